@@ -1,0 +1,19 @@
+# Targets of the rooms and of their tests.
+
+# assay_room(<name> SOURCES ... [LINKS ...]): the static library of one room. Includes are written from the repository root.
+function(assay_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;LINKS" ${ARGN})
+  add_library(assay_${name} STATIC ${ROOM_SOURCES})
+  target_include_directories(assay_${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_link_libraries(assay_${name} PUBLIC ${ROOM_LINKS})
+endfunction()
+
+# assay_test(<name> SOURCES ... [LINKS ...]): one GoogleTest program bin/test_<name>; ci/test runs every bin/test_*.
+function(assay_test name)
+  cmake_parse_arguments(TEST "" "" "SOURCES;LINKS" ${ARGN})
+  find_package(GTest REQUIRED)
+  add_executable(test_${name} ${TEST_SOURCES})
+  target_link_libraries(test_${name} PRIVATE ${TEST_LINKS} GTest::gtest_main)
+  target_compile_definitions(test_${name} PRIVATE ASSAY_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+  add_test(NAME ${name} COMMAND test_${name})
+endfunction()

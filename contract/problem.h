@@ -1,0 +1,135 @@
+// The Problem: everything that decides the bits of one case, and nothing else.
+// Equal Problems give equal bytes on a side, whatever the thread count, launch shape, order, poison or alignment
+// (those are the Environment, contract/subject.h). A Problem prints as one line and parses back (contract/line.h).
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "contract/encoding.h"
+#include "contract/format.h"
+#include "contract/numerics.h"
+
+namespace assay {
+
+// Logical sizes; ranks above two are flattened to [product of leading dimensions, last dimension]. Zero is legal.
+struct Shape {
+  int64_t rows = 0, cols = 0;
+  int64_t count() const { return rows * cols; }
+  bool operator==(const Shape&) const = default;
+};
+inline constexpr int64_t kMaxElements = int64_t{1} << 31;
+
+enum class Direction : uint8_t { row, col };
+inline constexpr Direction kDirections[] = {Direction::row, Direction::col};
+constexpr std::string_view name_of(Direction d) { return d == Direction::row ? "row" : "col"; }
+
+// Round to nearest even, toward zero, or up in magnitude (E8M0 only).
+enum class Round : uint8_t { rne, rz, rp };
+// Beyond the largest finite value: that value, or infinity (NaN where the encoding has no infinity).
+enum class Overflow : uint8_t { sat, nosat };
+// Scale tensors as computed and padded, or permuted to the tensor-core tile order (clause N6.3).
+enum class ScaleLayout : uint8_t { compact, gemm };
+
+// How input data are made. A pure function of (kind, seed, absolute row, absolute column), never of the format.
+enum class FillKind : uint8_t {
+  normal, edges, ties, every_code, outliers, wide, exact_sums, zeros, denormal, nonfinite, amax_edges, negative_zeros, literal, pack
+};
+struct Fill {
+  FillKind kind = FillKind::normal;
+  uint64_t seed = 0;
+  int64_t at_row = 0, at_col = 0;   // origin: element (r, c) is drawn as (at_row + r, at_col + c)
+  std::string payload;              // what follows "literal:" or "pack:"
+  bool operator==(const Fill&) const = default;
+};
+
+// The high-precision operand: what is quantized, cast, or (update) the amax history [length, slots].
+struct Tensor {
+  Shape shape;
+  Encoding source = Encoding::bf16;
+  Fill fill;
+  bool operator==(const Tensor&) const = default;
+};
+
+// How one direction is quantized.
+struct Quantizer {
+  FormatId format = FormatId::identity;
+  Encoding element = Encoding::e4m3;       // of the data; identity: the source's
+  Block block = Block::tensor;
+  bool pow2 = false;                       // fp8_current: scale floored to a power of two (N3.6)
+  F32Bits eps = 0;                         // fp8_current: least amax (N3.2)
+  std::optional<F32Bits> amax;             // fp8_current: given; nothing: computed from the tensor (N3.1)
+  F32Bits scale = 0x3F800000;              // fp8_delayed: the given scale (N3.11)
+  F32Bits prior_amax = 0;                  // fp8_delayed: what the amax slot holds before (N3.1)
+  ScaleLayout scales = ScaleLayout::compact;
+  Numerics numerics;
+  bool operator==(const Quantizer&) const = default;
+};
+
+// Whose kernel selection decides the Numerics that are not given (contract/dispatch.h).
+enum class Flavour : uint8_t { assay, te };
+enum class Arch : uint8_t { sm90, sm100, sm110, sm120 };
+enum class Dispatch : uint8_t { automatic, generic, specialised };
+
+// Convert every element of x to another encoding.
+struct Cast {
+  Encoding to = Encoding::e4m3;
+  Round round = Round::rne;
+  Overflow overflow = Overflow::sat;
+  bool operator==(const Cast&) const = default;
+};
+// Quantize x in each direction that has a Quantizer.
+struct Quantize {
+  std::optional<F32Bits> noop;   // the flag; exactly 1.0 leaves every output untouched (N6.7)
+  bool operator==(const Quantize&) const = default;
+};
+// Dequantize one direction of the quantized x (made by the reference), or of arbitrary codes.
+enum class CodesFrom : uint8_t { quantized, codes };
+struct Dequantize {
+  Encoding out = Encoding::bf16;
+  CodesFrom input = CodesFrom::quantized;
+  bool operator==(const Dequantize&) const = default;
+};
+// One delayed-scaling update of `cols` slots with a history of `rows` amaxes each.
+enum class AmaxAlgo : uint8_t { max, most_recent };
+enum class UpdateRule : uint8_t { bulk, api, unfused };
+struct Update {
+  AmaxAlgo algo = AmaxAlgo::max;
+  UpdateRule rule = UpdateRule::bulk;
+  int margin = 0;
+  bool reduction = false;        // a reduction buffer is given (N4.1)
+  bool operator==(const Update&) const = default;
+};
+// Permute the scales of an x-shaped tensor from compact to GEMM layout, or back.
+struct Swizzle {
+  bool inverse = false;
+  bool operator==(const Swizzle&) const = default;
+};
+// The scalar chain from amax to scales, element by element: x holds amaxes (f32) or stored scale codes (e8m0).
+struct ScaleChain {
+  bool operator==(const ScaleChain&) const = default;
+};
+
+struct Problem {
+  Tensor x;
+  std::optional<Quantizer> row, col;       // absent directions are not produced; cast has neither
+  Flavour flavour = Flavour::assay;
+  Arch arch = Arch::sm100;
+  Dispatch dispatch = Dispatch::automatic;
+  std::variant<Cast, Quantize, Dequantize, Update, Swizzle, ScaleChain> op;
+
+  bool operator==(const Problem&) const = default;
+  const std::optional<Quantizer>& quantizer(Direction d) const { return d == Direction::row ? row : col; }
+  std::optional<Quantizer>& quantizer(Direction d) { return d == Direction::row ? row : col; }
+  // The op's own keys, or null when this Problem is another op.
+  template <class T> const T* as() const { return std::get_if<T>(&op); }
+  template <class T> T* as() { return std::get_if<T>(&op); }
+};
+
+// "cast", "quantize", ... in the order of Problem::op.
+inline constexpr std::string_view kOps[] = {"cast", "quantize", "dequantize", "update", "swizzle", "scale_chain"};
+inline std::string_view op_name(const Problem& p) { return kOps[p.op.index()]; }
+
+}  // namespace assay

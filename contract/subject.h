@@ -1,0 +1,88 @@
+// Subject: something that can run a Problem. The reference, the kernels on the host executor, the kernels on a GPU, NVIDIA's
+// header conversions, a recorded pack and a plugin all look the same to the judge.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/planes.h"
+#include "contract/problem.h"
+#include "contract/result.h"
+
+namespace assay {
+
+// How a case is run; decides no bit. Printed after the line as `--env order=17,poison=7f,threads=2`.
+struct Environment {
+  enum : uint64_t { kForward = 0, kReverse = 1 };
+  int threads = 1;             // OS threads a subject may use
+  uint64_t order = kForward;   // thread and block order on the host executor: forward, reverse, or a seed (2 and up)
+  uint8_t poison = 0x7F;       // fills outputs and shared memory before the run
+  int alignment = 256;         // of every buffer, in bytes; at least the element's size
+  bool operator==(const Environment&) const = default;
+};
+// Reads "order=17,poison=7f,threads=2,alignment=2"; order also takes "forward" and "reverse".
+Result<Environment> parse_environment(std::string_view text);
+// Prints what differs from the default; empty when nothing does.
+std::string to_text(const Environment&);
+
+// One plane's bytes. `bytes` has exactly plane->bytes() bytes.
+struct Buffer {
+  const Plane* plane = nullptr;
+  std::span<std::byte> bytes;
+};
+struct ConstBuffer {
+  const Plane* plane = nullptr;
+  std::span<const std::byte> bytes;
+};
+
+// Whether a subject can run a Problem, and if not, why.
+struct Support {
+  bool yes = true;
+  std::string why;
+};
+
+// What served a run, for the report.
+struct Served {
+  std::string by;               // "mxfp8_pair<row, col> bf16, one read"
+  int launches = 0;             // kernels launched; 0 for subjects that launch none
+};
+
+// One step of one element's computation, for `assay trace`.
+struct TraceStep {
+  std::string clause;           // "N5.3"
+  std::string what;             // "E8M0 scale"
+  Encoding encoding = Encoding::f32;
+  uint32_t bits = 0;
+};
+
+class Subject {
+ public:
+  virtual ~Subject() = default;
+  virtual std::string_view name() const = 0;
+  // Present on this machine; `why` says what is missing. Cheap, and safe without a GPU.
+  virtual Support present() const { return {}; }
+  virtual Support supports(const Problem&) const = 0;
+  // Computes every output plane from the input planes. Buffers come in the order of input_planes() and output_planes().
+  // Writes zeros into padding; under noop == 1 writes nothing. Throws std::exception on failure.
+  virtual Served run(const Problem&, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment&) = 0;
+  // The steps that lead to the data element at tensor coordinates (row, col) in direction d, in order. May be empty.
+  virtual std::vector<TraceStep> trace(const Problem&, std::span<const ConstBuffer>, Direction, int64_t, int64_t) { return {}; }
+  // Device seconds of `repeats` runs, without transfers, for subjects that can time themselves (a GPU). `cold`: caches are
+  // flushed before each. Empty: the caller measures run() with its own clock.
+  virtual std::vector<double> time(const Problem&, std::span<const ConstBuffer>, int /*repeats*/, bool /*cold*/) { return {}; }
+};
+
+// The buffer of the plane called `name`, or null.
+template <class B>
+const B* find(std::span<const B> buffers, std::string_view name) {
+  for (const B& b : buffers)
+    if (b.plane->name == name) return &b;
+  return nullptr;
+}
+
+}  // namespace assay
