@@ -1,0 +1,161 @@
+// The line: parse and print are inverse, defaults are resolved in context, errors say where and what instead.
+#include "contract/line.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "contract/f32_text.h"
+
+namespace assay {
+namespace {
+
+Problem parsed(std::string_view line) {
+  auto p = parse_line(line);
+  if (!p) ADD_FAILURE() << line << ": " << p.error().text();
+  return p ? *p : Problem{};
+}
+
+std::string error_of(std::string_view line) {
+  auto p = parse_line(line);
+  return p ? "(no error)" : p.error().text();
+}
+
+TEST(Line, ShortLinePrintsWhatDiffersFromTheDefaults) {
+  for (const char* line : {
+           "quantize mxfp8 64x256 bf16",
+           "quantize mxfp8 64x256 bf16 fill=ties seed=7",
+           "quantize mxfp8 96x160 f32 dir=col element=e5m2 block=32x32 scales=gemm",
+           "quantize mxfp8 96x160 f16 row.element=e5m2",
+           "quantize mxfp8 96x160 f16 flavour=te arch=sm120",
+           "quantize mxfp8 96x160 f16 flavour=te row.neg_zero=keep",
+           "quantize fp8_current 0x256 f16 pow2=1 eps=1e-06",
+           "quantize fp8_current/mxfp8 33x65 f16 col.block=32x32 row.pow2=1",
+           "quantize fp8_delayed 1x1 f32 noop=1 scale=-0.5 prior_amax=inf",
+           "cast e4m3 1x65536 bf16 overflow=nosat fill=every_code",
+           "cast e8m0 1x65536 bf16 round=rz",
+           "cast f32 1x256 e8m0",
+           "dequantize mxfp8 32x64 bf16 dir=col out=f32 input=codes",
+           "update fp8_delayed 16x6 f32 algo=most_recent rule=api margin=-2 reduction=1 element=e5m2",
+           "swizzle mxfp8 200x160 e8m0 dir=col inverse=1",
+           "scale_chain mxfp8 1x256 e8m0",
+           "scale_chain fp8_current 1x256 f32 pow2=1",
+           "quantize identity 3x5 f32 fill=literal:3f800000@0.1+80000000@2.4",
+           "quantize mxfp8 32x32 bf16 seed=18446744073709551615 at=64,128",
+       })
+    EXPECT_EQ(to_line(parsed(line)), line);
+}
+
+TEST(Line, OrderAndSpacingOfKeysDoNotMatter) {
+  EXPECT_EQ(parsed("quantize  mxfp8 64x256 bf16\tseed=7   fill=ties dir=both"), parsed("quantize mxfp8 64x256 bf16 fill=ties seed=7"));
+  EXPECT_EQ(parsed("quantize mxfp8 64x256 bf16 element=e5m2"), parsed("quantize mxfp8 64x256 bf16 row.element=e5m2 col.element=e5m2"));
+  EXPECT_EQ(parsed("quantize mxfp8 64x256 bf16 element=e5m2 col.element=e4m3"), parsed("quantize mxfp8 64x256 bf16 row.element=e5m2"));
+}
+
+TEST(Line, FlavourSetsTheNumericsThatTheLineLeavesOpen) {
+  const Problem te = parsed("quantize mxfp8 64x256 bf16 flavour=te arch=sm120");
+  EXPECT_EQ(te.row->numerics.neg_zero, NegZero::plus);
+  EXPECT_EQ(te.row->numerics.nan_amax, NanAmax::ignore);
+  EXPECT_EQ(te.col->numerics.nan_amax, NanAmax::propagate);
+  EXPECT_EQ(parsed("quantize mxfp8 64x256 bf16 flavour=te noop=0").row->numerics.neg_zero, NegZero::keep);
+  EXPECT_EQ(parsed("quantize mxfp8 64x256 bf16 flavour=te neg_zero=keep").row->numerics.neg_zero, NegZero::keep);
+  EXPECT_EQ(to_canonical_line(te),
+            "quantize mxfp8 64x256 bf16 dir=both flavour=te arch=sm120 dispatch=auto noop=none element=e4m3 block=1x32 scales=compact neg_zero=plus "
+            "row.nan_amax=ignore col.nan_amax=propagate fill=normal seed=0 at=0,0");
+}
+
+TEST(Line, ErrorsNameTheColumnAndTheNearestWord) {
+  EXPECT_EQ(error_of("quantise mxfp8 64x256 bf16"), "column 1: unknown op 'quantise' (did you mean 'quantize'?)");
+  EXPECT_EQ(error_of("quantize mxfp9 64x256 bf16"), "column 10: unknown format 'mxfp9' (did you mean 'mxfp8'?)");
+  EXPECT_EQ(error_of("quantize mxfp8 64*256 bf16"), "column 16: expected a shape <rows>x<cols>, found '64*256' (for example 64x256)");
+  EXPECT_EQ(error_of("quantize mxfp8 64x256 bf16 filll=ties"), "column 28: unknown key 'filll' (did you mean 'fill'?)");
+  EXPECT_EQ(error_of("quantize mxfp8 64x256 bf16 fill=tie"), "column 33: fill: unknown fill 'tie' (did you mean 'ties'?)");
+  EXPECT_EQ(error_of("quantize mxfp8 64x256 bf16 seed=7 seed=8"), "column 35: key 'seed' is given twice");
+  EXPECT_EQ(error_of("quantize mxfp8 64x256 bf16 row.seed=7"), "column 28: 'seed' is not a key of one direction (write it without row. or col.)");
+  EXPECT_NE(error_of("quantize mxfp8 64x256 bf16 pow2=1").find("column 28: key 'pow2' does not apply here (keys of quantize: dir,"), std::string::npos);
+  EXPECT_NE(error_of("quantize mxfp8 64x256 bf16 dir=row col.element=e5m2").find("key 'col.element' does not apply here"), std::string::npos);
+  EXPECT_EQ(error_of("quantize mxfp8").substr(0, 60), "column 15: expected a shape <rows>x<cols>, found the end of ");
+  EXPECT_EQ(error_of(""), "column 1: expected an op, found the end of the line (a line is <op> <format> <rows>x<cols> <source> key=value ...)");
+}
+
+TEST(Line, ImpossibleProblemsAreErrors) {
+  for (const char* line : {
+           "quantize mxfp8 65536x65536 bf16", "quantize mxfp8 -1x4 bf16", "quantize mxfp8 4x4 e4m3", "quantize mxfp8 4x4 bf16 element=f16",
+           "quantize mxfp8 4x4 bf16 block=tensor", "dequantize mxfp8 4x4 bf16 dir=both", "dequantize mxfp8/identity 4x4 bf16", "update mxfp8 4x4 f32",
+           "update fp8_delayed 4x4 bf16", "update fp8_delayed 0x4 f32", "update fp8_delayed 4x4 f32 margin=127", "swizzle fp8_current 4x4 e8m0",
+           "swizzle mxfp8 4x4 bf16", "cast e4m3 1x1 e5m2", "cast bf16 1x1 bf16", "cast e4m3 1x1 bf16 round=rp", "cast e8m0 1x1 bf16 round=rne",
+           "cast e2m1 1x1 bf16 overflow=nosat", "cast bf16 1x1 f32 overflow=sat", "scale_chain identity 1x1 f32", "scale_chain fp8_current 1x1 e8m0",
+           "quantize mxfp8 4x4 bf16 fill=literal", "quantize mxfp8 4x4 bf16 fill=ties:3f80", "quantize mxfp8 4x4 bf16 at=1", "quantize mxfp8 4x4 bf16 seed=-1",
+           "quantize mxfp8/fp8_current 4x4 bf16 dir=row", "quantize fp8_current 4x4 bf16 eps=1e999", "quantize fp8_current 4x4 bf16 eps=0x12"}) {
+    EXPECT_FALSE(parse_line(line)) << line;
+  }
+}
+
+// Random lines from the key table itself: a key that prints wrongly or depends on a later one is found here.
+TEST(Line, ParseOfPrintIsTheSameProblem) {
+  std::mt19937_64 rng(1);
+  auto pick = [&](auto&& list) { return list[rng() % std::size(list)]; };
+  constexpr std::string_view kHeads[] = {"quantize {f} {s} {t}", "quantize {f}/{f} {s} {t}", "dequantize {f} {s} {t}", "update fp8_delayed {s} f32",
+                                         "swizzle mxfp8 {s} e8m0", "scale_chain mxfp8 {s} e8m0", "scale_chain fp8_current {s} f32", "cast e4m3 {s} {t}", "cast e8m0 {s} {t}"};
+  constexpr std::string_view kShapes[] = {"1x1", "64x64", "33x65", "128x16", "7x0"}, kSources[] = {"f32", "bf16", "f16"};
+  int valid = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string line(pick(kHeads));
+    for (size_t at; (at = line.find('{')) != std::string::npos;) {
+      const char what = line[at + 1];
+      line.replace(at, 3, std::string(what == 'f' ? kFormats[rng() % kFormats.size()].name : what == 's' ? pick(kShapes) : pick(kSources)));
+    }
+    for (int k = static_cast<int>(rng() % 5); k > 0; --k) {
+      const KeyInfo& key = line_keys()[rng() % line_keys().size()];
+      std::string value;
+      if (key.values.find('|') != std::string_view::npos) {
+        std::vector<std::string> words;
+        for (size_t at = 0; at <= key.values.size();) {
+          const size_t end = std::min(key.values.find('|', at), key.values.size());
+          words.emplace_back(key.values.substr(at, end - at));
+          at = end + 1;
+        }
+        value = pick(words);
+      }
+      if (value.empty() || value == "float") value = pick(std::array<const char*, 4>{"1", "0.1", "inf", "0x00000001"});
+      if (value.starts_with("literal")) value = "literal:3f80";
+      if (key.name == "at") value = "3,4";
+      const char* prefix = key.directional ? pick(std::array<const char*, 3>{"", "row.", "col."}) : "";
+      line += std::string(" ") + prefix + std::string(key.name) + "=" + value;
+    }
+    const auto p = parse_line(line);
+    if (!p) continue;
+    ++valid;
+    for (const std::string& printed : {to_line(*p), to_canonical_line(*p)}) {
+      const auto again = parse_line(printed);
+      ASSERT_TRUE(again) << line << "\n" << printed << "\n" << again.error().text();
+      ASSERT_TRUE(*again == *p) << line << "\n" << printed;
+      ASSERT_EQ(to_line(*again), to_line(*p));
+    }
+  }
+  EXPECT_GT(valid, 3000);   // otherwise the generator has stopped making valid lines
+}
+
+TEST(Line, SweepsExpandLeftmostSlowest) {
+  const auto lines = expand_sweep("cast {e4m3,e5m2} 1x{1..3}");
+  ASSERT_TRUE(lines);
+  EXPECT_EQ(*lines, (std::vector<std::string>{"cast e4m3 1x1", "cast e4m3 1x2", "cast e4m3 1x3", "cast e5m2 1x1", "cast e5m2 1x2", "cast e5m2 1x3"}));
+  EXPECT_EQ(expand_sweep("a")->size(), 1u);
+  for (const char* bad : {"a{", "a}", "{a{b}}", "{3..1}", "{0..9999999999}", "{0..999}{0..999}{0..999}", "{a..b}"}) EXPECT_FALSE(expand_sweep(bad)) << bad;
+}
+
+TEST(F32Text, ReadsAndPrintsBits) {
+  EXPECT_EQ(*parse_f32("1"), 0x3F800000u);
+  EXPECT_EQ(*parse_f32("-0"), 0x80000000u);
+  EXPECT_EQ(*parse_f32("nan"), 0x7FFFFFFFu);
+  EXPECT_EQ(*parse_f32("0xFFC00001"), 0xFFC00001u);
+  for (const char* bad : {"", "1.0.0", "0x1", "0x123456789", "abc", "1e99", "1 "}) EXPECT_FALSE(parse_f32(bad)) << bad;
+  std::mt19937 rng(2);
+  for (int i = 0; i < 100000; ++i) {
+    const uint32_t bits = static_cast<uint32_t>(rng());
+    ASSERT_EQ(*parse_f32(f32_text(bits)), bits);
+  }
+}
+
+}  // namespace
+}  // namespace assay
