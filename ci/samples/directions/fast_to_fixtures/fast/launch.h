@@ -1,0 +1,1 @@
+  #  include "fixtures/fill.h"

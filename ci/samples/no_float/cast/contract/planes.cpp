@@ -1,0 +1,1 @@
+const char* kName = "float"; int scale = static_cast<float>(1);

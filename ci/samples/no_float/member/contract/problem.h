@@ -1,0 +1,2 @@
+// eps is a float
+struct Quantizer { double eps; };

@@ -1,0 +1,1 @@
+auto folder = "/root/vectors";

@@ -1,0 +1,92 @@
+"""The stages of continuous integration (ci/run): each prints its count, and the last line adds them up."""
+import argparse
+import os
+import pathlib
+import shutil
+import time
+
+from tally import ROOT, Tally, build, finish, run_counted
+
+
+def hide_cuda():
+    """An environment in which neither PATH nor a variable leads to a CUDA toolkit."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA", "NVCC"))}
+    folders = env["PATH"].split(os.pathsep)
+    env["PATH"] = os.pathsep.join(f for f in folders if not (pathlib.Path(f) / "nvcc").exists())
+    return env
+
+
+def nvcc():
+    return shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
+
+
+def warnings(preset):
+    """One failure for each compiler warning in the log of a build from nothing."""
+    log = (ROOT / "build" / preset / "build.log").read_text(errors="replace")
+    found = sorted({line for line in log.splitlines() if "warning:" in line})
+    for line in found[:20]:
+        print(f"  {line}")
+    return Tally(passed=not found, failed=len(found))
+
+
+def stage_check(args):
+    """The sources themselves, and the scripts."""
+    return run_counted("check", ["ci/check"], 300, tail=40)
+
+
+def stage_cpu(args):
+    """With no CUDA in sight: every test program, the vectors, the suite `ci` on the host executor, the generated pages."""
+    tally = run_counted("test", ["ci/test"], 3600, tail=80, env=hide_cuda())
+    tally += warnings("cpu")
+    program = ROOT / "build/cpu/bin/assay"
+    tally += run_counted("parity", ["ci/parity"], 1800, env=hide_cuda())
+    tally += run_counted("generated pages", ["ci/check", "--generated", program], 300)
+    return tally
+
+
+def stage_cuda(args):
+    """The kernels by nvcc, for every architecture, and the lint of what it makes of them."""
+    if not nvcc():
+        print("cuda                         skipped: no nvcc on this machine")
+        return Tally(skipped=1)
+    return run_counted("cuda", ["ci/cuda"], 3600, tail=60)
+
+
+def stage_asan(args):
+    """The suite `smoke` under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    program = build("asan", "assay")
+    if program is None:
+        return Tally(failed=1)
+    return run_counted("asan smoke", [program, "run", "smoke", "--subject", "host"], 1800)
+
+
+def stage_faults(args):
+    """Injected faults: the judge must find each, and name the plane where it begins."""
+    sample = [] if args.nightly else ["--sample", "3"]
+    return run_counted("faults", ["ci/faults", *sample], 6 * 3600, tail=80)
+
+
+STAGES = {"check": stage_check, "cpu": stage_cpu, "cuda": stage_cuda, "asan": stage_asan, "faults": stage_faults}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="ci/run", description=__doc__)
+    parser.add_argument("--only", default=",".join(STAGES), help=f"stages, of {','.join(STAGES)}")
+    parser.add_argument("--nightly", action="store_true", help="every fault, not a rotating few")
+    args = parser.parse_args()
+    names = args.only.split(",")
+    if unknown := set(names) - set(STAGES):
+        parser.error(f"no stage {', '.join(sorted(unknown))}; there are {', '.join(STAGES)}")
+    total, rows = Tally(), []
+    for name in names:
+        print(f"\n== {name}: {STAGES[name].__doc__.strip()}", flush=True)
+        start = time.monotonic()
+        tally = STAGES[name](args)
+        total += tally
+        rows.append(f"{name:<10} {str(tally):<40} {time.monotonic() - start:7.1f} s")
+    print("\n== all stages", *rows, sep="\n")
+    finish(total)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Runs commands whose last line counts `N passed, N failed, N skipped`, and adds the counts up."""
+import dataclasses
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+COUNT = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
+
+
+@dataclasses.dataclass
+class Tally:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+    def __add__(self, other):
+        return Tally(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+
+    def __str__(self):
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+    def good(self):
+        return self.failed == 0 and self.passed > 0
+
+
+def read_tally(text):
+    """The tally on the last line that is not empty, or None."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    match = COUNT.match(lines[-1].strip()) if lines else None
+    return Tally(*map(int, match.groups())) if match else None
+
+
+def run_counted(name, command, timeout, tail=60, **options):
+    """Runs one command and returns its tally. No count line, an exit status that the count does not explain, nothing
+    that passed, and running out of time are each one failure more. Prints the output's tail where something failed."""
+    start = time.monotonic()
+    try:
+        done = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=timeout, errors="replace", **options)
+        output, status = done.stdout, done.returncode
+    except subprocess.TimeoutExpired as late:
+        output, status = (late.stdout or b"").decode(errors="replace"), f"no end within {timeout} s"
+    tally = read_tally(output)
+    trouble = None
+    if tally is None:
+        tally, trouble = Tally(failed=1), f"no count line (exit {status})"
+    elif status != 0 and tally.failed == 0:
+        tally, trouble = tally + Tally(failed=1), f"nothing failed, yet exit {status}"
+    elif tally.passed + tally.failed == 0:
+        tally, trouble = tally + Tally(failed=1), "nothing ran"
+    if tally.failed:
+        print("\n".join(output.splitlines()[-tail:]))
+    print(f"{name:<28} {tally}{'   ' + trouble if trouble else ''}   {time.monotonic() - start:.1f} s", flush=True)
+    return tally
+
+
+def build(preset, *targets):
+    """Builds through ci/build and returns the path of the program, or None after printing why not."""
+    start = time.monotonic()
+    done = subprocess.run(["ci/build", preset, *targets], cwd=ROOT, text=True, stdout=subprocess.PIPE)
+    seconds = time.monotonic() - start
+    if done.returncode != 0:
+        print(f"build {preset:<22} failed   {seconds:.1f} s", flush=True)
+        return None
+    print(f"build {preset:<22} done   {seconds:.1f} s", flush=True)
+    return pathlib.Path(done.stdout.strip())
+
+
+def finish(tally):
+    """Prints the count as the last line and ends the process with its status."""
+    sys.stdout.flush()
+    print(tally)
+    sys.exit(0 if tally.good() else 1)
+
+
+def cores():
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,81 @@
+"""Builds one preset and runs every test program, the third-party vectors and the plugin example (ci/test)."""
+import argparse
+import concurrent.futures
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+from tally import ROOT, Tally, build, cores, finish, run_counted
+
+kTimeout = 900   # seconds for one program
+
+
+def run_program(program):
+    """Runs one GoogleTest program. Returns its tally, seconds, and what to print when something failed."""
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        report = pathlib.Path(folder) / "report.json"
+        try:
+            done = subprocess.run([program, f"--gtest_output=json:{report}", "--gtest_color=no", "--gtest_brief=1"], cwd=ROOT,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=kTimeout)
+            output, status = done.stdout.decode(errors="replace"), done.returncode
+        except subprocess.TimeoutExpired as late:
+            output, status = (late.stdout or b"").decode(errors="replace"), f"no end within {kTimeout} s"
+        except OSError as error:
+            output, status = str(error), "cannot be started"
+        seconds = time.monotonic() - start
+        tally, notes = Tally(), []
+        try:
+            suites = json.loads(report.read_text())["testsuites"]
+        except (OSError, ValueError, KeyError):
+            return Tally(failed=1), seconds, [f"wrote no report (exit {status})", *output.splitlines()[-40:]]
+    for case in (case for suite in suites for case in suite["testsuite"]):
+        if "failures" in case:
+            tally.failed += 1
+            notes += [f"{case['classname']}.{case['name']}", *(f["failure"] for f in case["failures"])]
+        elif case.get("status") == "NOTRUN" or case.get("result") == "SKIPPED":
+            tally.skipped += 1
+        else:
+            tally.passed += 1
+    if tally.passed + tally.failed == 0:
+        tally.failed += 1
+        notes.append("ran no test at all")
+    elif status != 0 and tally.failed == 0:
+        tally.failed += 1
+        notes += [f"every test passed, yet exit {status}", *output.splitlines()[-40:]]
+    return tally, seconds, notes
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="ci/test", description=__doc__)
+    parser.add_argument("--preset", default="cpu", help="of CMakePresets.json (default: cpu)")
+    parser.add_argument("--vectors", action="append", default=[], metavar="DIR",
+                        help="one more folder of vectors with an index.json; may be repeated")
+    parser.add_argument("--filter", default="", help="only the test programs whose name contains this")
+    args = parser.parse_args()
+
+    program = build(args.preset)
+    if program is None:
+        finish(Tally(failed=1))
+    total = Tally()
+    programs = sorted(p for p in program.parent.glob("test_*") if args.filter in p.name)
+    if not programs:
+        print("no test program was built")
+        total.failed += 1
+    with concurrent.futures.ThreadPoolExecutor(cores()) as pool:
+        for path, (tally, seconds, notes) in zip(programs, pool.map(run_program, programs)):
+            for note in notes:
+                print(f"  {note}")
+            print(f"{path.name:<28} {tally}   {seconds:.1f} s", flush=True)
+            total += tally
+    if not args.filter:
+        for folder in [ROOT / "fixtures/vectors", *map(pathlib.Path, args.vectors)]:
+            total += run_counted(f"vectors {folder.name}", [program, "vectors", folder.resolve()], timeout=kTimeout)
+    finish(total)
+
+
+if __name__ == "__main__":
+    main()
