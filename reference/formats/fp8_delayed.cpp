@@ -1,0 +1,126 @@
+// fp8_delayed: per-tensor FP8 with a scale that earlier steps left behind, and the update that makes the next one.
+#include <cstring>
+
+#include "reference/formats/format.h"
+#include "reference/scaling.h"
+
+namespace assay::reference {
+
+namespace {
+
+void quantize(const Run& run, Direction d) {
+  const Quantizer& q = run.quantizer(d);
+  const Values x = values(run.input("x"), run.threads);                      // N1.2
+  const double scale = scalar(run.input(d, "given.scale"));                  // N3.11
+  store_scalar(run.output(d, "amax"), tensor_amax(x, scalar(run.input(d, "prior.amax")), run.threads));   // N3.1
+  store_scalar(run.output(d, "scale_inv"), decode_scale(scale));             // N3.7
+  store_per_tensor_data(run, d, per_tensor_elements(x, scale, q.element, q.numerics.neg_zero, run.threads));
+}
+
+// N4: one slot. Floats are moved as they are, so that what rolls keeps its bits.
+struct Slot {
+  std::vector<float> history;
+  float scale;
+};
+
+struct Updated {
+  Slot slot;
+  double last, amax, scaled_max;
+};
+
+Updated updated(const Slot& old, const float* reduced, const Update& op, Encoding element) {
+  const std::vector<float>& h = old.history;
+  const size_t length = h.size();
+  const bool bulk = op.rule == UpdateRule::bulk, unfused = op.rule == UpdateRule::unfused;
+  Updated u;
+  u.slot = old;
+
+  float last = h[0];
+  if (reduced && *reduced != 0.0f) last = *reduced;                          // N4.1: NaN is not 0.0
+  u.last = last;
+
+  std::vector<float> window(h.begin() + 1, h.end());                         // N4.2: a[i] = h[i+1], a[L-1] = last
+  window.push_back(last);
+
+  const bool rolls = !(bulk && last == 0.0f);                                // N4.3; N4.4 and N4.5 always roll
+  if (rolls) {
+    for (size_t i = 1; i < length; ++i) u.slot.history[i] = window[i];
+    u.slot.history[0] = 0.0f;
+  }
+
+  if (op.algo == AmaxAlgo::most_recent) {
+    u.amax = last;
+  } else {
+    u.amax = 0;
+    if (rolls)
+      for (const float a : window) {
+        if (unfused && std::isnan(a)) u.amax = kNaN;                         // N4.5: NaN wins, and nothing is larger than it
+        else if (a > u.amax) u.amax = a;                                     // N4.2: false for NaN
+      }
+  }
+
+  const double max = max_of(element);
+  u.scaled_max = narrowed(std::scalbln(max, -static_cast<long>(op.margin)));
+  u.slot.scale = old.scale;
+  if (std::isfinite(u.amax) && u.amax > 0) {                                 // N4.6
+    const double s = unfused ? narrowed(std::scalbln(narrowed(max / u.amax), -static_cast<long>(op.margin)))   // N4.5
+                             : narrowed(u.scaled_max / u.amax);              // N4.6
+    u.slot.scale = static_cast<float>(s);
+  }
+  const bool clamped = unfused ? u.slot.scale == kInfinity : std::isinf(u.slot.scale);   // N4.7
+  if (clamped) u.slot.scale = std::numeric_limits<float>::max();
+  return u;
+}
+
+// Column `slot` of the planes of an update.
+Updated updated_slot(const Run& run, int64_t slot) {
+  const ConstBuffer& history = run.input("history");
+  const int64_t length = history.plane->logical.rows, slots = history.plane->logical.cols;
+  const auto element = [](const ConstBuffer& b, int64_t i) {
+    float value;
+    std::memcpy(&value, b.bytes.data() + i * static_cast<int64_t>(sizeof value), sizeof value);
+    return value;
+  };
+  Slot old;
+  for (int64_t i = 0; i < length; ++i) old.history.push_back(element(history, i * slots + slot));
+  old.scale = element(run.input("scale"), slot);
+  const Update& op = *run.problem.as<Update>();
+  const float reduced = op.reduction ? element(run.input("reduced"), slot) : 0.0f;
+  return updated(old, op.reduction ? &reduced : nullptr, op, run.quantizer(Direction::row).element);
+}
+
+void update(const Run& run) {
+  const Buffer &history = run.output("next.history"), &scale = run.output("next.scale");
+  const int64_t slots = history.plane->logical.cols;
+  const auto put = [](const Buffer& b, int64_t i, float value) {
+    std::memcpy(b.bytes.data() + i * static_cast<int64_t>(sizeof value), &value, sizeof value);
+  };
+  for (int64_t slot = 0; slot < slots; ++slot) {
+    const Updated u = updated_slot(run, slot);
+    for (size_t i = 0; i < u.slot.history.size(); ++i) put(history, static_cast<int64_t>(i) * slots + slot, u.slot.history[i]);
+    put(scale, slot, u.slot.scale);
+  }
+}
+
+std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t col) {
+  if (run.problem.as<Dequantize>()) return trace_dequantize_per_tensor(run, d, row, col);
+  if (run.problem.as<Update>()) {
+    const Updated u = updated_slot(run, col);
+    return {value_step("N4.1", "latest amax", u.last), value_step("N4.2", "amax over the window", u.amax),
+            value_step("N4.6", "MAX * 2^-margin", u.scaled_max), value_step("N4.6", "new scale (N4.7 applied)", u.slot.scale)};
+  }
+  const Quantizer& q = run.quantizer(d);
+  const Values x = values(run.input("x"), run.threads);
+  const double scale = scalar(run.input(d, "given.scale")), prior = scalar(run.input(d, "prior.amax"));
+  std::vector<TraceStep> steps = {value_step("N3.1", "prior amax", prior), value_step("N3.1", "amax of the tensor", tensor_amax(x, prior, run.threads)),
+                                  value_step("N3.11", "scale (given)", scale), value_step("N3.7", "decode scale", decode_scale(scale))};
+  for (TraceStep& step : trace_element(x(row, col), scale, q, "N3.8")) steps.push_back(std::move(step));
+  return steps;
+}
+
+}  // namespace
+
+const Format formats::fp8_delayed = {
+    .quantize = quantize, .dequantize = dequantize_per_tensor, .update = update, .trace = trace};
+
+}  // namespace assay::reference

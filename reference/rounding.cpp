@@ -1,0 +1,71 @@
+#include "reference/rounding.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+
+namespace assay::reference {
+
+Decoder::Decoder(Encoding encoding) {
+  const EncodingInfo& f = info(encoding);
+  has_sign_ = f.has_sign();
+  sign_ = has_sign_ ? uint32_t{1} << (f.bits - 1) : uint32_t{1} << f.bits;
+  fractions_ = uint32_t{1} << f.mantissa_bits;
+  max_finite_ = f.max_finite;
+  infinity_ = f.infinity;
+  scale_ = -(f.bias + f.mantissa_bits);
+}
+
+double value_of(Encoding encoding, uint32_t code) { return Decoder(encoding)(code); }
+
+Encoder::Encoder(Encoding to, Round round, Overflow overflow) {
+  if (to == Encoding::e8m0 || round == Round::rp) throw std::invalid_argument("E8M0 has its own rounding (N2.7)");
+  const EncodingInfo& f = info(to);
+  round_ = round;
+  sign_ = uint32_t{1} << (f.bits - 1);
+  fractions_ = uint32_t{1} << f.mantissa_bits;
+  nan_ = f.nan;
+  max_finite_ = f.max_finite;
+  const bool saturates = f.bits == 8 ? overflow == Overflow::sat : f.bits < 8;   // N2.3
+  overflow_ = saturates ? f.max_finite : f.infinity != kNoCode ? f.infinity : f.nan;
+  mantissa_bits_ = f.mantissa_bits;
+  emin_ = 1 - f.bias;
+  max_value_ = value_of(to, f.max_finite);
+}
+
+uint32_t e8m0_code(double value, Round round, Overflow overflow) {
+  static const auto powers = [] {   // powers[k] is the value of code k
+    std::array<double, 255> p;
+    for (int k = 0; k < 255; ++k) p[static_cast<size_t>(k)] = power_of_two(k - 127);
+    return p;
+  }();
+  constexpr uint32_t kNaNCode = 0xFF, kLargest = 0xFE;
+  if (std::isnan(value)) return kNaNCode;                                    // N2.4, N2.7
+  const double magnitude = std::abs(value);                                  // N2.7: the sign is ignored
+  const uint32_t beyond = overflow == Overflow::sat ? kLargest : kNaNCode;
+  if (magnitude == kInfinity) return beyond;
+  if (round == Round::rz) {
+    const auto above = std::upper_bound(powers.begin(), powers.end(), magnitude);   // the first power above
+    return above == powers.begin() ? 0 : static_cast<uint32_t>(above - powers.begin() - 1);
+  }
+  const auto least = std::lower_bound(powers.begin(), powers.end(), magnitude);     // the least power not below
+  return least == powers.end() ? beyond : static_cast<uint32_t>(least - powers.begin());
+}
+
+uint32_t cast_code(Encoding from, uint32_t code, Encoding to, Round round, Overflow overflow) {
+  // N2.8: E8M0 goes to F32 by way of BF16, and BF16 goes to F32 by placing its 16 bits above 16 zeros, NaN payloads included.
+  if (from == Encoding::e8m0 && to == Encoding::f32) {
+    const uint32_t half = cast_code(Encoding::e8m0, code, Encoding::bf16, Round::rne, Overflow::sat);
+    return cast_code(Encoding::bf16, half, Encoding::f32, Round::rne, Overflow::sat);
+  }
+  if (from == Encoding::bf16 && to == Encoding::f32) return code * 65536u;
+  const double value = value_of(from, code);
+  return to == Encoding::e8m0 ? e8m0_code(value, round, overflow) : Encoder(to, round, overflow)(value);
+}
+
+uint32_t f32_code(double result) {
+  static const Encoder encoder(Encoding::f32);
+  return encoder(result);
+}
+
+}  // namespace assay::reference

@@ -1,0 +1,112 @@
+// Encodings in value space: what a code is worth, and which code a value rounds to. Everything is done on binary64 values by
+// quanta and comparisons; no bit pattern of a float is ever looked at.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "contract/encoding.h"
+#include "contract/problem.h"
+
+namespace assay::reference {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// 2^e, exact, for |e| <= kMaxPower.
+inline constexpr int kMaxPower = 300;
+namespace detail {
+struct Powers {
+  double value[2 * kMaxPower + 1];
+  constexpr Powers() : value{} {
+    value[kMaxPower] = 1.0;
+    for (int e = 1; e <= kMaxPower; ++e) {
+      value[kMaxPower + e] = value[kMaxPower + e - 1] * 2.0;
+      value[kMaxPower - e] = value[kMaxPower - e + 1] / 2.0;
+    }
+  }
+};
+inline constexpr Powers kPowers;
+}  // namespace detail
+constexpr double power_of_two(int e) { return detail::kPowers.value[kMaxPower + e]; }
+
+// N1.1: one binary32 step. The argument is one +, -, * or / of two binary32 values, computed in binary64; the result is what
+// the binary32 operation gives, because rounding twice is innocuous here:
+//   *  the exact product has at most 48 significant bits and lies within 2^-298..2^256, so binary64 holds it exactly;
+//   +- an exact sum that binary64 cannot hold spans more than 53 bits, and then its tail is too small to reach a midpoint of
+//      binary32 from either side (Figueroa: p' >= 2p + 2, and 53 >= 2*24 + 2); binary32-subnormal sums are exact;
+//   /  a quotient of two 24-bit significands is a midpoint of binary32 (normal or subnormal) exactly, or differs from every
+//      midpoint by more than 2^-50 of itself, which binary64's own error of 2^-53 cannot bridge.
+// A chain of steps must be narrowed after each one.
+inline double narrowed(double result) { return static_cast<double>(static_cast<float>(result)); }
+
+// The exact value of a code (N2.8). NaN codes give a NaN, infinity codes an infinity with its sign. Bits above
+// info(encoding).bits are ignored.
+class Decoder {
+ public:
+  explicit Decoder(Encoding);
+  double operator()(uint32_t code) const {
+    const uint32_t magnitude = code % sign_;
+    const bool negative = has_sign_ && code / sign_ % 2 == 1;
+    if (magnitude > max_finite_) return magnitude == infinity_ ? (negative ? -kInfinity : kInfinity) : kNaN;
+    const int exponent = static_cast<int>(magnitude / fractions_);
+    const double fraction = magnitude % fractions_;
+    // E8M0 has no subnormals: code 0 is 2^-127. Elsewhere exponent 0 has no leading one and the scale of exponent 1.
+    const double value = (exponent == 0 && has_sign_) ? fraction * power_of_two(1 + scale_)
+                                                      : (fractions_ + fraction) * power_of_two(exponent + scale_);
+    return negative ? -value : value;
+  }
+
+ private:
+  bool has_sign_;
+  uint32_t sign_;        // weight of the sign; of the first code past the range for E8M0
+  uint32_t fractions_;   // codes per exponent: 2^m
+  uint32_t max_finite_, infinity_;
+  int scale_;            // -(bias + m)
+};
+double value_of(Encoding, uint32_t code);
+
+// The code to which a binary32 value rounds: N2.1 to N2.6, generic over every encoding but E8M0.
+// round: rne or rz. sat or nosat is given for E4M3 and E5M2; the wider encodings never saturate and the narrower ones always do.
+class Encoder {
+ public:
+  explicit Encoder(Encoding to, Round = Round::rne, Overflow = Overflow::sat);
+  uint32_t operator()(double value) const {
+    if (std::isnan(value)) return nan_;                                      // N2.4
+    const uint32_t sign = std::signbit(value) ? sign_ : 0;                   // N2.5
+    const double magnitude = std::abs(value);
+    if (magnitude == kInfinity) return sign + overflow_;                     // N2.2, N2.3
+    if (magnitude == 0) return sign;                                         // N2.5
+    int exponent;
+    std::frexp(magnitude, &exponent);                                        // magnitude in [2^(exponent-1), 2^exponent)
+    const int e = exponent - 1 > emin_ ? exponent - 1 : emin_;
+    const double quanta = magnitude * power_of_two(mantissa_bits_ - e);      // exact: spacing 2^(e-m) becomes 1
+    const double n = round_ == Round::rz ? std::trunc(quanta) : nearest_even(quanta);   // N2.6, N2.1
+    if (n * power_of_two(e - mantissa_bits_) > max_value_)
+      return sign + (round_ == Round::rz ? max_finite_ : overflow_);         // N2.6; N2.2, N2.3
+    // Codes of one sign count the representable values from zero: 2^m from each binade to the next. A round-up to the next
+    // binade (n = 2^(m+1)) and from the subnormals to the least normal value (e = emin, n = 2^m) need no special case.
+    return sign + static_cast<uint32_t>(e - emin_) * fractions_ + static_cast<uint32_t>(n);
+  }
+
+ private:
+  // For 0 <= q < 2^51: the sum's last place is one, so the addition itself rounds to an integer, ties to even.
+  static double nearest_even(double q) { return (q + 0x1p52) - 0x1p52; }
+
+  Round round_;
+  uint32_t sign_, fractions_, nan_, max_finite_;
+  uint32_t overflow_;    // what overflow and infinity give
+  int mantissa_bits_, emin_;
+  double max_value_;
+};
+
+// N2.7: the E8M0 code of |value|. round: rp (least power of two not below) or rz (greatest not above).
+uint32_t e8m0_code(double value, Round, Overflow);
+
+// Any code of `from` as a code of `to`: the cast op. `from` is f32, bf16 or f16 with any `to`, or any encoding with `to` one of those.
+uint32_t cast_code(Encoding from, uint32_t code, Encoding to, Round, Overflow);
+
+// The F32 code that stores a result: its bits, with every NaN canonical (N1.3).
+uint32_t f32_code(double result);
+
+}  // namespace assay::reference

@@ -1,0 +1,136 @@
+#include "reference/subject.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "contract/line.h"
+#include "reference/formats/format.h"
+#include "reference/rounding.h"
+#include "reference/scaling.h"
+#include "reference/swizzle.h"
+#include "reference/tensor.h"
+
+namespace assay {
+
+namespace {
+
+using namespace reference;
+
+const Format* const kTable[] = {
+#define FORMAT(name, ...) &formats::name,
+#include "contract/formats.def"
+#undef FORMAT
+};
+const Format& format_of(const Quantizer& q) { return *kTable[static_cast<size_t>(q.format)]; }
+
+// Ops dequantize and swizzle are about one direction.
+Direction only_direction(const Problem& p) { return p.row ? Direction::row : Direction::col; }
+
+bool is_source(Encoding e) { return e == Encoding::f32 || e == Encoding::bf16 || e == Encoding::f16; }
+
+Support no(std::string why) { return {false, std::move(why)}; }
+
+Support supports_cast(const Problem& p, const Cast& op) {
+  if (!is_source(p.x.source) && !is_source(op.to))
+    return no("no clause casts " + std::string(info(p.x.source).name) + " to " + std::string(info(op.to).name) +
+              ": one of the two must be f32, bf16 or f16");
+  if (op.to == Encoding::e8m0 && op.round == Round::rne) return no("E8M0 has no round=rne: rp or rz (N2.7)");
+  if (op.to != Encoding::e8m0 && op.round == Round::rp) return no("round=rp is for E8M0 alone (N2.7)");
+  return {};
+}
+
+Support supports_direction(const Problem& p, const Quantizer& q) {
+  const Format& f = format_of(q);
+  const std::string name(info(q.format).name);
+  if (!p.as<ScaleChain>() && !p.as<Update>() && !is_source(p.x.source)) return no("tensors are f32, bf16 or f16");
+  if (p.as<ScaleChain>() && !f.scale_chain) return no(name + " computes no scale from an amax");
+  if (p.as<Update>() && !f.update) return no(name + " keeps no amax history");
+  if (p.as<Swizzle>() && info(q.format).scale != Encoding::e8m0) return no(name + " has no scales to permute");
+  return {};
+}
+
+void cast(const Run& run) {
+  const Cast& op = *run.problem.as<Cast>();
+  const ConstBuffer& x = run.input("x");
+  const Buffer& y = run.output("y");
+  const Encoding from = x.plane->encoding;
+  const int64_t count = x.plane->logical.count();
+#pragma omp parallel for num_threads(run.threads)
+  for (int64_t i = 0; i < count; ++i) store(y, i, cast_code(from, load(x, i), op.to, op.round, op.overflow));
+}
+
+// N6.6: the stand-alone swizzle moves the scales of whole problems; what stands in the padding of its input is not looked at.
+void swizzle(const Run& run, Direction d) {
+  if (run.problem.as<Swizzle>()->inverse) return store(run.output(d, "scale_inv"), from_gemm(bytes(run.input(d, "scale_gemm")), d));   // N6.5
+  const ConstBuffer& plane = run.input(d, "scale_inv");
+  const Bytes compact = bytes(plane);
+  Shape kept = plane.plane->logical;
+  if (run.quantizer(d).numerics.swizzle_extent == SwizzleExtent::floor) {
+    if (d == Direction::row) kept.cols = run.problem.x.shape.cols / 32;      // rounded down
+    else kept.rows = run.problem.x.shape.rows / 32;
+  }
+  Bytes zeroed = Bytes::Zero(compact.rows(), compact.cols());
+  zeroed.topLeftCorner(kept.rows, kept.cols) = compact.topLeftCorner(kept.rows, kept.cols);
+  store(run.output(d, "scale_gemm"), to_gemm(zeroed, d));
+}
+
+std::vector<TraceStep> trace_cast(const Run& run, int64_t row, int64_t col) {
+  const Cast& op = *run.problem.as<Cast>();
+  const ConstBuffer& x = run.input("x");
+  const Encoding from = x.plane->encoding;
+  const uint32_t code = load(x, row * x.plane->logical.cols + col);
+  return {code_step("N2.8", "source", from, code), value_step("N2.8", "its value", value_of(from, code)),
+          code_step(op.to == Encoding::e8m0 ? "N2.7" : op.round == Round::rz ? "N2.6" : "N2.1", "code", op.to,
+                    cast_code(from, code, op.to, op.round, op.overflow))};
+}
+
+class ReferenceSubject final : public Subject {
+ public:
+  std::string_view name() const override { return "reference"; }
+
+  Support supports(const Problem& p) const override {
+    if (const std::optional<Error> error = validate(p)) return no(error->text());
+    if (const Cast* op = p.as<Cast>()) return supports_cast(p, *op);
+    if (!p.row && !p.col) return no("neither direction is asked for");
+    for (Direction d : kDirections)
+      if (p.quantizer(d))
+        if (Support s = supports_direction(p, *p.quantizer(d)); !s.yes) return s;
+    return {};
+  }
+
+  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& env) override {
+    if (const Support s = supports(p); !s.yes) throw std::invalid_argument("reference: " + s.why);
+    const Run run{p, inputs, outputs, std::max(1, env.threads)};
+    if (p.as<Cast>()) {
+      cast(run);
+    } else if (const Quantize* op = p.as<Quantize>()) {
+      if (op->noop && scalar(run.input("noop")) == 1.0) return {"reference, noop", 0};   // N6.7
+      for (Direction d : kDirections)
+        if (p.quantizer(d)) format_of(run.quantizer(d)).quantize(run, d);
+    } else if (p.as<Dequantize>()) {
+      const Direction d = only_direction(p);
+      format_of(run.quantizer(d)).dequantize(run, d);
+    } else if (p.as<Update>()) {
+      format_of(run.quantizer(Direction::row)).update(run);
+    } else if (p.as<Swizzle>()) {
+      swizzle(run, only_direction(p));
+    } else {
+      format_of(run.quantizer(Direction::row)).scale_chain(run);
+    }
+    return {"reference", 0};
+  }
+
+  std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d, int64_t row, int64_t col) override {
+    const Run run{p, inputs, {}, 1};
+    if (p.as<Cast>()) return trace_cast(run, row, col);
+    if (p.as<Swizzle>() || !p.quantizer(d)) return {};                       // a swizzle computes nothing
+    return format_of(run.quantizer(d)).trace(run, d, row, col);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Subject> make_reference_subject() { return std::make_unique<ReferenceSubject>(); }
+
+}  // namespace assay

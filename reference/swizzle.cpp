@@ -1,0 +1,50 @@
+#include "reference/swizzle.h"
+
+#include <stdexcept>
+
+namespace assay::reference {
+
+// Seen with the dimension that is not contracted first, the scales are a matrix [I, J], I = 128*A and J = 4*T. As an array
+// [A, 4, 32, T, 4] its axes are transposed to [A, T, 32, 4, 4]: tile (a, t) is 512 consecutive bytes, a 32x16 matrix made of the
+// four 32x4 pieces of its 128 rows set side by side.
+namespace {
+
+using Tile = Eigen::Matrix<uint8_t, 32, 16, Eigen::RowMajor>;
+
+// [I, J] from or to the stored compact matrix, which has columns' scales the other way round.
+Bytes turned(const Bytes& m, Direction d) { return d == Direction::row ? m : Bytes(m.transpose()); }
+
+void check(Eigen::Index i, Eigen::Index j) {
+  if (i % 128 != 0 || j % 4 != 0) throw std::invalid_argument("reference: scales are not padded to 128x4");
+}
+
+}  // namespace
+
+Bytes to_gemm(const Bytes& compact, Direction d) {                           // N6.3
+  const Bytes scales = turned(compact, d);
+  check(scales.rows(), scales.cols());
+  Bytes gemm(compact.rows(), compact.cols());
+  uint8_t* next = gemm.data();
+  for (Eigen::Index a = 0; a < scales.rows() / 128; ++a)
+    for (Eigen::Index t = 0; t < scales.cols() / 4; ++t, next += Tile::SizeAtCompileTime) {
+      Eigen::Map<Tile> tile(next);
+      for (Eigen::Index piece = 0; piece < 4; ++piece)
+        tile.block<32, 4>(0, 4 * piece) = scales.block<32, 4>(128 * a + 32 * piece, 4 * t);
+    }
+  return gemm;
+}
+
+Bytes from_gemm(const Bytes& gemm, Direction d) {                            // N6.5
+  Bytes scales = d == Direction::row ? Bytes(gemm.rows(), gemm.cols()) : Bytes(gemm.cols(), gemm.rows());
+  check(scales.rows(), scales.cols());
+  const uint8_t* next = gemm.data();
+  for (Eigen::Index a = 0; a < scales.rows() / 128; ++a)
+    for (Eigen::Index t = 0; t < scales.cols() / 4; ++t, next += Tile::SizeAtCompileTime) {
+      const Eigen::Map<const Tile> tile(next);
+      for (Eigen::Index piece = 0; piece < 4; ++piece)
+        scales.block<32, 4>(128 * a + 32 * piece, 4 * t) = tile.block<32, 4>(0, 4 * piece);
+    }
+  return turned(scales, d);
+}
+
+}  // namespace assay::reference

@@ -1,0 +1,117 @@
+#include "reference/tensor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <vector>
+
+#include "reference/rounding.h"
+
+namespace assay::reference {
+
+namespace {
+
+template <class B>
+const B& named(std::span<const B> buffers, const std::string& name) {
+  const B* b = find(buffers, name);
+  if (!b) throw std::invalid_argument("reference: plane '" + name + "' is missing");
+  if (b->bytes.size() != b->plane->bytes())
+    throw std::invalid_argument("reference: plane '" + name + "' has " + std::to_string(b->bytes.size()) + " bytes, expected " +
+                                std::to_string(b->plane->bytes()));
+  return *b;
+}
+
+std::string prefixed(Direction d, std::string_view name) { return std::string(name_of(d)) + "." + std::string(name); }
+
+// Every code's value, for encodings of at most 16 bits: looked up, because a tensor has many elements and few codes.
+std::vector<float> decode_table(Encoding encoding) {
+  const Decoder decode(encoding);
+  std::vector<float> table(size_t{1} << info(encoding).bits);
+  for (size_t code = 0; code < table.size(); ++code) table[code] = static_cast<float>(decode(static_cast<uint32_t>(code)));   // exact
+  return table;
+}
+const std::vector<float>& decoded(Encoding encoding) {
+  static const std::vector<float> tables[] = {
+#define ENCODING(name, ...) info(Encoding::name).bits <= 16 ? decode_table(Encoding::name) : std::vector<float>{},
+#include "contract/encodings.def"
+#undef ENCODING
+  };
+  return tables[static_cast<size_t>(encoding)];
+}
+
+template <class Code>
+Values looked_up(const ConstBuffer& b, int threads) {
+  const Shape s = b.plane->padded;
+  const std::vector<float>& table = decoded(b.plane->encoding);
+  Values out(s.rows, s.cols);
+#pragma omp parallel for num_threads(threads)
+  for (int64_t r = 0; r < s.rows; ++r)
+    for (int64_t c = 0; c < s.cols; ++c) {
+      Code code;
+      std::memcpy(&code, b.bytes.data() + (r * s.cols + c) * static_cast<int64_t>(sizeof code), sizeof code);
+      out(r, c) = table[code % table.size()];
+    }
+  return out;
+}
+
+template <class T>
+Matrix<T> transposed_by_tiles(const Matrix<T>& m, int threads) {
+  constexpr int64_t kTile = 32;
+  Matrix<T> out(m.cols(), m.rows());
+#pragma omp parallel for num_threads(threads)
+  for (int64_t r = 0; r < m.rows(); r += kTile)
+    for (int64_t c = 0; c < m.cols(); c += kTile) {
+      const int64_t rows = std::min(kTile, m.rows() - r), cols = std::min(kTile, m.cols() - c);
+      out.block(c, r, cols, rows) = m.block(r, c, rows, cols).transpose();
+    }
+  return out;
+}
+
+}  // namespace
+
+const ConstBuffer& Run::input(std::string_view name) const { return named(inputs, std::string(name)); }
+const ConstBuffer& Run::input(Direction d, std::string_view name) const { return named(inputs, prefixed(d, name)); }
+const Buffer& Run::output(std::string_view name) const { return named(outputs, std::string(name)); }
+const Buffer& Run::output(Direction d, std::string_view name) const { return named(outputs, prefixed(d, name)); }
+
+uint32_t load(const ConstBuffer& b, int64_t i) {
+  const int bytes = info(b.plane->encoding).bytes();
+  uint32_t code = 0;
+  std::memcpy(&code, b.bytes.data() + i * bytes, static_cast<size_t>(bytes));
+  return code;
+}
+
+void store(const Buffer& b, int64_t i, uint32_t code) {
+  const int bytes = info(b.plane->encoding).bytes();
+  std::memcpy(b.bytes.data() + i * bytes, &code, static_cast<size_t>(bytes));
+}
+
+Values values(const ConstBuffer& b, int threads) {
+  switch (info(b.plane->encoding).bytes()) {
+    case 1: return looked_up<uint8_t>(b, threads);
+    case 2: return looked_up<uint16_t>(b, threads);
+    default: break;
+  }
+  Values out(b.plane->padded.rows, b.plane->padded.cols);   // an F32 code is this machine's float
+  if (!b.bytes.empty()) std::memcpy(out.data(), b.bytes.data(), b.bytes.size());
+  return out;
+}
+
+Bytes bytes(const ConstBuffer& b) {
+  Bytes out(b.plane->padded.rows, b.plane->padded.cols);
+  if (!b.bytes.empty()) std::memcpy(out.data(), b.bytes.data(), b.bytes.size());
+  return out;
+}
+
+void store(const Buffer& b, const Bytes& m) {
+  if (static_cast<size_t>(m.size()) != b.bytes.size()) throw std::logic_error("reference: wrong size for plane '" + b.plane->name + "'");
+  if (m.size() > 0) std::memcpy(b.bytes.data(), m.data(), b.bytes.size());
+}
+
+double scalar(const ConstBuffer& b) { return value_of(Encoding::f32, load(b, 0)); }
+void store_scalar(const Buffer& b, double value) { store(b, 0, f32_code(value)); }
+
+Values transposed(const Values& m, int threads) { return transposed_by_tiles(m, threads); }
+Bytes transposed(const Bytes& m, int threads) { return transposed_by_tiles(m, threads); }
+
+}  // namespace assay::reference
