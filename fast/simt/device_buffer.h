@@ -16,6 +16,8 @@ namespace assay::simt {
 // and thread, is then on stderr.
 inline constexpr int kMemoryFaultStatus = 86;
 
+struct DeviceSlot;
+
 class DeviceBuffer {
  public:
   enum class Align {
@@ -44,7 +46,7 @@ class DeviceBuffer {
  private:
   std::byte* data_ = nullptr;
   size_t size_ = 0;
-  size_t slot_ = 0;
+  DeviceSlot* slot_ = nullptr;
 };
 
 }  // namespace assay::simt

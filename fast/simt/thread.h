@@ -28,6 +28,7 @@ struct Thread {
 struct Block {
   Index3 index, threads, blocks;   // blockIdx, blockDim, gridDim
   uint64_t serial;                 // differs between any two blocks that one OS thread runs; never 0
+  const char* kernel;              // its name
 };
 
 // The CUDA thread and the block that run on this OS thread; `current` is null outside kernels.
