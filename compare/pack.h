@@ -1,0 +1,82 @@
+// Packs: recorded planes in safetensors files, to be judged where what made them is absent (docs/packs.md is the form).
+//
+//   tensors    <case>/<plane>            the bytes of a plane, in the dtype of its encoding, shape [padded rows, padded cols]
+//   metadata   assay.pack                the form's version, "1"
+//              assay.line_version        kLineVersion of the writer
+//              assay.line.<case>         the case's line; canonical in packs that Assay writes
+//              assay.digest.<case>/<plane>   32 hex digits: digest() of the bytes, also where the bytes are left out
+//              assay.subject, assay.environment, assay.fingerprint, assay.kernels   who made it, how, where; hash of the kernels' code
+// A foreign pack needs tensors and `assay.line.<case>`, no more; a key that is just `<case>` is read as the line too.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compare/execute.h"
+#include "contract/result.h"
+#include "fixtures/safetensors.h"
+
+namespace assay {
+
+inline constexpr int kPackVersion = 1;
+inline constexpr size_t kMaxPackBytes = size_t{12} << 20;      // of one file; more goes to <name>.1.safetensors, ...
+inline constexpr size_t kSmallCaseBytes = size_t{16} << 10;    // output bytes of a case that are recorded whole
+
+// 128 bits over the bytes, as 32 lower-case hex digits: two FNV-1a lanes of 64 bits, see docs/packs.md.
+std::string digest(std::span<const std::byte> bytes);
+
+struct PackPlane {
+  std::string name;                                  // "row.data", "x"
+  std::optional<safetensors::Tensor> tensor;         // bytes, where they are in the pack
+  std::string digest;                                // empty in foreign packs
+};
+struct PackCase {
+  std::string id;                                    // "000017", or whatever the maker chose
+  std::string line;                                  // empty: none given
+  std::vector<PackPlane> planes;                     // sorted by name
+
+  const PackPlane* find(std::string_view plane) const;
+};
+struct Pack {
+  std::string path;
+  std::vector<safetensors::File> files;              // keep the bytes mapped
+  std::vector<PackCase> cases;                       // sorted by id
+  std::string subject, environment, fingerprint, kernels;
+
+  const PackCase* find(std::string_view id) const;
+};
+
+// Reads one file and, when it is the first of a numbered series, all of it. Errors: unreadable, a form newer than kPackVersion.
+Result<Pack> read_pack(const std::string& path);
+
+// The bytes of `tensor` as the plane expects them: same bit width and element count, any shape that flattens to it; packed 4-bit tensors are
+// unpacked to a byte per code. Error: what was expected and what was found.
+Result<std::vector<std::byte>> plane_bytes(const safetensors::Tensor& tensor, const Plane& plane);
+
+class PackWriter {
+ public:
+  PackWriter(std::string path, std::string subject, const Environment& environment, std::string fingerprint, std::string kernels);
+  // Adds one case's output planes; the bytes are kept when they are small or `keep_bytes`.
+  std::optional<Error> add(const Problem& problem, const std::vector<PlaneData>& outputs, bool keep_bytes);
+  // Writes what is left. Files are named <path>, <stem>.1.safetensors, <stem>.2.safetensors, ...
+  std::optional<Error> finish();
+  size_t cases() const { return cases_; }
+
+ private:
+  std::optional<Error> flush();
+  struct Stored { std::string name; safetensors::Dtype dtype; std::vector<int64_t> shape; std::vector<std::byte> bytes; };
+  std::string path_;
+  safetensors::Metadata head_, metadata_;
+  std::vector<Stored> stored_;
+  size_t bytes_ = 0, files_ = 0, cases_ = 0;
+};
+
+// A pack as a Subject: it supports the lines that it holds. run() copies recorded bytes and throws std::runtime_error where only a digest was recorded.
+std::unique_ptr<Subject> make_pack_subject(std::shared_ptr<const Pack> pack, std::string name);
+
+}  // namespace assay
