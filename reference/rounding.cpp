@@ -52,15 +52,18 @@ uint32_t e8m0_code(double value, Round round, Overflow overflow) {
   return least == powers.end() ? beyond : static_cast<uint32_t>(least - powers.begin());
 }
 
-uint32_t cast_code(Encoding from, uint32_t code, Encoding to, Round round, Overflow overflow) {
-  // N2.8: E8M0 goes to F32 by way of BF16, and BF16 goes to F32 by placing its 16 bits above 16 zeros, NaN payloads included.
-  if (from == Encoding::e8m0 && to == Encoding::f32) {
-    const uint32_t half = cast_code(Encoding::e8m0, code, Encoding::bf16, Round::rne, Overflow::sat);
-    return cast_code(Encoding::bf16, half, Encoding::f32, Round::rne, Overflow::sat);
-  }
-  if (from == Encoding::bf16 && to == Encoding::f32) return code * 65536u;
-  const double value = value_of(from, code);
-  return to == Encoding::e8m0 ? e8m0_code(value, round, overflow) : Encoder(to, round, overflow)(value);
+Caster::Caster(Encoding from, Encoding to, Round round, Overflow overflow)
+    : from_(from), to_(to), round_(round), overflow_(overflow), decode_(from) {
+  if (to != Encoding::e8m0) encode_.emplace(to, round, overflow);
+}
+
+uint32_t Caster::operator()(uint32_t code) const {
+  if (!encode_) return e8m0_code(decode_(code), round_, overflow_);          // N2.7
+  // N2.8: BF16 goes to F32 by placing its 16 bits above 16 zeros, NaN payloads included; E8M0 does so by way of BF16.
+  constexpr uint32_t kPlace = 65536;
+  if (from_ == Encoding::bf16 && to_ == Encoding::f32) return code * kPlace;
+  if (from_ == Encoding::e8m0 && to_ == Encoding::f32) return Encoder(Encoding::bf16)(decode_(code)) * kPlace;
+  return (*encode_)(decode_(code));
 }
 
 uint32_t f32_code(double result) {

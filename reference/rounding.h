@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "contract/encoding.h"
 #include "contract/problem.h"
@@ -73,7 +74,7 @@ class Encoder {
   explicit Encoder(Encoding to, Round = Round::rne, Overflow = Overflow::sat);
   uint32_t operator()(double value) const {
     if (std::isnan(value)) return nan_;                                      // N2.4
-    const uint32_t sign = std::signbit(value) ? sign_ : 0;                   // N2.5
+    const uint32_t sign = sign_ * static_cast<uint32_t>(std::signbit(value));  // N2.5
     const double magnitude = std::abs(value);
     if (magnitude == kInfinity) return sign + overflow_;                     // N2.2, N2.3
     if (magnitude == 0) return sign;                                         // N2.5
@@ -103,8 +104,20 @@ class Encoder {
 // N2.7: the E8M0 code of |value|. round: rp (least power of two not below) or rz (greatest not above).
 uint32_t e8m0_code(double value, Round, Overflow);
 
-// Any code of `from` as a code of `to`: the cast op. `from` is f32, bf16 or f16 with any `to`, or any encoding with `to` one of those.
-uint32_t cast_code(Encoding from, uint32_t code, Encoding to, Round, Overflow);
+// The cast op: any code of `from` as a code of `to`. One of the two is f32, bf16 or f16; to E8M0 rounds by rp or rz, to all others
+// by rne or rz.
+class Caster {
+ public:
+  Caster(Encoding from, Encoding to, Round, Overflow);
+  uint32_t operator()(uint32_t code) const;
+
+ private:
+  Encoding from_, to_;
+  Round round_;
+  Overflow overflow_;
+  Decoder decode_;
+  std::optional<Encoder> encode_;   // absent to E8M0
+};
 
 // The F32 code that stores a result: its bits, with every NaN canonical (N1.3).
 uint32_t f32_code(double result);

@@ -6,9 +6,12 @@ double tensor_amax(const Values& x, double start, int threads) {
   double amax = 0;
   // A maximum has the same bits in any order.
 #pragma omp parallel for num_threads(threads) reduction(max : amax)
-  for (int64_t r = 0; r < x.rows(); ++r)
-    for (int64_t c = 0; c < x.cols(); ++c) amax = larger(amax, x(r, c));
+  for (int64_t i = 0; i < x.size(); ++i) amax = larger(amax, x.data()[i]);
   return amax > start ? amax : start;                                        // a NaN that the slot held stays
+}
+
+void scaled_codes(const float* x, int64_t n, double multiplier, NegZero neg_zero, const Encoder cast, uint8_t* codes) {
+  for (int64_t i = 0; i < n; ++i) codes[i] = static_cast<uint8_t>(cast(scaled(x[i], multiplier, neg_zero)));
 }
 
 double max_of(Encoding element) { return value_of(element, info(element).max_finite); }
@@ -18,7 +21,7 @@ Bytes per_tensor_elements(const Values& x, double scale, Encoding element, NegZe
   Bytes codes(x.rows(), x.cols());
 #pragma omp parallel for num_threads(threads)
   for (int64_t r = 0; r < x.rows(); ++r)
-    for (int64_t c = 0; c < x.cols(); ++c) codes(r, c) = static_cast<uint8_t>(cast(scaled(x(r, c), scale, neg_zero)));   // N3.8
+    scaled_codes(x.data() + r * x.cols(), x.cols(), scale, neg_zero, cast, codes.data() + r * x.cols());   // N3.8
   return codes;
 }
 

@@ -26,6 +26,9 @@ inline double scaled(double x, double multiplier, NegZero neg_zero) {
   return narrowed(product);
 }
 
+// Codes of n consecutive elements that share a multiplier. The encoder comes by value: stores of bytes could alias a reference.
+void scaled_codes(const float* x, int64_t n, double multiplier, NegZero, Encoder cast, uint8_t* codes);
+
 // MAX: the largest finite value of an element encoding.
 double max_of(Encoding element);
 

@@ -37,8 +37,9 @@ double block_amax(const Values& x, const Span& s, NanAmax nan_amax) {
   double amax = 0;
   for (int64_t r = s.r; r < s.r_end; ++r)
     for (int64_t c = s.c; c < s.c_end; ++c) {
-      if (nan_amax == NanAmax::propagate && std::isnan(x(r, c))) return kNaN;   // N5.7
-      amax = larger(amax, x(r, c));                                          // N5.1
+      const double element = x.coeff(r, c);
+      if (nan_amax == NanAmax::propagate && std::isnan(element)) return kNaN;   // N5.7
+      amax = larger(amax, element);                                          // N5.1
     }
   return amax;
 }
@@ -59,8 +60,7 @@ Quantized quantized(const Values& x, const Quantizer& q, int threads) {
       const double m = multiplier(k);
       for (int64_t r = s.r; r < s.r_end; ++r) {
         out.scales(r, b) = static_cast<uint8_t>(k);                          // N5.8: repeated for every row of a square block
-        for (int64_t c = s.c; c < s.c_end; ++c)
-          out.data(r, c) = static_cast<uint8_t>(cast(scaled(x(r, c), m, q.numerics.neg_zero)));   // N5.5
+        scaled_codes(&x(r, s.c), s.c_end - s.c, m, q.numerics.neg_zero, cast, &out.data(r, s.c));   // N5.5
       }
     }
   return out;
