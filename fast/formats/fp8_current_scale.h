@@ -1,0 +1,19 @@
+// The scale rule that a quantizer with current scaling asks for.
+#pragma once
+#include "contract/problem.h"
+#include "fast/lane/fp8_current.cuh"
+
+namespace assay::ASSAY_FAST_NAMESPACE {
+
+inline CurrentScale current_scale(const Quantizer& q, Encoding source) {
+  CurrentScale rule;
+  rule.largest = q.element == Encoding::e4m3 ? kLargest<Encoding::e4m3> : kLargest<Encoding::e5m2>;
+  rule.eps = q.eps;
+  rule.pow2 = q.pow2;
+  rule.inf_amax = q.numerics.inf_amax;
+  if (q.numerics.scale_limit == ScaleLimit::source_max && source != Encoding::f32)   // N3.5
+    rule.limit = source == Encoding::bf16 ? kLargest<Encoding::bf16> : kLargest<Encoding::f16>;
+  return rule;
+}
+
+}  // namespace assay::ASSAY_FAST_NAMESPACE

@@ -1,0 +1,72 @@
+// Conversion policies: how a tuned kernel turns pairs of binary32 values into 8-bit codes with N2.1, N2.2, N2.4, N2.5.
+//   Bits       integer arithmetic, everywhere (encode.cuh)
+//   Hardware   the conversion instructions where the target has them; under the host executor a twin of another make, so that
+//              every kernel a GPU can pick also runs there
+#pragma once
+#include "fast/lane/encode.cuh"
+
+namespace assay::ASSAY_FAST_NAMESPACE {
+
+struct Bits {
+  static constexpr const char* kName = "bits";
+  // The codes of lo and hi in bits 0..7 and 8..15.
+  template <Encoding E>
+  ASSAY_LANE static uint32_t pair(float lo, float hi) {
+    return encode<E>(as_bits(lo)) | encode<E>(as_bits(hi)) << 8;
+  }
+  // The E8M0 code, rounded up and saturated (N2.7).
+  ASSAY_LANE static uint32_t e8m0(float value) { return encode_e8m0(as_bits(value)); }
+};
+
+struct Hardware {
+  static constexpr const char* kName = "hardware";
+
+#if defined(__CUDA_ARCH__)
+  template <Encoding E>
+  ASSAY_LANE static uint32_t pair(float lo, float hi) {
+    static_assert(E == Encoding::e4m3 || E == Encoding::e5m2);
+    uint16_t codes;
+    if constexpr (E == Encoding::e4m3)
+      asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(hi), "f"(lo));
+    else
+      asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(hi), "f"(lo));
+    return codes;
+  }
+  ASSAY_LANE static uint32_t e8m0(float value) {
+#if __CUDA_ARCH__ >= 1000
+    uint16_t codes;
+    asm("cvt.rp.satfinite.ue8m0x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(0.0f), "f"(value));
+    return codes & 0xFFu;
+#else
+    return Bits::e8m0(value);
+#endif
+  }
+#else
+  // Twin: the adder of the host rounds. Adding 1.5 * 2^(23 + quantum) puts the quantum in the last place of the sum, whose low bits
+  // then count quanta; the exponent of the quantum comes from the value's own exponent.
+  template <Encoding E>
+  ASSAY_LANE static uint32_t one(float value) {
+    using L = Layout<E>;
+    const uint32_t a = as_bits(value) & kAbs, sign = (as_bits(value) >> 24) & 0x80u;
+    if (a > kInf) return L::kNanCode;
+    if (a >= kLargest<E>) return sign | L::kMax;
+    const uint32_t exponent = a < L::kMinNormal ? L::kMinNormal >> 23 : a >> 23;
+    const uint32_t magic = (exponent + L::kDrop) << 23 | 0x00400000u;   // 1.5 * 2^23 quanta
+    const uint32_t sum = as_bits(__fadd_rn(as_float(a), as_float(magic)));
+    const uint32_t quanta = sum - magic;
+    return sign | (quanta + ((exponent - (L::kMinNormal >> 23)) << L::kMantissa));
+  }
+  template <Encoding E>
+  ASSAY_LANE static uint32_t pair(float lo, float hi) { return one<E>(lo) | one<E>(hi) << 8; }
+  // Twin: the least power of two not below, by adding the largest fraction before the exponent is read.
+  ASSAY_LANE static uint32_t e8m0(float value) {
+    const uint32_t a = as_bits(value) & kAbs;
+    if (a > kInf) return 255u;
+    if (a >= 0x7F000000u) return 254u;
+    if (a < 0x00800000u) return a > 0x00400000u ? 1u : 0u;
+    return (a + kFraction) >> 23;
+  }
+#endif
+};
+
+}  // namespace assay::ASSAY_FAST_NAMESPACE

@@ -1,0 +1,162 @@
+// The quantize kernel: reads the tensor once and writes one direction or both.
+//
+// A lane type says what one direction does with its elements:
+//   kBlocks                 one scale per 32 elements (or per 32x32) rather than one for the tensor
+//   kTransposed             column data are stored [cols, rows]
+//   active()                whether this direction is produced
+//   square()                the block is 32x32
+//   propagates_nan()        N5.7
+//   scale_code(amax)        stored code of a block's amax, both as integers
+//   multiplier(code)        what elements of a block with that code are multiplied by
+//   tensor_multiplier()     the same where the tensor has one
+//   tensor_amax()           where to accumulate the tensor's amax, or null
+//   pair(lo, hi, mlo, mhi)  the codes of lo * mlo and hi * mhi, in the two low bytes
+// None stands for a direction that is not produced.
+#pragma once
+#include "fast/move/patch.cuh"
+
+namespace assay::ASSAY_FAST_NAMESPACE {
+
+struct None {
+  static constexpr bool kBlocks = false, kTransposed = false, kSame = false, kAmax = false;
+  ASSAY_LANE static bool active() { return false; }
+  ASSAY_LANE static bool square() { return false; }
+  ASSAY_LANE static bool propagates_nan() { return false; }
+  ASSAY_LANE static uint32_t scale_code(uint32_t) { return 0; }
+  ASSAY_LANE static float multiplier(uint32_t) { return 0; }
+  ASSAY_LANE static float tensor_multiplier() { return 0; }
+  ASSAY_LANE static uint32_t* tensor_amax() { return nullptr; }
+  ASSAY_LANE static uint32_t pair(float, float, float, float) { return 0; }
+};
+
+// Where one direction goes.
+struct Target {
+  uint8_t* data = nullptr;
+  uint8_t* scales = nullptr;   // E8M0, padded as contract/planes.h says
+  bool gemm = false;           // scales in the GEMM layout
+};
+
+template <class RowLane, class ColLane>
+struct PairArgs {
+  const void* x = nullptr;
+  const uint32_t* noop = nullptr;
+  Extent extent;
+  RowLane row;
+  ColLane col;
+  Target row_to, col_to;
+};
+
+ASSAY_LANE uint32_t byte_of(uint2 codes, int i) { return ((i < 4 ? codes.x : codes.y) >> (8 * (i & 3))) & 0xFFu; }
+
+// Row scales of items 2q and 2q + 1 of this patch. The tile's padding gets 0 (N6.4), so no byte of the plane stays unwritten.
+ASSAY_DEVICE void store_row_scales(const Target& to, const Extent& extent, const Place& at, uint2 codes) {
+  const int64_t pitch = (extent.cols + kTile - 1) / kTile * 4, j = at.col >> 5;
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    const int item = 2 * at.quad() + k;
+    const int64_t i = at.row + item;
+    const bool inside = i < extent.rows && (j << 5) < extent.cols;
+    to.scales[to.gemm ? gemm_index(i, j, pitch >> 2) : i * pitch + j] = inside ? uint8_t(byte_of(codes, item)) : uint8_t(0);
+  }
+}
+ASSAY_DEVICE void store_col_scales(const Target& to, const Extent& extent, const Place& at, uint2 codes) {
+  const int64_t pitch = (extent.cols + kTile - 1) / kTile * kTile, down = (extent.rows + kTile - 1) / kTile, j = at.row >> 5;
+#pragma unroll
+  for (int k = 0; k < 2; ++k) {
+    const int item = 2 * at.row_group() + k;
+    const int64_t i = at.col + item;
+    const bool inside = i < extent.cols && (j << 5) < extent.rows;
+    to.scales[to.gemm ? gemm_index(i, j, down) : j * pitch + i] = inside ? uint8_t(byte_of(codes, item)) : uint8_t(0);
+  }
+}
+
+// Scale codes of the 8 rows (kRows) or columns of this patch.
+template <class S, bool kRows, class Lane>
+ASSAY_DEVICE uint2 block_scales(const Lane& lane, const uint32_t (&words)[kPatch][S::kWords], int my_lane) {
+  constexpr int kLow = kRows ? 1 : 8, kHigh = kRows ? 2 : 16;
+  uint32_t items[S::kWords];
+  maxima<S, kRows>(words, lane.propagates_nan(), items);
+  if (lane.square()) {
+    const uint32_t code = lane.scale_code(square_maximum<S>(items)) * 0x01010101u;
+    return make_uint2(code, code);
+  }
+  const uint2 amax = quad_maxima<S, kLow, kHigh>(items, my_lane);
+  return quad_gather<kLow, kHigh>(lane.scale_code(amax.x) | lane.scale_code(amax.y) << 8, my_lane);
+}
+
+// 8 codes of row i of the patch; multiplier(j) is element j's.
+template <class S, class Lane, class Multiplier>
+ASSAY_LANE uint2 encode_row(const Lane& lane, const uint32_t (&words)[S::kWords], Multiplier multiplier) {
+  uint32_t pairs[4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    pairs[k] = lane.pair(as_float(S::widen(words, 2 * k)), as_float(S::widen(words, 2 * k + 1)), multiplier(2 * k), multiplier(2 * k + 1));
+  return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
+}
+
+// One thread per patch. kVector: x 16-byte and data 8-byte aligned, cols a multiple of 8, and rows too where columns are transposed.
+// RowLane::kSame: the column codes are the row codes, when both are produced.
+template <class RowLane, class ColLane, class S, bool kVector>
+__global__ void __launch_bounds__(kThreads) pair_kernel(PairArgs<RowLane, ColLane> a) {
+  if (is_noop(a.noop)) return;
+  const Place at = my_place(a.extent);
+  uint32_t words[kPatch][S::kWords];
+  load_patch<S, kVector>(a.x, a.extent, at, words);
+
+  if constexpr (RowLane::kAmax || ColLane::kAmax)   // N3.1
+    block_atomic_max(patch_maximum<S>(words), a.row.tensor_amax(), a.col.tensor_amax());
+
+  const bool row_on = a.row.active(), col_on = a.col.active();
+  uint2 row_codes{}, col_codes{};
+  float row_multiplier = 0, col_multiplier[kPatch] = {};
+  if constexpr (RowLane::kBlocks) {
+    if (row_on) {
+      row_codes = block_scales<S, true>(a.row, words, at.lane);
+      store_row_scales(a.row_to, a.extent, at, row_codes);
+    }
+  } else {
+    if (row_on) row_multiplier = a.row.tensor_multiplier();
+  }
+  if constexpr (ColLane::kBlocks) {
+    if (col_on) {
+      col_codes = RowLane::kSame && ColLane::kSame ? row_codes : block_scales<S, false>(a.col, words, at.lane);
+      store_col_scales(a.col_to, a.extent, at, col_codes);
+#pragma unroll
+      for (int j = 0; j < kPatch; ++j) col_multiplier[j] = a.col.multiplier(byte_of(col_codes, j));
+    }
+  } else {
+    if (col_on) col_multiplier[0] = a.col.tensor_multiplier();
+  }
+
+  uint2 turned[kPatch];
+#pragma unroll
+  for (int i = 0; i < kPatch; ++i) {
+    uint2 codes{};
+    if (row_on) {
+      if constexpr (RowLane::kBlocks) row_multiplier = a.row.multiplier(byte_of(row_codes, i));
+      codes = encode_row<S>(a.row, words[i], [&](int) { return row_multiplier; });
+      store_codes<kVector>(a.row_to.data, a.extent, at.row + i, at.col, codes);
+    }
+    if (col_on) {
+      if constexpr (!(RowLane::kSame && ColLane::kSame))
+        codes = encode_row<S>(a.col, words[i], [&](int j) { return col_multiplier[ColLane::kBlocks ? j : 0]; });
+      if constexpr (ColLane::kTransposed) turned[i] = codes;
+      else store_codes<kVector>(a.col_to.data, a.extent, at.row + i, at.col, codes);
+    }
+  }
+  if constexpr (ColLane::kTransposed) {
+    if (!col_on) return;
+    transpose8(turned);
+    const Extent stored{a.extent.cols, a.extent.rows};
+#pragma unroll
+    for (int j = 0; j < kPatch; ++j) store_codes<kVector>(a.col_to.data, stored, at.col + j, at.row, turned[j]);
+  }
+}
+
+template <class S, bool kVector, class RowLane, class ColLane>
+void launch_pair(const char* name, const PairArgs<RowLane, ColLane>& args) {
+  if (args.extent.rows == 0 || args.extent.cols == 0) return;
+  launch({.name = name, .grid = args.extent.tiles(), .block = kThreads}, pair_kernel<RowLane, ColLane, S, kVector>, args);
+}
+
+}  // namespace assay::ASSAY_FAST_NAMESPACE
