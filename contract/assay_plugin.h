@@ -1,0 +1,53 @@
+/* The C interface of a plugin: a shared library whose kernels Assay judges, `assay run --plugin libmine.so <suite>`.
+ *
+ * Export the four functions below with C linkage and default visibility. Nothing of Assay is linked into a plugin and this header stands
+ * alone (C99, C++). examples/plugin/ holds a complete one.
+ *
+ * A library is loaded and run in worker processes only: a crash, a hang or an exit costs one case. Calls are never concurrent within a process.
+ */
+#ifndef ASSAY_PLUGIN_H
+#define ASSAY_PLUGIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of this interface. It changes when a field or a function changes its meaning. */
+#define ASSAY_PLUGIN_ABI 1
+
+/* One plane (contract/planes.h): a dense row-major array of padded_rows x padded_cols elements, of which the first rows x cols mean something.
+ * Elements are little-endian; codes of fewer than 8 bits take a byte each. The exception is a plane whose name ends in ".scale_gemm": its flat
+ * order is the tensor-core tile order (docs/numerics.md, N6.3). */
+typedef struct assay_plane {
+  const char* name;        /* "x", "row.scale_inv", "col.data", ... */
+  const char* encoding;    /* "f32", "bf16", "f16", "e4m3", "e5m2", "e2m1", "e8m0", ... */
+  int64_t rows, cols;      /* meaningful elements */
+  int64_t padded_rows, padded_cols;
+  void* data;              /* inputs must not be written */
+  uint64_t bytes;          /* padded_rows * padded_cols elements; 0 for an empty tensor, and then data may be NULL */
+} assay_plane;
+
+/* ASSAY_PLUGIN_ABI as the library was compiled. Checked before anything else is called. */
+uint32_t assay_plugin_abi(void);
+
+/* What reports call this library: static text. */
+const char* assay_plugin_name(void);
+
+/* Whether the library runs the Problem that `line` describes. `line` is canonical: every key that applies is printed
+ * ("quantize mxfp8 64x256 bf16 dir=row element=e4m3 ..."), so that a plugin compares words and needs no defaults.
+ * 1: yes. 0: no, with the reason as NUL-terminated text of at most why_bytes bytes in `why`: the case counts as unsupported, not as failed. */
+int assay_plugin_supports(const char* line, char* why, size_t why_bytes);
+
+/* Computes every output plane. Outputs come filled with a poison byte and between guard bytes: each byte of each output must be written, padding
+ * with zeros, and nothing outside; under a noop flag of 1.0 nothing is written.
+ * Returns 0, or anything else and the reason in `message`, NUL-terminated: the case then fails. */
+int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_count, const assay_plane* outputs, size_t output_count,
+                     char* message, size_t message_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
