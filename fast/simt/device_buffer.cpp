@@ -103,7 +103,7 @@ DeviceBuffer::DeviceBuffer(size_t bytes, std::string name, size_t alignment, Ali
     throw std::invalid_argument("a device buffer's alignment is a power of two up to 4096, not " + std::to_string(alignment));
   catch_memory_faults();
   // Sizes are rounded up to a power of two so that slots are reused; buffers end at the slot's end, so that only address space is lost.
-  const size_t need = bytes + 2 * alignment;
+  const size_t need = (bytes + alignment - 1) / alignment * alignment + (align == Align::exactly ? alignment : 0);
   slot_ = window().acquire(std::max(kPage, std::bit_ceil(need)));
   DeviceSlot& s = *slot_;
   std::byte* start = s.end() - bytes;

@@ -149,6 +149,7 @@ class Worker {
   void suspend(CudaThread&);
   void continue_with(CudaThread&);
   void continue_on(Fiber&);
+  Fiber& new_fiber();
   Fiber& idle_fiber();
   [[noreturn]] void fault_of_block(const char* what) { throw KernelFault(fault_text(what, std::nullopt)); }
   const Collective* collective_of(const CudaThread&) const;
@@ -199,8 +200,12 @@ Worker::Worker() {
 
 // --- fibers ----------------------------------------------------------------------------------------------------------------
 
+__attribute__((noinline, cold)) Fiber& Worker::new_fiber() {
+  return fibers_.emplace_back([](void* w) { static_cast<Worker*>(w)->run_threads(); }, this, fibers_.size());
+}
+
 Fiber& Worker::idle_fiber() {
-  if (idle_.empty()) return fibers_.emplace_back([](void* w) { static_cast<Worker*>(w)->run_threads(); }, this, fibers_.size());
+  if (idle_.empty()) return new_fiber();
   Fiber* f = idle_.back();
   idle_.pop_back();
   return *f;
