@@ -1,0 +1,187 @@
+#include "compare/describe.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace assay {
+
+namespace {
+
+// The parts of a code. E8M0 is all exponent; the significand is then 1.
+struct Parts {
+  bool negative;
+  int exponent;
+  uint32_t fraction;
+};
+
+uint32_t low_bits(int n) { return n >= 32 ? 0xFFFFFFFFu : (1u << n) - 1; }
+
+Parts parts_of(const EncodingInfo& e, uint32_t code) {
+  Parts p{};
+  p.fraction = code & low_bits(e.mantissa_bits);
+  p.exponent = static_cast<int>((code >> e.mantissa_bits) & low_bits(e.exponent_bits));
+  p.negative = e.has_sign() && ((code >> (e.bits - 1)) & 1) != 0;
+  return p;
+}
+
+uint32_t magnitude(const EncodingInfo& e, uint32_t code) { return e.has_sign() ? code & low_bits(e.bits - 1) : code & low_bits(e.bits); }
+
+std::string binary(uint32_t v, int digits) {
+  std::string out;
+  for (int i = digits - 1; i >= 0; --i) out += ((v >> i) & 1) != 0 ? '1' : '0';
+  return out;
+}
+
+template <class T>
+std::string shortest(T v) {
+  if (std::isnan(v)) return "nan";
+  if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
+  char text[64];
+  const auto end = std::to_chars(text, text + sizeof text, v).ptr;
+  return std::string(text, end);
+}
+
+}  // namespace
+
+uint32_t code_at(Encoding e, std::span<const std::byte> bytes, int64_t index) {
+  const size_t size = static_cast<size_t>(info(e).bytes());
+  uint32_t code = 0;
+  std::memcpy(&code, bytes.data() + static_cast<size_t>(index) * size, size);
+  return code;
+}
+
+void set_code(Encoding e, std::span<std::byte> bytes, int64_t index, uint32_t code) {
+  const size_t size = static_cast<size_t>(info(e).bytes());
+  std::memcpy(bytes.data() + static_cast<size_t>(index) * size, &code, size);
+}
+
+bool is_nan(Encoding encoding, uint32_t code) {
+  const EncodingInfo& e = info(encoding);
+  const uint32_t m = magnitude(e, code);
+  if (e.infinity != kNoCode) return m > e.infinity;
+  // E4M3 and E8M0 have one NaN; in the narrower ones what a quantizer writes for NaN is a number (N2.4).
+  return e.nan != e.max_finite && m == e.nan;
+}
+
+double value_of(Encoding encoding, uint32_t code) {
+  const EncodingInfo& e = info(encoding);
+  if (is_nan(encoding, code)) return std::numeric_limits<double>::quiet_NaN();
+  const Parts p = parts_of(e, code);
+  if (e.mantissa_bits == 0) return std::ldexp(1.0, p.exponent - e.bias);
+  const double sign = p.negative ? -1.0 : 1.0;
+  if (e.infinity != kNoCode && magnitude(e, code) == e.infinity) return sign * std::numeric_limits<double>::infinity();
+  const double fraction = std::ldexp(static_cast<double>(p.fraction), -e.mantissa_bits);
+  if (p.exponent == 0) return sign * std::ldexp(fraction, 1 - e.bias);
+  return sign * std::ldexp(1.0 + fraction, p.exponent - e.bias);
+}
+
+bool is_saturated(Encoding encoding, uint32_t code) {
+  const EncodingInfo& e = info(encoding);
+  const uint32_t m = magnitude(e, code);
+  return m == e.max_finite || (e.infinity != kNoCode && m == e.infinity);
+}
+
+double step_at(Encoding encoding, double v) {
+  const EncodingInfo& e = info(encoding);
+  if (e.mantissa_bits == 0) return 0;
+  const int least = 1 - e.bias;
+  const int exponent = v == 0 || !std::isfinite(v) ? least : std::max(std::ilogb(v), least);
+  return std::ldexp(1.0, exponent - e.mantissa_bits);
+}
+
+std::string code_bits(Encoding encoding, uint32_t code) {
+  const EncodingInfo& e = info(encoding);
+  std::string out;
+  if (code & ~low_bits(e.bits)) out = "!";   // bits beside the code are set: N6.1 stores a narrow code in a byte of zeros
+  if (e.has_sign()) out += binary(code >> (e.bits - 1), 1) + ".";
+  out += binary(code >> e.mantissa_bits, e.exponent_bits);
+  if (e.mantissa_bits) out += "." + binary(code, e.mantissa_bits);
+  return out;
+}
+
+std::string code_hex(Encoding e, uint32_t code) { return fmt::format("{:0{}X}", code, 2 * info(e).bytes()); }
+
+std::string value_text(Encoding e, uint32_t code) {
+  if (is_nan(e, code)) return "nan";
+  if (info(e).mantissa_bits == 0) return fmt::format("2^{}", static_cast<int>(code) - info(e).bias);
+  return shortest(static_cast<float>(value_of(e, code)));   // every encoding's values are exact in binary32 (N2.8)
+}
+
+std::string f32_hex_text(uint32_t bits) { return fmt::format("{:a}", value_of(Encoding::f32, bits)); }
+std::string number_text(double v) { return shortest(v); }
+
+std::optional<int64_t> ordinal(Encoding encoding, uint32_t code) {
+  const EncodingInfo& e = info(encoding);
+  if (is_nan(encoding, code)) return {};
+  const int64_t m = magnitude(e, code);
+  return parts_of(e, code).negative ? -m : m;
+}
+
+std::optional<int64_t> codes_apart(Encoding e, uint32_t a, uint32_t b) {
+  const auto x = ordinal(e, a), y = ordinal(e, b);
+  if (!x || !y) return {};
+  return *x < *y ? *y - *x : *x - *y;
+}
+
+// N6.3 read backwards: the tile, then the 16-byte line, the byte group and the byte within it.
+Place place_of(const Plane& plane, int64_t index) {
+  Place p;
+  if (plane.layout == ScaleLayout::gemm) {
+    const bool by_columns = plane.direction == Direction::col;
+    const int64_t tiles_along = (by_columns ? plane.padded.rows : plane.padded.cols) / 4;
+    const int64_t tile = index / 512, within = index % 512;
+    const int64_t line = within / 16, group = within % 16 / 4, byte = within % 4;
+    const int64_t outer = tile / tiles_along * 128 + group * 32 + line;
+    const int64_t along = tile % tiles_along * 4 + byte;
+    p.row = by_columns ? along : outer;
+    p.col = by_columns ? outer : along;
+  } else if (plane.padded.cols > 0) {
+    p.row = index / plane.padded.cols;
+    p.col = index % plane.padded.cols;
+  }
+  p.padding = p.row >= plane.logical.rows || p.col >= plane.logical.cols;
+  return p;
+}
+
+int64_t index_of(const Plane& plane, int64_t row, int64_t col) {
+  if (plane.layout != ScaleLayout::gemm) return row * plane.padded.cols + col;
+  const bool by_columns = plane.direction == Direction::col;
+  const int64_t outer = by_columns ? col : row, along = by_columns ? row : col;
+  const int64_t tiles_along = (by_columns ? plane.padded.rows : plane.padded.cols) / 4;
+  const int64_t tile = outer / 128 * tiles_along + along / 4;
+  return tile * 512 + outer % 32 * 16 + outer % 128 / 32 * 4 + along % 4;
+}
+
+Region region_of(const Problem* problem, const Plane& plane, Place place) {
+  const int64_t r = place.row, c = place.col;
+  if (!problem) return {r, r + 1, c, c + 1};
+  const Shape x = problem->x.shape;
+  const Region all{0, x.rows, 0, x.cols};
+  if (problem->as<Update>()) return {0, x.rows, c, c + 1};                       // a slot's history decides its scale
+  if (!plane.direction) return {r, r + 1, c, c + 1};
+  if (plane.transposed) return {c, c + 1, r, r + 1};
+  const bool scale = plane.name.find(".scale_inv") != std::string::npos || plane.name.find(".scale_gemm") != std::string::npos;
+  if (!scale && plane.name.find(".data") != std::string::npos) return {r, r + 1, c, c + 1};
+  if (!scale || plane.padded == Shape{1, 1}) return all;                          // amax, scale, per-tensor scale_inv
+  // A block of 32 along the contracted dimension (N6.2); a square block repeats its scale (N5.8).
+  if (plane.direction == Direction::row) return {r, r + 1, c * 32, std::min(c * 32 + 32, x.cols)};
+  return {r * 32, std::min(r * 32 + 32, x.rows), c, c + 1};
+}
+
+std::string place_text(const Problem* problem, const Plane& plane, Place place) {
+  if (place.padding) return fmt::format("padding ({}, {}) of {}x{}", place.row, place.col, plane.padded.rows, plane.padded.cols);
+  auto range = [](const char* one, const char* many, int64_t from, int64_t to) {
+    return to - from <= 1 ? fmt::format("{} {}", one, from) : fmt::format("{} {}..{}", many, from, to - 1);
+  };
+  if (plane.padded == Shape{1, 1}) return "the tensor's only value";
+  if (problem && plane.transposed) return fmt::format("row {}, column {} (stored [{}][{}])", place.col, place.row, place.row, place.col);
+  if (problem && (problem->as<Update>() || problem->as<ScaleChain>() || !plane.direction)) return fmt::format("row {}, column {}", place.row, place.col);
+  const Region g = region_of(problem, plane, place);
+  return range("row", "rows", g.row0, g.row1) + ", " + range("column", "columns", g.col0, g.col1);
+}
+
+}  // namespace assay
