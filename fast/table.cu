@@ -1,5 +1,7 @@
 #include "fast/table.h"
 
+#include <vector>
+
 namespace assay::ASSAY_FAST_NAMESPACE {
 
 const FormatRow& format_row(FormatId id) {
@@ -32,7 +34,10 @@ std::string quantize(const Job& job) {
   for (Direction d : kDirections) {
     Problem single = p;
     single.quantizer(d == Direction::row ? Direction::col : Direction::row).reset();
-    Job half{single, job.inputs, job.outputs, job.policy};
+    std::vector<DevicePlane> outputs;   // a format that does not ask for the other direction must not find it
+    for (const DevicePlane& plane : job.outputs)
+      if (plane.plane->direction == d) outputs.push_back(plane);
+    Job half{single, job.inputs, outputs, job.policy};
     by += (by.empty() ? "" : "; ") + format_row(p.quantizer(d)->format).quantize(half);
   }
   return by + "; two reads";
