@@ -1,0 +1,42 @@
+// `assay shrink <line>`: the smallest line that still fails in the same way, and the nearest one that passes.
+#pragma once
+#include <functional>
+#include <iosfwd>
+#include <optional>
+#include <string>
+
+#include "compare/claims.h"
+#include "compare/execute.h"
+#include "contract/problem.h"
+#include "contract/result.h"
+
+namespace assay {
+
+struct ShrinkOptions {
+  Problem problem;
+  std::string subject = "host";
+  Environment environment;
+  double timeout = 60;            // seconds a run may take
+  size_t max_runs = 2000;         // of the subject, in all
+  bool progress = false;          // a line on err that is rewritten; for terminals
+};
+
+struct Shrunk {
+  Problem bad;                    // fails like the line that was given: the same claim, and the same plane first
+  std::optional<Problem> good;    // passes, and is as near to `bad` as any that was tried
+  std::string good_differs;       // how: "element (0, 5): 3F81 instead of 3F80"
+  Breach breach;                  // of `bad`
+  size_t runs = 0;
+  bool exhausted = false;         // max_runs ended it
+};
+
+// Drops a direction, crops rows and columns by halves, quarters and eighths (aligned to blocks, then freely), zeroes elements in halving chunks, clears signs
+// and mantissa bits; each step is kept where the failure stays the same. Per-tensor amaxes are pinned (`amax=`) where a crop would otherwise lose it.
+// Up to 64 elements that are left become fill=literal; with more, the smallest window (`at=`) is the answer.
+// Errors: the line passes, is unsupported, or two runs of it differ (not deterministic: shrinking would follow noise).
+Result<Shrunk> shrink(const ShrinkOptions&, const Subjects&, const std::function<void(const std::string&)>& on_progress = {});
+
+// Prints both lines with the failure of the first. 0 when the line was shrunk, whatever its failure; 2 where shrink gives an error.
+int run_shrink(const ShrinkOptions&, const Subjects&, std::ostream& out, std::ostream& err);
+
+}  // namespace assay
