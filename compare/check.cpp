@@ -1,0 +1,423 @@
+#include "compare/check.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <ostream>
+#include <set>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "compare/isolated.h"
+#include "compare/pack.h"
+#include "contract/line.h"
+
+namespace assay {
+
+namespace {
+
+using std::string;
+
+// ---- the order of dumps ----------------------------------------------------------------------------------------------
+
+struct Word {
+  string text;
+  uint64_t number = 0;      // of a word of digits
+  bool operator<(const Word& other) const { return std::tie(number, text) < std::tie(other.number, other.text); }
+};
+
+std::vector<Word> words_of(const string& name) {
+  std::vector<Word> out;
+  auto kind = [](char c) { return c >= '0' && c <= '9' ? 1 : (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ? 2 : 0; };
+  for (size_t at = 0; at < name.size();) {
+    const int k = kind(name[at]);
+    size_t end = at;
+    while (end < name.size() && kind(name[end]) == k) ++end;
+    if (k == 2) {
+      Word w{name.substr(at, end - at), 0};
+      for (char& c : w.text)
+        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+      out.push_back(w);
+    } else if (k == 1) {
+      Word w{"", 0};
+      for (size_t i = at; i < end; ++i) w.number = w.number > (std::numeric_limits<uint64_t>::max() - 9) / 10 ? w.number : w.number * 10 + static_cast<uint64_t>(name[i] - '0');
+      out.push_back(w);
+    }
+    at = end;
+  }
+  return out;
+}
+
+// Place in a causal list of words, or its end.
+int rank(const std::vector<Word>& words, std::initializer_list<std::initializer_list<std::string_view>> ranks) {
+  int best = static_cast<int>(ranks.size()), i = 0;
+  for (const auto& names : ranks) {
+    for (const Word& w : words)
+      if (std::find(names.begin(), names.end(), w.text) != names.end()) best = std::min(best, i);
+    ++i;
+  }
+  return best;
+}
+
+struct DumpKey {
+  uint64_t step = 0;
+  std::vector<Word> module;
+  int role = 0, direction = 0;
+  string name;
+  bool operator<(const DumpKey& o) const { return std::tie(step, module, role, direction, name) < std::tie(o.step, o.module, o.role, o.direction, o.name); }
+};
+
+DumpKey key_of(const string& name) {
+  static const std::set<string, std::less<>> kSteps = {"step", "iter", "iteration"};
+  static const std::set<string, std::less<>> kOther = {"grad", "d", "input", "x", "activation", "act", "weight", "w", "output", "y", "dy", "dgrad", "dx", "wgrad", "dw",
+                                                       "row", "rowwise", "col", "colwise", "column", "columnwise", "safetensors"};
+  DumpKey key;
+  key.name = name;
+  const std::vector<Word> words = words_of(name);
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (kSteps.contains(words[i].text) && i + 1 < words.size() && words[i + 1].text.empty()) key.step = words[++i].number;
+    else if (!kOther.contains(words[i].text)) key.module.push_back(words[i]);
+  }
+  const bool gradient = rank(words, {{"grad", "d"}}) == 0;
+  key.role = rank(words, {{"input", "x", "activation", "act"}, {"weight", "w"}, {"output", "y"}, {"dy"}, {"dgrad", "dx"}, {"wgrad", "dw"}});
+  if (gradient && key.role < 3) key.role = key.role == 2 ? 3 : key.role == 0 ? 4 : 5;   // grad_output comes first in the backward pass
+  key.direction = rank(words, {{"row", "rowwise"}, {"col", "colwise", "column", "columnwise"}});
+  return key;
+}
+
+// ---- packs -----------------------------------------------------------------------------------------------------------
+
+// Packs under a path, without the later files of a series.
+Result<std::vector<string>> packs_under(const string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::exists(path, error)) return Error{path + " does not exist", 0, ""};
+  if (!fs::is_directory(path, error)) return std::vector<string>{path};
+  std::vector<string> out;
+  for (auto at = fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied, error); !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+    if (!at->is_regular_file(error) || at->path().extension() != ".safetensors") continue;
+    const fs::path stem = at->path().stem();   // "a.1" of a.1.safetensors
+    const string number = stem.extension().string();
+    const bool later = number.size() > 1 && number.find_first_not_of("0123456789", 1) == string::npos && fs::exists(at->path().parent_path() / (stem.stem().string() + ".safetensors"), error);
+    if (!later) out.push_back(at->path().string());
+  }
+  if (error) return Error{path + ": " + error.message(), 0, ""};
+  if (out.empty()) return Error{path + " holds no *.safetensors", 0, ""};
+  return out;
+}
+
+// A recorded plane as the judge wants it. Without its padding it gets the padding of `like`, or zeros.
+Result<PlaneData> plane_data(const safetensors::Tensor& tensor, const Plane& plane, const PlaneData* like) {
+  PlaneData out{plane, {}};
+  const bool bare = plane.layout == ScaleLayout::compact && !(plane.logical == plane.padded) && tensor.count() == plane.logical.count();
+  if (!bare) {
+    auto bytes = plane_bytes(tensor, plane);
+    if (!bytes) return bytes.error();
+    out.bytes = std::move(*bytes);
+    return out;
+  }
+  Plane unpadded = plane;
+  unpadded.padded = plane.logical;
+  unpadded.padding = Padding::none;
+  const auto bytes = plane_bytes(tensor, unpadded);
+  if (!bytes) return bytes.error();
+  out.bytes = like ? like->bytes : std::vector<std::byte>(plane.bytes());
+  for (int64_t r = 0; r < plane.logical.rows; ++r)
+    for (int64_t c = 0; c < plane.logical.cols; ++c)
+      set_code(plane.encoding, out.bytes, index_of(plane, r, c), code_at(plane.encoding, *bytes, index_of(unpadded, r, c)));
+  return out;
+}
+
+Breach message_breach(string message) {
+  Breach b;
+  b.message = std::move(message);
+  return b;
+}
+
+// The breach of a judgement; compact padding is nobody's business here.
+std::optional<Breach> breach_of(const Problem& problem, Judgement judgement, std::string_view got, std::string_view want) {
+  if (!judgement.error.empty()) return message_breach(judgement.error);
+  std::erase_if(judgement.padding, [](const PlaneDifference& d) { return d.plane.layout == ScaleLayout::compact; });
+  if (judgement.cause || judgement.padding.empty()) return parity_breach(problem, judgement, got, want);
+  const PlaneDifference& d = judgement.padding.front();
+  Breach b;
+  b.claim = "padding";
+  b.got = got;
+  b.want = want;
+  b.plane = d.plane.name;
+  b.encoding = info(d.plane.encoding).name;
+  b.where = place_text(&problem, d.plane, d.place);
+  b.in_padding = true;
+  b.differ = d.differ;
+  b.of = d.of;
+  b.got_code = d.got;
+  b.want_code = d.want;
+  b.message = "GEMM-layout padding must be 0 (N6.4)";
+  return b;
+}
+
+string join(const std::vector<string>& words) {
+  string out;
+  for (const string& w : words) out += (out.empty() ? "" : " ") + w;
+  return out;
+}
+
+// What became of one case.
+struct CaseReport {
+  std::vector<string> judged, missing;
+  std::vector<string> notes;
+  std::optional<Breach> breach;
+};
+
+CaseReport check_case(const PackCase& c, const Problem& problem, const Subjects& subjects, double timeout) {
+  CaseReport report;
+  auto failed = [&](string message) {
+    report.breach = message_breach(std::move(message));
+    return report;
+  };
+  std::vector<PlaneData> given;
+  for (const Plane& plane : input_planes(problem)) {
+    const PackPlane* recorded = c.find(plane.name);
+    if (recorded && recorded->tensor) {
+      auto data = plane_data(*recorded->tensor, plane, nullptr);
+      if (!data) return failed(plane.name + ": " + data.error().text());
+      given.push_back(std::move(*data));
+    } else if (plane.name == "x" && c.line.find("fill=") == string::npos) {
+      return failed("the pack holds no plane x, and the line names no fill= to draw it from");
+    }
+  }
+  const auto inputs = inputs_with(problem, given, subjects.reference());
+  if (!inputs) return failed(inputs.error().text());
+  const IsolatedRun want = run_isolated(subjects.reference(), problem, *inputs, Environment{}, timeout);
+  if (!want.sound()) return failed("reference: " + want.trouble());
+
+  std::set<string> known;
+  for (const Plane& plane : input_planes(problem)) known.insert(plane.name);
+  std::vector<PlaneData> got, wanted;
+  std::vector<string> digests;   // planes of which only a digest was recorded, and which differ
+  for (const PlaneData& plane : want.execution.planes) {
+    known.insert(plane.plane.name);
+    const PackPlane* recorded = c.find(plane.plane.name);
+    if (!recorded) {
+      report.missing.push_back(plane.plane.name);
+    } else if (recorded->tensor) {
+      auto data = plane_data(*recorded->tensor, plane.plane, &plane);
+      if (!data) return failed(plane.plane.name + ": " + data.error().text());
+      got.push_back(std::move(*data));
+      wanted.push_back(plane);
+      report.judged.push_back(plane.plane.name);
+    } else {
+      if (recorded->digest != digest(plane.bytes)) digests.push_back(plane.plane.name);
+      report.judged.push_back(plane.plane.name);
+    }
+  }
+  for (const PackPlane& plane : c.planes)
+    if (!known.contains(plane.name)) {
+      std::vector<std::string_view> names(known.begin(), known.end());
+      const string near = nearest_word(plane.name, names);
+      report.notes.push_back("plane '" + plane.name + "' is none of this line" + (near.empty() ? "" : " (did you mean '" + near + "'?)"));
+    }
+  if (report.judged.empty()) return failed("no plane of this line is in the pack: there is nothing to judge");
+  if (!got.empty()) report.breach = breach_of(problem, judge(&problem, got, wanted), "pack", "reference");
+  if (!report.breach && !digests.empty()) report.breach = message_breach(join(digests) + ": the digest differs from the reference's; the bytes were not recorded");
+  return report;
+}
+
+// ---- diff ------------------------------------------------------------------------------------------------------------
+
+// A plane made from a tensor alone, where no line says what it is.
+Plane plane_of(const string& name, const safetensors::Tensor& t) {
+  using enum safetensors::Dtype;
+  Plane p;
+  p.name = name;
+  const int bits = safetensors::bits(t.dtype);
+  p.encoding = t.dtype == F32       ? Encoding::f32
+               : t.dtype == BF16    ? Encoding::bf16
+               : t.dtype == F16     ? Encoding::f16
+               : t.dtype == F8_E4M3 ? Encoding::e4m3
+               : t.dtype == F8_E5M2 ? Encoding::e5m2
+               : bits == 16         ? Encoding::bf16
+               : bits == 32         ? Encoding::f32
+                                    : Encoding::e8m0;   // bytes of unknown meaning
+  const int64_t count = static_cast<int64_t>(t.bytes.size()) / info(p.encoding).bytes();
+  const int64_t cols = t.shape.empty() || bits < 8 || bits > 32 ? count : t.shape.back();
+  p.logical = p.padded = cols > 0 ? Shape{count / cols, cols} : Shape{0, 0};
+  return p;
+}
+
+// Causal order of plane names where no line gives one.
+int stage(const string& name) {
+  static constexpr std::string_view kStages[] = {"x", "given", "prior", "noop", "amax", "scale", "scale_inv", "scale_gemm", "data", "y"};
+  const string last = name.substr(name.rfind('.') + 1);
+  for (size_t i = 0; i < std::size(kStages); ++i)
+    if (last == kStages[i] || name.find(string(kStages[i]) + ".") != string::npos) return static_cast<int>(i);
+  return static_cast<int>(std::size(kStages));
+}
+
+CaseReport diff_case(const PackCase& a, const PackCase& b) {
+  CaseReport report;
+  if (a.line != b.line && !a.line.empty() && !b.line.empty()) report.notes.push_back("the lines differ: " + b.line);
+  const auto parsed = parse_line(a.line.empty() ? b.line : a.line);
+  std::vector<Plane> order;
+  if (parsed) {
+    order = input_planes(*parsed);
+    const std::vector<Plane> outputs = output_planes(*parsed);
+    order.insert(order.end(), outputs.begin(), outputs.end());
+  }
+  std::vector<string> names;
+  for (const Plane& p : order) names.push_back(p.name);
+  std::vector<string> others;
+  for (const PackCase* c : {&a, &b})
+    for (const PackPlane& p : c->planes)
+      if (std::find(names.begin(), names.end(), p.name) == names.end() && std::find(others.begin(), others.end(), p.name) == others.end()) others.push_back(p.name);
+  std::stable_sort(others.begin(), others.end(), [](const string& l, const string& r) { return stage(l) < stage(r); });
+  names.insert(names.end(), others.begin(), others.end());
+
+  std::vector<PlaneData> left, right;
+  string first_digest;
+  for (const string& name : names) {
+    const PackPlane *l = a.find(name), *r = b.find(name);
+    if (!l && !r) continue;
+    if (!l || !r) {
+      report.missing.push_back(name);
+      continue;
+    }
+    if (l->tensor && r->tensor) {
+      const auto known = std::find_if(order.begin(), order.end(), [&](const Plane& p) { return p.name == name; });
+      auto read = [&](const safetensors::Tensor& t) { return plane_data(t, known != order.end() ? *known : plane_of(name, t), nullptr); };
+      auto le = read(*l->tensor), re = read(*r->tensor);
+      if (!le || !re) {
+        report.breach = message_breach(name + ": " + (le ? re.error().text() : le.error().text()));
+        return report;
+      }
+      left.push_back(std::move(*le));
+      right.push_back(std::move(*re));
+    } else {
+      auto digest_of = [](const PackPlane& p) { return p.digest.empty() && p.tensor ? digest(p.tensor->bytes) : p.digest; };
+      if (digest_of(*l) != digest_of(*r) && first_digest.empty()) first_digest = name;
+    }
+    report.judged.push_back(name);
+  }
+  if (report.judged.empty()) return report;
+  if (!left.empty()) {
+    const Problem none;
+    report.breach = breach_of(parsed ? *parsed : none, judge(parsed ? &*parsed : nullptr, left, right), "first", "second");
+  }
+  if (!report.breach && !first_digest.empty()) report.breach = message_breach(first_digest + ": the digests differ; the bytes were not recorded on both sides");
+  return report;
+}
+
+// Prints one case and remembers the first that failed.
+class Printer {
+ public:
+  explicit Printer(std::ostream& out) : out_(out) {}
+
+  void print(const string& where, const string& line, const string& claim, const CaseReport& r) {
+    if (!r.breach) {
+      ++passed_;
+      out_ << fmt::format("passed   {}  {}   judged {}\n", where, line, join(r.judged));
+    } else {
+      ++failed_;
+      out_ << fmt::format("\nFAILED  {}\n  {}\n  claim    {}\n", where, line.empty() ? "(no line)" : line, claim) << cause_text(*r.breach);
+      if (first_.empty()) first_ = fmt::format("{}{}{}", where, r.breach->plane.empty() ? "" : ", plane " + r.breach->plane, r.breach->where.empty() ? "" : ", " + r.breach->where);
+    }
+    if (!r.missing.empty()) out_ << "  not judged, absent from the pack: " << join(r.missing) << "\n";
+    for (const string& n : r.notes) out_ << "  note     " << n << "\n";
+    if (r.breach) out_ << "\n";
+  }
+
+  void skip(const string& where, const string& why) {
+    ++skipped_;
+    out_ << fmt::format("skipped  {}  {}\n", where, why);
+  }
+
+  int finish() {
+    if (!first_.empty()) out_ << "first divergence: " << first_ << "\n";
+    out_ << fmt::format("{} passed, {} failed, {} skipped\n", passed_, failed_, skipped_);
+    return failed_ ? 1 : passed_ ? 0 : 3;
+  }
+
+ private:
+  std::ostream& out_;
+  string first_;
+  size_t passed_ = 0, failed_ = 0, skipped_ = 0;
+};
+
+}  // namespace
+
+bool dump_order(const string& a, const string& b) { return key_of(a) < key_of(b); }
+
+int run_check(const CheckOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err) {
+  struct Entry {
+    DumpKey key;
+    const Pack* pack;
+    const PackCase* c;
+  };
+  std::vector<std::unique_ptr<Pack>> packs;
+  std::vector<Entry> entries;
+  for (const string& path : options.paths) {
+    const auto files = packs_under(path);
+    if (!files) {
+      err << "error: " << files.error().text() << "\n";
+      return 2;
+    }
+    for (const string& file : *files) {
+      auto pack = read_pack(file);
+      if (!pack) {
+        err << "error: " << pack.error().text() << "\n";
+        return 2;
+      }
+      packs.push_back(std::make_unique<Pack>(std::move(*pack)));
+      for (const PackCase& c : packs.back()->cases) entries.push_back({key_of(file + "/" + c.id), packs.back().get(), &c});
+    }
+  }
+  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.key < b.key; });
+  Printer printer(out);
+  for (const Entry& e : entries) {
+    const string where = e.pack->path + ":" + e.c->id;
+    CaseReport report;
+    if (e.c->line.empty()) {
+      report.breach = message_breach("no line says what this case is: metadata \"assay.line." + e.c->id + "\" is absent");
+    } else if (const auto problem = parse_line(e.c->line); !problem) {
+      report.breach = message_breach("its line is invalid: " + problem.error().text());
+    } else {
+      report = check_case(*e.c, *problem, subjects, options.timeout);
+    }
+    printer.print(where, e.c->line, "pack == reference", report);
+  }
+  return printer.finish();
+}
+
+int run_diff(const DiffOptions& options, std::ostream& out, std::ostream& err) {
+  const auto a = read_pack(options.a), b = read_pack(options.b);
+  for (const auto* pack : {&a, &b})
+    if (!*pack) {
+      err << "error: " << pack->error().text() << "\n";
+      return 2;
+    }
+  std::vector<std::pair<const PackCase*, const PackCase*>> pairs;
+  Printer printer(out);
+  std::set<const PackCase*> used;
+  std::vector<const PackCase*> ordered;
+  for (const PackCase& c : a->cases) ordered.push_back(&c);
+  std::stable_sort(ordered.begin(), ordered.end(), [](const PackCase* l, const PackCase* r) { return dump_order(l->id, r->id); });
+  for (const PackCase* c : ordered) {
+    const PackCase* partner = b->find(c->id);
+    if (!partner || (!c->line.empty() && partner->line != c->line))   // ids number the lines of a suite: another suite gives the same line another id
+      for (const PackCase& other : b->cases)
+        if (!c->line.empty() && other.line == c->line) partner = &other;
+    if (!partner || !used.insert(partner).second) {
+      printer.skip(a->path + ":" + c->id, "only in " + a->path);
+      continue;
+    }
+    const CaseReport report = diff_case(*c, *partner);
+    if (report.judged.empty() && !report.breach) printer.skip(a->path + ":" + c->id, "no plane is in both packs");
+    else printer.print(c->id, c->line, "first == second", report);
+  }
+  for (const PackCase& c : b->cases)
+    if (!used.contains(&c)) printer.skip(b->path + ":" + c.id, "only in " + b->path);
+  return printer.finish();
+}
+
+}  // namespace assay
