@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compare/claims.h"
 #include "compare/execute.h"
 #include "contract/result.h"
 #include "fixtures/safetensors.h"
@@ -27,7 +28,7 @@ inline constexpr int kPackVersion = 1;
 inline constexpr size_t kMaxPackBytes = size_t{12} << 20;      // of one file; more goes to <name>.1.safetensors, ...
 inline constexpr size_t kSmallCaseBytes = size_t{16} << 10;    // output bytes of a case that are recorded whole
 
-// 128 bits over the bytes, as 32 lower-case hex digits: two FNV-1a lanes of 64 bits, see docs/packs.md.
+// The first 32 hex digits of the bytes' SHA-256.
 std::string digest(std::span<const std::byte> bytes);
 
 struct PackPlane {
@@ -47,6 +48,7 @@ struct Pack {
   std::vector<safetensors::File> files;              // keep the bytes mapped
   std::vector<PackCase> cases;                       // sorted by id
   std::string subject, environment, fingerprint, kernels;
+  int line_version = 0;                              // 0: not said
 
   const PackCase* find(std::string_view id) const;
 };
@@ -62,21 +64,31 @@ class PackWriter {
  public:
   PackWriter(std::string path, std::string subject, const Environment& environment, std::string fingerprint, std::string kernels);
   // Adds one case's output planes; the bytes are kept when they are small or `keep_bytes`.
-  std::optional<Error> add(const Problem& problem, const std::vector<PlaneData>& outputs, bool keep_bytes);
+  std::optional<Error> add(const Problem& problem, const std::vector<PlaneData>& outputs, bool keep_bytes = false);
   // Writes what is left. Files are named <path>, <stem>.1.safetensors, <stem>.2.safetensors, ...
   std::optional<Error> finish();
   size_t cases() const { return cases_; }
 
  private:
   std::optional<Error> flush();
-  struct Stored { std::string name; safetensors::Dtype dtype; std::vector<int64_t> shape; std::vector<std::byte> bytes; };
+  struct Stored {
+    std::string name;
+    safetensors::Dtype dtype;
+    std::vector<int64_t> shape;
+    std::vector<std::byte> bytes;
+  };
   std::string path_;
   safetensors::Metadata head_, metadata_;
   std::vector<Stored> stored_;
   size_t bytes_ = 0, files_ = 0, cases_ = 0;
 };
 
-// A pack as a Subject: it supports the lines that it holds. run() copies recorded bytes and throws std::runtime_error where only a digest was recorded.
+// A pack as a Subject: it supports the lines that it holds (compared in their canonical form), with bytes for every output plane. run() copies them.
 std::unique_ptr<Subject> make_pack_subject(std::shared_ptr<const Pack> pack, std::string name);
+
+// Judges a recorded case against outputs made here, by bytes where they are recorded and by digest otherwise: the claim `replay`.
+// `kernels`: hash of this program's kernels, empty where there are none. The verdict is stale when the recorded line reads as another Problem, was written
+// under another kLineVersion, or the recording names other kernels.
+Verdict judge_replay(const Pack& pack, const PackCase& recorded, const Subjects& subjects, const std::string& kernels, const Environment& environment);
 
 }  // namespace assay

@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+
+#include "compare/report.h"
+#include "fixtures/files.h"
+
+namespace assay {
+
+namespace {
+
+// Text for an XML attribute or element: the five entities; control characters that XML 1.0 forbids, and bytes of no UTF-8, become '?'.
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const unsigned char c = static_cast<unsigned char>(text[i]);
+    if (c == '&') out += "&amp;";
+    else if (c == '<') out += "&lt;";
+    else if (c == '>') out += "&gt;";
+    else if (c == '"') out += "&quot;";
+    else if (c == '\'') out += "&apos;";
+    else if (c == '\n') out += "&#10;";
+    else if (c == '\t') out += "&#9;";
+    else if (c < 0x20 || c == 0x7F) out += '?';
+    else if (c < 0x80) out += static_cast<char>(c);
+    else {
+      const size_t more = c >= 0xF0 && c < 0xF5 ? 3 : c >= 0xE0 ? 2 : c >= 0xC2 ? 1 : 0;
+      bool good = more > 0 && c < 0xF5 && i + more < text.size();
+      for (size_t k = 1; good && k <= more; ++k) good = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
+      if (good) {
+        out += text.substr(i, more + 1);
+        i += more;
+      } else {
+        out += '?';
+      }
+    }
+  }
+  return out;
+}
+
+class JunitReport final : public Report {
+ public:
+  explicit JunitReport(std::string path) : path_(std::move(path)) {}
+
+  void result(const SuiteEntry& e, const Verdict& v) override {
+    Group& g = group(e.file);
+    ++g.tests;
+    g.seconds += v.seconds;
+    g.text += fmt::format("    <testcase classname=\"{}\" name=\"{}\" file=\"{}\" line=\"{}\" time=\"{:.6f}\"", escaped(e.file + "." + v.subject), escaped(e.text),
+                          escaped(e.file), e.line, v.seconds);
+    if (v.outcome == Outcome::passed) {
+      g.text += "/>\n";
+      return;
+    }
+    const char* element = v.outcome == Outcome::crashed ? "error" : is_red(v.outcome) ? "failure" : "skipped";
+    (v.outcome == Outcome::crashed ? g.errors : is_red(v.outcome) ? g.failures : g.skipped)++;
+    const Breach* b = v.breaches.empty() ? nullptr : &v.breaches[0];
+    const std::string message = b ? (b->plane.empty() ? b->message : fmt::format("{}: {} first at {}", b->claim, b->plane, b->where)) : v.reason;
+    g.text += fmt::format(">\n      <{} message=\"{}\"", element, escaped(message));
+    if (is_red(v.outcome)) g.text += fmt::format(" type=\"{}\">{}</{}>\n", name_of(v.outcome), escaped(failure_screen(e, v, {})), element);
+    else g.text += "/>\n";
+    g.text += "    </testcase>\n";
+  }
+
+  void finish(const Totals& t) override {
+    std::string xml = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+    Group all;
+    for (const Group& g : groups_) {
+      all.tests += g.tests;
+      all.failures += g.failures;
+      all.errors += g.errors;
+      all.skipped += g.skipped;
+    }
+    xml += fmt::format("<testsuites name=\"assay\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.6f}\">\n", all.tests, all.failures, all.errors,
+                       all.skipped, t.seconds);
+    for (const Group& g : groups_) {
+      xml += fmt::format("  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.6f}\">\n", escaped(g.name), g.tests, g.failures,
+                         g.errors, g.skipped, g.seconds);
+      xml += g.text + "  </testsuite>\n";
+    }
+    xml += "</testsuites>\n";
+    if (const auto error = write_file(path_, std::string_view(xml))) fmt::print(stderr, "assay: {}\n", error->text());
+  }
+
+ private:
+  struct Group {
+    std::string name, text;
+    size_t tests = 0, failures = 0, errors = 0, skipped = 0;
+    double seconds = 0;
+  };
+  Group& group(const std::string& name) {
+    for (Group& g : groups_)
+      if (g.name == name) return g;
+    groups_.push_back({name, {}, 0, 0, 0, 0, 0});
+    return groups_.back();
+  }
+  std::string path_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace
+
+std::unique_ptr<Report> make_junit_report(const std::string& path) { return std::make_unique<JunitReport>(path); }
+
+}  // namespace assay
