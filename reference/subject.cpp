@@ -1,7 +1,6 @@
 #include "reference/subject.h"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 
 #include "contract/line.h"
@@ -37,7 +36,7 @@ void cast(const Run& run) {
   for (int64_t i = 0; i < count; ++i) store(y, i, converted(load(x, i)));
 }
 
-// N6.6: the stand-alone swizzle moves the scales of whole problems; what stands in the padding of its input is not looked at.
+// N6.6: what stands in the padding of the input is not looked at.
 void swizzle(const Run& run, Direction d) {
   if (run.problem.as<Swizzle>()->inverse) return store(run.output(d, "scale_inv"), from_gemm(bytes(run.input(d, "scale_gemm")), d));   // N6.5
   const ConstBuffer& plane = run.input(d, "scale_inv");

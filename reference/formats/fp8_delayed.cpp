@@ -1,5 +1,7 @@
 // fp8_delayed: per-tensor FP8 with a scale that earlier steps left behind, and the update that makes the next one.
 #include <cstring>
+#include <limits>
+#include <vector>
 
 #include "reference/formats/format.h"
 #include "reference/scaling.h"
@@ -25,23 +27,21 @@ struct Slot {
 
 struct Updated {
   Slot slot;
-  double last, amax, scaled_max;
+  float last;
+  double amax;
 };
 
 Updated updated(const Slot& old, const float* reduced, const Update& op, Encoding element) {
   const std::vector<float>& h = old.history;
   const size_t length = h.size();
   const bool bulk = op.rule == UpdateRule::bulk, unfused = op.rule == UpdateRule::unfused;
-  Updated u;
-  u.slot = old;
-
   float last = h[0];
   if (reduced && *reduced != 0.0f) last = *reduced;                          // N4.1: NaN is not 0.0
-  u.last = last;
 
   std::vector<float> window(h.begin() + 1, h.end());                         // N4.2: a[i] = h[i+1], a[L-1] = last
   window.push_back(last);
 
+  Updated u{old, last, 0};
   const bool rolls = !(bulk && last == 0.0f);                                // N4.3; N4.4 and N4.5 always roll
   if (rolls) {
     for (size_t i = 1; i < length; ++i) u.slot.history[i] = window[i];
@@ -50,21 +50,18 @@ Updated updated(const Slot& old, const float* reduced, const Update& op, Encodin
 
   if (op.algo == AmaxAlgo::most_recent) {
     u.amax = last;
-  } else {
-    u.amax = 0;
-    if (rolls)
-      for (const float a : window) {
-        if (unfused && std::isnan(a)) u.amax = kNaN;                         // N4.5: NaN wins, and nothing is larger than it
-        else if (a > u.amax) u.amax = a;                                     // N4.2: false for NaN
-      }
+  } else if (rolls) {
+    for (const float a : window) {
+      if (unfused && std::isnan(a)) u.amax = kNaN;                           // N4.5: NaN wins, and nothing is larger than it
+      else if (a > u.amax) u.amax = a;                                       // N4.2: false for NaN
+    }
   }
 
-  const double max = max_of(element);
-  u.scaled_max = narrowed(std::scalbln(max, -static_cast<long>(op.margin)));
-  u.slot.scale = old.scale;
-  if (std::isfinite(u.amax) && u.amax > 0) {                                 // N4.6
-    const double s = unfused ? narrowed(std::scalbln(narrowed(max / u.amax), -static_cast<long>(op.margin)))   // N4.5
-                             : narrowed(u.scaled_max / u.amax);              // N4.6
+  if (std::isfinite(u.amax) && u.amax > 0) {                                 // N4.6: else the old scale stays
+    const double max = max_of(element);
+    const auto less_margin = [&](double v) { return narrowed(std::scalbln(v, -static_cast<long>(op.margin))); };   // fl(v * 2^-margin)
+    const double s = unfused ? less_margin(narrowed(max / u.amax))           // N4.5
+                             : narrowed(less_margin(max) / u.amax);          // N4.6
     u.slot.scale = static_cast<float>(s);
   }
   const bool clamped = unfused ? u.slot.scale == kInfinity : std::isinf(u.slot.scale);   // N4.7
@@ -72,33 +69,40 @@ Updated updated(const Slot& old, const float* reduced, const Update& op, Encodin
   return u;
 }
 
+// A float as it is stored, NaN payload and all.
+float moved_from(const ConstBuffer& b, int64_t i) {
+  float value;
+  std::memcpy(&value, b.bytes.data() + i * static_cast<int64_t>(sizeof value), sizeof value);
+  return value;
+}
+void move_to(const Buffer& b, int64_t i, float value) {
+  std::memcpy(b.bytes.data() + i * static_cast<int64_t>(sizeof value), &value, sizeof value);
+}
+TraceStep bits_step(std::string clause, std::string what, float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return code_step(std::move(clause), std::move(what), Encoding::f32, bits);
+}
+
 // Column `slot` of the planes of an update.
 Updated updated_slot(const Run& run, int64_t slot) {
   const ConstBuffer& history = run.input("history");
   const int64_t length = history.plane->logical.rows, slots = history.plane->logical.cols;
-  const auto element = [](const ConstBuffer& b, int64_t i) {
-    float value;
-    std::memcpy(&value, b.bytes.data() + i * static_cast<int64_t>(sizeof value), sizeof value);
-    return value;
-  };
   Slot old;
-  for (int64_t i = 0; i < length; ++i) old.history.push_back(element(history, i * slots + slot));
-  old.scale = element(run.input("scale"), slot);
+  for (int64_t i = 0; i < length; ++i) old.history.push_back(moved_from(history, i * slots + slot));
+  old.scale = moved_from(run.input("scale"), slot);
   const Update& op = *run.problem.as<Update>();
-  const float reduced = op.reduction ? element(run.input("reduced"), slot) : 0.0f;
+  const float reduced = op.reduction ? moved_from(run.input("reduced"), slot) : 0.0f;
   return updated(old, op.reduction ? &reduced : nullptr, op, run.quantizer(Direction::row).element);
 }
 
 void update(const Run& run) {
   const Buffer &history = run.output("next.history"), &scale = run.output("next.scale");
-  const int64_t slots = history.plane->logical.cols;
-  const auto put = [](const Buffer& b, int64_t i, float value) {
-    std::memcpy(b.bytes.data() + i * static_cast<int64_t>(sizeof value), &value, sizeof value);
-  };
+  const int64_t length = history.plane->logical.rows, slots = history.plane->logical.cols;
   for (int64_t slot = 0; slot < slots; ++slot) {
-    const Updated u = updated_slot(run, slot);
-    for (size_t i = 0; i < u.slot.history.size(); ++i) put(history, static_cast<int64_t>(i) * slots + slot, u.slot.history[i]);
-    put(scale, slot, u.slot.scale);
+    const Slot next = updated_slot(run, slot).slot;
+    for (int64_t i = 0; i < length; ++i) move_to(history, i * slots + slot, next.history[static_cast<size_t>(i)]);
+    move_to(scale, slot, next.scale);
   }
 }
 
@@ -106,8 +110,9 @@ std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t c
   if (run.problem.as<Dequantize>()) return trace_dequantize_per_tensor(run, d, row, col);
   if (run.problem.as<Update>()) {
     const Updated u = updated_slot(run, col);
-    return {value_step("N4.1", "latest amax", u.last), value_step("N4.2", "amax over the window", u.amax),
-            value_step("N4.6", "MAX * 2^-margin", u.scaled_max), value_step("N4.6", "new scale (N4.7 applied)", u.slot.scale)};
+    const bool most_recent = run.problem.as<Update>()->algo == AmaxAlgo::most_recent;
+    return {bits_step("N4.1", "latest amax", u.last), value_step("N4.2", most_recent ? "amax: the latest" : "amax over the window", u.amax),
+            bits_step("N4.6", "new scale (N4.7 applied)", u.slot.scale)};
   }
   const Quantizer& q = run.quantizer(d);
   const Values x = values(run.input("x"), run.threads);

@@ -115,11 +115,11 @@ uint32_t chain_code(const ConstBuffer& x, int64_t i, Encoding element) {
 
 void scale_chain(const Run& run) {
   const ConstBuffer& x = run.input("x");
-  const bool from_amax = x.plane->encoding == Encoding::f32;
+  const Buffer* const scales = x.plane->encoding == Encoding::f32 ? &run.output("scale_inv") : nullptr;
   const Buffer &multipliers = run.output("multiplier"), &decoded = run.output("decoded");
   for (int64_t i = 0; i < x.plane->logical.count(); ++i) {
     const uint32_t k = chain_code(x, i, run.quantizer(Direction::row).element);
-    if (from_amax) store(run.output("scale_inv"), i, k);
+    if (scales) store(*scales, i, k);
     store(multipliers, i, f32_code(multiplier(k)));
     store(decoded, i, f32_code(decoded_scale(k)));
   }

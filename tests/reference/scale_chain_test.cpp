@@ -75,6 +75,16 @@ TEST(ScaleChain, Mxfp8) {   // N5.2 to N5.4, N5.9
   EXPECT_EQ(chain("scale_chain mxfp8 1x1 f32", 0x43E00001).u8("scale_inv")[0], 0x80);                // the first value above 448
 }
 
+// The code of a quotient by MAX happens to be the same for every amax, so only the value in between tells N5.2's product from it:
+// 3 * fl(1/448) = 3BDB6DB8, 3 / 448 = 3BDB6DB7.
+TEST(ScaleChain, Mxfp8ScaledAmaxIsAProduct) {
+  LineCase c("scale_chain mxfp8 1x1 f32", {{"x", blob<uint32_t>({0x40400000})}});
+  const std::vector<TraceStep> steps = make_reference_subject()->trace(c.p, c.inputs, Direction::row, 0, 0);
+  ASSERT_GT(steps.size(), 1u);
+  EXPECT_EQ(steps[1].clause, "N5.2");
+  EXPECT_EQ(steps[1].bits, 0x3BDB6DB8u);
+}
+
 TEST(ScaleChain, Mxfp8Codes) {   // N5.4, N5.9
   const Outputs out = run_line("scale_chain mxfp8 1x6 e8m0", {{"x", blob<uint8_t>({0, 1, 127, 253, 254, 255})}});
   EXPECT_EQ(out.u32("multiplier"), (std::vector<uint32_t>{0x7F000000, 0x7E800000, 0x3F800000, 0x00800000, 0x00400000, 0x7FFFFFFF}));

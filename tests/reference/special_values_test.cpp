@@ -154,6 +154,8 @@ TEST(SpecialValues, DequantizeRoundsTwice) {
   const std::map<std::string, Blob> in = {{"row.data", blob<uint8_t>({0x39})}, {"row.scale_inv", blob<uint32_t>({0x3F8238E4})}};
   EXPECT_EQ(run_line("dequantize fp8_current 1x1 bf16 dir=row out=f32", in).u32("y")[0], 0x3F928000u);
   EXPECT_EQ(run_line("dequantize fp8_current 1x1 bf16 dir=row out=bf16", in).u16("y")[0], 0x3F92);
+  const std::map<std::string, Blob> one = {{"row.data", blob<uint8_t>({0x38})}, {"row.scale_inv", blob<uint32_t>({0x3F80FFFF})}};
+  EXPECT_EQ(run_line("dequantize fp8_current 1x1 bf16 dir=row out=bf16", one).u16("y")[0], 0x3F81);   // to nearest, here upwards
 }
 
 // ---- per-tensor FP8 ---------------------------------------------------------------------------------------------------
@@ -189,6 +191,20 @@ TEST(SpecialValues, AmaxAccumulates) {   // N3.1
   EXPECT_EQ(delayed("", 0x3F800000, 0x00000000, x).u32("row.amax")[0], 0x40400000u);
   EXPECT_EQ(delayed("", 0x3F800000, 0x40800000, x).u32("row.amax")[0], 0x40800000u);
   EXPECT_EQ(delayed("", 0x3F800000, 0x00000000, {kNan}).u32("row.amax")[0], 0x00000000u);
+}
+
+TEST(SpecialValues, StoredAmaxIsTheOneBeforeEps) {   // N3.2: scale 448 / 7, amax 3
+  const Outputs out = run_line("quantize fp8_current 1x2 bf16 dir=row eps=7", {{"x", blob<uint16_t>({bf16(-3), bf16(2)})}});
+  EXPECT_EQ(out.u32("row.amax")[0], 0x40400000u);
+  EXPECT_EQ(out.u32("row.scale")[0], 0x42800000u);
+  EXPECT_EQ(out.u8("row.data"), (Codes{0xF4, 0x70}));   // -192, 128
+}
+
+TEST(SpecialValues, GivenAmax) {   // N3.1: scale 448 / 14, whatever the tensor holds; no amax is written
+  const Outputs out = run_line("quantize fp8_current 1x2 bf16 dir=row amax=14", {{"x", blob<uint16_t>({bf16(100), bf16(1)})}, {"row.given.amax", blob<uint32_t>({0x41600000})}});
+  EXPECT_EQ(out.count("row.amax"), 0u);
+  EXPECT_EQ(out.u32("row.scale")[0], 0x42000000u);
+  EXPECT_EQ(out.u8("row.data"), (Codes{0x7E, 0x60}));   // saturated; 32
 }
 
 TEST(SpecialValues, CurrentScalingOfInfinityAndNothing) {   // N3.4, N3.1

@@ -106,6 +106,13 @@ TEST(Update, ReductionBuffer) {   // N4.1
   EXPECT_EQ(update("", {0, 1}, 2, &given), next({0, 14}, 32));                // and decides whether the history rolls
 }
 
+TEST(Update, WhatRollsKeepsItsBits) {   // N4.2 moves values; N1.3 is about the NaN of an operation
+  const Outputs out = run_line("update fp8_delayed 3x1 f32 algo=most_recent", {{"history", blob<uint32_t>({0xFFC12345, 0x3F800000, 0x7FC00077})},
+                                                                              {"scale", blob<uint32_t>({0xFFC00ABC})}});
+  EXPECT_EQ(out.u32("next.history"), (std::vector<uint32_t>{0, 0x7FC00077, 0xFFC12345}));
+  EXPECT_EQ(out.u32("next.scale")[0], 0xFFC00ABCu);
+}
+
 TEST(Update, SlotsAreColumns) {
   const Outputs out = run_line("update fp8_delayed 2x3 f32", {{"history", blob(bits(std::vector<float>{7, 0, 14, 1, 2, 3}))},
                                                                {"scale", blob(bits(std::vector<float>{5, 6, 7}))}});
