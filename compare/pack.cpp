@@ -131,21 +131,19 @@ PackWriter::PackWriter(std::string path, std::string subject, const Environment&
   metadata_ = head_;
 }
 
-std::optional<Error> PackWriter::add(const Problem& problem, const std::vector<PlaneData>& outputs, bool keep_bytes) {
+std::optional<Error> PackWriter::add(const Problem& problem, std::span<const RecordedPlane> planes) {
   const std::string id = fmt::format("{:06}", cases_);
-  size_t total = 0;
-  for (const PlaneData& p : outputs) total += p.bytes.size();
-  const bool whole = total <= kSmallCaseBytes || (keep_bytes && total <= kMaxPackBytes * 3 / 4);
   const std::string line = to_canonical_line(problem);
-  size_t cost = line.size() + 64 + outputs.size() * 200 + (whole ? total : 0);
-  if (bytes_ + cost > kMaxPackBytes && !metadata_.empty() && bytes_ > 0)
+  size_t cost = line.size() + 64;
+  for (const RecordedPlane& p : planes) cost += 200 + (p.bytes ? p.bytes->size() : 0);
+  if (bytes_ > 0 && bytes_ + cost > kMaxPackBytes)
     if (auto error = flush()) return error;
   bytes_ += cost;
   metadata_.emplace_back(std::string(kLineKey) + id, line);
-  for (const PlaneData& p : outputs) {
+  for (const RecordedPlane& p : planes) {
     const std::string name = id + "/" + p.plane.name;
-    metadata_.emplace_back(std::string(kDigestKey) + name, digest(p.bytes));
-    if (whole) stored_.push_back({name, safetensors::dtype_of(p.plane.encoding), {p.plane.padded.rows, p.plane.padded.cols}, p.bytes});
+    metadata_.emplace_back(std::string(kDigestKey) + name, p.digest);
+    if (p.bytes) stored_.push_back({name, safetensors::dtype_of(p.plane.encoding), {p.plane.padded.rows, p.plane.padded.cols}, *p.bytes});
   }
   ++cases_;
   return {};

@@ -27,6 +27,7 @@ namespace assay {
 inline constexpr int kPackVersion = 1;
 inline constexpr size_t kMaxPackBytes = size_t{12} << 20;      // of one file; more goes to <name>.1.safetensors, ...
 inline constexpr size_t kSmallCaseBytes = size_t{16} << 10;    // output bytes of a case that are recorded whole
+inline constexpr size_t kMostCaseBytes = size_t{8} << 20;      // ... and of a case that fails; a larger one keeps digests
 
 // The first 32 hex digits of the bytes' SHA-256.
 std::string digest(std::span<const std::byte> bytes);
@@ -60,11 +61,17 @@ Result<Pack> read_pack(const std::string& path);
 // unpacked to a byte per code. Error: what was expected and what was found.
 Result<std::vector<std::byte>> plane_bytes(const safetensors::Tensor& tensor, const Plane& plane);
 
+// One plane to be recorded; where `bytes` are absent only the digest is.
+struct RecordedPlane {
+  Plane plane;
+  std::string digest;
+  std::optional<std::vector<std::byte>> bytes;
+};
+
 class PackWriter {
  public:
   PackWriter(std::string path, std::string subject, const Environment& environment, std::string fingerprint, std::string kernels);
-  // Adds one case's output planes; the bytes are kept when they are small or `keep_bytes`.
-  std::optional<Error> add(const Problem& problem, const std::vector<PlaneData>& outputs, bool keep_bytes = false);
+  std::optional<Error> add(const Problem& problem, std::span<const RecordedPlane> planes);
   // Writes what is left. Files are named <path>, <stem>.1.safetensors, <stem>.2.safetensors, ...
   std::optional<Error> finish();
   size_t cases() const { return cases_; }

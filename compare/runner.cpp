@@ -57,13 +57,7 @@ bool any_red(const std::vector<Verdict>& verdicts) {
 // Runs tasks 0..count-1 in worker processes and hands over the results in order. One loop for suites and for single questions.
 class Pool {
  public:
-  struct Hooks {
-    Worker::Task task;                                                 // in a worker
-    std::function<std::string(const std::string& why)> crashed;        // the result of a task whose worker ended
-    std::function<void(size_t)> started;
-    std::function<bool(size_t, std::string)> result;                   // in order; false: stop
-  };
-  Pool(size_t count, int jobs, double timeout, Hooks hooks) : count_(count), timeout_(timeout), hooks_(std::move(hooks)) {
+  Pool(size_t count, int jobs, double timeout, TaskHooks hooks) : count_(count), timeout_(timeout), hooks_(std::move(hooks)) {
     for (size_t i = 0; i < count; ++i) queue_.push_back(i);
     workers_.resize(std::clamp<size_t>(static_cast<size_t>(jobs), 1, std::max<size_t>(count, 1)));
   }
@@ -110,8 +104,8 @@ class Pool {
         std::vector<Worker::Event> events;
         const bool open = w->receive(events);
         for (Worker::Event& e : events) {
-          if (e.kind == Worker::Event::Kind::started) hooks_.started(e.task);
-          else deliver(e.task, std::move(e.result));
+          if (e.kind == Worker::Event::Kind::done) deliver(e.task, std::move(e.result));
+          else if (hooks_.started) hooks_.started(e.task);
         }
         if (!open) replace(w, w->bury(false));
       } else if (std::chrono::duration<double>(Worker::Clock::now() - w->since()).count() > timeout_) {
@@ -141,7 +135,7 @@ class Pool {
   size_t count_, next_ = 0;
   double timeout_;
   bool stopped_ = false;
-  Hooks hooks_;
+  TaskHooks hooks_;
   std::deque<size_t> queue_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::map<size_t, std::string> early_;                 // done before an earlier one
@@ -150,6 +144,8 @@ class Pool {
 int cores() { return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN))); }
 
 }  // namespace
+
+size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks) { return Pool(count, jobs > 0 ? jobs : cores(), timeout, std::move(hooks)).run(); }
 
 size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, const RunSettings& settings,
                  const std::function<void(const CaseResult&)>& on_result) {
@@ -168,12 +164,12 @@ size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, 
     }
     return entries.size();
   }
-  Pool::Hooks hooks;
+  TaskHooks hooks;
   hooks.task = [&](size_t i) { return to_text(judge_case(entries[i], subjects, settings.subjects, settings.claims)); };
   hooks.crashed = [&](const std::string& why) { return to_text(all_crashed(settings.subjects, why)); };
   hooks.started = start;
   hooks.result = [&](size_t i, std::string v) { return report(i, verdicts_from(v, settings.subjects)); };
-  return Pool(entries.size(), settings.jobs > 0 ? settings.jobs : cores(), settings.timeout, std::move(hooks)).run();
+  return run_tasks(entries.size(), settings.jobs, settings.timeout, std::move(hooks));
 }
 
 SuiteEntry entry_of(const Problem& problem) {
@@ -194,18 +190,17 @@ std::vector<Verdict> run_one(const Problem& problem, const Subjects& subjects, c
 Result<std::string> in_child(const std::function<std::string()>& work, double timeout) {
   std::optional<std::string> text;
   std::string why;
-  Pool::Hooks hooks;
+  TaskHooks hooks;
   hooks.task = [&](size_t) { return work(); };
   hooks.crashed = [&](const std::string& reason) {
     why = reason;
     return std::string();
   };
-  hooks.started = [](size_t) {};
   hooks.result = [&](size_t, std::string v) {
     if (why.empty()) text = std::move(v);
     return true;
   };
-  Pool(1, 1, timeout, std::move(hooks)).run();
+  run_tasks(1, 1, timeout, std::move(hooks));
   if (!text) return Error{"the child process crashed: " + why, 0, ""};
   return std::move(*text);
 }

@@ -17,7 +17,7 @@ struct RunSettings {
   double timeout = 60;                            // seconds a case may take
   bool in_process = false;                        // no workers: for debuggers; crashes and hangs are not caught
   bool stop_at_first = false;                     // ends after the first case that is red
-  // Called in order just before a case is handed to a worker is known to have begun; may be empty.
+  // Called when a case has begun, before it ends; in the order in which the workers begin. May be empty.
   std::function<void(const SuiteEntry&)> on_start;
 };
 
@@ -35,6 +35,16 @@ std::vector<Verdict> run_one(const Problem& problem, const Subjects& subjects, c
 
 // An entry for a Problem that stands in no suite: file "line", its line as text.
 SuiteEntry entry_of(const Problem& problem);
+
+// The machinery of run_cases for other work: does tasks 0..count-1 in workers and hands their results over in order.
+struct TaskHooks {
+  std::function<std::string(size_t)> task;                       // in a worker: the result, any bytes
+  std::function<std::string(const std::string& why)> crashed;    // the result of a task whose worker ended or ran out of time
+  std::function<void(size_t)> started;                           // here, when a worker says so; may be empty
+  std::function<bool(size_t, std::string)> result;               // here, in order; false: stop
+};
+// Returns the number of results handed over. jobs 0: the cores of this machine.
+size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks);
 
 // Runs `work` in a child process and returns the text that it returns, or an Error that says how the child ended.
 Result<std::string> in_child(const std::function<std::string()>& work, double timeout);
