@@ -1,0 +1,403 @@
+// The program `assay`: reads the command line and calls one function per command. The only place of this room that names both sides.
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "compare/bench.h"
+#include "compare/check.h"
+#include "compare/doctor.h"
+#include "compare/plugin.h"
+#include "compare/record.h"
+#include "compare/run.h"
+#include "compare/select.h"
+#include "compare/shrink.h"
+#include "compare/trace.h"
+#include "compare/vectors.h"
+#include "contract/line.h"
+#include "fast/subject_gpu.h"
+#include "fast/subject_host.h"
+#include "fixtures/headers/subject_headers.h"
+#include "reference/subject.h"
+
+namespace {
+
+using namespace assay;
+
+constexpr int kBadUsage = 2;
+
+// Bad usage, or input that cannot be read: said on standard error, exit status 2.
+struct Refusal {
+  std::string message;
+};
+
+const char kAbout[] =
+    "Assay: a bit-exact test oracle for low-precision training.\n"
+    "Runs the kernels and the reference on the same inputs, compares them bit for bit, and says where and why they part.\n";
+const char kExamples[] =
+    "What is judged: a suite by name or path (smoke, ci, fixtures/suites/ci.cases), or a line in quotes:\n"
+    "  <op> <format>[/<column format>] <rows>x<cols> <source> key=value ...\n"
+    "Examples:\n"
+    "  assay run smoke\n"
+    "  assay run 'quantize mxfp8 96x160 bf16 fill=ties seed=7' -v\n"
+    "  assay run ci --subject gpu --require gpu --junit report.xml\n"
+    "  assay list --keys\n"
+    "Exit status: 0 all good; 1 something failed or is mistrusted; 2 bad usage or unreadable input; 3 nothing ran, or a required subject is absent.";
+
+struct Common {
+  std::vector<std::string> what;
+  std::string filter, shard, subjects, environment, plugin, pack;
+  double timeout = 60;
+  int jobs = 0;
+};
+
+Subjects make_subjects(const Common& common) {
+  Subjects s;
+  s.owned.push_back(make_reference_subject());
+  s.owned.push_back(make_host_subject());
+  s.owned.push_back(make_gpu_subject());
+  s.owned.push_back(make_headers_subject());
+  if (!common.plugin.empty()) {
+    auto plugin = make_plugin_subject(common.plugin);
+    if (!plugin) throw Refusal{plugin.error().text()};
+    s.owned.push_back(std::move(*plugin));
+  }
+  if (!common.pack.empty()) {
+    auto pack = read_pack(common.pack);
+    if (!pack) throw Refusal{pack.error().text()};
+    s.owned.push_back(make_pack_subject(std::make_shared<const Pack>(std::move(*pack)), "pack"));
+  }
+  return s;
+}
+
+std::vector<Subject*> pointers(const Subjects& subjects) {
+  std::vector<Subject*> out;
+  for (const auto& s : subjects.owned) out.push_back(s.get());
+  return out;
+}
+
+// The subjects that a command names: those of --subject, else the plugin or pack that was given, else `fallback`.
+std::vector<std::string> chosen_subjects(const Common& common, const Subjects& subjects, const std::string& fallback) {
+  std::vector<std::string> names = split_names(common.subjects);
+  if (names.empty() && !common.plugin.empty()) names = {std::string(subjects.owned[4]->name())};
+  if (names.empty() && !common.pack.empty()) names = {"pack"};
+  if (names.empty()) names = split_names(fallback);
+  std::vector<std::string_view> known;
+  for (const auto& s : subjects.owned) known.push_back(s->name());
+  for (const std::string& name : names) {
+    if (subjects.find(name)) continue;
+    const std::string near = nearest_word(name, known);
+    throw Refusal{fmt::format("unknown subject '{}' ({})", name, near.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : "did you mean '" + near + "'?")};
+  }
+  return names;
+}
+
+std::string one_subject(const Common& common, const Subjects& subjects, const std::string& fallback) {
+  const std::vector<std::string> names = chosen_subjects(common, subjects, fallback);
+  if (names.size() != 1) throw Refusal{"this command takes one --subject"};
+  return names[0];
+}
+
+Environment environment_of(const Common& common) {
+  const Result<Environment> env = parse_environment(common.environment);
+  if (!env) throw Refusal{"--env: " + env.error().text()};
+  return *env;
+}
+
+std::vector<SuiteEntry> entries_of(const Common& common) {
+  Result<std::vector<SuiteEntry>> entries = select({common.what, common.filter, common.shard});
+  if (!entries) throw Refusal{entries.error().text()};
+  return std::move(*entries);
+}
+
+Problem line_of(const std::string& text) {
+  const Result<Problem> p = parse_line(text);
+  if (!p) throw Refusal{p.error().text()};
+  return *p;
+}
+
+bool on_terminal(int fd) { return ::isatty(fd) == 1; }
+
+void add_what(CLI::App* c, Common& o) {
+  c->add_option("what", o.what, "suites by name or path, and lines in quotes")->required();
+  c->add_option("--filter", o.filter, "only lines that contain this; /.../ is a regular expression");
+  c->add_option("--shard", o.shard, "i/n: every n-th line, beginning with the i-th");
+}
+void add_subjects(CLI::App* c, Common& o, const char* fallback) {
+  c->add_option("--subject", o.subjects, fmt::format("reference, host, gpu, headers, plugin:<name>, pack; several with commas (default: {})", fallback));
+  c->add_option("--plugin", o.plugin, "a shared library to judge (contract/assay_plugin.h)");
+  c->add_option("--pack", o.pack, "a recording as the subject `pack`");
+}
+void add_environment(CLI::App* c, Common& o) { c->add_option("--env", o.environment, "order=17,poison=7f,threads=2,alignment=16: decides no bit"); }
+void add_timeout(CLI::App* c, Common& o) { c->add_option("--timeout", o.timeout, "seconds a case may take")->check(CLI::PositiveNumber)->capture_default_str(); }
+void add_jobs(CLI::App* c, Common& o) { c->add_option("--jobs,-j", o.jobs, "worker processes (default: the cores)")->check(CLI::Range(1, 1024)); }
+void add_reports(CLI::App* c, ReportOptions& o) {
+  c->add_option("--junit", o.junit, "write JUnit XML here");
+  c->add_option("--jsonl", o.jsonl, "write JSON lines here, each as soon as its case has ended");
+  c->add_flag("-v,--verbose", o.verbose, "print every line before it runs, and every outcome");
+}
+
+struct ListOptions {
+  bool suites = false, keys = false, subjects = false, canonical = false, support = false;
+};
+
+int list(const Common& common, const ListOptions& o, const Subjects& subjects) {
+  bool any = false;
+  if (o.suites) {
+    any = true;
+    for (const std::string& name : suite_names()) fmt::print("{}\n", name);
+  }
+  if (o.keys) {
+    any = true;
+    for (const KeyInfo& k : line_keys()) fmt::print("{:<16} {:<44} {}{}\n{:<16} ops: {}\n", k.name, k.values, k.summary, k.directional ? " (also row." + std::string(k.name) + ", col." + std::string(k.name) + ")" : "", "", fmt::join(k.ops, " "));
+  }
+  if (o.subjects) {
+    any = true;
+    for (const auto& s : subjects.owned) {
+      const Result<std::string> why = in_child([&] { const Support p = s->present(); return p.yes ? std::string() : "absent: " + p.why; }, 60);
+      fmt::print("{:<12} {}\n", s->name(), why ? (why->empty() ? "present" : *why) : why.error().text());
+    }
+  }
+  if (common.what.empty() && any) return 0;
+  if (common.what.empty()) throw Refusal{"list needs a suite or a line, or --suites, --keys, --subjects"};
+  const std::vector<SuiteEntry> entries = entries_of(common);
+  const std::vector<std::string> names = chosen_subjects(common, subjects, "host");
+  for (const SuiteEntry& e : entries) {
+    std::string note;
+    if (o.support)
+      for (const std::string& name : names) {
+        const Support s = subjects.find(name)->supports(e.problem);
+        note += fmt::format("   {}: {}", name, s.yes ? "yes" : "no, " + s.why);
+      }
+    fmt::print("{}{}\n", o.canonical ? to_canonical_line(e.problem) : e.text, note);
+  }
+  return entries.empty() ? 3 : 0;
+}
+
+int run_program(int argc, char** argv) {
+  CLI::App app{kAbout, "assay"};
+  app.footer(kExamples);
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "assay 0.1.0");
+  Common common;
+  int status = 0;
+  const char* no_colour = std::getenv("NO_COLOR");
+  const bool colour = on_terminal(STDOUT_FILENO) && !(no_colour && *no_colour), progress = on_terminal(STDERR_FILENO);
+
+  ListOptions list_options;
+  CLI::App* c = app.add_subcommand("list", "print what would run");
+  c->footer("Examples:\n  assay list ci --filter mxfp8\n  assay list 'quantize mxfp8 {32,64}x96 bf16 flavour=te' --canonical\n  assay list smoke --support --subject host,gpu");
+  c->add_option("what", common.what, "suites by name or path, and lines in quotes");
+  c->add_option("--filter", common.filter, "only lines that contain this; /.../ is a regular expression");
+  c->add_option("--shard", common.shard, "i/n: every n-th line, beginning with the i-th");
+  add_subjects(c, common, "host");
+  c->add_flag("--canonical", list_options.canonical, "every key, resolved");
+  c->add_flag("--support", list_options.support, "say of each subject whether it runs the line");
+  c->add_flag("--suites", list_options.suites, "the suites that are found by name");
+  c->add_flag("--keys", list_options.keys, "every key of the line, with its values");
+  c->add_flag("--subjects", list_options.subjects, "the subjects, and whether they are present");
+  c->callback([&] { status = list(common, list_options, make_subjects(common)); });
+
+  RunOptions run;
+  std::string require;
+  c = app.add_subcommand("run", "judge: subjects against the reference, and against the laws");
+  c->footer("Examples:\n  assay run smoke\n  assay run ci --jobs 2 --jsonl report.jsonl --shard 1/4\n  assay run 'quantize mxfp8 64x256 bf16 fill=ties' --env order=17,threads=2\n"
+            "  assay run ci --subject host,gpu --require gpu\n  assay run smoke --plugin ./libmine.so\nA plugin's own output is shown under --in-process only.");
+  add_what(c, common);
+  add_subjects(c, common, "host");
+  c->add_option("--require", require, "subjects that must be present, else exit status 3");
+  add_environment(c, common);
+  add_timeout(c, common);
+  add_jobs(c, common);
+  c->add_flag("--first", run.settings.stop_at_first, "stop at the first failure");
+  c->add_flag("--in-process", run.settings.in_process, "no worker processes: for debuggers");
+  add_reports(c, run.report);
+  c->callback([&] {
+    const Subjects subjects = make_subjects(common);
+    run.settings.subjects = chosen_subjects(common, subjects, "host");
+    run.settings.claims.environment = environment_of(common);
+    run.settings.jobs = common.jobs;
+    run.settings.timeout = common.timeout;
+    run.require = split_names(require);
+    run.report.colour = colour;
+    run.report.progress = progress;
+    run.entries = entries_of(common);
+    status = run_run(run, subjects, stdout, stderr);
+  });
+
+  BenchOptions bench;
+  c = app.add_subcommand("bench", "judge, then time: no number without a verdict");
+  c->footer("Examples:\n  assay bench 'quantize mxfp8 {1024,4096}x4096 bf16'\n  assay bench smoke --output results.json\n  assay bench smoke --against results.json");
+  add_what(c, common);
+  add_subjects(c, common, "reference,host");
+  add_environment(c, common);
+  c->add_option("--timeout", bench.timeout, "seconds a case may take on one subject")->check(CLI::PositiveNumber)->capture_default_str();
+  c->add_option("--repetitions", bench.repetitions, "samples")->check(CLI::Range(1, 1000))->capture_default_str();
+  c->add_option("--min-time", bench.min_time, "seconds a sample lasts at least")->check(CLI::PositiveNumber)->capture_default_str();
+  c->add_option("--output,-o", bench.output, "write the results as JSON");
+  c->add_option("--against", bench.against, "results of an earlier run: fail where a case is slower");
+  c->add_option("--noise", bench.noise, "the share that counts as slower")->check(CLI::PositiveNumber)->capture_default_str();
+  c->callback([&] {
+    const Subjects subjects = make_subjects(common);
+    bench.subjects = chosen_subjects(common, subjects, "reference,host");
+    bench.environment = environment_of(common);
+    bench.entries = entries_of(common);
+    status = run_bench(bench, subjects, std::cout, std::cerr);
+  });
+
+  CheckOptions check;
+  c = app.add_subcommand("check", "somebody's tensors against the reference (docs/packs.md)");
+  c->footer("Examples:\n  assay check dump.safetensors\n  assay check dumps/     names the first divergence by step, module, role and direction");
+  c->add_option("pack", check.paths, "safetensors files, or folders of them")->required();
+  c->add_option("--timeout", check.timeout, "seconds a case may take")->check(CLI::PositiveNumber)->capture_default_str();
+  c->callback([&] { status = run_check(check, make_subjects(common), std::cout, std::cerr); });
+
+  ReplayOptions replay;
+  c = app.add_subcommand("replay", "recordings of `assay record` against the reference");
+  c->footer("Examples:\n  assay replay fixtures/packs/gpu.safetensors\nA recording is stale where its line has changed its meaning, or other kernels made it.");
+  c->add_option("pack", replay.packs, "packs that assay record wrote")->required();
+  add_environment(c, common);
+  add_timeout(c, common);
+  add_jobs(c, common);
+  add_reports(c, replay.report);
+  c->callback([&] {
+    replay.environment = environment_of(common);
+    replay.jobs = common.jobs;
+    replay.timeout = common.timeout;
+    replay.report.colour = colour;
+    replay.report.progress = progress;
+    status = run_replay(replay, make_subjects(common), stdout, stderr);
+  });
+
+  DiffOptions diff;
+  c = app.add_subcommand("diff", "two dumps against each other, trusting neither");
+  c->footer("Examples:\n  assay diff before.safetensors after.safetensors");
+  c->add_option("a", diff.a, "a pack")->required();
+  c->add_option("b", diff.b, "another")->required();
+  c->callback([&] { status = run_diff(diff, std::cout, std::cerr); });
+
+  VectorOptions vectors;
+  c = app.add_subcommand("vectors", "third-party vectors against the subjects");
+  c->footer("Examples:\n  assay vectors fixtures/vectors\n  assay vectors fixtures/vectors --filter mxfp8 --subject reference");
+  c->add_option("directory", vectors.directory, "safetensors files with an index.json")->required();
+  c->add_option("--filter", vectors.filter, "only tensors whose <file>#<tensor> contains this");
+  add_subjects(c, common, "reference,host");
+  add_environment(c, common);
+  add_timeout(c, common);
+  c->callback([&] {
+    const Subjects subjects = make_subjects(common);
+    vectors.subjects = chosen_subjects(common, subjects, "reference,host");
+    vectors.environment = environment_of(common);
+    vectors.timeout = common.timeout;
+    status = run_vectors(vectors, subjects, std::cout, std::cerr);
+  });
+
+  ShrinkOptions shrink_options;
+  std::string line;
+  c = app.add_subcommand("shrink", "the smallest failing line, and the nearest passing one");
+  c->footer("Examples:\n  assay shrink 'quantize mxfp8 96x160 bf16 fill=ties' --plugin ./libmine.so");
+  c->add_option("line", line, "a line in quotes")->required();
+  add_subjects(c, common, "host");
+  add_environment(c, common);
+  add_timeout(c, common);
+  c->add_option("--max-runs", shrink_options.max_runs, "runs of the subject in all")->capture_default_str();
+  c->callback([&] {
+    const Subjects subjects = make_subjects(common);
+    shrink_options.problem = line_of(line);
+    shrink_options.subject = one_subject(common, subjects, "host");
+    shrink_options.environment = environment_of(common);
+    shrink_options.timeout = common.timeout;
+    shrink_options.progress = progress;
+    status = run_shrink(shrink_options, subjects, std::cout, std::cerr);
+  });
+
+  TraceOptions trace_options;
+  std::string at, direction;
+  c = app.add_subcommand("trace", "both sides clause by clause for one element");
+  c->footer("Examples:\n  assay trace 'quantize mxfp8 64x256 bf16 fill=ties' --at 12,48\n  assay trace 'quantize fp8_current 8x8 f32 dir=both' --direction col");
+  c->add_option("line", line, "a line in quotes")->required();
+  c->add_option("--at", at, "row,column of the tensor (default: the first that differs)");
+  c->add_option("--direction", direction, "row or col")->check(CLI::IsMember({"row", "col"}));
+  add_subjects(c, common, "host");
+  add_environment(c, common);
+  add_timeout(c, common);
+  c->callback([&] {
+    const Subjects subjects = make_subjects(common);
+    trace_options.problem = line_of(line);
+    trace_options.subject = one_subject(common, subjects, "host");
+    trace_options.environment = environment_of(common);
+    trace_options.timeout = common.timeout;
+    if (!at.empty()) {
+      long long row = 0, col = 0;
+      char tail = 0;
+      if (std::sscanf(at.c_str(), "%lld,%lld%c", &row, &col, &tail) != 2) throw Refusal{fmt::format("--at '{}': expected <row>,<column>", at)};
+      trace_options.at = {row, col};
+    }
+    if (!direction.empty()) trace_options.direction = direction == "row" ? Direction::row : Direction::col;
+    status = run_trace(trace_options, subjects, std::cout, std::cerr);
+  });
+
+  RecordOptions record;
+  c = app.add_subcommand("record", "write a subject's outputs, to be judged elsewhere");
+  c->footer("Examples:\n  assay record ci --subject gpu -o gpu.safetensors\n  assay record smoke --subject reference --all-bytes -o smoke.safetensors");
+  add_what(c, common);
+  add_subjects(c, common, "host");
+  c->add_option("--output,-o", record.output, "the pack; more than 12 MiB go to <name>.1.safetensors, ...")->required();
+  c->add_flag("--all-bytes", record.all_bytes, "bytes of every case, not only of small and failing ones");
+  add_environment(c, common);
+  add_timeout(c, common);
+  add_jobs(c, common);
+  c->callback([&] {
+    const Subjects subjects = make_subjects(common);
+    record.subject = one_subject(common, subjects, "host");
+    record.environment = environment_of(common);
+    record.jobs = common.jobs;
+    record.timeout = common.timeout;
+    const std::vector<Subject*> all = pointers(subjects);
+    const Result<std::string> print = in_child([&] { return fingerprint(all); }, 60);
+    record.fingerprint = print ? *print : "unknown";
+    record.entries = entries_of(common);
+    status = run_record(record, subjects, stdout, stderr);
+  });
+
+  DoctorOptions doctor;
+  c = app.add_subcommand("doctor", "compiler, flags, float environment, CUDA, GPU, witnesses");
+  c->footer("Examples:\n  assay doctor\n  assay doctor --json");
+  c->add_flag("--json", doctor.json, "as JSON");
+  c->add_option("--plugin", common.plugin, "a shared library to judge (contract/assay_plugin.h)");
+  c->callback([&] {
+    const Subjects subjects = make_subjects(common);
+    const std::vector<Subject*> all = pointers(subjects);
+    status = run_doctor(doctor, all, std::cout);
+  });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {   // --help, --version
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    app.exit(e, std::cout, std::cerr);
+    return kBadUsage;
+  }
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run_program(argc, argv);
+  } catch (const Refusal& r) {
+    fmt::print(stderr, "assay: {}\n", r.message);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "assay: {}\n", e.what());
+  }
+  return kBadUsage;
+}
