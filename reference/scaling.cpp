@@ -7,7 +7,8 @@ double tensor_amax(const Values& x, double start, int threads) {
   // A maximum has the same bits in any order.
 #pragma omp parallel for num_threads(threads) reduction(max : amax)
   for (int64_t i = 0; i < x.size(); ++i) amax = larger(amax, x.data()[i]);
-  return amax > start ? amax : start;                                        // a NaN that the slot held stays
+  if (x.size() == 0 || std::isnan(start)) return start;                      // nothing joins it; a NaN that the slot held stays
+  return start > amax ? start : amax;
 }
 
 void scaled_codes(const float* x, int64_t n, double multiplier, NegZero neg_zero, const Encoder cast, uint8_t* codes) {

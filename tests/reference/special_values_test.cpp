@@ -191,6 +191,8 @@ TEST(SpecialValues, AmaxAccumulates) {   // N3.1
   EXPECT_EQ(delayed("", 0x3F800000, 0x00000000, x).u32("row.amax")[0], 0x40400000u);
   EXPECT_EQ(delayed("", 0x3F800000, 0x40800000, x).u32("row.amax")[0], 0x40800000u);
   EXPECT_EQ(delayed("", 0x3F800000, 0x00000000, {kNan}).u32("row.amax")[0], 0x00000000u);
+  EXPECT_EQ(delayed("", 0x3F800000, 0xFFC00001, x).u32("row.amax")[0], 0x7FFFFFFFu);   // N1.3
+  EXPECT_EQ(delayed("", 0x3F800000, 0x40800000, {}).u32("row.amax")[0], 0x40800000u);   // an empty tensor
 }
 
 TEST(SpecialValues, StoredAmaxIsTheOneBeforeEps) {   // N3.2: scale 448 / 7, amax 3
