@@ -41,11 +41,7 @@ uint64_t mixed(uint64_t z) {   // splitmix64
 
 constexpr uint32_t low_bits(unsigned n) { return n >= 32 ? ~0u : (1u << n) - 1u; }
 
-// The first set bit above `after`, or else the first at all. `bits` is not 0.
-unsigned next_bit(uint32_t bits, unsigned after) {
-  const uint32_t above = bits & ~low_bits(after + 1);
-  return static_cast<unsigned>(std::countr_zero(above ? above : bits));
-}
+unsigned lowest(uint32_t bits) { return static_cast<unsigned>(std::countr_zero(bits)); }
 
 uint64_t volume(Index3 i) { return uint64_t{i.x} * i.y * i.z; }
 
@@ -112,7 +108,6 @@ struct Warp {
   uint32_t live = 0;         // by lane, as the next two
   uint32_t at_barrier = 0;
   unsigned lanes = 0;
-  unsigned turn = 0;         // position that ran last
   unsigned collectives_used = 0;
   uint8_t lane_at[kWarp] = {}, position_of[kWarp] = {};
   // A lane is in one at a time, so that a caller always finds one of 32 idle or its own.
@@ -288,14 +283,10 @@ void Worker::set_order() {
 CudaThread* Worker::pick() {
   for (;;) {
     Warp& w = warps_[warp_now_];
-    if (w.runnable) {
-      w.turn = next_bit(w.runnable, w.turn);
-      return &threads_[warp_now_ * kWarp + w.lane_at[w.turn]];
-    }
-    const unsigned position = warp_position_[warp_now_];
-    runnable_warps_ &= ~(1u << position);
+    if (w.runnable) return &threads_[warp_now_ * kWarp + w.lane_at[lowest(w.runnable)]];
+    runnable_warps_ &= ~(1u << warp_position_[warp_now_]);
     if (runnable_warps_) {
-      warp_now_ = warp_at_[next_bit(runnable_warps_, position)];
+      warp_now_ = warp_at_[lowest(runnable_warps_)];
     } else if (live_ == 0) {
       return nullptr;
     } else if (barrier_.arrived == live_) {
@@ -353,7 +344,6 @@ void Worker::release_barrier() {
     Warp& w = warps_[i];
     w.at_barrier = 0;
     w.runnable = low_bits(w.lanes);
-    w.turn = kWarp - 1;
   }
   runnable_warps_ = low_bits(warp_count_);
   warp_now_ = warp_at_[0];
@@ -451,7 +441,6 @@ void Worker::run_block(uint64_t linear) {
     Warp& w = warps_[i];
     w.live = w.runnable = low_bits(w.lanes);
     w.at_barrier = 0;
-    w.turn = kWarp - 1;
     for (unsigned k = 0; k < w.collectives_used; ++k) {
       Collective& c = w.collectives[k];
       c.mask = c.arrived = c.arrived_positions = c.unread = 0;

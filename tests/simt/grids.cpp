@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <set>
 #include <stdexcept>
@@ -307,17 +308,30 @@ TEST(Grids, TheFirstFaultIsReported) {
   }
 }
 
-// Two OS threads may launch at once.
+// Whichever of two blocks takes longer to its fault.
+__global__ void slow_fault(unsigned slow) {
+  if (blockIdx.x % 2 == slow && threadIdx.x == 0) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (threadIdx.x == 0) __syncthreads();
+}
+TEST(Grids, TheFirstFaultIsReportedWhoeverIsLate) {
+  for (unsigned slow : {0u, 1u}) {
+    simt::UseOptions use({.threads = 2});
+    const std::string text = fault_of({.name = "slow_fault", .grid = 2, .block = 32}, slow_fault, slow);
+    EXPECT_NE(text.find("block (0,0,0)"), std::string::npos) << text;
+  }
+}
+
+// Several OS threads may launch at once.
 TEST(Grids, LaunchingFromSeveralOsThreads) {
   const auto want = logged({.threads = 1, .order = 8}, 30, 128);
   std::vector<std::thread> threads;
   std::vector<int> equal(4);
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
-      for (int i = 0; i < 5; ++i) equal[static_cast<size_t>(t)] += logged({.threads = 1 + t % 2, .order = 8}, 30, 128) == want;
+      for (int i = 0; i < 25; ++i) equal[static_cast<size_t>(t)] += logged({.threads = 1 + t, .order = 8}, 30, 128) == want;
     });
   for (std::thread& t : threads) t.join();
-  for (int e : equal) EXPECT_EQ(e, 5);
+  for (int e : equal) EXPECT_EQ(e, 25);
 }
 
 // A forked child, as worker processes are, has OS threads of its own.
