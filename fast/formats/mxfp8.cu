@@ -92,8 +92,9 @@ std::string dequantize_mxfp8(const Job& job) {
   const Direction d = p.row ? Direction::row : Direction::col;
   const Quantizer& q = *p.quantizer(d);
   const bool gemm = q.scales == ScaleLayout::gemm;
-  const MxScales scales{job.input<uint8_t>(d, gemm ? "scale_gemm" : "scale_inv"), gemm, d == Direction::col};
-  return launch_dequantize(job, d, false, scales);
+  const uint8_t* codes = job.input<uint8_t>(d, gemm ? "scale_gemm" : "scale_inv");
+  if (d == Direction::row) return launch_dequantize(job, d, false, MxScales<false>{codes, gemm});
+  return launch_dequantize(job, d, false, MxScales<true>{codes, gemm});
 }
 
 std::string scale_chain_mxfp8(const Job& job) {

@@ -23,6 +23,8 @@ struct Source {
   static constexpr int kWords = 8 / kPerWord;                          // words of 8 elements
   static constexpr uint32_t kAbsWord = kHalves ? 0x7FFF7FFFu : kAbs;
   static constexpr uint32_t kInfCode = Layout<E>::kInfCode;
+  // Blocks of 256 threads per multiprocessor for a kernel that holds 64 elements a thread, as many as fit without spills: 80, 128, 255 registers.
+  static constexpr int kBlocks = E == Encoding::bf16 ? 3 : E == Encoding::f16 ? 2 : 1;
 
   // Element j of 8, widened exactly (N1.2).
   ASSAY_LANE static uint32_t widen(const uint32_t* words, int j) {

@@ -18,25 +18,24 @@ struct TensorScale {
 };
 
 // One E8M0 scale per 32 elements along rows, or along columns.
+template <bool kColumns>
 struct MxScales {
   const uint8_t* codes = nullptr;
-  bool gemm = false, columns = false;
+  bool gemm = false;
   struct Held {
     float scale[kPatch];
-    bool columns;
-    ASSAY_LANE float operator()(int i, int j) const { return scale[columns ? j : i]; }
+    ASSAY_LANE float operator()(int i, int j) const { return scale[kColumns ? j : i]; }
   };
   ASSAY_DEVICE Held hold(const Extent& extent, const Place& at) const {
     // Items run along the dimension that is not contracted; a patch lies within one block of the other (N6.2, N6.3).
-    const int64_t first = columns ? at.col : at.row, j = (columns ? at.row : at.col) >> 5;
-    const int64_t contracted_tiles = ((columns ? extent.rows : extent.cols) + kTile - 1) / kTile;
-    const int64_t pitch = columns ? (extent.cols + kTile - 1) / kTile * kTile : contracted_tiles * 4;
+    const int64_t first = kColumns ? at.col : at.row, j = (kColumns ? at.row : at.col) >> 5;
+    const int64_t contracted_tiles = ((kColumns ? extent.rows : extent.cols) + kTile - 1) / kTile;
+    const int64_t pitch = kColumns ? (extent.cols + kTile - 1) / kTile * kTile : contracted_tiles * 4;
     Held held;
-    held.columns = columns;
 #pragma unroll
     for (int k = 0; k < kPatch; ++k) {
       const int64_t i = first + k;
-      held.scale[k] = as_float(mx_scale(codes[gemm ? gemm_index(i, j, contracted_tiles) : columns ? j * pitch + i : i * pitch + j]));
+      held.scale[k] = as_float(mx_scale(codes[gemm ? gemm_index(i, j, contracted_tiles) : kColumns ? j * pitch + i : i * pitch + j]));
     }
     return held;
   }
@@ -50,22 +49,22 @@ struct DequantizeArgs {
 
 // kVector: data 8-byte and y 16-byte aligned, cols a multiple of 8, and rows too where the data are transposed.
 template <Encoding E, Encoding Out, class Scales, bool kTransposed, bool kVector>
-__global__ void __launch_bounds__(kThreads) dequantize_kernel(DequantizeArgs a, Scales scales) {
+__global__ void __launch_bounds__(kThreads, 2) dequantize_kernel(DequantizeArgs a, Scales scales) {
   const Place at = my_place(a.extent);
-  if (at.row >= a.extent.rows || at.col >= a.extent.cols) return;
+  if (at.rows == 0 || at.cols == 0) return;
   const Extent stored = kTransposed ? Extent{a.extent.cols, a.extent.rows} : a.extent;
-  const int64_t row = kTransposed ? at.col : at.row, col = kTransposed ? at.row : at.col;
+  const int rows = kTransposed ? at.cols : at.rows, cols = kTransposed ? at.rows : at.cols;
+  const uint8_t* from = a.data + (kTransposed ? at.col * stored.cols + at.row : at.row * stored.cols + at.col);
   uint2 codes[kPatch];
 #pragma unroll
-  for (int i = 0; i < kPatch; ++i) {
+  for (int i = 0; i < kPatch; ++i, from += stored.cols) {
     codes[i] = make_uint2(0, 0);
-    const uint8_t* from = a.data + (row + i) * stored.cols + col;
-    if (row + i >= stored.rows) continue;
     if constexpr (kVector) {
-      codes[i] = load8_streaming(from);
+      if (i < rows) codes[i] = load8_streaming(from);
     } else {
+#pragma unroll
       for (int j = 0; j < kPatch; ++j) {
-        const uint32_t code = col + j < stored.cols ? uint32_t(from[j]) << (8 * (j & 3)) : 0u;
+        const uint32_t code = i < rows && j < cols ? uint32_t(from[j]) << (8 * (j & 3)) : 0u;
         if (j < 4) codes[i].x |= code;
         else codes[i].y |= code;
       }
@@ -75,24 +74,25 @@ __global__ void __launch_bounds__(kThreads) dequantize_kernel(DequantizeArgs a, 
 
   const auto scale = scales.hold(a.extent, at);
   constexpr int kBytes = Layout<Out>::kBytes;
+  char* to = static_cast<char*>(a.y) + (at.row * a.extent.cols + at.col) * kBytes;
 #pragma unroll
-  for (int i = 0; i < kPatch; ++i) {
-    if (at.row + i >= a.extent.rows) continue;
+  for (int i = 0; i < kPatch; ++i, to += a.extent.cols * kBytes) {
+    if (i >= at.rows) continue;
     uint32_t out[kPatch];
 #pragma unroll
     for (int j = 0; j < kPatch; ++j) {
       const uint32_t code = ((j < 4 ? codes[i].x : codes[i].y) >> (8 * (j & 3))) & 0xFFu;
       out[j] = encode<Out>(as_bits(__fmul_rn(as_float(decode<E>(code)), scale(i, j))), Round::rne, Overflow::nosat);
     }
-    char* to = static_cast<char*>(a.y) + ((at.row + i) * a.extent.cols + at.col) * kBytes;
     if constexpr (kVector && kBytes == 2) {
       store16(to, make_uint4(out[0] | out[1] << 16, out[2] | out[3] << 16, out[4] | out[5] << 16, out[6] | out[7] << 16));
     } else if constexpr (kVector) {
       store16(to, make_uint4(out[0], out[1], out[2], out[3]));
       store16(to + 16, make_uint4(out[4], out[5], out[6], out[7]));
     } else {
+#pragma unroll
       for (int j = 0; j < kPatch; ++j) {
-        if (at.col + j >= a.extent.cols) continue;
+        if (j >= at.cols) continue;
         if constexpr (kBytes == 2) reinterpret_cast<uint16_t*>(to)[j] = uint16_t(out[j]);
         else reinterpret_cast<uint32_t*>(to)[j] = out[j];
       }

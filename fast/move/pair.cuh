@@ -5,6 +5,8 @@
 //   kTransposed             column data are stored [cols, rows]
 //   active()                whether this direction is produced
 //   square()                the block is 32x32
+//   kSame                   with the same lane in both directions, column codes are the row codes
+//   kAmax                   the kernel also accumulates the tensor's amax
 //   propagates_nan()        N5.7
 //   scale_code(amax)        stored code of a block's amax, both as integers
 //   multiplier(code)        what elements of a block with that code are multiplied by
@@ -55,8 +57,8 @@ ASSAY_DEVICE void store_row_scales(const Target& to, const Extent& extent, const
   for (int k = 0; k < 2; ++k) {
     const int item = 2 * at.quad() + k;
     const int64_t i = at.row + item;
-    const bool inside = i < extent.rows && (j << 5) < extent.cols;
-    to.scales[to.gemm ? gemm_index(i, j, pitch >> 2) : i * pitch + j] = inside ? uint8_t(byte_of(codes, item)) : uint8_t(0);
+    const bool meaningful = i < extent.rows && (j << 5) < extent.cols;
+    to.scales[to.gemm ? gemm_index(i, j, pitch >> 2) : i * pitch + j] = meaningful ? uint8_t(byte_of(codes, item)) : uint8_t(0);
   }
 }
 ASSAY_DEVICE void store_col_scales(const Target& to, const Extent& extent, const Place& at, uint2 codes) {
@@ -65,8 +67,8 @@ ASSAY_DEVICE void store_col_scales(const Target& to, const Extent& extent, const
   for (int k = 0; k < 2; ++k) {
     const int item = 2 * at.row_group() + k;
     const int64_t i = at.col + item;
-    const bool inside = i < extent.cols && (j << 5) < extent.rows;
-    to.scales[to.gemm ? gemm_index(i, j, down) : j * pitch + i] = inside ? uint8_t(byte_of(codes, item)) : uint8_t(0);
+    const bool meaningful = i < extent.cols && (j << 5) < extent.rows;
+    to.scales[to.gemm ? gemm_index(i, j, down) : j * pitch + i] = meaningful ? uint8_t(byte_of(codes, item)) : uint8_t(0);
   }
 }
 
@@ -94,10 +96,15 @@ ASSAY_LANE uint2 encode_row(const Lane& lane, const uint32_t (&words)[S::kWords]
   return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
 }
 
+// Blocks per multiprocessor. Turning a patch needs 16 registers more.
+template <class S, class ColLane>
+inline constexpr int kPairBlocks = ColLane::kTransposed && S::kBlocks > 2 ? 2 : S::kBlocks;
+
 // One thread per patch. kVector: x 16-byte and data 8-byte aligned, cols a multiple of 8, and rows too where columns are transposed.
-// RowLane::kSame: the column codes are the row codes, when both are produced.
+// kSame of both lanes: the column codes are the row codes.
 template <class RowLane, class ColLane, class S, bool kVector>
-__global__ void __launch_bounds__(kThreads) pair_kernel(PairArgs<RowLane, ColLane> a) {
+__global__ void __launch_bounds__(kThreads, kPairBlocks<S, ColLane>) pair_kernel(PairArgs<RowLane, ColLane> a) {
+  constexpr bool kSame = RowLane::kSame && ColLane::kSame;
   if (is_noop(a.noop)) return;
   const Place at = my_place(a.extent);
   uint32_t words[kPatch][S::kWords];
@@ -106,50 +113,60 @@ __global__ void __launch_bounds__(kThreads) pair_kernel(PairArgs<RowLane, ColLan
   if constexpr (RowLane::kAmax || ColLane::kAmax)   // N3.1
     block_atomic_max(patch_maximum<S>(words), a.row.tensor_amax(), a.col.tensor_amax());
 
-  const bool row_on = a.row.active(), col_on = a.col.active();
-  uint2 row_codes{}, col_codes{};
-  float row_multiplier = 0, col_multiplier[kPatch] = {};
-  if constexpr (RowLane::kBlocks) {
-    if (row_on) {
+  uint2 row_codes{}, turned[kPatch];
+  if (a.row.active()) {
+    float multiplier = 0;
+    if constexpr (RowLane::kBlocks) {
       row_codes = block_scales<S, true>(a.row, words, at.lane);
       store_row_scales(a.row_to, a.extent, at, row_codes);
+    } else {
+      multiplier = a.row.tensor_multiplier();
     }
-  } else {
-    if (row_on) row_multiplier = a.row.tensor_multiplier();
-  }
-  if constexpr (ColLane::kBlocks) {
-    if (col_on) {
-      col_codes = RowLane::kSame && ColLane::kSame ? row_codes : block_scales<S, false>(a.col, words, at.lane);
-      store_col_scales(a.col_to, a.extent, at, col_codes);
+    uint8_t* to = a.row_to.data + at.row * a.extent.cols + at.col;
+    uint8_t* same = kSame && !ColLane::kTransposed ? a.col_to.data + at.row * a.extent.cols + at.col : nullptr;
 #pragma unroll
-      for (int j = 0; j < kPatch; ++j) col_multiplier[j] = a.col.multiplier(byte_of(col_codes, j));
+    for (int i = 0; i < kPatch; ++i, to += a.extent.cols) {
+      turned[i] = make_uint2(0, 0);
+      if (i >= at.rows) continue;   // around the arithmetic too: in one straight line, ptxas widens the whole patch first and spills
+      if constexpr (RowLane::kBlocks) multiplier = a.row.multiplier(byte_of(row_codes, i));
+      const uint2 codes = encode_row<S>(a.row, words[i], [&](int) { return multiplier; });
+      store_codes<kVector>(to, at.cols, codes);
+      if constexpr (kSame && ColLane::kTransposed) turned[i] = codes;
+      if constexpr (kSame && !ColLane::kTransposed) {
+        store_codes<kVector>(same + i * a.extent.cols, at.cols, codes);
+      }
     }
-  } else {
-    if (col_on) col_multiplier[0] = a.col.tensor_multiplier();
   }
+  if (!a.col.active()) return;
 
-  uint2 turned[kPatch];
+  if constexpr (kSame) {
+    if constexpr (ColLane::kBlocks) store_col_scales(a.col_to, a.extent, at, row_codes);
+  } else {
+    float multiplier[kPatch] = {};
+    if constexpr (ColLane::kBlocks) {
+      const uint2 codes = block_scales<S, false>(a.col, words, at.lane);
+      store_col_scales(a.col_to, a.extent, at, codes);
 #pragma unroll
-  for (int i = 0; i < kPatch; ++i) {
-    uint2 codes{};
-    if (row_on) {
-      if constexpr (RowLane::kBlocks) row_multiplier = a.row.multiplier(byte_of(row_codes, i));
-      codes = encode_row<S>(a.row, words[i], [&](int) { return row_multiplier; });
-      store_codes<kVector>(a.row_to.data, a.extent, at.row + i, at.col, codes);
+      for (int j = 0; j < kPatch; ++j) multiplier[j] = a.col.multiplier(byte_of(codes, j));
+    } else {
+      multiplier[0] = a.col.tensor_multiplier();
     }
-    if (col_on) {
-      if constexpr (!(RowLane::kSame && ColLane::kSame))
-        codes = encode_row<S>(a.col, words[i], [&](int j) { return col_multiplier[ColLane::kBlocks ? j : 0]; });
+    uint8_t* to = a.col_to.data + at.row * a.extent.cols + at.col;
+#pragma unroll
+    for (int i = 0; i < kPatch; ++i, to += a.extent.cols) {
+      turned[i] = make_uint2(0, 0);
+      if (i >= at.rows) continue;
+      const uint2 codes = encode_row<S>(a.col, words[i], [&](int j) { return multiplier[ColLane::kBlocks ? j : 0]; });
       if constexpr (ColLane::kTransposed) turned[i] = codes;
-      else store_codes<kVector>(a.col_to.data, a.extent, at.row + i, at.col, codes);
+      else store_codes<kVector>(to, at.cols, codes);
     }
   }
   if constexpr (ColLane::kTransposed) {
-    if (!col_on) return;
     transpose8(turned);
-    const Extent stored{a.extent.cols, a.extent.rows};
+    uint8_t* to = a.col_to.data + at.col * a.extent.rows + at.row;
 #pragma unroll
-    for (int j = 0; j < kPatch; ++j) store_codes<kVector>(a.col_to.data, stored, at.col + j, at.row, turned[j]);
+    for (int j = 0; j < kPatch; ++j, to += a.extent.rows)
+      if (j < at.cols) store_codes<kVector>(to, at.rows, turned[j]);
   }
 }
 

@@ -26,41 +26,50 @@ struct Extent {
   unsigned tiles() const { return unsigned(((rows + kTile - 1) / kTile) * ((cols + kTile - 1) / kTile)); }
 };
 
-// Where this thread's patch begins.
+// Where this thread's patch begins, and how many of its 8 rows and columns lie inside the tensor: both 0 where none does.
 struct Place {
   int64_t row, col;
-  int lane;
+  int lane, rows, cols;
   ASSAY_DEVICE int row_group() const { return lane >> 3; }
   ASSAY_DEVICE int quad() const { return lane & 3; }      // place within the 4 lanes of a 1x32 block
 };
+ASSAY_LANE int inside(int64_t first, int64_t extent) {
+  const int64_t left = extent - first;
+  return left >= kPatch ? kPatch : left > 0 ? int(left) : 0;
+}
 ASSAY_DEVICE Place my_place(const Extent& extent) {
   const unsigned across = unsigned((extent.cols + kTile - 1) / kTile);
   const unsigned tile_row = blockIdx.x / across, tile_col = blockIdx.x - tile_row * across;
   const int lane = int(threadIdx.x & 31u), warp = int(threadIdx.x >> 5);
-  return {int64_t(tile_row) * kTile + (warp >> 1) * 32 + (lane >> 3) * kPatch, int64_t(tile_col) * kTile + (warp & 1) * 64 + (lane & 7) * kPatch, lane};
+  const int64_t row = int64_t(tile_row) * kTile + (warp >> 1) * 32 + (lane >> 3) * kPatch;
+  const int64_t col = int64_t(tile_col) * kTile + (warp & 1) * 64 + (lane & 7) * kPatch;
+  const int rows = inside(row, extent.rows), cols = inside(col, extent.cols);
+  return {row, col, lane, cols == 0 ? 0 : rows, rows == 0 ? 0 : cols};
 }
 
 // Loads a patch; what lies outside the tensor is 0. kVector: `x` is 16-byte aligned and cols is a multiple of 8.
 template <class S, bool kVector>
 ASSAY_DEVICE void load_patch(const void* x, const Extent& extent, const Place& at, uint32_t (&words)[kPatch][S::kWords]) {
   constexpr int kBytes = 4 / S::kPerWord;
+  const char* from = static_cast<const char*>(x) + (at.row * extent.cols + at.col) * kBytes;
+  const int64_t pitch = extent.cols * kBytes;
 #pragma unroll
-  for (int i = 0; i < kPatch; ++i) {
-    const bool inside = at.row + i < extent.rows && at.col < extent.cols;
-    const char* from = static_cast<const char*>(x) + ((at.row + i) * extent.cols + at.col) * kBytes;
+  for (int i = 0; i < kPatch; ++i, from += pitch) {
+    const bool on = i < at.rows;
     if constexpr (kVector) {
 #pragma unroll
       for (int w = 0; w < S::kWords; w += 4) {
-        const uint4 v = inside ? load16_streaming(from + w * 4) : make_uint4(0, 0, 0, 0);
+        const uint4 v = on ? load16_streaming(from + w * 4) : make_uint4(0, 0, 0, 0);
         words[i][w] = v.x, words[i][w + 1] = v.y, words[i][w + 2] = v.z, words[i][w + 3] = v.w;
       }
     } else {
 #pragma unroll
       for (int w = 0; w < S::kWords; ++w) {
         words[i][w] = 0;
+#pragma unroll
         for (int h = 0; h < S::kPerWord; ++h) {
           const int j = w * S::kPerWord + h;
-          if (!inside || at.col + j >= extent.cols) continue;
+          if (!on || j >= at.cols) continue;
           if constexpr (S::kHalves) words[i][w] |= uint32_t(reinterpret_cast<const uint16_t*>(from)[j]) << (16 * h);
           else words[i][w] = reinterpret_cast<const uint32_t*>(from)[j];
         }
@@ -69,16 +78,15 @@ ASSAY_DEVICE void load_patch(const void* x, const Extent& extent, const Place& a
   }
 }
 
-// Stores 8 codes at [row][col .. col + 7] of a plane, as far as they lie inside. kVector: `plane` is 8-byte aligned and cols a multiple of 8.
+// Stores the first `count` of 8 codes. kVector: `to` is 8-byte aligned and all 8 are stored.
 template <bool kVector>
-ASSAY_DEVICE void store_codes(uint8_t* plane, const Extent& extent, int64_t row, int64_t col, uint2 codes) {
-  if (row >= extent.rows || col >= extent.cols) return;
-  uint8_t* to = plane + row * extent.cols + col;
+ASSAY_DEVICE void store_codes(uint8_t* to, int count, uint2 codes) {
   if constexpr (kVector) {
     store8(to, codes);
   } else {
-    for (int j = 0; j < 8; ++j)
-      if (col + j < extent.cols) to[j] = uint8_t((j < 4 ? codes.x : codes.y) >> (8 * (j & 3)));
+#pragma unroll
+    for (int j = 0; j < kPatch; ++j)
+      if (j < count) to[j] = uint8_t((j < 4 ? codes.x : codes.y) >> (8 * (j & 3)));
   }
 }
 
