@@ -215,10 +215,10 @@ void Worker::continue_on(Fiber& to) {
 
 // Leaves the running fiber for a thread that is suspended, or not yet started and then begins on an idle fiber.
 void Worker::continue_with(CudaThread& t) {
-  current = &t;
-  if (t.fiber) return continue_on(*t.fiber);
+  Fiber& fiber = t.fiber ? *t.fiber : idle_fiber();
   assigned_ = &t;
-  continue_on(idle_fiber());
+  current = &t;
+  continue_on(fiber);
 }
 
 // The running thread cannot go on: lets others run until it can.
