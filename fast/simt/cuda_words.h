@@ -264,7 +264,9 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector, Site site
 
 // --- float -----------------------------------------------------------------------------------------------------------------
 
+// The hardware gives one NaN whatever its operands, and so does clause N1.3; an x86 would pass a payload on.
 inline float canonical(float x) { return x != x ? std::bit_cast<float>(0x7FFFFFFFu) : x; }
+// N1.1: each is one operation of the CPU, rounded once to nearest even.
 inline float __fmul_rn(float a, float b) { return canonical(a * b); }
 inline float __fadd_rn(float a, float b) { return canonical(a + b); }
 inline float __fsub_rn(float a, float b) { return canonical(a - b); }
