@@ -389,9 +389,15 @@ json::Value to_json(const Breach& b) {
   text("plane", b.plane);
   text("encoding", b.encoding);
   text("where", b.where);
-  if (b.row >= 0) v.set("row", b.row).set("col", b.col);
+  if (b.row >= 0) {
+    v.set("row", b.row);
+    v.set("col", b.col);
+  }
   if (b.in_padding) v.set("in_padding", true);
-  if (b.of) v.set("differ", b.differ).set("of", b.of);
+  if (b.of) {
+    v.set("differ", b.differ);
+    v.set("of", b.of);
+  }
   if (b.got_code) v.set("got_code", *b.got_code);
   if (b.want_code) v.set("want_code", *b.want_code);
   if (b.apart) v.set("apart", *b.apart);
@@ -461,7 +467,8 @@ json::Value to_json(const Verdict& v) {
     for (const Breach& b : v.breaches) list.push(to_json(b));
     out.set("breaches", std::move(list));
   }
-  out.set("claims", strings(v.claims)).set("launches", v.launches);
+  out.set("claims", strings(v.claims));
+  out.set("launches", v.launches);
   if (!v.served.empty()) out.set("served", v.served);
   if (!v.witness.empty()) out.set("witness", v.witness);
   out.set("seconds", v.seconds);

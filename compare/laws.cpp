@@ -109,14 +109,20 @@ class Laws {
       return (narrow ? got == to.nan : is_nan(e, got)) ? "" : text("the NaN code " + code_hex(e, to.nan));
     }
     const double slack = exact ? 0 : narrowing(v);
-    const double beyond = most + step_at(e, most) / 2;   // from here to nearest even leaves the finite values
-    if (std::fabs(v) > most - step_at(e, most) / 2 - slack && std::fabs(v) >= beyond - slack) {
-      if (v != 0 && !std::isnan(q) && std::signbit(q) != std::signbit(v)) return text("its sign");
+    // Where nearest even leaves the finite values; a tie there stays when the largest code is even (464 gives 448 in E4M3, N2.2).
+    const double beyond = most + step_at(e, most) / 2;
+    const double a = std::fabs(v);
+    const bool tie_stays = (to.max_finite & 1) == 0;
+    const bool over = a > beyond || (a == beyond && !tie_stays);
+    const bool unsure = !exact && std::fabs(a - beyond) <= slack;
+    if (over || unsure) {
+      if (!std::isnan(q) && std::signbit(q) != std::signbit(v)) return text("its sign");
       const bool clamped = std::fabs(q) == most, gone = std::isnan(q) || std::isinf(q);
-      const bool either = std::isfinite(v) && std::fabs(v) < beyond + slack && slack > 0;
-      if (saturate ? clamped : (gone || (either && clamped))) return "";
+      if (saturate || unsure ? clamped : gone) return "";
+      if (unsure && !saturate && gone) return "";
       return text(saturate ? "the largest finite value" : "an infinity, or NaN where there is none");
     }
+    if (a > most) return std::fabs(q) == most && std::signbit(q) == std::signbit(v) ? "" : text("the largest finite value");
     if (std::isnan(q) || std::isinf(q)) return text("a finite value");
     if (v == 0) return q == 0 ? "" : text("zero");
     if (std::signbit(q) != std::signbit(v)) return text("its sign");

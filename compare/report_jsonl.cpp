@@ -25,7 +25,10 @@ class JsonlReport final : public Report {
     json::Value record = json::object({{"record", "case"}, {"file", e.file}, {"line_number", e.line}, {"line", e.text}});
     if (!environment_.empty()) record.set("environment", environment_);
     const Breach* first = v.breaches.empty() ? nullptr : &v.breaches[0];
-    if (first) record.set("claim", first->claim).set("plane", first->plane);
+    if (first) {
+      record.set("claim", first->claim);
+      record.set("plane", first->plane);
+    }
     const json::Value verdict = to_json(v);
     for (const auto& [key, value] : *verdict.object()) record.set(key, value);
     write(record);
@@ -44,7 +47,8 @@ class JsonlReport final : public Report {
     for (const auto& [outcome, count] : t.by_outcome) outcomes.set(name_of(outcome), count);
     json::Value reasons = json::object();
     for (const auto& [reason, count] : t.skip_reasons) reasons.set(reason, count);
-    record.set("outcomes", std::move(outcomes)).set("skip_reasons", std::move(reasons));
+    record.set("outcomes", std::move(outcomes));
+    record.set("skip_reasons", std::move(reasons));
     write(record);
   }
 

@@ -115,9 +115,15 @@ Worker::Worker(const Task& task) {
 }
 
 void Worker::serve(const Task& task, int in, int out) {
-  for (uint32_t i; read_all(in, &i, sizeof i);) {
-    if (!send_frame(out, i, false, {})) break;
-    if (!send_frame(out, i, true, task(i))) break;
+  try {
+    for (uint32_t i; read_all(in, &i, sizeof i);) {
+      if (!send_frame(out, i, false, {})) break;
+      if (!send_frame(out, i, true, task(i))) break;
+    }
+  } catch (const std::exception& e) {   // must not unwind into the parent's code
+    std::fprintf(stderr, "%s\n", e.what());
+    std::fflush(stderr);
+    ::_exit(70);
   }
   ::_exit(0);   // no destructors, no atexit: a worker owns nothing that outlives it
 }
