@@ -40,7 +40,7 @@ class Fiber {
   std::byte* mapping_ = nullptr;       // guard page, then the stack
   const void* stack_ = nullptr;        // bounds as AddressSanitizer wants them
   size_t stack_bytes_ = 0;
-  void* fake_stack_ = nullptr;
+  [[maybe_unused]] void* fake_stack_ = nullptr;
 };
 
 }  // namespace assay::simt
