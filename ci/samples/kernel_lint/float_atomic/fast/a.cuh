@@ -1,0 +1,1 @@
+__device__ void f(void* p, float v) { atomicAdd(reinterpret_cast<float*>(p), v); }

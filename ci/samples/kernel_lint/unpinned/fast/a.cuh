@@ -1,0 +1,1 @@
+__device__ float f(float a, float b, float c) { float d = a * b + c; return d; }

@@ -1,0 +1,1 @@
+__global__ void k(double* p) { p[0] = p[1] * p[2]; }

@@ -1,0 +1,1 @@
+__global__ void k(float* p) { atomicAdd(p, p[threadIdx.x + 1]); }
