@@ -251,9 +251,10 @@ Error misfit(string_view tensor, const safetensors::Tensor& t, const Plane& plan
                            info(plane.encoding).name, plane.logical.rows, plane.logical.cols, plane.padded.rows, plane.padded.cols));
 }
 
-// 0: does not fit; 1: the meaningful elements; 2: all padded ones.
+// 0: does not fit; 1: the meaningful elements, row by row; 2: all padded ones in the stored order, which is what a GEMM layout always is.
 int fit(Shape shape, int64_t count, const Plane& plane) {
   auto same = [&](Shape s) { return shape == s || (count == s.count() && (shape.rows == 1 || s.rows == 1 || shape.cols == 1)); };
+  if (plane.layout == ScaleLayout::gemm) return same(plane.padded) ? 2 : 0;
   return same(plane.logical) ? 1 : same(plane.padded) ? 2 : 0;
 }
 
