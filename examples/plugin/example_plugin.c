@@ -125,7 +125,10 @@ int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_c
     for (int64_t b = 0; b * 32 < x->cols; ++b) {
       const int64_t first = r * x->cols + b * 32, n = x->cols - b * 32 < 32 ? x->cols - b * 32 : 32;
       float amax = 0;
-      for (int64_t i = 0; i < n; ++i) amax = fmaxf(amax, fabsf(load(x, first + i))); /* fmaxf drops a NaN: N5.1 */
+      for (int64_t i = 0; i < n; ++i) {
+        const float a = fabsf(load(x, first + i));
+        if (a > amax) amax = a; /* never true for a NaN: N5.1. fmaxf would let signalling ones through */
+      }
       const uint8_t k = scale_code(amax * reciprocal);
       stored[r * scales->padded_cols + b] = k;
       const float multiplier = ldexpf(1.0f, 127 - k);

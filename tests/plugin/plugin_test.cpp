@@ -1,0 +1,130 @@
+// Plugins: a right one passes, a wrong one fails on the plane that is wrong, and a library that crashes, hangs, exits or writes out of bounds costs
+// its own cases only.
+#include "compare/plugin.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "compare/runner.h"
+#include "contract/line.h"
+#include "reference/subject.h"
+
+namespace assay {
+namespace {
+
+std::string path_of(const std::string& name) { return std::string(ASSAY_PLUGIN_DIR "/lib") + name + ".so"; }
+
+Subjects with_plugin(const std::string& name) {
+  Subjects s;
+  s.owned.push_back(make_reference_subject());
+  auto plugin = make_plugin_subject(path_of(name));
+  EXPECT_TRUE(plugin) << plugin.error().text();
+  s.owned.push_back(std::move(*plugin));
+  return s;
+}
+
+Problem line(const std::string& text) {
+  auto p = parse_line(text);
+  EXPECT_TRUE(p) << p.error().text();
+  return *p;
+}
+
+Verdict judge_line(const Subjects& subjects, const std::string& text, double timeout = 20) {
+  RunSettings settings;
+  settings.subjects = {std::string(subjects.owned.back()->name())};
+  settings.timeout = timeout;
+  settings.jobs = 1;
+  const auto verdicts = run_one(line(text), subjects, settings);
+  EXPECT_EQ(verdicts.size(), 1u) << text;
+  return verdicts.empty() ? Verdict{} : verdicts.front();
+}
+
+constexpr const char* kCase = "quantize mxfp8 64x256 bf16 dir=row fill=ties seed=3";
+
+TEST(Plugin, RightOnePasses) {
+  const Subjects subjects = with_plugin("example_plugin");
+  for (const char* fill : {"normal", "ties", "edges", "amax_edges", "nonfinite", "wide", "denormal"})
+    for (const char* source : {"f32", "bf16", "f16"})
+      for (const char* element : {"e4m3", "e5m2"})
+        for (const char* shape : {"64x256", "33x70"}) {
+          const std::string text = std::string("quantize mxfp8 ") + shape + " " + source + " dir=row element=" + element + " fill=" + fill;
+          const Verdict v = judge_line(subjects, text);
+          EXPECT_TRUE(v.outcome == Outcome::passed) << text << ": " << name_of(v.outcome) << " " << v.reason << (v.breaches.empty() ? "" : " " + v.breaches[0].claim + " " + v.breaches[0].plane);
+        }
+  EXPECT_EQ(judge_line(subjects, "quantize identity 64x256 bf16 fill=nonfinite").outcome, Outcome::passed);
+  EXPECT_EQ(judge_line(subjects, "quantize mxfp8 0x256 bf16 dir=row").breaches.size(), 0u);
+}
+
+TEST(Plugin, SaysWhatItDoesNotRun) {
+  const Subjects subjects = with_plugin("example_plugin");
+  const Verdict v = judge_line(subjects, "quantize mxfp8 64x256 bf16 dir=both");
+  EXPECT_EQ(v.outcome, Outcome::unsupported);
+  EXPECT_EQ(v.reason, "only dir=row");
+}
+
+TEST(Plugin, WrongRoundingFailsOnItsPlane) {
+  const Verdict v = judge_line(with_plugin("faulty_plugin_rounding"), kCase);
+  ASSERT_EQ(v.outcome, Outcome::failed);
+  ASSERT_FALSE(v.breaches.empty());
+  EXPECT_EQ(v.breaches[0].claim, "parity");
+  EXPECT_EQ(v.breaches[0].plane, "row.data");
+  EXPECT_EQ(v.breaches[0].apart, 1);
+}
+
+TEST(Plugin, CrashCostsOneCase) {
+  const Subjects subjects = with_plugin("faulty_plugin_crash");
+  std::vector<SuiteEntry> entries = {entry_of(line(kCase)), entry_of(line("quantize fp8_current 8x8 bf16")), entry_of(line(kCase))};
+  RunSettings settings;
+  settings.subjects = {std::string(subjects.owned.back()->name())};
+  settings.jobs = 1;
+  std::vector<Outcome> outcomes;
+  EXPECT_EQ(run_cases(entries, subjects, settings, [&](const CaseResult& r) { outcomes.push_back(r.verdicts.at(0).outcome); }), 3u);
+  EXPECT_EQ(outcomes, (std::vector<Outcome>{Outcome::crashed, Outcome::unsupported, Outcome::crashed}));
+}
+
+TEST(Plugin, HangEndsAtTheTimeout) {
+  const Verdict v = judge_line(with_plugin("faulty_plugin_hang"), kCase, 0.5);
+  EXPECT_EQ(v.outcome, Outcome::crashed);
+  EXPECT_NE(v.reason.find("0.5"), std::string::npos) << v.reason;
+}
+
+TEST(Plugin, ExitIsNoPass) { EXPECT_EQ(judge_line(with_plugin("faulty_plugin_exit"), kCase).outcome, Outcome::crashed); }
+
+TEST(Plugin, WritingOutOfBoundsIsNamed) {
+  const Verdict v = judge_line(with_plugin("faulty_plugin_out_of_bounds"), kCase);
+  ASSERT_EQ(v.outcome, Outcome::failed);
+  ASSERT_FALSE(v.breaches.empty());
+  EXPECT_EQ(v.breaches[0].claim, "guard");
+  EXPECT_NE(v.breaches[0].message.find("row.data"), std::string::npos) << v.breaches[0].message;
+}
+
+TEST(Plugin, RefusalIsAFailureWithItsMessage) {
+  const Verdict v = judge_line(with_plugin("faulty_plugin_refuse"), kCase);
+  EXPECT_EQ(v.outcome, Outcome::failed);
+  ASSERT_FALSE(v.breaches.empty());
+  EXPECT_NE(v.breaches[0].message.find("plugin returned 7: out of luck"), std::string::npos) << v.breaches[0].message;
+}
+
+TEST(Plugin, PresenceIsProbedInAChild) {
+  EXPECT_TRUE(with_plugin("example_plugin").owned.back()->present().yes);
+  const Support abi = with_plugin("faulty_plugin_old_abi").owned.back()->present();
+  EXPECT_FALSE(abi.yes);
+  EXPECT_NE(abi.why.find("interface version 2, this program has 1"), std::string::npos) << abi.why;
+  const Support crash = with_plugin("faulty_plugin_load_crash").owned.back()->present();
+  EXPECT_FALSE(crash.yes);
+  EXPECT_NE(crash.why.find("ended the process that loaded it"), std::string::npos) << crash.why;
+}
+
+TEST(Plugin, WhatIsNoPluginIsAnError) {
+  EXPECT_FALSE(make_plugin_subject("/nonexistent/libx.so"));
+  EXPECT_FALSE(make_plugin_subject("/tmp"));
+  const std::string text = testing::TempDir() + "/libtext.so";
+  std::ofstream(text) << "no library";
+  auto plugin = make_plugin_subject(text);
+  ASSERT_TRUE(plugin);
+  EXPECT_FALSE((*plugin)->present().yes);
+}
+
+}  // namespace
+}  // namespace assay
