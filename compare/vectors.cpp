@@ -211,7 +211,7 @@ class Judge {
     std::vector<string> screens, notes;
     for (const string& name : options_.subjects) subject(entry, cases, tensors, *subjects_.find(name), here, screens, notes);
     const bool nothing = here.passed + here.failed + here.disputed == 0;
-    out_ << fmt::format("{}  {:<34} {:<29} {} tensors, {}\n", here.failed ? "FAILED  " : nothing ? "skipped " : entry.disputed() ? "disputed" : "passed  ", entry.file, entry.family,
+    out_ << fmt::format("{}  {:<38} {:<28} {} tensors, {}\n", here.failed ? "FAILED  " : nothing ? "skipped " : entry.disputed() ? "disputed" : "passed  ", entry.file, entry.family,
                         tensors.size() + broken.size(), join(options_.subjects));
     for (const string& b : broken) out_ << "  " << b << "\n";
     for (const string& n : notes) out_ << n;
@@ -332,7 +332,7 @@ int run_vectors(const VectorOptions& options, const Subjects& subjects, std::ost
   Counts& counts = judge.counts();
   for (const auto& [family, n] : unknown) {
     if (n.second == 0) continue;
-    out << fmt::format("skipped   {:<34} {} tensors in {} files: Assay has no such family\n", family, n.second, n.first);
+    out << fmt::format("skipped   {:<38} {} tensors in {} files: Assay has no such family\n", family, n.second, n.first);
     counts.skipped += n.second;
   }
   if (counts.disputed) out << fmt::format("{} results on tensors whose sources disagree: reported, not counted\n", counts.disputed);
