@@ -15,10 +15,11 @@ namespace assay {
 
 namespace {
 
-// One candidate. `x` holds the data once they are no longer what the fill draws.
+// One candidate. Where `loaded`, x holds the data: they are no longer what the fill draws.
 struct State {
   Problem problem;
-  std::optional<std::vector<std::byte>> x;
+  bool loaded = false;
+  std::vector<std::byte> x;
 };
 
 struct Found {
@@ -35,7 +36,7 @@ class Shrinker {
       : options_(options), subjects_(subjects), subject_(*subjects.find(options.subject)), on_progress_(on_progress) {}
 
   Result<Shrunk> run() {
-    State state{options_.problem, {}};
+    State state{options_.problem, false, {}};
     const Found first = evaluate(state), second = evaluate(state);
     if (!first.valid) return Error{first.why, 0, ""};
     if (first.breach.has_value() != second.breach.has_value() || (first.breach && !(*first.breach == *second.breach)))
@@ -72,7 +73,7 @@ class Shrinker {
     const std::optional<Error> invalid = validate(s.problem);
     if (invalid) return found.why = invalid->text(), found;
     std::vector<PlaneData> given;
-    if (s.x) given.push_back({input_planes(s.problem).front(), *s.x});
+    if (s.loaded) given.push_back({input_planes(s.problem).front(), s.x});
     const auto inputs = inputs_with(s.problem, given, subjects_.reference());
     if (!inputs) return found.why = inputs.error().text(), found;
     const IsolatedRun got = run_isolated(subject_, s.problem, *inputs, options_.environment, options_.timeout);
@@ -135,16 +136,16 @@ class Shrinker {
     State out = state;
     out.problem.x.shape = shape;
     const FillKind kind = state.problem.x.fill.kind;
-    if (!state.x && kind != FillKind::literal && kind != FillKind::pack) {
+    if (!state.loaded && kind != FillKind::literal && kind != FillKind::pack) {
       out.problem.x.fill.at_row += r0;
       out.problem.x.fill.at_col += c0;
       return out;
     }
-    if (!out.x && !load(out, state.problem.x.shape)) return std::nullopt;
+    if (!load(out, state.problem.x.shape)) return std::nullopt;
     const size_t element = static_cast<size_t>(info(state.problem.x.source).bytes());
     std::vector<std::byte> x;
     for (int64_t r = 0; r < shape.rows; ++r) {
-      const auto row = out.x->begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>((r0 + r) * state.problem.x.shape.cols + c0) * element);
+      const auto row = out.x.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>((r0 + r) * state.problem.x.shape.cols + c0) * element);
       x.insert(x.end(), row, row + static_cast<std::ptrdiff_t>(static_cast<size_t>(shape.cols) * element));
     }
     out.x = std::move(x);
@@ -157,7 +158,7 @@ class Shrinker {
     for (Direction d : kDirections) {
       const auto& q = state.problem.quantizer(d);
       if (!state.problem.as<Quantize>() || !q || q->format != FormatId::fp8_current || q->amax) continue;
-      const auto inputs = inputs_with(state.problem, state.x ? std::vector<PlaneData>{{input_planes(state.problem).front(), *state.x}} : std::vector<PlaneData>{}, subjects_.reference());
+      const auto inputs = inputs_with(state.problem, state.loaded ? std::vector<PlaneData>{{input_planes(state.problem).front(), state.x}} : std::vector<PlaneData>{}, subjects_.reference());
       if (!inputs) return false;
       const IsolatedRun whole = run_isolated(subjects_.reference(), state.problem, *inputs, Environment{}, options_.timeout);
       const PlaneData* amax = plane_named(whole.execution.planes, std::string(name_of(d)) + ".amax");
@@ -200,18 +201,18 @@ class Shrinker {
   // Puts the data beside the line. False where the op has no x.
   bool load(State& state) { return load(state, state.problem.x.shape); }
   bool load(State& state, Shape shape) {
-    if (state.x) return true;
+    if (state.loaded) return true;
     if (!has_x()) return false;
     std::vector<std::byte> x(static_cast<size_t>(shape.count()) * static_cast<size_t>(info(state.problem.x.source).bytes()));
     if (fill_tensor(state.problem.x.fill, state.problem.x.source, shape, x)) return false;
     if (state.problem.as<ScaleChain>() && state.problem.x.source == Encoding::f32)   // an amax has no sign (fixtures/inputs.h)
       for (size_t i = 3; i < x.size(); i += 4) x[i] &= std::byte{0x7F};
     state.x = std::move(x);
-    return true;
+    return state.loaded = true;
   }
 
   Encoding source() const { return options_.problem.x.source; }
-  uint32_t element(const State& s, int64_t i) const { return code_at(source(), *s.x, i); }
+  uint32_t element(const State& s, int64_t i) const { return code_at(source(), s.x, i); }
   static int64_t count(const State& s) { return s.problem.x.shape.count(); }
 
   std::vector<int64_t> set_elements(const State& s) const {
@@ -227,7 +228,7 @@ class Shrinker {
       for (size_t at = 0; at < live.size();) {
         State candidate = state;
         const size_t end = std::min(at + chunk, live.size());
-        for (size_t i = at; i < end; ++i) set_code(source(), *candidate.x, live[i], 0);
+        for (size_t i = at; i < end; ++i) set_code(source(), candidate.x, live[i], 0);
         if (keep(state, candidate)) live.erase(live.begin() + static_cast<std::ptrdiff_t>(at), live.begin() + static_cast<std::ptrdiff_t>(end));
         else at = end;
         if (runs_ >= options_.max_runs) return;
@@ -244,7 +245,7 @@ class Shrinker {
       auto attempt = [&](uint32_t simpler) {
         if (simpler == element(state, i)) return false;
         State candidate = state;
-        set_code(source(), *candidate.x, i, simpler);
+        set_code(source(), candidate.x, i, simpler);
         return keep(state, candidate);
       };
       if (e.has_sign() && code >> (e.bits - 1)) attempt(code & ~(1u << (e.bits - 1)));
@@ -264,7 +265,8 @@ class Shrinker {
     for (int64_t i : live)
       fill.payload += fmt::format("{}{}@{}.{}", fill.payload.empty() ? "" : "+", hex(element(state, i)), i / state.problem.x.shape.cols, i % state.problem.x.shape.cols);
     state.problem.x.fill = fill;
-    state.x.reset();
+    state.loaded = false;
+    state.x.clear();
     return true;
   }
 
@@ -277,7 +279,7 @@ class Shrinker {
       auto attempt = [&](int64_t i, uint32_t code) {
         if (code == element(loaded, i)) return false;
         State candidate = loaded;
-        set_code(source(), *candidate.x, i, code);
+        set_code(source(), candidate.x, i, code);
         const Found found = evaluate(candidate);
         if (!found.valid || found.breach || !express(candidate)) return false;
         out.good = candidate.problem;
@@ -295,7 +297,7 @@ class Shrinker {
     }
     if (!passed_) return;
     State last = *passed_;
-    if (last.x && !express(last)) return;
+    if (last.loaded && !express(last)) return;
     out.good = last.problem;
     out.good_differs = "the last part tried that passes";
   }
