@@ -49,10 +49,12 @@ constexpr VectorRow kRows[] = {
 
     // per-tensor FP8
     {"fp8_current_scaling", "{c}.{what:amax|scale|scale_inv|data}", "quantize fp8_current {shape:input} {source:input} dir=row element={format} eps={f32:amax_epsilon} pow2={force_pow_2_scales}", "x=input", "row.{what}"},
+    {"fp8_current_scaling", "{c}.{what:amax|scale|scale_inv|data}", "quantize fp8_current {shape:input} {source:input} dir=both element={format} eps={f32:amax_epsilon} pow2={force_pow_2_scales}", "x=input", "row.{what}"},
     {"fp8_current_scaling", "{c}.data_t", "quantize fp8_current {shape:input} {source:input} dir=both element={format} eps={f32:amax_epsilon} pow2={force_pow_2_scales}", "x=input", "col.data"},
     {"fp8_current_scaling", "{c}.dequant_{out}", "dequantize fp8_current {shape:input} {source:input} dir=row element={format} out={out} input=codes", "row.scale_inv={c}.scale_inv row.data={c}.data", "y"},
     {"fp8_current_scaling_disputed", "{c}.{source_name:te_host|te_python|kernel_helper}.{what:amax|scale|scale_inv|data}", "quantize fp8_current {shape:{c}.input} {source:{c}.input} dir=row element={format}", "x={c}.input", "row.{what}"},
     {"fp8_delayed_scaling", "{c}.{what:amax|scale_inv|data}", "quantize fp8_delayed {shape:input} {source:input} dir=row element={format} scale={bits:{c}.scale}", "x=input", "row.{what}"},
+    {"fp8_delayed_scaling", "{c}.{what:amax|scale_inv|data}", "quantize fp8_delayed {shape:input} {source:input} dir=both element={format} scale={bits:{c}.scale}", "x=input", "row.{what}"},
     {"fp8_delayed_scaling", "{c}.data_t", "quantize fp8_delayed {shape:input} {source:input} dir=both element={format} scale={bits:{c}.scale}", "x=input", "col.data"},
     {"fp8_tensor_dequantize", "{element:e4m3|e5m2}.{c}.{out}", "dequantize fp8_delayed {count:{element}.codes} f32 dir=row element={element} out={out} input=codes", "row.scale_inv={c}.scale_inv row.data={element}.codes", "y"},
     {"multi_cast_transpose", "amax[{i}]", "quantize fp8_delayed {shape:t{i}.input} {source:t{i}.input} dir=both element={format} scale={bits:scale[{i}]}", "x=t{i}.input", "row.amax"},
