@@ -38,21 +38,36 @@ Result<std::vector<TraceStep>> steps_of(Subject& subject, const Problem& problem
 
 std::pair<Encoding, uint32_t> value_of_step(const TraceStep& s) { return {s.encoding, s.bits}; }
 
-// Lines the two lists up by clause; a step that only one side reports gets a row of its own.
+// How well two steps fit. The sides report at different grain and cite the clause that they perform, so equal values weigh more than equal clauses.
+int likeness(const TraceStep& l, const TraceStep& r) {
+  if (l.encoding != r.encoding) return 0;
+  const bool clause = l.clause == r.clause, value = l.bits == r.bits;
+  return clause && value ? 4 : value ? 2 : clause ? 1 : 0;
+}
+
+// Lines the two lists up, in order, for the greatest likeness; a step that only one side reports gets a row of its own. Of equally good partners the last
+// is taken: the last step under a clause is its result.
 std::vector<TraceRow> align(const std::vector<TraceStep>& left, const std::vector<TraceStep>& right) {
+  const size_t n = left.size(), m = right.size();
+  std::vector<int> best((n + 1) * (m + 1), 0);   // of left[i..] against right[j..]
+  auto at = [&](size_t i, size_t j) -> int& { return best[i * (m + 1) + j]; };
+  auto pair = [&](size_t i, size_t j) { return likeness(left[i], right[j]) ? likeness(left[i], right[j]) + at(i + 1, j + 1) : 0; };
+  for (size_t i = n; i-- > 0;)
+    for (size_t j = m; j-- > 0;) at(i, j) = std::max({at(i + 1, j), at(i, j + 1), pair(i, j)});
   std::vector<TraceRow> out;
-  size_t r = 0;
-  for (const TraceStep& l : left) {
-    const auto same = std::find_if(right.begin() + static_cast<std::ptrdiff_t>(r), right.end(), [&](const TraceStep& s) { return s.clause == l.clause && s.what == l.what; });
-    const auto partner = same != right.end() ? same : std::find_if(right.begin() + static_cast<std::ptrdiff_t>(r), right.end(), [&](const TraceStep& s) { return s.clause == l.clause; });
-    if (partner == right.end()) {
-      out.push_back({l.clause, l.what, value_of_step(l), {}});
-      continue;
+  for (size_t i = 0, j = 0; i < n || j < m;) {
+    if (i < n && (j == m || at(i, j) == at(i + 1, j))) {
+      out.push_back({left[i].clause, left[i].what, value_of_step(left[i]), {}});
+      ++i;
+    } else if (j < m && (i == n || at(i, j) == at(i, j + 1))) {
+      out.push_back({right[j].clause, right[j].what, {}, value_of_step(right[j])});
+      ++j;
+    } else {
+      out.push_back({left[i].clause, left[i].what, value_of_step(left[i]), value_of_step(right[j])});
+      ++i;
+      ++j;
     }
-    for (; right.begin() + static_cast<std::ptrdiff_t>(r) != partner; ++r) out.push_back({right[r].clause, right[r].what, {}, value_of_step(right[r])});
-    out.push_back({l.clause, l.what, value_of_step(l), value_of_step(right[r++])});
   }
-  for (; r < right.size(); ++r) out.push_back({right[r].clause, right[r].what, {}, value_of_step(right[r])});
   return out;
 }
 
