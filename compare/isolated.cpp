@@ -97,7 +97,7 @@ Result<std::vector<PlaneData>> inputs_with(const Problem& problem, const std::ve
 
 std::string cause_text(const Breach& b) {
   std::string out;
-  if (b.plane.empty()) {
+  if (b.plane.empty() || b.of == 0) {   // nothing was counted: a trespass, an exception
     out = fmt::format("  cause    {}\n", b.message);
   } else {
     out = fmt::format("  cause    {} ({})   {} of {} {}differ     first at {}\n", b.plane, b.encoding, b.differ, b.of, b.in_padding ? "padding elements " : "", b.where);
