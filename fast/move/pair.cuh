@@ -96,14 +96,14 @@ ASSAY_LANE uint2 encode_row(const Lane& lane, const uint32_t (&words)[S::kWords]
   return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
 }
 
-// Blocks per multiprocessor. Turning a patch needs 16 registers more.
-template <class S, class ColLane>
-inline constexpr int kPairBlocks = ColLane::kTransposed && S::kBlocks > 2 ? 2 : S::kBlocks;
+// Blocks per multiprocessor. Turning a patch and reducing its maximum over the block need more registers.
+template <class S, class RowLane, class ColLane>
+inline constexpr int kPairBlocks = (RowLane::kAmax || ColLane::kTransposed) && S::kBlocks > 2 ? 2 : S::kBlocks;
 
 // One thread per patch. kVector: x 16-byte and data 8-byte aligned, cols a multiple of 8, and rows too where columns are transposed.
 // kSame of both lanes: the column codes are the row codes.
 template <class RowLane, class ColLane, class S, bool kVector>
-__global__ void __launch_bounds__(kThreads, kPairBlocks<S, ColLane>) pair_kernel(PairArgs<RowLane, ColLane> a) {
+__global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>) pair_kernel(PairArgs<RowLane, ColLane> a) {
   constexpr bool kSame = RowLane::kSame && ColLane::kSame;
   if (is_noop(a.noop)) return;
   const Place at = my_place(a.extent);

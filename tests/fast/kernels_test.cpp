@@ -185,6 +185,28 @@ TEST(Kernels, DataAndScalesEqualTheTrace) {
   }
 }
 
+// N6.4, partial 32x32 blocks included, whose scale is repeated for rows and columns inside the tensor only.
+TEST(Kernels, PaddingIsZero) {
+  int64_t padding = 0;
+  for (const std::string& line : quantize_lines(kShapes)) {
+    if (line.find("mxfp8") == std::string::npos) continue;
+    const Ran r = run(line);
+    for (const Plane& plane : r.out_planes) {
+      const Bytes& bytes = r.out.at(plane.name);
+      const bool row = plane.direction == Direction::row;
+      for (int64_t a = 0; a < plane.padded.rows; ++a)
+        for (int64_t b = 0; b < plane.padded.cols; ++b) {
+          if (a < plane.logical.rows && b < plane.logical.cols) continue;
+          const int64_t i = row ? a : b, j = row ? b : a, tiles = (row ? plane.padded.cols : plane.padded.rows) / 4;
+          const int64_t place = plane.layout == ScaleLayout::gemm ? (i / 128 * tiles + j / 4) * 512 + i % 32 * 16 + i % 128 / 32 * 4 + j % 4 : a * plane.padded.cols + b;
+          ASSERT_EQ(at(bytes, place, 1), 0u) << line << ' ' << plane.name << ' ' << a << ' ' << b;
+          ++padding;
+        }
+    }
+  }
+  EXPECT_GT(padding, 100000);
+}
+
 TEST(Kernels, CastAndDequantizeEqualTheTrace) {
   const auto host = make_host_subject();
   for (const char* shape : {"7x8", "31x33", "64x136", "65x72"})
