@@ -257,7 +257,7 @@ Error misfit(string_view tensor, const safetensors::Tensor& t, const Plane& plan
 int fit(Shape shape, int64_t count, const Plane& plane) {
   auto same = [&](Shape s) { return shape == s || (count == s.count() && (shape.rows == 1 || s.rows == 1 || shape.cols == 1)); };
   if (plane.layout == ScaleLayout::gemm) return same(plane.padded) ? 2 : 0;
-  return same(plane.logical) && plane.layout != ScaleLayout::gemm ? 1 : same(plane.padded) ? 2 : 0;
+  return same(plane.logical) ? 1 : same(plane.padded) ? 2 : 0;
 }
 
 bool fits_encoding(const safetensors::Tensor& t, const Plane& plane) {
