@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads) delayed_update(UpdateArgs a) {
   if (slot >= a.slots) return;
   uint32_t last = a.history[slot];
   if (a.reduced != nullptr && (a.reduced[slot] & kAbs) != 0u) last = a.reduced[slot];                 // N4.1
-  const bool frozen = a.rule.rule == UpdateRule::bulk && (last & kAbs) == 0u;                         // N4.3
+  const bool frozen = a.rule.rule == UpdateRule::bulk && (last & kAbs) == 0u;                         // N4.3; the other rules never freeze (N4.4)
   const bool unfused = a.rule.rule == UpdateRule::unfused;
   // Non-negative values compare as integers; negative ones never win against the +0 to start from.
   uint32_t amax = 0;
