@@ -96,9 +96,11 @@ ASSAY_LANE uint2 encode_row(const Lane& lane, const uint32_t (&words)[S::kWords]
   return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
 }
 
-// Blocks per multiprocessor. Turning a patch and reducing its maximum over the block need more registers.
+// Blocks per multiprocessor. Turning a patch, a maximum over the block or the tile, and one direction of a square block need more registers.
+template <class RowLane, class ColLane>
+inline constexpr bool kPairIsWide = RowLane::kAmax || ColLane::kTransposed || RowLane::kSame != ColLane::kSame;
 template <class S, class RowLane, class ColLane>
-inline constexpr int kPairBlocks = (RowLane::kAmax || ColLane::kTransposed) && S::kBlocks > 2 ? 2 : S::kBlocks;
+inline constexpr int kPairBlocks = kPairIsWide<RowLane, ColLane> && S::kBlocks > 2 ? 2 : S::kBlocks;
 
 // One thread per patch. kVector: x 16-byte and data 8-byte aligned, cols a multiple of 8, and rows too where columns are transposed.
 // kSame of both lanes: the column codes are the row codes.
