@@ -1,6 +1,7 @@
 #include "compare/bench.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <ostream>
@@ -76,15 +77,21 @@ Problem device_copy(size_t bytes) {
   return p;
 }
 
+std::vector<double> seconds_of(const std::vector<std::chrono::nanoseconds>& times) {
+  std::vector<double> out;
+  for (const std::chrono::nanoseconds t : times) out.push_back(std::chrono::duration<double>(t).count());
+  return out;
+}
+
 std::vector<Samples> time_here(Subject& subject, const Problem& p, Subject& reference, const BenchOptions& options) {
   const auto inputs = make_inputs(p, reference);
   if (!inputs) throw std::runtime_error(inputs.error().text());
   std::vector<Samples> out;
   for (const bool cold : {false, true}) {
-    Samples s{cold ? "cold" : "warm", subject.time(p, views(*inputs), options.repetitions, cold), {}};
+    Samples s{cold ? "cold" : "warm", seconds_of(subject.time(p, views(*inputs), options.repetitions, cold)), {}};
     if (s.seconds.empty()) break;
     const Problem copy = device_copy(bytes_moved(p));
-    if (const auto x = make_inputs(copy, reference)) s.copy = subject.time(copy, views(*x), options.repetitions, cold);
+    if (const auto x = make_inputs(copy, reference)) s.copy = seconds_of(subject.time(copy, views(*x), options.repetitions, cold));
     out.push_back(std::move(s));
   }
   if (!out.empty()) return out;

@@ -1,6 +1,7 @@
 // Subject: something that can run a Problem. The reference, the kernels on the host executor, the kernels on a GPU, NVIDIA's
 // header conversions, a recorded pack and a plugin all look the same to the judge.
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -72,9 +73,9 @@ class Subject {
   virtual Served run(const Problem&, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment&) = 0;
   // The steps that lead to the data element at tensor coordinates (row, col) in direction d, in order. May be empty.
   virtual std::vector<TraceStep> trace(const Problem&, std::span<const ConstBuffer>, Direction, int64_t, int64_t) { return {}; }
-  // Device seconds of `repeats` runs, without transfers, for subjects that can time themselves (a GPU). `cold`: caches are
+  // Device times of `repeats` runs, without transfers, for subjects that can time themselves (a GPU). `cold`: caches are
   // flushed before each. Empty: the caller measures run() with its own clock.
-  virtual std::vector<double> time(const Problem&, std::span<const ConstBuffer>, int /*repeats*/, bool /*cold*/) { return {}; }
+  virtual std::vector<std::chrono::nanoseconds> time(const Problem&, std::span<const ConstBuffer>, int /*repeats*/, bool /*cold*/) { return {}; }
 };
 
 // The buffer of the plane called `name`, or null.

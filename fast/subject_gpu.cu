@@ -1,6 +1,8 @@
 #include "fast/subject_gpu.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -91,11 +93,11 @@ class Event {
   Event& operator=(const Event&) = delete;
   void record() { check(cudaEventRecord(event_), "recording an event"); }
   // Waits for this event; seconds since `start`.
-  double seconds_since(const Event& start) const {
+  std::chrono::nanoseconds since(const Event& start) const {
     check(cudaEventSynchronize(event_), "waiting for the kernels");
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, start.event_, event_), "reading the time");
-    return static_cast<double>(milliseconds) * 1e-3;
+    return std::chrono::nanoseconds(std::llround(static_cast<double>(milliseconds) * 1e6));
   }
 
  private:
@@ -152,7 +154,7 @@ class GpuSubject final : public Subject {
     return fast_host::trace(p, inputs, d, row, col);
   }
 
-  std::vector<double> time(const Problem& problem, std::span<const ConstBuffer> inputs, int repeats, bool cold) override {
+  std::vector<std::chrono::nanoseconds> time(const Problem& problem, std::span<const ConstBuffer> inputs, int repeats, bool cold) override {
     require();
     DeviceCase c;
     const std::vector<Plane> planes = output_planes(problem);
@@ -169,15 +171,15 @@ class GpuSubject final : public Subject {
     for (int i = 0; i < kWarmUp; ++i) fast_gpu::run(job);
     check(cudaDeviceSynchronize(), "warming up");
     Event start, stop;
-    std::vector<double> seconds;
+    std::vector<std::chrono::nanoseconds> times;
     for (int i = 0; i < repeats; ++i) {
       if (cold) check(cudaMemsetAsync(flush.data(), i, flush_bytes), "flushing the L2 cache");
       start.record();
       fast_gpu::run(job);
       stop.record();
-      seconds.push_back(stop.seconds_since(start));
+      times.push_back(stop.since(start));
     }
-    return seconds;
+    return times;
   }
 
  private:
