@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <stdexcept>
@@ -59,7 +60,7 @@ bool read_all(int fd, void* data, size_t size) {
 struct FrameHead {
   uint64_t bytes;
   uint32_t task;
-  uint32_t done;   // 0: the task has begun, no bytes follow
+  uint32_t done;   // 0: the task has begun; the bytes say where its standard error begins
 };
 
 bool send_frame(int fd, uint32_t task, bool done, const std::string& text) {
@@ -117,7 +118,8 @@ Worker::Worker(const Task& task) {
 void Worker::serve(const Task& task, int in, int out) {
   try {
     for (uint32_t i; read_all(in, &i, sizeof i);) {
-      if (!send_frame(out, i, false, {})) break;
+      std::fflush(stdout);
+      if (!send_frame(out, i, false, std::to_string(file_size(STDERR_FILENO)))) break;
       if (!send_frame(out, i, true, task(i))) break;
     }
   } catch (const std::exception& e) {   // must not unwind into the parent's code
@@ -165,7 +167,7 @@ bool Worker::receive(std::vector<Event>& events) {
     if (buffer_.size() - at - sizeof head < head.bytes) break;
     since_ = Clock::now();
     if (!head.done) {
-      errors_at_ = file_size(errors_);
+      errors_at_ = std::strtoull(buffer_.substr(at + sizeof head, head.bytes).c_str(), nullptr, 10);
       events.push_back({Event::Kind::started, pending_.front(), {}});
     } else {
       events.push_back({Event::Kind::done, pending_.front(), buffer_.substr(at + sizeof head, head.bytes)});

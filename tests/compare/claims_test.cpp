@@ -1,0 +1,221 @@
+#include "compare/claims.h"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "compare/runner.h"
+#include "tests/compare/fakes.h"
+
+namespace assay {
+namespace {
+
+Verdict judged(const std::string& line, fakes::Spoiled::Spoil spoil, Expectation expect = {}) {
+  const Subjects subjects = fakes::with("fake", std::move(spoil));
+  SuiteEntry e = entry_of(fakes::problem(line));
+  e.expect = std::move(expect);
+  return judge_case(e, subjects, {"fake"}, {})[0];
+}
+bool breaks(const Verdict& v, const std::string& claim) {
+  return std::any_of(v.breaches.begin(), v.breaches.end(), [&](const Breach& b) { return b.claim == claim; });
+}
+
+const char kMx[] = "quantize mxfp8 64x96 bf16 dir=both";
+
+TEST(Claims, AGoodSubjectPassesEveryClaim) {
+  for (const char* line : {kMx, "cast e4m3 8x64 bf16 fill=ties", "cast e8m0 8x64 f32 round=rp", "cast e5m2 8x64 f32 round=rz fill=edges", "quantize fp8_current 33x65 f32 dir=both",
+                           "quantize mxfp8 40x70 f16 dir=both block=32x32 scales=gemm", "dequantize mxfp8 64x96 f32", "swizzle mxfp8 130x256 e8m0",
+                           "swizzle mxfp8 130x256 e8m0 inverse=1", "update fp8_delayed 16x12 f32", "scale_chain mxfp8 1x512 f32 fill=wide", "quantize identity 8x40 bf16 dir=both",
+                           "quantize fp8_delayed 40x40 bf16 dir=both noop=1", "quantize mxfp8 0x32 bf16"}) {
+    const Verdict v = judged(line, nullptr);
+    EXPECT_EQ(v.outcome, Outcome::passed) << line << (v.breaches.empty() ? "" : ": " + v.breaches[0].claim + " " + v.breaches[0].message);
+    EXPECT_FALSE(v.claims.empty());
+  }
+}
+
+TEST(Claims, Parity) {
+  const Verdict v = judged(kMx, [](auto&, auto out, auto&) { fakes::output(out, "row.data")->bytes[96 * 5 + 7] ^= std::byte{1}; });
+  EXPECT_EQ(v.outcome, Outcome::failed);
+  ASSERT_FALSE(v.breaches.empty());
+  EXPECT_EQ(v.breaches[0].claim, "parity");
+  EXPECT_EQ(v.breaches[0].plane, "row.data");
+  EXPECT_EQ(v.breaches[0].row, 5);
+  EXPECT_EQ(v.breaches[0].col, 7);
+  EXPECT_EQ(v.launches, 2);
+}
+
+TEST(Claims, PaddingAndGuardAndInputs) {
+  EXPECT_TRUE(breaks(judged("quantize mxfp8 33x70 bf16 dir=row", [](auto&, auto out, auto&) { fakes::output(out, "row.scale_inv")->bytes.back() = std::byte{1}; }), "padding"));
+  const Verdict after = judged(kMx, [](auto&, auto out, auto&) { out[0].bytes.data()[out[0].bytes.size()] = std::byte{0}; });
+  ASSERT_EQ(after.outcome, Outcome::failed);
+  EXPECT_EQ(after.breaches[0].claim, "guard");
+  EXPECT_NE(after.breaches[0].message.find("row.scale_inv: byte 0 past the end"), std::string::npos) << after.breaches[0].message;
+  const Verdict before = judged(kMx, [](auto&, auto out, auto&) { out[1].bytes.data()[-1] = std::byte{0}; });
+  EXPECT_NE(before.breaches.at(0).message.find("row.data: byte 1 before the start"), std::string::npos);
+}
+
+TEST(Claims, AnUnwrittenByteDoesNotRepeat) {
+  // Byte 0 is left as the poison; whatever parity says, a repeat under another poison shows it.
+  const Verdict v = judged(kMx, [](auto&, auto out, const Environment& env) { fakes::output(out, "col.data")->bytes[0] = std::byte{env.poison}; });
+  EXPECT_TRUE(breaks(v, "repeat"));
+}
+
+TEST(Claims, OrderMayNotMatter) {
+  const Verdict v = judged(kMx, [](auto&, auto out, const Environment& env) {
+    if (env.order != Environment::kForward) fakes::output(out, "row.data")->bytes[3] ^= std::byte{1};
+  });
+  EXPECT_EQ(v.outcome, Outcome::failed);
+  EXPECT_FALSE(breaks(v, "parity"));
+  ASSERT_TRUE(breaks(v, "repeat"));
+  EXPECT_NE(v.breaches[0].environment.find("order="), std::string::npos);
+}
+
+TEST(Claims, Untouched) {
+  const Verdict v = judged("quantize mxfp8 64x64 bf16 dir=both noop=1", [](auto&, auto out, auto&) { fakes::output(out, "col.data")->bytes[64 * 2 + 5] = std::byte{0x7E}; });
+  ASSERT_EQ(v.outcome, Outcome::failed);
+  EXPECT_EQ(v.breaches[0].claim, "untouched");
+  EXPECT_EQ(v.breaches[0].plane, "col.data");
+  EXPECT_EQ(v.breaches[0].row, 2);
+  EXPECT_EQ(v.breaches[0].col, 5);
+}
+
+TEST(Claims, AThrowIsAFailure) {
+  const Verdict v = judged(kMx, [](auto&, auto, auto&) { throw std::runtime_error("kernel fault: lane 3"); });
+  EXPECT_EQ(v.outcome, Outcome::failed);
+  EXPECT_EQ(v.breaches.at(0).claim, "run");
+  EXPECT_NE(v.breaches[0].message.find("lane 3"), std::string::npos);
+}
+
+// The laws without any second side: outputs of the reference with one fault that parity would see, judged by check_laws alone.
+std::vector<Breach> lawless(const std::string& line, const std::function<void(std::vector<PlaneData>&)>& spoil) {
+  const Problem p = fakes::problem(line);
+  auto reference = make_reference_subject();
+  const auto inputs = *make_inputs(p, *reference);
+  std::vector<PlaneData> out = execute(*reference, p, inputs, {}).planes;
+  EXPECT_TRUE(check_laws(p, inputs, out, "reference").empty()) << line;
+  spoil(out);
+  return check_laws(p, inputs, out, "reference");
+}
+PlaneData& plane(std::vector<PlaneData>& planes, const std::string& name) {
+  for (PlaneData& p : planes)
+    if (p.plane.name == name) return p;
+  throw std::runtime_error("no plane " + name);
+}
+void expect_law(const std::vector<Breach>& breaches, const std::string& claim, const std::string& plane_name) {
+  EXPECT_TRUE(std::any_of(breaches.begin(), breaches.end(), [&](const Breach& b) { return b.claim == claim && b.plane == plane_name; }))
+      << claim << " at " << plane_name << " is not broken";
+}
+
+TEST(Laws, HalfStepSeesAnyOtherCode) {
+  // Every element moved by one code, one at a time.
+  for (const char* line : {"cast e4m3 2x40 f32 fill=ties", "quantize mxfp8 4x40 bf16 dir=row", "quantize fp8_current 4x40 f32 dir=row", "dequantize mxfp8 4x40 f32 out=bf16"}) {
+    const Problem p = fakes::problem(line);
+    const std::string name = output_planes(p).back().name;
+    for (int64_t i = 0; i < p.x.shape.count(); i += 7) {
+      const auto breaches = lawless(line, [&](auto& out) {
+        PlaneData& d = plane(out, name);
+        set_code(d.plane.encoding, d.bytes, i, code_at(d.plane.encoding, d.bytes, i) ^ 1);
+      });
+      expect_law(breaches, "half-step", name);
+      ASSERT_FALSE(breaches.empty());
+      EXPECT_EQ(breaches[0].row * p.x.shape.cols + breaches[0].col, i);
+    }
+  }
+}
+
+TEST(Laws, TiesGoToEven) {
+  // 1.0625 lies midway between 1 (38) and 1.125 (39).
+  const auto breaches = lawless("cast e4m3 1x1 f32 fill=literal:3f880000", [](auto& out) {
+    ASSERT_EQ(out[0].bytes[0], std::byte{0x38});
+    out[0].bytes[0] = std::byte{0x39};
+  });
+  expect_law(breaches, "half-step", "y");
+}
+
+TEST(Laws, Adjacent) {
+  expect_law(lawless("cast e5m2 4x40 f32 round=rz", [](auto& out) { plane(out, "y").bytes[9] ^= std::byte{1}; }), "adjacent", "y");
+  expect_law(lawless("cast e8m0 4x40 f32 round=rp", [](auto& out) { plane(out, "y").bytes[9] ^= std::byte{1}; }), "adjacent", "y");
+}
+
+TEST(Laws, Monotone) {
+  expect_law(lawless("cast e4m3 4x64 f32", [](auto& out) { plane(out, "y").bytes[9] ^= std::byte{0x20}; }), "monotone", "y");
+}
+
+TEST(Laws, Range) {
+  auto bump = [](const char* name) {
+    return [name](std::vector<PlaneData>& out) {
+      PlaneData& s = plane(out, name);
+      set_code(s.plane.encoding, s.bytes, 0, code_at(s.plane.encoding, s.bytes, 0) + 1);
+    };
+  };
+  expect_law(lawless("quantize mxfp8 32x96 bf16 dir=row", bump("row.scale_inv")), "range", "row.scale_inv");
+  expect_law(lawless("quantize mxfp8 32x96 bf16 dir=col scales=gemm", bump("col.scale_gemm")), "range", "col.scale_gemm");
+  expect_law(lawless("quantize mxfp8 32x96 bf16 dir=row block=32x32", bump("row.scale_inv")), "range", "row.scale_inv");
+  expect_law(lawless("quantize fp8_current 32x96 bf16 dir=row", bump("row.amax")), "range", "row.amax");
+  expect_law(lawless("quantize fp8_delayed 32x96 bf16 dir=row scale=3", bump("row.scale_inv")), "range", "row.scale_inv");
+  expect_law(lawless("scale_chain mxfp8 1x64 f32", bump("decoded")), "range", "decoded");
+}
+
+TEST(Laws, Coherent) {
+  auto touch = [](const char* name) {
+    return [name](std::vector<PlaneData>& out) { plane(out, name).bytes[1] ^= std::byte{0x40}; };
+  };
+  expect_law(lawless("quantize fp8_current 16x24 bf16 dir=both", touch("col.data")), "coherent", "col.data");
+  expect_law(lawless("quantize mxfp8 64x64 bf16 dir=both block=32x32", touch("col.data")), "coherent", "col.data");
+  expect_law(lawless("quantize mxfp8 64x64 bf16 dir=col block=32x32", touch("col.scale_inv")), "coherent", "col.scale_inv");
+  expect_law(lawless("quantize identity 4x8 bf16 dir=both", touch("col.data")), "coherent", "col.data");
+}
+
+TEST(Laws, SwizzlePlacesAndPadding) {
+  expect_law(lawless("swizzle mxfp8 130x256 e8m0", [](auto& out) { std::swap(plane(out, "row.scale_gemm").bytes[0], plane(out, "row.scale_gemm").bytes[17]); }), "round-trip",
+             "row.scale_gemm");
+  expect_law(lawless("quantize mxfp8 33x70 bf16 dir=row", [](auto& out) { plane(out, "row.scale_inv").bytes[3] = std::byte{1}; }), "padding", "row.scale_inv");
+}
+
+TEST(Expectations, Unsupported) {
+  Expectation unsupported;
+  unsupported.unsupported = true;
+  EXPECT_EQ(judged("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", nullptr).outcome, Outcome::unsupported);
+  EXPECT_EQ(judged("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", nullptr, unsupported).outcome, Outcome::passed);
+  EXPECT_EQ(judged(kMx, nullptr, unsupported).outcome, Outcome::failed);
+}
+
+TEST(Expectations, Failure) {
+  Expectation fails;
+  fails.fail = Expectation::Failure{"col.data", "https://example.org/1"};
+  auto spoil = [](auto&, auto out, auto&) { fakes::output(out, "col.data")->bytes[3] ^= std::byte{1}; };
+  auto elsewhere = [](auto&, auto out, auto&) { fakes::output(out, "row.data")->bytes[3] ^= std::byte{1}; };
+  EXPECT_EQ(judged(kMx, spoil, fails).outcome, Outcome::passed);
+  EXPECT_EQ(judged(kMx, nullptr, fails).outcome, Outcome::failed);       // turned red: it passes
+  EXPECT_EQ(judged(kMx, elsewhere, fails).outcome, Outcome::failed);
+}
+
+TEST(Expectations, Trust) {
+  Expectation trust;
+  trust.trust = "zeros are the point";
+  const std::string zeros = "cast e4m3 8x32 bf16 fill=zeros";
+  EXPECT_EQ(judged(zeros, nullptr).outcome, Outcome::mistrusted);
+  EXPECT_EQ(judged(zeros, nullptr, trust).outcome, Outcome::passed);
+  EXPECT_EQ(judged(zeros, [](auto&, auto out, auto&) { out[0].bytes[0] = std::byte{1}; }, trust).outcome, Outcome::failed);
+}
+
+TEST(Claims, AbsentAndUnknownSubjectsAreSkipped) {
+  Subjects subjects = fakes::with("fake", nullptr);
+  static_cast<fakes::Spoiled&>(*subjects.owned[1]).present_ = {false, "no device"};
+  const auto verdicts = judge_case(entry_of(fakes::problem(kMx)), subjects, {"fake", "nobody"}, {});
+  EXPECT_EQ(verdicts[0].outcome, Outcome::skipped);
+  EXPECT_EQ(verdicts[0].reason, "no device");
+  EXPECT_EQ(verdicts[1].outcome, Outcome::skipped);
+}
+
+TEST(Claims, VerdictsTravelAsJson) {
+  Verdict v = judged(kMx, [](auto&, auto out, auto&) { fakes::output(out, "row.scale_inv")->bytes[0] ^= std::byte{1}; });
+  v.seconds = 0.25;
+  ASSERT_FALSE(v.breaches.empty());
+  const auto back = verdict_from_json(*json::parse(json::dump(to_json(v))));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(*back, v);
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,55 @@
+// Subjects that misbehave in one known way each; for what they do not spoil they ask the reference. All run on one OS thread: these tests fork
+// workers out of a process that has run subjects itself, and OpenMP's threads do not survive a fork.
+#pragma once
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <unistd.h>
+
+#include "compare/execute.h"
+#include "contract/line.h"
+#include "reference/subject.h"
+
+namespace assay::fakes {
+
+// Runs the reference, then `spoil` on the outputs.
+class Spoiled final : public Subject {
+ public:
+  using Spoil = std::function<void(const Problem&, std::span<const Buffer>, const Environment&)>;
+  Spoiled(std::string name, Spoil spoil) : name_(std::move(name)), spoil_(std::move(spoil)), reference_(make_reference_subject()) {}
+  std::string_view name() const override { return name_; }
+  Support present() const override { return present_; }
+  Support supports(const Problem& p) const override { return supports_.yes ? reference_->supports(p) : supports_; }
+  Served run(const Problem& p, std::span<const ConstBuffer> in, std::span<const Buffer> out, const Environment& env) override {
+    Environment alone = env;
+    alone.threads = 1;
+    reference_->run(p, in, out, alone);
+    if (spoil_) spoil_(p, out, env);
+    return {"fake", 1};
+  }
+  Support present_, supports_;
+
+ private:
+  std::string name_;
+  Spoil spoil_;
+  std::unique_ptr<Subject> reference_;
+};
+
+inline Subjects with(std::string name, Spoiled::Spoil spoil) {
+  Subjects s;
+  s.owned.push_back(std::make_unique<Spoiled>("reference", nullptr));
+  s.owned.push_back(std::make_unique<Spoiled>(std::move(name), std::move(spoil)));
+  return s;
+}
+
+inline Problem problem(const std::string& line) {
+  Result<Problem> p = parse_line(line);
+  if (!p) throw std::runtime_error(line + ": " + p.error().text());
+  return *p;
+}
+
+inline const Buffer* output(std::span<const Buffer> out, std::string_view name) { return find<Buffer>(out, name); }
+
+}  // namespace assay::fakes
