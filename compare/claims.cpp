@@ -20,11 +20,6 @@ void add_kind(std::vector<std::string>& kinds, std::string_view kind) {
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.emplace_back(kind);
 }
 
-bool skips_everything(const Problem& p) {   // N6.7
-  const Quantize* op = p.as<Quantize>();
-  return op && op->noop == kOne;
-}
-
 Breach complaint(std::string claim, std::string_view got, std::string message) {
   Breach b;
   b.claim = std::move(claim);
@@ -236,7 +231,7 @@ void claim_parity(const Case& c, Subject& s, const Execution& got, const Executi
 Verdict one_subject(const Case& c, Subject& s, Subject& reference, const std::optional<Execution>& want, const Verdict& reference_verdict) {
   Verdict v;
   v.subject = s.name();
-  if (skips_everything(c.problem)) {
+  if (writes_nothing(c.problem)) {
     claim_untouched(c, s, v);
   } else if (&s == &reference) {
     v = reference_verdict;
@@ -347,7 +342,7 @@ std::vector<Verdict> judge_subjects(const Problem& problem, const Subjects& subj
   of_reference.subject = "reference";
   std::optional<Execution> want;
   std::string weak, seen;
-  if (!skips_everything(problem)) {
+  if (!writes_nothing(problem)) {
     want = sound_run(c, reference, options.environment, of_reference);
     if (want) {
       if (options.laws) {
@@ -450,6 +445,11 @@ Breach breach_from_json(const json::Value& value) {
 }
 
 }  // namespace
+
+bool writes_nothing(const Problem& p) {
+  const Quantize* op = p.as<Quantize>();
+  return op && op->noop == kOne;
+}
 
 std::string_view name_of(Outcome o) { return kOutcomes[static_cast<size_t>(o)]; }
 

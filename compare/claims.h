@@ -70,6 +70,9 @@ struct ClaimOptions {
   bool laws = true;                    // padding, guard, laws, repeat; without: parity alone
 };
 
+// The line's noop flag is 1.0: nothing is written, and nothing can be compared (N6.7).
+bool writes_nothing(const Problem& problem);
+
 // Judges one line on each of the named subjects, in their order; one Verdict each. The reference runs once. Expectations of the suite
 // (`expect unsupported`, `expect fail`, `trust any`) are applied. Never throws; a crash takes the process with it (runner.h).
 std::vector<Verdict> judge_case(const SuiteEntry& entry, const Subjects& subjects, const std::vector<std::string>& names, const ClaimOptions& options);

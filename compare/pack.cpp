@@ -181,6 +181,7 @@ class PackSubject final : public Subject {
   Support supports(const Problem& p) const override {
     const PackCase* c = recorded(p);
     if (!c) return {false, "not in " + pack_->path};
+    if (writes_nothing(p)) return {false, "a recording cannot show that nothing was written"};
     for (const Plane& plane : output_planes(p)) {
       const PackPlane* found = c->find(plane.name);
       if (!found || !found->tensor) return {false, fmt::format("{} holds no bytes of {} for this line", pack_->path, plane.name)};

@@ -16,6 +16,7 @@ namespace {
 std::string record_one(const SuiteEntry& entry, Subject& subject, Subject& reference, const RecordOptions& options) {
   auto only = [](const char* key, const std::string& why) { return json::dump(json::object({{key, why}})) + "\n"; };
   const Problem& p = entry.problem;
+  if (writes_nothing(p)) return only("unsupported", "nothing is written under this noop flag");
   for (Subject* s : {&subject, &reference})
     if (const Support support = s->supports(p); !support.yes) return only("unsupported", support.why);
   const Result<std::vector<PlaneData>> inputs = make_inputs(p, reference);
