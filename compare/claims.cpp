@@ -150,6 +150,7 @@ void claim_round_trip(const Case& c, Subject& s, const Execution& first, Verdict
   if (!op) return;
   Problem back = c.problem;
   back.as<Swizzle>()->inverse = !op->inverse;
+  back.x.fill = {FillKind::literal, 0, 0, 0, "00"};   // its input is no fill's: a recording of the fill's line must not answer
   if (!s.supports(back).yes) return;
   std::vector<PlaneData> inputs;
   for (const Plane& plane : input_planes(back)) {
