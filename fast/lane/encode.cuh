@@ -20,7 +20,8 @@ ASSAY_LANE uint32_t encode(uint32_t bits, Round round = Round::rne, Overflow ove
     uint32_t code = ((a + half) >> L::kDrop) - L::kRebias;
     if constexpr (L::kBias != 127) {
       // N2.1: below it the quantum is fixed, so the place moves with the exponent. Past 25 places everything is rounded away.
-      const uint32_t places = L::kDrop + (L::kMinNormal >> 23) - (a >> 23);
+      // Of larger values only the shift matters: it stays defined, and what comes out is not taken.
+      const uint32_t places = L::kDrop + (L::kMinNormal >> 23) - ((a < L::kMinNormal ? a : L::kMinNormal) >> 23);
       const uint32_t shift = places < 25u ? places : 25u;
       const uint32_t significand = (a & kFraction) | 0x00800000u;
       const uint32_t half_below = nearest ? (1u << (shift - 1u)) - 1u + ((significand >> shift) & 1u) : 0u;
