@@ -392,12 +392,6 @@ int run_program(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // OpenMP's threads spin between loops, which with a worker on every core costs nine tenths of the time. The runtime reads this variable once, before
-  // main, so the program starts again with it. It decides no bit.
-  if (!std::getenv("OMP_WAIT_POLICY")) {
-    ::setenv("OMP_WAIT_POLICY", "passive", 0);
-    ::execv("/proc/self/exe", argv);   // returns only where that is not possible; then it is merely slow
-  }
   try {
     return run_program(argc, argv);
   } catch (const Refusal& r) {

@@ -1,12 +1,18 @@
 #include "reference/scaling.h"
 
+#include "reference/parallel.h"
+
 namespace assay::reference {
 
 double tensor_amax(const Values& x, double start, int threads) {
+  std::vector<double> of_row(static_cast<size_t>(x.rows()), 0.0);            // a maximum has the same bits in any order
+  parallel_for(threads, x.rows(), [&](int64_t r) {
+    double amax = 0;
+    for (int64_t c = 0; c < x.cols(); ++c) amax = larger(amax, x(r, c));
+    of_row[static_cast<size_t>(r)] = amax;
+  });
   double amax = 0;
-  // A maximum has the same bits in any order.
-#pragma omp parallel for num_threads(threads) reduction(max : amax)
-  for (int64_t i = 0; i < x.size(); ++i) amax = larger(amax, x.data()[i]);
+  for (double of : of_row) amax = larger(amax, of);
   if (x.size() == 0 || std::isnan(start)) return start;                      // nothing joins it; a NaN that the slot held stays
   return start > amax ? start : amax;
 }
@@ -20,9 +26,9 @@ double max_of(Encoding element) { return value_of(element, info(element).max_fin
 Bytes per_tensor_elements(const Values& x, double scale, Encoding element, NegZero neg_zero, int threads) {
   const Encoder cast(element, Round::rne, Overflow::sat);
   Bytes codes(x.rows(), x.cols());
-#pragma omp parallel for num_threads(threads)
-  for (int64_t r = 0; r < x.rows(); ++r)
+  parallel_for(threads, x.rows(), [&](int64_t r) {
     scaled_codes(x.data() + r * x.cols(), x.cols(), scale, neg_zero, cast, codes.data() + r * x.cols());   // N3.8
+  });
   return codes;
 }
 
@@ -37,9 +43,9 @@ void dequantize_per_tensor(const Run& run, Direction d) {
   const Values q = data.plane->transposed ? transposed(stored, run.threads) : stored;   // N6.1
   const Buffer& y = run.output("y");
   const Encoder round(y.plane->encoding, Round::rne, Overflow::nosat);       // N2.3
-#pragma omp parallel for num_threads(run.threads)
-  for (int64_t r = 0; r < q.rows(); ++r)
+  parallel_for(run.threads, q.rows(), [&](int64_t r) {
     for (int64_t c = 0; c < q.cols(); ++c) store(y, r * q.cols() + c, dequantized(q(r, c), scale_inv, round));   // N3.10
+  });
 }
 
 std::vector<TraceStep> trace_dequantize_per_tensor(const Run& run, Direction d, int64_t row, int64_t col) {

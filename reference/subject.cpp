@@ -5,6 +5,7 @@
 
 #include "contract/line.h"
 #include "reference/formats/format.h"
+#include "reference/parallel.h"
 #include "reference/rounding.h"
 #include "reference/scaling.h"
 #include "reference/swizzle.h"
@@ -31,9 +32,7 @@ void cast(const Run& run) {
   const ConstBuffer& x = run.input("x");
   const Buffer& y = run.output("y");
   const Caster converted(x.plane->encoding, op.to, op.round, op.overflow);
-  const int64_t count = x.plane->logical.count();
-#pragma omp parallel for num_threads(run.threads)
-  for (int64_t i = 0; i < count; ++i) store(y, i, converted(load(x, i)));
+  parallel_for(run.threads, x.plane->logical.count(), [&](int64_t i) { store(y, i, converted(load(x, i))); });
 }
 
 // N6.6: what stands in the padding of the input is not looked at.

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "reference/parallel.h"
 #include "reference/rounding.h"
 
 namespace assay::reference {
@@ -44,13 +45,13 @@ Values looked_up(const ConstBuffer& b, int threads) {
   const Shape s = b.plane->padded;
   const std::vector<float>& table = decoded(b.plane->encoding);
   Values out(s.rows, s.cols);
-#pragma omp parallel for num_threads(threads)
-  for (int64_t r = 0; r < s.rows; ++r)
+  parallel_for(threads, s.rows, [&](int64_t r) {
     for (int64_t c = 0; c < s.cols; ++c) {
       Code code;
       std::memcpy(&code, b.bytes.data() + (r * s.cols + c) * static_cast<int64_t>(sizeof code), sizeof code);
       out(r, c) = table[code % table.size()];
     }
+  });
   return out;
 }
 
@@ -58,12 +59,13 @@ template <class T>
 Matrix<T> transposed_by_tiles(const Matrix<T>& m, int threads) {
   constexpr int64_t kTile = 32;
   Matrix<T> out(m.cols(), m.rows());
-#pragma omp parallel for num_threads(threads)
-  for (int64_t r = 0; r < m.rows(); r += kTile)
+  parallel_for(threads, ceil_div(m.rows(), kTile), [&](int64_t band) {
+    const int64_t r = band * kTile;
     for (int64_t c = 0; c < m.cols(); c += kTile) {
       const int64_t rows = std::min(kTile, m.rows() - r), cols = std::min(kTile, m.cols() - c);
       out.block(c, r, cols, rows) = m.block(r, c, rows, cols).transpose();
     }
+  });
   return out;
 }
 

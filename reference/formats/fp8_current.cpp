@@ -1,5 +1,6 @@
 // fp8_current: per-tensor FP8 whose scale is computed from this tensor's own amax.
 #include "reference/formats/format.h"
+#include "reference/parallel.h"
 #include "reference/scaling.h"
 
 namespace assay::reference {
@@ -56,12 +57,11 @@ void quantize(const Run& run, Direction d) {
 void scale_chain(const Run& run) {
   const Values amax = values(run.input("x"), run.threads);
   const Buffer &scale = run.output("scale"), &scale_inv = run.output("scale_inv");
-#pragma omp parallel for num_threads(run.threads)
-  for (int64_t i = 0; i < amax.size(); ++i) {
+  parallel_for(run.threads, amax.size(), [&](int64_t i) {
     const Chain chain = chain_of(amax.data()[i], run.quantizer(Direction::row), run.problem.x.source);
     store(scale, i, f32_code(chain.scale));
     store(scale_inv, i, f32_code(chain.scale_inv));
-  }
+  });
 }
 
 std::vector<TraceStep> trace_chain(double amax, const Quantizer& q, Encoding source, std::string_view where) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "reference/formats/format.h"
+#include "reference/parallel.h"
 #include "reference/scaling.h"
 #include "reference/swizzle.h"
 
@@ -52,10 +53,10 @@ struct Quantized {
 Quantized quantized(const Values& x, const Quantizer& q, int threads) {
   const Encoder cast(q.element, Round::rne, Overflow::sat);
   Quantized out{Bytes(x.rows(), ceil_div(x.cols(), kBlock)), Bytes(x.rows(), x.cols())};
-#pragma omp parallel for num_threads(threads)
-  for (int64_t top = 0; top < x.rows(); top += height_of(q.block))
+  const int64_t height = height_of(q.block);
+  parallel_for(threads, ceil_div(x.rows(), height), [&](int64_t band) {
     for (int64_t b = 0; b < out.scales.cols(); ++b) {
-      const Span s = block_at(x, top, b * kBlock, q.block);
+      const Span s = block_at(x, band * height, b * kBlock, q.block);
       const uint32_t k = scale_code(scaled_amax(block_amax(x, s, q.numerics.nan_amax), q.element));
       const double m = multiplier(k);
       for (int64_t r = s.r; r < s.r_end; ++r) {
@@ -63,6 +64,7 @@ Quantized quantized(const Values& x, const Quantizer& q, int threads) {
         scaled_codes(&x(r, s.c), s.c_end - s.c, m, q.numerics.neg_zero, cast, &out.data(r, s.c));   // N5.5
       }
     }
+  });
   return out;
 }
 
@@ -101,10 +103,10 @@ void dequantize(const Run& run, Direction d) {
   const Bytes scales = compact_scales(run, d);
   const Buffer& y = run.output("y");
   const Encoder round(y.plane->encoding, Round::rne, Overflow::nosat);       // N2.3
-#pragma omp parallel for num_threads(run.threads)
-  for (int64_t r = 0; r < q.rows(); ++r)
+  parallel_for(run.threads, q.rows(), [&](int64_t r) {
     for (int64_t c = 0; c < q.cols(); ++c)
       store(y, r * q.cols() + c, dequantized(q(r, c), decoded_scale(scale_of(scales, d, r, c)), round));   // N5.9
+  });
 }
 
 // x holds amaxes, or scale codes.

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "fast/launch.h"
+#include "reference/parallel.h"
 #include "tests/env/probe.h"
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -26,9 +27,8 @@ TEST(Env, Reference) { EXPECT_EQ(probe_reference(), Faults{}); }
 TEST(Env, FastHost) { EXPECT_EQ(probe_fast_host(), Faults{}); }
 
 TEST(Env, OnThreads) {
-  std::vector<Faults> seen(4);
-#pragma omp parallel for num_threads(4)
-  for (int i = 0; i < 4; ++i) seen[static_cast<size_t>(i)] = probe_reference();
+  std::vector<Faults> seen(4, Faults{"did not run"});
+  reference::parallel_for(4, 4, [&](int64_t i) { seen[static_cast<size_t>(i)] = probe_reference(); });
   for (const Faults& faults : seen) EXPECT_EQ(faults, Faults{});
   Faults faults = {"did not run"};
   std::thread([&] { faults = probe_fast_host(); }).join();
