@@ -1,4 +1,4 @@
-# What `assay doctor` says about the build: compile definitions of compare/doctor.cpp, and the commit, written anew at every build.
+# What `assay doctor` says about the build: compile definitions of compare/doctor.cpp, and compare/build.h, written anew at every build.
 set(doctor_toolkit "")
 if(ASSAY_CUDA AND CMAKE_CUDA_COMPILER)
   set(doctor_toolkit "${CMAKE_CUDA_COMPILER_VERSION}")
@@ -9,9 +9,9 @@ get_directory_property(doctor_options COMPILE_OPTIONS)
 string(REGEX REPLACE "\\$<[^;]*:(-[^;>]*)>" "\\1" doctor_options "${doctor_options}")
 string(REPLACE ";" " " doctor_options "${doctor_options}")
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/doctor.cpp PROPERTIES COMPILE_DEFINITIONS
-  "ASSAY_VERSION=\"${PROJECT_VERSION}\";ASSAY_FLAGS=\"${doctor_flags} ${doctor_options}\";ASSAY_BUILD_TYPE=\"${CMAKE_BUILD_TYPE}\";ASSAY_SANITIZERS=\"${ASSAY_SANITIZE}\";ASSAY_CUDA_TOOLKIT=\"${doctor_toolkit}\";ASSAY_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\"")
-add_custom_target(assay_commit
-  COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} -DOUT=${CMAKE_CURRENT_BINARY_DIR}/commit.cpp -P ${CMAKE_SOURCE_DIR}/cmake/commit.cmake
-  BYPRODUCTS ${CMAKE_CURRENT_BINARY_DIR}/commit.cpp)
-target_sources(assay_compare PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/commit.cpp)
-add_dependencies(assay_compare assay_commit)
+  "ASSAY_FLAGS=\"${doctor_flags} ${doctor_options}\";ASSAY_BUILD_TYPE=\"${CMAKE_BUILD_TYPE}\";ASSAY_SANITIZERS=\"${ASSAY_SANITIZE}\";ASSAY_CUDA_TOOLKIT=\"${doctor_toolkit}\";ASSAY_SOURCE_DIR=\"${CMAKE_SOURCE_DIR}\"")
+add_custom_target(assay_build_facts
+  COMMAND ${CMAKE_COMMAND} -DSOURCE=${CMAKE_SOURCE_DIR} -DVERSION=${PROJECT_VERSION} -DOUT=${CMAKE_CURRENT_BINARY_DIR}/build.cpp -P ${CMAKE_SOURCE_DIR}/cmake/build_facts.cmake
+  BYPRODUCTS ${CMAKE_CURRENT_BINARY_DIR}/build.cpp)
+target_sources(assay_compare PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/build.cpp)
+add_dependencies(assay_compare assay_build_facts)

@@ -14,16 +14,15 @@
 
 #include <fmt/format.h>
 
+#include "compare/build.h"
 #include "contract/line.h"
 
 // Given by compare/CMakeLists.txt.
-#ifndef ASSAY_VERSION
+#ifndef ASSAY_FLAGS
 #error "doctor.cpp needs the build facts of compare/CMakeLists.txt"
 #endif
 
 namespace assay {
-
-extern const char* const kCommit;   // written at build time by cmake/commit.cmake
 
 namespace {
 
@@ -93,7 +92,7 @@ std::string fingerprint_of(const json::Value& facts, const std::vector<FloatProb
   const std::string device = !gpu || !gpu->find("present")->to_bool().value_or(false) ? "no GPU"
                              : gpu->text("detail").empty()                            ? "GPU"
                                                                                       : std::string(gpu->text("detail"));
-  return fmt::format("assay {} ({}), {} {}, {}, {}, {} cores, {}, {}, id {:08x}", ASSAY_VERSION, facts.text("commit"), facts.text("compiler"),
+  return fmt::format("assay {} ({}), {} {}, {}, {}, {} cores, {}, {}, id {:08x}", build::kVersion, facts.text("commit"), facts.text("compiler"),
                      facts.text("build_type"), facts.text("os"), facts.text("cpu"), facts.find("cores")->to_int().value_or(0), sound ? "float ok" : "FLOAT ENVIRONMENT BROKEN",
                      device, digest(json::dump(facts)));
 }
@@ -131,8 +130,9 @@ json::Value doctor_facts(std::span<Subject* const> subjects) {
     list.push(json::object({{"name", s->name()}, {"present", here.yes}, {"detail", here.why}}));
   }
   const std::string toolkit = ASSAY_CUDA_TOOLKIT;
-  json::Value facts = json::object({{"version", ASSAY_VERSION},
-                                    {"commit", kCommit},
+  json::Value facts = json::object({{"version", build::kVersion},
+                                    {"commit", build::kCommit},
+                                    {"kernels", build::kKernels},
                                     {"line_version", kLineVersion},
                                     {"compiler", compiler()},
                                     {"flags", ASSAY_FLAGS},

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "compare/bench.h"
+#include "compare/build.h"
 #include "compare/check.h"
 #include "compare/doctor.h"
 #include "compare/plugin.h"
@@ -185,7 +186,7 @@ int run_program(int argc, char** argv) {
   CLI::App app{kAbout, "assay"};
   app.footer(kExamples);
   app.require_subcommand(1);
-  app.set_version_flag("--version", "assay 0.1.0");
+  app.set_version_flag("--version", std::string("assay ") + build::kVersion);
   Common common;
   int status = 0;
   const char* no_colour = std::getenv("NO_COLOR");
@@ -269,6 +270,7 @@ int run_program(int argc, char** argv) {
   add_reports(c, replay.report);
   c->callback([&] {
     replay.environment = environment_of(common);
+    replay.kernels = build::kKernels;
     replay.jobs = common.jobs;
     replay.timeout = common.timeout;
     replay.report.colour = colour;
@@ -363,6 +365,7 @@ int run_program(int argc, char** argv) {
     const std::vector<Subject*> all = pointers(subjects);
     const Result<std::string> print = in_child([&] { return fingerprint(all); }, 60);
     record.fingerprint = print ? *print : "unknown";
+    record.kernels = build::kKernels;
     record.entries = entries_of(common);
     status = run_record(record, subjects, stdout, stderr);
   });
