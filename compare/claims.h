@@ -51,6 +51,7 @@ struct Breach {
 // One line on one subject.
 struct Verdict {
   std::string subject;                 // "host"
+  std::string argument;                // Subject::argument(); set by run_cases, empty where there is no subject to run again
   Outcome outcome = Outcome::passed;
   std::string reason;                  // unsupported, skipped, crashed, mistrusted, stale: why; passed as expected: "as expected: ..."
   std::vector<Breach> breaches;        // the first is the cause that is printed

@@ -103,6 +103,7 @@ class PluginSubject final : public Subject {
   }
 
   std::string_view name() const override { return name_; }
+  std::string argument() const override { return "--plugin " + path_; }
 
   Support present() const override {
     if (!probed_) {

@@ -26,7 +26,7 @@ std::string quoted(const std::string& text) {
 }
 
 // The subject that repeats a breach: its name without " again".
-std::string subject_flag(const Verdict& v) { return v.subject == "host" ? "" : " --subject " + v.subject; }
+std::string subject_flag(const Verdict& v) { return v.argument.empty() || v.subject == "host" ? "" : " " + v.argument; }   // host is the default
 
 // Tensor coordinates of a breach for --at, or an empty string.
 std::string trace_place(const Problem& p, const Breach& b) {

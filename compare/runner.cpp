@@ -150,6 +150,8 @@ size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks) { retu
 size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, const RunSettings& settings,
                  const std::function<void(const CaseResult&)>& on_result) {
   auto report = [&](size_t i, std::vector<Verdict> verdicts) {
+    for (Verdict& v : verdicts)
+      if (const Subject* s = subjects.find(v.subject)) v.argument = s->argument();
     const bool stop = settings.stop_at_first && any_red(verdicts);
     on_result({i, std::move(verdicts)});
     return !stop;

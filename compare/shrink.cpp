@@ -331,7 +331,7 @@ int run_shrink(const ShrinkOptions& options, const Subjects& subjects, std::ostr
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const Shape from = options.problem.x.shape, to = shrunk->bad.x.shape;
-  const std::string subject = options.subject == "host" ? "" : " --subject " + options.subject;
+  const std::string subject = options.subject == "host" ? "" : " " + subjects.find(options.subject)->argument();
   const std::string environment = to_text(options.environment).empty() ? "" : " --env " + to_text(options.environment);
   out << fmt::format("shrunk   {}x{} to {}x{} in {} runs, {:.1f} s{}\n", from.rows, from.cols, to.rows, to.cols, shrunk->runs, seconds, shrunk->exhausted ? "; the limit of runs ended it" : "");
   out << fmt::format("  from     {}\n  fails    {}\n  claim    {}: {}\n", to_line(options.problem), to_line(shrunk->bad), shrunk->breach.claim,

@@ -65,6 +65,8 @@ class Subject {
  public:
   virtual ~Subject() = default;
   virtual std::string_view name() const = 0;
+  // What runs a line on this subject when it is typed behind the line: "--subject gpu", "--plugin ./libmine.so".
+  virtual std::string argument() const { return "--subject " + std::string(name()); }
   // Present on this machine; `why` says what is missing. Cheap, and safe without a GPU.
   virtual Support present() const { return {}; }
   virtual Support supports(const Problem&) const = 0;
