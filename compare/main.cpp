@@ -18,6 +18,7 @@
 #include "compare/plugin.h"
 #include "compare/record.h"
 #include "compare/run.h"
+#include "compare/runner.h"
 #include "compare/select.h"
 #include "compare/shrink.h"
 #include "compare/trace.h"
@@ -162,8 +163,8 @@ int list(const Common& common, const ListOptions& o, const Subjects& subjects) {
   if (o.subjects) {
     any = true;
     for (const auto& s : subjects.owned) {
-      const Result<std::string> why = in_child([&] { const Support p = s->present(); return p.yes ? std::string() : "absent: " + p.why; }, 60);
-      fmt::print("{:<12} {}\n", s->name(), why ? (why->empty() ? "present" : *why) : why.error().text());
+      const Support here = present_in_child(*s);
+      fmt::print("{:<12} {}\n", s->name(), here.yes ? "present" : "absent: " + here.why);
     }
   }
   if (common.what.empty() && any) return 0;

@@ -12,16 +12,6 @@ namespace assay {
 
 namespace {
 
-// Asked in a child process: a subject may touch a device to answer, and the process that forks workers must not.
-Support present(Subject& s) {
-  const Result<std::string> answer = in_child([&] {
-    const Support p = s.present();
-    return (p.yes ? "y" : "n") + p.why;
-  }, 60);
-  if (!answer) return {false, answer.error().text()};
-  return {answer->starts_with('y'), answer->substr(1)};
-}
-
 json::Value doctor_in_child(const Subjects& subjects) {
   std::vector<Subject*> all;
   for (const auto& s : subjects.owned) all.push_back(s.get());
@@ -84,7 +74,7 @@ class Reports {
 int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
   for (const std::string& name : options.require) {
     Subject* s = subjects.find(name);
-    const Support p = s ? present(*s) : Support{false, "there is no subject of this name"};
+    const Support p = s ? present_in_child(*s) : Support{false, "there is no subject of this name"};
     if (p.yes) continue;
     fmt::print(err, "assay: the required subject {} is absent: {}\n", name, p.why);
     fmt::print(out, "0 passed, 0 failed, {} skipped\n", options.entries.size());

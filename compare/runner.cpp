@@ -207,4 +207,13 @@ Result<std::string> in_child(const std::function<std::string()>& work, double ti
   return std::move(*text);
 }
 
+Support present_in_child(const Subject& subject) {
+  const Result<std::string> answer = in_child([&] {
+    const Support p = subject.present();
+    return (p.yes ? "y" : "n") + p.why;
+  }, 60);
+  if (!answer) return {false, answer.error().text()};
+  return {answer->starts_with('y'), answer->substr(1)};
+}
+
 }  // namespace assay

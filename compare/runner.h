@@ -49,4 +49,7 @@ size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks);
 // Runs `work` in a child process and returns the text that it returns, or an Error that says how the child ended.
 Result<std::string> in_child(const std::function<std::string()>& work, double timeout);
 
+// Subject::present(), asked in a child process: a subject may touch a device to answer, and a process that forks workers must not.
+Support present_in_child(const Subject& subject);
+
 }  // namespace assay

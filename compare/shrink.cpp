@@ -8,6 +8,7 @@
 
 #include "compare/describe.h"
 #include "compare/isolated.h"
+#include "compare/runner.h"
 #include "contract/line.h"
 #include "fixtures/fill.h"
 
@@ -315,7 +316,7 @@ class Shrinker {
 
 Result<Shrunk> shrink(const ShrinkOptions& options, const Subjects& subjects, const std::function<void(const std::string&)>& on_progress) {
   if (!subjects.find(options.subject)) return Error{"no subject '" + options.subject + "'", 0, ""};
-  if (const Support here = subjects.find(options.subject)->present(); !here.yes) return Error{"subject " + options.subject + " is absent: " + here.why, 0, ""};
+  if (const Support here = present_in_child(*subjects.find(options.subject)); !here.yes) return Error{"subject " + options.subject + " is absent: " + here.why, 0, ""};
   return Shrinker(options, subjects, on_progress).run();
 }
 

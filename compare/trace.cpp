@@ -96,7 +96,7 @@ Result<Trace> trace(const TraceOptions& options, const Subjects& subjects) {
   Subject *subject = subjects.find(options.subject), *other = subjects.find(options.other);
   for (const auto& [s, name] : {std::pair{subject, options.subject}, {other, options.other}}) {
     if (!s) return Error{"no subject '" + name + "'", 0, ""};
-    if (const Support here = s->present(); !here.yes) return Error{"subject " + name + " is absent: " + here.why, 0, ""};
+    if (const Support here = present_in_child(*s); !here.yes) return Error{"subject " + name + " is absent: " + here.why, 0, ""};
   }
   const Problem& p = options.problem;
   const auto inputs = make_inputs(p, subjects.reference());

@@ -11,6 +11,7 @@
 
 #include "compare/claims.h"
 #include "compare/isolated.h"
+#include "compare/runner.h"
 #include "compare/vector_families.h"
 #include "contract/line.h"
 #include "fixtures/json.h"
@@ -298,7 +299,7 @@ int run_vectors(const VectorOptions& options, const Subjects& subjects, std::ost
       err << "error: no subject '" << name << "'\n";
       return 2;
     }
-    if (const Support here = s->present(); !here.yes) {
+    if (const Support here = present_in_child(*s); !here.yes) {
       err << "error: subject " << name << " is absent: " << here.why << "\n";
       return 3;
     }
