@@ -194,15 +194,10 @@ void look_for_ties(const Case& c, const Execution& want, const std::vector<Plane
   const Quantizer& q = *c.problem.quantizer(d);
   const FormatInfo& f = info(q.format);
   if (!f.scale) return;
-  auto plane = [](const std::vector<PlaneData>& planes, const std::string& name) -> const PlaneData* {
-    for (const PlaneData& p : planes)
-      if (p.plane.name == name) return &p;
-    return nullptr;
-  };
-  const std::string prefix = std::string(name_of(d)) + ".";
-  const PlaneData *data = plane(want.planes, b.plane), *mine = plane(got, b.plane), *x = plane(c.inputs, "x");
-  const PlaneData* scale = f.per_tensor_fp8() ? plane(q.format == FormatId::fp8_delayed ? c.inputs : want.planes, prefix + (q.format == FormatId::fp8_delayed ? "given.scale" : "scale"))
-                                              : plane(want.planes, prefix + (q.scales == ScaleLayout::gemm ? "scale_gemm" : "scale_inv"));
+  const PlaneData *data = find_plane(want.planes, b.plane), *mine = find_plane(got, b.plane), *x = find_plane(c.inputs, "x");
+  const PlaneData* scale = q.format == FormatId::fp8_delayed ? find_plane(c.inputs, plane_name(d, "given.scale"))
+                           : f.per_tensor_fp8()              ? find_plane(want.planes, plane_name(d, "scale"))
+                                                             : find_plane(want.planes, plane_name(d, scale_stem(q.scales)));
   if (!data || !mine || !x || !scale) return;
   int64_t ties = 0, differing = 0;
   for (int64_t i = 0; i < data->plane.logical.count() && differing < 100000; ++i) {

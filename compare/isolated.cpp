@@ -72,26 +72,21 @@ IsolatedRun run_isolated(Subject& subject, const Problem& problem, const std::ve
   return out;
 }
 
-const PlaneData* plane_named(const std::vector<PlaneData>& planes, std::string_view name) {
-  const auto at = std::find_if(planes.begin(), planes.end(), [&](const PlaneData& p) { return p.plane.name == name; });
-  return at == planes.end() ? nullptr : &*at;
-}
-
 Result<std::vector<PlaneData>> inputs_with(const Problem& problem, const std::vector<PlaneData>& given, Subject& reference) {
   const std::vector<Plane> needed = input_planes(problem);
   std::vector<PlaneData> out;
   for (const Plane& plane : needed)
-    if (const PlaneData* data = plane_named(given, plane.name)) out.push_back(*data);
+    if (const PlaneData* data = find_plane(given, plane.name)) out.push_back(*data);
   if (out.size() == needed.size()) return out;
   Problem keys = problem;
-  if (plane_named(given, "x")) {
+  if (find_plane(given, "x")) {
     keys.x.fill = Fill{};
     keys.x.fill.kind = FillKind::zeros;
   }
   auto inputs = make_inputs(keys, reference);
   if (!inputs) return inputs.error();
   for (PlaneData& input : *inputs)
-    if (const PlaneData* data = plane_named(given, input.plane.name)) input.bytes = data->bytes;
+    if (const PlaneData* data = find_plane(given, input.plane.name)) input.bytes = data->bytes;
   return inputs;
 }
 

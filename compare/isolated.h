@@ -21,8 +21,6 @@ struct IsolatedRun {
 };
 IsolatedRun run_isolated(Subject& subject, const Problem& problem, const std::vector<PlaneData>& inputs, const Environment& environment, double timeout);
 
-const PlaneData* plane_named(const std::vector<PlaneData>& planes, std::string_view name);
-
 // The inputs of `problem` with those of `given` in place of their namesakes. A fill that `given` replaces is not drawn.
 Result<std::vector<PlaneData>> inputs_with(const Problem& problem, const std::vector<PlaneData>& given, Subject& reference);
 

@@ -228,12 +228,6 @@ std::string hint_of(const Problem* problem, const Compared& c) {
   return {};
 }
 
-const PlaneData* find_plane(const std::vector<PlaneData>& planes, const std::string& name) {
-  for (const PlaneData& p : planes)
-    if (p.plane.name == name) return &p;
-  return nullptr;
-}
-
 std::string shape_text(Shape s) { return fmt::format("{}x{}", s.rows, s.cols); }
 
 // Why a plane cannot be compared, or an empty string.

@@ -17,12 +17,6 @@ namespace {
 // least subnormal.
 double narrowing(double v) { return std::fabs(v) * 0x1p-24 + 0x1p-150; }
 
-const PlaneData* find_plane(const std::vector<PlaneData>& planes, const std::string& name) {
-  for (const PlaneData& p : planes)
-    if (p.plane.name == name) return &p;
-  return nullptr;
-}
-
 uint32_t code(const PlaneData& p, int64_t row, int64_t col) { return code_at(p.plane.encoding, p.bytes, index_of(p.plane, row, col)); }
 double value(const PlaneData& p, int64_t row, int64_t col) { return value_of(p.plane.encoding, code(p, row, col)); }
 
@@ -83,7 +77,6 @@ class Laws {
 
   const PlaneData& out(const std::string& name) const { return *find_plane(out_, name); }
   const PlaneData& in(const std::string& name) const { return *find_plane(in_, name); }
-  static std::string prefixed(Direction d, const char* name) { return std::string(name_of(d)) + "." + name; }
 
   // N6.4
   void padding() {
@@ -209,16 +202,16 @@ class Laws {
   };
 
   const PlaneData& scale_plane(Direction d, const Quantizer& q, const std::vector<PlaneData>& planes) const {
-    return *find_plane(planes, prefixed(d, q.scales == ScaleLayout::gemm ? "scale_gemm" : "scale_inv"));
+    return *find_plane(planes, plane_name(d, scale_stem(q.scales)));
   }
 
   void quantize(Direction d, const Quantizer& q) {
     const FormatInfo& f = info(q.format);
     if (!f.scale) return;                                                 // identity: coherent()
-    const PlaneData &x = in("x"), &data = out(prefixed(d, "data"));
+    const PlaneData &x = in("x"), &data = out(plane_name(d, "data"));
     Multiplier multiplier{nullptr, d, !f.per_tensor_fp8()};
     if (multiplier.blocks) multiplier.scale = &scale_plane(d, q, out_);
-    else multiplier.scale = q.format == FormatId::fp8_delayed ? &in(prefixed(d, "given.scale")) : &out(prefixed(d, "scale"));
+    else multiplier.scale = q.format == FormatId::fp8_delayed ? &in(plane_name(d, "given.scale")) : &out(plane_name(d, "scale"));
     begin("half-step");
     for (int64_t r = 0; r < p_.x.shape.rows; ++r)
       for (int64_t c = 0; c < p_.x.shape.cols; ++c) {
@@ -273,12 +266,12 @@ class Laws {
   // amax is the largest magnitude; scale * scale_inv is 1; the scaled amax is within range (N3.1, N3.3, N3.7).
   void tensor_range(Direction d, const Quantizer& q) {
     begin("range");
-    if (const PlaneData* stored = find_plane(out_, prefixed(d, "amax"))) {
+    if (const PlaneData* stored = find_plane(out_, plane_name(d, "amax"))) {
       const PlaneData& x = in("x");
       double amax = 0;
       bool free = false;                                                  // a NaN prior or given amax decides by clauses that need no law
       if (q.format == FormatId::fp8_delayed) {
-        amax = value(in(prefixed(d, "prior.amax")), 0, 0);
+        amax = value(in(plane_name(d, "prior.amax")), 0, 0);
         free = std::isnan(amax) || std::signbit(amax);
       }
       for (int64_t r = 0; r < p_.x.shape.rows; ++r)
@@ -288,8 +281,8 @@ class Laws {
         return fmt::format("the largest magnitude is {}, stored is {}", number_text(amax), value_text(Encoding::f32, code(*stored, 0, 0)));
       });
     }
-    const PlaneData& scale = q.format == FormatId::fp8_delayed ? in(prefixed(d, "given.scale")) : out(prefixed(d, "scale"));
-    inverse(scale, out(prefixed(d, "scale_inv")), 0, 0);
+    const PlaneData& scale = q.format == FormatId::fp8_delayed ? in(plane_name(d, "given.scale")) : out(plane_name(d, "scale"));
+    inverse(scale, out(plane_name(d, "scale_inv")), 0, 0);
   }
 
   void inverse(const PlaneData& scale, const PlaneData& scale_inv, int64_t r, int64_t c) {
@@ -302,7 +295,7 @@ class Laws {
   void dequantize() {
     const Direction d = p_.row ? Direction::row : Direction::col;
     const Quantizer& q = *p_.quantizer(d);
-    const PlaneData &data = in(prefixed(d, "data")), &y = out("y");
+    const PlaneData &data = in(plane_name(d, "data")), &y = out("y");
     const bool scaled = info(q.format).scale.has_value(), blocks = scaled && !info(q.format).per_tensor_fp8();
     const PlaneData* scale = scaled ? &scale_plane(d, q, in_) : nullptr;
     begin("half-step");
@@ -322,7 +315,7 @@ class Laws {
     for (Direction d : kDirections) {
       if (!p_.quantizer(d)) continue;
       const Quantizer& q = *p_.quantizer(d);
-      if (q.format == FormatId::identity) same_bytes(in("x"), out(prefixed(d, "data")), "identity copies the bytes of x (N7.1)");
+      if (q.format == FormatId::identity) same_bytes(in("x"), out(plane_name(d, "data")), "identity copies the bytes of x (N7.1)");
       if (q.block == Block::b32x32) replicated(d, scale_plane(d, q, out_));
     }
     if (!p_.row || !p_.col || !(*p_.row == *p_.col)) return;
@@ -335,7 +328,7 @@ class Laws {
           if (code(row, r, c) != code(col, c, r))
             breach(col, c, r, [&] { return "row data hold " + code_hex(q.element, code(row, r, c)) + " there: columns are the byte transpose (N3.9)"; });
       for (const char* name : {"amax", "scale", "scale_inv"}) {
-        const PlaneData *a = find_plane(out_, prefixed(Direction::row, name)), *b = find_plane(out_, prefixed(Direction::col, name));
+        const PlaneData *a = find_plane(out_, plane_name(Direction::row, name)), *b = find_plane(out_, plane_name(Direction::col, name));
         if (a && b) same_bytes(*a, *b, "both directions share it (N3.9)");
       }
     } else if (q.block == Block::b32x32) {
@@ -370,8 +363,8 @@ class Laws {
   void swizzle() {
     const Direction d = p_.row ? Direction::row : Direction::col;
     const bool inverse = p_.as<Swizzle>()->inverse;
-    const PlaneData& from = in(prefixed(d, inverse ? "scale_gemm" : "scale_inv"));
-    const PlaneData& to = out(prefixed(d, inverse ? "scale_inv" : "scale_gemm"));
+    const PlaneData& from = in(plane_name(d, inverse ? "scale_gemm" : "scale_inv"));
+    const PlaneData& to = out(plane_name(d, inverse ? "scale_inv" : "scale_gemm"));
     Shape kept = inverse ? to.plane.padded : to.plane.logical;
     if (!inverse && p_.quantizer(d)->numerics.swizzle_extent == SwizzleExtent::floor) {   // N6.6
       if (d == Direction::row) kept.cols = p_.x.shape.cols / 32;

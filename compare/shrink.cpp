@@ -162,7 +162,7 @@ class Shrinker {
       const auto inputs = inputs_with(state.problem, state.loaded ? std::vector<PlaneData>{{input_planes(state.problem).front(), state.x}} : std::vector<PlaneData>{}, subjects_.reference());
       if (!inputs) return false;
       const IsolatedRun whole = run_isolated(subjects_.reference(), state.problem, *inputs, Environment{}, options_.timeout);
-      const PlaneData* amax = plane_named(whole.execution.planes, std::string(name_of(d)) + ".amax");
+      const PlaneData* amax = find_plane(whole.execution.planes, plane_name(d, "amax"));
       if (!whole.sound() || !amax) return false;
       state.problem.quantizer(d)->amax = code_at(Encoding::f32, amax->bytes, 0);
       pinned = true;

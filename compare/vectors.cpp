@@ -149,12 +149,12 @@ Answer judge_vectors(const Case& c, Subject& subject, const Subjects& subjects, 
   std::vector<PlaneData> got, want;   // of the first source, in causal order: what one screen is about
   for (const PlaneData& plane : run.execution.planes)
     for (const VectorCheck& check : c.checks)
-      if (check.plane == plane.plane.name && check.source == c.checks.front().source && !plane_named(got, check.plane)) {
+      if (check.plane == plane.plane.name && check.source == c.checks.front().source && !find_plane(got, check.plane)) {
         got.push_back(plane);
         want.push_back(wanted(check, plane));
       }
   for (const VectorCheck& check : c.checks) {
-    const PlaneData& plane = *plane_named(run.execution.planes, check.plane);
+    const PlaneData& plane = *find_plane(run.execution.planes, check.plane);
     const Judgement one = judge(&c.problem, {plane}, {wanted(check, plane)});
     if (!one.error.empty()) return failed(one.error);
     answer.equal.push_back(one.equal() && one.padding.empty());

@@ -40,12 +40,10 @@ Plane matrix(std::string name, Part part, Encoding encoding, Shape shape) {
   return p;
 }
 
-std::string prefixed(Direction d, const char* name) { return std::string(name_of(d)) + "." + name; }
-
 Plane scale_plane(const Quantizer& q, Shape shape, Direction d, Part part, ScaleLayout layout) {
   const Geometry g = geometry(q, shape, d);
   Plane p;
-  p.name = prefixed(d, layout == ScaleLayout::gemm ? "scale_gemm" : "scale_inv");
+  p.name = plane_name(d, scale_stem(layout));
   p.part = part;
   p.encoding = *info(q.format).scale;
   p.logical = g.scale;
@@ -58,7 +56,7 @@ Plane scale_plane(const Quantizer& q, Shape shape, Direction d, Part part, Scale
 
 Plane data_plane(const Quantizer& q, Shape shape, Direction d, Part part) {
   const Geometry g = geometry(q, shape, d);
-  Plane p = matrix(prefixed(d, "data"), part, q.element, g.data);
+  Plane p = matrix(plane_name(d, "data"), part, q.element, g.data);
   p.direction = d;
   p.transposed = g.transposed;
   return p;
@@ -88,10 +86,10 @@ std::vector<Plane> input_planes(const Problem& p) {
     for (Direction d : kDirections) {
       if (!p.quantizer(d)) continue;
       const Quantizer& q = *p.quantizer(d);
-      if (q.format == FormatId::fp8_current && q.amax) out.push_back(scalars(prefixed(d, "given.amax"), Part::input, d));
+      if (q.format == FormatId::fp8_current && q.amax) out.push_back(scalars(plane_name(d, "given.amax"), Part::input, d));
       if (q.format == FormatId::fp8_delayed) {
-        out.push_back(scalars(prefixed(d, "given.scale"), Part::input, d));
-        out.push_back(scalars(prefixed(d, "prior.amax"), Part::input, d));
+        out.push_back(scalars(plane_name(d, "given.scale"), Part::input, d));
+        out.push_back(scalars(plane_name(d, "prior.amax"), Part::input, d));
       }
     }
     if (op->noop) out.push_back(scalars("noop", Part::input));
@@ -119,8 +117,8 @@ std::vector<Plane> output_planes(const Problem& p) {
       if (!p.quantizer(d)) continue;
       const Quantizer& q = *p.quantizer(d);
       const bool current = q.format == FormatId::fp8_current;
-      if (q.format == FormatId::fp8_delayed || (current && !q.amax)) out.push_back(scalars(prefixed(d, "amax"), Part::output, d));
-      if (current) out.push_back(scalars(prefixed(d, "scale"), Part::output, d));
+      if (q.format == FormatId::fp8_delayed || (current && !q.amax)) out.push_back(scalars(plane_name(d, "amax"), Part::output, d));
+      if (current) out.push_back(scalars(plane_name(d, "scale"), Part::output, d));
       add_quantized(out, q, shape, d, Part::output);
     }
   } else if (const Dequantize* op = p.as<Dequantize>()) {

@@ -61,6 +61,11 @@ Geometry geometry(const Quantizer& q, Shape shape, Direction d);
 std::vector<Plane> input_planes(const Problem&);
 std::vector<Plane> output_planes(const Problem&);
 
+// "row.data": the name of a plane that belongs to one direction.
+inline std::string plane_name(Direction d, std::string_view stem) { return std::string(name_of(d)) + "." + std::string(stem); }
+// What the scale plane is called in either layout, behind the direction.
+constexpr std::string_view scale_stem(ScaleLayout layout) { return layout == ScaleLayout::gemm ? "scale_gemm" : "scale_inv"; }
+
 constexpr int64_t ceil_div(int64_t n, int64_t m) { return (n + m - 1) / m; }
 constexpr int64_t round_up(int64_t n, int64_t m) { return ceil_div(n, m) * m; }
 
