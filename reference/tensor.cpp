@@ -22,8 +22,6 @@ const B& named(std::span<const B> buffers, const std::string& name) {
   return *b;
 }
 
-std::string prefixed(Direction d, std::string_view name) { return std::string(name_of(d)) + "." + std::string(name); }
-
 // Every code's value, for encodings of at most 16 bits: looked up, because a tensor has many elements and few codes.
 std::vector<float> decode_table(Encoding encoding) {
   const Decoder decode(encoding);
@@ -72,9 +70,9 @@ Matrix<T> transposed_by_tiles(const Matrix<T>& m, int threads) {
 }  // namespace
 
 const ConstBuffer& Run::input(std::string_view name) const { return named(inputs, std::string(name)); }
-const ConstBuffer& Run::input(Direction d, std::string_view name) const { return named(inputs, prefixed(d, name)); }
+const ConstBuffer& Run::input(Direction d, std::string_view name) const { return named(inputs, plane_name(d, name)); }
 const Buffer& Run::output(std::string_view name) const { return named(outputs, std::string(name)); }
-const Buffer& Run::output(Direction d, std::string_view name) const { return named(outputs, prefixed(d, name)); }
+const Buffer& Run::output(Direction d, std::string_view name) const { return named(outputs, plane_name(d, name)); }
 
 uint32_t load(const ConstBuffer& b, int64_t i) {
   const int bytes = info(b.plane->encoding).bytes();

@@ -81,7 +81,7 @@ void quantize(const Run& run, Direction d) {
   store(run.output(d, "data"), out.data);                                    // N6.1
 
   const bool gemm = q.scales == ScaleLayout::gemm;
-  const Buffer& plane = run.output(d, gemm ? "scale_gemm" : "scale_inv");
+  const Buffer& plane = run.output(d, scale_stem(q.scales));
   Bytes padded = Bytes::Zero(plane.plane->padded.rows, plane.plane->padded.cols);   // N6.4
   padded.topLeftCorner(out.scales.rows(), out.scales.cols()) = out.scales;   // N6.2
   store(plane, gemm ? to_gemm(padded, d) : padded);                          // N6.3
@@ -90,7 +90,7 @@ void quantize(const Run& run, Direction d) {
 // The scale codes that a dequantize reads, in compact layout.
 Bytes compact_scales(const Run& run, Direction d) {
   const bool gemm = run.quantizer(d).scales == ScaleLayout::gemm;
-  const Bytes stored = bytes(run.input(d, gemm ? "scale_gemm" : "scale_inv"));
+  const Bytes stored = bytes(run.input(d, scale_stem(run.quantizer(d).scales)));
   return gemm ? from_gemm(stored, d) : stored;
 }
 // The one that belongs to element (r, c) (N6.2).
