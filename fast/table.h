@@ -34,9 +34,9 @@ struct Job {
   template <class T = uint32_t>
   T* output(std::string_view name) const { return static_cast<T*>(look(outputs, name)); }
   template <class T = uint32_t>
-  const T* input(Direction d, std::string_view name) const { return input<T>(std::string(name_of(d)) + "." + std::string(name)); }
+  const T* input(Direction d, std::string_view name) const { return input<T>(plane_name(d, name)); }
   template <class T = uint32_t>
-  T* output(Direction d, std::string_view name) const { return output<T>(std::string(name_of(d)) + "." + std::string(name)); }
+  T* output(Direction d, std::string_view name) const { return output<T>(plane_name(d, name)); }
 
  private:
   static void* look(std::span<const DevicePlane> planes, std::string_view name) {

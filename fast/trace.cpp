@@ -39,7 +39,7 @@ class Tracer {
  private:
   void add(const char* clause, const char* what, Encoding encoding, uint32_t bits) { steps_.push_back({clause, what, encoding, bits}); }
   const ConstBuffer& input(std::string_view name) const { return *find(inputs_, name); }
-  const ConstBuffer& input(Direction d, std::string_view name) const { return input(std::string(name_of(d)) + "." + std::string(name)); }
+  const ConstBuffer& input(Direction d, std::string_view name) const { return input(plane_name(d, name)); }
 
   // Element (r, c) of x, widened.
   uint32_t x(int64_t r, int64_t c) const { return decode_from(p_.x.source, element(input("x"), r * p_.x.shape.cols + c)); }
@@ -118,7 +118,7 @@ class Tracer {
     add("N2.8", "value", Encoding::f32, decode_from(q.element, code));
     const uint32_t value = steps_.back().bits;
     const bool mx = q.format == FormatId::mxfp8, gemm = mx && q.scales == ScaleLayout::gemm;
-    const ConstBuffer& scales = input(d_, gemm ? "scale_gemm" : "scale_inv");
+    const ConstBuffer& scales = input(d_, scale_stem(q.scales));
     uint32_t scale;
     if (mx) {
       const int64_t i = rows ? row_ : col_, j = (rows ? col_ : row_) / 32, tiles = ceil_div(rows ? s.cols : s.rows, 128);

@@ -11,7 +11,7 @@ Target target(const Job& job, Direction d) {
   const std::optional<Quantizer>& q = job.problem.quantizer(d);
   if (!q) return {};
   const bool gemm = q->scales == ScaleLayout::gemm;
-  return {job.output<uint8_t>(d, "data"), job.output<uint8_t>(d, gemm ? "scale_gemm" : "scale_inv"), gemm};
+  return {job.output<uint8_t>(d, "data"), job.output<uint8_t>(d, scale_stem(q->scales)), gemm};
 }
 
 template <class RowLane, class ColLane>
@@ -92,7 +92,7 @@ std::string dequantize_mxfp8(const Job& job) {
   const Direction d = p.row ? Direction::row : Direction::col;
   const Quantizer& q = *p.quantizer(d);
   const bool gemm = q.scales == ScaleLayout::gemm;
-  const uint8_t* codes = job.input<uint8_t>(d, gemm ? "scale_gemm" : "scale_inv");
+  const uint8_t* codes = job.input<uint8_t>(d, scale_stem(q.scales));
   if (d == Direction::row) return launch_dequantize(job, d, false, MxScales<false>{codes, gemm});
   return launch_dequantize(job, d, false, MxScales<true>{codes, gemm});
 }
