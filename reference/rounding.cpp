@@ -8,6 +8,7 @@ namespace assay::reference {
 
 Decoder::Decoder(Encoding encoding) {
   const EncodingInfo& f = info(encoding);
+  is_float_ = encoding == Encoding::f32;
   has_sign_ = f.has_sign();
   sign_ = has_sign_ ? uint32_t{1} << (f.bits - 1) : uint32_t{1} << f.bits;
   fractions_ = uint32_t{1} << f.mantissa_bits;
@@ -55,15 +56,6 @@ uint32_t e8m0_code(double value, Round round, Overflow overflow) {
 Caster::Caster(Encoding from, Encoding to, Round round, Overflow overflow)
     : from_(from), to_(to), round_(round), overflow_(overflow), decode_(from) {
   if (to != Encoding::e8m0) encode_.emplace(to, round, overflow);
-}
-
-uint32_t Caster::operator()(uint32_t code) const {
-  if (!encode_) return e8m0_code(decode_(code), round_, overflow_);          // N2.7
-  // N2.8: BF16 goes to F32 by placing its 16 bits above 16 zeros, NaN payloads included; E8M0 does so by way of BF16.
-  constexpr uint32_t kPlace = 65536;
-  if (from_ == Encoding::bf16 && to_ == Encoding::f32) return code * kPlace;
-  if (from_ == Encoding::e8m0 && to_ == Encoding::f32) return Encoder(Encoding::bf16)(decode_(code)) * kPlace;
-  return (*encode_)(decode_(code));
 }
 
 uint32_t f32_code(double result) {

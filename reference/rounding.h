@@ -1,6 +1,7 @@
 // Encodings in value space: what a code is worth, and which code a value rounds to. Everything is done on binary64 values by
 // quanta and comparisons; no bit pattern of a float is ever looked at.
 #pragma once
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -47,6 +48,7 @@ class Decoder {
  public:
   explicit Decoder(Encoding);
   double operator()(uint32_t code) const {
+    if (is_float_) return std::bit_cast<float>(code);                        // an F32 code is this machine's float
     const uint32_t magnitude = code % sign_;
     const bool negative = has_sign_ && code / sign_ % 2 == 1;
     if (magnitude > max_finite_) return magnitude == infinity_ ? (negative ? -kInfinity : kInfinity) : kNaN;
@@ -59,7 +61,7 @@ class Decoder {
   }
 
  private:
-  bool has_sign_;
+  bool is_float_, has_sign_;
   uint32_t sign_;        // weight of the sign; of the first code past the range for E8M0
   uint32_t fractions_;   // codes per exponent: 2^m
   uint32_t max_finite_, infinity_;
@@ -109,7 +111,14 @@ uint32_t e8m0_code(double value, Round, Overflow);
 class Caster {
  public:
   Caster(Encoding from, Encoding to, Round, Overflow);
-  uint32_t operator()(uint32_t code) const;
+  uint32_t operator()(uint32_t code) const {
+    if (!encode_) return e8m0_code(decode_(code), round_, overflow_);        // N2.7
+    // N2.8: BF16 goes to F32 by placing its 16 bits above 16 zeros, NaN payloads included; E8M0 does so by way of BF16.
+    constexpr uint32_t kPlace = 65536;
+    if (from_ == Encoding::bf16 && to_ == Encoding::f32) return code * kPlace;
+    if (from_ == Encoding::e8m0 && to_ == Encoding::f32) return Encoder(Encoding::bf16)(decode_(code)) * kPlace;
+    return (*encode_)(decode_(code));
+  }
 
  private:
   Encoding from_, to_;
