@@ -74,27 +74,45 @@ double value_of(Encoding, uint32_t code);
 class Encoder {
  public:
   explicit Encoder(Encoding to, Round = Round::rne, Overflow = Overflow::sat);
+  // What all values of one binade share. Neighbouring elements often lie in one, so a loop keeps the last.
+  struct Binade {
+    double low = 1, high = 0;                  // the magnitudes [low, high); none at first
+    double per_quantum = 0, quantum = 0;       // 1 / spacing, spacing: 2^(m-e), 2^(e-m)
+    uint32_t codes = 0;                        // below the binade's first code, and for n = 0
+  };
   uint32_t operator()(double value) const {
+    Binade any;
+    return (*this)(value, any);
+  }
+  // The same; `last` is a binade of this encoder or none, and becomes the value's.
+  uint32_t operator()(double value, Binade& last) const {
     if (std::isnan(value)) return nan_;                                      // N2.4
     const uint32_t sign = sign_ * static_cast<uint32_t>(std::signbit(value));  // N2.5
     const double magnitude = std::abs(value);
-    if (magnitude == kInfinity) return sign + overflow_;                     // N2.2, N2.3
-    if (magnitude == 0) return sign;                                         // N2.5
-    int exponent;
-    std::frexp(magnitude, &exponent);                                        // magnitude in [2^(exponent-1), 2^exponent)
-    const int e = exponent - 1 > emin_ ? exponent - 1 : emin_;
-    const double quanta = magnitude * power_of_two(mantissa_bits_ - e);      // exact: spacing 2^(e-m) becomes 1
+    if (!(magnitude >= last.low && magnitude < last.high)) {
+      if (magnitude == kInfinity) return sign + overflow_;                   // N2.2, N2.3
+      if (magnitude == 0) return sign;                                       // N2.5
+      last = binade_of(magnitude);
+    }
+    const double quanta = magnitude * last.per_quantum;                      // exact: spacing 2^(e-m) becomes 1
     const double n = round_ == Round::rz ? std::trunc(quanta) : nearest_even(quanta);   // N2.6, N2.1
-    if (n * power_of_two(e - mantissa_bits_) > max_value_)
+    if (n * last.quantum > max_value_)
       return sign + (round_ == Round::rz ? max_finite_ : overflow_);         // N2.6; N2.2, N2.3
     // Codes of one sign count the representable values from zero: 2^m from each binade to the next. A round-up to the next
     // binade (n = 2^(m+1)) and from the subnormals to the least normal value (e = emin, n = 2^m) need no special case.
-    return sign + static_cast<uint32_t>(e - emin_) * fractions_ + static_cast<uint32_t>(n);
+    return sign + last.codes + static_cast<uint32_t>(n);
   }
 
  private:
   // For 0 <= q < 2^51: the sum's last place is one, so the addition itself rounds to an integer, ties to even.
   static double nearest_even(double q) { return (q + 0x1p52) - 0x1p52; }
+  Binade binade_of(double magnitude) const {
+    int exponent;
+    std::frexp(magnitude, &exponent);                                        // magnitude in [2^(exponent-1), 2^exponent)
+    const int e = exponent - 1 > emin_ ? exponent - 1 : emin_;
+    return {power_of_two(exponent - 1), power_of_two(exponent), power_of_two(mantissa_bits_ - e), power_of_two(e - mantissa_bits_),
+            static_cast<uint32_t>(e - emin_) * fractions_};
+  }
 
   Round round_;
   uint32_t sign_, fractions_, nan_, max_finite_;
@@ -112,12 +130,17 @@ class Caster {
  public:
   Caster(Encoding from, Encoding to, Round, Overflow);
   uint32_t operator()(uint32_t code) const {
+    Encoder::Binade any;
+    return (*this)(code, any);
+  }
+  // The same for loops (Encoder).
+  uint32_t operator()(uint32_t code, Encoder::Binade& last) const {
     if (!encode_) return e8m0_code(decode_(code), round_, overflow_);        // N2.7
     // N2.8: BF16 goes to F32 by placing its 16 bits above 16 zeros, NaN payloads included; E8M0 does so by way of BF16.
     constexpr uint32_t kPlace = 65536;
     if (from_ == Encoding::bf16 && to_ == Encoding::f32) return code * kPlace;
     if (from_ == Encoding::e8m0 && to_ == Encoding::f32) return Encoder(Encoding::bf16)(decode_(code)) * kPlace;
-    return (*encode_)(decode_(code));
+    return (*encode_)(decode_(code), last);
   }
 
  private:

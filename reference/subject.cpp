@@ -31,10 +31,11 @@ Direction only_direction(const Problem& p) { return p.row ? Direction::row : Dir
 // In and Out hold one code of x and of y. The caster comes by value: stores of bytes could alias a reference.
 template <class In, class Out>
 void cast_elements(const std::byte* x, std::byte* y, int64_t count, const Caster converted) {
+  Encoder::Binade last;
   for (int64_t i = 0; i < count; ++i) {
     In code;
     std::memcpy(&code, x + i * static_cast<int64_t>(sizeof code), sizeof code);
-    const Out out = static_cast<Out>(converted(code));
+    const Out out = static_cast<Out>(converted(code, last));
     std::memcpy(y + i * static_cast<int64_t>(sizeof out), &out, sizeof out);
   }
 }
