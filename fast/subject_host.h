@@ -10,7 +10,7 @@ namespace assay {
 // guarded, and a kernel that breaks a rule throws simt::KernelFault.
 std::unique_ptr<Subject> make_host_subject();
 
-// The same with every quantize served by the kernel with run-time Numerics and integer conversions. For tests of policies.
+// "host_general": the same with every quantize served by the kernel with run-time Numerics and integer conversions.
 std::unique_ptr<Subject> make_general_host_subject();
 
 }  // namespace assay
