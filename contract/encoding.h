@@ -27,6 +27,8 @@ struct EncodingInfo {
 
   // True where the top bit of a code is a sign. E8M0 has none.
   constexpr bool has_sign() const { return exponent_bits + mantissa_bits < bits; }
+  // False for the unsigned integers.
+  constexpr bool is_float() const { return exponent_bits > 0; }
   // Bytes that one element takes when stored unpacked: 1, 2 or 4. 4- and 6-bit codes take a byte.
   constexpr int bytes() const { return bits <= 8 ? 1 : bits / 8; }
 };
@@ -36,6 +38,13 @@ inline constexpr std::array kEncodings = {
 #include "contract/encodings.def"
 #undef ENCODING
 };
+
+// The floating-point encodings are the first rows.
+inline constexpr size_t kFloatEncodings = [] {
+  size_t n = 0;
+  while (n < kEncodings.size() && kEncodings[n].is_float()) ++n;
+  return n;
+}();
 
 constexpr const EncodingInfo& info(Encoding e) { return kEncodings[static_cast<size_t>(e)]; }
 

@@ -17,7 +17,20 @@ enum class FormatId : uint8_t {
 };
 
 // How many elements share one scale. b1x32 runs along the contracted dimension: 1x32 in row data, 32x1 in column data.
-enum class Block : uint8_t { tensor, b1x32, b32x32 };
+enum class Block : uint8_t { tensor, b1x16, b16x16, b1x32, b32x32, b1x128, b128x128 };
+inline constexpr std::string_view kBlocks[] = {"tensor", "1x16", "16x16", "1x32", "32x32", "1x128", "128x128"};
+constexpr std::string_view name_of(Block b) { return kBlocks[static_cast<size_t>(b)]; }
+// Elements along the contracted dimension; 0 for a whole tensor.
+constexpr int64_t length_of(Block b) {
+  switch (b) {
+    case Block::tensor: return 0;
+    case Block::b1x16: case Block::b16x16: return 16;
+    case Block::b1x32: case Block::b32x32: return 32;
+    case Block::b1x128: case Block::b128x128: return 128;
+  }
+  return 0;
+}
+constexpr bool is_square(Block b) { return b == Block::b16x16 || b == Block::b32x32 || b == Block::b128x128; }
 enum class ColumnData : uint8_t { as_is, transposed };
 
 struct FormatInfo {
@@ -31,12 +44,16 @@ struct FormatInfo {
   std::string_view summary;
 
   constexpr bool per_tensor_fp8() const { return scale == Encoding::f32 && block == Block::tensor; }
+  // One scale per block rather than one for the tensor.
+  constexpr bool has_blocks() const { return block != Block::tensor; }
+  // Two 4-bit codes in a byte (N6.8).
+  constexpr bool packed() const { return element == Encoding::e2m1; }
 };
 
 namespace format_rows {   // words of formats.def that are not enumerators
 inline constexpr std::optional<Encoding> source = std::nullopt, none = std::nullopt, f32 = Encoding::f32, e8m0 = Encoding::e8m0,
-                                         e4m3 = Encoding::e4m3;
-inline constexpr Block tensor = Block::tensor, b1x32 = Block::b1x32;
+                                         e4m3 = Encoding::e4m3, e2m1 = Encoding::e2m1;
+inline constexpr Block tensor = Block::tensor, b1x16 = Block::b1x16, b1x32 = Block::b1x32, b1x128 = Block::b1x128;
 inline constexpr ColumnData as_is = ColumnData::as_is, transposed = ColumnData::transposed;
 inline constexpr std::array kFormats = {
 #define FORMAT(name, element, scale, block, blocks, columns, summary) \

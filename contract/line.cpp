@@ -67,7 +67,9 @@ std::optional<T> integer(std::string_view text) {
 
 // ---- the key table ---------------------------------------------------------------------------------------------------
 
-enum OpBit : unsigned { kCast = 1, kQuantize = 2, kDequantize = 4, kUpdate = 8, kSwizzle = 16, kScaleChain = 32, kAll = 63 };
+enum OpBit : unsigned {
+  kCast = 1, kQuantize = 2, kDequantize = 4, kUpdate = 8, kSwizzle = 16, kScaleChain = 32, kHadamard = 64, kSplit = 128, kPhilox = 256, kAll = 511
+};
 
 using MaybeError = std::optional<Error>;
 using Get = std::function<std::string(const Problem&, Direction)>;
@@ -163,6 +165,12 @@ Words numeric_words(std::string_view name) {
   return {};
 }
 
+std::string_view numeric_summary(std::string_view name) {
+  for (const NumericInfo& n : kNumerics)
+    if (n.name == name) return n.summary;
+  return {};
+}
+
 // "keep, plus" as "keep|plus".
 std::string_view numeric_values(std::string_view name) {
   static std::map<std::string_view, std::string, std::less<>> texts;
@@ -170,6 +178,48 @@ std::string_view numeric_values(std::string_view name) {
 }
 
 bool is_e8m0_cast(const Problem& p) { return p.as<Cast>()->to == Encoding::e8m0; }
+Words block_words(FormatId f) { return split(info(f).blocks, '|'); }
+
+// "32,64" or, where both sizes vary, "32x64,16x128".
+std::string groups_text(const Split& s) {
+  std::string out;
+  for (Shape m : s.members) {
+    const std::string rows = std::to_string(m.rows), cols = std::to_string(m.cols);
+    out += (out.empty() ? "" : ",") + (s.vary == Vary::both ? rows + "x" + cols : s.vary == Vary::last ? cols : rows);
+  }
+  return out;
+}
+MaybeError read_groups(Problem& p, std::string_view text) {
+  Split& s = *p.as<Split>();
+  s.members.clear();
+  for (std::string_view word : split(text, ',')) {
+    const Words sizes = split(word, 'x');
+    std::vector<int64_t> n;
+    for (std::string_view size : sizes)
+      if (auto v = integer<int64_t>(size); v && *v >= 0 && *v <= kMaxElements) n.push_back(*v);
+    if (n.size() != (s.vary == Vary::both ? 2u : 1u) || n.size() != sizes.size())
+      return Error{"expected sizes of members, found '" + std::string(text) + "'", 0, s.vary == Vary::both ? "groups=32x64,16x128" : "groups=32,0,64"};
+    s.members.push_back(s.vary == Vary::both ? Shape{n[0], n[1]} : s.vary == Vary::last ? Shape{p.x.shape.rows, n[0]} : Shape{n[0], p.x.shape.cols});
+  }
+  return {};
+}
+
+std::string hex16(uint16_t v) {
+  std::string out = "0x";
+  for (int shift = 12; shift >= 0; shift -= 4) out += "0123456789ABCDEF"[v >> shift & 15];
+  return out;
+}
+MaybeError read_hex16(std::string_view text, uint16_t& out) {
+  const bool prefixed = text.starts_with("0x") || text.starts_with("0X");
+  const std::string_view digits = prefixed ? text.substr(2) : text;
+  unsigned value = 0;
+  auto [stop, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value, prefixed ? 16 : 10);
+  if (digits.empty() || status != std::errc{} || stop != digits.data() + digits.size() || value > 0xFFFF)
+    return Error{"expected 16 bits, found '" + std::string(text) + "'", 0, "for example 0xD7E8"};
+  out = static_cast<uint16_t>(value);
+  return {};
+}
+
 bool small_float(Encoding e) { return e == Encoding::e2m1 || e == Encoding::e2m3 || e == Encoding::e3m2; }
 bool wide_float(Encoding e) { return e == Encoding::f32 || e == Encoding::bf16 || e == Encoding::f16; }
 
@@ -179,11 +229,24 @@ std::vector<Key> make_keys() {
                  Get fallback, Applies applies = always, bool directional = false) {
     keys.push_back({name, ops, directional, values, summary, std::move(applies), std::move(access.first), std::move(access.second), std::move(fallback)});
   };
-  const Applies fp8_current_only = format_is({FormatId::fp8_current}), fp8_delayed_only = format_is({FormatId::fp8_delayed}),
-                mxfp8_only = format_is({FormatId::mxfp8}), quantized = format_is({FormatId::fp8_delayed, FormatId::fp8_current, FormatId::mxfp8});
+  using F = FormatId;
+  const Applies fp8_delayed_only = format_is({F::fp8_delayed}), mxfp8_only = format_is({F::mxfp8}), nvfp4_only = format_is({F::nvfp4}),
+                divided = format_is({F::fp8_current, F::fp8_block}), fp8 = format_is({F::fp8_delayed, F::fp8_current, F::fp8_block, F::mxfp8}),
+                quantized = format_is({F::fp8_delayed, F::fp8_current, F::fp8_block, F::mxfp8, F::nvfp4, F::mxfp4}),
+                blocked = format_is({F::fp8_block, F::mxfp8, F::nvfp4, F::mxfp4});
+  const Applies several_blocks = [](const Problem& p, Direction d) { return p.quantizer(d) && block_words(p.quantizer(d)->format).size() > 1; };
+  const Applies computes_amax = [=](const Problem& p, Direction d) {
+    return p.quantizer(d) && (p.quantizer(d)->format == F::fp8_current || (p.quantizer(d)->format == F::nvfp4 && !p.quantizer(d)->row_scaled));
+  };
+  const Applies drawn = [](const Problem& p, Direction d) { return p.quantizer(d) && p.quantizer(d)->round == Round::sr; };
+  const Applies rotated = [](const Problem& p, Direction d) { return p.quantizer(d) && p.quantizer(d)->rht; };
+  const Applies chooses_scale = [](const Problem& p, Direction d) { return p.quantizer(d) && p.quantizer(d)->four_over_six != FourOverSix::off; };
+  const Applies nvfp4_limit = [=](const Problem& p, Direction d) { return nvfp4_only(p, d) && (chooses_scale(p, d) || p.as<ScaleChain>()); };
+  const Applies nvfp4_plain = [=](const Problem& p, Direction d) { return nvfp4_only(p, d) && !chooses_scale(p, d); };
+  const Applies both_directions = [](const Problem& p, Direction) { return p.row && p.col; };
 
   // Which directions exist. Set by parse_line before any other key: it creates and removes Quantizers.
-  add("dir", kQuantize | kDequantize | kSwizzle, "row|col|both", "directions that are produced; both: quantize only",
+  add("dir", kQuantize | kDequantize | kSwizzle | kSplit, "row|col|both", "directions that are produced; both: quantize and split only",
       {[](const Problem& p, Direction) -> std::string { return p.row && p.col ? "both" : p.row ? "row" : "col"; },
        [](Problem& p, Direction, std::string_view text) -> MaybeError {
          static const Words words = split("row|col|both", '|');
@@ -194,25 +257,44 @@ std::vector<Key> make_keys() {
          if (text == "col") p.row.reset();
          return {};
        }},
-      [](const Problem& p, Direction) -> std::string { return p.as<Quantize>() ? "both" : "row"; });
+      [](const Problem& p, Direction) -> std::string { return p.as<Quantize>() || p.as<Split>() ? "both" : "row"; });
 
   add("flavour", kQuantize | kSwizzle, "assay|te", "whose kernel selection sets the Numerics that the line leaves open",
       words_access<Flavour>(split("assay|te", '|'), [](Problem& p, Direction) -> Flavour& { return p.flavour; }), constant("assay"));
   const Applies te_only = [](const Problem& p, Direction) { return p.flavour == Flavour::te; };
   add("arch", kQuantize | kSwizzle, "sm90|sm100|sm110|sm120", "architecture that flavour=te selects kernels for",
       words_access<Arch>(split("sm90|sm100|sm110|sm120", '|'), [](Problem& p, Direction) -> Arch& { return p.arch; }), constant("sm100"), te_only);
-  add("dispatch", kQuantize, "auto|generic|specialised", "flavour=te: force one family of kernels",
-      words_access<Dispatch>(split("auto|generic|specialised", '|'), [](Problem& p, Direction) -> Dispatch& { return p.dispatch; }), constant("auto"), te_only);
+  add("dispatch", kQuantize, "auto|generic|specialised|t1d|q2d|fb|rhtrc", "flavour=te: force one family of kernels",
+      words_access<Dispatch>(split("auto|generic|specialised|t1d|q2d|fb|rhtrc", '|'), [](Problem& p, Direction) -> Dispatch& { return p.dispatch; }), constant("auto"), te_only);
 
   // Op keys.
-  add("round", kCast, "rne|rz|rp", "rounding: to nearest even, toward zero, up in magnitude (rp: e8m0 only)",
-      words_access<Round>(split("rne|rz|rp", '|'), [](Problem& p, Direction) -> Round& { return p.as<Cast>()->round; }),
+  add("col_source", kQuantize | kSplit, "original|row_dequantized", "what the columns are quantized from",
+      words_access<ColSource>(split("original|row_dequantized", '|'), [](Problem& p, Direction) -> ColSource& { return p.col_source; }), constant("original"), both_directions);
+  add("vary", kSplit, "none|first|last|both", "which sizes differ between members",
+      words_access<Vary>(split("none|first|last|both", '|'), [](Problem& p, Direction) -> Vary& { return p.as<Split>()->vary; }), constant("first"));
+  add("groups", kSplit, "<size>,... or <rows>x<cols>,...", "sizes of the members along the side that varies",
+      {[](const Problem& p, Direction) { return groups_text(*p.as<Split>()); }, [](Problem& p, Direction, std::string_view text) { return read_groups(p, text); }},
+      [](const Problem& p, Direction) {
+        const std::string rows = std::to_string(p.x.shape.rows), cols = std::to_string(p.x.shape.cols);
+        const Vary vary = p.as<Split>()->vary;
+        return vary == Vary::both ? rows + "x" + cols : vary == Vary::last ? cols : rows;
+      });
+  add("capacity", kSplit, "0..2^31", "elements allocated, at least those of the members",
+      integer_access<int64_t>(0, kMaxElements, [](Problem& p, Direction) -> int64_t& { return p.as<Split>()->capacity; }),
+      [](const Problem& p, Direction) { return std::to_string(p.x.shape.count()); });
+  add("rounds", kPhilox, "1..16", "rounds of Philox4x32",
+      integer_access<int>(1, 16, [](Problem& p, Direction) -> int& { return p.as<Philox>()->rounds; }), constant("10"));
+  add("round", kCast, "rne|rz|rp|sr", "rounding: to nearest even, toward zero, up in magnitude (rp: e8m0 only), stochastically (sr: e2m1 only)",
+      words_access<Round>(split("rne|rz|rp|sr", '|'), [](Problem& p, Direction) -> Round& { return p.as<Cast>()->round; }),
       [](const Problem& p, Direction) -> std::string { return is_e8m0_cast(p) ? "rp" : "rne"; });
+  add("sr_rule", kCast, numeric_values("sr_rule"), numeric_summary("sr_rule"),
+      words_access<SrRule>(numeric_words("sr_rule"), [](Problem& p, Direction) -> SrRule& { return p.as<Cast>()->sr_rule; }), constant("integer"),
+      [](const Problem& p, Direction) { return p.as<Cast>()->round == Round::sr; });
   add("overflow", kCast, "sat|nosat", "beyond the largest finite value: that value, or infinity (NaN where there is none)",
       words_access<Overflow>(split("sat|nosat", '|'), [](Problem& p, Direction) -> Overflow& { return p.as<Cast>()->overflow; }),
       [](const Problem& p, Direction) -> std::string { return wide_float(p.as<Cast>()->to) ? "nosat" : "sat"; });
-  add("noop", kQuantize, "none|float", "the noop flag; exactly 1 leaves every output untouched",
-      optional_float_access("none", [](Problem& p, Direction) -> auto& { return p.as<Quantize>()->noop; }), constant("none"));
+  add("noop", kQuantize | kSplit, "none|float", "the noop flag; exactly 1 leaves every output untouched",
+      optional_float_access("none", [](Problem& p, Direction) -> auto& { return p.as<Split>() ? p.as<Split>()->noop : p.as<Quantize>()->noop; }), constant("none"));
   add("out", kDequantize, "f32|bf16|f16", "encoding of the dequantized tensor (default: the source's)",
       words_access<Encoding>(encoding_words(), [](Problem& p, Direction) -> Encoding& { return p.as<Dequantize>()->out; }),
       [](const Problem& p, Direction) { return std::string(info(p.x.source).name); });
@@ -230,35 +312,63 @@ std::vector<Key> make_keys() {
       flag_access([](Problem& p, Direction) -> bool& { return p.as<Swizzle>()->inverse; }), constant("0"));
 
   // Keys of a Quantizer.
-  constexpr unsigned kData = kQuantize | kDequantize;
+  constexpr unsigned kMake = kQuantize | kSplit, kData = kMake | kDequantize;
   add("element", kData | kUpdate | kScaleChain, "e4m3|e5m2", "encoding of the data",
       words_access<Encoding>(encoding_words(), [](Problem& p, Direction d) -> Encoding& { return quantizer(p, d).element; }),
-      [](const Problem& p, Direction d) { return std::string(info(info(p.quantizer(d)->format).element.value_or(p.x.source)).name); }, quantized, true);
-  add("block", kData | kSwizzle, "1x32|32x32", "how many elements share a scale",
-      words_access<Block>(split("tensor|1x32|32x32", '|'), [](Problem& p, Direction d) -> Block& { return quantizer(p, d).block; }),
-      constant("1x32"), mxfp8_only, true);
-  add("pow2", kQuantize | kScaleChain, "0|1", "floor the scale to a power of two",
-      flag_access([](Problem& p, Direction d) -> bool& { return quantizer(p, d).pow2; }), constant("0"), fp8_current_only, true);
-  add("eps", kQuantize | kScaleChain, "float", "least amax",
-      float_access([](Problem& p, Direction d) -> F32Bits& { return quantizer(p, d).eps; }), constant("0"), fp8_current_only, true);
-  add("amax", kQuantize, "computed|float", "the tensor amax: computed, or given",
-      optional_float_access("computed", [](Problem& p, Direction d) -> auto& { return quantizer(p, d).amax; }), constant("computed"), fp8_current_only, true);
-  add("scale", kQuantize, "float", "the given scale",
+      [](const Problem& p, Direction d) { return std::string(info(info(p.quantizer(d)->format).element.value_or(p.x.source)).name); }, fp8, true);
+  add("block", kData | kSwizzle, "1x32|32x32, 1x128|128x128, 1x16|16x16", "how many elements share a scale",
+      {[](const Problem& p, Direction d) { return std::string(name_of(p.quantizer(d)->block)); },
+       [](Problem& p, Direction d, std::string_view text) -> MaybeError {
+         const Words words = block_words(quantizer(p, d).format);
+         if (std::find(words.begin(), words.end(), text) == words.end()) return unknown("block", text, words);
+         quantizer(p, d).block = static_cast<Block>(std::find(std::begin(kBlocks), std::end(kBlocks), text) - std::begin(kBlocks));
+         return {};
+       }},
+      [](const Problem& p, Direction d) { return std::string(name_of(info(p.quantizer(d)->format).block)); }, several_blocks, true);
+  add("round", kMake, "rne|sr", "rounding of elements: to nearest even, or stochastically",
+      {[](const Problem& p, Direction d) -> std::string { return p.quantizer(d)->round == Round::sr ? "sr" : "rne"; },
+       [](Problem& p, Direction d, std::string_view text) -> MaybeError {
+         static const Words words = split("rne|sr", '|');
+         if (std::find(words.begin(), words.end(), text) == words.end()) return unknown("value", text, words);
+         quantizer(p, d).round = text == "sr" ? Round::sr : Round::rne;
+         return {};
+       }},
+      constant("rne"), nvfp4_only, true);
+  add("rht", kMake, "0|1", "quantize the columns of the rotated tensor",
+      flag_access([](Problem& p, Direction d) -> bool& { return quantizer(p, d).rht; }), constant("0"),
+      [=](const Problem& p, Direction d) { return d == Direction::col && nvfp4_only(p, d); }, true);
+  add("sign_mask", kMake | kHadamard, "16 bits", "bit i set negates element i of each 16 before the rotation",
+      {[](const Problem& p, Direction d) { return hex16(p.quantizer(d)->sign_mask); },
+       [](Problem& p, Direction d, std::string_view text) { return read_hex16(text, quantizer(p, d).sign_mask); }},
+      constant(hex16(kRhtSignMask)), rotated, true);
+  add("row_scaled", kData, "0|1", "one amax per stored row rather than one for the tensor",
+      flag_access([](Problem& p, Direction d) -> bool& { return quantizer(p, d).row_scaled; }), constant("0"), nvfp4_only, true);
+  add("four_over_six", kData, "off|mae|mse", "choose each block's scale for a largest value of 4 or 6 by the smaller error",
+      words_access<FourOverSix>(split("off|mae|mse", '|'), [](Problem& p, Direction d) -> FourOverSix& { return quantizer(p, d).four_over_six; }),
+      constant("off"), nvfp4_only, true);
+  add("e4m3_max", kData | kScaleChain, "448|256", "the largest block scale that the tensor scale aims at",
+      words_access<E4m3Max>(split("448|256", '|'), [](Problem& p, Direction d) -> E4m3Max& { return quantizer(p, d).e4m3_max; }),
+      constant("448"), nvfp4_limit, true);
+  add("pow2", kMake | kScaleChain, "0|1", "floor the scale to a power of two",
+      flag_access([](Problem& p, Direction d) -> bool& { return quantizer(p, d).pow2; }),
+      [](const Problem& p, Direction d) -> std::string { return p.quantizer(d)->format == FormatId::fp8_block ? "1" : "0"; }, divided, true);
+  add("eps", kMake | kScaleChain, "float", "least amax",
+      float_access([](Problem& p, Direction d) -> F32Bits& { return quantizer(p, d).eps; }), constant("0"), divided, true);
+  add("amax", kMake, "computed|float", "the tensor amax: computed, or given",
+      optional_float_access("computed", [](Problem& p, Direction d) -> auto& { return quantizer(p, d).amax; }), constant("computed"), computes_amax, true);
+  add("scale", kMake, "float", "the given scale",
       float_access([](Problem& p, Direction d) -> F32Bits& { return quantizer(p, d).scale; }), constant("1"), fp8_delayed_only, true);
-  add("prior_amax", kQuantize, "float", "what the amax slot holds before",
+  add("prior_amax", kMake, "float", "what the amax slot holds before",
       float_access([](Problem& p, Direction d) -> F32Bits& { return quantizer(p, d).prior_amax; }), constant("0"), fp8_delayed_only, true);
   add("scales", kData, "compact|gemm", "layout of the scale tensor",
       words_access<ScaleLayout>(split("compact|gemm", '|'), [](Problem& p, Direction d) -> ScaleLayout& { return quantizer(p, d).scales; }),
-      constant("compact"), mxfp8_only, true);
+      constant("compact"), blocked, true);
 
   // Numerics, by default what the flavour's kernel does.
   auto numeric = [&](std::string_view name, unsigned ops, Applies applies, auto pointer) {
     using E = std::remove_reference_t<decltype(std::declval<Numerics>().*pointer)>;
-    std::string_view summary;
-    for (const NumericInfo& n : kNumerics)
-      if (n.name == name) summary = n.summary;
     const Words words = numeric_words(name);
-    add(name, ops, numeric_values(name), summary,
+    add(name, ops, numeric_values(name), numeric_summary(name),
         words_access<E>(words, [pointer](Problem& p, Direction d) -> E& { return quantizer(p, d).numerics.*pointer; }),
         [words, pointer](const Problem& p, Direction d) {
           Numerics numerics;
@@ -270,11 +380,19 @@ std::vector<Key> make_keys() {
         },
         std::move(applies), true);
   };
-  numeric("neg_zero", kQuantize, quantized, &Numerics::neg_zero);
-  numeric("nan_amax", kQuantize, mxfp8_only, &Numerics::nan_amax);
-  numeric("inf_amax", kQuantize | kScaleChain, fp8_current_only, &Numerics::inf_amax);
-  numeric("scale_limit", kQuantize, fp8_current_only, &Numerics::scale_limit);
+  numeric("neg_zero", kMake, quantized, &Numerics::neg_zero);
+  numeric("nan_amax", kMake, format_is({F::mxfp8, F::nvfp4, F::mxfp4}), &Numerics::nan_amax);
+  numeric("inf_amax", kMake | kScaleChain, format_is({F::fp8_current, F::fp8_block, F::nvfp4}), &Numerics::inf_amax);
+  numeric("scale_limit", kMake, divided, &Numerics::scale_limit);
   numeric("swizzle_extent", kSwizzle, mxfp8_only, &Numerics::swizzle_extent);
+  numeric("nan_tensor_amax", kMake | kScaleChain, nvfp4_only, &Numerics::nan_tensor_amax);
+  numeric("nan_clamp", kMake | kScaleChain, nvfp4_only, &Numerics::nan_clamp);
+  numeric("multiplier", kMake | kScaleChain, nvfp4_plain, &Numerics::multiplier);
+  numeric("four_over_six_error", kMake, chooses_scale, &Numerics::four_over_six_error);
+  numeric("rht_sum", kMake | kHadamard, rotated, &Numerics::rht_sum);
+  numeric("sr_rule", kMake, drawn, &Numerics::sr_rule);
+  numeric("sr_bytes", kMake, drawn, &Numerics::sr_bytes);
+  numeric("draw", kMake, drawn, &Numerics::draw);
 
   // The fill.
   add("fill", kAll, "normal|edges|ties|every_code|outliers|wide|exact_sums|zeros|denormal|nonfinite|amax_edges|negative_zeros|literal:<hex>|pack:<file>#<tensor>@<sha256>",
@@ -314,6 +432,18 @@ std::vector<Key> make_keys() {
          return {};
        }},
       constant("0,0"));
+  add("rng", kMake, "<seed>,<offset>,<member>", "where the random bytes of round=sr come from (default: the fill's seed, 0, 0)",
+      {[](const Problem& p, Direction) { return std::to_string(p.rng.seed) + "," + std::to_string(p.rng.offset) + "," + std::to_string(p.rng.member); },
+       [](Problem& p, Direction, std::string_view text) -> MaybeError {
+         const Words parts = split(text, ',');
+         const auto seed = parts.size() == 3 ? integer<uint64_t>(parts[0]) : std::nullopt;
+         const auto offset = parts.size() == 3 ? integer<uint64_t>(parts[1]) : std::nullopt;
+         const auto member = parts.size() == 3 ? integer<uint32_t>(parts[2]) : std::nullopt;
+         if (!seed || !offset || !member) return Error{"expected rng=<seed>,<offset>,<member>, found '" + std::string(text) + "'", 0, "for example rng=7,0,0"};
+         p.rng = {*seed, *offset, *member};
+         return {};
+       }},
+      [](const Problem& p, Direction) { return std::to_string(p.x.fill.seed) + ",0,0"; }, [](const Problem& p, Direction) { return draws(p); });
   return keys;
 }
 
@@ -322,13 +452,15 @@ const std::vector<Key>& keys() {
   return table;
 }
 
-const Key* key_named(std::string_view name) {
-  for (const Key& k : keys())
-    if (k.name == name) return &k;
-  return nullptr;
-}
-
 unsigned op_bit(const Problem& p) { return 1u << p.op.index(); }
+
+// The key of this name; where several ops have one each, that of the Problem's op.
+const Key* key_named(std::string_view name, const Problem& p) {
+  const Key* found = nullptr;
+  for (const Key& k : keys())
+    if (k.name == name && (!found || (k.ops & op_bit(p)))) found = &k;
+  return found;
+}
 
 // Where key k holds a value in p: a bare key once (as Direction::row), a directional key once per Quantizer.
 std::vector<Direction> places(const Key& k, const Problem& p) {
@@ -379,7 +511,10 @@ MaybeError read_op(std::string_view word, Problem& p) {
     case 2: p.op = Dequantize{}; break;
     case 3: p.op = Update{}; break;
     case 4: p.op = Swizzle{}; break;
-    default: p.op = ScaleChain{}; break;
+    case 5: p.op = ScaleChain{}; break;
+    case 6: p.op = Hadamard{}; break;
+    case 7: p.op = Split{}; break;
+    default: p.op = Philox{}; break;
   }
   return {};
 }
@@ -391,8 +526,12 @@ MaybeError read_format(std::string_view word, Problem& p) {
     cast->to = *to;
     return {};
   }
+  if (p.as<Philox>()) {
+    if (word != info(Encoding::u32).name) return Error{"philox makes u32, found '" + std::string(word) + "'", 0, "philox u32 8x4 u32"};
+    return {};
+  }
   const Words parts = split(word, '/');
-  if (parts.size() > 2 || (parts.size() == 2 && !p.as<Quantize>()))
+  if (parts.size() > 2 || (parts.size() == 2 && !p.as<Quantize>() && !p.as<Split>()))
     return Error{std::string(op_name(p)) + " takes one format, found '" + std::string(word) + "'", 0, ""};
   std::array<FormatId, 2> formats{};
   for (size_t i = 0; i < 2; ++i) {
@@ -401,8 +540,13 @@ MaybeError read_format(std::string_view word, Problem& p) {
     if (!format) return unknown("format", name, format_words());
     formats[i] = *format;
   }
+  if (p.as<Hadamard>()) {                                                      // of columns alone (N11.2)
+    p.col.emplace().format = formats[0];
+    p.col->rht = true;
+    return {};
+  }
   p.row.emplace().format = formats[0];
-  if (p.as<Quantize>() || p.as<Dequantize>() || p.as<Swizzle>()) p.col.emplace().format = formats[1];   // `dir` removes what is not wanted
+  if (p.as<Quantize>() || p.as<Dequantize>() || p.as<Swizzle>() || p.as<Split>()) p.col.emplace().format = formats[1];   // `dir` removes what is not wanted
   return {};
 }
 
@@ -429,6 +573,8 @@ std::string print(const Problem& p, bool canonical) {
   std::string out(op_name(p));
   if (const Cast* cast = p.as<Cast>()) {
     out += " " + std::string(info(cast->to).name);
+  } else if (p.as<Philox>()) {
+    out += " u32";
   } else {
     const Quantizer& first = p.row ? *p.row : *p.col;
     out += " " + std::string(info(first.format).name);
@@ -496,7 +642,7 @@ Result<Problem> parse_line(std::string_view text) {
         break;
       }
     }
-    const Key* key = key_named(name);
+    const Key* key = key_named(name, p);
     if (!key) return at_column(unknown("key", name, key_words), t.column);
     if (direction >= 0 && !key->directional) return Error{"'" + std::string(name) + "' is not a key of one direction", t.column, "write it without row. or col."};
     if (!given.try_emplace({key, direction}, Given{t.text.substr(equals + 1), t.column, t.column + equals + 1}).second)
@@ -529,45 +675,129 @@ Result<Problem> parse_line(std::string_view text) {
   for (Direction d : kDirections)   // identity data keep the source's encoding, and a block that no key set is the format's
     if (p.quantizer(d)) {
       Quantizer& q = *p.quantizer(d);
-      if (!info(q.format).element) q.element = p.x.source;
-      if (q.format != FormatId::mxfp8) q.block = info(q.format).block;
-      else if (p.as<Update>() || p.as<ScaleChain>()) q.block = info(q.format).block;
-      if (p.as<Swizzle>()) q.element = *info(q.format).element;
+      const auto set = [&](std::string_view name) {
+        const std::vector<Direction> where = places(*key_named(name, p), p);
+        return std::find(where.begin(), where.end(), d) != where.end();
+      };
+      if (!set("element")) q.element = info(q.format).element.value_or(p.x.source);
+      if (!set("block")) q.block = info(q.format).block;
     }
   if (auto error = validate(p)) return *error;
   return p;
 }
 
+namespace {
+
+MaybeError fail(std::string message, std::string hint = "") { return Error{std::move(message), 0, std::move(hint)}; }
+
+MaybeError validate_cast(const Problem& p) {
+  const Cast& c = *p.as<Cast>();
+  const Encoding source = p.x.source;
+  const std::string to(info(c.to).name);
+  if (!info(source).is_float() || !info(c.to).is_float()) return fail("cast is between floating-point encodings");
+  if (source == c.to) return fail("cast from " + std::string(info(source).name) + " to itself", "name another target");
+  if (!wide_float(source) && !wide_float(c.to)) return fail("cast from a code decodes to f32, bf16 or f16, found " + to);
+  if (c.round == Round::rp && c.to != Encoding::e8m0) return fail("round=rp is for e8m0 only");
+  if (c.round == Round::rne && c.to == Encoding::e8m0) return fail("a cast to e8m0 takes round=rp or round=rz");
+  if (c.round == Round::sr && (c.to != Encoding::e2m1 || source != Encoding::f32)) return fail("round=sr is for casts from f32 to e2m1 only");
+  if (small_float(c.to) && c.overflow == Overflow::nosat) return fail(to + " always saturates (N2.3)", "overflow=sat");
+  if (wide_float(c.to) && c.overflow == Overflow::sat) return fail(to + " overflows to infinity (N2.3)", "overflow=nosat");
+  if (p.row || p.col) return fail("cast has no quantizer");
+  return {};
+}
+
+// What NVFP4's modes exclude of each other.
+MaybeError validate_nvfp4(const Problem& p, const Quantizer& q, Direction d) {
+  const Shape s = p.x.shape;
+  const bool sr = q.round == Round::sr, both_sizes_32 = s.rows % 32 == 0 && s.cols % 32 == 0;
+  if (q.rht) {
+    if (d != Direction::col) return fail("rht=1 is for columns only (N11.2)", "col.rht=1");
+    if (p.x.source != Encoding::bf16) return fail("rht=1 rotates bf16, found " + std::string(info(p.x.source).name));
+    if (s.rows % 16 != 0) return fail("rht=1 needs a multiple of 16 rows, found " + std::to_string(s.rows));
+  }
+  if (q.row_scaled && (is_square(q.block) || q.rht || sr || q.amax)) return fail("row_scaled=1 has computed amaxes, blocks of 1x16, no rht and no stochastic rounding (N10.9)");
+  if (q.four_over_six != FourOverSix::off && (q.rht || sr || q.numerics.multiplier != Multiplier::reciprocal))
+    return fail("four_over_six takes round=rne, no rht and multiplier=reciprocal (N10.10)");
+  if (q.e4m3_max == E4m3Max::m256 && q.four_over_six == FourOverSix::off && !p.as<ScaleChain>()) return fail("e4m3_max=256 is for four_over_six only (N10.1)");
+  if (q.numerics.multiplier == Multiplier::bf16_quotient && p.x.source != Encoding::bf16 && !p.as<ScaleChain>()) return fail("multiplier=bf16_quotient is for bf16 sources (N10.8)");
+  if (!sr) return {};
+  switch (q.numerics.draw) {   // the shapes that these kernels accept (N12.4)
+    case Draw::logical: case Draw::te_fb: break;
+    case Draw::te_t1d: case Draw::te_q2d:
+      if (!both_sizes_32) return fail("draw=te_t1d and draw=te_q2d need sizes that are multiples of 32");
+      break;
+    case Draw::te_rhtrc:
+      if (s.rows % 64 != 0 || s.cols % 128 != 0) return fail("draw=te_rhtrc needs a multiple of 64 rows and 128 columns");
+      break;
+  }
+  if (p.rng.member >= 1u << 17) return fail("rng: a member is below 131072");
+  return {};
+}
+
+MaybeError validate_quantizer(const Problem& p, const Quantizer& q, Direction d) {
+  const Encoding source = p.x.source;
+  const FormatInfo& f = info(q.format);
+  const std::string name(f.name);
+  const bool fp8 = q.element == Encoding::e4m3 || q.element == Encoding::e5m2;
+  const bool element_fits = !f.element ? q.element == source : f.packed() ? q.element == f.element : fp8;
+  if (!element_fits) return fail(name + " data cannot be " + std::string(info(q.element).name), f.packed() ? "" : "element=e4m3 or element=e5m2");
+  const Words blocks = block_words(q.format);
+  if (std::find(blocks.begin(), blocks.end(), name_of(q.block)) == blocks.end()) return fail("block does not fit " + name, "allowed: " + std::string(f.blocks));
+  const bool makes = p.as<Quantize>() || p.as<Split>();
+  if ((makes || p.as<Dequantize>()) && !wide_float(source)) return fail("source must be f32, bf16 or f16, found " + std::string(info(source).name));
+  if (q.scales == ScaleLayout::gemm && q.format == FormatId::fp8_block && makes && !q.pow2) return fail("scales=gemm of fp8_block needs pow2=1 (N9.6)");
+  if (q.format != FormatId::nvfp4 && (q.round == Round::sr || q.rht || q.row_scaled || q.four_over_six != FourOverSix::off)) return fail("round, rht, row_scaled and four_over_six are for nvfp4");
+  return q.format == FormatId::nvfp4 ? validate_nvfp4(p, q, d) : MaybeError{};
+}
+
+MaybeError validate_split(const Problem& p) {
+  const Split& op = *p.as<Split>();
+  if (op.members.empty()) return fail("a split has at least one member", "groups=32,0,64");
+  int64_t rows = 0, cols = 0, count = 0;
+  for (Shape m : op.members) {
+    if (m.rows < 0 || m.cols < 0 || m.rows > kMaxElements || m.cols > kMaxElements || (m.cols != 0 && m.rows > kMaxElements / m.cols)) return fail("a member's sizes are out of range");
+    if (op.vary == Vary::none && !(m == op.members[0])) return fail("vary=none has members of one size", "vary=first");
+    rows += m.rows;
+    cols += m.cols;
+    count += m.count();
+  }
+  const Shape whole = op.vary == Vary::both ? Shape{1, count} : op.vary == Vary::last ? Shape{op.members[0].rows, cols} : Shape{rows, op.members[0].cols};
+  if (!(whole == p.x.shape))
+    return fail("the members make " + std::to_string(whole.rows) + "x" + std::to_string(whole.cols) + ", the shape is " + std::to_string(p.x.shape.rows) + "x" + std::to_string(p.x.shape.cols),
+                op.vary == Vary::both ? "vary=both has shape 1x<elements of all members> (N14.1)" : "");
+  if (op.capacity < count || op.capacity > kMaxElements) return fail("capacity is at least the " + std::to_string(count) + " elements of the members, and at most 2^31");
+  if (op.members.size() >= 1u << 17) return fail("a split has fewer than 131072 members");
+  if (draws(p) && p.rng.member != 0) return fail("the members of a split have the numbers 0, 1, ...: rng ends in 0");
+  for (Direction d : kDirections)
+    if (p.quantizer(d) && p.quantizer(d)->round == Round::sr && p.quantizer(d)->numerics.draw != Draw::logical) return fail("a split draws by the logical mapping (N14.5)");
+  for (const Problem& m : member_problems(p))
+    for (Direction d : kDirections)
+      if (m.quantizer(d))
+        if (auto error = validate_quantizer(m, *m.quantizer(d), d)) return error;
+  return {};
+}
+
+}  // namespace
+
 std::optional<Error> validate(const Problem& p) {
-  auto fail = [](std::string message, std::string hint = "") { return Error{std::move(message), 0, std::move(hint)}; };
   const Encoding source = p.x.source;
   const Shape s = p.x.shape;
   if (s.rows < 0 || s.cols < 0 || s.rows > kMaxElements || s.cols > kMaxElements || (s.cols != 0 && s.rows > kMaxElements / s.cols))
     return fail("the shape must have sizes of 0 and up and at most 2^31 elements");
-  if (const Cast* c = p.as<Cast>()) {
-    if (source == c->to) return fail("cast from " + std::string(info(source).name) + " to itself", "name another target");
-    if (!wide_float(source) && !wide_float(c->to)) return fail("cast from a code decodes to f32, bf16 or f16, found " + std::string(info(c->to).name));
-    if ((c->round == Round::rp) && c->to != Encoding::e8m0) return fail("round=rp is for e8m0 only");
-    if (c->round == Round::rne && c->to == Encoding::e8m0) return fail("a cast to e8m0 takes round=rp or round=rz");
-    if (small_float(c->to) && c->overflow == Overflow::nosat) return fail(std::string(info(c->to).name) + " always saturates (N2.3)", "overflow=sat");
-    if (wide_float(c->to) && c->overflow == Overflow::sat) return fail(std::string(info(c->to).name) + " overflows to infinity (N2.3)", "overflow=nosat");
-    if (p.row || p.col) return fail("cast has no quantizer");
+  if (p.as<Cast>()) return validate_cast(p);
+  if (p.as<Philox>()) {
+    if (source != Encoding::u32 || s.cols != 4) return fail("philox takes counters of 4 u32", "philox u32 8x4 u32");
     return {};
   }
   if (!p.row && !p.col) return fail("a " + std::string(op_name(p)) + " needs a quantizer in at least one direction");
   if ((p.as<Dequantize>() || p.as<Swizzle>()) && p.row && p.col) return fail(std::string(op_name(p)) + " works in one direction", "dir=row or dir=col");
   if ((p.as<Update>() || p.as<ScaleChain>()) && (!p.row || p.col)) return fail(std::string(op_name(p)) + " has no directions");
+  if (p.as<Split>()) return validate_split(p);
   for (Direction d : kDirections) {
     if (!p.quantizer(d)) continue;
     const Quantizer& q = *p.quantizer(d);
     const FormatInfo& f = info(q.format);
-    const bool fp8 = q.element == Encoding::e4m3 || q.element == Encoding::e5m2;
-    if (f.element ? !fp8 : q.element != source) return fail(std::string(f.name) + " data cannot be " + std::string(info(q.element).name), "element=e4m3 or element=e5m2");
-    const bool block_fits = q.format == FormatId::mxfp8 ? q.block != Block::tensor : q.block == Block::tensor;
-    if (!block_fits) return fail("block does not fit " + std::string(f.name), "allowed: " + std::string(f.blocks));
-    if (p.as<Quantize>() || p.as<Dequantize>()) {
-      if (!wide_float(source)) return fail("source must be f32, bf16 or f16, found " + std::string(info(source).name));
-    }
+    if (auto error = validate_quantizer(p, q, d)) return error;
     if (p.as<Dequantize>() && !wide_float(p.as<Dequantize>()->out)) return fail("out must be f32, bf16 or f16");
     if (p.as<Dequantize>() && q.format == FormatId::identity && p.as<Dequantize>()->out != source) return fail("identity dequantizes to its own encoding");
     if (p.as<Update>()) {
@@ -576,13 +806,17 @@ std::optional<Error> validate(const Problem& p) {
       if (s.rows < 1) return fail("an amax history has at least 1 row");
     }
     if (p.as<Swizzle>()) {
-      if (q.format != FormatId::mxfp8) return fail("swizzle permutes E8M0 scales; " + std::string(f.name) + " has none", "swizzle mxfp8 ...");
-      if (source != Encoding::e8m0) return fail("swizzle moves e8m0 scales, found source " + std::string(info(source).name), "swizzle mxfp8 64x256 e8m0");
+      if (!f.has_blocks()) return fail("swizzle permutes scales of blocks; " + std::string(f.name) + " has none", "swizzle mxfp8 ...");
+      if (source != f.scale)
+        return fail("swizzle of " + std::string(f.name) + " moves " + std::string(info(*f.scale).name) + " scales, found source " + std::string(info(source).name),
+                    "swizzle " + std::string(f.name) + " 64x256 " + std::string(info(*f.scale).name));
     }
+    if (p.as<Hadamard>() && (q.format != FormatId::nvfp4 || d != Direction::col || !q.rht)) return fail("hadamard is the rotation of nvfp4 columns", "hadamard nvfp4 64x256 bf16");
     if (p.as<ScaleChain>()) {
-      const bool codes = source == Encoding::e8m0 && q.format == FormatId::mxfp8;
-      if (q.format != FormatId::fp8_current && q.format != FormatId::mxfp8) return fail("scale_chain is for fp8_current and mxfp8, found " + std::string(f.name));
-      if (source != Encoding::f32 && !codes) return fail("scale_chain takes f32 amaxes" + std::string(q.format == FormatId::mxfp8 ? " or e8m0 codes" : ""));
+      const bool e8m0 = f.scale == Encoding::e8m0, divided = q.format == FormatId::fp8_current || q.format == FormatId::fp8_block;
+      if (!e8m0 && !divided && q.format != FormatId::nvfp4) return fail("scale_chain is for formats that compute scales, found " + std::string(f.name));
+      if (source != Encoding::f32 && !(e8m0 && source == Encoding::e8m0)) return fail("scale_chain takes f32 amaxes" + std::string(e8m0 ? " or e8m0 codes" : ""));
+      if (q.format == FormatId::nvfp4 && s.cols != 2) return fail("scale_chain of nvfp4 takes pairs, tensor amax and block amax", "scale_chain nvfp4 64x2 f32");
     }
   }
   return {};

@@ -2,70 +2,95 @@
 
 namespace assay {
 
-Geometry geometry(const Quantizer& q, Shape shape, Direction d) {
+Geometry geometry(const Quantizer& q, Shape shape, Direction d, ScaleLayout layout) {
   const FormatInfo& format = info(q.format);
   const bool col = d == Direction::col;
   Geometry g;
   g.transposed = col && format.column_data == ColumnData::transposed;          // N6.1
   g.data = g.transposed ? Shape{shape.cols, shape.rows} : shape;
+  g.data_padded = format.packed() ? Shape{g.data.rows, round_up(g.data.cols, 2)} : g.data;   // N6.8
   g.has_scale = format.scale.has_value();
   if (!g.has_scale) return g;
+  g.scale_encoding = *format.scale;
+  const int64_t rows = g.data.rows, cols = g.data.cols, length = length_of(q.block);
+  auto padded_to = [&](int64_t r, int64_t c) { g.scale_padded = {round_up(g.scale.rows, r), round_up(g.scale.cols, c)}; };
   if (format.per_tensor_fp8()) {
     g.scale = g.scale_padded = {1, 1};
-  } else if (!col) {                                                           // N6.2; 32x32 repeats its scale, same shape (N5.8)
-    g.scale = {shape.rows, ceil_div(shape.cols, 32)};
-    g.scale_padded = {round_up(g.scale.rows, 128), round_up(g.scale.cols, 4)};
-  } else {
-    g.scale = {ceil_div(shape.rows, 32), shape.cols};
-    g.scale_padded = {round_up(g.scale.rows, 4), round_up(g.scale.cols, 128)};
+  } else if (q.format == FormatId::fp8_block && layout == ScaleLayout::gemm) {               // N9.6
+    g.scale_encoding = Encoding::e8m0;
+    g.scale = {rows, 4 * ceil_div(cols, length)};
+    padded_to(128, 4);
+  } else if (q.format == FormatId::fp8_block) {                                              // N9.4
+    g.scale = {is_square(q.block) ? ceil_div(rows, length) : ceil_div(cols, length), is_square(q.block) ? ceil_div(cols, length) : rows};
+    padded_to(1, 4);
+  } else if (col && !g.transposed) {                                           // N6.2; a square block repeats its scale, same shape (N5.8)
+    g.scale = {ceil_div(rows, length), cols};
+    padded_to(4, 128);
+  } else {                                                                     // N6.2, N10.14, N15.4
+    g.scale = {rows, ceil_div(cols, length)};
+    padded_to(128, 4);
   }
   return g;
 }
 
 namespace {
 
-Plane scalars(std::string name, Part part, std::optional<Direction> d = {}, Shape shape = {1, 1}) {
+Plane matrix(std::string name, Part part, Encoding encoding, Shape shape, std::optional<Direction> d = {}) {
   Plane p;
   p.name = std::move(name);
   p.part = part;
-  p.encoding = Encoding::f32;
+  p.encoding = encoding;
   p.logical = p.padded = shape;
   p.direction = d;
   return p;
 }
 
-Plane matrix(std::string name, Part part, Encoding encoding, Shape shape) {
-  Plane p = scalars(std::move(name), part, {}, shape);
-  p.encoding = encoding;
-  return p;
+Plane scalars(std::string name, Part part, std::optional<Direction> d = {}, Shape shape = {1, 1}) {
+  return matrix(std::move(name), part, Encoding::f32, shape, d);
 }
 
 Plane scale_plane(const Quantizer& q, Shape shape, Direction d, Part part, ScaleLayout layout) {
-  const Geometry g = geometry(q, shape, d);
-  Plane p;
-  p.name = plane_name(d, scale_stem(layout));
-  p.part = part;
-  p.encoding = *info(q.format).scale;
-  p.logical = g.scale;
+  const Geometry g = geometry(q, shape, d, layout);
+  Plane p = matrix(plane_name(d, scale_stem(layout)), part, g.scale_encoding, g.scale, d);
   p.padded = g.scale_padded;
   p.layout = layout;
   p.padding = g.scale == g.scale_padded ? Padding::none : Padding::zero;
-  p.direction = d;
+  p.transposed = g.transposed;
   return p;
 }
 
 Plane data_plane(const Quantizer& q, Shape shape, Direction d, Part part) {
   const Geometry g = geometry(q, shape, d);
-  Plane p = matrix(plane_name(d, "data"), part, q.element, g.data);
-  p.direction = d;
+  Plane p = matrix(plane_name(d, "data"), part, q.element, g.data, d);
+  p.padded = g.data_padded;
+  p.padding = g.data == g.data_padded ? Padding::none : Padding::zero;
   p.transposed = g.transposed;
+  p.packed = info(q.format).packed();
   return p;
 }
 
-// The planes that a dequantize reads and a quantize writes last.
-void add_quantized(std::vector<Plane>& out, const Quantizer& q, Shape shape, Direction d, Part part) {
-  if (info(q.format).scale) out.push_back(scale_plane(q, shape, d, part, q.scales));
-  out.push_back(data_plane(q, shape, d, part));
+// N10.1, N10.9: one amax for the tensor, or one for each stored row.
+Plane nvfp4_amax(const Quantizer& q, Shape shape, Direction d, Part part) {
+  return scalars(plane_name(d, "amax"), part, d, {q.row_scaled ? geometry(q, shape, d).data.rows : 1, 1});
+}
+
+// What a quantize of one direction writes, in causal order.
+void add_outputs(std::vector<Plane>& out, const Quantizer& q, Shape shape, Direction d) {
+  const bool current = q.format == FormatId::fp8_current;
+  if (q.format == FormatId::fp8_delayed || (current && !q.amax)) out.push_back(scalars(plane_name(d, "amax"), Part::output, d));
+  if (q.format == FormatId::nvfp4 && !q.amax) out.push_back(nvfp4_amax(q, shape, d, Part::output));
+  if (current) out.push_back(scalars(plane_name(d, "scale"), Part::output, d));
+  if (info(q.format).scale) out.push_back(scale_plane(q, shape, d, Part::output, q.scales));
+  out.push_back(data_plane(q, shape, d, Part::output));
+}
+
+// What a quantize reads beside x.
+void add_givens(std::vector<Plane>& out, const Quantizer& q, Direction d) {
+  if (q.amax) out.push_back(scalars(plane_name(d, "given.amax"), Part::input, d));
+  if (q.format == FormatId::fp8_delayed) {
+    out.push_back(scalars(plane_name(d, "given.scale"), Part::input, d));
+    out.push_back(scalars(plane_name(d, "prior.amax"), Part::input, d));
+  }
 }
 
 Direction only_direction(const Problem& p) { return p.row ? Direction::row : Direction::col; }
@@ -73,29 +98,101 @@ Direction only_direction(const Problem& p) { return p.row ? Direction::row : Dir
 ScaleLayout swizzle_from(const Swizzle& s) { return s.inverse ? ScaleLayout::gemm : ScaleLayout::compact; }
 ScaleLayout swizzle_to(const Swizzle& s) { return s.inverse ? ScaleLayout::compact : ScaleLayout::gemm; }
 
+// The planes called alike of every member, one after the other. `spare`: elements allocated beyond them (N14.6).
+Plane grouped(std::vector<Plane> members, int64_t spare) {
+  Plane p = members.front();
+  p.logical = p.padded = {1, 0};
+  p.padding = spare > 0 ? Padding::untouched : Padding::none;
+  for (const Plane& m : members) {
+    p.members.push_back({p.padded.cols, m.logical, m.padded});
+    p.padded.cols += m.padded.count();
+  }
+  p.logical.cols = p.padded.cols;
+  p.padded.cols += spare;
+  return p;
+}
+
+// N14.6: spare scales beside spare elements.
+constexpr int64_t kSpareScales = 512;
+
+// `planes_of(member)`, joined by name.
+template <class PlanesOf>
+void add_grouped(std::vector<Plane>& out, const Problem& split, PlanesOf planes_of) {
+  const std::vector<Problem> problems = member_problems(split);
+  const Split& op = *split.as<Split>();
+  int64_t active = 0;
+  for (Shape m : op.members) active += m.count();
+  std::vector<std::vector<Plane>> planes;
+  for (const Problem& m : problems) planes.push_back(planes_of(m));
+  for (size_t i = 0; !planes.empty() && i < planes[0].size(); ++i) {
+    std::vector<Plane> alike;
+    for (const std::vector<Plane>& m : planes) alike.push_back(m[i]);
+    const Plane& first = alike[0];
+    const bool spare = op.capacity > active, data = first.name == "x" || first.name.ends_with(".data");
+    const bool blocks = first.direction && info(split.quantizer(*first.direction)->format).has_blocks() && first.name.find(".scale_") != std::string::npos;
+    out.push_back(grouped(std::move(alike), !spare ? 0 : data ? round_up(op.capacity - active, 2) : blocks ? kSpareScales : 0));
+  }
+}
+
 }  // namespace
+
+Plane member_plane(const Plane& g, size_t m) {
+  Plane p = g;
+  p.logical = g.members[m].logical;
+  p.padded = g.members[m].padded;
+  p.padding = p.logical == p.padded ? Padding::none : Padding::zero;
+  p.members.clear();
+  return p;
+}
+
+std::vector<Problem> member_problems(const Problem& split) {
+  const Split& op = *split.as<Split>();
+  std::vector<Problem> out;
+  int64_t row = 0;
+  for (size_t m = 0; m < op.members.size(); ++m) {
+    Problem p = split;
+    p.op = Quantize{op.noop};
+    p.x.shape = op.members[m];
+    p.x.fill.at_row += row;
+    p.rng.member = static_cast<uint32_t>(m);                                   // N12.2
+    for (Direction d : kDirections) {
+      if (!p.quantizer(d)) continue;
+      Quantizer& q = *p.quantizer(d);
+      // N14.4: halved from member to member, four times in turn, so that no two neighbours share a value; exact on the exponent field.
+      auto halved = [&](F32Bits& v) {
+        const F32Bits exponent = v >> 23 & 0xFF, times = static_cast<F32Bits>(m % 4);
+        if (exponent > times && exponent < 0xFF) v -= times << 23;
+      };
+      halved(q.scale);
+      halved(q.prior_amax);
+      if (q.amax) halved(*q.amax);
+    }
+    out.push_back(std::move(p));
+    row += op.members[m].rows;
+  }
+  return out;
+}
 
 std::vector<Plane> input_planes(const Problem& p) {
   std::vector<Plane> out;
   const Shape shape = p.x.shape;
   const Plane x = matrix("x", Part::input, p.x.source, shape);
-  if (p.as<Cast>() || p.as<ScaleChain>()) {
+  if (const Cast* op = p.as<Cast>()) {
+    out.push_back(x);
+    if (op->round == Round::sr) out.push_back(matrix("bits", Part::input, Encoding::u8, shape));
+  } else if (p.as<ScaleChain>() || p.as<Hadamard>()) {
     out.push_back(x);
   } else if (const Quantize* op = p.as<Quantize>()) {
     out.push_back(x);
-    for (Direction d : kDirections) {
-      if (!p.quantizer(d)) continue;
-      const Quantizer& q = *p.quantizer(d);
-      if (q.format == FormatId::fp8_current && q.amax) out.push_back(scalars(plane_name(d, "given.amax"), Part::input, d));
-      if (q.format == FormatId::fp8_delayed) {
-        out.push_back(scalars(plane_name(d, "given.scale"), Part::input, d));
-        out.push_back(scalars(plane_name(d, "prior.amax"), Part::input, d));
-      }
-    }
+    for (Direction d : kDirections)
+      if (p.quantizer(d)) add_givens(out, *p.quantizer(d), d);
     if (op->noop) out.push_back(scalars("noop", Part::input));
   } else if (p.as<Dequantize>()) {
     const Direction d = only_direction(p);
-    add_quantized(out, *p.quantizer(d), shape, d, Part::input);
+    const Quantizer& q = *p.quantizer(d);
+    if (q.format == FormatId::nvfp4) out.push_back(nvfp4_amax(q, shape, d, Part::input));
+    if (info(q.format).scale) out.push_back(scale_plane(q, shape, d, Part::input, q.scales));
+    out.push_back(data_plane(q, shape, d, Part::input));
   } else if (const Update* op = p.as<Update>()) {
     out.push_back(scalars("history", Part::input, {}, shape));
     out.push_back(scalars("scale", Part::input, {}, {1, shape.cols}));
@@ -103,6 +200,21 @@ std::vector<Plane> input_planes(const Problem& p) {
   } else if (const Swizzle* op = p.as<Swizzle>()) {
     const Direction d = only_direction(p);
     out.push_back(scale_plane(*p.quantizer(d), shape, d, Part::input, swizzle_from(*op)));
+  } else if (const Split* op = p.as<Split>()) {
+    const int64_t n = static_cast<int64_t>(op->members.size());
+    add_grouped(out, p, [](const Problem& m) { return std::vector<Plane>{matrix("x", Part::input, m.x.source, m.x.shape)}; });
+    if (op->vary == Vary::first || op->vary == Vary::both) out.push_back(matrix("first_dims", Part::input, Encoding::u32, {1, n}));
+    if (op->vary == Vary::last || op->vary == Vary::both) out.push_back(matrix("last_dims", Part::input, Encoding::u32, {1, n}));
+    add_grouped(out, p, [](const Problem& m) {
+      std::vector<Plane> givens;
+      for (Direction d : kDirections)
+        if (m.quantizer(d)) add_givens(givens, *m.quantizer(d), d);
+      return givens;
+    });
+    if (op->noop) out.push_back(scalars("noop", Part::input));
+  } else if (p.as<Philox>()) {
+    out.push_back(x);
+    out.push_back(matrix("key", Part::input, Encoding::u32, {shape.rows, 2}));
   }
   return out;
 }
@@ -113,14 +225,8 @@ std::vector<Plane> output_planes(const Problem& p) {
   if (const Cast* op = p.as<Cast>()) {
     out.push_back(matrix("y", Part::output, op->to, shape));
   } else if (p.as<Quantize>()) {
-    for (Direction d : kDirections) {
-      if (!p.quantizer(d)) continue;
-      const Quantizer& q = *p.quantizer(d);
-      const bool current = q.format == FormatId::fp8_current;
-      if (q.format == FormatId::fp8_delayed || (current && !q.amax)) out.push_back(scalars(plane_name(d, "amax"), Part::output, d));
-      if (current) out.push_back(scalars(plane_name(d, "scale"), Part::output, d));
-      add_quantized(out, q, shape, d, Part::output);
-    }
+    for (Direction d : kDirections)
+      if (p.quantizer(d)) add_outputs(out, *p.quantizer(d), shape, d);
   } else if (const Dequantize* op = p.as<Dequantize>()) {
     out.push_back(matrix("y", Part::output, op->out, shape));
   } else if (p.as<Update>()) {
@@ -129,13 +235,18 @@ std::vector<Plane> output_planes(const Problem& p) {
   } else if (const Swizzle* op = p.as<Swizzle>()) {
     const Direction d = only_direction(p);
     Plane plane = scale_plane(*p.quantizer(d), shape, d, Part::output, swizzle_to(*op));
-    if (op->inverse) {   // N6.5: every byte is copied, so every byte is meaningful
+    if (op->inverse && p.quantizer(d)->format != FormatId::fp8_block) {   // N6.5: every byte is copied, so every byte is meaningful
       plane.logical = plane.padded;
       plane.padding = Padding::none;
     }
     out.push_back(plane);
   } else if (p.as<ScaleChain>()) {
-    if (info(p.row->format).per_tensor_fp8()) {
+    const FormatId format = p.row->format;
+    if (format == FormatId::nvfp4) {
+      out.push_back(matrix("encode_scale", Part::output, Encoding::f32, {shape.rows, 1}));
+      out.push_back(matrix("scale_inv", Part::output, Encoding::e4m3, {shape.rows, 1}));
+      out.push_back(matrix("multiplier", Part::output, Encoding::f32, {shape.rows, 1}));
+    } else if (info(format).scale == Encoding::f32) {
       out.push_back(matrix("scale", Part::output, Encoding::f32, shape));
       out.push_back(matrix("scale_inv", Part::output, Encoding::f32, shape));
     } else {
@@ -143,6 +254,24 @@ std::vector<Plane> output_planes(const Problem& p) {
       out.push_back(matrix("multiplier", Part::output, Encoding::f32, shape));
       out.push_back(matrix("decoded", Part::output, Encoding::f32, shape));
     }
+  } else if (p.as<Hadamard>()) {
+    out.push_back(matrix("y", Part::output, Encoding::bf16, {shape.cols, shape.rows}));
+    out.back().transposed = true;
+    out.push_back(scalars("amax", Part::output));
+  } else if (const Split* op = p.as<Split>()) {
+    const int64_t n = static_cast<int64_t>(op->members.size());
+    out.push_back(matrix("offsets", Part::output, Encoding::u32, {1, n + 1}));
+    for (Direction d : kDirections)
+      if (p.quantizer(d) && info(p.quantizer(d)->format).has_blocks())
+        out.push_back(matrix(plane_name(d, "scale_offsets"), Part::output, Encoding::u32, {1, n + 1}, d));
+    add_grouped(out, p, [](const Problem& m) {
+      std::vector<Plane> outputs;
+      for (Direction d : kDirections)
+        if (m.quantizer(d)) add_outputs(outputs, *m.quantizer(d), m.x.shape, d);
+      return outputs;
+    });
+  } else if (p.as<Philox>()) {
+    out.push_back(matrix("y", Part::output, Encoding::u32, shape));
   }
   return out;
 }

@@ -2,19 +2,24 @@
 // Names, shapes and padded sizes are shared by both sides; arithmetic and index formulas are not.
 //
 // Input planes, by op:
-//   cast, quantize          x
-//   quantize                + <d>.given.amax, <d>.given.scale, <d>.prior.amax, noop       (1x1 f32, where the key applies)
-//   dequantize              <d>.data, <d>.scale_inv or <d>.scale_gemm                     (as quantize writes them)
+//   cast                    x; with round=sr also bits [as x] (u8)
+//   quantize                x, <d>.given.amax, <d>.given.scale, <d>.prior.amax, noop      (1x1 f32, where the key applies)
+//   dequantize              <d>.amax (nvfp4), <d>.scale_inv or <d>.scale_gemm, <d>.data   (as quantize writes them)
 //   update                  history [length, slots], scale [1, slots], reduced [1, slots] (f32)
 //   swizzle                 <d>.scale_inv (inverse: <d>.scale_gemm)
-//   scale_chain             x
+//   scale_chain, hadamard   x
+//   split                   x (flat, `capacity` elements), first_dims and last_dims [1, n] (u32, where they vary), and as quantize, [1, n]
+//   philox                  x [n, 4], key [n, 2] (u32)
 // Output planes, in causal order (a difference in an earlier plane explains those after it):
-//   cast                    y
+//   cast, dequantize        y
 //   quantize                <d>.amax, <d>.scale, <d>.scale_inv or <d>.scale_gemm, <d>.data; row before col
-//   dequantize              y
 //   update                  next.history, next.scale
 //   swizzle                 <d>.scale_gemm (inverse: <d>.scale_inv)
-//   scale_chain             scale, scale_inv (per-tensor FP8); scale_inv, multiplier, decoded (mxfp8; not scale_inv from codes)
+//   scale_chain             scale, scale_inv (f32 scales); scale_inv, multiplier, decoded (e8m0 scales; not scale_inv from codes);
+//                           encode_scale, scale_inv, multiplier [n, 1] (nvfp4)
+//   hadamard                y [cols, rows] (bf16), amax
+//   split                   offsets, <d>.scale_offsets [1, n + 1] (u32), then as quantize, one plane for all members
+//   philox                  y [n, 4] (u32)
 // <d> is row or col. scale_inv is the stored decode scale; `scale` multiplies on quantize and exists only for per-tensor FP8.
 #pragma once
 #include <cstddef>
@@ -29,8 +34,16 @@
 namespace assay {
 
 enum class Part : uint8_t { input, output };
-// What stands outside the logical region of a padded plane: there is none, or zeros (clause N6.4).
-enum class Padding : uint8_t { none, zero };
+// What stands outside the logical region of a padded plane: there is none, zeros (N6.4), or whatever stood there before (N14.6).
+enum class Padding : uint8_t { none, zero, untouched };
+
+// One member of a grouped plane: `offset` elements into it stands an array of `padded` with `logical` meaningful elements, laid out as the
+// member's own line would lay it out.
+struct Member {
+  int64_t offset = 0;
+  Shape logical, padded;
+  bool operator==(const Member&) const = default;
+};
 
 struct Plane {
   std::string name;
@@ -42,24 +55,44 @@ struct Plane {
   Padding padding = Padding::none;
   std::optional<Direction> direction;              // whose direction it belongs to
   bool transposed = false;                         // logical is [cols, rows] of the tensor
+  bool packed = false;                             // two 4-bit codes in a byte, the element of even index in the low half (N6.8)
+  std::vector<Member> members;                     // of a grouped plane (N14.2): then logical is [1, sum of members], padded [1, allocated]
 
-  size_t bytes() const { return static_cast<size_t>(padded.count()) * static_cast<size_t>(info(encoding).bytes()); }
+  size_t bytes() const { return bytes_of(padded.count()); }
+  // Bytes that n consecutive elements take; n is even in a packed plane.
+  size_t bytes_of(int64_t n) const { return packed ? static_cast<size_t>(n) / 2 : static_cast<size_t>(n) * static_cast<size_t>(info(encoding).bytes()); }
+  // Whether GEMM layout counts tiles down the rows: scales of columns that are stored as they are (N6.3).
+  bool tiles_by_columns() const { return direction == Direction::col && !transposed; }
 };
+
+// The plane of member m alone, as the member's own line has it: same name, members empty. Its bytes begin at bytes_of(members[m].offset).
+Plane member_plane(const Plane& grouped, size_t m);
 
 // Shapes of one direction's data and scales.
 struct Geometry {
-  Shape data;                        // stored shape: transposed for columns of per-tensor FP8
+  Shape data, data_padded;           // stored shape: [cols, rows] where transposed; a packed row is rounded up to whole bytes
   bool transposed = false;
   bool has_scale = false;
-  Shape scale, scale_padded;         // compact: [rows, scale columns], columnwise MXFP8 [scale rows, cols]
+  Encoding scale_encoding = Encoding::f32;
+  Shape scale, scale_padded;
 };
 
-// Geometry of x with shape `shape` quantized by `q` in direction `d`. Shapes as in TransformerEngine: MXFP8 row scales pad to
-// [128, 4], column scales to [4, 128]; a per-tensor scale is 1x1. GEMM layout takes as many bytes as the padded compact one.
-Geometry geometry(const Quantizer& q, Shape shape, Direction d);
+// Geometry of x with shape `shape` quantized by `q` in direction `d`, its scales in `layout`. With R x C the stored data:
+//   per-tensor FP8          1x1
+//   mxfp8                   row [R, cdiv(C, 32)] to [128, 4], col [cdiv(R, 32), C] to [4, 128]          (N6.2)
+//   nvfp4, mxfp4            [R, cdiv(C, block)] to [128, 4]                                             (N10.14, N15.4)
+//   fp8_block               1x128 [cdiv(C, 128), R], 128x128 [cdiv(R, 128), cdiv(C, 128)], both to [1, 4]  (N9.4)
+//   fp8_block, gemm         E8M0 [R, 4 cdiv(C, 128)] to [128, 4]                                        (N9.6)
+// GEMM layout takes as many bytes as the padded compact one in the formats of one-byte scales.
+Geometry geometry(const Quantizer& q, Shape shape, Direction d, ScaleLayout layout);
+inline Geometry geometry(const Quantizer& q, Shape shape, Direction d) { return geometry(q, shape, d, q.scales); }
 
 std::vector<Plane> input_planes(const Problem&);
 std::vector<Plane> output_planes(const Problem&);
+
+// N14.2: the line of each member of a split: a quantize of the member's shape, whose fill begins where the member's rows begin and whose
+// given and prior values are the member's (N14.4).
+std::vector<Problem> member_problems(const Problem& split);
 
 // "row.data": the name of a plane that belongs to one direction.
 inline std::string plane_name(Direction d, std::string_view stem) { return std::string(name_of(d)) + "." + std::string(stem); }

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "contract/encoding.h"
 #include "contract/format.h"
@@ -26,8 +27,8 @@ enum class Direction : uint8_t { row, col };
 inline constexpr Direction kDirections[] = {Direction::row, Direction::col};
 constexpr std::string_view name_of(Direction d) { return d == Direction::row ? "row" : "col"; }
 
-// Round to nearest even, toward zero, or up in magnitude (E8M0 only).
-enum class Round : uint8_t { rne, rz, rp };
+// Round to nearest even, toward zero, up in magnitude (E8M0 only), or stochastically (E2M1 only, N12).
+enum class Round : uint8_t { rne, rz, rp, sr };
 // Beyond the largest finite value: that value, or infinity (NaN where the encoding has no infinity).
 enum class Overflow : uint8_t { sat, nosat };
 // Scale tensors as computed and padded, or permuted to the tensor-core tile order (clause N6.3).
@@ -53,16 +54,28 @@ struct Tensor {
   bool operator==(const Tensor&) const = default;
 };
 
+// Four-over-six (N10.10): off, or the error that chooses between a block's two scales, mean absolute or mean squared.
+enum class FourOverSix : uint8_t { off, mae, mse };
+// The largest E4M3 block scale that the tensor scale of NVFP4 aims at: 448, or 256 under four-over-six (N10.1).
+enum class E4m3Max : uint8_t { m448, m256 };
+inline constexpr uint16_t kRhtSignMask = 0xD7E8;   // N11.1: TransformerEngine's fixed signs
+
 // How one direction is quantized.
 struct Quantizer {
   FormatId format = FormatId::identity;
   Encoding element = Encoding::e4m3;       // of the data; identity: the source's
   Block block = Block::tensor;
-  bool pow2 = false;                       // fp8_current: scale floored to a power of two (N3.6)
-  F32Bits eps = 0;                         // fp8_current: least amax (N3.2)
-  std::optional<F32Bits> amax;             // fp8_current: given; nothing: computed from the tensor (N3.1)
+  bool pow2 = false;                       // fp8_current, fp8_block: scale floored to a power of two (N3.6)
+  F32Bits eps = 0;                         // fp8_current, fp8_block: least amax (N3.2)
+  std::optional<F32Bits> amax;             // fp8_current, nvfp4: given; nothing: computed from the tensor (N3.1, N10.1)
   F32Bits scale = 0x3F800000;              // fp8_delayed: the given scale (N3.11)
   F32Bits prior_amax = 0;                  // fp8_delayed: what the amax slot holds before (N3.1)
+  Round round = Round::rne;                // nvfp4: rne or sr
+  bool rht = false;                        // nvfp4 columns: of the rotated tensor (N11)
+  uint16_t sign_mask = kRhtSignMask;       // rht: bit i set negates element i of each 16 (N11.1)
+  FourOverSix four_over_six = FourOverSix::off;
+  E4m3Max e4m3_max = E4m3Max::m448;        // nvfp4 under four_over_six
+  bool row_scaled = false;                 // nvfp4: one amax per stored row (N10.9)
   ScaleLayout scales = ScaleLayout::compact;
   Numerics numerics;
   bool operator==(const Quantizer&) const = default;
@@ -71,13 +84,24 @@ struct Quantizer {
 // Whose kernel selection decides the Numerics that are not given (contract/dispatch.h).
 enum class Flavour : uint8_t { assay, te };
 enum class Arch : uint8_t { sm90, sm100, sm110, sm120 };
-enum class Dispatch : uint8_t { automatic, generic, specialised };
+enum class Dispatch : uint8_t { automatic, generic, specialised, t1d, q2d, fb, rhtrc };
+
+// What the column direction of a pair is quantized from: x, or the row direction dequantized to x's encoding (N13.1).
+enum class ColSource : uint8_t { original, row_dequantized };
+
+// Where the random bytes of round=sr come from (N12.2).
+struct Rng {
+  uint64_t seed = 0, offset = 0;
+  uint32_t member = 0;           // below 2^17
+  bool operator==(const Rng&) const = default;
+};
 
 // Convert every element of x to another encoding.
 struct Cast {
   Encoding to = Encoding::e4m3;
   Round round = Round::rne;
   Overflow overflow = Overflow::sat;
+  SrRule sr_rule = SrRule::integer;   // round=sr
   bool operator==(const Cast&) const = default;
 };
 // Quantize x in each direction that has a Quantizer.
@@ -112,13 +136,34 @@ struct ScaleChain {
   bool operator==(const ScaleChain&) const = default;
 };
 
+// Rotate every 16 rows of each column of x (bf16) and take the amax: the transform that nvfp4 columns with rht=1 begin with (N11).
+struct Hadamard {
+  bool operator==(const Hadamard&) const = default;
+};
+// Quantize every member of a grouped tensor. Members lie one after the other in x, each a contiguous matrix (N14.1).
+enum class Vary : uint8_t { none, first, last, both };   // which sizes differ between members
+struct Split {
+  Vary vary = Vary::first;
+  std::vector<Shape> members;        // none of them: x is one empty group
+  int64_t capacity = 0;              // elements allocated in x and in data planes; at least those of the members
+  std::optional<F32Bits> noop;
+  bool operator==(const Split&) const = default;
+};
+// Philox4x32: x holds counters [n, 4].
+struct Philox {
+  int rounds = 10;
+  bool operator==(const Philox&) const = default;
+};
+
 struct Problem {
   Tensor x;
   std::optional<Quantizer> row, col;       // absent directions are not produced; cast has neither
   Flavour flavour = Flavour::assay;
   Arch arch = Arch::sm100;
   Dispatch dispatch = Dispatch::automatic;
-  std::variant<Cast, Quantize, Dequantize, Update, Swizzle, ScaleChain> op;
+  ColSource col_source = ColSource::original;   // quantize and split with both directions
+  Rng rng;                                      // quantize and split with a direction of round=sr
+  std::variant<Cast, Quantize, Dequantize, Update, Swizzle, ScaleChain, Hadamard, Split, Philox> op;
 
   bool operator==(const Problem&) const = default;
   const std::optional<Quantizer>& quantizer(Direction d) const { return d == Direction::row ? row : col; }
@@ -129,7 +174,16 @@ struct Problem {
 };
 
 // "cast", "quantize", ... in the order of Problem::op.
-inline constexpr std::string_view kOps[] = {"cast", "quantize", "dequantize", "update", "swizzle", "scale_chain"};
+inline constexpr std::string_view kOps[] = {"cast", "quantize", "dequantize", "update", "swizzle", "scale_chain", "hadamard", "split", "philox"};
 inline std::string_view op_name(const Problem& p) { return kOps[p.op.index()]; }
+
+// The noop flag of a quantize or a split, where one is given (N6.7).
+inline std::optional<F32Bits> noop_of(const Problem& p) {
+  if (const Quantize* q = p.as<Quantize>()) return q->noop;
+  if (const Split* s = p.as<Split>()) return s->noop;
+  return std::nullopt;
+}
+// Whether a direction rounds stochastically.
+inline bool draws(const Problem& p) { return (p.row && p.row->round == Round::sr) || (p.col && p.col->round == Round::sr); }
 
 }  // namespace assay

@@ -60,7 +60,7 @@ TEST(Line, FlavourSetsTheNumericsThatTheLineLeavesOpen) {
   EXPECT_EQ(parsed("quantize mxfp8 64x256 bf16 flavour=te noop=0").row->numerics.neg_zero, NegZero::keep);
   EXPECT_EQ(parsed("quantize mxfp8 64x256 bf16 flavour=te neg_zero=keep").row->numerics.neg_zero, NegZero::keep);
   EXPECT_EQ(to_canonical_line(te),
-            "quantize mxfp8 64x256 bf16 dir=both flavour=te arch=sm120 dispatch=auto noop=none element=e4m3 block=1x32 scales=compact neg_zero=plus "
+            "quantize mxfp8 64x256 bf16 dir=both flavour=te arch=sm120 dispatch=auto col_source=original noop=none element=e4m3 block=1x32 scales=compact neg_zero=plus "
             "row.nan_amax=ignore col.nan_amax=propagate fill=normal seed=0 at=0,0");
 }
 

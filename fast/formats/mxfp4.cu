@@ -1,0 +1,12 @@
+// mxfp4: see docs/numerics.md.
+#include <stdexcept>
+
+#include "fast/choose.h"
+#include "fast/lane/mxfp4.cuh"
+
+namespace assay::ASSAY_FAST_NAMESPACE {
+
+std::string quantize_mxfp4(const Job&) { throw std::runtime_error("no kernel"); }
+std::string dequantize_mxfp4(const Job&) { throw std::runtime_error("no kernel"); }
+
+}  // namespace assay::ASSAY_FAST_NAMESPACE

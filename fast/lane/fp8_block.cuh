@@ -1,0 +1,3 @@
+// fp8_block: see docs/numerics.md.
+#pragma once
+#include "fast/lane/layout.cuh"

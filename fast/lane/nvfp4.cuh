@@ -1,0 +1,3 @@
+// nvfp4: see docs/numerics.md.
+#pragma once
+#include "fast/lane/layout.cuh"

@@ -1,0 +1,8 @@
+// nvfp4: see docs/numerics.md.
+#include "reference/formats/format.h"
+
+namespace assay::reference {
+
+const Format formats::nvfp4 = {};
+
+}  // namespace assay::reference
