@@ -27,6 +27,96 @@ TeKernel mxfp8_kernel(const Problem& p, const Quantizer& q) {
   return k;
 }
 
+// N8.4. What the core kernels and their fallback need, for a tensor of rows x cols whose row direction is `row` and column direction `col`.
+struct Nvfp4Core {
+  bool optimized = false;   // t1d or q2d rather than fb
+  std::string name;
+  Draw draw = Draw::logical;
+};
+Nvfp4Core nvfp4_core(const Problem& p, bool square, bool row, bool col) {
+  const Shape s = p.x.shape;
+  Nvfp4Core k;
+  k.optimized = p.x.source == Encoding::bf16 && s.rows % 32 == 0 && s.cols % 32 == 0 && (row || (col && square)) && p.dispatch != Dispatch::fb;
+  k.name = !k.optimized ? "fb" : square ? "q2d" : "t1d";
+  k.draw = !k.optimized ? Draw::te_fb : square ? Draw::te_q2d : Draw::te_t1d;
+  return k;
+}
+
+TeKernel nvfp4_kernel(const Problem& p) {
+  const bool row = p.row.has_value(), col = p.col.has_value(), rht = col && p.col->rht, sr = draws(p);
+  const Quantizer& any = row ? *p.row : *p.col;
+  const Shape s = p.x.shape;
+  auto any_of = [&](auto holds) { return (row && holds(*p.row)) || (col && holds(*p.col)); };
+  const bool square = is_square(any.block), row_scaled = any.row_scaled, gemm = any_of([](const Quantizer& q) { return q.scales == ScaleLayout::gemm; });
+  if (p.arch == Arch::sm90) return rejected("TransformerEngine's NVFP4 kernels need sm100 or later");
+  if (s.rows % 16 != 0 || s.cols % 16 != 0) return rejected("TransformerEngine's NVFP4 needs multiples of 16 rows and columns");
+  if (row && col && (p.row->block != p.col->block || p.row->row_scaled != p.col->row_scaled || p.row->four_over_six != p.col->four_over_six ||
+                     p.row->e4m3_max != p.col->e4m3_max || p.row->round != p.col->round || p.row->scales != p.col->scales))
+    return rejected("TransformerEngine's NVFP4 kernels make both directions alike but for the rotation");
+  if (p.dispatch == Dispatch::generic || p.dispatch == Dispatch::specialised) return rejected("NVFP4 has the kernels t1d, q2d, fb and rhtrc to force");
+  if (row_scaled && !row) return rejected("row-scaled NVFP4 needs row data");
+
+  if (any.four_over_six != FourOverSix::off) {
+    if (p.dispatch != Dispatch::automatic) return rejected("four-over-six has one kernel");
+    if (gemm) return rejected("the four-over-six kernel writes compact scales");
+    if (square && !row) return rejected("four-over-six with 16x16 blocks needs row data");
+    if (row_scaled && col) return rejected("row-scaled four-over-six makes row data alone");
+    return {"nvfp4 four over six", "", {}, {}};
+  }
+
+  TeKernel k;
+  if (sr) {   // N12.3, N12.5
+    const bool hardware = p.arch == Arch::sm100;
+    k.row.sr_rule = hardware ? SrRule::integer : SrRule::fma;
+    k.row.sr_bytes = hardware ? SrBytes::interleaved : SrBytes::ascending;
+    k.col = k.row;
+  }
+  if (rht) {
+    if (square) return rejected("with RHT, TransformerEngine honours 16x16 blocks in some shapes and ignores them in others");
+    k.col.rht_sum = RhtSum::tc16;
+    const bool fits = s.rows % 64 == 0 && s.cols % 128 == 0 && (p.arch == Arch::sm100 || p.arch == Arch::sm110);
+    if (p.dispatch == Dispatch::rhtrc && !fits) return rejected("rhtrc needs a multiple of 64 rows and of 128 columns, and sm100 or sm110");
+    if (fits && (p.dispatch == Dispatch::automatic || p.dispatch == Dispatch::rhtrc)) {
+      if (sr && p.arch != Arch::sm100) return rejected("rhtrc has no stochastic rounding off sm100");
+      k.name = "nvfp4 rhtrc";
+      for (Numerics* n : {&k.row, &k.col}) {
+        n->inf_amax = InfAmax::zero;
+        n->nan_tensor_amax = NanTensorAmax::unit;
+        n->nan_clamp = NanClamp::propagate;
+        n->nan_amax = NanAmax::propagate;
+        if (sr) n->draw = Draw::te_rhtrc;
+      }
+      return k;
+    }
+    if (gemm) return rejected("without the fused kernel, NVFP4 with RHT writes compact scales");
+  }
+  if (p.dispatch == Dispatch::rhtrc) return rejected("rhtrc is for col.rht=1");
+
+  // With RHT off the fused path, columns are the rows of the rotated transpose, a launch of their own.
+  const Nvfp4Core rows = nvfp4_core(p, square, row || rht, col && !rht);
+  if (p.dispatch == Dispatch::t1d && (square || !rows.optimized)) return rejected("t1d needs bf16, sizes that are multiples of 32, 1x16 blocks and row data");
+  if (p.dispatch == Dispatch::q2d && (!square || !rows.optimized)) return rejected("q2d needs bf16, sizes that are multiples of 32 and 16x16 blocks");
+  if (row_scaled && col && !rows.optimized) return rejected("row-scaled columns need bf16 and sizes that are multiples of 32");
+  if (gemm && rows.name == "t1d") return rejected("t1d writes compact scales");
+  if (gemm && rows.name == "q2d" && (s.rows % 128 != 0 || s.cols % 128 != 0)) return rejected("q2d writes GEMM scales for sizes that are multiples of 128");
+  k.name = "nvfp4 " + rows.name + (rht ? ", columns rotated first" : "");
+  if (sr) k.row.draw = k.col.draw = rows.draw;
+  return k;
+}
+
+// N8.5
+TeKernel fp8_block_kernel(const Problem& p) {
+  for (Direction d : kDirections) {
+    if (!p.quantizer(d)) continue;
+    if (p.arch != Arch::sm90 && !p.quantizer(d)->pow2) return rejected("TransformerEngine's blockwise FP8 needs power-of-two scales from sm100 on");
+    if (p.quantizer(d)->scales == ScaleLayout::gemm) return rejected("no blockwise FP8 kernel writes GEMM scales: they are converted afterwards");
+  }
+  if (p.dispatch != Dispatch::automatic) return rejected("blockwise FP8 has no kernel to force");
+  TeKernel k{is_square((p.row ? p.row : p.col)->block) ? "fp8_block square" : "fp8_block vector", "", {}, {}};
+  k.row.scale_limit = k.col.scale_limit = ScaleLimit::source_max;
+  return k;
+}
+
 }  // namespace
 
 TeKernel te_kernel(const Problem& p) {
@@ -37,7 +127,11 @@ TeKernel te_kernel(const Problem& p) {
   }
   if (!p.as<Quantize>()) return {std::string(op_name(p)), "", {}, {}};
   if (p.row && p.col && p.row->format != p.col->format) return rejected("TransformerEngine has no single kernel for a pair of formats");
+  if (p.row && p.col && p.col_source != ColSource::original) return rejected("TransformerEngine has no single kernel for columns of dequantized rows");   // N8.6
   const Quantizer& q = p.row ? *p.row : *p.col;
+  if (q.format == FormatId::mxfp4) return rejected("TransformerEngine has no MXFP4 kernel");
+  if (q.format == FormatId::nvfp4) return nvfp4_kernel(p);
+  if (q.format == FormatId::fp8_block) return fp8_block_kernel(p);
   if (q.format == FormatId::mxfp8) return mxfp8_kernel(p, q);
   if (q.format == FormatId::identity) return {"copy", "", {}, {}};
   if (!p.row) return rejected("TransformerEngine has no per-tensor FP8 kernel for columns alone");   // N8.2

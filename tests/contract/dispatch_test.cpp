@@ -58,6 +58,102 @@ TEST(Dispatch, TransformerEngineKernels) {
   }
 }
 
+// N8.4: kernel, and the Numerics of rows and columns as the canonical line prints them.
+struct Nvfp4Row {
+  const char* line;
+  const char* kernel;
+  const char* numerics = "";   // a piece of the canonical line
+};
+
+TEST(Dispatch, Nvfp4Kernels) {
+  constexpr const char* kFused = "inf_amax=zero nan_tensor_amax=unit nan_clamp=propagate";
+  for (const Nvfp4Row& r : {
+           Nvfp4Row{"quantize nvfp4 64x128 bf16", "nvfp4 t1d", "inf_amax=unit nan_tensor_amax=clamp nan_clamp=drop"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 dir=row", "nvfp4 t1d"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 dir=col", "nvfp4 fb"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 dir=col block=16x16", "nvfp4 q2d"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 block=16x16", "nvfp4 q2d"},
+           Nvfp4Row{"quantize nvfp4 64x128 f32", "nvfp4 fb"},
+           Nvfp4Row{"quantize nvfp4 64x128 f16 block=16x16", "nvfp4 fb"},
+           Nvfp4Row{"quantize nvfp4 48x128 bf16", "nvfp4 fb"},
+           Nvfp4Row{"quantize nvfp4 64x80 bf16", "nvfp4 fb"},
+           Nvfp4Row{"quantize nvfp4 64x72 bf16", ""},
+           Nvfp4Row{"quantize nvfp4 60x64 bf16", ""},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 arch=sm90", ""},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 dispatch=fb", "nvfp4 fb"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 dispatch=t1d", "nvfp4 t1d"},
+           Nvfp4Row{"quantize nvfp4 64x128 f16 dispatch=t1d", ""},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 dispatch=q2d", ""},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 dispatch=rhtrc", ""},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 dispatch=generic", ""},
+           // GEMM scales
+           Nvfp4Row{"quantize nvfp4 128x128 bf16 scales=gemm", ""},
+           Nvfp4Row{"quantize nvfp4 128x128 f32 scales=gemm", "nvfp4 fb"},
+           Nvfp4Row{"quantize nvfp4 128x128 bf16 scales=gemm block=16x16", "nvfp4 q2d"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 scales=gemm block=16x16", ""},
+           // RHT
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 col.rht=1", "nvfp4 rhtrc", kFused},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 col.rht=1", "nvfp4 rhtrc", "nan_amax=propagate"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 col.rht=1", "nvfp4 rhtrc", "col.rht_sum=tc16"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 col.rht=1 arch=sm110", "nvfp4 rhtrc", kFused},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 col.rht=1 arch=sm120", "nvfp4 t1d, columns rotated first", "col.rht_sum=tc16"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 col.rht=1 scales=gemm", "nvfp4 rhtrc"},
+           Nvfp4Row{"quantize nvfp4 64x64 bf16 col.rht=1 scales=gemm", ""},
+           Nvfp4Row{"quantize nvfp4 64x64 bf16 col.rht=1", "nvfp4 t1d, columns rotated first", "inf_amax=unit"},
+           Nvfp4Row{"quantize nvfp4 64x64 bf16 dir=col rht=1", "nvfp4 t1d, columns rotated first"},
+           Nvfp4Row{"quantize nvfp4 48x64 bf16 col.rht=1", "nvfp4 fb, columns rotated first"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 col.rht=1 dispatch=t1d", "nvfp4 t1d, columns rotated first"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 col.rht=1 block=16x16", ""},
+           Nvfp4Row{"quantize nvfp4 32x128 bf16 col.rht=1 dispatch=rhtrc", ""},
+           // stochastic rounding
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 round=sr", "nvfp4 t1d", "sr_rule=integer sr_bytes=interleaved draw=te_t1d"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 round=sr arch=sm120", "nvfp4 t1d", "sr_rule=fma sr_bytes=ascending draw=te_t1d"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 round=sr block=16x16", "nvfp4 q2d", "draw=te_q2d"},
+           Nvfp4Row{"quantize nvfp4 64x128 f32 round=sr", "nvfp4 fb", "draw=te_fb"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 round=sr col.rht=1", "nvfp4 rhtrc", "draw=te_rhtrc"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 round=sr col.rht=1 arch=sm110", ""},
+           Nvfp4Row{"quantize nvfp4 64x64 bf16 round=sr col.rht=1", "nvfp4 t1d, columns rotated first", "draw=te_t1d"},
+           // row scaled, four over six
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 row_scaled=1", "nvfp4 t1d"},
+           Nvfp4Row{"quantize nvfp4 64x128 f32 row_scaled=1", ""},
+           Nvfp4Row{"quantize nvfp4 64x128 f32 row_scaled=1 dir=row", "nvfp4 fb"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 row_scaled=1 dir=col", ""},
+           Nvfp4Row{"quantize nvfp4 64x128 f32 four_over_six=mae", "nvfp4 four over six"},
+           Nvfp4Row{"quantize nvfp4 64x128 f32 four_over_six=mse e4m3_max=256 block=16x16", "nvfp4 four over six"},
+           Nvfp4Row{"quantize nvfp4 64x128 f32 four_over_six=mae block=16x16 dir=col", ""},
+           Nvfp4Row{"quantize nvfp4 128x128 f32 four_over_six=mae scales=gemm", ""},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 four_over_six=mae row_scaled=1 dir=row", "nvfp4 four over six"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 four_over_six=mae row_scaled=1", ""},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 row.four_over_six=mae", ""},
+       }) {
+    const auto p = parse_line(std::string(r.line) + " flavour=te");
+    ASSERT_TRUE(p) << r.line << ": " << p.error().text();
+    const TeKernel k = te_kernel(*p);
+    EXPECT_EQ(k.name, r.kernel) << r.line << ": " << k.rejected;
+    EXPECT_EQ(k.rejected.empty(), *r.kernel != 0) << r.line;
+    EXPECT_NE(to_canonical_line(*p).find(r.numerics), std::string::npos) << r.numerics << " is not in " << to_canonical_line(*p);
+  }
+}
+
+TEST(Dispatch, OtherBlockFormats) {   // N8.5, N8.6
+  for (const auto& [line, kernel] : {
+           std::pair{"quantize fp8_block 64x128 bf16", "fp8_block vector"},
+           std::pair{"quantize fp8_block 1x7 bf16 block=128x128", "fp8_block square"},
+           std::pair{"quantize fp8_block 64x128 bf16 pow2=0", ""},
+           std::pair{"quantize fp8_block 64x128 bf16 pow2=0 arch=sm90", "fp8_block vector"},
+           std::pair{"quantize fp8_block 64x128 bf16 scales=gemm", ""},
+           std::pair{"quantize fp8_block 64x128 bf16 dispatch=generic", ""},
+           std::pair{"quantize mxfp4 64x128 bf16", ""},
+           std::pair{"quantize mxfp8 64x128 bf16 col_source=row_dequantized", ""},
+           std::pair{"quantize nvfp4/mxfp8 64x128 bf16", ""},
+       }) {
+    const auto p = parse_line(std::string(line) + " flavour=te");
+    ASSERT_TRUE(p) << line << ": " << p.error().text();
+    EXPECT_EQ(te_kernel(*p).name, kernel) << line;
+    if (*kernel && p->row->format == FormatId::fp8_block) EXPECT_EQ(p->row->numerics.scale_limit, ScaleLimit::source_max) << line;
+  }
+}
+
 TEST(Dispatch, SwizzleCountsWholeBlocks) {   // N8.3
   EXPECT_EQ(parse_line("swizzle mxfp8 64x48 e8m0 flavour=te")->row->numerics.swizzle_extent, SwizzleExtent::floor);
   EXPECT_EQ(parse_line("swizzle mxfp8 64x48 e8m0")->row->numerics.swizzle_extent, SwizzleExtent::ceil);

@@ -39,6 +39,65 @@ TEST(Geometry, PartialBlocksRoundUpAndEmptyTensorsAreEmpty) {
   EXPECT_EQ(outputs("quantize mxfp8 0x64 bf16"), "row.scale_inv e8m0 0x2/0x4, row.data e4m3 0x64, col.scale_inv e8m0 0x64/0x128, col.data e4m3 0x64");
 }
 
+TEST(Geometry, ShapesOfBlockFormats) {   // the table that TransformerEngine's storages are tested with, and tails
+  EXPECT_EQ(outputs("quantize fp8_block 256x384 bf16"),
+            "row.scale_inv f32 3x256, row.data e4m3 256x384, col.scale_inv f32 2x384, col.data e4m3 384x256");
+  EXPECT_EQ(outputs("quantize fp8_block 256x384 bf16 block=128x128"),
+            "row.scale_inv f32 2x3/2x4, row.data e4m3 256x384, col.scale_inv f32 3x2/3x4, col.data e4m3 384x256");
+  EXPECT_EQ(outputs("quantize fp8_block 129x130 bf16 dir=row"), "row.scale_inv f32 2x129/2x132, row.data e4m3 129x130");
+  EXPECT_EQ(outputs("quantize fp8_block 129x130 bf16 scales=gemm"),
+            "row.scale_gemm e8m0 129x8/256x8, row.data e4m3 129x130, col.scale_gemm e8m0 130x8/256x8, col.data e4m3 130x129");
+  EXPECT_EQ(outputs("quantize nvfp4 48x80 bf16"),
+            "row.amax f32 1x1, row.scale_inv e4m3 48x5/128x8, row.data e2m1 48x80, col.amax f32 1x1, col.scale_inv e4m3 80x3/128x4, col.data e2m1 80x48");
+  EXPECT_EQ(outputs("quantize nvfp4 256x384 bf16 amax=1 block=16x16"),
+            "row.scale_inv e4m3 256x24, row.data e2m1 256x384, col.scale_inv e4m3 384x16, col.data e2m1 384x256");
+  EXPECT_EQ(outputs("quantize nvfp4 5x7 bf16 row_scaled=1"),
+            "row.amax f32 5x1, row.scale_inv e4m3 5x1/128x4, row.data e2m1 5x7/5x8, col.amax f32 7x1, col.scale_inv e4m3 7x1/128x4, col.data e2m1 7x5/7x6");
+  EXPECT_EQ(outputs("quantize mxfp4 48x80 bf16"), "row.scale_inv e8m0 48x3/128x4, row.data e2m1 48x80, col.scale_inv e8m0 80x2/128x4, col.data e2m1 80x48");
+  const auto packed = output_planes(*parse_line("quantize nvfp4 5x7 bf16 dir=row"));
+  EXPECT_EQ(packed[2].bytes(), 5u * 4u);
+  EXPECT_EQ(outputs("hadamard nvfp4 64x256 bf16"), "y bf16 256x64, amax f32 1x1");
+  EXPECT_EQ(inputs("philox u32 8x4 u32"), "x u32 8x4, key u32 8x2");
+  EXPECT_EQ(inputs("cast e2m1 3x5 f32 round=sr"), "x f32 3x5, bits u8 3x5");
+  EXPECT_EQ(outputs("scale_chain nvfp4 9x2 f32"), "encode_scale f32 9x1, scale_inv e4m3 9x1, multiplier f32 9x1");
+  EXPECT_EQ(inputs("dequantize nvfp4 32x64 bf16 dir=col row_scaled=1"), "col.amax f32 64x1, col.scale_inv e4m3 64x2/128x4, col.data e2m1 64x32");
+}
+
+// "offset:logical/padded ..." of a grouped plane's members.
+std::string members(const Plane& p) {
+  std::string out;
+  for (const Member& m : p.members) out += (out.empty() ? "" : " ") + std::to_string(m.offset) + ":" + shape_text(m.logical) + (m.logical == m.padded ? "" : "/" + shape_text(m.padded));
+  return out;
+}
+
+TEST(Geometry, MembersOfASplit) {   // N14.2, worked by hand
+  const auto p = parse_line("split nvfp4 208x80 bf16 groups=0,16,32,160 capacity=20000");
+  ASSERT_TRUE(p) << p.error().text();
+  const auto in = input_planes(*p), out = output_planes(*p);
+  EXPECT_EQ(described(in), "x bf16 1x16640/1x20000, first_dims u32 1x4");
+  EXPECT_EQ(described(out),
+            "offsets u32 1x5, row.scale_offsets u32 1x5, col.scale_offsets u32 1x5, row.amax f32 1x4, row.scale_inv e4m3 1x4096/1x4608, row.data e2m1 1x16640/1x20000, "
+            "col.amax f32 1x4, col.scale_inv e4m3 1x2560/1x3072, col.data e2m1 1x16640/1x20000");
+  EXPECT_EQ(members(out[4]), "0:0x5/0x8 0:16x5/128x8 1024:32x5/128x8 2048:160x5/256x8");
+  EXPECT_EQ(members(out[7]), "0:80x0/128x0 0:80x1/128x4 512:80x2/128x4 1024:80x10/128x12");
+  EXPECT_EQ(members(out[8]), "0:80x0 0:80x16 1280:80x32 3840:80x160");
+  EXPECT_EQ(out[8].padding, Padding::untouched);
+  EXPECT_EQ(member_plane(out[7], 1).padding, Padding::zero);
+
+  // The columnwise scale buffer has the shape of columns, which is not that of rows (96x160: 128x8 and 4x256).
+  const auto mx = output_planes(*parse_line("split mxfp8 192x160 bf16 groups=96,96 vary=none"));
+  EXPECT_EQ(members(mx[3]), "0:96x5/128x8 1024:96x5/128x8");
+  EXPECT_EQ(members(mx[5]), "0:3x160/4x256 1024:3x160/4x256");
+
+  const auto both = parse_line("split fp8_delayed 1x161 bf16 vary=both groups=7x9,14x7 scale=8 prior_amax=0.5");
+  ASSERT_TRUE(both) << both.error().text();
+  EXPECT_EQ(described(input_planes(*both)), "x bf16 1x161, first_dims u32 1x2, last_dims u32 1x2, row.given.scale f32 1x2, row.prior.amax f32 1x2, col.given.scale f32 1x2, col.prior.amax f32 1x2");
+  const auto lines = member_problems(*both);
+  EXPECT_EQ(to_line(lines[0]), "quantize fp8_delayed 7x9 bf16 scale=8 prior_amax=0.5");
+  EXPECT_EQ(to_line(lines[1]), "quantize fp8_delayed 14x7 bf16 scale=4 prior_amax=0.25 at=7,0");
+  EXPECT_EQ(to_line(member_problems(*parse_line("split nvfp4 32x64 bf16 groups=16,16 round=sr rng=5,2,0"))[1]), "quantize nvfp4 16x64 bf16 round=sr at=16,0 rng=5,2,1");
+}
+
 TEST(Geometry, InputsFollowTheKeys) {
   EXPECT_EQ(inputs("quantize fp8_current 2x3 bf16"), "x bf16 2x3");
   EXPECT_EQ(inputs("quantize fp8_current 2x3 bf16 amax=3 noop=0"), "x bf16 2x3, row.given.amax f32 1x1, col.given.amax f32 1x1, noop f32 1x1");
