@@ -316,7 +316,7 @@ std::vector<Key> make_keys() {
   add("element", kData | kUpdate | kScaleChain, "e4m3|e5m2", "encoding of the data",
       words_access<Encoding>(encoding_words(), [](Problem& p, Direction d) -> Encoding& { return quantizer(p, d).element; }),
       [](const Problem& p, Direction d) { return std::string(info(info(p.quantizer(d)->format).element.value_or(p.x.source)).name); }, fp8, true);
-  add("block", kData | kSwizzle, "1x32|32x32, 1x128|128x128, 1x16|16x16", "how many elements share a scale",
+  add("block", kData | kSwizzle, "1x16|16x16|1x32|32x32|1x128|128x128", "how many elements share a scale",
       {[](const Problem& p, Direction d) { return std::string(name_of(p.quantizer(d)->block)); },
        [](Problem& p, Direction d, std::string_view text) -> MaybeError {
          const Words words = block_words(quantizer(p, d).format);

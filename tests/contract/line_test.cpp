@@ -86,7 +86,17 @@ TEST(Line, ImpossibleProblemsAreErrors) {
            "swizzle mxfp8 4x4 bf16", "cast e4m3 1x1 e5m2", "cast bf16 1x1 bf16", "cast e4m3 1x1 bf16 round=rp", "cast e8m0 1x1 bf16 round=rne",
            "cast e2m1 1x1 bf16 overflow=nosat", "cast bf16 1x1 f32 overflow=sat", "scale_chain identity 1x1 f32", "scale_chain fp8_current 1x1 e8m0",
            "quantize mxfp8 4x4 bf16 fill=literal", "quantize mxfp8 4x4 bf16 fill=ties:3f80", "quantize mxfp8 4x4 bf16 at=1", "quantize mxfp8 4x4 bf16 seed=-1",
-           "quantize mxfp8/fp8_current 4x4 bf16 dir=row", "quantize fp8_current 4x4 bf16 eps=1e999", "quantize fp8_current 4x4 bf16 eps=0x12"}) {
+           "quantize mxfp8/fp8_current 4x4 bf16 dir=row", "quantize fp8_block 4x4 bf16 block=1x32", "quantize nvfp4 4x4 bf16 block=32x32",
+           "quantize mxfp4 4x4 bf16 block=32x32", "quantize nvfp4 16x16 bf16 element=e4m3", "quantize nvfp4 16x16 f32 col.rht=1", "quantize nvfp4 8x16 bf16 col.rht=1", "quantize nvfp4 16x16 bf16 row.rht=1",
+           "quantize nvfp4 16x16 bf16 row_scaled=1 block=16x16", "quantize nvfp4 16x16 bf16 row_scaled=1 round=sr", "quantize nvfp4 16x16 bf16 row_scaled=1 amax=1",
+           "quantize nvfp4 16x16 bf16 four_over_six=mae round=sr", "quantize nvfp4 16x16 bf16 e4m3_max=256", "quantize nvfp4 16x16 f16 multiplier=bf16_quotient", "quantize mxfp8 16x16 bf16 round=sr",
+           "quantize nvfp4 16x48 bf16 round=sr draw=te_t1d", "quantize nvfp4 64x64 bf16 round=sr draw=te_rhtrc", "quantize nvfp4 16x16 bf16 rng=1,2,3", "quantize nvfp4 16x16 bf16 round=sr rng=1,2",
+           "quantize nvfp4 16x16 bf16 round=sr rng=1,2,131072", "quantize mxfp8 16x16 bf16 dir=row col_source=row_dequantized", "quantize fp8_block 16x16 bf16 pow2=0 scales=gemm",
+           "cast e2m1 1x1 bf16 round=sr", "cast e4m3 1x1 f32 round=sr", "cast u8 1x1 f32", "cast bf16 1x1 u32", "quantize mxfp8 4x4 u32", "philox u32 4x3 u32", "philox u8 4x4 u32", "philox u32 4x4 f32",
+           "hadamard mxfp8 16x16 bf16", "hadamard nvfp4 16x16 f32", "hadamard nvfp4 8x16 bf16", "scale_chain nvfp4 4x3 f32", "swizzle nvfp4 4x4 e8m0", "swizzle fp8_block 4x4 e4m3",
+           "split mxfp8 64x64 bf16 groups=32", "split mxfp8 64x64 bf16 groups=", "split mxfp8 64x64 bf16 groups=32,-32,64", "split mxfp8 64x64 bf16 groups=32x64,32x64", "split mxfp8 64x64 bf16 groups=16,48 vary=none",
+           "split mxfp8 64x64 bf16 vary=last groups=32,16", "split mxfp8 8x8 bf16 vary=both groups=4x8,4x8", "split mxfp8 64x64 bf16 capacity=4095", "split nvfp4 48x16 bf16 groups=24,24 col.rht=1",
+           "split nvfp4 64x64 bf16 groups=32,32 round=sr draw=te_t1d", "split nvfp4 64x64 bf16 groups=32,32 round=sr rng=1,2,3", "split update 4x4 bf16", "quantize fp8_current 4x4 bf16 eps=1e999", "quantize fp8_current 4x4 bf16 eps=0x12"}) {
     EXPECT_FALSE(parse_line(line)) << line;
   }
 }
@@ -96,7 +106,10 @@ TEST(Line, ParseOfPrintIsTheSameProblem) {
   std::mt19937_64 rng(1);
   auto pick = [&](auto&& list) { return list[rng() % std::size(list)]; };
   constexpr std::string_view kHeads[] = {"quantize {f} {s} {t}", "quantize {f}/{f} {s} {t}", "dequantize {f} {s} {t}", "update fp8_delayed {s} f32",
-                                         "swizzle mxfp8 {s} e8m0", "scale_chain mxfp8 {s} e8m0", "scale_chain fp8_current {s} f32", "cast e4m3 {s} {t}", "cast e8m0 {s} {t}"};
+                                         "swizzle mxfp8 {s} e8m0", "scale_chain mxfp8 {s} e8m0", "scale_chain fp8_current {s} f32", "cast e4m3 {s} {t}", "cast e8m0 {s} {t}", "cast e2m1 {s} f32",
+                                         "split {f} {s} {t}", "split {f}/{f} 64x64 {t} groups=16,0,48", "split {f} 1x240 {t} vary=both groups=4x8,13x16", "split {f} 16x64 {t} vary=last groups=32,32",
+                                         "quantize nvfp4 {s} bf16", "quantize nvfp4/{f} {s} bf16", "dequantize nvfp4 {s} {t}", "swizzle nvfp4 {s} e4m3", "swizzle fp8_block {s} f32",
+                                         "scale_chain nvfp4 7x2 f32", "scale_chain fp8_block {s} f32", "hadamard nvfp4 {s} bf16", "philox u32 7x4 u32"};
   constexpr std::string_view kShapes[] = {"1x1", "64x64", "33x65", "128x16", "7x0"}, kSources[] = {"f32", "bf16", "f16"};
   int valid = 0;
   for (int i = 0; i < 20000; ++i) {
@@ -120,6 +133,9 @@ TEST(Line, ParseOfPrintIsTheSameProblem) {
       if (value.empty() || value == "float") value = pick(std::array<const char*, 4>{"1", "0.1", "inf", "0x00000001"});
       if (value.starts_with("literal")) value = "literal:3f80";
       if (key.name == "at") value = "3,4";
+      if (key.name == "rng") value = "7,18446744073709551615,0";
+      if (key.name == "sign_mask") value = "0x0F01";
+      if (key.name == "round" && line.find("nvfp4") != std::string::npos) value = "sr";
       const char* prefix = key.directional ? pick(std::array<const char*, 3>{"", "row.", "col."}) : "";
       line += std::string(" ") + prefix + std::string(key.name) + "=" + value;
     }
