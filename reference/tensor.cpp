@@ -53,6 +53,14 @@ Values looked_up(const ConstBuffer& b, int threads) {
   return out;
 }
 
+// N6.8: the element of even index in the low half. Rows begin with a byte, so a flat index is even where a column is.
+constexpr int kHalf = 16;
+uint8_t packed(uint8_t even, uint8_t odd) { return static_cast<uint8_t>(even + kHalf * odd); }
+uint8_t unpacked(std::byte both, int64_t index) {
+  const int code = std::to_integer<int>(both);
+  return static_cast<uint8_t>(index % 2 == 0 ? code % kHalf : code / kHalf);
+}
+
 template <class T>
 Matrix<T> transposed_by_tiles(const Matrix<T>& m, int threads) {
   constexpr int64_t kTile = 32;
@@ -75,6 +83,7 @@ const Buffer& Run::output(std::string_view name) const { return named(outputs, s
 const Buffer& Run::output(Direction d, std::string_view name) const { return named(outputs, plane_name(d, name)); }
 
 uint32_t load(const ConstBuffer& b, int64_t i) {
+  if (b.plane->packed) return unpacked(b.bytes[static_cast<size_t>(i / 2)], i);
   const int bytes = info(b.plane->encoding).bytes();
   uint32_t code = 0;
   std::memcpy(&code, b.bytes.data() + i * bytes, static_cast<size_t>(bytes));
@@ -82,11 +91,22 @@ uint32_t load(const ConstBuffer& b, int64_t i) {
 }
 
 void store(const Buffer& b, int64_t i, uint32_t code) {
+  if (b.plane->packed) {
+    std::byte& both = b.bytes[static_cast<size_t>(i / 2)];
+    const uint8_t half = static_cast<uint8_t>(code), other = unpacked(both, i + 1);
+    both = static_cast<std::byte>(i % 2 == 0 ? packed(half, other) : packed(other, half));
+    return;
+  }
   const int bytes = info(b.plane->encoding).bytes();
   std::memcpy(b.bytes.data() + i * bytes, &code, static_cast<size_t>(bytes));
 }
 
 Values values(const ConstBuffer& b, int threads) {
+  if (b.plane->packed) {
+    const Bytes codes = bytes(b);
+    const std::vector<float>& table = decoded(b.plane->encoding);
+    return codes.unaryExpr([&](uint8_t code) { return table[code]; });
+  }
   switch (info(b.plane->encoding).bytes()) {
     case 1: return looked_up<uint8_t>(b, threads);
     case 2: return looked_up<uint16_t>(b, threads);
@@ -99,13 +119,28 @@ Values values(const ConstBuffer& b, int threads) {
 
 Bytes bytes(const ConstBuffer& b) {
   Bytes out(b.plane->padded.rows, b.plane->padded.cols);
-  if (!b.bytes.empty()) std::memcpy(out.data(), b.bytes.data(), b.bytes.size());
+  if (b.plane->packed) {
+    for (int64_t i = 0; i < out.size(); ++i) out.data()[i] = unpacked(b.bytes[static_cast<size_t>(i / 2)], i);
+  } else if (!b.bytes.empty()) {
+    std::memcpy(out.data(), b.bytes.data(), b.bytes.size());
+  }
   return out;
 }
 
 void store(const Buffer& b, const Bytes& m) {
-  if (static_cast<size_t>(m.size()) != b.bytes.size()) throw std::logic_error("reference: wrong size for plane '" + b.plane->name + "'");
-  if (m.size() > 0) std::memcpy(b.bytes.data(), m.data(), b.bytes.size());
+  const Shape padded = b.plane->padded;
+  if (m.rows() > padded.rows || m.cols() > padded.cols || info(b.plane->encoding).bytes() != 1)
+    throw std::logic_error("reference: wrong size for plane '" + b.plane->name + "'");
+  std::fill(b.bytes.begin(), b.bytes.end(), std::byte{0});                   // N6.4, N6.8
+  for (int64_t r = 0; r < m.rows(); ++r) {
+    const uint8_t* row = m.data() + r * m.cols();
+    std::byte* const to = b.bytes.data() + b.plane->bytes_of(r * padded.cols);
+    if (!b.plane->packed) {
+      std::copy_n(reinterpret_cast<const std::byte*>(row), m.cols(), to);
+      continue;
+    }
+    for (int64_t c = 0; c < m.cols(); c += 2) to[c / 2] = static_cast<std::byte>(packed(row[c], c + 1 < m.cols() ? row[c + 1] : 0));
+  }
 }
 
 double scalar(const ConstBuffer& b) { return value_of(Encoding::f32, load(b, 0)); }

@@ -30,13 +30,15 @@ struct Run {
   const Buffer& output(Direction d, std::string_view name) const;
 };
 
-// The code at flat index i of a plane; of 1, 2 or 4 bytes as the plane's encoding says.
+// The code at flat index i of a plane, counting padding; of 1, 2 or 4 bytes as the plane's encoding says, or half of one where the plane is
+// packed (N6.8). Two threads may store at once unless they share a byte.
 uint32_t load(const ConstBuffer&, int64_t i);
 void store(const Buffer&, int64_t i, uint32_t code);
 
-// Whole planes, padding included. values(): any encoding. bytes(), store(): encodings of one byte.
+// Whole planes, padding included, one element for each code of a packed plane. values(): any encoding. bytes(): encodings of at most 8 bits.
 Values values(const ConstBuffer&, int threads);
 Bytes bytes(const ConstBuffer&);
+// Writes codes of at most 8 bits to the top left of a plane and 0 to the rest of it (N6.4, N6.8).
 void store(const Buffer&, const Bytes&);
 
 // A one-element f32 plane.
