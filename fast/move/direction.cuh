@@ -1,0 +1,303 @@
+// One read, both directions, any two formats: what a direction lane gets, and how it moves what it makes (N13).
+//
+// A block of 256 threads takes a tile of 128x128 elements, each thread a patch of 8x8, as move/patch.cuh spreads them. Here a patch is
+// widened to binary32, so that a lane of any format, with run-time Numerics, sees the same thing: the tensor, or what the rows came to.
+//
+// A direction lane is a struct with
+//   kTransposed, kCopies          columns are stored [cols, rows]; the result is the input, bit for bit (identity)
+//   planes                        its DirectionPlanes; the kernel moves them on to the member at hand
+//   amax_pass()                   whether it needs an amax before it can encode: Pass::none, before, or during (accumulated while encoding)
+//   slots()                       host: how many amax slots start() and finish() serve, 0 for none
+//   start(slot), finish(slot)     device, one thread a slot: what stands in the slot before any amax is taken; the scale from the amax
+//   accumulate<kRows>(tile, patch)      device: raises the amax by this patch
+//   encode<kRows>(tile, patch, step)    device: writes scales and data where step.store; where step.decode the patch becomes the result
+//                                       dequantized in binary32 (the kernel rounds it to the source's encoding, N13.1)
+//   of(job, direction)            host: the lane that serves this direction of this Problem
+// Every thread of a block calls accumulate() and encode(), those whose patch lies outside the tensor too: they may hold barriers.
+#pragma once
+#include "fast/choose.h"
+#include "fast/lane/decode.cuh"
+#include "fast/lane/convert.cuh"
+#include "fast/move/patch.cuh"
+
+namespace assay::ASSAY_FAST_NAMESPACE {
+
+// This thread's patch of a tensor, or of one member of a grouped tensor: everything is in the member's own coordinates.
+struct Tile {
+  Extent extent;
+  Place at;
+  Encoding source{};
+  uint32_t member = 0;   // N12.2
+};
+
+// Binary32 patterns, widened exactly (N1.2; a NaN keeps its payload for identity); 0 outside the tensor.
+struct Patch {
+  uint32_t bits[kPatch][kPatch];
+};
+
+struct Step {
+  bool store = false, decode = false;
+};
+enum class Pass : uint8_t { none, before, during };
+
+// Where member i of a grouped tensor begins, in tiles, elements of x, bytes of each plane and stored rows. Entry n holds the totals.
+struct MemberStart {
+  int64_t tiles, elements, rows, cols;
+  int64_t data[2], scales[2], lines[2];
+};
+
+// Where one direction reads and writes. Null: there is no such plane.
+struct DirectionPlanes {
+  uint8_t* data = nullptr;
+  uint8_t* scales = nullptr;             // of blocks: one byte each, or F32 where the format says so
+  bool gemm = false;                     // block scales in the GEMM layout
+  const uint32_t* given = nullptr;       // given.amax, or fp8_delayed's given.scale
+  const uint32_t* prior = nullptr;       // fp8_delayed's prior.amax
+  uint32_t *amax = nullptr, *scale = nullptr, *scale_inv = nullptr;   // of the tensor
+  bool amax_by_line = false;             // one amax for each stored row (N10.9)
+
+  ASSAY_DEVICE void move_to(const MemberStart& m, int direction, int64_t member) {
+    data += m.data[direction];
+    if (scales != nullptr) scales += m.scales[direction];
+    if (given != nullptr) given += member;
+    if (prior != nullptr) prior += member;
+    if (amax != nullptr) amax += amax_by_line ? m.lines[direction] : member;
+    if (scale != nullptr) scale += member;
+    if (scale_inv != nullptr) scale_inv += member;
+  }
+};
+
+inline DirectionPlanes direction_planes(const Job& job, Direction d) {
+  const Quantizer& q = *job.problem.quantizer(d);
+  DirectionPlanes out;
+  out.data = job.output<uint8_t>(d, "data");
+  out.gemm = q.scales == ScaleLayout::gemm;
+  out.given = job.input(d, q.format == FormatId::fp8_delayed ? "given.scale" : "given.amax");
+  out.prior = job.input(d, "prior.amax");
+  out.amax = job.output(d, "amax");
+  out.amax_by_line = q.row_scaled;
+  if (info(q.format).has_blocks()) out.scales = job.output<uint8_t>(d, scale_stem(q.scales));
+  else out.scale_inv = job.output(d, "scale_inv");
+  out.scale = job.output(d, "scale");
+  return out;
+}
+
+// A patch seen from one direction: 8 lines of 8 elements along the contracted dimension. Lines of rows are rows, of columns columns; a line
+// is a row of the stored data where those are transposed.
+template <bool kRows>
+struct Axis {
+  ASSAY_LANE static uint32_t& at(Patch& p, int line, int k) { return kRows ? p.bits[line][k] : p.bits[k][line]; }
+  ASSAY_LANE static uint32_t at(const Patch& p, int line, int k) { return kRows ? p.bits[line][k] : p.bits[k][line]; }
+  // Index of the patch's first line, and of the first element along each line.
+  ASSAY_LANE static int64_t line(const Tile& t) { return kRows ? t.at.row : t.at.col; }
+  ASSAY_LANE static int64_t first(const Tile& t) { return kRows ? t.at.col : t.at.row; }
+  // How many of the 8 lines, and of the 8 elements of each, lie inside the tensor: both 0 where none does.
+  ASSAY_LANE static int lines(const Tile& t) { return kRows ? t.at.rows : t.at.cols; }
+  ASSAY_LANE static int elements(const Tile& t) { return kRows ? t.at.cols : t.at.rows; }
+  // Of the whole tensor.
+  ASSAY_LANE static int64_t line_count(const Tile& t) { return kRows ? t.extent.rows : t.extent.cols; }
+  ASSAY_LANE static int64_t element_count(const Tile& t) { return kRows ? t.extent.cols : t.extent.rows; }
+  // Distance in lanes to the next patch along the line, and across it.
+  static constexpr int kNext = kRows ? 1 : 8, kAcross = kRows ? 8 : 1;
+  // Place within the tile: of the first line, 0..120, and of the first element.
+  ASSAY_DEVICE static int tile_line(const Tile& t) { return int(line(t) & (kTile - 1)); }
+  ASSAY_DEVICE static int tile_first(const Tile& t) { return int(first(t) & (kTile - 1)); }
+};
+
+// --- maxima. All patterns are binary32 without sign, so that they compare as integers and a NaN is above everything ----------------------------
+
+// Greatest absolute value of each line of the patch. NaN elements do not count, or make the maximum a NaN where `nan_wins` (N5.1, N5.7).
+template <bool kRows>
+ASSAY_LANE void line_maxima(const Patch& patch, bool nan_wins, uint32_t (&items)[kPatch]) {
+#pragma unroll
+  for (int l = 0; l < kPatch; ++l) {
+    uint32_t best = 0;
+#pragma unroll
+    for (int k = 0; k < kPatch; ++k) {
+      const uint32_t a = Axis<kRows>::at(patch, l, k) & kAbs;
+      const uint32_t counted = a > kInf && !nan_wins ? 0u : a;
+      best = counted > best ? counted : best;
+    }
+    items[l] = best;
+  }
+}
+ASSAY_LANE uint32_t greatest(const uint32_t (&items)[kPatch]) {
+  uint32_t best = items[0];
+#pragma unroll
+  for (int l = 1; l < kPatch; ++l) best = items[l] > best ? items[l] : best;
+  return best;
+}
+ASSAY_DEVICE uint32_t shuffled_max(uint32_t value, int distance) {
+  const uint32_t other = __shfl_xor_sync(kAllLanes, value, distance);
+  return other > value ? other : value;
+}
+// The maximum over all 256 threads, in every thread. Holds barriers.
+ASSAY_DEVICE uint32_t tile_maximum(uint32_t value) {
+  ASSAY_SHARED(uint32_t, tile_by_warp, [kThreads / 32]);
+  const uint32_t warp_max = __reduce_max_sync(kAllLanes, value);
+  __syncthreads();   // what the last call left has been read
+  if ((threadIdx.x & 31u) == 0) tile_by_warp[threadIdx.x >> 5] = warp_max;
+  __syncthreads();
+  uint32_t best = 0;
+#pragma unroll
+  for (int w = 0; w < kThreads / 32; ++w) best = tile_by_warp[w] > best ? tile_by_warp[w] : best;
+  return best;
+}
+// items[l] becomes the maximum over the block of kLength (16, 32 or 128) elements of line l that this patch lies in. 128 holds barriers.
+template <bool kRows, int kLength>
+ASSAY_DEVICE void block_maxima(const Tile& tile, uint32_t (&items)[kPatch]) {
+  static_assert(kLength == 16 || kLength == 32 || kLength == kTile);
+  constexpr int kNext = Axis<kRows>::kNext;
+#pragma unroll
+  for (int l = 0; l < kPatch; ++l) {
+    items[l] = shuffled_max(items[l], kNext);
+    if constexpr (kLength >= 32) items[l] = shuffled_max(items[l], 2 * kNext);
+    if constexpr (kLength == kTile && kRows) items[l] = shuffled_max(items[l], 4 * kNext);
+  }
+  if constexpr (kLength == kTile) {
+    // A warp now holds 64 elements of a row, or 32 of a column.
+    constexpr int kParts = kRows ? 2 : 4, kPartLength = kTile / kParts;
+    ASSAY_SHARED(uint32_t, line_parts, [kParts][kTile]);
+    const int line = Axis<kRows>::tile_line(tile), first = Axis<kRows>::tile_first(tile);
+    __syncthreads();
+    if (first % kPartLength == 0) {
+#pragma unroll
+      for (int l = 0; l < kPatch; ++l) line_parts[first / kPartLength][line + l] = items[l];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int l = 0; l < kPatch; ++l)
+#pragma unroll
+      for (int part = 0; part < kParts; ++part) items[l] = line_parts[part][line + l] > items[l] ? line_parts[part][line + l] : items[l];
+  }
+}
+// The maximum over the square of kLength (16, 32 or 128) that this patch lies in, from the patch's own. 128 holds barriers.
+template <int kLength>
+ASSAY_DEVICE uint32_t square_maximum(uint32_t value) {
+  static_assert(kLength == 16 || kLength == 32 || kLength == kTile);
+  if constexpr (kLength == kTile) return tile_maximum(value);
+  value = shuffled_max(shuffled_max(value, 1), 8);
+  if constexpr (kLength == 32) value = shuffled_max(shuffled_max(value, 2), 16);
+  return value;
+}
+// Raises *amax (where not null) to the tile's maximum. Holds barriers.
+ASSAY_DEVICE void accumulate_amax(const Patch& patch, uint32_t* amax) {
+  uint32_t items[kPatch];
+  line_maxima<true>(patch, false, items);
+  const uint32_t best = tile_maximum(greatest(items));
+  // As signed integers, so that a negative value there is less than any maximum.
+  if (threadIdx.x == 0 && amax != nullptr) atomicMax(reinterpret_cast<int*>(amax), int(best));
+}
+
+// --- data ------------------------------------------------------------------------------------------------------------------------------------
+
+// Stores 8 bytes a line: `count` of them where fewer lie inside. `pitch` is that of the stored rows.
+ASSAY_DEVICE void store_lines8(uint8_t* to, int64_t pitch, int lines, int count, const uint2 (&codes)[kPatch]) {
+  const bool vector = count == kPatch && ((reinterpret_cast<uintptr_t>(to) | uint64_t(pitch)) & 7u) == 0;
+#pragma unroll
+  for (int l = 0; l < kPatch; ++l, to += pitch) {
+    if (l >= lines) continue;
+    if (vector) store_codes<true>(to, count, codes[l]);
+    else store_codes<false>(to, count, codes[l]);
+  }
+}
+// codes[l] holds the 8 codes of line l, one a byte. Columns are stored as lines (kTransposed) or as the tensor's rows (N6.1).
+template <bool kRows, bool kTransposed>
+ASSAY_DEVICE void store_bytes(uint8_t* data, const Tile& tile, uint2 (&codes)[kPatch]) {
+  using A = Axis<kRows>;
+  if constexpr (kRows || kTransposed) {
+    store_lines8(data + A::line(tile) * A::element_count(tile) + A::first(tile), A::element_count(tile), A::lines(tile), A::elements(tile), codes);
+  } else {
+    transpose8(codes);
+    store_lines8(data + tile.at.row * tile.extent.cols + tile.at.col, tile.extent.cols, tile.at.rows, tile.at.cols, codes);
+  }
+}
+// codes[l] holds the 8 codes of line l, one in 4 bits, the first lowest. Lines are stored rows; a padding code is 0 (N6.8).
+template <bool kRows>
+ASSAY_DEVICE void store_nibbles(uint8_t* data, const Tile& tile, const uint32_t (&codes)[kPatch]) {
+  using A = Axis<kRows>;
+  const int64_t pitch = (A::element_count(tile) + 1) >> 1;
+  uint8_t* to = data + A::line(tile) * pitch + (A::first(tile) >> 1);
+  const int count = A::elements(tile), bytes = (count + 1) >> 1;
+  const uint32_t mask = count >= kPatch ? 0xFFFFFFFFu : (1u << (4 * count)) - 1u;
+  const bool vector = bytes == 4 && ((reinterpret_cast<uintptr_t>(to) | uint64_t(pitch)) & 3u) == 0;
+#pragma unroll
+  for (int l = 0; l < kPatch; ++l, to += pitch) {
+    if (l >= A::lines(tile)) continue;
+    const uint32_t word = codes[l] & mask;
+    if (vector) {
+      *reinterpret_cast<uint32_t*>(to) = word;
+      continue;
+    }
+#pragma unroll
+    for (int b = 0; b < 4; ++b)
+      if (b < bytes) to[b] = uint8_t(word >> (8 * b));
+  }
+}
+
+// --- block scales. A block's first patch stores; a tile stores its share of the padding as 0 (N6.4) --------------------------------------------
+
+// scales[l]: the one-byte scale of the block of kLength elements of line l. Compact scales are [line][block] in [128, 4], or [block][line] in [4, 128]
+// where kByBlock (N6.2, N10.14, N15.4); GEMM layout by N6.3.
+template <bool kRows, int kLength, bool kByBlock>
+ASSAY_DEVICE void store_byte_scales(const DirectionPlanes& planes, const Tile& tile, const uint32_t (&scales)[kPatch]) {
+  using A = Axis<kRows>;
+  if (A::tile_first(tile) % kLength != 0) return;
+  const int64_t j = A::first(tile) / kLength, blocks = (A::element_count(tile) + kLength - 1) / kLength, padded = (blocks + 3) & ~int64_t{3};
+  if (j >= padded) return;
+  const int64_t lines_padded = (A::line_count(tile) + kTile - 1) / kTile * kTile;
+#pragma unroll
+  for (int l = 0; l < kPatch; ++l) {
+    const int64_t i = A::line(tile) + l;
+    const uint8_t scale = i < A::line_count(tile) && j < blocks ? uint8_t(scales[l]) : uint8_t(0);
+    planes.scales[planes.gemm ? gemm_index(i, j, padded >> 2) : kByBlock ? j * lines_padded + i : i * padded + j] = scale;
+  }
+}
+// scales[l]: the binary32 scale of line l in this tile; all of them equal where `square`. N9.4; in GEMM layout N9.6.
+template <bool kRows>
+ASSAY_DEVICE void store_f32_scales(const DirectionPlanes& planes, const Tile& tile, const uint32_t (&scales)[kPatch], bool square) {
+  using A = Axis<kRows>;
+  if (A::tile_first(tile) != 0) return;
+  const int64_t j = A::first(tile) / kTile, blocks = (A::element_count(tile) + kTile - 1) / kTile;
+  uint32_t* compact = reinterpret_cast<uint32_t*>(planes.scales);
+  if (!planes.gemm && square) {
+    if (A::tile_line(tile) != 0) return;
+    const int64_t pitch = (blocks + 3) & ~int64_t{3};
+    compact += A::line(tile) / kTile * pitch;
+    compact[j] = scales[0];
+    for (int64_t pad = blocks; j == blocks - 1 && pad < pitch; ++pad) compact[pad] = 0;
+    return;
+  }
+  const int64_t pitch = (A::line_count(tile) + 3) & ~int64_t{3};
+#pragma unroll
+  for (int l = 0; l < kPatch; ++l) {
+    const int64_t i = A::line(tile) + l;
+    const uint32_t scale = i < A::line_count(tile) ? scales[l] : 0u;
+    if (planes.gemm) {
+      for (int copy = 0; copy < 4; ++copy) planes.scales[gemm_index(i, 4 * j + copy, blocks)] = uint8_t(scale >> 23);
+    } else if (i < pitch) {
+      compact[j * pitch + i] = scale;
+    }
+  }
+}
+
+// --- elements --------------------------------------------------------------------------------------------------------------------------------
+
+// Two codes of E4M3 or E5M2 in the low bytes. On a GPU the conversion instructions; on the host executor their twins, or integers, so that both
+// are judged (convert.cuh).
+struct Fp8Convert {
+  bool e5m2 = false, integers = false;
+  ASSAY_LANE uint32_t operator()(float lo, float hi) const {
+#if !defined(__CUDA_ARCH__)
+    if (integers) return e5m2 ? Bits::pair<Encoding::e5m2>(lo, hi) : Bits::pair<Encoding::e4m3>(lo, hi);
+#endif
+    return e5m2 ? Hardware::pair<Encoding::e5m2>(lo, hi) : Hardware::pair<Encoding::e4m3>(lo, hi);
+  }
+  ASSAY_LANE uint32_t decoded(uint32_t code) const { return e5m2 ? decode<Encoding::e5m2>(code) : decode<Encoding::e4m3>(code); }
+};
+// x * multiplier, rounded once. `plus_zero`: adding +0 in the same rounding turns an exact -0 into +0 and changes nothing else (N5.6).
+ASSAY_LANE float scaled(uint32_t x, float multiplier, bool plus_zero) {
+  return plus_zero ? __fmaf_rn(as_float(x), multiplier, 0.0f) : __fmul_rn(as_float(x), multiplier);
+}
+
+}  // namespace assay::ASSAY_FAST_NAMESPACE
