@@ -1,7 +1,5 @@
 #include "reference/scaling.h"
 
-#include "reference/parallel.h"
-
 namespace assay::reference {
 
 double tensor_amax(const Values& x, double start, int threads) {
@@ -36,26 +34,74 @@ void store_per_tensor_data(const Run& run, Direction d, const Bytes& codes) {
   store(run.output(d, "data"), d == Direction::col ? transposed(codes, run.threads) : codes);   // N3.9, N6.1
 }
 
-void dequantize_per_tensor(const Run& run, Direction d) {
-  const ConstBuffer& data = run.input(d, "data");
-  const double scale_inv = scalar(run.input(d, "scale_inv"));
-  const Values stored = values(data, run.threads);                           // N2.8
-  const Values q = data.plane->transposed ? transposed(stored, run.threads) : stored;   // N6.1
-  const Buffer& y = run.output("y");
-  const Encoder round(y.plane->encoding, Round::rne, Overflow::nosat);       // N2.3
-  parallel_for(run.threads, q.rows(), [&](int64_t r) {
-    for (int64_t c = 0; c < q.cols(); ++c) store(y, r * q.cols() + c, dequantized(q(r, c), scale_inv, round));   // N3.10
+namespace {
+
+// The largest power of two not above |scale|, with the sign of scale; what clearing the mantissa of a normal value leaves.
+double floored_to_power_of_two(double scale) {
+  if (scale == 0) return scale;
+  int exponent;
+  std::frexp(scale, &exponent);                                              // |scale| in [2^(exponent-1), 2^exponent)
+  return std::copysign(power_of_two(exponent - 1), scale);
+}
+
+}  // namespace
+
+Chain chain_of(double amax, const Quantizer& q, Encoding source) {
+  Chain c;
+  const double eps = value_of(Encoding::f32, q.eps);
+  c.least = amax < eps ? eps : amax;                                         // N3.2: false for NaN
+  const bool infinite = std::isinf(c.least);
+  if (c.least == 0 || std::isnan(c.least) || (infinite && q.numerics.inf_amax == InfAmax::unit)) {
+    c.scale = 1;                                                             // N3.4
+  } else {
+    c.scale = narrowed(max_of(q.element) / c.least);                         // N3.3
+    if (std::isinf(c.scale))                                                 // N3.5
+      c.scale = max_of(q.numerics.scale_limit == ScaleLimit::source_max ? source : Encoding::f32);
+    if (q.pow2) c.scale = floored_to_power_of_two(c.scale);                  // N3.6
+  }
+  c.scale_inv = decode_scale(c.scale);                                       // N3.7
+  return c;
+}
+
+void scale_chain(const Run& run) {
+  const Values amax = values(run.input("x"), run.threads);
+  const Buffer &scale = run.output("scale"), &scale_inv = run.output("scale_inv");
+  parallel_for(run.threads, amax.size(), [&](int64_t i) {
+    const Chain chain = chain_of(amax.data()[i], run.quantizer(Direction::row), run.problem.x.source);
+    store(scale, i, f32_code(chain.scale));
+    store(scale_inv, i, f32_code(chain.scale_inv));
   });
 }
 
-std::vector<TraceStep> trace_dequantize_per_tensor(const Run& run, Direction d, int64_t row, int64_t col) {
+std::vector<TraceStep> trace_chain(double amax, const Quantizer& q, Encoding source, std::string_view of) {
+  const Chain chain = chain_of(amax, q, source);
+  return {value_step("N3.1", "amax" + std::string(of), amax), value_step("N3.2", "amax, at least eps", chain.least),
+          value_step("N3.3", "MAX", max_of(q.element)), value_step("N3.3", "scale (N3.4 to N3.6 applied)", chain.scale),
+          value_step("N3.7", "decode scale", chain.scale_inv)};
+}
+
+std::vector<TraceStep> trace_dequantize(const Run& run, Direction d, int64_t row, int64_t col, std::vector<TraceStep> scale_steps, double scale,
+                                        const std::string& clause) {
   const ConstBuffer& data = run.input(d, "data");
+  const auto [i, j] = stored_at(*data.plane, row, col);
   const Encoding element = data.plane->encoding, out = run.problem.as<Dequantize>()->out;
-  const uint32_t code = load(data, data.plane->transposed ? col * data.plane->logical.cols + row : row * data.plane->logical.cols + col);
-  const double value = value_of(element, code), scale_inv = scalar(run.input(d, "scale_inv"));
-  return {code_step("N6.1", "element code", element, code), value_step("N2.8", "element value", value),
-          value_step("N3.7", "decode scale", scale_inv), value_step("N3.10", "value * decode scale", narrowed(value * scale_inv)),
-          code_step("N3.10", "rounded to the output", out, dequantized(value, scale_inv, Encoder(out, Round::rne, Overflow::nosat)))};
+  const uint32_t code = load(data, i * data.plane->padded.cols + j);
+  const double value = value_of(element, code);
+  std::vector<TraceStep> steps = {code_step("N6.1", "element code", element, code), value_step("N2.8", "element value", value)};
+  for (TraceStep& step : scale_steps) steps.push_back(std::move(step));
+  steps.push_back(value_step(clause, "decode scale", scale));
+  steps.push_back(value_step(clause, "value * decode scale", narrowed(value * scale)));
+  steps.push_back(code_step(clause, "rounded to the output", out, dequantized(value, scale, Encoder(out, Round::rne, Overflow::nosat))));
+  return steps;
+}
+
+void dequantize_per_tensor(const Run& run, Direction d) {
+  const double scale_inv = scalar(run.input(d, "scale_inv"));
+  dequantize_each(run, d, [=](int64_t, int64_t) { return scale_inv; });      // N3.10
+}
+
+std::vector<TraceStep> trace_dequantize_per_tensor(const Run& run, Direction d, int64_t row, int64_t col) {
+  return trace_dequantize(run, d, row, col, {}, scalar(run.input(d, "scale_inv")), "N3.10");
 }
 
 TraceStep value_step(std::string clause, std::string what, double value) {

@@ -1,10 +1,12 @@
-// Pieces that more than one format is made of: amax, the scaled element, per-tensor FP8 elements and their way back.
+// Pieces that more than one format is made of: amax, the scale by which MAX is reached, the scaled element, per-tensor FP8 elements, and
+// the way back.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "contract/numerics.h"
+#include "reference/parallel.h"
 #include "reference/rounding.h"
 #include "reference/tensor.h"
 
@@ -41,8 +43,44 @@ void store_per_tensor_data(const Run&, Direction, const Bytes& codes);
 // N3.7: fl(1 / scale).
 inline double decode_scale(double scale) { return narrowed(1.0 / scale); }
 
-// fl(value * scale) rounded to `out`: the last two steps of every dequantize (N3.10, N5.9).
+// N3.2 to N3.7: from an amax, of a tensor (fp8_current) or of a block (fp8_block), to its scales.
+struct Chain {
+  double least;          // amax, or eps where that is larger
+  double scale;
+  double scale_inv;
+};
+Chain chain_of(double amax, const Quantizer&, Encoding source);
+// Op scale_chain over the amaxes in x, and the steps of one amax; `of` says whose amax it is (" of the tensor").
+void scale_chain(const Run&);
+std::vector<TraceStep> trace_chain(double amax, const Quantizer&, Encoding source, std::string_view of);
+
+// fl(value * scale) rounded to `out`: the last two steps of every dequantize (N3.10, N5.9, N9.5, N10.15).
 inline uint32_t dequantized(double value, double scale, const Encoder& out) { return out(narrowed(value * scale)); }
+
+// Where element (row, col) of x stands in a data plane (N6.1).
+inline std::pair<int64_t, int64_t> stored_at(const Plane& data, int64_t row, int64_t col) {
+  return data.transposed ? std::pair{col, row} : std::pair{row, col};
+}
+
+// Op dequantize: y from the direction's data, with scale_of(i, j) the factor of the element that is stored at (i, j).
+template <class ScaleOf>
+void dequantize_each(const Run& run, Direction d, ScaleOf scale_of) {
+  const ConstBuffer& data = run.input(d, "data");
+  const Values stored = values(data, run.threads);                           // N2.8
+  const Values q = data.plane->transposed ? transposed(stored, run.threads) : stored;   // N6.1
+  const Buffer& y = run.output("y");
+  const Encoder round(y.plane->encoding, Round::rne, Overflow::nosat);       // N2.3
+  const Shape shape = y.plane->logical;
+  parallel_for(run.threads, shape.rows, [&](int64_t r) {
+    for (int64_t c = 0; c < shape.cols; ++c) {
+      const auto [i, j] = stored_at(*data.plane, r, c);
+      store(y, r * shape.cols + c, dequantized(q(r, c), scale_of(i, j), round));
+    }
+  });
+}
+// The steps of one element of it: its code and value, how `scale` was found, and the product (`clause`: N5.9).
+std::vector<TraceStep> trace_dequantize(const Run&, Direction, int64_t row, int64_t col, std::vector<TraceStep> scale_steps, double scale,
+                                        const std::string& clause);
 
 // N3.10: op dequantize of the per-tensor formats, whole plane and one element.
 void dequantize_per_tensor(const Run&, Direction);

@@ -55,19 +55,20 @@ void cast(const Run& run) {
   });
 }
 
-// N6.6: what stands in the padding of the input is not looked at.
 void swizzle(const Run& run, Direction d) {
-  if (run.problem.as<Swizzle>()->inverse) return store(run.output(d, "scale_inv"), from_gemm(bytes(run.input(d, "scale_gemm")), d));   // N6.5
-  const ConstBuffer& plane = run.input(d, "scale_inv");
-  const Bytes compact = bytes(plane);
-  Shape kept = plane.plane->logical;
+  const Format& format = format_of(run.quantizer(d));
+  if (format.swizzle) return format.swizzle(run, d);
+  if (run.problem.as<Swizzle>()->inverse) {
+    const ConstBuffer& gemm = run.input(d, "scale_gemm");
+    return store(run.output(d, "scale_inv"), from_gemm(bytes(gemm), gemm.plane->tiles_by_columns()));   // N6.5
+  }
+  const ConstBuffer& compact = run.input(d, "scale_inv");
+  Shape kept = compact.plane->logical;                                       // N6.6: what stands in the padding is not looked at
   if (run.quantizer(d).numerics.swizzle_extent == SwizzleExtent::floor) {
     if (d == Direction::row) kept.cols = run.problem.x.shape.cols / 32;      // rounded down
     else kept.rows = run.problem.x.shape.rows / 32;
   }
-  Bytes zeroed = Bytes::Zero(compact.rows(), compact.cols());
-  zeroed.topLeftCorner(kept.rows, kept.cols) = compact.topLeftCorner(kept.rows, kept.cols);
-  store(run.output(d, "scale_gemm"), to_gemm(zeroed, d));
+  store_scales(run.output(d, "scale_gemm"), bytes(compact).topLeftCorner(kept.rows, kept.cols));
 }
 
 std::vector<TraceStep> trace_cast(const Run& run, int64_t row, int64_t col) {

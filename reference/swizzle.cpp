@@ -11,8 +11,8 @@ namespace {
 
 using Tile = Eigen::Matrix<uint8_t, 32, 16, Eigen::RowMajor>;
 
-// [I, J] from or to the stored compact matrix, which has columns' scales the other way round.
-Bytes turned(const Bytes& m, Direction d) { return d == Direction::row ? m : Bytes(m.transpose()); }
+// [I, J] from or to the stored compact matrix, which may have them the other way round.
+Bytes turned(const Bytes& m, bool by_columns) { return by_columns ? Bytes(m.transpose()) : m; }
 
 void check(Eigen::Index i, Eigen::Index j) {
   if (i % 128 != 0 || j % 4 != 0) throw std::invalid_argument("reference: scales are not padded to 128x4");
@@ -20,8 +20,8 @@ void check(Eigen::Index i, Eigen::Index j) {
 
 }  // namespace
 
-Bytes to_gemm(const Bytes& compact, Direction d) {                           // N6.3
-  const Bytes scales = turned(compact, d);
+Bytes to_gemm(const Bytes& compact, bool by_columns) {                           // N6.3
+  const Bytes scales = turned(compact, by_columns);
   check(scales.rows(), scales.cols());
   Bytes gemm(compact.rows(), compact.cols());
   uint8_t* next = gemm.data();
@@ -34,8 +34,8 @@ Bytes to_gemm(const Bytes& compact, Direction d) {                           // 
   return gemm;
 }
 
-Bytes from_gemm(const Bytes& gemm, Direction d) {                            // N6.5
-  Bytes scales = d == Direction::row ? Bytes(gemm.rows(), gemm.cols()) : Bytes(gemm.cols(), gemm.rows());
+Bytes from_gemm(const Bytes& gemm, bool by_columns) {                            // N6.5
+  Bytes scales = by_columns ? Bytes(gemm.cols(), gemm.rows()) : Bytes(gemm.rows(), gemm.cols());
   check(scales.rows(), scales.cols());
   const uint8_t* next = gemm.data();
   for (Eigen::Index a = 0; a < scales.rows() / 128; ++a)
@@ -44,7 +44,14 @@ Bytes from_gemm(const Bytes& gemm, Direction d) {                            // 
       for (Eigen::Index piece = 0; piece < 4; ++piece)
         scales.block<32, 4>(128 * a + 32 * piece, 4 * t) = tile.block<32, 4>(0, 4 * piece);
     }
-  return turned(scales, d);
+  return turned(scales, by_columns);
+}
+
+void store_scales(const Buffer& b, const Bytes& compact) {
+  if (b.plane->layout == ScaleLayout::compact) return store(b, compact);
+  Bytes padded = Bytes::Zero(b.plane->padded.rows, b.plane->padded.cols);   // N6.4
+  padded.topLeftCorner(compact.rows(), compact.cols()) = compact;
+  store(b, to_gemm(padded, b.plane->tiles_by_columns()));                    // N6.3
 }
 
 }  // namespace assay::reference

@@ -4,9 +4,13 @@
 
 namespace assay::reference {
 
-// Row scales [up(M, 128), up(cdiv(K, 32), 4)] and column scales [up(cdiv(M, 32), 4), up(K, 128)], padded, to GEMM layout and
-// back. Every entry moves, padding included. The GEMM side keeps the compact shape; only its flat order has a meaning.
-Bytes to_gemm(const Bytes& compact, Direction);     // N6.3
-Bytes from_gemm(const Bytes& gemm, Direction);      // N6.5
+// Padded compact scales to GEMM layout and back; every entry moves, padding included. The GEMM side keeps the compact shape; only its flat
+// order has a meaning. by_columns: the scales stand with the contracted dimension first, as those of columns stored as they are
+// (Plane::tiles_by_columns).
+Bytes to_gemm(const Bytes& compact, bool by_columns);     // N6.3
+Bytes from_gemm(const Bytes& gemm, bool by_columns);      // N6.5
+
+// Writes scales of one byte to a plane of either layout, with 0 in its padding (N6.2 to N6.4).
+void store_scales(const Buffer&, const Bytes& compact);
 
 }  // namespace assay::reference

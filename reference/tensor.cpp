@@ -143,6 +143,12 @@ void store(const Buffer& b, const Bytes& m) {
   }
 }
 
+void store(const Buffer& b, const Values& m) {
+  std::fill(b.bytes.begin(), b.bytes.end(), std::byte{0});                   // N6.4
+  for (int64_t r = 0; r < m.rows(); ++r)
+    for (int64_t c = 0; c < m.cols(); ++c) store(b, r * b.plane->padded.cols + c, f32_code(m(r, c)));
+}
+
 double scalar(const ConstBuffer& b) { return value_of(Encoding::f32, load(b, 0)); }
 void store_scalar(const Buffer& b, double value) { store(b, 0, f32_code(value)); }
 

@@ -40,6 +40,8 @@ Values values(const ConstBuffer&, int threads);
 Bytes bytes(const ConstBuffer&);
 // Writes codes of at most 8 bits to the top left of a plane and 0 to the rest of it (N6.4, N6.8).
 void store(const Buffer&, const Bytes&);
+// The same with values, to a plane of f32 (N1.3).
+void store(const Buffer&, const Values&);
 
 // A one-element f32 plane.
 double scalar(const ConstBuffer&);

@@ -14,6 +14,8 @@ struct Format {
   void (*dequantize)(const Run&, Direction) = nullptr;
   // Writes the chain's planes from x. Null: the format has no chain from amax to scale.
   void (*scale_chain)(const Run&) = nullptr;
+  // Scales from compact to GEMM layout, or back. Null: they are moved and keep their bytes (N6.3).
+  void (*swizzle)(const Run&, Direction) = nullptr;
   // One delayed-scaling update. Null: the format keeps no history.
   void (*update)(const Run&) = nullptr;
   // The steps that lead to one element: of quantize and dequantize in the given direction at (row, col) of the tensor, of

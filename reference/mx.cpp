@@ -1,0 +1,113 @@
+#include "reference/mx.h"
+
+#include <string>
+
+#include "reference/blocks.h"
+#include "reference/rounding.h"
+#include "reference/scaling.h"
+#include "reference/swizzle.h"
+
+namespace assay::reference {
+
+double decoded_scale(uint32_t k) { return k == 255 ? kNaN : power_of_two(static_cast<int>(k) - 127); }   // N5.9
+double multiplier(uint32_t k) { return k == 255 ? kNaN : power_of_two(127 - static_cast<int>(k)); }      // N5.4
+
+namespace {
+
+uint32_t scale_code(double p) { return e8m0_code(p, Round::rp, Overflow::sat); }   // N5.3
+
+// The scale codes that a dequantize reads, in compact layout.
+Bytes compact_scales(const Run& run, Direction d) {
+  const ConstBuffer& plane = run.input(d, scale_stem(run.quantizer(d).scales));
+  return plane.plane->layout == ScaleLayout::gemm ? from_gemm(bytes(plane), plane.plane->tiles_by_columns()) : bytes(plane);
+}
+
+// The one of the stored element (i, j): blocks lie down the columns where columns are stored as they are (N6.2, N15.4).
+uint32_t scale_of(const Bytes& scales, bool down_columns, int64_t i, int64_t j) {
+  constexpr int64_t kBlock = length_of(Block::b1x32);
+  return down_columns ? scales(i / kBlock, j) : scales(i, j / kBlock);
+}
+
+// x holds amaxes, or scale codes.
+uint32_t chain_code(const ConstBuffer& x, int64_t i, const MxFormat& format, Encoding element) {
+  const uint32_t bits = load(x, i);
+  return x.plane->encoding == Encoding::e8m0 ? bits : scale_code(format.scaled_amax(value_of(Encoding::f32, bits), element));
+}
+
+void add_scale_steps(std::vector<TraceStep>& steps, double amax, const MxFormat& format, Encoding element) {
+  const double p = format.scaled_amax(amax, element);
+  steps.push_back(value_step(std::string(format.scaled_clause), "scaled amax", p));
+  steps.push_back(code_step("N5.3", "scale", Encoding::e8m0, scale_code(p)));
+}
+
+}  // namespace
+
+void quantize(const Run& run, Direction d, const MxFormat& format) {
+  const Quantizer& q = run.quantizer(d);
+  const Values x = seen(run, d);
+  const Encoder cast(q.element, Round::rne, Overflow::sat);
+  const int64_t length = length_of(q.block);
+  Bytes scales(x.rows(), ceil_div(x.cols(), length)), codes(x.rows(), x.cols());
+  for_blocks(x, q.block, run.threads, [&](const Span& s) {
+    const uint32_t k = scale_code(format.scaled_amax(block_amax(x, s, q.numerics.nan_amax), q.element));
+    const double m = multiplier(k);
+    for (int64_t r = s.r; r < s.r_end; ++r) {
+      scales(r, s.c / length) = static_cast<uint8_t>(k);                     // N5.8: repeated for every row of a square block
+      scaled_codes(&x(r, s.c), s.c_end - s.c, m, q.numerics.neg_zero, cast, &codes(r, s.c));   // N5.5, N15.3
+    }
+  });
+  const Buffer &data = run.output(d, "data"), &stored = run.output(d, scale_stem(q.scales));
+  store(data, as_stored(std::move(codes), *data.plane, run.threads));        // N6.1, N6.8
+  store_scales(stored, as_stored(std::move(scales), *stored.plane, run.threads));   // N6.2, N15.4
+}
+
+void dequantize_mx(const Run& run, Direction d) {
+  const Bytes scales = compact_scales(run, d);
+  const bool down_columns = run.input(d, "data").plane->tiles_by_columns();
+  dequantize_each(run, d, [&](int64_t i, int64_t j) { return decoded_scale(scale_of(scales, down_columns, i, j)); });   // N5.9
+}
+
+void scale_chain(const Run& run, const MxFormat& format) {
+  const ConstBuffer& x = run.input("x");
+  const Buffer* const scales = x.plane->encoding == Encoding::f32 ? &run.output("scale_inv") : nullptr;
+  const Buffer &multipliers = run.output("multiplier"), &decoded = run.output("decoded");
+  for (int64_t i = 0; i < x.plane->logical.count(); ++i) {
+    const uint32_t k = chain_code(x, i, format, run.quantizer(Direction::row).element);
+    if (scales) store(*scales, i, k);
+    store(multipliers, i, f32_code(multiplier(k)));
+    store(decoded, i, f32_code(decoded_scale(k)));
+  }
+}
+
+std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t col, const MxFormat& format) {
+  std::vector<TraceStep> steps;
+  const Quantizer& q = run.quantizer(d);
+  if (run.problem.as<ScaleChain>()) {
+    const ConstBuffer& x = run.input("x");
+    const int64_t i = row * x.plane->logical.cols + col;
+    const bool amaxes = x.plane->encoding == Encoding::f32;
+    steps.push_back(code_step(std::string(format.amax_clause), amaxes ? "amax" : "scale", x.plane->encoding, load(x, i)));
+    if (amaxes) add_scale_steps(steps, value_of(Encoding::f32, load(x, i)), format, q.element);
+    const uint32_t k = chain_code(x, i, format, q.element);
+    steps.push_back(value_step("N5.4", "multiplier", multiplier(k)));
+    steps.push_back(value_step("N5.9", "decoded scale", decoded_scale(k)));
+    return steps;
+  }
+  if (run.problem.as<Dequantize>()) {
+    const Plane& data = *run.input(d, "data").plane;
+    const auto [i, j] = stored_at(data, row, col);
+    const uint32_t k = scale_of(compact_scales(run, d), data.tiles_by_columns(), i, j);
+    return trace_dequantize(run, d, row, col, {code_step("N6.2", "scale", Encoding::e8m0, k)}, decoded_scale(k), "N5.9");
+  }
+  const Values x = seen(run, d);
+  const auto [r, c] = seen_at(d, row, col);
+  const double amax = block_amax(x, block_at(x, r, c, q.block), q.numerics.nan_amax);
+  steps.push_back(value_step(std::string(format.amax_clause), is_square(q.block) ? "amax of the 32x32 block" : "amax of the block", amax));
+  add_scale_steps(steps, amax, format, q.element);
+  const double m = multiplier(scale_code(format.scaled_amax(amax, q.element)));
+  steps.push_back(value_step("N5.4", "multiplier", m));
+  for (TraceStep& step : trace_element(x(r, c), m, q, std::string(format.element_clause))) steps.push_back(std::move(step));
+  return steps;
+}
+
+}  // namespace assay::reference
