@@ -17,7 +17,10 @@ Decoder::Decoder(Encoding encoding) {
   scale_ = -(f.bias + f.mantissa_bits);
 }
 
-double value_of(Encoding encoding, uint32_t code) { return Decoder(encoding)(code); }
+double value_of(Encoding encoding, uint32_t code) {
+  if (encoding == Encoding::f32) return std::bit_cast<float>(code);
+  return Decoder(encoding)(code);
+}
 
 Encoder::Encoder(Encoding to, Round round, Overflow overflow) {
   if (to == Encoding::e8m0 || round == Round::rp) throw std::invalid_argument("E8M0 has its own rounding (N2.7)");
@@ -34,23 +37,33 @@ Encoder::Encoder(Encoding to, Round round, Overflow overflow) {
   max_value_ = value_of(to, f.max_finite);
 }
 
-uint32_t e8m0_code(double value, Round round, Overflow overflow) {
-  static const auto powers = [] {   // powers[k] is the value of code k
-    std::array<double, 255> p;
-    for (int k = 0; k < 255; ++k) p[static_cast<size_t>(k)] = power_of_two(k - 127);
+uint32_t e8m0_code(double value, Round round, Overflow overflow, uint32_t& last) {
+  static constexpr auto powers = [] {   // powers[k] is the value of code k; below and above them nothing and infinity
+    std::array<double, 257> p{};
+    for (int k = 0; k < 255; ++k) p[static_cast<size_t>(k + 1)] = power_of_two(k - 127);
+    p[256] = kInfinity;
     return p;
   }();
+  static constexpr const double* power = powers.data() + 1;
   constexpr uint32_t kNaNCode = 0xFF, kLargest = 0xFE;
   if (std::isnan(value)) return kNaNCode;                                    // N2.4, N2.7
   const double magnitude = std::abs(value);                                  // N2.7: the sign is ignored
   const uint32_t beyond = overflow == Overflow::sat ? kLargest : kNaNCode;
   if (magnitude == kInfinity) return beyond;
+  const int k = static_cast<int>(last);
   if (round == Round::rz) {
-    const auto above = std::upper_bound(powers.begin(), powers.end(), magnitude);   // the first power above
-    return above == powers.begin() ? 0 : static_cast<uint32_t>(above - powers.begin() - 1);
+    if (magnitude >= power[k] && magnitude < power[k + 1]) return last;
+    const auto above = std::upper_bound(power, power + 255, magnitude);      // the first power above
+    return last = above == power ? 0 : static_cast<uint32_t>(above - power - 1);
   }
-  const auto least = std::lower_bound(powers.begin(), powers.end(), magnitude);     // the least power not below
-  return least == powers.end() ? beyond : static_cast<uint32_t>(least - powers.begin());
+  if (magnitude > power[k - 1] && magnitude <= power[k]) return last;
+  const auto least = std::lower_bound(power, power + 255, magnitude);        // the least power not below
+  return least == power + 255 ? beyond : last = static_cast<uint32_t>(least - power);
+}
+
+uint32_t e8m0_code(double value, Round round, Overflow overflow) {
+  uint32_t any = 0;
+  return e8m0_code(value, round, overflow, any);
 }
 
 Caster::Caster(Encoding from, Encoding to, Round round, Overflow overflow)
@@ -59,8 +72,8 @@ Caster::Caster(Encoding from, Encoding to, Round round, Overflow overflow)
 }
 
 uint32_t f32_code(double result) {
-  static const Encoder encoder(Encoding::f32);
-  return encoder(result);
+  if (std::isnan(result)) return info(Encoding::f32).nan;
+  return std::bit_cast<uint32_t>(static_cast<float>(result));                // rounded to nearest even; an F32 code is this machine's float
 }
 
 }  // namespace assay::reference

@@ -123,24 +123,30 @@ class Encoder {
 
 // N2.7: the E8M0 code of |value|. round: rp (least power of two not below) or rz (greatest not above).
 uint32_t e8m0_code(double value, Round, Overflow);
+// The same; the search begins at `last`, any code but FF, which becomes the one found.
+uint32_t e8m0_code(double value, Round, Overflow, uint32_t& last);
 
 // The cast op: any code of `from` as a code of `to`. One of the two is f32, bf16 or f16; to E8M0 rounds by rp or rz, to all others
 // by rne or rz.
 class Caster {
  public:
   Caster(Encoding from, Encoding to, Round, Overflow);
+  // Where the last element fell: what a loop keeps.
+  struct Last {
+    Encoder::Binade binade;
+    uint32_t e8m0 = 0;
+  };
   uint32_t operator()(uint32_t code) const {
-    Encoder::Binade any;
+    Last any;
     return (*this)(code, any);
   }
-  // The same for loops (Encoder).
-  uint32_t operator()(uint32_t code, Encoder::Binade& last) const {
-    if (!encode_) return e8m0_code(decode_(code), round_, overflow_);        // N2.7
+  uint32_t operator()(uint32_t code, Last& last) const {
+    if (!encode_) return e8m0_code(decode_(code), round_, overflow_, last.e8m0);   // N2.7
     // N2.8: BF16 goes to F32 by placing its 16 bits above 16 zeros, NaN payloads included; E8M0 does so by way of BF16.
     constexpr uint32_t kPlace = 65536;
     if (from_ == Encoding::bf16 && to_ == Encoding::f32) return code * kPlace;
     if (from_ == Encoding::e8m0 && to_ == Encoding::f32) return Encoder(Encoding::bf16)(decode_(code)) * kPlace;
-    return (*encode_)(decode_(code), last);
+    return (*encode_)(decode_(code), last.binade);
   }
 
  private:
