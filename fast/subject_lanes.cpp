@@ -49,7 +49,7 @@ Loop loop_of(Conversions conversions, const Cast& op) {
   if constexpr (kNone) {
     return nullptr;
   } else if (conversions == Conversions::twin) {
-    constexpr bool kHasTwin = is_wide(From) && (To == Encoding::e4m3 || To == Encoding::e5m2 || To == Encoding::e8m0);
+    constexpr bool kHasTwin = is_wide(From) && (To == Encoding::e4m3 || To == Encoding::e5m2 || To == Encoding::e2m1 || To == Encoding::e8m0);
     if constexpr (kHasTwin) {
       const Round round = To == Encoding::e8m0 ? Round::rp : Round::rne;
       return op.round == round && op.overflow == Overflow::sat ? &by_twin<From, To> : nullptr;

@@ -1,4 +1,4 @@
-// Conversion policies: how a tuned kernel turns pairs of binary32 values into 8-bit codes with N2.1, N2.2, N2.4, N2.5.
+// Conversion policies: how a tuned kernel turns pairs of binary32 values into 8-bit or 4-bit codes with N2.1, N2.2, N2.4, N2.5.
 //   Bits       integer arithmetic, everywhere (encode.cuh)
 //   Hardware   the conversion instructions where the target has them; under the host executor a twin of another make, so that
 //              every kernel a GPU can pick also runs there
@@ -9,10 +9,10 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 
 struct Bits {
   static constexpr const char* kName = "bits";
-  // The codes of lo and hi in bits 0..7 and 8..15.
+  // The codes of lo and hi in bits 0..7 and 8..15; of E2M1 in bits 0..3 and 4..7.
   template <Encoding E>
   ASSAY_LANE static uint32_t pair(float lo, float hi) {
-    return encode<E>(as_bits(lo)) | encode<E>(as_bits(hi)) << 8;
+    return encode<E>(as_bits(lo)) | encode<E>(as_bits(hi)) << Layout<E>::kBits;
   }
   // The E8M0 code, rounded up and saturated (N2.7).
   ASSAY_LANE static uint32_t e8m0(float value) { return encode_e8m0(as_bits(value)); }
@@ -24,8 +24,17 @@ struct Hardware {
 #if defined(__CUDA_ARCH__)
   template <Encoding E>
   ASSAY_LANE static uint32_t pair(float lo, float hi) {
-    static_assert(E == Encoding::e4m3 || E == Encoding::e5m2);
+    static_assert(E == Encoding::e4m3 || E == Encoding::e5m2 || E == Encoding::e2m1);
     uint16_t codes;
+#if __CUDA_ARCH__ >= 1000
+    if constexpr (E == Encoding::e2m1)
+      asm("{ .reg .b8 both; cvt.rn.satfinite.e2m1x2.f32 both, %1, %2; mov.b16 %0, {both, 0}; }" : "=h"(codes) : "f"(hi), "f"(lo));
+    else
+#else
+    if constexpr (E == Encoding::e2m1)
+      codes = uint16_t(Bits::pair<E>(lo, hi));
+    else
+#endif
     if constexpr (E == Encoding::e4m3)
       asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(hi), "f"(lo));
     else
@@ -47,7 +56,7 @@ struct Hardware {
   template <Encoding E>
   ASSAY_LANE static uint32_t one(float value) {
     using L = Layout<E>;
-    const uint32_t a = as_bits(value) & kAbs, sign = (as_bits(value) >> 24) & 0x80u;
+    const uint32_t a = as_bits(value) & kAbs, sign = (as_bits(value) >> (32 - L::kBits)) & L::kSignCode;
     if (a > kInf) return L::kNanCode;
     if (a >= kLargest<E>) return sign | L::kMax;
     const uint32_t exponent = a < L::kMinNormal ? L::kMinNormal >> 23 : a >> 23;
@@ -57,7 +66,7 @@ struct Hardware {
     return sign | (quanta + ((exponent - (L::kMinNormal >> 23)) << L::kMantissa));
   }
   template <Encoding E>
-  ASSAY_LANE static uint32_t pair(float lo, float hi) { return one<E>(lo) | one<E>(hi) << 8; }
+  ASSAY_LANE static uint32_t pair(float lo, float hi) { return one<E>(lo) | one<E>(hi) << Layout<E>::kBits; }
   // Twin: the least power of two not below, by adding the largest fraction before the exponent is read.
   ASSAY_LANE static uint32_t e8m0(float value) {
     const uint32_t a = as_bits(value) & kAbs;

@@ -161,6 +161,7 @@ TEST(Lanes, ConversionPoliciesAgree) {
     const float v = std::bit_cast<float>(x);
     ASSERT_EQ((Hardware::pair<Encoding::e4m3>(v, -v)), (Bits::pair<Encoding::e4m3>(v, -v))) << std::hex << x;
     ASSERT_EQ((Hardware::pair<Encoding::e5m2>(v, -v)), (Bits::pair<Encoding::e5m2>(v, -v))) << std::hex << x;
+    ASSERT_EQ((Hardware::pair<Encoding::e2m1>(v, -v)), (Bits::pair<Encoding::e2m1>(v, -v))) << std::hex << x;
     ASSERT_EQ(Hardware::e8m0(v), Bits::e8m0(v)) << std::hex << x;
   };
   for_sampled_f32(check);
