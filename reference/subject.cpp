@@ -9,6 +9,7 @@
 #include "reference/parallel.h"
 #include "reference/rounding.h"
 #include "reference/scaling.h"
+#include "reference/split.h"
 #include "reference/swizzle.h"
 #include "reference/tensor.h"
 
@@ -71,6 +72,62 @@ void swizzle(const Run& run, Direction d) {
   store_scales(run.output(d, "scale_gemm"), bytes(compact).topLeftCorner(kept.rows, kept.cols));
 }
 
+// N6.7: a flag of exactly 1 leaves every byte of every output as it was.
+bool stands_still(const Run& run) { return noop_of(run.problem) && scalar(run.input("noop")) == 1.0; }
+
+// N13.1: the row direction's result, in run.outputs, as a tensor in x's encoding.
+std::vector<std::byte> rows_dequantized(const Run& run) {
+  Problem back = run.problem;
+  back.op = Dequantize{.out = run.problem.x.source};
+  back.col.reset();
+  const std::vector<Plane> read = input_planes(back), written = output_planes(back);
+  std::vector<ConstBuffer> inputs;
+  for (const Plane& plane : read) {
+    const Buffer* made = find(run.outputs, plane.name);
+    inputs.push_back({&plane, made ? std::span<const std::byte>(made->bytes) : run.input(Direction::row, "given.amax").bytes});   // N10.1
+  }
+  std::vector<std::byte> y(written.at(0).bytes());
+  const Buffer outputs[] = {{&written[0], y}};
+  format_of(*back.row).dequantize({back, inputs, outputs, run.threads}, Direction::row);
+  return y;
+}
+
+std::vector<ConstBuffer> with_x(std::span<const ConstBuffer> inputs, const std::vector<std::byte>& x) {
+  std::vector<ConstBuffer> out(inputs.begin(), inputs.end());
+  for (ConstBuffer& b : out)
+    if (b.plane->name == "x") b.bytes = x;
+  return out;
+}
+
+// Rows before columns, which may be made of them.
+void quantize(const Run& run) {
+  const Problem& p = run.problem;
+  if (p.row) format_of(*p.row).quantize(run, Direction::row);
+  if (!p.col) return;
+  if (p.col_source == ColSource::original) return format_of(*p.col).quantize(run, Direction::col);
+  const std::vector<std::byte> x = rows_dequantized(run);                    // N13.1
+  format_of(*p.col).quantize({p, with_x(run.inputs, x), run.outputs, run.threads}, Direction::col);
+}
+
+std::vector<TraceStep> trace_quantize(const Run& run, Direction d, int64_t row, int64_t col) {
+  const Format& format = format_of(run.quantizer(d));
+  if (d == Direction::row || run.problem.col_source == ColSource::original) return format.trace(run, d, row, col);
+  Problem rows = run.problem;
+  rows.col.reset();
+  const std::vector<Plane> planes = output_planes(rows);
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<Buffer> outputs;
+  for (const Plane& plane : planes) outputs.push_back({&plane, bytes.emplace_back(plane.bytes())});
+  quantize({rows, run.inputs, outputs, run.threads});
+  const std::vector<std::byte> x = rows_dequantized({run.problem, run.inputs, outputs, run.threads});
+  const std::vector<ConstBuffer> inputs = with_x(run.inputs, x);
+  const Run columns{run.problem, inputs, {}, run.threads};
+  const ConstBuffer& source = columns.input("x");
+  std::vector<TraceStep> steps = {code_step("N13.1", "element of the dequantized rows", source.plane->encoding, load(source, row * source.plane->logical.cols + col))};
+  for (TraceStep& step : format.trace(columns, d, row, col)) steps.push_back(std::move(step));
+  return steps;
+}
+
 std::vector<TraceStep> trace_cast(const Run& run, int64_t row, int64_t col) {
   const Cast& op = *run.problem.as<Cast>();
   const ConstBuffer& x = run.input("x");
@@ -94,12 +151,13 @@ class ReferenceSubject final : public Subject {
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& env) override {
     if (const Support s = supports(p); !s.yes) throw std::invalid_argument("reference: " + s.why);
     const Run run{p, inputs, outputs, std::max(1, env.threads)};
+    if (stands_still(run)) return {"reference, noop", 0};
     if (p.as<Cast>()) {
       cast(run);
-    } else if (const Quantize* op = p.as<Quantize>()) {
-      if (op->noop && scalar(run.input("noop")) == 1.0) return {"reference, noop", 0};   // N6.7
-      for (Direction d : kDirections)
-        if (p.quantizer(d)) format_of(run.quantizer(d)).quantize(run, d);
+    } else if (p.as<Quantize>()) {
+      quantize(run);
+    } else if (p.as<Split>()) {
+      split(run, quantize);
     } else if (p.as<Dequantize>()) {
       const Direction d = only_direction(p);
       format_of(run.quantizer(d)).dequantize(run, d);
@@ -117,6 +175,9 @@ class ReferenceSubject final : public Subject {
     const Run run{p, inputs, {}, 1};
     if (p.as<Cast>()) return trace_cast(run, row, col);
     if (p.as<Swizzle>() || !p.quantizer(d)) return {};                       // a swizzle computes nothing
+    if (p.as<Quantize>()) return trace_quantize(run, d, row, col);
+    if (p.as<Split>())
+      return trace_split(run, row, col, [d](const Run& member, int64_t r, int64_t c) { return trace_quantize(member, d, r, c); });
     return format_of(run.quantizer(d)).trace(run, d, row, col);
   }
 };
