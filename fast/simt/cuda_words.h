@@ -14,6 +14,22 @@
 
 #include "fast/simt/thread.h"
 
+// The race checker sees the accesses of units that are compiled for it. The linker keeps one copy of an inline function, so that
+// no unit with kernel text may lack it: assay_kernel_text() of cmake/race.cmake.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SIMT_UNIT_IS_WATCHED 1
+#endif
+#elif defined(__SANITIZE_THREAD__)
+#define SIMT_UNIT_IS_WATCHED 1
+#endif
+#if defined(SIMT_RACE) && SIMT_RACE && !defined(SIMT_UNIT_IS_WATCHED)
+#error "a unit with kernel text must be compiled for the race checker: assay_kernel_text() in its CMakeLists.txt"
+#endif
+
+// A word that touches memory. Never a call of its own, so that a report can name the kernel's line.
+#define SIMT_MEMORY_WORD inline __attribute__((always_inline))
+
 #define __global__ inline
 #define __launch_bounds__(...)
 #define threadIdx (::assay::simt::current->index)
@@ -47,29 +63,30 @@ template <class V>
 inline void check_aligned(const void* p, const char* what, Site site) {
   if (__builtin_expect(reinterpret_cast<uintptr_t>(p) % sizeof(V) != 0, 0)) simt::fault(what, site);
 }
+// One access of the vector's size, as on the hardware; kernels are compiled without strict aliasing.
 template <class V>
-inline V load(const void* p, Site site) {
+using VectorBits = std::conditional_t<sizeof(V) == 16, unsigned __int128, uint64_t>;
+template <class V>
+SIMT_MEMORY_WORD V load(const void* p, Site site) {
   check_aligned<V>(p, "vector load from a misaligned address", site);
-  V v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
+  return std::bit_cast<V>(*static_cast<const VectorBits<V>*>(p));
 }
 template <class V>
-inline void store(void* p, V v, Site site) {
+SIMT_MEMORY_WORD void store(void* p, V v, Site site) {
   check_aligned<V>(p, "vector store to a misaligned address", site);
-  std::memcpy(p, &v, sizeof v);
+  *static_cast<VectorBits<V>*>(p) = std::bit_cast<VectorBits<V>>(v);
 }
-inline uint4 load16(const void* p, Site site = Site::here()) { return load<uint4>(p, site); }
-inline uint2 load8(const void* p, Site site = Site::here()) { return load<uint2>(p, site); }
-inline void store16(void* p, uint4 v, Site site = Site::here()) { store(p, v, site); }
-inline void store8(void* p, uint2 v, Site site = Site::here()) { store(p, v, site); }
-inline uint4 load16_streaming(const void* p, Site site = Site::here()) { return load<uint4>(p, site); }
-inline uint2 load8_streaming(const void* p, Site site = Site::here()) { return load<uint2>(p, site); }
-inline void store16_streaming(void* p, uint4 v, Site site = Site::here()) { store(p, v, site); }
-inline void store8_streaming(void* p, uint2 v, Site site = Site::here()) { store(p, v, site); }
+SIMT_MEMORY_WORD uint4 load16(const void* p, Site site = Site::here()) { return load<uint4>(p, site); }
+SIMT_MEMORY_WORD uint2 load8(const void* p, Site site = Site::here()) { return load<uint2>(p, site); }
+SIMT_MEMORY_WORD void store16(void* p, uint4 v, Site site = Site::here()) { store(p, v, site); }
+SIMT_MEMORY_WORD void store8(void* p, uint2 v, Site site = Site::here()) { store(p, v, site); }
+SIMT_MEMORY_WORD uint4 load16_streaming(const void* p, Site site = Site::here()) { return load<uint4>(p, site); }
+SIMT_MEMORY_WORD uint2 load8_streaming(const void* p, Site site = Site::here()) { return load<uint2>(p, site); }
+SIMT_MEMORY_WORD void store16_streaming(void* p, uint4 v, Site site = Site::here()) { store(p, v, site); }
+SIMT_MEMORY_WORD void store8_streaming(void* p, uint2 v, Site site = Site::here()) { store(p, v, site); }
 
 template <class T>
-inline T __ldg(const T* p) {
+SIMT_MEMORY_WORD T __ldg(const T* p) {
   return *p;
 }
 
@@ -92,15 +109,13 @@ inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, Site site = Site::here()) { 
 template <class T>
 inline uint64_t to_slot(T value) {
   static_assert(std::is_arithmetic_v<T> && (sizeof(T) == 4 || sizeof(T) == 8), "warp operations take 4- and 8-byte numbers");
-  uint64_t slot = 0;
-  std::memcpy(&slot, &value, sizeof value);
-  return slot;
+  if constexpr (sizeof(T) == 4) return std::bit_cast<uint32_t>(value);
+  else return std::bit_cast<uint64_t>(value);
 }
 template <class T>
 inline T from_slot(uint64_t slot) {
-  T value;
-  std::memcpy(&value, &slot, sizeof value);
-  return value;
+  if constexpr (sizeof(T) == 4) return std::bit_cast<T>(static_cast<uint32_t>(slot));
+  else return std::bit_cast<T>(slot);
 }
 // Reads `source`, or where it lies outside the segment the lane's own value.
 template <class T>
@@ -207,35 +222,35 @@ inline unsigned __reduce_xor_sync(unsigned mask, unsigned value, Site site = Sit
   return over_lanes(m, 0u, [](unsigned a, uint64_t v, unsigned) { return a ^ static_cast<unsigned>(v); });
 }
 
-// --- atomics: relaxed, as CUDA's. No float atomicAdd: its result depends on the order -------------------------------------
+// --- atomics: relaxed, as CUDA's, and always a write, as there. No float atomicAdd: its result depends on the order -------------------------------------
 
 template <class T>
 concept AtomicWord = std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, unsigned long long>;
 // The operand does not take part in deduction, so that atomicAdd(&u64, 1) compiles as it does for CUDA's overloads.
 template <AtomicWord T>
-inline T atomicAdd(T* p, std::type_identity_t<T> v) {
+SIMT_MEMORY_WORD T atomicAdd(T* p, std::type_identity_t<T> v) {
   return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }
 template <AtomicWord T>
-inline T atomicExch(T* p, std::type_identity_t<T> v) {
+SIMT_MEMORY_WORD T atomicExch(T* p, std::type_identity_t<T> v) {
   return __atomic_exchange_n(p, v, __ATOMIC_RELAXED);
 }
 template <AtomicWord T>
-inline T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> desired) {
+SIMT_MEMORY_WORD T atomicCAS(T* p, std::type_identity_t<T> expected, std::type_identity_t<T> desired) {
   __atomic_compare_exchange_n(p, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return expected;
 }
 template <AtomicWord T>
-inline T atomicMax(T* p, std::type_identity_t<T> v) {
+SIMT_MEMORY_WORD T atomicMax(T* p, std::type_identity_t<T> v) {
   T old = __atomic_load_n(p, __ATOMIC_RELAXED);
-  while (old < v && !__atomic_compare_exchange_n(p, &old, v, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  while (!__atomic_compare_exchange_n(p, &old, old < v ? v : old, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
   return old;
 }
 template <AtomicWord T>
-inline T atomicMin(T* p, std::type_identity_t<T> v) {
+SIMT_MEMORY_WORD T atomicMin(T* p, std::type_identity_t<T> v) {
   T old = __atomic_load_n(p, __ATOMIC_RELAXED);
-  while (v < old && !__atomic_compare_exchange_n(p, &old, v, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  while (!__atomic_compare_exchange_n(p, &old, v < old ? v : old, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
   }
   return old;
 }

@@ -154,6 +154,11 @@ std::optional<std::string> DeviceBuffer::intact() const {
   return describe(s, written) + " was written";
 }
 
+AddressRange device_window() {
+  std::lock_guard lock(window().mutex);
+  return {window().base, window().base ? kWindowBytes : 0};
+}
+
 std::string describe_device_address(const void* address) {
   const Window& w = window();
   const std::byte* p = static_cast<const std::byte*>(address);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "fast/simt/fiber.h"
+#include "fast/simt/race/race.h"
 #include "fast/simt/report.h"
 #include "fast/simt/shared_arena.h"
 
@@ -48,6 +49,19 @@ uint64_t volume(Index3 i) { return uint64_t{i.x} * i.y * i.z; }
 Index3 unfold(uint64_t linear, Index3 extent) {
   return {static_cast<unsigned>(linear % extent.x), static_cast<unsigned>(linear / extent.x % extent.y),
           static_cast<unsigned>(linear / (uint64_t{extent.x} * extent.y))};
+}
+
+std::string hex(uint64_t value, int digits) {
+  std::string text;
+  for (int i = digits - 1; i >= 0; --i) text += "0123456789abcdef"[value >> (4 * i) & 15];
+  return text;
+}
+
+// "order reverse, poison 7f": what reproduces a run.
+std::string to_text(const ExecutorOptions& o) {
+  return "order " + (o.order == ExecutorOptions::kForward   ? std::string("forward")
+                     : o.order == ExecutorOptions::kReverse ? std::string("reverse")
+                                                            : std::to_string(o.order)) + ", poison " + hex(o.poison, 2);
 }
 
 // One grid being run by one or more workers.
@@ -135,6 +149,7 @@ class Worker {
 
  private:
   void run_block(uint64_t linear);
+  std::byte* place(size_t bytes, size_t alignment, const char* name, Site);
   void run_threads();
   void set_order();
   CudaThread* finish(CudaThread&);
@@ -337,6 +352,7 @@ unsigned Worker::wait_at_barrier(BarrierOp op, bool predicate, Site site) {
 // All threads that have not exited wait at the barrier.
 void Worker::release_barrier() {
   if (live_ != thread_count_) fault_of_block("threads wait at a barrier that other threads of the block exited without reaching");
+  race::barrier();
   barrier_.result = barrier_.held;
   barrier_.arrived = barrier_.held = 0;
   if (launch_->options.order > ExecutorOptions::kReverse) set_order();
@@ -352,6 +368,7 @@ void Worker::release_barrier() {
 // --- warp operations -------------------------------------------------------------------------------------------------------
 
 void Worker::complete(Warp& w, Collective& c) {
+  if (c.op == WarpOp::sync) race::warp_barrier(static_cast<unsigned>(&w - warps_.data()), c.arrived);   // the others order no memory
   c.took_part[c.buffer] = c.arrived;
   c.unread = c.arrived;
   c.buffer ^= 1;
@@ -405,6 +422,13 @@ Meeting Worker::wait_in_meeting(WarpOp op, unsigned bytes, uint32_t mask, uint64
 
 // --- shared memory ---------------------------------------------------------------------------------------------------------
 
+std::byte* Worker::place(size_t bytes, size_t alignment, const char* name, Site site) {
+  const race::Unwatched filling;
+  std::byte* data = arena_.place(bytes, alignment, launch_->options.poison, name, site);
+  if (data) race::shared_array(data, bytes);
+  return data;
+}
+
 void* Worker::place_shared(SharedSlot& slot, size_t bytes, size_t alignment, const char* name, Site site) {
   static_shared_ += bytes;
   const size_t limit = launch_->grid.large_shared ? kMaxLargeShared : kMaxShared;
@@ -413,7 +437,7 @@ void* Worker::place_shared(SharedSlot& slot, size_t bytes, size_t alignment, con
     fault(launch_->grid.large_shared ? "more than 227 KB of shared memory"
                                      : "more than 48 KB of static and dynamic shared memory without LaunchConfig::large_shared",
           site);
-  std::byte* data = arena_.place(bytes, alignment, launch_->options.poison, name, site);
+  std::byte* data = place(bytes, alignment, name, site);
   if (!data) fault("more shared arrays than the executor has room for", site);
   slot = {current_block.serial, data};
   return data;
@@ -432,10 +456,9 @@ void Worker::run_block(uint64_t linear) {
   ++current_block.serial;
   draw_ = mixed(mixed(launch_->options.order) ^ linear);
   arena_.begin_block();
+  race::begin_block(arena_.begin(), arena_.bytes());
   static_shared_ = 0;
-  dynamic_ = grid.dynamic_shared_bytes
-                 ? arena_.place(grid.dynamic_shared_bytes, 128, launch_->options.poison, "dynamic shared memory", {grid.name, 0})
-                 : nullptr;
+  dynamic_ = grid.dynamic_shared_bytes ? place(grid.dynamic_shared_bytes, 128, "dynamic shared memory", {grid.name, 0}) : nullptr;
   set_order();
   for (unsigned i = 0; i < warp_count_; ++i) {
     Warp& w = warps_[i];
@@ -459,6 +482,7 @@ void Worker::run_block(uint64_t linear) {
   fault_.clear();
 
   continue_with(*pick());   // returns when the block has ended
+  race::end_block();
 
   if (!fault_.empty()) {
     // Threads are suspended in the middle of the kernel: their fibers start anew.
@@ -507,12 +531,6 @@ const Collective* Worker::collective_of(const CudaThread& t) const {
   return nullptr;
 }
 
-std::string hex(uint64_t value, int digits) {
-  std::string text;
-  for (int i = digits - 1; i >= 0; --i) text += "0123456789abcdef"[value >> (4 * i) & 15];
-  return text;
-}
-
 std::string Worker::status(const CudaThread& t) const {
   const Warp& w = warps_[t.warp];
   const std::string at = t.site.file ? ", " + to_text(t.site) : std::string{};
@@ -549,11 +567,7 @@ std::string Worker::fault_text(const char* what, std::optional<Site> site) const
     text += ": " + state;
     i = end;
   }
-  const ExecutorOptions& o = launch_->options;
-  text += "\n  order " + (o.order == ExecutorOptions::kForward   ? std::string("forward")
-                          : o.order == ExecutorOptions::kReverse ? std::string("reverse")
-                                                                 : std::to_string(o.order));
-  return text + ", poison " + hex(o.poison, 2);
+  return text + "\n  " + to_text(launch_->options);
 }
 
 std::string Worker::describe(const void* address) const {
@@ -655,11 +669,16 @@ void run_grid(const Grid& grid, void (*kernel)(const void*), const void* closure
   ++launch_count;
   Launch launch{.grid = grid, .kernel = kernel, .closure = closure, .options = options_in_force, .mutex = {}, .fault = {}};
   const uint64_t blocks = volume(grid.blocks);
-  const int helpers = static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(options_in_force.threads), blocks)) - 1;
+  const int helpers = race::kOn ? 0 : static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(options_in_force.threads), blocks)) - 1;
+  const race::Watch watch(grid);
   if (helpers == 0)
     worker().run(launch);
   else
     pool().run(launch, helpers);
+  if (const std::string found = watch.findings(); launch.fault.empty() && !found.empty())
+    launch.fault = found + "\n  " + to_text(launch.options);
+  else if (!found.empty())
+    launch.fault += "\n" + found;
   if (!launch.fault.empty()) throw KernelFault(launch.fault);
 }
 

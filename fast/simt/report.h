@@ -16,6 +16,12 @@ const char* name_of(BarrierOp);
 
 // What this OS thread's worker knows about an address: a shared array, a stack that overflowed; or an empty string.
 std::string describe_worker_address(const void*);
+// The addresses that device buffers are given; null and 0 before the first.
+struct AddressRange {
+  const std::byte* begin;
+  size_t bytes;
+};
+AddressRange device_window();
 // The device buffer that holds or is nearest to an address, or an empty string when it is no device memory.
 std::string describe_device_address(const void*);
 

@@ -18,6 +18,8 @@ constexpr unsigned char kPattern = 0xA5;
 
 }  // namespace
 
+size_t SharedArena::bytes() { return kArenaBytes; }
+
 SharedArena::SharedArena() {
   void* p = mmap(nullptr, kArenaBytes + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();

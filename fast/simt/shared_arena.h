@@ -22,6 +22,9 @@ class SharedArena {
   void begin_block();
   // Room for an array, filled with `fill`; null when the arena is full.
   std::byte* place(size_t bytes, size_t alignment, uint8_t fill, const char* name, Site);
+  // Where the arrays are placed.
+  const std::byte* begin() const { return arena_; }
+  static size_t bytes();
   // Bytes placed since begin_block, without red zones.
   size_t used() const { return used_; }
   // Which red zone was written since begin_block, or nothing. Finds nothing under AddressSanitizer, which reports at once.

@@ -1,11 +1,15 @@
-// What the executor's tests share: the options under which they run their kernels, and how they let a process die.
+// What the executor's tests share: the options under which they run their kernels, how they catch what is found and name the line
+// that is meant, and how they let a process die.
 #pragma once
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "fast/launch.h"
 #include "fast/simt/executor.h"
+#include "fast/simt/race/race.h"
 
 namespace assay::simt {
 
@@ -22,6 +26,25 @@ inline const std::vector<ExecutorOptions>& all_orders() {
 
 inline std::string to_text(const ExecutorOptions& o) {
   return "order=" + std::to_string(o.order) + ",threads=" + std::to_string(o.threads) + ",poison=" + std::to_string(o.poison);
+}
+
+// "tests/simt/broken_kernels.cpp:123", the line of the calling file that is marked `// <- name`.
+inline std::string marked(const std::string& name, const std::string& file = __builtin_FILE()) {
+  std::ifstream text(file);
+  std::string line;
+  for (int number = 1; std::getline(text, line); ++number)
+    if (line.ends_with("// <- " + name)) return file.substr(sizeof ASSAY_SOURCE_DIR) + ":" + std::to_string(number);
+  return "no line is marked " + name;
+}
+
+template <class... P, class... A>
+inline std::string fault_of(const fast_host::LaunchConfig& config, void (*kernel)(P...), A... args) {
+  try {
+    fast_host::launch(config, kernel, args...);
+  } catch (const KernelFault& e) {
+    return e.what();
+  }
+  return "no fault";
 }
 
 // Death tests die in a process of their own, started anew: a fork of this one would lack its OS threads.

@@ -1,0 +1,93 @@
+#include "fast/simt/race/source_lines.h"
+
+#include <link.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "fast/simt/report.h"
+
+extern "C" const char __executable_start;   // of the linker: the program's first byte
+
+namespace assay::simt::race {
+
+namespace {
+
+// What the loader added to the addresses in the program's file.
+uintptr_t load_bias() {
+  uintptr_t bias = 0;
+  dl_iterate_phdr([](dl_phdr_info* info, size_t, void* out) { return *static_cast<uintptr_t*>(out) = info->dlpi_addr, 1; }, &bias);   // the program is first
+  return bias;
+}
+
+std::string hex(uint64_t value) {
+  char text[24];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+// The lines that a command prints; none where it fails.
+std::vector<std::string> lines_of(const std::string& command) {
+  std::vector<std::string> lines;
+  std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  char text[4096];
+  while (pipe && std::fgets(text, sizeof text, pipe.get())) {
+    lines.emplace_back(text);
+    while (!lines.back().empty() && lines.back().back() == '\n') lines.back().pop_back();
+  }
+  return lines;
+}
+
+// "fast/move/pair.cuh:93" of "/somewhere/fast/move/pair.cuh:93 (discriminator 2)"; empty where it is unknown.
+std::string short_line(std::string_view line) {
+  const size_t colon = line.rfind(':');
+  if (colon == std::string_view::npos || line.starts_with("??")) return {};
+  const int number = std::atoi(line.data() + colon + 1);
+  return number ? to_text(Site{std::string(line.substr(0, colon)).c_str(), number}) : std::string{};
+}
+
+// Innermost first. The words of the executor are nobody's line.
+std::string joined(const std::vector<std::string>& frames) {
+  std::vector<std::string> shown;
+  for (const std::string& f : frames)
+    if (!f.empty() && !f.starts_with("/") && !f.starts_with("fast/simt/") && (shown.empty() || shown.back() != f)) shown.push_back(f);
+  if (shown.empty()) {
+    const auto known = std::find_if(frames.begin(), frames.end(), [](const std::string& f) { return !f.empty(); });
+    return known == frames.end() ? std::string{} : *known;
+  }
+  std::string text = shown[0];
+  for (size_t i = 1; i < shown.size(); ++i) text += ", from " + shown[i];
+  return text;
+}
+
+}  // namespace
+
+uint32_t place_of(const void* return_address) {
+  const uintptr_t offset = reinterpret_cast<uintptr_t>(return_address) - reinterpret_cast<uintptr_t>(&__executable_start);
+  return offset <= UINT32_MAX ? static_cast<uint32_t>(offset) : 0;
+}
+
+std::map<uint32_t, std::string> source_lines(std::span<const uint32_t> places) {
+  std::map<uint32_t, std::string> lines;
+  const uintptr_t start = reinterpret_cast<uintptr_t>(&__executable_start) - load_bias();
+  std::string command = "addr2line -a -i -e /proc/" + std::to_string(getpid()) + "/exe";
+  for (const uint32_t place : places) {
+    lines[place] = place ? "program+" + hex(place) : "outside the program";
+    command += " " + hex(start + place - 1);   // within the call, not after it
+  }
+  const std::vector<std::string> output = lines_of(command + " 2>/dev/null");
+  size_t at = 0;
+  for (const uint32_t place : places) {
+    std::vector<std::string> frames;
+    if (at < output.size() && output[at].starts_with("0x")) ++at;
+    for (; at < output.size() && !output[at].starts_with("0x"); ++at) frames.push_back(short_line(output[at]));
+    if (const std::string text = joined(frames); !text.empty()) lines[place] = text;
+  }
+  return lines;
+}
+
+}  // namespace assay::simt::race
