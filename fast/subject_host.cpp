@@ -20,7 +20,9 @@ class HostSubject final : public Subject {
  public:
   HostSubject(Policy policy) : policy_(policy) {}
 
-  std::string_view name() const override { return policy_ == Policy::automatic ? "host" : "host_general"; }
+  std::string_view name() const override {
+    return policy_ == Policy::automatic ? "host" : policy_ == Policy::general ? "host_general" : "host_apart";
+  }
   Support supports(const Problem&) const override { return {}; }
 
   Served run(const Problem& problem, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& env) override {
@@ -65,5 +67,6 @@ class HostSubject final : public Subject {
 
 std::unique_ptr<Subject> make_host_subject() { return std::make_unique<HostSubject>(Policy::automatic); }
 std::unique_ptr<Subject> make_general_host_subject() { return std::make_unique<HostSubject>(Policy::general); }
+std::unique_ptr<Subject> make_apart_host_subject() { return std::make_unique<HostSubject>(Policy::apart); }
 
 }  // namespace assay

@@ -13,4 +13,7 @@ std::unique_ptr<Subject> make_host_subject();
 // "host_general": the same with every quantize served by the kernel with run-time Numerics and integer conversions.
 std::unique_ptr<Subject> make_general_host_subject();
 
+// "host_apart": the same with a quantize of both directions of x as two launches of one direction each.
+std::unique_ptr<Subject> make_apart_host_subject();
+
 }  // namespace assay

@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "fast/directions.h"
+
 namespace assay::ASSAY_FAST_NAMESPACE {
 
 const FormatRow& format_row(FormatId id) {
@@ -15,32 +17,26 @@ const FormatRow& format_row(FormatId id) {
 
 namespace {
 
-// Whether one launch serves both directions. MXFP8 lanes are independent; per-tensor columns hold the row's bytes (N3.9).
-bool single_read(const Problem& p) {
-  if (p.row->format != p.col->format) return false;
-  if (info(p.row->format).per_tensor_fp8()) {
-    Quantizer col = *p.col;
-    col.scales = p.row->scales;
-    return *p.row == col;
-  }
-  return true;
-}
+bool one_format(const Problem& p) { return !p.row || !p.col || (p.row->format == p.col->format && p.col_source == ColSource::original); }
 
-std::string quantize(const Job& job) {
-  const Problem& p = job.problem;
-  if (!p.row || !p.col) return format_row((p.row ? p.row : p.col)->format).quantize(job);
-  if (single_read(p)) return format_row(p.row->format).quantize(job);
+// Each direction through a launch of its own, as a pair of quantizers that know nothing of each other would run.
+std::string quantize_apart(const Job& job) {
   std::string by;
   for (Direction d : kDirections) {
-    Problem single = p;
+    Problem single = job.problem;
     single.quantizer(d == Direction::row ? Direction::col : Direction::row).reset();
     std::vector<DevicePlane> outputs;   // a format that does not ask for the other direction must not find it
     for (const DevicePlane& plane : job.outputs)
       if (plane.plane->direction == d) outputs.push_back(plane);
-    Job half{single, job.inputs, outputs, job.policy};
-    by += (by.empty() ? "" : "; ") + format_row(p.quantizer(d)->format).quantize(half);
+    by += (by.empty() ? "" : "; ") + format_row(single.quantizer(d)->format).quantize({single, job.inputs, outputs, Policy::automatic});
   }
   return by + "; two reads";
+}
+
+std::string quantize(const Job& job) {
+  const Problem& p = job.problem;
+  if (job.policy == Policy::apart && p.row && p.col && p.col_source == ColSource::original) return quantize_apart(job);
+  return one_format(p) ? format_row((p.row ? p.row : p.col)->format).quantize(job) : quantize_directions(job);
 }
 
 }  // namespace

@@ -19,8 +19,9 @@ struct DevicePlane {
   void* data = nullptr;
 };
 
-// Which kernels may serve. automatic: tuned ones where they apply. general: the one with run-time Numerics, so that both can be compared.
-enum class Policy : uint8_t { automatic, general };
+// Which kernels may serve. automatic: tuned ones where they apply. general: the one with run-time Numerics, so that both can be compared. apart: each
+// direction through a launch of its own, so that one read can be compared with two.
+enum class Policy : uint8_t { automatic, general, apart };
 
 // One run. The problem is valid (contract/line.h), inputs and outputs are those of contract/planes.h, in any memory the kernels reach.
 struct Job {
@@ -50,7 +51,7 @@ struct Job {
 // Empty tensors launch nothing that would touch their planes.
 struct FormatRow {
   std::string_view name;
-  // The quantizers present are of this format, and one read serves them.
+  // The quantizers present are of this format, both of x, and one read serves them.
   std::string (*quantize)(const Job&);
   std::string (*dequantize)(const Job&);
 };

@@ -4,10 +4,10 @@
 // widened to binary32, so that a lane of any format, with run-time Numerics, sees the same thing: the tensor, or what the rows came to.
 //
 // A direction lane is a struct with
-//   kTransposed, kCopies          columns are stored [cols, rows]; the result is the input, bit for bit (identity)
+//   kName, kCopies                what it is called; whether the result is the input, bit for bit (identity)
 //   planes                        its DirectionPlanes; the kernel moves them on to the member at hand
-//   amax_pass()                   whether it needs an amax before it can encode: Pass::none, before, or during (accumulated while encoding)
-//   slots()                       host: how many amax slots start() and finish() serve, 0 for none
+//   amax_pass()                   host: whether it needs an amax before it can encode: Pass::none, before, or during (accumulated while encoding)
+//   slots()                       host: how many amax slots start() and finish() serve, 0 for none; in a split those of all members
 //   start(slot), finish(slot)     device, one thread a slot: what stands in the slot before any amax is taken; the scale from the amax
 //   accumulate<kRows>(tile, patch)      device: raises the amax by this patch
 //   encode<kRows>(tile, patch, step)    device: writes scales and data where step.store; where step.decode the patch becomes the result
@@ -57,7 +57,7 @@ struct DirectionPlanes {
   bool amax_by_line = false;             // one amax for each stored row (N10.9)
 
   ASSAY_DEVICE void move_to(const MemberStart& m, int direction, int64_t member) {
-    data += m.data[direction];
+    if (data != nullptr) data += m.data[direction];
     if (scales != nullptr) scales += m.scales[direction];
     if (given != nullptr) given += member;
     if (prior != nullptr) prior += member;
@@ -81,6 +81,9 @@ inline DirectionPlanes direction_planes(const Job& job, Direction d) {
   out.scale = job.output(d, "scale");
   return out;
 }
+
+// Tensors in one: the members of a split, or the one.
+inline int64_t member_count(const Problem& p) { return p.as<Split>() ? int64_t(p.as<Split>()->members.size()) : 1; }
 
 // A patch seen from one direction: 8 lines of 8 elements along the contracted dimension. Lines of rows are rows, of columns columns; a line
 // is a row of the stored data where those are transposed.
@@ -295,6 +298,14 @@ struct Fp8Convert {
   }
   ASSAY_LANE uint32_t decoded(uint32_t code) const { return e5m2 ? decode<Encoding::e5m2>(code) : decode<Encoding::e4m3>(code); }
 };
+// The code of E that widens to `bits`: the inverse of widening, for values that E has.
+template <Encoding E>
+ASSAY_LANE uint32_t narrow_exactly(uint32_t bits) {
+  if constexpr (E == Encoding::f32) return bits;
+  if constexpr (E == Encoding::bf16) return bits >> 16;
+  if (is_nan(bits)) return (bits & kSign) >> 16 | Layout<E>::kInfCode | (bits & kFraction) >> Layout<E>::kDrop;
+  return encode<E>(bits, Round::rne, Overflow::nosat);
+}
 // x * multiplier, rounded once. `plus_zero`: adding +0 in the same rounding turns an exact -0 into +0 and changes nothing else (N5.6).
 ASSAY_LANE float scaled(uint32_t x, float multiplier, bool plus_zero) {
   return plus_zero ? __fmaf_rn(as_float(x), multiplier, 0.0f) : __fmul_rn(as_float(x), multiplier);

@@ -48,8 +48,6 @@ struct PairArgs {
   Target row_to, col_to;
 };
 
-ASSAY_LANE uint32_t byte_of(uint2 codes, int i) { return ((i < 4 ? codes.x : codes.y) >> (8 * (i & 3))) & 0xFFu; }
-
 // Row scales of items 2q and 2q + 1 of this patch. The tile's padding gets 0 (N6.4), so no byte of the plane stays unwritten.
 ASSAY_DEVICE void store_row_scales(const Target& to, const Extent& extent, const Place& at, uint2 codes) {
   const int64_t pitch = (extent.cols + kTile - 1) / kTile * 4, j = at.col >> 5;

@@ -37,15 +37,16 @@ ASSAY_LANE int inside(int64_t first, int64_t extent) {
   const int64_t left = extent - first;
   return left >= kPatch ? kPatch : left > 0 ? int(left) : 0;
 }
-ASSAY_DEVICE Place my_place(const Extent& extent) {
-  const unsigned across = unsigned((extent.cols + kTile - 1) / kTile);
-  const unsigned tile_row = blockIdx.x / across, tile_col = blockIdx.x - tile_row * across;
+// This thread's place in tile `tile` of a tensor, counted along rows of tiles.
+ASSAY_DEVICE Place place_in_tile(const Extent& extent, unsigned tile) {
+  const unsigned across = unsigned((extent.cols + kTile - 1) / kTile), tile_row = tile / across, tile_col = tile - tile_row * across;
   const int lane = int(threadIdx.x & 31u), warp = int(threadIdx.x >> 5);
   const int64_t row = int64_t(tile_row) * kTile + (warp >> 1) * 32 + (lane >> 3) * kPatch;
   const int64_t col = int64_t(tile_col) * kTile + (warp & 1) * 64 + (lane & 7) * kPatch;
   const int rows = inside(row, extent.rows), cols = inside(col, extent.cols);
   return {row, col, lane, cols == 0 ? 0 : rows, rows == 0 ? 0 : cols};
 }
+ASSAY_DEVICE Place my_place(const Extent& extent) { return place_in_tile(extent, blockIdx.x); }
 
 // Loads a patch; what lies outside the tensor is 0. kVector: `x` is 16-byte aligned and cols is a multiple of 8.
 template <class S, bool kVector>
@@ -77,6 +78,9 @@ ASSAY_DEVICE void load_patch(const void* x, const Extent& extent, const Place& a
     }
   }
 }
+
+// Code i of 8.
+ASSAY_LANE uint32_t byte_of(uint2 codes, int i) { return ((i < 4 ? codes.x : codes.y) >> (8 * (i & 3))) & 0xFFu; }
 
 // Stores the first `count` of 8 codes. kVector: `to` is 8-byte aligned and all 8 are stored.
 template <bool kVector>

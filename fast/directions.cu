@@ -1,0 +1,31 @@
+#include "fast/directions.h"
+
+#include <stdexcept>
+
+#include "fast/move/direction.cuh"
+
+namespace assay::ASSAY_FAST_NAMESPACE {
+
+std::string launch_directions(const Job& job, const Read& read) {
+  const Problem& p = job.problem;
+  if (!p.row) return launch_with_row<NoDirection>(job, read);
+#define FAMILY(name, Lane, ...) \
+  if (is_one_of(p.row->format, {__VA_ARGS__})) return launch_with_row<Lane>(job, read);
+#include "fast/families.def"
+#undef FAMILY
+  throw std::runtime_error("no direction lane for " + std::string(info(p.row->format).name));
+}
+
+std::string quantize_directions(const Job& job) {
+  const Problem& p = job.problem;
+  Read read;
+  read.x = job.input<void>("x");
+  read.noop = job.input("noop");
+  read.source = p.x.source;
+  read.shape = p.x.shape;
+  read.member = p.rng.member;
+  read.grid = Extent{p.x.shape.rows, p.x.shape.cols}.tiles();
+  return launch_directions(job, read);
+}
+
+}  // namespace assay::ASSAY_FAST_NAMESPACE

@@ -1,0 +1,92 @@
+// MXFP8 and MXFP4 as one direction lane: they differ in the scaled amax, the element and the layout of columns (N5, N15).
+#pragma once
+#include "fast/lane/mxfp4.cuh"
+#include "fast/lane/mxfp8.cuh"
+#include "fast/move/direction.cuh"
+
+namespace assay::ASSAY_FAST_NAMESPACE {
+
+struct MxDirection {
+  static constexpr const char* kName = "mx";
+  static constexpr bool kCopies = false;
+  DirectionPlanes planes;
+  Fp8Convert convert;
+  bool fp4 = false, square = false, nan_wins = false, plus_zero = false;
+
+  static MxDirection of(const Job& job, Direction d) {
+    const Quantizer& q = *job.problem.quantizer(d);
+    return {direction_planes(job, d), {q.element == Encoding::e5m2, job.policy == Policy::general}, q.element == Encoding::e2m1, is_square(q.block),
+            q.numerics.nan_amax == NanAmax::propagate, q.numerics.neg_zero == NegZero::plus};
+  }
+  Pass amax_pass() const { return Pass::none; }
+  int64_t slots() const { return 0; }
+  ASSAY_DEVICE void start(int64_t) const {}
+  ASSAY_DEVICE void finish(int64_t) const {}
+  template <bool kRows>
+  ASSAY_DEVICE void accumulate(const Tile&, const Patch&) const {}
+
+  ASSAY_LANE uint32_t scale_code(uint32_t amax) const {   // N5.3
+    const uint32_t p = fp4 ? mxfp4_scaled_amax(amax) : convert.e5m2 ? mx_scaled_amax<Encoding::e5m2>(amax) : mx_scaled_amax<Encoding::e4m3>(amax);
+    return encode_e8m0(p);
+  }
+
+  template <bool kRows>
+  ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
+    uint32_t scales[kPatch];
+    line_maxima<kRows>(patch, nan_wins, scales);   // N5.1, N5.7
+    if (square) {                                  // N5.8
+      const uint32_t code = scale_code(square_maximum<32>(greatest(scales)));
+#pragma unroll
+      for (int l = 0; l < kPatch; ++l) scales[l] = code;
+    } else {
+      block_maxima<kRows, 32>(tile, scales);
+#pragma unroll
+      for (int l = 0; l < kPatch; ++l) scales[l] = scale_code(scales[l]);
+    }
+    if (step.store) {
+      if (fp4 || kRows) store_byte_scales<kRows, 32, false>(planes, tile, scales);
+      else store_byte_scales<kRows, 32, true>(planes, tile, scales);
+    }
+    if (fp4) encode4<kRows>(tile, patch, scales, step);
+    else encode8<kRows>(tile, patch, scales, step);
+  }
+
+ private:
+  template <bool kRows>
+  ASSAY_DEVICE void encode8(const Tile& tile, Patch& patch, const uint32_t (&scales)[kPatch], Step step) const {
+    using A = Axis<kRows>;
+    uint2 codes[kPatch];
+#pragma unroll
+    for (int l = 0; l < kPatch; ++l) {
+      const float multiplier = as_float(mx_multiplier(scales[l])), scale = as_float(mx_scale(scales[l]));
+      uint32_t pairs[4];
+#pragma unroll
+      for (int k = 0; k < 4; ++k)
+        pairs[k] = convert(scaled(A::at(patch, l, 2 * k), multiplier, plus_zero), scaled(A::at(patch, l, 2 * k + 1), multiplier, plus_zero));   // N5.5
+      codes[l] = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
+      if (!step.decode) continue;
+#pragma unroll
+      for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), scale));   // N5.9
+    }
+    if (step.store) store_bytes<kRows, false>(planes.data, tile, codes);
+  }
+  template <bool kRows>
+  ASSAY_DEVICE void encode4(const Tile& tile, Patch& patch, const uint32_t (&scales)[kPatch], Step step) const {
+    using A = Axis<kRows>;
+    uint32_t codes[kPatch];
+#pragma unroll
+    for (int l = 0; l < kPatch; ++l) {
+      const float multiplier = as_float(mx_multiplier(scales[l])), scale = as_float(mx_scale(scales[l]));
+      codes[l] = 0;
+#pragma unroll
+      for (int k = 0; k < kPatch; ++k) {
+        const uint32_t code = assay::ASSAY_FAST_NAMESPACE::encode<Encoding::e2m1>(as_bits(scaled(A::at(patch, l, k), multiplier, plus_zero)));   // N15.3
+        codes[l] |= code << (4 * k);
+        if (step.decode) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(decode<Encoding::e2m1>(code)), scale));                                 // N5.9
+      }
+    }
+    if (step.store) store_nibbles<kRows>(planes.data, tile, codes);
+  }
+};
+
+}  // namespace assay::ASSAY_FAST_NAMESPACE
