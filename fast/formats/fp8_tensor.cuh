@@ -50,7 +50,9 @@ std::string launch_fp8_pair(const Job& job, const std::string& name, const Fp8Sl
 
 inline std::string dequantize_fp8(const Job& job) {
   const Direction d = job.problem.row ? Direction::row : Direction::col;
-  return launch_dequantize(job, d, d == Direction::col, TensorScale{job.input(d, "scale_inv")});
+  const TensorScale scale{job.input(d, "scale_inv")};
+  if (d == Direction::row) return launch_dequantize<false, Encoding::e4m3, Encoding::e5m2>(job, d, scale);
+  return launch_dequantize<true, Encoding::e4m3, Encoding::e5m2>(job, d, scale);
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

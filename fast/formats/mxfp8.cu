@@ -90,11 +90,7 @@ std::string quantize_mxfp8(const Job& job) {
 std::string dequantize_mxfp8(const Job& job) {
   const Problem& p = job.problem;
   const Direction d = p.row ? Direction::row : Direction::col;
-  const Quantizer& q = *p.quantizer(d);
-  const bool gemm = q.scales == ScaleLayout::gemm;
-  const uint8_t* codes = job.input<uint8_t>(d, scale_stem(q.scales));
-  if (d == Direction::row) return launch_dequantize(job, d, false, MxScales<false>{codes, gemm});
-  return launch_dequantize(job, d, false, MxScales<true>{codes, gemm});
+  return dequantize_blocks<FormatId::mxfp8>(job, E8m0Scale{job.input<uint8_t>(d, scale_stem(p.quantizer(d)->scales))});
 }
 
 std::string scale_chain_mxfp8(const Job& job) {

@@ -1,9 +1,9 @@
-// Dequantize: codes times scale, narrowed once (N3.10, N5.9), patch by patch as move/patch.cuh spreads them.
+// Dequantize: codes times scale, narrowed once (N3.10, N5.9, N9.5), patch by patch as move/patch.cuh spreads them.
 #pragma once
 #include "fast/choose.h"
 #include "fast/lane/encode.cuh"
 #include "fast/lane/mxfp8.cuh"
-#include "fast/move/patch.cuh"
+#include "fast/move/block_index.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
@@ -17,28 +17,30 @@ struct TensorScale {
   ASSAY_DEVICE Held hold(const Extent&, const Place&) const { return {as_float(*scale_inv)}; }
 };
 
-// One E8M0 scale per 32 elements along rows, or along columns.
-template <bool kColumns>
-struct MxScales {
-  const uint8_t* codes = nullptr;
-  bool gemm = false;
+// One scale per block. rule(index, line) is the binary32 factor of the block whose scale is entry `index` of the scale plane.
+template <bool kColumns, class Rule>
+struct BlockScales {
+  Rule rule;
+  BlockIndex index;
   struct Held {
     float scale[kPatch];
     ASSAY_LANE float operator()(int i, int j) const { return scale[kColumns ? j : i]; }
   };
-  ASSAY_DEVICE Held hold(const Extent& extent, const Place& at) const {
-    // Items run along the dimension that is not contracted; a patch lies within one block of the other (N6.2, N6.3).
-    const int64_t first = kColumns ? at.col : at.row, j = (kColumns ? at.row : at.col) >> 5;
-    const int64_t contracted_tiles = ((kColumns ? extent.rows : extent.cols) + kTile - 1) / kTile;
-    const int64_t pitch = kColumns ? (extent.cols + kTile - 1) / kTile * kTile : contracted_tiles * 4;
+  // A patch is 8 lines, and lies within one block of each.
+  ASSAY_DEVICE Held hold(const Extent&, const Place& at) const {
+    const int64_t first = kColumns ? at.col : at.row, element = kColumns ? at.row : at.col;
+    const int lines = kColumns ? at.cols : at.rows;
     Held held;
 #pragma unroll
-    for (int k = 0; k < kPatch; ++k) {
-      const int64_t i = first + k;
-      held.scale[k] = as_float(mx_scale(codes[gemm ? gemm_index(i, j, contracted_tiles) : kColumns ? j * pitch + i : i * pitch + j]));
-    }
+    for (int k = 0; k < kPatch; ++k) held.scale[k] = k < lines ? rule(index(first + k, element), first + k) : 0.0f;
     return held;
   }
+};
+
+// E8M0 codes (N5.9).
+struct E8m0Scale {
+  const uint8_t* codes = nullptr;
+  ASSAY_LANE float operator()(int64_t index, int64_t) const { return as_float(mx_scale(codes[index])); }
 };
 
 struct DequantizeArgs {
@@ -47,30 +49,56 @@ struct DequantizeArgs {
   Extent extent;   // of y
 };
 
-// kVector: data 8-byte and y 16-byte aligned, cols a multiple of 8, and rows too where the data are transposed.
+// The 8 codes of 4 bits of a word as bytes (N6.8).
+ASSAY_LANE uint2 spread_nibbles(uint32_t word) {
+  auto four = [](uint32_t half) {
+    half = (half | half << 8) & 0x00FF00FFu;
+    return (half | half << 4) & 0x0F0F0F0Fu;
+  };
+  return make_uint2(four(word & 0xFFFFu), four(word >> 16));
+}
+
+// The codes of a patch of the stored data, one a byte: `rows` rows of `cols` codes from (row, col) on.
+template <Encoding E, bool kVector>
+ASSAY_DEVICE void load_codes(const uint8_t* data, int64_t stored_cols, int64_t row, int64_t col, int rows, int cols, uint2 (&codes)[kPatch]) {
+  constexpr bool kPacked = Layout<E>::kBits == 4;
+  constexpr int kWords = kPacked ? 1 : 2;
+  const int64_t pitch = kPacked ? (stored_cols + 1) >> 1 : stored_cols;
+  const int bytes = kPacked ? (cols + 1) >> 1 : cols;
+  const uint8_t* from = data + row * pitch + (kPacked ? col >> 1 : col);
+#pragma unroll
+  for (int i = 0; i < kPatch; ++i, from += pitch) {
+    uint32_t words[2] = {};
+    if constexpr (kVector) {
+      if (i < rows) {
+        if constexpr (kPacked) {
+          words[0] = *reinterpret_cast<const uint32_t*>(from);
+        } else {
+          const uint2 v = load8_streaming(from);
+          words[0] = v.x, words[1] = v.y;
+        }
+      }
+    } else {
+#pragma unroll
+      for (int b = 0; b < 4 * kWords; ++b)
+        if (i < rows && b < bytes) words[b >> 2] |= uint32_t(from[b]) << (8 * (b & 3));
+    }
+    codes[i] = kPacked ? spread_nibbles(words[0]) : make_uint2(words[0], words[1]);
+  }
+}
+
+// kVector: codes of a patch's stored row aligned to their size, y 16-byte aligned, cols a multiple of 8, and rows too where the data are transposed.
 template <Encoding E, Encoding Out, class Scales, bool kTransposed, bool kVector>
 __global__ void __launch_bounds__(kThreads, 2) dequantize_kernel(DequantizeArgs a, Scales scales) {
   const Place at = my_place(a.extent);
   if (at.rows == 0 || at.cols == 0) return;
-  const Extent stored = kTransposed ? Extent{a.extent.cols, a.extent.rows} : a.extent;
-  const int rows = kTransposed ? at.cols : at.rows, cols = kTransposed ? at.rows : at.cols;
-  const uint8_t* from = a.data + (kTransposed ? at.col * stored.cols + at.row : at.row * stored.cols + at.col);
   uint2 codes[kPatch];
-#pragma unroll
-  for (int i = 0; i < kPatch; ++i, from += stored.cols) {
-    codes[i] = make_uint2(0, 0);
-    if constexpr (kVector) {
-      if (i < rows) codes[i] = load8_streaming(from);
-    } else {
-#pragma unroll
-      for (int j = 0; j < kPatch; ++j) {
-        const uint32_t code = i < rows && j < cols ? uint32_t(from[j]) << (8 * (j & 3)) : 0u;
-        if (j < 4) codes[i].x |= code;
-        else codes[i].y |= code;
-      }
-    }
+  if constexpr (kTransposed) {
+    load_codes<E, kVector>(a.data, a.extent.rows, at.col, at.row, at.cols, at.rows, codes);
+    transpose8(codes);
+  } else {
+    load_codes<E, kVector>(a.data, a.extent.cols, at.row, at.col, at.rows, at.cols, codes);
   }
-  if constexpr (kTransposed) transpose8(codes);
 
   const auto scale = scales.hold(a.extent, at);
   constexpr int kBytes = Layout<Out>::kBytes;
@@ -100,28 +128,41 @@ __global__ void __launch_bounds__(kThreads, 2) dequantize_kernel(DequantizeArgs 
   }
 }
 
-template <class Scales>
-std::string launch_dequantize(const Job& job, Direction d, bool transposed, const Scales& scales) {
+// The codes may be of any of kElements. kTransposed: the stored data are [cols, rows] (N6.1).
+template <bool kTransposed, Encoding... kElements, class Scales>
+std::string launch_dequantize(const Job& job, Direction d, const Scales& scales) {
   const Problem& p = job.problem;
   const Encoding element = p.quantizer(d)->element;
   const Shape s = p.x.shape;
   const DequantizeArgs args{job.input<uint8_t>(d, "data"), job.output<void>("y"), {s.rows, s.cols}};
-  const bool vector = s.cols % kPatch == 0 && (!transposed || s.rows % kPatch == 0) && aligned(8, {args.data}) && aligned(16, {args.y});
+  const size_t bytes = kPatch * size_t(info(element).bits) / 8;
+  const bool vector = s.cols % kPatch == 0 && (!kTransposed || s.rows % kPatch == 0) && aligned(bytes, {args.data}) && aligned(16, {args.y});
+  const LaunchConfig config{.name = "dequantize", .grid = args.extent.tiles(), .block = kThreads};
   if (s.count() != 0)
     with_source(p.as<Dequantize>()->out, [&](auto out) {
-      constexpr Encoding kOut = decltype(out)::kEncoding;
-      with_fp8(element, [&](auto e) {
-        with_flag(vector, [&](auto v) {
-          const LaunchConfig config{.name = "dequantize", .grid = args.extent.tiles(), .block = kThreads};
-          if constexpr (std::is_same_v<Scales, TensorScale>) {
-            if (transposed) return launch(config, dequantize_kernel<e.value, kOut, Scales, true, v.value>, args, scales);
-          }
-          launch(config, dequantize_kernel<e.value, kOut, Scales, false, v.value>, args, scales);
-        });
+      with_flag(vector, [&](auto v) {
+        const bool known = ((element == kElements &&
+                             (launch(config, dequantize_kernel<kElements, decltype(out)::kEncoding, Scales, kTransposed, v.value>, args, scales), true)) || ...);
+        if (!known) throw std::runtime_error("no kernel reads " + std::string(info(element).name));
       });
     });
   return "dequantize<" + std::string(info(element).name) + ", " + std::string(info(p.as<Dequantize>()->out).name) + "> " +
          std::string(name_of(d)) + (vector ? ", vector" : ", scalar");
+}
+
+// A format with blocks. F decides how columns are stored and which elements there are.
+template <FormatId F, class Rule>
+std::string dequantize_blocks(const Job& job, const Rule& rule) {
+  constexpr bool kTransposed = info(F).column_data == ColumnData::transposed;
+  const Problem& p = job.problem;
+  const Direction d = p.row ? Direction::row : Direction::col;
+  const BlockIndex index = block_index(*p.quantizer(d), p.x.shape, d, p.quantizer(d)->scales);
+  auto launched = [&](auto columns) {
+    const BlockScales<columns.value, Rule> scales{rule, index};
+    if constexpr (info(F).packed()) return launch_dequantize<columns.value && kTransposed, Encoding::e2m1>(job, d, scales);
+    else return launch_dequantize<columns.value && kTransposed, Encoding::e4m3, Encoding::e5m2>(job, d, scales);
+  };
+  return d == Direction::row ? launched(Constant<false>{}) : launched(Constant<true>{});
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE
