@@ -13,6 +13,7 @@
 
 #include "compare/bench.h"
 #include "compare/build.h"
+#include "compare/certify.h"
 #include "compare/check.h"
 #include "compare/doctor.h"
 #include "compare/plugin.h"
@@ -26,6 +27,7 @@
 #include "contract/line.h"
 #include "fast/subject_gpu.h"
 #include "fast/subject_host.h"
+#include "fast/subject_lanes.h"
 #include "fixtures/headers/subject_headers.h"
 #include "reference/subject.h"
 
@@ -66,6 +68,9 @@ Subjects make_subjects(const Common& common) {
   s.owned.push_back(make_host_subject());
   s.owned.push_back(make_gpu_subject());
   s.owned.push_back(make_headers_subject());
+  s.owned.push_back(make_lanes_subject());
+  s.owned.push_back(make_lanes_twin_subject());
+  s.owned.push_back(make_general_host_subject());
   if (!common.plugin.empty()) {
     auto plugin = make_plugin_subject(common.plugin);
     if (!plugin) throw Refusal{plugin.error().text()};
@@ -88,7 +93,9 @@ std::vector<Subject*> pointers(const Subjects& subjects) {
 // The subjects that a command names: those of --subject, else the plugin or pack that was given, else `fallback`.
 std::vector<std::string> chosen_subjects(const Common& common, const Subjects& subjects, const std::string& fallback) {
   std::vector<std::string> names = split_names(common.subjects);
-  if (names.empty() && !common.plugin.empty()) names = {std::string(subjects.owned[4]->name())};
+  if (names.empty() && !common.plugin.empty())
+    for (const auto& s : subjects.owned)
+      if (s->name().starts_with("plugin:")) names = {std::string(s->name())};
   if (names.empty() && !common.pack.empty()) names = {"pack"};
   if (names.empty()) names = split_names(fallback);
   std::vector<std::string_view> known;
@@ -133,7 +140,7 @@ void add_what(CLI::App* c, Common& o) {
   c->add_option("--shard", o.shard, "i/n: every n-th line, beginning with the i-th");
 }
 void add_subjects(CLI::App* c, Common& o, const char* fallback) {
-  c->add_option("--subject", o.subjects, fmt::format("reference, host, gpu, headers, plugin:<name>, pack; several with commas (default: {})", fallback));
+  c->add_option("--subject", o.subjects, fmt::format("reference, host, gpu, headers, lanes, lanes_twin, host_general, plugin:<name>, pack; several with commas (default: {})", fallback));
   c->add_option("--plugin", o.plugin, "a shared library to judge (contract/assay_plugin.h)");
   c->add_option("--pack", o.pack, "a recording as the subject `pack`");
 }
@@ -369,6 +376,27 @@ int run_program(int argc, char** argv) {
     record.kernels = build::kKernels;
     record.entries = entries_of(common);
     status = run_record(record, subjects, stdout, stderr);
+  });
+
+  CertifyOptions certify;
+  c = app.add_subcommand("certify", "the exhaustive certificate: every float, every code, every amax (docs/certify.md)");
+  c->footer("Examples:\n  assay certify --quick\n  assay certify -o certificate.json\n  assay certify --only 'cast e4m3 f32' -o e4m3.json --resume\n  assay certify --list\n  assay certify --quick --subject gpu\n"
+            "Exit status: 0 every claim holds; 1 one does not; 2 bad usage, or a certificate that cannot be written; 3 nothing was compared.");
+  c->add_flag("--quick", certify.quick, "rounding boundaries instead of every float: for continuous integration");
+  c->add_option("--output,-o", certify.output, "write the certificate here as JSON, again after every part");
+  c->add_option("--only", certify.only, "only parts whose name contains this");
+  c->add_flag("--list", certify.list, "print the parts and what goes into them");
+  c->add_flag("--resume", certify.resume, "take over the parts that the certificate at -o holds already, where the same build made it");
+  add_subjects(c, common, "those that each part names");
+  c->add_option("--timeout", certify.timeout, "seconds that 2^22 elements may take")->check(CLI::PositiveNumber)->capture_default_str();
+  add_jobs(c, common);
+  c->callback([&] {
+    const Subjects subjects = make_subjects(common);
+    certify.subjects = chosen_subjects(common, subjects, "");
+    certify.jobs = common.jobs;
+    certify.progress = progress;
+    certify.colour = colour;
+    status = run_certify(certify, subjects, stdout, stderr);
   });
 
   DoctorOptions doctor;
