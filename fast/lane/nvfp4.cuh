@@ -1,3 +1,88 @@
-// nvfp4: see docs/numerics.md.
+// NVFP4, one direction: tensor amax to encode scale, block amax to E4M3 scale to element multiplier to codes (N10). What depends on the tensor
+// amax alone is hoisted out of the blocks.
 #pragma once
-#include "fast/lane/layout.cuh"
+#include "contract/numerics.h"
+#include "contract/problem.h"
+#include "fast/lane/convert.cuh"
+#include "fast/lane/decode.cuh"
+
+namespace assay::ASSAY_FAST_NAMESPACE {
+
+inline constexpr uint32_t kSixth = 0x3E2AAAABu;          // the binary32 nearest to 1/6 (N10.5)
+inline constexpr uint32_t kLargestBf16 = 0x7F7F0000u;
+
+// What a tensor amax, or that of one stored row, comes to.
+struct Nvfp4Scales {
+  float amax = 0, encode = 0, decode = 0, factor = 0;    // A, S, D, m
+};
+
+// From amaxes to scales, with every choice of the Numerics.
+struct Nvfp4Chain {
+  bool m256 = false, inf_zero = false, nan_unit = false, nan_wins = false, bf16_quotient = false;
+
+  static Nvfp4Chain of(const Quantizer& q) {
+    return {q.e4m3_max == E4m3Max::m256, q.numerics.inf_amax == InfAmax::zero, q.numerics.nan_tensor_amax == NanTensorAmax::unit,
+            q.numerics.nan_clamp == NanClamp::propagate, q.numerics.multiplier == Multiplier::bf16_quotient};
+  }
+  // 6 * F, the value of the largest code of the largest scale: 2688 or 1536.
+  ASSAY_LANE float largest() const { return as_float(m256 ? 0x44C00000u : 0x45280000u); }
+  // The binary32 nearest to its reciprocal (N10.15).
+  ASSAY_LANE float reciprocal_of_largest() const { return as_float(m256 ? 0x3A2AAAABu : 0x39C30C31u); }
+
+  // N10.3: the minimum with `limit`; a NaN loses unless `nan_wins`.
+  ASSAY_LANE float clamp(float v, uint32_t limit) const {
+    const uint32_t bits = as_bits(v);
+    if (is_nan(bits)) return as_float(nan_wins ? kNan : limit);
+    return (bits & kSign) == 0u && bits > limit ? as_float(limit) : v;
+  }
+  // N10.2, N10.5, N10.7.
+  ASSAY_LANE Nvfp4Scales of_tensor(uint32_t amax) const {
+    uint32_t encode = as_bits(clamp(__fdiv_rn(largest(), as_float(amax)), kMaxFinite));
+    const bool kept_zero = inf_zero && (amax & kAbs) == kInf;
+    if ((amax & kAbs) == 0u || ((encode & kAbs) == 0u && !kept_zero)) encode = kOne;
+    if (nan_unit && is_nan(amax)) encode = kOne;
+    return {as_float(amax), as_float(encode), __frcp_rn(as_float(encode)), __fmul_rn(as_float(encode), as_float(kSixth))};
+  }
+  // The stored scale of a block (N10.6).
+  ASSAY_LANE uint32_t block_scale(const Nvfp4Scales& t, uint32_t block_amax) const {
+    return encode<Encoding::e4m3>(as_bits(clamp(__fmul_rn(as_float(block_amax), t.factor), kMaxFinite)));
+  }
+  // What elements of a block with that scale are multiplied by (N10.8).
+  ASSAY_LANE float multiplier(const Nvfp4Scales& t, uint32_t scale) const {
+    const float value = as_float(decode<Encoding::e4m3>(scale));
+    if (!bf16_quotient) return clamp(__frcp_rn(__fmul_rn(value, t.decode)), kMaxFinite);
+    const uint32_t code = encode<Encoding::bf16>(as_bits(clamp(__fdiv_rn(t.encode, value), kLargestBf16)), Round::rne, Overflow::nosat);
+    return as_float(canonical(code << 16));   // N1.3
+  }
+  // What codes of a block with that scale are multiplied by (N10.15). `amax`: that of the direction or of the stored row.
+  ASSAY_LANE float decode_multiplier(uint32_t amax, uint32_t scale) const {
+    const float value = as_float(decode<Encoding::e4m3>(scale));
+    return __fmul_rn(__fmul_rn(value, as_float(amax)), reciprocal_of_largest());
+  }
+};
+
+// Four over six: the two scales of a block, and the error of a code (N10.10 to N10.12).
+struct FourOverSixRule {
+  bool on = false, squared = false, fast = false;
+
+  static FourOverSixRule of(const Quantizer& q) {
+    return {q.four_over_six != FourOverSix::off, q.four_over_six == FourOverSix::mse, q.numerics.four_over_six_error == CandidateError::fast};
+  }
+  // The scale that makes 6 (`four`: 4) the largest code. The limit is 448 for either F, and comes before the cast; NaN loses.
+  ASSAY_LANE uint32_t scale(const Nvfp4Scales& t, uint32_t block_amax, bool four) const {
+    constexpr uint32_t kSix = 0x40C00000u, kOneAndHalf = 0x3FC00000u, k448 = 0x43E00000u;
+    float base = __fmul_rn(__fdiv_rn(as_float(block_amax), as_float(kSix)), t.encode);
+    if (four) base = __fmul_rn(base, as_float(kOneAndHalf));
+    const uint32_t bits = as_bits(base);
+    return encode<Encoding::e4m3>((bits & kSign) == 0u && bits > k448 ? k448 : bits);
+  }
+  // err + the error of `code` for x in a block with the E4M3 scale `scale`, `value` its value.
+  ASSAY_LANE float add(float err, const Nvfp4Chain& chain, const Nvfp4Scales& t, float value, uint32_t x, uint32_t code) const {
+    const float product = __fmul_rn(as_float(decode<Encoding::e2m1>(code)), value);
+    const float diff = fast ? __fsub_rn(product, __fmul_rn(as_float(x), t.encode))
+                            : __fsub_rn(__fdiv_rn(__fmul_rn(product, t.amax), chain.largest()), as_float(x));
+    return __fadd_rn(err, squared ? __fmul_rn(diff, diff) : as_float(as_bits(diff) & kAbs));
+  }
+};
+
+}  // namespace assay::ASSAY_FAST_NAMESPACE
