@@ -48,9 +48,7 @@ inline bool aligned(size_t alignment, std::initializer_list<const void*> pointer
 // "row, col", "row" or "col".
 inline std::string directions(const Problem& p) { return std::string(p.row ? "row" : "") + (p.row && p.col ? ", " : "") + (p.col ? "col" : ""); }
 
-// "bf16, vector, one read".
-inline std::string how(const Problem& p, bool vector) {
-  return std::string(info(p.x.source).name) + (vector ? ", vector" : ", scalar") + (p.row && p.col ? ", one read" : "");
-}
+// "bf16, one read".
+inline std::string how(const Problem& p) { return std::string(info(p.x.source).name) + (p.row && p.col ? ", one read" : ""); }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

@@ -169,8 +169,7 @@ std::string launch_lanes(const Job& job, const Read& read, const RowLane& row, c
   by += "pair<";
   for (Direction d : kDirections)
     if (p.quantizer(d)) by += (by.back() == '<' ? "" : ", ") + std::string(info(p.quantizer(d)->format).name) + " " + std::string(name_of(d));
-  by += "> " + std::string(info(p.x.source).name) + (decoded ? ", columns of the decoded rows" : "") + (p.row && p.col ? ", one read" : "");
-  return by;
+  return by + "> " + how(p) + (decoded ? ", columns of the decoded rows" : "");
 }
 
 template <class RowLane>

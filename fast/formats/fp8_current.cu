@@ -40,6 +40,7 @@ __global__ void __launch_bounds__(kThreads) fp8_scale_chain(CurrentScale rule, c
 }  // namespace
 
 std::string quantize_fp8_current(const Job& job) {
+  if (!fp8_tunable(job)) return quantize_directions(job);
   const Problem& p = job.problem;
   ScaleArgs args;
   args.rule = current_scale(p.row ? *p.row : *p.col, p.x.source);
@@ -68,7 +69,7 @@ std::string quantize_fp8_current(const Job& job) {
 
 std::string dequantize_fp8_current(const Job& job) { return dequantize_fp8(job); }
 
-std::string scale_chain_fp8_current(const Job& job) {
+std::string scale_chain_f32(const Job& job) {
   const int64_t count = job.problem.x.shape.count();
   if (count != 0)
     launch({.name = "fp8_scale_chain", .grid = unsigned((count + kThreads - 1) / kThreads), .block = kThreads}, fp8_scale_chain,

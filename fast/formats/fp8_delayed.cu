@@ -57,6 +57,7 @@ __global__ void __launch_bounds__(kThreads) delayed_update(UpdateArgs a) {
 }  // namespace
 
 std::string quantize_fp8_delayed(const Job& job) {
+  if (!fp8_tunable(job)) return quantize_directions(job);
   const Problem& p = job.problem;
   StartArgs args;
   args.noop = job.input("noop");

@@ -1,6 +1,8 @@
-// Launches that delayed and current scaling share: one patch kernel over a scale that is already in memory.
+// Launches that delayed and current scaling share: one tuned patch kernel over a scale that is already in memory. Other Numerics and alignments go
+// through direction lanes.
 #pragma once
 #include "fast/choose.h"
+#include "fast/directions.h"
 #include "fast/lane/fp8_tensor.cuh"
 #include "fast/move/dequantize.cuh"
 #include "fast/move/pair.cuh"
@@ -13,39 +15,35 @@ struct Fp8Slots {
   uint32_t* amax[2] = {};   // null: nothing is accumulated
 };
 
+// What the tuned kernel needs: vectors, default Numerics, and columns that hold the bytes of the rows (N3.9).
+inline bool fp8_tunable(const Job& job) {
+  const Problem& p = job.problem;
+  const Quantizer& any = p.row ? *p.row : *p.col;
+  const Shape s = p.x.shape;
+  return job.policy != Policy::general && any.numerics.neg_zero == NegZero::keep && (!p.row || !p.col || *p.row == *p.col) && s.cols % kPatch == 0 &&
+         (!p.col || s.rows % kPatch == 0) && aligned(16, {job.input<void>("x")}) && aligned(8, {job.output<void>("row.data"), job.output<void>("col.data")});
+}
+
 // Casts every element. `name` is the format's; kAccumulate: also raises the amax slots.
 template <bool kAccumulate>
 std::string launch_fp8_pair(const Job& job, const std::string& name, const Fp8Slots& slots) {
   const Problem& p = job.problem;
   const Shape s = p.x.shape;
-  const Target row{p.row ? job.output<uint8_t>("row.data") : nullptr}, col{p.col ? job.output<uint8_t>("col.data") : nullptr};
-  const Quantizer& any = p.row ? *p.row : *p.col;
-  const bool plus = any.numerics.neg_zero == NegZero::plus;
-  const bool vector = s.cols % kPatch == 0 && (!p.col || s.rows % kPatch == 0) && aligned(16, {job.input<void>("x")}) && aligned(8, {row.data, col.data});
-  const bool tuned = vector && !plus && job.policy == Policy::automatic;
-
+  const Target row{job.output<uint8_t>("row.data")}, col{job.output<uint8_t>("col.data")};
   auto arguments = [&](auto row_lane, auto col_lane) {
     return PairArgs<decltype(row_lane), decltype(col_lane)>{job.input<void>("x"), job.input("noop"), {s.rows, s.cols}, row_lane, col_lane, row, col};
   };
   with_source(p.x.source, [&](auto source) {
     using S = decltype(source);
-    if (!tuned) {
-      using Lane = Fp8TensorGeneral<kAccumulate>;
-      const bool e5m2 = any.element == Encoding::e5m2;
-      const auto args = arguments(Lane{slots.scale[0], slots.amax[0], p.row.has_value(), plus, e5m2},
-                                  Lane{slots.scale[1], slots.amax[1], p.col.has_value(), plus, e5m2});
-      with_flag(vector, [&](auto v) { launch_pair<S, v.value>("fp8_pair_general", args); });
-      return;
-    }
-    with_fp8(any.element, [&](auto element) {
+    with_fp8((p.row ? p.row : p.col)->element, [&](auto element) {
       using Lane = Fp8Tensor<element.value, Hardware, kAccumulate>;
       const Lane row_lane{slots.scale[0], slots.amax[0]}, col_lane{slots.scale[1], slots.amax[1]};
-      if (p.row && p.col) launch_pair<S, true>("fp8_pair<row, col>", arguments(row_lane, col_lane));
-      else if (p.row) launch_pair<S, true>("fp8_pair<row>", arguments(row_lane, None{}));
-      else launch_pair<S, true>("fp8_pair<col>", arguments(None{}, col_lane));
+      if (p.row && p.col) launch_pair<S>("fp8_pair<row, col>", arguments(row_lane, col_lane));
+      else if (p.row) launch_pair<S>("fp8_pair<row>", arguments(row_lane, None{}));
+      else launch_pair<S>("fp8_pair<col>", arguments(None{}, col_lane));
     });
   });
-  return name + (tuned ? "_pair<" : "_pair_general<") + directions(p) + "> " + how(p, vector);
+  return name + "_pair<" + directions(p) + "> " + how(p);
 }
 
 inline std::string dequantize_fp8(const Job& job) {

@@ -40,7 +40,7 @@ std::string copy(const Job& job, const uint8_t* x, uint8_t* row, uint8_t* col, c
   const LaunchConfig config{.name = name, .grid = unsigned((bytes + per_block - 1) / per_block), .block = kThreads};
   if (bytes != 0 && vector) launch(config, identity_pair<true>, x, bytes, job.input("noop"), row, col);
   if (bytes != 0 && !vector) launch(config, identity_pair<false>, x, bytes, job.input("noop"), row, col);
-  return std::string(name) + "<" + directions(job.problem) + "> " + how(job.problem, vector);
+  return std::string(name) + "<" + directions(job.problem) + "> " + how(job.problem) + (vector ? ", vector" : ", bytes");
 }
 
 }  // namespace

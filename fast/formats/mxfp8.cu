@@ -1,6 +1,8 @@
-// MXFP8: one patch kernel for either direction or both, any block, compact or GEMM scales.
+// MXFP8: one tuned patch kernel for either direction or both, any block, compact or GEMM scales. Other Numerics and alignments go through
+// direction lanes.
 #include "fast/choose.h"
-#include "fast/lane/mxfp8.cuh"
+#include "fast/directions.h"
+#include "fast/lane/mxfp4.cuh"
 #include "fast/move/dequantize.cuh"
 #include "fast/move/pair.cuh"
 
@@ -20,12 +22,6 @@ PairArgs<RowLane, ColLane> arguments(const Job& job, RowLane row, ColLane col) {
   return {job.input<void>("x"), job.input("noop"), {s.rows, s.cols}, row, col, target(job, Direction::row), target(job, Direction::col)};
 }
 
-Mxfp8General general(const std::optional<Quantizer>& q) {
-  if (!q) return {};
-  return {true, q->block == Block::b32x32, q->numerics.nan_amax == NanAmax::propagate, q->numerics.neg_zero == NegZero::plus,
-          q->element == Encoding::e5m2};
-}
-
 // What a tuned kernel needs: default numerics, and one element and one block for both directions.
 bool tunable(const Problem& p) {
   for (Direction d : kDirections) {
@@ -38,21 +34,21 @@ bool tunable(const Problem& p) {
 struct ChainArgs {
   const void* x = nullptr;
   int64_t count = 0;
-  bool from_codes = false, e5m2 = false;
+  bool from_codes = false;
+  Encoding element{};
   uint8_t* codes = nullptr;
   uint32_t *multiplier = nullptr, *decoded = nullptr;
 };
 
 // Element i of x is an amax, or already a stored code.
-__global__ void __launch_bounds__(kThreads) mxfp8_scale_chain(ChainArgs a) {
+__global__ void __launch_bounds__(kThreads) mx_scale_chain(ChainArgs a) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= a.count) return;
   uint32_t code;
   if (a.from_codes) {
     code = static_cast<const uint8_t*>(a.x)[i];
   } else {
-    const uint32_t amax = static_cast<const uint32_t*>(a.x)[i];
-    code = encode_e8m0(a.e5m2 ? mx_scaled_amax<Encoding::e5m2>(amax) : mx_scaled_amax<Encoding::e4m3>(amax));
+    code = encode_e8m0(mx_scaled_amax_of(a.element, static_cast<const uint32_t*>(a.x)[i]));
     a.codes[i] = uint8_t(code);
   }
   a.multiplier[i] = mx_multiplier(code);
@@ -65,26 +61,21 @@ std::string quantize_mxfp8(const Job& job) {
   const Problem& p = job.problem;
   const Target row = target(job, Direction::row), col = target(job, Direction::col);
   const bool vector = p.x.shape.cols % kPatch == 0 && aligned(16, {job.input<void>("x")}) && aligned(8, {row.data, col.data});
-  const bool tuned = vector && job.policy == Policy::automatic && tunable(p);
-  const Quantizer& any = p.row ? *p.row : *p.col;
+  if (!vector || job.policy == Policy::general || !tunable(p)) return quantize_directions(job);
 
+  const Quantizer& any = p.row ? *p.row : *p.col;
   with_source(p.x.source, [&](auto source) {
     using S = decltype(source);
-    if (!tuned) {
-      const auto args = arguments(job, general(p.row), general(p.col));
-      with_flag(vector, [&](auto v) { launch_pair<S, v.value>("mxfp8_pair_general", args); });
-      return;
-    }
     with_fp8(any.element, [&](auto element) {
       with_flag(any.block == Block::b32x32, [&](auto square) {
         using Lane = Mxfp8<element.value, Hardware, square.value>;
-        if (p.row && p.col) launch_pair<S, true>("mxfp8_pair<row, col>", arguments(job, Lane{}, Lane{}));
-        else if (p.row) launch_pair<S, true>("mxfp8_pair<row>", arguments(job, Lane{}, None{}));
-        else launch_pair<S, true>("mxfp8_pair<col>", arguments(job, None{}, Lane{}));
+        if (p.row && p.col) launch_pair<S>("mxfp8_pair<row, col>", arguments(job, Lane{}, Lane{}));
+        else if (p.row) launch_pair<S>("mxfp8_pair<row>", arguments(job, Lane{}, None{}));
+        else launch_pair<S>("mxfp8_pair<col>", arguments(job, None{}, Lane{}));
       });
     });
   });
-  return std::string(tuned ? "mxfp8_pair<" : "mxfp8_pair_general<") + directions(p) + "> " + how(p, vector);
+  return "mxfp8_pair<" + directions(p) + "> " + how(p);
 }
 
 std::string dequantize_mxfp8(const Job& job) {
@@ -93,13 +84,13 @@ std::string dequantize_mxfp8(const Job& job) {
   return dequantize_blocks<FormatId::mxfp8>(job, E8m0Scale{job.input<uint8_t>(d, scale_stem(p.quantizer(d)->scales))});
 }
 
-std::string scale_chain_mxfp8(const Job& job) {
+std::string scale_chain_e8m0(const Job& job) {
   const Problem& p = job.problem;
-  const ChainArgs args{job.input<void>("x"), p.x.shape.count(), p.x.source == Encoding::e8m0, p.row->element == Encoding::e5m2,
+  const ChainArgs args{job.input<void>("x"), p.x.shape.count(), p.x.source == Encoding::e8m0, p.row->element,
                        job.output<uint8_t>("scale_inv"), job.output("multiplier"), job.output("decoded")};
   if (args.count != 0)
-    launch({.name = "mxfp8_scale_chain", .grid = unsigned((args.count + kThreads - 1) / kThreads), .block = kThreads}, mxfp8_scale_chain, args);
-  return "mxfp8_scale_chain";
+    launch({.name = "mx_scale_chain", .grid = unsigned((args.count + kThreads - 1) / kThreads), .block = kThreads}, mx_scale_chain, args);
+  return "mx_scale_chain";
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

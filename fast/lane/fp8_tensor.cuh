@@ -11,42 +11,16 @@ ASSAY_LANE uint32_t reciprocal(uint32_t scale) { return canonical(as_bits(__frcp
 // Default numerics. kAccumulate: the kernel also raises the amax (fp8_delayed).
 template <Encoding E, class Convert, bool kAccumulate>
 struct Fp8Tensor {
-  static constexpr bool kBlocks = false, kTransposed = true, kSame = true, kAmax = kAccumulate;
+  static constexpr bool kActive = true, kBlocks = false, kSquare = false, kTransposed = true, kSame = true, kAmax = kAccumulate;
   const uint32_t* scale = nullptr;
   uint32_t* amax = nullptr;
 
-  ASSAY_LANE static bool active() { return true; }
-  ASSAY_LANE static bool square() { return false; }
-  ASSAY_LANE static bool propagates_nan() { return false; }
   ASSAY_LANE static uint32_t scale_code(uint32_t) { return 0; }
   ASSAY_LANE static float multiplier(uint32_t) { return 0; }
   ASSAY_LANE float tensor_multiplier() const { return as_float(*scale); }
   ASSAY_LANE uint32_t* tensor_amax() const { return amax; }
   ASSAY_LANE static uint32_t pair(float lo, float hi, float mlo, float mhi) {   // N3.8
     return Convert::template pair<E>(__fmul_rn(lo, mlo), __fmul_rn(hi, mhi));
-  }
-};
-
-// Every other value of the Numerics, chosen at run time.
-template <bool kAccumulate>
-struct Fp8TensorGeneral {
-  static constexpr bool kBlocks = false, kTransposed = true, kSame = false, kAmax = kAccumulate;
-  const uint32_t* scale = nullptr;
-  uint32_t* amax = nullptr;
-  bool on = false, plus_zero = false, e5m2 = false;
-
-  ASSAY_LANE bool active() const { return on; }
-  ASSAY_LANE static bool square() { return false; }
-  ASSAY_LANE static bool propagates_nan() { return false; }
-  ASSAY_LANE static uint32_t scale_code(uint32_t) { return 0; }
-  ASSAY_LANE static float multiplier(uint32_t) { return 0; }
-  ASSAY_LANE float tensor_multiplier() const { return as_float(*scale); }
-  ASSAY_LANE uint32_t* tensor_amax() const { return amax; }
-  ASSAY_LANE uint32_t pair(float lo, float hi, float mlo, float mhi) const {
-    // N5.6: adding +0 in the same rounding turns an exact -0 into +0 and changes nothing else.
-    const float a = plus_zero ? __fmaf_rn(lo, mlo, 0.0f) : __fmul_rn(lo, mlo);
-    const float b = plus_zero ? __fmaf_rn(hi, mhi, 0.0f) : __fmul_rn(hi, mhi);
-    return e5m2 ? Bits::pair<Encoding::e5m2>(a, b) : Bits::pair<Encoding::e4m3>(a, b);
   }
 };
 

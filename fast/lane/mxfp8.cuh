@@ -25,41 +25,16 @@ ASSAY_LANE uint32_t mx_scaled_amax(uint32_t amax) {
   return as_bits(__fmul_rn(as_float(amax), as_float(kMaxReciprocal<E>)));
 }
 
-// Default numerics. kSquare: 32x32 blocks (N5.8).
-template <Encoding E, class Convert, bool kSquare>
+// Default numerics. kTile: 32x32 blocks (N5.8).
+template <Encoding E, class Convert, bool kTile>
 struct Mxfp8 {
-  static constexpr bool kBlocks = true, kTransposed = false, kSame = kSquare, kAmax = false;
-  ASSAY_LANE static bool active() { return true; }
-  ASSAY_LANE static bool square() { return kSquare; }
-  ASSAY_LANE static bool propagates_nan() { return false; }
+  static constexpr bool kActive = true, kBlocks = true, kSquare = kTile, kTransposed = false, kSame = kTile, kAmax = false;
   ASSAY_LANE static uint32_t scale_code(uint32_t amax) { return Convert::e8m0(as_float(mx_scaled_amax<E>(amax))); }   // N5.3
   ASSAY_LANE static float multiplier(uint32_t code) { return as_float(mx_multiplier(code)); }
   ASSAY_LANE static float tensor_multiplier() { return 0; }
   ASSAY_LANE static uint32_t* tensor_amax() { return nullptr; }
   ASSAY_LANE static uint32_t pair(float lo, float hi, float mlo, float mhi) {   // N5.5
     return Convert::template pair<E>(__fmul_rn(lo, mlo), __fmul_rn(hi, mhi));
-  }
-};
-
-// Every other value of the Numerics, chosen at run time.
-struct Mxfp8General {
-  static constexpr bool kBlocks = true, kTransposed = false, kSame = false, kAmax = false;
-  bool on = false, is_square = false, nan_wins = false, plus_zero = false, e5m2 = false;
-
-  ASSAY_LANE bool active() const { return on; }
-  ASSAY_LANE bool square() const { return is_square; }
-  ASSAY_LANE bool propagates_nan() const { return nan_wins; }   // N5.7
-  ASSAY_LANE uint32_t scale_code(uint32_t amax) const {
-    return encode_e8m0(e5m2 ? mx_scaled_amax<Encoding::e5m2>(amax) : mx_scaled_amax<Encoding::e4m3>(amax));
-  }
-  ASSAY_LANE float multiplier(uint32_t code) const { return as_float(mx_multiplier(code)); }
-  ASSAY_LANE static float tensor_multiplier() { return 0; }
-  ASSAY_LANE static uint32_t* tensor_amax() { return nullptr; }
-  ASSAY_LANE uint32_t pair(float lo, float hi, float mlo, float mhi) const {
-    // N5.6: adding +0 in the same rounding turns an exact -0 into +0 and changes nothing else.
-    const float a = plus_zero ? __fmaf_rn(lo, mlo, 0.0f) : __fmul_rn(lo, mlo);
-    const float b = plus_zero ? __fmaf_rn(hi, mhi, 0.0f) : __fmul_rn(hi, mhi);
-    return e5m2 ? Bits::pair<Encoding::e5m2>(a, b) : Bits::pair<Encoding::e4m3>(a, b);
   }
 };
 

@@ -1,13 +1,13 @@
-// The quantize kernel: reads the tensor once and writes one direction or both.
+// The tuned kernel of one format at default Numerics: reads the tensor once and writes one direction or both. Vectors only; every other case
+// is served by direction lanes (fast/directions.h).
 //
 // A lane type says what one direction does with its elements:
 //   kBlocks                 one scale per 32 elements (or per 32x32) rather than one for the tensor
 //   kTransposed             column data are stored [cols, rows]
-//   active()                whether this direction is produced
-//   square()                the block is 32x32
+//   kActive                 whether this direction is produced
+//   kSquare                 the block is 32x32
 //   kSame                   with the same lane in both directions, column codes are the row codes
 //   kAmax                   the kernel also accumulates the tensor's amax
-//   propagates_nan()        N5.7
 //   scale_code(amax)        stored code of a block's amax, both as integers
 //   multiplier(code)        what elements of a block with that code are multiplied by
 //   tensor_multiplier()     the same where the tensor has one
@@ -20,10 +20,7 @@
 namespace assay::ASSAY_FAST_NAMESPACE {
 
 struct None {
-  static constexpr bool kBlocks = false, kTransposed = false, kSame = false, kAmax = false;
-  ASSAY_LANE static bool active() { return false; }
-  ASSAY_LANE static bool square() { return false; }
-  ASSAY_LANE static bool propagates_nan() { return false; }
+  static constexpr bool kActive = false, kBlocks = false, kSquare = false, kTransposed = false, kSame = false, kAmax = false;
   ASSAY_LANE static uint32_t scale_code(uint32_t) { return 0; }
   ASSAY_LANE static float multiplier(uint32_t) { return 0; }
   ASSAY_LANE static float tensor_multiplier() { return 0; }
@@ -75,8 +72,8 @@ template <class S, bool kRows, class Lane>
 ASSAY_DEVICE uint2 block_scales(const Lane& lane, const uint32_t (&words)[kPatch][S::kWords], int my_lane) {
   constexpr int kLow = kRows ? 1 : 8, kHigh = kRows ? 2 : 16;
   uint32_t items[S::kWords];
-  maxima<S, kRows>(words, lane.propagates_nan(), items);
-  if (lane.square()) {
+  maxima<S, kRows>(words, false, items);
+  if constexpr (Lane::kSquare) {
     const uint32_t code = lane.scale_code(square_maximum<S>(items)) * 0x01010101u;
     return make_uint2(code, code);
   }
@@ -100,21 +97,21 @@ inline constexpr bool kPairIsWide = RowLane::kAmax || ColLane::kTransposed || Ro
 template <class S, class RowLane, class ColLane>
 inline constexpr int kPairBlocks = kPairIsWide<RowLane, ColLane> && S::kBlocks > 2 ? 2 : S::kBlocks;
 
-// One thread per patch. kVector: x 16-byte and data 8-byte aligned, cols a multiple of 8, and rows too where columns are transposed.
+// One thread per patch. x is 16-byte and data 8-byte aligned, cols a multiple of 8, and rows too where columns are transposed.
 // kSame of both lanes: the column codes are the row codes.
-template <class RowLane, class ColLane, class S, bool kVector>
+template <class RowLane, class ColLane, class S>
 __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>) pair_kernel(PairArgs<RowLane, ColLane> a) {
   constexpr bool kSame = RowLane::kSame && ColLane::kSame;
   if (is_noop(a.noop)) return;
   const Place at = my_place(a.extent);
   uint32_t words[kPatch][S::kWords];
-  load_patch<S, kVector>(a.x, a.extent, at, words);
+  load_patch<S, true>(a.x, a.extent, at, words);
 
   if constexpr (RowLane::kAmax || ColLane::kAmax)   // N3.1
     block_atomic_max(patch_maximum<S>(words), a.row.tensor_amax(), a.col.tensor_amax());
 
   uint2 row_codes{}, turned[kPatch];
-  if (a.row.active()) {
+  if constexpr (RowLane::kActive) {
     float multiplier = 0;
     if constexpr (RowLane::kBlocks) {
       row_codes = block_scales<S, true>(a.row, words, at.lane);
@@ -130,14 +127,14 @@ __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>) pa
       if (i >= at.rows) continue;   // around the arithmetic too: in one straight line, ptxas widens the whole patch first and spills
       if constexpr (RowLane::kBlocks) multiplier = a.row.multiplier(byte_of(row_codes, i));
       const uint2 codes = encode_row<S>(a.row, words[i], [&](int) { return multiplier; });
-      store_codes<kVector>(to, at.cols, codes);
+      store_codes<true>(to, at.cols, codes);
       if constexpr (kSame && ColLane::kTransposed) turned[i] = codes;
       if constexpr (kSame && !ColLane::kTransposed) {
-        store_codes<kVector>(same + i * a.extent.cols, at.cols, codes);
+        store_codes<true>(same + i * a.extent.cols, at.cols, codes);
       }
     }
   }
-  if (!a.col.active()) return;
+  if constexpr (!ColLane::kActive) return;
 
   if constexpr (kSame) {
     if constexpr (ColLane::kBlocks) store_col_scales(a.col_to, a.extent, at, row_codes);
@@ -158,7 +155,7 @@ __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>) pa
       if (i >= at.rows) continue;
       const uint2 codes = encode_row<S>(a.col, words[i], [&](int j) { return multiplier[ColLane::kBlocks ? j : 0]; });
       if constexpr (ColLane::kTransposed) turned[i] = codes;
-      else store_codes<kVector>(to, at.cols, codes);
+      else store_codes<true>(to, at.cols, codes);
     }
   }
   if constexpr (ColLane::kTransposed) {
@@ -166,14 +163,14 @@ __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>) pa
     uint8_t* to = a.col_to.data + at.col * a.extent.rows + at.row;
 #pragma unroll
     for (int j = 0; j < kPatch; ++j, to += a.extent.rows)
-      if (j < at.cols) store_codes<kVector>(to, at.rows, turned[j]);
+      if (j < at.cols) store_codes<true>(to, at.rows, turned[j]);
   }
 }
 
-template <class S, bool kVector, class RowLane, class ColLane>
+template <class S, class RowLane, class ColLane>
 void launch_pair(const char* name, const PairArgs<RowLane, ColLane>& args) {
   if (args.extent.rows == 0 || args.extent.cols == 0) return;
-  launch({.name = name, .grid = args.extent.tiles(), .block = kThreads}, pair_kernel<RowLane, ColLane, S, kVector>, args);
+  launch({.name = name, .grid = args.extent.tiles(), .block = kThreads}, pair_kernel<RowLane, ColLane, S>, args);
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE
