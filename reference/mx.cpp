@@ -42,7 +42,7 @@ void add_scale_steps(std::vector<TraceStep>& steps, double amax, const MxFormat&
 
 }  // namespace
 
-void quantize(const Run& run, Direction d, const MxFormat& format) {
+void quantize_mx(const Run& run, Direction d, const MxFormat& format) {
   const Quantizer& q = run.quantizer(d);
   const Values x = seen(run, d);
   const Encoder cast(q.element, Round::rne, Overflow::sat);
@@ -67,7 +67,7 @@ void dequantize_mx(const Run& run, Direction d) {
   dequantize_each(run, d, [&](int64_t i, int64_t j) { return decoded_scale(scale_of(scales, down_columns, i, j)); });   // N5.9
 }
 
-void scale_chain(const Run& run, const MxFormat& format) {
+void scale_chain_mx(const Run& run, const MxFormat& format) {
   const ConstBuffer& x = run.input("x");
   const Buffer* const scales = x.plane->encoding == Encoding::f32 ? &run.output("scale_inv") : nullptr;
   const Buffer &multipliers = run.output("multiplier"), &decoded = run.output("decoded");
@@ -79,7 +79,7 @@ void scale_chain(const Run& run, const MxFormat& format) {
   }
 }
 
-std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t col, const MxFormat& format) {
+std::vector<TraceStep> trace_mx(const Run& run, Direction d, int64_t row, int64_t col, const MxFormat& format) {
   std::vector<TraceStep> steps;
   const Quantizer& q = run.quantizer(d);
   if (run.problem.as<ScaleChain>()) {

@@ -19,9 +19,9 @@ struct MxFormat {
 };
 
 // The ops of a Format (reference/formats/format.h).
-void quantize(const Run&, Direction, const MxFormat&);
+void quantize_mx(const Run&, Direction, const MxFormat&);
 void dequantize_mx(const Run&, Direction);
-void scale_chain(const Run&, const MxFormat&);
-std::vector<TraceStep> trace(const Run&, Direction, int64_t row, int64_t col, const MxFormat&);
+void scale_chain_mx(const Run&, const MxFormat&);
+std::vector<TraceStep> trace_mx(const Run&, Direction, int64_t row, int64_t col, const MxFormat&);
 
 }  // namespace assay::reference

@@ -63,7 +63,7 @@ Chain chain_of(double amax, const Quantizer& q, Encoding source) {
   return c;
 }
 
-void scale_chain(const Run& run) {
+void divided_scale_chain(const Run& run) {
   const Values amax = values(run.input("x"), run.threads);
   const Buffer &scale = run.output("scale"), &scale_inv = run.output("scale_inv");
   parallel_for(run.threads, amax.size(), [&](int64_t i) {

@@ -51,7 +51,7 @@ struct Chain {
 };
 Chain chain_of(double amax, const Quantizer&, Encoding source);
 // Op scale_chain over the amaxes in x, and the steps of one amax; `of` says whose amax it is (" of the tensor").
-void scale_chain(const Run&);
+void divided_scale_chain(const Run&);
 std::vector<TraceStep> trace_chain(double amax, const Quantizer&, Encoding source, std::string_view of);
 
 // fl(value * scale) rounded to `out`: the last two steps of every dequantize (N3.10, N5.9, N9.5, N10.15).

@@ -115,6 +115,6 @@ std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t c
 }  // namespace
 
 const Format formats::fp8_block = {
-    .quantize = quantize, .dequantize = dequantize, .scale_chain = scale_chain, .swizzle = swizzle, .trace = trace};
+    .quantize = quantize, .dequantize = dequantize, .scale_chain = divided_scale_chain, .swizzle = swizzle, .trace = trace};
 
 }  // namespace assay::reference

@@ -37,6 +37,6 @@ std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t c
 }  // namespace
 
 const Format formats::fp8_current = {
-    .quantize = quantize, .dequantize = dequantize_per_tensor, .scale_chain = scale_chain, .trace = trace};
+    .quantize = quantize, .dequantize = dequantize_per_tensor, .scale_chain = divided_scale_chain, .trace = trace};
 
 }  // namespace assay::reference
