@@ -6,10 +6,13 @@
 
 #include "contract/line.h"
 #include "reference/formats/format.h"
+#include "reference/hadamard.h"
 #include "reference/parallel.h"
+#include "reference/philox.h"
 #include "reference/rounding.h"
 #include "reference/scaling.h"
 #include "reference/split.h"
+#include "reference/stochastic.h"
 #include "reference/swizzle.h"
 #include "reference/tensor.h"
 
@@ -43,6 +46,7 @@ void cast_elements(const std::byte* x, std::byte* y, int64_t count, const Caster
 
 void cast(const Run& run) {
   const Cast& op = *run.problem.as<Cast>();
+  if (op.round == Round::sr) return stochastic_cast(run);
   const ConstBuffer& x = run.input("x");
   const Buffer& y = run.output("y");
   const Caster converted(x.plane->encoding, op.to, op.round, op.overflow);
@@ -132,7 +136,9 @@ std::vector<TraceStep> trace_cast(const Run& run, int64_t row, int64_t col) {
   const Cast& op = *run.problem.as<Cast>();
   const ConstBuffer& x = run.input("x");
   const Encoding from = x.plane->encoding;
-  const uint32_t code = load(x, row * x.plane->logical.cols + col);
+  const int64_t i = row * x.plane->logical.cols + col;
+  const uint32_t code = load(x, i);
+  if (op.round == Round::sr) return trace_stochastic_cast(run, i);
   return {code_step("N2.8", "source", from, code), value_step("N2.8", "its value", value_of(from, code)),
           code_step(op.to == Encoding::e8m0 ? "N2.7" : op.round == Round::rz ? "N2.6" : "N2.1", "code", op.to,
                     Caster(from, op.to, op.round, op.overflow)(code))};
@@ -165,6 +171,10 @@ class ReferenceSubject final : public Subject {
       format_of(run.quantizer(Direction::row)).update(run);
     } else if (p.as<Swizzle>()) {
       swizzle(run, only_direction(p));
+    } else if (p.as<Hadamard>()) {
+      hadamard(run);
+    } else if (p.as<Philox>()) {
+      philox(run);
     } else {
       format_of(run.quantizer(Direction::row)).scale_chain(run);
     }
