@@ -65,13 +65,22 @@ def stage_asan(args):
     return run_counted("asan smoke", [program, "run", "smoke", "--subject", "host"], 1800)
 
 
+def stage_certify(args):
+    """The certificate: every rounding boundary, every 16-bit source and every code; with --nightly every float."""
+    program = build("cpu", "assay")
+    if program is None:
+        return Tally(failed=1)
+    quick = [] if args.nightly else ["--quick"]
+    return run_counted("certify", [program, "certify", *quick, "-o", ROOT / "build/cpu/certificate.json"], 3600)
+
+
 def stage_faults(args):
     """Injected faults: the judge must find each, and name the plane where it begins."""
     sample = [] if args.nightly else ["--sample", "3"]
     return run_counted("faults", ["ci/faults", *sample], 6 * 3600, tail=80)
 
 
-STAGES = {"check": stage_check, "cpu": stage_cpu, "cuda": stage_cuda, "asan": stage_asan, "faults": stage_faults}
+STAGES = {"check": stage_check, "cpu": stage_cpu, "cuda": stage_cuda, "certify": stage_certify, "asan": stage_asan, "faults": stage_faults}
 
 
 def main():

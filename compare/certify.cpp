@@ -153,7 +153,7 @@ std::optional<json::Value> narrowed_failure(const CertifyPart& part, const Certi
       options.environment = side.environment;
       options.laws = false;
       const std::vector<Verdict> verdicts = judge_case(entry_of(p), subjects, {side.subject}, options);
-      if (is_red(verdicts[0].outcome)) return json::object({{"line", to_line(p)}, {"verdict", to_json(verdicts[0])}});
+      if (verdicts[0].outcome == Outcome::failed || verdicts[0].outcome == Outcome::crashed) return json::object({{"line", to_line(p)}, {"verdict", to_json(verdicts[0])}});
       break;
     }
   }

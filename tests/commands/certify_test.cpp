@@ -1,0 +1,288 @@
+// The certificate: one wrong element among a million is found and named, what was claimed is written down alike for any number of workers, and what could not
+// be compared is said.
+#include "compare/certify.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <set>
+
+#include "compare/build.h"
+#include "fixtures/headers/subject_headers.h"
+#include "fixtures/json.h"
+#include "tests/commands/faulty_subject.h"
+
+namespace assay {
+namespace {
+
+struct Ran {
+  int status = 0;
+  std::string out, err;
+  bool says(const std::string& text) const { return out.find(text) != std::string::npos; }
+};
+
+Ran certify(const CertifyOptions& options, const Subjects& subjects) {
+  Ran r;
+  char *out_text = nullptr, *err_text = nullptr;
+  size_t out_size = 0, err_size = 0;
+  std::FILE *out = open_memstream(&out_text, &out_size), *err = open_memstream(&err_text, &err_size);
+  r.status = run_certify(options, subjects, out, err);
+  std::fclose(out);
+  std::fclose(err);
+  r.out.assign(out_text, out_size);
+  r.err.assign(err_text, err_size);
+  std::free(out_text);
+  std::free(err_text);
+  return r;
+}
+
+// A path that goes away with the test.
+class Scratch {
+ public:
+  Scratch() : folder_(std::filesystem::temp_directory_path() / ("assay-certify-" + std::to_string(::getpid()))) { std::filesystem::create_directories(folder_); }
+  ~Scratch() { std::filesystem::remove_all(folder_); }
+  std::string operator/(const std::string& name) const { return (folder_ / name).string(); }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+json::Value certificate(const std::string& path) {
+  Result<json::Value> v = json::read(path);
+  if (!v) throw std::runtime_error(v.error().text());
+  return *v;
+}
+
+// A cast from f32 over the `count` patterns from `first` on.
+CertifyPart window(uint32_t first, int64_t count, const std::string& text = "cast e4m3 1x1 f32", const std::string& subject = "faulty") {
+  CertifyPart part;
+  part.name = text;
+  part.clauses = "N2.1";
+  part.problem = line(text);
+  part.domain = {"a window", count, [first](int64_t at, int64_t n, std::vector<PlaneData>& inputs) {
+                   for (int64_t i = 0; i < n; ++i) {
+                     const uint32_t bits = first + static_cast<uint32_t>(at + i);
+                     std::memcpy(inputs[0].bytes.data() + 4 * i, &bits, 4);
+                   }
+                 }};
+  part.sides = {{subject, {}}};
+  return part;
+}
+
+// Flips the lowest bit of the code of one pattern, in Problems of `least` elements and more.
+Fault wrong_at(uint32_t pattern, int64_t least = 1) {
+  return [pattern, least](const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
+    if (p.x.shape.count() < least) return;
+    for (int64_t i = 0; i < p.x.shape.count(); ++i) {
+      uint32_t bits;
+      std::memcpy(&bits, inputs[0].bytes.data() + 4 * i, 4);
+      if (bits == pattern) outputs[0].bytes[static_cast<size_t>(i)] ^= std::byte{1};
+    }
+  };
+}
+
+TEST(Certify, OneWrongElementInAMillionIsFoundAndNamed) {
+  const Scratch scratch;
+  CertifyOptions options;
+  options.output = scratch / "c.json";
+  options.parts = {window(0x41200000, (1 << 20) + 37), window(0x3F800000, 1000, "cast e5m2 1x1 f32")};
+  const Ran r = certify(options, with_fault(wrong_at(0x41234567)));
+  EXPECT_EQ(r.status, 1) << r.out << r.err;
+  for (const char* text : {"FAILED  certify cast e4m3 1x1 f32", "cast e4m3 1x1 f32 fill=literal:41234567", "claim    faulty == reference", "faulty     0.1010.011   53   11",
+                           "reference  0.1010.010   52   10", "--subject faulty", "in all   1 of the outputs of 1048613 inputs differ", "1 passed, 1 failed, 0 skipped"})
+    EXPECT_TRUE(r.says(text)) << text << "\n" << r.out;
+
+  const json::Value c = certificate(options.output);
+  EXPECT_EQ(c.text("schema"), "assay.certificate");
+  EXPECT_EQ(*c.find("complete")->to_bool(), true);
+  const json::Array& parts = *c.find("parts")->array();
+  ASSERT_EQ(parts.size(), 2u);
+  const json::Value& claim = (*parts[0].find("claims")->array())[0];
+  EXPECT_EQ(claim.text("outcome"), "failed");
+  EXPECT_EQ(claim.find("differ")->to_int(), 1);
+  EXPECT_EQ((*claim.find("failures")->array())[0].text("line"), "cast e4m3 1x1 f32 fill=literal:41234567");
+  EXPECT_EQ((*parts[1].find("claims")->array())[0].text("outcome"), "passed");
+}
+
+TEST(Certify, AFaultThatNeedsNeighboursKeepsThem) {
+  CertifyOptions options;
+  options.parts = {window(0x41234000, 4096)};
+  Ran r = certify(options, with_fault(wrong_at(0x41234567, 8)));
+  EXPECT_TRUE(r.says("cast e4m3 1x8 f32 fill=literal:41234560412345614123456241234563412345644123456541234566412345")) << r.out;
+  r = certify(options, with_fault(wrong_at(0x41234567, 65)));
+  EXPECT_EQ(r.status, 1);
+  EXPECT_TRUE(r.says("no line of up to 64 of these elements fails by itself")) << r.out;
+  EXPECT_TRUE(r.says("1 of 4096 differ     first at")) << r.out;
+}
+
+TEST(Certify, ALawOfTheReferenceIsJudged) {
+  CertifyOptions options;
+  options.parts = {window(0x3F800000, 4096)};
+  options.parts[0].law_words = "outputs are even";
+  options.parts[0].law = [](const std::vector<PlaneData>&, const std::vector<PlaneData>& outputs) {
+    for (std::byte b : outputs[0].bytes)
+      if ((b & std::byte{1}) != std::byte{0}) return std::string("an odd code");
+    return std::string();
+  };
+  EXPECT_EQ(certify(options, with_fault(no_fault)).status, 0);   // 1.0 to 1.0005 is one even code
+  options.parts[0].domain = window(0x3F900000, 4096).domain;
+  const Ran r = certify(options, with_fault(no_fault));
+  EXPECT_EQ(r.status, 1);
+  EXPECT_TRUE(r.says("an odd code")) << r.out;
+}
+
+TEST(Certify, ACrashOrAnExceptionFailsItsPartAlone) {
+  CertifyOptions options;
+  options.parts = {window(0x41234000, 4096), window(0x3F800000, 4096, "cast e5m2 1x1 f32")};
+  auto crash = [](const Problem& p, std::span<const ConstBuffer>, std::span<const Buffer>) {
+    if (p.as<Cast>()->to == Encoding::e4m3) std::raise(SIGKILL);
+  };
+  Ran r = certify(options, with_fault(crash));
+  EXPECT_EQ(r.status, 1);
+  EXPECT_TRUE(r.says("crashed: signal 9")) << r.out;
+  EXPECT_TRUE(r.says("in elements 0 to 4095 of: a window")) << r.out;
+  EXPECT_TRUE(r.says("1 passed, 1 failed, 0 skipped")) << r.out;
+  auto throws = [](const Problem& p, std::span<const ConstBuffer>, std::span<const Buffer>) {
+    if (p.as<Cast>()->to == Encoding::e4m3) throw std::runtime_error("no such luck");
+  };
+  r = certify(options, with_fault(throws));
+  EXPECT_TRUE(r.says("no such luck")) << r.out;
+  EXPECT_TRUE(r.says("1 passed, 1 failed, 0 skipped")) << r.out;
+}
+
+TEST(Certify, AnOutputThatNobodyWritesDiffers) {
+  CertifyOptions options;
+  options.parts = {window(0x3F800000, 100)};
+  auto forgets = [](const Problem&, std::span<const ConstBuffer>, std::span<const Buffer> outputs) { outputs[0].bytes[7] = std::byte{0x80}; };   // as the poison left it
+  EXPECT_EQ(certify(options, with_fault(forgets)).status, 1);
+}
+
+TEST(Certify, SaysWhatItCannotDo) {
+  const Subjects subjects = with_fault(no_fault);
+  CertifyOptions options;
+  options.parts = {window(0x3F800000, 100)};
+  options.output = "/no/such/folder/certificate.json";
+  Ran r = certify(options, subjects);
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("/no/such/folder/certificate.json"), std::string::npos) << r.err;
+  EXPECT_TRUE(r.out.empty()) << r.out;   // before anything ran
+  options.output.clear();
+  options.only = "no such part";
+  r = certify(options, subjects);
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("no part of the certificate contains 'no such part'"), std::string::npos) << r.err;
+  options.only.clear();
+  options.subjects = {"reference"};
+  EXPECT_EQ(certify(options, subjects).status, 2);
+  options.subjects = {"nobody"};   // absent: skipped, and then nothing was compared
+  r = certify(options, subjects);
+  EXPECT_EQ(r.status, 3);
+  EXPECT_TRUE(r.says("0 passed, 0 failed, 1 skipped")) << r.out;
+}
+
+// Without what may differ between two runs.
+std::string lasting(const std::string& path) {
+  json::Value c = certificate(path);
+  c.set("run", json::Value());
+  return json::dump(c, 1);
+}
+
+TEST(Certify, QuickIsTheSameForAnyNumberOfWorkers) {
+  const Scratch scratch;
+  Subjects subjects = with_fault(no_fault);
+  subjects.owned.push_back(make_headers_subject());
+  CertifyOptions options;
+  options.quick = true;
+  options.only = "cast e4m3 f32";
+  for (int jobs : {1, 2}) {
+    options.jobs = jobs;
+    options.output = scratch / (std::to_string(jobs) + ".json");
+    const Ran r = certify(options, subjects);
+    EXPECT_EQ(r.status, 0) << r.out << r.err;
+  }
+  EXPECT_EQ(lasting(scratch / "1.json"), lasting(scratch / "2.json"));
+  EXPECT_NE(lasting(scratch / "1.json").find("\"fingerprint\": \""), std::string::npos);
+}
+
+TEST(Certify, FingerprintsTellResultsApart) {
+  const Scratch scratch;
+  std::set<std::string> seen;
+  CertifyOptions options;
+  options.output = scratch / "c.json";
+  // One element more, other elements.
+  for (const CertifyPart& part : {window(0x3F800000, 300000), window(0x3F800000, 300001), window(0x3FE00000, 300000)}) {
+    options.parts = {part};
+    ASSERT_EQ(certify(options, with_fault(no_fault)).status, 0);
+    seen.insert(std::string((*certificate(options.output).find("parts")->array())[0].text("fingerprint")));
+  }
+  EXPECT_EQ(seen.size(), 3u);
+}
+
+TEST(Certify, ResumesWhatTheSameBuildMade) {
+  const Scratch scratch;
+  CertifyOptions options;
+  options.output = scratch / "c.json";
+  options.parts = {window(0x3F800000, 1000)};
+  ASSERT_EQ(certify(options, with_fault(no_fault)).status, 0);
+  options.resume = true;
+  options.parts.push_back(window(0x3F800000, 1000, "cast e5m2 1x1 f32"));
+  const Ran r = certify(options, with_fault(no_fault));
+  if (const std::string commit = build::kCommit; commit.ends_with("-dirty") || commit == "no git") {
+    EXPECT_EQ(r.status, 2);   // its sources may be any
+    EXPECT_NE(r.err.find("cannot resume"), std::string::npos) << r.err;
+  } else {
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_TRUE(r.says("faulty (taken over)")) << r.out;
+    EXPECT_EQ(certificate(options.output).find("parts")->array()->size(), 2u);
+  }
+  options.quick = true;
+  EXPECT_EQ(certify(options, with_fault(no_fault)).status, 2);   // another mode
+}
+
+TEST(Certify, EveryPartIsALineWithInputs) {
+  for (bool quick : {false, true}) {
+    std::set<std::string> names;
+    for (const CertifyPart& part : certify_parts(quick)) {
+      EXPECT_TRUE(names.insert(part.name).second) << part.name;
+      EXPECT_FALSE(part.clauses.empty()) << part.name;
+      EXPECT_FALSE(part.sides.empty()) << part.name;
+      EXPECT_GT(part.domain.count, 0) << part.name;
+      EXPECT_FALSE(validate(part.sized(1 << 10))) << part.name;
+      const Cast* cast = part.name.starts_with("cast") && part.problem.x.source == Encoding::f32 ? part.problem.as<Cast>() : nullptr;
+      if (cast && cast->round != Round::sr) {
+        EXPECT_EQ(part.domain.count == int64_t{1} << 32, !quick) << part.name;
+      }
+    }
+  }
+}
+
+// What `--quick` says of its floats: between two of them nothing changes.
+TEST(Certify, QuickHoldsEveryPointWhereACastChanges) {
+  const auto reference = make_reference_subject();
+  size_t casts = 0;
+  for (const CertifyPart& part : certify_parts(true)) {
+    if (!part.name.starts_with("cast") || part.problem.x.source != Encoding::f32 || part.problem.as<Cast>()->round == Round::sr) continue;
+    ++casts;
+    // Of a block of 2^12 patterns, the set holds the first two and the last; what lies between must have one code.
+    std::vector<uint32_t> x;
+    for (uint32_t block = 0; block < 1u << 20; block += 1 + block % 7)
+      for (uint32_t low : {0x001u, 0x002u, 0x7FFu + block % 5, 0xFFEu, 0xFFFu}) x.push_back(block << 12 | low);
+    const Problem p = part.sized(static_cast<int64_t>(x.size()));
+    const std::vector<Plane> in = input_planes(p), out = output_planes(p);
+    std::vector<std::byte> y(out[0].bytes());
+    const ConstBuffer from{&in[0], std::as_bytes(std::span(x))};
+    const Buffer to{&out[0], y};
+    reference->run(p, {&from, 1}, {&to, 1}, {});
+    const size_t width = y.size() / x.size();
+    for (size_t i = 0; i < x.size(); i += 5)
+      for (size_t k = 1; k < 5; ++k) ASSERT_EQ(std::memcmp(&y[i * width], &y[(i + k) * width], width), 0) << part.name << std::hex << " " << x[i] << " " << x[i + k];
+  }
+  EXPECT_EQ(casts, 22u);
+}
+
+}  // namespace
+}  // namespace assay
