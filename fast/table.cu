@@ -48,7 +48,10 @@ std::string run(const Job& job) {
   if (p.as<Cast>()) return run_cast(job);
   if (p.as<Update>()) return run_update(job);
   if (p.as<Swizzle>()) return run_swizzle(job);
-  return p.row->format == FormatId::mxfp8 ? scale_chain_mxfp8(job) : scale_chain_fp8_current(job);
+  if (p.as<Hadamard>()) return run_hadamard(job);
+  if (p.as<Philox>()) return run_philox(job);
+  if (p.row->format == FormatId::nvfp4) return scale_chain_nvfp4(job);
+  return info(p.row->format).scale == Encoding::e8m0 ? scale_chain_e8m0(job) : scale_chain_f32(job);
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

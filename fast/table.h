@@ -65,8 +65,11 @@ const FormatRow& format_row(FormatId id);
 std::string run_cast(const Job&);
 std::string run_update(const Job&);
 std::string run_swizzle(const Job&);
-std::string scale_chain_fp8_current(const Job&);
-std::string scale_chain_mxfp8(const Job&);
+std::string run_hadamard(const Job&);
+std::string run_philox(const Job&);
+std::string scale_chain_nvfp4(const Job&);
+std::string scale_chain_f32(const Job&);    // fp8_current, fp8_block
+std::string scale_chain_e8m0(const Job&);   // mxfp8, mxfp4
 
 // Runs any Problem.
 std::string run(const Job&);

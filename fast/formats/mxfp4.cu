@@ -1,12 +1,14 @@
-// mxfp4: see docs/numerics.md.
-#include <stdexcept>
-
-#include "fast/choose.h"
-#include "fast/lane/mxfp4.cuh"
+// MXFP4: quantized by direction lanes (lane/mx_direction.cuh), dequantized patch by patch (N15).
+#include "fast/directions.h"
+#include "fast/move/dequantize.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
-std::string quantize_mxfp4(const Job&) { throw std::runtime_error("no kernel"); }
-std::string dequantize_mxfp4(const Job&) { throw std::runtime_error("no kernel"); }
+std::string quantize_mxfp4(const Job& job) { return quantize_directions(job); }
+
+std::string dequantize_mxfp4(const Job& job) {
+  const Direction d = job.problem.row ? Direction::row : Direction::col;
+  return dequantize_blocks<FormatId::mxfp4>(job, E8m0Scale{job.input<uint8_t>(d, scale_stem(job.problem.quantizer(d)->scales))});
+}
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE
