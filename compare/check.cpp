@@ -125,7 +125,7 @@ Result<PlaneData> plane_data(const safetensors::Tensor& tensor, const Plane& pla
   out.bytes = like ? like->bytes : std::vector<std::byte>(plane.bytes());
   for (int64_t r = 0; r < plane.logical.rows; ++r)
     for (int64_t c = 0; c < plane.logical.cols; ++c)
-      set_code(plane.encoding, out.bytes, index_of(plane, r, c), code_at(plane.encoding, *bytes, index_of(unpadded, r, c)));
+      set_code(plane, out.bytes, index_of(plane, r, c), code_at(plane, *bytes, index_of(unpadded, r, c)));
   return out;
 }
 

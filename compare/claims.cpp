@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/scaled.h"
 #include "contract/dispatch.h"
 #include "contract/line.h"
 
@@ -109,7 +110,7 @@ void claim_untouched(const Case& c, Subject& s, Verdict& v) {
     for (const PlaneData& p : e->planes) {
       const auto changed = std::find_if(p.bytes.begin(), p.bytes.end(), [&](std::byte b) { return b != std::byte{env.poison}; });
       if (changed == p.bytes.end()) continue;
-      const int64_t index = (changed - p.bytes.begin()) / info(p.plane.encoding).bytes();
+      const int64_t byte = changed - p.bytes.begin(), index = p.plane.packed ? 2 * byte : byte / info(p.plane.encoding).bytes();
       const Place place = place_of(p.plane, index);
       Breach b = complaint("untouched", s.name(), fmt::format("noop is 1.0, so no byte may be written (N6.7); poison {:02X} was overwritten", env.poison));
       b.plane = p.plane.name;
@@ -117,7 +118,7 @@ void claim_untouched(const Case& c, Subject& s, Verdict& v) {
       b.where = place_text(&c.problem, p.plane, place);
       b.row = place.row;
       b.col = place.col;
-      b.got_code = code_at(p.plane.encoding, p.bytes, index);
+      b.got_code = code_at(p.plane, p.bytes, index);
       b.environment = to_text(env);
       v.breaches.push_back(std::move(b));
       return;
@@ -144,6 +145,14 @@ void claim_repeat(const Case& c, Subject& s, const Execution& first, Verdict& v)
   v.breaches.push_back(std::move(*b));
 }
 
+// N9.6: what remains of a binary32 scale is its exponent, and all copies become the first one.
+bool blocks_agree(const Quantizer& q, const PlaneData& input, int64_t r, int64_t col, uint32_t got) {
+  if (input.plane.layout == ScaleLayout::gemm)
+    return got == code_at(input.plane, input.bytes, index_of(input.plane, is_square(q.block) ? r / length_of(q.block) * length_of(q.block) : r, col / 4 * 4));
+  const double kept = value_of(Encoding::e8m0, code_at(input.plane, input.bytes, index_of(input.plane, r, col)) >> 23 & 0xFF);
+  return std::isnan(kept) ? is_nan(Encoding::f32, got) : value_of(Encoding::f32, got) == kept;
+}
+
 // Swizzle there and back through the subject gives the entries that are kept (N6.5, N6.6); the laws have already judged each way's places.
 void claim_round_trip(const Case& c, Subject& s, const Execution& first, Verdict& v) {
   const Swizzle* op = c.problem.as<Swizzle>();
@@ -164,15 +173,16 @@ void claim_round_trip(const Case& c, Subject& s, const Execution& first, Verdict
   add_kind(v.claims, "round-trip");
   const PlaneData &got = e->planes[0], &want = c.inputs[0];
   const Direction d = c.problem.row ? Direction::row : Direction::col;
-  Shape kept = geometry(*c.problem.quantizer(d), c.problem.x.shape, d).scale;
-  const bool floored = c.problem.quantizer(d)->numerics.swizzle_extent == SwizzleExtent::floor;
+  const Quantizer& q = *c.problem.quantizer(d);
+  Shape kept = want.plane.logical;
+  const bool floored = q.numerics.swizzle_extent == SwizzleExtent::floor;
   if (floored && d == Direction::row) kept.cols = c.problem.x.shape.cols / 32;
   if (floored && d == Direction::col) kept.rows = c.problem.x.shape.rows / 32;
   for (int64_t r = 0; r < kept.rows; ++r)
     for (int64_t col = 0; col < kept.cols; ++col) {
-      const uint32_t g = code_at(got.plane.encoding, got.bytes, index_of(got.plane, r, col));
-      const uint32_t w = code_at(want.plane.encoding, want.bytes, index_of(want.plane, r, col));
-      if (g == w) continue;
+      const uint32_t g = code_at(got.plane, got.bytes, index_of(got.plane, r, col));
+      const uint32_t w = code_at(want.plane, want.bytes, index_of(want.plane, r, col));
+      if (g == w || (q.format == FormatId::fp8_block && blocks_agree(q, want, r, col, g))) continue;
       Breach b = complaint("round-trip", s.name(), "there and back is not the input");
       b.plane = got.plane.name;
       b.encoding = info(got.plane.encoding).name;
@@ -188,28 +198,20 @@ void claim_round_trip(const Case& c, Subject& s, const Execution& first, Verdict
 
 // Where every first difference of data planes is a tie of the scaled value, the hint says so.
 void look_for_ties(const Case& c, const Execution& want, const std::vector<PlaneData>& got, Breach& b) {
-  const Quantize* op = c.problem.as<Quantize>();
-  if (!op || b.plane.find(".data") == std::string::npos || b.apart != 1) return;
+  if (!c.problem.as<Quantize>() || b.plane.find(".data") == std::string::npos || b.apart != 1) return;
   const Direction d = b.plane.starts_with("row") ? Direction::row : Direction::col;
-  const Quantizer& q = *c.problem.quantizer(d);
-  const FormatInfo& f = info(q.format);
-  if (!f.scale) return;
-  const PlaneData *data = find_plane(want.planes, b.plane), *mine = find_plane(got, b.plane), *x = find_plane(c.inputs, "x");
-  const PlaneData* scale = q.format == FormatId::fp8_delayed ? find_plane(c.inputs, plane_name(d, "given.scale"))
-                           : f.per_tensor_fp8()              ? find_plane(want.planes, plane_name(d, "scale"))
-                                                             : find_plane(want.planes, plane_name(d, scale_stem(q.scales)));
-  if (!data || !mine || !x || !scale) return;
+  const PlaneData *data = find_plane(want.planes, b.plane), *mine = find_plane(got, b.plane);
+  if (!data || !mine || !info(c.problem.quantizer(d)->format).scale) return;
+  const ScaledValues scaled(c.problem, d, c.inputs, want.planes);
+  const Encoding e = data->plane.encoding;
   int64_t ties = 0, differing = 0;
-  for (int64_t i = 0; i < data->plane.logical.count() && differing < 100000; ++i) {
-    const uint32_t w = code_at(q.element, data->bytes, i), g = code_at(q.element, mine->bytes, i);
+  for (int64_t i = 0; i < data->plane.padded.count() && differing < 100000; ++i) {
+    const uint32_t w = code_at(data->plane, data->bytes, i), g = code_at(mine->plane, mine->bytes, i);
     if (w == g) continue;
     ++differing;
     const Place at = place_of(data->plane, i);
-    const int64_t r = data->plane.transposed ? at.col : at.row, col = data->plane.transposed ? at.row : at.col;
-    double v = value_of(x->plane.encoding, code_at(x->plane.encoding, x->bytes, r * c.problem.x.shape.cols + col));
-    if (f.per_tensor_fp8()) v *= value_of(Encoding::f32, code_at(Encoding::f32, scale->bytes, 0));
-    else v /= value_of(Encoding::e8m0, code_at(Encoding::e8m0, scale->bytes, index_of(scale->plane, d == Direction::row ? r : r / 32, d == Direction::row ? col / 32 : col)));
-    ties += std::fabs(value_of(q.element, w) - v) == step_at(q.element, v) / 2;
+    const auto v = at.padding ? std::nullopt : scaled.at(at.row, at.col);
+    ties += v && std::fabs(std::fabs(value_of(e, w) - v->value) - step_at(e, v->value) / 2) <= v->slack;
   }
   if (ties == differing) b.hint = "one code apart, and only where the scaled value is a tie: rounding rule, not layout";
 }
@@ -443,8 +445,7 @@ Breach breach_from_json(const json::Value& value) {
 }  // namespace
 
 bool writes_nothing(const Problem& p) {
-  const Quantize* op = p.as<Quantize>();
-  return op && op->noop == kOne;
+  return noop_of(p) == kOne;
 }
 
 std::string_view name_of(Outcome o) { return kOutcomes[static_cast<size_t>(o)]; }
@@ -496,7 +497,7 @@ std::optional<Breach> parity_breach(const Problem& problem, const Judgement& j, 
   if (!j.cause) return b;
   describe_difference(b, problem, *j.cause);
   for (const PlaneDifference& d : j.after) b.after.push_back(line_of(d, true));
-  for (const PlaneDifference& d : j.beside) b.after.push_back(line_of(d, false) + ", of the other direction: a cause of its own");
+  for (const PlaneDifference& d : j.beside) b.after.push_back(line_of(d, false) + ", of another member or direction: a cause of its own");
   b.hint = j.hint;
   return b;
 }

@@ -47,6 +47,18 @@ std::string shortest(T v) {
 
 }  // namespace
 
+uint32_t code_at(const Plane& plane, std::span<const std::byte> bytes, int64_t index) {
+  if (!plane.packed) return code_at(plane.encoding, bytes, index);
+  return std::to_integer<uint32_t>(bytes[static_cast<size_t>(index / 2)]) >> (index % 2 * 4) & 15;
+}
+
+void set_code(const Plane& plane, std::span<std::byte> bytes, int64_t index, uint32_t code) {
+  if (!plane.packed) return set_code(plane.encoding, bytes, index, code);
+  const int shift = static_cast<int>(index % 2 * 4);
+  std::byte& both = bytes[static_cast<size_t>(index / 2)];
+  both = (both & ~std::byte(15 << shift)) | static_cast<std::byte>((code & 15) << shift);
+}
+
 uint32_t code_at(Encoding e, std::span<const std::byte> bytes, int64_t index) {
   const size_t size = static_cast<size_t>(info(e).bytes());
   uint32_t code = 0;
@@ -69,6 +81,7 @@ bool is_nan(Encoding encoding, uint32_t code) {
 
 double value_of(Encoding encoding, uint32_t code) {
   const EncodingInfo& e = info(encoding);
+  if (!e.is_float()) return code;
   if (is_nan(encoding, code)) return std::numeric_limits<double>::quiet_NaN();
   const Parts p = parts_of(e, code);
   if (e.mantissa_bits == 0) return std::ldexp(1.0, p.exponent - e.bias);
@@ -81,13 +94,14 @@ double value_of(Encoding encoding, uint32_t code) {
 
 bool is_saturated(Encoding encoding, uint32_t code) {
   const EncodingInfo& e = info(encoding);
+  if (!e.is_float()) return false;
   const uint32_t m = magnitude(e, code);
   return m == e.max_finite || (e.infinity != kNoCode && m == e.infinity);
 }
 
 double step_at(Encoding encoding, double v) {
   const EncodingInfo& e = info(encoding);
-  if (e.mantissa_bits == 0) return 0;
+  if (e.mantissa_bits == 0 || !e.is_float()) return 0;
   const int least = 1 - e.bias;
   const int exponent = v == 0 || !std::isfinite(v) ? least : std::max(std::ilogb(v), least);
   return std::ldexp(1.0, exponent - e.mantissa_bits);
@@ -95,6 +109,7 @@ double step_at(Encoding encoding, double v) {
 
 std::string code_bits(Encoding encoding, uint32_t code) {
   const EncodingInfo& e = info(encoding);
+  if (!e.is_float()) return binary(code, e.bits);
   std::string out;
   if (code & ~low_bits(e.bits)) out = "!";   // bits beside the code are set: N6.1 stores a narrow code in a byte of zeros
   if (e.has_sign()) out += binary(code >> (e.bits - 1), 1) + ".";
@@ -106,6 +121,7 @@ std::string code_bits(Encoding encoding, uint32_t code) {
 std::string code_hex(Encoding e, uint32_t code) { return fmt::format("{:0{}X}", code, 2 * info(e).bytes()); }
 
 std::string value_text(Encoding e, uint32_t code) {
+  if (!info(e).is_float()) return std::to_string(code);
   if (is_nan(e, code)) return "nan";
   if (info(e).mantissa_bits == 0) return fmt::format("2^{}", static_cast<int>(code) - info(e).bias);
   return shortest(static_cast<float>(value_of(e, code)));   // every encoding's values are exact in binary32 (N2.8)
@@ -118,6 +134,7 @@ std::optional<int64_t> ordinal(Encoding encoding, uint32_t code) {
   const EncodingInfo& e = info(encoding);
   if (is_nan(encoding, code)) return {};
   const int64_t m = magnitude(e, code);
+  if (!e.is_float()) return m;
   return parts_of(e, code).negative ? -m : m;
 }
 
@@ -131,7 +148,7 @@ std::optional<int64_t> codes_apart(Encoding e, uint32_t a, uint32_t b) {
 Place place_of(const Plane& plane, int64_t index) {
   Place p;
   if (plane.layout == ScaleLayout::gemm) {
-    const bool by_columns = plane.direction == Direction::col;
+    const bool by_columns = plane.tiles_by_columns();
     const int64_t tiles_along = (by_columns ? plane.padded.rows : plane.padded.cols) / 4;
     const int64_t tile = index / 512, within = index % 512;
     const int64_t line = within / 16, group = within % 16 / 4, byte = within % 4;
@@ -149,12 +166,58 @@ Place place_of(const Plane& plane, int64_t index) {
 
 int64_t index_of(const Plane& plane, int64_t row, int64_t col) {
   if (plane.layout != ScaleLayout::gemm) return row * plane.padded.cols + col;
-  const bool by_columns = plane.direction == Direction::col;
+  const bool by_columns = plane.tiles_by_columns();
   const int64_t outer = by_columns ? col : row, along = by_columns ? row : col;
   const int64_t tiles_along = (by_columns ? plane.padded.rows : plane.padded.cols) / 4;
   const int64_t tile = outer / 128 * tiles_along + along / 4;
   return tile * 512 + outer % 32 * 16 + outer % 128 / 32 * 4 + along % 4;
 }
+
+std::vector<PlaneData> members_of(const PlaneData& data) {
+  if (data.plane.members.empty()) return {data};
+  std::vector<PlaneData> out;
+  for (size_t m = 0; m < data.plane.members.size(); ++m) {
+    Plane plane = member_plane(data.plane, m);
+    plane.name += fmt::format("[{}]", m);
+    const auto bytes = std::span(data.bytes).subspan(data.plane.bytes_of(data.plane.members[m].offset), plane.bytes());
+    out.push_back({std::move(plane), {bytes.begin(), bytes.end()}});
+  }
+  return out;
+}
+
+std::vector<PlaneData> planes_of_member(const std::vector<PlaneData>& planes, size_t member) {
+  std::vector<PlaneData> out;
+  for (const PlaneData& p : planes) {
+    if (p.plane.members.empty() && p.plane.name != "noop") continue;
+    out.push_back(p.plane.members.empty() ? p : std::move(members_of(p)[member]));
+    if (const size_t open = out.back().plane.name.find('['); open != std::string::npos) out.back().plane.name.resize(open);
+  }
+  return out;
+}
+
+std::optional<size_t> member_of(std::string_view name) {
+  const size_t open = name.find('[');
+  size_t member = 0;
+  if (open == std::string_view::npos || std::from_chars(name.data() + open + 1, name.data() + name.size(), member).ec != std::errc{}) return {};
+  return member;
+}
+
+namespace {
+
+bool has_stem(const Plane& plane, std::string_view stem) { return plane.name.find(stem) != std::string::npos; }
+
+// The stored elements that a scale at (r, c) of a direction's scale plane covers (N6.2, N9.4, N9.6, N10.14, N15.4). Where a square block repeats
+// its scale, each copy covers its own stored row or column.
+Region scaled_elements(const Quantizer& q, const Plane& plane, int64_t r, int64_t c) {
+  const int64_t n = length_of(q.block);
+  if (q.format == FormatId::fp8_block && plane.layout == ScaleLayout::gemm) return {r, r + 1, c / 4 * n, (c / 4 + 1) * n};
+  if (q.format == FormatId::fp8_block && is_square(q.block)) return {r * n, (r + 1) * n, c * n, (c + 1) * n};
+  if (q.format == FormatId::fp8_block) return {c, c + 1, r * n, (r + 1) * n};
+  if (plane.tiles_by_columns()) return {r * n, (r + 1) * n, c, c + 1};
+  return {r, r + 1, c * n, (c + 1) * n};
+}
+
+}  // namespace
 
 Region region_of(const Problem* problem, const Plane& plane, Place place) {
   const int64_t r = place.row, c = place.col;
@@ -162,14 +225,24 @@ Region region_of(const Problem* problem, const Plane& plane, Place place) {
   const Shape x = problem->x.shape;
   const Region all{0, x.rows, 0, x.cols};
   if (problem->as<Update>()) return {0, x.rows, c, c + 1};                       // a slot's history decides its scale
+  if (problem->as<Split>()) return all;                                          // offsets
+  if (problem->as<ScaleChain>() && plane.logical.cols == 1) return {r, r + 1, 0, x.cols};   // N10.16: of a pair
+  if (problem->as<Hadamard>()) {                                                 // N11.2: 16 rows make each element of y
+    return plane.transposed ? Region{c / 16 * 16, c / 16 * 16 + 16, r, r + 1} : all;
+  }
   if (!plane.direction) return {r, r + 1, c, c + 1};
-  if (plane.transposed) return {c, c + 1, r, r + 1};
-  const bool scale = plane.name.find(".scale_inv") != std::string::npos || plane.name.find(".scale_gemm") != std::string::npos;
-  if (!scale && plane.name.find(".data") != std::string::npos) return {r, r + 1, c, c + 1};
-  if (!scale || plane.padded == Shape{1, 1}) return all;                          // amax, scale, per-tensor scale_inv
-  // A block of 32 along the contracted dimension (N6.2); a square block repeats its scale (N5.8).
-  if (plane.direction == Direction::row) return {r, r + 1, c * 32, std::min(c * 32 + 32, x.cols)};
-  return {r * 32, std::min(r * 32 + 32, x.rows), c, c + 1};
+  const std::optional<Quantizer>& q = problem->quantizer(*plane.direction);
+  Region stored{r, r + 1, c, c + 1};
+  if (has_stem(plane, ".scale_inv") || has_stem(plane, ".scale_gemm")) {
+    if (plane.padded == Shape{1, 1} || !q) return all;
+    stored = scaled_elements(*q, plane, r, c);
+  } else if (has_stem(plane, ".amax") && q && q->row_scaled) {                   // N10.9
+    return plane.direction == Direction::row ? Region{r, r + 1, 0, x.cols} : Region{0, x.rows, r, r + 1};
+  } else if (!has_stem(plane, ".data")) {
+    return all;                                                                  // amax, scale
+  }
+  const Region g = plane.transposed ? Region{stored.col0, stored.col1, stored.row0, stored.row1} : stored;
+  return {std::min(g.row0, x.rows), std::min(g.row1, x.rows), std::min(g.col0, x.cols), std::min(g.col1, x.cols)};
 }
 
 std::string place_text(const Problem* problem, const Plane& plane, Place place) {
@@ -178,7 +251,10 @@ std::string place_text(const Problem* problem, const Plane& plane, Place place) 
     return to - from <= 1 ? fmt::format("{} {}", one, from) : fmt::format("{} {}..{}", many, from, to - 1);
   };
   if (plane.padded == Shape{1, 1}) return "the tensor's only value";
-  if (problem && plane.transposed) return fmt::format("row {}, column {} (stored [{}][{}])", place.col, place.row, place.row, place.col);
+  if (problem && problem->as<Split>()) return fmt::format("entry {}", place.col);
+  if (problem && problem->as<ScaleChain>() && plane.logical.cols == 1) return fmt::format("pair {}", place.row);
+  const bool data = has_stem(plane, ".data") || !plane.direction;
+  if (problem && plane.transposed && data) return fmt::format("row {}, column {} (stored [{}][{}])", place.col, place.row, place.row, place.col);
   if (problem && (problem->as<Update>() || problem->as<ScaleChain>() || !plane.direction)) return fmt::format("row {}, column {}", place.row, place.col);
   const Region g = region_of(problem, plane, place);
   return range("row", "rows", g.row0, g.row1) + ", " + range("column", "columns", g.col0, g.col1);

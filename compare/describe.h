@@ -6,12 +6,18 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "contract/planes.h"
+#include "fixtures/inputs.h"
 
 namespace assay {
 
-// The element at flat index `index` of a plane's bytes. Codes of fewer than 8 bits take a byte each and come back as the whole byte.
+// The element at flat index `index` of a plane's bytes, in a packed plane one of a byte's two (N6.8).
+uint32_t code_at(const Plane& plane, std::span<const std::byte> bytes, int64_t index);
+void set_code(const Plane& plane, std::span<std::byte> bytes, int64_t index, uint32_t code);
+// The same of unpacked elements. Codes of fewer than 8 bits take a byte each and come back as the whole byte.
 uint32_t code_at(Encoding e, std::span<const std::byte> bytes, int64_t index);
 void set_code(Encoding e, std::span<std::byte> bytes, int64_t index, uint32_t code);
 
@@ -40,18 +46,25 @@ struct Place {
   int64_t row = 0, col = 0;   // of the padded array in padding; of the logical one otherwise
   bool operator==(const Place&) const = default;
 };
-// Place of the flat index `index`, in the row-major and in the tensor-core tile order (N6.3, read backwards).
+// Place of the flat index `index`, in the row-major and in the tensor-core tile order (N6.3, read backwards). Of grouped planes: see members_of.
 Place place_of(const Plane& plane, int64_t index);
 // The flat index of logical (row, col) or, in padding, padded (row, col).
 int64_t index_of(const Plane& plane, int64_t row, int64_t col);
 
-// The elements of x that one element of a plane belongs to, half open. A scale covers its block; an amax everything.
+// A grouped plane as its members' own planes (N14.2), named "row.data[2]"; any other as itself. What stands beyond the members is left out.
+std::vector<PlaneData> members_of(const PlaneData& data);
+// The planes of one member of a split as its own line has them, under their own names; what is not grouped (noop) as it is, offsets and sizes not.
+std::vector<PlaneData> planes_of_member(const std::vector<PlaneData>& planes, size_t member);
+// 2 of "row.data[2]", or nothing.
+std::optional<size_t> member_of(std::string_view plane_name);
+
+// The elements of x that one element of a plane belongs to, half open. A scale covers its block; an amax everything or its row.
 struct Region {
   int64_t row0 = 0, row1 = 0, col0 = 0, col1 = 0;
   bool contains(int64_t r, int64_t c) const { return r >= row0 && r < row1 && c >= col0 && c < col1; }
   bool operator==(const Region&) const = default;
 };
-// `problem` may be null: then a plane is taken to have the shape of x.
+// `problem` may be null: then a plane is taken to have the shape of x. Of a split's member, `problem` is the member's.
 Region region_of(const Problem* problem, const Plane& plane, Place place);
 
 // "row 12, columns 32..63", "element (3, 7)", "padding (130, 2)".

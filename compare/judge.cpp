@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
-#include <map>
+#include <list>
 #include <unordered_set>
 
 #include <fmt/format.h>
@@ -15,8 +14,10 @@ namespace {
 
 bool ends_with(const std::string& s, std::string_view end) { return s.size() >= end.size() && s.compare(s.size() - end.size(), end.size(), end) == 0; }
 
-// One plane compared: the differing flat indices of the logical region (ascending), and how its padding differs.
+// One plane compared: the differing flat indices of the logical region (ascending), and how its padding differs. `problem` is the member's
+// own for a plane of a split's member.
 struct Compared {
+  const Problem* problem;
   const PlaneData* got;
   const PlaneData* want;
   std::vector<int64_t> differing;
@@ -25,26 +26,24 @@ struct Compared {
 
 void note(PlaneDifference& d, const Compared& c, int64_t index, Place place) {
   if (d.differ++ > 0) return;
-  const Encoding e = c.want->plane.encoding;
+  const Plane& plane = c.want->plane;
   d.index = index;
   d.place = place;
-  d.got = code_at(e, c.got->bytes, index);
-  d.want = code_at(e, c.want->bytes, index);
-  d.apart = codes_apart(e, d.got, d.want);
+  d.got = code_at(plane, c.got->bytes, index);
+  d.want = code_at(plane, c.want->bytes, index);
+  d.apart = codes_apart(plane.encoding, d.got, d.want);
 }
 
-Compared compare_plane(const PlaneData& got, const PlaneData& want) {
+Compared compare_plane(const Problem* problem, const PlaneData& got, const PlaneData& want) {
   const Plane& plane = want.plane;
-  Compared c{&got, &want, {}, {}, {}};
+  Compared c{problem, &got, &want, {}, {}, {}};
   c.logical.plane = c.padding.plane = plane;
   c.logical.of = plane.logical.count();
   c.padding.of = plane.padded.count() - plane.logical.count();
   c.padding.in_padding = true;
   if (got.bytes == want.bytes) return c;
-  const size_t size = static_cast<size_t>(info(plane.encoding).bytes());
   for (int64_t i = 0; i < plane.padded.count(); ++i) {
-    const size_t at = static_cast<size_t>(i) * size;
-    if (std::memcmp(got.bytes.data() + at, want.bytes.data() + at, size) == 0) continue;
+    if (code_at(plane, got.bytes, i) == code_at(plane, want.bytes, i)) continue;
     const Place place = place_of(plane, i);
     if (!place.padding) c.differing.push_back(i);
     note(place.padding ? c.padding : c.logical, c, i, place);
@@ -66,7 +65,8 @@ Compared compare_plane(const PlaneData& got, const PlaneData& want) {
 // The elements of x that the differing elements of the cause stand for.
 class Affected {
  public:
-  Affected(const Problem* problem, const Compared& cause) : problem_(problem) {
+  explicit Affected(const Compared& cause) : problem_(cause.problem) {
+    const Problem* problem = problem_;
     if (!problem) return;
     cols_ = problem->x.shape.cols;
     const int64_t count = problem->x.shape.count();
@@ -106,12 +106,11 @@ class Affected {
 // --- hints: what the pattern of one plane's differences suggests -------------------------------------------------------------
 
 struct Pattern {
-  const Problem* problem;
   const Compared& c;
   const Plane& plane = c.want->plane;
   Encoding e = plane.encoding;
-  uint32_t got(int64_t i) const { return code_at(e, c.got->bytes, i); }
-  uint32_t want(int64_t i) const { return code_at(e, c.want->bytes, i); }
+  uint32_t got(int64_t i) const { return code_at(plane, c.got->bytes, i); }
+  uint32_t want(int64_t i) const { return code_at(plane, c.want->bytes, i); }
   template <class F> bool all(F f) const { return std::all_of(c.differing.begin(), c.differing.end(), f); }
   bool many() const { return c.differing.size() > 1; }
 };
@@ -164,7 +163,7 @@ std::vector<uint32_t> logical_codes(const PlaneData& data, const Plane& plane) {
   std::vector<uint32_t> out;
   out.reserve(static_cast<size_t>(plane.logical.count()));
   for (int64_t r = 0; r < plane.logical.rows; ++r)
-    for (int64_t c = 0; c < plane.logical.cols; ++c) out.push_back(code_at(plane.encoding, data.bytes, index_of(plane, r, c)));
+    for (int64_t c = 0; c < plane.logical.cols; ++c) out.push_back(code_at(plane, data.bytes, index_of(plane, r, c)));
   return out;
 }
 
@@ -198,7 +197,7 @@ std::string tail(const Pattern& p) {
   auto all = [&](auto f) { return std::all_of(places.begin(), places.end(), f); };
   if (p.many() && s.rows > 1 && all([&](Place x) { return x.row == s.rows - 1; })) return "only in the last row: the row bound, or a tail";
   if (p.many() && s.cols > 1 && all([&](Place x) { return x.col == s.cols - 1; })) return "only in the last column: the column bound, or a tail";
-  for (int64_t unit : {32, 64, 128}) {
+  for (int64_t unit : {16, 32, 64, 128}) {
     if (s.cols > unit && s.cols % unit != 0 && all([&](Place x) { return x.col >= s.cols / unit * unit; }))
       return fmt::format("only in the last {} columns, which fill no block of {}: tail handling", s.cols % unit, unit);
     if (s.rows > unit && s.rows % unit != 0 && all([&](Place x) { return x.row >= s.rows / unit * unit; }))
@@ -220,8 +219,8 @@ std::string one_apart(const Pattern& p) {
   return "one code apart: rounding or its order, not layout";
 }
 
-std::string hint_of(const Problem* problem, const Compared& c) {
-  const Pattern p{problem, c};
+std::string hint_of(const Compared& c) {
+  const Pattern p{c};
   if (c.differing.size() > (size_t{1} << 24)) return {};   // seconds of looking; the first coordinate says enough
   for (auto rule : {nan_only, zero_sign, one_value, other_sign, one_binade, order, tail, one_apart, saturation})
     if (std::string hint = rule(p); !hint.empty()) return hint;
@@ -237,6 +236,7 @@ std::string mismatch(const PlaneData* got, const PlaneData& want) {
   if (got->plane.encoding != w.encoding) return fmt::format("plane {} is {}, expected {}", w.name, info(got->plane.encoding).name, info(w.encoding).name);
   if (!(got->plane.padded == w.padded)) return fmt::format("plane {} is {}, expected {}", w.name, shape_text(got->plane.padded), shape_text(w.padded));
   if (got->plane.layout != w.layout) return fmt::format("plane {} has another scale layout", w.name);
+  if (got->plane.packed != w.packed || got->plane.members != w.members) return fmt::format("plane {} is stored another way", w.name);
   for (const PlaneData* p : {got, &want})
     if (p->bytes.size() != w.bytes()) return fmt::format("plane {} has {} bytes, expected {}", w.name, p->bytes.size(), w.bytes());
   return {};
@@ -248,6 +248,9 @@ Judgement judge(const Problem* problem, const std::vector<PlaneData>& got, const
   Judgement j;
   for (const PlaneData& g : got)
     if (!find_plane(want, g.plane.name)) j.error = fmt::format("plane {} is on one side only", g.plane.name);
+  // N14.2: of a grouped plane every member is one plane, under its own Problem.
+  const std::vector<Problem> members = problem && problem->as<Split>() ? member_problems(*problem) : std::vector<Problem>{};
+  std::list<std::pair<PlaneData, PlaneData>> split;   // a list: Compared points into it
   std::vector<Compared> compared;
   for (const PlaneData& w : want) {
     const PlaneData* g = find_plane(got, w.plane.name);
@@ -255,8 +258,16 @@ Judgement judge(const Problem* problem, const std::vector<PlaneData>& got, const
       j.error = why;
       continue;
     }
-    compared.push_back(compare_plane(*g, w));
     j.compared += w.plane.logical.count();
+    if (w.plane.members.empty()) {
+      compared.push_back(compare_plane(problem, *g, w));
+      continue;
+    }
+    std::vector<PlaneData> ours = members_of(*g), theirs = members_of(w);
+    for (size_t m = 0; m < theirs.size(); ++m) {
+      const auto& [a, b] = split.emplace_back(std::move(ours[m]), std::move(theirs[m]));
+      compared.push_back(compare_plane(m < members.size() ? &members[m] : nullptr, a, b));
+    }
   }
   const bool may_be_empty = problem && problem->x.shape.count() == 0 && !want.empty();
   if (j.error.empty() && j.compared == 0 && !may_be_empty) j.error = "nothing was compared: no plane holds an element";
@@ -264,13 +275,13 @@ Judgement judge(const Problem* problem, const std::vector<PlaneData>& got, const
   const auto first = std::find_if(compared.begin(), compared.end(), [](const Compared& c) { return c.logical.differ > 0; });
   if (first != compared.end()) {
     j.cause = first->logical;
-    j.hint = hint_of(problem, *first);
-    const Affected affected(problem, *first);
+    j.hint = hint_of(*first);
+    const Affected affected(*first);
     const std::optional<Direction> chain = first->want->plane.direction;
     for (auto later = first + 1; later != compared.end(); ++later) {
       if (later->logical.differ == 0) continue;
       const std::optional<Direction> d = later->want->plane.direction;
-      if (chain && d && *chain != *d) {
+      if ((chain && d && *chain != *d) || later->problem != first->problem) {
         j.beside.push_back(later->logical);
       } else {
         later->logical.explained = affected.count(*later);
@@ -290,24 +301,32 @@ std::vector<PlaneWitness> witness(const std::vector<PlaneData>& planes) {
   std::vector<PlaneWitness> out;
   for (const PlaneData& data : planes) {
     const Plane& plane = data.plane;
-    PlaneWitness w{plane.name, plane.encoding, plane.logical.count()};
+    PlaneWitness w{plane.name, plane.encoding, 0};
     const EncodingInfo& e = info(plane.encoding);
     std::unordered_set<uint32_t> wide;
     std::vector<bool> narrow(e.bits <= 16 ? size_t{1} << (8 * e.bytes()) : 0);
     const bool has_zero = e.mantissa_bits > 0;
-    for (int64_t i = 0; i < plane.padded.count(); ++i) {
-      if (!(plane.logical == plane.padded) && place_of(plane, i).padding) continue;
-      const uint32_t code = code_at(plane.encoding, data.bytes, i);
-      if (!narrow.empty()) {
-        if (!narrow[code]) ++w.distinct;
-        narrow[code] = true;
-      } else if (wide.size() < kMostDistinct && wide.insert(code).second) {
-        ++w.distinct;
+    const auto look = [&](const Plane& part, std::span<const std::byte> bytes) {
+      w.elements += part.logical.count();
+      for (int64_t i = 0; i < part.padded.count(); ++i) {
+        if (!(part.logical == part.padded) && place_of(part, i).padding) continue;
+        const uint32_t code = code_at(part, bytes, i);
+        if (!narrow.empty()) {
+          if (!narrow[code]) ++w.distinct;
+          narrow[code] = true;
+        } else if (wide.size() < kMostDistinct && wide.insert(code).second) {
+          ++w.distinct;
+        }
+        const uint32_t magnitude = e.has_sign() ? code & ((1u << (e.bits - 1)) - 1) : code;
+        w.zeros += has_zero && magnitude == 0;
+        w.nans += is_nan(plane.encoding, code);
+        w.saturated += is_saturated(plane.encoding, code);
       }
-      const uint32_t magnitude = e.has_sign() ? code & ((1u << (e.bits - 1)) - 1) : code;
-      w.zeros += has_zero && magnitude == 0;
-      w.nans += is_nan(plane.encoding, code);
-      w.saturated += is_saturated(plane.encoding, code);
+    };
+    if (plane.members.empty()) look(plane, data.bytes);
+    for (size_t m = 0; m < plane.members.size(); ++m) {
+      const Plane part = member_plane(plane, m);
+      look(part, std::span(data.bytes).subspan(plane.bytes_of(plane.members[m].offset), part.bytes()));
     }
     out.push_back(std::move(w));
   }
@@ -334,6 +353,7 @@ std::string weakness(const PlaneWitness& w) {
   return {};
 }
 
+// What a case is about; offsets are not.
 bool is_data(const PlaneWitness& w) { return w.plane == "y" || ends_with(w.plane, ".data"); }
 
 }  // namespace

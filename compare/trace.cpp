@@ -144,7 +144,7 @@ Result<Trace> trace(const TraceOptions& options, const Subjects& subjects) {
     if (!place) continue;
     const int64_t index = index_of(w.plane, place->row, place->col);
     const Encoding e = w.plane.encoding;
-    out.outputs.push_back({"", fmt::format("{} {}", w.plane.name, place_text(&p, w.plane, *place)), std::pair{e, code_at(e, w.bytes, index)}, std::pair{e, code_at(e, g.bytes, index)}});
+    out.outputs.push_back({"", fmt::format("{} {}", w.plane.name, place_text(&p, w.plane, *place)), std::pair{e, code_at(w.plane, w.bytes, index)}, std::pair{e, code_at(w.plane, g.bytes, index)}});
   }
   return out;
 }
