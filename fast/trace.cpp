@@ -6,8 +6,9 @@
 #include "fast/formats/fp8_current_scale.h"
 #include "fast/lane/decode.cuh"
 #include "fast/lane/fp8_current.cuh"
-#include "fast/lane/mxfp8.cuh"
-#include "fast/move/patch.cuh"
+#include "fast/lane/fp8_block.cuh"
+#include "fast/lane/mxfp4.cuh"
+#include "fast/move/block_index.cuh"
 
 namespace assay::fast_host {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 using Steps = std::vector<TraceStep>;
 
 uint32_t element(const ConstBuffer& b, int64_t index) {
+  if (b.plane->packed) return std::to_integer<uint32_t>(b.bytes[static_cast<size_t>(index / 2)]) >> (index % 2 * 4) & 0xFu;   // N6.8
   const size_t bytes = static_cast<size_t>(info(b.plane->encoding).bytes());
   uint32_t code = 0;
   std::memcpy(&code, b.bytes.data() + static_cast<size_t>(index) * bytes, bytes);
@@ -68,10 +70,16 @@ class Tracer {
     add(plus ? "N5.6" : clause, "scaled value", Encoding::f32, as_bits(scaled));
     add(clause, "code", q.element, encode_to(q.element, as_bits(scaled), Round::rne, Overflow::sat));
   }
-  void mxfp8_scale(const Quantizer& q, uint32_t block_amax) {
-    const bool e5m2 = q.element == Encoding::e5m2;
-    const uint32_t scaled = e5m2 ? mx_scaled_amax<Encoding::e5m2>(block_amax) : mx_scaled_amax<Encoding::e4m3>(block_amax);
-    add("N5.2", "scaled amax", Encoding::f32, scaled);
+  // The amax of the element's block.
+  uint32_t block_amax(const Quantizer& q, bool nan_wins) const {
+    const bool square = is_square(q.block), rows = d_ == Direction::row;
+    const int64_t length = length_of(q.block), r0 = square || !rows ? row_ / length * length : row_, c0 = square || rows ? col_ / length * length : col_;
+    return amax(r0, square || !rows ? length : 1, c0, square || rows ? length : 1, nan_wins);
+  }
+  void mx_block_scale(const Quantizer& q, uint32_t amax_of_block) {
+    const bool fp4 = q.format == FormatId::mxfp4;
+    const uint32_t scaled = mx_scaled_amax_of(q.element, amax_of_block);
+    add(fp4 ? "N15.2" : "N5.2", "scaled amax", Encoding::f32, scaled);
     add("N5.3", "scale", Encoding::e8m0, encode_e8m0(scaled));
     add("N5.4", "multiplier", Encoding::f32, mx_multiplier(encode_e8m0(scaled)));
   }
@@ -86,14 +94,16 @@ class Tracer {
     const Shape s = p_.x.shape;
     switch (q.format) {
       case FormatId::identity: return add("N7.1", "x", p_.x.source, element(input("x"), row_ * s.cols + col_));
-      case FormatId::mxfp8: {
-        const bool square = q.block == Block::b32x32, rows = d_ == Direction::row;
+      case FormatId::mxfp8: case FormatId::mxfp4: {
         const bool nan_wins = q.numerics.nan_amax == NanAmax::propagate;
-        const int64_t r0 = square || !rows ? row_ / 32 * 32 : row_, c0 = square || rows ? col_ / 32 * 32 : col_;
-        const uint32_t block_amax = amax(r0, square || !rows ? 32 : 1, c0, square || rows ? 32 : 1, nan_wins);
-        add(square ? "N5.8" : nan_wins ? "N5.7" : "N5.1", "block amax", Encoding::f32, block_amax);
-        mxfp8_scale(q, block_amax);
-        return product(q, "N5.5", steps_.back().bits);
+        const uint32_t amax_of_block = block_amax(q, nan_wins);
+        add(is_square(q.block) ? "N5.8" : nan_wins ? "N5.7" : "N5.1", "block amax", Encoding::f32, amax_of_block);
+        mx_block_scale(q, amax_of_block);
+        return product(q, q.format == FormatId::mxfp4 ? "N15.3" : "N5.5", steps_.back().bits);
+      }
+      case FormatId::fp8_block: {
+        add("N9.1", "block amax", Encoding::f32, block_amax(q, false));
+        return product(q, "N9.3", fp8_scale(q, steps_.back().bits));
       }
       case FormatId::fp8_current: {
         const uint32_t tensor_amax = q.amax ? element(input(d_, "given.amax"), 0) : amax(0, s.rows, 0, s.cols, false);
@@ -113,21 +123,15 @@ class Tracer {
     const Shape s = p_.x.shape;
     const ConstBuffer& data = input(d_, "data");
     const bool rows = d_ == Direction::row;
-    const uint32_t code = element(data, data.plane->transposed ? col_ * s.rows + row_ : row_ * s.cols + col_);
+    const int64_t pitch = data.plane->padded.cols;
+    const uint32_t code = element(data, data.plane->transposed ? col_ * pitch + row_ : row_ * pitch + col_);
     if (q.format == FormatId::identity) return add("N7.1", "y", q.element, code);
     add("N2.8", "value", Encoding::f32, decode_from(q.element, code));
     const uint32_t value = steps_.back().bits;
-    const bool mx = q.format == FormatId::mxfp8, gemm = mx && q.scales == ScaleLayout::gemm;
-    const ConstBuffer& scales = input(d_, scale_stem(q.scales));
-    uint32_t scale;
-    if (mx) {
-      const int64_t i = rows ? row_ : col_, j = (rows ? col_ : row_) / 32, tiles = ceil_div(rows ? s.cols : s.rows, 128);
-      const Shape padded = scales.plane->padded;
-      scale = mx_scale(element(scales, gemm ? gemm_index(i, j, tiles) : rows ? i * padded.cols + j : j * padded.cols + i));
-    } else {
-      scale = element(scales, 0);
-    }
-    const char* clause = mx ? "N5.9" : "N3.10";
+    const bool blocks = info(q.format).has_blocks(), e8m0 = input(d_, scale_stem(q.scales)).plane->encoding == Encoding::e8m0;
+    const int64_t index = blocks ? block_index(q, s, d_, q.scales)(rows ? row_ : col_, rows ? col_ : row_) : 0;
+    const uint32_t stored = element(input(d_, scale_stem(q.scales)), index), scale = e8m0 ? mx_scale(stored) : stored;
+    const char* clause = e8m0 ? "N5.9" : blocks ? "N9.5" : "N3.10";
     add(clause, "scale", Encoding::f32, scale);
     add(clause, "product", Encoding::f32, as_bits(__fmul_rn(as_float(value), as_float(scale))));
     const Encoding out = p_.as<Dequantize>()->out;
@@ -137,7 +141,7 @@ class Tracer {
   void chain() {
     const Quantizer& q = *p_.row;
     const uint32_t given = element(input("x"), row_ * p_.x.shape.cols + col_);
-    if (q.format != FormatId::mxfp8) {
+    if (info(q.format).scale == Encoding::f32) {
       add("N3.1", "amax", Encoding::f32, given);
       fp8_scale(q, given);
     } else if (p_.x.source == Encoding::e8m0) {
@@ -146,7 +150,7 @@ class Tracer {
       add("N5.9", "decoded", Encoding::f32, mx_scale(given));
     } else {
       add("N5.1", "amax", Encoding::f32, given);
-      mxfp8_scale(q, given);
+      mx_block_scale(q, given);
     }
   }
 
