@@ -91,6 +91,80 @@ TEST(Layout, PerTensorColumnsAreTheByteTranspose) {   // N3.9
   }
 }
 
+TEST(Layout, TwoCodesInAByte) {   // N6.8, N15.4: columns of 3x2 are 2x3, and every stored row of 3 ends in a padding code of 0
+  const std::vector<uint16_t> x = {0x3F80, 0xC000, 0x4040, 0x4080, 0x40C0, 0xBF00};   // 1 -2 / 3 4 / 6 -0.5: codes 2 C / 5 6 / 7 9
+  const Outputs out = run_line("quantize mxfp4 3x2 bf16", {{"x", blob(x)}});
+  // Scales of 2, 4 and 6 along the rows are 2^-1, 1, 1; down the columns 1 and 1 (6 / 6, 4 / 6).
+  EXPECT_EQ(out.u8("row.data"), (std::vector<uint8_t>{0xE4, 0x65, 0x97}));
+  EXPECT_EQ(out.u8("col.data"), (std::vector<uint8_t>{0x52, 0x07, 0x6C, 0x09}));
+  const std::vector<uint8_t> rows = out.u8("row.scale_inv"), cols = out.u8("col.scale_inv");   // [3, 1] and [2, 1] in [128, 4]
+  for (size_t i = 0; i < 512; ++i) {
+    EXPECT_EQ(rows[i], i == 0 ? 0x7E : i == 4 || i == 8 ? 0x7F : 0) << i;
+    EXPECT_EQ(cols[i], i == 0 || i == 4 ? 0x7F : 0) << i;
+  }
+  // And back, the padding code unread.
+  std::vector<uint8_t> data = out.u8("col.data");
+  data[1] |= 0xF0;
+  EXPECT_EQ(run_line("dequantize mxfp4 3x2 bf16 dir=row", {{"row.data", out.at("row.data")}, {"row.scale_inv", out.at("row.scale_inv")}}).u16("y"), x);
+  EXPECT_EQ(run_line("dequantize mxfp4 3x2 bf16 dir=col", {{"col.data", blob(data)}, {"col.scale_inv", out.at("col.scale_inv")}}).u16("y"), x);
+}
+
+TEST(Layout, Mxfp4ColumnsAreTheRowsOfTheTranspose) {   // N15.4: byte for byte, data and scales, in both layouts
+  const std::vector<uint16_t> x = mixed(70 * 45);
+  for (const std::string scales : {"compact", "gemm"}) {
+    const Outputs out = run_line("quantize mxfp4 70x45 bf16 dir=col scales=" + scales, {{"x", blob(x)}});
+    const Outputs turned = run_line("quantize mxfp4 45x70 bf16 dir=row scales=" + scales, {{"x", blob(transposed(x, 70, 45))}});
+    EXPECT_EQ(out.at("col.data"), turned.at("row.data"));
+    const std::string plane = scales == "gemm" ? "scale_gemm" : "scale_inv";
+    EXPECT_EQ(out.at("col." + plane), turned.at("row." + plane));
+  }
+}
+
+TEST(Layout, BlockScalesOfLinesAreBlockMajor) {   // N9.1, N9.4: 2x300 has row scales [3, 2] in [3, 4] and column scales [1, 300]
+  std::vector<uint16_t> x(2 * 300, 0x3F80);
+  x[127] = 0x4000;         // 2, last of block 0 in row 0
+  x[300 + 128] = 0x4080;   // 4, first of block 1 in row 1
+  x[300 + 299] = 0x4100;   // 8, last of the short block 2 in row 1
+  const Outputs out = run_line("quantize fp8_block 2x300 bf16", {{"x", blob(x)}});
+  // 448 / 1, 2, 4, 8 floored to powers of two: 256, 128, 64, 32.
+  const uint32_t k1 = 0x3B800000, k2 = 0x3C000000, k4 = 0x3C800000, k8 = 0x3D000000;
+  EXPECT_EQ(out.u32("row.scale_inv"), (std::vector<uint32_t>{k2, k1, 0, 0, k1, k4, 0, 0, k1, k8, 0, 0}));
+  const std::vector<uint32_t> cols = out.u32("col.scale_inv");
+  ASSERT_EQ(cols.size(), 300u);
+  for (size_t c = 0; c < 300; ++c) EXPECT_EQ(cols[c], c == 127 ? k2 : c == 128 ? k4 : c == 299 ? k8 : k1) << c;
+  // 1 * 256, 2 * 128 in row 0; 1 * 128 beside the 2. The columns scale each element alone, or with the one above it.
+  EXPECT_EQ(out.u8("row.data")[0], 0x70);
+  EXPECT_EQ(out.u8("row.data")[127], 0x78);
+  EXPECT_EQ(out.u8("row.data")[128], 0x78);
+  EXPECT_EQ(out.u8("col.data")[2 * 127], 0x78);
+  EXPECT_EQ(out.u8("col.data")[2 * 127 + 1], 0x70);
+}
+
+TEST(Layout, BlockScalesOfTiles) {   // N9.4: 130x257 has tiles [2, 3] in [2, 4]; of the transpose [3, 2] in [3, 4]
+  std::vector<uint16_t> x(130 * 257, 0x3F80);
+  x[127 * 257 + 128] = 0x4000;   // 2 in tile (0, 1)
+  x[128 * 257] = 0x4080;         // 4 in tile (1, 0)
+  x[129 * 257 + 256] = 0x4100;   // 8 in tile (1, 2), which is 2x1
+  const Outputs out = run_line("quantize fp8_block 130x257 bf16 block=128x128", {{"x", blob(x)}});
+  const uint32_t k1 = 0x3B800000, k2 = 0x3C000000, k4 = 0x3C800000, k8 = 0x3D000000;
+  EXPECT_EQ(out.u32("row.scale_inv"), (std::vector<uint32_t>{k1, k2, k1, 0, k4, k1, k8, 0}));
+  EXPECT_EQ(out.u32("col.scale_inv"), (std::vector<uint32_t>{k1, k4, 0, 0, k2, k1, 0, 0, k1, k8, 0, 0}));
+  for (size_t r = 0; r < 130; ++r)
+    for (size_t c = 0; c < 257; ++c) EXPECT_EQ(out.u8("col.data")[c * 130 + r], out.u8("row.data")[r * 257 + c]);   // N9.3
+  EXPECT_EQ(out.u8("row.data")[0], 0x78);            // 1 * 256
+  EXPECT_EQ(out.u8("row.data")[128], 0x70);          // 1 * 128, beside the 2
+  EXPECT_EQ(out.u8("row.data")[128 * 257 + 256], 0x60);   // 1 * 32, above the 8
+}
+
+TEST(Layout, BlockColumnsAreTheRowsOfTheTranspose) {   // N9.3: quantized from x, not from the rows
+  const std::vector<uint16_t> x = mixed(200 * 45);
+  for (const std::string keys : {"", " block=128x128", " pow2=0 eps=0.01", " scales=gemm"}) {
+    const Outputs out = run_line("quantize fp8_block 200x45 bf16 dir=col" + keys, {{"x", blob(x)}});
+    const Outputs turned = run_line("quantize fp8_block 45x200 bf16 dir=row" + keys, {{"x", blob(transposed(x, 200, 45))}});
+    for (const auto& [name, bytes] : turned) EXPECT_EQ(out.at("col" + name.substr(3)), bytes) << keys << " " << name;
+  }
+}
+
 TEST(Layout, IdentityCopies) {   // N7.1: NaN payloads included
   const std::vector<uint16_t> x = {0x7F81, 0xFFC3, 0x8000, 0x0001, 0x3F80, 0xFF80};
   const Outputs out = run_line("quantize identity 2x3 bf16", {{"x", blob(x)}});

@@ -31,15 +31,17 @@ Outputs chain(const std::string& line, uint32_t amax) { return run_line(line, {{
 TEST(ScaleChain, PerTensor) {   // N3.3 to N3.7
   for (const Row& row : kRows) {
     SCOPED_TRACE(testing::Message() << std::hex << row.amax);
-    const Outputs plain = chain("scale_chain fp8_current 1x1 f32 element=e4m3", row.amax);
-    EXPECT_EQ(plain.u32("scale")[0], row.e4m3[0]);
-    EXPECT_EQ(plain.u32("scale_inv")[0], row.e4m3[1]);
-    const Outputs pow2 = chain("scale_chain fp8_current 1x1 f32 element=e4m3 pow2=1", row.amax);
-    EXPECT_EQ(pow2.u32("scale")[0], row.e4m3_pow2[0]);
-    EXPECT_EQ(pow2.u32("scale_inv")[0], row.e4m3_pow2[1]);
-    const Outputs wide = chain("scale_chain fp8_current 1x1 f32 element=e5m2", row.amax);
-    EXPECT_EQ(wide.u32("scale")[0], row.e5m2[0]);
-    EXPECT_EQ(wide.u32("scale_inv")[0], row.e5m2[1]);
+    for (const std::string format : {"fp8_current", "fp8_block"}) {   // N9.2
+      const Outputs plain = chain("scale_chain " + format + " 1x1 f32 element=e4m3 pow2=0", row.amax);
+      EXPECT_EQ(plain.u32("scale")[0], row.e4m3[0]);
+      EXPECT_EQ(plain.u32("scale_inv")[0], row.e4m3[1]);
+      const Outputs pow2 = chain("scale_chain " + format + " 1x1 f32 element=e4m3" + (format == "fp8_current" ? " pow2=1" : ""), row.amax);
+      EXPECT_EQ(pow2.u32("scale")[0], row.e4m3_pow2[0]);
+      EXPECT_EQ(pow2.u32("scale_inv")[0], row.e4m3_pow2[1]);
+      const Outputs wide = chain("scale_chain " + format + " 1x1 f32 element=e5m2 pow2=0", row.amax);
+      EXPECT_EQ(wide.u32("scale")[0], row.e5m2[0]);
+      EXPECT_EQ(wide.u32("scale_inv")[0], row.e5m2[1]);
+    }
   }
 }
 
@@ -85,11 +87,35 @@ TEST(ScaleChain, Mxfp8ScaledAmaxIsAProduct) {
   EXPECT_EQ(steps[1].bits, 0x3BDB6DB8u);
 }
 
-TEST(ScaleChain, Mxfp8Codes) {   // N5.4, N5.9
-  const Outputs out = run_line("scale_chain mxfp8 1x6 e8m0", {{"x", blob<uint8_t>({0, 1, 127, 253, 254, 255})}});
-  EXPECT_EQ(out.u32("multiplier"), (std::vector<uint32_t>{0x7F000000, 0x7E800000, 0x3F800000, 0x00800000, 0x00400000, 0x7FFFFFFF}));
-  EXPECT_EQ(out.u32("decoded"), (std::vector<uint32_t>{0x00400000, 0x00800000, 0x3F800000, 0x7E800000, 0x7F000000, 0x7FFFFFFF}));
-  EXPECT_EQ(out.count("scale_inv"), 0u);
+TEST(ScaleChain, Mxfp4) {   // N15.2, N5.3
+  struct Amax {
+    uint32_t bits;
+    uint8_t code;
+  };
+  for (const Amax& a : {Amax{0x00000000, 0x00}, Amax{0x00000001, 0x00}, Amax{0x3F800000, 0x7D}, Amax{0x40400000, 0x7E}, Amax{0x40400001, 0x7F},   // 1 / 6, 3 / 6
+                        Amax{0x40C00000, 0x7F}, Amax{0x40C00001, 0x80}, Amax{0x41400000, 0x80},                                                 // 6, the next, 12
+                        // 6 * 2^-127; 2^-149 / 3 above 2^-127 rounds down to it, 2^-148 / 3 above it rounds up
+                        Amax{0x01400000, 0x00}, Amax{0x01400001, 0x00}, Amax{0x01400002, 0x01},
+                        Amax{0x7F7FFFFF, 0xFD}, Amax{0x7F800000, 0xFE}, Amax{0x7FC00001, 0xFF}})
+    EXPECT_EQ(chain("scale_chain mxfp4 1x1 f32", a.bits).u8("scale_inv")[0], a.code) << std::hex << a.bits;
+}
+
+// Here too the code tells no product from a quotient: 5 / 6 = 3F555555, 5 * fl(1/6) = 3F555556.
+TEST(ScaleChain, Mxfp4ScaledAmaxIsAQuotient) {
+  LineCase c("scale_chain mxfp4 1x1 f32", {{"x", blob<uint32_t>({0x40A00000})}});
+  const std::vector<TraceStep> steps = make_reference_subject()->trace(c.p, c.inputs, Direction::row, 0, 0);
+  ASSERT_GT(steps.size(), 1u);
+  EXPECT_EQ(steps[1].clause, "N15.2");
+  EXPECT_EQ(steps[1].bits, 0x3F555555u);
+}
+
+TEST(ScaleChain, CodesOfE8m0) {   // N5.4, N5.9
+  for (const std::string format : {"mxfp8", "mxfp4"}) {
+    const Outputs out = run_line("scale_chain " + format + " 1x6 e8m0", {{"x", blob<uint8_t>({0, 1, 127, 253, 254, 255})}});
+    EXPECT_EQ(out.u32("multiplier"), (std::vector<uint32_t>{0x7F000000, 0x7E800000, 0x3F800000, 0x00800000, 0x00400000, 0x7FFFFFFF}));
+    EXPECT_EQ(out.u32("decoded"), (std::vector<uint32_t>{0x00400000, 0x00800000, 0x3F800000, 0x7E800000, 0x7F000000, 0x7FFFFFFF}));
+    EXPECT_EQ(out.count("scale_inv"), 0u);
+  }
 }
 
 }  // namespace

@@ -112,6 +112,133 @@ TEST(SpecialValues, PartialBlock) {   // N5.1: the second block has one element
   EXPECT_EQ(out.u8("row.data")[32], 0x78);
 }
 
+// ---- FP8 blockwise ----------------------------------------------------------------------------------------------------
+
+struct Fp8Block {
+  uint32_t scale_inv;
+  Codes codes;   // as many as elements were given
+};
+// One 1x128 block of row data: the elements given, then +0.
+template <class Code>
+Fp8Block fp8_block(const std::string& keys, const std::vector<Code>& x) {
+  const Outputs out = run_line("quantize fp8_block 1x128 " + std::string(sizeof(Code) == 2 ? "bf16" : "f32") + " dir=row " + keys, {{"x", blob(padded_with_zeros(x, 128))}});
+  Fp8Block r{out.u32("row.scale_inv")[0], out.u8("row.data")};
+  r.codes.resize(x.size());
+  return r;
+}
+
+TEST(SpecialValues, Fp8BlockOfZeros) {   // N3.4: scale 1; N5.6
+  const std::vector<uint16_t> x = {0x0000, kMinusZero};
+  EXPECT_EQ(fp8_block("", x).scale_inv, 0x3F800000u);
+  EXPECT_EQ(fp8_block("", x).codes, (Codes{0x00, 0x80}));
+  EXPECT_EQ(fp8_block("neg_zero=plus", x).codes, (Codes{0x00, 0x00}));
+  EXPECT_EQ(fp8_block("eps=7", x).scale_inv, 0x3C800000u);              // N3.2: 448 / 7
+}
+
+TEST(SpecialValues, Fp8BlockPowersOfTwoByDefault) {   // N9.2: 448 / 3 = 149.33 is floored to 128; N3.7
+  const std::vector<uint16_t> x = {bf16(3), bf16(-1)};
+  EXPECT_EQ(fp8_block("", x).scale_inv, 0x3C000000u);
+  EXPECT_EQ(fp8_block("", x).codes, (Codes{0x7C, 0xF0}));                 // 384, -128
+  EXPECT_EQ(fp8_block("pow2=0", x).scale_inv, 0x3BDB6DB7u);
+  EXPECT_EQ(fp8_block("pow2=0", x).codes, (Codes{0x7E, 0xF1}));           // 448, -149.33: nearer to 144 than to 160
+}
+
+TEST(SpecialValues, Fp8BlockWithNan) {   // N9.1: it does not take part; N2.4
+  const std::vector<uint16_t> x = {kNan, bf16(448), bf16(1)};
+  EXPECT_EQ(fp8_block("", x).scale_inv, 0x3F800000u);
+  EXPECT_EQ(fp8_block("", x).codes, (Codes{0x7F, 0x7E, 0x38}));
+  EXPECT_EQ(fp8_block("", std::vector<uint16_t>(128, kNan)).scale_inv, 0x3F800000u);
+}
+
+TEST(SpecialValues, Fp8BlockWithInfinity) {   // N3.4, N3.7
+  const std::vector<uint16_t> x = {kInf, kMinusInf, bf16(1), bf16(-1000), kNan};
+  EXPECT_EQ(fp8_block("", x).scale_inv, 0x3F800000u);
+  EXPECT_EQ(fp8_block("", x).codes, (Codes{0x7E, 0xFE, 0x38, 0xFE, 0x7F}));
+  EXPECT_EQ(fp8_block("inf_amax=zero", x).scale_inv, 0x7F800000u);
+  EXPECT_EQ(fp8_block("inf_amax=zero", x).codes, (Codes{0x7F, 0x7F, 0x00, 0x80, 0x7F}));
+  EXPECT_EQ(run_line("quantize fp8_block 1x128 bf16 dir=row inf_amax=zero scales=gemm", {{"x", blob(padded_with_zeros(x, 128))}}).u8("row.scale_gemm")[3], 0xFF);   // N9.6
+}
+
+TEST(SpecialValues, Fp8BlockOfSubnormals) {   // N3.5 to N3.7: 448 / 2^-133 overflows
+  const std::vector<uint16_t> x = {0x0001, 0x8001};
+  EXPECT_EQ(fp8_block("", x).scale_inv, 0x00400000u);                     // 2^127
+  EXPECT_EQ(fp8_block("", x).codes, (Codes{0x08, 0x88}));                 // 2^-6
+  EXPECT_EQ(fp8_block("pow2=0", x).scale_inv, 0x00200000u);               // FLT_MAX
+  EXPECT_EQ(fp8_block("pow2=0", x).codes, (Codes{0x10, 0x90}));           // just below 2^-5
+  EXPECT_EQ(fp8_block("pow2=0 scale_limit=source_max", x).scale_inv, 0x00202020u);
+  EXPECT_EQ(run_line("quantize fp8_block 1x128 bf16 dir=row scales=gemm", {{"x", blob(padded_with_zeros(x, 128))}}).u8("row.scale_gemm")[0], 0x00);   // N9.6
+  // An F16 block reaches the limit only by way of eps: 65504 and its reciprocal.
+  const Outputs half = run_line("quantize fp8_block 1x128 f16 dir=row pow2=0 eps=1e-40 scale_limit=source_max", {{"x", blob(std::vector<uint16_t>(128))}});
+  EXPECT_EQ(half.u32("row.scale_inv")[0], 0x37801002u);
+}
+
+TEST(SpecialValues, DequantizeFp8Block) {   // N9.5, N2.3, N1.3
+  std::vector<uint8_t> data(128, 0x38);
+  data[1] = 0x7E;
+  data[2] = 0x7F;
+  const auto y = [&](uint32_t scale_inv, const std::string& out) {
+    return run_line("dequantize fp8_block 1x128 bf16 dir=row out=" + out, {{"row.data", blob(data)}, {"row.scale_inv", blob<uint32_t>({scale_inv, 0, 0, 0})}});
+  };
+  const std::vector<uint32_t> large = y(0x7F000000, "f32").u32("y");
+  EXPECT_EQ(large[0], 0x7F000000u);
+  EXPECT_EQ(large[1], 0x7F800000u);
+  EXPECT_EQ(large[2], 0x7FFFFFFFu);
+  EXPECT_EQ(y(0xFFC00001, "f32").u32("y")[0], 0x7FFFFFFFu);
+  EXPECT_EQ(y(0x3F808000, "bf16").u16("y")[0], 0x3F80);                   // a tie
+  EXPECT_EQ(y(0x3F818000, "bf16").u16("y")[0], 0x3F82);
+}
+
+// ---- MXFP4 ------------------------------------------------------------------------------------------------------------
+
+// One 1x32 block of row data, unpacked: the elements given, then +0.
+template <class Code>
+BlockResult fp4_block(const std::string& keys, const std::vector<Code>& x) {
+  const Outputs out = run_line("quantize mxfp4 1x32 " + std::string(sizeof(Code) == 2 ? "bf16" : "f32") + " dir=row " + keys, {{"x", blob(padded_with_zeros(x, 32))}});
+  BlockResult r{out.u8("row.scale_inv")[0], {}};
+  const Codes bytes = out.u8("row.data");
+  for (size_t i = 0; i < x.size(); ++i) r.codes.push_back(i % 2 == 0 ? bytes[i / 2] % 16 : bytes[i / 2] / 16);
+  return r;
+}
+
+TEST(SpecialValues, Mxfp4EveryCodeAndTie) {   // N15.3, N2.1, N2.2: scale 1; ties go to the even code
+  const std::vector<uint16_t> x = {bf16(0),    bf16(0.5f),  bf16(1),    bf16(1.5f), bf16(2),    bf16(3),  bf16(4), bf16(6),
+                                   bf16(0.25f), bf16(0.75f), bf16(1.25f), bf16(1.75f), bf16(2.5f), bf16(3.5f), bf16(5), bf16(-5.0625f), bf16(-0.25f), bf16(-0.375f)};
+  EXPECT_EQ(fp4_block("", x).scale, 0x7F);
+  EXPECT_EQ(fp4_block("", x).codes, (Codes{0, 1, 2, 3, 4, 5, 6, 7, 0, 2, 2, 4, 4, 6, 6, 0xF, 8, 9}));
+}
+
+TEST(SpecialValues, Mxfp4ZeroNanInfinity) {   // N15.1, N5.6, N5.7, N2.4, N5.3
+  const std::vector<uint16_t> zeros = {0x0000, kMinusZero}, nan = {kNan, bf16(6), kMinusZero}, infinite = {kInf, kMinusInf, bf16(1), bf16(-1), bf16(0x1p126f)};
+  EXPECT_EQ(fp4_block("", zeros).scale, 0x00);
+  EXPECT_EQ(fp4_block("", zeros).codes, (Codes{0, 8}));
+  EXPECT_EQ(fp4_block("neg_zero=plus", zeros).codes, (Codes{0, 0}));
+  EXPECT_EQ(fp4_block("", nan).scale, 0x7F);
+  EXPECT_EQ(fp4_block("", nan).codes, (Codes{7, 7, 8}));
+  EXPECT_EQ(fp4_block("nan_amax=propagate", nan).scale, 0xFF);
+  EXPECT_EQ(fp4_block("nan_amax=propagate", nan).codes, (Codes{7, 7, 7}));
+  EXPECT_EQ(fp4_block("", infinite).scale, 0xFE);
+  EXPECT_EQ(fp4_block("", infinite).codes, (Codes{7, 0xF, 0, 8, 1}));        // 2^126 * 2^-127
+}
+
+TEST(SpecialValues, Mxfp4ExtremesAndSubnormals) {   // N15.2, N5.4
+  const BlockResult largest = fp4_block("", std::vector<uint32_t>{0x7F7FFFFF, 0xFF7FFFFF});   // FLT_MAX / 6 lies above 2^125
+  EXPECT_EQ(largest.scale, 0xFD);
+  EXPECT_EQ(largest.codes, (Codes{6, 0xE}));                                 // just below 4
+  const BlockResult tiny = fp4_block("", std::vector<uint32_t>{0x00000001, 0x00400000, 0x007FFFFF, 0x80200000});
+  EXPECT_EQ(tiny.scale, 0x00);
+  EXPECT_EQ(tiny.codes, (Codes{0, 2, 4, 9}));                                // 2^-22, 1, just below 2, -0.5
+}
+
+TEST(SpecialValues, DequantizeMxfp4) {   // N5.9, N15.3, N6.8
+  std::vector<uint8_t> scales(128 * 4);
+  scales[0] = 0xFE;
+  scales[4] = 0x00;
+  scales[8] = 0xFF;
+  const std::vector<uint8_t> data = {0x72, 0x09, 0x82, 0x01, 0x20, 0x00};    // 3x3: 1 6 -0.5 / 1 -0 0.5 / 0 1 0
+  const auto y = run_line("dequantize mxfp4 3x3 bf16 dir=row out=f32", {{"row.data", blob(data)}, {"row.scale_inv", blob(scales)}}).u32("y");
+  EXPECT_EQ(y, (std::vector<uint32_t>{0x7F000000, 0x7F800000, 0xFE800000, 0x00400000, 0x80000000, 0x00200000, 0x7FFFFFFF, 0x7FFFFFFF, 0x7FFFFFFF}));
+}
+
 // ---- dequantize -------------------------------------------------------------------------------------------------------
 
 TEST(SpecialValues, DequantizeMxfp8) {   // N5.9, N2.3, N1.3
