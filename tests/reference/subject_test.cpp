@@ -41,24 +41,24 @@ TEST(ReferenceSubject, MissingPlanesAreErrors) {
 }
 
 TEST(ReferenceSubject, NoopIsExactlyOne) {   // N6.7
-  for (const char* format : {"identity", "fp8_delayed", "fp8_current", "mxfp8"}) {
+  for (const FormatInfo& format : kFormats) {
     for (const uint32_t flag : {0x3F800000u, 0x00000000u, 0x40000000u, 0x7FC00000u, 0x3F800001u}) {
-      const std::string line = std::string("quantize ") + format + " 33x40 bf16 noop=1";
+      const std::string line = "quantize " + std::string(format.name) + " 33x40 bf16 noop=1";
       std::map<std::string, Blob> in = noisy_inputs(line);
       in["noop"] = blob<uint32_t>({flag});
       const Outputs out = run_line(line, in);
       for (const auto& [name, bytes] : out) {
         const bool untouched = bytes == Blob(bytes.size(), std::byte{0x5A});   // what run_line fills outputs with
-        EXPECT_EQ(untouched, flag == 0x3F800000u) << format << " " << name << std::hex << " " << flag;
+        EXPECT_EQ(untouched, flag == 0x3F800000u) << format.name << " " << name << std::hex << " " << flag;
       }
     }
   }
 }
 
 TEST(ReferenceSubject, EachDirectionOfAPairIsItsVanilla) {
-  const char* const formats[] = {"identity", "fp8_delayed", "fp8_current", "mxfp8"};
-  for (const std::string row : formats)
-    for (const std::string col : formats) {
+  for (const FormatInfo& row_format : kFormats)
+    for (const FormatInfo& col_format : kFormats) {
+      const std::string row(row_format.name), col(col_format.name);
       if (row == col) continue;
       const std::string line = "quantize " + row + "/" + col + " 35x50 bf16";
       const std::map<std::string, Blob> in = noisy_inputs(line);
@@ -70,6 +70,57 @@ TEST(ReferenceSubject, EachDirectionOfAPairIsItsVanilla) {
         for (const auto& [name, bytes] : run_line(vanilla_line, vanilla_in)) EXPECT_EQ(pair.at(name), bytes) << line << " " << name;
       }
     }
+}
+
+// ---- columns of the dequantized rows (N13.1) --------------------------------------------------------------------------
+
+TEST(ReferenceSubject, ColumnsOfTheDequantizedRowsByHand) {
+  // 11 and 448 / 11 = 4222E8BA: the code of 448, and back by 3CC92493 it is 41300001 in F32, 11 in BF16: the columns see x's encoding.
+  const std::string line = "quantize fp8_current/identity 1x2 ";
+  EXPECT_EQ(run_line(line + "f32 col_source=row_dequantized", {{"x", blob<uint32_t>({0x41300000, 0})}}).u32("col.data"), (std::vector<uint32_t>{0x41300001, 0}));
+  EXPECT_EQ(run_line(line + "bf16 col_source=row_dequantized", {{"x", blob<uint16_t>({0x4130, 0})}}).u16("col.data"), (std::vector<uint16_t>{0x4130, 0}));
+  EXPECT_EQ(run_line(line + "f32", {{"x", blob<uint32_t>({0x41300000, 0})}}).u32("col.data"), (std::vector<uint32_t>{0x41300000, 0}));
+  // MXFP8 makes 450 to 448 under scale 2 and 17 to 17 or, beside it, 8.5 to 8 (a tie): the columns' amaxes are 448 and 16.
+  const Outputs out = run_line("quantize mxfp8/fp8_delayed 1x2 bf16 col_source=row_dequantized", {{"x", blob<uint16_t>({0x43E1, 0x4188})}, {"col.given.scale", blob<uint32_t>({0x3F800000})}});
+  EXPECT_EQ(out.u8("row.data"), (std::vector<uint8_t>{0x76, 0x50}));
+  EXPECT_EQ(out.u8("col.data"), (std::vector<uint8_t>{0x7E, 0x58}));
+  EXPECT_EQ(out.u32("col.amax")[0], 0x43E00000u);
+}
+
+TEST(ReferenceSubject, DequantizedRowsGiveUpNothingUnderNoop) {   // N6.7
+  const std::string line = "quantize mxfp8/mxfp4 33x40 bf16 col_source=row_dequantized noop=1";
+  std::map<std::string, Blob> in = noisy_inputs(line);
+  in["noop"] = blob<uint32_t>({0x3F800000});
+  for (const auto& [name, bytes] : run_line(line, in)) EXPECT_EQ(bytes, Blob(bytes.size(), std::byte{0x5A})) << name;
+}
+
+// In three lines that know nothing of each other: the rows, their dequantize, and the columns of that.
+TEST(ReferenceSubject, ColumnsOfTheDequantizedRowsInThreeLines) {
+  for (const FormatInfo& row_format : kFormats)
+    for (const FormatInfo& col_format : kFormats)
+      for (const std::string keys : {"", " row.amax=3", " row.scales=gemm", " row.block=128x128 row.scales=gemm", " row.row_scaled=1"}) {
+        const std::string row(row_format.name), col(col_format.name), shape = " 35x50 bf16";
+        const std::string line = "quantize " + row + "/" + col + shape + " col_source=row_dequantized" + keys;
+        if (!parse_line(line)) continue;   // a key of another format
+        const std::map<std::string, Blob> in = noisy_inputs(line);
+        const Outputs pair = run_line(line, in);
+        const auto alone = [&](Problem p, Direction d, std::map<std::string, Blob> more) {
+          p.quantizer(d == Direction::row ? Direction::col : Direction::row).reset();
+          p.col_source = ColSource::original;
+          std::map<std::string, Blob> given;
+          for (const Plane& plane : input_planes(p)) given[plane.name] = more.count(plane.name) ? more.at(plane.name) : in.at(plane.name);
+          return run_line(to_line(p), given);
+        };
+        const Outputs rows = alone(problem(line), Direction::row, {});
+        std::map<std::string, Blob> made(rows.begin(), rows.end());
+        if (in.count("row.given.amax")) made["row.amax"] = in.at("row.given.amax");   // N10.1: a given amax is no output
+        Problem back = problem(line);
+        back.op = Dequantize{.out = Encoding::bf16};
+        const Outputs y = alone(back, Direction::row, made);
+        const Outputs cols = alone(problem(line), Direction::col, {{"x", y.at("y")}});
+        for (const auto& [name, bytes] : rows) EXPECT_EQ(pair.at(name), bytes) << line << " " << name;
+        for (const auto& [name, bytes] : cols) EXPECT_EQ(pair.at(name), bytes) << line << " " << name;
+      }
 }
 
 const char* const kLines[] = {
@@ -94,7 +145,40 @@ const char* const kLines[] = {
     "update fp8_delayed 9x21 f32 reduction=1",
     "update fp8_delayed 9x21 f32 rule=unfused margin=3",
     "swizzle mxfp8 67x130 e8m0 dir=col",
+    "quantize fp8_block 135x140 bf16 pow2=0 eps=0.01",
+    "quantize fp8_block 135x140 f32 element=e5m2 block=128x128 scales=gemm neg_zero=plus",
+    "quantize mxfp4 67x131 bf16 nan_amax=propagate",
+    "quantize mxfp4 67x131 f32 scales=gemm neg_zero=plus",
+    "quantize mxfp8/mxfp4 67x131 f16 col_source=row_dequantized",
+    "quantize fp8_delayed/fp8_block 67x131 f16 col_source=row_dequantized",
+    "dequantize fp8_block 135x140 bf16 dir=col out=f32",
+    "dequantize fp8_block 135x140 bf16 dir=row block=128x128 scales=gemm",
+    "dequantize mxfp4 67x131 bf16 dir=row out=f16",
+    "dequantize mxfp4 67x131 bf16 dir=col scales=gemm",
+    "scale_chain fp8_block 3x40 f32 pow2=0",
+    "scale_chain mxfp4 3x40 f32",
+    "scale_chain mxfp4 3x40 e8m0",
+    "swizzle fp8_block 67x330 f32 dir=col",
+    "swizzle fp8_block 67x330 f32 block=128x128 inverse=1",
+    "swizzle mxfp4 67x130 e8m0 dir=col",
+    "split mxfp4 67x131 bf16 groups=30,0,37 capacity=9000",
+    "split fp8_current/mxfp8 1x1770 bf16 vary=both groups=30x40,19x30 col_source=row_dequantized",
 };
+
+// The code of a plane's logical element (r, c); of member m of a grouped one.
+uint32_t code_at(const Plane& plane, const Blob& bytes, int64_t r, int64_t c, size_t m = 0) {
+  if (!plane.members.empty()) {
+    const Plane member = member_plane(plane, m);
+    const auto at = bytes.begin() + static_cast<ptrdiff_t>(plane.bytes_of(plane.members[m].offset));
+    return code_at(member, Blob(at, at + static_cast<ptrdiff_t>(member.bytes())), r, c);
+  }
+  const int64_t i = r * plane.padded.cols + c;
+  if (plane.packed) return std::to_integer<uint32_t>(bytes[static_cast<size_t>(i / 2)]) >> (i % 2 == 0 ? 0 : 4) & 15;
+  const size_t size = static_cast<size_t>(info(plane.encoding).bytes());
+  uint32_t code = 0;
+  std::memcpy(&code, bytes.data() + static_cast<size_t>(i) * size, size);
+  return code;
+}
 
 TEST(ReferenceSubject, ThreadsDecideNoBit) {
   for (const char* line : kLines) {
@@ -117,17 +201,24 @@ TEST(ReferenceSubject, TracesEndInTheByteThatWasWritten) {
                         (out.name == "scale_inv" && out.encoding == Encoding::f32);
       if (!data) continue;
       const Direction d = out.direction.value_or(c.p.row ? Direction::row : Direction::col);
-      for (int64_t i = 0; i < out.logical.count(); i += 23) {
-        int64_t r = i / out.logical.cols, s = i % out.logical.cols;
-        if (out.transposed) std::swap(r, s);
-        const std::vector<TraceStep> steps = subject->trace(c.p, c.inputs, d, r, s);
-        ASSERT_FALSE(steps.empty()) << line;
-        uint32_t stored = 0;
-        const size_t bytes = static_cast<size_t>(info(out.encoding).bytes());
-        std::memcpy(&stored, c.out_bytes[plane].data() + static_cast<size_t>(i) * bytes, bytes);
-        EXPECT_EQ(steps.back().bits, stored) << line << " " << out.name << " at " << r << "," << s << ": " << steps.back().what;
-        EXPECT_EQ(steps.back().encoding, out.encoding) << line;
-        for (const TraceStep& step : steps) EXPECT_TRUE(step.clause.starts_with("N")) << step.what;
+      int64_t before = 0;   // elements of x before this member's
+      for (size_t m = 0; m < std::max<size_t>(out.members.size(), 1); ++m) {
+        const Shape logical = out.members.empty() ? out.logical : out.members[m].logical;
+        for (int64_t i = 0; i < logical.count(); i += 23) {
+          const int64_t stored_row = i / logical.cols, stored_col = i % logical.cols;
+          int64_t r = out.transposed ? stored_col : stored_row, s = out.transposed ? stored_row : stored_col;
+          if (!out.members.empty()) {   // N14.1: x's rows know nothing of its members
+            const int64_t flat = before + r * (out.transposed ? logical.rows : logical.cols) + s;
+            r = flat / c.p.x.shape.cols;
+            s = flat % c.p.x.shape.cols;
+          }
+          const std::vector<TraceStep> steps = subject->trace(c.p, c.inputs, d, r, s);
+          ASSERT_FALSE(steps.empty()) << line;
+          EXPECT_EQ(steps.back().bits, code_at(out, c.out_bytes[plane], stored_row, stored_col, m)) << line << " " << out.name << " at " << r << "," << s << ": " << steps.back().what;
+          EXPECT_EQ(steps.back().encoding, out.encoding) << line;
+          for (const TraceStep& step : steps) EXPECT_TRUE(step.clause.starts_with("N")) << step.what;
+        }
+        before += logical.count();
       }
     }
   }
