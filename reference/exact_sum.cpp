@@ -13,11 +13,13 @@ constexpr int64_t kBase = int64_t{1} << 32;   // of a digit
 }  // namespace
 
 void ExactSum::add(double value) {
-  for (int k = kDigits - 1; k >= 0 && value != 0; --k) {
+  int exponent;
+  std::frexp(value, &exponent);                                              // below 2^exponent
+  for (int k = (exponent - 1 - kLeast) / kDigitBits; value != 0; --k) {
     const double weight = power_of_two(kLeast + kDigitBits * k);
-    const double digit = std::trunc(value / weight);                         // exact: below 2^32 in magnitude
-    digits_[static_cast<size_t>(k)] += static_cast<int64_t>(digit);
-    value -= digit * weight;                                                 // exact: the lower bits of value
+    const int64_t digit = static_cast<int64_t>(value / weight);              // toward zero; below 2^32 in magnitude
+    digits_[static_cast<size_t>(k)] += digit;
+    value -= static_cast<double>(digit) * weight;                            // exact: the lower bits of value
   }
 }
 

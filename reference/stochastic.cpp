@@ -14,21 +14,21 @@ namespace {
 
 // The magnitudes of E2M1 in the order of their codes.
 constexpr std::array kGrid = {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0};
-constexpr uint32_t kSign = kGrid.size(), kNaN7 = 7;
+constexpr uint32_t kSign = kGrid.size(), kLargest = kGrid.size() - 1;
 
-// The code of the grid value not above a magnitude.
+// The code of the largest grid value not above a magnitude: how many there are beside 0.
 uint32_t code_below(double magnitude) {
   uint32_t code = 0;
-  while (code + 1 < kGrid.size() && kGrid[code + 1] <= magnitude) ++code;
+  for (size_t k = 1; k < kGrid.size(); ++k) code += kGrid[k] <= magnitude;
   return code;
 }
 
 uint32_t by_distance(double a, uint32_t byte) {
   const uint32_t code = code_below(a);
-  if (code + 1 == kGrid.size()) return code;                                 // N12.3: 6 and above
+  if (code == kLargest) return code;                                         // N12.3: 6 and above
   const double lo = kGrid[code], step = kGrid[code + 1] - lo;
   const double f = (a - lo) / step;                                          // exact: a power of two divides a difference on a's own grid
-  return code + (std::floor(256 * f) + byte >= 256 ? 1 : 0);                 // N12.3
+  return code + (static_cast<uint32_t>(256 * f) + byte >= 256);              // N12.3: conversion floors what is not negative
 }
 
 double step_at(double a) { return a >= 4 ? 2 : a >= 2 ? 1 : 0.5; }
@@ -43,9 +43,9 @@ uint32_t by_fma(double a, uint32_t byte) {
 }  // namespace
 
 uint32_t stochastic_code(double y, uint32_t byte, SrRule rule) {
-  if (std::isnan(y)) return kNaN7;                                           // N12.3
+  if (std::isnan(y)) return kLargest;                                         // N12.3
   const double a = std::abs(y);
-  return (std::signbit(y) ? kSign : 0) + (rule == SrRule::fma ? by_fma(a, byte) : by_distance(a, byte));
+  return kSign * static_cast<uint32_t>(std::signbit(y)) + (rule == SrRule::fma ? by_fma(a, byte) : by_distance(a, byte));
 }
 
 void stochastic_cast(const Run& run) {

@@ -32,6 +32,7 @@ double tensor_core_step(const TensorCore& core, std::span<const double> a, std::
   if (a.size() != b.size() || a.size() > static_cast<size_t>(core.length)) throw std::invalid_argument("reference: too many products for one step");
   double special = c;                                                        // what infinities and NaN of the terms add up to
   std::vector<Term> terms;
+  terms.reserve(a.size() + 1);
   for (size_t i = 0; i < a.size(); ++i) {
     const double product = a[i] * b[i];
     if (!std::isfinite(product)) special += product;

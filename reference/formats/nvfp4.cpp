@@ -58,6 +58,10 @@ double e4m3_value(uint32_t code) {
   static const Decoder decoder(Encoding::e4m3);
   return decoder(code);
 }
+double e2m1_value(uint32_t code) {
+  static const Decoder decoder(Encoding::e2m1);
+  return decoder(code);
+}
 
 // N10.6: v, and the scale that is its code, from a block's amax.
 double scaled_amax(double amax, const TensorScales& t, NanClamp nan_clamp) {
@@ -125,7 +129,7 @@ Choices choices(double amax, const TensorScales& t, const Quantizer& q) {
 
 // The difference between an element and what its code under scale `sf` stands for.
 double difference(uint32_t code, uint32_t sf, double x, const TensorScales& t, const Quantizer& q) {
-  const double unscaled = narrowed(value_of(Encoding::e2m1, code) * e4m3_value(sf));
+  const double unscaled = narrowed(e2m1_value(code) * e4m3_value(sf));
   if (q.numerics.four_over_six_error == CandidateError::fast) return narrowed(unscaled - narrowed(x * t.encode));   // N10.12
   return narrowed(narrowed(narrowed(unscaled * t.amax) / full_range(q)) - x);   // N10.11
 }
