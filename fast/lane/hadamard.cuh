@@ -170,30 +170,39 @@ ASSAY_LANE void rht_by_integers(const uint32_t (&leaf)[16], int half, bool tenso
   }
 }
 
+// Rotates 8 rows of one column, half a group of 16, in place. Every lane of the warp calls.
+ASSAY_DEVICE void rotate_line(const Rht& rht, int lane, uint32_t (&line)[kPatch]) {
+  const int half = (lane >> 3) & 1;
+  uint32_t mine[kPatch], other[kPatch];
+#pragma unroll
+  for (int k = 0; k < kPatch; ++k) mine[k] = rht_leaf(line[k], rht.sign_mask, 8 * half + k);
+  if (rht.sum == RhtSum::butterfly) butterfly_within(mine);
+#pragma unroll
+  for (int k = 0; k < kPatch; ++k) other[k] = __shfl_xor_sync(kAllLanes, mine[k], 8);
+  if (rht.sum == RhtSum::butterfly) {
+#pragma unroll
+    for (int k = 0; k < kPatch; ++k) line[k] = butterfly_across(mine[k], other[k], half);
+  } else {
+    uint32_t leaf[16];
+#pragma unroll
+    for (int k = 0; k < kPatch; ++k) leaf[k] = half == 0 ? mine[k] : other[k], leaf[k + 8] = half == 0 ? other[k] : mine[k];
+    rht_by_integers(leaf, half, rht.sum == RhtSum::tc16, line);
+  }
+}
+
 // Rotates the 16-row groups of a patch of BF16 values in place: bits[k][j] is row k, column j.
 ASSAY_DEVICE void rotate_patch(const Rht& rht, int lane, uint32_t (&bits)[kPatch][kPatch]) {
-  const int half = (lane >> 3) & 1;
+  uint32_t columns[kPatch][kPatch];
 #pragma unroll
-  for (int j = 0; j < kPatch; ++j) {
-    uint32_t mine[kPatch], other[kPatch];
+  for (int j = 0; j < kPatch; ++j)
 #pragma unroll
-    for (int k = 0; k < kPatch; ++k) mine[k] = rht_leaf(bits[k][j], rht.sign_mask, 8 * half + k);
-    if (rht.sum == RhtSum::butterfly) butterfly_within(mine);
+    for (int k = 0; k < kPatch; ++k) columns[j][k] = bits[k][j];
+#pragma unroll 1
+  for (int j = 0; j < kPatch; ++j) rotate_line(rht, lane, columns[j]);
 #pragma unroll
-    for (int k = 0; k < kPatch; ++k) other[k] = __shfl_xor_sync(kAllLanes, mine[k], 8);
-    uint32_t out[kPatch];
-    if (rht.sum == RhtSum::butterfly) {
+  for (int j = 0; j < kPatch; ++j)
 #pragma unroll
-      for (int k = 0; k < kPatch; ++k) out[k] = butterfly_across(mine[k], other[k], half);
-    } else {
-      uint32_t leaf[16];
-#pragma unroll
-      for (int k = 0; k < kPatch; ++k) leaf[k] = half == 0 ? mine[k] : other[k], leaf[k + 8] = half == 0 ? other[k] : mine[k];
-      rht_by_integers(leaf, half, rht.sum == RhtSum::tc16, out);
-    }
-#pragma unroll
-    for (int k = 0; k < kPatch; ++k) bits[k][j] = out[k];
-  }
+    for (int k = 0; k < kPatch; ++k) bits[k][j] = columns[j][k];
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

@@ -50,10 +50,16 @@ struct Nvfp4Direction {
   ASSAY_DEVICE void accumulate(const Tile& tile, const Patch& patch) const {
     if constexpr (!kRows) {
       if (rht.on) {   // N11.4
-        Patch rotated = patch;
-        rotate_patch(rht, tile.at.lane, rotated.bits);
-        accumulate_amax(rotated, planes.amax);
-        return;
+        PatchLines lines;
+        take_lines<kRows>(patch, lines);
+        uint32_t best = 0;
+#pragma unroll 1
+        for (int l = 0; l < kPatch; ++l) {
+          rotate_line(rht, tile.at.lane, lines.line[l]);
+#pragma unroll
+          for (int k = 0; k < kPatch; ++k) best = raised(best, lines.line[l][k], false);
+        }
+        return accumulate_amax(best, planes.amax);
       }
     }
     if (!planes.amax_by_line) return accumulate_amax(patch, planes.amax);
@@ -73,13 +79,24 @@ struct Nvfp4Direction {
   template <bool kRows>
   ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
     using A = Axis<kRows>;
+    PatchLines lines;
+    take_lines<kRows>(patch, lines);
     if constexpr (!kRows) {
-      if (rht.on) rotate_patch(rht, tile.at.lane, patch.bits);   // N11.4
+      if (rht.on) {   // N11.4
+#pragma unroll 1
+        for (int l = 0; l < kPatch; ++l) rotate_line(rht, tile.at.lane, lines.line[l]);
+      }
     }
     Scope scope{planes.amax != nullptr ? planes.amax : planes.given, {}};
     if (!planes.amax_by_line) scope.tensor = chain.of_tensor(*scope.amax);
     uint32_t scales[kPatch];
-    line_maxima<kRows>(patch, nan_wins, scales);   // N10.4
+#pragma unroll 1
+    for (int l = 0; l < kPatch; ++l) {   // N10.4
+      uint32_t best = 0;
+#pragma unroll
+      for (int k = 0; k < kPatch; ++k) best = raised(best, lines.line[l][k], nan_wins);
+      scales[l] = best;
+    }
     if (square) {
       const uint32_t whole = square_maximum<16>(greatest(scales));
 #pragma unroll
@@ -88,9 +105,9 @@ struct Nvfp4Direction {
       block_maxima<kRows, 16>(tile, scales);
     }
     if (four_over_six.on) {
-      choose_scales<kRows>(scope, tile, patch, scales);
+      choose_scales<kRows>(scope, tile, lines, scales);
     } else {
-#pragma unroll
+#pragma unroll 1
       for (int l = 0; l < kPatch; ++l) scales[l] = chain.block_scale(scales_of<kRows>(scope, tile, l), scales[l]);
     }
     if (step.store) store_byte_scales<kRows, 16, false>(planes, tile, scales);   // N10.14
@@ -98,20 +115,22 @@ struct Nvfp4Direction {
     uint32_t codes[kPatch];
     uint64_t block = 0;
     if (drawn) block = Draws::block(A::line(tile), A::first(tile), A::element_count(tile));
-#pragma unroll
+#pragma unroll 1
     for (int l = 0; l < kPatch; ++l) {
+      uint32_t (&line)[kPatch] = lines.line[l];
       const float multiplier = chain.multiplier(scales_of<kRows>(scope, tile, l), scales[l]);
       if (drawn) {
-        codes[l] = drawn_codes<kRows>(tile, patch, l, multiplier, block);
+        codes[l] = drawn_codes<kRows>(tile, line, l, multiplier, block);
         block += Draws::blocks_of(A::element_count(tile));
       } else {
-        codes[l] = nearest_codes<kRows>(patch, l, multiplier);
+        codes[l] = nearest_codes(line, multiplier);
       }
       if (!step.decode) continue;
       const float back = chain.decode_multiplier(as_bits(scales_of<kRows>(scope, tile, l).amax), scales[l]);
 #pragma unroll
-      for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(decode<Encoding::e2m1>((codes[l] >> (4 * k)) & 15u)), back));   // N10.15
+      for (int k = 0; k < kPatch; ++k) line[k] = as_bits(__fmul_rn(as_float(decode<Encoding::e2m1>((codes[l] >> (4 * k)) & 15u)), back));   // N10.15
     }
+    if (step.decode) put_lines<kRows>(lines, patch);
     if (step.store) store_nibbles<kRows>(planes.data, tile, codes);
   }
 
@@ -134,18 +153,16 @@ struct Nvfp4Direction {
 #endif
     return Hardware::pair<Encoding::e2m1>(lo, hi);
   }
-  // The 8 codes of line l, the first lowest (N10.9).
-  template <bool kRows>
-  ASSAY_DEVICE uint32_t nearest_codes(const Patch& patch, int l, float multiplier) const {
-    using A = Axis<kRows>;
+  // The 8 codes of a line, the first lowest (N10.9).
+  ASSAY_LANE uint32_t nearest_codes(const uint32_t (&line)[kPatch], float multiplier) const {
     uint32_t codes = 0;
 #pragma unroll
     for (int k = 0; k < kPatch; k += 2)
-      codes |= pair(scaled(A::at(patch, l, k), multiplier, plus_zero), scaled(A::at(patch, l, k + 1), multiplier, plus_zero)) << (4 * k);
+      codes |= pair(scaled(line[k], multiplier, plus_zero), scaled(line[k + 1], multiplier, plus_zero)) << (4 * k);
     return codes;
   }
   template <bool kRows>
-  ASSAY_DEVICE uint32_t drawn_codes(const Tile& tile, const Patch& patch, int l, float multiplier, uint64_t block) const {
+  ASSAY_DEVICE uint32_t drawn_codes(const Tile& tile, const uint32_t (&line)[kPatch], int l, float multiplier, uint64_t block) const {
     using A = Axis<kRows>;
     const uint2 bytes = draws.eight(block, A::line(tile) + l, A::first(tile), A::line_count(tile), A::element_count(tile), tile.member);
     uint32_t codes = 0;
@@ -154,7 +171,7 @@ struct Nvfp4Direction {
       const uint32_t four = part == 0 ? bytes.x : bytes.y;
       float y[4];
 #pragma unroll
-      for (int k = 0; k < 4; ++k) y[k] = scaled(A::at(patch, l, 4 * part + k), multiplier, plus_zero);
+      for (int k = 0; k < 4; ++k) y[k] = scaled(line[4 * part + k], multiplier, plus_zero);
       uint32_t some = 0;
       if (by_fma) {   // N12.3
 #pragma unroll
@@ -175,24 +192,26 @@ struct Nvfp4Direction {
 
   // Turns block amaxes into the scale of the candidate with the smaller error (N10.10 to N10.13).
   template <bool kRows>
-  ASSAY_DEVICE void choose_scales(const Scope& scope, const Tile& tile, const Patch& patch, uint32_t (&scales)[kPatch]) const {
+  ASSAY_DEVICE void choose_scales(const Scope& scope, const Tile& tile, const PatchLines& lines, uint32_t (&scales)[kPatch]) const {
     using A = Axis<kRows>;
     uint32_t candidate[2][kPatch];   // for a largest code of 6, and of 4
     float error[2][kPatch];
-#pragma unroll
+#pragma unroll 1
     for (int four = 0; four < 2; ++four) {
-#pragma unroll
-      for (int l = 0; l < kPatch; ++l) candidate[four][l] = four_over_six.scale(scales_of<kRows>(scope, tile, l), scales[l], four != 0);
-      // Elements add in stored order: the first 8 of a block, then in the next lane the other 8 on top of them.
-      const bool second = (A::tile_first(tile) & 8) != 0;
-#pragma unroll
-      for (int l = 0; l < kPatch; ++l) error[four][l] = second ? 0.0f : add_errors<kRows>(scope, tile, patch, l, candidate[four][l], 0.0f);
-#pragma unroll
+      // Elements add in stored order: the first 8 of a block, then in the next lane the other 8 on top of them. One loop does both, so that there is
+      // one copy of the code.
+      const int second = (A::tile_first(tile) >> 3) & 1;
+#pragma unroll 1
       for (int l = 0; l < kPatch; ++l) {
-        const float before = __shfl_xor_sync(kAllLanes, error[four][l], A::kNext);
-        if (second) error[four][l] = add_errors<kRows>(scope, tile, patch, l, candidate[four][l], before);
-        const float all = __shfl_xor_sync(kAllLanes, error[four][l], A::kNext);
-        if (!second) error[four][l] = all;
+        candidate[four][l] = four_over_six.scale(scales_of<kRows>(scope, tile, l), scales[l], four != 0);
+        float sum = 0;
+#pragma unroll 1
+        for (int part = 0; part < 2; ++part) {
+          if (part == second) sum = add_errors<kRows>(scope, tile, lines.line[l], l, candidate[four][l], sum);
+          const float other = __shfl_xor_sync(kAllLanes, sum, A::kNext);
+          if (part != second) sum = other;
+        }
+        error[four][l] = sum;
       }
       if (!square) continue;
       // N10.13: lines l and l + 8 lie in lanes side by side across the lines.
@@ -210,17 +229,17 @@ struct Nvfp4Direction {
       scales[l] = error[1][e] < error[0][e] ? candidate[1][l] : candidate[0][l];
     }
   }
-  // err and the errors of the patch's elements of line l that lie inside the tensor.
+  // err and the errors of the elements of line l that lie inside the tensor.
   template <bool kRows>
-  ASSAY_DEVICE float add_errors(const Scope& scope, const Tile& tile, const Patch& patch, int l, uint32_t scale, float err) const {
+  ASSAY_DEVICE float add_errors(const Scope& scope, const Tile& tile, const uint32_t (&line)[kPatch], int l, uint32_t scale, float err) const {
     using A = Axis<kRows>;
     if (l >= A::lines(tile)) return err;
     const Nvfp4Scales t = scales_of<kRows>(scope, tile, l);
     const float value = as_float(decode<Encoding::e4m3>(scale));
-    const uint32_t codes = nearest_codes<kRows>(patch, l, chain.multiplier(t, scale));
+    const uint32_t codes = nearest_codes(line, chain.multiplier(t, scale));
 #pragma unroll
     for (int k = 0; k < kPatch; ++k)
-      if (k < A::elements(tile)) err = four_over_six.add(err, chain, t, value, A::at(patch, l, k), (codes >> (4 * k)) & 15u);
+      if (k < A::elements(tile)) err = four_over_six.add(err, chain, t, value, line[k], (codes >> (4 * k)) & 15u);
     return err;
   }
 };

@@ -107,21 +107,40 @@ struct Axis {
   ASSAY_DEVICE static int tile_first(const Tile& t) { return int(first(t) & (kTile - 1)); }
 };
 
+// A patch line by line in memory, for loops that are not unrolled: where a line takes long code, eight copies of it compile for minutes and spill.
+struct PatchLines {
+  uint32_t line[kPatch][kPatch];
+};
+template <bool kRows>
+ASSAY_LANE void take_lines(const Patch& patch, PatchLines& lines) {
+#pragma unroll
+  for (int l = 0; l < kPatch; ++l)
+#pragma unroll
+    for (int k = 0; k < kPatch; ++k) lines.line[l][k] = Axis<kRows>::at(patch, l, k);
+}
+template <bool kRows>
+ASSAY_LANE void put_lines(const PatchLines& lines, Patch& patch) {
+#pragma unroll
+  for (int l = 0; l < kPatch; ++l)
+#pragma unroll
+    for (int k = 0; k < kPatch; ++k) Axis<kRows>::at(patch, l, k) = lines.line[l][k];
+}
+
 // --- maxima. All patterns are binary32 without sign, so that they compare as integers and a NaN is above everything ----------------------------
 
-// Greatest absolute value of each line of the patch. NaN elements do not count, or make the maximum a NaN where `nan_wins` (N5.1, N5.7).
+// The greater of `best` and |bits|. A NaN does not count, or wins where `nan_wins` (N5.1, N5.7).
+ASSAY_LANE uint32_t raised(uint32_t best, uint32_t bits, bool nan_wins) {
+  const uint32_t a = bits & kAbs, counted = a > kInf && !nan_wins ? 0u : a;
+  return counted > best ? counted : best;
+}
+// Greatest absolute value of each line of the patch.
 template <bool kRows>
 ASSAY_LANE void line_maxima(const Patch& patch, bool nan_wins, uint32_t (&items)[kPatch]) {
 #pragma unroll
   for (int l = 0; l < kPatch; ++l) {
-    uint32_t best = 0;
+    items[l] = 0;
 #pragma unroll
-    for (int k = 0; k < kPatch; ++k) {
-      const uint32_t a = Axis<kRows>::at(patch, l, k) & kAbs;
-      const uint32_t counted = a > kInf && !nan_wins ? 0u : a;
-      best = counted > best ? counted : best;
-    }
-    items[l] = best;
+    for (int k = 0; k < kPatch; ++k) items[l] = raised(items[l], Axis<kRows>::at(patch, l, k), nan_wins);
   }
 }
 ASSAY_LANE uint32_t greatest(const uint32_t (&items)[kPatch]) {
@@ -183,13 +202,16 @@ ASSAY_DEVICE uint32_t square_maximum(uint32_t value) {
   if constexpr (kLength == 32) value = shuffled_max(shuffled_max(value, 2), 16);
   return value;
 }
-// Raises *amax (where not null) to the tile's maximum. Holds barriers.
+// Raises *amax (where not null) to the tile's maximum, from the patch's own. Holds barriers.
+ASSAY_DEVICE void accumulate_amax(uint32_t value, uint32_t* amax) {
+  const uint32_t best = tile_maximum(value);
+  // As signed integers, so that a negative value there is less than any maximum.
+  if (threadIdx.x == 0 && amax != nullptr) atomicMax(reinterpret_cast<int*>(amax), int(best));
+}
 ASSAY_DEVICE void accumulate_amax(const Patch& patch, uint32_t* amax) {
   uint32_t items[kPatch];
   line_maxima<true>(patch, false, items);
-  const uint32_t best = tile_maximum(greatest(items));
-  // As signed integers, so that a negative value there is less than any maximum.
-  if (threadIdx.x == 0 && amax != nullptr) atomicMax(reinterpret_cast<int*>(amax), int(best));
+  accumulate_amax(greatest(items), amax);
 }
 
 // --- data ------------------------------------------------------------------------------------------------------------------------------------
