@@ -60,11 +60,9 @@ struct Draws {
     } else {
       const uint64_t r = uint64_t(as_rows ? i : j), c = uint64_t(as_rows ? j : i);
       const uint64_t width = uint64_t(as_rows ? cols : rows), height = uint64_t(as_rows ? rows : cols);
-      uint64_t sequence;
-      uint32_t tick;
-      address(r, c, height, (width + 127) >> 7, sequence, tick, swapped);
-      const uint64_t low = offset + tick;
-      sequence += low < offset ? 1u : 0u;   // one counter of 128 bits
+      const Address at = address(r, c, height, (width + 127) >> 7);
+      const uint64_t low = offset + at.tick, sequence = at.sequence + (low < offset ? 1u : 0u);   // one counter of 128 bits
+      swapped = at.swapped;
       words = philox(make_uint4(uint32_t(low), uint32_t(low >> 32), uint32_t(sequence), uint32_t(sequence >> 32)), key);
     }
     const bool second = high != swapped;
@@ -74,60 +72,44 @@ struct Draws {
   ASSAY_LANE static uint64_t block(int64_t i, int64_t j, int64_t cols) { return uint64_t(i) * blocks_of(cols) + (uint64_t(j) >> 4); }
   ASSAY_LANE static uint64_t blocks_of(int64_t cols) { return (uint64_t(cols) + 15) >> 4; }
 
- private:
-  // Element (r, c) of the matrix that the kernel tiles, `height` rows, `across` tiles of 128 columns.
-  ASSAY_LANE void address(uint64_t r, uint64_t c, uint64_t height, uint64_t across, uint64_t& sequence, uint32_t& tick, bool& swapped) const {
-    const uint32_t rt = uint32_t(r) & 127u, ct = uint32_t(c) & 127u;   // in the tile
+  // Where a kernel of TransformerEngine finds the words of a block: which sequence, which word of four in it, and whether its halves change places.
+  struct Address {
+    uint64_t sequence = 0;
+    uint32_t tick = 0;
+    bool swapped = false;
+  };
+  // Of element (r, c) of the matrix that the kernel tiles: `height` rows, `across` tiles of 128 columns (N12.4).
+  ASSAY_LANE Address address(uint64_t r, uint64_t c, uint64_t height, uint64_t across) const {
+    const uint32_t rt = uint32_t(r) & 127u, ct = uint32_t(c) & 127u, two = both ? 1u : 0u;
     const uint64_t tile = (c >> 7) + across * (r >> 7);
-    const uint32_t two = both ? 1u : 0u;
-    swapped = false;
     switch (draw) {
       case Draw::logical: break;
       case Draw::te_t1d: {
-        const uint32_t stage = (rt >> 6) << 1 | ct >> 6;
-        if (as_rows) {
-          sequence = tile << 7 | (rt & 31u) << 2 | ((ct >> 4) & 3u);
-          tick = (stage << (1 + two)) + ((rt >> 5) & 1u);
-          swapped = (rt & 4u) != 0;
-        } else {
-          const uint32_t lane = (ct & 63u) >> 1, warp = (((rt >> 4) & 3u) - (lane >> 1)) & 3u;
-          sequence = tile << 7 | warp << 5 | lane;
-          tick = (stage << 2) + 2u + (ct & 1u);
-        }
-        return;
+        const uint32_t stage = rt >> 6 << 1 | ct >> 6;
+        if (as_rows) return {tile << 7 | (rt & 31u) << 2 | ((ct >> 4) & 3u), (stage << (1 + two)) + ((rt >> 5) & 1u), (rt & 4u) != 0};
+        const uint32_t lane = (ct & 63u) >> 1, warp = ((rt >> 4) - (lane >> 1)) & 3u;
+        return {tile << 7 | warp << 5 | lane, (stage << 2) + 2u + (ct & 1u), false};
       }
       case Draw::te_q2d: {
-        const uint32_t base = (rt >> 5) << (1 + two);
-        sequence = tile << 7 | (as_rows ? (rt & 15u) << 3 | ct >> 4 : ct);
-        tick = base + ((rt >> 4) & 1u) + (as_rows ? two << 1 : 0u);
-        swapped = as_rows && (rt & 2u) != 0;
-        return;
+        const uint32_t tick = (rt >> 5 << (1 + two)) + ((rt >> 4) & 1u);
+        if (as_rows) return {tile << 7 | (rt & 15u) << 3 | ct >> 4, tick + (two << 1), (rt & 2u) != 0};
+        return {tile << 7 | ct, tick, false};
       }
       case Draw::te_fb: {
-        if (as_rows) {
-          sequence = tile << 8 | (rt & 31u) << 3 | ct >> 4;
-          tick = rt >> 5;
-        } else {
-          const uint32_t p = ct >> 1;
-          sequence = tile << 8 | (p & 31u) << 3 | rt >> 4;
-          tick = (two << 2) + ((p >> 5) << 1) + (ct & 1u);
-        }
-        return;
+        if (as_rows) return {tile << 8 | (rt & 31u) << 3 | ct >> 4, rt >> 5, false};
+        const uint32_t p = ct >> 1;
+        return {tile << 8 | (p & 31u) << 3 | rt >> 4, (two << 2) + (p >> 5 << 1) + (ct & 1u), false};
       }
       case Draw::te_rhtrc: {
         // 8 tiles of rows make a group; a shorter matrix is one group of fewer.
-        const uint64_t deep = height >= 1024 ? 8 : (height + 127) >> 7, n = r >> 7, group = height >= 1024 ? n >> 3 : 0, k = height >= 1024 ? n & 7 : n;
-        const uint64_t column = deep * ((c >> 7) + group * across) + k;
-        if (as_rows) {
-          sequence = 256 + ((rt >> 4) << 5 | (rt & 15u) << 1 | ct >> 6) + ((column + 1) << 9);
-          tick = (ct >> 4) & 3u;
-        } else {
-          sequence = (column << 9) + 128 + ct;
-          tick = rt >> 4;
-        }
-        return;
+        const bool grouped = height >= 1024;
+        const uint64_t deep = grouped ? 8 : (height + 127) >> 7, n = r >> 7, group = grouped ? n >> 3 : 0, k = grouped ? n & 7 : n;
+        const uint64_t place = deep * ((c >> 7) + group * across) + k;
+        if (as_rows) return {((place + 1) << 9) + 256 + (rt >> 4 << 5 | (rt & 15u) << 1 | ct >> 6), (ct >> 4) & 3u, false};
+        return {(place << 9) + 128 + ct, rt >> 4, false};
       }
     }
+    return {};
   }
 };
 
