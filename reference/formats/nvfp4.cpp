@@ -123,7 +123,7 @@ struct Choices {
 };
 Choices choices(double amax, const TensorScales& t, const Quantizer& q) {
   const double base = narrowed(narrowed(amax / 6) * t.encode);               // N10.10: a division, unlike N10.6
-  const auto code = [&](double v) { return e4m3_code(at_most(v, max_of(Encoding::e4m3), q.numerics.nan_clamp)); };   // N10.10: 448 also where F is 256
+  const auto code = [&](double v) { return e4m3_code(at_most(v, max_of(Encoding::e4m3), NanClamp::drop)); };   // N10.10: 448 also where F is 256
   return {code(base), code(narrowed(base * 1.5))};
 }
 
