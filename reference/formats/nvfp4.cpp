@@ -121,9 +121,9 @@ Candidate candidate(uint32_t scale, const Values& x, const Span& s, const Tensor
 struct Choices {
   uint32_t six, four;
 };
-Choices choices(double amax, const TensorScales& t, const Quantizer& q) {
+Choices choices(double amax, const TensorScales& t) {
   const double base = narrowed(narrowed(amax / 6) * t.encode);               // N10.10: a division, unlike N10.6
-  const auto code = [&](double v) { return e4m3_code(at_most(v, max_of(Encoding::e4m3), NanClamp::drop)); };   // N10.10: 448 also where F is 256
+  const auto code = [](double v) { return e4m3_code(at_most(v, max_of(Encoding::e4m3), NanClamp::drop)); };   // N10.10: 448 also where F is 256
   return {code(base), code(narrowed(base * 1.5))};
 }
 
@@ -155,7 +155,7 @@ struct Chosen {
   const Candidate& best() const { return error4 < error6 ? four : six; }     // N10.11: false for NaN
 };
 Chosen choose(double amax, const Values& x, const Span& s, const TensorScales& t, const Quantizer& q, const Elements& elements) {
-  const Choices scales = choices(amax, t, q);
+  const Choices scales = choices(amax, t);
   Chosen c{candidate(scales.six, x, s, t, q, elements), candidate(scales.four, x, s, t, q, elements), 0, 0};
   c.error6 = error_of(c.six, x, s, t, q);
   c.error4 = error_of(c.four, x, s, t, q);
