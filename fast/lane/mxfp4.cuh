@@ -1,4 +1,4 @@
-// MXFP4, one block: its amax to the value whose E8M0 code is stored (N15.2). What follows from the code is MXFP8's (lane/mxfp8.cuh), the
+// MXFP4, one block: its amax, which is found as MXFP8's is (N15.1), to the value whose E8M0 code is stored (N15.2). What follows from the code is MXFP8's (lane/mxfp8.cuh), the
 // elements are E2M1 (lane/convert.cuh).
 #pragma once
 #include "fast/lane/mxfp8.cuh"
