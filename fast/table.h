@@ -66,6 +66,7 @@ std::string run_cast(const Job&);
 std::string run_update(const Job&);
 std::string run_swizzle(const Job&);
 std::string run_hadamard(const Job&);
+std::string run_split(const Job&);
 std::string run_philox(const Job&);
 std::string scale_chain_nvfp4(const Job&);
 std::string scale_chain_f32(const Job&);    // fp8_current, fp8_block
