@@ -7,8 +7,14 @@
 #include "fast/lane/decode.cuh"
 #include "fast/lane/fp8_current.cuh"
 #include "fast/lane/fp8_block.cuh"
+#include "fast/lane/hadamard.cuh"
 #include "fast/lane/mxfp4.cuh"
+#include "fast/lane/nvfp4.cuh"
+#include "fast/lane/philox.cuh"
+#include "fast/lane/stochastic.cuh"
 #include "fast/move/block_index.cuh"
+#include "fast/simt/device_buffer.h"
+#include "fast/table.h"
 
 namespace assay::fast_host {
 namespace {
@@ -33,7 +39,11 @@ class Tracer {
     if (row_ < 0 || col_ < 0 || row_ >= s.rows || col_ >= s.cols) return {};
     if (p_.as<Cast>()) cast();
     else if (p_.as<ScaleChain>()) chain();
-    else if (p_.as<Quantize>() && p_.quantizer(d_)) quantize(*p_.quantizer(d_));
+    else if (p_.as<Hadamard>()) rotate(*p_.col);
+    else if (p_.as<Quantize>() && p_.quantizer(d_)) {
+      if (d_ == Direction::col && p_.row && p_.col_source == ColSource::row_dequantized) decode_rows();
+      quantize(*p_.quantizer(d_));
+    }
     else if (p_.as<Dequantize>() && p_.quantizer(d_)) dequantize(*p_.quantizer(d_));
     return steps_;
   }
@@ -43,8 +53,11 @@ class Tracer {
   const ConstBuffer& input(std::string_view name) const { return *find(inputs_, name); }
   const ConstBuffer& input(Direction d, std::string_view name) const { return input(plane_name(d, name)); }
 
-  // Element (r, c) of x, widened.
-  uint32_t x(int64_t r, int64_t c) const { return decode_from(p_.x.source, element(input("x"), r * p_.x.shape.cols + c)); }
+  // Element (r, c) of what this direction quantizes, widened: of x, of the dequantized rows (N13.1), or of either rotated (N11.4).
+  uint32_t x(int64_t r, int64_t c) const {
+    const size_t at = static_cast<size_t>(r * p_.x.shape.cols + c);
+    return seen_.empty() ? decode_from(p_.x.source, element(input("x"), static_cast<int64_t>(at))) : seen_[at];
+  }
   uint32_t amax(int64_t r0, int64_t rows, int64_t c0, int64_t cols, bool nan_wins) const {
     uint32_t best = 0;
     for (int64_t r = r0; r < std::min(r0 + rows, p_.x.shape.rows); ++r)
@@ -55,20 +68,81 @@ class Tracer {
     return canonical(best);
   }
 
+  // The columns of this Problem see the rows quantized and dequantized, by the kernels (N13.1).
+  void decode_rows() {
+    Problem rows = p_;
+    rows.col.reset();
+    rows.col_source = ColSource::original;
+    Problem back = rows;
+    back.op = Dequantize{p_.x.source, CodesFrom::quantized};
+    std::vector<Plane> made = output_planes(rows), wanted = input_planes(back), result = output_planes(back);
+    std::vector<simt::DeviceBuffer> memory;
+    std::vector<DevicePlane> in, quantized, out;
+    memory.reserve(inputs_.size() + made.size() + wanted.size() + 1);
+    auto place = [&](const Plane* plane, std::span<const std::byte> bytes) {
+      memory.emplace_back(plane->bytes(), plane->name);
+      if (!bytes.empty()) std::memcpy(memory.back().data(), bytes.data(), bytes.size());
+      return DevicePlane{plane, memory.back().data()};
+    };
+    for (const ConstBuffer& b : inputs_) in.push_back(place(b.plane, b.bytes));
+    for (const Plane& plane : made) quantized.push_back(place(&plane, {}));
+    run({rows, in, quantized});
+    std::vector<DevicePlane> read;
+    for (const Plane& plane : wanted) {
+      const auto same = std::find_if(quantized.begin(), quantized.end(), [&](const DevicePlane& q) { return q.plane->name == plane.name; });
+      if (same != quantized.end()) read.push_back(*same);
+      else read.push_back(place(&plane, input("row.given.amax").bytes));   // a given amax is no output
+    }
+    out.push_back(place(&result[0], {}));
+    run({back, read, out});
+    const ConstBuffer y{&result[0], {static_cast<const std::byte*>(out[0].data), result[0].bytes()}};
+    std::vector<uint32_t> decoded(static_cast<size_t>(p_.x.shape.count()));
+    for (size_t i = 0; i < decoded.size(); ++i) decoded[i] = decode_from(p_.x.source, element(y, static_cast<int64_t>(i)));
+    seen_ = std::move(decoded);
+    add("N13.1", "element of the dequantized rows", p_.x.source, element(y, row_ * p_.x.shape.cols + col_));
+  }
+
+  // What the columns see from here on is rotated (N11.4).
+  void rotate(const Quantizer& q) {
+    const Shape s = p_.x.shape;
+    const Rht rht{true, q.sign_mask, q.numerics.rht_sum};
+    std::vector<uint32_t> turned(static_cast<size_t>(s.count()));
+    for (int64_t c = 0; c < s.cols; ++c)
+      for (int64_t r0 = 0; r0 < s.rows; r0 += 16) {
+        uint32_t group[16];
+        for (int i = 0; i < 16; ++i) group[i] = x(r0 + i, c);
+        if (c == col_ && r0 == row_ / 16 * 16)
+          for (int i = 0; i < 16; ++i) add("N11.1", "leaf", Encoding::f32, rht_leaf(group[i], q.sign_mask, i));
+        rotate_group(rht, group);
+        for (int i = 0; i < 16; ++i) turned[static_cast<size_t>((r0 + i) * s.cols + c)] = group[i];
+      }
+    seen_ = std::move(turned);
+    add("N11.3", "rotated element", Encoding::bf16, x(row_, col_) >> 16);
+  }
+
   void cast() {
     const Cast& op = *p_.as<Cast>();
     const uint32_t wide = x(row_, col_);
+    if (op.round == Round::sr) {
+      const uint32_t byte = element(input("bits"), row_ * p_.x.shape.cols + col_);
+      add("N1.2", "x", Encoding::f32, wide);
+      add("N12.3", "random byte", Encoding::u8, byte);
+      return add("N12.3", "y", op.to, op.sr_rule == SrRule::fma ? stochastic_fma(wide, byte) : stochastic_integer(wide, byte));
+    }
     add(info(p_.x.source).bits < 16 ? "N2.8" : "N1.2", "x", Encoding::f32, wide);
     add(op.to == Encoding::e8m0 ? "N2.7" : op.round == Round::rz ? "N2.6" : "N2.1", "y", op.to, encode_to(op.to, wide, op.round, op.overflow));
   }
 
-  void product(const Quantizer& q, const char* clause, uint32_t multiplier) {
+  uint32_t scaled_value(const Quantizer& q, const char* clause, uint32_t multiplier) {
     const bool plus = q.numerics.neg_zero == NegZero::plus;
     const uint32_t wide = x(row_, col_);
     const float scaled = plus ? __fmaf_rn(as_float(wide), as_float(multiplier), 0.0f) : __fmul_rn(as_float(wide), as_float(multiplier));
     add("N1.2", "x", Encoding::f32, wide);
     add(plus ? "N5.6" : clause, "scaled value", Encoding::f32, as_bits(scaled));
-    add(clause, "code", q.element, encode_to(q.element, as_bits(scaled), Round::rne, Overflow::sat));
+    return as_bits(scaled);
+  }
+  void product(const Quantizer& q, const char* clause, uint32_t multiplier) {
+    add(clause, "code", q.element, encode_to(q.element, scaled_value(q, clause, multiplier), Round::rne, Overflow::sat));
   }
   // The amax of the element's block.
   uint32_t block_amax(const Quantizer& q, bool nan_wins) const {
@@ -88,6 +162,78 @@ class Tracer {
     add("N3.3", "scale", Encoding::f32, scale);
     add("N3.7", "scale_inv", Encoding::f32, reciprocal(scale));
     return scale;
+  }
+
+  // Element (i, j) of the stored data of NVFP4, and their shape.
+  uint32_t stored(int64_t i, int64_t j) const { return d_ == Direction::row ? x(i, j) : x(j, i); }
+  Shape stored_shape() const { return d_ == Direction::row ? p_.x.shape : Shape{p_.x.shape.cols, p_.x.shape.rows}; }
+  uint32_t nvfp4_amax(const Quantizer& q, int64_t i) const {
+    if (q.amax) return element(input(d_, "given.amax"), 0);
+    const Shape s = p_.x.shape;
+    if (!q.row_scaled) return amax(0, s.rows, 0, s.cols, false);
+    return d_ == Direction::row ? amax(i, 1, 0, s.cols, false) : amax(0, s.rows, i, 1, false);
+  }
+  void tensor_scales(const Nvfp4Scales& t) {
+    add("N10.2", "encode scale", Encoding::f32, canonical(as_bits(t.encode)));
+    add("N10.7", "decode scale", Encoding::f32, canonical(as_bits(t.decode)));
+  }
+  uint32_t nvfp4_block_scale(const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t amax_of_block) {
+    add("N10.5", "scale multiplier", Encoding::f32, canonical(as_bits(t.factor)));
+    add("N10.6", "scaled amax", Encoding::f32, as_bits(chain.clamp(__fmul_rn(as_float(amax_of_block), t.factor), kMaxFinite)));
+    add("N10.6", "scale", Encoding::e4m3, chain.block_scale(t, amax_of_block));
+    return steps_.back().bits;
+  }
+  // The error of a scale over stored row i of the element's block (N10.11, N10.12).
+  float row_error(const Quantizer& q, const FourOverSixRule& rule, const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t scale, int64_t i, int64_t j0) const {
+    const bool plus = q.numerics.neg_zero == NegZero::plus;
+    const float multiplier = chain.multiplier(t, scale), value = as_float(decode<Encoding::e4m3>(scale));
+    float err = 0;
+    for (int64_t j = j0; j < std::min(j0 + 16, stored_shape().cols); ++j) {
+      const uint32_t wide = stored(i, j);
+      const float y = plus ? __fmaf_rn(as_float(wide), multiplier, 0.0f) : __fmul_rn(as_float(wide), multiplier);
+      err = rule.add(err, chain, t, value, wide, encode<Encoding::e2m1>(as_bits(y)));
+    }
+    return err;
+  }
+  float block_error(const Quantizer& q, const FourOverSixRule& rule, const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t scale, int64_t i, int64_t j0) const {
+    if (!is_square(q.block)) return row_error(q, rule, chain, t, scale, i, j0);
+    float sums[16] = {};
+    for (int64_t k = 0, i0 = i / 16 * 16; k < 16 && i0 + k < stored_shape().rows; ++k) sums[k] = row_error(q, rule, chain, t, scale, i0 + k, j0);
+    for (int h = 8; h > 0; h /= 2)
+      for (int k = 0; k < h; ++k) sums[k] = __fadd_rn(sums[k], sums[k + h]);   // N10.13
+    return sums[0];
+  }
+  uint32_t four_over_six_scale(const Quantizer& q, const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t amax_of_block, int64_t i, int64_t j) {
+    const FourOverSixRule rule = FourOverSixRule::of(q);
+    const uint32_t six = rule.scale(t, amax_of_block, false), four = rule.scale(t, amax_of_block, true);
+    const float error_of_six = block_error(q, rule, chain, t, six, i, j / 16 * 16), error_of_four = block_error(q, rule, chain, t, four, i, j / 16 * 16);
+    add("N10.10", "scale for 6", Encoding::e4m3, six);
+    add("N10.10", "scale for 4", Encoding::e4m3, four);
+    const char* clause = rule.fast ? "N10.12" : "N10.11";
+    add(clause, "error of the scale for 6", Encoding::f32, as_bits(error_of_six));
+    add(clause, "error of the scale for 4", Encoding::f32, as_bits(error_of_four));
+    add("N10.11", "scale", Encoding::e4m3, error_of_four < error_of_six ? four : six);
+    return steps_.back().bits;
+  }
+  void quantize_nvfp4(const Quantizer& q) {
+    if (q.rht) rotate(q);
+    const int64_t i = d_ == Direction::row ? row_ : col_, j = d_ == Direction::row ? col_ : row_;
+    const Nvfp4Chain chain = Nvfp4Chain::of(q);
+    const uint32_t tensor_amax = nvfp4_amax(q, i);
+    add(q.row_scaled ? "N10.9" : "N10.1", q.row_scaled ? "amax of the stored row" : "tensor amax", Encoding::f32, tensor_amax);
+    const Nvfp4Scales t = chain.of_tensor(tensor_amax);
+    tensor_scales(t);
+    const uint32_t amax_of_block = block_amax(q, q.numerics.nan_amax == NanAmax::propagate);
+    add("N10.4", "block amax", Encoding::f32, amax_of_block);
+    const uint32_t scale = q.four_over_six == FourOverSix::off ? nvfp4_block_scale(chain, t, amax_of_block) : four_over_six_scale(q, chain, t, amax_of_block, i, j);
+    add("N10.8", "multiplier", Encoding::f32, canonical(as_bits(chain.multiplier(t, scale))));
+    if (q.round != Round::sr) return product(q, "N10.9", steps_.back().bits);
+    const uint32_t y = scaled_value(q, "N10.9", steps_.back().bits);
+    const Shape s = stored_shape();
+    const uint2 words = Draws::of(p_, d_).eight(Draws::block(i, j, s.cols), i, j / 8 * 8, s.rows, s.cols, p_.rng.member);
+    const uint32_t byte = ((j & 4) != 0 ? words.y : words.x) >> (8 * (j & 3)) & 0xFFu;
+    add(q.numerics.draw == Draw::logical ? "N12.2" : "N12.4", "random byte", Encoding::u8, byte);
+    add("N12.3", "code", q.element, q.numerics.sr_rule == SrRule::fma ? stochastic_fma(y, byte) : stochastic_integer(y, byte));
   }
 
   void quantize(const Quantizer& q) {
@@ -110,6 +256,7 @@ class Tracer {
         add("N3.1", "tensor amax", Encoding::f32, tensor_amax);
         return product(q, "N3.8", fp8_scale(q, tensor_amax));
       }
+      case FormatId::nvfp4: return quantize_nvfp4(q);
       case FormatId::fp8_delayed: {
         const uint32_t scale = element(input(d_, "given.scale"), 0);
         add("N3.11", "given scale", Encoding::f32, scale);
@@ -130,8 +277,16 @@ class Tracer {
     const uint32_t value = steps_.back().bits;
     const bool blocks = info(q.format).has_blocks(), e8m0 = input(d_, scale_stem(q.scales)).plane->encoding == Encoding::e8m0;
     const int64_t index = blocks ? block_index(q, s, d_, q.scales)(rows ? row_ : col_, rows ? col_ : row_) : 0;
-    const uint32_t stored = element(input(d_, scale_stem(q.scales)), index), scale = e8m0 ? mx_scale(stored) : stored;
+    const uint32_t stored = element(input(d_, scale_stem(q.scales)), index);
+    uint32_t scale = e8m0 ? mx_scale(stored) : stored;
     const char* clause = e8m0 ? "N5.9" : blocks ? "N9.5" : "N3.10";
+    if (q.format == FormatId::nvfp4) {
+      clause = "N10.15";
+      add(clause, "amax", Encoding::f32, element(input(d_, "amax"), q.row_scaled ? (rows ? row_ : col_) : 0));
+      const uint32_t amax_of_line = steps_.back().bits;
+      add(clause, "block scale", Encoding::e4m3, stored);
+      scale = canonical(as_bits(Nvfp4Chain::of(q).decode_multiplier(amax_of_line, stored)));
+    }
     add(clause, "scale", Encoding::f32, scale);
     add(clause, "product", Encoding::f32, as_bits(__fmul_rn(as_float(value), as_float(scale))));
     const Encoding out = p_.as<Dequantize>()->out;
@@ -140,6 +295,15 @@ class Tracer {
 
   void chain() {
     const Quantizer& q = *p_.row;
+    if (q.format == FormatId::nvfp4) {
+      const Nvfp4Chain chain = Nvfp4Chain::of(q);
+      const uint32_t tensor_amax = element(input("x"), 2 * row_), amax_of_block = element(input("x"), 2 * row_ + 1);
+      add("N10.16", "tensor amax", Encoding::f32, tensor_amax);
+      const Nvfp4Scales t = chain.of_tensor(tensor_amax);
+      tensor_scales(t);
+      add("N10.16", "block amax", Encoding::f32, amax_of_block);
+      return add("N10.8", "multiplier", Encoding::f32, canonical(as_bits(chain.multiplier(t, nvfp4_block_scale(chain, t, amax_of_block)))));
+    }
     const uint32_t given = element(input("x"), row_ * p_.x.shape.cols + col_);
     if (info(q.format).scale == Encoding::f32) {
       add("N3.1", "amax", Encoding::f32, given);
@@ -158,6 +322,7 @@ class Tracer {
   std::span<const ConstBuffer> inputs_;
   Direction d_;
   int64_t row_, col_;
+  std::vector<uint32_t> seen_;   // where it is not x
   Steps steps_;
 };
 

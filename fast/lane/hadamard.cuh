@@ -170,6 +170,18 @@ ASSAY_LANE void rht_by_integers(const uint32_t (&leaf)[16], int half, bool tenso
   }
 }
 
+// All 16 rows of a group in one place: what two lanes make of it.
+ASSAY_LANE void rotate_group(const Rht& rht, uint32_t (&group)[16]) {
+  uint32_t leaf[16], part[2][kPatch];
+  for (int i = 0; i < 16; ++i) leaf[i] = part[i >> 3][i & 7] = rht_leaf(group[i], rht.sign_mask, i);
+  for (int half = 0; half < 2; ++half) {
+    if (rht.sum == RhtSum::butterfly) butterfly_within(part[half]);
+    else rht_by_integers(leaf, half, rht.sum == RhtSum::tc16, part[half]);
+  }
+  for (int i = 0; i < 16; ++i)
+    group[i] = rht.sum == RhtSum::butterfly ? butterfly_across(part[i >> 3][i & 7], part[1 - (i >> 3)][i & 7], i >> 3) : part[i >> 3][i & 7];
+}
+
 // Rotates 8 rows of one column, half a group of 16, in place. Every lane of the warp calls.
 ASSAY_DEVICE void rotate_line(const Rht& rht, int lane, uint32_t (&line)[kPatch]) {
   const int half = (lane >> 3) & 1;

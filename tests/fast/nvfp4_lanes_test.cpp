@@ -379,23 +379,11 @@ TEST(Nvfp4Lanes, StochasticFmaEqualsTheVectors) {
 
 using Sixteen = std::vector<uint32_t>;
 
-// Both halves of a group, as two lanes make them.
 Sixteen rotated(const Sixteen& v, uint32_t mask, RhtSum sum) {
-  uint32_t leaf[16], part[2][kPatch];
-  for (int i = 0; i < 16; ++i) leaf[i] = part[i / 8][i % 8] = rht_leaf(v[size_t(i)], mask, i);
-  Sixteen out;
-  if (sum != RhtSum::butterfly) {
-    for (int half : {0, 1}) {
-      uint32_t eight[kPatch];
-      rht_by_integers(leaf, half, sum == RhtSum::tc16, eight);
-      out.insert(out.end(), eight, eight + 8);
-    }
-    return out;
-  }
-  for (auto& half : part) butterfly_within(half);
-  for (int half : {0, 1})
-    for (int k = 0; k < 8; ++k) out.push_back(butterfly_across(part[half][k], part[1 - half][k], half));
-  return out;
+  uint32_t group[16];
+  std::copy(v.begin(), v.end(), group);
+  rotate_group({true, mask, sum}, group);
+  return {group, group + 16};
 }
 
 // Published: v[i] = bf16(0.1 (i + 1)).
