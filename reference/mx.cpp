@@ -14,7 +14,8 @@ double multiplier(uint32_t k) { return k == 255 ? kNaN : power_of_two(127 - stat
 
 namespace {
 
-uint32_t scale_code(double p) { return e8m0_code(p, Round::rp, Overflow::sat); }   // N5.3
+uint32_t scale_code(double p, uint32_t& last) { return e8m0_code(p, Round::rp, Overflow::sat, last); }   // N5.3
+uint32_t scale_code(double p) { return e8m0_code(p, Round::rp, Overflow::sat); }
 
 // The scale codes that a dequantize reads, in compact layout.
 Bytes compact_scales(const Run& run, Direction d) {
@@ -29,9 +30,9 @@ uint32_t scale_of(const Bytes& scales, bool down_columns, int64_t i, int64_t j) 
 }
 
 // x holds amaxes, or scale codes.
-uint32_t chain_code(const ConstBuffer& x, int64_t i, const MxFormat& format, Encoding element) {
+uint32_t chain_code(const ConstBuffer& x, int64_t i, const MxFormat& format, Encoding element, uint32_t& last) {
   const uint32_t bits = load(x, i);
-  return x.plane->encoding == Encoding::e8m0 ? bits : scale_code(format.scaled_amax(value_of(Encoding::f32, bits), element));
+  return x.plane->encoding == Encoding::e8m0 ? bits : scale_code(format.scaled_amax(value_of(Encoding::f32, bits), element), last);
 }
 
 void add_scale_steps(std::vector<TraceStep>& steps, double amax, const MxFormat& format, Encoding element) {
@@ -71,8 +72,9 @@ void scale_chain_mx(const Run& run, const MxFormat& format) {
   const ConstBuffer& x = run.input("x");
   const Buffer* const scales = x.plane->encoding == Encoding::f32 ? &run.output("scale_inv") : nullptr;
   const Buffer &multipliers = run.output("multiplier"), &decoded = run.output("decoded");
+  uint32_t last = 0;
   for (int64_t i = 0; i < x.plane->logical.count(); ++i) {
-    const uint32_t k = chain_code(x, i, format, run.quantizer(Direction::row).element);
+    const uint32_t k = chain_code(x, i, format, run.quantizer(Direction::row).element, last);
     if (scales) store(*scales, i, k);
     store(multipliers, i, f32_code(multiplier(k)));
     store(decoded, i, f32_code(decoded_scale(k)));
@@ -88,7 +90,8 @@ std::vector<TraceStep> trace_mx(const Run& run, Direction d, int64_t row, int64_
     const bool amaxes = x.plane->encoding == Encoding::f32;
     steps.push_back(code_step(std::string(format.amax_clause), amaxes ? "amax" : "scale", x.plane->encoding, load(x, i)));
     if (amaxes) add_scale_steps(steps, value_of(Encoding::f32, load(x, i)), format, q.element);
-    const uint32_t k = chain_code(x, i, format, q.element);
+    uint32_t any = 0;
+    const uint32_t k = chain_code(x, i, format, q.element, any);
     steps.push_back(value_step("N5.4", "multiplier", multiplier(k)));
     steps.push_back(value_step("N5.9", "decoded scale", decoded_scale(k)));
     return steps;

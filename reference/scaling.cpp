@@ -19,7 +19,14 @@ void scaled_codes(const float* x, int64_t n, double multiplier, NegZero neg_zero
   for (int64_t i = 0; i < n; ++i) codes[i] = static_cast<uint8_t>(cast(scaled(x[i], multiplier, neg_zero)));
 }
 
-double max_of(Encoding element) { return value_of(element, info(element).max_finite); }
+double max_of(Encoding element) {
+  static const std::vector<double> largest = [] {
+    std::vector<double> of;
+    for (size_t e = 0; e < kEncodings.size(); ++e) of.push_back(value_of(static_cast<Encoding>(e), kEncodings[e].max_finite));
+    return of;
+  }();
+  return largest[static_cast<size_t>(element)];
+}
 
 Bytes per_tensor_elements(const Values& x, double scale, Encoding element, NegZero neg_zero, int threads) {
   const Encoder cast(element, Round::rne, Overflow::sat);

@@ -75,6 +75,19 @@ Matrix<T> transposed_by_tiles(const Matrix<T>& m, int threads) {
   return out;
 }
 
+// One code in as many bytes as Code has.
+template <class Code>
+uint32_t coded(const ConstBuffer& b, int64_t i) {
+  Code code;
+  std::memcpy(&code, b.bytes.data() + i * static_cast<int64_t>(sizeof code), sizeof code);
+  return code;
+}
+template <class Code>
+void put(const Buffer& b, int64_t i, uint32_t code) {
+  const Code bytes = static_cast<Code>(code);
+  std::memcpy(b.bytes.data() + i * static_cast<int64_t>(sizeof bytes), &bytes, sizeof bytes);
+}
+
 }  // namespace
 
 const ConstBuffer& Run::input(std::string_view name) const { return named(inputs, std::string(name)); }
@@ -84,10 +97,11 @@ const Buffer& Run::output(Direction d, std::string_view name) const { return nam
 
 uint32_t load(const ConstBuffer& b, int64_t i) {
   if (b.plane->packed) return unpacked(b.bytes[static_cast<size_t>(i / 2)], i);
-  const int bytes = info(b.plane->encoding).bytes();
-  uint32_t code = 0;
-  std::memcpy(&code, b.bytes.data() + i * bytes, static_cast<size_t>(bytes));
-  return code;
+  switch (info(b.plane->encoding).bytes()) {
+    case 1: return coded<uint8_t>(b, i);
+    case 2: return coded<uint16_t>(b, i);
+    default: return coded<uint32_t>(b, i);
+  }
 }
 
 void store(const Buffer& b, int64_t i, uint32_t code) {
@@ -97,8 +111,11 @@ void store(const Buffer& b, int64_t i, uint32_t code) {
     both = static_cast<std::byte>(i % 2 == 0 ? packed(half, other) : packed(other, half));
     return;
   }
-  const int bytes = info(b.plane->encoding).bytes();
-  std::memcpy(b.bytes.data() + i * bytes, &code, static_cast<size_t>(bytes));
+  switch (info(b.plane->encoding).bytes()) {
+    case 1: return put<uint8_t>(b, i, code);
+    case 2: return put<uint16_t>(b, i, code);
+    default: return put<uint32_t>(b, i, code);
+  }
 }
 
 Values values(const ConstBuffer& b, int threads) {
