@@ -6,6 +6,7 @@ import shutil
 import time
 
 from tally import ROOT, Tally, build, finish, run_counted
+from tests import run_program
 
 
 def hide_cuda():
@@ -65,6 +66,16 @@ def stage_asan(args):
     return run_counted("asan smoke", [program, "run", "smoke", "--subject", "host"], 1800)
 
 
+def stage_race(args):
+    """The race checker: it finds every planted race, and nothing in clean kernels and in those of the suite `smoke`."""
+    program = build("race", "assay", "test_race")
+    if program is None:
+        return Tally(failed=1)
+    tally, seconds, notes = run_program(program.parent / "test_race")
+    print(*notes, f"{'test_race':<28} {tally}   {seconds:.1f} s", sep="\n", flush=True)
+    return tally + warnings("race") + run_counted("race smoke", [program, "run", "smoke", "--subject", "host"], 1800)
+
+
 def stage_certify(args):
     """The certificate: every rounding boundary, every 16-bit source and every code; with --nightly every float."""
     program = build("cpu", "assay")
@@ -80,7 +91,8 @@ def stage_faults(args):
     return run_counted("faults", ["ci/faults", *sample], 6 * 3600, tail=80)
 
 
-STAGES = {"check": stage_check, "cpu": stage_cpu, "cuda": stage_cuda, "certify": stage_certify, "asan": stage_asan, "faults": stage_faults}
+STAGES = {"check": stage_check, "cpu": stage_cpu, "cuda": stage_cuda, "certify": stage_certify, "asan": stage_asan,
+          "race": stage_race, "faults": stage_faults}
 
 
 def main():

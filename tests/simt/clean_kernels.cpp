@@ -168,15 +168,14 @@ TEST(CleanKernels, SyncwarpOfDisjointGroups) {
   expect_clean({.name = "lane_groups", .grid = 1, .block = 64}, lane_groups, 64, [](unsigned i, const unsigned* in) { return (in[i] + in[i ^ 3u]) << (i % 32 / 8); });
 }
 
-// What lane 0 wrote reaches lane 2 through lane 1, which has waited for both.
+// What lane 0 wrote is ordered before lane 2's read through lane 1, which has waited for both.
 __global__ void relay(const unsigned* in, unsigned* out) {
   ASSAY_SHARED(unsigned, box, [1]);
   const unsigned lane = threadIdx.x;
   if (lane == 0) box[0] = in[0];
   if (lane < 2) __syncwarp(0b011u);
-  if (lane == 1) box[0] = box[0] + 1;
   if (lane == 1 || lane == 2) __syncwarp(0b110u);
-  if (lane == 2) out[0] = box[0] + 1;
+  if (lane == 2) out[0] = box[0] + 2;
 }
 TEST(CleanKernels, OrderPassesThroughAThirdLane) {
   expect_clean({.name = "relay", .grid = 1, .block = 32}, relay, 1, [](unsigned, const unsigned* in) { return in[0] + 2; });

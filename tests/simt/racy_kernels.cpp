@@ -316,7 +316,7 @@ __global__ void staged(const unsigned* in, unsigned* out) {
     sum += mine[n - 1 - t];   // <- use
     if (kStage == Stage::no_barrier_after_fill) __syncthreads();
   }
-  out[t] = sum;
+  out[blockIdx.x * n + t] = sum;
 }
 // One barrier a pass suffices for a ring of two, so the missing one must be found in a ring of one.
 __global__ void refilled(const unsigned* in, unsigned* out) {
@@ -328,7 +328,7 @@ __global__ void refilled(const unsigned* in, unsigned* out) {
     __syncthreads();
     sum += stage[n - 1 - t];   // <- use before the refill
   }
-  out[t] = sum;
+  out[blockIdx.x * n + t] = sum;
 }
 constexpr LaunchConfig staged_config(const char* name) { return {.name = name, .grid = 2, .block = 64, .dynamic_shared_bytes = 2 * 64 * 4}; }
 TEST(RacyKernels, ReadBeforeTheCopyArrived) {
@@ -437,6 +437,20 @@ TEST(RacyKernels, OneOfManyReadersIsNotWaitedFor) {
   expect_race({marked("everybody reads"), marked("one writes"), "thread (9,0,0)", "thread (4,0,0)"}, {.name = "one_late_reader", .grid = 1, .block = 32}, one_late_reader, b.out.as<unsigned>());
 }
 
+// The writer has read the word last, and is ordered after itself; the others' reads must not be forgotten for its.
+__global__ void last_reader_writes(unsigned* out) {
+  ASSAY_SHARED(unsigned, word, [1]);
+  if (threadIdx.x == 0) word[0] = 1;
+  __syncthreads();
+  const unsigned seen = word[0];              // <- word is read by all
+  if (threadIdx.x == 63) word[0] = seen + 1;  // <- word is written by one
+  out[threadIdx.x] = seen;
+}
+TEST(RacyKernels, AReaderWhoWrites) {
+  Buffers b;
+  expect_race({marked("word is read by all"), marked("word is written by one"), "no barrier of the block between them"}, {.name = "last_reader_writes", .grid = 1, .block = 64}, last_reader_writes, b.out.as<unsigned>());
+}
+
 __global__ void same_value(unsigned* out) {
   ASSAY_SHARED(unsigned, flag, [1]);
   flag[0] = 1;   // <- everybody raises the flag
@@ -507,6 +521,15 @@ __global__ void neighbours_output(unsigned* data) {
 TEST(RacyKernels, ReadsWhatAnotherBlockWrites) {
   Buffers b;
   expect_race({marked("own output"), marked("neighbour's output")}, {.name = "neighbours_output", .grid = 5, .block = 1}, neighbours_output, b.out.as<unsigned>());
+}
+__global__ void last_block_writes(unsigned* data) {
+  const unsigned seen = data[0];                               // <- read by every block
+  if (blockIdx.x == gridDim.x - 1) data[0] = seen + 1;         // <- written by the last
+  data[1 + blockIdx.x] = seen;
+}
+TEST(RacyKernels, ABlockThatReadsAndWrites) {
+  Buffers b;
+  expect_race({marked("read by every block"), marked("written by the last"), "blocks of one grid"}, {.name = "last_block_writes", .grid = 5, .block = 1}, last_block_writes, b.out.as<unsigned>());
 }
 // Publishing by a relaxed counter: the last block reads everybody's part, which nothing orders before its read.
 __global__ void last_block(unsigned* parts, unsigned* count, unsigned* out) {

@@ -72,21 +72,24 @@ uint32_t place_of(const void* return_address) {
 }
 
 std::map<uint32_t, std::string> source_lines(std::span<const uint32_t> places) {
-  std::map<uint32_t, std::string> lines;
+  static std::map<uint32_t, std::string> known;   // a kernel is reported again in the next order or shape
+  std::vector<uint32_t> asked;
+  for (const uint32_t place : places)
+    if (!known.contains(place)) asked.push_back(place);
   const uintptr_t start = reinterpret_cast<uintptr_t>(&__executable_start) - load_bias();
   std::string command = "addr2line -a -i -e /proc/" + std::to_string(getpid()) + "/exe";
-  for (const uint32_t place : places) {
-    lines[place] = place ? "program+" + hex(place) : "outside the program";
-    command += " " + hex(start + place - 1);   // within the call, not after it
-  }
-  const std::vector<std::string> output = lines_of(command + " 2>/dev/null");
+  for (const uint32_t place : asked) command += " " + hex(start + place - 1);   // within the call, not after it
+  const std::vector<std::string> output = asked.empty() ? std::vector<std::string>{} : lines_of(command + " 2>/dev/null");
   size_t at = 0;
-  for (const uint32_t place : places) {
+  for (const uint32_t place : asked) {
     std::vector<std::string> frames;
     if (at < output.size() && output[at].starts_with("0x")) ++at;
     for (; at < output.size() && !output[at].starts_with("0x"); ++at) frames.push_back(short_line(output[at]));
-    if (const std::string text = joined(frames); !text.empty()) lines[place] = text;
+    known[place] = joined(frames);
+    if (known[place].empty()) known[place] = place ? "program+" + hex(place) : "outside the program";
   }
+  std::map<uint32_t, std::string> lines;
+  for (const uint32_t place : places) lines[place] = known[place];
   return lines;
 }
 
