@@ -1,4 +1,6 @@
 // The scalar chain from amax to scales, with bits worked by hand from the clauses.
+#include <ostream>
+
 #include "tests/reference/run_line.h"
 
 namespace assay {
@@ -107,6 +109,77 @@ TEST(ScaleChain, Mxfp4ScaledAmaxIsAQuotient) {
   ASSERT_GT(steps.size(), 1u);
   EXPECT_EQ(steps[1].clause, "N15.2");
   EXPECT_EQ(steps[1].bits, 0x3F555555u);
+}
+
+// Of one pair of a tensor's amax and a block's.
+struct Nvfp4Chain {
+  uint32_t encode_scale, multiplier;
+  uint8_t scale;
+  bool operator==(const Nvfp4Chain&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Nvfp4Chain& c) {
+  return out << std::hex << c.encode_scale << " " << static_cast<int>(c.scale) << " " << c.multiplier;
+}
+Nvfp4Chain nvfp4(uint32_t amax, uint32_t block_amax, const std::string& keys = "") {
+  const Outputs out = run_line("scale_chain nvfp4 1x2 f32 " + keys, {{"x", blob<uint32_t>({amax, block_amax})}});
+  return {out.u32("encode_scale")[0], out.u32("multiplier")[0], out.u8("scale_inv")[0]};
+}
+
+TEST(ScaleChain, Nvfp4EncodeScale) {   // N10.2, N10.5, N10.7
+  struct Amax {
+    uint32_t amax, encode, decode, multiplier;
+  };
+  for (const Amax& a : {Amax{0x00000000, 0x3F800000, 0x3F800000, 0x3E2AAAAB}, Amax{0x7F800000, 0x3F800000, 0x3F800000, 0x3E2AAAAB},   // 0, infinity
+                        Amax{0x00000001, 0x7F7FFFFF, 0x00200000, 0x7E2AAAAA}, Amax{0x05280000, 0x7F7FFFFF, 0x00200000, 0x7E2AAAAA},   // overflow
+                        Amax{0x7FC00000, 0x7F7FFFFF, 0x00200000, 0x7E2AAAAA}, Amax{0xFFC00001, 0x7F7FFFFF, 0x00200000, 0x7E2AAAAA},   // NaN: N10.3
+                        Amax{0x05280001, 0x7F7FFFFE, 0x00200000, 0x7E2AAAAA}, Amax{0x0DA24260, 0x77048754, 0x07F74093, 0x75B0B470},   // the first without, 1e-30
+                        Amax{0x3DCCCCCD, 0x46D20000, 0x381C09C1, 0x458C0000}, Amax{0x3F800000, 0x45280000, 0x39C30C31, 0x43E00000},   // 0.1, 1
+                        Amax{0x40C00000, 0x43E00000, 0x3B124925, 0x42955556}, Amax{0x43E00000, 0x40C00000, 0x3E2AAAAB, 0x3F800000},   // 6, 448
+                        Amax{0x45280000, 0x3F800000, 0x3F800000, 0x3E2AAAAB}, Amax{0x7149F2CA, 0x1354F71E, 0x6B99DD8E, 0x120DFA14},   // 2688, 1e30
+                        Amax{0x7F7FFFFF, 0x05280001, 0x79C30C30, 0x03E00002}}) {
+    LineCase c("scale_chain nvfp4 1x2 f32", {{"x", blob<uint32_t>({a.amax, 0x3F800000})}});
+    const std::vector<TraceStep> steps = make_reference_subject()->trace(c.p, c.inputs, Direction::row, 0, 0);
+    const auto step = [&](const std::string& clause) {
+      for (const TraceStep& s : steps)
+        if (s.clause == clause) return s.bits;
+      return 0xDEADDEADu;
+    };
+    SCOPED_TRACE(testing::Message() << std::hex << a.amax);
+    EXPECT_EQ(nvfp4(a.amax, 0x3F800000).encode_scale, a.encode);
+    EXPECT_EQ(step("N10.2"), a.encode);
+    EXPECT_EQ(step("N10.7"), a.decode);
+    EXPECT_EQ(step("N10.5"), a.multiplier);
+  }
+  EXPECT_EQ(nvfp4(0x3F800000, 0, "e4m3_max=256").encode_scale, 0x44C00000u);   // 1536
+}
+
+TEST(ScaleChain, Nvfp4BlockScale) {   // N10.6, N10.8
+  EXPECT_EQ(nvfp4(0x40B00000, 0x3FB30000), (Nvfp4Chain{0x43F45D17, 0x408BA2E8, 0x6E}));
+  EXPECT_EQ(nvfp4(0x40B00000, 0x3FB30000, "multiplier=bf16_quotient"), (Nvfp4Chain{0x43F45D17, 0x408C0000, 0x6E}));
+  EXPECT_EQ(nvfp4(0x3F800000, 0x3F800000).scale, 0x7E);
+  EXPECT_EQ(nvfp4(0x3F800000, 0x7F800000).scale, 0x7E);                        // infinity is clamped, and saturates
+  EXPECT_EQ(nvfp4(0x3F800000, 0x00000000), (Nvfp4Chain{0x45280000, 0x7F7FFFFF, 0x00}));
+  EXPECT_EQ(nvfp4(0x3F800000, 0x00000000, "multiplier=bf16_quotient").multiplier, 0x7F7F0000u);
+  EXPECT_EQ(nvfp4(0x3F800000, 0x358637BD).scale, 0x00);                        // 1e-6: underflows
+  // S = FLT_MAX, D = 2^-128: fl(1 / fl(sf D)) overflows below sf = 1.125, and is clamped to FLT_MAX.
+  EXPECT_EQ(nvfp4(0x00000001, 0x00BFFFFF), (Nvfp4Chain{0x7F7FFFFF, 0x7F7FFFFF, 0x38}));
+  EXPECT_EQ(nvfp4(0x00000001, 0x00D80000), (Nvfp4Chain{0x7F7FFFFF, 0x7F638E39, 0x39}));
+  // N10.5: fl(b fl(S C)); both fl(fl(b / 6) S) and fl(fl(b C) S) would round to 64.
+  EXPECT_EQ(nvfp4(0x40FC0000, 0x3F610000).scale, 0x65);
+  EXPECT_EQ(nvfp4(0x41480000, 0x3F680000).multiplier, 0x40D70A3Eu);            // N10.8: fl(S / value(sf)) would be 40D70A3D
+}
+
+TEST(ScaleChain, Nvfp4SpecialAmax) {   // N10.2, N10.3
+  EXPECT_EQ(nvfp4(0x7FC00000, 0x3F800000, "nan_clamp=propagate"), (Nvfp4Chain{0x7FFFFFFF, 0x7FFFFFFF, 0x7F}));
+  EXPECT_EQ(nvfp4(0x7FC00000, 0x40C00000, "nan_tensor_amax=unit nan_clamp=propagate"), (Nvfp4Chain{0x3F800000, 0x3F800000, 0x38}));
+  EXPECT_EQ(nvfp4(0x7FC00000, 0x40C00000, "nan_tensor_amax=unit"), (Nvfp4Chain{0x3F800000, 0x3F800000, 0x38}));
+  // S = 0, D infinite: 0 D is NaN, which the clamp drops or keeps.
+  EXPECT_EQ(nvfp4(0x7F800000, 0x3F800000, "inf_amax=zero"), (Nvfp4Chain{0x00000000, 0x7F7FFFFF, 0x00}));
+  EXPECT_EQ(nvfp4(0x7F800000, 0x3F800000, "inf_amax=zero nan_clamp=propagate"), (Nvfp4Chain{0x00000000, 0x7FFFFFFF, 0x00}));
+  EXPECT_EQ(nvfp4(0x7F800000, 0x7F800000, "inf_amax=zero nan_clamp=propagate"), (Nvfp4Chain{0x00000000, 0x7FFFFFFF, 0x7F}));
+  EXPECT_EQ(nvfp4(0x45280000, 0x7FC00000), (Nvfp4Chain{0x3F800000, 0x3B124925, 0x7E}));   // a NaN block amax is clamped
+  EXPECT_EQ(nvfp4(0x45280000, 0x7FC00000, "nan_clamp=propagate"), (Nvfp4Chain{0x3F800000, 0x7FFFFFFF, 0x7F}));
+  EXPECT_EQ(nvfp4(0x45280000, 0x7FC00000, "nan_clamp=propagate multiplier=bf16_quotient").multiplier, 0x7FFFFFFFu);
 }
 
 TEST(ScaleChain, CodesOfE8m0) {   // N5.4, N5.9
