@@ -225,7 +225,12 @@ Region region_of(const Problem* problem, const Plane& plane, Place place) {
   const Shape x = problem->x.shape;
   const Region all{0, x.rows, 0, x.cols};
   if (problem->as<Update>()) return {0, x.rows, c, c + 1};                       // a slot's history decides its scale
-  if (problem->as<Split>()) return all;                                          // offsets
+  if (problem->as<Split>()) {
+    const auto m = member_of(plane.name);
+    if (!m) return all;                                                          // offsets
+    const Problem member = member_problems(*problem)[*m];
+    return region_of(&member, plane, place);
+  }
   if (problem->as<ScaleChain>() && plane.logical.cols == 1) return {r, r + 1, 0, x.cols};   // N10.16: of a pair
   if (problem->as<Hadamard>()) {                                                 // N11.2: 16 rows make each element of y
     return plane.transposed ? Region{c / 16 * 16, c / 16 * 16 + 16, r, r + 1} : all;
@@ -251,7 +256,12 @@ std::string place_text(const Problem* problem, const Plane& plane, Place place) 
     return to - from <= 1 ? fmt::format("{} {}", one, from) : fmt::format("{} {}..{}", many, from, to - 1);
   };
   if (plane.padded == Shape{1, 1}) return "the tensor's only value";
-  if (problem && problem->as<Split>()) return fmt::format("entry {}", place.col);
+  if (problem && problem->as<Split>()) {
+    const auto m = member_of(plane.name);
+    if (!m) return fmt::format("entry {}", place.col);
+    const Problem member = member_problems(*problem)[*m];
+    return place_text(&member, plane, place);
+  }
   if (problem && problem->as<ScaleChain>() && plane.logical.cols == 1) return fmt::format("pair {}", place.row);
   const bool data = has_stem(plane, ".data") || !plane.direction;
   if (problem && plane.transposed && data) return fmt::format("row {}, column {} (stored [{}][{}])", place.col, place.row, place.row, place.col);

@@ -122,7 +122,7 @@ PlaneData wanted(const VectorCheck& check, const PlaneData& got) {
   const int64_t rows = want.plane.logical.rows, cols = want.plane.logical.cols;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c)
-      set_code(want.plane.encoding, want.bytes, index_of(want.plane, r, c), code_at(want.plane.encoding, check.want, r * cols + c));
+      set_code(want.plane, want.bytes, index_of(want.plane, r, c), code_at(want.plane.encoding, check.want, r * cols + c));
   return want;
 }
 
@@ -146,15 +146,18 @@ Answer judge_vectors(const Case& c, Subject& subject, const Subjects& subjects, 
   if (run.status == IsolatedRun::Status::unsupported) return answer.unsupported = run.why, answer;
   if (!run.sound()) return failed(run.trouble());
 
-  std::vector<PlaneData> got, want;   // of the first source, in causal order: what one screen is about
+  std::vector<PlaneData> made;        // of a split's members each alone, as the checks name them
   for (const PlaneData& plane : run.execution.planes)
+    for (PlaneData& one : members_of(plane)) made.push_back(std::move(one));
+  std::vector<PlaneData> got, want;   // of the first source, in causal order: what one screen is about
+  for (const PlaneData& plane : made)
     for (const VectorCheck& check : c.checks)
       if (check.plane == plane.plane.name && check.source == c.checks.front().source && !find_plane(got, check.plane)) {
         got.push_back(plane);
         want.push_back(wanted(check, plane));
       }
   for (const VectorCheck& check : c.checks) {
-    const PlaneData& plane = *find_plane(run.execution.planes, check.plane);
+    const PlaneData& plane = *find_plane(made, check.plane);
     const Judgement one = judge(&c.problem, {plane}, {wanted(check, plane)});
     if (!one.error.empty()) return failed(one.error);
     answer.equal.push_back(one.equal() && one.padding.empty());
@@ -167,8 +170,8 @@ struct Counts {
   size_t passed = 0, failed = 0, skipped = 0, disputed = 0;
 };
 
-// Which sources a subject agrees with, per case of a disputed file: "c1": {"te_host": {3, 4}}.
-using Agreement = std::map<string, std::map<string, std::pair<int, int>>>;
+// Which sources a subject agrees with, per case and variant of a disputed file: {"c1", ""}: {"te_host": {3, 4}}.
+using Agreement = std::map<std::pair<string, string>, std::map<string, std::pair<int, int>>>;
 
 string join(const std::vector<string>& words) {
   string out;
@@ -176,15 +179,30 @@ string join(const std::vector<string>& words) {
   return out.empty() ? "none" : out;
 }
 
+// What the file calls case "c1": the label of the case of that prefix, or the second word of a list of them.
+string label_of(const IndexFile& entry, const string& in_case) {
+  const json::Value* cases = entry.params.find("cases");
+  if (!cases || !cases->array()) return {};
+  for (const json::Value& one : *cases->array())
+    if (one.text("prefix") == in_case + ".") return string(one.text("label"));
+  for (size_t i = 0; i < cases->array()->size(); ++i)
+    if (in_case == fmt::format("c{}", i) && (*cases->array())[i].string()) return *(*cases->array())[i].string();
+  return {};
+}
+
 void print_agreement(const Agreement& agreement, const IndexFile& entry, std::string_view subject, std::ostream& out) {
-  for (const auto& [prefix, sources] : agreement) {
+  for (const auto& [which, sources] : agreement) {
     std::vector<string> with, against;
     for (const auto& [source, n] : sources) (n.first == n.second ? with : against).push_back(n.first == n.second ? source : fmt::format("{} ({} of {} tensors equal)", source, n.first, n.second));
-    string label;
-    if (const json::Value* cases = entry.params.find("cases"); cases && cases->array())
-      for (const json::Value& one : *cases->array())
-        if (one.text("prefix") == prefix + ".") label = one.text("label");
-    out << fmt::format("          {} {} {}: agrees with {}{}\n", subject, prefix, label, join(with), against.empty() ? "" : "; not with " + join(against));
+    const auto& [in_case, variant] = which;
+    if (const auto plain = agreement.find({in_case, ""}); !variant.empty() && plain != agreement.end() && plain->second == sources) continue;   // the keys change nothing here
+    const string label = label_of(entry, in_case);
+    string what(subject);
+    for (const string& word : {in_case, label, variant})
+      if (!word.empty()) what += " " + word;
+    const std::string_view clauses = deciding_clauses(entry.family, label);
+    out << fmt::format("          {}: agrees with {}{}{}\n", what, join(with), against.empty() ? "" : "; not with " + join(against),
+                       clauses.empty() ? "" : fmt::format("; decided by {}", clauses));
   }
 }
 
@@ -246,7 +264,7 @@ class Judge {
         if (!fresh) at->second &= ok;
         all &= ok;
         if (entry.disputed()) {
-          auto& n = agreement[check.tensor.substr(0, check.tensor.find('.'))][check.source.empty() ? "the vectors" : check.source];
+          auto& n = agreement[{check.in_case, check.variant}][check.source.empty() ? "the vectors" : check.source];
           n.first += ok;
           ++n.second;
         }
