@@ -47,7 +47,8 @@ void split(const Run& run, const std::function<void(const Run&)>& quantize) {
   store_offsets(run.output("offsets"), members, [](const Problem& m) { return m.x.shape.count(); });
   for (Direction d : kDirections)
     if (run.problem.quantizer(d) && info(run.quantizer(d).format).has_blocks())
-      store_offsets(run.output(d, "scale_offsets"), members, [&](const Problem& m) { return geometry(*m.quantizer(d), m.x.shape, d).scale_padded.count(); });
+      store_offsets(run.output(d, "scale_offsets"), members,
+                    [&](const Problem& m) { return geometry(*m.quantizer(d), m.x.shape, d).scale_padded.count(); });
   for (size_t m = 0; m < members.size(); ++m) quantize(MemberLine(run, m, members[m]).run());
 }
 

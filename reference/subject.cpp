@@ -127,7 +127,8 @@ std::vector<TraceStep> trace_quantize(const Run& run, Direction d, int64_t row, 
   const std::vector<ConstBuffer> inputs = with_x(run.inputs, x);
   const Run columns{run.problem, inputs, {}, run.threads};
   const ConstBuffer& source = columns.input("x");
-  std::vector<TraceStep> steps = {code_step("N13.1", "element of the dequantized rows", source.plane->encoding, load(source, row * source.plane->logical.cols + col))};
+  const uint32_t element = load(source, row * source.plane->logical.cols + col);
+  std::vector<TraceStep> steps = {code_step("N13.1", "element of the dequantized rows", source.plane->encoding, element)};
   for (TraceStep& step : format.trace(columns, d, row, col)) steps.push_back(std::move(step));
   return steps;
 }

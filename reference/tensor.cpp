@@ -161,6 +161,8 @@ void store(const Buffer& b, const Bytes& m) {
 }
 
 void store(const Buffer& b, const Values& m) {
+  if (m.rows() > b.plane->padded.rows || m.cols() > b.plane->padded.cols || b.plane->encoding != Encoding::f32)
+    throw std::logic_error("reference: wrong size for plane '" + b.plane->name + "'");
   std::fill(b.bytes.begin(), b.bytes.end(), std::byte{0});                   // N6.4
   for (int64_t r = 0; r < m.rows(); ++r)
     for (int64_t c = 0; c < m.cols(); ++c) store(b, r * b.plane->padded.cols + c, f32_code(m(r, c)));

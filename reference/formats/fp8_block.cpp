@@ -1,5 +1,7 @@
 // fp8_block: FP8 elements, one F32 scale for every 128 along the contracted dimension, or for every tile of 128x128. Columns are stored
 // transposed, so that both directions read alike.
+#include <optional>
+
 #include "reference/blocks.h"
 #include "reference/formats/format.h"
 #include "reference/mx.h"
@@ -44,7 +46,8 @@ Values scale_inv_from_gemm(const ConstBuffer& plane, Block block) {
   const Bytes codes = codes_from_gemm(plane);
   Values scale_inv(ceil_div(plane.plane->logical.rows, height_of(block)), plane.plane->logical.cols / kCopies);
   for (int64_t r = 0; r < scale_inv.rows(); ++r)
-    for (int64_t c = 0; c < scale_inv.cols(); ++c) scale_inv(r, c) = static_cast<float>(decoded_scale(codes(r * height_of(block), c * kCopies)));   // exact
+    for (int64_t c = 0; c < scale_inv.cols(); ++c)
+      scale_inv(r, c) = static_cast<float>(decoded_scale(codes(r * height_of(block), c * kCopies)));   // exact
   return scale_inv;
 }
 
@@ -75,8 +78,14 @@ class DecodeScales {
     if (plane.plane->layout == ScaleLayout::gemm) codes_ = codes_from_gemm(plane);
     else scale_inv_ = compact_from(plane, run.quantizer(d).block, run.threads);
   }
+  // In GEMM layout alone.
+  std::optional<uint32_t> code(int64_t i, int64_t j) const {
+    if (codes_.size() == 0) return std::nullopt;
+    return codes_(i, j / length_of(Block::b1x32));
+  }
   double operator()(int64_t i, int64_t j) const {
-    return codes_.size() > 0 ? decoded_scale(codes_(i, j / length_of(Block::b1x32))) : scale_inv_(i / height_, j / kBlock);
+    const std::optional<uint32_t> k = code(i, j);
+    return k ? decoded_scale(*k) : scale_inv_(i / height_, j / kBlock);
   }
 
  private:
@@ -93,15 +102,20 @@ void dequantize(const Run& run, Direction d) {
 // N9.6: more than a move, because the scales change their encoding.
 void swizzle(const Run& run, Direction d) {
   const Block block = run.quantizer(d).block;
-  if (run.problem.as<Swizzle>()->inverse) store_compact(run.output(d, "scale_inv"), scale_inv_from_gemm(run.input(d, "scale_gemm"), block), block, run.threads);
-  else store_gemm(run.output(d, "scale_gemm"), compact_from(run.input(d, "scale_inv"), block, run.threads), block);
+  if (run.problem.as<Swizzle>()->inverse)
+    store_compact(run.output(d, "scale_inv"), scale_inv_from_gemm(run.input(d, "scale_gemm"), block), block, run.threads);
+  else
+    store_gemm(run.output(d, "scale_gemm"), compact_from(run.input(d, "scale_inv"), block, run.threads), block);
 }
 
 std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t col) {
   const Quantizer& q = run.quantizer(d);
   if (run.problem.as<Dequantize>()) {
     const auto [i, j] = stored_at(*run.input(d, "data").plane, row, col);
-    return trace_dequantize(run, d, row, col, {}, DecodeScales(run, d)(i, j), "N9.5");
+    const DecodeScales scale_of(run, d);
+    std::vector<TraceStep> steps;
+    if (const auto k = scale_of.code(i, j)) steps.push_back(code_step("N9.6", "scale", Encoding::e8m0, *k));
+    return trace_dequantize(run, d, row, col, std::move(steps), scale_of(i, j), "N9.5");
   }
   if (run.problem.as<ScaleChain>()) return trace_chain(values(run.input("x"), run.threads)(row, col), q, run.problem.x.source, "");
   const Values x = seen(run, d);

@@ -121,7 +121,8 @@ struct Fp8Block {
 // One 1x128 block of row data: the elements given, then +0.
 template <class Code>
 Fp8Block fp8_block(const std::string& keys, const std::vector<Code>& x) {
-  const Outputs out = run_line("quantize fp8_block 1x128 " + std::string(sizeof(Code) == 2 ? "bf16" : "f32") + " dir=row " + keys, {{"x", blob(padded_with_zeros(x, 128))}});
+  const Outputs out = run_line("quantize fp8_block 1x128 " + std::string(sizeof(Code) == 2 ? "bf16" : "f32") + " dir=row " + keys,
+                               {{"x", blob(padded_with_zeros(x, 128))}});
   Fp8Block r{out.u32("row.scale_inv")[0], out.u8("row.data")};
   r.codes.resize(x.size());
   return r;
@@ -156,7 +157,8 @@ TEST(SpecialValues, Fp8BlockWithInfinity) {   // N3.4, N3.7
   EXPECT_EQ(fp8_block("", x).codes, (Codes{0x7E, 0xFE, 0x38, 0xFE, 0x7F}));
   EXPECT_EQ(fp8_block("inf_amax=zero", x).scale_inv, 0x7F800000u);
   EXPECT_EQ(fp8_block("inf_amax=zero", x).codes, (Codes{0x7F, 0x7F, 0x00, 0x80, 0x7F}));
-  EXPECT_EQ(run_line("quantize fp8_block 1x128 bf16 dir=row inf_amax=zero scales=gemm", {{"x", blob(padded_with_zeros(x, 128))}}).u8("row.scale_gemm")[3], 0xFF);   // N9.6
+  const std::map<std::string, Blob> in = {{"x", blob(padded_with_zeros(x, 128))}};
+  EXPECT_EQ(run_line("quantize fp8_block 1x128 bf16 dir=row inf_amax=zero scales=gemm", in).u8("row.scale_gemm")[3], 0xFF);   // N9.6
 }
 
 TEST(SpecialValues, Fp8BlockOfSubnormals) {   // N3.5 to N3.7: 448 / 2^-133 overflows
@@ -193,7 +195,8 @@ TEST(SpecialValues, DequantizeFp8Block) {   // N9.5, N2.3, N1.3
 // One 1x32 block of row data, unpacked: the elements given, then +0.
 template <class Code>
 BlockResult fp4_block(const std::string& keys, const std::vector<Code>& x) {
-  const Outputs out = run_line("quantize mxfp4 1x32 " + std::string(sizeof(Code) == 2 ? "bf16" : "f32") + " dir=row " + keys, {{"x", blob(padded_with_zeros(x, 32))}});
+  const Outputs out = run_line("quantize mxfp4 1x32 " + std::string(sizeof(Code) == 2 ? "bf16" : "f32") + " dir=row " + keys,
+                               {{"x", blob(padded_with_zeros(x, 32))}});
   BlockResult r{out.u8("row.scale_inv")[0], {}};
   const Codes bytes = out.u8("row.data");
   for (size_t i = 0; i < x.size(); ++i) r.codes.push_back(i % 2 == 0 ? bytes[i / 2] % 16 : bytes[i / 2] / 16);
@@ -201,8 +204,9 @@ BlockResult fp4_block(const std::string& keys, const std::vector<Code>& x) {
 }
 
 TEST(SpecialValues, Mxfp4EveryCodeAndTie) {   // N15.3, N2.1, N2.2: scale 1; ties go to the even code
-  const std::vector<uint16_t> x = {bf16(0),    bf16(0.5f),  bf16(1),    bf16(1.5f), bf16(2),    bf16(3),  bf16(4), bf16(6),
-                                   bf16(0.25f), bf16(0.75f), bf16(1.25f), bf16(1.75f), bf16(2.5f), bf16(3.5f), bf16(5), bf16(-5.0625f), bf16(-0.25f), bf16(-0.375f)};
+  const std::vector<uint16_t> x = {bf16(0), bf16(0.5f), bf16(1), bf16(1.5f), bf16(2), bf16(3), bf16(4), bf16(6),
+                                   bf16(0.25f), bf16(0.75f), bf16(1.25f), bf16(1.75f), bf16(2.5f), bf16(3.5f), bf16(5),
+                                   bf16(-5.0625f), bf16(-0.25f), bf16(-0.375f)};
   EXPECT_EQ(fp4_block("", x).scale, 0x7F);
   EXPECT_EQ(fp4_block("", x).codes, (Codes{0, 1, 2, 3, 4, 5, 6, 7, 0, 2, 2, 4, 4, 6, 6, 0xF, 8, 9}));
 }

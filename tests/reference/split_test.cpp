@@ -118,7 +118,9 @@ TEST(Split, EveryMemberHasItsOwnAmaxAndScale) {   // 448 / 2 and 448 / 448 (N3.3
 
 TEST(Split, GivenValuesAreTheMembers) {   // N3.11, N3.1: delayed members share neither scale nor amax slot
   const Outputs out = run_line("split fp8_delayed 3x1 bf16 dir=row groups=1,2",
-                               {{"x", blob(U16{bf16(1), bf16(1), bf16(3)})}, {"row.given.scale", blob(U32{f32(2), f32(0.5f)})}, {"row.prior.amax", blob(U32{f32(9), f32(2)})}});
+                               {{"x", blob(U16{bf16(1), bf16(1), bf16(3)})},
+                                {"row.given.scale", blob(U32{f32(2), f32(0.5f)})},
+                                {"row.prior.amax", blob(U32{f32(9), f32(2)})}});
   EXPECT_EQ(out.u8("row.data"), (U8{k2, 0x30, 0x3C}));                        // 2, 0.5, 1.5
   EXPECT_EQ(out.u32("row.amax"), (U32{f32(9), f32(3)}));
   EXPECT_EQ(out.u32("row.scale_inv"), (U32{f32(0.5f), f32(2)}));
@@ -198,7 +200,8 @@ TEST(Split, NoopLeavesOffsetsToo) {
 TEST(Split, EveryMemberIsItsOwnLine) {
   std::vector<std::string> lines;
   for (const FormatInfo& f : kFormats)
-    for (const std::string tail : {"70x48 bf16 groups=0,33,37", "66x40 bf16 vary=none groups=33,33 dir=row", "33x90 bf16 vary=last groups=50,0,40", "1x1881 bf16 vary=both groups=33x40,17x33 capacity=4000"})
+    for (const std::string tail : {"70x48 bf16 groups=0,33,37", "66x40 bf16 vary=none groups=33,33 dir=row", "33x90 bf16 vary=last groups=50,0,40",
+                                   "1x1881 bf16 vary=both groups=33x40,17x33 capacity=4000"})
       lines.push_back("split " + std::string(f.name) + " " + tail);
   for (const std::string pair : {"mxfp8/mxfp4", "fp8_block/fp8_delayed", "mxfp4/fp8_current", "fp8_delayed/identity"})
     for (const std::string source : {"original", "row_dequantized"}) lines.push_back("split " + pair + " 70x48 bf16 groups=33,0,37 col_source=" + source);
@@ -222,7 +225,8 @@ TEST(Split, EveryMemberIsItsOwnLine) {
     for (size_t m = 0; m < members.size(); ++m) {
       std::map<std::string, Blob> own;
       for (const Plane& plane : input_planes(members[m])) own[plane.name] = part(input_planes(p), plane.name, in.at(plane.name), m);
-      for (const auto& [name, bytes] : run_line(to_line(members[m]), own)) EXPECT_EQ(part(output_planes(p), name, all.at(name), m), bytes) << line << " member " << m << " " << name;
+      for (const auto& [name, bytes] : run_line(to_line(members[m]), own))
+        EXPECT_EQ(part(output_planes(p), name, all.at(name), m), bytes) << line << " member " << m << " " << name;
     }
   }
 }

@@ -91,9 +91,11 @@ TEST(Swizzle, OnlyTheExponentOfAScaleIsKept) {
     uint32_t scale_inv;
     uint8_t code;
   };
-  for (const Row& row : {Row{0xBFE00000, 0x7F}, Row{0x3FFFFFFF, 0x7F}, Row{0x00000000, 0x00}, Row{0x80000000, 0x00}, Row{0x00400000, 0x00}, Row{0x007FFFFF, 0x00},
-                         Row{0x00800000, 0x01}, Row{0x7F7FFFFF, 0xFE}, Row{0x7F800000, 0xFF}, Row{0xFF800000, 0xFF}, Row{0x7FC00001, 0xFF}})
-    EXPECT_EQ(run_line("swizzle fp8_block 1x1 f32", {{"row.scale_inv", blob<uint32_t>({row.scale_inv, 0, 0, 0})}}).u8("row.scale_gemm")[0], row.code) << std::hex << row.scale_inv;
+  for (const Row& row : {Row{0xBFE00000, 0x7F}, Row{0x3FFFFFFF, 0x7F}, Row{0x00000000, 0x00}, Row{0x80000000, 0x00}, Row{0x00400000, 0x00},
+                         Row{0x007FFFFF, 0x00}, Row{0x00800000, 0x01}, Row{0x7F7FFFFF, 0xFE}, Row{0x7F800000, 0xFF}, Row{0xFF800000, 0xFF},
+                         Row{0x7FC00001, 0xFF}})
+    EXPECT_EQ(run_line("swizzle fp8_block 1x1 f32", {{"row.scale_inv", blob<uint32_t>({row.scale_inv, 0, 0, 0})}}).u8("row.scale_gemm")[0], row.code)
+        << std::hex << row.scale_inv;
 }
 
 TEST(Swizzle, BackTakesTheFirstCopy) {   // N9.6, N5.9
@@ -126,8 +128,10 @@ TEST(Swizzle, ScalesOfTransposedColumnsMoveLikeRows) {   // N6.6: 8 * 32 element
   for (const Position& p : kPositions) {
     std::vector<uint8_t> compact(256 * 8), expected(2048);
     compact[p.i * 8 + p.j] = expected[p.at] = 0x42;
-    for (const auto& [line, d] : {std::pair<std::string, std::string>{"swizzle mxfp4 256x256 e8m0 dir=row", "row"}, {"swizzle mxfp4 256x256 e8m0 dir=col", "col"},
-                                  {"swizzle nvfp4 256x128 e4m3 dir=row", "row"}, {"swizzle nvfp4 128x256 e4m3 dir=col", "col"}}) {
+    for (const auto& [line, d] : {std::pair<std::string, std::string>{"swizzle mxfp4 256x256 e8m0 dir=row", "row"},
+                                  {"swizzle mxfp4 256x256 e8m0 dir=col", "col"},
+                                  {"swizzle nvfp4 256x128 e4m3 dir=row", "row"},
+                                  {"swizzle nvfp4 128x256 e4m3 dir=col", "col"}}) {
       EXPECT_EQ(run_line(line, {{d + ".scale_inv", blob(compact)}}).u8(d + ".scale_gemm"), expected) << line << " " << p.i << " " << p.j;
       EXPECT_EQ(run_line(line + " inverse=1", {{d + ".scale_gemm", blob(expected)}}).u8(d + ".scale_inv"), compact) << line << " " << p.i << " " << p.j;
     }
@@ -149,7 +153,8 @@ TEST(Swizzle, QuantizeWritesTheSameOrder) {   // N6.3, N6.4
       const Outputs back = run_line("swizzle " + format + " 40x170" + source + " inverse=1 dir=" + d, {{d + ".scale_gemm", gemm.at(d + ".scale_gemm")}});
       EXPECT_EQ(back.at(d + ".scale_inv"), compact.at(d + ".scale_inv")) << tail;
       const Outputs y = run_line("dequantize" + tail, {{d + ".scale_inv", compact.at(d + ".scale_inv")}, {d + ".data", compact.at(d + ".data")}});
-      const Outputs y_gemm = run_line("dequantize" + tail + " scales=gemm", {{d + ".scale_gemm", gemm.at(d + ".scale_gemm")}, {d + ".data", gemm.at(d + ".data")}});
+      const Outputs y_gemm =
+          run_line("dequantize" + tail + " scales=gemm", {{d + ".scale_gemm", gemm.at(d + ".scale_gemm")}, {d + ".data", gemm.at(d + ".data")}});
       EXPECT_EQ(y.at("y"), y_gemm.at("y")) << tail;
     }
 }
