@@ -149,8 +149,9 @@ TEST(Layout, BlockScalesOfTiles) {   // N9.4: 130x257 has tiles [2, 3] in [2, 4]
   const uint32_t k1 = 0x3B800000, k2 = 0x3C000000, k4 = 0x3C800000, k8 = 0x3D000000;
   EXPECT_EQ(out.u32("row.scale_inv"), (std::vector<uint32_t>{k1, k2, k1, 0, k4, k1, k8, 0}));
   EXPECT_EQ(out.u32("col.scale_inv"), (std::vector<uint32_t>{k1, k4, 0, 0, k2, k1, 0, 0, k1, k8, 0, 0}));
+  const std::vector<uint8_t> rows = out.u8("row.data"), cols = out.u8("col.data");
   for (size_t r = 0; r < 130; ++r)
-    for (size_t c = 0; c < 257; ++c) EXPECT_EQ(out.u8("col.data")[c * 130 + r], out.u8("row.data")[r * 257 + c]);   // N9.3
+    for (size_t c = 0; c < 257; ++c) EXPECT_EQ(cols[c * 130 + r], rows[r * 257 + c]);   // N9.3
   EXPECT_EQ(out.u8("row.data")[0], 0x78);            // 1 * 256
   EXPECT_EQ(out.u8("row.data")[128], 0x70);          // 1 * 128, beside the 2
   EXPECT_EQ(out.u8("row.data")[128 * 257 + 256], 0x60);   // 1 * 32, above the 8
