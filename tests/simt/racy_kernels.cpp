@@ -685,6 +685,13 @@ TEST(RacyKernels, OneFindingForEachPairOfLines) {
   EXPECT_EQ(t.run<Bug::no_barrier>(), text) << "reports do not depend on the number of OS threads";
 }
 
+// Accesses are counted, not their bytes: here two of two bytes each.
+TEST(RacyKernels, CountsAccesses) {
+  Buffers b;
+  const std::string text = fault_of({.name = "overlapping_tiles", .grid = 2, .block = 96}, overlapping_tiles, b.in.as<uint16_t>(), b.out.as<uint16_t>());
+  EXPECT_NE(text.find("\n    blocks of one grid are not ordered\n  order forward"), std::string::npos) << text;
+}
+
 // A faulty grid leaves nothing behind for the next.
 TEST(RacyKernels, CleanAfterAFault) {
   Tile t;

@@ -16,9 +16,10 @@ struct Access {
   uint32_t clock;    // of the thread when it made the access
   uint32_t place;    // in the program: an offset for source_lines()
   uint16_t thread;   // within the block
-  uint8_t bytes;
+  uint8_t bytes;     // kManyBytes: that many or more
   Kind kind;
 };
+inline constexpr uint8_t kManyBytes = 255;
 
 // Two relaxed atomics do not conflict where they touch the same bytes: being aligned, those of one size do.
 constexpr bool conflict(const Access& a, const Access& b) {

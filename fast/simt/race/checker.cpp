@@ -14,7 +14,7 @@ namespace {
 
 // Cells take 40 times the memory of their bytes. Cells of earlier grids are kept for the next up to the smaller limit.
 constexpr size_t kPageOfCells = Shadow::kPage * sizeof(Cell);
-constexpr size_t kKeptPages = (size_t{256} << 20) / kPageOfCells, kMostPages = (size_t{4} << 30) / kPageOfCells;
+constexpr size_t kKeptPages = (size_t{256} << 20) / kPageOfCells, kMostPages = (size_t{2} << 30) / kPageOfCells;
 
 // Accesses of one kind that matter to a byte: two, or one of each lane of a warp.
 constexpr size_t kMostHeld = 4 * 32 + 2;
@@ -108,7 +108,7 @@ void Checker::access(const std::byte* p, size_t bytes, Kind kind, bool reads, co
   if ((!shared && !global_.holds(p)) || bytes == 0 || unwatched) return;
   ++accesses_;
   const Access now{block_, clocks_.of(current->linear), place_of(return_address), static_cast<uint16_t>(current->linear),
-                   static_cast<uint8_t>(std::min<size_t>(bytes, 255)), kind};
+                   static_cast<uint8_t>(std::min<size_t>(bytes, kManyBytes)), kind};
   if (shared && !(in_array(p) && in_array(p + bytes - 1))) return found(What::outside, p, now, {});
   Shadow& shadow = shared ? shared_ : global_;
   const std::byte* const end = p + bytes;
@@ -124,10 +124,9 @@ void Checker::access(const std::byte* p, size_t bytes, Kind kind, bool reads, co
   }
 }
 
-// Whether every later access that conflicts with `earlier` conflicts with `now` too; so that, when `now` comes after it, `earlier` may be forgotten.
-bool covers(Kind now, Kind earlier) {
-  return now == Kind::write || now == earlier || (earlier == Kind::atomic_read);
-}
+// Whether every later access that conflicts with `earlier` conflicts with `now` too, so that `earlier` may be forgotten when `now`
+// comes after it.
+bool covers(Kind now, Kind earlier) { return now == Kind::write || now == earlier || earlier == Kind::atomic_read; }
 
 void Checker::touch(Cell& cell, const std::byte* p, const Access& now, bool shared, bool reads) {
   // The accesses to keep. Those of earlier grids and of earlier blocks' shared memory are ordered before everything.
@@ -206,8 +205,8 @@ std::string Checker::describe(const Grid& grid, const Access& a, const std::stri
   constexpr const char* kNames[] = {"read", "write", "atomic read", "atomic"};
   const Index3 extent = grid.threads;
   const Index3 thread{a.thread % extent.x, a.thread / extent.x % extent.y, a.thread / (extent.x * extent.y)};
-  return "\n    " + std::string(kNames[static_cast<size_t>(a.kind)]) + " of " + std::to_string(a.bytes) + (a.bytes == 1 ? " byte" : " bytes") +
-         " by block " + to_text(blocks_[a.block - first_block_]) + " thread " + to_text(thread) + " (warp " + std::to_string(warp_of(a)) +
+  return "\n    " + std::string(kNames[static_cast<size_t>(a.kind)]) + " of " + std::to_string(a.bytes) +
+         (a.bytes == 1 ? " byte" : a.bytes == kManyBytes ? " or more bytes" : " bytes") + " by block " + to_text(blocks_[a.block - first_block_]) + " thread " + to_text(thread) + " (warp " + std::to_string(warp_of(a)) +
          " lane " + std::to_string(a.thread % 32) + ") at " + line;
 }
 
