@@ -103,7 +103,7 @@ std::vector<ConstBuffer> with_x(std::span<const ConstBuffer> inputs, const std::
   return out;
 }
 
-// Rows before columns, which may be made of them.
+// N13.2: each direction as if it were alone. Rows before columns, which may be made of them.
 void quantize(const Run& run) {
   const Problem& p = run.problem;
   if (p.row) format_of(*p.row).quantize(run, Direction::row);
