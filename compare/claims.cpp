@@ -126,11 +126,14 @@ void claim_untouched(const Case& c, Subject& s, Verdict& v) {
   }
 }
 
+void claim_spare(Subject& s, const Execution& e, const Environment& env, Verdict& v);
+
 void claim_repeat(const Case& c, Subject& s, const Execution& first, Verdict& v) {
   const Environment env = other_environment(c.problem, c.options.environment);
   const std::optional<Execution> again = sound_run(c, s, env, v);
   if (!again) return;
   add_kind(v.claims, "repeat");
+  claim_spare(s, *again, env, v);
   const Judgement j = judge(&c.problem, again->planes, first.planes);
   std::optional<Breach> b = parity_breach(c.problem, j, std::string(s.name()) + " again", s.name());
   if (!b && !j.padding.empty()) {
@@ -144,6 +147,9 @@ void claim_repeat(const Case& c, Subject& s, const Execution& first, Verdict& v)
   b->hint = "equal inputs gave other bytes under another environment: a race, an unwritten byte (poison), or a read outside";
   v.breaches.push_back(std::move(*b));
 }
+
+// A line whose input is no fill's: a recording of the fill's line must not answer, and no repro may pretend to be it.
+void forget_fill(Problem& p) { p.x.fill = {FillKind::literal, 0, 0, 0, "00"}; }
 
 // N9.6: what remains of a binary32 scale is its exponent, and all copies become the first one.
 bool blocks_agree(const Quantizer& q, const PlaneData& input, int64_t r, int64_t col, uint32_t got) {
@@ -159,7 +165,7 @@ void claim_round_trip(const Case& c, Subject& s, const Execution& first, Verdict
   if (!op) return;
   Problem back = c.problem;
   back.as<Swizzle>()->inverse = !op->inverse;
-  back.x.fill = {FillKind::literal, 0, 0, 0, "00"};   // its input is no fill's: a recording of the fill's line must not answer
+  forget_fill(back);
   if (!s.supports(back).yes) return;
   std::vector<PlaneData> inputs;
   for (const Plane& plane : input_planes(back)) {
@@ -216,6 +222,124 @@ void look_for_ties(const Case& c, const Execution& want, const std::vector<Plane
   if (ties == differing) b.hint = "one code apart, and only where the scaled value is a tie: rounding rule, not layout";
 }
 
+// The planes of direction d, as another line's outputs are asked for.
+std::vector<PlaneData> of_direction(const std::vector<PlaneData>& planes, Direction d) {
+  std::vector<PlaneData> out;
+  for (const PlaneData& p : planes)
+    if (p.plane.direction == d) out.push_back(p);
+  return out;
+}
+
+// Runs the subject on another line and compares what it makes with `got`; a breach is of claim `kind`.
+void claim_line(const Case& other, Subject& s, const std::vector<PlaneData>& got, const std::string& kind, std::string_view name, Verdict& v) {
+  const std::optional<Execution> want = sound_run(other, s, other.options.environment, v);
+  if (!want) return;
+  add_kind(v.claims, kind);
+  std::optional<Breach> b = parity_breach(other.problem, judge(&other.problem, got, want->planes), s.name(), s.name());
+  if (!b) return;
+  b->claim = kind;
+  b->want = fmt::format("{} of its own {}", s.name(), name);
+  b->hint = "wanted: the same subject on " + to_line(other.problem);
+  b->environment = to_text(other.options.environment);
+  v.breaches.push_back(std::move(*b));
+}
+
+// The inputs of a line of one direction: x, what the direction is given, and noop.
+std::vector<PlaneData> inputs_for(const Problem& one, const std::vector<PlaneData>& inputs, const PlaneData* x) {
+  std::vector<PlaneData> out;
+  for (const Plane& plane : input_planes(one))
+    if (const PlaneData* p = plane.name == "x" && x ? x : find_plane(inputs, plane.name)) out.push_back({plane, p->bytes});
+  return out;
+}
+
+// The rows of a pair, dequantized by the subject's own line to the encoding of x; nothing where it has none.
+std::optional<PlaneData> dequantized_rows(const Case& c, Subject& s, const Execution& pair, Verdict& v) {
+  Problem back = c.problem;
+  back.op = Dequantize{c.problem.x.source, CodesFrom::codes};
+  back.col.reset();
+  back.flavour = Flavour::assay;
+  forget_fill(back);
+  Quantizer &q = *back.row, plain;
+  plain.format = q.format;
+  plain.element = q.element;
+  plain.block = q.block;
+  plain.row_scaled = q.row_scaled;
+  plain.four_over_six = q.four_over_six;
+  plain.e4m3_max = q.e4m3_max;
+  plain.scales = q.scales;
+  plain.pow2 = q.pow2;
+  q = plain;
+  if (!s.supports(back).yes) return {};
+  std::vector<PlaneData> inputs;
+  for (const Plane& plane : input_planes(back)) {
+    const PlaneData* p = find_plane(pair.planes, plane.name);
+    if (!p) p = find_plane(c.inputs, plane_name(Direction::row, "given.amax"));   // N10.15: of a given amax there is no output
+    if (!p) return {};
+    inputs.push_back({plane, p->bytes});
+  }
+  const Case dequantize{back, c.options, std::move(inputs)};
+  std::optional<Execution> e = sound_run(dequantize, s, c.options.environment, v);
+  if (!e) return {};
+  return std::move(e->planes[0]);
+}
+
+constexpr std::string_view kHybrid = "hybrid", kMember = "member";
+
+// N13.2: the directions of a pair are the vanilla lines of their formats; of A/A the one-read launch equals two launches of one direction.
+// TransformerEngine's draws count both directions of a launch (docs/draws.md), so that they are of the launch and not of a direction.
+void claim_hybrid(const Case& c, Subject& s, const Execution& pair, Verdict& v) {
+  const Problem& p = c.problem;
+  if (!p.as<Quantize>() || !p.row || !p.col) return;
+  for (Direction d : kDirections)
+    if (p.quantizer(d)->round == Round::sr && p.quantizer(d)->numerics.draw != Draw::logical) return;
+  const bool of_rows = p.col_source == ColSource::row_dequantized, same = p.row->format == p.col->format && !of_rows;
+  for (Direction d : kDirections) {
+    Problem one = p;
+    one.quantizer(d == Direction::row ? Direction::col : Direction::row).reset();
+    one.flavour = Flavour::assay;                                         // its Numerics are resolved
+    one.col_source = ColSource::original;
+    std::optional<PlaneData> x;
+    if (d == Direction::col && of_rows) {
+      x = dequantized_rows(c, s, pair, v);
+      if (!x) continue;
+      forget_fill(one);
+    }
+    if (!s.supports(one).yes) continue;
+    const Case vanilla{one, c.options, inputs_for(one, c.inputs, x ? &*x : nullptr)};
+    claim_line(vanilla, s, of_direction(pair.planes, d), std::string(kHybrid) + (same ? ".same" : d == Direction::row ? ".row" : ".col"), name_of(d), v);
+  }
+}
+
+// N14.2, N14.5: every member of a split is its own line.
+void claim_members(const Case& c, Subject& s, const Execution& all, Verdict& v) {
+  if (!c.problem.as<Split>()) return;
+  const std::vector<Problem> members = member_problems(c.problem);
+  const size_t before = v.breaches.size();
+  for (size_t m = 0; m < members.size() && v.breaches.size() == before; ++m) {
+    if (!s.supports(members[m]).yes) continue;
+    const Case one{members[m], c.options, planes_of_member(c.inputs, m)};
+    claim_line(one, s, planes_of_member(all.planes, m), std::string(kMember), fmt::format("member {}", m), v);
+    if (v.breaches.size() > before && !v.breaches.back().plane.empty()) v.breaches.back().plane += fmt::format("[{}]", m);
+  }
+}
+
+// N14.6: what stands beyond the members keeps its bytes.
+void claim_spare(Subject& s, const Execution& e, const Environment& env, Verdict& v) {
+  for (const PlaneData& p : e.planes) {
+    if (p.plane.padding != Padding::untouched) continue;
+    add_kind(v.claims, "untouched");
+    const size_t used = p.plane.bytes_of(p.plane.logical.cols);
+    const auto changed = std::find_if(p.bytes.begin() + static_cast<std::ptrdiff_t>(used), p.bytes.end(), [&](std::byte b) { return b != std::byte{env.poison}; });
+    if (changed == p.bytes.end()) continue;
+    Breach b = complaint("untouched", s.name(), fmt::format("byte {} beyond the members was written: {:02X}, poison {:02X} (N14.6)", changed - p.bytes.begin() - static_cast<std::ptrdiff_t>(used),
+                                                            std::to_integer<unsigned>(*changed), env.poison));
+    b.plane = p.plane.name;
+    b.environment = to_text(env);
+    v.breaches.push_back(std::move(b));
+    return;
+  }
+}
+
 void claim_parity(const Case& c, Subject& s, const Execution& got, const Execution& want, Verdict& v) {
   add_kind(v.claims, "parity");
   const Judgement j = judge(&c.problem, got.planes, want.planes);
@@ -224,6 +348,15 @@ void claim_parity(const Case& c, Subject& s, const Execution& got, const Executi
     b->environment = to_text(c.options.environment);
     v.breaches.push_back(std::move(*b));
   }
+}
+
+// What a subject's result must be by other results of its own.
+void claim_own_lines(const Case& c, Subject& s, const Execution& got, Verdict& v) {
+  claim_spare(s, got, c.options.environment, v);
+  claim_repeat(c, s, got, v);
+  claim_round_trip(c, s, got, v);
+  claim_hybrid(c, s, got, v);
+  claim_members(c, s, got, v);
 }
 
 Verdict one_subject(const Case& c, Subject& s, Subject& reference, const std::optional<Execution>& want, const Verdict& reference_verdict) {
@@ -246,8 +379,7 @@ Verdict one_subject(const Case& c, Subject& s, Subject& reference, const std::op
         } else {
           for (Breach& b : check_laws(c.problem, c.inputs, got->planes, s.name(), &v.claims)) v.breaches.push_back(std::move(b));
         }
-        claim_repeat(c, s, *got, v);
-        claim_round_trip(c, s, *got, v);
+        claim_own_lines(c, s, *got, v);
       }
     }
     for (const Breach& b : reference_verdict.breaches) v.breaches.push_back(b);   // a reference that breaks a law vouches for nobody
@@ -345,8 +477,7 @@ std::vector<Verdict> judge_subjects(const Problem& problem, const Subjects& subj
     if (want) {
       if (options.laws) {
         for (Breach& b : check_laws(problem, c.inputs, want->planes, "reference", &of_reference.claims)) of_reference.breaches.push_back(std::move(b));
-        claim_repeat(c, reference, *want, of_reference);
-        claim_round_trip(c, reference, *want, of_reference);
+        claim_own_lines(c, reference, *want, of_reference);
       }
       const std::vector<PlaneWitness> statistics = witness(want->planes);
       weak = mistrust(problem, statistics);

@@ -30,7 +30,8 @@ constexpr bool is_red(Outcome o) { return o == Outcome::failed || o == Outcome::
 
 // One claim that does not hold, as data: it crosses a pipe, goes to the JSONL report, and text is made from it.
 struct Breach {
-  // parity repeat guard padding untouched | half-step adjacent monotone range coherent round-trip | device replay run witness expect crash
+  // parity repeat guard padding untouched hybrid.row hybrid.col hybrid.same member | half-step adjacent monotone range coherent round-trip
+  // orthogonal injective | device replay run witness expect crash
   std::string claim;
   std::string got, want;               // names: "host", "reference"; for laws want is empty
   std::string message;                 // for laws and errors: what was expected and what was found
