@@ -88,7 +88,7 @@ ASSAY_LANE uint32_t rht_by_digits(const uint32_t (&leaf)[16], uint32_t flips, in
   uint32_t borrow = 1;
 #pragma unroll 1
   for (int w = 0; w < 9; ++w) {
-#pragma unroll
+#pragma unroll 1   // rare: 16 leaves taken apart at once would cost every caller its registers
     for (int i = 0; i < 16; ++i) {
       const int place = bf16_exponent(leaf[i]) - least;
       const uint32_t significand = bf16_significand(leaf[i]);
@@ -131,9 +131,12 @@ ASSAY_LANE void rht_by_integers(const uint32_t (&leaf)[16], int half, bool tenso
     return;
   }
   if (!tensor_core && greatest - least > 50) {   // 8 bits, 16 of them: 62 bits hold a spread of 50
+    uint32_t listed[16];
+#pragma unroll
+    for (int i = 0; i < 16; ++i) listed[i] = leaf[i];
 #pragma unroll 1
     for (int k = 0; k < kPatch; ++k) {
-      const uint32_t rounded = rounded_to_bf16(rht_by_digits(leaf, hadamard_row(uint32_t(8 * half + k)), least));
+      const uint32_t rounded = rounded_to_bf16(rht_by_digits(listed, hadamard_row(uint32_t(8 * half + k)), least));
 #pragma unroll
       for (int l = 0; l < kPatch; ++l) out[l] = l == k ? rounded : out[l];   // k is no constant, and registers have no index
     }
@@ -200,21 +203,6 @@ ASSAY_DEVICE void rotate_line(const Rht& rht, int lane, uint32_t (&line)[kPatch]
     for (int k = 0; k < kPatch; ++k) leaf[k] = half == 0 ? mine[k] : other[k], leaf[k + 8] = half == 0 ? other[k] : mine[k];
     rht_by_integers(leaf, half, rht.sum == RhtSum::tc16, line);
   }
-}
-
-// Rotates the 16-row groups of a patch of BF16 values in place: bits[k][j] is row k, column j.
-ASSAY_DEVICE void rotate_patch(const Rht& rht, int lane, uint32_t (&bits)[kPatch][kPatch]) {
-  uint32_t columns[kPatch][kPatch];
-#pragma unroll
-  for (int j = 0; j < kPatch; ++j)
-#pragma unroll
-    for (int k = 0; k < kPatch; ++k) columns[j][k] = bits[k][j];
-#pragma unroll 1
-  for (int j = 0; j < kPatch; ++j) rotate_line(rht, lane, columns[j]);
-#pragma unroll
-  for (int j = 0; j < kPatch; ++j)
-#pragma unroll
-    for (int k = 0; k < kPatch; ++k) bits[k][j] = columns[j][k];
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE
