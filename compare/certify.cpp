@@ -29,6 +29,7 @@ namespace {
 // What is run at once stays in a core's cache; what a worker is given at once takes a fraction of a second. Fingerprints are made of pieces.
 constexpr int64_t kPiece = int64_t{1} << 18, kTask = int64_t{1} << 22;
 constexpr size_t kKeptFailures = 3;   // of one claim
+constexpr uint8_t kReferencePoison = 0x80;   // not that of any side: a byte that nobody writes differs
 
 // ---- one piece ---------------------------------------------------------------------------------------------------------
 
@@ -70,10 +71,10 @@ class Bench {
   const std::vector<PlaneData>& outputs() const { return outputs_; }
 
   // What the subject threw, or an empty string.
-  std::string run(Subject& subject, const Environment& environment, std::byte poison) {
+  std::string run(Subject& subject, const Environment& environment) {
     std::vector<Buffer> to;
     for (PlaneData& p : outputs_) {
-      std::fill(p.bytes.begin(), p.bytes.end(), poison);
+      std::fill(p.bytes.begin(), p.bytes.end(), std::byte{environment.poison});
       to.push_back({&p.plane, p.bytes});
     }
     try {
@@ -222,7 +223,7 @@ TaskResult run_task(const Judged& judged, int64_t first, int64_t end, const Subj
       size = n;
     }
     part.domain.fill(at, n, inputs);
-    if (out.trouble = reference->run(subjects.reference(), {}, std::byte{0x7F}); !out.trouble.empty()) break;
+    if (out.trouble = reference->run(subjects.reference(), {.poison = kReferencePoison}); !out.trouble.empty()) break;
     Digest digest;
     for (const PlaneData& p : reference->outputs()) digest.add(p.bytes);
     out.digests += digest.text();
@@ -230,8 +231,7 @@ TaskResult run_task(const Judged& judged, int64_t first, int64_t end, const Subj
     for (size_t i = 0; i < judged.sides.size(); ++i) {
       const CertifySide& side = judged.sides[i];
       SideResult& result = out.sides[i];
-      // Another poison than the reference's: a byte that nobody writes differs.
-      const std::string threw = subject->run(*subjects.find(side.subject), side.environment, std::byte{0x80});
+      const std::string threw = subject->run(*subjects.find(side.subject), side.environment);
       if (threw.empty() && same(subject->outputs(), reference->outputs())) continue;
       std::optional<Breach> breach;
       int64_t unit = 0;
