@@ -19,7 +19,7 @@ namespace {
 
 bool one_format(const Problem& p) { return !p.row || !p.col || (p.row->format == p.col->format && p.col_source == ColSource::original); }
 
-// Each direction through a launch of its own, as a pair of quantizers that know nothing of each other would run.
+// Each direction through a launch of its own, as a pair of quantizers that know nothing of each other would run (N13.2).
 std::string quantize_apart(const Job& job) {
   std::string by;
   for (Direction d : kDirections) {

@@ -52,19 +52,19 @@ TEST(Kernels, EnvironmentDecidesNoBit) {
   }
 }
 
-// The general kernel and the tuned one, the integer conversions and the twins of the hardware's.
+bool tuned(const Ran& r) { return r.served.by.find("_pair<") != std::string::npos; }
+
+// The direction lanes and the tuned kernels, the integer conversions and the twins of the hardware's.
 TEST(Kernels, EveryPolicyGivesTheSameBytes) {
-  int tuned = 0, vector_general = 0;
+  int by_tuned = 0;
   for (const std::string& line : quantize_lines(kShapes)) {
     const Ran automatic = run(line), general = run(parsed(line), *make_general_host_subject());
     expect_equal(general.out, automatic.out, line);
     if (HasFatalFailure()) return;
-    EXPECT_EQ(general.served.by.find("pair<"), line.find("identity") != std::string::npos ? general.served.by.find("pair<") : std::string::npos) << general.served.by;
-    tuned += automatic.served.by.find("_general") == std::string::npos;
-    vector_general += general.served.by.find("_general") != std::string::npos && general.served.by.find("vector") != std::string::npos;
+    EXPECT_TRUE(!tuned(general) || line.find("identity") != std::string::npos) << general.served.by;
+    by_tuned += tuned(automatic);
   }
-  EXPECT_GT(tuned, 100);
-  EXPECT_GT(vector_general, 100);
+  EXPECT_GT(by_tuned, 100);
 }
 
 TEST(Kernels, OneReadEqualsTwo) {
@@ -81,6 +81,196 @@ TEST(Kernels, OneReadEqualsTwo) {
     expect_equal(got, want, line);
     if (HasFatalFailure()) return;
   }
+}
+
+// Every format with settings that take another path through its lane.
+const std::vector<std::string> kQuantizers = {"identity", "fp8_delayed scale=3.7 prior_amax=0.25 element=e5m2", "fp8_current pow2=1", "fp8_current amax=5", "fp8_block",
+                                              "fp8_block block=128x128 pow2=0", "fp8_block scales=gemm", "mxfp8 scales=gemm", "mxfp8 block=32x32 neg_zero=plus nan_amax=propagate",
+                                              "mxfp4", "nvfp4", "nvfp4 block=16x16 scales=gemm", "nvfp4 row_scaled=1", "nvfp4 four_over_six=mae", "nvfp4 round=sr"};
+Problem pair_of(const std::string& row, const std::string& col, const std::string& shape, const std::string& source) {
+  auto single = [&](const std::string& q, const char* dir) {
+    const size_t space = q.find(' ');
+    return parsed("quantize " + q.substr(0, space) + " " + shape + " " + source + " dir=" + dir + (space == std::string::npos ? "" : q.substr(space)));
+  };
+  Problem p = single(row, "row");
+  p.col = single(col, "col").col;
+  return p;
+}
+Problem alone(Problem p, Direction d) {
+  p.quantizer(d == Direction::row ? Direction::col : Direction::row).reset();
+  p.col_source = ColSource::original;
+  return p;
+}
+Planes of_direction(const Ran& r, Direction d) {
+  Planes out;
+  for (const Plane& plane : r.out_planes)
+    if (plane.direction == d) out[plane.name] = r.out.at(plane.name);
+  return out;
+}
+
+// N13.2, N13.1: rows as on their own; columns as on their own, of x or of what the dequantize kernels make of the rows.
+TEST(Kernels, PairsEqualTheirDirectionsAlone) {
+  const auto host = make_host_subject();
+  int pairs = 0;
+  for (const std::string& row : kQuantizers)
+    for (const std::string& col : kQuantizers) {
+      const char* sources[] = {"bf16", "f16", "f32"};
+      const char* shapes[] = {"129x257", "31x33", "1x1", "128x136", "200x40"};
+      const std::string source = sources[pairs % 3], shape = shapes[pairs % 5], what = row + " / " + col + " " + shape + " " + source;
+      ++pairs;
+      Problem p = pair_of(row, col, shape, source);
+      const Ran original = run(p, *host), row_alone = run(alone(p, Direction::row), *host);
+      expect_equal(of_direction(original, Direction::row), row_alone.out, what + " row");
+      expect_equal(of_direction(original, Direction::col), run(alone(p, Direction::col), *host).out, what + " col");
+      EXPECT_NE(original.served.by.find("one read"), std::string::npos) << original.served.by;
+
+      p.col_source = ColSource::row_dequantized;
+      const Ran decoded = run(p, *host);
+      Problem back = alone(p, Direction::row);
+      back.op = Dequantize{p.x.source, CodesFrom::quantized};
+      Planes rows = row_alone.out;
+      if (p.row->format == FormatId::nvfp4 && p.row->amax) rows["row.amax"] = row_alone.in[1];
+      const Bytes y = run(back, *host, {}, rows).out.at("y");
+      expect_equal(of_direction(decoded, Direction::row), row_alone.out, what + " row, decoded");
+      expect_equal(of_direction(decoded, Direction::col), run(alone(p, Direction::col), *host, {}, {{"x", y}}).out, what + " col of decoded rows");
+      EXPECT_NE(decoded.served.by.find("one read, columns of the decoded rows"), std::string::npos) << decoded.served.by;
+      if (HasFatalFailure()) return;
+    }
+  EXPECT_EQ(pairs, 225);
+}
+
+TEST(Kernels, PairsInEveryEnvironment) {
+  for (size_t i = 0; i < kQuantizers.size(); ++i) {
+    Problem p = pair_of(kQuantizers[i], kQuantizers[(i + 4) % kQuantizers.size()], "130x140", "bf16");
+    for (ColSource source : {ColSource::original, ColSource::row_dequantized}) {
+      p.col_source = source;
+      const Planes want = run(p, *make_host_subject()).out;
+      expect_equal(run(p, *make_general_host_subject()).out, want, to_line(p) + " by integers");
+      for (const char* text : {"order=reverse,poison=00", "order=17,poison=ff,threads=2", "alignment=16", "alignment=4,order=5", "alignment=1"}) {
+        const auto env = parse_environment(text);
+        ASSERT_TRUE(env) << env.error().text();
+        expect_equal(run(p, *make_host_subject(), *env).out, want, to_line(p) + " --env " + text);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// The two ways to run a pair: one launch that reads x once, or one launch for each direction.
+TEST(Kernels, OneReadAndTwoReadsSayWhichTheyAre) {
+  int tuned_pairs = 0;
+  for (const std::string& line : quantize_lines({"64x64", "65x72"})) {
+    if (line.find("dir=both") == std::string::npos) continue;
+    const Ran one = run(line), two = run(parsed(line), *make_apart_host_subject());
+    expect_equal(two.out, one.out, line);
+    EXPECT_EQ(one.served.by.find("two reads"), std::string::npos) << one.served.by;
+    EXPECT_NE(two.served.by.find("; two reads"), std::string::npos) << two.served.by;
+    EXPECT_GE(two.served.launches, 2);
+    tuned_pairs += tuned(one);
+  }
+  EXPECT_GT(tuned_pairs, 10);
+}
+
+std::vector<uint32_t> words(const Bytes& bytes) {
+  std::vector<uint32_t> out(bytes.size() / 4);
+  std::memcpy(out.data(), bytes.data(), bytes.size());
+  return out;
+}
+Bytes bytes_of(const std::vector<uint32_t>& words) {
+  Bytes out(words.size() * 4);
+  std::memcpy(out.data(), words.data(), out.size());
+  return out;
+}
+Planes dims_of(const Split& op) {
+  std::vector<uint32_t> first, last;
+  for (Shape m : op.members) first.push_back(static_cast<uint32_t>(m.rows)), last.push_back(static_cast<uint32_t>(m.cols));
+  return {{"first_dims", bytes_of(first)}, {"last_dims", bytes_of(last)}};
+}
+// Runs a split and its members alone, on the same bytes; returns how many bytes were compared.
+int64_t split_equals_members(const Problem& p, const Environment& env) {
+  const auto host = make_host_subject();
+  const std::string line = to_line(p);
+  const Split& op = *p.as<Split>();
+  const Ran r = run(p, *host, env, dims_of(op));
+  const std::vector<Problem> members = member_problems(p);
+  std::map<std::string, int64_t> ends;
+  int64_t compared = 0, elements = 0;
+  const std::vector<uint32_t> offsets = words(r.out.at("offsets"));
+  EXPECT_EQ(offsets.size(), members.size() + 1);
+  for (size_t m = 0; m < members.size(); ++m) {
+    EXPECT_EQ(int64_t{offsets[m]}, elements) << line;
+    elements += members[m].x.shape.count();
+    Planes given;
+    for (size_t i = 0; i < r.in.size(); ++i) {
+      const Plane& plane = r.in_planes[i];
+      if (plane.members.empty()) continue;
+      const auto from = r.in[i].begin() + static_cast<std::ptrdiff_t>(plane.bytes_of(plane.members[m].offset));
+      given[plane.name] = Bytes(from, from + static_cast<std::ptrdiff_t>(plane.bytes_of(plane.members[m].padded.count())));
+    }
+    const Ran single = run(members[m], *host, {}, given);
+    for (const Plane& plane : r.out_planes) {
+      if (plane.members.empty()) continue;
+      const Bytes& all = r.out.at(plane.name);
+      const size_t at = plane.bytes_of(plane.members[m].offset), n = plane.bytes_of(plane.members[m].padded.count());
+      expect_equal({{plane.name, Bytes(all.begin() + static_cast<std::ptrdiff_t>(at), all.begin() + static_cast<std::ptrdiff_t>(at + n))}},
+                   {{plane.name, single.out.at(plane.name)}}, line + " member " + std::to_string(m));
+      if (plane.name.find(".scale_") != std::string::npos && r.out.contains(plane_name(*plane.direction, "scale_offsets"))) {
+        const std::vector<uint32_t> scales = words(r.out.at(plane_name(*plane.direction, "scale_offsets")));
+        EXPECT_EQ(int64_t{scales[m]}, plane.members[m].offset) << line;
+        EXPECT_EQ(int64_t{scales[m + 1]}, plane.members[m].offset + plane.members[m].padded.count()) << line;
+      }
+      ends[plane.name] = static_cast<int64_t>(at + n);
+      compared += static_cast<int64_t>(n);
+    }
+  }
+  EXPECT_EQ(int64_t{offsets.back()}, elements) << line;
+  for (const auto& [name, end] : ends)   // N14.6
+    for (size_t i = static_cast<size_t>(end); i < r.out.at(name).size(); ++i) EXPECT_EQ(r.out.at(name)[i], std::byte{env.poison}) << line << ' ' << name;
+  return compared;
+}
+
+// N14: every format and setting, groups of each kind, zero-size members, spare capacity.
+TEST(Kernels, SplitsEqualTheirMembersAlone) {
+  const std::vector<std::string> groups = {"160x140 # vary=first groups=31,0,1,128 capacity=30000", "136x290 # vary=last groups=0,130,17,15,128", "96x72 # vary=none groups=32,32,32",
+                                           "1x9000 # vary=both groups=7x9,0x5,130x67,1x227"};
+  int64_t compared = 0;
+  int runs = 0;
+  for (size_t i = 0; i < kQuantizers.size(); ++i) {
+    const char* sources[] = {"bf16", "f16", "f32"};
+    std::string shape = groups[i % groups.size()];
+    shape.replace(shape.find('#'), 1, sources[i % 3]);
+    for (size_t other : {i, (i + 3) % kQuantizers.size()}) {
+      Problem p = parsed("split identity " + shape);
+      const Problem pair = pair_of(kQuantizers[i], kQuantizers[other], "32x32", sources[i % 3]);
+      p.row = pair.row, p.col = pair.col;
+      if (other != i) p.col_source = ColSource::row_dequantized;
+      for (const char* text : {"threads=1", "order=7,poison=a5,alignment=4"}) compared += split_equals_members(p, *parse_environment(text));
+      if (HasFailure()) return;
+      ++runs;
+    }
+  }
+  EXPECT_EQ(runs, 30);
+  EXPECT_GT(compared, 1000000);
+}
+
+// More members than the scan takes at a time, most of them small, some empty.
+TEST(Kernels, SplitsOfManyMembers) {
+  std::string groups;
+  int64_t rows = 0;
+  for (int m = 0; m < 600; ++m) {
+    const int size = m % 7 == 3 ? 0 : m % 5;
+    rows += size;
+    groups += (m == 0 ? "" : ",") + std::to_string(size);
+  }
+  const Problem p = parsed("split mxfp8/nvfp4 " + std::to_string(rows) + "x24 bf16 groups=" + groups);
+  EXPECT_GT(split_equals_members(p, {}), 0);
+}
+
+// The sizes on the device decide, not those that the line was made with.
+TEST(Kernels, SplitsTakeTheirSizesFromTheDevice) {
+  const Problem p = parsed("split identity 64x16 bf16 groups=31,33");
+  const Ran r = run(p, *make_host_subject(), {}, {{"first_dims", bytes_of({40, 24})}});
+  EXPECT_EQ(words(r.out.at("offsets")), (std::vector<uint32_t>{0, 40 * 16, 64 * 16}));
 }
 
 // Every data element and every scale against the trace, which walks the block of one element in plain loops.
@@ -251,12 +441,16 @@ TEST(Kernels, EmptyTensors) {
 }
 
 TEST(Kernels, ReportsSayWhatServed) {
-  EXPECT_EQ(run("quantize mxfp8 64x64 bf16 dir=both").served.by, "mxfp8_pair<row, col> bf16, vector, one read");
-  EXPECT_EQ(run("quantize mxfp8 64x63 bf16 dir=both").served.by, "mxfp8_pair_general<row, col> bf16, scalar, one read");
-  EXPECT_EQ(run("quantize mxfp8 64x64 bf16 dir=both", {.alignment = 4}).served.by, "mxfp8_pair_general<row, col> bf16, scalar, one read");
+  EXPECT_EQ(run("quantize mxfp8 64x64 bf16 dir=both").served.by, "mxfp8_pair<row, col> bf16, one read");
+  EXPECT_EQ(run("quantize mxfp8 64x63 bf16 dir=both").served.by, "pair<mxfp8 row, mxfp8 col> bf16, one read");
+  EXPECT_EQ(run("quantize mxfp8 64x64 bf16 dir=both", {.alignment = 4}).served.by, "pair<mxfp8 row, mxfp8 col> bf16, one read");
   const Ran hybrid = run("quantize mxfp8/fp8_current 64x64 bf16");
-  EXPECT_NE(hybrid.served.by.find("two reads"), std::string::npos);
-  EXPECT_EQ(hybrid.served.launches, 5);
+  EXPECT_EQ(hybrid.served.by, "amax pass; pair<mxfp8 row, fp8_current col> bf16, one read");
+  EXPECT_EQ(hybrid.served.launches, 4);   // slot cleared, amax, scale, pair
+  const Ran decoded = run("quantize fp8_current/nvfp4 64x64 bf16 col_source=row_dequantized");
+  EXPECT_EQ(decoded.served.by, "amax pass; amax pass of the decoded rows; pair<fp8_current row, nvfp4 col> bf16, one read, columns of the decoded rows");
+  EXPECT_EQ(run("split mxfp8 64x64 bf16 groups=31,33", {}, {{"first_dims", bytes_of({31, 33})}}).served.by,
+            "member_offsets; pair<mxfp8 row, mxfp8 col> bf16, one read, 2 members");
 }
 
 // Two slots worked by hand: N4.1 to N4.6.
