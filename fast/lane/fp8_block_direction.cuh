@@ -31,20 +31,8 @@ struct Fp8BlockDirection {
     using A = Axis<kRows>;
     uint32_t scales[kPatch], decode_scales[kPatch];
     line_maxima<kRows>(patch, false, scales);   // N9.1
-    if (square) {
-      scales[0] = rule(square_maximum<kTile>(greatest(scales)));
-      decode_scales[0] = reciprocal(scales[0]);
-#pragma unroll
-      for (int l = 1; l < kPatch; ++l) scales[l] = scales[0], decode_scales[l] = decode_scales[0];
-    } else {
-      block_maxima<kRows, kTile>(tile, scales);
-#pragma unroll
-      for (int l = 0; l < kPatch; ++l) {
-        scales[l] = rule(scales[l]);             // N9.2
-        decode_scales[l] = reciprocal(scales[l]);
-      }
-    }
-    if (step.store) store_f32_scales<kRows>(planes, tile, decode_scales, square);
+    if (square) tile_scales<kRows>(tile, step, scales, decode_scales);
+    else line_scales<kRows>(tile, step, scales, decode_scales);
 
     uint2 codes[kPatch];
 #pragma unroll
@@ -59,6 +47,88 @@ struct Fp8BlockDirection {
       for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), as_float(decode_scales[l])));   // N9.5
     }
     if (step.store) store_bytes<kRows, true>(planes.data, tile, codes);
+  }
+
+ private:
+  // From the maxima of the patch's lines to the scales of their blocks, stored by one thread a line. Holds two barriers: what a thread writes
+  // before the first was read before the second of the call before.
+  template <bool kRows>
+  ASSAY_DEVICE void line_scales(const Tile& tile, Step step, uint32_t (&scales)[kPatch], uint32_t (&decode_scales)[kPatch]) const {
+    using A = Axis<kRows>;
+    const TileShared shared = tile_shared();
+    const int line = A::tile_line(tile), part = A::tile_first(tile) / kPatch;
+#pragma unroll
+    for (int l = 0; l < kPatch; ++l) shared.parts[part][line + l] = scales[l];
+    __syncthreads();
+    const int mine = int(threadIdx.x);
+    if (mine < kTile) {
+      uint32_t amax = 0;
+#pragma unroll
+      for (int k = 0; k < kParts; ++k) amax = shared.parts[k][mine] > amax ? shared.parts[k][mine] : amax;
+      const uint32_t scale = rule(amax), scale_inv = reciprocal(scale);   // N9.2
+      shared.scales[mine] = scale;
+      shared.decode_scales[mine] = scale_inv;
+      if (step.store) store_line<kRows>(tile, mine, scale_inv);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int l = 0; l < kPatch; ++l) {
+      scales[l] = shared.scales[line + l];
+      decode_scales[l] = shared.decode_scales[line + l];
+    }
+  }
+  // One block for the tile.
+  template <bool kRows>
+  ASSAY_DEVICE void tile_scales(const Tile& tile, Step step, uint32_t (&scales)[kPatch], uint32_t (&decode_scales)[kPatch]) const {
+    using A = Axis<kRows>;
+    const uint32_t scale = rule(tile_maximum(greatest(scales))), scale_inv = reciprocal(scale);   // N9.2
+#pragma unroll
+    for (int l = 0; l < kPatch; ++l) scales[l] = scale, decode_scales[l] = scale_inv;
+    const int mine = int(threadIdx.x);
+    if (!step.store || mine >= kTile) return;
+    if (planes.gemm) return store_line<kRows>(tile, mine, scale_inv);
+    // N9.4: [line block][block], padded to 4 blocks; the tile at the end stores the padding (N6.4).
+    const int64_t blocks = (A::element_count(tile) + kTile - 1) / kTile, pitch = (blocks + 3) & ~int64_t{3}, j = tile_block<kRows>(tile);
+    uint32_t* to = reinterpret_cast<uint32_t*>(planes.scales) + first_line<kRows>(tile) / kTile * pitch + j;
+    if (mine == 0) *to = scale_inv;
+    else if (j == blocks - 1 && j + mine < pitch) to[mine] = 0;
+  }
+  // The scale of line `mine` of the tile: in [block][line] padded to 4 lines (N9.4), or its exponent field four times (N9.6). Padding is 0 (N6.4).
+  template <bool kRows>
+  ASSAY_DEVICE void store_line(const Tile& tile, int mine, uint32_t scale_inv) const {
+    using A = Axis<kRows>;
+    const int64_t i = first_line<kRows>(tile) + mine, j = tile_block<kRows>(tile), lines = A::line_count(tile);
+    const uint32_t scale = i < lines ? scale_inv : 0u;
+    if (planes.gemm) {
+      const int64_t blocks = (A::element_count(tile) + kTile - 1) / kTile;
+      uint8_t* to = planes.scales + gemm_index(i, 4 * j, blocks);
+      const uint32_t code = fp8_block_code(scale);
+      if ((reinterpret_cast<uintptr_t>(to) & 3u) == 0) {
+        *reinterpret_cast<uint32_t*>(to) = code * 0x01010101u;
+      } else {
+#pragma unroll
+        for (int copy = 0; copy < 4; ++copy) to[copy] = uint8_t(code);
+      }
+    } else if (const int64_t pitch = (lines + 3) & ~int64_t{3}; i < pitch) {
+      reinterpret_cast<uint32_t*>(planes.scales)[j * pitch + i] = scale;
+    }
+  }
+  // The tile's first line, and its place along the lines in blocks.
+  template <bool kRows>
+  ASSAY_DEVICE static int64_t first_line(const Tile& tile) { return Axis<kRows>::line(tile) & ~int64_t{kTile - 1}; }
+  template <bool kRows>
+  ASSAY_DEVICE static int64_t tile_block(const Tile& tile) { return Axis<kRows>::first(tile) / kTile; }
+
+  static constexpr int kParts = kTile / kPatch, kPadded = kTile + 4;   // of a line; padded so that the parts of a line lie in different banks
+  struct TileShared {
+    uint32_t (*parts)[kPadded];
+    uint32_t *scales, *decode_scales;
+  };
+  // Not in a template: rows and columns share it.
+  ASSAY_DEVICE static TileShared tile_shared() {
+    ASSAY_SHARED(uint32_t, block_parts, [kParts][kPadded]);
+    ASSAY_SHARED(uint32_t, block_scales, [2][kTile]);
+    return {block_parts, block_scales[0], block_scales[1]};
   }
 };
 

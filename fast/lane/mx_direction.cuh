@@ -34,15 +34,17 @@ struct MxDirection {
   ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
     uint32_t scales[kPatch];
     line_maxima<kRows>(patch, nan_wins, scales);   // N5.1, N5.7
+    uint2 codes;
     if (square) {                                  // N5.8
-      const uint32_t code = scale_code(square_maximum<32>(greatest(scales)));
-#pragma unroll
-      for (int l = 0; l < kPatch; ++l) scales[l] = code;
-    } else {
-      block_maxima<kRows, 32>(tile, scales);
-#pragma unroll
-      for (int l = 0; l < kPatch; ++l) scales[l] = scale_code(scales[l]);
+      const uint32_t code = scale_code(square_maximum<32>(greatest(scales))) * 0x01010101u;
+      codes = make_uint2(code, code);
+    } else {                                       // each of the 4 lanes that share the blocks works out the scales of two lines
+      constexpr int kNext = Axis<kRows>::kNext;
+      const uint2 amax = quad_maxima<Source<Encoding::f32>, kNext, 2 * kNext>(scales, tile.at.lane);
+      codes = quad_gather<kNext, 2 * kNext>(scale_code(amax.x) | scale_code(amax.y) << 8, tile.at.lane);
     }
+#pragma unroll
+    for (int l = 0; l < kPatch; ++l) scales[l] = byte_of(codes, l);
     if (step.store) {
       if (fp4 || kRows) store_byte_scales<kRows, 32, false>(planes, tile, scales);
       else store_byte_scales<kRows, 32, true>(planes, tile, scales);
@@ -79,11 +81,13 @@ struct MxDirection {
       const float multiplier = as_float(mx_multiplier(scales[l])), scale = as_float(mx_scale(scales[l]));
       codes[l] = 0;
 #pragma unroll
-      for (int k = 0; k < kPatch; ++k) {
-        const uint32_t code = assay::ASSAY_FAST_NAMESPACE::encode<Encoding::e2m1>(as_bits(scaled(A::at(patch, l, k), multiplier, plus_zero)));   // N15.3
-        codes[l] |= code << (4 * k);
-        if (step.decode) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(decode<Encoding::e2m1>(code)), scale));                                 // N5.9
+      for (int k = 0; k < kPatch; k += 2) {
+        const uint32_t pair = convert.e2m1(scaled(A::at(patch, l, k), multiplier, plus_zero), scaled(A::at(patch, l, k + 1), multiplier, plus_zero));   // N15.3
+        codes[l] |= pair << (4 * k);
       }
+      if (!step.decode) continue;
+#pragma unroll
+      for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(decode<Encoding::e2m1>((codes[l] >> (4 * k)) & 15u)), scale));   // N5.9
     }
     if (step.store) store_nibbles<kRows>(planes.data, tile, codes);
   }

@@ -102,7 +102,7 @@ struct Nvfp4Direction {
 #pragma unroll
       for (int l = 0; l < kPatch; ++l) scales[l] = whole;
     } else {
-      block_maxima<kRows, 16>(tile, scales);
+      block_maxima<kRows, 16>(scales);
     }
     if (four_over_six.on) {
       choose_scales<kRows>(scope, tile, lines, scales);

@@ -153,6 +153,12 @@ ASSAY_DEVICE uint32_t shuffled_max(uint32_t value, int distance) {
   const uint32_t other = __shfl_xor_sync(kAllLanes, value, distance);
   return other > value ? other : value;
 }
+// Two at once: one meeting of the warp under the host executor.
+ASSAY_DEVICE void shuffled_max2(uint32_t& a, uint32_t& b, int distance) {
+  const unsigned long long other = __shfl_xor_sync(kAllLanes, (unsigned long long)(b) << 32 | a, distance);
+  a = uint32_t(other) > a ? uint32_t(other) : a;
+  b = uint32_t(other >> 32) > b ? uint32_t(other >> 32) : b;
+}
 // The maximum over all 256 threads, in every thread. Holds barriers.
 ASSAY_DEVICE uint32_t tile_maximum(uint32_t value) {
   ASSAY_SHARED(uint32_t, tile_by_warp, [kThreads / 32]);
@@ -165,32 +171,15 @@ ASSAY_DEVICE uint32_t tile_maximum(uint32_t value) {
   for (int w = 0; w < kThreads / 32; ++w) best = tile_by_warp[w] > best ? tile_by_warp[w] : best;
   return best;
 }
-// items[l] becomes the maximum over the block of kLength (16, 32 or 128) elements of line l that this patch lies in. 128 holds barriers.
+// items[l] becomes the maximum over the block of kLength (16 or 32) elements of line l that this patch lies in.
 template <bool kRows, int kLength>
-ASSAY_DEVICE void block_maxima(const Tile& tile, uint32_t (&items)[kPatch]) {
-  static_assert(kLength == 16 || kLength == 32 || kLength == kTile);
+ASSAY_DEVICE void block_maxima(uint32_t (&items)[kPatch]) {
+  static_assert(kLength == 16 || kLength == 32);
   constexpr int kNext = Axis<kRows>::kNext;
 #pragma unroll
-  for (int l = 0; l < kPatch; ++l) {
-    items[l] = shuffled_max(items[l], kNext);
-    if constexpr (kLength >= 32) items[l] = shuffled_max(items[l], 2 * kNext);
-    if constexpr (kLength == kTile && kRows) items[l] = shuffled_max(items[l], 4 * kNext);
-  }
-  if constexpr (kLength == kTile) {
-    // A warp now holds 64 elements of a row, or 32 of a column.
-    constexpr int kParts = kRows ? 2 : 4, kPartLength = kTile / kParts;
-    ASSAY_SHARED(uint32_t, line_parts, [kParts][kTile]);
-    const int line = Axis<kRows>::tile_line(tile), first = Axis<kRows>::tile_first(tile);
-    __syncthreads();
-    if (first % kPartLength == 0) {
-#pragma unroll
-      for (int l = 0; l < kPatch; ++l) line_parts[first / kPartLength][line + l] = items[l];
-    }
-    __syncthreads();
-#pragma unroll
-    for (int l = 0; l < kPatch; ++l)
-#pragma unroll
-      for (int part = 0; part < kParts; ++part) items[l] = line_parts[part][line + l] > items[l] ? line_parts[part][line + l] : items[l];
+  for (int l = 0; l < kPatch; l += 2) {
+    shuffled_max2(items[l], items[l + 1], kNext);
+    if constexpr (kLength == 32) shuffled_max2(items[l], items[l + 1], 2 * kNext);
   }
 }
 // The maximum over the square of kLength (16, 32 or 128) that this patch lies in, from the patch's own. 128 holds barriers.
@@ -278,38 +267,10 @@ ASSAY_DEVICE void store_byte_scales(const DirectionPlanes& planes, const Tile& t
     planes.scales[planes.gemm ? gemm_index(i, j, padded >> 2) : kByBlock ? j * lines_padded + i : i * padded + j] = scale;
   }
 }
-// scales[l]: the binary32 scale of line l in this tile; all of them equal where `square`. N9.4; in GEMM layout N9.6.
-template <bool kRows>
-ASSAY_DEVICE void store_f32_scales(const DirectionPlanes& planes, const Tile& tile, const uint32_t (&scales)[kPatch], bool square) {
-  using A = Axis<kRows>;
-  if (A::tile_first(tile) != 0) return;
-  const int64_t j = A::first(tile) / kTile, blocks = (A::element_count(tile) + kTile - 1) / kTile;
-  uint32_t* compact = reinterpret_cast<uint32_t*>(planes.scales);
-  if (!planes.gemm && square) {
-    if (A::tile_line(tile) != 0) return;
-    const int64_t pitch = (blocks + 3) & ~int64_t{3};
-    compact += A::line(tile) / kTile * pitch;
-    compact[j] = scales[0];
-    for (int64_t pad = blocks; j == blocks - 1 && pad < pitch; ++pad) compact[pad] = 0;
-    return;
-  }
-  const int64_t pitch = (A::line_count(tile) + 3) & ~int64_t{3};
-#pragma unroll
-  for (int l = 0; l < kPatch; ++l) {
-    const int64_t i = A::line(tile) + l;
-    const uint32_t scale = i < A::line_count(tile) ? scales[l] : 0u;
-    if (planes.gemm) {
-      for (int copy = 0; copy < 4; ++copy) planes.scales[gemm_index(i, 4 * j + copy, blocks)] = uint8_t(scale >> 23);
-    } else if (i < pitch) {
-      compact[j * pitch + i] = scale;
-    }
-  }
-}
-
 // --- elements --------------------------------------------------------------------------------------------------------------------------------
 
-// Two codes of E4M3 or E5M2 in the low bytes. On a GPU the conversion instructions; on the host executor their twins, or integers, so that both
-// are judged (convert.cuh).
+// Two codes of E4M3 or E5M2 in the low bytes, or of E2M1 in the low byte. On a GPU the conversion instructions; on the host executor their twins, or
+// integers, so that both are judged (convert.cuh).
 struct Fp8Convert {
   bool e5m2 = false, integers = false;
   ASSAY_LANE uint32_t operator()(float lo, float hi) const {
@@ -317,6 +278,12 @@ struct Fp8Convert {
     if (integers) return e5m2 ? Bits::pair<Encoding::e5m2>(lo, hi) : Bits::pair<Encoding::e4m3>(lo, hi);
 #endif
     return e5m2 ? Hardware::pair<Encoding::e5m2>(lo, hi) : Hardware::pair<Encoding::e4m3>(lo, hi);
+  }
+  ASSAY_LANE uint32_t e2m1(float lo, float hi) const {
+#if !defined(__CUDA_ARCH__)
+    if (integers) return Bits::pair<Encoding::e2m1>(lo, hi);
+#endif
+    return Hardware::pair<Encoding::e2m1>(lo, hi);
   }
   ASSAY_LANE uint32_t decoded(uint32_t code) const { return e5m2 ? decode<Encoding::e5m2>(code) : decode<Encoding::e4m3>(code); }
 };
