@@ -21,7 +21,7 @@ double narrowing(double v) { return std::fabs(v) * 0x1p-24 + 0x1p-150; }
 int64_t scale_index(const Quantizer& q, const Plane& scales, int64_t i, int64_t j) {
   const int64_t n = length_of(q.block);
   if (n == 0) return 0;
-  if (q.format == FormatId::fp8_block && scales.layout == ScaleLayout::gemm) return index_of(scales, i, j / n * 4);
+  if (q.format == FormatId::fp8_block && scales.layout == ScaleLayout::gemm) return index_of(scales, i, j / 32);   // N9.6: one of four copies
   if (q.format == FormatId::fp8_block && is_square(q.block)) return index_of(scales, i / n, j / n);
   if (q.format == FormatId::fp8_block) return index_of(scales, j / n, i);
   return scales.tiles_by_columns() ? index_of(scales, i / n, j) : index_of(scales, i, j / n);
