@@ -82,6 +82,7 @@ TEST(Draws, Kernels) {   // N12.4
   const std::string q2d = "quantize nvfp4 256x256 bf16 block=16x16 round=sr draw=te_q2d rng=0,7,0";
   // (70, 37): s = 2, base 8; row: 8 * 6 + 2 = 50, tick 8 + 2 + 0, g = 1, e = 5; column: 37, tick 8 + 0, e = 6
   EXPECT_EQ(at(q2d, kRow, 70, 37), text(counter(7 + 10, 0, 50, 0), 3, 1));
+  EXPECT_EQ(at(q2d, kRow, 74, 37), text(counter(7 + 10, 0, 82, 0), 3, 1));   // g = (74 mod 4) / 2
   EXPECT_EQ(at(q2d, kCol, 70, 37), text(counter(7 + 8, 0, 37, 0), 1, 2));
   EXPECT_EQ(at(q2d + " dir=row", kRow, 70, 37), text(counter(7 + 4, 0, 50, 0), 3, 1));
   EXPECT_EQ(at(q2d + " dir=col", kCol, 90, 165), text(counter(7 + 5, 0, 128 + 37, 0), 2, 2));   // r % 32 = 26: tick 4 + 1
