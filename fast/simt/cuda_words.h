@@ -222,7 +222,7 @@ inline unsigned __reduce_xor_sync(unsigned mask, unsigned value, Site site = Sit
   return over_lanes(m, 0u, [](unsigned a, uint64_t v, unsigned) { return a ^ static_cast<unsigned>(v); });
 }
 
-// --- atomics: relaxed, as CUDA's, and always a write, as there. No float atomicAdd: its result depends on the order -------------------------------------
+// --- atomics: relaxed, as CUDA's, and always a write, as there. No float atomicAdd: its result depends on the order
 
 template <class T>
 concept AtomicWord = std::is_same_v<T, int> || std::is_same_v<T, unsigned> || std::is_same_v<T, unsigned long long>;

@@ -48,7 +48,8 @@ __global__ void turned_tile(const unsigned* in, unsigned* out) {
   for (unsigned r = y; r < 32; r += 8) out[blockIdx.x * 1024 + r * 32 + x] = tile[x][r];
 }
 TEST(CleanKernels, TransposeWithAPaddedTile) {
-  expect_clean({.name = "turned_tile", .grid = 4, .block = dim3(32, 8)}, turned_tile, 4096, [](unsigned i, const unsigned* in) { return in[i / 1024 * 1024 + i % 32 * 32 + i / 32 % 32]; });
+  expect_clean({.name = "turned_tile", .grid = 4, .block = dim3(32, 8)}, turned_tile, 4096,
+               [](unsigned i, const unsigned* in) { return in[i / 1024 * 1024 + i % 32 * 32 + i / 32 % 32]; });
 }
 
 __global__ void scan(const unsigned* in, unsigned* out) {
@@ -86,7 +87,8 @@ __global__ void double_buffer(const unsigned* in, unsigned* out) {
   out[t] = sum;
 }
 TEST(CleanKernels, DoubleBuffer) {
-  expect_clean({.name = "double_buffer", .grid = 1, .block = 96, .dynamic_shared_bytes = 2 * 96 * 4}, double_buffer, 96, [](unsigned i, const unsigned* in) {
+  expect_clean({.name = "double_buffer", .grid = 1, .block = 96, .dynamic_shared_bytes = 2 * 96 * 4}, double_buffer, 96,
+               [](unsigned i, const unsigned* in) {
     unsigned sum = 0;
     for (unsigned k = 0; k < 8; ++k) sum += in[k * 96 + 95 - i];
     return sum;
@@ -110,7 +112,8 @@ __global__ void all_barriers(const unsigned* in, unsigned* out) {
   out[blockIdx.x * blockDim.x + t] = box[t];
 }
 TEST(CleanKernels, EveryKindOfBarrier) {
-  expect_clean({.name = "all_barriers", .grid = 2, .block = 64}, all_barriers, 64, [](unsigned i, const unsigned* in) { return in[63 - (63 - i + 5) % 64] + 1; });
+  expect_clean({.name = "all_barriers", .grid = 2, .block = 64}, all_barriers, 64,
+               [](unsigned i, const unsigned* in) { return in[63 - (63 - i + 5) % 64] + 1; });
 }
 
 // Threads that leave before the last accesses, which no barrier follows.
@@ -125,7 +128,8 @@ __global__ void leave_early(const unsigned* in, unsigned* out) {
   out[blockIdx.x] = all;
 }
 TEST(CleanKernels, ThreadsThatLeaveEarly) {
-  expect_clean({.name = "leave_early", .grid = 16, .block = 256}, leave_early, 16, [](unsigned i, const unsigned* in) { return *std::max_element(in + i * 256, in + i * 256 + 256); });
+  expect_clean({.name = "leave_early", .grid = 16, .block = 256}, leave_early, 16,
+               [](unsigned i, const unsigned* in) { return *std::max_element(in + i * 256, in + i * 256 + 256); });
 }
 
 // --- warps -----------------------------------------------------------------------------------------------------------------
@@ -165,7 +169,8 @@ __global__ void lane_groups(const unsigned* in, unsigned* out) {
   out[threadIdx.x] = value;
 }
 TEST(CleanKernels, SyncwarpOfDisjointGroups) {
-  expect_clean({.name = "lane_groups", .grid = 1, .block = 64}, lane_groups, 64, [](unsigned i, const unsigned* in) { return (in[i] + in[i ^ 3u]) << (i % 32 / 8); });
+  expect_clean({.name = "lane_groups", .grid = 1, .block = 64}, lane_groups, 64,
+               [](unsigned i, const unsigned* in) { return (in[i] + in[i ^ 3u]) << (i % 32 / 8); });
 }
 
 // What lane 0 wrote is ordered before lane 2's read through lane 1, which has waited for both.
@@ -239,7 +244,8 @@ __global__ void own_bytes(const unsigned* in, unsigned* out) {
   reinterpret_cast<uint8_t*>(out)[i] = static_cast<uint8_t>(in[i / 4] >> (8 * (i % 4)));
 }
 TEST(CleanKernels, BytesOfOneWordByManyThreads) {
-  expect_clean({.name = "own_bytes", .grid = kWords * 4 / 96, .block = 96}, own_bytes, kWords * 4 / 96 * 96 / 4, [](unsigned i, const unsigned* in) { return in[i]; });
+  expect_clean({.name = "own_bytes", .grid = kWords * 4 / 96, .block = 96}, own_bytes, kWords * 4 / 96 * 96 / 4,
+               [](unsigned i, const unsigned* in) { return in[i]; });
 }
 
 // A thread's own accesses of several sizes need nothing, and neither do inputs that everybody reads.
@@ -267,7 +273,8 @@ __global__ void through_global(const unsigned* in, unsigned* out) {
   mine[threadIdx.x] = other;
 }
 TEST(CleanKernels, GlobalMemoryWithinABlock) {
-  expect_clean({.name = "through_global", .grid = 64, .block = 64}, through_global, 4096, [](unsigned i, const unsigned* in) { return in[i / 64 * 64 + 63 - i % 64]; });
+  expect_clean({.name = "through_global", .grid = 64, .block = 64}, through_global, 4096,
+               [](unsigned i, const unsigned* in) { return in[i / 64 * 64 + 63 - i % 64]; });
 }
 
 // The end of a grid orders everything.
@@ -294,9 +301,12 @@ __global__ void filled(const unsigned*, unsigned* out) { out[blockIdx.x * blockD
 TEST(CleanKernels, BuffersThatComeAndGo) {
   for (unsigned block : {32u, 64u, 128u, 256u}) {
     simt::DeviceBuffer out(kWords * 4, "out");
-    ASSERT_EQ(simt::fault_of({.name = "filled", .grid = kWords / block, .block = block}, filled, static_cast<const unsigned*>(nullptr), out.as<unsigned>()), "no fault");
+    const unsigned* const nothing = nullptr;
+    ASSERT_EQ(simt::fault_of({.name = "filled", .grid = kWords / block, .block = block}, filled, nothing, out.as<unsigned>()), "no fault");
     out.as<unsigned>()[0] = 5;
-    ASSERT_EQ(simt::fault_of({.name = "shifted", .grid = 32, .block = 128}, shifted, static_cast<const unsigned*>(out.as<unsigned>()), Buffers().out.as<unsigned>(), 3u), "no fault");
+    Buffers b;
+    const unsigned* const from = out.as<unsigned>();
+    ASSERT_EQ(simt::fault_of({.name = "shifted", .grid = 32, .block = 128}, shifted, from, b.out.as<unsigned>(), 3u), "no fault");
   }
 }
 
@@ -310,7 +320,8 @@ __global__ void records(const unsigned* in, unsigned* out) {
   reinterpret_cast<Record*>(out)[blockIdx.x * 32 + threadIdx.x] = stage[31 - threadIdx.x];
 }
 TEST(CleanKernels, WholeObjects) {
-  expect_clean({.name = "records", .grid = 10, .block = 32}, records, 3840, [](unsigned i, const unsigned* in) { return in[i / 384 * 384 + (31 - i / 12 % 32) * 12 + i % 12]; });
+  expect_clean({.name = "records", .grid = 10, .block = 32}, records, 3840,
+               [](unsigned i, const unsigned* in) { return in[i / 384 * 384 + (31 - i / 12 % 32) * 12 + i % 12]; });
 }
 
 // The largest block, and many synchronisations.
@@ -331,7 +342,8 @@ __global__ void large(const unsigned* in, unsigned* out) {
   out[blockIdx.x * blockDim.x + t] = box[t];
 }
 TEST(CleanKernels, ALargeBlock) {
-  expect_clean({.name = "large", .grid = 2, .block = 1024}, large, 1024, [](unsigned i, const unsigned* in) { return in[(i + 50 * 37) % 1024]; });
+  expect_clean({.name = "large", .grid = 2, .block = 1024}, large, 1024,
+               [](unsigned i, const unsigned* in) { return in[(i + 50 * 37) % 1024]; });
 }
 
 }  // namespace

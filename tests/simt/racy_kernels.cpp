@@ -124,7 +124,8 @@ __global__ void __launch_bounds__(256) tile(const uint16_t* in, int rows, int co
 
 struct Tile {
   static constexpr int kRows = 128, kCols = 128;
-  simt::DeviceBuffer in{kRows * kCols * 2, "in"}, codes{kRows * kCols, "codes"}, scales{kRows * kCols / 32, "scales"}, turned{kRows * kCols * 2, "turned"};
+  simt::DeviceBuffer in{kRows * kCols * 2, "in"}, codes{kRows * kCols, "codes"}, scales{kRows * kCols / 32, "scales"};
+  simt::DeviceBuffer turned{kRows * kCols * 2, "turned"};
   static constexpr LaunchConfig config{.name = "tile", .grid = dim3(kCols / 64, kRows / 64), .block = 256};
   template <Bug kBug>
   std::string run() {
@@ -139,7 +140,8 @@ struct Tile {
     for (const simt::ExecutorOptions& o : orders()) {
       simt::UseOptions use(o);
       const std::string text = run<kBug>();
-      for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' under " << to_text(o) << " in\n" << text;
+      for (const std::string& part : parts)
+        EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' under " << to_text(o) << " in\n" << text;
     }
   }
 };
@@ -151,30 +153,36 @@ TEST(RacyKernels, TheTileIsCleanWithoutABug) {
   }
 }
 TEST(RacyKernels, MissingBarrier) {
-  Tile().expect<Bug::no_barrier>({{"data race", {"shared array 'tile' (9216 bytes", "write of 16 bytes by block (", "read of 2 bytes by block (",
+  Tile().expect<Bug::no_barrier>({{"data race", {"shared array 'tile' (9216 bytes", "write of 16 bytes by block (",
+                                  "read of 2 bytes by block (",
                                                  marked("tile is filled"), marked("tile is read"), "no barrier of the block between them; "}}});
 }
 TEST(RacyKernels, WriteOutsideASharedArray) {
   Tile t;
-  t.expect<Bug::past_the_array>({{"access outside every shared array", {"shared array 'tile' (9216 bytes", "at byte offset 9230", "write of 2 bytes", marked("past the array")}}});
+  t.expect<Bug::past_the_array>({{"access outside every shared array", {"shared array 'tile' (9216 bytes", "at byte offset 9230",
+                                 "write of 2 bytes", marked("past the array")}}});
   t.expect_fault<Bug::past_the_array>({"written outside shared array 'tile'"});
 }
 TEST(RacyKernels, WritePastARowInsideTheArray) {
-  Tile().expect<Bug::past_the_row>({{"data race", {"write of 2 bytes", "write of 16 bytes", marked("past the row"), marked("tile is filled")}}});
+  Tile().expect<Bug::past_the_row>({{"data race", {"write of 2 bytes", "write of 16 bytes", marked("past the row"),
+                                    marked("tile is filled")}}});
 }
 TEST(RacyKernels, BarrierForSomeThreads) {
   Tile t;
-  t.expect_fault<Bug::some_at_the_barrier>({"threads wait at a barrier that other threads of the block exited without reaching", marked("some at the barrier")});
+  t.expect_fault<Bug::some_at_the_barrier>({"threads wait at a barrier that other threads of the block exited without reaching",
+                                            marked("some at the barrier")});
   t.expect<Bug::some_at_the_barrier>({{"data race", {marked("tile is filled"), marked("tile is read")}}});
 }
 TEST(RacyKernels, ShuffleInABranch) {
   Tile().expect_fault<Bug::shuffle_in_a_branch>({"__shfl_xor_sync with mask ffffffff, " + marked("shuffle in a branch")});
 }
 TEST(RacyKernels, SharedCellsNeverWritten) {
-  Tile().expect<Bug::never_written>({{"uninitialised shared read", {"shared array 'tile' (9216 bytes", "read of 2 bytes", marked("tile is read")}}});
+  Tile().expect<Bug::never_written>({{"uninitialised shared read", {"shared array 'tile' (9216 bytes", "read of 2 bytes",
+                                     marked("tile is read")}}});
 }
 TEST(RacyKernels, TwoBlocksWriteOneScale) {
-  Tile().expect<Bug::shared_scale>({{"data race", {"buffer 'scales' (512 bytes)", "write of 1 byte by block (0,", "write of 1 byte by block (1,", marked("scale"), "blocks of one grid are not ordered"}}});
+  Tile().expect<Bug::shared_scale>({{"data race", {"buffer 'scales' (512 bytes)", "write of 1 byte by block (0,",
+                                    "write of 1 byte by block (1,", marked("scale"), "blocks of one grid are not ordered"}}});
 }
 
 __global__ void misaligned(const uint8_t* in, uint8_t* out) {
@@ -242,7 +250,8 @@ __global__ void tree(const unsigned* in, unsigned* out) {
 }
 TEST(RacyKernels, ReductionTailWithoutSyncwarp) {
   Buffers b;
-  expect_race({marked("lockstep read"), marked("lockstep write"), "no __syncwarp or barrier between these lanes"}, {.name = "tree", .grid = 2, .block = 128}, tree,
+  expect_race({marked("lockstep read"), marked("lockstep write"), "no __syncwarp or barrier between these lanes"},
+              {.name = "tree", .grid = 2, .block = 128}, tree,
               b.in.as<unsigned>(), b.out.as<unsigned>());
 }
 
@@ -262,7 +271,8 @@ __global__ void helper_twice(const unsigned* in, unsigned* out) {
 }
 TEST(RacyKernels, HelperCalledTwice) {
   Buffers b;
-  expect_race({marked("helper writes"), marked("helper reads"), "from tests/simt/racy_kernels.cpp:"}, {.name = "helper_twice", .grid = 1, .block = 128}, helper_twice, b.in.as<unsigned>(),
+  expect_race({marked("helper writes"), marked("helper reads"), "from tests/simt/racy_kernels.cpp:"},
+              {.name = "helper_twice", .grid = 1, .block = 128}, helper_twice, b.in.as<unsigned>(),
               b.out.as<unsigned>());
 }
 
@@ -280,7 +290,8 @@ __global__ void scan(const unsigned* in, unsigned* out) {
 }
 TEST(RacyKernels, ScanWithOneBarrierOfTwo) {
   Buffers b;
-  expect_race({marked("scan reads"), marked("scan writes")}, {.name = "scan", .grid = 1, .block = 128}, scan, b.in.as<unsigned>(), b.out.as<unsigned>());
+  expect_race({marked("scan reads"), marked("scan writes")},
+              {.name = "scan", .grid = 1, .block = 128}, scan, b.in.as<unsigned>(), b.out.as<unsigned>());
 }
 
 __global__ void histogram(const uint8_t* in, unsigned* out) {
@@ -295,7 +306,8 @@ __global__ void histogram(const uint8_t* in, unsigned* out) {
 }
 TEST(RacyKernels, HistogramWithoutAtomics) {
   Buffers b;
-  expect_found({{"data race", {marked("bin is read"), marked("bin is raised")}}, {"data race", {"write of 4 bytes", marked("bin is raised")}}},
+  expect_found({{"data race", {marked("bin is read"), marked("bin is raised")}}, {"data race", {"write of 4 bytes",
+                marked("bin is raised")}}},
                {.name = "histogram", .grid = 1, .block = 96}, histogram, b.in.as<uint8_t>(), b.out.as<unsigned>());
 }
 
@@ -333,16 +345,19 @@ __global__ void refilled(const unsigned* in, unsigned* out) {
 constexpr LaunchConfig staged_config(const char* name) { return {.name = name, .grid = 2, .block = 64, .dynamic_shared_bytes = 2 * 64 * 4}; }
 TEST(RacyKernels, ReadBeforeTheCopyArrived) {
   Buffers b;
-  expect_found({{"uninitialised shared read", {"'dynamic shared memory'", marked("read before the fill")}}}, staged_config("read_before"), staged<Stage::read_before_filled>,
+  expect_found({{"uninitialised shared read", {"'dynamic shared memory'",
+                marked("read before the fill")}}}, staged_config("read_before"), staged<Stage::read_before_filled>,
                b.in.as<unsigned>(), b.out.as<unsigned>());
 }
 TEST(RacyKernels, NoBarrierAfterTheCopy) {
   Buffers b;
-  expect_race({"'dynamic shared memory'", marked("fill"), marked("use")}, staged_config("no_barrier_after"), staged<Stage::no_barrier_after_fill>, b.in.as<unsigned>(), b.out.as<unsigned>());
+  expect_race({"'dynamic shared memory'", marked("fill"),
+               marked("use")}, staged_config("no_barrier_after"), staged<Stage::no_barrier_after_fill>, b.in.as<unsigned>(), b.out.as<unsigned>());
 }
 TEST(RacyKernels, NoBarrierBeforeTheRefill) {
   Buffers b;
-  expect_race({marked("refill"), marked("use before the refill")}, staged_config("refilled"), refilled, b.in.as<unsigned>(), b.out.as<unsigned>());
+  expect_race({marked("refill"),
+               marked("use before the refill")}, staged_config("refilled"), refilled, b.in.as<unsigned>(), b.out.as<unsigned>());
 }
 
 // Warp 0 produces for the others through a ring of two; the barrier that hands a slot back is missing.
@@ -362,7 +377,8 @@ __global__ void produced(const unsigned* in, unsigned* out) {
 }
 TEST(RacyKernels, DoubleBufferWithOneBarrierMissing) {
   Buffers b;
-  expect_race({marked("producer"), marked("consumer")}, {.name = "produced", .grid = 1, .block = 96}, produced, b.in.as<unsigned>(), b.out.as<unsigned>());
+  expect_race({marked("producer"), marked("consumer")},
+              {.name = "produced", .grid = 1, .block = 96}, produced, b.in.as<unsigned>(), b.out.as<unsigned>());
 }
 
 // The consumer looks at the slot without waiting.
@@ -373,7 +389,8 @@ __global__ void unwaited(const unsigned* in, unsigned* out) {
 }
 TEST(RacyKernels, ConsumerDoesNotWait) {
   Buffers b;
-  expect_race({marked("slot is filled"), marked("slot is used")}, {.name = "unwaited", .grid = 1, .block = 64}, unwaited, b.in.as<unsigned>(), b.out.as<unsigned>());
+  expect_race({marked("slot is filled"), marked("slot is used")},
+              {.name = "unwaited", .grid = 1, .block = 64}, unwaited, b.in.as<unsigned>(), b.out.as<unsigned>());
 }
 
 // One array for two purposes.
@@ -389,7 +406,8 @@ __global__ void reused(const unsigned* in, unsigned* out) {
 }
 TEST(RacyKernels, ArrayReusedWithoutABarrier) {
   Buffers b;
-  expect_race({marked("first purpose"), marked("second purpose")}, {.name = "reused", .grid = 1, .block = 64}, reused, b.in.as<unsigned>(), b.out.as<unsigned>());
+  expect_race({marked("first purpose"), marked("second purpose")},
+              {.name = "reused", .grid = 1, .block = 64}, reused, b.in.as<unsigned>(), b.out.as<unsigned>());
 }
 
 // --- warps -----------------------------------------------------------------------------------------------------------------
@@ -408,19 +426,23 @@ __global__ void exchange(unsigned* out) {
 }
 TEST(RacyKernels, LockstepAssumed) {
   Buffers b;
-  expect_race({marked("box is filled"), marked("box is read"), "no __syncwarp or barrier between these lanes"}, {.name = "exchange", .grid = 1, .block = 64}, exchange<Sync::none>, b.out.as<unsigned>());
+  expect_race({marked("box is filled"), marked("box is read"), "no __syncwarp or barrier between these lanes"},
+              {.name = "exchange", .grid = 1, .block = 64}, exchange<Sync::none>, b.out.as<unsigned>());
 }
 TEST(RacyKernels, AShuffleOrdersNoMemory) {
   Buffers b;
-  expect_race({marked("box is filled"), marked("box is read")}, {.name = "exchange", .grid = 1, .block = 64}, exchange<Sync::shuffle>, b.out.as<unsigned>());
+  expect_race({marked("box is filled"), marked("box is read")},
+              {.name = "exchange", .grid = 1, .block = 64}, exchange<Sync::shuffle>, b.out.as<unsigned>());
 }
 TEST(RacyKernels, SyncwarpOfTheWrongLanes) {
   Buffers b;
-  expect_race({marked("box is filled"), marked("box is read")}, {.name = "exchange", .grid = 1, .block = 64}, exchange<Sync::half>, b.out.as<unsigned>());
+  expect_race({marked("box is filled"), marked("box is read")},
+              {.name = "exchange", .grid = 1, .block = 64}, exchange<Sync::half>, b.out.as<unsigned>());
 }
 TEST(RacyKernels, SyncwarpWhereTheBlockMustWait) {
   Buffers b;
-  expect_race({marked("box is filled"), marked("box is read"), "no barrier of the block between them"}, {.name = "exchange", .grid = 1, .block = 64}, exchange<Sync::late>, b.out.as<unsigned>());
+  expect_race({marked("box is filled"), marked("box is read"), "no barrier of the block between them"},
+              {.name = "exchange", .grid = 1, .block = 64}, exchange<Sync::late>, b.out.as<unsigned>());
 }
 
 // Lane 9 alone has not waited; 31 other lanes have, and are remembered with it.
@@ -434,7 +456,8 @@ __global__ void one_late_reader(unsigned* out) {
 }
 TEST(RacyKernels, OneOfManyReadersIsNotWaitedFor) {
   Buffers b;
-  expect_race({marked("everybody reads"), marked("one writes"), "thread (9,0,0)", "thread (4,0,0)"}, {.name = "one_late_reader", .grid = 1, .block = 32}, one_late_reader, b.out.as<unsigned>());
+  expect_race({marked("everybody reads"), marked("one writes"), "thread (9,0,0)", "thread (4,0,0)"},
+              {.name = "one_late_reader", .grid = 1, .block = 32}, one_late_reader, b.out.as<unsigned>());
 }
 
 // The writer has read the word last, and is ordered after itself; the others' reads must not be forgotten for its.
@@ -448,7 +471,8 @@ __global__ void last_reader_writes(unsigned* out) {
 }
 TEST(RacyKernels, AReaderWhoWrites) {
   Buffers b;
-  expect_race({marked("word is read by all"), marked("word is written by one"), "no barrier of the block between them"}, {.name = "last_reader_writes", .grid = 1, .block = 64}, last_reader_writes, b.out.as<unsigned>());
+  expect_race({marked("word is read by all"), marked("word is written by one"), "no barrier of the block between them"},
+              {.name = "last_reader_writes", .grid = 1, .block = 64}, last_reader_writes, b.out.as<unsigned>());
 }
 
 __global__ void same_value(unsigned* out) {
@@ -459,7 +483,8 @@ __global__ void same_value(unsigned* out) {
 }
 TEST(RacyKernels, EqualValuesRaceToo) {
   Buffers b;
-  expect_race({marked("everybody raises the flag"), "write of 4 bytes"}, {.name = "same_value", .grid = 1, .block = 64}, same_value, b.out.as<unsigned>());
+  expect_race({marked("everybody raises the flag"), "write of 4 bytes"},
+              {.name = "same_value", .grid = 1, .block = 64}, same_value, b.out.as<unsigned>());
 }
 
 // --- atomics ---------------------------------------------------------------------------------------------------------------
@@ -473,7 +498,8 @@ __global__ void peek(unsigned* out) {
 }
 TEST(RacyKernels, PlainReadBesideAnAtomic) {
   Buffers b;
-  expect_race({marked("atomic maximum"), marked("plain read"), "atomic of 4 bytes", "and only one is atomic"}, {.name = "peek", .grid = 1, .block = 64}, peek, b.out.as<unsigned>());
+  expect_race({marked("atomic maximum"), marked("plain read"), "atomic of 4 bytes", "and only one is atomic"},
+              {.name = "peek", .grid = 1, .block = 64}, peek, b.out.as<unsigned>());
 }
 __global__ void late_zero(unsigned* out) {
   ASSAY_SHARED(unsigned, count, [1]);
@@ -484,7 +510,8 @@ __global__ void late_zero(unsigned* out) {
 }
 TEST(RacyKernels, ClearedWhileOthersCount) {
   Buffers b;
-  expect_race({marked("count is cleared"), marked("count is raised")}, {.name = "late_zero", .grid = 1, .block = 64}, late_zero, b.out.as<unsigned>());
+  expect_race({marked("count is cleared"), marked("count is raised")},
+              {.name = "late_zero", .grid = 1, .block = 64}, late_zero, b.out.as<unsigned>());
 }
 __global__ void two_widths(unsigned* out) {
   if (threadIdx.x == 0) atomicAdd(reinterpret_cast<unsigned long long*>(out), 1ull);   // <- wide atomic
@@ -492,7 +519,8 @@ __global__ void two_widths(unsigned* out) {
 }
 TEST(RacyKernels, AtomicsOfTwoWidths) {
   Buffers b;
-  expect_race({marked("wide atomic"), marked("narrow atomic"), "atomic of 8 bytes", "atomic of 4 bytes"}, {.name = "two_widths", .grid = 1, .block = 32}, two_widths, b.out.as<unsigned>());
+  expect_race({marked("wide atomic"), marked("narrow atomic"), "atomic of 8 bytes", "atomic of 4 bytes"},
+              {.name = "two_widths", .grid = 1, .block = 32}, two_widths, b.out.as<unsigned>());
 }
 __global__ void best_of_all(const unsigned* in, unsigned* out) {
   atomicMax(out, in[blockIdx.x]);   // <- result is raised
@@ -500,7 +528,8 @@ __global__ void best_of_all(const unsigned* in, unsigned* out) {
 }
 TEST(RacyKernels, AtomicResultReadByAnotherBlock) {
   Buffers b;
-  expect_race({marked("result is raised"), marked("result is read early"), "blocks of one grid are not ordered, and only one is atomic"}, {.name = "best_of_all", .grid = 16, .block = 1}, best_of_all,
+  expect_race({marked("result is raised"), marked("result is read early"), "blocks of one grid are not ordered, and only one is atomic"},
+              {.name = "best_of_all", .grid = 16, .block = 1}, best_of_all,
               b.in.as<unsigned>(), b.out.as<unsigned>());
 }
 
@@ -511,7 +540,8 @@ __global__ void two_writers(uint8_t* out) {
 }
 TEST(RacyKernels, TwoBlocksWriteOneByte) {
   Buffers b;
-  expect_race({"buffer 'out' (65536 bytes) at offset 0", "write of 1 byte by block (0,0,0) thread (0,0,0)", "write of 1 byte by block (1,0,0) thread (0,0,0)", marked("both blocks write")},
+  expect_race({"buffer 'out' (65536 bytes) at offset 0", "write of 1 byte by block (0,0,0) thread (0,0,0)",
+               "write of 1 byte by block (1,0,0) thread (0,0,0)", marked("both blocks write")},
               {.name = "two_writers", .grid = 2, .block = 32}, two_writers, b.out.as<uint8_t>());
 }
 __global__ void neighbours_output(unsigned* data) {
@@ -520,7 +550,8 @@ __global__ void neighbours_output(unsigned* data) {
 }
 TEST(RacyKernels, ReadsWhatAnotherBlockWrites) {
   Buffers b;
-  expect_race({marked("own output"), marked("neighbour's output")}, {.name = "neighbours_output", .grid = 5, .block = 1}, neighbours_output, b.out.as<unsigned>());
+  expect_race({marked("own output"), marked("neighbour's output")},
+              {.name = "neighbours_output", .grid = 5, .block = 1}, neighbours_output, b.out.as<unsigned>());
 }
 __global__ void last_block_writes(unsigned* data) {
   const unsigned seen = data[0];                               // <- read by every block
@@ -529,7 +560,8 @@ __global__ void last_block_writes(unsigned* data) {
 }
 TEST(RacyKernels, ABlockThatReadsAndWrites) {
   Buffers b;
-  expect_race({marked("read by every block"), marked("written by the last"), "blocks of one grid"}, {.name = "last_block_writes", .grid = 5, .block = 1}, last_block_writes, b.out.as<unsigned>());
+  expect_race({marked("read by every block"), marked("written by the last"), "blocks of one grid"},
+              {.name = "last_block_writes", .grid = 5, .block = 1}, last_block_writes, b.out.as<unsigned>());
 }
 // Publishing by a relaxed counter: the last block reads everybody's part, which nothing orders before its read.
 __global__ void last_block(unsigned* parts, unsigned* count, unsigned* out) {
@@ -545,7 +577,8 @@ TEST(RacyKernels, LastBlockWithoutAFence) {
     simt::UseOptions use(o);
     simt::DeviceBuffer parts(64, "parts"), count(4, "count"), out(4, "out");
     *count.as<unsigned>() = 0;
-    const std::string text = fault_of({.name = "last_block", .grid = 8, .block = 1}, last_block, parts.as<unsigned>(), count.as<unsigned>(), out.as<unsigned>());
+    const std::string text = fault_of({.name = "last_block", .grid = 8, .block = 1}, last_block, parts.as<unsigned>(),
+                                      count.as<unsigned>(), out.as<unsigned>());
     EXPECT_TRUE(names(text, marked("part is published")) && names(text, marked("parts are summed"))) << to_text(o) << text;
   }
 }
@@ -555,7 +588,8 @@ __global__ void overlapping_tiles(const uint16_t* in, uint16_t* out) {
 }
 TEST(RacyKernels, TilesThatOverlapByOne) {
   Buffers b;
-  expect_race({marked("tile of 65"), "by block (0,0,0) thread (64,0,0)", "by block (1,0,0) thread (0,0,0)", "at offset 128"}, {.name = "overlapping_tiles", .grid = 2, .block = 96},
+  expect_race({marked("tile of 65"), "by block (0,0,0) thread (64,0,0)", "by block (1,0,0) thread (0,0,0)", "at offset 128"},
+              {.name = "overlapping_tiles", .grid = 2, .block = 96},
               overlapping_tiles, b.in.as<uint16_t>(), b.out.as<uint16_t>());
 }
 __global__ void byte_in_a_word(uint8_t* out) {
@@ -564,7 +598,8 @@ __global__ void byte_in_a_word(uint8_t* out) {
 }
 TEST(RacyKernels, AByteOfAnotherBlocksWord) {
   Buffers b;
-  expect_race({marked("whole word"), marked("last byte of a word"), "write of 4 bytes by block (0,0,0) thread (3,0,0)", "write of 1 byte", "at offset 15"},
+  expect_race({marked("whole word"), marked("last byte of a word"), "write of 4 bytes by block (0,0,0) thread (3,0,0)",
+               "write of 1 byte", "at offset 15"},
               {.name = "byte_in_a_word", .grid = 2, .block = 8}, byte_in_a_word, b.out.as<uint8_t>());
 }
 __global__ void read_modify_word(uint8_t* out) {
@@ -574,7 +609,8 @@ __global__ void read_modify_word(uint8_t* out) {
 }
 TEST(RacyKernels, BytesSetThroughTheirWord) {
   Buffers b;
-  expect_race({marked("byte set by its word")}, {.name = "read_modify_word", .grid = 1, .block = 32}, read_modify_word, b.out.as<uint8_t>());
+  expect_race({marked("byte set by its word")},
+              {.name = "read_modify_word", .grid = 1, .block = 32}, read_modify_word, b.out.as<uint8_t>());
 }
 __global__ void transpose_in_place(uint16_t* data, unsigned n) {
   const unsigned row = blockIdx.x, col = threadIdx.x;
@@ -583,7 +619,8 @@ __global__ void transpose_in_place(uint16_t* data, unsigned n) {
 }
 TEST(RacyKernels, TransposeInPlace) {
   Buffers b;
-  expect_race({marked("element is read"), marked("element is turned"), "blocks of one grid are not ordered"}, {.name = "transpose_in_place", .grid = 16, .block = 16}, transpose_in_place, b.out.as<uint16_t>(), 16u);
+  expect_race({marked("element is read"), marked("element is turned"), "blocks of one grid are not ordered"},
+              {.name = "transpose_in_place", .grid = 16, .block = 16}, transpose_in_place, b.out.as<uint16_t>(), 16u);
 }
 __global__ void smoothed(unsigned* data) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -592,7 +629,8 @@ __global__ void smoothed(unsigned* data) {
 }
 TEST(RacyKernels, NeighbourUpdatedInPlace) {
   Buffers b;
-  expect_race({marked("neighbour is read"), marked("own is changed"), "buffer 'out'"}, {.name = "smoothed", .grid = 1, .block = 40}, smoothed, b.out.as<unsigned>());
+  expect_race({marked("neighbour is read"), marked("own is changed"), "buffer 'out'"},
+              {.name = "smoothed", .grid = 1, .block = 40}, smoothed, b.out.as<unsigned>());
 }
 struct Record {
   unsigned words[12];
@@ -602,14 +640,16 @@ __global__ void records(const Record* in, Record* out) {
 }
 TEST(RacyKernels, WholeObjectsCopied) {
   Buffers b;
-  expect_race({marked("record is copied"), "buffer 'out'"}, {.name = "records", .grid = 1, .block = 8}, records, b.in.as<Record>(), b.out.as<Record>());
+  expect_race({marked("record is copied"), "buffer 'out'"},
+              {.name = "records", .grid = 1, .block = 8}, records, b.in.as<Record>(), b.out.as<Record>());
 }
 __global__ void copied_bytes(const uint8_t* in, uint8_t* out, unsigned bytes) {
   std::memcpy(out + threadIdx.x * 20, in, bytes);   // <- bytes are copied
 }
 TEST(RacyKernels, BytesCopied) {
   Buffers b;
-  expect_race({marked("bytes are copied"), "write of 24 bytes"}, {.name = "copied_bytes", .grid = 1, .block = 8}, copied_bytes, b.in.as<uint8_t>(), b.out.as<uint8_t>(), 24u);
+  expect_race({marked("bytes are copied"), "write of 24 bytes"},
+              {.name = "copied_bytes", .grid = 1, .block = 8}, copied_bytes, b.in.as<uint8_t>(), b.out.as<uint8_t>(), 24u);
 }
 
 // --- shared memory: padding ------------------------------------------------------------------------------------------------
@@ -624,7 +664,8 @@ __global__ void padding_read(const unsigned* in, unsigned* out) {
 }
 TEST(RacyKernels, UninitialisedPadding) {
   Buffers b;
-  expect_found({{"uninitialised shared read", {marked("reads the padding"), "read of ", "shared array 'rows' (1152 bytes"}}}, {.name = "padding_read", .grid = 1, .block = 32}, padding_read, b.in.as<unsigned>(), b.out.as<unsigned>());
+  expect_found({{"uninitialised shared read", {marked("reads the padding"), "read of ", "shared array 'rows' (1152 bytes"}}},
+               {.name = "padding_read", .grid = 1, .block = 32}, padding_read, b.in.as<unsigned>(), b.out.as<unsigned>());
 }
 // A pitch of 33 against bank conflicts, which one store forgets.
 __global__ void wrong_pitch(const unsigned* in, unsigned* out) {
@@ -637,7 +678,8 @@ __global__ void wrong_pitch(const unsigned* in, unsigned* out) {
 }
 TEST(RacyKernels, PaddingMisindexed) {
   Buffers b;
-  expect_race({marked("pitch 33"), marked("pitch 32"), "shared array 'flat'"}, {.name = "wrong_pitch", .grid = 1, .block = 32}, wrong_pitch, b.in.as<unsigned>(), b.out.as<unsigned>());
+  expect_race({marked("pitch 33"), marked("pitch 32"), "shared array 'flat'"},
+              {.name = "wrong_pitch", .grid = 1, .block = 32}, wrong_pitch, b.in.as<unsigned>(), b.out.as<unsigned>());
 }
 __global__ void atomic_on_nothing(unsigned* out) {
   ASSAY_SHARED(unsigned, count, [1]);
@@ -647,7 +689,8 @@ __global__ void atomic_on_nothing(unsigned* out) {
 }
 TEST(RacyKernels, AtomicOnAnUninitialisedCell) {
   Buffers b;
-  expect_found({{"uninitialised shared read", {marked("counts from nothing"), "atomic of 4 bytes"}}}, {.name = "atomic_on_nothing", .grid = 2, .block = 32}, atomic_on_nothing, b.out.as<unsigned>());
+  expect_found({{"uninitialised shared read", {marked("counts from nothing"), "atomic of 4 bytes"}}},
+               {.name = "atomic_on_nothing", .grid = 2, .block = 32}, atomic_on_nothing, b.out.as<unsigned>());
 }
 // What the block before left there is not this block's.
 __global__ void left_by_another_block(unsigned* out) {
@@ -658,7 +701,8 @@ __global__ void left_by_another_block(unsigned* out) {
 }
 TEST(RacyKernels, SharedMemoryDoesNotOutliveItsBlock) {
   Buffers b;
-  expect_found({{"uninitialised shared read", {marked("reads another block's leavings")}}}, {.name = "left_by_another_block", .grid = 6, .block = 32}, left_by_another_block, b.out.as<unsigned>());
+  expect_found({{"uninitialised shared read", {marked("reads another block's leavings")}}},
+               {.name = "left_by_another_block", .grid = 6, .block = 32}, left_by_another_block, b.out.as<unsigned>());
 }
 __global__ void read_outside(unsigned* out, unsigned at) {
   ASSAY_SHARED(unsigned, few, [8]);
@@ -668,7 +712,9 @@ __global__ void read_outside(unsigned* out, unsigned at) {
 }
 TEST(RacyKernels, ReadOutsideASharedArray) {
   Buffers b;
-  expect_found({{"access outside every shared array", {marked("reads outside"), "read of 4 bytes", "shared array 'few' (32 bytes", "at byte offset 36"}}}, {.name = "read_outside", .grid = 1, .block = 8}, read_outside, b.out.as<unsigned>(), 9u);
+  expect_found({{"access outside every shared array", {marked("reads outside"), "read of 4 bytes",
+                "shared array 'few' (32 bytes", "at byte offset 36"}}},
+               {.name = "read_outside", .grid = 1, .block = 8}, read_outside, b.out.as<unsigned>(), 9u);
 }
 
 // --- reports ---------------------------------------------------------------------------------------------------------------
@@ -688,7 +734,8 @@ TEST(RacyKernels, OneFindingForEachPairOfLines) {
 // Accesses are counted, not their bytes: here two of two bytes each.
 TEST(RacyKernels, CountsAccesses) {
   Buffers b;
-  const std::string text = fault_of({.name = "overlapping_tiles", .grid = 2, .block = 96}, overlapping_tiles, b.in.as<uint16_t>(), b.out.as<uint16_t>());
+  const std::string text = fault_of({.name = "overlapping_tiles", .grid = 2, .block = 96}, overlapping_tiles, b.in.as<uint16_t>(),
+                                    b.out.as<uint16_t>());
   EXPECT_NE(text.find("\n    blocks of one grid are not ordered\n  order forward"), std::string::npos) << text;
 }
 

@@ -205,9 +205,10 @@ std::string Checker::describe(const Grid& grid, const Access& a, const std::stri
   constexpr const char* kNames[] = {"read", "write", "atomic read", "atomic"};
   const Index3 extent = grid.threads;
   const Index3 thread{a.thread % extent.x, a.thread / extent.x % extent.y, a.thread / (extent.x * extent.y)};
-  return "\n    " + std::string(kNames[static_cast<size_t>(a.kind)]) + " of " + std::to_string(a.bytes) +
-         (a.bytes == 1 ? " byte" : a.bytes == kManyBytes ? " or more bytes" : " bytes") + " by block " + to_text(blocks_[a.block - first_block_]) + " thread " + to_text(thread) + " (warp " + std::to_string(warp_of(a)) +
-         " lane " + std::to_string(a.thread % 32) + ") at " + line;
+  const char* const unit = a.bytes == 1 ? " byte" : a.bytes == kManyBytes ? " or more bytes" : " bytes";
+  return "\n    " + std::string(kNames[static_cast<size_t>(a.kind)]) + " of " + std::to_string(a.bytes) + unit + " by block " +
+         to_text(blocks_[a.block - first_block_]) + " thread " + to_text(thread) + " (warp " + std::to_string(warp_of(a)) + " lane " +
+         std::to_string(a.thread % 32) + ") at " + line;
 }
 
 std::string Checker::findings(const Grid& grid) const {
@@ -264,8 +265,8 @@ std::string Checker::findings(const Grid& grid) const {
     }
   }
   if (spent_)
-    text += std::string(separator[0] == ' ' ? " " : "\n  ") + "device memory beyond the first " + std::to_string(kMostPages * Shadow::kPage >> 20) +
-            " MB that the grid touches is not checked: take a smaller shape";
+    text += std::string(merged.empty() ? " " : "\n  ") + "device memory beyond the first " +
+            std::to_string(kMostPages * Shadow::kPage >> 20) + " MB that the grid touches is not checked: take a smaller shape";
   return text;
 }
 

@@ -20,7 +20,11 @@ namespace {
 // What the loader added to the addresses in the program's file.
 uintptr_t load_bias() {
   uintptr_t bias = 0;
-  dl_iterate_phdr([](dl_phdr_info* info, size_t, void* out) { return *static_cast<uintptr_t*>(out) = info->dlpi_addr, 1; }, &bias);   // the program is first
+  const auto first = [](dl_phdr_info* program, size_t, void* out) {   // comes before its libraries
+    *static_cast<uintptr_t*>(out) = program->dlpi_addr;
+    return 1;
+  };
+  dl_iterate_phdr(first, &bias);
   return bias;
 }
 
