@@ -275,8 +275,9 @@ TEST(Hadamard, TensorCoreByHand) {
   EXPECT_EQ(step({1, 1}, {0x1p-25, 0x1p-25}, 1), 1);           // both are kept, their sum is truncated to 24 bits
   EXPECT_EQ(step({1, 1, 1, 1}, {0x1p-25, 0x1p-25, 0x1p-25, 0x1p-25}, 1), 1 + 0x1p-23);
   EXPECT_EQ(step({1.5}, {1.5}, 0x1p-24), 2.25 + 0x1p-24 - 0x1p-24);   // 2.25 has the exponent 0: kept by the grid, lost to 24 bits
-  EXPECT_EQ(step({0x1p-127}, {0x1p100}, 0x1p-51), 0x1p-27);    // a subnormal operand counts as 2^-126: the grid is 2^-51
-  EXPECT_EQ(step({0x1p-127}, {0x1p100}, 0x1p-52), 0x1p-27);    // which cuts this
+  // A subnormal operand counts as 2^-126, so that the grid is 2^-51 and cuts all of the small terms.
+  EXPECT_EQ(step({0x1p-127, 0x1p-52, 0x1p-52, 0x1p-52, 0x1p-52}, {0x1p100, 1, 1, 1, 1}, 0), 0x1p-27);
+  EXPECT_EQ(step({0x1p-127, 0x1p-51, 0x1p-51, 0x1p-51, 0x1p-51}, {0x1p100, 1, 1, 1, 1}, 0), 0x1p-27 + 0x1p-49);
   EXPECT_EQ(step({0x1p-130}, {0x1p-19}, 0), 0x1p-149);
   EXPECT_EQ(step({0x1p127}, {4}, 0), reference::kInfinity);
   EXPECT_TRUE(std::isnan(step({reference::kInfinity}, {0}, 0)));

@@ -136,12 +136,13 @@ TEST(Nvfp4, ZeroTensor) {   // N10.2: S = 1
   EXPECT_EQ(run_line("quantize nvfp4 1x16 bf16 dir=row neg_zero=plus", {{"x", blob(std::vector<uint16_t>(16, kMinusZero))}}).u8("row.data"), Codes(8, 0));
 }
 
-TEST(Nvfp4, RowScaled) {   // N10.9: [1, 2, -4, 0...] of A = 4, a row of zeros, [448]
+TEST(Nvfp4, RowScaled) {   // N10.9: [1, 2, -4, 0...] of A = 4, a row of zeros, [448, ..., 224]
   std::vector<uint16_t> x(3 * 16);
   x[0] = bf16(1);
   x[1] = bf16(2);
   x[2] = bf16(-4);
   x[32] = bf16(448);
+  x[47] = bf16(224);
   const Outputs out = run_line("quantize nvfp4 3x16 bf16 row_scaled=1", {{"x", blob(x)}});
   EXPECT_EQ(out.u32("row.amax"), (std::vector<uint32_t>{0x40800000, 0, 0x43E00000}));
   EXPECT_EQ(out.u8("row.scale_inv")[0], 0x7E);
@@ -150,7 +151,8 @@ TEST(Nvfp4, RowScaled) {   // N10.9: [1, 2, -4, 0...] of A = 4, a row of zeros, 
   EXPECT_EQ(out.u8("row.data")[0], 0x53);   // 1.5 and 3
   EXPECT_EQ(out.u8("row.data")[1], 0x0F);
   EXPECT_EQ(out.u8("row.data")[16], 0x07);
-  EXPECT_EQ(out.u32("col.amax"), (std::vector<uint32_t>{0x43E00000, 0x40000000, 0x40800000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(out.u8("row.data")[23], 0x50);  // 3: under the first row's scales it would be 6
+  EXPECT_EQ(out.u32("col.amax"), (std::vector<uint32_t>{0x43E00000, 0x40000000, 0x40800000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x43600000}));
   EXPECT_EQ(out.u8("col.data")[0], 0x00);   // column 0: 1, 0, 448; 1 * 6 / 448 rounds to 0
   EXPECT_EQ(out.u8("col.data")[1], 0x07);
   EXPECT_EQ(out.u8("col.data")[2], 0x07);   // column 1: 2 alone
