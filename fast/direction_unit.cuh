@@ -12,7 +12,8 @@ struct NoDirection {
   static constexpr bool kCopies = true;
   DirectionPlanes planes;
   Pass amax_pass() const { return Pass::none; }
-  int64_t slots() const { return 0; }
+  int64_t start_slots() const { return 0; }
+  int64_t finish_slots() const { return 0; }
   ASSAY_DEVICE void start(int64_t) const {}
   ASSAY_DEVICE void finish(int64_t) const {}
   template <bool kRows>
@@ -124,20 +125,20 @@ __global__ void __launch_bounds__(kThreads, 1) direction_kernel(DirectionArgs<Ro
   }
 }
 
-// One thread per amax slot: before any amax is taken, or after.
-template <class Lane>
-__global__ void __launch_bounds__(kThreads) slots_kernel(Lane lane, const uint32_t* noop, int64_t slots, bool finish) {
+// One thread per amax slot of either direction: before any amax is taken, or after.
+template <class RowLane, class ColLane>
+__global__ void __launch_bounds__(kThreads) slots_kernel(RowLane row, int64_t row_slots, ColLane col, int64_t col_slots, const uint32_t* noop, bool finish) {
   if (is_noop(noop)) return;
   const int64_t slot = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (slot >= slots) return;
-  if (finish) lane.finish(slot);
-  else lane.start(slot);
+  if (slot < row_slots) finish ? row.finish(slot) : row.start(slot);
+  if (slot < col_slots) finish ? col.finish(slot) : col.start(slot);
 }
-template <class Lane>
-void launch_slots(const char* name, const Lane& lane, const Read& read, bool finish) {
-  const int64_t slots = lane.slots();
+template <class RowLane, class ColLane>
+void launch_slots(const char* name, const RowLane& row, int64_t row_slots, const ColLane& col, int64_t col_slots, const Read& read, bool finish) {
+  const int64_t slots = row_slots > col_slots ? row_slots : col_slots;
   if (slots == 0) return;
-  launch({.name = name, .grid = unsigned((slots + kThreads - 1) / kThreads), .block = kThreads}, slots_kernel<Lane>, lane, read.noop, slots, finish);
+  launch({.name = name, .grid = unsigned((slots + kThreads - 1) / kThreads), .block = kThreads}, slots_kernel<RowLane, ColLane>, row, row_slots, col, col_slots,
+         read.noop, finish);
 }
 
 template <class RowLane, class ColLane>
@@ -150,19 +151,18 @@ std::string launch_lanes(const Job& job, const Read& read, const RowLane& row, c
            DirectionArgs<RowLane, ColLane>{read.x, read.noop, read.source, {read.shape.rows, read.shape.cols}, read.member, read.starts, read.members, stage, row, col});
   };
   std::string by;
-  launch_slots("start row", row, read, false);
-  launch_slots("start col", col, read, false);
+  launch_slots("start", row, row.start_slots(), col, col.start_slots(), read, false);
   const bool row_before = row.amax_pass() == Pass::before, col_before = col.amax_pass() == Pass::before;
   if (row_before || (col_before && !decoded)) {
     pass("amax", {.row_amax = row_before, .col_amax = col_before && !decoded});
     by += "amax pass; ";
   }
-  launch_slots("finish row", row, read, true);
+  launch_slots("finish", row, row.finish_slots(), col, decoded ? 0 : col.finish_slots(), read, true);
   if (col_before && decoded) {
     pass("amax of decoded rows", {.row_encode = true, .row_step = {.store = false, .decode = true}, .col_amax = true});
     by += "amax pass of the decoded rows; ";
   }
-  launch_slots("finish col", col, read, true);
+  if (decoded) launch_slots("finish col", row, 0, col, col.finish_slots(), read, true);
   pass("pair", {.row_amax = row.amax_pass() == Pass::during, .row_encode = true, .row_step = {.store = true, .decode = decoded},
                 .col_amax = col.amax_pass() == Pass::during, .col_encode = true});
 

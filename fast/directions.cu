@@ -6,6 +6,22 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
+namespace {
+
+constexpr bool every_format_has_a_lane() {
+  for (const FormatInfo& format : kFormats) {
+    int lanes = 0;
+#define FAMILY(name, Lane, ...) lanes += is_one_of(format.id, {__VA_ARGS__});
+#include "fast/families.def"
+#undef FAMILY
+    if (lanes != 1) return false;
+  }
+  return true;
+}
+static_assert(every_format_has_a_lane(), "each format of contract/formats.def stands in one row of fast/families.def");
+
+}  // namespace
+
 std::string launch_directions(const Job& job, const Read& read) {
   const Problem& p = job.problem;
   if (!p.row) return launch_with_row<NoDirection>(job, read);

@@ -20,7 +20,8 @@ struct Fp8BlockDirection {
             q.numerics.neg_zero == NegZero::plus};
   }
   Pass amax_pass() const { return Pass::none; }
-  int64_t slots() const { return 0; }
+  int64_t start_slots() const { return 0; }
+  int64_t finish_slots() const { return 0; }
   ASSAY_DEVICE void start(int64_t) const {}
   ASSAY_DEVICE void finish(int64_t) const {}
   template <bool kRows>

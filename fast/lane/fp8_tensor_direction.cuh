@@ -27,14 +27,14 @@ struct Fp8TensorDirection {
     return lane;
   }
   Pass amax_pass() const { return delayed ? Pass::during : planes.amax != nullptr ? Pass::before : Pass::none; }   // N3.1
-  int64_t slots() const { return members; }
+  int64_t start_slots() const { return delayed || planes.amax != nullptr ? members : 0; }
+  int64_t finish_slots() const { return delayed ? 0 : members; }
 
   ASSAY_DEVICE void start(int64_t slot) const {
-    if (planes.amax != nullptr) planes.amax[slot] = delayed ? planes.prior[slot] : 0u;   // N3.1
-    if (delayed) planes.scale_inv[slot] = reciprocal(planes.given[slot]);                // N3.11
+    planes.amax[slot] = delayed ? planes.prior[slot] : 0u;                  // N3.1
+    if (delayed) planes.scale_inv[slot] = reciprocal(planes.given[slot]);   // N3.11
   }
   ASSAY_DEVICE void finish(int64_t slot) const {
-    if (delayed) return;
     const uint32_t scale = rule(planes.given != nullptr ? planes.given[slot] : planes.amax[slot]);
     planes.scale[slot] = scale;
     planes.scale_inv[slot] = reciprocal(scale);                                           // N3.7

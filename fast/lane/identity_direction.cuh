@@ -11,7 +11,8 @@ struct IdentityDirection {
 
   static IdentityDirection of(const Job& job, Direction d) { return {direction_planes(job, d)}; }
   Pass amax_pass() const { return Pass::none; }
-  int64_t slots() const { return 0; }
+  int64_t start_slots() const { return 0; }
+  int64_t finish_slots() const { return 0; }
   ASSAY_DEVICE void start(int64_t) const {}
   ASSAY_DEVICE void finish(int64_t) const {}
   template <bool kRows>

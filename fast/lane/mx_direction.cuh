@@ -19,7 +19,8 @@ struct MxDirection {
             q.numerics.nan_amax == NanAmax::propagate, q.numerics.neg_zero == NegZero::plus};
   }
   Pass amax_pass() const { return Pass::none; }
-  int64_t slots() const { return 0; }
+  int64_t start_slots() const { return 0; }
+  int64_t finish_slots() const { return 0; }
   ASSAY_DEVICE void start(int64_t) const {}
   ASSAY_DEVICE void finish(int64_t) const {}
   template <bool kRows>

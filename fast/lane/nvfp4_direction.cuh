@@ -42,7 +42,8 @@ struct Nvfp4Direction {
   }
 
   Pass amax_pass() const { return planes.amax != nullptr ? Pass::before : Pass::none; }   // N10.1
-  int64_t slots() const { return planes.amax != nullptr ? amaxes : 0; }
+  int64_t start_slots() const { return planes.amax != nullptr ? amaxes : 0; }
+  int64_t finish_slots() const { return 0; }
   ASSAY_DEVICE void start(int64_t slot) const { planes.amax[slot] = 0; }
   ASSAY_DEVICE void finish(int64_t) const {}
 

@@ -7,8 +7,8 @@
 //   kName, kCopies                what it is called; whether the result is the input, bit for bit (identity)
 //   planes                        its DirectionPlanes; the kernel moves them on to the member at hand
 //   amax_pass()                   host: whether it needs an amax before it can encode: Pass::none, before, or during (accumulated while encoding)
-//   slots()                       host: how many amax slots start() and finish() serve, 0 for none; in a split those of all members
-//   start(slot), finish(slot)     device, one thread a slot: what stands in the slot before any amax is taken; the scale from the amax
+//   start_slots(), finish_slots()   host: how many amax slots start() and finish() serve, 0 for none; in a split those of all members
+//   start(slot), finish(slot)     device, one thread a slot: what stands there before any amax is taken; the scale from the amax
 //   accumulate<kRows>(tile, patch)      device: raises the amax by this patch
 //   encode<kRows>(tile, patch, step)    device: writes scales and data where step.store; where step.decode the patch becomes the result
 //                                       dequantized in binary32 (the kernel rounds it to the source's encoding, N13.1)
