@@ -424,6 +424,22 @@ TEST(Kernels, NoopLeavesEveryByte) {
   }
 }
 
+// The same of pairs and splits, whose offsets stay too.
+TEST(Kernels, NoopLeavesPairsAndSplits) {
+  for (size_t i = 0; i < kQuantizers.size(); ++i) {
+    const Problem pair = pair_of(kQuantizers[i], kQuantizers[(i + 5) % kQuantizers.size()], "65x72", "bf16");
+    Problem split = parsed("split identity 65x72 bf16 groups=33,32");
+    split.row = pair.row, split.col = pair.col;
+    for (Problem p : {pair, split}) {
+      if (p.as<Split>()) p.as<Split>()->noop = 0x3F800000u;
+      else p.as<Quantize>()->noop = 0x3F800000u;
+      const Ran r = run(p, *make_host_subject(), {.poison = 0xA5}, {{"noop", bytes_of({0x3F800000u})}, {"first_dims", bytes_of({33, 32})}});
+      for (const auto& [name, bytes] : r.out)
+        for (std::byte b : bytes) ASSERT_EQ(b, std::byte{0xA5}) << to_line(p) << ' ' << name;
+    }
+  }
+}
+
 TEST(Kernels, EmptyTensors) {
   for (const char* shape : {"0x0", "0x64", "64x0"}) {
     const std::string s = shape;
