@@ -195,7 +195,8 @@ class Tracer {
     }
     return err;
   }
-  float block_error(const Quantizer& q, const FourOverSixRule& rule, const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t scale, int64_t i, int64_t j0) const {
+  float block_error(const Quantizer& q, const FourOverSixRule& rule, const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t scale, int64_t i,
+                    int64_t j0) const {
     if (!is_square(q.block)) return row_error(q, rule, chain, t, scale, i, j0);
     float sums[16] = {};
     for (int64_t k = 0, i0 = i / 16 * 16; k < 16 && i0 + k < stored_shape().rows; ++k) sums[k] = row_error(q, rule, chain, t, scale, i0 + k, j0);
@@ -225,7 +226,8 @@ class Tracer {
     tensor_scales(t);
     const uint32_t amax_of_block = block_amax(q, q.numerics.nan_amax == NanAmax::propagate);
     add("N10.4", "block amax", Encoding::f32, amax_of_block);
-    const uint32_t scale = q.four_over_six == FourOverSix::off ? nvfp4_block_scale(chain, t, amax_of_block) : four_over_six_scale(q, chain, t, amax_of_block, i, j);
+    const bool one = q.four_over_six == FourOverSix::off;
+    const uint32_t scale = one ? nvfp4_block_scale(chain, t, amax_of_block) : four_over_six_scale(q, chain, t, amax_of_block, i, j);
     add("N10.8", "multiplier", Encoding::f32, canonical(as_bits(chain.multiplier(t, scale))));
     if (q.round != Round::sr) return product(q, "N10.9", steps_.back().bits);
     const uint32_t y = scaled_value(q, "N10.9", steps_.back().bits);

@@ -97,7 +97,8 @@ ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, c
     uint32_t codes = 0;
 #pragma unroll
     for (int k = 0; k < kPatch; k += 2) {
-      const uint32_t lo = kRows ? S::widen(words[l], k) : S::widen(words[k], l), hi = kRows ? S::widen(words[l], k + 1) : S::widen(words[k + 1], l);
+      const uint32_t lo = kRows ? S::widen(words[l], k) : S::widen(words[k], l);
+      const uint32_t hi = kRows ? S::widen(words[l], k + 1) : S::widen(words[k + 1], l);
       codes |= Hardware::pair<Encoding::e2m1>(__fmul_rn(as_float(lo), multiplier[l]), __fmul_rn(as_float(hi), multiplier[l])) << (4 * k);   // N10.9
     }
     *reinterpret_cast<uint32_t*>(data) = codes;
@@ -184,12 +185,13 @@ std::string quantize_nvfp4(const Job& job) {
 std::string dequantize_nvfp4(const Job& job) {
   const Direction d = job.problem.row ? Direction::row : Direction::col;
   const Quantizer& q = *job.problem.quantizer(d);
-  return dequantize_blocks<FormatId::nvfp4>(job, Nvfp4Scale{job.input<uint8_t>(d, scale_stem(q.scales)), job.input(d, "amax"), q.row_scaled, Nvfp4Chain::of(q)});
+  const Nvfp4Scale rule{job.input<uint8_t>(d, scale_stem(q.scales)), job.input(d, "amax"), q.row_scaled, Nvfp4Chain::of(q)};
+  return dequantize_blocks<FormatId::nvfp4>(job, rule);
 }
 
 std::string scale_chain_nvfp4(const Job& job) {
-  const Nvfp4ChainArgs args{Nvfp4Chain::of(*job.problem.row), job.input("x"), job.problem.x.shape.rows, job.output("encode_scale"), job.output("multiplier"),
-                            job.output<uint8_t>("scale_inv")};
+  const Nvfp4ChainArgs args{Nvfp4Chain::of(*job.problem.row), job.input("x"),          job.problem.x.shape.rows,
+                            job.output("encode_scale"),       job.output("multiplier"), job.output<uint8_t>("scale_inv")};
   if (args.count != 0)
     launch({.name = "nvfp4_scale_chain", .grid = unsigned((args.count + kThreads - 1) / kThreads), .block = kThreads}, nvfp4_scale_chain, args);
   return "nvfp4_scale_chain";
