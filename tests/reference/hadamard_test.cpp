@@ -285,13 +285,13 @@ TEST(Hadamard, TensorCoreByHand) {
   EXPECT_EQ(step({-reference::kInfinity}, {1}, 7), -reference::kInfinity);
 }
 
-// 5,000 products of two rows of 16 on each GPU, as the hardware gave them: tensors a, b [5000, 16] of BF16, c and d [5000] of F32. The folder is
-// fixtures/vectors/silicon, or the one that ASSAY_SILICON names.
+// Products of two rows of 16 as a GPU gave them: tensors a, b [n, 16] of BF16, c and d [n] of F32. The folder is fixtures/vectors/silicon, or the
+// one that ASSAY_SILICON names; ci/gpu leaves a recording of its own GPU.
 TEST(Hadamard, TensorCoreRecordings) {
   const char* named = std::getenv("ASSAY_SILICON");
   const std::string folder = named ? named : ASSAY_SOURCE_DIR "/fixtures/vectors/silicon";
   int recordings = 0;
-  for (const char* gpu : {"h100", "h200"}) {
+  for (const char* gpu : {"h100", "h200", "gpu"}) {
     const auto file = safetensors::read(folder + "/" + gpu + "_bf16.safetensors");
     if (!file) continue;
     ++recordings;
@@ -311,7 +311,7 @@ TEST(Hadamard, TensorCoreRecordings) {
       }
       wrong += reference::f32_code(reference::tensor_core_step(reference::kHopperBf16, x, y, std::bit_cast<float>(c[row]))) != d[row];
     }
-    EXPECT_EQ(d.size(), 5000u);
+    EXPECT_GT(d.size(), 0u) << gpu;
     EXPECT_EQ(wrong, 0) << gpu;
   }
   if (recordings == 0) GTEST_SKIP() << folder << " holds no recordings of tensor cores";
