@@ -7,7 +7,6 @@
 namespace assay::ASSAY_FAST_NAMESPACE {
 
 struct Fp8TensorDirection {
-  static constexpr const char* kName = "fp8_tensor";
   static constexpr bool kCopies = false;
   DirectionPlanes planes;
   CurrentScale rule;

@@ -5,7 +5,6 @@
 namespace assay::ASSAY_FAST_NAMESPACE {
 
 struct IdentityDirection {
-  static constexpr const char* kName = "identity";
   static constexpr bool kCopies = true;
   DirectionPlanes planes;
 

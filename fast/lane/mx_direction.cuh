@@ -7,7 +7,6 @@
 namespace assay::ASSAY_FAST_NAMESPACE {
 
 struct MxDirection {
-  static constexpr const char* kName = "mx";
   static constexpr bool kCopies = false;
   DirectionPlanes planes;
   Fp8Convert convert;

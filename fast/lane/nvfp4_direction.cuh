@@ -10,7 +10,6 @@
 namespace assay::ASSAY_FAST_NAMESPACE {
 
 struct Nvfp4Direction {
-  static constexpr const char* kName = "nvfp4";
   static constexpr bool kCopies = false;
   DirectionPlanes planes;
   Nvfp4Chain chain;

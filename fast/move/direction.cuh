@@ -4,10 +4,10 @@
 // widened to binary32, so that a lane of any format, with run-time Numerics, sees the same thing: the tensor, or what the rows came to.
 //
 // A direction lane is a struct with
-//   kName, kCopies                what it is called; whether the result is the input, bit for bit (identity)
+//   kCopies                       whether the result is the input, bit for bit (identity)
 //   planes                        its DirectionPlanes; the kernel moves them on to the member at hand
 //   amax_pass()                   host: whether it needs an amax before it can encode: Pass::none, before, or during (accumulated while encoding)
-//   start_slots(), finish_slots()   host: how many amax slots start() and finish() serve, 0 for none; in a split those of all members
+//   start_slots(), finish_slots() host: how many amax slots start() and finish() serve, 0 for none; in a split those of all members
 //   start(slot), finish(slot)     device, one thread a slot: what stands there before any amax is taken; the scale from the amax
 //   accumulate<kRows>(tile, patch)      device: raises the amax by this patch
 //   encode<kRows>(tile, patch, step)    device: writes scales and data where step.store; where step.decode the patch becomes the result
