@@ -33,9 +33,16 @@ std::string quantize_apart(const Job& job) {
   return by + "; two reads";
 }
 
+// A kernel that makes both directions draws other words for them than one that makes one (N12.4): then two launches are no other way to the same bytes.
+bool drawn_together(const Problem& p) {
+  for (Direction d : kDirections)
+    if (p.quantizer(d) && p.quantizer(d)->round == Round::sr && p.quantizer(d)->numerics.draw != Draw::logical) return true;
+  return false;
+}
+
 std::string quantize(const Job& job) {
   const Problem& p = job.problem;
-  if (job.policy == Policy::apart && p.row && p.col && p.col_source == ColSource::original) return quantize_apart(job);
+  if (job.policy == Policy::apart && p.row && p.col && p.col_source == ColSource::original && !drawn_together(p)) return quantize_apart(job);
   return one_format(p) ? format_row((p.row ? p.row : p.col)->format).quantize(job) : quantize_directions(job);
 }
 
