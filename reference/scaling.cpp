@@ -22,7 +22,7 @@ void scaled_codes(const float* x, int64_t n, double multiplier, NegZero neg_zero
 double max_of(Encoding element) {
   static const std::vector<double> largest = [] {
     std::vector<double> of;
-    for (size_t e = 0; e < kEncodings.size(); ++e) of.push_back(value_of(static_cast<Encoding>(e), kEncodings[e].max_finite));
+    for (size_t e = 0; e < kFloatEncodings; ++e) of.push_back(value_of(static_cast<Encoding>(e), kEncodings[e].max_finite));
     return of;
   }();
   return largest[static_cast<size_t>(element)];
