@@ -33,7 +33,8 @@ constexpr uint8_t kReferencePoison = 0x80;   // not that of any side: a byte tha
 
 // ---- one piece ---------------------------------------------------------------------------------------------------------
 
-// To tell results apart, not to protect them: eight streams of 64-bit words, each multiplied and mixed. Two results that differ in one word have other digests.
+// To tell results apart, not to protect them: eight streams of 64-bit words, each multiplied and mixed. Two results that differ in one
+// word have other digests.
 class Digest {
  public:
   void add(std::span<const std::byte> bytes) {
@@ -119,8 +120,10 @@ int64_t first_unit(const CertifyPart& part, const Problem& problem, const PlaneD
   return part.by_rows ? g.row0 : g.col0;
 }
 
-// A line of a few elements that fails as the piece does, by itself: its inputs are those of the piece. Windows grow, as kernels treat whole vectors differently.
-std::optional<json::Value> narrowed_failure(const CertifyPart& part, const CertifySide& side, const std::vector<PlaneData>& inputs, int64_t n, int64_t unit, const Subjects& subjects) {
+// A line of a few elements that fails as the piece of n does, by itself: its inputs are those of the piece around `unit`. Windows grow, as kernels
+// treat whole vectors differently.
+std::optional<json::Value> narrowed_failure(const CertifyPart& part, const CertifySide& side, const std::vector<PlaneData>& inputs, int64_t n,
+                                            int64_t unit, const Subjects& subjects) {
   const int64_t width = part.by_rows ? part.problem.x.shape.cols : 1;
   const PlaneData* x = find_plane(inputs, "x");
   if (!x) return {};
@@ -154,7 +157,8 @@ std::optional<json::Value> narrowed_failure(const CertifyPart& part, const Certi
       options.environment = side.environment;
       options.laws = false;
       const std::vector<Verdict> verdicts = judge_case(entry_of(p), subjects, {side.subject}, options);
-      if (verdicts[0].outcome == Outcome::failed || verdicts[0].outcome == Outcome::crashed) return json::object({{"line", to_line(p)}, {"verdict", to_json(verdicts[0])}});
+      if (verdicts[0].outcome == Outcome::failed || verdicts[0].outcome == Outcome::crashed)
+        return json::object({{"line", to_line(p)}, {"verdict", to_json(verdicts[0])}});
       break;
     }
   }
@@ -252,8 +256,10 @@ TaskResult run_task(const Judged& judged, int64_t first, int64_t end, const Subj
       if (std::optional<json::Value> line = narrowed_failure(part, side, inputs, n, unit, subjects)) {
         result.failure = std::move(*line);
       } else {
-        result.failure = failure_text(fmt::format("  claim    {}\n{}  where    elements {} to {} of: {}\n  note     no line of up to 64 of these elements fails by itself\n", claim_of(side),
-                                                  breach ? cause_text(*breach) : fmt::format("  cause    {}\n", threw.empty() ? "padding differs" : threw), at, at + n - 1, part.domain.words));
+        const std::string cause = breach ? cause_text(*breach) : fmt::format("  cause    {}\n", threw.empty() ? "padding differs" : threw);
+        result.failure = failure_text(fmt::format("  claim    {}\n{}  where    elements {} to {} of: {}\n"
+                                                  "  note     no line of up to 64 of these elements fails by itself\n",
+                                                  claim_of(side), cause, at, at + n - 1, part.domain.words));
       }
     }
   }
@@ -309,7 +315,8 @@ json::Value build_json() {
 
 class Certificate {
  public:
-  Certificate(const CertifyOptions& options, json::Value build) : path_(options.output), build_(std::move(build)), mode_(options.quick ? "quick" : "full"), only_(options.only) {}
+  Certificate(const CertifyOptions& options, json::Value build)
+      : path_(options.output), build_(std::move(build)), mode_(options.quick ? "quick" : "full"), only_(options.only) {}
 
   std::optional<Error> write(bool complete, const Totals& totals, int jobs, double seconds) const {
     if (path_.empty()) return {};
@@ -334,7 +341,8 @@ class Certificate {
     if (::access(path_.c_str(), F_OK) != 0) return out;
     const Result<json::Value> doc = json::read(path_);
     if (!doc) return doc.error();
-    if (doc->text("schema") != "assay.certificate" || !doc->find("parts") || !doc->find("parts")->array()) return Error{path_ + " is no certificate", 0, "give another -o"};
+    if (doc->text("schema") != "assay.certificate" || !doc->find("parts") || !doc->find("parts")->array())
+      return Error{path_ + " is no certificate", 0, "give another -o"};
     if (!doc->find("build") || *doc->find("build") != build_ || doc->text("mode") != mode_)
       return Error{path_ + " was made by another build or in another mode", 0, "without --resume it is replaced"};
     if (build_.text("commit").ends_with("-dirty") || build_.text("commit") == "no git")
@@ -479,7 +487,8 @@ class Run {
     const json::Array& claims = *earlier.find("claims")->array();
     if (claims.size() != record.claims.size()) return false;
     for (size_t i = 0; i < claims.size(); ++i)
-      if (claims[i].text("got") != record.claims[i].side.subject || claims[i].text("environment") != to_text(record.claims[i].side.environment)) return false;
+      if (claims[i].text("got") != record.claims[i].side.subject || claims[i].text("environment") != to_text(record.claims[i].side.environment))
+        return false;
     return true;
   }
   std::vector<CertifySide> running(size_t part) const {
@@ -526,8 +535,9 @@ class Run {
         claims.push(claim_json(claim));
       }
       entry.set("claims", std::move(claims));
-      if (part.law) entry.set("law", json::object({{"words", part.law_words}, {"outcome", record.law.empty() && record.trouble.empty() && record.tasks ? "passed" : record.tasks ? "failed" : "skipped"}}));
-      entry.set("fingerprint", record.tasks && record.trouble.empty() ? json::Value(sha256(std::as_bytes(std::span(record.digests))).substr(0, 32)) : json::Value());
+      const bool ran = record.tasks > 0, whole = ran && record.trouble.empty();
+      if (part.law) entry.set("law", json::object({{"words", part.law_words}, {"outcome", !ran ? "skipped" : whole && record.law.empty() ? "passed" : "failed"}}));
+      entry.set("fingerprint", whole ? json::Value(sha256(std::as_bytes(std::span(record.digests))).substr(0, 32)) : json::Value());
     }
     report(part, record, entry);
     record.digests.clear();
@@ -548,8 +558,10 @@ class Run {
       if (v.outcome == Outcome::passed) agree += (agree.empty() ? "" : ", ") + v.subject + (c.find("environment") ? " again" : "");
     }
     if (!agree.empty() || (!red && !entry.find("claims")->array()->empty()))
-      fmt::print(out_, "{:<64} {:>10}  {}{}  {}\n", part.name, part.domain.count, agree.empty() ? "skipped" : agree, record.taken.is_null() ? "" : " (taken over)", entry.text("fingerprint"));
-    if (!record.trouble.empty() || !record.law.empty()) fmt::print(out_, "FAILED  {}\n  reason   {}\n\n", part.name, record.trouble.empty() ? record.law : record.trouble);
+      fmt::print(out_, "{:<64} {:>10}  {}{}  {}\n", part.name, part.domain.count, agree.empty() ? "skipped" : agree,
+                 record.taken.is_null() ? "" : " (taken over)", entry.text("fingerprint"));
+    if (!record.trouble.empty() || !record.law.empty())
+      fmt::print(out_, "FAILED  {}\n  reason   {}\n\n", part.name, record.trouble.empty() ? record.law : record.trouble);
     for (const ClaimRecord& claim : record.claims) show(part, claim);
     std::fflush(out_);
   }

@@ -36,14 +36,15 @@ Domain every_float() {
   return patterns("all 2^32 binary32 patterns", kFloats, [](int64_t i) { return static_cast<uint32_t>(i); });
 }
 
-// A cast to m mantissa bits changes its result only at values of at most m + 2 significant bits: the grid and its midpoints. With m <= 10 their patterns end
-// in 12 zeros at least, so these patterns are every such value and both its neighbours.
+// A cast to m mantissa bits changes its result only at values of at most m + 2 significant bits: the grid and its midpoints. With m <= 10 their
+// patterns end in 12 zeros at least, so these patterns are every such value and both its neighbours.
 uint32_t boundary(int64_t i) {
   constexpr uint32_t kLow[] = {0x000, 0x001, 0xFFF};
   return static_cast<uint32_t>(i / 3) << 12 | kLow[i % 3];
 }
 Domain boundaries() {
-  return patterns("every binary32 pattern that ends in 000, 001 or FFF: every point where a cast to 16 bits or fewer changes, with both neighbours", 3 * (kFloats >> 12), boundary);
+  return patterns("every binary32 pattern that ends in 000, 001 or FFF: every point where a cast to 16 bits or fewer changes, with both neighbours",
+                  3 * (kFloats >> 12), boundary);
 }
 
 // Amaxes: what has no sign first, NaN included; then a sample of what has one, which the E8M0 rules ignore (N2.7).
@@ -76,7 +77,8 @@ Domain amax_rows(int64_t cols) {
 
 Domain every_code(Encoding e) {
   const EncodingInfo& f = info(e);
-  return {fmt::format("all {} codes of {}", 1 << f.bits, f.name), int64_t{1} << f.bits, [bytes = static_cast<size_t>(f.bytes())](int64_t first, int64_t n, std::vector<PlaneData>& inputs) {
+  return {fmt::format("all {} codes of {}", 1 << f.bits, f.name), int64_t{1} << f.bits,
+          [bytes = static_cast<size_t>(f.bytes())](int64_t first, int64_t n, std::vector<PlaneData>& inputs) {
             for (int64_t i = 0; i < n; ++i) {
               const uint32_t code = static_cast<uint32_t>(first + i);
               std::memcpy(inputs[0].bytes.data() + static_cast<size_t>(i) * bytes, &code, bytes);
@@ -88,8 +90,9 @@ Domain every_code(Encoding e) {
 
 // Tensor amaxes: every power of two, what lies beside some, values whose quotients round, the ends, infinity and NaN.
 std::vector<uint32_t> tensor_amaxes(bool quick) {
-  std::vector<uint32_t> out = {0x00000000, 0x00000001, 0x00000002, 0x007FFFFF, 0x00800000, 0x00800001, 0x7F7FFFFF, 0x7F7FFFFE, 0x7F800000, 0x7FFFFFFF, 0x7F800001,
-                               0x45280000, 0x45280001, 0x4527FFFF, 0x44C00000, 0x40C00000, 0x3F800001, 0x3F7FFFFF, 0x43E00000, 0x40490FDB};   // 2688 = 448 * 6, 1536, 6, ...
+  std::vector<uint32_t> out = {0x00000000, 0x00000001, 0x00000002, 0x007FFFFF, 0x00800000, 0x00800001, 0x7F7FFFFF, 0x7F7FFFFE, 0x7F800000, 0x7FFFFFFF,
+                               0x7F800001, 0x45280000, 0x45280001, 0x4527FFFF, 0x44C00000, 0x40C00000, 0x3F800001, 0x3F7FFFFF, 0x43E00000,
+                               0x40490FDB};   // among them 2688 = 448 * 6, 1536 = 256 * 6, 6, 448
   for (uint32_t exponent = 1; exponent < 255; exponent += quick ? 16 : 1) out.push_back(exponent << 23);
   for (uint32_t exponent = 7; exponent < 255; exponent += quick ? 40 : 8) out.push_back(exponent << 23 | 0x2AAAAB);   // 4/3
   return out;
@@ -97,10 +100,11 @@ std::vector<uint32_t> tensor_amaxes(bool quick) {
 
 constexpr int kNeighbours = 2;   // on either side of a boundary
 
-// Block amaxes that bring the scale near a point where its E4M3 code changes: the middle of two codes, the least and the largest. Where exactly it changes is
-// for the sides to say; these are every pattern within kNeighbours of an estimate.
+// Block amaxes that bring the scale near a code of E4M3 or the middle of two. Where exactly the code changes is for the sides to say; these are
+// every pattern within kNeighbours of an estimate.
 std::vector<uint32_t> at_boundaries(uint32_t tensor_amax, E4m3Max limit) {
-  const double a = value_of(Encoding::f32, tensor_amax), encode = std::min((limit == E4m3Max::m256 ? 256.0 : 448.0) * 6.0 / a, value_of(Encoding::f32, 0x7F7FFFFF)), per_block = encode / 6.0;
+  const double aim = limit == E4m3Max::m256 ? 256.0 : 448.0, most = value_of(Encoding::f32, info(Encoding::f32).max_finite);
+  const double per_block = std::min(aim * 6.0 / value_of(Encoding::f32, tensor_amax), most) / 6.0;
   std::vector<uint32_t> out;
   for (uint32_t code = 0; code < info(Encoding::e4m3).max_finite; ++code) {
     const double middle = (value_of(Encoding::e4m3, code) + value_of(Encoding::e4m3, code + 1)) / 2.0;
@@ -121,8 +125,8 @@ Domain amax_pairs(E4m3Max limit, bool quick) {
       for (const uint32_t b : at_boundaries(a, limit)) near->push_back({a, b});
   const int64_t blocks = quick ? 1 << 11 : 1 << 15;   // bf16 patterns without a sign
   const int64_t grid = static_cast<int64_t>(tensors->size()) * blocks;
-  return {fmt::format("{} tensor amaxes with {} bf16 block amaxes, NaN and infinity among both, and with {} near the points where the E4M3 scale changes", tensors->size(),
-                      quick ? "every 16th of all" : "all", near->size()),
+  return {fmt::format("{} tensor amaxes with {} bf16 block amaxes, NaN and infinity among both, and with {} near the points where the E4M3 scale changes",
+                      tensors->size(), quick ? "every 16th of all" : "all", near->size()),
           grid + static_cast<int64_t>(near->size()), [=](int64_t first, int64_t n, std::vector<PlaneData>& inputs) {
             for (int64_t i = 0; i < n; ++i) {
               const int64_t at = first + i;
@@ -149,7 +153,8 @@ uint32_t stochastic_value(int64_t i) {
   };
   if (m < grid) return sign | fraction(m / kBytes, m % kBytes);
   if (m < beside) return sign | (fraction((m - grid) / 16, 17 * ((m - grid) % 16) + 1) + (m % 2 ? 1u : ~0u));
-  constexpr uint32_t kEnds[] = {0x7FFFFFFF, 0x7F800001, 0x7F800000, 0x7F7FFFFF, 0x40C00000, 0x40C00001, 0x40BFFFFF, 0x40E00000, 0x00000001, 0x007FFFFF, 0x00800000, 0x3B000000, 0x3AFFFFFF, 0x3A800000};
+  constexpr uint32_t kEnds[] = {0x7FFFFFFF, 0x7F800001, 0x7F800000, 0x7F7FFFFF, 0x40C00000, 0x40C00001, 0x40BFFFFF,
+                                0x40E00000, 0x00000001, 0x007FFFFF, 0x00800000, 0x3B000000, 0x3AFFFFFF, 0x3A800000};
   const size_t end = static_cast<size_t>(m - beside);
   if (end < std::size(kEnds)) return sign | kEnds[end];
   const uint32_t mixed = static_cast<uint32_t>(m) * 2654435761u;
@@ -157,7 +162,8 @@ uint32_t stochastic_value(int64_t i) {
 }
 
 Domain stochastic_pairs() {
-  return {"4,096 values (every 256th of every step of the grid, what lies beside some, the ends, any exponent), each with all 256 bytes", kStochasticValues * kBytes,
+  return {"4,096 values (every 256th of every step of the grid, what lies beside some, the ends, any exponent), each with all 256 bytes",
+          kStochasticValues * kBytes,
           [](int64_t first, int64_t n, std::vector<PlaneData>& inputs) {
             for (int64_t i = 0; i < n; ++i) {
               const uint32_t bits = stochastic_value((first + i) / kBytes);
@@ -173,7 +179,8 @@ std::string counts_are_right(const std::vector<PlaneData>& inputs, const std::ve
     const uint32_t y = code_at(Encoding::f32, inputs[0].bytes, static_cast<int64_t>(first)), a = y & 0x7FFFFFFF, exponent = a >> 23;
     uint32_t low = 7, up = 0;
     if (a < 0x40C00000) {   // below 6
-      const uint32_t significand = exponent ? (a & 0x7FFFFF) | 0x800000 : a, shift = 141 - std::max(exponent, 1u), t = shift < 32 ? significand >> shift : 0;
+      const uint32_t significand = exponent ? (a & 0x7FFFFF) | 0x800000 : a, shift = 141 - std::max(exponent, 1u);
+      const uint32_t t = shift < 32 ? significand >> shift : 0;
       low = 0;
       while (kE2m1Times512[low + 1] <= t) ++low;
       up = (t - kE2m1Times512[low]) * 256 / (kE2m1Times512[low + 1] - kE2m1Times512[low]);
@@ -185,7 +192,8 @@ std::string counts_are_right(const std::vector<PlaneData>& inputs, const std::ve
       lows += code == (sign | low);
       ups += low < 7 && code == (sign | (low + 1));
     }
-    if (ups != up || lows + ups != kBytes) return fmt::format("{:08X} goes up for {} bytes and stays for {}, expected {} and {} (N12.3)", y, ups, lows, up, kBytes - static_cast<int64_t>(up));
+    if (ups != up || lows + ups != kBytes)
+      return fmt::format("{:08X} goes up for {} bytes and stays for {}, expected {} and {} (N12.3)", y, ups, lows, up, kBytes - int64_t{up});
   }
   return {};
 }
@@ -222,7 +230,7 @@ const std::vector<CertifySide>& policy_sides() {
   return sides;
 }
 const std::vector<CertifySide>& every_kernel() {
-  static const std::vector<CertifySide> sides = {{"host", {}}, {"host", {.threads = 1, .order = 17, .poison = 0xA5, .alignment = 4}}, {"host_general", {}}};
+  static const std::vector<CertifySide> sides = {kernel_sides()[0], kernel_sides()[1], {"host_general", {}}};
   return sides;
 }
 const std::vector<CertifySide>& amax_sides() {
@@ -267,10 +275,12 @@ constexpr Row kRows[] = {
     {"", "scale_chain {mxfp8,mxfp4} 1x1 e8m0", "N5.4 N5.9", Inputs::codes, kernel_sides},
     {"", "scale_chain mxfp8 1x1 f32 element={e4m3,e5m2}", "N5.2 N5.3 N5.4 N5.9", Inputs::amaxes, amax_sides},
     {"", "scale_chain mxfp4 1x1 f32", "N15.2 N5.3 N5.4 N5.9", Inputs::amaxes, amax_sides},
-    {"", "scale_chain {fp8_current,fp8_block} 1x1 f32 element={e4m3,e5m2} pow2={0,1} inf_amax={unit,zero}", "N3.2 N3.3 N3.4 N3.5 N3.6 N3.7", Inputs::structured_amaxes, amax_sides},
+    {"", "scale_chain {fp8_current,fp8_block} 1x1 f32 element={e4m3,e5m2} pow2={0,1} inf_amax={unit,zero}",
+     "N3.3 N3.4 N3.5 N3.6 N3.7", Inputs::structured_amaxes, amax_sides},
     {"", "scale_chain {fp8_current,fp8_block} 1x1 f32 eps=0.0078125", "N3.2", Inputs::structured_amaxes, amax_sides},
     {"", "scale_chain nvfp4 1x2 f32 e4m3_max={448,256}", "N10.2 N10.3 N10.5 N10.6 N10.7 N10.8 N10.16", Inputs::amax_pairs, amax_sides},
-    {"", "scale_chain nvfp4 1x2 f32 {inf_amax=zero,nan_tensor_amax=unit,nan_clamp=propagate}", "N10.2 N10.3 N10.6 N10.8 N10.16", Inputs::amax_pairs, amax_sides},
+    {"", "scale_chain nvfp4 1x2 f32 {inf_amax=zero,nan_tensor_amax=unit,nan_clamp=propagate}",
+     "N10.2 N10.3 N10.6 N10.8 N10.16", Inputs::amax_pairs, amax_sides},
     {"", "scale_chain nvfp4 1x2 f32 multiplier=bf16_quotient nan_clamp={drop,propagate}", "N10.8 N10.16", Inputs::amax_pairs, amax_sides},
     // Stochastic rounding.
     {"", "cast e2m1 1x1 f32 round=sr sr_rule={integer,fma}", "N12.3", Inputs::stochastic, every_kernel},

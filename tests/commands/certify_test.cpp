@@ -1,14 +1,12 @@
-// The certificate: one wrong element among a million is found and named, what was claimed is written down alike for any number of workers, and what could not
-// be compared is said.
+// The certificate: one wrong element among a million is found and named, what was claimed is written down alike for any number of workers,
+// and what could not be compared is said.
 #include "compare/certify.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <set>
 
 #include "compare/build.h"
@@ -16,6 +14,7 @@
 #include "fixtures/headers/subject_headers.h"
 #include "fixtures/json.h"
 #include "tests/commands/faulty_subject.h"
+#include "tests/fixtures/scratch.h"
 
 namespace assay {
 namespace {
@@ -40,17 +39,6 @@ Ran certify(const CertifyOptions& options, const Subjects& subjects) {
   std::free(err_text);
   return r;
 }
-
-// A path that goes away with the test.
-class Scratch {
- public:
-  Scratch() : folder_(std::filesystem::temp_directory_path() / ("assay-certify-" + std::to_string(::getpid()))) { std::filesystem::create_directories(folder_); }
-  ~Scratch() { std::filesystem::remove_all(folder_); }
-  std::string operator/(const std::string& name) const { return (folder_ / name).string(); }
-
- private:
-  std::filesystem::path folder_;
-};
 
 json::Value certificate(const std::string& path) {
   Result<json::Value> v = json::read(path);
@@ -89,7 +77,7 @@ Fault wrong_at(uint32_t pattern, int64_t least = 1) {
 TEST(Certify, OneWrongElementInAMillionIsFoundAndNamed) {
   const Scratch scratch;
   CertifyOptions options;
-  options.output = scratch / "c.json";
+  options.output = scratch.path("c.json");
   options.parts = {window(0x41200000, (1 << 20) + 37), window(0x3F800000, 1000, "cast e5m2 1x1 f32")};
   const Ran r = certify(options, with_fault(wrong_at(0x41234567)));
   EXPECT_EQ(r.status, 1) << r.out << r.err;
@@ -135,7 +123,8 @@ TEST(Certify, PairsAndRandomBytesComeBackInALine) {
   // Tensor amax 6 with block amax 0.1875: a row of two words.
   auto wrong_pair = [](const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
     for (int64_t i = 0; i < p.x.shape.rows; ++i)
-      if (code_at(Encoding::f32, inputs[0].bytes, 2 * i) == 0x40C00000 && code_at(Encoding::f32, inputs[0].bytes, 2 * i + 1) == 0x3E400000) find(outputs, "scale_inv")->bytes[static_cast<size_t>(i)] ^= std::byte{1};
+      if (code_at(Encoding::f32, inputs[0].bytes, 2 * i) == 0x40C00000 && code_at(Encoding::f32, inputs[0].bytes, 2 * i + 1) == 0x3E400000)
+        find(outputs, "scale_inv")->bytes[static_cast<size_t>(i)] ^= std::byte{1};
   };
   Ran r = certify(options, with_fault(wrong_pair));
   EXPECT_TRUE(r.says("scale_chain nvfp4 1x2 f32 fill=literal:40c000003e400000")) << r.out;
@@ -143,7 +132,8 @@ TEST(Certify, PairsAndRandomBytesComeBackInALine) {
   options.parts = {quick_part("cast e2m1 f32 round=sr")};
   auto wrong_byte = [](const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
     for (int64_t i = 0; i < p.x.shape.count(); ++i)
-      if (code_at(Encoding::f32, inputs[0].bytes, i) == 0x3FA00000 && inputs[1].bytes[static_cast<size_t>(i)] == std::byte{0x9C}) outputs[0].bytes[static_cast<size_t>(i)] ^= std::byte{1};
+      if (code_at(Encoding::f32, inputs[0].bytes, i) == 0x3FA00000 && inputs[1].bytes[static_cast<size_t>(i)] == std::byte{0x9C})
+        outputs[0].bytes[static_cast<size_t>(i)] ^= std::byte{1};
   };
   r = certify(options, with_fault(wrong_byte));
   EXPECT_TRUE(r.says("cast e2m1 1x1 f32 round=sr fill=literal:3fa00000 seed=")) << r.out;   // a seed that draws 9C
@@ -269,19 +259,19 @@ TEST(Certify, QuickIsTheSameForAnyNumberOfWorkers) {
   options.only = "cast e4m3 f32";
   for (int jobs : {1, 2}) {
     options.jobs = jobs;
-    options.output = scratch / (std::to_string(jobs) + ".json");
+    options.output = scratch.path(std::to_string(jobs) + ".json");
     const Ran r = certify(options, subjects);
     EXPECT_EQ(r.status, 0) << r.out << r.err;
   }
-  EXPECT_EQ(lasting(scratch / "1.json"), lasting(scratch / "2.json"));
-  EXPECT_NE(lasting(scratch / "1.json").find("\"fingerprint\": \""), std::string::npos);
+  EXPECT_EQ(lasting(scratch.path("1.json")), lasting(scratch.path("2.json")));
+  EXPECT_NE(lasting(scratch.path("1.json")).find("\"fingerprint\": \""), std::string::npos);
 }
 
 TEST(Certify, FingerprintsTellResultsApart) {
   const Scratch scratch;
   std::set<std::string> seen;
   CertifyOptions options;
-  options.output = scratch / "c.json";
+  options.output = scratch.path("c.json");
   // One element more, other elements.
   for (const CertifyPart& part : {window(0x3F800000, 300000), window(0x3F800000, 300001), window(0x3FE00000, 300000)}) {
     options.parts = {part};
@@ -294,7 +284,7 @@ TEST(Certify, FingerprintsTellResultsApart) {
 TEST(Certify, ResumesWhatTheSameBuildMade) {
   const Scratch scratch;
   CertifyOptions options;
-  options.output = scratch / "c.json";
+  options.output = scratch.path("c.json");
   options.parts = {window(0x3F800000, 1000)};
   ASSERT_EQ(certify(options, with_fault(no_fault)).status, 0);
   options.resume = true;
@@ -348,7 +338,8 @@ TEST(Certify, QuickHoldsEveryPointWhereACastChanges) {
     reference->run(p, {&from, 1}, {&to, 1}, {});
     const size_t width = y.size() / x.size();
     for (size_t i = 0; i < x.size(); i += 5)
-      for (size_t k = 1; k < 5; ++k) ASSERT_EQ(std::memcmp(&y[i * width], &y[(i + k) * width], width), 0) << part.name << std::hex << " " << x[i] << " " << x[i + k];
+      for (size_t k = 1; k < 5; ++k)
+        ASSERT_EQ(std::memcmp(&y[i * width], &y[(i + k) * width], width), 0) << part.name << std::hex << " " << x[i] << " " << x[i + k];
   }
   EXPECT_EQ(casts, 22u);
 }
