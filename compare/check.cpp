@@ -120,12 +120,13 @@ Result<PlaneData> plane_data(const safetensors::Tensor& tensor, const Plane& pla
   Plane unpadded = plane;
   unpadded.padded = plane.logical;
   unpadded.padding = Padding::none;
+  unpadded.packed = false;                                                // rows without their padding code cannot be packed
   const auto bytes = plane_bytes(tensor, unpadded);
   if (!bytes) return bytes.error();
   out.bytes = like ? like->bytes : std::vector<std::byte>(plane.bytes());
   for (int64_t r = 0; r < plane.logical.rows; ++r)
     for (int64_t c = 0; c < plane.logical.cols; ++c)
-      set_code(plane, out.bytes, index_of(plane, r, c), code_at(plane, *bytes, index_of(unpadded, r, c)));
+      set_code(plane, out.bytes, index_of(plane, r, c), code_at(unpadded, *bytes, index_of(unpadded, r, c)));
   return out;
 }
 
@@ -189,11 +190,12 @@ CaseReport check_case(const PackCase& c, const Problem& problem, const Subjects&
   }
   const auto inputs = inputs_with(problem, given, subjects.reference());
   if (!inputs) return failed(inputs.error().text());
-  const IsolatedRun want = run_isolated(subjects.reference(), problem, *inputs, Environment{}, timeout);
+  IsolatedRun want = run_isolated(subjects.reference(), problem, *inputs, Environment{}, timeout);
   if (!want.sound()) return failed("reference: " + want.trouble());
 
   std::set<string> known;
   for (const Plane& plane : input_planes(problem)) known.insert(plane.name);
+  for (PlaneData& plane : want.execution.planes) clear_spare(plane);       // as recordings are
   std::vector<PlaneData> got, wanted;
   std::vector<string> digests;   // planes of which only a digest was recorded, and which differ
   for (const PlaneData& plane : want.execution.planes) {

@@ -1,5 +1,6 @@
 #include "compare/describe.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -193,6 +194,12 @@ std::vector<PlaneData> planes_of_member(const std::vector<PlaneData>& planes, si
     if (const size_t open = out.back().plane.name.find('['); open != std::string::npos) out.back().plane.name.resize(open);
   }
   return out;
+}
+
+void clear_spare(PlaneData& data) {
+  if (data.plane.padding != Padding::untouched) return;
+  const size_t used = data.plane.bytes_of(data.plane.logical.cols);
+  std::fill(data.bytes.begin() + static_cast<std::ptrdiff_t>(used), data.bytes.end(), std::byte{0});
 }
 
 std::optional<size_t> member_of(std::string_view name) {

@@ -55,6 +55,8 @@ int64_t index_of(const Plane& plane, int64_t row, int64_t col);
 std::vector<PlaneData> members_of(const PlaneData& data);
 // The planes of one member of a split as its own line has them, under their own names; what is not grouped (noop) as it is, offsets and sizes not.
 std::vector<PlaneData> planes_of_member(const std::vector<PlaneData>& planes, size_t member);
+// Zeros what stands beyond the members of a grouped plane: nobody's result, only what stood there before (N14.6).
+void clear_spare(PlaneData& data);
 // 2 of "row.data[2]", or nothing.
 std::optional<size_t> member_of(std::string_view plane_name);
 

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/describe.h"
 #include "contract/line.h"
 #include "fixtures/sha256.h"
 
@@ -116,6 +117,14 @@ Result<std::vector<std::byte>> plane_bytes(const safetensors::Tensor& tensor, co
   const bool integers = d == Dtype::U8 || d == Dtype::I8 || d == Dtype::U16 || d == Dtype::I16 || d == Dtype::U32 || d == Dtype::I32;
   const bool fits = integers || d == safetensors::dtype_of(plane.encoding) || safetensors::name(d) == e.safetensors;
   if (!fits) return refuse();
+  if (plane.packed) {                                                     // N6.8: as it stands, or a code in each byte
+    if (bits <= 8 && tensor.bytes.size() == plane.bytes() && (bits == 4 || tensor.count() != plane.padded.count()))
+      return std::vector<std::byte>(tensor.bytes.begin(), tensor.bytes.end());
+    if (bits != 8 || tensor.count() != plane.padded.count()) return refuse();
+    std::vector<std::byte> out(plane.bytes());
+    for (int64_t i = 0; i < plane.padded.count(); ++i) set_code(plane, out, i, code_at(plane.encoding, tensor.bytes, i));
+    return out;
+  }
   if (tensor.count() == plane.padded.count() && bits == 8 * e.bytes()) return std::vector<std::byte>(tensor.bytes.begin(), tensor.bytes.end());
   // Packed: two codes a byte, the first in the low half. As F4, or as U8 of half as many elements.
   const bool packed = e.bits == 4 && ((bits == 4 && tensor.count() == plane.padded.count()) || (bits == 8 && tensor.count() == (plane.padded.count() + 1) / 2));
@@ -143,7 +152,7 @@ std::optional<Error> PackWriter::add(const Problem& problem, std::span<const Rec
   for (const RecordedPlane& p : planes) {
     const std::string name = id + "/" + p.plane.name;
     metadata_.emplace_back(std::string(kDigestKey) + name, p.digest);
-    if (p.bytes) stored_.push_back({name, safetensors::dtype_of(p.plane.encoding), {p.plane.padded.rows, p.plane.padded.cols}, *p.bytes});
+    if (p.bytes) stored_.push_back({name, safetensors::dtype_of(p.plane.encoding), {p.plane.padded.rows, p.plane.packed ? p.plane.padded.cols / 2 : p.plane.padded.cols}, *p.bytes});
   }
   ++cases_;
   return {};
@@ -197,7 +206,8 @@ class PackSubject final : public Subject {
       if (!found || !found->tensor) throw std::runtime_error(fmt::format("{} holds no bytes of {}", pack_->path, b.plane->name));
       const Result<std::vector<std::byte>> bytes = plane_bytes(*found->tensor, *b.plane);
       if (!bytes) throw std::runtime_error(bytes.error().text());
-      std::copy(bytes->begin(), bytes->end(), b.bytes.begin());
+      const size_t used = b.plane->padding == Padding::untouched ? b.plane->bytes_of(b.plane->logical.cols) : bytes->size();   // N14.6
+      std::copy_n(bytes->begin(), used, b.bytes.begin());
     }
     return {fmt::format("recording of {}", pack_->subject.empty() ? "an unnamed subject" : pack_->subject), 0};
   }
@@ -244,7 +254,8 @@ Verdict judge_replay(const Pack& pack, const PackCase& recorded, const Subjects&
   if (const Support s = reference.supports(*problem); !s.yes) return end(Outcome::unsupported, "reference: " + s.why);
   const Result<std::vector<PlaneData>> inputs = make_inputs(*problem, reference);
   if (!inputs) return end(Outcome::failed, "inputs: " + inputs.error().text());
-  const Execution want = execute(reference, *problem, *inputs, environment);
+  Execution want = execute(reference, *problem, *inputs, environment);
+  for (PlaneData& plane : want.planes) clear_spare(plane);
   if (want.error) return end(Outcome::failed, "reference: " + *want.error);
   v.seconds = want.seconds;
 

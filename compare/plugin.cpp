@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <list>
 #include <stdexcept>
 #include <vector>
 
@@ -123,8 +124,9 @@ class PluginSubject final : public Subject {
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment&) override {
     const EntryPoints& e = entry_points();
     std::vector<assay_plane> in, out;
-    for (const ConstBuffer& b : inputs) in.push_back(describe(*b.plane, const_cast<std::byte*>(b.bytes.data()), b.bytes.size()));
-    for (const Buffer& b : outputs) out.push_back(describe(*b.plane, b.bytes.data(), b.bytes.size()));
+    std::list<std::vector<assay_member>> members;   // a list: planes point into it
+    for (const ConstBuffer& b : inputs) in.push_back(describe(*b.plane, const_cast<std::byte*>(b.bytes.data()), b.bytes.size(), members));
+    for (const Buffer& b : outputs) out.push_back(describe(*b.plane, b.bytes.data(), b.bytes.size(), members));
     char message[kMessageBytes] = "";
     const int status = e.run(to_canonical_line(p).c_str(), in.data(), in.size(), out.data(), out.size(), message, sizeof message);
     message[sizeof message - 1] = '\0';
@@ -133,9 +135,11 @@ class PluginSubject final : public Subject {
   }
 
  private:
-  static assay_plane describe(const Plane& plane, std::byte* data, size_t bytes) {
-    return {plane.name.c_str(),  info(plane.encoding).name.data(), plane.logical.rows, plane.logical.cols,
-            plane.padded.rows, plane.padded.cols,                data,               bytes};
+  static assay_plane describe(const Plane& plane, std::byte* data, size_t bytes, std::list<std::vector<assay_member>>& members) {
+    std::vector<assay_member>& own = members.emplace_back();
+    for (const Member& m : plane.members) own.push_back({m.offset, m.logical.rows, m.logical.cols, m.padded.rows, m.padded.cols});
+    return {plane.name.c_str(), info(plane.encoding).name.data(), plane.logical.rows, plane.logical.cols, plane.padded.rows, plane.padded.cols,
+            data, bytes, plane.packed, own.empty() ? nullptr : own.data(), own.size()};
   }
 
   const EntryPoints& entry_points() const {

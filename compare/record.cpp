@@ -21,7 +21,8 @@ std::string record_one(const SuiteEntry& entry, Subject& subject, Subject& refer
     if (const Support support = s->supports(p); !support.yes) return only("unsupported", support.why);
   const Result<std::vector<PlaneData>> inputs = make_inputs(p, reference);
   if (!inputs) return only("failed", inputs.error().text());
-  const Execution run = execute(subject, p, *inputs, options.environment);
+  Execution run = execute(subject, p, *inputs, options.environment);
+  for (PlaneData& plane : run.planes) clear_spare(plane);   // else a recording would be of its poison
   if (run.error) return only("failed", *run.error);
   if (run.trespass) return only("failed", *run.trespass);
   size_t total = 0;

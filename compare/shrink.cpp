@@ -29,7 +29,9 @@ struct Found {
   std::string why;                    // not valid: why
 };
 
-bool same_failure(const Breach& a, const Breach& b) { return a.claim == b.claim && a.plane == b.plane && a.in_padding == b.in_padding; }
+// Of whichever member: a split that loses members counts the others anew.
+std::string_view plane_of(const Breach& b) { return std::string_view(b.plane).substr(0, b.plane.find('[')); }
+bool same_failure(const Breach& a, const Breach& b) { return a.claim == b.claim && plane_of(a) == plane_of(b) && a.in_padding == b.in_padding; }
 
 class Shrinker {
  public:
@@ -45,6 +47,7 @@ class Shrinker {
     if (!first.breach) return Error{"this line passes on " + options_.subject + ": there is nothing to shrink", 0, ""};
     original_ = *first.breach;
 
+    drop_members(state);
     drop_direction(state);
     for (const bool aligned : {true, false}) crop(state, aligned);
     const State window = state;
@@ -118,8 +121,31 @@ class Shrinker {
 
   // ---- steps ----
 
+  // A split becomes the line of one member where that fails alike; else it loses the members that do not matter.
+  void drop_members(State& state) {
+    const Split* split = state.problem.as<Split>();
+    const FillKind kind = state.problem.x.fill.kind;
+    if (!split || kind == FillKind::literal || kind == FillKind::pack) return;
+    for (const Problem& member : member_problems(state.problem))
+      if (keep(state, State{member, false, {}})) return;
+    for (size_t m = split->members.size(); m-- > 0;) {
+      State candidate = state;
+      Split& op = *candidate.problem.as<Split>();
+      if (op.members.size() < 2) return;
+      const Shape gone = op.members[m];
+      op.members.erase(op.members.begin() + static_cast<std::ptrdiff_t>(m));
+      Shape& x = candidate.problem.x.shape;
+      op.capacity -= gone.count();
+      if (op.vary == Vary::both) x.cols -= gone.count();
+      else (op.vary == Vary::last ? x.cols : x.rows) -= op.vary == Vary::last ? gone.cols : gone.rows;
+      if (m == 0) candidate.problem.x.fill.at_row += gone.rows;
+      if (!keep(state, candidate)) continue;
+      split = state.problem.as<Split>();
+    }
+  }
+
   void drop_direction(State& state) {
-    if (!state.problem.as<Quantize>() || !state.problem.row || !state.problem.col) return;
+    if (!(state.problem.as<Quantize>() || state.problem.as<Split>()) || !state.problem.row || !state.problem.col) return;
     for (Direction d : kDirections) {
       State candidate = state;
       candidate.problem.quantizer(d).reset();
@@ -127,13 +153,15 @@ class Shrinker {
     }
   }
 
-  bool has_x() const {
-    const std::vector<Plane> planes = input_planes(options_.problem);
-    return !planes.empty() && planes.front().name == "x";
+  // Of a split x is no matrix of the line's shape, and its members are drawn one by one.
+  static bool has_x(const Problem& p) {
+    const std::vector<Plane> planes = input_planes(p);
+    return !planes.empty() && planes.front().name == "x" && !p.as<Split>();
   }
 
   // The part of `state` that starts at (r0, c0); nothing where its line cannot say so.
   std::optional<State> part(const State& state, int64_t r0, int64_t c0, Shape shape) {
+    if (state.problem.as<Split>()) return std::nullopt;
     State out = state;
     out.problem.x.shape = shape;
     const FillKind kind = state.problem.x.fill.kind;
@@ -158,7 +186,8 @@ class Shrinker {
     bool pinned = false;
     for (Direction d : kDirections) {
       const auto& q = state.problem.quantizer(d);
-      if (!state.problem.as<Quantize>() || !q || q->format != FormatId::fp8_current || q->amax) continue;
+      const bool has_amax = q && (q->format == FormatId::fp8_current || (q->format == FormatId::nvfp4 && !q->row_scaled));
+      if (!state.problem.as<Quantize>() || !has_amax || q->amax) continue;
       const auto inputs = inputs_with(state.problem, state.loaded ? std::vector<PlaneData>{{input_planes(state.problem).front(), state.x}} : std::vector<PlaneData>{}, subjects_.reference());
       if (!inputs) return false;
       const IsolatedRun whole = run_isolated(subjects_.reference(), state.problem, *inputs, Environment{}, options_.timeout);
@@ -203,12 +232,12 @@ class Shrinker {
   bool load(State& state) { return load(state, state.problem.x.shape); }
   bool load(State& state, Shape shape) {
     if (state.loaded) return true;
-    if (!has_x()) return false;
-    std::vector<std::byte> x(static_cast<size_t>(shape.count()) * static_cast<size_t>(info(state.problem.x.source).bytes()));
-    if (fill_tensor(state.problem.x.fill, state.problem.x.source, shape, x)) return false;
-    if (state.problem.as<ScaleChain>() && state.problem.x.source == Encoding::f32)   // an amax has no sign (fixtures/inputs.h)
-      for (size_t i = 3; i < x.size(); i += 4) x[i] &= std::byte{0x7F};
-    state.x = std::move(x);
+    if (!has_x(state.problem)) return false;
+    Problem whole = state.problem;
+    whole.x.shape = shape;
+    const auto inputs = make_inputs(whole, subjects_.reference());
+    if (!inputs) return false;
+    state.x = find_plane(*inputs, "x")->bytes;
     return state.loaded = true;
   }
 

@@ -16,11 +16,19 @@ extern "C" {
 #endif
 
 /* The version of this interface. It changes when a field or a function changes its meaning. */
-#define ASSAY_PLUGIN_ABI 1
+#define ASSAY_PLUGIN_ABI 2
+
+/* One member of a grouped plane (N14.2): from element `offset` on stands an array as its own line would lay it out. */
+typedef struct assay_member {
+  int64_t offset;
+  int64_t rows, cols;
+  int64_t padded_rows, padded_cols;
+} assay_member;
 
 /* One plane (contract/planes.h): a dense row-major array of padded_rows x padded_cols elements, of which the first rows x cols mean something.
- * Elements are little-endian; codes of fewer than 8 bits take a byte each. The exception is a plane whose name ends in ".scale_gemm": its flat
- * order is the tensor-core tile order (docs/numerics.md, N6.3). */
+ * Elements are little-endian; codes of fewer than 8 bits take a byte each, or, where `packed` is not 0, half a byte, the element of even index in the
+ * low half (N6.8). A plane whose name ends in ".scale_gemm" has the tensor-core tile order (N6.3). The planes of a split that hold one array for
+ * each member are 1 x elements; what stands beyond the members is neither read nor written (N14.6). */
 typedef struct assay_plane {
   const char* name;        /* "x", "row.scale_inv", "col.data", ... */
   const char* encoding;    /* "f32", "bf16", "f16", "e4m3", "e5m2", "e2m1", "e8m0", ... */
@@ -28,6 +36,9 @@ typedef struct assay_plane {
   int64_t padded_rows, padded_cols;
   void* data;              /* inputs must not be written */
   uint64_t bytes;          /* padded_rows * padded_cols elements; 0 for an empty tensor, and then data may be NULL */
+  int packed;              /* 1: two 4-bit codes in a byte */
+  const assay_member* members;   /* of a grouped plane, in order; else NULL */
+  size_t member_count;
 } assay_plane;
 
 /* ASSAY_PLUGIN_ABI as the library was compiled. Checked before anything else is called. */

@@ -268,5 +268,38 @@ TEST(Diff, WithoutLinesAndWithNothingInCommon) {
   EXPECT_EQ(diff(first, other.write("other.safetensors")).status, 3);
 }
 
+// NVFP4 as it travels: U8 of half as many elements, scales bare of their padding; or a code in each byte.
+TEST(Check, PackedCodesOfSomebodyElse) {
+  const std::string text = "quantize nvfp4 40x96 bf16 dir=row";
+  const Problem p = line(text);
+  auto reference = make_reference_subject();
+  const auto inputs = make_inputs(p, *reference);
+  const Execution run = execute(*reference, p, *inputs, Environment{});
+  for (const bool bytes_each : {false, true})
+    for (const bool wrong : {false, true}) {
+      Dump dump;
+      dump.put("a/x", *find_plane(*inputs, "x"));
+      const PlaneData& data = *find_plane(run.planes, "row.data");
+      std::vector<std::byte> codes = data.bytes;
+      if (bytes_each) {
+        codes.clear();
+        for (int64_t i = 0; i < 40 * 96; ++i) codes.push_back(static_cast<std::byte>(code_at(data.plane, data.bytes, i)));
+      }
+      if (wrong) codes[100] ^= std::byte{1};
+      dump.tensors.push_back({{"a/row.data", st::Dtype::U8, {40, bytes_each ? 96 : 48}, {}}, codes});
+      dump.metadata.emplace_back("assay.line.a", text);
+      const std::string path = testing::TempDir() + "assay_check_nvfp4.safetensors";
+      const auto encoded = [&] {
+        std::vector<st::Tensor> tensors;
+        for (auto& [t, b] : dump.tensors) tensors.push_back({t.name, t.dtype, t.shape, b});
+        return st::write(path, tensors, dump.metadata);
+      }();
+      ASSERT_FALSE(encoded);
+      const Ran r = check({path});
+      EXPECT_EQ(r.status, wrong ? 1 : 0) << r.out << r.err;
+      if (wrong) EXPECT_NE(r.out.find("row.data (e2m1)   1 of 3840 differ"), std::string::npos) << r.out;
+    }
+}
+
 }  // namespace
 }  // namespace assay

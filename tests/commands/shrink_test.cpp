@@ -170,5 +170,27 @@ TEST(Trace, BothSidesOfARightKernelAgreeStepByStep) {
   EXPECT_NE(err.str().find("outside"), std::string::npos);
 }
 
+// A split shrinks to the line of one member; what only the whole split gets wrong to the members that matter.
+TEST(Shrink, SplitsLoseMembersAndPackedCodesShrink) {
+  const auto wrong_code = [](std::span<const Buffer> out) {
+    const Buffer* data = find(out, "row.data");
+    for (size_t i = 0; data && i < data->plane->bytes_of(data->plane->logical.count()); ++i)
+      if ((data->bytes[i] & std::byte{7}) == std::byte{5}) data->bytes[i] ^= std::byte{1};
+  };
+  const Subjects anywhere = with_fault([&](const Problem&, auto, auto out) { wrong_code(out); });
+  auto s = shrink_line("split mxfp4 64x64 bf16 groups=16,0,48 seed=2", anywhere);
+  ASSERT_TRUE(s) << s.error().text();
+  EXPECT_TRUE(s->bad.as<Quantize>()) << to_line(s->bad);
+  EXPECT_LE(s->bad.x.shape.count(), 32) << to_line(s->bad);
+  s = shrink_line("quantize nvfp4 64x64 bf16 seed=2", anywhere);
+  ASSERT_TRUE(s) << s.error().text();
+  EXPECT_LE(s->bad.x.shape.count(), 32) << to_line(s->bad);
+  const Subjects grouped = with_fault([&](const Problem& p, auto, auto out) { if (p.as<Split>()) wrong_code(out); });
+  s = shrink_line("split mxfp4 64x64 bf16 groups=16,0,48 seed=2", grouped);
+  ASSERT_TRUE(s) << s.error().text();
+  ASSERT_TRUE(s->bad.as<Split>()) << to_line(s->bad);
+  EXPECT_EQ(s->bad.as<Split>()->members.size(), 1u) << to_line(s->bad);
+}
+
 }  // namespace
 }  // namespace assay

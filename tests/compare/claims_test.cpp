@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "compare/runner.h"
 #include "tests/compare/fakes.h"
 
@@ -41,7 +43,7 @@ TEST(Claims, Parity) {
   EXPECT_EQ(v.breaches[0].plane, "row.data");
   EXPECT_EQ(v.breaches[0].row, 5);
   EXPECT_EQ(v.breaches[0].col, 7);
-  EXPECT_EQ(v.launches, 2);
+  EXPECT_EQ(v.launches, 4);   // the line, again, and each direction alone
 }
 
 TEST(Claims, PaddingAndGuardAndInputs) {
@@ -215,6 +217,92 @@ TEST(Claims, VerdictsTravelAsJson) {
   const auto back = verdict_from_json(*json::parse(json::dump(to_json(v))));
   ASSERT_TRUE(back);
   EXPECT_EQ(*back, v);
+}
+
+// The kinds of claims that a spoiled subject breaks on a line.
+std::set<std::string> broken(const std::string& line, fakes::Spoiled::Spoil spoil) {
+  const Subjects subjects = fakes::with("fake", std::move(spoil));
+  const std::vector<Verdict> v = judge_case(entry_of(fakes::problem(line)), subjects, {"fake"}, {});
+  std::set<std::string> out;
+  for (const Breach& b : v.at(0).breaches) out.insert(b.claim);
+  return out;
+}
+void flip(std::span<const Buffer> out, std::string_view name, size_t at = 0) {
+  if (const Buffer* b = fakes::output(out, name); b && at < b->bytes.size()) b->bytes[at] ^= std::byte{1};
+}
+
+// N13.2: a launch of a pair that is wrong by itself, while each direction alone is right; and the other way round.
+TEST(Pairs, DirectionsEqualTheSubjectsOwnLines) {
+  const char* hybrid = "quantize mxfp8/fp8_current 33x65 bf16 fill=outliers";
+  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) { if (p.row && p.col) flip(out, "row.data"); }).count("hybrid.row"));
+  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) { if (p.row && p.col) flip(out, "col.data"); }).count("hybrid.col"));
+  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) { if (!p.row) flip(out, "col.scale_inv"); }).count("hybrid.col"));
+  EXPECT_TRUE(broken("quantize nvfp4 32x64 bf16", [](const Problem& p, auto out, auto&) { if (!p.col) flip(out, "row.data", 3); }).count("hybrid.same"));
+  const char* cascade = "quantize mxfp4/mxfp8 33x65 bf16 col_source=row_dequantized fill=outliers";
+  EXPECT_TRUE(broken(cascade, [](const Problem& p, auto out, auto&) { if (p.as<Dequantize>()) flip(out, "y", 11); }).count("hybrid.col"));
+  EXPECT_TRUE(broken(cascade, nullptr).empty());
+  EXPECT_TRUE(broken("quantize nvfp4/mxfp8 33x65 bf16 col_source=row_dequantized row.amax=2", nullptr).empty());
+}
+
+// N14.2, N14.3, N14.6
+TEST(Splits, MembersAreTheirOwnLinesAndTheSpareRoomIsNobodys) {
+  const char* line = "split nvfp4 96x64 bf16 groups=32,0,64 capacity=9000 fill=normal";
+  EXPECT_TRUE(broken(line, nullptr).empty());
+  EXPECT_EQ(broken(line, [](const Problem& p, auto out, auto&) { if (p.as<Split>()) flip(out, "row.data", 32 * 32 + 5); }).count("member"), 1u);
+  EXPECT_EQ(broken(line, [](const Problem& p, auto out, auto&) { if (p.as<Quantize>() && p.rng.member == 2) flip(out, "col.data", 5); }), std::set<std::string>{"member"});
+  EXPECT_TRUE(broken(line, [](auto&, auto out, auto&) { flip(out, "offsets", 8); }).count("parity"));
+  EXPECT_EQ(broken(line, [](const Problem& p, auto out, auto&) { if (p.as<Split>()) flip(out, "row.data", 96 * 32); }), std::set<std::string>{"untouched"});
+  // A byte that happens to be the poison of one Environment is not that of the other.
+  EXPECT_EQ(broken(line, [](const Problem& p, auto out, auto&) { if (p.as<Split>()) fakes::output(out, "col.scale_inv")->bytes.back() = std::byte{0x7F}; }), std::set<std::string>{"untouched"});
+}
+
+TEST(Laws, EveryFormatsCodesAreNearestToTheScaledValue) {
+  for (const char* line : {"quantize nvfp4 16x64 bf16 dir=row", "quantize nvfp4 32x33 f32 dir=col", "quantize mxfp4 33x40 bf16 dir=col", "quantize fp8_block 33x140 bf16 dir=col pow2=0",
+                           "quantize fp8_block 33x140 bf16 dir=row scales=gemm", "quantize nvfp4 16x64 bf16 dir=row row_scaled=1", "quantize nvfp4 32x32 bf16 dir=col block=16x16",
+                           "quantize nvfp4 16x64 bf16 dir=row four_over_six=mae", "quantize nvfp4 32x48 bf16 dir=col rht=1 fill=exact_sums", "quantize nvfp4 16x64 bf16 dir=row multiplier=bf16_quotient"}) {
+    const Problem p = fakes::problem(line);
+    const Direction d = p.row ? Direction::row : Direction::col;
+    const auto data = plane_name(d, "data"), scale = plane_name(d, scale_stem(p.quantizer(d)->scales));
+    EXPECT_TRUE(lawless(line, [](auto&) {}).empty()) << line;
+    expect_law(lawless(line, [&](auto& out) {   // two codes away, in the direction that exists
+                 PlaneData& x = plane(out, data);
+                 const uint32_t code = code_at(x.plane, x.bytes, 7), magnitude = code & 7;
+                 set_code(x.plane, x.bytes, 7, magnitude > 3 ? code - 2 : code + 2);
+               }), "half-step", data);
+    expect_law(lawless(line, [&](auto& out) {   // twice or half the scale
+                 PlaneData& x = plane(out, scale);
+                 const int mantissa = info(x.plane.encoding).mantissa_bits;
+                 set_code(x.plane, x.bytes, index_of(x.plane, 0, 0), code_at(x.plane, x.bytes, index_of(x.plane, 0, 0)) - (1u << mantissa));
+               }), "range", scale);
+  }
+  for (const char* line : {"quantize nvfp4 16x64 bf16 dir=row round=sr", "cast e2m1 4x64 f32 round=sr fill=ties"}) {
+    const std::string name = output_planes(fakes::problem(line)).back().name;
+    expect_law(lawless(line, [&](auto& out) {
+                 PlaneData& x = plane(out, name);
+                 const uint32_t code = code_at(x.plane, x.bytes, 9);
+                 set_code(x.plane, x.bytes, 9, (code & 7) > 3 ? code - 3 : code + 3);
+               }), "adjacent", name);
+  }
+}
+
+TEST(Laws, RotationAndPhiloxAreSeen) {
+  for (const char* fill : {"exact_sums", "wide"})
+    expect_law(lawless("hadamard nvfp4 32x8 bf16 fill=" + std::string(fill), [](auto& out) { plane(out, "y").bytes[41] ^= std::byte{0x80}; }), "orthogonal", "y");
+  expect_law(lawless("hadamard nvfp4 32x8 bf16", [](auto& out) { plane(out, "amax").bytes[2] ^= std::byte{1}; }), "range", "amax");
+  const Problem p = fakes::problem("philox u32 8x4 u32");
+  const auto reference = make_reference_subject();
+  auto inputs = *make_inputs(p, *reference);
+  for (PlaneData& in : inputs)
+    if (in.plane.name == "key") std::fill(in.bytes.begin(), in.bytes.end(), std::byte{0});
+  Execution e = execute(*reference, p, inputs, {});
+  EXPECT_TRUE(check_laws(p, inputs, e.planes, "fake").empty());
+  std::copy_n(e.planes[0].bytes.begin(), 16, e.planes[0].bytes.begin() + 48);
+  expect_law(check_laws(p, inputs, e.planes, "fake"), "injective", "y");
+}
+
+TEST(Laws, SquareBlocksAreOneInBothDirections) {
+  for (const char* line : {"quantize fp8_block 130x140 bf16 block=128x128", "quantize nvfp4 32x32 bf16 block=16x16", "quantize mxfp8 64x64 bf16 block=32x32"})
+    expect_law(lawless(line, [](auto& out) { plane(out, "col.data").bytes[5] ^= std::byte{1}; }), "coherent", "col.data");
 }
 
 }  // namespace

@@ -156,5 +156,23 @@ TEST_F(PackTest, ForeignForms) {
   EXPECT_FALSE(read_pack(path("none.safetensors")));
 }
 
+// Packed codes and members; a recording under one poison is judged under another.
+TEST_F(PackTest, PackedCodesAndMembers) {
+  const Subjects subjects = fakes::with("fake", nullptr);
+  const std::string packed = "quantize nvfp4 8x33 bf16 dir=both", split = "split mxfp4 40x33 bf16 groups=8,32 capacity=2000";
+  ASSERT_EQ(record(subjects, {packed, split}, "n.safetensors"), 0);
+  auto pack = std::make_shared<Pack>(*read_pack(path("n.safetensors")));
+  ASSERT_EQ(pack->cases.size(), 2u);
+  EXPECT_EQ(pack->cases[0].find("row.data")->tensor->shape, (std::vector<int64_t>{8, 17}));
+  for (const PackCase& c : pack->cases)
+    for (const char* env : {"", "poison=3c"}) EXPECT_EQ(judge_replay(*pack, c, subjects, "", *parse_environment(env)).outcome, Outcome::passed) << c.line << env;
+  Subjects with_pack = fakes::with("fake", nullptr);
+  with_pack.owned.push_back(make_pack_subject(pack, "pack"));
+  for (const std::string& line : {packed, split}) {
+    const Verdict v = judge_case(entry_of(fakes::problem(line)), with_pack, {"pack"}, {}).at(0);
+    EXPECT_EQ(v.outcome, Outcome::passed) << line << (v.breaches.empty() ? "" : ": " + v.breaches[0].claim);
+  }
+}
+
 }  // namespace
 }  // namespace assay

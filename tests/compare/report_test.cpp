@@ -69,7 +69,7 @@ TEST(Report, AFailureFitsOneScreen) {
     expect_in(r.out, part);
   EXPECT_LE(std::count(r.out.begin(), r.out.end(), '\n'), 24);
   EXPECT_EQ(last_line(r.out), "0 passed, 1 failed, 0 skipped");
-  expect_in(r.out, "2 kernels launched\n");
+  expect_in(r.out, "4 kernels launched\n");
 }
 
 TEST(Report, StatusAndLastLine) {
