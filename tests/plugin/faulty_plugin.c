@@ -1,9 +1,11 @@
 /* The example plugin with one fault in it, chosen by FAULT_<name> at compile time. Each must cost one case and no more. */
 #define assay_plugin_run honest_run
 #define assay_plugin_abi honest_abi
+#define assay_plugin_supports honest_supports
 #include "examples/plugin/example_plugin.c"
 #undef assay_plugin_run
 #undef assay_plugin_abi
+#undef assay_plugin_supports
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -16,13 +18,27 @@ uint32_t assay_plugin_abi(void) {
 #endif
 }
 
+int assay_plugin_supports(const char* line, char* why, size_t why_bytes) {
+#ifdef FAULT_describe
+  (void)line, (void)why, (void)why_bytes;
+  return 1;
+#else
+  return honest_supports(line, why, why_bytes);
+#endif
+}
+
 #ifdef FAULT_load_crash
 __attribute__((constructor)) static void crash_on_load(void) { abort(); }
 #endif
 
 int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_count, const assay_plane* outputs, size_t output_count, char* message,
                      size_t message_bytes) {
+#ifdef FAULT_describe
+  const int status = 0;
+  (void)line, (void)inputs, (void)input_count;
+#else
   const int status = honest_run(line, inputs, input_count, outputs, output_count, message, message_bytes);
+#endif
   const assay_plane* last = &outputs[output_count - 1]; /* row.data */
   unsigned char* bytes = last->data;
   (void)bytes;
@@ -37,6 +53,11 @@ int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_c
   exit(0);
 #elif defined FAULT_out_of_bounds /* one byte past the end */
   ((volatile unsigned char*)bytes)[last->bytes] = 0x55;
+#elif defined FAULT_describe /* says what it was told of the last plane, which it cannot make */
+  snprintf(message, message_bytes, "%s packed %d bytes %d members %d last at %d of %dx%d", last->name, last->packed, (int)last->bytes, (int)last->member_count,
+           last->member_count ? (int)last->members[last->member_count - 1].offset : 0, last->member_count ? (int)last->members[last->member_count - 1].padded_rows : 0,
+           last->member_count ? (int)last->members[last->member_count - 1].padded_cols : 0);
+  return 7;
 #elif defined FAULT_refuse
   snprintf(message, message_bytes, "out of luck");
   return 7;

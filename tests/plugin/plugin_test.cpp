@@ -106,11 +106,21 @@ TEST(Plugin, RefusalIsAFailureWithItsMessage) {
   EXPECT_NE(v.breaches[0].message.find("plugin returned 7: out of luck"), std::string::npos) << v.breaches[0].message;
 }
 
+TEST(Plugin, PackedAndGroupedPlanesAreDescribed) {
+  const Subjects subjects = with_plugin("faulty_plugin_describe");
+  const Verdict packed = judge_line(subjects, "quantize nvfp4 8x33 bf16 dir=row");
+  ASSERT_FALSE(packed.breaches.empty());
+  EXPECT_NE(packed.breaches[0].message.find("row.data packed 1 bytes 136 members 0 last at 0"), std::string::npos) << packed.breaches[0].message;
+  const Verdict grouped = judge_line(subjects, "split mxfp4 40x33 bf16 groups=8,32 dir=col");
+  ASSERT_FALSE(grouped.breaches.empty());
+  EXPECT_NE(grouped.breaches[0].message.find("col.data packed 1 bytes 660 members 2 last at 264 of 33x32"), std::string::npos) << grouped.breaches[0].message;
+}
+
 TEST(Plugin, PresenceIsProbedInAChild) {
   EXPECT_TRUE(with_plugin("example_plugin").owned.back()->present().yes);
   const Support abi = with_plugin("faulty_plugin_old_abi").owned.back()->present();
   EXPECT_FALSE(abi.yes);
-  EXPECT_NE(abi.why.find("interface version 2, this program has 1"), std::string::npos) << abi.why;
+  EXPECT_NE(abi.why.find("interface version 3, this program has 2"), std::string::npos) << abi.why;
   const Support crash = with_plugin("faulty_plugin_load_crash").owned.back()->present();
   EXPECT_FALSE(crash.yes);
   EXPECT_NE(crash.why.find("ended the process that loaded it"), std::string::npos) << crash.why;
