@@ -43,42 +43,43 @@ struct MxDirection {
       const uint2 amax = quad_maxima<Source<Encoding::f32>, kNext, 2 * kNext>(scales, tile.at.lane);
       codes = quad_gather<kNext, 2 * kNext>(scale_code(amax.x) | scale_code(amax.y) << 8, tile.at.lane);
     }
-#pragma unroll
-    for (int l = 0; l < kPatch; ++l) scales[l] = byte_of(codes, l);
     if (step.store) {
+#pragma unroll
+      for (int l = 0; l < kPatch; ++l) scales[l] = byte_of(codes, l);
       if (fp4 || kRows) store_byte_scales<kRows, 32, false>(planes, tile, scales);
       else store_byte_scales<kRows, 32, true>(planes, tile, scales);
     }
-    if (fp4) encode4<kRows>(tile, patch, scales, step);
-    else encode8<kRows>(tile, patch, scales, step);
+    if (fp4) encode4<kRows>(tile, patch, codes, step);
+    else encode8<kRows>(tile, patch, codes, step);
   }
 
  private:
   template <bool kRows>
-  ASSAY_DEVICE void encode8(const Tile& tile, Patch& patch, const uint32_t (&scales)[kPatch], Step step) const {
+  ASSAY_DEVICE void encode8(const Tile& tile, Patch& patch, uint2 scales, Step step) const {   // one byte a line, which takes fewer registers than a word
     using A = Axis<kRows>;
     uint2 codes[kPatch];
 #pragma unroll
     for (int l = 0; l < kPatch; ++l) {
-      const float multiplier = as_float(mx_multiplier(scales[l])), scale = as_float(mx_scale(scales[l]));
+      const float multiplier = as_float(mx_multiplier(byte_of(scales, l)));
       uint32_t pairs[4];
 #pragma unroll
       for (int k = 0; k < 4; ++k)
         pairs[k] = convert(scaled(A::at(patch, l, 2 * k), multiplier, plus_zero), scaled(A::at(patch, l, 2 * k + 1), multiplier, plus_zero));   // N5.5
       codes[l] = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
       if (!step.decode) continue;
+      const float scale = as_float(mx_scale(byte_of(scales, l)));
 #pragma unroll
       for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), scale));   // N5.9
     }
     if (step.store) store_bytes<kRows, false>(planes.data, tile, codes);
   }
   template <bool kRows>
-  ASSAY_DEVICE void encode4(const Tile& tile, Patch& patch, const uint32_t (&scales)[kPatch], Step step) const {
+  ASSAY_DEVICE void encode4(const Tile& tile, Patch& patch, uint2 scales, Step step) const {   // one byte a line, which takes fewer registers than a word
     using A = Axis<kRows>;
     uint32_t codes[kPatch];
 #pragma unroll
     for (int l = 0; l < kPatch; ++l) {
-      const float multiplier = as_float(mx_multiplier(scales[l])), scale = as_float(mx_scale(scales[l]));
+      const float multiplier = as_float(mx_multiplier(byte_of(scales, l)));
       codes[l] = 0;
 #pragma unroll
       for (int k = 0; k < kPatch; k += 2) {
@@ -86,6 +87,7 @@ struct MxDirection {
         codes[l] |= pair << (4 * k);
       }
       if (!step.decode) continue;
+      const float scale = as_float(mx_scale(byte_of(scales, l)));
 #pragma unroll
       for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(decode<Encoding::e2m1>((codes[l] >> (4 * k)) & 15u)), scale));   // N5.9
     }
