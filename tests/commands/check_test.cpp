@@ -297,7 +297,9 @@ TEST(Check, PackedCodesOfSomebodyElse) {
       ASSERT_FALSE(encoded);
       const Ran r = check({path});
       EXPECT_EQ(r.status, wrong ? 1 : 0) << r.out << r.err;
-      if (wrong) EXPECT_NE(r.out.find("row.data (e2m1)   1 of 3840 differ"), std::string::npos) << r.out;
+      if (wrong) {
+        EXPECT_NE(r.out.find("row.data (e2m1)   1 of 3840 differ"), std::string::npos) << r.out;
+      }
     }
 }
 

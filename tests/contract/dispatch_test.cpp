@@ -150,7 +150,9 @@ TEST(Dispatch, OtherBlockFormats) {   // N8.5, N8.6
     const auto p = parse_line(std::string(line) + " flavour=te");
     ASSERT_TRUE(p) << line << ": " << p.error().text();
     EXPECT_EQ(te_kernel(*p).name, kernel) << line;
-    if (*kernel && p->row->format == FormatId::fp8_block) EXPECT_EQ(p->row->numerics.scale_limit, ScaleLimit::source_max) << line;
+    if (*kernel && p->row->format == FormatId::fp8_block) {
+      EXPECT_EQ(p->row->numerics.scale_limit, ScaleLimit::source_max) << line;
+    }
   }
 }
 
