@@ -8,16 +8,8 @@
 namespace assay::ASSAY_FAST_NAMESPACE {
 
 // A direction that is not produced.
-struct NoDirection {
+struct NoDirection : WithoutAmaxPass {
   static constexpr bool kCopies = true;
-  DirectionPlanes planes;
-  Pass amax_pass() const { return Pass::none; }
-  int64_t start_slots() const { return 0; }
-  int64_t finish_slots() const { return 0; }
-  ASSAY_DEVICE void start(int64_t) const {}
-  ASSAY_DEVICE void finish(int64_t) const {}
-  template <bool kRows>
-  ASSAY_DEVICE void accumulate(const Tile&, const Patch&) const {}
   template <bool kRows>
   ASSAY_DEVICE void encode(const Tile&, Patch&, Step) const {}
 };

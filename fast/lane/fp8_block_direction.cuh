@@ -6,25 +6,17 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
-struct Fp8BlockDirection {
+struct Fp8BlockDirection : WithoutAmaxPass {
   static constexpr bool kCopies = false;
-  DirectionPlanes planes;
   CurrentScale rule;
   Fp8Convert convert;
   bool square = false, plus_zero = false;
 
   static Fp8BlockDirection of(const Job& job, Direction d) {
     const Quantizer& q = *job.problem.quantizer(d);
-    return {direction_planes(job, d), current_scale(q, job.problem.x.source), {q.element == Encoding::e5m2, job.policy == Policy::general}, is_square(q.block),
+    return {{direction_planes(job, d)}, current_scale(q, job.problem.x.source), {q.element == Encoding::e5m2, job.policy == Policy::general}, is_square(q.block),
             q.numerics.neg_zero == NegZero::plus};
   }
-  Pass amax_pass() const { return Pass::none; }
-  int64_t start_slots() const { return 0; }
-  int64_t finish_slots() const { return 0; }
-  ASSAY_DEVICE void start(int64_t) const {}
-  ASSAY_DEVICE void finish(int64_t) const {}
-  template <bool kRows>
-  ASSAY_DEVICE void accumulate(const Tile&, const Patch&) const {}
 
   template <bool kRows>
   ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {

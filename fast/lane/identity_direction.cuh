@@ -4,18 +4,10 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
-struct IdentityDirection {
+struct IdentityDirection : WithoutAmaxPass {
   static constexpr bool kCopies = true;
-  DirectionPlanes planes;
 
-  static IdentityDirection of(const Job& job, Direction d) { return {direction_planes(job, d)}; }
-  Pass amax_pass() const { return Pass::none; }
-  int64_t start_slots() const { return 0; }
-  int64_t finish_slots() const { return 0; }
-  ASSAY_DEVICE void start(int64_t) const {}
-  ASSAY_DEVICE void finish(int64_t) const {}
-  template <bool kRows>
-  ASSAY_DEVICE void accumulate(const Tile&, const Patch&) const {}
+  static IdentityDirection of(const Job& job, Direction d) { return {{direction_planes(job, d)}}; }
 
   template <bool kRows>
   ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {

@@ -6,24 +6,16 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
-struct MxDirection {
+struct MxDirection : WithoutAmaxPass {
   static constexpr bool kCopies = false;
-  DirectionPlanes planes;
   Fp8Convert convert;
   bool fp4 = false, square = false, nan_wins = false, plus_zero = false;
 
   static MxDirection of(const Job& job, Direction d) {
     const Quantizer& q = *job.problem.quantizer(d);
-    return {direction_planes(job, d), {q.element == Encoding::e5m2, job.policy == Policy::general}, q.element == Encoding::e2m1, is_square(q.block),
+    return {{direction_planes(job, d)}, {q.element == Encoding::e5m2, job.policy == Policy::general}, q.element == Encoding::e2m1, is_square(q.block),
             q.numerics.nan_amax == NanAmax::propagate, q.numerics.neg_zero == NegZero::plus};
   }
-  Pass amax_pass() const { return Pass::none; }
-  int64_t start_slots() const { return 0; }
-  int64_t finish_slots() const { return 0; }
-  ASSAY_DEVICE void start(int64_t) const {}
-  ASSAY_DEVICE void finish(int64_t) const {}
-  template <bool kRows>
-  ASSAY_DEVICE void accumulate(const Tile&, const Patch&) const {}
 
   ASSAY_LANE uint32_t scale_code(uint32_t amax) const {   // N5.3
     const uint32_t p = fp4 ? mxfp4_scaled_amax(amax) : convert.e5m2 ? mx_scaled_amax<Encoding::e5m2>(amax) : mx_scaled_amax<Encoding::e4m3>(amax);

@@ -67,6 +67,18 @@ struct DirectionPlanes {
   }
 };
 
+// What lanes that need no amax before they encode have in common.
+struct WithoutAmaxPass {
+  DirectionPlanes planes;
+  Pass amax_pass() const { return Pass::none; }
+  int64_t start_slots() const { return 0; }
+  int64_t finish_slots() const { return 0; }
+  ASSAY_DEVICE void start(int64_t) const {}
+  ASSAY_DEVICE void finish(int64_t) const {}
+  template <bool kRows>
+  ASSAY_DEVICE void accumulate(const Tile&, const Patch&) const {}
+};
+
 inline DirectionPlanes direction_planes(const Job& job, Direction d) {
   const Quantizer& q = *job.problem.quantizer(d);
   DirectionPlanes out;
