@@ -13,6 +13,7 @@
 #include "compare/isolated.h"
 #include "compare/runner.h"
 #include "compare/vector_families.h"
+#include "compare/witness.h"
 #include "contract/line.h"
 #include "fixtures/json.h"
 #include "fixtures/safetensors.h"
@@ -54,6 +55,10 @@ Result<std::vector<IndexFile>> read_index(const string& directory) {
     if (f.file.empty() || f.family.empty()) return bad(where + ": expected the strings 'file' and 'family'");
     if (f.file.find('/') != string::npos || f.file.starts_with(".")) return bad(where + ": 'file' must name a file of the folder itself");
     if (!seen.insert(f.file).second) return bad(where + ": listed twice");
+    if (is_witness_family(f.family)) {   // records, not tensors
+      out.push_back(std::move(f));
+      continue;
+    }
     if (const json::Value* params = entry.find("params")) {
       if (!params->object()) return bad(where + ": 'params' is " + params->describe() + ", expected an object");
       f.params = *params;
@@ -241,6 +246,24 @@ class Judge {
     counts_.disputed += here.disputed;
   }
 
+  // Judges every record of one file; false where it cannot be read.
+  bool records(const IndexFile& entry, const string& path, std::ostream& err) {
+    if (const auto mapped = MappedFile::open(path); mapped && !entry.sha256.empty() && sha256(mapped->bytes()) != entry.sha256) {
+      err << "error: " << path << ": sha256 is " << sha256(mapped->bytes()) << ", the index says " << entry.sha256 << "\n";
+      return false;
+    }
+    for (const string& name : options_.subjects) {
+      const auto n = judge_witness(path, entry.family, options_.filter, *subjects_.find(name), out_);
+      if (!n) {
+        err << "error: " << n.error().text() << "\n";
+        return false;
+      }
+      counts_.passed += n->passed;
+      counts_.failed += n->failed;
+    }
+    return true;
+  }
+
   bool wanted_by_filter(const IndexFile& entry, const string& tensor) const { return (entry.file + "#" + tensor).find(options_.filter) != string::npos; }
   Counts& counts() { return counts_; }
 
@@ -331,6 +354,10 @@ int run_vectors(const VectorOptions& options, const Subjects& subjects, std::ost
   std::map<string, std::pair<size_t, size_t>> unknown;   // family: files, tensors
   bool unreadable = false;
   for (IndexFile& entry : *index) {
+    if (is_witness_family(entry.family)) {
+      if (!judge.records(entry, options.directory + "/" + entry.file, err)) unreadable = true;
+      continue;
+    }
     if (!known_family(entry.family)) {
       auto& [files, tensors] = unknown[entry.family];
       size_t here = 0;
