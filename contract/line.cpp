@@ -68,7 +68,9 @@ std::optional<T> integer(std::string_view text) {
 // ---- the key table ---------------------------------------------------------------------------------------------------
 
 enum OpBit : unsigned {
-  kCast = 1, kQuantize = 2, kDequantize = 4, kUpdate = 8, kSwizzle = 16, kScaleChain = 32, kHadamard = 64, kSplit = 128, kPhilox = 256, kAll = 511
+  kCast = 1, kQuantize = 2, kDequantize = 4, kUpdate = 8, kSwizzle = 16, kScaleChain = 32, kHadamard = 64, kSplit = 128, kPhilox = 256, kGemm = 512,
+  kOperand = 1024,             // of a gemm too, but a value for each operand: the key sees the operand's own line
+  kAll = 511 | kOperand
 };
 
 using MaybeError = std::optional<Error>;
@@ -223,6 +225,9 @@ MaybeError read_hex16(std::string_view text, uint16_t& out) {
 bool small_float(Encoding e) { return e == Encoding::e2m1 || e == Encoding::e2m3 || e == Encoding::e3m2; }
 bool wide_float(Encoding e) { return e == Encoding::f32 || e == Encoding::bf16 || e == Encoding::f16; }
 
+constexpr std::string_view kSums = "f32_sequential|exact|hopper_fp8_split|hopper_fp8_fast|hopper_f16|hopper_tf32";
+constexpr std::string_view kSource = "source";   // the one key that a line writes as a word
+
 std::vector<Key> make_keys() {
   std::vector<Key> keys;
   auto add = [&](std::string_view name, unsigned ops, std::string_view values, std::string_view summary, std::pair<Get, Set> access,
@@ -311,8 +316,30 @@ std::vector<Key> make_keys() {
   add("inverse", kSwizzle, "0|1", "from GEMM layout back to compact",
       flag_access([](Problem& p, Direction) -> bool& { return p.as<Swizzle>()->inverse; }), constant("0"));
 
+  add("op", kGemm, "TN|NN|NT", "which directions of a and b are read: rows and rows (fprop), columns and rows (dgrad), columns and columns (wgrad)",
+      words_access<GemmOp>(split("TN|NN|NT", '|'), [](Problem& p, Direction) -> GemmOp& { return p.as<Gemm>()->op; }), constant("TN"));
+  add("sum", kGemm, kSums, "how the products are summed",
+      words_access<GemmSum>(split(kSums, '|'), [](Problem& p, Direction) -> GemmSum& { return p.as<Gemm>()->sum; }), constant("f32_sequential"));
+  add("out", kGemm, "f32|bf16|f16|e4m3|e5m2", "encoding of d, and of c",
+      words_access<Encoding>(encoding_words(), [](Problem& p, Direction) -> Encoding& { return p.x.source; }), constant("bf16"));
+  add("alpha", kGemm, "float", "multiplies the sum, where it is not 1",
+      float_access([](Problem& p, Direction) -> F32Bits& { return p.as<Gemm>()->alpha; }), constant("1"));
+  add("beta", kGemm, "float", "multiplies c, which is added where beta is not 0",
+      float_access([](Problem& p, Direction) -> F32Bits& { return p.as<Gemm>()->beta; }), constant("0"));
+  add("bias", kGemm, "none|f32|bf16|f16", "encoding of a bias, added to every row of d",
+      {[](const Problem& p, Direction) { return p.as<Gemm>()->bias ? std::string(info(*p.as<Gemm>()->bias).name) : "none"; },
+       [](Problem& p, Direction, std::string_view text) -> MaybeError {
+         const std::optional<Encoding> e = encoding_named(text);
+         if (!e && text != "none") return unknown("value", text, split("none|f32|bf16|f16", '|'));
+         p.as<Gemm>()->bias = e;
+         return {};
+       }},
+      constant("none"));
+
   // Keys of a Quantizer.
-  constexpr unsigned kMake = kQuantize | kSplit, kData = kMake | kDequantize;
+  constexpr unsigned kMake = kQuantize | kSplit | kOperand, kData = kMake | kDequantize;
+  add(kSource, kOperand, "f32|bf16|f16", "encoding of the tensor that an operand is quantized from (written as a word behind the sizes where both are alike)",
+      words_access<Encoding>(encoding_words(), [](Problem& p, Direction) -> Encoding& { return p.x.source; }), constant("bf16"));
   add("element", kData | kUpdate | kScaleChain, "e4m3|e5m2", "encoding of the data",
       words_access<Encoding>(encoding_words(), [](Problem& p, Direction d) -> Encoding& { return quantizer(p, d).element; }),
       [](const Problem& p, Direction d) { return std::string(info(info(p.quantizer(d)->format).element.value_or(p.x.source)).name); }, fp8, true);
@@ -360,7 +387,7 @@ std::vector<Key> make_keys() {
       float_access([](Problem& p, Direction d) -> F32Bits& { return quantizer(p, d).scale; }), constant("1"), fp8_delayed_only, true);
   add("prior_amax", kMake, "float", "what the amax slot holds before",
       float_access([](Problem& p, Direction d) -> F32Bits& { return quantizer(p, d).prior_amax; }), constant("0"), fp8_delayed_only, true);
-  add("scales", kData, "compact|gemm", "layout of the scale tensor",
+  add("scales", kQuantize | kSplit | kDequantize, "compact|gemm", "layout of the scale tensor",
       words_access<ScaleLayout>(split("compact|gemm", '|'), [](Problem& p, Direction d) -> ScaleLayout& { return quantizer(p, d).scales; }),
       constant("compact"), blocked, true);
 
@@ -432,7 +459,7 @@ std::vector<Key> make_keys() {
          return {};
        }},
       constant("0,0"));
-  add("rng", kMake, "<seed>,<offset>,<member>", "where the random bytes of round=sr come from (default: the fill's seed, 0, 0)",
+  add("rng", kQuantize | kSplit | kGemm, "<seed>,<offset>,<member>", "where the random bytes of round=sr come from (default: the fill's seed, 0, 0)",
       {[](const Problem& p, Direction) { return std::to_string(p.rng.seed) + "," + std::to_string(p.rng.offset) + "," + std::to_string(p.rng.member); },
        [](Problem& p, Direction, std::string_view text) -> MaybeError {
          const Words parts = split(text, ',');
@@ -443,7 +470,7 @@ std::vector<Key> make_keys() {
          p.rng = {*seed, *offset, *member};
          return {};
        }},
-      [](const Problem& p, Direction) { return std::to_string(p.x.fill.seed) + ",0,0"; }, [](const Problem& p, Direction) { return draws(p); });
+      [](const Problem& p, Direction) { return std::to_string(p.as<Gemm>() ? p.as<Gemm>()->a.fill.seed : p.x.fill.seed) + ",0,0"; }, [](const Problem& p, Direction) { return draws(p); });
   return keys;
 }
 
@@ -452,26 +479,75 @@ const std::vector<Key>& keys() {
   return table;
 }
 
-unsigned op_bit(const Problem& p) { return 1u << p.op.index(); }
+unsigned op_bits(const Problem& p) { return p.as<Gemm>() ? kGemm | kOperand : 1u << p.op.index(); }
 
 // The key of this name; where several ops have one each, that of the Problem's op.
 const Key* key_named(std::string_view name, const Problem& p) {
   const Key* found = nullptr;
   for (const Key& k : keys())
-    if (k.name == name && (!found || (k.ops & op_bit(p)))) found = &k;
+    if (k.name == name && (!found || (k.ops & op_bits(p)))) found = &k;
   return found;
 }
 
-// Where key k holds a value in p: a bare key once (as Direction::row), a directional key once per Quantizer.
-std::vector<Direction> places(const Key& k, const Problem& p) {
-  std::vector<Direction> out;
-  if (!(k.ops & op_bit(p))) return out;
-  if (!k.directional) {
-    if (k.applies(p, Direction::row)) out.push_back(Direction::row);
-    return out;
+// Where a key holds a value: a bare key at 0; a directional key at each direction that has a Quantizer; a gemm's key of operands at a, at b and,
+// where c or a bias is drawn, at c. A place has the prefix that names it in a line.
+constexpr std::string_view kDirectionPlaces[] = {"row", "col"}, kOperandPlaces[] = {"a", "b", "c"};
+constexpr int kPlaceOfC = 2;
+std::span<const std::string_view> places_of(const Problem& p) {
+  if (p.as<Gemm>()) return kOperandPlaces;
+  return kDirectionPlaces;
+}
+
+bool of_operands(const Key& k, const Problem& p) { return p.as<Gemm>() && (k.ops & kOperand); }
+// Whether the key may be written with the prefix of a place.
+bool prefixed(const Key& k, const Problem& p) { return p.as<Gemm>() ? of_operands(k, p) : k.directional; }
+
+// A key's functions at a place. The keys of operands see the operand as the line that quantizes it, with its own seed; c is drawn by x's fill.
+class At {
+ public:
+  At(const Key& k, const Problem& p, int place) : key_(k), problem_(p), direction_(static_cast<Direction>(place)), viewed_(of_operands(k, p) && place != kPlaceOfC) {
+    if (place == kPlaceOfC) direction_ = Direction::row;
+    if (!viewed_) return;
+    side_ = static_cast<Side>(place);
+    direction_ = p.as<Gemm>()->direction(side_);
+    view_ = operand_problem(p, side_);
+    view_.x.fill = p.as<Gemm>()->operand(side_).fill;
   }
-  for (Direction d : kDirections)
-    if (p.quantizer(d) && k.applies(p, d)) out.push_back(d);
+  bool applies() const { return key_.applies(seen(), direction_); }
+  std::string get() const { return key_.get(seen(), direction_); }
+  std::string fallback() const { return key_.fallback(seen(), direction_); }
+  // Into p, which is the Problem of the constructor.
+  MaybeError set(Problem& p, std::string_view text) {
+    if (!viewed_) return key_.set(p, direction_, text);
+    if (auto error = key_.set(view_, direction_, text)) return error;
+    p.as<Gemm>()->operand(side_) = {*view_.quantizer(direction_), view_.x.source, view_.x.fill};
+    return {};
+  }
+
+ private:
+  const Problem& seen() const { return viewed_ ? view_ : problem_; }
+
+  const Key& key_;
+  const Problem& problem_;
+  Direction direction_;
+  bool viewed_;
+  Side side_{};
+  Problem view_;
+};
+
+std::vector<int> places(const Key& k, const Problem& p) {
+  std::vector<int> out;
+  if (!(k.ops & op_bits(p))) return out;
+  if (const Gemm* g = p.as<Gemm>(); g && of_operands(k, p)) {
+    const bool draws_c = (g->reads_c() || g->bias) && !k.directional && k.name != kSource;
+    for (int place = 0; place < (draws_c ? 3 : 2); ++place)
+      if (At(k, p, place).applies()) out.push_back(place);
+  } else if (!k.directional) {
+    if (k.applies(p, Direction::row)) out.push_back(0);
+  } else {
+    for (Direction d : kDirections)
+      if (p.quantizer(d) && k.applies(p, d)) out.push_back(static_cast<int>(d));
+  }
   return out;
 }
 
@@ -514,7 +590,8 @@ MaybeError read_op(std::string_view word, Problem& p) {
     case 5: p.op = ScaleChain{}; break;
     case 6: p.op = Hadamard{}; break;
     case 7: p.op = Split{}; break;
-    default: p.op = Philox{}; break;
+    case 8: p.op = Philox{}; break;
+    default: p.op = Gemm{}; break;
   }
   return {};
 }
@@ -562,6 +639,8 @@ MaybeError read_shape(std::string_view word, Problem& p) {
   return {};
 }
 
+constexpr const char* kGemmForm = "a line is gemm a=<format> b=<format> <M>x<N>x<K> [<source>] key=value ...";
+
 MaybeError read_source(std::string_view word, Problem& p) {
   const auto source = encoding_named(word);
   if (!source) return unknown("source encoding", word, encoding_words());
@@ -569,9 +648,34 @@ MaybeError read_source(std::string_view word, Problem& p) {
   return {};
 }
 
+// "a=mxfp8", and the same of b.
+MaybeError read_operand(std::string_view word, Problem& p, Side side) {
+  const std::string prefix = std::string(name_of(side)) + "=";
+  if (!word.starts_with(prefix)) return Error{"expected the format of an operand, " + prefix + "<format>, found '" + std::string(word) + "'", 0, kGemmForm};
+  const auto format = format_named(word.substr(prefix.size()));
+  if (!format) return unknown("format", word.substr(prefix.size()), format_words());
+  p.as<Gemm>()->operand(side).quantizer.format = *format;
+  return {};
+}
+MaybeError read_a(std::string_view word, Problem& p) { return read_operand(word, p, Side::a); }
+MaybeError read_b(std::string_view word, Problem& p) { return read_operand(word, p, Side::b); }
+
+MaybeError read_sizes(std::string_view word, Problem& p) {
+  std::vector<int64_t> n;
+  for (std::string_view size : split(word, 'x'))
+    if (auto v = integer<int64_t>(size); v && *v >= 0 && *v <= kMaxElements) n.push_back(*v);
+  if (n.size() != 3 || std::count(word.begin(), word.end(), 'x') != 2) return Error{"expected sizes <M>x<N>x<K>, found '" + std::string(word) + "'", 0, "for example 256x512x384"};
+  p.x.shape = {n[1], n[0]};
+  p.as<Gemm>()->k = n[2];
+  return {};
+}
+
 std::string print(const Problem& p, bool canonical) {
   std::string out(op_name(p));
-  if (const Cast* cast = p.as<Cast>()) {
+  const Gemm* gemm = p.as<Gemm>();
+  if (gemm) {
+    for (Side side : kSides) out += " " + std::string(name_of(side)) + "=" + std::string(info(gemm->operand(side).quantizer.format).name);
+  } else if (const Cast* cast = p.as<Cast>()) {
     out += " " + std::string(info(cast->to).name);
   } else if (p.as<Philox>()) {
     out += " u32";
@@ -580,24 +684,35 @@ std::string print(const Problem& p, bool canonical) {
     out += " " + std::string(info(first.format).name);
     if (p.row && p.col && p.row->format != p.col->format) out += "/" + std::string(info(p.col->format).name);
   }
-  out += " " + std::to_string(p.x.shape.rows) + "x" + std::to_string(p.x.shape.cols) + " " + std::string(info(p.x.source).name);
-  const bool both = p.row && p.col;
+  const bool one_source = !gemm || gemm->a.source == gemm->b.source;
+  if (gemm) {
+    out += " " + std::to_string(p.x.shape.cols) + "x" + std::to_string(p.x.shape.rows) + "x" + std::to_string(gemm->k);
+    if (one_source && (canonical || gemm->a.source != Encoding::bf16)) out += " " + std::string(info(gemm->a.source).name);
+  } else {
+    out += " " + std::to_string(p.x.shape.rows) + "x" + std::to_string(p.x.shape.cols) + " " + std::string(info(p.x.source).name);
+  }
   for (const Key& k : keys()) {
-    const auto where = places(k, p);
-    std::vector<std::string> values;
-    bool differs = false;
-    for (Direction d : where) {
-      values.push_back(k.get(p, d));
-      differs |= values.back() != k.fallback(p, d);
+    if (k.name == kSource && one_source) continue;
+    struct Value {
+      int place;
+      std::string text;
+      bool is_default;
+    };
+    std::vector<Value> values;
+    for (int place : places(k, p)) {
+      const At at(k, p, place);
+      values.push_back({place, at.get(), false});
+      values.back().is_default = values.back().text == at.fallback();
     }
-    if (where.empty() || !(differs || canonical)) continue;
-    const bool one_word = !k.directional || !both || (where.size() == 2 && values[0] == values[1]);
-    if (one_word) {
-      out += " " + std::string(k.name) + "=" + values[0];
+    if (values.empty() || (!canonical && std::all_of(values.begin(), values.end(), [](const Value& v) { return v.is_default; }))) continue;
+    const bool alike = std::all_of(values.begin(), values.end(), [&](const Value& v) { return v.text == values[0].text; });
+    const bool several = gemm || (p.row && p.col);
+    if (!prefixed(k, p) || !several || (values.size() >= 2 && alike)) {
+      out += " " + std::string(k.name) + "=" + values[0].text;
       continue;
     }
-    for (size_t i = 0; i < where.size(); ++i)
-      if (canonical || values[i] != k.fallback(p, where[i])) out += " " + std::string(name_of(where[i])) + "." + std::string(k.name) + "=" + values[i];
+    for (const Value& v : values)
+      if (canonical || !v.is_default) out += " " + std::string(places_of(p)[static_cast<size_t>(v.place)]) + "." + std::string(k.name) + "=" + v.text;
   }
   return out;
 }
@@ -609,79 +724,98 @@ std::string print(const Problem& p, bool canonical) {
 Result<Problem> parse_line(std::string_view text) {
   Problem p;
   const std::vector<Token> tokens = tokens_of(text);
-  using Reader = MaybeError (*)(std::string_view, Problem&);
-  static constexpr std::pair<Reader, std::string_view> kPositional[] = {
-      {read_op, "an op"}, {read_format, "a format"}, {read_shape, "a shape <rows>x<cols>"}, {read_source, "a source encoding"}};
+  struct Positional {
+    MaybeError (*read)(std::string_view, Problem&);
+    std::string_view what;
+    bool has_equals = false;
+  };
+  static constexpr Positional kOp = {read_op, "an op"};
+  static constexpr Positional kQuantizers[] = {{read_format, "a format"}, {read_shape, "a shape <rows>x<cols>"}, {read_source, "a source encoding"}};
+  static constexpr Positional kOperands[] = {{read_a, "a=<format>", true}, {read_b, "b=<format>", true}, {read_sizes, "sizes <M>x<N>x<K>"}};
   size_t next = 0;
-  for (const auto& [read, what] : kPositional) {
-    if (next == tokens.size() || tokens[next].text.find('=') != std::string_view::npos)
-      return Error{"expected " + std::string(what) + (next == tokens.size() ? ", found the end of the line" : ", found '" + std::string(tokens[next].text) + "'"),
-                   next == tokens.size() ? text.size() + 1 : tokens[next].column, "a line is <op> <format> <rows>x<cols> <source> key=value ..."};
-    if (auto error = read(tokens[next].text, p)) return at_column(*error, tokens[next].column);
+  const auto take = [&](const Positional& word) -> MaybeError {
+    const bool ended = next == tokens.size();
+    if (ended || (!word.has_equals && tokens[next].text.find('=') != std::string_view::npos))
+      return Error{"expected " + std::string(word.what) + (ended ? ", found the end of the line" : ", found '" + std::string(tokens[next].text) + "'"),
+                   ended ? text.size() + 1 : tokens[next].column, p.as<Gemm>() ? kGemmForm : "a line is <op> <format> <rows>x<cols> <source> key=value ..."};
+    if (auto error = word.read(tokens[next].text, p)) return at_column(*error, tokens[next].column);
     ++next;
-  }
+    return {};
+  };
+  if (auto error = take(kOp)) return *error;
+  for (const Positional& word : p.as<Gemm>() ? std::span<const Positional>(kOperands) : std::span<const Positional>(kQuantizers))
+    if (auto error = take(word)) return *error;
 
-  // key=value, in any order; row.key= and col.key= for one direction
+  // key=value, in any order; row.key=, col.key= or a.key=, b.key= for one place
   struct Given {
     std::string_view value;
     size_t key_column, value_column;
   };
-  std::map<std::pair<const Key*, int>, Given> given;   // int: -1 bare, else the direction
+  std::map<std::pair<const Key*, int>, Given> given;   // int: -1 bare, else the place
   static const Words key_words = [] { Words w; for (const Key& k : keys()) w.push_back(k.name); return w; }();
+  if (const Key* source = key_named(kSource, p); p.as<Gemm>() && next < tokens.size() && tokens[next].text.find('=') == std::string_view::npos) {
+    given[{source, -1}] = {tokens[next].text, tokens[next].column, tokens[next].column};
+    ++next;
+  }
+  const std::span<const std::string_view> prefixes = places_of(p);
   for (; next < tokens.size(); ++next) {
     const Token& t = tokens[next];
     const size_t equals = t.text.find('=');
     if (equals == std::string_view::npos) return Error{"expected key=value, found '" + std::string(t.text) + "'", t.column, ""};
     std::string_view name = t.text.substr(0, equals);
-    int direction = -1;
-    for (Direction d : kDirections) {
-      const std::string prefix = std::string(name_of(d)) + ".";
-      if (name.starts_with(prefix)) {
-        direction = static_cast<int>(d);
-        name.remove_prefix(prefix.size());
-        break;
-      }
+    int place = -1;
+    for (size_t i = 0; i < prefixes.size(); ++i) {
+      const std::string prefix = std::string(prefixes[i]) + ".";
+      if (!name.starts_with(prefix)) continue;
+      place = static_cast<int>(i);
+      name.remove_prefix(prefix.size());
+      break;
     }
     const Key* key = key_named(name, p);
     if (!key) return at_column(unknown("key", name, key_words), t.column);
-    if (direction >= 0 && !key->directional) return Error{"'" + std::string(name) + "' is not a key of one direction", t.column, "write it without row. or col."};
-    if (!given.try_emplace({key, direction}, Given{t.text.substr(equals + 1), t.column, t.column + equals + 1}).second)
+    if (place >= 0 && !prefixed(*key, p))
+      return Error{"'" + std::string(name) + "' is not a key of one " + (p.as<Gemm>() ? "operand" : "direction"), t.column, "write it without " + join(prefixes, ". or ") + "."};
+    if (!given.try_emplace({key, place}, Given{t.text.substr(equals + 1), t.column, t.column + equals + 1}).second)
       return Error{"key '" + std::string(t.text.substr(0, equals)) + "' is given twice", t.column, ""};
   }
 
   for (const Key& k : keys()) {
     const auto bare = given.find({&k, -1});
     const auto where = places(k, p);
-    for (Direction d : where) {
-      const auto own = k.directional ? given.find({&k, static_cast<int>(d)}) : given.end();
+    for (int place : where) {
+      const auto own = prefixed(k, p) ? given.find({&k, place}) : given.end();
       const auto source = own != given.end() ? own : bare;
-      const std::string fallback = source == given.end() ? k.fallback(p, d) : std::string{};
-      if (auto error = k.set(p, d, source == given.end() ? std::string_view(fallback) : source->second.value))
+      At at(k, p, place);
+      const std::string fallback = source == given.end() ? at.fallback() : std::string{};
+      if (auto error = at.set(p, source == given.end() ? std::string_view(fallback) : source->second.value))
         return at_column(Error{std::string(k.name) + ": " + error->message, 0, error->hint}, source == given.end() ? 0 : source->second.value_column);
     }
-    for (int d : {-1, 0, 1}) {
-      const auto it = given.find({&k, d});
+    for (int place = -1; place < static_cast<int>(prefixes.size()); ++place) {
+      const auto it = given.find({&k, place});
       if (it == given.end()) continue;
-      const bool used = d < 0 ? !where.empty() : std::find(where.begin(), where.end(), static_cast<Direction>(d)) != where.end();
+      const bool used = place < 0 ? !where.empty() : std::find(where.begin(), where.end(), place) != where.end();
       if (!used) {
         std::string applying;
         for (const Key& other : keys())
-          if (other.ops & op_bit(p)) applying += (applying.empty() ? "" : ", ") + std::string(other.name);
-        return Error{"key '" + (d < 0 ? "" : std::string(name_of(static_cast<Direction>(d))) + ".") + std::string(k.name) + "' does not apply here",
+          if (other.ops & op_bits(p)) applying += (applying.empty() ? "" : ", ") + std::string(other.name);
+        return Error{"key '" + (place < 0 ? "" : std::string(prefixes[static_cast<size_t>(place)]) + ".") + std::string(k.name) + "' does not apply here",
                      it->second.key_column, "keys of " + std::string(op_name(p)) + ": " + applying};
       }
     }
   }
-  for (Direction d : kDirections)   // identity data keep the source's encoding, and a block that no key set is the format's
-    if (p.quantizer(d)) {
-      Quantizer& q = *p.quantizer(d);
-      const auto set = [&](std::string_view name) {
-        const std::vector<Direction> where = places(*key_named(name, p), p);
-        return std::find(where.begin(), where.end(), d) != where.end();
-      };
-      if (!set("element")) q.element = info(q.format).element.value_or(p.x.source);
-      if (!set("block")) q.block = info(q.format).block;
-    }
+  // Identity data keep the source's encoding, and a block that no key set is the format's.
+  const auto settle = [&](Quantizer& q, Encoding source, int place) {
+    const auto set = [&](std::string_view name) {
+      const std::vector<int> where = places(*key_named(name, p), p);
+      return std::find(where.begin(), where.end(), place) != where.end();
+    };
+    if (!set("element")) q.element = info(q.format).element.value_or(source);
+    if (!set("block")) q.block = info(q.format).block;
+  };
+  for (Direction d : kDirections)
+    if (p.quantizer(d)) settle(*p.quantizer(d), p.x.source, static_cast<int>(d));
+  if (Gemm* g = p.as<Gemm>())
+    for (Side side : kSides) settle(g->operand(side).quantizer, g->operand(side).source, static_cast<int>(side));
   if (auto error = validate(p)) return *error;
   return p;
 }
@@ -777,6 +911,50 @@ MaybeError validate_split(const Problem& p) {
   return {};
 }
 
+// What each sum multiplies (N16.5): the operands' formats, and the encoding of their elements where that is one.
+MaybeError validate_sum(const Gemm& g) {
+  using F = FormatId;
+  const std::string sum(split(kSums, '|')[static_cast<size_t>(g.sum)]);
+  const auto both = [&](auto&& fits) { return fits(g.a) && fits(g.b); };
+  const auto per_tensor = [](const Operand& o) { return info(o.quantizer.format).per_tensor_fp8(); };
+  const auto blockwise = [](const Operand& o) { return o.quantizer.format == F::fp8_block; };
+  const auto plain = [](const Operand& o) { return o.quantizer.format == F::identity; };
+  switch (g.sum) {
+    case GemmSum::f32_sequential: case GemmSum::exact: return {};
+    case GemmSum::hopper_fp8_fast:
+      return both(per_tensor) ? MaybeError{} : fail("sum=hopper_fp8_fast takes per-tensor FP8 operands (N16.5)", "a=fp8_current b=fp8_current");
+    case GemmSum::hopper_fp8_split:
+      if (!both(per_tensor) && !both(blockwise)) return fail("sum=hopper_fp8_split takes two operands of per-tensor FP8, or two of fp8_block (N16.5)", "a=fp8_current b=fp8_current");
+      if (both(blockwise) && is_square(g.a.quantizer.block) && is_square(g.b.quantizer.block))
+        return fail("sum=hopper_fp8_split takes no two operands of 128x128 blocks (N16.7)", "a.block=128x128 b.block=1x128");
+      return {};
+    case GemmSum::hopper_f16:
+      return both(plain) && g.a.source == g.b.source && g.a.source != Encoding::f32 ? MaybeError{} : fail("sum=hopper_f16 takes two identity operands of bf16, or two of f16 (N16.5)", "a=identity b=identity");
+    case GemmSum::hopper_tf32:
+      return both(plain) && both([](const Operand& o) { return o.source == Encoding::f32; }) ? MaybeError{} : fail("sum=hopper_tf32 takes two identity operands of f32 (N16.5)", "a=identity b=identity");
+  }
+  return {};
+}
+
+MaybeError validate_gemm(const Problem& p) {
+  const Gemm& g = *p.as<Gemm>();
+  const Encoding out = p.x.source;
+  const bool fp8_out = out == Encoding::e4m3 || out == Encoding::e5m2;
+  if (p.row || p.col) return fail("gemm has quantizers in its operands only");
+  if (!wide_float(out) && !fp8_out) return fail("out must be f32, bf16, f16, e4m3 or e5m2, found " + std::string(info(out).name));
+  if (fp8_out && g.reads_c()) return fail("out=" + std::string(info(out).name) + " takes no c (N16.8)", "beta=0");
+  if (g.bias && !wide_float(*g.bias)) return fail("bias must be f32, bf16 or f16");
+  for (Side side : kSides) {
+    const Quantizer& q = g.operand(side).quantizer;
+    auto error = g.k < 0 || g.k > kMaxElements ? fail("the sizes are out of range") : validate(operand_problem(p, side));
+    if (!error && q.scales != ScaleLayout::compact) error = fail("a gemm reads compact scales");
+    if (error) return Error{std::string(name_of(side)) + ": " + error->message, 0, error->hint};
+    if (q.row_scaled && g.operand(side == Side::a ? Side::b : Side::a).quantizer.format != FormatId::nvfp4)
+      return fail("an operand of row_scaled=1 takes an nvfp4 partner (N16.9)", "a=nvfp4 b=nvfp4");
+  }
+  return validate_sum(g);
+}
+
 }  // namespace
 
 std::optional<Error> validate(const Problem& p) {
@@ -789,6 +967,7 @@ std::optional<Error> validate(const Problem& p) {
     if (source != Encoding::u32 || s.cols != 4) return fail("philox takes counters of 4 u32", "philox u32 8x4 u32");
     return {};
   }
+  if (p.as<Gemm>()) return validate_gemm(p);
   if (!p.row && !p.col) return fail("a " + std::string(op_name(p)) + " needs a quantizer in at least one direction");
   if ((p.as<Dequantize>() || p.as<Swizzle>()) && p.row && p.col) return fail(std::string(op_name(p)) + " works in one direction", "dir=row or dir=col");
   if ((p.as<Update>() || p.as<ScaleChain>()) && (!p.row || p.col)) return fail(std::string(op_name(p)) + " has no directions");
@@ -864,7 +1043,7 @@ std::span<const KeyInfo> line_keys() {
     for (const Key& k : keys()) {
       KeyInfo i{k.name, k.directional, k.values, k.summary, {}};
       for (size_t op = 0; op < std::size(kOps); ++op)
-        if (k.ops >> op & 1) i.ops.push_back(kOps[op]);
+        if (k.ops >> op & 1 || (1u << op == kGemm && k.ops & kOperand)) i.ops.push_back(kOps[op]);
       out.push_back(std::move(i));
     }
     return out;

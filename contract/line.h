@@ -5,7 +5,11 @@
 //   quantize mxfp8 64x256 bf16 dir=both fill=ties seed=7
 //   cast e4m3 1x65536 bf16 round=rne overflow=sat fill=every_code
 //
-// A bare key sets both directions, `row.key=` and `col.key=` set one. The short line prints what differs from the
+//   gemm a=<format> b=<format> <M>x<N>x<K> [<source>] key=value ...
+//   gemm a=fp8_current b=fp8_current 256x512x384 sum=hopper_fp8_split out=f32
+//
+// A bare key sets both directions, `row.key=` and `col.key=` set one; of a gemm `a.key=` and `b.key=` those of one operand, `c.fill=`, `c.seed=` and
+// `c.at=` what C and the bias are drawn by. The short line prints what differs from the
 // defaults, the canonical line every key that applies. parse(to_line(p)) == p for every valid Problem.
 #pragma once
 #include <span>
@@ -41,7 +45,7 @@ Result<std::vector<std::string>> expand_sweep(std::string_view text);
 // One row of the key table, for --help, documentation and completion.
 struct KeyInfo {
   std::string_view name;        // "element"
-  bool directional;             // may be written row.<name> and col.<name>
+  bool directional;             // may be written row.<name> and col.<name>; every key of gemm's operands a.<name> and b.<name>
   std::string_view values;      // "e4m3|e5m2", or "float" with bits as 0x7F800000, ...
   std::string_view summary;
   std::vector<std::string_view> ops;

@@ -94,6 +94,7 @@ void add_givens(std::vector<Plane>& out, const Quantizer& q, Direction d) {
 }
 
 Direction only_direction(const Problem& p) { return p.row ? Direction::row : Direction::col; }
+const Quantizer& only_quantizer(const Problem& p) { return *p.quantizer(only_direction(p)); }
 
 ScaleLayout swizzle_from(const Swizzle& s) { return s.inverse ? ScaleLayout::gemm : ScaleLayout::compact; }
 ScaleLayout swizzle_to(const Swizzle& s) { return s.inverse ? ScaleLayout::compact : ScaleLayout::gemm; }
@@ -173,6 +174,26 @@ std::vector<Problem> member_problems(const Problem& split) {
   return out;
 }
 
+Problem operand_problem(const Problem& gemm, Side side) {
+  const Gemm& op = *gemm.as<Gemm>();
+  const Operand& operand = op.operand(side);
+  const Direction d = op.direction(side);
+  const int64_t outer = side == Side::a ? gemm.x.shape.cols : gemm.x.shape.rows;
+  Problem p;
+  p.op = Quantize{};
+  p.x = {d == Direction::row ? Shape{outer, op.k} : Shape{op.k, outer}, operand.source, operand.fill};   // N16.1
+  if (side == Side::b) p.x.fill.seed += kSeedOfB;
+  p.quantizer(d) = operand.quantizer;
+  p.rng = gemm.rng;
+  return p;
+}
+
+Problem operand_dequantize(const Problem& gemm, Side side) {
+  Problem p = operand_problem(gemm, side);
+  p.op = Dequantize{only_quantizer(p).format == FormatId::identity ? p.x.source : Encoding::f32, CodesFrom::quantized};
+  return p;
+}
+
 std::vector<Plane> input_planes(const Problem& p) {
   std::vector<Plane> out;
   const Shape shape = p.x.shape;
@@ -215,6 +236,15 @@ std::vector<Plane> input_planes(const Problem& p) {
   } else if (p.as<Philox>()) {
     out.push_back(x);
     out.push_back(matrix("key", Part::input, Encoding::u32, {shape.rows, 2}));
+  } else if (const Gemm* op = p.as<Gemm>()) {
+    for (Side side : kSides)
+      for (Plane plane : input_planes(operand_dequantize(p, side))) {
+        plane.name = std::string(name_of(side)) + plane.name.substr(plane.name.find('.'));
+        plane.direction.reset();
+        out.push_back(std::move(plane));
+      }
+    if (op->reads_c()) out.push_back(matrix("c", Part::input, p.x.source, shape));
+    if (op->bias) out.push_back(matrix("bias", Part::input, *op->bias, {1, shape.cols}));
   }
   return out;
 }
@@ -272,6 +302,8 @@ std::vector<Plane> output_planes(const Problem& p) {
     });
   } else if (p.as<Philox>()) {
     out.push_back(matrix("y", Part::output, Encoding::u32, shape));
+  } else if (p.as<Gemm>()) {
+    out.push_back(matrix("d", Part::output, p.x.source, shape));
   }
   return out;
 }

@@ -10,6 +10,8 @@
 //   scale_chain, hadamard   x
 //   split                   x (flat, `capacity` elements), first_dims and last_dims [1, n] (u32, where they vary), and as quantize, [1, n]
 //   philox                  x [n, 4], key [n, 2] (u32)
+//   gemm                    a.amax (nvfp4), a.scale_inv, a.data, b.* likewise (as the operand's own quantize writes them), c [N, M] where beta is not
+//                           zero, bias [1, M]
 // Output planes, in causal order (a difference in an earlier plane explains those after it):
 //   cast, dequantize        y
 //   quantize                <d>.amax, <d>.scale, <d>.scale_inv or <d>.scale_gemm, <d>.data; row before col
@@ -20,6 +22,7 @@
 //   hadamard                y [cols, rows] (bf16), amax
 //   split                   offsets, <d>.scale_offsets [1, n + 1] (u32), then as quantize, one plane for all members
 //   philox                  y [n, 4] (u32)
+//   gemm                    d [N, M]
 // <d> is row or col. scale_inv is the stored decode scale; `scale` multiplies on quantize and exists only for per-tensor FP8.
 #pragma once
 #include <cstddef>
@@ -93,6 +96,15 @@ std::vector<Plane> output_planes(const Problem&);
 // N14.2: the line of each member of a split: a quantize of the member's shape, whose fill begins where the member's rows begin and whose
 // given and prior values are the member's (N14.4).
 std::vector<Problem> member_problems(const Problem& split);
+
+// N16.1: the line of one operand of a gemm: a quantize of its tensor in the one direction that is read, [M, K] or [K, M] for a, [N, K] or [K, N] for
+// b. The fill is the operand's, drawn for b with the next seed, so that equal seeds give unequal operands.
+Problem operand_problem(const Problem& gemm, Side);
+// The same as a dequantize to f32, or to the source of identity: its input planes, in their order, are the operand's planes of the gemm by other names
+// ("row.data" is "a.data").
+Problem operand_dequantize(const Problem& gemm, Side);
+// The seeds of C and of the bias, which are drawn by x's fill: the second and third after its seed.
+inline constexpr uint64_t kSeedOfB = 1, kSeedOfC = 2, kSeedOfBias = 3;
 
 // "row.data": the name of a plane that belongs to one direction.
 inline std::string plane_name(Direction d, std::string_view stem) { return std::string(name_of(d)) + "." + std::string(stem); }

@@ -155,15 +155,50 @@ struct Philox {
   bool operator==(const Philox&) const = default;
 };
 
+// Multiply two quantized operands: d[n, m] is the sum over k of a(m, k) b(n, k), then the epilogue (N16). x is C: shape [N, M], the encoding of d
+// too, read only where beta is not zero.
+enum class Side : uint8_t { a, b };
+inline constexpr Side kSides[] = {Side::a, Side::b};
+constexpr std::string_view name_of(Side s) { return s == Side::a ? "a" : "b"; }
+// One operand: a tensor, and how the one direction that is read of it was quantized. operand_problem (contract/planes.h) is its line.
+struct Operand {
+  Quantizer quantizer;
+  Encoding source = Encoding::bf16;
+  Fill fill;
+  bool operator==(const Operand&) const = default;
+};
+// N16.1: letters of A and B as cuBLAS has them. A: T is [M, K] and its rows are read, N is [K, M] and its columns; B: N is [N, K], T is [K, N].
+enum class GemmOp : uint8_t { TN, NN, NT };   // fprop, dgrad, wgrad
+// How the products are summed: N16.2, N16.3, and the tensor cores of Hopper as cuBLASLt chains them (N16.5).
+enum class GemmSum : uint8_t { f32_sequential, exact, hopper_fp8_split, hopper_fp8_fast, hopper_f16, hopper_tf32 };
+struct Gemm {
+  int64_t k = 0;
+  Operand a, b;
+  GemmOp op = GemmOp::TN;
+  GemmSum sum = GemmSum::f32_sequential;
+  F32Bits alpha = 0x3F800000, beta = 0;   // N16.8
+  std::optional<Encoding> bias;           // of the plane `bias`, one value for each m; nothing: no bias
+  bool operator==(const Gemm&) const = default;
+  const Operand& operand(Side s) const { return s == Side::a ? a : b; }
+  Operand& operand(Side s) { return s == Side::a ? a : b; }
+  // The one that is read.
+  Direction direction(Side s) const {
+    const bool rows = s == Side::a ? op == GemmOp::TN : op != GemmOp::NT;
+    return rows ? Direction::row : Direction::col;
+  }
+  bool multiplies() const { return alpha != 0x3F800000; }
+  bool reads_c() const { return (beta & 0x7FFFFFFF) != 0; }
+};
+
 struct Problem {
   Tensor x;
-  std::optional<Quantizer> row, col;       // absent directions are not produced; cast has neither
+  std::optional<Quantizer> row, col;       // absent directions are not produced; cast and gemm have neither
   Flavour flavour = Flavour::assay;
   Arch arch = Arch::sm100;
   Dispatch dispatch = Dispatch::automatic;
   ColSource col_source = ColSource::original;   // quantize and split with both directions
-  Rng rng;                                      // quantize and split with a direction of round=sr
-  std::variant<Cast, Quantize, Dequantize, Update, Swizzle, ScaleChain, Hadamard, Split, Philox> op;
+  Rng rng;                                      // quantize, split and gemm with a direction of round=sr
+  std::variant<Cast, Quantize, Dequantize, Update, Swizzle, ScaleChain, Hadamard, Split, Philox, Gemm> op;
 
   bool operator==(const Problem&) const = default;
   const std::optional<Quantizer>& quantizer(Direction d) const { return d == Direction::row ? row : col; }
@@ -174,7 +209,7 @@ struct Problem {
 };
 
 // "cast", "quantize", ... in the order of Problem::op.
-inline constexpr std::string_view kOps[] = {"cast", "quantize", "dequantize", "update", "swizzle", "scale_chain", "hadamard", "split", "philox"};
+inline constexpr std::string_view kOps[] = {"cast", "quantize", "dequantize", "update", "swizzle", "scale_chain", "hadamard", "split", "philox", "gemm"};
 inline std::string_view op_name(const Problem& p) { return kOps[p.op.index()]; }
 
 // The noop flag of a quantize or a split, where one is given (N6.7).
@@ -183,7 +218,10 @@ inline std::optional<F32Bits> noop_of(const Problem& p) {
   if (const Split* s = p.as<Split>()) return s->noop;
   return std::nullopt;
 }
-// Whether a direction rounds stochastically.
-inline bool draws(const Problem& p) { return (p.row && p.row->round == Round::sr) || (p.col && p.col->round == Round::sr); }
+// Whether a direction, or an operand of a gemm, rounds stochastically.
+inline bool draws(const Problem& p) {
+  if (const Gemm* g = p.as<Gemm>()) return g->a.quantizer.round == Round::sr || g->b.quantizer.round == Round::sr;
+  return (p.row && p.row->round == Round::sr) || (p.col && p.col->round == Round::sr);
+}
 
 }  // namespace assay

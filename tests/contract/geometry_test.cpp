@@ -98,6 +98,19 @@ TEST(Geometry, MembersOfASplit) {   // N14.2, worked by hand
   EXPECT_EQ(to_line(member_problems(*parse_line("split nvfp4 32x64 bf16 groups=16,16 round=sr rng=5,2,0"))[1]), "quantize nvfp4 16x64 bf16 round=sr at=16,0 rng=5,2,1");
 }
 
+TEST(Geometry, OperandsOfAGemm) {   // N16.1, worked by hand: M 96, N 40, K 160
+  EXPECT_EQ(inputs("gemm a=mxfp8 b=nvfp4 96x40x160"), "a.scale_inv e8m0 96x5/128x8, a.data e4m3 96x160, b.amax f32 1x1, b.scale_inv e4m3 40x10/128x12, b.data e2m1 40x160");
+  EXPECT_EQ(inputs("gemm a=mxfp8 b=nvfp4 96x40x160 op=NN"), "a.scale_inv e8m0 5x96/8x128, a.data e4m3 160x96, b.amax f32 1x1, b.scale_inv e4m3 40x10/128x12, b.data e2m1 40x160");
+  EXPECT_EQ(inputs("gemm a=nvfp4 b=nvfp4 96x40x160 op=NN a.row_scaled=1").substr(0, 15), "a.amax f32 96x1");
+  EXPECT_EQ(inputs("gemm a=nvfp4 b=fp8_block 96x40x160 op=NT amax=2 beta=-1 out=f16 bias=bf16"),
+            "a.amax f32 1x1, a.scale_inv e4m3 96x10/128x12, a.data e2m1 96x160, b.scale_inv f32 2x40, b.data e4m3 40x160, c f16 40x96, bias bf16 1x96");
+  EXPECT_EQ(outputs("gemm a=nvfp4 b=fp8_block 96x40x160 op=NT out=e5m2"), "d e5m2 40x96");
+  const Problem p = *parse_line("gemm a=nvfp4 b=mxfp8 96x40x160 op=NN a.rht=1 b.fill=wide seed=5 b.source=f32");
+  EXPECT_EQ(to_line(operand_problem(p, Side::a)), "quantize nvfp4 160x96 bf16 dir=col rht=1 seed=5");
+  EXPECT_EQ(to_line(operand_problem(p, Side::b)), "quantize mxfp8 40x160 f32 dir=row fill=wide seed=6");
+  EXPECT_EQ(to_line(operand_dequantize(p, Side::a)), "dequantize nvfp4 160x96 bf16 dir=col out=f32 seed=5");
+}
+
 TEST(Geometry, InputsFollowTheKeys) {
   EXPECT_EQ(inputs("quantize fp8_current 2x3 bf16"), "x bf16 2x3");
   EXPECT_EQ(inputs("quantize fp8_current 2x3 bf16 amax=3 noop=0"), "x bf16 2x3, row.given.amax f32 1x1, col.given.amax f32 1x1, noop f32 1x1");

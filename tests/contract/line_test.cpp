@@ -42,6 +42,11 @@ TEST(Line, ShortLinePrintsWhatDiffersFromTheDefaults) {
            "scale_chain fp8_current 1x256 f32 pow2=1",
            "quantize identity 3x5 f32 fill=literal:3f800000@0.1+80000000@2.4",
            "quantize mxfp8 32x32 bf16 seed=18446744073709551615 at=64,128",
+           "gemm a=fp8_current b=fp8_current 256x512x384 sum=hopper_fp8_split",
+           "gemm a=mxfp8 b=nvfp4 33x0x16 op=NT sum=exact out=e4m3 alpha=-2 bias=f32 a.element=e5m2 b.rht=1 a.fill=wide b.fill=ties c.fill=edges seed=7",
+           "gemm a=identity b=identity 16x8x24 f32 sum=hopper_tf32 out=f32 beta=1 a.seed=1 b.seed=2 c.seed=3 c.at=4,5",
+           "gemm a=identity b=fp8_block 16x8x24 op=NN a.source=f32 b.block=128x128",
+           "gemm a=nvfp4 b=nvfp4 16x32x64 op=NN row_scaled=1 fill=wide",
        })
     EXPECT_EQ(to_line(parsed(line)), line);
 }
@@ -62,6 +67,34 @@ TEST(Line, FlavourSetsTheNumericsThatTheLineLeavesOpen) {
   EXPECT_EQ(to_canonical_line(te),
             "quantize mxfp8 64x256 bf16 dir=both flavour=te arch=sm120 dispatch=auto col_source=original noop=none element=e4m3 block=1x32 scales=compact neg_zero=plus "
             "row.nan_amax=ignore col.nan_amax=propagate fill=normal seed=0 at=0,0");
+}
+
+// Keys of operands: bare for both, prefixed for one; what the quantizer of one side does not have does not apply to it.
+TEST(Line, KeysOfAGemmsOperands) {
+  EXPECT_EQ(parsed("gemm a=fp8_current b=fp8_current 256x512x384 op=TN sum=hopper_fp8_split out=bf16"), parsed("gemm a=fp8_current b=fp8_current 256x512x384 bf16 sum=hopper_fp8_split"));
+  const Problem p = parsed("gemm a=mxfp8 b=fp8_block 3x5x7 f16 op=NN element=e5m2 b.eps=1 b.seed=9 seed=8 out=f32");
+  const Gemm& g = *p.as<Gemm>();
+  EXPECT_EQ(p.x.shape, (Shape{5, 3}));
+  EXPECT_EQ(p.x.source, Encoding::f32);
+  EXPECT_EQ(g.k, 7);
+  EXPECT_EQ(g.a.quantizer.element, Encoding::e5m2);
+  EXPECT_EQ(g.b.quantizer.element, Encoding::e5m2);
+  EXPECT_EQ(g.b.quantizer.eps, 0x3F800000u);
+  EXPECT_EQ(g.a.fill.seed, 8u);
+  EXPECT_EQ(g.b.fill.seed, 9u);
+  EXPECT_EQ(g.b.source, Encoding::f16);
+  EXPECT_EQ(to_canonical_line(parsed("gemm a=mxfp8 b=identity 3x5x7")),
+            "gemm a=mxfp8 b=identity 3x5x7 bf16 op=TN sum=f32_sequential out=bf16 alpha=1 beta=0 bias=none a.element=e4m3 a.block=1x32 a.neg_zero=keep a.nan_amax=ignore "
+            "fill=normal seed=0 at=0,0");
+  EXPECT_EQ(error_of("gemm mxfp8 64x256 bf16"), "column 6: expected the format of an operand, a=<format>, found 'mxfp8' (a line is gemm a=<format> b=<format> <M>x<N>x<K> [<source>] key=value ...)");
+  EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp9 4x4x4"), "column 14: unknown format 'mxfp9' (did you mean 'mxfp8'?)");
+  EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp8 64x256 bf16"), "column 22: expected sizes <M>x<N>x<K>, found '64x256' (for example 256x512x384)");
+  EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp8 4x4x4 b16"), "column 28: source: unknown value 'b16' (did you mean 'bf16'?)");
+  EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp8 4x4x4 a.sum=exact"), "column 28: 'sum' is not a key of one operand (write it without a. or b. or c.)");
+  EXPECT_NE(error_of("gemm a=mxfp8 b=fp8_current 4x4x4 a.pow2=1").find("column 34: key 'a.pow2' does not apply here (keys of gemm: op, sum,"), std::string::npos);
+  EXPECT_NE(error_of("gemm a=mxfp8 b=mxfp8 4x4x4 c.seed=1").find("key 'c.seed' does not apply here"), std::string::npos);
+  EXPECT_EQ(error_of("gemm a=mxfp8 b=nvfp4 4x4x4 a.element=e4m3 b.block=1x32"), "column 51: block: unknown block '1x32' (did you mean '1x16'?)");
+  EXPECT_EQ(error_of("gemm a=mxfp8 b=nvfp4 8x8x8 op=NT b.rht=1"), "b: rht=1 needs a multiple of 16 rows, found 8");
 }
 
 TEST(Line, ErrorsNameTheColumnAndTheNearestWord) {
@@ -96,7 +129,13 @@ TEST(Line, ImpossibleProblemsAreErrors) {
            "hadamard mxfp8 16x16 bf16", "hadamard nvfp4 16x16 f32", "hadamard nvfp4 8x16 bf16", "scale_chain nvfp4 4x3 f32", "swizzle nvfp4 4x4 e8m0", "swizzle fp8_block 4x4 e4m3",
            "split mxfp8 64x64 bf16 groups=32", "split mxfp8 64x64 bf16 groups=", "split mxfp8 64x64 bf16 groups=32,-32,64", "split mxfp8 64x64 bf16 groups=32x64,32x64", "split mxfp8 64x64 bf16 groups=16,48 vary=none",
            "split mxfp8 64x64 bf16 vary=last groups=32,16", "split mxfp8 8x8 bf16 vary=both groups=4x8,4x8", "split mxfp8 64x64 bf16 capacity=4095", "split nvfp4 48x16 bf16 groups=24,24 col.rht=1",
-           "split nvfp4 64x64 bf16 groups=32,32 round=sr draw=te_t1d", "split nvfp4 64x64 bf16 groups=32,32 round=sr rng=1,2,3", "split update 4x4 bf16", "quantize fp8_current 4x4 bf16 eps=1e999", "quantize fp8_current 4x4 bf16 eps=0x12"}) {
+           "split nvfp4 64x64 bf16 groups=32,32 round=sr draw=te_t1d", "split nvfp4 64x64 bf16 groups=32,32 round=sr rng=1,2,3", "split update 4x4 bf16", "quantize fp8_current 4x4 bf16 eps=1e999",
+           "gemm a=mxfp8 b=mxfp8 65536x65536x1", "gemm a=mxfp8 b=mxfp8 1x65536x65536", "gemm a=mxfp8 b=mxfp8 1x1x-1", "gemm a=mxfp8 b=mxfp8 1x1x1x1", "gemm b=mxfp8 a=mxfp8 4x4x4", "gemm a=mxfp8 b=mxfp8 4x4x4 e4m3",
+           "gemm a=mxfp8 b=mxfp8 4x4x4 out=e2m1", "gemm a=mxfp8 b=mxfp8 4x4x4 bias=e4m3", "gemm a=mxfp8 b=mxfp8 4x4x4 out=e4m3 beta=1", "gemm a=mxfp8 b=mxfp8 4x4x4 scales=gemm", "gemm a=mxfp8 b=mxfp8 4x4x4 dir=row",
+           "gemm a=mxfp8 b=mxfp8 4x4x4 sum=hopper_fp8_fast", "gemm a=fp8_block b=fp8_block 4x4x4 sum=hopper_fp8_fast", "gemm a=fp8_block b=fp8_current 4x4x4 sum=hopper_fp8_split",
+           "gemm a=fp8_block b=fp8_block 4x4x4 block=128x128 sum=hopper_fp8_split", "gemm a=identity b=fp8_current 4x4x4 sum=hopper_f16", "gemm a=identity b=identity 4x4x4 f32 sum=hopper_f16",
+           "gemm a=identity b=identity 4x4x4 a.source=f16 sum=hopper_f16", "gemm a=identity b=identity 4x4x4 sum=hopper_tf32", "gemm a=nvfp4 b=mxfp8 4x4x4 a.row_scaled=1", "gemm a=nvfp4 b=nvfp4 4x4x4 rht=1",
+           "gemm a=nvfp4 b=nvfp4 4x4x8 op=NT rht=1", "quantize fp8_current 4x4 bf16 eps=0x12"}) {
     EXPECT_FALSE(parse_line(line)) << line;
   }
 }
@@ -109,7 +148,9 @@ TEST(Line, ParseOfPrintIsTheSameProblem) {
                                          "swizzle mxfp8 {s} e8m0", "scale_chain mxfp8 {s} e8m0", "scale_chain fp8_current {s} f32", "cast e4m3 {s} {t}", "cast e8m0 {s} {t}", "cast e2m1 {s} f32",
                                          "split {f} {s} {t}", "split {f}/{f} 64x64 {t} groups=16,0,48", "split {f} 1x240 {t} vary=both groups=4x8,13x16", "split {f} 16x64 {t} vary=last groups=32,32",
                                          "quantize nvfp4 {s} bf16", "quantize nvfp4/{f} {s} bf16", "dequantize nvfp4 {s} {t}", "swizzle nvfp4 {s} e4m3", "swizzle fp8_block {s} f32",
-                                         "scale_chain nvfp4 7x2 f32", "scale_chain fp8_block {s} f32", "hadamard nvfp4 {s} bf16", "philox u32 7x4 u32"};
+                                         "scale_chain nvfp4 7x2 f32", "scale_chain fp8_block {s} f32", "hadamard nvfp4 {s} bf16", "philox u32 7x4 u32",
+                                         "gemm a={f} b={f} 33x65x32 {t}", "gemm a={f} b={f} 1x0x16 op=NN", "gemm a=nvfp4 b={f} 16x16x48 op=NT", "gemm a=fp8_current b=fp8_delayed 8x8x8 sum=hopper_fp8_split",
+                                         "gemm a=identity b=identity 4x4x8 {t} bias=f32 beta=1"};
   constexpr std::string_view kShapes[] = {"1x1", "64x64", "33x65", "128x16", "7x0"}, kSources[] = {"f32", "bf16", "f16"};
   int valid = 0;
   for (int i = 0; i < 20000; ++i) {
@@ -136,7 +177,7 @@ TEST(Line, ParseOfPrintIsTheSameProblem) {
       if (key.name == "rng") value = "7,18446744073709551615,0";
       if (key.name == "sign_mask") value = "0x0F01";
       if (key.name == "round" && line.find("nvfp4") != std::string::npos) value = "sr";
-      const char* prefix = key.directional ? pick(std::array<const char*, 3>{"", "row.", "col."}) : "";
+      const char* prefix = line.starts_with("gemm") ? pick(std::array<const char*, 4>{"", "a.", "b.", "c."}) : key.directional ? pick(std::array<const char*, 3>{"", "row.", "col."}) : "";
       line += std::string(" ") + prefix + std::string(key.name) + "=" + value;
     }
     const auto p = parse_line(line);
