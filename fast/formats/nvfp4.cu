@@ -42,7 +42,7 @@ ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, c
   const Nvfp4Scales tensor = chain.of_tensor(*to.amax);
 
   uint32_t items[S::kWords], half[kHalf];
-  maxima<S, kRows>(words, false, items);
+  maxima<S, kRows>(words, items);
   if constexpr (kSquare) {
     uint32_t best = items[0];
 #pragma unroll

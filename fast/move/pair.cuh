@@ -72,7 +72,7 @@ template <class S, bool kRows, class Lane>
 ASSAY_DEVICE uint2 block_scales(const Lane& lane, const uint32_t (&words)[kPatch][S::kWords], int my_lane) {
   constexpr int kLow = kRows ? 1 : 8, kHigh = kRows ? 2 : 16;
   uint32_t items[S::kWords];
-  maxima<S, kRows>(words, false, items);
+  maxima<S, kRows>(words, items);
   if constexpr (Lane::kSquare) {
     const uint32_t code = lane.scale_code(square_maximum<S>(items)) * 0x01010101u;
     return make_uint2(code, code);

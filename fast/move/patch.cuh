@@ -153,10 +153,10 @@ ASSAY_LANE bool any_nan(const uint32_t (&maxima)[S::kWords]) {
 }
 // Maxima along rows or columns. NaN is rare: it wins every integer maximum, and only then are the elements looked at again.
 template <class S, bool kRows>
-ASSAY_LANE void maxima(const uint32_t (&words)[kPatch][S::kWords], bool propagate_nan, uint32_t (&out)[S::kWords]) {
+ASSAY_LANE void maxima(const uint32_t (&words)[kPatch][S::kWords], uint32_t (&out)[S::kWords]) {
   if constexpr (kRows) row_maxima<S, false>(words, out);
   else col_maxima<S, false>(words, out);
-  if (propagate_nan || !any_nan<S>(out)) return;
+  if (!any_nan<S>(out)) return;
   if constexpr (kRows) row_maxima<S, true>(words, out);
   else col_maxima<S, true>(words, out);
 }
@@ -205,7 +205,7 @@ ASSAY_DEVICE uint32_t square_maximum(const uint32_t (&items)[S::kWords]) {
 template <class S>
 ASSAY_LANE uint32_t patch_maximum(const uint32_t (&words)[kPatch][S::kWords]) {
   uint32_t items[S::kWords];
-  maxima<S, false>(words, false, items);
+  maxima<S, false>(words, items);
   uint32_t best = 0;
 #pragma unroll
   for (int j = 0; j < kPatch; ++j) {
