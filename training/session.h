@@ -48,6 +48,9 @@ struct Collective {
   bool operator==(const Collective&) const = default;
 };
 
+// How every GEMM of a process sums (N16): one of the portable sums, or Hopper's tensor cores, where operands and accumulator choose among N16.5's.
+enum class GemmModel : uint8_t { f32_sequential, exact, hopper };
+
 struct Session {
   Session(Subject& subject, Environment environment = {}) : subject(subject), environment(environment) {}
 
@@ -55,6 +58,7 @@ struct Session {
   Environment environment;
   Arch arch = Arch::sm100;             // decides what storages hold (tn_only) and, under flavour te, which kernel
   Flavour flavour = Flavour::assay;    // te: Problems carry flavour=te arch=<arch>
+  GemmModel gemm_model = GemmModel::f32_sequential;
   RngLedger rng;
   std::vector<Collective> collectives;
   Warnings warnings;
