@@ -25,7 +25,7 @@ class HybridQuantizer final : public Quantizer {
   GroupPtr amax_reduction_group() const;
   void set_amax_reduction_group(GroupPtr group);
   void update_quantized(Session&, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop) override;
-  StoragePtr make_empty(const Dims& shape, DType dtype) const override;
+  StoragePtr make_empty(Session&, const Dims& shape, DType dtype) const override;
 
  protected:
   StoragePtr quantize_impl(Session&, const ArrayPtr& x) override;

@@ -60,13 +60,14 @@ class Quantizer : public std::enable_shared_from_this<Quantizer> {
   void set_usage(std::optional<bool> rowwise, std::optional<bool> columnwise);
   Usages usages() const { return {rowwise_usage, columnwise_usage}; }
 
-  // x in the directions that are wanted. The result keeps a copy of this quantizer, stripped of its amax group (rule R2 of docs/training.md).
-  StoragePtr quantize(Session&, const ArrayPtr& x);
+  // x in the directions that are wanted. The result keeps a copy of this quantizer, stripped of its amax group (rule R2 of docs/training.md). With `out` that one is
+  // refreshed by update_quantized and returned.
+  StoragePtr quantize(Session&, const ArrayPtr& x, const StoragePtr& out = nullptr);
   // Refreshes dst in place, honouring this quantizer's usages: missing buffers are allocated, buffers that are not wanted removed. A noop flag of exactly 1.0 changes nothing.
   // Throws ValueError or AssertionError, by class, where dst is of another class.
   virtual void update_quantized(Session&, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop = std::nullopt) = 0;
-  // Uninitialised buffers for the directions that are wanted now. Reference quantizers throw NotImplementedError.
-  virtual StoragePtr make_empty(const Dims& shape, DType dtype) const = 0;
+  // Uninitialised buffers (they read as the Environment's poison) for the directions that are wanted now. Reference quantizers throw NotImplementedError.
+  virtual StoragePtr make_empty(Session&, const Dims& shape, DType dtype) const = 0;
   // Delayed scaling notes the largest magnitude of x; others do nothing.
   virtual void calibrate(Session&, const ArrayPtr&) {}
 
@@ -81,6 +82,10 @@ class Quantizer : public std::enable_shared_from_this<Quantizer> {
 
 // Value equality: TypeError where a live process group stands in the way, identity for Identity, delayed and hybrid quantizers.
 bool equal(const Quantizer& a, const Quantizer& b);
+// Equal quantizers hash alike. TypeError as for equal().
+size_t hash(const Quantizer&);
+// What is serialised: a copy that holds no process group.
+QuantizerPtr exported(const Quantizer&);
 
 // Per-tensor FP8 with a given scale. scale is a scalar, amax has shape [1]; both may be views of a recipe state's arrays.
 class Float8Quantizer final : public Quantizer {
@@ -92,8 +97,9 @@ class Float8Quantizer final : public Quantizer {
   json::Value describe() const override;
   QuantizerPtr copy() const override;
   std::string_view compatible_recipe() const override { return "DelayedScaling"; }
+  bool supports_only_rowwise_all_gather() const override { return true; }
   void update_quantized(Session&, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop) override;
-  StoragePtr make_empty(const Dims& shape, DType dtype) const override;
+  StoragePtr make_empty(Session&, const Dims& shape, DType dtype) const override;
   void calibrate(Session&, const ArrayPtr&) override;
   std::optional<assay::Quantizer> line(Direction) const override;
 
@@ -116,7 +122,7 @@ class Float8CurrentScalingQuantizer final : public Quantizer {
   bool is_requantization_safe() const override { return true; }
   AmaxReduction* amax_reduction() override { return &reduction; }
   void update_quantized(Session&, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop) override;
-  StoragePtr make_empty(const Dims& shape, DType dtype) const override;
+  StoragePtr make_empty(Session&, const Dims& shape, DType dtype) const override;
   std::optional<assay::Quantizer> line(Direction) const override;
   std::vector<std::string> value_fields() const override;
 
@@ -139,7 +145,7 @@ class Float8BlockQuantizer final : public Quantizer {
   bool is_requantization_safe() const override { return true; }
   bool is_quantizable(const Dims&) const override;
   void update_quantized(Session&, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop) override;
-  StoragePtr make_empty(const Dims& shape, DType dtype) const override;
+  StoragePtr make_empty(Session&, const Dims& shape, DType dtype) const override;
   std::optional<assay::Quantizer> line(Direction) const override;
   std::vector<std::string> value_fields() const override;
 
@@ -159,7 +165,7 @@ class MXFP8Quantizer final : public Quantizer {
   bool is_requantization_safe() const override { return true; }
   bool is_quantizable(const Dims&) const override;
   void update_quantized(Session&, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop) override;
-  StoragePtr make_empty(const Dims& shape, DType dtype) const override;
+  StoragePtr make_empty(Session&, const Dims& shape, DType dtype) const override;
   std::optional<assay::Quantizer> line(Direction) const override;
   std::vector<std::string> value_fields() const override;
 
@@ -183,7 +189,7 @@ class NVFP4Quantizer final : public Quantizer {
   bool is_quantizable(const Dims&) const override;
   AmaxReduction* amax_reduction() override { return &reduction; }
   void update_quantized(Session&, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop) override;
-  StoragePtr make_empty(const Dims& shape, DType dtype) const override;
+  StoragePtr make_empty(Session&, const Dims& shape, DType dtype) const override;
   std::optional<assay::Quantizer> line(Direction) const override;
   std::vector<std::string> value_fields() const override;
 
@@ -202,7 +208,7 @@ class IdentityQuantizer : public Quantizer {
   std::string_view compatible_recipe() const override { return "CustomRecipe"; }
   bool is_requantization_safe() const override { return true; }
   void update_quantized(Session&, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop) override;
-  StoragePtr make_empty(const Dims& shape, DType dtype) const override;
+  StoragePtr make_empty(Session&, const Dims& shape, DType dtype) const override;
   std::optional<assay::Quantizer> line(Direction) const override;
 
  protected:
@@ -222,10 +228,9 @@ class CurrentScalingQuantizerRef final : public Quantizer {
   QuantizerPtr copy() const override;           // AttributeError: the class has no copy
   bool custom() const override { return true; }
   std::string_view compatible_recipe() const override;
-  bool supports_only_rowwise_all_gather() const override { return true; }
   AmaxReduction* amax_reduction() override { return &reduction; }
   void update_quantized(Session&, const ArrayPtr&, Storage&, std::optional<F32Bits>) override;
-  StoragePtr make_empty(const Dims&, DType) const override;
+  StoragePtr make_empty(Session&, const Dims&, DType) const override;
 
  protected:
   StoragePtr quantize_impl(Session&, const ArrayPtr&) override;
@@ -245,7 +250,7 @@ class NVFP4QuantizerRef final : public Quantizer {
   bool custom() const override { return true; }
   std::string_view compatible_recipe() const override;
   void update_quantized(Session&, const ArrayPtr&, Storage&, std::optional<F32Bits>) override;
-  StoragePtr make_empty(const Dims&, DType) const override;
+  StoragePtr make_empty(Session&, const Dims&, DType) const override;
 
  protected:
   StoragePtr quantize_impl(Session&, const ArrayPtr&) override;
