@@ -46,6 +46,12 @@ std::string claim_text(const Breach& b) {
   return fmt::format("{} of {}", b.claim, b.got);
 }
 
+std::string about_text(const Verdict& v) {
+  std::string out;
+  for (const std::string& line : v.about) out += "  " + line + "\n";
+  return out;
+}
+
 class TextReport final : public Report {
  public:
   TextReport(std::FILE* out, const TextOptions& options) : out_(out), options_(options) {}
@@ -64,7 +70,7 @@ class TextReport final : public Report {
         fmt::print(out_, "{}  {}  {}  {} {}  {}\n", upper(name_of(v.outcome)), place_of_entry(e), e.text, b ? claim_text(*b) : v.subject, b ? b->plane : "", b ? b->where : v.reason);
       }
     } else if (options_.verbose) {
-      fmt::print(out_, "{:<11} {}  {}  {}{}\n", name_of(v.outcome), v.subject, place_of_entry(e), e.text, v.reason.empty() ? "" : "   (" + v.reason + ")");
+      fmt::print(out_, "{:<11} {}  {}  {}{}\n{}", name_of(v.outcome), v.subject, place_of_entry(e), e.text, v.reason.empty() ? "" : "   (" + v.reason + ")", about_text(v));
     }
     std::fflush(out_);
   }
@@ -105,7 +111,7 @@ std::string Totals::last_line() const { return fmt::format("{} passed, {} failed
 int Totals::exit_status() const { return failed > 0 ? 1 : passed > 0 ? 0 : 3; }
 
 std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Environment& environment) {
-  std::string out = fmt::format("{}  {}\n  {}\n", upper(name_of(v.outcome)), place_of_entry(entry), entry.text);
+  std::string out = fmt::format("{}  {}\n  {}\n", upper(name_of(v.outcome)), place_of_entry(entry), entry.text) + about_text(v);
   if (v.breaches.empty()) {
     out += fmt::format("  reason   {}\n", v.reason);
   } else {
@@ -129,7 +135,7 @@ std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Envi
   }
   const std::string line = quoted(entry.text), subject = subject_flag(v);
   out += fmt::format("  repro    assay run {}{}{}\n", line, subject, env.empty() ? "" : " --env " + env);
-  if (v.outcome == Outcome::failed || v.outcome == Outcome::crashed) {
+  if (v.about.empty() && (v.outcome == Outcome::failed || v.outcome == Outcome::crashed)) {   // shrink and trace take lines
     out += fmt::format("  smaller  assay shrink {}{}\n", line, subject);
     const std::string at = v.breaches.empty() ? "" : trace_place(entry.problem, v.breaches[0]);
     if (!at.empty()) out += fmt::format("  look     assay trace {}{} --at {}\n", line, subject, at);
