@@ -15,9 +15,13 @@ struct QuantizerRole {
 };
 // The non-empty fields as "module_type=linear|name=fc1"; of an empty role "QuantizerRole()".
 std::string to_text(const QuantizerRole&);
+// By value, as roles compare.
+size_t hash_of(const QuantizerRole&);
 
 // A slot's role; null where the producer configured none. Shared, because the original keeps and compares the very object.
 using RolePtr = std::shared_ptr<const QuantizerRole>;
+// Both null, or equal by value.
+bool same_role(const RolePtr&, const RolePtr&);
 // The roles of all slots of one direction; nothing where a producer gives no list.
 using RoleList = std::optional<std::vector<RolePtr>>;
 
