@@ -1,0 +1,32 @@
+// The fused entry points of a group: one launch for all members, on a 2-D tensor in which they lie one after the other (TE csrc/extensions/cast.cpp). Each is one `split`
+// Problem on the Session's Subject; what the original's kernels refuse is refused here, with a RuntimeError.
+#pragma once
+#include <optional>
+#include <utility>
+
+#include "training/grouped.h"
+
+namespace assay::training {
+
+struct GroupQuantizeOptions {
+  ArrayPtr first_dims, last_dims;      // int64 [n]; null: all the same
+  ArrayPtr tensor_offsets;             // int64 [n + 1], adopted; null: computed
+  std::optional<F32Bits> noop;         // exactly 1.0: every buffer keeps its bytes, amax and scale too; NVFP4 is not handed the flag
+  GroupedTensorPtr output;             // reused where nothing varies; same n, logical shape and quantizer object
+};
+// x [R, C] holds n members; it may be larger than they are, and what stands beyond them is not read. No elements: buffers come back unquantized.
+//   MXFP8             1-D and 2-D blocks, first and last dimensions may vary
+//   current scaling   first or last dimensions may vary, not both; amaxes are reduced over the quantizer's group, all in one call
+//   blockwise FP8     first dimensions may vary; members of a multiple of 128 rows; sm90
+//   NVFP4             with RHT and the amax after it; no 2-D blocks, no four over six, first dimensions may vary. Draws one state of the generator where it rounds stochastically
+// All others are refused, as are members of MXFP8 that are no multiples of 32.
+GroupedTensorPtr group_quantize(Session&, const ArrayPtr& x, const QuantizerPtr& quantizer, int64_t num_tensors, const GroupQuantizeOptions& options = {});
+
+// With the sums of each member's rows, [n, C] in x's dtype, zeros for a member without rows. MXFP8 and blockwise FP8, last dimensions all the same.
+std::pair<GroupedTensorPtr, ArrayPtr> bgrad_group_quantize(Session&, const ArrayPtr& x, const QuantizerPtr& quantizer, int64_t num_tensors,
+                                                           const ArrayPtr& first_dims = nullptr);
+
+// A high-precision group of dtype `to`. MXFP8 and blockwise FP8 with exactly one direction.
+GroupedTensorPtr group_dequantize(Session&, GroupedTensor& group, DType to);
+
+}  // namespace assay::training
