@@ -52,10 +52,4 @@ std::optional<Mode> mode_named(std::string_view);
 // `part` of the producer `name`, joined with a dot; either may be empty.
 std::string dotted(const std::string& name, std::string_view part);
 
-// Names of modules that were given none: "Layer_<n>", counted through the process (TE module/base.py).
-struct ModuleNames {
-  int made = 0;
-  std::string next() { return "Layer_" + std::to_string(++made); }
-};
-
 }  // namespace assay::training

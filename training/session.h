@@ -64,6 +64,7 @@ struct Session {
   Warnings warnings;
   std::vector<std::string> launches;   // the line of every Problem that ran, in order
   std::string tensor_name;             // what is being quantized now, for the traces
+  int unnamed_modules = 0;             // modules that were given no name: the nth is called "Layer_<n>" (TE module/base.py)
 
   // Per-tensor FP8 keeps a physical transpose for its columns; otherwise one byte plane serves both directions (semantics of TE utils.py).
   bool tn_only() const { return !(arch == Arch::sm100 || arch == Arch::sm110); }
