@@ -47,10 +47,12 @@ double exactly(const Group& signed_values, int j) {
   return sum.rounded();                                                      // N11.3: to binary32
 }
 
+constexpr int kLeastBf16 = -126;   // exponent of its subnormals
+
 double on_tensor_core(const Group& values, uint16_t sign_mask, int j) {
   Group column;
   for (int i = 0; i < kSize; ++i) column[static_cast<size_t>(i)] = input_sign(sign_mask, i) * hadamard_sign(i, j) / 4;   // exact in BF16
-  return tensor_core_step(kHopperBf16, values, column, 0.0);                 // N11.3
+  return tensor_core_step(kHopperF16, factors_of(values, kLeastBf16), factors_of(column, kLeastBf16), 0.0);                 // N11.3
 }
 
 // Output j of one group, a binary32 value. `values` are the elements, `leaves` the elements with their signs.

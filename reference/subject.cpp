@@ -6,6 +6,7 @@
 
 #include "contract/line.h"
 #include "reference/formats/format.h"
+#include "reference/gemm.h"
 #include "reference/hadamard.h"
 #include "reference/parallel.h"
 #include "reference/philox.h"
@@ -28,6 +29,8 @@ const Format* const kTable[] = {
 #undef FORMAT
 };
 const Format& format_of(const Quantizer& q) { return *kTable[static_cast<size_t>(q.format)]; }
+
+void dequantize(const Run& run, Direction d) { format_of(run.quantizer(d)).dequantize(run, d); }
 
 // Ops dequantize and swizzle are about one direction.
 Direction only_direction(const Problem& p) { return p.row ? Direction::row : Direction::col; }
@@ -166,8 +169,7 @@ class ReferenceSubject final : public Subject {
     } else if (p.as<Split>()) {
       split(run, quantize);
     } else if (p.as<Dequantize>()) {
-      const Direction d = only_direction(p);
-      format_of(run.quantizer(d)).dequantize(run, d);
+      dequantize(run, only_direction(p));
     } else if (p.as<Update>()) {
       format_of(run.quantizer(Direction::row)).update(run);
     } else if (p.as<Swizzle>()) {
@@ -176,6 +178,8 @@ class ReferenceSubject final : public Subject {
       hadamard(run);
     } else if (p.as<Philox>()) {
       philox(run);
+    } else if (p.as<Gemm>()) {
+      gemm(run, dequantize);
     } else {
       format_of(run.quantizer(Direction::row)).scale_chain(run);
     }
@@ -185,6 +189,7 @@ class ReferenceSubject final : public Subject {
   std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d, int64_t row, int64_t col) override {
     const Run run{p, inputs, {}, 1};
     if (p.as<Cast>()) return trace_cast(run, row, col);
+    if (p.as<Gemm>()) return trace_gemm(run, dequantize, row, col);
     if (p.as<Swizzle>() || !p.quantizer(d)) return {};                       // a swizzle computes nothing
     if (p.as<Quantize>()) return trace_quantize(run, d, row, col);
     if (p.as<Split>())

@@ -1,6 +1,7 @@
-// One step of a tensor core, as recorded from Hopper: a sum of products whose terms are cut to a common grid, added exactly and truncated.
+// The tensor core as recorded from Hopper (N16.4): a sum of products whose terms are cut to a common grid, added exactly and truncated.
 #pragma once
 #include <span>
+#include <vector>
 
 namespace assay::reference {
 
@@ -8,12 +9,22 @@ struct TensorCore {
   int length;            // L: products of one step
   int fraction;          // F: a term is cut to a multiple of 2^(E - F), E the largest exponent of a term
   int out_fraction;      // Fo: fraction bits of the result, which has binary32's range
-  int least_exponent;    // of an operand: a subnormal one has this exponent and no hidden bit
 };
-inline constexpr TensorCore kHopperBf16 = {16, 25, 23, -126};
+inline constexpr TensorCore kHopperFp8 = {32, 13, 13}, kHopperF16 = {16, 25, 23}, kHopperTf32 = {8, 25, 23};
 
-// c + the sum of a[i] b[i], as values; a and b have at most `length` elements of one 16-bit or narrower encoding, c is a binary32 value.
+// A factor of a product: its value, and the exponent of its code, which for a subnormal one is the least of its encoding.
+struct Factor {
+  double value;
+  int exponent;
+};
+Factor factor_of(double value, int least_exponent);
+std::vector<Factor> factors_of(std::span<const double> values, int least_exponent);
+
+// c + the sum of a[i] b[i]. a and b have at most `length` factors of encodings of at most 19 bits, c is a binary32 value.
 // A sum of zero is +0, one that overflows infinity. A NaN, infinity times 0, and infinities of both signs give NaN; else infinity wins.
-double tensor_core_step(const TensorCore&, std::span<const double> a, std::span<const double> b, double c);
+double tensor_core_step(const TensorCore&, std::span<const Factor> a, std::span<const Factor> b, double c);
+
+// Steps over factors of any number, each from the result of the one before, the first from c; c where there are none.
+double tensor_core_chain(const TensorCore&, std::span<const Factor> a, std::span<const Factor> b, double c);
 
 }  // namespace assay::reference

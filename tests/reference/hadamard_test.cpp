@@ -265,7 +265,7 @@ TEST(Hadamard, ExactSumRoundsOnce) {
 }
 
 double step(std::initializer_list<double> a, std::initializer_list<double> b, double c) {
-  return reference::tensor_core_step(reference::kHopperBf16, std::vector<double>(a), std::vector<double>(b), c);
+  return reference::tensor_core_step(reference::kHopperF16, reference::factors_of(std::vector<double>(a), -126), reference::factors_of(std::vector<double>(b), -126), c);
 }
 
 TEST(Hadamard, TensorCoreByHand) {
@@ -309,7 +309,7 @@ TEST(Hadamard, TensorCoreRecordings) {
         x[k] = value(a[16 * row + k]);
         y[k] = value(b[16 * row + k]);
       }
-      wrong += reference::f32_code(reference::tensor_core_step(reference::kHopperBf16, x, y, std::bit_cast<float>(c[row]))) != d[row];
+      wrong += reference::f32_code(reference::tensor_core_step(reference::kHopperF16, reference::factors_of(x, -126), reference::factors_of(y, -126), std::bit_cast<float>(c[row]))) != d[row];
     }
     EXPECT_GT(d.size(), 0u) << gpu;
     EXPECT_EQ(wrong, 0) << gpu;

@@ -1,0 +1,292 @@
+#include "reference/gemm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+
+#include "reference/exact_sum.h"
+#include "reference/formats/format.h"
+#include "reference/parallel.h"
+#include "reference/rounding.h"
+#include "reference/tensor_core.h"
+
+namespace assay::reference {
+
+namespace {
+
+using Sums = std::vector<double>;   // of one row of d: binary32 values, one for each m
+
+constexpr int64_t kChain = 128;     // N16.5, N16.7: where a split chain is closed
+
+std::string name_in(Side side, std::string_view stem) { return std::string(name_of(side)) + "." + std::string(stem); }
+const Gemm& op_of(const Run& run) { return *run.problem.as<Gemm>(); }
+const Quantizer& quantizer_of(const Run& run, Side side) { return op_of(run).operand(side).quantizer; }
+bool is_identity(const Run& run, Side side) { return quantizer_of(run, side).format == FormatId::identity; }
+bool row_scaled(const Run& run) { return quantizer_of(run, Side::a).row_scaled || quantizer_of(run, Side::b).row_scaled; }
+
+// N16.1: [K, outer] as it is stored, or [outer, K].
+Values k_last(Values stored, bool k_first, int threads) { return k_first ? transposed(stored, threads) : stored; }
+
+// The data as values of their codes, [outer, K]. Transposed columns are stored so already (N6.1).
+Values codes_of(const Run& run, Side side) {
+  const ConstBuffer& data = run.input(name_in(side, "data"));
+  return k_last(values(data, run.threads), op_of(run).direction(side) == Direction::col && !data.plane->transposed, run.threads);
+}
+
+// The operand dequantized to binary32, [outer, K]; where an operand is row-scaled, with amaxes of 1 (N16.9).
+Values dequantized(const Run& run, Side side, const Dequantizer& dequantize) {
+  if (is_identity(run, side)) return codes_of(run, side);                    // N1.2
+  const Direction d = op_of(run).direction(side);
+  const Problem problem = operand_dequantize(run.problem, side);
+  const std::vector<Plane> read = input_planes(problem), written = output_planes(problem);
+  std::vector<std::byte> ones, y(written.at(0).bytes());
+  std::vector<ConstBuffer> inputs;
+  for (const Plane& plane : read) {
+    const std::string stem = plane.name.substr(plane.name.find('.') + 1);
+    inputs.push_back({&plane, run.input(name_in(side, stem)).bytes});
+    if (stem != "amax" || !row_scaled(run)) continue;
+    ones.resize(plane.bytes());
+    const Buffer amax{&plane, ones};
+    for (int64_t i = 0; i < plane.padded.count(); ++i) store(amax, i, f32_code(1.0));
+    inputs.back().bytes = ones;
+  }
+  const Buffer output{&written[0], y};
+  dequantize({problem, inputs, std::span(&output, 1), run.threads}, d);
+  return k_last(values({&written[0], y}, run.threads), d == Direction::col, run.threads);
+}
+
+// How v comes about, before the epilogue. Rows of d are asked for on several threads.
+class Summation {
+ public:
+  virtual ~Summation() = default;
+  virtual Sums row(int64_t n) const = 0;
+};
+
+// N16.2
+class InSequence final : public Summation {
+ public:
+  InSequence(const Values& a, Values b, int threads) : a_by_k_(transposed(a, threads)), b_(std::move(b)) {}
+  Sums row(int64_t n) const override {
+    Sums sums(static_cast<size_t>(a_by_k_.cols()), 0.0);
+    for (int64_t k = 0; k < a_by_k_.rows(); ++k) {
+      const double b = b_(n, k);
+      const float* const a = a_by_k_.data() + k * a_by_k_.cols();
+      for (size_t m = 0; m < sums.size(); ++m) sums[m] = narrowed(sums[m] + narrowed(a[m] * b));
+    }
+    return sums;
+  }
+
+ private:
+  Values a_by_k_, b_;
+};
+
+// N16.3
+class Exactly final : public Summation {
+ public:
+  Exactly(Values a, Values b) : a_(std::move(a)), b_(std::move(b)), of_a_(spans_of(a_)), of_b_(spans_of(b_)) {}
+  Sums row(int64_t n) const override {
+    Sums sums;
+    for (int64_t m = 0; m < a_.rows(); ++m) sums.push_back(sum_of(m, n));
+    return sums;
+  }
+
+ private:
+  // All of a row is a multiple of 2^low and below 2^high.
+  struct Bits {
+    bool finite = true;
+    int low = 0, high = 0;
+  };
+  static std::vector<Bits> spans_of(const Values& values) {
+    std::vector<Bits> out(static_cast<size_t>(values.rows()));
+    for (int64_t r = 0; r < values.rows(); ++r) {
+      Bits& bits = out[static_cast<size_t>(r)];
+      bool first = true;
+      for (int64_t k = 0; k < values.cols(); ++k) {
+        const float x = values(r, k);
+        if (!std::isfinite(x)) bits.finite = false;
+        if (!std::isfinite(x) || x == 0) continue;
+        int high;
+        float rest = std::abs(std::frexp(x, &high));                         // below 1: its bits come out one by one
+        int low = high;
+        for (; rest != 0; --low) rest = 2 * rest - std::trunc(2 * rest);
+        bits.low = first ? low : std::min(bits.low, low);
+        bits.high = first ? high : std::max(bits.high, high);
+        first = false;
+      }
+    }
+    return out;
+  }
+  double sum_of(int64_t m, int64_t n) const {
+    const Bits &a = of_a_[static_cast<size_t>(m)], &b = of_b_[static_cast<size_t>(n)];
+    const int64_t count = a_.cols();
+    // Every partial sum is a multiple of 2^(a.low + b.low) and at most count * 2^(a.high + b.high): within 53 bits binary64 loses nothing.
+    if (a.finite && b.finite && static_cast<double>(count) * std::ldexp(1.0, a.high + b.high - a.low - b.low) <= 0x1p53) {
+      double sum = 0;
+      for (int64_t k = 0; k < count; ++k) sum += static_cast<double>(a_(m, k)) * b_(n, k);
+      return narrowed(sum);
+    }
+    ExactSum sum;
+    double special = 0;
+    for (int64_t k = 0; k < count; ++k) {
+      const double product = static_cast<double>(a_(m, k)) * b_(n, k);       // exact
+      if (std::isfinite(product)) sum.add(product);
+      else special += product;
+    }
+    return std::isfinite(special) ? sum.rounded() : special;
+  }
+
+  Values a_, b_;
+  std::vector<Bits> of_a_, of_b_;
+};
+
+// N16.5: an operand of f32 as the unit reads it, 10 fraction bits.
+double tf32(double x) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  int exponent;
+  std::frexp(x, &exponent);
+  const double quantum = power_of_two(std::max(exponent - 1, -126) - 10);
+  return std::trunc(x / quantum) * quantum;
+}
+
+// fma(a, b, c) in binary32. The exact sum of a product and a number is not a binary64 one, so it is not taken in binary64.
+double fused(double a, double b, double c) {
+  const double product = a * b;                                              // exact
+  if (!std::isfinite(product) || !std::isfinite(c) || product == 0) return narrowed(product + c);
+  ExactSum sum;
+  sum.add(product);
+  sum.add(c);
+  return sum.rounded();
+}
+
+class OnTensorCore final : public Summation {
+ public:
+  explicit OnTensorCore(const Run& run) : sum_(op_of(run).sum), core_(core_of(sum_)), a_(run, Side::a, sum_), b_(run, Side::b, sum_) {}
+  Sums row(int64_t n) const override {
+    Sums sums;
+    for (int64_t m = 0; m < a_.outer(); ++m) sums.push_back(blockwise() ? by_blocks(m, n) : scaled(m, n));
+    return sums;
+  }
+
+ private:
+  static TensorCore core_of(GemmSum sum) { return sum == GemmSum::hopper_f16 ? kHopperF16 : sum == GemmSum::hopper_tf32 ? kHopperTf32 : kHopperFp8; }
+
+  struct Codes {
+    Codes(const Run& run, Side side, GemmSum sum) : quantizer(quantizer_of(run, side)) {
+      const Values codes = codes_of(run, side);
+      const EncodingInfo& e = info(quantizer.element);
+      for (int64_t i = 0; i < codes.size(); ++i) {
+        const double x = codes.data()[i];
+        factors.push_back(factor_of(sum == GemmSum::hopper_tf32 ? tf32(x) : x, 1 - e.bias));
+      }
+      rows = codes.rows();
+      k = codes.cols();
+      if (quantizer.format != FormatId::identity) scales = values(run.input(name_in(side, "scale_inv")), run.threads);
+    }
+    int64_t outer() const { return rows; }
+    // Those of one row, from k0 on, below k1.
+    std::span<const Factor> at(int64_t row, int64_t k0, int64_t k1) const { return std::span(factors).subspan(static_cast<size_t>(row * k + k0), static_cast<size_t>(k1 - k0)); }
+    double scale(int64_t row, int64_t block) const { return is_square(quantizer.block) ? scales(row / kChain, block) : scales(block, row); }   // N9.4
+
+    const Quantizer& quantizer;
+    std::vector<Factor> factors;
+    int64_t rows = 0, k = 0;
+    Values scales;
+  };
+
+  bool blockwise() const { return a_.quantizer.format == FormatId::fp8_block; }
+  double chain(int64_t m, int64_t n, int64_t k0, int64_t k1) const { return tensor_core_chain(core_, a_.at(m, k0, k1), b_.at(n, k0, k1), 0.0); }   // N16.5
+
+  double acc(int64_t m, int64_t n) const {
+    if (sum_ != GemmSum::hopper_fp8_split) return chain(m, n, 0, a_.k);
+    double acc = 0;
+    for (int64_t k = 0; k < a_.k; k += kChain) acc = narrowed(acc + chain(m, n, k, std::min(k + kChain, a_.k)));   // N16.5
+    return acc;
+  }
+  double scaled(int64_t m, int64_t n) const {
+    const double sum = acc(m, n);
+    return a_.quantizer.format == FormatId::identity ? sum : narrowed(sum * narrowed(double{a_.scales(0, 0)} * b_.scales(0, 0)));   // N16.6
+  }
+  double by_blocks(int64_t m, int64_t n) const {
+    const bool a_first = is_square(b_.quantizer.block);                      // N16.7
+    double y = 0;
+    for (int64_t block = 0; block * kChain < a_.k; ++block) {
+      const double p = chain(m, n, block * kChain, std::min((block + 1) * kChain, a_.k)), a = a_.scale(m, block), b = b_.scale(n, block);
+      y = a_first ? fused(narrowed(p * a), b, y) : fused(narrowed(p * b), a, y);
+    }
+    return y;
+  }
+
+  GemmSum sum_;
+  TensorCore core_;
+  Codes a_, b_;
+};
+
+std::unique_ptr<Summation> summation(const Run& run, const Dequantizer& dequantize) {
+  switch (op_of(run).sum) {
+    case GemmSum::f32_sequential:
+      return std::make_unique<InSequence>(dequantized(run, Side::a, dequantize), dequantized(run, Side::b, dequantize), run.threads);
+    case GemmSum::exact: return std::make_unique<Exactly>(dequantized(run, Side::a, dequantize), dequantized(run, Side::b, dequantize));
+    default: return std::make_unique<OnTensorCore>(run);
+  }
+}
+
+// What happens to v at (n, m), step by step; `report` sees each result.
+class Epilogue {
+ public:
+  explicit Epilogue(const Run& run)
+      : op_(op_of(run)), alpha_(value_of(Encoding::f32, op_.alpha)), beta_(value_of(Encoding::f32, op_.beta)), out_(run.problem.x.source), encode_(out_) {
+    if (row_scaled(run))
+      for (Side side : kSides) amax_[static_cast<size_t>(side)] = values(run.input(name_in(side, "amax")), run.threads);
+    if (op_.reads_c()) c_ = values(run.input("c"), run.threads);
+    if (op_.bias) bias_ = values(run.input("bias"), run.threads);
+  }
+  template <class Report>
+  uint32_t operator()(double v, int64_t n, int64_t m, Report report) const {
+    const Values &a = amax_[0], &b = amax_[1];
+    if (op_.a.quantizer.row_scaled && op_.b.quantizer.row_scaled) {
+      report("N16.9", "times the amax of b's row", v = narrowed(v * b(n, 0)));
+      report("N16.9", "times the amax of a's row", v = narrowed(v * a(m, 0)));
+    } else if (a.size() != 0) {
+      const double both = narrowed(double{op_.a.quantizer.row_scaled ? a(m, 0) : a(0, 0)} * (op_.b.quantizer.row_scaled ? b(n, 0) : b(0, 0)));
+      report("N16.9", "times both amaxes", v = narrowed(v * both));
+    }
+    if (op_.multiplies()) report("N16.8", "times alpha", v = narrowed(v * alpha_));
+    if (op_.reads_c()) report("N16.8", "plus beta c", v = narrowed(v + narrowed(beta_ * c_(n, m))));
+    if (op_.bias) report("N16.8", "plus bias", v = narrowed(v + bias_(0, m)));
+    return out_ == Encoding::f32 ? f32_code(v) : encode_(v);                 // N16.8: the cast
+  }
+  Encoding out() const { return out_; }
+
+ private:
+  const Gemm& op_;
+  double alpha_, beta_;
+  Encoding out_;
+  Encoder encode_;
+  Values amax_[2], c_, bias_;
+};
+
+}  // namespace
+
+void gemm(const Run& run, const Dequantizer& dequantize) {
+  const Buffer& d = run.output("d");
+  const Epilogue epilogue(run);
+  const std::unique_ptr<Summation> sum = summation(run, dequantize);
+  const Shape shape = d.plane->logical;
+  parallel_for(run.threads, shape.rows, [&](int64_t n) {
+    const Sums v = sum->row(n);
+    for (int64_t m = 0; m < shape.cols; ++m) store(d, n * shape.cols + m, epilogue(v[static_cast<size_t>(m)], n, m, [](auto...) {}));
+  });
+}
+
+std::vector<TraceStep> trace_gemm(const Run& run, const Dequantizer& dequantize, int64_t row, int64_t col) {
+  static constexpr const char* kClauses[] = {"N16.2", "N16.3", "N16.5", "N16.5", "N16.5", "N16.5"};
+  const Epilogue epilogue(run);
+  const double v = summation(run, dequantize)->row(row)[static_cast<size_t>(col)];
+  std::vector<TraceStep> steps = {{kClauses[static_cast<size_t>(op_of(run).sum)], "sum, scaled", Encoding::f32, f32_code(v)}};
+  const uint32_t code = epilogue(v, row, col, [&](const char* clause, const char* what, double x) { steps.push_back({clause, what, Encoding::f32, f32_code(x)}); });
+  steps.push_back({"N16.8", "code", epilogue.out(), code});
+  return steps;
+}
+
+}  // namespace assay::reference
