@@ -175,6 +175,10 @@ class MXFP8Quantizer final : public Quantizer {
 
 class NVFP4Quantizer final : public Quantizer {
  public:
+  // As the original's constructor takes them: the mode in any case, "MAE" or "MSE"; the maximum 448 or 256, and 448 where four-over-six is off whatever was asked for.
+  // ValueError for others.
+  void set_4over6(bool use, std::string err_mode, int e4m3_max);
+  void set_random_sign_mask(bool on) { rht_matrix_random_sign_mask_t = on ? kRhtSignMask : 0; }
   bool with_rht = false, with_post_rht_amax = false, with_2d_quantization = false, stochastic_rounding = false, row_scaled_nvfp4 = false;
   bool nvfp4_use_4over6 = false;
   std::string nvfp4_4over6_err_mode = "MAE";
