@@ -14,10 +14,10 @@ std::vector<float> floats(Session& session, const ArrayPtr& x) {
 
 ArrayPtr f32_array(Dims shape, std::span<const float> values) { return from_bytes(std::move(shape), DType::float32, std::as_bytes(values)); }
 
-ArrayPtr sum_rows(Session& session, const ArrayPtr& x, RowSum order) {
+ArrayPtr sum_rows(Session& session, const ArrayPtr& x, RowSum order, int64_t rows_of_chunk) {
   const std::vector<float> v = floats(session, x);
   const Shape s = flattened(x->shape);
-  const int64_t chunk = order == RowSum::plain ? std::max<int64_t>(s.rows, 1) : 128;
+  const int64_t chunk = order == RowSum::plain ? std::max<int64_t>(s.rows, 1) : rows_of_chunk;
   const int64_t lanes = order == RowSum::chunks_rowwise_only ? 32 : 1;
   std::vector<float> total(static_cast<size_t>(s.cols), 0.0f);
   for (int64_t c = 0; c < s.cols; ++c)

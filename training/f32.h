@@ -18,11 +18,11 @@ ArrayPtr f32_array(Dims shape, std::span<const float> values);
 // common/cast/mxfp8/quantize_mxfp8.cuh).
 enum class RowSum : uint8_t {
   plain,                // top to bottom
-  chunks,               // chunks of 128 rows top to bottom, then the chunks: the fused kernels that produce columns
+  chunks,               // chunks of rows top to bottom, then the chunks: the fused kernels that produce columns
   chunks_rowwise_only   // within a chunk 32 sums of every 32nd row, added in order, then the chunks: the fused MXFP8 kernel that produces rows alone
 };
-// Sums of `x` [..., K] over all leading dimensions: float32 [K].
-ArrayPtr sum_rows(Session&, const ArrayPtr& x, RowSum order);
+// Sums of `x` [..., K] over all leading dimensions: float32 [K]. Chunks have 128 rows, or 64 where the kernel applies an activation too.
+ArrayPtr sum_rows(Session&, const ArrayPtr& x, RowSum order, int64_t rows_of_chunk = 128);
 // a + b, element by element, in float32. Same shapes.
 ArrayPtr add(Session&, const ArrayPtr& a, const ArrayPtr& b);
 
