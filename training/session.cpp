@@ -28,10 +28,10 @@ Problem flavoured(const Problem& problem, const Session& session) {
 
 }  // namespace
 
-Rng RngLedger::draw(std::string who, bool used) {
+Rng RngLedger::draw(std::string who, bool used, uint64_t states) {
   const Rng state{seed, offset, 0};
   draws.push_back({std::move(who), offset, used});
-  offset += kPhiloxStep;
+  offset += kPhiloxStep * states;
   return state;
 }
 

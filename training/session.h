@@ -28,8 +28,8 @@ struct RngDraw {
 struct RngLedger {
   uint64_t seed = 0, offset = 0;
   std::vector<RngDraw> draws;
-  // The state to use; advances.
-  Rng draw(std::string who, bool used = true);
+  // The state to use; advances by `states` steps: a call for n tensors takes one state and leaves room for n.
+  Rng draw(std::string who, bool used = true, uint64_t states = 1);
   void reseed(uint64_t new_seed, uint64_t new_offset = 0) { seed = new_seed, offset = new_offset; }
 };
 

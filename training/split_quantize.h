@@ -24,8 +24,9 @@ struct SplitEntries {
   SplitEntries();
 };
 
-// The native entry: NVFP4 with RHT that its fused kernel takes runs as one launch with one state of the generator, all others member by member. MXFP8, NVFP4 and blockwise
-// FP8 members then share one buffer for each kind of plane, unless `disable_bulk_allocation`. RuntimeError where splits do not add up to the rows of `x`.
+// The native entry: NVFP4 with RHT that the kernels for lists take (sm100, sm110, bf16, a multiple of 128 columns) runs as one launch with one state of the generator,
+// and is refused where group_quantize refuses it; all others run member by member. MXFP8, NVFP4 and blockwise FP8 members then share one buffer for each kind of
+// plane, unless `disable_bulk_allocation`. RuntimeError where splits do not add up to the rows of `x`.
 std::vector<StoragePtr> bulk_quantize(Session&, const ArrayPtr& x, const std::vector<int64_t>& splits, const std::vector<QuantizerPtr>& quantizers, bool disable_bulk_allocation);
 // The native entry that fuses the gradient of a bias.
 std::pair<StoragePtr, ArrayPtr> bgrad_quantize(Session&, const ArrayPtr& x, const QuantizerPtr& quantizer);
