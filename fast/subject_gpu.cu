@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "fast/gemm_plan.h"
 #include "fast/launch.h"
 #include "fast/table.h"
 #include "fast/trace.h"
@@ -129,7 +130,10 @@ class GpuSubject final : public Subject {
     static const Support support = find_device();
     return support;
   }
-  Support supports(const Problem&) const override { return present(); }
+  Support supports(const Problem& p) const override {
+    const Support here = present();
+    return here.yes ? kernel_sums(p) : here;
+  }
 
   Served run(const Problem& problem, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& env) override {
     require();

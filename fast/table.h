@@ -68,6 +68,7 @@ std::string run_swizzle(const Job&);
 std::string run_hadamard(const Job&);
 std::string run_split(const Job&);
 std::string run_philox(const Job&);
+std::string run_gemm(const Job&);           // of the sums of kernel_sums (fast/gemm_plan.h)
 std::string scale_chain_nvfp4(const Job&);
 std::string scale_chain_f32(const Job&);    // fp8_current, fp8_block
 std::string scale_chain_e8m0(const Job&);   // mxfp8, mxfp4
