@@ -21,11 +21,11 @@ namespace assay::training {
 
 // What the surrounding autocast says when a module begins its forward.
 struct Autocast {
-  RecipePtr recipe;                  // needed where anything below is on
+  RecipePtr recipe = nullptr;        // needed where anything below is on
   bool enabled = true;               // quantization is on
   bool calibrating = false;          // quantizers only take notes
   bool fp8_parameters = false;       // the module is being constructed with quantized parameters
-  GroupPtr amax_reduction_group;
+  GroupPtr amax_reduction_group = nullptr;
 };
 inline Autocast quantization_off() { return {nullptr, false, false, false, nullptr}; }
 
