@@ -21,7 +21,7 @@ namespace assay::training {
 // One generator per process: whatever draws, later draws shift. Philox state {seed, offset} becomes `rng=seed,offset,0` of the line.
 inline constexpr uint64_t kPhiloxStep = 1024;
 struct RngDraw {
-  std::string who;            // "NVFP4Quantizer row", "NVFP4Quantizer columns"
+  std::string who;            // "NVFP4Quantizer", and "NVFP4Quantizer columns" for the second state that columns may have of their own
   uint64_t offset = 0;        // the state that was drawn
   bool used = true;           // a state may be drawn and not used (TE csrc/quantizer.cpp)
 };
