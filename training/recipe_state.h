@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "training/quantizer.h"
@@ -25,6 +26,8 @@ class RecipeState : public std::enable_shared_from_this<RecipeState> {
   // The original takes any word for a mode: MXFP8 and NVFP4 refuse others than "forward" and "backward" with a RuntimeError when quantizers are made, blockwise
   // scaling with an AssertionError; the rest treat them as backward.
   static RecipeStatePtr create(Session&, const RecipePtr&, std::string mode, size_t num_quantizers, RoleList roles = std::nullopt);
+  RecipeState(RecipePtr recipe, std::string mode, size_t num_quantizers, RoleList roles)
+      : recipe_(std::move(recipe)), mode_(std::move(mode)), num_quantizers_(num_quantizers), roles_(std::move(roles)) {}
   virtual ~RecipeState() = default;
   // "MXFP8BlockScalingRecipeState".
   virtual std::string_view class_name() const = 0;
@@ -49,8 +52,6 @@ class RecipeState : public std::enable_shared_from_this<RecipeState> {
   virtual DelayedStatePtr delayed() { return nullptr; }
 
  protected:
-  RecipeState(RecipePtr recipe, std::string mode, size_t num_quantizers, RoleList roles)
-      : recipe_(std::move(recipe)), mode_(std::move(mode)), num_quantizers_(num_quantizers), roles_(std::move(roles)) {}
   RecipePtr recipe_;
   std::string mode_;
   size_t num_quantizers_;
