@@ -19,7 +19,7 @@ struct Topic {
   json::Value (*then)(std::string_view group, const json::Value& given, Subject& subject);
 };
 constexpr Topic kTopics[] = {
-    {"semantics_none", nullptr},
+    {"semantics_storages", witness_storages},
 };
 
 const Topic* topic_of(std::string_view family) {

@@ -54,13 +54,17 @@ void Storage::fsdp_assign_gathered(const std::vector<ArrayPtr>& buffers, const j
   const json::Value* names = meta.find("field_names");
   const size_t n = names && names->array() ? names->array()->size() : 0;
   if (n != buffers.size())
-    throw SemanticError(ErrorClass::runtime_error, "fsdp: expected " + std::to_string(n) + " gathered buffers for " + string(class_name()) + ", found " + std::to_string(buffers.size()));
+    throw SemanticError(ErrorClass::runtime_error,
+                        "fsdp: expected " + std::to_string(n) + " gathered buffers for " + string(class_name()) + ", found " + std::to_string(buffers.size()));
   for (size_t i = 0; i < n; ++i)
     if (const string* name = (*names->array())[i].string()) buffer_named(*this, *name) = buffers[i];
 }
 
 std::vector<Field> BlockScaledStorage::fields() {
-  return {{"_rowwise_data", &rowwise_data}, {"_columnwise_data", &columnwise_data}, {"_rowwise_scale_inv", &rowwise_scale_inv}, {"_columnwise_scale_inv", &columnwise_scale_inv}};
+  return {{"_rowwise_data", &rowwise_data},
+          {"_columnwise_data", &columnwise_data},
+          {"_rowwise_scale_inv", &rowwise_scale_inv},
+          {"_columnwise_scale_inv", &columnwise_scale_inv}};
 }
 
 std::vector<ArrayPtr> BlockScaledStorage::get_data_tensors(bool rowwise, bool columnwise) {

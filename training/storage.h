@@ -158,6 +158,9 @@ class NVFP4Storage final : public BlockScaledStorage {
 
 class IdentityStorage : public Storage {
  public:
+  IdentityStorage() = default;
+  // The nominal dtype is the payload's unless another is given.
+  explicit IdentityStorage(ArrayPtr payload, std::optional<DType> nominal = std::nullopt);
   ArrayPtr hp_data;                    // serves both directions
   std::string_view class_name() const override { return is_tensor ? "IdentityTensor" : "IdentityTensorStorage"; }
   std::vector<Field> fields() override;

@@ -96,14 +96,16 @@ void Float8BlockwiseStorage::copy_from_storage(const Storage& from) {
 
 // All four where both directions exist, although only the rows are sent then: the original's two lists disagree.
 std::vector<string> Float8BlockwiseStorage::fsdp_buffer_fields() const {
-  if (!is_2d) throw SemanticError(ErrorClass::not_implemented_error, "fsdp: expected square blocks, found a Float8BlockwiseQTensor whose blocks are vectors, which no gather supports");
+  if (!is_2d)
+    throw SemanticError(ErrorClass::not_implemented_error, "fsdp: expected square blocks, found a Float8BlockwiseQTensor of vectors, which no gather supports");
   std::vector<string> out;
   if (rowwise_data) out.insert(out.end(), {"_rowwise_data", "_rowwise_scale_inv"});
   if (columnwise_data) out.insert(out.end(), {"_columnwise_data", "_columnwise_scale_inv"});
   return out;
 }
 
-// One direction, the rows where they exist: payload [M.., K] and scales [M / 128, K tiles] without padding, so that shards concatenate along dim 0.
+// One direction, the rows where they exist: payload [M, K] and scales [M / 128, K tiles] without padding, so that shards concatenate along dim 0.
+// Columns [K, M] come with their last dimension in front; of more dimensions than two that is no longer the rows' shape, as in the original.
 Extracted Float8BlockwiseStorage::fsdp_extract_buffers() {
   const std::vector<string> names = fsdp_buffer_fields();
   const bool rows = rowwise_data != nullptr;
@@ -111,27 +113,30 @@ Extracted Float8BlockwiseStorage::fsdp_extract_buffers() {
   const ArrayPtr& scale = rows ? rowwise_scale_inv : columnwise_scale_inv;
   if (!data || !scale) fail("fsdp: expected data and scales of one direction of a Float8BlockwiseQTensor, found a buffer missing");
   const Shape matrix = flattened(size());
-  if (matrix.rows % kTile != 0) fail("fsdp: expected a shard whose row count is a multiple of 128, found " + std::to_string(matrix.rows) + "; choose another shard count");
+  if (matrix.rows % kTile != 0)
+    fail("fsdp: expected a shard whose row count is a multiple of 128, found " + std::to_string(matrix.rows) + "; choose another shard count");
   const ArrayPtr tiles = rows ? scale : swapped(scale);
   Extracted out;
-  out.buffers = {rows ? data : front_to_last(data), slice(slice(tiles, 0, 0, matrix.rows / kTile), 1, 0, ceil_div(matrix.cols, kTile))};
+  out.buffers = {rows ? data : last_to_front(data), slice(slice(tiles, 0, 0, matrix.rows / kTile), 1, 0, ceil_div(matrix.cols, kTile))};
   out.meta = json::object({{"direction", rows ? "rowwise" : "columnwise"}, {"field_names", names_as_json(names)}});
   return out;
 }
 
 void Float8BlockwiseStorage::fsdp_assign_gathered(const std::vector<ArrayPtr>& buffers, const json::Value& meta) {
   if (buffers.size() != 2)
-    throw SemanticError(ErrorClass::value_error, "fsdp: expected gathered data and scales of a Float8BlockwiseQTensor, found " + std::to_string(buffers.size()) + " buffers");
+    throw SemanticError(ErrorClass::value_error,
+                        "fsdp: expected gathered data and scales of a Float8BlockwiseQTensor, found " + std::to_string(buffers.size()) + " buffers");
   const ArrayPtr &data = buffers[0], &scale = buffers[1];
   if (!data || !scale) fail("fsdp: expected gathered data and scales of a Float8BlockwiseQTensor, found one missing");
   const Shape matrix = flattened(data->shape), tiles{ceil_div(matrix.rows, kTile), ceil_div(matrix.cols, kTile)};
   if (matrix.rows % kTile != 0 || scale->shape != Dims{tiles.rows, tiles.cols})
-    fail("fsdp: expected " + std::to_string(tiles.rows) + " x " + std::to_string(tiles.cols) + " gathered scales for " + std::to_string(matrix.rows) + " rows, a multiple of 128, found another geometry");
+    fail("fsdp: expected " + std::to_string(tiles.rows) + " x " + std::to_string(tiles.cols) + " gathered scales for " + std::to_string(matrix.rows) +
+         " rows, a multiple of 128, found another geometry");
   if (meta.text("direction") == "rowwise") {
     rowwise_data = data;
     rowwise_scale_inv = padded_with_zeros(scale, {tiles.rows, round_up(tiles.cols, 4)});
   } else {
-    columnwise_data = last_to_front(data);
+    columnwise_data = front_to_last(data);
     columnwise_scale_inv = padded_with_zeros(swapped(scale), {tiles.cols, round_up(tiles.rows, 4)});
   }
 }

@@ -58,7 +58,8 @@ ArrayPtr Float8Storage::dequantize(Session& session, std::optional<DType> to) {
 StoragePtr Float8Storage::view(const Dims& shape) {
   const Dims now = size(), wanted = resolved(shape, count_of(now));
   if (!data && wanted != now)
-    throw SemanticError(ErrorClass::not_implemented_error, "view: expected the shape of a Float8Tensor that holds only its transpose, found another; nothing to do but dequantize");
+    throw SemanticError(ErrorClass::not_implemented_error,
+                        "view: expected the shape of a Float8Tensor that holds only its transpose, found another; nothing to do but dequantize");
   auto out = std::make_shared<Float8Storage>(*this);
   if (data) out->data = training::view(data, wanted);
   if (!has_transpose() || wanted != now) {
@@ -109,7 +110,8 @@ void Float8Storage::fsdp_assign_gathered(const std::vector<ArrayPtr>& buffers, c
   const bool names_transpose = names && names->array() && names->array()->size() == 1 && (*names->array())[0] == json::Value("_transpose");
   const std::string_view layout = meta.find("transport_layout") ? meta.text("transport_layout") : kNative;
   if (layout == kColumnwise) {
-    if (!names_transpose || buffers.size() != 1 || !buffers[0]) fail("fsdp: expected the one buffer _transpose in layout " + string(kColumnwise) + ", found something else");
+    if (!names_transpose || buffers.size() != 1 || !buffers[0])
+      fail("fsdp: expected the one buffer _transpose in layout " + string(kColumnwise) + ", found something else");
     transpose = last_to_front(buffers[0]);
     data = nullptr;
     transpose_invalid = false;

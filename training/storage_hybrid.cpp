@@ -43,7 +43,8 @@ string HybridStorage::device() const { return either().device(); }
 
 void HybridStorage::update_usage(std::optional<bool> rowwise, std::optional<bool> columnwise) {
   const auto expect = [](bool wanted, const StoragePtr& child, const char* direction) {
-    if (wanted && !child) fail(string("update_usage: expected a HybridQuantizedTensor with its ") + direction + " storage, found none; it never quantizes again by itself");
+    if (wanted && !child)
+      fail(string("update_usage: expected a HybridQuantizedTensor with its ") + direction + " storage, found none; it never quantizes again by itself");
   };
   expect(rowwise == true, rowwise_storage, "rowwise");
   expect(columnwise == true, columnwise_storage, "columnwise");

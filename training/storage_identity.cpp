@@ -5,6 +5,10 @@ namespace assay::training {
 
 using std::string;
 
+IdentityStorage::IdentityStorage(ArrayPtr payload, std::optional<DType> nominal) : hp_data(std::move(payload)) {
+  dtype = nominal.value_or(hp_data ? hp_data->dtype : dtype);
+}
+
 std::vector<Field> IdentityStorage::fields() { return {{"_hp_data", &hp_data}}; }
 
 Dims IdentityStorage::size() const {

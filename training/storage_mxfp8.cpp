@@ -70,7 +70,8 @@ std::vector<string> MXFP8Storage::fsdp_buffer_fields() const {
 // Padding at the end of every shard's scales would land between the shards: rows beyond the real ones stay behind, padding of dim 1 goes along.
 Extracted MXFP8Storage::fsdp_extract_buffers() {
   if (with_gemm_swizzled_scales)
-    throw SemanticError(ErrorClass::not_implemented_error, "fsdp: expected compact scales of an MXFP8Tensor, found swizzled ones; clear optimize_for_gemm of its quantizer");
+    throw SemanticError(ErrorClass::not_implemented_error,
+                        "fsdp: expected compact scales of an MXFP8Tensor, found swizzled ones; clear optimize_for_gemm of its quantizer");
   const int64_t rows = flattened(size()).rows;
   Extracted out = Storage::fsdp_extract_buffers();
   size_t i = 0;

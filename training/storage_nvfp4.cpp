@@ -76,7 +76,8 @@ void NVFP4Storage::update_usage(std::optional<bool> rowwise, std::optional<bool>
     if (!has_rows) fail("update_usage: expected rowwise data, scales and amax of an NVFP4Tensor that shall be columnwise too, found one missing");
     if (!columnwise_data || !columnwise_scale_inv) {
       const auto line = quantizer ? quantizer->line(Direction::row) : std::nullopt;
-      if (!line || !is_square(line->block)) fail("update_usage: expected columnwise data of an NVFP4Tensor, or a quantizer of square blocks to make them with, found neither");
+      if (!line || !is_square(line->block))
+        fail("update_usage: expected columnwise data of an NVFP4Tensor, or a quantizer of square blocks to make them with, found neither");
       create_columnwise();
     }
     if (!amax_columnwise) fail("update_usage: expected the columnwise amax of an NVFP4Tensor, found none");
@@ -84,7 +85,8 @@ void NVFP4Storage::update_usage(std::optional<bool> rowwise, std::optional<bool>
   }
   const auto settle = [](bool keep, std::initializer_list<ArrayPtr*> buffers, const char* direction) {
     for (ArrayPtr* b : buffers) {
-      if (keep && !*b) fail(string("update_usage: expected an NVFP4Tensor with ") + direction + " data, scales and amax, found one missing; quantize it with that usage");
+      if (keep && !*b)
+        fail(string("update_usage: expected an NVFP4Tensor with ") + direction + " data, scales and amax, found one missing; quantize it with that usage");
       if (!keep) *b = nullptr;
     }
   };
@@ -106,7 +108,8 @@ void NVFP4Storage::create_columnwise() {
 
 ArrayPtr NVFP4Storage::dequantize(Session& session, std::optional<DType> to) {
   if (!rowwise_data && columnwise_data)
-    throw SemanticError(ErrorClass::not_implemented_error, "dequantize: expected row-wise data of an NVFP4Tensor, found only column-wise ones, which the original cannot dequantize; keep the rows");
+    throw SemanticError(ErrorClass::not_implemented_error,
+                        "dequantize: expected row-wise data of an NVFP4Tensor, found only column-wise ones, which the original cannot dequantize; keep the rows");
   if (!rowwise_data) throw SemanticError(ErrorClass::value_error, "dequantize: expected an NVFP4Tensor with data, found none left");
   assay::Quantizer q = settings(*this);
   q.scales = with_gemm_swizzled_scales ? ScaleLayout::gemm : ScaleLayout::compact;

@@ -55,7 +55,8 @@ std::vector<BufferShape> allocated(const Quantizer& quantizer, const Dims& shape
   if (const auto* identity = dynamic_cast<const IdentityQuantizer*>(&quantizer)) return {{"_hp_data", shape, identity->dtype.value_or(dtype)}};
   const auto settings = quantizer.line(Direction::row);
   if (!settings)
-    throw SemanticError(ErrorClass::not_implemented_error, "make_empty: expected a quantizer that allocates its own buffers, found " + std::string(quantizer.class_name()));
+    throw SemanticError(ErrorClass::not_implemented_error,
+                        "make_empty: expected a quantizer that allocates its own buffers, found " + std::string(quantizer.class_name()));
   const FormatInfo& format = info(settings->format);
   std::vector<BufferShape> out;
   if (format.per_tensor_fp8()) {   // where GEMMs read either layout, one plane serves both directions
