@@ -25,6 +25,7 @@ using QuantizerPtr = std::shared_ptr<Quantizer>;
 struct AmaxReduction {
   bool enabled = false;
   GroupPtr group;
+  std::optional<F32Bits> local = std::nullopt;   // this rank's amax where the tensor's producer took it (quantize_with_amax of TE's activations); nothing: the quantizer's business
 };
 
 struct Usages {

@@ -1,0 +1,37 @@
+// The fusible operation GroupedLinear (TE ops/basic/grouped_linear.py): the experts' work of the module of that name, with roles of a plain linear, no boundary slots, no
+// weight workspaces, and quantized weights that keep their own usages.
+#pragma once
+#include "training/modules/grouped_linear.h"
+#include "training/modules/ops_linear.h"
+
+namespace assay::training {
+
+struct OpsGroupedLinearSettings {
+  std::string name;
+  size_t num_groups = 1;
+  int64_t in_features = 0, out_features = 0;
+  bool bias = false;
+  DType params_dtype = DType::bfloat16;
+  UsagePolicy usage_policy = UsagePolicy::assign;
+  bool single_grouped_weight = false;   // packed: RuntimeError under delayed scaling, NotImplementedError with hybrids or Identity; group 0 writes the usages
+};
+
+// Parameters: "weight0".., "bias0"...
+class OpsGroupedLinear final : public Module {
+ public:
+  OpsGroupedLinear(Session&, OpsGroupedLinearSettings);
+  std::string_view kind() const override { return "ops.GroupedLinear"; }
+  void quantize_parameters(Session&, const RecipePtr&, bool grad_enabled) override;
+  OpsGroupedLinearSettings settings;
+  OperationState state;
+  std::vector<int64_t> m_splits;        // rows of x for each group; set before every forward
+
+ protected:
+  Forward forward_impl(Session&, const ArrayPtr& x, const StepOptions&) override;
+  void describe(const StepOptions&) override;
+
+ private:
+  void check_packed() const;
+};
+
+}  // namespace assay::training

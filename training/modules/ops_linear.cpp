@@ -1,0 +1,69 @@
+#include "training/modules/ops_linear.h"
+
+#include "training/f32.h"
+
+namespace assay::training {
+
+void preserve_usages(Quantizer& q, Parameter& weight, UsagePolicy policy) {
+  const StoragePtr* quantized = std::get_if<StoragePtr>(&weight.value);
+  if (!quantized || !(*quantized)->quantizer) return;
+  const Usages own = (*quantized)->quantizer->usages();
+  if (policy == UsagePolicy::assign) q.set_usage(own.rowwise, own.columnwise);
+  else q.set_usage(own.rowwise || q.rowwise_usage, own.columnwise || q.columnwise_usage);
+  (*quantized)->quantizer = q.copy();
+}
+
+OpsLinear::OpsLinear(Session&, OpsLinearSettings s) : settings(std::move(s)), state({"BasicLinear", settings.name, 1}) {
+  parameters.push_back(make_parameter("weight", {settings.out_features, settings.in_features}, settings.params_dtype));
+  if (settings.bias) parameters.push_back(make_parameter("bias", {settings.out_features}, settings.params_dtype));
+}
+
+void OpsLinear::quantize_parameters(Session& session, const RecipePtr& recipe, bool grad_enabled) {
+  state.reset_recipe_state(session, recipe);
+  quantize_parameter(session, parameter("weight"), *state.get_quantizer(Mode::forward, 1), grad_enabled);
+}
+
+Forward OpsLinear::forward_impl(Session& session, const ArrayPtr& x, const StepOptions& options) {
+  state.reset_recipe_state(session, options.recipe);
+  LinearCall call;
+  call.plan = plan_of(options);
+  call.options = options;
+  call.options.fp8_output = call.options.fp8_grad = false;
+  call.weight = &parameter("weight");
+  if (options.recipe) {
+    call.quantizers.input = state.get_quantizer(Mode::forward, 0);
+    call.quantizers.weight = state.get_quantizer(Mode::forward, 1);
+    call.quantizers.grad_output = state.get_quantizer(Mode::backward, 0);
+    call.quantizers.input->internal = call.quantizers.grad_output->internal = true;
+    preserve_usages(*call.quantizers.weight, *call.weight, settings.usage_policy);
+  }
+  call.record = &record;
+  call.activation_dtype = activation_dtype(x, options);
+  call.input_requires_grad = options.input_requires_grad;
+  expect_recipe_of_weight(*call.weight, options);
+  const DType dtype = call.activation_dtype;
+  LinearForward done = linear_forward(session, std::move(call), x);
+
+  // The bias is an operation of its own: it adds to the rounded result, and its gradient is a plain sum.
+  Parameter* bias = settings.bias ? &parameter("bias") : nullptr;
+  Forward out{std::move(done.out), nullptr};
+  if (bias) {
+    const ArrayPtr y = std::get<ArrayPtr>(out.out);
+    const Shape s = flattened(y->shape);
+    const std::vector<ArrayPtr> rows(static_cast<size_t>(s.rows), view(std::get<ArrayPtr>(bias->value), {1, s.cols}));
+    out.out = s.rows == 0 ? y : cast(session, view(add(session, y, concatenate(rows)), y->shape), dtype);
+  }
+  if (options.grad_enabled)
+    out.backward = [saved = std::move(done.saved), bias](Session& s, const ArrayPtr& dy) {
+      if (bias && bias->requires_grad) bias->grad = cast(s, sum_rows(s, dy, RowSum::plain), bias->dtype);
+      return linear_backward(s, saved, prepare_grad_output(s, saved, dy));
+    };
+  return out;
+}
+
+void OpsLinear::describe(const StepOptions& options) {
+  if (!options.recipe) return;
+  for (const Mode mode : {Mode::forward, Mode::backward}) describe_slots(mode, state.operation.get_quantizer_roles(mode == Mode::forward ? "forward" : "backward"), state.quantizers(mode));
+}
+
+}  // namespace assay::training

@@ -1,0 +1,39 @@
+// The fusible operation BasicLinear with its Bias: y = x W^T, then + b (TE ops/basic/basic_linear.py). Unlike the module it keeps no weight workspace and has no
+// boundary slots, and it preserves a quantized weight's own usages when its recipe state is made anew.
+#pragma once
+#include "training/modules/linear.h"
+
+namespace assay::training {
+
+// What becomes of a quantized weight's usages when the operation (re)configures its weight quantizer (TE ops/basic/basic_linear.py reset_recipe_state).
+enum class UsagePolicy : uint8_t {
+  assign,   // the quantizer takes the weight's present usages: what the original does
+  merge     // those or the quantizer's own: columns come back for a weight that was built without gradients
+};
+
+struct OpsLinearSettings {
+  std::string name;
+  int64_t in_features = 0, out_features = 0;
+  bool bias = false;
+  DType params_dtype = DType::bfloat16;
+  UsagePolicy usage_policy = UsagePolicy::assign;
+};
+
+// Parameters: "weight" [out_features, in_features], "bias".
+class OpsLinear final : public Module {
+ public:
+  OpsLinear(Session&, OpsLinearSettings);
+  std::string_view kind() const override { return "BasicLinear"; }
+  void quantize_parameters(Session&, const RecipePtr&, bool grad_enabled) override;
+  OpsLinearSettings settings;
+  OperationState state;
+
+ protected:
+  Forward forward_impl(Session&, const ArrayPtr& x, const StepOptions&) override;
+  void describe(const StepOptions&) override;
+};
+
+// Reconciles a weight quantizer with a weight that is quantized already: usages by `policy`, and a copy of the result becomes the weight's own.
+void preserve_usages(Quantizer& weight_quantizer, Parameter& weight, UsagePolicy policy);
+
+}  // namespace assay::training
