@@ -19,7 +19,9 @@ struct Topic {
   json::Value (*then)(std::string_view group, const json::Value& given, Subject& subject);
 };
 constexpr Topic kTopics[] = {
+    {"semantics_grouped", witness_grouped},
     {"semantics_storages", witness_storages},
+    {"semantics_hybrid_quantizer", witness_hybrid_quantizer},
 };
 
 const Topic* topic_of(std::string_view family) {
