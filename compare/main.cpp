@@ -25,6 +25,7 @@
 #include "compare/trace.h"
 #include "compare/vectors.h"
 #include "contract/line.h"
+#include "fast/subject_cublaslt.h"
 #include "fast/subject_gpu.h"
 #include "fast/subject_host.h"
 #include "fast/subject_lanes.h"
@@ -48,8 +49,10 @@ const char kAbout[] =
 const char kExamples[] =
     "What is judged: a suite by name or path (smoke, ci, fixtures/suites/ci.cases), or a line in quotes:\n"
     "  <op> <format>[/<column format>] <rows>x<cols> <source> key=value ...\n"
+    "or scenarios of the training layer: scenarios, S-21; or cells of the parity matrix: roles.\n"
     "Examples:\n"
     "  assay run smoke\n"
+    "  assay run S-21 --subject reference,host -v\n"
     "  assay run 'quantize mxfp8 96x160 bf16 fill=ties seed=7' -v\n"
     "  assay run ci --subject gpu --require gpu --junit report.xml\n"
     "  assay list --keys\n"
@@ -67,6 +70,7 @@ Subjects make_subjects(const Common& common) {
   s.owned.push_back(make_reference_subject());
   s.owned.push_back(make_host_subject());
   s.owned.push_back(make_gpu_subject());
+  s.owned.push_back(make_cublaslt_subject());
   s.owned.push_back(make_headers_subject());
   s.owned.push_back(make_lanes_subject());
   s.owned.push_back(make_lanes_twin_subject());
@@ -126,6 +130,13 @@ std::vector<SuiteEntry> entries_of(const Common& common) {
   return std::move(*entries);
 }
 
+// Takes scenarios and roles out of what was asked for.
+std::vector<Story> stories_of(Common& common) {
+  Result<std::vector<Story>> stories = take_stories(common.what, common.filter);
+  if (!stories) throw Refusal{stories.error().text()};
+  return std::move(*stories);
+}
+
 Problem line_of(const std::string& text) {
   const Result<Problem> p = parse_line(text);
   if (!p) throw Refusal{p.error().text()};
@@ -157,7 +168,7 @@ struct ListOptions {
   bool suites = false, keys = false, subjects = false, canonical = false, support = false;
 };
 
-int list(const Common& common, const ListOptions& o, const Subjects& subjects) {
+int list(Common& common, const ListOptions& o, const Subjects& subjects) {
   bool any = false;
   if (o.suites) {
     any = true;
@@ -176,8 +187,10 @@ int list(const Common& common, const ListOptions& o, const Subjects& subjects) {
   }
   if (common.what.empty() && any) return 0;
   if (common.what.empty()) throw Refusal{"list needs a suite or a line, or --suites, --keys, --subjects"};
-  const std::vector<SuiteEntry> entries = entries_of(common);
+  const std::vector<Story> stories = stories_of(common);
+  const std::vector<SuiteEntry> entries = common.what.empty() ? std::vector<SuiteEntry>{} : entries_of(common);
   const std::vector<std::string> names = chosen_subjects(common, subjects, "host");
+  for (const Story& s : stories) fmt::print("{:<6} {}\n", s.entry.text, fmt::join(s.about, "\n       "));
   for (const SuiteEntry& e : entries) {
     std::string note;
     if (o.support)
@@ -187,7 +200,7 @@ int list(const Common& common, const ListOptions& o, const Subjects& subjects) {
       }
     fmt::print("{}{}\n", o.canonical ? to_canonical_line(e.problem) : e.text, note);
   }
-  return entries.empty() ? 3 : 0;
+  return entries.empty() && stories.empty() ? 3 : 0;
 }
 
 int run_program(int argc, char** argv) {
@@ -237,7 +250,8 @@ int run_program(int argc, char** argv) {
     run.require = split_names(require);
     run.report.colour = colour;
     run.report.progress = progress;
-    run.entries = entries_of(common);
+    run.stories = stories_of(common);
+    if (!common.what.empty()) run.entries = entries_of(common);
     status = run_run(run, subjects, stdout, stderr);
   });
 

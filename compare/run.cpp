@@ -77,7 +77,7 @@ int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out,
     const Support p = s ? present_in_child(*s) : Support{false, "there is no subject of this name"};
     if (p.yes) continue;
     fmt::print(err, "assay: the required subject {} is absent: {}\n", name, p.why);
-    fmt::print(out, "0 passed, 0 failed, {} skipped\n", options.entries.size());
+    fmt::print(out, "0 passed, 0 failed, {} skipped\n", options.entries.size() + options.stories.size());
     return 3;
   }
   Reports reports(options.report, options.settings.claims.environment, subjects, out, err);
@@ -92,13 +92,23 @@ int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out,
       std::fflush(err);
     };
   size_t done = 0;
+  bool red = false;
+  const size_t count = options.entries.size() + options.stories.size() * settings.subjects.size();
   run_cases(options.entries, subjects, settings, [&](const CaseResult& r) {
-    for (const Verdict& v : r.verdicts) reports.result(options.entries[r.index], v);
-    ++done;
-    reports.progress(done, options.entries.size(), options.entries[r.index].text);
+    for (const Verdict& v : r.verdicts) {
+      reports.result(options.entries[r.index], v);
+      red |= is_red(v.outcome);
+    }
+    reports.progress(++done, count, options.entries[r.index].text);
   });
+  if (!(red && settings.stop_at_first))
+    run_stories(options.stories, subjects, settings, [&](const Story& s, const Verdict& v) {
+      reports.result(s.entry, v);
+      reports.progress(++done, count, s.entry.text);
+      return !(settings.stop_at_first && is_red(v.outcome));
+    });
   const int status = reports.finish().exit_status();
-  if (status == 3) fmt::print(err, "assay: nothing was judged{}\n", options.entries.empty() ? ": no line is left of what was asked for" : "");
+  if (status == 3) fmt::print(err, "assay: nothing was judged{}\n", options.entries.empty() && options.stories.empty() ? ": no line is left of what was asked for" : "");
   return status;
 }
 

@@ -6,6 +6,7 @@
 
 #include "compare/pack.h"
 #include "compare/runner.h"
+#include "compare/stories.h"
 
 namespace assay {
 
@@ -18,6 +19,7 @@ struct ReportOptions {
 
 struct RunOptions {
   std::vector<SuiteEntry> entries;
+  std::vector<Story> stories;         // judged after the lines
   RunSettings settings;
   std::vector<std::string> require;   // subjects that must be present
   ReportOptions report;

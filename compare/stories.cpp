@@ -1,0 +1,128 @@
+#include "compare/stories.h"
+
+#include <chrono>
+
+#include <fmt/format.h>
+
+#include "training/scenario.h"
+
+namespace assay {
+
+namespace {
+
+using std::string;
+using training::Scenario;
+using training::ScenarioRun;
+
+Verdict judge_scenario(const Scenario& s, Subject& subject, Subject& reference, const Environment& environment) {
+  Verdict v;
+  v.claims = {"scenario"};
+  if (!s.run) {
+    v.outcome = Outcome::unsupported;
+    v.reason = s.unsupported;
+    return v;
+  }
+  ScenarioRun run(subject, reference, environment);
+  const auto start = std::chrono::steady_clock::now();
+  string ended;
+  try {
+    s.run(run);
+  } catch (const std::exception& e) {
+    ended = e.what();
+  }
+  v.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  for (const training::Unmet& u : run.unmet()) {
+    Breach b;
+    b.claim = "scenario";
+    b.got = subject.name();
+    b.message = fmt::format("{}\nexpected {}\nfound    {}", u.what, u.expected, u.found);
+    v.breaches.push_back(std::move(b));
+  }
+  if (!ended.empty()) {
+    Breach b;
+    b.claim = "scenario";
+    b.got = subject.name();
+    b.message = "ended early: " + ended;
+    v.breaches.push_back(std::move(b));
+  }
+  v.witness = fmt::format("{} expectations, {} bytes compared", run.expectations(), run.bytes_compared());
+  if (!v.breaches.empty()) {
+    v.outcome = Outcome::failed;
+  } else if (run.expectations() == 0) {
+    v.outcome = Outcome::mistrusted;
+    v.reason = "it expected nothing";
+  }
+  return v;
+}
+
+Story story_of(const Scenario& s) {
+  Story story;
+  story.entry.file = "scenarios";
+  story.entry.text = s.id;
+  story.about = {string(s.title), "given " + string(s.given), "when  " + string(s.when), "then  " + string(s.then)};
+  story.judge = [&s](Subject& subject, Subject& reference, const Environment& environment) { return judge_scenario(s, subject, reference, environment); };
+  return story;
+}
+
+bool looks_like_scenario(const string& word) { return word.starts_with("S-"); }
+
+}  // namespace
+
+Result<std::vector<Story>> take_stories(std::vector<string>& what, const string& filter) {
+  std::vector<Story> stories;
+  std::vector<string> rest;
+  for (string& word : what) {
+    if (word == "scenarios") {
+      for (const Scenario& s : training::scenarios()) stories.push_back(story_of(s));
+    } else if (looks_like_scenario(word)) {
+      const Scenario* s = training::find_scenario(word);
+      if (!s) return Error{fmt::format("there is no scenario '{}'", word), 0, "assay list scenarios prints them"};
+      stories.push_back(story_of(*s));
+    } else {
+      rest.push_back(std::move(word));
+    }
+  }
+  what = std::move(rest);
+  std::erase_if(stories, [&](const Story& s) {
+    string all = s.entry.text;
+    for (const string& line : s.about) all += "\n" + line;
+    return all.find(filter) == string::npos;
+  });
+  return stories;
+}
+
+void run_stories(const std::vector<Story>& stories, const Subjects& subjects, const RunSettings& settings, const std::function<bool(const Story&, const Verdict&)>& on_result) {
+  const std::vector<string>& names = settings.subjects;
+  const auto story_at = [&](size_t i) -> const Story& { return stories[i / names.size()]; };
+  const auto subject_at = [&](size_t i) -> Subject& { return *subjects.find(names[i % names.size()]); };
+  const auto judge = [&](size_t i) { return story_at(i).judge(subject_at(i), subjects.reference(), settings.claims.environment); };
+  const auto done = [&](size_t i, Verdict v) {
+    v.subject = subject_at(i).name();
+    v.argument = subject_at(i).argument();
+    v.about = story_at(i).about;
+    return on_result(story_at(i), v);
+  };
+  const size_t count = stories.size() * names.size();
+  if (settings.in_process) {
+    for (size_t i = 0; i < count; ++i)
+      if (!done(i, judge(i))) return;
+    return;
+  }
+  const auto crashed = [](string why) {
+    Verdict v;
+    v.outcome = Outcome::crashed;
+    v.reason = std::move(why);
+    return v;
+  };
+  TaskHooks hooks;
+  hooks.task = [&](size_t i) { return json::dump(to_json(judge(i))); };
+  hooks.crashed = [&](const string& why) { return json::dump(to_json(crashed(why))); };
+  hooks.result = [&](size_t i, string text) {
+    const Result<json::Value> value = json::parse(text);
+    const Result<Verdict> v = value ? verdict_from_json(*value) : Result<Verdict>(value.error());
+    return done(i, v ? *v : crashed(v.error().text()));
+  };
+  run_tasks(count, settings.jobs, settings.timeout, std::move(hooks));
+}
+
+}  // namespace assay

@@ -1,0 +1,24 @@
+// The tables of scenarios, one function per file of this folder.
+#pragma once
+#include <array>
+#include <span>
+
+#include "training/scenario.h"
+
+namespace assay::training {
+
+using ScenarioTable = std::span<const Scenario> (*)();
+
+std::span<const Scenario> role_scenarios();         // S-01 to S-12, S-79 to S-81
+std::span<const Scenario> quantizer_scenarios();    // S-13 to S-19
+std::span<const Scenario> hybrid_scenarios();       // S-20 to S-29
+std::span<const Scenario> linear_scenarios();       // S-30 to S-39, S-84
+std::span<const Scenario> module_scenarios();       // S-40 to S-46, S-82, S-83
+std::span<const Scenario> usage_scenarios();        // S-53 to S-55
+std::span<const Scenario> amax_group_scenarios();   // S-56 to S-60
+std::span<const Scenario> grouped_scenarios();      // S-67 to S-78
+
+// Rows are added as files arrive.
+inline constexpr std::array<ScenarioTable, 0> kScenarioTables = {};
+
+}  // namespace assay::training
