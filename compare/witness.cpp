@@ -21,6 +21,7 @@ struct Topic {
 constexpr Topic kTopics[] = {
     {"semantics_grouped", witness_grouped},
     {"semantics_storages", witness_storages},
+    {"semantics_slot_lists", witness_slot_lists},
     {"semantics_hybrid_quantizer", witness_hybrid_quantizer},
 };
 
