@@ -66,6 +66,8 @@ AttentionCapability DotProductAttention::capability() const {
 }
 
 const std::vector<RecipePtr>& DotProductAttention::local_recipes() {
+  static const std::vector<RecipePtr> kNone;
+  if (!state.recipe || !state.recipe->custom()) return kNone;
   Key key{state.state(Mode::forward), state.state(Mode::backward), {}, state.recipe->fp8_format, state.recipe->fp8_dpa, state.recipe->fp8_mha};
   for (const Mode mode : {Mode::forward, Mode::backward}) key.quantizers.insert(key.quantizers.end(), state.quantizers(mode).begin(), state.quantizers(mode).end());
   if (key_ == key) return local_recipes_;

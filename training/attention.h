@@ -34,7 +34,8 @@ class DotProductAttention {
   AttentionCapability capability() const;
 
   // The recipes that a custom recipe means for the core, by class of its quantizers: MXFP8 QKV [MXFP8BlockScaling]; current scaling QKV with delayed S and dP
-  // [Float8CurrentScaling, DelayedScaling]; delayed QKV [DelayedScaling]; else none. Inferred once per set of quantizers and of the recipe's attention fields.
+  // [Float8CurrentScaling, DelayedScaling]; delayed QKV [DelayedScaling]; else none, and none under a built-in
+  // recipe. Inferred once per set of quantizers and of the recipe's attention fields.
   const std::vector<RecipePtr>& local_recipes();
   int inferences() const { return inferences_; }
 
