@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "compare/describe.h"
+#include "compare/tensor_core_vectors.h"
 #include "contract/f32_text.h"
 #include "contract/line.h"
 
@@ -674,7 +675,7 @@ Result<VectorCheck> check_of(const VectorRow& row, const safetensors::File& file
 std::span<const VectorRow> vector_rows() { return all_rows(); }
 
 bool known_family(string_view family) {
-  return std::any_of(all_rows().begin(), all_rows().end(), [&](const VectorRow& r) { return r.family == family; });
+  return family == kTensorCoreFamily || std::any_of(all_rows().begin(), all_rows().end(), [&](const VectorRow& r) { return r.family == family; });
 }
 
 string_view deciding_clauses(string_view family, string_view label) {
@@ -688,6 +689,7 @@ Result<std::vector<VectorCheck>> checks_of(string_view family, const safetensors
                                            const string& sha256) {
   const safetensors::Tensor* expected = file.find(tensor);
   if (!expected) return wrong(fmt::format("no tensor '{}' in the file", tensor));
+  if (family == kTensorCoreFamily && tensor == "d") return tensor_core_checks(file);
   std::vector<VectorCheck> out;
   bool fits = false;
   for (const VectorRow& row : all_rows()) {

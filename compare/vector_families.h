@@ -1,4 +1,5 @@
-// How third-party vectors become cases: one row per kind of tensor. A family that Assay can judge is a few rows here and nothing else.
+// How third-party vectors become cases: one row per kind of tensor. A family that Assay can judge is a few rows here and nothing else, but for
+// recordings of tensor cores (compare/tensor_core_vectors.h).
 //
 // A row reads
 //   family | tensor pattern | line | input planes | output plane | as | when
@@ -64,6 +65,7 @@ struct VectorCheck {
   std::vector<PlaneData> inputs;         // those that the file gives; the rest come from the line
   std::string plane;                     // the output plane of `problem` that is compared; "row.data[2]" of a split's member
   std::vector<std::byte> want;           // its meaningful elements, or all of its padded ones
+  std::vector<int64_t> at = {};          // the flat indices that `want` is about; none: all of them
   bool padded = false;                   // which of the two
 };
 

@@ -124,6 +124,8 @@ PlaneData wanted(const VectorCheck& check, const PlaneData& got) {
     want.bytes = check.want;
     return want;
   }
+  for (size_t i = 0; i < check.at.size(); ++i) set_code(want.plane, want.bytes, check.at[i], code_at(want.plane.encoding, check.want, static_cast<int64_t>(i)));
+  if (!check.at.empty()) return want;
   const int64_t rows = want.plane.logical.rows, cols = want.plane.logical.cols;
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c)
