@@ -29,8 +29,8 @@ Problem flavoured(const Problem& problem, const Session& session) {
 }  // namespace
 
 Rng RngLedger::draw(std::string who, bool used, uint64_t states) {
-  const Rng state{seed, offset, 0};
-  draws.push_back({std::move(who), offset, used});
+  const Rng state{seed, inject ? inject() : offset, 0};
+  draws.push_back({std::move(who), state.offset, used});
   offset += kPhiloxStep * states;
   return state;
 }

@@ -28,6 +28,8 @@ struct RngDraw {
 struct RngLedger {
   uint64_t seed = 0, offset = 0;
   std::vector<RngDraw> draws;
+  // Where set, gives the offset of every draw instead, and the ledger still advances: two routes that draw in another order get equal states (exclusion E2 of docs/parity.md).
+  std::function<uint64_t()> inject;
   // The state to use; advances by `states` steps: a call for n tensors takes one state and leaves room for n.
   Rng draw(std::string who, bool used = true, uint64_t states = 1);
   void reseed(uint64_t new_seed, uint64_t new_offset = 0) { seed = new_seed, offset = new_offset; }

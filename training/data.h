@@ -1,0 +1,17 @@
+// Data that training is judged on: seeded tensors, by the fills of fixtures/. Random gradients throughout: a constant one hides which random numbers were drawn.
+#pragma once
+#include <cstdint>
+
+#include "contract/problem.h"
+#include "training/array.h"
+
+namespace assay::training {
+
+// A tensor of one fill (fixtures/fill.h), flattened to [rows, columns].
+ArrayPtr drawn(Dims shape, DType dtype, uint64_t seed, FillKind kind = FillKind::normal);
+
+// A normal tensor with what gradients have and normal data lack: one element in eight is -0.0 (as after ReLU or dropout), the leading 32x32 elements are +0 (an all-zero
+// block of every format but those of 128), and the last element is 1000 (an outlier). `negative_zeros` off: those elements are +0.
+ArrayPtr gradient(Dims shape, DType dtype, uint64_t seed, bool negative_zeros = true);
+
+}  // namespace assay::training
