@@ -63,6 +63,14 @@ class Storage : public std::enable_shared_from_this<Storage> {
   virtual std::vector<std::string> fsdp_buffer_fields() const = 0;
   virtual Extracted fsdp_extract_buffers();
   virtual void fsdp_assign_gathered(const std::vector<ArrayPtr>& buffers, const json::Value& meta);
+
+ protected:
+  // A copy of the object, not of its buffers, with a quantizer of its own.
+  template <class S> static std::shared_ptr<S> another(const S& s) {
+    auto out = std::make_shared<S>(s);
+    out->keep(s.quantizer);
+    return out;
+  }
 };
 
 // Per-tensor FP8. One scale_inv for both planes. What may exist depends on the architecture (Session::tn_only), which each object remembers.
@@ -80,7 +88,7 @@ class Float8Storage final : public Storage {
   Dims size() const override;
   void update_usage(std::optional<bool> rowwise, std::optional<bool> columnwise) override;
   ArrayPtr dequantize(Session&, std::optional<DType> to = std::nullopt) override;
-  StoragePtr make_like() const override { return std::make_shared<Float8Storage>(*this); }
+  StoragePtr make_like() const override { return another(*this); }
   StoragePtr view(const Dims& shape) override;
   void clear() override;               // keeps scale_inv, which tensors share
   void copy_from_storage(const Storage& from) override;
@@ -107,7 +115,7 @@ class MXFP8Storage final : public BlockScaledStorage {
   Dims size() const override;
   void update_usage(std::optional<bool> rowwise, std::optional<bool> columnwise) override;   // not atomic: rows go before columns are missed
   ArrayPtr dequantize(Session&, std::optional<DType> to = std::nullopt) override;
-  StoragePtr make_like() const override { return std::make_shared<MXFP8Storage>(*this); }
+  StoragePtr make_like() const override { return another(*this); }
   StoragePtr view(const Dims& shape) override;
   void copy_from_storage(const Storage& from) override;
   std::vector<std::string> fsdp_buffer_fields() const override;
@@ -122,7 +130,7 @@ class Float8BlockwiseStorage final : public BlockScaledStorage {
   Dims size() const override;
   void update_usage(std::optional<bool> rowwise, std::optional<bool> columnwise) override;   // AssertionError; 2-D scales yield columns from rows
   ArrayPtr dequantize(Session&, std::optional<DType> to = std::nullopt) override;
-  StoragePtr make_like() const override { return std::make_shared<Float8BlockwiseStorage>(*this); }
+  StoragePtr make_like() const override { return another(*this); }
   StoragePtr view(const Dims& shape) override;
   void copy_from_storage(const Storage& from) override;
   std::vector<std::string> fsdp_buffer_fields() const override;
@@ -147,7 +155,7 @@ class NVFP4Storage final : public BlockScaledStorage {
   Dims size() const override;
   void update_usage(std::optional<bool> rowwise, std::optional<bool> columnwise) override;   // not atomic; columns from rows with 2-D blocks, by the quantizer
   ArrayPtr dequantize(Session&, std::optional<DType> to = std::nullopt) override;            // rows only: NotImplementedError for columns, ValueError for nothing
-  StoragePtr make_like() const override { return std::make_shared<NVFP4Storage>(*this); }
+  StoragePtr make_like() const override { return another(*this); }
   StoragePtr view(const Dims& shape) override;
   void copy_from_storage(const Storage& from) override;
   std::vector<std::string> fsdp_buffer_fields() const override;
@@ -168,7 +176,7 @@ class IdentityStorage : public Storage {
   Dims size() const override;
   void update_usage(std::optional<bool>, std::optional<bool>) override {}
   ArrayPtr dequantize(Session&, std::optional<DType> to = std::nullopt) override;   // the payload itself unless another dtype is asked for
-  StoragePtr make_like() const override { return std::make_shared<IdentityStorage>(*this); }
+  StoragePtr make_like() const override { return another(*this); }
   StoragePtr view(const Dims& shape) override;
   void copy_from_storage(const Storage& from) override;
   std::vector<ArrayPtr> get_data_tensors(bool rowwise = true, bool columnwise = true) override;

@@ -77,7 +77,7 @@ StoragePtr Float8BlockwiseStorage::view(const Dims& shape) {
   const size_t kept = is_2d ? std::min<size_t>(2, now.size()) : 1;   // tiles cover the last two dimensions
   if (wanted.size() < kept || !std::equal(now.end() - static_cast<std::ptrdiff_t>(kept), now.end(), wanted.end() - static_cast<std::ptrdiff_t>(kept)))
     fail("view: expected a shape of a Float8BlockwiseQTensor that keeps the last " + std::to_string(kept) + " dimensions, found another");
-  auto out = std::make_shared<Float8BlockwiseStorage>(*this);
+  auto out = another(*this);
   if (rowwise_data) out->rowwise_data = training::view(rowwise_data, wanted);
   if (columnwise_data) out->columnwise_data = training::view(columnwise_data, turned(wanted));
   return out;

@@ -60,7 +60,7 @@ StoragePtr Float8Storage::view(const Dims& shape) {
   if (!data && wanted != now)
     throw SemanticError(ErrorClass::not_implemented_error,
                         "view: expected the shape of a Float8Tensor that holds only its transpose, found another; nothing to do but dequantize");
-  auto out = std::make_shared<Float8Storage>(*this);
+  auto out = another(*this);
   if (data) out->data = training::view(data, wanted);
   if (!has_transpose() || wanted != now) {
     out->transpose = nullptr;

@@ -58,7 +58,7 @@ ArrayPtr HybridStorage::dequantize(Session& session, std::optional<DType> to) {
 }
 
 StoragePtr HybridStorage::make_like() const {
-  auto out = std::make_shared<HybridStorage>(*this);
+  auto out = another(*this);
   if (rowwise_storage) out->rowwise_storage = rowwise_storage->make_like();
   if (columnwise_storage) out->columnwise_storage = columnwise_storage->make_like();
   return out;
@@ -67,7 +67,7 @@ StoragePtr HybridStorage::make_like() const {
 StoragePtr HybridStorage::view(const Dims& shape) {
   // The same shape is no request to the children: one that holds a transpose alone may refuse every view.
   if ((rowwise_storage || columnwise_storage) && shape == size()) return make_like();
-  auto out = std::make_shared<HybridStorage>(*this);
+  auto out = another(*this);
   if (rowwise_storage) out->rowwise_storage = rowwise_storage->view(shape);
   if (columnwise_storage) out->columnwise_storage = columnwise_storage->view(shape);
   return out;

@@ -22,7 +22,7 @@ ArrayPtr IdentityStorage::dequantize(Session& session, std::optional<DType> to) 
 }
 
 StoragePtr IdentityStorage::view(const Dims& shape) {
-  auto out = std::make_shared<IdentityStorage>(*this);
+  auto out = another(*this);
   if (hp_data) out->hp_data = training::view(hp_data, resolved(shape, hp_data->count()));
   return out;
 }

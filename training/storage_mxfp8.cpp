@@ -43,7 +43,7 @@ ArrayPtr MXFP8Storage::dequantize(Session& session, std::optional<DType> to) {
 StoragePtr MXFP8Storage::view(const Dims& shape) {
   const Dims now = size(), wanted = resolved(shape, count_of(now));
   if (wanted.empty() || wanted.back() != now.back()) fail("view: expected a shape of an MXFP8Tensor that keeps the inner dimension of " + std::to_string(now.back()));
-  auto out = std::make_shared<MXFP8Storage>(*this);
+  auto out = another(*this);
   if (rowwise_data) out->rowwise_data = training::view(rowwise_data, wanted);
   if (columnwise_data) out->columnwise_data = training::view(columnwise_data, wanted);
   return out;

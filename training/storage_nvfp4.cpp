@@ -121,7 +121,7 @@ StoragePtr NVFP4Storage::view(const Dims& shape) {
   if (shape == now) return make_like();
   const Dims wanted = resolved(shape, count_of(now));
   if (wanted.empty() || wanted.back() != now.back()) fail("view: expected a shape of an NVFP4Tensor that keeps the inner dimension of " + std::to_string(now.back()));
-  auto out = std::make_shared<NVFP4Storage>(*this);
+  auto out = another(*this);
   const Shape matrix = flattened(wanted);
   if (rowwise_data) out->rowwise_data = training::view(rowwise_data, packed(wanted));
   if (columnwise_data) out->columnwise_data = training::view(columnwise_data, {matrix.cols, matrix.rows / 2});   // columns know no leading dimensions
