@@ -154,7 +154,8 @@ GroupedTensorPtr grouped(const char* entry, Session& session, const ArrayPtr& x,
   if (fp4 && fp4->stochastic_rounding) p.rng = options.rng ? *options.rng : session.rng.draw("NVFP4Quantizer group", true, static_cast<uint64_t>(n));
   const ArrayPtr source = contiguous(x);
   const AmaxReduction* reduction = quantizer->amax_reduction();
-  if (!fp4 && reduction && reduction->enabled && reduction->group) {
+  if (!fp4 && reduction && reduction->enabled) {
+    need(reduction->group != nullptr, entry, "an amax_reduction_group with with_amax_reduction", "none");
     // The first launch finds this rank's amaxes, the second scales by the group's.
     Problem find = p;
     find.as<Split>()->noop.reset();
