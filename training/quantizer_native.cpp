@@ -82,17 +82,20 @@ std::vector<F32Bits> local_amaxes(Session& session, Problem p, const Array& x) {
   return out;
 }
 
+// One amax for each direction, or one for both.
 void give_amaxes(Problem& p, std::span<const F32Bits> amaxes) {
   size_t at = 0;
   for (Direction d : kDirections)
-    if (p.quantizer(d)) p.quantizer(d)->amax = amaxes[at++];
+    if (p.quantizer(d)) p.quantizer(d)->amax = amaxes[std::min(at++, amaxes.size() - 1)];
 }
 
 // Replaces the amaxes by the group's. A reduction is a collective of all ranks, so it happens whatever x holds.
 void reduce_amaxes(Session& session, const Quantizer& q, const AmaxReduction& reduction, Problem& p, const Array& x) {
   if (!reduction.enabled && !reduction.local) return;
   if (reduction.enabled && !reduction.group) fail(runtime_error, q, "with_amax_reduction is on without an amax_reduction_group; set the group or call set_amax_reduction_group");
-  std::vector<F32Bits> amaxes = reduction.local ? std::vector<F32Bits>((p.row ? 1u : 0u) + (p.col ? 1u : 0u), *reduction.local) : local_amaxes(session, p, x);
+  Problem own = p;
+  if (p.row && info(p.row->format).per_tensor_fp8()) own.col.reset();   // one amax serves both of its planes
+  std::vector<F32Bits> amaxes = reduction.local ? std::vector<F32Bits>{*reduction.local} : local_amaxes(session, own, x);
   if (reduction.enabled) {
     if (reduction.group->all_reduce_max) reduction.group->all_reduce_max(amaxes);
     session.collectives.push_back({"all_reduce_max", session.tensor_name, reduction.group->name});
