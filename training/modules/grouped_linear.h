@@ -20,6 +20,7 @@ class GroupedLinear final : public Module {
   GroupedLinear(Session&, GroupedLinearSettings);
   std::string_view kind() const override { return "GroupedLinear"; }
   void quantize_parameters(Session&, const RecipePtr&, bool grad_enabled) override;
+  RecipeStatePtr recipe_state(Mode mode) const override { return state.state(mode); }
   GroupedLinearSettings settings;
   ModuleState state;
   // Rows of x for each expert, zero allowed; set before every forward. RuntimeError where they do not add up to the rows of x.

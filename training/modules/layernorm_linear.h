@@ -17,6 +17,7 @@ class LayerNormLinear final : public Module {
   LayerNormLinear(Session&, LayerNormLinearSettings);
   std::string_view kind() const override { return "LayerNormLinear"; }
   void quantize_parameters(Session&, const RecipePtr&, bool grad_enabled) override;
+  RecipeStatePtr recipe_state(Mode mode) const override { return state.state(mode); }
   LayerNormLinearSettings settings;
   ModuleState state;
 

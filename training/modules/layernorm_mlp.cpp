@@ -22,7 +22,7 @@ GradOutput activation_grad(Session& session, const LinearSaved& fc1, Activation 
   const bool plainly = sums_bias_plainly(*q) || !c.options.fusions.bias_gradient;
   const RowSum order = plainly ? RowSum::plain : usages.columnwise || q->class_name() != "MXFP8Quantizer" ? RowSum::chunks : RowSum::chunks_rowwise_only;
   // A fused kernel sums before it rounds, in chunks of half the rows.
-  out.bias_grad = cast(session, sum_rows(session, plainly ? made.rounded : unrounded, order, 64), c.bias->dtype);
+  out.bias_grad = cast(session, cast(session, sum_rows(session, plainly ? made.rounded : unrounded, order, 64), c.activation_dtype), c.bias->dtype);
   return out;
 }
 

@@ -21,6 +21,7 @@ class LayerNormMLP final : public Module {
   LayerNormMLP(Session&, LayerNormMLPSettings);
   std::string_view kind() const override { return "LayerNormMLP"; }
   void quantize_parameters(Session&, const RecipePtr&, bool grad_enabled) override;
+  RecipeStatePtr recipe_state(Mode mode) const override { return state.state(mode); }
   LayerNormMLPSettings settings;
   ModuleState state;
 

@@ -23,6 +23,7 @@ class Linear final : public Module {
   Linear(Session&, LinearSettings);
   std::string_view kind() const override { return "Linear"; }
   void quantize_parameters(Session&, const RecipePtr&, bool grad_enabled) override;
+  RecipeStatePtr recipe_state(Mode mode) const override { return state.state(mode); }
   LinearSettings settings;
   ModuleState state;
 

@@ -196,7 +196,7 @@ GradOutput prepare_grad_output(Session& session, const LinearSaved& saved, const
   if (!c.options.grad_enabled) throw SemanticError(ErrorClass::runtime_error, "backward needs what a forward with gradients saves; this one ran without");
   GradOutput out;
   const bool bias = c.bias && c.bias->requires_grad;
-  const auto bias_grad = [&](RowSum order) { return cast(session, sum_rows(session, dy, order), dtype_of(c.bias->value)); };
+  const auto bias_grad = [&](RowSum order) { return cast(session, cast(session, sum_rows(session, dy, order), dy->dtype), c.bias->dtype); };
   if (!c.plan.quantized || c.plan.backward_override != BackwardOverride::none) {
     out.grad = dy;
     if (bias) out.bias_grad = bias_grad(RowSum::plain);

@@ -2,6 +2,8 @@
 
 #include <stdexcept>
 
+#include "training/delayed.h"
+
 namespace assay::training {
 
 void Module::traced(Session& session, const std::function<void()>& work) {
@@ -58,7 +60,13 @@ Forward Module::forward(Session& session, const ArrayPtr& x, const StepOptions& 
 
 const StepRecord& Module::step(Session& session, const ArrayPtr& x, const ArrayPtr& dy, const StepOptions& options) {
   const Forward done = forward(session, x, options);
-  if (options.grad_enabled) done.backward(session, dy);
+  if (!options.grad_enabled) return record;
+  AmaxBuffers histories;
+  for (const Mode mode : {Mode::forward, Mode::backward})
+    if (options.recipe) histories.add(recipe_state(mode), options.amax_reduction_group);
+  traced(session, [&] { histories.reduce_and_update(session, true); });
+  done.backward(session, dy);
+  traced(session, [&] { histories.reduce_and_update(session, false); });
   return record;
 }
 

@@ -22,6 +22,7 @@ class OpsGroupedLinear final : public Module {
   OpsGroupedLinear(Session&, OpsGroupedLinearSettings);
   std::string_view kind() const override { return "ops.GroupedLinear"; }
   void quantize_parameters(Session&, const RecipePtr&, bool grad_enabled) override;
+  RecipeStatePtr recipe_state(Mode mode) const override { return state.state(mode); }
   OpsGroupedLinearSettings settings;
   OperationState state;
   std::vector<int64_t> m_splits;        // rows of x for each group; set before every forward

@@ -25,6 +25,7 @@ class OpsLinear final : public Module {
   OpsLinear(Session&, OpsLinearSettings);
   std::string_view kind() const override { return "BasicLinear"; }
   void quantize_parameters(Session&, const RecipePtr&, bool grad_enabled) override;
+  RecipeStatePtr recipe_state(Mode mode) const override { return state.state(mode); }
   OpsLinearSettings settings;
   OperationState state;
 

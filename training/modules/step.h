@@ -32,6 +32,7 @@ struct StepOptions {
   std::optional<F32Bits> skip_weight_update;   // a noop flag for cached workspaces: 1.0 keeps their bytes
   std::optional<DType> autocast_dtype;         // nothing: activations have the input's dtype
   GroupPtr tp_group;                           // of parallel modules
+  GroupPtr amax_reduction_group;               // of the autocast: delayed scaling's histories
   bool fp8_output = false, fp8_grad = false;   // quantize the module's output and grad input
   Fusions fusions;
 };
