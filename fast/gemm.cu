@@ -1,5 +1,7 @@
 // Gemm, summed in sequence (N16.2): tiles of 64x64 outputs, 64 threads with 8x8 outputs each. Each operand is decoded on its way into shared
 // memory, so that an element is decoded once for 64 products of it.
+#include <bit>
+
 #include "fast/choose.h"
 #include "fast/gemm_plan.h"
 #include "fast/lane/gemm.cuh"
@@ -129,7 +131,7 @@ std::string run_gemm(const Job& job) {
   g.rows = g.by_row_a && g.by_row_b ? RowScaled::both : g.by_row_a || g.by_row_b ? RowScaled::one : RowScaled::none;
   g.a = operand(job, Side::a, g.rows != RowScaled::none), g.b = operand(job, Side::b, g.rows != RowScaled::none);
   g.amax_a = job.input("a.amax"), g.amax_b = job.input("b.amax");
-  g.epilogue = {as_float(op.alpha), as_float(op.beta), op.multiplies(), op.reads_c(), op.bias.has_value()};
+  g.epilogue = {std::bit_cast<float>(op.alpha), std::bit_cast<float>(op.beta), op.multiplies(), op.reads_c(), op.bias.has_value()};
   g.c = job.input<void>("c"), g.bias = job.input<void>("bias"), g.bias_encoding = op.bias.value_or(Encoding::f32);
   g.d = job.output<void>("d");
   g.vector_d = g.a.lines % 8 == 0 && aligned(16, {g.d});

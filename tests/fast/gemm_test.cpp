@@ -5,7 +5,8 @@
 
 #include "fast/gemm_plan.h"
 #include "fast/lane/decode.cuh"
-#include "fast/lane/encode.cuh"
+#include "fast/simt/device_buffer.h"
+#include "fast/transpose.h"
 #include "tests/fast/run.h"
 
 namespace assay {
@@ -173,6 +174,19 @@ TEST(Gemm, EveryPairOfFormatsAndEveryLayout) {
   EXPECT_EQ(compared, 147);
   EXPECT_GT(vectors, 20);
   EXPECT_GT(scalars, 20);
+}
+
+TEST(Gemm, TransposedElementsKeepTheirBits) {
+  for (int bytes : {1, 2, 4})
+    for (const auto& [rows, cols] : {std::pair{1, 1}, std::pair{33, 70}, std::pair{64, 32}, std::pair{5, 0}}) {
+      simt::DeviceBuffer from(static_cast<size_t>(rows * cols * bytes), "from"), to(static_cast<size_t>(rows * cols * bytes), "to");
+      for (int i = 0; i < rows * cols * bytes; ++i) from.as<uint8_t>()[i] = static_cast<uint8_t>(mix(static_cast<uint64_t>(i)));
+      fast_host::transpose_elements(from.data(), to.data(), rows, cols, bytes);
+      for (int r = 0; r < rows; ++r)
+        for (int c = 0; c < cols; ++c)
+          ASSERT_EQ(std::memcmp(to.as<uint8_t>() + (c * rows + r) * bytes, from.as<uint8_t>() + (r * cols + c) * bytes, static_cast<size_t>(bytes)), 0) << rows << 'x' << cols << ' ' << r << ' ' << c;
+      EXPECT_FALSE(to.intact());
+    }
 }
 
 TEST(Gemm, EnvironmentDecidesNoBit) {
