@@ -19,6 +19,8 @@ struct Topic {
   json::Value (*then)(std::string_view group, const json::Value& given, Subject& subject);
 };
 constexpr Topic kTopics[] = {
+    {"semantics_factories", witness_factories},
+    {"semantics_recipe_states", witness_recipe_states},
     {"semantics_grouped", witness_grouped},
     {"semantics_storages", witness_storages},
     {"semantics_slot_lists", witness_slot_lists},

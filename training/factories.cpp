@@ -85,7 +85,7 @@ const Row kRows[] = {
     {"nvfp4_row_scaled_fwd_mxfp8_bwd_factory", Keys::grouped, from_rows(fp4_row_scaled, mxfp8), from_rows(fp4_plain, mxfp8), one(mxfp8), one(mxfp8)},
     {"nvfp4_row_scaled_fwd_high_precision_bwd_factory", Keys::linear, from_rows(fp4_row_scaled, identity), from_rows(fp4_plain, identity), one(identity), one(fp4_plain)},
     {"current_scaling_ref_factory", Keys::any_module, one(ref_current_e4m3), one(ref_current_e4m3), one(ref_current_e5m2), one(ref_current_e4m3)},
-    {"nvfp4_ref_rht_2d_factory", Keys::any_module, one(ref_fp4), one(ref_fp4_weight), one(ref_fp4), one(ref_fp4)},
+    {"nvfp4_ref_rht_2d_factory", Keys::linear, one(ref_fp4), one(ref_fp4_weight), one(ref_fp4), one(ref_fp4)},
 };
 
 bool is_linear(const RolePtr& role) { return role && (role->module_type == "linear" || role->module_type == "grouped_linear"); }
