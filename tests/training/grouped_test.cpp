@@ -106,6 +106,30 @@ TEST_F(Grouped, ArithmeticInPlaceNeedsOneShape) {
   EXPECT_EQ(error_of([&] { make_grouped_tensor_with_shapes(session, {{32, 64}, {64, 64}}, q)->update_in_place(session, replace); }), "NotImplementedError");
 }
 
+// A module packs its weights by copying each into its member, and a checkpoint takes them apart again.
+TEST_F(Grouped, PackedWeightsAreTheSeparateOnes) {
+  for (const Kind& k : kinds()) {
+    const GroupedTensorPtr g = make_grouped_tensor_with_shapes(session, k.members, k.quantizer, DType::bfloat16);
+    std::vector<StoragePtr> separate;
+    for (size_t i = 0; i < k.members.size(); ++i) separate.push_back(k.quantizer->quantize(session, varied({k.members[i].rows, k.members[i].cols}, static_cast<uint32_t>(i + 1))));
+    for (size_t i = 0; i < separate.size(); ++i) std::get<StoragePtr>(g->quantized_tensors[i])->copy_from_storage(*separate[i]);
+    const std::vector<Tensorlike> apart = g->split_into_quantized_tensors(session);
+    for (size_t i = 0; i < separate.size(); ++i) EXPECT_EQ(difference(apart[i], separate[i]), "") << k.name << " " << i;
+  }
+}
+
+TEST_F(Grouped, SavedBuffersComeBackInOrder) {
+  const GroupedTensorPtr g = make_grouped_tensor_with_shapes(session, {{32, 32}, {64, 32}}, std::make_shared<MXFP8Quantizer>());
+  const ArrayPtr data = g->columnwise_data, dims = g->first_dims;
+  Saved saved = g->prepare_for_saving();
+  EXPECT_FALSE(g->has_columnwise_data());
+  saved.insert(saved.begin(), nullptr);                // another tensor's
+  EXPECT_EQ(g->restore_from_saved(saved, 1), saved.size());
+  EXPECT_EQ(g->columnwise_data, data);
+  EXPECT_EQ(g->first_dims, dims);
+  EXPECT_EQ(error_of([&] { g->restore_from_saved(saved, 2); }), "ValueError");
+}
+
 TEST_F(Grouped, OnlyAFlatViewIsOne) {
   const GroupedTensorPtr g = make_grouped_tensor_with_shapes(session, {{3, 4}, {3, 4}}, nullptr, DType::bfloat16);
   EXPECT_EQ(g->view({-1})->shape, (Dims{24}));

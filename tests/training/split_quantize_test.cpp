@@ -75,6 +75,18 @@ TEST_F(Grouped, StatesThatASplitDraws) {
   EXPECT_EQ(error_of([&] { drawn({32, 224}, rotate_and_draw, Arch::sm100); }), "RuntimeError");
 }
 
+TEST_F(Grouped, WhereTheKernelsForListsDoNotServeSplitsGoOneByOne) {
+  const auto launches = [&](int64_t cols, Arch arch) {
+    Session own(*subject);
+    own.arch = arch;
+    split_quantize(own, varied({256, cols}), {128, 128}, experts<NVFP4Quantizer>(2, rotate), {});
+    return own.launches.size();
+  };
+  EXPECT_EQ(launches(128, Arch::sm100), 1u);
+  EXPECT_EQ(launches(192, Arch::sm100), 2u);
+  EXPECT_EQ(launches(128, Arch::sm90), 2u);
+}
+
 TEST_F(Grouped, DirectionsWithStatesOfTheirOwnMakeOneMember) {
   const SplitResult r = split_quantize(session, varied({256, 128}), {64, 192}, experts<NVFP4Quantizer>(2, rotate_and_draw), {});
   EXPECT_EQ(storage(r.outputs[1])->present(), (Usages{true, true}));
