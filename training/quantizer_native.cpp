@@ -2,6 +2,7 @@
 // output planes fill the buffers of a storage. Making a new tensor and refreshing one in place are the same act on an empty and on a filled storage
 // (TE csrc/quantizer.cpp).
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -318,10 +319,23 @@ void Float8Quantizer::update_quantized(Session& session, const ArrayPtr& x, Stor
   s.fp8_dtype = dtype;
 }
 
+// The larger of -min and max, which is not the amax that quantize records: NaN wins, and of a tensor of zeros it is -0. Written over, not accumulated.
 void Float8Quantizer::calibrate(Session& session, const ArrayPtr& x) {
-  auto settings = *line(Direction::row);
-  settings.prior_amax = 0;   // written over, not accumulated
-  const F32Bits found = local_amaxes(session, problem_of(*contiguous(x), settings, std::nullopt), *contiguous(x)).front();
+  constexpr F32Bits kNan = 0x7FC00000, kSign = 0x80000000;
+  const ArrayPtr plain = contiguous(cast(session, x, DType::float32));
+  std::vector<F32Bits> bits(static_cast<size_t>(plain->count()));
+  if (bits.empty()) throw SemanticError(ErrorClass::runtime_error, "calibrate: expected a tensor with elements, found none");
+  std::memcpy(bits.data(), plain->bytes().data(), bits.size() * sizeof(F32Bits));
+  F32Bits low = bits[0], high = bits[0];
+  bool nan = false;
+  for (const F32Bits b : bits) {
+    const float v = std::bit_cast<float>(b);
+    nan = nan || v != v;
+    if (v < std::bit_cast<float>(low)) low = b;
+    if (v > std::bit_cast<float>(high)) high = b;
+  }
+  low ^= kSign;
+  const F32Bits found = nan ? kNan : std::bit_cast<float>(high) > std::bit_cast<float>(low) ? high : low;
   write(amax, std::as_bytes(std::span(&found, 1)));
 }
 
