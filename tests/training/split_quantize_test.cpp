@@ -90,6 +90,7 @@ TEST_F(Grouped, WhereTheKernelsForListsDoNotServeSplitsGoOneByOne) {
 TEST_F(Grouped, DirectionsWithStatesOfTheirOwnMakeOneMember) {
   const SplitResult r = split_quantize(session, varied({256, 128}), {64, 192}, experts<NVFP4Quantizer>(2, rotate_and_draw), {});
   EXPECT_EQ(storage(r.outputs[1])->present(), (Usages{true, true}));
+  EXPECT_EQ(storage(r.outputs[1])->quantizer->usages(), (Usages{true, true}));
   EXPECT_EQ(session.launches.size(), 2u);
 }
 
@@ -123,6 +124,7 @@ TEST_F(Grouped, BiasGradientsAreOfTheUncastTensor) {
 TEST_F(Grouped, SplitsAndQuantizersMustFit) {
   EXPECT_EQ(error_of([&] { split_quantize(session, varied({64, 32}), {32, 32}, experts<MXFP8Quantizer>(1), {}); }), "ValueError");
   EXPECT_EQ(error_of([&] { split_quantize(session, varied({64, 32}), {32, 64}, experts<MXFP8Quantizer>(2), {}); }), "RuntimeError");
+  EXPECT_EQ(error_of([&] { split_quantize(session, varied({64, 32}), {32}, experts<MXFP8Quantizer>(1), {}); }), "RuntimeError");
 }
 
 }  // namespace assay::training
