@@ -599,6 +599,7 @@ json::Value to_json(const Verdict& v) {
   out.set("launches", v.launches);
   if (!v.served.empty()) out.set("served", v.served);
   if (!v.witness.empty()) out.set("witness", v.witness);
+  if (!v.excluded.empty()) out.set("excluded", v.excluded);
   if (!v.about.empty()) out.set("about", strings(v.about));
   out.set("seconds", v.seconds);
   return out;
@@ -618,6 +619,7 @@ Result<Verdict> verdict_from_json(const json::Value& value) {
   v.launches = static_cast<int>(in.integer("launches").value_or(0));
   v.served = in.text("served");
   v.witness = in.text("witness");
+  v.excluded = in.text("excluded");
   v.about = in.list("about");
   if (const json::Value* s = value.find("seconds")) v.seconds = s->to_double().value_or(0);
   return v;

@@ -31,7 +31,7 @@ constexpr bool is_red(Outcome o) { return o == Outcome::failed || o == Outcome::
 // One claim that does not hold, as data: it crosses a pipe, goes to the JSONL report, and text is made from it.
 struct Breach {
   // parity repeat guard padding untouched hybrid.row hybrid.col hybrid.same member | half-step adjacent monotone range coherent round-trip
-  // orthogonal injective | device replay run witness expect crash | scenario roles
+  // orthogonal injective bound integer | device replay run witness expect crash | scenario roles
   std::string claim;
   std::string got, want;               // names: "host", "reference"; for laws want is empty
   std::string message;                 // for laws and errors: what was expected and what was found
@@ -60,6 +60,7 @@ struct Verdict {
   int launches = 0;
   std::string served;                  // Served::by
   std::string witness;                 // one line of statistics
+  std::string excluded;                // of a cell of the parity matrix: the causes that were removed to make it equal; `reason` says what they are
   std::vector<std::string> about;      // of a story (compare/stories.h): what is given, done and expected; empty for lines
   double seconds = 0;                  // all runs of the subject in this case
   bool operator==(const Verdict&) const = default;

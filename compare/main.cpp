@@ -241,6 +241,7 @@ int run_program(int argc, char** argv) {
   c->add_flag("--first", run.settings.stop_at_first, "stop at the first failure");
   c->add_flag("--in-process", run.settings.in_process, "no worker processes: for debuggers");
   add_reports(c, run.report);
+  c->add_option("--html", run.report.html, "write the parity matrix of `roles` here, as one page");
   c->callback([&] {
     const Subjects subjects = make_subjects(common);
     run.settings.subjects = chosen_subjects(common, subjects, "host");

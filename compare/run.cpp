@@ -1,10 +1,12 @@
 #include "compare/run.h"
 
+#include <fstream>
 #include <memory>
 
 #include <fmt/format.h>
 
 #include "compare/doctor.h"
+#include "compare/matrix.h"
 #include "compare/report.h"
 #include "contract/line.h"
 
@@ -23,7 +25,7 @@ json::Value doctor_in_child(const Subjects& subjects) {
 
 class Reports {
  public:
-  Reports(const ReportOptions& options, const Environment& environment, const Subjects& subjects, std::FILE* out, std::FILE* err) : options_(options), err_(err) {
+  Reports(const ReportOptions& options, const Environment& environment, const Subjects& subjects, std::FILE* out, std::FILE* err) : options_(options), out_(out), err_(err) {
     if (!options.jsonl.empty()) {
       auto jsonl = make_jsonl_report(options.jsonl, doctor_in_child(subjects), environment);
       if (!jsonl) error_ = jsonl.error();
@@ -49,8 +51,22 @@ class Reports {
     std::fflush(err_);
     shown_ = true;
   }
+  // Counts a cell of the parity matrix, which is printed before the totals.
+  void cell(const Story& story, const Verdict& v) {
+    if (!story.row.empty()) matrix_.add(story.row, story.column, story.entry.text, v);
+  }
+  // Writes the matrix as a page; an error where it cannot be written.
+  std::optional<Error> page() const {
+    if (options_.html.empty()) return std::nullopt;
+    std::ofstream file(options_.html);
+    file << matrix_.html();
+    file.close();
+    if (!file) return Error{"cannot write " + options_.html, 0, "--html takes a file in a folder that exists"};
+    return std::nullopt;
+  }
   const Totals& finish() {
     wipe();
+    if (!matrix_.empty()) fmt::print(out_, "{}\n", matrix_.text());
     for (auto& r : reports_) r->finish(totals_);
     return totals_;
   }
@@ -62,7 +78,8 @@ class Reports {
     shown_ = false;
   }
   const ReportOptions& options_;
-  std::FILE* err_;
+  std::FILE *out_, *err_;
+  Matrix matrix_;
   std::vector<std::unique_ptr<Report>> reports_;
   std::optional<Error> error_;
   Totals totals_;
@@ -104,10 +121,15 @@ int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out,
   if (!(red && settings.stop_at_first))
     run_stories(options.stories, subjects, settings, [&](const Story& s, const Verdict& v) {
       reports.result(s.entry, v);
+      reports.cell(s, v);
       reports.progress(++done, count, s.entry.text);
       return !(settings.stop_at_first && is_red(v.outcome));
     });
   const int status = reports.finish().exit_status();
+  if (const auto error = reports.page()) {
+    fmt::print(err, "assay: {}\n", error->text());
+    return 2;
+  }
   if (status == 3) fmt::print(err, "assay: nothing was judged{}\n", options.entries.empty() && options.stories.empty() ? ": no line is left of what was asked for" : "");
   return status;
 }

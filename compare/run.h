@@ -11,7 +11,7 @@
 namespace assay {
 
 struct ReportOptions {
-  std::string junit, jsonl;           // paths; empty: none
+  std::string junit, jsonl, html;     // paths; empty: none. html: the parity matrix
   bool verbose = false;
   bool progress = false;              // a line on standard error that is rewritten; for terminals
   bool colour = false;

@@ -1,9 +1,11 @@
 #include "compare/stories.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include <fmt/format.h>
 
+#include "training/parity.h"
 #include "training/scenario.h"
 
 namespace assay {
@@ -64,6 +66,47 @@ Story story_of(const Scenario& s) {
   return story;
 }
 
+Verdict judge_parity(const training::Cell& cell, Subject& subject, const Environment& environment) {
+  Verdict v;
+  v.claims = {"roles"};
+  const auto start = std::chrono::steady_clock::now();
+  training::CellResult r;
+  try {
+    r = training::judge_cell(cell, subject, environment);
+  } catch (const std::exception& e) {
+    r.first = "vanilla's step";
+    r.expected = "a step";
+    r.found = e.what();
+  }
+  v.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  v.witness = fmt::format("{} bytes compared", r.compared);
+  using enum training::CellResult::Outcome;
+  if (r.outcome == excluded) {
+    v.excluded = r.exclusions;
+    v.reason = fmt::format("excluded by {}: {}; differed at {}", r.exclusions, r.reason, r.first);
+  } else if (r.outcome == failed) {
+    v.outcome = Outcome::failed;
+    Breach b;
+    b.claim = "roles";
+    b.got = subject.name();
+    b.message = fmt::format("{}\nexpected {} (vanilla)\nfound    {} (hybrid)\n{}", r.first, r.expected, r.found, r.reason);
+    v.breaches.push_back(std::move(b));
+  }
+  return v;
+}
+
+Story story_of(const training::Cell& cell) {
+  Story story;
+  story.entry.file = "roles";
+  story.entry.text = training::to_text(cell);
+  story.row = fmt::format("{} {}", cell.module, cell.roles);
+  story.column = training::to_text(cell.formats);
+  if (!cell.backward_override.empty()) story.column += fmt::format(" {}", cell.backward_override);
+  story.about = {"hybrid against vanilla, bit for bit"};
+  story.judge = [&cell](Subject& subject, Subject&, const Environment& environment) { return judge_parity(cell, subject, environment); };
+  return story;
+}
+
 bool looks_like_scenario(const string& word) { return word.starts_with("S-"); }
 
 }  // namespace
@@ -74,6 +117,13 @@ Result<std::vector<Story>> take_stories(std::vector<string>& what, const string&
   for (string& word : what) {
     if (word == "scenarios") {
       for (const Scenario& s : training::scenarios()) stories.push_back(story_of(s));
+    } else if (word == "roles") {
+      for (const training::Cell& c : training::parity_cells()) stories.push_back(story_of(c));
+    } else if (word.starts_with("parity ")) {
+      const auto& cells = training::parity_cells();
+      const auto cell = std::find_if(cells.begin(), cells.end(), [&](const training::Cell& c) { return training::to_text(c) == word; });
+      if (cell == cells.end()) return Error{fmt::format("the parity matrix has no cell '{}'", word), 0, "assay list roles prints them"};
+      stories.push_back(story_of(*cell));
     } else if (looks_like_scenario(word)) {
       const Scenario* s = training::find_scenario(word);
       if (!s) return Error{fmt::format("there is no scenario '{}'", word), 0, "assay list scenarios prints them"};

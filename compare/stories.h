@@ -11,6 +11,7 @@
 namespace assay {
 
 struct Story {
+  std::string row, column;                                             // of a cell of the parity matrix; empty for scenarios
   SuiteEntry entry;                                                    // file "scenarios" or "roles"; the text is what `assay run` takes
   std::vector<std::string> about;                                      // printed under the text: "given ...", "when ...", "then ..."
   std::function<Verdict(Subject& subject, Subject& reference, const Environment&)> judge;

@@ -1,0 +1,144 @@
+#include "compare/matrix.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace assay {
+
+namespace {
+
+using std::string;
+
+void keep(std::vector<string>& list, const string& item) {
+  if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
+}
+
+string escaped(std::string_view text) {
+  string out;
+  for (const char c : text) {
+    if (c == '&') out += "&amp;";
+    else if (c == '<') out += "&lt;";
+    else if (c == '>') out += "&gt;";
+    else if (c == '"') out += "&quot;";
+    else out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+void Matrix::add(const string& row, const string& column, const string& line, const Verdict& v) {
+  keep(rows_, row);
+  keep(columns_, column);
+  Field& f = fields_[{row, column}];
+  if (is_red(v.outcome)) ++f.failed;
+  else if (v.outcome != Outcome::passed) ++f.other;
+  else if (!v.excluded.empty()) ++f.excluded[v.excluded];
+  else ++f.bitwise;
+  f.entries.push_back({line, v});
+}
+
+string Matrix::text_of(const Field& f) {
+  std::vector<string> parts;
+  if (f.failed) parts.push_back(fmt::format("{} FAILED", f.failed));
+  if (f.bitwise) parts.push_back(std::to_string(f.bitwise));
+  for (const auto& [codes, n] : f.excluded) parts.push_back(fmt::format("{} {}", n, codes));
+  if (f.other) parts.push_back(fmt::format("{} not run", f.other));
+  return fmt::format("{}", fmt::join(parts, " + "));
+}
+
+string Matrix::text(size_t width) const {
+  size_t first = 0;
+  for (const string& r : rows_) first = std::max(first, r.size());
+  string out;
+  for (size_t begin = 0; begin < columns_.size();) {
+    // As many columns as fit; a row that has nothing in any of them is left out.
+    size_t end = begin, used = first;
+    std::vector<size_t> widths;
+    while (end < columns_.size()) {
+      size_t w = columns_[end].size();
+      for (const string& r : rows_)
+        if (const auto f = fields_.find({r, columns_[end]}); f != fields_.end()) w = std::max(w, text_of(f->second).size());
+      if (end > begin && used + 2 + w > width) break;
+      used += 2 + w;
+      widths.push_back(w);
+      ++end;
+    }
+    out += fmt::format("{:<{}}", "", first);
+    for (size_t c = begin; c < end; ++c) out += fmt::format("  {:<{}}", columns_[c], widths[c - begin]);
+    out += "\n";
+    for (const string& r : rows_) {
+      string line = fmt::format("{:<{}}", r, first);
+      bool any = false;
+      for (size_t c = begin; c < end; ++c) {
+        const auto f = fields_.find({r, columns_[c]});
+        any |= f != fields_.end();
+        line += fmt::format("  {:<{}}", f == fields_.end() ? "-" : text_of(f->second), widths[c - begin]);
+      }
+      if (any) out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    }
+    out += "\n";
+    begin = end;
+  }
+  return out + "A number counts cells that are equal bit for bit; \"3 E13\" those that differ by that cause alone (docs/parity.md).\n";
+}
+
+string Matrix::html() const {
+  size_t bitwise = 0, excluded = 0, failed = 0, other = 0;
+  for (const auto& [at, f] : fields_) {
+    bitwise += f.bitwise;
+    failed += f.failed;
+    other += f.other;
+    for (const auto& [codes, n] : f.excluded) excluded += n;
+  }
+  string out =
+      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Assay: parity matrix</title>\n<style>\n"
+      ":root{color-scheme:light dark;--line:#ccc;--good:#d9f2dd;--exc:#fdf0c8;--bad:#f8c9c4;--none:transparent}\n"
+      "@media(prefers-color-scheme:dark){:root{--line:#444;--good:#17391f;--exc:#4a3d10;--bad:#5c1d18}}\n"
+      "body{font:14px/1.5 system-ui,sans-serif;margin:2rem}h1{font-size:1.4rem;margin:0 0 .3rem}.scroll{overflow-x:auto}\n"
+      "table{border-collapse:collapse;margin:1rem 0}th,td{border:1px solid var(--line);padding:.25rem .5rem;text-align:left;white-space:nowrap}\n"
+      "thead th{vertical-align:bottom}tbody th{font-weight:500}td.good{background:var(--good)}td.exc{background:var(--exc)}td.bad{background:var(--bad)}\n"
+      "code{font:13px ui-monospace,monospace}.list td{white-space:normal;vertical-align:top}\n"
+      "@media print{body{margin:0;font-size:9px}.scroll{overflow:visible}td,th{-webkit-print-color-adjust:exact;print-color-adjust:exact;padding:.1rem .2rem}}\n"
+      "</style></head><body>\n<h1>Hybrid against vanilla</h1>\n";
+  out += fmt::format("<p>{} cells bitwise, {} excluded by a cause whose removal makes them bitwise, {} failed, {} not run.</p>\n", bitwise, excluded, failed, other);
+  out += "<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th>module, hybrid roles</th>";
+  for (const string& c : columns_) out += fmt::format("<th>{}</th>", escaped(c));
+  out += "</tr></thead><tbody>\n";
+  for (const string& r : rows_) {
+    out += fmt::format("<tr><th>{}</th>", escaped(r));
+    for (const string& c : columns_) {
+      const auto at = fields_.find({r, c});
+      if (at == fields_.end()) {
+        out += "<td></td>";
+        continue;
+      }
+      const Field& f = at->second;
+      const char* kind = f.failed ? "bad" : !f.excluded.empty() ? "exc" : f.bitwise ? "good" : "";
+      out += fmt::format("<td class=\"{}\">{}</td>", kind, escaped(text_of(f)));
+    }
+    out += "</tr>\n";
+  }
+  out += "</tbody></table></div>\n";
+  for (const bool red : {true, false}) {
+    string rows;
+    for (const string& r : rows_)
+      for (const string& c : columns_) {
+        const auto at = fields_.find({r, c});
+        if (at == fields_.end()) continue;
+        for (const Entry& e : at->second.entries) {
+          if (is_red(e.verdict.outcome) != red || (!red && e.verdict.excluded.empty())) continue;
+          string why = e.verdict.reason;
+          if (why.empty() && !e.verdict.breaches.empty()) why = e.verdict.breaches[0].message;
+          rows += fmt::format("<tr><td><code>{}</code></td><td>{}</td><td>{}</td></tr>\n", escaped(e.line), escaped(red ? string(name_of(e.verdict.outcome)) : e.verdict.excluded), escaped(why));
+        }
+      }
+    if (rows.empty()) continue;
+    out += fmt::format("<h2>{}</h2>\n<table class=\"list\"><thead><tr><th>cell</th><th>{}</th><th>{}</th></tr></thead><tbody>\n{}</tbody></table>\n", red ? "Failed" : "Excluded",
+                       red ? "outcome" : "cause", red ? "where" : "what it is", rows);
+  }
+  return out + "</body></html>\n";
+}
+
+}  // namespace assay

@@ -1,0 +1,534 @@
+#include "training/parity.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "training/data.h"
+#include "training/errors.h"
+#include "training/f32.h"
+#include "training/factories.h"
+#include "training/hybrid.h"
+#include "training/modules/grouped_linear.h"
+#include "training/modules/layernorm_linear.h"
+#include "training/modules/layernorm_mlp.h"
+#include "training/modules/linear.h"
+#include "training/modules/ops_grouped_linear.h"
+#include "training/modules/ops_linear.h"
+
+namespace assay::training {
+
+namespace {
+
+using std::string;
+using std::string_view;
+
+constexpr int64_t kIn = 128, kOut = 96, kHidden = 160;   // a multiple of 128 for fused kernels, and a partial block of 128 beside it
+constexpr size_t kExperts = 3;
+
+// --- routes -----------------------------------------------------------------------------------------------------------------------------------
+
+// What may be taken away from a cell to see whether a difference goes with it. Codes are those of docs/parity.md.
+struct Removed {
+  bool fused_producers = false;      // E1: vanilla quantizes the rounded output of norm and activation, as hybrid does
+  bool random_states = false;        // E2: every draw of a tensor takes the same state on both routes
+  bool negative_zeros = false;       // E12: no -0.0 in the data
+  bool fused_bias_gradient = false;  // E13: vanilla sums the bias gradient plainly
+  bool tn_only = false;              // E8: an architecture without a physical transpose
+  bool packed = false;               // E10: separate weights
+};
+struct Cause {
+  string_view code, what;
+  bool Removed::*removed;
+  bool (*possible)(const Cell&);
+};
+
+bool uses(const Cell& c, string_view format) { return c.formats.fprop == format || c.formats.dgrad == format || c.formats.wgrad == format; }
+bool normed(const Cell& c) { return c.module.starts_with("layernorm"); }
+constexpr Cause kCauses[] = {
+    {"E1", "vanilla quantizes un-rounded values of a fused norm or activation", &Removed::fused_producers, normed},
+    {"E2", "stochastic rounding draws another state per direction", &Removed::random_states, [](const Cell& c) { return c.formats.dgrad == "nvfp4" || c.formats.wgrad == "nvfp4"; }},
+    {"E12", "kernel selection of MXFP8 decides the sign of a zero", &Removed::negative_zeros, [](const Cell& c) { return c.flavour == Flavour::te && uses(c, "mxfp8"); }},
+    {"E13", "vanilla sums the bias gradient inside its kernel, in chunks of rows", &Removed::fused_bias_gradient, [](const Cell& c) { return uses(c, "mxfp8"); }},
+    {"E8", "per-tensor FP8 has no columns without rows where columns are a physical transpose", &Removed::tn_only,
+     [](const Cell& c) { return uses(c, "fp8_current") && c.arch != Arch::sm100 && c.arch != Arch::sm110; }},
+    {"E10", "packed grouped weights take neither hybrids nor Identity", &Removed::packed, [](const Cell& c) { return c.packed; }},
+};
+
+// A quantizer of one format for one role, as its base factory makes it.
+QuantizerPtr make(string_view format, const RolePtr& role) {
+  static const std::pair<string_view, string_view> kFactories[] = {{"fp8_current", "current_scaling_factory"}, {"fp8_block", "float8_block_scaling_factory"},
+                                                                   {"mxfp8", "mxfp8_factory"}, {"nvfp4", "nvfp4_factory"}, {"identity", "high_precision_factory"}};
+  for (const auto& [name, factory] : kFactories)
+    if (name == format) return std::get<QuantizerPtr>(factory_named(factory)->call(role));
+  throw std::logic_error("no factory for " + string(format));
+}
+
+// Hybrid's recipe: each tensor gets the formats of the two GEMMs that read it.
+RecipePtr hybrid_recipe(const Cell& c) {
+  const auto recipe = std::make_shared<CustomRecipe>();
+  recipe->qfactory = std::make_shared<const QFactory>(QFactory{"parity", [c](const RolePtr& role) -> QuantizerLike {
+    const string tensor = role ? role->tensor_type : "";
+    const auto [row, col] = tensor == "weight" ? std::pair(c.formats.fprop, c.formats.dgrad)
+                            : tensor == "grad_output" ? std::pair(c.formats.dgrad, c.formats.wgrad)
+                                                      : std::pair(c.formats.fprop, c.formats.wgrad);
+    const bool chosen = !tensor.empty() && c.roles.find(tensor) != string_view::npos;
+    if (row == col && !chosen) return make(row, role);
+    return std::static_pointer_cast<Quantizer>(
+        std::make_shared<HybridQuantizer>(make(row, role), make(col, role), c.backward_override == "dequantized" ? "rowwise_dequantized" : "original"));
+  }});
+  return recipe;
+}
+
+// Vanilla's recipe for one format; null for none.
+RecipePtr vanilla_recipe(string_view format, string_view backward_override) {
+  RecipePtr recipe;
+  if (format == "fp8_current") recipe = std::make_shared<Float8CurrentScaling>();
+  if (format == "fp8_block") recipe = std::make_shared<Float8BlockScaling>();
+  if (format == "mxfp8") recipe = std::make_shared<MXFP8BlockScaling>();
+  if (format == "nvfp4") recipe = std::make_shared<NVFP4BlockScaling>();
+  if (recipe && !backward_override.empty()) recipe->backward_override = string(backward_override);
+  return recipe;
+}
+
+std::unique_ptr<Module> make_module(Session& session, const Cell& c, bool packed) {
+  const ParallelMode parallel = c.phase == Phase::column ? ParallelMode::column : c.phase == Phase::row ? ParallelMode::row : ParallelMode::none;
+  LinearSettings linear;
+  linear.name = "m";
+  linear.in_features = kIn;
+  linear.out_features = kOut;
+  linear.parallel_mode = parallel;
+  linear.sequence_parallel = parallel != ParallelMode::none;
+  if (c.module == "linear") return std::make_unique<Linear>(session, linear);
+  if (c.module == "layernorm_linear") return std::make_unique<LayerNormLinear>(session, LayerNormLinearSettings{linear, {}});
+  if (c.module == "layernorm_mlp") {
+    LayerNormMLPSettings s;
+    s.name = "m";
+    s.hidden_size = kIn;
+    s.ffn_hidden_size = kHidden;
+    s.sequence_parallel = s.set_parallel_mode = parallel != ParallelMode::none;
+    return std::make_unique<LayerNormMLP>(session, s);
+  }
+  if (c.module == "grouped_linear") {
+    GroupedLinearSettings s;
+    s.name = "m";
+    s.num_gemms = kExperts;
+    s.in_features = kIn;
+    s.out_features = kOut;
+    s.single_grouped_parameter = packed;
+    auto m = std::make_unique<GroupedLinear>(session, s);
+    m->m_splits = {c.tokens - 32, 0, 32};
+    return m;
+  }
+  if (c.module == "ops_linear") return std::make_unique<OpsLinear>(session, OpsLinearSettings{"m", kIn, kOut, true, DType::bfloat16, UsagePolicy::assign});
+  OpsGroupedLinearSettings s;
+  s.name = "m";
+  s.num_groups = kExperts;
+  s.in_features = kIn;
+  s.out_features = kOut;
+  s.bias = true;
+  auto m = std::make_unique<OpsGroupedLinear>(session, s);
+  m->m_splits = {c.tokens - 32, 0, 32};
+  return m;
+}
+
+// The amaxes of another rank, larger in one tensor than in the next, so that a reduction that is left out shows.
+GroupPtr tensor_parallel_group() {
+  const auto group = std::make_shared<ProcessGroup>();
+  group->name = "tp";
+  group->size = 2;
+  group->all_reduce_max = [](std::span<F32Bits> amaxes) {
+    for (F32Bits& a : amaxes) a = std::max<F32Bits>(a, 0x44A00000);   // 1280
+  };
+  return group;
+}
+
+uint64_t hash_of(string_view text) {
+  uint64_t h = 0xCBF29CE484222325;
+  for (const char ch : text) h = (h ^ static_cast<unsigned char>(ch)) * 0x100000001B3;
+  return h;
+}
+
+// One route through a cell: the module is built, filled and stepped, and its last step's record kept.
+StepRecord run_route(const Cell& c, const RecipePtr& recipe, const Removed& removed, Subject& subject, const Environment& environment) {
+  Session session(subject, environment);
+  session.arch = removed.tn_only ? Arch::sm100 : c.arch;
+  session.flavour = c.flavour;
+  session.rng.reseed(7);
+  if (removed.random_states) session.rng.inject = [&session] { return hash_of(session.tensor_name) % 4096 * kPhiloxStep; };
+  const std::unique_ptr<Module> m = make_module(session, c, c.packed && !removed.packed);
+  uint64_t seed = 100;
+  std::vector<ArrayPtr> masters;
+  for (Parameter& p : m->parameters) {
+    const ArrayPtr* plain_value = std::get_if<ArrayPtr>(&p.value);
+    const Dims shape = plain_value ? (*plain_value)->shape : shape_of(p.value);
+    masters.push_back(drawn(shape, DType::float32, seed++));
+    write_back(session, p, masters.back());
+  }
+  if (recipe && (c.phase == Phase::quantized_init || c.phase == Phase::evaluation || c.phase == Phase::trajectory)) m->quantize_parameters(session, recipe);
+  const int64_t out = c.module == "layernorm_mlp" ? kIn : kOut;
+  StepOptions options;
+  options.recipe = recipe;
+  options.fusions = {!removed.fused_producers, !removed.fused_producers, !removed.fused_bias_gradient};
+  if (c.phase == Phase::column || c.phase == Phase::row) options.tp_group = tensor_parallel_group();
+  const auto step = [&](uint64_t n) {
+    m->step(session, gradient({c.tokens, kIn}, DType::bfloat16, 10 + n, !removed.negative_zeros), gradient({c.tokens, out}, DType::bfloat16, 20 + n, !removed.negative_zeros), options);
+  };
+  switch (c.phase) {
+    case Phase::cached:
+      options.is_first_microbatch = true;
+      step(0);
+      options.is_first_microbatch = false;
+      step(1);
+      break;
+    case Phase::trajectory:
+      for (uint64_t n = 0; n < 3; ++n) {
+        step(n);
+        if (n == 2) break;
+        // An update that every gradient bit takes part in; that it ascends does not matter here.
+        for (size_t i = 0; i < m->parameters.size(); ++i) {
+          Parameter& p = m->parameters[i];
+          if (!p.grad) continue;
+          masters[i] = add(session, masters[i], view(cast(session, contiguous(p.grad), DType::float32), masters[i]->shape));
+          write_back(session, p, masters[i]);
+        }
+      }
+      break;
+    case Phase::evaluation:
+      step(0);
+      options.grad_enabled = false;
+      m->forward(session, gradient({c.tokens, kIn}, DType::bfloat16, 30, !removed.negative_zeros), options);
+      options.grad_enabled = true;
+      for (size_t i = 0; i < m->parameters.size(); ++i) write_back(session, m->parameters[i], drawn(masters[i]->shape, DType::float32, 300 + i));
+      step(1);
+      break;
+    default: step(0);
+  }
+  return m->record;
+}
+
+// --- comparison -------------------------------------------------------------------------------------------------------------------------------
+
+struct Difference {
+  string what, expected, found;
+};
+using Found = std::optional<Difference>;
+
+string hex_at(const std::vector<std::byte>& bytes, size_t i) {
+  static constexpr char kDigits[] = "0123456789ABCDEF";
+  const unsigned b = std::to_integer<unsigned>(bytes[i]);
+  return {kDigits[b >> 4], kDigits[b & 15]};
+}
+
+Found compare_bytes(const string& what, const std::vector<std::byte>& got, const std::vector<std::byte>& want, int64_t& compared) {
+  if (got.size() != want.size()) return Difference{what, std::to_string(want.size()) + " bytes", std::to_string(got.size()) + " bytes"};
+  compared += static_cast<int64_t>(got.size());
+  const auto at = static_cast<size_t>(std::mismatch(got.begin(), got.end(), want.begin()).first - got.begin());
+  if (at == got.size()) return std::nullopt;
+  size_t differ = 0;
+  for (size_t i = 0; i < got.size(); ++i) differ += got[i] != want[i];
+  return Difference{what, hex_at(want, at) + " at byte " + std::to_string(at), hex_at(got, at) + "; " + std::to_string(differ) + " of " + std::to_string(got.size()) + " bytes differ"};
+}
+
+std::vector<std::byte> bytes_of_array(const ArrayPtr& a) {
+  if (!a) return {};
+  const ArrayPtr dense = contiguous(a);
+  const auto bytes = std::as_const(*dense).bytes();
+  return {bytes.begin(), bytes.end()};
+}
+
+// The GEMM "fc1.dgrad" or "wgrad.2" is one of the three kinds.
+bool is_gemm(const GemmRecord& g, string_view kind) { return g.name.find(kind) != string::npos; }
+
+// Operand planes and result of every GEMM of one kind.
+Found compare_gemms(string_view kind, const StepRecord& got, const StepRecord& want, int64_t& compared) {
+  std::vector<const GemmRecord*> a, b;
+  for (const GemmRecord& g : got.gemms)
+    if (is_gemm(g, kind)) a.push_back(&g);
+  for (const GemmRecord& g : want.gemms)
+    if (is_gemm(g, kind)) b.push_back(&g);
+  if (a.size() != b.size() || b.empty()) return Difference{"GEMMs of " + string(kind), std::to_string(b.size()), std::to_string(a.size())};
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i]->name != b[i]->name) return Difference{"name of a GEMM", b[i]->name, a[i]->name};
+    if (a[i]->planes.size() != b[i]->planes.size()) return Difference{a[i]->name + ": operand planes", std::to_string(b[i]->planes.size()), std::to_string(a[i]->planes.size())};
+    for (size_t p = 0; p < a[i]->planes.size(); ++p) {
+      const PlaneData &x = a[i]->planes[p], &y = b[i]->planes[p];
+      if (x.plane.name != y.plane.name) return Difference{a[i]->name + ": operand plane", y.plane.name, x.plane.name};
+      if (Found d = compare_bytes(a[i]->name + ": " + x.plane.name, x.bytes, y.bytes, compared)) return d;
+    }
+    if (a[i]->line != b[i]->line) return Difference{a[i]->name + ": settings", b[i]->line, a[i]->line};
+    if (Found d = compare_bytes(a[i]->name + ": result", bytes_of_array(a[i]->out), bytes_of_array(b[i]->out), compared)) return d;
+  }
+  return std::nullopt;
+}
+
+// Outputs that one kind of GEMM decides.
+Found compare_outputs(const std::function<bool(const string&)>& wanted, const StepRecord& got, const StepRecord& want, int64_t& compared) {
+  for (const NamedArray& y : want.outputs) {
+    if (!wanted(y.name)) continue;
+    const auto x = std::find_if(got.outputs.begin(), got.outputs.end(), [&](const NamedArray& o) { return o.name == y.name; });
+    if (x == got.outputs.end()) return Difference{y.name, "present", "absent"};
+    if (Found d = compare_bytes(y.name, bytes_of_array(x->array), bytes_of_array(y.array), compared)) return d;
+  }
+  return std::nullopt;
+}
+
+// A quantizer's settings for each direction, without what differs between the routes on purpose: class, usages, storage kind.
+json::Value settings_of(const json::Value& quantizer, string_view child) {
+  if (const json::Value* sub = quantizer.find(child)) return settings_of(*sub, child);
+  json::Value out = json::object();
+  if (!quantizer.object()) return out;
+  for (const auto& [key, value] : *quantizer.object())
+    if (key != "rowwise_usage" && key != "columnwise_usage" && key != "internal" && key != "optimize_for_gemm" && key != "amax_reduction_group" && key != "with_amax_reduction")
+      out.set(key, value);
+  return out;
+}
+
+Found compare_quantizers(const RoleList& roles, const std::vector<json::Value>& got, const std::vector<json::Value>& want) {
+  if (got.size() != want.size()) return Difference{"quantizers", std::to_string(want.size()), std::to_string(got.size())};
+  for (size_t i = 0; i < got.size(); ++i) {
+    if (!roles || i >= roles->size() || !(*roles)[i]) continue;   // a boundary that nobody consumes
+    for (const string_view child : {string_view("rowwise_quantizer"), string_view("columnwise_quantizer")})
+      if (const json::Value x = settings_of(got[i], child), y = settings_of(want[i], child); x != y)
+        return Difference{"quantizer of " + to_text(*(*roles)[i]), json::dump(y), json::dump(x)};
+  }
+  return std::nullopt;
+}
+
+Found compare_roles(const RoleList& got, const RoleList& want) {
+  if (got.has_value() != want.has_value() || (got && got->size() != want->size())) return Difference{"role list", "vanilla's", "another length"};
+  for (size_t i = 0; got && i < got->size(); ++i) {
+    const RolePtr &x = (*got)[i], &y = (*want)[i];
+    if (!x != !y || (x && *x != *y)) return Difference{"role " + std::to_string(i), y ? to_text(*y) : "none", x ? to_text(*x) : "none"};
+  }
+  return std::nullopt;
+}
+
+template <class T, class Text>
+Found compare_lists(const string& what, const std::vector<T>& got, const std::vector<T>& want, Text text) {
+  const auto words = [&](const std::vector<T>& list) {
+    string out;
+    for (const T& item : list) out += (out.empty() ? "" : ", ") + text(item);
+    return out.empty() ? string("none") : out;
+  };
+  const string x = words(got), y = words(want);
+  return x == y ? std::nullopt : Found(Difference{what, y, x});
+}
+
+// A hybrid reduces in each of its two launches where vanilla reduces in its one: the same tensor over the same group twice in a row counts once.
+std::vector<Collective> once_per_tensor(std::vector<Collective> trace) {
+  trace.erase(std::unique(trace.begin(), trace.end()), trace.end());
+  return trace;
+}
+
+// The hybrid step against up to three vanilla ones, in the order in which one thing explains the next.
+Found compare_steps(const Cell& c, const StepRecord& hybrid, const std::array<StepRecord, 3>& vanilla, bool states_given, int64_t& compared) {
+  const StepRecord &f = vanilla[0], &d = vanilla[1], &w = vanilla[2];
+  const bool one = c.formats.fprop == c.formats.dgrad && c.formats.dgrad == c.formats.wgrad && c.backward_override.empty() && c.formats.fprop != "identity";
+  if (one) {
+    if (Found x = compare_roles(hybrid.forward_roles, f.forward_roles)) return x;
+    if (Found x = compare_roles(hybrid.backward_roles, f.backward_roles)) return x;
+    if (Found x = compare_quantizers(f.forward_roles, hybrid.forward_quantizers, f.forward_quantizers)) return x;
+    if (Found x = compare_quantizers(f.backward_roles, hybrid.backward_quantizers, f.backward_quantizers)) return x;
+  }
+  if (Found x = compare_gemms("fprop", hybrid, f, compared)) return x;
+  if (Found x = compare_outputs([](const string& n) { return n == "output"; }, hybrid, f, compared)) return x;
+  if (Found x = compare_gemms("dgrad", hybrid, d, compared)) return x;
+  if (Found x = compare_gemms("wgrad", hybrid, w, compared)) return x;
+  const auto of_wgrad = [](const string& n) { return n.find("weight") != string::npos && n.find("layer_norm") == string::npos; };
+  if (Found x = compare_outputs([&](const string& n) { return n != "output" && !of_wgrad(n); }, hybrid, d, compared)) return x;
+  if (Found x = compare_outputs(of_wgrad, hybrid, w, compared)) return x;
+  if (!one) return std::nullopt;
+  if (!states_given) {
+    if (Found x = compare_lists("random states drawn", hybrid.draws, f.draws, [](const RngDraw& r) { return std::to_string(r.offset) + (r.used ? "" : " unused"); })) return x;
+    if (hybrid.rng_offset != f.rng_offset) return Difference{"generator's offset after the step", std::to_string(f.rng_offset), std::to_string(hybrid.rng_offset)};
+  }
+  if (Found x = compare_lists("collectives", once_per_tensor(hybrid.collectives), once_per_tensor(f.collectives), [](const Collective& k) { return k.what + " of " + k.who + " over " + k.group; })) return x;
+  if (Found x = compare_lists("workspaces", hybrid.cache, f.cache, [](const CacheEvent& e) { return e.weight + " " + e.what; })) return x;
+  return std::nullopt;
+}
+
+struct Compared {
+  Found difference;
+  int64_t bytes = 0;
+};
+
+Compared run_cell(const Cell& c, const Removed& removed, Subject& subject, const Environment& environment) {
+  Compared out;
+  const auto vanilla = [&](string_view format) {
+    return run_route(c, vanilla_recipe(c.backward_override.empty() ? format : c.formats.fprop, c.backward_override), removed, subject, environment);
+  };
+  std::array<StepRecord, 3> routes;
+  routes[0] = vanilla(c.formats.fprop);
+  routes[1] = c.formats.dgrad == c.formats.fprop || !c.backward_override.empty() ? routes[0] : vanilla(c.formats.dgrad);
+  routes[2] = c.formats.wgrad == c.formats.dgrad ? routes[1] : c.formats.wgrad == c.formats.fprop ? routes[0] : vanilla(c.formats.wgrad);
+  StepRecord hybrid;
+  try {
+    hybrid = run_route(c, hybrid_recipe(c), removed, subject, environment);
+  } catch (const SemanticError& e) {
+    out.difference = Difference{"hybrid's step", "a step", string(name_of(e.error_class)) + ": " + e.what()};
+    return out;
+  }
+  out.difference = compare_steps(c, hybrid, routes, removed.random_states, out.bytes);
+  return out;
+}
+
+// --- the table --------------------------------------------------------------------------------------------------------------------------------
+
+constexpr string_view kModules[] = {"linear", "layernorm_linear", "layernorm_mlp", "grouped_linear", "ops_linear", "ops_grouped_linear"};
+constexpr string_view kFormats[] = {"fp8_current", "mxfp8", "fp8_block", "nvfp4"};
+constexpr string_view kRoleSets[] = {"input,weight", "input", "weight", "input,weight,grad_output"};
+
+std::vector<Cell> make_cells() {
+  std::vector<Cell> cells;
+  const auto parallel = [](Phase p) { return p == Phase::column || p == Phase::row; };
+  const auto has_tp = [](string_view module) { return !module.starts_with("ops") && module != "grouped_linear"; };
+  // One format: roles, phases, architectures, kernel selection, both sides of the fused kernels' row count.
+  for (const string_view module : kModules)
+    for (const string_view f : kFormats) {
+      Cell c;
+      c.module = module;
+      c.formats = {f, f, f};
+      for (const string_view roles : kRoleSets) {
+        c.roles = roles;
+        for (size_t p = 0; p < std::size(kPhaseNames); ++p) {
+          const Phase phase = static_cast<Phase>(p);
+          if (parallel(phase) && !has_tp(module)) continue;
+          if (roles != kRoleSets[0] && roles != kRoleSets[3] && phase != Phase::train) continue;
+          c.phase = phase;
+          cells.push_back(c);
+        }
+        c.phase = Phase::train;
+        Cell other = c;
+        other.arch = Arch::sm90;
+        cells.push_back(other);
+        other = c;
+        other.flavour = Flavour::te;
+        cells.push_back(other);
+        other = c;
+        other.tokens = 96;
+        cells.push_back(other);
+      }
+    }
+  // Two formats: forward and gradients apart; Identity stands for one that is not quantized.
+  for (const string_view module : kModules)
+    for (const string_view row : {string_view("fp8_current"), string_view("mxfp8"), string_view("fp8_block"), string_view("nvfp4"), string_view("identity")})
+      for (const string_view col : {string_view("fp8_current"), string_view("mxfp8"), string_view("fp8_block"), string_view("nvfp4"), string_view("identity")}) {
+        if (module == "layernorm_mlp" || (row == col && row != "identity")) continue;   // two layers have no single vanilla recipe: E6 of docs/parity.md
+        Cell c;
+        c.module = module;
+        c.formats = {row, col, col};
+        cells.push_back(c);
+        if (module == "linear") {
+          c.phase = Phase::quantized_init;
+          cells.push_back(c);
+        }
+      }
+  for (const Phase phase : {Phase::train, Phase::quantized_init}) {
+    Cell c;
+    c.module = "layernorm_mlp";
+    c.formats = {"identity", "identity", "identity"};
+    c.phase = phase;
+    cells.push_back(c);
+  }
+  // Gradients in high precision, against the built-in override.
+  for (const string_view module : {string_view("linear"), string_view("layernorm_linear"), string_view("grouped_linear")})
+    for (const string_view f : {string_view("fp8_current"), string_view("mxfp8"), string_view("fp8_block")})
+      for (const string_view how : {string_view("high_precision"), string_view("dequantized")}) {
+        Cell c;
+        c.module = module;
+        c.formats = {f, "identity", "identity"};
+        c.backward_override = how;
+        cells.push_back(c);
+      }
+  // Three formats.
+  for (const string_view module : {string_view("linear"), string_view("layernorm_linear")})
+    for (const string_view f : kFormats)
+      for (const string_view d : kFormats)
+        for (const string_view w : kFormats) {
+          if (f == d || d == w || f == w) continue;
+          Cell c;
+          c.module = module;
+          c.formats = {f, d, w};
+          cells.push_back(c);
+        }
+  Cell packed;
+  packed.module = "grouped_linear";
+  packed.formats = {"mxfp8", "mxfp8", "mxfp8"};
+  packed.packed = true;
+  cells.push_back(packed);
+  return cells;
+}
+
+}  // namespace
+
+string to_text(const Formats& f) {
+  string out(f.fprop);
+  if (f.dgrad != f.fprop || f.wgrad != f.fprop) out += "|" + string(f.dgrad);
+  if (f.wgrad != f.dgrad) out += "|" + string(f.wgrad);
+  return out;
+}
+
+string to_text(const Cell& c) {
+  string out = "parity " + string(c.module) + " " + to_text(c.formats);
+  if (c.roles != "input,weight") out += " roles=" + string(c.roles);
+  if (!c.backward_override.empty()) out += " override=" + string(c.backward_override);
+  if (c.phase != Phase::train) out += " phase=" + string(name_of(c.phase));
+  if (c.arch != Arch::sm100) out += " arch=sm90";
+  if (c.flavour != Flavour::assay) out += " flavour=te";
+  if (c.tokens != 64) out += " tokens=" + std::to_string(c.tokens);
+  if (c.packed) out += " packed=1";
+  return out;
+}
+
+const std::vector<Cell>& parity_cells() {
+  static const std::vector<Cell> kCells = make_cells();
+  return kCells;
+}
+
+CellResult judge_cell(const Cell& c, Subject& subject, const Environment& environment) {
+  CellResult result;
+  const Compared plain = run_cell(c, {}, subject, environment);
+  result.compared = plain.bytes;
+  if (!plain.difference) {
+    result.outcome = CellResult::Outcome::bitwise;
+    return result;
+  }
+  result.first = plain.difference->what;
+  result.expected = plain.difference->expected;
+  result.found = plain.difference->found;
+  // The least set of causes that could apply: single ones first, then pairs, then all.
+  std::vector<const Cause*> possible;
+  for (const Cause& cause : kCauses)
+    if (cause.possible(c)) possible.push_back(&cause);
+  std::vector<std::vector<const Cause*>> sets;
+  for (size_t i = 0; i < possible.size(); ++i) sets.push_back({possible[i]});
+  for (size_t i = 0; i < possible.size(); ++i)
+    for (size_t j = i + 1; j < possible.size(); ++j) sets.push_back({possible[i], possible[j]});
+  if (possible.size() > 2) sets.push_back(possible);
+  string tried;
+  for (const auto& set : sets) {
+    Removed removed;
+    string codes, what;
+    for (const Cause* cause : set) {
+      removed.*(cause->removed) = true;
+      codes += (codes.empty() ? "" : " ") + string(cause->code);
+      what += (what.empty() ? "" : "; ") + string(cause->what);
+    }
+    const Compared again = run_cell(c, removed, subject, environment);
+    if (!again.difference) {
+      result.outcome = CellResult::Outcome::excluded;
+      result.exclusions = codes;
+      result.reason = what;
+      result.compared += again.bytes;
+      return result;
+    }
+    tried += (tried.empty() ? "without " : ", without ") + codes + " still at " + again.difference->what;
+  }
+  result.reason = tried.empty() ? "no exclusion applies to this cell" : tried;
+  return result;
+}
+
+}  // namespace assay::training
