@@ -132,6 +132,8 @@ void coerce(Session& session, Storage& s, const std::vector<BufferShape>& wanted
 }
 
 void write(const ArrayPtr& to, std::span<const std::byte> bytes) {
+  if (static_cast<size_t>(to->count() * training::bytes_of(to->dtype)) != bytes.size())
+    throw std::logic_error("expected a buffer of " + std::to_string(bytes.size()) + " bytes for a plane, found " + text(to->shape) + " of " + string(name_of(to->dtype)));
   if (!to->contiguous()) return copy_into(*from_bytes(to->shape, to->dtype, bytes), *to);
   std::ranges::copy(bytes, to->bytes().begin());
 }

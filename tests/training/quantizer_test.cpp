@@ -313,6 +313,7 @@ TEST(Delayed, ReadsTheScaleAndGathersTheAmaxInPlace) {
 TEST(Reduction, ScalesByTheGroupsAmaxAndLeavesATrace) {
   for (const bool nvfp4 : {false, true}) {
     Setting t;
+    if (!nvfp4) t.session.arch = Arch::sm90;   // where one amax serves two planes
     const ArrayPtr whole = random_bf16({64, 64}), shard = slice(whole, 0, 32, 64);
     float largest = 0;
     const ArrayPtr wide = cast(t.session, whole, DType::float32);
@@ -403,10 +404,15 @@ TEST(Draws, TwoPassesShareTheRowStreamButNotTheColumns) {
 
 TEST(Draws, UnfusedColumnsUseTheSecondState) {
   Setting both, alone;
+  both.session.rng.reseed(7, 100);
+  alone.session.rng.reseed(7, 100);
   const ArrayPtr x = random_bf16({32, 128});
   auto columns = stochastic(true);
   columns->set_usage(false, true);
   EXPECT_EQ(bytes_of(*stochastic(true)->quantize(both.session, x))["_columnwise_data"], bytes_of(*columns->quantize(alone.session, x))["_columnwise_data"]);
+  ASSERT_EQ(both.session.launches.size(), 2u);
+  EXPECT_NE(both.session.launches[0].find("rng=7,100"), std::string::npos) << both.session.launches[0];
+  EXPECT_NE(both.session.launches[1].find("rng=7,1124"), std::string::npos) << both.session.launches[1];
 }
 
 // Identity
@@ -504,6 +510,12 @@ TEST(Observer, AmaxGroupsReachTheQuantizerWithin) {
   EXPECT_TRUE(inner->reduction.enabled);
   EXPECT_EQ(inner->reduction.group, group);
   EXPECT_EQ(&unwrapped(observer), inner.get());
+
+  auto hybrid = std::make_shared<HybridQuantizer>(QuantizerPtr(make<Float8CurrentScalingQuantizer>()), QuantizerPtr(make<MXFP8Quantizer>()));
+  ObserverQuantizer around(hybrid, [](const Observation&) {});
+  set_amax_reduction_group(around, group);
+  EXPECT_EQ(hybrid->amax_reduction_group(), group);
+  EXPECT_EQ(wgrad_gather_usages(around), (Usages{false, true}));
 }
 
 // Flavour te
