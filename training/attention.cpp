@@ -1,5 +1,7 @@
 #include "training/attention.h"
 
+#include "training/delayed.h"
+
 namespace assay::training {
 
 namespace {
@@ -10,13 +12,14 @@ struct CoreSlot {
   Mode mode;
   size_t slot;
   const char* name;
-  bool absent_under_mxfp8;   // S and dP stay in high precision there
+  bool inner;   // S and dP never leave the core
 };
 constexpr CoreSlot kCoreSlots[] = {
     {&AttentionQuantizers::qkv, Mode::forward, 2, "QKV", false},   {&AttentionQuantizers::o, Mode::forward, 3, "O", false},
     {&AttentionQuantizers::s, Mode::forward, 8, "S", true},        {&AttentionQuantizers::dqkv, Mode::backward, 0, "dQKV", false},
     {&AttentionQuantizers::do_, Mode::backward, 3, "dO", false},   {&AttentionQuantizers::dp, Mode::backward, 5, "dP", true},
 };
+const CoreSlot& kQkv = kCoreSlots[0];
 
 enum class Family { none, delayed, current, mxfp8 };
 Family family_of(const QuantizerPtr& q) {
@@ -48,43 +51,49 @@ RolePtr role(std::string_view module_type, std::string_view tensor_type, const M
 
 AttentionQuantizers DotProductAttention::quantizers() const {
   AttentionQuantizers found;
-  const bool mxfp8 = family_of(at(state, kCoreSlots[0])) == Family::mxfp8;
+  const bool mxfp8 = family_of(at(state, kQkv)) == Family::mxfp8;
   for (const CoreSlot& slot : kCoreSlots) {
     QuantizerPtr q = at(state, slot);
-    const bool may_miss = mxfp8 && slot.absent_under_mxfp8 && !q;
-    if (!may_miss && family_of(q) == Family::none) refuse(state, slot, q);
+    if (slot.inner && mxfp8) continue;   // the kernel keeps S and dP to itself, so whatever the factory made for them is not looked at
+    if (!q) refuse(state, slot, q);
+    q->internal = slot.inner;
+    q->set_usage(true, mxfp8);                // MXFP8 operands are read along both of their dimensions
+    if (mxfp8 && (slot.member == &AttentionQuantizers::qkv || slot.member == &AttentionQuantizers::do_)) q->optimize_for_gemm = true;
+    if (family_of(q) == Family::none) refuse(state, slot, q);
     found.*slot.member = std::move(q);
   }
   return found;
 }
 
 AttentionCapability DotProductAttention::capability() const {
-  const QuantizerPtr qkv = at(state, kCoreSlots[0]);
+  const QuantizerPtr qkv = at(state, kQkv);
   const Family family = family_of(qkv);
-  if (family == Family::none) refuse(state, kCoreSlots[0], qkv);
+  if (family == Family::none) refuse(state, kQkv, qkv);
   return {family == Family::current, family == Family::mxfp8};
 }
 
 const std::vector<RecipePtr>& DotProductAttention::local_recipes() {
   static const std::vector<RecipePtr> kNone;
   if (!state.recipe || !state.recipe->custom()) return kNone;
-  Key key{state.state(Mode::forward), state.state(Mode::backward), {}, state.recipe->fp8_format, state.recipe->fp8_dpa, state.recipe->fp8_mha};
-  for (const Mode mode : {Mode::forward, Mode::backward}) key.quantizers.insert(key.quantizers.end(), state.quantizers(mode).begin(), state.quantizers(mode).end());
+  Key key{state.state(Mode::forward), state.quantizers(Mode::forward), state.recipe->fp8_format, state.recipe->fp8_dpa, state.recipe->fp8_mha};
   if (key_ == key) return local_recipes_;
   key_ = std::move(key);
   ++inferences_;
   local_recipes_.clear();
-  const auto local = [&](std::string_view recipe_class) {
-    RecipePtr recipe = make_recipe(recipe_class);
-    recipe->fp8_format = state.recipe->fp8_format;
+  const auto local = [&](auto recipe) {
     recipe->fp8_dpa = state.recipe->fp8_dpa;
     recipe->fp8_mha = state.recipe->fp8_mha;
     local_recipes_.push_back(std::move(recipe));
   };
-  const auto family = [&](size_t core_slot) { return family_of(at(state, kCoreSlots[core_slot])); };
-  if (family(0) == Family::mxfp8) local("MXFP8BlockScaling");
-  if (family(0) == Family::current && family(2) == Family::delayed && family(5) == Family::delayed) local("Float8CurrentScaling"), local("DelayedScaling");
-  if (family(0) == Family::delayed) local("DelayedScaling");
+  const auto in_format = [&](auto recipe) {
+    recipe->fp8_format = state.recipe->fp8_format;
+    local(std::move(recipe));
+  };
+  const Family qkv = family_of(at(state, kQkv));
+  const DelayedStatePtr inner = state.state(Mode::forward) ? state.state(Mode::forward)->delayed() : nullptr;
+  if (qkv == Family::mxfp8) in_format(std::make_shared<MXFP8BlockScaling>());
+  if (qkv == Family::current && inner) in_format(std::make_shared<Float8CurrentScaling>());
+  if ((qkv == Family::current || qkv == Family::delayed) && inner) local(std::make_shared<DelayedScaling>(inner->settings()));
   return local_recipes_;
 }
 
@@ -104,7 +113,8 @@ ModuleState projection_of(Session& session, const MultiheadAttention::Options& o
 }  // namespace
 
 MultiheadAttention::MultiheadAttention(Session& session, const Options& o)
-    : projection(projection_of(session, o)),
+    : name(o.name ? *o.name : next_name(session)),
+      projection(projection_of(session, o)),
       projection_attribute(o.cross ? (o.input_layernorm ? "layernorm_query" : "query_layer") : (o.input_layernorm ? "layernorm_qkv" : "qkv")),
       key_value(o.cross ? std::optional<ModuleState>(std::in_place, session, Producer::linear, part(o.name, "linear_kv")) : std::nullopt),
       core_attention(session, part(o.name, "core_attention")),

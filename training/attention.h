@@ -13,7 +13,7 @@ namespace assay::training {
 
 // The quantizers that the core reads, each from one slot of its group. Borrowed from the state.
 struct AttentionQuantizers {
-  QuantizerPtr qkv, o, s, dqkv, do_, dp;   // s and dp may be null where QKV is MXFP8
+  QuantizerPtr qkv, o, s, dqkv, do_, dp;   // s and dp are null where QKV is MXFP8
 };
 
 // Which family of recipes the QKV quantizer of a custom recipe stands for.
@@ -27,21 +27,21 @@ class DotProductAttention {
   DotProductAttention(Session& session, std::optional<std::string> name) : state(session, Producer::dot_product_attention, std::move(name)) {}
   ModuleState state;
 
-  // The six quantizers. TypeError where one is neither per-tensor FP8 (delayed or current) nor MXFP8: the core has no kernel for hybrid, identity, block or NVFP4
-  // tensors. RuntimeError where a slot was never built.
+  // The six quantizers, with the usages that the core wants set on them: rows, and columns too where QKV is MXFP8. TypeError where one is neither per-tensor FP8
+  // (delayed or current) nor MXFP8: the core has no kernel for hybrid, identity, block or NVFP4 tensors. RuntimeError where a slot was never built.
   AttentionQuantizers quantizers() const;
   // Read from the QKV quantizer. RuntimeError where the slot was never built, TypeError where the core cannot work with its class.
   AttentionCapability capability() const;
 
-  // The recipes that a custom recipe means for the core, by class of its quantizers: MXFP8 QKV [MXFP8BlockScaling]; current scaling QKV with delayed S and dP
-  // [Float8CurrentScaling, DelayedScaling]; delayed QKV [DelayedScaling]; else none, and none under a built-in
-  // recipe. Inferred once per set of quantizers and of the recipe's attention fields.
+  // The recipes that a custom recipe means for the core, by its QKV quantizer and the requests for delayed scaling among its forward slots: MXFP8 means
+  // [MXFP8BlockScaling], current scaling beside requests [Float8CurrentScaling, DelayedScaling as requested], delayed [DelayedScaling as requested]. All else, and a
+  // built-in recipe, none. Inferred once per set of forward quantizers and of the recipe's attention fields.
   const std::vector<RecipePtr>& local_recipes();
   int inferences() const { return inferences_; }
 
  private:
   struct Key {
-    RecipeStatePtr forward, backward;          // compared, and kept alive, by identity
+    RecipeStatePtr forward;                    // compared, and kept alive, by identity
     std::vector<QuantizerPtr> quantizers;
     Fp8Format fp8_format = Fp8Format::HYBRID;
     bool fp8_dpa = false, fp8_mha = false;
@@ -63,11 +63,12 @@ struct AttentionFlags {
 class MultiheadAttention {
  public:
   struct Options {
-    std::optional<std::string> name;   // of the whole; parts are called "<name>.proj"
+    std::optional<std::string> name;   // of the whole; parts are called "<name>.proj", or get names of their own where there is none
     bool cross = false;                // queries and keys/values from two sources
     bool input_layernorm = false;
   };
   MultiheadAttention(Session&, const Options&);
+  std::string name;
 
   // The projection into QKV, or of the queries where the attention is cross: "qkv", "layernorm_qkv", "query_layer" or "layernorm_query", as the original calls the member.
   ModuleState projection;

@@ -19,8 +19,10 @@ size_t gemms_of(Producer p, size_t asked) {
 
 }  // namespace
 
+std::string next_name(Session& session) { return "Layer_" + std::to_string(++session.unnamed_modules); }
+
 ModuleState::ModuleState(Session& session, Producer p, std::optional<std::string> given, size_t gemms)
-    : producer(p), name(given ? std::move(*given) : "Layer_" + std::to_string(++session.unnamed_modules)), num_gemms(gemms_of(p, gemms)) {}
+    : producer(p), name(given ? std::move(*given) : next_name(session)), num_gemms(gemms_of(p, gemms)) {}
 
 void ModuleState::assign(RolePtr& slot, RolePtr role) {
   if (same_role(slot, role)) return;
@@ -57,22 +59,37 @@ void ModuleState::init_fp8_metadata(Session& session, const Autocast& autocast) 
 
 void ModuleState::set_meta_tensor(Session& session, Mode mode, const RecipePtr& wanted) {
   RecipeStatePtr& state = states_[index(mode)];
-  std::vector<QuantizerPtr>& quantizers = quantizers_[index(mode)];
   if (fp8_meta_tensors_initialized && state && keeps_state(*state, wanted)) {
-    if (state->adjust_history(*wanted)) quantizers = state->make_quantizers(session), ++generation_, checked_.clear();
-    return;
+    if (state->adjust_history(*wanted)) make_quantizers(session, mode);
+  } else {
+    const size_t slots = slots_of_module(mode, num_gemms);
+    std::vector<RolePtr> roles = get_quantizer_roles(mode, slots);
+    if (roles.size() != slots) {
+      throw SemanticError(ErrorClass::assertion_error, "module '" + name + "' expected " + std::to_string(slots) + " roles, found " + std::to_string(roles.size()));
+    }
+    RecipeStatePtr fresh = RecipeState::create(session, wanted, mode, slots, std::move(roles));
+    if (state) fresh->inherit(*state);
+    state = std::move(fresh);
+    make_quantizers(session, mode);
   }
-  const size_t slots = slots_of_module(mode, num_gemms);
-  std::vector<RolePtr> roles = get_quantizer_roles(mode, slots);
-  if (roles.size() != slots) {
-    throw SemanticError(ErrorClass::assertion_error, "module '" + name + "' expected " + std::to_string(slots) + " roles, found " + std::to_string(roles.size()));
-  }
-  RecipeStatePtr fresh = RecipeState::create(session, wanted, mode, slots, std::move(roles));
-  if (state) fresh->inherit(*state);
-  quantizers = fresh->make_quantizers(session);
-  state = std::move(fresh);
+  if (wanted->custom()) check_operands(mode);
+}
+
+void ModuleState::make_quantizers(Session& session, Mode mode) {
+  quantizers_[index(mode)] = states_[index(mode)]->make_quantizers(session);
+  checked_[index(mode)] = false;
   ++generation_;
-  checked_.clear();
+}
+
+void ModuleState::check_operands(Mode mode) {
+  if (!check_operand || checked_[index(mode)]) return;
+  if (mode == Mode::forward) {
+    check_operand(operand(mode, 0), "input");
+    check_operand(operand(mode, 1), "weight");
+  } else {
+    check_operand(operand(mode, 0), "grad_output");
+  }
+  checked_[index(mode)] = true;
 }
 
 QuantizerPtr ModuleState::quantizer(Mode mode, size_t slot, size_t gemm) const {
@@ -84,16 +101,6 @@ QuantizerPtr ModuleState::quantizer(Mode mode, size_t slot, size_t gemm) const {
 std::vector<QuantizerPtr> ModuleState::operand(Mode mode, size_t slot) const {
   std::vector<QuantizerPtr> list(num_gemms);
   for (size_t g = 0; g < num_gemms; ++g) list[g] = quantizer(mode, slot, g);
-  return list;
-}
-
-std::vector<QuantizerPtr> ModuleState::checked_operand(Mode mode, size_t slot, const ListCheck& check) {
-  std::vector<QuantizerPtr> list = operand(mode, slot);
-  if (recipe && recipe->custom() && !checked_.contains({mode, slot})) {
-    static constexpr std::string_view kOperands[2][3] = {{"input", "weight", "output"}, {"grad_output", "grad_input"}};
-    check(list, kOperands[index(mode)][slot]);
-    checked_.insert({mode, slot});
-  }
   return list;
 }
 
@@ -118,7 +125,9 @@ void OperationState::reset_recipe_state(Session& session, const RecipePtr& recip
   for (const Mode mode : kModes) {
     const size_t i = mode == Mode::forward ? 0 : 1;
     if (keep) {
-      if (states_[i] && states_[i]->adjust_history(*recipe)) quantizers_[i] = states_[i]->make_quantizers(session);
+      if (!states_[i] || !recipe->delayed()) continue;
+      states_[i]->adjust_history(*recipe);
+      quantizers_[i] = states_[i]->make_quantizers(session);   // whether or not the history moved
       continue;
     }
     states_[i] = nullptr;

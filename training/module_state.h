@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +27,9 @@ struct Autocast {
   GroupPtr amax_reduction_group = nullptr;
 };
 inline Autocast quantization_off() { return {nullptr, false, false, false, nullptr}; }
+
+// The name of a module that was given none: "Layer_<n>", counted through the session.
+std::string next_name(Session&);
 
 class ModuleState {
  public:
@@ -72,10 +74,10 @@ class ModuleState {
   // Counts how often quantizers were made.
   uint64_t generation() const { return generation_; }
 
-  // GroupedLinear: one slot of every GEMM, checked under a custom recipe once per generation of quantizers. What `check` throws passes through and is not
-  // remembered, so the next call checks again. Built-in recipes are never checked (TE module/grouped_linear.py).
-  using ListCheck = std::function<void(const std::vector<QuantizerPtr>& list, std::string_view operand)>;
-  std::vector<QuantizerPtr> checked_operand(Mode, size_t slot, const ListCheck& check);
+  // Set by GroupedLinear: called with the input and the weight quantizers of all GEMMs, or their grad_output ones, at the end of set_meta_tensor under a custom recipe
+  // (a factory may give each expert another one). Once per generation that passed: what it throws passes through and is not remembered (TE module/grouped_linear.py).
+  using OperandCheck = std::function<void(const std::vector<QuantizerPtr>& list, std::string_view operand)>;
+  OperandCheck check_operand;
 
   // A custom recipe cannot know who consumes an output or a grad input that is to be quantized: a UserWarning each, at every call, where no role is configured.
   void warn_unconfigured(Session&, bool fp8_output, bool fp8_grad) const;
@@ -86,11 +88,13 @@ class ModuleState {
  private:
   static size_t index(Mode mode) { return mode == Mode::forward ? 0 : 1; }
   void assign(RolePtr& slot, RolePtr role);
+  void make_quantizers(Session&, Mode);
+  void check_operands(Mode);
   Boundaries boundaries_;
   std::array<RecipeStatePtr, 2> states_;
   std::array<std::vector<QuantizerPtr>, 2> quantizers_;
   uint64_t generation_ = 0;
-  std::set<std::pair<Mode, size_t>> checked_;   // of this generation
+  std::array<bool, 2> checked_{};    // check_operand has passed the quantizers that are there now
 };
 
 // What a fusible operation keeps. It is rebuilt only where the new recipe is of another class than the old one: one custom recipe after another changes nothing.
@@ -98,7 +102,7 @@ class OperationState {
  public:
   explicit OperationState(Operation operation) : operation(std::move(operation)) {}
   Operation operation;
-  // Null forgets the state. Delayed scaling takes over the length of the history.
+  // Null forgets the state. Delayed scaling takes over the length of the history, and makes quantizers at every call.
   void reset_recipe_state(Session&, const RecipePtr&);
   const RecipeStatePtr& state(Mode mode) const { return states_[mode == Mode::forward ? 0 : 1]; }
   const std::vector<QuantizerPtr>& quantizers(Mode mode) const { return quantizers_[mode == Mode::forward ? 0 : 1]; }

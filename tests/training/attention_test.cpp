@@ -43,6 +43,23 @@ TEST_F(Attention, TheCoreReadsOneSlotOfEachGroup) {
   EXPECT_EQ(q.dp, core.state.quantizers(Mode::backward)[5]);
 }
 
+TEST_F(Attention, TheCoreSetsTheUsagesItWants) {
+  build("nvfp4_linear_fp8_dpa_factory");
+  AttentionQuantizers q = core.quantizers();
+  EXPECT_EQ(q.qkv->usages(), (Usages{true, false}));
+  EXPECT_EQ(q.dp->usages(), (Usages{true, false}));
+  EXPECT_TRUE(q.s->internal);
+  EXPECT_FALSE(q.o->internal);
+  EXPECT_FALSE(q.qkv->optimize_for_gemm);
+  build("mxfp8_factory");
+  q = core.quantizers();
+  EXPECT_EQ(q.dqkv->usages(), (Usages{true, true}));
+  EXPECT_TRUE(q.do_->optimize_for_gemm);
+  EXPECT_FALSE(q.o->optimize_for_gemm);
+  EXPECT_EQ(q.s, nullptr);   // the kernel keeps S and dP to itself
+  EXPECT_EQ(q.dp, nullptr);
+}
+
 // O and dQKV become NVFP4 once they are named after linear consumers, and the core has no kernel for that.
 TEST_F(Attention, LinearConsumersOfTheCoreMakeItRefuseTheMixedFactory) {
   MultiheadAttention mha(session, {"mha", false, false});
@@ -75,12 +92,15 @@ TEST_F(Attention, LocalRecipesFollowTheQuantizersAndAreInferredOnce) {
   EXPECT_EQ(core.inferences(), 1);
   core.state.recipe->fp8_mha = true;
   EXPECT_TRUE(core.local_recipes()[0]->fp8_mha);
+  EXPECT_EQ(static_cast<const DelayedScaling&>(*core.local_recipes()[1]).amax_history_len, 1);
+  EXPECT_TRUE(core.local_recipes()[1]->fp8_mha);
   EXPECT_EQ(core.inferences(), 2);
   build("mxfp8_factory");
   EXPECT_EQ(local(), "MXFP8BlockScaling");
   build("delayed_scaling_factory");
   EXPECT_EQ(local(), "DelayedScaling");
-  build("current_scaling_factory");   // its S and dP are not delayed
+  EXPECT_EQ(static_cast<const DelayedScaling&>(*core.local_recipes()[0]).amax_history_len, 1024);   // as requested
+  build("current_scaling_factory");   // nothing asks for delayed scaling
   EXPECT_EQ(local(), "");
   EXPECT_EQ(core.inferences(), 5);
   core.state.init_fp8_metadata(session, {make_recipe("MXFP8BlockScaling")});
@@ -106,9 +126,10 @@ TEST_F(Attention, AFactoryIsAskedOnlyWhereTheNeighboursMayBeQuantized) {
 
 TEST_F(Attention, PartsOfAnUnnamedModuleGetNamesOfTheirOwn) {
   MultiheadAttention mha(session, {std::nullopt, true, false});
+  EXPECT_EQ(mha.name, "Layer_1");
   std::string names;
   for (const auto& [attribute, state] : mha.members()) names += std::string(attribute) + "=" + state->name + " ";
-  EXPECT_EQ(names, "query_layer=Layer_1 key_value=Layer_2 core_attention=Layer_3 proj=Layer_4 ");
+  EXPECT_EQ(names, "query_layer=Layer_2 key_value=Layer_3 core_attention=Layer_4 proj=Layer_5 ");
 }
 
 }  // namespace assay::training

@@ -123,6 +123,7 @@ Forward grouped_forward(Session& session, GroupedCall g, const ArrayPtr& x) {
 }
 
 GroupedLinear::GroupedLinear(Session& session, GroupedLinearSettings s) : settings(std::move(s)), state(session, Producer::grouped_linear, settings.name, settings.num_gemms) {
+  state.check_operand = [](const std::vector<QuantizerPtr>& list, std::string_view) { validate_split_quantizers(list); };
   for (size_t i = 0; i < settings.num_gemms; ++i) parameters.push_back(make_parameter("weight" + std::to_string(i), {settings.out_features, settings.in_features}, settings.params_dtype));
   for (size_t i = 0; settings.bias && i < settings.num_gemms; ++i) parameters.push_back(make_parameter("bias" + std::to_string(i), {settings.out_features}, settings.params_dtype));
 }
@@ -142,11 +143,6 @@ Forward GroupedLinear::forward_impl(Session& session, const ArrayPtr& x, const S
   GroupedCall g;
   g.m_splits = m_splits;
   g.save_original_input = settings.save_original_input;
-  if (options.recipe) {
-    const auto check = [](const std::vector<QuantizerPtr>& list, std::string_view) { validate_split_quantizers(list); };
-    state.checked_operand(Mode::forward, 0, check);
-    if (options.grad_enabled) state.checked_operand(Mode::backward, 0, check);
-  }
   for (size_t i = 0; i < settings.num_gemms; ++i) {
     LinearCall call;
     call.suffix = "." + std::to_string(i);
