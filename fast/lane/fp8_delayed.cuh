@@ -36,7 +36,7 @@ struct DelayedScale {
     const bool usable = amax != 0u && amax < kInf;   // finite and above 0, as integers: the sign bit is above infinity
     uint32_t scale = old;
     if (usable && rule == UpdateRule::unfused)
-      scale = times_power_of_two(as_bits(__fdiv_rn(as_float(largest), as_float(amax))), -margin);              // N4.5
+      scale = times_power_of_two(as_bits(__fmul_rn(__fdiv_rn(1.0f, as_float(amax)), as_float(largest))), -margin);   // N4.5
     else if (usable)
       scale = as_bits(__fdiv_rn(as_float(times_power_of_two(largest, -margin)), as_float(amax)));              // N4.6
     const bool infinite = rule == UpdateRule::unfused ? scale == kInf : (scale & kAbs) == kInf;

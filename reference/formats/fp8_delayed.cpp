@@ -60,7 +60,7 @@ Updated updated(const Slot& old, const float* reduced, const Update& op, Encodin
   if (std::isfinite(u.amax) && u.amax > 0) {                                 // N4.6: else the old scale stays
     const double max = max_of(element);
     const auto less_margin = [&](double v) { return narrowed(std::scalbln(v, -static_cast<long>(op.margin))); };   // fl(v * 2^-margin)
-    const double s = unfused ? less_margin(narrowed(max / u.amax))           // N4.5
+    const double s = unfused ? less_margin(narrowed(narrowed(1.0 / u.amax) * max))   // N4.5
                              : narrowed(less_margin(max) / u.amax);          // N4.6
     u.slot.scale = static_cast<float>(s);
   }

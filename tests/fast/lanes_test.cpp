@@ -245,6 +245,8 @@ TEST(Lanes, DelayedScale) {
   EXPECT_EQ(bulk(0, kInf), kMaxFinite);
   EXPECT_EQ(bulk(0, kSign | kInf), kMaxFinite);
   EXPECT_EQ(unfused(0, kSign | kInf), kSign | kInf);
+  EXPECT_EQ(bulk(0x40400000u, kOne), 0x43155555u);         // 448 / 3
+  EXPECT_EQ(unfused(0x40400000u, kOne), 0x43155556u);      // 448 * fl(1 / 3)
   bulk.margin = unfused.margin = 2;
   EXPECT_EQ(bulk(0x40000000u, kOne), 0x42600000u);         // 448 / 4 / 2
   EXPECT_EQ(unfused(0x40000000u, kOne), 0x42600000u);

@@ -88,6 +88,11 @@ TEST(Update, MostRecent) {   // 448 / 7, although 100 is larger
     EXPECT_EQ(update(std::string(rule) + " algo=most_recent", {7, 1, 100}, 2), next({0, 100, 7}, 64)) << rule;
 }
 
+TEST(Update, TheUnfusedRuleMultipliesByTheReciprocal) {   // N4.5: 448 / 3 rounds to ...55, 448 * fl(1 / 3) to the float above
+  for (const char* rule : {"rule=bulk", "rule=api"}) EXPECT_EQ(update(rule, {3}, 2), (Next{bits(std::vector<float>{0}), 0x43155555})) << rule;
+  EXPECT_EQ(update("rule=unfused", {3}, 2), (Next{bits(std::vector<float>{0}), 0x43155556}));
+}
+
 TEST(Update, Margin) {
   EXPECT_EQ(update("margin=1", {7, 0}, 2), next({0, 7}, 32));
   EXPECT_EQ(update("margin=1 rule=unfused", {7, 0}, 2), next({0, 7}, 32));
