@@ -21,6 +21,7 @@ struct Topic {
 constexpr Topic kTopics[] = {
     {"semantics_factories", witness_factories},
     {"semantics_recipe_states", witness_recipe_states},
+    {"semantics_delayed_scaling", witness_delayed_scaling},
     {"semantics_grouped", witness_grouped},
     {"semantics_storages", witness_storages},
     {"semantics_slot_lists", witness_slot_lists},
