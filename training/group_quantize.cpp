@@ -48,8 +48,6 @@ void check(const char* entry, const Session& session, const Quantizer& q, const 
     need(dtype == DType::bfloat16, entry, "bfloat16 to rotate", std::string(name_of(dtype)));
     for (const Dims& m : g.tensor_shapes)
       need(m[0] % nvfp4_rows == 0 && m[1] % 128 == 0, entry, "members of multiples of " + std::to_string(nvfp4_rows) + " rows and 128 columns", std::to_string(m[0]) + "x" + std::to_string(m[1]));
-  } else {
-    refuse(std::string(entry) + ": expected a quantizer of MXFP8, current scaling, blockwise FP8 or NVFP4, found " + std::string(q.class_name()));
   }
 }
 

@@ -43,16 +43,15 @@ struct Place {
   std::string_view field;
   ArrayPtr GroupedTensor::*buffer;
   ArrayPtr GroupedTensor::*otherwise = nullptr;
-  Offsets GroupedTensor::*offsets = nullptr;
 };
 constexpr std::array kPlaces = {
     Place{"_data", &GroupedTensor::rowwise_data},
     Place{"_transpose", &GroupedTensor::columnwise_data},
     Place{"_scale_inv", &GroupedTensor::scale_inv, &GroupedTensor::columnwise_scale_inv},
     Place{"_rowwise_data", &GroupedTensor::rowwise_data},
-    Place{"_rowwise_scale_inv", &GroupedTensor::scale_inv, nullptr, &GroupedTensor::scale_inv_offsets},
+    Place{"_rowwise_scale_inv", &GroupedTensor::scale_inv},
     Place{"_columnwise_data", &GroupedTensor::columnwise_data},
-    Place{"_columnwise_scale_inv", &GroupedTensor::columnwise_scale_inv, nullptr, &GroupedTensor::columnwise_scale_inv_offsets},
+    Place{"_columnwise_scale_inv", &GroupedTensor::columnwise_scale_inv},
     Place{"_amax_rowwise", &GroupedTensor::amax},
     Place{"_amax_columnwise", &GroupedTensor::columnwise_amax},
 };
@@ -110,27 +109,25 @@ void allocate(Session& session, GroupedTensor& g, const Quantizer& q) {
   const bool tn_only = session.tn_only();
   const Usages made = format.by_architecture ? Usages{wanted.rowwise || !tn_only, wanted.columnwise && tn_only} : wanted;
   const auto buffer = [&](int64_t elements, DType dtype) { return empty({elements}, dtype, std::byte{session.environment.poison}); };
-  const auto allocated_for = [&](std::string_view field, ArrayPtr& slot, Offsets* offsets) {
+  const auto allocate_for = [&](std::string_view field, ArrayPtr& slot, Offsets* offsets) {
     const FieldSizes sizes = sizes_of(q, g.tensor_shapes, field);
     if (sizes.offsets.size() == 1) return;   // the format has no such field
     if (!slot) slot = buffer(sizes.offsets.back(), sizes.dtype);
     if (offsets) *offsets = sizes.offsets;
   };
-  const FieldSizes probe = sizes_of(q, g.tensor_shapes, "_scale_inv");
-  const bool per_tensor = probe.offsets.size() > 1;
-  const int64_t n = g.num_tensors;
-  const bool packed_codes = !per_tensor && info(q.line(Direction::row)->format).packed();
-  const int64_t data = packed_codes ? g.logical_shape.count() / 2 : g.logical_shape.count();
+  const FormatInfo& codes = info(q.line(Direction::row)->format);
+  const bool per_tensor = codes.per_tensor_fp8();
+  const int64_t n = g.num_tensors, data = g.logical_shape.count() / (codes.packed() ? 2 : 1);
   if (made.rowwise) {
     g.rowwise_data = buffer(data, DType::uint8);
-    allocated_for(per_tensor ? "_scale_inv" : "_rowwise_scale_inv", g.scale_inv, &g.scale_inv_offsets);
-    allocated_for("_amax_rowwise", g.amax, nullptr);
+    allocate_for(per_tensor ? "_scale_inv" : "_rowwise_scale_inv", g.scale_inv, &g.scale_inv_offsets);
+    allocate_for("_amax_rowwise", g.amax, nullptr);
   }
   if (made.columnwise) {
     g.columnwise_data = buffer(data, DType::uint8);
     if (format.one_scale_inv) g.columnwise_scale_inv = g.scale_inv;
-    allocated_for(per_tensor ? "_scale_inv" : "_columnwise_scale_inv", g.columnwise_scale_inv, &g.columnwise_scale_inv_offsets);
-    allocated_for("_amax_columnwise", g.columnwise_amax, nullptr);
+    allocate_for(per_tensor ? "_scale_inv" : "_columnwise_scale_inv", g.columnwise_scale_inv, &g.columnwise_scale_inv_offsets);
+    allocate_for("_amax_columnwise", g.columnwise_amax, nullptr);
   }
   if (format.amax) g.amax = zeros({n}, DType::float32);   // delayed scaling accumulates into it
   if (format.scale) g.scale = buffer(n, DType::float32);
@@ -194,6 +191,7 @@ std::vector<Tensorlike> GroupedTensor::split_into_quantized_tensors(Session& ses
     for (size_t i = 0; i < tensor_shapes.size(); ++i) out.emplace_back(part_of(rowwise_data, (*offsets)[i], tensor_shapes[i]));
     return out;
   }
+  const int64_t codes_in_a_byte = info(quantizer->line(Direction::row)->format).packed() ? 2 : 1;
   std::array<int64_t, kPlaces.size()> at{};
   for (size_t i = 0; i < tensor_shapes.size(); ++i) {
     const StoragePtr member = quantizer->make_empty(session, {0, 0}, fake_dtype);   // the class and its settings
@@ -204,7 +202,7 @@ std::vector<Tensorlike> GroupedTensor::split_into_quantized_tensors(Session& ses
       ArrayPtr buffer = this->*place.buffer;
       if (!buffer && place.otherwise) buffer = this->*place.otherwise;
       int64_t& from = at[static_cast<size_t>(&place - kPlaces.data())];
-      const int64_t here = is_data(place) ? (info(quantizer->line(Direction::row)->format).packed() ? (*offsets)[i] / 2 : (*offsets)[i]) : from;
+      const int64_t here = is_data(place) ? (*offsets)[i] / codes_in_a_byte : from;
       from += count_of(field.shape);
       if (!buffer) continue;
       for (Field& f : member->fields())
