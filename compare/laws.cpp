@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "compare/claims.h"
+#include "compare/gemm_bounds.h"
 #include "compare/scaled.h"
 
 namespace assay {
@@ -44,6 +45,8 @@ class Laws {
       hadamard();
     } else if (p_.as<Philox>()) {
       philox();
+    } else if (p_.as<Gemm>()) {
+      gemm();
     }
   }
 
@@ -555,6 +558,31 @@ class Laws {
       const auto [at, fresh] = seen.try_emplace({words(key, r, 2), words(y, r, 4)}, r);
       if (!fresh && words(x, r, 4) != words(x, at->second, 4))
         breach(y, r, 0, [&] { return fmt::format("the counters of rows {} and {} gave one output (N12.1)", at->second, r); });
+    }
+  }
+
+  // N16.10: between the casts of the ends; N16.11: where nothing is rounded, the one value there is.
+  void gemm() {
+    const PlaneData& d = out("d");
+    const GemmBounds bounds(p_, in_);
+    const Shape s = d.plane.logical;
+    std::vector<std::optional<GemmBounds::Interval>> may;
+    for (int64_t n = 0; n < s.rows; ++n)
+      for (int64_t m = 0; m < s.cols; ++m) may.push_back(bounds.at(n, m));
+    for (const bool exact : {false, true}) {
+      const auto judged = [&](const auto& i) { return i && i->exact == exact; };
+      if (std::none_of(may.begin(), may.end(), judged)) continue;
+      begin(exact ? "integer" : "bound");
+      for (int64_t i = 0; i < s.count(); ++i) {
+        const auto& interval = may[static_cast<size_t>(i)];
+        if (!judged(interval)) continue;
+        const double got = value(d, i / s.cols, i % s.cols);
+        if (got >= interval->low && got <= interval->high) continue;
+        breach(d, i / s.cols, i % s.cols, [&] {
+          if (exact) return fmt::format("no step of this sum rounds: it is {} (N16.11), found {}", number_text(interval->low), number_text(got));
+          return fmt::format("the sum lies between {} and {} (N16.10), found {}", number_text(interval->low), number_text(interval->high), number_text(got));
+        });
+      }
     }
   }
 

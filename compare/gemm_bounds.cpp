@@ -1,0 +1,209 @@
+#include "compare/gemm_bounds.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "compare/describe.h"
+#include "compare/scaled.h"
+
+namespace assay {
+
+namespace {
+
+constexpr double kUnit = 0x1p-24, kLargest = 0x1.fffffep127, kSafe = 1.001;   // kSafe: what the bounds' own doubles may lose
+constexpr int64_t kChain = 128;
+constexpr int kNoLow = 10000;
+
+double value(const PlaneData& p, int64_t row, int64_t col) { return value_of(p.plane.encoding, code_at(p.plane, p.bytes, index_of(p.plane, row, col))); }
+double narrow(double v) { return static_cast<double>(static_cast<float>(v)); }
+
+// The cast of N16.8, of finite values.
+double rounded(Encoding e, double v) {
+  if (e == Encoding::f32) return narrow(v);
+  const double most = value_of(e, info(e).max_finite), step = step_at(e, v), q = std::nearbyint(v / step) * step;
+  if (std::fabs(q) <= most) return q;
+  return std::copysign(info(e).bits == 8 ? most : HUGE_VAL, v);
+}
+
+// x is a multiple of 2^this. x is finite and not zero.
+int lowest_bit(double x) {
+  int exponent;
+  double rest = std::fabs(std::frexp(x, &exponent));
+  for (; rest != 0; --exponent) rest = 2 * rest - std::trunc(2 * rest);
+  return exponent;
+}
+
+double tf32(double x) {
+  if (x == 0 || !std::isfinite(x)) return x;
+  const double step = std::ldexp(1.0, std::max(std::ilogb(x), -126) - 10);
+  return std::trunc(x / step) * step;
+}
+
+}  // namespace
+
+GemmBounds::GemmBounds(const Problem& p, const std::vector<PlaneData>& inputs)
+    : p_(p), op_(*p.as<Gemm>()), in_(inputs), codes_(op_.sum != GemmSum::f32_sequential && op_.sum != GemmSum::exact),
+      row_scaled_(op_.a.quantizer.row_scaled || op_.b.quantizer.row_scaled) {
+  const bool fp8 = op_.sum == GemmSum::hopper_fp8_split || op_.sum == GemmSum::hopper_fp8_fast;
+  length_ = fp8 ? 32 : op_.sum == GemmSum::hopper_f16 ? 16 : 8;
+  fraction_ = fp8 ? 13 : 25;
+  out_fraction_ = fp8 ? 13 : 23;
+  a_ = elements(Side::a);
+  b_ = elements(Side::b);
+}
+
+GemmBounds::Elements GemmBounds::elements(Side side) const {
+  const Quantizer& q = op_.operand(side).quantizer;
+  const std::string prefix = std::string(name_of(side)) + ".";
+  const Direction d = op_.direction(side);
+  PlaneData data = *plane(prefix + "data");
+  const PlaneData *scale = plane(prefix + "scale_inv"), *amax = plane(prefix + "amax");
+  PlaneData scales = scale ? *scale : PlaneData{};
+  for (Plane& own : input_planes(operand_dequantize(p_, side)))               // with their direction
+    if (own.name.ends_with("scale_inv")) scales.plane = std::move(own);
+  const bool outer_first = d == Direction::row || data.plane.transposed;
+  const Shape stored = data.plane.logical;
+  const int64_t outer = outer_first ? stored.rows : stored.cols;
+
+  Elements out;
+  out.k = outer_first ? stored.cols : stored.rows;
+  out.least = std::ldexp(1.0, 1 - info(q.element).bias);
+  out.square = is_square(q.block);
+  const bool binary_scale = scale && info(q.format).scale == Encoding::f32, nvfp4 = q.format == FormatId::nvfp4;
+  if (!codes_ && (binary_scale || nvfp4)) {
+    out.relative = (nvfp4 ? 4 : 1) * kUnit;
+    out.absolute = 0x1p-146;
+  }
+  for (int64_t o = 0; o < outer; ++o) {
+    double magnitude = 0;
+    int low = kNoLow;
+    for (int64_t k = 0; k < out.k; ++k) {
+      const int64_t i = outer_first ? o : k, j = outer_first ? k : o;
+      double v = value(data, i, j);
+      if (op_.sum == GemmSum::hopper_tf32) v = tf32(v);
+      if (!codes_ && scale) {
+        double s = value_of(scales.plane.encoding, code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, i, j)));
+        if (nvfp4) s *= (row_scaled_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0)) / (q.e4m3_max == E4m3Max::m256 ? 1536.0 : 2688.0);   // N10.15, N16.9
+        v *= s;
+      }
+      out.values.push_back(v);
+      magnitude += std::fabs(v);
+      if (v != 0 && std::isfinite(v)) low = std::min(low, lowest_bit(v));
+    }
+    out.magnitudes.push_back(magnitude);
+    out.low.push_back(low);
+    if (!codes_ && out.relative != 0) {                                      // what binary32 holds is not rounded
+      bool stands = !nvfp4;
+      for (int64_t k = 0; k < out.k && stands; ++k) stands = narrow(out.values[static_cast<size_t>(o * out.k + k)]) == out.values[static_cast<size_t>(o * out.k + k)];
+      if (!stands) out.low.back() = -kNoLow;
+    }
+  }
+  if (codes_ && scale)
+    for (int64_t o = 0; o < outer; ++o)
+      for (int64_t k = 0; k < std::max<int64_t>(out.k, 1); k += kChain)
+        out.scales.push_back(value_of(scales.plane.encoding, out.k == 0 && info(q.format).has_blocks() ? 0 : code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, o, k))));
+  return out;
+}
+
+GemmBounds::Sum GemmBounds::in_binary32(int64_t n, int64_t m) const {
+  const size_t row_a = static_cast<size_t>(m), row_b = static_cast<size_t>(n);
+  const double *a = a_.values.data() + m * a_.k, *b = b_.values.data() + n * b_.k;
+  double sum = 0, total = 0;
+  for (int64_t k = 0; k < a_.k; ++k) {
+    sum += a[k] * b[k];
+    total += std::fabs(a[k] * b[k]);
+  }
+  const double u = static_cast<double>(a_.k + 1) * kUnit, steps = op_.sum == GemmSum::exact ? kUnit * std::fabs(sum) : u / (1 - u) * total;
+  Sum out{sum, 0, total <= std::ldexp(1.0, 24 + std::clamp(a_.low[row_a] + b_.low[row_b], -500, 500)) && a_.low[row_a] != -kNoLow && b_.low[row_b] != -kNoLow};
+  if (out.exact) return out;
+  out.bound = kSafe * (total * (a_.relative + b_.relative) + std::max(a_.absolute, b_.absolute) * (a_.magnitudes[row_a] + b_.magnitudes[row_b]) + steps +
+                       static_cast<double>(a_.k) * (0x1p-149 + total * 0x1p-52));
+  if (!(total <= kLargest / 4)) out.value = NAN;
+  return out;
+}
+
+GemmBounds::Sum GemmBounds::chain(int64_t n, int64_t m, int64_t k0, int64_t k1) const {
+  const double *a = a_.values.data() + m * a_.k, *b = b_.values.data() + n * b_.k;
+  const double cut = std::ldexp(1.0, -fraction_), last = std::ldexp(1.0, -out_fraction_);
+  double sum = 0, bound = 0, total = 0, largest = 0;
+  for (int64_t k = k0; k < k1; k += length_) {
+    double top = sum == 0 && bound == 0 ? 0 : std::max(std::fabs(sum) + bound, 0x1p-126);
+    const int64_t end = std::min(k1, k + length_);
+    for (int64_t i = k; i < end; ++i) {
+      const double product = a[i] * b[i];
+      sum += product;
+      total += std::fabs(product);
+      if (product != 0) top = std::max(top, std::max(std::fabs(a[i]), a_.least) * std::max(std::fabs(b[i]), b_.least));
+    }
+    largest = std::max(largest, top);
+    bound += static_cast<double>(end - k) * cut * top;
+    bound += last * (std::fabs(sum) + bound) + std::ldexp(0x1p-126, -out_fraction_);
+  }
+  const int low = std::clamp(a_.low[static_cast<size_t>(m)] + b_.low[static_cast<size_t>(n)], -500, 500);
+  Sum out{sum, kSafe * bound + total * 0x1p-45, std::max(total, largest) <= std::ldexp(1.0, out_fraction_ + low)};
+  if (out.exact) out.bound = 0;
+  if (!(total <= kLargest / 4)) out.value = NAN;
+  return out;
+}
+
+GemmBounds::Sum GemmBounds::on_tensor_core(int64_t n, int64_t m) const {
+  if (op_.sum != GemmSum::hopper_fp8_split) return chain(n, m, 0, a_.k);
+  const bool blocks = op_.a.quantizer.format == FormatId::fp8_block;
+  const int64_t per_row = std::max<int64_t>(ceil_div(a_.k, kChain), 1);
+  Sum out{0, 0, true};
+  for (int64_t k = 0; k < a_.k; k += kChain) {
+    const Sum p = chain(n, m, k, std::min(a_.k, k + kChain));
+    double first = 1, second = 1;
+    if (blocks) {                                                            // N16.7
+      first = b_.scales[static_cast<size_t>(n * per_row + k / kChain)];
+      second = a_.scales[static_cast<size_t>(m * per_row + k / kChain)];
+      if (b_.square) std::swap(first, second);
+    }
+    const double term = p.value * first * second, scaled = p.value * first;
+    const double slack = std::fabs(second) * (std::fabs(first) * p.bound + (blocks ? (std::fabs(scaled) + std::fabs(first) * p.bound) * kUnit + 0x1p-150 : 0));
+    out.exact = out.exact && p.exact && narrow(scaled) == scaled && narrow(out.value + term) == out.value + term && out.value + term - out.value == term;
+    out.value += term;
+    out.bound += slack;
+    out.bound += kSafe * kUnit * (std::fabs(out.value) + out.bound) + 0x1p-149;
+  }
+  if (out.exact) out.bound = 0;
+  return out;
+}
+
+std::optional<GemmBounds::Interval> GemmBounds::at(int64_t n, int64_t m) const {
+  const Sum sum = codes_ ? on_tensor_core(n, m) : in_binary32(n, m);
+  if (!std::isfinite(sum.value) || !(std::fabs(sum.value) + sum.bound <= kLargest)) return {};
+  // v is a binary32 value between the ends. Every step from here on is monotone, so it is done to both.
+  double low = sum.value - sum.bound, high = sum.value + sum.bound;
+  const auto step = [&](auto f) {
+    const double x = narrow(f(low)), y = narrow(f(high));
+    low = std::min(x, y);
+    high = std::max(x, y);
+  };
+  const auto times = [&](double factor) { step([&](double v) { return v * factor; }); };
+  if (codes_ && !a_.scales.empty() && op_.a.quantizer.format != FormatId::fp8_block) times(narrow(a_.scales[0] * b_.scales[0]));   // N16.6
+  if (row_scaled_) {                                                         // N16.9
+    const Quantizer &a = op_.a.quantizer, &b = op_.b.quantizer;
+    const double of_a = value(*plane("a.amax"), a.row_scaled ? m : 0, 0), of_b = value(*plane("b.amax"), b.row_scaled ? n : 0, 0);
+    if (a.row_scaled && b.row_scaled) {
+      times(of_b);
+      times(of_a);
+    } else {
+      times(narrow(of_a * of_b));
+    }
+  }
+  if (op_.multiplies()) times(value_of(Encoding::f32, op_.alpha));
+  if (op_.reads_c()) {
+    const double c = narrow(value_of(Encoding::f32, op_.beta) * value(*plane("c"), n, m));
+    step([&](double v) { return v + c; });
+  }
+  if (op_.bias) {
+    const double bias = value(*plane("bias"), 0, m);
+    step([&](double v) { return v + bias; });
+  }
+  if (!std::isfinite(low) || !std::isfinite(high)) return {};
+  return Interval{rounded(p_.x.source, low), rounded(p_.x.source, high), sum.exact};
+}
+
+}  // namespace assay
