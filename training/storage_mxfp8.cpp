@@ -21,7 +21,8 @@ Dims MXFP8Storage::size() const {
 void MXFP8Storage::update_usage(std::optional<bool> rowwise, std::optional<bool> columnwise) {
   const Usages wanted{rowwise.value_or(rowwise_data != nullptr), columnwise.value_or(columnwise_data != nullptr)};
   const auto settle = [](bool keep, ArrayPtr& data, ArrayPtr& scale, const char* direction) {
-    if (keep && (!data || !scale)) fail(string("update_usage: expected an MXFP8Tensor with ") + direction + " data and scales, found none; quantize it with that usage");
+    if (keep && (!data || !scale))
+      fail(string("update_usage: expected an MXFP8Tensor with ") + direction + " data and scales, found none; quantize it with that usage");
     if (!keep) data = scale = nullptr;
   };
   settle(wanted.rowwise, rowwise_data, rowwise_scale_inv, "row-wise");
@@ -42,7 +43,8 @@ ArrayPtr MXFP8Storage::dequantize(Session& session, std::optional<DType> to) {
 
 StoragePtr MXFP8Storage::view(const Dims& shape) {
   const Dims now = size(), wanted = resolved(shape, count_of(now));
-  if (wanted.empty() || wanted.back() != now.back()) fail("view: expected a shape of an MXFP8Tensor that keeps the inner dimension of " + std::to_string(now.back()));
+  if (wanted.empty() || wanted.back() != now.back())
+    fail("view: expected a shape of an MXFP8Tensor that keeps the inner dimension of " + std::to_string(now.back()));
   auto out = another(*this);
   if (rowwise_data) out->rowwise_data = training::view(rowwise_data, wanted);
   if (columnwise_data) out->columnwise_data = training::view(columnwise_data, wanted);

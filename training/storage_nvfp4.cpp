@@ -120,7 +120,8 @@ StoragePtr NVFP4Storage::view(const Dims& shape) {
   const Dims now = size();
   if (shape == now) return make_like();
   const Dims wanted = resolved(shape, count_of(now));
-  if (wanted.empty() || wanted.back() != now.back()) fail("view: expected a shape of an NVFP4Tensor that keeps the inner dimension of " + std::to_string(now.back()));
+  if (wanted.empty() || wanted.back() != now.back())
+    fail("view: expected a shape of an NVFP4Tensor that keeps the inner dimension of " + std::to_string(now.back()));
   auto out = another(*this);
   const Shape matrix = flattened(wanted);
   if (rowwise_data) out->rowwise_data = training::view(rowwise_data, packed(wanted));
@@ -144,7 +145,8 @@ void NVFP4Storage::copy_from_storage(const Storage& from) {
 }
 
 std::vector<string> NVFP4Storage::fsdp_buffer_fields() const {
-  throw SemanticError(ErrorClass::not_implemented_error, "fsdp: expected a format that gathers its shards, found NVFP4 inside another storage, which no gather supports");
+  throw SemanticError(ErrorClass::not_implemented_error,
+                      "fsdp: expected a format that gathers its shards, found NVFP4 inside another storage, which no gather supports");
 }
 
 }  // namespace assay::training

@@ -23,7 +23,7 @@ StoragePtr contiguous(const StoragePtr&);
 
 // Pieces of `size` along `dim` (negative counts from the end), the last one shorter. Aliasing: per-tensor FP8, both planes, in logical shapes; MXFP8 along dim 0 where
 // it divides evenly into multiples of 32 rows and scales are compact, else plain; Identity; plain for the other formats. A hybrid's dim 0 needs pieces
-// of both children (NotImplementedError), its other dimensions are plain. IndexError's stand-in for a bad dim is ValueError.
+// of both children (NotImplementedError), its other dimensions are plain. ValueError for a dimension that does not exist or a size that is not positive.
 std::vector<Piece> split(Session&, Storage&, int64_t size, int64_t dim = 0);
 // Elements [start, end) along `dim`. All of them: another object over the same buffers. Else quantized for per-tensor FP8 and Identity, plain for others; a hybrid is plain as
 // soon as one child is.

@@ -29,6 +29,18 @@ inline ArrayPtr bf16(Dims shape, bool exact = false, uint32_t state = 7) {
   return from_bytes(std::move(shape), DType::bfloat16, std::as_bytes(std::span(bits)));
 }
 
+// The same with magnitudes that differ from one 16 x 16 tile of the flattened matrix to the next, along rows and columns unlike.
+inline ArrayPtr tiled(const Dims& shape) {
+  const ArrayPtr out = bf16(shape);
+  const auto bytes = out->bytes();
+  for (size_t i = 0, cols = static_cast<size_t>(shape.back()); i < bytes.size() / 2; ++i) {
+    const size_t row = i / cols / 16, col = i % cols / 16;
+    const auto binades = static_cast<uint8_t>(row % 16 + 2 * (row / 16) + 3 * (col % 8) + 5 * (col / 8));
+    bytes[2 * i + 1] = static_cast<std::byte>(static_cast<uint8_t>(bytes[2 * i + 1]) - binades / 2);   // a step of the upper byte is two binades
+  }
+  return out;
+}
+
 template <class F> ErrorClass raised(F f) {
   try {
     f();

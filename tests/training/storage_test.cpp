@@ -114,6 +114,18 @@ TEST(StorageDequantize, SwizzledScalesReadAsCompactOnesDo) {
   }
 }
 
+TEST(StorageDequantize, ScalesOfAnotherPaddingAreFitted) {
+  Setting t;
+  const StoragePtr s = quantized<MXFP8Quantizer>(t.session, tiled({96, 160}), kRows);
+  const ArrayPtr before = s->dequantize(t.session);
+  auto& mx = dynamic_cast<MXFP8Storage&>(*s);
+  mx.rowwise_scale_inv = clone(slice(slice(mx.rowwise_scale_inv, 0, 0, 96), 1, 0, 5));
+  EXPECT_TRUE(equal_bytes(*s->dequantize(t.session), *before));
+  mx.rowwise_data = slice(mx.rowwise_data, 0, 0, 64);
+  mx.rowwise_scale_inv = nullptr;
+  EXPECT_EQ(raised([&] { s->dequantize(t.session); }), runtime_error);
+}
+
 TEST(StorageDequantize, AHybridPrefersItsRows) {
   Setting t;
   const ArrayPtr x = bf16({64, 64});
@@ -132,7 +144,7 @@ TEST(StorageDequantize, AHybridPrefersItsRows) {
 TEST(StorageSynthesis, MadeColumnsAreTheColumnsThatAQuantizerWrites) {
   Setting t(Arch::sm90);
   for (const Dims& shape : {Dims{256, 160}, Dims{2, 64, 96}}) {
-    const ArrayPtr x = bf16(shape);
+    const ArrayPtr x = tiled(shape);
     for (const QuantizerPtr& q : std::vector<QuantizerPtr>{std::make_shared<Float8CurrentScalingQuantizer>(), std::make_shared<Float8BlockQuantizer>(Encoding::e4m3, 2), square_fp4()}) {
       const StoragePtr both = q->quantize(t.session, x), made = q->quantize(t.session, x);
       made->update_usage(true, false);
@@ -227,11 +239,12 @@ TEST(StorageSharing, SavingAnotherObjectDoesNotEmptyThisOne) {
 }
 
 TEST(StorageSharing, ClearFreesAlsoForThoseWhoShare) {
-  Setting t;
-  const StoragePtr s = quantized<Float8CurrentScalingQuantizer>(t.session, bf16({32, 32}), kRows), other = s->make_like();
+  Setting t(Arch::sm90);
+  const StoragePtr s = quantized<Float8CurrentScalingQuantizer>(t.session, bf16({32, 32}), kBoth), other = s->make_like();
   s->clear();
   EXPECT_EQ(buffers(*other).at("_data")->count(), 0);
   EXPECT_EQ(buffers(*other).at("_scale_inv")->count(), 1) << "tensors share the scale";
+  EXPECT_TRUE(dynamic_cast<Float8Storage&>(*s).transpose_invalid);
 }
 
 // Gathering: the concatenation of what shards send is what the whole tensor holds.
@@ -250,7 +263,7 @@ TEST(StorageGather, ConcatenatedShardsAreTheWholeTensor) {
   for (const auto& row : rows)
     for (const Usages usages : {kRows, kColumns})
       for (const int64_t n : {2, 3}) {
-        const ArrayPtr x = bf16({n * row.rows, 160});
+        const ArrayPtr x = tiled({n * row.rows, 160});
         row.quantizer->set_usage(usages.rowwise, usages.columnwise);
         const StoragePtr whole = row.quantizer->quantize(t.session, x), target = row.quantizer->quantize(t.session, bf16(x->shape, false, 99));
         std::vector<Extracted> sent;
