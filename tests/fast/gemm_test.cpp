@@ -50,6 +50,7 @@ TEST(Gemm, NothingToSum) {
 
 TEST(Gemm, StepsAfterTheSum) {
   EXPECT_EQ(sum_of({1}, {1}, "beta=1 bias=f32", {{"c", floats({0x1p24f})}, {"bias", floats({-0x1p24f})}}), 0.0f);                 // bias first: 1
+  EXPECT_EQ(sum_of({1}, {1}, "alpha=2 beta=1", {{"c", floats({3})}}), 5.0f);                                                       // alpha last: 8
   EXPECT_EQ(sum_of({1}, {1}, "alpha=0x33800000 bias=f32", {{"bias", floats({1})}}), 1.0f);                                         // 2^-24: alpha last gives 2^-23
   EXPECT_EQ(sum_of({1}, {-(1 + 0x1p-11f)}, "beta=0x3F800800", {{"c", floats({1 + 0x1p-12f})}}), 0.0f);                           // fused: 2^-24
   EXPECT_EQ(sum_of({1 + 0x1p-12f}, {1}, "alpha=0x3F800800 bias=f32", {{"bias", floats({-(1 + 0x1p-11f)})}}), 0.0f);               // fused: 2^-24
@@ -82,6 +83,7 @@ TEST(Gemm, RowAmaxesComeAfterTheSum) {
       if (plane.name.ends_with(".data")) bytes[0] = bytes[8] = std::byte{0x02};
       if (plane.name.ends_with(".scale_inv")) bytes[0] = bytes[4] = std::byte{0x38};
       if (plane.name == "a.amax") bytes = plane.logical.rows == 2 ? floats({1, third}) : floats({third});
+      if (plane.name == "bias") bytes = floats({1, 1});
       if (plane.name == "b.amax") bytes = plane.logical.rows == 2 ? floats({1, fifth}) : floats({fifth});
       given[plane.name] = bytes;
     }
@@ -94,6 +96,7 @@ TEST(Gemm, RowAmaxesComeAfterTheSum) {
   EXPECT_EQ(product("a.row_scaled=1", 1, 1), v * (third * fifth));
   EXPECT_EQ(product("a.row_scaled=1", 0, 0), v * fifth);
   EXPECT_EQ(product("b.row_scaled=1", 1, 1), v * (third * fifth));
+  EXPECT_EQ(product("row_scaled=1 bias=f32", 1, 1), (v * fifth) * third + 1);   // amaxes last: about 1/15
   EXPECT_EQ(product("", 1, 1), (third * inverse) * (fifth * inverse));
   EXPECT_NE((v * fifth) * third, v * (third * fifth));
 }
