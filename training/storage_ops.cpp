@@ -279,7 +279,8 @@ HybridGather fsdp_pre_all_gather(HybridStorage& shard, GroupPtr mesh) {
   const auto take = [&](const StoragePtr& child, const char* direction, json::Value& meta) {
     if (!child) return;
     if (is_light(child) || dynamic_cast<const NVFP4Storage*>(child.get()))
-      fail(ErrorClass::not_implemented_error, string("fsdp: expected a ") + direction + " tensor that can be gathered in a hybrid parameter, found a " + string(child->class_name()));
+      fail(ErrorClass::not_implemented_error,
+           string("fsdp: expected a ") + direction + " tensor that can be gathered in a hybrid parameter, found a " + string(child->class_name()));
     Extracted e = child->fsdp_extract_buffers();
     out.buffers.insert(out.buffers.end(), e.buffers.begin(), e.buffers.end());
     meta = std::move(e.meta);
@@ -290,9 +291,11 @@ HybridGather fsdp_pre_all_gather(HybridStorage& shard, GroupPtr mesh) {
   return out;
 }
 
-std::shared_ptr<HybridStorage> fsdp_post_all_gather(HybridStorage& shard, const HybridGather& sent, const std::vector<ArrayPtr>& gathered, std::shared_ptr<HybridStorage> out) {
+std::shared_ptr<HybridStorage> fsdp_post_all_gather(HybridStorage& shard, const HybridGather& sent, const std::vector<ArrayPtr>& gathered,
+                                                    std::shared_ptr<HybridStorage> out) {
   if (gathered.size() != sent.buffers.size())
-    fail(ErrorClass::runtime_error, "fsdp: expected " + std::to_string(sent.buffers.size()) + " gathered buffers for a hybrid parameter, found " + std::to_string(gathered.size()));
+    fail(ErrorClass::runtime_error,
+         "fsdp: expected " + std::to_string(sent.buffers.size()) + " gathered buffers for a hybrid parameter, found " + std::to_string(gathered.size()));
   if (!out) out = std::dynamic_pointer_cast<HybridStorage>(shard.make_like());
   const auto parent = std::dynamic_pointer_cast<HybridQuantizer>(shard.quantizer);
   const auto middle = gathered.begin() + static_cast<std::ptrdiff_t>(sent.row_buffers);
