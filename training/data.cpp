@@ -18,7 +18,7 @@ ArrayPtr drawn(Dims shape, DType dtype, uint64_t seed, FillKind kind) {
   return out;
 }
 
-ArrayPtr gradient(Dims shape, DType dtype, uint64_t seed, bool negative_zeros) {
+ArrayPtr gradient(Dims shape, DType dtype, uint64_t seed) {
   const ArrayPtr out = drawn(std::move(shape), dtype, seed);
   const Shape flat = flattened(out->shape);
   const std::span<std::byte> bytes = out->bytes();
@@ -28,7 +28,7 @@ ArrayPtr gradient(Dims shape, DType dtype, uint64_t seed, bool negative_zeros) {
     bytes[static_cast<size_t>(i * size + size - 2)] = static_cast<std::byte>(top & 0xFF);
     bytes[static_cast<size_t>(i * size + size - 1)] = static_cast<std::byte>(top >> 8);
   };
-  for (int64_t i = 5; i < flat.count(); i += 8) put(i, negative_zeros ? 0x8000 : 0);
+  for (int64_t i = 5; i < flat.count(); i += 8) put(i, 0x8000);
   for (int64_t r = 0; r < std::min<int64_t>(flat.rows, 32); ++r)
     for (int64_t c = 0; c < std::min<int64_t>(flat.cols, 32); ++c) put(r * flat.cols + c, 0);
   if (flat.count() > 0) put(flat.count() - 1, dtype == DType::float16 ? 0x63D0 : 0x447A);

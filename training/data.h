@@ -11,7 +11,7 @@ namespace assay::training {
 ArrayPtr drawn(Dims shape, DType dtype, uint64_t seed, FillKind kind = FillKind::normal);
 
 // A normal tensor with what gradients have and normal data lack: one element in eight is -0.0 (as after ReLU or dropout), the leading 32x32 elements are +0 (an all-zero
-// block of every format but those of 128), and the last element is 1000 (an outlier). `negative_zeros` off: those elements are +0.
-ArrayPtr gradient(Dims shape, DType dtype, uint64_t seed, bool negative_zeros = true);
+// block of every format but those of 128), and the last element is 1000 (an outlier).
+ArrayPtr gradient(Dims shape, DType dtype, uint64_t seed);
 
 }  // namespace assay::training

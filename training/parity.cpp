@@ -4,6 +4,7 @@
 #include <array>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <span>
 
 #include "training/data.h"
@@ -33,8 +34,8 @@ constexpr size_t kExperts = 3;
 // What may be taken away from a cell to see whether a difference goes with it. Codes are those of docs/parity.md.
 struct Removed {
   bool fused_producers = false;      // E1: vanilla quantizes the rounded output of norm and activation, as hybrid does
-  bool random_states = false;        // E2: every draw of a tensor takes the same state on both routes
-  bool negative_zeros = false;       // E12: no -0.0 in the data
+  bool random_states = false;        // E2: every draw of a tensor takes the same state on both routes, and a word of it the same element whatever a launch produces
+  bool sign_of_zero = false;         // E12: every kernel keeps the sign of a zero product
   bool fused_bias_gradient = false;  // E13: vanilla sums the bias gradient plainly
   bool tn_only = false;              // E8: an architecture without a physical transpose
   bool packed = false;               // E10: separate weights
@@ -50,7 +51,7 @@ bool normed(const Cell& c) { return c.module.starts_with("layernorm"); }
 constexpr Cause kCauses[] = {
     {"E1", "vanilla quantizes un-rounded values of a fused norm or activation", &Removed::fused_producers, normed},
     {"E2", "stochastic rounding draws another state per direction", &Removed::random_states, [](const Cell& c) { return c.formats.dgrad == "nvfp4" || c.formats.wgrad == "nvfp4"; }},
-    {"E12", "kernel selection of MXFP8 decides the sign of a zero", &Removed::negative_zeros, [](const Cell& c) { return c.flavour == Flavour::te && uses(c, "mxfp8"); }},
+    {"E12", "kernel selection of MXFP8 decides the sign of a zero", &Removed::sign_of_zero, [](const Cell& c) { return c.flavour == Flavour::te && uses(c, "mxfp8"); }},
     {"E13", "vanilla sums the bias gradient inside its kernel, in chunks of rows", &Removed::fused_bias_gradient, [](const Cell& c) { return uses(c, "mxfp8"); }},
     {"E8", "per-tensor FP8 has no columns without rows where columns are a physical transpose", &Removed::tn_only,
      [](const Cell& c) { return uses(c, "fp8_current") && c.arch != Arch::sm100 && c.arch != Arch::sm110; }},
@@ -93,6 +94,13 @@ RecipePtr vanilla_recipe(string_view format, string_view backward_override) {
   return recipe;
 }
 
+// Rows per expert: one has none, and grouped NVFP4 needs multiples of 64. 64 tokens leave members that are no multiple of 128, beyond them one is.
+std::vector<int64_t> splits_of(const Cell& c) { return {round_up(c.tokens, 64), 0, 64}; }
+int64_t rows_of(const Cell& c) {
+  const std::vector<int64_t> splits = splits_of(c);
+  return c.module.find("grouped") == string_view::npos ? c.tokens : std::accumulate(splits.begin(), splits.end(), int64_t{0});
+}
+
 std::unique_ptr<Module> make_module(Session& session, const Cell& c, bool packed) {
   const ParallelMode parallel = c.phase == Phase::column ? ParallelMode::column : c.phase == Phase::row ? ParallelMode::row : ParallelMode::none;
   LinearSettings linear;
@@ -119,7 +127,7 @@ std::unique_ptr<Module> make_module(Session& session, const Cell& c, bool packed
     s.out_features = kOut;
     s.single_grouped_parameter = packed;
     auto m = std::make_unique<GroupedLinear>(session, s);
-    m->m_splits = {c.tokens - 32, 0, 32};
+    m->m_splits = splits_of(c);
     return m;
   }
   if (c.module == "ops_linear") return std::make_unique<OpsLinear>(session, OpsLinearSettings{"m", kIn, kOut, true, DType::bfloat16, UsagePolicy::assign});
@@ -130,7 +138,7 @@ std::unique_ptr<Module> make_module(Session& session, const Cell& c, bool packed
   s.out_features = kOut;
   s.bias = true;
   auto m = std::make_unique<OpsGroupedLinear>(session, s);
-  m->m_splits = {c.tokens - 32, 0, 32};
+  m->m_splits = splits_of(c);
   return m;
 }
 
@@ -158,6 +166,11 @@ StepRecord run_route(const Cell& c, const RecipePtr& recipe, const Removed& remo
   session.flavour = c.flavour;
   session.rng.reseed(7);
   if (removed.random_states) session.rng.inject = [&session] { return hash_of(session.tensor_name) % 4096 * kPhiloxStep; };
+  if (removed.random_states || removed.sign_of_zero)
+    session.adjust = [removed](Numerics& n) {
+      if (removed.random_states) n.draw = Draw::logical;
+      if (removed.sign_of_zero) n.neg_zero = NegZero::keep;
+    };
   const std::unique_ptr<Module> m = make_module(session, c, c.packed && !removed.packed);
   uint64_t seed = 100;
   std::vector<ArrayPtr> masters;
@@ -174,7 +187,7 @@ StepRecord run_route(const Cell& c, const RecipePtr& recipe, const Removed& remo
   options.fusions = {!removed.fused_producers, !removed.fused_producers, !removed.fused_bias_gradient};
   if (c.phase == Phase::column || c.phase == Phase::row) options.tp_group = tensor_parallel_group();
   const auto step = [&](uint64_t n) {
-    m->step(session, gradient({c.tokens, kIn}, DType::bfloat16, 10 + n, !removed.negative_zeros), gradient({c.tokens, out}, DType::bfloat16, 20 + n, !removed.negative_zeros), options);
+    m->step(session, gradient({rows_of(c), kIn}, DType::bfloat16, 10 + n), gradient({rows_of(c), out}, DType::bfloat16, 20 + n), options);
   };
   switch (c.phase) {
     case Phase::cached:
@@ -199,7 +212,7 @@ StepRecord run_route(const Cell& c, const RecipePtr& recipe, const Removed& remo
     case Phase::evaluation:
       step(0);
       options.grad_enabled = false;
-      m->forward(session, gradient({c.tokens, kIn}, DType::bfloat16, 30, !removed.negative_zeros), options);
+      m->forward(session, gradient({rows_of(c), kIn}, DType::bfloat16, 30), options);
       options.grad_enabled = true;
       for (size_t i = 0; i < m->parameters.size(); ++i) write_back(session, m->parameters[i], drawn(masters[i]->shape, DType::float32, 300 + i));
       step(1);

@@ -23,6 +23,9 @@ Problem flavoured(const Problem& problem, const Session& session) {
   if (!kernel.rejected.empty()) refuse(to_line(p), kernel.rejected);
   if (p.row) p.row->numerics = kernel.row;
   if (p.col) p.col->numerics = kernel.col;
+  for (Direction d : kDirections)
+    if (session.adjust && p.quantizer(d)) session.adjust(p.quantizer(d)->numerics);
+  if (session.adjust) p.flavour = Flavour::assay;   // the line's Numerics are no longer what that flavour selects
   return p;
 }
 

@@ -41,10 +41,12 @@ struct ProcessGroup {
   int size = 1, rank = 0;
   // Maximum of this rank's amaxes with those of the other ranks, element by element, in place; bits are non-negative floats. Empty: the values stay.
   std::function<void(std::span<F32Bits>)> all_reduce_max;
+  // Every rank's tensor, in rank order. Empty: modules neither gather nor reduce tensors, and compute what this rank alone has.
+  std::function<std::vector<ArrayPtr>(const ArrayPtr&)> all_gather;
 };
 using GroupPtr = std::shared_ptr<ProcessGroup>;
 struct Collective {
-  std::string what;           // "all_reduce_max"
+  std::string what;           // "all_reduce_max", "all_gather", "reduce_scatter", "all_reduce"
   std::string who;            // which tensor: "input", "grad_output"; set by the module through Session::tensor_name
   std::string group;
   bool operator==(const Collective&) const = default;
@@ -60,6 +62,8 @@ struct Session {
   Environment environment;
   Arch arch = Arch::sm100;             // decides what storages hold (tn_only) and, under flavour te, which kernel
   Flavour flavour = Flavour::assay;    // te: Problems carry flavour=te arch=<arch>
+  // Where set, changes the Numerics of every quantize after the flavour has chosen them: how the parity matrix takes one cause of a difference away (docs/parity.md).
+  std::function<void(Numerics&)> adjust;
   GemmModel gemm_model = GemmModel::f32_sequential;
   RngLedger rng;
   std::vector<Collective> collectives;
