@@ -1,0 +1,34 @@
+#include "training/scenarios/common.h"
+
+#include "training/data.h"
+
+namespace assay::training {
+
+void fill_parameters(Module& module, uint64_t seed) {
+  for (Parameter& p : module.parameters) {
+    const ArrayPtr& value = std::get<ArrayPtr>(p.value);
+    p.value = drawn(value->shape, value->dtype, seed++);
+  }
+}
+
+StepOptions under(RecipePtr recipe) {
+  StepOptions options;
+  options.recipe = std::move(recipe);
+  return options;
+}
+
+std::shared_ptr<CustomRecipe> recipe_around(std::string name, std::function<QuantizerLike(const RolePtr&)> factory) {
+  const auto recipe = std::make_shared<CustomRecipe>();
+  recipe->qfactory = std::make_shared<const QFactory>(QFactory{std::move(name), std::move(factory)});
+  return recipe;
+}
+
+std::vector<std::string> texts(const std::vector<RolePtr>& roles) {
+  std::vector<std::string> out;
+  for (const RolePtr& r : roles) out.push_back(r ? to_text(*r) : "None");
+  return out;
+}
+
+std::string text(const Usages& usages) { return std::string(usages.rowwise ? "T" : "F") + (usages.columnwise ? "T" : "F"); }
+
+}  // namespace assay::training
