@@ -1,4 +1,5 @@
-// Records of grouped tensors and of split quantization: allocation, members, predicates, validation of experts' quantizers, and the dispatch with stand-ins that count.
+// Records of grouped tensors and of split quantization: allocation, members, predicates, validation of experts' quantizers, and the dispatch with stand-ins that
+// count.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -130,7 +131,11 @@ const Setting kSettings[] = {
     {"rowonly", [](training::Quantizer& q) { q.set_usage(true, false); }},
     {"colonly", [](training::Quantizer& q) { q.set_usage(false, true); }},
     {"internal", [](training::Quantizer& q) { q.internal = true; }},
-    {"scale2", [](training::Quantizer& q) { const float two = 2; std::ranges::copy(std::as_bytes(std::span(&two, 1)), as<Float8Quantizer>(q)->scale->bytes().begin()); }},
+    {"scale2",
+     [](training::Quantizer& q) {
+       const float two = 2;
+       std::ranges::copy(std::as_bytes(std::span(&two, 1)), as<Float8Quantizer>(q)->scale->bytes().begin());
+     }},
     {"RS", [](training::Quantizer& q) { as<NVFP4Quantizer>(q)->row_scaled_nvfp4 = true; }},
     {"46", [](training::Quantizer& q) { as<NVFP4Quantizer>(q)->set_4over6(true, "MAE", 256); }},
     {"SR", [](training::Quantizer& q) { as<NVFP4Quantizer>(q)->stochastic_rounding = true; }},
@@ -317,8 +322,10 @@ json::Value predicates(const json::Value& given, Subject& subject) {
 
 // A group of the record's kind, for what does not depend on sizes.
 GroupedTensorPtr some_group(Session& session, const json::Value& given) {
-  const bool rows = given.text("variant") != "uniform" && given.text("variant") != "last", cols = given.text("variant") == "last" || given.text("variant") == "both";
-  return make_grouped_tensor(session, layout_of({{128, 128}, {rows ? 256 : 128, cols ? 256 : 128}}, given.text("variant")), quantizer_of(given.text("kind")), DType::bfloat16);
+  const bool rows = given.text("variant") != "uniform" && given.text("variant") != "last",
+             cols = given.text("variant") == "last" || given.text("variant") == "both";
+  return make_grouped_tensor(session, layout_of({{128, 128}, {rows ? 256 : 128, cols ? 256 : 128}}, given.text("variant")), quantizer_of(given.text("kind")),
+                             DType::bfloat16);
 }
 
 json::Value save(const json::Value& given, Subject& subject) {
@@ -356,7 +363,8 @@ json::Value from_rowwise(const json::Value& given, Subject&) {
   return outcome([&] {
     const json::Value* elements = given.find("elements");
     const ArrayPtr data = elements->is_null() ? nullptr : empty({elements->to_int().value()}, DType::bfloat16);
-    const GroupedTensorPtr g = make_grouped_tensor_from_rowwise_data(given.find("num")->to_int().value(), numbers_of(given.find("tensor_shape")), data, flag(given, "internal", false));
+    const GroupedTensorPtr g =
+        make_grouped_tensor_from_rowwise_data(given.find("num")->to_int().value(), numbers_of(given.find("tensor_shape")), data, flag(given, "internal", false));
     json::Value shapes = json::array();
     for (const Dims& s : g->tensor_shapes) shapes.push(list(s));
     json::Value out = json::object({{"class", g->class_name()},
@@ -467,7 +475,8 @@ json::Value split(const json::Value& given, Subject& subject) {
       experts.push_back(quantizer_of(given.text("kind"), &log, given.find("source") ? given.text("source") : "original"));
       if (const Usages u = usages_of(given); experts.back() && given.find("usages")) experts.back()->set_usage(u.rowwise, u.columnwise);
     }
-    const SplitOptions options{dtype_named(given.text("activation_dtype")).value(), flag(given, "bias_gradient", false), flag(given, "disable_bulk_allocation", false)};
+    const SplitOptions options{dtype_named(given.text("activation_dtype")).value(), flag(given, "bias_gradient", false),
+                               flag(given, "disable_bulk_allocation", false)};
     const SplitResult result = split_quantize(session, x, splits, experts, options, counting(log));
     json::Value outputs = json::array(), gradients = json::array();
     for (const Tensorlike& o : result.outputs) outputs.push(output_json(o, *x));

@@ -47,7 +47,8 @@ void check(const char* entry, const Session& session, const Quantizer& q, const 
     need(session.arch == Arch::sm100 || session.arch == Arch::sm110, entry, "sm100 or sm110, which have the kernels of NVFP4 with RHT,", "another architecture");
     need(dtype == DType::bfloat16, entry, "bfloat16 to rotate", std::string(name_of(dtype)));
     for (const Dims& m : g.tensor_shapes)
-      need(m[0] % nvfp4_rows == 0 && m[1] % 128 == 0, entry, "members of multiples of " + std::to_string(nvfp4_rows) + " rows and 128 columns", std::to_string(m[0]) + "x" + std::to_string(m[1]));
+      need(m[0] % nvfp4_rows == 0 && m[1] % 128 == 0, entry, "members of multiples of " + std::to_string(nvfp4_rows) + " rows and 128 columns",
+           std::to_string(m[0]) + "x" + std::to_string(m[1]));
   }
 }
 
@@ -99,7 +100,8 @@ void run(Session& session, const Problem& problem, const Array& x, GroupedTensor
     const ArrayPtr buffer = buffer_of(g, made.plane);
     if (!buffer) continue;
     const size_t used = made.plane.bytes_of(made.plane.logical.cols);
-    need(used <= buffer->bytes().size(), "group_quantize", "a buffer of " + std::to_string(used) + " bytes for " + made.plane.name, std::to_string(buffer->bytes().size()));
+    need(used <= buffer->bytes().size(), "group_quantize", "a buffer of " + std::to_string(used) + " bytes for " + made.plane.name,
+         std::to_string(buffer->bytes().size()));
     std::copy_n(made.bytes.begin(), used, buffer->bytes().begin());
   }
 }
@@ -179,10 +181,12 @@ GroupedTensorPtr group_quantize(Session& session, const ArrayPtr& x, const Quant
   return grouped("group_quantize", session, x, quantizer, num_tensors, options);
 }
 
-std::pair<GroupedTensorPtr, ArrayPtr> bgrad_group_quantize(Session& session, const ArrayPtr& x, const QuantizerPtr& quantizer, int64_t num_tensors, const ArrayPtr& first_dims) {
+std::pair<GroupedTensorPtr, ArrayPtr> bgrad_group_quantize(Session& session, const ArrayPtr& x, const QuantizerPtr& quantizer, int64_t num_tensors,
+                                                           const ArrayPtr& first_dims) {
   constexpr const char* kEntry = "bgrad_group_quantize";
   const bool mxfp8 = dynamic_cast<const MXFP8Quantizer*>(quantizer.get());
-  need(mxfp8 || dynamic_cast<const Float8BlockQuantizer*>(quantizer.get()), kEntry, "a quantizer of MXFP8 or blockwise FP8", quantizer ? std::string(quantizer->class_name()) : "none");
+  need(mxfp8 || dynamic_cast<const Float8BlockQuantizer*>(quantizer.get()), kEntry, "a quantizer of MXFP8 or blockwise FP8",
+       quantizer ? std::string(quantizer->class_name()) : "none");
   GroupedTensorPtr g = grouped(kEntry, session, x, quantizer, num_tensors, {.first_dims = first_dims});
   const RowSum order = !mxfp8 ? RowSum::plain : quantizer->columnwise_usage ? RowSum::chunks : RowSum::chunks_rowwise_only;
   std::vector<ArrayPtr> sums;
@@ -197,8 +201,8 @@ std::pair<GroupedTensorPtr, ArrayPtr> bgrad_group_quantize(Session& session, con
 
 GroupedTensorPtr group_dequantize(Session& session, GroupedTensor& group, DType to) {
   constexpr const char* kEntry = "group_dequantize";
-  need(dynamic_cast<const MXFP8Quantizer*>(group.quantizer.get()) || dynamic_cast<const Float8BlockQuantizer*>(group.quantizer.get()), kEntry, "a group of MXFP8 or blockwise FP8",
-       group.quantizer ? std::string(group.quantizer->class_name()) : "high precision");
+  need(dynamic_cast<const MXFP8Quantizer*>(group.quantizer.get()) || dynamic_cast<const Float8BlockQuantizer*>(group.quantizer.get()), kEntry,
+       "a group of MXFP8 or blockwise FP8", group.quantizer ? std::string(group.quantizer->class_name()) : "high precision");
   need(group.has_data() != group.has_columnwise_data(), kEntry, "exactly one direction", group.has_data() ? "both" : "none");
   GroupedLayout sizes{group.num_tensors, std::nullopt, std::nullopt, group.logical_shape};
   if (group.first_dims) sizes.first_dims = int64_values(*group.first_dims);

@@ -34,7 +34,9 @@ const GroupFormat& format_of(const Quantizer& q) {
                                                  "; keep separate tensors for Identity and Hybrid quantizers");
   const std::string_view recipe = q.compatible_recipe();
   const auto at = std::find_if(kFormats.begin(), kFormats.end(), [&](const GroupFormat& f) { return f.recipe == recipe; });
-  if (at == kFormats.end()) raise(ErrorClass::value_error, "grouped tensor: expected the quantizer of a built-in recipe, found " + std::string(q.class_name()) + " of " + std::string(recipe));
+  if (at == kFormats.end())
+    raise(ErrorClass::value_error,
+          "grouped tensor: expected the quantizer of a built-in recipe, found " + std::string(q.class_name()) + " of " + std::string(recipe));
   return *at;
 }
 
@@ -101,7 +103,8 @@ void allocate(Session& session, GroupedTensor& g, const Quantizer& q) {
   const Usages wanted = q.usages();
   if (const auto* fp4 = dynamic_cast<const NVFP4Quantizer*>(&q)) {
     if (fp4->row_scaled_nvfp4 && !wanted.rowwise) raise(ErrorClass::value_error, "grouped tensor: expected rowwise usage with row-scaled NVFP4, found it off");
-    if (fp4->row_scaled_nvfp4 && wanted.columnwise) raise(ErrorClass::value_error, "grouped tensor: expected no columnwise usage with row-scaled NVFP4, found it on");
+    if (fp4->row_scaled_nvfp4 && wanted.columnwise)
+      raise(ErrorClass::value_error, "grouped tensor: expected no columnwise usage with row-scaled NVFP4, found it on");
     g.row_scaled_nvfp4 = fp4->row_scaled_nvfp4;
     g.nvfp4_use_4over6 = fp4->nvfp4_use_4over6;
     g.nvfp4_e4m3_max = fp4->nvfp4_e4m3_max;
@@ -134,8 +137,9 @@ void allocate(Session& session, GroupedTensor& g, const Quantizer& q) {
 }
 
 constexpr std::array kSaved = {
-    &GroupedTensor::rowwise_data,    &GroupedTensor::columnwise_data, &GroupedTensor::scale_inv,  &GroupedTensor::columnwise_scale_inv, &GroupedTensor::amax,
-    &GroupedTensor::columnwise_amax, &GroupedTensor::scale,           &GroupedTensor::first_dims, &GroupedTensor::last_dims,            &GroupedTensor::tensor_offsets,
+    &GroupedTensor::rowwise_data, &GroupedTensor::columnwise_data, &GroupedTensor::scale_inv, &GroupedTensor::columnwise_scale_inv,
+    &GroupedTensor::amax,         &GroupedTensor::columnwise_amax, &GroupedTensor::scale,     &GroupedTensor::first_dims,
+    &GroupedTensor::last_dims,    &GroupedTensor::tensor_offsets,
 };
 
 }  // namespace
@@ -252,7 +256,8 @@ void GroupedTensor::update_in_place(Session& session, const std::function<ArrayP
 ArrayPtr GroupedTensor::view(const Dims& to) const {
   const int64_t elements = count_of(shape());
   if (to.size() != 1 || (to[0] != -1 && to[0] != elements))
-    raise(ErrorClass::runtime_error, "grouped tensor: expected a view of one dimension, (-1), found one of " + std::to_string(to.size()) + "; take the members instead");
+    raise(ErrorClass::runtime_error,
+          "grouped tensor: expected a view of one dimension, (-1), found one of " + std::to_string(to.size()) + "; take the members instead");
   const ArrayPtr& data = rowwise_data ? rowwise_data : columnwise_data;
   if (!data) raise(ErrorClass::runtime_error, "grouped tensor: expected data to view, found none");
   return training::view(data, {data->count()});
@@ -267,7 +272,8 @@ Saved GroupedTensor::prepare_for_saving() {
 
 size_t GroupedTensor::restore_from_saved(const Saved& saved, size_t from) {
   if (saved.size() - std::min(from, saved.size()) < kSaved.size())
-    raise(ErrorClass::value_error, "grouped tensor: expected " + std::to_string(kSaved.size()) + " saved buffers, found " + std::to_string(saved.size() - std::min(from, saved.size())));
+    raise(ErrorClass::value_error,
+          "grouped tensor: expected " + std::to_string(kSaved.size()) + " saved buffers, found " + std::to_string(saved.size() - std::min(from, saved.size())));
   for (const auto slot : kSaved) this->*slot = saved[from++];
   return from;
 }
@@ -303,13 +309,16 @@ GroupedTensorPtr make_grouped_tensor(Session& session, const GroupedLayout& layo
   const int64_t n = layout.num_tensors;
   if (quantizer) format_of(*quantizer);
   if (layout.logical.rows < 0 || layout.logical.cols <= 0)
-    raise(ErrorClass::assertion_error, "grouped tensor: expected a logical shape of no negative rows and at least one column, found (" + std::to_string(layout.logical.rows) + ", " +
-                                           std::to_string(layout.logical.cols) + ")");
+    raise(ErrorClass::assertion_error, "grouped tensor: expected a logical shape of no negative rows and at least one column, found (" +
+                                           std::to_string(layout.logical.rows) + ", " + std::to_string(layout.logical.cols) + ")");
   if (!quantizer && !dtype) raise(ErrorClass::assertion_error, "grouped tensor: expected a dtype for a group in high precision, found none");
   for (const auto& dims : {layout.first_dims, layout.last_dims}) {
     if (!dims) continue;
-    if (capturing) raise(ErrorClass::value_error, "grouped tensor: sizes that vary are read by the host, which a stream being captured cannot wait for; make the group before the capture");
-    if (static_cast<int64_t>(dims->size()) != n) raise(ErrorClass::value_error, "grouped tensor: expected " + std::to_string(n) + " sizes, found " + std::to_string(dims->size()));
+    if (capturing)
+      raise(ErrorClass::value_error,
+            "grouped tensor: sizes that vary are read by the host, which a stream being captured cannot wait for; make the group before the capture");
+    if (static_cast<int64_t>(dims->size()) != n)
+      raise(ErrorClass::value_error, "grouped tensor: expected " + std::to_string(n) + " sizes, found " + std::to_string(dims->size()));
   }
   auto out = std::make_shared<GroupedTensor>();
   out->num_tensors = n;
@@ -323,7 +332,8 @@ GroupedTensorPtr make_grouped_tensor(Session& session, const GroupedLayout& layo
   const Offsets offsets = running(out->tensor_shapes);
   if (!out->all_same_shape()) out->tensor_offsets = int64_array(*offsets);
   if (offsets->back() > layout.logical.count())
-    raise(ErrorClass::value_error, "grouped tensor: expected members of at most " + std::to_string(layout.logical.count()) + " elements together, found " + std::to_string(offsets->back()));
+    raise(ErrorClass::value_error, "grouped tensor: expected members of at most " + std::to_string(layout.logical.count()) + " elements together, found " +
+                                       std::to_string(offsets->back()));
   if (quantizer)
     allocate(session, *out, *quantizer);
   else
@@ -343,7 +353,8 @@ GroupedTensorPtr make_grouped_tensor_from_rowwise_data(int64_t num_tensors, cons
   if (!rowwise_data) raise(ErrorClass::value_error, "grouped tensor: expected a buffer to wrap, found none");
   const int64_t each = count_of(tensor_shape);
   if (rowwise_data->count() != num_tensors * each)
-    raise(ErrorClass::value_error, "grouped tensor: expected a buffer of " + std::to_string(num_tensors * each) + " elements, found " + std::to_string(rowwise_data->count()));
+    raise(ErrorClass::value_error,
+          "grouped tensor: expected a buffer of " + std::to_string(num_tensors * each) + " elements, found " + std::to_string(rowwise_data->count()));
   auto out = std::make_shared<GroupedTensor>();
   out->num_tensors = num_tensors;
   out->logical_shape = {num_tensors * tensor_shape[0], tensor_shape.size() == 2 ? tensor_shape[1] : 1};

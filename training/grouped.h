@@ -86,13 +86,17 @@ struct GroupedLayout {
 };
 GroupedLayout layout_of(const std::vector<Shape>& members);
 
-// Uninitialised buffers for the quantizer's usages, and the members over them. `dtype` is the nominal one, and that of the data without a quantizer. `capturing`: a
-// stream is being captured into a graph. Throws AssertionError for a bad logical shape or, without a quantizer, no dtype; NotImplementedError for Identity and Hybrid;
-// ValueError for other quantizers that no built-in recipe has, for sizes that vary while capturing, and for row-scaled NVFP4 without rows or with columns.
-GroupedTensorPtr make_grouped_tensor(Session&, const GroupedLayout&, const QuantizerPtr& quantizer, std::optional<DType> dtype = DType::float32, bool capturing = false);
+// Uninitialised buffers for the quantizer's usages, and the members over them. `dtype` is the nominal one, and that of the data without a quantizer. `capturing`:
+// a stream is being captured into a graph. Throws AssertionError for a bad logical shape or, without a quantizer, no dtype; NotImplementedError for Identity and
+// Hybrid; ValueError for other quantizers that no built-in recipe has, for sizes that vary while capturing, and for row-scaled NVFP4 without rows or with
+// columns.
+GroupedTensorPtr make_grouped_tensor(Session&, const GroupedLayout&, const QuantizerPtr& quantizer, std::optional<DType> dtype = DType::float32,
+                                     bool capturing = false);
 // The same from the members' shapes.
-GroupedTensorPtr make_grouped_tensor_with_shapes(Session&, const std::vector<Shape>& members, const QuantizerPtr& quantizer, std::optional<DType> dtype = DType::float32);
-// A group in high precision over a buffer that exists: n members of `tensor_shape`, which has one dimension or two. ValueError for no members, no buffer, or one of another size.
+GroupedTensorPtr make_grouped_tensor_with_shapes(Session&, const std::vector<Shape>& members, const QuantizerPtr& quantizer,
+                                                 std::optional<DType> dtype = DType::float32);
+// A group in high precision over a buffer that exists: n members of `tensor_shape`, which has one dimension or two. ValueError for no members, no buffer, or one
+// of another size.
 GroupedTensorPtr make_grouped_tensor_from_rowwise_data(int64_t num_tensors, const Dims& tensor_shape, const ArrayPtr& rowwise_data, bool internal = false);
 
 // int64 [n + 1]: where each split begins in elements, the first 0 (TE csrc/extensions/cast.cpp).

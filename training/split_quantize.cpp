@@ -31,7 +31,8 @@ const HybridQuantizer* as_hybrid(const Quantizer* q) { return dynamic_cast<const
 std::vector<ArrayPtr> parts(const ArrayPtr& x, const std::vector<int64_t>& splits) {
   const int64_t rows = x->shape.empty() ? 0 : x->shape[0], all = std::accumulate(splits.begin(), splits.end(), int64_t{0});
   if (rows != all)
-    throw SemanticError(ErrorClass::runtime_error, "split: expected splits that add up to the " + std::to_string(rows) + " rows of the tensor, found " + std::to_string(all));
+    throw SemanticError(ErrorClass::runtime_error,
+                        "split: expected splits that add up to the " + std::to_string(rows) + " rows of the tensor, found " + std::to_string(all));
   std::vector<ArrayPtr> out;
   int64_t at = 0;
   for (int64_t s : splits) {
@@ -42,8 +43,8 @@ std::vector<ArrayPtr> parts(const ArrayPtr& x, const std::vector<int64_t>& split
 }
 
 // One direction of all experts, or all of a plain one.
-std::vector<StoragePtr> quantized(Session& session, const ArrayPtr& x, const std::vector<int64_t>& splits, const std::vector<QuantizerPtr>& quantizers, const SplitOptions& options,
-                                  const SplitEntries& entries) {
+std::vector<StoragePtr> quantized(Session& session, const ArrayPtr& x, const std::vector<int64_t>& splits, const std::vector<QuantizerPtr>& quantizers,
+                                  const SplitOptions& options, const SplitEntries& entries) {
   if (!quantizers.empty() && native(*quantizers[0])) return entries.bulk(session, x, splits, quantizers, options.disable_bulk_allocation);
   const std::vector<ArrayPtr> pieces = parts(x, splits);
   std::vector<StoragePtr> out;
@@ -51,8 +52,8 @@ std::vector<StoragePtr> quantized(Session& session, const ArrayPtr& x, const std
   return out;
 }
 
-std::vector<Tensorlike> hybrid(Session& session, const ArrayPtr& x, const std::vector<int64_t>& splits, const std::vector<QuantizerPtr>& quantizers, const SplitOptions& options,
-                               const SplitEntries& entries) {
+std::vector<Tensorlike> hybrid(Session& session, const ArrayPtr& x, const std::vector<int64_t>& splits, const std::vector<QuantizerPtr>& quantizers,
+                               const SplitOptions& options, const SplitEntries& entries) {
   const HybridQuantizer& first = *as_hybrid(quantizers[0].get());   // usages and source are expert 0's
   std::vector<QuantizerPtr> rows, cols;
   for (const QuantizerPtr& q : quantizers) {
@@ -165,7 +166,8 @@ std::vector<Backend> backends(const Quantizer& q) {
 
 SplitEntries::SplitEntries() : bulk(bulk_quantize), bgrad(bgrad_quantize) {}
 
-std::vector<StoragePtr> bulk_quantize(Session& session, const ArrayPtr& x, const std::vector<int64_t>& splits, const std::vector<QuantizerPtr>& quantizers, bool disable_bulk_allocation) {
+std::vector<StoragePtr> bulk_quantize(Session& session, const ArrayPtr& x, const std::vector<int64_t>& splits, const std::vector<QuantizerPtr>& quantizers,
+                                      bool disable_bulk_allocation) {
   const std::vector<ArrayPtr> pieces = parts(x, splits);
   std::vector<StoragePtr> out;
   if (pieces.empty()) return out;
@@ -176,7 +178,8 @@ std::vector<StoragePtr> bulk_quantize(Session& session, const ArrayPtr& x, const
   } else {
     const auto* fp4 = dynamic_cast<const NVFP4Quantizer*>(&first);
     for (size_t i = 0; i < pieces.size(); ++i) {
-      if (fp4 && fp4->stochastic_rounding && !fp4->with_rht && pieces[i]->count() == 0) session.rng.draw("NVFP4Quantizer empty split", false);   // a loop draws before it looks
+      if (fp4 && fp4->stochastic_rounding && !fp4->with_rht && pieces[i]->count() == 0)
+        session.rng.draw("NVFP4Quantizer empty split", false);  // a loop draws before it looks
       out.push_back(quantizers[i]->quantize(session, pieces[i]));
     }
   }
@@ -195,8 +198,8 @@ std::pair<StoragePtr, ArrayPtr> bgrad_quantize(Session& session, const ArrayPtr&
   return {quantizer->quantize(session, x), cast(session, sum_rows(session, x, order), x->dtype)};
 }
 
-SplitResult split_quantize(Session& session, const ArrayPtr& x, const std::vector<int64_t>& splits, const std::vector<QuantizerPtr>& quantizers, const SplitOptions& options,
-                           const SplitEntries& entries) {
+SplitResult split_quantize(Session& session, const ArrayPtr& x, const std::vector<int64_t>& splits, const std::vector<QuantizerPtr>& quantizers,
+                           const SplitOptions& options, const SplitEntries& entries) {
   if (quantizers.size() != splits.size())
     value_error("split_quantize: expected a quantizer for each of " + std::to_string(splits.size()) + " splits, found " + std::to_string(quantizers.size()));
   SplitResult out;
@@ -230,7 +233,8 @@ void validate_split_quantizers(const std::vector<QuantizerPtr>& quantizers) {
     return std::all_of(quantizers.begin(), quantizers.end(), [&](const QuantizerPtr& q) { return property(q.get()) == property(quantizers[0].get()); });
   };
   if (quantizers.empty()) return;
-  if (!all_agree([](const Quantizer* q) { return q == nullptr; })) value_error("experts' quantizers: found None and concrete ones for one tensor; return a quantizer for every expert or for none");
+  if (!all_agree([](const Quantizer* q) { return q == nullptr; }))
+    value_error("experts' quantizers: found None and concrete ones for one tensor; return a quantizer for every expert or for none");
   if (!quantizers[0]) return;
   if (!all_agree([](const Quantizer* q) { return as_hybrid(q) != nullptr; }))
     value_error("experts' quantizers: found HybridQuantizer and non-hybrid ones for one tensor; return one kind for every expert");
@@ -242,10 +246,11 @@ void validate_split_quantizers(const std::vector<QuantizerPtr>& quantizers) {
       const Quantizer &a = *wanted[d].quantizer, &b = *backends(*quantizers[i])[d].quantizer;
       const string where = "experts' " + string(wanted[d].direction) + " quantizers: ";
       if (typeid(a) != typeid(b))
-        value_error(where + "expected one family for all, found the families " + string(a.class_name()) + " and, of expert " + std::to_string(i) + ", " + string(b.class_name()));
+        value_error(where + "expected one family for all, found the families " + string(a.class_name()) + " and, of expert " + std::to_string(i) + ", " +
+                    string(b.class_name()));
       if (settings_of(a) != settings_of(b))
-        value_error(where + "expected one configuration for all, found the configurations " + json::dump(settings_of(a)) + " and, of expert " + std::to_string(i) + ", " +
-                    json::dump(settings_of(b)));
+        value_error(where + "expected one configuration for all, found the configurations " + json::dump(settings_of(a)) + " and, of expert " +
+                    std::to_string(i) + ", " + json::dump(settings_of(b)));
     }
   if (as_hybrid(quantizers[0].get()) && !all_agree([](const Quantizer* q) { return std::string_view(as_hybrid(q)->columnwise_source); }))
     value_error("experts' quantizers: expected one columnwise_source for all, found original and rowwise_dequantized");

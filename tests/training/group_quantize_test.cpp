@@ -114,7 +114,8 @@ TEST_F(Grouped, WhatTheKernelsRefuse) {
     return error_of([&] { group_quantize(session, tensor ? tensor : x, q, 2, o); });
   };
   const QuantizerPtr others[] = {std::make_shared<IdentityQuantizer>(), std::make_shared<HybridQuantizer>(mx, current),
-                                 std::make_shared<Float8Quantizer>(zeros({1}, DType::float32), zeros({1}, DType::float32), Encoding::e4m3), std::make_shared<NVFP4QuantizerRef>()};
+                                 std::make_shared<Float8Quantizer>(zeros({1}, DType::float32), zeros({1}, DType::float32), Encoding::e4m3),
+                                 std::make_shared<NVFP4QuantizerRef>()};
   for (const QuantizerPtr& q : others) EXPECT_EQ(refused(q), "RuntimeError") << q->class_name();
   EXPECT_EQ(refused(std::make_shared<MXFP8Quantizer>(), {}, varied({2, 64, 128})), "RuntimeError");
   EXPECT_EQ(refused(std::make_shared<MXFP8Quantizer>(), {.first_dims = int64_array({16, 240})}), "RuntimeError");
@@ -149,7 +150,9 @@ TEST_F(Grouped, AnOutputIsReusedAndAFlagKeepsIt) {
   group_quantize(session, varied({64, 64}, 2), mx, 2, {.output = g});
   EXPECT_EQ(g->rowwise_data, data);
   EXPECT_FALSE(equal_bytes(*data, *kept));
-  const auto refused = [&](const GroupQuantizeOptions& o, const QuantizerPtr& q, int64_t n) { return error_of([&] { group_quantize(session, varied({64, 64}), q, n, o); }); };
+  const auto refused = [&](const GroupQuantizeOptions& o, const QuantizerPtr& q, int64_t n) {
+    return error_of([&] { group_quantize(session, varied({64, 64}), q, n, o); });
+  };
   EXPECT_EQ(refused({.output = g}, std::make_shared<MXFP8Quantizer>(), 2), "RuntimeError");
   EXPECT_EQ(refused({.output = g}, mx, 1), "RuntimeError");
   EXPECT_EQ(refused({.first_dims = int64_array({32, 32}), .output = g}, mx, 2), "RuntimeError");
@@ -163,8 +166,13 @@ TEST_F(Grouped, AnOutputIsReusedAndAFlagKeepsIt) {
 
 TEST_F(Grouped, GivenOffsetsAreAdopted) {
   const ArrayPtr offsets = splits_to_offsets({32, 96}, 64);
-  EXPECT_EQ(group_quantize(session, varied({128, 64}), std::make_shared<MXFP8Quantizer>(), 2, {.first_dims = int64_array({32, 96}), .tensor_offsets = offsets})->tensor_offsets, offsets);
-  EXPECT_EQ(error_of([&] { group_quantize(session, varied({128, 64}), std::make_shared<MXFP8Quantizer>(), 2, {.first_dims = int64_array({32, 96}), .tensor_offsets = int64_array({0, 1})}); }),
+  EXPECT_EQ(group_quantize(session, varied({128, 64}), std::make_shared<MXFP8Quantizer>(), 2, {.first_dims = int64_array({32, 96}), .tensor_offsets = offsets})
+                ->tensor_offsets,
+            offsets);
+  EXPECT_EQ(error_of([&] {
+              group_quantize(session, varied({128, 64}), std::make_shared<MXFP8Quantizer>(), 2,
+                             {.first_dims = int64_array({32, 96}), .tensor_offsets = int64_array({0, 1})});
+            }),
             "RuntimeError");
 }
 
@@ -208,7 +216,8 @@ TEST_F(Grouped, DequantizeTakesExactlyOneDirection) {
     const GroupedTensorPtr g = group_quantize(session, x, one, 2, {.first_dims = first});
     const GroupedTensorPtr y = group_dequantize(session, *g, DType::float32);
     EXPECT_EQ(y->rowwise_data->count(), x->count());
-    EXPECT_TRUE(equal_bytes(*std::get<ArrayPtr>(y->quantized_tensors[1]), *one->quantize(session, slice(x, 0, 32, 96))->dequantize(session, DType::float32))) << rows;
+    EXPECT_TRUE(equal_bytes(*std::get<ArrayPtr>(y->quantized_tensors[1]), *one->quantize(session, slice(x, 0, 32, 96))->dequantize(session, DType::float32)))
+        << rows;
   }
   auto fp4 = rotated();
   fp4->set_usage(true, false);

@@ -84,7 +84,8 @@ TEST_F(Grouped, DelayedMembersNoteTheirAmaxEachInItsOwnSlot) {
   auto q = std::make_shared<Float8Quantizer>(scalar(one), scalar(zero), Encoding::e4m3);
   const GroupedTensorPtr g = make_grouped_tensor_with_shapes(session, {{2, 2}, {2, 2}}, q);
   const uint16_t small[] = {0x3F80, 0, 0, 0xC000}, large[] = {0x4080, 0, 0, 0};   // 1, -2 and 4
-  g->quantize(session, {from_bytes({2, 2}, DType::bfloat16, std::as_bytes(std::span(small))), from_bytes({2, 2}, DType::bfloat16, std::as_bytes(std::span(large)))});
+  g->quantize(session,
+              {from_bytes({2, 2}, DType::bfloat16, std::as_bytes(std::span(small))), from_bytes({2, 2}, DType::bfloat16, std::as_bytes(std::span(large)))});
   const float wanted[] = {2, 4};
   EXPECT_EQ(std::memcmp(g->amax->data(), wanted, sizeof wanted), 0);
   EXPECT_TRUE(equal_bytes(*q->amax, *scalar(zero)));
@@ -111,7 +112,8 @@ TEST_F(Grouped, PackedWeightsAreTheSeparateOnes) {
   for (const Kind& k : kinds()) {
     const GroupedTensorPtr g = make_grouped_tensor_with_shapes(session, k.members, k.quantizer, DType::bfloat16);
     std::vector<StoragePtr> separate;
-    for (size_t i = 0; i < k.members.size(); ++i) separate.push_back(k.quantizer->quantize(session, varied({k.members[i].rows, k.members[i].cols}, static_cast<uint32_t>(i + 1))));
+    for (size_t i = 0; i < k.members.size(); ++i)
+      separate.push_back(k.quantizer->quantize(session, varied({k.members[i].rows, k.members[i].cols}, static_cast<uint32_t>(i + 1))));
     for (size_t i = 0; i < separate.size(); ++i) std::get<StoragePtr>(g->quantized_tensors[i])->copy_from_storage(*separate[i]);
     const std::vector<Tensorlike> apart = g->split_into_quantized_tensors(session);
     for (size_t i = 0; i < separate.size(); ++i) EXPECT_EQ(difference(apart[i], separate[i]), "") << k.name << " " << i;

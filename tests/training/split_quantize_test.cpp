@@ -32,7 +32,8 @@ StoragePtr storage(const Tensorlike& t) { return std::get<StoragePtr>(t); }
 TEST_F(Grouped, SplitsAreQuantizedAsAlone) {
   const Splits splits = {128, 0, 256};
   const ArrayPtr x = varied({384, 128});
-  for (const auto& qs : {experts<MXFP8Quantizer>(3), experts<Float8BlockQuantizer>(3), experts<NVFP4Quantizer>(3), experts<NVFP4Quantizer>(3, rotate), experts<Float8CurrentScalingQuantizer>(3)}) {
+  for (const auto& qs : {experts<MXFP8Quantizer>(3), experts<Float8BlockQuantizer>(3), experts<NVFP4Quantizer>(3), experts<NVFP4Quantizer>(3, rotate),
+                         experts<Float8CurrentScalingQuantizer>(3)}) {
     const SplitResult r = split_quantize(session, x, splits, qs, {});
     ASSERT_EQ(r.outputs.size(), 3u);
     EXPECT_TRUE(r.bias_gradients.empty());
