@@ -14,6 +14,7 @@
 #include "training/modules/grouped_linear.h"
 #include "training/modules/layernorm_mlp.h"
 #include "training/modules/ops_grouped_linear.h"
+#include "training/ranks.h"
 
 namespace assay::training {
 namespace {
@@ -134,6 +135,7 @@ TEST_F(Modules, LeadingDimensionsStay) {
   EXPECT_EQ(output(r, "output")->shape, (Dims{4, 16, 96}));
   EXPECT_EQ(output(r, "dgrad")->shape, (Dims{4, 16, 128}));
   EXPECT_EQ(output(r, "weight.grad")->shape, (Dims{96, 128}));
+  for (const NamedArray& out : r.outputs) EXPECT_EQ(out.array->dtype, DType::bfloat16) << out.name;
 }
 
 TEST_F(Modules, HybridOfOneFormatEqualsVanilla) {
@@ -180,7 +182,7 @@ TEST_F(Modules, GemmRefusesWhatDoesNotGoTogether) {
   expect_error(ErrorClass::not_implemented_error, "HybridQuantizer", times(mx, mx));
 }
 
-TEST_F(Modules, ByteePlaneIsTurnedWhereNoTransposeIsKept) {
+TEST_F(Modules, BytePlaneIsTurnedWhereNoTransposeIsKept) {
   const StepRecord kept = (session.arch = Arch::sm90, step(*linear(), all(kCurrent))), turned = (session.arch = Arch::sm100, step(*linear(), all(kCurrent)));
   expect_same_operands(kept, turned);
 }
@@ -382,9 +384,11 @@ TEST_F(Modules, FusedBiasGradientSumsChunks) {
     with.recipe = all(q);
     return output(m->step(session, in, tall, with), "bias.grad");
   };
-  EXPECT_FALSE(equal_bytes(*bias_grad(kMx, fused), *bias_grad(kMx, plainly)));
-  EXPECT_TRUE(equal_bytes(*bias_grad(hybrid(kMx, kMx), fused), *bias_grad(kMx, plainly)));
-  EXPECT_TRUE(equal_bytes(*bias_grad(kCurrent, fused), *bias_grad(kCurrent, plainly)));
+  const auto is = [&](const ArrayPtr& grad, float v) { return floats(session, grad) == std::vector<float>(96, v); };
+  EXPECT_TRUE(is(bias_grad(kMx, fused), 128));
+  EXPECT_TRUE(is(bias_grad(kMx, plainly), 0));
+  EXPECT_TRUE(is(bias_grad(hybrid(kMx, kMx), fused), 0));
+  EXPECT_TRUE(is(bias_grad(kCurrent, fused), 0));
 }
 
 TEST_F(Modules, ActivationGivesCurrentScalingItsAmaxUnrounded) {
@@ -512,6 +516,90 @@ TEST_F(Modules, AccumulatesIntoMainGrad) {
   step(*twice, all(kMx));
   EXPECT_TRUE(equal_bytes(*w.main_grad, *add(session, first, first)));
   EXPECT_EQ(w.grad, nullptr);
+}
+
+// ---- ranks -------------------------------------------------------------------------------------------------------------
+
+// What each of two ranks of a tensor-parallel Linear 128 -> 128 has after a step on x [64, 128] (shards of its rows or of its columns).
+std::vector<StepRecord> parallel_step(Subject& subject, ParallelMode mode, bool sequence_parallel, const RecipePtr& r, const ArrayPtr& x, const ArrayPtr& dy) {
+  const auto half = [](const ArrayPtr& a, size_t dim, int rank) { return contiguous(slice(a, dim, rank * a->shape[dim] / 2, (rank + 1) * a->shape[dim] / 2)); };
+  std::vector<StepRecord> records(2);
+  run_ranks(2, "tp", [&](int rank, const GroupPtr& group) {
+    Session session(subject);
+    const bool column = mode == ParallelMode::column;
+    LinearSettings s;
+    s.in_features = column ? 128 : 64;
+    s.out_features = column ? 64 : 128;
+    s.parallel_mode = mode;
+    s.sequence_parallel = sequence_parallel;
+    Linear m(session, s);
+    write_back(session, m.parameter("weight"), half(filled({128, 128}, 3, FillKind::exact_sums), column ? 0 : 1, rank));
+    StepOptions o;
+    o.recipe = r;
+    o.tp_group = group;
+    const ArrayPtr in = column ? (sequence_parallel ? half(x, 0, rank) : x) : half(x, 1, rank);
+    const ArrayPtr grad = column ? half(dy, 1, rank) : sequence_parallel ? half(dy, 0, rank) : dy;
+    records[static_cast<size_t>(rank)] = m.step(session, in, grad, o);
+  });
+  return records;
+}
+
+TEST_F(Modules, ShardsTogetherAreTheWhole) {
+  // Blocks of 32 do not cross shards, integers have no order of summation: every result of two ranks is a part of the result of one.
+  const ArrayPtr in = filled({64, 128}, 1, FillKind::exact_sums), grad = filled({64, 128}, 2, FillKind::exact_sums);
+  LinearSettings s;
+  s.in_features = s.out_features = 128;
+  Linear whole(session, s);
+  write_back(session, whole.parameter("weight"), filled({128, 128}, 3, FillKind::exact_sums));
+  StepOptions o;
+  o.recipe = all(kMx);
+  const StepRecord one = whole.step(session, in, grad, o);
+  for (const bool sequence_parallel : {false, true}) {
+    const std::vector<StepRecord> column = parallel_step(*reference, ParallelMode::column, sequence_parallel, o.recipe, in, grad), row = parallel_step(*reference, ParallelMode::row, sequence_parallel, o.recipe, in, grad);
+    for (int rank = 0; rank < 2; ++rank) {
+      const StepRecord& c = column[static_cast<size_t>(rank)];
+      EXPECT_TRUE(equal_bytes(*output(c, "output"), *contiguous(slice(output(one, "output"), 1, rank * 64, rank * 64 + 64))));
+      EXPECT_TRUE(equal_bytes(*output(c, "weight.grad"), *contiguous(slice(output(one, "weight.grad"), 0, rank * 64, rank * 64 + 64))));
+      EXPECT_TRUE(equal_bytes(*output(row[static_cast<size_t>(rank)], "weight.grad"), *contiguous(slice(output(one, "weight.grad"), 1, rank * 64, rank * 64 + 64))));
+      EXPECT_EQ(output(row[static_cast<size_t>(rank)], "output")->shape[0], sequence_parallel ? 32 : 64);
+      EXPECT_EQ(output(c, "dgrad")->shape[0], sequence_parallel ? 32 : 64);
+    }
+    std::string trace;
+    for (const Collective& c : column[0].collectives) trace += c.what + "(" + c.who + ") ";
+    EXPECT_EQ(trace, sequence_parallel ? "all_gather(input) reduce_scatter(dgrad) all_gather(input) " : "all_reduce(dgrad) ");
+    trace.clear();
+    for (const Collective& c : row[0].collectives) trace += c.what + "(" + c.who + ") ";
+    EXPECT_EQ(trace, sequence_parallel ? "reduce_scatter(output) all_gather(grad_output) " : "all_reduce(output) ");
+  }
+}
+
+TEST_F(Modules, HybridEqualsVanillaOnTheSameRanks) {
+  ArrayPtr outlier = filled({64, 128}, 1);
+  const ArrayPtr grad = filled({64, 128}, 2);
+  const uint16_t thousand = 0x447A;   // bfloat16, in the last rank's rows and columns
+  std::memcpy(outlier->bytes().data() + (63 * 128 + 127) * 2, &thousand, 2);
+  for (const ParallelMode mode : {ParallelMode::column, ParallelMode::row})
+    for (const bool sequence_parallel : {false, true})
+      for (const Make& q : {kCurrent, kMx, kIdentity}) {
+        const std::vector<StepRecord> vanilla = parallel_step(*reference, mode, sequence_parallel, all(q), outlier, grad);
+        const std::vector<StepRecord> mixed = parallel_step(*reference, mode, sequence_parallel, recipe([&](const std::string& t) { return t == "grad_output" ? q : hybrid(q, q); }), outlier, grad);
+        for (size_t rank = 0; rank < 2; ++rank) expect_same_outputs(vanilla[rank], mixed[rank]);
+        if (q()->class_name() != "Float8CurrentScalingQuantizer" || mode != ParallelMode::column || !sequence_parallel) continue;
+        EXPECT_EQ(gemm(vanilla[0], "fprop").planes[2].bytes, gemm(vanilla[1], "fprop").planes[2].bytes);   // the input's scale_inv is the group's
+        std::string trace;
+        for (const Collective& c : vanilla[0].collectives) trace += c.what + "(" + c.who + ") ";
+        EXPECT_EQ(trace, "all_reduce_max(input) all_gather(input) reduce_scatter(dgrad) all_gather(input) ");
+        EXPECT_FALSE(mixed[0].warnings.empty());
+      }
+}
+
+TEST(Ranks, OneThatFailsFreesTheOthers) {
+  EXPECT_THROW(run_ranks(3, "tp",
+                         [](int rank, const GroupPtr& group) {
+                           if (rank == 1) throw SemanticError(ErrorClass::value_error, "rank 1");
+                           group->all_gather(zeros({1}, DType::float32));
+                         }),
+               SemanticError);
 }
 
 // ---- norms, activations, sums ------------------------------------------------------------------------------------------

@@ -58,7 +58,8 @@ Forward LayerNormLinear::forward_impl(Session& session, const ArrayPtr& input, c
 
   NormLayer norm = norm_layer(*this, settings.norm);
   norm.forward(session, cast(session, input, dtype));
-  const bool fuse = call.plan.quantized && options.fusions.norm && call.plan.backward_override == BackwardOverride::none;
+  const bool gathers = call.input_group() && call.input_group()->all_gather;   // then rounded rows are gathered first
+  const bool fuse = call.plan.quantized && options.fusions.norm && call.plan.backward_override == BackwardOverride::none && !gathers;
   const Produced x = produce(session, norm.saved.out, dtype, ProducerKind::norm, call.quantizers.input.get(), fuse, "input", {true, call.columns_of_input()}, call.input_group());
   LinearForward done = linear_forward(session, std::move(call), x.tensor, x.quantized);
   Forward out{std::move(done.out), nullptr};

@@ -75,7 +75,8 @@ Forward LayerNormMLP::forward_impl(Session& session, const ArrayPtr& input, cons
 
   NormLayer norm = norm_layer(*this, settings.norm);
   norm.forward(session, cast(session, input, dtype));
-  const Produced x = produce(session, norm.saved.out, dtype, ProducerKind::norm, fc1.quantizers.input.get(), fusible && options.fusions.norm, "fc1.input", {true, fc1.columns_of_input()},
+  const bool gathers = fc1.input_group() && fc1.input_group()->all_gather;   // then rounded rows are gathered first
+  const Produced x = produce(session, norm.saved.out, dtype, ProducerKind::norm, fc1.quantizers.input.get(), fusible && options.fusions.norm && !gathers, "fc1.input", {true, fc1.columns_of_input()},
                              fc1.input_group());
   LinearForward first = linear_forward(session, std::move(fc1), x.tensor, x.quantized);
   const ArrayPtr fc1_out = std::get<ArrayPtr>(first.out);

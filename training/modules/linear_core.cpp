@@ -28,6 +28,42 @@ bool saves_plain(const LinearCall& c) { return !c.plan.quantized || c.plan.backw
 
 std::string named(const LinearCall& c, std::string_view what) { return c.prefix + std::string(what) + c.suffix; }
 
+// ---- tensors across ranks (TE distributed.py) --------------------------------------------------------------------------------
+
+bool meets(const GroupPtr& group) { return group && group->all_gather; }
+
+ArrayPtr gathered(const GroupPtr& group, const ArrayPtr& local) { return concatenate(group->all_gather(clone(local))); }
+
+void note_gather(Session& session, const GroupPtr& group, const std::string& who) { session.collectives.push_back({"all_gather", who, group->name}); }
+
+// All rows of a tensor of which `local` are this rank's. Native formats gather codes: with one amax for all ranks, and shards of whole blocks, those of the whole tensor.
+// Others have no gather of codes: they are dequantized, gathered and quantized again; `shard` is then this rank's quantized part.
+StoragePtr quantized_gather(Session& session, Quantizer& q, const ArrayPtr& local, const std::string& who, Usages usages, const GroupPtr& group, StoragePtr& shard) {
+  ArrayPtr whole;
+  if (fuses_with_producers(q)) {
+    whole = gathered(group, local);
+  } else {
+    session.warn("UserWarning", std::string(q.class_name()) + " gathers in high precision: '" + who + "' is dequantized, gathered and quantized again");
+    shard = quantize_for(session, q, local, who, usages, group);
+    whole = gathered(group, shard->dequantize(session, local->dtype));
+    note_gather(session, group, who);
+  }
+  StoragePtr out = quantize_for(session, q, whole, who, usages, group);
+  if (!shard) note_gather(session, group, who);
+  return out;
+}
+
+// The sum of all ranks' partial results, binary32 in rank order and rounded once; of a scatter this rank's rows.
+ArrayPtr reduced(Session& session, const GroupPtr& group, const ArrayPtr& partial, const std::string& who, bool scatter) {
+  session.collectives.push_back({scatter ? "reduce_scatter" : "all_reduce", who, group->name});
+  ArrayPtr sum;
+  for (const ArrayPtr& part : group->all_gather(clone(partial))) sum = sum ? add(session, sum, part) : cast(session, part, DType::float32);
+  sum = cast(session, sum, partial->dtype);
+  if (!scatter) return sum;
+  const int64_t rows = sum->shape[0] / group->size;
+  return clone(slice(sum, 0, group->rank * rows, (group->rank + 1) * rows));
+}
+
 GemmOptions gemm_options(const LinearCall& c, std::string_view name, std::string_view a, std::string_view b) {
   GemmOptions o;
   o.out_dtype = c.activation_dtype;
@@ -145,15 +181,23 @@ LinearForward linear_forward(Session& session, LinearCall c, const Tensorlike& x
   const StoragePtr given = storage_of(x);
   c.save_original_input = given ? false : resolve_save_original_input(session, c.save_original_input, c.plan, c.quantizers.input.get());
   bool own = produced_here;
+  const GroupPtr group = c.input_group();
+  const bool gather = meets(group) && !given;
+  StoragePtr shard;   // of an input that is gathered in high precision
   if (quantizes && given) {
     given->update_usage(true, std::nullopt);
   } else if (quantizes) {
     Quantizer& q = wanted(c.quantizers.input, named(c, "input"));
-    const bool columns = c.columns_of_input() && !c.save_original_input && c.plan.backward_override == BackwardOverride::none;
-    input = quantize_for(session, q, plain(session, x, c.activation_dtype), named(c, "input"), {true, columns}, c.input_group());
+    const Usages usages{true, c.columns_of_input() && !c.save_original_input && c.plan.backward_override == BackwardOverride::none};
+    const ArrayPtr local = plain(session, x, c.activation_dtype);
+    input = gather ? quantized_gather(session, q, local, named(c, "input"), usages, group, shard) : quantize_for(session, q, local, named(c, "input"), usages, group);
     own = true;
   } else {
     input = plain(session, x, c.activation_dtype);
+    if (gather) {
+      input = gathered(group, std::get<ArrayPtr>(input));
+      note_gather(session, group, named(c, "input"));
+    }
   }
 
   // Columns of the weight serve dgrad alone.
@@ -161,7 +205,9 @@ LinearForward linear_forward(Session& session, LinearCall c, const Tensorlike& x
   Tensorlike weight = quantizes ? quantized_weight(session, c, columns_of_weight) : Tensorlike(plain(session, c.weight->value, c.activation_dtype));
 
   GemmOptions gemm = gemm_options(c, "fprop", "weight", "input");
-  if (c.bias) gemm.bias = plain(session, c.bias->value, quantizes && c.activation_dtype == DType::float32 ? DType::bfloat16 : c.activation_dtype);
+  const bool partial = c.parallel_mode == ParallelMode::row && meets(c.options.tp_group);
+  const ArrayPtr bias = c.bias ? plain(session, c.bias->value, quantizes && c.activation_dtype == DType::float32 ? DType::bfloat16 : c.activation_dtype) : nullptr;
+  if (!partial) gemm.bias = bias;
   gemm.use_split_accumulator = c.plan.split_fprop;
   if (quantizes && c.options.fp8_output) {
     gemm.out_quantizer = c.quantizers.output;
@@ -169,18 +215,30 @@ LinearForward linear_forward(Session& session, LinearCall c, const Tensorlike& x
   }
   LinearForward done;
   done.out = general_gemm(session, weight, input, GemmOp::TN, gemm);
+  if (partial) {
+    done.out = reduced(session, c.options.tp_group, std::get<ArrayPtr>(done.out), named(c, "output"), c.sequence_parallel);
+    if (bias) done.out = add_bias(session, std::get<ArrayPtr>(done.out), bias);
+  }
   if (c.record) note_usages(c.record, named(c, "weight"), weight);
 
   if (c.options.grad_enabled) {
+    using Gather = LinearSaved::Gather;
+    if (gather) done.saved.gather = Gather::again;
     if (saves_plain(c)) {
       weight = plain(session, c.weight->value, c.activation_dtype);
-      if (quantizes) input = plain(session, x, c.activation_dtype);
+      if (quantizes || gather) input = plain(session, x, c.activation_dtype);
     } else if (kept_in_rows) {
       if (own) storage_of(input)->update_usage(true, false);
+      if (gather) done.saved.gather = Gather::done;
     } else if (c.save_original_input) {
       input = plain(session, x, c.activation_dtype);
+    } else if (shard) {   // the weight's quantizer is asked, as in the original (semantics of TE module/linear.py)
+      const bool rows = wanted(c.quantizers.weight, named(c, "weight")).supports_only_rowwise_all_gather();
+      if (c.columns_of_input()) shard->update_usage(rows, !rows);
+      input = shard;
     } else if (own && c.columns_of_input()) {
       storage_of(input)->update_usage(false, true);
+      if (gather) done.saved.gather = Gather::done;
     }
     if (!c.columns_of_input()) input = ArrayPtr{};
     if (c.record && !absent(input)) note_usages(c.record, named(c, "saved input"), input);
@@ -191,6 +249,13 @@ LinearForward linear_forward(Session& session, LinearCall c, const Tensorlike& x
   return done;
 }
 
+ArrayPtr add_bias(Session& session, const ArrayPtr& y, const ArrayPtr& bias) {
+  const Shape s = flattened(y->shape);
+  if (s.rows == 0) return y;
+  const std::vector<ArrayPtr> rows(static_cast<size_t>(s.rows), view(bias, {1, s.cols}));
+  return cast(session, add(session, y, concatenate(rows)), y->dtype);
+}
+
 GradOutput prepare_grad_output(Session& session, const LinearSaved& saved, const ArrayPtr& dy) {
   const LinearCall& c = saved.call;
   if (!c.options.grad_enabled) throw SemanticError(ErrorClass::runtime_error, "backward needs what a forward with gradients saves; this one ran without");
@@ -199,6 +264,10 @@ GradOutput prepare_grad_output(Session& session, const LinearSaved& saved, const
   const auto bias_grad = [&](RowSum order) { return cast(session, cast(session, sum_rows(session, dy, order), dy->dtype), c.bias->dtype); };
   if (!c.plan.quantized || c.plan.backward_override != BackwardOverride::none) {
     out.grad = dy;
+    if (const GroupPtr group = c.grad_output_group(); meets(group)) {
+      out.grad = gathered(group, dy);
+      note_gather(session, group, named(c, "grad_output"));
+    }
     if (bias) out.bias_grad = bias_grad(RowSum::plain);
     return out;
   }
@@ -206,7 +275,9 @@ GradOutput prepare_grad_output(Session& session, const LinearSaved& saved, const
   const Usages usages{c.input_requires_grad, c.weight->requires_grad};
   const bool plainly = sums_bias_plainly(q) || !c.options.fusions.bias_gradient || c.unfused_bias_gradient || c.grad_output_group();
   if (bias) out.bias_grad = bias_grad(plainly ? RowSum::plain : !usages.columnwise && is(&q, "MXFP8Quantizer") ? RowSum::chunks_rowwise_only : RowSum::chunks);
-  out.grad = quantize_for(session, q, dy, named(c, "grad_output"), usages, c.grad_output_group());
+  StoragePtr shard;
+  const GroupPtr group = c.grad_output_group();
+  out.grad = meets(group) ? quantized_gather(session, q, dy, named(c, "grad_output"), usages, group, shard) : quantize_for(session, q, dy, named(c, "grad_output"), usages, group);
   return out;
 }
 
@@ -226,9 +297,20 @@ Tensorlike linear_backward(Session& session, const LinearSaved& saved, const Gra
       if (gemm.out_quantizer) gemm.out_quantizer->set_usage(true, false);
     }
     dgrad = general_gemm(session, weight, grad_output.grad, GemmOp::NN, gemm);
+    if (c.parallel_mode == ParallelMode::column && meets(c.options.tp_group))
+      dgrad = reduced(session, c.options.tp_group, std::get<ArrayPtr>(dgrad), named(c, "dgrad"), c.sequence_parallel);
   }
   if (c.weight->requires_grad) {
     Tensorlike input = saved.input;
+    if (saved.gather != LinearSaved::Gather::none) note_gather(session, c.input_group(), named(c, "input"));
+    if (saved.gather == LinearSaved::Gather::again) {
+      const ArrayPtr whole = gathered(c.input_group(), plain(session, input, c.activation_dtype));
+      input = whole;
+      if (quantized) {
+        Quantizer& q = wanted(c.quantizers.input, named(c, "input"));
+        input = quantize_for(session, q, whole, named(c, "input"), wgrad_gather_usages(q), c.input_group());
+      }
+    }
     if (dequantizes) {
       input = plain(session, input, c.activation_dtype);
     } else if (quantized) {

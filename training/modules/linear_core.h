@@ -45,6 +45,7 @@ struct LinearCall {
   bool input_requires_grad = true;
 
   bool columns_of_input() const { return options.grad_enabled && weight->requires_grad; }
+  // Column parallel with sequence parallelism: the input is a shard of its rows; row parallel: the gradient of the output is. Null elsewhere.
   GroupPtr input_group() const { return parallel_mode == ParallelMode::column && sequence_parallel ? options.tp_group : nullptr; }
   GroupPtr grad_output_group() const { return parallel_mode == ParallelMode::row && sequence_parallel ? options.tp_group : nullptr; }
 };
@@ -53,6 +54,7 @@ struct LinearCall {
 struct LinearSaved {
   LinearCall call;
   Tensorlike input, weight;             // as backward reads them; null where nothing needs it
+  enum class Gather : uint8_t { none, done, again } gather = Gather::none;   // done: the input is whole already, as if gathered codes had been gathered again
 };
 
 struct LinearForward {
@@ -78,6 +80,9 @@ Tensorlike linear_backward(Session&, const LinearSaved&, const GradOutput&);
 Tensorlike quantized_weight(Session&, const LinearCall&, bool columns);
 // Sets the group for this very call, quantizes and notes whose tensor it was (rule R1). `local_amax`: where the tensor's producer took it.
 StoragePtr quantize_for(Session&, Quantizer&, const ArrayPtr& x, const std::string& who, Usages wanted, const GroupPtr& group = nullptr, std::optional<F32Bits> local_amax = std::nullopt);
+
+// Rounds y + bias, for every row of y: a bias that no GEMM adds.
+ArrayPtr add_bias(Session&, const ArrayPtr& y, const ArrayPtr& bias);
 
 // Classes that leave the bias gradient to a plain sum, and those that no producer fuses with.
 bool sums_bias_plainly(const Quantizer&);

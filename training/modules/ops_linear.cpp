@@ -41,18 +41,12 @@ Forward OpsLinear::forward_impl(Session& session, const ArrayPtr& x, const StepO
   call.activation_dtype = activation_dtype(x, options);
   call.input_requires_grad = options.input_requires_grad;
   expect_recipe_of_weight(*call.weight, options);
-  const DType dtype = call.activation_dtype;
   LinearForward done = linear_forward(session, std::move(call), x);
 
   // The bias is an operation of its own: it adds to the rounded result, and its gradient is a plain sum.
   Parameter* bias = settings.bias ? &parameter("bias") : nullptr;
   Forward out{std::move(done.out), nullptr};
-  if (bias) {
-    const ArrayPtr y = std::get<ArrayPtr>(out.out);
-    const Shape s = flattened(y->shape);
-    const std::vector<ArrayPtr> rows(static_cast<size_t>(s.rows), view(std::get<ArrayPtr>(bias->value), {1, s.cols}));
-    out.out = s.rows == 0 ? y : cast(session, view(add(session, y, concatenate(rows)), y->shape), dtype);
-  }
+  if (bias) out.out = add_bias(session, std::get<ArrayPtr>(out.out), std::get<ArrayPtr>(bias->value));
   if (options.grad_enabled)
     out.backward = [saved = std::move(done.saved), bias](Session& s, const ArrayPtr& dy) {
       if (bias && bias->requires_grad) bias->grad = cast(s, sum_rows(s, dy, RowSum::plain), bias->dtype);
