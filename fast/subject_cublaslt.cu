@@ -85,8 +85,9 @@ class CublasLtSubject final : public Subject {
     return served;
   }
 
-  // The product alone: the layouts that it reads are made before.
+  // The product alone: the layouts that it reads are made before. Nothing for what is no gemm, such as a copy to compare with.
   std::vector<std::chrono::nanoseconds> time(const Problem& p, std::span<const ConstBuffer> inputs, int repeats, bool cold) override {
+    if (!p.as<Gemm>()) return {};
     const LtPlan plan = require(p);
     if (empty(plan)) return {};
     const std::vector<Plane> planes = output_planes(p);
