@@ -7,6 +7,7 @@
 
 #include "compare/claims.h"
 #include "contract/line.h"
+#include "fixtures/suite.h"
 #include "tests/compare/fakes.h"
 
 namespace assay {
@@ -97,6 +98,21 @@ TEST(GemmLaws, ScalesOfAnotherBlockAreSeen) {
     EXPECT_TRUE(broken(line, shift).contains("bound")) << line;
     EXPECT_TRUE(broken(line, transpose).contains("bound")) << line;
   }
+}
+
+// The kernels skip these lines, so that no run of theirs would look at the reference's other sums.
+TEST(GemmLaws, SuiteOfTheOtherSums) {
+  const auto suite = load_suite(ASSAY_SOURCE_DIR "/fixtures/suites/tensor_core.cases");
+  ASSERT_TRUE(suite) << suite.error().text();
+  const Subjects subjects = fakes::with("fake", nullptr);
+  std::set<GemmSum> sums;
+  for (const SuiteEntry& e : suite->entries) {
+    const Verdict v = judge_case(e, subjects, {"reference"}, {}).at(0);
+    EXPECT_EQ(v.outcome, Outcome::passed) << to_line(e.problem) << (v.breaches.empty() ? v.reason : ": " + v.breaches[0].message);
+    EXPECT_TRUE(std::any_of(v.claims.begin(), v.claims.end(), [](const std::string& c) { return c == "bound" || c == "integer"; })) << to_line(e.problem);
+    sums.insert(e.problem.as<Gemm>()->sum);
+  }
+  EXPECT_EQ(sums.size(), 5u);
 }
 
 }  // namespace
