@@ -15,7 +15,7 @@ namespace assay {
 // Whether the kernels run this Problem: every op, and of a gemm f32_sequential (N16.2).
 Support kernel_sums(const Problem&);
 
-// How a scale tensor is read: not at all, one for the tensor, one for 128 of k in a line, one for 128x128. The compact layouts are cuBLASLt's own.
+// How a scale tensor is read: not at all, one for the tensor (N16.6), one for 128 of k in a line, one for 128x128 (N16.7). The compact layouts are cuBLASLt's own.
 enum class LtScale : uint8_t { none, tensor, vector_128, block_128x128 };
 struct LtOperand {
   Encoding encoding{};
@@ -32,7 +32,7 @@ struct LtPlan {
   bool fast_accumulation = false;
   float alpha = 1, beta = 0;
   bool bias = false;
-  std::vector<int> stages;            // STAGES_ID of the kernels whose K loop is known
+  std::vector<int> stages;            // STAGES_ID of the kernels whose K loop is known: steps of N16.4, chained by N16.5
   bool operator==(const LtPlan&) const = default;
 };
 // ALGO_ID of those kernels.
