@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kUnit = 0x1p-24, kLargest = 0x1.fffffep127, kSafe = 1.001;   // kSafe: what the bounds' own doubles may lose
 constexpr int64_t kChain = 128;
-constexpr int kNoLow = 10000;
+constexpr int kNoLow = 10000, kLeastLow = -149;   // below it binary32 has no place
 
 double value(const PlaneData& p, int64_t row, int64_t col) { return value_of(p.plane.encoding, code_at(p.plane, p.bytes, index_of(p.plane, row, col))); }
 double narrow(double v) { return static_cast<double>(static_cast<float>(v)); }
@@ -115,7 +115,8 @@ GemmBounds::Sum GemmBounds::in_binary32(int64_t n, int64_t m) const {
     total += std::fabs(a[k] * b[k]);
   }
   const double u = static_cast<double>(a_.k + 1) * kUnit, steps = op_.sum == GemmSum::exact ? kUnit * std::fabs(sum) : u / (1 - u) * total;
-  Sum out{sum, 0, total <= std::ldexp(1.0, 24 + std::clamp(a_.low[row_a] + b_.low[row_b], -500, 500)) && a_.low[row_a] != -kNoLow && b_.low[row_b] != -kNoLow};
+  Sum out{sum, 0, total <= std::ldexp(1.0, 24 + std::clamp(a_.low[row_a] + b_.low[row_b], -500, 500)) && a_.low[row_a] != -kNoLow && b_.low[row_b] != -kNoLow &&
+                         a_.low[row_a] + b_.low[row_b] >= kLeastLow};
   if (out.exact) return out;
   out.bound = kSafe * (total * (a_.relative + b_.relative) + std::max(a_.absolute, b_.absolute) * (a_.magnitudes[row_a] + b_.magnitudes[row_b]) + steps +
                        static_cast<double>(a_.k) * (0x1p-149 + total * 0x1p-52));
@@ -141,7 +142,7 @@ GemmBounds::Sum GemmBounds::chain(int64_t n, int64_t m, int64_t k0, int64_t k1) 
     bound += last * (std::fabs(sum) + bound) + std::ldexp(0x1p-126, -out_fraction_);
   }
   const int low = std::clamp(a_.low[static_cast<size_t>(m)] + b_.low[static_cast<size_t>(n)], -500, 500);
-  Sum out{sum, kSafe * bound + total * 0x1p-45, std::max(total, largest) <= std::ldexp(1.0, out_fraction_ + low)};
+  Sum out{sum, kSafe * bound + total * 0x1p-45, std::max(total, largest) <= std::ldexp(1.0, out_fraction_ + low) && low >= kLeastLow + 23 - out_fraction_};
   if (out.exact) out.bound = 0;
   if (!(total <= kLargest / 4)) out.value = NAN;
   return out;

@@ -169,7 +169,8 @@ struct Operand {
 };
 // N16.1: letters of A and B as cuBLAS has them. A: T is [M, K] and its rows are read, N is [K, M] and its columns; B: N is [N, K], T is [K, N].
 enum class GemmOp : uint8_t { TN, NN, NT };   // fprop, dgrad, wgrad
-// How the products are summed: N16.2, N16.3, and the tensor cores of Hopper as cuBLASLt chains them (N16.5).
+// How the products are summed: N16.2, N16.3, and the tensor cores of Hopper (N16.4) as cuBLASLt chains and scales them (N16.5, N16.6, N16.7). What
+// holds for any of them: N16.10, N16.11.
 enum class GemmSum : uint8_t { f32_sequential, exact, hopper_fp8_split, hopper_fp8_fast, hopper_f16, hopper_tf32 };
 struct Gemm {
   int64_t k = 0;
