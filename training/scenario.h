@@ -45,6 +45,7 @@ class ScenarioRun {
   bool expect(bool holds, std::string_view what, std::string expected = "true", std::string found = "false");
   bool expect_equal(int64_t got, int64_t want, std::string_view what);
   bool expect_equal(std::string_view got, std::string_view want, std::string_view what);
+  bool expect_equal(const std::string& got, std::string_view want, std::string_view what) { return expect_equal(std::string_view(got), want, what); }
   bool expect_equal(const std::vector<std::string>& got, const std::vector<std::string>& want, std::string_view what);
   bool expect_equal(const json::Value& got, const json::Value& want, std::string_view what);
   // Bit for bit: presence, dtype, shape and bytes. Two absent ones are equal.

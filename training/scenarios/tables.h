@@ -1,6 +1,5 @@
 // The tables of scenarios, one function per file of this folder.
 #pragma once
-#include <array>
 #include <span>
 
 #include "training/scenario.h"
@@ -9,7 +8,9 @@ namespace assay::training {
 
 using ScenarioTable = std::span<const Scenario> (*)();
 
-std::span<const Scenario> role_scenarios();         // S-01 to S-12, S-79 to S-81
+std::span<const Scenario> role_scenarios();         // S-01 to S-05, S-11
+std::span<const Scenario> factory_scenarios();      // S-06, S-12
+std::span<const Scenario> recipe_scenarios();       // S-07 to S-10, S-79 to S-81
 std::span<const Scenario> quantizer_scenarios();    // S-13 to S-19
 std::span<const Scenario> hybrid_scenarios();       // S-20 to S-29
 std::span<const Scenario> linear_scenarios();       // S-30 to S-39, S-84
@@ -19,6 +20,8 @@ std::span<const Scenario> amax_group_scenarios();   // S-56 to S-60
 std::span<const Scenario> grouped_scenarios();      // S-67 to S-78
 
 // Rows are added as files arrive.
-inline constexpr std::array<ScenarioTable, 0> kScenarioTables = {};
+inline constexpr ScenarioTable kScenarioTables[] = {
+    role_scenarios,
+};
 
 }  // namespace assay::training
