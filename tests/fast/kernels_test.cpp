@@ -8,6 +8,7 @@
 
 #include "fast/lane/fp8_current.cuh"
 #include "fast/lane/mxfp8.cuh"
+#include "fast/subject_cublaslt.h"
 #include "fast/subject_gpu.h"
 #include "tests/fast/run.h"
 
@@ -490,11 +491,17 @@ TEST(Kernels, Update) {
   expect("algo=max rule=bulk reduction=1", {0, 0, 2, 1, 4, 32}, {56, 14});
 }
 
-TEST(Kernels, GpuSubjectSaysWhyItIsAbsent) {
-  const auto gpu = make_gpu_subject();
-  EXPECT_EQ(gpu->name(), "gpu");
-  const Support present = gpu->present();
-  EXPECT_EQ(present.yes, present.why.empty());
+TEST(Kernels, SubjectsOfAGpuSayWhyTheyAreAbsent) {
+  EXPECT_EQ(make_gpu_subject()->name(), "gpu");
+  EXPECT_EQ(make_cublaslt_subject()->name(), "cublaslt");
+  for (auto* make : {&make_gpu_subject, &make_cublaslt_subject}) {
+    const std::unique_ptr<Subject> subject = make();
+    const Support present = subject->present();
+    EXPECT_EQ(present.yes, present.why.empty());
+    if (present.yes) continue;
+    EXPECT_EQ(subject->supports(parsed("gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_split")).why, present.why);
+    EXPECT_THROW(run(parsed("quantize mxfp8 32x32 bf16"), *subject), std::runtime_error);
+  }
 }
 
 }  // namespace
