@@ -191,6 +191,8 @@ TEST_F(Modules, SavedInputKeepsColumnsAlone) {
   const auto m = linear();
   const auto saved = [](const StepRecord& r) { return r.usages.back(); };
   EXPECT_EQ(saved(step(*m, all(kMx))), (NamedUsages{"saved input", {false, true}}));
+  EXPECT_TRUE(m->state.quantizer(Mode::forward, 0)->internal);
+  EXPECT_FALSE(m->state.quantizer(Mode::forward, 2)->internal);   // an output leaves the module: it must be a tensor
   EXPECT_EQ(saved(step(*linear(), all(hybrid(kMx, kMx)))), (NamedUsages{"saved input", {false, true}}));
   // Nothing needs the columns: none are made.
   const auto frozen = linear();
@@ -359,6 +361,30 @@ TEST_F(Modules, PolicyDecidesWhatAWeightBuiltWithoutGradientsBecomes) {
   }
 }
 
+TEST_F(Modules, BoundariesAreQuantizedOnRequest) {
+  StepOptions o;
+  o.fp8_output = o.fp8_grad = true;
+  o.recipe = make_recipe("Float8CurrentScaling");
+  const auto m = linear();
+  const Forward f = m->forward(session, x, o);
+  EXPECT_EQ(std::get<StoragePtr>(f.out)->class_name(), "Float8Tensor");
+  const Tensorlike dgrad = f.backward(session, dy);
+  EXPECT_EQ(std::dynamic_pointer_cast<Float8Storage>(std::get<StoragePtr>(dgrad))->fp8_dtype, Encoding::e5m2);
+  o.recipe = all(hybrid(kMx, kMx));
+  o.fp8_output = true;
+  const auto mixed = linear();
+  expect_error(ErrorClass::not_implemented_error, "HybridQuantizer", [&] { mixed->forward(session, x, o); });
+  EXPECT_FALSE(session.warnings.empty());   // nobody configured who consumes the output
+}
+
+TEST_F(Modules, AutocastDecidesTheActivationDtype) {
+  StepOptions o;
+  o.recipe = all(kMx);
+  const StepRecord want = linear()->step(session, x, dy, o);
+  o.autocast_dtype = DType::bfloat16;
+  expect_same_outputs(linear()->step(session, cast(session, x, DType::float32), dy, o), want);
+}
+
 TEST_F(Modules, RecipeMustFitAQuantizedWeight) {
   const auto m = linear();
   m->quantize_parameters(session, make_recipe("MXFP8BlockScaling"), true);
@@ -410,6 +436,11 @@ TEST_F(Modules, ActivationGivesCurrentScalingItsAmaxUnrounded) {
   expect_same_operands(half, unfused);                                                               // current scaling after a norm rounds first
   expect_same_outputs(mixed, unfused);
   expect_same_operands(run(kMx, {}), run(kMx, none));
+  // The gradient of fc1's output: fused for a built-in recipe, for a custom one only without a bias.
+  const auto scale = [](const StepRecord& r) { return gemm(r, "fc1.dgrad").planes[2].bytes; };
+  EXPECT_EQ(scale(fused), scale(half));
+  s.bias = false;
+  EXPECT_NE(scale(run(kCurrent, {})), scale(run(kCurrent, no_activation)));
 }
 
 TEST_F(Modules, DelayedScalingQuantizesUnroundedNorms) {
@@ -534,6 +565,7 @@ std::vector<StepRecord> parallel_step(Subject& subject, ParallelMode mode, bool 
     s.sequence_parallel = sequence_parallel;
     Linear m(session, s);
     write_back(session, m.parameter("weight"), half(filled({128, 128}, 3, FillKind::exact_sums), column ? 0 : 1, rank));
+    if (!column) write_back(session, m.parameter("bias"), filled({128}, 4));
     StepOptions o;
     o.recipe = r;
     o.tp_group = group;
@@ -561,8 +593,16 @@ TEST_F(Modules, ShardsTogetherAreTheWhole) {
       EXPECT_TRUE(equal_bytes(*output(c, "output"), *contiguous(slice(output(one, "output"), 1, rank * 64, rank * 64 + 64))));
       EXPECT_TRUE(equal_bytes(*output(c, "weight.grad"), *contiguous(slice(output(one, "weight.grad"), 0, rank * 64, rank * 64 + 64))));
       EXPECT_TRUE(equal_bytes(*output(row[static_cast<size_t>(rank)], "weight.grad"), *contiguous(slice(output(one, "weight.grad"), 1, rank * 64, rank * 64 + 64))));
-      EXPECT_EQ(output(row[static_cast<size_t>(rank)], "output")->shape[0], sequence_parallel ? 32 : 64);
-      EXPECT_EQ(output(c, "dgrad")->shape[0], sequence_parallel ? 32 : 64);
+      // Partial results are added in rank order and rounded, then scattered; a bias comes last.
+      const auto sum = [&](const std::vector<StepRecord>& r, std::string_view name) {
+        const ArrayPtr whole_sum = cast(session, add(session, gemm(r[0], name).out, gemm(r[1], name).out), DType::bfloat16);
+        return sequence_parallel ? contiguous(slice(whole_sum, 0, rank * 32, rank * 32 + 32)) : whole_sum;
+      };
+      EXPECT_TRUE(equal_bytes(*output(c, "dgrad"), *sum(column, "dgrad")));
+      const std::vector<float> y = floats(session, sum(row, "fprop")), b = floats(session, filled({128}, 4)), got = floats(session, output(row[static_cast<size_t>(rank)], "output"));
+      std::vector<float> want(y.size());
+      for (size_t i = 0; i < y.size(); ++i) want[i] = y[i] + b[i % 128];
+      EXPECT_EQ(got, floats(session, cast(session, f32_array({static_cast<int64_t>(y.size())}, want), DType::bfloat16)));
     }
     std::string trace;
     for (const Collective& c : column[0].collectives) trace += c.what + "(" + c.who + ") ";
@@ -578,19 +618,34 @@ TEST_F(Modules, HybridEqualsVanillaOnTheSameRanks) {
   const ArrayPtr grad = filled({64, 128}, 2);
   const uint16_t thousand = 0x447A;   // bfloat16, in the last rank's rows and columns
   std::memcpy(outlier->bytes().data() + (63 * 128 + 127) * 2, &thousand, 2);
+  const uint16_t over = 0x43E1;       // 450, whose block has another scale once it is rounded to 448
+  std::memcpy(outlier->bytes().data(), &over, 2);
   for (const ParallelMode mode : {ParallelMode::column, ParallelMode::row})
     for (const bool sequence_parallel : {false, true})
       for (const Make& q : {kCurrent, kMx, kIdentity}) {
         const std::vector<StepRecord> vanilla = parallel_step(*reference, mode, sequence_parallel, all(q), outlier, grad);
         const std::vector<StepRecord> mixed = parallel_step(*reference, mode, sequence_parallel, recipe([&](const std::string& t) { return t == "grad_output" ? q : hybrid(q, q); }), outlier, grad);
         for (size_t rank = 0; rank < 2; ++rank) expect_same_outputs(vanilla[rank], mixed[rank]);
-        if (q()->class_name() != "Float8CurrentScalingQuantizer" || mode != ParallelMode::column || !sequence_parallel) continue;
+        if (mode != ParallelMode::column || !sequence_parallel) continue;
+        if (q()->class_name() == "MXFP8Quantizer") {   // a hybrid's shard was quantized before it was gathered
+          EXPECT_NE(gemm(vanilla[0], "fprop").planes[2].bytes, gemm(mixed[0], "fprop").planes[2].bytes);
+        }
+        if (q()->class_name() != "Float8CurrentScalingQuantizer") continue;
         EXPECT_EQ(gemm(vanilla[0], "fprop").planes[2].bytes, gemm(vanilla[1], "fprop").planes[2].bytes);   // the input's scale_inv is the group's
         std::string trace;
         for (const Collective& c : vanilla[0].collectives) trace += c.what + "(" + c.who + ") ";
         EXPECT_EQ(trace, "all_reduce_max(input) all_gather(input) reduce_scatter(dgrad) all_gather(input) ");
         EXPECT_FALSE(mixed[0].warnings.empty());
       }
+}
+
+TEST_F(Modules, ShardKeepsTheDirectionThatCanBeGathered) {
+  const auto saved = [&](const Make& weight, const Make& input, const Make& grad) {
+    const RecipePtr r = recipe([=](const std::string& t) { return t == "weight" ? weight : t == "grad_output" ? grad : input; });
+    return parallel_step(*reference, ParallelMode::column, true, r, filled({64, 128}, 1), filled({64, 128}, 2))[0].usages.back().usages;
+  };
+  EXPECT_EQ(saved(hybrid(kMx, kFp4), hybrid(kMx, kFp4), kFp4), (Usages{true, false}));   // columns of NVFP4 alone cannot be dequantized
+  EXPECT_EQ(saved(hybrid(kMx, kMx), hybrid(kMx, kMx), kMx), (Usages{false, true}));
 }
 
 TEST(Ranks, OneThatFailsFreesTheOthers) {
