@@ -72,7 +72,7 @@ def main():
             print(f"{path.name:<28} {tally}   {seconds:.1f} s", flush=True)
             total += tally
     if not args.filter:
-        for folder in [ROOT / "fixtures/vectors", *map(pathlib.Path, args.vectors)]:
+        for folder in [ROOT / "fixtures/vectors", ROOT / "fixtures/witness", *map(pathlib.Path, args.vectors)]:
             total += run_counted(f"vectors {folder.name}", [program, "vectors", folder.resolve()], timeout=kTimeout)
     finish(total)
 
