@@ -22,9 +22,18 @@ void OpsGroupedLinear::quantize_parameters(Session& session, const RecipePtr& re
   for (size_t i = 0; i < settings.num_groups; ++i) quantize_parameter(session, parameters[i], *state.get_quantizer(Mode::forward, 2 * i + 1), grad_enabled);
 }
 
-Forward OpsGroupedLinear::forward_impl(Session& session, const ArrayPtr& x, const StepOptions& options) {
+void OpsGroupedLinear::prepare(Session& session, const StepOptions& options) {
   state.reset_recipe_state(session, options.recipe);
-  if (options.recipe) check_packed();
+  if (!options.recipe) return;
+  check_packed();
+  for (size_t i = 0; i < settings.num_groups; ++i) {
+    prepare_operands(*state.get_quantizer(Mode::forward, 2 * i), *state.get_quantizer(Mode::backward, i), parameters[i], options);
+    if (i == 0 || !settings.single_grouped_weight) preserve_usages(*state.get_quantizer(Mode::forward, 2 * i + 1), parameters[i], settings.usage_policy);
+  }
+}
+
+Forward OpsGroupedLinear::forward_impl(Session& session, const ArrayPtr& x, const StepOptions& options) {
+  prepare(session, options);
   GroupedCall g;
   g.m_splits = m_splits;
   for (size_t i = 0; i < settings.num_groups; ++i) {
@@ -39,13 +48,11 @@ Forward OpsGroupedLinear::forward_impl(Session& session, const ArrayPtr& x, cons
       call.quantizers.input = state.get_quantizer(Mode::forward, 2 * i);
       call.quantizers.weight = state.get_quantizer(Mode::forward, 2 * i + 1);
       call.quantizers.grad_output = state.get_quantizer(Mode::backward, i);
-      call.quantizers.input->internal = call.quantizers.grad_output->internal = true;
-      if (i == 0 || !settings.single_grouped_weight) preserve_usages(*call.quantizers.weight, *call.weight, settings.usage_policy);
     }
     call.record = &record;
     call.activation_dtype = activation_dtype(x, options);
     call.input_requires_grad = options.input_requires_grad;
-    expect_recipe_of_weight(*call.weight, options);
+    if (!call.plan.custom) expect_recipe_of_weight(*call.weight, options);   // operations let a custom recipe have weights of any format
     g.experts.push_back(std::move(call));
   }
   return grouped_forward(session, std::move(g), x);

@@ -26,6 +26,7 @@ class OpsGroupedLinear final : public Module {
   OpsGroupedLinearSettings settings;
   OperationState state;
   std::vector<int64_t> m_splits;        // rows of x for each group; set before every forward
+  void prepare(Session&, const StepOptions&);   // as OpsLinear's, for every group
 
  protected:
   Forward forward_impl(Session&, const ArrayPtr& x, const StepOptions&) override;

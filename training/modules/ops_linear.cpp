@@ -13,6 +13,13 @@ void preserve_usages(Quantizer& q, Parameter& weight, UsagePolicy policy) {
   (*quantized)->quantizer = q.copy();
 }
 
+void prepare_operands(Quantizer& input, Quantizer& grad_output, const Parameter& weight, const StepOptions& options) {
+  input.internal = grad_output.internal = true;
+  const bool columns = options.grad_enabled && weight.requires_grad && plan_of(options).backward_override == BackwardOverride::none;
+  input.set_usage(true, columns);
+  grad_output.set_usage(true, columns);
+}
+
 OpsLinear::OpsLinear(Session&, OpsLinearSettings s) : settings(std::move(s)), state({"BasicLinear", settings.name, 1}) {
   parameters.push_back(make_parameter("weight", {settings.out_features, settings.in_features}, settings.params_dtype));
   if (settings.bias) parameters.push_back(make_parameter("bias", {settings.out_features}, settings.params_dtype));
@@ -23,8 +30,15 @@ void OpsLinear::quantize_parameters(Session& session, const RecipePtr& recipe, b
   quantize_parameter(session, parameter("weight"), *state.get_quantizer(Mode::forward, 1), grad_enabled);
 }
 
-Forward OpsLinear::forward_impl(Session& session, const ArrayPtr& x, const StepOptions& options) {
+void OpsLinear::prepare(Session& session, const StepOptions& options) {
   state.reset_recipe_state(session, options.recipe);
+  if (!options.recipe) return;
+  prepare_operands(*state.get_quantizer(Mode::forward, 0), *state.get_quantizer(Mode::backward, 0), parameter("weight"), options);
+  preserve_usages(*state.get_quantizer(Mode::forward, 1), parameter("weight"), settings.usage_policy);
+}
+
+Forward OpsLinear::forward_impl(Session& session, const ArrayPtr& x, const StepOptions& options) {
+  prepare(session, options);
   LinearCall call;
   call.plan = plan_of(options);
   call.options = options;
@@ -34,13 +48,11 @@ Forward OpsLinear::forward_impl(Session& session, const ArrayPtr& x, const StepO
     call.quantizers.input = state.get_quantizer(Mode::forward, 0);
     call.quantizers.weight = state.get_quantizer(Mode::forward, 1);
     call.quantizers.grad_output = state.get_quantizer(Mode::backward, 0);
-    call.quantizers.input->internal = call.quantizers.grad_output->internal = true;
-    preserve_usages(*call.quantizers.weight, *call.weight, settings.usage_policy);
   }
   call.record = &record;
   call.activation_dtype = activation_dtype(x, options);
   call.input_requires_grad = options.input_requires_grad;
-  expect_recipe_of_weight(*call.weight, options);
+  if (!call.plan.custom) expect_recipe_of_weight(*call.weight, options);   // operations let a custom recipe have weights of any format
   LinearForward done = linear_forward(session, std::move(call), x);
 
   // The bias is an operation of its own: it adds to the rounded result, and its gradient is a plain sum.

@@ -28,12 +28,17 @@ class OpsLinear final : public Module {
   RecipeStatePtr recipe_state(Mode mode) const override { return state.state(mode); }
   OpsLinearSettings settings;
   OperationState state;
+  // What a chain of operations does for each before the first one runs (TE ops/op.py): the state fits the recipe and the quantizers have this step's usages, since
+  // others use them too: the operation before makes this one's input, the one after it this one's gradient. `forward` begins with it.
+  void prepare(Session&, const StepOptions&);
 
  protected:
   Forward forward_impl(Session&, const ArrayPtr& x, const StepOptions&) override;
   void describe(const StepOptions&) override;
 };
 
+// What an operation's quantizers are set to before its chain runs: light storages, and columns where the weight's gradient will read them.
+void prepare_operands(Quantizer& input, Quantizer& grad_output, const Parameter& weight, const StepOptions&);
 // Reconciles a weight quantizer with a weight that is quantized already: usages by `policy`, and a copy of the result becomes the weight's own.
 void preserve_usages(Quantizer& weight_quantizer, Parameter& weight, UsagePolicy policy);
 
