@@ -97,11 +97,7 @@ bool fuses_with_producers(const Quantizer& q) { return !q.custom() && !is(&q, "H
 
 void expect_recipe_of_weight(const Parameter& weight, const StepOptions& options) {
   const StoragePtr s = storage_of(weight.value);
-  if (!s || !s->quantizer || !options.recipe) return;
-  const std::string_view made_for = s->quantizer->compatible_recipe(), active = options.recipe->class_name();
-  if (active != "CustomRecipe" && made_for != active)
-    throw SemanticError(ErrorClass::runtime_error, "Recipe mismatch for '" + weight.name + "': " + std::string(s->class_name()) + " belongs to " + std::string(made_for) + ", the autocast has " +
-                                                       std::string(active) + "; use the recipe that the module was built with");
+  if (s && options.recipe) check_weight_recipe(*options.recipe, s->quantizer.get(), weight.name);
 }
 
 bool resolve_save_original_input(Session& session, bool wanted, const Plan& plan, const Quantizer* input) {

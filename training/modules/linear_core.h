@@ -87,7 +87,7 @@ ArrayPtr add_bias(Session&, const ArrayPtr& y, const ArrayPtr& bias);
 // Classes that leave the bias gradient to a plain sum, and those that no producer fuses with.
 bool sums_bias_plainly(const Quantizer&);
 bool fuses_with_producers(const Quantizer&);
-// RuntimeError "Recipe mismatch" where a quantized weight's format is none of the active recipe's.
+// RuntimeError "Recipe mismatch" where a quantized weight's class belongs to another recipe than the active one: a native one not to CustomRecipe either (TE module/base.py).
 void expect_recipe_of_weight(const Parameter&, const StepOptions&);
 // What save_original_input comes to for this input quantizer: it may warn and turn it off, or throw ValueError (TE module/linear.py).
 bool resolve_save_original_input(Session&, bool wanted, const Plan&, const Quantizer* input);
