@@ -22,6 +22,7 @@ std::span<const Scenario> grouped_scenarios();      // S-67 to S-78
 // Rows are added as files arrive.
 inline constexpr ScenarioTable kScenarioTables[] = {
     role_scenarios,
+    factory_scenarios,
 };
 
 }  // namespace assay::training
