@@ -49,10 +49,10 @@ struct Cause {
 bool uses(const Cell& c, string_view format) { return c.formats.fprop == format || c.formats.dgrad == format || c.formats.wgrad == format; }
 bool normed(const Cell& c) { return c.module.starts_with("layernorm"); }
 constexpr Cause kCauses[] = {
+    {"E13", "vanilla sums the bias gradient inside its kernel, in chunks of rows", &Removed::fused_bias_gradient, [](const Cell& c) { return uses(c, "mxfp8"); }},
     {"E1", "vanilla quantizes un-rounded values of a fused norm or activation", &Removed::fused_producers, normed},
     {"E2", "stochastic rounding draws another state per direction", &Removed::random_states, [](const Cell& c) { return c.formats.dgrad == "nvfp4" || c.formats.wgrad == "nvfp4"; }},
     {"E12", "kernel selection of MXFP8 decides the sign of a zero", &Removed::sign_of_zero, [](const Cell& c) { return c.flavour == Flavour::te && uses(c, "mxfp8"); }},
-    {"E13", "vanilla sums the bias gradient inside its kernel, in chunks of rows", &Removed::fused_bias_gradient, [](const Cell& c) { return uses(c, "mxfp8"); }},
     {"E8", "per-tensor FP8 has no columns without rows where columns are a physical transpose", &Removed::tn_only,
      [](const Cell& c) { return uses(c, "fp8_current") && c.arch != Arch::sm100 && c.arch != Arch::sm110; }},
     {"E10", "packed grouped weights take neither hybrids nor Identity", &Removed::packed, [](const Cell& c) { return c.packed; }},
@@ -422,6 +422,9 @@ std::vector<Cell> make_cells() {
         cells.push_back(other);
         other = c;
         other.tokens = 96;
+        cells.push_back(other);
+        if (roles != kRoleSets[3]) continue;
+        other.tokens = 160;
         cells.push_back(other);
       }
     }

@@ -39,7 +39,7 @@ struct Cell {
   Phase phase = Phase::train;
   Arch arch = Arch::sm100;
   Flavour flavour = Flavour::assay;
-  int64_t tokens = 64;              // rows of the input: 64 and 96 lie on both sides of fused kernels' eligibility
+  int64_t tokens = 64;              // rows of the input: 64 and 96 lie on both sides of fused kernels' eligibility; 160 is more than one chunk of a fused sum of rows
   bool packed = false;              // grouped weights in one parameter
   bool operator==(const Cell&) const = default;
 };
