@@ -537,6 +537,28 @@ TEST_F(Modules, GroupedLinearIsItsExperts) {
   }
 }
 
+TEST_F(Modules, GroupedLinearSavesAsLinearDoes) {
+  for (const char* override_ : {"", "high_precision", "dequantized"})
+    for (const bool save_original : {false, true}) {
+      SCOPED_TRACE(override_);
+      const RecipePtr r = all(kMx);
+      if (*override_) r->backward_override = override_;
+      GroupedLinearSettings s;
+      s.in_features = 128, s.out_features = 96, s.save_original_input = save_original;
+      GroupedLinear m(session, s);
+      m.m_splits = {64};
+      write_back(session, m.parameters[0], filled({96, 128}, 3));
+      write_back(session, m.parameters[1], filled({96}, 4));
+      StepOptions o;
+      o.recipe = r;
+      const StepRecord grouped = m.step(session, x, dy, o);
+      LinearSettings l;
+      l.save_original_input = save_original;
+      const StepRecord one = step(*linear(true, l), r);
+      for (size_t i = 0; i < one.outputs.size(); ++i) EXPECT_TRUE(equal_bytes(*one.outputs[i].array, *grouped.outputs[i].array)) << one.outputs[i].name;
+    }
+}
+
 TEST_F(Modules, AccumulatesIntoMainGrad) {
   const auto once = linear(false), twice = linear(false);
   Parameter& w = twice->parameter("weight");
@@ -593,6 +615,7 @@ TEST_F(Modules, ShardsTogetherAreTheWhole) {
       EXPECT_TRUE(equal_bytes(*output(c, "output"), *contiguous(slice(output(one, "output"), 1, rank * 64, rank * 64 + 64))));
       EXPECT_TRUE(equal_bytes(*output(c, "weight.grad"), *contiguous(slice(output(one, "weight.grad"), 0, rank * 64, rank * 64 + 64))));
       EXPECT_TRUE(equal_bytes(*output(row[static_cast<size_t>(rank)], "weight.grad"), *contiguous(slice(output(one, "weight.grad"), 1, rank * 64, rank * 64 + 64))));
+      EXPECT_EQ(gemm(row[static_cast<size_t>(rank)], "fprop").line.find("bias="), std::string::npos);
       // Partial results are added in rank order and rounded, then scattered; a bias comes last.
       const auto sum = [&](const std::vector<StepRecord>& r, std::string_view name) {
         const ArrayPtr whole_sum = cast(session, add(session, gemm(r[0], name).out, gemm(r[1], name).out), DType::bfloat16);

@@ -72,7 +72,7 @@ Forward grouped_forward(Session& session, GroupedCall g, const ArrayPtr& x) {
   for (size_t i = 0; i < g.experts.size(); ++i) {
     LinearCall call = g.experts[i];
     call.save_original_input = false;   // decided above, for all experts
-    LinearForward done = linear_forward(session, std::move(call), splits[i], true);
+    LinearForward done = linear_forward(session, std::move(call), splits[i], !g.save_original_input);   // rows alone have no columns to keep
     outputs.push_back(done.out);
     saved->push_back(std::move(done.saved));
   }
