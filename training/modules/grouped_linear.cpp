@@ -162,9 +162,4 @@ Forward GroupedLinear::forward_impl(Session& session, const ArrayPtr& x, const S
   return grouped_forward(session, std::move(g), x);
 }
 
-void GroupedLinear::describe(const StepOptions& options) {
-  if (!options.recipe) return;
-  for (const Mode mode : {Mode::forward, Mode::backward}) describe_slots(mode, state.get_quantizer_roles(mode, state.quantizers(mode).size()), state.quantizers(mode));
-}
-
 }  // namespace assay::training

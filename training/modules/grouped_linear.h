@@ -28,7 +28,7 @@ class GroupedLinear final : public Module {
 
  protected:
   Forward forward_impl(Session&, const ArrayPtr& x, const StepOptions&) override;
-  void describe(const StepOptions&) override;
+  void describe(const StepOptions& options) override { describe_module(state, options); }
 };
 
 // The experts' work of one step, shared with the fusible operation. `quantizers` has one entry per expert, and so has everything else.

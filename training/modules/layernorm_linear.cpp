@@ -71,9 +71,4 @@ Forward LayerNormLinear::forward_impl(Session& session, const ArrayPtr& input, c
   return out;
 }
 
-void LayerNormLinear::describe(const StepOptions& options) {
-  if (!options.recipe) return;
-  for (const Mode mode : {Mode::forward, Mode::backward}) describe_slots(mode, state.get_quantizer_roles(mode, state.quantizers(mode).size()), state.quantizers(mode));
-}
-
 }  // namespace assay::training

@@ -23,7 +23,7 @@ class LayerNormLinear final : public Module {
 
  protected:
   Forward forward_impl(Session&, const ArrayPtr& x, const StepOptions&) override;
-  void describe(const StepOptions&) override;
+  void describe(const StepOptions& options) override { describe_module(state, options); }
 };
 
 // The norm's parameters, and a norm layer of a step: what LayerNormLinear and LayerNormMLP share.

@@ -96,9 +96,4 @@ Forward LayerNormMLP::forward_impl(Session& session, const ArrayPtr& input, cons
   return out;
 }
 
-void LayerNormMLP::describe(const StepOptions& options) {
-  if (!options.recipe) return;
-  for (const Mode mode : {Mode::forward, Mode::backward}) describe_slots(mode, state.get_quantizer_roles(mode, state.quantizers(mode).size()), state.quantizers(mode));
-}
-
 }  // namespace assay::training

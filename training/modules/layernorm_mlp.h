@@ -28,7 +28,7 @@ class LayerNormMLP final : public Module {
  protected:
   // NotImplementedError under backward_override "dequantized", which this module lacks.
   Forward forward_impl(Session&, const ArrayPtr& x, const StepOptions&) override;
-  void describe(const StepOptions&) override;
+  void describe(const StepOptions& options) override { describe_module(state, options); }
 
  private:
   LinearCall call_of(const StepOptions&, size_t gemm, DType dtype);

@@ -68,9 +68,4 @@ Forward Linear::forward_impl(Session& session, const ArrayPtr& x, const StepOpti
   return out;
 }
 
-void Linear::describe(const StepOptions& options) {
-  if (!options.recipe) return;
-  for (const Mode mode : {Mode::forward, Mode::backward}) describe_slots(mode, state.get_quantizer_roles(mode, state.quantizers(mode).size()), state.quantizers(mode));
-}
-
 }  // namespace assay::training

@@ -29,7 +29,7 @@ class Linear final : public Module {
 
  protected:
   Forward forward_impl(Session&, const ArrayPtr& x, const StepOptions&) override;
-  void describe(const StepOptions&) override;
+  void describe(const StepOptions& options) override { describe_module(state, options); }
 };
 
 // Shared by the modules whose quantizers come from a ModuleState. Slots of GEMM `gemm`; all null where the options have no recipe.

@@ -26,6 +26,11 @@ void Module::describe_slots(Mode mode, RoleList roles, const std::vector<Quantiz
   for (const QuantizerPtr& q : quantizers) settings.push_back(q ? q->describe() : json::Value());
 }
 
+void Module::describe_module(const ModuleState& state, const StepOptions& options) {
+  if (!options.recipe) return;
+  for (const Mode mode : {Mode::forward, Mode::backward}) describe_slots(mode, state.get_quantizer_roles(mode, state.quantizers(mode).size()), state.quantizers(mode));
+}
+
 DType Module::activation_dtype(const ArrayPtr& x, const StepOptions& options) const { return options.autocast_dtype.value_or(x->dtype); }
 
 Parameter& Module::parameter(std::string_view name) {

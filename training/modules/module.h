@@ -41,6 +41,7 @@ class Module {
   virtual Forward forward_impl(Session&, const ArrayPtr& x, const StepOptions&) = 0;
   // Called at the end of forward: fills the record's roles and quantizers.
   virtual void describe(const StepOptions&) = 0;
+  void describe_module(const ModuleState&, const StepOptions&);
   void describe_slots(Mode, RoleList roles, const std::vector<QuantizerPtr>& quantizers);
   void note_output(Session&, const std::string& name, const Tensorlike&);
   DType activation_dtype(const ArrayPtr& x, const StepOptions&) const;
