@@ -93,13 +93,15 @@ void expect_together(const Selected& a, const Selected& b, const GemmOptions& o)
   const auto square = [](const Selected& s) { return s.operand.quantizer.block == Block::b128x128; };
   if (a.scaling_mode != b.scaling_mode && !(blocks(a) && blocks(b))) {
     const auto mode = [](const Selected& s) { return s.scaling_mode.empty() ? std::string("none (a plain tensor)") : s.scaling_mode; };
-    throw SemanticError(ErrorClass::runtime_error, where + "expected operands of one scaling_mode, found " + mode(a) + " and " + mode(b) + "; let both roles of this GEMM return quantizers of one format");
+    throw SemanticError(ErrorClass::runtime_error,
+                        where + "expected operands of one scaling_mode, found " + mode(a) + " and " + mode(b) + "; let both roles of this GEMM return quantizers of one format");
   }
   if (blocks(a) && square(a) && square(b)) throw SemanticError(ErrorClass::runtime_error, where + "two operands of 128x128 blocks have no kernel; one of them needs 1x128");
   if (a.operand.quantizer.element == Encoding::e5m2 && b.operand.quantizer.element == Encoding::e5m2)
     throw SemanticError(ErrorClass::runtime_error, where + "E5M2 times E5M2 has no kernel; one of them must be E4M3");
   if (a.scaling_mode.empty() && a.operand.source != b.operand.source)
-    throw SemanticError(ErrorClass::runtime_error, where + "expected plain operands of one dtype, found " + std::string(info(a.operand.source).name) + " and " + std::string(info(b.operand.source).name));
+    throw SemanticError(ErrorClass::runtime_error, where + "expected plain operands of one dtype, found " + std::string(info(a.operand.source).name) + " and " +
+                                                       std::string(info(b.operand.source).name));
 }
 
 GemmSum sum_of(GemmModel model, const Selected& a, bool split) {
@@ -143,7 +145,8 @@ bool forces_split_accumulator(const Tensorlike& A, const Tensorlike& B) {
 
 Tensorlike general_gemm(Session& session, const Tensorlike& A, const Tensorlike& B, GemmOp layout, const GemmOptions& o) {
   if (o.out_quantizer && !native(*o.out_quantizer))
-    throw SemanticError(ErrorClass::not_implemented_error, "GEMM " + o.name + ": its output cannot be quantized by " + std::string(o.out_quantizer->class_name()) + "; the role of this boundary needs a native quantizer");
+    throw SemanticError(ErrorClass::not_implemented_error, "GEMM " + o.name + ": its output cannot be quantized by " + std::string(o.out_quantizer->class_name()) +
+                                                               "; the role of this boundary needs a native quantizer");
   Problem p;
   Gemm gemm;
   gemm.op = layout;

@@ -71,7 +71,8 @@ Forward LayerNormMLP::forward_impl(Session& session, const ArrayPtr& input, cons
   LinearCall fc1 = call_of(options, 0, dtype), fc2 = call_of(options, 1, dtype);
   const bool quantized = fc1.plan.quantized, fusible = quantized && fc1.plan.backward_override == BackwardOverride::none;
   if (quantized && fc1.plan.backward_override == BackwardOverride::dequantized)
-    throw SemanticError(ErrorClass::not_implemented_error, "LayerNormMLP has no backward_override 'dequantized'; use LayerNormLinear and Linear, or hybrid quantizers with columnwise_source rowwise_dequantized");
+    throw SemanticError(ErrorClass::not_implemented_error,
+                        "LayerNormMLP has no backward_override 'dequantized'; use LayerNormLinear and Linear, or hybrid quantizers with columnwise_source rowwise_dequantized");
 
   NormLayer norm = norm_layer(*this, settings.norm);
   norm.forward(session, cast(session, input, dtype));

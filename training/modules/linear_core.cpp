@@ -105,7 +105,8 @@ bool resolve_save_original_input(Session& session, bool wanted, const Plan& plan
   if (plan.backward_override == BackwardOverride::dequantized) return false;
   if (!wanted || !plan.quantized || !input) return wanted;
   if (is(input, "Float8Quantizer")) {
-    if (!plan.custom) throw SemanticError(ErrorClass::value_error, "save_original_input is not possible under DelayedScaling: its scale has moved on when backward quantizes again; build the module without it");
+    if (!plan.custom)
+      throw SemanticError(ErrorClass::value_error, "save_original_input is not possible under DelayedScaling: its scale has moved on when backward quantizes again; build the module without it");
     session.warn("UserWarning", "save_original_input is ignored: the custom recipe gives this input delayed scaling");
     return false;
   }
