@@ -122,6 +122,11 @@ string buffer_of(const Storage& s, const Plane& p) {
   return string(row ? "_rowwise" : "_columnwise") + (scale ? "_scale_inv" : "_data");
 }
 
+ArrayPtr kept_by(Storage& s, const Plane& p) {
+  const string name = buffer_of(s, p);
+  return name.empty() ? nullptr : slot(s, name);
+}
+
 // Buffers that are wanted exist afterwards, others do not; one of the right size stays where it is, as others may hold it.
 void coerce(Session& session, Storage& s, const std::vector<BufferShape>& wanted) {
   for (const Field& f : s.fields()) {
@@ -142,11 +147,11 @@ void write(const ArrayPtr& to, std::span<const std::byte> bytes) {
 std::vector<PlaneData> run_into(Session& session, const Problem& p, const Array& x, Storage& s, std::vector<PlaneData> keep = {}) {
   if (noop_of(p)) {
     for (const Plane& out : output_planes(p))
-      if (const string name = buffer_of(s, out); !name.empty()) keep.push_back(plane(out.name, contiguous(slot(s, name))->bytes()));
+      if (const ArrayPtr to = kept_by(s, out)) keep.push_back(plane(out.name, contiguous(to)->bytes()));
   }
   std::vector<PlaneData> planes = session.run(p, inputs_of(p, x), keep);
   for (const PlaneData& d : planes)
-    if (const string name = buffer_of(s, d.plane); !name.empty()) write(slot(s, name), d.bytes);
+    if (const ArrayPtr to = kept_by(s, d.plane)) write(to, d.bytes);
   return planes;
 }
 
@@ -274,6 +279,11 @@ void fill_nvfp4(Session& session, const NVFP4Quantizer& q, const ArrayPtr& given
   }
   if (blind && !fused(session, *x)) return;
   p.op = Quantize{blind ? std::nullopt : noop};
+  // TE's fused RHT kernel serves rows alone too, with its own draws and special values; a Problem names it by the columns that it would rotate.
+  if (session.flavour == Flavour::te && q.with_rht && !p.col && fused(session, *x)) {
+    p.col = q.line(Direction::col);
+    p.col->amax = p.row->amax;
+  }
   if (!own_state) {
     run_into(session, p, *x, s);
     return;
