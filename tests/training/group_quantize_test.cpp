@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "grouped_parts.h"
+#include "tests/training/grouped_parts.h"
 #include "training/hybrid.h"
 
 namespace assay::training {

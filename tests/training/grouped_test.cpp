@@ -1,6 +1,6 @@
 #include "training/grouped.h"
 
-#include "grouped_parts.h"
+#include "tests/training/grouped_parts.h"
 #include "training/storage_shapes.h"
 
 namespace assay::training {

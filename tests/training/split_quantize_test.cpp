@@ -1,6 +1,6 @@
 #include "training/split_quantize.h"
 
-#include "grouped_parts.h"
+#include "tests/training/grouped_parts.h"
 #include "training/hybrid.h"
 
 namespace assay::training {

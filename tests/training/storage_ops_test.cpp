@@ -1,6 +1,6 @@
 #include "training/storage_ops.h"
 
-#include "storage_kit.h"
+#include "tests/training/storage_kit.h"
 
 namespace assay::training {
 namespace {

@@ -1,6 +1,6 @@
 #include "training/storage.h"
 
-#include "storage_kit.h"
+#include "tests/training/storage_kit.h"
 #include "training/storage_shapes.h"
 
 namespace assay::training {
