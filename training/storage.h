@@ -30,6 +30,7 @@ class Storage : public std::enable_shared_from_this<Storage> {
   QuantizerPtr quantizer;              // a copy of the one that made it; may be null
   DType dtype = DType::float32;        // nominal
   bool is_tensor = true;               // the tensor class rather than the light storage (Quantizer::internal)
+  GroupPtr amax_reduction_group;       // of per-tensor FP8 and NVFP4: the ranks that hold the other shards, noted by FSDP2 (training/storage_ops.h)
 
   virtual ~Storage() = default;
   // Keeps a copy of `original`: what later happens to a module's quantizer does not reach a tensor that exists.
@@ -65,10 +66,11 @@ class Storage : public std::enable_shared_from_this<Storage> {
   virtual void fsdp_assign_gathered(const std::vector<ArrayPtr>& buffers, const json::Value& meta);
 
  protected:
-  // A copy of the object, not of its buffers, with a quantizer of its own.
+  // A copy of the object, not of its buffers, with a quantizer of its own and no group.
   template <class S> static std::shared_ptr<S> another(const S& s) {
     auto out = std::make_shared<S>(s);
     out->keep(s.quantizer);
+    out->amax_reduction_group = nullptr;
     return out;
   }
 };

@@ -251,9 +251,21 @@ void copy_into(Session& session, Storage& src, Storage& dst) {
   copy_into(session, src.dequantize(session), dst);
 }
 
-void copy_into(Session& session, const ArrayPtr& src, Storage& dst) {
+void copy_into(Session& session, const ArrayPtr& src, Storage& dst) { refresh(session, src, dst); }
+
+void refresh(Session& session, const ArrayPtr& src, Storage& dst, std::optional<F32Bits> noop) {
   if (!dst.quantizer) fail(ErrorClass::runtime_error, "copy: expected a " + string(dst.class_name()) + " with its quantizer, found none; quantize it anew");
-  dst.quantizer->update_quantized(session, src, dst);
+  QuantizerPtr q = dst.quantizer;
+  if (dst.amax_reduction_group) {
+    q = q->copy();
+    set_amax_reduction_group(*q, dst.amax_reduction_group);
+  }
+  q->update_quantized(session, src, dst, noop);
+}
+
+void note_fsdp_group(Storage& s, const GroupPtr& mesh) {
+  if (dynamic_cast<HybridStorage*>(&s)) set_amax_reduction_group(*s.quantizer, mesh);
+  else if (s.quantizer && s.quantizer->amax_reduction()) s.amax_reduction_group = mesh;
 }
 
 Pickled pickled(const Storage& s) {
@@ -274,7 +286,7 @@ StoragePtr unpickled(const Pickled& p) {
 }
 
 HybridGather fsdp_pre_all_gather(HybridStorage& shard, GroupPtr mesh) {
-  if (mesh) std::dynamic_pointer_cast<HybridQuantizer>(shard.quantizer)->set_amax_reduction_group(std::move(mesh));
+  if (mesh) note_fsdp_group(shard, mesh);
   HybridGather out;
   const auto take = [&](const StoragePtr& child, const char* direction, json::Value& meta) {
     if (!child) return;

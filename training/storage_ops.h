@@ -54,6 +54,13 @@ struct Pickled {
 Pickled pickled(const Storage&);
 StoragePtr unpickled(const Pickled&);
 
+// dst = src in place by dst's own quantizer. Where FSDP2 has noted a group on the tensor, amaxes are reduced over it by a copy of that quantizer: neither dst's
+// quantizer nor its maker's learns of the group (TE tensor/float8_tensor.py, tensor/nvfp4_tensor.py). RuntimeError where dst has no quantizer.
+void refresh(Session&, const ArrayPtr& src, Storage& dst, std::optional<F32Bits> noop = std::nullopt);
+// What FSDP2's hooks do with the mesh's group before a gather: per-tensor FP8 and NVFP4 hold it on the tensor, a hybrid on its own quantizer, for good; others
+// have no use for it.
+void note_fsdp_group(Storage&, const GroupPtr& mesh);
+
 // FSDP2's hooks of a hybrid parameter. Before: both directions' buffers, rows first. NotImplementedError names the class and direction of a child that cannot
 // be gathered: a light storage, NVFP4. A mesh sets the amax group of the parameter's own quantizer.
 struct HybridGather {

@@ -1,5 +1,7 @@
 #include "training/modules/step.h"
 
+#include "training/storage_ops.h"
+
 namespace assay::training {
 
 std::vector<NamedArray> snapshot(const Tensorlike& tensor) {
@@ -17,7 +19,7 @@ void write_back(Session& session, Parameter& parameter, const ArrayPtr& master) 
   }
   Storage& storage = *std::get<StoragePtr>(parameter.value);
   session.tensor_name = parameter.name;
-  storage.quantizer->update_quantized(session, value, storage);
+  refresh(session, value, storage);
 }
 
 std::optional<std::string> stale_buffer(Session& session, const Parameter& parameter, const ArrayPtr& master) {
