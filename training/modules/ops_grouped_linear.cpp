@@ -29,6 +29,7 @@ void OpsGroupedLinear::prepare(Session& session, const StepOptions& options) {
   for (size_t i = 0; i < settings.num_groups; ++i) {
     prepare_operands(*state.get_quantizer(Mode::forward, 2 * i), *state.get_quantizer(Mode::backward, i), parameters[i], options);
     if (i == 0 || !settings.single_grouped_weight) preserve_usages(*state.get_quantizer(Mode::forward, 2 * i + 1), parameters[i], settings.usage_policy);
+    else if (const StoragePtr* member = std::get_if<StoragePtr>(&parameters[i].value)) (*member)->keep(state.get_quantizer(Mode::forward, 1));   // one tensor, one quantizer
   }
 }
 
