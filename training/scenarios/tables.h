@@ -17,12 +17,17 @@ std::span<const Scenario> linear_scenarios();       // S-30 to S-39, S-84
 std::span<const Scenario> module_scenarios();       // S-40 to S-46, S-82, S-83
 std::span<const Scenario> usage_scenarios();        // S-53 to S-55
 std::span<const Scenario> amax_group_scenarios();   // S-56 to S-60
-std::span<const Scenario> grouped_scenarios();      // S-67 to S-78
+std::span<const Scenario> grouped_scenarios();      // S-67 to S-72, S-77
+std::span<const Scenario> expert_scenarios();       // S-73 to S-76, S-78, S-85
 
 // Rows are added as files arrive.
 inline constexpr ScenarioTable kScenarioTables[] = {
     role_scenarios,
     factory_scenarios,
+    usage_scenarios,
+    amax_group_scenarios,
+    grouped_scenarios,
+    expert_scenarios,
 };
 
 }  // namespace assay::training
