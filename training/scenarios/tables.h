@@ -28,6 +28,7 @@ inline constexpr ScenarioTable kScenarioTables[] = {
     amax_group_scenarios,
     grouped_scenarios,
     expert_scenarios,
+    quantizer_scenarios,
 };
 
 }  // namespace assay::training
