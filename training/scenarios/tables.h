@@ -29,6 +29,7 @@ inline constexpr ScenarioTable kScenarioTables[] = {
     grouped_scenarios,
     expert_scenarios,
     quantizer_scenarios,
+    hybrid_scenarios,
 };
 
 }  // namespace assay::training
