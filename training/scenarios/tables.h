@@ -13,7 +13,8 @@ std::span<const Scenario> factory_scenarios();      // S-06, S-12
 std::span<const Scenario> recipe_scenarios();       // S-07 to S-10, S-79 to S-81
 std::span<const Scenario> quantizer_scenarios();    // S-13 to S-19
 std::span<const Scenario> hybrid_scenarios();       // S-20 to S-29
-std::span<const Scenario> linear_scenarios();       // S-30 to S-39, S-84
+std::span<const Scenario> linear_scenarios();       // S-30 to S-35
+std::span<const Scenario> numerics_scenarios();     // S-36 to S-39, S-84
 std::span<const Scenario> module_scenarios();       // S-40 to S-46, S-82, S-83
 std::span<const Scenario> usage_scenarios();        // S-53 to S-55
 std::span<const Scenario> amax_group_scenarios();   // S-56 to S-60
@@ -24,6 +25,7 @@ std::span<const Scenario> expert_scenarios();       // S-73 to S-76, S-78, S-85
 inline constexpr ScenarioTable kScenarioTables[] = {
     role_scenarios,
     factory_scenarios,
+    linear_scenarios,
     usage_scenarios,
     amax_group_scenarios,
     grouped_scenarios,
