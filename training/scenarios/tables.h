@@ -26,6 +26,7 @@ inline constexpr ScenarioTable kScenarioTables[] = {
     role_scenarios,
     factory_scenarios,
     linear_scenarios,
+    numerics_scenarios,
     usage_scenarios,
     amax_group_scenarios,
     grouped_scenarios,
