@@ -15,7 +15,8 @@ std::span<const Scenario> quantizer_scenarios();    // S-13 to S-19
 std::span<const Scenario> hybrid_scenarios();       // S-20 to S-29
 std::span<const Scenario> linear_scenarios();       // S-30 to S-35
 std::span<const Scenario> numerics_scenarios();     // S-36 to S-39, S-84
-std::span<const Scenario> module_scenarios();       // S-40 to S-46, S-82, S-83
+std::span<const Scenario> identity_scenarios();     // S-40 to S-43
+std::span<const Scenario> module_scenarios();       // S-44 to S-46, S-82, S-83
 std::span<const Scenario> usage_scenarios();        // S-53 to S-55
 std::span<const Scenario> amax_group_scenarios();   // S-56 to S-60
 std::span<const Scenario> grouped_scenarios();      // S-67 to S-72, S-77
@@ -27,6 +28,7 @@ inline constexpr ScenarioTable kScenarioTables[] = {
     factory_scenarios,
     linear_scenarios,
     numerics_scenarios,
+    identity_scenarios,
     usage_scenarios,
     amax_group_scenarios,
     grouped_scenarios,
