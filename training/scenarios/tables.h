@@ -29,6 +29,7 @@ inline constexpr ScenarioTable kScenarioTables[] = {
     linear_scenarios,
     numerics_scenarios,
     identity_scenarios,
+    module_scenarios,
     usage_scenarios,
     amax_group_scenarios,
     grouped_scenarios,
