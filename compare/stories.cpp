@@ -16,7 +16,33 @@ using std::string;
 using training::Scenario;
 using training::ScenarioRun;
 
-Verdict judge_scenario(const Scenario& s, Subject& subject, Subject& reference, const Environment& environment) {
+// Passes everything on and counts what ran, for the report.
+class Counted final : public Subject {
+ public:
+  explicit Counted(Subject& subject) : subject_(subject) {}
+  std::string_view name() const override { return subject_.name(); }
+  string argument() const override { return subject_.argument(); }
+  Support present() const override { return subject_.present(); }
+  Support supports(const Problem& p) const override { return subject_.supports(p); }
+  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& environment) override {
+    const Served served = subject_.run(p, inputs, outputs, environment);
+    ++problems_;
+    launches_ += served.launches;
+    return served;
+  }
+  // Into the verdict's statistics.
+  void report(Verdict& v) const {
+    v.launches = launches_;
+    v.witness += fmt::format(", {} Problems", problems_);
+  }
+
+ private:
+  Subject& subject_;
+  int problems_ = 0, launches_ = 0;
+};
+
+Verdict judge_scenario(const Scenario& s, Subject& judged, Subject& reference, const Environment& environment) {
+  Counted subject(judged);
   Verdict v;
   v.claims = {"scenario"};
   if (!s.run) {
@@ -48,6 +74,7 @@ Verdict judge_scenario(const Scenario& s, Subject& subject, Subject& reference, 
     v.breaches.push_back(std::move(b));
   }
   v.witness = fmt::format("{} expectations, {} bytes compared", run.expectations(), run.bytes_compared());
+  subject.report(v);
   if (!v.breaches.empty()) {
     v.outcome = Outcome::failed;
   } else if (run.expectations() == 0) {
@@ -66,7 +93,8 @@ Story story_of(const Scenario& s) {
   return story;
 }
 
-Verdict judge_parity(const training::Cell& cell, Subject& subject, const Environment& environment) {
+Verdict judge_parity(const training::Cell& cell, Subject& judged, const Environment& environment) {
+  Counted subject(judged);
   Verdict v;
   v.claims = {"roles"};
   const auto start = std::chrono::steady_clock::now();
@@ -80,6 +108,7 @@ Verdict judge_parity(const training::Cell& cell, Subject& subject, const Environ
   }
   v.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   v.witness = fmt::format("{} bytes compared", r.compared);
+  subject.report(v);
   using enum training::CellResult::Outcome;
   if (r.outcome == excluded) {
     v.excluded = r.exclusions;

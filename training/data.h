@@ -14,4 +14,8 @@ ArrayPtr drawn(Dims shape, DType dtype, uint64_t seed, FillKind kind = FillKind:
 // block of every format but those of 128), and the last element is 1000 (an outlier).
 ArrayPtr gradient(Dims shape, DType dtype, uint64_t seed);
 
+// Writes a column whose binary32 sum depends on the order: 2^24, ones, and -2^24 last. From top to bottom the ones are lost; by chunks those of the last chunk are not.
+// A bf16 matrix of two rows or more.
+void plant_sum_order(Array& matrix, int64_t column);
+
 }  // namespace assay::training
