@@ -203,6 +203,7 @@ void attention_in_fp8(ScenarioRun& run) {
   for (size_t i = 0; i < forward.size(); ++i) run.expect_equal(forward[i]->class_name(), i < 6 ? "Float8CurrentScalingQuantizer" : "Float8Quantizer", "forward slot " + std::to_string(i));
   for (size_t i = 0; i < backward.size(); ++i) run.expect_equal(backward[i]->class_name(), i < 4 ? "Float8CurrentScalingQuantizer" : "Float8Quantizer", "backward slot " + std::to_string(i));
   const DelayedStatePtr inner = plain.core_attention.state.state(Mode::forward)->delayed();
+  if (!run.expect(inner != nullptr, "the forward state holds delayed scaling")) return;
   run.expect_equal(inner->settings().fields(), make_recipe("DelayedScaling", json::object({{"amax_history_len", 1}, {"amax_compute_algo", "most_recent"}}))->fields(), "what S was requested with");
   run.expect_equal(static_cast<int64_t>(inner->num_quantizers()), 3, "slots of delayed scaling forward");
   std::vector<string> local;

@@ -10,7 +10,8 @@ using ScenarioTable = std::span<const Scenario> (*)();
 
 std::span<const Scenario> role_scenarios();         // S-01 to S-05, S-11
 std::span<const Scenario> factory_scenarios();      // S-06, S-12
-std::span<const Scenario> recipe_scenarios();       // S-07 to S-10, S-79 to S-81
+std::span<const Scenario> recipe_scenarios();       // S-07 to S-10
+std::span<const Scenario> state_scenarios();        // S-79 to S-81
 std::span<const Scenario> quantizer_scenarios();    // S-13 to S-19
 std::span<const Scenario> hybrid_scenarios();       // S-20 to S-29
 std::span<const Scenario> linear_scenarios();       // S-30 to S-35
@@ -26,16 +27,18 @@ std::span<const Scenario> expert_scenarios();       // S-73 to S-76, S-78, S-85
 inline constexpr ScenarioTable kScenarioTables[] = {
     role_scenarios,
     factory_scenarios,
+    recipe_scenarios,
+    state_scenarios,
     linear_scenarios,
     numerics_scenarios,
     identity_scenarios,
     module_scenarios,
+    quantizer_scenarios,
+    hybrid_scenarios,
     usage_scenarios,
     amax_group_scenarios,
     grouped_scenarios,
     expert_scenarios,
-    quantizer_scenarios,
-    hybrid_scenarios,
 };
 
 }  // namespace assay::training
