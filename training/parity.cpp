@@ -476,6 +476,7 @@ std::vector<Cell> make_cells() {
   Cell packed;
   packed.module = "grouped_linear";
   packed.formats = {"mxfp8", "mxfp8", "mxfp8"};
+  packed.phase = Phase::quantized_init;
   packed.packed = true;
   cells.push_back(packed);
   return cells;
