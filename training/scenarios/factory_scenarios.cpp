@@ -25,9 +25,11 @@ struct Settings {
 constexpr string_view kCommon = R"({"rowwise_usage": true, "columnwise_usage": true, "internal": false, "optimize_for_gemm": false})";
 constexpr string_view kReduced = R"({"with_amax_reduction": false, "amax_reduction_group": null})";
 constexpr string_view kFp4 = R"({"class": "NVFP4Quantizer", "dtype": "E2M1", "nvfp4_4over6_err_mode": "MAE", "nvfp4_e4m3_max": 448, "nvfp4_use_4over6": false,
-  "rht_matrix_random_sign_mask_t": 55272, "row_scaled_nvfp4": false, "stochastic_rounding": false, "with_2d_quantization": false, "with_post_rht_amax": false, "with_rht": false})";
+  "rht_matrix_random_sign_mask_t": 55272, "row_scaled_nvfp4": false, "stochastic_rounding": false, "with_2d_quantization": false,
+  "with_post_rht_amax": false, "with_rht": false})";
 constexpr string_view kRefFp4 = R"({"class": "NVFP4QuantizerRef", "custom": true, "internal": true, "dtype": "E2M1", "eps": 0.0, "nvfp4_4over6_err_mode": "MAE",
-  "nvfp4_4over6_err_use_fast_math": false, "nvfp4_e4m3_max": 448, "nvfp4_use_4over6": false, "pow_2_scales": false, "row_scaled_nvfp4": false, "with_random_sign_mask": true})";
+  "nvfp4_4over6_err_use_fast_math": false, "nvfp4_e4m3_max": 448, "nvfp4_use_4over6": false, "pow_2_scales": false, "row_scaled_nvfp4": false,
+  "with_random_sign_mask": true})";
 constexpr Settings kSettings[] = {
     {"ID", R"({"class": "IdentityQuantizer", "dtype": null})"},
     {"CS4", R"({"class": "Float8CurrentScalingQuantizer", "dtype": "E4M3", "amax_epsilon": 0.0, "force_pow_2_scales": false})"},
@@ -44,14 +46,14 @@ constexpr Settings kSettings[] = {
     {"REF5", R"({"class": "CurrentScalingQuantizerRef", "custom": true, "internal": true, "dtype": "float8_e5m2", "eps": 0.0, "pow_2_scales": false})"},
     {"RFP4", R"({"quant_tile_shape": [1, 16], "with_rht": true})"},
     {"RFP4w", R"({"quant_tile_shape": [16, 16], "with_rht": false})"},
-    {"DS", R"({"request": "DelayedScalingRequest", "fp8_format": "HYBRID", "margin": 0, "amax_history_len": 1024, "amax_compute_algo": "max", "scaling_factor_compute_algo": null,
-               "reduce_amax": true})"},
+    {"DS", R"({"request": "DelayedScalingRequest", "fp8_format": "HYBRID", "margin": 0, "amax_history_len": 1024, "amax_compute_algo": "max",
+               "scaling_factor_compute_algo": null, "reduce_amax": true})"},
     {"DS1", R"({"request": "DelayedScalingRequest", "fp8_format": "HYBRID", "margin": 0, "amax_history_len": 1, "amax_compute_algo": "most_recent",
                 "scaling_factor_compute_algo": null, "reduce_amax": true})"},
 };
 
-// One factory: rules "module/tensor=quantizer", of which the first that fits a role counts. Modules: lin (linear or grouped_linear), grouped, dpa, any, and hint, a role without
-// module type whose name holds the tensor's word; a lone * fits everything, None too.
+// One factory: rules "module/tensor=quantizer", of which the first that fits a role counts. Modules: lin (linear or grouped_linear), grouped, dpa, any, and
+// hint, a role without module type whose name holds the tensor's word; a lone * fits everything, None too.
 struct FactoryRow {
   string_view name, rules;
 };
@@ -146,7 +148,9 @@ json::Value described(const QuantizerLike& made) {
 
 void factory_table(ScenarioRun& run) {
   std::vector<RolePtr> roles{nullptr};
-  const auto add = [&](string module, string tensor, string name) { roles.push_back(std::make_shared<const QuantizerRole>(QuantizerRole{std::move(module), std::move(tensor), std::move(name)})); };
+  const auto add = [&](string module, string tensor, string name) {
+    roles.push_back(std::make_shared<const QuantizerRole>(QuantizerRole{std::move(module), std::move(tensor), std::move(name)}));
+  };
   for (const char* module : {"linear", "grouped_linear", "dpa", ""})
     for (const char* tensor : {"input", "weight", "output", "grad_output", "grad_input", "qkv", "s", "do", "dp", ""}) add(module, tensor, "layer");
   for (const char* tensor : {"dqkv", "o"}) add("dpa", tensor, "layer");
@@ -200,11 +204,15 @@ void attention_in_fp8(ScenarioRun& run) {
   run.expect_equal(core_classes(q), "CS4 CS4 Float8Quantizer CS5 CS5 Float8Quantizer", "QKV, O, S, dQKV, dO, dP");
   const auto& forward = plain.core_attention.state.quantizers(Mode::forward);
   const auto& backward = plain.core_attention.state.quantizers(Mode::backward);
-  for (size_t i = 0; i < forward.size(); ++i) run.expect_equal(forward[i]->class_name(), i < 6 ? "Float8CurrentScalingQuantizer" : "Float8Quantizer", "forward slot " + std::to_string(i));
-  for (size_t i = 0; i < backward.size(); ++i) run.expect_equal(backward[i]->class_name(), i < 4 ? "Float8CurrentScalingQuantizer" : "Float8Quantizer", "backward slot " + std::to_string(i));
+  for (size_t i = 0; i < forward.size(); ++i)
+    run.expect_equal(forward[i]->class_name(), i < 6 ? "Float8CurrentScalingQuantizer" : "Float8Quantizer", "forward slot " + std::to_string(i));
+  for (size_t i = 0; i < backward.size(); ++i)
+    run.expect_equal(backward[i]->class_name(), i < 4 ? "Float8CurrentScalingQuantizer" : "Float8Quantizer", "backward slot " + std::to_string(i));
   const DelayedStatePtr inner = plain.core_attention.state.state(Mode::forward)->delayed();
   if (!run.expect(inner != nullptr, "the forward state holds delayed scaling")) return;
-  run.expect_equal(inner->settings().fields(), make_recipe("DelayedScaling", json::object({{"amax_history_len", 1}, {"amax_compute_algo", "most_recent"}}))->fields(), "what S was requested with");
+  run.expect_equal(inner->settings().fields(),
+                   make_recipe("DelayedScaling", json::object({{"amax_history_len", 1}, {"amax_compute_algo", "most_recent"}}))->fields(),
+                   "what S was requested with");
   run.expect_equal(static_cast<int64_t>(inner->num_quantizers()), 3, "slots of delayed scaling forward");
   std::vector<string> local;
   for (const RecipePtr& r : plain.core_attention.local_recipes()) local.emplace_back(r->class_name());
@@ -244,9 +252,11 @@ void attention_in_fp8(ScenarioRun& run) {
 }
 
 constexpr Scenario kScenarios[] = {
-    {"S-06", "What every factory returns for every role", "15 factories and 49 roles: four module types, ten tensor types, None, hints of attention", "each factory is called twice with each role",
-     "class and every setting are those of the table, children of hybrids included; two calls share no object", factory_table, ""},
-    {"S-12", "NVFP4 layers around attention in FP8", "the factory nvfp4_linear_fp8_dpa", "attention runs under fp8_dpa alone, and with edges wired to linear layers",
+    {"S-06", "What every factory returns for every role", "15 factories and 49 roles: four module types, ten tensor types, None, hints of attention",
+     "each factory is called twice with each role", "class and every setting are those of the table, children of hybrids included; two calls share no object",
+     factory_table, ""},
+    {"S-12", "NVFP4 layers around attention in FP8", "the factory nvfp4_linear_fp8_dpa",
+     "attention runs under fp8_dpa alone, and with edges wired to linear layers",
      "slots are current, current, delayed by group; wired edges become NVFP4, which the core refuses with a TypeError", attention_in_fp8, ""},
 };
 

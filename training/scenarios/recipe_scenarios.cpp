@@ -112,7 +112,8 @@ void recipe_changes(ScenarioRun& run) {
   run.expect_equal(static_cast<int64_t>(bench.linear.state.fp8_workspaces.size()), 1, "kept weights before");
   const StepRecord& changed = bench.step(under(make_recipe("Float8CurrentScaling")));
   run.expect_equal(static_cast<int64_t>(bench.linear.state.fp8_workspaces.size()), 0, "kept weights after");
-  run.expect(changed.warnings.size() == 1 && changed.warnings[0].text.find("recipe's class changed") != string::npos, "a warning names both classes", "one", std::to_string(changed.warnings.size()));
+  run.expect(changed.warnings.size() == 1 && changed.warnings[0].text.find("CustomRecipe to Float8CurrentScaling") != string::npos, "a warning names both classes", "one",
+             std::to_string(changed.warnings.size()));
 
   const auto other = custom_recipe("current_scaling_factory");
   BenchSettings ops;
@@ -136,7 +137,8 @@ void buffers_outlive_roles(ScenarioRun& run) {
     r.amax_history_len = 4;
     return r;
   });
-  const std::pair<string, RecipePtr> recipes[] = {{"DelayedScaling", make_recipe("DelayedScaling", json::object({{"amax_history_len", 4}}))}, {"requests in a custom recipe", request}};
+  const std::pair<string, RecipePtr> recipes[] = {{"DelayedScaling", make_recipe("DelayedScaling", json::object({{"amax_history_len", 4}}))},
+                                                  {"requests in a custom recipe", request}};
   for (const auto& [name, recipe] : recipes) {
     LinearBench bench(run), twin(run);
     for (int i = 0; i < 2; ++i) {
@@ -216,18 +218,24 @@ void refusals(ScenarioRun& run) {
   run.about("role lists");
   const std::vector<RolePtr> two(2, role("linear", "input", "x"));
   for (const char* class_name : {"DelayedScaling", "Float8CurrentScaling", "MXFP8BlockScaling", "Float8BlockScaling", "NVFP4BlockScaling"})
-    run.expect_error(ErrorClass::value_error, string(class_name) + ": two roles for three slots", [&] { RecipeState::create(session, make_recipe(class_name), Mode::forward, 3, two); }, {"3", "2"});
+    run.expect_error(ErrorClass::value_error, string(class_name) + ": two roles for three slots",
+                     [&] { RecipeState::create(session, make_recipe(class_name), Mode::forward, 3, two); }, {"3", "2"});
   ModuleState module(session, Producer::dot_product_attention, "core");
   module.num_gemms = 4;   // twelve slots, of which attention describes nine
-  run.expect_error(ErrorClass::assertion_error, "a module that lists too few", [&] { module.init_fp8_metadata(session, {make_recipe("MXFP8BlockScaling")}); }, {"core", "12", "9"});
+  run.expect_error(ErrorClass::assertion_error, "a module that lists too few", [&] { module.init_fp8_metadata(session, {make_recipe("MXFP8BlockScaling")}); },
+                   {"core", "12", "9"});
 
   run.about("a custom recipe");
   const auto without = std::make_shared<CustomRecipe>();
   run.expect_error(ErrorClass::value_error, "without a factory", [&] { RecipeState::create(session, without, Mode::forward, 1); }, {"qfactory"});
   for (const int alignment : {0, -1})
     run.expect_error(ErrorClass::value_error, "alignment " + std::to_string(alignment),
-                     [&] { make_recipe("CustomRecipe", json::object({{"qfactory", "mxfp8_factory"}, {"quantization_alignment", alignment}})); }, {"quantization_alignment"});
-  run.expect_equal(align_size(*make_recipe("CustomRecipe", json::object({{"qfactory", "mxfp8_factory"}, {"quantization_alignment", 1}}))), 1, "alignment 1 is allowed");
+                     [&] {
+                       make_recipe("CustomRecipe", json::object({{"qfactory", "mxfp8_factory"}, {"quantization_alignment", alignment}}));
+                     },
+                     {"quantization_alignment"});
+  run.expect_equal(align_size(*make_recipe("CustomRecipe", json::object({{"qfactory", "mxfp8_factory"}, {"quantization_alignment", 1}}))), 1,
+                   "alignment 1 is allowed");
 
   // What a factory returns for the second slot of a Linear.
   struct Return {
@@ -265,9 +273,12 @@ void refusals(ScenarioRun& run) {
     LinearBench bench(run);
     StepOptions options = under(custom ? RecipePtr(custom_recipe("mxfp8_factory")) : make_recipe("MXFP8BlockScaling"));
     options.fp8_output = options.fp8_grad = true;
-    for (int call = 1; call <= 2; ++call) run.expect_equal(static_cast<int64_t>(bench.step(options).warnings.size()), custom ? 2 : 0, string(custom ? "custom" : "built-in") + ": warnings of a call");
+    for (int call = 1; call <= 2; ++call)
+      run.expect_equal(static_cast<int64_t>(bench.step(options).warnings.size()), custom ? 2 : 0,
+                       string(custom ? "custom" : "built-in") + ": warnings of a call");
     bench.linear.state.set_output_quantizer_role(role("linear", "input", "next"));
-    run.expect_equal(static_cast<int64_t>(bench.step(options).warnings.size()), custom ? 1 : 0, string(custom ? "custom" : "built-in") + ": with a role for the output");
+    run.expect_equal(static_cast<int64_t>(bench.step(options).warnings.size()), custom ? 1 : 0,
+                     string(custom ? "custom" : "built-in") + ": with a role for the output");
   }
 
   run.about("an operation that gives no roles");
@@ -282,10 +293,11 @@ void refusals(ScenarioRun& run) {
   for (const Warning& w : session.warnings) run.expect_equal(w.category, "UserWarning", "their category");
 
   // A weight that was quantized under one recipe, used under another.
-  const std::pair<string_view, RecipePtr> weights[] = {{"DelayedScaling", make_recipe("DelayedScaling")},         {"Float8CurrentScaling", make_recipe("Float8CurrentScaling")},
-                                                       {"MXFP8BlockScaling", make_recipe("MXFP8BlockScaling")},   {"Float8BlockScaling", make_recipe("Float8BlockScaling")},
-                                                       {"NVFP4BlockScaling", make_recipe("NVFP4BlockScaling")},   {"CustomRecipe", custom_recipe("high_precision_factory")},
-                                                       {"CustomRecipe", custom_recipe("hybrid_mxfp8")}};
+  const std::pair<string_view, RecipePtr> weights[] = {
+      {"DelayedScaling", make_recipe("DelayedScaling")},       {"Float8CurrentScaling", make_recipe("Float8CurrentScaling")},
+      {"MXFP8BlockScaling", make_recipe("MXFP8BlockScaling")}, {"Float8BlockScaling", make_recipe("Float8BlockScaling")},
+      {"NVFP4BlockScaling", make_recipe("NVFP4BlockScaling")}, {"CustomRecipe", custom_recipe("high_precision_factory")},
+      {"CustomRecipe", custom_recipe("hybrid_mxfp8")}};
   for (const auto& [made_for, recipe] : weights)
     for (const auto& [active, used] : weights) {
       run.about("a weight of " + string(made_for) + " under " + string(active));
@@ -302,8 +314,8 @@ void refusals(ScenarioRun& run) {
   run.about("a native weight that a custom recipe made");
   LinearBench bench(run);
   bench.module->quantize_parameters(bench.session, custom_recipe("mxfp8_factory"));
-  run.expect_error(ErrorClass::runtime_error, "is refused by that very recipe: its class belongs to a built-in one", [&] { bench.step(under(custom_recipe("mxfp8_factory"))); },
-                   {"Recipe mismatch", "CustomRecipe", "weight"});
+  run.expect_error(ErrorClass::runtime_error, "is refused by that very recipe: its class belongs to a built-in one",
+                   [&] { bench.step(under(custom_recipe("mxfp8_factory"))); }, {"Recipe mismatch", "CustomRecipe", "weight"});
 }
 
 constexpr Scenario kScenarios[] = {
@@ -311,8 +323,10 @@ constexpr Scenario kScenarios[] = {
      "input, weight, None, grad_output, None in the first step and nothing afterwards; quantizers and bytes stay", factory_calls, ""},
     {"S-08", "Which change of a recipe makes quantizers anew", "a Linear and an operation under custom recipes",
      "the factory, the object, a field or a role changes, with and without a step of no quantization in between",
-     "another factory does; an equal object, a factory that was replaced in place, a late role do not (known gaps); bytes tell which is in force", recipe_changes, ""},
-    {"S-09", "Scales and histories outlive their state", "delayed scaling, built-in and requested, with two steps in its history", "a boundary role changes and the state is made anew",
+     "another factory does; an equal object, a factory that was replaced in place, a late role do not (known gaps); bytes tell which is in force",
+     recipe_changes, ""},
+    {"S-09", "Scales and histories outlive their state", "delayed scaling, built-in and requested, with two steps in its history",
+     "a boundary role changes and the state is made anew",
      "scale and history are the same objects with the same values, the next step equals a twin's; an equal role does nothing", buffers_outlive_roles, ""},
     {"S-10", "What recipes and states refuse", "wrong lists, factories, requests, alignments and weights", "a state is made or a step runs",
      "each raises its class of error again at every try and names the slot; no list warns and gives empty roles", refusals, ""},

@@ -72,7 +72,8 @@ void linear_lists(ScenarioRun& run) {
   run.expect_equal(asked_in_a_step(session, normed, 64, 64, 96), {lin("input", "Layer_1"), lin("weight", "Layer_1"), "None", lin("grad_output", "Layer_1"), "None"},
                    "LayerNormLinear without a name");
   OpsLinear op(session, {"", 64, 96});
-  run.expect_equal(asked_in_a_step(session, op, 64, 64, 96), {lin("input", ""), lin("weight", ""), lin("grad_output", "")}, "an operation has no name and no boundary slots");
+  run.expect_equal(asked_in_a_step(session, op, 64, 64, 96), {lin("input", ""), lin("weight", ""), lin("grad_output", "")},
+                   "an operation has no name and no boundary slots");
 
   run.about("configured boundaries");
   named.state.set_output_quantizer_role(role("dpa", "qkv", "core"));
@@ -82,7 +83,8 @@ void linear_lists(ScenarioRun& run) {
 
   run.about("a role");
   run.expect_equal(to_text(QuantizerRole{}), "QuantizerRole()", "an empty one prints as its constructor");
-  run.expect(hash_of(QuantizerRole{"a", "b", "c"}) == hash_of(QuantizerRole{"a", "b", "c"}) && hash_of(QuantizerRole{"a", "b", "c"}) != hash_of(QuantizerRole{"a", "c", "b"}),
+  run.expect(hash_of(QuantizerRole{"a", "b", "c"}) == hash_of(QuantizerRole{"a", "b", "c"}) &&
+                 hash_of(QuantizerRole{"a", "b", "c"}) != hash_of(QuantizerRole{"a", "c", "b"}),
              "hashes follow the value");
 }
 
@@ -178,7 +180,8 @@ void attention_lists(ScenarioRun& run) {
 
   run.about("no name");
   DotProductAttention unnamed(session, "");
-  run.expect_equal(texts(unnamed.state.get_quantizer_roles(Mode::forward, 4)), {"module_type=dpa|tensor_type=qkv", "module_type=dpa|tensor_type=qkv", "module_type=dpa|tensor_type=qkv", "name=dpa_output"},
+  run.expect_equal(texts(unnamed.state.get_quantizer_roles(Mode::forward, 4)),
+                   {"module_type=dpa|tensor_type=qkv", "module_type=dpa|tensor_type=qkv", "module_type=dpa|tensor_type=qkv", "name=dpa_output"},
                    "the hint stands alone");
 }
 
@@ -232,7 +235,8 @@ void attention_wiring(ScenarioRun& run) {
   MultiheadAttention mha(session, {"a", false, false});
   mha.wire_boundary_roles({true, true, true});
   mha.prepare(session, quantization_off(), false);
-  run.expect(!mha.projection.output_quantizer_role() && !mha.proj.grad_input_quantizer_role() && !mha.core_attention.state.output_quantizer_role(), "every edge loses its role");
+  run.expect(!mha.projection.output_quantizer_role() && !mha.proj.grad_input_quantizer_role() && !mha.core_attention.state.output_quantizer_role(),
+             "every edge loses its role");
 }
 
 // ---- S-11 -----------------------------------------------------------------------------------------------------------------------
@@ -241,17 +245,21 @@ void positional_fallback(ScenarioRun& run) {
   Session session = run.session();
   const ArrayPtr x = gradient({64, 128}, DType::bfloat16, 5);
   const std::vector<std::pair<string, RecipePtr>> recipes = {
-      {"Float8BlockScaling", make_recipe("Float8BlockScaling", json::object({{"fp8_format", "HYBRID"}, {"x_block_scaling_dim", 1}, {"w_block_scaling_dim", 1}, {"grad_block_scaling_dim", 2}}))},
+      {"Float8BlockScaling",
+       make_recipe("Float8BlockScaling",
+                   json::object({{"fp8_format", "HYBRID"}, {"x_block_scaling_dim", 1}, {"w_block_scaling_dim", 1}, {"grad_block_scaling_dim", 2}}))},
       {"Float8BlockScaling defaults", make_recipe("Float8BlockScaling")},
       {"NVFP4BlockScaling", make_recipe("NVFP4BlockScaling")},
-      {"NVFP4BlockScaling rows", make_recipe("NVFP4BlockScaling", json::object({{"disable_rht", true}, {"disable_stochastic_rounding", true}, {"row_scaled_activation", true}}))},
+      {"NVFP4BlockScaling rows",
+       make_recipe("NVFP4BlockScaling", json::object({{"disable_rht", true}, {"disable_stochastic_rounding", true}, {"row_scaled_activation", true}}))},
   };
   const Texts patterns[] = {{"input", "weight", "output"}, {"grad_output", "grad_input"}};
   for (const auto& [name, recipe] : recipes) {
     const RecipeStatePtr forward = RecipeState::create(session, recipe, Mode::forward, 2), backward = RecipeState::create(session, recipe, Mode::backward, 1);
     const std::vector<QuantizerPtr> two = forward->make_quantizers(session), grad = backward->make_quantizers(session);
     run.about(name);
-    run.expect(!(two[0]->describe() == two[1]->describe() && two[0]->describe() == grad[0]->describe()), "places differ in their settings", "several settings", "one");
+    run.expect(!(two[0]->describe() == two[1]->describe() && two[0]->describe() == grad[0]->describe()), "places differ in their settings", "several settings",
+               "one");
     for (const Mode mode : {Mode::forward, Mode::backward})
       for (const size_t slots : {2, 3, 4}) {
         const Texts& pattern = patterns[mode == Mode::forward ? 0 : 1];
@@ -269,7 +277,8 @@ void positional_fallback(ScenarioRun& run) {
           const RecipeStatePtr state = RecipeState::create(session, recipe, mode, slots, roles);
           const std::vector<QuantizerPtr> got = state->make_quantizers(session);
           for (size_t i = 0; i < slots; ++i) {
-            run.about(name + (mode == Mode::forward ? " forward, " : " backward, ") + std::to_string(slots) + " slots, " + string(what) + ", slot " + std::to_string(i));
+            run.about(name + (mode == Mode::forward ? " forward, " : " backward, ") + std::to_string(slots) + " slots, " + string(what) + ", slot " +
+                      std::to_string(i));
             run.expect_equal(state->slot_tensor_type(i), pattern[i % pattern.size()], "tensor type by place");
             run.expect_equal(got[i]->describe(), wanted[i]->describe(), "settings");
             if (slots != 4 || what != "unknown tensor types") continue;
@@ -289,17 +298,22 @@ void positional_fallback(ScenarioRun& run) {
 }
 
 constexpr Scenario kScenarios[] = {
-    {"S-01", "The role lists of a linear layer", "a Linear called x, its boundaries not configured", "its lists are asked for, and a factory is asked while it runs a step",
+    {"S-01", "The role lists of a linear layer", "a Linear called x, its boundaries not configured",
+     "its lists are asked for, and a factory is asked while it runs a step",
      "forward [input, weight, None], backward [grad_output, None]; unnamed modules count themselves, operations have no boundary", linear_lists, ""},
     {"S-02", "The role lists of LayerNormMLP", "a LayerNormMLP called m", "6 forward and 4 backward slots are asked for",
      "parts are m.fc1 and m.fc2; fc1's output slot equals fc2's input, fc2's grad input slot equals fc1's grad_output", mlp_lists, ""},
-    {"S-03", "Grouped modules and grouped operations list differently", "three experts as a module and as an operation", "a factory is asked while each runs a step",
-     "the module has 9 and 6 slots of type grouped_linear, the operation 6 and 3 of type linear", grouped_lists, ""},
+    {"S-03", "Grouped modules and grouped operations list differently", "three experts as a module and as an operation",
+     "a factory is asked while each runs a step", "the module has 9 and 6 slots of type grouped_linear, the operation 6 and 3 of type linear", grouped_lists,
+     ""},
     {"S-04", "The role lists of attention", "attention without configured boundaries", "0 to 11 slots are asked for",
-     "forward qkv, O, s and backward dQKV, do, dp by group; O and dQKV carry a hint or the configured role; the list is cut, never repeated", attention_lists, ""},
-    {"S-05", "Edges of attention are named after their consumers", "self and cross attention, with and without layer norm", "each combination of flags is wired, and each recipe decides its flags",
+     "forward qkv, O, s and backward dQKV, do, dp by group; O and dQKV carry a hint or the configured role; the list is cut, never repeated", attention_lists,
+     ""},
+    {"S-05", "Edges of attention are named after their consumers", "self and cross attention, with and without layer norm",
+     "each combination of flags is wired, and each recipe decides its flags",
      "an edge whose flag is on names who reads the tensor, one whose flag is off is None again", attention_wiring, ""},
-    {"S-11", "Slots without a usable role fall back to their place", "blockwise FP8 and NVFP4 states of 2, 3 and 4 slots", "the roles are absent, None, empty or of unknown tensor types",
+    {"S-11", "Slots without a usable role fall back to their place", "blockwise FP8 and NVFP4 states of 2, 3 and 4 slots",
+     "the roles are absent, None, empty or of unknown tensor types",
      "settings and bytes are those of [input, weight, output] or [grad_output, grad_input], wrapped", positional_fallback, ""},
 };
 

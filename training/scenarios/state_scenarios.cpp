@@ -128,7 +128,8 @@ void history_length(ScenarioRun& run) {
       run.about(what);
       for (const auto& [gemm, top] : {std::pair("fprop", 8), std::pair("dgrad", 15)}) {
         const ArrayPtr scale_inv = operand(record, gemm, "b.scale_inv");
-        run.expect_equal(scale_inv ? static_cast<int64_t>(word(*scale_inv, 0)) : -1, static_cast<int64_t>(scale_inv_of(top, k)), string(gemm) + ": the scale that was cast with");
+        run.expect_equal(scale_inv ? static_cast<int64_t>(word(*scale_inv, 0)) : -1, static_cast<int64_t>(scale_inv_of(top, k)),
+                         string(gemm) + ": the scale that was cast with");
       }
     };
     expect_state(row.kept, 6, "at the change");
@@ -209,13 +210,18 @@ void power_of_two_scales(ScenarioRun& run) {
 ArrayPtr flat(const ArrayPtr& a) { return a ? view(contiguous(a), {a->count()}) : nullptr; }
 
 void configured_before_forward(ScenarioRun& run) {
-  const std::pair<const char*, Arch> formats[] = {{"Float8CurrentScaling", Arch::sm90}, {"MXFP8BlockScaling", Arch::sm100}, {"Float8BlockScaling", Arch::sm90}, {"NVFP4BlockScaling", Arch::sm100}};
+  const std::pair<const char*, Arch> formats[] = {
+      {"Float8CurrentScaling", Arch::sm90}, {"MXFP8BlockScaling", Arch::sm100}, {"Float8BlockScaling", Arch::sm90}, {"NVFP4BlockScaling", Arch::sm100}};
   struct Phase {
     string_view name;
     bool grad, weight_grad;
     string_view usages;   // of the input's and the gradient's quantizers
   };
-  constexpr Phase kPhases[] = {{"train", true, true, "TT"}, {"evaluate", false, true, "TF"}, {"train again", true, true, "TT"}, {"train with a frozen weight", true, false, "TF"}, {"train once more", true, true, "TT"}};
+  constexpr Phase kPhases[] = {{"train", true, true, "TT"},
+                               {"evaluate", false, true, "TF"},
+                               {"train again", true, true, "TT"},
+                               {"train with a frozen weight", true, false, "TF"},
+                               {"train once more", true, true, "TT"}};
   for (const auto& [class_name, arch] : formats)
     for (const char* kind : {"ops_linear", "ops_grouped_linear"}) {
       BenchSettings settings;
@@ -252,12 +258,15 @@ void configured_before_forward(ScenarioRun& run) {
 }
 
 constexpr Scenario kScenarios[] = {
-    {"S-79", "A history that is cut or lengthened", "delayed scaling with amaxes 64, 16, 4, 1 behind it in a history of 4", "the recipe's length becomes 4, 2, 1, 6, and two steps follow",
+    {"S-79", "A history that is cut or lengthened", "delayed scaling with amaxes 64, 16, 4, 1 behind it in a history of 4",
+     "the recipe's length becomes 4, 2, 1, 6, and two steps follow",
      "rows at the front stay by place, so cutting loses the newest; scales are those of what stayed; a requested state starts anew", history_length, ""},
-    {"S-80", "Powers of two are not turned on within a class", "current scaling, as module and as operation", "use_power_2_scales changes in another recipe of the class and in the same object",
+    {"S-80", "Powers of two are not turned on within a class", "current scaling, as module and as operation",
+     "use_power_2_scales changes in another recipe of the class and in the same object",
      "settings and bytes stay until another class or a new role rebuilds the state: a known gap; a custom recipe changes at once", power_of_two_scales, ""},
-    {"S-81", "An operation's quantizers are ready before its forward", "operations that train, evaluate, train, freeze their weight, train", "the operation before quantizes with this one's input quantizer",
-     "usages are already this step's, and the bytes are those that fprop and wgrad read", configured_before_forward, ""},
+    {"S-81", "An operation's quantizers are ready before its forward", "operations that train, evaluate, train, freeze their weight, train",
+     "the operation before quantizes with this one's input quantizer", "usages are already this step's, and the bytes are those that fprop and wgrad read",
+     configured_before_forward, ""},
 };
 
 }  // namespace
