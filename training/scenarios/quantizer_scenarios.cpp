@@ -117,6 +117,13 @@ void each_direction_has_its_buffers(ScenarioRun& run) {
       run.expect_equal(*s, *quantizer_named(g.format, u)->quantize(other, x), "as the reference has it");
     }
   }
+  // Only columns are rotated, and their amax is that of the rotated tensor.
+  run.about("FP4i and FP4p");
+  Session session = run.session();
+  const ArrayPtr x = gradient({64, 128}, DType::bfloat16, 13);
+  const StoragePtr rotated = quantizer_named("FP4i")->quantize(session, x), plain = quantizer_named("FP4p")->quantize(session, x);
+  expect_part(run, *quantizer_named("FP4i", kRowUsage)->quantize(session, x), *plain, "rows");
+  for (const string_view name : {"_columnwise_data", "_columnwise_scale_inv", "_amax_columnwise"}) run.expect_different(buffer(*rotated, name), buffer(*plain, name), name);
 }
 
 // S-14
