@@ -10,6 +10,7 @@
 #include "contract/dispatch.h"
 #include "contract/f32_text.h"
 #include "contract/planes.h"
+#include "contract/recipes.h"
 
 namespace assay {
 
@@ -227,6 +228,7 @@ bool wide_float(Encoding e) { return e == Encoding::f32 || e == Encoding::bf16 |
 
 constexpr std::string_view kSums = "f32_sequential|exact|hopper_fp8_split|hopper_fp8_fast|hopper_f16|hopper_tf32";
 constexpr std::string_view kSource = "source";   // the one key that a line writes as a word
+constexpr std::string_view kAuto = "auto";       // the format of a line with factory=
 
 std::vector<Key> make_keys() {
   std::vector<Key> keys;
@@ -614,6 +616,7 @@ MaybeError read_format(std::string_view word, Problem& p) {
   for (size_t i = 0; i < 2; ++i) {
     const std::string_view name = parts[std::min(i, parts.size() - 1)];
     const auto format = format_named(name);
+    if (!format && name == kAuto) return Error{"'auto' is the format of a line with factory=", 0, "quantize auto 64x256 bf16 role=linear/input factory=mxfp8_factory"};
     if (!format) return unknown("format", name, format_words());
     formats[i] = *format;
   }
@@ -717,6 +720,51 @@ std::string print(const Problem& p, bool canonical) {
   return out;
 }
 
+// ---- roles -----------------------------------------------------------------------------------------------------------
+
+struct Given {
+  std::string_view value;
+  size_t key_column, value_column;
+};
+using RoleKeys = std::map<std::string_view, Given>;   // of role, recipe and factory, those that the line has
+
+// The settings of each direction that role= and recipe= name; nothing where the line has neither or a direction's format has no recipe.
+using Settings = std::array<std::string_view, 2>;
+Result<Settings> role_settings(const Problem& p, const RoleKeys& given) {
+  Settings out;
+  if (given.empty()) return out;
+  if (const auto factory = given.find("factory"); factory != given.end())
+    return Error{"a line with factory= cannot be read here", factory->second.key_column, "`assay list '<line>' --canonical` prints the line that the factory makes of it"};
+  const auto role_at = given.find("role"), recipe_at = given.find("recipe");
+  if (role_at == given.end()) return Error{"recipe= needs the role of the tensor", recipe_at->second.key_column, "role=linear/input"};
+  const Result<TensorRole> role = parse_role(role_at->second.value);
+  if (!role) return at_column({"role: " + role.error().message, 0, role.error().hint}, role_at->second.value_column);
+  std::optional<RecipeInfo> named;
+  if (recipe_at != given.end()) {
+    const Result<RecipeInfo> recipe = recipe_named(recipe_at->second.value);
+    if (!recipe) return at_column({"recipe: " + recipe.error().message, 0, recipe.error().hint}, recipe_at->second.value_column);
+    named = *recipe;
+  }
+  bool any = false;
+  for (Direction d : kDirections) {
+    const FormatId format = p.quantizer(d)->format;
+    const std::string format_word(info(format).name);
+    if (named && named->format != format)
+      return Error{"recipe=" + std::string(named->word) + " is of " + std::string(info(named->format).name) + ", the line's format is " + format_word, recipe_at->second.value_column,
+                   "write " + std::string(info(named->format).name) + ", or leave recipe= out"};
+    for (const RecipeInfo& r : recipes()) {
+      if (r.format != format) continue;
+      const auto settings = settings_of(r, role->tensor);
+      any |= settings.has_value();
+      out[static_cast<size_t>(d)] = settings.value_or("");
+    }
+  }
+  if (!any)
+    return Error{"no recipe quantizes " + std::string(role->module) + "/" + std::string(role->tensor) + " by " + std::string(info(p.row->format).name), role_at->second.value_column,
+                 "leave role= out, or name another format"};
+  return out;
+}
+
 }  // namespace
 
 // ---- parse -----------------------------------------------------------------------------------------------------------
@@ -747,12 +795,15 @@ Result<Problem> parse_line(std::string_view text) {
     if (auto error = take(word)) return *error;
 
   // key=value, in any order; row.key=, col.key= or a.key=, b.key= for one place
-  struct Given {
-    std::string_view value;
-    size_t key_column, value_column;
-  };
   std::map<std::pair<const Key*, int>, Given> given;   // int: -1 bare, else the place
-  static const Words key_words = [] { Words w; for (const Key& k : keys()) w.push_back(k.name); return w; }();
+  RoleKeys given_roles;
+  static const Words key_words = [] {
+    Words w;
+    for (const Key& k : keys()) w.push_back(k.name);
+    for (const KeyInfo& k : role_keys()) w.push_back(k.name);
+    return w;
+  }();
+  const bool takes_roles = p.as<Quantize>() || p.as<Split>();
   if (const Key* source = key_named(kSource, p); p.as<Gemm>() && next < tokens.size() && tokens[next].text.find('=') == std::string_view::npos) {
     given[{source, -1}] = {tokens[next].text, tokens[next].column, tokens[next].column};
     ++next;
@@ -771,13 +822,22 @@ Result<Problem> parse_line(std::string_view text) {
       name.remove_prefix(prefix.size());
       break;
     }
+    const Given value{t.text.substr(equals + 1), t.column, t.column + equals + 1};
+    if (std::ranges::any_of(role_keys(), [&](const KeyInfo& k) { return k.name == name; })) {
+      if (!takes_roles || place >= 0) return Error{"key '" + std::string(t.text.substr(0, equals)) + "' does not apply here", t.column, "it is for quantize and split, without a prefix"};
+      if (!given_roles.try_emplace(name, value).second) return Error{"key '" + std::string(name) + "' is given twice", t.column, ""};
+      continue;
+    }
     const Key* key = key_named(name, p);
     if (!key) return at_column(unknown("key", name, key_words), t.column);
     if (place >= 0 && !prefixed(*key, p))
       return Error{"'" + std::string(name) + "' is not a key of one " + (p.as<Gemm>() ? "operand" : "direction"), t.column, "write it without " + join(prefixes, ". or ") + "."};
-    if (!given.try_emplace({key, place}, Given{t.text.substr(equals + 1), t.column, t.column + equals + 1}).second)
+    if (!given.try_emplace({key, place}, value).second)
       return Error{"key '" + std::string(t.text.substr(0, equals)) + "' is given twice", t.column, ""};
   }
+
+  const Result<Settings> settings = role_settings(p, given_roles);
+  if (!settings) return settings.error();
 
   for (const Key& k : keys()) {
     const auto bare = given.find({&k, -1});
@@ -786,7 +846,8 @@ Result<Problem> parse_line(std::string_view text) {
       const auto own = prefixed(k, p) ? given.find({&k, place}) : given.end();
       const auto source = own != given.end() ? own : bare;
       At at(k, p, place);
-      const std::string fallback = source == given.end() ? at.fallback() : std::string{};
+      const auto of_role = k.directional && takes_roles ? setting((*settings)[static_cast<size_t>(place)], k.name, static_cast<Direction>(place)) : std::nullopt;
+      const std::string fallback = source != given.end() ? std::string{} : of_role ? std::string(*of_role) : at.fallback();
       if (auto error = at.set(p, source == given.end() ? std::string_view(fallback) : source->second.value))
         return at_column(Error{std::string(k.name) + ": " + error->message, 0, error->hint}, source == given.end() ? 0 : source->second.value_column);
     }

@@ -97,6 +97,51 @@ TEST(Line, KeysOfAGemmsOperands) {
   EXPECT_EQ(error_of("gemm a=mxfp8 b=nvfp4 8x8x8 op=NT b.rht=1"), "b: rht=1 needs a multiple of 16 rows, found 8");
 }
 
+// role= and recipe= are read as the defaults of keys, never printed: what is written wins, and a direction takes what its own format's recipe says.
+TEST(Line, RolesAndRecipesStandForKeys) {
+  struct Row { const char *line, *means; };
+  for (const Row& r : {
+           Row{"quantize nvfp4 64x256 bf16 role=linear/grad_output recipe=nvfp4 rng=7,0,0 fill=wide", "quantize nvfp4 64x256 bf16 round=sr col.rht=1 fill=wide rng=7,0,0"},
+           Row{"quantize nvfp4 64x256 bf16 role=linear/input/decoder.fc1", "quantize nvfp4 64x256 bf16 col.rht=1"},
+           Row{"quantize nvfp4 64x256 bf16 dir=row role=linear/input recipe=nvfp4", "quantize nvfp4 64x256 bf16 dir=row"},
+           Row{"quantize nvfp4 64x256 bf16 dir=col role=linear/input recipe=nvfp4", "quantize nvfp4 64x256 bf16 dir=col rht=1"},
+           Row{"quantize nvfp4 64x256 bf16 recipe=nvfp4 role=grouped_linear/weight", "quantize nvfp4 64x256 bf16 block=16x16"},
+           Row{"quantize nvfp4 64x256 bf16 role=linear/weight block=1x16", "quantize nvfp4 64x256 bf16"},
+           Row{"quantize nvfp4 64x256 bf16 role=linear/weight col.block=1x16", "quantize nvfp4 64x256 bf16 row.block=16x16"},
+           Row{"quantize nvfp4 64x256 bf16 role=linear/grad_output col.rht=0 col.round=rne", "quantize nvfp4 64x256 bf16 row.round=sr"},
+           Row{"quantize mxfp8/nvfp4 64x256 bf16 col_source=row_dequantized role=linear/weight", "quantize mxfp8/nvfp4 64x256 bf16 col_source=row_dequantized col.block=16x16"},
+           Row{"quantize identity/fp8_current 64x256 bf16 role=linear/grad_output", "quantize identity/fp8_current 64x256 bf16 col.element=e5m2"},
+           Row{"quantize fp8_current 64x256 f32 role=dpa/do recipe=current", "quantize fp8_current 64x256 f32 element=e5m2"},
+           Row{"quantize fp8_delayed 64x256 bf16 role=dpa/s recipe=delayed scale=2", "quantize fp8_delayed 64x256 bf16 scale=2"},
+           Row{"quantize fp8_block 64x256 bf16 role=linear/weight recipe=block eps=1", "quantize fp8_block 64x256 bf16 block=128x128 eps=1"},
+           Row{"split mxfp8 64x64 bf16 role=grouped_linear/grad_output recipe=mxfp8 groups=16,48", "split mxfp8 64x64 bf16 groups=16,48"},
+           Row{"split nvfp4 64x64 bf16 role=grouped_linear/input groups=16,48", "split nvfp4 64x64 bf16 groups=16,48 col.rht=1"},
+       }) {
+    EXPECT_EQ(to_line(parsed(r.line)), r.means);
+    EXPECT_EQ(parsed(r.line), parsed(r.means));
+    EXPECT_EQ(to_canonical_line(parsed(r.line)), to_canonical_line(parsed(r.means)));
+  }
+}
+
+TEST(Line, RolesAndRecipesThatSayNothingAreErrors) {
+  EXPECT_EQ(error_of("quantize mxfp8 8x8 bf16 role=liner/input"), "column 30: role: unknown module 'liner' (did you mean 'linear'?)");
+  EXPECT_EQ(error_of("quantize mxfp8 8x8 bf16 role=linear/wieght"), "column 30: role: unknown tensor of linear 'wieght' (did you mean 'weight'?)");
+  EXPECT_EQ(error_of("quantize mxfp8 8x8 bf16 role=linear/qkv"), "column 30: role: unknown tensor of linear 'qkv' (one of input, weight, grad_output)");
+  EXPECT_EQ(error_of("quantize mxfp8 8x8 bf16 role=linear"), "column 30: role: expected a role <module>/<tensor>[/<name>], found 'linear' (role=linear/grad_output)");
+  EXPECT_EQ(error_of("quantize mxfp8 8x8 bf16 recipe=mxfp8"), "column 25: recipe= needs the role of the tensor (role=linear/input)");
+  EXPECT_EQ(error_of("quantize mxfp8 8x8 bf16 role=linear/input recipe=mxfp9"), "column 50: recipe: unknown recipe 'mxfp9' (did you mean 'mxfp8'?)");
+  EXPECT_EQ(error_of("quantize mxfp8/nvfp4 8x8 bf16 role=linear/input recipe=mxfp8"), "column 56: recipe=mxfp8 is of mxfp8, the line's format is nvfp4 (write mxfp8, or leave recipe= out)");
+  EXPECT_EQ(error_of("quantize nvfp4 8x8 bf16 role=dpa/qkv recipe=nvfp4"), "column 30: no recipe quantizes dpa/qkv by nvfp4 (leave role= out, or name another format)");
+  EXPECT_EQ(error_of("quantize identity 8x8 bf16 role=linear/input"), "column 33: no recipe quantizes linear/input by identity (leave role= out, or name another format)");
+  EXPECT_EQ(error_of("quantize mxfp8 8x8 bf16 role=linear/input role=linear/weight"), "column 43: key 'role' is given twice");
+  EXPECT_EQ(error_of("quantize mxfp8 8x8 bf16 row.role=linear/input"), "column 25: key 'row.role' does not apply here (it is for quantize and split, without a prefix)");
+  EXPECT_EQ(error_of("dequantize mxfp8 8x8 bf16 role=linear/input"), "column 27: key 'role' does not apply here (it is for quantize and split, without a prefix)");
+  EXPECT_EQ(error_of("quantize mxfp8 8x8 bf16 roel=linear/input"), "column 25: unknown key 'roel' (did you mean 'role'?)");
+  EXPECT_EQ(error_of("quantize auto 8x8 bf16"), "column 10: 'auto' is the format of a line with factory= (quantize auto 64x256 bf16 role=linear/input factory=mxfp8_factory)");
+  EXPECT_NE(error_of("quantize mxfp8 8x8 bf16 role=linear/input factory=mxfp8_factory").find("column 43: a line with factory= cannot be read here"), std::string::npos);
+  EXPECT_EQ(error_of("quantize nvfp4 8x16 bf16 role=linear/input"), "rht=1 needs a multiple of 16 rows, found 8");
+}
+
 TEST(Line, ErrorsNameTheColumnAndTheNearestWord) {
   EXPECT_EQ(error_of("quantise mxfp8 64x256 bf16"), "column 1: unknown op 'quantise' (did you mean 'quantize'?)");
   EXPECT_EQ(error_of("quantize mxfp9 64x256 bf16"), "column 10: unknown format 'mxfp9' (did you mean 'mxfp8'?)");
@@ -177,6 +222,7 @@ TEST(Line, ParseOfPrintIsTheSameProblem) {
       if (key.name == "rng") value = "7,18446744073709551615,0";
       if (key.name == "sign_mask") value = "0x0F01";
       if (key.name == "round" && line.find("nvfp4") != std::string::npos) value = "sr";
+      if (rng() % 8 == 0) line += pick(std::array<const char*, 3>{" role=linear/grad_output", " role=linear/weight/fc1", " role=dpa/do"});
       const char* prefix = line.starts_with("gemm") ? pick(std::array<const char*, 4>{"", "a.", "b.", "c."}) : key.directional ? pick(std::array<const char*, 3>{"", "row.", "col."}) : "";
       line += std::string(" ") + prefix + std::string(key.name) + "=" + value;
     }
