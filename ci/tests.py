@@ -1,6 +1,7 @@
 """Builds one preset and runs every test program, the third-party vectors and the plugin example (ci/test)."""
 import argparse
 import concurrent.futures
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -49,6 +50,11 @@ def run_program(program):
     return tally, seconds, notes
 
 
+def python_with_numpy():
+    """The interpreter that runs this if it has NumPy, else Debian's, for which ci/setup installs it."""
+    return sys.executable if importlib.util.find_spec("numpy") else "/usr/bin/python3"
+
+
 def main():
     parser = argparse.ArgumentParser(prog="ci/test", description=__doc__)
     parser.add_argument("--preset", default="cpu", help="of CMakePresets.json (default: cpu)")
@@ -74,6 +80,7 @@ def main():
     if not args.filter:
         for folder in [ROOT / "fixtures/vectors", ROOT / "fixtures/witness", *map(pathlib.Path, args.vectors)]:
             total += run_counted(f"vectors {folder.name}", [program, "vectors", folder.resolve()], timeout=kTimeout)
+        total += run_counted("python assay_pack", [python_with_numpy(), "tests/python/test_assay_pack.py", program], timeout=kTimeout)
     finish(total)
 
 

@@ -1,0 +1,442 @@
+#!/usr/bin/env python3
+"""Tests of fixtures/from_python/assay_pack.py; the last line counts `N passed, N failed, N skipped`.
+
+    python3 tests/python/test_assay_pack.py [path of the assay program]
+
+Quantized tensors are stand-ins with the attribute names of the libraries. With the program, their bytes come from `assay record`, and
+`assay check` must agree with the line that the dumper writes; without it, and without NumPy, those tests are skipped.
+"""
+import ast
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+import warnings
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DUMPER = ROOT / "fixtures/from_python/assay_pack.py"
+PROGRAM = sys.argv[1] if len(sys.argv) > 1 else None
+try:
+    import numpy as np
+except ImportError:
+    np = None
+if np is not None:
+    sys.path.insert(0, str(DUMPER.parent))
+    import assay_pack
+    from assay_pack import Pack, PackError
+
+needs_numpy = unittest.skipIf(np is None, "no NumPy")
+needs_program = unittest.skipIf(np is None or PROGRAM is None, "no NumPy or no assay program")
+
+
+def read(path):
+    """{name: (dtype, shape, bytes)} and the metadata."""
+    blob = pathlib.Path(path).read_bytes()
+    size = struct.unpack("<Q", blob[:8])[0]
+    header = json.loads(blob[8:8 + size])
+    metadata = header.pop("__metadata__", {})
+    body = blob[8 + size:]
+    return {n: (t["dtype"], t["shape"], body[slice(*t["data_offsets"])]) for n, t in header.items()}, metadata
+
+
+def thing(name, **attributes):
+    return type(name, (), {})() if not attributes else type(name, (), attributes)()
+
+
+def torch_stand_in():
+    """A torch of one class, whose NumPy bridge refuses what the real one refuses."""
+    torch = types.ModuleType("torch")
+    torch.uint8 = "torch.uint8"
+
+    class Tensor:
+        def __init__(self, raw, dtype, shape, steps=()):
+            self.raw, self.dtype, self.shape, self.steps = raw, dtype, tuple(shape), list(steps)
+
+        def _same(self, step):
+            return Tensor(self.raw, self.dtype, self.shape, [*self.steps, step])
+
+        def detach(self):
+            return self._same("detach")
+
+        def cpu(self):
+            return self._same("cpu")
+
+        def contiguous(self):
+            return self._same("contiguous")
+
+        def reshape(self, *_):
+            return self._same("reshape")
+
+        def view(self, dtype):
+            assert dtype is torch.uint8 and self.steps == ["detach", "cpu", "contiguous", "reshape"]
+            return Tensor(self.raw, "torch.uint8", [self.raw.size], [])
+
+        def numpy(self):
+            if self.dtype != "torch.uint8":
+                raise TypeError(f"Got unsupported ScalarType {self.dtype}")
+            return self.raw
+
+    Tensor.__module__ = "torch"
+    torch.Tensor = Tensor
+    return torch
+
+
+class Source(unittest.TestCase):
+    def test_imports_numpy_and_the_standard_library_only(self):
+        imported = set()
+        for node in ast.walk(ast.parse(DUMPER.read_text())):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module] if isinstance(node, ast.ImportFrom) else []
+            imported |= {n.partition(".")[0] for n in names}
+        self.assertEqual(imported - set(sys.stdlib_module_names), {"numpy"})
+
+
+@needs_numpy
+class Arrays(unittest.TestCase):
+    def written(self, planes, line="cast e4m3 1x4 f32"):
+        with tempfile.TemporaryDirectory() as folder:
+            pack = Pack(made_by="test", versions={"numpy": "1"})
+            pack.add_planes(line, planes, module="m", role="input", step=3)
+            return read(pack.write(f"{folder}/new/dump.safetensors"))
+
+    def test_numpy_arrays_travel_as_their_bytes_under_the_case(self):
+        x = np.arange(6, dtype=np.float32).reshape(2, 3).T   # not contiguous
+        tensors, metadata = self.written({"x": x, "row.data": np.arange(5, dtype=np.uint8)})
+        self.assertEqual(tensors["step3/m/input/x"], ("F32", [3, 2], x.tobytes()))
+        self.assertEqual(tensors["step3/m/input/row.data"], ("U8", [5], bytes(range(5))))
+        self.assertEqual(metadata["assay.line.step3/m/input"], "cast e4m3 1x4 f32")
+        self.assertEqual((metadata["assay.pack"], metadata["assay.subject"], metadata["assay.fingerprint"]), ("1", "test", "numpy=1"))
+
+    def test_wide_elements_are_aligned_behind_narrow_ones(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pack = Pack()
+            pack.add_planes("cast e4m3 1x4 f32", {"a": np.zeros(3, np.uint8), "b": np.zeros(2, np.float32), "c": np.zeros(1, np.float16)}, module="m")
+            blob = pathlib.Path(pack.write(f"{folder}/d.safetensors")).read_bytes()
+        size = struct.unpack("<Q", blob[:8])[0]
+        self.assertEqual(size % 8, 0)
+        header = json.loads(blob[8:8 + size])
+        self.assertEqual([header[f"step0/m/{n}"]["data_offsets"] for n in "bca"], [[0, 8], [8, 10], [10, 13]])
+
+    def test_torch_arrays_go_through_bytes(self):
+        torch = torch_stand_in()
+        sys.modules["torch"] = torch
+        try:
+            raw = np.arange(8, dtype=np.uint8)
+            tensors, _ = self.written({"x": torch.Tensor(raw, "torch.bfloat16", [2, 2]), "d": torch.Tensor(raw, "torch.float8_e4m3fn", [8]),
+                                       "f": torch.Tensor(raw, "torch.float4_e2m1fn_x2", [8])})
+            self.assertEqual([tensors[f"step3/m/input/{n}"][:2] for n in "xdf"], [("BF16", [2, 2]), ("F8_E4M3", [8]), ("U8", [8])])
+            self.assertEqual({t[2] for t in tensors.values()}, {bytes(range(8))})
+            with self.assertRaisesRegex(PackError, "expected one of .*found complex64"):
+                self.written({"x": torch.Tensor(raw, "torch.complex64", [1])})
+        finally:
+            del sys.modules["torch"]
+
+    def test_ml_dtypes(self):
+        try:
+            import ml_dtypes
+        except ImportError:
+            self.skipTest("no ml_dtypes")
+        for name, word in (("bfloat16", "BF16"), ("float8_e4m3fn", "F8_E4M3"), ("float8_e5m2", "F8_E5M2"), ("float8_e8m0fnu", "F8_E8M0"), ("float4_e2m1fn", "U8")):
+            value = np.array([1.0, 2.0], dtype=getattr(ml_dtypes, name))
+            self.assertEqual(self.written({"x": value})[0]["step3/m/input/x"], (word, [2], value.tobytes()))
+
+    def test_what_is_refused(self):
+        for message, planes, line in (
+                ("found float64; convert", {"x": np.zeros(2)}, "cast e4m3 1x4 f32"),
+                ("found object", {"x": None}, "cast e4m3 1x4 f32"),
+                ("at least one plane, found none", {}, "cast e4m3 1x4 f32"),
+                ("a plane such as row.data, found 'a/b'", {"a/b": np.zeros(2, np.uint8)}, "cast e4m3 1x4 f32"),
+                ("expected a line such as .*found 'mxfp8'", {"x": np.zeros(2, np.uint8)}, "mxfp8")):
+            with self.assertRaisesRegex(PackError, message):
+                self.written(planes, line)
+        pack = Pack()
+        with self.assertRaisesRegex(PackError, "at least one case, found none"):
+            pack.write("nowhere.safetensors")
+        pack.add_planes("cast e4m3 1x4 f32", {"x": np.zeros(4, np.float32)}, module="m")
+        with self.assertRaisesRegex(PackError, "step0/m: expected each case once"):
+            pack.add_planes("cast e4m3 1x4 f32", {"x": np.zeros(4, np.float32)}, module="m")
+        with self.assertRaisesRegex(PackError, "expected a quantized tensor .*found numpy.ndarray; for plain arrays use add_planes"):
+            pack.add(np.zeros((2, 2), np.float32), module="n")
+        with self.assertRaisesRegex(PackError, "module: expected a name"):
+            pack.add_planes("cast e4m3 1x4 f32", {"x": np.zeros(4, np.float32)}, module="")
+
+
+def bf16(shape):
+    return np.zeros(shape, np.uint16)   # as bits: NumPy alone has no bfloat16
+
+
+def te(name, quantizer=None, **fields):
+    return thing(name, dtype="torch.bfloat16", _quantizer=thing("Quantizer", **(quantizer or {})), **{f"_{k}": v for k, v in fields.items()})
+
+
+def te_mxfp8(m, k, quantizer=None, swizzled=False, **more):
+    return te("MXFP8Tensor", quantizer, **{"fp8_dtype": "DType.kFloat8E4M3", "with_gemm_swizzled_scales": swizzled,
+              "rowwise_data": np.zeros((m, k), np.uint8), "columnwise_data": np.zeros((m, k), np.uint8),
+              "rowwise_scale_inv": np.zeros((-(-m // 128) * 128, -(-k // 128) * 4), np.uint8),
+              "columnwise_scale_inv": np.zeros((-(-m // 128) * 4, -(-k // 128) * 128), np.uint8), **more})
+
+
+def te_nvfp4(m, k, quantizer=None, **more):
+    return te("NVFP4Tensor", quantizer, **{"fp4_dtype": "kFloat4E2M1", "with_gemm_swizzled_scales": False,
+              "rowwise_data": np.zeros((m, k // 2), np.uint8), "columnwise_data": np.zeros((k, m // 2), np.uint8),
+              "rowwise_scale_inv": np.zeros((-(-m // 128) * 128, -(-k // 64) * 4), np.uint8),
+              "columnwise_scale_inv": np.zeros((-(-k // 128) * 128, -(-m // 64) * 4), np.uint8),
+              "amax_rowwise": np.ones(1, np.float32), "amax_columnwise": np.full(1, 2, np.float32), **more})
+
+
+def te_float8(m, k, quantizer, **more):
+    return te("Float8Tensor", quantizer, **{"fp8_dtype": "kFloat8E5M2", "data": np.zeros((m, k), np.uint8), "scale_inv": np.full(1, 0.25, np.float32),
+              "transpose": np.zeros((k, m), np.uint8), "transpose_invalid": False, **more})
+
+
+def te_block(m, k, two, quantizer=None, **more):
+    rows, cols = -(-m // 128), -(-k // 128)
+    up4 = lambda n: -(-n // 4) * 4
+    return te("Float8BlockwiseQTensor", quantizer, **{"fp8_dtype": "kFloat8E4M3", "is_2D_scaled": two,
+              "rowwise_data": np.zeros((m, k), np.uint8), "columnwise_data": np.zeros((k, m), np.uint8),
+              "rowwise_scale_inv": np.zeros((rows, up4(cols)) if two else (cols, up4(m)), np.float32),
+              "columnwise_scale_inv": np.zeros((cols, up4(rows)) if two else (rows, up4(k)), np.float32), **more})
+
+
+@needs_numpy
+class Lines(unittest.TestCase):
+    """The line that a tensor and its quantizer's flags give, and its planes."""
+
+    def add(self, tensor, x=None, **more):
+        pack = Pack()
+        name = pack.add(tensor, x, module="m", **more)
+        return (pack.lines[name], sorted(t.rpartition("/")[2] for t in pack.tensors)) if name else None
+
+    def line(self, tensor, x=None, **more):
+        return self.add(tensor, x, **more)[0]
+
+    def test_mxfp8(self):
+        self.assertEqual(self.add(te_mxfp8(96, 160), bf16((96, 160))), (
+            "quantize mxfp8 96x160 bf16 dir=both element=e4m3", ["col.data", "col.scale_inv", "row.data", "row.scale_inv", "x"]))
+        self.assertEqual(self.add(te_mxfp8(96, 160, swizzled=True, columnwise_data=None, fp8_dtype="kFloat8E5M2")), (
+            "quantize mxfp8 96x160 bf16 dir=row element=e5m2 scales=gemm", ["row.data", "row.scale_gemm"]))
+        self.assertEqual(self.line(te_mxfp8(96, 160, {"with_2d_quantization": True}, rowwise_data=None), keys="flavour=te"),
+                         "quantize mxfp8 96x160 bf16 dir=col block=32x32 element=e4m3 flavour=te")
+
+    def test_leading_dimensions_are_flattened(self):
+        tensor = te_mxfp8(96, 160, rowwise_data=np.zeros((3, 32, 160), np.uint8), columnwise_data=np.zeros((3, 32, 160), np.uint8))
+        self.assertEqual(self.line(tensor, bf16((3, 32, 160))), "quantize mxfp8 96x160 bf16 dir=both element=e4m3")
+
+    def test_nvfp4_flags(self):
+        base = "quantize nvfp4 48x80 bf16"
+        self.assertEqual(self.add(te_nvfp4(48, 80), bf16((48, 80))), (f"{base} dir=both", [
+            "col.amax", "col.data", "col.scale_inv", "row.amax", "row.data", "row.scale_inv", "x"]))
+        only_row = {"columnwise_data": None}
+        for flags, fields, more, line in (
+                ({"with_rht": True, "with_post_rht_amax": True, "rht_matrix_random_sign_mask_t": 0xD7E8}, {}, {}, "dir=both col.rht=1 col.sign_mask=0xD7E8"),
+                ({"with_2d_quantization": True}, {}, {}, "dir=both block=16x16"),
+                ({"stochastic_rounding": True}, {}, {"rng": (7, 8)}, "dir=both round=sr rng=7,8,0"),
+                ({"nvfp4_4over6_err_mode": "MSE"}, {"nvfp4_use_4over6": True, "nvfp4_e4m3_max": 256, **only_row}, {}, "dir=row e4m3_max=256 four_over_six=mse"),
+                ({}, {"row_scaled_nvfp4": True, "amax_rowwise": np.ones(48, np.float32), **only_row}, {}, "dir=row row_scaled=1"),
+                ({"with_amax_reduction": True}, {}, {}, "dir=both row.amax=0x3F800000 col.amax=0x40000000"),
+                ({}, only_row, {"amax": "recorded"}, "dir=row amax=0x3F800000"),
+                ({}, only_row, {"amax": 3}, "dir=row amax=0x40400000"),
+                ({}, {"with_gemm_swizzled_scales": True, **only_row}, {}, "dir=row scales=gemm"),
+                ({}, {"rowwise_data": None}, {}, "dir=col")):
+            self.assertCountEqual(self.line(te_nvfp4(48, 80, flags, **fields), **more).split(), f"{base} {line}".split())
+        with self.assertRaisesRegex(PackError, "with_post_rht_amax: expected True"):
+            self.line(te_nvfp4(48, 80, {"with_rht": True, "with_post_rht_amax": False}))
+
+    def test_codes_of_an_unknown_random_state_are_left_out(self):
+        with self.assertWarnsRegex(UserWarning, "pass rng="):
+            _, planes = self.add(te_nvfp4(48, 80, {"stochastic_rounding": True}))
+        self.assertEqual(planes, ["col.amax", "col.scale_inv", "row.amax", "row.scale_inv"])
+
+    def test_fp8_block(self):
+        self.assertEqual(self.line(te_block(256, 384, True)), "quantize fp8_block 256x384 bf16 dir=both block=128x128 element=e4m3")
+        self.assertEqual(self.line(te_block(130, 200, False, {"force_pow_2_scales": False, "amax_epsilon": 1.0})),
+                         "quantize fp8_block 130x200 bf16 dir=both block=1x128 element=e4m3 eps=0x3F800000 pow2=0")
+        self.assertEqual(self.line(te_block(130, 200, False, rowwise_data=None)), "quantize fp8_block 130x200 bf16 dir=col block=1x128 element=e4m3")
+        with self.assertRaisesRegex(PackError, "GEMM_READY.*found .*COMPACT"):
+            self.line(te_block(128, 128, False, data_format="Float8BlockScaleTensorFormat.COMPACT"))
+
+    def test_per_tensor_fp8(self):
+        current = {"amax_epsilon": 0.0, "force_pow_2_scales": True, "scale": np.ones(1, np.float32)}
+        self.assertEqual(self.add(te_float8(32, 48, current)), ("quantize fp8_current 32x48 bf16 dir=both element=e5m2 pow2=1", [
+            "col.data", "col.scale_inv", "row.data", "row.scale_inv"]))
+        self.assertEqual(self.line(te_float8(32, 48, current, transpose_invalid=True), amax=2.0), "quantize fp8_current 32x48 bf16 dir=row amax=0x40000000 element=e5m2 pow2=1")
+        self.assertEqual(self.line(te_float8(32, 48, current, data=None)), "quantize fp8_current 32x48 bf16 dir=col element=e5m2 pow2=1")
+        delayed = {"scale": np.full(1, 4, np.float32), "amax": np.ones(1, np.float32)}
+        self.assertEqual(self.line(te_float8(32, 48, delayed)), "quantize fp8_delayed 32x48 bf16 dir=both element=e5m2 scale=0x40800000")
+        moved = {"scale": np.full(1, 8, np.float32)}
+        with self.assertRaisesRegex(PackError, "reciprocal of _scale_inv = 0.25, found 8.0: it was updated since; pass scale="):
+            self.line(te_float8(32, 48, moved))
+        self.assertEqual(self.line(te_float8(32, 48, moved), scale=4), "quantize fp8_delayed 32x48 bf16 dir=both element=e5m2 scale=0x40800000")
+        bare = te_float8(32, 48, {})
+        bare._quantizer = None
+        with self.assertRaisesRegex(PackError, 'pass format="fp8_current"'):
+            self.line(bare)
+        self.assertEqual(self.line(bare, format="fp8_current"), "quantize fp8_current 32x48 bf16 dir=both element=e5m2")
+
+    def test_identity_and_hybrid(self):
+        identity = te("IdentityTensor", hp_data=np.zeros((64, 96), np.float32))
+        self.assertEqual(self.add(identity), ("quantize identity 64x96 f32 dir=row", ["row.data"]))
+        hybrid = lambda row, col, source="original": te("HybridQuantizedTensor", {"columnwise_source": source}, rowwise_storage=row, columnwise_storage=col)
+        row, col = te_mxfp8(64, 96, columnwise_data=None), te_nvfp4(64, 96, {"with_2d_quantization": True}, rowwise_data=None)
+        self.assertEqual(self.add(hybrid(row, col), bf16((64, 96))), ("quantize mxfp8/nvfp4 64x96 bf16 dir=both col.block=16x16 row.element=e4m3", [
+            "col.amax", "col.data", "col.scale_inv", "row.data", "row.scale_inv", "x"]))
+        self.assertEqual(self.line(hybrid(row, None)), "quantize mxfp8 64x96 bf16 dir=row element=e4m3")
+        self.assertEqual(self.add(hybrid(row, te("IdentityTensor", hp_data=bf16((64, 96)))), np.zeros((64, 96), np.float16), keys="")[1],
+                         ["col.data", "row.data", "row.scale_inv", "x"])
+        self.assertIn("col_source=row_dequantized", self.line(hybrid(row, col, "rowwise_dequantized")))
+        with self.assertRaisesRegex(PackError, "_columnwise_storage to hold col data, found row data"):
+            self.line(hybrid(row, te_mxfp8(64, 96, columnwise_data=None)))
+        with self.assertRaisesRegex(PackError, "one shape, found .*32x96"):
+            self.line(hybrid(row, te_nvfp4(32, 96, rowwise_data=None)))
+
+    def test_noop(self):
+        self.assertIn(" noop=0x40000000", self.line(te_mxfp8(32, 32), noop=np.full(1, 2, np.float32)))
+        with self.assertWarnsRegex(UserWarning, "noop is 1"):
+            self.assertIsNone(self.add(te_mxfp8(32, 32), noop=1))
+
+    def test_torchao_mx(self):
+        mx = lambda data, scale, element="torch.float8_e4m3fn", **more: thing("MXTensor", **{
+            "qdata": data, "scale": scale, "elem_dtype": element, "block_size": 32, "orig_dtype": "torch.bfloat16", "is_swizzled_scales": False, **more})
+        self.assertEqual(self.add(mx(np.zeros((64, 96), np.uint8), np.zeros((64, 3), np.uint8)), bf16((64, 96))), (
+            "quantize mxfp8 64x96 bf16 dir=row element=e4m3", ["row.data", "row.scale_inv", "x"]))
+        self.assertEqual(self.line(mx(np.zeros((64, 48), np.uint8), np.zeros((64, 3), np.uint8), "torch.float4_e2m1fn_x2")), "quantize mxfp4 64x96 bf16 dir=row")
+        swizzled = mx(np.zeros((64, 96), np.uint8), np.zeros((128, 4), np.uint8), is_swizzled_scales=True)
+        self.assertEqual(self.add(swizzled), ("quantize mxfp8 64x96 bf16 dir=row element=e4m3 scales=gemm", ["row.data", "row.scale_gemm"]))
+        newer = mx(np.zeros((64, 96), np.uint8), np.zeros((128, 4), np.uint8), swizzle_type=thing("Swizzle_32_4_4"))
+        self.assertIn("scales=gemm", self.line(newer))
+        with self.assertRaisesRegex(PackError, "blocks of 32 of .*found 32 of fp6_e3m2"):
+            self.line(mx(np.zeros((64, 96), np.uint8), np.zeros((64, 3), np.uint8), "fp6_e3m2"))
+
+    def test_torchao_columns_are_turned_back(self):
+        data, scale = np.arange(96 * 64, dtype=np.uint32).astype(np.uint8).reshape(96, 64), np.arange(96 * 2, dtype=np.uint8).reshape(96, 2)
+        pack = Pack()
+        name = pack.add(thing("MXTensor", qdata=data.T, scale=scale.T, elem_dtype="torch.float8_e5m2", block_size=32, orig_dtype="torch.float32", is_swizzled_scales=False), module="m")
+        self.assertEqual(pack.lines[name], "quantize mxfp8 64x96 f32 dir=col element=e5m2")
+        self.assertEqual(pack.tensors[f"{name}/col.data"].data, data.T.tobytes())
+        self.assertEqual(pack.tensors[f"{name}/col.scale_inv"].data, scale.T.tobytes())
+        nv = thing("NVFP4Tensor", qdata=data.T, scale=np.zeros((96, 8), np.uint8).T, block_size=16, orig_dtype="torch.float32", per_tensor_scale=None, is_swizzled_scales=False)
+        name = pack.add(nv, module="n")
+        self.assertEqual(pack.lines[name], "quantize nvfp4 128x96 f32 dir=col")
+        self.assertEqual(pack.tensors[f"{name}/col.data"].data, data.tobytes())   # columns of NVFP4 are stored transposed
+
+    def test_torchao_nvfp4_by_either_version_of_its_names(self):
+        data, scale = np.zeros((64, 48), np.uint8), np.zeros((64, 6), np.uint8)
+        new = thing("NVFP4Tensor", qdata=data, scale=scale, block_size=16, orig_dtype="torch.bfloat16", per_tensor_scale=None, is_swizzled_scales=False)
+        old = thing("NVFP4Tensor", qdata=data, _scale_e4m3=scale, _block_size=16, _orig_dtype="torch.bfloat16", _per_tensor_scale=None, _is_swizzled_scales=False)
+        for tensor in (new, old):
+            self.assertEqual(self.add(tensor), ("quantize nvfp4 64x96 bf16 dir=row", ["row.data", "row.scale_inv"]))
+
+    def test_what_is_refused(self):
+        for message, tensor, more in (
+                (r"row.scale_inv: expected \[128, 8\] elements, or \[96, 5\] without padding, found \[96, 8\]", te_mxfp8(96, 160, rowwise_scale_inv=np.zeros((96, 8), np.uint8)), {}),
+                (r"expected \[128, 8\] elements, found \[96, 5\]", te_mxfp8(96, 160, swizzled=True, rowwise_scale_inv=np.zeros((96, 5), np.uint8)), {}),
+                ("row.scale_inv: expected F8_E8M0 or an integer of its width, found float32", te_mxfp8(96, 160, rowwise_scale_inv=np.zeros((128, 8), np.float32)), {}),
+                ("row.scale_inv: expected an array, found None", te_mxfp8(96, 160, rowwise_scale_inv=None), {}),
+                ("expected _rowwise_data or _columnwise_data, found neither", te_mxfp8(96, 160, rowwise_data=None, columnwise_data=None), {}),
+                ("named for E4M3, E5M2 or E2M1, found kByte", te_mxfp8(96, 160, fp8_dtype="kByte"), {}),
+                (r"m: x: expected 96x160 when flattened, found \[160, 96\]", te_mxfp8(96, 160), {"x": bf16((160, 96))}),
+                ("m: x: expected float32, bfloat16 or float16, found uint8", te_mxfp8(96, 160), {"x": np.zeros((96, 160), np.uint8)}),
+                ('amax="recorded": expected an NVFP4 tensor', te_float8(32, 32, {"amax_epsilon": 0.0}), {"amax": "recorded"})):
+            with self.assertRaisesRegex(PackError, message):
+                self.line(tensor, **more)
+
+
+@needs_program
+class Judged(unittest.TestCase):
+    """Bytes from `assay record`, as the libraries would hold them: `assay check` must agree with the line that the dumper writes."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def recorded(self, line):
+        """Planes of a line, and its x: what identity makes of it."""
+        words = line.split()
+        return {"x": self.planes(" ".join(["quantize identity", *words[2:4], "dir=row", *(w for w in words if w[:5] in ("fill=", "seed="))]))["row.data"],
+                **self.planes(line)}
+
+    def planes(self, line):
+        path = f"{self.folder.name}/recorded.safetensors"
+        subprocess.run([PROGRAM, "record", line, "--subject", "reference", "--all-bytes", "-o", path], check=True, capture_output=True)
+        tensors, _ = read(path)
+        kinds = {"F32": np.float32, "BF16": np.uint16}
+        return {n.rpartition("/")[2]: np.frombuffer(b, kinds.get(t, np.uint8)).reshape(s) for n, (t, s, b) in tensors.items()}
+
+    def check(self, tensor, x, **more):
+        pack = Pack()
+        pack.add(tensor, x, module="blocks.0.fc1", role="weight", step=2, **more)
+        done = subprocess.run([PROGRAM, "check", pack.write(f"{self.folder.name}/dump.safetensors")], text=True, capture_output=True)
+        return done.stdout + done.stderr
+
+    def fields(self, p):
+        """A TransformerEngine tensor's buffers from recorded planes."""
+        out = {}
+        for d, word in (("row", "rowwise"), ("col", "columnwise")):
+            out[f"{word}_data"] = p.get(f"{d}.data")
+            out[f"{word}_scale_inv"] = p.get(f"{d}.scale_inv", p.get(f"{d}.scale_gemm"))
+            out[f"amax_{word}"] = p[f"{d}.amax"].reshape(-1) if f"{d}.amax" in p else None
+        return out
+
+    def packed(self, codes):
+        return codes if codes is None else (codes[:, 0::2] | codes[:, 1::2] << 4).astype(np.uint8)
+
+    def test_agree(self):
+        mx = lambda p, **more: te_mxfp8(64, 96, **{**self.fields(p), **more})
+        for line, tensor in (
+                ("mxfp8 64x96 bf16 dir=both", mx),
+                ("mxfp8 64x96 bf16 dir=both scales=gemm", lambda p: mx(p, with_gemm_swizzled_scales=True)),
+                ("mxfp8 64x96 bf16 dir=both block=32x32 element=e5m2", lambda p: te_mxfp8(64, 96, {"with_2d_quantization": True}, fp8_dtype="kFloat8E5M2", **self.fields(p))),
+                ("nvfp4 48x80 bf16 dir=both rht=1", lambda p: te_nvfp4(48, 80, {"with_rht": True, "rht_matrix_random_sign_mask_t": 0xD7E8}, **self.nvfp4(p))),
+                ("nvfp4 48x80 bf16 dir=both round=sr rng=5,6,0", lambda p: te_nvfp4(48, 80, {"stochastic_rounding": True}, **self.nvfp4(p))),
+                ("nvfp4 48x80 bf16 dir=row row_scaled=1", lambda p: te_nvfp4(48, 80, row_scaled_nvfp4=True, **self.nvfp4(p))),
+                ("nvfp4 48x80 bf16 dir=row four_over_six=mse e4m3_max=256", lambda p: te_nvfp4(48, 80, {"nvfp4_4over6_err_mode": "MSE"}, nvfp4_use_4over6=True, nvfp4_e4m3_max=256, **self.nvfp4(p))),
+                ("fp8_block 130x200 bf16 dir=both block=1x128 pow2=0", lambda p: te_block(130, 200, False, {"force_pow_2_scales": False}, **self.fields(p))),
+                ("fp8_block 256x384 bf16 dir=both block=128x128", lambda p: te_block(256, 384, True, **self.fields(p))),
+                ("fp8_current 32x48 bf16 dir=both element=e5m2", lambda p: te_float8(32, 48, {"amax_epsilon": 0.0}, data=p["row.data"], transpose=p["col.data"], scale_inv=p["row.scale_inv"])),
+                ("fp8_delayed 32x48 bf16 dir=row element=e5m2 scale=3", lambda p: te_float8(32, 48, {"scale": np.full(1, 3, np.float32)}, data=p["row.data"], transpose=None, scale_inv=p["row.scale_inv"])),
+                ("identity 32x48 bf16 dir=row", lambda p: te("IdentityTensor", hp_data=p["row.data"]))):
+            with self.subTest(line):
+                planes = self.recorded(f"quantize {line} fill=outliers seed=3")
+                more = {"rng": (5, 6)} if "rng" in line else {}
+                self.assertIn("1 passed, 0 failed, 0 skipped", self.check(tensor(planes), planes["x"], **more))
+
+    def nvfp4(self, p):
+        fields = self.fields(p)
+        for name in ("rowwise_data", "columnwise_data"):
+            if fields[name] is not None and fields[name].shape[-1] in (48, 80):
+                fields[name] = self.packed(fields[name])
+        return fields
+
+    def test_torchao_columns(self):
+        for layout in ("compact", "gemm"):
+            with self.subTest(layout):
+                p = self.recorded(f"quantize mxfp8 64x96 bf16 dir=col scales={layout} fill=outliers")
+                turned = np.ascontiguousarray(p["col.data"].T).T   # as x.t() quantized and returned as .t()
+                scale = np.ascontiguousarray(p["col.scale_inv"][:2, :96].T).T if layout == "compact" else p["col.scale_gemm"].reshape(128, 4)
+                tensor = thing("MXTensor", qdata=turned, scale=scale, elem_dtype="torch.float8_e4m3fn", block_size=32, orig_dtype="torch.bfloat16",
+                               is_swizzled_scales=layout == "gemm")
+                self.assertIn("1 passed, 0 failed, 0 skipped", self.check(tensor, p["x"]))
+
+    def test_a_wrong_byte_is_found_where_it_stands(self):
+        p = self.recorded("quantize mxfp8 64x96 bf16 dir=row fill=outliers")
+        p["row.data"] = p["row.data"].copy()
+        p["row.data"][5, 7] ^= 1
+        told = self.check(te_mxfp8(64, 96, **self.fields(p)), p["x"])
+        self.assertIn("0 passed, 1 failed, 0 skipped", told)
+        self.assertRegex(told, r"first divergence: .*step2/blocks.0.fc1/weight, plane row.data")
+
+
+def main():
+    warnings.simplefilter("always")
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1).run(unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"]))
+    failed = len({str(getattr(t, "test_case", t)) for t, _ in result.failures + result.errors})   # subtests count as their test
+    skipped = len(result.skipped)
+    print(f"{result.testsRun - failed - skipped} passed, {failed} failed, {skipped} skipped")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
