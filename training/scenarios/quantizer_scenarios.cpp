@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <limits>
 #include <utility>
 
 #include "training/data.h"
@@ -125,7 +124,8 @@ void each_direction_has_its_buffers(ScenarioRun& run) {
   const ArrayPtr x = gradient({64, 128}, DType::bfloat16, 13);
   const StoragePtr rotated = quantizer_named("FP4i")->quantize(session, x), plain = quantizer_named("FP4p")->quantize(session, x);
   expect_part(run, *quantizer_named("FP4i", kRowUsage)->quantize(session, x), *plain, "rows");
-  for (const string_view name : {"_columnwise_data", "_columnwise_scale_inv", "_amax_columnwise"}) run.expect_different(buffer(*rotated, name), buffer(*plain, name), name);
+  for (const string_view name : {"_columnwise_data", "_columnwise_scale_inv", "_amax_columnwise"})
+    run.expect_different(buffer(*rotated, name), buffer(*plain, name), name);
 }
 
 // S-14
