@@ -128,9 +128,12 @@ Result<Trace> trace(const TraceOptions& options, const Subjects& subjects) {
   }
   if (options.direction) out.direction = *options.direction;
   if (options.at) std::tie(out.row, out.col) = *options.at;
-  if (!p.as<Cast>() && !p.quantizer(out.direction)) return Error{"this line has no direction " + std::string(name_of(out.direction)), 0, ""};
+  const bool product = p.as<Gemm>() != nullptr;
+  if (product && options.direction) return Error{"a gemm has no directions: expected --at n,m of d alone, found --direction " + std::string(name_of(*options.direction)), 0, "leave --direction out"};
+  if (!product && !p.as<Cast>() && !p.quantizer(out.direction)) return Error{"this line has no direction " + std::string(name_of(out.direction)), 0, ""};
   if (out.row < 0 || out.row >= p.x.shape.rows || out.col < 0 || out.col >= p.x.shape.cols)
-    return Error{fmt::format("element ({}, {}) is outside the {}x{} tensor", out.row, out.col, p.x.shape.rows, p.x.shape.cols), 0, "--at row,col counts from 0"};
+    return Error{fmt::format("element ({}, {}) is outside {}{}x{}{}", out.row, out.col, product ? "d, which is [N, M] = " : "the ", p.x.shape.rows, p.x.shape.cols, product ? "" : " tensor"), 0,
+                 product ? "--at n,m counts from 0" : "--at row,col counts from 0"};
 
   const auto left = steps_of(*other, p, *inputs, out.direction, out.row, out.col, options.timeout);
   if (!left) return left.error();
@@ -155,7 +158,8 @@ int run_trace(const TraceOptions& options, const Subjects& subjects, std::ostrea
     err << "error: " << traced.error().text() << "\n";
     return 2;
   }
-  out << fmt::format("trace    {}\n  element  ({}, {}) {}\n\n", to_line(options.problem), traced->row, traced->col, name_of(traced->direction));
+  const bool product = options.problem.as<Gemm>() != nullptr;
+  out << fmt::format("trace    {}\n  element  ({}, {}) {}\n\n", to_line(options.problem), traced->row, traced->col, product ? "of d [n, m]" : name_of(traced->direction));
   size_t what = 4, left = options.other.size();
   for (const auto* rows : {&traced->steps, &traced->outputs})
     for (const TraceRow& r : *rows) {

@@ -17,7 +17,7 @@ struct TraceOptions {
   std::string subject = "host";
   std::string other = "reference";
   std::optional<std::pair<int64_t, int64_t>> at;   // element of the tensor (row, column); default: the first that differs, else (0, 0)
-  std::optional<Direction> direction;              // default: that of the plane that differs first, else the first that exists
+  std::optional<Direction> direction;              // default: that of the plane that differs first, else the first that exists; a gemm has none
   Environment environment;
   double timeout = 60;
 };

@@ -1,12 +1,14 @@
 #include "fast/trace.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "fast/formats/fp8_current_scale.h"
 #include "fast/lane/decode.cuh"
 #include "fast/lane/fp8_current.cuh"
 #include "fast/lane/fp8_block.cuh"
+#include "fast/lane/gemm.cuh"
 #include "fast/lane/hadamard.cuh"
 #include "fast/lane/mxfp4.cuh"
 #include "fast/lane/nvfp4.cuh"
@@ -45,6 +47,7 @@ class Tracer {
       quantize(*p_.quantizer(d_));
     }
     else if (p_.as<Dequantize>() && p_.quantizer(d_)) dequantize(*p_.quantizer(d_));
+    else if (const Gemm* op = p_.as<Gemm>(); op && op->sum == GemmSum::f32_sequential) multiply(*op);
     return steps_;
   }
 
@@ -293,6 +296,57 @@ class Tracer {
     add(clause, "product", Encoding::f32, as_bits(__fmul_rn(as_float(value), as_float(scale))));
     const Encoding out = p_.as<Dequantize>()->out;
     add(clause, "y", out, canonical(steps_.back().bits) == kNan ? info(out).nan : encode_to(out, steps_.back().bits, Round::rne, Overflow::nosat));
+  }
+
+  // What d(n, m) reads of an operand, k by k: the elements dequantized to binary32, under amaxes of 1 where an operand is row-scaled (N16.9).
+  std::vector<uint32_t> line_of(const Gemm& op, Side side, bool without_amax) const {
+    const Direction d = op.direction(side);
+    const Problem p = operand_dequantize(p_, side);
+    const int64_t line = side == Side::a ? col_ : row_;
+    const std::vector<Plane> planes = input_planes(p);
+    std::vector<std::byte> ones;
+    std::vector<ConstBuffer> read;
+    for (const Plane& plane : planes) {
+      const std::string stem = plane.name.substr(plane.name.find('.'));
+      read.push_back({&plane, input(std::string(name_of(side)) + stem).bytes});
+      if (stem != ".amax" || !without_amax) continue;
+      ones.resize(plane.bytes());
+      for (size_t i = 0; i < ones.size(); i += sizeof kOne) std::memcpy(&ones[i], &kOne, sizeof kOne);
+      read.back().bytes = ones;
+    }
+    std::vector<uint32_t> out;
+    for (int64_t k = 0; k < op.k; ++k) {
+      const TraceStep y = Tracer(p, read, d, d == Direction::row ? line : k, d == Direction::row ? k : line).take().back();
+      out.push_back(decode_from(y.encoding, y.bits));
+    }
+    return out;
+  }
+  void multiply(const Gemm& op) {
+    const bool by_row_a = op.a.quantizer.row_scaled, by_row_b = op.b.quantizer.row_scaled, scaled = by_row_a || by_row_b;
+    const std::vector<uint32_t> a = line_of(op, Side::a, scaled), b = line_of(op, Side::b, scaled);
+    float v = 0;
+    for (size_t k = 0; k < a.size(); ++k) v = accumulate(v, as_float(a[k]), as_float(b[k]));
+    auto number = [&](const char* clause, const char* what) { add(clause, what, Encoding::f32, canonical(as_bits(v))); };
+    number("N16.2", "sum");
+    if (scaled) {
+      const float amax_a = as_float(element(input("a.amax"), by_row_a ? col_ : 0)), amax_b = as_float(element(input("b.amax"), by_row_b ? row_ : 0));
+      v = times_amaxes(by_row_a && by_row_b ? RowScaled::both : RowScaled::one, v, amax_a, amax_b);
+      number("N16.9", "times the amaxes");
+    }
+    const int64_t at = row_ * p_.x.shape.cols + col_;
+    const float c = op.reads_c() ? as_float(decode_from(p_.x.source, element(input("c"), at))) : 0.0f;
+    const float bias = op.bias ? as_float(decode_from(*op.bias, element(input("bias"), col_))) : 0.0f;
+    // One part of the epilogue after the other, as it would do them at once.
+    const GemmEpilogue whole{std::bit_cast<float>(op.alpha), std::bit_cast<float>(op.beta), op.multiplies(), op.reads_c(), op.bias.has_value()};
+    const auto step = [&](bool there, GemmEpilogue one, const char* what) {
+      if (!there) return;
+      v = one(v, c, bias);
+      number("N16.8", what);
+    };
+    step(whole.multiplies, {whole.alpha, whole.beta, true, false, false}, "times alpha");
+    step(whole.adds_c, {whole.alpha, whole.beta, false, true, false}, "plus beta c");
+    step(whole.adds_bias, {whole.alpha, whole.beta, false, false, true}, "plus bias");
+    add("N16.8", "code", p_.x.source, encode_to(p_.x.source, as_bits(v), Round::rne, info(p_.x.source).bits == 8 ? Overflow::sat : Overflow::nosat));
   }
 
   void chain() {
