@@ -11,9 +11,10 @@ namespace {
 
 void expect_rows(const char* what, const Array& x, const std::vector<int64_t>& splits) {
   const int64_t all = std::accumulate(splits.begin(), splits.end(), int64_t{0});
+  const std::string found = x.shape.size() == 2 ? std::to_string(x.shape[0]) : "a tensor of " + std::to_string(x.shape.size()) + " dimensions";
   if (x.shape.size() != 2 || x.shape[0] != all)
-    throw SemanticError(ErrorClass::runtime_error, std::string(what) + ": expected a matrix of " + std::to_string(all) + " rows, as the splits add up to, found " +
-                                                       (x.shape.size() == 2 ? std::to_string(x.shape[0]) : "a tensor of " + std::to_string(x.shape.size()) + " dimensions"));
+    throw SemanticError(ErrorClass::runtime_error,
+                        std::string(what) + ": expected a matrix of " + std::to_string(all) + " rows, as the splits add up to, found " + found);
 }
 
 }  // namespace
