@@ -1,6 +1,5 @@
 // Amaxes of several ranks: when they are reduced, over which group, who may know of it afterwards, and which formats have nothing to reduce.
 #include <array>
-#include <mutex>
 
 #include "training/data.h"
 #include "training/hybrid.h"
@@ -8,6 +7,8 @@
 #include "training/observer.h"
 #include "training/ranks.h"
 #include "training/scenarios/common.h"
+#include "training/scenarios/formats.h"
+#include "training/scenarios/steps.h"
 #include "training/scenarios/tables.h"
 #include "training/storage_ops.h"
 
@@ -40,21 +41,9 @@ std::vector<string> trace(const Session& session, size_t from = 0) {
   return out;
 }
 
-template <class Q>
-QuantizerPtr made(void (*set)(Q&) = nullptr) {
-  auto q = std::make_shared<Q>();
-  if (set) set(*q);
-  return q;
-}
-QuantizerPtr current() { return made<Float8CurrentScalingQuantizer>(); }
-QuantizerPtr fp4() { return made<NVFP4Quantizer>(); }
-QuantizerPtr fp4_weight() { return made<NVFP4Quantizer>([](NVFP4Quantizer& q) { q.with_2d_quantization = true; }); }
-QuantizerPtr fp4_input() { return made<NVFP4Quantizer>([](NVFP4Quantizer& q) { q.with_rht = q.with_post_rht_amax = true; }); }
-QuantizerPtr mxfp8() { return made<MXFP8Quantizer>(); }
-std::shared_ptr<HybridQuantizer> pair(const QuantizerPtr& row, const QuantizerPtr& col) { return std::make_shared<HybridQuantizer>(row, col); }
-
 LinearSettings linear(ParallelMode mode, bool sequence_parallel, bool save_original_input = false) {
-  return {.name = "l", .in_features = kIn, .out_features = kOut, .bias = false, .parallel_mode = mode, .sequence_parallel = sequence_parallel, .save_original_input = save_original_input};
+  return {.name = "l", .in_features = kIn, .out_features = kOut, .bias = false, .parallel_mode = mode, .sequence_parallel = sequence_parallel,
+          .save_original_input = save_original_input};
 }
 std::unique_ptr<Linear> filled(Session& session, const LinearSettings& settings) {
   auto out = std::make_unique<Linear>(session, settings);
@@ -91,8 +80,10 @@ struct Interleaved {
   std::vector<string> trace;
 };
 std::vector<Interleaved> interleavings() {
-  const RecipePtr cs = make_recipe("Float8CurrentScaling"), fp4 = make_recipe("NVFP4BlockScaling", json::object({{"disable_stochastic_rounding", true}})), hybrid = custom_recipe("hybrid_fp8_current");
-  const std::vector<string> again = {"input:G1", "input:G2", "input:G2", "input:G1"}, once = {"input:G1", "input:G2"}, grads = {"grad_output:G2", "grad_output:G1"};
+  const RecipePtr cs = make_recipe("Float8CurrentScaling"), fp4 = make_recipe("NVFP4BlockScaling", json::object({{"disable_stochastic_rounding", true}})),
+      hybrid = custom_recipe("hybrid_fp8_current");
+  const std::vector<string> again = {"input:G1", "input:G2", "input:G2", "input:G1"}, once = {"input:G1", "input:G2"},
+      grads = {"grad_output:G2", "grad_output:G1"};
   return {
       {"current scaling, input quantized again in backward", cs, ParallelMode::column, true, again},
       {"current scaling", cs, ParallelMode::column, false, once},
@@ -152,20 +143,7 @@ void s56(ScenarioRun& run) {
 
 // --- S-57 ---
 
-struct Grouped {
-  string_view name;
-  QuantizerPtr quantizer;
-};
-std::vector<Grouped> reducing() {
-  return {{"current scaling", current()},
-          {"NVFP4", fp4()},
-          {"NVFP4 with RHT", fp4_input()},
-          {"H(CS|NVFP4)", pair(current(), fp4())},
-          {"H(MX|CS)", pair(mxfp8(), current())},
-          {"H(CS|H(CS|NVFP4))", pair(current(), pair(current(), fp4()))}};
-}
-
-// "CS in G1": every quantizer within that reduces or has a group.
+// "NVFP4Quantizer reduces over G1": every quantizer within that reduces or has a group.
 void list_groups(const Quantizer& q, std::vector<string>& out) {
   if (const auto* h = dynamic_cast<const HybridQuantizer*>(&q)) {
     list_groups(*h->rowwise_quantizer, out);
@@ -173,7 +151,8 @@ void list_groups(const Quantizer& q, std::vector<string>& out) {
     return;
   }
   const AmaxReduction* r = const_cast<Quantizer&>(q).amax_reduction();
-  if (r && (r->enabled || r->group)) out.push_back(string(q.class_name()) + (r->enabled ? " reduces over " : " holds ") + (r->group ? r->group->name : "nothing"));
+  if (r && (r->enabled || r->group))
+    out.push_back(string(q.class_name()) + (r->enabled ? " reduces over " : " holds ") + (r->group ? r->group->name : "nothing"));
 }
 void list_groups(const Storage& s, std::vector<string>& out) {
   if (s.quantizer) list_groups(*s.quantizer, out);
@@ -192,10 +171,13 @@ std::vector<string> groups(const T& of) {
 void s57(ScenarioRun& run) {
   const ArrayPtr x = drawn({64, 128}, DType::bfloat16, 3), other = gradient({64, 128}, DType::bfloat16, 4);
   const GroupPtr group = others("G1", k1000);
-  for (const Grouped& row : reducing()) {
-    run.about(string(row.name));
+  std::vector<std::pair<string, QuantizerPtr>> quantizers;
+  for (const char* name : {"CS", "FP4p", "FP4i", "H(CS|FP4p)", "H(MX|CS)"}) quantizers.emplace_back(name, quantizer_named(name));
+  quantizers.emplace_back("H(CS|H(CS|FP4p))", std::make_shared<HybridQuantizer>(quantizer_named("CS"), quantizer_named("H(CS|FP4p)")));
+  for (const auto& [name, owner] : quantizers) {
+    run.about(name);
     Session session = run.session();
-    Quantizer& q = *row.quantizer;
+    Quantizer& q = *owner;
     set_amax_reduction_group(q, group);
     const std::vector<string> before = groups(q);
     const StoragePtr made = q.quantize(session, x);
@@ -236,19 +218,13 @@ void s57(ScenarioRun& run) {
 // --- S-58 ---
 
 struct Parameterised {
-  string_view name;
-  QuantizerPtr (*quantizer)();
-  size_t reductions;   // in one refresh
+  string_view quantizer;
+  int64_t reductions;   // in one refresh
 };
-constexpr std::array kParameters = {
-    Parameterised{"current scaling", current, 1},
-    Parameterised{"NVFP4 of 1x16", fp4, 1},
-    Parameterised{"NVFP4 of 16x16", fp4_weight, 1},
-    Parameterised{"H(CS|CS)", []() -> QuantizerPtr { return pair(current(), current()); }, 2},
-    Parameterised{"H(MX|CS)", []() -> QuantizerPtr { return pair(mxfp8(), current()); }, 1},
-};
+constexpr Parameterised kParameters[] = {{"CS", 1}, {"FP4p", 1}, {"FP4w", 1}, {"H(CS|CS)", 2}, {"H(MX|CS)", 1}};
 
-// Rank `rank` of two's part of a buffer of the whole tensor: rows of row-major planes, columns of turned ones, and tensor-wide ones as they are. Padding is left out.
+// Rank `rank` of two's part of a buffer of the whole tensor: rows of row-major planes, columns of turned ones, and tensor-wide ones as they are.
+// Padding is left out.
 ArrayPtr shard_of(const ArrayPtr& whole, const string& field, const Storage& storage, int rank) {
   if (whole->count() == 1) return whole;
   const bool turned = field.find("_columnwise") != string::npos && dynamic_cast<const NVFP4Storage*>(&storage);
@@ -282,11 +258,11 @@ struct Shards {
   std::vector<std::vector<string>> trace = std::vector<std::vector<string>>(2), own = trace, callers = trace;
 };
 // Two ranks refresh their shards of a parameter from `master` in place; `meshed`: after FSDP2 has noted its group.
-Shards refreshed(ScenarioRun& run, QuantizerPtr (*quantizer)(), const ArrayPtr& master, bool meshed) {
+Shards refreshed(ScenarioRun& run, string_view quantizer, const ArrayPtr& master, bool meshed) {
   Shards out;
   run_ranks(2, "F", [&](int rank, const GroupPtr& group) {
     Session session = run.session();
-    const QuantizerPtr q = quantizer();
+    const QuantizerPtr q = quantizer_named(quantizer);
     const StoragePtr shard = q->quantize(session, drawn({kRows, kIn}, DType::bfloat16, 5));
     if (meshed) note_fsdp_group(*shard, group);
     refresh(session, slice(master, 0, rank * kRows, (rank + 1) * kRows), *shard);
@@ -302,19 +278,19 @@ Shards refreshed(ScenarioRun& run, QuantizerPtr (*quantizer)(), const ArrayPtr& 
 void s58(ScenarioRun& run) {
   const ArrayPtr master = concatenate(std::array{drawn({kRows, kIn}, DType::bfloat16, 6), gradient({kRows, kIn}, DType::bfloat16, 7)});
   for (const Parameterised& row : kParameters) {
-    run.about(string(row.name));
+    run.about(string(row.quantizer));
     Session session = run.session();
-    const StoragePtr whole = row.quantizer()->quantize(session, master);
+    const StoragePtr whole = quantizer_named(row.quantizer)->quantize(session, master);
     const Shards meshed = refreshed(run, row.quantizer, master, true), apart = refreshed(run, row.quantizer, master, false);
     const bool hybrid = dynamic_cast<HybridStorage*>(whole.get()) != nullptr;
     for (size_t rank = 0; rank < 2; ++rank) {
       const string who = "rank " + std::to_string(rank);
-      run.expect_equal(static_cast<int64_t>(meshed.trace[rank].size()), static_cast<int64_t>(row.reductions), who + ": reductions");
+      run.expect_equal(static_cast<int64_t>(meshed.trace[rank].size()), row.reductions, who + ": reductions");
       run.expect_equal(static_cast<int64_t>(apart.trace[rank].size()), 0, who + ": reductions without a group");
       expect_shard(run, *meshed.parts[rank], *whole, static_cast<int>(rank), who);
       run.expect_equal(meshed.callers[rank], {}, who + ": groups of the caller's quantizer");
       // A hybrid keeps the group on its own quantizer; the other classes on the tensor, whose quantizer never learns of it.
-      run.expect_equal(static_cast<int64_t>(meshed.own[rank].size()), hybrid ? static_cast<int64_t>(row.reductions) : 0, who + ": groups of the parameter's own quantizer");
+      run.expect_equal(static_cast<int64_t>(meshed.own[rank].size()), hybrid ? row.reductions : 0, who + ": groups of the parameter's own quantizer");
       run.expect_equal(int64_t{meshed.parts[rank]->amax_reduction_group != nullptr}, int64_t{!hybrid}, who + ": groups of the tensor");
     }
     const auto scales = [&](const Shards& s, size_t rank) {   // of the tensor: the last buffer of one element
@@ -336,7 +312,8 @@ struct Rank {
 };
 enum class Meeting { nothing, amaxes, tensors };   // what the ranks exchange
 // One step of a parallel linear on each of two ranks, the last of which has an outlier in its input and its gradient.
-std::vector<Rank> steps(ScenarioRun& run, const RecipePtr& recipe, const LinearSettings& settings, const std::vector<ArrayPtr>& x, const std::vector<ArrayPtr>& dy, Meeting meeting) {
+std::vector<Rank> steps(ScenarioRun& run, const RecipePtr& recipe, const LinearSettings& settings, const std::vector<ArrayPtr>& x,
+                        const std::vector<ArrayPtr>& dy, Meeting meeting) {
   std::vector<Rank> out(2);
   run_ranks(2, "TP", [&](int rank, const GroupPtr& whole) {
     const auto at = static_cast<size_t>(rank);
@@ -357,12 +334,14 @@ void s59(ScenarioRun& run) {
   const std::vector<ArrayPtr> x = {drawn({kRows, kIn}, DType::bfloat16, 1), gradient({kRows, kIn}, DType::bfloat16, 2)};
   const std::vector<ArrayPtr> dy = {drawn({kRows, kOut}, DType::bfloat16, 3), gradient({kRows, kOut}, DType::bfloat16, 4)};
   const std::vector<ArrayPtr> both_dy = {gradient({2 * kRows, kOut}, DType::bfloat16, 5), gradient({2 * kRows, kOut}, DType::bfloat16, 6)};
-  for (const auto& [name, recipe, grads] : {std::tuple{"current scaling", make_recipe("Float8CurrentScaling"), Encoding::e5m2}, {"H(CS|CS)", RecipePtr(custom_recipe("hybrid_fp8_current")), Encoding::e5m2}})
+  for (const auto& [name, recipe, grads] : {std::tuple{"current scaling", make_recipe("Float8CurrentScaling"), Encoding::e5m2},
+                                            {"H(CS|CS)", RecipePtr(custom_recipe("hybrid_fp8_current")), Encoding::e5m2}})
     for (const ParallelMode mode : {ParallelMode::column, ParallelMode::row})
       for (const bool sequence : {true, false}) {
         const bool column = mode == ParallelMode::column;
         run.about(string(name) + (column ? ", column parallel" : ", row parallel") + (sequence ? ", sequence parallel" : ""));
-        const std::vector<Rank> shared = steps(run, recipe, linear(mode, sequence), x, dy, Meeting::amaxes), apart = steps(run, recipe, linear(mode, sequence), x, dy, Meeting::nothing);
+        const std::vector<Rank> shared = steps(run, recipe, linear(mode, sequence), x, dy, Meeting::amaxes),
+            apart = steps(run, recipe, linear(mode, sequence), x, dy, Meeting::nothing);
         for (size_t rank = 0; rank < 2; ++rank) {
           run.expect_equal(static_cast<int64_t>(apart[rank].trace.size()), 0, "reductions without a group");
           run.expect(!sequence == shared[rank].trace.empty(), "only sequence parallel tensors are shards of one tensor");
@@ -373,7 +352,8 @@ void s59(ScenarioRun& run) {
           const string which = input ? "input" : "grad_output";
           run.expect_different(scale(apart[0], input), scale(apart[1], input), which + ": scales without a group");
           if (!sequence || input != column) {
-            for (size_t rank = 0; rank < 2; ++rank) run.expect_equal(scale(shared[rank], input), scale(apart[rank], input), which + ": a scale that is not shared");
+            for (size_t rank = 0; rank < 2; ++rank)
+              run.expect_equal(scale(shared[rank], input), scale(apart[rank], input), which + ": a scale that is not shared");
             continue;
           }
           Session session = run.session();
@@ -383,7 +363,8 @@ void s59(ScenarioRun& run) {
           for (size_t rank = 0; rank < 2; ++rank) {
             run.expect_equal(scale(shared[rank], input), as_bytes(fp8.scale_inv), which + ": a rank's scale against the whole tensor's");
             const auto r = static_cast<int64_t>(rank);
-            run.expect_equal(input ? shared[rank].input_codes : shared[rank].grad_codes, as_bytes(slice(fp8.data, 0, r * kRows, (r + 1) * kRows)), which + ": a rank's codes against the whole tensor's");
+            run.expect_equal(input ? shared[rank].input_codes : shared[rank].grad_codes, as_bytes(slice(fp8.data, 0, r * kRows, (r + 1) * kRows)),
+                             which + ": a rank's codes against the whole tensor's");
           }
         }
         if (!column || !sequence) continue;
@@ -412,7 +393,8 @@ void s60(ScenarioRun& run) {
     if (with_group) options.tp_group = group;
     record = module->step(session, x, dy, options);
   };
-  for (const auto& [name, recipe] : {std::pair{"MXFP8", make_recipe("MXFP8BlockScaling")}, {"blocks", make_recipe("Float8BlockScaling")}, {"Identity", RecipePtr(custom_recipe("high_precision_factory"))},
+  for (const auto& [name, recipe] : {std::pair{"MXFP8", make_recipe("MXFP8BlockScaling")}, {"blocks", make_recipe("Float8BlockScaling")},
+                                     {"Identity", RecipePtr(custom_recipe("high_precision_factory"))},
                                      {"H(MX|MX)", RecipePtr(custom_recipe("hybrid_mxfp8"))}})
     for (const ParallelMode mode : {ParallelMode::column, ParallelMode::row}) {
       run.about(string(name) + (mode == ParallelMode::column ? ", column parallel" : ", row parallel"));
@@ -423,19 +405,20 @@ void s60(ScenarioRun& run) {
       run.expect_equal(static_cast<int64_t>(with.collectives.size()), 0, "collectives");
       for (size_t i = 0; i < without.outputs.size(); ++i) run.expect_equal(with.outputs[i].array, without.outputs[i].array, without.outputs[i].name);
     }
-  for (const QuantizerPtr& q : {mxfp8(), made<Float8BlockQuantizer>(), made<IdentityQuantizer>()}) {
-    run.about(string(q->class_name()));
+  for (const char* name : {"MX", "BLK1", "BLK2", "ID"}) {
+    run.about(name);
+    const QuantizerPtr q = quantizer_named(name);
     set_amax_reduction_group(*q, group);
     run.expect(q->amax_reduction() == nullptr, "it has no group to set");
   }
 
   run.about("row-scaled NVFP4");
-  const QuantizerPtr rows = made<NVFP4Quantizer>([](NVFP4Quantizer& q) { q.row_scaled_nvfp4 = true; });
+  const QuantizerPtr rows = quantizer_named("FP4rs");
   Session session = run.session();
   set_amax_reduction_group(*rows, group);
   run.expect_error(ErrorClass::runtime_error, "quantize with a group", [&] { rows->quantize(session, x); }, {"row_scaled_nvfp4", "amax reduction"});
   set_amax_reduction_group(*rows, nullptr);
-  run.expect_equal(rows->quantize(session, x)->fields().size() ? 1 : 0, 1, "quantize without one");
+  run.expect_equal(text(rows->quantize(session, x)->present()), "TT", "directions of a result without one");
   const QuantizerPtr observed = std::make_shared<ObserverQuantizer>(rows, [](const Observation&) {});
   set_amax_reduction_group(*observed, group);
   run.expect_error(ErrorClass::runtime_error, "quantize under an observer", [&] { observed->quantize(session, x); }, {"amax reduction"});

@@ -12,6 +12,8 @@
 #include "training/modules/ops_grouped_linear.h"
 #include "training/padding.h"
 #include "training/scenarios/common.h"
+#include "training/scenarios/formats.h"
+#include "training/scenarios/steps.h"
 #include "training/scenarios/tables.h"
 #include "training/split_quantize.h"
 
@@ -24,22 +26,6 @@ using std::string_view;
 using Sizes = std::vector<int64_t>;
 
 constexpr int64_t kIn = 96, kOut = 64;
-
-template <class Q>
-QuantizerPtr made(void (*set)(Q&) = nullptr) {
-  auto q = std::make_shared<Q>();
-  if (set) set(*q);
-  return q;
-}
-QuantizerPtr current() { return made<Float8CurrentScalingQuantizer>(); }
-QuantizerPtr current_e5m2() { return std::make_shared<Float8CurrentScalingQuantizer>(Encoding::e5m2); }
-QuantizerPtr mxfp8() { return made<MXFP8Quantizer>(); }
-QuantizerPtr fp4() { return made<NVFP4Quantizer>(); }
-QuantizerPtr fp4_rows() { return made<NVFP4Quantizer>([](NVFP4Quantizer& q) { q.row_scaled_nvfp4 = true; }); }
-QuantizerPtr blocks() { return made<Float8BlockQuantizer>(); }
-QuantizerPtr identity() { return made<IdentityQuantizer>(); }
-constexpr const char *kOriginal = "original", *kFromRows = "rowwise_dequantized";
-QuantizerPtr pair(const QuantizerPtr& row, const QuantizerPtr& col, const char* source = kOriginal) { return std::make_shared<HybridQuantizer>(row, col, source); }
 
 // bfloat16 rows [from, to) times 2^power; zeros stay.
 void scale_rows(const ArrayPtr& x, int64_t from, int64_t to, int power) {
@@ -60,20 +46,6 @@ ArrayPtr stressed(const Sizes& splits) {
 }
 
 GroupedLinearSettings grouped(size_t experts = 3) { return {.name = "experts", .num_gemms = experts, .in_features = kIn, .out_features = kOut, .bias = false}; }
-
-ArrayPtr output(const StepRecord& r, string_view name) {
-  for (const NamedArray& o : r.outputs)
-    if (o.name == name) return o.array;
-  return nullptr;
-}
-void expect_equal_steps(ScenarioRun& run, const StepRecord& got, const StepRecord& want) {
-  run.expect_equal(static_cast<int64_t>(got.outputs.size()), static_cast<int64_t>(want.outputs.size()), "outputs");
-  for (const NamedArray& o : want.outputs) run.expect_equal(output(got, o.name), o.array, o.name);
-  run.expect_equal(static_cast<int64_t>(got.gemms.size()), static_cast<int64_t>(want.gemms.size()), "GEMMs");
-  for (size_t i = 0; i < std::min(got.gemms.size(), want.gemms.size()); ++i)
-    for (size_t p = 0; p < std::min(got.gemms[i].planes.size(), want.gemms[i].planes.size()); ++p)
-      run.expect(got.gemms[i].planes[p].bytes == want.gemms[i].planes[p].bytes, want.gemms[i].planes[p].plane.name + " of " + want.gemms[i].name);
-}
 
 // --- S-73 ---
 
@@ -104,18 +76,15 @@ void s73(ScenarioRun& run) {
   };
   for (const Arch arch : {Arch::sm90, Arch::sm100}) {
     run.about(string("current scaling, custom and built in, ") + (arch == Arch::sm90 ? "with transposes" : "without"));
-    expect_equal_steps(run, step_of(arch, custom_recipe("current_scaling_factory"), splits), step_of(arch, make_recipe("Float8CurrentScaling"), splits));
+    expect_same_steps(run, step_of(arch, custom_recipe("current_scaling_factory"), splits), step_of(arch, make_recipe("Float8CurrentScaling"), splits));
   }
-  const auto suite = [](string name, QuantizerPtr (*row)(), QuantizerPtr (*col)()) {
-    const auto recipe = std::make_shared<CustomRecipe>();
-    recipe->qfactory = hybrid_custom_recipe(std::move(name), [row](const RolePtr&) { return row(); }, [col](const RolePtr&) { return col(); });
-    return RecipePtr(recipe);
-  };
+  const auto mixed = std::make_shared<CustomRecipe>();   // NVFP4 draws no random numbers here: one launch for all experts would draw others
+  mixed->qfactory = hybrid_custom_recipe("mixed", [](const RolePtr&) { return quantizer_named("MX"); }, [](const RolePtr&) { return quantizer_named("FP4p"); });
   const Experts table[] = {
       {"current scaling", make_recipe("Float8CurrentScaling"), Arch::sm90},
       {"H(CS|CS)", custom_recipe("hybrid_fp8_current")},
       {"H(MX|MX)", custom_recipe("hybrid_mxfp8")},
-      {"H(MX|NVFP4)", suite("mx fp4", mxfp8, fp4)},
+      {"H(MX|NVFP4)", mixed},
       {"rows of row-scaled NVFP4, columns of MXFP8", custom_recipe("nvfp4_row_scaled_fwd_mxfp8_bwd_factory")},
   };
   for (const Experts& row : table)
@@ -125,7 +94,8 @@ void s73(ScenarioRun& run) {
       for (size_t i = 0; i < m_splits.size(); ++i) {
         run.about(string(row.name) + ", expert " + std::to_string(i) + " of " + std::to_string(m_splits[i]) + " rows");
         const int64_t end = at + m_splits[i];
-        const ArrayPtr out = clone(slice(output(whole, "output"), 0, at, end)), dgrad = clone(slice(output(whole, "dgrad"), 0, at, end)), wgrad = output(whole, "weight" + std::to_string(i) + ".grad");
+        const ArrayPtr out = clone(slice(output_of(whole, "output"), 0, at, end)), dgrad = clone(slice(output_of(whole, "dgrad"), 0, at, end)),
+            wgrad = output_of(whole, "weight" + std::to_string(i) + ".grad");
         if (m_splits[i] == 0) {
           run.expect_equal(wgrad, zeros({kOut, kIn}, DType::bfloat16), "wgrad of no rows");
           continue;
@@ -134,9 +104,9 @@ void s73(ScenarioRun& run) {
         Linear alone(session, {.name = "experts", .in_features = kIn, .out_features = kOut, .bias = false});
         fill_parameters(alone, 30 + i);
         const StepRecord& r = alone.step(session, clone(slice(x, 0, at, end)), clone(slice(dy, 0, at, end)), under(as_if_grouped(row.recipe)));
-        run.expect_equal(out, output(r, "output"), "output");
-        run.expect_equal(dgrad, output(r, "dgrad"), "dgrad");
-        run.expect_equal(wgrad, output(r, "weight.grad"), "wgrad");
+        run.expect_equal(out, output_of(r, "output"), "output");
+        run.expect_equal(dgrad, output_of(r, "dgrad"), "dgrad");
+        run.expect_equal(wgrad, output_of(r, "weight.grad"), "wgrad");
         at = end;
       }
     }
@@ -145,27 +115,24 @@ void s73(ScenarioRun& run) {
 // --- S-74 ---
 
 struct Disagreement {
-  string_view name, mentions;
-  QuantizerPtr (*first)();
-  QuantizerPtr (*second)();
+  string_view name, mentions, first, second;
 };
-constexpr std::array kDisagreements = {
-    Disagreement{"hybrid and not", "non-hybrid", [] { return pair(mxfp8(), mxfp8()); }, mxfp8},
-    Disagreement{"Identity and not", "Identity", identity, mxfp8},
-    Disagreement{"Identity and not, in columns", "Identity", [] { return pair(mxfp8(), mxfp8()); }, [] { return pair(mxfp8(), identity()); }},
-    Disagreement{"unlike classes", "families", mxfp8, blocks},
-    Disagreement{"unlike classes, in rows", "rowwise", [] { return pair(mxfp8(), mxfp8()); }, [] { return pair(blocks(), mxfp8()); }},
-    Disagreement{"unlike settings", "configuration", current, current_e5m2},
-    Disagreement{"unlike settings, in columns", "columnwise", [] { return pair(mxfp8(), fp4()); }, [] { return pair(mxfp8(), fp4_rows()); }},
-    Disagreement{"unlike sources", "columnwise_source", [] { return pair(mxfp8(), mxfp8()); }, [] { return pair(mxfp8(), mxfp8(), kFromRows); }},
+constexpr Disagreement kDisagreements[] = {
+    {"hybrid and not", "non-hybrid", "H(MX|MX)", "MX"},
+    {"Identity and not", "Identity", "ID", "MX"},
+    {"Identity and not, in columns", "Identity", "H(MX|MX)", "H(MX|ID)"},
+    {"unlike classes", "families", "MX", "BLK1"},
+    {"unlike classes, in rows", "rowwise", "H(MX|MX)", "H(BLK1|MX)"},
+    {"unlike settings", "configuration", "BLK1", "BLK2"},
+    {"unlike settings, in columns", "columnwise", "H(MX|FP4p)", "H(MX|FP4rs)"},
+    {"unlike sources", "columnwise_source", "H(MX|MX)", "H(MX|MX;rwdq)"},
 };
 
 // Experts take turns between two quantizers for `operand`; all else is MXFP8.
-RecipePtr taking_turns(QuantizerPtr (*first)(), QuantizerPtr (*second)(), string operand, std::shared_ptr<int> calls) {
-  return recipe_around("taking turns", [=, turn = std::make_shared<int>(0)](const RolePtr& role) -> QuantizerLike {
-    ++*calls;
-    if (!role || role->tensor_type != operand) return mxfp8();
-    return (*turn)++ % 2 ? second() : first();
+RecipePtr taking_turns(const Disagreement& d, string operand) {
+  return recipe_around("taking turns", [d, operand, turn = std::make_shared<int>(0)](const RolePtr& role) -> QuantizerLike {
+    if (!role || role->tensor_type != operand) return quantizer_named("MX");
+    return quantizer_named((*turn)++ % 2 ? d.second : d.first);
   });
 }
 
@@ -182,27 +149,27 @@ void s74(ScenarioRun& run) {
       run.about(string(d.name) + ", " + operand);
       Session session = run.session();
       const auto module = module_in(session);
-      const auto calls = std::make_shared<int>(0);
-      const RecipePtr recipe = taking_turns(d.first, d.second, operand, calls);
+      const RecipePtr recipe = taking_turns(d, operand);
       run.expect_error(ErrorClass::value_error, "a step", [&] { module->step(session, x, dy, under(recipe)); }, {d.mentions});
       run.expect_error(ErrorClass::value_error, "the same step again", [&] { module->step(session, x, dy, under(recipe)); }, {d.mentions});
-      run.expect_equal(static_cast<int64_t>(module->step(session, x, dy, under(recipe_around("alike", [](const RolePtr&) -> QuantizerLike { return mxfp8(); }))).outputs.size()), 4,
-                       "outputs of a step whose experts agree");
+      const RecipePtr alike = recipe_around("alike", [](const RolePtr&) -> QuantizerLike { return quantizer_named("MX"); });
+      run.expect_equal(static_cast<int64_t>(module->step(session, x, dy, under(alike)).outputs.size()), 4, "outputs of a step whose experts agree");
     }
 
   run.about("lists that no module can have");
-  run.expect_error(ErrorClass::value_error, "None and a quantizer", [] { validate_split_quantizers({nullptr, mxfp8()}); }, {"None"});
-  run.expect_error(ErrorClass::value_error, "a quantizer and None", [] { validate_split_quantizers({mxfp8(), nullptr}); }, {"None"});
+  run.expect_error(ErrorClass::value_error, "None and a quantizer", [] { validate_split_quantizers({nullptr, quantizer_named("MX")}); }, {"None"});
+  run.expect_error(ErrorClass::value_error, "a quantizer and None", [] { validate_split_quantizers({quantizer_named("MX"), nullptr}); }, {"None"});
   const auto delayed = [](F32Bits scale, Encoding e) {
     return std::make_shared<Float8Quantizer>(from_bytes({}, DType::float32, std::as_bytes(std::span(&scale, 1))), zeros({1}, DType::float32), e);
   };
-  run.expect_error(ErrorClass::value_error, "delayed scaling of unlike dtypes", [&] { validate_split_quantizers({delayed(0, Encoding::e4m3), delayed(0, Encoding::e5m2)}); }, {"configuration"});
-  const QuantizerPtr flagged = mxfp8();
+  run.expect_error(ErrorClass::value_error, "delayed scaling of unlike dtypes",
+                   [&] { validate_split_quantizers({delayed(0, Encoding::e4m3), delayed(0, Encoding::e5m2)}); }, {"configuration"});
+  const QuantizerPtr flagged = quantizer_named("MX");
   flagged->set_usage(false, true);
   flagged->internal = flagged->optimize_for_gemm = true;
   for (const auto& [name, list] : std::initializer_list<std::pair<const char*, std::vector<QuantizerPtr>>>{
            {"delayed scaling of unlike scales", {delayed(0x3F800000, Encoding::e4m3), delayed(0x41A00000, Encoding::e4m3)}},
-           {"unlike usages and flags", {mxfp8(), flagged}},
+           {"unlike usages and flags", {quantizer_named("MX"), flagged}},
            {"no quantizers at all", {nullptr, nullptr}}}) {
     string failed = "none";
     try {
@@ -236,34 +203,29 @@ void s74(ScenarioRun& run) {
 // --- S-75 ---
 
 struct BulkRow {
-  string_view name;
-  QuantizerPtr (*make)();
-  Usages usages;
-  size_t calls;
+  string_view quantizer, usages;
+  int64_t calls;
 };
-constexpr std::array kBulkRows = {
-    BulkRow{"H(MX|CS)", [] { return pair(mxfp8(), current()); }, {true, true}, 2},
-    BulkRow{"H(MX|CS), rows", [] { return pair(mxfp8(), current()); }, {true, false}, 1},
-    BulkRow{"H(MX|CS), columns", [] { return pair(mxfp8(), current()); }, {false, true}, 1},
-    BulkRow{"H(MX|CS), nothing", [] { return pair(mxfp8(), current()); }, {false, false}, 0},
-    BulkRow{"H(MX|NVFP4) of dequantized rows", [] { return pair(mxfp8(), fp4(), kFromRows); }, {true, true}, 2},
-    BulkRow{"H(MX|NVFP4) of dequantized rows, columns", [] { return pair(mxfp8(), fp4(), kFromRows); }, {false, true}, 2},
-    BulkRow{"H(MX|NVFP4) of dequantized rows, rows", [] { return pair(mxfp8(), fp4(), kFromRows); }, {true, false}, 1},
-    BulkRow{"H(MX|ID) of dequantized rows", [] { return pair(mxfp8(), identity(), kFromRows); }, {true, true}, 1},
-    BulkRow{"MXFP8", mxfp8, {true, true}, 1},
+constexpr BulkRow kBulkRows[] = {
+    {"H(MX|CS)", "TT", 2},
+    {"H(MX|CS)", "TF", 1},
+    {"H(MX|CS)", "FT", 1},
+    {"H(MX|CS)", "FF", 0},
+    {"H(MX|FP4p;rwdq)", "TT", 2},
+    {"H(MX|FP4p;rwdq)", "FT", 2},   // rows are made and dropped
+    {"H(MX|FP4p;rwdq)", "TF", 1},
+    {"H(MX|ID;rwdq)", "TT", 1},     // Identity is no native class: split by split
+    {"MX", "TT", 1},
 };
 
 void s75(ScenarioRun& run) {
   const ArrayPtr x = gradient({128, kIn}, DType::bfloat16, 1);
   for (const BulkRow& row : kBulkRows)
     for (const Sizes& splits : {Sizes{32, 0, 96}, Sizes{0, 128, 0}}) {
-      run.about(string(row.name) + ", " + std::to_string(splits[1]) + " rows in the middle");
+      run.about(string(row.quantizer) + " " + string(row.usages) + ", " + std::to_string(splits[1]) + " rows in the middle");
       Session session = run.session();
       std::vector<QuantizerPtr> quantizers;
-      for (size_t i = 0; i < splits.size(); ++i) {
-        quantizers.push_back(row.make());
-        quantizers.back()->set_usage(row.usages.rowwise, row.usages.columnwise);
-      }
+      for (size_t i = 0; i < splits.size(); ++i) quantizers.push_back(quantizer_named(row.quantizer, usages_of(row.usages)));
       std::vector<ArrayPtr> sources;
       std::vector<std::vector<StoragePtr>> results;
       SplitEntries entries;
@@ -273,23 +235,21 @@ void s75(ScenarioRun& run) {
         return results.emplace_back(bulk_quantize(s, source, sizes, qs, disable));
       };
       const SplitResult got = split_quantize(session, x, splits, quantizers, {}, entries);
-      run.expect_equal(static_cast<int64_t>(sources.size()), static_cast<int64_t>(row.calls), "bulk calls");
+      run.expect_equal(static_cast<int64_t>(sources.size()), row.calls, "bulk calls");
       run.expect_equal(static_cast<int64_t>(got.outputs.size()), 3, "outputs");
       if (!sources.empty()) run.expect_equal(sources[0], x, "what the first call quantizes");
       if (sources.size() == 2) {
         std::vector<ArrayPtr> rows;
         for (const StoragePtr& r : results[0]) rows.push_back(r->dequantize(session, DType::bfloat16));
         const auto& hybrid = dynamic_cast<const HybridQuantizer&>(*quantizers[0]);
-        run.expect_equal(sources[1], hybrid.columnwise_source == kFromRows ? concatenate(rows) : x, "what the second call quantizes");
+        run.expect_equal(sources[1], hybrid.columnwise_source == "rowwise_dequantized" ? concatenate(rows) : x, "what the second call quantizes");
       }
       int64_t at = 0;
       for (size_t i = 0; i < splits.size(); ++i) {
         Storage& split = *std::get<StoragePtr>(got.outputs[i]);
-        run.expect_equal(text(split.present()), text(row.usages), "directions of split " + std::to_string(i));
+        run.expect_equal(text(split.present()), row.usages, "directions of split " + std::to_string(i));
         if (splits[i] == 0) continue;
-        const QuantizerPtr q = row.make();
-        q->set_usage(row.usages.rowwise, row.usages.columnwise);
-        const StoragePtr alone = q->quantize(session, slice(x, 0, at, at + splits[i]));
+        const StoragePtr alone = quantizer_named(row.quantizer, usages_of(row.usages))->quantize(session, slice(x, 0, at, at + splits[i]));
         const std::vector<Field> a = split.fields(), b = alone->fields();
         for (size_t f = 0; f < b.size(); ++f) run.expect_equal(*a[f].slot, *b[f].slot, "split " + std::to_string(i) + " against itself alone: " + b[f].name);
         at += splits[i];
@@ -304,10 +264,12 @@ void s75(ScenarioRun& run) {
     ++calls;
     return bulk_quantize(s, source, sizes, qs, disable);
   };
-  const SplitResult views = split_quantize(session, x, {32, 0, 96}, {identity(), identity(), identity()}, {}, entries);
+  const SplitResult views = split_quantize(session, x, {32, 0, 96}, {quantizer_named("ID"), quantizer_named("ID"), quantizer_named("ID")}, {}, entries);
   run.expect_equal(calls, 0, "bulk calls");
-  for (const Tensorlike& v : views.outputs) run.expect(std::holds_alternative<ArrayPtr>(v) && std::get<ArrayPtr>(v)->memory == x->memory, "splits are views of the input");
-  run.expect_error(ErrorClass::value_error, "fewer quantizers than splits", [&] { split_quantize(session, x, {32, 0, 96}, {mxfp8(), mxfp8()}, {}); }, {"3"});
+  for (const Tensorlike& v : views.outputs)
+    run.expect(std::holds_alternative<ArrayPtr>(v) && std::get<ArrayPtr>(v)->memory == x->memory, "splits are views of the input");
+  run.expect_error(ErrorClass::value_error, "fewer quantizers than splits",
+                   [&] { split_quantize(session, x, {32, 0, 96}, {quantizer_named("MX"), quantizer_named("MX")}, {}); }, {"3"});
 }
 
 // --- S-76 ---
@@ -349,9 +311,10 @@ void s76(ScenarioRun& run) {
     for (const int64_t align : {row.align, int64_t{128}, int64_t{160}}) {
       const StepRecord padded = step(align);
       const string to = " of rows padded to multiples of " + std::to_string(align);
-      run.expect_equal(output(padded, "output")->shape[0], padded_splits(splits, align)[0] + padded_splits(splits, align)[2], "rows" + to);
-      for (const char* name : {"output", "dgrad"}) run.expect_equal(unpad_rows(output(padded, name), splits, align), unpad_rows(output(plain, name), splits, row.least), name + to);
-      for (const char* name : {"weight0.grad", "weight1.grad", "weight2.grad"}) run.expect_equal(output(padded, name), output(plain, name), name + to);
+      run.expect_equal(output_of(padded, "output")->shape[0], padded_splits(splits, align)[0] + padded_splits(splits, align)[2], "rows" + to);
+      for (const char* name : {"output", "dgrad"})
+        run.expect_equal(unpad_rows(output_of(padded, name), splits, align), unpad_rows(output_of(plain, name), splits, row.least), name + to);
+      for (const char* name : {"weight0.grad", "weight1.grad", "weight2.grad"}) run.expect_equal(output_of(padded, name), output_of(plain, name), name + to);
     }
   }
 }
@@ -360,8 +323,11 @@ void s76(ScenarioRun& run) {
 
 void s78(ScenarioRun& run) {
   const ArrayPtr x = drawn({64, kIn}, DType::bfloat16, 1);
-  const std::pair<const char*, RecipePtr> separate_only[] = {{"a hybrid", custom_recipe("hybrid_mxfp8")}, {"Identity", custom_recipe("high_precision_factory")}};
-  const auto ops = [&](bool packed) { return OpsGroupedLinearSettings{.name = "o", .num_groups = 2, .in_features = kIn, .out_features = kOut, .single_grouped_weight = packed}; };
+  const std::pair<const char*, RecipePtr> separate_only[] = {{"a hybrid", custom_recipe("hybrid_mxfp8")},
+                                                             {"Identity", custom_recipe("high_precision_factory")}};
+  const auto ops = [](bool packed) {
+    return OpsGroupedLinearSettings{.name = "o", .num_groups = 2, .in_features = kIn, .out_features = kOut, .single_grouped_weight = packed};
+  };
   for (const auto& [name, recipe] : separate_only) {
     run.about(string(name) + " and packed weights");
     for (const bool packed : {true, false}) {
@@ -374,12 +340,15 @@ void s78(ScenarioRun& run) {
       if (!packed) {
         module.quantize_parameters(session, recipe, true);
         operation.quantize_parameters(session, recipe, true);
-        run.expect_equal(static_cast<int64_t>(operation.step(session, x, gradient({64, kOut}, DType::bfloat16, 2), under(recipe)).outputs.size()), 4, "outputs with separate weights");
+        run.expect_equal(static_cast<int64_t>(operation.step(session, x, gradient({64, kOut}, DType::bfloat16, 2), under(recipe)).outputs.size()), 4,
+                         "outputs with separate weights");
         continue;
       }
       run.expect_error(ErrorClass::not_implemented_error, "GroupedLinear", [&] { module.quantize_parameters(session, recipe, true); }, {"separate weights"});
-      run.expect_error(ErrorClass::not_implemented_error, "ops GroupedLinear", [&] { operation.quantize_parameters(session, recipe, true); }, {"separate weights"});
-      run.expect_error(ErrorClass::not_implemented_error, "ops GroupedLinear, in forward", [&] { operation.forward(session, x, under(recipe)); }, {"separate weights"});
+      run.expect_error(ErrorClass::not_implemented_error, "ops GroupedLinear", [&] { operation.quantize_parameters(session, recipe, true); },
+                       {"separate weights"});
+      run.expect_error(ErrorClass::not_implemented_error, "ops GroupedLinear, in forward", [&] { operation.forward(session, x, under(recipe)); },
+                       {"separate weights"});
     }
   }
   run.about("delayed scaling and packed weights");
@@ -388,20 +357,26 @@ void s78(ScenarioRun& run) {
     OpsGroupedLinear operation(session, ops(packed));
     operation.m_splits = {32, 32};
     const RecipePtr recipe = make_recipe("DelayedScaling");
-    if (packed) run.expect_error(ErrorClass::runtime_error, "ops GroupedLinear", [&] { operation.quantize_parameters(session, recipe, true); }, {"delayed scaling"});
+    if (packed) run.expect_error(ErrorClass::runtime_error, "ops GroupedLinear", [&] { operation.quantize_parameters(session, recipe, true); },
+                                 {"delayed scaling"});
     else operation.quantize_parameters(session, recipe, true);
     if (!packed) run.expect(std::holds_alternative<StoragePtr>(operation.parameters[1].value), "separate weights are quantized");
   }
 
   run.about("groups");
   Session session = run.session();
-  const GroupedLayout uniform{2, std::nullopt, std::nullopt, {64, 96}}, first{2, Sizes{32, 64}, std::nullopt, {96, 96}}, last{2, std::nullopt, Sizes{32, 64}, {32, 96}};
-  for (const QuantizerPtr& q : {identity(), pair(mxfp8(), mxfp8())})
-    run.expect_error(ErrorClass::not_implemented_error, string("a group of ") + string(q->class_name()), [&] { make_grouped_tensor(session, uniform, q); }, {"Identity and Hybrid"});
+  const GroupedLayout uniform{2, std::nullopt, std::nullopt, {64, 96}}, first{2, Sizes{32, 64}, std::nullopt, {96, 96}},
+      last{2, std::nullopt, Sizes{32, 64}, {32, 96}};
+  for (const QuantizerPtr& q : {quantizer_named("ID"), quantizer_named("H(MX|MX)")})
+    run.expect_error(ErrorClass::not_implemented_error, string("a group of ") + string(q->class_name()), [&] { make_grouped_tensor(session, uniform, q); },
+                     {"Identity and Hybrid"});
   for (const GroupedLayout& layout : {first, last})
-    run.expect_error(ErrorClass::value_error, "sizes that vary while a stream is captured", [&] { make_grouped_tensor(session, layout, mxfp8(), DType::bfloat16, true); }, {"captured"});
-  run.expect_equal(make_grouped_tensor(session, uniform, mxfp8(), DType::bfloat16, true)->num_tensors, 2, "members of a uniform group made while a stream is captured");
-  run.expect_equal(make_grouped_tensor(session, first, mxfp8(), DType::bfloat16, false)->num_tensors, 2, "members of a group whose sizes vary, made before the capture");
+    run.expect_error(ErrorClass::value_error, "sizes that vary while a stream is captured",
+                     [&] { make_grouped_tensor(session, layout, quantizer_named("MX"), DType::bfloat16, true); }, {"captured"});
+  run.expect_equal(make_grouped_tensor(session, uniform, quantizer_named("MX"), DType::bfloat16, true)->num_tensors, 2,
+                   "members of a uniform group made while a stream is captured");
+  run.expect_equal(make_grouped_tensor(session, first, quantizer_named("MX"), DType::bfloat16, false)->num_tensors, 2,
+                   "members of a group whose sizes vary, made before the capture");
 }
 
 constexpr Scenario kScenarios[] = {
@@ -409,11 +384,15 @@ constexpr Scenario kScenarios[] = {
      "custom current scaling equals the built-in one, and every expert equals a linear with its weight and rows", s73, {}},
     {"S-74", "Experts that disagree", "a factory that gives experts unlike quantizers", "a grouped linear takes a step, and tries again",
      "every kind of disagreement raises both times; lists are looked at once for each generation, under custom recipes alone", s74, {}},
-    {"S-75", "One call for all splits", "hybrid quantizers of experts, some without rows", "a tensor is split", "each wanted direction is one bulk call; columns from rows read the concatenated dequantized rows", s75, {}},
-    {"S-76", "Padding changes no valid row", "splits of 17, 0 and 15 rows", "they are padded to multiples with zeros, and the padding is removed", "valid rows and weight gradients keep every bit", s76, {}},
-    {"S-78", "Combinations that do not exist", "packed weights with hybrids, Identity or delayed scaling; groups of varying sizes during a capture", "they are made",
+    {"S-75", "One call for all splits", "hybrid quantizers of experts, some without rows", "a tensor is split",
+     "each wanted direction is one bulk call; columns from rows read the concatenated dequantized rows", s75, {}},
+    {"S-76", "Padding changes no valid row", "splits of 17, 0 and 15 rows", "they are padded to multiples with zeros, and the padding is removed",
+     "valid rows and weight gradients keep every bit", s76, {}},
+    {"S-78", "Combinations that do not exist", "packed weights with hybrids, Identity or delayed scaling; groups of varying sizes during a capture",
+     "they are made",
      "the original's errors; separate weights, and uniform sizes, work", s78, {}},
-    {"S-85", "Grouped kernels in a graph", "a grouped quantize captured in a CUDA graph", "the graph is replayed with other group sizes", "the bytes are those of the new sizes", nullptr,
+    {"S-85", "Grouped kernels in a graph", "a grouped quantize captured in a CUDA graph", "the graph is replayed with other group sizes",
+     "the bytes are those of the new sizes", nullptr,
      "needs a GPU: graphs are captured and replayed there alone"},
 };
 

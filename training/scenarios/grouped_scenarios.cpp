@@ -1,13 +1,13 @@
 // Groups of matrices in shared buffers: how large the buffers are, where members stand in them, and that quantizing a group quantizes its members.
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "training/data.h"
 #include "training/group_quantize.h"
 #include "training/grouped.h"
 #include "training/hybrid.h"
 #include "training/scenarios/common.h"
+#include "training/scenarios/formats.h"
 #include "training/scenarios/tables.h"
 #include "training/storage_ops.h"
 
@@ -19,25 +19,6 @@ using std::string;
 using std::string_view;
 using Members = std::vector<Shape>;
 using Sizes = std::vector<int64_t>;
-
-template <class Q>
-QuantizerPtr made(void (*set)(Q&) = nullptr) {
-  auto q = std::make_shared<Q>();
-  if (set) set(*q);
-  return q;
-}
-QuantizerPtr current() { return made<Float8CurrentScalingQuantizer>(); }
-QuantizerPtr mxfp8() { return made<MXFP8Quantizer>(); }
-QuantizerPtr fp4() { return made<NVFP4Quantizer>(); }
-QuantizerPtr fp4_input() { return made<NVFP4Quantizer>([](NVFP4Quantizer& q) { q.with_rht = q.with_post_rht_amax = true; }); }
-QuantizerPtr blocks() { return made<Float8BlockQuantizer>(); }
-QuantizerPtr tiles() { return std::make_shared<Float8BlockQuantizer>(Encoding::e4m3, 2); }
-QuantizerPtr delayed() {
-  const ArrayPtr scale = zeros({}, DType::float32);
-  constexpr F32Bits kScale = 0x41A00000;   // 20
-  std::memcpy(scale->bytes().data(), &kScale, sizeof kScale);
-  return std::make_shared<Float8Quantizer>(scale, zeros({1}, DType::float32), Encoding::e4m3);
-}
 
 // Three members, and what varies between them.
 struct Variant {
@@ -60,7 +41,7 @@ struct Golden {
 };
 struct Format {
   string_view name;
-  QuantizerPtr (*make)();   // null: high precision
+  string_view quantizer;   // none: high precision
   Arch arch;
   DType data, scale;
   std::array<Golden, 4> golden;                    // by variant
@@ -68,7 +49,8 @@ struct Format {
 };
 const std::vector<Format>& formats() {
   using B = std::vector<string>;
-  const B both = {"rowwise_data", "columnwise_data", "scale_inv", "columnwise_scale_inv"}, rows = {"rowwise_data", "scale_inv"}, cols = {"columnwise_data", "columnwise_scale_inv"};
+  const B both = {"rowwise_data", "columnwise_data", "scale_inv", "columnwise_scale_inv"}, rows = {"rowwise_data", "scale_inv"},
+      cols = {"columnwise_data", "columnwise_scale_inv"};
   const auto with = [](B list, std::initializer_list<const char*> more) {
     list.insert(list.end(), more.begin(), more.end());
     return list;
@@ -76,31 +58,32 @@ const std::vector<Format>& formats() {
   const std::array<Golden, 4> per_tensor = {{{46080, 3, 3, 30720, 2, 2}, {30720, 3, 3, 5120, 2, 2}, {27648, 3, 3, 18432, 2, 2}, {23552, 3, 3, 20480, 2, 2}}};
   const B one_plane = with(rows, {"amax", "scale"});
   static const std::vector<Format> kFormats = {
-      {"high precision", nullptr, Arch::sm100, DType::bfloat16, DType::float32, per_tensor, {B{"rowwise_data"}, B{"rowwise_data"}, B{"rowwise_data"}}},
-      {"MXFP8", mxfp8, Arch::sm100, DType::uint8, DType::uint8,
-       {{{46080, 3072, 3072, 30720, 2048, 2048}, {30720, 3072, 3072, 5120, 1024, 1024}, {27648, 2048, 2048, 18432, 1536, 1536}, {23552, 2560, 2560, 20480, 2048, 2048}}}, {both, rows, cols}},
-      {"NVFP4", fp4, Arch::sm100, DType::uint8, DType::uint8,
-       {{{23040, 4608, 6144, 15360, 3072, 4096}, {15360, 4608, 4096, 2560, 1536, 1024}, {13824, 3072, 4096, 9216, 2048, 3072}, {11776, 4096, 3584, 10240, 3584, 2560}}},
+      {"high precision", "", Arch::sm100, DType::bfloat16, DType::float32, per_tensor, {B{"rowwise_data"}, B{"rowwise_data"}, B{"rowwise_data"}}},
+      {"MXFP8", "MX", Arch::sm100, DType::uint8, DType::uint8,
+       {{{46080, 3072, 3072, 30720, 2048, 2048}, {30720, 3072, 3072, 5120, 1024, 1024}, {27648, 2048, 2048, 18432, 1536, 1536},
+         {23552, 2560, 2560, 20480, 2048, 2048}}}, {both, rows, cols}},
+      {"NVFP4", "FP4p", Arch::sm100, DType::uint8, DType::uint8,
+       {{{23040, 4608, 6144, 15360, 3072, 4096}, {15360, 4608, 4096, 2560, 1536, 1024}, {13824, 3072, 4096, 9216, 2048, 3072},
+         {11776, 4096, 3584, 10240, 3584, 2560}}},
        {with(both, {"amax", "columnwise_amax"}), with(rows, {"amax"}), with(cols, {"columnwise_amax"})}},
-      {"blocks of 1x128", blocks, Arch::sm90, DType::uint8, DType::float32,
-       {{{46080, 576, 480, 30720, 384, 320}, {30720, 384, 480, 5120, 64, 160}, {27648, 384, 288, 18432, 288, 192}, {23552, 320, 384, 20480, 224, 352}}}, {both, rows, cols}},
-      {"blocks of 128x128", tiles, Arch::sm90, DType::uint8, DType::float32,
+      {"blocks of 1x128", "BLK1", Arch::sm90, DType::uint8, DType::float32,
+       {{{46080, 576, 480, 30720, 384, 320}, {30720, 384, 480, 5120, 64, 160}, {27648, 384, 288, 18432, 288, 192}, {23552, 320, 384, 20480, 224, 352}}},
+           {both, rows, cols}},
+      {"blocks of 128x128", "BLK2", Arch::sm90, DType::uint8, DType::float32,
        {{{46080, 12, 24, 30720, 8, 16}, {30720, 12, 16, 5120, 4, 8}, {27648, 12, 16, 18432, 8, 12}, {23552, 16, 16, 20480, 12, 12}}}, {both, rows, cols}},
-      {"delayed scaling", delayed, Arch::sm90, DType::uint8, DType::float32, per_tensor, {with(both, {"amax"}), with(rows, {"amax"}), with(cols, {"amax"})}},
-      {"current scaling with transposes", current, Arch::sm90, DType::uint8, DType::float32, per_tensor,
+      {"delayed scaling", "DS", Arch::sm90, DType::uint8, DType::float32, per_tensor, {with(both, {"amax"}), with(rows, {"amax"}), with(cols, {"amax"})}},
+      {"current scaling with transposes", "CS", Arch::sm90, DType::uint8, DType::float32, per_tensor,
        {with(both, {"amax", "scale"}), with(rows, {"amax", "scale"}), with(cols, {"amax", "scale"})}},
-      {"current scaling without transposes", current, Arch::sm100, DType::uint8, DType::float32, per_tensor, {one_plane, one_plane, one_plane}},
+      {"current scaling without transposes", "CS", Arch::sm100, DType::uint8, DType::float32, per_tensor, {one_plane, one_plane, one_plane}},
   };
   return kFormats;
 }
 
 QuantizerPtr quantizer_of(const Format& format, Usages usages = {true, true}) {
-  const QuantizerPtr q = format.make ? format.make() : nullptr;
-  if (q) q->set_usage(usages.rowwise, usages.columnwise);
-  return q;
+  return format.quantizer.empty() ? nullptr : quantizer_named(format.quantizer, usages);
 }
 GroupedTensorPtr group_of(Session& session, const Format& format, const Members& members, Usages usages = {true, true}) {
-  return make_grouped_tensor_with_shapes(session, members, quantizer_of(format, usages), format.make ? DType::float32 : format.data);
+  return make_grouped_tensor_with_shapes(session, members, quantizer_of(format, usages), format.quantizer.empty() ? format.data : DType::float32);
 }
 template <class Each>
 void in_every_cell(ScenarioRun& run, Each each) {
@@ -131,23 +114,24 @@ void s67(ScenarioRun& run) {
         run.expect_equal(name_of(b->dtype), name_of(data ? format.data : scales ? format.scale : DType::float32), when + "dtype of " + f.name);
       }
       run.expect_equal(present, format.present[u], when + "buffers");
-      run.expect_equal(int64_t{g->scale_inv && g->scale_inv == g->columnwise_scale_inv}, int64_t{format.name == "current scaling with transposes" && u == 0}, when + "one buffer of scales");
+      run.expect_equal(int64_t{g->scale_inv && g->scale_inv == g->columnwise_scale_inv}, int64_t{format.name == "current scaling with transposes" && u == 0},
+                       when + "one buffer of scales");
       run.expect(g->logical_shape == variant.logical, when + "logical shape");
       run.expect(g->offsets && std::ranges::equal(*g->offsets, variant.offsets), when + "host offsets");
       const bool uniform = &variant == &kVariants[0];
       run.expect_equal(int64_t{g->tensor_offsets != nullptr}, int64_t{!uniform}, when + "device offsets");
-      if (g->tensor_offsets) run.expect(std::ranges::equal(int64_values(*g->tensor_offsets), variant.offsets), when + "device offsets begin with 0 and end with the total");
+      if (g->tensor_offsets)
+        run.expect(std::ranges::equal(int64_values(*g->tensor_offsets), variant.offsets), when + "device offsets begin with 0 and end with the total");
       for (const auto& [offsets, buffer] : {std::pair{g->scale_inv_offsets, g->scale_inv}, {g->columnwise_scale_inv_offsets, g->columnwise_scale_inv}})
-        if (offsets) run.expect(offsets->size() == 4 && offsets->front() == 0 && offsets->back() == buffer->count(), when + "scale offsets begin with 0 and end with the total");
+        if (offsets) run.expect(offsets->size() == 4 && offsets->front() == 0 && offsets->back() == buffer->count(),
+                                when + "scale offsets begin with 0 and end with the total");
     }
   });
 
   run.about("row-scaled NVFP4");
   Session session = run.session();
   const auto row_scaled = [&](bool rows, bool cols) {
-    const QuantizerPtr q = made<NVFP4Quantizer>([](NVFP4Quantizer& fp4) { fp4.row_scaled_nvfp4 = true; });
-    q->set_usage(rows, cols);
-    return make_grouped_tensor_with_shapes(session, members_of(kVariants[1]), q);
+    return make_grouped_tensor_with_shapes(session, members_of(kVariants[1]), quantizer_named("FP4rs", {rows, cols}));
   };
   run.expect_equal(row_scaled(true, false)->amax->count(), 192, "an amax for every row");
   run.expect_error(ErrorClass::value_error, "with columns", [&] { row_scaled(true, true); }, {"columnwise"});
@@ -167,8 +151,10 @@ std::vector<Part> third_member(GroupedTensor& g, const Golden& golden) {
   std::vector<Part> out;
   for (const Field& f : std::get<StoragePtr>(g.quantized_tensors[2])->fields()) {
     if (!*f.slot) continue;
-    const bool data = f.name.ends_with("data") || f.name == "_transpose", cols = f.name.find("columnwise") != string::npos || f.name == "_transpose", amax = f.name.find("amax") != string::npos;
-    const ArrayPtr whole = data ? cols ? g.columnwise_data : g.rowwise_data : amax ? cols ? g.columnwise_amax : g.amax : cols ? g.columnwise_scale_inv : g.scale_inv;
+    const bool data = f.name.ends_with("data") || f.name == "_transpose", cols = f.name.find("columnwise") != string::npos || f.name == "_transpose",
+        amax = f.name.find("amax") != string::npos;
+    const ArrayPtr of_rows = data ? g.rowwise_data : amax ? g.amax : g.scale_inv;
+    const ArrayPtr whole = !cols ? of_rows : data ? g.columnwise_data : amax ? g.columnwise_amax : g.columnwise_scale_inv;
     out.push_back({f.name, *f.slot, whole, data ? golden.data_at : amax ? 2 : cols ? golden.col_at : golden.row_at});
   }
   return out;
@@ -202,7 +188,10 @@ void s68(ScenarioRun& run) {
 // --- S-69 ---
 
 // Tensors of unlike magnitudes, so that no two members share a scale.
-ArrayPtr member_data(Shape shape, size_t i) { return i % 2 ? gradient({shape.rows, shape.cols}, DType::bfloat16, 50 + i) : drawn({shape.rows, shape.cols}, DType::bfloat16, 50 + i, FillKind::wide); }
+ArrayPtr member_data(Shape shape, size_t i) {
+  const Dims dims = {shape.rows, shape.cols};
+  return i % 2 ? gradient(dims, DType::bfloat16, 50 + i) : drawn(dims, DType::bfloat16, 50 + i, FillKind::wide);
+}
 std::vector<ArrayPtr> data_of(const Members& members) {
   std::vector<ArrayPtr> out;
   for (size_t i = 0; i < members.size(); ++i) out.push_back(member_data(members[i], i));
@@ -262,7 +251,7 @@ std::vector<Members> member_lists(bool with_odd) {
 
 void s69(ScenarioRun& run) {
   for (const Format& format : formats()) {
-    if (!format.make) continue;
+    if (format.quantizer.empty()) continue;
     for (const Members& members : member_lists(format.name == "NVFP4")) {
       run.about(string(format.name) + ", " + std::to_string(members.size()) + " members");
       Session session = run.session(format.arch);
@@ -285,7 +274,7 @@ void s70(ScenarioRun& run) {
   Session session = run.session();
   for (const auto& [member, rows, cols] : {std::tuple{Shape{160, 128}, Dims{256, 4}, Dims{8, 128}}, {Shape{96, 160}, Dims{128, 8}, Dims{4, 256}}}) {
     run.about("MXFP8 of " + std::to_string(member.rows) + "x" + std::to_string(member.cols));
-    const GroupedTensorPtr g = make_grouped_tensor_with_shapes(session, {member, member}, mxfp8());
+    const GroupedTensorPtr g = make_grouped_tensor_with_shapes(session, {member, member}, quantizer_named("MX"));
     const std::vector<ArrayPtr> tensors = data_of({member, member});
     g->quantize(session, tensors);
     for (size_t i = 0; i < 2; ++i) {
@@ -294,35 +283,35 @@ void s70(ScenarioRun& run) {
       run.expect(m.columnwise_scale_inv->shape == cols && m.columnwise_scale_inv->contiguous(), "shape of a member's columnwise scales");
       const StoragePtr columns = m.make_like();
       columns->update_usage(false, true);
-      const QuantizerPtr q = mxfp8();
-      q->set_usage(false, true);
-      run.expect_equal(columns->dequantize(session), q->quantize(session, tensors[i])->dequantize(session, DType::float32), "a member's columns, dequantized");
+      const StoragePtr alone_columns = quantizer_named("MX", kColumnUsage)->quantize(session, tensors[i]);
+      run.expect_equal(columns->dequantize(session), alone_columns->dequantize(session, DType::float32), "a member's columns, dequantized");
     }
   }
   run.about("lengths where both directions differ");
-  const GroupedTensorPtr fp4_group = make_grouped_tensor_with_shapes(session, {{48, 80}, {48, 80}}, fp4());
+  const GroupedTensorPtr fp4_group = make_grouped_tensor_with_shapes(session, {{48, 80}, {48, 80}}, quantizer_named("FP4p"));
   run.expect_equal(fp4_group->scale_inv->count(), 2 * 1024, "rowwise scales of NVFP4 48x80");
   run.expect_equal(fp4_group->columnwise_scale_inv->count(), 2 * 512, "columnwise scales of NVFP4 48x80");
-  const GroupedTensorPtr block_group = make_grouped_tensor_with_shapes(session, {{200, 384}, {200, 384}}, blocks());
+  const GroupedTensorPtr block_group = make_grouped_tensor_with_shapes(session, {{200, 384}, {200, 384}}, quantizer_named("BLK1"));
   run.expect_equal(block_group->scale_inv->count(), 2 * 600, "rowwise scales of blocks 200x384");
   run.expect_equal(block_group->columnwise_scale_inv->count(), 2 * 768, "columnwise scales of blocks 200x384");
 
   run.about("what an entry point returns");
   const ArrayPtr x = drawn({192, 96}, DType::bfloat16, 1);
-  const GroupedTensorPtr made_group = group_quantize(session, x, mxfp8(), 3, {.first_dims = int64_array({32, 0, 160})});
+  const GroupedTensorPtr made_group = group_quantize(session, x, quantizer_named("MX"), 3, {.first_dims = int64_array({32, 0, 160})});
   run.expect_equal(made_group->class_name(), "GroupedTensor", "class");
   run.expect_equal(name_of(made_group->fake_dtype), "bfloat16", "dtype");
   run.expect(int64_values(*made_group->tensor_offsets) == Sizes{0, 3072, 3072, 18432}, "offsets begin with 0 and end with the total");
   run.expect(int64_values(*splits_to_offsets({32, 0, 160}, 96)) == Sizes{0, 3072, 3072, 18432}, "offsets from splits begin with 0 and end with the total");
 
   // Members of one shared quantizer have scales and amaxes of their own.
-  for (const auto& [name, q] : {std::pair{"current scaling", current()}, {"delayed scaling", delayed()}}) {
-    run.about(name);
+  for (const string_view name : {"CS", "DS"}) {
+    run.about(string(name));
+    const QuantizerPtr q = quantizer_named(name);
     const GroupedTensorPtr g = make_grouped_tensor_with_shapes(session, {{32, 64}, {32, 64}}, q);
     const std::vector<ArrayPtr> tensors = {drawn({32, 64}, DType::bfloat16, 2), gradient({32, 64}, DType::bfloat16, 3)};
     g->quantize(session, tensors);
     expect_members(run, session, *g, q, tensors);
-    const ArrayPtr& of_members = name == string_view("delayed scaling") ? g->amax : g->scale_inv;
+    const ArrayPtr& of_members = name == "DS" ? g->amax : g->scale_inv;
     run.expect_different(slice(of_members, 0, 0, 1), slice(of_members, 0, 1, 2), "what the members hold");
   }
 }
@@ -331,7 +320,7 @@ void s70(ScenarioRun& run) {
 
 struct Fused {
   string_view name;
-  QuantizerPtr (*make)();
+  string_view quantizer;
   Arch arch;
   Sizes first, last;
   int64_t n;
@@ -339,17 +328,18 @@ struct Fused {
 };
 std::vector<Fused> fused() {
   return {
-      {"current scaling, uniform", current, Arch::sm100, {}, {}, 3, {96, 40}},
-      {"current scaling, first", current, Arch::sm90, {31, 0, 33}, {}, 3, {80, 40}},
-      {"current scaling, last", current, Arch::sm90, {}, {24, 0, 72}, 3, {32, 160}},
-      {"MXFP8, uniform", mxfp8, Arch::sm100, {}, {}, 2, {192, 96}},
-      {"MXFP8, first", mxfp8, Arch::sm100, {32, 0, 128}, {}, 3, {224, 160}},
-      {"MXFP8, last", mxfp8, Arch::sm100, {}, {32, 96, 160}, 3, {64, 320}},
-      {"MXFP8, both", mxfp8, Arch::sm100, {32, 0, 96}, {96, 64, 32}, 3, {64, 160}},
-      {"blocks of 1x128, uniform", blocks, Arch::sm90, {}, {}, 2, {256, 160}},
-      {"blocks of 1x128, first", blocks, Arch::sm90, {128, 0, 128}, {}, 3, {384, 160}},
-      {"blocks of 128x128, first", tiles, Arch::sm90, {128, 128}, {}, 2, {384, 160}},
-      {"NVFP4 with RHT, first", fp4_input, Arch::sm100, {128, 256}, {}, 2, {512, 128}},
+      {"current scaling, uniform", "CS", Arch::sm100, {}, {}, 3, {96, 40}},
+      {"current scaling, first", "CS", Arch::sm90, {31, 0, 33}, {}, 3, {80, 40}},
+      {"current scaling, last", "CS", Arch::sm90, {}, {24, 0, 72}, 3, {32, 160}},
+      {"MXFP8, uniform", "MX", Arch::sm100, {}, {}, 2, {192, 96}},
+      {"MXFP8, first", "MX", Arch::sm100, {32, 0, 128}, {}, 3, {224, 160}},
+      {"MXFP8, last", "MX", Arch::sm100, {}, {32, 96, 160}, 3, {64, 320}},
+      {"MXFP8, both", "MX", Arch::sm100, {32, 0, 96}, {96, 64, 32}, 3, {64, 160}},
+      {"blocks of 1x128, uniform", "BLK1", Arch::sm90, {}, {}, 2, {256, 160}},
+      {"blocks of 1x128, first", "BLK1", Arch::sm90, {128, 0, 128}, {}, 3, {384, 160}},
+      {"blocks of 128x128, first", "BLK2", Arch::sm90, {128, 128}, {}, 2, {384, 160}},
+      {"NVFP4 with RHT, uniform", "FP4i", Arch::sm100, {}, {}, 2, {256, 128}},
+      {"NVFP4 with RHT, first", "FP4i", Arch::sm100, {128, 256}, {}, 2, {512, 128}},
   };
 }
 // x with every element from `used` on 1e4.
@@ -378,8 +368,9 @@ void s71(ScenarioRun& run) {
   for (const Fused& row : fused()) {
     run.about(string(row.name));
     Session session = run.session(row.arch);
-    const QuantizerPtr q = row.make();
-    GroupQuantizeOptions options{.first_dims = row.first.empty() ? nullptr : int64_array(row.first), .last_dims = row.last.empty() ? nullptr : int64_array(row.last)};
+    const QuantizerPtr q = quantizer_named(row.quantizer);
+    GroupQuantizeOptions options{.first_dims = row.first.empty() ? nullptr : int64_array(row.first),
+                                 .last_dims = row.last.empty() ? nullptr : int64_array(row.last)};
     const ArrayPtr drawn_x = gradient({row.x.rows, row.x.cols}, DType::bfloat16, 9);
     const GroupedTensorPtr quiet = group_quantize(session, drawn_x, q, row.n, options);
     int64_t used = 0;
@@ -394,7 +385,8 @@ void s71(ScenarioRun& run) {
     const bool varies = options.first_dims || options.last_dims;
     run.expect_equal(int64_t{used < x->count()}, int64_t{varies}, "something stands beyond the members");
     if (varies) {
-      run.expect_error(ErrorClass::runtime_error, "a destination whose members vary", [&] { GroupQuantizeOptions again = options; again.output = g; group_quantize(session, x, q, row.n, again); });
+      run.expect_error(ErrorClass::runtime_error, "a destination whose members vary",
+                       [&] { GroupQuantizeOptions again = options; again.output = g; group_quantize(session, x, q, row.n, again); });
       continue;
     }
     const ArrayPtr y = drawn({row.x.rows, row.x.cols}, DType::bfloat16, 10, FillKind::wide);
@@ -402,12 +394,15 @@ void s71(ScenarioRun& run) {
     std::vector<ArrayPtr> slots, kept;
     for (const Field& f : g->buffers()) slots.push_back(*f.slot), kept.push_back(*f.slot ? clone(*f.slot) : nullptr);
     group_quantize(session, y, q, row.n, {.noop = 0x3F800000, .output = g});
-    for (size_t i = 0; i < kept.size(); ++i) run.expect_equal(slots[i], kept[i], "under a noop flag: " + g->buffers()[i].name);
+    const bool deaf = row.quantizer == "FP4i";   // kernels of NVFP4 are not handed the flag
+    for (size_t i = 0; i < kept.size(); ++i)
+      run.expect_equal(slots[i], deaf ? *fresh->buffers()[i].slot : kept[i], "under a noop flag: " + g->buffers()[i].name);
     const GroupedTensorPtr same = group_quantize(session, y, q, row.n, {.noop = 0, .output = g});
     run.expect(same == g, "the destination is what comes back");
     for (size_t i = 0; i < slots.size(); ++i) run.expect(*g->buffers()[i].slot == slots[i], "the destination keeps its " + g->buffers()[i].name);
     expect_equal_buffers(run, *g, *fresh, "a destination reused against a new one");
-    run.expect_error(ErrorClass::runtime_error, "a destination of another quantizer object", [&] { group_quantize(session, y, q->copy(), row.n, {.output = g}); }, {"quantizer"});
+    run.expect_error(ErrorClass::runtime_error, "a destination of another quantizer object",
+                     [&] { group_quantize(session, y, q->copy(), row.n, {.output = g}); }, {"quantizer"});
   }
 
   // One member is reduced over the group exactly as several are.
@@ -419,13 +414,13 @@ void s71(ScenarioRun& run) {
     group->all_reduce_max = [](std::span<F32Bits> values) {
       for (F32Bits& v : values) v = std::max(v, F32Bits{0x46000000});
     };
-    const QuantizerPtr q = current();
+    const QuantizerPtr q = quantizer_named("CS");
     set_amax_reduction_group(*q, group);
     const ArrayPtr x = gradient({96, 40}, DType::bfloat16, 9);
     const GroupedTensorPtr g = group_quantize(session, x, q, n);
     run.expect_equal(static_cast<int64_t>(session.collectives.size()), 1, "reductions");
     expect_members(run, session, *g, q, members_in(x, *g));
-    const GroupedTensorPtr local = group_quantize(session, x, current(), n);
+    const GroupedTensorPtr local = group_quantize(session, x, quantizer_named("CS"), n);
     run.expect_different(g->scale_inv, local->scale_inv, "the scales of this rank alone");
   }
 }
@@ -456,9 +451,9 @@ std::vector<string> pieces_text(const std::vector<Piece>& pieces, bool hybrid) {
 void s72(ScenarioRun& run) {
   Session session = run.session(Arch::sm90);
   const ArrayPtr x = gradient({12, 16}, DType::bfloat16, 1);
-  const StoragePtr columns = current()->quantize(session, x);
+  const StoragePtr columns = quantizer_named("CS")->quantize(session, x);
   columns->update_usage(false, true);
-  const auto parent = std::make_shared<HybridQuantizer>(mxfp8(), current());
+  const auto parent = hybrid_named("H(MX|CS)");
   HybridStorage hybrid(nullptr, columns, parent, DType::bfloat16);
   const ArrayPtr values = columns->dequantize(session);
   for (const bool wrapped : {false, true}) {
@@ -473,7 +468,8 @@ void s72(ScenarioRun& run) {
       at += piece->shape[0];
     }
     if (wrapped) {
-      run.expect_equal(static_cast<int64_t>(std::get<StoragePtr>(rows[0])->fields().size()), static_cast<int64_t>(hybrid.fields().size()), "buffers of a piece");
+      run.expect_equal(static_cast<int64_t>(std::get<StoragePtr>(rows[0])->fields().size()), static_cast<int64_t>(hybrid.fields().size()),
+                       "buffers of a piece");
       const std::vector<Piece> others = split(session, s, 6, 1);
       for (const Piece& p : others) run.expect(std::holds_alternative<ArrayPtr>(p), "a hybrid's columns are cut in plain values");
       run.expect_equal(clone(std::get<ArrayPtr>(others[2])), clone(slice(values, 1, 12, 16)), "values of the last columns");
@@ -483,7 +479,8 @@ void s72(ScenarioRun& run) {
     run.expect_equal(pieces_text(cols, false), {"12x6 over 6x12", "12x6 over 6x12", "12x4 over 4x12"}, "pieces of 6 columns");
     for (size_t i = 0; i < cols.size(); ++i) {
       const auto from = static_cast<int64_t>(i) * 6;
-      run.expect_equal(std::get<StoragePtr>(cols[i])->dequantize(session), clone(slice(values, 1, from, std::min<int64_t>(from + 6, 16))), "values of columns from " + std::to_string(from));
+      run.expect_equal(std::get<StoragePtr>(cols[i])->dequantize(session), clone(slice(values, 1, from, std::min<int64_t>(from + 6, 16))),
+                       "values of columns from " + std::to_string(from));
     }
     auto& first = dynamic_cast<Float8Storage&>(*std::get<StoragePtr>(cols[0]));
     run.expect(share_memory(*first.transpose, *dynamic_cast<Float8Storage&>(*columns).transpose), "a piece shares its plane's memory");
@@ -505,9 +502,10 @@ void s77(ScenarioRun& run) {
     Session session = run.session(format.arch);
     const Members members = {{160, 96}, {160, 96}, {160, 96}};
     const std::vector<ArrayPtr> values = data_of(members);
-    if (!format.make) {
+    if (format.quantizer.empty()) {
       const GroupedTensorPtr packed = make_grouped_tensor_from_rowwise_data(3, {160, 96}, clone(view(concatenate(values), {3 * 160 * 96})));
-      for (size_t i = 0; i < 3; ++i) run.expect_equal(clone(std::get<ArrayPtr>(packed->quantized_tensors[i])), values[i], "separate weight " + std::to_string(i));
+      for (size_t i = 0; i < 3; ++i)
+        run.expect_equal(clone(std::get<ArrayPtr>(packed->quantized_tensors[i])), values[i], "separate weight " + std::to_string(i));
       run.expect_equal(packed->view({-1}), view(concatenate(values), {3 * 160 * 96}), "packed weight");
       continue;
     }
@@ -521,7 +519,8 @@ void s77(ScenarioRun& run) {
       out->update_usage(true, true);   // a checkpoint keeps a transpose only where there is no data
       return out;
     };
-    const GroupedTensorPtr packed = make_grouped_tensor_with_shapes(session, members, q, DType::bfloat16), again = make_grouped_tensor_with_shapes(session, members, q, DType::bfloat16);
+    const GroupedTensorPtr packed = make_grouped_tensor_with_shapes(session, members, q, DType::bfloat16),
+        again = make_grouped_tensor_with_shapes(session, members, q, DType::bfloat16);
     for (size_t i = 0; i < 3; ++i) member(packed, i)->copy_from_storage(*through_checkpoint(separate[i]));
     for (size_t i = 0; i < 3; ++i) {
       const string who = "weight " + std::to_string(i);
@@ -538,12 +537,19 @@ void s77(ScenarioRun& run) {
 }
 
 constexpr Scenario kScenarios[] = {
-    {"S-67", "Sizes of grouped buffers", "every format, four ways in which members may vary, all usages", "a group is made", "its buffers exist, and have the sizes, types and offsets of a golden table", s67, {}},
-    {"S-68", "Members are views", "a group in every format", "bytes are written through a member, and through the group", "they show in the other, from the member's own byte offset on and nowhere else", s68, {}},
-    {"S-69", "A group quantizes its members", "members of unlike sizes, none among them", "the group is quantized in place", "data and each member's padded scales are those of the member quantized alone", s69, {}},
-    {"S-70", "Defects that groups once had", "shapes that tell the directions apart, and one quantizer for all", "groups are made and quantized", "columnwise scales have their own shape and length, offsets begin at 0, members share no scale", s70, {}},
-    {"S-71", "One launch for a group", "members in a larger tensor whose rest holds 1e4", "the fused entry quantizes them, anew, into a destination, under a flag, over a group", "every member is as quantized alone; a destination stays where it is", s71, {}},
-    {"S-72", "Cutting a transpose", "per-tensor FP8 that holds its transpose alone, bare and in a hybrid", "it is split along each dimension", "pieces have logical shapes over cut planes, and the values of the whole", s72, {}},
+    {"S-67", "Sizes of grouped buffers", "every format, four ways in which members may vary, all usages", "a group is made",
+     "its buffers exist, and have the sizes, types and offsets of a golden table", s67, {}},
+    {"S-68", "Members are views", "a group in every format", "bytes are written through a member, and through the group",
+     "they show in the other, from the member's own byte offset on and nowhere else", s68, {}},
+    {"S-69", "A group quantizes its members", "members of unlike sizes, none among them", "the group is quantized in place",
+     "data and each member's padded scales are those of the member quantized alone", s69, {}},
+    {"S-70", "Defects that groups once had", "shapes that tell the directions apart, and one quantizer for all", "groups are made and quantized",
+     "columnwise scales have their own shape and length, offsets begin at 0, members share no scale", s70, {}},
+    {"S-71", "One launch for a group", "members in a larger tensor whose rest holds 1e4",
+     "the fused entry quantizes them, anew, into a destination, under a flag, over a group",
+     "every member is as quantized alone; a destination stays where it is", s71, {}},
+    {"S-72", "Cutting a transpose", "per-tensor FP8 that holds its transpose alone, bare and in a hybrid", "it is split along each dimension",
+     "pieces have logical shapes over cut planes, and the values of the whole", s72, {}},
     {"S-77", "Packed and separate weights", "three weights, separate and packed", "checkpoints convert them, both ways", "every byte survives", s77, {}},
 };
 

@@ -1,5 +1,5 @@
 // Which directions of a quantized weight survive from step to step: an evaluation must not take the columns away, and an optimizer must refresh both.
-#include <array>
+#include <algorithm>
 
 #include "training/data.h"
 #include "training/factories.h"
@@ -49,30 +49,39 @@ std::unique_ptr<Module> of_two(std::unique_ptr<M> module) {
   return module;
 }
 
+std::unique_ptr<Module> linear(Session& s, UsagePolicy) {
+  return std::make_unique<Linear>(s, LinearSettings{.name = "l", .in_features = kIn, .out_features = kOut, .bias = false});
+}
+std::unique_ptr<Module> layernorm_linear(Session& s, UsagePolicy) {
+  return std::make_unique<LayerNormLinear>(s, LayerNormLinearSettings{{.name = "l", .in_features = kIn, .out_features = kOut, .bias = false}, {}});
+}
+std::unique_ptr<Module> grouped_linear(Session& s, UsagePolicy) {
+  const GroupedLinearSettings settings{.name = "g", .num_gemms = 2, .in_features = kIn, .out_features = kOut, .bias = false};
+  return of_two(std::make_unique<GroupedLinear>(s, settings));
+}
+std::unique_ptr<Module> ops_linear(Session& s, UsagePolicy policy) {
+  return std::make_unique<OpsLinear>(s, OpsLinearSettings{.name = "o", .in_features = kIn, .out_features = kOut, .usage_policy = policy});
+}
+template <bool packed>
+std::unique_ptr<Module> ops_grouped_linear(Session& s, UsagePolicy policy) {
+  OpsGroupedLinearSettings settings{.name = "o", .num_groups = 2, .in_features = kIn, .out_features = kOut};
+  settings.usage_policy = policy;
+  settings.single_grouped_weight = packed;
+  return of_two(std::make_unique<OpsGroupedLinear>(s, settings));
+}
+
 struct Kind {
   string_view name;
-  bool operation, packed;   // of te.ops; weights in one tensor
   std::unique_ptr<Module> (*make)(Session&, UsagePolicy);
+  bool operation = false, packed = false;   // of te.ops; weights in one tensor
 };
-constexpr std::array kKinds = {
-    Kind{"Linear", false, false, [](Session& s, UsagePolicy) -> std::unique_ptr<Module> { return std::make_unique<Linear>(s, LinearSettings{.name = "l", .in_features = kIn, .out_features = kOut, .bias = false}); }},
-    Kind{"LayerNormLinear", false, false,
-         [](Session& s, UsagePolicy) -> std::unique_ptr<Module> {
-           return std::make_unique<LayerNormLinear>(s, LayerNormLinearSettings{{.name = "l", .in_features = kIn, .out_features = kOut, .bias = false}, {}});
-         }},
-    Kind{"GroupedLinear", false, false,
-         [](Session& s, UsagePolicy) { return of_two(std::make_unique<GroupedLinear>(s, GroupedLinearSettings{.name = "g", .num_gemms = 2, .in_features = kIn, .out_features = kOut, .bias = false})); }},
-    Kind{"ops Linear", true, false,
-         [](Session& s, UsagePolicy policy) -> std::unique_ptr<Module> { return std::make_unique<OpsLinear>(s, OpsLinearSettings{.name = "o", .in_features = kIn, .out_features = kOut, .usage_policy = policy}); }},
-    Kind{"ops GroupedLinear", true, false,
-         [](Session& s, UsagePolicy policy) {
-           return of_two(std::make_unique<OpsGroupedLinear>(s, OpsGroupedLinearSettings{.name = "o", .num_groups = 2, .in_features = kIn, .out_features = kOut, .usage_policy = policy}));
-         }},
-    Kind{"ops GroupedLinear, packed", true, true,
-         [](Session& s, UsagePolicy policy) {
-           return of_two(std::make_unique<OpsGroupedLinear>(
-               s, OpsGroupedLinearSettings{.name = "o", .num_groups = 2, .in_features = kIn, .out_features = kOut, .usage_policy = policy, .single_grouped_weight = true}));
-         }},
+constexpr Kind kKinds[] = {
+    {"Linear", linear},
+    {"LayerNormLinear", layernorm_linear},
+    {"GroupedLinear", grouped_linear},
+    {"ops Linear", ops_linear, true},
+    {"ops GroupedLinear", ops_grouped_linear<false>, true},
+    {"ops GroupedLinear, packed", ops_grouped_linear<true>, true, true},
 };
 
 // Master weights of step `version`, one for each weight.
@@ -122,7 +131,8 @@ struct Trained {
 
 void expect_equal_steps(ScenarioRun& run, const StepRecord& got, const StepRecord& want, const string& when) {
   run.expect_equal(static_cast<int64_t>(got.outputs.size()), static_cast<int64_t>(want.outputs.size()), when + ": outputs");
-  for (size_t i = 0; i < std::min(got.outputs.size(), want.outputs.size()); ++i) run.expect_equal(got.outputs[i].array, want.outputs[i].array, when + ": " + want.outputs[i].name);
+  for (size_t i = 0; i < std::min(got.outputs.size(), want.outputs.size()); ++i)
+    run.expect_equal(got.outputs[i].array, want.outputs[i].array, when + ": " + want.outputs[i].name);
 }
 
 template <class Each>
@@ -229,10 +239,12 @@ void s55(ScenarioRun& run) {
 }
 
 constexpr Scenario kScenarios[] = {
-    {"S-53", "Training, evaluation, training", "a quantized weight in every module and format", "an evaluation stands between steps whose optimizer rewrites the weight",
+    {"S-53", "Training, evaluation, training", "a quantized weight in every module and format",
+     "an evaluation stands between steps whose optimizer rewrites the weight",
      "no buffer is stale after any optimizer step, the weight keeps wanting both directions, and the last step equals one on a new weight", s53, {}},
     {"S-54", "Evaluation first", "a weight built with gradients, and one built without", "it is evaluated and then trained",
-     "the first trains as if never evaluated; the second keeps its rows alone, and its dgrad raises where columns cannot be made from rows, unless usages are merged and the format can grow them", s54, {}},
+     "the first trains as if never evaluated; the second keeps its rows alone, and its dgrad raises where columns cannot be made from rows, unless usages are "
+     "merged and the format can grow them", s54, {}},
     {"S-55", "Another recipe, the same usages", "a quantized weight", "the recipe object changes between steps, or quantization is off in between",
      "the weight wants and has the directions that it had, all of them fresh", s55, {}},
 };
