@@ -9,6 +9,7 @@ Quantized tensors are stand-ins with the attribute names of the libraries. With 
 import ast
 import json
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -427,6 +428,23 @@ class Judged(unittest.TestCase):
         told = self.check(te_mxfp8(64, 96, **self.fields(p)), p["x"])
         self.assertIn("0 passed, 1 failed, 0 skipped", told)
         self.assertRegex(told, r"first divergence: .*step2/blocks.0.fc1/weight, plane row.data")
+
+
+@unittest.skipIf(PROGRAM is None, "no assay program")
+class Libraries(unittest.TestCase):
+    def test_packs_part_where_their_readme_says(self):
+        folder = ROOT / "fixtures/packs/libraries"
+        rows = [[c.strip() for c in line.split("|")[1:-1]] for line in (folder / "README.md").read_text().splitlines() if line.startswith("| ")]
+        said = {(pack, module, role): plane for pack, module, *planes, _ in rows[2:] for role, plane in zip(rows[0][2:5], planes)}
+        told = subprocess.run([PROGRAM, "check", folder], text=True, capture_output=True).stdout
+        found = {}
+        for line in told.splitlines():
+            if case := re.match(r"(passed|FAILED) .*/(\w+)\.safetensors:step0/(\S+)/(\w+)", line):
+                name = case.group(2, 3, 4)
+                found[name] = "-" if case.group(1) == "passed" else "?"
+            elif cause := re.match(r"  cause +(\S+)", line):
+                found[name] = cause.group(1)
+        self.assertEqual(found, said)
 
 
 def main():
