@@ -310,6 +310,8 @@ class Lines(unittest.TestCase):
         self.assertIn("scales=gemm", self.line(newer))
         with self.assertRaisesRegex(PackError, "blocks of 32 of .*found 32 of fp6_e3m2"):
             self.line(mx(np.zeros((64, 96), np.uint8), np.zeros((64, 3), np.uint8), "fp6_e3m2"))
+        with self.assertRaisesRegex(PackError, "blocks of 32 of .*found 16 of float8_e4m3fn"):
+            self.line(mx(np.zeros((64, 96), np.uint8), np.zeros((64, 6), np.uint8), block_size=16))
 
     def test_torchao_columns_are_turned_back(self):
         data, scale = np.arange(96 * 64, dtype=np.uint32).astype(np.uint8).reshape(96, 64), np.arange(96 * 2, dtype=np.uint8).reshape(96, 2)
@@ -329,12 +331,17 @@ class Lines(unittest.TestCase):
         old = thing("NVFP4Tensor", qdata=data, _scale_e4m3=scale, _block_size=16, _orig_dtype="torch.bfloat16", _per_tensor_scale=None, _is_swizzled_scales=False)
         for tensor in (new, old):
             self.assertEqual(self.add(tensor), ("quantize nvfp4 64x96 bf16 dir=row", ["row.data", "row.scale_inv"]))
+        new.block_size = 32
+        with self.assertRaisesRegex(PackError, "blocks of 16, found 32"):
+            self.add(new)
 
     def test_what_is_refused(self):
         for message, tensor, more in (
                 (r"row.scale_inv: expected \[128, 8\] elements, or \[96, 5\] without padding, found \[96, 8\]", te_mxfp8(96, 160, rowwise_scale_inv=np.zeros((96, 8), np.uint8)), {}),
                 (r"expected \[128, 8\] elements, found \[96, 5\]", te_mxfp8(96, 160, swizzled=True, rowwise_scale_inv=np.zeros((96, 5), np.uint8)), {}),
                 ("row.scale_inv: expected F8_E8M0 or an integer of its width, found float32", te_mxfp8(96, 160, rowwise_scale_inv=np.zeros((128, 8), np.float32)), {}),
+                ("row.scale_inv: expected F8_E8M0 or an integer of its width, found uint16", te_mxfp8(96, 160, rowwise_scale_inv=np.zeros((128, 8), np.uint16)), {}),
+                ("row.data: expected F8_E4M3 or an integer of its width, found bool", te_mxfp8(96, 160, rowwise_data=np.zeros((96, 160), bool)), {}),
                 ("row.scale_inv: expected an array, found None", te_mxfp8(96, 160, rowwise_scale_inv=None), {}),
                 ("expected _rowwise_data or _columnwise_data, found neither", te_mxfp8(96, 160, rowwise_data=None, columnwise_data=None), {}),
                 ("named for E4M3, E5M2 or E2M1, found kByte", te_mxfp8(96, 160, fp8_dtype="kByte"), {}),
