@@ -25,12 +25,14 @@
 #include "compare/trace.h"
 #include "compare/vectors.h"
 #include "contract/line.h"
+#include "contract/recipes.h"
 #include "fast/subject_cublaslt.h"
 #include "fast/subject_gpu.h"
 #include "fast/subject_host.h"
 #include "fast/subject_lanes.h"
 #include "fixtures/headers/subject_headers.h"
 #include "reference/subject.h"
+#include "training/line_factory.h"
 
 namespace {
 
@@ -49,11 +51,13 @@ const char kAbout[] =
 const char kExamples[] =
     "What is judged: a suite by name or path (smoke, ci, fixtures/suites/ci.cases), or a line in quotes:\n"
     "  <op> <format>[/<column format>] <rows>x<cols> <source> key=value ...\n"
+    "  quantize <format> ... role=<module>/<tensor> [recipe=<name>], quantize auto ... role=<module>/<tensor> factory=<name>\n"
     "or scenarios of the training layer: scenarios, S-21; or cells of the parity matrix: roles.\n"
     "Examples:\n"
     "  assay run smoke\n"
     "  assay run S-21 --subject reference,host -v\n"
     "  assay run 'quantize mxfp8 96x160 bf16 fill=ties seed=7' -v\n"
+    "  assay run 'quantize nvfp4 64x256 bf16 role=linear/grad_output recipe=nvfp4 fill=wide'\n"
     "  assay run ci --subject gpu --require gpu --junit report.xml\n"
     "  assay list --keys\n"
     "Exit status: 0 all good; 1 something failed or is mistrusted; 2 bad usage or unreadable input; 3 nothing ran, or a required subject is absent.";
@@ -138,7 +142,7 @@ std::vector<Story> stories_of(Common& common) {
 }
 
 Problem line_of(const std::string& text) {
-  const Result<Problem> p = parse_line(text);
+  const Result<Problem> p = training::read_line(text);
   if (!p) throw Refusal{p.error().text()};
   return *p;
 }
@@ -176,7 +180,8 @@ int list(Common& common, const ListOptions& o, const Subjects& subjects) {
   }
   if (o.keys) {
     any = true;
-    for (const KeyInfo& k : line_keys()) fmt::print("{:<16} {:<44} {}{}\n{:<16} ops: {}\n", k.name, k.values, k.summary, k.directional ? " (also row." + std::string(k.name) + ", col." + std::string(k.name) + ")" : "", "", fmt::join(k.ops, " "));
+    for (const std::span<const KeyInfo> table : {line_keys(), role_keys()})
+      for (const KeyInfo& k : table) fmt::print("{:<16} {:<44} {}{}\n{:<16} ops: {}\n", k.name, k.values, k.summary, k.directional ? " (also row." + std::string(k.name) + ", col." + std::string(k.name) + ")" : "", "", fmt::join(k.ops, " "));
   }
   if (o.subjects) {
     any = true;

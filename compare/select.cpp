@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "training/line_factory.h"
+
 namespace assay {
 
 namespace {
@@ -44,7 +46,7 @@ Result<std::vector<SuiteEntry>> select(const Selection& selection) {
   size_t kept = 0;
   for (const std::string& what : selection.what) {
     const bool is_line = what.find(' ') != std::string::npos;
-    Result<Suite> suite = is_line ? parse_suite(what, "line", ".") : load_suite(what);
+    Result<Suite> suite = is_line ? parse_suite(what, "line", ".", training::resolve_factory) : load_suite(what, training::resolve_factory);
     if (!suite) return suite.error();
     for (SuiteEntry& e : suite->entries) {
       if (is_line) e.line = 0;

@@ -9,8 +9,8 @@
 //   gemm a=fp8_current b=fp8_current 256x512x384 sum=hopper_fp8_split out=f32
 //
 // A bare key sets both directions, `row.key=` and `col.key=` set one; of a gemm `a.key=` and `b.key=` those of one operand, `c.fill=`, `c.seed=` and
-// `c.at=` what C and the bias are drawn by. The short line prints what differs from the
-// defaults, the canonical line every key that applies. parse(to_line(p)) == p for every valid Problem.
+// `c.at=` what C and the bias are drawn by. role= and recipe= set defaults by the name of a tensor (contract/recipes.h). The short line prints what differs from
+// the defaults, the canonical line every key that applies. parse(to_line(p)) == p for every valid Problem.
 #pragma once
 #include <span>
 #include <string>

@@ -2,10 +2,12 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <fstream>
 
 #include <gtest/gtest.h>
 
 #include "compare/select.h"
+#include "contract/line.h"
 #include "tests/compare/fakes.h"
 
 namespace assay {
@@ -120,6 +122,27 @@ TEST(Select, LinesFiltersAndShards) {
   EXPECT_EQ(count({{"quantize mxfp9 8x8 bf16"}, "", ""}), -1);
   EXPECT_EQ(count({{"no_such_suite"}, "", ""}), -1);
   EXPECT_EQ(split_names("host,,gpu"), (std::vector<std::string>{"host", "gpu"}));
+}
+
+// A factory is resolved in lines and in suites alike, before anything else sees the line; of a swept line the error shows which.
+TEST(Select, FactoriesAreResolved) {
+  const std::string line = "quantize auto 64x256 bf16 role=grouped_linear/{input,weight} factory={nvfp4_row_scaled_fwd_mxfp8_bwd_factory,mxfp8_factory}";
+  const std::vector<std::string> means = {"quantize nvfp4/mxfp8 64x256 bf16 col_source=row_dequantized row.row_scaled=1", "quantize mxfp8 64x256 bf16",
+                                          "quantize nvfp4/mxfp8 64x256 bf16 col_source=row_dequantized"};
+  const std::string path = ::testing::TempDir() + "factories.cases";
+  std::ofstream(path) << line << "\n";
+  for (const std::string& what : {line, path}) {
+    const auto entries = select({{what}, "", ""});
+    ASSERT_TRUE(entries) << entries.error().text();
+    ASSERT_EQ(entries->size(), means.size());
+    for (size_t i = 0; i < means.size(); ++i) {
+      EXPECT_EQ((*entries)[i].text, means[i]);
+      EXPECT_EQ(to_line((*entries)[i].problem), means[i]);
+    }
+  }
+  const auto unknown = select({{"quantize auto 64x256 bf16 role=linear/input factory={mxfp8_factory,nvfp4_factroy}"}, "", ""});
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().text(), "line:1: unknown factory 'nvfp4_factroy', in 'quantize auto 64x256 bf16 role=linear/input factory=nvfp4_factroy' (did you mean 'nvfp4_factory'?)");
 }
 
 }  // namespace
