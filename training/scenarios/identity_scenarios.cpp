@@ -25,7 +25,9 @@ int64_t position(const ArrayPtr& a, const ArrayPtr& within) { return share_memor
 void all_identity(ScenarioRun& run) {
   const auto identity_of = [](const RolePtr& role) { return quantizer_of("identity", role); };
   const RecipePtr plain = by_tensor([=](const string&, const RolePtr& role) -> QuantizerLike { return identity_of(role); });
-  const RecipePtr pairs = by_tensor([=](const string&, const RolePtr& role) -> QuantizerLike { return std::make_shared<HybridQuantizer>(identity_of(role), identity_of(role)); });
+  const RecipePtr pairs = by_tensor([=](const string&, const RolePtr& role) -> QuantizerLike {
+    return std::make_shared<HybridQuantizer>(identity_of(role), identity_of(role));
+  });
   for (const string_view module : kModules)
     for (const bool bias : {false, true}) {
       const BenchSettings s{.module = module, .bias = bias};
@@ -38,8 +40,10 @@ void all_identity(ScenarioRun& run) {
           continue;
         }
         // With a bias the original claims no wgrad: the unfused bias gradient leaves it to another kernel (E3).
-        for (const NamedArray& o : bf16.outputs)
-          if (o.name == "output" || o.name == "dgrad" || (o.name.find("bias") != string::npos && o.name.find("norm") == string::npos)) expect_same_output(run, r, bf16, o.name);
+        for (const NamedArray& o : bf16.outputs) {
+          const bool of_bias = o.name.find("bias") != string::npos && o.name.find("norm") == string::npos;
+          if (o.name == "output" || o.name == "dgrad" || of_bias) expect_same_output(run, r, bf16, o.name);
+        }
       }
     }
 }
@@ -114,7 +118,8 @@ void identity_contracts(ScenarioRun& run) {
   run.expect_equal(static_cast<int64_t>(pieces.size()), 3, "pieces of 96 columns by 40");
   for (size_t i = 0; i < pieces.size(); ++i) run.expect_equal(position(identity(pieces[i]).hp_data, x), static_cast<int64_t>(40 * i), "a piece's place");
   run.expect_equal(position(identity(slice(session, *whole, 0, 8, 24)).hp_data, x), 8 * 96, "a slice's place");
-  run.expect_equal(identity(as_strided(session, *cut, {4, 4}, {96, 1})).hp_data, contiguous(slice(slice(part, 0, 0, 4), 1, 0, 4)), "strides from the payload's own offset");
+  run.expect_equal(identity(as_strided(session, *cut, {4, 4}, {96, 1})).hp_data, contiguous(slice(slice(part, 0, 0, 4), 1, 0, 4)),
+      "strides from the payload's own offset");
   run.expect_equal(position(identity(as_strided(session, *cut, {4, 4}, {96, 1}, 5)).hp_data, x), 5, "strides from a given offset");
   const ArrayPtr copied = identity(clone(*cut)).hp_data;
   run.expect(!share_memory(*copied, *x) && copied->offset == 0, "a clone's memory is its own, from the start");
@@ -135,11 +140,13 @@ void identity_contracts(ScenarioRun& run) {
   const auto views = split_quantize(session, x, rows, quantizers, {DType::bfloat16, false, false}).outputs;
   run.expect(std::holds_alternative<ArrayPtr>(views[2]), "a grouped split gives plain views", "plain", "quantized");
   if (const ArrayPtr* last = std::get_if<ArrayPtr>(&views[2])) run.expect_equal(position(*last, x), 32 * 96, "a split's place");
-  const auto objects = split_quantize(session, x, rows, std::vector<QuantizerPtr>(3, std::make_shared<IdentityQuantizer>(DType::float32)), {DType::bfloat16, false, false}).outputs;
+  const auto objects = split_quantize(session, x, rows, std::vector<QuantizerPtr>(3, std::make_shared<IdentityQuantizer>(DType::float32)),
+      {DType::bfloat16, false, false}).outputs;
   run.expect(std::holds_alternative<StoragePtr>(objects[2]), "of another dtype, storage objects", "quantized", "plain");
   GemmOptions o;
   const ArrayPtr w = drawn({32, 96}, DType::bfloat16, 4);
-  run.expect_equal(std::get<ArrayPtr>(general_gemm(session, w, whole, GemmOp::TN, o)), std::get<ArrayPtr>(general_gemm(session, w, x, GemmOp::TN, o)), "a GEMM takes the plain tensor");
+  run.expect_equal(std::get<ArrayPtr>(general_gemm(session, w, whole, GemmOp::TN, o)), std::get<ArrayPtr>(general_gemm(session, w, x, GemmOp::TN, o)),
+      "a GEMM takes the plain tensor");
 }
 
 // S-42. Built-in overrides of the backward pass are hybrids whose columns are Identity.
@@ -165,7 +172,7 @@ void high_precision_backward(ScenarioRun& run) {
   };
   for (const string_view module : {"linear", "layernorm_linear", "grouped_linear"})
     for (const Format& f : kRowFormats)
-      for (const auto& [source, how] : {std::pair<string, string>("original", "high_precision"), std::pair<string, string>("rowwise_dequantized", "dequantized")}) {
+      for (const auto& [source, how] : {std::pair<string, string>("original", "high_precision"), {"rowwise_dequantized", "dequantized"}}) {
         run.about(string(module) + ", H(" + string(f.name) + "|ID), " + source);
         const RecipePtr builtin = f.recipe();
         builtin->backward_override = how;
@@ -181,7 +188,9 @@ void high_precision_backward(ScenarioRun& run) {
         run.expect_different(output_of(hybrid, "dgrad"), output_of(step_of(run, s, under(none)), "dgrad"), "dgrad of the plain recipe");
       }
   run.about("the two sources");
-  const auto dgrad = [&](const string& source) { return output_of(step_of(run, {}, under(per_gemm({"mxfp8", "identity", "identity"}, "input,weight", source))), "dgrad"); };
+  const auto dgrad = [&](const string& source) {
+    return output_of(step_of(run, {}, under(per_gemm({"mxfp8", "identity", "identity"}, "input,weight", source))), "dgrad");
+  };
   run.expect_different(dgrad("original"), dgrad("rowwise_dequantized"), "dgrad");
 }
 
@@ -207,9 +216,12 @@ void high_precision_forward(ScenarioRun& run) {
 constexpr Scenario kScenarios[] = {
     {"S-40", "All-Identity is no quantization", "every module with ID or H(ID|ID) in all slots, with bias and without", "a step runs",
      "without bias everything equals the unquantized step; with bias output, dgrad and bias gradients do", all_identity, ""},
-    {"S-41", "Identity's contracts", "tensors with gaps and offsets, a configured dtype, every noop flag", "Identity quantizes, updates, views, splits, saves, copies and multiplies",
-     "it aliases what it can, casts where a dtype is set, freezes at any flag but zero, binds a source of another shape, and keeps strides and offsets", identity_contracts, ""},
-    {"S-42", "High-precision backward", "Linear, LayerNormLinear and GroupedLinear with H(q|ID), q of CS, MX and row-scaled NVFP4", "columns come from the original, or from dequantized rows",
+    {"S-41", "Identity's contracts", "tensors with gaps and offsets, a configured dtype, every noop flag",
+     "Identity quantizes, updates, views, splits, saves, copies and multiplies",
+     "it aliases what it can, casts where a dtype is set, freezes at any flag but zero, binds a source of another shape, and keeps strides and offsets",
+     identity_contracts, ""},
+    {"S-42", "High-precision backward", "Linear, LayerNormLinear and GroupedLinear with H(q|ID), q of CS, MX and row-scaled NVFP4",
+     "columns come from the original, or from dequantized rows",
      "a step equals backward_override high_precision, or dequantized", high_precision_backward, ""},
     {"S-43", "High-precision forward", "modules with input and weight H(ID|q) and gradient q, in four formats", "a step runs",
      "fprop equals the unquantized one; dgrad, wgrad and bias gradients equal those of plain q", high_precision_forward, ""},

@@ -15,7 +15,9 @@ using std::string;
 using std::string_view;
 using enum ErrorClass;
 
-QuantizerPtr hybrid_of(string_view row, string_view col, const RolePtr& role) { return std::make_shared<HybridQuantizer>(quantizer_of(row, role), quantizer_of(col, role)); }
+QuantizerPtr hybrid_of(string_view row, string_view col, const RolePtr& role) {
+  return std::make_shared<HybridQuantizer>(quantizer_of(row, role), quantizer_of(col, role));
+}
 
 // Both sides of the row count that NVFP4's fused kernel needs (64), and partial blocks of 128.
 constexpr int64_t kRows[] = {64, 96};
@@ -62,8 +64,9 @@ void three_formats(ScenarioRun& run) {
         if (f == d || f == w) continue;
         about(run, string(kFormats[f]) + "|" + string(kFormats[d]) + "|" + string(kFormats[w]), s.rows);
         // Where one format serves both gradients, a plain gradient quantizer does what the hybrid does.
-        judge(step_of(run, s, under(per_gemm({kFormats[f], kFormats[d], kFormats[w]}))), f, d, w);
-        if (d == w && kFormats[d] != "nvfp4") judge(step_of(run, s, under(per_gemm({kFormats[f], kFormats[d], kFormats[w]}, "input,weight,grad_output"))), f, d, w);
+        const GemmFormats formats{kFormats[f], kFormats[d], kFormats[w]};
+        judge(step_of(run, s, under(per_gemm(formats))), f, d, w);
+        if (d == w && kFormats[d] != "nvfp4") judge(step_of(run, s, under(per_gemm(formats, "input,weight,grad_output"))), f, d, w);
       }
 }
 
@@ -77,7 +80,8 @@ void refusals(ScenarioRun& run) {
     string_view gemm;
     Operand a, b;
   };
-  constexpr Pair kGemms[] = {{"fprop", {"weight", false}, {"input", false}}, {"dgrad", {"weight", true}, {"grad_output", false}}, {"wgrad", {"input", true}, {"grad_output", true}}};
+  constexpr Pair kGemms[] = {{"fprop", {"weight", false}, {"input", false}}, {"dgrad", {"weight", true}, {"grad_output", false}},
+      {"wgrad", {"input", true}, {"grad_output", true}}};
   std::vector<string_view> formats(std::begin(kFormats), std::end(kFormats));
   formats.push_back("identity");
   for (const Pair& gemm : kGemms)
@@ -94,18 +98,22 @@ void refusals(ScenarioRun& run) {
         }
   run.about("");
   const auto all = [](const QuantizerPtr& q) { return by_tensor([q](const string&, const RolePtr&) -> QuantizerLike { return q->copy(); }); };
-  run.expect_error(runtime_error, "E5M2 by E5M2", [&] { step_of(run, {}, under(all(std::make_shared<Float8CurrentScalingQuantizer>(Encoding::e5m2)))); }, {"E5M2"});
-  run.expect_error(runtime_error, "two operands of 128x128 blocks", [&] { step_of(run, {}, under(all(std::make_shared<Float8BlockQuantizer>(Encoding::e4m3, 2)))); }, {"128x128"});
+  run.expect_error(runtime_error, "E5M2 by E5M2", [&] { step_of(run, {}, under(all(std::make_shared<Float8CurrentScalingQuantizer>(Encoding::e5m2)))); },
+      {"E5M2"});
+  run.expect_error(runtime_error, "two operands of 128x128 blocks",
+      [&] { step_of(run, {}, under(all(std::make_shared<Float8BlockQuantizer>(Encoding::e4m3, 2)))); }, {"128x128"});
   run.about("");
   for (const bool output : {true, false}) {
     const string which = output ? "output" : "grad input";
     const auto quantized = [&](const std::function<QuantizerPtr(const RolePtr&)>& boundary) {
-      StepOptions o = under(by_tensor([boundary](const string& tensor, const RolePtr& role) -> QuantizerLike { return tensor.empty() ? boundary(role) : quantizer_of("mxfp8", role); }));
+      StepOptions o = under(by_tensor([boundary](const string& tensor, const RolePtr& role) { return tensor.empty() ? boundary(role) : quantizer_of("mxfp8", role); }));
       (output ? o.fp8_output : o.fp8_grad) = true;
       return step_of(run, {}, o);
     };
-    run.expect_error(not_implemented_error, "a hybrid at the active " + which, [&] { quantized([](const RolePtr& r) { return hybrid_of("mxfp8", "mxfp8", r); }); }, {"HybridQuantizer"});
-    run.expect_error(not_implemented_error, "Identity at the active " + which, [&] { quantized([](const RolePtr& r) { return quantizer_of("identity", r); }); }, {"IdentityQuantizer"});
+    run.expect_error(not_implemented_error, "a hybrid at the active " + which,
+        [&] { quantized([](const RolePtr& r) { return hybrid_of("mxfp8", "mxfp8", r); }); }, {"HybridQuantizer"});
+    run.expect_error(not_implemented_error, "Identity at the active " + which, [&] { quantized([](const RolePtr& r) { return quantizer_of("identity", r); }); },
+        {"IdentityQuantizer"});
     // A native one is what the boundary needs: its tensor is the one that quantizing the plain result gives.
     const StepRecord got = quantized([](const RolePtr& r) { return quantizer_of("mxfp8", r); }), plain = step_of(run, {}, under(built_in("mxfp8")));
     const string_view name = output ? "output" : "dgrad";
@@ -113,7 +121,8 @@ void refusals(ScenarioRun& run) {
     const ArrayPtr want = quantizer_of("mxfp8", nullptr)->quantize(session, output_of(plain, name))->dequantize(session);
     run.expect_equal(output_of(got, name), want, "a native quantizer at the active " + which);
     // Inert, a hybrid there is legal.
-    expect_same_steps(run, step_of(run, {}, under(by_tensor([](const string& tensor, const RolePtr& role) { return tensor.empty() ? hybrid_of("mxfp8", "nvfp4", role) : quantizer_of("mxfp8", role); }))), plain);
+    const RecipePtr inert = by_tensor([](const string& tensor, const RolePtr& role) { return tensor.empty() ? hybrid_of("mxfp8", "nvfp4", role) : quantizer_of("mxfp8", role); });
+    expect_same_steps(run, step_of(run, {}, under(inert)), plain);
   }
   const auto attention = [&](const std::function<QuantizerPtr(const RolePtr&)>& make) {
     Session session = run.session();
@@ -126,7 +135,8 @@ void refusals(ScenarioRun& run) {
   for (const string_view f : {"fp8_current", "mxfp8"}) attention([f](const RolePtr& r) { return quantizer_of(f, r); });
   for (const string_view f : {"fp8_block", "nvfp4", "identity"})
     run.expect_error(type_error, string(f) + " in attention", [&] { attention([f](const RolePtr& r) { return quantizer_of(f, r); }); });
-  run.expect_error(type_error, "a hybrid in attention", [&] { attention([](const RolePtr& r) { return hybrid_of("fp8_current", "fp8_current", r); }); }, {"HybridQuantizer"});
+  run.expect_error(type_error, "a hybrid in attention", [&] { attention([](const RolePtr& r) { return hybrid_of("fp8_current", "fp8_current", r); }); },
+      {"HybridQuantizer"});
 }
 
 // S-33. Data whose magnitudes span 2^20, in binary32, so that the order of a sum shows.
@@ -160,7 +170,8 @@ void bias_gradients(ScenarioRun& run) {
   const StepRecord hybrid = step(384, same_format("fp8_current"), true);
   for (const bool custom : {false, true}) {
     const auto delayed = [&](bool fused) {
-      const RecipePtr all_delayed = custom ? by_tensor([](const string&, const RolePtr&) -> QuantizerLike { return DelayedScalingRequest{}; }) : built_in("delayed");
+      const RecipePtr all_delayed = custom ? by_tensor([](const string&, const RolePtr&) -> QuantizerLike { return DelayedScalingRequest{}; })
+          : built_in("delayed");
       return step(384, all_delayed, fused);
     };
     const string whose = custom ? "a custom recipe's request: " : "the built-in recipe: ";
@@ -246,7 +257,8 @@ void saved_originals(ScenarioRun& run) {
       run.expect_equal(counts.row, c.rows_made * experts, "rows quantized, original saved");
       run.expect_equal(counts.col, experts, "columns quantized, original saved");
       run.expect_equal(static_cast<int64_t>(saved_original.warnings.size()), c.warns ? 1 : 0, "warnings");
-      if (c.warns && !saved_original.warnings.empty()) run.expect(saved_original.warnings[0].text.find("save_original_input") != string::npos, "the warning names save_original_input");
+      if (c.warns && !saved_original.warnings.empty()) run.expect(saved_original.warnings[0].text.find("save_original_input") != string::npos,
+          "the warning names save_original_input");
       expect_same_steps(run, saved_original, saved_codes);
       if (module != "linear") continue;
       const auto saved_input = [](const StepRecord& r) { return text(r.usages.back().usages); };
@@ -272,17 +284,21 @@ void saved_originals(ScenarioRun& run) {
 }
 
 constexpr Scenario kScenarios[] = {
-    {"S-30", "A hybrid of two formats is two recipes", "Linear with input and weight H(a|b) and gradient b, for the 14 ordered pairs of formats", "a step runs on 64 and on 96 rows",
+    {"S-30", "A hybrid of two formats is two recipes", "Linear with input and weight H(a|b) and gradient b, for the 14 ordered pairs of formats",
+     "a step runs on 64 and on 96 rows",
      "fprop is that of the all-a recipe; dgrad, wgrad and the bias gradient are those of the all-b recipe", cross_formats, ""},
-    {"S-31", "Three formats, one per GEMM", "Linear with weight H(F|D), input H(F|W), gradient H(D|W), for all triples of four formats with F apart", "a step runs",
+    {"S-31", "Three formats, one per GEMM", "Linear with weight H(F|D), input H(F|W), gradient H(D|W), for all triples of four formats with F apart",
+     "a step runs",
      "every GEMM equals that of the plain recipe of its format; where D is W, a plain gradient quantizer does the same", three_formats, ""},
     {"S-32", "What cannot be multiplied is refused", "operands of unlike formats in one GEMM; a hybrid or Identity where a result is to be quantized; hybrids in attention",
      "a step runs", "RuntimeError that names the GEMM; NotImplementedError; TypeError; native quantizers pass", refusals, ""},
     {"S-33", "The bias gradient's order of summation", "gradients of 32 to 384 rows whose magnitudes span 2^20", "hybrid and vanilla sum them for the bias",
      "current scaling agrees; MXFP8 and delayed scaling differ from the second chunk on (E13), and agree where vanilla sums plainly", bias_gradients, ""},
-    {"S-34", "One hybrid among vanilla quantizers", "Linear where only the input, the weight or the gradient is a hybrid of the others' format", "a step runs on 64 and on 96 rows",
+    {"S-34", "One hybrid among vanilla quantizers", "Linear where only the input, the weight or the gradient is a hybrid of the others' format",
+     "a step runs on 64 and on 96 rows",
      "everything equals vanilla; of an NVFP4 gradient the columns once both routes draw one state (E2)", one_role, ""},
-    {"S-35", "Saving the original input", "Linear and GroupedLinear with a hybrid input in five settings of safety and source; delayed scaling; overrides", "a step saves the original, or codes",
+    {"S-35", "Saving the original input", "Linear and GroupedLinear with a hybrid input in five settings of safety and source; delayed scaling; overrides",
+     "a step saves the original, or codes",
      "the same bytes; columns are made once, rows twice only where columns come from them; unsafe sources and a custom recipe's delayed scaling warn, the built-in one's is a ValueError",
      saved_originals, ""},
 };

@@ -30,7 +30,9 @@ void row_scaled_products(ScenarioRun& run) {
     q.row_scaled_nvfp4 = row_scaled;
     return q.copy()->quantize(session, drawn(std::move(shape), DType::bfloat16, seed, FillKind::wide));
   };
-  const auto amaxes = [&](const StoragePtr& s, bool rows) { return floats(session, rows ? as<NVFP4Storage>(s).amax_rowwise : as<NVFP4Storage>(s).amax_columnwise); };
+  const auto amaxes = [&](const StoragePtr& s, bool rows) {
+    return floats(session, rows ? as<NVFP4Storage>(s).amax_rowwise : as<NVFP4Storage>(s).amax_columnwise);
+  };
   const auto without_amax = [](const StoragePtr& s) {
     StoragePtr out = s->make_like();
     auto& plain = as<NVFP4Storage>(out);
@@ -44,7 +46,8 @@ void row_scaled_products(ScenarioRun& run) {
     GemmOp op;
     bool a_vector, b_vector;
   };
-  constexpr Product kProducts[] = {{"fprop", GemmOp::TN, false, true}, {"fprop", GemmOp::TN, true, false}, {"fprop", GemmOp::TN, true, true}, {"dgrad", GemmOp::NN, true, false},
+  constexpr Product kProducts[] = {{"fprop", GemmOp::TN, false, true}, {"fprop", GemmOp::TN, true, false}, {"fprop", GemmOp::TN, true, true},
+      {"dgrad", GemmOp::NN, true, false},
                                    {"dgrad", GemmOp::NN, true, true},  {"wgrad", GemmOp::NT, true, false}, {"wgrad", GemmOp::NT, true, true}};
   for (const Product& p : kProducts) {
     run.about(string(p.gemm) + ", " + (p.a_vector ? "vector" : "scalar") + " by " + (p.b_vector ? "vector" : "scalar"));
@@ -113,14 +116,17 @@ void split_dtypes(ScenarioRun& run) {
       }
       run.expect_equal(*std::get<StoragePtr>(from_cast[i]), *std::get<StoragePtr>(from_narrow[i]), expert + ", cast first");
       run.expect_equal(name_of(dtype_of(uncast[i])), "float32", expert + ", not cast: nominal dtype");
-      if (splits[i] > 0) run.expect_different(*std::get<StoragePtr>(uncast[i])->fields()[0].slot, *std::get<StoragePtr>(from_narrow[i])->fields()[0].slot, expert + ", not cast");
+      if (splits[i] > 0) run.expect_different(*std::get<StoragePtr>(uncast[i])->fields()[0].slot, *std::get<StoragePtr>(from_narrow[i])->fields()[0].slot,
+          expert + ", not cast");
     }
   }
   // Within a step the mismatch shows in the first GEMM that reads the gradient.
   const auto step = [&](const Kind& kind, const ArrayPtr& dy) {
     Bench bench(run, {.module = "grouped_linear", .bias = false, .splits = splits});
     bench.dy = dy;
-    const RecipePtr recipe = by_tensor([&](const string& tensor, const RolePtr&) -> QuantizerLike { return tensor == "grad_output" ? kind.make() : kind.name.find("ID") != string_view::npos ? identity() : mx(); });
+    const RecipePtr recipe = by_tensor([&](const string& tensor, const RolePtr&) -> QuantizerLike {
+      return tensor == "grad_output" ? kind.make() : kind.name.find("ID") != string_view::npos ? identity() : mx();
+    });
     return bench.step(under(recipe));
   };
   const ArrayPtr dy = gradient({96, 96}, DType::float32, 6), dy16 = cast(session, dy, DType::bfloat16);
@@ -174,7 +180,8 @@ void random_states(ScenarioRun& run) {
     for (const Shape& shape : kShapes)
       for (const bool rht : {false, true})
         for (const bool stochastic : {false, true}) {
-          run.about(string(arch == Arch::sm90 ? "sm90" : arch == Arch::sm100 ? "sm100" : "sm110") + " " + dims_text(shape.rows, shape.cols) + (rht ? " RHT" : "") + (stochastic ? " SR" : ""));
+          run.about(string(arch == Arch::sm90 ? "sm90" : arch == Arch::sm100 ? "sm100" : "sm110") + " " + dims_text(shape.rows, shape.cols) +
+                    (rht ? " RHT" : "") + (stochastic ? " SR" : ""));
           Session session = run.session(arch);
           const ArrayPtr x = gradient({shape.rows, shape.cols}, DType::bfloat16, 8);
           const NVFP4Quantizer q = fp4(rht, stochastic);
@@ -195,7 +202,8 @@ void random_states(ScenarioRun& run) {
           run.expect_equal(h.row_data, v.row_data, "rows of equal states");
           run.expect_equal(h.col_data, v.col_data, "columns of equal states");
         }
-  // The original's kernels hand their words out by thread and tick, and a tick depends on which directions a launch produces: without RHT, equal states are not equal words.
+  // The original's kernels hand their words out by thread and tick, and a tick depends on which directions a launch produces: without RHT, equal states are not
+  // equal words.
   for (const Shape& shape : {Shape{64, 96}, Shape{64, 128}, Shape{128, 256}})
     for (const bool rht : {true, false}) {
       run.about("flavour te, " + dims_text(shape.rows, shape.cols) + (rht ? " RHT SR" : " SR"));
@@ -251,8 +259,10 @@ void signs_of_zero(ScenarioRun& run) {
       q->update_quantized(session, x, *s, noop);
       return s;
     };
-    const StoragePtr v = made(std::make_shared<MXFP8Quantizer>()), h = made(std::make_shared<HybridQuantizer>(std::make_shared<MXFP8Quantizer>(), std::make_shared<MXFP8Quantizer>()));
-    const auto &vanilla = as<MXFP8Storage>(v), &row = as<MXFP8Storage>(as<HybridStorage>(h).rowwise_storage), &col = as<MXFP8Storage>(as<HybridStorage>(h).columnwise_storage);
+    const StoragePtr v = made(std::make_shared<MXFP8Quantizer>()),
+        h = made(std::make_shared<HybridQuantizer>(std::make_shared<MXFP8Quantizer>(), std::make_shared<MXFP8Quantizer>()));
+    const auto &vanilla = as<MXFP8Storage>(v), &row = as<MXFP8Storage>(as<HybridStorage>(h).rowwise_storage),
+        &col = as<MXFP8Storage>(as<HybridStorage>(h).columnwise_storage);
     run.expect_equal(row.rowwise_scale_inv, vanilla.rowwise_scale_inv, "scales of rows");
     run.expect_equal(col.columnwise_scale_inv, vanilla.columnwise_scale_inv, "scales of columns");
     const auto codes = [&](const ArrayPtr& got, const ArrayPtr& want, bool differ, const string& what) {
@@ -280,13 +290,15 @@ void signs_of_zero(ScenarioRun& run) {
             session.flavour = flavour;
             // 16-bit inputs without a noop pointer take a specialised kernel in both directions, and in rows alone of a multiple of 128 columns.
             const bool specialised = flavour == Flavour::te && dtype != DType::float32 && !noop;
-            judge(session, contiguous(slice(gradient({rows + 16, cols}, dtype, 11), 0, 16, rows + 16)), noop ? std::optional<F32Bits>(0) : std::nullopt, {specialised && cols % 128 != 0, specialised});
+            judge(session, contiguous(slice(gradient({rows + 16, cols}, dtype, 11), 0, 16, rows + 16)), noop ? std::optional<F32Bits>(0) : std::nullopt,
+                {specialised && cols % 128 != 0, specialised});
           }
 }
 
 constexpr Scenario kScenarios[] = {
     {"S-36", "Row-scaled products", "NVFP4 operands with an amax per row or column, or one for all, in each layout", "they are multiplied and a bias is added",
-     "a scalar and a vector multiply once, by their product; two vectors twice, the rows of the result first; then the bias; then one rounding", row_scaled_products, ""},
+     "a scalar and a vector multiply once, by their product; two vectors twice, the rows of the result first; then the bias; then one rounding",
+     row_scaled_products, ""},
     {"S-37", "The dtype that a split sees", "a float32 gradient in a bf16 step, split for ID, H(ID|ID), MX and H(MX|MX)", "it is cast first, or not",
      "cast first, all see the bf16 gradient; not cast, ID casts, H(ID|ID) keeps float32 and its GEMM is refused, MX and H(MX|MX) agree", split_dtypes, ""},
     {"S-38", "Random states by direction", "NVFP4 with and without RHT and stochastic rounding, in shapes that fuse and shapes that do not, on three architectures",
@@ -294,7 +306,8 @@ constexpr Scenario kScenarios[] = {
      "where rows differ from their second 64x64 stage on", random_states, ""},
     {"S-39", "Constant gradients hide the generator", "Linear under NVFP4 with a gradient of ones, and with a random one", "a step runs with another seed",
      "ones give the same bytes, the random gradient another dgrad and wgrad", constant_gradients, ""},
-    {"S-84", "The sign of a zero in MXFP8", "tensors with -0 around K%128, M%32 and K%32, with and without a noop pointer, under both flavours", "vanilla and H(MX|MX) quantize them",
+    {"S-84", "The sign of a zero in MXFP8", "tensors with -0 around K%128, M%32 and K%32, with and without a noop pointer, under both flavours",
+     "vanilla and H(MX|MX) quantize them",
      "equal under the plain arithmetic; under flavour te exactly the specialised kernels' launches write +0 for -0 (E12)", signs_of_zero, ""},
 };
 

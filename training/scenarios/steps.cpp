@@ -84,8 +84,11 @@ std::vector<const GemmRecord*> gemms_of(const StepRecord& r, string_view kind) {
 }  // namespace
 
 QuantizerPtr quantizer_of(string_view format, const RolePtr& role) {
-  static constexpr std::pair<string_view, string_view> kFactories[] = {{"fp8_current", "current_scaling_factory"}, {"fp8_block", "float8_block_scaling_factory"},
-                                                                       {"mxfp8", "mxfp8_factory"}, {"nvfp4", "nvfp4_factory"}, {"identity", "high_precision_factory"}};
+  static constexpr std::pair<string_view, string_view> kFactories[] = {{"fp8_current", "current_scaling_factory"},
+                                                                       {"fp8_block", "float8_block_scaling_factory"},
+                                                                       {"mxfp8", "mxfp8_factory"},
+                                                                       {"nvfp4", "nvfp4_factory"},
+                                                                       {"identity", "high_precision_factory"}};
   for (const auto& [name, factory] : kFactories)
     if (name == format) return std::get<QuantizerPtr>(factory_named(factory)->call(role));
   throw std::logic_error("no format " + string(format));
@@ -93,7 +96,8 @@ QuantizerPtr quantizer_of(string_view format, const RolePtr& role) {
 
 RecipePtr built_in(string_view format) {
   static constexpr std::pair<string_view, string_view> kRecipes[] = {
-      {"fp8_current", "Float8CurrentScaling"}, {"fp8_block", "Float8BlockScaling"}, {"mxfp8", "MXFP8BlockScaling"}, {"nvfp4", "NVFP4BlockScaling"}, {"delayed", "DelayedScaling"}};
+      {"fp8_current", "Float8CurrentScaling"}, {"fp8_block", "Float8BlockScaling"}, {"mxfp8", "MXFP8BlockScaling"}, {"nvfp4", "NVFP4BlockScaling"},
+      {"delayed", "DelayedScaling"}};
   for (const auto& [name, recipe] : kRecipes)
     if (name == format) return make_recipe(recipe);
   return nullptr;
@@ -105,13 +109,14 @@ RecipePtr by_tensor(ByTensor quantizer) {
 
 RecipePtr per_gemm(GemmFormats f, string_view hybrids, const string& source) {
   return by_tensor([f, hybrids, source](const string& tensor, const RolePtr& role) -> QuantizerLike {
-    const auto [row, col] = tensor == "weight" ? std::pair(f.fprop, f.dgrad) : tensor == "grad_output" ? std::pair(f.dgrad, f.wgrad) : std::pair(f.fprop, f.wgrad);
+    const auto [row, col] = tensor == "weight" ? std::pair(f.fprop, f.dgrad) : tensor == "grad_output" ? std::pair(f.dgrad, f.wgrad)
+        : std::pair(f.fprop, f.wgrad);
     if (row == col && (tensor.empty() || hybrids.find(tensor) == string_view::npos)) return quantizer_of(row, role);
     return std::make_shared<HybridQuantizer>(quantizer_of(row, role), quantizer_of(col, role), source);
   });
 }
 
-Bench::Bench(const ScenarioRun& run, BenchSettings s, Arch arch) : session(run.session(arch)), module(make_module(session, s)) {
+Bench::Bench(const ScenarioRun& run, BenchSettings s, Arch arch) : session(run.session_on(s.on ? *s.on : run.subject, arch)), module(make_module(session, s)) {
   session.rng.reseed(7);
   fill_parameters(*module, 100);
   const std::vector<int64_t> splits = splits_of(s);
@@ -155,13 +160,15 @@ void expect_same_gemms(ScenarioRun& run, const StepRecord& got, const StepRecord
     run.expect_equal(a[i]->name, name, "name of a GEMM");
     run.expect_equal(a[i]->line, b[i]->line, name + ": settings");
     if (!run.expect_equal(static_cast<int64_t>(a[i]->planes.size()), static_cast<int64_t>(b[i]->planes.size()), name + ": operand planes")) continue;
-    for (size_t p = 0; p < a[i]->planes.size(); ++p) run.expect_equal(array_of(a[i]->planes[p]), array_of(b[i]->planes[p]), name + ": " + b[i]->planes[p].plane.name);
+    for (size_t p = 0; p < a[i]->planes.size(); ++p) run.expect_equal(array_of(a[i]->planes[p]), array_of(b[i]->planes[p]),
+        name + ": " + b[i]->planes[p].plane.name);
     run.expect_equal(a[i]->out, b[i]->out, name + ": result");
   }
 }
 
 void expect_same_output(ScenarioRun& run, const StepRecord& got, const StepRecord& want, string_view name) {
-  if (run.expect(output_of(want, name) != nullptr, string(name) + " of the other route", "present", "absent")) run.expect_equal(output_of(got, name), output_of(want, name), name);
+  if (run.expect(output_of(want, name) != nullptr, string(name) + " of the other route", "present", "absent")) run.expect_equal(output_of(got, name),
+      output_of(want, name), name);
 }
 
 void expect_same_outputs(ScenarioRun& run, const StepRecord& got, const StepRecord& want, std::initializer_list<string_view> but) {

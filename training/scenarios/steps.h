@@ -1,5 +1,5 @@
-// How scenarios about modules run a step and compare two of them: quantizers by the name of a format, recipes that give each GEMM a format, and a module with data in
-// a process of its own.
+// How scenarios about modules run a step and compare two of them: quantizers by the name of a format, recipes that give each GEMM a format, and a module
+// with data in a process of its own.
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -40,6 +40,7 @@ struct BenchSettings {
   DType dtype = DType::bfloat16;        // of parameters, input and gradient
   ParallelMode parallel = ParallelMode::none;
   Activation activation = Activation::srelu;   // a square has twice the bits of its root, so that its rounding shows
+  Subject* on = nullptr;                // null: the one that is judged
   std::vector<int64_t> splits = {};     // of grouped modules; empty: {rows, 0, 64} with rows rounded up to 64
 };
 
