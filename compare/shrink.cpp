@@ -16,12 +16,26 @@ namespace assay {
 
 namespace {
 
-// One candidate. Where `loaded`, x holds the data: they are no longer what the fill draws.
+// One candidate. Where `loaded`, x holds the data: they are no longer what the fill draws. Of a gemm the data are those of one operand.
 struct State {
   Problem problem;
   bool loaded = false;
   std::vector<std::byte> x;
+  std::optional<Side> side;
 };
+
+// The line that draws the data.
+Problem drawn(const State& s) { return s.side ? operand_problem(s.problem, *s.side) : s.problem; }
+Fill& fill_of(State& s) { return s.side ? s.problem.as<Gemm>()->operand(*s.side).fill : s.problem.x.fill; }
+std::vector<std::optional<Side>> sides_of(const Problem& p) { return p.as<Gemm>() ? std::vector<std::optional<Side>>{Side::a, Side::b} : std::vector<std::optional<Side>>{std::nullopt}; }
+
+// What a crop makes smaller: rows and columns of x; of a gemm N, M and K.
+int64_t& extent(Problem& p, size_t axis) { return axis == 0 ? p.x.shape.rows : axis == 1 ? p.x.shape.cols : p.as<Gemm>()->k; }
+// As the line has them: "64x96", of a gemm <M>x<N>x<K>.
+std::string sizes_text(const Problem& p) {
+  const Gemm* op = p.as<Gemm>();
+  return op ? fmt::format("{}x{}x{}", p.x.shape.cols, p.x.shape.rows, op->k) : fmt::format("{}x{}", p.x.shape.rows, p.x.shape.cols);
+}
 
 struct Found {
   bool valid = false;                 // the subject could be run
@@ -39,7 +53,7 @@ class Shrinker {
       : options_(options), subjects_(subjects), subject_(*subjects.find(options.subject)), on_progress_(on_progress) {}
 
   Result<Shrunk> run() {
-    State state{options_.problem, false, {}};
+    State state{options_.problem, false, {}, {}};
     const Found first = evaluate(state), second = evaluate(state);
     if (!first.valid) return Error{first.why, 0, ""};
     if (first.breach.has_value() != second.breach.has_value() || (first.breach && !(*first.breach == *second.breach)))
@@ -49,14 +63,18 @@ class Shrinker {
 
     drop_members(state);
     drop_direction(state);
+    drop_epilogue(state);
     for (const bool aligned : {true, false}) crop(state, aligned);
-    const State window = state;
     Shrunk out;
-    if (load(state)) {
+    for (const auto& side : sides_of(state.problem)) {
+      state.side = side;
+      const State window = state;
+      if (!load(state)) continue;
       zero(state);
       simplify(state);
       if (!express(state)) state = window;   // too many elements are left for a literal
     }
+    if (state.problem.as<Gemm>()) crop(state, false);   // K that neither operand has elements in any more
     const Found last = evaluate(state);      // the line itself, without the data kept beside it
     if (!last.breach || !same_failure(*last.breach, original_)) return Error{"the shrunk line does not fail: " + to_line(state.problem), 0, "report this as a defect of assay shrink"};
     out.bad = state.problem;
@@ -72,13 +90,11 @@ class Shrinker {
 
   Found evaluate(const State& s) {
     ++runs_;
-    if (on_progress_) on_progress_(fmt::format("run {}: {}x{}", runs_, s.problem.x.shape.rows, s.problem.x.shape.cols));
+    if (on_progress_) on_progress_(fmt::format("run {}: {}", runs_, sizes_text(s.problem)));
     Found found;
     const std::optional<Error> invalid = validate(s.problem);
     if (invalid) return found.why = invalid->text(), found;
-    std::vector<PlaneData> given;
-    if (s.loaded) given.push_back({input_planes(s.problem).front(), s.x});
-    const auto inputs = inputs_with(s.problem, given, subjects_.reference());
+    const auto inputs = inputs_of(s);
     if (!inputs) return found.why = inputs.error().text(), found;
     const IsolatedRun got = run_isolated(subject_, s.problem, *inputs, options_.environment, options_.timeout);
     if (got.status == IsolatedRun::Status::unsupported) return found.why = got.trouble(), found;
@@ -105,6 +121,25 @@ class Shrinker {
     return found;
   }
 
+  // The inputs of a candidate, the data beside the line among them.
+  Result<std::vector<PlaneData>> inputs_of(const State& s) {
+    if (!s.loaded) return make_inputs(s.problem, subjects_.reference());
+    const Problem line = drawn(s);
+    auto inputs = inputs_with(line, {{input_planes(line).front(), s.x}}, subjects_.reference());
+    if (!inputs || !s.side) return inputs;
+    const IsolatedRun made = run_isolated(subjects_.reference(), line, *inputs, Environment{}, options_.timeout);
+    if (!made.sound()) return Error{"making an operand, reference " + made.trouble(), 0, ""};
+    const Direction d = s.problem.as<Gemm>()->direction(*s.side);
+    std::vector<PlaneData> given;
+    for (const Plane& plane : input_planes(s.problem)) {
+      if (!plane.name.starts_with(std::string(name_of(*s.side)) + ".")) continue;
+      const std::string stem = plane.name.substr(2);
+      const PlaneData* own = find_plane(made.execution.planes, plane_name(d, stem));
+      given.push_back({plane, (own ? own : find_plane(*inputs, plane_name(d, "given." + stem)))->bytes});   // a given amax is no output
+    }
+    return inputs_with(s.problem, given, subjects_.reference());
+  }
+
   // Whether `s` still fails in the same way; remembers the last that passed.
   bool fails(const State& s) {
     if (runs_ >= options_.max_runs) return false;
@@ -127,7 +162,7 @@ class Shrinker {
     const FillKind kind = state.problem.x.fill.kind;
     if (!split || kind == FillKind::literal || kind == FillKind::pack) return;
     for (const Problem& member : member_problems(state.problem))
-      if (keep(state, State{member, false, {}})) return;
+      if (keep(state, State{member, false, {}, {}})) return;
     for (size_t m = split->members.size(); m-- > 0;) {
       State candidate = state;
       Split& op = *candidate.problem.as<Split>();
@@ -159,44 +194,96 @@ class Shrinker {
     return !planes.empty() && planes.front().name == "x" && !p.as<Split>();
   }
 
-  // The part of `state` that starts at (r0, c0); nothing where its line cannot say so.
-  std::optional<State> part(const State& state, int64_t r0, int64_t c0, Shape shape) {
+  // A part of the data beside the line.
+  static std::vector<std::byte> cut(const std::vector<std::byte>& x, size_t element, Shape whole, int64_t r0, int64_t c0, Shape shape) {
+    std::vector<std::byte> out;
+    for (int64_t r = 0; r < shape.rows; ++r) {
+      const auto row = x.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>((r0 + r) * whole.cols + c0) * element);
+      out.insert(out.end(), row, row + static_cast<std::ptrdiff_t>(static_cast<size_t>(shape.cols) * element));
+    }
+    return out;
+  }
+
+  // The part of `state` whose rows, columns or K are `size` from `first` on; nothing where its line cannot say so.
+  std::optional<State> part(const State& state, size_t axis, int64_t first, int64_t size) {
     if (state.problem.as<Split>()) return std::nullopt;
+    if (state.problem.as<Gemm>()) return part_of_gemm(state, axis, first, size);
+    const Shape whole = state.problem.x.shape;
+    const int64_t r0 = axis == 0 ? first : 0, c0 = axis == 0 ? 0 : first;
     State out = state;
-    out.problem.x.shape = shape;
+    extent(out.problem, axis) = size;
     const FillKind kind = state.problem.x.fill.kind;
     if (!state.loaded && kind != FillKind::literal && kind != FillKind::pack) {
       out.problem.x.fill.at_row += r0;
       out.problem.x.fill.at_col += c0;
       return out;
     }
-    if (!load(out, state.problem.x.shape)) return std::nullopt;
-    const size_t element = static_cast<size_t>(info(state.problem.x.source).bytes());
-    std::vector<std::byte> x;
-    for (int64_t r = 0; r < shape.rows; ++r) {
-      const auto row = out.x.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>((r0 + r) * state.problem.x.shape.cols + c0) * element);
-      x.insert(x.end(), row, row + static_cast<std::ptrdiff_t>(static_cast<size_t>(shape.cols) * element));
-    }
-    out.x = std::move(x);
+    if (!load(out, whole)) return std::nullopt;
+    out.x = cut(out.x, static_cast<size_t>(info(state.problem.x.source).bytes()), whole, r0, c0, out.problem.x.shape);
     return out;
+  }
+
+  // Every operand that the axis belongs to moves with it: by its window, a literal by its elements.
+  std::optional<State> part_of_gemm(const State& state, size_t axis, int64_t first, int64_t size) {
+    State out{state.problem, false, {}, {}};
+    extent(out.problem, axis) = size;
+    for (const Side side : kSides) {
+      const bool rows = state.problem.as<Gemm>()->direction(side) == Direction::row;
+      const int64_t line = axis == (side == Side::a ? 1u : 0u) ? first : 0, k = axis == 2 ? first : 0, r0 = rows ? line : k, c0 = rows ? k : line;
+      out.side = side;
+      if (fill_of(out).kind != FillKind::literal) {
+        fill_of(out).at_row += r0;
+        fill_of(out).at_col += c0;
+        continue;
+      }
+      State whole{state.problem, false, {}, side};
+      if (!load(whole)) return std::nullopt;
+      const Shape from = drawn(whole).x.shape;
+      out.x = cut(whole.x, static_cast<size_t>(info(source(whole)).bytes()), from, r0, c0, drawn(out).x.shape);
+      out.loaded = true;
+      if (!express(out)) return std::nullopt;
+    }
+    out.side = state.side;
+    const Gemm& op = *out.problem.as<Gemm>();
+    if (axis == 2 || !(op.reads_c() || op.bias)) return out;
+    Fill& c = out.problem.x.fill;
+    if (c.kind == FillKind::literal) return std::nullopt;
+    (axis == 0 ? c.at_row : c.at_col) += first;
+    return out;
+  }
+
+  // What follows the sum, where the failure does without it.
+  void drop_epilogue(State& state) {
+    if (!state.problem.as<Gemm>()) return;
+    const Gemm plain;
+    for (const auto& drop : std::initializer_list<std::function<void(Gemm&)>>{[](Gemm& g) { g.bias.reset(); }, [&](Gemm& g) { g.beta = plain.beta; }, [&](Gemm& g) { g.alpha = plain.alpha; }}) {
+      State candidate = state;
+      drop(*candidate.problem.as<Gemm>());
+      if (!(candidate.problem == state.problem)) keep(state, candidate);
+    }
   }
 
   // Pins the amax that the whole tensor has, so that a part of it is scaled alike.
   bool pin(State& state) {
     bool pinned = false;
-    for (Direction d : kDirections) {
-      const auto& q = state.problem.quantizer(d);
-      const bool has_amax = q && (q->format == FormatId::fp8_current || (q->format == FormatId::nvfp4 && !q->row_scaled));
-      if (!state.problem.as<Quantize>() || !has_amax || q->amax) continue;
-      const auto inputs = inputs_with(state.problem, state.loaded ? std::vector<PlaneData>{{input_planes(state.problem).front(), state.x}} : std::vector<PlaneData>{}, subjects_.reference());
-      if (!inputs) return false;
-      const IsolatedRun whole = run_isolated(subjects_.reference(), state.problem, *inputs, Environment{}, options_.timeout);
-      const PlaneData* amax = find_plane(whole.execution.planes, plane_name(d, "amax"));
-      if (!whole.sound() || !amax) return false;
-      state.problem.quantizer(d)->amax = code_at(Encoding::f32, amax->bytes, 0);
-      pinned = true;
+    if (Gemm* op = state.problem.as<Gemm>()) {
+      for (const Side side : kSides) pinned |= pin(op->operand(side).quantizer, op->direction(side), State{operand_problem(state.problem, side), false, {}, {}});
+    } else if (state.problem.as<Quantize>()) {
+      for (const Direction d : kDirections)
+        if (auto& q = state.problem.quantizer(d)) pinned |= pin(*q, d, state);
     }
     return pinned;
+  }
+  bool pin(Quantizer& q, Direction d, const State& whole) {
+    const bool has_amax = q.format == FormatId::fp8_current || (q.format == FormatId::nvfp4 && !q.row_scaled);
+    if (!has_amax || q.amax) return false;
+    const auto inputs = inputs_of(whole);
+    if (!inputs) return false;
+    const IsolatedRun run = run_isolated(subjects_.reference(), whole.problem, *inputs, Environment{}, options_.timeout);
+    const PlaneData* amax = find_plane(run.execution.planes, plane_name(d, "amax"));
+    if (!run.sound() || !amax) return false;
+    q.amax = code_at(Encoding::f32, amax->bytes, 0);
+    return true;
   }
 
   void crop(State& state, bool aligned) {
@@ -212,15 +299,14 @@ class Shrinker {
   }
 
   bool crop_once(State& state, bool aligned) {
-    const Shape shape = state.problem.x.shape;
+    const size_t axes = state.problem.as<Gemm>() ? 3 : 2;
     for (int64_t parts : {2, 4, 8})
-      for (const bool rows : {true, false}) {
-        const int64_t whole = rows ? shape.rows : shape.cols, unit = aligned ? 32 : 1;
+      for (size_t axis = 0; axis < axes; ++axis) {
+        const int64_t whole = extent(state.problem, axis), unit = aligned ? 32 : 1;
         const int64_t n = std::max(unit, whole / parts / unit * unit);
         if (n >= whole) continue;
         for (int64_t first = 0; first < whole; first += n) {
-          const int64_t size = std::min(n, whole - first);
-          const auto candidate = rows ? part(state, first, 0, {size, shape.cols}) : part(state, 0, first, {shape.rows, size});
+          const auto candidate = part(state, axis, first, std::min(n, whole - first));
           if (candidate && keep(state, *candidate)) return true;
           if (runs_ >= options_.max_runs) return false;
         }
@@ -229,11 +315,11 @@ class Shrinker {
   }
 
   // Puts the data beside the line. False where the op has no x.
-  bool load(State& state) { return load(state, state.problem.x.shape); }
+  bool load(State& state) { return load(state, drawn(state).x.shape); }
   bool load(State& state, Shape shape) {
     if (state.loaded) return true;
-    if (!has_x(state.problem)) return false;
-    Problem whole = state.problem;
+    Problem whole = drawn(state);
+    if (!has_x(whole)) return false;
     whole.x.shape = shape;
     const auto inputs = make_inputs(whole, subjects_.reference());
     if (!inputs) return false;
@@ -241,13 +327,12 @@ class Shrinker {
     return state.loaded = true;
   }
 
-  Encoding source() const { return options_.problem.x.source; }
-  uint32_t element(const State& s, int64_t i) const { return code_at(source(), s.x, i); }
-  static int64_t count(const State& s) { return s.problem.x.shape.count(); }
+  static Encoding source(const State& s) { return s.side ? s.problem.as<Gemm>()->operand(*s.side).source : s.problem.x.source; }
+  static uint32_t element(const State& s, int64_t i) { return code_at(source(s), s.x, i); }
 
-  std::vector<int64_t> set_elements(const State& s) const {
+  static std::vector<int64_t> set_elements(const State& s) {
     std::vector<int64_t> out;
-    for (int64_t i = 0; i < count(s); ++i)
+    for (int64_t i = 0, count = drawn(s).x.shape.count(); i < count; ++i)
       if (element(s, i) != 0) out.push_back(i);
     return out;
   }
@@ -258,7 +343,7 @@ class Shrinker {
       for (size_t at = 0; at < live.size();) {
         State candidate = state;
         const size_t end = std::min(at + chunk, live.size());
-        for (size_t i = at; i < end; ++i) set_code(source(), candidate.x, live[i], 0);
+        for (size_t i = at; i < end; ++i) set_code(source(state), candidate.x, live[i], 0);
         if (keep(state, candidate)) live.erase(live.begin() + static_cast<std::ptrdiff_t>(at), live.begin() + static_cast<std::ptrdiff_t>(end));
         else at = end;
         if (runs_ >= options_.max_runs) return;
@@ -267,7 +352,7 @@ class Shrinker {
   }
 
   void simplify(State& state) {
-    const EncodingInfo& e = info(source());
+    const EncodingInfo& e = info(source(state));
     const std::vector<int64_t> live = set_elements(state);
     if (live.size() > kMaxLiteral) return;
     for (int64_t i : live) {
@@ -275,7 +360,7 @@ class Shrinker {
       auto attempt = [&](uint32_t simpler) {
         if (simpler == element(state, i)) return false;
         State candidate = state;
-        set_code(source(), candidate.x, i, simpler);
+        set_code(source(state), candidate.x, i, simpler);
         return keep(state, candidate);
       };
       if (e.has_sign() && code >> (e.bits - 1)) attempt(code & ~(1u << (e.bits - 1)));
@@ -284,17 +369,18 @@ class Shrinker {
     }
   }
 
-  std::string hex(uint32_t code) const { return fmt::format("{:0{}x}", code, info(source()).bytes() * 2); }
+  static std::string hex(const State& s, uint32_t code) { return fmt::format("{:0{}x}", code, info(source(s)).bytes() * 2); }
 
   // Turns the data beside the line into a literal in the line.
-  bool express(State& state) const {
+  static bool express(State& state) {
     const std::vector<int64_t> live = set_elements(state);
     if (live.size() > kMaxLiteral) return false;
+    const int64_t cols = drawn(state).x.shape.cols;
     Fill fill;
     fill.kind = live.empty() ? FillKind::zeros : FillKind::literal;
     for (int64_t i : live)
-      fill.payload += fmt::format("{}{}@{}.{}", fill.payload.empty() ? "" : "+", hex(element(state, i)), i / state.problem.x.shape.cols, i % state.problem.x.shape.cols);
-    state.problem.x.fill = fill;
+      fill.payload += fmt::format("{}{}@{}.{}", fill.payload.empty() ? "" : "+", hex(state, element(state, i)), i / cols, i % cols);
+    fill_of(state) = fill;
     state.loaded = false;
     state.x.clear();
     return true;
@@ -303,18 +389,21 @@ class Shrinker {
   // ---- the nearest that passes ----
 
   void nearest(const State& bad, Shrunk& out) {
-    State loaded = bad;
-    if (load(loaded)) {
+    for (const auto& side : sides_of(bad.problem)) {
+      State loaded = bad;
+      loaded.side = side;
+      if (!load(loaded)) continue;
       const std::vector<int64_t> live = set_elements(loaded);
       auto attempt = [&](int64_t i, uint32_t code) {
         if (code == element(loaded, i)) return false;
         State candidate = loaded;
-        set_code(source(), candidate.x, i, code);
+        set_code(source(loaded), candidate.x, i, code);
         const Found found = evaluate(candidate);
         if (!found.valid || found.breach || !express(candidate)) return false;
         out.good = candidate.problem;
-        const int64_t cols = bad.problem.x.shape.cols;
-        out.good_differs = fmt::format("element ({}, {}): {} instead of {}", i / cols, i % cols, hex(code), hex(element(loaded, i)));
+        const int64_t cols = drawn(loaded).x.shape.cols;
+        out.good_differs = fmt::format("{}element ({}, {}): {} instead of {}", loaded.side ? std::string(name_of(*loaded.side)) + " " : "", i / cols, i % cols, hex(loaded, code),
+                                       hex(loaded, element(loaded, i)));
         return true;
       };
       if (live.size() <= kMaxLiteral) {
@@ -350,6 +439,11 @@ Result<Shrunk> shrink(const ShrinkOptions& options, const Subjects& subjects, co
 }
 
 int run_shrink(const ShrinkOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err) {
+  if (Subject* subject = subjects.find(options.subject))
+    if (const Support here = present_in_child(*subject); !here.yes) {
+      err << "error: subject " << options.subject << " is absent: " << here.why << "\n";
+      return 3;
+    }
   const auto start = std::chrono::steady_clock::now();
   std::function<void(const std::string&)> progress;
   if (options.progress) progress = [&](const std::string& text) { err << "\r\x1b[K" << text << std::flush; };
@@ -360,10 +454,9 @@ int run_shrink(const ShrinkOptions& options, const Subjects& subjects, std::ostr
     return 2;
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const Shape from = options.problem.x.shape, to = shrunk->bad.x.shape;
   const std::string subject = options.subject == "host" ? "" : " " + subjects.find(options.subject)->argument();
   const std::string environment = to_text(options.environment).empty() ? "" : " --env " + to_text(options.environment);
-  out << fmt::format("shrunk   {}x{} to {}x{} in {} runs, {:.1f} s{}\n", from.rows, from.cols, to.rows, to.cols, shrunk->runs, seconds, shrunk->exhausted ? "; the limit of runs ended it" : "");
+  out << fmt::format("shrunk   {} to {} in {} runs, {:.1f} s{}\n", sizes_text(options.problem), sizes_text(shrunk->bad), shrunk->runs, seconds, shrunk->exhausted ? "; the limit of runs ended it" : "");
   out << fmt::format("  from     {}\n  fails    {}\n  claim    {}: {}\n", to_line(options.problem), to_line(shrunk->bad), shrunk->breach.claim,
                      shrunk->breach.want.empty() ? shrunk->breach.got : shrunk->breach.got + " == " + shrunk->breach.want);
   out << cause_text(shrunk->breach);

@@ -33,10 +33,11 @@ struct Shrunk {
 // Drops a direction, crops rows and columns by halves, quarters and eighths (aligned to blocks, then freely), zeroes elements in halving chunks, clears signs
 // and mantissa bits; each step is kept where the failure stays the same. Per-tensor amaxes are pinned (`amax=`) where a crop would otherwise lose it.
 // Up to 64 elements that are left become fill=literal; with more, the smallest window (`at=`) is the answer.
+// A gemm loses bias, beta and alpha, is cropped in M, N and K, and each operand's tensor shrinks like x does (`a.fill=literal:`, `a.at=`, `a.amax=`).
 // Errors: the line passes, is unsupported, or two runs of it differ (not deterministic: shrinking would follow noise).
 Result<Shrunk> shrink(const ShrinkOptions&, const Subjects&, const std::function<void(const std::string&)>& on_progress = {});
 
-// Prints both lines with the failure of the first. 0 when the line was shrunk, whatever its failure; 2 where shrink gives an error.
+// Prints both lines with the failure of the first. 0 when the line was shrunk, whatever its failure; 2 where shrink gives an error; 3: the subject is absent.
 int run_shrink(const ShrinkOptions&, const Subjects&, std::ostream& out, std::ostream& err);
 
 }  // namespace assay

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <sstream>
@@ -24,6 +25,20 @@ void truncation(const Problem& p, std::span<const ConstBuffer> inputs, std::span
   for (size_t i = 0; i < data->bytes.size(); ++i)
     if ((x->bytes[2 * i] & std::byte{1}) != std::byte{0} && (data->bytes[i] & std::byte{0x7F}) > std::byte{0x30} && (data->bytes[i] & std::byte{0x7F}) < std::byte{0x7F})
       data->bytes[i] = static_cast<std::byte>(static_cast<int>(data->bytes[i]) - 1);
+}
+
+// d(n, m) is one code off where one of a's codes of line m is 5B.
+void wrong_product(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
+  const ConstBuffer* a = find(inputs, "a.data");
+  const Buffer* d = find(outputs, "d");
+  if (!a || !p.as<Gemm>()) return;
+  const int64_t k = p.as<Gemm>()->k;
+  for (int64_t i = 0; i < d->plane->logical.count(); ++i)
+    for (int64_t at = i % p.x.shape.cols * k, end = at + k; at < end; ++at)
+      if ((a->bytes[static_cast<size_t>(at)] & std::byte{0x7F}) == std::byte{0x5B}) {
+        d->bytes[2 * static_cast<size_t>(i)] ^= std::byte{1};
+        break;
+      }
 }
 
 Result<Shrunk> shrink_line(const std::string& text, const Subjects& subjects) {
@@ -190,6 +205,98 @@ TEST(Shrink, SplitsLoseMembersAndPackedCodesShrink) {
   ASSERT_TRUE(s) << s.error().text();
   ASSERT_TRUE(s->bad.as<Split>()) << to_line(s->bad);
   EXPECT_EQ(s->bad.as<Split>()->members.size(), 1u) << to_line(s->bad);
+}
+
+TEST(Shrink, AProductShrinksInEverySizeAndToLiteralOperands) {
+  const Subjects subjects = with_fault(wrong_product);
+  for (const char* text : {"gemm a=mxfp8 b=mxfp8 40x36x96 bias=bf16 beta=1 alpha=2 fill=wide", "gemm a=fp8_delayed b=nvfp4 33x20x70 a.scale=16 a.at=3,5"}) {
+    const auto s = shrink_line(text, subjects);
+    ASSERT_TRUE(s) << text << ": " << s.error().text();
+    const Gemm& op = *s->bad.as<Gemm>();
+    EXPECT_EQ(s->bad.x.shape, (Shape{1, 1})) << to_line(s->bad);
+    EXPECT_LE(op.k, 16) << to_line(s->bad);
+    EXPECT_FALSE(op.bias || op.reads_c() || op.multiplies()) << to_line(s->bad);
+    EXPECT_EQ(op.a.fill.kind, FillKind::literal) << to_line(s->bad);
+    EXPECT_LE(std::ranges::count(op.a.fill.payload, '+'), 1) << to_line(s->bad);   // the element and, of mxfp8, the one that scales it
+    EXPECT_EQ(op.b.fill.kind, FillKind::zeros) << to_line(s->bad);                  // the fault looks at a alone
+    EXPECT_EQ(s->breach.plane, "d");
+    EXPECT_EQ(outcome(s->bad, subjects), Outcome::failed) << to_line(s->bad);
+    ASSERT_TRUE(s->good) << text;
+    EXPECT_NE(outcome(*s->good, subjects), Outcome::failed) << to_line(*s->good);
+    EXPECT_TRUE(s->good_differs.starts_with("a element (")) << s->good_differs;
+  }
+}
+
+// The amax of all of a stands in another line than the element that goes wrong under it.
+TEST(Shrink, AnOperandsAmaxIsPinned) {
+  const auto s = shrink_line("gemm a=fp8_current b=identity 64x32x32 a.fill=literal:43e0@0.0+3f80@63.31+3fb0@63.30 b.fill=exact_sums", with_fault([](const Problem& p, auto inputs, auto outputs) {
+                               const ConstBuffer *a = find(inputs, "a.data"), *scale = find(inputs, "a.scale_inv");
+                               if (p.as<Gemm>() && code_at(Encoding::f32, scale->bytes, 0) == 0x3F800000u && a->bytes.back() == std::byte{0x38}) find(outputs, "d")->bytes.back() ^= std::byte{1};
+                             }));
+  ASSERT_TRUE(s) << s.error().text();
+  EXPECT_EQ(s->bad.x.shape, (Shape{1, 1})) << to_line(s->bad);
+  ASSERT_TRUE(s->bad.as<Gemm>()->a.quantizer.amax) << to_line(s->bad);
+  EXPECT_EQ(*s->bad.as<Gemm>()->a.quantizer.amax, 0x43E00000u);
+}
+
+// Unlike a name that no subject has, which is bad usage.
+TEST(Shrink, AnAbsentSubjectIsStatusThree) {
+  class Absent : public FaultySubject {
+   public:
+    Absent() : FaultySubject(no_fault) {}
+    std::string_view name() const override { return "absent"; }
+    Support present() const override { return {false, "no such machine"}; }
+  };
+  Subjects subjects = with_fault(no_fault);
+  subjects.owned.push_back(std::make_unique<Absent>());
+  ShrinkOptions options;
+  options.problem = line("quantize mxfp8 32x32 bf16 dir=row");
+  options.subject = "absent";
+  std::ostringstream out, err;
+  EXPECT_EQ(run_shrink(options, subjects, out, err), 3);
+  EXPECT_NE(err.str().find("subject absent is absent: no such machine"), std::string::npos) << err.str();
+}
+
+TEST(Trace, OfAProductNamesTheFirstElementOfDThatDiffers) {
+  TraceOptions options;
+  options.subject = "faulty";
+  options.problem = line("gemm a=mxfp8 b=nvfp4 5x7x40 bias=f32");   // d is 7x5
+  const Subjects subjects = with_fault([](const Problem&, auto, auto outputs) { find(outputs, "d")->bytes[2 * (6 * 5 + 3)] ^= std::byte{1}; });
+  const auto t = trace(options, subjects);
+  ASSERT_TRUE(t) << t.error().text();
+  EXPECT_EQ(t->row, 6);
+  EXPECT_EQ(t->col, 3);
+  ASSERT_EQ(t->outputs.size(), 1u);
+  EXPECT_TRUE(t->outputs[0].differs());
+  for (const auto& [at, said] : {std::pair{std::pair<int64_t, int64_t>{7, 0}, "outside d, which is [N, M] = 7x5"}, {{0, 5}, "outside d"}}) {
+    options.at = at;
+    const auto outside = trace(options, subjects);
+    ASSERT_FALSE(outside);
+    EXPECT_NE(outside.error().text().find(said), std::string::npos) << outside.error().text();
+  }
+  options.at = {6, 3};
+  options.direction = Direction::row;
+  ASSERT_FALSE(trace(options, subjects));
+  EXPECT_NE(trace(options, subjects).error().text().find("leave --direction out"), std::string::npos);
+}
+
+// The kernels' steps of a product against the reference's: a step that only one side has is as wrong as one that differs.
+TEST(Trace, BothSidesOfAProductAgreeStepByStep) {
+  TraceOptions options;
+  const Subjects subjects = with_fault(no_fault);
+  for (const char* text : {"gemm a=mxfp8 b=nvfp4 5x7x40 op=TN", "gemm a=fp8_block b=fp8_current 5x7x300 op=NN alpha=3 beta=2 bias=f16", "gemm a=identity b=mxfp4 16x32x32 op=NT out=e4m3 bias=f32",
+                           "gemm a=nvfp4 b=nvfp4 5x7x40 a.row_scaled=1 out=f32", "gemm a=identity b=identity 5x7x9 f32 fill=nonfinite out=f32", "gemm a=mxfp8 b=mxfp8 5x7x0 bias=bf16"}) {
+    options.problem = line(text);
+    for (const auto& at : {std::pair<int64_t, int64_t>{0, 0}, {6, 4}, {3, 1}}) {
+      options.at = at;
+      const auto t = trace(options, subjects);
+      ASSERT_TRUE(t) << text << ": " << t.error().text();
+      ASSERT_GE(t->steps.size(), 2u) << text;
+      for (const TraceRow& r : t->steps) EXPECT_TRUE(r.left && r.right && !r.differs()) << text << ": " << r.clause << " " << r.what;
+      // The last step is what stands in d.
+      EXPECT_EQ(t->steps.back().right, t->outputs.at(0).right) << text;
+    }
+  }
 }
 
 }  // namespace
