@@ -270,6 +270,7 @@ std::string place_text(const Problem* problem, const Plane& plane, Place place) 
     return place_text(&member, plane, place);
   }
   if (problem && problem->as<ScaleChain>() && plane.logical.cols == 1) return fmt::format("pair {}", place.row);
+  if (problem && problem->as<Gemm>() && plane.name == "d") return fmt::format("row n = {}, column m = {}", place.row, place.col);
   const bool data = has_stem(plane, ".data") || !plane.direction;
   if (problem && plane.transposed && data) return fmt::format("row {}, column {} (stored [{}][{}])", place.col, place.row, place.row, place.col);
   if (problem && (problem->as<Update>() || problem->as<ScaleChain>() || !plane.direction)) return fmt::format("row {}, column {}", place.row, place.col);

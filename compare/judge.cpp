@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <list>
 #include <unordered_set>
 
@@ -206,6 +207,37 @@ std::string tail(const Pattern& p) {
   return {};
 }
 
+// The differing elements of a product's d: which lines of which operand they share, and what their sizes say.
+std::string product(const Pattern& p) {
+  if (!p.c.problem || !p.c.problem->as<Gemm>() || !p.many()) return {};
+  const Shape s = p.plane.logical;
+  const auto [first, last] = std::minmax_element(p.c.differing.begin(), p.c.differing.end(), [&](int64_t x, int64_t y) { return x % s.cols < y % s.cols; });
+  const int64_t n0 = p.c.differing.front() / s.cols, n1 = p.c.differing.back() / s.cols, m0 = *first % s.cols, m1 = *last % s.cols;
+  if (s.rows > 1 && n0 == n1) return fmt::format("only in row n = {} of d: line {} of b, its scales or its amax, not the sum", n0, n0);
+  if (s.cols > 1 && m0 == m1) return fmt::format("only in column m = {} of d: line {} of a, its scales or its amax, or bias[{}], not the sum", m0, m0, m0);
+  for (const int64_t unit : {16, 32, 64, 128}) {
+    if (s.rows > unit && n0 / unit == n1 / unit) return fmt::format("only in rows n = {}..{} of d: a block of b, or a tile of d", n0 / unit * unit, std::min((n0 / unit + 1) * unit, s.rows) - 1);
+    if (s.cols > unit && m0 / unit == m1 / unit) return fmt::format("only in columns m = {}..{} of d: a block of a, or a tile of d", m0 / unit * unit, std::min((m0 / unit + 1) * unit, s.cols) - 1);
+  }
+  constexpr size_t kEnough = 8;   // fewer agree by chance
+  if (p.c.differing.size() < kEnough) return {};
+  double largest = 0, least = std::numeric_limits<double>::infinity(), most = -least;
+  for (int64_t i = 0; i < s.count(); ++i)
+    if (const double w = std::fabs(value_of(p.e, p.want(i))); std::isfinite(w)) largest = std::max(largest, w);
+  for (const int64_t i : p.c.differing) {
+    const double w = value_of(p.e, p.want(i)), ratio = value_of(p.e, p.got(i)) / w;
+    least = std::isfinite(ratio) ? std::min(least, ratio) : -std::numeric_limits<double>::infinity();
+    most = std::max(most, ratio);
+  }
+  const double ulp = std::ldexp(1.0, -info(p.e).mantissa_bits);   // what rounding alone does to a ratio is below two
+  if (least > 0 && most / least < 1 + 2 * ulp && std::fabs(least - 1) > 8 * ulp)
+    return fmt::format("about {:.4g} times what is right in all of them: alpha, an amax or a scale, not the sum", std::sqrt(least * most));
+  const auto gap = [&](int64_t i) { return std::fabs(value_of(p.e, p.got(i))) - std::fabs(value_of(p.e, p.want(i))); };
+  if (!p.all([&](int64_t i) { return codes_apart(p.e, p.got(i), p.want(i)) == 1 || std::fabs(value_of(p.e, p.got(i)) - value_of(p.e, p.want(i))) <= std::ldexp(largest, -16); })) return {};
+  if (p.all([&](int64_t i) { return gap(i) < 0; })) return "small, and always toward zero: terms or results of the sum are cut, not rounded (N16.4)";
+  return "small, in either direction: the sum's own roundings, its order, a fused operation or another accumulator (N16.2 to N16.7); not operands or layout";
+}
+
 std::string one_apart(const Pattern& p) {
   if (!p.all([&](int64_t i) { return codes_apart(p.e, p.got(i), p.want(i)) == 1; })) return {};
   auto toward = [&](bool up) {
@@ -222,7 +254,7 @@ std::string one_apart(const Pattern& p) {
 std::string hint_of(const Compared& c) {
   const Pattern p{c};
   if (c.differing.size() > (size_t{1} << 24)) return {};   // seconds of looking; the first coordinate says enough
-  for (auto rule : {nan_only, zero_sign, one_value, other_sign, one_binade, order, tail, one_apart, saturation})
+  for (auto rule : {nan_only, zero_sign, one_value, other_sign, one_binade, order, tail, product, one_apart, saturation})
     if (std::string hint = rule(p); !hint.empty()) return hint;
   return {};
 }

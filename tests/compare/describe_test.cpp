@@ -98,6 +98,8 @@ TEST(Describe, RegionsAndPlacesInWords) {
     if (plane.name == "col.data") {
       EXPECT_EQ(place_text(&t, plane, {false, 3, 5}), "row 5, column 3 (stored [3][5])");
     }
+  const Problem product = fakes::problem("gemm a=mxfp8 b=mxfp8 5x7x32");
+  EXPECT_EQ(place_text(&product, output_planes(product)[0], {false, 6, 4}), "row n = 6, column m = 4");
 }
 
 }  // namespace

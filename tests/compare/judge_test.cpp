@@ -143,6 +143,24 @@ TEST(Judge, Hints) {
       }), "NaN only on the judged side");
 }
 
+TEST(Judge, HintsOfAProduct) {
+  auto has = [](const std::string& hint, const char* word) { EXPECT_NE(hint.find(word), std::string::npos) << "'" << hint << "' lacks '" << word << "'"; };
+  const char* line = "gemm a=mxfp8 b=mxfp8 70x50x96 out=f32";   // d is 50x70
+  const auto add = [](std::vector<PlaneData>& g, int64_t n, int64_t m, int64_t codes) {
+    PlaneData& d = plane(g, "d");
+    const int64_t i = index_of(d.plane, n, m);
+    set_code(d.plane.encoding, d.bytes, i, static_cast<uint32_t>(code_at(d.plane.encoding, d.bytes, i) + codes));
+  };
+  has(hint_after(line, [&](auto& g) { for (int m : {0, 9, 64}) add(g, 7, m, 5000); }), "only in row n = 7 of d: line 7 of b");
+  has(hint_after(line, [&](auto& g) { for (int n : {0, 9, 40}) add(g, n, 7, 5000); }), "only in column m = 7 of d: line 7 of a");
+  has(hint_after(line, [&](auto& g) { for (int n : {16, 19, 31}) add(g, n, n, 5000); }), "only in rows n = 16..31 of d");
+  has(hint_after(line, [&](auto& g) { for (int n : {1, 19, 47}) add(g, n, 32 + n / 4, 5000); }), "only in columns m = 32..47 of d");
+  has(hint_after(line, [&](auto& g) { for (int n = 0; n < 50; ++n) for (int m = 0; m < 70; ++m) add(g, n, m, int64_t{1} << 23); }), "about 2 times what is right");
+  has(hint_after(line, [&](auto& g) { for (int n = 0; n < 50; ++n) for (int m = 0; m < 70; ++m) add(g, n, m, -1 - m % 3); }), "always toward zero");
+  has(hint_after(line, [&](auto& g) { for (int n = 0; n < 50; ++n) for (int m = 0; m < 70; ++m) add(g, n, m, m % 3 - 1); }), "the sum's own roundings");
+  EXPECT_EQ(hint_after(line, [&](auto& g) { for (int n = 0; n < 50; ++n) for (int m = 0; m < 70; ++m) add(g, n, m, (n * 70 + m) % 11 * 600000); }), "");
+}
+
 TEST(Witness, DistrustsWhatCouldHardlyFail) {
   auto why = [](const char* line) {
     const Problem p = fakes::problem(line);
