@@ -296,6 +296,8 @@ class Lines(unittest.TestCase):
         self.assertIn("col_source=row_dequantized", self.line(hybrid(row, col, "rowwise_dequantized")))
         with self.assertRaisesRegex(PackError, "_columnwise_storage to hold col data, found row data"):
             self.line(hybrid(row, te_mxfp8(64, 96, columnwise_data=None)))
+        with self.assertRaisesRegex(PackError, "_rowwise_storage to hold row data, found col data"):
+            self.line(hybrid(te_mxfp8(64, 96, rowwise_data=None), None))
         with self.assertRaisesRegex(PackError, "one shape, found .*32x96"):
             self.line(hybrid(row, te_nvfp4(32, 96, rowwise_data=None)))
 
