@@ -353,7 +353,7 @@ int run_program(int argc, char** argv) {
   c = app.add_subcommand("trace", "both sides clause by clause for one element");
   c->footer("Examples:\n  assay trace 'quantize mxfp8 64x256 bf16 fill=ties' --at 12,48\n  assay trace 'quantize fp8_current 8x8 f32 dir=both' --direction col");
   c->add_option("line", line, "a line in quotes")->required();
-  c->add_option("--at", at, "row,column of the tensor (default: the first that differs)");
+  c->add_option("--at", at, "row,column of the tensor, of a gemm n,m of d (default: the first that differs)");
   c->add_option("--direction", direction, "row or col")->check(CLI::IsMember({"row", "col"}));
   add_subjects(c, common, "host");
   add_environment(c, common);
