@@ -1,4 +1,4 @@
-// Scenarios: behaviours of the semantic layer, each stated as given, when and then, and run as code on any Subject. Their numbers are those of docs/scenarios.md.
+// Scenarios: behaviours of the semantic layer, each stated as given, when and then, and run as code on any Subject. `assay list scenarios` prints them all.
 //
 //   assay run S-21            one of them          assay run scenarios        all
 //
