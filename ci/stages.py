@@ -61,11 +61,13 @@ def stage_cuda(args):
 
 
 def stage_asan(args):
-    """The suite `smoke` under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    """The suite `smoke`, the scenarios and the records under AddressSanitizer and UndefinedBehaviorSanitizer."""
     program = build("asan", "assay")
     if program is None:
         return Tally(failed=1)
-    return run_counted("asan smoke", [program, "run", "smoke", "--subject", "host"], 1800)
+    tally = run_counted("asan smoke", [program, "run", "smoke", "--subject", "host"], 1800)
+    tally += run_counted("asan scenarios", [program, "run", "scenarios", "--subject", "reference", "--timeout", "300"], 1800)
+    return tally + run_counted("asan records", [program, "vectors", "fixtures/witness", "--subject", "reference"], 900)
 
 
 def stage_race(args):
