@@ -12,6 +12,8 @@ namespace assay {
 struct CheckOptions {
   std::vector<std::string> paths;      // packs, or folders that are searched for *.safetensors
   double timeout = 60;                 // seconds a run of the reference may take
+  bool coherence = false;              // judge rows against columns instead, without their source
+  bool github = false;                 // annotations for GitHub Actions on `out`
 };
 
 // Runs the reference on each case's line and input planes (those of the pack; others from the line, and x only if the line names its fill) and judges the planes that the

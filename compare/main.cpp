@@ -15,6 +15,8 @@
 #include "compare/build.h"
 #include "compare/certify.h"
 #include "compare/check.h"
+#include "compare/diagnosis/explain.h"
+#include "compare/diagnosis/identify.h"
 #include "compare/doctor.h"
 #include "compare/plugin.h"
 #include "compare/record.h"
@@ -164,6 +166,7 @@ void add_timeout(CLI::App* c, Common& o) { c->add_option("--timeout", o.timeout,
 void add_jobs(CLI::App* c, Common& o) { c->add_option("--jobs,-j", o.jobs, "worker processes (default: the cores)")->check(CLI::Range(1, 1024)); }
 void add_reports(CLI::App* c, ReportOptions& o) {
   c->add_option("--junit", o.junit, "write JUnit XML here");
+  c->add_flag("--github", o.github, "annotations for GitHub Actions on standard output");
   c->add_option("--jsonl", o.jsonl, "write JSON lines here, each as soon as its case has ended");
   c->add_flag("-v,--verbose", o.verbose, "print every line before it runs, and every outcome");
 }
@@ -285,6 +288,8 @@ int run_program(int argc, char** argv) {
   c = app.add_subcommand("check", "somebody's tensors against the reference (docs/packs.md)");
   c->footer("Examples:\n  assay check dump.safetensors\n  assay check dumps/     names the first divergence by step, module, role and direction");
   c->add_option("pack", check.paths, "safetensors files, or folders of them")->required();
+  c->add_flag("--coherence", check.coherence, "rows against columns of each case, without the tensor that both were made from");
+  c->add_flag("--github", check.github, "annotations for GitHub Actions on standard output");
   c->add_option("--timeout", check.timeout, "seconds a case may take")->check(CLI::PositiveNumber)->capture_default_str();
   c->callback([&] { status = run_check(check, make_subjects(common), std::cout, std::cerr); });
 
@@ -329,6 +334,63 @@ int run_program(int argc, char** argv) {
     status = run_vectors(vectors, subjects, std::cout, std::cerr);
   });
 
+  ExplainOptions explain;
+  c = app.add_subcommand("explain", "where, which stage first, which cause; with the evidence (docs/debugging-a-divergence.md)");
+  c->footer("Examples:\n  assay explain 'quantize mxfp8 64x256 bf16' --plugin ./libmine.so\n  assay explain dump.safetensors\n  assay explain dumps/step12.safetensors --case fc1.weight --html why.html\n"
+            "Exit status: 0 nothing differs; 1 something does; 2 bad input; 3 the subject is absent or does not run the line.");
+  c->add_option("what", explain.what, "a line in quotes, or a pack")->required();
+  c->add_option("--case", explain.case_id, "a case of the pack (default: the first that differs)");
+  add_subjects(c, common, "host");
+  c->add_option("--html", explain.html, "write the report page here, one file");
+  c->add_option("--json", explain.json, "write the diagnosis here");
+  c->add_option("--reproducer", explain.reproducer, "write the smallest case that still differs into this folder: a pack and a C++ program");
+  c->add_flag("!--no-pairs", explain.pairs, "single causes only");
+  c->add_flag("--github", explain.github, "annotations for GitHub Actions on standard output");
+  c->add_option("--budget", explain.budget, "seconds for the search")->check(CLI::PositiveNumber)->capture_default_str();
+  add_environment(c, common);
+  add_timeout(c, common);
+  add_jobs(c, common);
+  c->callback([&] {
+    const Subjects subjects = make_subjects(common);
+    explain.subject = one_subject(common, subjects, "host");
+    explain.environment = environment_of(common);
+    explain.timeout = common.timeout;
+    explain.jobs = common.jobs;
+    explain.progress = progress;
+    explain.colour = colour;
+    status = run_explain(explain, subjects, stdout, stderr);
+  });
+
+  IdentifyOptions identify;
+  c = app.add_subcommand("identify", "whose choices made these bytes");
+  c->footer("Examples:\n  assay identify dump.safetensors\n  assay identify fixtures/packs/libraries --filter mxfp4\nExit status: 0 every group of cases has a flavour that makes its bytes; 1 one has none; 2 bad input; 3 no case.");
+  c->add_option("pack", identify.paths, "safetensors files, or folders of them")->required();
+  c->add_option("--filter", identify.filter, "only cases whose name contains this");
+  c->add_option("--most", identify.most, "flavours shown for a group")->check(CLI::Range(1, 1000))->capture_default_str();
+  c->add_option("--json", identify.json, "write the ranking here");
+  add_timeout(c, common);
+  add_jobs(c, common);
+  c->callback([&] {
+    identify.timeout = common.timeout;
+    identify.jobs = common.jobs;
+    identify.progress = progress;
+    identify.colour = colour;
+    status = run_identify(identify, make_subjects(common), stdout, stderr);
+  });
+
+  FlavoursOptions flavours_options;
+  c = app.add_subcommand("flavours", "sets of choices that have a name, and how far they lie apart");
+  c->footer("Examples:\n  assay flavours\n  assay flavours mxfp8 --measure");
+  c->add_option("format", flavours_options.format, "of this format only");
+  c->add_flag("--measure", flavours_options.measure, "the share of scales and codes in which each pair differs");
+  c->add_option("--json", flavours_options.json, "write them here");
+  add_jobs(c, common);
+  c->callback([&] {
+    flavours_options.jobs = common.jobs;
+    flavours_options.colour = colour;
+    status = run_flavours(flavours_options, make_subjects(common), stdout, stderr);
+  });
+
   ShrinkOptions shrink_options;
   std::string line;
   c = app.add_subcommand("shrink", "the smallest failing line, and the nearest passing one");
@@ -338,6 +400,7 @@ int run_program(int argc, char** argv) {
   add_environment(c, common);
   add_timeout(c, common);
   c->add_option("--max-runs", shrink_options.max_runs, "runs of the subject in all")->capture_default_str();
+  c->add_option("--reproducer", shrink_options.reproducer, "write the result into this folder: a pack and a C++ program");
   c->callback([&] {
     const Subjects subjects = make_subjects(common);
     shrink_options.problem = line_of(line);

@@ -12,6 +12,7 @@ namespace assay {
 
 struct ReportOptions {
   std::string junit, jsonl, html;     // paths; empty: none. html: the parity matrix
+  bool github = false;                // annotations for GitHub Actions on standard output
   bool verbose = false;
   bool progress = false;              // a line on standard error that is rewritten; for terminals
   bool colour = false;

@@ -18,6 +18,7 @@ struct ShrinkOptions {
   Environment environment;
   double timeout = 60;            // seconds a run may take
   size_t max_runs = 2000;         // of the subject, in all
+  std::string reproducer;         // a folder that receives a pack and a C++ program; empty: none
   bool progress = false;          // a line on err that is rewritten; for terminals
 };
 

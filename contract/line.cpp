@@ -9,6 +9,7 @@
 
 #include "contract/dispatch.h"
 #include "contract/f32_text.h"
+#include "contract/flavours.h"
 #include "contract/planes.h"
 #include "contract/recipes.h"
 
@@ -181,6 +182,10 @@ std::string_view numeric_values(std::string_view name) {
 }
 
 bool is_e8m0_cast(const Problem& p) { return p.as<Cast>()->to == Encoding::e8m0; }
+const Words& flavour_words() {
+  static const Words words = [] { Words w{"assay", "te"}; for (const FlavourInfo& f : flavours()) w.push_back(f.name); return w; }();
+  return words;
+}
 Words block_words(FormatId f) { return split(info(f).blocks, '|'); }
 
 // "32,64" or, where both sizes vary, "32x64,16x128".
@@ -250,6 +255,7 @@ std::vector<Key> make_keys() {
   const Applies chooses_scale = [](const Problem& p, Direction d) { return p.quantizer(d) && p.quantizer(d)->four_over_six != FourOverSix::off; };
   const Applies nvfp4_limit = [=](const Problem& p, Direction d) { return nvfp4_only(p, d) && (chooses_scale(p, d) || p.as<ScaleChain>()); };
   const Applies nvfp4_plain = [=](const Problem& p, Direction d) { return nvfp4_only(p, d) && !chooses_scale(p, d); };
+  const Applies nearest = [=](const Problem& p, Direction d) { return quantized(p, d) && !drawn(p, d); };
   const Applies both_directions = [](const Problem& p, Direction) { return p.row && p.col; };
 
   // Which directions exist. Set by parse_line before any other key: it creates and removes Quantizers.
@@ -266,8 +272,8 @@ std::vector<Key> make_keys() {
        }},
       [](const Problem& p, Direction) -> std::string { return p.as<Quantize>() || p.as<Split>() ? "both" : "row"; });
 
-  add("flavour", kQuantize | kSwizzle, "assay|te", "whose kernel selection sets the Numerics that the line leaves open",
-      words_access<Flavour>(split("assay|te", '|'), [](Problem& p, Direction) -> Flavour& { return p.flavour; }), constant("assay"));
+  add("flavour", kQuantize | kSwizzle | kScaleChain | kSplit, "assay|te|<name>", "whose choices are the defaults of the other keys: TransformerEngine's kernel selection, or a name that `assay flavours` lists",
+      words_access<Flavour>(flavour_words(), [](Problem& p, Direction) -> Flavour& { return p.flavour; }), constant("assay"));
   const Applies te_only = [](const Problem& p, Direction) { return p.flavour == Flavour::te; };
   add("arch", kQuantize | kSwizzle, "sm90|sm100|sm110|sm120", "architecture that flavour=te selects kernels for",
       words_access<Arch>(split("sm90|sm100|sm110|sm120", '|'), [](Problem& p, Direction) -> Arch& { return p.arch; }), constant("sm100"), te_only);
@@ -392,6 +398,8 @@ std::vector<Key> make_keys() {
   add("scales", kQuantize | kSplit | kDequantize, "compact|gemm", "layout of the scale tensor",
       words_access<ScaleLayout>(split("compact|gemm", '|'), [](Problem& p, Direction d) -> ScaleLayout& { return quantizer(p, d).scales; }),
       constant("compact"), blocked, true);
+  add("scale_from", kQuantize, "x|amax|scale", "where the scales of blocks come from: the elements, or the plane given.block_amax, or given.scale_inv",
+      words_access<ScaleFrom>(split("x|amax|scale", '|'), [](Problem& p, Direction d) -> ScaleFrom& { return quantizer(p, d).scale_from; }), constant("x"), blocked, true);
 
   // Numerics, by default what the flavour's kernel does.
   auto numeric = [&](std::string_view name, unsigned ops, Applies applies, auto pointer) {
@@ -418,6 +426,16 @@ std::vector<Key> make_keys() {
   numeric("nan_clamp", kMake | kScaleChain, nvfp4_only, &Numerics::nan_clamp);
   numeric("multiplier", kMake | kScaleChain, nvfp4_plain, &Numerics::multiplier);
   numeric("four_over_six_error", kMake, chooses_scale, &Numerics::four_over_six_error);
+  numeric("element_ties", kMake, nearest, &Numerics::element_ties);
+  numeric("element_overflow", kMake, fp8, &Numerics::element_overflow);
+  numeric("pre_round", kMake, nearest, &Numerics::pre_round);
+  numeric("scale_order", kMake | kScaleChain, divided, &Numerics::scale_order);
+  numeric("mx_scale", kMake | kScaleChain, format_is({F::mxfp8, F::mxfp4}), &Numerics::mx_scale);
+  numeric("mx_inf", kMake | kScaleChain, format_is({F::mxfp8, F::mxfp4}), &Numerics::mx_inf);
+  numeric("nvfp4_scale", kMake | kScaleChain, nvfp4_plain, &Numerics::nvfp4_scale);
+  numeric("nvfp4_floor", kMake | kScaleChain, nvfp4_plain, &Numerics::nvfp4_floor);
+  numeric("zero_multiplier", kMake | kScaleChain, nvfp4_plain, &Numerics::zero_multiplier);
+  numeric("scale_round", kMake | kScaleChain, nvfp4_plain, &Numerics::scale_round);
   numeric("rht_sum", kMake | kHadamard, rotated, &Numerics::rht_sum);
   numeric("sr_rule", kMake, drawn, &Numerics::sr_rule);
   numeric("sr_bytes", kMake, drawn, &Numerics::sr_bytes);
@@ -517,7 +535,12 @@ class At {
   }
   bool applies() const { return key_.applies(seen(), direction_); }
   std::string get() const { return key_.get(seen(), direction_); }
-  std::string fallback() const { return key_.fallback(seen(), direction_); }
+  std::string fallback() const {
+    const std::optional<Quantizer>& q = seen().quantizer(direction_);
+    if (const FlavourInfo* flavour = info(seen().flavour); flavour && key_.directional && q && flavour->is_of(q->format))
+      if (const auto value = setting(flavour->keys, key_.name, direction_)) return std::string(*value);
+    return key_.fallback(seen(), direction_);
+  }
   // Into p, which is the Problem of the constructor.
   MaybeError set(Problem& p, std::string_view text) {
     if (!viewed_) return key_.set(p, direction_, text);
@@ -941,6 +964,12 @@ MaybeError validate_quantizer(const Problem& p, const Quantizer& q, Direction d)
   const bool makes = p.as<Quantize>() || p.as<Split>();
   if ((makes || p.as<Dequantize>()) && !wide_float(source)) return fail("source must be f32, bf16 or f16, found " + std::string(info(source).name));
   if (q.scales == ScaleLayout::gemm && q.format == FormatId::fp8_block && makes && !q.pow2) return fail("scales=gemm of fp8_block needs pow2=1 (N9.6)");
+  if (q.scale_from != ScaleFrom::x) {
+    if (!p.as<Quantize>() || !f.has_blocks()) return fail("scale_from is for quantizes of formats with blocks");
+    if (q.four_over_six != FourOverSix::off) return fail("four_over_six chooses its scales: scale_from=x");
+    if (q.scale_from == ScaleFrom::scale && q.format == FormatId::fp8_block && q.numerics.scale_order == ScaleOrder::encode_first)
+      return fail("scale_from=scale of fp8_block needs scale_order=decode_first or decode_divide: the encode scale is not a function of the decode scale (N17.12)", "scale_from=amax");
+  }
   if (q.format != FormatId::nvfp4 && (q.round == Round::sr || q.rht || q.row_scaled || q.four_over_six != FourOverSix::off)) return fail("round, rht, row_scaled and four_over_six are for nvfp4");
   return q.format == FormatId::nvfp4 ? validate_nvfp4(p, q, d) : MaybeError{};
 }
@@ -970,6 +999,17 @@ MaybeError validate_split(const Problem& p) {
       if (m.quantizer(d))
         if (auto error = validate_quantizer(m, *m.quantizer(d), d)) return error;
   return {};
+}
+
+MaybeError validate_flavour(const Problem& p) {
+  const FlavourInfo* flavour = info(p.flavour);
+  if (!flavour) {
+    if (p.flavour == Flavour::te && !p.as<Quantize>() && !p.as<Swizzle>()) return fail("flavour=te is for quantize and swizzle");
+    return {};
+  }
+  for (Direction d : kDirections)
+    if (p.quantizer(d) && flavour->is_of(p.quantizer(d)->format)) return {};
+  return fail("flavour=" + std::string(flavour->name) + " is of " + std::string(flavour->formats), "`assay flavours` lists those of each format");
 }
 
 // What each sum multiplies (N16.5): the operands' formats, and the encoding of their elements where that is one.
@@ -1032,6 +1072,7 @@ std::optional<Error> validate(const Problem& p) {
   if (!p.row && !p.col) return fail("a " + std::string(op_name(p)) + " needs a quantizer in at least one direction");
   if ((p.as<Dequantize>() || p.as<Swizzle>()) && p.row && p.col) return fail(std::string(op_name(p)) + " works in one direction", "dir=row or dir=col");
   if ((p.as<Update>() || p.as<ScaleChain>()) && (!p.row || p.col)) return fail(std::string(op_name(p)) + " has no directions");
+  if (auto error = validate_flavour(p)) return error;
   if (p.as<Split>()) return validate_split(p);
   for (Direction d : kDirections) {
     if (!p.quantizer(d)) continue;

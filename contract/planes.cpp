@@ -84,8 +84,16 @@ void add_outputs(std::vector<Plane>& out, const Quantizer& q, Shape shape, Direc
   out.push_back(data_plane(q, shape, d, Part::output));
 }
 
+// N17.12: one value for each scale of the compact layout, unpadded.
+Plane block_given(const Quantizer& q, Shape shape, Direction d) {
+  const Geometry g = geometry(q, shape, d, ScaleLayout::compact);
+  const bool amax = q.scale_from == ScaleFrom::amax;
+  return matrix(plane_name(d, amax ? "given.block_amax" : "given.scale_inv"), Part::input, amax ? Encoding::f32 : g.scale_encoding, g.scale, d);
+}
+
 // What a quantize reads beside x.
-void add_givens(std::vector<Plane>& out, const Quantizer& q, Direction d) {
+void add_givens(std::vector<Plane>& out, const Quantizer& q, Shape shape, Direction d) {
+  if (q.scale_from != ScaleFrom::x) out.push_back(block_given(q, shape, d));
   if (q.amax) out.push_back(scalars(plane_name(d, "given.amax"), Part::input, d));
   if (q.format == FormatId::fp8_delayed) {
     out.push_back(scalars(plane_name(d, "given.scale"), Part::input, d));
@@ -206,7 +214,7 @@ std::vector<Plane> input_planes(const Problem& p) {
   } else if (const Quantize* op = p.as<Quantize>()) {
     out.push_back(x);
     for (Direction d : kDirections)
-      if (p.quantizer(d)) add_givens(out, *p.quantizer(d), d);
+      if (p.quantizer(d)) add_givens(out, *p.quantizer(d), shape, d);
     if (op->noop) out.push_back(scalars("noop", Part::input));
   } else if (p.as<Dequantize>()) {
     const Direction d = only_direction(p);
@@ -229,7 +237,7 @@ std::vector<Plane> input_planes(const Problem& p) {
     add_grouped(out, p, [](const Problem& m) {
       std::vector<Plane> givens;
       for (Direction d : kDirections)
-        if (m.quantizer(d)) add_givens(givens, *m.quantizer(d), d);
+        if (m.quantizer(d)) add_givens(givens, *m.quantizer(d), m.x.shape, d);
       return givens;
     });
     if (op->noop) out.push_back(scalars("noop", Part::input));

@@ -60,6 +60,9 @@ enum class FourOverSix : uint8_t { off, mae, mse };
 enum class E4m3Max : uint8_t { m448, m256 };
 inline constexpr uint16_t kRhtSignMask = 0xD7E8;   // N11.1: TransformerEngine's fixed signs
 
+// N17.12: where the scale of a block comes from: the block's elements; an amax or a scale code that is given for each block.
+enum class ScaleFrom : uint8_t { x, amax, scale };
+
 // How one direction is quantized.
 struct Quantizer {
   FormatId format = FormatId::identity;
@@ -77,12 +80,19 @@ struct Quantizer {
   E4m3Max e4m3_max = E4m3Max::m448;        // nvfp4 under four_over_six
   bool row_scaled = false;                 // nvfp4: one amax per stored row (N10.9)
   ScaleLayout scales = ScaleLayout::compact;
+  ScaleFrom scale_from = ScaleFrom::x;     // formats with blocks
   Numerics numerics;
   bool operator==(const Quantizer&) const = default;
 };
 
 // Whose kernel selection decides the Numerics that are not given (contract/dispatch.h).
-enum class Flavour : uint8_t { assay, te };
+// te is a function of the Problem; the others are sets of choices (contract/flavours.def).
+enum class Flavour : uint8_t {
+  assay, te,
+#define FLAVOUR(id, ...) id,
+#include "contract/flavours.def"
+#undef FLAVOUR
+};
 enum class Arch : uint8_t { sm90, sm100, sm110, sm120 };
 enum class Dispatch : uint8_t { automatic, generic, specialised, t1d, q2d, fb, rhtrc };
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,11 @@ struct TraceStep {
   std::string what;             // "E8M0 scale"
   Encoding encoding = Encoding::f32;
   uint32_t bits = 0;
+};
+
+// Thrown by Subject::run where only the data tell that it cannot run a Problem that it supports: the judge counts the case as unsupported, with this reason.
+struct Unsupported : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 class Subject {

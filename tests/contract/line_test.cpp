@@ -65,8 +65,8 @@ TEST(Line, FlavourSetsTheNumericsThatTheLineLeavesOpen) {
   EXPECT_EQ(parsed("quantize mxfp8 64x256 bf16 flavour=te noop=0").row->numerics.neg_zero, NegZero::keep);
   EXPECT_EQ(parsed("quantize mxfp8 64x256 bf16 flavour=te neg_zero=keep").row->numerics.neg_zero, NegZero::keep);
   EXPECT_EQ(to_canonical_line(te),
-            "quantize mxfp8 64x256 bf16 dir=both flavour=te arch=sm120 dispatch=auto col_source=original noop=none element=e4m3 block=1x32 scales=compact neg_zero=plus "
-            "row.nan_amax=ignore col.nan_amax=propagate fill=normal seed=0 at=0,0");
+            "quantize mxfp8 64x256 bf16 dir=both flavour=te arch=sm120 dispatch=auto col_source=original noop=none element=e4m3 block=1x32 scales=compact scale_from=x neg_zero=plus "
+            "row.nan_amax=ignore col.nan_amax=propagate element_ties=even element_overflow=saturate pre_round=none mx_scale=up mx_inf=max fill=normal seed=0 at=0,0");
 }
 
 // Keys of operands: bare for both, prefixed for one; what the quantizer of one side does not have does not apply to it.
@@ -85,7 +85,7 @@ TEST(Line, KeysOfAGemmsOperands) {
   EXPECT_EQ(g.b.source, Encoding::f16);
   EXPECT_EQ(to_canonical_line(parsed("gemm a=mxfp8 b=identity 3x5x7")),
             "gemm a=mxfp8 b=identity 3x5x7 bf16 op=TN sum=f32_sequential out=bf16 alpha=1 beta=0 bias=none a.element=e4m3 a.block=1x32 a.neg_zero=keep a.nan_amax=ignore "
-            "fill=normal seed=0 at=0,0");
+            "a.element_ties=even a.element_overflow=saturate a.pre_round=none a.mx_scale=up a.mx_inf=max fill=normal seed=0 at=0,0");
   EXPECT_EQ(error_of("gemm mxfp8 64x256 bf16"), "column 6: expected the format of an operand, a=<format>, found 'mxfp8' (a line is gemm a=<format> b=<format> <M>x<N>x<K> [<source>] key=value ...)");
   EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp9 4x4x4"), "column 14: unknown format 'mxfp9' (did you mean 'mxfp8'?)");
   EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp8 64x256 bf16"), "column 22: expected sizes <M>x<N>x<K>, found '64x256' (for example 256x512x384)");

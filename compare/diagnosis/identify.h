@@ -1,0 +1,34 @@
+// `assay identify <pack>`: whose choices made these bytes. `assay flavours`: the sets of choices that have a name, and how much they differ.
+#pragma once
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "compare/execute.h"
+
+namespace assay {
+
+struct IdentifyOptions {
+  std::vector<std::string> paths;       // packs, or folders of them
+  std::string filter;                   // only cases whose name contains this
+  std::string json;                     // path; empty: none
+  size_t most = 5;                      // flavours shown for a group of cases
+  int jobs = 0;
+  double timeout = 60;
+  bool progress = false, colour = false;
+};
+// Ranks the flavours of each format by agreement with the packs' bytes, over all cases of a module (compare/check.h has the order). Exit status: 0 every group of cases has a
+// flavour that makes all its bytes; 1 one has none; 2 a path or pack cannot be read; 3 no case at all.
+int run_identify(const IdentifyOptions&, const Subjects&, std::FILE* out, std::FILE* err);
+
+struct FlavoursOptions {
+  std::string format;                   // empty: all
+  bool measure = false;                 // the disagreement matrix instead of the list
+  std::string json;
+  int jobs = 0;
+  bool colour = false;
+};
+// Lists flavours.def, or measures for each pair of flavours of a format which share of scales and of codes differs on stated tensors. Exit status: 0; 2 no such format.
+int run_flavours(const FlavoursOptions&, const Subjects&, std::FILE* out, std::FILE* err);
+
+}  // namespace assay
