@@ -81,6 +81,8 @@ std::string_view name_of(Confidence);
 struct Diagnosis {
   std::string line;                            // the case, as it is judged
   std::string subject;                         // who made the bytes: "plugin:mine", "pack step12.safetensors"
+  std::string command;                         // what shows it again: "assay explain 'quantize ...' --plugin ./libmine.so"
+  std::string argument;                        // Subject::argument(), to be put after other lines; empty where only a pack holds the bytes
   Confidence confidence = Confidence::equal;
   std::optional<bool> deterministic;           // nothing where there is no subject to run again
   std::optional<Stage> first;                  // the first stage that differs
