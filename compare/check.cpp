@@ -1,16 +1,13 @@
 #include "compare/check.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <limits>
 #include <ostream>
 #include <set>
-#include <tuple>
 
 #include <fmt/format.h>
 
+#include "compare/dump_cases.h"
 #include "compare/isolated.h"
-#include "compare/pack.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -19,116 +16,7 @@ namespace {
 
 using std::string;
 
-// ---- the order of dumps ----------------------------------------------------------------------------------------------
-
-struct Word {
-  string text;
-  uint64_t number = 0;      // of a word of digits
-  bool operator<(const Word& other) const { return std::tie(number, text) < std::tie(other.number, other.text); }
-};
-
-std::vector<Word> words_of(const string& name) {
-  std::vector<Word> out;
-  auto kind = [](char c) { return c >= '0' && c <= '9' ? 1 : (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ? 2 : 0; };
-  for (size_t at = 0; at < name.size();) {
-    const int k = kind(name[at]);
-    size_t end = at;
-    while (end < name.size() && kind(name[end]) == k) ++end;
-    if (k == 2) {
-      Word w{name.substr(at, end - at), 0};
-      for (char& c : w.text)
-        if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-      out.push_back(w);
-    } else if (k == 1) {
-      Word w{"", 0};
-      for (size_t i = at; i < end; ++i) w.number = w.number > (std::numeric_limits<uint64_t>::max() - 9) / 10 ? w.number : w.number * 10 + static_cast<uint64_t>(name[i] - '0');
-      out.push_back(w);
-    }
-    at = end;
-  }
-  return out;
-}
-
-// Place in a causal list of words, or its end.
-int rank(const std::vector<Word>& words, std::initializer_list<std::initializer_list<std::string_view>> ranks) {
-  int best = static_cast<int>(ranks.size()), i = 0;
-  for (const auto& names : ranks) {
-    for (const Word& w : words)
-      if (std::find(names.begin(), names.end(), w.text) != names.end()) best = std::min(best, i);
-    ++i;
-  }
-  return best;
-}
-
-struct DumpKey {
-  uint64_t step = 0;
-  std::vector<Word> module;
-  int role = 0, direction = 0;
-  string name;
-  bool operator<(const DumpKey& o) const { return std::tie(step, module, role, direction, name) < std::tie(o.step, o.module, o.role, o.direction, o.name); }
-};
-
-DumpKey key_of(const string& name) {
-  static const std::set<string, std::less<>> kSteps = {"step", "iter", "iteration"};
-  static const std::set<string, std::less<>> kOther = {"grad", "d", "input", "x", "activation", "act", "weight", "w", "output", "y", "dy", "dgrad", "dx", "wgrad", "dw",
-                                                       "row", "rowwise", "col", "colwise", "column", "columnwise", "safetensors"};
-  DumpKey key;
-  key.name = name;
-  const std::vector<Word> words = words_of(name);
-  for (size_t i = 0; i < words.size(); ++i) {
-    if (kSteps.contains(words[i].text) && i + 1 < words.size() && words[i + 1].text.empty()) key.step = words[++i].number;
-    else if (!kOther.contains(words[i].text)) key.module.push_back(words[i]);
-  }
-  const bool gradient = rank(words, {{"grad", "d"}}) == 0;
-  key.role = rank(words, {{"input", "x", "activation", "act"}, {"weight", "w"}, {"output", "y"}, {"dy"}, {"dgrad", "dx"}, {"wgrad", "dw"}});
-  if (gradient && key.role < 3) key.role = key.role == 2 ? 3 : key.role == 0 ? 4 : 5;   // grad_output comes first in the backward pass
-  key.direction = rank(words, {{"row", "rowwise"}, {"col", "colwise", "column", "columnwise"}});
-  return key;
-}
-
-// ---- packs -----------------------------------------------------------------------------------------------------------
-
-// Packs under a path, without the later files of a series.
-Result<std::vector<string>> packs_under(const string& path) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (!fs::exists(path, error)) return Error{path + " does not exist", 0, ""};
-  if (!fs::is_directory(path, error)) return std::vector<string>{path};
-  std::vector<string> out;
-  for (auto at = fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied, error); !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
-    if (!at->is_regular_file(error) || at->path().extension() != ".safetensors") continue;
-    const fs::path stem = at->path().stem();   // "a.1" of a.1.safetensors
-    const string number = stem.extension().string();
-    const bool later = number.size() > 1 && number.find_first_not_of("0123456789", 1) == string::npos && fs::exists(at->path().parent_path() / (stem.stem().string() + ".safetensors"), error);
-    if (!later) out.push_back(at->path().string());
-  }
-  if (error) return Error{path + ": " + error.message(), 0, ""};
-  if (out.empty()) return Error{path + " holds no *.safetensors", 0, ""};
-  return out;
-}
-
-// A recorded plane as the judge wants it. Without its padding it gets the padding of `like`, or zeros.
-Result<PlaneData> plane_data(const safetensors::Tensor& tensor, const Plane& plane, const PlaneData* like) {
-  PlaneData out{plane, {}};
-  const bool bare = plane.layout == ScaleLayout::compact && !(plane.logical == plane.padded) && tensor.count() == plane.logical.count();
-  if (!bare) {
-    auto bytes = plane_bytes(tensor, plane);
-    if (!bytes) return bytes.error();
-    out.bytes = std::move(*bytes);
-    return out;
-  }
-  Plane unpadded = plane;
-  unpadded.padded = plane.logical;
-  unpadded.padding = Padding::none;
-  unpadded.packed = false;                                                // rows without their padding code cannot be packed
-  const auto bytes = plane_bytes(tensor, unpadded);
-  if (!bytes) return bytes.error();
-  out.bytes = like ? like->bytes : std::vector<std::byte>(plane.bytes());
-  for (int64_t r = 0; r < plane.logical.rows; ++r)
-    for (int64_t c = 0; c < plane.logical.cols; ++c)
-      set_code(plane, out.bytes, index_of(plane, r, c), code_at(unpadded, *bytes, index_of(unpadded, r, c)));
-  return out;
-}
+// ---- check -----------------------------------------------------------------------------------------------------------
 
 Breach message_breach(string message) {
   Breach b;
@@ -177,18 +65,7 @@ CaseReport check_case(const PackCase& c, const Problem& problem, const Subjects&
     report.breach = message_breach(std::move(message));
     return report;
   };
-  std::vector<PlaneData> given;
-  for (const Plane& plane : input_planes(problem)) {
-    const PackPlane* recorded = c.find(plane.name);
-    if (recorded && recorded->tensor) {
-      auto data = plane_data(*recorded->tensor, plane, nullptr);
-      if (!data) return failed(plane.name + ": " + data.error().text());
-      given.push_back(std::move(*data));
-    } else if (plane.name == "x" && c.line.find("fill=") == string::npos) {
-      return failed("the pack holds no plane x, and the line names no fill= to draw it from");
-    }
-  }
-  const auto inputs = inputs_with(problem, given, subjects.reference());
+  const auto inputs = dump_inputs(c, problem, subjects.reference());
   if (!inputs) return failed(inputs.error().text());
   IsolatedRun want = run_isolated(subjects.reference(), problem, *inputs, Environment{}, timeout);
   if (!want.sound()) return failed("reference: " + want.trouble());
@@ -204,7 +81,7 @@ CaseReport check_case(const PackCase& c, const Problem& problem, const Subjects&
     if (!recorded) {
       report.missing.push_back(plane.plane.name);
     } else if (recorded->tensor) {
-      auto data = plane_data(*recorded->tensor, plane.plane, &plane);
+      auto data = dump_plane(*recorded->tensor, plane.plane, &plane);
       if (!data) return failed(plane.plane.name + ": " + data.error().text());
       got.push_back(std::move(*data));
       wanted.push_back(plane);
@@ -287,7 +164,7 @@ CaseReport diff_case(const PackCase& a, const PackCase& b) {
     }
     if (l->tensor && r->tensor) {
       const auto known = std::find_if(order.begin(), order.end(), [&](const Plane& p) { return p.name == name; });
-      auto read = [&](const safetensors::Tensor& t) { return plane_data(t, known != order.end() ? *known : plane_of(name, t), nullptr); };
+      auto read = [&](const safetensors::Tensor& t) { return dump_plane(t, known != order.end() ? *known : plane_of(name, t)); };
       auto le = read(*l->tensor), re = read(*r->tensor);
       if (!le || !re) {
         report.breach = message_breach(name + ": " + (le ? re.error().text() : le.error().text()));
@@ -348,45 +225,19 @@ class Printer {
 
 }  // namespace
 
-bool dump_order(const string& a, const string& b) { return key_of(a) < key_of(b); }
-
 int run_check(const CheckOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err) {
-  struct Entry {
-    DumpKey key;
-    const Pack* pack;
-    const PackCase* c;
-  };
-  std::vector<std::unique_ptr<Pack>> packs;
-  std::vector<Entry> entries;
-  for (const string& path : options.paths) {
-    const auto files = packs_under(path);
-    if (!files) {
-      err << "error: " << files.error().text() << "\n";
-      return 2;
-    }
-    for (const string& file : *files) {
-      auto pack = read_pack(file);
-      if (!pack) {
-        err << "error: " << pack.error().text() << "\n";
-        return 2;
-      }
-      packs.push_back(std::make_unique<Pack>(std::move(*pack)));
-      for (const PackCase& c : packs.back()->cases) entries.push_back({key_of(file + "/" + c.id), packs.back().get(), &c});
-    }
+  const auto dump = read_dump(options.paths);
+  if (!dump) {
+    err << "error: " << dump.error().text() << "\n";
+    return 2;
   }
-  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.key < b.key; });
   Printer printer(out);
-  for (const Entry& e : entries) {
-    const string where = e.pack->path + ":" + e.c->id;
+  for (const DumpCase& c : dump->cases) {
+    const auto problem = problem_of(*c.recorded);
     CaseReport report;
-    if (e.c->line.empty()) {
-      report.breach = message_breach("no line says what this case is: metadata \"assay.line." + e.c->id + "\" is absent");
-    } else if (const auto problem = parse_line(e.c->line); !problem) {
-      report.breach = message_breach("its line is invalid: " + problem.error().text());
-    } else {
-      report = check_case(*e.c, *problem, subjects, options.timeout);
-    }
-    printer.print(where, e.c->line, "pack == reference", report);
+    if (problem) report = check_case(*c.recorded, *problem, subjects, options.timeout);
+    else report.breach = message_breach(problem.error().text());
+    printer.print(c.where(), c.recorded->line, "pack == reference", report);
   }
   return printer.finish();
 }

@@ -30,8 +30,4 @@ struct DiffOptions {
 // counted as skipped. Exit status as above; 3 where nothing could be compared.
 int run_diff(const DiffOptions&, std::ostream& out, std::ostream& err);
 
-// Sorts names of dumps by step, module, role and direction: numbers by value, "step12" and "iter 12" as steps, input before weight before output
-// before their gradients, row before col; what says nothing of these by the rest of the name.
-bool dump_order(const std::string& a, const std::string& b);
-
 }  // namespace assay

@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "compare/describe.h"
-#include "compare/pack.h"
+#include "compare/dump_cases.h"
 #include "fixtures/files.h"
 #include "tests/commands/faulty_subject.h"
 
