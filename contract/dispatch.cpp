@@ -1,5 +1,7 @@
 #include "contract/dispatch.h"
 
+#include <algorithm>
+
 #include "contract/planes.h"
 
 namespace assay {
@@ -42,6 +44,14 @@ Nvfp4Core nvfp4_core(const Problem& p, bool square, bool row, bool col) {
   return k;
 }
 
+// What the fused kernels of RHT do with NaN and infinity.
+void spread_special_values(Numerics& n) {
+  n.inf_amax = InfAmax::zero;
+  n.nan_tensor_amax = NanTensorAmax::unit;
+  n.nan_clamp = NanClamp::propagate;
+  n.nan_amax = NanAmax::propagate;
+}
+
 TeKernel nvfp4_kernel(const Problem& p) {
   const bool row = p.row.has_value(), col = p.col.has_value(), rht = col && p.col->rht, sr = draws(p);
   const Quantizer& any = row ? *p.row : *p.col;
@@ -80,10 +90,7 @@ TeKernel nvfp4_kernel(const Problem& p) {
       if (sr && p.arch != Arch::sm100) return rejected("rhtrc has no stochastic rounding off sm100");
       k.name = "nvfp4 rhtrc";
       for (Numerics* n : {&k.row, &k.col}) {
-        n->inf_amax = InfAmax::zero;
-        n->nan_tensor_amax = NanTensorAmax::unit;
-        n->nan_clamp = NanClamp::propagate;
-        n->nan_amax = NanAmax::propagate;
+        spread_special_values(*n);
         if (sr) n->draw = Draw::te_rhtrc;
       }
       return k;
@@ -117,9 +124,57 @@ TeKernel fp8_block_kernel(const Problem& p) {
   return k;
 }
 
+// N8.7
+TeKernel group_kernel(const Problem& p) {
+  const Split& op = *p.as<Split>();
+  if (p.dispatch != Dispatch::automatic) return rejected("a grouped quantize has no kernel to force");
+  if (p.row && p.col && p.row->format != p.col->format) return rejected("TransformerEngine has no grouped kernel for a pair of formats");
+  if (p.row && p.col && p.col_source != ColSource::original) return rejected("TransformerEngine has no grouped kernel for columns of dequantized rows");
+  const Quantizer& q = p.row ? *p.row : *p.col;
+  auto every = [&](auto holds) { return std::all_of(op.members.begin(), op.members.end(), holds); };
+  const bool one_width = op.vary == Vary::none || op.vary == Vary::first;
+  const bool rows_128 = every([](Shape m) { return m.rows % 128 == 0; }), cols_128 = every([](Shape m) { return m.cols % 128 == 0; });
+  switch (q.format) {
+    case FormatId::identity: return {"copy", "", {}, {}};
+    case FormatId::fp8_current: {
+      TeKernel k{"group fp8 current", "", {}, {}};
+      if (p.arch == Arch::sm90) return k;
+      if (!every([](Shape m) { return m.cols % 16 == 0; })) return rejected("the sign of a zero depends on its column where the rows of a member are no whole vectors: columns % 16 == 0");
+      k.row.neg_zero = k.col.neg_zero = NegZero::plus;
+      return k;
+    }
+    case FormatId::fp8_block:
+      if (p.arch != Arch::sm90) return rejected("TransformerEngine's grouped blockwise FP8 kernel is for sm90");
+      if (!one_width || !rows_128 || !every([](Shape m) { return m.cols % 16 == 0; })) return rejected("grouped blockwise FP8 needs one number of columns, a multiple of 16, and multiples of 128 rows");
+      {
+        TeKernel k{"group fp8_block", "", {}, {}};
+        k.row.scale_limit = k.col.scale_limit = ScaleLimit::source_max;
+        return k;
+      }
+    case FormatId::mxfp8:
+      if (p.arch == Arch::sm90) return rejected("TransformerEngine's MXFP8 kernels need sm100 or later");
+      if (!rows_128 || (!one_width && !cols_128)) return rejected("grouped MXFP8 needs members of multiples of 128 rows, and of 128 columns where these vary");
+      return {"group mxfp8", "", {}, {}};
+    case FormatId::nvfp4: {
+      if (!p.col || !p.col->rht) return rejected("without RHT, TransformerEngine quantizes NVFP4 members one by one");
+      if (p.arch != Arch::sm100 && p.arch != Arch::sm110) return rejected("TransformerEngine's grouped NVFP4 kernels are for sm100 and sm110");
+      if (!one_width || !rows_128 || !cols_128 || p.x.source != Encoding::bf16 || is_square(q.block)) return rejected("grouped NVFP4 needs bf16, 1x16 blocks, one number of columns, and multiples of 128 rows and columns");
+      if (draws(p)) return rejected("grouped NVFP4 draws by packed coordinates, which are not modelled");
+      TeKernel k{"group nvfp4 rhtrc", "", {}, {}};
+      spread_special_values(k.row);
+      spread_special_values(k.col);
+      k.col.rht_sum = RhtSum::tc16;
+      return k;
+    }
+    case FormatId::fp8_delayed: case FormatId::mxfp4: return rejected("TransformerEngine has no grouped kernel for " + std::string(info(q.format).name));
+  }
+  return rejected("TransformerEngine has no grouped kernel for it");
+}
+
 }  // namespace
 
 TeKernel te_kernel(const Problem& p) {
+  if (p.as<Split>()) return group_kernel(p);
   if (p.as<Swizzle>()) {   // N8.3
     TeKernel k{"nvte_swizzle_scaling_factors", "", {}, {}};
     k.row.swizzle_extent = k.col.swizzle_extent = SwizzleExtent::floor;

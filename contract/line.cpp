@@ -275,9 +275,9 @@ std::vector<Key> make_keys() {
   add("flavour", kQuantize | kSwizzle | kScaleChain | kSplit, "assay|te|<name>", "whose choices are the defaults of the other keys: TransformerEngine's kernel selection, or a name that `assay flavours` lists",
       words_access<Flavour>(flavour_words(), [](Problem& p, Direction) -> Flavour& { return p.flavour; }), constant("assay"));
   const Applies te_only = [](const Problem& p, Direction) { return p.flavour == Flavour::te; };
-  add("arch", kQuantize | kSwizzle, "sm90|sm100|sm110|sm120", "architecture that flavour=te selects kernels for",
+  add("arch", kQuantize | kSwizzle | kSplit, "sm90|sm100|sm110|sm120", "architecture that flavour=te selects kernels for",
       words_access<Arch>(split("sm90|sm100|sm110|sm120", '|'), [](Problem& p, Direction) -> Arch& { return p.arch; }), constant("sm100"), te_only);
-  add("dispatch", kQuantize, "auto|generic|specialised|t1d|q2d|fb|rhtrc", "flavour=te: force one family of kernels",
+  add("dispatch", kQuantize | kSplit, "auto|generic|specialised|t1d|q2d|fb|rhtrc", "flavour=te: force one family of kernels",
       words_access<Dispatch>(split("auto|generic|specialised|t1d|q2d|fb|rhtrc", '|'), [](Problem& p, Direction) -> Dispatch& { return p.dispatch; }), constant("auto"), te_only);
 
   // Op keys.
@@ -1004,7 +1004,7 @@ MaybeError validate_split(const Problem& p) {
 MaybeError validate_flavour(const Problem& p) {
   const FlavourInfo* flavour = info(p.flavour);
   if (!flavour) {
-    if (p.flavour == Flavour::te && !p.as<Quantize>() && !p.as<Swizzle>()) return fail("flavour=te is for quantize and swizzle");
+    if (p.flavour == Flavour::te && p.as<ScaleChain>()) return fail("flavour=te is for quantize, split and swizzle");
     return {};
   }
   for (Direction d : kDirections)
@@ -1029,8 +1029,11 @@ MaybeError validate_sum(const Gemm& g) {
       if (both(blockwise) && is_square(g.a.quantizer.block) && is_square(g.b.quantizer.block))
         return fail("sum=hopper_fp8_split takes no two operands of 128x128 blocks (N16.7)", "a.block=128x128 b.block=1x128");
       return {};
-    case GemmSum::hopper_f16:
-      return both(plain) && g.a.source == g.b.source && g.a.source != Encoding::f32 ? MaybeError{} : fail("sum=hopper_f16 takes two identity operands of bf16, or two of f16 (N16.5)", "a=identity b=identity");
+    case GemmSum::hopper_f16: {
+      const bool halves = both(plain) && g.a.source == g.b.source && g.a.source != Encoding::f32;
+      const bool brains = both([&](const Operand& o) { return through_bf16(o.quantizer) || (plain(o) && o.source == Encoding::bf16); });   // N16.12
+      return halves || brains ? MaybeError{} : fail("sum=hopper_f16 takes operands of identity bf16, mxfp8, mxfp4 and nvfp4, or two of identity f16 (N16.5, N16.12)", "a=identity b=identity");
+    }
     case GemmSum::hopper_tf32:
       return both(plain) && both([](const Operand& o) { return o.source == Encoding::f32; }) ? MaybeError{} : fail("sum=hopper_tf32 takes two identity operands of f32 (N16.5)", "a=identity b=identity");
   }

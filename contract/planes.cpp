@@ -161,6 +161,9 @@ std::vector<Problem> member_problems(const Problem& split) {
   for (size_t m = 0; m < op.members.size(); ++m) {
     Problem p = split;
     p.op = Quantize{op.noop};
+    p.flavour = Flavour::assay;                                                // it has set the split's Numerics, which are the member's
+    p.arch = Arch::sm100;
+    p.dispatch = Dispatch::automatic;
     p.x.shape = op.members[m];
     p.x.fill.at_row += row;
     p.rng.member = static_cast<uint32_t>(m);                                   // N12.2
@@ -198,7 +201,8 @@ Problem operand_problem(const Problem& gemm, Side side) {
 
 Problem operand_dequantize(const Problem& gemm, Side side) {
   Problem p = operand_problem(gemm, side);
-  p.op = Dequantize{only_quantizer(p).format == FormatId::identity ? p.x.source : Encoding::f32, CodesFrom::quantized};
+  const bool identity = only_quantizer(p).format == FormatId::identity, bf16 = gemm.as<Gemm>()->sum == GemmSum::hopper_f16;
+  p.op = Dequantize{identity ? p.x.source : bf16 ? Encoding::bf16 : Encoding::f32, CodesFrom::quantized};
   return p;
 }
 

@@ -16,7 +16,8 @@ namespace {
 // Under flavour te, the Numerics of the kernel that TransformerEngine selects on the session's architecture.
 Problem flavoured(const Problem& problem, const Session& session) {
   Problem p = problem;
-  if (session.flavour != Flavour::te || !(p.as<Quantize>() || p.as<Swizzle>())) return p;
+  if (session.flavour != Flavour::te || !(p.as<Quantize>() || p.as<Swizzle>() || p.as<Split>())) return p;
+  if (p.as<Split>() && draws(p)) return p;   // N8.7: the draws of grouped kernels are not modelled, the logical mapping stays
   p.flavour = Flavour::te;
   p.arch = session.arch;
   const TeKernel kernel = te_kernel(p);

@@ -156,6 +156,37 @@ TEST(Dispatch, OtherBlockFormats) {   // N8.5, N8.6
   }
 }
 
+TEST(Dispatch, GroupedKernels) {   // N8.7
+  for (const auto& [line, kernel, changes] : {
+           std::tuple{"split fp8_current 256x48 bf16 groups=100,156", "group fp8 current", "neg_zero=plus"},
+           std::tuple{"split fp8_current 256x48 f32 groups=100,156 arch=sm90", "group fp8 current", ""},
+           std::tuple{"split fp8_current 256x40 bf16 groups=100,156", "", ""},
+           std::tuple{"split fp8_current 256x40 bf16 groups=100,156 arch=sm90", "group fp8 current", ""},
+           std::tuple{"split mxfp8 256x48 bf16 groups=128,128", "group mxfp8", ""},
+           std::tuple{"split mxfp8 256x48 bf16 groups=96,160", "", ""},
+           std::tuple{"split mxfp8 128x256 bf16 vary=last groups=96,160", "", ""},
+           std::tuple{"split mxfp8 256x48 bf16 groups=128,128 arch=sm90", "", ""},
+           std::tuple{"split fp8_block 256x48 bf16 groups=128,128 arch=sm90", "group fp8_block", "scale_limit=source_max"},
+           std::tuple{"split fp8_block 256x48 bf16 groups=128,128", "", ""},
+           std::tuple{"split nvfp4 256x128 bf16 groups=128,128 col.rht=1", "group nvfp4 rhtrc",
+                      "inf_amax=zero nan_amax=propagate nan_tensor_amax=unit nan_clamp=propagate col.rht_sum=tc16"},
+           std::tuple{"split nvfp4 256x128 bf16 groups=128,128 col.rht=1 round=sr", "", ""},
+           std::tuple{"split nvfp4 256x128 bf16 groups=128,128", "", ""},
+           std::tuple{"split fp8_delayed 256x128 bf16 groups=128,128", "", ""},
+           std::tuple{"split mxfp8/fp8_current 256x128 bf16 groups=128,128", "", ""},
+       }) {
+    const auto te = parse_line(std::string(line) + " flavour=te");
+    ASSERT_TRUE(te) << line << ": " << te.error().text();
+    EXPECT_EQ(te_kernel(*te).name, kernel) << line;
+    EXPECT_EQ(te_kernel(*te).rejected.empty(), *kernel != 0) << line;
+    EXPECT_EQ(*parse_line(to_line(*te)), *te) << line;
+    const auto plain = parse_line(std::string(line).substr(0, std::string(line).find(" arch=")) + " " + changes);
+    ASSERT_TRUE(plain) << line << ": " << plain.error().text();
+    EXPECT_EQ(te->row->numerics, plain->row->numerics) << line;
+    EXPECT_EQ(te->col->numerics, plain->col->numerics) << line;
+  }
+}
+
 TEST(Dispatch, SwizzleCountsWholeBlocks) {   // N8.3
   EXPECT_EQ(parse_line("swizzle mxfp8 64x48 e8m0 flavour=te")->row->numerics.swizzle_extent, SwizzleExtent::floor);
   EXPECT_EQ(parse_line("swizzle mxfp8 64x48 e8m0")->row->numerics.swizzle_extent, SwizzleExtent::ceil);
