@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "contract/dispatch.h"
 #include "reference/exact_sum.h"
 #include "reference/formats/format.h"
 #include "reference/parallel.h"
@@ -34,7 +35,7 @@ Values codes_of(const Run& run, Side side) {
   return k_last(values(data, run.threads), op_of(run).direction(side) == Direction::col && !data.plane->transposed, run.threads);
 }
 
-// The operand dequantized to binary32, [outer, K]; where an operand is row-scaled, with amaxes of 1 (N16.9).
+// The operand dequantized to binary32, or to bf16 (N16.12), [outer, K]; where an operand is row-scaled, with amaxes of 1 (N16.9).
 Values dequantized(const Run& run, Side side, const Dequantizer& dequantize) {
   if (is_identity(run, side)) return codes_of(run, side);                    // N1.2
   const Direction d = op_of(run).direction(side);
@@ -161,7 +162,8 @@ double fused(double a, double b, double c) {
 
 class OnTensorCore final : public Summation {
  public:
-  explicit OnTensorCore(const Run& run) : sum_(op_of(run).sum), core_(core_of(sum_)), a_(run, Side::a, sum_), b_(run, Side::b, sum_) {}
+  OnTensorCore(const Run& run, const Dequantizer& dequantize)
+      : sum_(op_of(run).sum), core_(core_of(sum_)), a_(run, Side::a, sum_, dequantize), b_(run, Side::b, sum_, dequantize) {}
   Sums row(int64_t n) const override {
     Sums sums;
     for (int64_t m = 0; m < a_.outer(); ++m) sums.push_back(blockwise() ? by_blocks(m, n) : scaled(m, n));
@@ -172,16 +174,17 @@ class OnTensorCore final : public Summation {
   static TensorCore core_of(GemmSum sum) { return sum == GemmSum::hopper_f16 ? kHopperF16 : sum == GemmSum::hopper_tf32 ? kHopperTf32 : kHopperFp8; }
 
   struct Codes {
-    Codes(const Run& run, Side side, GemmSum sum) : quantizer(quantizer_of(run, side)) {
-      const Values codes = codes_of(run, side);
-      const EncodingInfo& e = info(quantizer.element);
+    Codes(const Run& run, Side side, GemmSum sum, const Dequantizer& dequantize) : quantizer(quantizer_of(run, side)) {
+      const bool bf16 = through_bf16(quantizer);                               // N16.12
+      const Values codes = bf16 ? dequantized(run, side, dequantize) : codes_of(run, side);
+      const EncodingInfo& e = info(bf16 ? Encoding::bf16 : quantizer.element);
       for (int64_t i = 0; i < codes.size(); ++i) {
         const double x = codes.data()[i];
         factors.push_back(factor_of(sum == GemmSum::hopper_tf32 ? tf32(x) : x, 1 - e.bias));
       }
       rows = codes.rows();
       k = codes.cols();
-      if (quantizer.format != FormatId::identity) scales = values(run.input(name_in(side, "scale_inv")), run.threads);
+      if (quantizer.format != FormatId::identity && !bf16) scales = values(run.input(name_in(side, "scale_inv")), run.threads);
     }
     int64_t outer() const { return rows; }
     // Those of one row, from k0 on, below k1.
@@ -205,7 +208,7 @@ class OnTensorCore final : public Summation {
   }
   double scaled(int64_t m, int64_t n) const {
     const double sum = acc(m, n);
-    return a_.quantizer.format == FormatId::identity ? sum : narrowed(sum * narrowed(double{a_.scales(0, 0)} * b_.scales(0, 0)));   // N16.6
+    return a_.scales.size() == 0 ? sum : narrowed(sum * narrowed(double{a_.scales(0, 0)} * b_.scales(0, 0)));   // N16.6
   }
   double by_blocks(int64_t m, int64_t n) const {
     const bool a_first = is_square(b_.quantizer.block);                      // N16.7
@@ -227,7 +230,7 @@ std::unique_ptr<Summation> summation(const Run& run, const Dequantizer& dequanti
     case GemmSum::f32_sequential:
       return std::make_unique<InSequence>(dequantized(run, Side::a, dequantize), dequantized(run, Side::b, dequantize), run.threads);
     case GemmSum::exact: return std::make_unique<Exactly>(dequantized(run, Side::a, dequantize), dequantized(run, Side::b, dequantize));
-    default: return std::make_unique<OnTensorCore>(run);
+    default: return std::make_unique<OnTensorCore>(run, dequantize);
   }
 }
 
