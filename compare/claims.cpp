@@ -90,6 +90,11 @@ void note_run(Verdict& v, const Execution& e) {
 std::optional<Execution> sound_run(const Case& c, Subject& s, const Environment& env, Verdict& v) {
   Execution e = execute(s, c.problem, c.inputs, env);
   note_run(v, e);
+  if (e.unsupported) {
+    v.outcome = Outcome::unsupported;
+    v.reason = *e.error;
+    return {};
+  }
   add_kind(v.claims, "guard");
   Breach b;
   if (e.error) b = complaint("run", s.name(), *e.error);
@@ -368,6 +373,7 @@ Verdict one_subject(const Case& c, Subject& s, Subject& reference, const std::op
     v = reference_verdict;
   } else {
     const std::optional<Execution> got = sound_run(c, s, c.options.environment, v);
+    if (v.outcome == Outcome::unsupported) return v;
     if (got) {
       const bool may_compare = want.has_value();
       if (may_compare) claim_parity(c, s, *got, *want, v);

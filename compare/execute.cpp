@@ -72,6 +72,9 @@ Execution execute(Subject& subject, const Problem& problem, const std::vector<Pl
   const auto start = std::chrono::steady_clock::now();
   try {
     out.served = subject.run(problem, in, to, environment);
+  } catch (const Unsupported& e) {
+    out.error = e.what();
+    out.unsupported = true;
   } catch (const std::exception& e) {
     out.error = e.what();
   } catch (...) {

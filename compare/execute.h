@@ -13,12 +13,13 @@
 
 namespace assay {
 
-// What came out. Where `error` is set, the subject threw: planes hold whatever was written until then.
+// What came out. Where `error` is set, the subject threw: planes hold whatever was written until then. `unsupported`: it threw Unsupported.
 struct Execution {
   std::vector<PlaneData> planes;        // of output_planes(problem), in that order
   Served served;
   double seconds = 0;                   // of run() alone
   std::optional<std::string> error;     // what() of the exception
+  bool unsupported = false;
   // A byte outside a buffer, or an input, that changed: "row.data: byte 3 past the end became 2A".
   std::optional<std::string> trespass;
 };

@@ -6,6 +6,7 @@
 
 #include "compare/describe.h"
 #include "compare/scaled.h"
+#include "contract/dispatch.h"
 
 namespace assay {
 
@@ -68,7 +69,8 @@ GemmBounds::Elements GemmBounds::elements(Side side) const {
 
   Elements out;
   out.k = outer_first ? stored.cols : stored.rows;
-  out.least = std::ldexp(1.0, 1 - info(q.element).bias);
+  const bool bf16 = op_.sum == GemmSum::hopper_f16 && through_bf16(q);        // N16.12
+  out.least = std::ldexp(1.0, 1 - info(bf16 ? Encoding::bf16 : q.element).bias);
   out.square = is_square(q.block);
   const bool binary_scale = scale && info(q.format).scale == Encoding::f32, nvfp4 = q.format == FormatId::nvfp4;
   if (!codes_ && (binary_scale || nvfp4)) {
@@ -82,7 +84,12 @@ GemmBounds::Elements GemmBounds::elements(Side side) const {
       const int64_t i = outer_first ? o : k, j = outer_first ? k : o;
       double v = value(data, i, j);
       if (op_.sum == GemmSum::hopper_tf32) v = tf32(v);
-      if (!codes_ && scale) {
+      if (bf16) {
+        double s = value_of(scales.plane.encoding, code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, i, j)));
+        if (nvfp4) s = narrow(narrow(s * (row_scaled_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0))) * narrow(1.0 / (q.e4m3_max == E4m3Max::m256 ? 1536 : 2688)));   // N10.15
+        v = narrow(v * s);
+        if (std::isfinite(v)) v = rounded(Encoding::bf16, v);
+      } else if (!codes_ && scale) {
         double s = value_of(scales.plane.encoding, code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, i, j)));
         if (nvfp4) s *= (row_scaled_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0)) / (q.e4m3_max == E4m3Max::m256 ? 1536.0 : 2688.0);   // N10.15, N16.9
         v *= s;
@@ -99,7 +106,7 @@ GemmBounds::Elements GemmBounds::elements(Side side) const {
       if (!stands) out.low.back() = -kNoLow;
     }
   }
-  if (codes_ && scale)
+  if (codes_ && scale && !bf16)
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t k = 0; k < std::max<int64_t>(out.k, 1); k += kChain)
         out.scales.push_back(value_of(scales.plane.encoding, out.k == 0 && info(q.format).has_blocks() ? 0 : code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, o, k))));

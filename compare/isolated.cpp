@@ -18,6 +18,7 @@ std::string pack_run(Subject& subject, const Problem& problem, const std::vector
   const Support support = subject.supports(problem);
   if (!support.yes) return json::dump(json::object({{"unsupported", support.why}})) + "\n";
   const Execution run = execute(subject, problem, inputs, environment);
+  if (run.unsupported) return json::dump(json::object({{"unsupported", *run.error}})) + "\n";
   json::Value head = json::object({{"by", run.served.by}, {"launches", run.served.launches}, {"seconds", run.seconds}});
   if (run.error) head.set("error", *run.error);
   if (run.trespass) head.set("trespass", *run.trespass);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "contract/dispatch.h"
 #include "contract/planes.h"
 
 namespace assay {
@@ -25,7 +26,9 @@ LtScale scale_of(const Quantizer& q) {
 
 LtOperand operand_of(const Gemm& g, Side side) {
   const Quantizer& q = g.operand(side).quantizer;
-  return {q.element, scale_of(q), g.direction(side) == Direction::col && info(q.format).column_data == ColumnData::as_is};
+  const bool col = g.direction(side) == Direction::col;
+  if (through_bf16(q)) return {Encoding::bf16, LtScale::none, true, col};   // N16.12: shaped as the tensor
+  return {q.element, scale_of(q), false, col && info(q.format).column_data == ColumnData::as_is};
 }
 
 // Which C and D cuBLASLt takes with these operands.
@@ -62,6 +65,7 @@ std::optional<Error> unknown_order(const Problem& problem, const LtPlan& p) {
   const Gemm& g = *problem.as<Gemm>();
   const bool scaled = p.a.scale != LtScale::none, exact_alpha = power_of_two(g.alpha), adds = g.reads_c() || p.bias;
   if (g.reads_c() && p.bias) return no("whether cuBLASLt adds c or the bias first is not known");
+  if (g.a.quantizer.row_scaled || g.b.quantizer.row_scaled) return no("cuBLASLt multiplies no row by an amax of its own: row_scaled=1 is the reference's");
   if (adds && (scaled || g.multiplies())) return no("whether cuBLASLt rounds between the product and the sum with c or a bias is not known");
   if (g.reads_c() && !power_of_two(g.beta)) return no("whether cuBLASLt rounds beta * c is not known where beta is no power of two");
   if (scaled && !exact_alpha) return no("in which order cuBLASLt multiplies alpha and the scales is not known where alpha is no power of two");

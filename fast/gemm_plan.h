@@ -20,6 +20,7 @@ enum class LtScale : uint8_t { none, tensor, vector_128, block_128x128 };
 struct LtOperand {
   Encoding encoding{};
   LtScale scale = LtScale::none;
+  bool dequantize = false;    // to bf16, which every value must be exactly (N16.12)
   bool transpose = false;     // the stored rows do not run along k: elements are moved before the call, as every call is TN
   bool operator==(const LtOperand&) const = default;
 };

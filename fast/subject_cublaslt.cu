@@ -1,7 +1,10 @@
 #include "fast/subject_cublaslt.h"
 
+#include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "fast/gemm_lt.h"
 #include "fast/gpu_case.h"
@@ -13,6 +16,7 @@ namespace {
 
 using fast_gpu::check;
 using fast_gpu::DeviceCase;
+using fast_gpu::DevicePlane;
 using fast_gpu::GuardedMemory;
 using fast_gpu::Job;
 
@@ -30,13 +34,40 @@ Support find_hopper() {
   return {false, std::string(properties.name) + " is sm_" + std::to_string(properties.major) + std::to_string(properties.minor) + ": these sums are those of sm_90"};
 }
 
-// The operands of a call on the device, those that do not run along k moved.
+// N16.12: an operand dequantized by its format's kernel, in the shape of its tensor. Throws Unsupported where bf16 cannot hold a value.
+std::vector<uint16_t> brains_of(const Job& job, Side side) {
+  Problem p = operand_dequantize(job.problem, side);
+  p.as<Dequantize>()->out = Encoding::f32;
+  const std::vector<Plane> read = input_planes(p), written = output_planes(p);
+  std::vector<DevicePlane> inputs;
+  for (const Plane& plane : read)
+    inputs.push_back({&plane, const_cast<void*>(job.input<void>(std::string(name_of(side)) + plane.name.substr(plane.name.find('.'))))});
+  const GuardedMemory y(written[0].bytes(), "dequantized operand", kLtAlignment);
+  const DevicePlane output{&written[0], y.data()};
+  fast_gpu::run(Job{p, inputs, std::span(&output, 1)});
+  check(cudaDeviceSynchronize(), "dequantizing an operand");
+  std::vector<uint32_t> words(static_cast<size_t>(written[0].padded.count()));
+  y.download(std::as_writable_bytes(std::span(words)));
+  std::vector<uint16_t> out;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const bool nan = (words[i] & 0x7FFFFFFF) > 0x7F800000;
+    if (!nan && (words[i] & 0xFFFF) != 0) {
+      const size_t cols = static_cast<size_t>(p.x.shape.cols);
+      throw Unsupported(std::string(name_of(side)) + ": row " + std::to_string(i / cols) + ", column " + std::to_string(i % cols) + " dequantizes to no bf16 value, and cuBLASLt multiplies this format in bf16 only (N16.12)");
+    }
+    out.push_back(nan ? uint16_t{0x7FFF} : static_cast<uint16_t>(words[i] >> 16));
+  }
+  return out;
+}
+
+// The operands of a call on the device: those that it cannot read dequantized, those that do not run along k moved.
 class Operands {
  public:
   Operands(const LtPlan& plan, const Job& job)
-      : a_(bytes(plan.a, plan.m, plan.k), "a transposed", kLtAlignment), b_(bytes(plan.b, plan.n, plan.k), "b transposed", kLtAlignment) {
-    memory.a = along_k(plan.a, job.input<void>("a.data"), a_, plan.m, plan.k);
-    memory.b = along_k(plan.b, job.input<void>("b.data"), b_, plan.n, plan.k);
+      : a_brains_(brains(plan.a, job, Side::a)), b_brains_(brains(plan.b, job, Side::b)),
+        a_(bytes(plan.a, plan.m, plan.k), "a transposed", kLtAlignment), b_(bytes(plan.b, plan.n, plan.k), "b transposed", kLtAlignment) {
+    memory.a = along_k(plan.a, a_brains_ ? a_brains_->data() : job.input<void>("a.data"), a_, plan.m, plan.k);
+    memory.b = along_k(plan.b, b_brains_ ? b_brains_->data() : job.input<void>("b.data"), b_, plan.n, plan.k);
     memory.a_scale = job.input<void>("a.scale_inv"), memory.b_scale = job.input<void>("b.scale_inv");
     memory.bias = job.input<void>("bias");
     memory.d = job.output<void>("d");
@@ -52,6 +83,14 @@ class Operands {
     fast_gpu::transpose_elements(data, moved.data(), k, lines, info(o.encoding).bytes());
     return moved.data();
   }
+  static std::unique_ptr<GuardedMemory> brains(const LtOperand& o, const Job& job, Side side) {
+    if (!o.dequantize) return nullptr;
+    const std::vector<uint16_t> values = brains_of(job, side);
+    auto out = std::make_unique<GuardedMemory>(values.size() * sizeof(uint16_t), "operand in bf16", kLtAlignment);
+    out->upload(std::as_bytes(std::span(values)));
+    return out;
+  }
+  std::unique_ptr<GuardedMemory> a_brains_, b_brains_;   // N16.12
   GuardedMemory a_, b_;
 };
 

@@ -30,23 +30,26 @@ TEST(GemmPlan, KernelsSumInSequenceOnly) {
 TEST(GemmPlan, WhatEachSumBecomes) {
   const auto split = lt_plan(gemm("gemm a=fp8_current b=fp8_delayed 256x384x512 sum=hopper_fp8_split b.element=e5m2 op=NT"));
   ASSERT_TRUE(split);
-  EXPECT_EQ(*split, (LtPlan{256, 384, 512, {Encoding::e4m3, LtScale::tensor, false}, {Encoding::e5m2, LtScale::tensor, false}, Encoding::bf16, false, false, 1, 0, false, {36}}));
+  EXPECT_EQ(*split, (LtPlan{256, 384, 512, {Encoding::e4m3, LtScale::tensor}, {Encoding::e5m2, LtScale::tensor}, Encoding::bf16, false, false, 1, 0, false, {36}}));
   const auto fast = lt_plan(gemm("gemm a=fp8_current b=fp8_current 256x384x512 sum=hopper_fp8_fast out=e4m3 alpha=-0.5"));
   ASSERT_TRUE(fast);
   EXPECT_TRUE(fast->fast_accumulation);
   EXPECT_EQ(fast->alpha, -0.5f);
   const auto blocks = lt_plan(gemm("gemm a=fp8_block b=fp8_block 256x384x512 sum=hopper_fp8_split a.block=128x128 op=NN out=f32"));
   ASSERT_TRUE(blocks);
-  EXPECT_EQ(blocks->a, (LtOperand{Encoding::e4m3, LtScale::block_128x128, false}));
-  EXPECT_EQ(blocks->b, (LtOperand{Encoding::e4m3, LtScale::vector_128, false}));
+  EXPECT_EQ(blocks->a, (LtOperand{Encoding::e4m3, LtScale::block_128x128}));
+  EXPECT_EQ(blocks->b, (LtOperand{Encoding::e4m3, LtScale::vector_128}));
   EXPECT_FALSE(blocks->fast_accumulation);
   const auto halves = lt_plan(gemm("gemm a=identity b=identity 64x8x16 f16 sum=hopper_f16 op=NN out=f16 bias=f16"));
   ASSERT_TRUE(halves);
-  EXPECT_EQ(*halves, (LtPlan{64, 8, 16, {Encoding::f16, LtScale::none, true}, {Encoding::f16, LtScale::none, false}, Encoding::f16, false, false, 1, 0, true, {35, 36}}));
+  EXPECT_EQ(*halves, (LtPlan{64, 8, 16, {Encoding::f16, LtScale::none, false, true}, {Encoding::f16, LtScale::none}, Encoding::f16, false, false, 1, 0, true, {35, 36}}));
   const auto tf32 = lt_plan(gemm("gemm a=identity b=identity 4x1x4 f32 sum=hopper_tf32 op=NT out=f32 beta=2"));
   ASSERT_TRUE(tf32);
   EXPECT_TRUE(tf32->tf32 && tf32->a.transpose && tf32->b.transpose);
   EXPECT_EQ(tf32->beta, 2.0f);
+  const auto brains = lt_plan(gemm("gemm a=mxfp8 b=nvfp4 64x8x32 sum=hopper_f16 op=NT"));   // N16.12
+  ASSERT_TRUE(brains);
+  EXPECT_EQ(*brains, (LtPlan{64, 8, 32, {Encoding::bf16, LtScale::none, true, true}, {Encoding::bf16, LtScale::none, true, true}, Encoding::bf16, false, false, 1, 0, false, {35, 36}}));
   EXPECT_TRUE(lt_plan(gemm("gemm a=identity b=identity 0x8x0 sum=hopper_f16")));   // nothing to ask for
 }
 
@@ -66,6 +69,7 @@ TEST(GemmPlan, Refusals) {
            Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 bias=bf16 beta=1", "c or the bias first"},
            Row{"gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_split bias=bf16", "between the product and the sum"},
            Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 alpha=2 beta=1", "between the product and the sum"},
+           Row{"gemm a=nvfp4 b=nvfp4 64x64x64 sum=hopper_f16 a.row_scaled=1", "row_scaled=1 is the reference's"},
            Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 beta=3", "beta is no power of two"},
            Row{"gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_split alpha=3", "alpha is no power of two"},
            Row{"gemm a=fp8_current b=fp8_current 64x64x0 sum=hopper_fp8_split", "no K of 0"},
