@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "compare/build.h"
+#include "compare/runner.h"
 #include "contract/line.h"
 
 // Given by compare/CMakeLists.txt.
@@ -148,6 +149,15 @@ json::Value doctor_facts(std::span<Subject* const> subjects) {
                                     {"vectors", vectors()}});
   facts.set("fingerprint", fingerprint_of(facts, probes));
   return facts;
+}
+
+json::Value doctor_facts_in_child(const Subjects& subjects) {
+  std::vector<Subject*> all;
+  for (const auto& s : subjects.owned) all.push_back(s.get());
+  const Result<std::string> text = in_child([&] { return json::dump(doctor_facts(all)); }, 60);
+  if (text)
+    if (Result<json::Value> facts = json::parse(*text)) return std::move(*facts);
+  return {};
 }
 
 std::string fingerprint(std::span<Subject* const> subjects) { return std::string(doctor_facts(subjects).text("fingerprint")); }

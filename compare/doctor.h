@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compare/execute.h"
 #include "contract/subject.h"
 #include "fixtures/json.h"
 
@@ -22,6 +23,8 @@ std::vector<FloatProbe> probe_float_environment();
 // {"version", "commit", "line_version", "compiler", "flags", "build_type", "sanitizers", "cuda_toolkit" (at build; null: none), "os", "cpu", "cores",
 //  "threads", "float": {name: true|text}, "subjects": [{name, present, detail}], "vectors": {path, files}|null, "fingerprint"}.
 json::Value doctor_facts(std::span<Subject* const> subjects);
+// The same, asked in a child process, since a subject may open a GPU that a fork must not see open; null where the child ends early.
+json::Value doctor_facts_in_child(const Subjects& subjects);
 
 // One line without a line end: version, compiler, system, processor, whether the floating-point environment holds, GPU, and 8 hex digits over all facts.
 std::string fingerprint(std::span<Subject* const> subjects);

@@ -53,6 +53,9 @@ Result<std::unique_ptr<Report>> make_jsonl_report(const std::string& path, const
 // JUnit XML, written at the end: a testcase per line and subject, a suite per file.
 std::unique_ptr<Report> make_junit_report(const std::string& path);
 
+// The text in a shell's single quotes.
+std::string quoted(std::string_view text);
+
 // The screen of one red verdict, with line ends.
 std::string failure_screen(const SuiteEntry& entry, const Verdict& verdict, const Environment& environment);
 

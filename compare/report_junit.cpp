@@ -1,40 +1,12 @@
 #include <fmt/format.h>
 
+#include "compare/page.h"
 #include "compare/report.h"
 #include "fixtures/files.h"
 
 namespace assay {
 
 namespace {
-
-// Text for an XML attribute or element: the five entities; control characters that XML 1.0 forbids, and bytes of no UTF-8, become '?'.
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const unsigned char c = static_cast<unsigned char>(text[i]);
-    if (c == '&') out += "&amp;";
-    else if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '"') out += "&quot;";
-    else if (c == '\'') out += "&apos;";
-    else if (c == '\n') out += "&#10;";
-    else if (c == '\t') out += "&#9;";
-    else if (c < 0x20 || c == 0x7F) out += '?';
-    else if (c < 0x80) out += static_cast<char>(c);
-    else {
-      const size_t more = c >= 0xF0 && c < 0xF5 ? 3 : c >= 0xE0 ? 2 : c >= 0xC2 ? 1 : 0;
-      bool good = more > 0 && c < 0xF5 && i + more < text.size();
-      for (size_t k = 1; good && k <= more; ++k) good = (static_cast<unsigned char>(text[i + k]) & 0xC0) == 0x80;
-      if (good) {
-        out += text.substr(i, more + 1);
-        i += more;
-      } else {
-        out += '?';
-      }
-    }
-  }
-  return out;
-}
 
 class JunitReport final : public Report {
  public:

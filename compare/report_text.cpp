@@ -18,13 +18,6 @@ std::string upper(std::string_view s) {
 
 std::string place_of_entry(const SuiteEntry& e) { return e.line ? fmt::format("{}:{}", e.file, e.line) : e.file; }
 
-// 'text' in a shell's single quotes.
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 // The subject that repeats a breach: its name without " again".
 std::string subject_flag(const Verdict& v) { return v.argument.empty() || v.subject == "host" ? "" : " " + v.argument; }   // host is the default
 
@@ -109,6 +102,12 @@ void Totals::add(const Verdict& v) {
 
 std::string Totals::last_line() const { return fmt::format("{} passed, {} failed, {} skipped", passed, failed, skipped); }
 int Totals::exit_status() const { return failed > 0 ? 1 : passed > 0 ? 0 : 3; }
+
+std::string quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
 
 std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Environment& environment) {
   std::string out = fmt::format("{}  {}\n  {}\n", upper(name_of(v.outcome)), place_of_entry(entry), entry.text) + about_text(v);

@@ -14,20 +14,11 @@ namespace assay {
 
 namespace {
 
-json::Value doctor_in_child(const Subjects& subjects) {
-  std::vector<Subject*> all;
-  for (const auto& s : subjects.owned) all.push_back(s.get());
-  const Result<std::string> text = in_child([&] { return json::dump(doctor_facts(all)); }, 60);
-  if (text)
-    if (Result<json::Value> facts = json::parse(*text)) return std::move(*facts);
-  return json::Value{};
-}
-
 class Reports {
  public:
   Reports(const ReportOptions& options, const Environment& environment, const Subjects& subjects, std::FILE* out, std::FILE* err) : options_(options), out_(out), err_(err) {
     if (!options.jsonl.empty()) {
-      auto jsonl = make_jsonl_report(options.jsonl, doctor_in_child(subjects), environment);
+      auto jsonl = make_jsonl_report(options.jsonl, doctor_facts_in_child(subjects), environment);
       if (!jsonl) error_ = jsonl.error();
       else reports_.push_back(std::move(*jsonl));
     }
