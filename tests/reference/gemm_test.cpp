@@ -243,6 +243,23 @@ TEST(Gemm, ThreadsAndDrawnInput) {
   EXPECT_LT(equal, 8);
 }
 
+// N16.12: a product of MX or NVFP4 operands is that of their bf16 values, whatever the layout; where bf16 holds every value the exact sum is no other.
+TEST(Gemm, ThroughBf16) {
+  // 1.5 * 2^1, 3 * 2^-1 against 448 * 2^0, -2 * 2^0.
+  const std::map<std::string, Blob> given = {{"a.scale_inv", blob(padded_with_zeros<uint8_t>({128}, 512))}, {"a.data", blob<uint8_t>({0x3C, 0x44})},
+                                             {"b.scale_inv", blob(padded_with_zeros<uint8_t>({127}, 512))}, {"b.data", blob<uint8_t>({0x7E, 0xC0})}};
+  EXPECT_EQ(d_of("gemm a=mxfp8 b=mxfp8 1x1x2 out=f32 sum=hopper_f16", given), std::vector<float>{1.5f * 2 * 448 - 3.0f * 2 * 2});
+  for (const char* op : {"TN", "NN", "NT"}) {
+    for (const auto& [formats, amax] : {std::pair{"a=mxfp8 b=mxfp4", ""}, {"a=nvfp4 b=mxfp8", " a.amax=2688"}, {"a=identity b=nvfp4", " b.amax=1344"}}) {
+      const std::string line = std::string("gemm ") + formats + " 48x32x64 fill=exact_sums out=f32 op=" + op + amax;
+      EXPECT_EQ(drawn(line + " sum=hopper_f16").at("d"), drawn(line + " sum=exact").at("d")) << line;
+    }
+  }
+  // An amax that is no multiple of 2688 leaves values that bf16 must round: the sum then is that of the rounded ones.
+  const std::string rounds = "gemm a=nvfp4 b=identity 16x16x32 fill=normal out=f32 a.amax=3";
+  EXPECT_NE(drawn(rounds + " sum=hopper_f16").at("d"), drawn(rounds + " sum=exact").at("d"));
+}
+
 // N16.11: small integers, powers of two as scales: no sum has anything to round.
 TEST(Gemm, IntegersAreExactUnderEverySum) {
   for (const char* op : {"TN", "NN", "NT"}) {
