@@ -48,8 +48,9 @@ Result<EntryPoints> load(const std::string& path) {
                                                                                  : nullptr;
   if (missing)
     return Error{"plugin " + path + " does not export " + missing, 0, "declare it extern \"C\" with default visibility: contract/assay_plugin.h"};
-  if (const uint32_t abi = e.abi(); abi != ASSAY_PLUGIN_ABI)
-    return Error{"plugin " + path + " has interface version " + std::to_string(abi) + ", this program has " + std::to_string(ASSAY_PLUGIN_ABI), 0,
+  if (const uint32_t abi = e.abi(); abi < ASSAY_PLUGIN_OLDEST_ABI || abi > ASSAY_PLUGIN_ABI)
+    return Error{"plugin " + path + " has interface version " + std::to_string(abi) + ", this program has " + std::to_string(ASSAY_PLUGIN_OLDEST_ABI) + " to " +
+                     std::to_string(ASSAY_PLUGIN_ABI), 0,
                  "compile it with this contract/assay_plugin.h"};
   return e;
 }

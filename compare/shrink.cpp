@@ -8,6 +8,7 @@
 
 #include "compare/describe.h"
 #include "compare/isolated.h"
+#include "compare/reproducer.h"
 #include "compare/runner.h"
 #include "contract/line.h"
 #include "fixtures/fill.h"
@@ -430,6 +431,17 @@ class Shrinker {
   size_t runs_ = 0;
 };
 
+// What both sides make of the line, written down.
+std::optional<Error> reproduce(const ShrinkOptions& options, const Subjects& subjects, const Problem& bad) {
+  const auto inputs = make_inputs(bad, subjects.reference());
+  if (!inputs) return inputs.error();
+  Subject& subject = *subjects.find(options.subject);
+  const IsolatedRun got = run_isolated(subject, bad, *inputs, options.environment, options.timeout);
+  const IsolatedRun want = run_isolated(subjects.reference(), bad, *inputs, Environment{}, options.timeout);
+  if (!want.sound()) return Error{"reference " + want.trouble(), 0, ""};
+  return write_reproducer(options.reproducer, bad, subject.argument(), *inputs, got.execution.planes, want.execution.planes);
+}
+
 }  // namespace
 
 Result<Shrunk> shrink(const ShrinkOptions& options, const Subjects& subjects, const std::function<void(const std::string&)>& on_progress) {
@@ -463,6 +475,12 @@ int run_shrink(const ShrinkOptions& options, const Subjects& subjects, std::ostr
   if (shrunk->good) out << fmt::format("  passes   {}\n           {}\n", to_line(*shrunk->good), shrunk->good_differs);
   else out << "  passes   none of those that were tried\n";
   out << fmt::format("  repro    assay run{}{} '{}'\n", subject, environment, to_line(shrunk->bad));
+  if (options.reproducer.empty()) return 0;
+  if (const auto error = reproduce(options, subjects, shrunk->bad)) {
+    err << "error: " << error->text() << "\n";
+    return 2;
+  }
+  out << fmt::format("  wrote    {}: reproduce.cpp, case.safetensors, README\n", options.reproducer);
   return 0;
 }
 

@@ -38,7 +38,8 @@ struct Shrunk {
 // Errors: the line passes, is unsupported, or two runs of it differ (not deterministic: shrinking would follow noise).
 Result<Shrunk> shrink(const ShrinkOptions&, const Subjects&, const std::function<void(const std::string&)>& on_progress = {});
 
-// Prints both lines with the failure of the first. 0 when the line was shrunk, whatever its failure; 2 where shrink gives an error; 3: the subject is absent.
+// Prints both lines with the failure of the first, and writes the reproducer (compare/reproducer.h). 0 when the line was shrunk, whatever its failure; 2 where
+// shrink gives an error or the reproducer cannot be written; 3: the subject is absent.
 int run_shrink(const ShrinkOptions&, const Subjects&, std::ostream& out, std::ostream& err);
 
 }  // namespace assay

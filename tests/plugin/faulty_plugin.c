@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 uint32_t assay_plugin_abi(void) {
-#ifdef FAULT_old_abi
+#if defined FAULT_next_abi
   return ASSAY_PLUGIN_ABI + 1;
+#elif defined FAULT_old_abi
+  return 2;
 #else
   return ASSAY_PLUGIN_ABI;
 #endif
