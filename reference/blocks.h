@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "contract/format.h"
 #include "contract/numerics.h"
@@ -30,6 +31,24 @@ Span block_at(const Values& x, int64_t r, int64_t c, Block block);
 
 // max |x| over the block, from +0. A NaN element does not take part, or makes it NaN (N5.1, N5.7, N9.1, N10.4).
 double block_amax(const Values& x, const Span&, NanAmax);
+
+// What is given for each block of a direction (N17.12): its amax, its scale, or neither.
+class GivenBlocks {
+ public:
+  GivenBlocks(const Run&, Direction);
+  // The amax that is given, else that of the elements.
+  double amax(const Values& x, const Span&, NanAmax) const;
+  // The code of the scale that is given.
+  std::optional<uint32_t> scale(const Span&) const;
+  // Its plane.
+  const ConstBuffer& plane() const { return *plane_; }
+
+ private:
+  uint32_t code(const Span&) const;
+
+  Quantizer q_;
+  const ConstBuffer* plane_ = nullptr;
+};
 
 // Calls on_block(span) for every block of x; bands of blocks in parallel.
 template <class OnBlock>

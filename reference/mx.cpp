@@ -1,5 +1,7 @@
 #include "reference/mx.h"
 
+#include <algorithm>
+#include <optional>
 #include <string>
 
 #include "reference/blocks.h"
@@ -14,8 +16,48 @@ double multiplier(uint32_t k) { return k == 255 ? kNaN : power_of_two(127 - stat
 
 namespace {
 
-uint32_t scale_code(double p, uint32_t& last) { return e8m0_code(p, Round::rp, Overflow::sat, last); }   // N5.3
-uint32_t scale_code(double p) { return e8m0_code(p, Round::rp, Overflow::sat); }
+// floor(log2 a) of a finite a above 0, however small.
+int exponent_of(double a) {
+  int exponent;
+  std::frexp(a, &exponent);                                                  // a in [2^(exponent-1), 2^exponent)
+  return exponent - 1;
+}
+
+// N17.6: a with half a unit of a mantissa of so many bits added; a subnormal a has the least normal exponent's unit.
+double half_unit_more(double a, int mantissa_bits) { return a + power_of_two(std::max(exponent_of(a), -126) - mantissa_bits - 1); }
+
+// N17.6: the exponent of p, plus one above the middle of its binade, or there; below 2^-126 only above the middle of 2^-126.
+uint32_t nearest_code(double p) {
+  if (p < power_of_two(-126)) return p > power_of_two(-127) ? 1 : 0;
+  const int e = exponent_of(p);
+  return static_cast<uint32_t>(e + 127 + (p >= 1.5 * power_of_two(e)));
+}
+
+uint32_t rounded_up(double p, uint32_t& last) { return e8m0_code(p, Round::rp, Overflow::sat, last); }   // N5.3
+
+// The scale of an amax. `last` is that of the amax before, where a search begins.
+uint32_t scale_code(double amax, const Quantizer& q, const MxFormat& format, uint32_t& last) {
+  const MxScale rule = q.numerics.mx_scale;
+  if (std::isinf(amax) && (rule != MxScale::up || q.numerics.mx_inf == MxInf::nan)) return q.numerics.mx_inf == MxInf::nan ? 255 : 254;   // N17.7
+  const double p = format.scaled_amax(amax, q.element);                      // N5.2, N15.2
+  if (rule == MxScale::up) return rounded_up(p, last);
+  if (std::isnan(amax)) return 255;                                          // N17.7
+  const double a = std::abs(amax);                                           // N17.6
+  if (a == 0) return 0;                                                      // N17.6
+  const auto less_emax = [&](int e) { return static_cast<uint32_t>(std::clamp(e - exponent_of(max_of(q.element)), -127, 127) + 127); };   // N17.6
+  switch (rule) {
+    case MxScale::floor: return less_emax(exponent_of(a));
+    case MxScale::ceil: return less_emax(exponent_of(a) + (a > power_of_two(exponent_of(a))));
+    case MxScale::even: return less_emax(exponent_of(half_unit_more(a, info(q.element).mantissa_bits)));
+    case MxScale::even_e2m1: return less_emax(exponent_of(half_unit_more(a, info(Encoding::e2m1).mantissa_bits)));
+    case MxScale::down: return e8m0_code(p, Round::rz, Overflow::sat);
+    default: return nearest_code(std::abs(p));
+  }
+}
+uint32_t scale_code(double amax, const Quantizer& q, const MxFormat& format) {
+  uint32_t any = 0;
+  return scale_code(amax, q, format, any);
+}
 
 // The scale codes that a dequantize reads, in compact layout.
 Bytes compact_scales(const Run& run, Direction d) {
@@ -30,15 +72,18 @@ uint32_t scale_of(const Bytes& scales, bool down_columns, int64_t i, int64_t j) 
 }
 
 // x holds amaxes, or scale codes.
-uint32_t chain_code(const ConstBuffer& x, int64_t i, const MxFormat& format, Encoding element, uint32_t& last) {
+uint32_t chain_code(const ConstBuffer& x, int64_t i, const MxFormat& format, const Quantizer& q, uint32_t& last) {
   const uint32_t bits = load(x, i);
-  return x.plane->encoding == Encoding::e8m0 ? bits : scale_code(format.scaled_amax(value_of(Encoding::f32, bits), element), last);
+  return x.plane->encoding == Encoding::e8m0 ? bits : scale_code(value_of(Encoding::f32, bits), q, format, last);
 }
 
-void add_scale_steps(std::vector<TraceStep>& steps, double amax, const MxFormat& format, Encoding element) {
-  const double p = format.scaled_amax(amax, element);
-  steps.push_back(value_step(std::string(format.scaled_clause), "scaled amax", p));
-  steps.push_back(code_step("N5.3", "scale", Encoding::e8m0, scale_code(p)));
+void add_scale_steps(std::vector<TraceStep>& steps, double amax, const MxFormat& format, const Quantizer& q) {
+  const MxScale rule = q.numerics.mx_scale;
+  const bool even = rule == MxScale::even || rule == MxScale::even_e2m1, of_amax = even || rule == MxScale::floor || rule == MxScale::ceil;
+  if (!of_amax) steps.push_back(value_step(std::string(format.scaled_clause), "scaled amax", format.scaled_amax(amax, q.element)));
+  if (even && std::isfinite(amax) && amax != 0)
+    steps.push_back(value_step("N17.6", "amax and half a unit", half_unit_more(std::abs(amax), info(rule == MxScale::even ? q.element : Encoding::e2m1).mantissa_bits)));
+  steps.push_back(code_step(rule != MxScale::up ? "N17.6" : std::isinf(amax) ? "N17.7" : "N5.3", "scale", Encoding::e8m0, scale_code(amax, q, format)));
 }
 
 }  // namespace
@@ -46,15 +91,17 @@ void add_scale_steps(std::vector<TraceStep>& steps, double amax, const MxFormat&
 void quantize_mx(const Run& run, Direction d, const MxFormat& format) {
   const Quantizer& q = run.quantizer(d);
   const Values x = seen(run, d);
-  const Encoder cast(q.element, Round::rne, Overflow::sat);
+  const ElementCast cast(q);
+  const GivenBlocks given(run, d);
   const int64_t length = length_of(q.block);
   Bytes scales(x.rows(), ceil_div(x.cols(), length)), codes(x.rows(), x.cols());
   for_blocks(x, q.block, run.threads, [&](const Span& s) {
-    const uint32_t k = scale_code(format.scaled_amax(block_amax(x, s, q.numerics.nan_amax), q.element));
-    const double m = multiplier(k);
+    const std::optional<uint32_t> scale = given.scale(s);
+    const uint32_t k = scale ? *scale : scale_code(given.amax(x, s, q.numerics.nan_amax), q, format);
+    const ElementFactor m{multiplier(k)};
     for (int64_t r = s.r; r < s.r_end; ++r) {
       scales(r, s.c / length) = static_cast<uint8_t>(k);                     // N5.8: repeated for every row of a square block
-      scaled_codes(&x(r, s.c), s.c_end - s.c, m, q.numerics.neg_zero, cast, &codes(r, s.c));   // N5.5, N15.3
+      cast.codes(&x(r, s.c), s.c_end - s.c, m, &codes(r, s.c));              // N5.5, N15.3
     }
   });
   const Buffer &data = run.output(d, "data"), &stored = run.output(d, scale_stem(q.scales));
@@ -74,7 +121,7 @@ void scale_chain_mx(const Run& run, const MxFormat& format) {
   const Buffer &multipliers = run.output("multiplier"), &decoded = run.output("decoded");
   uint32_t last = 0;
   for (int64_t i = 0; i < x.plane->logical.count(); ++i) {
-    const uint32_t k = chain_code(x, i, format, run.quantizer(Direction::row).element, last);
+    const uint32_t k = chain_code(x, i, format, run.quantizer(Direction::row), last);
     if (scales) store(*scales, i, k);
     store(multipliers, i, f32_code(multiplier(k)));
     store(decoded, i, f32_code(decoded_scale(k)));
@@ -89,9 +136,9 @@ std::vector<TraceStep> trace_mx(const Run& run, Direction d, int64_t row, int64_
     const int64_t i = row * x.plane->logical.cols + col;
     const bool amaxes = x.plane->encoding == Encoding::f32;
     steps.push_back(code_step(std::string(format.amax_clause), amaxes ? "amax" : "scale", x.plane->encoding, load(x, i)));
-    if (amaxes) add_scale_steps(steps, value_of(Encoding::f32, load(x, i)), format, q.element);
+    if (amaxes) add_scale_steps(steps, value_of(Encoding::f32, load(x, i)), format, q);
     uint32_t any = 0;
-    const uint32_t k = chain_code(x, i, format, q.element, any);
+    const uint32_t k = chain_code(x, i, format, q, any);
     steps.push_back(value_step("N5.4", "multiplier", multiplier(k)));
     steps.push_back(value_step("N5.9", "decoded scale", decoded_scale(k)));
     return steps;
@@ -104,11 +151,20 @@ std::vector<TraceStep> trace_mx(const Run& run, Direction d, int64_t row, int64_
   }
   const Values x = seen(run, d);
   const auto [r, c] = seen_at(d, row, col);
-  const double amax = block_amax(x, block_at(x, r, c, q.block), q.numerics.nan_amax);
-  steps.push_back(value_step(std::string(format.amax_clause), is_square(q.block) ? "amax of the 32x32 block" : "amax of the block", amax));
-  add_scale_steps(steps, amax, format, q.element);
-  const double m = multiplier(scale_code(format.scaled_amax(amax, q.element)));
-  steps.push_back(value_step("N5.4", "multiplier", m));
+  const GivenBlocks given(run, d);
+  const Span s = block_at(x, r, c, q.block);
+  std::optional<uint32_t> k = given.scale(s);
+  if (k) {
+    steps.push_back(code_step("N17.12", "scale (given)", Encoding::e8m0, *k));
+  } else {
+    const double amax = given.amax(x, s, q.numerics.nan_amax);
+    steps.push_back(q.scale_from == ScaleFrom::amax ? value_step("N17.12", "amax of the block (given)", amax)
+                                                    : value_step(std::string(format.amax_clause), is_square(q.block) ? "amax of the 32x32 block" : "amax of the block", amax));
+    add_scale_steps(steps, amax, format, q);
+    k = scale_code(amax, q, format);
+  }
+  const ElementFactor m{multiplier(*k)};
+  steps.push_back(value_step("N5.4", "multiplier", m.value));
   for (TraceStep& step : trace_element(x(r, c), m, q, std::string(format.element_clause))) steps.push_back(std::move(step));
   return steps;
 }

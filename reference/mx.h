@@ -14,7 +14,7 @@ double decoded_scale(uint32_t k);
 double multiplier(uint32_t k);
 
 struct MxFormat {
-  double (*scaled_amax)(double amax, Encoding element);   // p, of which the scale is the code (N5.2, N15.2)
+  double (*scaled_amax)(double amax, Encoding element);   // p, of which the scale is the code (N5.2, N15.2), but for the rules of N17.6 that take the amax itself
   std::string_view amax_clause, scaled_clause, element_clause;   // for traces
 };
 

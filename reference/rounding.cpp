@@ -22,10 +22,11 @@ double value_of(Encoding encoding, uint32_t code) {
   return Decoder(encoding)(code);
 }
 
-Encoder::Encoder(Encoding to, Round round, Overflow overflow) {
+Encoder::Encoder(Encoding to, Round round, Overflow overflow, ElementTies ties) {
   if (to == Encoding::e8m0 || round == Round::rp) throw std::invalid_argument("E8M0 has its own rounding (N2.7)");
   const EncodingInfo& f = info(to);
   round_ = round;
+  ties_ = ties;
   sign_ = uint32_t{1} << (f.bits - 1);
   fractions_ = uint32_t{1} << f.mantissa_bits;
   nan_ = f.nan;

@@ -70,10 +70,11 @@ class Decoder {
 double value_of(Encoding, uint32_t code);
 
 // The code to which a binary32 value rounds: N2.1 to N2.6, generic over every encoding but E8M0.
-// round: rne or rz. sat or nosat is given for E4M3 and E5M2; the wider encodings never saturate and the narrower ones always do.
+// round: rne, with ties as said (N17.1), or rz. sat or nosat is given for E4M3 and E5M2; the wider encodings never saturate and the narrower ones
+// always do.
 class Encoder {
  public:
-  explicit Encoder(Encoding to, Round = Round::rne, Overflow = Overflow::sat);
+  explicit Encoder(Encoding to, Round = Round::rne, Overflow = Overflow::sat, ElementTies = ElementTies::even);
   // What all values of one binade share. Neighbouring elements often lie in one, so a loop keeps the last.
   struct Binade {
     double low = 1, high = 0;                  // the magnitudes [low, high); none at first
@@ -95,7 +96,7 @@ class Encoder {
       last = binade_of(magnitude);
     }
     const double quanta = magnitude * last.per_quantum;                      // exact: spacing 2^(e-m) becomes 1
-    const double n = round_ == Round::rz ? std::trunc(quanta) : nearest_even(quanta);   // N2.6, N2.1
+    const double n = round_ == Round::rz ? std::trunc(quanta) : nearest(quanta);   // N2.6, N2.1
     if (n * last.quantum > max_value_)
       return sign + (round_ == Round::rz ? max_finite_ : overflow_);         // N2.6; N2.2, N2.3
     // Codes of one sign count the representable values from zero: 2^m from each binade to the next. A round-up to the next
@@ -106,6 +107,11 @@ class Encoder {
  private:
   // For 0 <= q < 2^51: the sum's last place is one, so the addition itself rounds to an integer, ties to even.
   static double nearest_even(double q) { return (q + 0x1p52) - 0x1p52; }
+  // q has at most 24 significant bits: adding or taking a half is exact, or rounds to that half or to nothing of a tiny q.
+  double nearest(double q) const {
+    if (ties_ == ElementTies::even) return nearest_even(q);                  // N2.1
+    return ties_ == ElementTies::zero ? std::ceil(q - 0.5) : std::floor(q + 0.5);   // N17.1
+  }
   Binade binade_of(double magnitude) const {
     int exponent;
     std::frexp(magnitude, &exponent);                                        // magnitude in [2^(exponent-1), 2^exponent)
@@ -115,6 +121,7 @@ class Encoder {
   }
 
   Round round_;
+  ElementTies ties_;
   uint32_t sign_, fractions_, nan_, max_finite_;
   uint32_t overflow_;    // what overflow and infinity give
   int mantissa_bits_, emin_;

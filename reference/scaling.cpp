@@ -15,8 +15,18 @@ double tensor_amax(const Values& x, double start, int threads) {
   return start > amax ? start : amax;
 }
 
-void scaled_codes(const float* x, int64_t n, double multiplier, NegZero neg_zero, const Encoder cast, uint8_t* codes) {
-  for (int64_t i = 0; i < n; ++i) codes[i] = static_cast<uint8_t>(cast(scaled(x[i], multiplier, neg_zero)));
+ElementCast::ElementCast(const Quantizer& q)
+    : neg_zero_(q.numerics.neg_zero),
+      cast_(q.element, Round::rne, q.numerics.element_overflow == ElementOverflow::nan ? Overflow::nosat : Overflow::sat, q.numerics.element_ties),   // N17.2, N17.1
+      sign_(uint32_t{1} << (info(q.element).bits - 1)) {
+  if (q.numerics.pre_round == PreRound::bf16) pre_round_ = {Encoder(Encoding::bf16), Decoder(Encoding::bf16)};   // N17.3
+  if (q.numerics.pre_round == PreRound::f16_rz) pre_round_ = {Encoder(Encoding::f16, Round::rz), Decoder(Encoding::f16)};   // N17.3
+}
+
+void ElementCast::codes(const float* x, int64_t n, const ElementFactor& factor, uint8_t* out) const {
+  const ElementCast cast = *this;                                            // stores of bytes could alias what is shared
+  const ElementFactor by = factor;
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(cast(cast.scaled(x[i], by)));
 }
 
 double max_of(Encoding element) {
@@ -28,11 +38,11 @@ double max_of(Encoding element) {
   return largest[static_cast<size_t>(element)];
 }
 
-Bytes per_tensor_elements(const Values& x, double scale, Encoding element, NegZero neg_zero, int threads) {
-  const Encoder cast(element, Round::rne, Overflow::sat);
+Bytes per_tensor_elements(const Values& x, const ElementFactor& factor, const Quantizer& q, int threads) {
+  const ElementCast cast(q);
   Bytes codes(x.rows(), x.cols());
   parallel_for(threads, x.rows(), [&](int64_t r) {
-    scaled_codes(x.data() + r * x.cols(), x.cols(), scale, neg_zero, cast, codes.data() + r * x.cols());   // N3.8
+    cast.codes(x.data() + r * x.cols(), x.cols(), factor, codes.data() + r * x.cols());   // N3.8
   });
   return codes;
 }
@@ -51,6 +61,14 @@ double floored_to_power_of_two(double scale) {
   return std::copysign(power_of_two(exponent - 1), scale);
 }
 
+// N17.5: the least power of two not below |d|, 2^-149 at least; an infinite d stays.
+double raised_to_power_of_two(double d) {
+  if (d == 0) return power_of_two(-149);
+  if (!std::isfinite(d)) return d;
+  const double below = floored_to_power_of_two(d);
+  return below == d ? d : 2 * below;
+}
+
 }  // namespace
 
 Chain chain_of(double amax, const Quantizer& q, Encoding source) {
@@ -58,7 +76,14 @@ Chain chain_of(double amax, const Quantizer& q, Encoding source) {
   const double eps = value_of(Encoding::f32, q.eps);
   c.least = amax < eps ? eps : amax;                                         // N3.2: false for NaN
   const bool infinite = std::isinf(c.least);
-  if (c.least == 0 || std::isnan(c.least) || (infinite && q.numerics.inf_amax == InfAmax::unit)) {
+  const bool special = c.least == 0 || std::isnan(c.least) || (infinite && q.numerics.inf_amax == InfAmax::unit);
+  if (q.numerics.scale_order != ScaleOrder::encode_first) {
+    double d = special ? 1 : narrowed(c.least / max_of(q.element));          // N3.4, N17.5
+    if (q.pow2 && !special) d = raised_to_power_of_two(d);                   // N17.5
+    const Chain decoded = chain_from(d, q);
+    return {c.least, decoded.scale, decoded.scale_inv, decoded.factor};
+  }
+  if (special) {
     c.scale = 1;                                                             // N3.4
   } else {
     c.scale = narrowed(max_of(q.element) / c.least);                         // N3.3
@@ -67,6 +92,13 @@ Chain chain_of(double amax, const Quantizer& q, Encoding source) {
     if (q.pow2) c.scale = floored_to_power_of_two(c.scale);                  // N3.6
   }
   c.scale_inv = decode_scale(c.scale);                                       // N3.7
+  c.factor = {c.scale};                                                      // N3.8
+  return c;
+}
+
+Chain chain_from(double scale_inv, const Quantizer& q) {
+  Chain c{kNaN, narrowed(1.0 / scale_inv), scale_inv, {}};                   // N17.5
+  c.factor = q.numerics.scale_order == ScaleOrder::decode_divide ? ElementFactor{scale_inv, true} : ElementFactor{c.scale};   // N17.5
   return c;
 }
 
@@ -82,9 +114,16 @@ void divided_scale_chain(const Run& run) {
 
 std::vector<TraceStep> trace_chain(double amax, const Quantizer& q, Encoding source, std::string_view of) {
   const Chain chain = chain_of(amax, q, source);
-  return {value_step("N3.1", "amax" + std::string(of), amax), value_step("N3.2", "amax, at least eps", chain.least),
-          value_step("N3.3", "MAX", max_of(q.element)), value_step("N3.3", "scale (N3.4 to N3.6 applied)", chain.scale),
-          value_step("N3.7", "decode scale", chain.scale_inv)};
+  std::vector<TraceStep> steps = {value_step("N3.1", "amax" + std::string(of), amax), value_step("N3.2", "amax, at least eps", chain.least),
+                                  value_step("N3.3", "MAX", max_of(q.element))};
+  if (q.numerics.scale_order != ScaleOrder::encode_first) {
+    steps.push_back(value_step("N17.5", "decode scale (N3.4 applied)", chain.scale_inv));
+    steps.push_back(value_step("N17.5", "scale", chain.scale));
+  } else {
+    steps.push_back(value_step("N3.3", "scale (N3.4 to N3.6 applied)", chain.scale));
+    steps.push_back(value_step("N3.7", "decode scale", chain.scale_inv));
+  }
+  return steps;
 }
 
 std::vector<TraceStep> trace_dequantize(const Run& run, Direction d, int64_t row, int64_t col, std::vector<TraceStep> scale_steps, double scale,
@@ -119,10 +158,15 @@ TraceStep code_step(std::string clause, std::string what, Encoding encoding, uin
   return {std::move(clause), std::move(what), encoding, code};
 }
 
-std::vector<TraceStep> trace_element(double x, double multiplier, const Quantizer& q, const std::string& clause) {
-  const double product = scaled(x, multiplier, q.numerics.neg_zero);
-  return {value_step("N1.2", "element", x), value_step(clause, "element * multiplier", product),
-          code_step("N2.1", "code", q.element, Encoder(q.element, Round::rne, Overflow::sat)(product))};
+std::vector<TraceStep> trace_element(double x, const ElementFactor& factor, const Quantizer& q, const std::string& clause) {
+  const ElementCast cast(q);
+  std::vector<TraceStep> steps = {value_step("N1.2", "element", x),
+                                  value_step(clause, factor.divides ? "element / divisor" : "element * multiplier", cast.narrowed_once(x, factor))};
+  const double scaled = cast.scaled(x, factor);
+  if (q.numerics.pre_round != PreRound::none)
+    steps.push_back(value_step("N17.3", q.numerics.pre_round == PreRound::bf16 ? "rounded to bf16" : "cut to f16", scaled));
+  steps.push_back(code_step(q.numerics.element_ties == ElementTies::even ? "N2.1" : "N17.1", "code", q.element, cast(scaled)));
+  return steps;
 }
 
 }  // namespace assay::reference

@@ -2,6 +2,7 @@
 // the way back.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,21 +22,52 @@ inline double larger(double amax, double x) {
 // N3.1: max |x| over the matrix, from `start`.
 double tensor_amax(const Values& x, double start, int threads);
 
-// fl(x * multiplier), the value that is cast (N3.8, N5.5).
-inline double scaled(double x, double multiplier, NegZero neg_zero) {
-  const double product = x * multiplier;                                     // exact: 48 bits, no binary64 underflow
-  if (neg_zero == NegZero::plus && product == 0) return 0.0;                 // N5.6: only an exact zero; what rounds to zero keeps its sign
-  return narrowed(product);
-}
+// What elements are multiplied by (N3.8, N5.5), or divided by (N17.5, N17.10).
+struct ElementFactor {
+  double value;
+  bool divides = false;
+};
 
-// Codes of n consecutive elements that share a multiplier. The encoder comes by value: stores of bytes could alias a reference.
-void scaled_codes(const float* x, int64_t n, double multiplier, NegZero, Encoder cast, uint8_t* codes);
+// How a quantizer's elements become codes.
+class ElementCast {
+ public:
+  explicit ElementCast(const Quantizer&);
+  // The value that is cast: fl(x * factor) or fl(x / factor), and what N17.3 makes of it.
+  double scaled(double x, const ElementFactor& factor) const {
+    const double result = narrowed_once(x, factor);
+    return pre_round_ ? pre_rounded(result) : result;                        // N17.3
+  }
+  double narrowed_once(double x, const ElementFactor& factor) const {
+    const double result = factor.divides ? x / factor.value : x * factor.value;   // zero only where it is exactly: binary64 does not underflow here
+    if (result == 0 && neg_zero_ == NegZero::plus) return 0.0;               // N5.6: only an exact zero; what rounds to zero keeps its sign
+    if (result == 0 && neg_zero_ == NegZero::minus) return -0.0;             // N17.4
+    return narrowed(result);
+  }
+  // The code of such a value.
+  uint32_t operator()(double scaled) const { return signed_zero(cast_(scaled)); }   // N2.1 to N2.5, N17.1, N17.2
+  // N17.4, of a code however it was rounded.
+  uint32_t signed_zero(uint32_t code) const { return neg_zero_ == NegZero::drop && code == sign_ ? 0 : code; }
+  // The codes of n consecutive elements that share a factor.
+  void codes(const float* x, int64_t n, const ElementFactor&, uint8_t* out) const;
+
+ private:
+  double pre_rounded(double value) const { return pre_round_->decode(pre_round_->encode(value)); }
+
+  struct Between {
+    Encoder encode;
+    Decoder decode;
+  };
+  NegZero neg_zero_;
+  Encoder cast_;
+  uint32_t sign_;                      // the code of -0
+  std::optional<Between> pre_round_;
+};
 
 // MAX: the largest finite value of an element encoding.
 double max_of(Encoding element);
 
-// N3.8: [rows, cols] codes of x * scale.
-Bytes per_tensor_elements(const Values& x, double scale, Encoding element, NegZero, int threads);
+// N3.8: [rows, cols] codes of x.
+Bytes per_tensor_elements(const Values& x, const ElementFactor&, const Quantizer&, int threads);
 
 // Writes "<d>.data" from row-major codes: as they are, or as their byte transpose (N3.9, N6.1).
 void store_per_tensor_data(const Run&, Direction, const Bytes& codes);
@@ -48,8 +80,11 @@ struct Chain {
   double least;          // amax, or eps where that is larger
   double scale;
   double scale_inv;
+  ElementFactor factor;         // of the elements
 };
 Chain chain_of(double amax, const Quantizer&, Encoding source);
+// The same from a decode scale that is given (N17.12), scale_order=decode_first or decode_divide.
+Chain chain_from(double scale_inv, const Quantizer&);
 // Op scale_chain over the amaxes in x, and the steps of one amax; `of` says whose amax it is (" of the tensor").
 void divided_scale_chain(const Run&);
 std::vector<TraceStep> trace_chain(double amax, const Quantizer&, Encoding source, std::string_view of);
@@ -89,6 +124,6 @@ std::vector<TraceStep> trace_dequantize_per_tensor(const Run&, Direction, int64_
 // Steps for `assay trace`: a binary32 value, a code, and how one element becomes a code (`clause`: N3.8 or N5.5).
 TraceStep value_step(std::string clause, std::string what, double value);
 TraceStep code_step(std::string clause, std::string what, Encoding, uint32_t code);
-std::vector<TraceStep> trace_element(double x, double multiplier, const Quantizer&, const std::string& clause);
+std::vector<TraceStep> trace_element(double x, const ElementFactor&, const Quantizer&, const std::string& clause);
 
 }  // namespace assay::reference

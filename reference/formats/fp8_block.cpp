@@ -1,5 +1,6 @@
 // fp8_block: FP8 elements, one F32 scale for every 128 along the contracted dimension, or for every tile of 128x128. Columns are stored
 // transposed, so that both directions read alike.
+#include <algorithm>
 #include <optional>
 
 #include "reference/blocks.h"
@@ -51,22 +52,37 @@ Values scale_inv_from_gemm(const ConstBuffer& plane, Block block) {
   return scale_inv;
 }
 
+Chain chain_of_block(const Values& x, const Span& s, const GivenBlocks& given, const Run& run, Direction d) {
+  const Quantizer& q = run.quantizer(d);
+  if (const std::optional<uint32_t> scale = given.scale(s)) return chain_from(value_of(Encoding::f32, *scale), q);   // N17.12
+  return chain_of(given.amax(x, s, NanAmax::ignore), q, run.problem.x.source);   // N9.1, N9.2
+}
+
+// N17.12: given scales are moved, NaN payloads and all (N1.3).
+void move_given(const ConstBuffer& given, const Buffer& plane) {
+  std::fill(plane.bytes.begin(), plane.bytes.end(), std::byte{0});           // N6.4
+  const Shape shape = given.plane->logical;
+  for (int64_t i = 0; i < shape.count(); ++i) store(plane, i / shape.cols * plane.plane->padded.cols + i % shape.cols, load(given, i));
+}
+
 void quantize(const Run& run, Direction d) {
   const Quantizer& q = run.quantizer(d);
   const Values x = seen(run, d);                                             // N9.3: columns from x, not from the rows
-  const Encoder cast(q.element, Round::rne, Overflow::sat);
+  const ElementCast cast(q);
+  const GivenBlocks given(run, d);
   const int64_t height = height_of(q.block);
   Values scale_inv(ceil_div(x.rows(), height), ceil_div(x.cols(), kBlock));
   Bytes codes(x.rows(), x.cols());
   for_blocks(x, q.block, run.threads, [&](const Span& s) {
-    const Chain chain = chain_of(block_amax(x, s, NanAmax::ignore), q, run.problem.x.source);   // N9.1, N9.2
+    const Chain chain = chain_of_block(x, s, given, run, d);
     scale_inv(s.r / height, s.c / kBlock) = static_cast<float>(chain.scale_inv);   // exact
     for (int64_t r = s.r; r < s.r_end; ++r)
-      scaled_codes(&x(r, s.c), s.c_end - s.c, chain.scale, q.numerics.neg_zero, cast, &codes(r, s.c));   // N9.3
+      cast.codes(&x(r, s.c), s.c_end - s.c, chain.factor, &codes(r, s.c));   // N9.3
   });
   store(run.output(d, "data"), codes);                                       // N6.1
   const Buffer& plane = run.output(d, scale_stem(q.scales));
   if (q.scales == ScaleLayout::gemm) store_gemm(plane, scale_inv, q.block);
+  else if (q.scale_from == ScaleFrom::scale) move_given(given.plane(), plane);
   else store_compact(plane, scale_inv, q.block, run.threads);
 }
 
@@ -120,9 +136,16 @@ std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t c
   if (run.problem.as<ScaleChain>()) return trace_chain(values(run.input("x"), run.threads)(row, col), q, run.problem.x.source, "");
   const Values x = seen(run, d);
   const auto [r, c] = seen_at(d, row, col);
-  const double amax = block_amax(x, block_at(x, r, c, q.block), NanAmax::ignore);
-  std::vector<TraceStep> steps = trace_chain(amax, q, run.problem.x.source, is_square(q.block) ? " of the 128x128 block" : " of the block");
-  for (TraceStep& step : trace_element(x(r, c), chain_of(amax, q, run.problem.x.source).scale, q, "N9.3")) steps.push_back(std::move(step));
+  const GivenBlocks given(run, d);
+  const Span s = block_at(x, r, c, q.block);
+  const Chain chain = chain_of_block(x, s, given, run, d);
+  std::vector<TraceStep> steps;
+  if (given.scale(s))
+    steps = {value_step("N17.12", "decode scale (given)", chain.scale_inv), value_step("N17.5", "scale", chain.scale)};
+  else
+    steps = trace_chain(given.amax(x, s, NanAmax::ignore), q, run.problem.x.source,
+                        q.scale_from == ScaleFrom::amax ? " of the block (given)" : is_square(q.block) ? " of the 128x128 block" : " of the block");
+  for (TraceStep& step : trace_element(x(r, c), chain.factor, q, "N9.3")) steps.push_back(std::move(step));
   return steps;
 }
 

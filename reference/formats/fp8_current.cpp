@@ -19,7 +19,7 @@ void quantize(const Run& run, Direction d) {
   if (!q.amax) store_scalar(run.output(d, "amax"), amax);                    // N3.2: as it was before eps
   store_scalar(run.output(d, "scale"), chain.scale);
   store_scalar(run.output(d, "scale_inv"), chain.scale_inv);
-  store_per_tensor_data(run, d, per_tensor_elements(x, chain.scale, q.element, q.numerics.neg_zero, run.threads));
+  store_per_tensor_data(run, d, per_tensor_elements(x, chain.factor, q, run.threads));
 }
 
 std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t col) {
@@ -29,8 +29,7 @@ std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t c
   if (run.problem.as<ScaleChain>()) return trace_chain(x(row, col), q, run.problem.x.source, "");
   const double amax = amax_for(run, d, x);
   std::vector<TraceStep> steps = trace_chain(amax, q, run.problem.x.source, q.amax ? " (given)" : " of the tensor");
-  const double scale = chain_of(amax, q, run.problem.x.source).scale;
-  for (TraceStep& step : trace_element(x(row, col), scale, q, "N3.8")) steps.push_back(std::move(step));
+  for (TraceStep& step : trace_element(x(row, col), chain_of(amax, q, run.problem.x.source).factor, q, "N3.8")) steps.push_back(std::move(step));
   return steps;
 }
 

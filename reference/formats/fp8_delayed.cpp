@@ -16,7 +16,7 @@ void quantize(const Run& run, Direction d) {
   const double scale = scalar(run.input(d, "given.scale"));                  // N3.11
   store_scalar(run.output(d, "amax"), tensor_amax(x, scalar(run.input(d, "prior.amax")), run.threads));   // N3.1
   store_scalar(run.output(d, "scale_inv"), decode_scale(scale));             // N3.7
-  store_per_tensor_data(run, d, per_tensor_elements(x, scale, q.element, q.numerics.neg_zero, run.threads));
+  store_per_tensor_data(run, d, per_tensor_elements(x, {scale}, q, run.threads));
 }
 
 // N4: one slot. Floats are moved as they are, so that what rolls keeps its bits.
@@ -119,7 +119,7 @@ std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t c
   const double scale = scalar(run.input(d, "given.scale")), prior = scalar(run.input(d, "prior.amax"));
   std::vector<TraceStep> steps = {value_step("N3.1", "prior amax", prior), value_step("N3.1", "amax of the tensor", tensor_amax(x, prior, run.threads)),
                                   value_step("N3.11", "scale (given)", scale), value_step("N3.7", "decode scale", decode_scale(scale))};
-  for (TraceStep& step : trace_element(x(row, col), scale, q, "N3.8")) steps.push_back(std::move(step));
+  for (TraceStep& step : trace_element(x(row, col), {scale}, q, "N3.8")) steps.push_back(std::move(step));
   return steps;
 }
 

@@ -34,6 +34,7 @@ struct TensorScales {
   double encode;       // S
   double decode;       // D
   double multiplier;   // m
+  double quotient;     // P (N17.8)
 };
 double encode_scale(double amax, const Quantizer& q) {
   if (std::isnan(amax) && q.numerics.nan_tensor_amax == NanTensorAmax::unit) return 1;               // N10.2
@@ -42,9 +43,11 @@ double encode_scale(double amax, const Quantizer& q) {
   return amax == 0 || scale == 0 ? 1 : scale;                                                        // N10.2
 }
 TensorScales tensor_scales(double amax, const Quantizer& q) {
+  const bool unit = q.numerics.nvfp4_scale == Nvfp4Scale::unit;              // N17.8: no tensor scale
   TensorScales t;
   t.amax = amax;
-  t.encode = encode_scale(amax, q);
+  t.encode = unit ? 1 : encode_scale(amax, q);
+  t.quotient = unit ? 1 : narrowed(amax / full_range(q));                    // N17.8
   t.decode = decode_scale(t.encode);                                         // N10.7
   t.multiplier = narrowed(t.encode * narrowed(1.0 / 6));                     // N10.5: a product with fl(1 / 6)
   return t;
@@ -63,14 +66,50 @@ double e2m1_value(uint32_t code) {
   return decoder(code);
 }
 
-// N10.6: v, and the scale that is its code, from a block's amax.
-double scaled_amax(double amax, const TensorScales& t, NanClamp nan_clamp) {
-  return at_most(narrowed(amax * t.multiplier), max_of(Encoding::f32), nan_clamp);
+// v from a block's amax, before its minimum.
+double unlimited(double amax, const TensorScales& t, Nvfp4Scale order) {
+  switch (order) {
+    case Nvfp4Scale::folded: return narrowed(amax * t.multiplier);           // N10.6
+    case Nvfp4Scale::quotient_first: return narrowed(narrowed(amax / 6) * t.encode);   // N17.8, as those below
+    case Nvfp4Scale::product_first: return narrowed(t.encode * narrowed(amax * narrowed(1.0 / 6)));
+    case Nvfp4Scale::decode: return narrowed(narrowed(amax / 6) / t.quotient);
+    case Nvfp4Scale::decode_product: return narrowed(amax / narrowed(6 * t.quotient));
+    default: return narrowed(amax / 6);
+  }
 }
-uint32_t scale_code(double amax, const TensorScales& t, NanClamp nan_clamp) { return e4m3_code(scaled_amax(amax, t, nan_clamp)); }
+// N10.6: v as it is cast.
+double scaled_amax(double amax, const TensorScales& t, const Numerics& n) {
+  const double v = at_most(unlimited(amax, t, n.nvfp4_scale), max_of(Encoding::f32), n.nan_clamp);
+  return n.nvfp4_floor == Nvfp4Floor::least_normal && v < power_of_two(-6) ? power_of_two(-6) : v;   // N17.9: false for NaN
+}
+
+// N17.11: the least code whose value is not below v, with v's sign.
+uint32_t e4m3_code_above(double v) {
+  constexpr uint32_t kSign = 0x80;
+  const EncodingInfo& e4m3 = info(Encoding::e4m3);
+  if (std::isnan(v)) return e4m3.nan;
+  const bool negative = std::signbit(v);
+  uint32_t code = 0;
+  if (!negative) while (code < e4m3.max_finite && e4m3_value(code) < v) ++code;
+  if (negative) while (code < e4m3.max_finite && -e4m3_value(code + 1) >= v) ++code;
+  return code + (negative ? kSign : 0);
+}
+
+// The scale that is the code of v.
+uint32_t scale_code(double amax, const TensorScales& t, const Numerics& n) {
+  const double v = scaled_amax(amax, t, n);
+  const uint32_t code = n.scale_round == ScaleRound::rp ? e4m3_code_above(v) : e4m3_code(v);   // N17.11, N10.6
+  if (code == 0 && n.nvfp4_floor == Nvfp4Floor::one) return e4m3_code(1);    // N17.9
+  if (code == 0 && n.nvfp4_floor == Nvfp4Floor::eighth) return e4m3_code(0.125);   // N17.9
+  return code;
+}
 
 // N10.8: what the elements under scale `sf` are multiplied by.
 double element_multiplier(uint32_t sf, const TensorScales& t, const Numerics& n) {
+  if (n.multiplier == Multiplier::quotient)
+    return at_most(narrowed(t.encode / e4m3_value(sf)), max_of(Encoding::f32), n.nan_clamp);   // N17.10
+  if (n.multiplier == Multiplier::decode_reciprocal)
+    return at_most(narrowed(narrowed(1.0 / t.quotient) / e4m3_value(sf)), max_of(Encoding::f32), n.nan_clamp);   // N17.10
   if (n.multiplier == Multiplier::bf16_quotient) {
     const double quotient = at_most(narrowed(t.encode / e4m3_value(sf)), max_of(Encoding::bf16), n.nan_clamp);
     return value_of(Encoding::bf16, Encoder(Encoding::bf16, Round::rne, Overflow::nosat)(quotient));
@@ -78,40 +117,51 @@ double element_multiplier(uint32_t sf, const TensorScales& t, const Numerics& n)
   return at_most(narrowed(1.0 / narrowed(e4m3_value(sf) * t.decode)), max_of(Encoding::f32), n.nan_clamp);
 }
 
+// N10.9: the elements' factor; N17.10: a multiplier of 0, or a divisor.
+ElementFactor element_factor(uint32_t sf, const TensorScales& t, const Numerics& n) {
+  const double s = e4m3_value(sf);
+  if (s == 0 && n.zero_multiplier == ZeroMultiplier::zero) return {0};       // N17.10
+  if (n.multiplier == Multiplier::divide_product) return {narrowed(s * t.quotient), true};   // N17.10
+  if (n.multiplier == Multiplier::divide_quotient) return {narrowed(s / t.encode), true};    // N17.10
+  return {element_multiplier(sf, t, n)};
+}
+
 // ---- one block ---------------------------------------------------------------------------------------------------------
 
 // N10.9: the codes of one row of a block, stored from (i, j) on.
 class Elements {
  public:
-  Elements(const Problem& p, Direction d) : q_(*p.quantizer(d)), cast_(q_.element, Round::rne, Overflow::sat) {
+  Elements(const Problem& p, Direction d) : q_(*p.quantizer(d)), cast_(q_) {
     if (q_.round == Round::sr) draws_.emplace(p, d);
   }
-  void operator()(const Values& x, int64_t i, int64_t j, int64_t n, double multiplier, uint8_t* codes) const {
-    if (!draws_) return scaled_codes(&x(i, j), n, multiplier, q_.numerics.neg_zero, cast_, codes);   // N10.9
+  void operator()(const Values& x, int64_t i, int64_t j, int64_t n, const ElementFactor& factor, uint8_t* codes) const {
+    if (!draws_) return cast_.codes(&x(i, j), n, factor, codes);             // N10.9
     Draws::Last last;
-    for (int64_t k = 0; k < n; ++k)
-      codes[k] = static_cast<uint8_t>(stochastic_code(scaled(x(i, j + k), multiplier, q_.numerics.neg_zero), draws_->byte_at(i, j + k, last),
-                                                      q_.numerics.sr_rule));   // N10.9, N12.3
+    for (int64_t k = 0; k < n; ++k) codes[k] = static_cast<uint8_t>(drawn(x(i, j + k), factor, byte_at(i, j + k, last)));
   }
-  const std::optional<Draws>& draws() const { return draws_; }
+  uint32_t byte_at(int64_t i, int64_t j, Draws::Last& last) const { return draws_->byte_at(i, j, last); }
+  // The code under a random byte.
+  uint32_t drawn(double x, const ElementFactor& factor, uint32_t byte) const {
+    return cast_.signed_zero(stochastic_code(cast_.scaled(x, factor), byte, q_.numerics.sr_rule));   // N10.9, N12.3, N17.4
+  }
 
  private:
   const Quantizer& q_;
-  Encoder cast_;
+  ElementCast cast_;
   std::optional<Draws> draws_;   // of round=sr
 };
 
 // A scale for a block with the codes that follow from it, row after row of 16; places outside the tensor stay 0.
 struct Candidate {
   uint32_t scale;
-  double multiplier;
+  ElementFactor factor;
   std::array<uint8_t, kBlock * kBlock> codes{};
 };
 Candidate candidate(uint32_t scale, const Values& x, const Span& s, const TensorScales& t, const Quantizer& q, const Elements& elements) {
   Candidate c;
   c.scale = scale;
-  c.multiplier = element_multiplier(scale, t, q.numerics);
-  for (int64_t i = s.r; i < s.r_end; ++i) elements(x, i, s.c, s.c_end - s.c, c.multiplier, &c.codes[static_cast<size_t>((i - s.r) * kBlock)]);
+  c.factor = element_factor(scale, t, q.numerics);
+  for (int64_t i = s.r; i < s.r_end; ++i) elements(x, i, s.c, s.c_end - s.c, c.factor, &c.codes[static_cast<size_t>((i - s.r) * kBlock)]);
   return c;
 }
 
@@ -200,11 +250,13 @@ void quantize(const Run& run, Direction d) {
   const std::vector<double> amax = amaxes(run, d, x);
   const RowScales scales_of(amax, q);
   const Elements elements(run.problem, d);
+  const GivenBlocks given(run, d);
   Bytes scales(x.rows(), ceil_div(x.cols(), kBlock)), codes(x.rows(), x.cols());
   for_blocks(x, q.block, run.threads, [&](const Span& s) {
     const TensorScales& t = scales_of(s.r);
-    const double b = block_amax(x, s, q.numerics.nan_amax);                  // N10.4
-    const Candidate c = q.four_over_six == FourOverSix::off ? candidate(scale_code(b, t, q.numerics.nan_clamp), x, s, t, q, elements)
+    const std::optional<uint32_t> scale = given.scale(s);
+    const double b = scale ? 0 : given.amax(x, s, q.numerics.nan_amax);      // N10.4
+    const Candidate c = q.four_over_six == FourOverSix::off ? candidate(scale ? *scale : scale_code(b, t, q.numerics), x, s, t, q, elements)
                                                             : choose(b, x, s, t, q, elements).best();
     for (int64_t i = s.r; i < s.r_end; ++i) {
       scales(i, s.c / kBlock) = static_cast<uint8_t>(c.scale);               // N10.14: repeated for every row of a tile
@@ -250,10 +302,10 @@ void chain_of_pairs(const Run& run) {
   const Buffer &encode = run.output("encode_scale"), &scale = run.output("scale_inv"), &multiplier = run.output("multiplier");
   parallel_for(run.threads, x.rows(), [&](int64_t i) {
     const TensorScales t = tensor_scales(x(i, 0), q);
-    const uint32_t sf = scale_code(x(i, 1), t, q.numerics.nan_clamp);
+    const uint32_t sf = scale_code(x(i, 1), t, q.numerics);
     store(encode, i, f32_code(t.encode));
     store(scale, i, sf);
-    store(multiplier, i, f32_code(element_multiplier(sf, t, q.numerics)));
+    store(multiplier, i, f32_code(element_factor(sf, t, q.numerics).value));
   });
 }
 
@@ -265,24 +317,35 @@ void append(Steps& steps, Steps more) {
   for (TraceStep& step : more) steps.push_back(std::move(step));
 }
 
-Steps trace_tensor(const TensorScales& t, const char* amax_clause, const std::string& whose) {
-  return {value_step(amax_clause, "amax" + whose, t.amax), value_step("N10.2", "encode scale", t.encode),
-          value_step("N10.7", "decode scale", t.decode)};
+Steps trace_tensor(const TensorScales& t, const char* amax_clause, const std::string& whose, const Quantizer& q) {
+  Steps steps = {value_step(amax_clause, "amax" + whose, t.amax), value_step("N10.2", "encode scale", t.encode), value_step("N10.7", "decode scale", t.decode)};
+  const Numerics& n = q.numerics;
+  if (n.nvfp4_scale == Nvfp4Scale::decode || n.nvfp4_scale == Nvfp4Scale::decode_product || n.multiplier == Multiplier::decode_reciprocal || n.multiplier == Multiplier::divide_product)
+    steps.push_back(value_step("N17.8", "amax / (F * 6)", t.quotient));
+  return steps;
 }
 Steps trace_scale(double b, const TensorScales& t, const Quantizer& q) {
-  const uint32_t sf = scale_code(b, t, q.numerics.nan_clamp);
-  return {value_step("N10.5", "scale multiplier", t.multiplier), value_step("N10.6", "scaled amax of the block", scaled_amax(b, t, q.numerics.nan_clamp)),
-          code_step("N10.6", "scale", Encoding::e4m3, sf)};
+  const bool folded = q.numerics.nvfp4_scale == Nvfp4Scale::folded;
+  Steps steps;
+  if (folded) steps.push_back(value_step("N10.5", "scale multiplier", t.multiplier));
+  steps.push_back(value_step(folded ? "N10.6" : "N17.8", "scaled amax of the block", scaled_amax(b, t, q.numerics)));
+  steps.push_back(code_step(q.numerics.scale_round == ScaleRound::rp ? "N17.11" : q.numerics.nvfp4_floor == Nvfp4Floor::none ? "N10.6" : "N17.9", "scale", Encoding::e4m3,
+                            scale_code(b, t, q.numerics)));
+  return steps;
+}
+TraceStep factor_step(const ElementFactor& factor, const Numerics& n) {
+  const bool plain = n.multiplier == Multiplier::reciprocal || n.multiplier == Multiplier::bf16_quotient;
+  return value_step(plain && factor.value != 0 ? "N10.8" : "N17.10", factor.divides ? "element divisor" : "element multiplier", factor.value);
 }
 
 Steps trace_chain(const Run& run, int64_t row) {
   const Quantizer& q = run.quantizer(Direction::row);
   const Values x = values(run.input("x"), run.threads);
   const TensorScales t = tensor_scales(x(row, 0), q);
-  Steps steps = trace_tensor(t, "N10.16", " of the tensor");
+  Steps steps = trace_tensor(t, "N10.16", " of the tensor", q);
   steps.push_back(value_step("N10.16", "amax of the block", x(row, 1)));
   append(steps, trace_scale(x(row, 1), t, q));
-  steps.push_back(value_step("N10.8", "element multiplier", element_multiplier(scale_code(x(row, 1), t, q.numerics.nan_clamp), t, q.numerics)));
+  steps.push_back(factor_step(element_factor(scale_code(x(row, 1), t, q.numerics), t, q.numerics), q.numerics));
   return steps;
 }
 
@@ -301,29 +364,35 @@ Steps trace_quantize_element(const Run& run, Direction d, int64_t row, int64_t c
   const Values x = stored_x(run, d);
   const std::vector<double> amax = amaxes(run, d, x);
   const TensorScales t = tensor_scales(amax[q.row_scaled ? static_cast<size_t>(i) : 0], q);
-  append(steps, trace_tensor(t, q.row_scaled ? "N10.9" : "N10.1", q.amax ? " (given)" : q.row_scaled ? " of the stored row" : " of the tensor"));
+  append(steps, trace_tensor(t, q.row_scaled ? "N10.9" : "N10.1", q.amax ? " (given)" : q.row_scaled ? " of the stored row" : " of the tensor", q));
   const Span s = block_at(x, i, j, q.block);
-  const double b = block_amax(x, s, q.numerics.nan_amax);
-  steps.push_back(value_step("N10.4", is_square(q.block) ? "amax of the 16x16 block" : "amax of the block", b));
+  const GivenBlocks given(run, d);
+  const std::optional<uint32_t> scale = given.scale(s);
+  const double b = scale ? 0 : given.amax(x, s, q.numerics.nan_amax);
+  if (!scale) steps.push_back(q.scale_from == ScaleFrom::amax ? value_step("N17.12", "amax of the block (given)", b)
+                                                              : value_step("N10.4", is_square(q.block) ? "amax of the 16x16 block" : "amax of the block", b));
   const Elements elements(run.problem, d);
-  double multiplier = 0;
-  if (q.four_over_six == FourOverSix::off) {
+  ElementFactor factor{};
+  if (scale) {
+    steps.push_back(code_step("N17.12", "scale (given)", Encoding::e4m3, *scale));
+    factor = element_factor(*scale, t, q.numerics);
+  } else if (q.four_over_six == FourOverSix::off) {
     append(steps, trace_scale(b, t, q));
-    multiplier = element_multiplier(scale_code(b, t, q.numerics.nan_clamp), t, q.numerics);
+    factor = element_factor(scale_code(b, t, q.numerics), t, q.numerics);
   } else {
     const Chosen c = choose(b, x, s, t, q, elements);
     append(steps, {code_step("N10.10", "scale for 6", Encoding::e4m3, c.six.scale), code_step("N10.10", "scale for 4", Encoding::e4m3, c.four.scale),
                    value_step("N10.11", "error of the scale for 6", c.error6), value_step("N10.11", "error of the scale for 4", c.error4),
                    code_step("N10.11", "scale", Encoding::e4m3, c.best().scale)});
-    multiplier = c.best().multiplier;
+    factor = c.best().factor;
   }
-  steps.push_back(value_step("N10.8", "element multiplier", multiplier));
-  append(steps, trace_element(x(i, j), multiplier, q, "N10.9"));
+  steps.push_back(factor_step(factor, q.numerics));
+  append(steps, trace_element(x(i, j), factor, q, "N10.9"));
   if (q.round == Round::sr) {
     Draws::Last last;
-    const uint32_t byte = elements.draws()->byte_at(i, j, last);
+    const uint32_t byte = elements.byte_at(i, j, last);
     steps.back() = code_step(q.numerics.draw == Draw::logical ? "N12.2" : "N12.4", "random byte", Encoding::u8, byte);
-    steps.push_back(code_step("N12.3", "code", q.element, stochastic_code(scaled(x(i, j), multiplier, q.numerics.neg_zero), byte, q.numerics.sr_rule)));
+    steps.push_back(code_step("N12.3", "code", q.element, elements.drawn(x(i, j), factor, byte)));
   }
   return steps;
 }
