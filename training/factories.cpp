@@ -132,6 +132,7 @@ constexpr SuiteRow kSuiteRows[] = {
     {"hybrid_fp8_current", whatever<current_e4m3>, whatever<current_e4m3>, whatever<current_e5m2>},
     {"hybrid_mxfp8", whatever<mxfp8>, whatever<mxfp8>, whatever<mxfp8>},
     {"hybrid_float8_block", block_by_role, block_by_role, whatever<block_1d>},
+    {"block_fp8_e4m3", block_by_role, block_by_role, whatever<block_1d>},
     {"hybrid_mixed_mxfp8_fp8", whatever<mxfp8>, whatever<current_e4m3>, whatever<current_e4m3>},
     {"fp8_current_identity", whatever<current_e4m3>, whatever<identity>, whatever<identity>},
     {"mxfp8_identity", whatever<mxfp8>, whatever<identity>, whatever<identity>},

@@ -194,7 +194,9 @@ std::vector<StoragePtr> bulk_quantize(Session& session, const ArrayPtr& x, const
 
 std::pair<StoragePtr, ArrayPtr> bgrad_quantize(Session& session, const ArrayPtr& x, const QuantizerPtr& quantizer) {
   const bool columns = quantizer->columnwise_usage, mxfp8 = is_exactly<MXFP8Quantizer>(*quantizer);
-  const RowSum order = !mxfp8 ? RowSum::plain : columns ? RowSum::chunks : RowSum::chunks_rowwise_only;
+  // Rows alone of delayed scaling are summed by its kernel from sm100 on; with columns the order follows the number of multiprocessors, which no line knows.
+  const bool delayed_rows = is_exactly<Float8Quantizer>(*quantizer) && !columns && session.arch != Arch::sm90;
+  const RowSum order = mxfp8 && !columns ? RowSum::chunks_rowwise_only : mxfp8 || delayed_rows ? RowSum::chunks : RowSum::plain;
   return {quantizer->quantize(session, x), cast(session, sum_rows(session, x, order), x->dtype)};
 }
 
