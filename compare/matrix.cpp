@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "compare/page.h"
+
 namespace assay {
 
 namespace {
@@ -14,17 +16,14 @@ void keep(std::vector<string>& list, const string& item) {
   if (std::find(list.begin(), list.end(), item) == list.end()) list.push_back(item);
 }
 
-string escaped(std::string_view text) {
-  string out;
-  for (const char c : text) {
-    if (c == '&') out += "&amp;";
-    else if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
-  }
-  return out;
-}
+constexpr std::string_view kStyle = R"css(
+.matrix th,.matrix td{border:1px solid var(--rule);padding:.25rem .55rem;white-space:nowrap}
+.matrix thead th{background:var(--ground)}
+.matrix tbody th{position:sticky;left:0;background:var(--ground)}
+.matrix .good{background:var(--good-ground)}.matrix .exc{background:var(--warn-ground)}.matrix .bad{background:var(--bad-ground);font-weight:650}
+.list td:first-child{min-width:16rem}
+@media print{@page{size:A4 landscape;margin:10mm}html{font-size:7pt}.matrix th,.matrix td{padding:.1rem .25rem}.matrix tbody th{position:static}}
+)css";
 
 }  // namespace
 
@@ -92,22 +91,13 @@ string Matrix::html() const {
     other += f.other;
     for (const auto& [codes, n] : f.excluded) excluded += n;
   }
-  string out =
-      "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"><title>Assay: parity matrix</title>\n<style>\n"
-      ":root{color-scheme:light dark;--line:#ccc;--good:#d9f2dd;--exc:#fdf0c8;--bad:#f8c9c4;--none:transparent}\n"
-      "@media(prefers-color-scheme:dark){:root{--line:#444;--good:#17391f;--exc:#4a3d10;--bad:#5c1d18}}\n"
-      "body{font:14px/1.5 system-ui,sans-serif;margin:2rem}h1{font-size:1.4rem;margin:0 0 .3rem}.scroll{overflow-x:auto}\n"
-      "table{border-collapse:collapse;margin:1rem 0}th,td{border:1px solid var(--line);padding:.25rem .5rem;text-align:left;white-space:nowrap}\n"
-      "thead th{vertical-align:bottom}tbody th{font-weight:500}td.good{background:var(--good)}td.exc{background:var(--exc)}td.bad{background:var(--bad)}\n"
-      "code{font:13px ui-monospace,monospace}.list td{white-space:normal;vertical-align:top}\n"
-      "@media print{body{margin:0;font-size:9px}.scroll{overflow:visible}td,th{-webkit-print-color-adjust:exact;print-color-adjust:exact;padding:.1rem .2rem}}\n"
-      "</style></head><body>\n<h1>Hybrid against vanilla</h1>\n";
+  string out = page_head("Assay: parity matrix", kStyle) + "<h1>Hybrid against vanilla</h1>\n";
   out += fmt::format("<p>{} cells bitwise, {} excluded by a cause whose removal makes them bitwise, {} failed, {} not run.</p>\n", bitwise, excluded, failed, other);
-  out += "<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th>module, hybrid roles</th>";
-  for (const string& c : columns_) out += fmt::format("<th>{}</th>", escaped(c));
+  out += "<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th scope=\"col\">module, hybrid roles</th>";
+  for (const string& c : columns_) out += fmt::format("<th scope=\"col\">{}</th>", escaped(c));
   out += "</tr></thead><tbody>\n";
   for (const string& r : rows_) {
-    out += fmt::format("<tr><th>{}</th>", escaped(r));
+    out += fmt::format("<tr><th scope=\"row\">{}</th>", escaped(r));
     for (const string& c : columns_) {
       const auto at = fields_.find({r, c});
       if (at == fields_.end()) {
@@ -135,10 +125,10 @@ string Matrix::html() const {
         }
       }
     if (rows.empty()) continue;
-    out += fmt::format("<h2>{}</h2>\n<table class=\"list\"><thead><tr><th>cell</th><th>{}</th><th>{}</th></tr></thead><tbody>\n{}</tbody></table>\n", red ? "Failed" : "Excluded",
+    out += fmt::format("<h2>{}</h2>\n<div class=\"scroll\"><table class=\"list\"><thead><tr><th scope=\"col\">cell</th><th scope=\"col\">{}</th><th scope=\"col\">{}</th></tr></thead><tbody>\n{}</tbody></table></div>\n", red ? "Failed" : "Excluded",
                        red ? "outcome" : "cause", red ? "where" : "what it is", rows);
   }
-  return out + "</body></html>\n";
+  return out + page_end();
 }
 
 }  // namespace assay

@@ -6,7 +6,8 @@ namespace assay {
 
 namespace {
 
-// Length of the UTF-8 sequence at `at`, 0 where there is none: overlong forms, surrogates, U+FFFE and U+FFFF (which XML forbids) and codes beyond U+10FFFF are none.
+// Length of the UTF-8 sequence at `at`, 0 where there is none: overlong forms, surrogates, U+FFFE and U+FFFF (which XML forbids), codes beyond U+10FFFF, and the signs that turn the
+// direction of the text after them (U+202A..202E, U+2066..2069) are none.
 size_t sequence(std::string_view text, size_t at) {
   auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
   const unsigned first = byte(0);
@@ -17,6 +18,7 @@ size_t sequence(std::string_view text, size_t at) {
   const unsigned second = byte(1);
   if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) return 0;
   if (first == 0xEF && second == 0xBF && byte(2) >= 0xBE) return 0;
+  if (first == 0xE2 && ((second == 0x80 && byte(2) >= 0xAA && byte(2) <= 0xAE) || (second == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9))) return 0;
   return length;
 }
 
@@ -29,7 +31,8 @@ constexpr std::string_view kStyle = R"css(
 *{box-sizing:border-box}
 html{-webkit-text-size-adjust:100%;text-size-adjust:100%}
 body{margin:0;background:var(--ground);color:var(--ink);font:1rem/1.55 system-ui,-apple-system,"Segoe UI","Noto Sans","DejaVu Sans",sans-serif}
-main{margin:0 auto;padding:2.5rem 1.5rem 4rem}
+main{margin:0 auto;padding:2.5rem 1.5rem 4rem;overflow-wrap:break-word}
+p,li,dd,h1,h2,h3{overflow-wrap:anywhere}
 h1{font-size:1.75rem;line-height:1.25;font-weight:650;letter-spacing:-.01em;margin:.2rem 0 .6rem;text-wrap:balance}
 h2{font-size:1.15rem;line-height:1.3;font-weight:650;margin:2.6rem 0 .7rem}
 h3{font-size:.95rem;font-weight:650;margin:1.2rem 0 .4rem}
@@ -49,8 +52,8 @@ tbody th{font-weight:500}
 .n{text-align:right;white-space:nowrap}
 .scroll{overflow-x:auto}
 @media print{
-body{font-size:10pt}main{max-width:none;padding:0}h1{font-size:16pt}h2{font-size:12pt;margin-top:1.4em}
-h2,h3,caption{break-after:avoid}tr,figure,li,pre{break-inside:avoid}thead{display:table-header-group}
+:root{--ground:#fff}html{font-size:9.5pt}main{max-width:none;padding:0}h2{margin-top:1.6rem}
+h2,h3,caption{break-after:avoid}tr,li,pre{break-inside:avoid}thead{display:table-header-group}
 .scroll{overflow:visible}*{-webkit-print-color-adjust:exact;print-color-adjust:exact}
 }
 )css";

@@ -6,7 +6,8 @@
 
 namespace assay {
 
-// Text for an element or an attribute of XML or HTML: five entities, line ends and tabs as references. Control characters and bytes that are no UTF-8 become '?'.
+// Text for an element or an attribute of XML or HTML: five entities, line ends and tabs as references. Control characters,
+// signs that turn the direction of writing, and bytes that are no UTF-8 become '?'.
 std::string escaped(std::string_view text);
 
 // "16,384".

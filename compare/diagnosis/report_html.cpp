@@ -22,12 +22,12 @@ main{max-width:66rem}
 .eyebrow{color:var(--quiet);font-size:.9rem}
 .badge{display:inline-block;border:1px solid currentColor;border-radius:1rem;padding:.05rem .7rem;font-size:.9rem;font-weight:600}
 .case{font-size:1.02rem;margin:.9rem 0}
-.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(13rem,1fr));gap:1.1rem 2rem;margin:1.6rem 0 0;padding:1.1rem 0 0;border-top:1px solid var(--rule)}
+.facts{display:grid;grid-template-columns:repeat(3,minmax(0,1fr));gap:1.2rem 2.5rem;margin:1.6rem 0 0;padding:1.1rem 0 0;border-top:1px solid var(--rule)}
 .facts dt,.machine dt{color:var(--quiet);font-size:.88rem}
 .facts dd{margin:.1rem 0 0}
 .facts .large{font-size:1.3rem;font-weight:650;line-height:1.3;font-variant-numeric:tabular-nums}
-.stages{list-style:none;margin:.5rem 0 1rem;padding:0;display:grid;grid-template-columns:repeat(auto-fill,minmax(8.6rem,1fr));gap:.55rem}
-.stages li{background:var(--raised);border-top:3px solid var(--rule);padding:.45rem .6rem .55rem;font-size:.9rem;line-height:1.35}
+.stages{list-style:none;margin:.5rem 0 1rem;padding:0;display:grid;grid-template-columns:repeat(9,minmax(0,1fr));gap:.4rem}
+.stages li{background:var(--raised);border-top:3px solid var(--rule);padding:.45rem .5rem .55rem;font-size:.86rem;line-height:1.4;overflow-wrap:anywhere}
 .stages span{display:block}
 .stages .name{font-weight:600}
 .stages .differs{border-top-color:var(--bad);background:var(--bad-ground)}
@@ -52,13 +52,16 @@ main{max-width:66rem}
 .hists td,.hists th{border:0;padding:.1rem .6rem .1rem 0;white-space:nowrap}
 .hists thead th{border-bottom:1px solid var(--rule);padding-bottom:.25rem}
 .hists td:last-child,.hists th:last-child{padding-right:0}
+.hists tbody th{max-width:9.5rem;overflow:hidden;text-overflow:ellipsis}
 .hists .bars{width:99%;padding-right:.8rem}
 .bar{display:block;height:.72rem;min-width:1px;background:var(--bar);margin-top:.32rem}
 .none{min-width:0}
 .causes{width:100%}
+.causes th:last-child,.causes td:last-child,.planes th:last-child,.planes td:last-child{padding-right:0}
 .causes td p{margin:0 0 .15rem}
 .causes .group th{padding-top:1rem;color:var(--quiet);font-weight:500;border-bottom-color:var(--strong)}
 .ids{font-size:.88rem}
+.coordinates th[scope=row]{overflow-wrap:anywhere;min-width:8rem}
 .columns{columns:15rem;column-gap:2rem;list-style:none;padding:0;margin:.6rem 0;font-size:.9rem}
 .trace td,.trace th{white-space:nowrap}
 .trace .parts th,.trace .parts td{background:var(--bad-ground);font-weight:650}
@@ -67,10 +70,11 @@ main{max-width:66rem}
 .machine{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.2rem 1.5rem;font-size:.9rem;margin:.6rem 0}
 .machine dd{margin:0;overflow-wrap:anywhere}
 footer{margin-top:3rem;padding-top:.8rem;border-top:1px solid var(--rule);color:var(--quiet);font-size:.88rem}
-@media(max-width:46rem){.pair{grid-template-columns:minmax(0,1fr)}main{padding:1.5rem 1rem 3rem}.machine{grid-template-columns:minmax(0,1fr)}.machine dd{margin-bottom:.5rem}
+@media(max-width:68rem){.stages{grid-template-columns:repeat(auto-fill,minmax(7.4rem,1fr))}}
+@media(max-width:46rem){.facts{grid-template-columns:repeat(auto-fit,minmax(11rem,1fr))}.pair{grid-template-columns:minmax(0,1fr)}main{padding:1.5rem 1rem 3rem}.machine{grid-template-columns:minmax(0,1fr)}.machine dd{margin-bottom:.5rem}
 .causes,.causes tbody,.causes tr,.causes td,.causes th{display:block}.causes thead{position:absolute;clip-path:inset(50%)}.causes tr{border-bottom:1px solid var(--rule);padding:.5rem 0}
 .causes td,.causes th{border:0;padding:.1rem 0;text-align:left}.causes td[data-label]::before{content:attr(data-label) ": ";color:var(--quiet)}.causes .group{border:0}}
-@media print{.stages{grid-template-columns:repeat(5,1fr)}.facts{grid-template-columns:repeat(3,1fr)}.hists{grid-template-columns:1fr 1fr}}
+@media print{.stages{grid-template-columns:repeat(9,minmax(0,1fr))}.stages li{font-size:7pt;padding:.3rem}.facts{grid-template-columns:repeat(3,minmax(0,1fr))}.pair{grid-template-columns:minmax(0,3fr) minmax(0,2fr);break-inside:avoid}.pair h3{margin-top:.4rem}.hists table{break-inside:avoid}.hists{grid-template-columns:1fr 1fr}}
 )css";
 
 // What a word or a number means, with its colour; never the colour alone.
@@ -112,7 +116,11 @@ string headline(const Diagnosis& d) {
     case Confidence::random: return "Two runs on the same input differ";
     case Confidence::certain:
     case Confidence::equivalent:
-      if (best) return best->title;
+      if (best) {
+        string title = best->title;
+        if (!title.empty() && title[0] >= 'a' && title[0] <= 'z') title[0] = static_cast<char>(title[0] - 'a' + 'A');
+        return title;
+      }
       break;
     case Confidence::partial:
       if (best) return "In part: " + best->title;
@@ -233,9 +241,8 @@ string heat(const Diagnosis& d) {
   // What the colours say, in words, where the tiles are not all alike.
   auto share = [&](size_t i) { return static_cast<double>(h.differ[i]) / static_cast<double>(std::max<int64_t>(h.of[i], 1)); };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return share(a) > share(b); });
-  if (order.size() > 1 && order.size() == tiles && share(order.front()) == share(order.back())) return out;
+  if (order.empty() || (order.size() > 5 && share(order[0]) == share(order[5]))) return out;   // five of many that are alike say nothing
   if (order.size() > 5) order.resize(5);
-  if (order.empty()) return out;
   out += "<table><caption>Tiles with the largest share</caption><thead><tr><th scope=\"col\">rows</th><th scope=\"col\">columns</th><th scope=\"col\" class=\"n\">differ</th></tr></thead><tbody>\n";
   for (const size_t i : order)
     out += fmt::format("<tr><td>{}</td><td>{}</td><td class=\"n\">{} of {}</td></tr>\n", range(static_cast<int64_t>(i) / h.cols, h.tile_rows, shape.rows),
@@ -269,7 +276,7 @@ string histogram(std::string_view caption, std::string_view head, const std::vec
   int64_t most = 0;
   for (const auto& [name, count] : buckets) most = std::max(most, count);
   string out = fmt::format("<table class=\"histogram\"><caption>{}</caption><thead><tr><th scope=\"col\">{}</th><th class=\"bars\"></th><th scope=\"col\" class=\"n\">differ</th></tr></thead><tbody>\n", caption, head);
-  for (const auto& [name, count] : buckets) out += fmt::format("<tr><th scope=\"row\">{}</th><td class=\"bars\">{}</td><td class=\"n\">{}</td></tr>\n", escaped(name), bar(count, most), grouped(count));
+  for (const auto& [name, count] : buckets) out += fmt::format("<tr><th scope=\"row\" title=\"{0}\">{0}</th><td class=\"bars\">{1}</td><td class=\"n\">{2}</td></tr>\n", escaped(name), bar(count, most), grouped(count));
   return out + "</tbody></table>\n";
 }
 
@@ -292,7 +299,7 @@ string how(const Diagnosis& d) {
     if (!p.tie_distance.empty()) {
       cards += "<table class=\"histogram\"><caption>How near to a tie</caption><thead><tr><th scope=\"col\">steps</th><th class=\"bars\"></th><th scope=\"col\" class=\"n\">differ of</th></tr></thead><tbody>\n";
       for (const PlaneSummary::Bucket& b : p.tie_distance)
-        cards += fmt::format("<tr><th scope=\"row\">{}</th><td class=\"bars\">{}</td><td class=\"n\">{} of {}</td></tr>\n", escaped(b.name), bar(b.differ, b.of), grouped(b.differ), grouped(b.of));
+        cards += fmt::format("<tr><th scope=\"row\" title=\"{0}\">{0}</th><td class=\"bars\">{1}</td><td class=\"n\">{2} of {3}</td></tr>\n", escaped(b.name), bar(b.differ, b.of), grouped(b.differ), grouped(b.of));
       cards += "</tbody></table>\n";
     }
     if (p.differ > 0 && !cards.empty()) out += fmt::format("<h3>{}: the {} that differ</h3>\n<div class=\"hists\">\n{}</div>\n", escaped(p.plane), grouped(p.differ), cards);
@@ -317,7 +324,7 @@ string causes(const Diagnosis& d) {
                             escaped(e.title), ids, e.clause.empty() ? "" : " · " + escaped(e.clause), e.line.empty() ? "" : command(e.line), escaped(name_of(e.stage)), grouped(e.repaired), grouped(e.differ),
                             percent(e.repaired, e.differ), grouped(e.agree), grouped(e.of), percent(e.agree, e.of));
       }
-      if (!rows.empty()) out += fmt::format("<tbody>\n<tr class=\"group\"><th colspan=\"4\" scope=\"rowgroup\">{}</th></tr>\n{}</tbody>\n", exact ? "Exact: makes every byte that came" : "Runners-up", rows);
+      if (!rows.empty()) out += fmt::format("<tbody>\n<tr class=\"group\"><th colspan=\"4\" scope=\"rowgroup\">{}</th></tr>\n{}</tbody>\n", exact ? "Exact: makes every byte that came" : d.confidence == Confidence::partial ? "Not exact, the best first" : "Runners-up", rows);
     }
     out += "</table>\n";
   }
@@ -363,7 +370,7 @@ string again(const Diagnosis& d) {
   if (!d.command.empty()) out += "<h3>This page</h3>\n" + command(d.command);
   if (!d.reproducer.empty()) {
     const string subject = d.argument.empty() ? "" : " " + d.argument;
-    out += "<h3>The smallest line that still differs</h3>\n" + command(d.reproducer);
+    out += "<h3>The smallest line that still differs</h3>\n" + (d.argument.empty() ? command(d.reproducer) : "");
     if (!d.argument.empty()) out += command("assay run " + quoted(d.reproducer) + subject) + command("assay trace " + quoted(d.reproducer) + subject);
   }
   if (!d.reproducer_files.empty()) {

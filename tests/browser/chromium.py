@@ -106,6 +106,8 @@ class Browser:
         with open(path, "wb") as file:
             file.write(base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True)["data"]))
 
-    def pdf(self, path):
+    def pdf(self, path, dark=False):
+        """On paper, without "background graphics", as a browser prints by default."""
+        self.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         with open(path, "wb") as file:
             file.write(base64.b64decode(self.call("Page.printToPDF", printBackground=False, preferCSSPageSize=True)["data"]))
