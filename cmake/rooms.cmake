@@ -4,8 +4,10 @@
 function(assay_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;LINKS" ${ARGN})
   add_library(assay_${name} STATIC ${ROOM_SOURCES})
-  target_include_directories(assay_${name} PUBLIC ${CMAKE_SOURCE_DIR})
+  target_include_directories(assay_${name} PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:include/assay>)
   target_link_libraries(assay_${name} PUBLIC ${ROOM_LINKS})
+  set_target_properties(assay_${name} PROPERTIES EXPORT_NAME ${name})
+  set_property(GLOBAL APPEND PROPERTY ASSAY_ROOMS assay_${name})   # cmake/install.cmake
 endfunction()
 
 # assay_test(<name> SOURCES ... [LINKS ...]): one GoogleTest program bin/test_<name>; ci/test runs every bin/test_*.

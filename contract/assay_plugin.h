@@ -68,13 +68,13 @@ int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_c
 #define ASSAY_MEMORY_DEVICE 1
 int assay_plugin_memory(void);
 
-/* Optional. Runs `repeats` times what assay_plugin_run does on the same arguments and stores the seconds that each run took in `seconds`; with cold != 0
+/* Optional. Runs `repeats` times what assay_plugin_run does on the same arguments and stores what each run took in `nanoseconds`; with cold != 0
  * caches are flushed before each. Called by `assay bench` for a case that is passed. Returns 0; or ASSAY_NOT_TIMED and does nothing (cold runs that it has
  * no way to make, say); or anything else with the reason in `message`. Without it Assay times assay_plugin_run: with device events, or on the host with
  * a clock around it. */
 #define ASSAY_NOT_TIMED (-1)
 int assay_plugin_time(const char* line, const assay_plane* inputs, size_t input_count, const assay_plane* outputs, size_t output_count, int repeats,
-                      int cold, double* seconds, char* message, size_t message_bytes);
+                      int cold, uint64_t* nanoseconds, char* message, size_t message_bytes);
 
 #ifdef __cplusplus
 }
