@@ -1,0 +1,907 @@
+#include "compare/diagnosis/hypotheses.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "compare/describe.h"
+#include "compare/diagnosis/layouts.h"
+#include "contract/f32_text.h"
+#include "contract/flavours.h"
+#include "contract/line.h"
+
+namespace assay {
+
+// ---- x as a direction sees it ----------------------------------------------------------------------------------------------
+
+Matrix::Matrix(const PlaneData& x, Direction d) : bytes_(x.bytes.data()), encoding_(x.plane.encoding) {
+  const Shape s = x.plane.logical;
+  const bool rows = d == Direction::row;
+  lines_ = rows ? s.rows : s.cols;
+  length_ = rows ? s.cols : s.rows;
+  line_step_ = rows ? s.cols : 1;
+  step_ = rows ? 1 : s.cols;
+}
+
+Matrix::Matrix(const Matrix& under, const Edit& edit, Encoding encoding) : under_(&under), edit_(&edit), encoding_(encoding), lines_(under.lines_), length_(under.length_) {}
+
+uint32_t Matrix::stored(int64_t i, int64_t j) const {
+  const std::byte* at = bytes_ + (i * line_step_ + j * step_) * (encoding_ == Encoding::f32 ? 4 : 2);
+  if (encoding_ == Encoding::f32) {
+    uint32_t code;
+    std::memcpy(&code, at, sizeof code);
+    return code;
+  }
+  uint16_t code;
+  std::memcpy(&code, at, sizeof code);
+  return code;
+}
+
+double Matrix::value(int64_t i, int64_t j) const {
+  const uint32_t c = code(i, j);
+  if (encoding_ == Encoding::f32) return std::bit_cast<float>(c);
+  if (encoding_ == Encoding::bf16) return std::bit_cast<float>(c << 16);
+  return value_of(encoding_, c);
+}
+
+double Matrix::amax(int64_t i0, int64_t i1, int64_t j0, int64_t j1) const {
+  double out = 0;
+  for (int64_t i = std::max<int64_t>(i0, 0); i < std::min(i1, lines_); ++i)
+    for (int64_t j = std::max<int64_t>(j0, 0); j < std::min(j1, length_); ++j)
+      if (const double v = std::fabs(value(i, j)); v > out) out = v;   // false for NaN
+  return out;
+}
+
+namespace {
+
+// v as a code of `e`, its magnitude made a whole number of the grid's steps by `whole`.
+template <class Whole>
+uint32_t code_of(Encoding e, double v, Whole whole) {
+  const EncodingInfo& f = info(e);
+  const uint32_t sign = std::signbit(v) ? 1u << (f.bits - 1) : 0;
+  if (std::isnan(v)) return f.nan;
+  const double magnitude = std::fabs(v), largest = value_of(e, f.max_finite);
+  if (std::isinf(v)) return sign | f.infinity;
+  const double step = step_at(e, magnitude), rounded = whole(magnitude / step) * step;
+  if (rounded > largest) return sign | f.infinity;
+  const double unit = step_at(e, rounded);
+  const int binade = rounded < std::ldexp(1.0, 1 - f.bias) ? 0 : std::ilogb(rounded) + f.bias;
+  const auto steps = static_cast<uint32_t>(rounded / unit);               // of a normal value with its hidden bit
+  return sign | (binade == 0 ? steps : (static_cast<uint32_t>(binade) << f.mantissa_bits) + (steps - (1u << f.mantissa_bits)));
+}
+
+}  // namespace
+
+uint32_t nearest_code(Encoding e, double v) { return code_of(e, v, [](double n) { return std::nearbyint(n); }); }
+uint32_t truncated_code(Encoding e, double v) {
+  const uint32_t code = code_of(e, v, [](double n) { return std::floor(n); });
+  return std::isfinite(v) && !std::isfinite(value_of(e, code)) ? code - 1 : code;   // toward zero, nothing finite overflows
+}
+
+// ---- changed lines ---------------------------------------------------------------------------------------------------------
+
+std::optional<Problem> with_keys(const Problem& problem, const std::string& keys, std::optional<Direction> only) {
+  Problem bare = problem;
+  bare.x.fill = {};
+  const auto words_of = [](const std::string& text) {
+    std::vector<std::string> out;
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find(' ', at), text.size());
+      if (end > at) out.push_back(text.substr(at, end - at));
+      at = end + 1;
+    }
+    return out;
+  };
+  const auto key_of = [](const std::string& word) { return word.substr(0, word.find('=')); };
+  std::vector<std::string> line = words_of(to_line(bare));
+  for (const std::string& word : words_of(keys)) {
+    const std::string key = key_of(word);
+    const auto known = std::find_if(line_keys().begin(), line_keys().end(), [&](const KeyInfo& k) { return k.name == key; });
+    if (known == line_keys().end()) return {};
+    for (const Direction d : kDirections)
+      if (!only || *only == d || !known->directional) std::erase_if(line, [&](const std::string& w) { return key_of(w) == std::string(name_of(d)) + "." + key; });
+    if (!only || !known->directional) {
+      std::erase_if(line, [&](const std::string& w) { return key_of(w) == key; });
+      line.push_back(word);
+    } else {
+      line.push_back(std::string(name_of(*only)) + "." + word);
+    }
+  }
+  auto changed = parse_line(fmt::format("{}", fmt::join(line, " ")));
+  if (!changed) return {};
+  if (!draws(problem) && draws(*changed) && keys.find("rng=") == std::string::npos) changed->rng = {problem.x.fill.seed, 0, 0};   // the default of the line with its fill
+  changed->x.fill = problem.x.fill;
+  return std::move(*changed);
+}
+
+// ---- the library -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+using std::string;
+using enum Stage;
+
+// What a value of a key means, where another is asked for. `block_scale` of a per-tensor format is its tensor's.
+struct KeyRow {
+  std::string_view key, value;
+  Stage stage;
+  std::string_view title;
+};
+constexpr KeyRow kKeyRows[] = {
+    {"mx_scale", "floor", block_scale, "E8M0 scale from the floored exponent of the amax (OCP)"},
+    {"mx_scale", "up", block_scale, "E8M0 scale from amax / MAX rounded up"},
+    {"mx_scale", "down", block_scale, "E8M0 scale from amax / MAX rounded down"},
+    {"mx_scale", "nearest", block_scale, "E8M0 scale from amax / MAX rounded to the nearest power of two"},
+    {"mx_scale", "ceil", block_scale, "E8M0 scale from the raised exponent of the amax"},
+    {"mx_scale", "even", block_scale, "E8M0 scale from the exponent of the amax rounded at the element's precision"},
+    {"mx_scale", "even_e2m1", block_scale, "E8M0 scale from the exponent of the amax rounded at E2M1's precision"},
+    {"mx_inf", "nan", block_scale, "an infinite amax gives a NaN scale"},
+    {"mx_inf", "max", block_scale, "an infinite amax gives the largest scale"},
+    {"nvfp4_scale", "folded", block_scale, "block scale from amax * (S * 1/6)"},
+    {"nvfp4_scale", "quotient_first", block_scale, "block scale from (amax / 6) * S"},
+    {"nvfp4_scale", "product_first", block_scale, "block scale from S * (amax * 1/6)"},
+    {"nvfp4_scale", "decode", block_scale, "block scale from (amax / 6) / P"},
+    {"nvfp4_scale", "decode_product", block_scale, "block scale from amax / (6 * P)"},
+    {"nvfp4_scale", "unit", block_scale, "no tensor scale"},
+    {"nvfp4_floor", "least_normal", block_scale, "block scales are at least 2^-6"},
+    {"nvfp4_floor", "one", block_scale, "a block scale of 0 becomes 1"},
+    {"nvfp4_floor", "eighth", block_scale, "a block scale of 0 becomes 0.125"},
+    {"nvfp4_floor", "none", block_scale, "block scales underflow to 0"},
+    {"scale_round", "rp", block_scale, "block scales are rounded up to E4M3"},
+    {"scale_round", "rne", block_scale, "block scales are rounded to the nearest E4M3"},
+    {"scale_order", "decode_first", block_scale, "the decode scale amax / MAX comes first, and elements are multiplied by its reciprocal"},
+    {"scale_order", "decode_divide", block_scale, "the decode scale amax / MAX comes first, and elements are divided by it"},
+    {"scale_order", "encode_first", block_scale, "the encode scale MAX / amax comes first"},
+    {"pow2", "0", block_scale, "the scale is not made a power of two"},
+    {"pow2", "1", block_scale, "the scale is made a power of two"},
+    {"scale_limit", "source_max", block_scale, "an infinite scale becomes the source's largest value"},
+    {"scale_limit", "f32_max", block_scale, "an infinite scale becomes FLT_MAX"},
+    {"four_over_six", "off", block_scale, "every block is scaled for 6"},
+    {"four_over_six", "mae", block_scale, "blocks are scaled for 4 or 6 by the mean absolute error"},
+    {"four_over_six", "mse", block_scale, "blocks are scaled for 4 or 6 by the mean squared error"},
+    {"four_over_six_error", "fast", block_scale, "errors of 4 and 6 are compared in the scaled domain"},
+    {"four_over_six_error", "exact", block_scale, "errors of 4 and 6 are compared in the domain of x"},
+    {"e4m3_max", "256", tensor_scale, "the tensor scale aims at block scales of 256"},
+    {"e4m3_max", "448", tensor_scale, "the tensor scale aims at block scales of 448"},
+    {"inf_amax", "zero", tensor_scale, "an infinite amax gives the scale 0"},
+    {"inf_amax", "unit", tensor_scale, "an infinite amax gives the scale 1"},
+    {"nan_tensor_amax", "unit", tensor_scale, "a NaN tensor amax gives the scale 1"},
+    {"nan_tensor_amax", "clamp", tensor_scale, "a NaN tensor amax gives the scale FLT_MAX"},
+    {"nan_clamp", "propagate", tensor_scale, "the minimum with FLT_MAX keeps a NaN"},
+    {"nan_clamp", "drop", tensor_scale, "the minimum with FLT_MAX drops a NaN"},
+    {"nan_amax", "propagate", amax, "a NaN makes its block's amax NaN"},
+    {"nan_amax", "ignore", amax, "a NaN takes no part in its block's amax"},
+    {"multiplier", "reciprocal", scaled_value, "elements are multiplied by 1 / (scale * 1/S)"},
+    {"multiplier", "bf16_quotient", scaled_value, "elements are multiplied by S / scale rounded to bf16 (fast math)"},
+    {"multiplier", "quotient", scaled_value, "elements are multiplied by S / scale"},
+    {"multiplier", "decode_reciprocal", scaled_value, "elements are multiplied by (1/P) / scale"},
+    {"multiplier", "divide_product", scaled_value, "elements are divided by scale * P"},
+    {"multiplier", "divide_quotient", scaled_value, "elements are divided by scale / S"},
+    {"zero_multiplier", "zero", scaled_value, "elements under a scale of 0 become 0"},
+    {"zero_multiplier", "limit", scaled_value, "elements under a scale of 0 become the largest"},
+    {"pre_round", "bf16", scaled_value, "scaled elements are rounded to bf16 before they are cast"},
+    {"pre_round", "f16_rz", scaled_value, "scaled elements are cut to f16 before they are cast"},
+    {"pre_round", "none", scaled_value, "scaled elements are rounded once"},
+    {"element_ties", "zero", code, "ties go toward zero"},
+    {"element_ties", "away", code, "ties go away from zero"},
+    {"element_ties", "even", code, "ties go to the even code"},
+    {"element_overflow", "nan", code, "elements beyond the largest become NaN or infinity"},
+    {"element_overflow", "saturate", code, "elements beyond the largest saturate"},
+    {"neg_zero", "plus", code, "an exact -0 becomes +0"},
+    {"neg_zero", "drop", code, "no element is coded as -0"},
+    {"neg_zero", "minus", code, "an exact zero is coded as -0"},
+    {"neg_zero", "keep", code, "zeros keep their sign"},
+    {"round", "rne", code, "codes are rounded to the nearest, not stochastically"},
+    {"round", "sr", code, "codes are rounded stochastically"},
+    {"sr_rule", "fma", code, "stochastic rounding by a fused multiply-add"},
+    {"sr_rule", "integer", code, "stochastic rounding by the carry of an integer sum"},
+    {"sr_bytes", "interleaved", code, "the bytes of a random word serve elements 0 2 1 3"},
+    {"sr_bytes", "ascending", code, "the bytes of a random word serve elements 0 1 2 3"},
+    {"draw", "logical", code, "draws by the logical mapping"},
+    {"draw", "te_t1d", code, "draws as TransformerEngine's 1-D kernel"},
+    {"draw", "te_q2d", code, "draws as TransformerEngine's 2-D kernel"},
+    {"draw", "te_fb", code, "draws as TransformerEngine's fallback kernel"},
+    {"draw", "te_rhtrc", code, "draws as TransformerEngine's rotating kernel"},
+    {"rht", "0", rht, "the rotation is missing"},
+    {"rht", "1", rht, "the tensor is rotated"},
+    {"rht_sum", "butterfly", rht, "the rotation sums by butterflies"},
+    {"rht_sum", "tc16", rht, "the rotation sums as a tensor core does"},
+    {"rht_sum", "exact", rht, "the rotation sums exactly"},
+    {"element", "e4m3", code, "elements are coded as E4M3"},
+    {"element", "e5m2", code, "elements are coded as E5M2"},
+    {"block", "16x16", amax, "blocks are 16x16"},
+    {"block", "1x16", amax, "blocks are 1x16"},
+    {"block", "32x32", amax, "blocks are 32x32"},
+    {"block", "1x32", amax, "blocks are 1x32"},
+};
+
+double bf16_of(double v) { return value_of(Encoding::bf16, nearest_code(Encoding::bf16, v)); }
+double f32_of(double v) { return static_cast<double>(static_cast<float>(v)); }
+
+uint32_t sign_bit(Encoding e) { return 1u << (info(e).bits - 1); }
+bool is_subnormal(Encoding e, double v) { return v != 0 && std::fabs(v) < std::ldexp(1.0, 1 - info(e).bias); }
+
+// N11.1 on 16 values: element k of the rotated ones, summed by butterflies in binary32 and scaled by 1/4.
+double rotated16(const float (&x)[16], uint16_t sign_mask, int64_t k) {
+  float v[16];
+  for (unsigned i = 0; i < 16; ++i) v[i] = (sign_mask >> i & 1) != 0 ? -x[i] : x[i];
+  for (unsigned h = 1; h < 16; h *= 2)
+    for (unsigned i = 0; i < 16; ++i)
+      if ((i & h) == 0) {
+        const float a = v[i], b = v[i | h];
+        v[i] = a + b;
+        v[i | h] = a - b;
+      }
+  return v[k] * 0.25f;
+}
+
+uint16_t reversed(uint16_t mask) {
+  uint16_t out = 0;
+  for (int i = 0; i < 16; ++i) out = static_cast<uint16_t>(out | (mask >> i & 1) << (15 - i));
+  return out;
+}
+
+// Collects the rows that apply to one direction of one line.
+class Library {
+ public:
+  Library(const Problem& lane, Direction d) : lane_(lane), q_(*lane.quantizer(d)), d_(d), format_(info(q_.format)), length_(length_of(q_.block)), square_(is_square(q_.block)) {
+    keys();
+    if (q_.rht) rotation();
+    if (format_.has_blocks()) block_amaxes();
+    if (computes_tensor_amax()) tensor_amaxes();
+    if (format_.per_tensor_fp8()) tensor_scalars();
+    if (format_.has_blocks()) scales();
+    elements();
+    if (q_.format != FormatId::identity) codes();
+    if (q_.round == Round::sr) draws_of();
+    flavour_rows();
+  }
+  std::vector<Hypothesis> rows;
+
+ private:
+  Hypothesis& add(string id, string title, Stage stage, string clause) {
+    Hypothesis h;
+    h.id = std::move(id);
+    h.title = std::move(title);
+    h.stage = stage;
+    h.clause = std::move(clause);
+    rows.push_back(std::move(h));
+    return rows.back();
+  }
+
+  bool computes_tensor_amax() const { return (q_.format == FormatId::fp8_current || q_.format == FormatId::fp8_delayed || q_.format == FormatId::nvfp4) && !q_.amax && !q_.row_scaled; }
+  Stage scale_stage() const { return format_.has_blocks() ? block_scale : tensor_scale; }
+
+  // ---- the line ----
+
+  void key(const string& keys, string title, Stage stage, string clause) { add("line." + keys, std::move(title), stage, std::move(clause)).keys = keys; }
+
+  void keys() {
+    for (const KeyRow& r : kKeyRows) {
+      if (r.key == "mx_scale" && r.value == "even_e2m1" && q_.element == Encoding::e2m1) continue;   // N17.6: even, there
+      const auto numeric = std::find_if(kNumerics.begin(), kNumerics.end(), [&](const NumericInfo& n) { return n.name == r.key; });
+      const string keys = string(r.key) + "=" + string(r.value);
+      key(keys, string(r.title), r.stage == block_scale ? scale_stage() : r.stage, numeric == kNumerics.end() ? "" : string(numeric->clause));
+    }
+    if (q_.format == FormatId::fp8_current || q_.format == FormatId::fp8_block)
+      for (const char* eps : {"0", "1e-12", "1e-10", "1e-8", "1e-7", "1e-6", "1e-5", "1e-4", "1e-3", "0.001953125", "1.17549435e-38"})
+        key(fmt::format("eps={}", eps), fmt::format("the amax is at least {}", eps), amax, "N3.2");
+  }
+
+  void flavour_rows() {
+    for (const FlavourInfo& f : flavours())
+      if (f.is_of(q_.format)) {
+        Hypothesis& h = add("flavour." + string(f.name), fmt::format("as {} does ({})", f.name, f.keys), scale_stage(), "N17");
+        h.keys = f.keys;
+        h.named_set = true;
+      }
+  }
+
+  // ---- x ----
+
+  void element(string id, string title, Matrix::Edit edit, Stage stage = input) { add("input." + id, std::move(title), stage, "N1.2").element = std::move(edit); }
+  // An element by its own value alone.
+  void value(string id, string title, std::function<double(double)> f) {
+    element(std::move(id), std::move(title), [f](const Matrix& x, int64_t i, int64_t j) {
+      const double v = x.value(i, j), changed = f(v);
+      return changed == v || (std::isnan(v) && std::isnan(changed)) ? x.code(i, j) : nearest_code(x.encoding(), changed);
+    });
+  }
+  // The element that stands somewhere else instead; outside, zero.
+  void place(string id, string title, std::function<std::pair<int64_t, int64_t>(const Matrix&, int64_t, int64_t)> f, Stage stage = input) {
+    element(std::move(id), std::move(title), [f](const Matrix& x, int64_t i, int64_t j) {
+      const auto [a, b] = f(x, i, j);
+      return a < 0 || a >= x.lines() || b < 0 || b >= x.length() ? 0u : x.code(a, b);
+    }, stage);
+  }
+
+  void elements() {
+    const Encoding e = lane_.x.source;
+    const double infinity = std::numeric_limits<double>::infinity(), largest = value_of(e, info(e).max_finite);
+    element("ftz", "subnormal elements of x are read as zeros", [](const Matrix& x, int64_t i, int64_t j) { return is_subnormal(x.encoding(), x.value(i, j)) ? x.code(i, j) & sign_bit(x.encoding()) : x.code(i, j); });
+    element("ftz_positive", "subnormal elements of x are read as +0", [](const Matrix& x, int64_t i, int64_t j) { return is_subnormal(x.encoding(), x.value(i, j)) ? 0 : x.code(i, j); });
+    if (e == Encoding::f32) {
+      value("via_bf16", "x goes through bf16", bf16_of);
+      value("via_bf16_cut", "x goes through bf16, cut", [](double v) { return std::isfinite(v) ? value_of(Encoding::bf16, truncated_code(Encoding::bf16, v)) : v; });
+      value("via_tf32", "x goes through TF32", [](double v) {
+        if (!std::isfinite(v) || v == 0) return v;
+        const double step = std::ldexp(1.0, std::max(std::ilogb(v), -126) - 10);
+        return std::nearbyint(v / step) * step;
+      });
+    }
+    if (e != Encoding::f16) {
+      value("via_f16", "x goes through f16", [](double v) { return value_of(Encoding::f16, nearest_code(Encoding::f16, v)); });
+      value("via_f16_saturated", "x goes through f16, saturated", [](double v) { return std::isfinite(v) ? std::clamp(value_of(Encoding::f16, nearest_code(Encoding::f16, v)), -65504.0, 65504.0) : v; });
+      value("via_f16_cut", "x goes through f16, cut", [](double v) { return std::isfinite(v) ? value_of(Encoding::f16, truncated_code(Encoding::f16, v)) : v; });
+    } else {
+      value("via_bf16", "x goes through bf16", bf16_of);
+    }
+    value("nan_as_zero", "NaN is read as zero", [](double v) { return std::isnan(v) ? 0 : v; });
+    value("nan_as_infinity", "NaN is read as infinity", [=](double v) { return std::isnan(v) ? infinity : v; });
+    value("infinity_as_largest", "infinity is read as the largest value", [=](double v) { return std::isinf(v) ? std::copysign(largest, v) : v; });
+    value("infinity_as_nan", "infinity is read as NaN", [](double v) { return std::isinf(v) ? std::nan("") : v; });
+    value("infinity_as_zero", "infinity is read as zero", [](double v) { return std::isinf(v) ? 0 : v; });
+    value("nonfinite_as_zero", "NaN and infinity are read as zeros", [](double v) { return std::isfinite(v) ? v : 0; });
+    element("negative_zero_lost", "-0 is read as +0", [](const Matrix& x, int64_t i, int64_t j) { return x.value(i, j) == 0 ? 0 : x.code(i, j); });
+    value("absolute", "the sign of x is lost", [](double v) { return std::fabs(v); });
+    value("negated", "the sign of x is turned", [](double v) { return -v; });
+    value("relu", "negative elements of x are read as zeros", [](double v) { return v < 0 ? 0 : v; });
+    value("doubled", "x is doubled", [](double v) { return 2 * v; });
+    value("halved", "x is halved", [](double v) { return v / 2; });
+    element("bytes_swapped", "the bytes of x are in the other order", [](const Matrix& x, int64_t i, int64_t j) {
+      const uint32_t c = x.code(i, j);
+      return x.encoding() == Encoding::f32 ? __builtin_bswap32(c) : static_cast<uint32_t>(__builtin_bswap16(static_cast<uint16_t>(c)));
+    });
+
+    // Where rows and columns are meant, they are those of x.
+    const bool rows = d_ == Direction::row;
+    using P = std::pair<int64_t, int64_t>;
+    const auto of_x = [rows](auto f) {   // f(row, col, rows, cols) gives a row and a column
+      return [rows, f](const Matrix& x, int64_t i, int64_t j) {
+        const auto [r, c] = rows ? f(i, j, x.lines(), x.length()) : f(j, i, x.length(), x.lines());
+        return rows ? P{r, c} : P{c, r};
+      };
+    };
+    if (lane_.x.shape.rows == lane_.x.shape.cols) place("transposed", "x is read transposed", [](const Matrix&, int64_t i, int64_t j) { return P{j, i}; });
+    else if (lane_.x.shape.count() > 0)
+      place("column_major", "x is read in column-major order", of_x([](int64_t r, int64_t c, int64_t m, int64_t n) {
+        const int64_t at = c * m + r;
+        return P{at / n, at % n};
+      }));
+    place("row_pairs_swapped", "rows of x are swapped in pairs", of_x([](int64_t r, int64_t c, int64_t m, int64_t) { return P{(r ^ 1) < m ? r ^ 1 : r, c}; }));
+    place("column_pairs_swapped", "columns of x are swapped in pairs", of_x([](int64_t r, int64_t c, int64_t, int64_t n) { return P{r, (c ^ 1) < n ? c ^ 1 : c}; }));
+    place("column_late", "x is read one column late", of_x([](int64_t r, int64_t c, int64_t, int64_t) { return P{r, c - 1}; }));
+    place("column_early", "x is read one column early", of_x([](int64_t r, int64_t c, int64_t, int64_t) { return P{r, c + 1}; }));
+    place("row_late", "x is read one row late", of_x([](int64_t r, int64_t c, int64_t, int64_t) { return P{r - 1, c}; }));
+    place("row_early", "x is read one row early", of_x([](int64_t r, int64_t c, int64_t, int64_t) { return P{r + 1, c}; }));
+    place("pitch_more", "x is read with a row pitch of one element too many", of_x([](int64_t r, int64_t c, int64_t, int64_t n) {
+      const int64_t at = r * (n + 1) + c;
+      return P{at / n, at % n};
+    }));
+    place("last_row_zero", "the last row of x is read as zeros", of_x([](int64_t r, int64_t c, int64_t m, int64_t) { return r == m - 1 ? P{-1, -1} : P{r, c}; }));
+    place("last_column_zero", "the last column of x is read as zeros", of_x([](int64_t r, int64_t c, int64_t, int64_t n) { return c == n - 1 ? P{-1, -1} : P{r, c}; }));
+    place("last_row_repeated", "the last row of x is read as the one before it", of_x([](int64_t r, int64_t c, int64_t m, int64_t) { return r == m - 1 && m > 1 ? P{r - 1, c} : P{r, c}; }));
+    place("last_column_repeated", "the last column of x is read as the one before it", of_x([](int64_t r, int64_t c, int64_t, int64_t n) { return c == n - 1 && n > 1 ? P{r, c - 1} : P{r, c}; }));
+    for (const int64_t unit : {8, 16, 32, 64, 128}) {
+      if (lane_.x.shape.cols % unit != 0)
+        place(fmt::format("tail_columns_zero={}", unit), fmt::format("columns of x beyond the last {} that are whole are read as zeros", unit), of_x([unit](int64_t r, int64_t c, int64_t, int64_t n) { return c >= n / unit * unit ? P{-1, -1} : P{r, c}; }));
+      if (lane_.x.shape.rows % unit != 0)
+        place(fmt::format("tail_rows_zero={}", unit), fmt::format("rows of x beyond the last {} that are whole are read as zeros", unit), of_x([unit](int64_t r, int64_t c, int64_t m, int64_t) { return r >= m / unit * unit ? P{-1, -1} : P{r, c}; }));
+    }
+  }
+
+  // ---- the rotation ----
+
+  // y(i, j) of x, made by a rotation that is not the one that is asked for.
+  void rotation_row(string id, string title, Matrix::Edit edit, bool widened = false) {
+    Hypothesis& h = add("rht." + id, std::move(title), rht, "N11.1");
+    h.keys = "rht=0";
+    h.element = std::move(edit);
+    h.widened = widened;
+  }
+
+  void rotation() {
+    const uint16_t mask = q_.sign_mask;
+    const auto signs = [&](uint16_t other, string id, string title) {
+      if (other != mask) add("rht." + id, std::move(title), rht, "N11.1").keys = fmt::format("sign_mask=0x{:04X}", other);
+    };
+    signs(0, "unsigned", "the rotation flips no signs");
+    signs(reversed(mask), "signs_reversed", "the signs of the rotation are taken in the other order");
+    signs(static_cast<uint16_t>(~mask), "signs_turned", "the signs of the rotation are turned");
+    signs(static_cast<uint16_t>(mask << 8 | mask >> 8), "sign_bytes_swapped", "the bytes of the sign mask are swapped");
+    signs(kRhtSignMask, "signs_default", "the rotation takes the default signs");
+    const auto part = [](const Matrix& x, int64_t i, int64_t j, bool along, float (&v)[16]) {
+      for (int64_t k = 0; k < 16; ++k) {
+        const int64_t a = along ? i : i / 16 * 16 + k, b = along ? j / 16 * 16 + k : j;
+        v[k] = a < x.lines() && b < x.length() ? static_cast<float>(x.value(a, b)) : 0.0f;
+      }
+    };
+    rotation_row("wrong_axis", "the rotation runs along the other axis", [=](const Matrix& x, int64_t i, int64_t j) {
+      float v[16];
+      part(x, i, j, false, v);
+      return nearest_code(x.encoding(), rotated16(v, mask, i % 16));
+    });
+    rotation_row("signs_after", "the signs are flipped after the rotation, not before it", [=](const Matrix& x, int64_t i, int64_t j) {
+      float v[16];
+      part(x, i, j, true, v);
+      const double y = rotated16(v, 0, j % 16);
+      return nearest_code(x.encoding(), (mask >> (j % 16) & 1) != 0 ? -y : y);
+    });
+    rotation_row("unrounded", "the rotated elements are not rounded to bf16", [=](const Matrix& x, int64_t i, int64_t j) {
+      float v[16];
+      part(x, i, j, true, v);
+      return nearest_code(Encoding::f32, rotated16(v, mask, j % 16));
+    }, true);
+    rotation_row("signs_only", "the signs are flipped, but nothing is rotated", [=](const Matrix& x, int64_t i, int64_t j) { return (mask >> (j % 16) & 1) != 0 ? x.code(i, j) ^ sign_bit(x.encoding()) : x.code(i, j); });
+    rotation_row("twice", "the rotation is applied twice", [=](const Matrix& x, int64_t i, int64_t j) {
+      float v[16], y[16];
+      part(x, i, j, true, v);
+      for (int64_t k = 0; k < 16; ++k) y[k] = static_cast<float>(bf16_of(rotated16(v, mask, k)));
+      return nearest_code(x.encoding(), rotated16(y, mask, j % 16));
+    });
+    for (const auto& [id, title, factor] : {std::tuple{"unnormalised", "the rotation is not scaled by 1/4", 4.0}, {"normalised_twice", "the rotation is scaled by 1/16", 0.25}, {"normalised_by_16", "the rotation is scaled by 1/16 instead of 1/4, squared", 0.0625}})
+      rotation_row(id, title, [=, f = factor](const Matrix& x, int64_t i, int64_t j) {
+        float v[16];
+        part(x, i, j, true, v);
+        return nearest_code(x.encoding(), rotated16(v, mask, j % 16) * f);
+      });
+    // Of half the group: two rotations of 8, scaled by 1/sqrt(8), are none of these: the library knows powers of two alone.
+    rotation_row("groups_of_32", "the rotation pairs elements 16 apart", [=](const Matrix& x, int64_t i, int64_t j) {
+      float v[16];
+      for (int64_t k = 0; k < 16; ++k) {
+        const int64_t b = j / 32 * 32 + j % 2 + 2 * k;
+        v[k] = b < x.length() ? static_cast<float>(x.value(i, b)) : 0.0f;
+      }
+      return nearest_code(x.encoding(), rotated16(v, mask, j % 32 / 2));
+    });
+  }
+
+  // ---- amaxes ----
+
+  void block(string id, string title, std::function<double(const BlockView&)> f, Stage stage = amax) {
+    add("amax." + id, std::move(title), stage, format_.id == FormatId::nvfp4 ? "N10.4" : format_.id == FormatId::fp8_block ? "N9.1" : "N5.1").amax = std::move(f);
+  }
+  // Of the places of a block for which `in` holds; k counts from the block's beginning.
+  void places(string id, string title, std::function<bool(int64_t k, int64_t of)> in) {
+    block(std::move(id), std::move(title), [in](const BlockView& b) {
+      double out = 0;
+      for (int64_t j = b.j0; j < b.j1; ++j)
+        if (in(j - b.j0, b.j1 - b.j0)) out = std::max(out, b.x.amax(b.i0, b.i1, j, j + 1));
+      return out;
+    });
+  }
+  // Of other elements than the block's.
+  void scope(string id, string title, std::function<double(const BlockView&)> f) { block(std::move(id), std::move(title), std::move(f)); }
+
+  void block_amaxes() {
+    const int64_t n = length_;
+    if (square_) {
+      scope("misses_last", "the amax of a block misses its last element", [](const BlockView& b) { return std::max(b.x.amax(b.i0, b.i1 - 1, b.j0, b.j1), b.x.amax(b.i1 - 1, b.i1, b.j0, b.j1 - 1)); });
+      scope("misses_first", "the amax of a block misses its first element", [](const BlockView& b) { return std::max(b.x.amax(b.i0 + 1, b.i1, b.j0, b.j1), b.x.amax(b.i0, b.i0 + 1, b.j0 + 1, b.j1)); });
+      scope("misses_last_line", "the amax of a square block misses its last line", [](const BlockView& b) { return b.x.amax(b.i0, b.i1 - 1, b.j0, b.j1); });
+      scope("misses_first_line", "the amax of a square block misses its first line", [](const BlockView& b) { return b.x.amax(b.i0 + 1, b.i1, b.j0, b.j1); });
+      scope("first_line", "the amax of a square block sees its first line alone", [](const BlockView& b) { return b.x.amax(b.i0, b.i0 + 1, b.j0, b.j1); });
+      scope("last_line", "the amax of a square block sees its last line alone", [](const BlockView& b) { return b.x.amax(b.i1 - 1, b.i1, b.j0, b.j1); });
+      scope("first_half_lines", "the amax of a square block sees the first half of its lines", [](const BlockView& b) { return b.x.amax(b.i0, b.i0 + b.height / 2, b.j0, b.j1); });
+      scope("second_half_lines", "the amax of a square block sees the second half of its lines", [](const BlockView& b) { return b.x.amax(b.i0 + b.height / 2, b.i1, b.j0, b.j1); });
+      scope("next_lines", "the amax is that of the next block down", [](const BlockView& b) { return b.x.amax(b.i0 + b.height, b.i0 + 2 * b.height, b.j0, b.j1); });
+      scope("previous_lines", "the amax is that of the block above", [](const BlockView& b) { return b.x.amax(b.i0 - b.height, b.i0, b.j0, b.j1); });
+    } else {
+      places("misses_last", "the amax of a block misses its last element", [](int64_t k, int64_t of) { return k != of - 1; });
+      for (int64_t h : {2, 4, 8, 16})
+        if (h < n) {
+          scope(fmt::format("lines_of_{}", h), fmt::format("the amax is that of {} lines", h), [h](const BlockView& b) { return b.x.amax(b.i0 / h * h, b.i0 / h * h + h, b.j0, b.j1); });
+        }
+      scope("square", "the amax is that of a square block", [](const BlockView& b) { return b.x.amax(b.i0 / b.length * b.length, b.i0 / b.length * b.length + b.length, b.j0, b.j1); });
+      scope("next_line", "the amax is that of the next line", [](const BlockView& b) { return b.x.amax(b.i0 + 1, b.i0 + 2, b.j0, b.j1); });
+      scope("previous_line", "the amax is that of the line before", [](const BlockView& b) { return b.x.amax(b.i0 - 1, b.i0, b.j0, b.j1); });
+    }
+    places("first_half", "the amax of a block sees its first half", [n](int64_t k, int64_t) { return k < n / 2; });
+    places("second_half", "the amax of a block sees its second half", [n](int64_t k, int64_t) { return k >= n / 2; });
+    for (int64_t quarter = 0; quarter < 4; ++quarter) {
+      places(fmt::format("misses_quarter={}", quarter), fmt::format("the amax of a block misses its quarter {}", quarter + 1), [=](int64_t k, int64_t) { return k / std::max<int64_t>(n / 4, 1) != quarter; });
+      places(fmt::format("quarter={}", quarter), fmt::format("the amax of a block sees its quarter {} alone", quarter + 1), [=](int64_t k, int64_t) { return k / std::max<int64_t>(n / 4, 1) == quarter; });
+    }
+    places("first_only", "the amax of a block is its first element's", [](int64_t k, int64_t) { return k == 0; });
+    places("last_only", "the amax of a block is its last element's", [](int64_t k, int64_t of) { return k == of - 1; });
+    places("even_only", "the amax of a block sees every second element", [](int64_t k, int64_t) { return k % 2 == 0; });
+    places("odd_only", "the amax of a block sees every second element, the odd ones", [](int64_t k, int64_t) { return k % 2 == 1; });
+    for (const int64_t lanes : {4, 8})
+      for (int64_t lane = 0; lane < lanes; ++lane)
+        places(fmt::format("misses_lane={}/{}", lane, lanes), fmt::format("the amax of a block misses element {} of each {}", lane, lanes), [=](int64_t k, int64_t) { return k % lanes != lane; });
+    for (int64_t at = 0; at < std::min<int64_t>(n, 32); ++at)
+      if (at != n - 1 || square_) places(fmt::format("misses_index={}", at), fmt::format("the amax of a block misses its element {}", at), [=](int64_t k, int64_t) { return k != at; });
+    for (const int64_t unit : {2, 4, 8, 16})
+      if (unit < n) places(fmt::format("tail_cut={}", unit), fmt::format("the amax of the last block misses what does not fill {}", unit), [=](int64_t k, int64_t of) { return k < of / unit * unit; });
+    scope("tail_lost", "the amax of a partial block is 0", [](const BlockView& b) { return b.j1 - b.j0 < b.length ? 0 : b.amax(); });
+    scope("next_block", "the amax is that of the next block", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0 + b.length, b.j0 + 2 * b.length); });
+    scope("previous_block", "the amax is that of the block before", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0 - b.length, b.j0); });
+    scope("leaks_next", "the amax of a block sees the first element of the next one", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0, b.j1 + 1); });
+    scope("leaks_previous", "the amax of a block sees the last element of the one before", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0 - 1, b.j1); });
+    scope("shifted", "the amax is that of the block one element on", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0 + 1, b.j1 + 1); });
+    for (const int64_t times : {2, 4, 8})
+      scope(fmt::format("blocks_of_{}", times), fmt::format("the amax is that of {} blocks", times), [times](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0 / (times * b.length) * times * b.length, (b.j0 / (times * b.length) + 1) * times * b.length); });
+    scope("line", "the amax is that of the whole line", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, 0, b.x.length()); });
+    scope("other_axis", "the amax runs along the other axis", [](const BlockView& b) { return b.x.amax(b.i0 / b.length * b.length, b.i0 / b.length * b.length + b.length, b.j0 + (b.i0 % b.length), b.j0 + (b.i0 % b.length) + 1); });
+
+    const auto signed_max = [](const BlockView& b, double sign) {
+      double out = 0;
+      for (int64_t i = b.i0; i < b.i1; ++i)
+        for (int64_t j = b.j0; j < b.j1; ++j)
+          if (const double v = sign * b.x.value(i, j); v > out) out = v;
+      return out;
+    };
+    block("without_abs", "the amax is the largest element, without abs", [=](const BlockView& b) { return signed_max(b, 1); });
+    block("negative_only", "the amax sees negative elements alone", [=](const BlockView& b) { return signed_max(b, -1); });
+    block("signed", "the amax is the magnitude of the largest element", [](const BlockView& b) {
+      double out = -std::numeric_limits<double>::infinity();
+      for (int64_t i = b.i0; i < b.i1; ++i)
+        for (int64_t j = b.j0; j < b.j1; ++j)
+          if (const double v = b.x.value(i, j); v > out) out = v;
+      return std::isinf(out) && out < 0 ? 0 : std::fabs(out);
+    });
+    block("mean", "the amax is the mean magnitude", [](const BlockView& b) {
+      float sum = 0;
+      for (int64_t i = b.i0; i < b.i1; ++i)
+        for (int64_t j = b.j0; j < b.j1; ++j) sum += static_cast<float>(std::fabs(b.x.value(i, j)));
+      return static_cast<double>(sum / static_cast<float>((b.i1 - b.i0) * (b.j1 - b.j0)));
+    });
+    block("second", "the amax is the second largest magnitude", [](const BlockView& b) {
+      double first = 0, second = 0;
+      for (int64_t i = b.i0; i < b.i1; ++i)
+        for (int64_t j = b.j0; j < b.j1; ++j) {
+          const double v = std::fabs(b.x.value(i, j));
+          if (v > first) second = std::exchange(first, v);
+          else if (v > second) second = v;
+        }
+      return second;
+    });
+    block("infinity_ignored", "an infinite element takes no part in the amax", [](const BlockView& b) {
+      double out = 0;
+      for (int64_t i = b.i0; i < b.i1; ++i)
+        for (int64_t j = b.j0; j < b.j1; ++j)
+          if (const double v = std::fabs(b.x.value(i, j)); v > out && !std::isinf(v)) out = v;
+      return out;
+    });
+    block("via_bf16", "the amax goes through bf16", [](const BlockView& b) { return bf16_of(b.amax()); });
+    block("via_bf16_cut", "the amax goes through bf16, cut", [](const BlockView& b) { return std::isfinite(b.amax()) ? value_of(Encoding::bf16, truncated_code(Encoding::bf16, b.amax())) : b.amax(); });
+    block("via_f16", "the amax goes through f16", [](const BlockView& b) { return value_of(Encoding::f16, nearest_code(Encoding::f16, b.amax())); });
+    block("ftz", "a subnormal amax becomes 0", [](const BlockView& b) { return is_subnormal(Encoding::f32, b.amax()) ? 0 : b.amax(); });
+    block("least_normal", "the amax is at least 2^-126", [](const BlockView& b) { return std::max(b.amax(), 0x1p-126); });
+    for (const char* eps : {"1e-12", "1e-10", "1e-8", "1e-6", "1e-5", "1e-4", "1e-3"}) {
+      const double e = static_cast<double>(std::strtof(eps, nullptr));
+      block(fmt::format("plus={}", eps), fmt::format("{} is added to the amax", eps), [e](const BlockView& b) { return f32_of(b.amax() + e); });
+      if (q_.format != FormatId::fp8_block) block(fmt::format("least={}", eps), fmt::format("the amax is at least {}", eps), [e](const BlockView& b) { return std::max(b.amax(), e); });
+    }
+    if (q_.rht) block("unrotated", "block amaxes are those of the tensor before its rotation", [](const BlockView& b) { return b.unrotated.amax(b.i0, b.i1, b.j0, b.j1); });
+
+    // Another MAX: seen by the scale alone.
+    const auto largest = [&](const char* id, const string& title, double mine, double other) {
+      block(id, title, [=](const BlockView& b) { return f32_of(b.amax() * mine / other); }, block_scale);
+    };
+    if (q_.element == Encoding::e4m3) {
+      largest("max_of_e5m2", "MAX is that of E5M2, 57344", 448, 57344);
+      largest("max_240", "MAX is 240", 448, 240);
+      largest("max_256", "MAX is 256", 448, 256);
+      largest("max_480", "MAX is 480", 448, 480);
+      largest("max_512", "MAX is 512", 448, 512);
+    } else if (q_.element == Encoding::e5m2) {
+      largest("max_of_e4m3", "MAX is that of E4M3, 448", 57344, 448);
+      largest("max_65536", "MAX is 65536", 57344, 65536);
+      largest("max_49152", "MAX is 49152", 57344, 49152);
+    } else {
+      largest("max_4", "MAX is 4", 6, 4);
+      largest("max_8", "MAX is 8", 6, 8);
+      largest("max_7", "MAX is 7", 6, 7);
+    }
+    largest("max_1", "MAX is 1", value_of(q_.element, info(q_.element).max_finite), 1);
+  }
+
+  void tensor(string id, string title, std::function<double(const Matrix&, const Matrix&)> f, Stage stage = amax, bool shown = true) {
+    Hypothesis& h = add((shown ? "tensor_amax." : "tensor_scale.") + id, std::move(title), stage, shown ? "N3.1" : format_.id == FormatId::nvfp4 ? "N10.2" : "N3.3");
+    h.tensor_amax = std::move(f);
+    h.amax_shown = shown;
+  }
+
+  void tensor_amaxes() {
+    const bool rows = d_ == Direction::row;
+    // Of the elements of x whose row and column satisfy `in`.
+    const auto part = [&](string id, string title, std::function<bool(int64_t r, int64_t c, int64_t m, int64_t n)> in) {
+      tensor(std::move(id), std::move(title), [in, rows](const Matrix& x, const Matrix&) {
+        double out = 0;
+        for (int64_t i = 0; i < x.lines(); ++i)
+          for (int64_t j = 0; j < x.length(); ++j)
+            if (rows ? in(i, j, x.lines(), x.length()) : in(j, i, x.length(), x.lines()))
+              if (const double v = std::fabs(x.value(i, j)); v > out) out = v;
+        return out;
+      });
+    };
+    part("misses_last", "the tensor's amax misses the last element", [](int64_t r, int64_t c, int64_t m, int64_t n) { return r != m - 1 || c != n - 1; });
+    part("misses_first", "the tensor's amax misses the first element", [](int64_t r, int64_t c, int64_t, int64_t) { return r != 0 || c != 0; });
+    part("misses_last_row", "the tensor's amax misses the last row", [](int64_t r, int64_t, int64_t m, int64_t) { return r != m - 1; });
+    part("misses_last_column", "the tensor's amax misses the last column", [](int64_t, int64_t c, int64_t, int64_t n) { return c != n - 1; });
+    part("misses_first_row", "the tensor's amax misses the first row", [](int64_t r, int64_t, int64_t, int64_t) { return r != 0; });
+    part("misses_first_column", "the tensor's amax misses the first column", [](int64_t, int64_t c, int64_t, int64_t) { return c != 0; });
+    part("first_row", "the tensor's amax sees the first row alone", [](int64_t r, int64_t, int64_t, int64_t) { return r == 0; });
+    part("first_column", "the tensor's amax sees the first column alone", [](int64_t, int64_t c, int64_t, int64_t) { return c == 0; });
+    part("first_half_rows", "the tensor's amax sees the first half of the rows", [](int64_t r, int64_t, int64_t m, int64_t) { return r < m / 2; });
+    part("first_half_columns", "the tensor's amax sees the first half of the columns", [](int64_t, int64_t c, int64_t, int64_t n) { return c < n / 2; });
+    part("second_half_rows", "the tensor's amax sees the second half of the rows", [](int64_t r, int64_t, int64_t m, int64_t) { return r >= m / 2; });
+    part("second_half_columns", "the tensor's amax sees the second half of the columns", [](int64_t, int64_t c, int64_t, int64_t n) { return c >= n / 2; });
+    for (int64_t of : {2, 4, 8})
+      for (int64_t k = 0; k < of; ++k) {
+        part(fmt::format("misses_column={}/{}", k, of), fmt::format("the tensor's amax misses column {} of each {}", k, of), [=](int64_t, int64_t c, int64_t, int64_t) { return c % of != k; });
+        if (of == 2) part(fmt::format("misses_row={}/{}", k, of), fmt::format("the tensor's amax misses row {} of each {}", k, of), [=](int64_t r, int64_t, int64_t, int64_t) { return r % of != k; });
+      }
+    for (int64_t unit : {16, 32, 64, 128, 256}) {
+      if (lane_.x.shape.rows > unit || lane_.x.shape.cols > unit)
+        part(fmt::format("first_tile={}", unit), fmt::format("the tensor's amax is that of its first {}x{} tile", unit, unit), [=](int64_t r, int64_t c, int64_t, int64_t) { return r < unit && c < unit; });
+      if (lane_.x.shape.rows > unit || lane_.x.shape.cols > unit)
+        part(fmt::format("last_tile={}", unit), fmt::format("the tensor's amax is that of its last {}x{} tile", unit, unit), [=](int64_t r, int64_t c, int64_t m, int64_t n) { return r >= (m - 1) / unit * unit && c >= (n - 1) / unit * unit; });
+      if (lane_.x.shape.rows % unit != 0) part(fmt::format("tail_rows_cut={}", unit), fmt::format("the tensor's amax misses rows beyond the last whole {}", unit), [=](int64_t r, int64_t, int64_t m, int64_t) { return r < m / unit * unit; });
+      if (lane_.x.shape.cols % unit != 0) part(fmt::format("tail_columns_cut={}", unit), fmt::format("the tensor's amax misses columns beyond the last whole {}", unit), [=](int64_t, int64_t c, int64_t, int64_t n) { return c < n / unit * unit; });
+    }
+    const auto signed_max = [](const Matrix& x, double sign) {
+      double out = 0;
+      for (int64_t i = 0; i < x.lines(); ++i)
+        for (int64_t j = 0; j < x.length(); ++j)
+          if (const double v = sign * x.value(i, j); v > out) out = v;
+      return out;
+    };
+    tensor("without_abs", "the tensor's amax is the largest element, without abs", [=](const Matrix& x, const Matrix&) { return signed_max(x, 1); });
+    tensor("negative_only", "the tensor's amax sees negative elements alone", [=](const Matrix& x, const Matrix&) { return signed_max(x, -1); });
+    tensor("via_bf16", "the tensor's amax goes through bf16", [](const Matrix& x, const Matrix&) { return bf16_of(x.amax()); });
+    tensor("via_f16", "the tensor's amax goes through f16", [](const Matrix& x, const Matrix&) { return value_of(Encoding::f16, nearest_code(Encoding::f16, x.amax())); });
+    tensor("doubled", "the tensor's amax is doubled", [](const Matrix& x, const Matrix&) { return 2 * x.amax(); });
+    tensor("halved", "the tensor's amax is halved", [](const Matrix& x, const Matrix&) { return x.amax() / 2; });
+    tensor("quarter", "the tensor's amax is a quarter of it", [](const Matrix& x, const Matrix&) { return x.amax() / 4; });
+    tensor("fourfold", "the tensor's amax is four times it", [](const Matrix& x, const Matrix&) { return x.amax() * 4; });
+    tensor("power_of_two", "the tensor's amax is raised to a power of two", [](const Matrix& x, const Matrix&) { return x.amax() == 0 || std::isinf(x.amax()) ? x.amax() : std::exp2(std::ceil(std::log2(x.amax()))); });
+    tensor("zero", "the tensor's amax is 0", [](const Matrix&, const Matrix&) { return 0.0; });
+    tensor("one", "the tensor's amax is 1", [](const Matrix&, const Matrix&) { return 1.0; });
+    tensor("finite_only", "infinite elements take no part in the tensor's amax", [](const Matrix& x, const Matrix&) {
+      double out = 0;
+      for (int64_t i = 0; i < x.lines(); ++i)
+        for (int64_t j = 0; j < x.length(); ++j)
+          if (const double v = std::fabs(x.value(i, j)); v > out && !std::isinf(v)) out = v;
+      return out;
+    });
+    if (q_.rht) tensor("unrotated", "the tensor's amax is that before the rotation", [](const Matrix&, const Matrix& x) { return x.amax(); });
+    if (q_.format == FormatId::fp8_delayed) return;                        // the scale is given
+    const auto scaled = [&](const char* id, const char* title, double factor) { tensor(id, title, [=](const Matrix& x, const Matrix&) { return f32_of(x.amax() * factor); }, tensor_scale, false); };
+    scaled("doubled", "the tensor's encode scale is doubled", 0.5);
+    scaled("halved", "the tensor's encode scale is halved", 2);
+    scaled("quadrupled", "the tensor's encode scale is four times what it should be", 0.25);
+    scaled("quartered", "the tensor's encode scale is a quarter of what it should be", 4);
+    if (q_.format == FormatId::nvfp4) {
+      scaled("max_256", "the tensor scale aims at block scales of 256", 448.0 / 256);
+      scaled("max_1", "the tensor scale aims at block scales of 1", 448);
+      scaled("max_without_6", "the tensor scale leaves the 6 of E2M1 out", 6);
+      scaled("max_without_448", "the tensor scale leaves the 448 of E4M3 out", 448);
+      scaled("max_4", "the tensor scale takes 4 for the largest element", 1.5);
+    } else if (q_.element == Encoding::e4m3) {
+      scaled("max_of_e5m2", "MAX is that of E5M2, 57344", 448.0 / 57344);
+      scaled("max_240", "MAX is 240", 448.0 / 240);
+      scaled("max_256", "MAX is 256", 448.0 / 256);
+      scaled("max_1", "MAX is 1", 448);
+    } else {
+      scaled("max_of_e4m3", "MAX is that of E4M3, 448", 57344.0 / 448);
+      scaled("max_1", "MAX is 1", 57344);
+    }
+  }
+
+  void tensor_scalars() {
+    const auto row = [&](const char* id, const char* title, void (*f)(TensorScalars&)) { add(string("tensor_scale.") + id, title, tensor_scale, "N3.7").scalars = f; };
+    row("stored_scale", "scale_inv holds the scale, not its reciprocal", [](TensorScalars& s) { s.scale_inv = s.scale; });
+    row("stored_inverse", "scale holds the reciprocal", [](TensorScalars& s) { s.scale = s.scale_inv; });
+    row("swapped", "scale and scale_inv are swapped", [](TensorScalars& s) { std::swap(s.scale, s.scale_inv); });
+    row("scale_inv_one", "scale_inv is 1", [](TensorScalars& s) { s.scale_inv = 1; });
+    row("scale_inv_zero", "scale_inv is 0", [](TensorScalars& s) { s.scale_inv = 0; });
+    row("scale_inv_doubled", "scale_inv is doubled", [](TensorScalars& s) { s.scale_inv *= 2; });
+    row("scale_inv_halved", "scale_inv is halved", [](TensorScalars& s) { s.scale_inv /= 2; });
+    row("scale_inv_above", "scale_inv is one code too large", [](TensorScalars& s) { s.scale_inv = std::nextafter(s.scale_inv, std::numeric_limits<float>::infinity()); });
+    row("scale_inv_below", "scale_inv is one code too small", [](TensorScalars& s) { s.scale_inv = std::nextafter(s.scale_inv, 0.0f); });
+    row("amax_of_scale", "the amax plane holds the scale", [](TensorScalars& s) { s.amax = s.scale; });
+    row("scale_inv_of_amax", "scale_inv is amax / MAX, not the reciprocal of the scale", [](TensorScalars& s) { s.scale_inv = s.amax / 448; });
+    row("scale_inv_of_amax_e5m2", "scale_inv is amax / 57344", [](TensorScalars& s) { s.scale_inv = s.amax / 57344; });
+    row("scale_inv_of_amax_product", "scale_inv is amax * (1 / MAX)", [](TensorScalars& s) { s.scale_inv = s.amax * (1.0f / 448); });
+    row("amax_zero", "the amax plane is not written (0)", [](TensorScalars& s) { s.amax = 0; });
+  }
+
+  // ---- scales of blocks ----
+
+  void scale(const string& id, const string& title, std::function<uint32_t(const ScaleGrid&, int64_t, int64_t)> f, std::initializer_list<Hypothesis::Use> uses) {
+    using enum Hypothesis::Use;
+    for (const Hypothesis::Use use : uses) {
+      Hypothesis& h = add("scale." + id + (use == codes ? ".codes" : use == stored ? ".stored" : ""), title + (use == codes ? ", for the elements only" : use == stored ? ", as it is stored only" : ""),
+                          use == stored ? packing : block_scale, format_.id == FormatId::nvfp4 ? "N10.6" : format_.id == FormatId::fp8_block ? "N9.2" : "N5.3");
+      h.scale = f;
+      h.use = use;
+    }
+  }
+
+  void scales() {
+    using enum Hypothesis::Use;
+    const auto all = {both, codes, stored}, apart = {codes, stored};
+    // Steps of a code, kept among the finite ones; of an F32 one a factor of two.
+    const auto step = [](int by) {
+      return [by](const ScaleGrid& s, int64_t i, int64_t b) {
+        const uint32_t c = s.at(i, b);
+        if (is_nan(s.encoding, c)) return c;
+        if (s.encoding == Encoding::f32) return nearest_code(Encoding::f32, std::ldexp(value_of(Encoding::f32, c), by));
+        return static_cast<uint32_t>(std::clamp<int64_t>(static_cast<int64_t>(c) + by, 0, info(s.encoding).max_finite));
+      };
+    };
+    const char* unit = format_.scale == Encoding::e4m3 ? "code" : "binade";
+    scale("up", fmt::format("scales are one {} too large", unit), step(1), all);
+    scale("down", fmt::format("scales are one {} too small", unit), step(-1), all);
+    scale("up=2", fmt::format("scales are two {}s too large", unit), step(2), all);
+    scale("down=2", fmt::format("scales are two {}s too small", unit), step(-2), all);
+    if (format_.scale == Encoding::e4m3) {
+      scale("binade_up", "scales are one binade too large", step(8), all);
+      scale("binade_down", "scales are one binade too small", step(-8), all);
+      scale("ftz", "subnormal scales become 0", [](const ScaleGrid& s, int64_t i, int64_t b) { return is_subnormal(s.encoding, value_of(s.encoding, s.at(i, b))) ? 0 : s.at(i, b); }, all);
+      scale("power_of_two", "scales are cut to a power of two", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.at(i, b) & 0x78; }, all);
+      scale("at_least_one_code", "a scale of 0 becomes the least one", [](const ScaleGrid& s, int64_t i, int64_t b) { return std::max(s.at(i, b), 1u); }, all);
+    }
+    if (format_.scale == Encoding::e8m0) {
+      scale("negated", "the exponent of the scale is turned", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.at(i, b) == 255 ? 255 : std::min(254 - s.at(i, b), 254u); }, all);
+      scale("unbiased", "scales are stored without their bias", [](const ScaleGrid& s, int64_t i, int64_t b) { return (s.at(i, b) - 127) & 255; }, {stored});
+      scale("at_least_one_code", "a scale of 2^-127 becomes 2^-126", [](const ScaleGrid& s, int64_t i, int64_t b) { return std::max(s.at(i, b), 1u); }, all);
+    }
+    scale("zero", "scales are 0", [](const ScaleGrid&, int64_t, int64_t) { return 0u; }, {stored});
+    scale("one", "scales are 1", [](const ScaleGrid& s, int64_t, int64_t) { return s.encoding == Encoding::e8m0 ? 127u : s.encoding == Encoding::e4m3 ? 0x38u : 0x3F800000u; }, all);
+    const auto moved = [](int64_t di, int64_t db) {
+      return [=](const ScaleGrid& s, int64_t i, int64_t b) { return s.at(std::clamp<int64_t>(i + di, 0, s.lines - 1), std::clamp<int64_t>(b + db, 0, s.blocks - 1)); };
+    };
+    const int64_t line = square_ ? length_ : 1;
+    scale("next_block", "the scale is that of the next block", moved(0, 1), apart);
+    scale("previous_block", "the scale is that of the block before", moved(0, -1), apart);
+    scale("next_line", "the scale is that of the next line of blocks", moved(line, 0), apart);
+    scale("previous_line", "the scale is that of the line of blocks before", moved(-line, 0), apart);
+    scale("first_of_line", "every block of a line has the scale of the first", [](const ScaleGrid& s, int64_t i, int64_t) { return s.at(i, 0); }, all);
+    scale("first", "every block has the scale of the first", [](const ScaleGrid& s, int64_t, int64_t) { return s.at(0, 0); }, all);
+    scale("largest_of_line", "every block of a line has its largest scale", [](const ScaleGrid& s, int64_t i, int64_t) {
+      uint32_t out = 0;
+      for (int64_t b = 0; b < s.blocks; ++b) out = std::max(out, s.at(i, b));
+      return out;
+    }, all);
+    scale("pairs_swapped", "the scales of two blocks are swapped", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.at(i, (b ^ 1) < s.blocks ? b ^ 1 : b); }, apart);
+    scale("line_pairs_swapped", "the scales of two lines are swapped", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.at((i ^ 1) < s.lines ? i ^ 1 : i, b); }, apart);
+    scale("pair_shares", "two blocks share the larger scale", [](const ScaleGrid& s, int64_t i, int64_t b) { return std::max(s.at(i, b & ~int64_t{1}), s.at(i, std::min(b | 1, s.blocks - 1))); }, all);
+  }
+
+  // ---- codes ----
+
+  void coded(string id, string title, std::function<uint32_t(const CodeView&)> f, string clause = "N2.1") { add("code." + id, std::move(title), code, std::move(clause)).code = std::move(f); }
+  // By the scaled value: whether the code that is nearest is replaced by its neighbour.
+  void rounded(string id, string title, std::function<bool(double scaled, double code)> wrong_side) {
+    coded(std::move(id), std::move(title), [wrong_side](const CodeView& c) {
+      const double s = c.scaled(), v = value_of(c.encoding, c.code);
+      if (std::isnan(s) || std::isnan(v) || s == v || std::fabs(s) > value_of(c.encoding, info(c.encoding).max_finite) || !wrong_side(s, v)) return c.code;
+      const uint32_t sign = std::signbit(s) ? sign_bit(c.encoding) : 0, magnitude = c.code & (sign_bit(c.encoding) - 1);
+      return std::fabs(v) > std::fabs(s) ? sign | (magnitude - 1) : magnitude == info(c.encoding).max_finite ? c.code : sign | (magnitude + 1);
+    });
+  }
+
+  void codes() {
+    rounded("toward_zero", "codes are rounded toward zero", [](double s, double v) { return std::fabs(v) > std::fabs(s); });
+    rounded("away", "codes are rounded away from zero", [](double s, double v) { return std::fabs(v) < std::fabs(s); });
+    rounded("up", "codes are rounded up", [](double s, double v) { return v < s; });
+    rounded("down", "codes are rounded down", [](double s, double v) { return v > s; });
+    const auto magnitude = [](const CodeView& c) { return c.code & (sign_bit(c.encoding) - 1); };
+    const auto sign = [](const CodeView& c) { return c.code & sign_bit(c.encoding); };
+    const uint32_t largest = info(q_.element).max_finite;
+    coded("sign_lost", "codes lose their sign", magnitude);
+    coded("sign_turned", "codes have the other sign", [](const CodeView& c) { return c.code ^ sign_bit(c.encoding); });
+    coded("ftz", "subnormal codes become zeros", [=](const CodeView& c) { return magnitude(c) < 1u << info(c.encoding).mantissa_bits ? sign(c) : c.code; });
+    coded("ftz_positive", "subnormal codes become +0", [=](const CodeView& c) { return magnitude(c) < 1u << info(c.encoding).mantissa_bits ? 0 : c.code; });
+    coded("saturates_low", "codes saturate one below the largest", [=](const CodeView& c) { return magnitude(c) == largest ? sign(c) | (largest - 1) : c.code; }, "N2.2");
+    coded("largest_as_nan", "the largest code becomes NaN", [=](const CodeView& c) { return magnitude(c) == largest && info(c.encoding).nan != largest ? sign(c) | info(c.encoding).nan : c.code; }, "N2.2");
+    coded("beyond_as_nan", "values beyond the largest become NaN", [=](const CodeView& c) { return std::fabs(c.scaled()) > value_of(c.encoding, largest) ? sign(c) | info(c.encoding).nan : c.code; }, "N2.2");
+    coded("beyond_as_zero", "values beyond the largest become 0", [=](const CodeView& c) { return std::fabs(c.scaled()) > value_of(c.encoding, largest) ? sign(c) : c.code; }, "N2.2");
+    coded("nan_as_zero", "NaN is coded as 0", [](const CodeView& c) { return std::isnan(c.x) ? 0 : c.code; }, "N2.4");
+    coded("nan_as_largest", "NaN is coded as the largest value", [=](const CodeView& c) { return std::isnan(c.x) ? largest : c.code; }, "N2.4");
+    coded("nan_as_negative_largest", "NaN is coded as the least value", [=](const CodeView& c) { return std::isnan(c.x) ? sign_bit(c.encoding) | largest : c.code; }, "N2.4");
+    coded("nan_signed", "NaN keeps its sign", [=](const CodeView& c) { return std::isnan(c.x) && std::signbit(c.x) ? c.code | sign_bit(c.encoding) : c.code; }, "N2.4");
+    coded("infinity_as_nan", "infinity is coded as NaN", [=](const CodeView& c) { return std::isinf(c.x) ? sign(c) | info(c.encoding).nan : c.code; }, "N2.2");
+    coded("one_more", "the magnitude of every code is one more", [=](const CodeView& c) { return magnitude(c) < largest ? c.code + 1 : c.code; });
+    coded("one_less", "the magnitude of every code is one less", [=](const CodeView& c) { return magnitude(c) > 0 && magnitude(c) <= largest ? c.code - 1 : c.code; });
+    coded("low_bit_cleared", "the last bit of every code is 0", [](const CodeView& c) { return c.code & ~1u; });
+    coded("low_bit_set", "the last bit of every code is 1", [](const CodeView& c) { return c.code | 1u; });
+    coded("negative_zero", "every zero is coded as -0", [=](const CodeView& c) { return magnitude(c) == 0 ? sign_bit(c.encoding) : c.code; }, "N5.6");
+    coded("last_line_zero", "the last line of codes is 0", [](const CodeView& c) { return c.i == c.lines - 1 ? 0 : c.code; });
+    coded("last_place_zero", "the last code of every line is 0", [](const CodeView& c) { return c.j == c.length - 1 ? 0 : c.code; });
+    coded("zero", "all codes are 0", [](const CodeView&) { return 0u; });
+    if (info(q_.element).bits == 4)
+      for (const int64_t unit : {2, 4, 8})
+        if ((d_ == Direction::row ? lane_.x.shape.cols : lane_.x.shape.rows) % unit != 0)
+          coded(fmt::format("tail_zero={}", unit), fmt::format("codes of a line beyond the last whole {} are 0", unit), [=](const CodeView& c) { return c.j >= c.length / unit * unit ? 0 : c.code; });
+  }
+
+  // ---- draws ----
+
+  void draws_of() {
+    const Rng r = lane_.rng;
+    const auto rng = [&](string id, string title, Rng with) {
+      if (with.member < 1u << 17 && !(with == r)) add("draw." + id, std::move(title), code, "N12.2").keys = fmt::format("rng={},{},{}", with.seed, with.offset, with.member);
+    };
+    const uint64_t low = r.seed & 0xFFFFFFFF, high = r.seed >> 32;
+    for (int by = 1; by <= 32; ++by)
+      for (int sign : {1, -1}) {
+        const uint64_t offset = r.offset + static_cast<uint64_t>(static_cast<int64_t>(sign * by));
+        rng(fmt::format("offset={:+}", sign * by), fmt::format("draws are taken {} counter{} too {}", by, by == 1 ? "" : "s", sign > 0 ? "late" : "early"), {r.seed, offset, r.member});
+      }
+    for (int64_t by : {-4, -3, -2, -1, 1, 2, 3, 4})
+      rng(fmt::format("seed={:+}", by), "the key is another seed", {r.seed + static_cast<uint64_t>(by), r.offset, r.member});
+    rng("seed_zero", "the key is 0", {0, r.offset, r.member});
+    rng("seed_low", "the key is the low half of the seed alone", {low, r.offset, r.member});
+    rng("seed_high", "the key is the high half of the seed alone", {high << 32, r.offset, r.member});
+    rng("seed_halves_swapped", "the halves of the seed are swapped", {low << 32 | high, r.offset, r.member});
+    rng("seed_turned", "the key is the complement of the seed", {~r.seed, r.offset, r.member});
+    rng("offset_zero", "the offset is left out", {r.seed, 0, r.member});
+    rng("offset_low", "the offset is cut to 32 bits", {r.seed, r.offset & 0xFFFFFFFF, r.member});
+    rng("offset_halves_swapped", "the halves of the offset are swapped", {r.seed, r.offset << 32 | r.offset >> 32, r.member});
+    rng("seed_and_offset_swapped", "seed and offset are swapped", {r.offset, r.seed, r.member});
+    for (int by = 1; by <= 4; ++by) {
+      rng(fmt::format("member=+{}", by), "draws are those of another member", {r.seed, r.offset, r.member + static_cast<uint32_t>(by)});
+      if (r.member >= static_cast<uint32_t>(by)) rng(fmt::format("member=-{}", by), "draws are those of another member", {r.seed, r.offset, r.member - static_cast<uint32_t>(by)});
+    }
+    rng("member_zero", "draws are those of the first member", {r.seed, r.offset, 0});
+  }
+
+  const Problem& lane_;
+  const Quantizer& q_;
+  Direction d_;
+  const FormatInfo& format_;
+  int64_t length_;
+  bool square_;
+};
+
+// "code.map:7E>7D,FE>FD": these codes of the data are replaced by those.
+Hypothesis mapped(const string& id, const string& pairs) {
+  std::map<uint32_t, uint32_t> map;
+  for (size_t at = 0; at < pairs.size();) {
+    const size_t end = std::min(pairs.find(',', at), pairs.size()), arrow = pairs.find('>', at);
+    if (arrow < end) map[static_cast<uint32_t>(std::stoul(pairs.substr(at, arrow - at), nullptr, 16))] = static_cast<uint32_t>(std::stoul(pairs.substr(arrow + 1, end - arrow - 1), nullptr, 16));
+    at = end + 1;
+  }
+  Hypothesis h;
+  h.id = id;
+  h.title = "codes are replaced by others: " + pairs;
+  h.stage = code;
+  h.clause = "N2.1";
+  h.code = [map](const CodeView& c) {
+    const auto found = map.find(c.code);
+    return found == map.end() ? c.code : found->second;
+  };
+  return h;
+}
+
+}  // namespace
+
+std::vector<Hypothesis> hypotheses(const Problem& lane, Direction d) { return std::move(Library(lane, d).rows); }
+
+std::optional<Hypothesis> hypothesis_named(const std::string& id, const Problem& lane, Direction d) {
+  const auto after = [&](std::string_view prefix) { return id.starts_with(prefix) ? std::optional(id.substr(prefix.size())) : std::nullopt; };
+  if (const auto pairs = after("code.map:")) return mapped(id, *pairs);
+  if (const auto layout = after("layout.")) {
+    Hypothesis h;
+    h.id = id;
+    h.title = "the place of codes: " + *layout;
+    h.stage = Stage::layout;
+    h.clause = "N6.1";
+    h.layout = *layout;
+    return h;
+  }
+  for (Hypothesis& h : hypotheses(lane, d))
+    if (h.id == id) return std::move(h);
+  return {};
+}
+
+}  // namespace assay

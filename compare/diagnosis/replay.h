@@ -1,0 +1,71 @@
+// Replaying hypotheses: what the reference makes of one direction of one tensor when some steps are done as they say, on all of it or on selected lines and places. The steps between
+// the reference's runs (amaxes of other scopes, other scales, codes rounded another way) are the judge's own arithmetic.
+#pragma once
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compare/diagnosis/hypotheses.h"
+#include "contract/result.h"
+#include "contract/subject.h"
+#include "fixtures/inputs.h"
+
+namespace assay {
+
+// One direction of one tensor, of a quantize or of a split's member; of any other op the whole case.
+struct Lane {
+  Problem problem;                     // a quantize with one direction, from x itself; or another op
+  std::optional<Direction> direction;  // nothing: another op than a quantize
+  std::optional<size_t> member;
+  std::optional<Quantizer> partner;    // of the other direction, where both draw and some mappings count them together (N12.4)
+  std::vector<PlaneData> inputs;       // of input_planes(problem), perhaps more
+};
+// The lanes of a case: member by member, rows before columns. `made`: output planes of the case as far as they are known, from which columns of dequantized rows are made (N13.1);
+// where rows are lacking there the reference makes them. Errors: what the reference says.
+Result<std::vector<Lane>> lanes_of(const Problem& problem, const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& made, Subject& reference);
+// "row.data[2]": the name in the case of a lane's plane.
+std::string name_in_case(const Lane& lane, const std::string& plane);
+
+// Lines and places (compare/diagnosis/hypotheses.h, Matrix) in ascending order, whole blocks each.
+struct Selection {
+  bool everything = true;
+  std::vector<int64_t> lines, places;
+};
+
+using Hypotheses = std::span<const Hypothesis* const>;
+
+class Replay {
+ public:
+  Replay(Lane lane, Subject& reference);
+  Replay(const Replay&) = delete;
+
+  const Lane& lane() const { return lane_; }
+  // The planes of the lane's problem, its x being the selected part of the tensor (part_of). Amaxes of the tensor are those of all of it. Hypotheses act in the order of the steps that
+  // they change, `layout` not at all: that is done to whole planes (lay_out). Nothing: they do not apply here, or not together. Safe from several threads.
+  std::optional<std::vector<PlaneData>> run(const Selection& selection, Hypotheses hypotheses) const;
+  // The lane's problem on the selected part.
+  Problem part_of(const Selection& selection) const;
+  // The scales of `data` in whole scale planes and back: for the codes that given scales demand.
+  int runs() const { return runs_; }
+
+ private:
+  struct Step;
+  std::optional<std::vector<PlaneData>> execute(const Problem& p, const std::vector<PlaneData>& inputs) const;
+  const PlaneData& rotated() const;
+  double tensor_amax() const;
+
+  Lane lane_;
+  Subject& reference_;
+  mutable std::atomic<int> runs_ = 0;
+  mutable std::once_flag rotated_once_, amax_once_;
+  mutable PlaneData rotated_;
+  mutable double amax_ = 0;
+};
+
+// `planes` (of one lane, whole) with the plane that the hypothesis names put in its order. False where it names none of them.
+bool lay_out(const Hypothesis& hypothesis, std::vector<PlaneData>& planes);
+
+}  // namespace assay
