@@ -54,7 +54,7 @@ Result<std::unique_ptr<Report>> make_jsonl_report(const std::string& path, const
 std::unique_ptr<Report> make_junit_report(const std::string& path);
 
 // The text in a shell's single quotes.
-std::string quoted(std::string_view text);
+std::string shell_quoted(std::string_view text);
 
 // The screen of one red verdict, with line ends.
 std::string failure_screen(const SuiteEntry& entry, const Verdict& verdict, const Environment& environment);

@@ -103,7 +103,7 @@ void Totals::add(const Verdict& v) {
 std::string Totals::last_line() const { return fmt::format("{} passed, {} failed, {} skipped", passed, failed, skipped); }
 int Totals::exit_status() const { return failed > 0 ? 1 : passed > 0 ? 0 : 3; }
 
-std::string quoted(std::string_view text) {
+std::string shell_quoted(std::string_view text) {
   std::string out = "'";
   for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return out + "'";
@@ -132,7 +132,7 @@ std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Envi
     out += "  under    --env " + env + "\n";
     env = to_text(environment);
   }
-  const std::string line = quoted(entry.text), subject = subject_flag(v);
+  const std::string line = shell_quoted(entry.text), subject = subject_flag(v);
   out += fmt::format("  repro    assay run {}{}{}\n", line, subject, env.empty() ? "" : " --env " + env);
   if (v.about.empty() && (v.outcome == Outcome::failed || v.outcome == Outcome::crashed)) {   // shrink and trace take lines
     out += fmt::format("  smaller  assay shrink {}{}\n", line, subject);

@@ -8,6 +8,7 @@
 #include "compare/doctor.h"
 #include "compare/matrix.h"
 #include "compare/report.h"
+#include "compare/report_github.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -23,6 +24,11 @@ class Reports {
       else reports_.push_back(std::move(*jsonl));
     }
     if (!options.junit.empty()) reports_.push_back(make_junit_report(options.junit));
+    if (options.github)
+      reports_.push_back(make_github_report([out](const std::string& lines) {
+        fmt::print(out, "{}", lines);
+        std::fflush(out);
+      }));
     TextOptions text;
     text.verbose = options.verbose;
     text.colour = options.colour;

@@ -109,27 +109,6 @@ const Explanation* runner_up(const Diagnosis& d) {
   return nullptr;
 }
 
-string headline(const Diagnosis& d) {
-  const Explanation* best = d.explanations.empty() ? nullptr : &d.explanations.front();
-  switch (d.confidence) {
-    case Confidence::equal: return "Nothing differs";
-    case Confidence::random: return "Two runs on the same input differ";
-    case Confidence::certain:
-    case Confidence::equivalent:
-      if (best) {
-        string title = best->title;
-        if (!title.empty() && title[0] >= 'a' && title[0] <= 'z') title[0] = static_cast<char>(title[0] - 'a' + 'A');
-        return title;
-      }
-      break;
-    case Confidence::partial:
-      if (best) return "In part: " + best->title;
-      break;
-    case Confidence::unexplained: break;
-  }
-  return d.first ? fmt::format("Unexplained, and first seen in the {}", name_of(*d.first)) : "Unexplained";
-}
-
 const StageVerdict* first_stage(const Diagnosis& d) {
   for (const StageVerdict& s : d.stages)
     if (s.outcome == StageOutcome::differs && d.first && s.stage == *d.first && (!d.direction || s.direction == *d.direction)) return &s;
@@ -330,7 +309,7 @@ string causes(const Diagnosis& d) {
   }
   if (!d.separating.empty()) {
     out += "<h3>Lines that tell equivalents apart</h3>\n";
-    for (const string& line : d.separating) out += command("assay explain " + quoted(line) + (d.argument.empty() ? "" : " " + d.argument));
+    for (const string& line : d.separating) out += command("assay explain " + shell_quoted(line) + (d.argument.empty() ? "" : " " + d.argument));
   }
   if (!d.invisible.empty()) {
     out += fmt::format("<h3>What this input could not have revealed</h3>\n<p>{} would change none of its bytes; another input may show {}.</p>\n<ul class=\"columns\">\n",
@@ -371,7 +350,7 @@ string again(const Diagnosis& d) {
   if (!d.reproducer.empty()) {
     const string subject = d.argument.empty() ? "" : " " + d.argument;
     out += "<h3>The smallest line that still differs</h3>\n" + (d.argument.empty() ? command(d.reproducer) : "");
-    if (!d.argument.empty()) out += command("assay run " + quoted(d.reproducer) + subject) + command("assay trace " + quoted(d.reproducer) + subject);
+    if (!d.argument.empty()) out += command("assay run " + shell_quoted(d.reproducer) + subject) + command("assay trace " + shell_quoted(d.reproducer) + subject);
   }
   if (!d.reproducer_files.empty()) {
     out += "<h3>Files</h3>\n<ul>\n";
@@ -411,6 +390,27 @@ string machine(const json::Value& doctor) {
 }
 
 }  // namespace
+
+string headline(const Diagnosis& d) {
+  const Explanation* best = d.explanations.empty() ? nullptr : &d.explanations.front();
+  switch (d.confidence) {
+    case Confidence::equal: return "Nothing differs";
+    case Confidence::random: return "Two runs on the same input differ";
+    case Confidence::certain:
+    case Confidence::equivalent:
+      if (best) {
+        string title = best->title;
+        if (!title.empty() && title[0] >= 'a' && title[0] <= 'z') title[0] = static_cast<char>(title[0] - 'a' + 'A');
+        return title;
+      }
+      break;
+    case Confidence::partial:
+      if (best) return "In part: " + best->title;
+      break;
+    case Confidence::unexplained: break;
+  }
+  return d.first ? fmt::format("Unexplained, and first seen in the {}", name_of(*d.first)) : "Unexplained";
+}
 
 string diagnosis_page(const Diagnosis& d, const json::Value& doctor) {
   string out = page_head("Assay: " + headline(d), kStyle);
