@@ -1,4 +1,4 @@
-// Flavours: the sets of choices that libraries make, by name. Generated from flavours.def.
+// Flavours: the sets of choices that libraries make, by name. Generated from flavours.def. Kernels with approximate reciprocals have none: their bytes are held to N17.13.
 #pragma once
 #include <span>
 #include <string_view>

@@ -240,7 +240,7 @@ struct Fit {
   string plane, name, description;
 };
 struct Answer {
-  std::vector<Class> ranking, changed;      // changed: with one more key, where no choice is exact: exact ones
+  std::vector<Class> ranking, changed;      // changed: exact ones with one or two more keys, where no choice is exact
   std::vector<Fit> layouts;                 // of planes that a choice makes in another order, where no choice is exact
   std::vector<Approximation> approximate;   // kernels that the bytes are consistent with
   std::vector<std::pair<string, std::vector<std::vector<string>>>> apart;   // fill, and how it parts the exact choices
@@ -281,6 +281,42 @@ std::vector<std::pair<string, std::vector<std::vector<string>>>> tell_apart(cons
   return out;
 }
 
+// The smallest case that the best choice does not make.
+Group smallest_open(const Group& group, const Choice& best, Subject& reference, const IdentifyOptions& options) {
+  Group out = group;
+  out.cases.clear();
+  for (const Case& c : group.cases) {
+    Group one = out;
+    one.cases = {c};
+    const bool smaller = out.cases.empty() || c.problem.x.shape.count() < out.cases.front().problem.x.shape.count();
+    if (smaller && !Judge(one, reference, options).outcome(best.keys).all()) out.cases = {c};
+  }
+  return out;
+}
+
+// Exact choices that are one more key, or two, away from one of the three best. They are looked for on the smallest case that tells, and then held to all.
+std::vector<Class> one_or_two_keys(Judge& judge, const Group& group, const std::vector<Class>& ranking, Subject& reference, const IdentifyOptions& options) {
+  const Group small = smallest_open(group, ranking.front().choices.front(), reference, options);
+  if (small.cases.empty()) return {};
+  Judge screen(small, reference, options);
+  std::vector<Choice> found, next;
+  for (size_t i = 0; i < std::min<size_t>(3, ranking.size()); ++i) {
+    const Choice& base = ranking[i].choices.front();
+    const double before = screen.outcome(base.keys).agreement();
+    const std::vector<Class> changed = rank(screen, changes_of(base));
+    for (const Class& c : changed)
+      if (c.outcome.all()) found.push_back(c.choices.front());
+      else if (next.size() < 4 && c.outcome.agreement() > before) next.push_back(c.choices.front());
+  }
+  if (found.empty())
+    for (const Choice& base : next)
+      for (const Class& c : rank(screen, changes_of(base)))
+        if (c.outcome.all()) found.push_back(c.choices.front());
+  std::vector<Class> out = rank(judge, found);
+  std::erase_if(out, [](const Class& c) { return !c.outcome.all(); });
+  return out;
+}
+
 Answer answer(const Group& group, Subject& reference, const IdentifyOptions& options) {
   Answer out;
   Judge judge(group, reference, options);
@@ -289,13 +325,7 @@ Answer answer(const Group& group, Subject& reference, const IdentifyOptions& opt
   if (out.ranking.front().outcome.all()) {
     if (out.ranking.front().choices.size() > 1) out.apart = tell_apart(group, out.ranking.front().choices, reference);
   } else {
-    const size_t bases = std::min<size_t>(3, out.ranking.size());
-    for (size_t i = 0; i < bases; ++i) {
-      std::vector<Class> changed = rank(judge, changes_of(out.ranking[i].choices.front()));
-      std::erase_if(changed, [](const Class& c) { return !c.outcome.all(); });
-      for (Class& c : changed)
-        if (std::none_of(out.changed.begin(), out.changed.end(), [&](const Class& known) { return known.outcome.bytes == c.outcome.bytes; })) out.changed.push_back(std::move(c));
-    }
+    out.changed = one_or_two_keys(judge, group, out.ranking, reference, options);
   }
   for (const Approximate& kernel : approximates()) {
     if (kernel.format != group.format || group.side) continue;
@@ -361,8 +391,10 @@ string text_of(const Group& group, const Answer& a, size_t most) {
     for (size_t i = 0; i < a.ranking.size() && i < most; ++i) out += class_text(a.ranking[i], planes);
     if (a.ranking.empty()) out += "    no choice runs on this line, or the packs hold none of its output planes\n";
     if (!a.ranking.empty() && a.ranking.front().outcome.all()) {
+      size_t rows = 0;
+      for (const Choice& c : a.ranking.front().choices) rows += row_of(c) != nullptr;
       for (const Choice& c : a.ranking.front().choices)
-        if (const FlavourInfo* row = row_of(c)) out += fmt::format("    {} is {}\n", c.name, row->users);
+        if (const FlavourInfo* row = row_of(c); row && rows <= 3) out += fmt::format("    {} is {}\n", c.name, row->users);
       if (a.ranking.front().choices.size() > 1) {
         if (a.apart.empty()) out += "    these make equal bytes of this input, and of every fill tried\n";
         for (const auto& [fill, parts] : a.apart) {
@@ -375,12 +407,14 @@ string text_of(const Group& group, const Answer& a, size_t most) {
         }
       }
     } else if (!a.changed.empty()) {
-      out += "    no named set makes these bytes; the ones above marked = do, with one more key\n";
+      out += "    no named set makes these bytes; the ones above marked = do, with the keys added\n";
     }
     for (const Fit& f : a.layouts) out += fmt::format("  = {}, but {} in another layout: {}\n", f.choice.name, f.plane, f.description);
-    for (const Approximation& x : a.approximate)
-      out += fmt::format("  ~ consistent with {} (approximate reciprocals, N17.13): all {} scales and {} codes lie in its sets\n", x.kernel->name, x.sum.scales_of, x.sum.codes_of);
-    if (!a.named() && !a.ranking.empty()) out += fmt::format("    nobody known makes these bytes; nearest first. `assay explain {}` looks for the cause\n", group.cases.front().dump->pack->path);
+    string kernels;
+    for (const Approximation& x : a.approximate) kernels += (kernels.empty() ? "" : ", ") + string(x.kernel->name);
+    if (!kernels.empty()) out += fmt::format("  ~ consistent with {} (approximate reciprocals, N17.13)\n", kernels);
+    if (!a.named() && !a.ranking.empty()) out += fmt::format("    nobody known makes these bytes; nearest first. `assay explain {} --case {}` looks for the cause\n", group.cases.front().dump->pack->path,
+                                                        group.cases.front().dump->recorded->id);
   }
   if (!group.absent.empty()) {
     string text;
@@ -409,7 +443,7 @@ json::Value json_of(const Group& group, const Answer& a) {
   for (const Fit& f : a.layouts) layouts.push(json::object({{"choice", f.choice.name}, {"plane", f.plane}, {"layout", f.name}, {"description", f.description}}));
   for (const Approximation& x : a.approximate) approximate.push(json::object({{"kernel", x.kernel->name}, {"scales", x.sum.scales_of}, {"codes", x.sum.codes_of}}));
   json::Value out = json::object({{"module", group.module}, {"pack", group.pack}, {"formats", group.formats}, {"named", a.named()}, {"cases", cases}, {"not_judged", missing},
-                                  {"ranking", json_of(a.ranking)}, {"with_one_more_key", json_of(a.changed)}, {"layouts", layouts}, {"consistent", approximate}});
+                                  {"ranking", json_of(a.ranking)}, {"with_more_keys", json_of(a.changed)}, {"layouts", layouts}, {"consistent", approximate}});
   if (group.side) out.set("direction", name_of(*group.side));
   return out;
 }
