@@ -4,9 +4,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "fast/gemm_plan.h"
 #include "fast/gpu_case.h"
 #include "fast/launch.h"
+#include "fast/supports.h"
 #include "fast/table.h"
 #include "fast/trace.h"
 
@@ -47,7 +47,7 @@ class GpuSubject final : public Subject {
   }
   Support supports(const Problem& p) const override {
     const Support here = present();
-    return here.yes ? kernel_sums(p) : here;
+    return here.yes ? kernels_run(p) : here;
   }
 
   Served run(const Problem& problem, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& env) override {

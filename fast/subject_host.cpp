@@ -4,8 +4,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "fast/gemm_plan.h"
 #include "fast/simt/device_buffer.h"
+#include "fast/supports.h"
 #include "fast/simt/executor.h"
 #include "fast/table.h"
 #include "fast/trace.h"
@@ -24,7 +24,7 @@ class HostSubject final : public Subject {
   std::string_view name() const override {
     return policy_ == Policy::automatic ? "host" : policy_ == Policy::general ? "host_general" : "host_apart";
   }
-  Support supports(const Problem& p) const override { return kernel_sums(p); }
+  Support supports(const Problem& p) const override { return kernels_run(p); }
 
   Served run(const Problem& problem, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& env) override {
     const simt::UseOptions use({.threads = env.threads, .order = env.order, .poison = env.poison});

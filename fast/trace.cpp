@@ -10,7 +10,7 @@
 #include "fast/lane/fp8_block.cuh"
 #include "fast/lane/gemm.cuh"
 #include "fast/lane/hadamard.cuh"
-#include "fast/lane/mxfp4.cuh"
+#include "fast/lane/mx_scale.cuh"
 #include "fast/lane/nvfp4.cuh"
 #include "fast/lane/philox.cuh"
 #include "fast/lane/stochastic.cuh"
@@ -136,16 +136,22 @@ class Tracer {
     add(op.to == Encoding::e8m0 ? "N2.7" : op.round == Round::rz ? "N2.6" : "N2.1", "y", op.to, encode_to(op.to, wide, op.round, op.overflow));
   }
 
-  uint32_t scaled_value(const Quantizer& q, const char* clause, uint32_t multiplier) {
-    const bool plus = q.numerics.neg_zero == NegZero::plus;
-    const uint32_t wide = x(row_, col_);
-    const float scaled = plus ? __fmaf_rn(as_float(wide), as_float(multiplier), 0.0f) : __fmul_rn(as_float(wide), as_float(multiplier));
+  // The element rule says the same as the conversions of the default Numerics, in integers.
+  uint32_t scaled_value(const Quantizer& q, const char* clause, ElementFactor by) {
+    const uint32_t wide = x(row_, col_), y = ElementRule::of(q, by.divides).scaled(wide, by);
     add("N1.2", "x", Encoding::f32, wide);
-    add(plus ? "N5.6" : clause, "scaled value", Encoding::f32, as_bits(scaled));
-    return as_bits(scaled);
+    const NegZero zero = q.numerics.neg_zero;
+    const char* says = zero == NegZero::plus ? "N5.6" : zero == NegZero::minus ? "N17.4" : clause;
+    add(says, by.divides ? "divided value" : "scaled value", Encoding::f32, y);
+    return y;
   }
-  void product(const Quantizer& q, const char* clause, uint32_t multiplier) {
-    add(clause, "code", q.element, encode_to(q.element, scaled_value(q, clause, multiplier), Round::rne, Overflow::sat));
+  void code_of(const Quantizer& q, const char* clause, ElementFactor by) {
+    const ElementRule rule = ElementRule::of(q, by.divides);
+    uint32_t y = scaled_value(q, clause, by);
+    if (rule.pre_round != PreRound::none) add("N17.3", "rounded first", Encoding::f32, y = rule.rounded(y));
+    const uint32_t cast = rule.cast(y), stored = rule.stored(cast);
+    const char* says = rule.ties != ElementTies::even ? "N17.1" : rule.overflow == Overflow::nosat ? "N17.2" : clause;
+    add(stored != cast ? "N17.4" : says, "code", q.element, stored);
   }
   // The amax of the element's block.
   uint32_t block_amax(const Quantizer& q, bool nan_wins) const {
@@ -155,16 +161,22 @@ class Tracer {
   }
   void mx_block_scale(const Quantizer& q, uint32_t amax_of_block) {
     const bool fp4 = q.format == FormatId::mxfp4;
-    const uint32_t scaled = mx_scaled_amax_of(q.element, amax_of_block);
-    add(fp4 ? "N15.2" : "N5.2", "scaled amax", Encoding::f32, scaled);
-    add("N5.3", "scale", Encoding::e8m0, encode_e8m0(scaled));
-    add("N5.4", "multiplier", Encoding::f32, mx_multiplier(encode_e8m0(scaled)));
+    const MxScaleRule rule = MxScaleRule::of(q);
+    const MxScale by = rule.rounding;
+    if (by == MxScale::up || by == MxScale::down || by == MxScale::nearest)
+      add(fp4 ? "N15.2" : "N5.2", "scaled amax", Encoding::f32, mx_scaled_amax_of(q.element, amax_of_block));
+    const bool infinite = (amax_of_block & kAbs) == kInf && rule.inf_is_nan;
+    add(infinite ? "N17.7" : by == MxScale::up ? "N5.3" : "N17.6", "scale", Encoding::e8m0, rule(amax_of_block));
+    add("N5.4", "multiplier", Encoding::f32, mx_multiplier(steps_.back().bits));
   }
-  uint32_t fp8_scale(const Quantizer& q, uint32_t tensor_amax) {
-    const uint32_t scale = current_scale(q, p_.x.source)(tensor_amax);
-    add("N3.3", "scale", Encoding::f32, scale);
-    add("N3.7", "scale_inv", Encoding::f32, reciprocal(scale));
-    return scale;
+  ElementFactor fp8_scale(const Quantizer& q, uint32_t tensor_amax) {
+    const CurrentScale rule = current_scale(q, p_.x.source);
+    const Fp8Scales s = rule(tensor_amax);
+    const bool first = rule.order == ScaleOrder::encode_first, divides = rule.order == ScaleOrder::decode_divide;
+    if (!first) add("N17.5", "scale_inv", Encoding::f32, s.scale_inv);
+    add(first ? "N3.3" : "N17.5", "scale", Encoding::f32, s.scale);
+    if (first) add("N3.7", "scale_inv", Encoding::f32, s.scale_inv);
+    return {as_float(divides ? s.scale_inv : s.scale), divides};
   }
 
   // Element (i, j) of the stored data of NVFP4, and their shape.
@@ -181,20 +193,22 @@ class Tracer {
     add("N10.7", "decode scale", Encoding::f32, canonical(as_bits(t.decode)));
   }
   uint32_t nvfp4_block_scale(const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t amax_of_block) {
-    add("N10.5", "scale multiplier", Encoding::f32, canonical(as_bits(t.factor)));
-    add("N10.6", "scaled amax", Encoding::f32, as_bits(chain.clamp(__fmul_rn(as_float(amax_of_block), t.factor), kMaxFinite)));
-    add("N10.6", "scale", Encoding::e4m3, chain.block_scale(t, amax_of_block));
+    const bool folded = chain.scale == Nvfp4Scale::folded, from_p = chain.scale == Nvfp4Scale::decode || chain.scale == Nvfp4Scale::decode_product;
+    if (folded) add("N10.5", "scale multiplier", Encoding::f32, canonical(as_bits(t.factor)));
+    if (from_p) add("N17.8", "P", Encoding::f32, canonical(as_bits(t.decode_first)));
+    add(chain.floor == Nvfp4Floor::least_normal ? "N17.9" : folded ? "N10.6" : "N17.8", "scaled amax", Encoding::f32, canonical(chain.scaled_amax(t, amax_of_block)));
+    const bool vanishes = chain.floor == Nvfp4Floor::one || chain.floor == Nvfp4Floor::eighth;
+    add(vanishes ? "N17.9" : chain.up ? "N17.11" : "N10.6", "scale", Encoding::e4m3, chain.block_scale(t, amax_of_block));
     return steps_.back().bits;
   }
   // The error of a scale over stored row i of the element's block (N10.11, N10.12).
   float row_error(const Quantizer& q, const FourOverSixRule& rule, const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t scale, int64_t i, int64_t j0) const {
-    const bool plus = q.numerics.neg_zero == NegZero::plus;
+    const ElementRule element = ElementRule::of(q, false);
     const float multiplier = chain.multiplier(t, scale), value = as_float(decode<Encoding::e4m3>(scale));
     float err = 0;
     for (int64_t j = j0; j < std::min(j0 + 16, stored_shape().cols); ++j) {
       const uint32_t wide = stored(i, j);
-      const float y = plus ? __fmaf_rn(as_float(wide), multiplier, 0.0f) : __fmul_rn(as_float(wide), multiplier);
-      err = rule.add(err, chain, t, value, wide, encode<Encoding::e2m1>(as_bits(y)));
+      err = rule.add(err, chain, t, value, wide, element.code(wide, {multiplier, false}));
     }
     return err;
   }
@@ -231,14 +245,23 @@ class Tracer {
     add("N10.4", "block amax", Encoding::f32, amax_of_block);
     const bool one = q.four_over_six == FourOverSix::off;
     const uint32_t scale = one ? nvfp4_block_scale(chain, t, amax_of_block) : four_over_six_scale(q, chain, t, amax_of_block, i, j);
-    add("N10.8", "multiplier", Encoding::f32, canonical(as_bits(chain.multiplier(t, scale))));
-    if (q.round != Round::sr) return product(q, "N10.9", steps_.back().bits);
-    const uint32_t y = scaled_value(q, "N10.9", steps_.back().bits);
+    const ElementFactor by = element_factor(chain, t, scale);
+    if (q.round != Round::sr) return code_of(q, by.divides ? "N17.10" : "N10.9", by);
+    const uint32_t y = scaled_value(q, by.divides ? "N17.10" : "N10.9", by);
     const Shape s = stored_shape();
     const uint2 words = Draws::of(p_, d_).eight(Draws::block(i, j, s.cols), i, j / 8 * 8, s.rows, s.cols, p_.rng.member);
     const uint32_t byte = ((j & 4) != 0 ? words.y : words.x) >> (8 * (j & 3)) & 0xFFu;
     add(q.numerics.draw == Draw::logical ? "N12.2" : "N12.4", "random byte", Encoding::u8, byte);
-    add("N12.3", "code", q.element, q.numerics.sr_rule == SrRule::fma ? stochastic_fma(y, byte) : stochastic_integer(y, byte));
+    const uint32_t drawn = q.numerics.sr_rule == SrRule::fma ? stochastic_fma(y, byte) : stochastic_integer(y, byte);
+    const uint32_t stored = ElementRule::of(q, by.divides).stored(drawn);
+    add(stored != drawn ? "N17.4" : "N12.3", "code", q.element, stored);
+  }
+  // What the elements under a block scale are multiplied or divided by.
+  ElementFactor element_factor(const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t scale) {
+    const ElementFactor by{chain.multiplier(t, scale), chain.divides(scale)};
+    const bool usual = !chain.zeroes(scale) && (chain.by == Multiplier::reciprocal || chain.by == Multiplier::bf16_quotient);
+    add(usual ? "N10.8" : "N17.10", by.divides ? "divisor" : "multiplier", Encoding::f32, canonical(as_bits(by.value)));
+    return by;
   }
 
   void quantize(const Quantizer& q) {
@@ -250,23 +273,23 @@ class Tracer {
         const uint32_t amax_of_block = block_amax(q, nan_wins);
         add(is_square(q.block) ? "N5.8" : nan_wins ? "N5.7" : "N5.1", "block amax", Encoding::f32, amax_of_block);
         mx_block_scale(q, amax_of_block);
-        return product(q, q.format == FormatId::mxfp4 ? "N15.3" : "N5.5", steps_.back().bits);
+        return code_of(q, q.format == FormatId::mxfp4 ? "N15.3" : "N5.5", {as_float(steps_.back().bits), false});
       }
       case FormatId::fp8_block: {
         add("N9.1", "block amax", Encoding::f32, block_amax(q, false));
-        return product(q, "N9.3", fp8_scale(q, steps_.back().bits));
+        return code_of(q, "N9.3", fp8_scale(q, steps_.back().bits));
       }
       case FormatId::fp8_current: {
         const uint32_t tensor_amax = q.amax ? element(input(d_, "given.amax"), 0) : amax(0, s.rows, 0, s.cols, false);
         add("N3.1", "tensor amax", Encoding::f32, tensor_amax);
-        return product(q, "N3.8", fp8_scale(q, tensor_amax));
+        return code_of(q, "N3.8", fp8_scale(q, tensor_amax));
       }
       case FormatId::nvfp4: return quantize_nvfp4(q);
       case FormatId::fp8_delayed: {
         const uint32_t scale = element(input(d_, "given.scale"), 0);
         add("N3.11", "given scale", Encoding::f32, scale);
         add("N3.7", "scale_inv", Encoding::f32, reciprocal(scale));
-        return product(q, "N3.8", scale);
+        return code_of(q, "N3.8", {as_float(scale), false});
       }
     }
   }
@@ -358,7 +381,8 @@ class Tracer {
       const Nvfp4Scales t = chain.of_tensor(tensor_amax);
       tensor_scales(t);
       add("N10.16", "block amax", Encoding::f32, amax_of_block);
-      return add("N10.8", "multiplier", Encoding::f32, canonical(as_bits(chain.multiplier(t, nvfp4_block_scale(chain, t, amax_of_block)))));
+      element_factor(chain, t, nvfp4_block_scale(chain, t, amax_of_block));
+      return;
     }
     const uint32_t given = element(input("x"), row_ * p_.x.shape.cols + col_);
     if (info(q.format).scale == Encoding::f32) {

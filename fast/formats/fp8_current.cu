@@ -23,9 +23,9 @@ __global__ void fp8_current_scale(ScaleArgs a) {
   if (is_noop(a.noop)) return;
   for (int d = 0; d < 2; ++d) {
     if (a.scale[d] == nullptr) continue;
-    const uint32_t scale = a.rule(a.given[d] != nullptr ? *a.given[d] : *a.amax[d]);
-    *a.scale[d] = scale;
-    *a.scale_inv[d] = reciprocal(scale);
+    const Fp8Scales s = a.rule(a.given[d] != nullptr ? *a.given[d] : *a.amax[d]);
+    *a.scale[d] = s.scale;
+    *a.scale_inv[d] = s.scale_inv;
   }
 }
 
@@ -33,8 +33,9 @@ __global__ void fp8_current_scale(ScaleArgs a) {
 __global__ void __launch_bounds__(kThreads) fp8_scale_chain(CurrentScale rule, const uint32_t* x, int64_t count, uint32_t* scale, uint32_t* scale_inv) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= count) return;
-  scale[i] = rule(x[i]);
-  scale_inv[i] = reciprocal(scale[i]);
+  const Fp8Scales s = rule(x[i]);
+  scale[i] = s.scale;
+  scale_inv[i] = s.scale_inv;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ inline CurrentScale current_scale(const Quantizer& q, Encoding source) {
   rule.inf_amax = q.numerics.inf_amax;
   if (q.numerics.scale_limit == ScaleLimit::source_max && source != Encoding::f32)   // N3.5
     rule.limit = source == Encoding::bf16 ? kLargest<Encoding::bf16> : kLargest<Encoding::f16>;
+  rule.order = q.numerics.scale_order;
   return rule;
 }
 

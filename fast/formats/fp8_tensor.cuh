@@ -15,12 +15,14 @@ struct Fp8Slots {
   uint32_t* amax[2] = {};   // null: nothing is accumulated
 };
 
-// What the tuned kernel needs: vectors, default Numerics, and columns that hold the bytes of the rows (N3.9).
+// What the tuned kernel needs: vectors, the default Numerics but for what the scale alone shows, and columns that hold the bytes of the rows (N3.9).
 inline bool fp8_tunable(const Job& job) {
   const Problem& p = job.problem;
   const Quantizer& any = p.row ? *p.row : *p.col;
+  Numerics tuned;
+  tuned.inf_amax = any.numerics.inf_amax, tuned.scale_limit = any.numerics.scale_limit;
   const Shape s = p.x.shape;
-  return job.policy != Policy::general && any.numerics.neg_zero == NegZero::keep && (!p.row || !p.col || *p.row == *p.col) && s.cols % kPatch == 0 &&
+  return job.policy != Policy::general && any.numerics == tuned && (!p.row || !p.col || *p.row == *p.col) && s.cols % kPatch == 0 &&
          (!p.col || s.rows % kPatch == 0) && aligned(16, {job.input<void>("x")}) && aligned(8, {job.output<void>("row.data"), job.output<void>("col.data")});
 }
 

@@ -2,7 +2,7 @@
 // direction lanes.
 #include "fast/choose.h"
 #include "fast/directions.h"
-#include "fast/lane/mxfp4.cuh"
+#include "fast/lane/mx_scale.cuh"
 #include "fast/move/dequantize.cuh"
 #include "fast/move/pair.cuh"
 
@@ -26,7 +26,7 @@ PairArgs<RowLane, ColLane> arguments(const Job& job, RowLane row, ColLane col) {
 bool tunable(const Problem& p) {
   for (Direction d : kDirections) {
     const std::optional<Quantizer>& q = p.quantizer(d);
-    if (q && (q->numerics.nan_amax != NanAmax::ignore || q->numerics.neg_zero != NegZero::keep)) return false;
+    if (q && q->numerics != Numerics{}) return false;
   }
   return !p.row || !p.col || (p.row->element == p.col->element && p.row->block == p.col->block);
 }
@@ -35,7 +35,7 @@ struct ChainArgs {
   const void* x = nullptr;
   int64_t count = 0;
   bool from_codes = false;
-  Encoding element{};
+  MxScaleRule rule;
   uint8_t* codes = nullptr;
   uint32_t *multiplier = nullptr, *decoded = nullptr;
 };
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads) mx_scale_chain(ChainArgs a) {
   if (a.from_codes) {
     code = static_cast<const uint8_t*>(a.x)[i];
   } else {
-    code = encode_e8m0(mx_scaled_amax_of(a.element, static_cast<const uint32_t*>(a.x)[i]));
+    code = a.rule(static_cast<const uint32_t*>(a.x)[i]);
     a.codes[i] = uint8_t(code);
   }
   a.multiplier[i] = mx_multiplier(code);
@@ -86,7 +86,7 @@ std::string dequantize_mxfp8(const Job& job) {
 
 std::string scale_chain_e8m0(const Job& job) {
   const Problem& p = job.problem;
-  const ChainArgs args{job.input<void>("x"), p.x.shape.count(), p.x.source == Encoding::e8m0, p.row->element,
+  const ChainArgs args{job.input<void>("x"), p.x.shape.count(), p.x.source == Encoding::e8m0, MxScaleRule::of(*p.row),
                        job.output<uint8_t>("scale_inv"), job.output("multiplier"), job.output("decoded")};
   if (args.count != 0)
     launch({.name = "mx_scale_chain", .grid = unsigned((args.count + kThreads - 1) / kThreads), .block = kThreads}, mx_scale_chain, args);

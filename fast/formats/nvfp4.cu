@@ -9,7 +9,7 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 namespace {
 
 // E4M3 codes under the amax of the direction or of the stored row (N10.15).
-struct Nvfp4Scale {
+struct Nvfp4DecodeScale {
   const uint8_t* codes = nullptr;
   const uint32_t* amax = nullptr;
   bool by_line = false;
@@ -185,7 +185,7 @@ std::string quantize_nvfp4(const Job& job) {
 std::string dequantize_nvfp4(const Job& job) {
   const Direction d = job.problem.row ? Direction::row : Direction::col;
   const Quantizer& q = *job.problem.quantizer(d);
-  const Nvfp4Scale rule{job.input<uint8_t>(d, scale_stem(q.scales)), job.input(d, "amax"), q.row_scaled, Nvfp4Chain::of(q)};
+  const Nvfp4DecodeScale rule{job.input<uint8_t>(d, scale_stem(q.scales)), job.input(d, "amax"), q.row_scaled, Nvfp4Chain::of(q)};
   return dequantize_blocks<FormatId::nvfp4>(job, rule);
 }
 

@@ -6,9 +6,12 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
-// The code of `bits` in E, one of F32, BF16, F16, E4M3, E5M2, E2M3, E3M2, E2M1. `round` is rne or rz.
+// Half a step less one moves everything above a tie up; this, added to it, moves the tie too (N2.1, N17.1). `kept`: the code below.
+ASSAY_LANE uint32_t tie_up(ElementTies ties, uint32_t kept) { return ties == ElementTies::even ? kept & 1u : ties == ElementTies::away ? 1u : 0u; }
+
+// The code of `bits` in E, one of F32, BF16, F16, E4M3, E5M2, E2M3, E3M2, E2M1. `round` is rne or rz; `ties` of rne by N17.1.
 template <Encoding E>
-ASSAY_LANE uint32_t encode(uint32_t bits, Round round = Round::rne, Overflow overflow = Overflow::sat) {
+ASSAY_LANE uint32_t encode(uint32_t bits, Round round = Round::rne, Overflow overflow = Overflow::sat, ElementTies ties = ElementTies::even) {
   if constexpr (E == Encoding::f32) {
     return canonical(bits);
   } else {
@@ -16,7 +19,7 @@ ASSAY_LANE uint32_t encode(uint32_t bits, Round round = Round::rne, Overflow ove
     const uint32_t a = bits & kAbs;
     const bool nearest = round == Round::rne;
     // N2.1, N2.6: at or above the least normal value the kept bits sit at a fixed place.
-    const uint32_t half = nearest ? (1u << (L::kDrop - 1)) - 1u + ((a >> L::kDrop) & 1u) : 0u;
+    const uint32_t half = nearest ? (1u << (L::kDrop - 1)) - 1u + tie_up(ties, a >> L::kDrop) : 0u;
     uint32_t code = ((a + half) >> L::kDrop) - L::kRebias;
     if constexpr (L::kBias != 127) {
       // N2.1: below it the quantum is fixed, so the place moves with the exponent. Past 25 places everything is rounded away.
@@ -24,7 +27,7 @@ ASSAY_LANE uint32_t encode(uint32_t bits, Round round = Round::rne, Overflow ove
       const uint32_t places = L::kDrop + (L::kMinNormal >> 23) - ((a < L::kMinNormal ? a : L::kMinNormal) >> 23);
       const uint32_t shift = places < 25u ? places : 25u;
       const uint32_t significand = (a & kFraction) | 0x00800000u;
-      const uint32_t half_below = nearest ? (1u << (shift - 1u)) - 1u + ((significand >> shift) & 1u) : 0u;
+      const uint32_t half_below = nearest ? (1u << (shift - 1u)) - 1u + tie_up(ties, significand >> shift) : 0u;
       const uint32_t below = (significand + half_below) >> shift;
       code = a < L::kMinNormal ? below : code;
     }

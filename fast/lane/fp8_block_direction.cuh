@@ -10,12 +10,14 @@ struct Fp8BlockDirection : WithoutAmaxPass {
   static constexpr bool kCopies = false;
   CurrentScale rule;
   Fp8Convert convert;
-  bool square = false, plus_zero = false;
+  ElementRule element;
+  bool square = false, plus_zero = false, divides = false;
 
   static Fp8BlockDirection of(const Job& job, Direction d) {
     const Quantizer& q = *job.problem.quantizer(d);
-    return {{direction_planes(job, d)}, current_scale(q, job.problem.x.source), {q.element == Encoding::e5m2, job.policy == Policy::general}, is_square(q.block),
-            q.numerics.neg_zero == NegZero::plus};
+    const bool divides = q.numerics.scale_order == ScaleOrder::decode_divide;
+    return {{direction_planes(job, d)}, current_scale(q, job.problem.x.source), {q.element == Encoding::e5m2, job.policy == Policy::general},
+            ElementRule::of(q, divides), is_square(q.block), q.numerics.neg_zero == NegZero::plus, divides};
   }
 
   template <bool kRows>
@@ -27,16 +29,25 @@ struct Fp8BlockDirection : WithoutAmaxPass {
     else line_scales<kRows>(tile, step, scales, decode_scales);
 
     uint2 codes[kPatch];
+    if (element.on) {
+      rule_codes<kRows>(element, patch, divides ? decode_scales : scales, divides, codes);
+    } else {
 #pragma unroll
-    for (int l = 0; l < kPatch; ++l) {
-      uint32_t pairs[4];
+      for (int l = 0; l < kPatch; ++l) {
+        uint32_t pairs[4];
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        pairs[k] = convert(scaled(A::at(patch, l, 2 * k), as_float(scales[l]), plus_zero), scaled(A::at(patch, l, 2 * k + 1), as_float(scales[l]), plus_zero));   // N9.3
-      codes[l] = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
-      if (!step.decode) continue;
+        for (int k = 0; k < 4; ++k)
+          pairs[k] = convert(scaled(A::at(patch, l, 2 * k), as_float(scales[l]), plus_zero), scaled(A::at(patch, l, 2 * k + 1), as_float(scales[l]), plus_zero));   // N9.3
+        codes[l] = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
+      }
+    }
+    if (step.decode) {
 #pragma unroll
-      for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), as_float(decode_scales[l])));   // N9.5
+      for (int l = 0; l < kPatch; ++l) {
+        const float back = as_float(planes.gemm ? mx_scale(fp8_block_code(decode_scales[l])) : decode_scales[l]);   // N9.6: the exponent is what was stored
+#pragma unroll
+        for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), back));   // N9.5
+      }
     }
     if (step.store) store_bytes<kRows, true>(planes.data, tile, codes);
   }
@@ -57,10 +68,10 @@ struct Fp8BlockDirection : WithoutAmaxPass {
       uint32_t amax = 0;
 #pragma unroll
       for (int k = 0; k < kParts; ++k) amax = shared.parts[k][mine] > amax ? shared.parts[k][mine] : amax;
-      const uint32_t scale = rule(amax), scale_inv = reciprocal(scale);   // N9.2
-      shared.scales[mine] = scale;
-      shared.decode_scales[mine] = scale_inv;
-      if (step.store) store_line<kRows>(tile, mine, scale_inv);
+      const Fp8Scales s = rule(amax);   // N9.2
+      shared.scales[mine] = s.scale;
+      shared.decode_scales[mine] = s.scale_inv;
+      if (step.store) store_line<kRows>(tile, mine, s.scale_inv);
     }
     __syncthreads();
 #pragma unroll
@@ -73,16 +84,16 @@ struct Fp8BlockDirection : WithoutAmaxPass {
   template <bool kRows>
   ASSAY_DEVICE void tile_scales(const Tile& tile, Step step, uint32_t (&scales)[kPatch], uint32_t (&decode_scales)[kPatch]) const {
     using A = Axis<kRows>;
-    const uint32_t scale = rule(tile_maximum(greatest(scales))), scale_inv = reciprocal(scale);   // N9.2
+    const Fp8Scales s = rule(tile_maximum(greatest(scales)));   // N9.2
 #pragma unroll
-    for (int l = 0; l < kPatch; ++l) scales[l] = scale, decode_scales[l] = scale_inv;
+    for (int l = 0; l < kPatch; ++l) scales[l] = s.scale, decode_scales[l] = s.scale_inv;
     const int mine = int(threadIdx.x);
     if (!step.store || mine >= kTile) return;
-    if (planes.gemm) return store_line<kRows>(tile, mine, scale_inv);
+    if (planes.gemm) return store_line<kRows>(tile, mine, s.scale_inv);
     // N9.4: [line block][block], padded to 4 blocks; the tile at the end stores the padding (N6.4).
     const int64_t blocks = (A::element_count(tile) + kTile - 1) / kTile, pitch = (blocks + 3) & ~int64_t{3}, j = tile_block<kRows>(tile);
     uint32_t* to = reinterpret_cast<uint32_t*>(planes.scales) + first_line<kRows>(tile) / kTile * pitch + j;
-    if (mine == 0) *to = scale_inv;
+    if (mine == 0) *to = s.scale_inv;
     else if (j == blocks - 1 && j + mine < pitch) to[mine] = 0;
   }
   // The scale of line `mine` of the tile: in [block][line] padded to 4 lines (N9.4), or its exponent field four times (N9.6). Padding is 0 (N6.4).

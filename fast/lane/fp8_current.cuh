@@ -1,9 +1,20 @@
-// Per-tensor FP8 with current scaling: from the tensor's amax to its scale (N3.2 to N3.6).
+// FP8 scales from an amax: of a tensor (N3.2 to N3.7) or of a block (N9.2), the encode scale first or the decode scale (N17.5).
 #pragma once
 #include "contract/numerics.h"
 #include "fast/lane/fp8_tensor.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
+
+struct Fp8Scales {
+  uint32_t scale = kOne, scale_inv = kOne;
+};
+
+// The least power of two not below d, and 2^-149 at least; infinity stays (N17.5).
+ASSAY_LANE uint32_t power_of_two_above(uint32_t d) {
+  if ((d & kSign) != 0u || d <= 1u) return 1u;
+  if (d >= 0x00800000u) return d >= kInf ? d : (d + kFraction) & ~kFraction;
+  return 1u << (32 - __clz(int(d - 1u)));   // a subnormal counts units of 2^-149
+}
 
 struct CurrentScale {
   uint32_t largest = 0;                // MAX of the element encoding
@@ -11,13 +22,20 @@ struct CurrentScale {
   bool pow2 = false;
   InfAmax inf_amax = InfAmax::unit;
   uint32_t limit = kMaxFinite;         // what replaces an infinite scale
+  ScaleOrder order = ScaleOrder::encode_first;
 
-  ASSAY_LANE uint32_t operator()(uint32_t amax) const {
-    const uint32_t a = as_float(amax) < as_float(eps) ? eps : amax;                                           // N3.2
-    if ((a & kAbs) == 0u || is_nan(a) || ((a & kAbs) == kInf && inf_amax == InfAmax::unit)) return kOne;      // N3.4
-    uint32_t scale = as_bits(__fdiv_rn(as_float(largest), as_float(a)));                                      // N3.3
-    if ((scale & kAbs) == kInf) scale = limit;                                                                // N3.5
-    return pow2 ? scale & 0xFF800000u : scale;                                                                // N3.6
+  ASSAY_LANE Fp8Scales operator()(uint32_t amax) const {
+    const uint32_t a = as_float(amax) < as_float(eps) ? eps : amax;                                                  // N3.2
+    if ((a & kAbs) == 0u || is_nan(a) || ((a & kAbs) == kInf && inf_amax == InfAmax::unit)) return {kOne, kOne};     // N3.4
+    if (order != ScaleOrder::encode_first) {
+      uint32_t d = as_bits(__fdiv_rn(as_float(a), as_float(largest)));                                               // N17.5
+      if (pow2) d = power_of_two_above(d);
+      return {reciprocal(d), d};
+    }
+    uint32_t scale = as_bits(__fdiv_rn(as_float(largest), as_float(a)));                                             // N3.3
+    if ((scale & kAbs) == kInf) scale = limit;                                                                       // N3.5
+    if (pow2) scale &= 0xFF800000u;                                                                                  // N3.6
+    return {scale, reciprocal(scale)};                                                                               // N3.7
   }
 };
 

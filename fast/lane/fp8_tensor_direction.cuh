@@ -11,7 +11,8 @@ struct Fp8TensorDirection {
   DirectionPlanes planes;
   CurrentScale rule;
   Fp8Convert convert;
-  bool delayed = false, plus_zero = false;
+  ElementRule element;
+  bool delayed = false, plus_zero = false, divides = false;
   int64_t members = 1;
 
   static Fp8TensorDirection of(const Job& job, Direction d) {
@@ -22,6 +23,8 @@ struct Fp8TensorDirection {
     if (!lane.delayed) lane.rule = current_scale(q, job.problem.x.source);
     lane.convert = {q.element == Encoding::e5m2, job.policy == Policy::general};
     lane.plus_zero = q.numerics.neg_zero == NegZero::plus;
+    lane.divides = q.numerics.scale_order == ScaleOrder::decode_divide;
+    lane.element = ElementRule::of(q, lane.divides);
     lane.members = member_count(job.problem);
     return lane;
   }
@@ -34,9 +37,9 @@ struct Fp8TensorDirection {
     if (delayed) planes.scale_inv[slot] = reciprocal(planes.given[slot]);   // N3.11
   }
   ASSAY_DEVICE void finish(int64_t slot) const {
-    const uint32_t scale = rule(planes.given != nullptr ? planes.given[slot] : planes.amax[slot]);
-    planes.scale[slot] = scale;
-    planes.scale_inv[slot] = reciprocal(scale);                                           // N3.7
+    const Fp8Scales s = rule(planes.given != nullptr ? planes.given[slot] : planes.amax[slot]);
+    planes.scale[slot] = s.scale;
+    planes.scale_inv[slot] = s.scale_inv;
   }
   template <bool kRows>
   ASSAY_DEVICE void accumulate(const Tile&, const Patch& patch) const { accumulate_amax(patch, planes.amax); }
@@ -46,13 +49,18 @@ struct Fp8TensorDirection {
     using A = Axis<kRows>;
     const float multiplier = as_float(delayed ? *planes.given : *planes.scale), scale_inv = as_float(*planes.scale_inv);
     uint2 codes[kPatch];
+    if (element.on) {
+      const uint32_t factor = as_bits(divides ? scale_inv : multiplier);
+      rule_codes<kRows>(element, patch, {factor, factor, factor, factor, factor, factor, factor, factor}, divides, codes);
+    } else {
 #pragma unroll
-    for (int l = 0; l < kPatch; ++l) {
-      uint32_t pairs[4];
+      for (int l = 0; l < kPatch; ++l) {
+        uint32_t pairs[4];
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        pairs[k] = convert(scaled(A::at(patch, l, 2 * k), multiplier, plus_zero), scaled(A::at(patch, l, 2 * k + 1), multiplier, plus_zero));   // N3.8
-      codes[l] = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
+        for (int k = 0; k < 4; ++k)
+          pairs[k] = convert(scaled(A::at(patch, l, 2 * k), multiplier, plus_zero), scaled(A::at(patch, l, 2 * k + 1), multiplier, plus_zero));   // N3.8
+        codes[l] = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
+      }
     }
     if (step.decode) {   // N3.10
 #pragma unroll

@@ -1,7 +1,6 @@
 // MXFP8 and MXFP4 as one direction lane: they differ in the scaled amax, the element and the layout of columns (N5, N15).
 #pragma once
-#include "fast/lane/mxfp4.cuh"
-#include "fast/lane/mxfp8.cuh"
+#include "fast/lane/mx_scale.cuh"
 #include "fast/move/direction.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
@@ -9,17 +8,14 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 struct MxDirection : WithoutAmaxPass {
   static constexpr bool kCopies = false;
   Fp8Convert convert;
+  MxScaleRule scale_code;
+  ElementRule element;
   bool fp4 = false, square = false, nan_wins = false, plus_zero = false;
 
   static MxDirection of(const Job& job, Direction d) {
     const Quantizer& q = *job.problem.quantizer(d);
-    return {{direction_planes(job, d)}, {q.element == Encoding::e5m2, job.policy == Policy::general}, q.element == Encoding::e2m1, is_square(q.block),
-            q.numerics.nan_amax == NanAmax::propagate, q.numerics.neg_zero == NegZero::plus};
-  }
-
-  ASSAY_LANE uint32_t scale_code(uint32_t amax) const {   // N5.3
-    const uint32_t p = fp4 ? mxfp4_scaled_amax(amax) : convert.e5m2 ? mx_scaled_amax<Encoding::e5m2>(amax) : mx_scaled_amax<Encoding::e4m3>(amax);
-    return encode_e8m0(p);
+    return {{direction_planes(job, d)}, {q.element == Encoding::e5m2, job.policy == Policy::general}, MxScaleRule::of(q), ElementRule::of(q, false),
+            q.element == Encoding::e2m1, is_square(q.block), q.numerics.nan_amax == NanAmax::propagate, q.numerics.neg_zero == NegZero::plus};
   }
 
   template <bool kRows>
@@ -50,14 +46,17 @@ struct MxDirection : WithoutAmaxPass {
   ASSAY_DEVICE void encode8(const Tile& tile, Patch& patch, uint2 scales, Step step) const {   // one byte a line, which takes fewer registers than a word
     using A = Axis<kRows>;
     uint2 codes[kPatch];
+    if (element.on) by_rule<kRows>(patch, scales, codes);
 #pragma unroll
     for (int l = 0; l < kPatch; ++l) {
-      const float multiplier = as_float(mx_multiplier(byte_of(scales, l)));
-      uint32_t pairs[4];
+      if (!element.on) {
+        const float multiplier = as_float(mx_multiplier(byte_of(scales, l)));
+        uint32_t pairs[4];
 #pragma unroll
-      for (int k = 0; k < 4; ++k)
-        pairs[k] = convert(scaled(A::at(patch, l, 2 * k), multiplier, plus_zero), scaled(A::at(patch, l, 2 * k + 1), multiplier, plus_zero));   // N5.5
-      codes[l] = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
+        for (int k = 0; k < 4; ++k)
+          pairs[k] = convert(scaled(A::at(patch, l, 2 * k), multiplier, plus_zero), scaled(A::at(patch, l, 2 * k + 1), multiplier, plus_zero));   // N5.5
+        codes[l] = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
+      }
       if (!step.decode) continue;
       const float scale = as_float(mx_scale(byte_of(scales, l)));
 #pragma unroll
@@ -69,14 +68,22 @@ struct MxDirection : WithoutAmaxPass {
   ASSAY_DEVICE void encode4(const Tile& tile, Patch& patch, uint2 scales, Step step) const {   // one byte a line, which takes fewer registers than a word
     using A = Axis<kRows>;
     uint32_t codes[kPatch];
+    if (element.on) {
+      uint2 wide[kPatch];
+      by_rule<kRows>(patch, scales, wide);
+#pragma unroll
+      for (int l = 0; l < kPatch; ++l) codes[l] = wide[l].x;
+    }
 #pragma unroll
     for (int l = 0; l < kPatch; ++l) {
-      const float multiplier = as_float(mx_multiplier(byte_of(scales, l)));
-      codes[l] = 0;
+      if (!element.on) {
+        const float multiplier = as_float(mx_multiplier(byte_of(scales, l)));
+        codes[l] = 0;
 #pragma unroll
-      for (int k = 0; k < kPatch; k += 2) {
-        const uint32_t pair = convert.e2m1(scaled(A::at(patch, l, k), multiplier, plus_zero), scaled(A::at(patch, l, k + 1), multiplier, plus_zero));   // N15.3
-        codes[l] |= pair << (4 * k);
+        for (int k = 0; k < kPatch; k += 2) {
+          const uint32_t pair = convert.e2m1(scaled(A::at(patch, l, k), multiplier, plus_zero), scaled(A::at(patch, l, k + 1), multiplier, plus_zero));   // N15.3
+          codes[l] |= pair << (4 * k);
+        }
       }
       if (!step.decode) continue;
       const float scale = as_float(mx_scale(byte_of(scales, l)));
@@ -84,6 +91,13 @@ struct MxDirection : WithoutAmaxPass {
       for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(decode<Encoding::e2m1>((codes[l] >> (4 * k)) & 15u)), scale));   // N5.9
     }
     if (step.store) store_nibbles<kRows>(planes.data, tile, codes);
+  }
+  template <bool kRows>
+  ASSAY_DEVICE void by_rule(const Patch& patch, uint2 scales, uint2 (&codes)[kPatch]) const {
+    uint32_t multipliers[kPatch];
+#pragma unroll
+    for (int l = 0; l < kPatch; ++l) multipliers[l] = mx_multiplier(byte_of(scales, l));
+    rule_codes<kRows>(element, patch, multipliers, false, codes);
   }
 };
 

@@ -5,6 +5,7 @@
 #include "contract/problem.h"
 #include "fast/lane/convert.cuh"
 #include "fast/lane/decode.cuh"
+#include "fast/lane/element_rule.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
@@ -14,15 +15,28 @@ inline constexpr uint32_t kLargestBf16 = 0x7F7F0000u;
 // What a tensor amax, or that of one stored row, comes to.
 struct Nvfp4Scales {
   float amax = 0, encode = 0, decode = 0, factor = 0;    // A, S, D, m
+  float decode_first = 0;                                // P (N17.8)
 };
+
+// The least E4M3 code whose value is not below that of `bits`, at most 448 (N17.11).
+ASSAY_LANE uint32_t encode_e4m3_up(uint32_t bits) {
+  const uint32_t cut = encode<Encoding::e4m3>(bits, Round::rz);
+  const bool below = cut < Layout<Encoding::e4m3>::kMax && as_float(decode<Encoding::e4m3>(cut)) < as_float(bits);
+  return below ? cut + 1u : cut;
+}
 
 // From amaxes to scales, with every choice of the Numerics.
 struct Nvfp4Chain {
-  bool m256 = false, inf_zero = false, nan_unit = false, nan_wins = false, bf16_quotient = false;
+  bool m256 = false, inf_zero = false, nan_unit = false, nan_wins = false;
+  Multiplier by{};
+  Nvfp4Scale scale{};
+  Nvfp4Floor floor{};
+  bool zero_wins = false, up = false;
 
   static Nvfp4Chain of(const Quantizer& q) {
-    return {q.e4m3_max == E4m3Max::m256, q.numerics.inf_amax == InfAmax::zero, q.numerics.nan_tensor_amax == NanTensorAmax::unit,
-            q.numerics.nan_clamp == NanClamp::propagate, q.numerics.multiplier == Multiplier::bf16_quotient};
+    const Numerics& n = q.numerics;
+    return {q.e4m3_max == E4m3Max::m256, n.inf_amax == InfAmax::zero, n.nan_tensor_amax == NanTensorAmax::unit, n.nan_clamp == NanClamp::propagate,
+            n.multiplier, n.nvfp4_scale, n.nvfp4_floor, n.zero_multiplier == ZeroMultiplier::zero, n.scale_round == ScaleRound::rp};
   }
   // 6 * F, the value of the largest code of the largest scale: 2688 or 1536.
   ASSAY_LANE float largest() const { return as_float(m256 ? 0x44C00000u : 0x45280000u); }
@@ -37,23 +51,58 @@ struct Nvfp4Chain {
   }
   // N10.2, N10.5, N10.7.
   ASSAY_LANE Nvfp4Scales of_tensor(uint32_t amax) const {
+    if (scale == Nvfp4Scale::unit) return {as_float(amax), 1.0f, 1.0f, as_float(kSixth), 1.0f};
     uint32_t encode = as_bits(clamp(__fdiv_rn(largest(), as_float(amax)), kMaxFinite));
     const bool kept_zero = inf_zero && (amax & kAbs) == kInf;
     if ((amax & kAbs) == 0u || ((encode & kAbs) == 0u && !kept_zero)) encode = kOne;
     if (nan_unit && is_nan(amax)) encode = kOne;
-    return {as_float(amax), as_float(encode), __frcp_rn(as_float(encode)), __fmul_rn(as_float(encode), as_float(kSixth))};
+    return {as_float(amax), as_float(encode), __frcp_rn(as_float(encode)), __fmul_rn(as_float(encode), as_float(kSixth)),
+            __fdiv_rn(as_float(amax), largest())};
   }
-  // The stored scale of a block (N10.6).
+  // What becomes the block's scale once it is cast (N10.6, N17.8, N17.9).
+  ASSAY_LANE uint32_t scaled_amax(const Nvfp4Scales& t, uint32_t block_amax) const {
+    const float b = as_float(block_amax), six = as_float(kLargest<Encoding::e2m1>);
+    float v = 0;
+    switch (scale) {
+      case Nvfp4Scale::folded: v = __fmul_rn(b, t.factor); break;
+      case Nvfp4Scale::quotient_first: v = __fmul_rn(__fdiv_rn(b, six), t.encode); break;
+      case Nvfp4Scale::product_first: v = __fmul_rn(t.encode, __fmul_rn(b, as_float(kSixth))); break;
+      case Nvfp4Scale::decode: v = __fdiv_rn(__fdiv_rn(b, six), t.decode_first); break;
+      case Nvfp4Scale::decode_product: v = __fdiv_rn(b, __fmul_rn(six, t.decode_first)); break;
+      case Nvfp4Scale::unit: v = __fdiv_rn(b, six); break;
+    }
+    v = clamp(v, kMaxFinite);
+    constexpr uint32_t kLeastNormal = Layout<Encoding::e4m3>::kMinNormal;
+    return floor == Nvfp4Floor::least_normal && v < as_float(kLeastNormal) ? kLeastNormal : as_bits(v);
+  }
+  // The stored scale of a block.
   ASSAY_LANE uint32_t block_scale(const Nvfp4Scales& t, uint32_t block_amax) const {
-    return encode<Encoding::e4m3>(as_bits(clamp(__fmul_rn(as_float(block_amax), t.factor), kMaxFinite)));
+    const uint32_t v = scaled_amax(t, block_amax), code = up ? encode_e4m3_up(v) : encode<Encoding::e4m3>(v);
+    if (code != 0u) return code;
+    return floor == Nvfp4Floor::one ? 0x38u : floor == Nvfp4Floor::eighth ? 0x20u : 0u;   // N17.9
   }
-  // What elements of a block with that scale are multiplied by (N10.8).
+  // What elements of a block with that scale are multiplied by (N10.8, N17.10), or divided by where divides() says so.
   ASSAY_LANE float multiplier(const Nvfp4Scales& t, uint32_t scale) const {
+    if (zeroes(scale)) return 0.0f;
     const float value = as_float(decode<Encoding::e4m3>(scale));
-    if (!bf16_quotient) return clamp(__frcp_rn(__fmul_rn(value, t.decode)), kMaxFinite);
-    const uint32_t code = encode<Encoding::bf16>(as_bits(clamp(__fdiv_rn(t.encode, value), kLargestBf16)), Round::rne, Overflow::nosat);
-    return as_float(canonical(code << 16));   // N1.3
+    switch (by) {
+      case Multiplier::reciprocal: break;
+      case Multiplier::bf16_quotient: {
+        const uint32_t code = encode<Encoding::bf16>(as_bits(clamp(__fdiv_rn(t.encode, value), kLargestBf16)), Round::rne, Overflow::nosat);
+        return as_float(canonical(code << 16));   // N1.3
+      }
+      case Multiplier::quotient: return clamp(__fdiv_rn(t.encode, value), kMaxFinite);
+      case Multiplier::decode_reciprocal: return clamp(__fdiv_rn(__frcp_rn(t.decode_first), value), kMaxFinite);
+      case Multiplier::divide_product: return __fmul_rn(value, t.decode_first);
+      case Multiplier::divide_quotient: return __fdiv_rn(value, t.encode);
+    }
+    return clamp(__frcp_rn(__fmul_rn(value, t.decode)), kMaxFinite);
   }
+  // Whether some block divides, and whether one with that scale does.
+  ASSAY_LANE bool divides() const { return by == Multiplier::divide_product || by == Multiplier::divide_quotient; }
+  ASSAY_LANE bool divides(uint32_t scale) const { return divides() && !zeroes(scale); }
+  // N17.10: a scale of either zero makes a multiplier of 0.
+  ASSAY_LANE bool zeroes(uint32_t scale) const { return zero_wins && (scale & 0x7Fu) == 0u; }
   // What codes of a block with that scale are multiplied by (N10.15). `amax`: that of the direction or of the stored row.
   ASSAY_LANE float decode_multiplier(uint32_t amax, uint32_t scale) const {
     const float value = as_float(decode<Encoding::e4m3>(scale));

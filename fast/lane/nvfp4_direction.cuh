@@ -16,6 +16,7 @@ struct Nvfp4Direction {
   FourOverSixRule four_over_six;
   Rht rht;
   Draws draws;
+  ElementRule element;
   bool square = false, nan_wins = false, plus_zero = false, drawn = false, by_fma = false, integers = false;
   int64_t amaxes = 0;   // slots
 
@@ -28,6 +29,7 @@ struct Nvfp4Direction {
     lane.four_over_six = FourOverSixRule::of(q);
     lane.rht = {q.rht, q.sign_mask, q.numerics.rht_sum};
     if (q.round == Round::sr) lane.draws = Draws::of(p, d);
+    lane.element = ElementRule::of(q, lane.chain.divides());
     lane.square = is_square(q.block);
     lane.nan_wins = q.numerics.nan_amax == NanAmax::propagate;
     lane.plus_zero = q.numerics.neg_zero == NegZero::plus;
@@ -118,7 +120,7 @@ struct Nvfp4Direction {
 #pragma unroll 1
     for (int l = 0; l < kPatch; ++l) {
       uint32_t (&line)[kPatch] = lines.line[l];
-      const float multiplier = chain.multiplier(scales_of<kRows>(scope, tile, l), scales[l]);
+      const ElementFactor multiplier = factor(scales_of<kRows>(scope, tile, l), scales[l]);
       if (drawn) {
         codes[l] = drawn_codes<kRows>(tile, line, l, multiplier, block);
         block += Draws::blocks_of(A::element_count(tile));
@@ -153,8 +155,11 @@ struct Nvfp4Direction {
 #endif
     return Hardware::pair<Encoding::e2m1>(lo, hi);
   }
+  ASSAY_LANE ElementFactor factor(const Nvfp4Scales& t, uint32_t scale) const { return {chain.multiplier(t, scale), chain.divides(scale)}; }
   // The 8 codes of a line, the first lowest (N10.9).
-  ASSAY_LANE uint32_t nearest_codes(const uint32_t (&line)[kPatch], float multiplier) const {
+  ASSAY_LANE uint32_t nearest_codes(const uint32_t (&line)[kPatch], ElementFactor by) const {
+    if (element.on) return uint32_t(element.eight(line, by));
+    const float multiplier = by.value;
     uint32_t codes = 0;
 #pragma unroll
     for (int k = 0; k < kPatch; k += 2)
@@ -162,7 +167,7 @@ struct Nvfp4Direction {
     return codes;
   }
   template <bool kRows>
-  ASSAY_DEVICE uint32_t drawn_codes(const Tile& tile, const uint32_t (&line)[kPatch], int l, float multiplier, uint64_t block) const {
+  ASSAY_DEVICE uint32_t drawn_codes(const Tile& tile, const uint32_t (&line)[kPatch], int l, ElementFactor by, uint64_t block) const {
     using A = Axis<kRows>;
     const uint2 bytes = draws.eight(block, A::line(tile) + l, A::first(tile), A::line_count(tile), A::element_count(tile), tile.member);
     uint32_t codes = 0;
@@ -171,7 +176,8 @@ struct Nvfp4Direction {
       const uint32_t four = part == 0 ? bytes.x : bytes.y;
       float y[4];
 #pragma unroll
-      for (int k = 0; k < 4; ++k) y[k] = scaled(line[4 * part + k], multiplier, plus_zero);
+      for (int k = 0; k < 4; ++k)
+        y[k] = element.on ? as_float(element.scaled(line[4 * part + k], by)) : scaled(line[4 * part + k], by.value, plus_zero);
       uint32_t some = 0;
       if (by_fma) {   // N12.3
 #pragma unroll
@@ -181,7 +187,7 @@ struct Nvfp4Direction {
       }
       codes |= some << (16 * part);
     }
-    return codes;
+    return element.on ? element.eight_stored(codes) : codes;
   }
   ASSAY_LANE uint32_t stochastic(const float (&y)[4], uint32_t bytes) const {
 #if !defined(__CUDA_ARCH__)
@@ -236,7 +242,7 @@ struct Nvfp4Direction {
     if (l >= A::lines(tile)) return err;
     const Nvfp4Scales t = scales_of<kRows>(scope, tile, l);
     const float value = as_float(decode<Encoding::e4m3>(scale));
-    const uint32_t codes = nearest_codes(line, chain.multiplier(t, scale));
+    const uint32_t codes = nearest_codes(line, factor(t, scale));
 #pragma unroll
     for (int k = 0; k < kPatch; ++k)
       if (k < A::elements(tile)) err = four_over_six.add(err, chain, t, value, line[k], (codes >> (4 * k)) & 15u);

@@ -16,8 +16,9 @@
 // Every thread of a block calls accumulate() and encode(), those whose patch lies outside the tensor too: they may hold barriers.
 #pragma once
 #include "fast/choose.h"
-#include "fast/lane/decode.cuh"
 #include "fast/lane/convert.cuh"
+#include "fast/lane/decode.cuh"
+#include "fast/lane/element_rule.cuh"
 #include "fast/move/patch.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
@@ -310,6 +311,20 @@ ASSAY_LANE uint32_t narrow_exactly(uint32_t bits) {
 // x * multiplier, rounded once. `plus_zero`: adding +0 in the same rounding turns an exact -0 into +0 and changes nothing else (N5.6).
 ASSAY_LANE float scaled(uint32_t x, float multiplier, bool plus_zero) {
   return plus_zero ? __fmaf_rn(as_float(x), multiplier, 0.0f) : __fmul_rn(as_float(x), multiplier);
+}
+// codes[l]: those of line l by the rule, under factors[l]. In memory, as its code is too long to stand there eight times.
+template <bool kRows>
+ASSAY_LANE void rule_codes(const ElementRule& rule, const Patch& patch, const uint32_t (&factors)[kPatch], bool divides, uint2 (&codes)[kPatch]) {
+  PatchLines lines;
+  take_lines<kRows>(patch, lines);
+  uint32_t factor[kPatch];
+  uint64_t eight[kPatch];
+#pragma unroll
+  for (int l = 0; l < kPatch; ++l) factor[l] = factors[l];
+#pragma unroll 1
+  for (int l = 0; l < kPatch; ++l) eight[l] = rule.eight(lines.line[l], {as_float(factor[l]), divides});
+#pragma unroll
+  for (int l = 0; l < kPatch; ++l) codes[l] = make_uint2(uint32_t(eight[l]), uint32_t(eight[l] >> 32));
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

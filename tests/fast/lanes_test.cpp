@@ -208,29 +208,29 @@ TEST(Lanes, CurrentScale) {
   e4m3.largest = kLargest<Encoding::e4m3>;
   EXPECT_EQ(e4m3.largest, 0x43E00000u);                    // 448
   EXPECT_EQ(kLargest<Encoding::e5m2>, 0x47600000u);        // 57344
-  EXPECT_EQ(e4m3(0x43E00000u), kOne);                      // 448 / 448
-  EXPECT_EQ(e4m3(0x40400000u), 0x43155555u);               // 448 / 3 = 149.33333
-  EXPECT_EQ(e4m3(0), kOne);
-  EXPECT_EQ(e4m3(kInf), kOne);
-  EXPECT_EQ(e4m3(kNan), kOne);
-  EXPECT_EQ(e4m3(1), kMaxFinite);                          // overflows
+  EXPECT_EQ(e4m3(0x43E00000u).scale, kOne);                      // 448 / 448
+  EXPECT_EQ(e4m3(0x40400000u).scale, 0x43155555u);               // 448 / 3 = 149.33333
+  EXPECT_EQ(e4m3(0).scale, kOne);
+  EXPECT_EQ(e4m3(kInf).scale, kOne);
+  EXPECT_EQ(e4m3(kNan).scale, kOne);
+  EXPECT_EQ(e4m3(1).scale, kMaxFinite);                          // overflows
   EXPECT_EQ(reciprocal(kMaxFinite), 0x00200000u);
   EXPECT_EQ(reciprocal(0), kInf);
   EXPECT_EQ(reciprocal(0xFFC00000u), kNan);
   CurrentScale pow2 = e4m3;
   pow2.pow2 = true;
-  EXPECT_EQ(pow2(0x40400000u), 0x43000000u);               // 128
-  EXPECT_EQ(pow2(1), 0x7F000000u);                         // 2^127
-  EXPECT_EQ(pow2(0), kOne);
+  EXPECT_EQ(pow2(0x40400000u).scale, 0x43000000u);               // 128
+  EXPECT_EQ(pow2(1).scale, 0x7F000000u);                         // 2^127
+  EXPECT_EQ(pow2(0).scale, kOne);
   CurrentScale other = e4m3;
   other.inf_amax = InfAmax::zero;
   other.limit = kLargest<Encoding::bf16>;
-  EXPECT_EQ(other(kInf), 0u);
-  EXPECT_EQ(other(1), 0x7F7F0000u);
+  EXPECT_EQ(other(kInf).scale, 0u);
+  EXPECT_EQ(other(1).scale, 0x7F7F0000u);
   CurrentScale eps = e4m3;
   eps.eps = 0x3F800000u;
-  EXPECT_EQ(eps(0), e4m3.largest);                         // 448 / 1
-  EXPECT_EQ(eps(kNan), kOne);
+  EXPECT_EQ(eps(0).scale, e4m3.largest);                         // 448 / 1
+  EXPECT_EQ(eps(kNan).scale, kOne);
 }
 
 // Hand-worked: N4.5 to N4.7.

@@ -85,7 +85,7 @@ TEST(Nvfp4Lanes, SpecialScales) {
   EXPECT_EQ(bits_of(plain.multiplier(plain.of_tensor(kOne), 0)), kMaxFinite);
   EXPECT_EQ(bits_of(plain.multiplier(plain.of_tensor(kOne), 0x7F)), kMaxFinite);
   Nvfp4Chain quotient;
-  quotient.bf16_quotient = true;
+  quotient.by = Multiplier::bf16_quotient;
   EXPECT_EQ(bits_of(quotient.multiplier(quotient.of_tensor(kOne), 0)), kLargestBf16);
   EXPECT_EQ(bits_of(quotient.multiplier(quotient.of_tensor(0x40B00000), 0x6E)), 0x408C0000u);   // 4.375
   Nvfp4Chain narrow;

@@ -1,0 +1,76 @@
+// One element under the choices that no conversion instruction has: divided rather than multiplied, other zeros, rounded twice, other ties, overflow
+// that does not saturate (N17.1 to N17.5, N17.10). Every encoding by integers, chosen at run time.
+#pragma once
+#include "fast/lane/decode.cuh"
+#include "fast/lane/encode.cuh"
+
+namespace assay::ASSAY_FAST_NAMESPACE {
+
+// What the elements of a block are multiplied by, or divided by.
+struct ElementFactor {
+  float value = 0;
+  bool divides = false;
+};
+
+struct ElementRule {
+  bool on = false;   // off: a product and a conversion do it (move/direction.cuh), with neg_zero=keep or plus
+  Encoding element{};
+  NegZero zero{};
+  ElementTies ties{};
+  Overflow overflow = Overflow::sat;
+  PreRound pre_round{};
+
+  // `divides`: some block divides.
+  static ElementRule of(const Quantizer& q, bool divides) {
+    const Numerics& n = q.numerics;
+    ElementRule rule{divides, q.element, n.neg_zero, n.element_ties, Overflow::sat, n.pre_round};
+    if (n.element_overflow == ElementOverflow::nan && q.element != Encoding::e2m1) rule.overflow = Overflow::nosat;   // N17.2
+    rule.on |= rule.zero == NegZero::drop || rule.zero == NegZero::minus || rule.ties != ElementTies::even || rule.overflow == Overflow::nosat ||
+               rule.pre_round != PreRound::none;
+    return rule;
+  }
+
+  // fl(x * f) or fl(x / f), and what becomes of an exact zero (N5.6, N17.4).
+  ASSAY_LANE uint32_t scaled(uint32_t x, ElementFactor f) const {
+    const uint32_t factor = as_bits(f.value) & kAbs;
+    const uint32_t y = as_bits(f.divides ? __fdiv_rn(as_float(x), f.value) : __fmul_rn(as_float(x), f.value));
+    const bool exact = (x & kAbs) == 0u || factor == (f.divides ? kInf : 0u);
+    if ((y & kAbs) != 0u || !exact) return y;
+    return zero == NegZero::plus ? 0u : zero == NegZero::minus ? kSign : y;
+  }
+  // The scaled element rounded once before it is cast (N17.3).
+  ASSAY_LANE uint32_t rounded(uint32_t y) const {
+    if (pre_round == PreRound::bf16) return decode<Encoding::bf16>(encode<Encoding::bf16>(y, Round::rne, Overflow::nosat));
+    if (pre_round == PreRound::f16_rz) return decode<Encoding::f16>(encode<Encoding::f16>(y, Round::rz, Overflow::nosat));
+    return y;
+  }
+  // N17.1, N17.2.
+  ASSAY_LANE uint32_t cast(uint32_t y) const {
+    if (element == Encoding::e4m3) return encode<Encoding::e4m3>(y, Round::rne, overflow, ties);
+    if (element == Encoding::e5m2) return encode<Encoding::e5m2>(y, Round::rne, overflow, ties);
+    return encode<Encoding::e2m1>(y, Round::rne, Overflow::sat, ties);
+  }
+  // A code that is stored: neg_zero=drop knows no -0 (N17.4).
+  ASSAY_LANE uint32_t stored(uint32_t code) const {
+    const uint32_t sign = element == Encoding::e2m1 ? 0x8u : 0x80u;
+    return zero == NegZero::drop && code == sign ? 0u : code;
+  }
+  // The same of eight E2M1 codes in 4 bits each.
+  ASSAY_LANE uint32_t eight_stored(uint32_t codes) const {
+    if (zero != NegZero::drop) return codes;
+    const uint32_t magnitude = (codes | codes << 1 | codes << 2) & 0x44444444u;   // bit 2 of each: whether there is any
+    return codes & ~(~(magnitude << 1) & 0x88888888u);
+  }
+  ASSAY_LANE uint32_t code(uint32_t x, ElementFactor f) const { return stored(cast(rounded(scaled(x, f)))); }
+
+  // The codes of 8 elements side by side, the first lowest: in 8 bits each, or in 4 of E2M1. One copy of the code for all of them, as it is long.
+  ASSAY_LANE uint64_t eight(const uint32_t (&x)[8], ElementFactor f) const {
+    const int width = element == Encoding::e2m1 ? 4 : 8;
+    uint64_t codes = 0;
+#pragma unroll 1
+    for (int k = 0; k < 8; ++k) codes |= uint64_t(code(x[k], f)) << (width * k);
+    return codes;
+  }
+};
+
+}  // namespace assay::ASSAY_FAST_NAMESPACE
