@@ -9,11 +9,12 @@ struct Fp8Scales {
   uint32_t scale = kOne, scale_inv = kOne;
 };
 
-// The least power of two not below d, and 2^-149 at least; infinity stays (N17.5).
+// The least power of two not below d in magnitude, and 2^-149 at least; infinity stays (N17.5).
 ASSAY_LANE uint32_t power_of_two_above(uint32_t d) {
-  if ((d & kSign) != 0u || d <= 1u) return 1u;
-  if (d >= 0x00800000u) return d >= kInf ? d : (d + kFraction) & ~kFraction;
-  return 1u << (32 - __clz(int(d - 1u)));   // a subnormal counts units of 2^-149
+  const uint32_t sign = d & kSign, a = d & kAbs;
+  if (a <= 1u) return sign | 1u;
+  if (a >= 0x00800000u) return a >= kInf ? d : sign | ((a + kFraction) & ~kFraction);
+  return sign | 1u << (32 - __clz(int(a - 1u)));   // a subnormal counts units of 2^-149
 }
 
 struct CurrentScale {

@@ -10,7 +10,7 @@
 #include "fast/lane/element_rule.cuh"
 #include "fast/lane/mx_scale.cuh"
 #include "fast/lane/nvfp4.cuh"
-#include "run.h"
+#include "tests/fast/run.h"
 
 namespace assay::fast_host {
 namespace {
@@ -182,7 +182,9 @@ TEST(Flavours, DecodeScaleFirst) {   // N17.5
   EXPECT_EQ(power_of_two_above(0x00800000u), 0x00800000u);
   EXPECT_EQ(power_of_two_above(0x00800001u), 0x01000000u);
   EXPECT_EQ(power_of_two_above(3u), 4u);
-  EXPECT_EQ(power_of_two_above(kSign | kOne), 1u);
+  EXPECT_EQ(power_of_two_above(kSign), kSign | 1u);
+  EXPECT_EQ(power_of_two_above(bits_of(-1.5f)), bits_of(-2));
+  EXPECT_EQ(power_of_two_above(kSign | kInf), kSign | kInf);
   // Both divisions in binary64, narrowed once; not the encode scale of N3.3, and not its reciprocal.
   Random random{5};
   int other_scale = 0, other_inverse = 0;
