@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/diagnosis/coherence.h"
 #include "compare/dump_cases.h"
 #include "compare/isolated.h"
 #include "contract/line.h"
@@ -231,6 +232,7 @@ int run_check(const CheckOptions& options, const Subjects& subjects, std::ostrea
     err << "error: " << dump.error().text() << "\n";
     return 2;
   }
+  if (options.coherence) return run_coherence(*dump, out);
   Printer printer(out);
   for (const DumpCase& c : dump->cases) {
     const auto problem = problem_of(*c.recorded);

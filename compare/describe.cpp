@@ -1,6 +1,8 @@
 #include "compare/describe.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -80,9 +82,10 @@ bool is_nan(Encoding encoding, uint32_t code) {
   return e.nan != e.max_finite && m == e.nan;
 }
 
-double value_of(Encoding encoding, uint32_t code) {
+namespace {
+
+double value_by_parts(Encoding encoding, uint32_t code) {
   const EncodingInfo& e = info(encoding);
-  if (!e.is_float()) return code;
   if (is_nan(encoding, code)) return std::numeric_limits<double>::quiet_NaN();
   const Parts p = parts_of(e, code);
   if (e.mantissa_bits == 0) return std::ldexp(1.0, p.exponent - e.bias);
@@ -91,6 +94,30 @@ double value_of(Encoding encoding, uint32_t code) {
   const double fraction = std::ldexp(static_cast<double>(p.fraction), -e.mantissa_bits);
   if (p.exponent == 0) return sign * std::ldexp(fraction, 1 - e.bias);
   return sign * std::ldexp(1.0 + fraction, p.exponent - e.bias);
+}
+
+// Of the encodings of one byte, by code.
+using Values = std::array<double, 256>;
+const Values& values_of(Encoding encoding) {
+  static const auto kAll = [] {
+    std::array<Values, kEncodings.size()> all{};
+    for (size_t e = 0; e < all.size(); ++e)
+      if (kEncodings[e].bits <= 8 && kEncodings[e].is_float())
+        for (uint32_t code = 0; code < 256; ++code) all[e][code] = value_by_parts(static_cast<Encoding>(e), code);
+    return all;
+  }();
+  return kAll[static_cast<size_t>(encoding)];
+}
+
+}  // namespace
+
+double value_of(Encoding encoding, uint32_t code) {
+  const EncodingInfo& e = info(encoding);
+  if (!e.is_float()) return code;
+  if (e.bits <= 8 && code < 256) return values_of(encoding)[code];
+  if (encoding != Encoding::f32 && encoding != Encoding::bf16) return value_by_parts(encoding, code);
+  const float v = std::bit_cast<float>(encoding == Encoding::f32 ? code : code << 16);
+  return std::isnan(v) ? std::numeric_limits<double>::quiet_NaN() : v;
 }
 
 bool is_saturated(Encoding encoding, uint32_t code) {
@@ -103,9 +130,10 @@ bool is_saturated(Encoding encoding, uint32_t code) {
 double step_at(Encoding encoding, double v) {
   const EncodingInfo& e = info(encoding);
   if (e.mantissa_bits == 0 || !e.is_float()) return 0;
-  const int least = 1 - e.bias;
-  const int exponent = v == 0 || !std::isfinite(v) ? least : std::max(std::ilogb(v), least);
-  return std::ldexp(1.0, exponent - e.mantissa_bits);
+  // ilogb and ldexp, by the exponent field: of an infinity or a NaN that of zero; no encoding reaches the subnormals of binary64.
+  const int field = static_cast<int>(std::bit_cast<uint64_t>(v) >> 52 & 0x7FF), least = 1 - e.bias;
+  const int exponent = field == 0x7FF ? least : std::max(field - 1023, least);
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent - e.mantissa_bits + 1023) << 52);
 }
 
 std::string code_bits(Encoding encoding, uint32_t code) {
