@@ -4,6 +4,7 @@ import concurrent.futures
 import importlib.util
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,6 +56,14 @@ def python_with_numpy():
     return sys.executable if importlib.util.find_spec("numpy") else "/usr/bin/python3"
 
 
+def browser_pages(program):
+    """The pages in a Chromium, which is too large to be installed for it: where there is none, that counts as one skip."""
+    if not any(map(shutil.which, ["chromium", "chromium-browser", "google-chrome", "chrome"])):
+        print("browser pages                skipped: no chromium on this machine")
+        return Tally(skipped=1)
+    return run_counted("browser pages", [sys.executable, "tests/browser/test_pages.py", program], timeout=kTimeout)
+
+
 def main():
     parser = argparse.ArgumentParser(prog="ci/test", description=__doc__)
     parser.add_argument("--preset", default="cpu", help="of CMakePresets.json (default: cpu)")
@@ -81,6 +90,7 @@ def main():
         for folder in [ROOT / "fixtures/vectors", ROOT / "fixtures/witness", *map(pathlib.Path, args.vectors)]:
             total += run_counted(f"vectors {folder.name}", [program, "vectors", folder.resolve()], timeout=kTimeout)
         total += run_counted("python assay_pack", [python_with_numpy(), "tests/python/test_assay_pack.py", program], timeout=kTimeout)
+        total += browser_pages(program)
     finish(total)
 
 

@@ -32,7 +32,6 @@ constexpr std::string_view kStyle = R"css(
 html{-webkit-text-size-adjust:100%;text-size-adjust:100%}
 body{margin:0;background:var(--ground);color:var(--ink);font:1rem/1.55 system-ui,-apple-system,"Segoe UI","Noto Sans","DejaVu Sans",sans-serif}
 main{margin:0 auto;padding:2.5rem 1.5rem 4rem;overflow-wrap:break-word}
-p,li,dd,h1,h2,h3{overflow-wrap:anywhere}
 h1{font-size:1.75rem;line-height:1.25;font-weight:650;letter-spacing:-.01em;margin:.2rem 0 .6rem;text-wrap:balance}
 h2{font-size:1.15rem;line-height:1.3;font-weight:650;margin:2.6rem 0 .7rem}
 h3{font-size:.95rem;font-weight:650;margin:1.2rem 0 .4rem}
