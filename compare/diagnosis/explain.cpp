@@ -1,5 +1,289 @@
 #include "compare/diagnosis/explain.h"
 
+#include <algorithm>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "compare/diagnosis/diagnose.h"
+#include "compare/diagnosis/report_html.h"
+#include "compare/diagnosis/report_text.h"
+#include "compare/doctor.h"
+#include "compare/dump_cases.h"
+#include "compare/isolated.h"
+#include "compare/report.h"
+#include "compare/report_github.h"
+#include "compare/reproducer.h"
+#include "compare/runner.h"
+#include "compare/shrink.h"
+#include "compare/trace.h"
+#include "contract/line.h"
+#include "fixtures/files.h"
+#include "fixtures/sha256.h"
+#include "training/line_factory.h"
+
 namespace assay {
-int run_explain(const ExplainOptions&, const Subjects&, std::FILE*, std::FILE*) { return 2; }
+
+namespace {
+
+using std::string;
+
+constexpr size_t kShrinkRuns = 400;
+constexpr double kShrinkTimeout = 20;
+
+// A Subject that somebody else owns, among others.
+class Borrowed final : public Subject {
+ public:
+  explicit Borrowed(Subject& subject) : subject_(subject) {}
+  std::string_view name() const override { return subject_.name(); }
+  string argument() const override { return subject_.argument(); }
+  Support present() const override { return subject_.present(); }
+  Support supports(const Problem& p) const override { return subject_.supports(p); }
+  Served run(const Problem& p, std::span<const ConstBuffer> in, std::span<const Buffer> out, const Environment& env) override { return subject_.run(p, in, out, env); }
+  std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> in, Direction d, int64_t r, int64_t c) override { return subject_.trace(p, in, d, r, c); }
+
+ private:
+  Subject& subject_;
+};
+
+// The bytes of a pack as a Subject. Its steps are those of the line that explains it, where there is one.
+class Recorded final : public Subject {
+ public:
+  Recorded(const Observation& seen, std::vector<PlaneData> want, std::optional<Problem> explained, Subject& reference)
+      : seen_(seen), want_(std::move(want)), explained_(std::move(explained)), reference_(reference) {}
+  std::string_view name() const override { return "pack"; }
+  Support supports(const Problem&) const override { return {}; }
+  Served run(const Problem&, std::span<const ConstBuffer>, std::span<const Buffer> out, const Environment&) override {
+    for (size_t i = 0; i < out.size(); ++i) {
+      const PlaneData* got = find_plane(seen_.got, out[i].plane->name);
+      const std::vector<std::byte>& bytes = got ? got->bytes : want_[i].bytes;
+      std::copy(bytes.begin(), bytes.end(), out[i].bytes.begin());
+    }
+    return {"a recording", 0};
+  }
+  std::vector<TraceStep> trace(const Problem&, std::span<const ConstBuffer> in, Direction d, int64_t r, int64_t c) override {
+    return explained_ ? reference_.trace(*explained_, in, d, r, c) : std::vector<TraceStep>{};
+  }
+
+ private:
+  const Observation& seen_;
+  std::vector<PlaneData> want_;
+  std::optional<Problem> explained_;
+  Subject& reference_;
+};
+
+class Explainer {
+ public:
+  Explainer(const ExplainOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) : options_(options), subjects_(subjects), out_(out), err_(err) {}
+
+  int run() { return std::filesystem::exists(options_.what) || options_.what.ends_with(".safetensors") ? pack() : line(); }
+
+ private:
+  int fail(const string& message, int status) {
+    clear();
+    fmt::print(err_, "error: {}\n", message);
+    return status;
+  }
+  void progress(const string& text) {
+    if (!options_.progress) return;
+    fmt::print(err_, "\r\x1b[K{}", text);
+    std::fflush(err_);
+  }
+  void clear() { progress(""); }
+
+  DiagnoseOptions search_options() {
+    DiagnoseOptions o;
+    o.jobs = options_.jobs;
+    o.pairs = options_.pairs;
+    o.budget = options_.budget;
+    if (options_.progress) o.on_progress = [this](const string& text) { progress(text); };
+    return o;
+  }
+
+  // ---- a line ----
+
+  int line() {
+    const auto problem = training::read_line(options_.what);
+    if (!problem) return fail(options_.what + " is neither a file nor a line: " + problem.error().text(), 2);
+    Subject* subject = subjects_.find(options_.subject);
+    if (!subject) return fail("no subject '" + options_.subject + "'", 3);
+    if (const Support here = present_in_child(*subject); !here.yes) return fail("subject " + options_.subject + " is absent: " + here.why, 3);
+    if (const Support s = subject->supports(*problem); !s.yes) return fail(options_.subject + " does not run this line: " + s.why, 3);
+    const auto inputs = make_inputs(*problem, subjects_.reference());
+    if (!inputs) return fail(inputs.error().text(), 2);
+
+    // Determinism first: what two runs make differently has no cause in the numbers.
+    progress("running " + options_.subject);
+    Environment other = options_.environment;
+    other.order = other.order == 17 ? 23 : 17;
+    other.poison = static_cast<uint8_t>(~other.poison);
+    other.threads = 2;
+    IsolatedRun first = run_isolated(*subject, *problem, *inputs, options_.environment, options_.timeout);
+    if (first.status == IsolatedRun::Status::unsupported) return fail(options_.subject + ": " + first.trouble(), 3);
+    if (!first.sound()) {
+      fail(options_.subject + " " + first.trouble(), 1);
+      fmt::print(err_, "       assay shrink {} finds the smallest line that does this\n", shell_quoted(to_line(*problem)));
+      return 1;
+    }
+    const IsolatedRun second = run_isolated(*subject, *problem, *inputs, other, options_.timeout);
+    Observation seen{*problem, options_.subject, *inputs, std::move(first.execution.planes)};
+    const bool repeats = second.sound() && !judge(problem->x.shape.count() ? &*problem : nullptr, second.execution.planes, seen.got).cause;
+    Diagnosis d;
+    if (!repeats) {
+      d = differing_runs(seen, second);
+    } else {
+      auto found = diagnose(seen, subjects_.reference(), search_options());
+      if (!found) return fail(found.error().text(), 2);
+      d = std::move(*found);
+    }
+    d.deterministic = repeats;
+    d.argument = options_.subject == "host" ? "" : subject->argument();
+    d.command = "assay explain " + shell_quoted(to_line(*problem)) + (d.argument.empty() ? "" : " " + d.argument);
+    if (repeats && d.confidence != Confidence::equal) {
+      TraceOptions t{*problem, options_.subject, "reference", {}, {}, options_.environment, options_.timeout};
+      if (auto traced = trace(t, subjects_)) d.trace = std::move(*traced);
+      if (const int status = reduce(d, *problem, options_.subject, subjects_, subject->argument())) return status;
+    }
+    return report(d);
+  }
+
+  // Two runs of the subject against each other.
+  Diagnosis differing_runs(const Observation& seen, const IsolatedRun& second) {
+    Diagnosis d;
+    d.line = to_line(seen.problem);
+    d.subject = seen.subject;
+    d.confidence = Confidence::random;
+    if (!second.sound()) return d;
+    for (size_t i = 0; i < seen.got.size(); ++i) {
+      const PlaneData &a = seen.got[i], &b = second.execution.planes[i];
+      PlaneSummary s{a.plane.name, string(info(a.plane.encoding).name), 0, a.plane.logical.count(), {}, {}, {}};
+      for (int64_t k = 0; k < a.plane.padded.count(); ++k)
+        if (!a.plane.members.empty() || !place_of(a.plane, k).padding) s.differ += code_at(a.plane, a.bytes, k) != code_at(a.plane, b.bytes, k);
+      d.elements += s.of;
+      d.planes.push_back(std::move(s));
+    }
+    return d;
+  }
+
+  // ---- a pack ----
+
+  int pack() {
+    const auto dump = read_dump({options_.what});
+    if (!dump) return fail(dump.error().text(), 2);
+    std::optional<Diagnosis> chosen;
+    for (const DumpCase& c : dump->cases) {
+      if (!options_.case_id.empty() && c.recorded->id != options_.case_id) continue;
+      const string where = c.where();
+      const auto problem = problem_of(*c.recorded);
+      if (!problem) return fail(where + ": " + problem.error().text(), 2);
+      auto inputs = dump_inputs(*c.recorded, *problem, subjects_.reference());
+      if (!inputs) return fail(where + ": " + inputs.error().text(), 2);
+      Observation seen{*problem, "pack " + where, std::move(*inputs), {}};
+      for (const Plane& plane : output_planes(*problem))
+        if (const PackPlane* recorded = c.recorded->find(plane.name); recorded && recorded->tensor) {
+          auto data = dump_plane(*recorded->tensor, plane);
+          if (!data) return fail(where + ", " + plane.name + ": " + data.error().text(), 2);
+          seen.got.push_back(std::move(*data));
+        }
+      auto found = diagnose(seen, subjects_.reference(), search_options());
+      if (!found) return fail(where + ": " + found.error().text(), 2);
+      found->command = fmt::format("assay explain {} --case {}", shell_quoted(c.pack->path), shell_quoted(c.recorded->id));
+      const bool differs = found->confidence != Confidence::equal;
+      chosen = std::move(*found);
+      if (!differs) continue;
+      if (const int status = look_closer(*chosen, seen, c)) return status;
+      return report(*chosen);
+    }
+    if (!chosen) {
+      string ids;
+      for (size_t i = 0; i < std::min<size_t>(dump->cases.size(), 8); ++i) ids += (ids.empty() ? "" : ", ") + dump->cases[i].recorded->id;
+      return fail(options_.case_id.empty() ? options_.what + " holds no case" : fmt::format("{} holds no case '{}' (it has {})", options_.what, options_.case_id, ids), 2);
+    }
+    return report(*chosen);
+  }
+
+  // The trace and the reproducer of a recorded case: its bytes stand for the subject, and where they are explained, the explanation does.
+  int look_closer(Diagnosis& d, const Observation& seen, const DumpCase& c) {
+    Problem drawn = seen.problem;
+    if (const PackPlane* x = c.recorded->find("x"); x && x->tensor && !drawn.as<Split>()) {
+      if (const auto fill = fill_of(*c.pack, c.recorded->id + "/x")) drawn.x.fill = *fill;
+      else return 0;
+    }
+    Subjects subjects;
+    subjects.owned.push_back(std::make_unique<Borrowed>(subjects_.reference()));
+    std::optional<Problem> explained;
+    const bool exact = !d.explanations.empty() && d.explanations.front().exact();
+    if (exact && !d.explanations.front().line.empty())
+      if (auto p = parse_line(d.explanations.front().line)) explained = std::move(*p);
+    const IsolatedRun want = run_isolated(subjects_.reference(), seen.problem, seen.inputs, Environment{}, options_.timeout);
+    if (!want.sound()) return 0;
+    subjects.owned.push_back(std::make_unique<Recorded>(seen, want.execution.planes, explained, subjects_.reference()));
+    TraceOptions t{drawn, "pack", "reference", {}, {}, Environment{}, options_.timeout};
+    if (auto traced = trace(t, subjects)) d.trace = std::move(*traced);
+    if (!exact) return 0;
+    subjects.owned.push_back(make_explained_subject(d.explanations.front(), "explained", subjects_.reference()));
+    return reduce(d, drawn, "explained", subjects, "");
+  }
+
+  // The tensor of a pack as a fill.
+  static std::optional<Fill> fill_of(const Pack& pack, const string& tensor) {
+    for (size_t n = 0; n < pack.files.size(); ++n)
+      if (pack.files[n].find(tensor)) {
+        const std::filesystem::path first = pack.path;                       // then <stem>.1.safetensors, ...
+        const string path = n == 0 ? pack.path : (first.parent_path() / fmt::format("{}.{}.safetensors", first.stem().string(), n)).string();
+        const auto bytes = MappedFile::open(path);
+        if (!bytes) return {};
+        Fill f;
+        f.kind = FillKind::pack;
+        f.payload = path + "#" + tensor + "@" + sha256(bytes->bytes());
+        return f;
+      }
+    return {};
+  }
+
+  // ---- the end ----
+
+  int reduce(Diagnosis& d, const Problem& problem, const string& subject, const Subjects& subjects, const string& argument) {
+    if (problem.as<Split>() && problem.x.fill.kind == FillKind::pack) return 0;
+    ShrinkOptions o;
+    o.problem = problem;
+    o.subject = subject;
+    o.environment = options_.environment;
+    o.timeout = std::min(options_.timeout, kShrinkTimeout);
+    o.max_runs = kShrinkRuns;
+    const std::function<void(const string&)> tell = [this](const string& text) { progress("shrinking, " + text); };
+    const auto shrunk = shrink(o, subjects, tell);
+    if (!shrunk) return 0;                                                 // the case itself is the smallest that is known
+    d.reproducer = to_line(shrunk->bad);
+    if (options_.reproducer.empty()) return 0;
+    const auto inputs = make_inputs(shrunk->bad, subjects.reference());
+    if (!inputs) return fail(inputs.error().text(), 2);
+    const IsolatedRun got = run_isolated(*subjects.find(subject), shrunk->bad, *inputs, options_.environment, options_.timeout);
+    const IsolatedRun want = run_isolated(subjects.reference(), shrunk->bad, *inputs, Environment{}, options_.timeout);
+    if (const auto error = write_reproducer(options_.reproducer, shrunk->bad, argument, *inputs, got.execution.planes, want.execution.planes)) return fail(error->text(), 2);
+    for (const char* name : {"reproduce.cpp", "case.safetensors", "README"}) d.reproducer_files.push_back((std::filesystem::path(options_.reproducer) / name).string());
+    return 0;
+  }
+
+  int report(const Diagnosis& d) {
+    clear();
+    fmt::print(out_, "{}", diagnosis_screen(d, options_.colour));
+    if (!options_.json.empty())
+      if (const auto error = write_file(options_.json, json::dump(to_json(d), 1) + "\n")) return fail(error->text(), 2);
+    if (!options_.html.empty())
+      if (const auto error = write_diagnosis_page(d, options_.html, doctor_facts_in_child(subjects_))) return fail(error->text(), 2);
+    if (options_.github) annotate_diagnosis(d, out_);
+    std::fflush(out_);
+    return d.confidence == Confidence::equal ? 0 : 1;
+  }
+
+  const ExplainOptions& options_;
+  const Subjects& subjects_;
+  std::FILE *out_, *err_;
+};
+
+}  // namespace
+
+int run_explain(const ExplainOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) { return Explainer(options, subjects, out, err).run(); }
+
 }  // namespace assay
