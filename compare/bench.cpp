@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <ostream>
 
 #include <benchmark/benchmark.h>
@@ -12,6 +13,7 @@
 #include "compare/claims.h"
 #include "compare/doctor.h"
 #include "compare/isolated.h"
+#include "compare/plugin.h"
 #include "compare/runner.h"
 #include "contract/line.h"
 #include "fixtures/files.h"
@@ -33,10 +35,24 @@ class Collector : public benchmark::BenchmarkReporter {
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& r : runs)
-      if (r.run_type == Run::RT_Iteration && r.iterations > 0) (r.run_name.function_name == "copy" ? copy : subject).push_back(r.real_accumulated_time / static_cast<double>(r.iterations));
+      if (r.run_type == Run::RT_Iteration && r.iterations > 0) seconds.push_back(r.real_accumulated_time / static_cast<double>(r.iterations));
   }
-  std::vector<double> subject, copy;
+  std::vector<double> seconds;
 };
+
+// Seconds of one call, one for each repetition.
+std::vector<double> host_times(const std::function<void()>& work, const BenchOptions& options) {
+  benchmark::RegisterBenchmark("work", [&](benchmark::State& state) {
+    for (auto _ : state) {
+      work();
+      benchmark::ClobberMemory();
+    }
+  })->Repetitions(options.repetitions)->MinTime(options.min_time)->UseRealTime()->ReportAggregatesOnly(false);
+  Collector collector;
+  benchmark::RunSpecifiedBenchmarks(&collector);
+  benchmark::ClearRegisteredBenchmarks();
+  return collector.seconds;
+}
 
 struct Samples {
   string temperature;                 // "warm", "cold"
@@ -83,37 +99,40 @@ std::vector<double> seconds_of(const std::vector<std::chrono::nanoseconds>& time
   return out;
 }
 
-std::vector<Samples> time_here(Subject& subject, const Problem& p, Subject& reference, const BenchOptions& options) {
-  const auto inputs = make_inputs(p, reference);
+// A copy of `bytes` read and written in all.
+std::vector<double> host_copy(size_t bytes, const BenchOptions& options) {
+  const size_t half = std::max<size_t>(bytes / 2, 1);
+  std::vector<char> from(half, 1), to(half, 2);
+  return host_times([&] { std::memcpy(to.data(), from.data(), half); }, options);
+}
+
+// The same where `subject` works; empty where nothing there copies. A plugin need not run identity: the GPU's own kernels copy for it.
+std::vector<double> copy_beside(Subject& subject, const Subjects& subjects, size_t bytes, bool cold, const BenchOptions& options) {
+  Subject* copier = &subject;
+  if (subject.name().starts_with("plugin:")) {
+    if (!takes_device_pointers(subject)) return host_copy(bytes, options);
+    copier = subjects.find("gpu");
+    if (!copier || !copier->present().yes) return {};
+  }
+  const Problem copy = device_copy(bytes);
+  const auto x = make_inputs(copy, subjects.reference());
+  return x ? seconds_of(copier->time(copy, views(*x), options.repetitions, cold)) : std::vector<double>{};
+}
+
+std::vector<Samples> time_here(Subject& subject, const Problem& p, const Subjects& subjects, const BenchOptions& options) {
+  const auto inputs = make_inputs(p, subjects.reference());
   if (!inputs) throw std::runtime_error(inputs.error().text());
+  const std::vector<ConstBuffer> in = views(*inputs);
   std::vector<Samples> out;
   for (const bool cold : {false, true}) {
-    Samples s{cold ? "cold" : "warm", seconds_of(subject.time(p, views(*inputs), options.repetitions, cold)), {}};
+    Samples s{cold ? "cold" : "warm", seconds_of(subject.time(p, in, options.repetitions, cold)), {}};
     if (s.seconds.empty()) break;
-    const Problem copy = device_copy(bytes_moved(p));
-    if (const auto x = make_inputs(copy, reference)) s.copy = seconds_of(subject.time(copy, views(*x), options.repetitions, cold));
+    s.copy = copy_beside(subject, subjects, bytes_moved(p), cold, options);
     out.push_back(std::move(s));
   }
   if (!out.empty()) return out;
-
-  const std::vector<ConstBuffer> in = views(*inputs);
   const Buffers buffers(p);
-  const size_t half = std::max<size_t>(bytes_moved(p) / 2, 1);
-  std::vector<char> from(half, 1), to(half, 2);
-  auto settings = [&](benchmark::internal::Benchmark* b) { b->Repetitions(options.repetitions)->MinTime(options.min_time)->UseRealTime()->ReportAggregatesOnly(false); };
-  settings(benchmark::RegisterBenchmark("subject", [&](benchmark::State& state) {
-    for (auto _ : state) subject.run(p, in, buffers.views, options.environment);
-  }));
-  settings(benchmark::RegisterBenchmark("copy", [&](benchmark::State& state) {
-    for (auto _ : state) {
-      std::memcpy(to.data(), from.data(), half);
-      benchmark::ClobberMemory();
-    }
-  }));
-  Collector collector;
-  benchmark::RunSpecifiedBenchmarks(&collector);
-  benchmark::ClearRegisteredBenchmarks();
-  out.push_back({"warm", collector.subject, collector.copy});
+  out.push_back({"warm", host_times([&] { subject.run(p, in, buffers.views, options.environment); }, options), host_copy(bytes_moved(p), options)});
   return out;
 }
 
@@ -121,7 +140,7 @@ std::vector<Samples> time_here(Subject& subject, const Problem& p, Subject& refe
 
 struct Row {
   string line, subject, temperature, note;
-  double median = 0, least = 0, most = 0, copy = 0;   // seconds
+  double median = 0, least = 0, most = 0, copy = 0;   // seconds; no copy: 0
   int samples = 0;
   size_t bytes = 0;
   int64_t elements = 0;
@@ -135,20 +154,24 @@ double median(std::vector<double> v) {
 }
 
 json::Value to_json(const Row& r) {
-  return json::object({{"line", r.line}, {"subject", r.subject}, {"temperature", r.temperature}, {"note", r.note}, {"samples", r.samples},
+  json::Value out = json::object({{"line", r.line}, {"subject", r.subject}, {"temperature", r.temperature}, {"note", r.note}, {"samples", r.samples},
                        {"seconds", json::object({{"median", r.median}, {"min", r.least}, {"max", r.most}})},
-                       {"copy_seconds", r.copy}, {"bytes", r.bytes}, {"elements", r.elements},
-                       {"bytes_per_second", static_cast<double>(r.bytes) / r.median}, {"elements_per_second", static_cast<double>(r.elements) / r.median},
-                       {"ratio_to_copy", r.median / r.copy}});
+                       {"bytes", r.bytes}, {"elements", r.elements},
+                       {"bytes_per_second", static_cast<double>(r.bytes) / r.median}, {"elements_per_second", static_cast<double>(r.elements) / r.median}});
+  if (r.copy > 0) {
+    out.set("copy_seconds", r.copy);
+    out.set("ratio_to_copy", r.median / r.copy);
+  }
+  return out;
 }
 
 string seconds_text(double s) {
   return s < 1e-3 ? fmt::format("{:.2f} us", s * 1e6) : s < 1 ? fmt::format("{:.3f} ms", s * 1e3) : fmt::format("{:.3f} s", s);
 }
 
-// What timings of a subject depend on: the GPU for gpu, the processor for everything else.
-string machine_of(const json::Value& facts, const string& subject) {
-  if (subject == "gpu")
+// What timings of a subject depend on: the GPU for gpu and plugins of device pointers, the processor for everything else.
+string machine_of(const json::Value& facts, const Subject& subject) {
+  if (subject.name() == "gpu" || takes_device_pointers(subject))
     for (const json::Value& s : *facts.find("subjects")->array())
       if (s.text("name") == "gpu") return string(s.text("detail"));
   return fmt::format("{}, {} cores", facts.text("cpu"), facts.find("cores")->to_int().value_or(0));
@@ -226,7 +249,7 @@ int run_bench(const BenchOptions& options, const Subjects& subjects, std::ostrea
       const auto text = in_child(
           [&] {
             json::Value list = json::array();
-            for (const Samples& s : time_here(subject, entry.problem, subjects.reference(), options)) {
+            for (const Samples& s : time_here(subject, entry.problem, subjects, options)) {
               json::Value seconds = json::array(), copy = json::array();
               for (double v : s.seconds) seconds.push(v);
               for (double v : s.copy) copy.push(v);
@@ -252,15 +275,16 @@ int run_bench(const BenchOptions& options, const Subjects& subjects, std::ostrea
                 *std::max_element(seconds.begin(), seconds.end()), median(numbers("copy")), static_cast<int>(seconds.size()), bytes_moved(entry.problem), entry.problem.x.shape.count()};
         ++timed;
         results.push(to_json(row));
-        out << fmt::format("  {:<10} {}  median {:<10} min {:<10} {} samples  {:8.2f} Melem/s  {:8.3f} GB/s  {:7.2f} x copy", name, row.temperature, seconds_text(row.median), seconds_text(row.least),
-                           row.samples, static_cast<double>(row.elements) / row.median / 1e6, static_cast<double>(row.bytes) / row.median / 1e9, row.median / row.copy);
+        out << fmt::format("  {:<10} {}  median {:<10} min {:<10} {} samples  {:8.2f} Melem/s  {:8.3f} GB/s", name, row.temperature, seconds_text(row.median), seconds_text(row.least),
+                           row.samples, static_cast<double>(row.elements) / row.median / 1e6, static_cast<double>(row.bytes) / row.median / 1e9);
+        if (row.copy > 0) out << fmt::format("  {:7.2f} x copy", row.median / row.copy);
         if (!row.note.empty()) out << "  " << row.note;
         const string key = fmt::format("{} {} {}", name, row.temperature, line);
         const auto before = std::find_if(earlier.begin(), earlier.end(), [&](const auto& e) { return e.first == key; });
         if (before != earlier.end() && row.note.empty()) {
-          if (before->second.machine != machine_of(facts, name)) {
+          if (before->second.machine != machine_of(facts, *subjects.find(name))) {
             out << "\n";
-            err << fmt::format("error: {} holds times of {} from '{}', this is '{}'\n", options.against, name, before->second.machine, machine_of(facts, name));
+            err << fmt::format("error: {} holds times of {} from '{}', this is '{}'\n", options.against, name, before->second.machine, machine_of(facts, *subjects.find(name)));
             return 2;
           }
           ++compared;
@@ -275,7 +299,7 @@ int run_bench(const BenchOptions& options, const Subjects& subjects, std::ostrea
   }
   if (!options.output.empty()) {
     json::Value machines = json::object();
-    for (const string& name : options.subjects) machines.set(name, machine_of(facts, name));
+    for (const string& name : options.subjects) machines.set(name, machine_of(facts, *subjects.find(name)));
     json::Value file = json::object({{"schema", kSchema}, {"fingerprint", facts.text("fingerprint")}, {"machines", std::move(machines)}, {"doctor", facts}, {"results", std::move(results)}});
     if (const auto error = write_file(options.output, json::dump(file, 1) + "\n")) {
       err << "error: " << error->text() << "\n";

@@ -9,6 +9,8 @@
 
 #include <fmt/format.h>
 
+#include "contract/device_memory.h"
+
 namespace assay {
 
 namespace {
@@ -75,6 +77,8 @@ Execution execute(Subject& subject, const Problem& problem, const std::vector<Pl
   } catch (const Unsupported& e) {
     out.error = e.what();
     out.unsupported = true;
+  } catch (const Trespass& e) {
+    out.trespass = e.what();
   } catch (const std::exception& e) {
     out.error = e.what();
   } catch (...) {

@@ -28,6 +28,7 @@
 #include "compare/vectors.h"
 #include "contract/line.h"
 #include "contract/recipes.h"
+#include "fast/device_memory.h"
 #include "fast/subject_cublaslt.h"
 #include "fast/subject_gpu.h"
 #include "fast/subject_host.h"
@@ -82,7 +83,7 @@ Subjects make_subjects(const Common& common) {
   s.owned.push_back(make_lanes_twin_subject());
   s.owned.push_back(make_general_host_subject());
   if (!common.plugin.empty()) {
-    auto plugin = make_plugin_subject(common.plugin);
+    auto plugin = make_plugin_subject(common.plugin, make_device_memory());
     if (!plugin) throw Refusal{plugin.error().text()};
     s.owned.push_back(std::move(*plugin));
   }

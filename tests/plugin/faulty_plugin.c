@@ -20,6 +20,12 @@ uint32_t assay_plugin_abi(void) {
 #endif
 }
 
+#if defined FAULT_device || defined FAULT_device_out_of_bounds || defined FAULT_device_writes_input || defined FAULT_device_late_error || defined FAULT_device_timed
+int assay_plugin_memory(void) { return ASSAY_MEMORY_DEVICE; }
+#elif defined FAULT_nowhere
+int assay_plugin_memory(void) { return 7; }
+#endif
+
 int assay_plugin_supports(const char* line, char* why, size_t why_bytes) {
 #ifdef FAULT_describe
   (void)line, (void)why, (void)why_bytes;
@@ -53,7 +59,11 @@ int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_c
   for (;;) sleep(1);
 #elif defined FAULT_exit
   exit(0);
-#elif defined FAULT_out_of_bounds /* one byte past the end */
+#elif defined FAULT_device_writes_input
+  ((unsigned char*)inputs[0].data)[5] ^= 1;
+#elif defined FAULT_device_late_error /* the fake device of the tests looks for it */
+  setenv("ASSAY_TEST_DEVICE_ERROR", "an illegal memory access was encountered", 1);
+#elif defined FAULT_out_of_bounds || defined FAULT_device_out_of_bounds /* one byte past the end */
   ((volatile unsigned char*)bytes)[last->bytes] = 0x55;
 #elif defined FAULT_describe /* says what it was told of the last plane, which it cannot make */
   snprintf(message, message_bytes, "%s packed %d bytes %d members %d last at %d of %dx%d", last->name, last->packed, (int)last->bytes, (int)last->member_count,
@@ -66,3 +76,12 @@ int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_c
 #endif
   return status;
 }
+
+#if defined FAULT_timed || defined FAULT_device_timed /* warm runs by its own clock, which is made up; cold ones not */
+int assay_plugin_time(const char* line, const assay_plane* inputs, size_t input_count, const assay_plane* outputs, size_t output_count, int repeats, int cold,
+                      uint64_t* nanoseconds, char* message, size_t message_bytes) {
+  if (cold) return ASSAY_NOT_TIMED;
+  for (int i = 0; i < repeats; ++i) nanoseconds[i] = 1000 * (uint64_t)(i + 1);
+  return assay_plugin_run(line, inputs, input_count, outputs, output_count, message, message_bytes);
+}
+#endif
