@@ -1,0 +1,63 @@
+// The thresholds of the benchmark of diagnosis: what `assay explain` must name, and what it must never claim.
+#include <gtest/gtest.h>
+
+#include "reference/subject.h"
+#include "tests/self/diagnosis/benchmark.h"
+
+namespace assay {
+namespace {
+
+struct Run {
+  std::vector<Named> results;
+  Tally tally;
+  std::string misses;
+};
+Run run(CaseKind kind) {
+  const auto reference = make_reference_subject();
+  Run out;
+  for (const Case& c : cases(kind)) {
+    out.results.push_back(judge_case(c, *reference, 1));
+    const Named& r = out.results.back();
+    out.tally.add(r);
+    const bool named = r.found == Found::named || r.found == Found::in_class;
+    if (named == (kind == CaseKind::outside) || (kind == CaseKind::outside && !r.right_stage))
+      out.misses += std::string(c.switches) + " (" + r.line + "): " + std::string(name_of(r.found)) + ", first " + (r.first ? std::string(name_of(*r.first)) : "-") + ", " + r.says + "\n";
+  }
+  return out;
+}
+
+TEST(DiagnosisBenchmark, NamesSingleFaults) {
+  const Run r = run(CaseKind::single);
+  EXPECT_GE(r.tally.counted, 130);
+  EXPECT_EQ(r.tally.invisible, 0) << r.misses;
+  EXPECT_GE(100 * r.tally.explained(), 95 * r.tally.counted) << r.misses;
+  EXPECT_EQ(r.tally.wrongly_certain, 0) << r.misses;
+}
+
+TEST(DiagnosisBenchmark, NamesPairsOfFaults) {
+  const Run r = run(CaseKind::doubled);
+  EXPECT_GE(r.tally.counted, 45);
+  EXPECT_GE(100 * r.tally.explained(), 75 * r.tally.counted) << r.misses;
+  EXPECT_EQ(r.tally.wrongly_certain, 0) << r.misses;
+}
+
+TEST(DiagnosisBenchmark, ClaimsNoCauseForWhatNoListHas) {
+  const Run r = run(CaseKind::outside);
+  EXPECT_GE(r.tally.counted, 20);
+  EXPECT_EQ(r.tally.named + r.tally.in_class + r.tally.wrong_class + r.tally.wrongly_certain, 0) << r.misses;
+  EXPECT_GE(100 * r.tally.right_stage, 90 * r.tally.counted) << r.misses;
+}
+
+// The judge of the benchmark itself: a name that predicts something else is not right.
+TEST(DiagnosisBenchmark, TellsPlanesApart) {
+  const auto reference = make_reference_subject();
+  for (const Case& c : {Case{"c_rz", "quantize nvfp4 33x47 bf16 dir=row"}, Case{"ta_not_reset", "quantize fp8_current 32x32 bf16 dir=row"}, Case{"ly_swizzle_missing", "quantize mxfp8 256x256 bf16 dir=row scales=gemm"}}) {
+    const auto r = reveal(c, {}, *reference);
+    ASSERT_TRUE(r) << c.switches;
+    EXPECT_TRUE(same_planes(r->wrong, r->wrong));
+    EXPECT_FALSE(same_planes(r->wrong, r->right));
+  }
+}
+
+}  // namespace
+}  // namespace assay
