@@ -2,7 +2,8 @@
 //
 // Host subjects run under Google Benchmark, with repetitions; a subject that times itself (a GPU: CUDA events, without transfers) gives warm and cold samples.
 // Beside each time stand bytes and elements per second and the ratio to a copy that reads and writes as many bytes in the same process: memcpy on the host, a quantize to
-// identity on a device. Rows of the host executor are labelled: they say nothing about any GPU.
+// identity on a device. A plugin is timed by its own assay_plugin_time where it has one, else by device events or a clock; its copy is memcpy, or that of the kernels here
+// on the same GPU, and without those there is no ratio. Rows of the host executor are labelled: they say nothing about any GPU.
 #pragma once
 #include <iosfwd>
 #include <string>
