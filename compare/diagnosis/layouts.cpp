@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <functional>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -236,10 +236,14 @@ class Search {
 
   // The Walsh-Hadamard transform of weights that codes have by chance. A map of addresses that is linear in their bits only moves its values, so that the value at one bit of got's
   // address stands, up to its sign, at the bits of want's address whose parity that bit is.
-  std::vector<int64_t> transform(const std::vector<uint32_t>& codes, int64_t size) const {
+  std::vector<int64_t> weights(const std::vector<uint32_t>& codes, int64_t size) const {
     std::vector<int64_t> t(static_cast<size_t>(size));
     for (int64_t i = 0; i < n_; ++i)
       t[static_cast<size_t>(i % size)] += static_cast<int64_t>(mixed(static_cast<uint64_t>(codes[static_cast<size_t>(i)]) << 24 ^ static_cast<uint64_t>(i / size)) >> 40) - (int64_t{1} << 23);
+    return t;
+  }
+  static void transform(std::vector<int64_t>& t) {
+    const int64_t size = static_cast<int64_t>(t.size());
     for (int64_t half = 1; half < size; half *= 2)
       for (int64_t block = 0; block < size; block += 2 * half)
         for (int64_t i = block; i < block + half; ++i) {
@@ -247,15 +251,16 @@ class Search {
           t[static_cast<size_t>(i)] = a + b;
           t[static_cast<size_t>(i + half)] = a - b;
         }
-    return t;
   }
 
   void address_bits() {
     const int64_t size = n_ & -n_;   // bits that are whole
     if (size < 16) return;
     const int bits = std::countr_zero(static_cast<uint64_t>(size));
-    const std::vector<int64_t> g = transform(got_, size), w = transform(want_, size);
-    if (g[0] != w[0]) return;        // other codes
+    std::vector<int64_t> g = weights(got_, size), w = weights(want_, size);
+    if (std::accumulate(g.begin(), g.end(), int64_t{0}) != std::accumulate(w.begin(), w.end(), int64_t{0})) return;   // other codes
+    transform(g);
+    transform(w);
     std::vector<uint64_t> masks;     // of each bit of got's address
     std::vector<bool> inverted;
     std::vector<uint64_t> basis;     // of the masks, in echelon form
@@ -346,6 +351,7 @@ class Search {
       return out;
     };
     const std::vector<uint64_t> in_want = hashes(want_), in_got = hashes(got_);
+    if (!displaced(in_got, in_want)) return;
     std::vector<std::pair<uint64_t, int32_t>> sorted(in_want.size());
     for (size_t i = 0; i < sorted.size(); ++i) sorted[i] = {in_want[i], static_cast<int32_t>(i)};
     std::sort(sorted.begin(), sorted.end());
@@ -379,6 +385,26 @@ class Search {
     bool moved = false;
     for (int64_t i = 0; i < n_ && !moved; ++i) moved = source[static_cast<size_t>(i)] >= 0 && source[static_cast<size_t>(i)] != i;
     if (moved) fits_.push_back({name, text, share, mapped == n_, std::move(source)});
+  }
+
+  // Whether enough of some windows of got stand elsewhere in want: a quick look before the long one.
+  bool displaced(const std::vector<uint64_t>& in_got, const std::vector<uint64_t>& in_want) const {
+    std::unordered_map<uint64_t, int64_t> looked;   // where it stands in got; -1 once it is found elsewhere in want
+    for (uint64_t n = 0; n < 512; ++n) {
+      const uint64_t i = mixed(n) % in_got.size();
+      looked.emplace(in_got[i], static_cast<int64_t>(i));
+    }
+    std::vector<bool> among(1 << 16);               // so that few are looked up
+    for (const auto& [h, i] : looked) among[h >> 48] = true;
+    size_t found = 0;
+    for (size_t j = 0; j < in_want.size(); ++j) {
+      if (!among[in_want[j] >> 48]) continue;
+      const auto at = looked.find(in_want[j]);
+      if (at == looked.end() || at->second < 0 || at->second == static_cast<int64_t>(j)) continue;
+      at->second = -1;
+      ++found;
+    }
+    return found * 4 >= looked.size();
   }
 
   // One offset, strides of whole runs, or rows in an order.
