@@ -59,7 +59,7 @@ bool can_scale(const Problem& p, const Plane& plane, const std::vector<PlaneData
 class Histogram {
  public:
   explicit Histogram(std::vector<string> names) : names_(std::move(names)), counts_(names_.size()) {}
-  void add(size_t bucket) { ++counts_[bucket]; }
+  void add(size_t bucket, int64_t times) { counts_[bucket] += times; }
   std::vector<std::pair<string, int64_t>> filled() const {
     std::vector<std::pair<string, int64_t>> out;
     for (size_t i = 0; i < names_.size(); ++i)
@@ -72,28 +72,49 @@ class Histogram {
   std::vector<int64_t> counts_;
 };
 
-std::vector<std::pair<string, int64_t>> distances(Encoding e, const Codes& codes) {
+// Pairs of codes that differ, and how often; narrow codes are counted first.
+struct Differing {
+  uint32_t got = 0, want = 0;
+  int64_t count = 0;
+};
+std::vector<Differing> pairs_of(const EncodingInfo& e, const Codes& codes) {
+  std::vector<Differing> out;
+  if (e.bits > 8) {
+    for (size_t i : codes.differ) out.push_back({codes.got[i], codes.want[i], 1});
+    return out;
+  }
+  std::vector<int64_t> counts(1 << 16);
+  for (size_t i : codes.differ) ++counts[codes.got[i] << 8 | codes.want[i]];
+  for (uint32_t both = 0; both < counts.size(); ++both)
+    if (counts[both]) out.push_back({both >> 8, both & 0xFF, counts[both]});
+  return out;
+}
+
+std::vector<std::pair<string, int64_t>> distances(Encoding e, const std::vector<Differing>& pairs) {
   static constexpr int64_t kFrom[] = {0, 1, 2, 3, 4, 8, 16, 32, 256};
   Histogram h({"sign of zero", "1", "2", "3", "4..7", "8..15", "16..31", "32..255", "256 and more", "NaN"});
-  for (size_t i : codes.differ) {
-    const auto apart = codes_apart(e, codes.got[i], codes.want[i]);
-    h.add(!apart ? std::size(kFrom) : static_cast<size_t>(std::upper_bound(std::begin(kFrom), std::end(kFrom), *apart) - std::begin(kFrom)) - 1);
+  for (const Differing& p : pairs) {
+    const auto apart = codes_apart(e, p.got, p.want);
+    h.add(!apart ? std::size(kFrom) : static_cast<size_t>(std::upper_bound(std::begin(kFrom), std::end(kFrom), *apart) - std::begin(kFrom)) - 1, p.count);
   }
   return h.filled();
 }
 
-std::vector<std::pair<string, int64_t>> exponents(Encoding e, const Codes& codes) {
-  if (!info(e).is_float() || codes.differ.empty()) return {};
+std::vector<std::pair<string, int64_t>> exponents(Encoding e, const std::vector<Differing>& pairs) {
+  if (!info(e).is_float()) return {};
   constexpr int kMost = 9;   // buckets of binades, beside zero, NaN and infinity
-  std::vector<std::optional<int>> binade(codes.differ.size());
+  std::vector<std::optional<int>> binade(pairs.size());
   int low = 1 << 20, high = -low;
   int64_t zeros = 0, nans = 0, infinite = 0;
   for (size_t k = 0; k < binade.size(); ++k) {
-    const double v = value_of(e, codes.want[codes.differ[k]]);
-    if (v == 0) ++zeros;
-    else if (std::isnan(v)) ++nans;
-    else if (std::isinf(v)) ++infinite;
-    else {
+    const double v = value_of(e, pairs[k].want);
+    if (v == 0) {
+      zeros += pairs[k].count;
+    } else if (std::isnan(v)) {
+      nans += pairs[k].count;
+    } else if (std::isinf(v)) {
+      infinite += pairs[k].count;
+    } else {
       binade[k] = std::ilogb(v);
       low = std::min(low, *binade[k]);
       high = std::max(high, *binade[k]);
@@ -106,8 +127,8 @@ std::vector<std::pair<string, int64_t>> exponents(Encoding e, const Codes& codes
     std::vector<string> names;
     for (int from = low; from <= high; from += width) names.push_back(width == 1 ? fmt::format("2^{}", from) : fmt::format("2^{}..2^{}", from, std::min(from + width - 1, high)));
     Histogram h(std::move(names));
-    for (const auto& b : binade)
-      if (b) h.add(static_cast<size_t>((*b - low) / width));
+    for (size_t k = 0; k < binade.size(); ++k)
+      if (binade[k]) h.add(static_cast<size_t>((*binade[k] - low) / width), pairs[k].count);
     const auto filled = h.filled();
     out.insert(out.end(), filled.begin(), filled.end());
   }
@@ -395,8 +416,9 @@ PlaneSummary summarize(const Problem& problem, const PlaneData& got, const Plane
   s.differ = static_cast<int64_t>(codes.differ.size());
   s.of = static_cast<int64_t>(codes.got.size());
   if (s.differ == 0) return s;
-  s.code_distance = distances(got.plane.encoding, codes);
-  s.exponent = exponents(got.plane.encoding, codes);
+  const std::vector<Differing> pairs = pairs_of(info(got.plane.encoding), codes);
+  s.code_distance = distances(got.plane.encoding, pairs);
+  s.exponent = exponents(got.plane.encoding, pairs);
   s.tie_distance = tie_distances(problem, got.plane, codes, inputs, got_all);
   return s;
 }
