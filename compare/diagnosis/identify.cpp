@@ -10,6 +10,7 @@
 #include "compare/describe.h"
 #include "compare/diagnosis/consistent.h"
 #include "compare/diagnosis/flavours_matrix.h"
+#include "compare/diagnosis/layouts.h"
 #include "compare/dump_cases.h"
 #include "compare/isolated.h"
 #include "contract/line.h"
@@ -281,6 +282,29 @@ std::vector<std::pair<string, std::vector<std::vector<string>>>> tell_apart(cons
   return out;
 }
 
+// The first choice of the ranking whose every plane that differs is the wanted one in another order, by the group's first case.
+std::vector<Fit> layouts_of(Judge& judge, const Group& group, const std::vector<Class>& ranking) {
+  const Case& c = group.cases.front();
+  for (const Class& choice : ranking) {
+    const auto p = judge.problem(c, choice.choices.front().keys);
+    const auto want = p ? judge.planes(c, *p) : std::nullopt;
+    if (!want) continue;
+    std::vector<Fit> found;
+    bool explained = true;
+    for (const PlaneData& plane : *want) {
+      const PackPlane* recorded = c.dump->recorded->find(plane.plane.name);
+      if (!recorded || !recorded->tensor || !plane.plane.members.empty() || (group.side && plane.plane.direction != group.side)) continue;
+      const auto got = dump_plane(*recorded->tensor, plane.plane, &plane);
+      if (!got || got->bytes == plane.bytes) continue;
+      const std::vector<LayoutFit> fits = fit_layouts(plane.plane, got->bytes, plane.bytes);
+      if (fits.empty() || !fits.front().exact) explained = false;
+      else found.push_back({choice.choices.front(), plane.plane.name, fits.front().name, fits.front().description});
+    }
+    if (explained && !found.empty()) return found;
+  }
+  return {};
+}
+
 // The smallest case that the best choice does not make.
 Group smallest_open(const Group& group, const Choice& best, Subject& reference, const IdentifyOptions& options) {
   Group out = group;
@@ -325,7 +349,8 @@ Answer answer(const Group& group, Subject& reference, const IdentifyOptions& opt
   if (out.ranking.front().outcome.all()) {
     if (out.ranking.front().choices.size() > 1) out.apart = tell_apart(group, out.ranking.front().choices, reference);
   } else {
-    out.changed = one_or_two_keys(judge, group, out.ranking, reference, options);
+    out.layouts = layouts_of(judge, group, out.ranking);
+    if (out.layouts.empty()) out.changed = one_or_two_keys(judge, group, out.ranking, reference, options);
   }
   for (const Approximate& kernel : approximates()) {
     if (kernel.format != group.format || group.side) continue;
@@ -409,7 +434,7 @@ string text_of(const Group& group, const Answer& a, size_t most) {
     } else if (!a.changed.empty()) {
       out += "    no named set makes these bytes; the ones above marked = do, with the keys added\n";
     }
-    for (const Fit& f : a.layouts) out += fmt::format("  = {}, but {} in another layout: {}\n", f.choice.name, f.plane, f.description);
+    for (const Fit& f : a.layouts) out += fmt::format("  = {}, with {} in another layout: {}\n", f.choice.name, f.plane, f.description);
     string kernels;
     for (const Approximation& x : a.approximate) kernels += (kernels.empty() ? "" : ", ") + string(x.kernel->name);
     if (!kernels.empty()) out += fmt::format("  ~ consistent with {} (approximate reciprocals, N17.13)\n", kernels);

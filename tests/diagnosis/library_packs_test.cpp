@@ -31,6 +31,21 @@ std::string module_of(const DumpCase& c) {   // "step0/mxfp8.floor/input" of "..
 }
 
 const std::vector<Module> kModules = {
+    {"compressed_tensors_cpu/mxfp4.bf16", "flavour=compressed_tensors.mxfp4"},
+    {"compressed_tensors_cpu/mxfp4.bf16.edges", "flavour=compressed_tensors.mxfp4"},
+    {"compressed_tensors_cpu/mxfp4.f32", "flavour=compressed_tensors.mxfp4"},
+    {"compressed_tensors_cpu/mxfp4.f32.edges", "flavour=compressed_tensors.mxfp4"},
+    {"compressed_tensors_cpu/mxfp8.bf16", "flavour=compressed_tensors.mx"},
+    {"compressed_tensors_cpu/mxfp8.bf16.edges", "flavour=compressed_tensors.mx"},
+    {"compressed_tensors_cpu/mxfp8.f32", "flavour=compressed_tensors.mx"},
+    {"compressed_tensors_cpu/mxfp8.f32.edges", "flavour=compressed_tensors.mx"},
+    // Of bf16 weights compressed-tensors divides amaxes by 6, and 2688 by the tensor's, in bf16.
+    {"compressed_tensors_cpu/nvfp4.bf16", "flavour=compressed_tensors.nvfp4",
+     {{"grad_output/row.data", 33}, {"grad_output/row.scale_inv", 10}, {"input/row.data", 14}, {"input/row.scale_inv", 2}, {"weight/row.data", 41}, {"weight/row.scale_inv", 3}}},
+    {"compressed_tensors_cpu/nvfp4.bf16.edges", "flavour=compressed_tensors.nvfp4", {{"input/row.data", 7}, {"input/row.scale_inv", 3}}},
+    {"compressed_tensors_cpu/nvfp4.f32", "flavour=compressed_tensors.nvfp4"},
+    // PyTorch divides 2688 by a tensor as 2688 times its reciprocal: with an amax of 448 S is 6.0000005.
+    {"compressed_tensors_cpu/nvfp4.f32.edges", "flavour=compressed_tensors.nvfp4", {{"input/row.data", 140}, {"input/row.scale_inv", 4}}},
     {"gfloat_mx/mxfp4.TiesToAway", "flavour=ocp.away"},
     {"gfloat_mx/mxfp4.TiesToEven", "flavour=ocp"},
     {"gfloat_mx/mxfp8.TiesToAway", "flavour=ocp.away"},
@@ -69,6 +84,41 @@ const std::vector<Module> kModules = {
     {"torchao_cpu/mxfp8.rceil", "flavour=torchao.rceil"},
     {"torchao_cpu/nvfp4.one_level", "flavour=torchao.nvfp4_one_level"},
     {"torchao_cpu/nvfp4.two_level", "flavour=torchao.nvfp4"},
+    // The scale of a bf16 tensor is a bf16 number, and so is the quotient that is cast.
+    {"modelopt_cpu/fp8_current.modelopt_bf16", "flavour=onnx.fp8",
+     {{"grad_output/row.data", 73}, {"grad_output/row.scale_inv", 1}, {"input/row.data", 72}, {"input/row.scale_inv", 1}, {"weight/row.data", 91}, {"weight/row.scale_inv", 1}}},
+    {"modelopt_cpu/fp8_current.modelopt_bf16.edges", "flavour=onnx.fp8"},
+    {"modelopt_cpu/fp8_current.modelopt_f32", "flavour=onnx.fp8"},
+    {"modelopt_cpu/fp8_current.modelopt_f32.edges", "flavour=onnx.fp8"},
+    {"modelopt_cpu/mxfp4.modelopt", "flavour=modelopt.mxfp4"},
+    {"modelopt_cpu/mxfp4.modelopt.edges", "flavour=modelopt.mxfp4"},
+    {"modelopt_cpu/mxfp8.modelopt", ""},
+    {"modelopt_cpu/mxfp8.modelopt.edges", ""},
+    {"modelopt_cpu/nvfp4.modelopt", "flavour=modelopt.nvfp4"},
+    // A v that is not 0 but rounds to 0 becomes 2^-9, not 1.
+    {"modelopt_cpu/nvfp4.modelopt.edges", "flavour=modelopt.nvfp4", {{"input/row.scale_inv", 8}}},
+    {"torchao_float8/fp8_block.128x128", "flavour=torchao.blockwise"},
+    {"torchao_float8/fp8_block.1x128", "flavour=torchao.blockwise"},
+    {"torchao_float8/fp8_current.float8", "flavour=torchao.float8"},
+    {"torchao_float8/fp8_current.float8.zeros", "flavour=torchao.float8"},
+    {"torchao_float8/fp8_current.float8_pow2", "flavour=torchao.float8"},
+    {"torchao_float8/fp8_current.float8_pow2.zeros", "flavour=torchao.float8"},
+    {"vllm_cpu/fp8_block.deepgemm", "flavour=deepgemm"},
+    {"vllm_cpu/fp8_block.deepgemm_ue8m0", "flavour=deepgemm.ue8m0"},
+    {"vllm_cpu/mxfp4.deepgemm", "flavour=deepgemm.fp4"},
+    {"vllm_cpu/mxfp4.triton_down", "flavour=quark.old"},
+    {"vllm_cpu/mxfp4.triton_down.edges", "flavour=quark.old"},
+    {"vllm_cpu/mxfp4.triton_up", "flavour=triton.mxfp4"},
+    {"vllm_cpu/mxfp4.triton_up.edges", "flavour=triton.mxfp4"},
+    {"vllm_cpu/mxfp8.triton_down", "flavour=triton.down"},
+    {"vllm_cpu/mxfp8.triton_down.edges", "flavour=triton.down"},
+    {"vllm_cpu/mxfp8.triton_up", ""},
+    {"vllm_cpu/mxfp8.triton_up.edges", ""},
+    {"vllm_cpu/mxfp8.vllm", ""},
+    {"vllm_cpu/mxfp8.vllm.edges", ""},
+    {"vllm_cpu/nvfp4.vllm", "flavour=vllm.nvfp4"},
+    // Under a scale of 0 the multiplier is 1e-8: small elements keep their sign, zeros lose it.
+    {"vllm_cpu/nvfp4.vllm.edges", "flavour=vllm.nvfp4", {{"input/row.data", 72}}},
 };
 
 // Elements of a case's planes that the reference makes otherwise under `keys`, by "<role>/<plane>".
