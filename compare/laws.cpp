@@ -98,9 +98,19 @@ class Laws {
     }
   }
 
-  // Whether `got` is v rounded to nearest even: within half a step, ties to the even code, the sign kept. `slack`: how far v may be off; 0: it
+  // How values become codes.
+  struct Rounding {
+    bool saturates = true;
+    ElementTies ties = ElementTies::even;   // N17.1
+    NegZero zeros = NegZero::keep;          // N17.4
+  };
+  static Rounding rounding_of(const Quantizer& q) {
+    return {q.numerics.element_overflow == ElementOverflow::saturate || info(q.element).bits < 8, q.numerics.element_ties, q.numerics.neg_zero};   // N17.2
+  }
+
+  // Whether `got` is v rounded to nearest: within half a step, ties as said, the sign kept. `slack`: how far v may be off; 0: it
   // stands as it is, no step before has rounded it. Returns what is wrong, or an empty string.
-  static std::string nearest(Encoding e, uint32_t got, double v, double slack, bool saturate) {
+  static std::string nearest(Encoding e, uint32_t got, double v, double slack, const Rounding& rule) {
     const EncodingInfo& to = info(e);
     const double q = value_of(e, got), most = value_of(e, to.max_finite);
     auto text = [&](const std::string& expected) { return fmt::format("{} gave {}, expected {}", number_text(v), value_text(e, got), expected); };
@@ -112,23 +122,33 @@ class Laws {
     // Where nearest even leaves the finite values; a tie there stays when the largest code is even (464 gives 448 in E4M3, N2.2).
     const double beyond = most + step_at(e, most) / 2;
     const double a = std::fabs(v);
-    const bool tie_stays = (to.max_finite & 1) == 0;
+    const bool tie_stays = rule.ties == ElementTies::even ? (to.max_finite & 1) == 0 : rule.ties == ElementTies::zero;
     const bool over = a > beyond || (a == beyond && !tie_stays);
     const bool unsure = !exact && std::fabs(a - beyond) <= slack;
     if (over || unsure) {
       if (!std::isnan(q) && std::signbit(q) != std::signbit(v)) return text("its sign");
       const bool clamped = std::fabs(q) == most, gone = std::isnan(q) || std::isinf(q);
-      if (saturate || unsure ? clamped : gone) return "";
-      if (unsure && !saturate && gone) return "";
-      return text(saturate ? "the largest finite value" : "an infinity, or NaN where there is none");
+      if (rule.saturates || unsure ? clamped : gone) return "";
+      if (unsure && !rule.saturates && gone) return "";
+      return text(rule.saturates ? "the largest finite value" : "an infinity, or NaN where there is none");
     }
     if (a > most) return std::fabs(q) == most && std::signbit(q) == std::signbit(v) ? "" : text("the largest finite value");
     if (std::isnan(q) || std::isinf(q)) return text("a finite value");
-    if (v == 0) return q == 0 ? "" : text("zero");
-    if (std::signbit(q) != std::signbit(v)) return text("its sign");
+    if (v == 0 && q != 0) return text("zero");
+    if (q == 0 && rule.zeros == NegZero::drop) {
+      if (std::signbit(q)) return text("no sign (N17.4)");
+    } else if (v == 0) {
+      if (rule.zeros == NegZero::minus && !std::signbit(q)) return text("-0 (N17.4)");
+      if (rule.zeros == NegZero::plus && std::signbit(q)) return text("+0 (N5.6)");
+    } else if (std::signbit(q) != std::signbit(v)) {
+      return text("its sign");
+    }
     const double error = std::fabs(q - v), half = step_at(e, v) / 2;
     if (error > half + slack) return text(fmt::format("a code within half a step, {}", number_text(half)));
-    if (exact && error == half && (got & 1) != 0) return text("the even code of the two at the same distance");
+    if (!exact || error != half) return "";
+    if (rule.ties == ElementTies::even) return (got & 1) == 0 ? "" : text("the even code of the two at the same distance");
+    const bool below = std::fabs(q) < a;
+    if (below != (rule.ties == ElementTies::zero)) return text(rule.ties == ElementTies::zero ? "the smaller of the two at the same distance (N17.1)" : "the larger of the two at the same distance (N17.1)");
     return "";
   }
 
@@ -167,7 +187,7 @@ class Laws {
     for (int64_t r = 0; r < p_.x.shape.rows; ++r)
       for (int64_t c = 0; c < p_.x.shape.cols; ++c) {
         const double v = value(x, r, c);
-        const std::string wrong = op.round == Round::rne ? nearest(op.to, code(y, r, c), v, 0, saturates(op.to, op.overflow))
+        const std::string wrong = op.round == Round::rne ? nearest(op.to, code(y, r, c), v, 0, {.saturates = saturates(op.to, op.overflow)})
                                                          : directed(op.to, code(y, r, c), v, op.round, saturates(op.to, op.overflow));
         if (!wrong.empty()) breach(y, r, c, [&] { return wrong; });
       }
@@ -197,12 +217,16 @@ class Laws {
   }
 
   // Whether `got` is one of the two codes that v lies between; a value that has a code keeps it (N12.3).
-  static std::string between(Encoding e, uint32_t got, double v, double slack) {
+  static std::string between(Encoding e, uint32_t got, double v, double slack, NegZero zeros = NegZero::keep) {
     const EncodingInfo& to = info(e);
     const double q = value_of(e, got), most = value_of(e, to.max_finite), a = std::fabs(v), m = std::fabs(q);
     auto text = [&](const char* expected) { return fmt::format("{} gave {}, expected {}", number_text(v), value_text(e, got), expected); };
     if (std::isnan(v)) return got == to.nan ? "" : text("the NaN code");
-    if (a > slack && std::signbit(q) != std::signbit(v)) return text("its sign");
+    if (q == 0 && zeros == NegZero::drop) {
+      if (std::signbit(q)) return text("no sign (N17.4)");
+    } else if (a > slack && std::signbit(q) != std::signbit(v)) {
+      return text("its sign");
+    }
     if (a - slack >= most) return m == most ? "" : text("the largest finite value");
     const double low = std::floor((a - slack) / step_at(e, std::max(a - slack, 0.0))) * step_at(e, std::max(a - slack, 0.0));
     const double step = step_at(e, a + slack), high = std::min(std::ceil((a + slack) / step) * step, most);
@@ -225,7 +249,7 @@ class Laws {
         if (!v) continue;
         if (!begun) begin(drawn ? "adjacent" : "half-step");
         begun = true;
-        const std::string wrong = drawn ? between(q.element, code(data, i, j), v->value, v->slack) : nearest(q.element, code(data, i, j), v->value, v->slack, true);
+        const std::string wrong = drawn ? between(q.element, code(data, i, j), v->value, v->slack, q.numerics.neg_zero) : nearest(q.element, code(data, i, j), v->value, v->slack, rounding_of(q));
         if (!wrong.empty()) breach(data, i, j, [&] { return "scaled value " + wrong; });
       }
     if (info(q.format).has_blocks()) block_range(d, q, scaled);
@@ -233,9 +257,18 @@ class Laws {
     if (q.format == FormatId::nvfp4) tensor_amax(d, q, scaled);
   }
 
-  // A block's scale brings its largest magnitude within the element's range (N5.1 to N5.3, N9.2, N10.6, N15.2).
+  // What is given for the block of stored element (i, j): a code of the plane (N17.12). `given` lies as compact scales do.
+  static uint32_t given_code(const Quantizer& q, const PlaneData& given, bool transposed, int64_t i, int64_t j) {
+    Plane plane = given.plane;
+    plane.transposed = transposed;
+    const int64_t n = length_of(q.block);
+    return code_at(given.plane, given.bytes, is_square(q.block) ? scale_index(q, plane, i / n * n, j / n * n) : scale_index(q, plane, i, j));
+  }
+
+  // A block's scale brings its largest magnitude within the element's range (N5.1 to N5.3, N9.2, N10.6, N15.2, N17.6 to N17.9, N17.11), or is the one that is given.
   void block_range(Direction d, const Quantizer& q, const ScaledValues& scaled) {
     const PlaneData &scales = scale_plane(d, q, out_), &data = out(plane_name(d, "data"));
+    const PlaneData* given = q.scale_from == ScaleFrom::x ? nullptr : &in(plane_name(d, q.scale_from == ScaleFrom::amax ? "given.block_amax" : "given.scale_inv"));
     const Shape stored = data.plane.logical;
     const int64_t n = length_of(q.block), rows = is_square(q.block) ? n : 1, cols = n;
     const bool down = scales.plane.tiles_by_columns();                    // stored as they are: blocks run down
@@ -245,7 +278,7 @@ class Laws {
       for (int64_t j = 0; j < stored.cols; j += wide) {
         double amax = 0;
         bool nan = false, known = true;
-        for (int64_t r = i; known && r < std::min(i + high, stored.rows); ++r)
+        for (int64_t r = i; !given && known && r < std::min(i + high, stored.rows); ++r)
           for (int64_t c = j; c < std::min(j + wide, stored.cols); ++c) {
             const std::optional<double> v = scaled.element(r, c);
             if (!v) {
@@ -260,6 +293,17 @@ class Laws {
         begun = true;
         const int64_t at = scale_index(q, scales.plane, i, j);
         const uint32_t k = code_at(scales.plane, scales.bytes, at);
+        if (q.scale_from == ScaleFrom::scale) {
+          if (k != as_stored(given_code(q, *given, data.plane.transposed, i, j), q, scales.plane)) {
+            const Place place = place_of(scales.plane, at);
+            breach(scales, place.row, place.col, [] { return std::string("the scale that is given is stored as it is (N17.12)"); });
+          }
+          continue;
+        }
+        if (given) {
+          amax = value_of(Encoding::f32, given_code(q, *given, data.plane.transposed, i, j));
+          nan = std::isnan(amax);
+        }
         if (scale_fits(q, q.format == FormatId::nvfp4 ? scaled.encode_scale(i) : std::nullopt, k, scales.plane.encoding, amax, nan)) continue;
         const Place place = place_of(scales.plane, at);
         breach(scales, place.row, place.col, [&] {
@@ -268,14 +312,59 @@ class Laws {
       }
   }
 
+  // A given scale as its plane has it: itself, or its exponent (N9.6).
+  static uint32_t as_stored(uint32_t given, const Quantizer& q, const Plane& scales) {
+    return q.format == FormatId::fp8_block && scales.layout == ScaleLayout::gemm ? given >> 23 & 0xFF : given;
+  }
+
+  // N10.6, N17.8, N17.9, N17.11, from the encode scale S and a block's amax.
+  static bool nvfp4_scale_fits(const Quantizer& q, double s, uint32_t k, double amax) {
+    const Numerics& n = q.numerics;
+    const bool by_p = n.nvfp4_scale == Nvfp4Scale::decode || n.nvfp4_scale == Nvfp4Scale::decode_product;
+    if (by_p && s > 0x1p100) return true;                                 // P is subnormal, and may be 0
+    const Encoding e = Encoding::e4m3;
+    const double v = std::max(amax * s / 6, n.nvfp4_floor == Nvfp4Floor::least_normal ? 0x1p-6 : 0.0);
+    const double slack = std::isfinite(v) ? v * 0x1p-21 + narrowing(v) : 0;
+    const auto fits = [&](uint32_t c) {
+      if (n.scale_round == ScaleRound::rne) return nearest(e, c, v, slack, {}).empty();
+      if (is_nan(e, c) || c >= 0x80) return false;
+      const double most = value_of(e, info(e).max_finite), got = value_of(e, c);
+      return (got >= v - slack || got == most) && (c == 0 || value_of(e, c - 1) < v + slack);
+    };
+    const uint32_t for_zero = n.nvfp4_floor == Nvfp4Floor::one ? 0x38 : n.nvfp4_floor == Nvfp4Floor::eighth ? 0x20 : 0;   // N17.9
+    if (k == for_zero && fits(0)) return true;
+    if (fits(k) && (k != 0 || for_zero == 0)) return true;
+    return q.four_over_six != FourOverSix::off && nearest(e, k, v * 1.5, slack * 2, {}).empty();   // N10.10
+  }
+
+  // N17.6 of a finite amax, and N5.3: each rule as the interval of amaxes that have the scale 2^(k - 127). Ends that a rounded p decides have slack.
+  static bool e8m0_fits(const Quantizer& q, uint32_t k, double amax) {
+    const double most = value_of(q.element, info(q.element).max_finite), scale = value_of(Encoding::e8m0, k);
+    constexpr double kSlack = 0x1p-22;                                    // p is off by two roundings at most (N5.2, N15.2)
+    const bool least = k == 0;                                            // what lies below is clamped to it
+    const auto within = [&](double low, double high, double slack) { return (least || amax >= low * (1 - slack)) && amax <= high * (1 + slack); };
+    const auto below = [&](double low, double high) { return (least || amax >= low) && amax < high; };
+    const double unit = scale * std::ldexp(1.0, std::ilogb(most));        // 2^emax scales
+    const auto rounds_up = [](int m) { return 1 - std::ldexp(1.0, -m - 2); };   // of 2^e, what half a unit of the binade below brings there
+    switch (q.numerics.mx_scale) {
+      case MxScale::up: return within(most * scale / 2, most * scale, kSlack);
+      case MxScale::floor: return below(unit, 2 * unit);
+      case MxScale::ceil: return (least || amax > unit / 2) && amax <= unit;
+      case MxScale::even: return below(unit * rounds_up(info(q.element).mantissa_bits), 2 * unit * rounds_up(info(q.element).mantissa_bits));
+      case MxScale::even_e2m1: return below(unit * rounds_up(1), 2 * unit * rounds_up(1));
+      case MxScale::down: return within(most * scale, 2 * most * scale, kSlack);
+      case MxScale::nearest: return within(most * scale * (k == 1 ? 0.5 : 0.75), most * scale * (least ? 1 : 1.5), kSlack);
+    }
+    return false;
+  }
+
   static bool scale_fits(const Quantizer& q, std::optional<double> encode_scale, uint32_t k, Encoding e, double amax, bool nan) {
     const double most = value_of(q.element, info(q.element).max_finite), scale = value_of(e, k);
-    const bool spreads = nan && q.numerics.nan_amax == NanAmax::propagate;   // N5.7, N10.4
+    const bool spreads = nan && (q.numerics.nan_amax == NanAmax::propagate || q.scale_from == ScaleFrom::amax);   // N5.7, N10.4, N17.12
     if (q.format == FormatId::nvfp4) {
-      if (!encode_scale || nan) return true;
-      const double v = amax * *encode_scale / most, slack = v * 0x1p-21 + narrowing(v);
-      if (nearest(e, k, v, std::isfinite(v) ? slack : 0, true).empty()) return true;
-      return q.four_over_six != FourOverSix::off && nearest(e, k, v * 1.5, std::isfinite(v) ? slack * 2 : 0, true).empty();   // N10.10
+      const bool by_p = q.numerics.nvfp4_scale == Nvfp4Scale::decode || q.numerics.nvfp4_scale == Nvfp4Scale::decode_product;
+      if (!encode_scale || nan || (by_p && *encode_scale == 1)) return true;   // the S of A = 0, where P is 0
+      return nvfp4_scale_fits(q, *encode_scale, k, amax);
     }
     if (q.format == FormatId::fp8_block) {
       const double eps = value_of(Encoding::f32, q.eps), a = amax < eps ? eps : amax, ideal = a / most;
@@ -285,12 +374,9 @@ class Laws {
       constexpr double kSlack = 0x1p-20;
       return q.pow2 ? scale >= ideal * (1 - kSlack) && scale < 2 * ideal * (1 + kSlack) : std::fabs(scale / ideal - 1) <= kSlack;
     }
-    // p is off by two roundings at most (N5.2, N15.2).
-    constexpr double kSlack = 0x1p-22;
     if (spreads) return k == 0xFF;
-    if (k == 0xFF) return false;
-    if (std::isinf(amax)) return k == 0xFE;
-    return (k == 0xFE || amax <= most * scale * (1 + kSlack)) && (k == 0 || amax >= most * scale / 2 * (1 - kSlack));
+    if (std::isinf(amax)) return k == (q.numerics.mx_inf == MxInf::nan ? 0xFF : 0xFE);   // N5.3, N17.7
+    return k != 0xFF && e8m0_fits(q, k, amax);
   }
 
   // N10.1, N10.9
@@ -332,13 +418,33 @@ class Laws {
       });
     }
     const PlaneData& scale = q.format == FormatId::fp8_delayed ? in(plane_name(d, "given.scale")) : out(plane_name(d, "scale"));
-    inverse(scale, out(plane_name(d, "scale_inv")), 0, 0);
+    const PlaneData& scale_inv = out(plane_name(d, "scale_inv"));
+    if (q.format == FormatId::fp8_current && q.numerics.scale_order != ScaleOrder::encode_first) inverse(scale_inv, scale, 0, 0);   // N17.5
+    else inverse(scale, scale_inv, 0, 0);
+    if (q.format == FormatId::fp8_current) current_scale(d, q, scale, scale_inv);
+  }
+
+  // N3.3, N3.4, N3.6, N17.5: the one of the two scales that is made of the amax, a single division.
+  void current_scale(Direction d, const Quantizer& q, const PlaneData& scale, const PlaneData& scale_inv) {
+    const double amax = value(q.amax ? in(plane_name(d, "given.amax")) : out(plane_name(d, "amax")), 0, 0), eps = value_of(Encoding::f32, q.eps), a = amax < eps ? eps : amax;
+    const bool encodes = q.numerics.scale_order == ScaleOrder::encode_first;
+    const double most = value_of(q.element, info(q.element).max_finite), want = encodes ? most / a : a / most;
+    const PlaneData& made = encodes ? scale : scale_inv;
+    const double got = value(made, 0, 0);
+    const auto good = [&] {
+      if (a == 0 || std::isnan(a) || (std::isinf(a) && q.numerics.inf_amax == InfAmax::unit)) return got == 1;
+      if (!(a > 0) || std::isinf(a) || want > 0x1.fffffep127 || (q.pow2 && want < 0x1p-126)) return true;
+      if (!q.pow2) return got == static_cast<double>(static_cast<float>(want));   // narrowed once, as binary32 divides
+      constexpr double kSlack = 0x1p-23;
+      return encodes ? got <= want * (1 + kSlack) && 2 * got > want * (1 - kSlack) : got >= want * (1 - kSlack) && got < 2 * want * (1 + kSlack);
+    };
+    if (!good()) breach(made, 0, 0, [&] { return fmt::format("the amax {} has the {} {}", number_text(amax), encodes ? "scale" : "decode scale", number_text(got)); });
   }
 
   void inverse(const PlaneData& scale, const PlaneData& scale_inv, int64_t r, int64_t c) {
     const double s = value(scale, r, c), i = value(scale_inv, r, c);
     const double want = 1 / s;
-    const bool good = std::isnan(want) ? std::isnan(i) : std::isinf(want) || std::fabs(want) > 0x1.fffffep127 ? std::isinf(i) : std::fabs(i - want) <= narrowing(want);
+    const bool good = std::isnan(want) ? std::isnan(i) : std::isinf(want) || std::fabs(want) > 0x1.fffffep127 ? std::isinf(i) : i == static_cast<double>(static_cast<float>(want));   // N3.7: narrowed once
     if (!good) breach(scale_inv, r, c, [&] { return fmt::format("1 / {} gave {}", number_text(s), number_text(i)); });
   }
 
@@ -364,7 +470,7 @@ class Laws {
         const double v = element * s;
         const bool stands = slack == 0 && (!std::isfinite(v) || static_cast<double>(static_cast<float>(v)) == v);
         if (!stands) slack += narrowing(v);
-        const std::string wrong = nearest(y.plane.encoding, code(y, r, c), v, std::isfinite(v) ? slack : 0, false);
+        const std::string wrong = nearest(y.plane.encoding, code(y, r, c), v, std::isfinite(v) ? slack : 0, {.saturates = false});
         if (!wrong.empty()) breach(y, r, c, [&] { return "code times scale " + wrong; });
       }
   }
@@ -381,11 +487,11 @@ class Laws {
     }
     if (!p_.row || !p_.col || !(*p_.row == *p_.col) || p_.col_source != ColSource::original || draws(p_) || p_.row->row_scaled) return;
     const Quantizer& q = *p_.row;
-    if (q.format == FormatId::identity) return;
+    if (q.format == FormatId::identity || (q.scale_from == ScaleFrom::scale && q.format == FormatId::fp8_block && q.scales == ScaleLayout::gemm)) return;   // stored: an exponent of what is given
     begin("coherent");
     const PlaneData &row = out("row.data"), &col = out("col.data");
     const PlaneData &rows = scale_plane(Direction::row, q, out_), &cols = scale_plane(Direction::col, q, out_);
-    const bool shared = info(q.format).per_tensor_fp8() || (is_square(q.block) && q.four_over_six == FourOverSix::off);
+    const bool shared = info(q.format).per_tensor_fp8() || (is_square(q.block) && q.four_over_six == FourOverSix::off && q.scale_from == ScaleFrom::x);
     for (int64_t r = 0; r < p_.x.shape.rows; ++r)
       for (int64_t c = 0; c < p_.x.shape.cols; ++c) {
         const int64_t i = col.plane.transposed ? c : r, j = col.plane.transposed ? r : c;
@@ -475,8 +581,15 @@ class Laws {
     for (int64_t r = 0; r < s.rows; ++r)
       for (int64_t c = 0; c < s.cols; ++c) {
         if (info(p_.row->format).scale == Encoding::f32) {
-          inverse(out("scale"), out("scale_inv"), r, c);
+          if (p_.row->numerics.scale_order == ScaleOrder::encode_first) inverse(out("scale"), out("scale_inv"), r, c);
+          else inverse(out("scale_inv"), out("scale"), r, c);             // N17.5
           continue;
+        }
+        if (p_.x.source == Encoding::f32) {                               // N5.3, N17.6, N17.7; a NaN amax gives FF
+          const double amax = std::fabs(value(in("x"), r, c));
+          const uint32_t k = code(out("scale_inv"), r, c);
+          if (std::isnan(amax) ? k != 0xFF : !scale_fits(*p_.row, std::nullopt, k, Encoding::e8m0, amax, false))
+            breach(out("scale_inv"), r, c, [&] { return fmt::format("the amax {} has the scale {}", number_text(amax), value_text(Encoding::e8m0, k)); });
         }
         // Codes 1 to 253 have an exact reciprocal, and so do 0 and 254 with a subnormal (N5.4, N5.9).
         const double m = value(out("multiplier"), r, c), s_dec = value(out("decoded"), r, c);
@@ -490,16 +603,21 @@ class Laws {
     const Quantizer& q = *p_.row;
     const PlaneData &x = in("x"), &encode = out("encode_scale"), &scale = out("scale_inv"), &multiplier = out("multiplier");
     for (int64_t r = 0; r < p_.x.shape.rows; ++r) {
-      const double a = value(x, r, 0), b = value(x, r, 1), want = (q.e4m3_max == E4m3Max::m256 ? 1536.0 : 2688.0) / a, s = value(encode, r, 0), sf = value(scale, r, 0);
-      if (!(a > 0) || std::isinf(a) || std::isnan(b)) continue;
+      const bool unit = q.numerics.nvfp4_scale == Nvfp4Scale::unit;       // N17.8: S = P = 1
+      const double a = value(x, r, 0), b = value(x, r, 1), want = unit ? 1 : (q.e4m3_max == E4m3Max::m256 ? 1536.0 : 2688.0) / a, s = value(encode, r, 0), sf = value(scale, r, 0);
+      if (!(a > 0) || std::isinf(a) || std::isnan(b) || std::signbit(b)) continue;
       if (s != (want > 0x1.fffffep127 ? 0x1.fffffep127 : static_cast<double>(static_cast<float>(want))))
         breach(encode, r, 0, [&] { return fmt::format("the tensor amax {} has the encode scale {}", number_text(a), number_text(s)); });
-      const double v = b * s / 6;
-      if (!nearest(Encoding::e4m3, code(scale, r, 0), v, std::isfinite(v) ? v * 0x1p-21 + narrowing(v) : 0, true).empty())
+      if (!nvfp4_scale_fits(q, s, code(scale, r, 0), b))
         breach(scale, r, 0, [&] { return fmt::format("the block amax {} has the scale {}", number_text(b), number_text(sf)); });
-      const double m = value(multiplier, r, 0), ideal = sf == 0 ? std::numeric_limits<double>::infinity() : s / sf;
+      const Multiplier rule = q.numerics.multiplier;
+      const bool divides = rule == Multiplier::divide_product || rule == Multiplier::divide_quotient;
+      const bool zero = sf == 0 && q.numerics.zero_multiplier == ZeroMultiplier::zero;
+      if (rule != Multiplier::reciprocal && rule != Multiplier::bf16_quotient && s > 0x1p100 && !unit) continue;   // P is subnormal, and may be 0
+      if (std::isnan(sf)) continue;
+      const double m = value(multiplier, r, 0), ideal = zero ? 0 : divides ? sf / s : sf == 0 ? std::numeric_limits<double>::infinity() : s / sf;   // N10.8, N17.10
       const double slack = q.numerics.multiplier == Multiplier::bf16_quotient ? 0x1p-8 : s > 0x1p100 ? 0x1p-15 : 0x1p-21;
-      const bool good = ideal > 0x1.fep127 ? m >= 0x1.fcp127 : std::fabs(m / ideal - 1) <= slack;
+      const bool good = ideal == 0 ? m == 0 : ideal > 0x1.fep127 ? m >= 0x1.fcp127 : std::fabs(m / ideal - 1) <= slack;
       if (!good) breach(multiplier, r, 0, [&] { return fmt::format("encode scale {} and scale {} have the multiplier {}", number_text(s), number_text(sf), number_text(m)); });
     }
   }

@@ -14,6 +14,25 @@ namespace {
 double value(const PlaneData& p, int64_t row, int64_t col) { return value_of(p.plane.encoding, code_at(p.plane, p.bytes, index_of(p.plane, row, col))); }
 double value_at(const PlaneData& p, int64_t index) { return value_of(p.plane.encoding, code_at(p.plane, p.bytes, index)); }
 
+// N17.3: v, at most `slack` off, rounded to a grid first. Where that may fall on either side, half a step of slack remains.
+Scaled pre_rounded(Scaled v, PreRound rule) {
+  const bool cuts = rule == PreRound::f16_rz;
+  const Encoding e = cuts ? Encoding::f16 : Encoding::bf16;
+  const double a = std::fabs(v.value), most = value_of(e, info(e).max_finite);
+  if (!std::isfinite(a) || a == 0) return v;
+  const double step = step_at(e, a), lower = std::floor(a / step) * step, above = a - lower;
+  const auto signed_as_before = [&](double magnitude, double slack) { return Scaled{std::copysign(magnitude, v.value), slack}; };
+  if (cuts) {
+    if (a > most) return signed_as_before(most, 0);
+    const bool unsure = above < v.slack || step - above <= v.slack;        // beside a value of the grid: that one, or the one below
+    return unsure ? signed_as_before(std::min(above < v.slack ? lower - step / 2 : lower + step / 2, most), step / 2) : signed_as_before(lower, 0);
+  }
+  if (a >= most + step_at(e, most) / 2) return signed_as_before(std::numeric_limits<double>::infinity(), 0);
+  if (v.slack > 0 && std::fabs(above - step / 2) <= v.slack) return signed_as_before(lower + step / 2, step / 2);
+  const bool up = above > step / 2 || (above == step / 2 && std::fmod(lower / step, 2) != 0);
+  return signed_as_before(up ? lower + step : lower, 0);
+}
+
 }  // namespace
 
 double narrowing(double v) { return std::fabs(v) * 0x1p-24 + 0x1p-150; }
@@ -46,6 +65,7 @@ ScaledValues::ScaledValues(const Problem& p, Direction d, const std::vector<Plan
   if (q_.format == FormatId::fp8_delayed) scale_ = find_plane(in, plane_name(d, "given.scale"));
   else if (f.per_tensor_fp8()) scale_ = find_plane(out, plane_name(d, "scale"));
   else if (f.scale) scale_ = find_plane(out, plane_name(d, scale_stem(q_.scales)));
+  if (q_.format == FormatId::fp8_current && q_.numerics.scale_order == ScaleOrder::decode_divide) divisor_ = find_plane(out, plane_name(d, "scale_inv"));   // N17.5
   if (q_.format == FormatId::nvfp4) amax_ = q_.amax ? find_plane(in, plane_name(d, "given.amax")) : find_plane(out, plane_name(d, "amax"));
 }
 
@@ -59,6 +79,7 @@ std::optional<double> ScaledValues::element(int64_t i, int64_t j) const {
 }
 
 std::optional<double> ScaledValues::encode_scale(int64_t i) const {
+  if (q_.numerics.nvfp4_scale == Nvfp4Scale::unit) return 1;
   const double a = value_at(*amax_, q_.row_scaled ? i : 0);
   if (a == 0) return 1;
   if (!std::isfinite(a) || a < 0) return {};
@@ -67,42 +88,59 @@ std::optional<double> ScaledValues::encode_scale(int64_t i) const {
   return static_cast<double>(static_cast<float>(s));                      // narrowed once, as binary32 divides
 }
 
-std::optional<Scaled> ScaledValues::multiplier(int64_t i, int64_t j) const {
+std::optional<ScaledValues::Factor> ScaledValues::factor(int64_t i, int64_t j) const {
+  if (divisor_) return Factor{value_at(*divisor_, 0), 0, true};
   const uint32_t code = code_at(scale_->plane, scale_->bytes, scale_index(q_, scale_->plane, i, j));
   const double scale = value_of(scale_->plane.encoding, code);
-  if (info(q_.format).per_tensor_fp8()) return Scaled{scale, 0};
+  const ScaleOrder order = q_.numerics.scale_order;
+  if (info(q_.format).per_tensor_fp8()) return Factor{scale, 0};
   if (q_.format == FormatId::mxfp8 || q_.format == FormatId::mxfp4)       // N5.4
-    return Scaled{code == 0xFF ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, 127 - static_cast<int>(code)), 0};
-  if (q_.format == FormatId::fp8_block) {                                 // N9.2: the scale is not stored, its reciprocal is
-    if (!std::isfinite(scale) || scale == 0) return {};
-    return Scaled{1 / scale, q_.pow2 ? 0 : 0x1p-20 / scale};
-  }
+    return Factor{code == 0xFF ? std::numeric_limits<double>::quiet_NaN() : std::ldexp(1.0, 127 - static_cast<int>(code)), 0};
+  if (q_.format == FormatId::nvfp4) return nvfp4_factor(i, code, scale);
+  // N9.2: the scale is not stored, its reciprocal is; in GEMM layout only its exponent, and of a subnormal nothing (N9.6).
+  if (!std::isfinite(scale) || scale == 0) return {};
+  if (q_.scale_from == ScaleFrom::scale && scale_->plane.layout == ScaleLayout::gemm) return {};   // a given scale is any
+  if (order != ScaleOrder::encode_first && scale_->plane.layout == ScaleLayout::gemm && code == 0) return {};
+  if (order == ScaleOrder::decode_divide) return Factor{scale, 0, true};   // N17.5
+  if (order == ScaleOrder::decode_first) return Factor{static_cast<double>(static_cast<float>(1 / scale)), 0};   // N17.5: one step from what is stored
+  return Factor{1 / scale, q_.pow2 ? 0 : 0x1p-20 / scale};
+}
+
+std::optional<ScaledValues::Factor> ScaledValues::nvfp4_factor(int64_t i, uint32_t code, double scale) const {
+  constexpr double kMost = 0x1.fffffep127;
+  const Numerics& n = q_.numerics;
   const auto s = encode_scale(i);                                         // N10.8
-  if (!s || std::isnan(scale)) return {};
-  if (q_.numerics.multiplier == Multiplier::bf16_quotient) {
+  if (!s || std::isnan(scale) || code >= 0x80) return {};
+  if (scale == 0 && n.zero_multiplier == ZeroMultiplier::zero) return Factor{0, 0};   // N17.10
+  if (n.multiplier == Multiplier::bf16_quotient) {
     const double most = value_of(Encoding::bf16, info(Encoding::bf16).max_finite), quotient = std::min(scale == 0 ? most : *s / scale, most);
     if (std::isnan(quotient)) return {};
     const double step = step_at(Encoding::bf16, quotient), lower = std::floor(quotient / step) * step, above = quotient - lower;
-    if (std::fabs(above - step / 2) <= quotient * 0x1p-20) return Scaled{quotient, step / 2};
-    return Scaled{above < step / 2 ? lower : lower + step, 0};
+    if (std::fabs(above - step / 2) <= quotient * 0x1p-20) return Factor{quotient, step / 2};
+    return Factor{above < step / 2 ? lower : lower + step, 0};
   }
-  constexpr double kMost = 0x1.fffffep127;
+  // N17.10: P has fewer digits where S is near the largest, and no special case of an amax of 0.
+  const bool divides = n.multiplier == Multiplier::divide_product || n.multiplier == Multiplier::divide_quotient;
+  if (n.multiplier != Multiplier::reciprocal && n.nvfp4_scale != Nvfp4Scale::unit && (*s > 0x1p100 || value_at(*amax_, q_.row_scaled ? i : 0) == 0)) return {};
+  if (divides) return Factor{scale / *s, scale == 0 ? 0 : 0x1p-21, true};
   const double r = scale == 0 ? std::numeric_limits<double>::infinity() : *s / scale;
-  if (r > kMost * (1 + 0x1p-15)) return Scaled{kMost, 0};
+  if (r > kMost * (1 + 0x1p-15)) return Factor{kMost, 0};
   // Near the largest S the decode scale is subnormal and has fewer digits (N10.7).
-  return Scaled{r, r * (*s > 0x1p100 ? 0x1p-15 : 0x1p-21)};
+  return Factor{r, r * (*s > 0x1p100 ? 0x1p-15 : 0x1p-21)};
 }
 
 std::optional<Scaled> ScaledValues::at(int64_t i, int64_t j) const {
   const auto x = element(i, j);
-  const auto m = x ? multiplier(i, j) : std::nullopt;
-  if (!m) return {};
-  Scaled v{*x * m->value, std::fabs(*x) * m->slack};
-  // 48 significant bits at most; a value that binary32 has is not rounded again.
+  const auto f = x ? factor(i, j) : std::nullopt;
+  if (!f) return {};
+  Scaled v;
+  v.value = f->divides ? *x / f->value : *x * f->value;
+  v.slack = f->divides ? std::fabs(v.value) * f->slack : std::fabs(*x * f->slack);
+  // 48 significant bits at most, and a quotient is that far from what binary32 has; such a value is not rounded again.
   const bool stands = v.slack == 0 && (!std::isfinite(v.value) || static_cast<double>(static_cast<float>(v.value)) == v.value);
   if (!stands) v.slack += narrowing(v.value);
   if (!std::isfinite(v.value)) v.slack = 0;
-  return v;
+  return q_.numerics.pre_round == PreRound::none ? v : pre_rounded(v, q_.numerics.pre_round);
 }
 
 }  // namespace assay

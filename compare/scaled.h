@@ -1,5 +1,5 @@
-// What each code of a quantized direction was rounded from: the element times its multiplier, in the judge's own doubles, and how far the
-// rounded steps of a correct side may lie from it. Laws and hints look at it.
+// What each code of a quantized direction was rounded from: the element times its multiplier or by its divisor, rounded before where N17.3 says so, in the judge's own doubles,
+// and how far the rounded steps of a correct side may lie from it. Laws and hints look at it.
 #pragma once
 #include <optional>
 #include <vector>
@@ -29,17 +29,22 @@ class ScaledValues {
   std::optional<Scaled> at(int64_t i, int64_t j) const;
   // The element of the tensor that this direction quantizes: x, or the rotated x. Nothing as above.
   std::optional<double> element(int64_t i, int64_t j) const;
-  // N10.2 of the stored row i, where A is an ordinary number and S needs no clamp.
+  // N10.2 of the stored row i, where A is an ordinary number; 1 where there is no tensor scale (N17.8).
   std::optional<double> encode_scale(int64_t i) const;
 
  private:
-  std::optional<Scaled> multiplier(int64_t i, int64_t j) const;
+  struct Factor {
+    double value = 0, slack = 0;      // slack: relative for a divisor
+    bool divides = false;
+  };
+  std::optional<Factor> factor(int64_t i, int64_t j) const;
+  std::optional<Factor> nvfp4_factor(int64_t i, uint32_t code, double scale) const;
 
   const Problem& p_;
   const Quantizer& q_;
   Direction d_;
   bool transposed_ = false;
-  const PlaneData *x_ = nullptr, *scale_ = nullptr, *amax_ = nullptr;
+  const PlaneData *x_ = nullptr, *scale_ = nullptr, *amax_ = nullptr, *divisor_ = nullptr;
 };
 
 // The scale of stored element (i, j), as an index of the scale plane (N6.2, N9.4, N9.6, N10.14, N15.4).

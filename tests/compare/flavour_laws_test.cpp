@@ -1,0 +1,72 @@
+// Laws know the choices of N17: what the reference makes under one value of a field obeys the laws of that value, and breaks those of another.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "compare/claims.h"
+#include "contract/line.h"
+#include "tests/compare/fakes.h"
+
+namespace assay {
+namespace {
+
+constexpr const char* kFills[] = {"normal", "ties", "amax_edges", "nonfinite", "wide", "negative_zeros"};
+
+// Breaches of the laws of `judged` by what the reference makes of `made`, over all fills.
+size_t breaches(const std::string& made, const std::string& judged) {
+  const auto reference = make_reference_subject();
+  size_t n = 0;
+  for (const char* fill : kFills) {
+    const Problem maker = fakes::problem(made + " fill=" + fill), judge = fakes::problem(judged + " fill=" + fill);
+    const Execution e = execute(*reference, maker, *make_inputs(maker, *reference), {});
+    n += check_laws(judge, *make_inputs(judge, *reference), e.planes, "fake").size();
+  }
+  return n;
+}
+
+struct Field {
+  std::string line, key;
+  std::vector<std::string> values;
+  std::vector<std::pair<std::string, std::string>> alike = {};   // made by the first, the laws of the second hold: no law can tell, or none does
+};
+const std::vector<Field> kFields = {
+    {"quantize mxfp8 33x70 bf16", "element_ties", {"even", "zero", "away"}},
+    {"quantize mxfp4 33x70 bf16", "element_ties", {"even", "zero", "away"}},
+    {"quantize fp8_delayed 33x70 bf16 scale=17", "element_overflow", {"saturate", "nan"}},
+    {"quantize fp8_delayed 33x70 bf16 scale=17 element=e5m2", "element_overflow", {"saturate", "nan"}},
+    {"quantize fp8_current 33x70 f32", "pre_round", {"none", "bf16", "f16_rz"}},
+    {"quantize nvfp4 33x70 f32", "pre_round", {"none", "bf16", "f16_rz"}},
+    {"quantize mxfp8 33x70 bf16", "neg_zero", {"plus", "drop", "minus"}},
+    {"quantize nvfp4 32x64 bf16", "neg_zero", {"plus", "drop", "minus"}},
+    {"quantize fp8_current 33x70 f32 amax=11", "scale_order", {"encode_first", "decode_first"}},
+    {"quantize fp8_current 33x70 f32 amax=11 pow2=1", "scale_order", {"encode_first", "decode_first"}, {{"encode_first", "decode_first"}, {"decode_first", "encode_first"}}},   // one power of two
+    {"quantize mxfp8 33x70 bf16", "mx_scale", {"up", "floor", "ceil", "even", "even_e2m1", "down", "nearest"}, {{"even_e2m1", "up"}}},   // apart at 1.75 2^e alone
+    {"quantize mxfp8 33x70 bf16 element=e5m2", "mx_scale", {"up", "floor", "ceil", "even", "down", "nearest"}},
+    {"quantize mxfp4 33x70 bf16", "mx_scale", {"up", "floor", "ceil", "even", "down", "nearest"}},
+    {"scale_chain mxfp4 64x64 f32", "mx_scale", {"up", "floor", "ceil", "even", "down", "nearest"}},
+    {"quantize mxfp8 33x70 bf16 mx_scale=floor", "mx_inf", {"max", "nan"}},
+    {"quantize nvfp4 33x70 bf16", "nvfp4_scale", {"folded", "unit"}},
+    {"quantize nvfp4 33x70 bf16", "nvfp4_floor", {"none", "least_normal", "one", "eighth"}},
+    {"quantize nvfp4 33x70 bf16", "scale_round", {"rne", "rp"}},
+    {"quantize nvfp4 33x70 bf16", "zero_multiplier", {"limit", "zero"}},
+    {"scale_chain nvfp4 512x2 f32", "multiplier", {"reciprocal", "divide_product"}},
+    {"scale_chain nvfp4 512x2 f32", "zero_multiplier", {"limit", "zero"}},
+    {"quantize fp8_block 33x200 bf16 scale_order=decode_first", "scale_from", {"amax", "scale"}},
+    {"quantize mxfp4 33x70 bf16", "scale_from", {"amax", "scale"}},
+    {"quantize nvfp4 32x64 bf16 block=16x16", "scale_from", {"amax", "scale"}},
+};
+
+TEST(FlavourLaws, TellTheValuesOfAFieldApart) {
+  for (const Field& f : kFields)
+    for (const std::string& made : f.values)
+      for (const std::string& judged : f.values) {
+        const std::string line = f.line + " " + f.key + "=";
+        const bool alike = made == judged || std::ranges::find(f.alike, std::pair(made, judged)) != f.alike.end();
+        EXPECT_EQ(breaches(line + made, line + judged) == 0, alike) << line << made << " judged as " << judged;
+      }
+}
+
+}  // namespace
+}  // namespace assay
