@@ -267,7 +267,8 @@ int run_program(int argc, char** argv) {
 
   BenchOptions bench;
   c = app.add_subcommand("bench", "judge, then time: no number without a verdict");
-  c->footer("Examples:\n  assay bench 'quantize mxfp8 {1024,4096}x4096 bf16'\n  assay bench smoke --output results.json\n  assay bench smoke --against results.json");
+  c->footer("Examples:\n  assay bench 'quantize mxfp8 {1024,4096}x4096 bf16'\n  assay bench smoke --output results.json\n  assay bench smoke --against results.json\n"
+            "  assay bench 'quantize mxfp8 4096x4096 bf16 dir=row' --plugin ./libmine.so");
   add_what(c, common);
   add_subjects(c, common, "reference,host");
   add_environment(c, common);
