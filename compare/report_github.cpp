@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -89,11 +91,12 @@ class GithubReport final : public Report {
 
   void result(const SuiteEntry& e, const Verdict& v) override {
     if (!is_red(v.outcome)) return;
-    const string command = again(e, v);
-    if (red_++ < kMostErrors - 1) {
+    ++red_;
+    const string plane = v.breaches.empty() ? "" : v.breaches[0].plane;
+    if (shown_.size() < kMostErrors - 1 && shown_.insert({e.line ? fmt::format("{}:{}", e.file, e.line) : e.text, v.subject, plane}).second) {   // of a sweep, one
       Annotation a;
-      a.title = fmt::format("{} {}{}", v.subject, name_of(v.outcome), v.breaches.empty() || v.breaches[0].plane.empty() ? "" : " at " + v.breaches[0].plane);
-      a.message = fmt::format("{}\n{}\n{}", e.text, cause(v), command);
+      a.title = fmt::format("{} {}{}", v.subject, name_of(v.outcome), plane.empty() ? "" : " at " + plane);
+      a.message = fmt::format("{}\n{}\n{}", e.text, cause(v), again(e, v));
       a.file = repository_path(e.file);
       a.line = a.file.empty() ? 0 : e.line;
       print_(workflow_command(a));
@@ -103,7 +106,7 @@ class GithubReport final : public Report {
   }
 
   void finish(const Totals& t) override {
-    if (red_ >= kMostErrors) print_(workflow_command({"error", "assay", fmt::format("{} more failed; the log and the summary have them", red_ - (kMostErrors - 1)), "", 0}));
+    if (red_ > shown_.size()) print_(workflow_command({"error", "assay", fmt::format("{} more failed; the log and the summary have them", red_ - shown_.size()), "", 0}));
     if (t.exit_status() == 3) print_(workflow_command({"error", "assay", "nothing was judged: " + t.last_line(), "", 0}));
     else print_(workflow_command({"notice", "assay", t.last_line(), "", 0}));
     string summary = fmt::format("### assay: {}\n\n", t.last_line());
@@ -119,6 +122,7 @@ class GithubReport final : public Report {
 
  private:
   std::function<void(const string&)> print_;
+  std::set<std::tuple<string, string, string>> shown_;   // places, subjects, planes
   size_t red_ = 0;
   string rows_;
 };

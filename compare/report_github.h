@@ -24,7 +24,8 @@ std::string workflow_command(const Annotation&);   // with its line end
 // The file of the repository that a report's label names, relative to its root: "smoke.cases" gives "fixtures/suites/smoke.cases", "dumps/a.safetensors:case" the pack. Empty where there is none.
 std::string repository_path(const std::string& label);
 
-// An error for each red verdict as it comes and the totals as a notice. The service keeps ten of a kind for each step: the tenth error counts the rest.
+// An error for each red verdict as it comes and the totals as a notice. The service keeps ten of a kind for each step, so a line of a suite
+// that sweeps is named once for a plane, nine are named in all, and a last error counts the rest.
 // `print` receives whole lines.
 std::unique_ptr<Report> make_github_report(std::function<void(const std::string&)> print);
 

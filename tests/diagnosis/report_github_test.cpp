@@ -1,5 +1,6 @@
 #include "compare/report_github.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -85,7 +86,7 @@ TEST_F(Github, NamesFilesFromTheRootOfTheRepository) {
   EXPECT_EQ(repository_path((root_ / "dumps/a.safetensors").string() + "#3"), "dumps/a.safetensors");
   fs::current_path(root_ / "dumps");
   EXPECT_EQ(repository_path("a.safetensors"), "dumps/a.safetensors");
-  for (const char* none : {"", "scenarios", "other.cases", "/dev/null", "dumps"}) EXPECT_EQ(repository_path(none), "") << none;
+  for (const char* none : {"", "scenarios", "other.cases", "/dev/null", "/proc/self/status", "dumps"}) EXPECT_EQ(repository_path(none), "") << none;
 }
 
 TEST_F(Github, AnnotatesAFailureWhereItsLineStands) {
@@ -118,6 +119,20 @@ TEST_F(Github, TheTenthErrorCountsTheRest) {
   EXPECT_EQ(errors, 10u);
   expect_in(out, "141 more failed");
   expect_in(summary(), "50 more failed.");
+}
+
+TEST_F(Github, ASweepIsNamedOnceForAPlane) {
+  string out;
+  const auto report = make_github_report([&](const string& text) { out += text; });
+  Verdict other = failure();
+  other.breaches[0].plane = "row.data";
+  for (int i = 0; i < 5; ++i)
+    for (const Verdict& v : {failure(), other}) report->result(entry(5), v);
+  EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 2);
+  Totals totals;
+  totals.failed = 10;
+  report->finish(totals);
+  expect_in(out, "8 more failed");
 }
 
 TEST_F(Github, PassedCasesAreSilentAndNothingJudgedIsAnError) {

@@ -69,6 +69,7 @@ TEST(ReportPage, HoldsItsEvidence) {
   EXPECT_EQ(count(page, "<title>rows "), 64u);                                        // tiles
   expect_in(page, "<title>rows 8–15, columns 128–159: 7 of 8</title>");               // the one at 12
   EXPECT_EQ(count(page, "<table class=\"histogram\">"), 5u);                          // two of the scales, three of the data; none of planes that are equal
+  expect_out(page, "the 0 that differ");
   EXPECT_EQ(count(page, "<tr class=\"parts\">"), 1u);
   EXPECT_LT(page.find("<tr class=\"parts\">"), page.find("scale, a power of two"));
   expect_in(page, "rng.offset+4");
@@ -117,7 +118,9 @@ TEST(ReportPage, TakesTheLargestTensors) {
   expect_in(page, "rows 64,512–65,535, columns 64,512–65,535");
   EXPECT_LT(page.size(), size_t{2} << 20);
   Diagnosis broken = d;
-  broken.heat->differ.pop_back();                // a map that does not fit its own size is left out, not read beyond its end
+  broken.heat->differ.pop_back();
+  EXPECT_EQ(count(diagnosis_page(broken), "<title>rows "), 0u);
+  broken.heat->of.pop_back();                    // a map that does not fit its own size is left out, not read beyond its end
   EXPECT_EQ(count(diagnosis_page(broken), "<title>rows "), 0u);
 }
 
