@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <unordered_map>
@@ -84,6 +85,19 @@ class Search {
     measure();
   }
 
+  // One layout by its name, of a plane without codes.
+  Search(const Plane& plane, string name) : plane_(plane), n_(plane.padded.count()), wanted_(std::move(name)) { by_columns_ = plane.layout == ScaleLayout::gemm && plane.tiles_by_columns(); }
+  std::optional<LayoutFit> named() {
+    constexpr std::string_view kBits = "address_bits=";
+    if (wanted_.starts_with(kBits)) {
+      bits_named(wanted_.substr(kBits.size()));
+    } else if (plane_.logical.count() > 0) {
+      known_orders();
+      moved_elements();
+    }
+    return fits_.empty() ? std::nullopt : std::optional(std::move(fits_.front()));
+  }
+
   std::vector<LayoutFit> run() {
     if (same_ == logical_ || (1 - chance_) * static_cast<double>(logical_) < 24) return {};   // equal, or nearly constant
     known_orders();
@@ -142,7 +156,8 @@ class Search {
   // Whether a map of logical elements is worth the whole look: got's address of the element at (o, k), -1 for nowhere.
   template <class Map>
   void try_map(const string& name, const string& description, Shape extent, Map map) {
-    const int64_t rows = outer(extent), cols = along(extent), samples = std::min<int64_t>(rows * cols, 2048);
+    const int64_t rows = outer(extent), cols = along(extent), samples = wanted_.empty() ? std::min<int64_t>(rows * cols, 2048) : 0;
+    if (!wanted_.empty() && name != wanted_) return;
     int64_t looked = 0, agree = 0;
     for (int64_t n = 0; n < samples; ++n) {
       const int64_t i = samples < 2048 ? n : static_cast<int64_t>(mixed(static_cast<uint64_t>(n)) % static_cast<uint64_t>(rows * cols));
@@ -151,14 +166,15 @@ class Search {
       ++looked;
       agree += equal(to, from);
     }
-    if (looked < 16 || static_cast<double>(agree) < (worth_ - 0.1) * static_cast<double>(looked)) return;
+    if (wanted_.empty() && (looked < 16 || static_cast<double>(agree) < (worth_ - 0.1) * static_cast<double>(looked))) return;
     std::vector<int32_t> source(static_cast<size_t>(n_), -1);
     for (int64_t o = 0; o < rows; ++o)
       for (int64_t k = 0; k < cols; ++k) {
         const auto [to, from] = map(o, k);
         if (to >= 0 && to < n_ && from >= 0 && from < n_) source[static_cast<size_t>(to)] = static_cast<int32_t>(from);
       }
-    take(name, description, std::move(source));
+    if (wanted_.empty()) take(name, description, std::move(source));
+    else if (fits_.empty()) fits_.push_back({name, description, 0, false, std::move(source)});
   }
 
   void known_orders() {
@@ -216,7 +232,10 @@ class Search {
       try_map(fmt::format("columns_swapped_{}", m), name("column"), s,
               [&](int64_t o, int64_t k) { return Pair((k ^ m) < cols ? right_place(o, k) : -1, (k ^ m) < cols ? right_place(o, k ^ m) : -1); });
     }
-    for (const int64_t by : {1, 2, 3, 4, 8, 16, 32, 64, 128})
+    std::vector<int64_t> steps = {1, 2, 3, 4, 8, 16, 32, 64, 128};
+    if (const size_t digits = wanted_.find_first_of("123456789"); wanted_.find("offset_") != string::npos && digits != string::npos && wanted_.size() - digits < 10)
+      steps = {std::stoll(wanted_.substr(digits))};
+    for (const int64_t by : steps)
       for (const int64_t k : {by, -by}) {
         auto text = [&](const char* what) { return fmt::format("every {} stands {} place{} {}", what, by, by == 1 ? "" : "s", k > 0 ? "later" : "earlier"); };
         flat(fmt::format("offset_{}", k), text("code"), [&](int64_t i) { return i - k; });
@@ -253,6 +272,14 @@ class Search {
         }
   }
 
+  // Adds a mask to a basis that is sorted downwards, unless it follows from it.
+  static bool add_independent(std::vector<uint64_t>& basis, uint64_t mask) {
+    for (uint64_t b : basis) mask = std::min(mask, mask ^ b);
+    if (mask == 0) return false;
+    basis.insert(std::upper_bound(basis.begin(), basis.end(), mask, std::greater<>()), mask);
+    return true;
+  }
+
   void address_bits() {
     const int64_t size = n_ & -n_;   // bits that are whole
     if (size < 16) return;
@@ -271,20 +298,20 @@ class Search {
         if (w[m] == value || w[m] == -value) found.push_back(m);
       const uint64_t own = uint64_t{1} << a;
       std::stable_sort(found.begin(), found.end(), [&](uint64_t x, uint64_t y) { return std::pair(x != own, std::popcount(x)) < std::pair(y != own, std::popcount(y)); });
-      bool independent = false;
-      for (uint64_t m : found) {
-        uint64_t rest = m;
-        for (uint64_t b : basis) rest = std::min(rest, rest ^ b);
-        if (rest == 0) continue;
-        basis.push_back(rest);
-        std::sort(basis.rbegin(), basis.rend());
-        masks.push_back(m);
-        inverted.push_back(w[m] != value);
-        independent = true;
-        break;
-      }
-      if (!independent) return;
+      const auto m = std::find_if(found.begin(), found.end(), [&](uint64_t mask) { return add_independent(basis, mask); });
+      if (m == found.end()) return;
+      masks.push_back(*m);
+      inverted.push_back(w[*m] != value);
     }
+    string name = "address_bits=";
+    for (size_t a = 0; a < masks.size(); ++a) name += fmt::format("{}{}{:x}", a ? "," : "", inverted[a] ? "!" : "", masks[a]);
+    take(name, bits_text(masks, inverted), by_bits(masks, inverted));
+  }
+
+  // The map whose bit a of got's address is the parity of masks[a] of want's.
+  std::vector<int32_t> by_bits(const std::vector<uint64_t>& masks, const std::vector<bool>& inverted) const {
+    const int bits = static_cast<int>(masks.size());
+    const int64_t size = int64_t{1} << bits;
     // From an address of want to that of got, one bit after the other.
     std::vector<int64_t> column(static_cast<size_t>(bits));
     int64_t origin = 0;
@@ -299,7 +326,27 @@ class Search {
     std::vector<int32_t> source(static_cast<size_t>(n_));
     for (int64_t q = 0; q < n_; q += size)
       for (int64_t j = 0; j < size; ++j) source[static_cast<size_t>(q + to[static_cast<size_t>(j)])] = static_cast<int32_t>(q + j);
-    take("address_bits", bits_text(masks, inverted), std::move(source));
+    return source;
+  }
+
+  // "1,!4,2": the masks in hexadecimal, the lowest bit first, those that are inverted marked.
+  void bits_named(const string& text) {
+    std::vector<uint64_t> masks;
+    std::vector<bool> inverted;
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = std::min(text.find(',', at), text.size());
+      const bool turned = text[at] == '!';
+      const string digits = text.substr(at + turned, end - at - turned);
+      if (digits.empty() || digits.size() > 8 || digits.find_first_not_of("0123456789abcdef") != string::npos) return;
+      masks.push_back(std::stoull(digits, nullptr, 16));
+      inverted.push_back(turned);
+      at = end + 1;
+    }
+    if (masks.empty() || masks.size() > 31 || n_ % (int64_t{1} << masks.size()) != 0) return;
+    std::vector<uint64_t> basis;
+    for (uint64_t m : masks)
+      if (m >> masks.size() != 0 || !add_independent(basis, m)) return;
+    fits_.push_back({wanted_, bits_text(masks, inverted), 0, false, by_bits(masks, inverted)});
   }
 
   // "c0", "r5": what a bit of the right address is, or "a7".
@@ -467,6 +514,7 @@ class Search {
   bool by_columns_ = false;
   double chance_ = 1, worth_ = 1;
   std::vector<uint32_t> got_, want_;
+  string wanted_;                     // not empty: this one only, whatever the codes are
   std::vector<LayoutFit> fits_;
 };
 
@@ -475,6 +523,11 @@ class Search {
 std::vector<LayoutFit> fit_layouts(const Plane& plane, std::span<const std::byte> got, std::span<const std::byte> want) {
   if (!plane.members.empty() || got.size() != plane.bytes() || want.size() != plane.bytes() || plane.padded.count() < 32) return {};
   return Search(plane, got, want).run();
+}
+
+std::optional<LayoutFit> layout_named(std::string_view name, const Plane& plane) {
+  if (!plane.members.empty() || name.empty()) return {};
+  return Search(plane, string(name)).named();
 }
 
 std::optional<std::vector<std::byte>> relayout(const LayoutFit& fit, const Plane& plane, std::span<const std::byte> got, std::span<const std::byte> want) {

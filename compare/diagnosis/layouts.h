@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "contract/planes.h"
@@ -24,6 +25,9 @@ struct LayoutFit {
 // Layouts that explain the bytes that came clearly better than the plane's own order does, the best first; exact ones before others. Empty where got equals want, where nothing
 // fits, or where codes do not tell places apart (few distinct ones). Both spans are plane.bytes() long.
 std::vector<LayoutFit> fit_layouts(const Plane& plane, std::span<const std::byte> got, std::span<const std::byte> want);
+
+// The layout of that name on a plane of any size, without codes: share 0. Nothing where there is none, or where it was found as runs of one tensor and says nothing of another.
+std::optional<LayoutFit> layout_named(std::string_view name, const Plane& plane);
 
 // The bytes that came, put back into the plane's own order, so that values can be judged. Elements that the layout lost are the wanted ones' (`want`). Nothing where the fit does
 // not belong to this plane.
