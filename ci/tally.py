@@ -1,4 +1,4 @@
-"""Runs commands whose last line counts `N passed, N failed, N skipped`, and adds the counts up."""
+"""Runs commands whose last line counts `N passed, N failed, N skipped` (bench: `N timed`), and adds the counts up."""
 import dataclasses
 import os
 import pathlib
@@ -8,7 +8,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-COUNT = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped$")
+COUNT = re.compile(r"^(\d+) (?:passed|timed), (\d+) failed, (\d+) skipped$")
 
 
 @dataclasses.dataclass
