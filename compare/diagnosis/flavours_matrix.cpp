@@ -83,7 +83,7 @@ Result<Problem> with_choice(const Problem& base, string_view keys, Direction d) 
 
 namespace {
 
-// The tensors of a format: one line, or one for each seed. Per-tensor scales need many tensors.
+// The tensors of a format: one line, or one for each seed. Scales of whole tensors need many tensors.
 struct Sample {
   string fill;
   int seeds;
@@ -91,7 +91,7 @@ struct Sample {
 };
 std::vector<Sample> samples_of(FormatId format) {
   std::vector<Sample> out;
-  const bool tensor = info(format).blocks == "tensor";
+  const bool tensor = info(format).blocks == "tensor" || format == FormatId::nvfp4;
   for (const char* fill : {"normal", "wide"}) {
     const string scale = format == FormatId::fp8_delayed ? string(" scale=") + (string(fill) == "normal" ? "64" : "0.25") : "";
     out.push_back({fill, tensor ? 256 : 1, fmt::format("quantize {} {} bf16 dir=row{} fill={} seed=", info(format).name, tensor ? "64x64" : "1024x1024", scale, fill)});
@@ -130,7 +130,8 @@ void add_difference(const Planes& a, const Planes& b, Apart& out) {
 
 Result<FlavourMatrix> measure_flavours(FormatId format, Subject& reference, int jobs) {
   FlavourMatrix out{format, choices_of(format), {}};
-  if (string_view(info(format).name) == "fp8_current" || string_view(info(format).name) == "fp8_block") out.choices.insert(out.choices.begin() + 1, {format == FormatId::fp8_block ? "pow2=0" : "pow2=1", format == FormatId::fp8_block ? "pow2=0" : "pow2=1"});
+  const string plain = format == FormatId::fp8_block ? "pow2=0" : format == FormatId::fp8_current ? "pow2=1" : "";   // the other default of these formats
+  if (!plain.empty()) out.choices.insert(out.choices.begin() + 1, {plain, plain});
   Environment environment;
   environment.threads = std::max(1, jobs);
   for (const Sample& sample : samples_of(format)) {

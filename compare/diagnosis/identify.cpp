@@ -447,6 +447,8 @@ string text_of(const Group& group, const Answer& a, size_t most) {
     out += "    not judged, absent from the pack:" + text + "\n";
   }
   for (const string& m : group.missing) out += "    not judged: " + m + "\n";
+  if (group.cases.empty() && std::any_of(group.missing.begin(), group.missing.end(), [](const string& m) { return m.find("no plane x") != string::npos; }))
+    out += "    identify needs the tensor before quantization: pass x= to Pack.add (docs/from-a-tensor-dump.md); `assay check --coherence` needs none\n";
   return out + "\n";
 }
 
