@@ -122,12 +122,12 @@ struct Sample {
   std::vector<Part> parts;
 };
 
-constexpr int64_t kSampleElements = 8192;
+constexpr int64_t kSampleElements = 4096;
 
 // Which blocks hold a difference: lines are taken in groups that share a scale, places in blocks.
 struct Blocks {
   int64_t height = 1, length = 32, groups = 0, blocks = 0;
-  std::vector<uint8_t> bad;            // [groups * blocks]
+  std::vector<uint8_t> bad;            // [groups * blocks]: 1 a code differs, 2 the scale does
 };
 
 Blocks blocks_of(const LaneState& lane) {
@@ -151,14 +151,15 @@ Blocks blocks_of(const LaneState& lane) {
           const int64_t at = index_of(plane, r, c);
           if (code_at(plane, j.got.bytes, at) == code_at(plane, j.want.bytes, at)) continue;
           const bool as_seen = d == Direction::row || transposed;
-          b.bad[static_cast<size_t>((as_seen ? r : c) / b.height * b.blocks + (as_seen ? c : r) / b.length)] = 1;
+          uint8_t& block = b.bad[static_cast<size_t>((as_seen ? r : c) / b.height * b.blocks + (as_seen ? c : r) / b.length)];
+          block = std::max(block, uint8_t{1});
         }
     } else {
       for (int64_t g = 0; g < b.groups; ++g)
         for (int64_t k = 0; k < b.blocks; ++k) {
           const int64_t i = g * b.height, p = k * b.length;
           const int64_t at = plane.name.ends_with(".amax") ? std::min(i, plane.padded.count() - 1) : d == Direction::row || transposed ? scale_index(q, plane, i, p) : scale_index(q, plane, p, i);
-          if (code_at(plane, j.got.bytes, at) != code_at(plane, j.want.bytes, at)) b.bad[static_cast<size_t>(g * b.blocks + k)] = 1;
+          if (code_at(plane, j.got.bytes, at) != code_at(plane, j.want.bytes, at)) b.bad[static_cast<size_t>(g * b.blocks + k)] = 2;
         }
     }
   }
@@ -188,10 +189,13 @@ Selection select(const LaneState& lane, int64_t elements) {
   const int64_t lines = *l.direction == Direction::row ? shape.rows : shape.cols, places = *l.direction == Direction::row ? shape.cols : shape.rows;
   if (q.round == Round::sr && q.numerics.draw != Draw::logical) return {};
   const Blocks b = blocks_of(lane);
-  std::vector<int64_t> all(static_cast<size_t>(b.groups)), bad;
+  std::vector<int64_t> all(static_cast<size_t>(b.groups)), bad, scaled;
   std::iota(all.begin(), all.end(), 0);
-  for (const int64_t g : all)
-    if (std::any_of(b.bad.begin() + g * b.blocks, b.bad.begin() + (g + 1) * b.blocks, [](uint8_t x) { return x != 0; })) bad.push_back(g);
+  for (const int64_t g : all) {
+    const uint8_t worst = *std::max_element(b.bad.begin() + g * b.blocks, b.bad.begin() + (g + 1) * b.blocks);
+    if (worst > 0) bad.push_back(g);
+    if (worst > 1) scaled.push_back(g);
+  }
   Selection s;
   s.everything = false;
   std::set<int64_t> groups, blocks;
@@ -207,13 +211,19 @@ Selection select(const LaneState& lane, int64_t elements) {
   }
   const int64_t width = q.row_scaled ? b.blocks : std::min<int64_t>(b.blocks, std::max<int64_t>(4, 512 / b.length));
   const int64_t height = std::max<int64_t>(2, elements / (width * b.length * b.height));
-  pick(groups, bad, (height + 1) / 2);
+  pick(groups, scaled, (height + 3) / 4);
+  pick(groups, bad, (height + 3) / 4);
   pick(groups, all, height / 2);
-  std::vector<int64_t> every(static_cast<size_t>(b.blocks)), wrong;
+  std::vector<int64_t> every(static_cast<size_t>(b.blocks)), wrong, misscaled;
   std::iota(every.begin(), every.end(), 0);
-  for (const int64_t k : every)
-    if (std::any_of(groups.begin(), groups.end(), [&](int64_t g) { return b.bad[static_cast<size_t>(g * b.blocks + k)] != 0; })) wrong.push_back(k);
-  pick(blocks, wrong, (width + 1) / 2);
+  for (const int64_t k : every) {
+    uint8_t worst = 0;
+    for (const int64_t g : groups) worst = std::max(worst, b.bad[static_cast<size_t>(g * b.blocks + k)]);
+    if (worst > 0) wrong.push_back(k);
+    if (worst > 1) misscaled.push_back(k);
+  }
+  pick(blocks, misscaled, (width + 3) / 4);
+  pick(blocks, wrong, (width + 3) / 4);
   pick(blocks, every, q.row_scaled ? b.blocks : width / 2);
   s.lines = expand(groups, b.height, lines);
   s.places = expand(blocks, b.length, places);
@@ -311,7 +321,9 @@ class Search {
   Fit fit_whole(const LaneState& lane, const Ids& ids);
   void confirm(std::vector<Candidate>& candidates, std::optional<Direction> d);
   std::vector<Candidate> search(std::optional<Direction> d);
-  void find_layouts(LaneState& lane, std::map<string, string>& found, bool exact_only);
+  void find_layouts(LaneState& lane, std::map<string, string>& found);
+  std::vector<Candidate> wide_ones(std::optional<Direction> d);
+  std::optional<Candidate> fitted_map(std::optional<Direction> d);
 
   Explanation explanation(const std::vector<std::pair<Ids, std::optional<Direction>>>& parts);
   void combine(Diagnosis& out);
@@ -320,6 +332,7 @@ class Search {
   void separate(Diagnosis& out);
   void find_invisible(Diagnosis& out);
   Stage stage_of_unexplained(const LaneState& lane) const;
+  bool scales_follow_amaxes(const LaneState& lane, const Judged& scales) const;
 
   const Observation& seen_;
   Subject& reference_;
@@ -479,7 +492,81 @@ void Search::confirm(std::vector<Candidate>& candidates, std::optional<Direction
   }
 }
 
-void Search::find_layouts(LaneState&, std::map<string, string>&, bool) {}
+// Layouts of planes that differ, by plane stem; relabels what came so that values can be judged after it.
+void Search::find_layouts(LaneState& lane, std::map<string, string>& found) {
+  for (Judged& j : lane.judged) {
+    if (j.differ == 0 || j.of < 8) continue;
+    const auto fits = fit_layouts(j.want.plane, j.got.bytes, j.want.bytes);
+    if (fits.empty()) continue;
+    // One that has a name says something of other tensors too.
+    const auto known = std::find_if(fits.begin(), fits.end(), [&](const LayoutFit& f) { return layout_named(f.name, j.want.plane).has_value(); });
+    const LayoutFit& best = known != fits.end() && (known->exact || !fits.front().exact) ? *known : fits.front();
+    const double own = 1 - static_cast<double>(j.differ) / static_cast<double>(j.of);
+    if (!best.exact && (best.share < 0.5 || best.share < own + 0.2)) continue;
+    const auto undone = relayout(best, j.want.plane, j.got.bytes, j.want.bytes);
+    if (!undone) continue;
+    const string stem = j.want.plane.name.substr(j.want.plane.name.find('.') + 1), id = "layout." + stem + ":" + best.name;
+    if (!lane.by_id.contains(id)) {
+      Hypothesis& h = lane.library.emplace_back(*hypothesis_named(id, lane.lane().problem, *lane.lane().direction));
+      h.title = fmt::format("{}: {}", stem, best.description);
+      lane.by_id.emplace(id, &h);
+    }
+    found[stem] = id;
+    j.got.bytes = *undone;
+    count(j);
+  }
+}
+
+// Hypotheses that samples cannot show, where the planes that differ are those that they touch.
+std::vector<Candidate> Search::wide_ones(std::optional<Direction> d) {
+  const std::vector<LaneState*> bad = lanes(d, true);
+  bool data = false, scales = false;
+  for (const LaneState* l : bad)
+    for (const Judged& j : l->judged) (j.want.plane.name.ends_with(".data") ? data : scales) |= j.differ > 0;
+  std::vector<Candidate> out;
+  for (const Hypothesis& h : bad.front()->library) {
+    if (!h.wide) continue;
+    const bool fits = h.use == Hypothesis::Use::codes ? data && !scales : h.use == Hypothesis::Use::stored ? scales && !data : scales;
+    if (fits) out.push_back({{h.id}, {}, {}});
+  }
+  confirm(out, d);
+  return out;
+}
+
+// Codes replaced by others, the same everywhere, each often enough not to be chance.
+std::optional<Candidate> Search::fitted_map(std::optional<Direction> d) {
+  constexpr int64_t kLeast = 3;
+  const std::vector<LaneState*> bad = lanes(d, true);
+  std::map<uint32_t, std::pair<uint32_t, int64_t>> map;
+  for (const LaneState* l : bad)
+    for (const Judged& j : l->judged) {
+      if (!j.want.plane.name.ends_with(".data") || info(j.want.plane.encoding).bits > 8) {
+        if (j.differ > 0) return {};
+        continue;
+      }
+      bool one = true;
+      for_logical(j.want.plane, [&](int64_t i) {
+        const uint32_t want = code_at(j.want.plane, j.want.bytes, i), got = code_at(j.want.plane, j.got.bytes, i);
+        const auto [at, fresh] = map.try_emplace(want, got, 0);
+        one &= at->second.first == got;
+        ++at->second.second;
+      });
+      if (!one) return {};
+    }
+  string pairs;
+  for (const auto& [want, to] : map) {
+    if (to.first == want) continue;
+    if (to.second < kLeast) return {};
+    pairs += fmt::format("{}{:02X}>{:02X}", pairs.empty() ? "" : ",", want, to.first);
+  }
+  if (pairs.empty()) return {};
+  const string id = "code.map:" + pairs;
+  for (LaneState* l : bad)
+    if (!l->by_id.contains(id)) l->by_id.emplace(id, &l->library.emplace_back(*hypothesis_named(id, l->lane().problem, *l->lane().direction)));
+  std::vector<Candidate> out = {{{id}, {}, {}}};
+  confirm(out, d);
+  return out[0].whole.exact() ? std::optional(out[0]) : std::nullopt;
+}
 
 std::vector<Candidate> Search::search(std::optional<Direction> d) {
   const std::vector<LaneState*> bad = lanes(d, true);
@@ -503,7 +590,7 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
 
   Ids rows;
   for (const Hypothesis& h : first.library)
-    if (!h.named_set) rows.push_back(h.id);
+    if (!h.named_set && !h.wide) rows.push_back(h.id);
   const auto screen = [&](const std::vector<Ids>& list) {
     std::vector<Candidate> out(list.size());
     std::atomic<size_t> done = 0;
@@ -534,6 +621,17 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
   std::erase_if(singles, [](const Candidate& c) { return c.sample.changed == 0; });
   std::stable_sort(singles.begin(), singles.end(), by_loss);
 
+  if (d && exact.empty()) {
+    for (const Candidate& c : wide_ones(d)) {
+      if (c.whole.exact()) exact.push_back(c);
+      else if (c.whole.applies && c.whole.repaired > 0) {
+        singles.push_back(c);
+        singles.back().sample = c.whole;
+      }
+    }
+    std::stable_sort(singles.begin(), singles.end(), by_loss);
+  }
+
   // Layouts, which come before values: what is left after them is judged again.
   Ids placed;
   if (d && exact.empty()) {
@@ -543,7 +641,7 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
       for (const Judged& j : lane->judged) kept.push_back(j.got.bytes);
     }
     std::map<string, string> found;
-    for (LaneState* lane : bad) find_layouts(*lane, found, false);
+    for (LaneState* lane : bad) find_layouts(*lane, found);
     for (const auto& [stem, id] : found) placed.push_back(id);
     if (!placed.empty()) {
       std::vector<Candidate> whole = {{placed, {}, {}}};
@@ -570,6 +668,9 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
     }
   }
 
+  if (d && exact.empty())
+    if (const auto map = fitted_map(d)) exact.push_back(*map);
+
   // Sets of choices that have a name.
   if (exact.empty()) {
     list.clear();
@@ -585,7 +686,7 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
   if (exact.empty() && options_.pairs && d) {
     std::vector<Candidate> beam;
     const auto keep = [&](const Candidate& c) {
-      if (c.ids.size() == 1 && std::none_of(beam.begin(), beam.end(), [&](const Candidate& b) { return b.ids == c.ids; })) beam.push_back(c);
+      if (c.ids.size() == 1 && first.by_id.contains(c.ids[0]) && !first.by_id.at(c.ids[0])->wide && std::none_of(beam.begin(), beam.end(), [&](const Candidate& b) { return b.ids == c.ids; })) beam.push_back(c);
     };
     for (size_t n = 0; n < std::min<size_t>(singles.size(), 8); ++n) keep(singles[n]);
     size_t scales = 0;
@@ -595,7 +696,7 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
     std::set<std::pair<string, string>> tried;
     Ids visible;
     for (const Candidate& c : singles)
-      if (c.ids.size() == 1) visible.push_back(c.ids[0]);
+      if (c.ids.size() == 1 && first.by_id.contains(c.ids[0]) && !first.by_id.at(c.ids[0])->wide) visible.push_back(c.ids[0]);
     for (const Candidate& b : beam)
       for (const string& id : visible) {
         const string& one = b.ids[0];
@@ -754,14 +855,55 @@ void Search::combine(Diagnosis& out) {
 
 // Where a difference begins that nothing explains, as far as the planes tell.
 Stage Search::stage_of_unexplained(const LaneState& lane) const {
-  const Judged* amax = lane.find(".amax");
-  if (amax && amax->differ > 0) return Stage::amax;
-  const Judged *scale = lane.find(".scale"), *inverse = lane.find(".scale_inv");
+  std::vector<PlaneData> got_all;
+  for (const Judged& j : lane.judged) got_all.push_back(j.got);
+  const auto prints = [&](const Judged& j) {
+    std::set<string> out;
+    for (const Fingerprint& f : fingerprints(lane.lane().problem, j.got, j.want, lane.lane().inputs, got_all)) out.insert(f.id);
+    return out;
+  };
+  const auto any = [](const std::set<string>& have, std::initializer_list<const char*> of) { return std::any_of(of.begin(), of.end(), [&](const char* id) { return have.contains(id); }); };
+  const Judged *amax = lane.find(".amax"), *scale = lane.find(".scale"), *inverse = lane.find(".scale_inv"), *data = lane.find(".data");
   if (!inverse) inverse = lane.find(".scale_gemm");
+  if (amax && amax->differ > 0) return Stage::amax;
+  if (!lane.lane().direction) return Stage::code;
+  const Quantizer& q = *lane.lane().problem.quantizer(*lane.lane().direction);
   if (scale && scale->differ > 0) return Stage::tensor_scale;
-  const bool per_tensor = lane.lane().direction && !info(lane.lane().problem.quantizer(*lane.lane().direction)->format).has_blocks();
-  if (inverse && inverse->differ > 0) return per_tensor ? Stage::tensor_scale : Stage::block_scale;
+  if (inverse && inverse->differ > 0) {
+    if (!info(q.format).has_blocks()) return Stage::tensor_scale;
+    const std::set<string> have = prints(*inverse);
+    if (any(have, {"multiset", "multiset_rows", "multiset_columns"})) return Stage::layout;
+    if (any(have, {"amax_index", "amax_tail", "amax_outside"})) return Stage::amax;
+    return scales_follow_amaxes(lane, *inverse) ? Stage::block_scale : Stage::amax;
+  }
+  if (!data) return Stage::code;
+  const std::set<string> have = prints(*data);
+  if (any(have, {"multiset", "multiset_rows", "multiset_columns"})) return Stage::layout;
   return Stage::code;
+}
+
+// Whether blocks of equal amax have equal scales as they came, and larger amaxes no smaller ones: then the amaxes are right and the step from amax to scale is not.
+bool Search::scales_follow_amaxes(const LaneState& lane, const Judged& scales) const {
+  const Direction d = *lane.lane().direction;
+  const Quantizer& q = *lane.lane().problem.quantizer(d);
+  if (q.rht || q.row_scaled) return true;                                  // not looked at
+  const PlaneData& data = *find_plane(lane.lane().inputs, "x");
+  const Matrix x(data, d);
+  const int64_t n = length_of(q.block), height = is_square(q.block) ? n : 1;
+  const bool as_seen = d == Direction::row || geometry(q, lane.lane().problem.x.shape, d).transposed;
+  std::vector<std::pair<double, double>> of;                               // amax, scale
+  int64_t bad = 0;
+  for (int64_t i = 0; i < x.lines(); i += height)
+    for (int64_t j = 0; j < x.length(); j += n) {
+      const int64_t at = as_seen ? scale_index(q, scales.want.plane, i, j) : scale_index(q, scales.want.plane, j, i);
+      const double s = value_of(scales.want.plane.encoding, code_at(scales.want.plane, scales.got.bytes, at)), a = x.amax(i, i + height, j, j + n);
+      bad += code_at(scales.want.plane, scales.got.bytes, at) != code_at(scales.want.plane, scales.want.bytes, at);
+      if (!std::isnan(s)) of.push_back({a, s});
+    }
+  std::sort(of.begin(), of.end());
+  int64_t falls = 0;
+  for (size_t k = 1; k < of.size(); ++k) falls += of[k].second < of[k - 1].second;
+  return falls * 4 <= bad;
 }
 
 void Search::stages(Diagnosis& out) {
@@ -836,7 +978,7 @@ void Search::stages(Diagnosis& out) {
       if (out.first == stage && (!out.direction || out.direction == d) && out.confidence != Confidence::unexplained) {
         if (v.outcome == StageOutcome::unseen) v.note = "no plane shows it: the explanation says so";
         v.outcome = StageOutcome::differs;
-      } else if (out.first && *out.first < stage && v.outcome == StageOutcome::differs && out.confidence != Confidence::unexplained && out.confidence != Confidence::partial && out.explanations.front().ids.size() == 1) {
+      } else if (out.first && *out.first < stage && v.outcome == StageOutcome::differs && out.confidence != Confidence::unexplained && out.confidence != Confidence::partial && out.explanations.front().ids.size() == 1 && !out.explanations.front().ids[0].starts_with("flavour.")) {
         v.outcome = StageOutcome::follows;
       }
     }

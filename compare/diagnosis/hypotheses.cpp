@@ -715,13 +715,14 @@ class Library {
 
   // ---- scales of blocks ----
 
-  void scale(const string& id, const string& title, std::function<uint32_t(const ScaleGrid&, int64_t, int64_t)> f, std::initializer_list<Hypothesis::Use> uses) {
+  void scale(const string& id, const string& title, std::function<uint32_t(const ScaleGrid&, int64_t, int64_t)> f, std::initializer_list<Hypothesis::Use> uses, bool wide = false) {
     using enum Hypothesis::Use;
     for (const Hypothesis::Use use : uses) {
       Hypothesis& h = add("scale." + id + (use == codes ? ".codes" : use == stored ? ".stored" : ""), title + (use == codes ? ", for the elements only" : use == stored ? ", as it is stored only" : ""),
                           use == stored ? packing : block_scale, format_.id == FormatId::nvfp4 ? "N10.6" : format_.id == FormatId::fp8_block ? "N9.2" : "N5.3");
       h.scale = f;
       h.use = use;
+      h.wide = wide;
     }
   }
 
@@ -760,20 +761,20 @@ class Library {
       return [=](const ScaleGrid& s, int64_t i, int64_t b) { return s.at(std::clamp<int64_t>(i + di, 0, s.lines - 1), std::clamp<int64_t>(b + db, 0, s.blocks - 1)); };
     };
     const int64_t line = square_ ? length_ : 1;
-    scale("next_block", "the scale is that of the next block", moved(0, 1), apart);
-    scale("previous_block", "the scale is that of the block before", moved(0, -1), apart);
-    scale("next_line", "the scale is that of the next line of blocks", moved(line, 0), apart);
-    scale("previous_line", "the scale is that of the line of blocks before", moved(-line, 0), apart);
-    scale("first_of_line", "every block of a line has the scale of the first", [](const ScaleGrid& s, int64_t i, int64_t) { return s.at(i, 0); }, all);
-    scale("first", "every block has the scale of the first", [](const ScaleGrid& s, int64_t, int64_t) { return s.at(0, 0); }, all);
+    scale("next_block", "the scale is that of the next block", moved(0, 1), apart, true);
+    scale("previous_block", "the scale is that of the block before", moved(0, -1), apart, true);
+    scale("next_line", "the scale is that of the next line of blocks", moved(line, 0), apart, true);
+    scale("previous_line", "the scale is that of the line of blocks before", moved(-line, 0), apart, true);
+    scale("first_of_line", "every block of a line has the scale of the first", [](const ScaleGrid& s, int64_t i, int64_t) { return s.at(i, 0); }, all, true);
+    scale("first", "every block has the scale of the first", [](const ScaleGrid& s, int64_t, int64_t) { return s.at(0, 0); }, all, true);
     scale("largest_of_line", "every block of a line has its largest scale", [](const ScaleGrid& s, int64_t i, int64_t) {
       uint32_t out = 0;
       for (int64_t b = 0; b < s.blocks; ++b) out = std::max(out, s.at(i, b));
       return out;
-    }, all);
-    scale("pairs_swapped", "the scales of two blocks are swapped", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.at(i, (b ^ 1) < s.blocks ? b ^ 1 : b); }, apart);
-    scale("line_pairs_swapped", "the scales of two lines are swapped", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.at((i ^ 1) < s.lines ? i ^ 1 : i, b); }, apart);
-    scale("pair_shares", "two blocks share the larger scale", [](const ScaleGrid& s, int64_t i, int64_t b) { return std::max(s.at(i, b & ~int64_t{1}), s.at(i, std::min(b | 1, s.blocks - 1))); }, all);
+    }, all, true);
+    scale("pairs_swapped", "the scales of two blocks are swapped", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.at(i, (b ^ 1) < s.blocks ? b ^ 1 : b); }, apart, true);
+    scale("line_pairs_swapped", "the scales of two lines are swapped", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.at((i ^ 1) < s.lines ? i ^ 1 : i, b); }, apart, true);
+    scale("pair_shares", "two blocks share the larger scale", [](const ScaleGrid& s, int64_t i, int64_t b) { return std::max(s.at(i, b & ~int64_t{1}), s.at(i, std::min(b | 1, s.blocks - 1))); }, all, true);
   }
 
   // ---- codes ----

@@ -95,6 +95,7 @@ struct Hypothesis {
   std::function<uint32_t(const CodeView&)> code;                                      // a code of the data
   std::string layout;                                                                 // "<plane stem>:<name>": the place of everything in a plane (compare/diagnosis/layouts.h)
 
+  bool wide = false;            // looks at other blocks than its own: a sample cannot show what it does
   bool named_set = false;       // a flavour: several keys that somebody's quantizer has together
 };
 

@@ -596,6 +596,20 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
   return out;
 }
 
-bool lay_out(const Hypothesis&, std::vector<PlaneData>&) { return false; }
+bool lay_out(const Hypothesis& hypothesis, std::vector<PlaneData>& planes) {
+  const size_t colon = hypothesis.layout.find(':');
+  if (colon == std::string::npos) return false;
+  for (PlaneData& data : planes) {
+    if (!data.plane.name.ends_with("." + hypothesis.layout.substr(0, colon))) continue;
+    const auto fit = layout_named(hypothesis.layout.substr(colon + 1), data.plane);
+    if (!fit || static_cast<int64_t>(fit->source.size()) != data.plane.padded.count()) return false;
+    std::vector<std::byte> moved(data.bytes.size());
+    for (size_t i = 0; i < fit->source.size(); ++i)
+      if (fit->source[i] >= 0) set_code(data.plane, moved, static_cast<int64_t>(i), code_at(data.plane, data.bytes, fit->source[i]));
+    data.bytes = std::move(moved);
+    return true;
+  }
+  return false;
+}
 
 }  // namespace assay
