@@ -396,7 +396,24 @@ TEST(Flavours, ElementsOfALine) {
       }
 }
 
-// Default lines keep their tuned kernels; every other value of every field leaves them, and serves the same bytes from each launch.
+// The last step of a trace is the code that the kernel stored.
+void expect_traced(const Problem& p, const Ran& ran, const std::string& what) {
+  std::vector<ConstBuffer> inputs;
+  for (size_t i = 0; i < ran.in.size(); ++i) inputs.push_back({&ran.in_planes[i], ran.in[i]});
+  for (const Plane& plane : ran.out_planes) {
+    if (plane.name != "row.data" && plane.name != "col.data") continue;
+    for (int64_t r = 3; r < p.x.shape.rows; r += 21)
+      for (int64_t c = 1; c < p.x.shape.cols; c += 7) {
+        const std::vector<TraceStep> steps = make_host_subject()->trace(p, inputs, *plane.direction, r, c);
+        ASSERT_FALSE(steps.empty());
+        const int64_t index = plane.transposed ? c * plane.padded.cols + r : r * plane.padded.cols + c;
+        const uint32_t byte = at(ran.out.at(plane.name), plane.packed ? index / 2 : index, 1);
+        ASSERT_EQ(steps.back().bits, plane.packed ? byte >> (index % 2 * 4) & 0xF : byte) << what << ' ' << plane.name << ' ' << r << ',' << c;
+      }
+  }
+}
+
+// Default lines keep their tuned kernels; every other value of every field leaves them, and gives the same bytes from each launch and in a trace.
 TEST(Flavours, NoTunedKernelServesThem) {
   EXPECT_NE(run("quantize mxfp8 64x64 bf16").served.by.find("mxfp8_pair"), std::string::npos);
   EXPECT_NE(run("quantize nvfp4 64x64 bf16").served.by.find("nvfp4_pair"), std::string::npos);
@@ -417,6 +434,7 @@ TEST(Flavours, NoTunedKernelServesThem) {
         EXPECT_NE(both.served.by.find("pair<" + std::string(format) + " row, "), std::string::npos) << both.served.by;
         expect_equal(general.out, both.out, keys + ", general");
         expect_equal(apart.out, both.out, keys + ", apart");
+        expect_traced(*p, both, keys);
         const Ran split = run("split " + keys + " vary=none groups=64");
         for (const char* plane : {"row.data", "col.data", "row.scale_inv", "col.scale_inv"}) ASSERT_EQ(split.out.at(plane), both.out.at(plane)) << keys << ' ' << plane;
         ++lines;
