@@ -100,6 +100,9 @@ std::vector<const Explanation*> exact_ones(const Diagnosis& d) {
   return out;
 }
 
+// Elements that were right and would not be.
+int64_t breaks(const Explanation& e) { return std::max<int64_t>(0, e.of - e.agree - (e.differ - e.repaired)); }
+
 // The best explanation that is not exact.
 const Explanation* runner_up(const Diagnosis& d) {
   const bool best_is_cause = d.confidence == Confidence::partial;
@@ -130,9 +133,13 @@ string about(const Diagnosis& d) {
     facts += fmt::format("<div><dt>{}</dt>{}{}</div>\n", name, large.empty() ? "" : "<dd class=\"large\">" + large + "</dd>", more.empty() ? "" : "<dd>" + more + "</dd>");
   };
   if (d.first) {
+    // A stage that no plane shows is inferred; then the first plane that differs says how much.
     const StageVerdict* s = first_stage(d);
+    const auto plane = std::find_if(d.planes.begin(), d.planes.end(), [](const PlaneSummary& p) { return p.differ > 0; });
     fact("First difference", escaped(name_of(*d.first)) + (d.direction ? ", " + direction_text(*d.direction) : ""),
-         s && s->of > 0 ? fmt::format("{} of {} differ {}", grouped(s->differ), grouped(s->of), escaped(s->note)) : "");
+         s && s->of > 0              ? fmt::format("{} of {} differ {}", grouped(s->differ), grouped(s->of), escaped(s->note))
+         : plane != d.planes.end() ? fmt::format("{} of {} of {} differ", grouped(plane->differ), grouped(plane->of), escaped(plane->plane))
+                                   : "");
   }
   const Explanation* best = d.explanations.empty() ? nullptr : &d.explanations.front();
   const bool named = best && (d.confidence == Confidence::certain || d.confidence == Confidence::equivalent || d.confidence == Confidence::partial);
@@ -144,7 +151,7 @@ string about(const Diagnosis& d) {
     fact("Cause", "", ids + (best->clause.empty() ? "" : "<br>clause " + escaped(best->clause)));
     fact("Explained", percent(best->repaired, best->differ), fmt::format("of the {} that differ; {} of {} elements come out as they came", grouped(best->differ), grouped(best->agree), grouped(best->of)));
   }
-  if (const Explanation* next = runner_up(d)) fact("Runner-up", percent(next->repaired, next->differ), escaped(next->title));
+  if (const Explanation* next = runner_up(d)) fact("Runner-up", percent(next->repaired, next->differ), escaped(next->title) + (breaks(*next) ? fmt::format("; breaks {} others", grouped(breaks(*next))) : ""));
   if (!d.where.empty()) fact("Where", "", escaped(d.where.front().what) + fmt::format("<br>{} of what differs", percent(d.where.front().differ, d.where.front().differ_of)));
   else if (d.heat) fact("Where", "", "no coordinate tells");
   if (d.deterministic) fact("Same bytes twice", *d.deterministic ? "yes" : "no", "");
@@ -187,31 +194,60 @@ string range(int64_t tile, int64_t size, int64_t end) {
   return first == last ? grouped(first) : grouped(first) + "–" + grouped(last);
 }
 
+// The map with tiles joined in pairs as long as one of each pair holds nothing: a scale stands only where its block begins.
+HeatMap joined(HeatMap h) {
+  for (const bool columns : {true, false})
+    for (int64_t& count = columns ? h.cols : h.rows; count > 1;) {
+      auto at = [&](int64_t line, int64_t i) { return static_cast<size_t>(columns ? line * h.cols + i : i * h.cols + line); };
+      const int64_t lines = columns ? h.rows : h.cols;
+      bool hollow = true;
+      for (int64_t line = 0; hollow && line < lines; ++line)
+        for (int64_t i = 0; hollow && i + 1 < count; i += 2) hollow = h.of[at(line, i)] == 0 || h.of[at(line, i + 1)] == 0;
+      if (!hollow) break;
+      const int64_t half = (count + 1) / 2;
+      HeatMap out = h;
+      (columns ? out.cols : out.rows) = half;
+      (columns ? out.tile_cols : out.tile_rows) *= 2;
+      out.differ.assign(static_cast<size_t>(half * lines), 0);
+      out.of = out.differ;
+      for (int64_t line = 0; line < lines; ++line)
+        for (int64_t i = 0; i < count; ++i) {
+          const size_t to = static_cast<size_t>(columns ? line * half + i / 2 : i / 2 * h.cols + line);
+          out.differ[to] += h.differ[at(line, i)];
+          out.of[to] += h.of[at(line, i)];
+        }
+      h = std::move(out);
+    }
+  return h;
+}
+
 string heat(const Diagnosis& d) {
-  if (!d.heat) return {};
-  const HeatMap& h = *d.heat;
+  if (!d.heat || d.heat->rows <= 0 || d.heat->cols <= 0) return {};
+  if (const auto size = static_cast<size_t>(d.heat->rows * d.heat->cols); d.heat->differ.size() != size || d.heat->of.size() != size) return {};
+  const HeatMap h = joined(*d.heat);
   const size_t tiles = h.differ.size();
-  if (h.rows <= 0 || h.cols <= 0 || tiles != static_cast<size_t>(h.rows * h.cols) || h.of.size() != tiles) return {};
   // The last tiles may reach beyond the tensor.
   Shape shape{h.rows * h.tile_rows, h.cols * h.tile_cols};
   if (const auto p = parse_line(d.line); p && p->x.shape.rows <= shape.rows && p->x.shape.cols <= shape.cols) shape = p->x.shape;
-  int64_t hit = 0, full = 0;
+  const int64_t wide = std::clamp<int64_t>(600 / h.cols, 7, 30), high = std::clamp<int64_t>(480 / h.rows, 7, 30);   // of a tile, in pixels, with a gap of one
+  int64_t hit = 0, full = 0, held = 0;
   std::vector<size_t> order;
   string rects;
   for (size_t i = 0; i < tiles; ++i) {
     const int64_t r = static_cast<int64_t>(i) / h.cols, c = static_cast<int64_t>(i) % h.cols;
+    if (h.of[i] == 0) continue;
+    ++held;
     hit += h.differ[i] > 0;
     full += h.differ[i] > 0 && h.differ[i] == h.of[i];
     if (h.differ[i] > 0) order.push_back(i);
-    rects += fmt::format("<rect class=\"h{}\" x=\"{}\" y=\"{}\" width=\"9\" height=\"9\"><title>rows {}, columns {}: {} of {}</title></rect>\n", heat_of(h.differ[i], h.of[i]), c * 10, r * 10,
+    rects += fmt::format("<rect class=\"h{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>rows {}, columns {}: {} of {}</title></rect>\n", heat_of(h.differ[i], h.of[i]), c * wide, r * high, wide - 1, high - 1,
                          range(r, h.tile_rows, shape.rows), range(c, h.tile_cols, shape.cols), grouped(h.differ[i]), grouped(h.of[i]));
   }
-  const int64_t side = std::clamp<int64_t>(std::min<int64_t>(600 / h.cols, 480 / h.rows), 7, 30);
-  const string summary = fmt::format("{} of {} tiles hold differences{}", grouped(hit), grouped(static_cast<int64_t>(tiles)), full ? fmt::format("; in {} everything differs", full == hit && hit > 1 ? "all of these" : grouped(full)) : "");
+  const string summary = fmt::format("{} of {} tiles hold differences{}", grouped(hit), grouped(held), full ? fmt::format("; in {} everything differs", full == hit && hit > 1 ? "all of these" : grouped(full)) : "");
   string out = fmt::format("<h3 id=\"heat\">{} by tile</h3>\n<p>Tiles of {} × {} elements. {}.</p>\n", escaped(h.plane), grouped(h.tile_rows), grouped(h.tile_cols), summary);
   out += fmt::format("<div class=\"map\"><span class=\"corner\"></span><span class=\"ends\"><span>column 0</span><span>{}</span></span><span class=\"ends tall\"><span>row 0</span><span>{}</span></span>\n"
                      "<svg class=\"heat\" role=\"img\" aria-label=\"Heat map of {}: {}\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {} {}\">\n{}</svg></div>\n",
-                     grouped(shape.cols - 1), grouped(shape.rows - 1), escaped(h.plane), summary, h.cols * side, h.rows * side, h.cols * 10 - 1, h.rows * 10 - 1, rects);
+                     grouped(shape.cols - 1), grouped(shape.rows - 1), escaped(h.plane), summary, h.cols * wide - 1, h.rows * high - 1, h.cols * wide - 1, h.rows * high - 1, rects);
   out += "<ul class=\"legend\" aria-label=\"Share of a tile that differs\">";
   static constexpr std::string_view kShares[] = {"none", "under 1 %", "under 10 %", "under 50 %", "50 % and more", "all"};
   for (size_t i = 0; i < std::size(kShares); ++i)
@@ -292,18 +328,18 @@ string causes(const Diagnosis& d) {
   if (d.explanations.empty()) {
     out += "<p>None of them explains any of the differences.</p>\n";
   } else {
-    out += "<table class=\"causes\"><thead><tr><th scope=\"col\">cause</th><th scope=\"col\">stage</th><th scope=\"col\" class=\"n\">repairs</th><th scope=\"col\" class=\"n\">all elements</th></tr></thead>\n";
+    out += "<table class=\"causes\"><thead><tr><th scope=\"col\">cause</th><th scope=\"col\">stage</th><th scope=\"col\" class=\"n\">repairs</th><th scope=\"col\" class=\"n\">breaks</th><th scope=\"col\" class=\"n\">all elements</th></tr></thead>\n";
     for (const bool exact : {true, false}) {
       string rows;
       for (const Explanation& e : d.explanations) {
         if (e.exact() != exact) continue;
         string ids;
         for (const string& id : e.ids) ids += (ids.empty() ? "" : " + ") + code(id);
-        rows += fmt::format("<tr><td><p>{}</p><div class=\"ids quiet\">{}{}</div>{}</td><td data-label=\"stage\">{}</td><td class=\"n\" data-label=\"repairs\" title=\"{} of {}\">{}</td><td class=\"n\" data-label=\"all elements\" title=\"{} of {}\">{}</td></tr>\n",
+        rows += fmt::format("<tr><td><p>{}</p><div class=\"ids quiet\">{}{}</div>{}</td><td data-label=\"stage\">{}</td><td class=\"n\" data-label=\"repairs\" title=\"{} of {}\">{}</td><td class=\"n\" data-label=\"breaks\">{}</td><td class=\"n\" data-label=\"all elements\" title=\"{} of {}\">{}</td></tr>\n",
                             escaped(e.title), ids, e.clause.empty() ? "" : " · " + escaped(e.clause), e.line.empty() ? "" : command(e.line), escaped(name_of(e.stage)), grouped(e.repaired), grouped(e.differ),
-                            percent(e.repaired, e.differ), grouped(e.agree), grouped(e.of), percent(e.agree, e.of));
+                            percent(e.repaired, e.differ), grouped(breaks(e)), grouped(e.agree), grouped(e.of), percent(e.agree, e.of));
       }
-      if (!rows.empty()) out += fmt::format("<tbody>\n<tr class=\"group\"><th colspan=\"4\" scope=\"rowgroup\">{}</th></tr>\n{}</tbody>\n", exact ? "Exact: makes every byte that came" : d.confidence == Confidence::partial ? "Not exact, the best first" : "Runners-up", rows);
+      if (!rows.empty()) out += fmt::format("<tbody>\n<tr class=\"group\"><th colspan=\"5\" scope=\"rowgroup\">{}</th></tr>\n{}</tbody>\n", exact ? "Exact: makes every byte that came" : d.confidence == Confidence::partial ? "Not exact, the best first" : "Runners-up", rows);
     }
     out += "</table>\n";
   }
@@ -346,7 +382,7 @@ string trace(const Diagnosis& d) {
 
 string again(const Diagnosis& d) {
   string out;
-  if (!d.command.empty()) out += "<h3>This page</h3>\n" + command(d.command);
+  if (!d.command.empty()) out += "<h3>This diagnosis</h3>\n" + command(d.command);
   if (!d.reproducer.empty()) {
     const string subject = d.argument.empty() ? "" : " " + d.argument;
     out += "<h3>The smallest line that still differs</h3>\n" + (d.argument.empty() ? command(d.reproducer) : "");

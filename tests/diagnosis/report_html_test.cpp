@@ -124,6 +124,28 @@ TEST(ReportPage, TakesTheLargestTensors) {
   EXPECT_EQ(count(diagnosis_page(broken), "<title>rows "), 0u);
 }
 
+TEST(ReportPage, TilesThatHoldNothingAreJoined) {
+  // Scales of blocks of 1 x 4 tiles: only every fourth tile holds one; rows go in pairs.
+  Diagnosis d = samples::certain();
+  HeatMap h{"row.scale_inv", 1, 8, 4, 8, std::vector<int64_t>(32), std::vector<int64_t>(32)};
+  for (size_t r : {0, 2})
+    for (size_t c : {0, 4}) h.of[r * 8 + c] = 1;
+  h.differ[2 * 8 + 4] = 1;
+  d.heat = h;
+  const string page = diagnosis_page(d);
+  EXPECT_EQ(count(page, "<title>rows "), 4u);
+  expect_in(page, "Tiles of 2 × 32 elements. 1 of 4 tiles hold differences");
+  expect_in(page, "<title>rows 2–3, columns 32–63: 1 of 1</title>");
+  expect_in(page, "<title>rows 0–1, columns 32–63: 0 of 1</title>");
+}
+
+TEST(ReportPage, ARunnerUpThatBreaksOthersSaysSo) {
+  Diagnosis d = samples::certain();
+  d.explanations[1].repaired = d.explanations[1].differ;
+  d.explanations[1].agree = d.explanations[1].of - 96;
+  expect_in(diagnosis_page(d), "<dd class=\"large\">100 %</dd><dd>the amax of a block misses its last element; breaks 96 others</dd>");
+}
+
 TEST(ReportPage, TilesEndWithTheTensor) {
   Diagnosis d = samples::certain();
   d.line = "quantize mxfp8 60x250 bf16";
