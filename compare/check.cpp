@@ -1,6 +1,7 @@
 #include "compare/check.h"
 
 #include <algorithm>
+#include <memory>
 #include <ostream>
 #include <set>
 
@@ -9,6 +10,7 @@
 #include "compare/diagnosis/coherence.h"
 #include "compare/dump_cases.h"
 #include "compare/isolated.h"
+#include "compare/report_github.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -191,9 +193,12 @@ CaseReport diff_case(const PackCase& a, const PackCase& b) {
 // Prints one case and remembers the first that failed.
 class Printer {
  public:
-  explicit Printer(std::ostream& out) : out_(out) {}
+  explicit Printer(std::ostream& out, bool github = false) : out_(out) {
+    if (github) github_ = make_github_report([this](const string& lines) { out_ << lines << std::flush; });
+  }
 
   void print(const string& where, const string& line, const string& claim, const CaseReport& r) {
+    if (github_) report_check(*github_, totals_, where, line, r.breach);
     if (!r.breach) {
       ++passed_;
       out_ << fmt::format("passed   {}  {}   judged {}\n", where, line, join(r.judged));
@@ -214,6 +219,7 @@ class Printer {
 
   int finish() {
     if (!first_.empty()) out_ << "first divergence: " << first_ << "\n";
+    if (github_) github_->finish(totals_);
     out_ << fmt::format("{} passed, {} failed, {} skipped\n", passed_, failed_, skipped_);
     return failed_ ? 1 : passed_ ? 0 : 3;
   }
@@ -222,6 +228,8 @@ class Printer {
   std::ostream& out_;
   string first_;
   size_t passed_ = 0, failed_ = 0, skipped_ = 0;
+  std::unique_ptr<Report> github_;
+  Totals totals_;                      // for it
 };
 
 }  // namespace
@@ -233,7 +241,7 @@ int run_check(const CheckOptions& options, const Subjects& subjects, std::ostrea
     return 2;
   }
   if (options.coherence) return run_coherence(*dump, out);
-  Printer printer(out);
+  Printer printer(out, options.github);
   for (const DumpCase& c : dump->cases) {
     const auto problem = problem_of(*c.recorded);
     CaseReport report;
