@@ -95,7 +95,6 @@ class DirectionData {
     if (q_.format != FormatId::nvfp4) return std::fabs(scale) < 0x1p-126 && scale_->plane.encoding == Encoding::f32 ? 0 : scale;
     if (q_.numerics.nvfp4_scale == Nvfp4Scale::unit) return scale;
     const double a = tensor_amax(r, c);
-    if (a == 0) return scale;                                                 // N10.2: S is 1
     const double s = (q_.e4m3_max == E4m3Max::m256 ? 1536.0 : 2688.0) / a;
     return a > 0 && std::isfinite(a) && s < 0x1p127 ? scale / s : 0;
   }
