@@ -305,7 +305,7 @@ Result<std::unique_ptr<Subject>> make_plugin_subject(const std::string& path, st
   if (!std::filesystem::is_regular_file(path, ignored) || access(path.c_str(), R_OK) != 0)
     return Error{"plugin " + path + " is no readable file", 0, "--plugin takes the path of a shared library"};
   // dlopen looks a bare file name up in the system's library folders; the file that was named is meant.
-  return std::unique_ptr<Subject>(new PluginSubject(std::filesystem::absolute(path).string(), std::move(device)));
+  return std::unique_ptr<Subject>(new PluginSubject(std::filesystem::absolute(path).lexically_normal().string(), std::move(device)));
 }
 
 bool takes_device_pointers(const Subject& subject) {

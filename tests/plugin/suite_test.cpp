@@ -5,10 +5,12 @@
 #include <map>
 #include <set>
 
+#include "compare/diagnosis/explain.h"
 #include "compare/plugin.h"
 #include "compare/runner.h"
 #include "contract/assay_plugin.h"
 #include "contract/line.h"
+#include "fixtures/json.h"
 #include "fixtures/suite.h"
 #include "reference/subject.h"
 #include "training/line_factory.h"
@@ -96,6 +98,23 @@ TEST(PluginSuite, OneBrokenLineIsNamed) {
     EXPECT_NE(v.breaches[0].hint.find("the scale is rounded down where N5.3 rounds up"), std::string::npos) << line << ": " << v.breaches[0].hint;
   }
   EXPECT_GE(failed, 6u);
+}
+
+// ... and assay explain names it as the only cause.
+TEST(PluginSuite, OneBrokenLineIsExplained) {
+  const Subjects subjects = with("broken_plugin");
+  ExplainOptions options;
+  options.what = "quantize mxfp8 64x256 bf16 dir=row seed=7";
+  options.subject = subjects.owned.back()->name();
+  options.json = testing::TempDir() + "assay_broken_plugin.json";
+  std::FILE* said = std::tmpfile();
+  ASSERT_EQ(run_explain(options, subjects, said, said), 1);
+  std::fclose(said);
+  const auto diagnosis = json::read(options.json);
+  ASSERT_TRUE(diagnosis) << diagnosis.error().text();
+  EXPECT_EQ(diagnosis->text("confidence"), "certain");
+  const json::Value& cause = (*diagnosis->find("explanations")->array())[0];
+  EXPECT_EQ(cause.text("line"), "quantize mxfp8 64x256 bf16 dir=row mx_scale=down seed=7") << json::dump(cause);
 }
 
 // One wrong operation in a plugin that runs everything fails the lines that have such a plane, and no other.
