@@ -538,7 +538,10 @@ class At {
   std::string fallback() const {
     const std::optional<Quantizer>& q = seen().quantizer(direction_);
     if (const FlavourInfo* flavour = info(seen().flavour); flavour && key_.directional && q && flavour->is_of(q->format))
-      if (const auto value = setting(flavour->keys, key_.name, direction_)) return std::string(*value);
+      if (const auto value = setting(flavour->keys, key_.name, direction_)) {
+        Problem set = seen();
+        return key_.set(set, direction_, *value) ? std::string(*value) : key_.get(set, direction_);   // as a line prints it: eps=1e-04
+      }
     return key_.fallback(seen(), direction_);
   }
   // Into p, which is the Problem of the constructor.

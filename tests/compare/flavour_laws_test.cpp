@@ -68,5 +68,28 @@ TEST(FlavourLaws, TellTheValuesOfAFieldApart) {
       }
 }
 
+// Lines that only the reference runs obey their laws: no suite judges them.
+TEST(FlavourLaws, GivenScales) {   // N17.12
+  const char* const sweeps[] = {
+      "quantize mxfp8 {33x70,64x64} bf16 element={e4m3,e5m2} block={1x32,32x32} scale_from={amax,scale} scales={compact,gemm} fill={normal,nonfinite}",
+      "quantize mxfp4 {33x70,64x64} bf16 scale_from={amax,scale} scales={compact,gemm} mx_scale={up,floor} fill={normal,nonfinite}",
+      "quantize nvfp4 {33x70,32x64} {f32,bf16} block={1x16,16x16} scale_from={amax,scale} scales={compact,gemm} multiplier={reciprocal,divide_product}",
+      "quantize nvfp4 32x64 bf16 round=sr scale_from={amax,scale}",
+      "quantize fp8_block {33x200,130x260} bf16 block={1x128,128x128} scale_from={amax,scale} scale_order={decode_first,decode_divide} pow2={0,1} fill={normal,nonfinite}",
+      "quantize fp8_block 33x200 bf16 scale_from={amax,scale} scale_order=decode_first scales=gemm fill={normal,wide}",
+      "quantize mxfp8/fp8_block 33x70 bf16 row.scale_from=scale col.scale_from=amax"};
+  const auto reference = make_reference_subject();
+  for (const char* sweep : sweeps)
+    for (const std::string& line : *expand_sweep(sweep)) {
+      const Problem p = fakes::problem(line);
+      const std::vector<PlaneData> inputs = *make_inputs(p, *reference);
+      const Execution e = execute(*reference, p, inputs, {});
+      ASSERT_FALSE(e.error) << line;
+      std::vector<std::string> evaluated;
+      for (const Breach& b : check_laws(p, inputs, e.planes, "reference", &evaluated)) ADD_FAILURE() << line << ": " << b.plane << " " << b.where << ": " << b.message;
+      EXPECT_NE(std::ranges::count(evaluated, "range"), 0) << line;
+    }
+}
+
 }  // namespace
 }  // namespace assay

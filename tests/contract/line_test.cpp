@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "contract/f32_text.h"
+#include "contract/flavours.h"
 
 namespace assay {
 namespace {
@@ -55,6 +57,60 @@ TEST(Line, OrderAndSpacingOfKeysDoNotMatter) {
   EXPECT_EQ(parsed("quantize  mxfp8 64x256 bf16\tseed=7   fill=ties dir=both"), parsed("quantize mxfp8 64x256 bf16 fill=ties seed=7"));
   EXPECT_EQ(parsed("quantize mxfp8 64x256 bf16 element=e5m2"), parsed("quantize mxfp8 64x256 bf16 row.element=e5m2 col.element=e5m2"));
   EXPECT_EQ(parsed("quantize mxfp8 64x256 bf16 element=e5m2 col.element=e4m3"), parsed("quantize mxfp8 64x256 bf16 row.element=e5m2"));
+}
+
+// The words of "mxfp8 mxfp4".
+std::vector<std::string> words(std::string_view text) {
+  std::vector<std::string> out;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(' ', at), text.size());
+    out.emplace_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return out;
+}
+
+TEST(Line, FlavoursAreSetsOfKeys) {
+  for (const FlavourInfo& f : flavours()) {
+    const std::string flavour = " flavour=" + std::string(f.name), keys = " " + std::string(f.keys);
+    ASSERT_FALSE(words(f.formats).empty()) << f.name;
+    for (const std::string& format : words(f.formats)) {
+      for (const std::string& shape : {format + " 64x128 bf16", format + " 64x128 bf16 dir=row", format + " 64x128 bf16 dir=col"}) {
+        const std::string line = "quantize " + shape + flavour;
+        const Problem p = parsed(line);
+        Problem written = parsed("quantize " + shape + keys);
+        EXPECT_NE(written, p) << line;                                          // the flavour itself is said
+        written.flavour = p.flavour;
+        EXPECT_EQ(written, p) << line;
+        EXPECT_EQ(parsed(to_canonical_line(p)), p) << line;
+        EXPECT_EQ(to_line(p), line);                                            // nothing else is printed
+      }
+      Problem split = parsed("split " + format + " 64x128 bf16 groups=16,48" + flavour), split_written = parsed("split " + format + " 64x128 bf16 groups=16,48" + keys);
+      split_written.flavour = split.flavour;
+      EXPECT_EQ(split_written, split) << f.name;
+    }
+    for (const FormatInfo& format : kFormats) {
+      const std::string line = "quantize " + std::string(format.name) + " 64x128 bf16" + flavour;
+      if (f.is_of(format.id)) continue;
+      EXPECT_EQ(error_of(line), "flavour=" + std::string(f.name) + " is of " + std::string(f.formats) + " (`assay flavours` lists those of each format)") << line;
+    }
+  }
+}
+
+TEST(Line, FlavoursOfPairsAndOfWrittenKeys) {
+  const Problem pair = parsed("quantize mxfp8/fp8_block 64x128 bf16 flavour=ocp");   // of one of the two
+  EXPECT_EQ(pair.row->numerics.mx_scale, MxScale::floor);
+  EXPECT_EQ(pair.col->numerics, Numerics{});
+  EXPECT_EQ(to_line(pair), "quantize mxfp8/fp8_block 64x128 bf16 flavour=ocp");
+  const Problem both = parsed("quantize mxfp8/mxfp4 64x128 bf16 flavour=ocp col.mx_scale=even");   // a key that is written wins
+  EXPECT_EQ(both.row->numerics.mx_scale, MxScale::floor);
+  EXPECT_EQ(both.col->numerics.mx_scale, MxScale::even);
+  EXPECT_EQ(both.col->numerics.mx_inf, MxInf::nan);
+  EXPECT_EQ(to_line(both), "quantize mxfp8/mxfp4 64x128 bf16 flavour=ocp col.mx_scale=even");
+  EXPECT_EQ(to_line(parsed("quantize mxfp8 64x128 bf16 flavour=ocp mx_scale=up")), "quantize mxfp8 64x128 bf16 flavour=ocp mx_scale=up");
+  EXPECT_EQ(parsed("scale_chain mxfp8 8x8 f32 flavour=ocp").row->numerics.mx_scale, MxScale::floor);
+  EXPECT_EQ(parsed("quantize fp8_block 64x128 bf16 flavour=deepgemm").row->eps, parsed("quantize fp8_block 64x128 bf16 eps=1e-4").row->eps);
+  EXPECT_FALSE(parsed("quantize fp8_block 64x128 bf16 flavour=deepgemm").row->pow2);
 }
 
 TEST(Line, FlavourSetsTheNumericsThatTheLineLeavesOpen) {
