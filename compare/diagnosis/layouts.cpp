@@ -222,6 +222,14 @@ class Search {
     } else {
       for (const int64_t m : {2, 4, 8, 16}) flat(fmt::format("codes_reversed_{}", m), fmt::format("the elements of each {} reversed", m), [m](int64_t i) { return i ^ (m - 1); });
     }
+    if (plane_.packed) {
+      flat("low_twice", "both halves of a byte hold its low code", [](int64_t i) { return i & ~int64_t{1}; });
+      flat("high_twice", "both halves of a byte hold its high code", [](int64_t i) { return i | 1; });
+    }
+    for (const int64_t m : {2, 4, 8, 16, 32, 64, 128}) {
+      if (m < rows) try_map(fmt::format("first_row_of_{}", m), fmt::format("each {} rows hold the first of them", m), s, [&](int64_t o, int64_t k) { return Pair(right_place(o, k), right_place(o / m * m, k)); });
+      if (m < cols) try_map(fmt::format("first_column_of_{}", m), fmt::format("each {} columns hold the first of them", m), s, [&](int64_t o, int64_t k) { return Pair(right_place(o, k), right_place(o, k / m * m)); });
+    }
     flat("reversed", "everything in reverse", [&](int64_t i) { return n_ - 1 - i; });
     try_map("rows_reversed", "rows from the last to the first", s, [&](int64_t o, int64_t k) { return Pair(right_place(o, k), right_place(rows - 1 - o, k)); });
     try_map("columns_reversed", "columns from the last to the first", s, [&](int64_t o, int64_t k) { return Pair(right_place(o, k), right_place(o, cols - 1 - k)); });
