@@ -11,6 +11,7 @@
 
 #include "compare/diagnosis/report_html.h"
 #include "compare/page.h"
+#include "contract/line.h"
 
 namespace assay {
 
@@ -156,7 +157,8 @@ std::unique_ptr<Report> make_github_report(std::function<void(const string&)> pr
 void report_check(Report& report, Totals& totals, const string& where, const string& line, const std::optional<Breach>& breach) {
   SuiteEntry e;
   e.file = where;
-  e.text = line.empty() ? "(no line)" : line;
+  const auto problem = parse_line(line);
+  e.text = problem ? to_line(*problem) : line.empty() ? "(no line)" : line;
   Verdict v;
   v.subject = "pack";
   if (breach) {

@@ -150,10 +150,10 @@ TEST_F(Github, ACaseOfAPackSaysHowToExplainIt) {
   string out;
   Totals totals;
   const auto report = make_github_report([&](const string& text) { out += text; });
-  report_check(*report, totals, "dumps/a.safetensors:fc1.weight", "quantize mxfp8 64x96 bf16", failure().breaches[0]);
+  report_check(*report, totals, "dumps/a.safetensors:fc1.weight", "quantize mxfp8 64x96 bf16 dir=both fill=normal seed=0", failure().breaches[0]);
   report_check(*report, totals, "dumps/a.safetensors:fc2.weight", "quantize mxfp8 64x96 bf16", std::nullopt);
   EXPECT_EQ(totals.last_line(), "1 passed, 1 failed, 0 skipped");
-  expect_in(out, ",file=dumps/a.safetensors::");
+  expect_in(out, ",file=dumps/a.safetensors::quantize mxfp8 64x96 bf16%0A");   // the short line
   expect_in(out, "%0Aassay explain 'dumps/a.safetensors' --case 'fc1.weight'\n");
 }
 
