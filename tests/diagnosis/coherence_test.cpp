@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include "fixtures/suite.h"
 #include "tests/diagnosis/planes.h"
 
 namespace assay {
@@ -79,6 +80,21 @@ TEST(Coherence, OneTensorIsCoherent) {
         EXPECT_GT(j.of, c.problem.x.shape.count() * 9 / 10) << line;
       }
     }
+}
+
+TEST(Coherence, NoFalseAlarmInTheSmokeSuite) {
+  const auto suite = load_suite(ASSAY_SOURCE_DIR "/fixtures/suites/smoke.cases");
+  ASSERT_TRUE(suite) << suite.error().text();
+  int judged_lines = 0;
+  for (const SuiteEntry& e : suite->entries) {
+    const Problem& p = e.problem;
+    if (!(p.as<Quantize>() || p.as<Split>()) || !p.row || !p.col || noop_of(p)) continue;
+    const Coherence j = judged(Case(e.text));
+    if (!j.undecidable.empty()) continue;
+    ++judged_lines;
+    EXPECT_TRUE(j.coherent()) << e.text << ": " << j.verdict << " " << j.first_text;
+  }
+  EXPECT_GT(judged_lines, 100);
 }
 
 TEST(Coherence, StaleColumnsAreFound) {
