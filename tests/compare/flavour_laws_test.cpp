@@ -79,8 +79,9 @@ TEST(FlavourLaws, GivenScales) {   // N17.12
       "quantize fp8_block 33x200 bf16 scale_from={amax,scale} scale_order=decode_first scales=gemm fill={normal,wide}",
       "quantize mxfp8/fp8_block 33x70 bf16 row.scale_from=scale col.scale_from=amax"};
   const auto reference = make_reference_subject();
-  for (const char* sweep : sweeps)
-    for (const std::string& line : *expand_sweep(sweep)) {
+  for (const char* sweep : sweeps) {
+    const std::vector<std::string> lines = *expand_sweep(sweep);
+    for (const std::string& line : lines) {
       const Problem p = fakes::problem(line);
       const std::vector<PlaneData> inputs = *make_inputs(p, *reference);
       const Execution e = execute(*reference, p, inputs, {});
@@ -89,6 +90,7 @@ TEST(FlavourLaws, GivenScales) {   // N17.12
       for (const Breach& b : check_laws(p, inputs, e.planes, "reference", &evaluated)) ADD_FAILURE() << line << ": " << b.plane << " " << b.where << ": " << b.message;
       EXPECT_NE(std::ranges::count(evaluated, "range"), 0) << line;
     }
+  }
 }
 
 }  // namespace
