@@ -382,6 +382,7 @@ std::optional<Error> Search::prepare() {
       if (!g) continue;
       Judged j{i, {state.want[i].plane, g->bytes}, state.want[i], 0, 0};
       count(j);
+      if (j.want.plane.name.ends_with(".amax") && j.want.plane.padded == Shape{1, 1}) state.replay->observe_amax(value_of(Encoding::f32, code_at(Encoding::f32, j.got.bytes, 0)));
       state.judged.push_back(std::move(j));
     }
     if (!state.lane().direction) return;
@@ -1148,6 +1149,7 @@ Result<std::vector<PlaneData>> predict(const Explanation& e, const Problem& prob
         const string bare = id.substr(0, at);
         auto row = d ? hypothesis_named(bare, replay.lane().problem, *d) : std::nullopt;
         if (!row) continue;
+        if (!row->keys.empty() && !with_keys(replay.lane().problem, row->keys)) continue;   // a key that this direction does not have
         used.insert(id);
         rows.push_back(std::move(*row));
       }

@@ -83,11 +83,35 @@ uint32_t truncated_code(Encoding e, double v) {
   return std::isfinite(v) && !std::isfinite(value_of(e, code)) ? code - 1 : code;   // toward zero, nothing finite overflows
 }
 
+uint32_t element_code(Encoding e, double v) {
+  const EncodingInfo& f = info(e);
+  const uint32_t sign = std::signbit(v) ? 1u << (f.bits - 1) : 0;
+  if (std::isnan(v)) return f.nan;
+  if (std::fabs(v) >= value_of(e, f.max_finite)) return sign | f.max_finite;
+  const uint32_t code = nearest_code(e, v);
+  return (code & ((1u << (f.bits - 1)) - 1)) > f.max_finite ? sign | f.max_finite : code;
+}
+
+PhiloxWords philox4x32(uint64_t key, uint64_t low, uint64_t high, int rounds) {
+  uint32_t c[4] = {static_cast<uint32_t>(low), static_cast<uint32_t>(low >> 32), static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)};
+  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  for (int r = 0; r < rounds; ++r) {
+    const uint64_t a = uint64_t{0xD2511F53} * c[0], b = uint64_t{0xCD9E8D57} * c[2];
+    const uint32_t next[4] = {static_cast<uint32_t>(b >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(b), static_cast<uint32_t>(a >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(a)};
+    std::copy(next, next + 4, c);
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
+  }
+  return {{c[0], c[1], c[2], c[3]}};
+}
+
 // ---- changed lines ---------------------------------------------------------------------------------------------------------
 
 std::optional<Problem> with_keys(const Problem& problem, const std::string& keys, std::optional<Direction> only) {
   Problem bare = problem;
   bare.x.fill = {};
+  const bool stops_drawing = keys.find("round=rne") != std::string::npos;
+  if (stops_drawing) bare.rng = {};                                         // its key applies no more
   const auto words_of = [](const std::string& text) {
     std::vector<std::string> out;
     for (size_t at = 0; at < text.size();) {
@@ -114,7 +138,7 @@ std::optional<Problem> with_keys(const Problem& problem, const std::string& keys
   }
   auto changed = parse_line(fmt::format("{}", fmt::join(line, " ")));
   if (!changed) return {};
-  if (!draws(problem) && draws(*changed) && keys.find("rng=") == std::string::npos) changed->rng = {problem.x.fill.seed, 0, 0};   // the default of the line with its fill
+  if (!draws(problem) && draws(*changed) && keys.find("rng=") == std::string::npos) changed->rng = problem.rng == Rng{} ? Rng{problem.x.fill.seed, 0, 0} : problem.rng;   // the other direction's, or the default of the line with its fill
   changed->x.fill = problem.x.fill;
   return std::move(*changed);
 }
@@ -226,17 +250,20 @@ double f32_of(double v) { return static_cast<double>(static_cast<float>(v)); }
 uint32_t sign_bit(Encoding e) { return 1u << (info(e).bits - 1); }
 bool is_subnormal(Encoding e, double v) { return v != 0 && std::fabs(v) < std::ldexp(1.0, 1 - info(e).bias); }
 
-// N11.1 on 16 values: element k of the rotated ones, summed by butterflies in binary32 and scaled by 1/4.
-double rotated16(const float (&x)[16], uint16_t sign_mask, int64_t k) {
+// N11.1 on 16 values: element k of the rotated ones, summed by butterflies in binary32 and scaled by 1/4. `stages`: those that are done; `rounded`: each to bf16.
+double rotated16(const float (&x)[16], uint16_t sign_mask, int64_t k, unsigned stages = 15, bool rounded = false) {
   float v[16];
   for (unsigned i = 0; i < 16; ++i) v[i] = (sign_mask >> i & 1) != 0 ? -x[i] : x[i];
-  for (unsigned h = 1; h < 16; h *= 2)
-    for (unsigned i = 0; i < 16; ++i)
+  for (unsigned h = 1; h < 16; h *= 2) {
+    for (unsigned i = 0; i < 16 && (stages & h) != 0; ++i)
       if ((i & h) == 0) {
         const float a = v[i], b = v[i | h];
         v[i] = a + b;
         v[i | h] = a - b;
       }
+    for (float& f : v)
+      if (rounded) f = static_cast<float>(bf16_of(f));
+  }
   return v[k] * 0.25f;
 }
 
@@ -252,13 +279,22 @@ class Library {
   Library(const Problem& lane, Direction d) : lane_(lane), q_(*lane.quantizer(d)), d_(d), format_(info(q_.format)), length_(length_of(q_.block)), square_(is_square(q_.block)) {
     keys();
     if (q_.rht) rotation();
+    if (q_.format == FormatId::nvfp4 && !q_.rht)
+      element("rotated", "the tensor is rotated, though it should not be", [](const Matrix& x, int64_t i, int64_t j) {
+        float v[16];
+        for (int64_t k = 0; k < 16; ++k) v[k] = j / 16 * 16 + k < x.length() ? static_cast<float>(x.value(i, j / 16 * 16 + k)) : 0.0f;
+        return nearest_code(x.encoding(), bf16_of(rotated16(v, kRhtSignMask, j % 16)));
+      }, rht);
     if (format_.has_blocks()) block_amaxes();
     if (computes_tensor_amax()) tensor_amaxes();
     if (format_.per_tensor_fp8()) tensor_scalars();
     if (format_.has_blocks()) scales();
     elements();
     if (q_.format != FormatId::identity) codes();
-    if (q_.round == Round::sr) draws_of();
+    if (q_.round == Round::sr) {
+      draws_of();
+      draw_rows();
+    }
     flavour_rows();
   }
   std::vector<Hypothesis> rows;
@@ -274,6 +310,7 @@ class Library {
     return rows.back();
   }
 
+  int64_t b_height() const { return square_ ? length_ : 1; }
   bool computes_tensor_amax() const { return (q_.format == FormatId::fp8_current || q_.format == FormatId::fp8_delayed || q_.format == FormatId::nvfp4) && !q_.amax && !q_.row_scaled; }
   Stage scale_stage() const { return format_.has_blocks() ? block_scale : tensor_scale; }
 
@@ -373,6 +410,39 @@ class Library {
         const int64_t at = c * m + r;
         return P{at / n, at % n};
       }));
+    const auto flat = [&](string id, string title, int64_t by) {
+      place(std::move(id), std::move(title), of_x([by](int64_t r, int64_t c, int64_t m, int64_t n) {
+        const int64_t at = r * n + c + by;
+        return at < 0 || at >= m * n ? P{-1, -1} : P{at / n, at % n};
+      }));
+    };
+    for (const int64_t by : {1, 2, 4, 8}) {
+      flat(fmt::format("flat_early={}", by), fmt::format("x is read {} element{} early in memory", by, by == 1 ? "" : "s"), by);
+      flat(fmt::format("flat_late={}", by), fmt::format("x is read {} element{} late in memory", by, by == 1 ? "" : "s"), -by);
+    }
+    for (const int64_t unit : {16, 32, 64, 128, 256})
+      if (lane_.x.shape.cols % unit != 0)
+        place(fmt::format("pitch_rounded={}", unit), fmt::format("rows of x are read at a pitch rounded up to {}", unit), of_x([unit](int64_t r, int64_t c, int64_t m, int64_t n) {
+          const int64_t at = r * round_up(n, unit) + c;
+          return at >= m * n ? P{-1, -1} : P{at / n, at % n};
+        }));
+    for (const int64_t unit : {2, 4, 8, 16}) place(fmt::format("reversed_in={}", unit), fmt::format("each {} elements of a row are read in reverse", unit), of_x([unit](int64_t r, int64_t c, int64_t, int64_t n) { return P{r, (c ^ (unit - 1)) < n ? c ^ (unit - 1) : c}; }));
+    for (const int64_t unit : {16, 32, 64, 128})
+      place(fmt::format("tiles_transposed={}", unit), fmt::format("each {}x{} tile of x is read transposed", unit, unit), of_x([unit](int64_t r, int64_t c, int64_t m, int64_t n) {
+        const P to{r / unit * unit + c % unit, c / unit * unit + r % unit};
+        return to.first < m && to.second < n ? to : P{-1, -1};
+      }));
+    for (const int64_t unit : {32, 64, 128}) {
+      if (lane_.x.shape.rows > unit) place(fmt::format("rows_modulo={}", unit), fmt::format("rows of x are counted modulo {}", unit), of_x([unit](int64_t r, int64_t c, int64_t, int64_t) { return P{r % unit, c}; }));
+      if (lane_.x.shape.cols > unit) place(fmt::format("columns_modulo={}", unit), fmt::format("columns of x are counted modulo {}", unit), of_x([unit](int64_t r, int64_t c, int64_t, int64_t) { return P{r, c % unit}; }));
+    }
+    for (int64_t k = 0; k < 32; ++k) {
+      place(fmt::format("column_zero={}/32", k), fmt::format("column {} of each 32 of x is read as zeros", k), of_x([k](int64_t r, int64_t c, int64_t, int64_t) { return c % 32 == k ? P{-1, -1} : P{r, c}; }));
+      place(fmt::format("column_repeats={}/32", k), fmt::format("column {} of each 32 of x is read as the one before it", k), of_x([k](int64_t r, int64_t c, int64_t, int64_t) { return c % 32 == k && c > 0 ? P{r, c - 1} : P{r, c}; }));
+    }
+    for (const int64_t unit : {8, 16, 32, 64, 128})
+      if (lane_.x.shape.cols % unit != 0 && lane_.x.shape.cols > unit)
+        place(fmt::format("tail_columns_repeat={}", unit), fmt::format("columns of x beyond the last {} that are whole repeat the column before them", unit), of_x([unit](int64_t r, int64_t c, int64_t, int64_t n) { return P{r, std::min(c, n / unit * unit - 1)}; }));
     place("row_pairs_swapped", "rows of x are swapped in pairs", of_x([](int64_t r, int64_t c, int64_t m, int64_t) { return P{(r ^ 1) < m ? r ^ 1 : r, c}; }));
     place("column_pairs_swapped", "columns of x are swapped in pairs", of_x([](int64_t r, int64_t c, int64_t, int64_t n) { return P{r, (c ^ 1) < n ? c ^ 1 : c}; }));
     place("column_late", "x is read one column late", of_x([](int64_t r, int64_t c, int64_t, int64_t) { return P{r, c - 1}; }));
@@ -414,6 +484,8 @@ class Library {
     signs(reversed(mask), "signs_reversed", "the signs of the rotation are taken in the other order");
     signs(static_cast<uint16_t>(~mask), "signs_turned", "the signs of the rotation are turned");
     signs(static_cast<uint16_t>(mask << 8 | mask >> 8), "sign_bytes_swapped", "the bytes of the sign mask are swapped");
+    signs(static_cast<uint16_t>(mask << 1 | mask >> 15), "signs_rotated_up", "the sign mask is rotated by one bit upward");
+    signs(static_cast<uint16_t>(mask >> 1 | mask << 15), "signs_rotated_down", "the sign mask is rotated by one bit downward");
     signs(kRhtSignMask, "signs_default", "the rotation takes the default signs");
     const auto part = [](const Matrix& x, int64_t i, int64_t j, bool along, float (&v)[16]) {
       for (int64_t k = 0; k < 16; ++k) {
@@ -437,6 +509,29 @@ class Library {
       part(x, i, j, true, v);
       return nearest_code(Encoding::f32, rotated16(v, mask, j % 16));
     }, true);
+    rotation_row("cut", "the rotated elements are cut to bf16, not rounded", [=](const Matrix& x, int64_t i, int64_t j) {
+      float v[16];
+      part(x, i, j, true, v);
+      const double y = rotated16(v, mask, j % 16);
+      return std::isfinite(y) ? truncated_code(x.encoding(), y) : nearest_code(x.encoding(), y);
+    });
+    rotation_row("bit_reversed", "the rotated elements stand in bit-reversed order", [=](const Matrix& x, int64_t i, int64_t j) {
+      float v[16];
+      part(x, i, j, true, v);
+      const int64_t k = j % 16;
+      return nearest_code(x.encoding(), rotated16(v, mask, (k & 1) << 3 | (k & 2) << 1 | (k & 4) >> 1 | (k & 8) >> 3));
+    });
+    for (unsigned lost = 0; lost < 4; ++lost)
+      rotation_row(fmt::format("stage_missing={}", lost), fmt::format("stage {} of the rotation's butterflies is missing", lost + 1), [=](const Matrix& x, int64_t i, int64_t j) {
+        float v[16];
+        part(x, i, j, true, v);
+        return nearest_code(x.encoding(), rotated16(v, mask, j % 16, 15u & ~(1u << lost)));
+      });
+    rotation_row("stages_rounded", "every stage of the rotation is rounded to bf16", [=](const Matrix& x, int64_t i, int64_t j) {
+      float v[16];
+      part(x, i, j, true, v);
+      return nearest_code(x.encoding(), rotated16(v, mask, j % 16, 15, true));
+    });
     rotation_row("signs_only", "the signs are flipped, but nothing is rotated", [=](const Matrix& x, int64_t i, int64_t j) { return (mask >> (j % 16) & 1) != 0 ? x.code(i, j) ^ sign_bit(x.encoding()) : x.code(i, j); });
     rotation_row("twice", "the rotation is applied twice", [=](const Matrix& x, int64_t i, int64_t j) {
       float v[16], y[16];
@@ -521,6 +616,24 @@ class Library {
     scope("tail_lost", "the amax of a partial block is 0", [](const BlockView& b) { return b.j1 - b.j0 < b.length ? 0 : b.amax(); });
     scope("next_block", "the amax is that of the next block", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0 + b.length, b.j0 + 2 * b.length); });
     scope("previous_block", "the amax is that of the block before", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0 - b.length, b.j0); });
+    scope("next_block_kept", "the amax is that of the next block, but for the last", [](const BlockView& b) { return b.j0 + b.length < b.x.length() ? b.x.amax(b.i0, b.i1, b.j0 + b.length, b.j0 + 2 * b.length) : b.amax(); });
+    scope("previous_block_kept", "the amax is that of the block before, but for the first", [](const BlockView& b) { return b.j0 > 0 ? b.x.amax(b.i0, b.i1, b.j0 - b.length, b.j0) : b.amax(); });
+    scope("last_block_previous", "the last block of a line has the amax of the one before", [](const BlockView& b) { return b.j0 > 0 && b.j0 + b.length >= b.x.length() ? b.x.amax(b.i0, b.i1, b.j0 - b.length, b.j0) : b.amax(); });
+    scope("running", "the amax is not reset along a line of blocks", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, 0, b.j1); });
+    for (const int64_t bit : {1, 2, 4, 8, 16, 32, 64}) {
+      scope(fmt::format("lines_swapped={}", bit), fmt::format("groups of {} lines exchange their amaxes", bit * b_height()), [bit](const BlockView& b) {
+        const int64_t i = ((b.i0 / b.height) ^ bit) * b.height;
+        return i < b.x.lines() ? b.x.amax(i, i + b.height, b.j0, b.j1) : b.amax();
+      });
+      scope(fmt::format("lines_alias={}", bit), fmt::format("every second group of {} lines has the amaxes of the one before", bit * b_height()), [bit](const BlockView& b) {
+        const int64_t i = ((b.i0 / b.height) & ~bit) * b.height;
+        return b.x.amax(i, i + b.height, b.j0, b.j1);
+      });
+    }
+    scope("reads_on", "a partial last block reads on into the next line", [](const BlockView& b) {
+      const int64_t more = b.length - (b.j1 - b.j0);
+      return more > 0 ? std::max(b.amax(), b.x.amax(b.i1, b.i1 + b.height, 0, more)) : b.amax();
+    });
     scope("leaks_next", "the amax of a block sees the first element of the next one", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0, b.j1 + 1); });
     scope("leaks_previous", "the amax of a block sees the last element of the one before", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0 - 1, b.j1); });
     scope("shifted", "the amax is that of the block one element on", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0 + 1, b.j1 + 1); });
@@ -580,6 +693,17 @@ class Library {
     }
     if (q_.rht) block("unrotated", "block amaxes are those of the tensor before its rotation", [](const BlockView& b) { return b.unrotated.amax(b.i0, b.i1, b.j0, b.j1); });
 
+    if (q_.format == FormatId::fp8_block && q_.pow2) {
+      const double most = value_of(q_.element, info(q_.element).max_finite);
+      const auto power = [&](const char* id, const char* title, double from) {                // the encode scale's fraction from which on it is raised
+        block(id, title, [=](const BlockView& b) {
+          const double a = b.amax(), s = f32_of(most / a);
+          return a > 0 && std::isfinite(s) && s / std::exp2(std::ilogb(s)) >= from ? a / 2 : a;
+        }, block_scale);
+      };
+      power("power_above", "the encode scale is raised to a power of two, not cut", 1 + 0x1p-23);
+      power("power_nearest", "the encode scale is rounded to the nearest power of two", 1.5);
+    }
     // Another MAX: seen by the scale alone.
     const auto largest = [&](const char* id, const string& title, double mine, double other) {
       block(id, title, [=](const BlockView& b) { return f32_of(b.amax() * mine / other); }, block_scale);
@@ -609,17 +733,9 @@ class Library {
   }
 
   void tensor_amaxes() {
-    const bool rows = d_ == Direction::row;
     // Of the elements of x whose row and column satisfy `in`.
     const auto part = [&](string id, string title, std::function<bool(int64_t r, int64_t c, int64_t m, int64_t n)> in) {
-      tensor(std::move(id), std::move(title), [in, rows](const Matrix& x, const Matrix&) {
-        double out = 0;
-        for (int64_t i = 0; i < x.lines(); ++i)
-          for (int64_t j = 0; j < x.length(); ++j)
-            if (rows ? in(i, j, x.lines(), x.length()) : in(j, i, x.length(), x.lines()))
-              if (const double v = std::fabs(x.value(i, j)); v > out) out = v;
-        return out;
-      });
+      add("tensor_amax." + id, std::move(title), amax, "N3.1").tensor_part = [in](int64_t r, int64_t c, Shape of) { return in(r, c, of.rows, of.cols); };
     };
     part("misses_last", "the tensor's amax misses the last element", [](int64_t r, int64_t c, int64_t m, int64_t n) { return r != m - 1 || c != n - 1; });
     part("misses_first", "the tensor's amax misses the first element", [](int64_t r, int64_t c, int64_t, int64_t) { return r != 0 || c != 0; });
@@ -671,6 +787,12 @@ class Library {
           if (const double v = std::fabs(x.value(i, j)); v > out && !std::isinf(v)) out = v;
       return out;
     });
+    tensor("nan", "a NaN makes the tensor's amax NaN", [](const Matrix& x, const Matrix&) {
+      for (int64_t i = 0; i < x.lines(); ++i)
+        for (int64_t j = 0; j < x.length(); ++j)
+          if (std::isnan(x.value(i, j))) return std::nan("");
+      return x.amax();
+    });
     if (q_.rht) tensor("unrotated", "the tensor's amax is that before the rotation", [](const Matrix&, const Matrix& x) { return x.amax(); });
     if (q_.format == FormatId::fp8_delayed) return;                        // the scale is given
     const auto scaled = [&](const char* id, const char* title, double factor) { tensor(id, title, [=](const Matrix& x, const Matrix&) { return f32_of(x.amax() * factor); }, tensor_scale, false); };
@@ -678,7 +800,16 @@ class Library {
     scaled("halved", "the tensor's encode scale is halved", 2);
     scaled("quadrupled", "the tensor's encode scale is four times what it should be", 0.25);
     scaled("quartered", "the tensor's encode scale is a quarter of what it should be", 4);
+    for (const char* eps : {"1e-12", "1e-10", "1e-8", "1e-6", "1e-5", "1e-4", "1e-3"}) {
+      const double e = static_cast<double>(std::strtof(eps, nullptr));
+      tensor(fmt::format("plus={}", eps), fmt::format("{} is added to the tensor's amax", eps), [e](const Matrix& x, const Matrix&) { return f32_of(x.amax() + e); }, tensor_scale, false);
+    }
     if (q_.format == FormatId::nvfp4) {
+      tensor("power_of_two", "the tensor scale is cut to a power of two", [](const Matrix& x, const Matrix&) {
+        const double a = x.amax(), s = f32_of(2688 / a);
+        return a > 0 && std::isfinite(s) && s > 0 ? f32_of(2688 / std::exp2(std::ilogb(s))) : a;
+      }, tensor_scale, false);
+      if (q_.rht) tensor("unrotated", "the tensor scale is made of the amax before the rotation", [](const Matrix&, const Matrix& x) { return x.amax(); }, tensor_scale, false);
       scaled("max_256", "the tensor scale aims at block scales of 256", 448.0 / 256);
       scaled("max_1", "the tensor scale aims at block scales of 1", 448);
       scaled("max_without_6", "the tensor scale leaves the 6 of E2M1 out", 6);
@@ -719,7 +850,7 @@ class Library {
     using enum Hypothesis::Use;
     for (const Hypothesis::Use use : uses) {
       Hypothesis& h = add("scale." + id + (use == codes ? ".codes" : use == stored ? ".stored" : ""), title + (use == codes ? ", for the elements only" : use == stored ? ", as it is stored only" : ""),
-                          use == stored ? packing : block_scale, format_.id == FormatId::nvfp4 ? "N10.6" : format_.id == FormatId::fp8_block ? "N9.2" : "N5.3");
+                          block_scale, format_.id == FormatId::nvfp4 ? "N10.6" : format_.id == FormatId::fp8_block ? "N9.2" : "N5.3");
       h.scale = f;
       h.use = use;
       h.wide = wide;
@@ -755,6 +886,54 @@ class Library {
       scale("unbiased", "scales are stored without their bias", [](const ScaleGrid& s, int64_t i, int64_t b) { return (s.at(i, b) - 127) & 255; }, {stored});
       scale("at_least_one_code", "a scale of 2^-127 becomes 2^-126", [](const ScaleGrid& s, int64_t i, int64_t b) { return std::max(s.at(i, b), 1u); }, all);
     }
+    if (format_.scale == Encoding::e8m0) {
+      scale("one_for_zeros", "blocks of zeros have the scale 1", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.at(i, b) == 0 ? 127u : s.at(i, b); }, all);
+      scale("at_least_one", "scales are at least 1", [](const ScaleGrid& s, int64_t i, int64_t b) { return std::max(s.at(i, b), 127u); }, all);
+    }
+    if (format_.scale == Encoding::f32) {
+      const auto of_value = [](auto f) {
+        return [f](const ScaleGrid& s, int64_t i, int64_t b) { return nearest_code(Encoding::f32, f(value_of(Encoding::f32, s.at(i, b)), s.amax(i, b))); };
+      };
+      const double most = value_of(q_.element, info(q_.element).max_finite);
+      scale("reciprocal", "the encode scale is stored, not its reciprocal", of_value([](double v, double) { return f32_of(1 / v); }), {stored});
+      scale("of_amax", "scales are amax / MAX, not the reciprocal of the encode scale", of_value([=](double v, double a) { return a == 0 || !std::isfinite(a) ? v : f32_of(a / most); }), {stored});
+      scale("of_amax_product", "scales are amax * (1 / MAX)", of_value([=](double v, double a) { return a == 0 || !std::isfinite(a) ? v : f32_of(a * f32_of(1 / most)); }), {stored});
+      scale("last_place_up", "scales are one place too large", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.at(i, b) + 1; }, {stored});
+      scale("last_place_down", "scales are one place too small", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.at(i, b) - 1; }, {stored});
+    }
+    if (format_.scale == Encoding::e4m3 && !q_.row_scaled && q_.four_over_six == FourOverSix::off) {
+      // From what is rounded (N10.6), in the line's own order of steps.
+      const Nvfp4Scale order = q_.numerics.nvfp4_scale;
+      const auto unrounded = [order](const ScaleGrid& s, int64_t i, int64_t b, double most = 6) {
+        const float a = static_cast<float>(s.amax(i, b)), e = static_cast<float>(s.encode_scale), m = static_cast<float>(most), sixth = 1.0f / m;
+        return static_cast<double>(order == Nvfp4Scale::folded ? a * (e * sixth) : order == Nvfp4Scale::quotient_first ? a / m * e : order == Nvfp4Scale::product_first ? e * (a * sixth) : order == Nvfp4Scale::unit ? a / m : a / m * e);
+      };
+      const auto from = [&](const char* id, const char* title, std::function<uint32_t(double)> f, double most = 6) {
+        scale(id, title, [=](const ScaleGrid& s, int64_t i, int64_t b) { return f(unrounded(s, i, b, most)); }, {both});
+      };
+      const auto half = [](double v, bool up) {                              // ties by `up`, else to the nearest
+        const uint32_t c = element_code(Encoding::e4m3, v);
+        if (std::isnan(v) || c >= 0x7E) return c;
+        const double lower = value_of(Encoding::e4m3, c), other = value_of(Encoding::e4m3, lower > v ? c - 1 : c + 1);
+        return std::fabs(v - lower) == std::fabs(v - other) ? (up == (other > lower) ? (lower > v ? c - 1 : c + 1) : c) : c;
+      };
+      from("cut", "scales are cut to E4M3, not rounded", [](double v) { const uint32_t c = element_code(Encoding::e4m3, v); return value_of(Encoding::e4m3, c) > v ? c - 1 : c; });
+      from("ties_up", "scales halfway between two codes go up", [=](double v) { return half(v, true); });
+      from("ties_down", "scales halfway between two codes go down", [=](double v) { return half(v, false); });
+      from("via_bf16", "scales go through bf16", [](double v) { return element_code(Encoding::e4m3, bf16_of(v)); });
+      from("via_f16", "scales go through f16", [](double v) { return element_code(Encoding::e4m3, value_of(Encoding::f16, nearest_code(Encoding::f16, v))); });
+      from("max_240", "scales saturate at 240", [](double v) { return std::min(element_code(Encoding::e4m3, v), 0x77u); });
+      from("for_4", "scales are made for a largest element of 4", [](double v) { return element_code(Encoding::e4m3, v); }, 4);
+      from("for_8", "scales are made for a largest element of 8", [](double v) { return element_code(Encoding::e4m3, v); }, 8);
+      from("for_1", "scales leave the 6 of E2M1 out", [](double v) { return element_code(Encoding::e4m3, v); }, 1);
+    }
+    if (square_) {
+      const int64_t n = length_;
+      scale("first_copy_only", "of a square block's repeated scales the first alone is stored", [n](const ScaleGrid& s, int64_t i, int64_t b) { return i % n == 0 ? s.at(i, b) : 0; }, {stored}, true);
+    }
+    scale("last_zero", "the scale of the last block of a line is 0", [](const ScaleGrid& s, int64_t i, int64_t b) { return b == s.blocks - 1 ? 0 : s.at(i, b); }, {stored}, true);
+    for (const int64_t unit : {16, 32, 64, 128})
+      scale(fmt::format("lines_of={}", unit), fmt::format("{} lines have the scales of the first of them", unit), [unit](const ScaleGrid& s, int64_t i, int64_t b) { return s.at(i / unit * unit, b); }, all, true);
     scale("zero", "scales are 0", [](const ScaleGrid&, int64_t, int64_t) { return 0u; }, {stored});
     scale("one", "scales are 1", [](const ScaleGrid& s, int64_t, int64_t) { return s.encoding == Encoding::e8m0 ? 127u : s.encoding == Encoding::e4m3 ? 0x38u : 0x3F800000u; }, all);
     const auto moved = [](int64_t di, int64_t db) {
@@ -795,6 +974,9 @@ class Library {
     rounded("away", "codes are rounded away from zero", [](double s, double v) { return std::fabs(v) < std::fabs(s); });
     rounded("up", "codes are rounded up", [](double s, double v) { return v < s; });
     rounded("down", "codes are rounded down", [](double s, double v) { return v > s; });
+    if (q_.round != Round::sr) factors();
+    coded("odd_zero", "of two codes in a byte the second is 0", [](const CodeView& c) { return c.j % 2 == 1 ? 0 : c.code; }, "N6.8");
+    coded("even_zero", "of two codes in a byte the first is 0", [](const CodeView& c) { return c.j % 2 == 0 ? 0 : c.code; }, "N6.8");
     const auto magnitude = [](const CodeView& c) { return c.code & (sign_bit(c.encoding) - 1); };
     const auto sign = [](const CodeView& c) { return c.code & sign_bit(c.encoding); };
     const uint32_t largest = info(q_.element).max_finite;
@@ -825,7 +1007,80 @@ class Library {
           coded(fmt::format("tail_zero={}", unit), fmt::format("codes of a line beyond the last whole {} are 0", unit), [=](const CodeView& c) { return c.j >= c.length / unit * unit ? 0 : c.code; });
   }
 
+  // Elements that are scaled another way, cast anew.
+  void factors() {
+    const auto as = [&](const char* id, const char* title, std::function<double(const CodeView&)> scaled) {
+      Hypothesis& h = add(string("scaled.") + id, title, scaled_value, "N5.4");
+      h.code = [scaled](const CodeView& c) { return element_code(c.encoding, static_cast<double>(static_cast<float>(scaled(c)))); };
+    };
+    const double most = value_of(q_.element, info(q_.element).max_finite);
+    as("once", "elements are not scaled", [](const CodeView& c) { return c.x; });
+    as("by_decode_scale", "elements are multiplied by the decode scale", [](const CodeView& c) { return c.divides ? c.x * c.factor : c.x / c.factor; });
+    as("twice", "elements are scaled twice", [](const CodeView& c) { return c.divides ? c.x / c.factor / c.factor : c.x * f32_of(c.factor * c.factor); });
+    as("twice_in_turn", "elements are scaled twice, one after the other", [](const CodeView& c) { return c.divides ? f32_of(c.x / c.factor) / c.factor : f32_of(c.x * c.factor) * c.factor; });
+    as("doubled", "elements are scaled by twice what they should be", [](const CodeView& c) { return c.divides ? c.x / c.factor * 2 : c.x * c.factor * 2; });
+    as("halved", "elements are scaled by half of what they should be", [](const CodeView& c) { return c.divides ? c.x / c.factor / 2 : c.x * c.factor / 2; });
+    as("by_stored_scale", "elements are divided by the stored scale", [](const CodeView& c) { return c.x / c.scale; });
+    as("by_its_reciprocal", "elements are multiplied by the reciprocal of the stored scale", [](const CodeView& c) { return c.x * f32_of(1 / c.scale); });
+    as("by_stored_product", "elements are multiplied by the stored scale", [](const CodeView& c) { return c.x * c.scale; });
+    if (format_.has_blocks()) {
+      as("unrounded", "elements are scaled by MAX / amax, before the scale was rounded", [most](const CodeView& c) { return c.block_amax() == 0 ? 0 : c.x * f32_of(most / c.block_amax()); });
+      as("unrounded_divided", "elements are divided by amax / MAX, before the scale was rounded", [most](const CodeView& c) { return c.block_amax() == 0 ? 0 : c.x / f32_of(c.block_amax() / most); });
+    }
+    coded("ties_to_odd", "ties go to the odd code", [](const CodeView& c) {
+      const double s = c.scaled(), v = value_of(c.encoding, c.code);
+      if (std::isnan(s) || std::isnan(v) || s == v || std::fabs(s) > value_of(c.encoding, info(c.encoding).max_finite)) return c.code;
+      const uint32_t other = std::fabs(v) > std::fabs(s) ? c.code - 1 : c.code + 1;
+      return std::fabs(value_of(c.encoding, other) - s) == std::fabs(v - s) ? other : c.code;
+    });
+    coded("max_240", "codes saturate at 240", [](const CodeView& c) { return c.encoding == Encoding::e4m3 && (c.code & 0x7F) > 0x77 && (c.code & 0x7F) < 0x7F ? (c.code & 0x80) | 0x77 : c.code; }, "N2.2");
+  }
+
   // ---- draws ----
+  // A code drawn by another byte than its own.
+  void draw_row(string id, string title, std::function<uint32_t(const CodeView&, const Rng&, uint64_t direction)> byte) {
+    Hypothesis& h = add("draw." + id, std::move(title), code, "N12.2");
+    const Rng r = lane_.rng;
+    const uint64_t direction = d_ == Direction::col;
+    h.code = [=](const CodeView& c) {
+      const double s = c.scaled();
+      const uint32_t sign = std::signbit(s) ? 8u : 0u;
+      if (std::isnan(s)) return 7u;
+      if (std::fabs(s) >= 6) return sign | 7u;
+      uint32_t lower = element_code(Encoding::e2m1, std::fabs(s));
+      if (value_of(Encoding::e2m1, lower) > std::fabs(s)) --lower;
+      const double lo = value_of(Encoding::e2m1, lower), step = value_of(Encoding::e2m1, lower + 1) - lo;
+      const auto f = static_cast<uint32_t>(std::floor(256 * ((std::fabs(s) - lo) / step)));
+      return sign | (f + byte(c, r, direction) >= 256 ? lower + 1 : lower);   // N12.3
+    };
+  }
+  void draw_rows() {
+    if (q_.numerics.draw != Draw::logical || q_.numerics.sr_rule != SrRule::integer) return;
+    struct Place {
+      uint64_t block;
+      int64_t e;
+    };
+    const auto place = [](const CodeView& c) { return Place{static_cast<uint64_t>(c.i * ceil_div(c.length, 16) + c.j / 16), c.j % 16}; };
+    const auto words = [](const Rng& r, uint64_t block, uint64_t member, uint64_t direction, int rounds) {
+      return philox4x32(r.seed, r.offset, (block & 0xFFFFFFFF) | ((block >> 32 & 0x3FFF) | member << 14 | direction << 31) << 32, rounds);
+    };
+    const auto byte_of = [](uint32_t word, int64_t b) { return word >> (8 * b) & 255; };
+    draw_row("words_reversed", "the words of a draw serve in the other order", [=](const CodeView& c, const Rng& r, uint64_t d) { const Place p = place(c); return byte_of(words(r, p.block, r.member, d, 10).word[3 - p.e / 4], p.e % 4); });
+    draw_row("bytes_reversed", "the bytes of a word serve in the other order", [=](const CodeView& c, const Rng& r, uint64_t d) { const Place p = place(c); return byte_of(words(r, p.block, r.member, d, 10).word[p.e / 4], 3 - p.e % 4); });
+    draw_row("all_reversed", "the bytes of a draw serve in the other order", [=](const CodeView& c, const Rng& r, uint64_t d) { const Place p = place(c); return byte_of(words(r, p.block, r.member, d, 10).word[3 - p.e / 4], 3 - p.e % 4); });
+    draw_row("word_by_byte", "word and byte of a draw have changed places", [=](const CodeView& c, const Rng& r, uint64_t d) { const Place p = place(c); return byte_of(words(r, p.block, r.member, d, 10).word[p.e % 4], p.e / 4); });
+    for (int64_t b = 0; b < 4; ++b) draw_row(fmt::format("one_byte={}", b), fmt::format("byte {} of a word serves all its elements", b), [=](const CodeView& c, const Rng& r, uint64_t d) { const Place p = place(c); return byte_of(words(r, p.block, r.member, d, 10).word[p.e / 4], b); });
+    for (int64_t w = 0; w < 4; ++w) draw_row(fmt::format("one_word={}", w), fmt::format("word {} of a draw serves all its elements", w), [=](const CodeView& c, const Rng& r, uint64_t d) { const Place p = place(c); return byte_of(words(r, p.block, r.member, d, 10).word[w], p.e % 4); });
+    draw_row("complement", "the bytes of draws are turned", [=](const CodeView& c, const Rng& r, uint64_t d) { const Place p = place(c); return 255 - byte_of(words(r, p.block, r.member, d, 10).word[p.e / 4], p.e % 4); });
+    draw_row("rounds=7", "Philox has 7 rounds", [=](const CodeView& c, const Rng& r, uint64_t d) { const Place p = place(c); return byte_of(words(r, p.block, r.member, d, 7).word[p.e / 4], p.e % 4); });
+    draw_row("other_direction", "draws are those of the other direction", [=](const CodeView& c, const Rng& r, uint64_t d) { const Place p = place(c); return byte_of(words(r, p.block, r.member, 1 - d, 10).word[p.e / 4], p.e % 4); });
+    for (const int64_t by : {1, -1}) draw_row(fmt::format("block={:+}", by), "draws are those of the neighbouring block", [=](const CodeView& c, const Rng& r, uint64_t d) { const Place p = place(c); return byte_of(words(r, p.block + static_cast<uint64_t>(by), r.member, d, 10).word[p.e / 4], p.e % 4); });
+    draw_row("blocks_down", "blocks are counted down the columns", [=](const CodeView& c, const Rng& r, uint64_t d) { return byte_of(words(r, static_cast<uint64_t>(c.j / 16 * c.lines + c.i), r.member, d, 10).word[c.j % 16 / 4], c.j % 4); });
+    draw_row("block_alone", "draws know the block of a line, not the line", [=](const CodeView& c, const Rng& r, uint64_t d) { return byte_of(words(r, static_cast<uint64_t>(c.j / 16), r.member, d, 10).word[c.j % 16 / 4], c.j % 4); });
+    draw_row("line_alone", "draws know the line, not the block", [=](const CodeView& c, const Rng& r, uint64_t d) { return byte_of(words(r, static_cast<uint64_t>(c.i), r.member, d, 10).word[c.j % 16 / 4], c.j % 4); });
+    draw_row("zero", "every draw is 0", [](const CodeView&, const Rng&, uint64_t) { return 0u; });
+    draw_row("half", "every draw is 128", [](const CodeView&, const Rng&, uint64_t) { return 128u; });
+  }
 
   void draws_of() {
     const Rng r = lane_.rng;

@@ -59,6 +59,9 @@ struct ScaleGrid {
   Encoding encoding;
   int64_t lines, blocks;
   std::vector<uint32_t> codes;   // [lines * blocks]
+  std::vector<double> amaxes;    // of the blocks, likewise; what scales are made of
+  double encode_scale = 1;       // N10.2, of a tensor with one amax
+  double amax(int64_t line, int64_t block) const { return amaxes[static_cast<size_t>(line * blocks + block)]; }
   uint32_t at(int64_t line, int64_t block) const { return codes[static_cast<size_t>(line * blocks + block)]; }
 };
 
@@ -69,7 +72,20 @@ struct CodeView {
   int64_t i, j, lines, length;               // where its element stands, and how many there are
   double x;                                  // the element
   const std::function<double()>& scaled;     // the value that was rounded; NaN where it is none
+  double factor;                             // what the element is multiplied by, or divided by
+  bool divides;
+  double scale;                              // the value of the stored scale
+  double tensor_amax;                        // of formats that have one
+  const std::function<double()>& block_amax;
 };
+
+// The code nearest to v, ties to even; beyond the largest: the largest; of NaN the encoding's.
+uint32_t element_code(Encoding e, double v);
+// One byte of Philox4x32 (N12.1), by key and counter.
+struct PhiloxWords {
+  uint32_t word[4];
+};
+PhiloxWords philox4x32(uint64_t key, uint64_t counter_low, uint64_t counter_high, int rounds);
 
 // What a per-tensor format stores of its scale.
 struct TensorScalars {
@@ -88,6 +104,7 @@ struct Hypothesis {
   bool widened = false;                                                               // ... and `element` gives F32 codes, whatever x is
   std::function<double(const BlockView&)> amax;                                       // the amax of a block
   std::function<double(const Matrix& x, const Matrix& unrotated)> tensor_amax;        // the amax of the tensor
+  std::function<bool(int64_t row, int64_t col, Shape of)> tensor_part;                // ... is that of these elements
   bool amax_shown = true;                                                             // ... which the amax plane shows too
   std::function<uint32_t(const ScaleGrid&, int64_t line, int64_t block)> scale;       // the scale of a block
   enum class Use : uint8_t { both, codes, stored } use = Use::both;                   // ... for the codes and as it is stored, or for one of them

@@ -53,6 +53,16 @@ struct Factor {
   bool divides = false;
 };
 
+// N10.2: S of a tensor's amax.
+float encode_scale(const Quantizer& q, float a) {
+  const Numerics& n = q.numerics;
+  constexpr float kMost = std::numeric_limits<float>::max();
+  if (n.nvfp4_scale == Nvfp4Scale::unit || (std::isnan(a) && n.nan_tensor_amax == NanTensorAmax::unit)) return 1;
+  const float s = (q.e4m3_max == E4m3Max::m256 ? 1536.0f : 2688.0f) / a;
+  const float limited = std::isnan(s) ? (n.nan_clamp == NanClamp::propagate ? s : kMost) : std::min(s, kMost);
+  return !(std::isinf(a) && n.inf_amax == InfAmax::zero) && (a == 0 || limited == 0) ? 1 : limited;
+}
+
 // The multiplier of a block from what is stored of its scale, in the judge's own steps (N3.8, N5.4, N9.2, N10.8, N17.5, N17.10).
 class Factors {
  public:
@@ -97,10 +107,7 @@ class Factors {
     constexpr float kMost = std::numeric_limits<float>::max();
     const float range = q_.e4m3_max == E4m3Max::m256 ? 1536.0f : 2688.0f;
     const bool unit = n.nvfp4_scale == Nvfp4Scale::unit;
-    float encode = at_most(range / a, kMost, n.nan_clamp);
-    if (std::isnan(a) && n.nan_tensor_amax == NanTensorAmax::unit) encode = 1;
-    else if (!(std::isinf(a) && n.inf_amax == InfAmax::zero) && (a == 0 || encode == 0)) encode = 1;
-    if (unit) encode = 1;
+    const float encode = encode_scale(q_, a);
     const float p = unit ? 1 : a / range;
     if (s == 0 && n.zero_multiplier == ZeroMultiplier::zero) return {0};
     switch (n.multiplier) {
@@ -260,6 +267,37 @@ double Replay::tensor_amax() const {
   return amax_;
 }
 
+// The largest elements stand in a list, so that most parts of a tensor are known without looking at all of it.
+double Replay::amax_of_part(const Matrix& x, const std::function<bool(int64_t, int64_t, Shape)>& in, bool edited) const {
+  const Shape shape = lane_.problem.x.shape;
+  const bool rows = *lane_.direction == Direction::row;
+  const auto inside = [&](int64_t i, int64_t j) { return rows ? in(i, j, shape) : in(j, i, shape); };
+  constexpr size_t kLargest = 256;
+  if (!edited) {
+    std::call_once(largest_once_, [&] {
+      std::vector<std::pair<double, std::pair<int64_t, int64_t>>> heap;       // the least on top
+      const auto above = [](const auto& a, const auto& b) { return a.first > b.first; };
+      for (int64_t i = 0; i < x.lines(); ++i)
+        for (int64_t j = 0; j < x.length(); ++j) {
+          const double v = std::fabs(x.value(i, j));
+          if (std::isnan(v) || (heap.size() == kLargest && v <= heap.front().first)) continue;
+          if (heap.size() == kLargest) std::pop_heap(heap.begin(), heap.end(), above), heap.pop_back();
+          heap.push_back({v, {i, j}});
+          std::push_heap(heap.begin(), heap.end(), above);
+        }
+      std::sort_heap(heap.begin(), heap.end(), above);
+      largest_ = std::move(heap);
+    });
+    for (const auto& [v, at] : largest_)
+      if (inside(at.first, at.second)) return v;
+  }
+  double out = 0;
+  for (int64_t i = 0; i < x.lines(); ++i)
+    for (int64_t j = 0; j < x.length(); ++j)
+      if (const double v = std::fabs(x.value(i, j)); v > out && inside(i, j)) out = v;
+  return out;
+}
+
 Problem Replay::part_of(const Selection& s) const {
   Problem p = lane_.problem;
   if (s.everything) return p;
@@ -308,7 +346,7 @@ struct Replay::Step {
   }
 
   ScaleGrid grid_of_amaxes(const std::vector<const std::function<double(const BlockView&)>*>& edits, const Matrix& unrotated) const {
-    ScaleGrid g{Encoding::f32, lines(), blocks(), {}};
+    ScaleGrid g{Encoding::f32, lines(), blocks(), {}, {}, 1};
     g.codes.resize(static_cast<size_t>(g.lines * g.blocks));
     const int64_t height = is_square(q().block) ? block_length() : 1;
     for (int64_t i = 0; i < g.lines; ++i)
@@ -323,11 +361,12 @@ struct Replay::Step {
         if (!edits.empty() && !std::isnan(amax)) amax = (*edits.back())(view);
         code = bits_of(amax);
       }
+    for (const uint32_t code : g.codes) g.amaxes.push_back(value_of(Encoding::f32, code));
     return g;
   }
 
   ScaleGrid grid_of(const PlaneData& scales) const {
-    ScaleGrid g{scales.plane.encoding, lines(), blocks(), {}};
+    ScaleGrid g{scales.plane.encoding, lines(), blocks(), {}, {}, 1};
     g.codes.reserve(static_cast<size_t>(g.lines * g.blocks));
     for (int64_t i = 0; i < g.lines; ++i)
       for (int64_t b = 0; b < g.blocks; ++b) g.codes.push_back(code_at(scales.plane, scales.bytes, index(scales.plane, i, b * block_length())));
@@ -414,22 +453,26 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
   const bool has_tensor_amax = s.q().format == FormatId::fp8_current || s.q().format == FormatId::fp8_delayed || s.q().format == FormatId::nvfp4;
   std::optional<double> shown;
   if (has_tensor_amax && !s.q().amax && !s.q().row_scaled) {
-    const auto edit = std::find_if(hypotheses.begin(), hypotheses.end(), [](const Hypothesis* h) { return static_cast<bool>(h->tensor_amax); });
+    const auto edit = std::find_if(hypotheses.begin(), hypotheses.end(), [](const Hypothesis* h) { return h->tensor_amax || h->tensor_part; });
     if (edit != hypotheses.end()) {
       if (!rotate()) return {};
-      s.tensor_amax = static_cast<float>((*edit)->tensor_amax(*s.quantized, x));
+      s.tensor_amax = static_cast<float>((*edit)->tensor_part ? amax_of_part(*s.quantized, (*edit)->tensor_part, edited) : (*edit)->tensor_amax(*s.quantized, x));
       shown = (*edit)->amax_shown ? *s.tensor_amax : edited ? x.amax() : tensor_amax();
     } else if (!chosen.everything) {
-      if (s.q().rht && edited) {                                            // of the rotated whole
+      const bool other = edited || s.q().rht != lane_.problem.quantizer(d)->rht || s.q().sign_mask != lane_.problem.quantizer(d)->sign_mask;
+      if (other && observed_amax_) {
+        s.tensor_amax = *observed_amax_;
+      } else if (s.q().rht && other) {                                      // of the rotated whole
         Problem turn = lane_.problem;
+        turn.col = s.q();
         turn.op = Hadamard{};
         PlaneData changed = source;
         for (int64_t i = 0; i < x.lines(); ++i)
           for (int64_t j = 0; j < x.length(); ++j) set_code(source.plane.encoding, changed.bytes, d == Direction::row ? i * x.length() + j : j * x.lines() + i, x.code(i, j));
-        const auto made = changed.bytes == source.bytes ? std::nullopt : execute(turn, {changed});
+        const auto made = edited && changed.bytes == source.bytes ? std::nullopt : execute(turn, {changed});
         s.tensor_amax = made ? Matrix(made->front(), Direction::row).amax() : tensor_amax();
       } else {
-        s.tensor_amax = edited || s.q().rht != lane_.problem.quantizer(d)->rht ? x.amax() : tensor_amax();
+        s.tensor_amax = other ? x.amax() : tensor_amax();
       }
       shown = s.tensor_amax;
     }
@@ -483,7 +526,15 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
   if (scales) {
     PlaneData* plane = s.scales_in(*planes);
     if (!plane || !format.has_blocks()) return {};
-    ScaleGrid shown_scales = of_amaxes ? s.grid_of_amaxes(amaxes, x) : s.grid_of(*plane);
+    const ScaleGrid made_of = rotate() ? s.grid_of_amaxes(amaxes, x) : ScaleGrid{};
+    if (made_of.codes.empty()) return {};
+    ScaleGrid shown_scales = of_amaxes ? made_of : s.grid_of(*plane);
+    shown_scales.amaxes = made_of.amaxes;
+    if (s.q().format == FormatId::nvfp4 && !s.q().row_scaled) {
+      const PlaneData* given = find_plane(lane_.inputs, plane_name(d, "given.amax"));
+      const double a = s.tensor_amax ? *s.tensor_amax : given ? scalar_of(*given) : edited ? s.quantized->amax() : tensor_amax();
+      shown_scales.encode_scale = encode_scale(s.q(), static_cast<float>(a));
+    }
     const auto edit = [&](ScaleGrid& grid, Hypothesis::Use use) {
       for (const Hypothesis* h : hypotheses)
         if (h->scale && h->use == use) {
@@ -530,22 +581,25 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     const bool as_seen = d == Direction::row || s.transposed();
     for (int64_t i = 0; i < s.lines(); ++i) {
       Factor factor;
+      double of_scale = 1;
       for (int64_t j = 0; j < s.places(); ++j) {
         if (j % n == 0 && (scale_plane || tensor_scale)) {
           const bool needs_amax = s.q().format == FormatId::fp8_block && s.q().numerics.scale_order == ScaleOrder::encode_first;
           double amax = 0;
           if (needs_amax) amax = !amaxes.empty() ? (*amaxes[0])(s.block(x, i, j / n)) : s.block(x, i, j / n).amax();
           const double of_tensor = row_amax ? value_of(Encoding::f32, code_at(Encoding::f32, row_amax->bytes, i)) : whole_amax;
+          of_scale = scale_plane ? value_of(scale_plane->plane.encoding, code_at(scale_plane->plane, scale_plane->bytes, blocked ? s.index(scale_plane->plane, i, j) : 0)) : 1;
           factor = factors.of(scale_plane ? code_at(scale_plane->plane, scale_plane->bytes, blocked ? s.index(scale_plane->plane, i, j) : 0) : 0, scale_plane ? scale_plane->plane.encoding : Encoding::f32, amax, of_tensor,
                               tensor_scale ? scalar_of(*tensor_scale) : 1);
         }
         const int64_t fi = s.selection.lines[static_cast<size_t>(i)], fj = s.selection.places[static_cast<size_t>(j)];
         const double v = s.quantized->value(fi, fj);
         const std::function<double()> scaled = [&] { return factors.scaled(v, factor); };
+        const std::function<double()> block_amax = [&] { return !blocked ? 0 : amaxes.empty() ? s.block(x, i, j / n).amax() : (*amaxes[0])(s.block(x, i, j / n)); };
         const int64_t at = as_seen ? index_of(data->plane, i, j) : index_of(data->plane, j, i);
         uint32_t code = code_at(data->plane, data->bytes, at);
         for (const Hypothesis* h : hypotheses)
-          if (h->code) code = h->code({code, data->plane.encoding, fi, fj, s.quantized->lines(), s.quantized->length(), v, scaled});
+          if (h->code) code = h->code({code, data->plane.encoding, fi, fj, s.quantized->lines(), s.quantized->length(), v, scaled, factor.value, factor.divides, of_scale, whole_amax, block_amax});
         set_code(data->plane, data->bytes, at, code);
       }
     }
@@ -557,7 +611,9 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     if (!plane || !format.has_blocks()) return {};
     for (const Hypothesis* h : hypotheses)
       if (h->scale && h->use == Hypothesis::Use::stored) {
-        const ScaleGrid before = s.grid_of(*plane);
+        ScaleGrid before = s.grid_of(*plane);
+        if (!rotate()) return {};
+        before.amaxes = s.grid_of_amaxes(amaxes, x).amaxes;
         ScaleGrid after = before;
         for (int64_t i = 0; i < after.lines; ++i)
           for (int64_t b = 0; b < after.blocks; ++b) after.codes[static_cast<size_t>(i * after.blocks + b)] = h->scale(before, i, b);

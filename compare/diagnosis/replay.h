@@ -46,9 +46,10 @@ class Replay {
   // The planes of the lane's problem, its x being the selected part of the tensor (part_of). Amaxes of the tensor are those of all of it. Hypotheses act in the order of the steps that
   // they change, `layout` not at all: that is done to whole planes (lay_out). Nothing: they do not apply here, or not together. Safe from several threads.
   std::optional<std::vector<PlaneData>> run(const Selection& selection, Hypotheses hypotheses) const;
+  // The tensor's amax as it came: what elements that are read otherwise are taken to have in a part of the tensor. Over everything it is computed.
+  void observe_amax(double amax) { observed_amax_ = amax; }
   // The lane's problem on the selected part.
   Problem part_of(const Selection& selection) const;
-  // The scales of `data` in whole scale planes and back: for the codes that given scales demand.
   int runs() const { return runs_; }
 
  private:
@@ -56,11 +57,14 @@ class Replay {
   std::optional<std::vector<PlaneData>> execute(const Problem& p, const std::vector<PlaneData>& inputs) const;
   const PlaneData& rotated() const;
   double tensor_amax() const;
+  double amax_of_part(const Matrix& x, const std::function<bool(int64_t, int64_t, Shape)>& in, bool edited) const;
 
   Lane lane_;
   Subject& reference_;
   mutable std::atomic<int> runs_ = 0;
-  mutable std::once_flag rotated_once_, amax_once_;
+  std::optional<double> observed_amax_;
+  mutable std::once_flag rotated_once_, amax_once_, largest_once_;
+  mutable std::vector<std::pair<double, std::pair<int64_t, int64_t>>> largest_;   // the largest magnitudes, descending, and where they stand
   mutable PlaneData rotated_;
   mutable double amax_ = 0;
 };
