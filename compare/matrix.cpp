@@ -21,7 +21,7 @@ constexpr std::string_view kStyle = R"css(
 .matrix tbody th{position:sticky;left:0;background:var(--ground)}
 .matrix .good{background:var(--good-ground)}.matrix .exc{background:var(--warn-ground)}.matrix .bad{background:var(--bad-ground);font-weight:650}
 .list td:first-child{min-width:16rem}
-@media screen and (max-width:46rem){main{padding:1.5rem 1rem}.matrix tbody th{position:static}
+@media screen and (max-width:46rem){main{padding:1.5rem 1rem}.matrix tbody th{position:static;white-space:normal;overflow-wrap:anywhere;min-width:8rem}
 .list,.list tbody,.list tr,.list td{display:block}.list thead{position:absolute;clip-path:inset(50%)}.list tr{border-bottom:1px solid var(--rule);padding:.4rem 0}.list td{border:0;padding:0}}
 @media print{@page{size:A4 landscape;margin:10mm}html{font-size:7pt}.matrix th,.matrix td{padding:.12rem .3rem}.matrix tbody th{position:static}
 .matrix thead th+th{writing-mode:vertical-rl;padding:.3rem .12rem;vertical-align:bottom}}

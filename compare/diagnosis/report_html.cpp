@@ -153,7 +153,7 @@ string about(const Diagnosis& d) {
   }
   if (const Explanation* next = runner_up(d)) fact("Runner-up", percent(next->repaired, next->differ), escaped(next->title) + (breaks(*next) ? fmt::format("; breaks {} others", grouped(breaks(*next))) : ""));
   if (!d.where.empty()) fact("Where", "", escaped(d.where.front().what) + fmt::format("<br>{} of what differs", percent(d.where.front().differ, d.where.front().differ_of)));
-  else if (d.heat) fact("Where", "", "no coordinate tells");
+  else if (d.heat) fact("Where", "", "no coordinate tells them apart");
   if (d.deterministic) fact("Same bytes twice", *d.deterministic ? "yes" : "no", "");
   if (!facts.empty()) out += "<dl class=\"facts\">\n" + facts + "</dl>\n";
   return out + "</header>\n";
@@ -275,7 +275,8 @@ string where(const Diagnosis& d) {
                           percent(c.differ, c.differ_of), grouped(c.inside), grouped(c.inside_of), percent(c.inside, c.inside_of));
     list += "</tbody></table></div>\n";
   } else if (d.heat) {
-    list = "<h3>Coordinates</h3>\n<p>No row, column, block, tile, lane or tail tells where the differences lie: they are spread evenly.</p>\n";
+    const bool all = std::any_of(d.planes.begin(), d.planes.end(), [&](const PlaneSummary& p) { return p.plane == d.heat->plane && p.differ == p.of; });
+    list = fmt::format("<h3>Coordinates</h3>\n<p>{}</p>\n", all ? "Every element of this plane differs." : "No row, column, block, tile, lane or tail tells where the differences lie: they are spread evenly.");
   }
   if (map.empty() && list.empty()) return {};
   return fmt::format("<section>\n<h2>Where</h2>\n<div class=\"pair\">\n<div>\n{}</div>\n<div>\n{}</div>\n</div>\n</section>\n", map, list);
@@ -345,7 +346,8 @@ string causes(const Diagnosis& d) {
   }
   if (!d.separating.empty()) {
     out += "<h3>Lines that tell equivalents apart</h3>\n";
-    for (const string& line : d.separating) out += command("assay explain " + shell_quoted(line) + (d.argument.empty() ? "" : " " + d.argument));
+    // Of a pack there is no subject to run: the line says what to dump.
+    for (const string& line : d.separating) out += command(d.subject.starts_with("pack ") ? line : "assay explain " + shell_quoted(line) + (d.argument.empty() ? "" : " " + d.argument));
   }
   if (!d.invisible.empty()) {
     out += fmt::format("<h3>What this input could not have revealed</h3>\n<p>{} would change none of its bytes; another input may show {}.</p>\n<ul class=\"columns\">\n",

@@ -139,6 +139,15 @@ TEST(ReportPage, TilesThatHoldNothingAreJoined) {
   expect_in(page, "<title>rows 0–1, columns 32–63: 0 of 1</title>");
 }
 
+TEST(ReportPage, OfAPackNothingIsRun) {
+  Diagnosis d = samples::equivalent();
+  d.subject = "pack a.safetensors:0";
+  d.argument = "";
+  const string page = diagnosis_page(d);
+  expect_in(page, "<pre><code>quantize mxfp8 32x64 f32 fill=ties</code></pre>");
+  expect_in(page, "<pre><code>quantize mxfp8 1x32 bf16 fill=literal:3fa2</code></pre>");
+}
+
 TEST(ReportPage, ARunnerUpThatBreaksOthersSaysSo) {
   Diagnosis d = samples::certain();
   d.explanations[1].repaired = d.explanations[1].differ;
