@@ -65,20 +65,15 @@ Stage shown_stage(const Plane& p) {
   return p.name.ends_with("data") ? Stage::code : Stage::block_scale;
 }
 
+// What may be said: a stage from the switch's own to the one whose plane shows it first. Of codes and scales that are right but stand elsewhere, their own stage alone.
 bool right_stage(const Case& c, const Revealed& r, Stage said) {
   std::optional<Stage> shown;
   for (size_t i = 0; i < r.right.size() && !shown; ++i)
     if (differing(r.right[i], r.wrong[i]).first) shown = shown_stage(r.right[i].plane);
   const Switches on = switches_of(c);
-  bool moved = false;   // codes or scales that are right but stand elsewhere: only that is right
-  for (size_t i = 0; i < kSwitches.size(); ++i) {
-    if (!on[i]) continue;
-    if (kStageOf[i] == said) return true;
-    // A divided scale of a block is a tensor's scale of its block.
-    if (kStageOf[i] == Stage::tensor_scale && said == Stage::block_scale && shown == Stage::block_scale) return true;
-    moved |= kStageOf[i] == Stage::layout || kStageOf[i] == Stage::packing;
-  }
-  return !moved && said == shown;
+  for (size_t i = 0; i < kSwitches.size(); ++i)
+    if (on[i] && (said == kStageOf[i] || (said >= kStageOf[i] && said <= *shown))) return true;
+  return false;
 }
 
 double cpu_seconds() {
@@ -106,7 +101,11 @@ bool same_planes(const std::vector<PlaneData>& a, const std::vector<PlaneData>& 
 }
 
 std::optional<Revealed> reveal(const Case& c, const RevealOptions& options, Subject& reference) {
-  const auto faulty = make_faulty_quantizer(switches_of(c)), sound = make_faulty_quantizer({});
+  const Switches on = switches_of(c);
+  const auto faulty = make_faulty_quantizer(on), sound = make_faulty_quantizer({});
+  std::vector<std::unique_ptr<Subject>> without;   // of several switches, all but one: each has to show
+  for (size_t i = 0; i < on.size() && on.count() > 1; ++i)
+    if (on[i]) without.push_back(make_faulty_quantizer(Switches(on).reset(i)));
   Problem p = problem_of(text_of(c));
   if (options.fill) p.x.fill.kind = *options.fill;
   if (options.shape) p.x.shape = *options.shape;
@@ -121,7 +120,7 @@ std::optional<Revealed> reveal(const Case& c, const RevealOptions& options, Subj
     Revealed r{p, std::move(*inputs), {}, {}};
     r.right = outputs_of(*sound, p, r.inputs);
     r.wrong = outputs_of(*faulty, p, r.inputs);
-    if (!same_planes(r.right, r.wrong)) return r;
+    if (!same_planes(r.right, r.wrong) && std::none_of(without.begin(), without.end(), [&](const auto& s) { return same_planes(outputs_of(*s, p, r.inputs), r.wrong); })) return r;
   }
   return std::nullopt;
 }
@@ -169,6 +168,7 @@ Named judge_case(const Case& c, Subject& reference, int jobs) {
     ++out.exact;
     const auto predicts = [&](const Revealed& r) {
       const auto made = predict(e, r.problem, r.inputs, reference);
+      if (!made) out.says = e.title + ": " + made.error().text();
       return made && same_planes(*made, r.wrong);
     };
     if (!predicts(*held)) continue;

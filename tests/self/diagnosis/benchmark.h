@@ -59,7 +59,7 @@ struct Named {
   Case asked;
   std::string line;                    // the line that was judged, with its seed
   Found found = Found::invisible;
-  bool right_stage = false;            // Diagnosis::first is the stage of the switch, or the first whose plane shows it
+  bool right_stage = false;            // Diagnosis::first lies between the stage of the switch and the first whose plane shows it
   std::optional<Stage> first;
   bool elsewhere = false;              // of a right name: it also holds under another kind of fill
   std::string says;                    // the first explanation's title, or the error

@@ -7,14 +7,14 @@
 namespace assay {
 namespace {
 
-struct Run {
+struct Outcome {
   std::vector<Named> results;
   Tally tally;
   std::string misses;
 };
-Run run(CaseKind kind) {
+Outcome run(CaseKind kind) {
   const auto reference = make_reference_subject();
-  Run out;
+  Outcome out;
   for (const Case& c : cases(kind)) {
     out.results.push_back(judge_case(c, *reference, 1));
     const Named& r = out.results.back();
@@ -27,7 +27,7 @@ Run run(CaseKind kind) {
 }
 
 TEST(DiagnosisBenchmark, NamesSingleFaults) {
-  const Run r = run(CaseKind::single);
+  const Outcome r = run(CaseKind::single);
   EXPECT_GE(r.tally.counted, 130);
   EXPECT_EQ(r.tally.invisible, 0) << r.misses;
   EXPECT_GE(100 * r.tally.explained(), 95 * r.tally.counted) << r.misses;
@@ -35,14 +35,14 @@ TEST(DiagnosisBenchmark, NamesSingleFaults) {
 }
 
 TEST(DiagnosisBenchmark, NamesPairsOfFaults) {
-  const Run r = run(CaseKind::doubled);
+  const Outcome r = run(CaseKind::doubled);
   EXPECT_GE(r.tally.counted, 45);
   EXPECT_GE(100 * r.tally.explained(), 75 * r.tally.counted) << r.misses;
   EXPECT_EQ(r.tally.wrongly_certain, 0) << r.misses;
 }
 
 TEST(DiagnosisBenchmark, ClaimsNoCauseForWhatNoListHas) {
-  const Run r = run(CaseKind::outside);
+  const Outcome r = run(CaseKind::outside);
   EXPECT_GE(r.tally.counted, 20);
   EXPECT_EQ(r.tally.named + r.tally.in_class + r.tally.wrong_class + r.tally.wrongly_certain, 0) << r.misses;
   EXPECT_GE(100 * r.tally.right_stage, 90 * r.tally.counted) << r.misses;

@@ -838,7 +838,7 @@ class Run {
           std::sort(order.begin(), order.end(), [](int64_t a, int64_t b) { return hashed(static_cast<uint64_t>(a)) < hashed(static_cast<uint64_t>(b)); });
           i = r / 32 * 32 + order[static_cast<size_t>(r % 32)];
         }
-        if (on(o_ly_zigzag) && (r / 16 + c / 16) % 2 && (c | 15) < stored_cols) j = c ^ 15;
+        if (on(ly_zigzag) && (r / 16 + c / 16) % 2 && (c | 15) < stored_cols) j = c ^ 15;
         placed[static_cast<size_t>(to)] = codes[static_cast<size_t>(as_is ? j * cols + i : i * cols + j)];
       }
     if (!out.plane->packed) {
