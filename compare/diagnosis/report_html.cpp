@@ -45,7 +45,7 @@ main{max-width:66rem}
 .map .corner{grid-column:1}
 .h0{fill:#e9e9e4}.h1{fill:#f5d3b5}.h2{fill:#eba674}.h3{fill:#d76f40}.h4{fill:#ad391c}.h5{fill:#5f1207}
 @media screen and (prefers-color-scheme:dark){.h0{fill:#2b2c2a}.h1{fill:#5a3320}.h2{fill:#944d28}.h3{fill:#cb6e38}.h4{fill:#f0a36b}.h5{fill:#ffe3c6}}
-.legend{list-style:none;display:flex;flex-wrap:wrap;gap:.3rem 1.1rem;margin:.7rem 0 0;padding:0;font-size:.85rem;color:var(--quiet)}
+.legend{list-style:none;display:flex;flex-wrap:wrap;gap:.3rem .8rem;margin:.7rem 0 0;padding:0;font-size:.82rem;color:var(--quiet)}
 .legend svg{width:.95rem;height:.95rem;vertical-align:-.12rem;margin-right:.35rem}
 .hists{display:grid;grid-template-columns:repeat(auto-fit,minmax(17rem,1fr));gap:1rem 2.5rem;margin-top:1rem;align-items:start}
 .hists table{width:100%}
@@ -151,7 +151,7 @@ string about(const Diagnosis& d) {
     fact("Cause", "", ids + (best->clause.empty() ? "" : "<br>clause " + escaped(best->clause)));
     fact("Explained", percent(best->repaired, best->differ), fmt::format("of the {} that differ; {} of {} elements come out as they came", grouped(best->differ), grouped(best->agree), grouped(best->of)));
   }
-  if (const Explanation* next = runner_up(d)) fact("Runner-up", percent(next->repaired, next->differ), escaped(next->title) + (breaks(*next) ? fmt::format("; breaks {} others", grouped(breaks(*next))) : ""));
+  if (const Explanation* next = runner_up(d)) fact(d.confidence == Confidence::unexplained ? "Nearest" : "Runner-up", percent(next->repaired, next->differ), escaped(next->title) + (breaks(*next) ? fmt::format("; breaks {} others", grouped(breaks(*next))) : ""));
   if (!d.where.empty()) fact("Where", "", escaped(d.where.front().what) + fmt::format("<br>{} of what differs", percent(d.where.front().differ, d.where.front().differ_of)));
   else if (d.heat) fact("Where", "", "no coordinate tells them apart");
   if (d.deterministic) fact("Same bytes twice", *d.deterministic ? "yes" : "no", "");
@@ -282,8 +282,8 @@ string where(const Diagnosis& d) {
   return fmt::format("<section>\n<h2>Where</h2>\n<div class=\"pair\">\n<div>\n{}</div>\n<div>\n{}</div>\n</div>\n</section>\n", map, list);
 }
 
-string bar(int64_t part, int64_t whole) {
-  const double width = part > 0 && whole > 0 ? std::min(100.0, 100.0 * static_cast<double>(part) / static_cast<double>(whole)) : 0;
+string bar(double part, double whole) {
+  const double width = part > 0 && whole > 0 ? std::min(100.0, 100.0 * part / whole) : 0;
   return fmt::format("<span class=\"bar{}\" style=\"width:{:.1f}%\"></span>", part > 0 ? "" : " none", width);
 }
 
@@ -292,7 +292,7 @@ string histogram(std::string_view caption, std::string_view head, const std::vec
   int64_t most = 0;
   for (const auto& [name, count] : buckets) most = std::max(most, count);
   string out = fmt::format("<table class=\"histogram\"><caption>{}</caption><thead><tr><th scope=\"col\">{}</th><th class=\"bars\"></th><th scope=\"col\" class=\"n\">differ</th></tr></thead><tbody>\n", caption, head);
-  for (const auto& [name, count] : buckets) out += fmt::format("<tr><th scope=\"row\" title=\"{0}\">{0}</th><td class=\"bars\">{1}</td><td class=\"n\">{2}</td></tr>\n", escaped(name), bar(count, most), grouped(count));
+  for (const auto& [name, count] : buckets) out += fmt::format("<tr><th scope=\"row\" title=\"{0}\">{0}</th><td class=\"bars\">{1}</td><td class=\"n\">{2}</td></tr>\n", escaped(name), bar(static_cast<double>(count), static_cast<double>(most)), grouped(count));
   return out + "</tbody></table>\n";
 }
 
@@ -314,8 +314,11 @@ string how(const Diagnosis& d) {
     string cards = histogram("How far", "codes apart", p.code_distance) + histogram("How large", "wanted value", p.exponent);
     if (!p.tie_distance.empty()) {
       cards += "<table class=\"histogram\"><caption>How near to a tie</caption><thead><tr><th scope=\"col\">steps</th><th class=\"bars\"></th><th scope=\"col\" class=\"n\">differ of</th></tr></thead><tbody>\n";
+      double most = 0;   // the longest bar is the largest share
+      auto share = [](const PlaneSummary::Bucket& b) { return b.of > 0 ? static_cast<double>(b.differ) / static_cast<double>(b.of) : 0.0; };
+      for (const PlaneSummary::Bucket& b : p.tie_distance) most = std::max(most, share(b));
       for (const PlaneSummary::Bucket& b : p.tie_distance)
-        cards += fmt::format("<tr><th scope=\"row\" title=\"{0}\">{0}</th><td class=\"bars\">{1}</td><td class=\"n\">{2} of {3}</td></tr>\n", escaped(b.name), bar(b.differ, b.of), grouped(b.differ), grouped(b.of));
+        cards += fmt::format("<tr><th scope=\"row\" title=\"{0}\">{0}</th><td class=\"bars\">{1}</td><td class=\"n\">{2} of {3}</td></tr>\n", escaped(b.name), bar(share(b), most), grouped(b.differ), grouped(b.of));
       cards += "</tbody></table>\n";
     }
     if (p.differ > 0 && !cards.empty()) out += fmt::format("<h3>{}: the {} that differ</h3>\n<div class=\"hists\">\n{}</div>\n", escaped(p.plane), grouped(p.differ), cards);
@@ -340,7 +343,7 @@ string causes(const Diagnosis& d) {
                             escaped(e.title), ids, e.clause.empty() ? "" : " · " + escaped(e.clause), e.line.empty() ? "" : command(e.line), escaped(name_of(e.stage)), grouped(e.repaired), grouped(e.differ),
                             percent(e.repaired, e.differ), grouped(breaks(e)), grouped(e.agree), grouped(e.of), percent(e.agree, e.of));
       }
-      if (!rows.empty()) out += fmt::format("<tbody>\n<tr class=\"group\"><th colspan=\"5\" scope=\"rowgroup\">{}</th></tr>\n{}</tbody>\n", exact ? "Exact: makes every byte that came" : d.confidence == Confidence::partial ? "Not exact, the best first" : "Runners-up", rows);
+      if (!rows.empty()) out += fmt::format("<tbody>\n<tr class=\"group\"><th colspan=\"5\" scope=\"rowgroup\">{}</th></tr>\n{}</tbody>\n", exact ? "Exact: makes every byte that came" : exact_ones(d).empty() ? "Not exact, the best first" : "Runners-up", rows);
     }
     out += "</table>\n";
   }

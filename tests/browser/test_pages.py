@@ -106,6 +106,9 @@ def check_certain(page, checks):
         longest = max(width for width, _ in histogram)
         most = max(count for _, count in histogram)
         checks.check(all(abs(width - max(1, longest * count / most)) < 1.5 for width, count in histogram), f"bars that are not as long as their counts: {histogram}")
+    shares = [a / b for a, b in ((12, 14), (1930, 1951), (4010, 4040), (10296, 10379))]
+    longest = max(width for width, _ in bars[4])
+    checks.check(all(abs(width - longest * share / max(shares)) < 1.5 for (width, _), share in zip(bars[4], shares)), f"bars that are not as long as their shares: {bars[4]}")
     checks.equal(texts(page, ".causes tbody:nth-of-type(1) td:first-child p"), ["E8M0 scale from the floored exponent"], "exact causes")
     checks.equal(len(texts(page, ".causes tbody:nth-of-type(2) td:first-child p")), 2, "runners-up")
     checks.equal(texts(page, ".trace .parts"), ["→ parts here N5.3 scale, a power of two 78 2^-7 77 2^-8"], "where the trace parts")
