@@ -17,8 +17,9 @@ struct IdentifyOptions {
   double timeout = 60;
   bool progress = false, colour = false;
 };
-// Ranks the flavours of each format by agreement with the packs' bytes, over all cases of a module (compare/check.h has the order). Exit status: 0 every group of cases has a
-// flavour that makes all its bytes; 1 one has none; 2 a path or pack cannot be read; 3 no case at all.
+// Ranks the choices of each format (compare/diagnosis/flavours_matrix.h) by agreement with the packs' bytes, over all cases that one program made of a module. A group is named where
+// a choice makes all its bytes, alone or with one or two more keys, or makes them in another layout, or where they are consistent with a kernel of N17.13. Exit status: 0 every group
+// is named; 1 one is not, or has no case that can be judged; 2 a path or pack cannot be read; 3 no case at all.
 int run_identify(const IdentifyOptions&, const Subjects&, std::FILE* out, std::FILE* err);
 
 struct FlavoursOptions {
