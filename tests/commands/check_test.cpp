@@ -23,8 +23,9 @@ struct Ran {
   int status;
   std::string out, err;
 };
-Ran check(std::vector<std::string> paths) {
+Ran check(std::vector<std::string> paths, bool github = false) {
   CheckOptions options;
+  options.github = github;
   options.paths = std::move(paths);
   std::ostringstream out, err;
   const Subjects subjects = with_fault(no_fault);
@@ -98,6 +99,20 @@ TEST(Check, AWrongScaleIsTheCauseAndTheCodesFollow) {
   EXPECT_NE(r.out.find("cause    row.scale_inv (e8m0)   1 of 120 differ     first at row 1, columns 0..31"), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("after    row.data"), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("first divergence: "), std::string::npos);
+}
+
+TEST(Check, GithubIsToldOfEachFailure) {
+  Dump dump;
+  dump.add("good", kLine);
+  dump.add("bad", kLine);
+  dump.of("bad/row.scale_inv")[0] ^= std::byte{1};
+  const std::string path = dump.write("a.safetensors");
+  EXPECT_EQ(check({path}).out.find("::"), std::string::npos);
+  const Ran r = check({path}, true);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.out.find("::error title=pack failed at row.scale_inv"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("--case 'bad'"), std::string::npos) << r.out;
+  EXPECT_TRUE(r.out.ends_with("::notice title=assay::1 passed, 1 failed, 0 skipped\n1 passed, 1 failed, 0 skipped\n")) << r.out;
 }
 
 TEST(Check, CompactPaddingIsIgnoredAndAPlaneMayComeWithoutIt) {

@@ -95,6 +95,17 @@ TEST(Report, StatusAndLastLine) {
   EXPECT_EQ(last_line(missing.out), "0 passed, 0 failed, 1 skipped");
 }
 
+TEST(Report, GithubAnnotatesWhereItIsAsked) {
+  const Subjects subjects = fakes::with("fake", [](auto&, auto out, auto&) { fakes::output(out, "row.data")->bytes[5] ^= std::byte{0x10}; });
+  EXPECT_EQ(run({entry(kLine, 5)}, subjects).out.find("::error"), std::string::npos);
+  RunOptions o;
+  o.report.github = true;
+  const Ran r = run({entry(kLine, 5)}, subjects, o);
+  expect_in(r.out, "::error title=fake failed at row.data::quantize mxfp8 64x96 bf16");
+  expect_in(r.out, "::notice title=assay::0 passed, 1 failed, 0 skipped\n");
+  EXPECT_EQ(last_line(r.out), "0 passed, 1 failed, 0 skipped");
+}
+
 TEST(Report, JsonLines) {
   const Subjects subjects = fakes::with("fake", [](const Problem& p, auto out, auto&) {
     if (p.x.fill.seed == 1) fakes::output(out, "row.data")->bytes[5] ^= std::byte{0x10};
