@@ -8,8 +8,11 @@
 #include <fmt/format.h>
 
 #include "compare/diagnosis/coherence.h"
+#include "compare/diagnosis/diagnose.h"
+#include "compare/diagnosis/report_text.h"
 #include "compare/dump_cases.h"
 #include "compare/isolated.h"
+#include "compare/report.h"
 #include "compare/report_github.h"
 #include "contract/line.h"
 
@@ -60,7 +63,10 @@ struct CaseReport {
   std::vector<string> judged, missing;
   std::vector<string> notes;
   std::optional<Breach> breach;
+  std::optional<Observation> seen;     // of a case whose bytes differ
 };
+
+constexpr double kCauseBudget = 5;     // seconds of looking for the cause of the first divergence
 
 CaseReport check_case(const PackCase& c, const Problem& problem, const Subjects& subjects, double timeout) {
   CaseReport report;
@@ -68,7 +74,7 @@ CaseReport check_case(const PackCase& c, const Problem& problem, const Subjects&
     report.breach = message_breach(std::move(message));
     return report;
   };
-  const auto inputs = dump_inputs(c, problem, subjects.reference());
+  auto inputs = dump_inputs(c, problem, subjects.reference());
   if (!inputs) return failed(inputs.error().text());
   IsolatedRun want = run_isolated(subjects.reference(), problem, *inputs, Environment{}, timeout);
   if (!want.sound()) return failed("reference: " + want.trouble());
@@ -102,6 +108,7 @@ CaseReport check_case(const PackCase& c, const Problem& problem, const Subjects&
     }
   if (report.judged.empty()) return failed("no plane of this line is in the pack: there is nothing to judge");
   if (!got.empty()) report.breach = breach_of(problem, judge(&problem, got, wanted), "pack", "reference");
+  if (report.breach && !report.breach->plane.empty() && !report.breach->in_padding) report.seen = Observation{problem, "pack", std::move(*inputs), std::move(got)};
   if (!report.breach && !digests.empty()) report.breach = message_breach(join(digests) + ": the digest differs from the reference's; the bytes were not recorded");
   return report;
 }
@@ -212,6 +219,10 @@ class Printer {
     if (r.breach) out_ << "\n";
   }
 
+  bool failed() const { return failed_ > 0; }
+  // Of the first divergence.
+  void cause(const string& text, const string& next) { cause_ = text, next_ = next; }
+
   void skip(const string& where, const string& why) {
     ++skipped_;
     out_ << fmt::format("skipped  {}  {}\n", where, why);
@@ -219,6 +230,8 @@ class Printer {
 
   int finish() {
     if (!first_.empty()) out_ << "first divergence: " << first_ << "\n";
+    if (!cause_.empty()) out_ << "cause: " << cause_ << "\n";
+    if (!next_.empty()) out_ << "explain: " << next_ << "\n";
     if (github_) github_->finish(totals_);
     out_ << fmt::format("{} passed, {} failed, {} skipped\n", passed_, failed_, skipped_);
     return failed_ ? 1 : passed_ ? 0 : 3;
@@ -226,7 +239,7 @@ class Printer {
 
  private:
   std::ostream& out_;
-  string first_;
+  string first_, cause_, next_;
   size_t passed_ = 0, failed_ = 0, skipped_ = 0;
   std::unique_ptr<Report> github_;
   Totals totals_;                      // for it
@@ -247,6 +260,12 @@ int run_check(const CheckOptions& options, const Subjects& subjects, std::ostrea
     CaseReport report;
     if (problem) report = check_case(*c.recorded, *problem, subjects, options.timeout);
     else report.breach = message_breach(problem.error().text());
+    if (report.seen && !printer.failed()) {
+      DiagnoseOptions search;
+      search.budget = kCauseBudget;
+      const auto found = diagnose(*report.seen, subjects.reference(), search);
+      printer.cause(found ? cause_line(*found) : "", fmt::format("assay explain {} --case {}", shell_quoted(c.pack->path), shell_quoted(c.recorded->id)));
+    }
     printer.print(c.where(), c.recorded->line, "pack == reference", report);
   }
   return printer.finish();

@@ -138,6 +138,7 @@ std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Envi
     out += fmt::format("  smaller  assay shrink {}{}\n", line, subject);
     const std::string at = v.breaches.empty() ? "" : trace_place(entry.problem, v.breaches[0]);
     if (!at.empty()) out += fmt::format("  look     assay trace {}{} --at {}\n", line, subject, at);
+    if (v.outcome == Outcome::failed) out += fmt::format("  explain  assay explain {}{}{}\n", line, subject, env.empty() ? "" : " --env " + env);
   }
   return out;
 }

@@ -122,7 +122,8 @@ struct Sample {
   std::vector<Part> parts;
 };
 
-constexpr int64_t kSampleElements = 4096;
+constexpr int64_t kSampleElements = 4096, kPairElements = 512;
+constexpr size_t kMostPairs = 96;      // that are tried on a whole sample
 
 // Which blocks hold a difference: lines are taken in groups that share a scale, places in blocks.
 struct Blocks {
@@ -575,24 +576,25 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
   const string side = d ? string(name_of(*d)) : "";
 
   std::vector<Sample> samples;
-  const auto take_samples = [&] {
-    samples.clear();
+  const auto sampled = [&](int64_t elements) {
+    std::vector<Sample> samples;
     std::vector<const LaneState*> of;
     for (size_t n = 0; n < std::min<size_t>(bad.size(), 3); ++n) of.push_back(bad[n * (bad.size() - 1) / std::max<size_t>(std::min<size_t>(bad.size(), 3) - 1, 1)]);
     of.erase(std::unique(of.begin(), of.end()), of.end());
     for (const LaneState* lane : of) {
-      auto sample = sample_of(*lane, select(*lane, kSampleElements / static_cast<int64_t>(of.size())));
+      auto sample = sample_of(*lane, select(*lane, elements / static_cast<int64_t>(of.size())));
       if (!sample) sample = sample_of(*lane, {});
       if (sample) samples.push_back(std::move(*sample));
     }
+    return samples;
   };
-  take_samples();
+  samples = sampled(kSampleElements);
   if (samples.empty()) return {};
 
   Ids rows;
   for (const Hypothesis& h : first.library)
     if (!h.named_set && !h.wide) rows.push_back(h.id);
-  const auto screen = [&](const std::vector<Ids>& list) {
+  const auto screen_on = [&](const std::vector<Sample>& samples, const std::vector<Ids>& list) {
     std::vector<Candidate> out(list.size());
     std::atomic<size_t> done = 0;
     parallel(jobs_, list.size(), [&](size_t n) {
@@ -603,6 +605,7 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
     std::erase_if(out, [](const Candidate& c) { return !c.sample.applies; });
     return out;
   };
+  const auto screen = [&](const std::vector<Ids>& list) { return screen_on(samples, list); };
   const auto by_loss = [](const Candidate& a, const Candidate& b) { return a.sample.loss < b.sample.loss; };
   const auto exact_ones = [&](std::vector<Candidate> list, size_t most) {
     std::erase_if(list, [](const Candidate& c) { return !c.sample.exact(); });
@@ -635,7 +638,8 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
 
   // Layouts, which come before values: what is left after them is judged again.
   Ids placed;
-  if (d && exact.empty()) {
+  if (d) {
+    const bool values_explain = !exact.empty();
     std::vector<std::vector<std::vector<std::byte>>> before;
     for (LaneState* lane : bad) {
       auto& kept = before.emplace_back();
@@ -650,9 +654,12 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
         for (size_t l = 0; l < bad.size(); ++l)
           for (size_t k = 0; k < bad[l]->judged.size(); ++k) bad[l]->judged[k].got.bytes = before[l][k], count(bad[l]->judged[k]);
         confirm(whole, d);
-        if (whole[0].whole.exact()) exact = whole;
+        if (whole[0].whole.exact()) exact.insert(exact.begin(), whole[0]);
+      } else if (values_explain) {
+        for (size_t l = 0; l < bad.size(); ++l)
+          for (size_t k = 0; k < bad[l]->judged.size(); ++k) bad[l]->judged[k].got.bytes = before[l][k], count(bad[l]->judged[k]);
       } else {
-        take_samples();
+        samples = sampled(kSampleElements);
         std::vector<Candidate> after = screen(list);
         std::erase_if(after, [](const Candidate& c) { return !c.sample.exact(); });
         for (size_t l = 0; l < bad.size(); ++l)
@@ -664,7 +671,7 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
         for (const Candidate& c : after)
           if (c.whole.exact()) exact.push_back(c);
         if (exact.empty() && after.back().whole.repaired > after.back().whole.differ / 2) singles.insert(singles.begin(), after.back());
-        take_samples();
+        samples = sampled(kSampleElements);
       }
     }
   }
@@ -706,6 +713,12 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
         if (x.named_set || y.named_set) continue;
         list.push_back(x.stage <= y.stage ? Ids{one, id} : Ids{id, one});
       }
+    // The hopeless ones fall on fewer elements.
+    std::vector<Candidate> few = screen_on(sampled(kPairElements), list);
+    std::stable_sort(few.begin(), few.end(), by_loss);
+    if (few.size() > kMostPairs) few.resize(kMostPairs);
+    list.clear();
+    for (const Candidate& c : few) list.push_back(c.ids);
     std::vector<Candidate> pairs = screen(list);
     exact = exact_ones(pairs, 24);
     if (exact.empty()) {
@@ -841,7 +854,8 @@ void Search::combine(Diagnosis& out) {
   }
   std::stable_sort(out.explanations.begin(), out.explanations.end(), [](const Explanation& a, const Explanation& b) {
     if (a.exact() != b.exact()) return a.exact();
-    return a.exact() ? a.ids.size() < b.ids.size() : a.agree > b.agree;
+    if (!a.exact()) return a.agree > b.agree;
+    return a.ids.size() != b.ids.size() ? a.ids.size() < b.ids.size() : a.stage > b.stage;   // the nearest to what is seen
   });
   const auto exact = static_cast<size_t>(std::count_if(out.explanations.begin(), out.explanations.end(), [](const Explanation& e) { return e.exact(); }));
   if (exact > 0) {                                                          // causes that are more than is needed

@@ -426,7 +426,7 @@ class Library {
           const int64_t at = r * round_up(n, unit) + c;
           return at >= m * n ? P{-1, -1} : P{at / n, at % n};
         }));
-    for (const int64_t unit : {2, 4, 8, 16}) place(fmt::format("reversed_in={}", unit), fmt::format("each {} elements of a row are read in reverse", unit), of_x([unit](int64_t r, int64_t c, int64_t, int64_t n) { return P{r, (c ^ (unit - 1)) < n ? c ^ (unit - 1) : c}; }));
+    for (const int64_t unit : {4, 8, 16}) place(fmt::format("reversed_in={}", unit), fmt::format("each {} elements of a row are read in reverse", unit), of_x([unit](int64_t r, int64_t c, int64_t, int64_t n) { return P{r, (c ^ (unit - 1)) < n ? c ^ (unit - 1) : c}; }));
     for (const int64_t unit : {16, 32, 64, 128})
       place(fmt::format("tiles_transposed={}", unit), fmt::format("each {}x{} tile of x is read transposed", unit, unit), of_x([unit](int64_t r, int64_t c, int64_t m, int64_t n) {
         const P to{r / unit * unit + c % unit, c / unit * unit + r % unit};
