@@ -188,14 +188,15 @@ class Tracer {
     if (!q.row_scaled) return amax(0, s.rows, 0, s.cols, false);
     return d_ == Direction::row ? amax(i, 1, 0, s.cols, false) : amax(0, s.rows, i, 1, false);
   }
-  void tensor_scales(const Nvfp4Scales& t) {
+  void tensor_scales(const Nvfp4Chain& chain, const Nvfp4Scales& t) {
     add("N10.2", "encode scale", Encoding::f32, canonical(as_bits(t.encode)));
     add("N10.7", "decode scale", Encoding::f32, canonical(as_bits(t.decode)));
+    const bool by_p = chain.by == Multiplier::decode_reciprocal || chain.by == Multiplier::divide_product;
+    if (by_p || chain.scale == Nvfp4Scale::decode || chain.scale == Nvfp4Scale::decode_product) add("N17.8", "amax / (6 F)", Encoding::f32, canonical(as_bits(t.decode_first)));
   }
   uint32_t nvfp4_block_scale(const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t amax_of_block) {
-    const bool folded = chain.scale == Nvfp4Scale::folded, from_p = chain.scale == Nvfp4Scale::decode || chain.scale == Nvfp4Scale::decode_product;
+    const bool folded = chain.scale == Nvfp4Scale::folded;
     if (folded) add("N10.5", "scale multiplier", Encoding::f32, canonical(as_bits(t.factor)));
-    if (from_p) add("N17.8", "P", Encoding::f32, canonical(as_bits(t.decode_first)));
     add(chain.floor == Nvfp4Floor::least_normal ? "N17.9" : folded ? "N10.6" : "N17.8", "scaled amax", Encoding::f32, canonical(chain.scaled_amax(t, amax_of_block)));
     const bool vanishes = chain.floor == Nvfp4Floor::one || chain.floor == Nvfp4Floor::eighth;
     add(vanishes ? "N17.9" : chain.up ? "N17.11" : "N10.6", "scale", Encoding::e4m3, chain.block_scale(t, amax_of_block));
@@ -240,7 +241,7 @@ class Tracer {
     const uint32_t tensor_amax = nvfp4_amax(q, i);
     add(q.row_scaled ? "N10.9" : "N10.1", q.row_scaled ? "amax of the stored row" : "tensor amax", Encoding::f32, tensor_amax);
     const Nvfp4Scales t = chain.of_tensor(tensor_amax);
-    tensor_scales(t);
+    tensor_scales(chain, t);
     const uint32_t amax_of_block = block_amax(q, q.numerics.nan_amax == NanAmax::propagate);
     add("N10.4", "block amax", Encoding::f32, amax_of_block);
     const bool one = q.four_over_six == FourOverSix::off;
@@ -379,7 +380,7 @@ class Tracer {
       const uint32_t tensor_amax = element(input("x"), 2 * row_), amax_of_block = element(input("x"), 2 * row_ + 1);
       add("N10.16", "tensor amax", Encoding::f32, tensor_amax);
       const Nvfp4Scales t = chain.of_tensor(tensor_amax);
-      tensor_scales(t);
+      tensor_scales(chain, t);
       add("N10.16", "block amax", Encoding::f32, amax_of_block);
       element_factor(chain, t, nvfp4_block_scale(chain, t, amax_of_block));
       return;
