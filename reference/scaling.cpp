@@ -24,9 +24,14 @@ ElementCast::ElementCast(const Quantizer& q)
 }
 
 void ElementCast::codes(const float* x, int64_t n, const ElementFactor& factor, uint8_t* out) const {
-  const ElementCast cast = *this;                                            // stores of bytes could alias what is shared
+  if (pre_round_ || neg_zero_ == NegZero::drop) {
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>((*this)(scaled(x[i], factor)));
+    return;
+  }
+  const Encoder cast = cast_;                                                // stores of bytes could alias what is shared
   const ElementFactor by = factor;
-  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(cast(cast.scaled(x[i], by)));
+  const NegZero zero = neg_zero_;
+  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>(cast(narrowed_once(x[i], by, zero)));
 }
 
 double max_of(Encoding element) {

@@ -37,12 +37,7 @@ class ElementCast {
     const double result = narrowed_once(x, factor);
     return pre_round_ ? pre_rounded(result) : result;                        // N17.3
   }
-  double narrowed_once(double x, const ElementFactor& factor) const {
-    const double result = factor.divides ? x / factor.value : x * factor.value;   // zero only where it is exactly: binary64 does not underflow here
-    if (result == 0 && neg_zero_ == NegZero::plus) return 0.0;               // N5.6: only an exact zero; what rounds to zero keeps its sign
-    if (result == 0 && neg_zero_ == NegZero::minus) return -0.0;             // N17.4
-    return narrowed(result);
-  }
+  double narrowed_once(double x, const ElementFactor& factor) const { return narrowed_once(x, factor, neg_zero_); }
   // The code of such a value.
   uint32_t operator()(double scaled) const { return signed_zero(cast_(scaled)); }   // N2.1 to N2.5, N17.1, N17.2
   // N17.4, of a code however it was rounded.
@@ -51,6 +46,12 @@ class ElementCast {
   void codes(const float* x, int64_t n, const ElementFactor&, uint8_t* out) const;
 
  private:
+  static double narrowed_once(double x, const ElementFactor& factor, NegZero neg_zero) {
+    const double result = factor.divides ? x / factor.value : x * factor.value;   // zero only where it is exactly: binary64 does not underflow here
+    if (result == 0 && neg_zero == NegZero::plus) return 0.0;                // N5.6: only an exact zero; what rounds to zero keeps its sign
+    if (result == 0 && neg_zero == NegZero::minus) return -0.0;              // N17.4
+    return narrowed(result);
+  }
   double pre_rounded(double value) const { return pre_round_->decode(pre_round_->encode(value)); }
 
   struct Between {
