@@ -121,11 +121,15 @@ class Search {
   // How many logical elements there are and agree as they stand, and how often two places hold the same code by chance.
   void measure() {
     std::unordered_map<uint32_t, int64_t> count;
+    int64_t near = 0;
+    meant_.assign(static_cast<size_t>(n_), false);
     for (int64_t r = 0; r < plane_.logical.rows; ++r)
       for (int64_t c = 0; c < plane_.logical.cols; ++c) {
         const int64_t i = index_of(plane_, r, c);
         ++logical_;
+        meant_[static_cast<size_t>(i)] = true;
         same_ += equal(i, i);
+        near += equal(i, i) || codes_apart(plane_.encoding, got_[static_cast<size_t>(i)], want_[static_cast<size_t>(i)]).value_or(2) <= 1;
         ++count[want_[static_cast<size_t>(i)]];
       }
     double squares = 0;
@@ -133,6 +137,8 @@ class Search {
     chance_ = logical_ ? squares / (static_cast<double>(logical_) * static_cast<double>(logical_)) : 1;
     const double stands = logical_ ? static_cast<double>(same_) / static_cast<double>(logical_) : 1;
     worth_ = std::max(chance_ + (1 - chance_) / 2, stands + (1 - stands) / 2);
+    // Where most codes are right or nearly so as they stand, it is values that are wrong: smooth data fit shifted copies of themselves.
+    if (near * 2 > logical_) worth_ = std::max(worth_, 0.85);
   }
 
   // Takes a map from addresses of got to those of want where it explains enough. Places that the map does not reach are nobody's.
@@ -140,7 +146,7 @@ class Search {
     int64_t mapped = 0, agree = 0, moved = 0;
     for (int64_t i = 0; i < n_; ++i) {
       const int32_t from = source[static_cast<size_t>(i)];
-      if (from < 0) continue;
+      if (from < 0 || !meant_[static_cast<size_t>(from)]) continue;
       ++mapped;
       moved += from != i;
       agree += equal(i, from);
@@ -430,16 +436,24 @@ class Search {
         const int64_t from = before + step;
         if (source[static_cast<size_t>(i)] < 0 && before >= 0 && from >= 0 && from < n_ && equal(i, from)) source[static_cast<size_t>(i)] = static_cast<int32_t>(from);
       }
-    int64_t mapped = 0;
-    for (int32_t s : source) mapped += s >= 0;
-    if (mapped * 2 < n_) return;
+    // A permutation of runs: few of them, no place taken twice, and most of them elsewhere. Anything else is a patchwork.
+    std::vector<bool> taken(static_cast<size_t>(n_));
+    int64_t mapped = 0, moved = 0, twice = 0, pieces = 0;
+    for (int64_t i = 0; i < n_; ++i) {
+      const int32_t from = source[static_cast<size_t>(i)];
+      if (from < 0) continue;
+      ++mapped;
+      moved += from != i;
+      twice += taken[static_cast<size_t>(from)];
+      taken[static_cast<size_t>(from)] = true;
+      pieces += i == 0 || source[static_cast<size_t>(i - 1)] + 1 != from;
+    }
+    if (mapped * 2 < n_ || moved * 2 < mapped || twice * 20 > mapped || pieces * window > n_) return;
     const auto [name, text] = describe(source);
     // What was not found may be anybody's; an exact fit is one that leaves nothing.
     const double share = static_cast<double>(mapped) / static_cast<double>(n_);
     if (share < worth_) return;
-    bool moved = false;
-    for (int64_t i = 0; i < n_ && !moved; ++i) moved = source[static_cast<size_t>(i)] >= 0 && source[static_cast<size_t>(i)] != i;
-    if (moved) fits_.push_back({name, text, share, mapped == n_, std::move(source)});
+    fits_.push_back({name, text, share, mapped == n_, std::move(source)});
   }
 
   // Whether enough of some windows of got stand elsewhere in want: a quick look before the long one.
@@ -522,6 +536,7 @@ class Search {
   bool by_columns_ = false;
   double chance_ = 1, worth_ = 1;
   std::vector<uint32_t> got_, want_;
+  std::vector<bool> meant_;           // places of logical elements
   string wanted_;                     // not empty: this one only, whatever the codes are
   std::vector<LayoutFit> fits_;
 };

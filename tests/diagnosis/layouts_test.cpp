@@ -53,6 +53,20 @@ TEST(Layouts, NothingToFind) {
   EXPECT_TRUE(fits(z, "row.data").empty());
 }
 
+// Smooth scales fit shifted copies of themselves nearly as well as anything: values that are off by one are no layout.
+TEST(Layouts, SmoothScalesAreNoLayout) {
+  for (const char* line : {"quantize mxfp8 65x97 f32 dir=both fill=amax_edges", "quantize mxfp8 65x97 f32 dir=both scales=gemm fill=amax_edges", "quantize mxfp8 31x33 bf16 dir=both fill=outliers"})
+    for (const string name : {"row", "col"}) {
+      Case c(line);
+      const string plane = c.problem.row->scales == ScaleLayout::gemm ? name + ".scale_gemm" : name + ".scale_inv";
+      for (const int every : {1, 2, 10}) {
+        c.spoil(plane, [&](int64_t r, int64_t k, uint32_t w) { return (r * 7 + k * 3) % every ? w : (w + 1) & 0xFF; });
+        const auto all = fits(c, plane);
+        EXPECT_TRUE(all.empty()) << line << " " << plane << " " << every << ": " << all[0].name << " " << all[0].share;
+      }
+    }
+}
+
 TEST(Layouts, OfData) {
   Case c(kData);
   permute(c, "row.data", [](int64_t i) { return i % 128 * 256 + i / 128; });
