@@ -333,7 +333,7 @@ class Search {
   void separate(Diagnosis& out);
   void find_invisible(Diagnosis& out);
   Stage stage_of_unexplained(const LaneState& lane) const;
-  bool scales_follow_amaxes(const LaneState& lane, const Judged& scales) const;
+  std::vector<Candidate> displaced(std::optional<Direction> d, const std::vector<Candidate>& singles);
 
   const Observation& seen_;
   Subject& reference_;
@@ -535,6 +535,59 @@ std::vector<Candidate> Search::wide_ones(std::optional<Direction> d) {
   return out;
 }
 
+// A value and a place: what a single cause makes of one plane holds the same codes as what came, in another order.
+std::vector<Candidate> Search::displaced(std::optional<Direction> d, const std::vector<Candidate>& singles) {
+  const std::vector<LaneState*> bad = lanes(d, true);
+  LaneState& lane = *bad.front();
+  const size_t most = lane.want.empty() || lane.lane().problem.x.shape.count() <= int64_t{1} << 18 ? 64 : 12;
+  std::vector<const Candidate*> few;
+  for (const Candidate& c : singles)
+    if (c.ids.size() == 1 && few.size() < most) few.push_back(&c);
+  std::vector<std::vector<string>> names(few.size());
+  std::vector<std::vector<LayoutFit>> fits(few.size());
+  parallel(jobs_, few.size(), [&](size_t n) {
+    const auto rows = resolve(lane, few[n]->ids);
+    const auto planes = rows && in_time() ? lane.replay->run({}, *rows) : std::nullopt;
+    if (!planes) return;
+    for (const Judged& j : lane.judged) {
+      const PlaneData& made = (*planes)[j.index];
+      std::unordered_map<uint32_t, int64_t> codes;
+      bool equal = true;
+      for_logical(j.want.plane, [&](int64_t i) {
+        const uint32_t got = code_at(j.want.plane, j.got.bytes, i), want = code_at(j.want.plane, made.bytes, i);
+        equal &= got == want;
+        ++codes[got];
+        --codes[want];
+      });
+      if (equal) continue;
+      const bool same = std::all_of(codes.begin(), codes.end(), [](const auto& c) { return c.second == 0; });
+      const auto found = same ? fit_layouts(j.want.plane, j.got.bytes, made.bytes) : std::vector<LayoutFit>{};
+      const auto known = std::find_if(found.begin(), found.end(), [&](const LayoutFit& f) { return f.exact && layout_named(f.name, j.want.plane); });
+      if (known == found.end()) {
+        names[n].clear();
+        return;
+      }
+      fits[n].push_back(*known);
+      names[n].push_back(j.want.plane.name.substr(j.want.plane.name.find('.') + 1));
+    }
+  });
+  std::vector<Candidate> out;
+  for (size_t n = 0; n < few.size(); ++n) {
+    if (names[n].size() != 1) continue;
+    const string id = "layout." + names[n][0] + ":" + fits[n][0].name;
+    for (LaneState* l : bad)
+      if (!l->by_id.contains(id)) {
+        Hypothesis& h = l->library.emplace_back(*hypothesis_named(id, l->lane().problem, *l->lane().direction));
+        h.title = fmt::format("{}: {}", names[n][0], fits[n][0].description);
+        l->by_id.emplace(id, &h);
+      }
+    out.push_back({{few[n]->ids[0], id}, {}, {}});
+  }
+  confirm(out, d);
+  std::erase_if(out, [](const Candidate& c) { return !c.whole.exact(); });
+  return out;
+}
+
 // Codes replaced by others, the same everywhere, each often enough not to be chance.
 std::optional<Candidate> Search::fitted_map(std::optional<Direction> d) {
   constexpr int64_t kLeast = 3;
@@ -691,6 +744,7 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
   }
 
   // Pairs.
+  if (exact.empty() && options_.pairs && d) exact = displaced(d, singles);
   if (exact.empty() && options_.pairs && d) {
     std::vector<Candidate> beam;
     const auto keep = [&](const Candidate& c) {
@@ -889,36 +943,20 @@ Stage Search::stage_of_unexplained(const LaneState& lane) const {
     const std::set<string> have = prints(*inverse);
     if (any(have, {"multiset", "multiset_rows", "multiset_columns"})) return Stage::layout;
     if (any(have, {"amax_index", "amax_tail", "amax_outside"})) return Stage::amax;
-    return scales_follow_amaxes(lane, *inverse) ? Stage::block_scale : Stage::amax;
+    return Stage::block_scale;
   }
   if (!data) return Stage::code;
+  if (data->want.plane.packed) {                                           // bytes that differ hold the same two codes
+    bool swapped = true;
+    for (size_t i = 0; i < data->got.bytes.size() && swapped; ++i) {
+      const std::byte g = data->got.bytes[i], w = data->want.bytes[i];
+      swapped = g == w || g == (w << 4 | w >> 4);
+    }
+    if (swapped) return Stage::packing;
+  }
   const std::set<string> have = prints(*data);
   if (any(have, {"multiset", "multiset_rows", "multiset_columns"})) return Stage::layout;
   return Stage::code;
-}
-
-// Whether blocks of equal amax have equal scales as they came, and larger amaxes no smaller ones: then the amaxes are right and the step from amax to scale is not.
-bool Search::scales_follow_amaxes(const LaneState& lane, const Judged& scales) const {
-  const Direction d = *lane.lane().direction;
-  const Quantizer& q = *lane.lane().problem.quantizer(d);
-  if (q.rht || q.row_scaled) return true;                                  // not looked at
-  const PlaneData& data = *find_plane(lane.lane().inputs, "x");
-  const Matrix x(data, d);
-  const int64_t n = length_of(q.block), height = is_square(q.block) ? n : 1;
-  const bool as_seen = d == Direction::row || geometry(q, lane.lane().problem.x.shape, d).transposed;
-  std::vector<std::pair<double, double>> of;                               // amax, scale
-  int64_t bad = 0;
-  for (int64_t i = 0; i < x.lines(); i += height)
-    for (int64_t j = 0; j < x.length(); j += n) {
-      const int64_t at = as_seen ? scale_index(q, scales.want.plane, i, j) : scale_index(q, scales.want.plane, j, i);
-      const double s = value_of(scales.want.plane.encoding, code_at(scales.want.plane, scales.got.bytes, at)), a = x.amax(i, i + height, j, j + n);
-      bad += code_at(scales.want.plane, scales.got.bytes, at) != code_at(scales.want.plane, scales.want.bytes, at);
-      if (!std::isnan(s)) of.push_back({a, s});
-    }
-  std::sort(of.begin(), of.end());
-  int64_t falls = 0;
-  for (size_t k = 1; k < of.size(); ++k) falls += of[k].second < of[k - 1].second;
-  return falls * 4 <= bad;
 }
 
 void Search::stages(Diagnosis& out) {

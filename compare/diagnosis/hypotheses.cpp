@@ -842,6 +842,28 @@ class Library {
     row("scale_inv_of_amax_e5m2", "scale_inv is amax / 57344", [](TensorScalars& s) { s.scale_inv = s.amax / 57344; });
     row("scale_inv_of_amax_product", "scale_inv is amax * (1 / MAX)", [](TensorScalars& s) { s.scale_inv = s.amax * (1.0f / 448); });
     row("amax_zero", "the amax plane is not written (0)", [](TensorScalars& s) { s.amax = 0; });
+    if (q_.format != FormatId::fp8_current || q_.amax) return;
+    const float most = static_cast<float>(value_of(q_.element, info(q_.element).max_finite));
+    tensor_rule("product", "the scale is MAX * (1 / amax), not MAX / amax", [=](float a) { return most * (1 / a); });
+    tensor_rule("of_240", "MAX is 240, in a division of its own", [](float a) { return 240 / a; });
+    tensor_rule("of_256", "MAX is 256, in a division of its own", [](float a) { return 256 / a; });
+    tensor_rule("one_place_less", "the scale is one place too small", [=](float a) { return std::nextafter(most / a, 0.0f); });
+    tensor_rule("power_above", "the scale is raised to a power of two", [=](float a) { return std::exp2(std::ceil(std::log2(most / a))); });
+  }
+
+  // Another step from the tensor's amax to its scale: what is stored, and elements cast anew.
+  void tensor_rule(const char* id, const char* title, std::function<float(float amax)> scale) {
+    Hypothesis& h = add(string("tensor_scale.") + id, title, tensor_scale, "N3.3");
+    const auto ordinary = [](float a) { return a > 0 && std::isfinite(a); };
+    h.scalars = [=](TensorScalars& s) {
+      if (!ordinary(s.amax)) return;
+      s.scale = scale(s.amax);
+      s.scale_inv = 1 / s.scale;
+    };
+    h.code = [=](const CodeView& c) {
+      const float a = static_cast<float>(c.tensor_amax);
+      return ordinary(a) ? element_code(c.encoding, static_cast<double>(static_cast<float>(c.x) * scale(a))) : c.code;
+    };
   }
 
   // ---- scales of blocks ----
@@ -975,8 +997,12 @@ class Library {
     rounded("up", "codes are rounded up", [](double s, double v) { return v < s; });
     rounded("down", "codes are rounded down", [](double s, double v) { return v > s; });
     if (q_.round != Round::sr) factors();
-    coded("odd_zero", "of two codes in a byte the second is 0", [](const CodeView& c) { return c.j % 2 == 1 ? 0 : c.code; }, "N6.8");
-    coded("even_zero", "of two codes in a byte the first is 0", [](const CodeView& c) { return c.j % 2 == 0 ? 0 : c.code; }, "N6.8");
+    if (format_.packed()) {
+      coded("odd_zero", "of two codes in a byte the second is 0", [](const CodeView& c) { return c.j % 2 == 1 ? 0 : c.code; }, "N6.8");
+      rows.back().stage = packing;
+      coded("even_zero", "of two codes in a byte the first is 0", [](const CodeView& c) { return c.j % 2 == 0 ? 0 : c.code; }, "N6.8");
+      rows.back().stage = packing;
+    }
     const auto magnitude = [](const CodeView& c) { return c.code & (sign_bit(c.encoding) - 1); };
     const auto sign = [](const CodeView& c) { return c.code & sign_bit(c.encoding); };
     const uint32_t largest = info(q_.element).max_finite;
@@ -1150,7 +1176,7 @@ std::optional<Hypothesis> hypothesis_named(const std::string& id, const Problem&
     Hypothesis h;
     h.id = id;
     h.title = "the place of codes: " + *layout;
-    h.stage = Stage::layout;
+    h.stage = layout->find(":nibbles") != string::npos ? packing : Stage::layout;
     h.clause = "N6.1";
     h.layout = *layout;
     return h;

@@ -130,7 +130,7 @@ TEST(Diagnose, Layouts) {
   Case c("quantize nvfp4 64x128 bf16 dir=row seed=3");
   for (std::byte& b : c.plane("row.data").bytes) b = b << 4 | b >> 4;
   const Diagnosis d = c.diagnosis();
-  expect_named(d, {"layout.data:nibbles_swapped"}, Stage::layout);
+  expect_named(d, {"layout.data:nibbles_swapped"}, Stage::packing);
   // What was found holds for another tensor too.
   Case other("quantize nvfp4 32x96 bf16 dir=row seed=8");
   for (std::byte& b : other.plane("row.data").bytes) b = b << 4 | b >> 4;
