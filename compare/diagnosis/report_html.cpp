@@ -88,7 +88,7 @@ Sureness sureness(const Diagnosis& d) {
     case Confidence::equivalent: return {"bad", "certain, up to equivalents", "Several explanations make every byte that came; this input cannot tell them apart."};
     case Confidence::partial: return {"warn", "partial", "No explanation makes every byte that came; the best one repairs a part of the differences."};
     case Confidence::unexplained: return {"warn", "unexplained", "Nothing that was tried comes near these bytes. The stage below is where to look."};
-    case Confidence::random: return {"bad", "not repeatable", "Two runs on the same input differ, so no cause of one run's bytes was looked for."};
+    case Confidence::random: return {"bad", "not repeatable", "No cause of one run's bytes was looked for: a race, or a read of something that was never written, comes first."};
   }
   return {"warn", "unknown", ""};
 }
@@ -323,7 +323,8 @@ string how(const Diagnosis& d) {
     }
     if (p.differ > 0 && !cards.empty()) out += fmt::format("<h3>{}: the {} that differ</h3>\n<div class=\"hists\">\n{}</div>\n", escaped(p.plane), grouped(p.differ), cards);
   }
-  return out.empty() ? out : "<section>\n<h2>How</h2>\n" + out + "</section>\n";
+  const bool differ = std::any_of(d.planes.begin(), d.planes.end(), [](const PlaneSummary& p) { return p.differ > 0; });
+  return out.empty() ? out : fmt::format("<section>\n<h2>{}</h2>\n{}</section>\n", differ ? "How" : "Planes", out);
 }
 
 string causes(const Diagnosis& d) {
