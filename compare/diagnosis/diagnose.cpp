@@ -542,7 +542,7 @@ std::vector<Candidate> Search::displaced(std::optional<Direction> d, const std::
   const size_t most = lane.want.empty() || lane.lane().problem.x.shape.count() <= int64_t{1} << 18 ? 64 : 12;
   std::vector<const Candidate*> few;
   for (const Candidate& c : singles)
-    if (c.ids.size() == 1 && few.size() < most) few.push_back(&c);
+    if (c.ids.size() == 1 && few.size() < most && !lane.by_id.at(c.ids[0])->named_set) few.push_back(&c);
   std::vector<std::vector<string>> names(few.size());
   std::vector<std::vector<LayoutFit>> fits(few.size());
   parallel(jobs_, few.size(), [&](size_t n) {
@@ -889,9 +889,23 @@ void Search::combine(Diagnosis& out) {
     }
   } else if (bad.size() == 2) {
     const auto rows = exact_in(bad[0]), cols = exact_in(bad[1]);
+    // One cause of both: what each direction has of it is what that direction shows.
+    const auto has = [&](Direction d, const string& id) {
+      const std::vector<LaneState*> of = lanes(d, true);
+      return of.front()->by_id.contains(id);
+    };
     for (const Candidate* r : rows)
-      for (const Candidate* c : cols)
-        if (r->ids == c->ids) finish(explanation({{r->ids, std::nullopt}}), {r, c}, 0);
+      for (const Candidate* c : cols) {
+        Ids all = c->ids;
+        for (const string& id : r->ids)
+          if (std::find(all.begin(), all.end(), id) == all.end()) all.push_back(id);
+        size_t in_rows = 0, in_cols = 0;
+        for (const string& id : all) {
+          in_rows += has(Direction::row, id);
+          in_cols += has(Direction::col, id);
+        }
+        if (in_rows == r->ids.size() && in_cols == c->ids.size()) finish(explanation({{all, std::nullopt}}), {r, c}, 0);
+      }
     if (out.explanations.empty()) {
       for (size_t i = 0; i < std::min<size_t>(rows.size(), 4); ++i)
         for (size_t k = 0; k < std::min<size_t>(cols.size(), 4); ++k) finish(explanation({{rows[i]->ids, Direction::row}, {cols[k]->ids, Direction::col}}), {rows[i], cols[k]}, 0);
@@ -1154,6 +1168,7 @@ Result<Diagnosis> Search::run() {
     if (bad) out.direction = bad->lane().direction;
     if (out.confidence == Confidence::certain || out.confidence == Confidence::equivalent) out.first = out.explanations.front().stage;
     else out.first = bad ? stage_of_unexplained(*bad) : Stage::layout;
+    if (out.first == Stage::rht) out.direction = Direction::col;            // N11.2: what differs of rows has a cause of its own
     progress("describing");
     describe(out);
     stages(out);
