@@ -132,6 +132,10 @@ TEST(Coherence, AScaleIsToldFromAnotherTensor) {
   Case c("quantize mxfp8 128x256 bf16 dir=both");
   c.spoil("col.scale_inv", [](int64_t, int64_t, uint32_t w) { return w + 1; });
   EXPECT_TRUE(judged(c).verdict.starts_with("scale: columns are 2^1 times the rows")) << judged(c).verdict;
+  Case t("quantize mxfp8 64x96 bf16 dir=both block=32x32");             // the same codes under another scale
+  t.spoil("col.scale_inv", [](int64_t, int64_t k, uint32_t w) { return k < 32 ? w + 1 : w; });
+  EXPECT_EQ(judged(t).apart, 64 * 32);
+  EXPECT_EQ(judged(t).first_text, "rows and columns have another scale there, where they share it");
   Case n("quantize nvfp4 128x256 bf16 dir=both");
   n.spoil("row.data", [](int64_t, int64_t, uint32_t w) { return (w & 7) == 7 ? w - 1 : w; });
   EXPECT_TRUE(judged(n).verdict.find("cannot come from one tensor") != string::npos) << judged(n).verdict;
