@@ -386,8 +386,8 @@ std::optional<Error> Search::prepare() {
       if (j.want.plane.name.ends_with(".amax") && j.want.plane.padded == Shape{1, 1}) state.replay->observe_amax(value_of(Encoding::f32, code_at(Encoding::f32, j.got.bytes, 0)));
       state.judged.push_back(std::move(j));
     }
-    if (!state.lane().direction) return;
-    for (Hypothesis& h : hypotheses(state.lane().problem, *state.lane().direction)) {
+    const std::optional<Direction> d = state.lane().direction;
+    for (Hypothesis& h : d ? hypotheses(state.lane().problem, *d) : line_hypotheses(state.lane().problem)) {
       if (!h.keys.empty() && !h.element) {
         const auto changed = with_keys(state.lane().problem, h.keys);
         if (!changed || *changed == state.lane().problem) continue;
@@ -1215,6 +1215,9 @@ Result<std::vector<PlaneData>> predict(const Explanation& e, const Problem& prob
         if (at != string::npos && (!d || id.substr(at + 1) != name_of(*d))) continue;
         const string bare = id.substr(0, at);
         auto row = d ? hypothesis_named(bare, replay.lane().problem, *d) : std::nullopt;
+        if (!d)
+          for (Hypothesis& h : line_hypotheses(replay.lane().problem))
+            if (h.id == bare) row = std::move(h);
         if (!row) continue;
         if (!row->keys.empty() && !with_keys(replay.lane().problem, row->keys)) continue;   // a key that this direction does not have
         used.insert(id);

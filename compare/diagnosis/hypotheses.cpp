@@ -1169,6 +1169,28 @@ Hypothesis mapped(const string& id, const string& pairs) {
 
 std::vector<Hypothesis> hypotheses(const Problem& lane, Direction d) { return std::move(Library(lane, d).rows); }
 
+std::vector<Hypothesis> line_hypotheses(const Problem& problem) {
+  std::vector<Hypothesis> out;
+  for (const KeyInfo& key : line_keys()) {
+    if (std::find(key.ops.begin(), key.ops.end(), op_name(problem)) == key.ops.end() || key.name == "fill" || key.name == "dir" || key.name == "flavour" || key.name == "scale_from") continue;
+    for (size_t at = 0; at < key.values.size();) {
+      const size_t end = std::min(key.values.find('|', at), key.values.size());
+      const string value(key.values.substr(at, end - at));
+      at = end + 1;
+      if (value.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != string::npos) continue;   // a form, not a word
+      Hypothesis h;
+      h.keys = string(key.name) + "=" + value;
+      const auto changed = with_keys(problem, h.keys);
+      if (!changed || *changed == problem) continue;
+      h.id = "line." + h.keys;
+      h.title = fmt::format("{} is {} ({})", key.name, value, key.summary);
+      h.stage = code;
+      out.push_back(std::move(h));
+    }
+  }
+  return out;
+}
+
 std::optional<Hypothesis> hypothesis_named(const std::string& id, const Problem& lane, Direction d) {
   const auto after = [&](std::string_view prefix) { return id.starts_with(prefix) ? std::optional(id.substr(prefix.size())) : std::nullopt; };
   if (const auto pairs = after("code.map:")) return mapped(id, *pairs);

@@ -118,6 +118,8 @@ struct Hypothesis {
 
 // The rows that can apply to one direction of a quantize, `lane` (only that direction's Quantizer, or both where they draw together). In the order in which equal explanations are told.
 std::vector<Hypothesis> hypotheses(const Problem& lane, Direction d);
+// Of any other op: the values of its keys, as data of lines alone.
+std::vector<Hypothesis> line_hypotheses(const Problem& problem);
 // The row of this id, those among them that search finds by fitting ("code.map:7E>7D", "layout.data:transposed"). Nothing where there is none for this lane.
 std::optional<Hypothesis> hypothesis_named(const std::string& id, const Problem& lane, Direction d);
 

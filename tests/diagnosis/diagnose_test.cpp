@@ -92,6 +92,15 @@ TEST(Diagnose, ChangedLines) {
   expect_named(drawn.diagnosis(), {"draw.offset=+2"}, Stage::code);
 }
 
+TEST(Diagnose, OtherOps) {
+  Case cast("cast e4m3 16x256 bf16 seed=3");
+  cast.made_by("cast e4m3 16x256 bf16 seed=3 round=rz");
+  expect_named(cast.diagnosis(), {"line.round=rz"}, Stage::code);
+  Case product("gemm a=identity b=identity 48x64x96 fill=wide");
+  product.made_by("gemm a=identity b=identity 48x64x96 fill=wide sum=exact");
+  expect_named(product.diagnosis(), {"line.sum=exact"}, Stage::code);
+}
+
 // By a loop of its own, not the library's.
 TEST(Diagnose, AmaxThatMissesAnElement) {
   Case c("quantize mxfp8 64x128 f32 dir=row seed=3 fill=wide");
