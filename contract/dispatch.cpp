@@ -156,12 +156,14 @@ TeKernel group_kernel(const Problem& p) {
       if (!rows_128 || (!one_width && !cols_128)) return rejected("grouped MXFP8 needs members of multiples of 128 rows, and of 128 columns where these vary");
       return {"group mxfp8", "", {}, {}};
     case FormatId::nvfp4: {
-      if (!p.col || !p.col->rht) return rejected("without RHT, TransformerEngine quantizes NVFP4 members one by one");
+      if (p.col && !p.col->rht) return rejected("without RHT, TransformerEngine quantizes NVFP4 members one by one");
       if (p.arch != Arch::sm100 && p.arch != Arch::sm110) return rejected("TransformerEngine's grouped NVFP4 kernels are for sm100 and sm110");
-      if (!one_width || !rows_128 || !cols_128 || p.x.source != Encoding::bf16 || is_square(q.block)) return rejected("grouped NVFP4 needs bf16, 1x16 blocks, one number of columns, and multiples of 128 rows and columns");
+      const bool rows_64 = every([](Shape m) { return m.rows % 64 == 0; });
+      if (!one_width || !rows_64 || !cols_128 || p.x.source != Encoding::bf16 || is_square(q.block)) return rejected("grouped NVFP4 needs bf16, 1x16 blocks, one number of columns, and multiples of 64 rows and 128 columns");
       if (draws(p)) return rejected("grouped NVFP4 draws by packed coordinates, which are not modelled");
-      TeKernel k{"group nvfp4 rhtrc", "", {}, {}};
-      spread_special_values(k.row);
+      if (!p.col) return {"group nvfp4 rows", "", {}, {}};
+      TeKernel k{rows_128 ? "group nvfp4 rhtrc" : "group nvfp4 rows, columns rhtc", "", {}, {}};
+      if (rows_128) spread_special_values(k.row);
       spread_special_values(k.col);
       k.col.rht_sum = RhtSum::tc16;
       return k;
