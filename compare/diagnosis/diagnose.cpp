@@ -325,6 +325,7 @@ class Search {
   void find_layouts(LaneState& lane, std::map<string, string>& found);
   std::vector<Candidate> wide_ones(std::optional<Direction> d);
   std::optional<Candidate> fitted_map(std::optional<Direction> d);
+  std::vector<Candidate> regions(std::optional<Direction> d);
 
   Explanation explanation(const std::vector<std::pair<Ids, std::optional<Direction>>>& parts);
   void combine(Diagnosis& out);
@@ -535,6 +536,48 @@ std::vector<Candidate> Search::wide_ones(std::optional<Direction> d) {
   return out;
 }
 
+// One part of the tensor that was not read or not written: where the codes that differ lie, and the tiles around them.
+std::vector<Candidate> Search::regions(std::optional<Direction> d) {
+  const std::vector<LaneState*> bad = lanes(d, true);
+  LaneState& lane = *bad.front();
+  const Judged* data = lane.find(".data");
+  if (bad.size() != 1 || !data || data->differ == 0) return {};
+  const Shape shape = lane.lane().problem.x.shape;
+  const Plane& plane = data->want.plane;
+  Region box{shape.rows, 0, shape.cols, 0};
+  for (int64_t i = 0; i < plane.logical.rows; ++i)
+    for (int64_t j = 0; j < plane.logical.cols; ++j) {
+      const int64_t at = index_of(plane, i, j), r = plane.transposed ? j : i, c = plane.transposed ? i : j;
+      if (code_at(plane, data->got.bytes, at) != code_at(plane, data->want.bytes, at)) box = {std::min(box.row0, r), std::max(box.row1, r + 1), std::min(box.col0, c), std::max(box.col1, c + 1)};
+    }
+  std::set<string> ids;
+  for (const int64_t tall : {1, 8, 16, 32, 64, 128})
+    for (const int64_t wide : {1, 8, 16, 32, 64, 128, 1 << 30}) {
+      const Region r{box.row0 / tall * tall, std::min(round_up(box.row1, tall), shape.rows), box.col0 / wide * wide, std::min(round_up(box.col1, wide), shape.cols)};
+      if ((r.row1 - r.row0) * (r.col1 - r.col0) * 4 > shape.count()) continue;
+      for (const char* kind : {"input.zero", "input.above", "input.left", "code.zero"}) ids.insert(fmt::format("{}:{}-{},{}-{}", kind, r.row0, r.row1, r.col0, r.col1));
+    }
+  constexpr size_t kMost = 48;
+  std::vector<Candidate> out;
+  Ids tried;                                                               // what explains the other direction comes first
+  for (const auto& [other, list] : found_)
+    for (const Candidate& c : list)
+      if (c.whole.exact() && c.ids.size() == 1 && c.ids[0].find(':') != string::npos) tried.push_back(c.ids[0]);
+  for (const string& id : ids)
+    if (std::find(tried.begin(), tried.end(), id) == tried.end()) tried.push_back(id);
+  for (const string& id : tried) {
+    auto row = hypothesis_named(id, lane.lane().problem, *d);
+    if (!row || out.size() == kMost) continue;
+    if (!lane.by_id.contains(id)) lane.by_id.emplace(id, &lane.library.emplace_back(std::move(*row)));
+    out.push_back({{id}, {}, {}});
+  }
+  if (shape.count() > int64_t{1} << 18 && out.size() > 16) out.resize(16);
+  confirm(out, d);
+  std::erase_if(out, [](const Candidate& c) { return !c.whole.exact(); });
+  if (out.size() > 4) out.resize(4);
+  return out;
+}
+
 // A value and a place: what a single cause makes of one plane holds the same codes as what came, in another order.
 std::vector<Candidate> Search::displaced(std::optional<Direction> d, const std::vector<Candidate>& singles) {
   const std::vector<LaneState*> bad = lanes(d, true);
@@ -731,6 +774,8 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
 
   if (d && exact.empty())
     if (const auto map = fitted_map(d)) exact.push_back(*map);
+
+  if (d && exact.empty()) exact = regions(d);
 
   // Sets of choices that have a name.
   if (exact.empty()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -1165,6 +1166,40 @@ Hypothesis mapped(const string& id, const string& pairs) {
   return h;
 }
 
+// "input.zero:32-64,0-32": these rows and columns of x are read as zeros; "input.above:" as the rows before them, as many; "input.left:" as the columns before them;
+// "code.zero:": their codes are 0.
+std::optional<Hypothesis> of_region(const string& id, Direction d) {
+  const size_t colon = id.find(':');
+  const string kind = id.substr(0, colon);
+  int64_t r0 = 0, r1 = 0, c0 = 0, c1 = 0;
+  if (colon == string::npos || std::sscanf(id.c_str() + colon, ":%ld-%ld,%ld-%ld", &r0, &r1, &c0, &c1) != 4) return {};
+  const auto inside = [=](int64_t i, int64_t j) {
+    const int64_t r = d == Direction::row ? i : j, c = d == Direction::row ? j : i;
+    return r >= r0 && r < r1 && c >= c0 && c < c1;
+  };
+  const int64_t up = kind == "input.above" ? r1 - r0 : 0, left = kind == "input.left" ? c1 - c0 : 0;
+  if (up > r0 || left > c0) return {};
+  Hypothesis h;
+  h.id = id;
+  h.stage = kind == "code.zero" ? code : input;
+  h.clause = kind == "code.zero" ? "N2.1" : "N1.2";
+  const string where = fmt::format("rows {}..{}, columns {}..{}", r0, r1 - 1, c0, c1 - 1);
+  if (kind == "code.zero") {
+    h.title = "codes are 0 in " + where;
+    h.code = [=](const CodeView& c) { return inside(c.i, c.j) ? 0 : c.code; };
+  } else if (kind == "input.zero" || up || left) {
+    h.title = fmt::format("x is read as {} in {}", up ? "the rows before" : left ? "the columns before" : "zeros", where);
+    h.element = [=](const Matrix& x, int64_t i, int64_t j) {
+      if (!inside(i, j)) return x.code(i, j);
+      if (!up && !left) return 0u;
+      return d == Direction::row ? x.code(i - up, j - left) : x.code(i - left, j - up);
+    };
+  } else {
+    return {};
+  }
+  return h;
+}
+
 }  // namespace
 
 std::vector<Hypothesis> hypotheses(const Problem& lane, Direction d) { return std::move(Library(lane, d).rows); }
@@ -1194,6 +1229,7 @@ std::vector<Hypothesis> line_hypotheses(const Problem& problem) {
 std::optional<Hypothesis> hypothesis_named(const std::string& id, const Problem& lane, Direction d) {
   const auto after = [&](std::string_view prefix) { return id.starts_with(prefix) ? std::optional(id.substr(prefix.size())) : std::nullopt; };
   if (const auto pairs = after("code.map:")) return mapped(id, *pairs);
+  if (id.starts_with("input.zero:") || id.starts_with("input.above:") || id.starts_with("input.left:") || id.starts_with("code.zero:")) return of_region(id, d);
   if (const auto layout = after("layout.")) {
     Hypothesis h;
     h.id = id;
