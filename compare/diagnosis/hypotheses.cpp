@@ -288,6 +288,7 @@ class Library {
       }, rht);
     if (format_.has_blocks()) block_amaxes();
     if (computes_tensor_amax()) tensor_amaxes();
+    if (q_.amax) tensor("own", "the given amax is not used, but the tensor's own", [](const Matrix& x, const Matrix&) { return x.amax(); });
     if (format_.per_tensor_fp8()) tensor_scalars();
     if (format_.has_blocks()) scales();
     elements();
@@ -439,6 +440,7 @@ class Library {
     }
     for (int64_t k = 0; k < 32; ++k) {
       place(fmt::format("column_zero={}/32", k), fmt::format("column {} of each 32 of x is read as zeros", k), of_x([k](int64_t r, int64_t c, int64_t, int64_t) { return c % 32 == k ? P{-1, -1} : P{r, c}; }));
+      place(fmt::format("column_ahead={}/32", k), fmt::format("column {} of each 32 of x is read as the one after it", k), of_x([k](int64_t r, int64_t c, int64_t, int64_t n) { return c % 32 == k && c + 1 < n ? P{r, c + 1} : P{r, c}; }));
       place(fmt::format("column_repeats={}/32", k), fmt::format("column {} of each 32 of x is read as the one before it", k), of_x([k](int64_t r, int64_t c, int64_t, int64_t) { return c % 32 == k && c > 0 ? P{r, c - 1} : P{r, c}; }));
     }
     for (const int64_t unit : {8, 16, 32, 64, 128})
@@ -625,6 +627,10 @@ class Library {
       scope(fmt::format("lines_swapped={}", bit), fmt::format("groups of {} lines exchange their amaxes", bit * b_height()), [bit](const BlockView& b) {
         const int64_t i = ((b.i0 / b.height) ^ bit) * b.height;
         return i < b.x.lines() ? b.x.amax(i, i + b.height, b.j0, b.j1) : b.amax();
+      });
+      scope(fmt::format("lines_second={}", bit), fmt::format("the second group of {} lines has the amaxes of the first", bit * b_height()), [bit](const BlockView& b) {
+        const int64_t i = b.i0 / b.height / bit == 1 ? b.i0 - bit * b.height : b.i0;
+        return b.x.amax(i, i + b.height, b.j0, b.j1);
       });
       scope(fmt::format("lines_alias={}", bit), fmt::format("every second group of {} lines has the amaxes of the one before", bit * b_height()), [bit](const BlockView& b) {
         const int64_t i = ((b.i0 / b.height) & ~bit) * b.height;
@@ -911,6 +917,7 @@ class Library {
     }
     if (format_.scale == Encoding::e8m0) {
       scale("one_for_zeros", "blocks of zeros have the scale 1", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.at(i, b) == 0 ? 127u : s.at(i, b); }, all);
+      scale("one_for_zero_amax", "blocks whose amax is 0 have the scale 1", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.amax(i, b) == 0 ? 127u : s.at(i, b); }, all);
       scale("at_least_one", "scales are at least 1", [](const ScaleGrid& s, int64_t i, int64_t b) { return std::max(s.at(i, b), 127u); }, all);
     }
     if (format_.scale == Encoding::f32) {
@@ -1052,6 +1059,8 @@ class Library {
     as("by_stored_product", "elements are multiplied by the stored scale", [](const CodeView& c) { return c.x * c.scale; });
     if (format_.has_blocks()) {
       as("unrounded", "elements are scaled by MAX / amax, before the scale was rounded", [most](const CodeView& c) { return c.block_amax() == 0 ? 0 : c.x * f32_of(most / c.block_amax()); });
+      as("unrounded_product", "elements are multiplied by 1 / (amax * (1 / MAX)), before the scale was rounded", [most](const CodeView& c) { return c.block_amax() == 0 ? 0 : c.x * f32_of(1 / f32_of(c.block_amax() * f32_of(1 / most))); });
+      as("unrounded_reciprocal", "elements are multiplied by 1 / (amax / MAX), before the scale was rounded", [most](const CodeView& c) { return c.block_amax() == 0 ? 0 : c.x * f32_of(1 / f32_of(c.block_amax() / most)); });
       as("unrounded_divided", "elements are divided by amax / MAX, before the scale was rounded", [most](const CodeView& c) { return c.block_amax() == 0 ? 0 : c.x / f32_of(c.block_amax() / most); });
     }
     coded("ties_to_odd", "ties go to the odd code", [](const CodeView& c) {
@@ -1060,6 +1069,11 @@ class Library {
       const uint32_t other = std::fabs(v) > std::fabs(s) ? c.code - 1 : c.code + 1;
       return std::fabs(value_of(c.encoding, other) - s) == std::fabs(v - s) ? other : c.code;
     });
+    if (info(q_.element).bits == 8) {
+      const Encoding other = q_.element == Encoding::e4m3 ? Encoding::e5m2 : Encoding::e4m3;
+      coded(other == Encoding::e5m2 ? "as_e5m2" : "as_e4m3", fmt::format("codes are those of {}, of values scaled for {}", info(other).name, info(q_.element).name), [other](const CodeView& c) { return element_code(other, c.scaled()); });
+    }
+    coded("infinity_as_plain_nan", "infinity is coded as NaN without a sign", [](const CodeView& c) { return std::isinf(c.x) ? info(c.encoding).nan : c.code; }, "N2.2");
     coded("max_240", "codes saturate at 240", [](const CodeView& c) { return c.encoding == Encoding::e4m3 && (c.code & 0x7F) > 0x77 && (c.code & 0x7F) < 0x7F ? (c.code & 0x80) | 0x77 : c.code; }, "N2.2");
   }
 

@@ -18,7 +18,7 @@ namespace assay {
 
 namespace {
 
-F32Bits bits_of(double v) { return std::bit_cast<uint32_t>(static_cast<float>(v)); }
+F32Bits bits_of(double v) { return std::isnan(v) ? info(Encoding::f32).nan : std::bit_cast<uint32_t>(static_cast<float>(v)); }
 
 const PlaneData* scalar_plane(const std::vector<PlaneData>& planes, Direction d, std::string_view stem) {
   const PlaneData* p = find_plane(planes, plane_name(d, stem));
@@ -452,13 +452,14 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
   // N3.1, N10.1: the amax of the tensor.
   const bool has_tensor_amax = s.q().format == FormatId::fp8_current || s.q().format == FormatId::fp8_delayed || s.q().format == FormatId::nvfp4;
   std::optional<double> shown;
-  if (has_tensor_amax && !s.q().amax && !s.q().row_scaled) {
+  const bool given = s.q().amax.has_value();
+  if (has_tensor_amax && !s.q().row_scaled) {
     const auto edit = std::find_if(hypotheses.begin(), hypotheses.end(), [](const Hypothesis* h) { return h->tensor_amax || h->tensor_part; });
     if (edit != hypotheses.end()) {
       if (!rotate()) return {};
       s.tensor_amax = static_cast<float>((*edit)->tensor_part ? amax_of_part(*s.quantized, (*edit)->tensor_part, edited) : (*edit)->tensor_amax(*s.quantized, x));
       shown = (*edit)->amax_shown ? *s.tensor_amax : edited ? x.amax() : tensor_amax();
-    } else if (!chosen.everything) {
+    } else if (!chosen.everything && !given) {
       const bool other = edited || s.q().rht != lane_.problem.quantizer(d)->rht || s.q().sign_mask != lane_.problem.quantizer(d)->sign_mask;
       if (other && observed_amax_) {
         s.tensor_amax = *observed_amax_;
@@ -501,6 +502,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
         set_code(part.plane.encoding, part.bytes, d == Direction::row ? i * places + j : j * lines + i, x.code(s.selection.lines[static_cast<size_t>(i)], s.selection.places[static_cast<size_t>(j)]));
     s.inputs.push_back(std::move(part));
   }
+  if (given && s.tensor_amax) std::erase_if(s.inputs, [&](const PlaneData& data) { return data.plane.name == plane_name(d, "given.amax"); });
   if (s.q().amax && s.tensor_amax) s.inputs.push_back(scalar(plane_name(d, "given.amax"), d, *s.q().amax));
 
   // Amaxes of blocks.
