@@ -396,6 +396,13 @@ std::optional<Error> Search::prepare() {
       const Hypothesis& row = state.library.emplace_back(std::move(h));
       state.by_id.emplace(row.id, &row);
     }
+    if (const Judged* amax = state.find(".amax"); d && amax && amax->want.plane.padded == Shape{1, 1}) {
+      const uint32_t got = code_at(Encoding::f32, amax->got.bytes, 0), want = code_at(Encoding::f32, amax->want.bytes, 0);
+      if (got > want && got < info(Encoding::f32).infinity) {              // codes of amaxes order as they do
+        const string id = fmt::format("tensor_amax.at_least={:08X}", got);
+        state.by_id.emplace(id, &state.library.emplace_back(*hypothesis_named(id, state.lane().problem, *d)));
+      }
+    }
   });
   if (failed) return Error{"the reference does not run this line", 0, ""};
   if (split) {                                                             // offsets: planes that are the case's, not a member's

@@ -1244,6 +1244,16 @@ std::optional<Hypothesis> hypothesis_named(const std::string& id, const Problem&
   const auto after = [&](std::string_view prefix) { return id.starts_with(prefix) ? std::optional(id.substr(prefix.size())) : std::nullopt; };
   if (const auto pairs = after("code.map:")) return mapped(id, *pairs);
   if (id.starts_with("input.zero:") || id.starts_with("input.above:") || id.starts_with("input.left:") || id.starts_with("code.zero:")) return of_region(id, d);
+  if (const auto bits = after("tensor_amax.at_least=")) {
+    const double least = value_of(Encoding::f32, static_cast<uint32_t>(std::strtoul(bits->c_str(), nullptr, 16)));
+    Hypothesis h;
+    h.id = id;
+    h.title = fmt::format("the tensor's amax is at least {}: an earlier value was in its place", least);
+    h.stage = amax;
+    h.clause = "N3.1";
+    h.tensor_amax = [least](const Matrix& x, const Matrix&) { return std::max(x.amax(), least); };
+    return h;
+  }
   if (const auto layout = after("layout.")) {
     Hypothesis h;
     h.id = id;
