@@ -323,7 +323,9 @@ class Laws {
     const bool by_p = n.nvfp4_scale == Nvfp4Scale::decode || n.nvfp4_scale == Nvfp4Scale::decode_product;
     if (by_p && s > 0x1p100) return true;                                 // P is subnormal, and may be 0
     const Encoding e = Encoding::e4m3;
-    const double v = std::max(amax * s / 6, n.nvfp4_floor == Nvfp4Floor::least_normal ? 0x1p-6 : 0.0);
+    const double exact = amax * s / 6;
+    const double least = n.nvfp4_floor == Nvfp4Floor::least_normal ? 0x1p-6 : n.nvfp4_floor == Nvfp4Floor::one && exact > 0x1p-140 ? 0x1p-9 : 0.0;
+    const double v = std::max(exact, least);
     const double slack = std::isfinite(v) ? v * 0x1p-21 + narrowing(v) : 0;
     const auto fits = [&](uint32_t c) {
       if (n.scale_round == ScaleRound::rne) return nearest(e, c, v, slack, {}).empty();

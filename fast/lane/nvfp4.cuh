@@ -72,8 +72,10 @@ struct Nvfp4Chain {
       case Nvfp4Scale::unit: v = __fdiv_rn(b, six); break;
     }
     v = clamp(v, kMaxFinite);
-    constexpr uint32_t kLeastNormal = Layout<Encoding::e4m3>::kMinNormal;
-    return floor == Nvfp4Floor::least_normal && v < as_float(kLeastNormal) ? kLeastNormal : as_bits(v);
+    constexpr uint32_t kLeastNormal = Layout<Encoding::e4m3>::kMinNormal, kLeast = 0x3B000000u;   // 2^-6, 2^-9
+    if (floor == Nvfp4Floor::least_normal && v < as_float(kLeastNormal)) return kLeastNormal;
+    if (floor == Nvfp4Floor::one && v != 0.0f && v < as_float(kLeast)) return kLeast;
+    return as_bits(v);
   }
   // The stored scale of a block.
   ASSAY_LANE uint32_t block_scale(const Nvfp4Scales& t, uint32_t block_amax) const {

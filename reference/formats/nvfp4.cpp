@@ -80,7 +80,9 @@ double unlimited(double amax, const TensorScales& t, Nvfp4Scale order) {
 // N10.6: v as it is cast.
 double scaled_amax(double amax, const TensorScales& t, const Numerics& n) {
   const double v = at_most(unlimited(amax, t, n.nvfp4_scale), max_of(Encoding::f32), n.nan_clamp);
-  return n.nvfp4_floor == Nvfp4Floor::least_normal && v < power_of_two(-6) ? power_of_two(-6) : v;   // N17.9: false for NaN
+  if (n.nvfp4_floor == Nvfp4Floor::least_normal && v < power_of_two(-6)) return power_of_two(-6);   // N17.9: false for NaN, as below
+  if (n.nvfp4_floor == Nvfp4Floor::one && v != 0 && v < power_of_two(-9)) return power_of_two(-9);
+  return v;
 }
 
 // N17.11: the least code whose value is not below v, with v's sign.

@@ -299,10 +299,9 @@ TEST(Flavours, Nvfp4ScalesThatVanish) {   // N17.9
   EXPECT_EQ(scale("nvfp4_floor=least_normal", bits_of(6)), 0x38u);
   EXPECT_EQ(scale("nvfp4_floor=least_normal nan_clamp=propagate", kNan), 0x7Fu);
   EXPECT_EQ(scale("nvfp4_floor=least_normal", bits_of(-6)), 0x08u);
-  for (uint32_t b : {0u, gone}) {
-    EXPECT_EQ(scale("nvfp4_floor=one", b), 0x38u);
-    EXPECT_EQ(scale("nvfp4_floor=eighth", b), 0x20u);
-  }
+  for (uint32_t b : {0u, gone}) EXPECT_EQ(scale("nvfp4_floor=eighth", b), 0x20u);
+  EXPECT_EQ(scale("nvfp4_floor=one", 0u), 0x38u);
+  EXPECT_EQ(scale("nvfp4_floor=one", gone), 0x01u);
   EXPECT_EQ(scale("nvfp4_floor=one", small), 0x02u);
   EXPECT_EQ(scale("nvfp4_floor=eighth", small), 0x02u);
 }
