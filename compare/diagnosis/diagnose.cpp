@@ -124,6 +124,7 @@ struct Sample {
 
 constexpr int64_t kSampleElements = 4096, kPairElements = 512;
 constexpr size_t kMostPairs = 96;      // that are tried on a whole sample
+constexpr size_t kPairWork = size_t{1} << 25;   // elements that pairs are replayed on before that
 
 // Which blocks hold a difference: lines are taken in groups that share a scale, places in blocks.
 struct Blocks {
@@ -326,6 +327,7 @@ class Search {
   std::vector<Candidate> wide_ones(std::optional<Direction> d);
   std::optional<Candidate> fitted_map(std::optional<Direction> d);
   std::vector<Candidate> regions(std::optional<Direction> d);
+  std::vector<Candidate> places(std::optional<Direction> d);
 
   Explanation explanation(const std::vector<std::pair<Ids, std::optional<Direction>>>& parts);
   void combine(Diagnosis& out);
@@ -396,6 +398,11 @@ std::optional<Error> Search::prepare() {
       const Hypothesis& row = state.library.emplace_back(std::move(h));
       state.by_id.emplace(row.id, &row);
     }
+    if (d == Direction::row && state.lane().other && state.lane().other->rht)
+      for (const char* how : {"", ",own_amax", ",unrounded", ",unrounded,own_amax"}) {
+        const string id = fmt::format("input.rotated:0x{:04X}{}", state.lane().other->sign_mask, how);
+        if (auto row = hypothesis_named(id, state.lane().problem, *d)) state.by_id.emplace(id, &state.library.emplace_back(std::move(*row)));
+      }
     if (const Judged* amax = state.find(".amax"); d && amax && amax->want.plane.padded == Shape{1, 1}) {
       const uint32_t got = code_at(Encoding::f32, amax->got.bytes, 0), want = code_at(Encoding::f32, amax->want.bytes, 0);
       if (got > want && got < info(Encoding::f32).infinity) {              // codes of amaxes order as they do
@@ -536,7 +543,7 @@ std::vector<Candidate> Search::wide_ones(std::optional<Direction> d) {
   std::vector<Candidate> out;
   for (const Hypothesis& h : bad.front()->library) {
     if (!h.wide) continue;
-    const bool fits = h.use == Hypothesis::Use::codes ? data && !scales : h.use == Hypothesis::Use::stored ? scales && !data : scales;
+    const bool fits = !h.of_other.empty() ? (h.of_other == "data") == data && (h.of_other == "data") != scales : h.use == Hypothesis::Use::codes ? data && !scales : h.use == Hypothesis::Use::stored ? scales && !data : scales;
     if (fits) out.push_back({{h.id}, {}, {}});
   }
   confirm(out, d);
@@ -582,6 +589,45 @@ std::vector<Candidate> Search::regions(std::optional<Direction> d) {
   confirm(out, d);
   std::erase_if(out, [](const Candidate& c) { return !c.whole.exact(); });
   if (out.size() > 4) out.resize(4);
+  return out;
+}
+
+// Codes of every n-th row or column that are their neighbours'; rows or columns that stand further on. Where scales are right.
+std::vector<Candidate> Search::places(std::optional<Direction> d) {
+  const std::vector<LaneState*> bad = lanes(d, true);
+  int64_t common[2] = {0, 0}, first[2] = {-1, -1};                         // rows, columns: the greatest common divisor of the distances between those that differ
+  for (const LaneState* l : bad)
+    for (const Judged& j : l->judged) {
+      if (j.differ == 0) continue;
+      const Plane& plane = j.want.plane;
+      if (!plane.name.ends_with(".data")) return {};
+      for (int64_t i = 0; i < plane.logical.rows; ++i)
+        for (int64_t k = 0; k < plane.logical.cols; ++k) {
+          const int64_t at = index_of(plane, i, k);
+          if (code_at(plane, j.got.bytes, at) == code_at(plane, j.want.bytes, at)) continue;
+          const int64_t where[2] = {plane.transposed ? k : i, plane.transposed ? i : k};
+          for (int axis = 0; axis < 2; ++axis) {
+            if (first[axis] < 0) first[axis] = where[axis];
+            common[axis] = std::gcd(common[axis], std::abs(where[axis] - first[axis]));
+          }
+        }
+    }
+  Ids ids;
+  for (int axis = 0; axis < 2; ++axis) {
+    const char* what = axis == 0 ? "row" : "column";
+    for (const int64_t by : {1, -1}) ids.push_back(fmt::format("code.{}s_rotated:{}", what, by));
+    if (common[axis] > 1)
+      for (const char* kind : {"repeats", "ahead"}) ids.push_back(fmt::format("code.{}_{}:{}/{}", what, kind, first[axis] % common[axis], common[axis]));
+  }
+  std::vector<Candidate> out;
+  for (const string& id : ids) {
+    for (LaneState* l : bad)
+      if (!l->by_id.contains(id))
+        if (auto row = hypothesis_named(id, l->lane().problem, *d)) l->by_id.emplace(id, &l->library.emplace_back(std::move(*row)));
+    out.push_back({{id}, {}, {}});
+  }
+  confirm(out, d);
+  std::erase_if(out, [](const Candidate& c) { return !c.whole.exact(); });
   return out;
 }
 
@@ -782,6 +828,7 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
   if (d && exact.empty())
     if (const auto map = fitted_map(d)) exact.push_back(*map);
 
+  if (d && exact.empty()) exact = places(d);
   if (d && exact.empty()) exact = regions(d);
 
   // Sets of choices that have a name.
@@ -807,6 +854,7 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
     for (const Candidate& c : singles)
       if (c.sample.scales_agree && scales++ < 6) keep(c);
     list.clear();
+    std::vector<int64_t> rank;
     std::set<std::pair<string, string>> tried;
     Ids visible;
     for (const Candidate& c : singles)
@@ -818,9 +866,22 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
         const Hypothesis &x = *first.by_id.at(one), &y = *first.by_id.at(id);
         if (x.named_set || y.named_set) continue;
         list.push_back(x.stage <= y.stage ? Ids{one, id} : Ids{id, one});
+        rank.push_back((&b - beam.data() + 1) * (&id - visible.data() + 1));
       }
-    // The hopeless ones fall on fewer elements.
-    std::vector<Candidate> few = screen_on(sampled(kPairElements), list);
+    // The hopeless ones fall on fewer elements; where blocks are so large that these are many, not all are tried.
+    const std::vector<Sample> small = sampled(kPairElements);
+    size_t elements = 1;
+    for (const Sample& s : small)
+      for (const Sample::Part& part : s.parts) elements += part.at.size();
+    if (const size_t most = std::max<size_t>(kPairWork / elements, 4 * kMostPairs); most < list.size()) {
+      std::vector<size_t> order(list.size());
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rank[a] < rank[b]; });
+      std::vector<Ids> best;
+      for (size_t n = 0; n < most; ++n) best.push_back(std::move(list[order[n]]));
+      list = std::move(best);
+    }
+    std::vector<Candidate> few = screen_on(small, list);
     std::stable_sort(few.begin(), few.end(), by_loss);
     if (few.size() > kMostPairs) few.resize(kMostPairs);
     list.clear();
@@ -1033,7 +1094,7 @@ void Search::stages(Diagnosis& out) {
     const bool blocks = info(q.format).has_blocks();
     std::map<Stage, StageVerdict> verdicts;
     for (const Stage s : kStages) {
-      if (s == Stage::rht && !q.rht) continue;
+      if (s == Stage::rht && !q.rht && !(out.first == s && out.direction == d)) continue;
       if ((s == Stage::tensor_scale && blocks) || (s == Stage::block_scale && !blocks) || (s == Stage::amax && q.format == FormatId::identity)) continue;
       verdicts[s] = {s, d, StageOutcome::unseen, 0, 0, ""};
     }
@@ -1220,7 +1281,7 @@ Result<Diagnosis> Search::run() {
     if (bad) out.direction = bad->lane().direction;
     if (out.confidence == Confidence::certain || out.confidence == Confidence::equivalent) out.first = out.explanations.front().stage;
     else out.first = bad ? stage_of_unexplained(*bad) : Stage::layout;
-    if (out.first == Stage::rht) out.direction = Direction::col;            // N11.2: what differs of rows has a cause of its own
+    if (out.first == Stage::rht && !lanes(Direction::col, true).empty()) out.direction = Direction::col;   // N11.2: what differs of rows has a cause of its own
     progress("describing");
     describe(out);
     stages(out);

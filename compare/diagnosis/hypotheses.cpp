@@ -243,6 +243,8 @@ constexpr KeyRow kKeyRows[] = {
     {"block", "1x16", amax, "blocks are 1x16"},
     {"block", "32x32", amax, "blocks are 32x32"},
     {"block", "1x32", amax, "blocks are 1x32"},
+    {"block", "1x128", amax, "blocks are 1x128"},
+    {"block", "128x128", amax, "blocks are 128x128"},
 };
 
 double bf16_of(double v) { return value_of(Encoding::bf16, nearest_code(Encoding::bf16, v)); }
@@ -291,6 +293,9 @@ class Library {
     if (q_.amax) tensor("own", "the given amax is not used, but the tensor's own", [](const Matrix& x, const Matrix&) { return x.amax(); });
     if (format_.per_tensor_fp8()) tensor_scalars();
     if (format_.has_blocks()) scales();
+    if (q_.format == FormatId::fp8_block) fp8_block_rules();
+    if (square_) own_lines();
+    others();
     elements();
     if (q_.format != FormatId::identity) codes();
     if (q_.round == Round::sr) {
@@ -561,6 +566,8 @@ class Library {
 
   // ---- amaxes ----
 
+  double own_eps() const { return value_of(Encoding::f32, q_.eps); }
+
   void block(string id, string title, std::function<double(const BlockView&)> f, Stage stage = amax) {
     add("amax." + id, std::move(title), stage, format_.id == FormatId::nvfp4 ? "N10.4" : format_.id == FormatId::fp8_block ? "N9.1" : "N5.1").amax = std::move(f);
   }
@@ -698,6 +705,7 @@ class Library {
       block(fmt::format("plus={}", eps), fmt::format("{} is added to the amax", eps), [e](const BlockView& b) { return f32_of(b.amax() + e); });
       if (q_.format != FormatId::fp8_block) block(fmt::format("least={}", eps), fmt::format("the amax is at least {}", eps), [e](const BlockView& b) { return std::max(b.amax(), e); });
     }
+    if (const double own = own_eps(); own > 0 && q_.format == FormatId::fp8_block) block("plus_eps", "eps is added to the amax, not its least value", [own](const BlockView& b) { return f32_of(b.amax() + own); });
     if (q_.rht) block("unrotated", "block amaxes are those of the tensor before its rotation", [](const BlockView& b) { return b.unrotated.amax(b.i0, b.i1, b.j0, b.j1); });
 
     if (q_.format == FormatId::fp8_block && q_.pow2) {
@@ -811,6 +819,14 @@ class Library {
       const double e = static_cast<double>(std::strtof(eps, nullptr));
       tensor(fmt::format("plus={}", eps), fmt::format("{} is added to the tensor's amax", eps), [e](const Matrix& x, const Matrix&) { return f32_of(x.amax() + e); }, tensor_scale, false);
     }
+    for (const char* eps : {"1e-12", "1e-10", "1e-8", "1e-6", "1e-5", "1e-4", "1e-3"}) {
+      const double e = static_cast<double>(std::strtof(eps, nullptr));
+      tensor(fmt::format("plus={}", eps), fmt::format("{} is added to the tensor's amax, as it is stored too", eps), [e](const Matrix& x, const Matrix&) { return f32_of(x.amax() + e); });
+    }
+    if (const double own = own_eps(); own > 0 && q_.format == FormatId::fp8_current)
+      for (const bool shown : {false, true})
+        tensor("plus_eps", shown ? "eps is added to the tensor's amax, as it is stored too" : "eps is added to the tensor's amax, not its least value", [own](const Matrix& x, const Matrix&) { return f32_of(x.amax() + own); },
+               shown ? amax : tensor_scale, shown);
     if (q_.format == FormatId::nvfp4) {
       tensor("power_of_two", "the tensor scale is cut to a power of two", [](const Matrix& x, const Matrix&) {
         const double a = x.amax(), s = f32_of(2688 / a);
@@ -849,7 +865,17 @@ class Library {
     row("scale_inv_of_amax_e5m2", "scale_inv is amax / 57344", [](TensorScalars& s) { s.scale_inv = s.amax / 57344; });
     row("scale_inv_of_amax_product", "scale_inv is amax * (1 / MAX)", [](TensorScalars& s) { s.scale_inv = s.amax * (1.0f / 448); });
     row("amax_zero", "the amax plane is not written (0)", [](TensorScalars& s) { s.amax = 0; });
+    const auto stored_least = [&](const string& id, const string& title, double least) {
+      add("tensor_amax.stored_" + id, title, amax, "N3.1").scalars = [least](TensorScalars& s) { s.amax = std::max(s.amax, static_cast<float>(least)); };
+    };
+    if (own_eps() > 0) stored_least("eps", "the stored amax is at least eps, which the scale alone is made of", own_eps());
+    for (const char* eps : {"1e-12", "1e-10", "1e-8", "1e-6", "1e-5", "1e-4", "1e-3"}) stored_least(fmt::format("least={}", eps), fmt::format("the stored amax is at least {}, the scale's is not", eps), static_cast<double>(std::strtof(eps, nullptr)));
     if (q_.format != FormatId::fp8_current || q_.amax) return;
+    add("tensor_scale.zero_amax_f32_max", "an amax of 0 gives the scale FLT_MAX", tensor_scale, "N3.3").scalars = [](TensorScalars& s) {
+      if (s.amax != 0) return;
+      s.scale = std::numeric_limits<float>::max();
+      s.scale_inv = 1 / s.scale;
+    };
     const float most = static_cast<float>(value_of(q_.element, info(q_.element).max_finite));
     tensor_rule("product", "the scale is MAX * (1 / amax), not MAX / amax", [=](float a) { return most * (1 / a); });
     tensor_rule("of_240", "MAX is 240, in a division of its own", [](float a) { return 240 / a; });
@@ -871,6 +897,72 @@ class Library {
       const float a = static_cast<float>(c.tensor_amax);
       return ordinary(a) ? element_code(c.encoding, static_cast<double>(static_cast<float>(c.x) * scale(a))) : c.code;
     };
+  }
+
+  // fp8_block: another step from a block's amax to its scale. `ordinary` amaxes alone.
+  void fp8_block_rules() {
+    const float most = static_cast<float>(value_of(q_.element, info(q_.element).max_finite));
+    const bool power = q_.pow2;
+    const auto cut = [power](float s) { return power && s > 0 && std::isfinite(s) ? std::exp2(static_cast<float>(std::ilogb(s))) : s; };
+    const auto rule = [&](const char* id, const char* title, std::function<float(float amax)> of) {
+      Hypothesis& h = add(string("scale.") + id, title, block_scale, "N9.1");
+      const float least = static_cast<float>(own_eps());
+      const auto encode = [=](double amax) -> std::optional<float> {
+        const float a = std::max(static_cast<float>(amax), least);
+        if (!(a > 0) || !std::isfinite(a)) return {};
+        const float s = of(a);
+        return s > 0 && std::isfinite(s) ? std::optional(cut(s)) : std::nullopt;
+      };
+      h.scale = [=](const ScaleGrid& s, int64_t i, int64_t b) {
+        const auto scale = encode(s.amax(i, b));
+        return scale ? std::bit_cast<uint32_t>(1 / *scale) : s.at(i, b);
+      };
+      h.use = Hypothesis::Use::stored;
+      h.code = [=](const CodeView& c) {
+        const auto scale = encode(c.block_amax());
+        return scale ? element_code(c.encoding, static_cast<double>(static_cast<float>(c.x) * *scale)) : c.code;
+      };
+    };
+    rule("product", "the scale is MAX * (1 / amax), not MAX / amax", [=](float a) { return most * (1 / a); });
+    rule("inverse_of_product", "the scale is 1 / (amax * (1 / MAX)), not MAX / amax", [=](float a) { return 1 / (a * (1 / most)); });
+    rule("inverse_of_quotient", "the scale is 1 / (amax / MAX), not MAX / amax", [=](float a) { return 1 / (a / most); });
+    rule("one_place_less", "the encode scale is one place too small", [=](float a) { return std::nextafter(most / a, 0.0f); });
+    if (own_eps() > 0) return;
+    const auto of_zero = [&](const char* id, const char* title, float scale) {
+      Hypothesis& h = add(string("scale.") + id, title, block_scale, "N9.2");
+      h.scale = [=](const ScaleGrid& s, int64_t i, int64_t b) { return s.amax(i, b) == 0 ? std::bit_cast<uint32_t>(1 / scale) : s.at(i, b); };
+      h.use = Hypothesis::Use::stored;
+    };
+    of_zero("zero_amax_f32_max", "an amax of 0 gives the scale FLT_MAX", std::numeric_limits<float>::max());
+    of_zero("zero_amax_2^127", "an amax of 0 gives the scale 2^127", 0x1p127f);
+    const double source = value_of(lane_.x.source, info(lane_.x.source).max_finite);
+    if (lane_.x.source != Encoding::f32) of_zero("zero_amax_source_max", "an amax of 0 gives the source's largest value for a scale", static_cast<float>(source));
+  }
+
+  // A square block whose lines are scaled each for itself.
+  void own_lines() {
+    const string keys = fmt::format("block=1x{}", length_);
+    const auto row = [&](const char* id, const char* title, std::function<double(const BlockView&)> shown) {
+      Hypothesis& h = add(string("amax.own_lines") + id, title, amax, format_.id == FormatId::nvfp4 ? "N10.4" : format_.id == FormatId::fp8_block ? "N9.1" : "N5.1");
+      h.code_keys = keys;
+      h.amax = std::move(shown);
+    };
+    row("", "elements are scaled by their own line of a square block", {});
+    row(".first_stored", "elements are scaled by their own line of a square block; the first line's scale is stored", [](const BlockView& b) { return b.x.amax(b.i0, b.i0 + 1, b.j0, b.j1); });
+    row(".last_stored", "elements are scaled by their own line of a square block; the last line's scale is stored", [](const BlockView& b) { return b.x.amax(b.i1 - 1, b.i1, b.j0, b.j1); });
+  }
+
+  // Planes that hold what the other direction makes.
+  void others() {
+    const auto row = [&](const char* id, const char* title, Stage stage, const char* what) {
+      Hypothesis& h = add(string("plane.") + id, title, stage, "N6.1");
+      h.of_other = what;
+      h.wide = true;
+    };
+    row("data_of_other", "the data are those of the other direction", layout, "data");
+    if (!format_.has_blocks()) return;
+    row("scales_of_other", "the scales are the bytes of the other direction's", layout, "scales");
+    row("scales_of_other_in_order", "the scales are the other direction's, in their order", layout, "scales:logical");
   }
 
   // ---- scales of blocks ----
@@ -919,6 +1011,25 @@ class Library {
       scale("one_for_zeros", "blocks of zeros have the scale 1", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.at(i, b) == 0 ? 127u : s.at(i, b); }, all);
       scale("one_for_zero_amax", "blocks whose amax is 0 have the scale 1", [](const ScaleGrid& s, int64_t i, int64_t b) { return s.amax(i, b) == 0 ? 127u : s.at(i, b); }, all);
       scale("at_least_one", "scales are at least 1", [](const ScaleGrid& s, int64_t i, int64_t b) { return std::max(s.at(i, b), 127u); }, all);
+    }
+    if (format_.scale == Encoding::e8m0) {
+      // The power of two near amax / MAX, by the fraction from which on it is the next one.
+      const double most = value_of(q_.element, info(q_.element).max_finite);
+      const auto near = [&](const char* id, const char* title, double from, bool product, bool at) {
+        scale(id, title, [=](const ScaleGrid& s, int64_t i, int64_t b) {
+          const double a = s.amax(i, b), p = product ? f32_of(a * f32_of(1 / most)) : f32_of(a / most);
+          if (!(a > 0) || !std::isfinite(a) || p < 0x1p-126) return s.at(i, b);
+          const int e = std::ilogb(p);
+          const double fraction = std::ldexp(p, -e);
+          return static_cast<uint32_t>(std::clamp(e + 127 + (fraction > from || (at && fraction == from) ? 1 : 0), 0, 254));
+        }, {both});
+      };
+      near("nearest_up", "the power of two nearest to amax / MAX, halfway up", 1.5, false, true);
+      near("nearest_down", "the power of two nearest to amax / MAX, halfway down", 1.5, false, false);
+      near("nearest_up_product", "the power of two nearest to amax * (1 / MAX), halfway up", 1.5, true, true);
+      near("nearest_down_product", "the power of two nearest to amax * (1 / MAX), halfway down", 1.5, true, false);
+      near("nearest_log", "the exponent is log2(amax / MAX) rounded to the nearest", std::sqrt(2.0), false, true);
+      near("up_product", "the power of two not below amax * (1 / MAX)", 1, true, false);
     }
     if (format_.scale == Encoding::f32) {
       const auto of_value = [](auto f) {
@@ -1063,6 +1174,18 @@ class Library {
       as("unrounded_reciprocal", "elements are multiplied by 1 / (amax / MAX), before the scale was rounded", [most](const CodeView& c) { return c.block_amax() == 0 ? 0 : c.x * f32_of(1 / f32_of(c.block_amax() / most)); });
       as("unrounded_divided", "elements are divided by amax / MAX, before the scale was rounded", [most](const CodeView& c) { return c.block_amax() == 0 ? 0 : c.x / f32_of(c.block_amax() / most); });
     }
+    if (q_.format == FormatId::nvfp4 && !q_.row_scaled && q_.four_over_six == FourOverSix::off) {
+      const auto before = [&](const char* id, const char* title, std::function<double(double p, double e)> multiplier) {
+        for (const bool folded : {false, true})
+          as(fmt::format("{}{}", id, folded ? ".folded" : "").c_str(), title, [=](const CodeView& c) {
+            const double a = c.block_amax(), e = c.encode_scale, p = folded ? f32_of(a * f32_of(e * f32_of(1.0 / 6))) : f32_of(f32_of(a / 6) * e);
+            return p == 0 ? 0 : c.x * f32_of(multiplier(p, e));
+          });
+      };
+      before("scale_unrounded", "elements are multiplied by 1 / (p * (1/S)), p the scale before it was rounded", [](double p, double e) { return 1 / f32_of(p * f32_of(1 / e)); });
+      before("scale_unrounded_quotient", "elements are multiplied by S / p, p the scale before it was rounded", [](double p, double e) { return e / p; });
+      before("scale_unrounded_product", "elements are multiplied by S * (1/p), p the scale before it was rounded", [](double p, double e) { return e * f32_of(1 / p); });
+    }
     coded("ties_to_odd", "ties go to the odd code", [](const CodeView& c) {
       const double s = c.scaled(), v = value_of(c.encoding, c.code);
       if (std::isnan(s) || std::isnan(v) || s == v || std::fabs(s) > value_of(c.encoding, info(c.encoding).max_finite)) return c.code;
@@ -1160,6 +1283,52 @@ class Library {
   bool square_;
 };
 
+// "input.rotated:0x1234[,unrounded][,own_amax]": rows that are rotated with these signs too; own_amax: their amax is still that of x.
+std::optional<Hypothesis> also_rotated(const string& id, const Problem& lane, Direction d) {
+  const string how = id.substr(id.find(':') + 1);
+  const auto mask = static_cast<uint16_t>(std::strtoul(how.c_str(), nullptr, 16));
+  if (lane.quantizer(d)->rht) return {};
+  const bool unrounded = how.find(",unrounded") != string::npos;
+  Hypothesis h;
+  h.id = id;
+  h.title = fmt::format("{} are rotated too, with the signs 0x{:04X}{}{}", d == Direction::row ? "rows" : "columns", mask, unrounded ? ", without rounding to bf16" : "", how.find(",own_amax") != string::npos ? "; the amax is that before it" : "");
+  h.stage = rht;
+  h.clause = "N11.2";
+  h.widened = unrounded;
+  h.element = [=](const Matrix& x, int64_t i, int64_t j) {
+    float v[16];
+    for (int64_t k = 0; k < 16; ++k) v[k] = j / 16 * 16 + k < x.length() ? static_cast<float>(x.value(i, j / 16 * 16 + k)) : 0.0f;
+    const double y = rotated16(v, mask, j % 16);
+    return unrounded ? nearest_code(Encoding::f32, y) : nearest_code(x.encoding(), bf16_of(y));
+  };
+  if (how.find(",own_amax") != string::npos) h.tensor_amax = [](const Matrix& x, const Matrix&) { return x.source().amax(); };
+  return h;
+}
+
+// "code.column_repeats:31/32": the codes of this column of each 32 of x are those of the column before; _ahead: after; likewise row. "code.rows_rotated:1": each row of codes stands one
+// further on, the last one first; likewise columns.
+std::optional<Hypothesis> of_place(const string& id, Direction d) {
+  const size_t colon = id.find(':');
+  const string kind = id.substr(0, colon);
+  long k = 0, of = 0;
+  const bool rotated = kind.ends_with("s_rotated"), columns = kind.starts_with("code.column"), ahead = kind.ends_with("_ahead");
+  if (colon == string::npos || std::sscanf(id.c_str() + colon, rotated ? ":%ld" : ":%ld/%ld", &k, &of) != (rotated ? 1 : 2) || (!rotated && of < 1)) return {};
+  const bool along = columns == (d == Direction::row);                     // it is places that change, not lines
+  Hypothesis h;
+  h.id = id;
+  h.clause = "N6.1";
+  h.stage = rotated ? layout : code;
+  const char* what = columns ? "column" : "row";
+  h.title = rotated ? fmt::format("{}s of codes stand {} {}, around the end", what, std::abs(k), k > 0 ? "later" : "earlier") : fmt::format("the codes of {} {} of each {} are those of the {} {} it", what, k, of, what, ahead ? "after" : "before");
+  h.wide = true;
+  h.code_place = [=](int64_t i, int64_t j, int64_t lines, int64_t length) -> std::pair<int64_t, int64_t> {
+    const int64_t at = along ? j : i, n = along ? length : lines;
+    const int64_t other = rotated ? ((at - k) % n + n) % n : at % of == k ? std::clamp<int64_t>(at + (ahead ? 1 : -1), 0, n - 1) : at;
+    return along ? std::pair{i, other} : std::pair{other, j};
+  };
+  return h;
+}
+
 // "code.map:7E>7D,FE>FD": these codes of the data are replaced by those.
 Hypothesis mapped(const string& id, const string& pairs) {
   std::map<uint32_t, uint32_t> map;
@@ -1244,6 +1413,9 @@ std::optional<Hypothesis> hypothesis_named(const std::string& id, const Problem&
   const auto after = [&](std::string_view prefix) { return id.starts_with(prefix) ? std::optional(id.substr(prefix.size())) : std::nullopt; };
   if (const auto pairs = after("code.map:")) return mapped(id, *pairs);
   if (id.starts_with("input.zero:") || id.starts_with("input.above:") || id.starts_with("input.left:") || id.starts_with("code.zero:")) return of_region(id, d);
+  if (id.starts_with("input.rotated:")) return also_rotated(id, lane, d);
+  for (const char* kind : {"code.column_repeats:", "code.column_ahead:", "code.row_repeats:", "code.row_ahead:", "code.rows_rotated:", "code.columns_rotated:"})
+    if (id.starts_with(kind)) return of_place(id, d);
   if (const auto bits = after("tensor_amax.at_least=")) {
     const double least = value_of(Encoding::f32, static_cast<uint32_t>(std::strtoul(bits->c_str(), nullptr, 16)));
     Hypothesis h;

@@ -29,6 +29,8 @@ class Matrix {
   // max |x| over the part of these lines and places that exists, from 0; a NaN is skipped.
   double amax(int64_t i0, int64_t i1, int64_t j0, int64_t j1) const;
   double amax() const { return amax(0, lines_, 0, length_); }
+  // x before any edit.
+  const Matrix& source() const { return under_ ? under_->source() : *this; }
 
  private:
   uint32_t stored(int64_t i, int64_t j) const;
@@ -77,6 +79,7 @@ struct CodeView {
   double scale;                              // the value of the stored scale
   double tensor_amax;                        // of formats that have one
   const std::function<double()>& block_amax;
+  double encode_scale;                       // N10.2, of a tensor with one amax
 };
 
 // The code nearest to v, ties to even; beyond the largest: the largest; of NaN the encoding's.
@@ -110,6 +113,9 @@ struct Hypothesis {
   enum class Use : uint8_t { both, codes, stored } use = Use::both;                   // ... for the codes and as it is stored, or for one of them
   std::function<void(TensorScalars&)> scalars;                                        // what is stored of a tensor's scale
   std::function<uint32_t(const CodeView&)> code;                                      // a code of the data
+  std::string code_keys;                                                              // codes are those of the line with these keys, scales are not
+  std::function<std::pair<int64_t, int64_t>(int64_t i, int64_t j, int64_t lines, int64_t length)> code_place;   // the code of this element stands at (i, j) instead
+  std::string of_other;                                                               // this plane, "data" or "scales", holds the other direction's bytes; "scales:logical": its codes in logical order
   std::string layout;                                                                 // "<plane stem>:<name>": the place of everything in a plane (compare/diagnosis/layouts.h)
 
   bool wide = false;            // looks at other blocks than its own: a sample cannot show what it does

@@ -173,7 +173,7 @@ std::optional<Error> add_lanes(std::vector<Lane>& out, const Problem& p, const s
   for (const Direction d : kDirections) {
     if (!p.quantizer(d)) continue;
     const Direction other = d == Direction::row ? Direction::col : Direction::row;
-    Lane lane{p, d, member, {}, inputs};
+    Lane lane{p, d, member, {}, {}, inputs};
     lane.problem.flavour = Flavour::assay;                                  // it has set the Numerics
     lane.problem.arch = Arch::sm100;
     lane.problem.dispatch = Dispatch::automatic;
@@ -200,6 +200,7 @@ std::optional<Error> add_lanes(std::vector<Lane>& out, const Problem& p, const s
     } else if (p.quantizer(other) && p.quantizer(other)->round == Round::sr) {
       lane.partner = p.quantizer(other);
     }
+    if (p.col_source == ColSource::original) lane.other = p.quantizer(other);
     out.push_back(std::move(lane));
   }
   return {};
@@ -216,7 +217,7 @@ Result<std::vector<Lane>> lanes_of(const Problem& problem, const std::vector<Pla
     for (size_t m = 0; m < members.size(); ++m)
       if (auto error = add_lanes(out, members[m], planes_of_member(inputs, m), planes_of_member(made, m), m, reference)) return *error;
   } else {
-    out.push_back({problem, {}, {}, {}, inputs});
+    out.push_back({problem, {}, {}, {}, {}, inputs});
   }
   return out;
 }
@@ -256,6 +257,31 @@ const PlaneData& Replay::rotated() const {
     if (planes) rotated_ = planes->front();
   });
   return rotated_;
+}
+
+// A plane of this lane written with what the other direction has for it. False where there is none of the kind.
+bool Replay::take_from_other(const Hypothesis& h, std::vector<PlaneData>& planes) const {
+  if (!lane_.other) return false;
+  const Direction d = *lane_.direction, other = d == Direction::row ? Direction::col : Direction::row;
+  Problem p = lane_.problem;
+  p.quantizer(d).reset();
+  p.quantizer(other) = lane_.other;
+  const auto made = execute(p, lane_.inputs);
+  if (!made) return false;
+  const bool data = h.of_other == "data", logical = h.of_other.ends_with(":logical");
+  const PlaneData* from = find_plane(*made, plane_name(other, data ? "data" : scale_stem(lane_.other->scales)));
+  const auto to = std::find_if(planes.begin(), planes.end(), [&](const PlaneData& q) { return q.plane.name == plane_name(d, data ? "data" : scale_stem(lane_.problem.quantizer(d)->scales)); });
+  if (!from || to == planes.end() || from->plane.encoding != to->plane.encoding || from->plane.packed != to->plane.packed) return false;
+  if (!logical) {
+    if (from->bytes.size() != to->bytes.size()) return false;
+    to->bytes = from->bytes;
+    return true;
+  }
+  const Shape a = from->plane.logical, b = to->plane.logical;
+  if (a.count() != b.count()) return false;
+  for (int64_t k = 0; k < a.count(); ++k)
+    set_code(to->plane, to->bytes, index_of(to->plane, k / b.cols, k % b.cols), code_at(from->plane, from->bytes, index_of(from->plane, k / a.cols, k % a.cols)));
+  return true;
 }
 
 double Replay::tensor_amax() const {
@@ -566,6 +592,22 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     planes = std::move(second);
   }
 
+  // Codes of another line.
+  for (const Hypothesis* h : hypotheses)
+    if (!h->code_keys.empty()) {
+      Problem other = s.p;
+      other.quantizer(d)->scale_from = ScaleFrom::x;
+      const auto changed = with_keys(other, h->code_keys);
+      const auto made = changed ? execute(*changed, s.inputs) : std::nullopt;
+      if (!made) return {};
+      const PlaneData* from = find_plane(*made, plane_name(d, "data"));
+      for (PlaneData& to : *planes)
+        if (to.plane.name == from->plane.name) {
+          if (from->bytes.size() != to.bytes.size() || from->plane.transposed != to.plane.transposed) return {};
+          to.bytes = from->bytes;
+        }
+    }
+
   // Codes.
   if (coded) {
     PlaneData* data = nullptr;
@@ -579,6 +621,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     const double whole_amax = s.tensor_amax ? *s.tensor_amax : given_amax ? scalar_of(*given_amax) : has_tensor_amax ? (edited ? s.quantized->amax() : tensor_amax()) : 0;
     const PlaneData* tensor_scale = s.q().format == FormatId::fp8_delayed ? find_plane(s.inputs, plane_name(d, "given.scale")) : scalar_plane(*planes, d, "scale");
     const Factors factors(s.q(), x.encoding());
+    const double encode = s.q().format == FormatId::nvfp4 ? encode_scale(s.q(), static_cast<float>(whole_amax)) : 1;
     const int64_t n = blocked ? s.block_length() : std::max<int64_t>(s.places(), 1);
     const bool as_seen = d == Direction::row || s.transposed();
     for (int64_t i = 0; i < s.lines(); ++i) {
@@ -601,11 +644,28 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
         const int64_t at = as_seen ? index_of(data->plane, i, j) : index_of(data->plane, j, i);
         uint32_t code = code_at(data->plane, data->bytes, at);
         for (const Hypothesis* h : hypotheses)
-          if (h->code) code = h->code({code, data->plane.encoding, fi, fj, s.quantized->lines(), s.quantized->length(), v, scaled, factor.value, factor.divides, of_scale, whole_amax, block_amax});
+          if (h->code) code = h->code({code, data->plane.encoding, fi, fj, s.quantized->lines(), s.quantized->length(), v, scaled, factor.value, factor.divides, of_scale, whole_amax, block_amax, encode});
         set_code(data->plane, data->bytes, at, code);
       }
     }
   }
+
+  // Codes that stand in each other's place.
+  for (const Hypothesis* h : hypotheses)
+    if (h->code_place) {
+      if (!chosen.everything) return {};
+      const bool as_seen = d == Direction::row || s.transposed();
+      for (PlaneData& data : *planes) {
+        if (data.plane.name != plane_name(d, "data")) continue;
+        const PlaneData before = data;
+        for (int64_t i = 0; i < s.lines(); ++i)
+          for (int64_t j = 0; j < s.places(); ++j) {
+            const auto [a, b] = h->code_place(i, j, s.lines(), s.places());
+            set_code(data.plane, data.bytes, as_seen ? index_of(data.plane, i, j) : index_of(data.plane, j, i),
+                     code_at(before.plane, before.bytes, as_seen ? index_of(data.plane, a, b) : index_of(data.plane, b, a)));
+          }
+      }
+    }
 
   // Scales as they are stored.
   if (stored) {
@@ -639,6 +699,8 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     }
     out.back().plane = plane;
   }
+  for (const Hypothesis* h : hypotheses)
+    if (!h->of_other.empty() && (!chosen.everything || !take_from_other(*h, out))) return {};
   for (const Hypothesis* h : hypotheses)
     if (h->scalars) {
       TensorScalars t;

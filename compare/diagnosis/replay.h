@@ -21,6 +21,7 @@ struct Lane {
   std::optional<Direction> direction;  // nothing: another op than a quantize
   std::optional<size_t> member;
   std::optional<Quantizer> partner;    // of the other direction, where both draw and some mappings count them together (N12.4)
+  std::optional<Quantizer> other;      // of the other direction, where both are made of x
   std::vector<PlaneData> inputs;       // of input_planes(problem), perhaps more
 };
 // The lanes of a case: member by member, rows before columns. `made`: output planes of the case as far as they are known, from which columns of dequantized rows are made (N13.1);
@@ -56,6 +57,7 @@ class Replay {
   struct Step;
   std::optional<std::vector<PlaneData>> execute(const Problem& p, const std::vector<PlaneData>& inputs) const;
   const PlaneData& rotated() const;
+  bool take_from_other(const Hypothesis& h, std::vector<PlaneData>& planes) const;
   double tensor_amax() const;
   double amax_of_part(const Matrix& x, const std::function<bool(int64_t, int64_t, Shape)>& in, bool edited) const;
 

@@ -4,10 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
 
 #include "compare/describe.h"
 #include "compare/diagnosis/hypotheses.h"
 #include "compare/diagnosis/report_text.h"
+#include "compare/scaled.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 
@@ -209,6 +215,128 @@ TEST(Diagnose, PlanesThatDoNotFitAreErrors) {
   EXPECT_FALSE(diagnose(c.seen, reference(), {}));
   c.seen.got.clear();
   EXPECT_FALSE(diagnose(c.seen, reference(), {}));
+}
+
+float f32_at(const PlaneData& p, int64_t i) { return std::bit_cast<float>(code_at(Encoding::f32, p.bytes, i)); }
+void set_f32(PlaneData& p, int64_t i, float v) { set_code(Encoding::f32, p.bytes, i, std::bit_cast<uint32_t>(v)); }
+
+// Every line of a tile is cast as a 1x128 block of its own; the tile's scale is its first line's.
+TEST(Diagnose, LinesOfATileScaledApart) {
+  Case c("quantize fp8_block 256x256 bf16 dir=row block=128x128 fill=wide");
+  Case apart("quantize fp8_block 256x256 bf16 dir=row block=1x128 fill=wide");
+  c.plane("row.data").bytes = apart.plane("row.data").bytes;
+  PlaneData &tile = c.plane("row.scale_inv"), &line = apart.plane("row.scale_inv");
+  for (int64_t r = 0; r < 2; ++r)
+    for (int64_t b = 0; b < 2; ++b) set_f32(tile, index_of(tile.plane, r, b), f32_at(line, scale_index(*apart.seen.problem.row, line.plane, r * 128, b * 128)));
+  expect_named(c.diagnosis(), {"amax.own_lines.first_stored"}, Stage::amax);
+}
+
+// MAX * fl(1 / amax), by a loop of its own.
+TEST(Diagnose, ScaleOfAnotherOrderOfSteps) {
+  Case c("quantize fp8_block 64x512 f32 dir=row block=1x128 pow2=0 fill=wide");
+  PlaneData &s = c.plane("row.scale_inv"), &data = c.plane("row.data");
+  for (int64_t r = 0; r < 64; ++r)
+    for (int64_t b = 0; b < 4; ++b) {
+      float amax = 0;
+      for (int64_t k = 0; k < 128; ++k) amax = std::max(amax, std::fabs(f32_at(c.seen.inputs[0], r * 512 + b * 128 + k)));
+      const float scale = 448.0f * (1.0f / amax);
+      set_f32(s, scale_index(*c.seen.problem.row, s.plane, r, b * 128), 1.0f / scale);
+      for (int64_t k = 0; k < 128; ++k) {
+        const int64_t at = r * 512 + b * 128 + k;
+        set_code(data.plane, data.bytes, at, element_code(Encoding::e4m3, static_cast<double>(f32_at(c.seen.inputs[0], at) * scale)));
+      }
+    }
+  expect_named(c.diagnosis(), {"scale.product"}, Stage::block_scale);
+}
+
+TEST(Diagnose, ScaleOfAZeroAmax) {
+  Case c("quantize fp8_block 64x256 bf16 dir=row block=1x128 fill=zeros pow2=0");
+  PlaneData& s = c.plane("row.scale_inv");
+  for (int64_t r = 0; r < 64; ++r)
+    for (int64_t b = 0; b < 2; ++b) set_f32(s, scale_index(*c.seen.problem.row, s.plane, r, b * 128), 1.0f / std::numeric_limits<float>::max());
+  expect_named(c.diagnosis(), {"scale.zero_amax_f32_max"}, Stage::block_scale);
+}
+
+// [i][j] in the buffer of the block-major plane.
+TEST(Diagnose, ScalesRowAfterRow) {
+  for (const char* line : {"quantize fp8_block 64x512 bf16 dir=row block=1x128 fill=wide", "quantize fp8_block 66x500 bf16 dir=row block=1x128 fill=wide"}) {
+    Case c(line);
+    PlaneData& s = c.plane("row.scale_inv");
+    const PlaneData right = s;
+    std::fill(s.bytes.begin(), s.bytes.end(), std::byte{});
+    for (int64_t r = 0; r < c.seen.problem.x.shape.rows; ++r)
+      for (int64_t b = 0; b < 4; ++b) set_f32(s, r * 4 + b, f32_at(right, scale_index(*c.seen.problem.row, right.plane, r, b * 128)));
+    const Diagnosis d = c.diagnosis();
+    EXPECT_EQ(d.confidence, Confidence::certain) << diagnosis_screen(d);
+    EXPECT_EQ(d.first, Stage::layout);
+  }
+}
+
+TEST(Diagnose, EpsOfTheAmax) {
+  Case c("quantize fp8_current 32x64 bf16 dir=row eps=64");
+  set_f32(c.plane("row.amax"), 0, 64);
+  expect_named(c.diagnosis(), {"tensor_amax.stored_eps"}, Stage::amax);
+  Case bare("quantize fp8_current 32x64 bf16 dir=row eps=0.25");
+  const float amax = f32_at(bare.plane("row.amax"), 0);
+  bare.made_by(fmt::format("quantize fp8_current 32x64 bf16 dir=row eps={}", amax + 0.25f));
+  expect_named(bare.diagnosis(), {"tensor_scale.plus_eps"}, Stage::tensor_scale);
+}
+
+TEST(Diagnose, PlanesOfTheOtherDirection) {
+  Case c("quantize mxfp8 64x128 bf16 seed=3");
+  std::swap(c.plane("row.data").bytes, c.plane("col.data").bytes);
+  const Diagnosis d = c.diagnosis();
+  expect_named(d, {"plane.data_of_other"}, Stage::layout);
+  Case next("quantize mxfp8 96x64 bf16 seed=5");
+  const std::vector<std::byte> rows = next.plane("row.data").bytes;
+  const auto predicted = predict(d.explanations[0], next.seen.problem, next.seen.inputs, reference());
+  ASSERT_TRUE(predicted) << predicted.error().text();
+  EXPECT_EQ(find_plane(*predicted, "col.data")->bytes, rows);
+  Case scales("quantize mxfp8 128x128 bf16 seed=3 fill=wide");
+  ASSERT_EQ(scales.plane("col.scale_inv").bytes.size(), scales.plane("row.scale_inv").bytes.size());
+  scales.plane("col.scale_inv").bytes = scales.plane("row.scale_inv").bytes;
+  expect_named(scales.diagnosis(), {"plane.scales_of_other@col"}, Stage::layout);
+}
+
+TEST(Diagnose, CodesOfANeighbour) {
+  Case c("quantize mxfp8 64x128 bf16 seed=3 dir=row fill=wide");
+  PlaneData& p = c.plane("row.data");
+  for (int64_t r = 0; r < 64; ++r)
+    for (int64_t k = 31; k < 128; k += 32) p.bytes[static_cast<size_t>(r * 128 + k)] = p.bytes[static_cast<size_t>(r * 128 + k - 1)];
+  expect_named(c.diagnosis(), {"code.column_repeats:31/32"}, Stage::code);
+  Case down("quantize nvfp4 64x128 bf16 seed=3 dir=row");
+  std::vector<std::byte>& bytes = down.plane("row.data").bytes;
+  std::rotate(bytes.begin(), bytes.end() - 64, bytes.end());
+  expect_named(down.diagnosis(), {"code.rows_rotated:1"}, Stage::layout);
+}
+
+TEST(Diagnose, RowsThatAreRotatedToo) {
+  Case c("quantize nvfp4 64x128 bf16 col.rht=1 col.sign_mask=0x1234");
+  Problem turn = *parse_line("quantize nvfp4 128x64 bf16 dir=col rht=1 sign_mask=0x1234");   // of x transposed: its columns are the rows
+  turn.op = Hadamard{};
+  PlaneData x{input_planes(turn).front(), std::vector<std::byte>(c.seen.inputs[0].bytes.size())};
+  for (int64_t r = 0; r < 64; ++r)
+    for (int64_t k = 0; k < 128; ++k) set_code(Encoding::bf16, x.bytes, k * 64 + r, code_at(Encoding::bf16, c.seen.inputs[0].bytes, r * 128 + k));
+  const PlaneData turned = run(turn, {x}).front();
+  for (const bool own : {false, true}) {
+    Case rows(fmt::format("quantize nvfp4 64x128 bf16 dir=row{}", own ? fmt::format(" amax={}", f32_at(c.plane("row.amax"), 0)) : ""));
+    rows.seen.inputs[0].bytes = turned.bytes;
+    for (PlaneData& made : run(rows.seen.problem, rows.seen.inputs)) c.plane(made.plane.name).bytes = made.bytes;
+    expect_named(c.diagnosis(), {own ? "input.rotated:0x1234,own_amax" : "input.rotated:0x1234"}, Stage::rht);
+    c.seen = Case("quantize nvfp4 64x128 bf16 col.rht=1 col.sign_mask=0x1234").seen;
+  }
+}
+
+TEST(Diagnose, RowsDrawnBesideDrawnColumns) {
+  for (const char* keys : {"", " seed=5", " col.rht=1 seed=3"}) {
+    const string line = string("quantize nvfp4 64x128 bf16") + keys;
+    Case c(line + " col.round=sr");
+    c.made_by(line + " round=sr");
+    const Diagnosis d = c.diagnosis();
+    EXPECT_EQ(d.first, Stage::code) << diagnosis_screen(d);
+    EXPECT_NE(d.confidence, Confidence::unexplained) << diagnosis_screen(d);
+    EXPECT_NE(d.confidence, Confidence::partial) << diagnosis_screen(d);
+  }
 }
 
 // Ids name rows for good: each is there once, and is found again by its name.
