@@ -1004,8 +1004,8 @@ void Search::combine(Diagnosis& out) {
     const auto rows = exact_in(bad[0]), cols = exact_in(bad[1]);
     // One cause of both: what each direction has of it is what that direction shows.
     const auto has = [&](Direction d, const string& id) {
-      const std::vector<LaneState*> of = lanes(d, true);
-      return of.front()->by_id.contains(id);
+      const LaneState& of = *lanes(d, true).front();
+      return of.by_id.contains(id) || (id.find(':') != string::npos && hypothesis_named(id, of.lane().problem, d));   // fitted in one direction, it would act in the other too
     };
     for (const Candidate* r : rows)
       for (const Candidate* c : cols) {

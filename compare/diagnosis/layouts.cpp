@@ -194,6 +194,9 @@ class Search {
         auto place = [&](int64_t o, int64_t k) { return order.at(o, k, rows, cols); };
         const string what = bare ? fmt::format("{}, without padding", order.description) : string(order.description);
         try_map(bare ? name + "_unpadded" : name, what, plane_.logical, [&](int64_t o, int64_t k) { return Pair(place(o, k), right_place(o, k)); });
+        // Of planes whose contracted dimension runs down: the order's rows are the plane's columns.
+        if (!by_columns_ && name.starts_with("tiles_"))
+          try_map(name + (bare ? "_across_unpadded" : "_across"), what + ", its rows being columns", plane_.logical, [&](int64_t o, int64_t k) { return Pair(order.at(k, o, cols, rows), right_place(o, k)); });
         if (bare || name == "row_major") continue;
         try_map(name + "_inverse", fmt::format("the inverse of: {}", order.description), plane_.padded, [&](int64_t o, int64_t k) { return Pair(right_place(o, k), place(o, k)); });
         // Rearranged once more than it should: the right bytes taken for rows one after the other.

@@ -298,6 +298,24 @@ TEST(Diagnose, PlanesOfTheOtherDirection) {
   expect_named(scales.diagnosis(), {"plane.scales_of_other@col"}, Stage::layout);
 }
 
+// The GEMM's order where the compact one is asked for: found by its name, so that it says the same of another tensor.
+TEST(Diagnose, CompactScalesInTheOrderOfTheGemm) {
+  const auto mixed = [](const string& shape, const string& rest) {
+    Case compact("quantize mxfp8 " + shape + " bf16 " + rest), gemm("quantize mxfp8 " + shape + " bf16 scales=gemm " + rest);
+    for (const char* side : {"row", "col"}) compact.plane(string(side) + ".scale_inv").bytes = gemm.plane(string(side) + ".scale_gemm").bytes;
+    return compact;
+  };
+  for (const char* rest : {"seed=3", "seed=3 fill=wide"}) {
+    const Diagnosis d = mixed("128x192", rest).diagnosis();
+    const Case next = mixed("128x192", "seed=9 fill=wide");
+    EXPECT_EQ(d.first, Stage::layout);
+    ASSERT_EQ(d.confidence, Confidence::certain) << diagnosis_screen(d);
+    const auto predicted = predict(d.explanations[0], next.seen.problem, next.seen.inputs, reference());
+    ASSERT_TRUE(predicted) << predicted.error().text();
+    for (const PlaneData& p : next.seen.got) EXPECT_EQ(find_plane(*predicted, p.plane.name)->bytes, p.bytes) << p.plane.name << diagnosis_screen(d);
+  }
+}
+
 TEST(Diagnose, CodesOfANeighbour) {
   Case c("quantize mxfp8 64x128 bf16 seed=3 dir=row fill=wide");
   PlaneData& p = c.plane("row.data");
