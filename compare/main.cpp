@@ -338,7 +338,8 @@ int run_program(int argc, char** argv) {
 
   ExplainOptions explain;
   c = app.add_subcommand("explain", "where, which stage first, which cause; with the evidence (docs/debugging-a-divergence.md)");
-  c->footer("Examples:\n  assay explain 'quantize mxfp8 64x256 bf16' --plugin ./libmine.so\n  assay explain dump.safetensors\n  assay explain dumps/step12.safetensors --case fc1.weight --html why.html\n"
+  c->footer("Replays some hundred causes on the reference, single ones and then pairs, and takes one that gives every byte; fits none, it says so.\n"
+            "Examples:\n  assay explain 'quantize mxfp8 64x256 bf16' --plugin ./libmine.so\n  assay explain dump.safetensors\n  assay explain dumps/step12.safetensors --case fc1.weight --html why.html\n"
             "Exit status: 0 nothing differs; 1 something does; 2 bad input; 3 the subject is absent or does not run the line.");
   c->add_option("what", explain.what, "a line in quotes, or a pack")->required();
   c->add_option("--case", explain.case_id, "a case of the pack (default: the first that differs)");

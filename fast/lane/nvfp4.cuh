@@ -100,9 +100,8 @@ struct Nvfp4Chain {
     }
     return clamp(__frcp_rn(__fmul_rn(value, t.decode)), kMaxFinite);
   }
-  // Whether some block divides, and whether one with that scale does.
-  ASSAY_LANE bool divides() const { return by == Multiplier::divide_product || by == Multiplier::divide_quotient; }
-  ASSAY_LANE bool divides(uint32_t scale) const { return divides() && !zeroes(scale); }
+  // Whether a block with that scale divides.
+  ASSAY_LANE bool divides(uint32_t scale) const { return (by == Multiplier::divide_product || by == Multiplier::divide_quotient) && !zeroes(scale); }
   // N17.10: a scale of either zero makes a multiplier of 0.
   ASSAY_LANE bool zeroes(uint32_t scale) const { return zero_wins && (scale & 0x7Fu) == 0u; }
   // What codes of a block with that scale are multiplied by (N10.15). `amax`: that of the direction or of the stored row.

@@ -29,7 +29,7 @@ struct Nvfp4Direction {
     lane.four_over_six = FourOverSixRule::of(q);
     lane.rht = {q.rht, q.sign_mask, q.numerics.rht_sum};
     if (q.round == Round::sr) lane.draws = Draws::of(p, d);
-    lane.element = ElementRule::of(q, lane.chain.divides());
+    lane.element = ElementRule::of(q, q.numerics.multiplier == Multiplier::divide_product || q.numerics.multiplier == Multiplier::divide_quotient);
     lane.square = is_square(q.block);
     lane.nan_wins = q.numerics.nan_amax == NanAmax::propagate;
     lane.plus_zero = q.numerics.neg_zero == NegZero::plus;
