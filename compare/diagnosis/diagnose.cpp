@@ -344,6 +344,7 @@ class Search {
   int jobs_;
   Clock::time_point start_ = Clock::now();
   std::deque<LaneState> lanes_;
+  Ids alternatives_;                   // to the layouts that were found, exact as well
   std::map<std::optional<Direction>, std::vector<Candidate>> found_;
   std::map<std::optional<Direction>, std::vector<string>> unseen_;   // ids that change nothing in the samples
   std::vector<std::pair<PlaneData, PlaneData>> beside_;   // planes of no lane that differ: got, want
@@ -509,11 +510,37 @@ void Search::confirm(std::vector<Candidate>& candidates, std::optional<Direction
   }
 }
 
+// Layouts that make got of want. Where codes are so few that none can be searched for, those known by name that make every byte.
+std::vector<LayoutFit> layouts_between(const Plane& plane, std::span<const std::byte> got, std::span<const std::byte> want) {
+  std::vector<LayoutFit> fits = fit_layouts(plane, got, want);
+  if (!fits.empty()) return fits;
+  static constexpr const char* kNames[] = {"column_major", "row_major", "tiles_128x4", "tiles_128x4_across", "tiles_128x4_down", "tiles_128x4_rows", "tiles_128x4_reshaped", "tiles_128x4_words", "swizzled_twice",
+                                           "words_along", "words_down", "rows_reversed", "columns_reversed", "rows_swapped_1", "columns_swapped_1", "row_offset_1", "row_offset_-1", "column_offset_1", "column_offset_-1"};
+  for (const string name : kNames)
+    for (const char* form : {"", "_unpadded", "_inverse"}) {
+      auto fit = layout_named(name + form, plane);
+      if (!fit) continue;
+      int64_t agree = 0, of = 0, moved = 0;
+      for_logical(plane, [&](int64_t i) {
+        const int64_t from = fit->source[static_cast<size_t>(i)];
+        const uint32_t made = from >= 0 ? code_at(plane, want, from) : 0, came = code_at(plane, got, i);
+        ++of;
+        agree += made == came;
+        moved += made == came && came != code_at(plane, want, i);
+      });
+      if (agree != of || moved < 4) continue;
+      fit->exact = true;
+      fit->share = 1;
+      if (std::none_of(fits.begin(), fits.end(), [&](const LayoutFit& f) { return f.source == fit->source; })) fits.push_back(std::move(*fit));
+    }
+  return fits;
+}
+
 // Layouts of planes that differ, by plane stem; relabels what came so that values can be judged after it.
 void Search::find_layouts(LaneState& lane, std::map<string, string>& found) {
   for (Judged& j : lane.judged) {
     if (j.differ == 0 || j.of < 8) continue;
-    const auto fits = fit_layouts(j.want.plane, j.got.bytes, j.want.bytes);
+    const auto fits = layouts_between(j.want.plane, j.got.bytes, j.want.bytes);
     if (fits.empty()) continue;
     // One that has a name says something of other tensors too.
     const auto known = std::find_if(fits.begin(), fits.end(), [&](const LayoutFit& f) { return layout_named(f.name, j.want.plane).has_value(); });
@@ -529,6 +556,16 @@ void Search::find_layouts(LaneState& lane, std::map<string, string>& found) {
       lane.by_id.emplace(id, &h);
     }
     found[stem] = id;
+    for (const LayoutFit& f : fits) {
+      const string other = "layout." + stem + ":" + f.name;
+      if (!f.exact || other == id || !layout_named(f.name, j.want.plane)) continue;
+      if (!lane.by_id.contains(other)) {
+        Hypothesis& h = lane.library.emplace_back(*hypothesis_named(other, lane.lane().problem, *lane.lane().direction));
+        h.title = fmt::format("{}: {}", stem, f.description);
+        lane.by_id.emplace(other, &h);
+      }
+      alternatives_.push_back(other);
+    }
     j.got.bytes = *undone;
     count(j);
   }
@@ -657,7 +694,7 @@ std::vector<Candidate> Search::displaced(std::optional<Direction> d, const std::
       });
       if (equal) continue;
       const bool same = std::all_of(codes.begin(), codes.end(), [](const auto& c) { return c.second == 0; });
-      const auto found = same ? fit_layouts(j.want.plane, j.got.bytes, made.bytes) : std::vector<LayoutFit>{};
+      const auto found = same ? layouts_between(j.want.plane, j.got.bytes, made.bytes) : std::vector<LayoutFit>{};
       const auto known = std::find_if(found.begin(), found.end(), [&](const LayoutFit& f) { return f.exact && layout_named(f.name, j.want.plane); });
       if (known == found.end()) {
         names[n].clear();
@@ -795,6 +832,7 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
       for (const Judged& j : lane->judged) kept.push_back(j.got.bytes);
     }
     std::map<string, string> found;
+    alternatives_.clear();
     for (LaneState* lane : bad) find_layouts(*lane, found);
     for (const auto& [stem, id] : found) placed.push_back(id);
     if (!placed.empty()) {
@@ -802,8 +840,11 @@ std::vector<Candidate> Search::search(std::optional<Direction> d) {
       if (std::none_of(bad.begin(), bad.end(), [](const LaneState* l) { return l->differs(); })) {
         for (size_t l = 0; l < bad.size(); ++l)
           for (size_t k = 0; k < bad[l]->judged.size(); ++k) bad[l]->judged[k].got.bytes = before[l][k], count(bad[l]->judged[k]);
+        if (placed.size() == 1)
+          for (const string& id : alternatives_) whole.push_back({{id}, {}, {}});
         confirm(whole, d);
-        if (whole[0].whole.exact()) exact.insert(exact.begin(), whole[0]);
+        std::erase_if(whole, [](const Candidate& c) { return !c.whole.exact(); });
+        exact.insert(exact.begin(), whole.begin(), whole.end());
       } else if (values_explain) {
         for (size_t l = 0; l < bad.size(); ++l)
           for (size_t k = 0; k < bad[l]->judged.size(); ++k) bad[l]->judged[k].got.bytes = before[l][k], count(bad[l]->judged[k]);

@@ -624,14 +624,21 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     const double encode = s.q().format == FormatId::nvfp4 ? encode_scale(s.q(), static_cast<float>(whole_amax)) : 1;
     const int64_t n = blocked ? s.block_length() : std::max<int64_t>(s.places(), 1);
     const bool as_seen = d == Direction::row || s.transposed();
+    // A block's amax is asked for by each of its elements.
+    const int64_t height = blocked && is_square(s.q().block) ? s.block_length() : 1, across = ceil_div(s.places(), n);
+    std::vector<std::optional<double>> known(blocked ? static_cast<size_t>(ceil_div(s.lines(), height) * across) : 0);
+    const auto amax_of_block = [&](int64_t i, int64_t b) {
+      std::optional<double>& a = known[static_cast<size_t>(i / height * across + b)];
+      if (!a) a = amaxes.empty() ? s.block(x, i, b).amax() : (*amaxes[0])(s.block(x, i, b));
+      return *a;
+    };
     for (int64_t i = 0; i < s.lines(); ++i) {
       Factor factor;
       double of_scale = 1;
       for (int64_t j = 0; j < s.places(); ++j) {
         if (j % n == 0 && (scale_plane || tensor_scale)) {
           const bool needs_amax = s.q().format == FormatId::fp8_block && s.q().numerics.scale_order == ScaleOrder::encode_first;
-          double amax = 0;
-          if (needs_amax) amax = !amaxes.empty() ? (*amaxes[0])(s.block(x, i, j / n)) : s.block(x, i, j / n).amax();
+          const double amax = needs_amax ? amax_of_block(i, j / n) : 0;
           const double of_tensor = row_amax ? value_of(Encoding::f32, code_at(Encoding::f32, row_amax->bytes, i)) : whole_amax;
           of_scale = scale_plane ? value_of(scale_plane->plane.encoding, code_at(scale_plane->plane, scale_plane->bytes, blocked ? s.index(scale_plane->plane, i, j) : 0)) : 1;
           factor = factors.of(scale_plane ? code_at(scale_plane->plane, scale_plane->bytes, blocked ? s.index(scale_plane->plane, i, j) : 0) : 0, scale_plane ? scale_plane->plane.encoding : Encoding::f32, amax, of_tensor,
@@ -640,7 +647,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
         const int64_t fi = s.selection.lines[static_cast<size_t>(i)], fj = s.selection.places[static_cast<size_t>(j)];
         const double v = s.quantized->value(fi, fj);
         const std::function<double()> scaled = [&] { return factors.scaled(v, factor); };
-        const std::function<double()> block_amax = [&] { return !blocked ? 0 : amaxes.empty() ? s.block(x, i, j / n).amax() : (*amaxes[0])(s.block(x, i, j / n)); };
+        const std::function<double()> block_amax = [&] { return blocked ? amax_of_block(i, j / n) : 0; };
         const int64_t at = as_seen ? index_of(data->plane, i, j) : index_of(data->plane, j, i);
         uint32_t code = code_at(data->plane, data->bytes, at);
         for (const Hypothesis* h : hypotheses)

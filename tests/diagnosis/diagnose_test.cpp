@@ -259,13 +259,13 @@ TEST(Diagnose, ScaleOfAZeroAmax) {
 
 // [i][j] in the buffer of the block-major plane.
 TEST(Diagnose, ScalesRowAfterRow) {
-  for (const char* line : {"quantize fp8_block 64x512 bf16 dir=row block=1x128 fill=wide", "quantize fp8_block 66x500 bf16 dir=row block=1x128 fill=wide"}) {
+  for (const char* line : {"quantize fp8_block 64x512 bf16 dir=row block=1x128 fill=wide", "quantize fp8_block 66x500 bf16 dir=row block=1x128 fill=wide", "quantize fp8_block 128x256 bf16 dir=row block=1x128 seed=4"}) {
     Case c(line);
     PlaneData& s = c.plane("row.scale_inv");
     const PlaneData right = s;
     std::fill(s.bytes.begin(), s.bytes.end(), std::byte{});
     for (int64_t r = 0; r < c.seen.problem.x.shape.rows; ++r)
-      for (int64_t b = 0; b < 4; ++b) set_f32(s, r * 4 + b, f32_at(right, scale_index(*c.seen.problem.row, right.plane, r, b * 128)));
+      for (int64_t b = 0; b < ceil_div(c.seen.problem.x.shape.cols, 128); ++b) set_f32(s, r * ceil_div(c.seen.problem.x.shape.cols, 128) + b, f32_at(right, scale_index(*c.seen.problem.row, right.plane, r, b * 128)));
     const Diagnosis d = c.diagnosis();
     EXPECT_EQ(d.confidence, Confidence::certain) << diagnosis_screen(d);
     EXPECT_EQ(d.first, Stage::layout);
