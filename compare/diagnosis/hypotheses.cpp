@@ -1156,7 +1156,7 @@ class Library {
   void factors() {
     const auto as = [&](const char* id, const char* title, std::function<double(const CodeView&)> scaled) {
       Hypothesis& h = add(string("scaled.") + id, title, scaled_value, "N5.4");
-      h.code = [scaled](const CodeView& c) { return element_code(c.encoding, static_cast<double>(static_cast<float>(scaled(c)))); };
+      h.scaled = std::move(scaled);
     };
     const double most = value_of(q_.element, info(q_.element).max_finite);
     as("once", "elements are not scaled", [](const CodeView& c) { return c.x; });

@@ -112,6 +112,7 @@ struct Hypothesis {
   std::function<uint32_t(const ScaleGrid&, int64_t line, int64_t block)> scale;       // the scale of a block
   enum class Use : uint8_t { both, codes, stored } use = Use::both;                   // ... for the codes and as it is stored, or for one of them
   std::function<void(TensorScalars&)> scalars;                                        // what is stored of a tensor's scale
+  std::function<double(const CodeView&)> scaled;                                      // an element's scaled value, which is narrowed to binary32 and cast anew
   std::function<uint32_t(const CodeView&)> code;                                      // a code of the data
   std::string code_keys;                                                              // codes are those of the line with these keys, scales are not
   std::function<std::pair<int64_t, int64_t>(int64_t i, int64_t j, int64_t lines, int64_t length)> code_place;   // the code of this element stands at (i, j) instead

@@ -539,7 +539,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     scales |= h->scale && h->use != Hypothesis::Use::stored;
     codes |= h->scale && h->use == Hypothesis::Use::codes;
     stored |= h->scale && h->use == Hypothesis::Use::stored;
-    coded |= static_cast<bool>(h->code);
+    coded |= h->code || h->scaled;
   }
   if (amaxes.size() > 1) return {};
   const bool of_amaxes = s.q().format == FormatId::fp8_block;               // whose scales are edited through the amaxes that they are made of
@@ -646,12 +646,22 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
         }
         const int64_t fi = s.selection.lines[static_cast<size_t>(i)], fj = s.selection.places[static_cast<size_t>(j)];
         const double v = s.quantized->value(fi, fj);
-        const std::function<double()> scaled = [&] { return factors.scaled(v, factor); };
+        std::optional<double> otherwise;                                    // the value that is scaled another way
+        const std::function<double()> scaled = [&] { return otherwise ? *otherwise : factors.scaled(v, factor); };
         const std::function<double()> block_amax = [&] { return blocked ? amax_of_block(i, j / n) : 0; };
         const int64_t at = as_seen ? index_of(data->plane, i, j) : index_of(data->plane, j, i);
         uint32_t code = code_at(data->plane, data->bytes, at);
-        for (const Hypothesis* h : hypotheses)
-          if (h->code) code = h->code({code, data->plane.encoding, fi, fj, s.quantized->lines(), s.quantized->length(), v, scaled, factor.value, factor.divides, of_scale, whole_amax, block_amax, encode});
+        for (const bool values : {true, false})                             // values before codes
+          for (const Hypothesis* h : hypotheses) {
+            if (values ? !h->scaled : !h->code) continue;
+            const CodeView view{code, data->plane.encoding, fi, fj, s.quantized->lines(), s.quantized->length(), v, scaled, factor.value, factor.divides, of_scale, whole_amax, block_amax, encode};
+            if (values) {
+              otherwise = static_cast<float>(h->scaled(view));
+              code = element_code(data->plane.encoding, *otherwise);
+            } else {
+              code = h->code(view);
+            }
+          }
         set_code(data->plane, data->bytes, at, code);
       }
     }

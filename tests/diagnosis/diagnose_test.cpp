@@ -170,6 +170,21 @@ TEST(Diagnose, Pairs) {
   expect_named(c.diagnosis(), {"line.mx_scale=even", "line.element_ties=zero"}, Stage::block_scale);
 }
 
+// Half the multiplier, and codes cut: by a loop of its own.
+TEST(Diagnose, AMultiplierAndARounding) {
+  Case c("quantize mxfp8 64x128 f32 dir=row seed=3");
+  PlaneData &data = c.plane("row.data"), &scales = c.plane("row.scale_inv");
+  for (int64_t r = 0; r < 64; ++r)
+    for (int64_t k = 0; k < 128; ++k) {
+      const int e = 127 - static_cast<int>(code_at(Encoding::e8m0, scales.bytes, scale_index(*c.seen.problem.row, scales.plane, r, k)));
+      const double v = std::ldexp(std::bit_cast<float>(code_at(Encoding::f32, c.seen.inputs[0].bytes, r * 128 + k)), e - 1);
+      uint32_t code = element_code(Encoding::e4m3, v);
+      if (std::fabs(value_of(Encoding::e4m3, code)) > std::fabs(v)) --code;
+      set_code(data.plane, data.bytes, r * 128 + k, code);
+    }
+  expect_named(c.diagnosis(), {"scaled.halved", "code.toward_zero"}, Stage::scaled_value);
+}
+
 TEST(Diagnose, NoiseIsUnexplained) {
   Case c("quantize mxfp8 64x128 bf16 dir=row seed=3");
   uint32_t state = 1;
