@@ -85,7 +85,7 @@ std::string escaped(std::string_view text) {
 std::string grouped(int64_t count) {
   std::string digits = std::to_string(count);
   const size_t sign = count < 0;
-  for (size_t at = digits.size(); at > sign + 3;) digits.insert(at -= 3, ",");
+  for (size_t at = digits.size(); at > sign + 3;) digits.insert(at -= 3, 1, ',');
   return digits;
 }
 
