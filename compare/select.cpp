@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "contract/words.h"
 #include "training/line_factory.h"
 
 namespace assay {
@@ -60,11 +61,8 @@ Result<std::vector<SuiteEntry>> select(const Selection& selection) {
 
 std::vector<std::string> split_names(std::string_view text) {
   std::vector<std::string> out;
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(',', at), text.size());
-    if (end > at) out.emplace_back(text.substr(at, end - at));
-    at = end + 1;
-  }
+  for (const std::string_view name : words_of(text, ','))
+    if (!name.empty()) out.emplace_back(name);
   return out;
 }
 

@@ -143,14 +143,13 @@ TeKernel group_kernel(const Problem& p) {
       k.row.neg_zero = k.col.neg_zero = NegZero::plus;
       return k;
     }
-    case FormatId::fp8_block:
+    case FormatId::fp8_block: {
       if (p.arch != Arch::sm90) return rejected("TransformerEngine's grouped blockwise FP8 kernel is for sm90");
       if (!one_width || !rows_128 || !every([](Shape m) { return m.cols % 16 == 0; })) return rejected("grouped blockwise FP8 needs one number of columns, a multiple of 16, and multiples of 128 rows");
-      {
-        TeKernel k{"group fp8_block", "", {}, {}};
-        k.row.scale_limit = k.col.scale_limit = ScaleLimit::source_max;
-        return k;
-      }
+      TeKernel k{"group fp8_block", "", {}, {}};
+      k.row.scale_limit = k.col.scale_limit = ScaleLimit::source_max;
+      return k;
+    }
     case FormatId::mxfp8:
       if (p.arch == Arch::sm90) return rejected("TransformerEngine's MXFP8 kernels need sm100 or later");
       if (!rows_128 || (!one_width && !cols_128)) return rejected("grouped MXFP8 needs members of multiples of 128 rows, and of 128 columns where these vary");
@@ -176,6 +175,8 @@ TeKernel group_kernel(const Problem& p) {
 }  // namespace
 
 TeKernel te_kernel(const Problem& p) {
+  for (Direction d : kDirections)   // N8.2
+    if (p.quantizer(d) && p.quantizer(d)->format == FormatId::fp8_current && p.quantizer(d)->row_scaled) return rejected("TransformerEngine scales per-tensor FP8 by the tensor, not by the row");
   if (p.as<Split>()) return group_kernel(p);
   if (p.as<Swizzle>()) {   // N8.3
     TeKernel k{"nvte_swizzle_scaling_factors", "", {}, {}};

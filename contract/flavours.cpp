@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "contract/words.h"
+
 namespace assay {
 
 namespace {
@@ -16,13 +18,8 @@ constexpr std::array kFlavours = {
 }  // namespace
 
 bool FlavourInfo::is_of(FormatId f) const {
-  std::string_view rest = formats;
-  while (!rest.empty()) {
-    const size_t end = std::min(rest.find(' '), rest.size());
-    if (rest.substr(0, end) == assay::info(f).name) return true;
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  return false;
+  const Words names = words_of(formats, ' ');
+  return std::find(names.begin(), names.end(), assay::info(f).name) != names.end();
 }
 
 std::span<const FlavourInfo> flavours() { return kFlavours; }

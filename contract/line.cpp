@@ -12,26 +12,13 @@
 #include "contract/flavours.h"
 #include "contract/planes.h"
 #include "contract/recipes.h"
+#include "contract/words.h"
 
 namespace assay {
 
 namespace {
 
 // ---- words of the enums that keys take -------------------------------------------------------------------------------
-
-using Words = std::vector<std::string_view>;
-
-Words split(std::string_view text, char separator) {
-  Words out;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(separator, at), text.size());
-    std::string_view word = text.substr(at, end - at);
-    while (word.starts_with(' ')) word.remove_prefix(1);
-    out.push_back(word);
-    at = end + 1;
-  }
-  return out;
-}
 
 const Words& encoding_words() {
   static const Words words = [] { Words w; for (const auto& e : kEncodings) w.push_back(e.name); return w; }();
@@ -45,7 +32,7 @@ const Words& op_words() {
   static const Words words(std::begin(kOps), std::end(kOps));
   return words;
 }
-const Words kFillWords = split("normal|edges|ties|every_code|outliers|wide|exact_sums|zeros|denormal|nonfinite|amax_edges|negative_zeros|literal|pack", '|');
+const Words kFillWords = words_of("normal|edges|ties|every_code|outliers|wide|exact_sums|zeros|denormal|nonfinite|amax_edges|negative_zeros|literal|pack", '|');
 
 std::string join(std::span<const std::string_view> words, std::string_view separator) {
   std::string out;
@@ -147,7 +134,7 @@ std::pair<Get, Set> optional_float_access(std::string absent, Ref ref) {
           }};
 }
 
-std::pair<Get, Set> flag_access(std::function<bool&(Problem&, Direction)> ref) { return words_access<bool>(split("0|1", '|'), ref); }
+std::pair<Get, Set> flag_access(std::function<bool&(Problem&, Direction)> ref) { return words_access<bool>(words_of("0|1", '|'), ref); }
 
 template <class T, class Ref>
 std::pair<Get, Set> integer_access(T low, T high, Ref ref) {
@@ -165,7 +152,7 @@ Quantizer& quantizer(Problem& p, Direction d) { return *p.quantizer(d); }
 
 Words numeric_words(std::string_view name) {
   for (const NumericInfo& n : kNumerics)
-    if (n.name == name) return split(n.values, ',');
+    if (n.name == name) return words_of(n.values, ',');
   return {};
 }
 
@@ -186,7 +173,7 @@ const Words& flavour_words() {
   static const Words words = [] { Words w{"assay", "te"}; for (const FlavourInfo& f : flavours()) w.push_back(f.name); return w; }();
   return words;
 }
-Words block_words(FormatId f) { return split(info(f).blocks, '|'); }
+Words block_words(FormatId f) { return words_of(info(f).blocks, '|'); }
 
 // "32,64" or, where both sizes vary, "32x64,16x128".
 std::string groups_text(const Split& s) {
@@ -200,8 +187,8 @@ std::string groups_text(const Split& s) {
 MaybeError read_groups(Problem& p, std::string_view text) {
   Split& s = *p.as<Split>();
   s.members.clear();
-  for (std::string_view word : split(text, ',')) {
-    const Words sizes = split(word, 'x');
+  for (std::string_view word : words_of(text, ',')) {
+    const Words sizes = words_of(word, 'x');
     std::vector<int64_t> n;
     for (std::string_view size : sizes)
       if (auto v = integer<int64_t>(size); v && *v >= 0 && *v <= kMaxElements) n.push_back(*v);
@@ -248,7 +235,7 @@ std::vector<Key> make_keys() {
                 blocked = format_is({F::fp8_block, F::mxfp8, F::nvfp4, F::mxfp4});
   const Applies several_blocks = [](const Problem& p, Direction d) { return p.quantizer(d) && block_words(p.quantizer(d)->format).size() > 1; };
   const Applies computes_amax = [=](const Problem& p, Direction d) {
-    return p.quantizer(d) && (p.quantizer(d)->format == F::fp8_current || (p.quantizer(d)->format == F::nvfp4 && !p.quantizer(d)->row_scaled));
+    return p.quantizer(d) && (p.quantizer(d)->format == F::fp8_current || p.quantizer(d)->format == F::nvfp4) && !p.quantizer(d)->row_scaled;
   };
   const Applies drawn = [](const Problem& p, Direction d) { return p.quantizer(d) && p.quantizer(d)->round == Round::sr; };
   const Applies rotated = [](const Problem& p, Direction d) { return p.quantizer(d) && p.quantizer(d)->rht; };
@@ -262,7 +249,7 @@ std::vector<Key> make_keys() {
   add("dir", kQuantize | kDequantize | kSwizzle | kSplit, "row|col|both", "directions that are produced; both: quantize and split only",
       {[](const Problem& p, Direction) -> std::string { return p.row && p.col ? "both" : p.row ? "row" : "col"; },
        [](Problem& p, Direction, std::string_view text) -> MaybeError {
-         static const Words words = split("row|col|both", '|');
+         static const Words words = words_of("row|col|both", '|');
          if (std::find(words.begin(), words.end(), text) == words.end()) return unknown("value", text, words);
          if (text != "both" && p.row && p.col && p.row->format != p.col->format)
            return Error{"dir=" + std::string(text) + " takes one format, found a pair", 0, "name the one format that is wanted"};
@@ -276,15 +263,15 @@ std::vector<Key> make_keys() {
       words_access<Flavour>(flavour_words(), [](Problem& p, Direction) -> Flavour& { return p.flavour; }), constant("assay"));
   const Applies te_only = [](const Problem& p, Direction) { return p.flavour == Flavour::te; };
   add("arch", kQuantize | kSwizzle | kSplit, "sm90|sm100|sm110|sm120", "architecture that flavour=te selects kernels for",
-      words_access<Arch>(split("sm90|sm100|sm110|sm120", '|'), [](Problem& p, Direction) -> Arch& { return p.arch; }), constant("sm100"), te_only);
+      words_access<Arch>(words_of("sm90|sm100|sm110|sm120", '|'), [](Problem& p, Direction) -> Arch& { return p.arch; }), constant("sm100"), te_only);
   add("dispatch", kQuantize | kSplit, "auto|generic|specialised|t1d|q2d|fb|rhtrc", "flavour=te: force one family of kernels",
-      words_access<Dispatch>(split("auto|generic|specialised|t1d|q2d|fb|rhtrc", '|'), [](Problem& p, Direction) -> Dispatch& { return p.dispatch; }), constant("auto"), te_only);
+      words_access<Dispatch>(words_of("auto|generic|specialised|t1d|q2d|fb|rhtrc", '|'), [](Problem& p, Direction) -> Dispatch& { return p.dispatch; }), constant("auto"), te_only);
 
   // Op keys.
   add("col_source", kQuantize | kSplit, "original|row_dequantized", "what the columns are quantized from",
-      words_access<ColSource>(split("original|row_dequantized", '|'), [](Problem& p, Direction) -> ColSource& { return p.col_source; }), constant("original"), both_directions);
+      words_access<ColSource>(words_of("original|row_dequantized", '|'), [](Problem& p, Direction) -> ColSource& { return p.col_source; }), constant("original"), both_directions);
   add("vary", kSplit, "none|first|last|both", "which sizes differ between members",
-      words_access<Vary>(split("none|first|last|both", '|'), [](Problem& p, Direction) -> Vary& { return p.as<Split>()->vary; }), constant("first"));
+      words_access<Vary>(words_of("none|first|last|both", '|'), [](Problem& p, Direction) -> Vary& { return p.as<Split>()->vary; }), constant("first"));
   add("groups", kSplit, "<size>,... or <rows>x<cols>,...", "sizes of the members along the side that varies",
       {[](const Problem& p, Direction) { return groups_text(*p.as<Split>()); }, [](Problem& p, Direction, std::string_view text) { return read_groups(p, text); }},
       [](const Problem& p, Direction) {
@@ -298,13 +285,13 @@ std::vector<Key> make_keys() {
   add("rounds", kPhilox, "1..16", "rounds of Philox4x32",
       integer_access<int>(1, 16, [](Problem& p, Direction) -> int& { return p.as<Philox>()->rounds; }), constant("10"));
   add("round", kCast, "rne|rz|rp|sr", "rounding: to nearest even, toward zero, up in magnitude (rp: e8m0 only), stochastically (sr: e2m1 only)",
-      words_access<Round>(split("rne|rz|rp|sr", '|'), [](Problem& p, Direction) -> Round& { return p.as<Cast>()->round; }),
+      words_access<Round>(words_of("rne|rz|rp|sr", '|'), [](Problem& p, Direction) -> Round& { return p.as<Cast>()->round; }),
       [](const Problem& p, Direction) -> std::string { return is_e8m0_cast(p) ? "rp" : "rne"; });
   add("sr_rule", kCast, numeric_values("sr_rule"), numeric_summary("sr_rule"),
       words_access<SrRule>(numeric_words("sr_rule"), [](Problem& p, Direction) -> SrRule& { return p.as<Cast>()->sr_rule; }), constant("integer"),
       [](const Problem& p, Direction) { return p.as<Cast>()->round == Round::sr; });
   add("overflow", kCast, "sat|nosat", "beyond the largest finite value: that value, or infinity (NaN where there is none)",
-      words_access<Overflow>(split("sat|nosat", '|'), [](Problem& p, Direction) -> Overflow& { return p.as<Cast>()->overflow; }),
+      words_access<Overflow>(words_of("sat|nosat", '|'), [](Problem& p, Direction) -> Overflow& { return p.as<Cast>()->overflow; }),
       [](const Problem& p, Direction) -> std::string { return wide_float(p.as<Cast>()->to) ? "nosat" : "sat"; });
   add("noop", kQuantize | kSplit, "none|float", "the noop flag; exactly 1 leaves every output untouched",
       optional_float_access("none", [](Problem& p, Direction) -> auto& { return p.as<Split>() ? p.as<Split>()->noop : p.as<Quantize>()->noop; }), constant("none"));
@@ -312,11 +299,11 @@ std::vector<Key> make_keys() {
       words_access<Encoding>(encoding_words(), [](Problem& p, Direction) -> Encoding& { return p.as<Dequantize>()->out; }),
       [](const Problem& p, Direction) { return std::string(info(p.x.source).name); });
   add("input", kDequantize, "quantized|codes", "what is dequantized: x quantized by the reference, or arbitrary codes and scales",
-      words_access<CodesFrom>(split("quantized|codes", '|'), [](Problem& p, Direction) -> CodesFrom& { return p.as<Dequantize>()->input; }), constant("quantized"));
+      words_access<CodesFrom>(words_of("quantized|codes", '|'), [](Problem& p, Direction) -> CodesFrom& { return p.as<Dequantize>()->input; }), constant("quantized"));
   add("algo", kUpdate, "max|most_recent", "which amax of the history sets the scale",
-      words_access<AmaxAlgo>(split("max|most_recent", '|'), [](Problem& p, Direction) -> AmaxAlgo& { return p.as<Update>()->algo; }), constant("max"));
+      words_access<AmaxAlgo>(words_of("max|most_recent", '|'), [](Problem& p, Direction) -> AmaxAlgo& { return p.as<Update>()->algo; }), constant("max"));
   add("rule", kUpdate, "bulk|api|unfused", "which of TransformerEngine's three updates",
-      words_access<UpdateRule>(split("bulk|api|unfused", '|'), [](Problem& p, Direction) -> UpdateRule& { return p.as<Update>()->rule; }), constant("bulk"));
+      words_access<UpdateRule>(words_of("bulk|api|unfused", '|'), [](Problem& p, Direction) -> UpdateRule& { return p.as<Update>()->rule; }), constant("bulk"));
   add("margin", kUpdate, "-126..126", "the scale is divided by 2^margin",
       integer_access<int>(-126, 126, [](Problem& p, Direction) -> int& { return p.as<Update>()->margin; }), constant("0"));
   add("reduction", kUpdate, "0|1", "a buffer of reduced amaxes is given",
@@ -325,9 +312,9 @@ std::vector<Key> make_keys() {
       flag_access([](Problem& p, Direction) -> bool& { return p.as<Swizzle>()->inverse; }), constant("0"));
 
   add("op", kGemm, "TN|NN|NT", "which directions of a and b are read: rows and rows (fprop), columns and rows (dgrad), columns and columns (wgrad)",
-      words_access<GemmOp>(split("TN|NN|NT", '|'), [](Problem& p, Direction) -> GemmOp& { return p.as<Gemm>()->op; }), constant("TN"));
+      words_access<GemmOp>(words_of("TN|NN|NT", '|'), [](Problem& p, Direction) -> GemmOp& { return p.as<Gemm>()->op; }), constant("TN"));
   add("sum", kGemm, kSums, "how the products are summed",
-      words_access<GemmSum>(split(kSums, '|'), [](Problem& p, Direction) -> GemmSum& { return p.as<Gemm>()->sum; }), constant("f32_sequential"));
+      words_access<GemmSum>(words_of(kSums, '|'), [](Problem& p, Direction) -> GemmSum& { return p.as<Gemm>()->sum; }), constant("f32_sequential"));
   add("out", kGemm, "f32|bf16|f16|e4m3|e5m2", "encoding of d, and of c",
       words_access<Encoding>(encoding_words(), [](Problem& p, Direction) -> Encoding& { return p.x.source; }), constant("bf16"));
   add("alpha", kGemm, "float", "multiplies the sum, where it is not 1",
@@ -338,7 +325,7 @@ std::vector<Key> make_keys() {
       {[](const Problem& p, Direction) { return p.as<Gemm>()->bias ? std::string(info(*p.as<Gemm>()->bias).name) : "none"; },
        [](Problem& p, Direction, std::string_view text) -> MaybeError {
          const std::optional<Encoding> e = encoding_named(text);
-         if (!e && text != "none") return unknown("value", text, split("none|f32|bf16|f16", '|'));
+         if (!e && text != "none") return unknown("value", text, words_of("none|f32|bf16|f16", '|'));
          p.as<Gemm>()->bias = e;
          return {};
        }},
@@ -363,7 +350,7 @@ std::vector<Key> make_keys() {
   add("round", kMake, "rne|sr", "rounding of elements: to nearest even, or stochastically",
       {[](const Problem& p, Direction d) -> std::string { return p.quantizer(d)->round == Round::sr ? "sr" : "rne"; },
        [](Problem& p, Direction d, std::string_view text) -> MaybeError {
-         static const Words words = split("rne|sr", '|');
+         static const Words words = words_of("rne|sr", '|');
          if (std::find(words.begin(), words.end(), text) == words.end()) return unknown("value", text, words);
          quantizer(p, d).round = text == "sr" ? Round::sr : Round::rne;
          return {};
@@ -377,12 +364,12 @@ std::vector<Key> make_keys() {
        [](Problem& p, Direction d, std::string_view text) { return read_hex16(text, quantizer(p, d).sign_mask); }},
       constant(hex16(kRhtSignMask)), rotated, true);
   add("row_scaled", kData, "0|1", "one amax per stored row rather than one for the tensor",
-      flag_access([](Problem& p, Direction d) -> bool& { return quantizer(p, d).row_scaled; }), constant("0"), nvfp4_only, true);
+      flag_access([](Problem& p, Direction d) -> bool& { return quantizer(p, d).row_scaled; }), constant("0"), format_is({F::fp8_current, F::nvfp4}), true);
   add("four_over_six", kData, "off|mae|mse", "choose each block's scale for a largest value of 4 or 6 by the smaller error",
-      words_access<FourOverSix>(split("off|mae|mse", '|'), [](Problem& p, Direction d) -> FourOverSix& { return quantizer(p, d).four_over_six; }),
+      words_access<FourOverSix>(words_of("off|mae|mse", '|'), [](Problem& p, Direction d) -> FourOverSix& { return quantizer(p, d).four_over_six; }),
       constant("off"), nvfp4_only, true);
   add("e4m3_max", kData | kScaleChain, "448|256", "the largest block scale that the tensor scale aims at",
-      words_access<E4m3Max>(split("448|256", '|'), [](Problem& p, Direction d) -> E4m3Max& { return quantizer(p, d).e4m3_max; }),
+      words_access<E4m3Max>(words_of("448|256", '|'), [](Problem& p, Direction d) -> E4m3Max& { return quantizer(p, d).e4m3_max; }),
       constant("448"), nvfp4_limit, true);
   add("pow2", kMake | kScaleChain, "0|1", "floor the scale to a power of two",
       flag_access([](Problem& p, Direction d) -> bool& { return quantizer(p, d).pow2; }),
@@ -396,10 +383,10 @@ std::vector<Key> make_keys() {
   add("prior_amax", kMake, "float", "what the amax slot holds before",
       float_access([](Problem& p, Direction d) -> F32Bits& { return quantizer(p, d).prior_amax; }), constant("0"), fp8_delayed_only, true);
   add("scales", kQuantize | kSplit | kDequantize, "compact|gemm", "layout of the scale tensor",
-      words_access<ScaleLayout>(split("compact|gemm", '|'), [](Problem& p, Direction d) -> ScaleLayout& { return quantizer(p, d).scales; }),
+      words_access<ScaleLayout>(words_of("compact|gemm", '|'), [](Problem& p, Direction d) -> ScaleLayout& { return quantizer(p, d).scales; }),
       constant("compact"), blocked, true);
   add("scale_from", kQuantize, "x|amax|scale", "where the scales of blocks come from: the elements, or the plane given.block_amax, or given.scale_inv",
-      words_access<ScaleFrom>(split("x|amax|scale", '|'), [](Problem& p, Direction d) -> ScaleFrom& { return quantizer(p, d).scale_from; }), constant("x"), blocked, true);
+      words_access<ScaleFrom>(words_of("x|amax|scale", '|'), [](Problem& p, Direction d) -> ScaleFrom& { return quantizer(p, d).scale_from; }), constant("x"), blocked, true);
 
   // Numerics, by default what the flavour's kernel does.
   auto numeric = [&](std::string_view name, unsigned ops, Applies applies, auto pointer) {
@@ -469,7 +456,7 @@ std::vector<Key> make_keys() {
   add("at", kAll, "<row>,<col>", "the fill's origin: x is a window of a larger tensor",
       {[](const Problem& p, Direction) { return std::to_string(p.x.fill.at_row) + "," + std::to_string(p.x.fill.at_col); },
        [](Problem& p, Direction, std::string_view text) -> MaybeError {
-         const Words parts = split(text, ',');
+         const Words parts = words_of(text, ',');
          const auto row = parts.size() == 2 ? integer<int64_t>(parts[0]) : std::nullopt;
          const auto col = parts.size() == 2 ? integer<int64_t>(parts[1]) : std::nullopt;
          if (!row || !col || *row < 0 || *col < 0 || *row > kMaxElements || *col > kMaxElements)
@@ -482,7 +469,7 @@ std::vector<Key> make_keys() {
   add("rng", kQuantize | kSplit | kGemm, "<seed>,<offset>,<member>", "where the random bytes of round=sr come from (default: the fill's seed, 0, 0)",
       {[](const Problem& p, Direction) { return std::to_string(p.rng.seed) + "," + std::to_string(p.rng.offset) + "," + std::to_string(p.rng.member); },
        [](Problem& p, Direction, std::string_view text) -> MaybeError {
-         const Words parts = split(text, ',');
+         const Words parts = words_of(text, ',');
          const auto seed = parts.size() == 3 ? integer<uint64_t>(parts[0]) : std::nullopt;
          const auto offset = parts.size() == 3 ? integer<uint64_t>(parts[1]) : std::nullopt;
          const auto member = parts.size() == 3 ? integer<uint32_t>(parts[2]) : std::nullopt;
@@ -635,7 +622,7 @@ MaybeError read_format(std::string_view word, Problem& p) {
     if (word != info(Encoding::u32).name) return Error{"philox makes u32, found '" + std::string(word) + "'", 0, "philox u32 8x4 u32"};
     return {};
   }
-  const Words parts = split(word, '/');
+  const Words parts = words_of(word, '/');
   if (parts.size() > 2 || (parts.size() == 2 && !p.as<Quantize>() && !p.as<Split>()))
     return Error{std::string(op_name(p)) + " takes one format, found '" + std::string(word) + "'", 0, ""};
   std::array<FormatId, 2> formats{};
@@ -657,7 +644,7 @@ MaybeError read_format(std::string_view word, Problem& p) {
 }
 
 MaybeError read_shape(std::string_view word, Problem& p) {
-  const Words parts = split(word, 'x');
+  const Words parts = words_of(word, 'x');
   const auto rows = parts.size() == 2 ? integer<int64_t>(parts[0]) : std::nullopt;
   const auto cols = parts.size() == 2 ? integer<int64_t>(parts[1]) : std::nullopt;
   if (!rows || !cols || *rows < 0 || *cols < 0)
@@ -691,7 +678,7 @@ MaybeError read_b(std::string_view word, Problem& p) { return read_operand(word,
 
 MaybeError read_sizes(std::string_view word, Problem& p) {
   std::vector<int64_t> n;
-  for (std::string_view size : split(word, 'x'))
+  for (std::string_view size : words_of(word, 'x'))
     if (auto v = integer<int64_t>(size); v && *v >= 0 && *v <= kMaxElements) n.push_back(*v);
   if (n.size() != 3 || std::count(word.begin(), word.end(), 'x') != 2) return Error{"expected sizes <M>x<N>x<K>, found '" + std::string(word) + "'", 0, "for example 256x512x384"};
   p.x.shape = {n[1], n[0]};
@@ -973,7 +960,11 @@ MaybeError validate_quantizer(const Problem& p, const Quantizer& q, Direction d)
     if (q.scale_from == ScaleFrom::scale && q.format == FormatId::fp8_block && q.numerics.scale_order == ScaleOrder::encode_first)
       return fail("scale_from=scale of fp8_block needs scale_order=decode_first or decode_divide: the encode scale is not a function of the decode scale (N17.12)", "scale_from=amax");
   }
-  if (q.format != FormatId::nvfp4 && (q.round == Round::sr || q.rht || q.row_scaled || q.four_over_six != FourOverSix::off)) return fail("round, rht, row_scaled and four_over_six are for nvfp4");
+  if (q.format != FormatId::nvfp4 && (q.round == Round::sr || q.rht || q.four_over_six != FourOverSix::off)) return fail("round, rht and four_over_six are for nvfp4");
+  if (q.row_scaled && q.format != FormatId::nvfp4) {
+    if (q.format != FormatId::fp8_current) return fail("row_scaled is for fp8_current and nvfp4");
+    if (q.amax) return fail("row_scaled=1 computes the amax of each stored row: none is given (N3.12)", "leave amax out");
+  }
   return q.format == FormatId::nvfp4 ? validate_nvfp4(p, q, d) : MaybeError{};
 }
 
@@ -1018,7 +1009,7 @@ MaybeError validate_flavour(const Problem& p) {
 // What each sum multiplies (N16.5): the operands' formats, and the encoding of their elements where that is one.
 MaybeError validate_sum(const Gemm& g) {
   using F = FormatId;
-  const std::string sum(split(kSums, '|')[static_cast<size_t>(g.sum)]);
+  const std::string sum(words_of(kSums, '|')[static_cast<size_t>(g.sum)]);
   const auto both = [&](auto&& fits) { return fits(g.a) && fits(g.b); };
   const auto per_tensor = [](const Operand& o) { return info(o.quantizer.format).per_tensor_fp8(); };
   const auto blockwise = [](const Operand& o) { return o.quantizer.format == F::fp8_block; };
@@ -1056,7 +1047,7 @@ MaybeError validate_gemm(const Problem& p) {
     auto error = g.k < 0 || g.k > kMaxElements ? fail("the sizes are out of range") : validate(operand_problem(p, side));
     if (!error && q.scales != ScaleLayout::compact) error = fail("a gemm reads compact scales");
     if (error) return Error{std::string(name_of(side)) + ": " + error->message, 0, error->hint};
-    if (q.row_scaled && g.operand(side == Side::a ? Side::b : Side::a).quantizer.format != FormatId::nvfp4)
+    if (q.row_scaled && q.format == FormatId::nvfp4 && g.operand(side == Side::a ? Side::b : Side::a).quantizer.format != FormatId::nvfp4)
       return fail("an operand of row_scaled=1 takes an nvfp4 partner (N16.9)", "a=nvfp4 b=nvfp4");
   }
   return validate_sum(g);
@@ -1132,7 +1123,7 @@ Result<std::vector<std::string>> expand_sweep(std::string_view text) {
         return Error{"a sweep of more than " + std::to_string(kMaxSweep) + " lines", open + 1, "split it"};
       for (int64_t v = *low; v <= *high; ++v) choices.push_back(std::to_string(v));
     } else {
-      for (std::string_view word : split(body, ',')) choices.emplace_back(word);
+      for (std::string_view word : words_of(body, ',')) choices.emplace_back(word);
     }
     if (choices.size() > kMaxSweep / out.size()) return Error{"a sweep of more than " + std::to_string(kMaxSweep) + " lines", open + 1, "split it"};
     std::vector<std::string> longer;

@@ -15,7 +15,7 @@ Geometry geometry(const Quantizer& q, Shape shape, Direction d, ScaleLayout layo
   const int64_t rows = g.data.rows, cols = g.data.cols, length = length_of(q.block);
   auto padded_to = [&](int64_t r, int64_t c) { g.scale_padded = {round_up(g.scale.rows, r), round_up(g.scale.cols, c)}; };
   if (format.per_tensor_fp8()) {
-    g.scale = g.scale_padded = {1, 1};
+    g.scale = g.scale_padded = {q.row_scaled ? rows : 1, 1};                   // N3.12
   } else if (q.format == FormatId::fp8_block && layout == ScaleLayout::gemm) {               // N9.6
     g.scale_encoding = Encoding::e8m0;
     g.scale = {rows, 4 * ceil_div(cols, length)};
@@ -69,17 +69,16 @@ Plane data_plane(const Quantizer& q, Shape shape, Direction d, Part part) {
   return p;
 }
 
-// N10.1, N10.9: one amax for the tensor, or one for each stored row.
-Plane nvfp4_amax(const Quantizer& q, Shape shape, Direction d, Part part) {
-  return scalars(plane_name(d, "amax"), part, d, {q.row_scaled ? geometry(q, shape, d).data.rows : 1, 1});
+// "amax" or "scale": one for the tensor, or one for each stored row (N3.12, N10.9).
+Plane of_tensor_or_rows(std::string_view stem, const Quantizer& q, Shape shape, Direction d, Part part) {
+  return scalars(plane_name(d, stem), part, d, {q.row_scaled ? geometry(q, shape, d).data.rows : 1, 1});
 }
 
 // What a quantize of one direction writes, in causal order.
 void add_outputs(std::vector<Plane>& out, const Quantizer& q, Shape shape, Direction d) {
   const bool current = q.format == FormatId::fp8_current;
-  if (q.format == FormatId::fp8_delayed || (current && !q.amax)) out.push_back(scalars(plane_name(d, "amax"), Part::output, d));
-  if (q.format == FormatId::nvfp4 && !q.amax) out.push_back(nvfp4_amax(q, shape, d, Part::output));
-  if (current) out.push_back(scalars(plane_name(d, "scale"), Part::output, d));
+  if (q.format == FormatId::fp8_delayed || ((current || q.format == FormatId::nvfp4) && !q.amax)) out.push_back(of_tensor_or_rows("amax", q, shape, d, Part::output));
+  if (current) out.push_back(of_tensor_or_rows("scale", q, shape, d, Part::output));
   if (info(q.format).scale) out.push_back(scale_plane(q, shape, d, Part::output, q.scales));
   out.push_back(data_plane(q, shape, d, Part::output));
 }
@@ -223,7 +222,7 @@ std::vector<Plane> input_planes(const Problem& p) {
   } else if (p.as<Dequantize>()) {
     const Direction d = only_direction(p);
     const Quantizer& q = *p.quantizer(d);
-    if (q.format == FormatId::nvfp4) out.push_back(nvfp4_amax(q, shape, d, Part::input));
+    if (q.format == FormatId::nvfp4) out.push_back(of_tensor_or_rows("amax", q, shape, d, Part::input));
     if (info(q.format).scale) out.push_back(scale_plane(q, shape, d, Part::input, q.scales));
     out.push_back(data_plane(q, shape, d, Part::input));
   } else if (const Update* op = p.as<Update>()) {

@@ -81,7 +81,7 @@ struct Geometry {
 };
 
 // Geometry of x with shape `shape` quantized by `q` in direction `d`, its scales in `layout`. With R x C the stored data:
-//   per-tensor FP8          1x1
+//   per-tensor FP8          1x1; row_scaled [R, 1]                                                 (N3.12)
 //   mxfp8                   row [R, cdiv(C, 32)] to [128, 4], col [cdiv(R, 32), C] to [4, 128]          (N6.2)
 //   nvfp4, mxfp4            [R, cdiv(C, block)] to [128, 4]                                             (N10.14, N15.4)
 //   fp8_block               1x128 [cdiv(C, 128), R], 128x128 [cdiv(R, 128), cdiv(C, 128)], both to [1, 4]  (N9.4)
@@ -100,7 +100,7 @@ std::vector<Problem> member_problems(const Problem& split);
 // N16.1: the line of one operand of a gemm: a quantize of its tensor in the one direction that is read, [M, K] or [K, M] for a, [N, K] or [K, N] for
 // b. The fill is the operand's, drawn for b with the next seed, so that equal seeds give unequal operands.
 Problem operand_problem(const Problem& gemm, Side);
-// The same as a dequantize to f32, or to the source of identity: its input planes, in their order, are the operand's planes of the gemm by other names
+// The same as a dequantize to f32, under hopper_f16 to bf16 (N16.12), of identity to its own source: its input planes, in their order, are the operand's planes of the gemm by other names
 // ("row.data" is "a.data").
 Problem operand_dequantize(const Problem& gemm, Side);
 // The seeds of C and of the bias, which are drawn by x's fill: the second and third after its seed.

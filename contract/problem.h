@@ -78,7 +78,7 @@ struct Quantizer {
   uint16_t sign_mask = kRhtSignMask;       // rht: bit i set negates element i of each 16 (N11.1)
   FourOverSix four_over_six = FourOverSix::off;
   E4m3Max e4m3_max = E4m3Max::m448;        // nvfp4 under four_over_six
-  bool row_scaled = false;                 // nvfp4: one amax per stored row (N10.9)
+  bool row_scaled = false;                 // fp8_current, nvfp4: one amax per stored row (N3.12, N10.9)
   ScaleLayout scales = ScaleLayout::compact;
   ScaleFrom scale_from = ScaleFrom::x;     // formats with blocks
   Numerics numerics;

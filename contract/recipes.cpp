@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "contract/words.h"
+
 namespace assay {
 
 namespace {
@@ -47,18 +49,6 @@ constexpr Setting kSettings[] = {
 #undef SETTING
 #undef RECIPE
 };
-
-using Words = std::vector<std::string_view>;
-
-Words words_of(std::string_view text, char separator) {
-  Words out;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(separator, at), text.size());
-    out.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
 
 void add_once(Words& words, std::string_view word) {
   if (!word.empty() && std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);

@@ -76,6 +76,9 @@ class Subject {
   // Present on this machine; `why` says what is missing. Cheap, and safe without a GPU.
   virtual Support present() const { return {}; }
   virtual Support supports(const Problem&) const = 0;
+  // Why the bits of a gemm that it supports are not pinned: then the judge asks whether d lies inside the bound (N16.13), not whether it equals the
+  // reference's bit for bit. Nothing: they are, as those of every other op.
+  virtual std::optional<std::string> unpinned(const Problem&) const { return {}; }
   // Computes every output plane from the input planes. Buffers come in the order of input_planes() and output_planes().
   // Writes zeros into padding; under noop == 1 writes nothing. Throws std::exception on failure.
   virtual Served run(const Problem&, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment&) = 0;

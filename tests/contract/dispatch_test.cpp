@@ -39,7 +39,7 @@ TEST(Dispatch, TransformerEngineKernels) {
            Row{"quantize fp8_delayed 7x9 f32 dir=col", ""},
            Row{"quantize fp8_delayed 7x9 f32 dispatch=specialised", ""},
            Row{"quantize identity 7x9 f32", "copy"},
-           Row{"quantize mxfp8/fp8_current 64x64 bf16", ""},
+           Row{"quantize mxfp8/fp8_current 64x64 bf16", ""}, Row{"quantize fp8_current 64x64 bf16 row_scaled=1", ""},
        }) {
     const auto p = parse_line(std::string(r.line) + " flavour=te");
     ASSERT_TRUE(p) << r.line << ": " << p.error().text();

@@ -53,6 +53,8 @@ TEST(Geometry, ShapesOfBlockFormats) {   // the table that TransformerEngine's s
             "row.scale_inv e4m3 256x24, row.data e2m1 256x384, col.scale_inv e4m3 384x16, col.data e2m1 384x256");
   EXPECT_EQ(outputs("quantize nvfp4 5x7 bf16 row_scaled=1"),
             "row.amax f32 5x1, row.scale_inv e4m3 5x1/128x4, row.data e2m1 5x7/5x8, col.amax f32 7x1, col.scale_inv e4m3 7x1/128x4, col.data e2m1 7x5/7x6");
+  EXPECT_EQ(outputs("quantize fp8_current 5x7 bf16 row_scaled=1"),   // N3.12
+            "row.amax f32 5x1, row.scale f32 5x1, row.scale_inv f32 5x1, row.data e4m3 5x7, col.amax f32 7x1, col.scale f32 7x1, col.scale_inv f32 7x1, col.data e4m3 7x5");
   EXPECT_EQ(outputs("quantize mxfp4 48x80 bf16"), "row.scale_inv e8m0 48x3/128x4, row.data e2m1 48x80, col.scale_inv e8m0 80x2/128x4, col.data e2m1 80x48");
   const auto packed = output_planes(*parse_line("quantize nvfp4 5x7 bf16 dir=row"));
   EXPECT_EQ(packed[2].bytes(), 5u * 4u);
@@ -102,6 +104,7 @@ TEST(Geometry, OperandsOfAGemm) {   // N16.1, worked by hand: M 96, N 40, K 160
   EXPECT_EQ(inputs("gemm a=mxfp8 b=nvfp4 96x40x160"), "a.scale_inv e8m0 96x5/128x8, a.data e4m3 96x160, b.amax f32 1x1, b.scale_inv e4m3 40x10/128x12, b.data e2m1 40x160");
   EXPECT_EQ(inputs("gemm a=mxfp8 b=nvfp4 96x40x160 op=NN"), "a.scale_inv e8m0 5x96/8x128, a.data e4m3 160x96, b.amax f32 1x1, b.scale_inv e4m3 40x10/128x12, b.data e2m1 40x160");
   EXPECT_EQ(inputs("gemm a=nvfp4 b=nvfp4 96x40x160 op=NN a.row_scaled=1").substr(0, 15), "a.amax f32 96x1");
+  EXPECT_EQ(inputs("gemm a=fp8_current b=fp8_current 96x40x160 op=NN row_scaled=1"), "a.scale_inv f32 96x1, a.data e4m3 96x160, b.scale_inv f32 40x1, b.data e4m3 40x160");
   EXPECT_EQ(inputs("gemm a=nvfp4 b=fp8_block 96x40x160 op=NT amax=2 beta=-1 out=f16 bias=bf16"),
             "a.amax f32 1x1, a.scale_inv e4m3 96x10/128x12, a.data e2m1 96x160, b.scale_inv f32 2x40, b.data e4m3 40x160, c f16 40x96, bias bf16 1x96");
   EXPECT_EQ(outputs("gemm a=nvfp4 b=fp8_block 96x40x160 op=NT out=e5m2"), "d e5m2 40x96");

@@ -48,7 +48,8 @@ TEST(Line, ShortLinePrintsWhatDiffersFromTheDefaults) {
            "gemm a=mxfp8 b=nvfp4 33x0x16 op=NT sum=exact out=e4m3 alpha=-2 bias=f32 a.element=e5m2 b.rht=1 a.fill=wide b.fill=ties c.fill=edges seed=7",
            "gemm a=identity b=identity 16x8x24 f32 sum=hopper_tf32 out=f32 beta=1 a.seed=1 b.seed=2 c.seed=3 c.at=4,5",
            "gemm a=identity b=fp8_block 16x8x24 op=NN a.source=f32 b.block=128x128",
-           "gemm a=nvfp4 b=nvfp4 16x32x64 op=NN row_scaled=1 fill=wide",
+           "gemm a=nvfp4 b=nvfp4 16x32x64 op=NN row_scaled=1 fill=wide", "quantize fp8_current 16x32 bf16 row_scaled=1",
+           "gemm a=fp8_current b=mxfp8 16x32x64 a.row_scaled=1",
        })
     EXPECT_EQ(to_line(parsed(line)), line);
 }
@@ -222,7 +223,7 @@ TEST(Line, ImpossibleProblemsAreErrors) {
            "quantize mxfp8 4x4 bf16 fill=literal", "quantize mxfp8 4x4 bf16 fill=ties:3f80", "quantize mxfp8 4x4 bf16 at=1", "quantize mxfp8 4x4 bf16 seed=-1",
            "quantize mxfp8/fp8_current 4x4 bf16 dir=row", "quantize fp8_block 4x4 bf16 block=1x32", "quantize nvfp4 4x4 bf16 block=32x32",
            "quantize mxfp4 4x4 bf16 block=32x32", "quantize nvfp4 16x16 bf16 element=e4m3", "quantize nvfp4 16x16 f32 col.rht=1", "quantize nvfp4 8x16 bf16 col.rht=1", "quantize nvfp4 16x16 bf16 row.rht=1",
-           "quantize nvfp4 16x16 bf16 row_scaled=1 block=16x16", "quantize nvfp4 16x16 bf16 row_scaled=1 round=sr", "quantize nvfp4 16x16 bf16 row_scaled=1 amax=1",
+           "quantize fp8_current 16x16 bf16 row_scaled=1 amax=1", "quantize fp8_delayed 16x16 bf16 row_scaled=1", "quantize nvfp4 16x16 bf16 row_scaled=1 block=16x16", "quantize nvfp4 16x16 bf16 row_scaled=1 round=sr", "quantize nvfp4 16x16 bf16 row_scaled=1 amax=1",
            "quantize nvfp4 16x16 bf16 four_over_six=mae round=sr", "quantize nvfp4 16x16 bf16 e4m3_max=256", "quantize nvfp4 16x16 f16 multiplier=bf16_quotient", "quantize mxfp8 16x16 bf16 round=sr",
            "quantize nvfp4 16x48 bf16 round=sr draw=te_t1d", "quantize nvfp4 64x64 bf16 round=sr draw=te_rhtrc", "quantize nvfp4 16x16 bf16 rng=1,2,3", "quantize nvfp4 16x16 bf16 round=sr rng=1,2",
            "quantize nvfp4 16x16 bf16 round=sr rng=1,2,131072", "quantize mxfp8 16x16 bf16 dir=row col_source=row_dequantized", "quantize fp8_block 16x16 bf16 pow2=0 scales=gemm",
