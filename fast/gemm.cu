@@ -114,7 +114,7 @@ GemmOperand operand(const Job& job, Side side, bool without_amax) {
     o.factor = Factor::two_level, o.chain = Nvfp4Chain::of(q);
     o.amax = without_amax ? nullptr : static_cast<const uint32_t*>(plane("amax"));
   } else if (geometry_of.has_scale) {
-    o.factor = info(q.format).per_tensor_fp8() ? Factor::tensor : geometry_of.scale_encoding == Encoding::e8m0 ? Factor::e8m0 : Factor::f32;
+    o.factor = info(q.format).per_tensor_fp8() ? q.row_scaled ? Factor::line : Factor::tensor : geometry_of.scale_encoding == Encoding::e8m0 ? Factor::e8m0 : Factor::f32;
   }
   if (info(q.format).has_blocks()) o.index = block_index(q, s, d, ScaleLayout::compact);
   return o;
@@ -127,7 +127,7 @@ std::string run_gemm(const Job& job) {
   const Gemm& op = *p.as<Gemm>();
   if (const Support s = kernel_sums(p); !s.yes) throw std::runtime_error(s.why);
   GemmArgs g;
-  g.by_row_a = op.a.quantizer.row_scaled, g.by_row_b = op.b.quantizer.row_scaled;
+  g.by_row_a = leaves_amax_out(op.a), g.by_row_b = leaves_amax_out(op.b);
   g.rows = g.by_row_a && g.by_row_b ? RowScaled::both : g.by_row_a || g.by_row_b ? RowScaled::one : RowScaled::none;
   g.a = operand(job, Side::a, g.rows != RowScaled::none), g.b = operand(job, Side::b, g.rows != RowScaled::none);
   g.amax_a = job.input("a.amax"), g.amax_b = job.input("b.amax");

@@ -15,8 +15,12 @@ namespace assay {
 // Whether the kernels run this Problem: every op, and of a gemm f32_sequential (N16.2).
 Support kernel_sums(const Problem&);
 
-// How a scale tensor is read: not at all, one for the tensor (N16.6), one for 128 of k in a line, one for 128x128 (N16.7). The compact layouts are cuBLASLt's own.
-enum class LtScale : uint8_t { none, tensor, vector_128, block_128x128 };
+// Whether the sum takes the operand's amaxes as 1, and multiplies by them after it (N16.9).
+inline bool leaves_amax_out(const Operand& o) { return o.quantizer.row_scaled && o.quantizer.format == FormatId::nvfp4; }
+
+// How a scale tensor is read: not at all, one for the tensor, one for each line, m of a and n of b (N16.6), one for 128 of k in a line, one for 128x128
+// (N16.7). The compact layouts are cuBLASLt's own.
+enum class LtScale : uint8_t { none, tensor, outer_vector, vector_128, block_128x128 };
 struct LtOperand {
   Encoding encoding{};
   LtScale scale = LtScale::none;
@@ -34,13 +38,14 @@ struct LtPlan {
   float alpha = 1, beta = 0;
   bool bias = false;
   std::vector<int> stages;            // STAGES_ID of the kernels whose K loop is known: steps of N16.4, chained by N16.5
+  std::string unpinned;               // what is not known of its epilogue, whose d is judged by the bound (N16.13). Empty: every bit is known
   bool operator==(const LtPlan&) const = default;
 };
 // ALGO_ID of those kernels.
 inline constexpr int kLtAlgorithm = 66;
 
-// The call that gives the bits of N16 for a gemm, or why there is none: the sum is another, cuBLASLt refuses the types or the sizes, or the order
-// in which it rounds is not known.
+// The call that gives the bits of N16 for a gemm, or those of another order of its epilogue's roundings; or why there is none: the sum is another, or
+// cuBLASLt refuses the types or the sizes.
 Result<LtPlan> lt_plan(const Problem&);
 
 // The configuration of an algorithm that the heuristic offered.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "fast/formats/fp8_current_scale.h"
+#include "fast/gemm_plan.h"
 #include "fast/lane/decode.cuh"
 #include "fast/lane/fp8_current.cuh"
 #include "fast/lane/fp8_block.cuh"
@@ -179,10 +180,11 @@ class Tracer {
     return {as_float(divides ? s.scale_inv : s.scale), divides};
   }
 
-  // Element (i, j) of the stored data of NVFP4, and their shape.
+  // Element (i, j) of the stored data where these are transposed in columns, and their shape.
   uint32_t stored(int64_t i, int64_t j) const { return d_ == Direction::row ? x(i, j) : x(j, i); }
   Shape stored_shape() const { return d_ == Direction::row ? p_.x.shape : Shape{p_.x.shape.cols, p_.x.shape.rows}; }
-  uint32_t nvfp4_amax(const Quantizer& q, int64_t i) const {
+  // The amax of the tensor, or of stored row i (N3.12, N10.9).
+  uint32_t scope_amax(const Quantizer& q, int64_t i) const {
     if (q.amax) return element(input(d_, "given.amax"), 0);
     const Shape s = p_.x.shape;
     if (!q.row_scaled) return amax(0, s.rows, 0, s.cols, false);
@@ -238,7 +240,7 @@ class Tracer {
     if (q.rht) rotate(q);
     const int64_t i = d_ == Direction::row ? row_ : col_, j = d_ == Direction::row ? col_ : row_;
     const Nvfp4Chain chain = Nvfp4Chain::of(q);
-    const uint32_t tensor_amax = nvfp4_amax(q, i);
+    const uint32_t tensor_amax = scope_amax(q, i);
     add(q.row_scaled ? "N10.9" : "N10.1", q.row_scaled ? "amax of the stored row" : "tensor amax", Encoding::f32, tensor_amax);
     const Nvfp4Scales t = chain.of_tensor(tensor_amax);
     tensor_scales(chain, t);
@@ -281,9 +283,9 @@ class Tracer {
         return code_of(q, "N9.3", fp8_scale(q, steps_.back().bits));
       }
       case FormatId::fp8_current: {
-        const uint32_t tensor_amax = q.amax ? element(input(d_, "given.amax"), 0) : amax(0, s.rows, 0, s.cols, false);
-        add("N3.1", "tensor amax", Encoding::f32, tensor_amax);
-        return code_of(q, "N3.8", fp8_scale(q, tensor_amax));
+        const uint32_t found = scope_amax(q, d_ == Direction::row ? row_ : col_);
+        add(q.row_scaled ? "N3.12" : "N3.1", q.row_scaled ? "amax of the stored row" : "tensor amax", Encoding::f32, found);
+        return code_of(q, "N3.8", fp8_scale(q, found));
       }
       case FormatId::nvfp4: return quantize_nvfp4(q);
       case FormatId::fp8_delayed: {
@@ -305,13 +307,13 @@ class Tracer {
     add("N2.8", "value", Encoding::f32, decode_from(q.element, code));
     const uint32_t value = steps_.back().bits;
     const bool blocks = info(q.format).has_blocks(), e8m0 = input(d_, scale_stem(q.scales)).plane->encoding == Encoding::e8m0;
-    const int64_t index = blocks ? block_index(q, s, d_, q.scales)(rows ? row_ : col_, rows ? col_ : row_) : 0;
+    const int64_t line = rows ? row_ : col_, index = blocks ? block_index(q, s, d_, q.scales)(line, rows ? col_ : row_) : q.row_scaled ? line : 0;
     const uint32_t stored = element(input(d_, scale_stem(q.scales)), index);
     uint32_t scale = e8m0 ? mx_scale(stored) : stored;
     const char* clause = e8m0 ? "N5.9" : blocks ? "N9.5" : "N3.10";
     if (q.format == FormatId::nvfp4) {
       clause = "N10.15";
-      add(clause, "amax", Encoding::f32, element(input(d_, "amax"), q.row_scaled ? (rows ? row_ : col_) : 0));
+      add(clause, "amax", Encoding::f32, element(input(d_, "amax"), q.row_scaled ? line : 0));
       const uint32_t amax_of_line = steps_.back().bits;
       add(clause, "block scale", Encoding::e4m3, stored);
       scale = canonical(as_bits(Nvfp4Chain::of(q).decode_multiplier(amax_of_line, stored)));
@@ -346,7 +348,7 @@ class Tracer {
     return out;
   }
   void multiply(const Gemm& op) {
-    const bool by_row_a = op.a.quantizer.row_scaled, by_row_b = op.b.quantizer.row_scaled, scaled = by_row_a || by_row_b;
+    const bool by_row_a = leaves_amax_out(op.a), by_row_b = leaves_amax_out(op.b), scaled = by_row_a || by_row_b;
     const std::vector<uint32_t> a = line_of(op, Side::a, scaled), b = line_of(op, Side::b, scaled);
     float v = 0;
     for (size_t k = 0; k < a.size(); ++k) v = accumulate(v, as_float(a[k]), as_float(b[k]));

@@ -22,7 +22,7 @@ inline bool fp8_tunable(const Job& job) {
   Numerics tuned;
   tuned.inf_amax = any.numerics.inf_amax, tuned.scale_limit = any.numerics.scale_limit;
   const Shape s = p.x.shape;
-  return job.policy != Policy::general && any.numerics == tuned && (!p.row || !p.col || *p.row == *p.col) && s.cols % kPatch == 0 &&
+  return job.policy != Policy::general && any.numerics == tuned && !any.row_scaled && (!p.row || !p.col || *p.row == *p.col) && s.cols % kPatch == 0 &&
          (!p.col || s.rows % kPatch == 0) && aligned(16, {job.input<void>("x")}) && aligned(8, {job.output<void>("row.data"), job.output<void>("col.data")});
 }
 
@@ -48,11 +48,18 @@ std::string launch_fp8_pair(const Job& job, const std::string& name, const Fp8Sl
   return name + "_pair<" + directions(p) + "> " + how(p);
 }
 
+// The scale_inv of the tensor or of the stored row (N3.10, N3.12).
+struct Fp8DecodeScale {
+  const uint32_t* scale_inv = nullptr;
+  bool by_line = false;
+  ASSAY_LANE float operator()(int64_t, int64_t line) const { return as_float(scale_inv[by_line ? line : 0]); }
+};
+
 inline std::string dequantize_fp8(const Job& job) {
   const Direction d = job.problem.row ? Direction::row : Direction::col;
-  const TensorScale scale{job.input(d, "scale_inv")};
-  if (d == Direction::row) return launch_dequantize<false, Encoding::e4m3, Encoding::e5m2>(job, d, scale);
-  return launch_dequantize<true, Encoding::e4m3, Encoding::e5m2>(job, d, scale);
+  const Fp8DecodeScale rule{job.input(d, "scale_inv"), job.problem.quantizer(d)->row_scaled};
+  if (d == Direction::row) return launch_dequantize<false, Encoding::e4m3, Encoding::e5m2>(job, d, BlockScales<false, Fp8DecodeScale>{rule, {}});
+  return launch_dequantize<true, Encoding::e4m3, Encoding::e5m2>(job, d, BlockScales<true, Fp8DecodeScale>{rule, {}});
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

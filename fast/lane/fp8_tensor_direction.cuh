@@ -13,7 +13,7 @@ struct Fp8TensorDirection {
   Fp8Convert convert;
   ElementRule element;
   bool delayed = false, plus_zero = false, divides = false;
-  int64_t members = 1;
+  int64_t slots = 1;
 
   static Fp8TensorDirection of(const Job& job, Direction d) {
     const Quantizer& q = *job.problem.quantizer(d);
@@ -25,12 +25,12 @@ struct Fp8TensorDirection {
     lane.plus_zero = q.numerics.neg_zero == NegZero::plus;
     lane.divides = q.numerics.scale_order == ScaleOrder::decode_divide;
     lane.element = ElementRule::of(q, lane.divides);
-    lane.members = member_count(job.problem);
+    lane.slots = amax_slots(job.problem, d);
     return lane;
   }
   Pass amax_pass() const { return delayed ? Pass::during : planes.amax != nullptr ? Pass::before : Pass::none; }   // N3.1
-  int64_t start_slots() const { return delayed || planes.amax != nullptr ? members : 0; }
-  int64_t finish_slots() const { return delayed ? 0 : members; }
+  int64_t start_slots() const { return delayed || planes.amax != nullptr ? slots : 0; }
+  int64_t finish_slots() const { return delayed ? 0 : slots; }
 
   ASSAY_DEVICE void start(int64_t slot) const {
     planes.amax[slot] = delayed ? planes.prior[slot] : 0u;                  // N3.1
@@ -42,33 +42,48 @@ struct Fp8TensorDirection {
     planes.scale_inv[slot] = s.scale_inv;
   }
   template <bool kRows>
-  ASSAY_DEVICE void accumulate(const Tile&, const Patch& patch) const { accumulate_amax(patch, planes.amax); }
+  ASSAY_DEVICE void accumulate(const Tile& tile, const Patch& patch) const {
+    if (planes.by_line) accumulate_line_amaxes<kRows>(tile, patch, planes.amax);   // N3.12
+    else accumulate_amax(patch, planes.amax);
+  }
 
   template <bool kRows>
   ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
     using A = Axis<kRows>;
-    const float multiplier = as_float(delayed ? *planes.given : *planes.scale), scale_inv = as_float(*planes.scale_inv);
+    const uint32_t* scales = delayed ? planes.given : divides ? planes.scale_inv : planes.scale;
+    uint32_t factor[kPatch];
     uint2 codes[kPatch];
+    of_lines<kRows>(tile, scales, factor);
     if (element.on) {
-      const uint32_t factor = as_bits(divides ? scale_inv : multiplier);
-      rule_codes<kRows>(element, patch, {factor, factor, factor, factor, factor, factor, factor, factor}, divides, codes);
+      rule_codes<kRows>(element, patch, factor, divides, codes);
     } else {
 #pragma unroll
       for (int l = 0; l < kPatch; ++l) {
         uint32_t pairs[4];
 #pragma unroll
         for (int k = 0; k < 4; ++k)
-          pairs[k] = convert(scaled(A::at(patch, l, 2 * k), multiplier, plus_zero), scaled(A::at(patch, l, 2 * k + 1), multiplier, plus_zero));   // N3.8
+          pairs[k] = convert(scaled(A::at(patch, l, 2 * k), as_float(factor[l]), plus_zero), scaled(A::at(patch, l, 2 * k + 1), as_float(factor[l]), plus_zero));   // N3.8
         codes[l] = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
       }
     }
     if (step.decode) {   // N3.10
+      of_lines<kRows>(tile, planes.scale_inv, factor);
 #pragma unroll
       for (int l = 0; l < kPatch; ++l)
 #pragma unroll
-        for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), scale_inv));
+        for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), as_float(factor[l])));
     }
     if (step.store) store_bytes<kRows, true>(planes.data, tile, codes);   // N3.9
+  }
+
+ private:
+  // What each line of the patch has in `plane`: the tensor's value, or that of its stored row (N3.12); 1 outside the tensor.
+  template <bool kRows>
+  ASSAY_DEVICE void of_lines(const Tile& tile, const uint32_t* plane, uint32_t (&out)[kPatch]) const {
+    using A = Axis<kRows>;
+    const uint32_t* from = plane + (planes.by_line ? A::line(tile) : 0);
+#pragma unroll
+    for (int l = 0; l < kPatch; ++l) out[l] = !planes.by_line ? *from : l < A::lines(tile) ? from[l] : kOne;
   }
 };
 

@@ -36,9 +36,7 @@ struct Nvfp4Direction {
     lane.drawn = q.round == Round::sr;
     lane.by_fma = q.numerics.sr_rule == SrRule::fma;
     lane.integers = job.policy == Policy::general;
-    if (const Split* split = p.as<Split>(); split && q.row_scaled)
-      for (Shape m : split->members) lane.amaxes += d == Direction::row ? m.rows : m.cols;
-    else lane.amaxes = q.row_scaled ? (d == Direction::row ? p.x.shape.rows : p.x.shape.cols) : member_count(p);
+    lane.amaxes = amax_slots(p, d);
     return lane;
   }
 
@@ -64,18 +62,8 @@ struct Nvfp4Direction {
         return accumulate_amax(best, planes.amax);
       }
     }
-    if (!planes.amax_by_line) return accumulate_amax(patch, planes.amax);
-    // N10.9: a warp holds 64 elements of each of its rows, or 32 of each of its columns.
-    using A = Axis<kRows>;
-    uint32_t items[kPatch];
-    line_maxima<kRows>(patch, false, items);
-#pragma unroll
-    for (int l = 0; l < kPatch; ++l) {
-      items[l] = shuffled_max(shuffled_max(items[l], A::kNext), 2 * A::kNext);
-      if constexpr (kRows) items[l] = shuffled_max(items[l], 4);
-      const bool first = kRows ? (tile.at.lane & 7) == 0 : tile.at.lane < 8;
-      if (first && l < A::lines(tile)) atomicMax(reinterpret_cast<int*>(planes.amax + A::line(tile) + l), int(items[l]));
-    }
+    if (planes.by_line) accumulate_line_amaxes<kRows>(tile, patch, planes.amax);
+    else accumulate_amax(patch, planes.amax);
   }
 
   template <bool kRows>
@@ -90,7 +78,7 @@ struct Nvfp4Direction {
       }
     }
     Scope scope{planes.amax != nullptr ? planes.amax : planes.given, {}};
-    if (!planes.amax_by_line) scope.tensor = chain.of_tensor(*scope.amax);
+    if (!planes.by_line) scope.tensor = chain.of_tensor(*scope.amax);
     uint32_t scales[kPatch];
 #pragma unroll 1
     for (int l = 0; l < kPatch; ++l) {   // N10.4
@@ -145,7 +133,7 @@ struct Nvfp4Direction {
   // The scales of line l (N10.1, N10.9). Lines outside the tensor have those of no elements.
   template <bool kRows>
   ASSAY_DEVICE Nvfp4Scales scales_of(const Scope& scope, const Tile& tile, int l) const {
-    if (!planes.amax_by_line) return scope.tensor;
+    if (!planes.by_line) return scope.tensor;
     return chain.of_tensor(l < Axis<kRows>::lines(tile) ? scope.amax[Axis<kRows>::line(tile) + l] : 0u);
   }
 

@@ -7,17 +7,8 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
-// One scale for the tensor, given as scale_inv.
-struct TensorScale {
-  const uint32_t* scale_inv = nullptr;
-  struct Held {
-    float scale;
-    ASSAY_LANE float operator()(int, int) const { return scale; }
-  };
-  ASSAY_DEVICE Held hold(const Extent&, const Place&) const { return {as_float(*scale_inv)}; }
-};
-
-// One scale per block. rule(index, line) is the binary32 factor of the block whose scale is entry `index` of the scale plane.
+// The scales of the elements of a patch. rule(index, line) is the binary32 factor of the block of stored row `line` whose scale is entry `index` of the scale
+// plane; formats without blocks have no index.
 template <bool kColumns, class Rule>
 struct BlockScales {
   Rule rule;

@@ -55,16 +55,17 @@ struct DirectionPlanes {
   const uint32_t* given = nullptr;       // given.amax, or fp8_delayed's given.scale
   const uint32_t* prior = nullptr;       // fp8_delayed's prior.amax
   uint32_t *amax = nullptr, *scale = nullptr, *scale_inv = nullptr;   // of the tensor
-  bool amax_by_line = false;             // one amax for each stored row (N10.9)
+  bool by_line = false;                  // these three are of each stored row (N3.12, N10.9)
 
   ASSAY_DEVICE void move_to(const MemberStart& m, int direction, int64_t member) {
     if (data != nullptr) data += m.data[direction];
     if (scales != nullptr) scales += m.scales[direction];
     if (given != nullptr) given += member;
     if (prior != nullptr) prior += member;
-    if (amax != nullptr) amax += amax_by_line ? m.lines[direction] : member;
-    if (scale != nullptr) scale += member;
-    if (scale_inv != nullptr) scale_inv += member;
+    const int64_t slot = by_line ? m.lines[direction] : member;
+    if (amax != nullptr) amax += slot;
+    if (scale != nullptr) scale += slot;
+    if (scale_inv != nullptr) scale_inv += slot;
   }
 };
 
@@ -88,7 +89,7 @@ inline DirectionPlanes direction_planes(const Job& job, Direction d) {
   out.given = job.input(d, q.format == FormatId::fp8_delayed ? "given.scale" : "given.amax");
   out.prior = job.input(d, "prior.amax");
   out.amax = job.output(d, "amax");
-  out.amax_by_line = q.row_scaled;
+  out.by_line = q.row_scaled;
   if (info(q.format).has_blocks()) out.scales = job.output<uint8_t>(d, scale_stem(q.scales));
   else out.scale_inv = job.output(d, "scale_inv");
   out.scale = job.output(d, "scale");
@@ -97,6 +98,16 @@ inline DirectionPlanes direction_planes(const Job& job, Direction d) {
 
 // Tensors in one: the members of a split, or the one.
 inline int64_t member_count(const Problem& p) { return p.as<Split>() ? int64_t(p.as<Split>()->members.size()) : 1; }
+// Amaxes of a direction: one for each of them, or one for each of their stored rows (N3.12, N10.9).
+inline int64_t amax_slots(const Problem& p, Direction d) {
+  if (!p.quantizer(d)->row_scaled) return member_count(p);
+  const auto lines = [d](Shape s) { return d == Direction::row ? s.rows : s.cols; };
+  const Split* split = p.as<Split>();
+  if (split == nullptr) return lines(p.x.shape);
+  int64_t slots = 0;
+  for (Shape m : split->members) slots += lines(m);
+  return slots;
+}
 
 // A patch seen from one direction: 8 lines of 8 elements along the contracted dimension. Lines of rows are rows, of columns columns; a line
 // is a row of the stored data where those are transposed.
@@ -214,6 +225,21 @@ ASSAY_DEVICE void accumulate_amax(const Patch& patch, uint32_t* amax) {
   uint32_t items[kPatch];
   line_maxima<true>(patch, false, items);
   accumulate_amax(greatest(items), amax);
+}
+
+// Raises amax[line] of each line of the patch. A warp holds 64 elements of each of its rows, or 32 of each of its columns.
+template <bool kRows>
+ASSAY_DEVICE void accumulate_line_amaxes(const Tile& tile, const Patch& patch, uint32_t* amax) {
+  using A = Axis<kRows>;
+  uint32_t items[kPatch];
+  line_maxima<kRows>(patch, false, items);
+#pragma unroll
+  for (int l = 0; l < kPatch; ++l) {
+    items[l] = shuffled_max(shuffled_max(items[l], A::kNext), 2 * A::kNext);
+    if constexpr (kRows) items[l] = shuffled_max(items[l], 4);
+    const bool first = kRows ? (tile.at.lane & 7) == 0 : tile.at.lane < 8;
+    if (first && l < A::lines(tile)) atomicMax(reinterpret_cast<int*>(amax + A::line(tile) + l), int(items[l]));
+  }
 }
 
 // --- data ------------------------------------------------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ inline constexpr int kGemmTile = 64, kGemmDepth = 32;   // lines of either opera
 inline constexpr int kGemmPitch = kGemmTile + 4;        // a multiple of 4 for vectors
 inline constexpr int kGemmThreads = 64;
 
-// What a code is multiplied by: nothing, the tensor's scale_inv, that of the block (f32 or E8M0), or that of the block under an amax.
-enum class Factor : uint8_t { none, tensor, f32, e8m0, two_level };
+// What a code is multiplied by: nothing, the scale_inv of the tensor or of the line (N3.12), that of the block (f32 or E8M0), or that of the block under an amax.
+enum class Factor : uint8_t { none, tensor, line, f32, e8m0, two_level };
 
 struct GemmOperand {
   const void *data = nullptr, *scales = nullptr;
@@ -33,6 +33,7 @@ ASSAY_DEVICE float gemm_factor(const GemmOperand& o, int64_t line, int64_t k) {
   switch (o.factor) {
     case Factor::none: break;
     case Factor::tensor: return as_float(*static_cast<const uint32_t*>(o.scales));
+    case Factor::line: return as_float(static_cast<const uint32_t*>(o.scales)[line]);
     case Factor::f32: return as_float(static_cast<const uint32_t*>(o.scales)[o.index(line, k)]);
     case Factor::e8m0: return as_float(mx_scale(static_cast<const uint8_t*>(o.scales)[o.index(line, k)]));
     case Factor::two_level: return o.chain.decode_multiplier(o.amax != nullptr ? *o.amax : kOne, static_cast<const uint8_t*>(o.scales)[o.index(line, k)]);
