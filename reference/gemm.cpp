@@ -10,6 +10,7 @@
 #include "reference/formats/format.h"
 #include "reference/parallel.h"
 #include "reference/rounding.h"
+#include "reference/scaling.h"
 #include "reference/tensor_core.h"
 
 namespace assay::reference {
@@ -24,7 +25,12 @@ std::string name_in(Side side, std::string_view stem) { return std::string(name_
 const Gemm& op_of(const Run& run) { return *run.problem.as<Gemm>(); }
 const Quantizer& quantizer_of(const Run& run, Side side) { return op_of(run).operand(side).quantizer; }
 bool is_identity(const Run& run, Side side) { return quantizer_of(run, side).format == FormatId::identity; }
-bool row_scaled(const Run& run) { return quantizer_of(run, Side::a).row_scaled || quantizer_of(run, Side::b).row_scaled; }
+
+// N16.9: whether the amaxes of both operands, nvfp4 then, come after the sum.
+bool amaxes_after(const Run& run) {
+  const auto asks = [&](Side side) { return quantizer_of(run, side).format == FormatId::nvfp4 && quantizer_of(run, side).row_scaled; };
+  return asks(Side::a) || asks(Side::b);
+}
 
 // N16.1: [K, outer] as it is stored, or [outer, K].
 Values k_last(Values stored, bool k_first, int threads) { return k_first ? transposed(stored, threads) : stored; }
@@ -35,7 +41,7 @@ Values codes_of(const Run& run, Side side) {
   return k_last(values(data, run.threads), op_of(run).direction(side) == Direction::col && !data.plane->transposed, run.threads);
 }
 
-// The operand dequantized to binary32, or to bf16 (N16.12), [outer, K]; where an operand is row-scaled, with amaxes of 1 (N16.9).
+// The operand dequantized to binary32, or to bf16 (N16.12), [outer, K]; where the amaxes come after the sum, with amaxes of 1 (N16.9).
 Values dequantized(const Run& run, Side side, const Dequantizer& dequantize) {
   if (is_identity(run, side)) return codes_of(run, side);                    // N1.2
   const Direction d = op_of(run).direction(side);
@@ -46,7 +52,7 @@ Values dequantized(const Run& run, Side side, const Dequantizer& dequantize) {
   for (const Plane& plane : read) {
     const std::string stem = plane.name.substr(plane.name.find('.') + 1);
     inputs.push_back({&plane, run.input(name_in(side, stem)).bytes});
-    if (stem != "amax" || !row_scaled(run)) continue;
+    if (stem != "amax" || !amaxes_after(run)) continue;
     ones.resize(plane.bytes());
     const Buffer amax{&plane, ones};
     for (int64_t i = 0; i < plane.padded.count(); ++i) store(amax, i, f32_code(1.0));
@@ -189,7 +195,8 @@ class OnTensorCore final : public Summation {
     int64_t outer() const { return rows; }
     // Those of one row, from k0 on, below k1.
     std::span<const Factor> at(int64_t row, int64_t k0, int64_t k1) const { return std::span(factors).subspan(static_cast<size_t>(row * k + k0), static_cast<size_t>(k1 - k0)); }
-    double scale(int64_t row, int64_t block) const { return is_square(quantizer.block) ? scales(row / kChain, block) : scales(block, row); }   // N9.4
+    double row_scale(int64_t row) const { return scales(scale_row(quantizer, row), 0); }   // N16.6
+    double block_scale(int64_t row, int64_t block) const { return is_square(quantizer.block) ? scales(row / kChain, block) : scales(block, row); }   // N9.4
 
     const Quantizer& quantizer;
     std::vector<Factor> factors;
@@ -208,13 +215,13 @@ class OnTensorCore final : public Summation {
   }
   double scaled(int64_t m, int64_t n) const {
     const double sum = acc(m, n);
-    return a_.scales.size() == 0 ? sum : narrowed(sum * narrowed(double{a_.scales(0, 0)} * b_.scales(0, 0)));   // N16.6
+    return a_.scales.size() == 0 ? sum : narrowed(sum * narrowed(a_.row_scale(m) * b_.row_scale(n)));   // N16.6
   }
   double by_blocks(int64_t m, int64_t n) const {
     const bool a_first = is_square(b_.quantizer.block);                      // N16.7
     double y = 0;
     for (int64_t block = 0; block * kChain < a_.k; ++block) {
-      const double p = chain(m, n, block * kChain, std::min((block + 1) * kChain, a_.k)), a = a_.scale(m, block), b = b_.scale(n, block);
+      const double p = chain(m, n, block * kChain, std::min((block + 1) * kChain, a_.k)), a = a_.block_scale(m, block), b = b_.block_scale(n, block);
       y = a_first ? fused(narrowed(p * a), b, y) : fused(narrowed(p * b), a, y);
     }
     return y;
@@ -239,7 +246,7 @@ class Epilogue {
  public:
   explicit Epilogue(const Run& run)
       : op_(op_of(run)), alpha_(value_of(Encoding::f32, op_.alpha)), beta_(value_of(Encoding::f32, op_.beta)), out_(run.problem.x.source), encode_(out_) {
-    if (row_scaled(run))
+    if (amaxes_after(run))
       for (Side side : kSides) amax_[static_cast<size_t>(side)] = values(run.input(name_in(side, "amax")), run.threads);
     if (op_.reads_c()) c_ = values(run.input("c"), run.threads);
     if (op_.bias) bias_ = values(run.input("bias"), run.threads);
@@ -247,12 +254,15 @@ class Epilogue {
   template <class Report>
   uint32_t operator()(double v, int64_t n, int64_t m, Report report) const {
     const Values &a = amax_[0], &b = amax_[1];
-    if (op_.a.quantizer.row_scaled && op_.b.quantizer.row_scaled) {
-      report("N16.9", "times the amax of b's row", v = narrowed(v * b(n, 0)));
-      report("N16.9", "times the amax of a's row", v = narrowed(v * a(m, 0)));
-    } else if (a.size() != 0) {
-      const double both = narrowed(double{op_.a.quantizer.row_scaled ? a(m, 0) : a(0, 0)} * (op_.b.quantizer.row_scaled ? b(n, 0) : b(0, 0)));
-      report("N16.9", "times both amaxes", v = narrowed(v * both));
+    if (a.size() != 0) {
+      const Quantizer &qa = op_.a.quantizer, &qb = op_.b.quantizer;
+      const double of_a = a(scale_row(qa, m), 0), of_b = b(scale_row(qb, n), 0);
+      if (qa.row_scaled && qb.row_scaled) {
+        report("N16.9", "times the amax of b's row", v = narrowed(v * of_b));
+        report("N16.9", "times the amax of a's row", v = narrowed(v * of_a));
+      } else {
+        report("N16.9", "times both amaxes", v = narrowed(v * narrowed(of_a * of_b)));
+      }
     }
     if (op_.multiplies()) report("N16.8", "times alpha", v = narrowed(v * alpha_));
     if (op_.reads_c()) report("N16.8", "plus beta c", v = narrowed(v + narrowed(beta_ * c_(n, m))));

@@ -2,18 +2,37 @@
 
 namespace assay::reference {
 
-double tensor_amax(const Values& x, double start, int threads) {
-  std::vector<double> of_row(static_cast<size_t>(x.rows()), 0.0);            // a maximum has the same bits in any order
+namespace {
+
+// max |x| of each row, from +0.
+Values row_amaxes(const Values& x, int threads) {
+  Values of_row(x.rows(), 1);
   parallel_for(threads, x.rows(), [&](int64_t r) {
     double amax = 0;
     for (int64_t c = 0; c < x.cols(); ++c) amax = larger(amax, x(r, c));
-    of_row[static_cast<size_t>(r)] = amax;
+    of_row(r, 0) = static_cast<float>(amax);                                 // exact
   });
+  return of_row;
+}
+
+}  // namespace
+
+double tensor_amax(const Values& x, double start, int threads) {
+  const Values of_row = row_amaxes(x, threads);                              // a maximum has the same bits in any order
   double amax = 0;
-  for (double of : of_row) amax = larger(amax, of);
+  for (int64_t r = 0; r < x.rows(); ++r) amax = larger(amax, of_row(r, 0));
   if (x.size() == 0 || std::isnan(start)) return start;                      // nothing joins it; a NaN that the slot held stays
   return start > amax ? start : amax;
 }
+
+Values amaxes(const Run& run, Direction d, const Values& x) {
+  const Quantizer& q = run.quantizer(d);
+  if (q.row_scaled) return row_amaxes(x, run.threads);                       // N3.12, N10.9
+  const double amax = q.amax ? scalar(run.input(d, "given.amax")) : tensor_amax(x, 0.0, run.threads);   // N3.1, N10.1, N11.4
+  return Values::Constant(1, 1, static_cast<float>(amax));                   // exact
+}
+
+const char* whose_amax(const Quantizer& q) { return q.amax ? " (given)" : q.row_scaled ? " of the stored row" : " of the tensor"; }
 
 ElementCast::ElementCast(const Quantizer& q)
     : neg_zero_(q.numerics.neg_zero),
@@ -43,17 +62,13 @@ double max_of(Encoding element) {
   return largest[static_cast<size_t>(element)];
 }
 
-Bytes per_tensor_elements(const Values& x, const ElementFactor& factor, const Quantizer& q, int threads) {
+Bytes per_tensor_elements(const Values& x, const std::vector<ElementFactor>& factors, const Quantizer& q, int threads) {
   const ElementCast cast(q);
   Bytes codes(x.rows(), x.cols());
   parallel_for(threads, x.rows(), [&](int64_t r) {
-    cast.codes(x.data() + r * x.cols(), x.cols(), factor, codes.data() + r * x.cols());   // N3.8
+    cast.codes(x.data() + r * x.cols(), x.cols(), factors[static_cast<size_t>(scale_row(q, r))], codes.data() + r * x.cols());   // N3.8, N3.12
   });
   return codes;
-}
-
-void store_per_tensor_data(const Run& run, Direction d, const Bytes& codes) {
-  store(run.output(d, "data"), d == Direction::col ? transposed(codes, run.threads) : codes);   // N3.9, N6.1
 }
 
 namespace {
@@ -147,12 +162,13 @@ std::vector<TraceStep> trace_dequantize(const Run& run, Direction d, int64_t row
 }
 
 void dequantize_per_tensor(const Run& run, Direction d) {
-  const double scale_inv = scalar(run.input(d, "scale_inv"));
-  dequantize_each(run, d, [=](int64_t, int64_t) { return scale_inv; });      // N3.10
+  const Values scale_inv = values(run.input(d, "scale_inv"), run.threads);
+  dequantize_each(run, d, [&](int64_t i, int64_t) { return scale_inv(scale_row(run.quantizer(d), i), 0); });   // N3.10, N3.12
 }
 
 std::vector<TraceStep> trace_dequantize_per_tensor(const Run& run, Direction d, int64_t row, int64_t col) {
-  return trace_dequantize(run, d, row, col, {}, scalar(run.input(d, "scale_inv")), "N3.10");
+  const auto [i, j] = stored_at(*run.input(d, "data").plane, row, col);
+  return trace_dequantize(run, d, row, col, {}, values(run.input(d, "scale_inv"), run.threads)(scale_row(run.quantizer(d), i), 0), "N3.10");
 }
 
 TraceStep value_step(std::string clause, std::string what, double value) {

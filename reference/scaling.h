@@ -22,6 +22,14 @@ inline double larger(double amax, double x) {
 // N3.1: max |x| over the matrix, from `start`.
 double tensor_amax(const Values& x, double start, int threads);
 
+// The amax plane of fp8_current and nvfp4, of x as it is stored: [1, 1], given or of the tensor (N3.1, N10.1), or under row_scaled [R, 1], of each
+// stored row (N3.12, N10.9).
+Values amaxes(const Run&, Direction, const Values& x);
+// Which entry of it, and of what follows from it, holds for a stored row.
+inline int64_t scale_row(const Quantizer& q, int64_t stored_row) { return q.row_scaled ? stored_row : 0; }
+// Whose amax that is, for a trace.
+const char* whose_amax(const Quantizer&);
+
 // What elements are multiplied by (N3.8, N5.5), or divided by (N17.5, N17.10).
 struct ElementFactor {
   double value;
@@ -67,11 +75,8 @@ class ElementCast {
 // MAX: the largest finite value of an element encoding.
 double max_of(Encoding element);
 
-// N3.8: [rows, cols] codes of x.
-Bytes per_tensor_elements(const Values& x, const ElementFactor&, const Quantizer&, int threads);
-
-// Writes "<d>.data" from row-major codes: as they are, or as their byte transpose (N3.9, N6.1).
-void store_per_tensor_data(const Run&, Direction, const Bytes& codes);
+// N3.8: the codes of x as it is stored. `factors`: one, or one for each row (N3.12).
+Bytes per_tensor_elements(const Values& x, const std::vector<ElementFactor>& factors, const Quantizer&, int threads);
 
 // N3.7: fl(1 / scale).
 inline double decode_scale(double scale) { return narrowed(1.0 / scale); }
@@ -118,7 +123,7 @@ void dequantize_each(const Run& run, Direction d, ScaleOf scale_of) {
 std::vector<TraceStep> trace_dequantize(const Run&, Direction, int64_t row, int64_t col, std::vector<TraceStep> scale_steps, double scale,
                                         const std::string& clause);
 
-// N3.10: op dequantize of the per-tensor formats, whole plane and one element.
+// N3.10, N3.12: op dequantize of the per-tensor formats, whole plane and one element.
 void dequantize_per_tensor(const Run&, Direction);
 std::vector<TraceStep> trace_dequantize_per_tensor(const Run&, Direction, int64_t row, int64_t col);
 

@@ -1,4 +1,6 @@
-// fp8_current: per-tensor FP8 whose scale is computed from this tensor's own amax.
+// fp8_current: FP8 under a scale that is computed from this tensor's own amax, or under one for each stored row. Columns are stored transposed, so
+// that both directions read alike.
+#include "reference/blocks.h"
 #include "reference/formats/format.h"
 #include "reference/scaling.h"
 
@@ -6,30 +8,32 @@ namespace assay::reference {
 
 namespace {
 
-// Computed from the tensor (N3.1), or given.
-double amax_for(const Run& run, Direction d, const Values& x) {
-  return run.quantizer(d).amax ? scalar(run.input(d, "given.amax")) : tensor_amax(x, 0.0, run.threads);
-}
-
 void quantize(const Run& run, Direction d) {
   const Quantizer& q = run.quantizer(d);
-  const Values x = values(run.input("x"), run.threads);                      // N1.2
-  const double amax = amax_for(run, d, x);
-  const Chain chain = chain_of(amax, q, run.problem.x.source);
-  if (!q.amax) store_scalar(run.output(d, "amax"), amax);                    // N3.2: as it was before eps
-  store_scalar(run.output(d, "scale"), chain.scale);
-  store_scalar(run.output(d, "scale_inv"), chain.scale_inv);
-  store_per_tensor_data(run, d, per_tensor_elements(x, chain.factor, q, run.threads));
+  const Values x = seen(run, d), amax = amaxes(run, d, x);                   // N3.9: under one scale the transpose's codes are the codes' transpose
+  Values scale(amax.rows(), 1), scale_inv(amax.rows(), 1);
+  std::vector<ElementFactor> factors;
+  for (int64_t i = 0; i < amax.rows(); ++i) {                                // N3.12
+    const Chain chain = chain_of(amax(i, 0), q, run.problem.x.source);
+    scale(i, 0) = static_cast<float>(chain.scale);                           // exact, as the next
+    scale_inv(i, 0) = static_cast<float>(chain.scale_inv);
+    factors.push_back(chain.factor);
+  }
+  if (!q.amax) store(run.output(d, "amax"), amax);                           // N3.2: as it was before eps
+  store(run.output(d, "scale"), scale);
+  store(run.output(d, "scale_inv"), scale_inv);
+  store(run.output(d, "data"), per_tensor_elements(x, factors, q, run.threads));   // N6.1
 }
 
 std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t col) {
   if (run.problem.as<Dequantize>()) return trace_dequantize_per_tensor(run, d, row, col);
   const Quantizer& q = run.quantizer(d);
-  const Values x = values(run.input("x"), run.threads);
-  if (run.problem.as<ScaleChain>()) return trace_chain(x(row, col), q, run.problem.x.source, "");
-  const double amax = amax_for(run, d, x);
-  std::vector<TraceStep> steps = trace_chain(amax, q, run.problem.x.source, q.amax ? " (given)" : " of the tensor");
-  for (TraceStep& step : trace_element(x(row, col), chain_of(amax, q, run.problem.x.source).factor, q, "N3.8")) steps.push_back(std::move(step));
+  if (run.problem.as<ScaleChain>()) return trace_chain(values(run.input("x"), run.threads)(row, col), q, run.problem.x.source, "");
+  const Values x = seen(run, d);
+  const auto [i, j] = seen_at(d, row, col);
+  const double amax = amaxes(run, d, x)(scale_row(q, i), 0);
+  std::vector<TraceStep> steps = trace_chain(amax, q, run.problem.x.source, whose_amax(q));
+  for (TraceStep& step : trace_element(x(i, j), chain_of(amax, q, run.problem.x.source).factor, q, "N3.8")) steps.push_back(std::move(step));
   return steps;
 }
 

@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "reference/blocks.h"
 #include "reference/formats/format.h"
 #include "reference/scaling.h"
 
@@ -12,11 +13,11 @@ namespace {
 
 void quantize(const Run& run, Direction d) {
   const Quantizer& q = run.quantizer(d);
-  const Values x = values(run.input("x"), run.threads);                      // N1.2
+  const Values x = seen(run, d);                                             // N3.9: one scale, so the transpose's codes are the codes' transpose
   const double scale = scalar(run.input(d, "given.scale"));                  // N3.11
   store_scalar(run.output(d, "amax"), tensor_amax(x, scalar(run.input(d, "prior.amax")), run.threads));   // N3.1
   store_scalar(run.output(d, "scale_inv"), decode_scale(scale));             // N3.7
-  store_per_tensor_data(run, d, per_tensor_elements(x, {scale}, q, run.threads));
+  store(run.output(d, "data"), per_tensor_elements(x, {{scale}}, q, run.threads));   // N6.1
 }
 
 // N4: one slot. Floats are moved as they are, so that what rolls keeps its bits.

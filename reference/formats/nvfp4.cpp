@@ -223,39 +223,16 @@ Values stored_x(const Run& run, Direction d) {
   return q.rht ? rotated(x, q.sign_mask, q.numerics.rht_sum, run.threads) : x;   // N11.2, N11.4
 }
 
-// One amax, or one for each stored row.
-std::vector<double> amaxes(const Run& run, Direction d, const Values& x) {
-  const Quantizer& q = run.quantizer(d);
-  if (q.amax) return {scalar(run.input(d, "given.amax"))};                   // N10.1
-  if (!q.row_scaled) return {tensor_amax(x, 0.0, run.threads)};              // N10.1, N11.4
-  std::vector<double> of_row(static_cast<size_t>(x.rows()));
-  for (int64_t i = 0; i < x.rows(); ++i) of_row[static_cast<size_t>(i)] = tensor_amax(x.row(i), 0.0, 1);   // N10.9
-  return of_row;
-}
-
-// The scales that hold for stored row i.
-class RowScales {
- public:
-  RowScales(const std::vector<double>& amax, const Quantizer& q) : row_scaled_(q.row_scaled) {
-    for (double a : amax) of_.push_back(tensor_scales(a, q));
-  }
-  const TensorScales& operator()(int64_t i) const { return of_[row_scaled_ ? static_cast<size_t>(i) : 0]; }   // N10.9
-
- private:
-  bool row_scaled_;
-  std::vector<TensorScales> of_;
-};
-
 void quantize(const Run& run, Direction d) {
   const Quantizer& q = run.quantizer(d);
-  const Values x = stored_x(run, d);
-  const std::vector<double> amax = amaxes(run, d, x);
-  const RowScales scales_of(amax, q);
+  const Values x = stored_x(run, d), amax = amaxes(run, d, x);
+  std::vector<TensorScales> of_rows;
+  for (int64_t i = 0; i < amax.rows(); ++i) of_rows.push_back(tensor_scales(amax(i, 0), q));   // N10.9
   const Elements elements(run.problem, d);
   const GivenBlocks given(run, d);
   Bytes scales(x.rows(), ceil_div(x.cols(), kBlock)), codes(x.rows(), x.cols());
   for_blocks(x, q.block, run.threads, [&](const Span& s) {
-    const TensorScales& t = scales_of(s.r);
+    const TensorScales& t = of_rows[static_cast<size_t>(scale_row(q, s.r))];
     const std::optional<uint32_t> scale = given.scale(s);
     const double b = scale ? 0 : given.amax(x, s, q.numerics.nan_amax);      // N10.4
     const Candidate c = q.four_over_six == FourOverSix::off ? candidate(scale ? *scale : scale_code(b, t, q.numerics), x, s, t, q, elements)
@@ -265,10 +242,7 @@ void quantize(const Run& run, Direction d) {
       std::copy_n(&c.codes[static_cast<size_t>((i - s.r) * kBlock)], s.c_end - s.c, &codes(i, s.c));
     }
   });
-  if (!q.amax) {
-    const Buffer& plane = run.output(d, "amax");
-    for (size_t i = 0; i < amax.size(); ++i) store(plane, static_cast<int64_t>(i), f32_code(amax[i]));   // N10.1, N10.9
-  }
+  if (!q.amax) store(run.output(d, "amax"), amax);                           // N10.1, N10.9
   store_scales(run.output(d, scale_stem(q.scales)), scales);                 // N10.14
   store(run.output(d, "data"), codes);                                       // N10.14
 }
@@ -282,7 +256,7 @@ class DecodeScales {
     codes_ = plane.plane->layout == ScaleLayout::gemm ? from_gemm(bytes(plane), plane.plane->tiles_by_columns()) : bytes(plane);
   }
   uint32_t code(int64_t i, int64_t j) const { return codes_(i, j / kBlock); }
-  double amax(int64_t i) const { return amax_(q_.row_scaled ? i : 0, 0); }
+  double amax(int64_t i) const { return amax_(scale_row(q_, i), 0); }
   double operator()(int64_t i, int64_t j) const { return narrowed(narrowed(e4m3_value(code(i, j)) * amax(i)) * inverse_); }   // N10.15
 
  private:
@@ -364,9 +338,8 @@ Steps trace_quantize_element(const Run& run, Direction d, int64_t row, int64_t c
   Steps steps;
   if (q.rht) append(steps, trace_rotated(seen(run, d), q.sign_mask, q.numerics.rht_sum, i, j));
   const Values x = stored_x(run, d);
-  const std::vector<double> amax = amaxes(run, d, x);
-  const TensorScales t = tensor_scales(amax[q.row_scaled ? static_cast<size_t>(i) : 0], q);
-  append(steps, trace_tensor(t, q.row_scaled ? "N10.9" : "N10.1", q.amax ? " (given)" : q.row_scaled ? " of the stored row" : " of the tensor", q));
+  const TensorScales t = tensor_scales(amaxes(run, d, x)(scale_row(q, i), 0), q);
+  append(steps, trace_tensor(t, q.row_scaled ? "N10.9" : "N10.1", whose_amax(q), q));
   const Span s = block_at(x, i, j, q.block);
   const GivenBlocks given(run, d);
   const std::optional<uint32_t> scale = given.scale(s);

@@ -128,11 +128,15 @@ const char* const kLines[] = {
     "quantize fp8_delayed 35x50 bf16 element=e5m2 neg_zero=plus",
     "quantize fp8_current 35x50 f16 pow2=1 eps=0.01",
     "quantize fp8_current 35x50 f32 amax=3",
+    "quantize fp8_current 35x50 bf16 row_scaled=1 eps=0.01",
+    "quantize fp8_current/mxfp8 35x50 bf16 row.row_scaled=1 col_source=row_dequantized",
     "quantize mxfp8 67x130 bf16",
     "quantize mxfp8 67x130 f32 element=e5m2 block=32x32 scales=gemm",
     "quantize mxfp8 67x130 bf16 nan_amax=propagate neg_zero=plus",
     "dequantize identity 35x50 bf16 dir=col",
     "dequantize fp8_current 35x50 bf16 dir=col out=f16",
+    "dequantize fp8_current 35x50 bf16 dir=col row_scaled=1",
+    "gemm a=fp8_current b=fp8_current 35x29x50 row_scaled=1 sum=hopper_fp8_split",
     "dequantize fp8_delayed 35x50 bf16 dir=row out=f32 element=e5m2",
     "dequantize mxfp8 67x130 bf16 dir=row out=bf16",
     "dequantize mxfp8 67x130 bf16 dir=col out=f32 scales=gemm",
@@ -183,6 +187,7 @@ const char* const kLines[] = {
     "swizzle nvfp4 67x330 e4m3 dir=col",
     "split nvfp4 67x131 bf16 groups=30,0,37 round=sr",
     "split mxfp4 67x131 bf16 groups=30,0,37 capacity=9000",
+    "split fp8_current 67x131 bf16 groups=30,0,37 row_scaled=1",
     "split fp8_current/mxfp8 1x1770 bf16 vary=both groups=30x40,19x30 col_source=row_dequantized",
 };
 
@@ -218,7 +223,7 @@ TEST(ReferenceSubject, TracesEndInTheByteThatWasWritten) {
     subject->run(c.p, c.inputs, c.outputs, {});
     for (size_t plane = 0; plane < c.out_planes.size(); ++plane) {
       const Plane& out = c.out_planes[plane];
-      const bool data = out.name.ends_with("data") || out.name == "y" || out.name == "next.scale" || out.name == "decoded" ||
+      const bool data = out.name.ends_with("data") || out.name == "y" || out.name == "d" || out.name == "next.scale" || out.name == "decoded" ||
                         (out.name == "scale_inv" && out.encoding == Encoding::f32);
       if (!data) continue;
       const Direction d = out.direction.value_or(c.p.row ? Direction::row : Direction::col);
