@@ -84,9 +84,10 @@ struct LtCall::State {
   }
   void scale(LtScale scale, const void* pointer, cublasLtMatmulDescAttributes_t mode, cublasLtMatmulDescAttributes_t where) {
     if (scale == LtScale::none) return;
-    set(mode, scale == LtScale::tensor       ? CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F
-              : scale == LtScale::vector_128 ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
-                                             : CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F);
+    set(mode, scale == LtScale::tensor         ? CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F
+              : scale == LtScale::outer_vector ? CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F
+              : scale == LtScale::vector_128   ? CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F
+                                               : CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F);
     set(where, pointer);
   }
 

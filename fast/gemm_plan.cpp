@@ -19,7 +19,7 @@ std::string shape_text(int64_t m, int64_t n, int64_t k) { return std::to_string(
 bool power_of_two(F32Bits bits) { return (bits & 0x007FFFFF) == 0 && (bits & 0x7F800000) != 0 && (bits & 0x7F800000) != 0x7F800000; }
 
 LtScale scale_of(const Quantizer& q) {
-  if (info(q.format).per_tensor_fp8()) return LtScale::tensor;
+  if (info(q.format).per_tensor_fp8()) return q.row_scaled ? LtScale::outer_vector : LtScale::tensor;
   if (q.format == FormatId::fp8_block) return is_square(q.block) ? LtScale::block_128x128 : LtScale::vector_128;
   return LtScale::none;
 }
@@ -33,10 +33,12 @@ LtOperand operand_of(const Gemm& g, Side side) {
 
 // Which C and D cuBLASLt takes with these operands.
 std::optional<Error> refused_types(const LtPlan& p) {
-  const bool fp8 = p.a.scale != LtScale::none, blocks = p.a.scale != LtScale::tensor && fp8;
+  const bool fp8 = p.a.scale != LtScale::none, rows = p.a.scale == LtScale::outer_vector, blocks = fp8 && !rows && p.a.scale != LtScale::tensor;
   const std::string out(info(p.out).name);
   if (fp8 && p.a.encoding == Encoding::e5m2 && p.b.encoding == Encoding::e5m2) return no("cuBLASLt multiplies no two operands of e5m2");
+  if (rows != (p.b.scale == LtScale::outer_vector)) return no("cuBLASLt takes a scale for each row in both operands or in neither: row_scaled=1, or a.row_scaled=0 b.row_scaled=0");
   const bool narrow = info(p.out).bits == 8;
+  if (narrow && rows) return no("cuBLASLt writes no " + out + " from a scale for each row: out=bf16, f16 or f32");
   if (narrow && blocks) return no("cuBLASLt writes no " + out + " from blockwise scales: out=bf16, f16 or f32");
   if (narrow && !fp8) return no("cuBLASLt writes " + out + " from FP8 operands only: out=bf16, f16 or f32");
   if (p.out == Encoding::e5m2 && p.a.encoding == p.b.encoding) return no("cuBLASLt writes e5m2 where one operand is e5m2 only: out=e4m3");
@@ -53,23 +55,22 @@ std::optional<Error> refused_sizes(const LtPlan& p) {
   const int64_t of_k = 16 / info(p.a.encoding).bytes(), of_m = 16 / info(p.out).bytes();
   if (p.k % of_k != 0) return no("cuBLASLt needs rows of 16 bytes: K a multiple of " + std::to_string(of_k) + ", found " + shape);
   if (p.m % of_m != 0) return no("cuBLASLt needs rows of 16 bytes: M a multiple of " + std::to_string(of_m) + ", found " + shape);
-  if (p.a.scale == LtScale::tensor || p.a.scale == LtScale::none) return {};
+  if (p.a.scale != LtScale::vector_128 && p.a.scale != LtScale::block_128x128) return {};
   const int64_t of_n = p.b.scale == LtScale::vector_128 ? 8 : 4;   // 1x128 scales of b are rows of n
   if (p.m % 8 != 0 || p.n % of_n != 0)
     return no("cuBLASLt needs M a multiple of 8 and N of " + std::to_string(of_n) + " under blockwise scales, found " + shape);
   return {};
 }
 
-// N16.8 rounds after each step. Whether cuBLASLt does is known where no more than one step could be fused with another.
-std::optional<Error> unknown_order(const Problem& problem, const LtPlan& p) {
-  const Gemm& g = *problem.as<Gemm>();
-  const bool scaled = p.a.scale != LtScale::none, exact_alpha = power_of_two(g.alpha), adds = g.reads_c() || p.bias;
-  if (g.reads_c() && p.bias) return no("whether cuBLASLt adds c or the bias first is not known");
-  if (g.a.quantizer.row_scaled || g.b.quantizer.row_scaled) return no("cuBLASLt multiplies no row by an amax of its own: row_scaled=1 is the reference's");
-  if (adds && (scaled || g.multiplies())) return no("whether cuBLASLt rounds between the product and the sum with c or a bias is not known");
-  if (g.reads_c() && !power_of_two(g.beta)) return no("whether cuBLASLt rounds beta * c is not known where beta is no power of two");
-  if (scaled && !exact_alpha) return no("in which order cuBLASLt multiplies alpha and the scales is not known where alpha is no power of two");
-  return {};
+// N16.8 rounds after each step. Whether cuBLASLt does is known where no more than one step could be fused with another (N16.13).
+std::string unknown_order(const Gemm& g, const LtPlan& p) {
+  const bool scaled = p.a.scale != LtScale::none, adds = g.reads_c() || p.bias;
+  if (p.a.scale == LtScale::outer_vector) return "in which order cuBLASLt multiplies the sum and the scales of a row and of a column is not known";
+  if (g.reads_c() && p.bias) return "whether cuBLASLt adds c or the bias first is not known";
+  if (adds && (scaled || g.multiplies())) return "whether cuBLASLt rounds between the product and the sum with c or a bias is not known";
+  if (g.reads_c() && !power_of_two(g.beta)) return "whether cuBLASLt rounds beta * c is not known where beta is no power of two";
+  if (scaled && !power_of_two(g.alpha)) return "in which order cuBLASLt multiplies alpha and the scales is not known where alpha is no power of two";
+  return "";
 }
 
 }  // namespace
@@ -101,8 +102,10 @@ Result<LtPlan> lt_plan(const Problem& problem) {
   p.fast_accumulation = g->sum == GemmSum::hopper_fp8_fast;
   if (auto error = refused_types(p)) return *error;
   if (p.bias && *g->bias != p.out) return no("cuBLASLt's bias has the encoding of d, " + std::string(info(p.out).name) + ", found " + std::string(info(*g->bias).name));
-  if (auto error = unknown_order(problem, p)) return *error;
+  for (Side side : {Side::a, Side::b})
+    if (leaves_amax_out(g->operand(side))) return no("cuBLASLt multiplies no row by an amax of its own: nvfp4 of row_scaled=1 is the reference's");
   if (auto error = refused_sizes(p)) return *error;
+  p.unpinned = unknown_order(*g, p);
   return p;
 }
 

@@ -38,7 +38,7 @@ struct LtPlan {
   float alpha = 1, beta = 0;
   bool bias = false;
   std::vector<int> stages;            // STAGES_ID of the kernels whose K loop is known: steps of N16.4, chained by N16.5
-  std::string unpinned;               // what is not known of its epilogue, whose d is judged by the bound (N16.13). Empty: every bit is known
+  std::string unpinned{};             // what is not known of its epilogue, whose d is judged by the bound (N16.13). Empty: every bit is known
   bool operator==(const LtPlan&) const = default;
 };
 // ALGO_ID of those kernels.

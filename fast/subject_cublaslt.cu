@@ -1,6 +1,7 @@
 #include "fast/subject_cublaslt.h"
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -108,6 +109,11 @@ class CublasLtSubject final : public Subject {
     if (empty(*plan)) return {};
     const LtCall call(*plan);
     return call.choice() ? Support{} : Support{false, unknown(call)};
+  }
+  std::optional<std::string> unpinned(const Problem& p) const override {
+    const Result<LtPlan> plan = lt_plan(p);
+    if (!plan || plan->unpinned.empty()) return {};
+    return plan->unpinned;
   }
 
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment&) override {

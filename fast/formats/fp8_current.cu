@@ -6,27 +6,99 @@
 namespace assay::ASSAY_FAST_NAMESPACE {
 namespace {
 
+// One scale for the tensor, or for each stored row (N3.12).
 struct ScaleArgs {
   CurrentScale rule;
   const uint32_t* noop = nullptr;
   const uint32_t* given[2] = {};
   uint32_t *amax[2] = {}, *scale[2] = {}, *scale_inv[2] = {};
+  int64_t slots[2] = {};
 };
+void launch_slots(const char* name, void (*kernel)(ScaleArgs), const ScaleArgs& a) {
+  const int64_t slots = a.slots[0] > a.slots[1] ? a.slots[0] : a.slots[1], blocks = (slots + kThreads - 1) / kThreads;
+  if (slots != 0) launch({.name = name, .grid = unsigned(blocks), .block = unsigned(slots < kThreads ? slots : kThreads)}, kernel, a);
+}
 
 __global__ void fp8_clear_amax(ScaleArgs a) {
   if (is_noop(a.noop)) return;
-  for (uint32_t* amax : a.amax)
-    if (amax != nullptr) *amax = 0;
+  const int64_t slot = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (int d = 0; d < 2; ++d)
+    if (a.amax[d] != nullptr && slot < a.slots[d]) a.amax[d][slot] = 0;
 }
 
 __global__ void fp8_current_scale(ScaleArgs a) {
   if (is_noop(a.noop)) return;
+  const int64_t slot = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   for (int d = 0; d < 2; ++d) {
-    if (a.scale[d] == nullptr) continue;
-    const Fp8Scales s = a.rule(a.given[d] != nullptr ? *a.given[d] : *a.amax[d]);
-    *a.scale[d] = s.scale;
-    *a.scale_inv[d] = s.scale_inv;
+    if (slot >= a.slots[d]) continue;
+    const Fp8Scales s = a.rule(a.given[d] != nullptr ? a.given[d][slot] : a.amax[d][slot]);
+    a.scale[d][slot] = s.scale;
+    a.scale_inv[d][slot] = s.scale_inv;
   }
+}
+
+struct RowsArgs {
+  const void* x = nullptr;
+  const uint32_t* noop = nullptr;
+  int64_t cols = 0;   // a multiple of 8
+  CurrentScale rule;
+  uint32_t *amax = nullptr, *scale = nullptr, *scale_inv = nullptr;
+  uint8_t* data = nullptr;
+};
+
+// Octet `at` of a row of `count`, as S packs it; zeros beyond.
+template <class S>
+ASSAY_DEVICE void load_octet(const char* row, int64_t at, int64_t count, uint32_t (&words)[S::kWords]) {
+#pragma unroll
+  for (int w = 0; w < S::kWords; w += 4) {
+    const uint4 v = at < count ? load16(row + (at * S::kWords + w) * 4) : make_uint4(0, 0, 0, 0);
+    words[w] = v.x, words[w + 1] = v.y, words[w + 2] = v.z, words[w + 3] = v.w;
+  }
+}
+
+// Rows alone, a scale each: a block takes a row. Its first kHeld * 8 elements a thread wait in registers for their scale, the rest in the caches.
+template <class S, Encoding E>
+__global__ void __launch_bounds__(kThreads) fp8_rows(RowsArgs a) {
+  constexpr int kHeld = 4;
+  if (is_noop(a.noop)) return;
+  const int64_t row = blockIdx.x, octets = a.cols / 8;
+  const char* from = static_cast<const char*>(a.x) + row * octets * S::kWords * 4;
+  uint8_t* to = a.data + row * a.cols;
+  uint32_t held[kHeld][S::kWords], more[S::kWords], best = 0;
+#pragma unroll
+  for (int u = 0; u < kHeld; ++u) load_octet<S>(from, threadIdx.x + int64_t(u) * blockDim.x, octets, held[u]);
+#pragma unroll
+  for (int u = 0; u < kHeld; ++u) best = S::max(best, packed_maximum<S>(held[u]));
+  for (int64_t at = threadIdx.x + int64_t{kHeld} * blockDim.x; at < octets; at += blockDim.x) {
+    load_octet<S>(from, at, octets, more);
+    best = S::max(best, packed_maximum<S>(more));
+  }
+  const uint32_t amax = block_maximum(widened_maximum<S>(best));
+  const Fp8Scales s = a.rule(amax);
+  if (threadIdx.x == 0) a.amax[row] = amax, a.scale[row] = s.scale, a.scale_inv[row] = s.scale_inv;
+
+  const auto store = [&](const uint32_t (&words)[S::kWords], int64_t at) {
+    if (at < octets) store8_streaming(to + at * 8, encode_row<S>(Fp8Tensor<E, Hardware, false>{}, words, [&](int) { return as_float(s.scale); }));   // N3.8
+  };
+#pragma unroll
+  for (int u = 0; u < kHeld; ++u) store(held[u], threadIdx.x + int64_t(u) * blockDim.x);
+  for (int64_t at = threadIdx.x + int64_t{kHeld} * blockDim.x; at < octets; at += blockDim.x) {
+    load_octet<S>(from, at, octets, more);
+    store(more, at);
+  }
+}
+
+std::string launch_rows(const Job& job, const ScaleArgs& scales) {
+  const Problem& p = job.problem;
+  const Shape s = p.x.shape;
+  const RowsArgs args{job.input<void>("x"), scales.noop, s.cols, scales.rule, scales.amax[0], scales.scale[0], scales.scale_inv[0], job.output<uint8_t>("row.data")};
+  const int64_t warps = (s.cols / 8 + 31) / 32;
+  const LaunchConfig config{.name = "fp8_rows", .grid = unsigned(s.rows), .block = unsigned(warps < 1 ? 32 : warps > kThreads / 32 ? kThreads : warps * 32)};
+  if (s.rows != 0)
+    with_source(p.x.source, [&](auto source) {
+      with_fp8(p.row->element, [&](auto element) { launch(config, fp8_rows<decltype(source), element.value>, args); });
+    });
+  return "fp8_current_rows<row> " + how(p);
 }
 
 // Element i of x is an amax.
@@ -47,24 +119,32 @@ std::string quantize_fp8_current(const Job& job) {
   args.rule = current_scale(p.row ? *p.row : *p.col, p.x.source);
   args.noop = job.input("noop");
   Fp8Slots slots;
-  bool computed = false;
+  bool computed = false, by_line = false;
   for (Direction d : kDirections) {
-    if (!p.quantizer(d)) continue;
+    const std::optional<Quantizer>& q = p.quantizer(d);
+    if (!q) continue;
     const int i = d == Direction::row ? 0 : 1;
     args.given[i] = job.input(d, "given.amax");
     args.amax[i] = job.output(d, "amax");
     args.scale[i] = job.output(d, "scale");
     args.scale_inv[i] = job.output(d, "scale_inv");
+    args.slots[i] = !q->row_scaled ? 1 : d == Direction::row ? p.x.shape.rows : p.x.shape.cols;
     slots.scale[i] = args.scale[i];
     computed |= args.amax[i] != nullptr;
+    by_line |= q->row_scaled;
   }
+  if (by_line && !p.col) return launch_rows(job, args);
   if (computed) {
-    launch({.name = "fp8_clear_amax", .grid = 1, .block = 1}, fp8_clear_amax, args);
+    launch_slots("fp8_clear_amax", fp8_clear_amax, args);
     with_source(p.x.source, [&](auto source) {
-      launch_amax<decltype(source)>(job.input<void>("x"), p.x.shape.count(), args.noop, args.amax[0], args.amax[1]);
+      using S = decltype(source);
+      const void* x = job.input<void>("x");
+      if (by_line) launch_line_amax<S>(x, {p.x.shape.rows, p.x.shape.cols}, args.noop, args.amax[0], args.amax[1]);
+      else launch_amax<S>(x, p.x.shape.count(), args.noop, args.amax[0], args.amax[1]);
     });
   }
-  launch({.name = "fp8_current_scale", .grid = 1, .block = 1}, fp8_current_scale, args);
+  launch_slots("fp8_current_scale", fp8_current_scale, args);
+  if (by_line) return "amax of lines, " + launch_fp8_pair<false, true>(job, "fp8_current", slots);
   return (computed ? "amax, " : "") + launch_fp8_pair<false>(job, "fp8_current", slots);
 }
 

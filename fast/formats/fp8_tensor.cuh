@@ -22,12 +22,12 @@ inline bool fp8_tunable(const Job& job) {
   Numerics tuned;
   tuned.inf_amax = any.numerics.inf_amax, tuned.scale_limit = any.numerics.scale_limit;
   const Shape s = p.x.shape;
-  return job.policy != Policy::general && any.numerics == tuned && !any.row_scaled && (!p.row || !p.col || *p.row == *p.col) && s.cols % kPatch == 0 &&
+  return job.policy != Policy::general && any.numerics == tuned && (!p.row || !p.col || *p.row == *p.col) && s.cols % kPatch == 0 &&
          (!p.col || s.rows % kPatch == 0) && aligned(16, {job.input<void>("x")}) && aligned(8, {job.output<void>("row.data"), job.output<void>("col.data")});
 }
 
-// Casts every element. `name` is the format's; kAccumulate: also raises the amax slots.
-template <bool kAccumulate>
+// Casts every element. `name` is the format's; kAccumulate: also raises the amax slots; kByLine: a scale for each stored row (N3.12).
+template <bool kAccumulate, bool kByLine = false>
 std::string launch_fp8_pair(const Job& job, const std::string& name, const Fp8Slots& slots) {
   const Problem& p = job.problem;
   const Shape s = p.x.shape;
@@ -38,9 +38,10 @@ std::string launch_fp8_pair(const Job& job, const std::string& name, const Fp8Sl
   with_source(p.x.source, [&](auto source) {
     using S = decltype(source);
     with_fp8((p.row ? p.row : p.col)->element, [&](auto element) {
-      using Lane = Fp8Tensor<element.value, Hardware, kAccumulate>;
+      using Lane = Fp8Tensor<element.value, Hardware, kAccumulate, kByLine>;
       const Lane row_lane{slots.scale[0], slots.amax[0]}, col_lane{slots.scale[1], slots.amax[1]};
       if (p.row && p.col) launch_pair<S>("fp8_pair<row, col>", arguments(row_lane, col_lane));
+      else if constexpr (kByLine) launch_pair<S>("fp8_pair<col>", arguments(None{}, col_lane));   // rows alone have a kernel of their own
       else if (p.row) launch_pair<S>("fp8_pair<row>", arguments(row_lane, None{}));
       else launch_pair<S>("fp8_pair<col>", arguments(None{}, col_lane));
     });

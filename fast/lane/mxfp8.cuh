@@ -28,7 +28,7 @@ ASSAY_LANE uint32_t mx_scaled_amax(uint32_t amax) {
 // Default numerics. kTile: 32x32 blocks (N5.8).
 template <Encoding E, class Convert, bool kTile>
 struct Mxfp8 {
-  static constexpr bool kActive = true, kBlocks = true, kSquare = kTile, kTransposed = false, kSame = kTile, kAmax = false;
+  static constexpr bool kActive = true, kBlocks = true, kLines = false, kSquare = kTile, kTransposed = false, kSame = kTile, kAmax = false;
   ASSAY_LANE static uint32_t scale_code(uint32_t amax) { return Convert::e8m0(as_float(mx_scaled_amax<E>(amax))); }   // N5.3
   ASSAY_LANE static float multiplier(uint32_t code) { return as_float(mx_multiplier(code)); }
   ASSAY_LANE static float tensor_multiplier() { return 0; }

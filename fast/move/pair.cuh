@@ -3,6 +3,7 @@
 //
 // A lane type says what one direction does with its elements:
 //   kBlocks                 one scale per 32 elements (or per 32x32) rather than one for the tensor
+//   kLines                  one scale per row, or per column, rather than one for the tensor
 //   kTransposed             column data are stored [cols, rows]
 //   kActive                 whether this direction is produced
 //   kSquare                 the block is 32x32
@@ -11,6 +12,7 @@
 //   scale_code(amax)        stored code of a block's amax, both as integers
 //   multiplier(code)        what elements of a block with that code are multiplied by
 //   tensor_multiplier()     the same where the tensor has one
+//   line_multiplier(line)   the same where each row or column has one
 //   tensor_amax()           where to accumulate the tensor's amax, or null
 //   pair(lo, hi, mlo, mhi)  the codes of lo * mlo and hi * mhi, in the two low bytes
 // None stands for a direction that is not produced.
@@ -20,7 +22,7 @@
 namespace assay::ASSAY_FAST_NAMESPACE {
 
 struct None {
-  static constexpr bool kActive = false, kBlocks = false, kSquare = false, kTransposed = false, kSame = false, kAmax = false;
+  static constexpr bool kActive = false, kBlocks = false, kLines = false, kSquare = false, kTransposed = false, kSame = false, kAmax = false;
   ASSAY_LANE static uint32_t scale_code(uint32_t) { return 0; }
   ASSAY_LANE static float multiplier(uint32_t) { return 0; }
   ASSAY_LANE static float tensor_multiplier() { return 0; }
@@ -116,7 +118,7 @@ __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>) pa
     if constexpr (RowLane::kBlocks) {
       row_codes = block_scales<S, true>(a.row, words, at.lane);
       store_row_scales(a.row_to, a.extent, at, row_codes);
-    } else {
+    } else if constexpr (!RowLane::kLines) {
       multiplier = a.row.tensor_multiplier();
     }
     uint8_t* to = a.row_to.data + at.row * a.extent.cols + at.col;
@@ -126,6 +128,7 @@ __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>) pa
       turned[i] = make_uint2(0, 0);
       if (i >= at.rows) continue;   // around the arithmetic too: in one straight line, ptxas widens the whole patch first and spills
       if constexpr (RowLane::kBlocks) multiplier = a.row.multiplier(byte_of(row_codes, i));
+      if constexpr (RowLane::kLines) multiplier = a.row.line_multiplier(at.row + i);
       const uint2 codes = encode_row<S>(a.row, words[i], [&](int) { return multiplier; });
       store_codes<true>(to, at.cols, codes);
       if constexpr (kSame && ColLane::kTransposed) turned[i] = codes;
@@ -145,6 +148,9 @@ __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>) pa
       store_col_scales(a.col_to, a.extent, at, codes);
 #pragma unroll
       for (int j = 0; j < kPatch; ++j) multiplier[j] = a.col.multiplier(byte_of(codes, j));
+    } else if constexpr (ColLane::kLines) {
+#pragma unroll
+      for (int j = 0; j < kPatch; ++j) multiplier[j] = j < at.cols ? a.col.line_multiplier(at.col + j) : 0.0f;
     } else {
       multiplier[0] = a.col.tensor_multiplier();
     }
@@ -153,7 +159,7 @@ __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>) pa
     for (int i = 0; i < kPatch; ++i, to += a.extent.cols) {
       turned[i] = make_uint2(0, 0);
       if (i >= at.rows) continue;
-      const uint2 codes = encode_row<S>(a.col, words[i], [&](int j) { return multiplier[ColLane::kBlocks ? j : 0]; });
+      const uint2 codes = encode_row<S>(a.col, words[i], [&](int j) { return multiplier[ColLane::kBlocks || ColLane::kLines ? j : 0]; });
       if constexpr (ColLane::kTransposed) turned[i] = codes;
       else store_codes<true>(to, at.cols, codes);
     }

@@ -48,8 +48,9 @@ ASSAY_DEVICE Place place_in_tile(const Extent& extent, unsigned tile) {
 }
 ASSAY_DEVICE Place my_place(const Extent& extent) { return place_in_tile(extent, blockIdx.x); }
 
-// Loads a patch; what lies outside the tensor is 0. kVector: `x` is 16-byte aligned and cols is a multiple of 8.
-template <class S, bool kVector>
+// Loads a patch; what lies outside the tensor is 0. kVector: `x` is 16-byte aligned and cols is a multiple of 8. kAgain: it will be read again, and stays
+// in the caches.
+template <class S, bool kVector, bool kAgain = false>
 ASSAY_DEVICE void load_patch(const void* x, const Extent& extent, const Place& at, uint32_t (&words)[kPatch][S::kWords]) {
   constexpr int kBytes = 4 / S::kPerWord;
   const char* from = static_cast<const char*>(x) + (at.row * extent.cols + at.col) * kBytes;
@@ -60,7 +61,7 @@ ASSAY_DEVICE void load_patch(const void* x, const Extent& extent, const Place& a
     if constexpr (kVector) {
 #pragma unroll
       for (int w = 0; w < S::kWords; w += 4) {
-        const uint4 v = on ? load16_streaming(from + w * 4) : make_uint4(0, 0, 0, 0);
+        const uint4 v = !on ? make_uint4(0, 0, 0, 0) : kAgain ? load16(from + w * 4) : load16_streaming(from + w * 4);
         words[i][w] = v.x, words[i][w + 1] = v.y, words[i][w + 2] = v.z, words[i][w + 3] = v.w;
       }
     } else {

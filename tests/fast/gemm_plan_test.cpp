@@ -66,12 +66,12 @@ TEST(GemmPlan, Refusals) {
            Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 out=f16", "bf16 or f32 here, found out=f16"},
            Row{"gemm a=identity b=identity 64x64x64 f32 sum=hopper_tf32 out=bf16", "TF32 into f32 only, found out=bf16"},
            Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 bias=f32", "bias has the encoding of d, bf16, found f32"},
-           Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 bias=bf16 beta=1", "c or the bias first"},
-           Row{"gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_split bias=bf16", "between the product and the sum"},
-           Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 alpha=2 beta=1", "between the product and the sum"},
            Row{"gemm a=nvfp4 b=nvfp4 64x64x64 sum=hopper_f16 a.row_scaled=1", "row_scaled=1 is the reference's"},
-           Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 beta=3", "beta is no power of two"},
-           Row{"gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_split alpha=3", "alpha is no power of two"},
+           Row{"gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_split a.row_scaled=1", "both operands or in neither"},
+           Row{"gemm a=fp8_delayed b=fp8_current 64x64x64 sum=hopper_fp8_fast b.row_scaled=1", "both operands or in neither"},
+           Row{"gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_split row_scaled=1 out=e4m3", "no e4m3 from a scale for each row"},
+           Row{"gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_split row_scaled=1 element=e5m2", "no two operands of e5m2"},
+           Row{"gemm a=fp8_current b=fp8_current 60x64x64 sum=hopper_fp8_split row_scaled=1", "M a multiple of 8, found 60x64x64"},
            Row{"gemm a=fp8_current b=fp8_current 64x64x0 sum=hopper_fp8_split", "no K of 0"},
            Row{"gemm a=fp8_current b=fp8_current 64x64x40 sum=hopper_fp8_split", "K a multiple of 16, found 64x64x40"},
            Row{"gemm a=fp8_current b=fp8_current 60x64x64 sum=hopper_fp8_split", "M a multiple of 8, found 60x64x64"},
@@ -84,8 +84,40 @@ TEST(GemmPlan, Refusals) {
     EXPECT_NE(refusal(r.line).find(r.why), std::string::npos) << r.line << ": '" << refusal(r.line) << "'";
   // At the edge of what is refused.
   for (const char* line : {"gemm a=fp8_block b=fp8_block 64x4x64 sum=hopper_fp8_split b.block=128x128", "gemm a=identity b=identity 64x64x64 sum=hopper_f16 alpha=3",
+                           "gemm a=fp8_current b=fp8_current 8x1x16 sum=hopper_fp8_fast row_scaled=1 out=f16",
                            "gemm a=fp8_current b=fp8_current 4x1x16 sum=hopper_fp8_split out=f32", "gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_fast a.element=e5m2 out=e5m2"})
     EXPECT_EQ(refusal(line), "");
+}
+
+TEST(GemmPlan, OuterVectors) {   // N16.6
+  const auto plan = lt_plan(gemm("gemm a=fp8_current b=fp8_current 256x384x512 sum=hopper_fp8_fast row_scaled=1 b.element=e5m2 op=NN out=f32"));
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->a, (LtOperand{Encoding::e4m3, LtScale::outer_vector}));
+  EXPECT_EQ(plan->b, (LtOperand{Encoding::e5m2, LtScale::outer_vector}));
+  EXPECT_TRUE(plan->fast_accumulation);
+}
+
+TEST(GemmPlan, SaysWhichBitsAreNotPinned) {   // N16.13
+  struct Row { const char *line, *why; };
+  for (const Row& r : {
+           Row{"gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_split row_scaled=1", "scales of a row and of a column"},
+           Row{"gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_split row_scaled=1 alpha=3 bias=bf16", "scales of a row and of a column"},
+           Row{"gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_split alpha=3", "alpha is no power of two"},
+           Row{"gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_fast bias=bf16", "between the product and the sum"},
+           Row{"gemm a=fp8_block b=fp8_block 64x64x64 sum=hopper_fp8_split beta=1", "between the product and the sum"},
+           Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 alpha=2 beta=1", "between the product and the sum"},
+           Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 beta=3", "beta is no power of two"},
+           Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 bias=bf16 beta=1", "c or the bias first"},
+           Row{"gemm a=fp8_current b=fp8_current 64x64x64 sum=hopper_fp8_split alpha=-0.5", ""},
+           Row{"gemm a=fp8_block b=fp8_block 64x64x64 sum=hopper_fp8_split out=f32", ""},
+           Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 alpha=3", ""},
+           Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 beta=-0.5", ""},
+           Row{"gemm a=identity b=identity 64x64x64 sum=hopper_f16 bias=bf16", ""}}) {
+    const auto plan = lt_plan(gemm(r.line));
+    ASSERT_TRUE(plan) << r.line << ": " << plan.error().text();
+    if (*r.why == 0) EXPECT_EQ(plan->unpinned, "") << r.line;
+    else EXPECT_NE(plan->unpinned.find(r.why), std::string::npos) << r.line << ": '" << plan->unpinned << "'";
+  }
 }
 
 TEST(GemmPlan, ChoosesAKernelWhoseOrderIsKnown) {

@@ -101,6 +101,20 @@ TEST(Gemm, RowAmaxesComeAfterTheSum) {
   EXPECT_NE((v * fifth) * third, v * (third * fifth));
 }
 
+// The scale_inv of row m of a and of row n of b (N3.12), in the elements and not after the sum: N16.9 is of nvfp4.
+TEST(Gemm, RowScalesAreOfTheElements) {
+  const Bytes ones = bytes_of({0x38, 0x38});
+  const auto products = [&](const char* keys, std::vector<float> a, std::vector<float> b) {
+    return run(std::string("gemm a=fp8_current b=fp8_current 2x2x1 out=f32 ") + keys, {}, {{"a.data", ones}, {"b.data", ones}, {"a.scale_inv", floats(a)}, {"b.scale_inv", floats(b)}}).out.at("d");
+  };
+  for (const char* op : {"op=TN", "op=NN", "op=NT"}) EXPECT_EQ(products((std::string("row_scaled=1 ") + op).c_str(), {2, 3}, {5, 7}), floats({10, 15, 14, 21}));
+  EXPECT_EQ(products("a.row_scaled=1", {2, 3}, {5}), floats({10, 15, 10, 15}));
+  EXPECT_EQ(products("b.row_scaled=1", {2}, {5, 7}), floats({10, 10, 14, 14}));
+  // 1/19 and 7 beside 1 and 1.5: after the sum they would give 3F6BCA1B as one factor and 3F6BCA1C one by one.
+  EXPECT_EQ(first("gemm a=fp8_current b=fp8_current 1x1x2 out=f32 row_scaled=1",
+                  {{"a.data", bytes_of({0x38, 0x3C})}, {"b.data", ones}, {"a.scale_inv", floats({1.0f / 19})}, {"b.scale_inv", floats({7})}}), 0x3F6BCA1Au);
+}
+
 // Every plane with values that neither overflow nor vanish beside each other: no NaN hides a sum.
 Planes moderate(const Problem& p) {
   Planes out;
@@ -154,6 +168,8 @@ TEST(Gemm, EveryPairOfFormatsAndEveryLayout) {
         std::string keys = " op=" + std::string(op) + " out=f32";
         if (a == "mxfp8" || a.starts_with("fp8")) keys += " a.element=e5m2";
         if (b == "fp8_block") keys += " b.block=128x128";
+        if (a == "fp8_current" && op[0] == 'N') keys += " a.row_scaled=1";   // N3.12
+        if (b == "fp8_current" && op[1] == 'N') keys += " b.row_scaled=1";
         const std::string line = "gemm a=" + a + " b=" + b + " " + shape + (a == "identity" ? " f16" : " bf16") + keys;
         const Problem p = parsed(line);
         const auto subject = make_host_subject();

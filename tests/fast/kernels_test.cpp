@@ -23,7 +23,8 @@ std::vector<std::string> quantize_lines(const std::vector<std::string>& shapes) 
     for (const char* source : {"bf16", "f16", "f32"})
       for (const char* format : {"identity", "fp8_delayed scale=3.7 prior_amax=0.25", "fp8_current", "fp8_current amax=5 element=e5m2", "mxfp8",
                                  "mxfp8 element=e5m2 scales=gemm", "mxfp8 block=32x32", "mxfp8 neg_zero=plus col.nan_amax=propagate",
-                                 "mxfp8 row.element=e5m2 col.block=32x32", "fp8_current neg_zero=plus pow2=1"})
+                                 "mxfp8 row.element=e5m2 col.block=32x32", "fp8_current neg_zero=plus pow2=1", "fp8_current row_scaled=1",
+                                 "fp8_current row_scaled=1 element=e5m2 eps=1 pow2=1"})
         for (const char* dir : {"row", "col", "both"}) {
           const std::string f = format;
           if (std::string(dir) != "both" && (f.find("row.") != std::string::npos || f.find("col.") != std::string::npos)) continue;
@@ -85,7 +86,7 @@ TEST(Kernels, OneReadEqualsTwo) {
 }
 
 // Every format with settings that take another path through its lane.
-const std::vector<std::string> kQuantizers = {"identity", "fp8_delayed scale=3.7 prior_amax=0.25 element=e5m2", "fp8_current pow2=1", "fp8_current amax=5", "fp8_block",
+const std::vector<std::string> kQuantizers = {"identity", "fp8_delayed scale=3.7 prior_amax=0.25 element=e5m2", "fp8_current pow2=1", "fp8_current amax=5", "fp8_current row_scaled=1", "fp8_block",
                                               "fp8_block block=128x128 pow2=0", "fp8_block scales=gemm", "mxfp8 scales=gemm", "mxfp8 block=32x32 neg_zero=plus nan_amax=propagate",
                                               "mxfp4", "nvfp4", "nvfp4 block=16x16 scales=gemm", "nvfp4 row_scaled=1", "nvfp4 four_over_six=mae", "nvfp4 round=sr"};
 Problem pair_of(const std::string& row, const std::string& col, const std::string& shape, const std::string& source) {
@@ -137,7 +138,7 @@ TEST(Kernels, PairsEqualTheirDirectionsAlone) {
       EXPECT_NE(decoded.served.by.find("one read, columns of the decoded rows"), std::string::npos) << decoded.served.by;
       if (HasFatalFailure()) return;
     }
-  EXPECT_EQ(pairs, 225);
+  EXPECT_EQ(pairs, 256);
 }
 
 TEST(Kernels, PairsInEveryEnvironment) {
@@ -250,7 +251,7 @@ TEST(Kernels, SplitsEqualTheirMembersAlone) {
       ++runs;
     }
   }
-  EXPECT_EQ(runs, 30);
+  EXPECT_EQ(runs, 32);
   EXPECT_GT(compared, 1000000);
 }
 
@@ -272,6 +273,49 @@ TEST(Kernels, SplitsTakeTheirSizesFromTheDevice) {
   const Problem p = parsed("split identity 64x16 bf16 groups=31,33");
   const Ran r = run(p, *make_host_subject(), {}, {{"first_dims", bytes_of({40, 24})}});
   EXPECT_EQ(words(r.out.at("offsets")), (std::vector<uint32_t>{0, 40 * 16, 64 * 16}));
+}
+
+// N3.12, worked by hand: 448 over the amax of each row, of each column.
+TEST(Kernels, RowScalesByHand) {
+  const Ran r = run("quantize fp8_current 2x2 f32 row_scaled=1", {}, {{"x", bytes_of({0x3F800000, 0xC0000000, 0x40800000, 0x3F000000})}});   // 1 -2; 4 0.5
+  const std::vector<uint32_t> amax{0x40000000, 0x40800000}, scale{0x43600000, 0x42E00000}, inverse{0x3B924925, 0x3C124925};                  // 2 4; 224 112
+  EXPECT_EQ(words(r.out.at("row.amax")), amax);
+  EXPECT_EQ(words(r.out.at("row.scale")), scale);
+  EXPECT_EQ(words(r.out.at("row.scale_inv")), inverse);
+  EXPECT_EQ(at(r.out.at("row.data"), 0, 4), 0x667EFE76u);                                                                                    // 224 -448; 448 56
+  EXPECT_EQ(words(r.out.at("col.amax")), (std::vector{amax[1], amax[0]}));
+  EXPECT_EQ(words(r.out.at("col.scale")), (std::vector{scale[1], scale[0]}));
+  EXPECT_EQ(words(r.out.at("col.scale_inv")), (std::vector{inverse[1], inverse[0]}));
+  EXPECT_EQ(at(r.out.at("col.data"), 0, 4), 0x6EFE7E6Eu);                                                                                    // 112 448; -448 112
+}
+
+// N3.12: each stored row is what a tensor of that row alone is; rows longer than a block's registers hold too.
+TEST(Kernels, RowScalesEqualRowsAlone) {
+  int rows = 0;
+  for (const char* what : {"1x1 f32", "9x31 bf16", "33x72 f16 pow2=1", "40x136 f32 eps=30", "130x264 bf16 element=e5m2", "3x8264 bf16", "2x8203 f16", "2x20008 f32 inf_amax=zero", "72x40 bf16 scale_order=decode_divide",
+                           "8x16 f32 neg_zero=minus pre_round=bf16"}) {
+    const Problem p = parsed(std::string("quantize fp8_current ") + what + " row_scaled=1");
+    const Ran r = run(p, *make_host_subject());
+    const Shape s = p.x.shape;
+    const int size = info(p.x.source).bytes();
+    for (Direction d : kDirections) {
+      const int64_t lines = d == Direction::row ? s.rows : s.cols, length = s.count() / lines;
+      for (int64_t line = 0; line < lines; line += lines > 1000 ? 997 : 1) {
+        Problem one = alone(p, Direction::row);
+        one.row->row_scaled = false;
+        one.x.shape = {1, length};
+        Bytes x(static_cast<size_t>(length * size));
+        for (int64_t i = 0; i < length; ++i) std::memcpy(&x[static_cast<size_t>(i * size)], &r.in[0][static_cast<size_t>((d == Direction::row ? line * s.cols + i : i * s.cols + line) * size)], static_cast<size_t>(size));
+        for (const auto& [name, bytes] : run(one, *make_host_subject(), {}, {{"x", x}}).out) {
+          const Bytes& all = r.out.at(plane_name(d, name.substr(name.find('.') + 1)));
+          const auto from = all.begin() + static_cast<std::ptrdiff_t>(bytes.size()) * line;
+          ASSERT_EQ(Bytes(from, from + static_cast<std::ptrdiff_t>(bytes.size())), bytes) << to_line(p) << ' ' << name_of(d) << ' ' << name << " of line " << line;
+        }
+        ++rows;
+      }
+    }
+  }
+  EXPECT_GT(rows, 700);
 }
 
 // Every data element and every scale against the trace, which walks the block of one element in plain loops.
@@ -296,7 +340,7 @@ TEST(Kernels, DataAndScalesEqualTheTrace) {
           ASSERT_EQ(at(data, transposed ? col * s.rows + row : row * s.cols + col, info(q.element).bytes()), steps.back().bits) << line << ' ' << row << ' ' << col;
           for (const TraceStep& step : steps) {
             if (!mx && (step.what == "scale_inv" || step.what == "scale")) {
-              ASSERT_EQ(at(r.out.at(prefix + step.what), 0, 4), step.bits) << line;
+              ASSERT_EQ(at(r.out.at(prefix + step.what), !q.row_scaled ? 0 : d == Direction::row ? row : col, 4), step.bits) << line;
             }
             if (step.what != "scale" || !mx || q.scales != ScaleLayout::compact) continue;
             const int64_t pitch = d == Direction::row ? round_up(ceil_div(s.cols, 32), 4) : round_up(s.cols, 128);
@@ -335,7 +379,7 @@ TEST(Kernels, CastAndDequantizeEqualTheTrace) {
   for (const char* shape : {"7x8", "31x33", "64x136", "65x72"})
     for (const char* what : {"cast e4m3 # bf16", "cast e5m2 # f16 overflow=nosat", "cast e2m1 # f32 round=rz", "cast f16 # f32", "cast f32 # f16", "cast bf16 # e5m2", "cast f32 # e8m0",
                              "dequantize mxfp8 # bf16 dir=row", "dequantize mxfp8 # bf16 dir=col scales=gemm out=f32", "dequantize mxfp8 # f32 dir=col element=e5m2 out=f16",
-                             "dequantize mxfp8 # f32 dir=row scales=gemm", "dequantize fp8_current # bf16 dir=row", "dequantize fp8_delayed # bf16 dir=col out=f32",
+                             "dequantize mxfp8 # f32 dir=row scales=gemm", "dequantize fp8_current # bf16 dir=row", "dequantize fp8_current # f16 dir=row row_scaled=1", "dequantize fp8_current # bf16 dir=col out=f32 row_scaled=1", "dequantize fp8_delayed # bf16 dir=col out=f32",
                              "dequantize identity # f16 dir=col out=f16"}) {
       std::string line = what;
       line.replace(line.find('#'), 1, shape);
@@ -451,6 +495,9 @@ TEST(Kernels, EmptyTensors) {
       EXPECT_EQ(at(current.out.at(d + std::string("scale")), 0, 4), 0x3F800000u);
       EXPECT_EQ(at(current.out.at(d + std::string("scale_inv")), 0, 4), 0x3F800000u);
     }
+    const Ran rows = run("quantize fp8_current " + s + " bf16 dir=both row_scaled=1");   // N3.12: the same for each stored row
+    for (const Plane& plane : rows.out_planes)
+      for (int64_t i = 0; i < plane.logical.count(); ++i) EXPECT_EQ(at(rows.out.at(plane.name), i, 4), plane.name.ends_with("amax") ? 0u : 0x3F800000u) << plane.name;
     EXPECT_EQ(run("cast e4m3 " + s + " bf16").served.launches, 0);
     EXPECT_EQ(run("swizzle mxfp8 " + s + " e8m0 dir=row").served.launches, 0);
     EXPECT_EQ(run("dequantize mxfp8 " + s + " bf16 dir=row").served.launches, 0);
@@ -466,6 +513,9 @@ TEST(Kernels, ReportsSayWhatServed) {
   EXPECT_EQ(hybrid.served.launches, 4);   // slot cleared, amax, scale, pair
   const Ran decoded = run("quantize fp8_current/nvfp4 64x64 bf16 col_source=row_dequantized");
   EXPECT_EQ(decoded.served.by, "amax pass; amax pass of the decoded rows; pair<fp8_current row, nvfp4 col> bf16, one read, columns of the decoded rows");
+  EXPECT_EQ(run("quantize fp8_current 64x64 bf16 dir=row row_scaled=1").served.by, "fp8_current_rows<row> bf16");
+  EXPECT_EQ(run("quantize fp8_current 64x64 bf16 dir=row row_scaled=1").served.launches, 1);
+  EXPECT_EQ(run("quantize fp8_current 64x64 bf16 row_scaled=1").served.by, "amax of lines, fp8_current_pair<row, col> bf16, one read");
   EXPECT_EQ(run("split mxfp8 64x64 bf16 groups=31,33", {}, {{"first_dims", bytes_of({31, 33})}}).served.by,
             "member_offsets; pair<mxfp8 row, mxfp8 col> bf16, one read, 2 members");
 }
