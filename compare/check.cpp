@@ -107,6 +107,16 @@ CaseReport check_case(const PackCase& c, const Problem& problem, const Subjects&
       report.notes.push_back("plane '" + plane.name + "' is none of this line" + (near.empty() ? "" : " (did you mean '" + near + "'?)"));
     }
   if (report.judged.empty()) return failed("no plane of this line is in the pack: there is nothing to judge");
+  if (const auto unpinned = unpinned_of(c, problem); unpinned && (!got.empty() || !digests.empty())) {   // N16.13
+    if (got.empty()) return failed("d: bits that are not pinned are judged by the bound (N16.13), which needs bytes: a digest alone was recorded, and it is not the reference's");
+    Verdict v;
+    v.subject = "pack";
+    const bool vacuous = judge_unpinned(problem, *inputs, got, wanted, *unpinned, v);
+    report.notes.push_back(unpinned_text(v));
+    if (vacuous) return failed(string(kNoBound));
+    if (!v.breaches.empty()) report.breach = v.breaches.front();
+    return report;
+  }
   if (!got.empty()) report.breach = breach_of(problem, judge(&problem, got, wanted), "pack", "reference");
   if (report.breach && !report.breach->plane.empty() && !report.breach->in_padding) report.seen = Observation{problem, "pack", std::move(*inputs), std::move(got)};
   if (!report.breach && !digests.empty()) report.breach = message_breach(join(digests) + ": the digest differs from the reference's; the bytes were not recorded");

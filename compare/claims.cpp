@@ -364,9 +364,16 @@ void claim_own_lines(const Case& c, Subject& s, const Execution& got, Verdict& v
   claim_members(c, s, got, v);
 }
 
+void mistrusted(Verdict& v, std::string why) {
+  v.outcome = Outcome::mistrusted;
+  v.breaches.push_back(complaint("witness", v.subject, "this case could hardly have failed: " + why));
+  v.reason = std::move(why);
+}
+
 Verdict one_subject(const Case& c, Subject& s, Subject& reference, const std::optional<Execution>& want, const Verdict& reference_verdict) {
   Verdict v;
   v.subject = s.name();
+  bool vacuous = false;
   if (writes_nothing(c.problem)) {
     claim_untouched(c, s, v);
   } else if (&s == &reference) {
@@ -376,13 +383,15 @@ Verdict one_subject(const Case& c, Subject& s, Subject& reference, const std::op
     if (v.outcome == Outcome::unsupported) return v;
     if (got) {
       const bool may_compare = want.has_value();
-      if (may_compare) claim_parity(c, s, *got, *want, v);
+      const std::optional<std::string> unpinned = s.unpinned(c.problem);
+      if (unpinned && may_compare) vacuous = judge_unpinned(c.problem, c.inputs, got->planes, want->planes, *unpinned, v);
+      else if (may_compare) claim_parity(c, s, *got, *want, v);
       if (c.options.laws) {
         bool same = may_compare;
         for (size_t i = 0; same && i < got->planes.size(); ++i) same = got->planes[i].bytes == want->planes[i].bytes;
         if (same) {   // equal bytes obey the laws as far as the reference's do
           for (const std::string& kind : reference_verdict.claims) add_kind(v.claims, kind);
-        } else {
+        } else if (!unpinned) {
           for (Breach& b : check_laws(c.problem, c.inputs, got->planes, s.name(), &v.claims)) v.breaches.push_back(std::move(b));
         }
         claim_own_lines(c, s, *got, v);
@@ -391,6 +400,7 @@ Verdict one_subject(const Case& c, Subject& s, Subject& reference, const std::op
     for (const Breach& b : reference_verdict.breaches) v.breaches.push_back(b);   // a reference that breaks a law vouches for nobody
   }
   v.outcome = v.breaches.empty() ? Outcome::passed : Outcome::failed;
+  if (v.outcome == Outcome::passed && vacuous) mistrusted(v, std::string(kNoBound));
   return v;
 }
 
@@ -494,11 +504,7 @@ std::vector<Verdict> judge_subjects(const Problem& problem, const Subjects& subj
     if (!running[i]) continue;
     out[i] = one_subject(c, *running[i], reference, want, of_reference);
     out[i].witness = seen;
-    if (out[i].outcome == Outcome::passed && !weak.empty()) {
-      out[i].outcome = Outcome::mistrusted;
-      out[i].reason = weak;
-      out[i].breaches.push_back(complaint("witness", out[i].subject, "this case could hardly have failed: " + weak));
-    }
+    if (out[i].outcome == Outcome::passed && !weak.empty()) mistrusted(out[i], weak);
   }
   return out;
 }
@@ -605,6 +611,10 @@ json::Value to_json(const Verdict& v) {
   out.set("launches", v.launches);
   if (!v.served.empty()) out.set("served", v.served);
   if (!v.witness.empty()) out.set("witness", v.witness);
+  if (!v.unpinned.empty()) {
+    out.set("unpinned", v.unpinned);
+    out.set("inside", v.inside);
+  }
   if (!v.excluded.empty()) out.set("excluded", v.excluded);
   if (!v.about.empty()) out.set("about", strings(v.about));
   out.set("seconds", v.seconds);
@@ -625,10 +635,28 @@ Result<Verdict> verdict_from_json(const json::Value& value) {
   v.launches = static_cast<int>(in.integer("launches").value_or(0));
   v.served = in.text("served");
   v.witness = in.text("witness");
+  v.unpinned = in.text("unpinned");
+  v.inside = in.integer("inside").value_or(0);
   v.excluded = in.text("excluded");
   v.about = in.list("about");
   if (const json::Value* s = value.find("seconds")) v.seconds = s->to_double().value_or(0);
   return v;
+}
+
+bool judge_unpinned(const Problem& problem, const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& got, const std::vector<PlaneData>& want, const std::string& why, Verdict& v) {
+  v.unpinned = why;
+  const PlaneData &g = *find_plane(got, "d"), &w = *find_plane(want, "d");
+  v.inside = 0;
+  for (int64_t i = 0; i < w.plane.logical.count(); ++i) v.inside += code_at(g.plane, g.bytes, i) != code_at(w.plane, w.bytes, i);
+  std::vector<std::string> judged;
+  for (Breach& b : check_laws(problem, inputs, got, v.subject, &judged, GemmOrder::any)) v.breaches.push_back(std::move(b));
+  for (const std::string& kind : judged) add_kind(v.claims, kind);
+  return judged.empty() && v.inside > 0;
+}
+
+std::string unpinned_text(const Verdict& v) {
+  if (v.unpinned.empty()) return {};
+  return fmt::format("bits not pinned (N16.13), judged by the bound: {}; {} element{} from the reference's", v.unpinned, v.inside, v.inside == 1 ? " differs" : "s differ");
 }
 
 std::optional<Breach> parity_breach(const Problem& problem, const Judgement& j, std::string_view got, std::string_view want) {

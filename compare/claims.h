@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compare/execute.h"
+#include "compare/gemm_bounds.h"
 #include "compare/judge.h"
 #include "contract/problem.h"
 #include "fixtures/json.h"
@@ -60,6 +61,8 @@ struct Verdict {
   int launches = 0;
   std::string served;                  // Served::by
   std::string witness;                 // one line of statistics
+  std::string unpinned;                // N16.13: why d was judged by the bound and not bit for bit; empty: it was not
+  int64_t inside = 0;                  // unpinned: elements that differ from the reference's, all inside the bound where the outcome is passed
   std::string excluded;                // of a cell of the parity matrix: the causes that were removed to make it equal; `reason` says what they are
   std::vector<std::string> about;      // of a story (compare/stories.h): what is given, done and expected; empty for lines
   double seconds = 0;                  // all runs of the subject in this case
@@ -84,9 +87,16 @@ std::vector<Verdict> judge_case(const SuiteEntry& entry, const Subjects& subject
 // The parity breach between two output sets, or nothing; `got` and `want` name them.
 std::optional<Breach> parity_breach(const Problem& problem, const Judgement& judgement, std::string_view got, std::string_view want);
 
-// Laws of one subject's outputs: what any correct result obeys, whatever made it. `inputs` as made by make_inputs.
+// Laws of one subject's outputs: what any correct result obeys, whatever made it. `inputs` as made by make_inputs; `order`: of what follows a gemm's sum.
 // Returns the breaches; appends the kinds evaluated to `evaluated` where it is not null.
 std::vector<Breach> check_laws(const Problem& problem, const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& outputs,
-                               std::string_view subject, std::vector<std::string>* evaluated = nullptr);
+                               std::string_view subject, std::vector<std::string>* evaluated = nullptr, GemmOrder order = GemmOrder::pinned);
+
+// N16.13: what a subject whose bits are not pinned, for the reason `why`, made of a gemm: in place of parity its laws in any order. Fills `unpinned`, `inside`, `claims` and
+// `breaches`. True where nothing could be judged: no element of a d that is not empty has a bound, and the bytes are not the reference's.
+bool judge_unpinned(const Problem& problem, const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& got, const std::vector<PlaneData>& want, const std::string& why, Verdict& v);
+inline constexpr std::string_view kNoBound = "no element of d has a bound (N16.13): sums or products may overflow";
+// "bits not pinned (N16.13), judged by the bound: <why>; 3 elements differ from the reference's"; empty where they are pinned.
+std::string unpinned_text(const Verdict& v);
 
 }  // namespace assay

@@ -273,11 +273,12 @@ Region region_of(const Problem* problem, const Plane& plane, Place place) {
   if (!plane.direction) return {r, r + 1, c, c + 1};
   const std::optional<Quantizer>& q = problem->quantizer(*plane.direction);
   Region stored{r, r + 1, c, c + 1};
-  if (has_stem(plane, ".scale_inv") || has_stem(plane, ".scale_gemm")) {
+  const bool of_stored_row = q && q->row_scaled && !has_stem(plane, ".data") && (has_stem(plane, ".amax") || info(q->format).per_tensor_fp8());
+  if (of_stored_row) {                                                           // N3.12, N10.9
+    return plane.direction == Direction::row ? Region{r, r + 1, 0, x.cols} : Region{0, x.rows, r, r + 1};
+  } else if (has_stem(plane, ".scale_inv") || has_stem(plane, ".scale_gemm")) {
     if (plane.padded == Shape{1, 1} || !q) return all;
     stored = scaled_elements(*q, plane, r, c);
-  } else if (has_stem(plane, ".amax") && q && q->row_scaled) {                   // N10.9
-    return plane.direction == Direction::row ? Region{r, r + 1, 0, x.cols} : Region{0, x.rows, r, r + 1};
   } else if (!has_stem(plane, ".data")) {
     return all;                                                                  // amax, scale
   }

@@ -41,11 +41,25 @@ double tf32(double x) {
   return std::trunc(x / step) * step;
 }
 
+// N16.9
+bool scaled_by_amax(const Quantizer& q) { return q.format == FormatId::nvfp4 && q.row_scaled; }
+
+bool stands(double v) { return narrow(v) == v; }
+// x + y, both binary32, is a binary32 value.
+bool adds_exactly(double x, double y) {
+  const double sum = x + y;
+  return sum - x == y && sum - y == x && stands(sum);
+}
+bool power_of_two(double v) {
+  int exponent;
+  return std::fabs(std::frexp(v, &exponent)) == 0.5;
+}
+
 }  // namespace
 
-GemmBounds::GemmBounds(const Problem& p, const std::vector<PlaneData>& inputs)
-    : p_(p), op_(*p.as<Gemm>()), in_(inputs), codes_(op_.sum != GemmSum::f32_sequential && op_.sum != GemmSum::exact),
-      row_scaled_(op_.a.quantizer.row_scaled || op_.b.quantizer.row_scaled) {
+GemmBounds::GemmBounds(const Problem& p, const std::vector<PlaneData>& inputs, GemmOrder order)
+    : p_(p), op_(*p.as<Gemm>()), in_(inputs), order_(order), codes_(op_.sum != GemmSum::f32_sequential && op_.sum != GemmSum::exact),
+      by_amax_(scaled_by_amax(op_.a.quantizer) || scaled_by_amax(op_.b.quantizer)) {
   const bool fp8 = op_.sum == GemmSum::hopper_fp8_split || op_.sum == GemmSum::hopper_fp8_fast;
   length_ = fp8 ? 32 : op_.sum == GemmSum::hopper_f16 ? 16 : 8;
   fraction_ = fp8 ? 13 : 25;
@@ -86,12 +100,12 @@ GemmBounds::Elements GemmBounds::elements(Side side) const {
       if (op_.sum == GemmSum::hopper_tf32) v = tf32(v);
       if (bf16) {
         double s = value_of(scales.plane.encoding, code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, i, j)));
-        if (nvfp4) s = narrow(narrow(s * (row_scaled_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0))) * narrow(1.0 / (q.e4m3_max == E4m3Max::m256 ? 1536 : 2688)));   // N10.15
+        if (nvfp4) s = narrow(narrow(s * (by_amax_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0))) * narrow(1.0 / (q.e4m3_max == E4m3Max::m256 ? 1536 : 2688)));   // N10.15
         v = narrow(v * s);
         if (std::isfinite(v)) v = rounded(Encoding::bf16, v);
       } else if (!codes_ && scale) {
         double s = value_of(scales.plane.encoding, code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, i, j)));
-        if (nvfp4) s *= (row_scaled_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0)) / (q.e4m3_max == E4m3Max::m256 ? 1536.0 : 2688.0);   // N10.15, N16.9
+        if (nvfp4) s *= (by_amax_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0)) / (q.e4m3_max == E4m3Max::m256 ? 1536.0 : 2688.0);   // N10.15, N16.9
         v *= s;
       }
       out.values.push_back(v);
@@ -123,7 +137,7 @@ GemmBounds::Sum GemmBounds::in_binary32(int64_t n, int64_t m) const {
   }
   const double u = static_cast<double>(a_.k + 1) * kUnit, steps = op_.sum == GemmSum::exact ? kUnit * std::fabs(sum) : u / (1 - u) * total;
   Sum out{sum, 0, total <= std::ldexp(1.0, 24 + std::clamp(a_.low[row_a] + b_.low[row_b], -500, 500)) && a_.low[row_a] != -kNoLow && b_.low[row_b] != -kNoLow &&
-                         a_.low[row_a] + b_.low[row_b] >= kLeastLow};
+                         a_.low[row_a] + b_.low[row_b] >= kLeastLow, sum};
   if (out.exact) return out;
   out.bound = kSafe * (total * (a_.relative + b_.relative) + std::max(a_.absolute, b_.absolute) * (a_.magnitudes[row_a] + b_.magnitudes[row_b]) + steps +
                        static_cast<double>(a_.k) * (0x1p-149 + total * 0x1p-52));
@@ -149,7 +163,7 @@ GemmBounds::Sum GemmBounds::chain(int64_t n, int64_t m, int64_t k0, int64_t k1) 
     bound += last * (std::fabs(sum) + bound) + std::ldexp(0x1p-126, -out_fraction_);
   }
   const int low = std::clamp(a_.low[static_cast<size_t>(m)] + b_.low[static_cast<size_t>(n)], -500, 500);
-  Sum out{sum, kSafe * bound + total * 0x1p-45, std::max(total, largest) <= std::ldexp(1.0, out_fraction_ + low) && low >= kLeastLow + 23 - out_fraction_};
+  Sum out{sum, kSafe * bound + total * 0x1p-45, std::max(total, largest) <= std::ldexp(1.0, out_fraction_ + low) && low >= kLeastLow + 23 - out_fraction_, sum};
   if (out.exact) out.bound = 0;
   if (!(total <= kLargest / 4)) out.value = NAN;
   return out;
@@ -159,7 +173,7 @@ GemmBounds::Sum GemmBounds::on_tensor_core(int64_t n, int64_t m) const {
   if (op_.sum != GemmSum::hopper_fp8_split) return chain(n, m, 0, a_.k);
   const bool blocks = op_.a.quantizer.format == FormatId::fp8_block;
   const int64_t per_row = std::max<int64_t>(ceil_div(a_.k, kChain), 1);
-  Sum out{0, 0, true};
+  Sum out{0, 0, true, 0};
   for (int64_t k = 0; k < a_.k; k += kChain) {
     const Sum p = chain(n, m, k, std::min(a_.k, k + kChain));
     double first = 1, second = 1;
@@ -172,6 +186,7 @@ GemmBounds::Sum GemmBounds::on_tensor_core(int64_t n, int64_t m) const {
     const double slack = std::fabs(second) * (std::fabs(first) * p.bound + (blocks ? (std::fabs(scaled) + std::fabs(first) * p.bound) * kUnit + 0x1p-150 : 0));
     out.exact = out.exact && p.exact && narrow(scaled) == scaled && narrow(out.value + term) == out.value + term && out.value + term - out.value == term;
     out.value += term;
+    out.plain += p.plain * first * second;
     out.bound += slack;
     out.bound += kSafe * kUnit * (std::fabs(out.value) + out.bound) + 0x1p-149;
   }
@@ -179,8 +194,21 @@ GemmBounds::Sum GemmBounds::on_tensor_core(int64_t n, int64_t m) const {
   return out;
 }
 
+// What multiplies the sum, but alpha: N16.6, N16.9.
+std::vector<double> GemmBounds::factors(int64_t n, int64_t m) const {
+  const Quantizer &a = op_.a.quantizer, &b = op_.b.quantizer;
+  if (by_amax_) return {value(*plane("b.amax"), b.row_scaled ? n : 0, 0), value(*plane("a.amax"), a.row_scaled ? m : 0, 0)};
+  if (!codes_ || a_.scales.empty() || a.format == FormatId::fp8_block) return {};
+  const int64_t per_row = std::max<int64_t>(ceil_div(a_.k, kChain), 1);
+  return {b_.scales[static_cast<size_t>(n * per_row)], a_.scales[static_cast<size_t>(m * per_row)]};
+}
+
 std::optional<GemmBounds::Interval> GemmBounds::at(int64_t n, int64_t m) const {
   const Sum sum = codes_ ? on_tensor_core(n, m) : in_binary32(n, m);
+  return order_ == GemmOrder::any ? in_any_order(sum, n, m) : as_said(sum, n, m);
+}
+
+std::optional<GemmBounds::Interval> GemmBounds::as_said(const Sum& sum, int64_t n, int64_t m) const {
   if (!std::isfinite(sum.value) || !(std::fabs(sum.value) + sum.bound <= kLargest)) return {};
   // v is a binary32 value between the ends. Every step from here on is monotone, so it is done to both.
   double low = sum.value - sum.bound, high = sum.value + sum.bound;
@@ -190,15 +218,12 @@ std::optional<GemmBounds::Interval> GemmBounds::at(int64_t n, int64_t m) const {
     high = std::max(x, y);
   };
   const auto times = [&](double factor) { step([&](double v) { return v * factor; }); };
-  if (codes_ && !a_.scales.empty() && op_.a.quantizer.format != FormatId::fp8_block) times(narrow(a_.scales[0] * b_.scales[0]));   // N16.6
-  if (row_scaled_) {                                                         // N16.9
-    const Quantizer &a = op_.a.quantizer, &b = op_.b.quantizer;
-    const double of_a = value(*plane("a.amax"), a.row_scaled ? m : 0, 0), of_b = value(*plane("b.amax"), b.row_scaled ? n : 0, 0);
-    if (a.row_scaled && b.row_scaled) {
-      times(of_b);
-      times(of_a);
+  if (const std::vector<double> f = factors(n, m); !f.empty()) {
+    if (by_amax_ && op_.a.quantizer.row_scaled && op_.b.quantizer.row_scaled) {   // N16.9
+      times(f[0]);
+      times(f[1]);
     } else {
-      times(narrow(of_a * of_b));
+      times(narrow(f[0] * f[1]));                                            // N16.6, N16.9
     }
   }
   if (op_.multiplies()) times(value_of(Encoding::f32, op_.alpha));
@@ -212,6 +237,79 @@ std::optional<GemmBounds::Interval> GemmBounds::at(int64_t n, int64_t m) const {
   }
   if (!std::isfinite(low) || !std::isfinite(high)) return {};
   return Interval{rounded(p_.x.source, low), rounded(p_.x.source, high), sum.exact};
+}
+
+// N16.13. Every order is a tree of products of the sum and the factors, and sums of that product and the terms.
+std::optional<GemmBounds::Interval> GemmBounds::in_any_order(const Sum& sum, int64_t n, int64_t m) const {
+  std::vector<double> f = factors(n, m);
+  if (op_.multiplies()) f.push_back(value_of(Encoding::f32, op_.alpha));
+  const double beta = op_.reads_c() ? value_of(Encoding::f32, op_.beta) : 0, c = op_.reads_c() ? beta * value(*plane("c"), n, m) : 0;
+  const double bias = op_.bias ? value(*plane("bias"), 0, m) : 0;
+  const bool finite = std::isfinite(sum.plain) && std::isfinite(c) && std::isfinite(bias) && std::all_of(f.begin(), f.end(), [](double v) { return std::isfinite(v); });
+  if (!finite) return not_finite(sum.plain, f, c, bias);
+  if (!std::isfinite(sum.value)) return {};
+
+  // The products of every subset, which are what the trees' nodes hold: none may overflow, and one that may be subnormal loses half the least
+  // subnormal, which whatever is multiplied later enlarges.
+  const double most = std::fabs(sum.value) + sum.bound, least = std::max(std::fabs(sum.value) - sum.bound, 0.0);
+  const unsigned subsets = 2u << f.size();                                   // bit 0: the sum
+  std::vector<double> products(subsets, 1);
+  double lost = 0;
+  bool exact = sum.exact;
+  const auto product_of = [&](unsigned set, double of_sum) {
+    double p = (set & 1) != 0 ? of_sum : 1;
+    for (size_t i = 0; i < f.size(); ++i)
+      if ((set >> (i + 1) & 1) != 0) p *= f[i];
+    return p;
+  };
+  for (unsigned set = 1; set < subsets; ++set) {
+    const double high = std::fabs(product_of(set, most)), low = std::fabs(product_of(set, least));
+    if (!(high <= kLargest * (1 - 0x1p-20))) return {};
+    if ((set & (set - 1)) != 0 && high != 0 && low < 0x1p-126) lost = std::max(lost, std::fabs(product_of(~set & (subsets - 1), most)));
+    products[set] = product_of(set, sum.value);                              // factor by factor: in doubles exact while those before it stand
+    exact = exact && stands(products[set]);
+  }
+  const double whole = product_of(subsets - 2, 0), product = products[subsets - 1], t = most * std::fabs(whole);
+  const auto roundings = static_cast<double>(std::count_if(f.begin(), f.end(), [](double v) { return !power_of_two(v); }));
+  double bound = sum.bound * std::fabs(whole) + (std::pow(1 + kUnit, roundings) - 1) * t + static_cast<double>(f.size()) * lost * 0x1p-149;
+
+  const Encoding out = p_.x.source;
+  if (op_.reads_c() || op_.bias) {
+    const double total = t + std::fabs(c) + std::fabs(bias), cast = op_.reads_c() && out != Encoding::f32 ? step_at(out, total * (1 + 0x1p-7)) / 2 : 0;
+    if (!(total <= kLargest / 2) || (cast != 0 && total * (1 + 0x1p-7) > value_of(out, info(out).max_finite))) return {};
+    bound += 3 * kUnit * (1 + 4 * kUnit) * (total + cast) + cast + 0x1p-149;
+    const auto keeps = [&](double v) { return cast == 0 || rounded(out, v) == v; };
+    exact = exact && stands(c) && adds_exactly(product, c) && adds_exactly(product, bias) && adds_exactly(c, bias) && adds_exactly(product + c, bias) && keeps(product) && keeps(product + bias);
+  }
+  const double v = product + c + bias;
+  if (exact) return Interval{rounded(out, v), rounded(out, v), true};
+  return Interval{rounded(out, v - kSafe * bound), rounded(out, v + kSafe * bound)};
+}
+
+// A NaN and an infinity are the same in every order, unless a product of the factors overflows or vanishes in one.
+std::optional<GemmBounds::Interval> GemmBounds::not_finite(double sum, std::span<const double> f, double c, double bias) const {
+  Interval nan;
+  nan.nan = true;
+  double product = 1;
+  for (const double v : f) {
+    if (std::isnan(v)) return nan;
+    product *= v;
+  }
+  if (std::isnan(sum) || std::isnan(c) || std::isnan(bias)) return nan;
+  for (unsigned set = 0; set < 1u << f.size(); ++set) {
+    double p = 1;
+    for (size_t i = 0; i < f.size(); ++i)
+      if ((set >> i & 1) != 0) p *= f[i];
+    if (!(std::fabs(p) >= 0x1p-126 && std::fabs(p) <= kLargest / 2)) return {};
+  }
+  const double v = sum * product;
+  if (std::isfinite(v) && !(std::fabs(v) <= kLargest / 4)) return {};
+  if (std::isfinite(c) && std::isfinite(bias) && !(std::fabs(c) + std::fabs(bias) <= kLargest / 4)) return {};
+  const double d = v + c + bias;
+  if (std::isnan(d)) return nan;
+  if (std::isfinite(d)) return {};
+  const double end = std::copysign(info(p_.x.source).bits == 8 ? value_of(p_.x.source, info(p_.x.source).max_finite) : HUGE_VAL, d);
+  return Interval{end, end};
 }
 
 }  // namespace assay

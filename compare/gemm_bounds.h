@@ -1,8 +1,9 @@
-// What each element of a gemm's d may be (N16.10, N16.11): the exact sum in the judge's own doubles, how far the roundings of a correct side may
-// take it, and the epilogue on both ends.
+// What each element of a gemm's d may be (N16.10, N16.11, N16.13): the exact sum in the judge's own doubles, how far the roundings of a correct side may
+// take it, and the epilogue on both ends, or in whatever order.
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "contract/problem.h"
@@ -10,16 +11,21 @@
 
 namespace assay {
 
+// In which order what follows the sum is rounded: as N16.6 to N16.9 say, or in any (N16.13).
+enum class GemmOrder : uint8_t { pinned, any };
+
 class GemmBounds {
  public:
   // `inputs` as make_inputs has them; both must outlive this.
-  GemmBounds(const Problem&, const std::vector<PlaneData>& inputs);
+  GemmBounds(const Problem&, const std::vector<PlaneData>& inputs, GemmOrder order = GemmOrder::pinned);
 
   struct Interval {
     double low = 0, high = 0;          // values that d can hold
     bool exact = false;                // N16.11: no step rounds, so they are equal
+    bool nan = false;                  // d is NaN
+    bool holds(double d) const { return nan ? d != d : d >= low && d <= high; }
   };
-  // Nothing where a NaN, an infinity or a sum that may overflow takes part.
+  // Nothing where a sum or a product may overflow; in a pinned order, nothing where a NaN or an infinity takes part.
   std::optional<Interval> at(int64_t n, int64_t m) const;
 
  private:
@@ -34,21 +40,27 @@ class GemmBounds {
     double relative = 0, absolute = 0; // how far a correct side's value is from one here
     bool square = false;
   };
-  // v is within `bound` of `value`; `exact`: is it.
+  // v is within `bound` of `value`; `exact`: is it. `value` is NaN where there is no bound; `plain` is the sum as IEEE has it.
   struct Sum {
     double value = 0, bound = 0;
     bool exact = false;
+    double plain = 0;
   };
   Elements elements(Side) const;
   const PlaneData* plane(const std::string& name) const { return find_plane(in_, name); }
   Sum in_binary32(int64_t n, int64_t m) const;
   Sum chain(int64_t n, int64_t m, int64_t k0, int64_t k1) const;
   Sum on_tensor_core(int64_t n, int64_t m) const;
+  std::vector<double> factors(int64_t n, int64_t m) const;
+  std::optional<Interval> as_said(const Sum&, int64_t n, int64_t m) const;
+  std::optional<Interval> in_any_order(const Sum&, int64_t n, int64_t m) const;
+  std::optional<Interval> not_finite(double sum, std::span<const double> factors, double c, double bias) const;
 
   const Problem& p_;
   const Gemm& op_;
   const std::vector<PlaneData>& in_;
-  bool codes_, row_scaled_;
+  GemmOrder order_;
+  bool codes_, by_amax_;                 // by_amax_: N16.9
   int length_ = 0, fraction_ = 0, out_fraction_ = 0;   // of a step (N16.4)
   Elements a_, b_;
 };

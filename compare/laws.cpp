@@ -21,8 +21,8 @@ double value(const PlaneData& p, int64_t row, int64_t col) { return value_of(p.p
 
 class Laws {
  public:
-  Laws(const Problem& problem, const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& outputs, std::string_view subject)
-      : p_(problem), in_(inputs), out_(outputs), subject_(subject) {}
+  Laws(const Problem& problem, const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& outputs, std::string_view subject, GemmOrder order = GemmOrder::pinned)
+      : p_(problem), in_(inputs), out_(outputs), subject_(subject), order_(order) {}
 
   void run() {
     if (p_.as<Split>()) return split();
@@ -256,7 +256,7 @@ class Laws {
         if (!wrong.empty()) breach(data, i, j, [&] { return "scaled value " + wrong; });
       }
     if (info(q.format).has_blocks()) block_range(d, q, scaled);
-    else tensor_range(d, q);
+    else tensor_range(d, q, scaled);
     if (q.format == FormatId::nvfp4) tensor_amax(d, q, scaled);
   }
 
@@ -385,58 +385,63 @@ class Laws {
     return k != 0xFF && e8m0_fits(q, k, amax);
   }
 
+  // The largest magnitude of the tensor, or of each stored row of it; nothing where no law says what an element is (N3.1, N3.12, N10.1, N10.9).
+  static std::optional<std::vector<double>> largest(Shape stored, bool each_row, const ScaledValues& scaled) {
+    std::vector<double> amax(static_cast<size_t>(each_row ? stored.rows : 1), 0);
+    for (int64_t i = 0; i < stored.rows; ++i)
+      for (int64_t j = 0; j < stored.cols; ++j) {
+        const std::optional<double> v = scaled.element(i, j);
+        if (!v) return {};
+        double& most = amax[each_row ? static_cast<size_t>(i) : 0];
+        if (std::fabs(*v) > most) most = std::fabs(*v);
+      }
+    return amax;
+  }
+  void stored_amax(const PlaneData& stored, const std::vector<double>& amax) {
+    for (size_t i = 0; i < amax.size(); ++i)
+      if (const int64_t row = static_cast<int64_t>(i); value(stored, row, 0) != amax[i])
+        breach(stored, row, 0, [&] { return fmt::format("the largest magnitude is {}, stored is {}", number_text(amax[i]), value_text(Encoding::f32, code(stored, row, 0))); });
+  }
+
   // N10.1, N10.9
   void tensor_amax(Direction d, const Quantizer& q, const ScaledValues& scaled) {
     const PlaneData* stored = find_plane(out_, plane_name(d, "amax"));
     if (!stored) return;
-    const Shape shape = out(plane_name(d, "data")).plane.logical;
-    std::vector<double> amax(static_cast<size_t>(stored->plane.logical.rows), 0);
-    for (int64_t i = 0; i < shape.rows; ++i)
-      for (int64_t j = 0; j < shape.cols; ++j) {
-        const std::optional<double> v = scaled.element(i, j);
-        if (!v) return;
-        double& most = amax[q.row_scaled ? static_cast<size_t>(i) : 0];
-        if (std::fabs(*v) > most) most = std::fabs(*v);
-      }
+    const auto amax = largest(out(plane_name(d, "data")).plane.logical, q.row_scaled, scaled);
+    if (!amax) return;
     begin("range");
-    for (size_t i = 0; i < amax.size(); ++i)
-      if (const int64_t row = static_cast<int64_t>(i); value(*stored, row, 0) != amax[i])
-        breach(*stored, row, 0, [&] { return fmt::format("the largest magnitude is {}, stored is {}", number_text(amax[i]), value_text(Encoding::f32, code(*stored, row, 0))); });
+    stored_amax(*stored, *amax);
   }
 
-  // amax is the largest magnitude; scale * scale_inv is 1; the scaled amax is within range (N3.1, N3.3, N3.7).
-  void tensor_range(Direction d, const Quantizer& q) {
+  // amax is the largest magnitude; scale * scale_inv is 1; the scaled amax is within range (N3.1, N3.3, N3.7), of the tensor or of each stored row (N3.12).
+  void tensor_range(Direction d, const Quantizer& q, const ScaledValues& scaled) {
     begin("range");
-    const bool of_x = d == Direction::row || !p_.row || p_.col_source == ColSource::original;
-    if (const PlaneData* stored = of_x ? find_plane(out_, plane_name(d, "amax")) : nullptr) {
-      const PlaneData& x = in("x");
-      double amax = 0;
+    const PlaneData* stored = find_plane(out_, plane_name(d, "amax"));
+    if (auto amax = stored ? largest(out(plane_name(d, "data")).plane.logical, q.row_scaled, scaled) : std::nullopt) {
       bool free = false;                                                  // a NaN prior or given amax decides by clauses that need no law
       if (q.format == FormatId::fp8_delayed) {
-        amax = value(in(plane_name(d, "prior.amax")), 0, 0);
-        free = std::isnan(amax) || std::signbit(amax);
+        const double prior = value(in(plane_name(d, "prior.amax")), 0, 0);
+        free = std::isnan(prior) || std::signbit(prior);
+        amax->front() = std::max(amax->front(), prior);
       }
-      for (int64_t r = 0; r < p_.x.shape.rows; ++r)
-        for (int64_t c = 0; c < p_.x.shape.cols; ++c)
-          if (const double a = std::fabs(value(x, r, c)); a > amax) amax = a;
-      if (!free && value(*stored, 0, 0) != amax) breach(*stored, 0, 0, [&] {
-        return fmt::format("the largest magnitude is {}, stored is {}", number_text(amax), value_text(Encoding::f32, code(*stored, 0, 0)));
-      });
+      if (!free) stored_amax(*stored, *amax);
     }
     const PlaneData& scale = q.format == FormatId::fp8_delayed ? in(plane_name(d, "given.scale")) : out(plane_name(d, "scale"));
     const PlaneData& scale_inv = out(plane_name(d, "scale_inv"));
-    if (q.format == FormatId::fp8_current && q.numerics.scale_order != ScaleOrder::encode_first) inverse(scale_inv, scale, 0, 0);   // N17.5
-    else inverse(scale, scale_inv, 0, 0);
-    if (q.format == FormatId::fp8_current) current_scale(d, q, scale, scale_inv);
+    for (int64_t row = 0; row < scale_inv.plane.logical.rows; ++row) {
+      if (q.format == FormatId::fp8_current && q.numerics.scale_order != ScaleOrder::encode_first) inverse(scale_inv, scale, row, 0);   // N17.5
+      else inverse(scale, scale_inv, row, 0);
+      if (q.format == FormatId::fp8_current) current_scale(d, q, scale, scale_inv, row);
+    }
   }
 
   // N3.3, N3.4, N3.6, N17.5: the one of the two scales that is made of the amax, a single division.
-  void current_scale(Direction d, const Quantizer& q, const PlaneData& scale, const PlaneData& scale_inv) {
-    const double amax = value(q.amax ? in(plane_name(d, "given.amax")) : out(plane_name(d, "amax")), 0, 0), eps = value_of(Encoding::f32, q.eps), a = amax < eps ? eps : amax;
+  void current_scale(Direction d, const Quantizer& q, const PlaneData& scale, const PlaneData& scale_inv, int64_t row) {
+    const double amax = value(q.amax ? in(plane_name(d, "given.amax")) : out(plane_name(d, "amax")), row, 0), eps = value_of(Encoding::f32, q.eps), a = amax < eps ? eps : amax;
     const bool encodes = q.numerics.scale_order == ScaleOrder::encode_first;
     const double most = value_of(q.element, info(q.element).max_finite), want = encodes ? most / a : a / most;
     const PlaneData& made = encodes ? scale : scale_inv;
-    const double got = value(made, 0, 0);
+    const double got = value(made, row, 0);
     const auto good = [&] {
       if (a == 0 || std::isnan(a) || (std::isinf(a) && q.numerics.inf_amax == InfAmax::unit)) return got == 1;
       if (!(a > 0) || std::isinf(a) || want > 0x1.fffffep127 || (q.pow2 && want < 0x1p-126)) return true;
@@ -444,7 +449,7 @@ class Laws {
       constexpr double kSlack = 0x1p-23;
       return encodes ? got <= want * (1 + kSlack) && 2 * got > want * (1 - kSlack) : got >= want * (1 - kSlack) && got < 2 * want * (1 + kSlack);
     };
-    if (!good()) breach(made, 0, 0, [&] { return fmt::format("the amax {} has the {} {}", number_text(amax), encodes ? "scale" : "decode scale", number_text(got)); });
+    if (!good()) breach(made, row, 0, [&] { return fmt::format("the amax {} has the {} {}", number_text(amax), encodes ? "scale" : "decode scale", number_text(got)); });
   }
 
   void inverse(const PlaneData& scale, const PlaneData& scale_inv, int64_t r, int64_t c) {
@@ -491,8 +496,12 @@ class Laws {
       // Four over six chooses by stored rows, but of one tile (N10.13).
       if (is_square(q.block)) replicated(d, q, scale_plane(d, q, out_));
     }
-    if (!p_.row || !p_.col || !(*p_.row == *p_.col) || p_.col_source != ColSource::original || draws(p_) || p_.row->row_scaled) return;
+    if (!p_.row || !p_.col || !(*p_.row == *p_.col) || p_.col_source != ColSource::original || draws(p_)) return;
     const Quantizer& q = *p_.row;
+    if (q.row_scaled) {
+      if (q.format == FormatId::fp8_current) equal_rows();
+      return;
+    }
     if (q.format == FormatId::identity || (q.scale_from == ScaleFrom::scale && q.format == FormatId::fp8_block && q.scales == ScaleLayout::gemm)) return;   // stored: an exponent of what is given
     begin("coherent");
     const PlaneData &row = out("row.data"), &col = out("col.data");
@@ -516,6 +525,17 @@ class Laws {
       const PlaneData *a = find_plane(out_, plane_name(Direction::row, name)), *b = find_plane(out_, plane_name(Direction::col, name));
       if (a && b) same_bytes(*a, *b, "both directions share it (N3.9, N10.1)");
     }
+  }
+
+  // N3.12: an element whose stored rows have one scale has one code in both.
+  void equal_rows() {
+    begin("coherent");
+    const PlaneData &row = out("row.data"), &col = out("col.data");
+    const auto same = [&](const char* stem, int64_t r, int64_t c) { return code(out(plane_name(Direction::row, stem)), r, 0) == code(out(plane_name(Direction::col, stem)), c, 0); };
+    for (int64_t r = 0; r < p_.x.shape.rows; ++r)
+      for (int64_t c = 0; c < p_.x.shape.cols; ++c)
+        if (same("scale", r, c) && same("scale_inv", r, c) && code(row, r, c) != code(col, c, r))
+          breach(col, c, r, [&] { return "row data hold " + code_hex(p_.row->element, code(row, r, c)) + " there, under the same scale: columns hold the same codes (N3.12)"; });
   }
 
   void same_bytes(const PlaneData& want, const PlaneData& got, const char* why) {
@@ -686,10 +706,11 @@ class Laws {
     }
   }
 
-  // N16.10: between the casts of the ends; N16.11: where nothing is rounded, the one value there is.
+  // N16.10, N16.13: between the casts of the ends; N16.11: where nothing is rounded, the one value there is.
   void gemm() {
     const PlaneData& d = out("d");
-    const GemmBounds bounds(p_, in_);
+    const GemmBounds bounds(p_, in_, order_);
+    const bool any = order_ == GemmOrder::any;
     const Shape s = d.plane.logical;
     std::vector<std::optional<GemmBounds::Interval>> may;
     for (int64_t n = 0; n < s.rows; ++n)
@@ -702,10 +723,12 @@ class Laws {
         const auto& interval = may[static_cast<size_t>(i)];
         if (!judged(interval)) continue;
         const double got = value(d, i / s.cols, i % s.cols);
-        if (got >= interval->low && got <= interval->high) continue;
+        if (interval->holds(got)) continue;
         breach(d, i / s.cols, i % s.cols, [&] {
-          if (exact) return fmt::format("no step of this sum rounds: it is {} (N16.11), found {}", number_text(interval->low), number_text(got));
-          return fmt::format("the sum lies between {} and {} (N16.10), found {}", number_text(interval->low), number_text(interval->high), number_text(got));
+          const std::string found = number_text(got);
+          if (interval->nan) return fmt::format("it is NaN in every order (N16.13), found {}", found);
+          if (exact) return fmt::format("no step of this sum rounds{}: it is {} ({}), found {}", any ? ", in any order" : "", number_text(interval->low), any ? "N16.13" : "N16.11", found);
+          return fmt::format("the sum lies between {} and {} ({}), found {}", number_text(interval->low), number_text(interval->high), any ? "in any order, N16.13" : "N16.10", found);
         });
       }
     }
@@ -743,14 +766,15 @@ class Laws {
   const Problem& p_;
   const std::vector<PlaneData>&in_, &out_;
   std::string subject_, claim_;
+  GemmOrder order_;
   bool open_ = false;
 };
 
 }  // namespace
 
 std::vector<Breach> check_laws(const Problem& problem, const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& outputs, std::string_view subject,
-                               std::vector<std::string>* evaluated) {
-  Laws laws(problem, inputs, outputs, subject);
+                               std::vector<std::string>* evaluated, GemmOrder order) {
+  Laws laws(problem, inputs, outputs, subject, order);
   laws.run();
   if (evaluated)
     for (const std::string& claim : laws.evaluated)

@@ -16,7 +16,7 @@ namespace assay {
 
 namespace {
 
-constexpr std::string_view kLineKey = "assay.line.", kDigestKey = "assay.digest.", kSuffix = ".safetensors";
+constexpr std::string_view kLineKey = "assay.line.", kUnpinnedKey = "assay.unpinned.", kDigestKey = "assay.digest.", kSuffix = ".safetensors";
 
 std::string numbered(const std::string& path, size_t n) {
   if (n == 0) return path;
@@ -45,6 +45,7 @@ void collect(const safetensors::File& file, std::map<std::string, PackCase>& cas
     if (PackPlane* p = plane_of(t.name)) p->tensor = t;
   for (const auto& [key, value] : file.metadata()) {
     if (key.starts_with(kLineKey)) cases[key.substr(kLineKey.size())].line = value;
+    if (key.starts_with(kUnpinnedKey)) cases[key.substr(kUnpinnedKey.size())].unpinned = value;
     if (key.starts_with(kDigestKey))
       if (PackPlane* p = plane_of(std::string_view(key).substr(kDigestKey.size()))) p->digest = value;
   }
@@ -55,6 +56,10 @@ void collect(const safetensors::File& file, std::map<std::string, PackCase>& cas
 }  // namespace
 
 std::string digest(std::span<const std::byte> bytes) { return sha256(bytes).substr(0, 32); }
+
+std::optional<std::string> unpinned_of(const PackCase& recorded, const Problem& problem) {
+  return problem.as<Gemm>() && !recorded.unpinned.empty() ? std::optional(recorded.unpinned) : std::nullopt;
+}
 
 const PackPlane* PackCase::find(std::string_view plane) const {
   for (const PackPlane& p : planes)
@@ -140,15 +145,16 @@ PackWriter::PackWriter(std::string path, std::string subject, const Environment&
   metadata_ = head_;
 }
 
-std::optional<Error> PackWriter::add(const Problem& problem, std::span<const RecordedPlane> planes) {
+std::optional<Error> PackWriter::add(const Problem& problem, std::span<const RecordedPlane> planes, const std::string& unpinned) {
   const std::string id = fmt::format("{:06}", cases_);
   const std::string line = to_canonical_line(problem);
-  size_t cost = line.size() + 64;
+  size_t cost = line.size() + unpinned.size() + 64;
   for (const RecordedPlane& p : planes) cost += 200 + (p.bytes ? p.bytes->size() : 0);
   if (bytes_ > 0 && bytes_ + cost > kMaxPackBytes)
     if (auto error = flush()) return error;
   bytes_ += cost;
   metadata_.emplace_back(std::string(kLineKey) + id, line);
+  if (!unpinned.empty()) metadata_.emplace_back(std::string(kUnpinnedKey) + id, unpinned);
   for (const RecordedPlane& p : planes) {
     const std::string name = id + "/" + p.plane.name;
     metadata_.emplace_back(std::string(kDigestKey) + name, p.digest);
@@ -197,6 +203,10 @@ class PackSubject final : public Subject {
       if (!found || !found->tensor) return {false, fmt::format("{} holds no bytes of {} for this line", pack_->path, plane.name)};
     }
     return {};
+  }
+  std::optional<std::string> unpinned(const Problem& p) const override {
+    const PackCase* c = recorded(p);
+    return c ? unpinned_of(*c, p) : std::nullopt;
   }
   Served run(const Problem& p, std::span<const ConstBuffer>, std::span<const Buffer> outputs, const Environment&) override {
     const PackCase* c = recorded(p);
@@ -259,6 +269,7 @@ Verdict judge_replay(const Pack& pack, const PackCase& recorded, const Subjects&
   if (want.error) return end(Outcome::failed, "reference: " + *want.error);
   v.seconds = want.seconds;
 
+  const std::optional<std::string> unpinned = unpinned_of(recorded, *problem);
   std::vector<PlaneData> got_planes, want_planes;
   for (const PlaneData& p : want.planes) {
     const PackPlane* plane = recorded.find(p.plane.name);
@@ -270,6 +281,7 @@ Verdict judge_replay(const Pack& pack, const PackCase& recorded, const Subjects&
       got_planes.push_back({p.plane, std::move(*bytes)});
       want_planes.push_back(p);
     } else if (digest(p.bytes) != plane->digest) {
+      if (unpinned) return end(Outcome::unsupported, "bits that are not pinned (N16.13) are judged by the bound, which needs bytes: a digest alone was recorded, and it is another");
       Breach b;
       b.claim = "replay";
       b.got = v.subject;
@@ -284,12 +296,16 @@ Verdict judge_replay(const Pack& pack, const PackCase& recorded, const Subjects&
       return v;   // the first plane in causal order
     }
   }
-  if (!want_planes.empty()) {
+  bool vacuous = false;
+  if (unpinned && !want_planes.empty()) {
+    vacuous = judge_unpinned(*problem, *inputs, got_planes, want_planes, *unpinned, v);
+  } else if (!want_planes.empty()) {
     if (std::optional<Breach> b = parity_breach(*problem, judge(&*problem, got_planes, want_planes), v.subject, "reference")) {
       b->claim = "replay";
       v.breaches.push_back(std::move(*b));
     }
   }
+  if (vacuous && v.breaches.empty()) return end(Outcome::mistrusted, std::string(kNoBound));
   v.outcome = v.breaches.empty() ? Outcome::passed : Outcome::failed;
   return v;
 }

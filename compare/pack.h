@@ -4,6 +4,7 @@
 //   metadata   assay.pack                the form's version, "1"
 //              assay.line_version        kLineVersion of the writer
 //              assay.line.<case>         the case's line; canonical in packs that Assay writes
+//              assay.unpinned.<case>     why the bits of the case are not pinned (N16.13), where they are not
 //              assay.digest.<case>/<plane>   32 hex digits: digest() of the bytes, also where the bytes are left out
 //              assay.subject, assay.environment, assay.fingerprint, assay.kernels   who made it, how, where; hash of the kernels' code
 // A foreign pack needs tensors and `assay.line.<case>`, no more; a key that is just `<case>` is read as the line too.
@@ -40,10 +41,13 @@ struct PackPlane {
 struct PackCase {
   std::string id;                                    // "000017", or whatever the maker chose
   std::string line;                                  // empty: none given
+  std::string unpinned;                              // Subject::unpinned of the recorded subject; empty: its bits are pinned
   std::vector<PackPlane> planes;                     // sorted by name
 
   const PackPlane* find(std::string_view plane) const;
 };
+// Subject::unpinned of a recording of this Problem: nothing but of a gemm, whatever the pack says.
+std::optional<std::string> unpinned_of(const PackCase& recorded, const Problem& problem);
 struct Pack {
   std::string path;
   std::vector<safetensors::File> files;              // keep the bytes mapped
@@ -71,7 +75,7 @@ struct RecordedPlane {
 class PackWriter {
  public:
   PackWriter(std::string path, std::string subject, const Environment& environment, std::string fingerprint, std::string kernels);
-  std::optional<Error> add(const Problem& problem, std::span<const RecordedPlane> planes);
+  std::optional<Error> add(const Problem& problem, std::span<const RecordedPlane> planes, const std::string& unpinned = {});
   // Writes what is left. Files are named <path>, <stem>.1.safetensors, <stem>.2.safetensors, ...
   std::optional<Error> finish();
   size_t cases() const { return cases_; }
@@ -93,7 +97,8 @@ class PackWriter {
 // A pack as a Subject: it supports the lines that it holds (compared in their canonical form), with bytes for every output plane. run() copies them.
 std::unique_ptr<Subject> make_pack_subject(std::shared_ptr<const Pack> pack, std::string name);
 
-// Judges a recorded case against outputs made here, by bytes where they are recorded and by digest otherwise: the claim `replay`.
+// Judges a recorded case against outputs made here, by bytes where they are recorded and by digest otherwise: the claim `replay`. Bits that are not pinned are judged by
+// the bound (judge_unpinned); a digest that differs then says nothing, and the case counts as unsupported.
 // `kernels`: hash of this program's kernels, empty where there are none. The verdict is stale when the recorded line reads as another Problem, was written
 // under another kLineVersion, or the recording names other kernels.
 Verdict judge_replay(const Pack& pack, const PackCase& recorded, const Subjects& subjects, const std::string& kernels, const Environment& environment);

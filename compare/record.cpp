@@ -12,7 +12,7 @@ namespace assay {
 
 namespace {
 
-// What a worker sends: a JSON head {"digests": [...], "bytes": true} or {"unsupported"|"failed": why}, a line end, and the planes' bytes.
+// What a worker sends: a JSON head {"digests": [...], "bytes": true, "unpinned": why} or {"unsupported"|"failed": why}, a line end, and the planes' bytes.
 std::string record_one(const SuiteEntry& entry, Subject& subject, Subject& reference, const RecordOptions& options) {
   auto only = [](const char* key, const std::string& why) { return json::dump(json::object({{key, why}})) + "\n"; };
   const Problem& p = entry.problem;
@@ -36,7 +36,9 @@ std::string record_one(const SuiteEntry& entry, Subject& subject, Subject& refer
   whole = whole && total <= kMostCaseBytes;
   json::Value digests = json::array();
   for (const PlaneData& plane : run.planes) digests.push(digest(plane.bytes));
-  std::string out = json::dump(json::object({{"digests", digests}, {"bytes", whole}})) + "\n";
+  json::Value head = json::object({{"digests", digests}, {"bytes", whole}});
+  if (const auto unpinned = subject.unpinned(p)) head.set("unpinned", *unpinned);
+  std::string out = json::dump(head) + "\n";
   if (whole)
     for (const PlaneData& plane : run.planes) out.append(reinterpret_cast<const char*>(plane.bytes.data()), plane.bytes.size());
   return out;
@@ -80,7 +82,7 @@ int run_record(const RecordOptions& options, const Subjects& subjects, std::FILE
       }
       planes.push_back(std::move(recorded));
     }
-    trouble = writer.add(entry.problem, planes);
+    trouble = writer.add(entry.problem, planes, std::string(head->text("unpinned")));
     return !trouble;
   };
   run_tasks(options.entries.size(), options.jobs, options.timeout, std::move(hooks));

@@ -19,6 +19,7 @@ struct Totals {
   size_t skipped = 0;                                  // skipped, and unsupported where no annotation expects it
   std::map<Outcome, size_t> by_outcome;
   std::map<std::string, size_t> skip_reasons;          // "gpu: no CUDA device" -> 12
+  std::map<std::string, size_t> unpinned_reasons;      // "cublaslt: ..." -> 3: judged by the bound (N16.13), whatever the outcome
   size_t launches = 0;                                 // kernels
   double seconds = 0;
 

@@ -49,6 +49,11 @@ class JsonlReport final : public Report {
     for (const auto& [reason, count] : t.skip_reasons) reasons.set(reason, count);
     record.set("outcomes", std::move(outcomes));
     record.set("skip_reasons", std::move(reasons));
+    if (!t.unpinned_reasons.empty()) {
+      json::Value unpinned = json::object();
+      for (const auto& [reason, count] : t.unpinned_reasons) unpinned.set(reason, count);
+      record.set("unpinned_reasons", std::move(unpinned));
+    }
     write(record);
   }
 

@@ -19,7 +19,7 @@ class JunitReport final : public Report {
     g.text += fmt::format("    <testcase classname=\"{}\" name=\"{}\" file=\"{}\" line=\"{}\" time=\"{:.6f}\"", escaped(e.file + "." + v.subject), escaped(e.text),
                           escaped(e.file), e.line, v.seconds);
     if (v.outcome == Outcome::passed) {
-      g.text += "/>\n";
+      g.text += v.unpinned.empty() ? "/>\n" : fmt::format(">\n      <system-out>{}</system-out>\n    </testcase>\n", escaped(unpinned_text(v)));
       return;
     }
     const char* element = v.outcome == Outcome::crashed ? "error" : is_red(v.outcome) ? "failure" : "skipped";

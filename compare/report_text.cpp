@@ -45,6 +45,11 @@ std::string about_text(const Verdict& v) {
   return out;
 }
 
+std::string parenthesis(const Verdict& v) {
+  const std::string unpinned = unpinned_text(v);
+  return v.reason.empty() && unpinned.empty() ? "" : fmt::format("   ({}{}{})", v.reason, v.reason.empty() || unpinned.empty() ? "" : "; ", unpinned);
+}
+
 class TextReport final : public Report {
  public:
   TextReport(std::FILE* out, const TextOptions& options) : out_(out), options_(options) {}
@@ -63,7 +68,7 @@ class TextReport final : public Report {
         fmt::print(out_, "{}  {}  {}  {} {}  {}\n", upper(name_of(v.outcome)), place_of_entry(e), e.text, b ? claim_text(*b) : v.subject, b ? b->plane : "", b ? b->where : v.reason);
       }
     } else if (options_.verbose) {
-      fmt::print(out_, "{:<11} {}  {}  {}{}\n{}", name_of(v.outcome), v.subject, place_of_entry(e), e.text, v.reason.empty() ? "" : "   (" + v.reason + ")", about_text(v));
+      fmt::print(out_, "{:<11} {}  {}  {}{}\n{}", name_of(v.outcome), v.subject, place_of_entry(e), e.text, parenthesis(v), about_text(v));
     }
     std::fflush(out_);
   }
@@ -71,6 +76,7 @@ class TextReport final : public Report {
   void finish(const Totals& t) override {
     if (screens_ > options_.full_screens) fmt::print(out_, "{} failures are shown in one line each; --filter or --first shows one\n", screens_ - options_.full_screens);
     for (const auto& [reason, count] : t.skip_reasons) fmt::print(out_, "skipped {}: {}\n", count, reason);
+    for (const auto& [reason, count] : t.unpinned_reasons) fmt::print(out_, "judged by the bound (N16.13) {}: {}\n", count, reason);
     for (Outcome o : {Outcome::mistrusted, Outcome::crashed, Outcome::stale})
       if (const auto n = t.by_outcome.find(o); n != t.by_outcome.end()) fmt::print(out_, "{} of the failed {} {}\n", n->second, n->second == 1 ? "is" : "are", name_of(o));
     fmt::print(out_, "{} kernels launched\n", t.launches);
@@ -90,6 +96,7 @@ void Totals::add(const Verdict& v) {
   ++by_outcome[v.outcome];
   launches += static_cast<size_t>(v.launches);
   seconds += v.seconds;
+  if (!v.unpinned.empty()) ++unpinned_reasons[v.subject + ": " + v.unpinned];
   if (v.outcome == Outcome::passed) {
     ++passed;
   } else if (is_red(v.outcome)) {
@@ -115,7 +122,8 @@ std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Envi
     out += fmt::format("  reason   {}\n", v.reason);
   } else {
     const Breach& b = v.breaches[0];
-    out += fmt::format("  claim    {:<56} policy bitwise\n", claim_text(b));
+    const bool bounded = !v.unpinned.empty() && (b.claim == "bound" || b.claim == "integer");
+    out += fmt::format("  claim    {:<56} policy {}\n", claim_text(b), bounded ? "bound, any order (N16.13)" : "bitwise");
     out += cause_text(b);
     for (size_t i = 1; i < std::min<size_t>(v.breaches.size(), 4); ++i) {
       const Breach& also = v.breaches[i];
@@ -124,6 +132,7 @@ std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Envi
     }
     if (v.breaches.size() > 4) out += fmt::format("  also     {} more claims do not hold\n", v.breaches.size() - 4);
   }
+  if (!v.unpinned.empty()) out += "  bits     " + unpinned_text(v) + "\n";
   if (!v.witness.empty()) out += "  witness  " + v.witness + "\n";
   if (!v.served.empty()) out += "  served   " + v.served + "\n";
   std::string env = !v.breaches.empty() && !v.breaches[0].environment.empty() ? v.breaches[0].environment : to_text(environment);

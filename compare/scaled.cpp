@@ -39,7 +39,7 @@ double narrowing(double v) { return std::fabs(v) * 0x1p-24 + 0x1p-150; }
 
 int64_t scale_index(const Quantizer& q, const Plane& scales, int64_t i, int64_t j) {
   const int64_t n = length_of(q.block);
-  if (n == 0) return 0;
+  if (n == 0) return q.row_scaled ? i : 0;                                // N3.12
   if (q.format == FormatId::fp8_block && scales.layout == ScaleLayout::gemm) return index_of(scales, i, j / 32);   // N9.6: one of four copies
   if (q.format == FormatId::fp8_block && is_square(q.block)) return index_of(scales, i / n, j / n);
   if (q.format == FormatId::fp8_block) return index_of(scales, j / n, i);
@@ -89,7 +89,7 @@ std::optional<double> ScaledValues::encode_scale(int64_t i) const {
 }
 
 std::optional<ScaledValues::Factor> ScaledValues::factor(int64_t i, int64_t j) const {
-  if (divisor_) return Factor{value_at(*divisor_, 0), 0, true};
+  if (divisor_) return Factor{value_at(*divisor_, scale_index(q_, divisor_->plane, i, j)), 0, true};
   const uint32_t code = code_at(scale_->plane, scale_->bytes, scale_index(q_, scale_->plane, i, j));
   const double scale = value_of(scale_->plane.encoding, code);
   const ScaleOrder order = q_.numerics.scale_order;

@@ -24,6 +24,7 @@ class Counted final : public Subject {
   string argument() const override { return subject_.argument(); }
   Support present() const override { return subject_.present(); }
   Support supports(const Problem& p) const override { return subject_.supports(p); }
+  std::optional<string> unpinned(const Problem& p) const override { return subject_.unpinned(p); }
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& environment) override {
     const Served served = subject_.run(p, inputs, outputs, environment);
     ++problems_;

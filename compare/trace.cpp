@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/claims.h"
 #include "compare/describe.h"
 #include "compare/isolated.h"
 #include "compare/runner.h"
@@ -126,6 +127,10 @@ Result<Trace> trace(const TraceOptions& options, const Subjects& subjects) {
     out.row = region.row0;
     out.col = region.col0;
   }
+  if (const auto why = subject->unpinned(p)) {
+    out.unpinned = *why;
+    if (const auto outside = check_laws(p, *inputs, got.execution.planes, options.subject, nullptr, GemmOrder::any); !outside.empty()) std::tie(out.row, out.col) = std::pair(outside[0].row, outside[0].col);
+  }
   if (options.direction) out.direction = *options.direction;
   if (options.at) std::tie(out.row, out.col) = *options.at;
   const bool product = p.as<Gemm>() != nullptr;
@@ -135,6 +140,11 @@ Result<Trace> trace(const TraceOptions& options, const Subjects& subjects) {
     return Error{fmt::format("element ({}, {}) is outside {}{}x{}{}", out.row, out.col, product ? "d, which is [N, M] = " : "the ", p.x.shape.rows, p.x.shape.cols, product ? "" : " tensor"), 0,
                  product ? "--at n,m counts from 0" : "--at row,col counts from 0"};
 
+  if (!out.unpinned.empty()) {
+    const PlaneData& d = *find_plane(got.execution.planes, "d");
+    const auto interval = GemmBounds(p, *inputs, GemmOrder::any).at(out.row, out.col);
+    out.inside = interval && interval->holds(value_of(d.plane.encoding, code_at(d.plane, d.bytes, index_of(d.plane, out.row, out.col))));
+  }
   const auto left = steps_of(*other, p, *inputs, out.direction, out.row, out.col, options.timeout);
   if (!left) return left.error();
   const auto right = steps_of(*subject, p, *inputs, out.direction, out.row, out.col, options.timeout);
@@ -168,16 +178,18 @@ int run_trace(const TraceOptions& options, const Subjects& subjects, std::ostrea
     }
   bool found = false;
   auto print = [&](const TraceRow& r) {
-    const bool first = r.differs() && !found;
+    const bool inside = r.differs() && traced->inside, first = r.differs() && !inside && !found;
     found |= first;
-    out << fmt::format("{} {:<6} {:<{}}  {:<{}}  {}{}\n", first ? "->" : r.differs() ? " *" : "  ", r.clause, r.what, what, cell(r.left), left, cell(r.right), first ? "   <- parts here" : "");
+    out << fmt::format("{} {:<6} {:<{}}  {:<{}}  {}{}\n", first ? "->" : r.differs() && !inside ? " *" : "  ", r.clause, r.what, what, cell(r.left), left, cell(r.right),
+                       first ? "   <- parts here" : inside ? "   <- inside the bound (N16.13)" : "");
   };
   out << fmt::format("   {:<6} {:<{}}  {:<{}}  {}\n", "clause", "step", what, options.other, left, options.subject);
   for (const TraceRow& r : traced->steps) print(r);
   if (traced->steps.empty()) out << "   neither side reports its steps for this op\n";
   if (!traced->outputs.empty()) out << "   outputs\n";
   for (const TraceRow& r : traced->outputs) print(r);
-  if (!found) out << "\nno step and no output of this element differs\n";
+  if (!traced->unpinned.empty()) out << "\nbits of d are not pinned (N16.13): " << traced->unpinned << "\n";
+  if (!found) out << (traced->unpinned.empty() || !traced->inside ? "\nno step and no output of this element differs\n" : "no step of this element differs, and its output lies inside the bound\n");
   return found ? 1 : 0;
 }
 

@@ -66,6 +66,7 @@ json::Value trace_row(const TraceRow& r) {
 json::Value to_json(const Diagnosis& d) {
   json::Value out = json::object({{"assay.diagnosis", kDiagnosisVersion}, {"line", d.line}, {"subject", d.subject}, {"command", d.command}, {"confidence", name_of(d.confidence)}});
   out.set("deterministic", d.deterministic ? json::Value(*d.deterministic) : json::Value());
+  if (!d.unpinned.empty()) out.set("unpinned", d.unpinned);
   out.set("first_stage", d.first ? json::Value(name_of(*d.first)) : json::Value());
   out.set("direction", d.direction ? json::Value(name_of(*d.direction)) : json::Value());
   out.set("stages", list_of(d.stages, stage_value));

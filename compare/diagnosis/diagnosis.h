@@ -85,6 +85,7 @@ struct Diagnosis {
   std::string argument;                        // Subject::argument(), to be put after other lines; empty where only a pack holds the bytes
   Confidence confidence = Confidence::equal;
   std::optional<bool> deterministic;           // nothing where there is no subject to run again
+  std::string unpinned;                        // N16.13, as unpinned_text says it: then `equal` means inside the bound; empty: bits are pinned
   std::optional<Stage> first;                  // the first stage that differs
   std::optional<Direction> direction;          // the direction it is in
   std::vector<StageVerdict> stages;

@@ -39,6 +39,7 @@ class Borrowed final : public Subject {
   string argument() const override { return subject_.argument(); }
   Support present() const override { return subject_.present(); }
   Support supports(const Problem& p) const override { return subject_.supports(p); }
+  std::optional<string> unpinned(const Problem& p) const override { return subject_.unpinned(p); }
   Served run(const Problem& p, std::span<const ConstBuffer> in, std::span<const Buffer> out, const Environment& env) override { return subject_.run(p, in, out, env); }
   std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> in, Direction d, int64_t r, int64_t c) override { return subject_.trace(p, in, d, r, c); }
 
@@ -132,7 +133,7 @@ class Explainer {
     if (!repeats) {
       d = differing_runs(seen, second);
     } else {
-      auto found = diagnose(seen, subjects_.reference(), search_options());
+      auto found = diagnosed(seen, subject->unpinned(*problem));
       if (!found) return fail(found.error().text(), 2);
       d = std::move(*found);
     }
@@ -145,6 +146,28 @@ class Explainer {
       if (const int status = reduce(d, *problem, options_.subject, subjects_, subject->argument())) return status;
     }
     return report(d);
+  }
+
+  // The cause of what differs; differences of bits that are not pinned have none where all lie inside the bound (N16.13).
+  Result<Diagnosis> diagnosed(const Observation& seen, const std::optional<string>& unpinned) {
+    if (!unpinned || seen.got.empty()) return diagnose(seen, subjects_.reference(), search_options());
+    const IsolatedRun want = run_isolated(subjects_.reference(), seen.problem, seen.inputs, Environment{}, options_.timeout);
+    if (!want.sound()) return Error{"the reference: " + want.trouble(), 0, ""};
+    Verdict v;
+    v.subject = seen.subject;
+    const bool vacuous = judge_unpinned(seen.problem, seen.inputs, seen.got, want.execution.planes, *unpinned, v);
+    const string text = unpinned_text(v) + (vacuous ? fmt::format(": {}", kNoBound) : "");
+    if (v.breaches.empty() && !vacuous) {
+      Diagnosis d;
+      d.line = to_line(seen.problem);
+      d.subject = seen.subject;
+      d.unpinned = text;
+      d.elements = seen.got.front().plane.logical.count();
+      return d;
+    }
+    auto found = diagnose(seen, subjects_.reference(), search_options());
+    if (found) found->unpinned = text;
+    return found;
   }
 
   // Two runs of the subject against each other.
@@ -185,7 +208,7 @@ class Explainer {
           if (!data) return fail(where + ", " + plane.name + ": " + data.error().text(), 2);
           seen.got.push_back(std::move(*data));
         }
-      auto found = diagnose(seen, subjects_.reference(), search_options());
+      auto found = diagnosed(seen, unpinned_of(*c.recorded, *problem));
       if (!found) return fail(where + ": " + found.error().text(), 2);
       found->command = fmt::format("assay explain {} --case {}", shell_quoted(c.pack->path), shell_quoted(c.recorded->id));
       const bool differs = found->confidence != Confidence::equal;

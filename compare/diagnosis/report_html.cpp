@@ -83,7 +83,9 @@ struct Sureness {
 };
 Sureness sureness(const Diagnosis& d) {
   switch (d.confidence) {
-    case Confidence::equal: return {"good", "equal", "Every plane that was judged is equal, bit for bit."};
+    case Confidence::equal:
+      if (!d.unpinned.empty()) return {"good", "inside the bound", "The bits of d are not pinned (N16.13): every element lies inside the bound for any order of roundings."};
+      return {"good", "equal", "Every plane that was judged is equal, bit for bit."};
     case Confidence::certain: return {"bad", "certain", "One explanation makes every byte that came, and no other that was tried does."};
     case Confidence::equivalent: return {"bad", "certain, up to equivalents", "Several explanations make every byte that came; this input cannot tell them apart."};
     case Confidence::partial: return {"warn", "partial", "No explanation makes every byte that came; the best one repairs a part of the differences."};
@@ -436,7 +438,7 @@ string machine(const json::Value& doctor) {
 string headline(const Diagnosis& d) {
   const Explanation* best = d.explanations.empty() ? nullptr : &d.explanations.front();
   switch (d.confidence) {
-    case Confidence::equal: return "Nothing differs";
+    case Confidence::equal: return d.unpinned.empty() ? "Nothing differs" : "Nothing lies outside the bound";
     case Confidence::random: return "Two runs on the same input differ";
     case Confidence::certain:
     case Confidence::equivalent:

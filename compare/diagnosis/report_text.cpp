@@ -35,9 +35,9 @@ string stages_of(const Diagnosis& d, Direction direction) {
   return out;
 }
 
-string headword(Confidence c) {
-  switch (c) {
-    case Confidence::equal: return "EQUAL";
+string headword(const Diagnosis& d) {
+  switch (d.confidence) {
+    case Confidence::equal: return d.unpinned.empty() ? "EQUAL" : "INSIDE THE BOUND";
     case Confidence::certain: case Confidence::equivalent: return "EXPLAINED";
     case Confidence::partial: return "PARTLY";
     case Confidence::unexplained: return "UNEXPLAINED";
@@ -81,11 +81,12 @@ string cause_line(const Diagnosis& d) {
 }
 
 string diagnosis_screen(const Diagnosis& d, bool colour) {
-  string head = headword(d.confidence);
+  string head = headword(d);
   if (colour) head = fmt::format("\033[{}m{}\033[0m", d.confidence == Confidence::equal ? 32 : d.confidence == Confidence::certain || d.confidence == Confidence::equivalent ? 36 : 31, head);
   string out = fmt::format("{}  {}\n", head, d.line);
   out += row("subject", d.subject + (d.deterministic ? *d.deterministic ? "   two runs agree" : "   two runs differ: look for a race, or memory that is read before it is written" : ""));
-  if (d.confidence == Confidence::equal) return out + row("result", fmt::format("all {} elements are as they should be", d.elements));
+  if (!d.unpinned.empty()) out += row("bits", d.unpinned);
+  if (d.confidence == Confidence::equal) return out + row("result", fmt::format("all {} elements are {}", d.elements, d.unpinned.empty() ? "as they should be" : "inside the bound: there is nothing to explain"));
   if (d.first) out += row("first", fmt::format("{}{}", name_of(*d.first), d.direction ? d.direction == Direction::row ? ", rows" : ", columns" : ""));
   for (const Direction direction : kDirections)
     if (const string text = stages_of(d, direction); !text.empty()) out += row(direction == Direction::row ? "rows" : "columns", text);
