@@ -131,6 +131,14 @@ Environment environment_of(const Common& common) {
   return *env;
 }
 
+// What every command on one subject is told of it.
+template <class Options>
+void take_subject(Options& options, const Common& common, const Subjects& subjects) {
+  options.subject = one_subject(common, subjects, "host");
+  options.environment = environment_of(common);
+  options.timeout = common.timeout;
+}
+
 std::vector<SuiteEntry> entries_of(const Common& common) {
   Result<std::vector<SuiteEntry>> entries = select({common.what, common.filter, common.shard});
   if (!entries) throw Refusal{entries.error().text()};
@@ -338,7 +346,7 @@ int run_program(int argc, char** argv) {
 
   ExplainOptions explain;
   c = app.add_subcommand("explain", "where, which stage first, which cause; with the evidence (docs/debugging-a-divergence.md)");
-  c->footer("Replays some hundred causes on the reference, single ones and then pairs, and takes one that gives every byte; fits none, it says so.\n"
+  c->footer("Replays some hundred causes on the reference, single ones and then pairs, and takes one that gives every byte; where none fits, it says so.\n"
             "Examples:\n  assay explain 'quantize mxfp8 64x256 bf16' --plugin ./libmine.so\n  assay explain dump.safetensors\n  assay explain dumps/step12.safetensors --case fc1.weight --html why.html\n"
             "Exit status: 0 nothing differs; 1 something does; 2 bad input; 3 the subject is absent or does not run the line.");
   c->add_option("what", explain.what, "a line in quotes, or a pack")->required();
@@ -355,9 +363,7 @@ int run_program(int argc, char** argv) {
   add_jobs(c, common);
   c->callback([&] {
     const Subjects subjects = make_subjects(common);
-    explain.subject = one_subject(common, subjects, "host");
-    explain.environment = environment_of(common);
-    explain.timeout = common.timeout;
+    take_subject(explain, common, subjects);
     explain.jobs = common.jobs;
     explain.progress = progress;
     explain.colour = colour;
@@ -407,9 +413,7 @@ int run_program(int argc, char** argv) {
   c->callback([&] {
     const Subjects subjects = make_subjects(common);
     shrink_options.problem = line_of(line);
-    shrink_options.subject = one_subject(common, subjects, "host");
-    shrink_options.environment = environment_of(common);
-    shrink_options.timeout = common.timeout;
+    take_subject(shrink_options, common, subjects);
     shrink_options.progress = progress;
     status = run_shrink(shrink_options, subjects, std::cout, std::cerr);
   });
@@ -427,9 +431,7 @@ int run_program(int argc, char** argv) {
   c->callback([&] {
     const Subjects subjects = make_subjects(common);
     trace_options.problem = line_of(line);
-    trace_options.subject = one_subject(common, subjects, "host");
-    trace_options.environment = environment_of(common);
-    trace_options.timeout = common.timeout;
+    take_subject(trace_options, common, subjects);
     if (!at.empty()) {
       long long row = 0, col = 0;
       char tail = 0;
@@ -452,10 +454,8 @@ int run_program(int argc, char** argv) {
   add_jobs(c, common);
   c->callback([&] {
     const Subjects subjects = make_subjects(common);
-    record.subject = one_subject(common, subjects, "host");
-    record.environment = environment_of(common);
+    take_subject(record, common, subjects);
     record.jobs = common.jobs;
-    record.timeout = common.timeout;
     const std::vector<Subject*> all = pointers(subjects);
     const Result<std::string> print = in_child([&] { return fingerprint(all); }, 60);
     record.fingerprint = print ? *print : "unknown";
