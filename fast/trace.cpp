@@ -284,7 +284,7 @@ class Tracer {
       }
       case FormatId::fp8_current: {
         const uint32_t found = scope_amax(q, d_ == Direction::row ? row_ : col_);
-        add(q.row_scaled ? "N3.12" : "N3.1", q.row_scaled ? "amax of the stored row" : "tensor amax", Encoding::f32, found);
+        add("N3.1", q.row_scaled ? "amax of the stored row" : "tensor amax", Encoding::f32, found);   // N3.12
         return code_of(q, "N3.8", fp8_scale(q, found));
       }
       case FormatId::nvfp4: return quantize_nvfp4(q);
