@@ -107,6 +107,7 @@ GemmBounds::Elements GemmBounds::elements(Side side) const {
         double s = value_of(scales.plane.encoding, code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, i, j)));
         if (nvfp4) s *= (by_amax_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0)) / (q.e4m3_max == E4m3Max::m256 ? 1536.0 : 2688.0);   // N10.15, N16.9
         v *= s;
+        if (std::isinf(narrow(v))) v = narrow(v);
       }
       out.values.push_back(v);
       magnitude += std::fabs(v);

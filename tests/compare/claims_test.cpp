@@ -155,6 +155,7 @@ TEST(Laws, Range) {
   expect_law(lawless("quantize mxfp8 32x96 bf16 dir=row block=32x32", bump("row.scale_inv")), "range", "row.scale_inv");
   expect_law(lawless("quantize fp8_current 32x96 bf16 dir=row", bump("row.amax")), "range", "row.amax");
   expect_law(lawless("quantize fp8_delayed 32x96 bf16 dir=row scale=3", bump("row.scale_inv")), "range", "row.scale_inv");
+  expect_law(lawless("quantize nvfp4 32x96 bf16 dir=row row_scaled=1", bump("row.amax")), "range", "row.amax");
   expect_law(lawless("scale_chain mxfp8 1x64 f32", bump("decoded")), "range", "decoded");
 }
 
@@ -166,6 +167,67 @@ TEST(Laws, Coherent) {
   expect_law(lawless("quantize mxfp8 64x64 bf16 dir=both block=32x32", touch("col.data")), "coherent", "col.data");
   expect_law(lawless("quantize mxfp8 64x64 bf16 dir=col block=32x32", touch("col.scale_inv")), "coherent", "col.scale_inv");
   expect_law(lawless("quantize identity 4x8 bf16 dir=both", touch("col.data")), "coherent", "col.data");
+}
+
+// N3.12: each stored row by itself, and the place says which.
+TEST(Laws, RowScales) {
+  constexpr int64_t kRow = 5;
+  const auto touch = [](const char* name, int64_t row, uint32_t flip) {
+    return [=](std::vector<PlaneData>& out) {
+      PlaneData& p = plane(out, name);
+      const int64_t i = index_of(p.plane, row, 0);
+      set_code(p.plane, p.bytes, i, code_at(p.plane, p.bytes, i) ^ flip);
+    };
+  };
+  const auto where_of = [](const std::vector<Breach>& breaches, const std::string& plane_name) {
+    const auto at = std::find_if(breaches.begin(), breaches.end(), [&](const Breach& b) { return b.plane == plane_name; });
+    return at == breaches.end() ? "nowhere" : at->where;
+  };
+  for (const std::string keys : {"", " pow2=1", " scale_order=decode_first", " scale_order=decode_divide", " eps=0.5 element=e5m2"}) {
+    const std::string row = "quantize fp8_current 16x24 f32 dir=row row_scaled=1" + keys, col = "quantize fp8_current 16x24 f32 dir=col row_scaled=1" + keys;
+    for (const char* stem : {"amax", "scale", "scale_inv"}) {
+      const uint32_t flip = keys == " pow2=1" && stem[0] == 's' ? 0x00800000 : 1;
+      const std::string of_row = std::string("row.") + stem, of_col = std::string("col.") + stem;
+      const auto rows = lawless(row, touch(of_row.c_str(), kRow, flip)), cols = lawless(col, touch(of_col.c_str(), kRow, flip));
+      EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [](const Breach& b) { return b.claim == "range" && b.row == kRow; })) << row << " " << of_row;
+      EXPECT_TRUE(std::any_of(cols.begin(), cols.end(), [](const Breach& b) { return b.claim == "range" && b.row == kRow; })) << col << " " << of_col;
+    }
+    EXPECT_EQ(where_of(lawless(row, touch("row.amax", kRow, 1)), "row.amax"), "row 5, columns 0..23");
+    EXPECT_EQ(where_of(lawless(col, touch("col.amax", kRow, 1)), "col.amax"), "rows 0..15, column 5");
+    expect_law(lawless(row, touch("row.data", kRow, 2)), "half-step", "row.data");
+    expect_law(lawless(col, touch("col.data", kRow, 2)), "half-step", "col.data");
+  }
+  // Scales of the row above: every code of the row is another.
+  expect_law(lawless("quantize fp8_current 16x24 f32 dir=row row_scaled=1", [](auto& out) {
+    for (const char* name : {"row.scale", "row.scale_inv"}) {
+      PlaneData& p = plane(out, name);
+      std::rotate(p.bytes.begin(), p.bytes.begin() + 4, p.bytes.end());
+    }
+  }), "half-step", "row.data");
+  // pow2=1 gives many rows and columns one scale, and then their elements one code.
+  expect_law(lawless("quantize fp8_current 16x24 bf16 dir=both row_scaled=1 pow2=1", [](auto& out) {
+    for (std::byte& b : plane(out, "col.data").bytes) b ^= std::byte{1};
+  }), "coherent", "col.data");
+  for (const char* d : {"row", "col"})
+    expect_law(lawless("dequantize fp8_current 16x24 bf16 dir=" + std::string(d) + " row_scaled=1 out=f32", touch("y", kRow, 0x100)), "half-step", "y");
+}
+
+// A gemm reads the scale of its own stored row (N16.6).
+TEST(Laws, RowScalesOfAGemm) {
+  for (const char* sum : {"f32_sequential", "exact", "hopper_fp8_split", "hopper_fp8_fast"})
+    for (const char* op : {"TN", "NN", "NT"}) {
+      const Problem p = fakes::problem(std::string("gemm a=fp8_current b=fp8_current 20x18x160 row_scaled=1 out=f32 sum=") + sum + " op=" + op);
+      auto reference = make_reference_subject();
+      const auto inputs = *make_inputs(p, *reference);
+      EXPECT_TRUE(check_laws(p, inputs, execute(*reference, p, inputs, {}).planes, "reference").empty()) << to_line(p);
+      for (const char* name : {"a.scale_inv", "b.scale_inv"}) {
+        auto shifted = inputs;
+        PlaneData& s = plane(shifted, name);
+        ASSERT_EQ(s.plane.logical.rows, name[0] == 'a' ? 20 : 18);
+        std::rotate(s.bytes.begin(), s.bytes.begin() + 4, s.bytes.end());
+        expect_law(check_laws(p, inputs, execute(*reference, p, shifted, {}).planes, "reference"), "bound", "d");
+      }
+    }
 }
 
 TEST(Laws, SwizzlePlacesAndPadding) {
