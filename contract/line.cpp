@@ -417,6 +417,7 @@ std::vector<Key> make_keys() {
   numeric("element_overflow", kMake, fp8, &Numerics::element_overflow);
   numeric("pre_round", kMake, nearest, &Numerics::pre_round);
   numeric("scale_order", kMake | kScaleChain, divided, &Numerics::scale_order);
+  numeric("scale_division", kMake | kScaleChain, format_is({F::fp8_current, F::fp8_block, F::nvfp4}), &Numerics::scale_division);
   numeric("mx_scale", kMake | kScaleChain, format_is({F::mxfp8, F::mxfp4}), &Numerics::mx_scale);
   numeric("mx_inf", kMake | kScaleChain, format_is({F::mxfp8, F::mxfp4}), &Numerics::mx_inf);
   numeric("nvfp4_scale", kMake | kScaleChain, nvfp4_plain, &Numerics::nvfp4_scale);
