@@ -333,6 +333,32 @@ class Lines(unittest.TestCase):
         self.assertEqual(pack.lines[name], "quantize nvfp4 128x96 f32 dir=col")
         self.assertEqual(pack.tensors[f"{name}/col.data"].data, data.tobytes())   # columns of NVFP4 are stored transposed
 
+    def test_torchao_float8_scaled_by_tensor_row_and_column(self):
+        torch = torch_stand_in()
+        sys.modules["torch"] = torch
+        self.addCleanup(sys.modules.pop, "torch")
+        data = np.arange(6 * 8, dtype=np.uint8)
+        codes = lambda *shape: torch.Tensor(data, "torch.float8_e4m3fn", shape)
+        training = lambda scale, axis, shape=(6, 8): thing("Float8TrainingTensor", _data=codes(*shape), _scale=scale, _orig_dtype="torch.bfloat16", _axiswise_dim=axis)
+        weights = lambda scale, block: thing("Float8Tensor", qdata=codes(6, 8), scale=scale, block_size=block, mm_config=None, dtype="torch.bfloat16")
+        one, rows, columns = np.ones((1, 1), np.float32), np.ones((6, 1), np.float32), np.ones((1, 8), np.float32)
+        for tensor, keys, stem in (
+                (training(np.float32(2), None), "dir=row element=e4m3", "row.scale"), (training(rows, -1), "dir=row element=e4m3 row_scaled=1", "row.scale"),
+                (training(columns, 0), "dir=col element=e4m3 row_scaled=1", "col.scale"), (weights(one, []), "dir=row element=e4m3", "row.scale_inv"),
+                (weights(one, [6, 8]), "dir=row element=e4m3", "row.scale_inv"), (weights(rows, [1, 8]), "dir=row element=e4m3 row_scaled=1", "row.scale_inv"),
+                (weights(columns, [6, 1]), "dir=col element=e4m3 row_scaled=1", "col.scale_inv"), (training(rows, -1, (2, 3, 8)), "dir=row element=e4m3 row_scaled=1", "row.scale")):
+            with self.subTest(keys=keys, stem=stem):
+                self.assertEqual(self.add(tensor, bf16((6, 8))), (f"quantize fp8_current 6x8 bf16 {keys}", sorted([stem, stem[:4] + "data", "x"])))
+        pack = Pack()
+        name = pack.add(training(columns, 0), module="m")
+        self.assertEqual(pack.tensors[f"{name}/col.data"].data, data.reshape(6, 8).T.tobytes())
+        with self.assertRaisesRegex(PackError, r"found blocks of \[1, 4\] in \[6, 8\]"):
+            self.add(weights(rows, [1, 4]))
+        with self.assertRaisesRegex(PackError, "expected 6 scales, found .*1, 8"):
+            self.add(weights(columns, [1, 8]))
+        with self.assertRaisesRegex(PackError, "found axis 0 of .*2, 3, 8"):
+            self.add(training(columns, 0, (2, 3, 8)))
+
     def test_torchao_nvfp4_by_either_version_of_its_names(self):
         data, scale = np.zeros((64, 48), np.uint8), np.zeros((64, 6), np.uint8)
         new = thing("NVFP4Tensor", qdata=data, scale=scale, block_size=16, orig_dtype="torch.bfloat16", per_tensor_scale=None, is_swizzled_scales=False)
@@ -425,6 +451,20 @@ class Judged(unittest.TestCase):
             if fields[name] is not None and fields[name].shape[-1] in (48, 80):
                 fields[name] = self.packed(fields[name])
         return fields
+
+    def test_torchao_float8_rows_and_columns(self):
+        torch = torch_stand_in()
+        sys.modules["torch"] = torch
+        self.addCleanup(sys.modules.pop, "torch")
+        for d, axis in (("row", -1), ("col", 0)):
+            p = self.recorded(f"quantize fp8_current 33x48 bf16 dir={d} row_scaled=1 fill=outliers")
+            turn = (lambda a: a) if d == "row" else (lambda a: np.ascontiguousarray(a.T))
+            codes = torch.Tensor(turn(p[f"{d}.data"]).reshape(-1), "torch.float8_e4m3fn", (33, 48))
+            training = thing("Float8TrainingTensor", _data=codes, _scale=turn(p[f"{d}.scale"]), _orig_dtype="torch.bfloat16", _axiswise_dim=axis)
+            weights = thing("Float8Tensor", qdata=codes, scale=turn(p[f"{d}.scale_inv"]), block_size=[1, 48] if d == "row" else [33, 1], mm_config=None, dtype="torch.bfloat16")
+            for tensor in (training, weights):
+                with self.subTest(direction=d, tensor=type(tensor).__name__):
+                    self.assertIn("1 passed, 0 failed, 0 skipped", self.check(tensor, p["x"]))
 
     def test_torchao_columns(self):
         for layout in ("compact", "gemm"):
