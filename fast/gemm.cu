@@ -111,7 +111,7 @@ GemmOperand operand(const Job& job, Side side, bool without_amax) {
   const size_t octet = size_t(o.bits);   // bytes of 8 elements
   o.vector = o.pitch % 8 == 0 && aligned(octet < 16 ? octet : 16, {o.data});
   if (q.format == FormatId::nvfp4) {
-    o.factor = Factor::two_level, o.chain = Nvfp4Chain::of(q);
+    o.factor = Factor::two_level, o.chain = Nvfp4Chain::of(q, job.problem.x.source);
     o.amax = without_amax ? nullptr : static_cast<const uint32_t*>(plane("amax"));
   } else if (geometry_of.has_scale) {
     o.factor = info(q.format).per_tensor_fp8() ? q.row_scaled ? Factor::line : Factor::tensor : geometry_of.scale_encoding == Encoding::e8m0 ? Factor::e8m0 : Factor::f32;

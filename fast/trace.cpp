@@ -174,9 +174,10 @@ class Tracer {
     const CurrentScale rule = current_scale(q, p_.x.source);
     const Fp8Scales s = rule(tensor_amax);
     const bool first = rule.order == ScaleOrder::encode_first, divides = rule.order == ScaleOrder::decode_divide;
-    if (!first) add("N17.5", "scale_inv", Encoding::f32, s.scale_inv);
-    add(first ? "N3.3" : "N17.5", "scale", Encoding::f32, s.scale);
-    if (first) add("N3.7", "scale_inv", Encoding::f32, s.scale_inv);
+    const bool divided = rule.quotient.by == ScaleDivision::divide, rounds = rule.quotient.by == ScaleDivision::in_source;
+    if (!first) add(divided ? "N17.5" : "N17.14", "scale_inv", Encoding::f32, s.scale_inv);
+    add(rounds || (first && !divided) ? "N17.14" : first ? "N3.3" : "N17.5", "scale", Encoding::f32, s.scale);
+    if (first) add(rounds ? "N17.14" : "N3.7", "scale_inv", Encoding::f32, s.scale_inv);
     return {as_float(divides ? s.scale_inv : s.scale), divides};
   }
 
@@ -191,15 +192,20 @@ class Tracer {
     return d_ == Direction::row ? amax(i, 1, 0, s.cols, false) : amax(0, s.rows, i, 1, false);
   }
   void tensor_scales(const Nvfp4Chain& chain, const Nvfp4Scales& t) {
-    add("N10.2", "encode scale", Encoding::f32, canonical(as_bits(t.encode)));
+    const bool divided = chain.quotient.by == ScaleDivision::divide || chain.scale == Nvfp4Scale::unit;
+    add(divided ? "N10.2" : "N17.14", "encode scale", Encoding::f32, canonical(as_bits(t.encode)));
     add("N10.7", "decode scale", Encoding::f32, canonical(as_bits(t.decode)));
     const bool by_p = chain.by == Multiplier::decode_reciprocal || chain.by == Multiplier::divide_product;
-    if (by_p || chain.scale == Nvfp4Scale::decode || chain.scale == Nvfp4Scale::decode_product) add("N17.8", "amax / (6 F)", Encoding::f32, canonical(as_bits(t.decode_first)));
+    if (by_p || chain.scale == Nvfp4Scale::decode || chain.scale == Nvfp4Scale::decode_product)
+      add(divided ? "N17.8" : "N17.14", "amax / (6 F)", Encoding::f32, canonical(as_bits(t.decode_first)));
   }
   uint32_t nvfp4_block_scale(const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t amax_of_block) {
     const bool folded = chain.scale == Nvfp4Scale::folded;
     if (folded) add("N10.5", "scale multiplier", Encoding::f32, canonical(as_bits(t.factor)));
-    add(chain.floor == Nvfp4Floor::least_normal ? "N17.9" : folded ? "N10.6" : "N17.8", "scaled amax", Encoding::f32, canonical(chain.scaled_amax(t, amax_of_block)));
+    const bool sixths = chain.scale == Nvfp4Scale::quotient_first || chain.scale == Nvfp4Scale::decode || chain.scale == Nvfp4Scale::unit;
+    const bool rounds = sixths && chain.quotient.by == ScaleDivision::in_source;
+    add(chain.floor == Nvfp4Floor::least_normal ? "N17.9" : rounds ? "N17.14" : folded ? "N10.6" : "N17.8", "scaled amax", Encoding::f32,
+        canonical(chain.scaled_amax(t, amax_of_block)));
     const bool vanishes = chain.floor == Nvfp4Floor::one || chain.floor == Nvfp4Floor::eighth;
     add(vanishes ? "N17.9" : chain.up ? "N17.11" : "N10.6", "scale", Encoding::e4m3, chain.block_scale(t, amax_of_block));
     return steps_.back().bits;
@@ -239,7 +245,7 @@ class Tracer {
   void quantize_nvfp4(const Quantizer& q) {
     if (q.rht) rotate(q);
     const int64_t i = d_ == Direction::row ? row_ : col_, j = d_ == Direction::row ? col_ : row_;
-    const Nvfp4Chain chain = Nvfp4Chain::of(q);
+    const Nvfp4Chain chain = Nvfp4Chain::of(q, p_.x.source);
     const uint32_t tensor_amax = scope_amax(q, i);
     add(q.row_scaled ? "N10.9" : "N10.1", q.row_scaled ? "amax of the stored row" : "tensor amax", Encoding::f32, tensor_amax);
     const Nvfp4Scales t = chain.of_tensor(tensor_amax);
@@ -316,7 +322,7 @@ class Tracer {
       add(clause, "amax", Encoding::f32, element(input(d_, "amax"), q.row_scaled ? line : 0));
       const uint32_t amax_of_line = steps_.back().bits;
       add(clause, "block scale", Encoding::e4m3, stored);
-      scale = canonical(as_bits(Nvfp4Chain::of(q).decode_multiplier(amax_of_line, stored)));
+      scale = canonical(as_bits(Nvfp4Chain::of(q, p_.x.source).decode_multiplier(amax_of_line, stored)));
     }
     add(clause, "scale", Encoding::f32, scale);
     add(clause, "product", Encoding::f32, as_bits(__fmul_rn(as_float(value), as_float(scale))));
@@ -378,7 +384,7 @@ class Tracer {
   void chain() {
     const Quantizer& q = *p_.row;
     if (q.format == FormatId::nvfp4) {
-      const Nvfp4Chain chain = Nvfp4Chain::of(q);
+      const Nvfp4Chain chain = Nvfp4Chain::of(q, p_.x.source);
       const uint32_t tensor_amax = element(input("x"), 2 * row_), amax_of_block = element(input("x"), 2 * row_ + 1);
       add("N10.16", "tensor amax", Encoding::f32, tensor_amax);
       const Nvfp4Scales t = chain.of_tensor(tensor_amax);

@@ -1,4 +1,4 @@
-// The scale rule that a quantizer with current scaling asks for.
+// The scale rule that a quantizer with current scaling asks for. `source`: x's encoding.
 #pragma once
 #include "contract/problem.h"
 #include "fast/lane/fp8_current.cuh"
@@ -14,6 +14,7 @@ inline CurrentScale current_scale(const Quantizer& q, Encoding source) {
   if (q.numerics.scale_limit == ScaleLimit::source_max && source != Encoding::f32)   // N3.5
     rule.limit = source == Encoding::bf16 ? kLargest<Encoding::bf16> : kLargest<Encoding::f16>;
   rule.order = q.numerics.scale_order;
+  rule.quotient = ScaleQuotient::of(q, source);
   return rule;
 }
 

@@ -185,13 +185,13 @@ std::string quantize_nvfp4(const Job& job) {
 std::string dequantize_nvfp4(const Job& job) {
   const Direction d = job.problem.row ? Direction::row : Direction::col;
   const Quantizer& q = *job.problem.quantizer(d);
-  const Nvfp4DecodeScale rule{job.input<uint8_t>(d, scale_stem(q.scales)), job.input(d, "amax"), q.row_scaled, Nvfp4Chain::of(q)};
+  const Nvfp4DecodeScale rule{job.input<uint8_t>(d, scale_stem(q.scales)), job.input(d, "amax"), q.row_scaled, Nvfp4Chain::of(q, job.problem.x.source)};
   return dequantize_blocks<FormatId::nvfp4>(job, rule);
 }
 
 std::string scale_chain_nvfp4(const Job& job) {
-  const Nvfp4ChainArgs args{Nvfp4Chain::of(*job.problem.row), job.input("x"),          job.problem.x.shape.rows,
-                            job.output("encode_scale"),       job.output("multiplier"), job.output<uint8_t>("scale_inv")};
+  const Nvfp4ChainArgs args{Nvfp4Chain::of(*job.problem.row, job.problem.x.source), job.input("x"), job.problem.x.shape.rows,
+                            job.output("encode_scale"), job.output("multiplier"), job.output<uint8_t>("scale_inv")};
   if (args.count != 0)
     launch({.name = "nvfp4_scale_chain", .grid = unsigned((args.count + kThreads - 1) / kThreads), .block = kThreads}, nvfp4_scale_chain, args);
   return "nvfp4_scale_chain";

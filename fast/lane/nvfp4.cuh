@@ -6,6 +6,7 @@
 #include "fast/lane/convert.cuh"
 #include "fast/lane/decode.cuh"
 #include "fast/lane/element_rule.cuh"
+#include "fast/lane/scale_quotient.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
@@ -32,11 +33,14 @@ struct Nvfp4Chain {
   Nvfp4Scale scale{};
   Nvfp4Floor floor{};
   bool zero_wins = false, up = false;
+  ScaleQuotient quotient;
 
-  static Nvfp4Chain of(const Quantizer& q) {
+  // `source`: x's encoding.
+  static Nvfp4Chain of(const Quantizer& q, Encoding source) {
     const Numerics& n = q.numerics;
     return {q.e4m3_max == E4m3Max::m256, n.inf_amax == InfAmax::zero, n.nan_tensor_amax == NanTensorAmax::unit, n.nan_clamp == NanClamp::propagate,
-            n.multiplier, n.nvfp4_scale, n.nvfp4_floor, n.zero_multiplier == ZeroMultiplier::zero, n.scale_round == ScaleRound::rp};
+            n.multiplier, n.nvfp4_scale, n.nvfp4_floor, n.zero_multiplier == ZeroMultiplier::zero, n.scale_round == ScaleRound::rp,
+            ScaleQuotient::of(q, source)};
   }
   // 6 * F, the value of the largest code of the largest scale: 2688 or 1536.
   ASSAY_LANE float largest() const { return as_float(m256 ? 0x44C00000u : 0x45280000u); }
@@ -49,27 +53,27 @@ struct Nvfp4Chain {
     if (is_nan(bits)) return as_float(nan_wins ? kNan : limit);
     return (bits & kSign) == 0u && bits > limit ? as_float(limit) : v;
   }
-  // N10.2, N10.5, N10.7.
+  // N10.2, N10.5, N10.7, N17.14.
   ASSAY_LANE Nvfp4Scales of_tensor(uint32_t amax) const {
     if (scale == Nvfp4Scale::unit) return {as_float(amax), 1.0f, 1.0f, as_float(kSixth), 1.0f};
-    uint32_t encode = as_bits(clamp(__fdiv_rn(largest(), as_float(amax)), kMaxFinite));
+    uint32_t encode = as_bits(clamp(quotient.over_amax(largest(), as_float(amax)), kMaxFinite));
     const bool kept_zero = inf_zero && (amax & kAbs) == kInf;
     if ((amax & kAbs) == 0u || ((encode & kAbs) == 0u && !kept_zero)) encode = kOne;
     if (nan_unit && is_nan(amax)) encode = kOne;
     return {as_float(amax), as_float(encode), __frcp_rn(as_float(encode)), __fmul_rn(as_float(encode), as_float(kSixth)),
-            __fdiv_rn(as_float(amax), largest())};
+            quotient.of_amax(as_float(amax), largest())};
   }
-  // What becomes the block's scale once it is cast (N10.6, N17.8, N17.9).
+  // What becomes the block's scale once it is cast (N10.6, N17.8, N17.9, N17.14).
   ASSAY_LANE uint32_t scaled_amax(const Nvfp4Scales& t, uint32_t block_amax) const {
     const float b = as_float(block_amax), six = as_float(kLargest<Encoding::e2m1>);
     float v = 0;
     switch (scale) {
       case Nvfp4Scale::folded: v = __fmul_rn(b, t.factor); break;
-      case Nvfp4Scale::quotient_first: v = __fmul_rn(__fdiv_rn(b, six), t.encode); break;
+      case Nvfp4Scale::quotient_first: v = __fmul_rn(quotient.rounded(__fdiv_rn(b, six)), t.encode); break;
       case Nvfp4Scale::product_first: v = __fmul_rn(t.encode, __fmul_rn(b, as_float(kSixth))); break;
-      case Nvfp4Scale::decode: v = __fdiv_rn(__fdiv_rn(b, six), t.decode_first); break;
+      case Nvfp4Scale::decode: v = __fdiv_rn(quotient.rounded(__fdiv_rn(b, six)), t.decode_first); break;
       case Nvfp4Scale::decode_product: v = __fdiv_rn(b, __fmul_rn(six, t.decode_first)); break;
-      case Nvfp4Scale::unit: v = __fdiv_rn(b, six); break;
+      case Nvfp4Scale::unit: v = quotient.rounded(__fdiv_rn(b, six)); break;
     }
     v = clamp(v, kMaxFinite);
     constexpr uint32_t kLeastNormal = Layout<Encoding::e4m3>::kMinNormal, kLeast = 0x3B000000u;   // 2^-6, 2^-9

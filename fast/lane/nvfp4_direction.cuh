@@ -25,7 +25,7 @@ struct Nvfp4Direction {
     const Quantizer& q = *p.quantizer(d);
     Nvfp4Direction lane;
     lane.planes = direction_planes(job, d);
-    lane.chain = Nvfp4Chain::of(q);
+    lane.chain = Nvfp4Chain::of(q, p.x.source);
     lane.four_over_six = FourOverSixRule::of(q);
     lane.rht = {q.rht, q.sign_mask, q.numerics.rht_sum};
     if (q.round == Round::sr) lane.draws = Draws::of(p, d);
@@ -108,12 +108,12 @@ struct Nvfp4Direction {
 #pragma unroll 1
     for (int l = 0; l < kPatch; ++l) {
       uint32_t (&line)[kPatch] = lines.line[l];
-      const ElementFactor multiplier = factor(scales_of<kRows>(scope, tile, l), scales[l]);
+      const ElementFactor by = factor(scales_of<kRows>(scope, tile, l), scales[l]);
       if (drawn) {
-        codes[l] = drawn_codes<kRows>(tile, line, l, multiplier, block);
+        codes[l] = drawn_codes<kRows>(tile, line, l, by, block);
         block += Draws::blocks_of(A::element_count(tile));
       } else {
-        codes[l] = nearest_codes(line, multiplier);
+        codes[l] = nearest_codes(line, by);
       }
       if (!step.decode) continue;
       const float back = chain.decode_multiplier(as_bits(scales_of<kRows>(scope, tile, l).amax), scales[l]);
@@ -147,11 +147,9 @@ struct Nvfp4Direction {
   // The 8 codes of a line, the first lowest (N10.9).
   ASSAY_LANE uint32_t nearest_codes(const uint32_t (&line)[kPatch], ElementFactor by) const {
     if (element.on) return uint32_t(element.eight(line, by));
-    const float multiplier = by.value;
     uint32_t codes = 0;
 #pragma unroll
-    for (int k = 0; k < kPatch; k += 2)
-      codes |= pair(scaled(line[k], multiplier, plus_zero), scaled(line[k + 1], multiplier, plus_zero)) << (4 * k);
+    for (int k = 0; k < kPatch; k += 2) codes |= pair(scaled(line[k], by.value, plus_zero), scaled(line[k + 1], by.value, plus_zero)) << (4 * k);
     return codes;
   }
   template <bool kRows>

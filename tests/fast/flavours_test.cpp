@@ -1,6 +1,7 @@
 // What other libraries choose (N17), lane by lane with bytes worked by hand, and that a line's choices reach its kernels.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <iterator>
@@ -242,7 +243,7 @@ TEST(Flavours, E8m0Scales) {   // N17.6
     }
 }
 
-Nvfp4Chain chain(const std::string& keys) { return Nvfp4Chain::of(*parsed("scale_chain nvfp4 1x2 f32 " + keys).row); }
+Nvfp4Chain chain(const std::string& keys, Encoding source = Encoding::f32) { return Nvfp4Chain::of(*parsed("scale_chain nvfp4 1x2 f32 " + keys).row, source); }
 
 TEST(Flavours, Nvfp4BlockScale) {   // N17.8
   const auto scale = [](const char* keys, uint32_t amax, uint32_t block_amax) {
@@ -361,6 +362,119 @@ TEST(Flavours, Nvfp4ScalesRoundedUp) {   // N17.11
   EXPECT_EQ(up.block_scale(up.of_tensor(bits_of(2688)), bits_of(3000)), 0x7Eu);
 }
 
+// Rounded to the encoding in value space: its quantum at the value's exponent, ties to even by nearbyint.
+double rounded_to(Encoding e, double v) {
+  if (e == Encoding::f32 || v == 0 || !std::isfinite(v)) return narrow(v);
+  const int mantissa = e == Encoding::bf16 ? 7 : 10, least = e == Encoding::bf16 ? -126 : -14;
+  const double quantum = std::ldexp(1.0, std::max(std::ilogb(narrow(v)), least) - mantissa), y = std::nearbyint(narrow(v) / quantum) * quantum;
+  return std::fabs(y) > (e == Encoding::bf16 ? 0x1.FEp127 : 65504.0) ? std::copysign(INFINITY, y) : y;
+}
+
+TEST(Flavours, DivisionOfFp8Scales) {   // N17.14
+  const auto scales = [](const std::string& keys, Encoding source) { return current_scale(*parsed("quantize fp8_current 1x1 f32 dir=row " + keys).row, source); };
+  const auto expect = [&](const std::string& keys, Encoding source, uint32_t amax, uint32_t scale, uint32_t scale_inv) {
+    const Fp8Scales s = scales(keys, source)(amax);
+    EXPECT_EQ(s.scale, scale) << keys << std::hex << ' ' << amax;
+    EXPECT_EQ(s.scale_inv, scale_inv) << keys << std::hex << ' ' << amax;
+  };
+  const Encoding f32 = Encoding::f32, bf16 = Encoding::bf16, f16 = Encoding::f16;
+  const std::string by_reciprocal = "scale_division=reciprocal", in_source = "scale_division=in_source", first = " scale_order=decode_first";
+  expect("", bf16, bits_of(3), 0x43155555u, 0x3BDB6DB7u);                     // 448 / 3
+  expect(by_reciprocal, bf16, bits_of(3), 0x43155556u, 0x3BDB6DB6u);          // 448 * 3EAAAAAB
+  expect(by_reciprocal + first, bf16, bits_of(3), 0x43155555u, 0x3BDB6DB8u);  // 3 * 3B124925
+  expect(in_source, f32, bits_of(3), 0x43155556u, 0x3BDB6DB6u);
+  expect(in_source + first, f32, bits_of(3), 0x43155555u, 0x3BDB6DB7u);
+  expect(in_source, bf16, bits_of(3), bits_of(150), bits_of(0x1.B4p-8f));     // 448 * 0.333984375 = 149.625; 1 / 150 = 218.45 of 2^-15
+  expect(in_source + first, bf16, bits_of(3), bits_of(150), bits_of(0x1.B6p-8f));   // 219.43 of 2^-15; 2^15 / 219 = 149.6
+  expect(in_source, f16, bits_of(3), bits_of(149.25f), bits_of(0x1.B7p-8f));  // 448 * 0.333251953125 = 149.297; 1 / 149.25 = 1756.4 of 2^-18
+  expect(in_source + " pow2=1", bf16, bits_of(3), bits_of(128), bits_of(0x1p-7f));
+  expect(in_source + first + " pow2=1", bf16, bits_of(448) + 1, bits_of(1), bits_of(1));      // d rounds to 1 first
+  expect("pow2=1" + first, bf16, bits_of(448) + 1, bits_of(0.5f), bits_of(2));
+  expect(in_source, f16, bits_of(0x1p-17f), kMaxFinite, 0u);                  // 1 / a is infinite in F16; 1 / FLT_MAX is 0
+  expect(in_source + " scale_limit=source_max", f16, bits_of(0x1p-17f), bits_of(65504), bits_of(0x1p-16f));
+  expect(in_source, bf16, 1u, kMaxFinite, 0x00200000u);
+  expect(by_reciprocal, f32, bits_of(0x1p-127f), kMaxFinite, 0x00200000u);
+  expect(in_source, f16, bits_of(0x1p100f), 0u, kInf);
+  expect(in_source + first, f16, bits_of(0x1p-17f), kInf, 0u);                // d rounds to 0
+  expect(in_source + first + " pow2=1", f16, bits_of(0x1p-17f), kInf, 1u);
+  for (const std::string& keys : {by_reciprocal, in_source, in_source + first})
+    for (uint32_t special : {0u, kSign, kInf, kNan}) expect(keys, bf16, special, kOne, kOne);   // N3.4
+  expect(in_source + " inf_amax=zero", bf16, kInf, 0u, kInf);
+  expect(by_reciprocal + first + " inf_amax=zero", bf16, kInf, 0u, kInf);
+
+  Random random{11};
+  for (Encoding e : {f32, bf16, f16}) {
+    const CurrentScale encode = scales(in_source, e), decode = scales(in_source + first, e), encode_by = scales(by_reciprocal, e), decode_by = scales(by_reciprocal + first, e);
+    for (int i = 0; i < 20000; ++i) {
+      const uint32_t a = 0x3C800000u + random() % 0x07000000u;   // from 2^-6 to 2^8, so that no step leaves F16
+      const auto rd = [&](double v) { return rounded_to(e, v); };
+      const double x = double(value(a)), scale = rd(448 * rd(1 / x)), d = rd(x / 448);
+      const Fp8Scales s = encode(a), t = decode(a), u = encode_by(a), v = decode_by(a);
+      ASSERT_EQ(value(s.scale), scale) << std::hex << a;
+      ASSERT_EQ(value(s.scale_inv), rd(1 / scale)) << std::hex << a;
+      ASSERT_EQ(value(t.scale_inv), d) << std::hex << a;
+      ASSERT_EQ(value(t.scale), rd(1 / d)) << std::hex << a;
+      ASSERT_EQ(value(u.scale), narrow(448 * narrow(1 / x))) << std::hex << a;
+      ASSERT_EQ(value(v.scale_inv), narrow(x * narrow(1.0 / 448))) << std::hex << a;
+      ASSERT_EQ(value(v.scale), narrow(1 / double(value(v.scale_inv)))) << std::hex << a;
+    }
+  }
+}
+
+TEST(Flavours, DivisionOfNvfp4Scales) {   // N17.14
+  const std::string by_reciprocal = "scale_division=reciprocal", in_source = "scale_division=in_source";
+  const Encoding f32 = Encoding::f32, bf16 = Encoding::bf16, f16 = Encoding::f16;
+  const auto expect = [&](const std::string& keys, Encoding source, uint32_t amax, uint32_t s, uint32_t p) {
+    const Nvfp4Scales t = chain(keys, source).of_tensor(amax);
+    EXPECT_EQ(bits_of(t.encode), s) << keys << std::hex << ' ' << amax;
+    EXPECT_EQ(bits_of(t.decode_first), p) << keys << std::hex << ' ' << amax;
+  };
+  expect("", bf16, bits_of(5), 0x44066666u, 0x3AF3CF3Du);               // 2688 / 5 = 537.6
+  expect(by_reciprocal, bf16, bits_of(5), 0x44066667u, 0x3AF3CF3Du);    // 2688 * 3E4CCCCD
+  expect(in_source, f32, bits_of(5), 0x44066667u, 0x3AF3CF3Du);
+  expect(in_source, bf16, bits_of(5), bits_of(540), bits_of(0x1.E8p-10f));   // 2688 * 0.2001953125 = 538.1, 134.5 of 4; 5 / 2688 = 243.8 of 2^-17
+  expect(in_source, f16, bits_of(5), bits_of(537.5f), bits_of(0x1.E78p-10f));   // 2688 * 0.199951171875 = 537.47
+  expect(in_source, f16, bits_of(0x1p-17f), kMaxFinite, 0u);            // 1 / A is infinite in F16; P vanishes
+  expect(in_source, f16, bits_of(0x1p100f), kOne, kInf);                // S vanishes, so that it is 1
+  expect(in_source + " inf_amax=zero", bf16, kInf, 0u, kInf);
+  expect(in_source, bf16, kInf, kOne, kInf);
+  expect(in_source, bf16, 0u, kOne, 0u);
+  expect(in_source + " nvfp4_scale=unit", bf16, bits_of(5), kOne, kOne);
+  EXPECT_EQ(bits_of(chain(in_source, bf16).of_tensor(kNan).encode), kMaxFinite);   // N10.3
+  EXPECT_EQ(bits_of(chain(in_source + " nan_clamp=propagate", f16).of_tensor(kNan).encode), kNan);
+  EXPECT_EQ(bits_of(chain(in_source + " nan_tensor_amax=unit", bf16).of_tensor(kNan).encode), kOne);
+  EXPECT_EQ(bits_of(chain(in_source, bf16).of_tensor(bits_of(5)).decode), 0x3AF2B9D6u);   // D = fl(1 / 540): N10.7 is not rounded again
+  EXPECT_EQ(bits_of(chain(in_source + " e4m3_max=256", bf16).of_tensor(bits_of(3)).encode), bits_of(512));   // 1536 * 0.333984375 = 513
+
+  // A sixth of 7 is 1.1666666: 149.3 of 2^-7 in BF16, 1194.7 of 2^-10 in F16. Not where a product takes the place of the division.
+  const Nvfp4Scales one{2688, 1, 1, value(kSixth), 1};
+  for (const char* keys : {" nvfp4_scale=quotient_first", " nvfp4_scale=decode", " nvfp4_scale=unit"}) {
+    const Nvfp4Chain divided = chain(by_reciprocal + keys, bf16), brain = chain(in_source + keys, bf16), half = chain(in_source + keys, f16);
+    EXPECT_EQ(divided.scaled_amax(one, bits_of(7)), 0x3F955555u) << keys;
+    EXPECT_EQ(brain.scaled_amax(one, bits_of(7)), bits_of(0x1.2Ap0f)) << keys;
+    EXPECT_EQ(half.scaled_amax(one, bits_of(7)), bits_of(0x1.2ACp0f)) << keys;
+    EXPECT_EQ(brain.scaled_amax(one, kNan), kMaxFinite) << keys;
+  }
+  for (const auto& [keys, want] : {std::pair{"", 0x3F955556u}, {" nvfp4_scale=product_first", 0x3F955556u}, {" nvfp4_scale=decode_product", 0x3F955555u}})
+    EXPECT_EQ(chain(in_source + keys, bf16).scaled_amax(one, bits_of(7)), want) << keys;
+
+  Random random{13};
+  for (Encoding e : {f32, bf16, f16}) {
+    const Nvfp4Chain c = chain(in_source, e), r = chain(by_reciprocal, e), q = chain(in_source + " nvfp4_scale=quotient_first", e), d = chain(in_source + " nvfp4_scale=decode", e);
+    for (int i = 0; i < 20000; ++i) {
+      const uint32_t amax = 0x3E000000u + random() % 0x08000000u, block_amax = amax - random() % 0x03000000u;   // no step leaves F16
+      const auto rd = [&](double v) { return rounded_to(e, v); };
+      const double x = double(value(amax)), b = double(value(block_amax)), s = rd(2688 * rd(1 / x)), p = rd(x / 2688);
+      ASSERT_EQ(c.of_tensor(amax).encode, s) << std::hex << amax;
+      ASSERT_EQ(c.of_tensor(amax).decode_first, p) << std::hex << amax;
+      ASSERT_EQ(r.of_tensor(amax).encode, narrow(2688 * narrow(1 / x))) << std::hex << amax;
+      ASSERT_EQ(r.of_tensor(amax).decode_first, narrow(x * narrow(1.0 / 2688))) << std::hex << amax;
+      ASSERT_EQ(value(q.scaled_amax(q.of_tensor(amax), block_amax)), narrow(rd(b / 6) * s)) << std::hex << amax;
+      ASSERT_EQ(value(d.scaled_amax(d.of_tensor(amax), block_amax)), narrow(rd(b / 6) / p)) << std::hex << amax;
+    }
+  }
+}
+
 // --- from the line to the kernel -----------------------------------------------------------------------------------------------
 
 // Every choice about an element reaches the codes, in both directions: fp8_delayed with a scale of 1 casts x itself.
@@ -393,6 +507,39 @@ TEST(Flavours, ElementsOfALine) {
             ASSERT_EQ(at(r.out.at("col.data"), j * 24 + i, 1), want) << line << ' ' << i << ',' << j;
           }
       }
+}
+
+// The encoding of x reaches the scales of N17.14, in every format.
+TEST(Flavours, ScalesInTheSourceOfALine) {
+  const std::pair<const char*, uint32_t> want[] = {{"f32", 0x43155556u}, {"bf16", bits_of(150)}, {"f16", bits_of(149.25f)}};
+  for (const auto& [source, scale] : want) {
+    const std::string tail = std::string(" 8x16 ") + source + " scale_division=in_source pow2=0";
+    Planes given;
+    const Problem p = parsed("quantize fp8_block" + tail);
+    Bytes x(static_cast<size_t>(8 * 16 * info(p.x.source).bytes()));
+    const uint32_t three = bits_of(3), code = p.x.source == Encoding::f32 ? three : p.x.source == Encoding::bf16 ? three >> 16 : 0x4200u;
+    for (int i = 0; i < 8 * 16; ++i) std::memcpy(x.data() + i * info(p.x.source).bytes(), &code, static_cast<size_t>(info(p.x.source).bytes()));
+    given["x"] = x;
+    const Ran tensor = run("quantize fp8_current" + tail, {}, given), rows = run("quantize fp8_current" + tail + " row_scaled=1", {}, given), blocks = run(p, *make_host_subject(), {}, given);
+    const uint32_t inverse = bits_of(static_cast<float>(rounded_to(p.x.source, 1 / double(value(scale)))));
+    for (const char* d : {"row.", "col."}) {
+      EXPECT_EQ(at(tensor.out.at(std::string(d) + "scale"), 0, 4), scale) << source;
+      EXPECT_EQ(at(rows.out.at(std::string(d) + "scale"), 7, 4), scale) << source;
+      EXPECT_EQ(at(rows.out.at(std::string(d) + "scale_inv"), 7, 4), inverse) << source;
+      EXPECT_EQ(at(blocks.out.at(std::string(d) + "scale_inv"), 0, 4), inverse) << source;
+    }
+    // A scale_chain's amaxes are F32.
+    const uint32_t amaxes[2] = {bits_of(5), bits_of(5)};
+    Planes pair;
+    pair["x"] = Bytes(8);
+    std::memcpy(pair["x"].data(), amaxes, 8);
+    given["row.given.amax"] = given["col.given.amax"] = Bytes(pair["x"].begin(), pair["x"].begin() + 4);
+    EXPECT_EQ(at(run("scale_chain nvfp4 1x2 f32 scale_division=in_source", {}, pair).out.at("encode_scale"), 0, 4), 0x44066667u);
+    const std::string keys = "scale_division=in_source nvfp4_scale=quotient_first";
+    const Ran fp4 = run(std::string("quantize nvfp4 8x16 ") + source + " amax=5 " + keys, {}, given);
+    const Nvfp4Chain c = chain(keys, p.x.source);
+    EXPECT_EQ(at(fp4.out.at("row.scale_inv"), 0, 1), c.block_scale(c.of_tensor(bits_of(5)), three)) << source;
+  }
 }
 
 // The last step of a trace is the code that the kernel stored.
