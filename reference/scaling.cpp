@@ -34,12 +34,25 @@ Values amaxes(const Run& run, Direction d, const Values& x) {
 
 const char* whose_amax(const Quantizer& q) { return q.amax ? " (given)" : q.row_scaled ? " of the stored row" : " of the tensor"; }
 
+Divider::Divider(const Quantizer& q, Encoding source) : rule_(q.numerics.scale_division) {
+  if (rule_ == ScaleDivision::in_source && source != Encoding::f32) grid_.emplace(source);   // N17.14: a binary32 value is one already
+}
+
+std::vector<TraceStep> Divider::trace_encode(double amax) const {
+  if (rule_ == ScaleDivision::divide) return {};
+  return {value_step("N17.14", "1 / amax", quotient(1, amax))};
+}
+std::vector<TraceStep> Divider::trace_decode(const char* what, double most) const {
+  if (rule_ != ScaleDivision::reciprocal) return {};
+  return {value_step("N17.14", what, narrowed(1 / most))};
+}
+
 ElementCast::ElementCast(const Quantizer& q)
     : neg_zero_(q.numerics.neg_zero),
       cast_(q.element, Round::rne, q.numerics.element_overflow == ElementOverflow::nan ? Overflow::nosat : Overflow::sat, q.numerics.element_ties),   // N17.2, N17.1
       sign_(uint32_t{1} << (info(q.element).bits - 1)) {
-  if (q.numerics.pre_round == PreRound::bf16) pre_round_ = {Encoder(Encoding::bf16), Decoder(Encoding::bf16)};   // N17.3
-  if (q.numerics.pre_round == PreRound::f16_rz) pre_round_ = {Encoder(Encoding::f16, Round::rz), Decoder(Encoding::f16)};   // N17.3
+  if (q.numerics.pre_round == PreRound::bf16) pre_round_.emplace(Encoding::bf16);   // N17.3
+  if (q.numerics.pre_round == PreRound::f16_rz) pre_round_.emplace(Encoding::f16, Round::rz);   // N17.3
 }
 
 void ElementCast::codes(const float* x, int64_t n, const ElementFactor& factor, uint8_t* out) const {
@@ -93,31 +106,32 @@ double raised_to_power_of_two(double d) {
 
 Chain chain_of(double amax, const Quantizer& q, Encoding source) {
   Chain c;
+  const Divider division(q, source);
   const double eps = value_of(Encoding::f32, q.eps);
   c.least = amax < eps ? eps : amax;                                         // N3.2: false for NaN
   const bool infinite = std::isinf(c.least);
   const bool special = c.least == 0 || std::isnan(c.least) || (infinite && q.numerics.inf_amax == InfAmax::unit);
   if (q.numerics.scale_order != ScaleOrder::encode_first) {
-    double d = special ? 1 : narrowed(c.least / max_of(q.element));          // N3.4, N17.5
+    double d = special ? 1 : division.decode(c.least, max_of(q.element));    // N3.4, N17.5, N17.14
     if (q.pow2 && !special) d = raised_to_power_of_two(d);                   // N17.5
-    const Chain decoded = chain_from(d, q);
+    const Chain decoded = chain_from(d, q, source);
     return {c.least, decoded.scale, decoded.scale_inv, decoded.factor};
   }
   if (special) {
     c.scale = 1;                                                             // N3.4
   } else {
-    c.scale = narrowed(max_of(q.element) / c.least);                         // N3.3
+    c.scale = division.encode(max_of(q.element), c.least);                   // N3.3, N17.14
     if (std::isinf(c.scale))                                                 // N3.5
       c.scale = max_of(q.numerics.scale_limit == ScaleLimit::source_max ? source : Encoding::f32);
     if (q.pow2) c.scale = floored_to_power_of_two(c.scale);                  // N3.6
   }
-  c.scale_inv = decode_scale(c.scale);                                       // N3.7
+  c.scale_inv = division.quotient(1, c.scale);                               // N3.7, N17.14
   c.factor = {c.scale};                                                      // N3.8
   return c;
 }
 
-Chain chain_from(double scale_inv, const Quantizer& q) {
-  Chain c{kNaN, narrowed(1.0 / scale_inv), scale_inv, {}};                   // N17.5
+Chain chain_from(double scale_inv, const Quantizer& q, Encoding source) {
+  Chain c{kNaN, Divider(q, source).quotient(1, scale_inv), scale_inv, {}};   // N17.5, N17.14
   c.factor = q.numerics.scale_order == ScaleOrder::decode_divide ? ElementFactor{scale_inv, true} : ElementFactor{c.scale};   // N17.5
   return c;
 }
@@ -136,11 +150,14 @@ std::vector<TraceStep> trace_chain(double amax, const Quantizer& q, Encoding sou
   const Chain chain = chain_of(amax, q, source);
   std::vector<TraceStep> steps = {value_step("N3.1", "amax" + std::string(of), amax), value_step("N3.2", "amax, at least eps", chain.least),
                                   value_step("N3.3", "MAX", max_of(q.element))};
-  if (q.numerics.scale_order != ScaleOrder::encode_first) {
-    steps.push_back(value_step("N17.5", "decode scale (N3.4 applied)", chain.scale_inv));
+  const Divider division(q, source);
+  const bool decodes = q.numerics.scale_order != ScaleOrder::encode_first;
+  for (TraceStep& step : decodes ? division.trace_decode("1 / MAX", max_of(q.element)) : division.trace_encode(chain.least)) steps.push_back(std::move(step));
+  if (decodes) {
+    steps.push_back(value_step(division.cites("N17.5"), "decode scale (N3.4 applied)", chain.scale_inv));
     steps.push_back(value_step("N17.5", "scale", chain.scale));
   } else {
-    steps.push_back(value_step("N3.3", "scale (N3.4 to N3.6 applied)", chain.scale));
+    steps.push_back(value_step(division.cites("N3.3"), "scale (N3.4 to N3.6 applied)", chain.scale));
     steps.push_back(value_step("N3.7", "decode scale", chain.scale_inv));
   }
   return steps;

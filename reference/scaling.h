@@ -30,6 +30,39 @@ inline int64_t scale_row(const Quantizer& q, int64_t stored_row) { return q.row_
 // Whose amax that is, for a trace.
 const char* whose_amax(const Quantizer&);
 
+// The values of an encoding, to the nearest of which a binary32 value is rounded (N2.1, N2.3) unless said otherwise.
+class Grid {
+ public:
+  explicit Grid(Encoding e, Round round = Round::rne) : encode_(e, round, Overflow::nosat), decode_(e) {}
+  double operator()(double value) const { return decode_(encode_(value)); }
+
+ private:
+  Encoder encode_;
+  Decoder decode_;
+};
+
+// The divisions between an amax and its scales (N17.14); `most` is MAX (N3.3) or F * 6 (N10.2).
+class Divider {
+ public:
+  Divider(const Quantizer&, Encoding source);
+  // N3.3, N10.2: fl(most / amax).
+  double encode(double most, double amax) const { return rule_ == ScaleDivision::divide ? narrowed(most / amax) : rounded(narrowed(most * quotient(1, amax))); }
+  // N17.5, N17.8: fl(amax / most).
+  double decode(double amax, double most) const { return rule_ == ScaleDivision::reciprocal ? narrowed(amax * narrowed(1 / most)) : quotient(amax, most); }
+  // One division under every rule: fl(1 / scale), fl(b / 6).
+  double quotient(double a, double b) const { return rounded(narrowed(a / b)); }
+  // For a trace: the clause of a scale that is `clause`'s under a plain division, and the reciprocal that was multiplied by, where there is one.
+  const char* cites(const char* clause) const { return rule_ == ScaleDivision::divide ? clause : "N17.14"; }
+  std::vector<TraceStep> trace_encode(double amax) const;
+  std::vector<TraceStep> trace_decode(const char* what, double most) const;
+
+ private:
+  double rounded(double value) const { return grid_ ? (*grid_)(value) : value; }
+
+  ScaleDivision rule_;
+  std::optional<Grid> grid_;           // of in_source
+};
+
 // What elements are multiplied by (N3.8, N5.5), or divided by (N17.5, N17.10).
 struct ElementFactor {
   double value;
@@ -43,7 +76,7 @@ class ElementCast {
   // The value that is cast: fl(x * factor) or fl(x / factor), and what N17.3 makes of it.
   double scaled(double x, const ElementFactor& factor) const {
     const double result = narrowed_once(x, factor);
-    return pre_round_ ? pre_rounded(result) : result;                        // N17.3
+    return pre_round_ ? (*pre_round_)(result) : result;                      // N17.3
   }
   double narrowed_once(double x, const ElementFactor& factor) const { return narrowed_once(x, factor, neg_zero_); }
   // The code of such a value.
@@ -60,16 +93,11 @@ class ElementCast {
     if (result == 0 && neg_zero == NegZero::minus) return -0.0;              // N17.4
     return narrowed(result);
   }
-  double pre_rounded(double value) const { return pre_round_->decode(pre_round_->encode(value)); }
 
-  struct Between {
-    Encoder encode;
-    Decoder decode;
-  };
   NegZero neg_zero_;
   Encoder cast_;
   uint32_t sign_;                      // the code of -0
-  std::optional<Between> pre_round_;
+  std::optional<Grid> pre_round_;
 };
 
 // MAX: the largest finite value of an element encoding.
@@ -90,7 +118,7 @@ struct Chain {
 };
 Chain chain_of(double amax, const Quantizer&, Encoding source);
 // The same from a decode scale that is given (N17.12), scale_order=decode_first or decode_divide.
-Chain chain_from(double scale_inv, const Quantizer&);
+Chain chain_from(double scale_inv, const Quantizer&, Encoding source);
 // Op scale_chain over the amaxes in x, and the steps of one amax; `of` says whose amax it is (" of the tensor").
 void divided_scale_chain(const Run&);
 std::vector<TraceStep> trace_chain(double amax, const Quantizer&, Encoding source, std::string_view of);

@@ -54,7 +54,7 @@ Values scale_inv_from_gemm(const ConstBuffer& plane, Block block) {
 
 Chain chain_of_block(const Values& x, const Span& s, const GivenBlocks& given, const Run& run, Direction d) {
   const Quantizer& q = run.quantizer(d);
-  if (const std::optional<uint32_t> scale = given.scale(s)) return chain_from(value_of(Encoding::f32, *scale), q);   // N17.12
+  if (const std::optional<uint32_t> scale = given.scale(s)) return chain_from(value_of(Encoding::f32, *scale), q, run.problem.x.source);   // N17.12
   return chain_of(given.amax(x, s, NanAmax::ignore), q, run.problem.x.source);   // N9.1, N9.2
 }
 

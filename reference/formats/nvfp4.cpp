@@ -35,19 +35,21 @@ struct TensorScales {
   double decode;       // D
   double multiplier;   // m
   double quotient;     // P (N17.8)
+  Divider division;    // N17.14
 };
-double encode_scale(double amax, const Quantizer& q) {
+double encode_scale(double amax, const Quantizer& q, const Divider& division) {
   if (std::isnan(amax) && q.numerics.nan_tensor_amax == NanTensorAmax::unit) return 1;               // N10.2
-  const double scale = at_most(narrowed(full_range(q) / amax), max_of(Encoding::f32), q.numerics.nan_clamp);   // N10.2
+  const double scale = at_most(division.encode(full_range(q), amax), max_of(Encoding::f32), q.numerics.nan_clamp);   // N10.2, N17.14
   if (std::isinf(amax) && q.numerics.inf_amax == InfAmax::zero) return scale;                        // N10.2: 0, and stays
   return amax == 0 || scale == 0 ? 1 : scale;                                                        // N10.2
 }
-TensorScales tensor_scales(double amax, const Quantizer& q) {
+TensorScales tensor_scales(double amax, const Quantizer& q, Encoding source) {
   const bool unit = q.numerics.nvfp4_scale == Nvfp4Scale::unit;              // N17.8: no tensor scale
-  TensorScales t;
-  t.amax = amax;
-  t.encode = unit ? 1 : encode_scale(amax, q);
-  t.quotient = unit ? 1 : narrowed(amax / full_range(q));                    // N17.8
+  TensorScales t{.amax = amax, .encode = 1, .decode = 1, .multiplier = 1, .quotient = 1, .division = Divider(q, source)};
+  if (!unit) {
+    t.encode = encode_scale(amax, q, t.division);
+    t.quotient = t.division.decode(amax, full_range(q));                     // N17.8, N17.14
+  }
   t.decode = decode_scale(t.encode);                                         // N10.7
   t.multiplier = narrowed(t.encode * narrowed(1.0 / 6));                     // N10.5: a product with fl(1 / 6)
   return t;
@@ -70,11 +72,11 @@ double e2m1_value(uint32_t code) {
 double unlimited(double amax, const TensorScales& t, Nvfp4Scale order) {
   switch (order) {
     case Nvfp4Scale::folded: return narrowed(amax * t.multiplier);           // N10.6
-    case Nvfp4Scale::quotient_first: return narrowed(narrowed(amax / 6) * t.encode);   // N17.8, as those below
+    case Nvfp4Scale::quotient_first: return narrowed(t.division.quotient(amax, 6) * t.encode);   // N17.8, N17.14, as those below
     case Nvfp4Scale::product_first: return narrowed(t.encode * narrowed(amax * narrowed(1.0 / 6)));
-    case Nvfp4Scale::decode: return narrowed(narrowed(amax / 6) / t.quotient);
+    case Nvfp4Scale::decode: return narrowed(t.division.quotient(amax, 6) / t.quotient);
     case Nvfp4Scale::decode_product: return narrowed(amax / narrowed(6 * t.quotient));
-    default: return narrowed(amax / 6);
+    default: return t.division.quotient(amax, 6);
   }
 }
 // N10.6: v as it is cast.
@@ -227,7 +229,7 @@ void quantize(const Run& run, Direction d) {
   const Quantizer& q = run.quantizer(d);
   const Values x = stored_x(run, d), amax = amaxes(run, d, x);
   std::vector<TensorScales> of_rows;
-  for (int64_t i = 0; i < amax.rows(); ++i) of_rows.push_back(tensor_scales(amax(i, 0), q));   // N10.9
+  for (int64_t i = 0; i < amax.rows(); ++i) of_rows.push_back(tensor_scales(amax(i, 0), q, run.problem.x.source));   // N10.9
   const Elements elements(run.problem, d);
   const GivenBlocks given(run, d);
   Bytes scales(x.rows(), ceil_div(x.cols(), kBlock)), codes(x.rows(), x.cols());
@@ -277,7 +279,7 @@ void chain_of_pairs(const Run& run) {
   const Values x = values(run.input("x"), run.threads);
   const Buffer &encode = run.output("encode_scale"), &scale = run.output("scale_inv"), &multiplier = run.output("multiplier");
   parallel_for(run.threads, x.rows(), [&](int64_t i) {
-    const TensorScales t = tensor_scales(x(i, 0), q);
+    const TensorScales t = tensor_scales(x(i, 0), q, run.problem.x.source);
     const uint32_t sf = scale_code(x(i, 1), t, q.numerics);
     store(encode, i, f32_code(t.encode));
     store(scale, i, sf);
@@ -294,10 +296,15 @@ void append(Steps& steps, Steps more) {
 }
 
 Steps trace_tensor(const TensorScales& t, const char* amax_clause, const std::string& whose, const Quantizer& q) {
-  Steps steps = {value_step(amax_clause, "amax" + whose, t.amax), value_step("N10.2", "encode scale", t.encode), value_step("N10.7", "decode scale", t.decode)};
   const Numerics& n = q.numerics;
-  if (n.nvfp4_scale == Nvfp4Scale::decode || n.nvfp4_scale == Nvfp4Scale::decode_product || n.multiplier == Multiplier::decode_reciprocal || n.multiplier == Multiplier::divide_product)
-    steps.push_back(value_step("N17.8", "amax / (F * 6)", t.quotient));
+  const bool unit = n.nvfp4_scale == Nvfp4Scale::unit;                       // N17.8: nothing is divided
+  Steps steps = {value_step(amax_clause, "amax" + whose, t.amax)};
+  if (!unit) append(steps, t.division.trace_encode(t.amax));
+  append(steps, {value_step(unit ? "N10.2" : t.division.cites("N10.2"), "encode scale", t.encode), value_step("N10.7", "decode scale", t.decode)});
+  if (n.nvfp4_scale == Nvfp4Scale::decode || n.nvfp4_scale == Nvfp4Scale::decode_product || n.multiplier == Multiplier::decode_reciprocal || n.multiplier == Multiplier::divide_product) {
+    if (!unit) append(steps, t.division.trace_decode("1 / (F * 6)", full_range(q)));
+    steps.push_back(value_step(unit ? "N17.8" : t.division.cites("N17.8"), "amax / (F * 6)", t.quotient));
+  }
   return steps;
 }
 Steps trace_scale(double b, const TensorScales& t, const Quantizer& q) {
@@ -317,7 +324,7 @@ TraceStep factor_step(const ElementFactor& factor, const Numerics& n) {
 Steps trace_chain(const Run& run, int64_t row) {
   const Quantizer& q = run.quantizer(Direction::row);
   const Values x = values(run.input("x"), run.threads);
-  const TensorScales t = tensor_scales(x(row, 0), q);
+  const TensorScales t = tensor_scales(x(row, 0), q, run.problem.x.source);
   Steps steps = trace_tensor(t, "N10.16", " of the tensor", q);
   steps.push_back(value_step("N10.16", "amax of the block", x(row, 1)));
   append(steps, trace_scale(x(row, 1), t, q));
@@ -338,7 +345,7 @@ Steps trace_quantize_element(const Run& run, Direction d, int64_t row, int64_t c
   Steps steps;
   if (q.rht) append(steps, trace_rotated(seen(run, d), q.sign_mask, q.numerics.rht_sum, i, j));
   const Values x = stored_x(run, d);
-  const TensorScales t = tensor_scales(amaxes(run, d, x)(scale_row(q, i), 0), q);
+  const TensorScales t = tensor_scales(amaxes(run, d, x)(scale_row(q, i), 0), q, run.problem.x.source);
   append(steps, trace_tensor(t, q.row_scaled ? "N10.9" : "N10.1", whose_amax(q), q));
   const Span s = block_at(x, i, j, q.block);
   const GivenBlocks given(run, d);

@@ -418,6 +418,175 @@ TEST(Flavours, ScalesRoundedUp) {   // N17.11
   EXPECT_EQ(scale("nan_clamp=propagate", kMinusNan), 0x7F);
 }
 
+// ---- division of scales (N17.14) ---------------------------------------------------------------------------------------
+
+struct Scales {
+  uint32_t scale, scale_inv;
+  bool operator==(const Scales&) const = default;
+};
+std::ostream& operator<<(std::ostream& out, const Scales& s) { return out << std::hex << s.scale << " " << s.scale_inv; }
+// fp8_current of a zero of `source` under a given amax.
+Scales scales(const std::string& source, const std::string& keys) {
+  const std::string line = "quantize fp8_current 1x1 " + source + " dir=row " + keys;
+  const Outputs out = run_line(line, {{"row.given.amax", blob<uint32_t>({*problem(line).row->amax})}});
+  return {out.u32("row.scale")[0], out.u32("row.scale_inv")[0]};
+}
+
+TEST(ScaleDivision, EncodeScale) {   // N3.3, N3.7
+  // amax 3: 448 / 3 is 149.33333, fl(1 / 3) = 3EAAAAAB lies above 1 / 3.
+  EXPECT_EQ(scales("bf16", "amax=3"), (Scales{0x43155555, 0x3BDB6DB7}));
+  EXPECT_EQ(scales("bf16", "amax=3 scale_division=divide"), (Scales{0x43155555, 0x3BDB6DB7}));
+  EXPECT_EQ(scales("bf16", "amax=3 scale_division=reciprocal"), (Scales{0x43155556, 0x3BDB6DB6}));
+  // bf16: 1 / 3 is 0.333984375, 448 times that 149.625, which becomes 150 (149 with one rounding); 1 / 150 becomes 3BDA.
+  EXPECT_EQ(scales("bf16", "amax=3 scale_division=in_source"), (Scales{0x43160000, 0x3BDA0000}));
+  // f16: 0.333251953125, 149.296875, 149.25; 1 / 149.25 becomes 0.00670 = 1756 * 2^-18.
+  EXPECT_EQ(scales("f16", "amax=3 scale_division=in_source"), (Scales{0x43154000, 0x3BDB8000}));
+  EXPECT_EQ(scales("f32", "amax=3 scale_division=in_source"), scales("f32", "amax=3 scale_division=reciprocal"));
+  EXPECT_EQ(scales("bf16", "element=e5m2 amax=3"), (Scales{0x46955555, 0x385B6DB7}));
+  EXPECT_EQ(scales("bf16", "element=e5m2 amax=3 scale_division=reciprocal"), (Scales{0x46955556, 0x385B6DB6}));
+  // An element between what 149.33 and what 150 make of it: 1.015625 of a midpoint at 152.
+  const auto code = [](const std::string& keys) {
+    return run_line("quantize fp8_current 1x1 bf16 dir=row amax=3 " + keys, {{"x", blob<uint16_t>({0x3F82})}, {"row.given.amax", blob<float>({3})}}).u8("row.data")[0];
+  };
+  EXPECT_EQ(code("scale_division=reciprocal"), 0x71);
+  EXPECT_EQ(code("scale_division=in_source"), 0x72);
+}
+
+TEST(ScaleDivision, DecodeScale) {   // N17.5
+  for (const char* order : {" scale_order=decode_first", " scale_order=decode_divide"}) {
+    const std::string keys = std::string("amax=3") + order + " scale_division=";
+    EXPECT_EQ(scales("bf16", keys + "divide"), (Scales{0x43155555, 0x3BDB6DB7})) << order;
+    EXPECT_EQ(scales("bf16", keys + "reciprocal"), (Scales{0x43155555, 0x3BDB6DB8})) << order;   // 3 * fl(1 / 448), of 3B124925
+    EXPECT_EQ(scales("bf16", keys + "in_source"), (Scales{0x43160000, 0x3BDB0000})) << order;
+    EXPECT_EQ(scales("f16", keys + "in_source"), (Scales{0x43156000, 0x3BDB6000})) << order;
+    EXPECT_EQ(scales("f32", keys + "in_source"), scales("f32", keys + "divide")) << order;          // one division, unlike N3.3
+  }
+}
+
+TEST(ScaleDivision, PowersOfTwo) {   // N3.6, N17.5: of what is rounded already
+  EXPECT_EQ(scales("bf16", "amax=225 pow2=1"), (Scales{0x3F800000, 0x3F800000}));                                // 1.99
+  EXPECT_EQ(scales("bf16", "amax=225 pow2=1 scale_division=in_source"), (Scales{0x40000000, 0x3F000000}));      // becomes 2
+  EXPECT_EQ(scales("bf16", "amax=449 pow2=1 scale_order=decode_first scale_division=reciprocal"), (Scales{0x3F000000, 0x40000000}));
+  EXPECT_EQ(scales("bf16", "amax=449 pow2=1 scale_order=decode_first scale_division=in_source"), (Scales{0x3F800000, 0x3F800000}));   // 1.002 becomes 1
+  EXPECT_EQ(scales("f16", "amax=7e-37 pow2=1 scale_order=decode_first scale_division=in_source"), (Scales{0x7F800000, 1}));   // d is 0: 2^-149, which f16 lacks
+}
+
+TEST(ScaleDivision, SpecialAmax) {   // N3.2, N3.4, N3.5
+  for (const char* source : {"bf16", "f16", "f32"})
+    for (const char* division : {" scale_division=reciprocal", " scale_division=in_source"}) {
+      for (const char* order : {"", " scale_order=decode_first", " scale_order=decode_divide"})
+        for (const char* amax : {"amax=0", "amax=inf", "amax=nan"})
+          EXPECT_EQ(scales(source, std::string(amax) + order + division), (Scales{0x3F800000, 0x3F800000})) << source << amax << order << division;
+      EXPECT_EQ(scales(source, std::string("amax=inf inf_amax=zero") + division), (Scales{0, 0x7F800000}));
+      EXPECT_EQ(scales(source, std::string("amax=inf inf_amax=zero scale_order=decode_first") + division), (Scales{0, 0x7F800000}));
+      EXPECT_EQ(scales(source, std::string("amax=0 eps=3") + division), scales(source, std::string("amax=3") + division));   // 3 is in each
+    }
+  // FLT_MAX is not rounded, its reciprocal 2^-128 is.
+  EXPECT_EQ(scales("bf16", "amax=1e-37 scale_division=reciprocal"), (Scales{0x7F7FFFFF, 0x00200000}));
+  EXPECT_EQ(scales("bf16", "amax=1e-37 scale_division=in_source"), (Scales{0x7F7FFFFF, 0x00200000}));
+  EXPECT_EQ(scales("f16", "amax=1e-37 scale_division=in_source"), (Scales{0x7F7FFFFF, 0}));
+  EXPECT_EQ(scales("f16", "amax=0.0001 scale_division=in_source"), (Scales{0x7F7FFFFF, 0}));   // 4.48 million is infinite in f16
+  EXPECT_EQ(scales("f16", "amax=0.0001 scale_division=in_source scale_limit=source_max"), (Scales{0x477FE000, 0x37800000}));   // 65504, 256 * 2^-24
+  // 1 / FLT_MAX has 22 digits left: 2^-128, and 448 times that loses the last place of 448 / FLT_MAX.
+  EXPECT_EQ(scales("bf16", "amax=3.4028234663852886e38").scale, 0x03E00001u);
+  EXPECT_EQ(scales("bf16", "amax=3.4028234663852886e38 scale_division=reciprocal").scale, 0x03E00000u);
+  EXPECT_EQ(scales("f16", "amax=3.4028234663852886e38 scale_division=in_source"), (Scales{0, 0x7F800000}));   // 1 / amax is 0 in f16
+}
+
+TEST(ScaleDivision, RowsAndBlocks) {   // N3.12, N9.2, N17.12
+  const Blob x = blob<uint16_t>({0x4040, 0, 0x40A0, 0});   // 3, 0; 5, 0
+  const Outputs rows = run_line("quantize fp8_current 2x2 bf16 dir=row row_scaled=1 scale_division=in_source", {{"x", x}});
+  EXPECT_EQ(rows.u32("row.scale"), (std::vector<uint32_t>{0x43160000, 0x42B30000}));   // 1 / 5 becomes 0.2001953125, 448 times that 89.6875, which becomes 89.5
+  std::vector<uint16_t> block(128);
+  block[0] = 0x4040;
+  block[1] = 0x3F90;   // 1.125
+  const auto fp8_block = [&](const std::string& keys) { return run_line("quantize fp8_block 1x128 bf16 dir=row pow2=0 " + keys, {{"x", blob(block)}}); };
+  EXPECT_EQ(fp8_block("").u32("row.scale_inv")[0], 0x3BDB6DB7u);
+  EXPECT_EQ(fp8_block("scale_division=reciprocal").u32("row.scale_inv")[0], 0x3BDB6DB6u);
+  EXPECT_EQ(fp8_block("scale_division=in_source").u32("row.scale_inv")[0], 0x3BDA0000u);
+  EXPECT_EQ(fp8_block("scale_order=decode_first scale_division=reciprocal").u32("row.scale_inv")[0], 0x3BDB6DB8u);
+  EXPECT_EQ(fp8_block("scale_order=decode_first scale_division=in_source").u32("row.scale_inv")[0], 0x3BDB0000u);
+  // A given d stands; 1 / d is 149.33334, 149 in bf16, and 1.125 times that 168.00001 or 167.625: 168 lies between the codes of 160 and 176.
+  const auto given = [&](const std::string& division) {
+    return run_line("quantize fp8_block 1x128 bf16 dir=row pow2=0 scale_order=decode_first scale_from=scale scale_division=" + division,
+                    {{"x", blob(block)}, {"row.given.scale_inv", blob<uint32_t>({0x3BDB6DB6})}});
+  };
+  EXPECT_EQ(given("reciprocal").u32("row.scale_inv")[0], 0x3BDB6DB6u);
+  EXPECT_EQ(given("in_source").u32("row.scale_inv")[0], 0x3BDB6DB6u);
+  EXPECT_EQ(given("reciprocal").u8("row.data")[1], 0x73);
+  EXPECT_EQ(given("in_source").u8("row.data")[1], 0x72);
+  const Outputs chains = run_line("scale_chain fp8_block 1x1 f32 pow2=0 scale_division=in_source", f32({3}));
+  EXPECT_EQ(chains.u32("scale")[0], 0x43155556u);   // its source is f32
+  EXPECT_EQ(chains.u32("scale_inv")[0], 0x3BDB6DB6u);
+}
+
+// A step of the first element of a block whose largest is 7, under a given tensor amax.
+uint32_t step_of(const std::string& source, const std::string& keys, const std::string& what) {
+  const bool f16 = source == "f16";
+  const std::string line = "quantize nvfp4 1x16 " + source + " dir=row " + keys;
+  LineCase c(line, {{"x", blob(padded_with_zeros<uint16_t>({static_cast<uint16_t>(f16 ? 0x4700 : 0x40E0)}, 16))}, {"row.given.amax", blob<uint32_t>({*problem(line).row->amax})}});
+  for (const TraceStep& s : make_reference_subject()->trace(c.p, c.inputs, Direction::row, 0, 0))
+    if (s.what.starts_with(what)) return s.bits;
+  return 0xDEADDEAD;
+}
+
+TEST(ScaleDivision, Nvfp4TensorScales) {   // N10.2, N17.8
+  const auto s = [](const std::string& source, const std::string& keys) { return step_of(source, keys, "encode scale"); };
+  const auto p = [](const std::string& source, const std::string& keys) { return step_of(source, "nvfp4_scale=decode " + keys, "amax / (F * 6)"); };
+  EXPECT_EQ(s("bf16", "amax=5"), 0x44066666u);                                 // 537.6
+  EXPECT_EQ(s("bf16", "amax=5 scale_division=reciprocal"), 0x44066667u);
+  EXPECT_EQ(s("bf16", "amax=5 scale_division=in_source"), 0x44070000u);        // 2688 * 0.2001953125 is 538.125, which becomes 540 (536 with one rounding)
+  EXPECT_EQ(s("f16", "amax=5 scale_division=in_source"), 0x44066000u);         // 537.5
+  EXPECT_EQ(s("bf16", "amax=7 four_over_six=mae e4m3_max=256"), 0x435B6DB7u);                    // 1536 / 7
+  EXPECT_EQ(s("bf16", "amax=7 four_over_six=mae e4m3_max=256 scale_division=reciprocal"), 0x435B6DB8u);
+  EXPECT_EQ(s("bf16", "amax=7 four_over_six=mae e4m3_max=256 scale_division=in_source"), 0x435B0000u);
+  EXPECT_EQ(p("bf16", "amax=61"), 0x3CB9E79Eu);
+  EXPECT_EQ(p("bf16", "amax=61 scale_division=reciprocal"), 0x3CB9E79Fu);      // 61 * 39C30C31
+  EXPECT_EQ(p("bf16", "amax=61 scale_division=in_source"), 0x3CBA0000u);
+  EXPECT_EQ(p("f16", "amax=61 scale_division=in_source"), 0x3CB9E000u);
+  // What the minimum and N10.2 put in place is not rounded.
+  EXPECT_EQ(s("bf16", "amax=1e-37 scale_division=in_source"), 0x7F7FFFFFu);
+  EXPECT_EQ(s("f16", "amax=0.01 scale_division=in_source"), 0x7F7FFFFFu);
+  EXPECT_EQ(s("f16", "amax=1e20 scale_division=in_source"), 0x3F800000u);      // 1 / amax is 0 in f16, and S of 0 becomes 1
+  for (const char* division : {"scale_division=reciprocal ", "scale_division=in_source "}) {
+    const std::string keys = division;
+    EXPECT_EQ(s("bf16", keys + "amax=0"), 0x3F800000u) << division;
+    EXPECT_EQ(s("bf16", keys + "amax=inf"), 0x3F800000u) << division;
+    EXPECT_EQ(s("bf16", keys + "amax=inf inf_amax=zero"), 0u) << division;
+    EXPECT_EQ(s("bf16", keys + "amax=nan"), 0x7F7FFFFFu) << division;
+    EXPECT_EQ(s("bf16", keys + "amax=nan nan_clamp=propagate"), 0x7FFFFFFFu) << division;
+    EXPECT_EQ(s("bf16", keys + "amax=nan nan_tensor_amax=unit"), 0x3F800000u) << division;
+    EXPECT_EQ(s("bf16", keys + "amax=5 nvfp4_scale=unit"), 0x3F800000u) << division;
+    EXPECT_EQ(step_of("bf16", keys + "amax=5 nvfp4_scale=unit multiplier=divide_product", "amax / (F * 6)"), 0x3F800000u) << division;
+  }
+  EXPECT_EQ(chain("scale_division=in_source", {5, 7}).encode, 0x44066667u);    // its source is f32
+  EXPECT_EQ(chain("scale_division=reciprocal", {5, 7}).encode, 0x44066667u);
+}
+
+TEST(ScaleDivision, Nvfp4BlockScales) {   // N17.8 of b = 7 under an amax of 5: S = 540, P = 3AF4, 7 / 6 = 3F95 in bf16
+  const auto v = [](const std::string& source, const std::string& order, const std::string& division) {
+    return step_of(source, "amax=5 nvfp4_scale=" + order + " scale_division=" + division, "scaled amax");
+  };
+  EXPECT_EQ(v("bf16", "folded", "in_source"), 0x441D8000u);                    // 7 * fl(540 * C) = 630
+  EXPECT_EQ(v("bf16", "quotient_first", "in_source"), 0x441D2600u);            // 1.1640625 * 540 = 628.59375
+  EXPECT_EQ(v("bf16", "product_first", "in_source"), 0x441D8001u);             // b times C is not rounded again
+  EXPECT_EQ(v("bf16", "decode", "in_source"), 0x441C53EFu);                    // 1.1640625 / P
+  EXPECT_EQ(v("bf16", "decode_product", "in_source"), 0x441CAD77u);            // 7 / fl(6 * P)
+  EXPECT_EQ(v("bf16", "unit", "in_source"), 0x3F950000u);
+  EXPECT_EQ(v("f16", "quotient_first", "in_source"), 0x441CD088u);             // 1.1669921875 * 537.5
+  EXPECT_EQ(v("f16", "unit", "in_source"), 0x3F956000u);
+  EXPECT_EQ(v("bf16", "quotient_first", "reciprocal"), 0x441CCCCDu);
+  EXPECT_EQ(v("bf16", "quotient_first", "divide"), 0x441CCCCCu);
+  EXPECT_EQ(v("bf16", "unit", "reciprocal"), 0x3F955555u);
+  // Four over six divides b by 6 in binary32 (N10.10). Under an amax of 448 S is 6 by every division, and a block of 5.75 has the tie of 5.5 and 6: to 6, but 5.75 / 6 in bf16 is less.
+  const auto scale = [](const std::string& keys) {
+    return run_line("quantize nvfp4 1x16 bf16 dir=row amax=448 " + keys, {{"x", blob(padded_with_zeros<uint16_t>({0x40B8}, 16))}, {"row.given.amax", blob<float>({448})}}).u8("row.scale_inv")[0];
+  };
+  EXPECT_EQ(scale("nvfp4_scale=quotient_first"), 0x4C);
+  EXPECT_EQ(scale("nvfp4_scale=quotient_first scale_division=in_source"), 0x4B);
+  EXPECT_EQ(scale("four_over_six=mae"), scale("four_over_six=mae scale_division=in_source"));
+}
+
 // ---- given scales ----------------------------------------------------------------------------------------------------
 
 TEST(Flavours, GivenScalesOfMxfp8) {   // N17.12, N6.2
