@@ -580,7 +580,8 @@ TEST(ScaleDivision, Nvfp4BlockScales) {   // N17.8 of b = 7 under an amax of 5: 
   EXPECT_EQ(v("bf16", "unit", "reciprocal"), 0x3F955555u);
   // Four over six divides b by 6 in binary32 (N10.10). Under an amax of 448 S is 6 by every division, and a block of 5.75 has the tie of 5.5 and 6: to 6, but 5.75 / 6 in bf16 is less.
   const auto scale = [](const std::string& keys) {
-    return run_line("quantize nvfp4 1x16 bf16 dir=row amax=448 " + keys, {{"x", blob(padded_with_zeros<uint16_t>({0x40B8}, 16))}, {"row.given.amax", blob<float>({448})}}).u8("row.scale_inv")[0];
+    const std::map<std::string, Blob> in = {{"x", blob(padded_with_zeros<uint16_t>({0x40B8}, 16))}, {"row.given.amax", blob<float>({448})}};
+    return run_line("quantize nvfp4 1x16 bf16 dir=row amax=448 " + keys, in).u8("row.scale_inv")[0];
   };
   EXPECT_EQ(scale("nvfp4_scale=quotient_first"), 0x4C);
   EXPECT_EQ(scale("nvfp4_scale=quotient_first scale_division=in_source"), 0x4B);
