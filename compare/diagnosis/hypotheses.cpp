@@ -331,6 +331,7 @@ class Library {
       const auto numeric = std::find_if(kNumerics.begin(), kNumerics.end(), [&](const NumericInfo& n) { return n.name == r.key; });
       const string keys = string(r.key) + "=" + string(r.value);
       key(keys, string(r.title), r.stage == block_scale ? scale_stage() : r.stage, numeric == kNumerics.end() ? "" : string(numeric->clause));
+      rows.back().wide = keys == "round=sr";                                // draws count from the first element
     }
     if (q_.format == FormatId::fp8_current || q_.format == FormatId::fp8_block)
       for (const char* eps : {"0", "1e-12", "1e-10", "1e-8", "1e-7", "1e-6", "1e-5", "1e-4", "1e-3", "0.001953125", "1.17549435e-38"})
@@ -963,6 +964,7 @@ class Library {
     if (!format_.has_blocks()) return;
     row("scales_of_other", "the scales are the bytes of the other direction's", layout, "scales");
     row("scales_of_other_in_order", "the scales are the other direction's, in their order", layout, "scales:logical");
+    row("scales_of_other_transposed", "the scales are the other direction's, transposed", layout, "scales:transposed");
   }
 
   // ---- scales of blocks ----

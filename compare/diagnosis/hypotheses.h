@@ -67,18 +67,30 @@ struct ScaleGrid {
   uint32_t at(int64_t line, int64_t block) const { return codes[static_cast<size_t>(line * blocks + block)]; }
 };
 
+// A value that is worked out when it is asked for. What it is made of must outlive it.
+class Lazy {
+ public:
+  template <class F>
+  Lazy(const F& f) : of_(&f), call_([](const void* of) { return (*static_cast<const F*>(of))(); }) {}   // implicit, as of a std::function, but nothing is kept
+  double operator()() const { return call_(of_); }
+
+ private:
+  const void* of_;
+  double (*call_)(const void*);
+};
+
 // One code of the data, about to be stored.
 struct CodeView {
   uint32_t code;
   Encoding encoding;
   int64_t i, j, lines, length;               // where its element stands, and how many there are
   double x;                                  // the element
-  const std::function<double()>& scaled;     // the value that was rounded; NaN where it is none
+  Lazy scaled;                               // the value that was rounded; NaN where it is none
   double factor;                             // what the element is multiplied by, or divided by
   bool divides;
   double scale;                              // the value of the stored scale
   double tensor_amax;                        // of formats that have one
-  const std::function<double()>& block_amax;
+  Lazy block_amax;
   double encode_scale;                       // N10.2, of a tensor with one amax
 };
 
@@ -116,7 +128,7 @@ struct Hypothesis {
   std::function<uint32_t(const CodeView&)> code;                                      // a code of the data
   std::string code_keys;                                                              // codes are those of the line with these keys, scales are not
   std::function<std::pair<int64_t, int64_t>(int64_t i, int64_t j, int64_t lines, int64_t length)> code_place;   // the code of this element stands at (i, j) instead
-  std::string of_other;                                                               // this plane, "data" or "scales", holds the other direction's bytes; "scales:logical": its codes in logical order
+  std::string of_other;                                                               // this plane, "data" or "scales", holds the other direction's bytes; "scales:logical", "scales:transposed": its codes by their places, or by those exchanged
   std::string layout;                                                                 // "<plane stem>:<name>": the place of everything in a plane (compare/diagnosis/layouts.h)
 
   bool wide = false;            // looks at other blocks than its own: a sample cannot show what it does

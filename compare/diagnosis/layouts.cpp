@@ -98,6 +98,21 @@ class Search {
     return fits_.empty() ? std::nullopt : std::optional(std::move(fits_.front()));
   }
 
+  // Of some names, those that leave nothing; these codes are too few for chance to be told from a cause by shares.
+  std::vector<LayoutFit> exact() {
+    static constexpr const char* kNames[] = {"column_major", "row_major", "tiles_128x4", "tiles_128x4_across", "tiles_128x4_down", "tiles_128x4_rows", "tiles_128x4_reshaped", "tiles_128x4_words", "swizzled_twice", "words_along",
+                                             "words_down", "rows_reversed", "columns_reversed", "rows_swapped_1", "columns_swapped_1", "row_offset_1", "row_offset_-1", "column_offset_1", "column_offset_-1"};
+    if (same_ == logical_) return {};
+    strict_ = true;
+    for (const string name : kNames)
+      for (const char* form : {"", "_unpadded", "_inverse"}) {
+        wanted_ = name + form;
+        known_orders();
+        moved_elements();
+      }
+    return std::move(fits_);
+  }
+
   std::vector<LayoutFit> run() {
     if (same_ == logical_ || (1 - chance_) * static_cast<double>(logical_) < 24) return {};   // equal, or nearly constant
     known_orders();
@@ -156,14 +171,26 @@ class Search {
     if (share < worth_) return;
     for (const LayoutFit& f : fits_)
       if (f.source == source) return;
-    fits_.push_back({std::move(name), std::move(description), share, agree == mapped && mapped >= logical_, std::move(source)});
+    fits_.push_back({std::move(name), std::move(description), share, agree == mapped && mapped >= logical_, true, std::move(source)});
+  }
+
+  // The same where only what makes every byte counts: places that nothing is put in hold 0.
+  void take_exact(string name, string description, std::vector<int32_t> source) {
+    int64_t moved = 0;
+    for (int64_t i = 0; i < n_; ++i) {
+      if (!meant_[static_cast<size_t>(i)]) continue;
+      const int32_t from = source[static_cast<size_t>(i)];
+      if (from >= 0 ? !equal(i, from) : got_[static_cast<size_t>(i)] != 0) return;
+      moved += !equal(i, i);
+    }
+    if (moved >= 4 && std::none_of(fits_.begin(), fits_.end(), [&](const LayoutFit& f) { return f.source == source; })) fits_.push_back({std::move(name), std::move(description), 1, true, true, std::move(source)});
   }
 
   // Whether a map of logical elements is worth the whole look: got's address of the element at (o, k), -1 for nowhere.
   template <class Map>
   void try_map(const string& name, const string& description, Shape extent, Map map) {
-    const int64_t rows = outer(extent), cols = along(extent), samples = wanted_.empty() ? std::min<int64_t>(rows * cols, 2048) : 0;
     if (!wanted_.empty() && name != wanted_) return;
+    const int64_t rows = outer(extent), cols = along(extent), samples = wanted_.empty() || strict_ ? std::min<int64_t>(rows * cols, 2048) : 0;
     int64_t looked = 0, agree = 0;
     for (int64_t n = 0; n < samples; ++n) {
       const int64_t i = samples < 2048 ? n : static_cast<int64_t>(mixed(static_cast<uint64_t>(n)) % static_cast<uint64_t>(rows * cols));
@@ -171,6 +198,7 @@ class Search {
       if (to < 0 || to >= n_ || from < 0 || from >= n_) continue;
       ++looked;
       agree += equal(to, from);
+      if (strict_ && meant_[static_cast<size_t>(to)] && !equal(to, from)) return;
     }
     if (wanted_.empty() && (looked < 16 || static_cast<double>(agree) < (worth_ - 0.1) * static_cast<double>(looked))) return;
     std::vector<int32_t> source(static_cast<size_t>(n_), -1);
@@ -179,8 +207,9 @@ class Search {
         const auto [to, from] = map(o, k);
         if (to >= 0 && to < n_ && from >= 0 && from < n_) source[static_cast<size_t>(to)] = static_cast<int32_t>(from);
       }
-    if (wanted_.empty()) take(name, description, std::move(source));
-    else if (fits_.empty()) fits_.push_back({name, description, 0, false, std::move(source)});
+    if (strict_) take_exact(name, description, std::move(source));
+    else if (wanted_.empty()) take(name, description, std::move(source));
+    else if (fits_.empty()) fits_.push_back({name, description, 0, false, true, std::move(source)});
   }
 
   void known_orders() {
@@ -363,7 +392,7 @@ class Search {
     std::vector<uint64_t> basis;
     for (uint64_t m : masks)
       if (m >> masks.size() != 0 || !add_independent(basis, m)) return;
-    fits_.push_back({wanted_, bits_text(masks, inverted), 0, false, by_bits(masks, inverted)});
+    fits_.push_back({wanted_, bits_text(masks, inverted), 0, false, true, by_bits(masks, inverted)});
   }
 
   // "c0", "r5": what a bit of the right address is, or "a7".
@@ -456,7 +485,7 @@ class Search {
     // What was not found may be anybody's; an exact fit is one that leaves nothing.
     const double share = static_cast<double>(mapped) / static_cast<double>(n_);
     if (share < worth_) return;
-    fits_.push_back({name, text, share, mapped == n_, std::move(source)});
+    fits_.push_back({name, text, share, mapped == n_, name.starts_with("offset_"), std::move(source)});
   }
 
   // Whether enough of some windows of got stand elsewhere in want: a quick look before the long one.
@@ -541,6 +570,7 @@ class Search {
   std::vector<uint32_t> got_, want_;
   std::vector<bool> meant_;           // places of logical elements
   string wanted_;                     // not empty: this one only, whatever the codes are
+  bool strict_ = false;               // ... or where it makes all of them
   std::vector<LayoutFit> fits_;
 };
 
@@ -549,6 +579,11 @@ class Search {
 std::vector<LayoutFit> fit_layouts(const Plane& plane, std::span<const std::byte> got, std::span<const std::byte> want) {
   if (!plane.members.empty() || got.size() != plane.bytes() || want.size() != plane.bytes() || plane.padded.count() < 32) return {};
   return Search(plane, got, want).run();
+}
+
+std::vector<LayoutFit> exact_layouts(const Plane& plane, std::span<const std::byte> got, std::span<const std::byte> want) {
+  if (!plane.members.empty() || got.size() != plane.bytes() || want.size() != plane.bytes()) return {};
+  return Search(plane, got, want).exact();
 }
 
 std::optional<LayoutFit> layout_named(std::string_view name, const Plane& plane) {

@@ -266,21 +266,24 @@ bool Replay::take_from_other(const Hypothesis& h, std::vector<PlaneData>& planes
   Problem p = lane_.problem;
   p.quantizer(d).reset();
   p.quantizer(other) = lane_.other;
-  const auto made = execute(p, lane_.inputs);
+  std::call_once(other_once_, [&] { of_other_ = execute(p, lane_.inputs); });
+  const auto& made = of_other_;
   if (!made) return false;
-  const bool data = h.of_other == "data", logical = h.of_other.ends_with(":logical");
+  const bool data = h.of_other == "data", turned = h.of_other.ends_with(":transposed");
   const PlaneData* from = find_plane(*made, plane_name(other, data ? "data" : scale_stem(lane_.other->scales)));
   const auto to = std::find_if(planes.begin(), planes.end(), [&](const PlaneData& q) { return q.plane.name == plane_name(d, data ? "data" : scale_stem(lane_.problem.quantizer(d)->scales)); });
   if (!from || to == planes.end() || from->plane.encoding != to->plane.encoding || from->plane.packed != to->plane.packed) return false;
-  if (!logical) {
+  if (h.of_other.find(':') == std::string::npos) {
     if (from->bytes.size() != to->bytes.size()) return false;
     to->bytes = from->bytes;
     return true;
   }
   const Shape a = from->plane.logical, b = to->plane.logical;
-  if (a.count() != b.count()) return false;
-  for (int64_t k = 0; k < a.count(); ++k)
-    set_code(to->plane, to->bytes, index_of(to->plane, k / b.cols, k % b.cols), code_at(from->plane, from->bytes, index_of(from->plane, k / a.cols, k % a.cols)));
+  if (a.count() != b.count() || (turned && a.rows != b.cols)) return false;
+  for (int64_t k = 0; k < a.count(); ++k) {
+    const int64_t r = k / b.cols, c = k % b.cols;
+    set_code(to->plane, to->bytes, index_of(to->plane, r, c), code_at(from->plane, from->bytes, turned ? index_of(from->plane, c, r) : index_of(from->plane, k / a.cols, k % a.cols)));
+  }
   return true;
 }
 
@@ -324,6 +327,24 @@ double Replay::amax_of_part(const Matrix& x, const std::function<bool(int64_t, i
   return out;
 }
 
+// The lane's problem with the keys of these, of any part.
+std::optional<Problem> Replay::keyed(Hypotheses hypotheses) const {
+  std::string all;
+  for (const Hypothesis* h : hypotheses)
+    if (!h->keys.empty()) all += h->keys + ";";
+  if (all.empty()) return lane_.problem;
+  {
+    const std::lock_guard lock(keyed_mutex_);
+    if (const auto known = keyed_.find(all); known != keyed_.end()) return known->second;
+  }
+  std::optional<Problem> p = lane_.problem;
+  for (const Hypothesis* h : hypotheses)
+    if (p && !h->keys.empty()) p = with_keys(*p, h->keys);
+  const std::lock_guard lock(keyed_mutex_);
+  keyed_.emplace(all, p);
+  return p;
+}
+
 Problem Replay::part_of(const Selection& s) const {
   Problem p = lane_.problem;
   if (s.everything) return p;
@@ -363,12 +384,23 @@ struct Replay::Step {
     return {*quantized, unrotated, i0, std::min(i0 + height, quantized->lines()), j0, std::min(j0 + n, quantized->length()), height, n};
   }
 
-  double amax_of(const BlockView& b) const {
-    if (q().numerics.nan_amax == NanAmax::propagate && q().format != FormatId::fp8_block)
-      for (int64_t i = b.i0; i < b.i1; ++i)
-        for (int64_t j = b.j0; j < b.j1; ++j)
-          if (std::isnan(b.x.value(i, j))) return std::nan("");
-    return b.amax();
+  // A block of the lane's own shape and elements, whose amax is known.
+  bool own_blocks() const {
+    const Quantizer& own = *replay.lane_.problem.quantizer(d);
+    return x == &x->source() && q().block == own.block && q().rht == own.rht && q().sign_mask == own.sign_mask;
+  }
+  double plain_amax(int64_t i, int64_t b) const {
+    if (!own_blocks()) return block(*x, i, b).amax();
+    const int64_t n = block_length(), height = is_square(q().block) ? n : 1;
+    return replay.block_amaxes()[static_cast<size_t>(selection.lines[static_cast<size_t>(i)] / height * ceil_div(quantized->length(), n) + selection.places[static_cast<size_t>(b * n)] / n)];
+  }
+
+  bool spreads_nan(const BlockView& b) const {
+    if (q().numerics.nan_amax != NanAmax::propagate || q().format == FormatId::fp8_block) return false;
+    for (int64_t i = b.i0; i < b.i1; ++i)
+      for (int64_t j = b.j0; j < b.j1; ++j)
+        if (std::isnan(b.x.value(i, j))) return true;
+    return false;
   }
 
   ScaleGrid grid_of_amaxes(const std::vector<const std::function<double(const BlockView&)>*>& edits, const Matrix& unrotated) const {
@@ -383,8 +415,7 @@ struct Replay::Step {
           continue;
         }
         const BlockView view = block(unrotated, i, b);
-        double amax = amax_of(view);
-        if (!edits.empty() && !std::isnan(amax)) amax = (*edits.back())(view);
+        const double amax = spreads_nan(view) ? std::nan("") : edits.empty() ? plain_amax(i, b) : (*edits.back())(view);
         code = bits_of(amax);
       }
     for (const uint32_t code : g.codes) g.amaxes.push_back(value_of(Encoding::f32, code));
@@ -397,6 +428,15 @@ struct Replay::Step {
     for (int64_t i = 0; i < g.lines; ++i)
       for (int64_t b = 0; b < g.blocks; ++b) g.codes.push_back(code_at(scales.plane, scales.bytes, index(scales.plane, i, b * block_length())));
     return g;
+  }
+
+  // The scales of the selection as a hypothesis has them. One that looks at other blocks sees them all where `of_whole` holds them.
+  void edit(ScaleGrid& grid, const Hypothesis& h, const ScaleGrid* of_whole) const {
+    const ScaleGrid before = of_whole ? ScaleGrid{} : grid;
+    for (int64_t i = 0; i < grid.lines; ++i)
+      for (int64_t b = 0; b < grid.blocks; ++b)
+        grid.codes[static_cast<size_t>(i * grid.blocks + b)] =
+            of_whole ? h.scale(*of_whole, selection.lines[static_cast<size_t>(i)], selection.places[static_cast<size_t>(b * block_length())] / block_length()) : h.scale(before, i, b);
   }
 
   void write(const ScaleGrid& g, const Plane& plane, std::vector<std::byte>& bytes) const {
@@ -431,14 +471,49 @@ struct Replay::Step {
   }
 };
 
-std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypotheses hypotheses) const {
-  Problem p = part_of(chosen);
-  for (const Hypothesis* h : hypotheses)
-    if (!h->keys.empty()) {
-      auto changed = with_keys(p, h->keys);
-      if (!changed) return {};
-      p = std::move(*changed);
+// The amax of every block of the tensor, line of blocks by line of blocks.
+const std::vector<double>& Replay::block_amaxes() const {
+  std::call_once(blocks_once_, [&] {
+    const Direction d = *lane_.direction;
+    const Quantizer& q = *lane_.problem.quantizer(d);
+    const Matrix x(*find_plane(lane_.inputs, "x"), d);
+    const std::optional<Matrix> turned = q.rht ? std::optional<Matrix>(std::in_place, rotated(), Direction::row) : std::nullopt;
+    const Matrix& of = turned ? *turned : x;
+    const int64_t n = length_of(q.block), height = is_square(q.block) ? n : 1;
+    for (int64_t i = 0; i < of.lines(); i += height)
+      for (int64_t j = 0; j < of.length(); j += n) block_amaxes_.push_back(of.amax(i, i + height, j, j + n));
+  });
+  return block_amaxes_;
+}
+
+// The scales of the whole tensor, as the lane's own line makes them, or the amaxes that they are made of. Empty where there are none.
+const ScaleGrid& Replay::own_scales(bool amaxes) const {
+  std::call_once(scales_once_, [&] {
+    const Direction d = *lane_.direction;
+    const PlaneData& source = *find_plane(lane_.inputs, "x");
+    const Matrix x(source, d);
+    const std::optional<Matrix> turned = lane_.problem.quantizer(d)->rht ? std::optional<Matrix>(std::in_place, rotated(), Direction::row) : std::nullopt;
+    const Selection all = whole(x);
+    const Step s{*this, all, lane_.problem, d, {}, &x, turned ? &*turned : &x, {}};
+    auto planes = execute(lane_.problem, lane_.inputs);
+    const PlaneData* plane = planes ? s.scales_in(*planes) : nullptr;
+    if (!plane || !info(s.q().format).has_blocks()) return;
+    own_amaxes_ = s.grid_of_amaxes({}, x);
+    own_scales_ = s.grid_of(*plane);
+    own_scales_.amaxes = own_amaxes_.amaxes;
+    if (s.q().format == FormatId::nvfp4 && !s.q().row_scaled) {
+      const PlaneData* given = find_plane(lane_.inputs, plane_name(d, "given.amax"));
+      own_scales_.encode_scale = encode_scale(s.q(), static_cast<float>(given ? scalar_of(*given) : tensor_amax()));
     }
+  });
+  return amaxes ? own_amaxes_ : own_scales_;
+}
+
+std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypotheses hypotheses) const {
+  std::optional<Problem> changed = keyed(hypotheses);
+  if (!changed) return {};
+  Problem p = std::move(*changed);
+  p.x.shape = part_of(chosen).x.shape;
   if (!lane_.direction) {                                                   // another op: its line, and what is done to codes
     const std::vector<Plane> before = output_planes(lane_.problem), after = output_planes(p);
     if (before.size() != after.size()) return {};
@@ -507,7 +582,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
   }
   // Draws that count the other direction too (N12.4).
   const bool coupled = lane_.partner && s.q().round == Round::sr && s.q().numerics.draw != Draw::logical && !lane_.partner->rht && !(d == Direction::col && s.q().rht);
-  if (s.q().round == Round::sr && s.q().numerics.draw != Draw::logical && !chosen.everything) return {};
+  if (s.q().round == Round::sr && !chosen.everything && (s.q().numerics.draw != Draw::logical || lane_.problem.quantizer(d)->round != Round::sr)) return {};   // its lines are not the leading ones
   if (coupled) {
     Quantizer partner = *lane_.partner;
     partner.numerics.draw = s.q().numerics.draw;
@@ -543,6 +618,13 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
   }
   if (amaxes.size() > 1) return {};
   const bool of_amaxes = s.q().format == FormatId::fp8_block;               // whose scales are edited through the amaxes that they are made of
+  // Scales of blocks outside a part: those of the lane's own line, where nothing else would change them.
+  const ScaleGrid* of_whole = nullptr;
+  if (!chosen.everything && std::any_of(hypotheses.begin(), hypotheses.end(), [](const Hypothesis* h) { return h->scale && h->wide; })) {
+    const bool alone = std::all_of(hypotheses.begin(), hypotheses.end(), [](const Hypothesis* h) { return h->scale ? h->wide : h->keys.empty() && !h->element && !h->amax && !h->tensor_amax && !h->tensor_part; });
+    of_whole = &own_scales(of_amaxes && !stored);
+    if (!alone || std::count_if(hypotheses.begin(), hypotheses.end(), [](const Hypothesis* h) { return h->scale != nullptr; }) > 1 || of_whole->codes.empty()) return {};
+  }
   if (!amaxes.empty() || (scales && of_amaxes)) {
     if (!format.has_blocks() || s.q().scale_from != ScaleFrom::x || !rotate()) return {};
     s.give(s.grid_of_amaxes(amaxes, x), ScaleFrom::amax);
@@ -565,11 +647,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     }
     const auto edit = [&](ScaleGrid& grid, Hypothesis::Use use) {
       for (const Hypothesis* h : hypotheses)
-        if (h->scale && h->use == use) {
-          const ScaleGrid before = grid;
-          for (int64_t i = 0; i < grid.lines; ++i)
-            for (int64_t b = 0; b < grid.blocks; ++b) grid.codes[static_cast<size_t>(i * grid.blocks + b)] = h->scale(before, i, b);
-        }
+        if (h->scale && h->use == use) s.edit(grid, *h, of_whole);
     };
     edit(shown_scales, Hypothesis::Use::both);
     ScaleGrid used = shown_scales;
@@ -629,7 +707,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     std::vector<std::optional<double>> known(blocked ? static_cast<size_t>(ceil_div(s.lines(), height) * across) : 0);
     const auto amax_of_block = [&](int64_t i, int64_t b) {
       std::optional<double>& a = known[static_cast<size_t>(i / height * across + b)];
-      if (!a) a = amaxes.empty() ? s.block(x, i, b).amax() : (*amaxes[0])(s.block(x, i, b));
+      if (!a) a = amaxes.empty() ? s.plain_amax(i, b) : (*amaxes[0])(s.block(x, i, b));
       return *a;
     };
     for (int64_t i = 0; i < s.lines(); ++i) {
@@ -647,8 +725,8 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
         const int64_t fi = s.selection.lines[static_cast<size_t>(i)], fj = s.selection.places[static_cast<size_t>(j)];
         const double v = s.quantized->value(fi, fj);
         std::optional<double> otherwise;                                    // the value that is scaled another way
-        const std::function<double()> scaled = [&] { return otherwise ? *otherwise : factors.scaled(v, factor); };
-        const std::function<double()> block_amax = [&] { return blocked ? amax_of_block(i, j / n) : 0; };
+        const auto scaled = [&] { return otherwise ? *otherwise : factors.scaled(v, factor); };
+        const auto block_amax = [&] { return blocked ? amax_of_block(i, j / n) : 0; };
         const int64_t at = as_seen ? index_of(data->plane, i, j) : index_of(data->plane, j, i);
         uint32_t code = code_at(data->plane, data->bytes, at);
         for (const bool values : {true, false})                             // values before codes
@@ -690,13 +768,11 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     if (!plane || !format.has_blocks()) return {};
     for (const Hypothesis* h : hypotheses)
       if (h->scale && h->use == Hypothesis::Use::stored) {
-        ScaleGrid before = s.grid_of(*plane);
+        ScaleGrid grid = s.grid_of(*plane);
         if (!rotate()) return {};
-        before.amaxes = s.grid_of_amaxes(amaxes, x).amaxes;
-        ScaleGrid after = before;
-        for (int64_t i = 0; i < after.lines; ++i)
-          for (int64_t b = 0; b < after.blocks; ++b) after.codes[static_cast<size_t>(i * after.blocks + b)] = h->scale(before, i, b);
-        s.write(after, plane->plane, plane->bytes);
+        grid.amaxes = s.grid_of_amaxes(amaxes, x).amaxes;
+        s.edit(grid, *h, of_whole);
+        s.write(grid, plane->plane, plane->bytes);
       }
   }
 

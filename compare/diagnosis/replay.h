@@ -2,6 +2,7 @@
 // the reference's runs (amaxes of other scopes, other scales, codes rounded another way) are the judge's own arithmetic.
 #pragma once
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -59,16 +60,24 @@ class Replay {
   const PlaneData& rotated() const;
   bool take_from_other(const Hypothesis& h, std::vector<PlaneData>& planes) const;
   double tensor_amax() const;
+  const std::vector<double>& block_amaxes() const;
+  const ScaleGrid& own_scales(bool amaxes) const;
+  std::optional<Problem> keyed(Hypotheses hypotheses) const;
   double amax_of_part(const Matrix& x, const std::function<bool(int64_t, int64_t, Shape)>& in, bool edited) const;
 
   Lane lane_;
   Subject& reference_;
   mutable std::atomic<int> runs_ = 0;
   std::optional<double> observed_amax_;
-  mutable std::once_flag rotated_once_, amax_once_, largest_once_;
+  mutable std::once_flag rotated_once_, amax_once_, largest_once_, blocks_once_, scales_once_, other_once_;
   mutable std::vector<std::pair<double, std::pair<int64_t, int64_t>>> largest_;   // the largest magnitudes, descending, and where they stand
   mutable PlaneData rotated_;
   mutable double amax_ = 0;
+  mutable std::vector<double> block_amaxes_;
+  mutable ScaleGrid own_scales_{}, own_amaxes_{};
+  mutable std::optional<std::vector<PlaneData>> of_other_;
+  mutable std::mutex keyed_mutex_;
+  mutable std::map<std::string, std::optional<Problem>> keyed_;
 };
 
 // `planes` (of one lane, whole) with the plane that the hypothesis names put in its order. False where it names none of them.
