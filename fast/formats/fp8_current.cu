@@ -46,12 +46,13 @@ struct RowsArgs {
   uint8_t* data = nullptr;
 };
 
-// Octet `at` of a row of `count`, as S packs it; zeros beyond.
-template <class S>
+// Octet `at` of a row of `count`, as S packs it; zeros beyond. kAgain: it will be read again, and stays in the caches.
+template <class S, bool kAgain>
 ASSAY_DEVICE void load_octet(const char* row, int64_t at, int64_t count, uint32_t (&words)[S::kWords]) {
 #pragma unroll
   for (int w = 0; w < S::kWords; w += 4) {
-    const uint4 v = at < count ? load16(row + (at * S::kWords + w) * 4) : make_uint4(0, 0, 0, 0);
+    const char* from = row + (at * S::kWords + w) * 4;
+    const uint4 v = at >= count ? make_uint4(0, 0, 0, 0) : kAgain ? load16(from) : load16_streaming(from);
     words[w] = v.x, words[w + 1] = v.y, words[w + 2] = v.z, words[w + 3] = v.w;
   }
 }
@@ -66,15 +67,17 @@ __global__ void __launch_bounds__(kThreads) fp8_rows(RowsArgs a) {
   uint8_t* to = a.data + row * a.cols;
   uint32_t held[kHeld][S::kWords], more[S::kWords], best = 0;
 #pragma unroll
-  for (int u = 0; u < kHeld; ++u) load_octet<S>(from, threadIdx.x + int64_t(u) * blockDim.x, octets, held[u]);
+  for (int u = 0; u < kHeld; ++u) load_octet<S, false>(from, threadIdx.x + int64_t(u) * blockDim.x, octets, held[u]);
 #pragma unroll
   for (int u = 0; u < kHeld; ++u) best = S::max(best, packed_maximum<S>(held[u]));
   for (int64_t at = threadIdx.x + int64_t{kHeld} * blockDim.x; at < octets; at += blockDim.x) {
-    load_octet<S>(from, at, octets, more);
+    load_octet<S, true>(from, at, octets, more);
     best = S::max(best, packed_maximum<S>(more));
   }
   const uint32_t amax = block_maximum(widened_maximum<S>(best));
-  const Fp8Scales s = a.rule(amax);
+  CurrentScale rule = a.rule;
+  rule.order = ScaleOrder::encode_first, rule.quotient = {};   // fp8_tunable: no code for the others here
+  const Fp8Scales s = rule(amax);
   if (threadIdx.x == 0) a.amax[row] = amax, a.scale[row] = s.scale, a.scale_inv[row] = s.scale_inv;
 
   const auto store = [&](const uint32_t (&words)[S::kWords], int64_t at) {
@@ -83,7 +86,7 @@ __global__ void __launch_bounds__(kThreads) fp8_rows(RowsArgs a) {
 #pragma unroll
   for (int u = 0; u < kHeld; ++u) store(held[u], threadIdx.x + int64_t(u) * blockDim.x);
   for (int64_t at = threadIdx.x + int64_t{kHeld} * blockDim.x; at < octets; at += blockDim.x) {
-    load_octet<S>(from, at, octets, more);
+    load_octet<S, false>(from, at, octets, more);
     store(more, at);
   }
 }
