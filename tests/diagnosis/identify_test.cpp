@@ -98,8 +98,8 @@ TEST(Identify, LibrariesAreNamed) {
   }
   EXPECT_EQ(found.size(), want.size());
   for (const char* name : {"ocp", "ocp.away", "torchao.ceil", "torchao.even", "torchao.nvfp4", "torchao.nvfp4_one_level", "torchao.blockwise", "torchao.float8", "compressed_tensors.mx",
-                           "compressed_tensors.mxfp4", "compressed_tensors.nvfp4", "modelopt.mxfp4", "modelopt.nvfp4", "triton.down", "triton.mxfp4", "quark.old", "deepgemm", "deepgemm.ue8m0",
-                           "deepgemm.fp4", "onnx.fp8", "onnx.nearest", "vllm.dynamic"})
+                           "compressed_tensors.mxfp4", "compressed_tensors.nvfp4", "compressed_tensors.nvfp4_in_source", "modelopt.fp8_in_source", "modelopt.mxfp4", "modelopt.nvfp4",
+                           "triton.down", "triton.mxfp4", "quark.old", "deepgemm", "deepgemm.ue8m0", "deepgemm.fp4", "onnx.fp8", "onnx.nearest", "vllm.dynamic"})
     EXPECT_TRUE(alone.contains(name)) << name;
 }
 
