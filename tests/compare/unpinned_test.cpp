@@ -440,6 +440,9 @@ TEST_F(UnpinnedFiles, RecordingsKeepTheReason) {
   EXPECT_TRUE(by_law(judge_replay(*wrong, wrong->cases[0], subjects, "", {}), "bound"));
   check.paths = {path("b.safetensors")};
   EXPECT_EQ(run_check(check, subjects, out, err), 1);
+  std::ostringstream difference;
+  EXPECT_EQ(run_diff({path("a.safetensors"), path("b.safetensors")}, difference, err), 1);
+  EXPECT_THAT(difference.str(), HasSubstr("bits of d are not pinned (N16.13)"));
 }
 
 TEST_F(UnpinnedFiles, LookingCloserCallsNothingInsideTheBoundADivergence) {
