@@ -307,7 +307,7 @@ class Laws {
           amax = value_of(Encoding::f32, given_code(q, *given, data.plane.transposed, i, j));
           nan = std::isnan(amax);
         }
-        if (scale_fits(q, q.format == FormatId::nvfp4 ? scaled.encode_scale(i) : std::nullopt, k, scales.plane.encoding, amax, nan)) continue;
+        if (scale_fits(q, q.format == FormatId::nvfp4 ? scaled.tensor_scales(i) : std::nullopt, k, scales.plane.encoding, amax, nan)) continue;
         const Place place = place_of(scales.plane, at);
         breach(scales, place.row, place.col, [&] {
           return fmt::format("a block whose largest magnitude is {} has the scale {}", number_text(amax), value_text(scales.plane.encoding, k));
@@ -320,14 +320,16 @@ class Laws {
     return q.format == FormatId::fp8_block && scales.layout == ScaleLayout::gemm ? given >> 23 & 0xFF : given;
   }
 
-  // N10.6, N17.8, N17.9, N17.11, from the encode scale S and a block's amax.
-  static bool nvfp4_scale_fits(const Quantizer& q, double s, uint32_t k, double amax) {
+  // N10.6, N17.8, N17.9, N17.11, N17.14, from S and P and a block's amax.
+  bool nvfp4_scale_fits(const Quantizer& q, const TensorScales& t, uint32_t k, double amax) const {
     const Numerics& n = q.numerics;
-    const bool by_p = n.nvfp4_scale == Nvfp4Scale::decode || n.nvfp4_scale == Nvfp4Scale::decode_product;
-    if (by_p && s > 0x1p100) return true;                                 // P is subnormal, and may be 0
+    const bool by_p = reads_decode(n.nvfp4_scale);
+    if (by_p && (t.encode > 0x1p100 || t.decode == 0)) return true;       // P is subnormal; or 0, whose quotients are IEEE's
     if (n.nvfp4_scale != Nvfp4Scale::folded && amax < 0x1p-100) return true;   // b / 6 is subnormal, and may be 0
     const Encoding e = Encoding::e4m3;
-    const double exact = amax * s / 6;
+    const bool sixth = n.nvfp4_scale == Nvfp4Scale::quotient_first || n.nvfp4_scale == Nvfp4Scale::decode || n.nvfp4_scale == Nvfp4Scale::unit;
+    const double b = sixth ? Division(q, p_.x.source).rounded(amax / 6) : amax / 6;   // N17.14
+    const double exact = by_p ? b / t.decode : b * t.encode;
     const double least = n.nvfp4_floor == Nvfp4Floor::least_normal ? 0x1p-6 : n.nvfp4_floor == Nvfp4Floor::one && exact > 0x1p-140 ? 0x1p-9 : 0.0;
     const double v = std::max(exact, least);
     const double slack = std::isfinite(v) ? v * 0x1p-21 + narrowing(v) : 0;
@@ -364,21 +366,24 @@ class Laws {
     return false;
   }
 
-  static bool scale_fits(const Quantizer& q, std::optional<double> encode_scale, uint32_t k, Encoding e, double amax, bool nan) {
+  bool scale_fits(const Quantizer& q, const std::optional<TensorScales>& of_tensor, uint32_t k, Encoding e, double amax, bool nan) const {
     const double most = value_of(q.element, info(q.element).max_finite), scale = value_of(e, k);
     const bool spreads = nan && (q.numerics.nan_amax == NanAmax::propagate || q.scale_from == ScaleFrom::amax);   // N5.7, N10.4, N17.12
     if (q.format == FormatId::nvfp4) {
-      const bool by_p = q.numerics.nvfp4_scale == Nvfp4Scale::decode || q.numerics.nvfp4_scale == Nvfp4Scale::decode_product;
-      if (!encode_scale || nan || (by_p && *encode_scale == 1)) return true;   // the S of A = 0, where P is 0
-      return nvfp4_scale_fits(q, *encode_scale, k, amax);
+      return !of_tensor || nan || nvfp4_scale_fits(q, *of_tensor, k, amax);
     }
     if (q.format == FormatId::fp8_block) {
-      const double eps = value_of(Encoding::f32, q.eps), a = amax < eps ? eps : amax, ideal = a / most;
+      const double eps = value_of(Encoding::f32, q.eps), a = amax < eps ? eps : amax;
       if (a == 0 || (std::isinf(a) && q.numerics.inf_amax == InfAmax::unit)) return scale == 1;
       if (std::isinf(a)) return std::isinf(scale) || k == 0xFF;
-      if (std::isnan(a) || ideal < 0x1p-126) return true;                 // N3.5: what replaces an infinite scale
-      constexpr double kSlack = 0x1p-20;
-      return q.pow2 ? scale >= ideal * (1 - kSlack) && scale < 2 * ideal * (1 + kSlack) : std::fabs(scale / ideal - 1) <= kSlack;
+      const Division division(q, p_.x.source);
+      const bool encodes = q.numerics.scale_order == ScaleOrder::encode_first;
+      double want = encodes ? division.encode(most, a) : division.decode(a, most);   // N3.3, N17.5
+      if (!std::isfinite(want) || want == 0) return true;                 // N3.5: what replaces an infinite scale; N17.5
+      const double power = std::ldexp(1.0, std::ilogb(want));
+      if (q.pow2) want = encodes || power == want ? power : 2 * power;    // N3.6, N17.5
+      if (encodes) want = division.rounded(1 / want);                     // N3.7
+      return want < 0x1p-126 || std::isinf(want) || scale == want;
     }
     if (spreads) return k == 0xFF;
     if (std::isinf(amax)) return k == (q.numerics.mx_inf == MxInf::nan ? 0xFF : 0xFE);   // N5.3, N17.7
@@ -429,34 +434,32 @@ class Laws {
     const PlaneData& scale = q.format == FormatId::fp8_delayed ? in(plane_name(d, "given.scale")) : out(plane_name(d, "scale"));
     const PlaneData& scale_inv = out(plane_name(d, "scale_inv"));
     for (int64_t row = 0; row < scale_inv.plane.logical.rows; ++row) {
-      if (q.format == FormatId::fp8_current && q.numerics.scale_order != ScaleOrder::encode_first) inverse(scale_inv, scale, row, 0);   // N17.5
-      else inverse(scale, scale_inv, row, 0);
+      if (q.format == FormatId::fp8_current && q.numerics.scale_order != ScaleOrder::encode_first) inverse(q, scale_inv, scale, row, 0);   // N17.5
+      else inverse(q, scale, scale_inv, row, 0);
       if (q.format == FormatId::fp8_current) current_scale(d, q, scale, scale_inv, row);
     }
   }
 
-  // N3.3, N3.4, N3.6, N17.5: the one of the two scales that is made of the amax, a single division.
+  // N3.3, N3.4, N3.6, N17.5, N17.14: the one of the two scales that is made of the amax.
   void current_scale(Direction d, const Quantizer& q, const PlaneData& scale, const PlaneData& scale_inv, int64_t row) {
     const double amax = value(q.amax ? in(plane_name(d, "given.amax")) : out(plane_name(d, "amax")), row, 0), eps = value_of(Encoding::f32, q.eps), a = amax < eps ? eps : amax;
     const bool encodes = q.numerics.scale_order == ScaleOrder::encode_first;
-    const double most = value_of(q.element, info(q.element).max_finite), want = encodes ? most / a : a / most;
+    const double most = value_of(q.element, info(q.element).max_finite), want = encodes ? Division(q, p_.x.source).encode(most, a) : Division(q, p_.x.source).decode(a, most);
     const PlaneData& made = encodes ? scale : scale_inv;
     const double got = value(made, row, 0);
     const auto good = [&] {
       if (a == 0 || std::isnan(a) || (std::isinf(a) && q.numerics.inf_amax == InfAmax::unit)) return got == 1;
-      if (!(a > 0) || std::isinf(a) || want > 0x1.fffffep127 || (q.pow2 && want < 0x1p-126)) return true;
-      if (!q.pow2) return got == static_cast<double>(static_cast<float>(want));   // narrowed once, as binary32 divides
-      constexpr double kSlack = 0x1p-23;
-      return encodes ? got <= want * (1 + kSlack) && 2 * got > want * (1 - kSlack) : got >= want * (1 - kSlack) && got < 2 * want * (1 + kSlack);
+      if (!(a > 0) || std::isinf(a) || std::isinf(want) || (q.pow2 && want < 0x1p-126)) return true;
+      if (!q.pow2) return got == want;
+      return encodes ? got <= want && 2 * got > want : got >= want && got < 2 * want;
     };
     if (!good()) breach(made, row, 0, [&] { return fmt::format("the amax {} has the {} {}", number_text(amax), encodes ? "scale" : "decode scale", number_text(got)); });
   }
 
-  void inverse(const PlaneData& scale, const PlaneData& scale_inv, int64_t r, int64_t c) {
+  void inverse(const Quantizer& q, const PlaneData& scale, const PlaneData& scale_inv, int64_t r, int64_t c) {
     const double s = value(scale, r, c), i = value(scale_inv, r, c);
-    const double want = 1 / s;
-    const bool good = std::isnan(want) ? std::isnan(i) : std::isinf(want) || std::fabs(want) > 0x1.fffffep127 ? std::isinf(i) : i == static_cast<double>(static_cast<float>(want));   // N3.7: narrowed once
-    if (!good) breach(scale_inv, r, c, [&] { return fmt::format("1 / {} gave {}", number_text(s), number_text(i)); });
+    const double want = Division(q, p_.x.source).rounded(1 / s);          // N3.7, N17.14
+    if (std::isnan(want) ? !std::isnan(i) : i != want) breach(scale_inv, r, c, [&] { return fmt::format("1 / {} gave {}", number_text(s), number_text(i)); });
   }
 
   void dequantize() {
@@ -507,6 +510,7 @@ class Laws {
     const PlaneData &row = out("row.data"), &col = out("col.data");
     const PlaneData &rows = scale_plane(Direction::row, q, out_), &cols = scale_plane(Direction::col, q, out_);
     const bool shared = info(q.format).per_tensor_fp8() || (is_square(q.block) && q.four_over_six == FourOverSix::off && q.scale_from == ScaleFrom::x);
+    const bool rounds_reciprocal = q.numerics.scale_division == ScaleDivision::in_source && q.numerics.scale_order == ScaleOrder::encode_first && p_.x.source != Encoding::f32;
     for (int64_t r = 0; r < p_.x.shape.rows; ++r)
       for (int64_t c = 0; c < p_.x.shape.cols; ++c) {
         const int64_t i = col.plane.transposed ? c : r, j = col.plane.transposed ? r : c;
@@ -516,8 +520,9 @@ class Laws {
           const Place at = place_of(cols.plane, scale_index(q, cols.plane, i, j));
           breach(cols, at.row, at.col, [] { return std::string("row and column scales of one block differ (N3.9, N5.8, N9.3)"); });
         }
-        // One element under one scale has one code, in whichever direction. The exponents that GEMM layout stores of fp8_block hide subnormal scales (N9.6).
-        const bool hidden = q.format == FormatId::fp8_block && q.scales == ScaleLayout::gemm && row_scale == 0;
+        // One element under one scale has one code, in whichever direction. The exponents that GEMM layout stores of fp8_block hide subnormal scales (N9.6), a
+        // reciprocal that is rounded to 16 bits hides which of several scales it is of (N17.14).
+        const bool hidden = q.format == FormatId::fp8_block && ((q.scales == ScaleLayout::gemm && row_scale == 0) || rounds_reciprocal);
         if ((shared || (row_scale == col_scale && !hidden)) && code(row, r, c) != code(col, i, j))
           breach(col, i, j, [&] { return "row data hold " + code_hex(q.element, code(row, r, c)) + " there, under the same scale: columns hold the same codes (N3.9, N5.8, N15.4)"; });
       }
@@ -608,8 +613,8 @@ class Laws {
     for (int64_t r = 0; r < s.rows; ++r)
       for (int64_t c = 0; c < s.cols; ++c) {
         if (info(p_.row->format).scale == Encoding::f32) {
-          if (p_.row->numerics.scale_order == ScaleOrder::encode_first) inverse(out("scale"), out("scale_inv"), r, c);
-          else inverse(out("scale_inv"), out("scale"), r, c);             // N17.5
+          if (p_.row->numerics.scale_order == ScaleOrder::encode_first) inverse(*p_.row, out("scale"), out("scale_inv"), r, c);
+          else inverse(*p_.row, out("scale_inv"), out("scale"), r, c);             // N17.5
           continue;
         }
         if (p_.x.source == Encoding::f32) {                               // N5.3, N17.6, N17.7; a NaN amax gives FF
@@ -631,18 +636,20 @@ class Laws {
     const PlaneData &x = in("x"), &encode = out("encode_scale"), &scale = out("scale_inv"), &multiplier = out("multiplier");
     for (int64_t r = 0; r < p_.x.shape.rows; ++r) {
       const bool unit = q.numerics.nvfp4_scale == Nvfp4Scale::unit;       // N17.8: S = P = 1
-      const double a = value(x, r, 0), b = value(x, r, 1), want = unit ? 1 : (q.e4m3_max == E4m3Max::m256 ? 1536.0 : 2688.0) / a, s = value(encode, r, 0), sf = value(scale, r, 0);
-      if (!(a > 0) || std::isinf(a) || std::isnan(b) || std::signbit(b)) continue;
-      if (s != (want > 0x1.fffffep127 ? 0x1.fffffep127 : static_cast<double>(static_cast<float>(want))))
+      const double a = value(x, r, 0), b = value(x, r, 1), s = value(encode, r, 0), sf = value(scale, r, 0);
+      const auto t = tensor_scales(a, q, p_.x.source);
+      if (!(a > 0) || !t || std::isnan(b) || std::signbit(b)) continue;
+      if (s != t->encode)
         breach(encode, r, 0, [&] { return fmt::format("the tensor amax {} has the encode scale {}", number_text(a), number_text(s)); });
-      if (!nvfp4_scale_fits(q, s, code(scale, r, 0), b))
+      if (!nvfp4_scale_fits(q, *t, code(scale, r, 0), b))
         breach(scale, r, 0, [&] { return fmt::format("the block amax {} has the scale {}", number_text(b), number_text(sf)); });
       const Multiplier rule = q.numerics.multiplier;
       const bool divides = rule == Multiplier::divide_product || rule == Multiplier::divide_quotient;
       const bool zero = sf == 0 && q.numerics.zero_multiplier == ZeroMultiplier::zero;
       if (rule != Multiplier::reciprocal && rule != Multiplier::bf16_quotient && s > 0x1p100 && !unit) continue;   // P is subnormal, and may be 0
-      if (std::isnan(sf)) continue;
-      const double m = value(multiplier, r, 0), ideal = zero ? 0 : divides ? sf / s : sf == 0 ? std::numeric_limits<double>::infinity() : s / sf;   // N10.8, N17.10
+      if (std::isnan(sf) || (reads_decode(rule) && t->decode == 0)) continue;
+      const double by = reads_decode(rule) ? 1 / t->decode : t->encode;
+      const double m = value(multiplier, r, 0), ideal = zero ? 0 : divides ? sf / by : sf == 0 ? std::numeric_limits<double>::infinity() : by / sf;   // N10.8, N17.10
       const double slack = q.numerics.multiplier == Multiplier::bf16_quotient ? 0x1p-8 : s > 0x1p100 ? 0x1p-15 : 0x1p-21;
       const bool good = ideal == 0 ? m == 0 : ideal > 0x1.fep127 ? m >= 0x1.fcp127 : std::fabs(m / ideal - 1) <= slack;
       if (!good) breach(multiplier, r, 0, [&] { return fmt::format("encode scale {} and scale {} have the multiplier {}", number_text(s), number_text(sf), number_text(m)); });

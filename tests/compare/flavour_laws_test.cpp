@@ -42,6 +42,13 @@ const std::vector<Field> kFields = {
     {"quantize nvfp4 32x64 bf16", "neg_zero", {"plus", "drop", "minus"}},
     {"quantize fp8_current 33x70 f32 amax=11", "scale_order", {"encode_first", "decode_first"}},
     {"quantize fp8_current 33x70 f32 amax=11 pow2=1", "scale_order", {"encode_first", "decode_first"}, {{"encode_first", "decode_first"}, {"decode_first", "encode_first"}}},   // one power of two
+    {"quantize fp8_current 33x70 bf16 amax=3", "scale_division", {"divide", "reciprocal", "in_source"}},
+    {"quantize fp8_current 33x70 f16 amax=3 scale_order=decode_divide", "scale_division", {"divide", "reciprocal", "in_source"}},
+    {"quantize fp8_current 33x70 bf16 pow2=1 amax=225", "scale_division", {"divide", "in_source"}},
+    {"quantize fp8_block 33x200 bf16 pow2=0", "scale_division", {"divide", "reciprocal", "in_source"}},
+    {"scale_chain nvfp4 512x2 f32", "scale_division", {"divide", "reciprocal"}},
+    {"quantize nvfp4 33x70 bf16 nvfp4_scale=quotient_first", "scale_division", {"divide", "in_source"}},
+    {"quantize nvfp4 33x70 bf16 nvfp4_scale=decode_product multiplier=divide_product", "scale_division", {"divide", "in_source"}},
     {"quantize mxfp8 33x70 bf16", "mx_scale", {"up", "floor", "ceil", "even", "even_e2m1", "down", "nearest"}, {{"even_e2m1", "up"}}},   // apart at 1.75 2^e alone
     {"quantize mxfp8 33x70 bf16 element=e5m2", "mx_scale", {"up", "floor", "ceil", "even", "down", "nearest"}},
     {"quantize mxfp4 33x70 bf16", "mx_scale", {"up", "floor", "ceil", "even", "down", "nearest"}},
@@ -77,6 +84,8 @@ TEST(FlavourLaws, GivenScales) {   // N17.12
       "quantize nvfp4 32x64 bf16 round=sr scale_from={amax,scale}",
       "quantize fp8_block {33x200,130x260} bf16 block={1x128,128x128} scale_from={amax,scale} scale_order={decode_first,decode_divide} pow2={0,1} fill={normal,nonfinite}",
       "quantize fp8_block 33x200 bf16 scale_from={amax,scale} scale_order=decode_first scales=gemm fill={normal,wide}",
+      "quantize fp8_block 33x200 {bf16,f16} scale_from={amax,scale} scale_order={decode_first,decode_divide} pow2={0,1} scale_division={reciprocal,in_source} fill={normal,nonfinite}",
+      "quantize nvfp4 32x64 {bf16,f16} scale_from={amax,scale} scale_division=in_source nvfp4_scale=decode multiplier={quotient,decode_reciprocal,divide_product} fill={normal,wide}",
       "quantize mxfp8/fp8_block 33x70 bf16 row.scale_from=scale col.scale_from=amax"};
   const auto reference = make_reference_subject();
   for (const char* sweep : sweeps) {
