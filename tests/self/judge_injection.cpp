@@ -54,6 +54,8 @@ const char* const kLines[] = {
     "dequantize fp8_block 33x67 bf16", "dequantize nvfp4 33x67 f32 dir=col", "dequantize mxfp4 33x67 bf16", "swizzle nvfp4 130x160 e4m3 dir=col", "swizzle fp8_block 130x260 f32", "scale_chain nvfp4 64x2 f32",
     "hadamard nvfp4 32x67 bf16", "philox u32 16x4 u32", "cast e2m1 5x67 f32 round=sr",
     "split nvfp4 49x67 bf16 groups=16,0,33 capacity=4000", "split mxfp8/fp8_block 49x67 bf16 groups=16,33 scales=gemm", "split fp8_current 1x1139 bf16 vary=both groups=5x67,12x67",
+    "quantize fp8_current 33x67 f32 dir=both row_scaled=1", "quantize fp8_current/mxfp8 33x67 bf16 row.row_scaled=1 col_source=row_dequantized", "dequantize fp8_current 33x67 bf16 dir=col row_scaled=1",
+    "split fp8_current 49x67 bf16 groups=16,0,33 row_scaled=1", "gemm a=fp8_current b=fp8_current 33x20x64 row_scaled=1",
     "gemm a=mxfp8 b=nvfp4 33x20x64 fill=wide", "gemm a=fp8_block b=fp8_block 20x33x130 op=NT out=f32 beta=1 bias=f32",
 };
 
