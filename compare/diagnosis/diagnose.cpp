@@ -433,6 +433,9 @@ Result<Diagnosis> Answer::run() {
     if (out.first == Stage::rht && !evidence_.lanes_of(Direction::col, true).empty()) out.direction = Direction::col;   // N11.2: what differs of rows has a cause of its own
     evidence_.progress("describing");
     describe(out);
+    if (out.confidence == Confidence::unexplained || out.confidence == Confidence::partial)
+      for (const auto& [d, found] : found_)
+        for (const string& text : found.under_scales) out.fingerprints.insert(out.fingerprints.begin(), fmt::format("{}: {}", d ? name_of(*d) : "", text));
     stages(out);
     separate(out);
     find_invisible(out);

@@ -181,7 +181,7 @@ std::vector<int64_t> expand(const std::set<int64_t>& units, int64_t unit, int64_
   return out;
 }
 
-Selection select(const LaneState& lane, int64_t elements) {
+Selection select(const LaneState& lane, int64_t elements, bool leading) {
   const Lane& l = lane.lane();
   if (!l.direction) return {};
   const Quantizer& q = *l.problem.quantizer(*l.direction);
@@ -200,9 +200,9 @@ Selection select(const LaneState& lane, int64_t elements) {
   Selection s;
   s.everything = false;
   std::set<int64_t> groups, blocks;
-  if (q.round == Round::sr) {                                              // draws count from the first line: the leading ones, whole
+  if (q.round == Round::sr) {                                              // the leading ones, whole
     const int64_t first = bad.empty() ? 0 : bad.front(), least = std::max<int64_t>(1, elements / (b.height * places));
-    const int64_t n = std::max(least, first + 2);
+    const int64_t n = leading ? least : std::max(least, first + 2);
     if (n * b.height * 2 > lines) return {};
     for (int64_t g = 0; g < n; ++g) groups.insert(g);
     s.lines = expand(groups, b.height, lines);
@@ -296,8 +296,8 @@ size_t Sample::elements() const {
   return n;
 }
 
-std::optional<Sample> sample_of(const LaneState& lane, int64_t elements) {
-  auto sample = read_sample(lane, select(lane, elements));
+std::optional<Sample> sample_of(const LaneState& lane, int64_t elements, bool leading) {
+  auto sample = read_sample(lane, select(lane, elements, leading));
   return sample ? std::move(sample) : read_sample(lane, {});
 }
 

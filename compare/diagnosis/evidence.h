@@ -122,8 +122,9 @@ struct Sample {
   std::vector<Part> parts;
   size_t elements() const;
 };
-// About so many elements of bad and good blocks; of a lane that no part can stand for, everything.
-std::optional<Sample> sample_of(const LaneState& lane, int64_t elements);
+// About so many elements of bad and good blocks; of a lane that no part can stand for, everything. Draws count from the first line: there it is the lines up to the first bad one, or with
+// `leading` only so many.
+std::optional<Sample> sample_of(const LaneState& lane, int64_t elements, bool leading = false);
 Fit fit_sample(const Sample& sample, const Ids& ids);
 Fit fit_whole(const LaneState& lane, const Ids& ids);
 

@@ -279,7 +279,8 @@ uint16_t reversed(uint16_t mask) {
 // Collects the rows that apply to one direction of one line.
 class Library {
  public:
-  Library(const Problem& lane, Direction d) : lane_(lane), q_(*lane.quantizer(d)), d_(d), format_(info(q_.format)), length_(length_of(q_.block)), square_(is_square(q_.block)) {
+  Library(const Problem& lane, Direction d) : lane_(lane), q_(*lane.quantizer(d)), d_(d), format_(info(q_.format)), of_rows_(q_.row_scaled && !format_.has_blocks()),
+        length_(of_rows_ ? d == Direction::row ? lane.x.shape.cols : lane.x.shape.rows : length_of(q_.block)), square_(is_square(q_.block)) {
     keys();
     if (q_.rht) rotation();
     if (q_.format == FormatId::nvfp4 && !q_.rht)
@@ -288,7 +289,7 @@ class Library {
         for (int64_t k = 0; k < 16; ++k) v[k] = j / 16 * 16 + k < x.length() ? static_cast<float>(x.value(i, j / 16 * 16 + k)) : 0.0f;
         return nearest_code(x.encoding(), bf16_of(rotated16(v, kRhtSignMask, j % 16)));
       }, rht);
-    if (format_.has_blocks()) block_amaxes();
+    if (format_.has_blocks() || of_rows_) block_amaxes();                   // N3.12: a row is a block of its own
     if (computes_tensor_amax()) tensor_amaxes();
     if (q_.amax) tensor("own", "the given amax is not used, but the tensor's own", [](const Matrix& x, const Matrix&) { return x.amax(); });
     if (format_.per_tensor_fp8()) tensor_scalars();
@@ -570,7 +571,10 @@ class Library {
   double own_eps() const { return value_of(Encoding::f32, q_.eps); }
 
   void block(string id, string title, std::function<double(const BlockView&)> f, Stage stage = amax) {
-    add("amax." + id, std::move(title), stage, format_.id == FormatId::nvfp4 ? "N10.4" : format_.id == FormatId::fp8_block ? "N9.1" : "N5.1").amax = std::move(f);
+    for (size_t at = 0; of_rows_ && (at = title.find("block", at)) != string::npos;) title.replace(at, 5, "row");
+    Hypothesis& h = add("amax." + id, std::move(title), stage == block_scale ? scale_stage() : stage, of_rows_ ? "N3.12" : format_.id == FormatId::nvfp4 ? "N10.4" : format_.id == FormatId::fp8_block ? "N9.1" : "N5.1");
+    h.amax = std::move(f);
+    h.amax_shown = stage == amax;
   }
   // Of the places of a block for which `in` holds; k counts from the block's beginning.
   void places(string id, string title, std::function<bool(int64_t k, int64_t of)> in) {
@@ -603,7 +607,7 @@ class Library {
         if (h < n) {
           scope(fmt::format("lines_of_{}", h), fmt::format("the amax is that of {} lines", h), [h](const BlockView& b) { return b.x.amax(b.i0 / h * h, b.i0 / h * h + h, b.j0, b.j1); });
         }
-      scope("square", "the amax is that of a square block", [](const BlockView& b) { return b.x.amax(b.i0 / b.length * b.length, b.i0 / b.length * b.length + b.length, b.j0, b.j1); });
+      if (!of_rows_) scope("square", "the amax is that of a square block", [](const BlockView& b) { return b.x.amax(b.i0 / b.length * b.length, b.i0 / b.length * b.length + b.length, b.j0, b.j1); });
       scope("next_line", "the amax is that of the next line", [](const BlockView& b) { return b.x.amax(b.i0 + 1, b.i0 + 2, b.j0, b.j1); });
       scope("previous_line", "the amax is that of the line before", [](const BlockView& b) { return b.x.amax(b.i0 - 1, b.i0, b.j0, b.j1); });
     }
@@ -654,6 +658,23 @@ class Library {
     scope("shifted", "the amax is that of the block one element on", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0 + 1, b.j1 + 1); });
     for (const int64_t times : {2, 4, 8})
       scope(fmt::format("blocks_of_{}", times), fmt::format("the amax is that of {} blocks", times), [times](const BlockView& b) { return b.x.amax(b.i0, b.i1, b.j0 / (times * b.length) * times * b.length, (b.j0 / (times * b.length) + 1) * times * b.length); });
+    if (of_rows_) {
+      tensor("of_rows", "one scale for the tensor: every row has its amax", [](const Matrix& x, const Matrix&) { return x.amax(); });
+      rows.back().clause = "N3.12";
+      scope("first", "every row has the amax of the first", [](const BlockView& b) { return b.x.amax(0, 1, b.j0, b.j1); });
+      const auto for_elements = [&](const char* id, const char* title, std::function<int64_t(int64_t i, int64_t lines)> from) {
+        block(string(id) + ".codes", string("elements are scaled by ") + title, [from](const BlockView& b) {
+          const int64_t i = from(b.i0, b.x.lines());
+          return b.x.amax(i, i + 1, b.j0, b.j1);
+        });
+        rows.back().stage = scaled_value;
+        rows.back().use = Hypothesis::Use::codes;
+      };
+      for_elements("next_line", "the scale of the next row", [](int64_t i, int64_t lines) { return std::min(i + 1, lines - 1); });
+      for_elements("previous_line", "the scale of the row before", [](int64_t i, int64_t) { return std::max<int64_t>(i - 1, 0); });
+      for_elements("lines_swapped", "the scale of the other row of a pair", [](int64_t i, int64_t lines) { return (i ^ 1) < lines ? i ^ 1 : i; });
+      for_elements("first", "the scale of the first row", [](int64_t, int64_t) { return int64_t{0}; });
+    }
     scope("line", "the amax is that of the whole line", [](const BlockView& b) { return b.x.amax(b.i0, b.i1, 0, b.x.length()); });
     scope("other_axis", "the amax runs along the other axis", [](const BlockView& b) { return b.x.amax(b.i0 / b.length * b.length, b.i0 / b.length * b.length + b.length, b.j0 + (b.i0 % b.length), b.j0 + (b.i0 % b.length) + 1); });
 
@@ -1281,6 +1302,7 @@ class Library {
   const Quantizer& q_;
   Direction d_;
   const FormatInfo& format_;
+  bool of_rows_;
   int64_t length_;
   bool square_;
 };

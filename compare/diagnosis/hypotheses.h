@@ -117,10 +117,10 @@ struct Hypothesis {
   std::string keys;                                                                   // "mx_scale=floor": the direction's line has these keys
   Matrix::Edit element;                                                               // x is read like this
   bool widened = false;                                                               // ... and `element` gives F32 codes, whatever x is
-  std::function<double(const BlockView&)> amax;                                       // the amax of a block
-  std::function<double(const Matrix& x, const Matrix& unrotated)> tensor_amax;        // the amax of the tensor
+  std::function<double(const BlockView&)> amax;                                       // the amax of a block, of a row under row scales (N3.12)
+  std::function<double(const Matrix& x, const Matrix& unrotated)> tensor_amax;        // the amax of the tensor; under row scales that of every row
   std::function<bool(int64_t row, int64_t col, Shape of)> tensor_part;                // ... is that of these elements
-  bool amax_shown = true;                                                             // ... which the amax plane shows too
+  bool amax_shown = true;                                                             // ... which the amax plane shows too, where there is one
   std::function<uint32_t(const ScaleGrid&, int64_t line, int64_t block)> scale;       // the scale of a block
   enum class Use : uint8_t { both, codes, stored } use = Use::both;                   // ... for the codes and as it is stored, or for one of them
   std::function<void(TensorScalars&)> scalars;                                        // what is stored of a tensor's scale

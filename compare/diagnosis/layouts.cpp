@@ -335,11 +335,11 @@ class Search {
     transform(g);
     transform(w);
     std::vector<uint64_t> masks;     // of each bit of got's address
-    std::vector<bool> inverted;
+    std::vector<std::vector<uint64_t>> likely;   // all that the weights allow, the plainest first
     std::vector<uint64_t> basis;     // of the masks, in echelon form
     for (int a = 0; a < bits; ++a) {
       const int64_t value = g[size_t{1} << a];
-      std::vector<uint64_t> found;
+      std::vector<uint64_t>& found = likely.emplace_back();
       for (uint64_t m = 1; m < static_cast<uint64_t>(size); ++m)
         if (w[m] == value || w[m] == -value) found.push_back(m);
       const uint64_t own = uint64_t{1} << a;
@@ -347,11 +347,30 @@ class Search {
       const auto m = std::find_if(found.begin(), found.end(), [&](uint64_t mask) { return add_independent(basis, mask); });
       if (m == found.end()) return;
       masks.push_back(*m);
-      inverted.push_back(w[*m] != value);
+      found.resize(std::min<size_t>(found.size(), 64));
     }
-    string name = "address_bits=";
-    for (size_t a = 0; a < masks.size(); ++a) name += fmt::format("{}{}{:x}", a ? "," : "", inverted[a] ? "!" : "", masks[a]);
-    take(name, bits_text(masks, inverted), by_bits(masks, inverted));
+    const auto fit = [&](const std::vector<uint64_t>& of) {
+      string name = "address_bits=";
+      std::vector<bool> inverted;
+      for (size_t a = 0; a < of.size(); ++a) {
+        inverted.push_back(w[of[a]] != g[size_t{1} << a]);
+        name += fmt::format("{}{}{:x}", a ? "," : "", inverted[a] ? "!" : "", of[a]);
+      }
+      take(name, bits_text(of, inverted), by_bits(of, inverted));
+    };
+    fit(masks);
+    // Where codes are few, other bits may do as well: then none of them is known to be the one.
+    constexpr size_t kAlternatives = 4;
+    size_t tried = 0;
+    for (size_t a = 0; any_exact() && a < masks.size(); ++a)
+      for (const uint64_t other : likely[a]) {
+        std::vector<uint64_t> changed = masks, independent;
+        changed[a] = other;
+        if (other == masks[a] || !std::all_of(changed.begin(), changed.end(), [&](uint64_t m) { return add_independent(independent, m); })) continue;
+        if (tried++ == kAlternatives) return;
+        fit(changed);
+        break;
+      }
   }
 
   // The map whose bit a of got's address is the parity of masks[a] of want's.

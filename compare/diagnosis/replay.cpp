@@ -509,6 +509,48 @@ const ScaleGrid& Replay::own_scales(bool amaxes) const {
   return amaxes ? own_amaxes_ : own_scales_;
 }
 
+// N3.12 under other amaxes: each row is a tensor of its own, whose amax is given.
+std::optional<std::vector<PlaneData>> Replay::run_rows(const Step& s, const Matrix& x, const Hypothesis& h) const {
+  const int64_t lines = s.lines(), places = s.places();
+  const PlaneData& part = *find_plane(s.inputs, "x");
+  if (places == 0) return {};
+  const bool rows = s.d == Direction::row;
+  std::optional<double> of_tensor;
+  if (h.tensor_amax) of_tensor = h.tensor_amax(x, x);
+  Problem one = s.p;
+  one.x.shape = rows ? Shape{1, places} : Shape{places, 1};
+  one.quantizer(s.d)->row_scaled = false;
+  std::vector<PlaneData> out;
+  for (const Plane& plane : output_planes(s.p)) out.push_back({plane, std::vector<std::byte>(plane.bytes())});
+  for (int64_t i = 0; i < lines; ++i) {
+    const int64_t line = s.selection.lines[static_cast<size_t>(i)];
+    const BlockView view{x, x, line, line + 1, 0, x.length(), 1, x.length()};
+    const F32Bits amax = bits_of(of_tensor ? *of_tensor : h.amax(view));
+    one.quantizer(s.d)->amax = amax;
+    std::vector<PlaneData> inputs = {scalar(plane_name(s.d, "given.amax"), s.d, amax)};
+    PlaneData& row = inputs.emplace_back(PlaneData{input_planes(one).front(), {}});
+    row.bytes.resize(row.plane.bytes());
+    for (int64_t j = 0; j < places; ++j) set_code(row.plane.encoding, row.bytes, j, code_at(part.plane.encoding, part.bytes, rows ? i * places + j : j * lines + i));
+    const auto made = execute(one, inputs);
+    if (!made) return {};
+    for (PlaneData& whole : out) {
+      if (whole.plane.name == plane_name(s.d, "amax")) {
+        set_code(Encoding::f32, whole.bytes, i, h.amax_shown ? amax : bits_of(view.amax()));
+        continue;
+      }
+      const PlaneData* from = find_plane(*made, whole.plane.name);
+      if (!from || static_cast<int64_t>(from->bytes.size()) * lines != static_cast<int64_t>(whole.bytes.size())) return {};
+      std::copy(from->bytes.begin(), from->bytes.end(), whole.bytes.begin() + i * static_cast<int64_t>(from->bytes.size()));
+    }
+  }
+  if (h.use != Hypothesis::Use::codes) return out;
+  auto right = execute(s.p, s.inputs);                                      // what is stored is each row's own
+  if (!right) return {};
+  for (size_t n = 0; n < out.size(); ++n)
+    if (out[n].plane.name == plane_name(s.d, "data")) (*right)[n] = std::move(out[n]);
+  return right;
+}
+
 std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypotheses hypotheses) const {
   std::optional<Problem> changed = keyed(hypotheses);
   if (!changed) return {};
@@ -617,19 +659,22 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     coded |= h->code || h->scaled;
   }
   if (amaxes.size() > 1) return {};
+  const bool of_rows = s.q().row_scaled && !format.has_blocks();
+  const auto of_row = std::find_if(hypotheses.begin(), hypotheses.end(), [](const Hypothesis* h) { return h->amax || h->tensor_amax || h->tensor_part; });
+  if (of_rows && of_row != hypotheses.end() && ((*of_row)->tensor_part || s.q().round == Round::sr)) return {};
   const bool of_amaxes = s.q().format == FormatId::fp8_block;               // whose scales are edited through the amaxes that they are made of
   // Scales of blocks outside a part: those of the lane's own line, where nothing else would change them.
   const ScaleGrid* of_whole = nullptr;
   if (!chosen.everything && std::any_of(hypotheses.begin(), hypotheses.end(), [](const Hypothesis* h) { return h->scale && h->wide; })) {
-    const bool alone = std::all_of(hypotheses.begin(), hypotheses.end(), [](const Hypothesis* h) { return h->scale ? h->wide : h->keys.empty() && !h->element && !h->amax && !h->tensor_amax && !h->tensor_part; });
+    const bool alone = std::all_of(hypotheses.begin(), hypotheses.end(), [](const Hypothesis* h) { return h->scale ? h->wide : (h->keys.empty() || h->stage >= Stage::scaled_value) && !h->element && !h->amax && !h->tensor_amax && !h->tensor_part; });
     of_whole = &own_scales(of_amaxes && !stored);
     if (!alone || std::count_if(hypotheses.begin(), hypotheses.end(), [](const Hypothesis* h) { return h->scale != nullptr; }) > 1 || of_whole->codes.empty()) return {};
   }
-  if (!amaxes.empty() || (scales && of_amaxes)) {
+  if ((!amaxes.empty() && !of_rows) || (scales && of_amaxes)) {
     if (!format.has_blocks() || s.q().scale_from != ScaleFrom::x || !rotate()) return {};
     s.give(s.grid_of_amaxes(amaxes, x), ScaleFrom::amax);
   }
-  auto planes = execute(s.p, s.inputs);
+  auto planes = of_rows && of_row != hypotheses.end() ? run_rows(s, x, **of_row) : execute(s.p, s.inputs);
   if (!planes) return {};
 
   // Scales before codes.
@@ -697,7 +742,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     const PlaneData* row_amax = s.q().row_scaled ? find_plane(*planes, plane_name(d, "amax")) : nullptr;
     const PlaneData* given_amax = find_plane(lane_.inputs, plane_name(d, "given.amax"));
     const double whole_amax = s.tensor_amax ? *s.tensor_amax : given_amax ? scalar_of(*given_amax) : has_tensor_amax ? (edited ? s.quantized->amax() : tensor_amax()) : 0;
-    const PlaneData* tensor_scale = s.q().format == FormatId::fp8_delayed ? find_plane(s.inputs, plane_name(d, "given.scale")) : scalar_plane(*planes, d, "scale");
+    const PlaneData* tensor_scale = s.q().format == FormatId::fp8_delayed ? find_plane(s.inputs, plane_name(d, "given.scale")) : of_rows ? find_plane(*planes, plane_name(d, "scale")) : scalar_plane(*planes, d, "scale");
     const Factors factors(s.q(), x.encoding());
     const double encode = s.q().format == FormatId::nvfp4 ? encode_scale(s.q(), static_cast<float>(whole_amax)) : 1;
     const int64_t n = blocked ? s.block_length() : std::max<int64_t>(s.places(), 1);
@@ -712,15 +757,16 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     };
     for (int64_t i = 0; i < s.lines(); ++i) {
       Factor factor;
-      double of_scale = 1;
+      double of_scale = 1, of_tensor = whole_amax;
       for (int64_t j = 0; j < s.places(); ++j) {
         if (j % n == 0 && (scale_plane || tensor_scale)) {
           const bool needs_amax = s.q().format == FormatId::fp8_block && s.q().numerics.scale_order == ScaleOrder::encode_first;
           const double amax = needs_amax ? amax_of_block(i, j / n) : 0;
-          const double of_tensor = row_amax ? value_of(Encoding::f32, code_at(Encoding::f32, row_amax->bytes, i)) : whole_amax;
-          of_scale = scale_plane ? value_of(scale_plane->plane.encoding, code_at(scale_plane->plane, scale_plane->bytes, blocked ? s.index(scale_plane->plane, i, j) : 0)) : 1;
-          factor = factors.of(scale_plane ? code_at(scale_plane->plane, scale_plane->bytes, blocked ? s.index(scale_plane->plane, i, j) : 0) : 0, scale_plane ? scale_plane->plane.encoding : Encoding::f32, amax, of_tensor,
-                              tensor_scale ? scalar_of(*tensor_scale) : 1);
+          of_tensor = row_amax ? value_of(Encoding::f32, code_at(Encoding::f32, row_amax->bytes, i)) : whole_amax;
+          const int64_t at = blocked ? s.index(scale_plane->plane, i, j) : of_rows ? i : 0;
+          const uint32_t code = scale_plane ? code_at(scale_plane->plane, scale_plane->bytes, at) : 0;
+          of_scale = scale_plane ? value_of(scale_plane->plane.encoding, code) : 1;
+          factor = factors.of(code, scale_plane ? scale_plane->plane.encoding : Encoding::f32, amax, of_tensor, tensor_scale ? value_of(Encoding::f32, code_at(Encoding::f32, tensor_scale->bytes, of_rows ? i : 0)) : 1);
         }
         const int64_t fi = s.selection.lines[static_cast<size_t>(i)], fj = s.selection.places[static_cast<size_t>(j)];
         const double v = s.quantized->value(fi, fj);
@@ -732,7 +778,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
         for (const bool values : {true, false})                             // values before codes
           for (const Hypothesis* h : hypotheses) {
             if (values ? !h->scaled : !h->code) continue;
-            const CodeView view{code, data->plane.encoding, fi, fj, s.quantized->lines(), s.quantized->length(), v, scaled, factor.value, factor.divides, of_scale, whole_amax, block_amax, encode};
+            const CodeView view{code, data->plane.encoding, fi, fj, s.quantized->lines(), s.quantized->length(), v, scaled, factor.value, factor.divides, of_scale, of_tensor, block_amax, encode};
             if (values) {
               otherwise = static_cast<float>(h->scaled(view));
               code = element_code(data->plane.encoding, *otherwise);
@@ -795,16 +841,18 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
   for (const Hypothesis* h : hypotheses)
     if (!h->of_other.empty() && (!chosen.everything || !take_from_other(*h, out))) return {};
   for (const Hypothesis* h : hypotheses)
-    if (h->scalars) {
+    for (int64_t row = 0; h->scalars && row < (of_rows ? s.lines() : 1); ++row) {
       TensorScalars t;
       const std::pair<const char*, float*> fields[] = {{"amax", &t.amax}, {"scale", &t.scale}, {"scale_inv", &t.scale_inv}};
+      const auto holds = [&](const PlaneData& plane, const char* stem) { return plane.plane.name == plane_name(d, stem) && plane.plane.encoding == Encoding::f32 && (of_rows || plane.plane.padded == Shape{1, 1}); };
       for (const auto& [stem, field] : fields)
-        if (const PlaneData* plane = scalar_plane(out, d, stem)) *field = scalar_of(*plane);
+        for (const PlaneData& plane : out)
+          if (holds(plane, stem)) *field = std::bit_cast<float>(code_at(Encoding::f32, plane.bytes, row));
       if (const PlaneData* given = find_plane(lane_.inputs, plane_name(d, "given.scale"))) t.scale = scalar_of(*given);
       h->scalars(t);
       for (const auto& [stem, field] : fields)
         for (PlaneData& plane : out)
-          if (plane.plane.name == plane_name(d, stem) && plane.plane.padded == Shape{1, 1}) set_code(Encoding::f32, plane.bytes, 0, std::bit_cast<uint32_t>(*field));
+          if (holds(plane, stem)) set_code(Encoding::f32, plane.bytes, row, std::bit_cast<uint32_t>(*field));
     }
   return out;
 }

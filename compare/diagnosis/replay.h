@@ -63,6 +63,7 @@ class Replay {
   const std::vector<double>& block_amaxes() const;
   const ScaleGrid& own_scales(bool amaxes) const;
   std::optional<Problem> keyed(Hypotheses hypotheses) const;
+  std::optional<std::vector<PlaneData>> run_rows(const Step& s, const Matrix& x, const Hypothesis& h) const;
   double amax_of_part(const Matrix& x, const std::function<bool(int64_t, int64_t, Shape)>& in, bool edited) const;
 
   Lane lane_;

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "compare/scaled.h"
+
 namespace assay::cause {
 
 using std::string;
@@ -17,6 +19,13 @@ constexpr int64_t kLargeElements = int64_t{1} << 18;   // of tensors from here o
 constexpr size_t kMostExact = 32;
 constexpr size_t kMostPairs = 96;                       // that are tried on a whole sample
 constexpr size_t kPairWork = size_t{1} << 24;           // elements that pairs are replayed on before that
+constexpr size_t kPairSamples = size_t{1} << 22;        // ... and on whole samples, where these are long
+
+size_t elements_of(const std::vector<Sample>& samples) {
+  size_t n = 0;
+  for (const Sample& s : samples) n += s.elements();
+  return n;
+}
 
 bool by_loss(const Candidate& a, const Candidate& b) { return a.sample.loss < b.sample.loss; }
 
@@ -27,6 +36,8 @@ Search::Search(Evidence& evidence, std::optional<Direction> d, const std::vector
 Found Search::run() {
   samples_ = sampled(kSampleElements);
   if (samples_.empty()) return {};
+  if (elements_of(samples_) > 16 * kSampleElements) prefix_ = sampled(kSampleElements, true);
+  if (elements_of(prefix_) * 4 > elements_of(samples_)) prefix_.clear();
   try_singles();
   if (d_ && unexplained()) try_wide();
   if (d_) try_layouts();                                                    // before values: what is left after them is judged again
@@ -47,14 +58,14 @@ bool Search::whole_is_large() const { return bad_.front()->lane().problem.x.shap
 // ---- screening and confirming ----------------------------------------------------------------------------------------------
 
 // Of up to three lanes: the first, the last, one between.
-std::vector<Sample> Search::sampled(int64_t elements) const {
+std::vector<Sample> Search::sampled(int64_t elements, bool leading) const {
   const size_t most = std::min<size_t>(bad_.size(), 3);
   std::vector<const LaneState*> of;
   for (size_t n = 0; n < most; ++n) of.push_back(bad_[n * (bad_.size() - 1) / std::max<size_t>(most - 1, 1)]);
   of.erase(std::unique(of.begin(), of.end()), of.end());
   std::vector<Sample> out;
   for (const LaneState* lane : of)
-    if (auto sample = sample_of(*lane, elements / static_cast<int64_t>(of.size()))) out.push_back(std::move(*sample));
+    if (auto sample = sample_of(*lane, elements / static_cast<int64_t>(of.size()), leading)) out.push_back(std::move(*sample));
   return out;
 }
 
@@ -77,6 +88,19 @@ std::vector<Candidate> Search::screen(const std::vector<Sample>& samples, const 
   });
   std::erase_if(out, [](const Candidate& c) { return !c.sample.applies; });
   return out;
+}
+
+// Where samples have to be long, what already fails on a short one is not held to them.
+std::vector<Candidate> Search::screen(const std::vector<Ids>& list) const {
+  if (prefix_.empty()) return screen(samples_, list);
+  std::vector<Candidate> out = screen(prefix_, list);
+  std::vector<Ids> left;
+  for (const Candidate& c : out)
+    if (c.sample.exact()) left.push_back(c.ids);
+  std::erase_if(out, [](const Candidate& c) { return c.sample.exact(); });
+  std::vector<Candidate> longer = screen(samples_, left);
+  longer.insert(longer.end(), std::make_move_iterator(out.begin()), std::make_move_iterator(out.end()));
+  return longer;
 }
 
 // How these fit everything in the lanes that differ.
@@ -118,7 +142,7 @@ std::vector<Candidate> Search::exact_of_ids(const std::vector<string>& ids, size
     for (LaneState* l : bad_) everywhere &= l->row(id) != nullptr;
     if (everywhere) list.push_back({id});
   }
-  return exact_of(screen(samples_, list), most);
+  return exact_of(screen(list), most);
 }
 
 std::vector<Ids> Search::library(const std::function<bool(const Hypothesis&)>& wanted) const {
@@ -139,7 +163,7 @@ void Search::rank(std::vector<Candidate>& list) const { std::stable_sort(list.be
 // ---- rows of the library ---------------------------------------------------------------------------------------------------
 
 void Search::try_singles() {
-  singles_ = screen(samples_, library([](const Hypothesis& h) { return !h.named_set && !h.wide; }));
+  singles_ = screen(library([](const Hypothesis& h) { return !h.named_set && !h.wide; }));
   exact_ = exact_of(singles_, kMostExact);
   for (const Candidate& c : singles_)
     if (c.sample.changed == 0) found_.unseen.push_back(c.ids.front());
@@ -158,7 +182,7 @@ void Search::try_wide() {
     if (!h.of_other.empty()) return (h.of_other == "data") == data && (h.of_other == "data") != scales;
     return h.use == Hypothesis::Use::codes ? data && !scales : h.use == Hypothesis::Use::stored ? scales && !data : scales;
   };
-  std::vector<Candidate> seen = screen(samples_, library([&](const Hypothesis& h) { return touches(h) && h.scale; }));
+  std::vector<Candidate> seen = screen(library([&](const Hypothesis& h) { return touches(h) && h.scale; }));
   exact_ = exact_of(seen, kMostExact);
   std::vector<Candidate> others;
   for (const Ids& ids : library([&](const Hypothesis& h) { return touches(h) && !h.scale; })) others.push_back({ids, {}, {}});
@@ -176,7 +200,7 @@ void Search::try_wide() {
 
 // Sets of choices that have a name.
 void Search::try_named_sets() {
-  std::vector<Candidate> sets = screen(samples_, library([](const Hypothesis& h) { return h.named_set; }));
+  std::vector<Candidate> sets = screen(library([](const Hypothesis& h) { return h.named_set; }));
   exact_ = exact_of(sets, 8);
   singles_.insert(singles_.end(), sets.begin(), sets.end());
   rank(singles_);
@@ -214,9 +238,8 @@ void Search::try_pairs() {
     }
 
   // The hopeless ones fall on fewer elements; where blocks are so large that these are many, not all are tried.
-  const std::vector<Sample> small = sampled(kPairElements);
-  size_t elements = 1;
-  for (const Sample& s : small) elements += s.elements();
+  const std::vector<Sample> small = prefix_.empty() ? sampled(kPairElements) : sampled(kPairElements, true);
+  const size_t elements = elements_of(small) + 1, whole = std::clamp<size_t>(kPairSamples / (elements_of(samples_) + 1), 8, kMostPairs);
   if (const size_t most = std::max<size_t>(kPairWork / elements, 4 * kMostPairs); most < pairs.size()) {
     std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) { return a.rank < b.rank; });
     pairs.resize(most);
@@ -225,10 +248,10 @@ void Search::try_pairs() {
   for (Pair& p : pairs) list.push_back(std::move(p.ids));
   std::vector<Candidate> few = screen(small, list);
   rank(few);
-  if (few.size() > kMostPairs) few.resize(kMostPairs);
+  if (few.size() > whole) few.resize(whole);
   list.clear();
   for (const Candidate& c : few) list.push_back(c.ids);
-  std::vector<Candidate> seen = screen(samples_, list);
+  std::vector<Candidate> seen = screen(list);
   exact_ = exact_of(seen, 24);
   if (!unexplained()) return;
   rank(seen);
@@ -238,7 +261,41 @@ void Search::try_pairs() {
 
 // ---- the rest --------------------------------------------------------------------------------------------------------------
 
-void Search::judge_codes_under_scales() {}
+// N17.12: where nothing explains the scales, what made the codes may still be told, from the scales that came.
+void Search::judge_codes_under_scales() {
+  constexpr const char* kCame = "scale.as_it_came";
+  bool scales = false, data = false;
+  for (LaneState* l : bad_) {
+    const Direction d = *d_;
+    const Quantizer& q = *l->lane().problem.quantizer(d);
+    const Judged* j = l->find(scale_stem(q.scales));
+    if (!j || !l->find(".data") || !info(q.format).has_blocks() || q.format == FormatId::fp8_block) return;   // whose codes follow amaxes that nothing shows
+    for (const Judged& other : l->judged)
+      if (other.is_scalar() && other.differ > 0) return;                    // and those of a tensor's wrong amax
+    scales |= j->differ > 0;
+    data |= l->find(".data")->differ > 0;
+    Hypothesis& h = l->library.emplace_back();
+    h.id = kCame;
+    h.wide = true;
+    const bool as_seen = d == Direction::row || geometry(q, l->lane().problem.x.shape, d).transposed;
+    const int64_t n = length_of(q.block);
+    h.scale = [j, &q, as_seen, n, got = Codes(j->got)](const ScaleGrid&, int64_t i, int64_t b) { return got[as_seen ? scale_index(q, j->got.plane, i, b * n) : scale_index(q, j->got.plane, b * n, i)]; };
+    l->by_id[h.id] = &h;
+  }
+  if (!scales || !data) return;
+  std::vector<Ids> list = {{kCame}};
+  for (const Hypothesis& h : bad_.front()->library)
+    if (!h.wide && !h.named_set && h.stage >= Stage::scaled_value && (h.code || h.scaled || !h.keys.empty()) && !h.element && !h.scale && !h.amax) list.push_back({kCame, h.id});
+  std::vector<Candidate> fits = screen(list);
+  std::erase_if(fits, [](const Candidate& c) { return !c.sample.data_agrees; });
+  if (!fits.empty() && fits[0].ids.size() == 1) fits.resize(1);            // right: what changes nothing is right too
+  if (fits.size() > 8) fits.resize(8);
+  confirm(fits);
+  std::erase_if(fits, [](const Candidate& c) { return !c.whole.applies || !c.whole.data_agrees; });
+  for (size_t n = 0; n < std::min<size_t>(fits.size(), 3); ++n)
+    found_.under_scales.push_back(fits[n].ids.size() == 1 ? "under the scales that came every code is right" : fmt::format("under the scales that came every code is explained: {}", bad_.front()->by_id.at(fits[n].ids[1])->title));
+  if (fits.empty()) found_.under_scales.push_back("codes are wrong under the scales that came, too");
+}
 
 // The runners-up, over everything: of a large tensor beside an exact cause only the first.
 void Search::add_runners_up() {

@@ -39,7 +39,8 @@ class Search {
   void add_runners_up();
 
   // What they are made of.
-  std::vector<Sample> sampled(int64_t elements) const;
+  std::vector<Sample> sampled(int64_t elements, bool leading = false) const;
+  std::vector<Candidate> screen(const std::vector<Ids>& list) const;
   std::vector<Candidate> screen(const std::vector<Sample>& samples, const std::vector<Ids>& list) const;
   void confirm(std::vector<Candidate>& candidates) const;
   std::vector<Candidate> exact_of(std::vector<Candidate> screened, size_t most) const;
@@ -59,6 +60,7 @@ class Search {
   const std::vector<Candidate>& elsewhere_;
   std::vector<LaneState*> bad_;            // lanes of this direction that differ
   std::vector<Sample> samples_;
+  std::vector<Sample> prefix_;             // of long ones a short beginning; else empty
   std::vector<Candidate> singles_;         // that change something, the best first
   std::vector<Candidate> exact_;
   Ids alternatives_;                       // to the layouts that were found, exact as well

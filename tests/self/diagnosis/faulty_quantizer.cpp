@@ -614,7 +614,8 @@ class Run {
       rotate_rows(v, rotated ? q.sign_mask : p_.col->sign_mask);
     }
 
-    const bool per_tensor = q.format == FormatId::fp8_current, nvfp4 = q.format == FormatId::nvfp4, mx = q.format == FormatId::mxfp8 || q.format == FormatId::mxfp4;
+    const bool by_rows = q.format == FormatId::fp8_current && q.row_scaled;   // N3.12: a block is a whole stored row
+    const bool per_tensor = q.format == FormatId::fp8_current && !by_rows, nvfp4 = q.format == FormatId::nvfp4, mx = q.format == FormatId::mxfp8 || q.format == FormatId::mxfp4;
     Blocks b;
     switch (q.block) {
       case Block::b1x16: b.width = 16; break;
@@ -623,12 +624,12 @@ class Run {
       case Block::b32x32: b.width = b.height = 32; break;
       case Block::b1x128: b.width = 128; break;
       case Block::b128x128: b.width = b.height = 128; break;
-      default: b.width = std::max<int64_t>(v.cols, 1), b.height = std::max<int64_t>(v.rows, 1); break;
+      default: b.width = std::max<int64_t>(v.cols, 1), b.height = by_rows ? 1 : std::max<int64_t>(v.rows, 1); break;
     }
     if (b.height > 1 && !per_tensor && on(ba_vector)) {   // square blocks not known: each row has its own scale
       b.height = 1;
     }
-    b.down = ceil_div(v.rows, b.height), b.across = ceil_div(v.cols, b.width);
+    b.down = ceil_div(v.rows, b.height), b.across = by_rows ? 1 : ceil_div(v.cols, b.width);
     const bool square = q.block == Block::b128x128;
     const int64_t square_height = square ? 128 : 1;   // of the stored scales
 
@@ -652,9 +653,15 @@ class Run {
         if (!col) row_tensor_scale_ = s;
         if (col && on(ts_of_row) && row_tensor_scale_) s = *row_tensor_scale_;
       }
-      const std::vector<float> amaxes = block_amaxes(v, b);
+      std::vector<float> amaxes = block_amaxes(v, b);
+      if (on(ba_one_for_all) && !amaxes.empty()) std::fill(amaxes.begin(), amaxes.end(), *std::max_element(amaxes.begin(), amaxes.end()));
       for (size_t i = 0; i < amaxes.size(); ++i) {
         scales[i] = mx ? mx_block(amaxes[i], q) : nvfp4 ? nvfp4_block(amaxes[i], amax, s) : divided_block(divide(amaxes[i], q));
+        if (by_rows) {
+          const Divided t = divide(amaxes[i], q);
+          if (const Buffer* out = find(outputs_, plane_name(d, "amax"))) put(*out, static_cast<int64_t>(i), std::isnan(amaxes[i]) ? 0x7FFFFFFF : as_bits(amaxes[i]));
+          if (const Buffer* out = find(outputs_, plane_name(d, "scale"))) put(*out, static_cast<int64_t>(i), as_bits(on(dv_scale_is_inv) ? t.inverse : t.scale));
+        }
         outside_scale(scales[i], static_cast<int64_t>(i), b, amaxes[i], q, s);
       }
     }
@@ -717,7 +724,10 @@ class Run {
         }
       if (col && on(bs_other_direction) && row_stored_.size() == stored.size()) stored = row_stored_;
       if (!col) row_stored_ = stored;
-      write_scales(d, q, stored, scale_rows, b.across);
+      if (by_rows)
+        for (int64_t i = 0; i < scale_rows; ++i) put(*find(outputs_, plane_name(d, "scale_inv")), i, stored[static_cast<size_t>(i)]);
+      else
+        write_scales(d, q, stored, scale_rows, b.across);
     }
     write_data(d, q, codes, v.rows, v.cols);
   }
@@ -874,7 +884,7 @@ class FaultyQuantizer : public Subject {
     for (Direction d : kDirections)
       if (const auto& q = p.quantizer(d)) {
         if (q->format == FormatId::identity || q->format == FormatId::fp8_delayed) return {false, "the faulty quantizer has no such format"};
-        if (q->four_over_six != FourOverSix::off || q->row_scaled || q->scale_from != ScaleFrom::x) return {false, "the faulty quantizer has neither four_over_six nor row_scaled nor scale_from"};
+        if (q->four_over_six != FourOverSix::off || (q->row_scaled && q->format == FormatId::nvfp4) || q->scale_from != ScaleFrom::x) return {false, "the faulty quantizer has neither four_over_six nor NVFP4 with row_scaled nor scale_from"};
         if (q->numerics != Numerics{}) return {false, "the faulty quantizer has default numerics"};
       }
     return {};

@@ -31,7 +31,7 @@ TEST_P(Sound, EqualsTheReferenceBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Lines, Sound,
                          testing::Values("quantize mxfp8 {65x97,1x1,33x48,0x64} {bf16,f16,f32} element={e4m3,e5m2} scales={compact,gemm}", "quantize mxfp8 {64x128,65x97} bf16 element={e4m3,e5m2} scales={compact,gemm} block=32x32",
                                          "quantize mxfp4 {64x128,65x97} {bf16,f32} scales={compact,gemm}", "quantize fp8_current 33x65 {bf16,f16,f32} element={e4m3,e5m2} pow2={0,1} eps={0,2}",
-                                         "quantize fp8_current 33x65 bf16 amax={3,1e-40,inf}", "quantize fp8_block 130x257 {bf16,f32} element={e4m3,e5m2} pow2={0,1} eps={0,0.5} block={1x128,128x128}",
+                                         "quantize fp8_current 33x65 bf16 amax={3,1e-40,inf}", "quantize fp8_current {33x65,1x1,0x64,64x0} {bf16,f32} row_scaled=1 element={e4m3,e5m2} pow2={0,1} eps={0,2}", "quantize fp8_block 130x257 {bf16,f32} element={e4m3,e5m2} pow2={0,1} eps={0,0.5} block={1x128,128x128}",
                                          "quantize fp8_block {64x128,130x257} bf16 scales=gemm block={1x128,128x128}", "quantize nvfp4 {48x80,33x65} {bf16,f32} block={1x16,16x16} scales={compact,gemm}",
                                          "quantize nvfp4 64x128 bf16 round=sr rng=5000000000,7,3", "quantize nvfp4 {64x128,48x80} bf16 col.rht=1 col.round={rne,sr}", "quantize nvfp4 64x128 bf16 amax=3 col.rht=1",
                                          "quantize nvfp4/mxfp8 64x96 bf16"));
