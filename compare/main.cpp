@@ -1,4 +1,5 @@
 // The program `assay`: reads the command line and calls one function per command. The only place of this room that names both sides.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -15,6 +16,7 @@
 #include "compare/build.h"
 #include "compare/certify.h"
 #include "compare/check.h"
+#include "compare/diagnosis/causes.h"
 #include "compare/diagnosis/explain.h"
 #include "compare/diagnosis/identify.h"
 #include "compare/doctor.h"
@@ -345,12 +347,14 @@ int run_program(int argc, char** argv) {
   });
 
   ExplainOptions explain;
+  bool hypotheses = false;
   c = app.add_subcommand("explain", "where, which stage first, which cause; with the evidence (docs/debugging-a-divergence.md)");
   c->footer("Replays some hundred causes on the reference, single ones and then pairs, and takes one that gives every byte; where none fits, it says so.\n"
             "Examples:\n  assay explain 'quantize mxfp8 64x256 bf16' --plugin ./libmine.so\n  assay explain dump.safetensors\n  assay explain dumps/step12.safetensors --case fc1.weight --html why.html\n"
             "Exit status: 0 nothing differs; 1 something does; 2 bad input; 3 the subject is absent or does not run the line.");
-  c->add_option("what", explain.what, "a line in quotes, or a pack")->required();
+  c->add_option("what", explain.what, "a line in quotes, or a pack");
   c->add_option("--case", explain.case_id, "a case of the pack (default: the first that differs)");
+  c->add_flag("--hypotheses", hypotheses, "instead: the causes that can be named; what may be a format (docs/causes.md)");
   add_subjects(c, common, "host");
   c->add_option("--html", explain.html, "write the report page here, one file");
   c->add_option("--json", explain.json, "write the diagnosis here");
@@ -362,6 +366,13 @@ int run_program(int argc, char** argv) {
   add_timeout(c, common);
   add_jobs(c, common);
   c->callback([&] {
+    if (hypotheses) {
+      const auto format = std::find_if(kFormats.begin(), kFormats.end(), [&](const FormatInfo& f) { return f.name == explain.what; });
+      if (!explain.what.empty() && format == kFormats.end()) throw CLI::ValidationError("what", "with --hypotheses: a format, or nothing; found " + explain.what);
+      std::cout << causes_page(explain.what.empty() ? std::nullopt : std::optional(format->id));
+      return;
+    }
+    if (explain.what.empty()) throw CLI::RequiredError("what");
     const Subjects subjects = make_subjects(common);
     take_subject(explain, common, subjects);
     explain.jobs = common.jobs;
