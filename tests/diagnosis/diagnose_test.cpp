@@ -127,6 +127,38 @@ TEST(Diagnose, AmaxThatMissesAnElement) {
   expect_named(c.diagnosis(), {"amax.misses_last"}, Stage::amax);
 }
 
+// N3.12: every row scaled as the tensor would be.
+TEST(Diagnose, OneScaleForAllRows) {
+  Case c("quantize fp8_current 48x64 bf16 dir=col row_scaled=1 seed=3");
+  const std::vector<PlaneData> whole = run(*parse_line("quantize fp8_current 48x64 bf16 dir=col seed=3"), c.seen.inputs);
+  for (PlaneData& rows : c.seen.got) {
+    const PlaneData& one = *find_plane(whole, rows.plane.name);
+    for (int64_t i = 0; i < rows.plane.logical.count(); ++i) set_code(rows.plane, rows.bytes, i, code_at(one.plane, one.bytes, rows.plane.name == "col.data" ? i : 0));
+  }
+  expect_named(c.diagnosis(), {"tensor_amax.of_rows"}, Stage::amax);
+}
+
+// Scales that nothing explains, and codes that follow them, or lose their sign too.
+TEST(Diagnose, CodesUnderTheScalesThatCame) {
+  for (const bool unsigned_too : {false, true}) {
+    Case c("quantize mxfp8 64x128 bf16 dir=row seed=3");
+    const PlaneData& right = c.plane("row.scale_inv");
+    Problem p = c.seen.problem;
+    p.row->scale_from = ScaleFrom::scale;
+    std::vector<PlaneData> inputs = c.seen.inputs;
+    for (const Plane& plane : input_planes(p))
+      if (plane.name == "row.given.scale_inv") inputs.push_back({plane, std::vector<std::byte>(plane.bytes())});
+    for (int64_t i = 0; i < 256; ++i) set_code(Encoding::e8m0, inputs.back().bytes, i, code_at(right.plane, right.bytes, index_of(right.plane, i / 4, i % 4)) + static_cast<uint32_t>(i * i % 7 == 2 ? 1 + i % 3 : 0));
+    c.seen.got = run(p, inputs);
+    if (unsigned_too)
+      for (std::byte& b : c.plane("row.data").bytes) b &= std::byte{0x7F};
+    const Diagnosis d = c.diagnosis();
+    EXPECT_NE(d.confidence, Confidence::certain);
+    ASSERT_FALSE(d.fingerprints.empty());
+    EXPECT_EQ(d.fingerprints[0], unsigned_too ? "row: under the scales that came every code is explained: codes lose their sign" : "row: under the scales that came every code is right") << diagnosis_screen(d);
+  }
+}
+
 TEST(Diagnose, CodesThatLoseTheirSign) {
   Case c("quantize fp8_current 64x128 bf16 dir=col seed=3");
   for (std::byte& b : c.plane("col.data").bytes) b &= std::byte{0x7F};
