@@ -98,6 +98,11 @@ TEST(Describe, RegionsAndPlacesInWords) {
     if (plane.name == "col.data") {
       EXPECT_EQ(place_text(&t, plane, {false, 3, 5}), "row 5, column 3 (stored [3][5])");
     }
+  const Problem by_rows = fakes::problem("quantize fp8_current 8x16 bf16 dir=both row_scaled=1");   // N3.12
+  for (const Plane& plane : output_planes(by_rows))
+    if (!plane.name.ends_with(".data")) {
+      EXPECT_EQ(place_text(&by_rows, plane, {false, 5, 0}), plane.name.starts_with("row") ? "row 5, columns 0..15" : "rows 0..7, column 5") << plane.name;
+    }
   const Problem product = fakes::problem("gemm a=mxfp8 b=mxfp8 5x7x32");
   EXPECT_EQ(place_text(&product, output_planes(product)[0], {false, 6, 4}), "row n = 6, column m = 4");
 }

@@ -186,9 +186,10 @@ TEST(Unpinned, EveryOrderIsAccepted) {
   int64_t inside = 0, lines = 0;
   for (const std::string operands : {"gemm a=fp8_current b=fp8_current 21x18x160 row_scaled=1 sum=hopper_fp8_split", "gemm a=fp8_current b=fp8_current 21x18x130 row_scaled=1 sum=hopper_fp8_fast op=NT",
                                      "gemm a=fp8_current b=fp8_delayed 21x18x160 a.row_scaled=1 sum=hopper_fp8_split op=NN", "gemm a=fp8_delayed b=fp8_current 21x18x160 sum=hopper_fp8_split",
-                                     "gemm a=fp8_block b=fp8_block 21x18x160 sum=hopper_fp8_split", "gemm a=identity b=identity 21x18x96 sum=hopper_f16", "gemm a=identity b=identity 21x18x96 f32 sum=hopper_tf32"})
+                                     "gemm a=fp8_block b=fp8_block 21x18x160 sum=hopper_fp8_split", "gemm a=identity b=identity 21x18x96 sum=hopper_f16", "gemm a=identity b=identity 21x18x96 f32 sum=hopper_tf32",
+                                     "gemm a=fp8_delayed b=fp8_delayed 21x18x16 a.scale=3 b.scale=5 sum=hopper_fp8_split"})
     for (const std::string epilogue : {"", "alpha=0.3", "alpha=-7e-5 beta=1", "bias=f32", "beta=0.7 bias=bf16", "alpha=1e-30 beta=-3 bias=f32", "alpha=4 beta=0.5"})
-      for (const char* keys : {"out=f32 fill=normal", "out=f32 fill=wide", "out=bf16 fill=normal", "out=bf16 fill=outliers", "out=f16 fill=normal", "out=f32 fill=exact_sums"}) {   // the last: nothing but the order rounds
+      for (const char* keys : {"out=f32 fill=normal", "out=f32 fill=wide", "out=bf16 fill=normal", "out=bf16 fill=outliers", "out=f16 fill=normal", "out=f32 fill=exact_sums"}) {   // the last of the last: codes are integers, so that nothing but the order rounds
         const std::string line = operands + " " + epilogue + " " + keys;
         const Verdict v = judged(line, static_cast<uint64_t>(++lines));
         EXPECT_EQ(v.outcome, Outcome::passed) << line << ": " << first_of(v);
