@@ -15,6 +15,7 @@
 #include "contract/f32_text.h"
 #include "contract/flavours.h"
 #include "contract/line.h"
+#include "contract/words.h"
 
 namespace assay {
 
@@ -113,18 +114,12 @@ std::optional<Problem> with_keys(const Problem& problem, const std::string& keys
   bare.x.fill = {};
   const bool stops_drawing = keys.find("round=rne") != std::string::npos;
   if (stops_drawing) bare.rng = {};                                         // its key applies no more
-  const auto words_of = [](const std::string& text) {
-    std::vector<std::string> out;
-    for (size_t at = 0; at < text.size();) {
-      const size_t end = std::min(text.find(' ', at), text.size());
-      if (end > at) out.push_back(text.substr(at, end - at));
-      at = end + 1;
-    }
-    return out;
-  };
   const auto key_of = [](const std::string& word) { return word.substr(0, word.find('=')); };
-  std::vector<std::string> line = words_of(to_line(bare));
-  for (const std::string& word : words_of(keys)) {
+  const std::string before = to_line(bare);
+  const Words words = words_of(before, ' ');
+  std::vector<std::string> line(words.begin(), words.end());
+  for (const std::string_view view : words_of(keys, ' ')) {
+    const std::string word(view);
     const std::string key = key_of(word);
     const auto known = std::find_if(line_keys().begin(), line_keys().end(), [&](const KeyInfo& k) { return k.name == key; });
     if (known == line_keys().end()) return {};
@@ -184,6 +179,9 @@ constexpr KeyRow kKeyRows[] = {
     {"scale_order", "encode_first", block_scale, "the encode scale MAX / amax comes first"},
     {"pow2", "0", block_scale, "the scale is not made a power of two"},
     {"pow2", "1", block_scale, "the scale is made a power of two"},
+    {"scale_division", "divide", block_scale, "scales are made by divisions, one rounding each"},
+    {"scale_division", "reciprocal", block_scale, "scales are made by products with reciprocals, not by divisions"},
+    {"scale_division", "in_source", block_scale, "every step to a scale is rounded to x's encoding too"},
     {"scale_limit", "source_max", block_scale, "an infinite scale becomes the source's largest value"},
     {"scale_limit", "f32_max", block_scale, "an infinite scale becomes FLT_MAX"},
     {"four_over_six", "off", block_scale, "every block is scaled for 6"},
