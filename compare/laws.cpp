@@ -330,7 +330,8 @@ class Laws {
     const bool sixth = n.nvfp4_scale == Nvfp4Scale::quotient_first || n.nvfp4_scale == Nvfp4Scale::decode || n.nvfp4_scale == Nvfp4Scale::unit;
     const double b = sixth ? Division(q, p_.x.source).rounded(amax / 6) : amax / 6;   // N17.14
     const double exact = by_p ? b / t.decode : b * t.encode;
-    const double least = n.nvfp4_floor == Nvfp4Floor::least_normal ? 0x1p-6 : n.nvfp4_floor == Nvfp4Floor::one && exact > 0x1p-140 ? 0x1p-9 : 0.0;
+    if (n.nvfp4_floor == Nvfp4Floor::one && exact > 0 && exact < 0x1p-120) return k == 0x38 || k == 0x01;   // v may be 0, or was on the way
+    const double least = n.nvfp4_floor == Nvfp4Floor::least_normal ? 0x1p-6 : n.nvfp4_floor == Nvfp4Floor::one && exact > 0 ? 0x1p-9 : 0.0;
     const double v = std::max(exact, least);
     const double slack = std::isfinite(v) ? v * 0x1p-21 + narrowing(v) : 0;
     const auto fits = [&](uint32_t c) {

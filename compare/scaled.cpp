@@ -14,23 +14,22 @@ namespace {
 double value(const PlaneData& p, int64_t row, int64_t col) { return value_of(p.plane.encoding, code_at(p.plane, p.bytes, index_of(p.plane, row, col))); }
 double value_at(const PlaneData& p, int64_t index) { return value_of(p.plane.encoding, code_at(p.plane, p.bytes, index)); }
 
-// N17.3: v, at most `slack` off, rounded to a grid first. Where that may fall on either side, half a step of slack remains.
-Scaled pre_rounded(Scaled v, PreRound rule) {
+// N17.3: v, at most `slack` off, rounded to a grid first: its ends are, as that is monotone. Nothing where they lie on both sides of the largest value.
+std::optional<Scaled> pre_rounded(const Scaled& v, PreRound rule) {
   const bool cuts = rule == PreRound::f16_rz;
   const Encoding e = cuts ? Encoding::f16 : Encoding::bf16;
   const double a = std::fabs(v.value), most = value_of(e, info(e).max_finite);
   if (!std::isfinite(a) || a == 0) return v;
-  const double step = step_at(e, a), lower = std::floor(a / step) * step, above = a - lower;
-  const auto signed_as_before = [&](double magnitude, double slack) { return Scaled{std::copysign(magnitude, v.value), slack}; };
-  if (cuts) {
-    if (a > most) return signed_as_before(most, 0);
-    const bool unsure = above < v.slack || step - above <= v.slack;        // beside a value of the grid: that one, or the one below
-    return unsure ? signed_as_before(std::min(above < v.slack ? lower - step / 2 : lower + step / 2, most), step / 2) : signed_as_before(lower, 0);
-  }
-  if (a >= most + step_at(e, most) / 2) return signed_as_before(std::numeric_limits<double>::infinity(), 0);
-  if (v.slack > 0 && std::fabs(above - step / 2) <= v.slack) return signed_as_before(lower + step / 2, step / 2);
-  const bool up = above > step / 2 || (above == step / 2 && std::fmod(lower / step, 2) != 0);
-  return signed_as_before(up ? lower + step : lower, 0);
+  const auto rounded = [&](double magnitude) {
+    if (cuts && magnitude > most) return most;
+    if (magnitude >= most + step_at(e, most) / 2) return std::numeric_limits<double>::infinity();
+    const double steps = magnitude / step_at(e, magnitude);
+    return (cuts ? std::floor(steps) : std::nearbyint(steps)) * step_at(e, magnitude);
+  };
+  const double low = rounded(std::max(a - v.slack, 0.0)), high = rounded(a + v.slack);
+  if (low == high) return Scaled{std::copysign(low, v.value), 0};
+  if (std::isinf(high)) return {};
+  return Scaled{std::copysign((low + high) / 2, v.value), (high - low) / 2};
 }
 
 }  // namespace
@@ -161,7 +160,8 @@ std::optional<Scaled> ScaledValues::at(int64_t i, int64_t j) const {
   const bool stands = v.slack == 0 && (!std::isfinite(v.value) || static_cast<double>(static_cast<float>(v.value)) == v.value);
   if (!stands) v.slack += narrowing(v.value);
   if (!std::isfinite(v.value)) v.slack = 0;
-  return q_.numerics.pre_round == PreRound::none ? v : pre_rounded(v, q_.numerics.pre_round);
+  if (q_.numerics.pre_round == PreRound::none) return v;
+  return pre_rounded(v, q_.numerics.pre_round);
 }
 
 }  // namespace assay

@@ -39,13 +39,10 @@ const std::vector<Module> kModules = {
     {"compressed_tensors_cpu/mxfp8.bf16.edges", "flavour=compressed_tensors.mx"},
     {"compressed_tensors_cpu/mxfp8.f32", "flavour=compressed_tensors.mx"},
     {"compressed_tensors_cpu/mxfp8.f32.edges", "flavour=compressed_tensors.mx"},
-    // Of bf16 weights compressed-tensors divides amaxes by 6, and 2688 by the tensor's, in bf16.
-    {"compressed_tensors_cpu/nvfp4.bf16", "flavour=compressed_tensors.nvfp4",
-     {{"grad_output/row.data", 33}, {"grad_output/row.scale_inv", 10}, {"input/row.data", 14}, {"input/row.scale_inv", 2}, {"weight/row.data", 41}, {"weight/row.scale_inv", 3}}},
-    {"compressed_tensors_cpu/nvfp4.bf16.edges", "flavour=compressed_tensors.nvfp4", {{"input/row.data", 7}, {"input/row.scale_inv", 3}}},
+    {"compressed_tensors_cpu/nvfp4.bf16", "flavour=compressed_tensors.nvfp4_in_source"},
+    {"compressed_tensors_cpu/nvfp4.bf16.edges", "flavour=compressed_tensors.nvfp4_in_source"},
     {"compressed_tensors_cpu/nvfp4.f32", "flavour=compressed_tensors.nvfp4"},
-    // PyTorch divides 2688 by a tensor as 2688 times its reciprocal: with an amax of 448 S is 6.0000005.
-    {"compressed_tensors_cpu/nvfp4.f32.edges", "flavour=compressed_tensors.nvfp4", {{"input/row.data", 140}, {"input/row.scale_inv", 4}}},
+    {"compressed_tensors_cpu/nvfp4.f32.edges", "flavour=compressed_tensors.nvfp4"},   // 2688 times 1/448 is 6.0000005
     {"gfloat_mx/mxfp4.TiesToAway", "flavour=ocp.away"},
     {"gfloat_mx/mxfp4.TiesToEven", "flavour=ocp"},
     {"gfloat_mx/mxfp8.TiesToAway", "flavour=ocp.away"},
@@ -85,9 +82,8 @@ const std::vector<Module> kModules = {
     {"torchao_cpu/nvfp4.one_level", "flavour=torchao.nvfp4_one_level"},
     {"torchao_cpu/nvfp4.two_level", "flavour=torchao.nvfp4"},
     // The scale of a bf16 tensor is a bf16 number, and so is the quotient that is cast.
-    {"modelopt_cpu/fp8_current.modelopt_bf16", "flavour=onnx.fp8",
-     {{"grad_output/row.data", 73}, {"grad_output/row.scale_inv", 1}, {"input/row.data", 72}, {"input/row.scale_inv", 1}, {"weight/row.data", 91}, {"weight/row.scale_inv", 1}}},
-    {"modelopt_cpu/fp8_current.modelopt_bf16.edges", "flavour=onnx.fp8"},
+    {"modelopt_cpu/fp8_current.modelopt_bf16", "flavour=modelopt.fp8_in_source"},
+    {"modelopt_cpu/fp8_current.modelopt_bf16.edges", "flavour=modelopt.fp8_in_source"},
     {"modelopt_cpu/fp8_current.modelopt_f32", "flavour=onnx.fp8"},
     {"modelopt_cpu/fp8_current.modelopt_f32.edges", "flavour=onnx.fp8"},
     {"modelopt_cpu/mxfp4.modelopt", "flavour=modelopt.mxfp4"},
