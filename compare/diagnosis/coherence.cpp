@@ -52,7 +52,7 @@ Interval before_rounding(const Quantizer& q, uint32_t code) {
 // One direction's intervals for the elements of the tensor that it quantized.
 class DirectionData {
  public:
-  DirectionData(const Problem& p, Direction d, const std::vector<PlaneData>& planes) : q_(*p.quantizer(d)), d_(d) {
+  DirectionData(const Problem& p, Direction d, const std::vector<PlaneData>& planes) : q_(*p.quantizer(d)), source_(p.x.source), d_(d) {
     data_ = find_plane(planes, plane_name(d, "data"));
     if (!data_) {
       trouble_ = "the pack holds no " + plane_name(d, "data");
@@ -76,6 +76,7 @@ class DirectionData {
     slack_ = q_.numerics.multiplier == Multiplier::bf16_quotient ? 0x1p-7 : 0x1p-19;
     if (q_.numerics.pre_round == PreRound::bf16) slack_ += 0x1p-8;
     if (q_.numerics.pre_round == PreRound::f16_rz) slack_ += 0x1p-9;
+    if (q_.numerics.scale_division == ScaleDivision::in_source && f.scale == Encoding::f32) slack_ += step_at(source_, 1);   // N17.14: the stored scale has fewer digits
   }
 
   const string& trouble() const { return trouble_; }
@@ -95,7 +96,7 @@ class DirectionData {
     if (q_.format != FormatId::nvfp4) return std::fabs(scale) < 0x1p-126 && scale_->plane.encoding == Encoding::f32 ? 0 : scale;
     if (q_.numerics.nvfp4_scale == Nvfp4Scale::unit) return scale;
     const double a = tensor_amax(r, c);
-    const double s = (q_.e4m3_max == E4m3Max::m256 ? 1536.0 : 2688.0) / a;
+    const double s = Division(q_, source_).encode(q_.e4m3_max == E4m3Max::m256 ? 1536 : 2688, a);
     return a > 0 && std::isfinite(a) && s < 0x1p127 ? scale / s : 0;
   }
 
@@ -147,6 +148,7 @@ class DirectionData {
   }
 
   Quantizer q_;
+  Encoding source_;
   Direction d_;
   bool transposed_ = false, unscaled_ = false;
   const PlaneData *data_ = nullptr, *scale_ = nullptr, *amax_ = nullptr;

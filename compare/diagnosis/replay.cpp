@@ -54,11 +54,11 @@ struct Factor {
 };
 
 // N10.2: S of a tensor's amax.
-float encode_scale(const Quantizer& q, float a) {
+float encode_scale(const Quantizer& q, float a, Encoding source) {
   const Numerics& n = q.numerics;
   constexpr float kMost = std::numeric_limits<float>::max();
   if (n.nvfp4_scale == Nvfp4Scale::unit || (std::isnan(a) && n.nan_tensor_amax == NanTensorAmax::unit)) return 1;
-  const float s = (q.e4m3_max == E4m3Max::m256 ? 1536.0f : 2688.0f) / a;
+  const float s = static_cast<float>(Division(q, source).encode(q.e4m3_max == E4m3Max::m256 ? 1536 : 2688, a));   // N17.14
   const float limited = std::isnan(s) ? (n.nan_clamp == NanClamp::propagate ? s : kMost) : std::min(s, kMost);
   return !(std::isinf(a) && n.inf_amax == InfAmax::zero) && (a == 0 || limited == 0) ? 1 : limited;
 }
@@ -92,10 +92,10 @@ class Factors {
  private:
   Factor block(double scale_inv, double amax) const {
     if (q_.numerics.scale_order == ScaleOrder::decode_divide) return {scale_inv, true};
-    if (q_.numerics.scale_order == ScaleOrder::decode_first) return {static_cast<float>(1 / scale_inv)};
+    if (q_.numerics.scale_order == ScaleOrder::decode_first) return {Division(q_, source_).rounded(1 / scale_inv)};
     const double least = std::max(amax, value_of(Encoding::f32, q_.eps));
     if (least == 0 || std::isnan(amax) || (std::isinf(least) && q_.numerics.inf_amax == InfAmax::unit)) return {1};
-    double scale = static_cast<float>(value_of(q_.element, info(q_.element).max_finite) / least);
+    double scale = Division(q_, source_).encode(value_of(q_.element, info(q_.element).max_finite), least);
     if (std::isinf(scale)) scale = value_of(q_.numerics.scale_limit == ScaleLimit::source_max ? source_ : Encoding::f32, info(q_.numerics.scale_limit == ScaleLimit::source_max ? source_ : Encoding::f32).max_finite);
     return {q_.pow2 && scale > 0 ? std::exp2(std::ilogb(scale)) : scale};
   }
@@ -107,8 +107,8 @@ class Factors {
     constexpr float kMost = std::numeric_limits<float>::max();
     const float range = q_.e4m3_max == E4m3Max::m256 ? 1536.0f : 2688.0f;
     const bool unit = n.nvfp4_scale == Nvfp4Scale::unit;
-    const float encode = encode_scale(q_, a);
-    const float p = unit ? 1 : a / range;
+    const float encode = encode_scale(q_, a, source_);
+    const float p = unit ? 1 : static_cast<float>(Division(q_, source_).decode(a, range));
     if (s == 0 && n.zero_multiplier == ZeroMultiplier::zero) return {0};
     switch (n.multiplier) {
       case Multiplier::divide_product: return {s * p, true};
@@ -503,7 +503,7 @@ const ScaleGrid& Replay::own_scales(bool amaxes) const {
     own_scales_.amaxes = own_amaxes_.amaxes;
     if (s.q().format == FormatId::nvfp4 && !s.q().row_scaled) {
       const PlaneData* given = find_plane(lane_.inputs, plane_name(d, "given.amax"));
-      own_scales_.encode_scale = encode_scale(s.q(), static_cast<float>(given ? scalar_of(*given) : tensor_amax()));
+      own_scales_.encode_scale = encode_scale(s.q(), static_cast<float>(given ? scalar_of(*given) : tensor_amax()), lane_.problem.x.source);
     }
   });
   return amaxes ? own_amaxes_ : own_scales_;
@@ -688,7 +688,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     if (s.q().format == FormatId::nvfp4 && !s.q().row_scaled) {
       const PlaneData* given = find_plane(lane_.inputs, plane_name(d, "given.amax"));
       const double a = s.tensor_amax ? *s.tensor_amax : given ? scalar_of(*given) : edited ? s.quantized->amax() : tensor_amax();
-      shown_scales.encode_scale = encode_scale(s.q(), static_cast<float>(a));
+      shown_scales.encode_scale = encode_scale(s.q(), static_cast<float>(a), lane_.problem.x.source);
     }
     const auto edit = [&](ScaleGrid& grid, Hypothesis::Use use) {
       for (const Hypothesis* h : hypotheses)
@@ -744,7 +744,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     const double whole_amax = s.tensor_amax ? *s.tensor_amax : given_amax ? scalar_of(*given_amax) : has_tensor_amax ? (edited ? s.quantized->amax() : tensor_amax()) : 0;
     const PlaneData* tensor_scale = s.q().format == FormatId::fp8_delayed ? find_plane(s.inputs, plane_name(d, "given.scale")) : of_rows ? find_plane(*planes, plane_name(d, "scale")) : scalar_plane(*planes, d, "scale");
     const Factors factors(s.q(), x.encoding());
-    const double encode = s.q().format == FormatId::nvfp4 ? encode_scale(s.q(), static_cast<float>(whole_amax)) : 1;
+    const double encode = s.q().format == FormatId::nvfp4 ? encode_scale(s.q(), static_cast<float>(whole_amax), lane_.problem.x.source) : 1;
     const int64_t n = blocked ? s.block_length() : std::max<int64_t>(s.places(), 1);
     const bool as_seen = d == Direction::row || s.transposed();
     // A block's amax is asked for by each of its elements.
