@@ -359,7 +359,7 @@ int run_program(int argc, char** argv) {
   c->add_option("--html", explain.html, "write the report page here, one file");
   c->add_option("--json", explain.json, "write the diagnosis here");
   c->add_option("--reproducer", explain.reproducer, "write the smallest case that still differs into this folder: a pack and a C++ program");
-  c->add_flag("!--no-pairs", explain.pairs, "single causes only");
+  c->add_flag_callback("--no-pairs", [&] { explain.pairs = false; }, "single causes only");
   c->add_flag("--github", explain.github, "annotations for GitHub Actions on standard output");
   c->add_option("--budget", explain.budget, "seconds for the search")->check(CLI::PositiveNumber)->capture_default_str();
   add_environment(c, common);
