@@ -213,4 +213,51 @@ GroupedTensorPtr group_dequantize(Session& session, GroupedTensor& group, DType 
   return out;
 }
 
+ArrayPtr group_requantize_inplace(Session& session, GroupedTensor& group, const QuantizerPtr& quantizer, DType to, bool return_dequantized) {
+  constexpr const char* kEntry = "group_requantize_inplace";
+  const auto* came = dynamic_cast<const MXFP8Quantizer*>(group.quantizer.get());
+  const auto* wanted = dynamic_cast<const MXFP8Quantizer*>(quantizer.get());
+  need(came && wanted, kEntry, "a group and a quantizer of MXFP8", !came ? "another group" : quantizer ? std::string(quantizer->class_name()) : "no quantizer");
+  need(came->dtype == wanted->dtype, kEntry, "a quantizer of the group's dtype, " + std::string(info(came->dtype).name) + ",", std::string(info(wanted->dtype).name));
+  need(group.has_data(), kEntry, "row data", "none");
+  if (group.with_gemm_swizzled_scales) {
+    need(!return_dequantized, kEntry, "scales in compact format to dequantize rows from", "swizzled ones");
+    need(group.has_columnwise_data() || !quantizer->columnwise_usage, kEntry, "columns beside swizzled scales, from which they cannot be rebuilt", "none");
+    return nullptr;
+  }
+  need(!group.has_columnwise_data(), kEntry, "rows alone, or a group whose scales are swizzled", "compact columns");
+  for (const Dims& m : group.tensor_shapes)
+    need(m[0] % 128 == 0 && m[1] % 128 == 0, kEntry, "members of multiples of 128 rows and columns", std::to_string(m[0]) + "x" + std::to_string(m[1]));
+
+  ArrayPtr rows;
+  if (quantizer->columnwise_usage || return_dequantized)
+    rows = view(group_dequantize(session, group, to)->rowwise_data, {group.logical_shape.rows, group.logical_shape.cols});
+  if (quantizer->columnwise_usage) {
+    const QuantizerPtr columns = quantizer->copy();
+    columns->set_usage(false, true);
+    columns->optimize_for_gemm = true;
+    const GroupedTensorPtr made = group_quantize(session, rows, columns, group.num_tensors, {.first_dims = group.first_dims, .last_dims = group.last_dims});
+    group.columnwise_data = made->columnwise_data;
+    group.columnwise_scale_inv = made->columnwise_scale_inv;
+    group.columnwise_scale_inv_offsets = made->columnwise_scale_inv_offsets;
+  }
+  for (const Tensorlike& member : group.quantized_tensors) {
+    auto& storage = dynamic_cast<MXFP8Storage&>(*std::get<StoragePtr>(member));
+    const Dims m = storage.size();
+    if (count_of(m) == 0) continue;
+    Problem p;
+    p.op = Swizzle{};
+    p.x.shape = {m[0], m[1]};
+    p.x.source = Encoding::e8m0;
+    p.row = came->line(Direction::row);
+    p.row->scales = ScaleLayout::compact;
+    const std::vector<Plane> read = input_planes(p);
+    const std::vector<PlaneData> moved = session.run(p, {filled(read.front(), storage.rowwise_scale_inv->bytes())});
+    std::copy_n(moved.front().bytes.begin(), storage.rowwise_scale_inv->bytes().size(), storage.rowwise_scale_inv->bytes().begin());
+    group.with_gemm_swizzled_scales = true;                                  // of members that are all empty there is nothing to move
+  }
+  group.quantized_tensors = group.split_into_quantized_tensors(session);
+  return return_dequantized ? rows : nullptr;
+}
+
 }  // namespace assay::training

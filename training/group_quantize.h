@@ -32,4 +32,9 @@ std::pair<GroupedTensorPtr, ArrayPtr> bgrad_group_quantize(Session&, const Array
 // A high-precision group of dtype `to`. MXFP8 and blockwise FP8 with exactly one direction.
 GroupedTensorPtr group_dequantize(Session&, GroupedTensor& group, DType to);
 
+// Makes a group whose rows came quantized ready for GEMMs, in place: row data stay, row scales move to GEMM layout, and where `quantizer` uses columns these are quantized
+// from the rows dequantized to `to`. A group that is ready already is left as it is. MXFP8 of one encoding, members of multiples of 128 rows and columns. Returns the
+// dequantized rows, [R, C], where `return_dequantized` asks for them (bias gradients are summed from them), else null.
+ArrayPtr group_requantize_inplace(Session&, GroupedTensor& group, const QuantizerPtr& quantizer, DType to, bool return_dequantized = false);
+
 }  // namespace assay::training

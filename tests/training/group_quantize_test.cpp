@@ -224,4 +224,51 @@ TEST_F(Grouped, DequantizeTakesExactlyOneDirection) {
   EXPECT_EQ(error_of([&] { group_dequantize(session, *group_quantize(session, varied({256, 128}), fp4, 2), DType::bfloat16); }), "RuntimeError");
 }
 
+// Rows arrive quantized, as experts send them: they stay, their scales are swizzled, and columns are those of the dequantized rows (TE
+// tests/pytorch/test_grouped_tensor_mxfp8, pre-quantized input).
+TEST_F(Grouped, RowsThatCameQuantizedAreMadeReadyForGemms) {
+  for (const Sizes& first : {Sizes{128, 256}, {0, 384}, {256, 128}, {128, 0}}) {
+    auto wire = std::make_shared<MXFP8Quantizer>(), op = std::make_shared<MXFP8Quantizer>();
+    wire->set_usage(true, false);
+    op->optimize_for_gemm = true;
+    const ArrayPtr x = varied({384, 256}, 5);
+    const GroupedTensorPtr g = group_quantize(session, x, wire, 2, {.first_dims = int64_array(first)});
+    const auto compact = [&] { return group_quantize(session, x, wire, 2, {.first_dims = int64_array(first)}); };
+    const GroupedTensorPtr before = compact(), values = group_dequantize(session, *before, DType::bfloat16);
+    const ArrayPtr rows = group_requantize_inplace(session, *g, op, DType::bfloat16, true);
+    EXPECT_TRUE(equal_bytes(*g->rowwise_data, *before->rowwise_data));
+    EXPECT_EQ(rows->shape, (Dims{384, 256}));
+    int64_t row = 0;
+    for (size_t i = 0; i < first.size(); row += first[i++]) {
+      if (first[i] == 0) continue;
+      const auto& member = dynamic_cast<const MXFP8Storage&>(*std::get<StoragePtr>(g->quantized_tensors[i]));
+      EXPECT_TRUE(member.with_gemm_swizzled_scales);
+      EXPECT_TRUE(equal_bytes(*slice(rows, 0, row, row + first[i]), *std::get<ArrayPtr>(values->quantized_tensors[i])));
+      const StoragePtr whole = op->quantize(session, slice(x, 0, row, row + first[i])), again = op->quantize(session, slice(rows, 0, row, row + first[i]));
+      EXPECT_TRUE(equal_bytes(*member.rowwise_scale_inv, *dynamic_cast<const MXFP8Storage&>(*whole).rowwise_scale_inv)) << i;   // as quantize swizzles them
+      EXPECT_TRUE(equal_bytes(*member.columnwise_data, *dynamic_cast<const MXFP8Storage&>(*again).columnwise_data)) << i;
+      EXPECT_TRUE(equal_bytes(*member.columnwise_scale_inv, *dynamic_cast<const MXFP8Storage&>(*again).columnwise_scale_inv)) << i;
+      EXPECT_FALSE(equal_bytes(*member.columnwise_data, *dynamic_cast<const MXFP8Storage&>(*whole).columnwise_data)) << i;      // x is gone
+    }
+    EXPECT_EQ(group_requantize_inplace(session, *g, op, DType::bfloat16), nullptr);                                             // ready: left as it is
+    EXPECT_TRUE(equal_bytes(*g->rowwise_data, *before->rowwise_data));
+    EXPECT_EQ(error_of([&] { group_requantize_inplace(session, *g, op, DType::bfloat16, true); }), "RuntimeError");
+
+    auto frozen = std::make_shared<MXFP8Quantizer>();
+    frozen->set_usage(true, false);
+    const GroupedTensorPtr rows_only = compact();
+    EXPECT_EQ(group_requantize_inplace(session, *rows_only, frozen, DType::bfloat16), nullptr);
+    EXPECT_TRUE(rows_only->with_gemm_swizzled_scales && !rows_only->has_columnwise_data());
+    EXPECT_EQ(error_of([&] { group_requantize_inplace(session, *rows_only, op, DType::bfloat16); }), "RuntimeError");           // columns cannot be rebuilt
+    EXPECT_EQ(error_of([&] { group_requantize_inplace(session, *compact(), std::make_shared<MXFP8Quantizer>(Encoding::e5m2), DType::bfloat16); }), "RuntimeError");
+    EXPECT_EQ(error_of([&] { group_requantize_inplace(session, *compact(), rotated(), DType::bfloat16); }), "RuntimeError");
+  }
+  auto wire = std::make_shared<MXFP8Quantizer>();
+  wire->set_usage(true, false);
+  EXPECT_EQ(error_of([&] { group_requantize_inplace(session, *group_quantize(session, varied({192, 128}), wire, 2), wire, DType::bfloat16); }), "RuntimeError");   // 96 rows
+  const GroupedTensorPtr empty = group_quantize(session, varied({0, 128}), wire, 2, {.first_dims = int64_array({0, 0})});
+  EXPECT_EQ(group_requantize_inplace(session, *empty, std::make_shared<MXFP8Quantizer>(), DType::bfloat16), nullptr);
+  EXPECT_TRUE(empty->columnwise_data && !empty->with_gemm_swizzled_scales);
+}
+
 }  // namespace assay::training
