@@ -18,6 +18,7 @@
 #include "compare/report.h"
 #include "compare/runner.h"
 #include "contract/line.h"
+#include "contract/words.h"
 #include "fixtures/files.h"
 #include "fixtures/fill.h"
 #include "fixtures/sha256.h"
@@ -278,11 +279,7 @@ struct ClaimRecord {
 
 json::Value words(const std::string& text) {
   json::Value list = json::array();
-  for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find(' ', at), text.size());
-    list.push(text.substr(at, end - at));
-    at = end + 1;
-  }
+  for (const std::string_view word : words_of(text, ' ')) list.push(word);
   return list;
 }
 

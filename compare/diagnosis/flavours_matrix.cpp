@@ -10,6 +10,7 @@
 #include "compare/diagnosis/identify.h"
 #include "contract/line.h"
 #include "contract/recipes.h"
+#include "contract/words.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
 
@@ -19,16 +20,6 @@ namespace {
 
 using std::string;
 using std::string_view;
-
-std::vector<string_view> words(string_view text) {
-  std::vector<string_view> out;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    if (end) out.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return out;
-}
 
 // "eps" of "row.eps=1".
 string_view key_of(string_view word) {
@@ -52,16 +43,16 @@ std::vector<Choice> choices_of(FormatId format) {
 Result<Problem> with_choice(const Problem& base, string_view keys) {
   std::set<string_view> gone = {"flavour", "arch", "dispatch"};
   for (const NumericInfo& n : kNumerics) gone.insert(n.name);
-  for (string_view word : words(keys)) {
+  for (string_view word : words_of(keys, ' ')) {
     gone.insert(key_of(word));
     if (!word.starts_with("flavour=")) continue;
     for (const FlavourInfo& f : flavours())
       if (f.name == word.substr(8))
-        for (string_view set : words(f.keys)) gone.insert(key_of(set));
+        for (string_view set : words_of(f.keys, ' ')) gone.insert(key_of(set));
   }
   const string line = to_line(base);
   string out;
-  for (string_view word : words(line))
+  for (string_view word : words_of(line, ' '))
     if (word.find('=') == string_view::npos || !gone.contains(key_of(word))) out += string(word) + " ";
   return parse_line(out + string(keys));
 }

@@ -238,7 +238,7 @@ void Search::try_pairs() {
     }
 
   // The hopeless ones fall on fewer elements; where blocks are so large that these are many, not all are tried.
-  const std::vector<Sample> small = prefix_.empty() ? sampled(kPairElements) : sampled(kPairElements, true);
+  const std::vector<Sample> small = sampled(kPairElements, !prefix_.empty());
   const size_t elements = elements_of(small) + 1, whole = std::clamp<size_t>(kPairSamples / (elements_of(samples_) + 1), 8, kMostPairs);
   if (const size_t most = std::max<size_t>(kPairWork / elements, 4 * kMostPairs); most < pairs.size()) {
     std::stable_sort(pairs.begin(), pairs.end(), [](const Pair& a, const Pair& b) { return a.rank < b.rank; });
