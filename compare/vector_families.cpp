@@ -11,6 +11,7 @@
 
 #include "compare/describe.h"
 #include "compare/tensor_core_vectors.h"
+#include "compare/training_vectors.h"
 #include "contract/f32_text.h"
 #include "contract/line.h"
 
@@ -71,6 +72,14 @@ const VectorRow kRows[] = {
     {"multi_cast_transpose", "scale_inv[{i}]", "split fp8_delayed 1x{total:t#.input} {source:t0.input} vary=both groups={sizes:t#.input} element={format}", "x=@join:t#.input row.given.scale=scale col.given.scale=scale", "row.scale_inv[{i}]"},
     {"multi_cast_transpose", "t{i}.data", "split fp8_delayed 1x{total:t#.input} {source:t0.input} vary=both groups={sizes:t#.input} element={format}", "x=@join:t#.input row.given.scale=scale col.given.scale=scale", "row.data[{i}]"},
     {"multi_cast_transpose", "t{i}.data_t", "split fp8_delayed 1x{total:t#.input} {source:t0.input} vary=both groups={sizes:t#.input} element={format}", "x=@join:t#.input row.given.scale=scale col.given.scale=scale", "col.data[{i}]"},
+
+    // what the training layer's entries with a gradient of a bias leave beside it (compare/training_vectors.h)
+    {"mxfp8_dbias", "data_{dir}", "quantize mxfp8 {shape:grad} {source:grad} dir=both element={format}", "x=grad", "{dir}.data"},
+    {"mxfp8_dbias", "data_{dir}", "quantize mxfp8 {shape:grad} {source:grad} dir={dir} element={format}", "x=grad", "{dir}.data"},
+    {"mxfp8_dbias", "scale_{dir:rowwise|colwise}", "quantize mxfp8 {shape:grad} {source:grad} dir=both element={format}", "x=grad", "{dir}.scale_inv"},
+    {"mxfp8_dbias", "scale_{dir:rowwise|colwise}", "quantize mxfp8 {shape:grad} {source:grad} dir={dir} element={format}", "x=grad", "{dir}.scale_inv"},
+    {"fp8_delayed_dbias", "{what:amax|data}", "quantize fp8_delayed {shape:grad} {source:grad} dir=row element={format} scale={bits:scale}", "x=grad", "row.{what}"},
+    {"fp8_delayed_dbias", "{what:amax|data}", "quantize fp8_delayed {shape:grad} {source:grad} dir=both element={format} scale={bits:scale}", "x=grad", "row.{what}"},
 
     // random bits
     {"philox_kat", "output[{i}]", "philox u32 1x4 u32 rounds={word:rounds[{i}]}", "x=counter[{i}] key=key[{i}]", "y"},
@@ -675,7 +684,7 @@ Result<VectorCheck> check_of(const VectorRow& row, const safetensors::File& file
 std::span<const VectorRow> vector_rows() { return all_rows(); }
 
 bool known_family(string_view family) {
-  return family == kTensorCoreFamily || std::any_of(all_rows().begin(), all_rows().end(), [&](const VectorRow& r) { return r.family == family; });
+  return family == kTensorCoreFamily || is_training_family(family) || std::any_of(all_rows().begin(), all_rows().end(), [&](const VectorRow& r) { return r.family == family; });
 }
 
 string_view deciding_clauses(string_view family, string_view label) {

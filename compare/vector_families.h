@@ -1,5 +1,5 @@
 // How third-party vectors become cases: one row per kind of tensor. A family that Assay can judge is a few rows here and nothing else, but for
-// recordings of tensor cores (compare/tensor_core_vectors.h).
+// recordings of tensor cores (compare/tensor_core_vectors.h) and what the training layer makes (compare/training_vectors.h).
 //
 // A row reads
 //   family | tensor pattern | line | input planes | output plane | as | when

@@ -12,6 +12,7 @@
 #include "compare/claims.h"
 #include "compare/isolated.h"
 #include "compare/runner.h"
+#include "compare/training_vectors.h"
 #include "compare/vector_families.h"
 #include "compare/witness.h"
 #include "contract/line.h"
@@ -220,9 +221,13 @@ class Judge {
   // Judges every expected tensor of one file of a known family.
   void file(const IndexFile& entry, const safetensors::File& file, const string& path) {
     std::vector<Case> cases;
-    std::vector<string> broken, tensors;
+    std::vector<string> broken, tensors, trained;
     for (const IndexTensor& t : entry.tensors) {
       if (t.role != "expected" || !wanted_by_filter(entry, t.name)) continue;
+      if (is_training_tensor(entry.family, t.name)) {
+        trained.push_back(t.name);
+        continue;
+      }
       auto checks = checks_of(entry.family, file, entry.params, t.name, path, entry.sha256);
       if (!checks) {
         broken.push_back(t.name + ": " + checks.error().text());
@@ -231,14 +236,17 @@ class Judge {
       tensors.push_back(t.name);
       for (VectorCheck& check : *checks) add_check(cases, std::move(check));
     }
-    if (tensors.empty() && broken.empty()) return;
+    if (tensors.empty() && broken.empty() && trained.empty()) return;
     Counts here;
     here.failed = broken.size();
     std::vector<string> screens, notes;
-    for (const string& name : options_.subjects) subject(entry, cases, tensors, *subjects_.find(name), here, screens, notes);
+    for (const string& name : options_.subjects) {
+      subject(entry, cases, tensors, *subjects_.find(name), here, screens, notes);
+      for (const string& tensor : trained) training_tensor(entry, file, tensor, *subjects_.find(name), here, screens);
+    }
     const bool nothing = here.passed + here.failed + here.disputed == 0;
     out_ << fmt::format("{}  {:<38} {:<28} {} tensors, {}\n", here.failed ? "FAILED  " : nothing ? "skipped " : entry.disputed() ? "disputed" : "passed  ", entry.file, entry.family,
-                        tensors.size() + broken.size(), join(options_.subjects));
+                        tensors.size() + broken.size() + trained.size(), join(options_.subjects));
     for (const string& b : broken) out_ << "  " << b << "\n";
     for (const string& n : notes) out_ << n;
     for (const string& s : screens) out_ << s;
@@ -313,6 +321,21 @@ class Judge {
     if (!agreed.str().empty()) notes.push_back(agreed.str());
   }
 
+  void training_tensor(const IndexFile& entry, const safetensors::File& file, const string& tensor, Subject& subject, Counts& here, std::vector<string>& screens) const {
+    const auto difference = training_difference(entry.family, file, entry.params, tensor, subject);
+    if (difference && difference->empty()) {
+      ++here.passed;
+      return;
+    }
+    ++here.failed;
+    screens.push_back(fmt::format("\nFAILED  {}\n  the training layer\n  claim    {} == vectors\n  tensor   {}\n  cause    {}\n{}", entry.file, subject.name(), tensor,
+                                  difference ? *difference : "no answer: " + difference.error().text(), repro(entry, tensor, subject)));
+  }
+
+  string repro(const IndexFile& entry, const string& tensor, Subject& subject) const {
+    return fmt::format("  repro    assay vectors {} --subject {} --filter '{}#{}'\n\n", options_.directory, subject.name(), entry.file, tensor);
+  }
+
   static string base(const string& tensor) { return tensor.substr(0, tensor.find('[')); }
 
   string screen(const IndexFile& entry, const Case& c, Subject& subject, const Answer& answer) const {
@@ -324,7 +347,7 @@ class Judge {
         if (first.empty()) first = base(c.checks[i].tensor);
       }
     if (answer.breach) out += cause_text(*answer.breach);
-    return out + fmt::format("  repro    assay vectors {} --subject {} --filter '{}#{}'\n\n", options_.directory, subject.name(), entry.file, first);
+    return out + repro(entry, first, subject);
   }
 
   const VectorOptions& options_;
