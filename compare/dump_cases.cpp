@@ -5,6 +5,8 @@
 #include <limits>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "compare/isolated.h"
 #include "contract/line.h"
 
@@ -137,6 +139,16 @@ Result<Problem> problem_of(const PackCase& c) {
   return problem;
 }
 
+namespace {
+
+// Whether the keys of a line say every element of an input plane: what is given, a noop flag, sizes of members, random bits.
+bool said_by_keys(const string& plane) {
+  const string last = plane.substr(plane.rfind('.') + 1);
+  return plane.find("given.") != string::npos || last == "noop" || last == "first_dims" || last == "last_dims" || last == "bits";
+}
+
+}  // namespace
+
 Result<std::vector<PlaneData>> dump_inputs(const PackCase& c, const Problem& problem, Subject& reference) {
   std::vector<PlaneData> given;
   for (const Plane& plane : input_planes(problem)) {
@@ -145,8 +157,8 @@ Result<std::vector<PlaneData>> dump_inputs(const PackCase& c, const Problem& pro
       auto data = dump_plane(*recorded->tensor, plane);
       if (!data) return Error{plane.name + ": " + data.error().text(), 0, ""};
       given.push_back(std::move(*data));
-    } else if (plane.name == "x" && c.line.find("fill=") == string::npos) {
-      return Error{"the pack holds no plane x, and the line names no fill= to draw it from", 0, ""};
+    } else if (!said_by_keys(plane.name) && c.line.find("fill=") == string::npos) {
+      return Error{fmt::format("the pack holds no plane {0}, and the line names no fill= to draw it from: add a tensor '{1}/{0}'", plane.name, c.id), 0, ""};
     }
   }
   return inputs_with(problem, given, reference);

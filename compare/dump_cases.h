@@ -45,7 +45,8 @@ Result<Problem> problem_of(const PackCase&);
 // A recorded plane as the judge wants it. A compact one that came without its padding gets the padding of `like`, or zeros.
 Result<PlaneData> dump_plane(const safetensors::Tensor& tensor, const Plane& plane, const PlaneData* like = nullptr);
 
-// The inputs of a case: planes of the pack, others from the line; x only from the pack, unless the line names its fill. `reference` makes what is itself quantized.
+// The inputs of a case: planes of the pack, and what keys of the line say. Tensors come from the pack alone, unless the line names a fill; `reference` makes what is
+// itself quantized. Error: an input plane that neither gives, by name.
 Result<std::vector<PlaneData>> dump_inputs(const PackCase&, const Problem&, Subject& reference);
 
 }  // namespace assay

@@ -46,7 +46,7 @@ Encoding element_of(const json::Value& params) {
   throw std::runtime_error(fmt::format("params.format is '{}', expected e4m3 or e5m2", format));
 }
 
-// The sum over rows that the quantizing entry makes: of MXFP8 in both directions, of delayed scaling in rows, as the files hold their codes.
+// The sum over rows that the quantizing entry makes, of any size: of MXFP8 in both directions, of delayed scaling in rows, as the files hold their codes.
 ArrayPtr bias_gradient(string_view family, const safetensors::File& file, const json::Value& params, Subject& subject) {
   Session session(subject);
   QuantizerPtr quantizer;
@@ -57,7 +57,7 @@ ArrayPtr bias_gradient(string_view family, const safetensors::File& file, const 
     if (scale->count() != 1) throw std::runtime_error(fmt::format("tensor 'scale' has {} elements, expected 1", scale->count()));
     quantizer = std::make_shared<Float8Quantizer>(view(scale, {}), zeros({1}, DType::float32), element_of(params), true, false);
   }
-  return bgrad_quantize(session, matrix_of(file, "grad"), quantizer).second;
+  return fused_bias_gradient(session, matrix_of(file, "grad"), *quantizer);
 }
 
 // Rows of +0 behind the matrix; what removes them again must give the matrix back.

@@ -144,6 +144,7 @@ struct Answer {
 Answer judge_vectors(const Case& c, Subject& subject, const Subjects& subjects, const VectorOptions& options) {
   Answer answer;
   auto failed = [&](string message) {
+    answer.equal.clear();
     answer.breach.emplace();
     answer.breach->message = std::move(message);
     return answer;
@@ -166,11 +167,16 @@ Answer judge_vectors(const Case& c, Subject& subject, const Subjects& subjects, 
       }
   for (const VectorCheck& check : c.checks) {
     const PlaneData& plane = *find_plane(made, check.plane);
+    if (plane.plane.logical.count() == 0 && check.want.empty()) {   // of a member without elements there is nothing to compare
+      answer.equal.push_back(true);
+      continue;
+    }
     const Judgement one = judge(&c.problem, {plane}, {wanted(check, plane)});
     if (!one.error.empty()) return failed(one.error);
     answer.equal.push_back(one.equal() && one.padding.empty());
   }
-  answer.breach = parity_breach(c.problem, judge(&c.problem, got, want), subject.name(), "vectors");
+  if (std::find(answer.equal.begin(), answer.equal.end(), false) != answer.equal.end())
+    answer.breach = parity_breach(c.problem, judge(&c.problem, got, want), subject.name(), "vectors");
   return answer;
 }
 
@@ -250,6 +256,7 @@ class Judge {
     for (const string& b : broken) out_ << "  " << b << "\n";
     for (const string& n : notes) out_ << n;
     for (const string& s : screens) out_ << s;
+    out_.flush();   // what is judged is seen, whatever happens to the next file
     counts_.passed += here.passed;
     counts_.failed += here.failed;
     counts_.skipped += here.skipped;
@@ -268,6 +275,7 @@ class Judge {
         err << "error: " << n.error().text() << "\n";
         return false;
       }
+      out_.flush();
       counts_.passed += n->passed;
       counts_.failed += n->failed;
     }

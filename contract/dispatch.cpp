@@ -81,23 +81,28 @@ TeKernel nvfp4_kernel(const Problem& p) {
     k.row.sr_bytes = hardware ? SrBytes::interleaved : SrBytes::ascending;
     k.col = k.row;
   }
+  const bool fits = s.rows % 64 == 0 && s.cols % 128 == 0 && (p.arch == Arch::sm100 || p.arch == Arch::sm110);
+  const auto fused = [&] {
+    if (!fits) return rejected("rhtrc needs a multiple of 64 rows and of 128 columns, and sm100 or sm110");
+    if (sr && p.arch != Arch::sm100) return rejected("rhtrc has no stochastic rounding off sm100");
+    k.name = "nvfp4 rhtrc";
+    for (Numerics* n : {&k.row, &k.col}) {
+      spread_special_values(*n);
+      if (sr) n->draw = Draw::te_rhtrc;
+    }
+    return k;
+  };
   if (rht) {
     if (square) return rejected("with RHT, TransformerEngine honours 16x16 blocks in some shapes and ignores them in others");
     k.col.rht_sum = RhtSum::tc16;
-    const bool fits = s.rows % 64 == 0 && s.cols % 128 == 0 && (p.arch == Arch::sm100 || p.arch == Arch::sm110);
-    if (p.dispatch == Dispatch::rhtrc && !fits) return rejected("rhtrc needs a multiple of 64 rows and of 128 columns, and sm100 or sm110");
-    if (fits && (p.dispatch == Dispatch::automatic || p.dispatch == Dispatch::rhtrc)) {
-      if (sr && p.arch != Arch::sm100) return rejected("rhtrc has no stochastic rounding off sm100");
-      k.name = "nvfp4 rhtrc";
-      for (Numerics* n : {&k.row, &k.col}) {
-        spread_special_values(*n);
-        if (sr) n->draw = Draw::te_rhtrc;
-      }
-      return k;
-    }
+    if (p.dispatch == Dispatch::rhtrc || (fits && p.dispatch == Dispatch::automatic)) return fused();
     if (gemm) return rejected("without the fused kernel, NVFP4 with RHT writes compact scales");
   }
-  if (p.dispatch == Dispatch::rhtrc) return rejected("rhtrc is for col.rht=1");
+  // The fused kernel serves rows alone as well; no key of such a line says that a rotation was meant, so it is asked for by name.
+  if (p.dispatch == Dispatch::rhtrc) {
+    if (col || square || row_scaled || p.x.source != Encoding::bf16) return rejected("rhtrc is for col.rht=1, or for unscaled bf16 rows alone in blocks of 1x16");
+    return fused();
+  }
 
   // With RHT off the fused path, columns are the rows of the rotated transpose, a launch of their own.
   const Nvfp4Core rows = nvfp4_core(p, square, row || rht, col && !rht);

@@ -220,6 +220,7 @@ bool wide_float(Encoding e) { return e == Encoding::f32 || e == Encoding::bf16 |
 
 constexpr std::string_view kSums = "f32_sequential|exact|hopper_fp8_split|hopper_fp8_fast|hopper_f16|hopper_tf32";
 constexpr std::string_view kSource = "source";   // the one key that a line writes as a word
+constexpr std::string_view kDispatch = "dispatch";
 constexpr std::string_view kAuto = "auto";       // the format of a line with factory=
 
 std::vector<Key> make_keys() {
@@ -264,7 +265,7 @@ std::vector<Key> make_keys() {
   const Applies te_only = [](const Problem& p, Direction) { return p.flavour == Flavour::te; };
   add("arch", kQuantize | kSwizzle | kSplit, "sm90|sm100|sm110|sm120", "architecture that flavour=te selects kernels for",
       words_access<Arch>(words_of("sm90|sm100|sm110|sm120", '|'), [](Problem& p, Direction) -> Arch& { return p.arch; }), constant("sm100"), te_only);
-  add("dispatch", kQuantize | kSplit, "auto|generic|specialised|t1d|q2d|fb|rhtrc", "flavour=te: force one family of kernels",
+  add(kDispatch, kQuantize | kSplit, "auto|generic|specialised|t1d|q2d|fb|rhtrc", "flavour=te: force one family of kernels",
       words_access<Dispatch>(words_of("auto|generic|specialised|t1d|q2d|fb|rhtrc", '|'), [](Problem& p, Direction) -> Dispatch& { return p.dispatch; }), constant("auto"), te_only);
 
   // Op keys.
@@ -368,7 +369,7 @@ std::vector<Key> make_keys() {
   add("four_over_six", kData, "off|mae|mse", "choose each block's scale for a largest value of 4 or 6 by the smaller error",
       words_access<FourOverSix>(words_of("off|mae|mse", '|'), [](Problem& p, Direction d) -> FourOverSix& { return quantizer(p, d).four_over_six; }),
       constant("off"), nvfp4_only, true);
-  add("e4m3_max", kData | kScaleChain, "448|256", "the largest block scale that the tensor scale aims at",
+  add("e4m3_max", kData | kScaleChain, "448|256", "with four_over_six: the largest block scale that the tensor scale aims at",
       words_access<E4m3Max>(words_of("448|256", '|'), [](Problem& p, Direction d) -> E4m3Max& { return quantizer(p, d).e4m3_max; }),
       constant("448"), nvfp4_limit, true);
   add("pow2", kMake | kScaleChain, "0|1", "floor the scale to a power of two",
@@ -779,6 +780,15 @@ Result<Settings> role_settings(const Problem& p, const RoleKeys& given) {
   return out;
 }
 
+// Whether TransformerEngine's rotating kernel makes these rows alone, of a tensor whose columns its recipe would rotate (N8.4). Asked before the quantizers have their keys.
+bool rows_of_rotating_kernel(const Problem& p, std::string_view settings) {
+  if (p.flavour != Flavour::te || !p.as<Quantize>() || !p.row || p.col || setting(settings, "rht", Direction::col) != "1") return false;
+  Problem fused = p;
+  fused.dispatch = Dispatch::rhtrc;
+  if (const auto round = setting(settings, "round", Direction::row)) fused.row->round = *round == "sr" ? Round::sr : Round::rne;
+  return te_kernel(fused).rejected.empty();
+}
+
 }  // namespace
 
 // ---- parse -----------------------------------------------------------------------------------------------------------
@@ -861,7 +871,8 @@ Result<Problem> parse_line(std::string_view text) {
       const auto source = own != given.end() ? own : bare;
       At at(k, p, place);
       const auto of_role = k.directional && takes_roles ? setting((*settings)[static_cast<size_t>(place)], k.name, static_cast<Direction>(place)) : std::nullopt;
-      const std::string fallback = source != given.end() ? std::string{} : of_role ? std::string(*of_role) : at.fallback();
+      const bool fused_rows = k.name == kDispatch && takes_roles && rows_of_rotating_kernel(p, (*settings)[static_cast<size_t>(Direction::row)]);
+      const std::string fallback = source != given.end() ? std::string{} : of_role ? std::string(*of_role) : fused_rows ? "rhtrc" : at.fallback();
       if (auto error = at.set(p, source == given.end() ? std::string_view(fallback) : source->second.value))
         return at_column(Error{std::string(k.name) + ": " + error->message, 0, error->hint}, source == given.end() ? 0 : source->second.value_column);
     }
@@ -872,9 +883,9 @@ Result<Problem> parse_line(std::string_view text) {
       if (!used) {
         std::string applying;
         for (const Key& other : keys())
-          if (other.ops & op_bits(p)) applying += (applying.empty() ? "" : ", ") + std::string(other.name);
+          if ((other.ops & op_bits(p)) && !places(other, p).empty()) applying += (applying.empty() ? "" : ", ") + std::string(other.name);
         return Error{"key '" + (place < 0 ? "" : std::string(prefixes[static_cast<size_t>(place)]) + ".") + std::string(k.name) + "' does not apply here",
-                     it->second.key_column, "keys of " + std::string(op_name(p)) + ": " + applying};
+                     it->second.key_column, std::string(k.name) + " is: " + std::string(k.summary) + "; keys of this " + std::string(op_name(p)) + ": " + applying};
       }
     }
   }
@@ -928,7 +939,6 @@ MaybeError validate_nvfp4(const Problem& p, const Quantizer& q, Direction d) {
   if (q.four_over_six != FourOverSix::off && (q.rht || sr || q.numerics.multiplier != Multiplier::reciprocal))
     return fail("four_over_six takes round=rne, no rht and multiplier=reciprocal (N10.10)");
   if (q.e4m3_max == E4m3Max::m256 && q.four_over_six == FourOverSix::off && !p.as<ScaleChain>()) return fail("e4m3_max=256 is for four_over_six only (N10.1)");
-  if (q.numerics.multiplier == Multiplier::bf16_quotient && p.x.source != Encoding::bf16 && !p.as<ScaleChain>()) return fail("multiplier=bf16_quotient is for bf16 sources (N10.8)");
   if (!sr) return {};
   switch (q.numerics.draw) {   // the shapes that these kernels accept (N12.4)
     case Draw::logical: case Draw::te_fb: break;

@@ -192,12 +192,16 @@ std::vector<StoragePtr> bulk_quantize(Session& session, const ArrayPtr& x, const
   return out;
 }
 
-std::pair<StoragePtr, ArrayPtr> bgrad_quantize(Session& session, const ArrayPtr& x, const QuantizerPtr& quantizer) {
-  const bool columns = quantizer->columnwise_usage, mxfp8 = is_exactly<MXFP8Quantizer>(*quantizer);
+ArrayPtr fused_bias_gradient(Session& session, const ArrayPtr& x, const Quantizer& quantizer) {
+  const bool columns = quantizer.columnwise_usage, mxfp8 = is_exactly<MXFP8Quantizer>(quantizer);
   // Rows alone of delayed scaling are summed by its kernel from sm100 on; with columns the order follows the number of multiprocessors, which no line knows.
-  const bool delayed_rows = is_exactly<Float8Quantizer>(*quantizer) && !columns && session.arch != Arch::sm90;
+  const bool delayed_rows = is_exactly<Float8Quantizer>(quantizer) && !columns && session.arch != Arch::sm90;
   const RowSum order = mxfp8 && !columns ? RowSum::chunks_rowwise_only : mxfp8 || delayed_rows ? RowSum::chunks : RowSum::plain;
-  return {quantizer->quantize(session, x), cast(session, sum_rows(session, x, order), x->dtype)};
+  return cast(session, sum_rows(session, x, order), x->dtype);
+}
+
+std::pair<StoragePtr, ArrayPtr> bgrad_quantize(Session& session, const ArrayPtr& x, const QuantizerPtr& quantizer) {
+  return {quantizer->quantize(session, x), fused_bias_gradient(session, x, *quantizer)};
 }
 
 SplitResult split_quantize(Session& session, const ArrayPtr& x, const std::vector<int64_t>& splits, const std::vector<QuantizerPtr>& quantizers,

@@ -30,6 +30,8 @@ struct SplitEntries {
 // each kind of plane, unless `disable_bulk_allocation`. RuntimeError where splits do not add up to the rows of `x`.
 std::vector<StoragePtr> bulk_quantize(Session&, const ArrayPtr& x, const std::vector<int64_t>& splits, const std::vector<QuantizerPtr>& quantizers,
                                       bool disable_bulk_allocation);
+// The gradient of a bias as the native entry of that quantizer sums it: [K] in x's dtype. x [R, K] of any size.
+ArrayPtr fused_bias_gradient(Session&, const ArrayPtr& x, const Quantizer& quantizer);
 // The native entry that fuses the gradient of a bias.
 std::pair<StoragePtr, ArrayPtr> bgrad_quantize(Session&, const ArrayPtr& x, const QuantizerPtr& quantizer);
 

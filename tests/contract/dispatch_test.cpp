@@ -85,6 +85,11 @@ TEST(Dispatch, Nvfp4Kernels) {
            Nvfp4Row{"quantize nvfp4 64x128 f16 dispatch=t1d", ""},
            Nvfp4Row{"quantize nvfp4 64x128 bf16 dispatch=q2d", ""},
            Nvfp4Row{"quantize nvfp4 64x128 bf16 dispatch=rhtrc", ""},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 dir=row dispatch=rhtrc", "nvfp4 rhtrc", "inf_amax=zero"},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 dir=row round=sr dispatch=rhtrc", "nvfp4 rhtrc", "draw=te_rhtrc"},
+           Nvfp4Row{"quantize nvfp4 64x128 f16 dir=row dispatch=rhtrc", ""},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 dir=col dispatch=rhtrc", ""},
+           Nvfp4Row{"quantize nvfp4 96x128 bf16 dir=row dispatch=rhtrc", ""},
            Nvfp4Row{"quantize nvfp4 64x128 bf16 dispatch=generic", ""},
            // GEMM scales
            Nvfp4Row{"quantize nvfp4 128x128 bf16 scales=gemm", ""},

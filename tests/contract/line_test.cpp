@@ -148,7 +148,7 @@ TEST(Line, KeysOfAGemmsOperands) {
   EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp8 64x256 bf16"), "column 22: expected sizes <M>x<N>x<K>, found '64x256' (for example 256x512x384)");
   EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp8 4x4x4 b16"), "column 28: source: unknown value 'b16' (did you mean 'bf16'?)");
   EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp8 4x4x4 a.sum=exact"), "column 28: 'sum' is not a key of one operand (write it without a. or b. or c.)");
-  EXPECT_NE(error_of("gemm a=mxfp8 b=fp8_current 4x4x4 a.pow2=1").find("column 34: key 'a.pow2' does not apply here (keys of gemm: op, sum,"), std::string::npos);
+  EXPECT_NE(error_of("gemm a=mxfp8 b=fp8_current 4x4x4 a.pow2=1").find("column 34: key 'a.pow2' does not apply here (pow2 is: floor the scale to a power of two; keys of this gemm: op, sum,"), std::string::npos);
   EXPECT_NE(error_of("gemm a=mxfp8 b=mxfp8 4x4x4 c.seed=1").find("key 'c.seed' does not apply here"), std::string::npos);
   EXPECT_EQ(error_of("gemm a=mxfp8 b=nvfp4 4x4x4 a.element=e4m3 b.block=1x32"), "column 51: block: unknown block '1x32' (did you mean '1x16'?)");
   EXPECT_EQ(error_of("gemm a=mxfp8 b=nvfp4 8x8x8 op=NT b.rht=1"), "b: rht=1 needs a multiple of 16 rows, found 8");
@@ -161,6 +161,10 @@ TEST(Line, RolesAndRecipesStandForKeys) {
            Row{"quantize nvfp4 64x256 bf16 role=linear/grad_output recipe=nvfp4 rng=7,0,0 fill=wide", "quantize nvfp4 64x256 bf16 round=sr col.rht=1 fill=wide rng=7,0,0"},
            Row{"quantize nvfp4 64x256 bf16 role=linear/input/decoder.fc1", "quantize nvfp4 64x256 bf16 col.rht=1"},
            Row{"quantize nvfp4 64x256 bf16 dir=row role=linear/input recipe=nvfp4", "quantize nvfp4 64x256 bf16 dir=row"},
+           // rows alone of a tensor that is rotated come from the rotating kernel where it fits
+           Row{"quantize nvfp4 64x256 bf16 dir=row role=linear/grad_output recipe=nvfp4 flavour=te", "quantize nvfp4 64x256 bf16 dir=row flavour=te dispatch=rhtrc round=sr"},
+           Row{"quantize nvfp4 64x192 bf16 dir=row role=linear/input recipe=nvfp4 flavour=te", "quantize nvfp4 64x192 bf16 dir=row flavour=te"},
+           Row{"quantize nvfp4 64x256 bf16 dir=row role=linear/weight recipe=nvfp4 flavour=te", "quantize nvfp4 64x256 bf16 dir=row flavour=te block=16x16"},
            Row{"quantize nvfp4 64x256 bf16 dir=col role=linear/input recipe=nvfp4", "quantize nvfp4 64x256 bf16 dir=col rht=1"},
            Row{"quantize nvfp4 64x256 bf16 recipe=nvfp4 role=grouped_linear/weight", "quantize nvfp4 64x256 bf16 block=16x16"},
            Row{"quantize nvfp4 64x256 bf16 role=linear/weight block=1x16", "quantize nvfp4 64x256 bf16"},
@@ -207,7 +211,11 @@ TEST(Line, ErrorsNameTheColumnAndTheNearestWord) {
   EXPECT_EQ(error_of("quantize mxfp8 64x256 bf16 fill=tie"), "column 33: fill: unknown fill 'tie' (did you mean 'ties'?)");
   EXPECT_EQ(error_of("quantize mxfp8 64x256 bf16 seed=7 seed=8"), "column 35: key 'seed' is given twice");
   EXPECT_EQ(error_of("quantize mxfp8 64x256 bf16 row.seed=7"), "column 28: 'seed' is not a key of one direction (write it without row. or col.)");
-  EXPECT_NE(error_of("quantize mxfp8 64x256 bf16 pow2=1").find("column 28: key 'pow2' does not apply here (keys of quantize: dir,"), std::string::npos);
+  EXPECT_NE(error_of("quantize mxfp8 64x256 bf16 pow2=1").find("column 28: key 'pow2' does not apply here (pow2 is: floor the scale to a power of two; keys of this quantize: dir,"), std::string::npos);
+  // What the key is for says what is missing, and it is not among the keys that apply.
+  const std::string rng = error_of("split mxfp8 192x256 bf16 groups=0,31,33,128 rng=7,3,0");
+  EXPECT_NE(rng.find("key 'rng' does not apply here (rng is: where the random bytes of round=sr come from"), std::string::npos) << rng;
+  EXPECT_EQ(rng.find(", rng"), std::string::npos) << rng;
   EXPECT_NE(error_of("quantize mxfp8 64x256 bf16 dir=row col.element=e5m2").find("key 'col.element' does not apply here"), std::string::npos);
   EXPECT_EQ(error_of("quantize mxfp8").substr(0, 60), "column 15: expected a shape <rows>x<cols>, found the end of ");
   EXPECT_EQ(error_of(""), "column 1: expected an op, found the end of the line (a line is <op> <format> <rows>x<cols> <source> key=value ...)");
@@ -224,7 +232,7 @@ TEST(Line, ImpossibleProblemsAreErrors) {
            "quantize mxfp8/fp8_current 4x4 bf16 dir=row", "quantize fp8_block 4x4 bf16 block=1x32", "quantize nvfp4 4x4 bf16 block=32x32",
            "quantize mxfp4 4x4 bf16 block=32x32", "quantize nvfp4 16x16 bf16 element=e4m3", "quantize nvfp4 16x16 f32 col.rht=1", "quantize nvfp4 8x16 bf16 col.rht=1", "quantize nvfp4 16x16 bf16 row.rht=1",
            "quantize fp8_current 16x16 bf16 row_scaled=1 amax=1", "quantize fp8_delayed 16x16 bf16 row_scaled=1", "quantize nvfp4 16x16 bf16 row_scaled=1 block=16x16", "quantize nvfp4 16x16 bf16 row_scaled=1 round=sr", "quantize nvfp4 16x16 bf16 row_scaled=1 amax=1",
-           "quantize nvfp4 16x16 bf16 four_over_six=mae round=sr", "quantize nvfp4 16x16 bf16 e4m3_max=256", "quantize nvfp4 16x16 f16 multiplier=bf16_quotient", "quantize mxfp8 16x16 bf16 round=sr",
+           "quantize nvfp4 16x16 bf16 four_over_six=mae round=sr", "quantize nvfp4 16x16 bf16 e4m3_max=256", "quantize mxfp8 16x16 bf16 round=sr",
            "quantize nvfp4 16x48 bf16 round=sr draw=te_t1d", "quantize nvfp4 64x64 bf16 round=sr draw=te_rhtrc", "quantize nvfp4 16x16 bf16 rng=1,2,3", "quantize nvfp4 16x16 bf16 round=sr rng=1,2",
            "quantize nvfp4 16x16 bf16 round=sr rng=1,2,131072", "quantize mxfp8 16x16 bf16 dir=row col_source=row_dequantized", "quantize fp8_block 16x16 bf16 pow2=0 scales=gemm",
            "cast e2m1 1x1 bf16 round=sr", "cast e4m3 1x1 f32 round=sr", "cast u8 1x1 f32", "cast bf16 1x1 u32", "quantize mxfp8 4x4 u32", "philox u32 4x3 u32", "philox u8 4x4 u32", "philox u32 4x4 f32",

@@ -249,6 +249,10 @@ class Lines(unittest.TestCase):
                 ({}, {"with_gemm_swizzled_scales": True, **only_row}, {}, "dir=row scales=gemm"),
                 ({}, {"rowwise_data": None}, {}, "dir=col")):
             self.assertCountEqual(self.line(te_nvfp4(48, 80, flags, **fields), **more).split(), f"{base} {line}".split())
+        # rows alone of a tensor that is rotated: the fused kernel made them, where it fits
+        rotated, te = {"with_rht": True, "rht_matrix_random_sign_mask_t": 0xD7E8}, {"keys": "flavour=te arch=sm100"}
+        for (rows, cols), keys, dispatch in (((64, 128), te, True), ((64, 128), {}, False), ((96, 128), te, False), ((64, 128), {"keys": "flavour=te arch=sm120"}, False)):
+            self.assertEqual("dispatch=rhtrc" in self.line(te_nvfp4(rows, cols, rotated, **only_row), **keys), dispatch)
         with self.assertRaisesRegex(PackError, "with_post_rht_amax: expected True"):
             self.line(te_nvfp4(48, 80, {"with_rht": True, "with_post_rht_amax": False}))
 

@@ -212,6 +212,39 @@ TEST(Vectors, GradientsOfBiasesAndPaddedRows) {
   EXPECT_NE(run(format.write(), "#dbias").out.find("params.format is 'e3m4', expected e4m3 or e5m2"), std::string::npos);
 }
 
+// The sum takes any size; the quantizer beside it wants multiples of 32.
+TEST(Vectors, AGradientOfABiasOfAnySize) {
+  Folder folder("mxfp8_dbias_a01.safetensors");
+  constexpr size_t kRows = 33, kCols = 96;
+  for (size_t i = 0; i < folder.tensors.size(); ++i)
+    if (folder.tensors[i].name == "grad") {
+      folder.tensors[i].shape = {kRows, kCols};
+      folder.bytes[i].resize(4 * kRows * kCols);
+    }
+  std::vector<float> grad(kRows * kCols), sums(kCols, 0.0f);
+  std::memcpy(grad.data(), folder.of("grad").data(), 4 * grad.size());
+  for (size_t i = 0; i < grad.size(); ++i) sums[i % kCols] += grad[i];
+  std::memcpy(folder.of("dbias").data(), sums.data(), 4 * kCols);
+  const Ran r = run(folder.write(), "#dbias");
+  EXPECT_EQ(last_line(r.out), "2 passed, 0 failed, 0 skipped") << r.out;
+}
+
+// A member without elements has nothing to compare, and says nothing of the others.
+TEST(Vectors, AnEmptyMember) {
+  Folder folder("multi_cast_transpose_a01.safetensors");
+  for (size_t i = 0; i < folder.tensors.size(); ++i)
+    if (folder.tensors[i].name.starts_with("t0.")) {
+      folder.tensors[i].shape = folder.tensors[i].name == "t0.data_t" ? std::vector<int64_t>{0, 3} : std::vector<int64_t>{3, 0};
+      folder.bytes[i].clear();
+    }
+  std::fill_n(folder.of("amax").begin(), 4, std::byte{0});
+  const Ran right = run(folder.write());
+  EXPECT_EQ(right.status, 0) << right.out;
+  folder.of("t1.data")[0] ^= std::byte{1};
+  const Ran wrong = run(folder.write());
+  EXPECT_TRUE(last_line(wrong.out).ends_with(" 2 failed, 0 skipped")) << wrong.out;
+}
+
 TEST(Vectors, ATensorWithoutARowIsAFailure) {
   Folder folder("mxfp8_a01.safetensors");
   for (st::Tensor& t : folder.tensors)
