@@ -378,6 +378,55 @@ TEST_F(Modules, BoundariesAreQuantizedOnRequest) {
   EXPECT_FALSE(session.warnings.empty());   // nobody configured who consumes the output
 }
 
+TEST_F(Modules, NeighboursOfAnOperationQuantizeItsResultsByDelayedScalingAlone) {
+  const Make kDelayed = [] { return std::make_shared<Float8Quantizer>(f32_array({1}, std::vector{3.0f}), zeros({1}, DType::float32), Encoding::e4m3); };
+  const auto operation = [&](bool bias, DType dtype = DType::bfloat16) {
+    OpsLinearSettings s;
+    s.in_features = 128, s.out_features = 96, s.bias = bias, s.params_dtype = dtype;
+    auto m = std::make_unique<OpsLinear>(session, s);
+    write_back(session, m->parameter("weight"), filled({96, 128}, 3));
+    if (bias) write_back(session, m->parameter("bias"), filled({96}, 4));
+    return m;
+  };
+  StepOptions o;
+  o.recipe = make_recipe("Float8CurrentScaling");
+  for (const Make& q : {kCurrent, kMx, kBlock1, kFp4, kIdentity, hybrid(kMx, kMx)}) {
+    const auto m = operation(false);
+    m->next_input_quantizer = q();
+    expect_error(ErrorClass::runtime_error, q()->class_name(), [&] { m->forward(session, x, o); });
+    m->next_input_quantizer = nullptr;
+    m->previous_grad_output_quantizer = q();
+    const Forward f = m->forward(session, x, o);   // the grad input is made in backward
+    expect_error(ErrorClass::runtime_error, "previous operation", [&] { f.backward(session, dy); });
+    // Inert: without quantization, without a grad input to make, and in a plain backward.
+    m->next_input_quantizer = q();
+    EXPECT_NO_THROW(step(*m, nullptr));
+    m->next_input_quantizer = nullptr;
+    StepOptions first = o;
+    first.input_requires_grad = false;
+    EXPECT_NO_THROW(m->step(session, x, dy, first));
+    const RecipePtr kept = make_recipe("Float8CurrentScaling");
+    kept->backward_override = "dequantized";
+    EXPECT_NO_THROW(step(*m, kept));
+  }
+  for (const bool bias : {false, true}) {
+    const auto m = operation(bias);
+    const StepRecord plain = m->step(session, x, dy, o);
+    m->next_input_quantizer = kDelayed();
+    m->previous_grad_output_quantizer = kDelayed();
+    const Forward f = m->forward(session, x, o);
+    EXPECT_EQ(std::get<StoragePtr>(f.out)->class_name(), "Float8Tensor");
+    EXPECT_TRUE(m->next_input_quantizer->usages() == (Usages{true, false}));
+    EXPECT_EQ(std::get<StoragePtr>(f.backward(session, dy))->class_name(), "Float8Tensor");
+    // Gradients of parameters do not know of it; the bias' is a plain sum either way.
+    expect_same_outputs(m->record, plain, {"output", "dgrad"});
+  }
+  // No kernel adds a bias to a binary32 result: then the bias is the neighbour, and quantizes nothing.
+  const auto wide = operation(true, DType::float32);
+  wide->next_input_quantizer = kMx();
+  EXPECT_NO_THROW(step(*wide, o.recipe));
+}
+
 TEST_F(Modules, AutocastDecidesTheActivationDtype) {
   StepOptions o;
   o.recipe = all(kMx);

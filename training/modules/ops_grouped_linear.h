@@ -1,5 +1,6 @@
 // The fusible operation GroupedLinear (TE ops/basic/grouped_linear.py): the experts' work of the module of that name, with roles of a plain linear, no boundary slots, no
-// weight workspaces, and quantized weights that keep their own usages.
+// weight workspaces, and quantized weights that keep their own usages. Its results are plain whatever its neighbours quantize with: the original takes their quantizers
+// and leaves both unused.
 #pragma once
 #include "training/modules/grouped_linear.h"
 #include "training/modules/ops_linear.h"

@@ -1,8 +1,23 @@
 #include "training/modules/ops_linear.h"
 
+#include <typeinfo>
+
 #include "training/f32.h"
+#include "training/observer.h"
 
 namespace assay::training {
+
+namespace {
+
+// The class that operations quantize a result with (TE ops/basic/basic_linear.py); modules take any native one.
+void expect_delayed(const Quantizer& given, const char* whose, const char* result) {
+  const Quantizer& q = unwrapped(given);
+  if (typeid(q) != typeid(Float8Quantizer))
+    throw SemanticError(ErrorClass::runtime_error, std::string("BasicLinear: expected a Float8Quantizer of the ") + whose + " operation for the " + result + ", found " +
+                                                       std::string(q.class_name()) + "; leave it null, and that operation quantizes for itself");
+}
+
+}  // namespace
 
 void preserve_usages(Quantizer& q, Parameter& weight, UsagePolicy policy) {
   const StoragePtr* quantized = std::get_if<StoragePtr>(&weight.value);
@@ -42,27 +57,40 @@ Forward OpsLinear::forward_impl(Session& session, const ArrayPtr& x, const StepO
   LinearCall call;
   call.plan = plan_of(options);
   call.options = options;
-  call.options.fp8_output = call.options.fp8_grad = false;
   call.weight = &parameter("weight");
   if (options.recipe) {
     call.quantizers.input = state.get_quantizer(Mode::forward, 0);
     call.quantizers.weight = state.get_quantizer(Mode::forward, 1);
     call.quantizers.grad_output = state.get_quantizer(Mode::backward, 0);
+    call.quantizers.grad_input = previous_grad_output_quantizer;
   }
+  // The bias is an operation of its own: it adds to the rounded result, quantizes nothing, and its gradient is a plain sum. Only where the one behind it wants codes, and
+  // the weight has 16 bits, does the fused operation run, whose GEMM adds the bias (TE ops/fused/forward_linear_bias_activation.py).
+  Parameter* bias = settings.bias ? &parameter("bias") : nullptr;
+  if (options.recipe && (!bias || call.weight->dtype != DType::float32)) call.quantizers.output = next_input_quantizer;
+  const bool codes = call.quantizers.output != nullptr;
+  if (codes) {
+    expect_delayed(*call.quantizers.output, "next", "output");
+    call.bias = bias;
+  }
+  call.options.fp8_output = codes;
+  call.options.fp8_grad = call.quantizers.grad_input != nullptr;
   call.record = &record;
   call.activation_dtype = activation_dtype(x, options);
   call.input_requires_grad = options.input_requires_grad;
   if (!call.plan.custom) expect_recipe_of_weight(*call.weight, options);   // operations let a custom recipe have weights of any format
   LinearForward done = linear_forward(session, std::move(call), x);
 
-  // The bias is an operation of its own: it adds to the rounded result, and its gradient is a plain sum.
-  Parameter* bias = settings.bias ? &parameter("bias") : nullptr;
+  done.saved.call.bias = nullptr;
   Forward out{std::move(done.out), nullptr};
-  if (bias) out.out = add_bias(session, std::get<ArrayPtr>(out.out), std::get<ArrayPtr>(bias->value));
+  if (bias && !codes) out.out = add_bias(session, std::get<ArrayPtr>(out.out), std::get<ArrayPtr>(bias->value));
   if (options.grad_enabled)
     out.backward = [saved = std::move(done.saved), bias](Session& s, const ArrayPtr& dy) {
       if (bias && bias->requires_grad) bias->grad = cast(s, sum_rows(s, dy, RowSum::plain), bias->dtype);
-      return linear_backward(s, saved, prepare_grad_output(s, saved, dy));
+      const GradOutput grad_output = prepare_grad_output(s, saved, dy);
+      const LinearCall& c = saved.call;
+      if (c.input_requires_grad && c.options.fp8_grad && c.plan.backward_override == BackwardOverride::none) expect_delayed(*c.quantizers.grad_input, "previous", "grad input");
+      return linear_backward(s, saved, grad_output);
     };
   return out;
 }

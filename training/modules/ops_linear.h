@@ -28,6 +28,9 @@ class OpsLinear final : public Module {
   RecipeStatePtr recipe_state(Mode mode) const override { return state.state(mode); }
   OpsLinearSettings settings;
   OperationState state;
+  // Of the neighbours in a chain of operations, set before forward: the next one's for its input makes the output, the previous one's for its gradient the grad input.
+  // Null, or no quantization: plain results. RuntimeError for any class but Float8Quantizer, where the result is made: the output in forward, the grad input in backward.
+  QuantizerPtr next_input_quantizer, previous_grad_output_quantizer;
   // What a chain of operations does for each before the first one runs (TE ops/op.py): the state fits the recipe and the quantizers have this step's usages, since
   // others use them too: the operation before makes this one's input, the one after it this one's gradient. `forward` begins with it.
   void prepare(Session&, const StepOptions&);

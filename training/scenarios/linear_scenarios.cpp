@@ -2,8 +2,10 @@
 #include "training/attention.h"
 #include "training/data.h"
 #include "training/hybrid.h"
+#include "training/modules/ops_linear.h"
 #include "training/observer.h"
 #include "training/scenarios/common.h"
+#include "training/scenarios/formats.h"
 #include "training/scenarios/steps.h"
 #include "training/scenarios/tables.h"
 
@@ -70,6 +72,51 @@ void three_formats(ScenarioRun& run) {
       }
 }
 
+// S-32, for an operation: what its neighbours in a chain quantize with makes its results, and only delayed scaling does.
+void neighbours(ScenarioRun& run) {
+  const auto between = [&](const QuantizerPtr& next, const QuantizerPtr& previous, const StepOptions& o, bool bias = false) {
+    Bench bench(run, {.module = "ops_linear", .bias = bias});
+    auto& op = static_cast<OpsLinear&>(*bench.module);
+    op.next_input_quantizer = next;
+    op.previous_grad_output_quantizer = previous;
+    return bench.step(o);
+  };
+  const RecipePtr recipe = built_in("fp8_current");
+  Session session = run.session();
+  std::vector<QuantizerPtr> others;
+  for (const string_view name : {"CS", "MX", "BLK1", "FP4p", "ID", "H(MX|MX)"}) others.push_back(quantizer_named(name));
+  for (const QuantizerPtr& q : others)
+    for (const bool output : {true, false})
+      run.expect_error(runtime_error, string(q->class_name()) + (output ? " of the next operation" : " of the previous operation"),
+          [&] { between(output ? q : nullptr, output ? nullptr : q, under(recipe)); }, {"Float8Quantizer", output ? "next" : "previous", string(q->class_name())});
+  // Delayed scaling reads the sums as the GEMM has them, in binary32.
+  StepOptions wide = under(recipe);
+  wide.autocast_dtype = DType::float32;
+  const StepRecord plain = between(nullptr, nullptr, wide);
+  for (const bool output : {true, false}) {
+    const string_view name = output ? "output" : "dgrad";
+    const auto q = std::dynamic_pointer_cast<Float8Quantizer>(quantizer_named("DS")), own = std::dynamic_pointer_cast<Float8Quantizer>(quantizer_named("DS"));
+    const auto watched = std::make_shared<ObserverQuantizer>(q, [](const Observation&) {});   // an observer is the quantizer within
+    const StepRecord got = between(output ? watched : nullptr, output ? nullptr : watched, under(recipe));
+    const ArrayPtr want = own->quantize(session, output_of(plain, name))->dequantize(session, DType::bfloat16);
+    run.expect_equal(output_of(got, name), want, "delayed scaling of a neighbour makes the " + string(name));
+    run.expect_equal(q->amax, own->amax, "the neighbour's amax is that of the " + string(name));
+    expect_same_outputs(run, got, between(nullptr, nullptr, under(recipe)), {name});
+  }
+  // A bias between the GEMM and the next operation is added before the result is rounded.
+  const ArrayPtr with_bias = output_of(step_of(run, {.module = "linear"}, wide), "output");
+  run.expect_equal(output_of(between(quantizer_named("DS"), nullptr, under(recipe), true), "output"),
+      quantizer_named("DS")->quantize(session, with_bias)->dequantize(session, DType::bfloat16), "with a bias, what the GEMM and its bias give");
+  // Neighbours have no say without quantization, nor in a backward pass that is kept plain.
+  expect_same_outputs(run, between(others[0], others[0], under(nullptr)), between(nullptr, nullptr, under(nullptr)));
+  const auto kept = [] {
+    const RecipePtr r = built_in("fp8_current");
+    r->backward_override = "high_precision";
+    return under(r);
+  };
+  expect_same_outputs(run, between(nullptr, others[0], kept()), between(nullptr, nullptr, kept()));
+}
+
 // S-32
 void refusals(ScenarioRun& run) {
   struct Operand {
@@ -124,6 +171,7 @@ void refusals(ScenarioRun& run) {
     const RecipePtr inert = by_tensor([](const string& tensor, const RolePtr& role) { return tensor.empty() ? hybrid_of("mxfp8", "nvfp4", role) : quantizer_of("mxfp8", role); });
     expect_same_steps(run, step_of(run, {}, under(inert)), plain);
   }
+  neighbours(run);
   const auto attention = [&](const std::function<QuantizerPtr(const RolePtr&)>& make) {
     Session session = run.session();
     const auto recipe = recipe_around("attention", [make](const RolePtr& role) -> QuantizerLike { return make(role); });
@@ -290,8 +338,9 @@ constexpr Scenario kScenarios[] = {
     {"S-31", "Three formats, one per GEMM", "Linear with weight H(F|D), input H(F|W), gradient H(D|W), for all triples of four formats with F apart",
      "a step runs",
      "every GEMM equals that of the plain recipe of its format; where D is W, a plain gradient quantizer does the same", three_formats, ""},
-    {"S-32", "What cannot be multiplied is refused", "operands of unlike formats in one GEMM; a hybrid or Identity where a result is to be quantized; hybrids in attention",
-     "a step runs", "RuntimeError that names the GEMM; NotImplementedError; TypeError; native quantizers pass", refusals, ""},
+    {"S-32", "What cannot be multiplied is refused",
+     "operands of unlike formats in one GEMM; a hybrid or Identity where a result is to be quantized; where an operation's is, all but delayed scaling; hybrids in attention",
+     "a step runs", "RuntimeError that names the GEMM; NotImplementedError; RuntimeError; TypeError; native quantizers pass", refusals, ""},
     {"S-33", "The bias gradient's order of summation", "gradients of 32 to 384 rows whose magnitudes span 2^20", "hybrid and vanilla sum them for the bias",
      "current scaling agrees; MXFP8 and delayed scaling differ from the second chunk on (E13), and agree where vanilla sums plainly", bias_gradients, ""},
     {"S-34", "One hybrid among vanilla quantizers", "Linear where only the input, the weight or the gradient is a hybrid of the others' format",
