@@ -110,6 +110,14 @@ void drop_scale_padding(MXFP8Storage& s) {
 
 bool is_training_dtype(DType t) { return t == DType::float32 || t == DType::float16 || t == DType::bfloat16; }
 
+// Every buffer copied, whatever the class says of a clone.
+StoragePtr copy_of(const Storage& s) {
+  const StoragePtr out = s.make_like();
+  for (const Field& f : out->fields())
+    if (*f.slot) *f.slot = clone(*f.slot);
+  return out;
+}
+
 // As a checkpoint has it: no live group, and of per-tensor FP8 neither quantizer nor a transpose that data can remake.
 void strip(Storage& s) {
   if (s.quantizer) s.quantizer = exported(*s.quantizer);
@@ -134,10 +142,9 @@ StoragePtr detach(const Storage& s) {
 }
 
 StoragePtr clone(const Storage& s) {
-  const StoragePtr out = s.make_like();
-  for (const Field& f : out->fields())
-    if (*f.slot) *f.slot = clone(*f.slot);
-  return out;
+  if (const auto* fp4 = dynamic_cast<const NVFP4Storage*>(&s); fp4 && !fp4->rowwise_data)
+    fail(ErrorClass::assertion_error, "clone: expected row-wise data of an NVFP4Tensor, found none; keep the rows");
+  return copy_of(s);
 }
 
 StoragePtr contiguous(const StoragePtr& s) {
@@ -269,7 +276,7 @@ void note_fsdp_group(Storage& s, const GroupPtr& mesh) {
 }
 
 Pickled pickled(const Storage& s) {
-  const StoragePtr own = clone(s);
+  const StoragePtr own = copy_of(s);
   strip(*own);
   Pickled out{{}, own->quantizer, own->dtype, s.size(), own};
   for (const Field& f : own->fields()) out.fields.emplace_back(f.name, *f.slot);
@@ -318,6 +325,20 @@ std::shared_ptr<HybridStorage> fsdp_post_all_gather(HybridStorage& shard, const 
   };
   put(out->rowwise_storage, *parent->rowwise_quantizer, {gathered.begin(), middle}, sent.row_meta);
   put(out->columnwise_storage, *parent->columnwise_quantizer, {middle, gathered.end()}, sent.col_meta);
+  return out;
+}
+
+std::shared_ptr<IdentityStorage> fsdp_post_all_gather(const IdentityStorage& shard, const std::vector<ArrayPtr>& gathered, DType parameter, std::shared_ptr<IdentityStorage> out) {
+  if (gathered.size() != 1)
+    fail(ErrorClass::value_error, "fsdp: expected 1 gathered buffer for an IdentityTensor, found " + std::to_string(gathered.size()));
+  const auto* q = dynamic_cast<const IdentityQuantizer*>(shard.quantizer.get());
+  const DType logical = q && q->dtype ? *q->dtype : parameter;
+  if (gathered[0]->dtype != logical)
+    fail(ErrorClass::runtime_error, "fsdp: expected a gathered payload of " + string(name_of(logical)) + ", the dtype of the " + (q && q->dtype ? "quantizer" : "parameter") +
+                                        ", for an IdentityTensor, found " + string(name_of(gathered[0]->dtype)) + "; cast the shards, or name their dtype in IdentityQuantizer");
+  if (!out) out = std::dynamic_pointer_cast<IdentityStorage>(shard.make_like());
+  out->hp_data = gathered[0];
+  out->dtype = logical;
   return out;
 }
 

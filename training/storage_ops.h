@@ -16,7 +16,8 @@ using Piece = std::variant<StoragePtr, ArrayPtr>;
 
 // Another object over the same buffers, so that saving one never empties the other. NotImplementedError for a hybrid whose children are light storages.
 StoragePtr detach(const Storage&);
-// Deep copies of every buffer, scales included (the original shares scales of block formats between clones; nothing here depends on that).
+// Deep copies of every buffer, scales included (the original shares scales of block formats between clones; nothing here depends on that). AssertionError for NVFP4
+// without rows, as in the original; a hybrid copies such a child.
 StoragePtr clone(const Storage&);
 // The tensor itself. ValueError where the original refuses: a hybrid of light storages, blockwise FP8 without rows, buffers with gaps.
 StoragePtr contiguous(const StoragePtr&);
@@ -73,5 +74,11 @@ HybridGather fsdp_pre_all_gather(HybridStorage& shard, GroupPtr mesh = nullptr);
 // and returned itself. What the children's quantizers do not use is dropped, so that no stale transpose survives.
 std::shared_ptr<HybridStorage> fsdp_post_all_gather(HybridStorage& shard, const HybridGather& sent, const std::vector<ArrayPtr>& gathered,
                                                     std::shared_ptr<HybridStorage> out = nullptr);
+
+// FSDP2's hook of an Identity parameter after a gather of its payload (before: fsdp_extract_buffers). RuntimeError where the payload's dtype is not the quantizer's, or
+// the parameter's where that one names none: the protocol of its storage writes whatever it is given, in a hybrid too (TE tensor/identity_tensor.py). ValueError unless
+// `gathered` is one buffer. `out`, of an earlier call, is bound to the new payload and returned itself.
+std::shared_ptr<IdentityStorage> fsdp_post_all_gather(const IdentityStorage& shard, const std::vector<ArrayPtr>& gathered, DType parameter,
+                                                      std::shared_ptr<IdentityStorage> out = nullptr);
 
 }  // namespace assay::training

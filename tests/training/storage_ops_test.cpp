@@ -360,5 +360,50 @@ TEST(HybridGather, RefusesChildrenThatCannot) {
   EXPECT_EQ(raised([&] { fsdp_pre_all_gather(dynamic_cast<HybridStorage&>(*hybrid(t.session, x, light, make<MXFP8Quantizer>()))); }), not_implemented_error);
 }
 
+TEST(IdentityGather, PayloadMustHaveTheLogicalDtype) {
+  Setting t;
+  const ArrayPtr x = bf16({64, 32}), wide = cast(t.session, x, DType::float32);
+  const StoragePtr shard = IdentityQuantizer().copy()->quantize(t.session, slice(x, 0, 0, 32)), cast_first = IdentityQuantizer(DType::float32).copy()->quantize(t.session, x);
+  const auto& plain = dynamic_cast<const IdentityStorage&>(*shard);
+  const auto whole = fsdp_post_all_gather(plain, {x}, DType::bfloat16);
+  EXPECT_EQ(whole->hp_data, x);
+  EXPECT_EQ(whole->class_name(), "IdentityTensor");
+  EXPECT_EQ(plain.size(), (Dims{32, 32})) << "the shard stays";
+  EXPECT_EQ(raised([&] { fsdp_post_all_gather(plain, {wide}, DType::bfloat16); }), runtime_error);
+  EXPECT_EQ(raised([&] { fsdp_post_all_gather(plain, {x}, DType::float32); }), runtime_error);
+  EXPECT_EQ(raised([&] { fsdp_post_all_gather(plain, {x, x}, DType::bfloat16); }), value_error);
+  // A quantizer's own dtype decides over the parameter's.
+  const auto& named = dynamic_cast<const IdentityStorage&>(*cast_first);
+  EXPECT_EQ(fsdp_post_all_gather(named, {wide}, DType::bfloat16)->dtype, DType::float32);
+  EXPECT_EQ(raised([&] { fsdp_post_all_gather(named, {x}, DType::bfloat16); }), runtime_error);
+  // An earlier result is bound to the new payload, or left as it is.
+  EXPECT_EQ(raised([&] { fsdp_post_all_gather(plain, {wide}, DType::bfloat16, whole); }), runtime_error);
+  EXPECT_EQ(whole->hp_data, x);
+  const ArrayPtr next = bf16({64, 32}, false, 9);
+  EXPECT_EQ(fsdp_post_all_gather(plain, {next}, DType::bfloat16, whole), whole);
+  EXPECT_EQ(whole->hp_data, next);
+}
+
+TEST(IdentityGather, StorageProtocolTakesAnyDtype) {
+  Setting t;
+  const StoragePtr s = IdentityQuantizer().copy()->quantize(t.session, bf16({64, 32}));
+  const ArrayPtr wide = zeros({64, 32}, DType::float32);
+  s->fsdp_assign_gathered({wide}, s->fsdp_extract_buffers().meta);
+  EXPECT_EQ(dynamic_cast<IdentityStorage&>(*s).hp_data, wide);
+}
+
+TEST(Clone, Nvfp4NeedsItsRows) {
+  Setting t;
+  const ArrayPtr x = bf16({32, 32});
+  const StoragePtr rows = quantized<NVFP4Quantizer>(t.session, x, {true, false}), columns = quantized<NVFP4Quantizer>(t.session, x, {false, true});
+  expect_equal(*clone(*rows), *rows);
+  EXPECT_EQ(raised([&] { clone(*columns); }), assertion_error);
+  expect_equal(*unpickled(pickled(*columns)), *columns);   // a checkpoint has no such need
+  auto pair = HybridQuantizer(make<MXFP8Quantizer>(), make<NVFP4Quantizer>());
+  pair.set_usage(false, true);
+  const StoragePtr s = pair.copy()->quantize(t.session, x);
+  expect_equal(*clone(*s), *s);
+}
+
 }  // namespace
 }  // namespace assay::training

@@ -146,6 +146,9 @@ void framework_operations_keep_hybrids(ScenarioRun& run) {
   run.expect_error(not_implemented_error, "detach", [&] { detach(*s); });
   run.expect_error(value_error, "contiguous", [&] { contiguous(s); });
 
+  run.about("NVFP4 alone");
+  run.expect_error(assertion_error, "a clone of columns", [&] { clone(*quantizer_named("FP4p", kColumnUsage)->quantize(session, x)); }, {"row-wise"});
+
   run.about("neither direction");
   const StoragePtr nothing = quantizer_named("H(MX|BLK1)", kNoUsage)->quantize(session, x);
   run.expect_equal(text(nothing->present()), "FF", "directions");

@@ -111,6 +111,25 @@ void identity_contracts(ScenarioRun& run) {
   run.expect_equal(unpickled(pickled(*whole))->dequantize(session), x, "pickled and back");
   const Extracted sent = whole->fsdp_extract_buffers();
   run.expect_equal(static_cast<int64_t>(sent.buffers.size()), 1, "buffers gathered");
+  for (const StoragePtr& shard : {whole, cast_first}) {
+    const bool own = shard == cast_first;   // a quantizer that names a dtype decides, whatever the parameter has
+    const ArrayPtr payload = identity(shard).hp_data;
+    for (const DType parameter : {DType::bfloat16, DType::float32}) {
+      const auto gather = [&](const ArrayPtr& buffer, std::shared_ptr<IdentityStorage> out = nullptr) {
+        return fsdp_post_all_gather(identity(shard), {buffer}, parameter, out);
+      };
+      const DType logical = own ? DType::float32 : parameter;
+      const string what = string("gathered for a parameter of ") + string(name_of(parameter)) + (own ? ", float32 by its quantizer" : "");
+      const ArrayPtr fitting = cast(session, payload, logical), two = concatenate(std::vector{fitting, fitting});
+      const auto first = gather(two);
+      run.expect(first->hp_data == two && first->dtype == logical && identity(shard).hp_data == payload,
+          what + ": a tensor over the gathered payload, and the shard stays");
+      run.expect(gather(fitting, first) == first && first->hp_data == fitting, what + ": an earlier result is bound anew");
+      const DType other_dtype = logical == DType::float32 ? DType::bfloat16 : DType::float32;
+      run.expect_error(runtime_error, what, [&] { gather(cast(session, payload, other_dtype), first); }, {name_of(logical), name_of(other_dtype)});
+      run.expect(first->hp_data == fitting, what + ": a refusal leaves the earlier result");
+    }
+  }
 
   run.about("shapes");
   run.expect_equal(position(identity(whole->view({96, 64})).hp_data, x), 0, "a view's place");
@@ -217,8 +236,9 @@ constexpr Scenario kScenarios[] = {
     {"S-40", "All-Identity is no quantization", "every module with ID or H(ID|ID) in all slots, with bias and without", "a step runs",
      "without bias everything equals the unquantized step; with bias output, dgrad and bias gradients do", all_identity, ""},
     {"S-41", "Identity's contracts", "tensors with gaps and offsets, a configured dtype, every noop flag",
-     "Identity quantizes, updates, views, splits, saves, copies and multiplies",
-     "it aliases what it can, casts where a dtype is set, freezes at any flag but zero, binds a source of another shape, and keeps strides and offsets",
+     "Identity quantizes, updates, views, splits, saves, gathers, copies and multiplies",
+     "it aliases what it can, casts where a dtype is set, freezes at any flag but zero, binds a source of another shape, keeps strides and offsets, and "
+     "refuses a gathered payload of another dtype",
      identity_contracts, ""},
     {"S-42", "High-precision backward", "Linear, LayerNormLinear and GroupedLinear with H(q|ID), q of CS, MX and row-scaled NVFP4",
      "columns come from the original, or from dequantized rows",
