@@ -16,7 +16,7 @@ using std::string;
 
 struct Topic {
   std::string_view family;
-  json::Value (*then)(std::string_view group, const json::Value& given, Subject& subject);
+  json::Value (*then)(std::string_view group, const Given& given, Subject& subject);
 };
 constexpr Topic kTopics[] = {
     {"semantics_factories", witness_factories},
@@ -70,6 +70,17 @@ string first_difference(const json::Value& want, const json::Value& got, const s
   return fmt::format("{}: expected {}, found {}", path, brief(want), brief(got));
 }
 
+string witness_difference(std::string_view family, const json::Value& record, Subject& subject) {
+  const Topic* topic = topic_of(family);
+  const json::Value *given = record.find("given"), *then = record.find("then");
+  if (!topic || !given || !then) return "no answer: expected a record {given, then} of a known family";
+  try {
+    return first_difference(*then, topic->then(record.text("group"), Given(*given), subject));
+  } catch (const std::exception& e) {
+    return string("no answer: ") + e.what();
+  }
+}
+
 Result<WitnessCounts> judge_witness(const string& path, std::string_view family, const string& filter, Subject& subject, std::ostream& out) {
   const Topic* topic = topic_of(family);
   auto file = json::read(path);
@@ -84,12 +95,7 @@ Result<WitnessCounts> judge_witness(const string& path, std::string_view family,
     const json::Value *given = one.find("given"), *then = one.find("then");
     if (id.empty() || !given || !then) return Error{fmt::format("{}: every case needs 'id', 'given' and 'then', found {}", path, brief(one)), 0, ""};
     if ((name + "#" + id).find(filter) == string::npos) continue;
-    string difference;
-    try {
-      difference = first_difference(*then, topic->then(one.text("group"), *given, subject));
-    } catch (const std::exception& e) {
-      difference = string("no answer: ") + e.what();
-    }
+    const string difference = witness_difference(family, one, subject);
     ++(difference.empty() ? counts.passed : counts.failed);
     if (difference.empty() || counts.failed > kScreens) continue;
     screens += fmt::format("\nFAILED  {}#{}\n  claim    {} == witness\n  given    {}\n  cause    {}\n", name, id, subject.name(), json::dump(*given), difference);

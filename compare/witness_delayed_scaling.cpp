@@ -2,12 +2,13 @@
 #include <algorithm>
 #include <bit>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "compare/witness.h"
 #include "training/delayed.h"
@@ -26,17 +27,12 @@ using std::string_view;
 constexpr string_view kMeanOverRows = "callable: mean over rows";
 constexpr F32Bits kInfinity = 0x7F800000, kLargest = 0x7F7FFFFF;
 
-F32Bits bits_of(const Value& v) { return static_cast<F32Bits>(std::strtoul(v.string()->c_str(), nullptr, 16)); }
-std::vector<F32Bits> all_bits_of(const Value& list) {
-  std::vector<F32Bits> out;
-  for (const Value& v : *list.array()) out.push_back(bits_of(v));
-  return out;
-}
 std::vector<F32Bits> bits_of(const tr::Array& a) {
   std::vector<F32Bits> out(static_cast<size_t>(a.count()));
   if (!out.empty()) std::memcpy(out.data(), a.bytes().data(), out.size() * sizeof(F32Bits));
   return out;
 }
+// `bits` fill `to`.
 void write(std::span<const F32Bits> bits, tr::Array& to) { std::memcpy(to.bytes().data(), bits.data(), bits.size_bytes()); }
 
 string hex(F32Bits bits) {
@@ -54,6 +50,13 @@ Value rows_shown(const tr::Array& history) {
   const size_t slots = static_cast<size_t>(history.shape[1]);
   Value out = json::array();
   for (size_t row = 0; row < static_cast<size_t>(history.shape[0]); ++row) out.push(shown(std::span(all).subspan(row * slots, slots)));
+  return out;
+}
+
+// A row of a record that has a value for each slot of a history.
+std::vector<F32Bits> row_of(const Given& row, const tr::Array& history) {
+  std::vector<F32Bits> out = row.all_bits();
+  if (static_cast<int64_t>(out.size()) != history.shape[1]) row.refuse(fmt::format("an amax for each of {} slots", history.shape[1]));
   return out;
 }
 
@@ -97,18 +100,22 @@ tr::DelayedStatePtr state_of(tr::Session& session, const tr::RecipePtr& recipe, 
   return tr::RecipeState::create(session, recipe, mode, slots)->delayed();
 }
 
-Value update(const Value& given, tr::Session& session) {
-  const string algorithm(given.text("algorithm"));
+constexpr int64_t kMostRows = 4096, kMostSlots = 256;
+
+std::string_view direction_of(const Given& given) { return given.word("direction", {"forward", "backward"}); }
+
+Value update(const Given& given, tr::Session& session) {
+  const string algorithm(given.word("algorithm", {"max", "most_recent", kMeanOverRows}));
   const auto state = state_of(session,
                               tr::make_recipe("DelayedScaling", json::object({{"amax_compute_algo", algorithm},
-                                                                              {"amax_history_len", *given.find("length")},
-                                                                              {"margin", *given.find("margin")},
+                                                                              {"amax_history_len", given.number("length", 1, kMostRows)},
+                                                                              {"margin", given.number("margin", -1000, 1000)},
                                                                               {"fp8_format", given.text("format")}})),
-                              string(given.text("direction")), static_cast<size_t>(*given.find("columns")->to_int()));
-  write(std::vector<F32Bits>(state->num_quantizers(), bits_of(*given.find("start_scale"))), *state->scale);
+                              string(direction_of(given)), static_cast<size_t>(given.number("columns", 1, kMostSlots)));
+  write(std::vector<F32Bits>(state->num_quantizers(), given.at("start_scale", "a binary32 in hexadecimal").bits()), *state->scale);
   Value steps = json::array();
-  for (const Value& step : *given.find("amaxes")->array()) {
-    record(all_bits_of(step), *state->amax_history);
+  for (const Given& step : given.items("amaxes", "an array of steps, each with an amax per slot")) {
+    record(row_of(step, *state->amax_history), *state->amax_history);
     const std::vector<F32Bits> amax = amax_of(algorithm, bits_of(*state->amax_history), state->amax_history->shape[0], state->amax_history->shape[1]);
     const std::vector<F32Bits> quotient = rounded_once(session, amax, *state, 0), once = rounded_once(session, amax, *state, state->settings().margin);
     update_amax_and_scale(session, *state->amax_history, *state->scale, state->dtype, state->settings(), UpdateRule::unfused);
@@ -123,9 +130,28 @@ Value update(const Value& given, tr::Session& session) {
   return json::object({{"maximum", fp8_max(*state->recipe(), state->forward())}, {"steps", std::move(steps)}});
 }
 
-Value global(const Value& given, tr::Session& session) {
-  const int64_t length = *given.find("length")->to_int();
-  const bool custom = given.text("state_kind").find("custom") != string_view::npos;
+// "custom with delayed requests", or in words of the same kind a built-in recipe.
+bool is_custom(const Given& kind) {
+  static constexpr struct {
+    string_view name;
+    bool decides, custom;
+  } kWords[] = {{"custom", true, true}, {"delayed", true, false}, {"DelayedScaling", true, false}, {"built-in", true, false}, {"with", false, false}, {"requests", false, false},
+                {"recipe", false, false}, {"scaling", false, false}};
+  bool decided = false, custom = false;
+  for (string_view rest = kind.text(); !rest.empty();) {
+    const size_t end = std::min(rest.find(' '), rest.size());
+    const auto& word = *row_called(kWords, rest.substr(0, end), kind.path());
+    decided |= word.decides;
+    custom |= word.custom;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (!decided) kind.refuse("a custom state or that of a built-in recipe");
+  return custom;
+}
+
+Value global(const Given& given, tr::Session& session) {
+  const int64_t length = given.number("length", 1, kMostRows);
+  const bool custom = is_custom(given.at("state_kind", "a word"));
   tr::DelayedScalingRequest request;
   request.amax_history_len = static_cast<int>(length);
   tr::RecipePtr recipe;
@@ -137,13 +163,13 @@ Value global(const Value& given, tr::Session& session) {
     recipe = tr::make_recipe("DelayedScaling", json::object({{"amax_history_len", length}}));
   }
 
-  const string direction(given.text("direction"));
+  const string direction(direction_of(given));
   tr::AmaxBuffers buffers;
   std::vector<tr::DelayedStatePtr> mine, others;
   std::vector<tr::RecipeStatePtr> owners;   // a custom state owns the one within
-  for (const Value& count : *given.find("states")->array()) {
+  for (const Given& count : given.items("states", "an array of slot counts")) {
     for (const string mode : {"forward", "backward"}) {
-      const size_t n = static_cast<size_t>(*count.to_int());
+      const size_t n = static_cast<size_t>(count.number(1, kMostSlots));
       owners.push_back(tr::RecipeState::create(session, recipe, mode, n, std::vector<tr::RolePtr>(n)));
       owners.back()->make_quantizers(session);
       buffers.add(owners.back());
@@ -151,8 +177,10 @@ Value global(const Value& given, tr::Session& session) {
     }
   }
   Value steps = json::array();
-  for (const Value& step : *given.find("amaxes")->array()) {
-    for (size_t i = 0; i < mine.size(); ++i) record(all_bits_of((*step.array())[i]), *mine[i]->amax_history);
+  for (const Given& step : given.items("amaxes", "an array of steps, each with a row per state")) {
+    const std::vector<Given> rows = step.items();
+    if (rows.size() != mine.size()) step.refuse(fmt::format("a row for each of {} states", mine.size()));
+    for (size_t i = 0; i < mine.size(); ++i) record(row_of(rows[i], *mine[i]->amax_history), *mine[i]->amax_history);
     buffers.reduce_and_update(session, direction == "forward", UpdateRule::unfused);
     Value states = json::array();
     for (const auto& s : mine) states.push(json::object({{"scale", shown(bits_of(*s->scale))}, {"history", rows_shown(*s->amax_history)}}));
@@ -167,20 +195,21 @@ Value global(const Value& given, tr::Session& session) {
                        {"other_direction_untouched", untouched}});
 }
 
-Value calibrate(const Value& given, tr::Session& session) {
-  const std::vector<F32Bits> values = all_bits_of(*given.find("values"));
-  const tr::DType dtype = tr::dtype_named(given.text("dtype")).value();
+Value calibrate(const Given& given, tr::Session& session) {
+  given.word("quantizer", {"delayed"});
+  const std::vector<F32Bits> values = given.at("values", "an array of binary32 in hexadecimal").all_bits();
+  const tr::DType dtype = given.at("dtype", "a dtype").dtype();
   const tr::ArrayPtr exact = tr::from_bytes({static_cast<int64_t>(values.size())}, tr::DType::float32, std::as_bytes(std::span(values)));
   const tr::ArrayPtr scale = tr::zeros({}, tr::DType::float32), amax = tr::zeros({1}, tr::DType::float32);
   write(std::vector<F32Bits>{0x3F800000}, *scale);
-  write(std::vector<F32Bits>{bits_of(*given.find("amax_before"))}, *amax);
+  write(std::vector<F32Bits>{given.at("amax_before", "a binary32 in hexadecimal").bits()}, *amax);
   tr::Float8Quantizer quantizer(scale, amax, Encoding::e4m3);
   quantizer.calibrate(session, cast(session, exact, dtype));
   return json::object({{"amax", hex(bits_of(*amax)[0])}, {"scale", hex(bits_of(*scale)[0])}});
 }
 
-Value resize(const Value& given, tr::Session& session) {
-  const auto recipe_of = [&](string_view key) { return tr::make_recipe("DelayedScaling", json::object({{"amax_history_len", *given.find(key)}})); };
+Value resize(const Given& given, tr::Session& session) {
+  const auto recipe_of = [&](string_view key) { return tr::make_recipe("DelayedScaling", json::object({{"amax_history_len", given.number(key, 1, kMostRows)}})); };
   tr::ModuleState module(session, tr::Producer::linear, "linear");
   tr::Autocast autocast = tr::quantization_off();
   autocast.enabled = true;
@@ -188,8 +217,10 @@ Value resize(const Value& given, tr::Session& session) {
   module.init_fp8_metadata(session, autocast);
   const tr::DelayedStatePtr state = module.state(tr::Mode::forward)->delayed();
   std::vector<F32Bits> history;
-  for (const Value& row : *given.find("history")->array())
-    for (const Value& v : *row.array()) history.push_back(bits_of(v));
+  const Given rows = given.at("history", "an array of rows, each with an amax per slot");
+  for (const Given& row : rows.items())
+    for (const F32Bits b : row_of(row, *state->amax_history)) history.push_back(b);
+  if (static_cast<int64_t>(history.size()) != state->amax_history->count()) rows.refuse(fmt::format("the {} rows that 'from' says", state->amax_history->shape[0]));
   write(history, *state->amax_history);
   constexpr F32Bits kFive = 0x40A00000;   // some scale that training has reached
   write(std::vector<F32Bits>(state->num_quantizers(), kFive), *state->scale);
@@ -215,7 +246,7 @@ Value resize(const Value& given, tr::Session& session) {
 
 }  // namespace
 
-Value witness_delayed_scaling(string_view group, const Value& given, Subject& subject) {
+Value witness_delayed_scaling(string_view group, const Given& given, Subject& subject) {
   [[maybe_unused]] static const bool kRegistered = (tr::register_amax_algorithm(string(kMeanOverRows), mean_over_rows), true);
   tr::Session session(subject);
   if (group == "update") return update(given, session);

@@ -33,12 +33,10 @@ void collect(const tr::QuantizerPtr& q, std::set<const void*>& seen, size_t& cou
 
 }  // namespace
 
-json::Value witness_factories(std::string_view, const json::Value& given, Subject&) {
+json::Value witness_factories(std::string_view, const Given& given, Subject&) {
   const tr::QFactoryPtr factory = tr::factory_named(given.text("factory"));
-  if (!factory) throw std::runtime_error("no factory '" + std::string(given.text("factory")) + "'");
-  const json::Value* r = given.find("role");
-  const tr::RolePtr role =
-      !r || r->is_null() ? nullptr : std::make_shared<const tr::QuantizerRole>(std::string(r->text("module_type")), std::string(r->text("tensor_type")), std::string(r->text("name")));
+  if (!factory) given.at("factory", "").refuse("the name of a factory");
+  const tr::RolePtr role = given.role("role");
 
   const tr::QuantizerLike first = factory->call(role), second = factory->call(role);
   if (const auto* request = std::get_if<tr::DelayedScalingRequest>(&first))   // a value: two calls give two of them

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -21,33 +22,22 @@ using namespace training;   // NOLINT: this file speaks of nothing else
 using std::string;
 using QPtr = training::QuantizerPtr;
 
-[[noreturn]] void unreadable(const string& what) { throw std::runtime_error("witness grouped: " + what); }
+[[noreturn]] void unreadable(const string& what) { throw std::invalid_argument(what); }
 
 // Reading.
 
-std::vector<int64_t> numbers_of(const json::Value* v) {
-  std::vector<int64_t> out;
-  if (v && v->array())
-    for (const json::Value& n : *v->array()) out.push_back(n.to_int().value_or(0));
-  return out;
-}
-bool flag(const json::Value& given, std::string_view key, bool otherwise) {
-  const json::Value* v = given.find(key);
-  return v ? v->to_bool().value_or(otherwise) : otherwise;
-}
-Usages usages_of(const json::Value& given) {
-  const json::Value* v = given.find("usages");
-  if (!v) return {true, true};
-  return {(*v->array())[0].to_bool().value(), (*v->array())[1].to_bool().value()};
-}
-std::vector<Shape> members_of(const json::Value& given) {
+Usages usages_of(const Given& given) { return given.has("usages") ? given.usages("usages") : Usages{true, true}; }
+std::vector<Shape> members_of(const Given& given) {
+  const Given members = given.at("members", "an array of shapes, [rows, columns]");
   std::vector<Shape> out;
-  for (const json::Value& m : *given.find("members")->array()) {
-    const auto n = numbers_of(&m);
-    out.push_back({n[0], n[1]});
+  int64_t count = 0;
+  for (const Given& m : members.items()) {
+    out.push_back(m.matrix());
+    if ((count += out.back().count()) > Given::kMostElements) members.refuse("members of fewer elements together");
   }
   return out;
 }
+string variant_of(const Given& given) { return string(given.word("variant", {"uniform", "first", "last", "both"})); }
 
 // Kinds: a family and settings, "FP4_2D"; "H(a|b)" and "H(a|b;rwdq)" for hybrids.
 
@@ -92,72 +82,65 @@ QPtr family(std::string_view name, Log* log, bool subclass) {
   if (name == "FP4") return std::make_shared<NVFP4Quantizer>();
   if (name == "ID" && subclass) return std::make_shared<IdentitySubclass>(log);
   if (name == "ID") return std::make_shared<IdentityQuantizer>();
-  unreadable("expected a kind of quantizer, found '" + string(name) + "'");
+  refuse_word("a kind of quantizer", name, {"CS", "DS", "MX", "BLK1", "BLK2", "FP4", "ID", "HYB", "H(rows|columns)", "none"});
 }
 
-template <class Q>
-Q* as(training::Quantizer& q) { return dynamic_cast<Q*>(&q); }
-
-// What stands behind a family's name.
+// What stands behind a family's name. A setting says false of a family that has no such thing.
 struct Setting {
   std::string_view name;
-  void (*apply)(training::Quantizer&);
+  bool (*apply)(training::Quantizer&);
 };
-void set_e5m2(training::Quantizer& q) {
-  if (auto* p = as<Float8CurrentScalingQuantizer>(q)) p->dtype = Encoding::e5m2;
-  if (auto* p = as<Float8Quantizer>(q)) p->dtype = Encoding::e5m2;
-  if (auto* p = as<MXFP8Quantizer>(q)) p->dtype = Encoding::e5m2;
-  if (auto* p = as<Float8BlockQuantizer>(q)) p->dtype = Encoding::e5m2;
-}
-void set_pow2(training::Quantizer& q) {
-  if (auto* p = as<Float8CurrentScalingQuantizer>(q)) p->force_pow_2_scales = true;
-  if (auto* p = as<Float8BlockQuantizer>(q)) p->force_pow_2_scales = true;
-}
-void set_eps(training::Quantizer& q) {
-  const F32Bits eps = std::bit_cast<F32Bits>(0.5f);
-  if (auto* p = as<Float8CurrentScalingQuantizer>(q)) p->amax_epsilon = eps;
-  if (auto* p = as<Float8BlockQuantizer>(q)) p->amax_epsilon = eps;
-}
-void set_2d(training::Quantizer& q) {
-  if (auto* p = as<MXFP8Quantizer>(q)) p->with_2d_quantization = true;
-  if (auto* p = as<NVFP4Quantizer>(q)) p->with_2d_quantization = true;
+// Changes a quantizer that is one of these classes.
+template <class... Classes>
+bool on(training::Quantizer& q, auto change) {
+  const auto one = [&](auto* p) { return p && (change(*p), true); };
+  return (one(dynamic_cast<Classes*>(&q)) || ...);
 }
 const Setting kSettings[] = {
-    {"E5M2", set_e5m2},
-    {"pow2", set_pow2},
-    {"eps", set_eps},
-    {"2D", set_2d},
-    {"reduce", [](training::Quantizer& q) { q.amax_reduction()->enabled = true; }},
-    {"rowonly", [](training::Quantizer& q) { q.set_usage(true, false); }},
-    {"colonly", [](training::Quantizer& q) { q.set_usage(false, true); }},
-    {"internal", [](training::Quantizer& q) { q.internal = true; }},
+    {"E5M2",
+     [](training::Quantizer& q) {
+       return on<Float8CurrentScalingQuantizer, Float8Quantizer, MXFP8Quantizer, Float8BlockQuantizer>(q, [](auto& p) { p.dtype = Encoding::e5m2; });
+     }},
+    {"pow2", [](training::Quantizer& q) { return on<Float8CurrentScalingQuantizer, Float8BlockQuantizer>(q, [](auto& p) { p.force_pow_2_scales = true; }); }},
+    {"eps", [](training::Quantizer& q) { return on<Float8CurrentScalingQuantizer, Float8BlockQuantizer>(q, [](auto& p) { p.amax_epsilon = std::bit_cast<F32Bits>(0.5f); }); }},
+    {"2D", [](training::Quantizer& q) { return on<MXFP8Quantizer, NVFP4Quantizer>(q, [](auto& p) { p.with_2d_quantization = true; }); }},
+    {"reduce", [](training::Quantizer& q) { return q.amax_reduction() && (q.amax_reduction()->enabled = true); }},
+    {"rowonly", [](training::Quantizer& q) { return q.set_usage(true, false), true; }},
+    {"colonly", [](training::Quantizer& q) { return q.set_usage(false, true), true; }},
+    {"internal", [](training::Quantizer& q) { return q.internal = true; }},
     {"scale2",
      [](training::Quantizer& q) {
-       const float two = 2;
-       std::ranges::copy(std::as_bytes(std::span(&two, 1)), as<Float8Quantizer>(q)->scale->bytes().begin());
+       return on<Float8Quantizer>(q, [](Float8Quantizer& p) {
+         const float two = 2;
+         std::ranges::copy(std::as_bytes(std::span(&two, 1)), p.scale->bytes().begin());
+       });
      }},
-    {"RS", [](training::Quantizer& q) { as<NVFP4Quantizer>(q)->row_scaled_nvfp4 = true; }},
-    {"46", [](training::Quantizer& q) { as<NVFP4Quantizer>(q)->set_4over6(true, "MAE", 256); }},
-    {"SR", [](training::Quantizer& q) { as<NVFP4Quantizer>(q)->stochastic_rounding = true; }},
-    {"RHT", [](training::Quantizer& q) { as<NVFP4Quantizer>(q)->with_rht = as<NVFP4Quantizer>(q)->with_post_rht_amax = true; }},
-    {"nosign", [](training::Quantizer& q) { as<NVFP4Quantizer>(q)->set_random_sign_mask(false); }},
-    {"bf16", [](training::Quantizer& q) { as<IdentityQuantizer>(q)->dtype = DType::bfloat16; }},
-    {"f32", [](training::Quantizer& q) { as<IdentityQuantizer>(q)->dtype = DType::float32; }},
-    {"sub", [](training::Quantizer&) {}},
+    {"RS", [](training::Quantizer& q) { return on<NVFP4Quantizer>(q, [](NVFP4Quantizer& p) { p.row_scaled_nvfp4 = true; }); }},
+    {"46", [](training::Quantizer& q) { return on<NVFP4Quantizer>(q, [](NVFP4Quantizer& p) { p.set_4over6(true, "MAE", 256); }); }},
+    {"SR", [](training::Quantizer& q) { return on<NVFP4Quantizer>(q, [](NVFP4Quantizer& p) { p.stochastic_rounding = true; }); }},
+    {"RHT", [](training::Quantizer& q) { return on<NVFP4Quantizer>(q, [](NVFP4Quantizer& p) { p.with_rht = p.with_post_rht_amax = true; }); }},
+    {"nosign", [](training::Quantizer& q) { return on<NVFP4Quantizer>(q, [](NVFP4Quantizer& p) { p.set_random_sign_mask(false); }); }},
+    {"bf16", [](training::Quantizer& q) { return on<IdentityQuantizer>(q, [](IdentityQuantizer& p) { p.dtype = DType::bfloat16; }); }},
+    {"f32", [](training::Quantizer& q) { return on<IdentityQuantizer>(q, [](IdentityQuantizer& p) { p.dtype = DType::float32; }); }},
+    {"sub", [](training::Quantizer& q) { return dynamic_cast<IdentitySubclass*>(&q) != nullptr; }},
 };
 
+constexpr std::pair<std::string_view, std::string_view> kSources[] = {{"original", "original"}, {"orig", "original"}, {"rowwise_dequantized", "rowwise_dequantized"},
+                                                                      {"rwdq", "rowwise_dequantized"}};
+
 QPtr quantizer_of(std::string_view kind, Log* log = nullptr, std::string_view source = "original") {
-  if (kind == "nothing" || kind == "none" || kind.empty()) return nullptr;
+  if (kind == "nothing" || kind == "none") return nullptr;
   if (kind == "quantizer compatible with custom recipes only") return std::make_shared<ForeignQuantizer>();
   if (kind == "HYB") return quantizer_of("H(MX|MX)", log, source);
   if (kind.starts_with("H(")) {
     const size_t bar = kind.find('|'), end = kind.find(')'), semicolon = std::min(kind.find(';'), end);
-    if (bar == kind.npos || end == kind.npos) unreadable("expected H(rows|columns), found '" + string(kind) + "'");
-    const std::string_view own = semicolon < end ? kind.substr(semicolon + 1, end - semicolon - 1) : source, rest = kind.substr(end + 1);
-    const auto q = std::make_shared<HybridQuantizer>(quantizer_of(kind.substr(2, bar - 2), log), quantizer_of(kind.substr(bar + 1, semicolon - bar - 1), log),
-                                                     own == "rwdq" ? "rowwise_dequantized" : own == "orig" ? "original" : string(own));
-    if (rest == " row only") q->set_usage(true, false);
-    if (rest == " column only") q->set_usage(false, true);
+    if (bar == kind.npos || end == kind.npos || bar > semicolon) unreadable("expected H(rows|columns), found '" + string(kind) + "'");
+    const std::string_view own = semicolon < end ? kind.substr(semicolon + 1, end - semicolon - 1) : source;
+    const std::string_view row = kind.substr(2, bar - 2), col = kind.substr(bar + 1, semicolon - bar - 1);
+    static constexpr std::pair<std::string_view, Usages> kRests[] = {{"", {true, true}}, {" row only", {true, false}}, {" column only", {false, true}}};
+    const Usages wanted = row_called(kRests, kind.substr(end + 1), "what follows a hybrid")->second;
+    const auto q = std::make_shared<HybridQuantizer>(quantizer_of(row, log), quantizer_of(col, log), string(row_called(kSources, own, "the source of a hybrid")->second));
+    q->set_usage(wanted.rowwise, wanted.columnwise);
     return q;
   }
   std::string_view rest = kind.substr(std::min(kind.find('_'), kind.size()));
@@ -165,13 +148,12 @@ QPtr quantizer_of(std::string_view kind, Log* log = nullptr, std::string_view so
   while (!rest.empty()) {
     rest.remove_prefix(1);
     const std::string_view word = rest.substr(0, rest.find('_'));
-    const auto at = std::find_if(std::begin(kSettings), std::end(kSettings), [&](const Setting& s) { return s.name == word; });
-    if (at == std::end(kSettings)) unreadable("expected a setting of a quantizer, found '" + string(word) + "' in '" + string(kind) + "'");
-    at->apply(*q);
+    if (!row_called(kSettings, word, "a setting of '" + string(kind) + "'")->apply(*q)) unreadable("a " + string(q->class_name()) + " has no setting '" + string(word) + "'");
     rest.remove_prefix(word.size());
   }
   return q;
 }
+QPtr quantizer_in(const Given& given, std::string_view key = "kind") { return quantizer_of(given.text(key)); }
 
 // Answers.
 
@@ -257,9 +239,9 @@ json::Value group_json(GroupedTensor& g, const QPtr& given, bool with_members) {
 
 // Groups.
 
-Session session_of(const json::Value& given, Subject& subject) {
+Session session_of(const Given& given, Subject& subject) {
   Session out(subject);
-  out.arch = given.text("arch") == "non_TN" ? Arch::sm100 : Arch::sm90;
+  out.arch = given.has("arch") && given.word("arch", {"TN_only", "non_TN"}) == "non_TN" ? Arch::sm100 : Arch::sm90;
   return out;
 }
 
@@ -276,38 +258,39 @@ GroupedLayout layout_of(const std::vector<Shape>& members, std::string_view vari
   return out;
 }
 
-json::Value alloc(const json::Value& given, Subject& subject) {
+json::Value alloc(const Given& given, Subject& subject) {
   Session session = session_of(given, subject);
   return outcome(
       [&]() -> json::Value {
-        const QPtr q = quantizer_of(given.text("kind"));
+        const QPtr q = quantizer_in(given);
         const Usages u = usages_of(given);
-        if (q) q->set_usage(u.rowwise, u.columnwise), q->internal = flag(given, "internal", false);
-        const json::Value* dtype = given.find("dtype");
-        const std::optional<DType> nominal = !dtype ? DType::bfloat16 : dtype->is_null() ? std::nullopt : dtype_named(*dtype->string());
-        if (const json::Value* logical = given.find("logical")) {
-          const auto n = numbers_of(logical);
-          return buffers_json(*make_grouped_tensor(session, {given.find("num")->to_int().value(), std::nullopt, std::nullopt, {n[0], n[1]}}, q, nominal));
+        if (q) q->set_usage(u.rowwise, u.columnwise), q->internal = given.flag("internal", false);
+        const std::optional<DType> nominal = !given.has("dtype") ? DType::bfloat16 : given.at("dtype", "").is_null() ? std::nullopt : std::optional(given.at("dtype", "").dtype());
+        if (given.has("logical")) {
+          const Given logical = given.at("logical", "a pair of integers");
+          const auto n = logical.dims(-1);   // a negative size is one that the original refuses
+          if (n.size() != 2) logical.refuse("a pair of integers, [rows, columns]");
+          return buffers_json(*make_grouped_tensor(session, {given.number("num"), std::nullopt, std::nullopt, {n[0], n[1]}}, q, nominal));
         }
-        const bool capturing = flag(given, "capturing", false);
-        const GroupedTensorPtr g = make_grouped_tensor(session, layout_of(members_of(given), given.text("variant")), q, nominal, capturing);
+        const bool capturing = given.flag("capturing", false);
+        const GroupedTensorPtr g = make_grouped_tensor(session, layout_of(members_of(given), variant_of(given)), q, nominal, capturing);
         return capturing ? json::Value(g->class_name()) : group_json(*g, q, true);
       },
       {"rowwise", "columnwise", "Identity", "Hybrid"});
 }
 
-json::Value shapes_helper(const json::Value& given, Subject& subject) {
+json::Value shapes_helper(const Given& given, Subject& subject) {
   Session session = session_of(given, subject);
   return outcome([&] {
-    const QPtr q = quantizer_of(given.text("kind"));
-    if (q) q->internal = flag(given, "internal", true);
+    const QPtr q = quantizer_in(given);
+    if (q) q->internal = given.flag("internal", true);
     return group_json(*make_grouped_tensor_with_shapes(session, members_of(given), q, DType::bfloat16), q, false);
   });
 }
 
-json::Value predicates(const json::Value& given, Subject& subject) {
+json::Value predicates(const Given& given, Subject& subject) {
   Session session = session_of(given, subject);
-  const GroupedTensorPtr g = make_grouped_tensor(session, layout_of(members_of(given), given.text("variant")), nullptr, DType::bfloat16);
+  const GroupedTensorPtr g = make_grouped_tensor(session, layout_of(members_of(given), variant_of(given)), nullptr, DType::bfloat16);
   return json::object({
       {"all_same_shape", outcome([&] { return g->all_same_shape(); })},
       {"all_same_first_dim", outcome([&] { return g->all_same_first_dim(); })},
@@ -321,14 +304,13 @@ json::Value predicates(const json::Value& given, Subject& subject) {
 }
 
 // A group of the record's kind, for what does not depend on sizes.
-GroupedTensorPtr some_group(Session& session, const json::Value& given) {
-  const bool rows = given.text("variant") != "uniform" && given.text("variant") != "last",
-             cols = given.text("variant") == "last" || given.text("variant") == "both";
-  return make_grouped_tensor(session, layout_of({{128, 128}, {rows ? 256 : 128, cols ? 256 : 128}}, given.text("variant")), quantizer_of(given.text("kind")),
-                             DType::bfloat16);
+GroupedTensorPtr some_group(Session& session, const Given& given) {
+  const string variant = given.has("variant") ? variant_of(given) : "first";
+  const bool rows = variant == "first" || variant == "both", cols = variant == "last" || variant == "both";
+  return make_grouped_tensor(session, layout_of({{128, 128}, {rows ? 256 : 128, cols ? 256 : 128}}, variant), quantizer_in(given), DType::bfloat16);
 }
 
-json::Value save(const json::Value& given, Subject& subject) {
+json::Value save(const Given& given, Subject& subject) {
   Session session = session_of(given, subject);
   const GroupedTensorPtr g = some_group(session, given);
   std::vector<Field> all = g->buffers();
@@ -349,7 +331,7 @@ json::Value save(const json::Value& given, Subject& subject) {
   return json::object({{"order", std::move(order)}, {"left", std::move(left)}});
 }
 
-json::Value clear(const json::Value& given, Subject& subject) {
+json::Value clear(const Given& given, Subject& subject) {
   Session session = session_of(given, subject);
   const GroupedTensorPtr g = some_group(session, given);
   json::Value result = outcome([&] {
@@ -359,12 +341,12 @@ json::Value clear(const json::Value& given, Subject& subject) {
   return json::object({{"result", std::move(result)}, {"buffers", buffers_json(*g)}, {"num_tensors", g->num_tensors}, {"logical_shape", list(g->logical_shape)}});
 }
 
-json::Value from_rowwise(const json::Value& given, Subject&) {
+json::Value from_rowwise(const Given& given, Subject&) {
   return outcome([&] {
-    const json::Value* elements = given.find("elements");
-    const ArrayPtr data = elements->is_null() ? nullptr : empty({elements->to_int().value()}, DType::bfloat16);
+    const Given elements = given.at("elements", "an integer or null");
+    const ArrayPtr data = elements.is_null() ? nullptr : empty({elements.number(0, Given::kMostElements)}, DType::bfloat16);
     const GroupedTensorPtr g =
-        make_grouped_tensor_from_rowwise_data(given.find("num")->to_int().value(), numbers_of(given.find("tensor_shape")), data, flag(given, "internal", false));
+        make_grouped_tensor_from_rowwise_data(given.number("num"), given.at("tensor_shape", "an array of integers").dims(), data, given.flag("internal", false));
     json::Value shapes = json::array();
     for (const Dims& s : g->tensor_shapes) shapes.push(list(s));
     json::Value out = json::object({{"class", g->class_name()},
@@ -378,16 +360,16 @@ json::Value from_rowwise(const json::Value& given, Subject&) {
   });
 }
 
-json::Value offsets(const json::Value& given, Subject&) {
-  const ArrayPtr out = splits_to_offsets(numbers_of(given.find("split_dims")), given.find("common_dim")->to_int().value());
+json::Value offsets(const Given& given, Subject&) {
+  const ArrayPtr out = splits_to_offsets(given.numbers("split_dims"), given.number("common_dim"));
   return json::object({{"offsets", list(int64_values(*out))}, {"dtype", name_of(out->dtype)}});
 }
 
-json::Value validate(const json::Value& given, Subject&) {
+json::Value validate(const Given& given, Subject&) {
   return outcome(
       [&] {
         std::vector<QPtr> experts;
-        for (const json::Value& e : *given.find("experts")->array()) experts.push_back(quantizer_of(*e.string()));
+        for (const Given& e : given.items("experts", "an array of kinds of quantizers")) experts.push_back(quantizer_of(e.text()));
         validate_split_quantizers(experts);
         return json::Value();
       },
@@ -406,7 +388,9 @@ ArrayPtr constant(const Dims& shape, DType dtype, float value) {
       std::ranges::copy(std::as_bytes(std::span(&half, 1)), out->bytes().begin() + i * 2);
   return out;
 }
-float first_value(const Array& x) {
+// Nothing where x is empty.
+std::optional<float> first_value(const Array& x) {
+  if (x.count() == 0) return std::nullopt;
   uint32_t bits = 0;
   if (x.dtype == DType::float32) {
     std::memcpy(&bits, x.data(), 4);
@@ -422,7 +406,7 @@ float first_value(const Array& x) {
 StoragePtr stand_in(const ArrayPtr& piece, const training::Quantizer& q) {
   auto out = std::make_shared<IdentityStorage>();
   out->hp_data = clone(piece);
-  if (q.rowwise_usage && piece->count() > 0) out->hp_data = constant(piece->shape, piece->dtype, first_value(*piece) + 1);
+  if (const auto value = first_value(*piece); q.rowwise_usage && value) out->hp_data = constant(piece->shape, piece->dtype, *value + 1);
   out->dtype = piece->dtype;
   out->is_tensor = false;
   return out;
@@ -431,13 +415,14 @@ StoragePtr stand_in(const ArrayPtr& piece, const training::Quantizer& q) {
 SplitEntries counting(Log& log) {
   SplitEntries out;
   out.bulk = [&log](Session&, const ArrayPtr& x, const std::vector<int64_t>& splits, const std::vector<QPtr>& qs, bool disable) {
+    const auto value = first_value(*x);
     log.push_back(json::object({{"call", "bulk"},
                                 {"class", qs[0]->class_name()},
                                 {"n", qs.size()},
                                 {"rows", x->shape[0]},
                                 {"dtype", name_of(x->dtype)},
                                 {"disable_bulk_allocation", disable},
-                                {"source_value", static_cast<double>(first_value(*x))}}));
+                                {"source_value", value ? json::Value(static_cast<double>(*value)) : json::Value()}}));
     std::vector<StoragePtr> pieces;
     int64_t at = 0;
     for (size_t i = 0; i < splits.size(); at += splits[i++]) pieces.push_back(stand_in(slice(x, 0, at, at + splits[i]), *qs[i]));
@@ -462,21 +447,23 @@ json::Value output_json(const Tensorlike& output, const Array& input) {
                        {"nominal_dtype", name_of(s->dtype)}});
 }
 
-json::Value split(const json::Value& given, Subject& subject) {
+json::Value split(const Given& given, Subject& subject) {
   Session session = session_of(given, subject);
-  const std::vector<int64_t> splits = numbers_of(given.find("splits"));
-  int64_t rows = 0;
-  for (int64_t s : splits) rows += s;
-  const ArrayPtr x = constant({rows, 4}, dtype_named(given.text("input_dtype")).value(), 5);
+  const std::vector<int64_t> splits = given.numbers("splits");
+  if (splits.size() > 256) given.at("splits", "").refuse("at most 256 experts");
+  const Given dtype = given.at("input_dtype", "a dtype");
+  if (dtype.dtype() != DType::float32 && dtype.dtype() != DType::bfloat16) dtype.refuse("float32 or bfloat16");
+  const ArrayPtr x = constant({std::accumulate(splits.begin(), splits.end(), int64_t{0}), 4}, dtype.dtype(), 5);
+  const string source = given.text("source", "original");
   Log log;
   return outcome([&] {
     std::vector<QPtr> experts;
     for (size_t i = 0; i < splits.size(); ++i) {
-      experts.push_back(quantizer_of(given.text("kind"), &log, given.find("source") ? given.text("source") : "original"));
-      if (const Usages u = usages_of(given); experts.back() && given.find("usages")) experts.back()->set_usage(u.rowwise, u.columnwise);
+      experts.push_back(quantizer_of(given.text("kind"), &log, source));
+      if (const Usages u = usages_of(given); experts.back() && given.has("usages")) experts.back()->set_usage(u.rowwise, u.columnwise);
     }
-    const SplitOptions options{dtype_named(given.text("activation_dtype")).value(), flag(given, "bias_gradient", false),
-                               flag(given, "disable_bulk_allocation", false)};
+    const SplitOptions options{given.at("activation_dtype", "a dtype").dtype(), given.flag("bias_gradient", false),
+                               given.flag("disable_bulk_allocation", false)};
     const SplitResult result = split_quantize(session, x, splits, experts, options, counting(log));
     json::Value outputs = json::array(), gradients = json::array();
     for (const Tensorlike& o : result.outputs) outputs.push(output_json(o, *x));
@@ -485,15 +472,15 @@ json::Value split(const json::Value& given, Subject& subject) {
   });
 }
 
-json::Value identity_use(const json::Value& given, Subject&) {
-  const QPtr q = quantizer_of(given.text("quantizer"));
+json::Value identity_use(const Given& given, Subject&) {
+  const QPtr q = quantizer_in(given, "quantizer");
   const Usages u = identity_directions(q.get());
   return json::object({{"uses_identity", uses_identity(q.get())}, {"identity_directions", json::array({u.rowwise, u.columnwise})}});
 }
 
 struct Group {
   std::string_view name;
-  json::Value (*then)(const json::Value& given, Subject& subject);
+  json::Value (*then)(const Given& given, Subject& subject);
 };
 constexpr std::array kGroups = {
     Group{"alloc", alloc},     Group{"shapes_helper", shapes_helper}, Group{"predicates", predicates}, Group{"save", save},   Group{"clear", clear},
@@ -502,9 +489,9 @@ constexpr std::array kGroups = {
 
 }  // namespace
 
-json::Value witness_grouped(std::string_view group, const json::Value& given, Subject& subject) {
+json::Value witness_grouped(std::string_view group, const Given& given, Subject& subject) {
   const auto at = std::find_if(kGroups.begin(), kGroups.end(), [&](const Group& g) { return g.name == group; });
-  if (at == kGroups.end()) unreadable("unknown group " + string(group));
+  if (at == kGroups.end()) unreadable("expected a group of grouped, found " + string(group));
   return at->then(given, subject);
 }
 

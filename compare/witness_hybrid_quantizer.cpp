@@ -1,5 +1,6 @@
 // Records of TransformerEngine's hybrid quantizer and of the contract that all quantizers share: JSON to calls of training/, results to JSON.
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -19,12 +20,6 @@ using json::Value;
 using std::string;
 using tr::QuantizerPtr;
 
-bool flag(const Value& given, std::string_view key, bool otherwise = false) {
-  const Value* v = given.find(key);
-  return v && v->to_bool() ? *v->to_bool() : otherwise;
-}
-std::optional<bool> flag_at(const Value& given, std::string_view key, size_t i) { return (*given.find(key)->array())[i].to_bool(); }
-tr::Usages usages(const Value& given, std::string_view key) { return {*flag_at(given, key, 0), *flag_at(given, key, 1)}; }
 void set_usages(tr::Quantizer& q, tr::Usages u) { q.set_usage(u.rowwise, u.columnwise); }
 
 Value pair(Value a, Value b) { return json::array({std::move(a), std::move(b)}); }
@@ -86,17 +81,19 @@ std::shared_ptr<tr::HybridQuantizer> hybrid(QuantizerPtr row, QuantizerPtr col, 
   return std::make_shared<tr::HybridQuantizer>(std::move(row), std::move(col), source);
 }
 
-QuantizerPtr quantizer(std::string_view name) {
-  for (const Named& q : kQuantizers)
-    if (q.name == name) return q.make();
-  throw std::runtime_error("expected the name of a quantizer, found " + string(name));
-}
+QuantizerPtr quantizer(std::string_view name) { return row_called(kQuantizers, name, "a quantizer")->make(); }
+QuantizerPtr quantizer(const Given& name) { return name.row(kQuantizers).make(); }
+QuantizerPtr quantizer(const Given& given, std::string_view key) { return quantizer(given.at(key, "the name of a quantizer")); }
+
+string source_of(const Given& given) { return string(given.word("source", {"original", "rowwise_dequantized"})); }
 
 // "plain CS", or "H(CS|MX;original)".
-QuantizerPtr described_quantizer(std::string_view text) {
+QuantizerPtr described_quantizer(const Given& given) {
+  const Given described = given.at("quantizer", "'plain X' or 'H(X|Y;source)'");
+  const std::string_view text = described.text();
   if (text.starts_with("plain ")) return quantizer(text.substr(6));
   const size_t bar = text.find('|'), semicolon = text.find(';');
-  if (!text.starts_with("H(") || bar == text.npos || semicolon == text.npos) throw std::runtime_error("expected 'plain X' or 'H(X|Y;source)', found " + string(text));
+  if (!text.starts_with("H(") || !text.ends_with(")") || bar == text.npos || semicolon == text.npos || semicolon < bar) described.refuse("'plain X' or 'H(X|Y;source)'");
   return hybrid(quantizer(text.substr(2, bar - 2)), quantizer(text.substr(bar + 1, semicolon - bar - 1)), string(text.substr(semicolon + 1, text.size() - semicolon - 2)));
 }
 
@@ -117,15 +114,17 @@ tr::GroupPtr new_group(string name) {
 
 // Children that log what is called. A row child stores another value than it is given, so that it shows which one the column child received.
 
-constexpr uint16_t kValue = 0x40A0, kRowValue = 0x40C0, kOld = 0;   // bf16: 5, 6 = 5 + 1, 0
+constexpr float kValue = 5, kRowValue = kValue + 1, kOld = 0;
 
-tr::ArrayPtr filled(uint16_t bits) {
-  std::vector<uint16_t> values(8, bits);
-  return tr::from_bytes({2, 4}, tr::DType::bfloat16, std::as_bytes(std::span(values)));
+tr::ArrayPtr filled(tr::Session& session, float value, tr::DType dtype = tr::DType::bfloat16) {
+  const std::vector<float> values(8, value);
+  return tr::cast(session, tr::from_bytes({2, 4}, tr::DType::float32, std::as_bytes(std::span(values))), dtype);
 }
-uint16_t first(const tr::ArrayPtr& a) {
-  const auto bytes = a->bytes();
-  return static_cast<uint16_t>(std::to_integer<unsigned>(bytes[0]) | std::to_integer<unsigned>(bytes[1]) << 8);
+// The first element; every dtype here holds it exactly.
+float first(tr::Session& session, const tr::ArrayPtr& a) {
+  float value;
+  std::memcpy(&value, tr::cast(session, a, tr::DType::float32)->data(), sizeof value);
+  return value;
 }
 
 using Log = std::shared_ptr<std::vector<string>>;
@@ -151,10 +150,10 @@ class CountingQuantizer final : public tr::IdentityQuantizer {
   Log log;
   std::string_view class_name() const override { return who == "row" ? "RQ" : "KQ"; }
   QuantizerPtr copy() const override { return std::make_shared<CountingQuantizer>(*this); }
-  tr::ArrayPtr stored(const tr::ArrayPtr& x) const { return who == "row" ? filled(kRowValue) : tr::clone(x); }
-  void update_quantized(tr::Session&, const tr::ArrayPtr& x, tr::Storage& dst, std::optional<F32Bits> noop) override {
+  tr::ArrayPtr stored(tr::Session& session, const tr::ArrayPtr& x) const { return who == "row" ? filled(session, kRowValue, x->dtype) : tr::clone(x); }
+  void update_quantized(tr::Session& session, const tr::ArrayPtr& x, tr::Storage& dst, std::optional<F32Bits> noop) override {
     log->push_back(who + ".update" + (noop ? "(flag)" : ""));
-    tr::copy_into(*stored(x), *dynamic_cast<tr::IdentityStorage&>(dst).hp_data);
+    tr::copy_into(*stored(session, x), *dynamic_cast<tr::IdentityStorage&>(dst).hp_data);
   }
   tr::StoragePtr make_empty(tr::Session&, const tr::Dims& shape, tr::DType to) const override {
     log->push_back(who + ".make_empty");
@@ -162,9 +161,9 @@ class CountingQuantizer final : public tr::IdentityQuantizer {
   }
 
  protected:
-  tr::StoragePtr quantize_impl(tr::Session&, const tr::ArrayPtr& x) override {
+  tr::StoragePtr quantize_impl(tr::Session& session, const tr::ArrayPtr& x) override {
     log->push_back(who + ".quantize");
-    return std::make_shared<CountingStorage>(who, log, stored(x));
+    return std::make_shared<CountingStorage>(who, log, stored(session, x));
   }
 };
 
@@ -173,48 +172,47 @@ struct Counted {
   std::shared_ptr<CountingQuantizer> row = std::make_shared<CountingQuantizer>("row", log), col = std::make_shared<CountingQuantizer>("col", log);
   std::shared_ptr<tr::HybridQuantizer> parent;
 
-  explicit Counted(const Value& given) {
-    parent = hybrid(row, col, string(given.text("source")));
-    if (given.find("usages")) set_usages(*parent, usages(given, "usages"));
-    parent->internal = flag(given, "internal");
-    parent->optimize_for_gemm = flag(given, "optimize_for_gemm");
+  explicit Counted(const Given& given) {
+    parent = hybrid(row, col, source_of(given));
+    if (given.has("usages")) set_usages(*parent, given.usages("usages"));
+    parent->internal = given.flag("internal", false);
+    parent->optimize_for_gemm = given.flag("optimize_for_gemm", false);
   }
   Value calls() const {
     Value out = json::array();
     for (const string& call : *log) out.push(call);
     return out;
   }
-  std::shared_ptr<tr::HybridStorage> destination(tr::Usages present) const {
-    const auto child = [&](const char* who, bool exists) { return exists ? std::make_shared<CountingStorage>(who, log, filled(kOld)) : nullptr; };
-    auto dst = std::make_shared<tr::HybridStorage>(child("row", present.rowwise), child("col", present.columnwise), parent, tr::DType::bfloat16);
+  std::shared_ptr<tr::HybridStorage> destination(tr::Session& session, tr::Usages present, tr::DType dtype = tr::DType::bfloat16) const {
+    const auto child = [&](const char* who, bool exists) { return exists ? std::make_shared<CountingStorage>(who, log, filled(session, kOld, dtype)) : nullptr; };
+    auto dst = std::make_shared<tr::HybridStorage>(child("row", present.rowwise), child("col", present.columnwise), parent, dtype);
     dst->is_tensor = !parent->internal;
     return dst;
   }
 };
 
-uint16_t stored_in(const tr::StoragePtr& s) { return first(dynamic_cast<tr::IdentityStorage&>(*s).hp_data); }
-Value column_source(const tr::HybridStorage& s) {
+float stored_in(tr::Session& session, const tr::StoragePtr& s) { return first(session, dynamic_cast<tr::IdentityStorage&>(*s).hp_data); }
+Value column_source(tr::Session& session, const tr::HybridStorage& s) {
   if (!s.columnwise_storage) return {};
-  switch (stored_in(s.columnwise_storage)) {
-    case kValue: return "original";
-    case kRowValue: return "row result dequantized";
-    default: return "untouched";
-  }
+  const float value = stored_in(session, s.columnwise_storage);
+  return value == kValue ? "original" : value == kRowValue ? "row result dequantized" : "untouched";
 }
 
 // The groups.
 
-Value construct(const Value& given, tr::Session&) {
-  const auto argument = [](std::string_view word) -> tr::QuantizerLike {
+Value construct(const Given& given, tr::Session&) {
+  const auto argument = [&](std::string_view key) -> tr::QuantizerLike {
+    const std::string_view word = given.word(key, {"request", "base request", "nothing", "quantizer", "number", "plain tensor", "quantizer class"});
     if (word == "request") return tr::DelayedScalingRequest{};
     if (word == "base request") return tr::QuantizerRequest{};
     if (word == "nothing") return std::monostate{};
     if (word == "quantizer") return quantizer("ID");
     return tr::NotAQuantizer{string(word)};
   };
-  const tr::QuantizerLike row = argument(given.text("row")), col = flag(given, "same_object") ? row : argument(given.text("col"));
+  const tr::QuantizerLike row = argument("row"), col = given.flag("same_object", false) ? row : argument("col");
+  const string source = given.name("source").value_or("");
   try {
-    const tr::HybridQuantizer h(row, col, string(given.text("source")));
+    const tr::HybridQuantizer h(row, col, source);
     return json::object({{"ok", pair(h.usages())}});
   } catch (const tr::SemanticError& e) {
     Value words = json::array();
@@ -224,13 +222,13 @@ Value construct(const Value& given, tr::Session&) {
   }
 }
 
-Value pinning(const Value& given, tr::Session&) {
+Value pinning(const Given& given, tr::Session&) {
   const QuantizerPtr row = quantizer("MX"), col = quantizer("MX");
-  set_usages(*row, usages(given, "row_usages"));
-  set_usages(*col, usages(given, "col_usages"));
-  row->internal = flag(given, "row_internal");
-  col->internal = flag(given, "col_internal");
-  row->optimize_for_gemm = flag(given, "row_optimize");
+  set_usages(*row, given.usages("row_usages"));
+  set_usages(*col, given.usages("col_usages"));
+  row->internal = given.flag("row_internal", false);
+  col->internal = given.flag("col_internal", false);
+  row->optimize_for_gemm = given.flag("row_optimize", false);
   const auto parent = hybrid(row, col);
   return json::object({{"row_usages", pair(row->usages())},
                        {"col_usages", pair(col->usages())},
@@ -242,26 +240,27 @@ Value pinning(const Value& given, tr::Session&) {
                        {"parent_internal", parent->internal}});
 }
 
-Value calls_quantize(const Value& given, tr::Session& session) {
+Value calls_quantize(const Given& given, tr::Session& session) {
   Counted c(given);
-  const tr::ArrayPtr x = filled(kValue);
-  if (flag(given, "out_given")) {
-    const tr::StoragePtr out = c.destination({true, true});
+  const tr::DType dtype = given.has("input_dtype") ? given.at("input_dtype", "a dtype").dtype() : tr::DType::bfloat16;
+  const tr::ArrayPtr x = filled(session, kValue, dtype);
+  if (given.flag("out_given", false)) {
+    const tr::StoragePtr out = c.destination(session, {true, true}, dtype);
     const bool same = c.parent->quantize(session, x, out) == out;
     return json::object({{"calls", c.calls()}, {"returns_out", same}});
   }
   const auto result = std::dynamic_pointer_cast<tr::HybridStorage>(c.parent->quantize(session, x));
-  if (given.find("input_dtype")) return json::object({{"calls", c.calls()}});
+  if (given.has("input_dtype")) return json::object({{"calls", c.calls()}});
   return json::object({{"calls", c.calls()},
                        {"class", result->class_name()},
                        {"row_present", result->rowwise_storage != nullptr},
                        {"col_present", result->columnwise_storage != nullptr},
-                       {"col_source", column_source(*result)},
+                       {"col_source", column_source(session, *result)},
                        {"result_quantizer_is_parent", result->quantizer == c.parent},
                        {"result_quantizer_usages", pair(result->quantizer->usages())}});
 }
 
-Value calls_make_empty(const Value& given, tr::Session& session) {
+Value calls_make_empty(const Given& given, tr::Session& session) {
   Counted c(given);
   const auto result = std::dynamic_pointer_cast<tr::HybridStorage>(c.parent->make_empty(session, {2, 4}, tr::DType::bfloat16));
   return json::object({{"calls", c.calls()},
@@ -270,32 +269,33 @@ Value calls_make_empty(const Value& given, tr::Session& session) {
                        {"col_present", result->columnwise_storage != nullptr}});
 }
 
-Value calls_update(const Value& given, tr::Session& session) {
-  const tr::ArrayPtr x = filled(kValue);
-  if (given.find("dst_kind")) {
+Value calls_update(const Given& given, tr::Session& session) {
+  const tr::ArrayPtr x = filled(session, kValue);
+  if (given.has("dst_kind")) {
     tr::IdentityStorage other;
-    other.hp_data = filled(kOld);
+    given.word("dst_kind", {"identity storage"});
+    other.hp_data = filled(session, kOld);
     Value got = outcome([&] { return hybrid(quantizer("ID"), quantizer("ID"))->update_quantized(session, x, other, std::nullopt), Value(true); });
     return got;
   }
   Counted c(given);
-  const auto dst = c.destination(usages(given, "dst"));
-  c.parent->update_quantized(session, x, *dst, flag(given, "flag_given") ? std::optional<F32Bits>(0) : std::nullopt);
+  const auto dst = c.destination(session, given.usages("dst"));
+  c.parent->update_quantized(session, x, *dst, given.flag("flag_given", false) ? std::optional<F32Bits>(0) : std::nullopt);
   const bool row = dst->rowwise_storage != nullptr;
   return json::object({{"calls", c.calls()},
                        {"class", dst->class_name()},
                        {"row_present", row},
                        {"col_present", dst->columnwise_storage != nullptr},
                        {"returns_dst", true},   // an update here has no result but the object that it was given
-                       {"row_refreshed", or_null(row, row && stored_in(dst->rowwise_storage) == kRowValue)},
-                       {"col_source", column_source(*dst)}});
+                       {"row_refreshed", or_null(row, row && stored_in(session, dst->rowwise_storage) == kRowValue)},
+                       {"col_source", column_source(session, *dst)}});
 }
 
-Value copy(const Value& given, tr::Session&) {
+Value copy(const Given& given, tr::Session&) {
   Counted c(given);
-  c.row->internal = flag(given, "row_child_internal");
-  c.row->optimize_for_gemm = flag(given, "row_child_optimize");
-  set_usages(*c.col, usages(given, "col_child_usages_before"));
+  c.row->internal = given.flag("row_child_internal", false);
+  c.row->optimize_for_gemm = given.flag("row_child_optimize", false);
+  set_usages(*c.col, given.usages("col_child_usages_before"));
   const auto made = std::dynamic_pointer_cast<tr::HybridQuantizer>(c.parent->copy());
   return json::object({{"usages", pair(made->usages())},
                        {"internal", made->internal},
@@ -307,11 +307,11 @@ Value copy(const Value& given, tr::Session&) {
                        {"original_col_child_usages_after", pair(c.col->usages())}});
 }
 
-Value amax(const Value& given, tr::Session&) {
-  if (given.find("row_group") || given.find("col_group")) {
+Value amax(const Given& given, tr::Session&) {
+  if (given.has("row_group") || given.has("col_group")) {
     const auto child = [&](const char* key) {
       const QuantizerPtr q = quantizer("CS");
-      if (const string name(given.text(key)); !name.empty()) q->amax_reduction()->group = new_group(name);
+      if (const auto name = given.name(key)) q->amax_reduction()->group = new_group(*name);
       return q;
     };
     const auto h = hybrid(child("row_group"), child("col_group"));
@@ -320,7 +320,7 @@ Value amax(const Value& given, tr::Session&) {
       return or_null(g != nullptr, g ? g->name : "");
     });
   }
-  const QuantizerPtr row = quantizer(given.text("row")), col = quantizer(given.text("col"));
+  const QuantizerPtr row = quantizer(given, "row"), col = quantizer(given, "col");
   const auto h = hybrid(row, col);
   Value out = json::object();
   out.set("initial_switch", outcome([&] { return Value(h->with_amax_reduction()); }));
@@ -347,10 +347,10 @@ Value predicates_of(tr::Quantizer& q) {
   return json::object({{"rowwise_only_all_gather", outcome([&] { return Value(q.supports_only_rowwise_all_gather()); })}, {"requantization_safe_by_usages_row_col", std::move(safe)}});
 }
 
-Value predicates(const Value& given, tr::Session&) { return predicates_of(*hybrid(quantizer(given.text("row")), quantizer(given.text("col")), string(given.text("source")))); }
+Value predicates(const Given& given, tr::Session&) { return predicates_of(*hybrid(quantizer(given, "row"), quantizer(given, "col"), source_of(given))); }
 
-Value plain_predicates(const Value& given, tr::Session&) {
-  const QuantizerPtr q = quantizer(given.text("quantizer"));
+Value plain_predicates(const Given& given, tr::Session&) {
+  const QuantizerPtr q = quantizer(given, "quantizer");
   Value out = predicates_of(*q), quantizable = json::object();
   const std::pair<const char*, tr::Dims> shapes[] = {{"256x256", {256, 256}}, {"128x256", {128, 256}}, {"32x64", {32, 64}},         {"16x48", {16, 48}},         {"48x80", {48, 80}}, {"17x64", {17, 64}},
                                                      {"64x17", {64, 17}},     {"2x64x128", {2, 64, 128}}, {"3x16x128", {3, 16, 128}}, {"128", {128}}, {"", {}}};
@@ -361,11 +361,11 @@ Value plain_predicates(const Value& given, tr::Session&) {
   return out;
 }
 
-Value plain_copy(const Value& given, tr::Session&) {
-  const QuantizerPtr q = quantizer(given.text("quantizer"));
-  q->internal = flag(given, "internal");
-  q->optimize_for_gemm = flag(given, "optimize_for_gemm");
-  set_usages(*q, usages(given, "usages"));
+Value plain_copy(const Given& given, tr::Session&) {
+  const QuantizerPtr q = quantizer(given, "quantizer");
+  q->internal = given.flag("internal", false);
+  q->optimize_for_gemm = given.flag("optimize_for_gemm", false);
+  set_usages(*q, given.usages("usages"));
   if (tr::AmaxReduction* r = q->amax_reduction()) *r = {true, new_group("g")};
   return outcome([&] {
     const QuantizerPtr made = q->copy();
@@ -382,24 +382,25 @@ Value plain_copy(const Value& given, tr::Session&) {
   });
 }
 
-Value set_usage(const Value& given, tr::Session&) {
+Value set_usage(const Given& given, tr::Session&) {
   const QuantizerPtr q = quantizer("CS");
-  set_usages(*q, usages(given, "present"));
-  q->set_usage(flag_at(given, "request", 0), flag_at(given, "request", 1));
+  set_usages(*q, given.usages("present"));
+  const auto [row, col] = given.at("request", "a pair of true, false or null").request();
+  q->set_usage(row, col);
   return json::object({{"usages", pair(q->rowwise_usage, q->columnwise_usage)}, {"get_usages", json::object({{"rowwise", q->usages().rowwise}, {"columnwise", q->usages().columnwise}})}});
 }
 
-Value strip(const Value& given, tr::Session& session) {
+Value strip(const Given& given, tr::Session& session) {
   const tr::ArrayPtr x = tr::zeros({32, 32}, tr::DType::bfloat16);
-  if (flag(given, "later_usage_change_on_caller")) {
+  if (given.flag("later_usage_change_on_caller", false)) {
     const QuantizerPtr q = quantizer("CS");
     const tr::StoragePtr result = q->quantize(session, x);
     q->set_usage(true, false);
     return json::object({{"result_quantizer_usages", pair(result->quantizer->usages())}});
   }
-  const QuantizerPtr q = quantizer(given.text("quantizer"));
+  const QuantizerPtr q = quantizer(given, "quantizer");
   const tr::GroupPtr group = new_group("g");
-  if (flag(given, "switch")) tr::set_amax_reduction_group(*q, group);
+  if (given.flag("switch", false)) tr::set_amax_reduction_group(*q, group);
   const tr::StoragePtr result = q->quantize(session, x);
   return json::object({{"result_quantizer_is_caller", result->quantizer == q},
                        {"result_switch", switch_of(*result->quantizer)},
@@ -408,11 +409,13 @@ Value strip(const Value& given, tr::Session& session) {
                        {"caller_group_kept", group_of(*q) == group}});
 }
 
-Value update_quantizer(const Value& given, tr::Session& session) {
+Value update_quantizer(const Given& given, tr::Session& session) {
   tr::IdentityStorage tensor;
-  tensor.hp_data = filled(kOld);
-  if (given.find("present") && given.find("present")->string() && given.text("present") != "nothing") tensor.quantizer = quantizer(given.text("present"));
-  const QuantizerPtr now = given.text("new").find("same") != string::npos ? tensor.quantizer : quantizer(given.text("new"));
+  tensor.hp_data = filled(session, kOld);
+  const Given present = given.at("present", "the name of a quantizer, null or 'nothing'"), fresh = given.at("new", "the name of a quantizer, or 'same'");
+  if (!present.is_null() && present.text() != "nothing") tensor.quantizer = quantizer(present);
+  const QuantizerPtr now = fresh.text().find("same") != string::npos ? tensor.quantizer : quantizer(fresh);
+  if (!now) fresh.refuse("the name of a quantizer");
   try {
     tr::update_quantizer(session, tensor, now);
   } catch (const tr::SemanticError& e) {
@@ -452,24 +455,22 @@ void vary(tr::Quantizer& q, std::string_view word) {
   if ((word == "mask" || word == "sign") && fp4) return fp4->set_random_sign_mask(false);
   if (word == "o46" && fp4) return fp4->set_4over6(true, "MAE", 448);
   if (word == "mode" && fp4) return fp4->set_4over6(false, "MSE", 448);
-  throw std::runtime_error("expected a setting of " + string(q.class_name()) + " to vary, found " + string(word));
+  throw std::invalid_argument("given.variation: expected a setting of " + string(q.class_name()) + " to vary, found '" + string(word) + "'");
 }
 
-Value equality(const Value& given, tr::Session&) {
-  const QuantizerPtr a = quantizer(given.text("family")), b = quantizer(given.text("family"));
-  if (given.text("variation") == "holds a live process group") {
-    a->amax_reduction()->group = new_group("g");
-    const auto error_of = [](auto f) {
-      return outcome([&] {
-        f();
-        return Value(true);
-      });
-    };
-    const QuantizerPtr state = tr::exported(*a);
-    return json::object({{"hash", error_of([&] { tr::hash(*a); })}, {"equal_to_other", error_of([&] { tr::equal(*a, *b); })}, {"group_after_state_export_none", group_of(*state) == nullptr}});
+Value equality(const Given& given, tr::Session&) {
+  const QuantizerPtr a = quantizer(given, "family"), b = quantizer(given, "family");
+  const string& variation = given.text("variation");
+  if (variation == "holds a live process group") {
+    // A class with no switch of amax reduction has nowhere to keep a group: it compares as ever, by value or by identity.
+    const tr::GroupPtr group = new_group("g");
+    if (auto* h = dynamic_cast<tr::HybridQuantizer*>(a.get())) h->set_amax_reduction_group(group);
+    else if (tr::AmaxReduction* r = a->amax_reduction()) r->group = group;
+    const Value hash = outcome([&] { return tr::hash(*a), Value(true); }), equal = outcome([&] { return Value(tr::equal(*a, *b)); });
+    return json::object({{"hash", hash}, {"equal_to_other", equal}, {"group_after_state_export_none", group_of(*tr::exported(*a)) == nullptr}});
   }
-  const QuantizerPtr other = given.text("variation").starts_with("same") ? a : b;
-  if (other == b) vary(*b, given.text("variation"));
+  const QuantizerPtr other = variation.starts_with("same") ? a : b;
+  if (other == b) vary(*b, variation);
   Value fields = json::array();
   for (const string& f : a->value_fields()) fields.push(f);
   return json::object({{"equal", tr::equal(*a, *other)},
@@ -477,7 +478,7 @@ Value equality(const Value& given, tr::Session&) {
                        {"value_fields", a->value_fields().empty() ? Value() : std::move(fields)}});
 }
 
-Value nvfp4_construct(const Value& given, tr::Session&) {
+Value nvfp4_construct(const Given& given, tr::Session&) {
   return outcome([&] {
     tr::NVFP4Quantizer q;
     const auto flags = {std::pair{"with_rht", &q.with_rht},
@@ -485,16 +486,16 @@ Value nvfp4_construct(const Value& given, tr::Session&) {
                         {"with_2d_quantization", &q.with_2d_quantization},
                         {"stochastic_rounding", &q.stochastic_rounding},
                         {"row_scaled_nvfp4", &q.row_scaled_nvfp4}};
-    for (const auto& [key, field] : flags) *field = flag(given, key);
-    const Value *mode = given.find("nvfp4_4over6_err_mode"), *most = given.find("nvfp4_e4m3_max");
-    q.set_4over6(flag(given, "nvfp4_use_4over6"), mode ? *mode->string() : "MAE", most ? static_cast<int>(*most->to_int()) : 448);
-    q.set_random_sign_mask(flag(given, "with_random_sign_mask", true));
+    for (const auto& [key, field] : flags) *field = given.flag(key, false);
+    q.set_4over6(given.flag("nvfp4_use_4over6", false), given.text("nvfp4_4over6_err_mode", "MAE"),
+                 given.has("nvfp4_e4m3_max") ? static_cast<int>(given.number("nvfp4_e4m3_max")) : 448);
+    q.set_random_sign_mask(given.flag("with_random_sign_mask", true));
     return q.describe();
   });
 }
 
-Value point_of_use(const Value& given, tr::Session&) {
-  const QuantizerPtr q = described_quantizer(given.text("quantizer"));
+Value point_of_use(const Given& given, tr::Session&) {
+  const QuantizerPtr q = described_quantizer(given);
   return outcome([&] {
     tr::set_amax_reduction_group(*q, new_group("g"));
     Value set = pair(switch_of(*q), group_of(*q) != nullptr);
@@ -503,16 +504,16 @@ Value point_of_use(const Value& given, tr::Session&) {
   });
 }
 
-Value wgrad_rebuild(const Value& given, tr::Session&) {
-  return outcome([&] { return Value(tr::can_rebuild_wgrad_input(*described_quantizer(given.text("quantizer")))); });
+Value wgrad_rebuild(const Given& given, tr::Session&) {
+  return outcome([&] { return Value(tr::can_rebuild_wgrad_input(*described_quantizer(given))); });
 }
-Value gather_usage(const Value& given, tr::Session&) {
-  return outcome([&] { return pair(tr::wgrad_gather_usages(*described_quantizer(given.text("quantizer")))); });
+Value gather_usage(const Given& given, tr::Session&) {
+  return outcome([&] { return pair(tr::wgrad_gather_usages(*described_quantizer(given))); });
 }
 
-Value custom_children(const Value& given, tr::Session&) {
+Value custom_children(const Given& given, tr::Session&) {
   std::shared_ptr<tr::HybridQuantizer> h;
-  const Value made = outcome([&] { return h = hybrid(quantizer(given.text("row")), quantizer(given.text("col"))), Value("ok"); });
+  const Value made = outcome([&] { return h = hybrid(quantizer(given, "row"), quantizer(given, "col")), Value("ok"); });
   if (!h) return json::object({{"construct", made}});
   return json::object({{"construct", "ok"},
                        {"copy", outcome([&] { return h->copy(), Value(true); })},
@@ -521,7 +522,7 @@ Value custom_children(const Value& given, tr::Session&) {
 
 struct Group {
   std::string_view name;
-  Value (*then)(const Value& given, tr::Session&);
+  Value (*then)(const Given& given, tr::Session&);
 };
 constexpr Group kGroups[] = {
     {"construct", construct},
@@ -547,7 +548,7 @@ constexpr Group kGroups[] = {
 
 }  // namespace
 
-json::Value witness_hybrid_quantizer(std::string_view group, const json::Value& given, Subject& subject) {
+json::Value witness_hybrid_quantizer(std::string_view group, const Given& given, Subject& subject) {
   tr::Session session(subject);
   for (const Group& g : kGroups)
     if (g.name == group) return g.then(given, session);

@@ -30,25 +30,14 @@ struct Raised {
   string name;
 };
 
-tr::RolePtr role_of(const Value& v) {
-  if (v.is_null()) return nullptr;
-  return std::make_shared<const tr::QuantizerRole>(string(v.text("module_type")), string(v.text("tensor_type")), string(v.text("name")));
-}
-tr::RoleList roles_of(const Value& given) {
-  const Value* v = given.find("roles");
-  if (!v || !v->array()) return std::nullopt;
-  std::vector<tr::RolePtr> roles;
-  for (const Value& r : *v->array()) roles.push_back(role_of(r));
-  return roles;
-}
 Value shown(const tr::RolePtr& r) {
   return r ? json::object({{"module_type", r->module_type}, {"tensor_type", r->tensor_type}, {"name", r->name}}) : Value();
 }
-size_t number(const Value& given, string_view key, size_t otherwise) {
-  const Value* v = given.find(key);
-  return v && v->to_int() ? static_cast<size_t>(*v->to_int()) : otherwise;
-}
-string mode_of(const Value& given) { return given.find("mode") ? string(given.text("mode")) : "forward"; }
+string mode_of(const Given& given) { return given.text("mode", "forward"); }
+
+// Slots are limited where each has a history of its own.
+constexpr int64_t kMostSlots = 256, kMostRows = 4096;
+size_t slots_in(const Given& given, size_t otherwise) { return given.has("num") ? static_cast<size_t>(given.number("num", 0, kMostSlots)) : otherwise; }
 
 Value shape_of(const tr::ArrayPtr& a) {
   Value out = json::array();
@@ -87,20 +76,32 @@ tr::RecipePtr recipe_around(tr::QFactoryPtr factory) {
   return r;
 }
 
+constexpr std::pair<string_view, int> kRecipes[] = {{"DelayedScaling", 0},     {"Float8CurrentScaling", 0}, {"MXFP8BlockScaling", 0},
+                                                    {"Float8BlockScaling", 0}, {"NVFP4BlockScaling", 0},    {"CustomRecipe", 0}};
+
 // A recipe by the record's class and fields, where a custom one gets some factory and words stand for objects.
-tr::RecipePtr recipe_of(string_view name, const Value* fields) {
+tr::RecipePtr recipe_of(string_view name, const Value& fields) {
+  row_called(kRecipes, name, "given.recipe");
+  const Given given(fields, "given.fields");
   Value all = json::object();
   if (name == "CustomRecipe") all.set("qfactory", "mxfp8_factory");
-  if (fields && fields->object()) {
-    for (const auto& [key, value] : *fields->object()) {
-      const string* word = value.string();
-      if (word && *word == "<factory>") continue;
-      if (word && word->starts_with("split accumulator")) all.set(key, json::object({{"use_split_accumulator", !word->ends_with("off")}}));
-      else all.set(key, value);
+  for (const auto& [key, member] : given.members()) {
+    const Value& value = member.value();
+    const string* word = value.string();
+    if (key == "amax_history_len" && value.to_int()) member.number(-kMostRows, kMostRows);
+    if (word && *word == "<factory>") continue;
+    if (word && word->starts_with("split accumulator")) {
+      static constexpr std::pair<string_view, bool> kSplit[] = {{"split accumulator on", true}, {"split accumulator off", false}, {"split accumulator", true}};
+      all.set(key, json::object({{"use_split_accumulator", member.row(kSplit).second}}));
+    } else {
+      all.set(key, value);
     }
   }
   return tr::make_recipe(name, all);
 }
+tr::RecipePtr recipe_of(string_view name) { return recipe_of(name, json::object()); }
+// "recipe" with the fields in `key`.
+tr::RecipePtr recipe_in(const Given& given, string_view key) { return recipe_of(given.text("recipe"), given.at(key, "the recipe's fields").value()); }
 
 // A recipe of a family that nobody knows.
 struct UnknownRecipe final : tr::Recipe {
@@ -109,10 +110,10 @@ struct UnknownRecipe final : tr::Recipe {
   bool equals(const Recipe&) const override { return true; }
 };
 
-Value resolve(const Value& given, tr::Session& session) {
-  const tr::RoleList roles = roles_of(given);
-  const size_t n = number(given, "num", 0);
-  const auto state = tr::RecipeState::create(session, recipe_of("Float8CurrentScaling", nullptr), mode_of(given), n, roles);
+Value resolve(const Given& given, tr::Session& session) {
+  const tr::RoleList roles = given.roles("roles");
+  const size_t n = slots_in(given, 0);
+  const auto state = tr::RecipeState::create(session, recipe_of("Float8CurrentScaling"), mode_of(given), n, roles);
   Value slots = json::array();
   for (size_t i = 0; i < n; ++i) {
     const tr::RolePtr role = state->slot_role(i);
@@ -121,9 +122,9 @@ Value resolve(const Value& given, tr::Session& session) {
   return json::object({{"slots", std::move(slots)}});
 }
 
-Value builtin(const Value& given, tr::Session& session) {
+Value builtin(const Given& given, tr::Session& session) {
   try {
-    const auto state = tr::RecipeState::create(session, recipe_of(given.text("recipe"), given.find("recipe_fields")), mode_of(given), number(given, "num", 0), roles_of(given));
+    const auto state = tr::RecipeState::create(session, recipe_in(given, "recipe_fields"), mode_of(given), slots_in(given, 0), given.roles("roles"));
     const auto quantizers = state->make_quantizers(session);
     Value out = json::object({{"state_class", state->class_name()}}), list = json::array();
     if (const tr::DelayedStatePtr d = state->delayed()) {
@@ -150,16 +151,17 @@ Value builtin(const Value& given, tr::Session& session) {
   }
 }
 
-Value create(const Value& given, tr::Session& session) {
-  const bool without_factory = given.find("qfactory") && given.find("qfactory")->is_null();
+Value create(const Given& given, tr::Session& session) {
+  const bool without_factory = given.has("qfactory");
+  if (without_factory && !given.at("qfactory", "").is_null()) given.at("qfactory", "").refuse("null");
   try {
-    const string name(given.text("recipe"));
-    tr::RecipePtr recipe = name.ends_with("no known family") ? std::make_shared<UnknownRecipe>() : recipe_of(name, nullptr);
+    const string& name = given.text("recipe");
+    tr::RecipePtr recipe = name == "a recipe subclass of no known family" ? std::make_shared<UnknownRecipe>() : recipe_of(name);
     if (without_factory) dynamic_cast<tr::CustomRecipe&>(*recipe).qfactory = nullptr;
     tr::RoleList roles;
-    if (given.find("roles_given")) roles = std::vector<tr::RolePtr>(number(given, "roles_given", 0), std::make_shared<const tr::QuantizerRole>());
-    const auto state = tr::RecipeState::create(session, recipe, mode_of(given), number(given, "num", 1), roles);
-    if (given.find("make_quantizers")) return json::object({{"ok", classes_of(state->make_quantizers(session))}});
+    if (given.has("roles_given")) roles = std::vector<tr::RolePtr>(given.count("roles_given", 0), std::make_shared<const tr::QuantizerRole>());
+    const auto state = tr::RecipeState::create(session, recipe, mode_of(given), slots_in(given, 1), roles);
+    if (given.flag("make_quantizers", false)) return json::object({{"ok", classes_of(state->make_quantizers(session))}});
     return json::object({{"ok", state->class_name()}});
   } catch (const tr::SemanticError& e) {
     return without_factory ? failed(e, {"qfactory"}) : failed(e);
@@ -197,16 +199,29 @@ Value custom_shown(const tr::RecipeStatePtr& state, const std::vector<tr::Quanti
   return out;
 }
 
-tr::DelayedScalingRequest request_with(string_view what) {
+// What a word says of a request; "differ in margin" and "margin differs" say the same.
+struct Setting {
+  string_view name;
+  void (*apply)(tr::DelayedScalingRequest&);
+};
+constexpr Setting kSettings[] = {
+    {"equal", [](tr::DelayedScalingRequest&) {}},
+    {"E4M3 format", [](tr::DelayedScalingRequest& r) { r.fp8_format = "E4M3"; }},
+    {"history 1", [](tr::DelayedScalingRequest& r) { r.amax_history_len = 1, r.amax_compute_algo = "most_recent"; }},
+    {"fp8_format", [](tr::DelayedScalingRequest& r) { r.fp8_format = "E4M3"; }},
+    {"format", [](tr::DelayedScalingRequest& r) { r.fp8_format = "E4M3"; }},
+    {"margin", [](tr::DelayedScalingRequest& r) { r.margin = 1; }},
+    {"amax_history_len", [](tr::DelayedScalingRequest& r) { r.amax_history_len = 16; }},
+    {"history", [](tr::DelayedScalingRequest& r) { r.amax_history_len = 16; }},
+    {"amax_compute_algo", [](tr::DelayedScalingRequest& r) { r.amax_compute_algo = "most_recent"; }},
+    {"algorithm", [](tr::DelayedScalingRequest& r) { r.amax_compute_algo = "most_recent"; }},
+    {"amax_compute_algo callable", [](tr::DelayedScalingRequest& r) { r.amax_compute_algo = "of a record"; }},
+    {"scaling_factor_compute_algo", [](tr::DelayedScalingRequest& r) { r.scaling_factor_compute_algo = "of a record"; }},
+    {"reduce_amax", [](tr::DelayedScalingRequest& r) { r.reduce_amax = false; }},
+};
+tr::DelayedScalingRequest request_with(string_view setting, const Given& where) {
   tr::DelayedScalingRequest r;
-  if (what == "history 1") r.amax_history_len = 1, r.amax_compute_algo = "most_recent";
-  if (what == "E4M3 format" || what == "format differs" || what == "differ in fp8_format") r.fp8_format = "E4M3";
-  if (what == "margin differs" || what == "differ in margin") r.margin = 1;
-  if (what == "history differs" || what == "differ in amax_history_len") r.amax_history_len = 16;
-  if (what == "algorithm differs" || what == "differ in amax_compute_algo") r.amax_compute_algo = "most_recent";
-  if (what == "differ in amax_compute_algo callable") r.amax_compute_algo = "of a record";
-  if (what == "differ in scaling_factor_compute_algo") r.scaling_factor_compute_algo = "of a record";
-  if (what == "differ in reduce_amax") r.reduce_amax = false;
+  row_called(kSettings, setting, where.path())->apply(r);
   return r;
 }
 tr::QuantizerLike other() { return std::make_shared<tr::MXFP8Quantizer>(); }
@@ -215,25 +230,64 @@ tr::QuantizerLike other() { return std::make_shared<tr::MXFP8Quantizer>(); }
 tr::QFactoryPtr by_slot(size_t period, std::function<tr::QuantizerLike(size_t slot)> answer) {
   return factory_of([period, answer = std::move(answer), at = std::make_shared<size_t>(0)](const tr::RolePtr&) { return answer((*at)++ % period); });
 }
-bool is_delayed_slot(string_view requests, size_t slot) {
-  if (requests == "none delayed") return false;
-  if (requests == "delayed, other, delayed") return slot != 1;
-  if (requests == "other, other, delayed") return slot == 2;
-  return true;
+
+// What a factory answers by slot: a request, or nothing where another quantizer's turn is.
+using Answer = std::function<std::optional<tr::DelayedScalingRequest>(size_t slot)>;
+constexpr string_view kDiffer = "differ in ";
+
+// "all delayed", "none delayed", "history 1"; "delayed, other, delayed" slot by slot, and over again where there are more slots; "differ in margin", but for
+// `differing_slot`.
+Answer answer_of(const Given& given) {
+  const Given requests = given.at("requests", "what the factory asks for");
+  const string_view text = requests.text();
+  if (text.starts_with(kDiffer)) {
+    const auto differs = request_with(text.substr(kDiffer.size()), requests);
+    return [differs, at = given.count("differing_slot", 0)](size_t slot) { return slot == at ? differs : tr::DelayedScalingRequest{}; };
+  }
+  if (text == "all delayed") return [](size_t) { return tr::DelayedScalingRequest{}; };
+  if (text == "none delayed") return [](size_t) { return std::nullopt; };
+  if (text.find("delayed") == string_view::npos && text.find("other") == string_view::npos) {
+    const auto same = request_with(text, requests);
+    return [same](size_t) { return same; };
+  }
+  static constexpr std::pair<string_view, bool> kSlots[] = {{"delayed", true}, {"other", false}};
+  std::vector<bool> delayed;
+  for (string_view rest = text;;) {
+    const size_t end = rest.find(", ");
+    delayed.push_back(row_called(kSlots, rest.substr(0, end), requests.path())->second);
+    if (end == string_view::npos) break;
+    rest.remove_prefix(end + 2);
+  }
+  return [delayed](size_t slot) { return delayed[slot % delayed.size()] ? std::optional(tr::DelayedScalingRequest{}) : std::nullopt; };
 }
 
-Value custom_inherit(const Value& given, tr::Session& session) {
-  const string_view how = given.text("inherit");
+Value custom_inherit(const Given& given, tr::Session& session) {
+  // What the old state and the new one are asked for; every slot alike.
+  struct Case {
+    string_view name;
+    size_t new_slots;
+    bool old_delayed, new_delayed;
+    string_view setting;
+  };
+  static constexpr Case kCases[] = {{"same", 3, true, true, "equal"},
+                                    {"old has none", 3, false, true, "equal"},
+                                    {"new has none", 3, true, false, "equal"},
+                                    {"slot count 3 to 4, all delayed", 4, true, true, "equal"},
+                                    {"format differs", 3, true, true, "format"},
+                                    {"margin differs", 3, true, true, "margin"},
+                                    {"history differs", 3, true, true, "history"},
+                                    {"algorithm differs", 3, true, true, "algorithm"}};
+  const Given inherit = given.at("inherit", "what differs");
+  const Case& how = inherit.row(kCases);
   const string mode = mode_of(given);
-  const size_t old_n = 3, new_n = how.starts_with("slot count 3 to 4") ? 4 : 3;
-  // Slot 1 is another quantizer's unless all of them are delayed.
+  constexpr size_t kOldSlots = 3;
   const auto state_with = [&](size_t n, bool delayed, const tr::DelayedScalingRequest& request) {
     const auto answer = [=](size_t) -> tr::QuantizerLike { return delayed ? tr::QuantizerLike(request) : other(); };
     return tr::RecipeState::create(session, recipe_around(by_slot(n, answer)), mode, n, std::vector<tr::RolePtr>(n, std::make_shared<const tr::QuantizerRole>()));
   };
-  const auto old = state_with(old_n, how != "old has none", {});
+  const auto old = state_with(kOldSlots, how.old_delayed, {});
   old->make_quantizers(session);
-  const auto fresh = state_with(new_n, how != "new has none", request_with(how));
+  const auto fresh = state_with(how.new_slots, how.new_delayed, request_with(how.setting, inherit));
   const tr::DelayedStatePtr before = old->delayed();
   const tr::ArrayPtr scale = before ? before->scale : nullptr;
   const bool returns = fresh->inherit(*old);
@@ -246,12 +300,12 @@ Value custom_inherit(const Value& given, tr::Session& session) {
   return json::object({{"ok", std::move(out)}});
 }
 
-Value custom(const Value& given, tr::Session& session) {
-  const size_t n = number(given, "num", 3);
+Value custom(const Given& given, tr::Session& session) {
+  const size_t n = slots_in(given, 3);
   const string mode = mode_of(given);
   const std::vector<tr::RolePtr> some(n, std::make_shared<const tr::QuantizerRole>());
-  if (given.find("factory_returns_none_for_slot")) {
-    const size_t none = number(given, "factory_returns_none_for_slot", 0);
+  if (given.has("factory_returns_none_for_slot")) {
+    const size_t none = given.count("factory_returns_none_for_slot", 0);
     try {
       tr::RecipeState::create(session, recipe_around(by_slot(n, [&](size_t i) { return i == none ? tr::QuantizerLike() : other(); })), mode, n, some)->make_quantizers(session);
       return json::object({{"ok", nullptr}});
@@ -259,8 +313,8 @@ Value custom(const Value& given, tr::Session& session) {
       return failed(e, {"slot " + std::to_string(none), "role=", "IdentityQuantizer", "None"});
     }
   }
-  if (given.find("factory_raises")) {
-    const string name(given.text("factory_raises"));
+  if (given.has("factory_raises")) {
+    const string& name = given.text("factory_raises");
     try {
       tr::RecipeState::create(session, recipe_around(factory_of([&](const tr::RolePtr&) -> tr::QuantizerLike { throw Raised{name}; })), mode, n, some)->make_quantizers(session);
       return json::object({{"ok", nullptr}});
@@ -270,28 +324,26 @@ Value custom(const Value& given, tr::Session& session) {
       return failed(e);
     }
   }
-  if (given.find("inherit")) return custom_inherit(given, session);
-  if (given.find("requests")) {
-    const string_view requests = given.text("requests");
-    constexpr string_view kDiffer = "differ in ";
-    const bool differ = requests.starts_with(kDiffer);
-    const size_t differing = number(given, "differing_slot", 0);
+  if (given.has("inherit")) return custom_inherit(given, session);
+  if (given.has("requests")) {
+    const Answer wanted = answer_of(given);
     const auto answer = [&](size_t i) -> tr::QuantizerLike {
-      if (differ) return i == differing ? request_with(requests) : tr::DelayedScalingRequest{};
-      return is_delayed_slot(requests, i) ? tr::QuantizerLike(request_with(requests)) : other();
+      const auto request = wanted(i);
+      return request ? tr::QuantizerLike(*request) : other();
     };
     try {
       const auto state = tr::RecipeState::create(session, recipe_around(by_slot(n, answer)), mode, n, some);
       const auto quantizers = state->make_quantizers(session);
       return json::object({{"ok", custom_shown(state, quantizers)}});
     } catch (const tr::SemanticError& e) {
-      const string field(requests.substr(kDiffer.size()));
-      return failed(e, {"slot " + std::to_string(differing), "Slot 0", field.substr(0, field.find(' '))});
+      const string& requests = given.text("requests");
+      const string field = requests.starts_with(kDiffer) ? requests.substr(kDiffer.size()) : requests;
+      return failed(e, {"slot " + std::to_string(given.count("differing_slot", 0)), "Slot 0", field.substr(0, field.find(' '))});
     }
   }
 
   // What the factory sees.
-  const tr::RoleList roles = roles_of(given);
+  const tr::RoleList roles = given.roles("roles");
   Value seen = json::array(), warnings = json::array();
   const auto note = [&](const tr::RolePtr& role) {
     seen.push(shown(role));
@@ -305,19 +357,25 @@ Value custom(const Value& given, tr::Session& session) {
   return out;
 }
 
-Value inherit(const Value& given, tr::Session& session) {
-  const string_view what = given.text("from_to");
-  const auto recipe = [&](string_view family, bool newer) {
-    if (family == "custom") return recipe_around(by_slot(3, [](size_t) { return tr::DelayedScalingRequest{}; }));
-    Value fields = json::object();
-    if (newer && what == "delayed history differs") fields.set("amax_history_len", 16);
-    if (newer && what == "delayed margin differs") fields.set("margin", 1);
-    if (newer && what == "delayed format differs") fields.set("fp8_format", "E4M3");
-    return tr::make_recipe(family == "current" ? "Float8CurrentScaling" : "DelayedScaling", fields);
+Value inherit(const Given& given, tr::Session& session) {
+  // "delayed margin differs", "delayed to current".
+  const Given from_to = given.at("from_to", "two families, or a family and what differs");
+  const string_view what = from_to.text();
+  const size_t to = what.find(" to "), space = std::min(what.find(' '), what.size());
+  const string_view from_family = what.substr(0, space), to_family = to == string_view::npos ? from_family : what.substr(to + 4);
+  const string_view differs = to == string_view::npos ? what.substr(space) : "";
+  Value fields = json::object();
+  if (differs == " history differs") fields.set("amax_history_len", 16);
+  else if (differs == " margin differs") fields.set("margin", 1);
+  else if (differs == " format differs") fields.set("fp8_format", "E4M3");
+  else if (differs == " algorithm differs") fields.set("amax_compute_algo", "most_recent");
+  else if (!differs.empty() && differs != " same" && differs != " count differs") from_to.refuse("two families, or a family and what differs: count, history, margin, format or algorithm");
+  const auto recipe = [&](string_view family, bool newer) -> tr::RecipePtr {
+    const string_view name = row_called(kRecipeWords, family, from_to.path())->second;
+    if (name == "CustomRecipe") return recipe_around(factory_of([](const tr::RolePtr&) { return tr::DelayedScalingRequest{}; }));
+    return tr::make_recipe(name, newer ? fields : json::object());
   };
-  const size_t to = what.find(" to ");
-  const string_view from_family = what.substr(0, what.find(' ')), to_family = to == string_view::npos ? from_family : what.substr(to + 4);
-  const size_t n = 3, new_n = what == "delayed count differs" ? 4 : n;
+  const size_t n = 3, new_n = differs == " count differs" ? 4 : n;
   const auto state = [&](const tr::RecipePtr& r, size_t count) {
     return tr::RecipeState::create(session, r, "forward", count, std::vector<tr::RolePtr>(count, std::make_shared<const tr::QuantizerRole>()));
   };
@@ -330,9 +388,9 @@ Value inherit(const Value& given, tr::Session& session) {
   return json::object({{"ok", json::object({{"inherit_returns", returns}, {"scale_kept", both && before->scale == after->scale}, {"history_kept", both && before->amax_history == after->amax_history}})}});
 }
 
-Value recipe(const Value& given) {
+Value recipe(const Given& given) {
   try {
-    recipe_of(given.text("recipe"), given.find("fields"));
+    recipe_in(given, "fields");
     return json::object({{"ok", true}});
   } catch (const tr::SemanticError& e) {
     Value bases = json::array();
@@ -343,8 +401,8 @@ Value recipe(const Value& given) {
   }
 }
 
-Value recipe_defaults(const Value& given) {
-  const tr::RecipePtr r = recipe_of(given.text("recipe"), nullptr);
+Value recipe_defaults(const Given& given) {
+  const tr::RecipePtr r = recipe_of(given.text("recipe"));
   Value fields = json::object(), parameters = json::object();
   const Value all = r->fields();
   for (const auto& [key, value] : *all.object())
@@ -358,54 +416,75 @@ Value recipe_defaults(const Value& given) {
   return json::object({{"fields", std::move(fields)}, {"quantization_parameters", std::move(parameters)}, {"predicates", tr::predicates(*r)}});
 }
 
-Value recipe_equality(const Value& given) {
-  const string_view pair = given.text("pair");
+Value recipe_equality(const Given& given) {
+  // "two current", "current and mxfp8", "two custom, other factory"
+  struct Field {
+    string_view name, field;
+    Value (*value)();
+  };
+  static const Field kFields[] = {{"other factory", "qfactory", [] { return Value("nvfp4_factory"); }},
+                                  {"other alignment", "quantization_alignment", [] { return Value(64); }},
+                                  {"other format", "fp8_format", [] { return Value("E4M3"); }},
+                                  {"other margin", "margin", [] { return Value(1); }},
+                                  {"other history", "amax_history_len", [] { return Value(16); }}};
+  const Given pair = given.at("pair", "two recipes");
+  const string_view text = pair.text();
+  const size_t comma = std::min(text.find(", "), text.size());
+  const string_view names = text.substr(0, comma);
+  std::vector<string_view> families;
+  for (string_view rest = names; !rest.empty();) {
+    const size_t end = std::min(rest.find(' '), rest.size());
+    const string_view word = rest.substr(0, end);
+    if (word != "two" && word != "and") families.push_back(row_called(kRecipeWords, word, pair.path())->second);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  if (families.empty() || families.size() > 2) pair.refuse("one or two families");
   Value second = json::object();
-  string_view name = "CustomRecipe", other_name;
-  for (const auto& [word, family] : {std::pair{"current", "Float8CurrentScaling"}, {"delayed", "DelayedScaling"}, {"mxfp8", "MXFP8BlockScaling"}, {"block", "Float8BlockScaling"},
-                                     {"nvfp4", "NVFP4BlockScaling"}})
-    if (const size_t at = pair.find(word); at != string_view::npos) (name == "CustomRecipe" ? name : other_name) = family;
-  if (other_name.empty()) other_name = name;
-  if (pair.find("other factory") != string_view::npos) second.set("qfactory", "nvfp4_factory");
-  if (pair.find("other alignment") != string_view::npos) second.set("quantization_alignment", 64);
-  if (pair.find("other format") != string_view::npos) second.set("fp8_format", "E4M3");
-  if (pair.find("other margin") != string_view::npos) second.set("margin", 1);
-  if (pair.find("other history") != string_view::npos) second.set("amax_history_len", 16);
-  return json::object({{"equal", *recipe_of(name, nullptr) == *recipe_of(other_name, &second)}});
+  if (comma < text.size()) {
+    const Field& f = *row_called(kFields, text.substr(comma + 2), pair.path());
+    second.set(f.field, f.value());
+  }
+  return json::object({{"equal", *recipe_of(families.front()) == *recipe_of(families.back(), second)}});
 }
 
-Value align(const Value& given) {
-  if (!given.find("quantization_alignment")) return json::object({{"align", align_size(*recipe_of(given.text("recipe"), nullptr))}});
+Value align(const Given& given) {
+  if (!given.has("quantization_alignment")) return json::object({{"align", align_size(*recipe_of(given.text("recipe")))}});
   size_t calls = 0;
   auto r = tr::custom_recipe("mxfp8_factory");
   r->qfactory = factory_of([&](const tr::RolePtr&) { return ++calls, other(); });
-  r->quantization_alignment = *given.find("quantization_alignment")->to_int();
+  r->quantization_alignment = given.number("quantization_alignment");
   const int64_t rows = align_size(*r);
   return json::object({{"align", rows}, {"factory_calls", calls}});
 }
 
-Value dtype(const Value& given) {
-  const tr::RecipePtr r = recipe_of(given.text("recipe"), given.find("fields"));
-  const bool forward = given.find("forward")->to_bool().value();
+Value dtype(const Given& given) {
+  const tr::RecipePtr r = recipe_in(given, "fields");
+  const bool forward = given.flag("forward");
   return json::object({{"dtype", fp8_dtype(*r, forward) == Encoding::e4m3 ? "E4M3" : "E5M2"}, {"max", fp8_max(*r, forward)}});
 }
 
 // The quantizer of a stored weight; null of a plain one.
-tr::QuantizerPtr weight_quantizer(string_view kind) {
-  if (kind == "delayed") return std::make_shared<tr::Float8Quantizer>(tr::zeros({}, tr::DType::float32), tr::zeros({1}, tr::DType::float32), Encoding::e4m3);
-  static constexpr std::pair<string_view, string_view> kFactories[] = {{"current", "current_scaling_factory"}, {"mxfp8", "mxfp8_factory"},     {"block", "float8_block_scaling_factory"},
-                                                                       {"nvfp4", "nvfp4_factory"},             {"identity", "identity"}, {"hybrid", "hybrid_mxfp8"}};
-  const auto role = std::make_shared<const tr::QuantizerRole>("linear", "weight", "");
-  for (const auto& [name, factory] : kFactories)
-    if (name == kind) return std::get<tr::QuantizerPtr>(tr::factory_named(factory)->call(role));
-  return nullptr;
+tr::QuantizerPtr weight_quantizer(const Given& kind) {
+  static constexpr std::pair<string_view, string_view> kFactories[] = {{"plain", ""},
+                                                                       {"delayed", ""},
+                                                                       {"current", "current_scaling_factory"},
+                                                                       {"mxfp8", "mxfp8_factory"},
+                                                                       {"block", "float8_block_scaling_factory"},
+                                                                       {"nvfp4", "nvfp4_factory"},
+                                                                       {"identity", "identity"},
+                                                                       {"hybrid", "hybrid_mxfp8"}};
+  const auto& [name, factory] = kind.row(kFactories);
+  if (name == "plain") return nullptr;
+  if (name == "delayed") return std::make_shared<tr::Float8Quantizer>(tr::zeros({}, tr::DType::float32), tr::zeros({1}, tr::DType::float32), Encoding::e4m3);
+  return std::get<tr::QuantizerPtr>(tr::factory_named(factory)->call(std::make_shared<const tr::QuantizerRole>("linear", "weight", "")));
 }
 
-Value correspondence(const Value& given) {
-  const string name(given.text("recipe"));
-  const tr::RecipePtr active = recipe_of(name, nullptr);
+Value correspondence(const Given& given) {
+  const string& name = given.text("recipe");
+  const tr::RecipePtr active = recipe_of(name);
+  const tr::QuantizerPtr weight = weight_quantizer(given.at("weight", "a kind of weight"));
   try {
-    if (given.find("enabled")->to_bool().value()) check_weight_recipe(*active, weight_quantizer(given.text("weight")).get(), "weight");
+    if (given.flag("enabled")) check_weight_recipe(*active, weight.get(), "weight");
     return json::object({{"ok", nullptr}});
   } catch (const tr::SemanticError& e) {
     return failed(e, {name, "weight"});
@@ -414,7 +493,7 @@ Value correspondence(const Value& given) {
 
 }  // namespace
 
-Value witness_recipe_states(string_view group, const Value& given, Subject& subject) {
+Value witness_recipe_states(string_view group, const Given& given, Subject& subject) {
   // What records call "callable": something that no built-in name is.
   [[maybe_unused]] static const bool kRegistered = [] {
     tr::register_amax_algorithm("of a record", [](std::span<const F32Bits> h, int64_t, int64_t slots) { return std::vector<F32Bits>(h.begin(), h.begin() + slots); });

@@ -22,28 +22,6 @@ using namespace training;
 using std::string;
 using std::string_view;
 
-// Members of `given`; a record that lacks one is unreadable.
-const json::Value& at(const json::Value& v, string_view key) {
-  if (const json::Value* found = v.find(key)) return *found;
-  throw std::invalid_argument(fmt::format("expected a member '{}' in {}", key, json::dump(v)));
-}
-bool flag(const json::Value& v, string_view key) {
-  if (const auto b = at(v, key).to_bool()) return *b;
-  throw std::invalid_argument(fmt::format("expected '{}' to be true or false in {}", key, json::dump(v)));
-}
-size_t number(const json::Value& v, string_view key, size_t otherwise) {
-  const json::Value* found = v.find(key);
-  return found ? static_cast<size_t>(found->to_int().value_or(0)) : otherwise;
-}
-std::optional<string> name_in(const json::Value& given) {
-  const json::Value* name = given.find("name");
-  return name && name->string() ? std::optional(*name->string()) : std::nullopt;
-}
-
-RolePtr role_of(const json::Value& v) {
-  if (v.is_null()) return nullptr;
-  return std::make_shared<const QuantizerRole>(QuantizerRole{string(v.text("module_type")), string(v.text("tensor_type")), string(v.text("name"))});
-}
 json::Value shown(const RolePtr& role) {
   if (!role) return nullptr;
   return json::object({{"module_type", role->module_type}, {"tensor_type", role->tensor_type}, {"name", role->name}});
@@ -54,30 +32,29 @@ json::Value shown(const std::vector<RolePtr>& roles) {
   return list;
 }
 
-Producer producer_in(const json::Value& given) {
-  if (const auto p = module_named(given.text("module"))) return *p;
-  throw std::invalid_argument(fmt::format("expected a module that gives role lists, found '{}'", given.text("module")));
+Producer producer_in(const Given& given) {
+  const Given module = given.at("module", "a module that gives role lists");
+  const auto p = module_named(module.text());
+  if (!p) module.refuse("a module that gives role lists");
+  return *p;
 }
-Mode mode_in(const json::Value& given, string_view key) {
-  if (const auto mode = mode_named(given.text(key))) return *mode;
-  throw std::invalid_argument(fmt::format("expected forward or backward, found '{}'", given.text(key)));
-}
+Mode mode_in(const Given& given, string_view key) { return *mode_named(given.word(key, {"forward", "backward"})); }
 
 // ---- lists of roles
 
-json::Value auto_name(const json::Value& given, Session& session) {
-  const ModuleState state(session, producer_in(given), name_in(given));
+json::Value auto_name(const Given& given, Session& session) {
+  const ModuleState state(session, producer_in(given), given.name());
   constexpr string_view kPrefix = "Layer_";
   const bool matches = state.name.starts_with(kPrefix) && state.name.size() > kPrefix.size() && state.name.find_first_not_of("0123456789", kPrefix.size()) == string::npos;
   return json::object({{"matches_Layer_number", matches}});
 }
 
-json::Value module(const json::Value& given, Session& session) {
-  const auto name = name_in(given);
+json::Value module(const Given& given, Session& session) {
+  const auto name = given.name();
   ModuleState state(session, producer_in(given), name);
-  state.set_output_quantizer_role(role_of(at(given, "out_role")));
-  state.set_grad_input_quantizer_role(role_of(at(given, "gin_role")));
-  std::vector<RolePtr> roles = state.get_quantizer_roles(mode_in(given, "direction"), number(given, "num", 0));
+  state.set_output_quantizer_role(given.role("out_role"));
+  state.set_grad_input_quantizer_role(given.role("gin_role"));
+  std::vector<RolePtr> roles = state.get_quantizer_roles(mode_in(given, "direction"), given.count("num", 0));
   if (!name) {   // the records write <auto> where the name was not given
     for (RolePtr& role : roles) {
       if (!role || !role->name.starts_with(state.name)) continue;
@@ -89,24 +66,25 @@ json::Value module(const json::Value& given, Session& session) {
   return json::object({{"len", roles.size()}, {"roles", shown(roles)}});
 }
 
-Operation operation_in(const json::Value& given) {
+Operation operation_in(const Given& given) {
   Operation op;
   op.te_class = given.text("op");
-  op.name = name_in(given).value_or("");
-  op.num_groups = number(given, "num_groups", 1);
-  if (given.find("quantize_forward")) op.quantize_forward = flag(given, "quantize_forward");
-  if (given.find("quantize_backward")) op.quantize_backward = flag(given, "quantize_backward");
+  op.name = given.name().value_or("");
+  op.num_groups = given.count("num_groups", 1);
+  op.quantize_forward = given.flag("quantize_forward", op.quantize_forward);
+  op.quantize_backward = given.flag("quantize_backward", op.quantize_backward);
   return op;
 }
 
-json::Value op(const json::Value& given) {
+json::Value op(const Given& given) {
   const Operation operation = operation_in(given);
   const RoleList roles = operation.get_quantizer_roles(given.text("mode"));
   return json::object({{"num_quantizers", operation.num_quantizers(given.text("mode"))}, {"roles", roles ? shown(*roles) : json::Value()}});
 }
 
-json::Value role_value(const json::Value& given) {
-  const RolePtr role = role_of(at(given, "role"));
+json::Value role_value(const Given& given) {
+  const RolePtr role = given.role("role");
+  if (!role) given.at("role", "").refuse("a role");
   const QuantizerRole copy = *role;
   // A role is handed out as a pointer to const: assigning to a field is refused before the program runs.
   constexpr bool kAssignable = std::is_assignable_v<decltype((std::declval<const RolePtr&>()->name)), string>;
@@ -116,14 +94,14 @@ json::Value role_value(const json::Value& given) {
                        {"assignment", kAssignable ? json::Value("ok") : json::object({{"error", name_of(ErrorClass::frozen_instance_error)}})}});
 }
 
-json::Value setter(const json::Value& given, Session& session) {
+json::Value setter(const Given& given, Session& session) {
   ModuleState state(session, producer_in(given), "m");
-  const bool output = given.text("slot") == "output_quantizer_role";
+  const bool output = given.word("slot", {"output_quantizer_role", "grad_input_quantizer_role"}) == "output_quantizer_role";
   const auto set = [&](const RolePtr& role) { output ? state.set_output_quantizer_role(role) : state.set_grad_input_quantizer_role(role); };
-  const RolePtr present = role_of(at(given, "present"));
+  const RolePtr present = given.role("present");
   set(present);
   state.fp8_meta_tensors_initialized = true;
-  const RolePtr assigned = flag(given, "assigned_is_same_object") ? present : role_of(at(given, "assigned"));
+  const RolePtr assigned = given.flag("assigned_is_same_object") ? present : given.role("assigned");
   set(assigned);
   const RolePtr& stored = output ? state.output_quantizer_role() : state.grad_input_quantizer_role();
   return json::object({{"still_initialised", state.fp8_meta_tensors_initialized}, {"stored", shown(stored)}, {"stored_object_is_new", stored == assigned}});
@@ -137,34 +115,34 @@ constexpr int kUnnamedBeforeSweeps = 5;
 constexpr int kWiringSweep = 8;
 int unnamed_before_wiring(const AttentionFlags& f) { return kUnnamedBeforeSweeps + (f.qkv_fp8_output ? 0 : 4) + (f.proj_fp8_grad ? 0 : 2) + (f.dpa_fp8_output ? 0 : 1); }
 
-// Recipes of the flags' sweep in its order: three built-in ones, then a custom one whose factory gives every slot a quantizer of one family.
-struct SweptRecipe {
-  string_view recipe, family, factory;
-  RecipePtr make() const { return factory.empty() ? make_recipe(recipe) : custom_recipe(factory); }
+// Recipes of the flags' sweep in its order: built-in ones, then a custom one whose factory gives every slot a quantizer of one family.
+struct SweptFamily {
+  string_view name, factory;
 };
-constexpr SweptRecipe kSweptRecipes[] = {
-    {"DelayedScaling", "", ""},
-    {"Float8CurrentScaling", "", ""},
-    {"MXFP8BlockScaling", "", ""},
-    {"CustomRecipe", "delayed", "delayed_scaling_factory"},
-    {"CustomRecipe", "current", "current_scaling_factory"},
-    {"CustomRecipe", "mxfp8", "mxfp8_factory"},
-    {"CustomRecipe", "nvfp4", "nvfp4_factory"},
-    {"CustomRecipe", "block", "float8_block_scaling_factory"},
-    {"CustomRecipe", "identity", "high_precision_factory"},
-    {"CustomRecipe", "hybrid", "high_precision_fwd_mxfp8_bwd_factory"},
-    {"CustomRecipe", "nvfp4_linear_fp8_dpa", "nvfp4_linear_fp8_dpa_factory"},
+constexpr string_view kSweptRecipes[] = {"DelayedScaling", "Float8CurrentScaling", "MXFP8BlockScaling"};
+constexpr SweptFamily kSweptFamilies[] = {
+    {"delayed", "delayed_scaling_factory"},
+    {"current", "current_scaling_factory"},
+    {"mxfp8", "mxfp8_factory"},
+    {"nvfp4", "nvfp4_factory"},
+    {"block", "float8_block_scaling_factory"},
+    {"identity", "high_precision_factory"},
+    {"hybrid", "high_precision_fwd_mxfp8_bwd_factory"},
+    {"nvfp4_linear_fp8_dpa", "nvfp4_linear_fp8_dpa_factory"},
 };
-const SweptRecipe& swept(const json::Value& given) {
-  const auto found = std::find_if(std::begin(kSweptRecipes), std::end(kSweptRecipes),
-                                  [&](const SweptRecipe& r) { return r.recipe == given.text("recipe") && r.family == given.text("qkv_slot_family"); });
-  if (found == std::end(kSweptRecipes)) throw std::invalid_argument("no such recipe: " + json::dump(given));
-  return *found;
+RecipePtr recipe_in(const Given& given) {
+  return given.text("recipe") == "CustomRecipe" ? custom_recipe(given.row("qkv_slot_family", kSweptFamilies).factory) : make_recipe(given.text("recipe"));
 }
-int unnamed_before_flags(const json::Value& given) {
-  constexpr int kRecipes = std::size(kSweptRecipes), kPerPair = 2 * kRecipes + 1;   // without and with rotary embedding, then once with quantization off
-  const int within = flag(given, "enabled") ? kRecipes * flag(given, "rope") + static_cast<int>(&swept(given) - kSweptRecipes) : 2 * kRecipes;
-  return kUnnamedBeforeSweeps + kWiringSweep + kPerPair * (2 * flag(given, "fp8_dpa") + flag(given, "fp8_mha")) + within;
+// Where the recipe stood in the sweep. Another is taken for the first: nobody knows how many modules stood before it.
+int sweep_index(const Given& given) {
+  constexpr int kBuiltIn = std::size(kSweptRecipes);
+  if (given.text("recipe") == "CustomRecipe") return kBuiltIn + static_cast<int>(&given.row("qkv_slot_family", kSweptFamilies) - kSweptFamilies);
+  return static_cast<int>(std::find(std::begin(kSweptRecipes), std::end(kSweptRecipes), given.text("recipe")) - std::begin(kSweptRecipes)) % kBuiltIn;
+}
+int unnamed_before_flags(const Given& given) {
+  constexpr int kRecipes = std::size(kSweptRecipes) + std::size(kSweptFamilies), kPerPair = 2 * kRecipes + 1;   // without and with rotary embedding, then once with quantization off
+  const int within = given.flag("enabled") ? kRecipes * given.flag("rope") + sweep_index(given) : 2 * kRecipes;
+  return kUnnamedBeforeSweeps + kWiringSweep + kPerPair * (2 * given.flag("fp8_dpa") + given.flag("fp8_mha")) + within;
 }
 
 json::Value boundaries(MultiheadAttention& mha, bool with_names) {
@@ -179,10 +157,10 @@ json::Value boundaries(MultiheadAttention& mha, bool with_names) {
   return shown_members;
 }
 
-json::Value mha_wiring(const json::Value& given, Session& session) {
-  const AttentionFlags flags{flag(given, "qkv_fp8_output"), flag(given, "proj_fp8_grad"), flag(given, "dpa_fp8_output")};
+json::Value mha_wiring(const Given& given, Session& session) {
+  const AttentionFlags flags{given.flag("qkv_fp8_output"), given.flag("proj_fp8_grad"), given.flag("dpa_fp8_output")};
   session.unnamed_modules = unnamed_before_wiring(flags);
-  MultiheadAttention mha(session, {name_in(given), given.text("attention_type") == "cross", flag(given, "input_layernorm")});
+  MultiheadAttention mha(session, {given.name(), given.word("attention_type", {"self", "cross"}) == "cross", given.flag("input_layernorm")});
   json::Value then = json::object({{"fresh", boundaries(mha, true)}});
   mha.wire_boundary_roles(flags);
   then.set("after", boundaries(mha, true));
@@ -191,15 +169,15 @@ json::Value mha_wiring(const json::Value& given, Session& session) {
   return then;
 }
 
-json::Value mha_flags(const json::Value& given, Session& session) {
+json::Value mha_flags(const Given& given, Session& session) {
   session.unnamed_modules = unnamed_before_flags(given);
-  MultiheadAttention mha(session, {"mha", given.text("attention_type") == "cross", false});
-  const RecipePtr recipe = swept(given).make();
-  recipe->fp8_dpa = flag(given, "fp8_dpa");
-  recipe->fp8_mha = flag(given, "fp8_mha");
+  MultiheadAttention mha(session, {"mha", given.word("attention_type", {"self", "cross"}) == "cross", false});
+  const RecipePtr recipe = recipe_in(given);
+  recipe->fp8_dpa = given.flag("fp8_dpa");
+  recipe->fp8_mha = given.flag("fp8_mha");
   json::Value then = json::object();
   try {
-    const AttentionFlags f = mha.prepare(session, flag(given, "enabled") ? Autocast{recipe} : quantization_off(), flag(given, "rope"));
+    const AttentionFlags f = mha.prepare(session, given.flag("enabled") ? Autocast{recipe} : quantization_off(), given.flag("rope"));
     then.set("flags", json::object({{"qkv_fp8_output", f.qkv_fp8_output}, {"proj_fp8_grad", f.proj_fp8_grad}, {"dpa_fp8_output", f.dpa_fp8_output}}));
     then.set("boundaries", boundaries(mha, false));
   } catch (const SemanticError& e) {
@@ -229,19 +207,18 @@ QFactoryPtr counting(std::vector<RolePtr>& asked, QFactoryPtr inner) {
                                                    }});
 }
 
-json::Value build(const json::Value& given, Session& session) {
+json::Value build(const Given& given, Session& session) {
   std::vector<RolePtr> asked;
-  const string_view factory = given.text("factory");
   const auto recipe = std::make_shared<CustomRecipe>();
-  recipe->qfactory = counting(asked, known_factory(factory.empty() ? "current_scaling_factory" : factory));
-  if (given.find("fp8_dpa")) recipe->fp8_dpa = flag(given, "fp8_dpa");
-  if (given.find("fp8_mha")) recipe->fp8_mha = flag(given, "fp8_mha");
+  recipe->qfactory = counting(asked, known_factory(given.text("factory", "current_scaling_factory")));
+  recipe->fp8_dpa = given.flag("fp8_dpa", recipe->fp8_dpa);
+  recipe->fp8_mha = given.flag("fp8_mha", recipe->fp8_mha);
   const bool attention = given.text("module") == "DotProductAttention";
-  DotProductAttention dpa(session, name_in(given));   // its state serves every module
-  if (!attention) dpa.state = ModuleState(session, producer_in(given), name_in(given), number(given, "num_gemms", 1));
+  DotProductAttention dpa(session, given.name());   // its state serves every module
+  if (!attention) dpa.state = ModuleState(session, producer_in(given), given.name(), given.count("num_gemms", 1));
   ModuleState& state = dpa.state;
-  if (given.find("out_role")) state.set_output_quantizer_role(role_of(at(given, "out_role")));
-  if (given.find("gin_role")) state.set_grad_input_quantizer_role(role_of(at(given, "gin_role")));
+  if (given.has("out_role")) state.set_output_quantizer_role(given.role("out_role"));
+  if (given.has("gin_role")) state.set_grad_input_quantizer_role(given.role("gin_role"));
   json::Value then = json::object();
   if (!attention) {
     state.init_fp8_metadata(session, {recipe});
@@ -282,12 +259,8 @@ struct Situation {
 
 // The recipe that a word of a situation means. A custom recipe that comes second has another factory than one that comes first.
 RecipePtr recipe_called(string_view word, bool second) {
-  static constexpr std::pair<string_view, string_view> kClasses[] = {
-      {"delayed", "DelayedScaling"}, {"current", "Float8CurrentScaling"}, {"mxfp8", "MXFP8BlockScaling"}, {"block", "Float8BlockScaling"}, {"nvfp4", "NVFP4BlockScaling"}};
-  for (const auto& [called, recipe_class] : kClasses)
-    if (word == called) return make_recipe(recipe_class);
-  if (word == "custom") return custom_recipe(second ? "mxfp8_factory" : "current_scaling_factory");
-  throw std::invalid_argument(fmt::format("expected a recipe's word, found '{}'", word));
+  const string_view recipe_class = row_called(kRecipeWords, word, "given.situation")->second;
+  return recipe_class == "CustomRecipe" ? RecipePtr(custom_recipe(second ? "mxfp8_factory" : "current_scaling_factory")) : make_recipe(recipe_class);
 }
 
 std::vector<string_view> split(string_view text, string_view by) {
@@ -299,7 +272,7 @@ std::vector<string_view> split(string_view text, string_view by) {
 
 // Fields of a recipe that a situation changes: "current pow2 on".
 struct Change {
-  string_view words;
+  string_view name;
   void (*apply)(Recipe&);
 };
 constexpr Change kChanges[] = {
@@ -309,38 +282,62 @@ constexpr Change kChanges[] = {
     {"transforms switched off", [](Recipe& r) { dynamic_cast<NVFP4BlockScaling&>(r).disable_rht = dynamic_cast<NVFP4BlockScaling&>(r).disable_stochastic_rounding = true; }},
 };
 
-Situation situation_in(string_view text) {
+// What a clause after the first may say.
+constexpr std::pair<string_view, int> kClauses[] = {{"quantization off in between", 0}, {"output role assigned", 0}, {"factory attribute reassigned", 0}, {"equal fields", 0},
+                                                    {"other object", 0},                {"same factory", 0},         {"different factory", 0},            {"other alignment", 0}};
+
+int64_t rows_in(string_view word) {
+  if (word.empty() || word.size() > 4 || word.find_first_not_of("0123456789") != string::npos) throw std::invalid_argument(fmt::format("given.situation: expected a history's length, found '{}'", word));
+  return std::stoi(string(word));
+}
+
+Situation situation_in(const Given& given) {
+  const string& text = given.text("situation");
   Situation s;
-  std::vector<string_view> clauses = split(text, ", ");
-  const auto says = [&](string_view clause) { return std::find(clauses.begin(), clauses.end(), clause) != clauses.end(); };
+  const std::vector<string_view> clauses = split(text, ", ");
+  for (size_t i = 1; i < clauses.size(); ++i) row_called(kClauses, clauses[i], "given.situation");
+  const auto says = [&](string_view clause) { return std::find(clauses.begin() + 1, clauses.end(), clause) != clauses.end(); };
   s.off_in_between = says("quantization off in between");
   s.output_role = says("output role assigned");
-  const std::vector<string_view> words = split(clauses[0], " ");
-  const auto has = [&](string_view word) { return std::find(words.begin(), words.end(), word) != words.end(); };
-  if (has("same")) {
-    // "same block recipe object", "same custom object"
-    s.before = s.after = recipe_called(words.at(1), false);
-    if (says("factory attribute reassigned")) s.meanwhile = [r = s.after] { static_cast<CustomRecipe&>(*r).qfactory = known_factory("mxfp8_factory"); };
-  } else if (has("different") || has("other")) {
-    // "different custom recipe objects", "other equal custom object", "custom to other custom"
-    const bool to_other = has("to");
-    const string_view family = to_other ? words[0] : words[0] == "different" ? words.at(1) : words.at(2);
-    s.before = recipe_called(family, false);
-    s.after = recipe_called(family, to_other || says("different factory"));
+  std::vector<string_view> words = split(clauses[0], " ");
+  const auto begins = [&](std::initializer_list<string_view> with) { return words.size() >= with.size() && std::equal(with.begin(), with.end(), words.begin()); };
+  const auto ends = [&](string_view word) { return words.size() > 1 && words.back() == word; };
+  const auto drop = [&](size_t front, size_t back) {
+    words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(front));
+    words.resize(words.size() - back);
+  };
+  // What is left of the first clause when the words that say what happens are read: a recipe's word, and "recipe" or "scaling" where it reads better.
+  const auto family = [&] {
+    if (words.size() == 2 && (words[1] == "recipe" || words[1] == "scaling")) words.pop_back();
+    if (words.size() != 1) given.at("situation", "").refuse("a recipe's word and what becomes of it");
+    return words[0];
+  };
+  if (begins({"same"}) && (ends("object") || ends("objects"))) {   // "same block recipe object"
+    drop(1, 1);
+    s.before = s.after = recipe_called(family(), false);
+    if (says("factory attribute reassigned")) s.meanwhile = [r = std::dynamic_pointer_cast<CustomRecipe>(s.after), &given] {
+      if (!r) given.at("situation", "").refuse("a custom recipe, which alone has a factory");
+      r->qfactory = known_factory("mxfp8_factory");
+    };
+  } else if ((begins({"different"}) && ends("objects")) || (begins({"other", "equal"}) && ends("object"))) {   // "different custom recipe objects"
+    drop(words[0] == "other" ? 2 : 1, 1);
+    s.before = recipe_called(family(), false);
+    s.after = recipe_called(family(), says("different factory"));
     if (says("other alignment")) dynamic_cast<CustomRecipe&>(*s.after).quantization_alignment = 64;
-  } else if (has("to") && !has("history")) {
+  } else if (words.size() == 6 && words[1] == "history" && words[3] == "to" && words[4] == "history") {   // "delayed history 16 to history 4"
+    s.before = recipe_called(words[0], false);
+    s.after = recipe_called(words[0], false);
+    s.history = true;
+    dynamic_cast<DelayedScaling&>(*s.before).amax_history_len = static_cast<int>(rows_in(words[2]));
+    dynamic_cast<DelayedScaling&>(*s.after).amax_history_len = static_cast<int>(rows_in(words[5]));
+  } else if ((words.size() == 3 && words[1] == "to") || (words.size() == 4 && words[1] == "to" && words[2] == "other")) {   // "custom to other custom"
     s.before = recipe_called(words.front(), false);
     s.after = recipe_called(words.back(), true);
-  } else {
-    s.before = recipe_called(words.front(), false);
-    s.after = recipe_called(words.front(), false);
-    if (has("history")) {   // "delayed history 16 to history 4"
-      s.history = true;
-      dynamic_cast<DelayedScaling&>(*s.before).amax_history_len = std::stoi(string(words.at(2)));
-      dynamic_cast<DelayedScaling&>(*s.after).amax_history_len = std::stoi(string(words.back()));
-    }
-    for (const Change& c : kChanges)
-      if (clauses[0].ends_with(c.words)) c.apply(*s.after);
+  } else {   // "current scaling, other object, equal fields", "current pow2 on"
+    const string_view change = std::string_view(clauses[0]).substr(std::min(words[0].size() + 1, clauses[0].size()));
+    s.before = recipe_called(words[0], false);
+    s.after = recipe_called(words[0], false);
+    if (!change.empty() && change != "scaling" && change != "recipe") row_called(kChanges, change, "given.situation")->apply(*s.after);
   }
   return s;
 }
@@ -367,10 +364,10 @@ json::Value texts(const std::set<string, std::less<>>& set) {
   return list;
 }
 
-json::Value rebuild(const json::Value& given, Session& session) {
-  const Situation s = situation_in(given.text("situation"));
+json::Value rebuild(const Given& given, Session& session) {
+  const Situation s = situation_in(given);
   json::Value then = json::object();
-  if (given.find("op")) {
+  if (given.has("op")) {
     Operation operation = operation_in(given);
     operation.num_groups = 2;
     OperationState state(std::move(operation));
@@ -419,18 +416,20 @@ json::Value words_of(const ArrayPtr& x, int64_t count) {
   return list;
 }
 
-json::Value inherit(const json::Value& given, Session& session) {
+json::Value inherit(const Given& given, Session& session) {
   ModuleState state(session, Producer::linear, "m");
-  const RecipePtr recipe = given.text("recipe") == "CustomRecipe" ? custom_recipe("delayed_scaling_factory") : make_recipe(given.text("recipe"));
+  const Given name = given.at("recipe", "a recipe's class");
+  const RecipePtr recipe = name.text() == "CustomRecipe" ? custom_recipe("delayed_scaling_factory") : make_recipe(name.text());
   state.init_fp8_metadata(session, {recipe});
   const RecipeStatePtr old = state.state(Mode::forward);
+  if (!old->delayed()) name.refuse("a recipe whose state has a scale and a history");
   const ArrayPtr scale = old->delayed()->scale, history = old->delayed()->amax_history;
   fill(scale, 0x40E00000);     // 7
   fill(history, 0x40400000);   // 3
   const std::vector<QuantizerPtr> before = state.quantizers(Mode::forward);
   const auto other = std::make_shared<const QuantizerRole>(QuantizerRole{"dpa", "qkv", "core"});
-  given.text("change") == "output role" ? state.set_output_quantizer_role(other) : state.set_grad_input_quantizer_role(other);
-  if (given.text("rebuilt_through") == "set_meta_tensor")
+  given.word("change", {"output role", "grad input role", "grad_input role", "gradient input role"}) == "output role" ? state.set_output_quantizer_role(other) : state.set_grad_input_quantizer_role(other);
+  if (given.word("rebuilt_through", {"set_meta_tensor", "init_fp8_metadata"}) == "set_meta_tensor")
     state.set_meta_tensor(session, Mode::forward, recipe);
   else
     state.init_fp8_metadata(session, {recipe});
@@ -453,7 +452,7 @@ json::Value inherit(const json::Value& given, Session& session) {
 
 }  // namespace
 
-json::Value witness_slot_lists(string_view group, const json::Value& given, Subject& subject) {
+json::Value witness_slot_lists(string_view group, const Given& given, Subject& subject) {
   Session session(subject);
   if (group == "auto_name") return auto_name(given, session);
   if (group == "module") return module(given, session);

@@ -18,39 +18,51 @@ using std::string;
 
 // Reading `given`.
 
-Dims dims(const json::Value& v) {
-  Dims out;
-  for (const json::Value& d : *v.array()) out.push_back(*d.to_int());
-  return out;
-}
-const json::Value& member(const json::Value& given, std::string_view key) {
-  const json::Value* v = given.find(key);
-  if (!v) throw std::runtime_error("witness storages: expected a member " + string(key) + " of 'given', found none");
-  return *v;
-}
-Dims shape_of(const json::Value& given, Dims otherwise = {256, 384}) { return given.find("shape") ? dims(member(given, "shape")) : otherwise; }
-bool flag(const json::Value& given, std::string_view key) { return given.find(key) && given.find(key)->to_bool() == true; }
-bool tn_only(const json::Value& given) { return given.text("arch") != "non_TN"; }
-// A pair [rows, columns] of true, false or null.
-std::optional<bool> request(const json::Value& pair, size_t direction) { return pair.array()->at(direction).to_bool(); }
+Dims shape_of(const Given& given) { return given.has("shape") ? given.at("shape", "an array of integers").dims() : Dims{256, 384}; }
+bool tn_only(const Given& given) { return !given.has("arch") || given.word("arch", {"TN_only", "non_TN"}) == "TN_only"; }
+std::string_view directions(const Given& given, std::string_view key) { return given.word(key, {"rc", "r", "c", ""}); }
 
 // Kinds of storages: quantizers by the records' names.
+
+struct Kind {
+  std::string_view name;
+  QuantizerPtr (*make)();
+};
+template <bool two_dimensional, bool row_scaled>
+QuantizerPtr nvfp4() {
+  auto q = std::make_shared<NVFP4Quantizer>();
+  q->with_2d_quantization = two_dimensional;
+  q->row_scaled_nvfp4 = row_scaled;
+  return q;
+}
+const Kind kKinds[] = {
+    {"CS", [] { return QuantizerPtr(std::make_shared<Float8CurrentScalingQuantizer>()); }},
+    {"MX", [] { return QuantizerPtr(std::make_shared<MXFP8Quantizer>()); }},
+    {"BLK1", [] { return QuantizerPtr(std::make_shared<Float8BlockQuantizer>(Encoding::e4m3, 1)); }},
+    {"BLK2", [] { return QuantizerPtr(std::make_shared<Float8BlockQuantizer>(Encoding::e4m3, 2)); }},
+    {"ID", [] { return QuantizerPtr(std::make_shared<IdentityQuantizer>()); }},
+    {"FP4", nvfp4<false, false>},
+    {"FP4_2D", nvfp4<true, false>},
+    {"FP4_RS", nvfp4<false, true>},
+};
 
 bool is_hybrid(std::string_view kind) { return kind.starts_with("H("); }
 string row_kind(std::string_view kind) { return string(kind.substr(2, kind.find('|') - 2)); }
 string col_kind(std::string_view kind) { return string(kind.substr(kind.find('|') + 1, kind.size() - kind.find('|') - 2)); }
 
 QuantizerPtr quantizer_of(std::string_view kind) {
-  if (is_hybrid(kind)) return std::make_shared<HybridQuantizer>(quantizer_of(row_kind(kind)), quantizer_of(col_kind(kind)));
-  if (kind == "CS") return std::make_shared<Float8CurrentScalingQuantizer>();
-  if (kind == "MX") return std::make_shared<MXFP8Quantizer>();
-  if (kind == "BLK1" || kind == "BLK2") return std::make_shared<Float8BlockQuantizer>(Encoding::e4m3, kind == "BLK1" ? 1 : 2);
-  if (kind == "ID") return std::make_shared<IdentityQuantizer>();
-  if (!kind.starts_with("FP4")) throw std::runtime_error("witness storages: unknown kind " + string(kind));
-  auto fp4 = std::make_shared<NVFP4Quantizer>();
-  fp4->with_2d_quantization = kind == "FP4_2D";
-  fp4->row_scaled_nvfp4 = kind == "FP4_RS";
-  return fp4;
+  if (!is_hybrid(kind)) return row_called(kKinds, kind, "a kind of storage")->make();
+  return std::make_shared<HybridQuantizer>(quantizer_of(row_kind(kind)), quantizer_of(col_kind(kind)));
+}
+
+// "MX", or "H(MX|FP4)".
+std::string_view kind_of(const Given& given, std::string_view key = "kind") {
+  const Given kind = given.at(key, "a kind of storage");
+  const std::string_view text = kind.text();
+  if (!is_hybrid(text)) kind.row(kKinds);
+  else if (text.find('|') == text.npos || !text.ends_with(')') || is_hybrid(row_kind(text)) || is_hybrid(col_kind(text))) kind.refuse("H(rows|columns) of two kinds");
+  else quantizer_of(text);
+  return text;
 }
 
 // Counting bytes without zeros, another sequence for another start; a lone float, which tensors share, is the same for all.
@@ -82,9 +94,13 @@ std::shared_ptr<Storage> empty_storage(std::string_view kind) {
 }
 
 ArrayPtr& buffer(Storage& s, std::string_view name) {
-  for (const Field& f : s.fields())
+  std::vector<std::string_view> known;
+  const std::vector<Field> fields = s.fields();
+  for (const Field& f : fields) {
     if (f.name == name) return *f.slot;
-  throw std::runtime_error("witness storages: " + string(s.class_name()) + " has no buffer " + string(name));
+    known.push_back(f.name);
+  }
+  refuse_word(string(s.class_name()) + "'s buffers", name, known);
 }
 
 // A storage of `kind` with the buffers of the directions in `present` ("rc", "r", "c", ""), the light class over bfloat16.
@@ -119,7 +135,11 @@ StoragePtr build(std::string_view kind, const Dims& shape, std::string_view pres
   }
   return out;
 }
-StoragePtr build(const json::Value& given, unsigned start = 0) { return build(given.text("kind"), shape_of(given), given.text("present"), tn_only(given), start); }
+StoragePtr build(const Given& given) { return build(kind_of(given), shape_of(given), directions(given, "present"), tn_only(given)); }
+Float8Storage& fp8_of(const StoragePtr& s, const Given& given) {
+  if (auto* fp8 = dynamic_cast<Float8Storage*>(s.get())) return *fp8;
+  given.at("kind", "a kind of storage").refuse("CS, which alone has a transpose");
+}
 
 // Writing `then`.
 
@@ -174,31 +194,31 @@ json::Value shapes_json(const std::vector<ArrayPtr>& arrays) {
 
 // Groups.
 
-json::Value specs(const json::Value& given) {
-  const QuantizerPtr q = quantizer_of(given.text("kind"));
+json::Value specs(const Given& given) {
+  const QuantizerPtr q = quantizer_of(kind_of(given));
   const Dims shape = shape_of(given);
-  if (given.find("helper"))
+  if (given.has("helper"))
     return json::object({{"row_scale", outcome([&] { return numbers(scale_shape(*q, shape, Direction::row)); })},
                          {"col_scale", outcome([&] { return numbers(scale_shape(*q, shape, Direction::col)); })},
                          {"col_data", outcome([&] { return numbers(columnwise_shape(*q, shape)); })}});
-  const json::Value& usages = member(given, "usages");
+  const Usages usages = given.usages("usages");
   return outcome([&] {
     json::Value out = json::object();
-    for (const BufferShape& b : allocated(*q, shape, {request(usages, 0) == true, request(usages, 1) == true}, DType::bfloat16, tn_only(given)))
+    for (const BufferShape& b : allocated(*q, shape, usages, DType::bfloat16, tn_only(given)))
       out.set(b.name, json::object({{"shape", numbers(b.shape)}, {"dtype", name_of(b.dtype)}}));
     return out;
   });
 }
 
-json::Value usage(const json::Value& given) {
+json::Value usage(const Given& given) {
   const StoragePtr s = build(given);
-  const bool damaged = given.find("missing_buffer");
+  const bool damaged = given.has("missing_buffer");
   if (damaged) buffer(*s, given.text("missing_buffer")) = nullptr;
-  if (flag(given, "transpose_flagged_invalid")) dynamic_cast<Float8Storage&>(*s).transpose_invalid = true;
-  const json::Value& wanted = member(given, "request");
+  if (given.flag("transpose_flagged_invalid", false)) fp8_of(s, given).transpose_invalid = true;
+  const auto [row, col] = given.at("request", "a pair of true, false or null").request();
   json::Value result = "ok";
   try {
-    s->update_usage(request(wanted, 0), request(wanted, 1));
+    s->update_usage(row, col);
   } catch (const SemanticError& e) {
     result = error_json(e, !damaged);
   }
@@ -207,21 +227,24 @@ json::Value usage(const json::Value& given) {
   return out;
 }
 
-json::Value usages(const json::Value& given) {
+json::Value usages(const Given& given) {
   const StoragePtr s = build(given);
   json::Value out = json::object({{"size", outcome([&] { return numbers(s->size()); })}});
-  if (!is_hybrid(given.text("kind"))) return with(std::move(out), "get_usages", outcome([&] { return usages_json(s->get_usages()); }));
+  if (!is_hybrid(kind_of(given))) return with(std::move(out), "get_usages", outcome([&] { return usages_json(s->get_usages()); }));
   out.set("device", outcome([&] { return json::Value(s->device()); }));
   return with(std::move(out), "data_tensors", outcome([&] { return shapes_json(s->get_data_tensors()); }));
 }
 
-json::Value synthesis(const json::Value& given) {
-  const std::string_view kind = given.text("kind");
+json::Value synthesis(const Given& given) {
+  const std::string_view kind = kind_of(given);
   const StoragePtr s = build(kind, shape_of(given), "r", tn_only(given));
-  if (given.find("quantizer")) s->quantizer = nullptr;
-  const json::Value* wanted = given.find("request");
+  if (given.has("quantizer")) {
+    if (!given.at("quantizer", "").is_null()) given.at("quantizer", "").refuse("null");
+    s->quantizer = nullptr;
+  }
+  const auto [row, col] = given.has("request") ? given.at("request", "").request() : std::pair<std::optional<bool>, std::optional<bool>>(true, true);
   try {
-    s->update_usage(wanted ? request(*wanted, 0) : true, wanted ? request(*wanted, 1) : true);
+    s->update_usage(row, col);
   } catch (const SemanticError& e) {
     return error_json(e, false);
   }
@@ -231,6 +254,7 @@ json::Value synthesis(const json::Value& given) {
     out.set("col_amax_equals_row_amax", equal_bytes(*fp4->amax_columnwise, *fp4->amax_rowwise));
     return with(std::move(out), "col_amax_is_other_object", fp4->amax_columnwise != fp4->amax_rowwise);
   }
+  if (kind != "BLK2") given.at("kind", "").refuse("a kind whose missing direction is made from the other: CS, BLK2 or FP4_2D");
   const auto& block = dynamic_cast<const Float8BlockwiseStorage&>(*s);
   const Shape matrix = flattened(shape_of(given));
   const int64_t rows = ceil_div(matrix.rows, 128), cols = ceil_div(matrix.cols, 128);
@@ -240,8 +264,9 @@ json::Value synthesis(const json::Value& given) {
   return with(std::move(out), "scale_unpadded_is_transpose", equal_bytes(*turned_scales, *scales));
 }
 
-json::Value hybrid_construct(const json::Value& given, Subject& subject) {
-  const QuantizerPtr q = given.text("quantizer") == "hybrid" ? quantizer_of("H(MX|FP4)") : member(given, "quantizer").is_null() ? nullptr : quantizer_of("MX");
+json::Value hybrid_construct(const Given& given, Subject& subject) {
+  const Given parent = given.at("quantizer", "hybrid, the kind of a plain quantizer, or null");
+  const QuantizerPtr q = parent.is_null() ? nullptr : parent.text() == "hybrid" ? quantizer_of("H(MX|FP4)") : parent.text() == "plain" ? quantizer_of("MX") : parent.row(kKinds).make();
   try {
     HybridStorage s(nullptr, nullptr, q);
     Session session(subject);
@@ -255,14 +280,14 @@ json::Value hybrid_construct(const json::Value& given, Subject& subject) {
   }
 }
 
-json::Value construct(const json::Value& given) {
-  const std::string_view kind = given.text("kind");
-  if (given.find("e4m3_max")) {
+json::Value construct(const Given& given) {
+  const std::string_view kind = kind_of(given);
+  if (given.has("e4m3_max")) {
     NVFP4Storage s;
-    s.set_four_over_six(flag(given, "use_4over6"), static_cast<int>(*member(given, "e4m3_max").to_int()));
+    s.set_four_over_six(given.flag("use_4over6", false), static_cast<int>(given.number("e4m3_max")));
     return json::object({{"stored_e4m3_max", s.e4m3_max}});
   }
-  if (given.find("nominal_dtype_given")) {   // none: the default of the class
+  if (given.has("nominal_dtype_given")) {   // none: the default of the class
     const StoragePtr s = kind == "ID" ? std::make_shared<IdentityStorage>(counted({4, 8}, DType::bfloat16, 0)) : empty_storage(kind);
     json::Value out = json::object({{"nominal_dtype", name_of(s->dtype)}});
     if (const auto* fp8 = dynamic_cast<const Float8Storage*>(s.get())) out.set("_transpose_invalid", fp8->transpose_invalid);
@@ -274,7 +299,7 @@ json::Value construct(const json::Value& given) {
   return json::object({{"stores_quantizer_copy", s->quantizer != q && s->quantizer->class_name() == q->class_name()}, {"nominal_dtype", name_of(s->dtype)}});
 }
 
-json::Value save(const json::Value& given) {
+json::Value save(const Given& given) {
   const StoragePtr s = build(given);
   std::vector<std::pair<string, ArrayPtr>> before;
   for (const Field& f : s->fields()) before.emplace_back(f.name, *f.slot);
@@ -301,11 +326,11 @@ json::Value save(const json::Value& given) {
                        {"tail_is_extra", tail < saved.size() && saved[tail] == extra}});
 }
 
-json::Value fsdp(const json::Value& given) {
+json::Value fsdp(const Given& given) {
   const StoragePtr s = build(given);
-  if (flag(given, "invalid")) dynamic_cast<Float8Storage&>(*s).transpose_invalid = true;
+  if (given.flag("invalid", false)) fp8_of(s, given).transpose_invalid = true;
   json::Value out = json::object({{"fields", outcome([&] { return names_as_json(s->fsdp_buffer_fields()); })}});
-  if (flag(given, "storage_level")) return out;
+  if (given.flag("storage_level", false)) return out;
   return with(std::move(out), "extract", outcome(
                                 [&] {
                                   const Extracted e = s->fsdp_extract_buffers();
@@ -376,10 +401,11 @@ json::Value compared(std::string_view kind, const Field& f, const ArrayPtr& whol
   return with(std::move(out), "added_rows_all_zero", all_zero(slice(got, 0, real.rows, got->shape[0])));
 }
 
-json::Value fsdp_roundtrip(const json::Value& given) {
-  const std::string_view kind = given.text("kind"), present = given.text("present");
+json::Value fsdp_roundtrip(const Given& given) {
+  const std::string_view kind = kind_of(given), present = directions(given, "present");
   const Dims shape = shape_of(given);
-  const int64_t n = *member(given, "shards").to_int();
+  const int64_t n = given.number("shards", 1, 64);
+  if (shape.empty() || shape[0] % n != 0 || kind.starts_with("H(")) given.at("shards", "an integer").refuse("shards of one kind that divide its rows");
   const StoragePtr whole = build(kind, shape, present), target = build(kind, shape, present, true, 77);
   return outcome(
       [&] {
@@ -388,7 +414,10 @@ json::Value fsdp_roundtrip(const json::Value& given) {
         std::vector<ArrayPtr> gathered;
         for (size_t b = 0; b < parts[0].buffers.size(); ++b) {
           std::vector<ArrayPtr> alike;
-          for (const Extracted& e : parts) alike.push_back(e.buffers[b]);
+          for (const Extracted& e : parts) {
+            if (!e.buffers[b]) given.at("present", "").refuse("the directions that a shard of this kind sends");
+            alike.push_back(e.buffers[b]);
+          }
           gathered.push_back(concatenate(alike));
         }
         target->fsdp_assign_gathered(gathered, parts[0].meta);
@@ -402,16 +431,16 @@ json::Value fsdp_roundtrip(const json::Value& given) {
       true);
 }
 
-json::Value fsdp_assign(const json::Value& given) {
-  const std::string_view kind = given.text("kind");
+json::Value fsdp_assign(const Given& given) {
+  const std::string_view kind = kind_of(given);
   const StoragePtr s = build(kind, kind == "CS" ? Dims{4, 6} : kind.starts_with("BLK") ? Dims{256, 160} : Dims{32, 32}, "rc");
   return outcome([&] {
     std::vector<ArrayPtr> gathered;
     json::Value meta = json::object();
-    if (given.find("gathered")) {
-      meta = member(given, "meta");
-      for (const json::Value& a : *member(given, "gathered").array())
-        gathered.push_back(a.is_null() ? nullptr : counted(dims(member(a, "shape")), dtype_named(a.text("dtype")).value(), 9));
+    if (given.has("gathered")) {
+      meta = given.at("meta", "an object").value();
+      for (const Given& a : given.items("gathered", "an array of buffers, {shape, dtype}, or null"))
+        gathered.push_back(a.is_null() ? nullptr : counted(a.at("shape", "an array of integers").dims(), a.at("dtype", "a dtype").dtype(), 9));
     } else {   // what the class itself would send
       const Extracted own = s->fsdp_extract_buffers();
       gathered = own.buffers, meta = own.meta;
@@ -421,15 +450,15 @@ json::Value fsdp_assign(const json::Value& given) {
   });
 }
 
-json::Value workspace(const json::Value& given) {
+json::Value workspace(const Given& given) {
   const StoragePtr s = build(given);
-  const QuantizerPtr q = quantizer_of(given.text("kind"));
-  const json::Value& wanted = member(given, "wanted_usages");
-  q->set_usage(request(wanted, 0), request(wanted, 1));
+  const QuantizerPtr q = quantizer_of(kind_of(given));
+  const auto [row, col] = given.at("wanted_usages", "a pair of true, false or null").request();
+  q->set_usage(row, col);
   return json::object({{"ok", workspace_valid(*s, *q, tn_only(given))}});
 }
 
-json::Value clear(const json::Value& given) {
+json::Value clear(const Given& given) {
   const StoragePtr s = build(given);
   s->clear();
   json::Value left = json::object();
@@ -440,11 +469,11 @@ json::Value clear(const json::Value& given) {
   return with(std::move(out), "second_clear", outcome([&] { return s->clear(), json::Value(); }));
 }
 
-json::Value copy_from_storage(const json::Value& given) {
-  const bool detailed = given.find("dst_present");
+json::Value copy_from_storage(const Given& given) {
+  const bool detailed = given.has("dst_present");
   const Dims shape = {256, 384};
-  const StoragePtr to = build(given.text("dst"), shape, detailed ? given.text("dst_present") : "rc");
-  const StoragePtr from = build(given.text("src"), shape, detailed ? given.text("src_present") : "rc", true, 100);
+  const StoragePtr to = build(kind_of(given, "dst"), shape, detailed ? directions(given, "dst_present") : "rc");
+  const StoragePtr from = build(kind_of(given, "src"), shape, detailed ? directions(given, "src_present") : "rc", true, 100);
   return outcome([&] {
     std::vector<std::pair<Field, ArrayPtr>> before;
     for (const Field& f : to->fields())
@@ -457,7 +486,7 @@ json::Value copy_from_storage(const json::Value& given) {
   });
 }
 
-json::Value sizes(const json::Value& given) {
+json::Value sizes(const Given& given) {
   const StoragePtr s = build(given);
   return json::object({{"size", outcome([&] { return numbers(s->size()); })},
                        {"last", outcome([&] { return json::Value(s->size().back()); })},
@@ -465,28 +494,29 @@ json::Value sizes(const json::Value& given) {
                        {"data_tensors", outcome([&] { return shapes_json(s->get_data_tensors()); })}});
 }
 
-json::Value data_tensors(const json::Value& given) {
-  if (!given.find("rowwise")) {
-    const StoragePtr s = build(given.text("kind"), {4, 8}, "rc");
+json::Value data_tensors(const Given& given) {
+  if (!given.has("rowwise")) {
+    const StoragePtr s = build(kind_of(given), {4, 8}, "rc");
     return json::object({{"both", shapes_json(s->get_data_tensors())},
                          {"col", shape_json(s->get_data_tensors(false, true).at(0))},
                          {"none", outcome([&] { return shapes_json(s->get_data_tensors(false, false)); })}});
   }
-  const StoragePtr s = build(given.text("kind"), shape_of(given), "rc");
+  const StoragePtr s = build(kind_of(given), shape_of(given), "rc");
   return outcome([&] {
-    const std::vector<ArrayPtr> got = s->get_data_tensors(flag(given, "rowwise"), flag(given, "columnwise"));
+    const std::vector<ArrayPtr> got = s->get_data_tensors(given.flag("rowwise", false), given.flag("columnwise", false));
     return got.size() == 1 ? shape_json(got[0]) : shapes_json(got);
   });
 }
 
-json::Value view_of(const json::Value& given) {
+json::Value view_of(const Given& given) {
   const StoragePtr s = build(given);
-  return outcome([&] { return record(s->view(dims(member(given, "view")))); });
+  const Dims wanted = given.at("view", "an array of integers").dims(-1);
+  return outcome([&] { return record(s->view(wanted)); });
 }
 
 struct Group {
   std::string_view name;
-  json::Value (*then)(const json::Value& given);
+  json::Value (*then)(const Given& given);
 };
 constexpr Group kGroups[] = {
     {"specs", specs},
@@ -508,11 +538,11 @@ constexpr Group kGroups[] = {
 
 }  // namespace
 
-json::Value witness_storages(std::string_view group, const json::Value& given, Subject& subject) {
+json::Value witness_storages(std::string_view group, const Given& given, Subject& subject) {
   if (group == "hybrid_construct") return hybrid_construct(given, subject);
   for (const Group& g : kGroups)
     if (g.name == group) return g.then(given);
-  throw std::runtime_error("witness storages: expected a known group, found " + string(group));
+  throw std::invalid_argument("expected a group of storages, found " + string(group));
 }
 
 }  // namespace assay
