@@ -35,6 +35,8 @@ class Report {
   virtual ~Report() = default;
   virtual void result(const SuiteEntry& entry, const Verdict& verdict) = 0;
   virtual void finish(const Totals& totals) = 0;
+  // What kept the report from being written, asked after finish(); nothing where all of it is.
+  virtual std::optional<Error> trouble() const { return std::nullopt; }
 };
 
 struct TextOptions {
@@ -51,8 +53,8 @@ std::unique_ptr<Report> make_text_report(std::FILE* out, const TextOptions& opti
 inline constexpr int kReportVersion = 1;
 Result<std::unique_ptr<Report>> make_jsonl_report(const std::string& path, const json::Value& doctor, const Environment& environment);
 
-// JUnit XML, written at the end: a testcase per line and subject, a suite per file.
-std::unique_ptr<Report> make_junit_report(const std::string& path);
+// JUnit XML, written at the end: a testcase per line and subject, a suite per file. Error: `path` cannot be written, said before anything runs.
+Result<std::unique_ptr<Report>> make_junit_report(const std::string& path);
 
 // The text in a shell's single quotes.
 std::string shell_quoted(std::string_view text);

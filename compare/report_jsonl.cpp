@@ -12,14 +12,15 @@ namespace {
 
 class JsonlReport final : public Report {
  public:
-  JsonlReport(std::FILE* file, const Environment& environment) : file_(file), environment_(to_text(environment)) {}
+  JsonlReport(std::FILE* file, std::string path, const Environment& environment) : file_(file), path_(std::move(path)), environment_(to_text(environment)) {}
   ~JsonlReport() override { std::fclose(file_); }
 
   void write(const json::Value& v) {
     const std::string text = json::dump(v) + "\n";
-    std::fwrite(text.data(), 1, text.size(), file_);
-    std::fflush(file_);   // what is reported survives this process
+    const bool whole = std::fwrite(text.data(), 1, text.size(), file_) == text.size() && std::fflush(file_) == 0;   // what is reported survives this process
+    if (!whole && !trouble_) trouble_ = Error{fmt::format("cannot write all of {}: {}", path_, std::strerror(errno)), 0, ""};
   }
+  std::optional<Error> trouble() const override { return trouble_; }
 
   void result(const SuiteEntry& e, const Verdict& v) override {
     json::Value record = json::object({{"record", "case"}, {"file", e.file}, {"line_number", e.line}, {"line", e.text}});
@@ -59,7 +60,8 @@ class JsonlReport final : public Report {
 
  private:
   std::FILE* file_;
-  std::string environment_;
+  std::string path_, environment_;
+  std::optional<Error> trouble_;
 };
 
 }  // namespace
@@ -67,7 +69,7 @@ class JsonlReport final : public Report {
 Result<std::unique_ptr<Report>> make_jsonl_report(const std::string& path, const json::Value& doctor, const Environment& environment) {
   std::FILE* file = std::fopen(path.c_str(), "we");
   if (!file) return Error{fmt::format("cannot write {}: {}", path, std::strerror(errno)), 0, "--jsonl takes a file in a folder that exists"};
-  auto report = std::make_unique<JsonlReport>(file, environment);
+  auto report = std::make_unique<JsonlReport>(file, path, environment);
   report->write(json::object({{"record", "head"}, {"schema", "assay-report"}, {"version", kReportVersion}, {"line_version", kLineVersion}, {"doctor", doctor}}));
   return std::unique_ptr<Report>(std::move(report));
 }

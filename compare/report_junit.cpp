@@ -49,8 +49,9 @@ class JunitReport final : public Report {
       xml += g.text + "  </testsuite>\n";
     }
     xml += "</testsuites>\n";
-    if (const auto error = write_file(path_, std::string_view(xml))) fmt::print(stderr, "assay: {}\n", error->text());
+    trouble_ = write_file(path_, std::string_view(xml));
   }
+  std::optional<Error> trouble() const override { return trouble_; }
 
  private:
   struct Group {
@@ -66,10 +67,15 @@ class JunitReport final : public Report {
   }
   std::string path_;
   std::vector<Group> groups_;
+  std::optional<Error> trouble_;
 };
 
 }  // namespace
 
-std::unique_ptr<Report> make_junit_report(const std::string& path) { return std::make_unique<JunitReport>(path); }
+Result<std::unique_ptr<Report>> make_junit_report(const std::string& path) {
+  // An empty report at once: after an hour of cases is no time to learn of a wrong path.
+  if (const auto error = write_file(path, std::string_view())) return Error{fmt::format("cannot write {}: {}", path, error->message), 0, "--junit takes a file in a folder that exists"};
+  return std::unique_ptr<Report>(std::make_unique<JunitReport>(path));
+}
 
 }  // namespace assay

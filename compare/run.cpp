@@ -23,7 +23,11 @@ class Reports {
       if (!jsonl) error_ = jsonl.error();
       else reports_.push_back(std::move(*jsonl));
     }
-    if (!options.junit.empty()) reports_.push_back(make_junit_report(options.junit));
+    if (!options.junit.empty() && !error_) {
+      auto junit = make_junit_report(options.junit);
+      if (!junit) error_ = junit.error();
+      else reports_.push_back(std::move(*junit));
+    }
     if (options.github)
       reports_.push_back(make_github_report([out](const std::string& lines) {
         fmt::print(out, "{}", lines);
@@ -52,8 +56,11 @@ class Reports {
   void cell(const Story& story, const Verdict& v) {
     if (!story.row.empty()) matrix_.add(story.row, story.column, story.entry.text, v);
   }
-  // Writes the matrix as a page; an error where it cannot be written.
-  std::optional<Error> page() const {
+  // The reports of files, after finish(): writes the matrix as a page, and says what could not be written.
+  std::optional<Error> written() const {
+    for (const auto& r : reports_)
+      if (const auto trouble = r->trouble()) return trouble;
+    if (std::fflush(out_) != 0 || std::ferror(out_)) return Error{"cannot write all of the report to standard output", 0, ""};
     if (options_.html.empty()) return std::nullopt;
     std::ofstream file(options_.html);
     file << matrix_.html();
@@ -123,7 +130,7 @@ int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out,
       return !(settings.stop_at_first && is_red(v.outcome));
     });
   const int status = reports.finish().exit_status();
-  if (const auto error = reports.page()) {
+  if (const auto error = reports.written()) {
     fmt::print(err, "assay: {}\n", error->text());
     return 2;
   }
@@ -186,7 +193,12 @@ int run_replay(const ReplayOptions& options, const Subjects& subjects, std::FILE
     return true;
   };
   run_tasks(tasks.size(), options.jobs, options.timeout, std::move(hooks));
-  return reports.finish().exit_status();
+  const int status = reports.finish().exit_status();
+  if (const auto error = reports.written()) {
+    fmt::print(err, "assay: {}\n", error->text());
+    return 2;
+  }
+  return status;
 }
 
 }  // namespace assay

@@ -134,6 +134,32 @@ TEST(Report, JsonLines) {
   EXPECT_EQ(records.back().find("failed")->to_int(), 1);
 }
 
+// A report that is not there or not whole must not pass for one: exit 2, and what it was.
+TEST(Report, WhatCannotBeWrittenIsAnError) {
+  const Subjects subjects = fakes::with("fake", [](const Problem&, auto, auto&) {});
+  const auto attempt = [&](const std::string& junit, const std::string& jsonl, const char* out_path) {
+    RunOptions o;
+    o.entries = {entry("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", 1)};
+    o.settings.subjects = {"fake"};
+    o.report.junit = junit;
+    o.report.jsonl = jsonl;
+    const fs::path said = fs::temp_directory_path() / ("assay_report_err_" + std::to_string(::getpid()));
+    std::FILE *out = std::fopen(out_path, "w"), *err = std::fopen(said.c_str(), "w");
+    const int status = run_run(o, subjects, out, err);
+    std::fclose(out);
+    std::fclose(err);
+    std::string text = slurp(said);
+    fs::remove(said);
+    return std::pair(status, text);
+  };
+  EXPECT_EQ(attempt("", "", "/dev/null").first, 3);   // nothing to judge: the status that the others replace
+  for (const auto& [status, text] : {attempt("/nonexistent/r.xml", "", "/dev/null"), attempt("", "/nonexistent/r.jsonl", "/dev/null"), attempt("", "/dev/full", "/dev/null"),
+                                     attempt("", "", "/dev/full")}) {
+    EXPECT_EQ(status, 2);
+    expect_in(text, "assay: cannot write ");
+  }
+}
+
 TEST(Report, JunitIsValidAndEscaped) {
   const Subjects subjects = fakes::with("fake", [](const Problem& p, auto, auto&) {
     if (p.x.fill.seed == 1) throw std::runtime_error("a < b && \"c\" \x01 \xFF ]]>");
