@@ -54,8 +54,23 @@ bool power_of_two(double v) {
   int exponent;
   return std::fabs(std::frexp(v, &exponent)) == 0.5;
 }
+// The magnitudes of what is finite in a sum add up to `finite`. Where that may overflow, it may be the infinity of the other sign.
+double plain_of(double sum, double finite) { return std::isinf(sum) && !(finite <= kLargest / 4) ? 0 : sum; }
 
 }  // namespace
+
+bool has_unpinned_bits(const Gemm& g) {
+  if (g.sum == GemmSum::f32_sequential || g.sum == GemmSum::exact) return false;
+  const auto fp8 = [](const Operand& o) { return info(o.quantizer.format).per_tensor_fp8(); };
+  const auto shifts = [](F32Bits factor) {
+    const double v = value_of(Encoding::f32, factor);
+    return power_of_two(v) && std::fabs(v) >= 0x1p-126;
+  };
+  const bool scaled = fp8(g.a) || fp8(g.b) || g.a.quantizer.format == FormatId::fp8_block || g.b.quantizer.format == FormatId::fp8_block;
+  if ((fp8(g.a) && g.a.quantizer.row_scaled) || (fp8(g.b) && g.b.quantizer.row_scaled)) return true;
+  if ((g.reads_c() || g.bias) && (scaled || g.multiplies())) return true;
+  return (scaled && !shifts(g.alpha)) || (g.reads_c() && (g.bias || !shifts(g.beta)));
+}
 
 GemmBounds::GemmBounds(const Problem& p, const std::vector<PlaneData>& inputs, GemmOrder order)
     : p_(p), op_(*p.as<Gemm>()), in_(inputs), order_(order), codes_(op_.sum != GemmSum::f32_sequential && op_.sum != GemmSum::exact),
@@ -104,10 +119,16 @@ GemmBounds::Elements GemmBounds::elements(Side side) const {
         v = narrow(v * s);
         if (std::isfinite(v)) v = rounded(Encoding::bf16, v);
       } else if (!codes_ && scale) {
-        double s = value_of(scales.plane.encoding, code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, i, j)));
-        if (nvfp4) s *= (by_amax_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0)) / (q.e4m3_max == E4m3Max::m256 ? 1536.0 : 2688.0);   // N10.15, N16.9
+        const double code = v, s = value_of(scales.plane.encoding, code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, i, j)));
+        double by_steps = s;
         v *= s;
-        if (std::isinf(narrow(v))) v = narrow(v);
+        if (nvfp4) {                                                         // N10.15, N16.9
+          const double of_all = by_amax_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0), most = q.e4m3_max == E4m3Max::m256 ? 1536 : 2688;
+          by_steps = narrow(narrow(s * of_all) * narrow(1 / most));
+          v *= of_all / most;
+        }
+        by_steps = narrow(code * by_steps);
+        if (!std::isfinite(by_steps)) v = by_steps;                          // what a step on the way makes infinite stays so
       }
       out.values.push_back(v);
       magnitude += std::fabs(v);
@@ -131,14 +152,18 @@ GemmBounds::Elements GemmBounds::elements(Side side) const {
 GemmBounds::Sum GemmBounds::in_binary32(int64_t n, int64_t m) const {
   const size_t row_a = static_cast<size_t>(m), row_b = static_cast<size_t>(n);
   const double *a = a_.values.data() + m * a_.k, *b = b_.values.data() + n * b_.k;
-  double sum = 0, total = 0;
+  double sum = 0, total = 0, finite = 0, peak = 0;
   for (int64_t k = 0; k < a_.k; ++k) {
-    sum += a[k] * b[k];
-    total += std::fabs(a[k] * b[k]);
+    const double product = a[k] * b[k];
+    sum += product;
+    total += std::fabs(product);
+    if (std::isfinite(product)) finite += std::fabs(product);
+    peak = std::max({peak, std::fabs(product), std::fabs(sum)});
   }
   const double u = static_cast<double>(a_.k + 1) * kUnit, steps = op_.sum == GemmSum::exact ? kUnit * std::fabs(sum) : u / (1 - u) * total;
   Sum out{sum, 0, total <= std::ldexp(1.0, 24 + std::clamp(a_.low[row_a] + b_.low[row_b], -500, 500)) && a_.low[row_a] != -kNoLow && b_.low[row_b] != -kNoLow &&
-                         a_.low[row_a] + b_.low[row_b] >= kLeastLow, sum};
+                         a_.low[row_a] + b_.low[row_b] >= kLeastLow, plain_of(sum, finite)};
+  out.exact = out.exact && (op_.sum == GemmSum::exact || peak <= kLargest);  // N16.3 rounds once, whatever lies between
   if (out.exact) return out;
   out.bound = kSafe * (total * (a_.relative + b_.relative) + std::max(a_.absolute, b_.absolute) * (a_.magnitudes[row_a] + b_.magnitudes[row_b]) + steps +
                        static_cast<double>(a_.k) * (0x1p-149 + total * 0x1p-52));
@@ -149,7 +174,7 @@ GemmBounds::Sum GemmBounds::in_binary32(int64_t n, int64_t m) const {
 GemmBounds::Sum GemmBounds::chain(int64_t n, int64_t m, int64_t k0, int64_t k1) const {
   const double *a = a_.values.data() + m * a_.k, *b = b_.values.data() + n * b_.k;
   const double cut = std::ldexp(1.0, -fraction_), last = std::ldexp(1.0, -out_fraction_);
-  double sum = 0, bound = 0, total = 0, largest = 0;
+  double sum = 0, bound = 0, total = 0, finite = 0, largest = 0;
   for (int64_t k = k0; k < k1; k += length_) {
     double top = sum == 0 && bound == 0 ? 0 : std::max(std::fabs(sum) + bound, 0x1p-126);
     const int64_t end = std::min(k1, k + length_);
@@ -157,6 +182,7 @@ GemmBounds::Sum GemmBounds::chain(int64_t n, int64_t m, int64_t k0, int64_t k1) 
       const double product = a[i] * b[i];
       sum += product;
       total += std::fabs(product);
+      if (std::isfinite(product)) finite += std::fabs(product);
       if (product != 0) top = std::max(top, std::max(std::fabs(a[i]), a_.least) * std::max(std::fabs(b[i]), b_.least));
     }
     largest = std::max(largest, top);
@@ -164,7 +190,7 @@ GemmBounds::Sum GemmBounds::chain(int64_t n, int64_t m, int64_t k0, int64_t k1) 
     bound += last * (std::fabs(sum) + bound) + std::ldexp(0x1p-126, -out_fraction_);
   }
   const int low = std::clamp(a_.low[static_cast<size_t>(m)] + b_.low[static_cast<size_t>(n)], -500, 500);
-  Sum out{sum, kSafe * bound + total * 0x1p-45, std::max(total, largest) <= std::ldexp(1.0, out_fraction_ + low) && low >= kLeastLow + 23 - out_fraction_, sum};
+  Sum out{sum, kSafe * bound + total * 0x1p-45, std::max(total, largest) <= std::ldexp(1.0, out_fraction_ + low) && low >= kLeastLow + 23 - out_fraction_, plain_of(sum, finite)};
   if (out.exact) out.bound = 0;
   if (!(total <= kLargest / 4)) out.value = NAN;
   return out;
@@ -175,6 +201,7 @@ GemmBounds::Sum GemmBounds::on_tensor_core(int64_t n, int64_t m) const {
   const bool blocks = op_.a.quantizer.format == FormatId::fp8_block;
   const int64_t per_row = std::max<int64_t>(ceil_div(a_.k, kChain), 1);
   Sum out{0, 0, true, 0};
+  double finite = 0;
   for (int64_t k = 0; k < a_.k; k += kChain) {
     const Sum p = chain(n, m, k, std::min(a_.k, k + kChain));
     double first = 1, second = 1;
@@ -190,8 +217,12 @@ GemmBounds::Sum GemmBounds::on_tensor_core(int64_t n, int64_t m) const {
     out.plain += p.plain * first * second;
     out.bound += slack;
     out.bound += kSafe * kUnit * (std::fabs(out.value) + out.bound) + 0x1p-149;
+    if (out.exact) out.bound = 0;
+    // What one of the two roundings makes infinite stays so, even where the exact sum comes back.
+    if (!(std::fabs(first) * (std::fabs(p.value) + p.bound) <= kLargest && std::fabs(out.value) + out.bound <= kLargest)) out.value = NAN;
+    if (std::isfinite(p.plain * first * second)) finite += std::fabs(first) * (std::fabs(p.plain) + p.bound) * std::max(1.0, std::fabs(second));
   }
-  if (out.exact) out.bound = 0;
+  out.plain = plain_of(out.plain, finite);
   return out;
 }
 
@@ -213,8 +244,10 @@ std::optional<GemmBounds::Interval> GemmBounds::as_said(const Sum& sum, int64_t 
   if (!std::isfinite(sum.value) || !(std::fabs(sum.value) + sum.bound <= kLargest)) return {};
   // v is a binary32 value between the ends. Every step from here on is monotone, so it is done to both.
   double low = sum.value - sum.bound, high = sum.value + sum.bound;
+  bool finite = true;
   const auto step = [&](auto f) {
     const double x = narrow(f(low)), y = narrow(f(high));
+    finite = finite && std::isfinite(x) && std::isfinite(y);
     low = std::min(x, y);
     high = std::max(x, y);
   };
@@ -236,7 +269,7 @@ std::optional<GemmBounds::Interval> GemmBounds::as_said(const Sum& sum, int64_t 
     const double bias = value(*plane("bias"), 0, m);
     step([&](double v) { return v + bias; });
   }
-  if (!std::isfinite(low) || !std::isfinite(high)) return {};
+  if (!finite) return {};
   return Interval{rounded(p_.x.source, low), rounded(p_.x.source, high), sum.exact};
 }
 
@@ -247,7 +280,7 @@ std::optional<GemmBounds::Interval> GemmBounds::in_any_order(const Sum& sum, int
   const double beta = op_.reads_c() ? value_of(Encoding::f32, op_.beta) : 0, c = op_.reads_c() ? beta * value(*plane("c"), n, m) : 0;
   const double bias = op_.bias ? value(*plane("bias"), 0, m) : 0;
   const bool finite = std::isfinite(sum.plain) && std::isfinite(c) && std::isfinite(bias) && std::all_of(f.begin(), f.end(), [](double v) { return std::isfinite(v); });
-  if (!finite) return not_finite(sum.plain, f, c, bias);
+  if (!finite) return not_finite(sum, f, c, bias);
   if (!std::isfinite(sum.value)) return {};
 
   // The products of every subset, which are what the trees' nodes hold: none may overflow, and one that may be subnormal loses half the least
@@ -288,7 +321,7 @@ std::optional<GemmBounds::Interval> GemmBounds::in_any_order(const Sum& sum, int
 }
 
 // A NaN and an infinity are the same in every order, unless a product of the factors overflows or vanishes in one.
-std::optional<GemmBounds::Interval> GemmBounds::not_finite(double sum, std::span<const double> f, double c, double bias) const {
+std::optional<GemmBounds::Interval> GemmBounds::not_finite(const Sum& sum, std::span<const double> f, double c, double bias) const {
   Interval nan;
   nan.nan = true;
   double product = 1;
@@ -296,20 +329,26 @@ std::optional<GemmBounds::Interval> GemmBounds::not_finite(double sum, std::span
     if (std::isnan(v)) return nan;
     product *= v;
   }
-  if (std::isnan(sum) || std::isnan(c) || std::isnan(bias)) return nan;
+  if (std::isnan(sum.plain) || std::isnan(c) || std::isnan(bias)) return nan;
+  // What is finite stays far from overflowing: alone, times any of the factors, added, and cast before c is.
+  const Encoding out = p_.x.source;
+  const double limit = (op_.reads_c() ? value_of(out, info(out).max_finite) : kLargest) / 4;
+  double terms = 0;
+  for (const double v : {c, bias})
+    if (std::isfinite(v)) terms += std::fabs(v);
+  if (!(terms <= limit)) return {};
+  if (!std::isinf(sum.plain) && !std::isfinite(sum.value)) return {};
+  const double most = std::isinf(sum.plain) ? 0 : std::fabs(sum.value) + sum.bound;
   for (unsigned set = 0; set < 1u << f.size(); ++set) {
     double p = 1;
     for (size_t i = 0; i < f.size(); ++i)
       if ((set >> i & 1) != 0) p *= f[i];
-    if (!(std::fabs(p) >= 0x1p-126 && std::fabs(p) <= kLargest / 2)) return {};
+    if (!(std::fabs(p) >= 0x1p-126 && std::fabs(p) <= kLargest / 2 && most * std::fabs(p) <= limit)) return {};
   }
-  const double v = sum * product;
-  if (std::isfinite(v) && !(std::fabs(v) <= kLargest / 4)) return {};
-  if (std::isfinite(c) && std::isfinite(bias) && !(std::fabs(c) + std::fabs(bias) <= kLargest / 4)) return {};
-  const double d = v + c + bias;
+  const double d = (std::isinf(sum.plain) ? sum.plain * product : 0) + c + bias;
   if (std::isnan(d)) return nan;
   if (std::isfinite(d)) return {};
-  const double end = std::copysign(info(p_.x.source).bits == 8 ? value_of(p_.x.source, info(p_.x.source).max_finite) : HUGE_VAL, d);
+  const double end = std::copysign(info(out).bits == 8 ? value_of(out, info(out).max_finite) : HUGE_VAL, d);
   return Interval{end, end};
 }
 

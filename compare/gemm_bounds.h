@@ -11,6 +11,9 @@
 
 namespace assay {
 
+// Whether N16.13 leaves bits of this gemm open: where not, every one is pinned.
+bool has_unpinned_bits(const Gemm&);
+
 // In which order what follows the sum is rounded: as N16.6 to N16.9 say, or in any (N16.13).
 enum class GemmOrder : uint8_t { pinned, any };
 
@@ -40,7 +43,7 @@ class GemmBounds {
     double relative = 0, absolute = 0; // how far a correct side's value is from one here
     bool square = false;
   };
-  // v is within `bound` of `value`; `exact`: is it. `value` is NaN where there is no bound; `plain` is the sum as IEEE has it.
+  // v is within `bound` of `value`; `exact`: is it. `value` is NaN where there is no bound; `plain` is NaN or infinite where the sum is that, whatever overflows.
   struct Sum {
     double value = 0, bound = 0;
     bool exact = false;
@@ -54,7 +57,7 @@ class GemmBounds {
   std::vector<double> factors(int64_t n, int64_t m) const;
   std::optional<Interval> as_said(const Sum&, int64_t n, int64_t m) const;
   std::optional<Interval> in_any_order(const Sum&, int64_t n, int64_t m) const;
-  std::optional<Interval> not_finite(double sum, std::span<const double> factors, double c, double bias) const;
+  std::optional<Interval> not_finite(const Sum&, std::span<const double> factors, double c, double bias) const;
 
   const Problem& p_;
   const Gemm& op_;

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "compare/describe.h"
+#include "compare/gemm_bounds.h"
 #include "contract/line.h"
 #include "fixtures/sha256.h"
 
@@ -53,12 +54,23 @@ void collect(const safetensors::File& file, std::map<std::string, PackCase>& cas
     if (auto c = cases.find(key); c != cases.end() && c->second.line.empty()) c->second.line = value;
 }
 
+bool leaves_bits_open(const Problem& p) { return p.as<Gemm>() && has_unpinned_bits(*p.as<Gemm>()); }
+
+// A note that waives the bits of a line all of whose bits are pinned would let a wrong d pass.
+std::optional<Error> wrong_waiver(const std::string& path, const PackCase& c) {
+  if (c.unpinned.empty()) return {};
+  const Result<Problem> p = parse_line(c.line);
+  if (!p || leaves_bits_open(*p)) return {};
+  return Error{fmt::format("{}: {}{} = '{}' says that bits of this case are not pinned, expected no such key: N16.13 leaves none open of '{}'", path, kUnpinnedKey, c.id, c.unpinned, c.line), 0,
+               "remove the key from the file's metadata: d is then judged bit for bit"};
+}
+
 }  // namespace
 
 std::string digest(std::span<const std::byte> bytes) { return sha256(bytes).substr(0, 32); }
 
 std::optional<std::string> unpinned_of(const PackCase& recorded, const Problem& problem) {
-  return problem.as<Gemm>() && !recorded.unpinned.empty() ? std::optional(recorded.unpinned) : std::nullopt;
+  return leaves_bits_open(problem) && !recorded.unpinned.empty() ? std::optional(recorded.unpinned) : std::nullopt;
 }
 
 const PackPlane* PackCase::find(std::string_view plane) const {
@@ -98,6 +110,7 @@ Result<Pack> read_pack(const std::string& path) {
   for (auto& [id, c] : cases) {
     if (c.planes.empty() && c.line.empty()) continue;
     c.id = id;
+    if (auto error = wrong_waiver(path, c)) return *error;
     std::sort(c.planes.begin(), c.planes.end(), [](const PackPlane& a, const PackPlane& b) { return a.name < b.name; });
     pack.cases.push_back(std::move(c));
   }

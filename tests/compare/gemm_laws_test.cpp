@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <set>
 
@@ -98,6 +99,46 @@ TEST(GemmLaws, ScalesOfAnotherBlockAreSeen) {
     EXPECT_TRUE(broken(line, shift).contains("bound")) << line;
     EXPECT_TRUE(broken(line, transpose).contains("bound")) << line;
   }
+}
+
+// A scale, a product or a partial sum that overflows, where the exact sum does not: infinite and NaN are right. What does not overflow is judged as before.
+TEST(GemmLaws, WhatOverflowsOnTheWayIsNoBreach) {
+  const std::string one = "gemm a=identity b=identity 1x1x", huge = "7180000071800000";                             // 2^100, twice
+  const std::string quarters = one + "4 f32 out=f32 a.fill=literal:5f8000005f8000005f8000005f800000 b.fill=literal:";   // products of 2^127
+  for (const std::string& line :
+       {std::string("gemm a=nvfp4 b=identity 33x20x48 bf16 fill=every_code seed=1"),                                // fl(scale_inv * amax): N10.15
+        std::string("gemm a=identity b=nvfp4 1x1x1 f32 out=f32 a.fill=zeros b.fill=literal:7f000000"),
+        one + "2 f32 out=f32 a.fill=literal:" + huge + " b.fill=literal:71800000f1800000",                          // inf + -inf: N16.2
+        quarters + "5f0000005f000000df000000df000000",
+        std::string("gemm a=fp8_block b=fp8_block 1x1x1 sum=hopper_fp8_split out=f32 b.block=128x128 a.fill=literal:7f00@0.0 b.fill=literal:3d80@0.0"),   // N16.7
+        std::string("gemm a=fp8_block b=fp8_block 4x4x300 sum=hopper_fp8_split out=f32 fill=every_code"),
+        one + "9 f32 sum=hopper_tf32 out=f32 a.fill=every_code b.fill=every_code"})
+    EXPECT_TRUE(broken(line, {}).empty()) << line;
+
+  const auto flip = [](auto& out) { plane(out, "d").bytes[0] ^= std::byte{1}; };
+  const std::set<std::string> integer = {"integer"};
+  EXPECT_EQ(broken(one + "2 f32 sum=exact out=f32 a.fill=literal:" + huge + " b.fill=literal:71800000f1800000", {}, flip), integer);   // it is 0
+  EXPECT_EQ(broken(quarters + "5f000000df0000005f000000df000000", {}, flip), integer);                            // no partial sum overflows
+  // One row of a overflows on the way, the other does not.
+  std::string rows;
+  for (int i = 0; i < 32; ++i) rows += i < 16 ? "7f000000" : "7a800000";
+  const std::string nvfp4 = "gemm a=nvfp4 b=identity 2x1x16 f32 out=f32 b.fill=ties a.fill=literal:" + rows;
+  EXPECT_TRUE(broken(nvfp4, {}).empty());
+  EXPECT_EQ(broken(nvfp4, {}, [](auto& out) { plane(out, "d").bytes[5] ^= std::byte{1}; }), std::set<std::string>{"bound"});
+}
+
+// N16.4: a sum of zero is +0, and one that is cut to zero keeps its sign.
+TEST(GemmLaws, ZerosOfAStep) {
+  const auto reference = make_reference_subject();
+  const auto d = [&](const std::string& fills) {
+    const Problem p = fakes::problem("gemm a=identity b=identity 1x1x2 f32 sum=hopper_tf32 out=f32 " + fills);
+    const Execution e = execute(*reference, p, *make_inputs(p, *reference), {});
+    return code_at(e.planes[0].plane, e.planes[0].bytes, 0);
+  };
+  EXPECT_EQ(d("a.fill=literal:9a00000000000000 b.fill=literal:1280000012800000"), 0x80000000u);                   // -2^-75 * 2^-90
+  EXPECT_EQ(d("a.fill=literal:1a00000000000000 b.fill=literal:1280000012800000"), 0u);
+  EXPECT_EQ(d("a.fill=literal:9a0000001a000000 b.fill=literal:1280000012800000"), 0u);                            // they cancel
+  EXPECT_EQ(d("a.fill=literal:8000000080000000 b.fill=literal:1280000012800000"), 0u);                            // -0 + -0
 }
 
 // The kernels skip these lines, so that no run of theirs would look at the reference's other sums.

@@ -174,5 +174,29 @@ TEST_F(PackTest, PackedCodesAndMembers) {
   }
 }
 
+// A note that bits are not pinned waives nothing of a line that N16.13 does not name.
+TEST_F(PackTest, AWaiverOfPinnedBitsIsAnError) {
+  const auto pack_of = [&](const std::string& line, const std::string& output) {
+    const std::vector<std::byte> zeros(size_t{4} * 16);
+    const std::string name = "mine/" + output;
+    const safetensors::Tensor tensor{name, safetensors::Dtype::U32, {4, 4}, zeros};
+    EXPECT_FALSE(safetensors::write(path("w.safetensors"), {&tensor, 1}, {{"assay.line.mine", line}, {"assay.unpinned.mine", "because"}}));
+    return read_pack(path("w.safetensors"));
+  };
+  const std::string pinned[] = {"gemm a=identity b=identity 4x4x16 bf16 out=f32", "gemm a=identity b=identity 4x4x16 bf16 out=f32 alpha=0.3 beta=0.7", "gemm a=fp8_current b=fp8_current 4x4x16 sum=hopper_fp8_split out=f32",
+                                "gemm a=identity b=identity 4x4x16 bf16 sum=hopper_f16 out=f32 bias=f32"};
+  for (const std::string& line : pinned) {
+    const auto pack = pack_of(line, "d");
+    ASSERT_FALSE(pack) << line;
+    for (const char* said : {"w.safetensors", "assay.unpinned.mine", "because", "N16.13", "bit for bit"}) EXPECT_NE(pack.error().text().find(said), std::string::npos) << pack.error().text();
+    PackCase c{"mine", line, "because", {}};
+    EXPECT_FALSE(unpinned_of(c, fakes::problem(line))) << line;
+  }
+  EXPECT_FALSE(pack_of("cast e4m3 4x4 bf16", "y"));
+  const auto open = pack_of("gemm a=fp8_current b=fp8_current 4x4x16 sum=hopper_fp8_split out=f32 row_scaled=1", "d");
+  ASSERT_TRUE(open) << open.error().text();
+  EXPECT_EQ(unpinned_of(open->cases.at(0), fakes::problem(open->cases.at(0).line)), "because");
+}
+
 }  // namespace
 }  // namespace assay

@@ -343,6 +343,54 @@ TEST(Unpinned, WhatHasNoBoundIsNotAccepted) {
   EXPECT_EQ(v.inside, 1);
 }
 
+// An infinity beside what may overflow to the other one, and ends of which one overflows before alpha = 0: nothing is said.
+TEST(Unpinned, WhatMayOverflowIsNoInfinity) {
+  const std::string nine = "gemm a=identity b=identity 1x1x9 f32 sum=hopper_tf32 out=f32 ";
+  const auto reference = make_reference_subject();
+  const auto any = [&](const std::string& keys, uint32_t first, uint32_t last, uint32_t c) {
+    const Problem p = fakes::problem(nine + keys);
+    std::vector<PlaneData> inputs = *make_inputs(p, *reference);
+    PlaneData &a = plane(inputs, "a.data"), &b = plane(inputs, "b.data");
+    for (PlaneData* side : {&a, &b}) std::fill(side->bytes.begin(), side->bytes.end(), std::byte{});
+    set_code(a.plane, a.bytes, 0, first);                                       // the first step: first * 2^100
+    set_code(b.plane, b.bytes, 0, 0x71800000);
+    set_code(a.plane, a.bytes, 8, last);                                        // the second: last * 1
+    set_code(b.plane, b.bytes, 8, 0x3F800000);
+    if (p.as<Gemm>()->reads_c()) set_code(Encoding::f32, plane(inputs, "c").bytes, 0, c);
+    EXPECT_TRUE(check_laws(p, inputs, execute(*reference, p, inputs, {}).planes, "reference", nullptr, GemmOrder::any).empty()) << keys << first;
+    return GemmBounds(p, inputs, GemmOrder::any).at(0, 0);
+  };
+  const uint32_t inf = 0x7F800000, one = 0x3F800000, minus_one = 0xBF800000, minus_huge = 0xF1800000;
+  EXPECT_FALSE(any("alpha=0.3", minus_huge, inf, 0)) << "-inf of the first step and the infinity are NaN";
+  EXPECT_FALSE(any("alpha=0.3 beta=1", minus_huge, one, inf)) << "and so are -inf of the sum and c";
+  EXPECT_FALSE(any("alpha=1e30 beta=1", minus_one, one, inf)) << "-2^100 1e30 and c";
+  ASSERT_TRUE(any("alpha=0.3", minus_one, inf, 0));
+  EXPECT_TRUE(any("alpha=0.3", minus_one, inf, 0)->holds(HUGE_VAL));
+  ASSERT_TRUE(any("alpha=0.3 beta=1", one, one, inf));
+  EXPECT_TRUE(any("alpha=0.3 beta=1", one, one, inf)->holds(HUGE_VAL));
+
+  OneElement e = ones("alpha=0", 0x1.4e5e2p110f, 1);                            // 448 * 448 of it: just above the largest
+  for (const char* name : {"a.data", "b.data"}) {
+    std::vector<std::byte>& codes = plane(e.inputs, name).bytes;
+    std::fill(codes.begin(), codes.end(), std::byte{0x01});
+    codes[0] = std::byte{0x7E};
+  }
+  EXPECT_TRUE(check_laws(e.problem, e.inputs, execute(*reference, e.problem, e.inputs, {}).planes, "reference", nullptr, GemmOrder::pinned).empty());
+  EXPECT_FALSE(GemmBounds(e.problem, e.inputs).at(0, 0));
+}
+
+// The conditions of N16.13, one after the other; what cuBLASLt's sums do not take has none.
+TEST(Unpinned, WhatIsNotPinned) {
+  const std::string fp8 = "gemm a=fp8_current b=fp8_current 16x16x64 sum=hopper_fp8_split ", blocks = "gemm a=fp8_block b=fp8_block 16x16x128 sum=hopper_fp8_split ",
+                    plain = "gemm a=identity b=identity 16x16x64 sum=hopper_f16 ", sequence = "gemm a=fp8_current b=fp8_current 16x16x64 ";
+  for (const std::string& line : {fp8 + "row_scaled=1", fp8 + "alpha=0.3", fp8 + "alpha=1e-40", fp8 + "bias=bf16", fp8 + "beta=1", blocks + "alpha=3", blocks + "bias=bf16", plain + "alpha=2 beta=1", plain + "alpha=2 bias=f32",
+                                  plain + "beta=0.7", plain + "beta=1 bias=f32", fp8 + "a.row_scaled=1 out=f32"})
+    EXPECT_TRUE(has_unpinned_bits(*fakes::problem(line).as<Gemm>())) << line;
+  for (const std::string& line : {fp8, fp8 + "alpha=2", fp8 + "alpha=-0.125", blocks, blocks + "alpha=4", plain, plain + "alpha=0.3", plain + "beta=1", plain + "beta=-0.5", plain + "bias=f32", sequence + "row_scaled=1 alpha=0.3 beta=0.7 bias=f32",
+                                  sequence + "sum=exact row_scaled=1 alpha=0.3 beta=0.7 bias=f32"})
+    EXPECT_FALSE(has_unpinned_bits(*fakes::problem(line).as<Gemm>())) << line;
+}
+
 class UnpinnedFiles : public testing::Test {
  protected:
   UnpinnedFiles() : dir_(fs::temp_directory_path() / ("assay_unpinned_" + std::to_string(::getpid()))) { fs::create_directories(dir_); }
