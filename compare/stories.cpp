@@ -129,11 +129,31 @@ Story story_of(const training::Cell& cell) {
   Story story;
   story.entry.file = "roles";
   story.entry.text = training::to_text(cell);
-  story.row = fmt::format("{} {}", cell.module, cell.roles);
-  story.column = training::to_text(cell.formats);
-  if (!cell.backward_override.empty()) story.column += fmt::format(" {}", cell.backward_override);
   story.about = {"hybrid against vanilla, bit for bit"};
-  story.judge = [&cell](Subject& subject, Subject&, const Environment& environment) { return judge_parity(cell, subject, environment); };
+  if (cell.factory.empty()) {
+    story.row = fmt::format("{} {}", cell.module, cell.roles);
+    story.column = training::to_text(cell.formats);
+    if (!cell.backward_override.empty()) story.column += fmt::format(" {}", cell.backward_override);
+  } else {
+    story.row = fmt::format("{} factory={}", cell.module, cell.factory);
+    story.column = training::circumstances(cell);
+    if (story.column.empty()) story.column = training::name_of(cell.phase);
+    if (!cell.formats.fprop.empty()) story.about.push_back(fmt::format("{} is {} here: fprop|dgrad|wgrad, equal ones said once", cell.factory, training::to_text(cell.formats)));
+  }
+  story.judge = [cell](Subject& subject, Subject&, const Environment& environment) { return judge_parity(cell, subject, environment); };
+  return story;
+}
+
+Story story_of(const training::FactoryCell& f) {
+  Story story = story_of(f.cell);
+  if (f.refused.empty()) return story;
+  story.judge = [reason = f.refused](Subject&, Subject&, const Environment&) {
+    Verdict v;
+    v.claims = {"roles"};
+    v.outcome = Outcome::unsupported;
+    v.reason = reason;
+    return v;
+  };
   return story;
 }
 
@@ -149,10 +169,15 @@ Result<std::vector<Story>> take_stories(std::vector<string>& what, const string&
       for (const Scenario& s : training::scenarios()) stories.push_back(story_of(s));
     } else if (word == "roles") {
       for (const training::Cell& c : training::parity_cells()) stories.push_back(story_of(c));
+    } else if (word.starts_with("roles ")) {
+      constexpr std::string_view kForm = "roles factory=";
+      if (!word.starts_with(kForm) || word.find(' ', kForm.size()) != word.npos) return Error{fmt::format("expected roles, or 'roles factory=<name>', found '{}'", word), 0, "--filter chooses among the cells"};
+      const auto cells = training::factory_cells(std::string_view(word).substr(kForm.size()));
+      if (!cells) return cells.error();
+      for (const training::FactoryCell& f : *cells) stories.push_back(story_of(f));
     } else if (word.starts_with("parity ")) {
-      const auto& cells = training::parity_cells();
-      const auto cell = std::find_if(cells.begin(), cells.end(), [&](const training::Cell& c) { return training::to_text(c) == word; });
-      if (cell == cells.end()) return Error{fmt::format("the parity matrix has no cell '{}'", word), 0, "assay list roles prints them"};
+      const auto cell = training::parity_cell(word);
+      if (!cell) return cell.error();
       stories.push_back(story_of(*cell));
     } else if (looks_like_scenario(word)) {
       const Scenario* s = training::find_scenario(word);

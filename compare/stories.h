@@ -1,5 +1,5 @@
 // Stories: what `assay run` judges besides lines. A story drives training/ on a subject and has a name instead of a line: a scenario ("S-21"), or a cell of the parity
-// matrix ("parity linear mxfp8 ..."). Stories run in the workers, with the reports and exit statuses of lines.
+// matrix ("parity linear mxfp8 ...", "parity linear factory=my_hybrid ..."). Stories run in the workers, with the reports and exit statuses of lines.
 #pragma once
 #include <functional>
 #include <string>
@@ -17,8 +17,8 @@ struct Story {
   std::function<Verdict(Subject& subject, Subject& reference, const Environment&)> judge;
 };
 
-// Takes the words "scenarios" and "roles", the ids of scenarios and the names of cells out of `what` and returns their stories in that order, those whose text contains `filter`.
-// Error: a word that looks like a scenario's id and is none.
+// Takes the words "scenarios", "roles" and "roles factory=<name>", the ids of scenarios and the names of cells out of `what` and returns their stories in that order, those whose text contains `filter`.
+// Error: a word that looks like one of them and is none.
 Result<std::vector<Story>> take_stories(std::vector<std::string>& what, const std::string& filter);
 
 // Judges every story on each of the settings' subjects, in workers unless settings.in_process; results come in the order of the stories, subjects inside. Stops where on_result

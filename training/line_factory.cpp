@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "contract/line.h"
-#include "contract/recipes.h"
+#include "contract/words.h"
 #include "training/factories.h"
 #include "training/hybrid.h"
 
@@ -36,6 +36,16 @@ std::vector<Word> words_of(string_view text) {
     at = text.find_first_not_of(" \t", end);
   }
   return out;
+}
+
+// What a factory is asked with. Not only the tensors of contract/roles.def: a boundary has whatever its consumer says, a producer of one's own says what it likes, and
+// every factory has an answer for them.
+Result<RolePtr> role_of(string_view text) {
+  if (text == "none") return RolePtr();
+  const Words parts = assay::words_of(text, '/');
+  if (parts.size() < 2) return Error{"expected a role <module>/<tensor>[/<name>] or none, found '" + string(text) + "'", 0, "role=linear/input"};
+  const string_view name = parts.size() == 2 ? string_view{} : text.substr(parts[0].size() + parts[1].size() + 2);
+  return std::make_shared<const QuantizerRole>(QuantizerRole{string(parts[0]), string(parts[1]), string(name)});
 }
 
 // The quantizer of each direction, and what the columns are made from. Throws SemanticError as HybridQuantizer's construction does.
@@ -78,6 +88,16 @@ Result<string> printed(const Answer& a, const string& who) {
 
 }  // namespace
 
+Result<QFactoryPtr> find_factory(string_view name) {
+  if (QFactoryPtr factory = factory_named(name)) return factory;
+  const std::vector<string> names = factory_names();
+  const Words known(names.begin(), names.end());
+  const string near = nearest_word(name, known);
+  string all;
+  for (string_view n : known) all += (all.empty() ? "" : ", ") + string(n);
+  return Error{"unknown factory '" + string(name) + "'", 0, near.empty() ? "one of " + all : "did you mean '" + near + "'?"};
+}
+
 Result<string> resolve_factory(string_view line) {
   const std::vector<Word> words = words_of(line);
   const auto given = [&](string_view key) { return std::find_if(words.begin(), words.end(), [&](const Word& w) { return w.key() == key && w.text.size() > key.size(); }); };
@@ -89,24 +109,18 @@ Result<string> resolve_factory(string_view line) {
   for (auto w = words.begin() + kHead; w != words.end(); ++w)
     if (std::any_of(words.begin() + kHead, w, [&](const Word& earlier) { return earlier.key() == w->key(); })) return Error{"key '" + string(w->key()) + "' is given twice", w->column, ""};
 
-  const QFactoryPtr factory = factory_named(factory_at->value());
-  if (!factory) {
-    const std::vector<string> names = factory_names();
-    const std::vector<string_view> known(names.begin(), names.end());
-    const string near = nearest_word(factory_at->value(), known);
-    string all;
-    for (string_view n : known) all += (all.empty() ? "" : ", ") + string(n);
-    return Error{"unknown factory '" + string(factory_at->value()) + "'", factory_at->value_column(), near.empty() ? "one of " + all : "did you mean '" + near + "'?"};
-  }
+  const Result<QFactoryPtr> found = find_factory(factory_at->value());
+  if (!found) return Error{found.error().message, factory_at->value_column(), found.error().hint};
+  const QFactoryPtr& factory = *found;
   if (role_at == words.end()) return Error{"factory= needs the role of the tensor", factory_at->column, "role=linear/input"};
-  const Result<TensorRole> role = parse_role(role_at->value());
-  if (!role) return Error{"role: " + role.error().message, role_at->value_column(), role.error().hint};
+  const Result<RolePtr> role = role_of(role_at->value());
+  if (!role) return Error{role.error().message, role_at->value_column(), role.error().hint};
 
-  const string who = factory->name + " for " + string(role->module) + "/" + string(role->tensor);
+  const string who = factory->name + " for " + (*role ? string(role_at->value()) : "no role");
   const auto refused = [&](const Error& e) { return Error{e.message, factory_at->value_column(), e.hint}; };
   const auto asked = [&]() -> Result<Answer> {
     try {
-      return answer_of(factory->call(std::make_shared<const QuantizerRole>(QuantizerRole{string(role->module), string(role->tensor), string(role->name)})), who);
+      return answer_of(factory->call(*role), who);
     } catch (const SemanticError& e) {
       return Error{who + " raises " + string(name_of(e.error_class)) + ": " + e.what(), 0, ""};
     }

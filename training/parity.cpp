@@ -2,22 +2,27 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <functional>
 #include <memory>
 #include <numeric>
 #include <span>
 
+#include "contract/line.h"
+#include "contract/words.h"
 #include "training/data.h"
 #include "training/errors.h"
 #include "training/f32.h"
 #include "training/factories.h"
 #include "training/hybrid.h"
+#include "training/line_factory.h"
 #include "training/modules/grouped_linear.h"
 #include "training/modules/layernorm_linear.h"
 #include "training/modules/layernorm_mlp.h"
 #include "training/modules/linear.h"
 #include "training/modules/ops_grouped_linear.h"
 #include "training/modules/ops_linear.h"
+#include "training/producers.h"
 
 namespace assay::training {
 
@@ -69,6 +74,7 @@ QuantizerPtr make(string_view format, const RolePtr& role) {
 
 // Hybrid's recipe: each tensor gets the formats of the two GEMMs that read it.
 RecipePtr hybrid_recipe(const Cell& c) {
+  if (!c.factory.empty()) return custom_recipe(c.factory);
   const auto recipe = std::make_shared<CustomRecipe>();
   recipe->qfactory = std::make_shared<const QFactory>(QFactory{"parity", [c](const RolePtr& role) -> QuantizerLike {
     const string tensor = role ? role->tensor_type : "";
@@ -225,6 +231,120 @@ StepRecord run_route(const Cell& c, const RecipePtr& recipe, const Removed& remo
   return m->record;
 }
 
+// --- a factory's quantizers -------------------------------------------------------------------------------------------------------------------
+
+constexpr struct {
+  string_view name;
+  Producer producer;
+} kModules[] = {{"linear", Producer::linear},
+                {"layernorm_linear", Producer::layernorm_linear},
+                {"layernorm_mlp", Producer::layernorm_mlp},
+                {"grouped_linear", Producer::grouped_linear},
+                {"ops_linear", Producer::ops_basic_linear},
+                {"ops_grouped_linear", Producer::ops_grouped_linear}};
+constexpr string_view kGemms[] = {"fprop", "dgrad", "wgrad"};
+
+// One direction of a tensor: what the factory makes it with, and the GEMM that reads it.
+struct Operand {
+  RolePtr role;
+  Direction direction;
+  size_t gemm;
+  QuantizerPtr quantizer;
+  string_view format;
+  bool from_rows;   // columns of dequantized rows
+  bool plain;       // a built-in recipe's own quantizer, no hybrid
+  string text() const {
+    return string(direction == Direction::row ? "rows of " : "columns of ") + role->module_type + "/" + role->tensor_type + (role->name.empty() ? "" : "/" + role->name);
+  }
+};
+
+// The format word of a quantizer; empty where no built-in recipe makes it.
+string_view format_of(const Quantizer& q) {
+  static constexpr std::pair<string_view, string_view> kClasses[] = {{"Float8CurrentScalingQuantizer", "fp8_current"}, {"Float8BlockQuantizer", "fp8_block"},
+                                                                     {"MXFP8Quantizer", "mxfp8"}, {"NVFP4Quantizer", "nvfp4"}, {"IdentityQuantizer", "identity"}};
+  for (const auto& [name, format] : kClasses)
+    if (q.class_name() == name) return format;
+  return "";
+}
+
+// The operands of every GEMM of a module, layer by layer, as `factory` makes them.
+Result<std::vector<Operand>> operands_of(const QFactory& factory, Producer producer) {
+  static constexpr struct {
+    string_view tensor;
+    size_t row, col;
+  } kReaders[] = {{"input", 0, 2}, {"weight", 0, 1}, {"grad_output", 1, 2}};
+  std::vector<RolePtr> roles;
+  for (const Mode mode : {Mode::forward, Mode::backward})
+    for (const RolePtr& role : role_list(producer, "m", mode, slots_of_module(mode, 2)))
+      if (role && std::none_of(roles.begin(), roles.end(), [&](const RolePtr& r) { return same_role(r, role); })) roles.push_back(role);
+  std::vector<Operand> out;
+  for (const RolePtr& role : roles)
+    for (const auto& reader : kReaders) {
+      if (role->tensor_type != reader.tensor) continue;
+      Operand row{role, Direction::row, reader.row, nullptr, "", false, false}, col{role, Direction::col, reader.col, nullptr, "", false, false};
+      QuantizerLike made;
+      try {
+        made = factory.call(role);
+      } catch (const std::exception& e) {
+        return Error{factory.name + " raises for " + to_text(*role) + ": " + e.what(), 0, ""};
+      }
+      const bool delayed = std::holds_alternative<DelayedScalingRequest>(made);
+      if (const QuantizerPtr* q = std::get_if<QuantizerPtr>(&made); q && *q) {
+        row.quantizer = col.quantizer = *q;
+        if (const auto* pair = dynamic_cast<const HybridQuantizer*>(q->get())) {
+          row.quantizer = pair->rowwise_quantizer;
+          col.quantizer = pair->columnwise_quantizer;
+          col.from_rows = pair->columnwise_source == "rowwise_dequantized";
+        }
+      }
+      for (Operand* o : {&row, &col}) {
+        if (o->quantizer) o->format = format_of(*o->quantizer);
+        o->plain = o->quantizer && o->format != "identity" && row.quantizer == col.quantizer;
+        if (!o->format.empty()) continue;
+        const auto* other = std::get_if<NotAQuantizer>(&made);
+        const string found = o->quantizer ? string(o->quantizer->class_name()) : delayed ? "a request for delayed scaling (exclusion E4 of docs/parity.md)" : other ? other->what : "nothing";
+        return Error{"expected a quantizer that a built-in recipe has too for " + o->text() + ", which " + string(kGemms[o->gemm]) + " reads; " + factory.name + " returns " + found, 0, "scenarios judge what has no vanilla counterpart: assay list scenarios"};
+      }
+      out.push_back(row);
+      out.push_back(col);
+    }
+  return out;
+}
+
+// Fills formats and override of a factory's cell.
+Result<Cell> with_formats(Cell c) {
+  const QFactoryPtr factory = factory_named(c.factory);
+  const auto module = std::find_if(std::begin(kModules), std::end(kModules), [&](const auto& m) { return m.name == c.module; });
+  const Result<std::vector<Operand>> operands = operands_of(*factory, module->producer);
+  if (!operands) return operands.error();
+  std::array<const Operand*, 3> first{};
+  bool dequantized = true;   // every column of a forward tensor
+  for (const Operand& o : *operands) {
+    const Operand*& seen = first[o.gemm];
+    if (!seen) seen = &o;
+    if (seen->format != o.format) {
+      const bool layers = seen->role->name != o.role->name;
+      return Error{"expected one format for " + (layers ? "both layers of " + string(c.module) + " in " : "both operands of ") + string(kGemms[o.gemm]) + ", found " + string(seen->format) + " for " + seen->text() + " and " +
+                       string(o.format) + " for " + o.text(), 0, layers ? "E6 of docs/parity.md: no single vanilla recipe has both" : "vanilla has a recipe per GEMM, not per operand"};
+    }
+    if (o.direction == Direction::col && o.role->tensor_type != "grad_output") dequantized &= o.from_rows;
+  }
+  c.formats = {first[0]->format, first[1]->format, first[2]->format};
+  const bool gradients_plain = c.formats.dgrad == "identity" && c.formats.wgrad == "identity" && c.formats.fprop != "identity";
+  if (c.module == "layernorm_mlp" && (c.formats.fprop != c.formats.dgrad || c.formats.dgrad != c.formats.wgrad))
+    return Error{"expected one format for all GEMMs of layernorm_mlp, found " + to_text(c.formats) + " (fprop | dgrad | wgrad)", 0, "E6 of docs/parity.md: its second layer's backward depends on both, no single vanilla step has it"};
+  if (gradients_plain && dequantized && c.backward_override.empty()) c.backward_override = "dequantized";
+  const bool keeps_weights = c.phase == Phase::quantized_init || c.phase == Phase::trajectory || c.phase == Phase::evaluation;
+  const auto plain = std::find_if(operands->begin(), operands->end(), [](const Operand& o) { return o.role->tensor_type == "weight" && o.plain; });
+  if (keeps_weights && plain != operands->end() && !c.module.starts_with("ops"))
+    return Error{"expected a hybrid for a weight that stays quantized, found " + string(plain->quantizer->class_name()) + ", which the original refuses under CustomRecipe", 0, "return a HybridQuantizer of two"};
+  if (c.phase == Phase::trajectory && c.backward_override.empty() && (c.formats.fprop != c.formats.dgrad || c.formats.dgrad != c.formats.wgrad))
+    return Error{"expected one format for a trajectory, found " + to_text(c.formats) + " (fprop | dgrad | wgrad)", 0, "no vanilla trajectory has its weights: each step of vanilla's updates by gradients of its own format"};
+  if (!c.backward_override.empty() && !gradients_plain)
+    return Error{"expected gradients in high precision with override=" + string(c.backward_override) + ", found " + to_text(c.formats) + " (fprop | dgrad | wgrad)", 0, "leave override= out"};
+  return c;
+}
+
 // --- comparison -------------------------------------------------------------------------------------------------------------------------------
 
 struct Difference {
@@ -291,6 +411,36 @@ Found compare_outputs(const std::function<bool(const string&)>& wanted, const St
   return std::nullopt;
 }
 
+// The settings of one direction, as keys of a line.
+string settings_text(const assay::Quantizer& q, Direction d) {
+  Problem p;
+  p.op = Quantize{};
+  p.quantizer(d) = q;
+  const string line = to_line(p);
+  const Words words = words_of(line, ' ');
+  string out(words[1]);
+  for (size_t i = 4; i < words.size(); ++i)   // behind op, format, shape and source
+    if (!words[i].starts_with("dir=")) out += " " + string(words[i]);
+  return out;
+}
+
+// What a factory sets for each operand against what the built-in recipe of its format does. Settings that decide no bit of a direction are no difference.
+Found compare_settings(const Cell& c) {
+  if (c.factory.empty()) return std::nullopt;
+  const auto module = std::find_if(std::begin(kModules), std::end(kModules), [&](const auto& m) { return m.name == c.module; });
+  const Result<std::vector<Operand>> operands = operands_of(*factory_named(c.factory), module->producer);
+  if (!operands) return Difference{"quantizers", "those of the cell", operands.error().text()};
+  for (const Operand& o : *operands) {
+    if (o.format == "identity") continue;
+    const Result<Problem> vanilla = parse_line("quantize " + string(o.format) + " 128x256 bf16 role=" + o.role->module_type + "/" + o.role->tensor_type);
+    const std::optional<assay::Quantizer> got = o.quantizer->line(o.direction);
+    if (!vanilla || !got) return Difference{"settings of " + o.text(), vanilla ? settings_text(*vanilla->quantizer(o.direction), o.direction) : vanilla.error().text(), got ? settings_text(*got, o.direction) : "none"};
+    if (*got != *vanilla->quantizer(o.direction))
+      return Difference{"settings of " + o.text() + ", which " + string(kGemms[o.gemm]) + " reads", settings_text(*vanilla->quantizer(o.direction), o.direction), settings_text(*got, o.direction)};
+  }
+  return std::nullopt;
+}
+
 // A quantizer's settings for each direction, without what differs between the routes on purpose: class, usages, storage kind.
 json::Value settings_of(const json::Value& quantizer, string_view child) {
   if (const json::Value* sub = quantizer.find(child)) return settings_of(*sub, child);
@@ -346,8 +496,10 @@ Found compare_steps(const Cell& c, const StepRecord& hybrid, const std::array<St
   if (one) {
     if (Found x = compare_roles(hybrid.forward_roles, f.forward_roles)) return x;
     if (Found x = compare_roles(hybrid.backward_roles, f.backward_roles)) return x;
-    if (Found x = compare_quantizers(f.forward_roles, hybrid.forward_quantizers, f.forward_quantizers)) return x;
-    if (Found x = compare_quantizers(f.backward_roles, hybrid.backward_quantizers, f.backward_quantizers)) return x;
+    if (c.factory.empty()) {   // a factory's are compared by what each direction makes of them, before anything runs
+      if (Found x = compare_quantizers(f.forward_roles, hybrid.forward_quantizers, f.forward_quantizers)) return x;
+      if (Found x = compare_quantizers(f.backward_roles, hybrid.backward_quantizers, f.backward_quantizers)) return x;
+    }
   }
   if (Found x = compare_gemms("fprop", hybrid, f, compared)) return x;
   if (Found x = compare_outputs([](const string& n) { return n == "output"; }, hybrid, f, compared)) return x;
@@ -393,46 +545,46 @@ Compared run_cell(const Cell& c, const Removed& removed, Subject& subject, const
 
 // --- the table --------------------------------------------------------------------------------------------------------------------------------
 
-constexpr string_view kModules[] = {"linear", "layernorm_linear", "layernorm_mlp", "grouped_linear", "ops_linear", "ops_grouped_linear"};
 constexpr string_view kFormats[] = {"fp8_current", "mxfp8", "fp8_block", "nvfp4"};
+constexpr string_view kArchs[] = {"sm90", "sm100", "sm110", "sm120"};   // by Arch
+constexpr string_view kOverrides[] = {"high_precision", "dequantized"};
 constexpr string_view kRoleSets[] = {"input,weight", "input", "weight", "input,weight,grad_output"};
+
+bool is_parallel(Phase p) { return p == Phase::column || p == Phase::row; }
+bool has_tensor_parallelism(string_view module) { return !module.starts_with("ops") && module != "grouped_linear"; }
+
+// Phases, architectures, kernel selection, both sides of the fused kernels' row count.
+void add_circumstances(std::vector<Cell>& cells, const Cell& cell, bool every_phase, bool long_sums) {
+  const auto add = [&](auto set) {
+    cells.push_back(cell);
+    set(cells.back());
+  };
+  for (size_t p = 0; p < std::size(kPhaseNames); ++p) {
+    const Phase phase = static_cast<Phase>(p);
+    if ((is_parallel(phase) && !has_tensor_parallelism(cell.module)) || (!every_phase && phase != Phase::train)) continue;
+    add([&](Cell& c) { c.phase = phase; });
+  }
+  add([](Cell& c) { c.arch = Arch::sm90; });
+  add([](Cell& c) { c.flavour = Flavour::te; });
+  add([](Cell& c) { c.tokens = 96; });
+  if (long_sums) add([](Cell& c) { c.tokens = 160; });
+}
 
 std::vector<Cell> make_cells() {
   std::vector<Cell> cells;
-  const auto parallel = [](Phase p) { return p == Phase::column || p == Phase::row; };
-  const auto has_tp = [](string_view module) { return !module.starts_with("ops") && module != "grouped_linear"; };
-  // One format: roles, phases, architectures, kernel selection, both sides of the fused kernels' row count.
-  for (const string_view module : kModules)
+  // One format, each set of roles.
+  for (const auto& [module, producer] : kModules)
     for (const string_view f : kFormats) {
       Cell c;
       c.module = module;
       c.formats = {f, f, f};
       for (const string_view roles : kRoleSets) {
         c.roles = roles;
-        for (size_t p = 0; p < std::size(kPhaseNames); ++p) {
-          const Phase phase = static_cast<Phase>(p);
-          if (parallel(phase) && !has_tp(module)) continue;
-          if (roles != kRoleSets[0] && roles != kRoleSets[3] && phase != Phase::train) continue;
-          c.phase = phase;
-          cells.push_back(c);
-        }
-        c.phase = Phase::train;
-        Cell other = c;
-        other.arch = Arch::sm90;
-        cells.push_back(other);
-        other = c;
-        other.flavour = Flavour::te;
-        cells.push_back(other);
-        other = c;
-        other.tokens = 96;
-        cells.push_back(other);
-        if (roles != kRoleSets[3]) continue;
-        other.tokens = 160;
-        cells.push_back(other);
+        add_circumstances(cells, c, roles == kRoleSets[0] || roles == kRoleSets[3], roles == kRoleSets[3]);
       }
     }
   // Two formats: forward and gradients apart; Identity stands for one that is not quantized.
-  for (const string_view module : kModules)
+  for (const auto& [module, producer] : kModules)
     for (const string_view row : {string_view("fp8_current"), string_view("mxfp8"), string_view("fp8_block"), string_view("nvfp4"), string_view("identity")})
       for (const string_view col : {string_view("fp8_current"), string_view("mxfp8"), string_view("fp8_block"), string_view("nvfp4"), string_view("identity")}) {
         if (module == "layernorm_mlp" || (row == col && row != "identity")) continue;   // two layers have no single vanilla recipe: E6 of docs/parity.md
@@ -491,16 +643,23 @@ string to_text(const Formats& f) {
   return out;
 }
 
+string circumstances(const Cell& c) {
+  string out;
+  const auto say = [&](string_view key, string_view value) { out += (out.empty() ? "" : " ") + string(key) + "=" + string(value); };
+  if (c.phase != Phase::train) say("phase", name_of(c.phase));
+  if (c.arch != Arch::sm100) say("arch", kArchs[static_cast<size_t>(c.arch)]);
+  if (c.flavour != Flavour::assay) say("flavour", "te");
+  if (c.tokens != 64) say("tokens", std::to_string(c.tokens));
+  if (c.packed) say("packed", "1");
+  return out;
+}
+
 string to_text(const Cell& c) {
-  string out = "parity " + string(c.module) + " " + to_text(c.formats);
+  string out = "parity " + string(c.module) + " " + (c.factory.empty() ? to_text(c.formats) : "factory=" + string(c.factory));
   if (c.roles != "input,weight") out += " roles=" + string(c.roles);
   if (!c.backward_override.empty()) out += " override=" + string(c.backward_override);
-  if (c.phase != Phase::train) out += " phase=" + string(name_of(c.phase));
-  if (c.arch != Arch::sm100) out += " arch=sm90";
-  if (c.flavour != Flavour::assay) out += " flavour=te";
-  if (c.tokens != 64) out += " tokens=" + std::to_string(c.tokens);
-  if (c.packed) out += " packed=1";
-  return out;
+  const string rest = circumstances(c);
+  return out + (rest.empty() ? "" : " " + rest);
 }
 
 const std::vector<Cell>& parity_cells() {
@@ -508,8 +667,102 @@ const std::vector<Cell>& parity_cells() {
   return kCells;
 }
 
+Result<Cell> parity_cell(string_view text) {
+  for (const Cell& c : parity_cells())
+    if (to_text(c) == text) return c;
+  Words words = words_of(text, ' ');
+  std::erase(words, "");
+  if (words.size() < 2 || words[0] != "parity" || text.find("factory=") == text.npos)
+    return Error{"the parity matrix has no cell '" + string(text) + "'", 0, "assay list roles prints them; 'parity linear factory=<name>' is one of a factory"};
+  const auto at = [&](string_view word) { return static_cast<size_t>(word.data() - text.data()) + 1; };
+  // The place of `word` among `known`, or an error.
+  const auto choose = [&](string_view what, string_view word, const Words& known) -> Result<size_t> {
+    if (const auto found = std::find(known.begin(), known.end(), word); found != known.end()) return static_cast<size_t>(found - known.begin());
+    string all;
+    for (const string_view k : known) all += (all.empty() ? "" : ", ") + string(k);
+    const string near = nearest_word(word, known);
+    return Error{"unknown " + string(what) + " '" + string(word) + "'", at(word), near.empty() ? "one of " + all : "did you mean '" + near + "'?"};
+  };
+  Cell c;
+  Words modules;
+  for (const auto& m : kModules) modules.push_back(m.name);
+  const Result<size_t> module = choose("module", words[1], modules);
+  if (!module) return module.error();
+  c.module = modules[*module];
+  Words seen;
+  static const Words kKeys = {"factory", "override", "phase", "arch", "flavour", "tokens", "packed"};
+  for (size_t i = 2; i < words.size(); ++i) {
+    const size_t equals = std::min(words[i].find('='), words[i].size());
+    const string_view key = words[i].substr(0, equals), value = words[i].substr(std::min(equals + 1, words[i].size()));
+    const Result<size_t> which = choose("key", key, kKeys);
+    if (!which) return which.error();
+    if (std::find(seen.begin(), seen.end(), key) != seen.end()) return Error{"key '" + string(key) + "' is given twice", at(key), ""};
+    seen.push_back(key);
+    Result<size_t> chosen = size_t{0};
+    if (key == "factory") {
+      const Result<QFactoryPtr> factory = find_factory(value);
+      if (!factory) return Error{factory.error().message, at(value), factory.error().hint};
+      c.factory = (*factory)->name;   // the registry keeps it
+    } else if (key == "override") {
+      if ((chosen = choose(key, value, Words(std::begin(kOverrides), std::end(kOverrides))))) c.backward_override = kOverrides[*chosen];
+    } else if (key == "phase") {
+      if ((chosen = choose(key, value, Words(std::begin(kPhaseNames), std::end(kPhaseNames))))) c.phase = static_cast<Phase>(*chosen);
+    } else if (key == "arch") {
+      if ((chosen = choose(key, value, Words(std::begin(kArchs), std::end(kArchs))))) c.arch = static_cast<Arch>(*chosen);
+    } else if (key == "flavour") {
+      if ((chosen = choose(key, value, {"assay", "te"}))) c.flavour = *chosen ? Flavour::te : Flavour::assay;
+    } else if (key == "packed") {
+      if ((chosen = choose(key, value, {"0", "1"}))) c.packed = *chosen == 1;
+    } else {
+      const auto read = std::from_chars(value.data(), value.data() + value.size(), c.tokens);
+      if (read.ec != std::errc() || read.ptr != value.data() + value.size() || c.tokens < 32 || c.tokens > 1024 || c.tokens % 32)
+        return Error{"tokens: expected a multiple of 32 up to 1024, found '" + string(value) + "'", at(value), "tokens=96"};
+    }
+    if (!chosen) return chosen.error();
+  }
+  if (c.factory.empty()) return Error{"expected factory=<name> in '" + string(text) + "'", 0, "parity linear factory=mxfp8_factory"};
+  if (is_parallel(c.phase) && !has_tensor_parallelism(c.module)) return Error{string(c.module) + " is not run over ranks: there is no phase=" + string(name_of(c.phase)), 0, "linear, layernorm_linear and layernorm_mlp are"};
+  if (c.packed && c.module != "grouped_linear") return Error{string(c.module) + " has no weights to pack", 0, "packed= is of grouped_linear"};
+  return with_formats(c);
+}
+
+Result<std::vector<FactoryCell>> factory_cells(string_view name) {
+  const Result<QFactoryPtr> factory = find_factory(name);
+  if (!factory) return factory.error();
+  std::vector<FactoryCell> out;
+  std::optional<Error> first;
+  bool any = false;
+  for (const auto& [module, producer] : kModules) {
+    Cell c;
+    c.module = module;
+    c.factory = (*factory)->name;
+    std::vector<Cell> cells;
+    add_circumstances(cells, c, true, true);
+    if (module == "grouped_linear") {
+      c.phase = Phase::quantized_init;
+      c.packed = true;
+      cells.push_back(c);
+    }
+    for (const Cell& cell : cells) {
+      const Result<Cell> whole = with_formats(cell);
+      any |= static_cast<bool>(whole);
+      if (!whole && !first) first = whole.error();
+      out.push_back(whole ? FactoryCell{*whole, ""} : FactoryCell{cell, whole.error().text()});
+    }
+  }
+  if (!any) return *first;
+  return out;
+}
+
 CellResult judge_cell(const Cell& c, Subject& subject, const Environment& environment) {
   CellResult result;
+  if (const Found d = compare_settings(c)) {
+    result.first = d->what;
+    result.expected = d->expected;
+    result.found = d->found;
+    result.reason = "the two recipes ask for different things: nothing was run";
+    return result;
+  }
   const Compared plain = run_cell(c, {}, subject, environment);
   result.compared = plain.bytes;
   if (!plain.difference) {

@@ -41,15 +41,31 @@ struct Cell {
   Flavour flavour = Flavour::assay;
   int64_t tokens = 64;              // rows of the input: 64 and 96 lie on both sides of fused kernels' eligibility; 160 is more than one chunk of a fused sum of rows
   bool packed = false;              // grouped weights in one parameter
+  std::string_view factory = "";    // hybrid's quantizers come from this registered factory, and `formats` from them; `roles` says nothing then
   bool operator==(const Cell&) const = default;
 };
 // "parity linear mxfp8 roles=input,weight phase=cached arch=sm90": what differs from the defaults; formats as "mxfp8", "mxfp8|nvfp4" (fprop | both gradients) or "a|b|c".
+// "parity linear factory=my_hybrid phase=cached" of a factory.
 std::string to_text(const Cell&);
+// What follows module, formats and roles: "phase=cached arch=sm90"; empty where all is default.
+std::string circumstances(const Cell&);
 // The formats' column of the table: "mxfp8|nvfp4".
 std::string to_text(const Formats&);
 
 // Every cell of `assay run roles`, in the order of the table.
 const std::vector<Cell>& parity_cells();
+
+// A cell by its text: one of the matrix, or any with factory=. Errors: a word that is none, with the nearest; a factory whose quantizers no vanilla recipe stands beside
+// (operands of one GEMM in two formats, delayed scaling, two layers that no single recipe has), with role, direction and what was found.
+Result<Cell> parity_cell(std::string_view text);
+
+// Every cell of one factory: modules, phases, architectures, kernel selection and row counts as a single format has them in the matrix. Error: no such factory, or
+// one that no module can be compared under.
+struct FactoryCell {
+  Cell cell;
+  std::string refused;              // why this one cannot be compared; empty: it can
+};
+Result<std::vector<FactoryCell>> factory_cells(std::string_view factory);
 
 struct CellResult {
   enum class Outcome : uint8_t { bitwise, excluded, failed } outcome = Outcome::failed;

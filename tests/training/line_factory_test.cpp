@@ -92,6 +92,39 @@ TEST(LineFactory, WhatIsReadIsWhatTheFactoryMade) {
   EXPECT_GT(compared, 100u);
 }
 
+// Roles that no slot table has: boundaries that a consumer described, hints that belong to no module, somebody's own producer, and no role at all.
+TEST(LineFactory, EveryRoleThatAFactoryCanBeAskedWithIsALine) {
+  struct Row { const char *role, *factory, *means; };
+  for (const Row& r : {
+           Row{"none", "mxfp8_fwd_nvfp4_bwd_factory", "quantize mxfp8 64x256 bf16"},
+           Row{"none", "high_precision_fwd_mxfp8_bwd_factory", "quantize identity/mxfp8 64x256 bf16"},
+           Row{"none", "nvfp4_row_scaled_fwd_high_precision_bwd_factory", "quantize nvfp4 64x256 bf16"},
+           Row{"linear/output", "current_scaling_factory", "quantize fp8_current 64x256 bf16"},
+           Row{"linear/grad_input", "current_scaling_factory", "quantize fp8_current 64x256 bf16"},
+           Row{"linear/grad_input", "hybrid_fp8_current", "quantize fp8_current 64x256 bf16 element=e5m2"},
+           Row{"linear/output", "mxfp8_fwd_nvfp4_bwd_factory", "quantize mxfp8 64x256 bf16"},
+           Row{"dpa/o", "nvfp4_linear_fp8_dpa_factory", "quantize fp8_current 64x256 bf16"},
+           Row{"dpa/dqkv", "nvfp4_linear_fp8_dpa_factory", "quantize fp8_current 64x256 bf16 element=e5m2"},
+           Row{"dpa/dqkv/core", "mxfp8_factory", "quantize mxfp8 64x256 bf16"},
+           Row{"//core.dpa_grad_input", "nvfp4_linear_fp8_dpa_factory", "quantize fp8_current 64x256 bf16 element=e5m2"},
+           Row{"//core.dpa_output", "nvfp4_linear_fp8_dpa_factory", "quantize fp8_current 64x256 bf16"},
+           Row{"conv/grad_output", "current_scaling_factory", "quantize fp8_current 64x256 bf16 element=e5m2"},   // keyed on the tensor alone
+           Row{"conv/grad_output", "nvfp4_factory", "quantize nvfp4 64x256 bf16 col.rht=1"},                      // linear modules alone: the rest is an input
+       }) {
+    const std::string line = std::string("quantize auto 64x256 bf16 role=") + r.role + " factory=" + r.factory;
+    EXPECT_EQ(resolved(line), r.means) << line;
+    EXPECT_TRUE(read_line(line)) << line;
+  }
+  // The name reaches the factory whole, whatever it holds; without a factory a role must still be one of the tables.
+  register_factory("line_factory_test_named", [](const RolePtr& role) -> QuantizerLike {
+    if (role && role->name == "decoder/fc1") return std::make_shared<MXFP8Quantizer>(Encoding::e5m2);
+    return std::make_shared<MXFP8Quantizer>();
+  });
+  EXPECT_EQ(resolved("quantize auto 64x256 bf16 role=linear/input/decoder/fc1 factory=line_factory_test_named"), "quantize mxfp8 64x256 bf16 element=e5m2");
+  EXPECT_FALSE(read_line("quantize mxfp8 64x256 bf16 role=linear/output"));
+  EXPECT_FALSE(read_line("quantize mxfp8 64x256 bf16 role=none"));
+}
+
 TEST(LineFactory, WhatNoLineCanSayIsAnError) {
   register_factory("line_factory_test_none", [](const RolePtr&) -> QuantizerLike { return std::monostate{}; });
   register_factory("line_factory_test_number", [](const RolePtr&) -> QuantizerLike { return NotAQuantizer{"a number"}; });
@@ -118,7 +151,8 @@ TEST(LineFactory, WhatNoLineCanSayIsAnError) {
   EXPECT_EQ(with("mxfp8_factory", " recipe=mxfp8"), "column 67: expected recipe= or factory=, found both (leave one out)");
   EXPECT_EQ(with("mxfp8_factory", " factory=nvfp4_factory"), "column 67: key 'factory' is given twice");
   EXPECT_EQ(resolved("quantize auto 8x8 bf16 factory=mxfp8_factory"), "column 24: factory= needs the role of the tensor (role=linear/input)");
-  EXPECT_EQ(resolved("quantize auto 8x8 bf16 role=linear/inptu factory=mxfp8_factory"), "column 29: role: unknown tensor of linear 'inptu' (did you mean 'input'?)");
+  EXPECT_EQ(resolved("quantize auto 8x8 bf16 role=linear factory=mxfp8_factory"),
+            "column 29: expected a role <module>/<tensor>[/<name>] or none, found 'linear' (role=linear/input)");
   EXPECT_EQ(resolved("quantize mxfp8 8x8 bf16 role=linear/input factory=mxfp8_factory"),
             "column 10: factory= chooses the format: expected auto, found 'mxfp8' (quantize auto 64x256 bf16 role=linear/input factory=mxfp8_factory)");
   EXPECT_NE(resolved("dequantize auto 8x8 bf16 role=linear/input factory=mxfp8_factory").find("expected a quantize or a split with factory="), std::string::npos);
