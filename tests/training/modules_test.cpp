@@ -96,6 +96,16 @@ void expect_same_operands(const StepRecord& a, const StepRecord& b) {
     for (size_t i = 0; i < a.gemms[g].planes.size(); ++i) EXPECT_EQ(a.gemms[g].planes[i].bytes, b.gemms[g].planes[i].bytes) << a.gemms[g].name << " " << a.gemms[g].planes[i].plane.name;
   }
 }
+// Ones are lost beside 2^24, but not beside each other: every column is 0 in one sum, and 128 in three of 128 rows each.
+ArrayPtr gradient_of_two_sums(Session& session) {
+  std::vector<float> column(384 * 96, 0.0f);
+  for (size_t c = 0; c < 96; ++c) {
+    column[c] = 16777216.0f;
+    for (size_t r = 128; r < 256; ++r) column[r * 96 + c] = 1;
+    column[256 * 96 + c] = -16777216.0f;
+  }
+  return cast(session, f32_array({384, 96}, column), DType::bfloat16);
+}
 void expect_error(ErrorClass want, std::string_view mention, const std::function<void()>& work) {
   try {
     work();
@@ -409,15 +419,17 @@ TEST_F(Modules, NeighboursOfAnOperationQuantizeItsResultsByDelayedScalingAlone) 
     kept->backward_override = "dequantized";
     EXPECT_NO_THROW(step(*m, kept));
   }
+  const ArrayPtr in = filled({384, 128}, 7), tall = gradient_of_two_sums(session);
   for (const bool bias : {false, true}) {
     const auto m = operation(bias);
-    const StepRecord plain = m->step(session, x, dy, o);
+    o.recipe = make_recipe("MXFP8BlockScaling");
+    const StepRecord plain = m->step(session, in, tall, o);
     m->next_input_quantizer = kDelayed();
     m->previous_grad_output_quantizer = kDelayed();
-    const Forward f = m->forward(session, x, o);
+    const Forward f = m->forward(session, in, o);
     EXPECT_EQ(std::get<StoragePtr>(f.out)->class_name(), "Float8Tensor");
     EXPECT_TRUE(m->next_input_quantizer->usages() == (Usages{true, false}));
-    EXPECT_EQ(std::get<StoragePtr>(f.backward(session, dy))->class_name(), "Float8Tensor");
+    EXPECT_EQ(std::get<StoragePtr>(f.backward(session, tall))->class_name(), "Float8Tensor");
     // Gradients of parameters do not know of it; the bias' is a plain sum either way.
     expect_same_outputs(m->record, plain, {"output", "dgrad"});
   }
@@ -444,14 +456,7 @@ TEST_F(Modules, RecipeMustFitAQuantizedWeight) {
 
 TEST_F(Modules, FusedBiasGradientSumsChunks) {
   // E13: only MXFP8 and delayed scaling sum within their kernel.
-  // Ones are lost beside 2^24, but not beside each other: 0 in one sum, 128 in three.
-  std::vector<float> column(384 * 96, 0.0f);
-  for (size_t c = 0; c < 96; ++c) {
-    column[c] = 16777216.0f;
-    for (size_t r = 128; r < 256; ++r) column[r * 96 + c] = 1;
-    column[256 * 96 + c] = -16777216.0f;
-  }
-  const ArrayPtr tall = cast(session, f32_array({384, 96}, column), DType::bfloat16), in = filled({384, 128}, 7);
+  const ArrayPtr tall = gradient_of_two_sums(session), in = filled({384, 128}, 7);
   StepOptions fused, plainly;
   plainly.fusions.bias_gradient = false;
   const auto bias_grad = [&](const Make& q, const StepOptions& o) {
