@@ -449,6 +449,7 @@ Value recipe_equality(const Given& given) {
 
 Value align(const Given& given) {
   if (!given.has("quantization_alignment")) return json::object({{"align", align_size(*recipe_of(given.text("recipe")))}});
+  given.word("recipe", {"CustomRecipe"});
   size_t calls = 0;
   auto r = tr::custom_recipe("mxfp8_factory");
   r->qfactory = factory_of([&](const tr::RolePtr&) { return ++calls, other(); });

@@ -197,10 +197,12 @@ json::Value shapes_json(const std::vector<ArrayPtr>& arrays) {
 json::Value specs(const Given& given) {
   const QuantizerPtr q = quantizer_of(kind_of(given));
   const Dims shape = shape_of(given);
-  if (given.has("helper"))
+  if (given.has("helper")) {
+    given.word("helper", {"scale and column shapes"});
     return json::object({{"row_scale", outcome([&] { return numbers(scale_shape(*q, shape, Direction::row)); })},
                          {"col_scale", outcome([&] { return numbers(scale_shape(*q, shape, Direction::col)); })},
                          {"col_data", outcome([&] { return numbers(columnwise_shape(*q, shape)); })}});
+  }
   const Usages usages = given.usages("usages");
   return outcome([&] {
     json::Value out = json::object();
@@ -250,6 +252,7 @@ json::Value synthesis(const Given& given) {
   }
   json::Value out = json::object({{"after", record(s)}});
   if (kind == "CS") return with(std::move(out), "size", outcome([&] { return numbers(s->size()); }));
+  if (col != true) given.at("request", "").refuse("a request for the columns, which are to be made");
   if (const auto* fp4 = dynamic_cast<const NVFP4Storage*>(s.get())) {
     out.set("col_amax_equals_row_amax", equal_bytes(*fp4->amax_columnwise, *fp4->amax_rowwise));
     return with(std::move(out), "col_amax_is_other_object", fp4->amax_columnwise != fp4->amax_rowwise);
@@ -488,6 +491,7 @@ json::Value copy_from_storage(const Given& given) {
 
 json::Value sizes(const Given& given) {
   const StoragePtr s = build(given);
+  if (shape_of(given).empty()) given.at("shape", "").refuse("a shape with a first and a last dimension");
   return json::object({{"size", outcome([&] { return numbers(s->size()); })},
                        {"last", outcome([&] { return json::Value(s->size().back()); })},
                        {"first", outcome([&] { return json::Value(s->size().front()); })},
