@@ -12,6 +12,7 @@
 #include "compare/diagnosis/report_text.h"
 #include "compare/dump_cases.h"
 #include "compare/isolated.h"
+#include "compare/printable.h"
 #include "compare/report.h"
 #include "compare/report_github.h"
 #include "contract/line.h"
@@ -26,7 +27,7 @@ using std::string;
 
 Breach message_breach(string message) {
   Breach b;
-  b.message = std::move(message);
+  b.message = printable(message);
   return b;
 }
 
@@ -216,19 +217,25 @@ class Printer {
     if (github) github_ = make_github_report([this](const string& lines) { out_ << lines << std::flush; });
   }
 
-  void print(const string& where, const string& line, const string& claim, const CaseReport& r) {
-    if (github_) report_check(*github_, totals_, where, line, r.breach);
-    if (!r.breach) {
+  void print(const string& place, const string& recorded, const string& claim, const CaseReport& r) {
+    const string where = printable(place), line = printable(recorded);
+    std::optional<Breach> breach = r.breach;
+    if (breach) {
+      breach->plane = printable(breach->plane);          // of two packs without a line
+      for (string& text : breach->after) text = printable(text);
+    }
+    if (github_) report_check(*github_, totals_, place, line, breach);   // which names the file, and has escapes of its own
+    if (!breach) {
       ++passed_;
-      out_ << fmt::format("passed   {}  {}   judged {}\n", where, line, join(r.judged));
+      out_ << fmt::format("passed   {}  {}   judged {}\n", where, line, printable(join(r.judged)));
     } else {
       ++failed_;
-      out_ << fmt::format("\nFAILED  {}\n  {}\n  claim    {}\n", where, line.empty() ? "(no line)" : line, claim) << cause_text(*r.breach);
-      if (first_.empty()) first_ = fmt::format("{}{}{}", where, r.breach->plane.empty() ? "" : ", plane " + r.breach->plane, r.breach->where.empty() ? "" : ", " + r.breach->where);
+      out_ << fmt::format("\nFAILED  {}\n  {}\n  claim    {}\n", where, line.empty() ? "(no line)" : line, claim) << cause_text(*breach);
+      if (first_.empty()) first_ = fmt::format("{}{}{}", where, breach->plane.empty() ? "" : ", plane " + breach->plane, breach->where.empty() ? "" : ", " + breach->where);
     }
-    if (!r.missing.empty()) out_ << "  not judged, absent from the pack: " << join(r.missing) << "\n";
-    for (const string& n : r.notes) out_ << "  note     " << n << "\n";
-    if (r.breach) out_ << "\n";
+    if (!r.missing.empty()) out_ << "  not judged, absent from the pack: " << printable(join(r.missing)) << "\n";
+    for (const string& n : r.notes) out_ << "  note     " << printable(n) << "\n";
+    if (breach) out_ << "\n";
   }
 
   bool failed() const { return failed_ > 0; }
@@ -237,7 +244,7 @@ class Printer {
 
   void skip(const string& where, const string& why) {
     ++skipped_;
-    out_ << fmt::format("skipped  {}  {}\n", where, why);
+    out_ << fmt::format("skipped  {}  {}\n", printable(where), printable(why));
   }
 
   int finish() {
@@ -262,7 +269,7 @@ class Printer {
 int run_check(const CheckOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err) {
   const auto dump = read_dump(options.paths);
   if (!dump) {
-    err << "error: " << dump.error().text() << "\n";
+    err << "error: " << printable(dump.error().text()) << "\n";
     return 2;
   }
   if (options.coherence) return run_coherence(*dump, out);
@@ -287,7 +294,7 @@ int run_diff(const DiffOptions& options, std::ostream& out, std::ostream& err) {
   const auto a = read_pack(options.a), b = read_pack(options.b);
   for (const auto* pack : {&a, &b})
     if (!*pack) {
-      err << "error: " << pack->error().text() << "\n";
+      err << "error: " << printable(pack->error().text()) << "\n";
       return 2;
     }
   std::vector<std::pair<const PackCase*, const PackCase*>> pairs;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "compare/pack.h"
+#include "compare/printable.h"
 
 namespace assay {
 
@@ -30,7 +31,7 @@ struct DumpCase {
   DumpKey key;
   const Pack* pack = nullptr;
   const PackCase* recorded = nullptr;
-  std::string where() const { return pack->path + ":" + recorded->id; }
+  std::string where() const { return printable(pack->path + ":" + recorded->id); }
 };
 struct Dump {
   std::vector<std::unique_ptr<Pack>> packs;   // keep the bytes mapped

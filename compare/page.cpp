@@ -2,25 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "compare/printable.h"
+
 namespace assay {
 
 namespace {
-
-// Length of the UTF-8 sequence at `at`, 0 where there is none: overlong forms, surrogates, U+FFFE and U+FFFF (which XML forbids), codes beyond U+10FFFF, and the signs that turn the
-// direction of the text after them (U+202A..202E, U+2066..2069) are none.
-size_t sequence(std::string_view text, size_t at) {
-  auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
-  const unsigned first = byte(0);
-  const size_t length = first >= 0xF0 && first <= 0xF4 ? 4 : first >= 0xE0 ? 3 : first >= 0xC2 ? 2 : 0;
-  if (first > 0xF4 || length == 0) return 0;
-  for (size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  const unsigned second = byte(1);
-  if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) || (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) return 0;
-  if (first == 0xEF && second == 0xBF && byte(2) >= 0xBE) return 0;
-  if (first == 0xE2 && ((second == 0x80 && byte(2) >= 0xAA && byte(2) <= 0xAE) || (second == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9))) return 0;
-  return length;
-}
 
 // Colours are named by what they say; every text colour is at least 4.5 to 1 on each ground it stands on (tests/browser measures it). Paper is always light.
 constexpr std::string_view kStyle = R"css(
@@ -72,7 +58,7 @@ std::string escaped(std::string_view text) {
     else if (c == '\t') out += "&#9;";
     else if (c < 0x20 || c == 0x7F) out += '?';
     else if (c < 0x80) out += static_cast<char>(c);
-    else if (const size_t length = sequence(text, i)) {
+    else if (const size_t length = utf8_sequence(text, i)) {
       out += text.substr(i, length);
       i += length - 1;
     } else {

@@ -33,6 +33,7 @@ string command_value(std::string_view text, bool property) {
     else if (c == '\n') out += "%0A";
     else if (property && c == ':') out += "%3A";
     else if (property && c == ',') out += "%2C";
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) out += fmt::format("\\x{:02x}", static_cast<int>(c));
     else out += c;
   }
   return out;

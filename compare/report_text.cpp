@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "compare/isolated.h"
+#include "compare/printable.h"
 #include "compare/report.h"
 #include "contract/line.h"
 
@@ -16,7 +17,7 @@ std::string upper(std::string_view s) {
   return out;
 }
 
-std::string place_of_entry(const SuiteEntry& e) { return e.line ? fmt::format("{}:{}", e.file, e.line) : e.file; }
+std::string place_of_entry(const SuiteEntry& e) { return printable(e.line ? fmt::format("{}:{}", e.file, e.line) : e.file); }
 
 // The subject that repeats a breach: its name without " again".
 std::string subject_flag(const Verdict& v) { return v.argument.empty() || v.subject == "host" ? "" : " " + v.argument; }   // host is the default
@@ -65,10 +66,10 @@ class TextReport final : public Report {
         fmt::print(out_, "{}\n", screen);
       } else {
         const Breach* b = v.breaches.empty() ? nullptr : &v.breaches[0];
-        fmt::print(out_, "{}  {}  {}  {} {}  {}\n", upper(name_of(v.outcome)), place_of_entry(e), e.text, b ? claim_text(*b) : v.subject, b ? b->plane : "", b ? b->where : v.reason);
+        fmt::print(out_, "{}  {}  {}  {} {}  {}\n", upper(name_of(v.outcome)), place_of_entry(e), printable(e.text), b ? claim_text(*b) : v.subject, b ? b->plane : "", b ? b->where : v.reason);
       }
     } else if (options_.verbose) {
-      fmt::print(out_, "{:<11} {}  {}  {}{}\n{}", name_of(v.outcome), v.subject, place_of_entry(e), e.text, parenthesis(v), about_text(v));
+      fmt::print(out_, "{:<11} {}  {}  {}{}\n{}", name_of(v.outcome), v.subject, place_of_entry(e), printable(e.text), parenthesis(v), about_text(v));
     }
     std::fflush(out_);
   }
@@ -111,13 +112,20 @@ std::string Totals::last_line() const { return fmt::format("{} passed, {} failed
 int Totals::exit_status() const { return failed > 0 ? 1 : passed > 0 ? 0 : 3; }
 
 std::string shell_quoted(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  const bool plain = printable("'" + std::string(text)) == "'" + std::string(text);
+  std::string out = plain ? "'" : "$'";   // what a terminal would act on is written in the shell's own escapes
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (plain) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    else if (c == '\'' || c == '\\') out += std::string("\\") + c;
+    else if (byte < 0x20 || byte >= 0x7F || c == '#') out += fmt::format("\\x{:02x}", byte);
+    else out += c;
+  }
   return out + "'";
 }
 
 std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Environment& environment) {
-  std::string out = fmt::format("{}  {}\n  {}\n", upper(name_of(v.outcome)), place_of_entry(entry), entry.text) + about_text(v);
+  std::string out = fmt::format("{}  {}\n  {}\n", upper(name_of(v.outcome)), place_of_entry(entry), printable(entry.text)) + about_text(v);
   if (v.breaches.empty()) {
     out += fmt::format("  reason   {}\n", v.reason);
   } else {

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <ostream>
 
 #include <fmt/format.h>
 
 #include "compare/describe.h"
 #include "compare/isolated.h"
+#include "compare/pack.h"
 #include "compare/reproducer.h"
 #include "compare/runner.h"
 #include "contract/line.h"
@@ -48,6 +50,9 @@ struct Found {
 std::string_view plane_of(const Breach& b) { return std::string_view(b.plane).substr(0, b.plane.find('[')); }
 bool same_failure(const Breach& a, const Breach& b) { return a.claim == b.claim && plane_of(a) == plane_of(b) && a.in_padding == b.in_padding; }
 
+constexpr int64_t kWindow = 32, kManyWindows = 64;   // of kWindow x kWindow elements: a tensor of so many is large
+bool is_large(const Problem& p) { return p.as<Quantize>() && p.x.shape.count() >= kManyWindows * kWindow * kWindow; }
+
 class Shrinker {
  public:
   Shrinker(const ShrinkOptions& options, const Subjects& subjects, const std::function<void(const std::string&)>& on_progress)
@@ -55,16 +60,20 @@ class Shrinker {
 
   Result<Shrunk> run() {
     State state{options_.problem, false, {}, {}};
-    const Found first = evaluate(state), second = evaluate(state);
+    const Found first = evaluate(state), second = options_.known ? first : evaluate(state);
     if (!first.valid) return Error{first.why, 0, ""};
     if (first.breach.has_value() != second.breach.has_value() || (first.breach && !(*first.breach == *second.breach)))
       return Error{"two runs of this line on " + options_.subject + " differ: not deterministic, so nothing can be shrunk", 0, "assay run judges claim repeat with other orders"};
     if (!first.breach) return Error{"this line passes on " + options_.subject + ": there is nothing to shrink", 0, ""};
-    original_ = *first.breach;
+    original_ = breach_ = *first.breach;
 
     drop_members(state);
     drop_direction(state);
     drop_epilogue(state);
+    const State line = state;
+    if (state.problem.as<Quantize>() && fill_of(state).kind == FillKind::pack) load(state);   // once, and not for every part
+    if (is_large(state.problem) && !crop_to_window(state))
+      if (State few = state; load(few) && zero_around(few) && express(few)) state = few;
     for (const bool aligned : {true, false}) crop(state, aligned);
     Shrunk out;
     for (const auto& side : sides_of(state.problem)) {
@@ -73,16 +82,20 @@ class Shrinker {
       if (!load(state)) continue;
       zero(state);
       simplify(state);
-      if (!express(state)) state = window;   // too many elements are left for a literal
+      if (express(state)) continue;
+      state = window;                        // too many elements are left for a literal
+      if (fill_of(state).kind == FillKind::pack) state.loaded = false, state.x.clear();
     }
     if (state.problem.as<Gemm>()) crop(state, false);   // K that neither operand has elements in any more
-    const Found last = evaluate(state);      // the line itself, without the data kept beside it
+    const bool exhausted = spent();
+    Found last = evaluate(state);            // the line itself, without the data kept beside it
+    if (state.problem.x.fill.kind == FillKind::pack && !last.breach) last = evaluate(state = line);   // a tensor of the pack that has another shape than the line's has no windows
     if (!last.breach || !same_failure(*last.breach, original_)) return Error{"the shrunk line does not fail: " + to_line(state.problem), 0, "report this as a defect of assay shrink"};
     out.bad = state.problem;
     out.breach = *last.breach;
-    nearest(state, out);
+    if (!options_.known) nearest(state, out);
     out.runs = runs_;
-    out.exhausted = runs_ >= options_.max_runs;
+    out.exhausted = exhausted;
     return out;
   }
 
@@ -91,6 +104,7 @@ class Shrinker {
 
   Found evaluate(const State& s) {
     ++runs_;
+    elements_ += s.problem.x.shape.count();
     if (on_progress_) on_progress_(fmt::format("run {}: {}", runs_, sizes_text(s.problem)));
     Found found;
     const std::optional<Error> invalid = validate(s.problem);
@@ -142,16 +156,28 @@ class Shrinker {
     return inputs_with(s.problem, given, subjects_.reference());
   }
 
-  // Whether `s` still fails in the same way; remembers the last that passed.
+  bool spent() const {
+    return runs_ >= options_.max_runs || (options_.max_elements > 0 && elements_ >= options_.max_elements) ||
+           (options_.max_seconds > 0 && std::chrono::duration<double>(Clock::now() - start_).count() >= options_.max_seconds);
+  }
+
+  // Whether `s` still fails in the same way; remembers the last that passed. The steps ask for some parts more than once.
   bool fails(const State& s) {
-    if (runs_ >= options_.max_runs) return false;
-    const Found found = evaluate(s);
-    if (found.valid && !found.breach) passed_ = s;
-    return found.valid && found.breach && same_failure(*found.breach, original_);
+    if (spent()) return false;
+    const std::string key = to_line(s.problem) + (s.side ? std::string(name_of(*s.side)) : "") + (s.loaded ? digest(s.x) : "");
+    auto known = failures_.find(key);
+    if (known == failures_.end()) {
+      const Found found = evaluate(s);
+      if (found.valid && !found.breach) passed_ = s;
+      known = failures_.emplace(key, found.valid && found.breach && same_failure(*found.breach, original_) ? found.breach : std::nullopt).first;
+    }
+    if (known->second) failed_ = *known->second;
+    return known->second.has_value();
   }
 
   bool keep(State& state, State candidate) {
     if (!fails(candidate)) return false;
+    breach_ = failed_;
     state = std::move(candidate);
     return true;
   }
@@ -215,13 +241,15 @@ class Shrinker {
     State out = state;
     extent(out.problem, axis) = size;
     const FillKind kind = state.problem.x.fill.kind;
-    if (!state.loaded && kind != FillKind::literal && kind != FillKind::pack) {
+    if (kind != FillKind::literal) {
       out.problem.x.fill.at_row += r0;
       out.problem.x.fill.at_col += c0;
-      return out;
     }
-    if (!load(out, whole)) return std::nullopt;
-    out.x = cut(out.x, static_cast<size_t>(info(state.problem.x.source).bytes()), whole, r0, c0, out.problem.x.shape);
+    if (!state.loaded && kind != FillKind::literal && kind != FillKind::pack) return out;
+    State data = state;
+    if (!load(data, whole)) return std::nullopt;
+    out.x = cut(data.x, static_cast<size_t>(info(state.problem.x.source).bytes()), whole, r0, c0, out.problem.x.shape);
+    out.loaded = true;
     return out;
   }
 
@@ -288,6 +316,34 @@ class Shrinker {
     return true;
   }
 
+  // What the first difference of `state` says something of, in x: an element, a block, everything.
+  std::optional<Region> first_difference(const State& state) const {
+    if (breach_.row < 0 || breach_.in_padding || !state.problem.as<Quantize>()) return std::nullopt;
+    for (const Plane& plane : output_planes(state.problem))
+      if (plane.name == breach_.plane) return region_of(&state.problem, plane, {false, breach_.row, breach_.col});
+    return std::nullopt;
+  }
+
+  // Of many windows one that holds the first difference, where that fails alike; else with the tensor's amax.
+  bool crop_to_window(State& state) {
+    const auto at = first_difference(state);
+    if (!at) return false;
+    const Shape whole = state.problem.x.shape;
+    State pinned = state;
+    for (const bool own : {true, false}) {
+      if (!own && !pin(pinned)) return false;
+      for (const int64_t size : {kWindow, 4 * kWindow}) {
+        if (whole.count() < kManyWindows * size * size) continue;
+        const State& from = own ? state : pinned;
+        const int64_t r0 = at->row0 / size * size, c0 = at->col0 / size * size;
+        const auto rows = part(from, 0, r0, std::min(size, whole.rows - r0));
+        const auto window = rows ? part(*rows, 1, c0, std::min(size, whole.cols - c0)) : std::nullopt;
+        if (window && keep(state, *window)) return true;
+      }
+    }
+    return false;
+  }
+
   void crop(State& state, bool aligned) {
     while (crop_once(state, aligned)) {
     }
@@ -310,7 +366,7 @@ class Shrinker {
         for (int64_t first = 0; first < whole; first += n) {
           const auto candidate = part(state, axis, first, std::min(n, whole - first));
           if (candidate && keep(state, *candidate)) return true;
-          if (runs_ >= options_.max_runs) return false;
+          if (spent()) return false;
         }
       }
     return false;
@@ -340,6 +396,7 @@ class Shrinker {
   }
 
   void zero(State& state) {
+    zero_around(state);
     std::vector<int64_t> live = set_elements(state);
     for (size_t chunk = live.size(); chunk > 0; chunk = chunk > 1 ? (chunk + 1) / 2 : 0) {
       for (size_t at = 0; at < live.size();) {
@@ -348,9 +405,24 @@ class Shrinker {
         for (size_t i = at; i < end; ++i) set_code(source(state), candidate.x, live[i], 0);
         if (keep(state, candidate)) live.erase(live.begin() + static_cast<std::ptrdiff_t>(at), live.begin() + static_cast<std::ptrdiff_t>(end));
         else at = end;
-        if (runs_ >= options_.max_runs) return;
+        if (spent()) return;
       }
     }
+  }
+
+  // Of many elements those of the first difference alone, where that fails alike, or those of the window around it.
+  bool zero_around(State& state) {
+    const auto at = first_difference(state);
+    if (!at || set_elements(state).size() <= kMaxLiteral) return false;
+    const int64_t cols = state.problem.x.shape.cols;
+    for (const int64_t size : {int64_t{1}, kWindow}) {
+      const Region near{at->row0 / size * size, (at->row1 + size - 1) / size * size, at->col0 / size * size, (at->col1 + size - 1) / size * size};
+      State candidate = state;
+      for (int64_t i = 0; i < state.problem.x.shape.count(); ++i)
+        if (!near.contains(i / cols, i % cols)) set_code(source(state), candidate.x, i, 0);
+      if (keep(state, candidate)) return true;
+    }
+    return false;
   }
 
   void simplify(State& state) {
@@ -428,8 +500,13 @@ class Shrinker {
   Subject& subject_;
   const std::function<void(const std::string&)>& on_progress_;
   Breach original_;
+  Breach breach_, failed_;                                  // of the state that is kept; of the last that failed
+  std::map<std::string, std::optional<Breach>> failures_;   // of what was run: nothing where it did not fail in the same way
   std::optional<State> passed_;
   size_t runs_ = 0;
+  int64_t elements_ = 0;
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start_ = Clock::now();
 };
 
 // What both sides make of the line, written down.

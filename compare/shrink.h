@@ -18,6 +18,9 @@ struct ShrinkOptions {
   Environment environment;
   double timeout = 60;            // seconds a run may take
   size_t max_runs = 2000;         // of the subject, in all
+  double max_seconds = 0;         // by the clock, 0: none; what was found by then is the answer
+  int64_t max_elements = 0;       // of x in all runs together, 0: no limit; unlike a clock it ends the search at the same place on every machine
+  bool known = false;             // the subject repeats itself, as the caller has seen, and `good` is not asked for
   std::string reproducer;         // a folder that receives a pack and a C++ program; empty: none
   bool progress = false;          // a line on err that is rewritten; for terminals
 };
@@ -28,10 +31,10 @@ struct Shrunk {
   std::string good_differs;       // how: "element (0, 5): 3F81 instead of 3F80"
   Breach breach;                  // of `bad`
   size_t runs = 0;
-  bool exhausted = false;         // max_runs ended it
+  bool exhausted = false;         // a limit ended it
 };
 
-// Drops a direction, crops rows and columns by halves, quarters and eighths (aligned to blocks, then freely), zeroes elements in halving chunks, clears signs
+// Of a large tensor a window around the first difference comes first, and only what lies in it, for what is small is cheap. Drops a direction, crops rows and columns by halves, quarters and eighths (aligned to blocks, then freely), zeroes elements in halving chunks, clears signs
 // and mantissa bits; each step is kept where the failure stays the same. Per-tensor amaxes are pinned (`amax=`) where a crop would otherwise lose it.
 // Up to 64 elements that are left become fill=literal; with more, the smallest window (`at=`) is the answer.
 // A gemm loses bias, beta and alpha, is cropped in M, N and K, and each operand's tensor shrinks like x does (`a.fill=literal:`, `a.at=`, `a.amax=`).

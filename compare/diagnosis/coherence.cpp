@@ -411,7 +411,7 @@ int run_coherence(const Dump& dump, std::ostream& out) {
   string first;
   for (const DumpCase& c : dump.cases) {
     const auto problem = problem_of(*c.recorded);
-    const string& line = c.recorded->line;
+    const string line = printable(c.recorded->line);
     Coherence judged;
     if (problem) {
       std::vector<PlaneData> planes;
@@ -443,8 +443,8 @@ int run_coherence(const Dump& dump, std::ostream& out) {
     ++failed;
     if (first.empty()) first = c.where();
     out << fmt::format("\nFAILED  {}\n  {}\n  claim    rows and columns come from one tensor\n", c.where(), line.empty() ? "(no line)" : line);
-    if (!judged.verdict.empty()) out << "  cause    " << judged.verdict << "\n";
-    for (const string& n : judged.notes) out << "  note     " << n << "\n";
+    if (!judged.verdict.empty()) out << "  cause    " << printable(judged.verdict) << "\n";
+    for (const string& n : judged.notes) out << "  note     " << printable(n) << "\n";
     if (judged.first) {
       out << fmt::format("  first    {}row {}, column {}: {}\n", judged.member ? fmt::format("member {}, ", *judged.member) : "", judged.first->row, judged.first->col, judged.first_text);
       out << fmt::format("  judged   {} of {} elements apart{}\n", judged.apart, judged.of, open);

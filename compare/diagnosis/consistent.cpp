@@ -222,6 +222,7 @@ Consistency consistent(const Approximate& row, const Problem& p, const std::vect
       for (int64_t i = 0; i < x->plane.logical.count(); ++i) amax = std::max(amax, std::fabs(value_of(x->plane.encoding, code_at(x->plane, x->bytes, i))));
       if (q.amax) amax = static_cast<double>(std::bit_cast<float>(*q.amax));
       if (!std::isfinite(amax)) return {};
+      if (const PlaneData* came = find_plane(got, plane_name(d, "amax"))) out.amaxes_outside += value_of(Encoding::f32, code_at(came->plane, came->bytes, 0)) != amax;
       judge_nvfp4(*kernel, blocks, amax, out);
     } else {
       judge_mx(*kernel, blocks, q.element, out);

@@ -20,11 +20,11 @@ struct Approximate {
 const std::vector<Approximate>& approximates();
 
 // How many scales and codes no choice of allowed reciprocals gives: one choice for each constant and for the tensor scale, one for each value of a block's scale, as the same
-// instruction gives the same answer to the same operand.
+// instruction gives the same answer to the same operand. A tensor's amax is a maximum: it has one answer, where its plane came.
 struct Consistency {
   bool decided = false;        // false: the line or its planes do not allow the question: no x, a rotation, stochastic rounding, square blocks, no plane of scales or data
-  int64_t scales_outside = 0, scales_of = 0, codes_outside = 0, codes_of = 0;
-  bool consistent() const { return decided && scales_outside == 0 && codes_outside == 0; }
+  int64_t amaxes_outside = 0, scales_outside = 0, scales_of = 0, codes_outside = 0, codes_of = 0;
+  bool consistent() const { return decided && codes_of > 0 && amaxes_outside == 0 && scales_outside == 0 && codes_outside == 0; }
 };
 // `inputs` holds x; `got` planes of a quantize as its line has them. Blocks that hold a NaN or an infinity, or a tensor amax that does, are left out.
 Consistency consistent(const Approximate&, const Problem&, const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& got);

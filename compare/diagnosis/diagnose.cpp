@@ -39,6 +39,7 @@ class Answer {
   void stages(Diagnosis& out);
   void separate(Diagnosis& out);
   void find_invisible(Diagnosis& out);
+  void judge_padding(Diagnosis& out);
 
   Evidence evidence_;
   std::map<std::optional<Direction>, Found> found_;
@@ -406,6 +407,44 @@ void Answer::find_invisible(Diagnosis& out) {
   }
 }
 
+// GEMM-layout padding, where every element is right: it must be 0 (N6.4). Compact padding is nobody's.
+void Answer::judge_padding(Diagnosis& out) {
+  int64_t padding = 0;
+  std::set<uint32_t> codes;
+  Encoding encoding = Encoding::e8m0;
+  for (const LaneState& l : evidence_.lanes)
+    for (const Judged& j : l.judged) {
+      const Plane& plane = j.want.plane;
+      if (plane.layout == ScaleLayout::compact) continue;
+      PlaneSummary s;
+      s.plane = name_in_case(l.lane(), plane.name) + " padding";
+      s.encoding = info(plane.encoding).name;
+      const Codes got(j.got);
+      for (int64_t i = 0; i < plane.padded.count(); ++i) {
+        if (!place_of(plane, i).padding) continue;
+        ++s.of;
+        if (got[i] == 0) continue;
+        if (!padding && !s.differ) out.direction = l.lane().direction, encoding = plane.encoding;
+        ++s.differ;
+        codes.insert(got[i]);
+      }
+      padding += s.differ;
+      if (s.differ) out.planes.push_back(std::move(s));
+    }
+  if (!padding) return;
+  Explanation e;
+  e.ids = {string(kUnclearedPadding)};
+  e.title = "padding was never cleared" + (codes.size() == 1 ? fmt::format(": what is not 0 of it is {}", code_hex(encoding, *codes.begin())) : string());
+  e.stage = Stage::layout;
+  e.clause = "N6.4";
+  e.agree = e.of = out.elements;
+  e.repaired = e.differ = padding;
+  out.explanations = {std::move(e)};
+  out.confidence = Confidence::certain;
+  out.first = Stage::layout;
+  stages(out);
+}
+
 Result<Diagnosis> Answer::run() {
   Diagnosis out;
   out.line = to_line(evidence_.seen.problem);
@@ -414,7 +453,7 @@ Result<Diagnosis> Answer::run() {
   for (const LaneState& l : evidence_.lanes)
     for (const Judged& j : l.judged) out.elements += j.of;
   out.elements += evidence_.beside_of;
-  if (out.elements == 0) return Error{"nothing was compared: no plane holds an element", 0, ""};
+  if (out.elements == 0 && evidence_.seen.problem.x.shape.count() > 0) return Error{"nothing was compared: no plane holds an element", 0, ""};
   const bool differs = evidence_.beside_differ > 0 || std::any_of(evidence_.lanes.begin(), evidence_.lanes.end(), [](const LaneState& l) { return l.differs(); });
   if (differs) {
     for (const std::optional<Direction> d : {std::optional<Direction>{}, std::optional(Direction::row), std::optional(Direction::col)})
@@ -439,6 +478,8 @@ Result<Diagnosis> Answer::run() {
     stages(out);
     separate(out);
     find_invisible(out);
+  } else {
+    judge_padding(out);
   }
   std::set<string> tried;
   for (const LaneState& l : evidence_.lanes) {

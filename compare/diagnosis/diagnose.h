@@ -28,8 +28,8 @@ struct DiagnoseOptions {
   std::function<void(const std::string&)> on_progress;   // "31 of 84 hypotheses"; may be empty
 };
 
-// Fills everything of a Diagnosis but what needs the subject to run again (deterministic, reproducer) and the trace. Errors: planes that do not fit the problem, nothing to compare,
-// a reference that does not run the problem.
+// Fills everything of a Diagnosis but what needs the subject to run again (deterministic, reproducer) and the trace. A tensor without elements is equal. Errors: planes that do not fit the problem, nothing to
+// compare, a reference that does not run the problem.
 Result<Diagnosis> diagnose(const Observation&, Subject& reference, const DiagnoseOptions&);
 
 // The output planes (of output_planes(problem), in that order) that a subject with this explanation would make of other inputs, of a problem of the same kind: what the explanation says

@@ -81,6 +81,7 @@ json::Value to_json(const Diagnosis& d) {
   out.set("invisible", strings(d.invisible));
   out.set("trace", json::object({{"direction", name_of(d.trace.direction)}, {"row", d.trace.row}, {"col", d.trace.col}, {"steps", list_of(d.trace.steps, trace_row)}, {"outputs", list_of(d.trace.outputs, trace_row)}}));
   out.set("reproducer", d.reproducer);
+  if (d.reproducer_limited) out.set("reproducer_limited", true);
   out.set("reproducer_files", strings(d.reproducer_files));
   out.set("elements", d.elements);
   out.set("hypotheses", d.hypotheses);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compare/trace.h"
@@ -56,6 +57,9 @@ struct Coordinate {
   int64_t inside = 0, inside_of = 0;      // elements inside, and in all
 };
 
+// The id of the cause where every element agrees and GEMM-layout padding holds something (N6.4): no hypothesis makes it, for it lies in no element.
+inline constexpr std::string_view kUnclearedPadding = "padding.not_cleared";
+
 // Something that would turn the right bytes into the ones that came.
 struct Explanation {
   std::vector<std::string> ids;           // of hypotheses, in the order in which they act: one, or two of a pair
@@ -91,17 +95,20 @@ struct Diagnosis {
   std::vector<StageVerdict> stages;
   std::vector<PlaneSummary> planes;            // those that were judged, in causal order
   std::optional<HeatMap> heat;                 // of the first plane that differs
-  std::vector<Coordinate> where;               // the best first; empty: uniform
+  std::vector<Coordinate> where;               // the best first; empty: none tells
   std::vector<std::string> fingerprints;       // "the codes are a permutation of the wanted ones", "codes are one apart and never larger in magnitude"
   std::vector<Explanation> explanations;       // exact ones first (a class of equivalents), then the runners-up by agreement
   std::vector<std::string> separating;         // lines that tell equivalent explanations apart; may be empty
   std::vector<std::string> invisible;          // ids of hypotheses that change nothing on this input
   Trace trace;                                 // of the first element that differs: reference against the bytes
   std::string reproducer;                      // the smallest line that still differs, where the subject can be run or the pack holds x
+  bool reproducer_limited = false;             // a limit ended the search for a smaller one
   std::vector<std::string> reproducer_files;   // written by --reproducer: a pack and a C++ program
   int64_t elements = 0;
   int hypotheses = 0, evaluations = 0;         // tried; runs of the reference
   double seconds = 0;
+
+  bool of_padding() const { return !explanations.empty() && explanations.front().ids == std::vector{std::string(kUnclearedPadding)}; }   // every element is right
 };
 
 // Stable: docs/reading-a-report.md has the schema; kDiagnosisVersion changes with it.

@@ -1,6 +1,7 @@
 #include "compare/diagnosis/explain.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "compare/doctor.h"
 #include "compare/dump_cases.h"
 #include "compare/isolated.h"
+#include "compare/printable.h"
 #include "compare/report.h"
 #include "compare/report_github.h"
 #include "compare/reproducer.h"
@@ -28,8 +30,11 @@ namespace {
 
 using std::string;
 
+// What a smaller line may cost: under a second where the subject is as fast as the reference, counted in elements so that every machine, however busy, gives the same line;
+// the clock is for subjects that are slower.
 constexpr size_t kShrinkRuns = 400;
-constexpr double kShrinkTimeout = 20;
+constexpr int64_t kShrinkElements = 16 << 20;
+constexpr double kShrinkSeconds = 10, kShrinkLeast = 0.25, kShrinkTimeout = 20;
 
 // A Subject that somebody else owns, among others.
 class Borrowed final : public Subject {
@@ -82,7 +87,7 @@ class Explainer {
  private:
   int fail(const string& message, int status) {
     clear();
-    fmt::print(err_, "error: {}\n", message);
+    fmt::print(err_, "error: {}\n", printable(message));
     return status;
   }
   void progress(const string& text) {
@@ -140,7 +145,7 @@ class Explainer {
     d.deterministic = repeats;
     d.argument = options_.subject == "host" ? "" : subject->argument();
     d.command = "assay explain " + shell_quoted(to_line(*problem)) + (d.argument.empty() ? "" : " " + d.argument);
-    if (repeats && d.confidence != Confidence::equal) {
+    if (repeats && d.confidence != Confidence::equal && !d.of_padding()) {   // of padding there is no element to trace, and no line that is smaller says more
       TraceOptions t{*problem, options_.subject, "reference", {}, {}, options_.environment, options_.timeout};
       if (auto traced = trace(t, subjects_)) d.trace = std::move(*traced);
       if (const int status = reduce(d, *problem, options_.subject, subjects_, subject->argument())) return status;
@@ -193,36 +198,48 @@ class Explainer {
   int pack() {
     const auto dump = read_dump({options_.what});
     if (!dump) return fail(dump.error().text(), 2);
-    std::optional<Diagnosis> chosen;
+    std::optional<Diagnosis> chosen;                                        // the first that differs, or the last that holds an element
+    std::vector<string> missed;                                             // cases that cannot be compared, and why
     for (const DumpCase& c : dump->cases) {
       if (!options_.case_id.empty() && c.recorded->id != options_.case_id) continue;
-      const string where = c.where();
-      const auto problem = problem_of(*c.recorded);
-      if (!problem) return fail(where + ": " + problem.error().text(), 2);
-      auto inputs = dump_inputs(*c.recorded, *problem, subjects_.reference());
-      if (!inputs) return fail(where + ": " + inputs.error().text(), 2);
-      Observation seen{*problem, "pack " + where, std::move(*inputs), {}};
-      for (const Plane& plane : output_planes(*problem))
-        if (const PackPlane* recorded = c.recorded->find(plane.name); recorded && recorded->tensor) {
-          auto data = dump_plane(*recorded->tensor, plane);
-          if (!data) return fail(where + ", " + plane.name + ": " + data.error().text(), 2);
-          seen.got.push_back(std::move(*data));
-        }
-      auto found = diagnosed(seen, unpinned_of(*c.recorded, *problem));
-      if (!found) return fail(where + ": " + found.error().text(), 2);
+      auto seen = observed(c);
+      auto found = seen ? diagnosed(*seen, unpinned_of(*c.recorded, seen->problem)) : Result<Diagnosis>(seen.error());
+      if (!found) {
+        missed.push_back(c.where() + ": " + found.error().text());
+        continue;
+      }
       found->command = fmt::format("assay explain {} --case {}", shell_quoted(c.pack->path), shell_quoted(c.recorded->id));
       const bool differs = found->confidence != Confidence::equal;
-      chosen = std::move(*found);
+      if (!chosen || differs || found->elements > 0) chosen = std::move(*found);
       if (!differs) continue;
-      if (const int status = look_closer(*chosen, seen, c)) return status;
-      return report(*chosen);
+      if (!chosen->of_padding())
+        if (const int status = look_closer(*chosen, *seen, c)) return status;
+      break;
     }
-    if (!chosen) {
+    if (!chosen && missed.empty()) {
       string ids;
       for (size_t i = 0; i < std::min<size_t>(dump->cases.size(), 8); ++i) ids += (ids.empty() ? "" : ", ") + dump->cases[i].recorded->id;
       return fail(options_.case_id.empty() ? options_.what + " holds no case" : fmt::format("{} holds no case '{}' (it has {})", options_.what, options_.case_id, ids), 2);
     }
+    if (!chosen) return fail(missed.front() + (missed.size() > 1 ? fmt::format(" (nor can {} more cases be compared)", missed.size() - 1) : ""), 2);
+    clear();
+    for (const string& m : missed) fmt::print(err_, "note: not compared: {}\n", printable(m));
     return report(*chosen);
+  }
+
+  Result<Observation> observed(const DumpCase& c) {
+    const auto problem = problem_of(*c.recorded);
+    if (!problem) return problem.error();
+    auto inputs = dump_inputs(*c.recorded, *problem, subjects_.reference());
+    if (!inputs) return inputs.error();
+    Observation seen{*problem, "pack " + c.where(), std::move(*inputs), {}};
+    for (const Plane& plane : output_planes(*problem))
+      if (const PackPlane* recorded = c.recorded->find(plane.name); recorded && recorded->tensor) {
+        auto data = dump_plane(*recorded->tensor, plane);
+        if (!data) return Error{plane.name + ": " + data.error().text(), 0, ""};
+        seen.got.push_back(std::move(*data));
+      }
+    return seen;
   }
 
   // The trace and the reproducer of a recorded case: its bytes stand for the subject, and where they are explained, the explanation does.
@@ -274,10 +291,15 @@ class Explainer {
     o.environment = options_.environment;
     o.timeout = std::min(options_.timeout, kShrinkTimeout);
     o.max_runs = kShrinkRuns;
+    o.max_elements = kShrinkElements;
+    o.max_seconds = std::clamp(options_.budget - elapsed(), kShrinkLeast, kShrinkSeconds);
+    o.known = true;
     const std::function<void(const string&)> tell = [this](const string& text) { progress("shrinking, " + text); };
     const auto shrunk = shrink(o, subjects, tell);
     if (!shrunk) return 0;                                                 // the case itself is the smallest that is known
     d.reproducer = to_line(shrunk->bad);
+    d.reproducer_limited = shrunk->exhausted;
+    d.evaluations += static_cast<int>(shrunk->runs);
     if (options_.reproducer.empty()) return 0;
     const auto inputs = make_inputs(shrunk->bad, subjects.reference());
     if (!inputs) return fail(inputs.error().text(), 2);
@@ -288,8 +310,9 @@ class Explainer {
     return 0;
   }
 
-  int report(const Diagnosis& d) {
+  int report(Diagnosis& d) {
     clear();
+    d.seconds = elapsed();
     fmt::print(out_, "{}", diagnosis_screen(d, options_.colour));
     if (!options_.json.empty())
       if (const auto error = write_file(options_.json, json::dump(to_json(d), 1) + "\n")) return fail(error->text(), 2);
@@ -300,9 +323,13 @@ class Explainer {
     return d.confidence == Confidence::equal ? 0 : 1;
   }
 
+  using Clock = std::chrono::steady_clock;
+  double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
   const ExplainOptions& options_;
   const Subjects& subjects_;
   std::FILE *out_, *err_;
+  const Clock::time_point start_ = Clock::now();
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "compare/diagnosis/layouts.h"
 #include "compare/dump_cases.h"
 #include "compare/isolated.h"
+#include "compare/report.h"
 #include "contract/line.h"
 #include "fixtures/files.h"
 
@@ -363,6 +364,7 @@ Answer answer(const Group& group, Subject& reference, const IdentifyOptions& opt
           if (auto data = dump_plane(*recorded->tensor, plane)) got.push_back(std::move(*data));
       const Consistency one = consistent(kernel, c.problem, c.inputs, got);
       a.sum.decided = a.sum.decided && one.decided;
+      a.sum.amaxes_outside += one.amaxes_outside;
       a.sum.scales_outside += one.scales_outside;
       a.sum.scales_of += one.scales_of;
       a.sum.codes_outside += one.codes_outside;
@@ -379,6 +381,9 @@ string share_text(const Share& s) {
   if (s.all()) return "all";
   return fmt::format("{:.2f} %", std::floor(10000 * s.value()) / 100);
 }
+
+// A word of a command; quoted where it needs it.
+string word(const string& text) { return text.find_first_of(" '\"\\$`*?!&|;<>()[]{}#~") == string::npos && printable(text) == text ? text : shell_quoted(text); }
 
 const FlavourInfo* row_of(const Choice& choice) {
   for (const FlavourInfo& f : flavours())
@@ -416,7 +421,7 @@ string class_text(const Class& c) {
 }
 
 string text_of(const Group& group, const Answer& a, size_t most) {
-  string out = fmt::format("{}   {}{}, {} case{}   {}\n", group.module, group.formats, group.side ? " " + string(name_of(*group.side)) : "", group.cases.size(), group.cases.size() == 1 ? "" : "s", group.pack.size() > 100 ? group.pack.substr(0, 97) + "..." : group.pack);
+  string out = fmt::format("{}   {}{}, {} case{}   {}\n", printable(group.module), group.formats, group.side ? " " + string(name_of(*group.side)) : "", group.cases.size(), group.cases.size() == 1 ? "" : "s", printable(group.pack.size() > 100 ? group.pack.substr(0, 97) + "..." : group.pack));
   if (!group.cases.empty()) {
     for (const Class& c : a.changed) out += class_text(c);
     for (size_t i = 0; i < a.ranking.size() && i < most; ++i) out += class_text(a.ranking[i]);
@@ -444,15 +449,15 @@ string text_of(const Group& group, const Answer& a, size_t most) {
     string kernels;
     for (const Approximation& x : a.approximate) kernels += (kernels.empty() ? "" : ", ") + string(x.kernel->name);
     if (!kernels.empty()) out += fmt::format("  ~ consistent with {} (approximate reciprocals, N17.13)\n", kernels);
-    if (!a.named() && !a.ranking.empty()) out += fmt::format("    nobody known makes these bytes; nearest first. `assay explain {} --case {}` looks for the cause\n", group.cases.front().dump->pack->path,
-                                                        group.cases.front().dump->recorded->id);
+    if (!a.named() && !a.ranking.empty()) out += fmt::format("    nobody known makes these bytes; nearest first. `assay explain {} --case {}` looks for the cause\n", word(group.cases.front().dump->pack->path),
+                                                        word(group.cases.front().dump->recorded->id));
   }
   if (!group.absent.empty()) {
     string text;
     for (const string& p : group.absent) text += " " + p;
     out += "    not judged, absent from the pack:" + text + "\n";
   }
-  for (const string& m : group.missing) out += "    not judged: " + m + "\n";
+  for (const string& m : group.missing) out += "    not judged: " + printable(m) + "\n";
   if (group.cases.empty() && std::any_of(group.missing.begin(), group.missing.end(), [](const string& m) { return m.find("no plane x") != string::npos; }))
     out += "    identify needs the tensor before quantization: pass x= to Pack.add (docs/from-a-tensor-dump.md); `assay check --coherence` needs none\n";
   return out + "\n";
@@ -486,7 +491,7 @@ json::Value json_of(const Group& group, const Answer& a) {
 int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
   const auto dump = read_dump(options.paths);
   if (!dump) {
-    fmt::print(err, "error: {}\n", dump.error().text());
+    fmt::print(err, "error: {}\n", printable(dump.error().text()));
     return 2;
   }
   // Cases of one module made by one program belong together, over steps and roles.
@@ -529,7 +534,7 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
   json::Value all = json::array();
   for (size_t i = 0; i < groups.size(); ++i) {
     const Group& group = groups[i];
-    if (options.progress) fmt::print(err, "\r\x1b[K{} of {}: {}", i + 1, groups.size(), group.module);
+    if (options.progress) fmt::print(err, "\r\x1b[K{} of {}: {}", i + 1, groups.size(), printable(group.module));
     const Answer a = group.cases.empty() ? Answer{} : answer(group, subjects.reference(), options);
     if (options.progress) fmt::print(err, "\r\x1b[K");
     named += a.named();

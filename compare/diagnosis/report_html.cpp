@@ -278,7 +278,7 @@ string where(const Diagnosis& d) {
     list += "</tbody></table></div>\n";
   } else if (d.heat) {
     const bool all = std::any_of(d.planes.begin(), d.planes.end(), [&](const PlaneSummary& p) { return p.plane == d.heat->plane && p.differ == p.of; });
-    list = fmt::format("<h3>Coordinates</h3>\n<p>{}</p>\n", all ? "Every element of this plane differs." : "No row, column, block, tile, lane or tail tells where the differences lie: they are spread evenly.");
+    list = fmt::format("<h3>Coordinates</h3>\n<p>{}</p>\n", all ? "Every element of this plane differs." : "No row, column, block, tile, lane or tail tells where the differences lie.");
   }
   if (map.empty() && list.empty()) return {};
   return fmt::format("<section>\n<h2>Where</h2>\n<div class=\"pair\">\n<div>\n{}</div>\n<div>\n{}</div>\n</div>\n</section>\n", map, list);
@@ -393,7 +393,7 @@ string again(const Diagnosis& d) {
   if (!d.command.empty()) out += "<h3>This diagnosis</h3>\n" + command(d.command);
   if (!d.reproducer.empty()) {
     const string subject = d.argument.empty() ? "" : " " + d.argument;
-    out += "<h3>The smallest line that still differs</h3>\n" + (d.argument.empty() ? command(d.reproducer) : "");
+    out += string("<h3>The smallest line that still differs") + (d.reproducer_limited ? "; a limit ended the search for a smaller one" : "") + "</h3>\n" + (d.argument.empty() ? command(d.reproducer) : "");
     if (!d.argument.empty()) out += command("assay run " + shell_quoted(d.reproducer) + subject) + command("assay trace " + shell_quoted(d.reproducer) + subject);
   }
   if (!d.reproducer_files.empty()) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "compare/describe.h"
+#include "compare/printable.h"
 #include "compare/report.h"
 
 namespace assay {
@@ -21,7 +22,7 @@ string percent(int64_t part, int64_t of) {
   return p >= 99.95 ? "99.9 %" : p > 0 && p < 0.05 ? "below 0.1 %" : fmt::format("{:.1f} %", p);
 }
 
-string row(std::string_view label, const string& text) { return fmt::format("  {:<10} {}\n", label, text); }
+string row(std::string_view label, const string& text) { return fmt::format("  {:<10} {}\n", label, printable(text)); }
 
 // "the code follows": the stages of one direction in a line.
 string stages_of(const Diagnosis& d, Direction direction) {
@@ -83,9 +84,10 @@ string cause_line(const Diagnosis& d) {
 string diagnosis_screen(const Diagnosis& d, bool colour) {
   string head = headword(d);
   if (colour) head = fmt::format("\033[{}m{}\033[0m", d.confidence == Confidence::equal ? 32 : d.confidence == Confidence::certain || d.confidence == Confidence::equivalent ? 36 : 31, head);
-  string out = fmt::format("{}  {}\n", head, d.line);
+  string out = fmt::format("{}  {}\n", head, printable(d.line));
   out += row("subject", d.subject + (d.deterministic ? *d.deterministic ? "   two runs agree" : "   two runs differ: look for a race, or memory that is read before it is written" : ""));
   if (!d.unpinned.empty()) out += row("bits", d.unpinned);
+  if (d.confidence == Confidence::equal && d.elements == 0) return out + row("result", "it has no element: nothing can differ");
   if (d.confidence == Confidence::equal) return out + row("result", fmt::format("all {} elements are {}", d.elements, d.unpinned.empty() ? "as they should be" : "inside the bound: there is nothing to explain"));
   if (d.first) out += row("first", fmt::format("{}{}", name_of(*d.first), d.direction ? d.direction == Direction::row ? ", rows" : ", columns" : ""));
   for (const Direction direction : kDirections)
@@ -97,7 +99,7 @@ string diagnosis_screen(const Diagnosis& d, bool colour) {
     out += row("differs", fmt::format("{} ({})  {} of {}{}", p.plane, p.encoding, p.differ, p.of, apart.empty() ? "" : "   codes apart " + apart));
   }
   for (size_t i = 0; i < std::min<size_t>(d.fingerprints.size(), 4); ++i) out += row(i ? "" : "pattern", d.fingerprints[i]);
-  if (d.where.empty()) out += row("where", "no coordinate tells: uniform");
+  if (d.where.empty() && !d.of_padding()) out += row("where", "no coordinate tells");
   for (size_t i = 0; i < std::min<size_t>(d.where.size(), 3); ++i) {
     const Coordinate& c = d.where[i];
     out += row(i ? "" : "where", fmt::format("{}: {} of the differences in {} of the elements", c.what, percent(c.differ, c.differ_of), percent(c.inside, c.inside_of)));
@@ -108,7 +110,8 @@ string diagnosis_screen(const Diagnosis& d, bool colour) {
   for (size_t i = 0; i < std::min(exact, kMost); ++i) {
     const Explanation& e = d.explanations[i];
     out += row(i ? "or" : "cause", named(e));
-    if (i == 0) out += row("", fmt::format("makes all {} differences and nothing else: {} of {} elements", e.differ, e.agree, e.of));
+    if (d.of_padding()) out += row("", fmt::format("all {} elements are as they should be: the padding alone is not", e.of));
+    else if (i == 0) out += row("", fmt::format("makes all {} differences and nothing else: {} of {} elements", e.differ, e.agree, e.of));
     if (!e.line.empty() && i < 2) out += row("", "as " + shell_quoted(e.line));
   }
   if (exact > kMost) out += row("", fmt::format("or {} more that make the same bytes", exact - kMost));
@@ -132,7 +135,7 @@ string diagnosis_screen(const Diagnosis& d, bool colour) {
         if (parts.empty() && r.differs()) parts = fmt::format("{}{}: {}, should be {}", r.clause.empty() ? "" : r.clause + " ", r.what, cell(r.right), cell(r.left));
     out += row("element", fmt::format("({}, {}) {}   {}", d.trace.row, d.trace.col, d.trace.direction == Direction::row ? "rows" : "columns", parts.empty() ? "" : parts));
   }
-  if (!d.reproducer.empty()) out += row("smaller", shell_quoted(d.reproducer) + (d.argument.empty() ? "" : " " + d.argument));
+  if (!d.reproducer.empty()) out += row("smaller", shell_quoted(d.reproducer) + (d.argument.empty() ? "" : " " + d.argument) + (d.reproducer_limited ? "   (a limit ended the search for a smaller one)" : ""));
   for (const string& file : d.reproducer_files) out += row("wrote", file);
   if (!d.invisible.empty()) {
     string some;

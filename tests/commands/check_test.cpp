@@ -142,6 +142,21 @@ TEST(Check, GemmPaddingMustBeZero) {
   EXPECT_NE(r.out.find("GEMM-layout padding must be 0"), std::string::npos) << r.out;
 }
 
+TEST(Check, WhatAPackSaysIsNoCommand) {
+  Dump d;
+  const std::string id = "m\n::error::injected\x1b[31m\xC2\x9B##[warning]\xE2\x80\xAE";
+  d.add(id, kLine);
+  d.metadata.back().second += " \x1b[31m=\n::error::injected";
+  d.add("b" + id, kLine);
+  d.of("b" + id + "/row.scale_inv")[0] ^= std::byte{1};
+  for (const bool github : {false, true}) {
+    const Ran r = check({d.write("d.safetensors")}, github);
+    EXPECT_EQ(r.status, 1);
+    EXPECT_NE(r.out.find("m\\n::error::injected\\x1b[31m\\xc2\\x9b\\x23#[warning]\\xe2\\x80\\xae"), std::string::npos) << r.out;
+    for (const char* raw : {"\x1b", "\n::error::injected", "\xC2\x9B", "##[", "\xE2\x80\xAE"}) EXPECT_EQ(r.out.find(raw), std::string::npos) << r.out;
+  }
+}
+
 TEST(Check, WhatIsMissingIsNamedAndNothingIsAnError) {
   Dump d;
   d.add("a", kLine);

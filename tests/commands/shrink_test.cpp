@@ -99,6 +99,50 @@ TEST(Shrink, AnAmaxIsPinnedWhereACropWouldChangeIt) {
   EXPECT_EQ(outcome(s->bad, subjects), Outcome::failed);
 }
 
+TEST(Shrink, OfALargeTensorTheFirstDifferenceComesFirst) {
+  // One wrong element needs its window alone, and what no crop keeps, the halves of all rows swapped, one element that is not zero.
+  const auto swapped = [](const Problem& p, std::span<const ConstBuffer>, std::span<const Buffer> outputs) {
+    const Buffer* data = find(outputs, "row.data");
+    const auto columns = static_cast<std::ptrdiff_t>(p.x.shape.cols);
+    if (!data || p.x.shape != Shape{256, 512}) return;
+    for (auto row = data->bytes.begin(); row != data->bytes.end(); row += columns) std::rotate(row, row + columns / 2, row + columns);
+  };
+  for (const Fault& fault : {Fault(truncation), Fault(swapped)}) {
+    const Subjects subjects = with_fault(fault);
+    ShrinkOptions options;
+    options.problem = line("quantize mxfp8 256x512 bf16 dir=row");
+    options.subject = "faulty";
+    options.timeout = 10;
+    options.known = true;
+    options.max_elements = 32 * 256 * 512;
+    const auto s = shrink(options, subjects);
+    ASSERT_TRUE(s) << s.error().text();
+    EXPECT_EQ(s->bad.x.fill.kind, FillKind::literal) << to_line(s->bad);
+    EXPECT_EQ(s->bad.x.fill.payload.find('+'), std::string::npos) << to_line(s->bad);
+    EXPECT_EQ(outcome(s->bad, subjects), Outcome::failed) << to_line(s->bad);
+    EXPECT_LT(s->runs, 100u);
+  }
+}
+
+TEST(Shrink, ALimitEndsItAndIsSaid) {
+  const Subjects subjects = with_fault(truncation);
+  ShrinkOptions options;
+  options.problem = line("quantize mxfp8 96x160 bf16 dir=row seed=5");
+  options.subject = "faulty";
+  options.max_elements = 1;
+  const auto elements = shrink(options, subjects);
+  ASSERT_TRUE(elements) << elements.error().text();
+  EXPECT_TRUE(elements->exhausted);
+  EXPECT_EQ(to_line(elements->bad), to_line(options.problem));
+  options.max_elements = 0;
+  options.max_seconds = 1e-9;
+  const auto seconds = shrink(options, subjects);
+  ASSERT_TRUE(seconds) << seconds.error().text();
+  EXPECT_TRUE(seconds->exhausted);
+  options.max_seconds = 100;
+  EXPECT_FALSE(shrink(options, subjects)->exhausted);
+}
+
 TEST(Shrink, ACrashIsShrunkToo) {
   auto crash = [](const Problem&, std::span<const ConstBuffer> inputs, std::span<const Buffer>) {
     for (std::byte b : find(inputs, "x")->bytes)

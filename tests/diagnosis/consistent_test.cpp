@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <string_view>
 
@@ -36,6 +37,9 @@ PlaneData& plane(std::vector<PlaneData>& planes, std::string_view name) {
 void set_x(Case& c, int64_t col, float v) {
   PlaneData& x = plane(c.inputs, "x");
   set_code(x.plane, x.bytes, index_of(x.plane, 0, col), std::bit_cast<uint32_t>(v) >> 16);
+  if (!find_plane(c.got, "row.amax")) return;
+  PlaneData& amax = plane(c.got, "row.amax");             // codes of amaxes order as they do
+  set_code(amax.plane, amax.bytes, 0, std::max(code_at(amax.plane, amax.bytes, 0), std::bit_cast<uint32_t>(v < 0 ? -v : v)));
 }
 void set_scale(Case& c, int64_t block, uint32_t code) {
   PlaneData& s = plane(c.got, "row.scale_inv");
@@ -98,6 +102,16 @@ TEST(Consistent, WhatNoReciprocalGivesIsOutside) {
   Case c = halfway();
   set_scale(c, 1, 0x39);
   EXPECT_EQ(judge(c, "vllm.kernel").scales_outside, 1);
+}
+
+TEST(Consistent, AnAmaxHasOneAnswer) {
+  Case c = halfway();
+  PlaneData& amax = plane(c.got, "row.amax");
+  set_code(amax.plane, amax.bytes, 0, std::bit_cast<uint32_t>(2687.0f));
+  EXPECT_FALSE(judge(c, "vllm.kernel").consistent());
+  EXPECT_EQ(judge(c, "vllm.kernel").amaxes_outside, 1);
+  std::erase_if(c.got, [](const PlaneData& p) { return p.plane.name == "row.amax"; });
+  EXPECT_TRUE(judge(c, "vllm.kernel").consistent());      // it did not come
 }
 
 TEST(Consistent, OneReciprocalOfSixForAllBlocks) {

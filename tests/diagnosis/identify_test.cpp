@@ -152,6 +152,18 @@ TEST(Identify, NobodysBytesAreNotNamed) {
   EXPECT_NE(told.text.find("`assay explain"), std::string::npos) << told.text;
 }
 
+TEST(Identify, AnAmaxThatNobodyMakesIsNotNamed) {
+  planes::Case c("quantize nvfp4 64x256 bf16 dir=row");
+  c.spoil("row.amax", [](int64_t, int64_t, uint32_t code) { return code + 0x00800000u; });   // twice the tensor's, where codes and scales are right
+  const Told told = identify({pack_of(c, c.got, "assay_identify_amax")});
+  EXPECT_EQ(told.status, 1);
+  EXPECT_NE(told.text.find("0 named, 1 not named"), std::string::npos) << told.text;
+  planes::Case empty("quantize nvfp4 0x64 bf16 dir=row");
+  EXPECT_EQ(identify({pack_of(empty, empty.got, "assay_identify_empty")}).status, 0);
+  empty.spoil("row.amax", [](int64_t, int64_t, uint32_t) { return 0x3F800000u; });
+  EXPECT_EQ(identify({pack_of(empty, empty.got, "assay_identify_empty_amax")}).status, 1);
+}
+
 TEST(Identify, NoCaseAndNoPack) {
   EXPECT_EQ(identify({kFolder}, "no such case").status, 3);
   const Told absent = identify({kFolder + "/absent.safetensors"});
