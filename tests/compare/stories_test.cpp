@@ -178,6 +178,18 @@ TEST(ParityFactory, AFactorysCellsAreHeldToTheRecipesOfItsFormats) {
   EXPECT_NE(r.first.find("data"), std::string::npos) << r.first;
 }
 
+// Every setting is the recipe's, and yet the columns are others: only the bytes of the factory's own quantizers show it.
+TEST(ParityFactory, TheFactorysOwnQuantizersRun) {
+  training::register_factory("stories_test_from_rows", [](const training::RolePtr& role) -> training::QuantizerLike {
+    const auto mxfp8 = [] { return std::make_shared<training::MXFP8Quantizer>(); };
+    return std::make_shared<training::HybridQuantizer>(mxfp8(), mxfp8(), role && role->tensor_type == "weight" ? "rowwise_dequantized" : "original");
+  });
+  const std::unique_ptr<Subject> reference = make_reference_subject();
+  const training::CellResult r = judged_factory("parity linear factory=stories_test_from_rows", *reference);
+  EXPECT_EQ(r.outcome, training::CellResult::Outcome::failed);
+  EXPECT_TRUE(r.first.starts_with("dgrad: a.")) << r.first;
+}
+
 TEST(ParityFactory, ASettingThatTheRecipeHasNotIsAFailedCell) {
   training::register_factory("stories_test_e5m2_weights", [](const training::RolePtr& role) -> training::QuantizerLike {
     auto made = mxfp8_over_nvfp4(role);
