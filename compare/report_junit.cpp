@@ -74,7 +74,7 @@ class JunitReport final : public Report {
 
 Result<std::unique_ptr<Report>> make_junit_report(const std::string& path) {
   // An empty report at once: after an hour of cases is no time to learn of a wrong path.
-  if (const auto error = write_file(path, std::string_view())) return Error{fmt::format("cannot write {}: {}", path, error->message), 0, "--junit takes a file in a folder that exists"};
+  if (const auto error = write_file(path, std::string_view())) return Error{"cannot write " + error->message, 0, "--junit takes a file in a folder that exists"};
   return std::unique_ptr<Report>(std::make_unique<JunitReport>(path));
 }
 
