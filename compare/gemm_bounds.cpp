@@ -337,8 +337,7 @@ std::optional<GemmBounds::Interval> GemmBounds::not_finite(const Sum& sum, std::
   for (const double v : {c, bias})
     if (std::isfinite(v)) terms += std::fabs(v);
   if (!(terms <= limit)) return {};
-  if (!std::isinf(sum.plain) && !std::isfinite(sum.value)) return {};
-  const double most = std::isinf(sum.plain) ? 0 : std::fabs(sum.value) + sum.bound;
+  const double most = std::isinf(sum.plain) ? 0 : std::fabs(sum.value) + sum.bound;   // NaN where there is no bound
   for (unsigned set = 0; set < 1u << f.size(); ++set) {
     double p = 1;
     for (size_t i = 0; i < f.size(); ++i)
