@@ -273,7 +273,7 @@ Value calls_update(const Given& given, tr::Session& session) {
   const tr::ArrayPtr x = filled(session, kValue);
   if (given.has("dst_kind")) {
     tr::IdentityStorage other;
-    given.word("dst_kind", {"identity storage"});
+    if (given.text("dst_kind").find("hybrid") != string::npos) given.at("dst_kind", "").refuse("a storage that is no hybrid: all of those are refused alike, so an identity stands for them");
     other.hp_data = filled(session, kOld);
     Value got = outcome([&] { return hybrid(quantizer("ID"), quantizer("ID"))->update_quantized(session, x, other, std::nullopt), Value(true); });
     return got;

@@ -269,7 +269,7 @@ json::Value synthesis(const Given& given) {
 
 json::Value hybrid_construct(const Given& given, Subject& subject) {
   const Given parent = given.at("quantizer", "hybrid, the kind of a plain quantizer, or null");
-  const QuantizerPtr q = parent.is_null() ? nullptr : parent.text() == "hybrid" ? quantizer_of("H(MX|FP4)") : parent.text() == "plain" ? quantizer_of("MX") : parent.row(kKinds).make();
+  const QuantizerPtr q = parent.is_null() ? nullptr : parent.text() == "hybrid" ? quantizer_of("H(MX|FP4)") : parent.text() == "plain" || parent.text() == "not hybrid" ? quantizer_of("MX") : parent.row(kKinds).make();
   try {
     HybridStorage s(nullptr, nullptr, q);
     Session session(subject);

@@ -141,7 +141,7 @@ TEST(Witness, NoRecordEndsTheProcess) {
 TEST(Witness, WordsThatAreNoRowHaveNoAnswer) {
   const std::set<string> kFree = {"name", "module_type", "tensor_type", "roles_label", "sequence_label", "case"};
   const std::set<string> kValues = {"semantics_slot_lists/op", "semantics_slot_lists/mode", "semantics_recipe_states/mode", "semantics_recipe_states/factory_raises",
-                                    "semantics_hybrid_quantizer/source", "semantics_hybrid_quantizer/row_group", "semantics_hybrid_quantizer/col_group",
+                                    "semantics_hybrid_quantizer/source", "semantics_hybrid_quantizer/dst_kind", "semantics_hybrid_quantizer/row_group", "semantics_hybrid_quantizer/col_group",
                                     "semantics_hybrid_quantizer/nvfp4_4over6_err_mode", "semantics_storages/both_children", "semantics_recipe_states/recipe_fields", "semantics_recipe_states/fields"};
   size_t asked = 0;
   for (const auto& [family, one] : one_of_each())
