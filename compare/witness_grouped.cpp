@@ -148,7 +148,7 @@ QPtr quantizer_of(std::string_view kind, Log* log = nullptr, std::string_view so
   while (!rest.empty()) {
     rest.remove_prefix(1);
     const std::string_view word = rest.substr(0, rest.find('_'));
-    if (!row_called(kSettings, word, "a setting of '" + string(kind) + "'")->apply(*q)) unreadable("a " + string(q->class_name()) + " has no setting '" + string(word) + "'");
+    if (!row_called(kSettings, word, "a setting of '" + string(kind) + "'")->apply(*q)) unreadable(string(q->class_name()) + " has no setting '" + string(word) + "'");
     rest.remove_prefix(word.size());
   }
   return q;

@@ -163,7 +163,7 @@ TEST(Witness, CausesSayWhatIsMissingWrongOrUnknown) {
   EXPECT_EQ(cause("storages", "usage", R"({"kind": "MX", "shape": "x", "present": "r", "request": [true, true]})"), "no answer: given.shape is \"x\", expected an array");
   EXPECT_EQ(cause("storages", "usage", R"({"kind": "FP4_anything", "shape": [32, 32], "present": "r", "request": [true, true]})"),
             "no answer: given.kind: no such word 'FP4_anything', expected one of 'CS', 'MX', 'BLK1', 'BLK2', 'ID', 'FP4', 'FP4_2D', 'FP4_RS'");
-  EXPECT_EQ(cause("grouped", "identity_use", R"({"quantizer": "MX_reduce"})"), "no answer: a MXFP8Quantizer has no setting 'reduce'");
+  EXPECT_EQ(cause("grouped", "identity_use", R"({"quantizer": "MX_reduce"})"), "no answer: MXFP8Quantizer has no setting 'reduce'");
   EXPECT_EQ(cause("delayed_scaling", "resize", R"({"from": 3, "to": 2, "history": [["3f800000","3f800000","3f800000"],["3f800000","3f800000","3f800000"],["3f800000","3f800000","3f800000"],["3f800000","3f800000","3f800000"]]})")
                 .substr(0, 31),
             "no answer: given.history is [[\"");
