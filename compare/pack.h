@@ -46,7 +46,7 @@ struct PackCase {
 
   const PackPlane* find(std::string_view plane) const;
 };
-// Subject::unpinned of a recording of this Problem: nothing but of a gemm, whatever the pack says.
+// Subject::unpinned of a recording of this Problem: nothing where N16.13 leaves no bit open.
 std::optional<std::string> unpinned_of(const PackCase& recorded, const Problem& problem);
 struct Pack {
   std::string path;
@@ -58,7 +58,8 @@ struct Pack {
   const PackCase* find(std::string_view id) const;
 };
 
-// Reads one file and, when it is the first of a numbered series, all of it. Errors: unreadable, a form newer than kPackVersion.
+// Reads one file and, when it is the first of a numbered series, all of it. Errors: unreadable, a form newer than kPackVersion, a case that calls bits open which
+// N16.13 pins.
 Result<Pack> read_pack(const std::string& path);
 
 // The bytes of `tensor` as the plane expects them: same bit width and element count, any shape that flattens to it; packed 4-bit tensors are

@@ -83,10 +83,23 @@ std::vector<Tensorlike> hybrid(Session& session, const ArrayPtr& x, const std::v
   return out;
 }
 
-// NVFP4 with RHT where the kernels that serve a whole list exist; other architectures and widths go member by member.
-bool fused_nvfp4(const Session& session, const ArrayPtr& x, const Quantizer& q) {
-  const auto* fp4 = dynamic_cast<const NVFP4Quantizer*>(&q);
-  return fp4 && fp4->with_rht && (session.arch == Arch::sm100 || session.arch == Arch::sm110) && x->dtype == DType::bfloat16 && flattened(x->shape).cols % 128 == 0;
+// The settings of NVFP4 splits that are served as one list, null where each is quantized as alone. RuntimeError for what no list can have, with RHT or without, on any
+// architecture (TE csrc/extensions/cast.cpp split_quantize_nvfp4_impl).
+const NVFP4Quantizer* listed_nvfp4(const ArrayPtr& x, const std::vector<QuantizerPtr>& quantizers, bool disable_bulk_allocation) {
+  const auto as_fp4 = [](const QuantizerPtr& q) { return dynamic_cast<const NVFP4Quantizer*>(q.get()); };
+  const bool all = std::all_of(quantizers.begin(), quantizers.end(), [&](const QuantizerPtr& q) { return as_fp4(q) && !as_fp4(q)->row_scaled_nvfp4; });
+  if (!all || disable_bulk_allocation || x->count() == 0 || flattened(x->shape).cols % 128 != 0) return nullptr;
+  const NVFP4Quantizer& q = *as_fp4(quantizers[0]);
+  const auto never = [](bool bad, const char* what) {
+    if (bad)
+      throw SemanticError(ErrorClass::runtime_error, string("split_quantize: expected NVFP4 splits without ") + what + ", found it; turn it off, or disable bulk allocation");
+  };
+  never(q.with_2d_quantization, "2-D blocks");
+  never(q.reduction.enabled, "amax reduction");
+  never(q.nvfp4_use_4over6 && q.with_rht, "RHT under four over six");
+  never(q.nvfp4_use_4over6 && q.stochastic_rounding, "stochastic rounding under four over six");
+  never(q.with_rht && x->dtype != DType::bfloat16, "RHT of anything but bfloat16");
+  return &q;
 }
 
 // All splits in one launch. Splits of multiples of 128 rows share one state of the generator between the directions, others have a second one for the columns.
@@ -172,23 +185,19 @@ std::vector<StoragePtr> bulk_quantize(Session& session, const ArrayPtr& x, const
   std::vector<StoragePtr> out;
   if (pieces.empty()) return out;
   const Quantizer& first = *quantizers[0];
-  const bool one_launch = fused_nvfp4(session, x, first);
+  const NVFP4Quantizer* listed = listed_nvfp4(x, quantizers, disable_bulk_allocation);
+  const bool one_launch = listed && listed->with_rht && (session.arch == Arch::sm100 || session.arch == Arch::sm110);
   if (one_launch) {
     out = fused(session, x, splits, quantizers);
   } else {
-    const auto* fp4 = dynamic_cast<const NVFP4Quantizer*>(&first);
     for (size_t i = 0; i < pieces.size(); ++i) {
-      if (fp4 && fp4->stochastic_rounding && !fp4->with_rht && pieces[i]->count() == 0)
+      if (listed && listed->stochastic_rounding && !listed->with_rht && pieces[i]->count() == 0)
         session.rng.draw("NVFP4Quantizer empty split", false);  // a loop draws before it looks
       out.push_back(quantizers[i]->quantize(session, pieces[i]));
     }
   }
   const bool shares = !disable_bulk_allocation && is_exactly<MXFP8Quantizer, Float8BlockQuantizer, NVFP4Quantizer>(first);
   if (shares && !one_launch) share_buffers(out);
-  if (!shares && one_launch)
-    for (const StoragePtr& member : out)
-      for (Field& f : member->fields())
-        if (*f.slot) *f.slot = clone(*f.slot);
   return out;
 }
 

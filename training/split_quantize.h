@@ -25,9 +25,10 @@ struct SplitEntries {
   SplitEntries();
 };
 
-// The native entry: NVFP4 with RHT that the kernels for lists take (sm100, sm110, bf16, a multiple of 128 columns) runs as one launch with one state of the
-// generator, and is refused where group_quantize refuses it; all others run member by member. MXFP8, NVFP4 and blockwise FP8 members then share one buffer for
-// each kind of plane, unless `disable_bulk_allocation`. RuntimeError where splits do not add up to the rows of `x`.
+// The native entry. NVFP4 is served as a list where it has one scale per tensor, a multiple of 128 columns, some rows and bulk allocation; RuntimeError there for 2-D blocks,
+// amax reduction, four over six with RHT or stochastic rounding, and RHT of anything but bf16, on every architecture. With RHT on sm100 and sm110 a list runs as one launch
+// with one state of the generator, and is refused where group_quantize refuses it; all others run member by member. MXFP8, NVFP4 and blockwise FP8 members then share one
+// buffer for each kind of plane, unless `disable_bulk_allocation`. RuntimeError where splits do not add up to the rows of `x`.
 std::vector<StoragePtr> bulk_quantize(Session&, const ArrayPtr& x, const std::vector<int64_t>& splits, const std::vector<QuantizerPtr>& quantizers,
                                       bool disable_bulk_allocation);
 // The gradient of a bias as the native entry of that quantizer sums it: [K] in x's dtype. x [R, K] of any size.

@@ -371,7 +371,8 @@ void Evidence::add_rows(LaneState& lane) const {
     for (const char* how : {"", ",own_amax", ",unrounded", ",unrounded,own_amax"}) lane.row(fmt::format("input.rotated:0x{:04X}{}", l.other->sign_mask, how));
   if (const Judged* amax = lane.find(".amax"); d && amax && amax->is_scalar()) {
     const uint32_t got = Codes(amax->got)[0], want = Codes(amax->want)[0];
-    if (got > want && got < info(Encoding::f32).infinity) lane.row(fmt::format("tensor_amax.at_least={:08X}", got));   // codes of amaxes order as they do
+    if (got > want && got < info(Encoding::f32).infinity)                   // codes of amaxes order as they do
+      for (const char* how : {"at_least", "is"}) lane.row(fmt::format("tensor_amax.{}={:08X}", how, got));
   }
 }
 

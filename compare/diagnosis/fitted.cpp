@@ -1,7 +1,10 @@
 // The stages of the search whose causes are no rows of the library but fitted to the bytes that came: where things stand, which codes stand for others, which part of the tensor is wrong.
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <numeric>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -226,23 +229,55 @@ void Search::try_regions() {
     const int64_t r = plane.transposed ? j : i, c = plane.transposed ? i : j;
     box = {std::min(box.row0, r), std::max(box.row1, r + 1), std::min(box.col0, c), std::max(box.col1, c + 1)};
   });
-  std::set<string> ids;
+  std::set<std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t>> regions;   // the smallest first
   for (const int64_t tall : {1, 8, 16, 32, 64, 128})
     for (const int64_t wide : {1, 8, 16, 32, 64, 128, 1 << 30}) {
       const Region r{box.row0 / tall * tall, std::min(round_up(box.row1, tall), shape.rows), box.col0 / wide * wide, std::min(round_up(box.col1, wide), shape.cols)};
-      if ((r.row1 - r.row0) * (r.col1 - r.col0) * 4 > shape.count()) continue;
-      for (const char* kind : {"input.zero", "input.above", "input.left", "code.zero"}) ids.insert(fmt::format("{}:{}-{},{}-{}", kind, r.row0, r.row1, r.col0, r.col1));
+      if ((r.row1 - r.row0) * (r.col1 - r.col0) == shape.count()) continue;   // of everything there are rows in the library
+      regions.insert({(r.row1 - r.row0) * (r.col1 - r.col0), r.row0, r.row1, r.col0, r.col1});
     }
   std::vector<string> tried;                                               // what explains the other direction comes first
   for (const Candidate& c : elsewhere_)
     if (c.whole.exact() && c.ids.size() == 1 && c.ids[0].find(':') != string::npos) tried.push_back(c.ids[0]);
-  for (const string& id : ids)
-    if (std::find(tried.begin(), tried.end(), id) == tried.end()) tried.push_back(id);
-  constexpr size_t kMost = 48;
+  for (const auto& [area, row0, row1, col0, col1] : regions)
+    for (const char* kind : {"code.zero", "input.above", "input.left", "input.zero", "output.zero"})
+      if (const string id = fmt::format("{}:{}-{},{}-{}", kind, row0, row1, col0, col1); std::find(tried.begin(), tried.end(), id) == tried.end()) tried.push_back(id);
+  constexpr size_t kMost = 120;
   std::erase_if(tried, [&](const string& id) { return !bad_.front()->row(id); });
   if (tried.size() > kMost) tried.resize(kMost);
   exact_ = exact_of_ids(tried, 16);
   if (exact_.size() > 4) exact_.resize(4);
+}
+
+// The scale or the amax of a tensor that came, where everything else follows it. One number tells no rule, so a value and a rule that gives it are offered together, and neither is certain.
+void Search::try_tensor_values() {
+  LaneState& lane = *bad_.front();
+  const Quantizer& q = *lane.lane().problem.quantizer(*d_);
+  if (bad_.size() != 1 || q.row_scaled || q.round == Round::sr) return;
+  const Judged *amax = lane.find(".amax"), *scale = lane.find(".scale"), *inverse = lane.find(".scale_inv"), *data = lane.find(".data");
+  if (!data || data->differ < 8) return;
+  const auto number = [](const PlaneData& p) { return static_cast<float>(value_of(Encoding::f32, Codes(p)[0])); };
+  const auto bits = [](float v) { return std::bit_cast<uint32_t>(v); };
+  if (amax && amax->is_scalar() && amax->differ > 0 && !q.amax && q.format != FormatId::fp8_delayed) {   // the larger ones have rows of their own
+    if (const float came = number(amax->got); came > 0 && came < number(amax->want)) exact_ = exact_of_ids({fmt::format("tensor_amax.at_most={:08X}", bits(came)), fmt::format("tensor_amax.is={:08X}", bits(came))}, 2);
+    return;
+  }
+  if (!info(q.format).per_tensor_fp8() || !inverse || inverse->differ == 0) return;
+  const float inv = number(inverse->got), inv_right = number(inverse->want), of_inverse = 1 / inv;
+  if (!(inv > 0) || !std::isfinite(inv) || !(of_inverse > 0) || !std::isfinite(of_inverse)) return;
+  std::vector<float> scales;
+  if (scale) scales = {number(scale->got)};
+  else                                                                      // those whose reciprocal it is
+    for (const float s : {of_inverse, std::nextafter(of_inverse, 0.0f), std::nextafter(of_inverse, 2 * of_inverse)})
+      if (1 / s == inv) scales.push_back(s);
+  if (scales.empty()) scales = {of_inverse};
+  const PlaneData* given = find_plane(lane.lane().inputs, plane_name(*d_, "given.scale"));
+  const double right = scale ? static_cast<double>(number(scale->want)) : given ? static_cast<double>(number(*given)) : 1 / static_cast<double>(inv_right);
+  for (const float s : scales) {
+    exact_ = exact_of_ids({fmt::format("tensor_scale.is={:08X},{:08X}", bits(s), bits(inv)),
+                           fmt::format("tensor_scale.times={:016X},{:016X}", std::bit_cast<uint64_t>(static_cast<double>(s) / right), std::bit_cast<uint64_t>(static_cast<double>(inv) / static_cast<double>(inv_right)))}, 2);
+    if (!unexplained()) return;
+  }
 }
 
 // A value and a place: what a single cause makes of one plane holds the same codes as what came, in another order, and every other plane is right.

@@ -297,6 +297,7 @@ class Library {
     if (computes_tensor_amax()) tensor_amaxes();
     if (q_.amax) tensor("own", "the given amax is not used, but the tensor's own", [](const Matrix& x, const Matrix&) { return x.amax(); });
     if (format_.per_tensor_fp8()) tensor_scalars();
+    if (q_.format == FormatId::nvfp4 && !q_.row_scaled) tensor_amax_planes();
     if (format_.has_blocks()) scales();
     if (q_.format == FormatId::fp8_block) fp8_block_rules();
     if (square_) own_lines();
@@ -875,6 +876,17 @@ class Library {
     }
   }
 
+  // NVFP4: other libraries store what they make of the tensor's amax, not the amax.
+  void tensor_amax_planes() {
+    const float range = q_.e4m3_max == E4m3Max::m256 ? 1536 : 2688;
+    const auto row = [&](const char* id, const char* title, std::function<float(float)> of) {
+      add(string("tensor_amax.stored_") + id, title, amax, "N10.1").scalars = [of](TensorScalars& s) { s.amax = of(s.amax); };
+    };
+    row("encode_scale", "the amax plane holds the tensor's encode scale S, as vLLM keeps it", [=](float a) { return range / a; });
+    row("decode_scale", "the amax plane holds the tensor's decode scale, amax / (448 * 6), as torchao and ModelOpt keep it", [=](float a) { return a / range; });
+    row("decode_reciprocal", "the amax plane holds the tensor's decode scale, 1 / S", [=](float a) { return 1 / (range / a); });
+  }
+
   void tensor_scalars() {
     const auto row = [&](const char* id, const char* title, void (*f)(TensorScalars&)) { add(string("tensor_scale.") + id, title, tensor_scale, "N3.7").scalars = f; };
     row("stored_scale", "scale_inv holds the scale, not its reciprocal", [](TensorScalars& s) { s.scale_inv = s.scale; });
@@ -891,6 +903,7 @@ class Library {
     row("scale_inv_of_amax_e5m2", "scale_inv is amax / 57344", [](TensorScalars& s) { s.scale_inv = s.amax / 57344; });
     row("scale_inv_of_amax_product", "scale_inv is amax * (1 / MAX)", [](TensorScalars& s) { s.scale_inv = s.amax * (1.0f / 448); });
     row("amax_zero", "the amax plane is not written (0)", [](TensorScalars& s) { s.amax = 0; });
+    add("tensor_amax.stored_of_scaled", "the stored amax is that of scaled elements", amax, "N3.1").scalars = [](TensorScalars& s) { s.amax *= s.scale; };
     const auto stored_least = [&](const string& id, const string& title, double least) {
       add("tensor_amax.stored_" + id, title, amax, "N3.1").scalars = [least](TensorScalars& s) { s.amax = std::max(s.amax, static_cast<float>(least)); };
     };
@@ -904,6 +917,7 @@ class Library {
     };
     const float most = static_cast<float>(value_of(q_.element, info(q_.element).max_finite));
     tensor_rule("product", "the scale is MAX * (1 / amax), not MAX / amax", [=](float a) { return most * (1 / a); });
+    tensor_rule("via_bf16", "the scale goes through bf16", [=](float a) { return static_cast<float>(bf16_of(static_cast<double>(most / a))); });
     tensor_rule("of_240", "MAX is 240, in a division of its own", [](float a) { return 240 / a; });
     tensor_rule("of_256", "MAX is 256, in a division of its own", [](float a) { return 256 / a; });
     tensor_rule("one_place_less", "the scale is one place too small", [=](float a) { return std::nextafter(most / a, 0.0f); });
@@ -990,6 +1004,10 @@ class Library {
     row("scales_of_other", "the scales are the bytes of the other direction's", layout, "scales");
     row("scales_of_other_in_order", "the scales are the other direction's, in their order", layout, "scales:logical");
     row("scales_of_other_transposed", "the scales are the other direction's, transposed", layout, "scales:transposed");
+    if (square_ || q_.round == Round::sr) return;
+    row("blocks_across", "blocks run along the other axis; codes stand in their places, scales as the other direction's", amax, "blocks:logical");
+    row("blocks_across_turned", "blocks run along the other axis; codes stand in their places, scales as the other direction's, transposed", amax, "blocks:transposed");
+    row("codes_across", "elements are scaled by blocks along the other axis, but the scales of the right ones are stored", scaled_value, "blocks:codes");
   }
 
   // ---- scales of blocks ----
@@ -1085,6 +1103,14 @@ class Library {
         const double lower = value_of(Encoding::e4m3, c), other = value_of(Encoding::e4m3, lower > v ? c - 1 : c + 1);
         return std::fabs(v - lower) == std::fabs(v - other) ? (up == (other > lower) ? (lower > v ? c - 1 : c + 1) : c) : c;
       };
+      // S = 1440 / amax, which is 2688 over no amax: by steps of its own.
+      if (q_.round != Round::sr && q_.numerics.multiplier == Multiplier::reciprocal && order == Nvfp4Scale::folded && q_.e4m3_max == E4m3Max::m448) {
+        Hypothesis& h = add("tensor_scale.max_240", "the tensor scale aims at block scales of 240", tensor_scale, "N10.2");
+        static constexpr float kMost = std::numeric_limits<float>::max();
+        const auto encode = [](double amax) { return amax > 0 ? std::min(1440 / static_cast<float>(amax), kMost) : 1.0f; };
+        h.scale = [encode](const ScaleGrid& s, int64_t i, int64_t b) { return element_code(Encoding::e4m3, static_cast<double>(static_cast<float>(s.amax(i, b)) * (encode(s.tensor_amax) * (1.0f / 6)))); };
+        h.scaled = [encode](const CodeView& c) { return c.x * static_cast<double>(std::min(1 / (static_cast<float>(c.scale) * (1 / encode(c.tensor_amax))), kMost)); };
+      }
       from("cut", "scales are cut to E4M3, not rounded", [](double v) { const uint32_t c = element_code(Encoding::e4m3, v); return value_of(Encoding::e4m3, c) > v ? c - 1 : c; });
       from("ties_up", "scales halfway between two codes go up", [=](double v) { return half(v, true); });
       from("ties_down", "scales halfway between two codes go down", [=](double v) { return half(v, false); });
@@ -1192,6 +1218,10 @@ class Library {
     as("twice_in_turn", "elements are scaled twice, one after the other", [](const CodeView& c) { return c.divides ? f32_of(c.x / c.factor) / c.factor : f32_of(c.x * c.factor) * c.factor; });
     as("doubled", "elements are scaled by twice what they should be", [](const CodeView& c) { return c.divides ? c.x / c.factor * 2 : c.x * c.factor * 2; });
     as("halved", "elements are scaled by half of what they should be", [](const CodeView& c) { return c.divides ? c.x / c.factor / 2 : c.x * c.factor / 2; });
+    as("via_f16", "scaled elements are rounded to f16 before they are cast", [](const CodeView& c) {
+      const double v = c.scaled();
+      return std::isfinite(v) ? value_of(Encoding::f16, nearest_code(Encoding::f16, v)) : v;
+    });
     as("by_stored_scale", "elements are divided by the stored scale", [](const CodeView& c) { return c.x / c.scale; });
     as("by_its_reciprocal", "elements are multiplied by the reciprocal of the stored scale", [](const CodeView& c) { return c.x * f32_of(1 / c.scale); });
     as("by_stored_product", "elements are multiplied by the stored scale", [](const CodeView& c) { return c.x * c.scale; });
@@ -1378,8 +1408,8 @@ Hypothesis mapped(const string& id, const string& pairs) {
 }
 
 // "input.zero:32-64,0-32": these rows and columns of x are read as zeros; "input.above:" as the rows before them, as many; "input.left:" as the columns before them;
-// "code.zero:": their codes are 0.
-std::optional<Hypothesis> of_region(const string& id, Direction d) {
+// "code.zero:": their codes are 0; "output.zero:": their codes and the scales of their blocks are.
+std::optional<Hypothesis> of_region(const string& id, const Problem& lane, Direction d) {
   const size_t colon = id.find(':');
   const string kind = id.substr(0, colon);
   int64_t r0 = 0, r1 = 0, c0 = 0, c1 = 0;
@@ -1392,10 +1422,19 @@ std::optional<Hypothesis> of_region(const string& id, Direction d) {
   if (up > r0 || left > c0) return {};
   Hypothesis h;
   h.id = id;
-  h.stage = kind == "code.zero" ? code : input;
-  h.clause = kind == "code.zero" ? "N2.1" : "N1.2";
+  const bool unwritten = kind == "output.zero";
+  h.stage = unwritten ? block_scale : kind == "code.zero" ? code : input;
+  h.clause = unwritten || kind == "code.zero" ? "N2.1" : "N1.2";
   const string where = fmt::format("rows {}..{}, columns {}..{}", r0, r1 - 1, c0, c1 - 1);
-  if (kind == "code.zero") {
+  if (unwritten) {
+    const Quantizer& q = *lane.quantizer(d);
+    if (!info(q.format).has_blocks()) return {};
+    h.title = "codes and scales are 0, as where nothing is written, in " + where;
+    h.wide = true;
+    h.use = Hypothesis::Use::stored;
+    h.scale = [inside, n = length_of(q.block)](const ScaleGrid& s, int64_t i, int64_t b) { return inside(i, b * n) ? 0 : s.at(i, b); };
+    h.code = [=](const CodeView& c) { return inside(c.i, c.j) ? 0 : c.code; };
+  } else if (kind == "code.zero") {
     h.title = "codes are 0 in " + where;
     h.code = [=](const CodeView& c) { return inside(c.i, c.j) ? 0 : c.code; };
   } else if (kind == "input.zero" || up || left) {
@@ -1440,20 +1479,45 @@ std::vector<Hypothesis> line_hypotheses(const Problem& problem) {
 std::optional<Hypothesis> hypothesis_named(const std::string& id, const Problem& lane, Direction d) {
   const auto after = [&](std::string_view prefix) { return id.starts_with(prefix) ? std::optional(id.substr(prefix.size())) : std::nullopt; };
   if (const auto pairs = after("code.map:")) return mapped(id, *pairs);
-  if (id.starts_with("input.zero:") || id.starts_with("input.above:") || id.starts_with("input.left:") || id.starts_with("code.zero:")) return of_region(id, d);
+  if (id.starts_with("input.zero:") || id.starts_with("input.above:") || id.starts_with("input.left:") || id.starts_with("code.zero:") || id.starts_with("output.zero:")) return of_region(id, lane, d);
   if (id.starts_with("input.rotated:")) return also_rotated(id, lane, d);
   for (const char* kind : {"code.column_repeats:", "code.column_ahead:", "code.row_repeats:", "code.row_ahead:", "code.rows_rotated:", "code.columns_rotated:"})
     if (id.starts_with(kind)) return of_place(id, d);
-  if (const auto bits = after("tensor_amax.at_least=")) {
-    const double least = value_of(Encoding::f32, static_cast<uint32_t>(std::strtoul(bits->c_str(), nullptr, 16)));
-    Hypothesis h;
-    h.id = id;
-    h.title = fmt::format("the tensor's amax is at least {}: an earlier value was in its place", least);
-    h.stage = amax;
-    h.clause = "N3.1";
-    h.tensor_amax = [least](const Matrix& x, const Matrix&) { return std::max(x.amax(), least); };
-    return h;
-  }
+  // One number that was fitted to one: what made it is not told by it, so both rows are offered and neither is certain.
+  for (const char* how : {"at_least", "at_most", "is"})
+    if (const auto bits = after(fmt::format("tensor_amax.{}=", how))) {
+      const double came = value_of(Encoding::f32, static_cast<uint32_t>(std::strtoul(bits->c_str(), nullptr, 16)));
+      const char kind = how[3] == 'l' ? '>' : how[3] == 'm' ? '<' : '=';
+      Hypothesis h;
+      h.id = id;
+      h.title = kind == '>'   ? fmt::format("the tensor's amax is at least {}, as where a slot is not reset", came)
+                : kind == '<' ? fmt::format("the tensor's amax is at most {}, as where it saturates", came)
+                              : fmt::format("the tensor's amax is {} and not its largest magnitude: another tensor's, a norm, a part's, or memory that was not written", came);
+      h.stage = amax;
+      h.clause = "N3.1";
+      h.tensor_amax = [=](const Matrix& x, const Matrix&) { return kind == '>' ? std::max(x.amax(), came) : kind == '<' ? std::min(x.amax(), came) : came; };
+      return h;
+    }
+  // "tensor_scale.is=<scale>,<scale_inv>", "tensor_scale.times=<factor of scale>,<factor of scale_inv>": codes follow what came (Search::try_tensor_values).
+  for (const bool fixed : {true, false})
+    if (const auto numbers = after(fixed ? "tensor_scale.is=" : "tensor_scale.times=")) {
+      const size_t comma = numbers->find(',');
+      if (comma == string::npos || !info(lane.quantizer(d)->format).per_tensor_fp8()) return {};
+      const auto number = [&](const string& text) { return fixed ? value_of(Encoding::f32, static_cast<uint32_t>(std::strtoul(text.c_str(), nullptr, 16))) : std::bit_cast<double>(uint64_t{std::strtoull(text.c_str(), nullptr, 16)}); };
+      const double scale = number(numbers->substr(0, comma)), inverse = number(numbers->substr(comma + 1));
+      Hypothesis h;
+      h.id = id;
+      h.title = fixed ? fmt::format("the scale is {}, not this tensor's (stale, or the next step's), and every code follows it", scale)
+                      : fmt::format("the scale is {} times what it should be (rounded, or made by another rule), and every code follows it", scale);
+      h.stage = tensor_scale;
+      h.clause = "N3.3";
+      h.scalars = [=](TensorScalars& s) {
+        s.scale = static_cast<float>(fixed ? scale : static_cast<double>(s.scale) * scale);
+        s.scale_inv = static_cast<float>(fixed ? inverse : static_cast<double>(s.scale_inv) * inverse);
+      };
+      h.scaled = [=](const CodeView& c) { return c.divides ? c.x / (fixed ? inverse : f32_of(c.factor * inverse)) : c.x * (fixed ? scale : f32_of(c.factor * scale)); };
+      return h;
+    }
   if (const auto layout = after("layout.")) {
     Hypothesis h;
     h.id = id;

@@ -63,6 +63,7 @@ struct ScaleGrid {
   std::vector<uint32_t> codes;   // [lines * blocks]
   std::vector<double> amaxes;    // of the blocks, likewise; what scales are made of
   double encode_scale = 1;       // N10.2, of a tensor with one amax
+  double tensor_amax = 0;        // ... which is this
   double amax(int64_t line, int64_t block) const { return amaxes[static_cast<size_t>(line * blocks + block)]; }
   uint32_t at(int64_t line, int64_t block) const { return codes[static_cast<size_t>(line * blocks + block)]; }
 };
@@ -128,7 +129,7 @@ struct Hypothesis {
   std::function<uint32_t(const CodeView&)> code;                                      // a code of the data
   std::string code_keys;                                                              // codes are those of the line with these keys, scales are not
   std::function<std::pair<int64_t, int64_t>(int64_t i, int64_t j, int64_t lines, int64_t length)> code_place;   // the code of this element stands at (i, j) instead
-  std::string of_other;                                                               // this plane, "data" or "scales", holds the other direction's bytes; "scales:logical", "scales:transposed": its codes by their places, or by those exchanged
+  std::string of_other;                                                               // this plane, "data" or "scales", holds the other direction's bytes; "scales:logical", "scales:transposed": its codes by their places, or by those exchanged; "blocks:...": both, of a direction that is quantized as this one is, "blocks:codes": its codes alone
   std::string layout;                                                                 // "<plane stem>:<name>": the place of everything in a plane (compare/diagnosis/layouts.h)
 
   bool wide = false;            // looks at other blocks than its own: a sample cannot show what it does

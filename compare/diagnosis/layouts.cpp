@@ -31,11 +31,12 @@ struct Order {
   std::vector<Digit> digits;
 
   // Nothing where the order's tiles reach beyond its own extent; the caller checks the plane's.
-  int64_t at(int64_t o, int64_t k, int64_t outer, int64_t along) const {
+  // `cut`: digits stop where the extent does, as where a tile is reshaped that is not filled up.
+  int64_t at(int64_t o, int64_t k, int64_t outer, int64_t along, bool cut = false) const {
     int64_t address = 0;
     for (const Digit& d : digits) {
       const int64_t v = d.axis == 'o' ? o : k, extent = d.axis == 'o' ? outer : along;
-      const int64_t radix = d.modulus ? d.modulus : ceil_div(extent, d.divisor), digit = v / d.divisor;
+      const int64_t all = ceil_div(extent, d.divisor), radix = !d.modulus ? all : cut ? std::min(d.modulus, all) : d.modulus, digit = v / d.divisor;
       address = address * radix + (d.modulus ? digit % d.modulus : digit);
     }
     return address;
@@ -52,6 +53,7 @@ const std::vector<Order>& orders() {
       {"tiles_128x4_rows", "tiles of 128x4 with their rows in order", {{'o', 128}, {'k', 4}, {'o', 1, 128}, {'k', 1, 4}}},
       {"tiles_128x4_reshaped", "tensor-core tiles whose 128 rows were taken as 32x4 instead of 4x32", {{'o', 128}, {'k', 4}, {'o', 1, 4}, {'o', 4, 32}, {'k', 1, 4}}},
       {"tiles_128x4_words", "tensor-core tiles with the four scales of a word transposed", {{'o', 128}, {'k', 4}, {'o', 1, 32}, {'k', 1, 4}, {'o', 32, 4}}},
+      {"tiles_128_whole", "tensor-core tiles as wide as a row of scales, not 4", {{'o', 128}, {'o', 1, 32}, {'o', 32, 4}, {'k'}}},
       {"tiles_32x4", "tiles of 32x4 with their rows in order", {{'o', 32}, {'k', 4}, {'o', 1, 32}, {'k', 1, 4}}},
       {"tiles_8x4", "tiles of 8x4 with their rows in order", {{'o', 8}, {'k', 4}, {'o', 1, 8}, {'k', 1, 4}}},
       {"words_along", "words of four along the contracted dimension, the words transposed (packed UE8M0 of DeepGEMM)", {{'k', 4}, {'o'}, {'k', 1, 4}}},
@@ -223,6 +225,8 @@ class Search {
         auto place = [&](int64_t o, int64_t k) { return order.at(o, k, rows, cols); };
         const string what = bare ? fmt::format("{}, without padding", order.description) : string(order.description);
         try_map(bare ? name + "_unpadded" : name, what, plane_.logical, [&](int64_t o, int64_t k) { return Pair(place(o, k), right_place(o, k)); });
+        if (bare && tiled && name == "tiles_128x4" && rows < 128)
+          try_map(name + "_cut", "tensor-core tiles of as many rows as there are, not padded to 128", plane_.logical, [&](int64_t o, int64_t k) { return Pair(order.at(o, k, rows, cols, true), right_place(o, k)); });
         // Of planes whose contracted dimension runs down: the order's rows are the plane's columns.
         if (!by_columns_ && name.starts_with("tiles_"))
           try_map(name + (bare ? "_across_unpadded" : "_across"), what + ", its rows being columns", plane_.logical, [&](int64_t o, int64_t k) { return Pair(order.at(k, o, cols, rows), right_place(o, k)); });

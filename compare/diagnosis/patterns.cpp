@@ -470,6 +470,11 @@ std::vector<Coordinate> coordinates(const Problem& problem, const PlaneData& got
   }
   const Grid grid = grid_of(codes, at, unit);
   if (grid.differ == 0 || grid.differ == grid.of) return {};
+  // All that differs in one small box: said whether chance could have put it there or not.
+  int64_t row0 = at.rows, row1 = -1, col0 = at.cols, col1 = -1, boxed = 0;
+  for (size_t i : codes.differ)
+    if (at.row[i] < at.rows && at.col[i] < at.cols) row0 = std::min(row0, at.row[i]), row1 = std::max(row1, at.row[i]), col0 = std::min(col0, at.col[i]), col1 = std::max(col1, at.col[i]);
+  for (size_t i = 0; i < codes.got.size(); ++i) boxed += at.row[i] >= row0 && at.row[i] <= row1 && at.col[i] >= col0 && at.col[i] <= col1;
   const double all = static_cast<double>(grid.of), bad = static_cast<double>(grid.differ), rate = bad / all, uncertainty = all * entropy(rate);
 
   std::vector<Candidate> found;
@@ -538,6 +543,14 @@ std::vector<Coordinate> coordinates(const Problem& problem, const PlaneData& got
     if (news) kept.push_back(c);
   }
   std::vector<Coordinate> out;
+  const bool known = std::any_of(kept.begin(), kept.end(), [&](const Candidate& c) { return c.differ == grid.differ && c.inside == boxed; });
+  if (boxed * 8 <= grid.of && !known) {
+    const auto range = [](const char* axis, int64_t from, int64_t to, int64_t step, int64_t of) {
+      const int64_t a = from * step, b = std::min((to + 1) * step, of) - 1;
+      return a == b ? fmt::format("{} {}", axis, a) : fmt::format("{}s {}..{}", axis, a, b);
+    };
+    out.push_back({fmt::format("all in {}, {}", range("row", row0, row1, step.rows, length.rows), range("column", col0, col1, step.cols, length.cols)), grid.differ, grid.differ, boxed, grid.of});
+  }
   for (const Candidate& c : kept) {
     Coordinate to;
     for (const Band& b : c.bands)
@@ -548,6 +561,7 @@ std::vector<Coordinate> coordinates(const Problem& problem, const PlaneData& got
     to.inside_of = grid.of;
     out.push_back(std::move(to));
   }
+  if (out.size() > kShown) out.pop_back();
   return out;
 }
 

@@ -18,7 +18,7 @@ PlaneSummary summarize(const Problem& problem, const PlaneData& got, const Plane
 HeatMap heat_map(const Problem& problem, const PlaneData& got, const PlaneData& want);
 
 // Coordinates that tell where the differences lie, the best first, at most 6: those that explain clearly more than chance would, by the information they give. Differences of one
-// block count as one where a coordinate cannot part them. Empty: uniform, or too few to tell.
+// block count as one where a coordinate cannot part them. Empty: spread over the tensor as far as coordinates tell.
 std::vector<Coordinate> coordinates(const Problem& problem, const PlaneData& got, const PlaneData& want);
 
 // Something that holds for all differences of a plane, and that would hardly hold by chance.

@@ -259,8 +259,48 @@ const PlaneData& Replay::rotated() const {
   return rotated_;
 }
 
+namespace {
+
+// Codes of a plane in the order of another's.
+bool take_codes(const PlaneData& from, PlaneData& to, bool turned) {
+  const Shape a = from.plane.logical, b = to.plane.logical;
+  if (a.count() != b.count() || from.plane.encoding != to.plane.encoding) return false;
+  for (int64_t k = 0; k < a.count(); ++k)
+    set_code(to.plane, to.bytes, index_of(to.plane, k / b.cols, k % b.cols), code_at(from.plane, from.bytes, turned ? index_of(from.plane, k % a.rows, k / a.rows) : index_of(from.plane, k / a.cols, k % a.cols)));
+  return true;
+}
+
+}  // namespace
+
+// Planes of this lane as blocks along the other axis make them, in the places of this one's.
+bool Replay::take_blocks_across(const Hypothesis& h, std::vector<PlaneData>& planes) const {
+  const Direction d = *lane_.direction, other = d == Direction::row ? Direction::col : Direction::row;
+  std::call_once(across_once_, [&] {
+    Problem p = lane_.problem;
+    p.quantizer(other) = p.quantizer(d);
+    p.quantizer(d).reset();
+    std::vector<PlaneData> inputs;
+    for (PlaneData data : lane_.inputs) {
+      if (data.plane.direction == d) data.plane.name = plane_name(other, data.plane.name.substr(data.plane.name.find('.') + 1));
+      inputs.push_back(std::move(data));
+    }
+    across_ = execute(p, inputs);
+  });
+  if (!across_) return false;
+  const auto of = [&](std::vector<PlaneData>& among, Direction where, std::string_view stem) {
+    return std::find_if(among.begin(), among.end(), [&](const PlaneData& data) { return data.plane.name == plane_name(where, stem); });
+  };
+  const std::string_view scales = scale_stem(lane_.problem.quantizer(d)->scales);
+  const auto from = of(*across_, other, "data"), to = of(planes, d, "data"), from_scales = of(*across_, other, scales), to_scales = of(planes, d, scales);
+  if (from == across_->end() || to == planes.end() || from->plane.logical.count() != to->plane.logical.count()) return false;
+  if (!take_codes(*from, *to, from->plane.transposed != to->plane.transposed)) return false;
+  if (h.of_other == "blocks:codes") return true;
+  return from_scales != across_->end() && to_scales != planes.end() && take_codes(*from_scales, *to_scales, h.of_other.ends_with(":transposed"));
+}
+
 // A plane of this lane written with what the other direction has for it. False where there is none of the kind.
 bool Replay::take_from_other(const Hypothesis& h, std::vector<PlaneData>& planes) const {
+  if (h.of_other.starts_with("blocks:")) return take_blocks_across(h, planes);
   if (!lane_.other) return false;
   const Direction d = *lane_.direction, other = d == Direction::row ? Direction::col : Direction::row;
   Problem p = lane_.problem;
@@ -278,13 +318,7 @@ bool Replay::take_from_other(const Hypothesis& h, std::vector<PlaneData>& planes
     to->bytes = from->bytes;
     return true;
   }
-  const Shape a = from->plane.logical, b = to->plane.logical;
-  if (a.count() != b.count() || (turned && a.rows != b.cols)) return false;
-  for (int64_t k = 0; k < a.count(); ++k) {
-    const int64_t r = k / b.cols, c = k % b.cols;
-    set_code(to->plane, to->bytes, index_of(to->plane, r, c), code_at(from->plane, from->bytes, turned ? index_of(from->plane, c, r) : index_of(from->plane, k / a.cols, k % a.cols)));
-  }
-  return true;
+  return (!turned || from->plane.logical.rows == to->plane.logical.cols) && take_codes(*from, *to, turned);
 }
 
 double Replay::tensor_amax() const {
@@ -503,7 +537,8 @@ const ScaleGrid& Replay::own_scales(bool amaxes) const {
     own_scales_.amaxes = own_amaxes_.amaxes;
     if (s.q().format == FormatId::nvfp4 && !s.q().row_scaled) {
       const PlaneData* given = find_plane(lane_.inputs, plane_name(d, "given.amax"));
-      own_scales_.encode_scale = encode_scale(s.q(), static_cast<float>(given ? scalar_of(*given) : tensor_amax()), lane_.problem.x.source);
+      own_scales_.tensor_amax = given ? static_cast<double>(scalar_of(*given)) : tensor_amax();
+      own_scales_.encode_scale = encode_scale(s.q(), static_cast<float>(own_scales_.tensor_amax), lane_.problem.x.source);
     }
   });
   return amaxes ? own_amaxes_ : own_scales_;
@@ -688,6 +723,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
     if (s.q().format == FormatId::nvfp4 && !s.q().row_scaled) {
       const PlaneData* given = find_plane(lane_.inputs, plane_name(d, "given.amax"));
       const double a = s.tensor_amax ? *s.tensor_amax : given ? scalar_of(*given) : edited ? s.quantized->amax() : tensor_amax();
+      shown_scales.tensor_amax = a;
       shown_scales.encode_scale = encode_scale(s.q(), static_cast<float>(a), lane_.problem.x.source);
     }
     const auto edit = [&](ScaleGrid& grid, Hypothesis::Use use) {

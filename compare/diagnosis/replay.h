@@ -59,6 +59,7 @@ class Replay {
   std::optional<std::vector<PlaneData>> execute(const Problem& p, const std::vector<PlaneData>& inputs) const;
   const PlaneData& rotated() const;
   bool take_from_other(const Hypothesis& h, std::vector<PlaneData>& planes) const;
+  bool take_blocks_across(const Hypothesis& h, std::vector<PlaneData>& planes) const;
   double tensor_amax() const;
   const std::vector<double>& block_amaxes() const;
   const ScaleGrid& own_scales(bool amaxes) const;
@@ -70,13 +71,13 @@ class Replay {
   Subject& reference_;
   mutable std::atomic<int> runs_ = 0;
   std::optional<double> observed_amax_;
-  mutable std::once_flag rotated_once_, amax_once_, largest_once_, blocks_once_, scales_once_, other_once_;
+  mutable std::once_flag rotated_once_, amax_once_, largest_once_, blocks_once_, scales_once_, other_once_, across_once_;
   mutable std::vector<std::pair<double, std::pair<int64_t, int64_t>>> largest_;   // the largest magnitudes, descending, and where they stand
   mutable PlaneData rotated_;
   mutable double amax_ = 0;
   mutable std::vector<double> block_amaxes_;
   mutable ScaleGrid own_scales_{}, own_amaxes_{};
-  mutable std::optional<std::vector<PlaneData>> of_other_;
+  mutable std::optional<std::vector<PlaneData>> of_other_, across_;
   mutable std::mutex keyed_mutex_;
   mutable std::map<std::string, std::optional<Problem>> keyed_;
 };

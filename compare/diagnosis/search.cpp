@@ -47,6 +47,7 @@ Found Search::run() {
   if (unexplained()) try_named_sets();
   if (d_ && unexplained() && evidence_.options.pairs) try_displaced();
   if (d_ && unexplained() && evidence_.options.pairs) try_pairs();
+  if (d_ && unexplained()) try_tensor_values();
   if (d_ && unexplained()) judge_codes_under_scales();
   add_runners_up();
   found_.candidates = std::move(exact_);
@@ -173,12 +174,16 @@ void Search::try_singles() {
 
 // Those that look at other blocks, where the planes that differ are those that they touch.
 void Search::try_wide() {
-  bool data = false, scales = false;
+  bool data = false, scales = false, many = false;
   for (const LaneState* l : bad_)
-    for (const Judged& j : l->judged) (j.is_data() ? data : scales) |= j.differ > 0;
+    for (const Judged& j : l->judged) {
+      (j.is_data() ? data : scales) |= j.differ > 0;
+      many |= !j.is_scalar() && j.differ * 4 > j.of;
+    }
   const auto touches = [&](const Hypothesis& h) {
     if (!h.wide) return false;
     if (!h.keys.empty()) return data && !scales;
+    if (h.of_other.starts_with("blocks:")) return many && (h.of_other == "blocks:codes") != scales;   // other blocks leave few codes as they are
     if (!h.of_other.empty()) return (h.of_other == "data") == data && (h.of_other == "data") != scales;
     return h.use == Hypothesis::Use::codes ? data && !scales : h.use == Hypothesis::Use::stored ? scales && !data : scales;
   };

@@ -35,6 +35,7 @@ class Search {
   void try_named_sets();
   void try_displaced();
   void try_pairs();
+  void try_tensor_values();
   void judge_codes_under_scales();
   void add_runners_up();
 

@@ -344,6 +344,115 @@ TEST(Diagnose, EpsOfTheAmax) {
   expect_named(bare.diagnosis(), {"tensor_scale.plus_eps"}, Stage::tensor_scale);
 }
 
+// One number that came says that it is wrong, not what made it: never a certain cause.
+TEST(Diagnose, AnAmaxAloneIsNeverCertain) {
+  for (const char* line : {"quantize fp8_delayed 32x64 bf16 dir=row scale=6.5", "quantize fp8_current 32x64 bf16 dir=row", "quantize nvfp4 32x64 bf16 dir=row"})
+    for (const float came : {1.2345e20f, 518.05f}) {
+      Case c(line);
+      set_f32(c.plane("row.amax"), 0, came);
+      EXPECT_NE(c.diagnosis().confidence, Confidence::certain) << line << diagnosis_screen(c.diagnosis());
+    }
+  Case c("quantize fp8_delayed 32x64 bf16 dir=row scale=6.5");
+  set_f32(c.plane("row.amax"), 0, 1.2345e20f);
+  const Diagnosis d = c.diagnosis();
+  EXPECT_EQ(d.confidence, Confidence::equivalent);
+  expect_named(d, {"tensor_amax.is=60D626D0"}, Stage::amax);
+  expect_named(d, {"tensor_amax.at_least=60D626D0"}, Stage::amax);
+  const float amax = f32_at(Case("quantize fp8_delayed 32x64 bf16 dir=row scale=6.5").plane("row.amax"), 0);
+  set_f32(c.plane("row.amax"), 0, amax * 6.5f);
+  expect_named(c.diagnosis(), {"tensor_amax.stored_of_scaled"}, Stage::amax);
+  // One that is too small, and followed.
+  Case less("quantize fp8_current 64x128 bf16 dir=row fill=outliers");
+  const Case given("quantize fp8_current 64x128 bf16 dir=row fill=outliers amax=0.3");
+  for (PlaneData& p : less.seen.got)
+    if (const PlaneData* made = find_plane(given.seen.got, p.plane.name)) p.bytes = made->bytes;
+  set_f32(less.plane("row.amax"), 0, 0.3f);
+  expect_named(less.diagnosis(), {"tensor_amax.is=3E99999A"}, Stage::amax);
+  EXPECT_EQ(less.diagnosis().confidence, Confidence::equivalent);
+}
+
+// Codes that follow a scale which is not the tensor's: its value, or a factor, and neither is certain.
+TEST(Diagnose, ScalesThatAreNotTheTensors) {
+  const auto cast = [](Case& c, float scale) {
+    PlaneData& data = c.plane("row.data");
+    for (int64_t i = 0; i < data.plane.logical.count(); ++i) set_code(data.plane, data.bytes, i, element_code(Encoding::e4m3, static_cast<double>(static_cast<float>(value_of(Encoding::bf16, code_at(Encoding::bf16, c.seen.inputs[0].bytes, i))) * scale)));
+    set_f32(c.plane("row.scale_inv"), 0, 1 / scale);
+  };
+  Case c("quantize fp8_current 64x128 bf16 dir=row");
+  set_f32(c.plane("row.scale"), 0, 13.25f);
+  cast(c, 13.25f);
+  const Diagnosis d = c.diagnosis();
+  expect_named(d, {"tensor_scale.is=41540000,3D9A90E8"}, Stage::tensor_scale);
+  EXPECT_EQ(d.confidence, Confidence::equivalent) << diagnosis_screen(d);
+  Case next("quantize fp8_delayed 64x128 bf16 dir=row scale=6.5");
+  cast(next, 5);
+  expect_named(next.diagnosis(), {"tensor_scale.is=40A00000,3E4CCCCD"}, Stage::tensor_scale);
+  // Codes that do not follow it are not explained by it.
+  set_f32(next.plane("row.scale_inv"), 0, 0.25f);
+  EXPECT_EQ(next.diagnosis().explanations.empty() || !next.diagnosis().explanations[0].exact(), true);
+}
+
+TEST(Diagnose, ElementsThatGoThroughF16) {
+  Case c("quantize fp8_block 64x256 bf16 dir=row pow2=0");
+  PlaneData& data = c.plane("row.data");
+  for (int64_t r = 0; r < 64; ++r)
+    for (int64_t b = 0; b < 2; ++b) {
+      float amax = 0;
+      const auto x = [&](int64_t k) { return static_cast<float>(value_of(Encoding::bf16, code_at(Encoding::bf16, c.seen.inputs[0].bytes, r * 256 + b * 128 + k))); };
+      for (int64_t k = 0; k < 128; ++k) amax = std::max(amax, std::fabs(x(k)));
+      for (int64_t k = 0; k < 128; ++k)
+        set_code(data.plane, data.bytes, r * 256 + b * 128 + k, element_code(Encoding::e4m3, value_of(Encoding::f16, nearest_code(Encoding::f16, static_cast<double>(x(k) * (448 / amax))))));
+    }
+  expect_named(c.diagnosis(), {"scaled.via_f16"}, Stage::scaled_value);
+}
+
+// Half a tensor, or more, that was not written; without its scales it may as well not have been read.
+TEST(Diagnose, PartsThatAreNotWritten) {
+  for (const int64_t from : {16, 40, 48}) {
+    Case c("quantize mxfp8 64x128 bf16 dir=row");
+    PlaneData &data = c.plane("row.data"), &scales = c.plane("row.scale_inv");
+    std::fill(data.bytes.begin() + from * 128, data.bytes.end(), std::byte{0});
+    const Diagnosis codes = c.diagnosis();
+    expect_named(codes, {fmt::format("code.zero:{}-64,0-128", from)}, Stage::code);
+    for (int64_t r = from; r < 64; ++r)
+      for (int64_t b = 0; b < 4; ++b) set_code(scales.plane, scales.bytes, index_of(scales.plane, r, b), 0);
+    const Diagnosis both = c.diagnosis();
+    EXPECT_EQ(both.confidence, Confidence::equivalent) << diagnosis_screen(both);
+    expect_named(both, {fmt::format("output.zero:{}-64,0-128", from)}, Stage::block_scale);
+    expect_named(both, {fmt::format("input.zero:{}-64,0-128", from)}, Stage::block_scale);
+  }
+}
+
+// 32x1 blocks where 1x32 are asked for, everything in its own place.
+TEST(Diagnose, BlocksAlongTheOtherAxis) {
+  Case c("quantize mxfp8 128x128 bf16 dir=row fill=wide"), down("quantize mxfp8 128x128 bf16 dir=col fill=wide");
+  const std::vector<std::byte> right = c.plane("row.scale_inv").bytes;
+  c.plane("row.data").bytes = down.plane("col.data").bytes;
+  c.plane("row.scale_inv").bytes = down.plane("col.scale_inv").bytes;
+  expect_named(c.diagnosis(), {"plane.blocks_across"}, Stage::amax);
+  EXPECT_EQ(c.diagnosis().confidence, Confidence::certain);
+  c.plane("row.scale_inv").bytes = right;
+  expect_named(c.diagnosis(), {"plane.codes_across"}, Stage::scaled_value);
+  // Columns of NVFP4 are stored transposed: put back.
+  Case four("quantize nvfp4 128x128 bf16 dir=row fill=wide"), across("quantize nvfp4 128x128 bf16 dir=col fill=wide");
+  for (const char* stem : {"data", "scale_inv"}) {
+    PlaneData &to = four.plane(string("row.") + stem), &from = across.plane(string("col.") + stem);
+    const Shape s = from.plane.logical;
+    for (int64_t k = 0; k < s.count(); ++k) set_code(to.plane, to.bytes, index_of(to.plane, k / to.plane.logical.cols, k % to.plane.logical.cols), code_at(from.plane, from.bytes, index_of(from.plane, k % s.rows, k / s.rows)));
+  }
+  expect_named(four.diagnosis(), {"plane.blocks_across_turned"}, Stage::amax);
+}
+
+// NVFP4's one value of the tensor, as other libraries keep it, and made for another largest scale.
+TEST(Diagnose, WhatStandsForTheAmaxOfNvfp4) {
+  Case c("quantize nvfp4 64x128 bf16 dir=row");
+  const float amax = f32_at(c.plane("row.amax"), 0);
+  set_f32(c.plane("row.amax"), 0, 2688 / amax);
+  expect_named(c.diagnosis(), {"tensor_amax.stored_encode_scale"}, Stage::amax);
+  set_f32(c.plane("row.amax"), 0, amax / 2688);
+  expect_named(c.diagnosis(), {"tensor_amax.stored_decode_scale"}, Stage::amax);
+}
+
 TEST(Diagnose, PlanesOfTheOtherDirection) {
   Case c("quantize mxfp8 64x128 bf16 seed=3");
   std::swap(c.plane("row.data").bytes, c.plane("col.data").bytes);

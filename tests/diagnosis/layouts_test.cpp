@@ -141,6 +141,23 @@ TEST(Layouts, OfPaddedPlanes) {
   expect_exact(c, "row.scale_inv", "row_major_unpadded");
 }
 
+// Tiles of the rows and columns that there are, where they should be filled up to 128x4.
+TEST(Layouts, OfTilesWithoutPadding) {
+  Case rows("quantize mxfp8 96x256 bf16 dir=row scales=gemm fill=outliers");
+  PlaneData& r = rows["row.scale_gemm"];
+  ASSERT_EQ(r.plane.padded, (Shape{128, 8}));
+  std::fill(r.bytes.begin(), r.bytes.end(), std::byte{0});
+  for (int64_t i = 0; i < 96; ++i)
+    for (int64_t k = 0; k < 8; ++k) set_code(r.plane, r.bytes, ((k / 4 * 32 + i % 32) * 3 + i / 32) * 4 + k % 4, rows.code("row.scale_gemm", i, k));
+  expect_exact(rows, "row.scale_gemm", "tiles_128x4_cut");
+  Case cols("quantize mxfp8 128x192 bf16 dir=row scales=gemm fill=outliers");
+  PlaneData& c = cols["row.scale_gemm"];
+  std::fill(c.bytes.begin(), c.bytes.end(), std::byte{0});
+  for (int64_t i = 0; i < 128; ++i)
+    for (int64_t k = 0; k < 6; ++k) set_code(c.plane, c.bytes, (i % 32 * 4 + i / 32) * 6 + k, cols.code("row.scale_gemm", i, k));
+  expect_exact(cols, "row.scale_gemm", "tiles_128_whole_unpadded");
+}
+
 TEST(Layouts, AddressBitsOfAnySwizzle) {
   Case c(kData);
   // Four bits of row and column exchanged and two of them mixed, as shared memory is swizzled.

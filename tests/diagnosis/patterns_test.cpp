@@ -153,6 +153,17 @@ TEST(Patterns, CoordinatesAreSilentWithoutAPattern) {
   EXPECT_TRUE(found.empty()) << found.front();
 }
 
+// What lies in one small place is said, however few they are.
+TEST(Patterns, CoordinatesOfASmallPlace) {
+  Case row("quantize mxfp8 64x128 bf16 dir=row"), tile("quantize mxfp8 256x512 bf16 dir=row"), one("quantize mxfp8 64x128 bf16 dir=row");
+  row.spoil("row.data", [&](int64_t r, int64_t k, uint32_t w) { return r == 33 && k % 32 != 5 ? w ^ 1 : w; });
+  EXPECT_EQ(where(row, "row.data").at(0), "all in row 33, columns 0..127");
+  tile.spoil("row.data", [&](int64_t r, int64_t k, uint32_t w) { return r == 40 && k / 32 == 3 ? w ^ 1 : w; });
+  EXPECT_EQ(where(tile, "row.data").at(0), "all in row 40, columns 96..127");
+  one.spoil("row.scale_inv", [&](int64_t r, int64_t k, uint32_t w) { return r == 7 && k == 2 ? w + 1 : w; });
+  EXPECT_EQ(where(one, "row.scale_inv").at(0), "all in row 7, columns 64..95");
+}
+
 TEST(Patterns, CoordinatesOfScalesAndMembers) {
   Case c("quantize mxfp8 256x1024 bf16 dir=row");
   c.spoil("row.scale_inv", [&](int64_t, int64_t k, uint32_t w) { return k % 4 == 3 ? w + 1 : w; });

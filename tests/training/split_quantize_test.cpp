@@ -88,6 +88,28 @@ TEST_F(Grouped, WhereTheKernelsForListsDoNotServeSplitsGoOneByOne) {
   EXPECT_EQ(launches(128, Arch::sm90), 2u);
 }
 
+TEST_F(Grouped, WhatNoListOfNvfp4Has) {
+  using Set = std::function<void(NVFP4Quantizer&)>;
+  const Set square = [](NVFP4Quantizer& q) { q.with_2d_quantization = true; }, reduced = [](NVFP4Quantizer& q) { q.reduction = {true, std::make_shared<ProcessGroup>()}; };
+  const auto error = [&](const Set& set, bool rht, Arch arch, int64_t cols, bool disable) {
+    Session own(*subject);
+    own.arch = arch;
+    const auto qs = experts<NVFP4Quantizer>(2, [&](NVFP4Quantizer& q) {
+      if (rht) rotate(q);
+      set(q);
+    });
+    return error_of([&] { split_quantize(own, varied({256, cols}), {128, 128}, qs, {DType::bfloat16, false, disable}); });
+  };
+  for (const Set& set : {square, reduced})
+    for (const Arch arch : {Arch::sm90, Arch::sm100}) {
+      for (const bool rht : {false, true}) EXPECT_EQ(error(set, rht, arch, 128, false), "RuntimeError");
+      EXPECT_EQ(error(set, false, arch, 192, false), "none") << "split by split, as alone";
+      EXPECT_EQ(error(set, false, arch, 128, true), "none") << "split by split, as alone";
+    }
+  EXPECT_EQ(error([](NVFP4Quantizer& q) { q.nvfp4_use_4over6 = true; }, true, Arch::sm90, 128, false), "RuntimeError");
+  EXPECT_EQ(error([](NVFP4Quantizer&) {}, true, Arch::sm90, 128, false), "none");
+}
+
 TEST_F(Grouped, DirectionsWithStatesOfTheirOwnMakeOneMember) {
   const SplitResult r = split_quantize(session, varied({256, 128}), {64, 192}, experts<NVFP4Quantizer>(2, rotate_and_draw), {});
   EXPECT_EQ(storage(r.outputs[1])->present(), (Usages{true, true}));

@@ -392,6 +392,7 @@ class Run {
     else if (!(a == 0 || std::isinf(a) || std::isnan(a))) {
       d.scale = on(dv_reciprocal) ? max * (1.0f / a) : max / a;
       if (on(dv_decode_first)) d.scale = 1.0f / (a / max);
+      if (on(dv_stale)) d.scale = 13.25f;
       if (std::isinf(d.scale)) d.scale = FLT_MAX;
       if ((q.pow2 && !on(dv_pow2_missing)) || on(dv_pow2_extra)) {
         int e = 0;
@@ -453,7 +454,7 @@ class Run {
   }
 
   float encode_scale(float amax) const {
-    const float target = on(ts_256) ? 1536.0f : on(ts_no_six) ? 448.0f : 2688.0f;
+    const float target = on(ts_256) ? 1536.0f : on(ts_240) ? 1440.0f : on(ts_no_six) ? 448.0f : 2688.0f;
     float s = on(ts_reciprocal) ? target * (1.0f / amax) : target / amax;
     if (!(s < FLT_MAX)) s = FLT_MAX;
     if (amax == 0 || s == 0) s = 1;
@@ -641,6 +642,7 @@ class Run {
       amax = given ? as_float(*q.amax) : tensor_amax(of_x ? x_ : v);
       float stored = amax;
       if (on(ta_stored_eps) && stored < as_float(q.eps)) stored = as_float(q.eps);
+      if (on(ta_stored_encode)) stored = 2688.0f / stored;
       if (const Buffer* out = find(outputs_, plane_name(d, "amax"))) put(*out, 0, std::isnan(stored) ? 0x7FFFFFFF : as_bits(stored));
     }
     if (per_tensor) {
