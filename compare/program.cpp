@@ -173,7 +173,7 @@ void add_what(CLI::App* c, Common& o) {
   c->add_option("--shard", o.shard, "i/n: every n-th line, beginning with the i-th");
 }
 void add_subjects(CLI::App* c, Common& o, const char* fallback) {
-  c->add_option("--subject", o.subjects, fmt::format("reference, host, gpu, headers, lanes, lanes_twin, host_general, plugin:<name>, pack; several with commas (default: {})", fallback));
+  c->add_option("--subject", o.subjects, fmt::format("reference, host, gpu, cublaslt, headers, lanes, lanes_twin, host_general, plugin:<name>, pack; several with commas (default: {})", fallback));
   c->add_option("--plugin", o.plugin, "a shared library to judge (contract/assay_plugin.h)");
   c->add_option("--pack", o.pack, "a recording as the subject `pack`");
 }
@@ -512,6 +512,16 @@ int run_program(int argc, char** argv) {
     status = run_doctor(doctor, all, std::cout);
   });
 
+  // What stands where a command belongs: CLI11 would only say that some command is missing, or take the help that follows for its own.
+  if (const std::string first = argc > 1 ? argv[1] : ""; !first.empty() && first[0] != '-') {
+    std::vector<std::string> names;
+    for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+    if (std::find(names.begin(), names.end(), first) == names.end()) {
+      const std::vector<std::string_view> words(names.begin(), names.end());
+      const std::string near = nearest_word(first, words);
+      throw Refusal{fmt::format("no command '{}'{}; `assay --help` lists the commands", first, near.empty() ? "" : ": did you mean " + near + "?")};
+    }
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& e) {   // --help, --version

@@ -21,6 +21,8 @@
 #include "compare/runner.h"
 #include "compare/shrink.h"
 #include "compare/trace.h"
+#include "contract/line.h"
+#include "fast/gemm_plan.h"
 #include "tests/compare/fakes.h"
 
 namespace assay {
@@ -389,6 +391,27 @@ TEST(Unpinned, WhatIsNotPinned) {
   for (const std::string& line : {fp8, fp8 + "alpha=2", fp8 + "alpha=-0.125", blocks, blocks + "alpha=4", plain, plain + "alpha=0.3", plain + "beta=1", plain + "beta=-0.5", plain + "bias=f32", sequence + "row_scaled=1 alpha=0.3 beta=0.7 bias=f32",
                                   sequence + "sum=exact row_scaled=1 alpha=0.3 beta=0.7 bias=f32"})
     EXPECT_FALSE(has_unpinned_bits(*fakes::problem(line).as<Gemm>())) << line;
+}
+
+// A recording that cuBLASLt calls unpinned must read back, and nothing else may call itself so.
+TEST(Unpinned, WhatIsAskedOfCublasltAndTheClauseAgree) {
+  size_t plans = 0, open = 0;
+  for (const char* operands : {"a=fp8_current b=fp8_current 16x32x64", "a=fp8_current b=fp8_current 16x32x64 row_scaled=1", "a=fp8_delayed b=fp8_current 16x32x64",
+                               "a=fp8_block b=fp8_block 128x128x256", "a=fp8_block b=fp8_block 128x128x256 b.block=128x128", "a=identity b=identity 16x32x64",
+                               "a=identity b=identity 16x32x64 f32", "a=mxfp8 b=nvfp4 16x32x64"})
+    for (const char* sum : {"hopper_fp8_split", "hopper_fp8_fast", "hopper_f16", "hopper_tf32"})
+      for (const char* out : {"bf16", "f32", "e4m3"})
+        for (const char* more : {"", " alpha=2", " alpha=0.3", " alpha=0x00000001", " beta=1", " beta=-0.7", " bias=bf16", " alpha=0.3 beta=2 bias=bf16"}) {
+          const auto problem = parse_line(std::string("gemm ") + operands + " sum=" + sum + " out=" + out + more);
+          if (!problem) continue;
+          const auto plan = lt_plan(*problem);
+          if (!plan) continue;
+          ++plans;
+          open += !plan->unpinned.empty();
+          EXPECT_EQ(!plan->unpinned.empty(), has_unpinned_bits(*problem->as<Gemm>())) << to_line(*problem) << ": " << plan->unpinned;
+        }
+  EXPECT_GE(open, 20u);
+  EXPECT_GE(plans - open, 20u);
 }
 
 class UnpinnedFiles : public testing::Test {
