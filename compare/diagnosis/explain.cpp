@@ -33,7 +33,7 @@ using std::string;
 // What a smaller line may cost: under a second where the subject is as fast as the reference, counted in elements so that every machine, however busy, gives the same line;
 // the clock is for subjects that are slower.
 constexpr size_t kShrinkRuns = 400;
-constexpr int64_t kShrinkElements = 16 << 20;
+constexpr int64_t kShrinkElements = 8 << 20;
 constexpr double kShrinkSeconds = 10, kShrinkLeast = 0.25, kShrinkTimeout = 20;
 
 // A Subject that somebody else owns, among others.
