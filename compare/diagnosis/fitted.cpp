@@ -224,8 +224,12 @@ void Search::try_regions() {
   const Plane& plane = data->want.plane;
   Region box{shape.rows, 0, shape.cols, 0};
   const Codes got(data->got), want(data->want);
+  std::optional<uint32_t> constant;                                        // that all have which differ
+  bool constants = data->differ >= 32;                                      // of fewer it says nothing
   for_places(plane, [&](int64_t i, int64_t j, int64_t at) {
     if (got[at] == want[at]) return;
+    constants &= constant.value_or(got[at]) == got[at];
+    constant = got[at];
     const int64_t r = plane.transposed ? j : i, c = plane.transposed ? i : j;
     box = {std::min(box.row0, r), std::max(box.row1, r + 1), std::min(box.col0, c), std::max(box.col1, c + 1)};
   });
@@ -239,8 +243,10 @@ void Search::try_regions() {
   std::vector<string> tried;                                               // what explains the other direction comes first
   for (const Candidate& c : elsewhere_)
     if (c.whole.exact() && c.ids.size() == 1 && c.ids[0].find(':') != string::npos) tried.push_back(c.ids[0]);
+  std::vector<string> kinds = {"code.zero", "input.above", "input.left", "input.zero", "output.zero"};
+  if (constants && *constant != 0) kinds = {fmt::format("code.is={:02X}", *constant)};
   for (const auto& [area, row0, row1, col0, col1] : regions)
-    for (const char* kind : {"code.zero", "input.above", "input.left", "input.zero", "output.zero"})
+    for (const string& kind : kinds)
       if (const string id = fmt::format("{}:{}-{},{}-{}", kind, row0, row1, col0, col1); std::find(tried.begin(), tried.end(), id) == tried.end()) tried.push_back(id);
   constexpr size_t kMost = 120;
   std::erase_if(tried, [&](const string& id) { return !bad_.front()->row(id); });

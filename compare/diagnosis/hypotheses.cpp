@@ -899,6 +899,7 @@ class Library {
     row("scale_inv_above", "scale_inv is one code too large", [](TensorScalars& s) { s.scale_inv = std::nextafter(s.scale_inv, std::numeric_limits<float>::infinity()); });
     row("scale_inv_below", "scale_inv is one code too small", [](TensorScalars& s) { s.scale_inv = std::nextafter(s.scale_inv, 0.0f); });
     row("amax_of_scale", "the amax plane holds the scale", [](TensorScalars& s) { s.amax = s.scale; });
+    row("scale_inv_via_bf16", "scale_inv goes through bf16", [](TensorScalars& s) { s.scale_inv = static_cast<float>(bf16_of(static_cast<double>(s.scale_inv))); });
     row("scale_inv_of_amax", "scale_inv is amax / MAX, not the reciprocal of the scale", [](TensorScalars& s) { s.scale_inv = s.amax / 448; });
     row("scale_inv_of_amax_e5m2", "scale_inv is amax / 57344", [](TensorScalars& s) { s.scale_inv = s.amax / 57344; });
     row("scale_inv_of_amax_product", "scale_inv is amax * (1 / MAX)", [](TensorScalars& s) { s.scale_inv = s.amax * (1.0f / 448); });
@@ -1408,7 +1409,7 @@ Hypothesis mapped(const string& id, const string& pairs) {
 }
 
 // "input.zero:32-64,0-32": these rows and columns of x are read as zeros; "input.above:" as the rows before them, as many; "input.left:" as the columns before them;
-// "code.zero:": their codes are 0; "output.zero:": their codes and the scales of their blocks are.
+// "code.zero:": their codes are 0; "code.is=CD:": CD; "output.zero:": their codes and the scales of their blocks are.
 std::optional<Hypothesis> of_region(const string& id, const Problem& lane, Direction d) {
   const size_t colon = id.find(':');
   const string kind = id.substr(0, colon);
@@ -1422,9 +1423,9 @@ std::optional<Hypothesis> of_region(const string& id, const Problem& lane, Direc
   if (up > r0 || left > c0) return {};
   Hypothesis h;
   h.id = id;
-  const bool unwritten = kind == "output.zero";
-  h.stage = unwritten ? block_scale : kind == "code.zero" ? code : input;
-  h.clause = unwritten || kind == "code.zero" ? "N2.1" : "N1.2";
+  const bool unwritten = kind == "output.zero", coded = kind == "code.zero" || kind.starts_with("code.is=");
+  h.stage = unwritten ? block_scale : coded ? code : input;
+  h.clause = unwritten || coded ? "N2.1" : "N1.2";
   const string where = fmt::format("rows {}..{}, columns {}..{}", r0, r1 - 1, c0, c1 - 1);
   if (unwritten) {
     const Quantizer& q = *lane.quantizer(d);
@@ -1434,9 +1435,10 @@ std::optional<Hypothesis> of_region(const string& id, const Problem& lane, Direc
     h.use = Hypothesis::Use::stored;
     h.scale = [inside, n = length_of(q.block)](const ScaleGrid& s, int64_t i, int64_t b) { return inside(i, b * n) ? 0 : s.at(i, b); };
     h.code = [=](const CodeView& c) { return inside(c.i, c.j) ? 0 : c.code; };
-  } else if (kind == "code.zero") {
-    h.title = "codes are 0 in " + where;
-    h.code = [=](const CodeView& c) { return inside(c.i, c.j) ? 0 : c.code; };
+  } else if (coded) {
+    const string constant = kind == "code.zero" ? "0" : kind.substr(8);
+    h.title = fmt::format("codes are {} in {}{}", constant, where, constant == "0" ? "" : ", as in memory that was not written");
+    h.code = [=, all = static_cast<uint32_t>(std::strtoul(constant.c_str(), nullptr, 16))](const CodeView& c) { return inside(c.i, c.j) ? all : c.code; };
   } else if (kind == "input.zero" || up || left) {
     h.title = fmt::format("x is read as {} in {}", up ? "the rows before" : left ? "the columns before" : "zeros", where);
     h.element = [=](const Matrix& x, int64_t i, int64_t j) {
@@ -1479,7 +1481,7 @@ std::vector<Hypothesis> line_hypotheses(const Problem& problem) {
 std::optional<Hypothesis> hypothesis_named(const std::string& id, const Problem& lane, Direction d) {
   const auto after = [&](std::string_view prefix) { return id.starts_with(prefix) ? std::optional(id.substr(prefix.size())) : std::nullopt; };
   if (const auto pairs = after("code.map:")) return mapped(id, *pairs);
-  if (id.starts_with("input.zero:") || id.starts_with("input.above:") || id.starts_with("input.left:") || id.starts_with("code.zero:") || id.starts_with("output.zero:")) return of_region(id, lane, d);
+  if (id.starts_with("input.zero:") || id.starts_with("input.above:") || id.starts_with("input.left:") || id.starts_with("code.zero:") || id.starts_with("code.is=") || id.starts_with("output.zero:")) return of_region(id, lane, d);
   if (id.starts_with("input.rotated:")) return also_rotated(id, lane, d);
   for (const char* kind : {"code.column_repeats:", "code.column_ahead:", "code.row_repeats:", "code.row_ahead:", "code.rows_rotated:", "code.columns_rotated:"})
     if (id.starts_with(kind)) return of_place(id, d);

@@ -387,6 +387,10 @@ TEST(Diagnose, ScalesThatAreNotTheTensors) {
   Case next("quantize fp8_delayed 64x128 bf16 dir=row scale=6.5");
   cast(next, 5);
   expect_named(next.diagnosis(), {"tensor_scale.is=40A00000,3E4CCCCD"}, Stage::tensor_scale);
+  next.seen.got = Case("quantize fp8_delayed 64x128 bf16 dir=row scale=6.5").seen.got;
+  set_f32(next.plane("row.scale_inv"), 0, 0.154296875f);                    // 1 / 6.5 to 8 bits
+  expect_named(next.diagnosis(), {"tensor_scale.scale_inv_via_bf16"}, Stage::tensor_scale);
+  cast(next, 5);
   // Codes that do not follow it are not explained by it.
   set_f32(next.plane("row.scale_inv"), 0, 0.25f);
   EXPECT_EQ(next.diagnosis().explanations.empty() || !next.diagnosis().explanations[0].exact(), true);
@@ -421,6 +425,16 @@ TEST(Diagnose, PartsThatAreNotWritten) {
     expect_named(both, {fmt::format("output.zero:{}-64,0-128", from)}, Stage::block_scale);
     expect_named(both, {fmt::format("input.zero:{}-64,0-128", from)}, Stage::block_scale);
   }
+}
+
+TEST(Diagnose, PartsThatHoldPoison) {
+  Case c("quantize mxfp8 64x128 bf16 dir=row");
+  std::vector<std::byte>& bytes = c.plane("row.data").bytes;
+  bytes[5] = std::byte{0xCD};                                              // one code alone is fitted by anything
+  EXPECT_NE(c.diagnosis().confidence, Confidence::certain) << diagnosis_screen(c.diagnosis());
+  c.seen.got = Case("quantize mxfp8 64x128 bf16 dir=row").seen.got;
+  std::fill(c.plane("row.data").bytes.begin() + 32 * 128, c.plane("row.data").bytes.end(), std::byte{0xCD});
+  expect_named(c.diagnosis(), {"code.is=CD:32-64,0-128"}, Stage::code);
 }
 
 // 32x1 blocks where 1x32 are asked for, everything in its own place.
