@@ -141,10 +141,10 @@ Result<Problem> problem_of(const PackCase& c) {
 
 namespace {
 
-// Whether the keys of a line say every element of an input plane: what is given, a noop flag, sizes of members, random bits.
+// Whether the keys of a line say every element of an input plane: what is given, what an amax slot held, a noop flag, sizes of members, random bits.
 bool said_by_keys(const string& plane) {
   const string last = plane.substr(plane.rfind('.') + 1);
-  return plane.find("given.") != string::npos || last == "noop" || last == "first_dims" || last == "last_dims" || last == "bits";
+  return plane.find("given.") != string::npos || plane.ends_with("prior.amax") || last == "noop" || last == "first_dims" || last == "last_dims" || last == "bits";
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "compare/diagnosis/identify.h"
 #include "compare/doctor.h"
 #include "compare/plugin.h"
+#include "compare/printable.h"
 #include "compare/record.h"
 #include "compare/run.h"
 #include "compare/runner.h"
@@ -539,9 +540,9 @@ int assay::program_main(int argc, char** argv) {
   try {
     return run_program(argc, argv);
   } catch (const Refusal& r) {
-    fmt::print(stderr, "assay: {}\n", r.message);
+    fmt::print(stderr, "assay: {}\n", printable(r.message));
   } catch (const std::exception& e) {
-    fmt::print(stderr, "assay: {}\n", e.what());
+    fmt::print(stderr, "assay: {}\n", printable(e.what()));
   }
   return kBadUsage;
 }

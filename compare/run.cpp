@@ -7,6 +7,7 @@
 
 #include "compare/doctor.h"
 #include "compare/matrix.h"
+#include "compare/printable.h"
 #include "compare/report.h"
 #include "compare/report_github.h"
 #include "contract/line.h"
@@ -149,7 +150,7 @@ int run_replay(const ReplayOptions& options, const Subjects& subjects, std::FILE
   for (const std::string& path : options.packs) {
     Result<Pack> pack = read_pack(path);
     if (!pack) {
-      fmt::print(err, "assay: {}\n", pack.error().text());
+      fmt::print(err, "assay: {}\n", printable(pack.error().text()));
       return 2;
     }
     packs.push_back(std::move(*pack));

@@ -11,6 +11,7 @@
 
 #include "compare/claims.h"
 #include "compare/isolated.h"
+#include "compare/printable.h"
 #include "compare/runner.h"
 #include "compare/training_vectors.h"
 #include "compare/vector_families.h"
@@ -272,7 +273,7 @@ class Judge {
     for (const string& name : options_.subjects) {
       const auto n = judge_witness(path, entry.family, options_.filter, *subjects_.find(name), out_);
       if (!n) {
-        err << "error: " << n.error().text() << "\n";
+        err << "error: " << printable(n.error().text()) << "\n";
         return false;
       }
       out_.flush();
@@ -380,7 +381,7 @@ int run_vectors(const VectorOptions& options, const Subjects& subjects, std::ost
   }
   auto index = read_index(options.directory);
   if (!index) {
-    err << "error: " << index.error().text() << "\n";
+    err << "error: " << printable(index.error().text()) << "\n";
     return 2;
   }
   Judge judge(options, subjects, out);
@@ -402,7 +403,7 @@ int run_vectors(const VectorOptions& options, const Subjects& subjects, std::ost
     const string path = options.directory + "/" + entry.file;
     const auto file = open_file(path, entry);
     if (!file) {
-      err << "error: " << file.error().text() << "\n";
+      err << "error: " << printable(file.error().text()) << "\n";
       unreadable = true;
       continue;
     }
