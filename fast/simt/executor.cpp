@@ -701,8 +701,10 @@ std::string describe_worker_address(const void* address) { return worker_here ? 
 std::string to_text(Index3 i) { return "(" + std::to_string(i.x) + "," + std::to_string(i.y) + "," + std::to_string(i.z) + ")"; }
 
 std::string to_text(Site site) {
-  constexpr size_t kRoot = sizeof SIMT_SOURCE_ROOT - 1;
-  const char* file = std::strncmp(site.file, SIMT_SOURCE_ROOT, kRoot) == 0 ? site.file + kRoot : site.file;
+  std::string_view file = site.file;
+  constexpr std::string_view kRoot = SIMT_SOURCE_ROOT, kUp = "../";
+  if (file.starts_with(kRoot)) file.remove_prefix(kRoot.size());
+  while (file.starts_with(kUp)) file.remove_prefix(kUp.size());   // compiled by paths relative to the build folder (ci/build)
   return std::string(file) + ":" + std::to_string(site.line);
 }
 

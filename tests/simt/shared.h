@@ -10,6 +10,7 @@
 #include "fast/launch.h"
 #include "fast/simt/executor.h"
 #include "fast/simt/race/race.h"
+#include "fast/simt/report.h"
 
 namespace assay::simt {
 
@@ -29,11 +30,12 @@ inline std::string to_text(const ExecutorOptions& o) {
 }
 
 // "tests/simt/broken_kernels.cpp:123", the line of the calling file that is marked `// <- name`.
-inline std::string marked(const std::string& name, const std::string& file = __builtin_FILE()) {
-  std::ifstream text(file);
+inline std::string marked(const std::string& name, const char* file = __builtin_FILE()) {
+  const std::string site = to_text(Site{file, 0}), path = site.substr(0, site.rfind(':'));   // from the root, whatever the compiler was given
+  std::ifstream text(std::string(ASSAY_SOURCE_DIR "/") + path);
   std::string line;
   for (int number = 1; std::getline(text, line); ++number)
-    if (line.ends_with("// <- " + name)) return file.substr(sizeof ASSAY_SOURCE_DIR) + ":" + std::to_string(number);
+    if (line.ends_with("// <- " + name)) return path + ":" + std::to_string(number);
   return "no line is marked " + name;
 }
 

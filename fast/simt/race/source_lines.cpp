@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string_view>
 
@@ -51,7 +52,8 @@ std::string short_line(std::string_view line) {
   const size_t colon = line.rfind(':');
   if (colon == std::string_view::npos || line.starts_with("??")) return {};
   const int number = std::atoi(line.data() + colon + 1);
-  return number ? to_text(Site{std::string(line.substr(0, colon)).c_str(), number}) : std::string{};
+  const std::string path = std::filesystem::path(line.substr(0, colon)).lexically_normal();   // "build/race/../../fast/..." as ccache has it compiled
+  return number ? to_text(Site{path.c_str(), number}) : std::string{};
 }
 
 // Innermost first. The words of the executor are nobody's line.
