@@ -5,14 +5,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "compare/claims.h"
-#include "compare/describe.h"
-#include "compare/dump_cases.h"
-#include "compare/execute.h"
-#include "compare/isolated.h"
-#include "compare/judge.h"
+#include "compare/judge/claims.h"
+#include "compare/arithmetic/codes.h"
+#include "compare/packs/dump.h"
+#include "compare/process/guarded_run.h"
+#include "compare/process/run_in_child.h"
+#include "compare/judge/judge.h"
 #include "contract/line.h"
-#include "training/line_factory.h"
+#include "training/recipes/line_factory.h"
 
 namespace assay {
 

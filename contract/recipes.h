@@ -6,7 +6,7 @@
 //
 // role=<module>/<tensor>[/<name>] names one of the roles that the rows of contract/roles.def make, recipe= a built-in recipe (contract/recipes.def): its settings of
 // that tensor become the defaults of the keys, and a key that is written wins. Without recipe= each direction takes those of the recipe of its own format. Both are
-// only read: a Problem holds keys, so a line is printed with what they stood for. factory= is resolved before a line is read (training/line_factory.h).
+// only read: a Problem holds keys, so a line is printed with what they stood for. factory= is resolved before a line is read (training/recipes/line_factory.h).
 #pragma once
 #include <optional>
 #include <span>

@@ -1,6 +1,6 @@
 #include "compare/diagnosis/diagnosis.h"
 
-#include "compare/describe.h"
+#include "compare/arithmetic/codes.h"
 #include "contract/format.h"
 
 namespace assay {

@@ -1,4 +1,4 @@
-// What `assay explain` finds: one tensor of codes and scales, or several, against what they should be. The search is diagnose() (compare/diagnosis/diagnose.h); text, page
+// What `assay explain` finds: one tensor of codes and scales, or several, against what they should be. The search is diagnose() (compare/diagnosis/search/diagnose.h); text, page
 // and JSON are made from this alone.
 #pragma once
 #include <array>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "compare/trace.h"
+#include "compare/debug/trace.h"
 #include "contract/problem.h"
 #include "fixtures/inputs.h"
 #include "fixtures/json.h"

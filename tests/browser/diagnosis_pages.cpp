@@ -2,9 +2,9 @@
 #include <cstdio>
 #include <string>
 
-#include "compare/diagnosis/report_html.h"
-#include "compare/doctor.h"
-#include "tests/diagnosis/sample_diagnosis.h"
+#include "compare/diagnosis/report/html.h"
+#include "compare/report/doctor.h"
+#include "tests/compare/diagnosis/sample_diagnosis.h"
 
 int main(int argc, char** argv) {
   if (argc != 2) {

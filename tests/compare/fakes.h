@@ -8,7 +8,7 @@
 #include <string>
 #include <unistd.h>
 
-#include "compare/execute.h"
+#include "compare/process/guarded_run.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "compare/execute.h"
+#include "compare/process/guarded_run.h"
 #include "contract/line.h"
 
 namespace assay {

@@ -7,9 +7,9 @@
 #include <set>
 #include <sstream>
 
-#include "compare/bench.h"
-#include "compare/plugin.h"
-#include "compare/runner.h"
+#include "compare/commands/bench.h"
+#include "compare/subjects/plugin.h"
+#include "compare/process/pool.h"
 #include "contract/line.h"
 #include "fixtures/json.h"
 #include "reference/subject.h"

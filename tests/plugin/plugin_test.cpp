@@ -1,12 +1,12 @@
 // Plugins: a right one passes, a wrong one fails on the plane that is wrong, and a library that crashes, hangs, exits or writes out of bounds costs
 // its own cases only.
-#include "compare/plugin.h"
+#include "compare/subjects/plugin.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "compare/runner.h"
+#include "compare/process/pool.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 

@@ -1,5 +1,5 @@
 // Reproducers: what they write compiles alone, shows the difference that was recorded, runs a kernel or a plugin and sees what it does wrong.
-#include "compare/reproducer.h"
+#include "compare/debug/reproducer.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -8,11 +8,11 @@
 #include <fstream>
 #include <sstream>
 
-#include "compare/check.h"
-#include "compare/describe.h"
-#include "compare/isolated.h"
-#include "compare/plugin.h"
-#include "compare/shrink.h"
+#include "compare/commands/check.h"
+#include "compare/arithmetic/codes.h"
+#include "compare/process/run_in_child.h"
+#include "compare/subjects/plugin.h"
+#include "compare/debug/shrink.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 

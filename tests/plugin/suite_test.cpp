@@ -5,15 +5,15 @@
 #include <map>
 #include <set>
 
-#include "compare/diagnosis/explain.h"
-#include "compare/plugin.h"
-#include "compare/runner.h"
+#include "compare/commands/explain.h"
+#include "compare/subjects/plugin.h"
+#include "compare/process/pool.h"
 #include "contract/assay_plugin.h"
 #include "contract/line.h"
 #include "fixtures/json.h"
 #include "fixtures/suite.h"
 #include "reference/subject.h"
-#include "training/line_factory.h"
+#include "training/recipes/line_factory.h"
 
 namespace {
 

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "compare/claims.h"
-#include "compare/runner.h"
+#include "compare/judge/claims.h"
+#include "compare/process/pool.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 #include "tests/compare/fakes.h"

@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "reference/subject.h"
-#include "training/hybrid.h"
-#include "training/storage.h"
+#include "training/formats/hybrid.h"
+#include "training/formats/storage.h"
 
 namespace assay::training {
 

@@ -3,8 +3,8 @@
 #include <bit>
 #include <cmath>
 
-#include "training/f32.h"
-#include "training/observer.h"
+#include "training/base/f32.h"
+#include "training/formats/observer.h"
 
 namespace assay::training {
 namespace {

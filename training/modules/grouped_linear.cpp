@@ -4,8 +4,8 @@
 #include <memory>
 #include <numeric>
 
-#include "training/f32.h"
-#include "training/split_quantize.h"
+#include "training/base/f32.h"
+#include "training/groups/split_quantize.h"
 
 namespace assay::training {
 namespace {

@@ -1,7 +1,7 @@
 // LayerNormLinear: y = norm(x) W^T + b (TE module/layernorm_linear.py).
 #pragma once
 #include "training/modules/linear.h"
-#include "training/norms.h"
+#include "training/modules/norms.h"
 
 namespace assay::training {
 

@@ -1,6 +1,6 @@
 #include "training/modules/layernorm_mlp.h"
 
-#include "training/f32.h"
+#include "training/base/f32.h"
 #include "training/modules/fused_producers.h"
 
 namespace assay::training {

@@ -1,6 +1,6 @@
 // LayerNormMLP: y = act(norm(x) W1^T + b1) W2^T + b2 (TE module/layernorm_mlp.py).
 #pragma once
-#include "training/activations.h"
+#include "training/modules/activations.h"
 #include "training/modules/layernorm_linear.h"
 
 namespace assay::training {

@@ -1,7 +1,7 @@
 #include "training/modules/linear_core.h"
 
-#include "training/f32.h"
-#include "training/hybrid.h"
+#include "training/base/f32.h"
+#include "training/formats/hybrid.h"
 
 namespace assay::training {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "training/delayed.h"
+#include "training/recipes/delayed.h"
 
 namespace assay::training {
 

@@ -26,7 +26,7 @@ class Module {
   // x [..., in_features] in a float dtype. Begins a new record.
   Forward forward(Session&, const ArrayPtr& x, const StepOptions&);
   // forward, then backward where gradients are enabled; the whole step's record. Delayed scaling's histories are updated as the autocast does: forward's when it
-  // ends, backward's after the last backward. A caller of `forward` does that by AmaxBuffers (training/delayed.h).
+  // ends, backward's after the last backward. A caller of `forward` does that by AmaxBuffers (training/recipes/delayed.h).
   const StepRecord& step(Session&, const ArrayPtr& x, const ArrayPtr& dy, const StepOptions&);
   // Quantizes the weights in place of their plain values, as construction under quantized_model_init does; their columns follow `grad_enabled`.
   virtual void quantize_parameters(Session&, const RecipePtr&, bool grad_enabled = true) = 0;

@@ -2,8 +2,8 @@
 
 #include <typeinfo>
 
-#include "training/f32.h"
-#include "training/observer.h"
+#include "training/base/f32.h"
+#include "training/formats/observer.h"
 
 namespace assay::training {
 

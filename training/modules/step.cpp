@@ -1,6 +1,6 @@
 #include "training/modules/step.h"
 
-#include "training/storage_ops.h"
+#include "training/formats/ops.h"
 
 namespace assay::training {
 

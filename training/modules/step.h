@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "fixtures/json.h"
-#include "training/matmul.h"
-#include "training/module_state.h"
-#include "training/recipe.h"
-#include "training/role.h"
-#include "training/session.h"
-#include "training/storage.h"
+#include "training/formats/matmul.h"
+#include "training/modules/module_state.h"
+#include "training/recipes/recipe.h"
+#include "training/recipes/role.h"
+#include "training/base/session.h"
+#include "training/formats/storage.h"
 
 namespace assay::training {
 

@@ -1,16 +1,16 @@
 // Amaxes of several ranks: when they are reduced, over which group, who may know of it afterwards, and which formats have nothing to reduce.
 #include <array>
 
-#include "training/data.h"
-#include "training/hybrid.h"
+#include "training/base/data.h"
+#include "training/formats/hybrid.h"
 #include "training/modules/linear.h"
-#include "training/observer.h"
-#include "training/ranks.h"
+#include "training/formats/observer.h"
+#include "training/base/ranks.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
 #include "training/scenarios/steps.h"
 #include "training/scenarios/tables.h"
-#include "training/storage_ops.h"
+#include "training/formats/ops.h"
 
 namespace assay::training {
 

@@ -1,6 +1,6 @@
 #include "training/scenarios/common.h"
 
-#include "training/data.h"
+#include "training/base/data.h"
 
 namespace assay::training {
 

@@ -3,19 +3,19 @@
 #include <array>
 #include <cstring>
 
-#include "training/data.h"
-#include "training/factories.h"
-#include "training/grouped.h"
-#include "training/hybrid.h"
+#include "training/base/data.h"
+#include "training/recipes/factories.h"
+#include "training/groups/grouped.h"
+#include "training/formats/hybrid.h"
 #include "training/modules/grouped_linear.h"
 #include "training/modules/linear.h"
 #include "training/modules/ops_grouped_linear.h"
-#include "training/padding.h"
+#include "training/base/padding.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
 #include "training/scenarios/steps.h"
 #include "training/scenarios/tables.h"
-#include "training/split_quantize.h"
+#include "training/groups/split_quantize.h"
 
 namespace assay::training {
 

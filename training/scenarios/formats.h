@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "training/hybrid.h"
-#include "training/scenario.h"
-#include "training/storage.h"
+#include "training/formats/hybrid.h"
+#include "training/scenarios/scenario.h"
+#include "training/formats/storage.h"
 
 namespace assay::training {
 

@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <array>
 
-#include "training/data.h"
-#include "training/group_quantize.h"
-#include "training/grouped.h"
-#include "training/hybrid.h"
+#include "training/base/data.h"
+#include "training/groups/group_quantize.h"
+#include "training/groups/grouped.h"
+#include "training/formats/hybrid.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
 #include "training/scenarios/tables.h"
-#include "training/storage_ops.h"
+#include "training/formats/ops.h"
 
 namespace assay::training {
 

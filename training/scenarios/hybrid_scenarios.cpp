@@ -3,15 +3,15 @@
 #include <array>
 #include <utility>
 
-#include "training/data.h"
-#include "training/matmul.h"
+#include "training/base/data.h"
+#include "training/formats/matmul.h"
 #include "training/modules/linear.h"
-#include "training/observer.h"
+#include "training/formats/observer.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
 #include "training/scenarios/hybrid_storage.h"
 #include "training/scenarios/tables.h"
-#include "training/storage_ops.h"
+#include "training/formats/ops.h"
 
 namespace assay::training {
 

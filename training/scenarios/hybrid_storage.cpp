@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "training/data.h"
+#include "training/base/data.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
-#include "training/storage_ops.h"
+#include "training/formats/ops.h"
 
 namespace assay::training {
 

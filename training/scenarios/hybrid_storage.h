@@ -1,6 +1,6 @@
 // S-27 is long enough for a file of its own; its row stands with the other scenarios of hybrids.
 #pragma once
-#include "training/scenario.h"
+#include "training/scenarios/scenario.h"
 
 namespace assay::training {
 

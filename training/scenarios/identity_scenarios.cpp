@@ -1,11 +1,11 @@
 // Scenarios of Identity: high precision that passes for a quantized tensor, alone or as one direction of a hybrid.
-#include "training/data.h"
-#include "training/hybrid.h"
+#include "training/base/data.h"
+#include "training/formats/hybrid.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/steps.h"
 #include "training/scenarios/tables.h"
-#include "training/split_quantize.h"
-#include "training/storage_ops.h"
+#include "training/groups/split_quantize.h"
+#include "training/formats/ops.h"
 
 namespace assay::training {
 

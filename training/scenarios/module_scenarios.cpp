@@ -4,10 +4,10 @@
 #include <tuple>
 
 #include "contract/line.h"
-#include "training/data.h"
-#include "training/hybrid.h"
+#include "training/base/data.h"
+#include "training/formats/hybrid.h"
 #include "training/modules/linear.h"
-#include "training/observer.h"
+#include "training/formats/observer.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/steps.h"
 #include "training/scenarios/tables.h"

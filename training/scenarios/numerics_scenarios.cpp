@@ -2,13 +2,13 @@
 #include <utility>
 
 #include "contract/line.h"
-#include "training/data.h"
-#include "training/f32.h"
-#include "training/hybrid.h"
+#include "training/base/data.h"
+#include "training/base/f32.h"
+#include "training/formats/hybrid.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/steps.h"
 #include "training/scenarios/tables.h"
-#include "training/split_quantize.h"
+#include "training/groups/split_quantize.h"
 
 namespace assay::training {
 

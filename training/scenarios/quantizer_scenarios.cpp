@@ -4,13 +4,13 @@
 #include <bit>
 #include <utility>
 
-#include "training/data.h"
-#include "training/delayed.h"
+#include "training/base/data.h"
+#include "training/recipes/delayed.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
 #include "training/scenarios/tables.h"
-#include "training/storage_ops.h"
-#include "training/storage_shapes.h"
+#include "training/formats/ops.h"
+#include "training/formats/shapes.h"
 
 namespace assay::training {
 

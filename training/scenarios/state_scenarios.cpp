@@ -1,9 +1,9 @@
 // What a recipe state is made of once it exists: the length of a history, the power-of-two switch of scales, the usages of an operation's quantizers.
 #include <cstring>
 
-#include "training/data.h"
-#include "training/delayed.h"
-#include "training/factories.h"
+#include "training/base/data.h"
+#include "training/recipes/delayed.h"
+#include "training/recipes/factories.h"
 #include "training/modules/linear.h"
 #include "training/modules/ops_grouped_linear.h"
 #include "training/modules/ops_linear.h"

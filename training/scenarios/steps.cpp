@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "contract/planes.h"
-#include "training/data.h"
-#include "training/hybrid.h"
+#include "training/base/data.h"
+#include "training/formats/hybrid.h"
 #include "training/modules/grouped_linear.h"
 #include "training/modules/layernorm_linear.h"
 #include "training/modules/layernorm_mlp.h"

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "training/activations.h"
-#include "training/factories.h"
+#include "training/modules/activations.h"
+#include "training/recipes/factories.h"
 #include "training/modules/module.h"
-#include "training/scenario.h"
+#include "training/scenarios/scenario.h"
 
 namespace assay::training {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <span>
 
-#include "training/scenario.h"
+#include "training/scenarios/scenario.h"
 
 namespace assay::training {
 

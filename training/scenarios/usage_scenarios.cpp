@@ -1,8 +1,8 @@
 // Which directions of a quantized weight survive from step to step: an evaluation must not take the columns away, and an optimizer must refresh both.
 #include <algorithm>
 
-#include "training/data.h"
-#include "training/factories.h"
+#include "training/base/data.h"
+#include "training/recipes/factories.h"
 #include "training/modules/grouped_linear.h"
 #include "training/modules/layernorm_linear.h"
 #include "training/modules/linear.h"

@@ -5,8 +5,8 @@
 #include <ctime>
 #include <stdexcept>
 
-#include "compare/diagnosis/diagnose.h"
-#include "compare/execute.h"
+#include "compare/diagnosis/search/diagnose.h"
+#include "compare/process/guarded_run.h"
 #include "contract/line.h"
 
 namespace assay {

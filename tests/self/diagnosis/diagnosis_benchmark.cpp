@@ -16,8 +16,8 @@
 #include <map>
 #include <string>
 
-#include "compare/diagnosis/diagnose.h"
-#include "compare/shrink.h"
+#include "compare/diagnosis/search/diagnose.h"
+#include "compare/debug/shrink.h"
 #include "contract/format.h"
 #include "contract/line.h"
 #include "reference/subject.h"

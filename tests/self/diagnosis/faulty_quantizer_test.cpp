@@ -1,7 +1,7 @@
 // The ground truth of the benchmark of diagnosis: with no switch on, the faulty quantizer is the reference, bit for bit; with any one on, something shows it.
 #include <gtest/gtest.h>
 
-#include "compare/execute.h"
+#include "compare/process/guarded_run.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 #include "tests/self/diagnosis/faulty_quantizer.h"

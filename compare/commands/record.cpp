@@ -1,0 +1,98 @@
+#include "compare/commands/record.h"
+
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "compare/judge/judge.h"
+#include "compare/process/pool.h"
+#include "fixtures/json.h"
+
+namespace assay {
+
+namespace {
+
+// What a worker sends: a JSON head {"digests": [...], "bytes": true, "unpinned": why} or {"unsupported"|"failed": why}, a line end, and the planes' bytes.
+std::string record_one(const SuiteEntry& entry, Subject& subject, Subject& reference, const RecordOptions& options) {
+  auto only = [](const char* key, const std::string& why) { return json::dump(json::object({{key, why}})) + "\n"; };
+  const Problem& p = entry.problem;
+  if (writes_nothing(p)) return only("unsupported", "nothing is written under this noop flag");
+  for (Subject* s : {&subject, &reference})
+    if (const Support support = s->supports(p); !support.yes) return only("unsupported", support.why);
+  const Result<std::vector<PlaneData>> inputs = make_inputs(p, reference);
+  if (!inputs) return only("failed", inputs.error().text());
+  Execution run = execute(subject, p, *inputs, options.environment);
+  for (PlaneData& plane : run.planes) clear_spare(plane);   // else a recording would be of its poison
+  if (run.error) return only("failed", *run.error);
+  if (run.trespass) return only("failed", *run.trespass);
+  size_t total = 0;
+  for (const PlaneData& plane : run.planes) total += plane.bytes.size();
+  bool whole = total <= kSmallCaseBytes || options.all_bytes;
+  if (!whole && &subject != &reference) {
+    const Execution want = execute(reference, p, *inputs, options.environment);
+    const Judgement j = judge(&p, run.planes, want.planes);
+    whole = want.error || !j.equal() || !j.padding.empty();
+  }
+  whole = whole && total <= kMostCaseBytes;
+  json::Value digests = json::array();
+  for (const PlaneData& plane : run.planes) digests.push(digest(plane.bytes));
+  json::Value head = json::object({{"digests", digests}, {"bytes", whole}});
+  if (const auto unpinned = subject.unpinned(p)) head.set("unpinned", *unpinned);
+  std::string out = json::dump(head) + "\n";
+  if (whole)
+    for (const PlaneData& plane : run.planes) out.append(reinterpret_cast<const char*>(plane.bytes.data()), plane.bytes.size());
+  return out;
+}
+
+}  // namespace
+
+int run_record(const RecordOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
+  Subject& reference = subjects.reference();
+  Subject& subject = *subjects.find(options.subject);
+  PackWriter writer(options.output, options.subject, options.environment, options.fingerprint, options.kernels);
+  size_t failed = 0, skipped = 0;
+  std::optional<Error> trouble;
+  TaskHooks hooks;
+  hooks.task = [&](size_t i) { return record_one(options.entries[i], subject, reference, options); };
+  hooks.crashed = [](const std::string& why) { return json::dump(json::object({{"failed", why}})) + "\n"; };
+  hooks.result = [&](size_t i, std::string text) {
+    const SuiteEntry& entry = options.entries[i];
+    const size_t end = text.find('\n');
+    const Result<json::Value> head = json::parse(std::string_view(text).substr(0, end));
+    if (!head || head->find("failed")) {
+      ++failed;
+      fmt::print(err, "not recorded  {}  {}\n", entry.text, head ? head->text("failed") : "the worker's answer cannot be read");
+      return true;
+    }
+    if (head->find("unsupported")) {
+      ++skipped;
+      return true;
+    }
+    const json::Array& digests = *head->find("digests")->array();
+    const bool whole = head->find("bytes")->to_bool().value_or(false);
+    std::vector<RecordedPlane> planes;
+    size_t at = end + 1;
+    for (Plane& plane : output_planes(entry.problem)) {
+      RecordedPlane recorded{std::move(plane), *digests[planes.size()].string(), {}};
+      if (whole) {
+        const size_t bytes = recorded.plane.bytes();
+        recorded.bytes.emplace(bytes);
+        if (bytes) std::memcpy(recorded.bytes->data(), text.data() + at, bytes);
+        at += bytes;
+      }
+      planes.push_back(std::move(recorded));
+    }
+    trouble = writer.add(entry.problem, planes, std::string(head->text("unpinned")));
+    return !trouble;
+  };
+  run_tasks(options.entries.size(), options.jobs, options.timeout, std::move(hooks));
+  if (!trouble) trouble = writer.finish();
+  if (trouble) {
+    fmt::print(err, "assay: {}\n", trouble->text());
+    return 2;
+  }
+  fmt::print(out, "{} passed, {} failed, {} skipped\n", writer.cases(), failed, skipped);
+  return failed ? 1 : writer.cases() ? 0 : 3;
+}
+
+}  // namespace assay

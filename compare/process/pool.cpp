@@ -1,0 +1,219 @@
+#include "compare/process/pool.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "compare/process/worker.h"
+#include "contract/line.h"
+
+namespace assay {
+
+namespace {
+
+std::string to_text(const std::vector<Verdict>& verdicts) {
+  json::Value list = json::array();
+  for (const Verdict& v : verdicts) list.push(to_json(v));
+  return json::dump(list);
+}
+
+std::vector<Verdict> all_crashed(const std::vector<std::string>& subjects, const std::string& why) {
+  std::vector<Verdict> out;
+  for (const std::string& name : subjects) {
+    Verdict v;
+    v.subject = name;
+    v.outcome = Outcome::crashed;
+    v.reason = why;
+    Breach b;
+    b.claim = "crash";
+    b.got = name;
+    b.message = "crashed: " + why;
+    v.breaches.push_back(std::move(b));
+    out.push_back(std::move(v));
+  }
+  return out;
+}
+
+std::vector<Verdict> verdicts_from(const std::string& text, const std::vector<std::string>& subjects) {
+  std::vector<Verdict> out;
+  const Result<json::Value> list = json::parse(text);
+  if (list && list->array())
+    for (const json::Value& v : *list->array())
+      if (Result<Verdict> verdict = verdict_from_json(v)) out.push_back(std::move(*verdict));
+  return out.size() == subjects.size() ? out : all_crashed(subjects, "the worker sent a result that cannot be read");
+}
+
+bool any_red(const std::vector<Verdict>& verdicts) {
+  return std::any_of(verdicts.begin(), verdicts.end(), [](const Verdict& v) { return is_red(v.outcome); });
+}
+
+// Runs tasks 0..count-1 in worker processes and hands over the results in order. One loop for suites and for single questions.
+class Pool {
+ public:
+  Pool(size_t count, int jobs, double timeout, TaskHooks hooks) : count_(count), timeout_(timeout), hooks_(std::move(hooks)) {
+    for (size_t i = 0; i < count; ++i) queue_.push_back(i);
+    workers_.resize(std::clamp<size_t>(static_cast<size_t>(jobs), 1, std::max<size_t>(count, 1)));
+  }
+
+  size_t run() {
+    while (!stopped_ && next_ < count_) {
+      for (std::unique_ptr<Worker>& w : workers_) feed(w);
+      wait();
+    }
+    return next_;
+  }
+
+ private:
+  // Tasks that a worker gets at once: enough to hide the round trip, few enough that no worker sits on a tail.
+  size_t batch() const { return std::clamp<size_t>(queue_.size() / (workers_.size() * 8), 1, 16); }
+
+  void feed(std::unique_ptr<Worker>& w) {
+    if (queue_.empty() || (w && w->pending().size() > 1)) return;
+    if (!w) w = std::make_unique<Worker>(hooks_.task);
+    std::vector<size_t> tasks;
+    for (size_t n = batch(); n > 0 && !queue_.empty(); --n) {
+      tasks.push_back(queue_.front());
+      queue_.pop_front();
+    }
+    w->give(tasks);
+  }
+
+  void wait() {
+    std::vector<pollfd> polled;
+    std::vector<std::unique_ptr<Worker>*> owners;
+    const auto now = Worker::Clock::now();
+    double patience = 3600;
+    for (std::unique_ptr<Worker>& w : workers_) {
+      if (!w || w->pending().empty()) continue;
+      polled.push_back({w->descriptor(), POLLIN, 0});
+      owners.push_back(&w);
+      patience = std::min(patience, timeout_ - std::chrono::duration<double>(now - w->since()).count());
+    }
+    const int wait_ms = static_cast<int>(std::clamp(patience * 1000 + 1, 0.0, 1e6));
+    if (::poll(polled.data(), polled.size(), wait_ms) < 0 && errno != EINTR) throw std::runtime_error("poll failed");
+    for (size_t i = 0; i < polled.size() && !stopped_; ++i) {
+      std::unique_ptr<Worker>& w = *owners[i];
+      if (polled[i].revents != 0) {
+        std::vector<Worker::Event> events;
+        const bool open = w->receive(events);
+        for (Worker::Event& e : events) {
+          if (e.kind == Worker::Event::Kind::done) deliver(e.task, std::move(e.result));
+          else if (hooks_.started) hooks_.started(e.task);
+        }
+        if (!open) replace(w, w->bury(false));
+      } else if (std::chrono::duration<double>(Worker::Clock::now() - w->since()).count() > timeout_) {
+        w->bury(true);
+        replace(w, fmt::format("timed out after {:g} s", timeout_));
+      }
+    }
+  }
+
+  // The task in progress is lost with its worker; those behind it go to another.
+  void replace(std::unique_ptr<Worker>& w, const std::string& why) {
+    const std::vector<size_t> pending = w->pending();
+    w.reset();
+    if (pending.empty()) return;
+    queue_.insert(queue_.begin(), pending.begin() + 1, pending.end());
+    deliver(pending[0], hooks_.crashed(why));
+  }
+
+  void deliver(size_t task, std::string result) {
+    early_.emplace(task, std::move(result));
+    for (auto it = early_.begin(); !stopped_ && it != early_.end() && it->first == next_; it = early_.erase(it)) {
+      stopped_ = !hooks_.result(it->first, std::move(it->second));
+      ++next_;
+    }
+  }
+
+  size_t count_, next_ = 0;
+  double timeout_;
+  bool stopped_ = false;
+  TaskHooks hooks_;
+  std::deque<size_t> queue_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::map<size_t, std::string> early_;                 // done before an earlier one
+};
+
+int cores() { return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN))); }
+
+}  // namespace
+
+size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks) { return Pool(count, jobs > 0 ? jobs : cores(), timeout, std::move(hooks)).run(); }
+
+size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, const RunSettings& settings,
+                 const std::function<void(const CaseResult&)>& on_result) {
+  auto report = [&](size_t i, std::vector<Verdict> verdicts) {
+    for (Verdict& v : verdicts)
+      if (const Subject* s = subjects.find(v.subject)) v.argument = s->argument();
+    const bool stop = settings.stop_at_first && any_red(verdicts);
+    on_result({i, std::move(verdicts)});
+    return !stop;
+  };
+  auto start = [&](size_t i) {
+    if (settings.on_start) settings.on_start(entries[i]);
+  };
+  if (settings.in_process) {
+    for (size_t i = 0; i < entries.size(); ++i) {
+      start(i);
+      if (!report(i, judge_case(entries[i], subjects, settings.subjects, settings.claims))) return i + 1;
+    }
+    return entries.size();
+  }
+  TaskHooks hooks;
+  hooks.task = [&](size_t i) { return to_text(judge_case(entries[i], subjects, settings.subjects, settings.claims)); };
+  hooks.crashed = [&](const std::string& why) { return to_text(all_crashed(settings.subjects, why)); };
+  hooks.started = start;
+  hooks.result = [&](size_t i, std::string v) { return report(i, verdicts_from(v, settings.subjects)); };
+  return run_tasks(entries.size(), settings.jobs, settings.timeout, std::move(hooks));
+}
+
+SuiteEntry entry_of(const Problem& problem) {
+  SuiteEntry e;
+  e.file = "line";
+  e.text = to_line(problem);
+  e.problem = problem;
+  return e;
+}
+
+std::vector<Verdict> run_one(const Problem& problem, const Subjects& subjects, const RunSettings& settings) {
+  const SuiteEntry entry = entry_of(problem);
+  std::vector<Verdict> out;
+  run_cases({&entry, 1}, subjects, settings, [&](const CaseResult& r) { out = r.verdicts; });
+  return out;
+}
+
+Result<std::string> in_child(const std::function<std::string()>& work, double timeout) {
+  std::optional<std::string> text;
+  std::string why;
+  TaskHooks hooks;
+  hooks.task = [&](size_t) { return work(); };
+  hooks.crashed = [&](const std::string& reason) {
+    why = reason;
+    return std::string();
+  };
+  hooks.result = [&](size_t, std::string v) {
+    if (why.empty()) text = std::move(v);
+    return true;
+  };
+  run_tasks(1, 1, timeout, std::move(hooks));
+  if (!text) return Error{"the child process crashed: " + why, 0, ""};
+  return std::move(*text);
+}
+
+Support present_in_child(const Subject& subject) {
+  const Result<std::string> answer = in_child([&] {
+    const Support p = subject.present();
+    return (p.yes ? "y" : "n") + p.why;
+  }, 60);
+  if (!answer) return {false, answer.error().text()};
+  return {answer->starts_with('y'), answer->substr(1)};
+}
+
+}  // namespace assay

@@ -1,0 +1,38 @@
+// Reports for GitHub Actions (--github): annotations as workflow commands on standard output, and Markdown appended to the file that $GITHUB_STEP_SUMMARY names.
+// docs/continuous-integration.md has the workflow.
+#pragma once
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "compare/diagnosis/diagnosis.h"
+#include "compare/report/report.h"
+
+namespace assay {
+
+// One annotation. Values are escaped, so that no text of a pack, a plugin or a line can begin a command of its own.
+struct Annotation {
+  std::string_view level = "error";    // error, warning, notice
+  std::string title, message;          // the message may have line ends
+  std::string file;                    // of the repository; empty: none
+  size_t line = 0;                     // 1-based; 0: none
+};
+std::string workflow_command(const Annotation&);   // with its line end
+
+// The file of the repository that a report's label names, relative to its root: "smoke.cases" gives "fixtures/suites/smoke.cases", "dumps/a.safetensors:case" the pack. Empty where there is none.
+std::string repository_path(const std::string& label);
+
+// An error for each red verdict as it comes and the totals as a notice. The service keeps ten of a kind for each step, so a line of a suite
+// that sweeps is named once for a plane, nine are named in all, and a last error counts the rest.
+// `print` receives whole lines.
+std::unique_ptr<Report> make_github_report(std::function<void(const std::string&)> print);
+
+// One case of `check` on such a report: `where` is "<pack>:<case>". Adds it to `totals`.
+void report_check(Report&, Totals& totals, const std::string& where, const std::string& line, const std::optional<Breach>&);
+
+// What `explain` found, on `out` and in the summary.
+void annotate_diagnosis(const Diagnosis&, std::FILE* out);
+
+}  // namespace assay

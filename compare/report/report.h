@@ -1,0 +1,65 @@
+// Reports: what a run says, as it goes. Each form is a Report; they are all fed the same results, in the suite's order.
+#pragma once
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compare/judge/claims.h"
+#include "contract/result.h"
+
+namespace assay {
+
+// Counts of a run; a line counts once for each subject.
+struct Totals {
+  size_t passed = 0;
+  size_t failed = 0;                                   // failed, mistrusted, crashed and stale
+  size_t skipped = 0;                                  // skipped, and unsupported where no annotation expects it
+  std::map<Outcome, size_t> by_outcome;
+  std::map<std::string, size_t> skip_reasons;          // "gpu: no CUDA device" -> 12
+  std::map<std::string, size_t> unpinned_reasons;      // "cublaslt: ..." -> 3: judged by the bound (N16.13), whatever the outcome
+  size_t launches = 0;                                 // kernels
+  double seconds = 0;
+
+  void add(const Verdict& v);
+  // "12 passed, 0 failed, 3 skipped": the last line of a run.
+  std::string last_line() const;
+  // 0; 1 where something failed; 3 where nothing was judged.
+  int exit_status() const;
+};
+
+class Report {
+ public:
+  virtual ~Report() = default;
+  virtual void result(const SuiteEntry& entry, const Verdict& verdict) = 0;
+  virtual void finish(const Totals& totals) = 0;
+  // What kept the report from being written, asked after finish(); nothing where all of it is.
+  virtual std::optional<Error> trouble() const { return std::nullopt; }
+};
+
+struct TextOptions {
+  bool verbose = false;                                // a line for each case, not only for red ones
+  bool colour = false;
+  size_t full_screens = 20;                            // failures after these are one line each
+  Environment environment;
+};
+// The report that people read, on `out`.
+std::unique_ptr<Report> make_text_report(std::FILE* out, const TextOptions& options);
+
+// JSON lines, each flushed (docs/reading-a-report.md has the schema): a head with the doctor's facts, a record per line and subject, one more per
+// further breach, and the totals. Error: `path` cannot be written.
+inline constexpr int kReportVersion = 1;
+Result<std::unique_ptr<Report>> make_jsonl_report(const std::string& path, const json::Value& doctor, const Environment& environment);
+
+// JUnit XML, written at the end: a testcase per line and subject, a suite per file. Error: `path` cannot be written, said before anything runs.
+Result<std::unique_ptr<Report>> make_junit_report(const std::string& path);
+
+// The text in a shell's single quotes.
+std::string shell_quoted(std::string_view text);
+
+// The screen of one red verdict, with line ends.
+std::string failure_screen(const SuiteEntry& entry, const Verdict& verdict, const Environment& environment);
+
+}  // namespace assay

@@ -1,0 +1,117 @@
+// Bench: no number without a verdict, results that can be read back, regressions beyond the noise.
+#include "compare/commands/bench.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <sstream>
+
+#include "compare/process/pool.h"
+#include "fixtures/files.h"
+#include "fixtures/json.h"
+#include "tests/compare/faulty_subject.h"
+
+namespace assay {
+namespace {
+
+struct Ran {
+  int status;
+  std::string out, err;
+};
+Ran bench(BenchOptions options, const Subjects& subjects, const std::string& text = "quantize mxfp8 64x64 bf16 dir=row") {
+  options.entries = {entry_of(line(text))};
+  options.repetitions = 3;
+  options.min_time = 0.001;
+  std::ostringstream out, err;
+  const int status = run_bench(options, subjects, out, err);
+  return {status, out.str(), err.str()};
+}
+std::string scratch(const std::string& name) { return testing::TempDir() + "assay_bench_" + name; }
+
+TEST(Bench, TimesWhatPassesAndLabelsTheHostExecutor) {
+  BenchOptions options;
+  options.output = scratch("a.json");
+  const Ran r = bench(options, with_fault(no_fault));
+  EXPECT_EQ(r.status, 0) << r.out << r.err;
+  EXPECT_NE(r.out.find("host executor: no performance figure"), std::string::npos) << r.out;
+  const auto file = json::read(options.output);
+  ASSERT_TRUE(file) << file.error().text();
+  EXPECT_EQ(file->text("schema"), "assay.bench/1");
+  EXPECT_FALSE(file->text("fingerprint").empty());
+  const json::Array& rows = *file->find("results")->array();
+  ASSERT_EQ(rows.size(), 2u);
+  for (const json::Value& row : rows) {
+    EXPECT_EQ(row.find("samples")->to_int(), 3);
+    EXPECT_GT(*row.find("seconds")->find("median")->to_double(), 0);
+    EXPECT_LE(*row.find("seconds")->find("min")->to_double(), *row.find("seconds")->find("median")->to_double());
+    EXPECT_GT(*row.find("copy_seconds")->to_double(), 0);
+    EXPECT_EQ(row.find("bytes")->to_int(), 64 * 64 * 2 + 128 * 4 + 64 * 64);
+    EXPECT_EQ(row.find("elements")->to_int(), 64 * 64);
+  }
+}
+
+TEST(Bench, AWrongKernelGetsNoTime) {
+  BenchOptions options;
+  options.subjects = {"faulty"};
+  auto fault = [](const Problem&, std::span<const ConstBuffer>, std::span<const Buffer> outputs) { outputs.back().bytes[0] ^= std::byte{1}; };
+  const Ran r = bench(options, with_fault(fault));
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.out.find("not timed: failed (claim parity)"), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find("median"), std::string::npos) << r.out;
+}
+
+TEST(Bench, ARegressionIsStatusOne) {
+  BenchOptions options;
+  options.subjects = {"faulty"};   // sound here, and not the host executor, whose times are not compared
+  options.output = scratch("now.json");
+  const Subjects subjects = with_fault(no_fault);
+  ASSERT_EQ(bench(options, subjects).status, 0);
+  auto file = *json::read(options.output);
+  auto scaled = [&](double factor, const std::function<void(json::Value&)>& change) {
+    json::Value copy = file;
+    json::Value row = (*copy.find("results")->array())[0];
+    json::Value seconds = *row.find("seconds");
+    seconds.set("median", *seconds.find("median")->to_double() * factor);
+    row.set("seconds", seconds);
+    copy.set("results", json::array({row}));
+    change(copy);
+    const std::string path = scratch("earlier.json");
+    EXPECT_FALSE(write_file(path, std::string_view(json::dump(copy))));
+    return path;
+  };
+  auto as_is = [](json::Value&) {};
+  options.output.clear();
+  options.against = scaled(0.01, as_is);
+  Ran r = bench(options, subjects);
+  EXPECT_EQ(r.status, 1) << r.out;
+  EXPECT_NE(r.out.find("SLOWER than"), std::string::npos);
+  options.against = scaled(100, as_is);
+  r = bench(options, subjects);
+  EXPECT_EQ(r.status, 0) << r.out << r.err;
+  EXPECT_NE(r.out.find("1 compared"), std::string::npos);
+  options.against = scaled(1, [](json::Value& f) { f.set("machines", json::object({{"faulty", "another machine"}})); });
+  EXPECT_EQ(bench(options, subjects).status, 2);
+  options.against = scaled(1, [](json::Value& f) { f.set("schema", "other"); });
+  EXPECT_EQ(bench(options, subjects).status, 2);
+  options.against = scratch("absent.json");
+  EXPECT_EQ(bench(options, subjects).status, 2);
+}
+
+TEST(Bench, NothingTimedIsStatusThree) {
+  class Picky : public FaultySubject {
+   public:
+    Picky() : FaultySubject(no_fault) {}
+    Support supports(const Problem&) const override { return {false, "picky"}; }
+  };
+  Subjects subjects;
+  subjects.owned.push_back(make_reference_subject());
+  subjects.owned.push_back(std::make_unique<Picky>());
+  BenchOptions options;
+  options.subjects = {"faulty"};
+  const Ran r = bench(options, subjects);
+  EXPECT_EQ(r.status, 3) << r.out;
+  EXPECT_NE(r.out.find("unsupported: picky"), std::string::npos) << r.out;
+}
+
+}  // namespace
+}  // namespace assay

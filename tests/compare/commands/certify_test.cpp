@@ -1,0 +1,348 @@
+// The certificate: one wrong element among a million is found and named, what was claimed is written down alike for any number of workers,
+// and what could not be compared is said.
+#include "compare/commands/certify.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "compare/report/build.h"
+#include "compare/arithmetic/codes.h"
+#include "fixtures/headers/subject_headers.h"
+#include "fixtures/json.h"
+#include "tests/compare/faulty_subject.h"
+#include "tests/fixtures/scratch.h"
+
+namespace assay {
+namespace {
+
+struct Ran {
+  int status = 0;
+  std::string out, err;
+  bool says(const std::string& text) const { return out.find(text) != std::string::npos; }
+};
+
+Ran certify(const CertifyOptions& options, const Subjects& subjects) {
+  Ran r;
+  char *out_text = nullptr, *err_text = nullptr;
+  size_t out_size = 0, err_size = 0;
+  std::FILE *out = open_memstream(&out_text, &out_size), *err = open_memstream(&err_text, &err_size);
+  r.status = run_certify(options, subjects, out, err);
+  std::fclose(out);
+  std::fclose(err);
+  r.out.assign(out_text, out_size);
+  r.err.assign(err_text, err_size);
+  std::free(out_text);
+  std::free(err_text);
+  return r;
+}
+
+json::Value certificate(const std::string& path) {
+  Result<json::Value> v = json::read(path);
+  if (!v) throw std::runtime_error(v.error().text());
+  return *v;
+}
+
+// A cast from f32 over the `count` patterns from `first` on.
+CertifyPart window(uint32_t first, int64_t count, const std::string& text = "cast e4m3 1x1 f32", const std::string& subject = "faulty") {
+  CertifyPart part;
+  part.name = text;
+  part.clauses = "N2.1";
+  part.problem = line(text);
+  part.domain = {"a window", count, [first](int64_t at, int64_t n, std::vector<PlaneData>& inputs) {
+                   for (int64_t i = 0; i < n; ++i) {
+                     const uint32_t bits = first + static_cast<uint32_t>(at + i);
+                     std::memcpy(inputs[0].bytes.data() + 4 * i, &bits, 4);
+                   }
+                 }};
+  part.sides = {{subject, {}}};
+  return part;
+}
+
+// Flips the lowest bit of the code of one pattern, in Problems of `least` elements and more.
+Fault wrong_at(uint32_t pattern, int64_t least = 1) {
+  return [pattern, least](const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
+    if (p.x.shape.count() < least) return;
+    for (int64_t i = 0; i < p.x.shape.count(); ++i) {
+      uint32_t bits;
+      std::memcpy(&bits, inputs[0].bytes.data() + 4 * i, 4);
+      if (bits == pattern) outputs[0].bytes[static_cast<size_t>(i)] ^= std::byte{1};
+    }
+  };
+}
+
+TEST(Certify, OneWrongElementInAMillionIsFoundAndNamed) {
+  const Scratch scratch;
+  CertifyOptions options;
+  options.output = scratch.path("c.json");
+  options.parts = {window(0x41200000, (1 << 20) + 37), window(0x3F800000, 1000, "cast e5m2 1x1 f32")};
+  const Ran r = certify(options, with_fault(wrong_at(0x41234567)));
+  EXPECT_EQ(r.status, 1) << r.out << r.err;
+  for (const char* text : {"FAILED  certify cast e4m3 1x1 f32", "cast e4m3 1x1 f32 fill=literal:41234567", "claim    faulty == reference", "faulty     0.1010.011   53   11",
+                           "reference  0.1010.010   52   10", "--subject faulty", "in all   1 of the outputs of 1048613 inputs differ", "1 passed, 1 failed, 0 skipped"})
+    EXPECT_TRUE(r.says(text)) << text << "\n" << r.out;
+
+  const json::Value c = certificate(options.output);
+  EXPECT_EQ(c.text("schema"), "assay.certificate");
+  EXPECT_EQ(*c.find("complete")->to_bool(), true);
+  const json::Array& parts = *c.find("parts")->array();
+  ASSERT_EQ(parts.size(), 2u);
+  const json::Value& claim = (*parts[0].find("claims")->array())[0];
+  EXPECT_EQ(claim.text("outcome"), "failed");
+  EXPECT_EQ(claim.find("differ")->to_int(), 1);
+  EXPECT_EQ((*claim.find("failures")->array())[0].text("line"), "cast e4m3 1x1 f32 fill=literal:41234567");
+  EXPECT_EQ((*parts[1].find("claims")->array())[0].text("outcome"), "passed");
+}
+
+TEST(Certify, AFaultThatNeedsNeighboursKeepsThem) {
+  CertifyOptions options;
+  options.parts = {window(0x41234000, 4096)};
+  Ran r = certify(options, with_fault(wrong_at(0x41234567, 8)));
+  EXPECT_TRUE(r.says("cast e4m3 1x8 f32 fill=literal:41234560412345614123456241234563412345644123456541234566412345")) << r.out;
+  r = certify(options, with_fault(wrong_at(0x41234567, 65)));
+  EXPECT_EQ(r.status, 1);
+  EXPECT_TRUE(r.says("no line of up to 64 of these elements fails by itself")) << r.out;
+  EXPECT_TRUE(r.says("1 of 4096 differ     first at")) << r.out;
+}
+
+CertifyPart quick_part(const std::string& name) {
+  for (CertifyPart& part : certify_parts(true))
+    if (part.name == name) {
+      part.sides = {{"faulty", {}}};
+      return part;
+    }
+  throw std::runtime_error("no part " + name);
+}
+
+TEST(Certify, PairsAndRandomBytesComeBackInALine) {
+  CertifyOptions options;
+  options.parts = {quick_part("scale_chain nvfp4 f32")};
+  // Tensor amax 6 with block amax 0.1875: a row of two words.
+  auto wrong_pair = [](const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
+    for (int64_t i = 0; i < p.x.shape.rows; ++i)
+      if (code_at(Encoding::f32, inputs[0].bytes, 2 * i) == 0x40C00000 && code_at(Encoding::f32, inputs[0].bytes, 2 * i + 1) == 0x3E400000)
+        find(outputs, "scale_inv")->bytes[static_cast<size_t>(i)] ^= std::byte{1};
+  };
+  Ran r = certify(options, with_fault(wrong_pair));
+  EXPECT_TRUE(r.says("scale_chain nvfp4 1x2 f32 fill=literal:40c000003e400000")) << r.out;
+
+  options.parts = {quick_part("cast e2m1 f32 round=sr")};
+  auto wrong_byte = [](const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
+    for (int64_t i = 0; i < p.x.shape.count(); ++i)
+      if (code_at(Encoding::f32, inputs[0].bytes, i) == 0x3FA00000 && inputs[1].bytes[static_cast<size_t>(i)] == std::byte{0x9C})
+        outputs[0].bytes[static_cast<size_t>(i)] ^= std::byte{1};
+  };
+  r = certify(options, with_fault(wrong_byte));
+  EXPECT_TRUE(r.says("cast e2m1 1x1 f32 round=sr fill=literal:3fa00000 seed=")) << r.out;   // a seed that draws 9C
+  EXPECT_TRUE(r.says("1 of the outputs of 1048576 inputs differ")) << r.out;
+}
+
+// 1.25 is half way from 1 to 1.5: 128 bytes of 256 take it up.
+TEST(Certify, RandomBytesAreCounted) {
+  const CertifyPart part = quick_part("cast e2m1 f32 round=sr");
+  const Problem p = part.sized(256);
+  std::vector<PlaneData> inputs, outputs;
+  for (Plane& plane : input_planes(p)) inputs.push_back({plane, std::vector<std::byte>(plane.bytes())});
+  for (Plane& plane : output_planes(p)) outputs.push_back({plane, std::vector<std::byte>(plane.bytes())});
+  for (int i = 0; i < 256; ++i) {
+    const uint32_t y = 0xBFA00000;
+    std::memcpy(inputs[0].bytes.data() + 4 * i, &y, 4);
+    outputs[0].bytes[static_cast<size_t>(i)] = std::byte{static_cast<unsigned char>(i % 2 ? 11 : 10)};
+  }
+  EXPECT_EQ(part.law(inputs, outputs), "");
+  for (const int wrong : {11, 2, 12}) {   // one more up, the sign lost, two codes up
+    outputs[0].bytes[4] = std::byte{static_cast<unsigned char>(wrong)};
+    EXPECT_NE(part.law(inputs, outputs), "") << wrong;
+  }
+}
+
+TEST(Certify, ALawOfTheReferenceIsJudged) {
+  CertifyOptions options;
+  options.parts = {window(0x3F800000, 4096)};
+  options.parts[0].law_words = "outputs are even";
+  options.parts[0].law = [](const std::vector<PlaneData>&, const std::vector<PlaneData>& outputs) {
+    for (std::byte b : outputs[0].bytes)
+      if ((b & std::byte{1}) != std::byte{0}) return std::string("an odd code");
+    return std::string();
+  };
+  EXPECT_EQ(certify(options, with_fault(no_fault)).status, 0);   // 1.0 to 1.0005 is one even code
+  options.parts[0].domain = window(0x3F900000, 4096).domain;
+  const Ran r = certify(options, with_fault(no_fault));
+  EXPECT_EQ(r.status, 1);
+  EXPECT_TRUE(r.says("an odd code")) << r.out;
+}
+
+TEST(Certify, ACrashOrAnExceptionFailsItsPartAlone) {
+  CertifyOptions options;
+  options.parts = {window(0x41234000, 4096), window(0x3F800000, 4096, "cast e5m2 1x1 f32")};
+  auto crash = [](const Problem& p, std::span<const ConstBuffer>, std::span<const Buffer>) {
+    if (p.as<Cast>()->to == Encoding::e4m3) std::raise(SIGKILL);
+  };
+  Ran r = certify(options, with_fault(crash));
+  EXPECT_EQ(r.status, 1);
+  EXPECT_TRUE(r.says("crashed: signal 9")) << r.out;
+  EXPECT_TRUE(r.says("in elements 0 to 4095 of: a window")) << r.out;
+  EXPECT_TRUE(r.says("1 passed, 1 failed, 0 skipped")) << r.out;
+  auto throws = [](const Problem& p, std::span<const ConstBuffer>, std::span<const Buffer>) {
+    if (p.as<Cast>()->to == Encoding::e4m3) throw std::runtime_error("no such luck");
+  };
+  r = certify(options, with_fault(throws));
+  EXPECT_TRUE(r.says("no such luck")) << r.out;
+  EXPECT_TRUE(r.says("1 passed, 1 failed, 0 skipped")) << r.out;
+}
+
+// The reference, but from the second piece on element 7 stays as it was.
+class LazySubject final : public Subject {
+ public:
+  std::string_view name() const override { return "lazy"; }
+  Support supports(const Problem& p) const override { return right_->supports(p); }
+  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& env) override {
+    const std::byte before = outputs[0].bytes[7];
+    const Served served = right_->run(p, inputs, outputs, env);
+    if (code_at(Encoding::f32, inputs[0].bytes, 0) != 0x3F800000) outputs[0].bytes[7] = before;
+    return served;
+  }
+
+ private:
+  std::unique_ptr<Subject> right_ = make_reference_subject();
+};
+
+TEST(Certify, AnOutputThatIsNotWrittenDiffers) {
+  Subjects subjects = with_fault(no_fault);
+  subjects.owned.push_back(std::make_unique<LazySubject>());
+  CertifyOptions options;
+  options.parts = {window(0x3F800000, 3 << 18, "cast e4m3 1x1 f32", "lazy")};
+  const Ran r = certify(options, subjects);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_TRUE(r.says("2 of the outputs of 786432 inputs differ")) << r.out;   // what the first piece left there would have been right
+}
+
+TEST(Certify, SaysWhatItCannotDo) {
+  const Subjects subjects = with_fault(no_fault);
+  CertifyOptions options;
+  options.parts = {window(0x3F800000, 100)};
+  options.output = "/no/such/folder/certificate.json";
+  Ran r = certify(options, subjects);
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("/no/such/folder/certificate.json"), std::string::npos) << r.err;
+  EXPECT_TRUE(r.out.empty()) << r.out;   // before anything ran
+  options.output.clear();
+  options.only = "no such part";
+  r = certify(options, subjects);
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("no part of the certificate contains 'no such part'"), std::string::npos) << r.err;
+  options.only.clear();
+  options.subjects = {"reference"};
+  EXPECT_EQ(certify(options, subjects).status, 2);
+  options.subjects = {"nobody"};   // absent: skipped, and then nothing was compared
+  r = certify(options, subjects);
+  EXPECT_EQ(r.status, 3);
+  EXPECT_TRUE(r.says("0 passed, 0 failed, 1 skipped")) << r.out;
+}
+
+// Without what may differ between two runs.
+std::string lasting(const std::string& path) {
+  json::Value c = certificate(path);
+  c.set("run", json::Value());
+  return json::dump(c, 1);
+}
+
+TEST(Certify, QuickIsTheSameForAnyNumberOfWorkers) {
+  const Scratch scratch;
+  Subjects subjects = with_fault(no_fault);
+  subjects.owned.push_back(make_headers_subject());
+  CertifyOptions options;
+  options.quick = true;
+  options.only = "cast e4m3 f32";
+  for (int jobs : {1, 2}) {
+    options.jobs = jobs;
+    options.output = scratch.path(std::to_string(jobs) + ".json");
+    const Ran r = certify(options, subjects);
+    EXPECT_EQ(r.status, 0) << r.out << r.err;
+  }
+  EXPECT_EQ(lasting(scratch.path("1.json")), lasting(scratch.path("2.json")));
+  EXPECT_NE(lasting(scratch.path("1.json")).find("\"fingerprint\": \""), std::string::npos);
+}
+
+TEST(Certify, FingerprintsTellResultsApart) {
+  const Scratch scratch;
+  std::set<std::string> seen;
+  CertifyOptions options;
+  options.output = scratch.path("c.json");
+  // One element more, other elements.
+  for (const CertifyPart& part : {window(0x3F800000, 300000), window(0x3F800000, 300001), window(0x3FE00000, 300000)}) {
+    options.parts = {part};
+    ASSERT_EQ(certify(options, with_fault(no_fault)).status, 0);
+    seen.insert(std::string((*certificate(options.output).find("parts")->array())[0].text("fingerprint")));
+  }
+  EXPECT_EQ(seen.size(), 3u);
+}
+
+TEST(Certify, ResumesWhatTheSameBuildMade) {
+  const Scratch scratch;
+  CertifyOptions options;
+  options.output = scratch.path("c.json");
+  options.parts = {window(0x3F800000, 1000)};
+  ASSERT_EQ(certify(options, with_fault(no_fault)).status, 0);
+  options.resume = true;
+  options.parts.push_back(window(0x3F800000, 1000, "cast e5m2 1x1 f32"));
+  const Ran r = certify(options, with_fault(no_fault));
+  if (const std::string commit = build::kCommit; commit.ends_with("-dirty") || commit == "no git") {
+    EXPECT_EQ(r.status, 2);   // its sources may be any
+    EXPECT_NE(r.err.find("cannot resume"), std::string::npos) << r.err;
+  } else {
+    EXPECT_EQ(r.status, 0) << r.err;
+    EXPECT_TRUE(r.says("faulty (taken over)")) << r.out;
+    EXPECT_EQ(certificate(options.output).find("parts")->array()->size(), 2u);
+  }
+  options.quick = true;
+  EXPECT_EQ(certify(options, with_fault(no_fault)).status, 2);   // another mode
+}
+
+TEST(Certify, EveryPartIsALineWithInputs) {
+  for (bool quick : {false, true}) {
+    std::set<std::string> names;
+    for (const CertifyPart& part : certify_parts(quick)) {
+      EXPECT_TRUE(names.insert(part.name).second) << part.name;
+      EXPECT_FALSE(part.clauses.empty()) << part.name;
+      EXPECT_FALSE(part.sides.empty()) << part.name;
+      EXPECT_GT(part.domain.count, 0) << part.name;
+      EXPECT_FALSE(validate(part.sized(1 << 10))) << part.name;
+      const Cast* cast = part.name.starts_with("cast") && part.problem.x.source == Encoding::f32 ? part.problem.as<Cast>() : nullptr;
+      if (cast && cast->round != Round::sr) {
+        EXPECT_EQ(part.domain.count == int64_t{1} << 32, !quick) << part.name;
+      }
+    }
+  }
+}
+
+// What `--quick` says of its floats: between two of them nothing changes.
+TEST(Certify, QuickHoldsEveryPointWhereACastChanges) {
+  const auto reference = make_reference_subject();
+  size_t casts = 0;
+  for (const CertifyPart& part : certify_parts(true)) {
+    if (!part.name.starts_with("cast") || part.problem.x.source != Encoding::f32 || part.problem.as<Cast>()->round == Round::sr) continue;
+    ++casts;
+    // Of a block of 2^12 patterns, the set holds the first two and the last; what lies between must have one code.
+    std::vector<uint32_t> x;
+    for (uint32_t block = 0; block < 1u << 20; block += 1 + block % 7)
+      for (uint32_t low : {0x001u, 0x002u, 0x7FFu + block % 5, 0xFFEu, 0xFFFu}) x.push_back(block << 12 | low);
+    const Problem p = part.sized(static_cast<int64_t>(x.size()));
+    const std::vector<Plane> in = input_planes(p), out = output_planes(p);
+    std::vector<std::byte> y(out[0].bytes());
+    const ConstBuffer from{&in[0], std::as_bytes(std::span(x))};
+    const Buffer to{&out[0], y};
+    reference->run(p, {&from, 1}, {&to, 1}, {});
+    const size_t width = y.size() / x.size();
+    for (size_t i = 0; i < x.size(); i += 5)
+      for (size_t k = 1; k < 5; ++k)
+        ASSERT_EQ(std::memcmp(&y[i * width], &y[(i + k) * width], width), 0) << part.name << std::hex << " " << x[i] << " " << x[i + k];
+  }
+  EXPECT_EQ(casts, 22u);
+}
+
+}  // namespace
+}  // namespace assay

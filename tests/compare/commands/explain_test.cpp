@@ -1,0 +1,161 @@
+// assay explain on packs, end to end: padding alone, cases that cannot be compared among others, and what somebody wrote into the pack.
+#include "compare/commands/explain.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compare/diagnosis/identify/identify.h"
+#include "fixtures/files.h"
+#include "fixtures/json.h"
+#include "fixtures/safetensors.h"
+#include "reference/subject.h"
+#include "tests/compare/diagnosis/planes.h"
+
+namespace assay {
+namespace {
+
+namespace st = safetensors;
+
+struct Told {
+  int status = 0;
+  std::string text, error, html;
+  json::Value json;
+};
+std::string all_of(std::FILE* file) {
+  std::string out;
+  std::rewind(file);
+  for (int c; (c = std::fgetc(file)) != EOF;) out += static_cast<char>(c);
+  std::fclose(file);
+  return out;
+}
+std::string own(const std::string& name) { return testing::TempDir() + "assay_explain_" + testing::UnitTest::GetInstance()->current_test_info()->name() + name; }
+
+Subjects reference_alone() {
+  Subjects subjects;
+  subjects.owned.push_back(make_reference_subject());
+  return subjects;
+}
+
+Told explain(const std::string& path, const std::string& id = "") {
+  ExplainOptions options;
+  options.what = path;
+  options.case_id = id;
+  options.json = own(".json");
+  options.html = own(".html");
+  std::FILE *out = std::tmpfile(), *err = std::tmpfile();
+  Told told;
+  told.status = run_explain(options, reference_alone(), out, err);
+  told.text = all_of(out);
+  told.error = all_of(err);
+  if (const auto json = json::read(options.json)) told.json = *json;
+  if (const auto html = MappedFile::open(options.html)) told.html.assign(reinterpret_cast<const char*>(html->bytes().data()), html->bytes().size());
+  std::remove(options.json.c_str());
+  std::remove(options.html.c_str());
+  return told;
+}
+
+struct Recorded {
+  std::string id, line;
+  bool with_x = true;
+  std::function<void(planes::Case&)> spoil = {};
+};
+std::string pack_of(const std::vector<Recorded>& cases) {
+  std::vector<planes::Case> made;
+  std::vector<st::Tensor> tensors;
+  st::Metadata metadata;
+  made.reserve(cases.size());
+  for (const Recorded& r : cases) {
+    planes::Case& c = made.emplace_back(r.line);
+    if (r.spoil) r.spoil(c);
+    for (const auto* list : {&c.inputs, &c.got})
+      for (const PlaneData& p : *list)
+        if (list == &c.got || r.with_x) tensors.push_back({r.id + "/" + p.plane.name, st::dtype_of(p.plane.encoding), {p.plane.padded.rows, p.plane.padded.cols}, p.bytes});
+    metadata.emplace_back("assay.line." + r.id, r.line);
+  }
+  const std::string path = own(".safetensors");
+  const auto error = st::write(path, tensors, metadata);
+  EXPECT_FALSE(error) << error->text();
+  return path;
+}
+
+const std::string kLine = "quantize mxfp8 32x64 bf16 dir=row";
+void wrong_scale(planes::Case& c) {
+  c.spoil("row.scale_inv", [](int64_t, int64_t, uint32_t code) { return code - 1; });
+}
+
+TEST(Explain, PaddingThatWasNeverCleared) {
+  const auto uncleared = [](planes::Case& c) {
+    PlaneData& p = c["row.scale_gemm"];
+    for (int64_t i = 0; i < p.plane.padded.count(); ++i)
+      if (place_of(p.plane, i).padding) set_code(p.plane, p.bytes, i, 0x7F);
+  };
+  const Told told = explain(pack_of({{"a", "quantize mxfp8 100x96 bf16 dir=row scales=gemm", true, uncleared}}));
+  EXPECT_EQ(told.status, 1);
+  EXPECT_TRUE(told.text.starts_with("EXPLAINED")) << told.text;
+  for (const char* said : {"layout, rows", "layout DIFFERS", "row.scale_gemm padding (e8m0)  212 of 212", "padding was never cleared: what is not 0 of it is 7F   [padding.not_cleared, N6.4]", "all 9900 elements are as they should be"})
+    EXPECT_NE(told.text.find(said), std::string::npos) << said << "\n" << told.text;
+  EXPECT_EQ(told.json.text("confidence"), "certain");
+  EXPECT_EQ(told.json.text("first_stage"), "layout");
+  EXPECT_NE(told.html.find("padding was never cleared"), std::string::npos);
+  EXPECT_EQ(explain(pack_of({{"a", "quantize mxfp8 100x96 bf16 dir=row scales=gemm"}})).status, 0);
+  const auto compact = [](planes::Case& c) {
+    PlaneData& p = c["row.scale_inv"];
+    set_code(p.plane, p.bytes, 3, 0x7F);                                     // column 3 of 4
+  };
+  EXPECT_EQ(explain(pack_of({{"a", "quantize mxfp8 100x96 bf16 dir=row", true, compact}})).status, 0);
+}
+
+TEST(Explain, CasesThatCannotBeComparedAreNoted) {
+  const std::string pack = pack_of({{"a", kLine, false}, {"b", "quantize mxfp8 0x64 bf16 dir=row"}, {"c", kLine, true, wrong_scale}});
+  const Told told = explain(pack);
+  EXPECT_EQ(told.status, 1);
+  EXPECT_NE(told.text.find(":c"), std::string::npos) << told.text;
+  EXPECT_NE(told.error.find("note: not compared: "), std::string::npos) << told.error;
+  EXPECT_NE(told.error.find(":a: the pack holds no plane x"), std::string::npos) << told.error;
+  EXPECT_EQ(explain(pack, "a").status, 2);
+  const Told empty = explain(pack, "b");
+  EXPECT_EQ(empty.status, 0) << empty.error;
+  EXPECT_NE(empty.text.find("it has no element"), std::string::npos) << empty.text;
+  EXPECT_EQ(explain(pack_of({{"a", kLine, false}, {"c", kLine, false}})).status, 2);
+}
+
+TEST(Explain, WhatAPackSaysIsNoCommand) {
+  const std::string id = "::error::injected\n::error::injected\x1b[31m##[error]";
+  const std::string pack = pack_of({{id, kLine, true, wrong_scale}, {"a" + id, kLine, false}});
+  const Told told = explain(pack);
+  EXPECT_EQ(told.status, 1);
+  std::FILE* out = std::tmpfile();
+  EXPECT_EQ(run_identify({{pack}, "", "", 5, 0, 60, false, false}, reference_alone(), out, out), 1);
+  for (const std::string& text : {told.text, told.error, explain(pack, "a" + id).error, all_of(out)}) {
+    EXPECT_NE(text.find("injected"), std::string::npos) << text;
+    EXPECT_NE(text.find("\\x1b[31m"), std::string::npos) << text;
+    for (const char* raw : {"\x1b", "\n::error", "##["}) EXPECT_EQ(text.find(raw), std::string::npos) << text;
+    EXPECT_FALSE(text.starts_with("::")) << text;
+  }
+}
+
+TEST(Explain, TimeIsThatOfTheWholeAndALargeCaseIsShrunkCheaply) {
+  // Halves of rows interleaved: no crop keeps it.
+  const auto halves = [](planes::Case& c) {
+    PlaneData& p = c["row.data"];
+    const PlaneData& want = c.wanted("row.data");
+    for (int64_t r = 0; r < 512; ++r)
+      for (int64_t k = 0; k < 512; ++k) set_code(p.plane, p.bytes, index_of(p.plane, r, k), code_at(want.plane, want.bytes, index_of(want.plane, r, k % 2 * 256 + k / 2)));
+  };
+  const std::string pack = pack_of({{"a", "quantize mxfp8 512x512 bf16 dir=row", true, halves}});
+  const auto start = std::chrono::steady_clock::now();
+  const Told told = explain(pack);
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_EQ(told.status, 1);
+  EXPECT_NE(told.json.text("reproducer").find("512x512 bf16 dir=row fill=literal:"), std::string::npos) << told.text;
+  EXPECT_EQ(told.json.text("reproducer").find('+'), std::string::npos) << told.text;
+  EXPECT_GT(told.json.find("seconds")->to_double().value_or(0), seconds / 2);
+}
+
+}  // namespace
+}  // namespace assay

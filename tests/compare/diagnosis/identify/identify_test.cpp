@@ -1,0 +1,175 @@
+// assay identify against bytes of real libraries: the column `flavour` of fixtures/packs/libraries/README.md is among the choices that it finds to make all bytes of a module,
+// and of a module without one it names none.
+#include "compare/diagnosis/identify/identify.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compare/packs/pack.h"
+#include "fixtures/json.h"
+#include "reference/subject.h"
+#include "tests/compare/diagnosis/planes.h"
+
+namespace assay {
+namespace {
+
+const std::string kFolder = ASSAY_SOURCE_DIR "/fixtures/packs/libraries";
+
+std::vector<std::string> fields(const std::string& row) {
+  std::vector<std::string> out;
+  for (size_t at = row.find('|'); at != std::string::npos && at + 1 < row.size();) {
+    const size_t end = row.find('|', at + 1);
+    if (end == std::string::npos) break;
+    const std::string field = row.substr(at + 1, end - at - 1);
+    const size_t first = field.find_first_not_of(" `"), last = field.find_last_not_of(" `");
+    out.push_back(first == std::string::npos ? "" : field.substr(first, last - first + 1));
+    at = end;
+  }
+  return out;
+}
+
+// "torchao_cpu/mxfp8.floor" to "ocp".
+std::map<std::string, std::string> said() {
+  std::ifstream file(kFolder + "/README.md");
+  std::map<std::string, std::string> out;
+  std::vector<std::string> head;
+  for (std::string row; std::getline(file, row);) {
+    if (!row.starts_with("| ")) continue;
+    const std::vector<std::string> f = fields(row);
+    if (head.empty()) head = f;
+    else if (!f[0].starts_with("---")) out[f[0] + "/" + f[1]] = f.at(static_cast<size_t>(std::find(head.begin(), head.end(), "flavour") - head.begin()));
+  }
+  return out;
+}
+
+struct Told {
+  int status = 0;
+  std::string text;
+  json::Value json;
+};
+Told identify(const std::vector<std::string>& paths, const std::string& filter = "") {
+  Subjects subjects;
+  subjects.owned.push_back(make_reference_subject());
+  const std::string path = testing::TempDir() + "assay_identify.json";
+  std::FILE* out = std::tmpfile();
+  Told told;
+  told.status = run_identify({paths, filter, path, 5, 0, 60, false, false}, subjects, out, out);
+  std::rewind(out);
+  for (int c; (c = std::fgetc(out)) != EOF;) told.text += static_cast<char>(c);
+  std::fclose(out);
+  if (told.status < 2) told.json = *json::read(path);
+  std::remove(path.c_str());
+  return told;
+}
+
+// The choices that make all bytes, by "pack/module".
+std::map<std::string, std::set<std::string>> exact(const json::Value& told) {
+  std::map<std::string, std::set<std::string>> out;
+  for (const json::Value& group : *told.find("groups")->array()) {
+    const std::string pack(group.text("pack"));
+    auto& names = out[pack.substr(0, pack.find(".safetensors")) + "/" + std::string(group.text("module"))];
+    for (const json::Value& c : *group.find("ranking")->array())
+      if (*c.find("exact")->to_bool())
+        for (const json::Value& choice : *c.find("choices")->array()) names.emplace(choice.text("name"));
+  }
+  return out;
+}
+
+TEST(Identify, LibrariesAreNamed) {
+  const std::map<std::string, std::string> want = said();
+  ASSERT_GT(want.size(), 70u);
+  const Told told = identify({kFolder});
+  EXPECT_EQ(told.status, 1) << "some modules are nobody's";
+  const auto found = exact(told.json);
+  std::set<std::string> alone;   // libraries that are told from every other choice
+  for (const auto& [module, names] : found) {
+    ASSERT_TRUE(want.contains(module)) << module << " has no row in the README";
+    const std::string& flavour = want.at(module);
+    if (flavour == "-") EXPECT_TRUE(names.empty()) << module << " is made by " << *names.begin();
+    else EXPECT_TRUE(names.contains(flavour)) << module << " is not found to be " << flavour;
+    if (names.size() == 1) alone.insert(*names.begin());
+  }
+  EXPECT_EQ(found.size(), want.size());
+  for (const char* name : {"ocp", "ocp.away", "torchao.ceil", "torchao.even", "torchao.nvfp4", "torchao.nvfp4_one_level", "torchao.blockwise", "torchao.float8", "compressed_tensors.mx",
+                           "compressed_tensors.mxfp4", "compressed_tensors.nvfp4", "compressed_tensors.nvfp4_in_source", "modelopt.fp8_in_source", "modelopt.mxfp4", "modelopt.nvfp4",
+                           "triton.down", "triton.mxfp4", "quark.old", "deepgemm", "deepgemm.ue8m0", "deepgemm.fp4", "onnx.fp8", "onnx.nearest", "vllm.dynamic"})
+    EXPECT_TRUE(alone.contains(name)) << name;
+}
+
+TEST(Identify, EquivalentChoicesAndWhatPartsThem) {
+  const Told told = identify({kFolder + "/torchao_cpu.safetensors"}, "mxfp8.rceil");
+  EXPECT_EQ(told.status, 0);
+  EXPECT_NE(told.text.find("this input does not tell them apart; fill=nonfinite does: defaults, te, flashinfer.bf16, triton.sm89 | torchao.rceil | pytorch.eager"), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("1 named, 0 not named"), std::string::npos);
+}
+
+TEST(Identify, KernelsWithApproximateReciprocalsAreSaid) {
+  const Told told = identify({kFolder + "/vllm_cpu.safetensors"}, "nvfp4.vllm/");
+  EXPECT_EQ(told.status, 0);
+  EXPECT_NE(told.text.find("~ consistent with vllm.kernel, flashinfer.fast, torchao.cutedsl (approximate reciprocals, N17.13)"), std::string::npos) << told.text;
+}
+
+// A pack of one case: the planes of `made` under the line of `said`, whose planes of the same place in order give the names.
+std::string pack_of(planes::Case& said, const std::vector<PlaneData>& made, const std::string& name) {
+  const std::string path = testing::TempDir() + name + ".safetensors";
+  PackWriter writer(path, "test", Environment{}, "", "");
+  std::vector<RecordedPlane> recorded;
+  for (const PlaneData& x : said.inputs) recorded.push_back({x.plane, digest(x.bytes), x.bytes});
+  for (size_t i = 0; i < made.size(); ++i) recorded.push_back({said.want[i].plane, digest(made[i].bytes), made[i].bytes});
+  EXPECT_FALSE(writer.add(said.problem, recorded));
+  EXPECT_FALSE(writer.finish());
+  return path;
+}
+
+TEST(Identify, ScalesInAnotherLayout) {
+  planes::Case said("quantize mxfp8 128x256 bf16 dir=row fill=wide"), made("quantize mxfp8 128x256 bf16 dir=row fill=wide flavour=ocp scales=gemm");
+  const Told told = identify({pack_of(said, made.want, "assay_identify_layout")});
+  EXPECT_EQ(told.status, 0) << told.text;
+  EXPECT_NE(told.text.find("= ocp, with row.scale_inv in another layout: the tensor-core tile order of N6.3"), std::string::npos) << told.text;
+}
+
+TEST(Identify, OneMoreKeyThanANamedSet) {
+  planes::Case said("quantize mxfp8 64x256 bf16 dir=row fill=negative_zeros"), made("quantize mxfp8 64x256 bf16 dir=row fill=negative_zeros flavour=ocp neg_zero=drop");
+  const Told told = identify({pack_of(said, made.want, "assay_identify_key")});
+  EXPECT_EQ(told.status, 0) << told.text;
+  EXPECT_NE(told.text.find("neg_zero=drop"), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("no named set makes these bytes"), std::string::npos) << told.text;
+}
+
+TEST(Identify, NobodysBytesAreNotNamed) {
+  planes::Case c("quantize nvfp4 64x256 bf16 dir=row");
+  c.spoil("row.data", [](int64_t r, int64_t, uint32_t code) { return r == 3 ? code ^ 1 : code; });
+  const Told told = identify({pack_of(c, c.got, "assay_identify_nobody")});
+  EXPECT_EQ(told.status, 1);
+  EXPECT_NE(told.text.find("0 named, 1 not named"), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("`assay explain"), std::string::npos) << told.text;
+}
+
+TEST(Identify, AnAmaxThatNobodyMakesIsNotNamed) {
+  planes::Case c("quantize nvfp4 64x256 bf16 dir=row");
+  c.spoil("row.amax", [](int64_t, int64_t, uint32_t code) { return code + 0x00800000u; });   // twice the tensor's, where codes and scales are right
+  const Told told = identify({pack_of(c, c.got, "assay_identify_amax")});
+  EXPECT_EQ(told.status, 1);
+  EXPECT_NE(told.text.find("0 named, 1 not named"), std::string::npos) << told.text;
+  planes::Case empty("quantize nvfp4 0x64 bf16 dir=row");
+  EXPECT_EQ(identify({pack_of(empty, empty.got, "assay_identify_empty")}).status, 0);
+  empty.spoil("row.amax", [](int64_t, int64_t, uint32_t) { return 0x3F800000u; });
+  EXPECT_EQ(identify({pack_of(empty, empty.got, "assay_identify_empty_amax")}).status, 1);
+}
+
+TEST(Identify, NoCaseAndNoPack) {
+  EXPECT_EQ(identify({kFolder}, "no such case").status, 3);
+  const Told absent = identify({kFolder + "/absent.safetensors"});
+  EXPECT_EQ(absent.status, 2);
+  EXPECT_NE(absent.text.find("does not exist"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,181 @@
+// N17 against bytes of real libraries: every module of fixtures/packs/libraries, under the flavour whose choices its library makes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compare/packs/dump.h"
+#include "compare/process/guarded_run.h"
+#include "compare/judge/judge.h"
+#include "contract/line.h"
+#include "reference/subject.h"
+
+namespace assay {
+namespace {
+
+// What is added to the lines of a module's cases. `apart`: differing elements that are expected, by case and plane.
+struct Module {
+  std::string name, keys;
+  std::map<std::string, int64_t> apart = {};
+};
+
+std::string module_of(const DumpCase& c) {   // "step0/mxfp8.floor/input" of ".../torchao_cpu.safetensors" is "torchao_cpu/mxfp8.floor"
+  const std::string& path = c.pack->path;
+  const size_t slash = path.rfind('/'), dot = path.rfind('.');
+  const std::string& id = c.recorded->id;
+  const size_t first = id.find('/'), last = id.rfind('/');
+  return path.substr(slash + 1, dot - slash - 1) + "/" + id.substr(first + 1, last - first - 1);
+}
+
+const std::vector<Module> kModules = {
+    {"compressed_tensors_cpu/mxfp4.bf16", "flavour=compressed_tensors.mxfp4"},
+    {"compressed_tensors_cpu/mxfp4.bf16.edges", "flavour=compressed_tensors.mxfp4"},
+    {"compressed_tensors_cpu/mxfp4.f32", "flavour=compressed_tensors.mxfp4"},
+    {"compressed_tensors_cpu/mxfp4.f32.edges", "flavour=compressed_tensors.mxfp4"},
+    {"compressed_tensors_cpu/mxfp8.bf16", "flavour=compressed_tensors.mx"},
+    {"compressed_tensors_cpu/mxfp8.bf16.edges", "flavour=compressed_tensors.mx"},
+    {"compressed_tensors_cpu/mxfp8.f32", "flavour=compressed_tensors.mx"},
+    {"compressed_tensors_cpu/mxfp8.f32.edges", "flavour=compressed_tensors.mx"},
+    {"compressed_tensors_cpu/nvfp4.bf16", "flavour=compressed_tensors.nvfp4_in_source"},
+    {"compressed_tensors_cpu/nvfp4.bf16.edges", "flavour=compressed_tensors.nvfp4_in_source"},
+    {"compressed_tensors_cpu/nvfp4.f32", "flavour=compressed_tensors.nvfp4"},
+    {"compressed_tensors_cpu/nvfp4.f32.edges", "flavour=compressed_tensors.nvfp4"},   // 2688 times 1/448 is 6.0000005
+    {"gfloat_mx/mxfp4.TiesToAway", "flavour=ocp.away"},
+    {"gfloat_mx/mxfp4.TiesToEven", "flavour=ocp"},
+    {"gfloat_mx/mxfp8.TiesToAway", "flavour=ocp.away"},
+    {"gfloat_mx/mxfp8.TiesToEven", "flavour=ocp"},
+    {"gfloat_mx/mxfp8_e5m2.TiesToAway", "flavour=ocp.away"},
+    {"gfloat_mx/mxfp8_e5m2.TiesToEven", "flavour=ocp"},
+    {"jax_scaled/fp8_current.f32", ""},
+    // 24 blocks of zeros are divided by a scale of 0 (mxfp8: 2^-127, flushed) and become NaN: 7F, and in E2M1, which has none, ml_dtypes' 8. The one more element of
+    // nvfp4 is -3.4999998, which XLA rounds to f16 before it casts: a tie then.
+    {"jax_scaled/mxfp8.bf16", "", {{"input/row.data", 384}}},
+    {"jax_scaled/mxfp8.f32", "", {{"input/row.data", 384}}},
+    {"jax_scaled/nvfp4.f32", "nvfp4_scale=decode multiplier=divide_product", {{"input/row.data", 385}}},
+    {"ml_dtypes_mx/fp8_current.clipped", ""},
+    {"ml_dtypes_mx/fp8_current.divided", "flavour=onnx.fp8"},
+    {"ml_dtypes_mx/mxfp4.ceil", "flavour=torchao.rceil"},
+    {"ml_dtypes_mx/mxfp4.floor", "flavour=ocp"},
+    {"ml_dtypes_mx/mxfp8.ceil", "flavour=torchao.rceil"},
+    {"ml_dtypes_mx/mxfp8.floor", "flavour=ocp"},
+    {"onnx_reference/fp8_current.tensor", "flavour=onnx.fp8"},
+    {"onnx_reference/mxfp4.down", "flavour=triton.down"},
+    {"onnx_reference/mxfp4.nearest", "flavour=onnx.nearest"},
+    {"onnx_reference/mxfp4.up", "flavour=torchao.rceil"},
+    {"onnx_reference/mxfp8.down", "flavour=triton.down"},
+    {"onnx_reference/mxfp8.nearest", "flavour=onnx.nearest"},
+    {"onnx_reference/mxfp8.up", "flavour=torchao.rceil"},
+    {"torchao_cpu/fp8_current.clamped", "flavour=torchao.float8"},
+    {"torchao_cpu/mxfp4.ceil", "flavour=torchao.ceil"},
+    {"torchao_cpu/mxfp4.even", "flavour=torchao.even"},
+    {"torchao_cpu/mxfp4.floor", "flavour=ocp"},
+    {"torchao_cpu/mxfp4.rceil", "flavour=torchao.rceil"},
+    {"torchao_cpu/mxfp8.ceil", "flavour=torchao.ceil"},
+    {"torchao_cpu/mxfp8.columns", "flavour=torchao.rceil"},
+    {"torchao_cpu/mxfp8.columns_swizzled", "flavour=torchao.rceil"},
+    {"torchao_cpu/mxfp8.even", "flavour=torchao.even"},
+    {"torchao_cpu/mxfp8.floor", "flavour=ocp"},
+    {"torchao_cpu/mxfp8.rceil", "flavour=torchao.rceil"},
+    {"torchao_cpu/nvfp4.one_level", "flavour=torchao.nvfp4_one_level"},
+    {"torchao_cpu/nvfp4.two_level", "flavour=torchao.nvfp4"},
+    // The scale of a bf16 tensor is a bf16 number, and so is the quotient that is cast.
+    {"modelopt_cpu/fp8_current.modelopt_bf16", "flavour=modelopt.fp8_in_source"},
+    {"modelopt_cpu/fp8_current.modelopt_bf16.edges", "flavour=modelopt.fp8_in_source"},
+    {"modelopt_cpu/fp8_current.modelopt_f32", "flavour=onnx.fp8"},
+    {"modelopt_cpu/fp8_current.modelopt_f32.edges", "flavour=onnx.fp8"},
+    {"modelopt_cpu/mxfp4.modelopt", "flavour=modelopt.mxfp4"},
+    {"modelopt_cpu/mxfp4.modelopt.edges", "flavour=modelopt.mxfp4"},
+    {"modelopt_cpu/mxfp8.modelopt", ""},
+    {"modelopt_cpu/mxfp8.modelopt.edges", ""},
+    {"modelopt_cpu/nvfp4.modelopt", "flavour=modelopt.nvfp4"},
+    {"modelopt_cpu/nvfp4.modelopt.edges", "flavour=modelopt.nvfp4"},
+    {"torchao_float8/fp8_block.128x128", "flavour=torchao.blockwise"},
+    {"torchao_float8/fp8_block.1x128", "flavour=torchao.blockwise"},
+    {"torchao_float8/fp8_current.float8", "flavour=torchao.float8"},
+    {"torchao_float8/fp8_current.float8.zeros", "flavour=torchao.float8"},
+    {"torchao_float8/fp8_current.float8_columns", "flavour=torchao.float8"},
+    {"torchao_float8/fp8_current.float8_columns_pow2", "flavour=torchao.float8"},
+    {"torchao_float8/fp8_current.float8_pow2", "flavour=torchao.float8"},
+    {"torchao_float8/fp8_current.float8_pow2.zeros", "flavour=torchao.float8"},
+    {"torchao_float8/fp8_current.float8_rows", "flavour=torchao.float8"},
+    {"torchao_float8/fp8_current.float8_rows_pow2", "flavour=torchao.float8"},
+    {"vllm_cpu/fp8_block.deepgemm", "flavour=deepgemm"},
+    {"vllm_cpu/fp8_block.deepgemm_ue8m0", "flavour=deepgemm.ue8m0"},
+    {"vllm_cpu/fp8_current.vllm_tensor", "flavour=vllm.dynamic"},
+    {"vllm_cpu/fp8_current.vllm_tensor.edges", "flavour=vllm.dynamic"},
+    {"vllm_cpu/fp8_current.vllm_token", "flavour=vllm.dynamic"},
+    {"vllm_cpu/fp8_current.vllm_token.edges", "flavour=vllm.dynamic"},
+    {"vllm_cpu/mxfp4.deepgemm", "flavour=deepgemm.fp4"},
+    {"vllm_cpu/mxfp4.triton_down", "flavour=quark.old"},
+    {"vllm_cpu/mxfp4.triton_down.edges", "flavour=quark.old"},
+    {"vllm_cpu/mxfp4.triton_up", "flavour=triton.mxfp4"},
+    {"vllm_cpu/mxfp4.triton_up.edges", "flavour=triton.mxfp4"},
+    {"vllm_cpu/mxfp8.triton_down", "flavour=triton.down"},
+    {"vllm_cpu/mxfp8.triton_down.edges", "flavour=triton.down"},
+    {"vllm_cpu/mxfp8.triton_up", ""},
+    {"vllm_cpu/mxfp8.triton_up.edges", ""},
+    {"vllm_cpu/mxfp8.vllm", ""},
+    {"vllm_cpu/mxfp8.vllm.edges", ""},
+    {"vllm_cpu/nvfp4.vllm", "flavour=vllm.nvfp4"},
+    // Under a scale of 0 the multiplier is 1e-8: small elements keep their sign, zeros lose it.
+    {"vllm_cpu/nvfp4.vllm.edges", "flavour=vllm.nvfp4", {{"input/row.data", 72}}},
+};
+
+// Elements of a case's planes that the reference makes otherwise under `keys`, by "<role>/<plane>".
+std::map<std::string, int64_t> apart(const DumpCase& c, const std::string& keys) {
+  Subjects subjects;
+  subjects.owned.push_back(make_reference_subject());
+  const Result<Problem> p = parse_line(c.recorded->line + " " + keys);
+  if (!p) {
+    ADD_FAILURE() << c.where() << ": " << p.error().text();
+    return {};
+  }
+  const auto inputs = dump_inputs(*c.recorded, *p, subjects.reference());
+  if (!inputs) {
+    ADD_FAILURE() << c.where() << ": " << inputs.error().text();
+    return {};
+  }
+  const Execution made = execute(subjects.reference(), *p, *inputs, Environment{});
+  std::map<std::string, int64_t> out;
+  size_t judged = 0;
+  for (const PlaneData& want : made.planes) {
+    const PackPlane* recorded = c.recorded->find(want.plane.name);
+    if (!recorded || !recorded->tensor) continue;
+    const auto got = dump_plane(*recorded->tensor, want.plane, &want);
+    if (!got) {
+      ADD_FAILURE() << c.where() << ": " << got.error().text();
+      continue;
+    }
+    ++judged;
+    const Judgement j = judge(&*p, {*got}, {want});
+    EXPECT_EQ(j.error, "");
+    if (j.cause) out[c.recorded->id.substr(c.recorded->id.rfind('/') + 1) + "/" + want.plane.name] = j.cause->differ;
+  }
+  EXPECT_GT(judged, 0u) << c.where();
+  return out;
+}
+
+TEST(LibraryPacks, FlavoursMakeTheirBytes) {
+  const Result<Dump> dump = read_dump({ASSAY_SOURCE_DIR "/fixtures/packs/libraries"});
+  ASSERT_TRUE(dump) << dump.error().text();
+  std::map<std::string, std::map<std::string, int64_t>> found;
+  for (const DumpCase& c : dump->cases) {
+    const std::string name = module_of(c);
+    const auto row = std::ranges::find(kModules, name, &Module::name);
+    if (row == kModules.end()) {
+      ADD_FAILURE() << name << " has no row here: which flavour makes its bytes?";
+      continue;
+    }
+    found[name].merge(apart(c, row->keys));
+  }
+  for (const Module& m : kModules) {
+    ASSERT_TRUE(found.contains(m.name)) << m.name;
+    EXPECT_EQ(found.at(m.name), m.apart) << m.name << " " << m.keys;
+  }
+}
+
+}  // namespace
+}  // namespace assay

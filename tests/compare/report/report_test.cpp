@@ -1,0 +1,176 @@
+#include "compare/report/report.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+
+#include "compare/commands/run.h"
+#include "tests/compare/fakes.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string slurp(const fs::path& p) {
+  std::ifstream in(p);
+  std::stringstream s;
+  s << in.rdbuf();
+  return s.str();
+}
+
+struct Ran {
+  int status;
+  std::string out, junit, jsonl;
+};
+Ran run(const std::vector<SuiteEntry>& entries, const Subjects& subjects, RunOptions o = {}) {
+  const fs::path dir = fs::temp_directory_path() / ("assay_report_" + std::to_string(::getpid()));
+  fs::create_directories(dir);
+  o.entries = entries;
+  if (o.settings.subjects == std::vector<std::string>{"host"}) o.settings.subjects = {"fake"};
+  o.settings.jobs = 2;
+  o.report.junit = dir / "r.xml";
+  o.report.jsonl = dir / "r.jsonl";
+  std::FILE* out = std::fopen((dir / "out").c_str(), "w");
+  std::FILE* err = std::fopen((dir / "err").c_str(), "w");
+  const int status = run_run(o, subjects, out, err);
+  std::fclose(out);
+  std::fclose(err);
+  Ran r{status, slurp(dir / "out"), slurp(dir / "r.xml"), slurp(dir / "r.jsonl")};
+  fs::remove_all(dir);
+  return r;
+}
+std::string last_line(const std::string& text) {
+  const size_t end = text.find_last_not_of('\n'), start = text.rfind('\n', end);
+  return text.substr(start + 1, end - start);
+}
+void expect_in(const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in:\n" << text; }
+
+SuiteEntry entry(const std::string& line, size_t number) {
+  SuiteEntry e;
+  e.file = "some.cases";
+  e.line = number;
+  e.text = line;
+  e.problem = fakes::problem(line);
+  return e;
+}
+const std::string kLine = "quantize mxfp8 64x96 bf16 dir=both";
+
+TEST(Report, AFailureFitsOneScreen) {
+  const Subjects subjects = fakes::with("fake", [](auto&, auto out, auto&) { fakes::output(out, "row.scale_inv")->bytes[12 * 4 + 1] ^= std::byte{1}; });
+  const Ran r = run({entry(kLine, 5)}, subjects);
+  EXPECT_EQ(r.status, 1);
+  for (const char* part : {"FAILED  some.cases:5\n  quantize mxfp8 64x96", "claim    fake == reference", "policy bitwise", "cause    row.scale_inv (e8m0)   1 of 192 differ     first at row 12, columns 32..63",
+                           "1 code apart", "reference", "hint     one binade", "witness  row.data:", "repro    assay run 'quantize mxfp8 64x96 bf16 dir=both' --subject fake",
+                           "smaller  assay shrink '", "--at 12,32"})
+    expect_in(r.out, part);
+  EXPECT_LE(std::count(r.out.begin(), r.out.end(), '\n'), 24);
+  EXPECT_EQ(last_line(r.out), "0 passed, 1 failed, 0 skipped");
+  expect_in(r.out, "4 kernels launched\n");
+}
+
+TEST(Report, StatusAndLastLine) {
+  const Subjects good = fakes::with("fake", nullptr);
+  const Ran ok = run({entry(kLine, 1), entry("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", 2)}, good);
+  EXPECT_EQ(ok.status, 0);
+  EXPECT_EQ(last_line(ok.out), "1 passed, 0 failed, 1 skipped");
+  expect_in(ok.out, "skipped 1: fake does not support it: ");
+  const Ran nothing = run({}, good);
+  EXPECT_EQ(nothing.status, 3);
+  EXPECT_EQ(last_line(nothing.out), "0 passed, 0 failed, 0 skipped");
+  const Ran weak = run({entry("cast e4m3 8x32 bf16 fill=zeros", 1)}, good);
+  EXPECT_EQ(weak.status, 1);
+  expect_in(weak.out, "MISTRUSTED  some.cases:1");
+
+  Subjects absent = fakes::with("fake", nullptr);
+  static_cast<fakes::Spoiled&>(*absent.owned[1]).present_ = {false, "no device"};
+  EXPECT_EQ(run({entry(kLine, 1)}, absent).status, 3);
+  RunOptions required;
+  required.require = {"fake"};
+  const Ran missing = run({entry(kLine, 1)}, absent, required);
+  EXPECT_EQ(missing.status, 3);
+  EXPECT_EQ(last_line(missing.out), "0 passed, 0 failed, 1 skipped");
+}
+
+TEST(Report, GithubAnnotatesWhereItIsAsked) {
+  const Subjects subjects = fakes::with("fake", [](auto&, auto out, auto&) { fakes::output(out, "row.data")->bytes[5] ^= std::byte{0x10}; });
+  EXPECT_EQ(run({entry(kLine, 5)}, subjects).out.find("::error"), std::string::npos);
+  RunOptions o;
+  o.report.github = true;
+  const Ran r = run({entry(kLine, 5)}, subjects, o);
+  expect_in(r.out, "::error title=fake failed at row.data::quantize mxfp8 64x96 bf16");
+  expect_in(r.out, "::notice title=assay::0 passed, 1 failed, 0 skipped\n");
+  EXPECT_EQ(last_line(r.out), "0 passed, 1 failed, 0 skipped");
+}
+
+TEST(Report, JsonLines) {
+  const Subjects subjects = fakes::with("fake", [](const Problem& p, auto out, auto&) {
+    if (p.x.fill.seed == 1) fakes::output(out, "row.data")->bytes[5] ^= std::byte{0x10};
+  });
+  const Ran r = run({entry(kLine, 1), entry(kLine + " seed=1", 2)}, subjects);
+  std::istringstream lines(r.jsonl);
+  std::vector<json::Value> records;
+  for (std::string line; std::getline(lines, line);) {
+    auto v = json::parse(line);
+    ASSERT_TRUE(v) << line;
+    records.push_back(*v);
+  }
+  ASSERT_GE(records.size(), 4u);
+  EXPECT_EQ(records[0].text("record"), "head");
+  EXPECT_EQ(records[0].find("version")->to_int(), kReportVersion);
+  EXPECT_TRUE(records[0].find("doctor")->object());
+  EXPECT_EQ(records[1].text("outcome"), "passed");
+  EXPECT_EQ(records[2].text("outcome"), "failed");
+  EXPECT_EQ(records[2].text("claim"), "parity");
+  EXPECT_EQ(records[2].text("plane"), "row.data");
+  EXPECT_EQ(records[2].find("line_number")->to_int(), 2);
+  bool half_step = false;                       // the law that fails with it has a record of its own
+  for (const json::Value& v : records) half_step |= v.text("record") == "breach" && v.text("claim") == "half-step";
+  EXPECT_TRUE(half_step);
+  EXPECT_EQ(records.back().text("record"), "totals");
+  EXPECT_EQ(records.back().find("failed")->to_int(), 1);
+}
+
+// A report that is not there or not whole must not pass for one: exit 2, and what it was.
+TEST(Report, WhatCannotBeWrittenIsAnError) {
+  const Subjects subjects = fakes::with("fake", [](const Problem&, auto, auto&) {});
+  const auto attempt = [&](const std::string& junit, const std::string& jsonl, const char* out_path) {
+    RunOptions o;
+    o.entries = {entry("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", 1)};
+    o.settings.subjects = {"fake"};
+    o.report.junit = junit;
+    o.report.jsonl = jsonl;
+    const fs::path said = fs::temp_directory_path() / ("assay_report_err_" + std::to_string(::getpid()));
+    std::FILE *out = std::fopen(out_path, "w"), *err = std::fopen(said.c_str(), "w");
+    const int status = run_run(o, subjects, out, err);
+    std::fclose(out);
+    std::fclose(err);
+    std::string text = slurp(said);
+    fs::remove(said);
+    return std::pair(status, text);
+  };
+  EXPECT_EQ(attempt("", "", "/dev/null").first, 3);   // nothing to judge: the status that the others replace
+  for (const auto& [status, text] : {attempt("/nonexistent/r.xml", "", "/dev/null"), attempt("", "/nonexistent/r.jsonl", "/dev/null"), attempt("", "/dev/full", "/dev/null"),
+                                     attempt("", "", "/dev/full")}) {
+    EXPECT_EQ(status, 2);
+    expect_in(text, "assay: cannot write ");
+  }
+}
+
+TEST(Report, JunitIsValidAndEscaped) {
+  const Subjects subjects = fakes::with("fake", [](const Problem& p, auto, auto&) {
+    if (p.x.fill.seed == 1) throw std::runtime_error("a < b && \"c\" \x01 \xFF ]]>");
+    if (p.x.fill.seed == 2) std::abort();
+  });
+  const Ran r = run({entry(kLine, 1), entry(kLine + " seed=1", 2), entry(kLine + " seed=2", 3), entry("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", 4)}, subjects);
+  expect_in(r.junit, "<testsuites name=\"assay\" tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\"");
+  expect_in(r.junit, "a &lt; b &amp;&amp; &quot;c&quot; ? \xEF\xBF\xBD ]]&gt;");
+  expect_in(r.junit, "<error message=\"crashed: signal 6");
+  EXPECT_EQ(r.junit.find('\x01'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace assay

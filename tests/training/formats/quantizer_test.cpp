@@ -1,0 +1,556 @@
+#include "training/formats/quantizer.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "reference/subject.h"
+#include "training/formats/hybrid.h"
+#include "training/formats/observer.h"
+#include "training/formats/storage.h"
+
+namespace assay::training {
+namespace {
+
+constexpr F32Bits kOne = 0x3F800000;
+
+// Values of both signs over eleven binades, of which no two neighbours are alike.
+ArrayPtr random_bf16(Dims shape, uint32_t seed = 1) {
+  std::vector<uint16_t> bits(static_cast<size_t>(count_of(shape)));
+  uint32_t state = seed * 2654435761u + 1;
+  for (uint16_t& b : bits) {
+    state = state * 1664525u + 1013904223u;
+    b = static_cast<uint16_t>((state >> 16 & 0x8000) | (120 + (state >> 8) % 11) << 7 | (state >> 24 & 0x7F));
+  }
+  return from_bytes(std::move(shape), DType::bfloat16, std::as_bytes(std::span(bits)));
+}
+ArrayPtr f32_scalar(float v, Dims shape = {}) { return from_bytes(std::move(shape), DType::float32, std::as_bytes(std::span(&v, 1))); }
+float number(const ArrayPtr& a) { return std::bit_cast<float>(*reinterpret_cast<const uint32_t*>(a->bytes().data())); }
+
+struct Setting {
+  std::unique_ptr<Subject> subject = make_reference_subject();
+  Session session{*subject};
+};
+
+using Bytes = std::map<std::string, std::vector<std::byte>>;
+Bytes bytes_of(Storage& s) {
+  Bytes out;
+  for (const Field& f : s.fields())
+    if (*f.slot) out[f.name].assign(contiguous(*f.slot)->bytes().begin(), contiguous(*f.slot)->bytes().end());
+  return out;
+}
+std::map<std::string, Dims> shapes_of(Storage& s) {
+  std::map<std::string, Dims> out;
+  for (const Field& f : s.fields())
+    if (*f.slot) out[f.name] = (*f.slot)->shape;
+  return out;
+}
+std::map<std::string, const std::byte*> addresses_of(Storage& s) {
+  std::map<std::string, const std::byte*> out;
+  for (const Field& f : s.fields())
+    if (*f.slot) out[f.name] = (*f.slot)->data();
+  return out;
+}
+
+template <class F>
+ErrorClass raised(F f) {
+  try {
+    f();
+  } catch (const SemanticError& e) {
+    return e.error_class;
+  }
+  ADD_FAILURE() << "nothing was raised";
+  return ErrorClass::frozen_instance_error;
+}
+
+void update(Quantizer& q, Session& session, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop = std::nullopt) { q.update_quantized(session, x, dst, noop); }
+
+template <class Q, class... Args>
+std::shared_ptr<Q> make(Args... args) { return std::make_shared<Q>(args...); }
+std::shared_ptr<Float8Quantizer> delayed(float scale = 2, float amax = 0) { return make<Float8Quantizer>(f32_scalar(scale), f32_scalar(amax, {1}), Encoding::e4m3); }
+std::shared_ptr<NVFP4Quantizer> stochastic(bool rht) {
+  auto q = make<NVFP4Quantizer>();
+  q->stochastic_rounding = true;
+  q->with_rht = q->with_post_rht_amax = rht;
+  return q;
+}
+// One of each class that writes both directions at once, deterministic.
+std::vector<QuantizerPtr> vanilla() {
+  auto rht = make<NVFP4Quantizer>();
+  rht->with_rht = rht->with_post_rht_amax = true;
+  return {delayed(), make<Float8CurrentScalingQuantizer>(), make<Float8BlockQuantizer>(Encoding::e4m3, 1), make<Float8BlockQuantizer>(Encoding::e4m3, 2), make<MXFP8Quantizer>(), make<NVFP4Quantizer>(), rht};
+}
+
+// What quantize makes
+
+TEST(Quantize, BuffersHaveTheOriginalsShapes) {
+  Setting t;
+  using Shapes = std::map<std::string, Dims>;
+  const ArrayPtr x = random_bf16({2, 128, 384});
+  EXPECT_EQ(shapes_of(*make<MXFP8Quantizer>()->quantize(t.session, x)),
+            (Shapes{{"_rowwise_data", {2, 128, 384}}, {"_rowwise_scale_inv", {256, 12}}, {"_columnwise_data", {2, 128, 384}}, {"_columnwise_scale_inv", {8, 384}}}));
+  EXPECT_EQ(shapes_of(*make<NVFP4Quantizer>()->quantize(t.session, x)),
+            (Shapes{{"_rowwise_data", {2, 128, 192}}, {"_rowwise_scale_inv", {256, 24}}, {"_columnwise_data", {384, 128}}, {"_columnwise_scale_inv", {384, 16}}, {"_amax_rowwise", {1}}, {"_amax_columnwise", {1}}}));
+  EXPECT_EQ(shapes_of(*make<Float8BlockQuantizer>(Encoding::e4m3, 1)->quantize(t.session, x)),
+            (Shapes{{"_rowwise_data", {2, 128, 384}}, {"_rowwise_scale_inv", {3, 256}}, {"_columnwise_data", {384, 2, 128}}, {"_columnwise_scale_inv", {2, 384}}}));
+  EXPECT_EQ(shapes_of(*make<Float8CurrentScalingQuantizer>()->quantize(t.session, x)), (Shapes{{"_data", {2, 128, 384}}, {"_scale_inv", {1}}}));
+  t.session.arch = Arch::sm90;
+  EXPECT_EQ(shapes_of(*make<Float8CurrentScalingQuantizer>()->quantize(t.session, x)), (Shapes{{"_data", {2, 128, 384}}, {"_transpose", {384, 2, 128}}, {"_scale_inv", {1}}}));
+}
+
+TEST(Quantize, RowScaledNvfp4KeepsAnAmaxForEachRowAndColumn) {
+  Setting t;
+  auto q = make<NVFP4Quantizer>();
+  q->row_scaled_nvfp4 = true;
+  const StoragePtr s = q->quantize(t.session, random_bf16({64, 96}));
+  EXPECT_EQ(shapes_of(*s).at("_amax_rowwise"), (Dims{64}));
+  EXPECT_EQ(shapes_of(*s).at("_amax_columnwise"), (Dims{96}));
+}
+
+TEST(Quantize, ADirectionHasTheSameBytesWithAndWithoutTheOther) {
+  for (Arch arch : {Arch::sm100, Arch::sm90}) {
+    for (const QuantizerPtr& q : vanilla()) {
+      Setting t;
+      t.session.arch = arch;
+      const ArrayPtr x = random_bf16({128, 256});
+      q->set_usage(true, true);
+      const Bytes both = bytes_of(*q->quantize(t.session, x));
+      for (const Usages u : {Usages{true, false}, Usages{false, true}}) {
+        q->set_usage(u.rowwise, u.columnwise);
+        const bool per_tensor = q->class_name().starts_with("Float8Q") || q->class_name().starts_with("Float8C");
+        if (per_tensor && arch == Arch::sm90 && !u.rowwise) continue;
+        const Bytes one = bytes_of(*q->quantize(t.session, x));
+        ASSERT_FALSE(one.empty());
+        for (const auto& [name, bytes] : one) EXPECT_EQ(bytes, both.at(name)) << q->class_name() << " " << name;
+        EXPECT_EQ(one.size() < both.size(), !per_tensor || arch == Arch::sm90) << q->class_name();
+      }
+    }
+  }
+}
+
+TEST(Quantize, TheResultKnowsItsDtypeClassAndACopyOfItsQuantizer) {
+  Setting t;
+  auto q = make<MXFP8Quantizer>(Encoding::e5m2);
+  q->internal = true;
+  const StoragePtr s = q->quantize(t.session, random_bf16({32, 64}));
+  EXPECT_EQ(s->class_name(), "MXFP8TensorStorage");
+  EXPECT_EQ(s->dtype, DType::bfloat16);
+  EXPECT_EQ(dynamic_cast<MXFP8Storage&>(*s).element, Encoding::e5m2);
+  EXPECT_NE(s->quantizer, q);
+  EXPECT_TRUE(equal(*s->quantizer, *q));
+}
+
+TEST(Quantize, OptimizeForGemmPermutesMxfp8Scales) {
+  Setting t;
+  const ArrayPtr x = random_bf16({128, 256});
+  auto q = make<MXFP8Quantizer>();
+  Bytes compact = bytes_of(*q->quantize(t.session, x));
+  q->optimize_for_gemm = true;
+  const StoragePtr s = q->quantize(t.session, x);
+  Bytes swizzled = bytes_of(*s);
+  EXPECT_TRUE(dynamic_cast<MXFP8Storage&>(*s).with_gemm_swizzled_scales);
+  EXPECT_EQ(swizzled["_rowwise_data"], compact["_rowwise_data"]);
+  EXPECT_NE(swizzled["_rowwise_scale_inv"], compact["_rowwise_scale_inv"]);
+  EXPECT_TRUE(std::ranges::is_permutation(swizzled["_rowwise_scale_inv"], compact["_rowwise_scale_inv"]));
+}
+
+TEST(Quantize, SourcesMayHaveAnyStrides) {
+  Setting t;
+  const ArrayPtr x = transpose(random_bf16({64, 32}), 0, 1);
+  auto q = make<MXFP8Quantizer>();
+  EXPECT_EQ(bytes_of(*q->quantize(t.session, x)), bytes_of(*q->quantize(t.session, clone(x))));
+}
+
+// What cannot be quantized
+
+TEST(QuantizeErrors, ShapesThatAFormatDoesNotTake) {
+  Setting t;
+  EXPECT_EQ(raised([&] { make<MXFP8Quantizer>()->quantize(t.session, random_bf16({16, 64})); }), ErrorClass::runtime_error);
+  EXPECT_EQ(raised([&] { make<NVFP4Quantizer>()->quantize(t.session, random_bf16({24, 64})); }), ErrorClass::runtime_error);
+}
+
+TEST(QuantizeErrors, PerTensorColumnsAloneNeedAnArchitectureWithoutTransposes) {
+  Setting t;
+  const ArrayPtr x = random_bf16({32, 64});
+  for (const QuantizerPtr& q : {QuantizerPtr(delayed()), QuantizerPtr(make<Float8CurrentScalingQuantizer>())}) {
+    t.session.arch = Arch::sm100;
+    q->set_usage(false, true);
+    const StoragePtr s = q->quantize(t.session, x);
+    EXPECT_EQ(bytes_of(*s).count("_data"), 1u);
+    for (Arch arch : {Arch::sm90, Arch::sm120}) {
+      t.session.arch = arch;
+      EXPECT_EQ(raised([&] { q->quantize(t.session, x); }), ErrorClass::not_implemented_error);
+      EXPECT_EQ(raised([&] { update(*q, t.session, x, *s); }), ErrorClass::not_implemented_error);
+    }
+  }
+}
+
+TEST(QuantizeErrors, RowScaledNvfp4) {
+  Setting t;
+  const auto error = [&](Dims shape, DType dtype, auto set) {
+    NVFP4Quantizer q;
+    q.row_scaled_nvfp4 = true;
+    set(q);
+    const ArrayPtr x = cast(t.session, random_bf16(std::move(shape)), dtype);
+    return raised([&] { q.quantize(t.session, x); });
+  };
+  constexpr ErrorClass kWant = ErrorClass::runtime_error;
+  EXPECT_EQ(error({64, 64}, DType::bfloat16, [](auto& q) { q.with_rht = q.with_post_rht_amax = true; }), kWant);
+  EXPECT_EQ(error({64, 64}, DType::bfloat16, [](auto& q) { q.with_2d_quantization = true; }), kWant);
+  EXPECT_EQ(error({64, 64}, DType::bfloat16, [](auto& q) { q.stochastic_rounding = true; }), kWant);
+  EXPECT_EQ(error({64, 64}, DType::bfloat16, [](auto& q) { q.reduction = {true, std::make_shared<ProcessGroup>(), {}}; }), kWant);
+  EXPECT_EQ(error({64, 64}, DType::bfloat16, [](auto& q) { q.set_usage(false, true); }), kWant);
+  EXPECT_EQ(error({48, 64}, DType::bfloat16, [](auto&) {}), kWant);
+  EXPECT_EQ(error({64, 64}, DType::float32, [](auto&) {}), kWant);
+}
+
+TEST(QuantizeErrors, TheRotationWantsBf16AndItsOwnAmax) {
+  Setting t;
+  auto q = make<NVFP4Quantizer>();
+  q->with_rht = true;
+  EXPECT_EQ(raised([&] { q->quantize(t.session, random_bf16({32, 32})); }), ErrorClass::runtime_error);
+  q->with_post_rht_amax = true;
+  q->quantize(t.session, random_bf16({32, 32}));
+  EXPECT_EQ(raised([&] { q->quantize(t.session, cast(t.session, random_bf16({32, 32}), DType::float32)); }), ErrorClass::runtime_error);
+}
+
+// Refreshing in place
+
+TEST(Update, GivesTheBytesOfAFreshTensorAtTheSameAddresses) {
+  for (const QuantizerPtr& q : vanilla()) {
+    Setting t;
+    t.session.arch = Arch::sm90;
+    const StoragePtr s = q->quantize(t.session, random_bf16({128, 256}, 1));
+    const auto before = addresses_of(*s);
+    const ArrayPtr x = random_bf16({128, 256}, 2);
+    update(*q, t.session, x, *s);
+    EXPECT_EQ(bytes_of(*s), bytes_of(*q->quantize(t.session, x))) << q->class_name();
+    EXPECT_EQ(addresses_of(*s), before) << q->class_name();
+  }
+}
+
+TEST(Update, AFlagOfExactlyOneLeavesEveryByte) {
+  for (const QuantizerPtr& q : vanilla()) {
+    Setting t;
+    t.session.arch = Arch::sm90;
+    const StoragePtr s = q->quantize(t.session, random_bf16({128, 256}, 1));
+    const Bytes before = bytes_of(*s);
+    const ArrayPtr x = random_bf16({128, 256}, 2);
+    update(*q, t.session, x, *s, kOne);
+    EXPECT_EQ(bytes_of(*s), before) << q->class_name();
+    update(*q, t.session, x, *s, 0x40000000);
+    EXPECT_NE(bytes_of(*s), before) << q->class_name();
+  }
+}
+
+TEST(Update, BuffersFollowTheUsages) {
+  Setting t;
+  auto q = make<MXFP8Quantizer>();
+  const ArrayPtr x = random_bf16({32, 64});
+  const StoragePtr s = q->quantize(t.session, x);
+  const Bytes both = bytes_of(*s);
+  q->set_usage(true, false);
+  update(*q, t.session, x, *s);
+  EXPECT_EQ(s->present(), (Usages{true, false}));
+  q->set_usage(true, true);
+  update(*q, t.session, x, *s);
+  EXPECT_EQ(bytes_of(*s), both);
+}
+
+TEST(Update, ATransposeOnTnOnlyIsValidAndElsewhereGone) {
+  Setting t;
+  auto q = make<Float8CurrentScalingQuantizer>();
+  t.session.arch = Arch::sm90;
+  const StoragePtr s = q->quantize(t.session, random_bf16({32, 64}));
+  EXPECT_FALSE(dynamic_cast<Float8Storage&>(*s).transpose_invalid);
+  q->set_usage(true, false);
+  update(*q, t.session, random_bf16({32, 64}, 2), *s);
+  EXPECT_TRUE(dynamic_cast<Float8Storage&>(*s).transpose_invalid);
+  EXPECT_EQ(dynamic_cast<Float8Storage&>(*s).transpose, nullptr);
+}
+
+TEST(Update, EachClassGuardsItsDestination) {
+  Setting t;
+  const ArrayPtr x = random_bf16({128, 128});
+  auto light = make<MXFP8Quantizer>();
+  light->internal = true;
+  const StoragePtr storage = light->quantize(t.session, x), identity = make<IdentityQuantizer>()->quantize(t.session, x);
+  EXPECT_EQ(raised([&] { update(*light, t.session, x, *storage); }), ErrorClass::assertion_error);
+  const auto error = [&](const QuantizerPtr& q) { return raised([&] { update(*q, t.session, x, *identity); }); };
+  EXPECT_EQ(error(delayed()), ErrorClass::value_error);
+  EXPECT_EQ(error(make<Float8CurrentScalingQuantizer>()), ErrorClass::value_error);
+  EXPECT_EQ(error(make<Float8BlockQuantizer>()), ErrorClass::assertion_error);
+  EXPECT_EQ(error(make<NVFP4Quantizer>()), ErrorClass::assertion_error);
+  auto mx = make<MXFP8Quantizer>();
+  const StoragePtr tensor = mx->quantize(t.session, x);
+  EXPECT_EQ(raised([&] { update(*mx, t.session, random_bf16({64, 128}), *tensor); }), ErrorClass::runtime_error);
+  EXPECT_EQ(raised([&] { update(*make<IdentityQuantizer>(), t.session, x, *tensor); }), ErrorClass::value_error);
+}
+
+// Delayed scaling
+
+TEST(Delayed, ReadsTheScaleAndGathersTheAmaxInPlace) {
+  Setting t;
+  auto q = delayed(4, 3);
+  const std::byte* amax = q->amax->data();
+  const ArrayPtr x = cast(t.session, f32_scalar(-2.5f, {1, 1}), DType::bfloat16);
+  const StoragePtr s = q->quantize(t.session, x);
+  EXPECT_EQ(number(dynamic_cast<Float8Storage&>(*s).scale_inv), 0.25f);
+  EXPECT_EQ(number(q->amax), 3.0f);
+  q->quantize(t.session, cast(t.session, f32_scalar(-7.0f, {1, 1}), DType::bfloat16));
+  EXPECT_EQ(number(q->amax), 7.0f);
+  update(*q, t.session, cast(t.session, f32_scalar(9.0f, {1, 1}), DType::bfloat16), *s, kOne);
+  EXPECT_EQ(number(q->amax), 7.0f);
+  q->calibrate(t.session, x);
+  EXPECT_EQ(number(q->amax), 2.5f);
+  EXPECT_EQ(q->amax->data(), amax);
+}
+
+// Amax reduction
+
+TEST(Reduction, ScalesByTheGroupsAmaxAndLeavesATrace) {
+  for (const bool nvfp4 : {false, true}) {
+    Setting t;
+    if (!nvfp4) t.session.arch = Arch::sm90;   // where one amax serves two planes
+    const ArrayPtr whole = random_bf16({64, 64}), shard = slice(whole, 0, 32, 64);
+    float largest = 0;
+    const ArrayPtr wide = cast(t.session, whole, DType::float32);
+    for (size_t i = 0; i < 64 * 64; ++i) largest = std::max(largest, std::abs(reinterpret_cast<const float*>(wide->bytes().data())[i]));
+    largest *= 4;
+    QuantizerPtr q = make<Float8CurrentScalingQuantizer>();
+    if (nvfp4) q = make<NVFP4Quantizer>();
+    const Bytes alone = bytes_of(*q->quantize(t.session, shard));
+    auto group = std::make_shared<ProcessGroup>();
+    group->name = "tp0";
+    group->all_reduce_max = [&](std::span<F32Bits> values) {
+      EXPECT_EQ(values.size(), nvfp4 ? 2u : 1u);
+      for (F32Bits& v : values) v = std::max(v, std::bit_cast<F32Bits>(largest));
+    };
+    set_amax_reduction_group(*q, group);
+    t.session.tensor_name = "input";
+    const StoragePtr reduced = q->quantize(t.session, shard);
+    EXPECT_EQ(t.session.collectives, (std::vector<Collective>{{"all_reduce_max", "input", "tp0"}}));
+    EXPECT_NE(bytes_of(*reduced), alone);
+    if (nvfp4) {
+      EXPECT_EQ(number(dynamic_cast<NVFP4Storage&>(*reduced).amax_columnwise), largest);
+    } else {
+      EXPECT_EQ(number(dynamic_cast<Float8Storage&>(*reduced).scale_inv), 1 / (448 / largest));
+    }
+    EXPECT_EQ(reduced->quantizer->amax_reduction()->group, nullptr);
+    EXPECT_EQ(q->amax_reduction()->group, group);
+  }
+}
+
+// Random states
+
+struct DrawCase {
+  const char* what;
+  bool rht;
+  Dims shape;
+  Usages usages;
+  Arch arch;
+  std::vector<bool> used;
+};
+
+TEST(Draws, StatesAreDrawnAsTheOriginalDrawsThem) {
+  const DrawCase cases[] = {
+      {"no rotation", false, {64, 128}, {true, true}, Arch::sm100, {true}},
+      {"no rotation, columns", false, {64, 128}, {false, true}, Arch::sm100, {true}},
+      {"fused", true, {64, 128}, {true, true}, Arch::sm100, {true}},
+      {"fused, columns", true, {64, 128}, {false, true}, Arch::sm100, {true}},
+      {"rows too few", true, {32, 128}, {true, true}, Arch::sm100, {true, true}},
+      {"columns too few", true, {64, 64}, {true, true}, Arch::sm100, {true, true}},
+      {"another architecture", true, {64, 128}, {true, true}, Arch::sm120, {true, true}},
+      {"unfused rows", true, {32, 128}, {true, false}, Arch::sm100, {true}},
+      {"unfused columns", true, {32, 128}, {false, true}, Arch::sm100, {false, true}},
+      {"nothing to quantize", true, {0, 128}, {true, true}, Arch::sm100, {}},
+  };
+  for (const DrawCase& c : cases) {
+    Setting t;
+    t.session.arch = c.arch;
+    t.session.rng.reseed(7, 100);
+    auto q = stochastic(c.rht);
+    q->set_usage(c.usages.rowwise, c.usages.columnwise);
+    q->quantize(t.session, random_bf16(c.shape));
+    std::vector<bool> used;
+    for (const RngDraw& d : t.session.rng.draws) used.push_back(d.used);
+    EXPECT_EQ(used, c.used) << c.what;
+    EXPECT_EQ(t.session.rng.offset, 100 + kPhiloxStep * c.used.size()) << c.what;
+  }
+}
+
+TEST(Draws, NothingIsDrawnWithoutStochasticRounding) {
+  Setting t;
+  for (const QuantizerPtr& q : vanilla()) q->quantize(t.session, random_bf16({128, 256}));
+  EXPECT_TRUE(t.session.rng.draws.empty());
+}
+
+// The bytes that one pass over both directions, and two passes as a hybrid makes them, give from one seed.
+TEST(Draws, TwoPassesShareTheRowStreamButNotTheColumns) {
+  for (const Dims& shape : {Dims{32, 128}, Dims{64, 128}}) {
+    Setting one, two;
+    const ArrayPtr x = random_bf16(shape);
+    Bytes both = bytes_of(*stochastic(true)->quantize(one.session, x));
+    const HybridQuantizer hybrid{QuantizerPtr(stochastic(true)), QuantizerPtr(stochastic(true))};
+    Bytes rows = bytes_of(*hybrid.rowwise_quantizer->quantize(two.session, x)), columns = bytes_of(*hybrid.columnwise_quantizer->quantize(two.session, x));
+    EXPECT_EQ(both["_rowwise_data"], rows["_rowwise_data"]);
+    EXPECT_NE(both["_columnwise_data"], columns["_columnwise_data"]);
+    EXPECT_EQ(both["_columnwise_scale_inv"], columns["_columnwise_scale_inv"]);
+    EXPECT_LT(one.session.rng.offset, two.session.rng.offset);
+  }
+}
+
+TEST(Draws, UnfusedColumnsUseTheSecondState) {
+  Setting both, alone;
+  both.session.rng.reseed(7, 100);
+  alone.session.rng.reseed(7, 100);
+  const ArrayPtr x = random_bf16({32, 128});
+  auto columns = stochastic(true);
+  columns->set_usage(false, true);
+  EXPECT_EQ(bytes_of(*stochastic(true)->quantize(both.session, x))["_columnwise_data"], bytes_of(*columns->quantize(alone.session, x))["_columnwise_data"]);
+  ASSERT_EQ(both.session.launches.size(), 2u);
+  EXPECT_NE(both.session.launches[0].find("rng=7,100"), std::string::npos) << both.session.launches[0];
+  EXPECT_NE(both.session.launches[1].find("rng=7,1124"), std::string::npos) << both.session.launches[1];
+}
+
+// Identity
+
+TEST(Identity, AliasesItsInputUnlessItCasts) {
+  Setting t;
+  const ArrayPtr x = random_bf16({4, 4});
+  const StoragePtr s = make<IdentityQuantizer>()->quantize(t.session, x);
+  EXPECT_EQ(dynamic_cast<IdentityStorage&>(*s).hp_data->data(), x->data());
+  const StoragePtr wide = make<IdentityQuantizer>(DType::float32)->quantize(t.session, x);
+  EXPECT_EQ(wide->dtype, DType::float32);
+  EXPECT_FALSE(share_memory(*dynamic_cast<IdentityStorage&>(*wide).hp_data, *x));
+}
+
+TEST(Identity, UpdatesInPlaceOrRebindsAndAnyFlagButZeroFreezes) {
+  Setting t;
+  IdentityQuantizer q;
+  IdentityStorage s;
+  s.hp_data = random_bf16({4, 4}, 1);
+  const std::byte* home = s.hp_data->data();
+  const ArrayPtr x = random_bf16({4, 4}, 2), other = random_bf16({2, 4}, 3);
+  for (F32Bits flag : {0x3F000000u, kOne}) {
+    update(q, t.session, x, s, flag);
+    EXPECT_FALSE(equal_bytes(*s.hp_data, *x));
+    update(q, t.session, other, s, flag);
+    EXPECT_EQ(s.hp_data->data(), home);
+  }
+  update(q, t.session, x, s, 0);
+  EXPECT_TRUE(equal_bytes(*s.hp_data, *x));
+  EXPECT_EQ(s.hp_data->data(), home);
+  update(q, t.session, other, s, std::nullopt);
+  EXPECT_EQ(s.hp_data->data(), other->data());
+}
+
+// Hybrid
+
+TEST(Hybrid, ColumnsOfDequantizedRowsComeFromTheSourcesDtype) {
+  Setting t;
+  const ArrayPtr x = random_bf16({64, 128});
+  auto h = std::make_shared<HybridQuantizer>(QuantizerPtr(make<NVFP4Quantizer>()), QuantizerPtr(make<MXFP8Quantizer>()), "rowwise_dequantized");
+  const StoragePtr s = h->quantize(t.session, x);
+  auto& hybrid = dynamic_cast<HybridStorage&>(*s);
+  const ArrayPtr source = hybrid.rowwise_storage->dequantize(t.session, DType::bfloat16);
+  EXPECT_EQ(bytes_of(*hybrid.columnwise_storage), bytes_of(*h->columnwise_quantizer->quantize(t.session, source)));
+  EXPECT_NE(bytes_of(*hybrid.columnwise_storage), bytes_of(*h->columnwise_quantizer->quantize(t.session, x)));
+}
+
+TEST(Hybrid, OneDirectionIsRefreshedAlone) {
+  Setting t;
+  auto h = std::make_shared<HybridQuantizer>(QuantizerPtr(make<Float8CurrentScalingQuantizer>()), QuantizerPtr(make<MXFP8Quantizer>()));
+  const StoragePtr s = h->quantize(t.session, random_bf16({64, 128}, 1));
+  auto& hybrid = dynamic_cast<HybridStorage&>(*s);
+  const Bytes rows = bytes_of(*hybrid.rowwise_storage), columns = bytes_of(*hybrid.columnwise_storage);
+  h->set_usage(false, true);
+  update(*h, t.session, random_bf16({64, 128}, 2), *s, std::nullopt);
+  EXPECT_EQ(bytes_of(*hybrid.rowwise_storage), rows);
+  EXPECT_NE(bytes_of(*hybrid.columnwise_storage), columns);
+}
+
+TEST(Hybrid, ARowScaledColumnChildFails) {
+  Setting t;
+  auto rs = make<NVFP4Quantizer>();
+  rs->row_scaled_nvfp4 = true;
+  auto h = std::make_shared<HybridQuantizer>(QuantizerPtr(make<NVFP4Quantizer>()), QuantizerPtr(rs));
+  EXPECT_EQ(raised([&] { h->quantize(t.session, random_bf16({64, 64})); }), ErrorClass::runtime_error);
+}
+
+// The observer
+
+TEST(Observer, ChangesNothingAndSeesEverything) {
+  Setting plain, watched;
+  const ArrayPtr x = random_bf16({32, 128}), y = random_bf16({32, 128}, 2);
+  auto bare = stochastic(true);
+  std::vector<std::string> seen;
+  auto observer = std::make_shared<ObserverQuantizer>(stochastic(true), [&](const Observation& o) { seen.emplace_back(o.call); });
+  const auto steps = [&](Quantizer& q, Session& session) {
+    q.set_usage(true, true);
+    const StoragePtr s = q.quantize(session, x);
+    q.set_usage(false, true);
+    update(q, session, y, *s);
+    return bytes_of(*s);
+  };
+  EXPECT_EQ(steps(*observer, watched.session), steps(*bare, plain.session));
+  EXPECT_EQ(watched.session.launches, plain.session.launches);
+  EXPECT_EQ(watched.session.rng.offset, plain.session.rng.offset);
+  EXPECT_EQ(observer->inner->usages(), bare->usages());
+  EXPECT_EQ(seen, (std::vector<std::string>{"quantize", "update_quantized"}));
+}
+
+TEST(Observer, AmaxGroupsReachTheQuantizerWithin) {
+  auto inner = make<Float8CurrentScalingQuantizer>();
+  ObserverQuantizer observer(inner, [](const Observation&) {});
+  auto group = std::make_shared<ProcessGroup>();
+  set_amax_reduction_group(observer, group);
+  EXPECT_TRUE(inner->reduction.enabled);
+  EXPECT_EQ(inner->reduction.group, group);
+  EXPECT_EQ(&unwrapped(observer), inner.get());
+
+  auto hybrid = std::make_shared<HybridQuantizer>(QuantizerPtr(make<Float8CurrentScalingQuantizer>()), QuantizerPtr(make<MXFP8Quantizer>()));
+  ObserverQuantizer around(hybrid, [](const Observation&) {});
+  set_amax_reduction_group(around, group);
+  EXPECT_EQ(hybrid->amax_reduction_group(), group);
+  EXPECT_EQ(wgrad_gather_usages(around), (Usages{false, true}));
+}
+
+// Flavour te
+
+TEST(FlavourTe, ANoopTensorOfZeroChangesTheKernelAndSoNegativeZeros) {
+  Setting t;
+  t.session.flavour = Flavour::te;
+  std::vector<uint16_t> bits(32 * 128, 0x8000);
+  bits[0] = 0x3F80;
+  const ArrayPtr x = from_bytes({32, 128}, DType::bfloat16, std::as_bytes(std::span(bits)));
+  auto q = make<MXFP8Quantizer>();
+  const StoragePtr s = q->quantize(t.session, x);
+  const auto second = [&] { return std::to_integer<int>(bytes_of(*s)["_rowwise_data"][1]); };
+  EXPECT_EQ(second(), 0x00);
+  update(*q, t.session, x, *s, 0);
+  EXPECT_EQ(second(), 0x80);
+  EXPECT_NE(t.session.launches.back().find("flavour=te"), std::string::npos);
+}
+
+TEST(FlavourTe, RotatingKernelsDoNotSeeTheFlag) {
+  for (const bool fused : {false, true}) {
+    Setting t;
+    t.session.flavour = Flavour::te;
+    auto q = make<NVFP4Quantizer>();
+    q->with_rht = q->with_post_rht_amax = true;
+    const Dims shape = {fused ? 64 : 32, 128};
+    const ArrayPtr x = random_bf16(shape, 1), y = cast(t.session, from_bytes(shape, DType::float32, std::vector<std::byte>(static_cast<size_t>(count_of(shape)) * 4, std::byte{0x41})), DType::bfloat16);
+    const StoragePtr s = q->quantize(t.session, x);
+    Bytes before = bytes_of(*s), fresh = bytes_of(*q->quantize(t.session, y));
+    update(*q, t.session, y, *s, kOne);
+    Bytes after = bytes_of(*s);
+    for (const char* name : {"_amax_rowwise", "_amax_columnwise"}) EXPECT_EQ(after[name], fresh[name]) << name;
+    for (const char* name : {"_rowwise_data", "_columnwise_data", "_rowwise_scale_inv", "_columnwise_scale_inv"}) EXPECT_EQ(after[name], fused ? fresh[name] : before[name]) << name;
+  }
+}
+
+}  // namespace
+}  // namespace assay::training

@@ -1,0 +1,44 @@
+// HybridQuantizer: one quantizer for rows and another for columns (TE tensor/hybrid_tensor.py).
+#pragma once
+#include "training/formats/quantizer.h"
+
+namespace assay::training {
+
+class HybridQuantizer final : public Quantizer {
+ public:
+  // Checks, in this order, per direction: a request or no quantizer is a TypeError; then: the same object twice, an unknown source are ValueErrors.
+  // source: "original" or "rowwise_dequantized". Pins the usages of the given objects: row (true, false), column (false, true).
+  HybridQuantizer(const QuantizerLike& rowwise, const QuantizerLike& columnwise, const std::string& source = "original");
+  QuantizerPtr rowwise_quantizer, columnwise_quantizer;
+  std::string columnwise_source;
+
+  std::string_view class_name() const override { return "HybridQuantizer"; }
+  json::Value describe() const override;
+  QuantizerPtr copy() const override;
+  std::string_view compatible_recipe() const override { return "CustomRecipe"; }
+  bool supports_only_rowwise_all_gather() const override;
+  bool is_requantization_safe() const override;
+  // Read: any child reduces. Written: forwarded to the children that have the attribute.
+  bool with_amax_reduction() const;
+  void set_with_amax_reduction(bool on);
+  // Read: the children's common group; RuntimeError where they disagree.
+  GroupPtr amax_reduction_group() const;
+  void set_amax_reduction_group(GroupPtr group);
+  void update_quantized(Session&, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop) override;
+  StoragePtr make_empty(Session&, const Dims& shape, DType dtype) const override;
+
+ protected:
+  StoragePtr quantize_impl(Session&, const ArrayPtr& x) override;
+};
+
+// Helper decisions of the modules (TE module/_common.py).
+// Sets the group right before a quantize, or clears it with null; unwraps observers; nothing where a quantizer has no such attribute (rule R1).
+void set_amax_reduction_group(Quantizer&, GroupPtr);
+// Whether the columns of a wgrad input can be rebuilt from the saved original.
+bool can_rebuild_wgrad_input(const Quantizer&);
+// Usages for an all-gather of the wgrad operand.
+Usages wgrad_gather_usages(const Quantizer&);
+// Replaces a stored quantizer; RuntimeError where there is none, a UserWarning where the object differs.
+void update_quantizer(Session&, Storage&, QuantizerPtr);
+
+}  // namespace assay::training
