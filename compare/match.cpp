@@ -11,6 +11,7 @@
 #include "compare/process/guarded_run.h"
 #include "compare/process/run_in_child.h"
 #include "compare/judge/judge.h"
+#include "compare/report/screen.h"
 #include "contract/line.h"
 #include "training/recipes/line_factory.h"
 

@@ -1,3 +1,3 @@
-// For programs of users (docs/library.md): runs the cases of a suite. It is declared in compare/process/pool.h.
+// For programs of users (docs/library.md): runs the cases of a suite. Declared in compare/judge/cases.h.
 #pragma once
-#include "compare/process/pool.h"
+#include "compare/judge/cases.h"

@@ -14,6 +14,7 @@
 #include "compare/report/doctor.h"
 #include "compare/process/run_in_child.h"
 #include "compare/subjects/plugin.h"
+#include "compare/judge/cases.h"
 #include "compare/process/pool.h"
 #include "contract/line.h"
 #include "fixtures/files.h"

@@ -12,6 +12,7 @@
 #include "compare/diagnosis/report/text.h"
 #include "compare/packs/dump.h"
 #include "compare/process/run_in_child.h"
+#include "compare/report/screen.h"
 #include "compare/text/printable.h"
 #include "compare/report/report.h"
 #include "compare/report/github.h"

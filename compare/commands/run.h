@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "compare/packs/pack.h"
-#include "compare/process/pool.h"
+#include "compare/judge/cases.h"
 #include "compare/commands/training_cases.h"
 
 namespace assay {

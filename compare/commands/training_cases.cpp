@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/process/pool.h"
 #include "training/parity/parity.h"
 #include "training/scenarios/scenario.h"
 

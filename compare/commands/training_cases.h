@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compare/process/pool.h"
+#include "compare/judge/cases.h"
 #include "contract/result.h"
 
 namespace assay {

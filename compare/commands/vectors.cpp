@@ -11,6 +11,7 @@
 
 #include "compare/judge/claims.h"
 #include "compare/process/run_in_child.h"
+#include "compare/report/screen.h"
 #include "compare/text/printable.h"
 #include "compare/process/pool.h"
 #include "compare/witness/vectors/training.h"

@@ -7,9 +7,9 @@
 
 #include "compare/judge/claims.h"
 #include "compare/arithmetic/codes.h"
-#include "compare/process/run_in_child.h"
 #include "compare/judge/judge.h"
 #include "compare/packs/pack.h"
+#include "compare/report/screen.h"
 #include "contract/assay_plugin.h"
 #include "contract/line.h"
 #include "fixtures/files.h"

@@ -12,6 +12,7 @@
 #include "compare/process/run_in_child.h"
 #include "compare/debug/reproducer.h"
 #include "compare/process/pool.h"
+#include "compare/report/screen.h"
 #include "contract/line.h"
 #include "fixtures/fill.h"
 

@@ -1,5 +1,7 @@
 #include "compare/diagnosis/diagnosis.h"
 
+#include <fmt/format.h>
+
 #include "compare/arithmetic/codes.h"
 #include "contract/format.h"
 
@@ -88,6 +90,27 @@ json::Value to_json(const Diagnosis& d) {
   out.set("evaluations", d.evaluations);
   out.set("seconds", d.seconds);
   return out;
+}
+
+std::string headline(const Diagnosis& d) {
+  const Explanation* best = d.explanations.empty() ? nullptr : &d.explanations.front();
+  switch (d.confidence) {
+    case Confidence::equal: return d.unpinned.empty() ? "Nothing differs" : "Nothing lies outside the bound";
+    case Confidence::random: return "Two runs on the same input differ";
+    case Confidence::certain:
+    case Confidence::equivalent:
+      if (best) {
+        std::string title = best->title;
+        if (!title.empty() && title[0] >= 'a' && title[0] <= 'z') title[0] = static_cast<char>(title[0] - 'a' + 'A');
+        return title;
+      }
+      break;
+    case Confidence::partial:
+      if (best) return "In part: " + best->title;
+      break;
+    case Confidence::unexplained: break;
+  }
+  return d.first ? fmt::format("Unexplained, and first seen in the {}", name_of(*d.first)) : "Unexplained";
 }
 
 }  // namespace assay

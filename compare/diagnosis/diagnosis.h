@@ -115,4 +115,7 @@ struct Diagnosis {
 inline constexpr int kDiagnosisVersion = 1;
 json::Value to_json(const Diagnosis&);
 
+// The verdict in a few words: "E8M0 scale from the floored exponent", "Unexplained, and first seen in the code".
+std::string headline(const Diagnosis&);
+
 }  // namespace assay

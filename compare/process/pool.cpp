@@ -12,49 +12,12 @@
 #include <unistd.h>
 
 #include "compare/process/worker.h"
-#include "contract/line.h"
 
 namespace assay {
 
 namespace {
 
-std::string to_text(const std::vector<Verdict>& verdicts) {
-  json::Value list = json::array();
-  for (const Verdict& v : verdicts) list.push(to_json(v));
-  return json::dump(list);
-}
-
-std::vector<Verdict> all_crashed(const std::vector<std::string>& subjects, const std::string& why) {
-  std::vector<Verdict> out;
-  for (const std::string& name : subjects) {
-    Verdict v;
-    v.subject = name;
-    v.outcome = Outcome::crashed;
-    v.reason = why;
-    Breach b;
-    b.claim = "crash";
-    b.got = name;
-    b.message = "crashed: " + why;
-    v.breaches.push_back(std::move(b));
-    out.push_back(std::move(v));
-  }
-  return out;
-}
-
-std::vector<Verdict> verdicts_from(const std::string& text, const std::vector<std::string>& subjects) {
-  std::vector<Verdict> out;
-  const Result<json::Value> list = json::parse(text);
-  if (list && list->array())
-    for (const json::Value& v : *list->array())
-      if (Result<Verdict> verdict = verdict_from_json(v)) out.push_back(std::move(*verdict));
-  return out.size() == subjects.size() ? out : all_crashed(subjects, "the worker sent a result that cannot be read");
-}
-
-bool any_red(const std::vector<Verdict>& verdicts) {
-  return std::any_of(verdicts.begin(), verdicts.end(), [](const Verdict& v) { return is_red(v.outcome); });
-}
-
-// Runs tasks 0..count-1 in worker processes and hands over the results in order. One loop for suites and for single questions.
+// Runs tasks 0..count-1 in worker processes and hands over the results in order.
 class Pool {
  public:
   Pool(size_t count, int jobs, double timeout, TaskHooks hooks) : count_(count), timeout_(timeout), hooks_(std::move(hooks)) {
@@ -146,48 +109,6 @@ int cores() { return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN
 }  // namespace
 
 size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks) { return Pool(count, jobs > 0 ? jobs : cores(), timeout, std::move(hooks)).run(); }
-
-size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, const RunSettings& settings,
-                 const std::function<void(const CaseResult&)>& on_result) {
-  auto report = [&](size_t i, std::vector<Verdict> verdicts) {
-    for (Verdict& v : verdicts)
-      if (const Subject* s = subjects.find(v.subject)) v.argument = s->argument();
-    const bool stop = settings.stop_at_first && any_red(verdicts);
-    on_result({i, std::move(verdicts)});
-    return !stop;
-  };
-  auto start = [&](size_t i) {
-    if (settings.on_start) settings.on_start(entries[i]);
-  };
-  if (settings.in_process) {
-    for (size_t i = 0; i < entries.size(); ++i) {
-      start(i);
-      if (!report(i, judge_case(entries[i], subjects, settings.subjects, settings.claims))) return i + 1;
-    }
-    return entries.size();
-  }
-  TaskHooks hooks;
-  hooks.task = [&](size_t i) { return to_text(judge_case(entries[i], subjects, settings.subjects, settings.claims)); };
-  hooks.crashed = [&](const std::string& why) { return to_text(all_crashed(settings.subjects, why)); };
-  hooks.started = start;
-  hooks.result = [&](size_t i, std::string v) { return report(i, verdicts_from(v, settings.subjects)); };
-  return run_tasks(entries.size(), settings.jobs, settings.timeout, std::move(hooks));
-}
-
-SuiteEntry entry_of(const Problem& problem) {
-  SuiteEntry e;
-  e.file = "line";
-  e.text = to_line(problem);
-  e.problem = problem;
-  return e;
-}
-
-std::vector<Verdict> run_one(const Problem& problem, const Subjects& subjects, const RunSettings& settings) {
-  const SuiteEntry entry = entry_of(problem);
-  std::vector<Verdict> out;
-  run_cases({&entry, 1}, subjects, settings, [&](const CaseResult& r) { out = r.verdicts; });
-  return out;
-}
 
 Result<std::string> in_child(const std::function<std::string()>& work, double timeout) {
   std::optional<std::string> text;

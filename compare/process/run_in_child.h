@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "compare/judge/claims.h"
 #include "compare/process/guarded_run.h"
 
 namespace assay {
@@ -23,8 +22,5 @@ IsolatedRun run_isolated(Subject& subject, const Problem& problem, const std::ve
 
 // The inputs of `problem` with those of `given` in place of their namesakes. A fill that `given` replaces is not drawn.
 Result<std::vector<PlaneData>> inputs_with(const Problem& problem, const std::vector<PlaneData>& given, Subject& reference);
-
-// The lines of a failure's screen from "cause" to "hint", each ended.
-std::string cause_text(const Breach& breach);
 
 }  // namespace assay

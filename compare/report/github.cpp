@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include "compare/diagnosis/report/html.h"
 #include "compare/text/html.h"
 #include "contract/line.h"
 
@@ -37,29 +36,6 @@ string command_value(std::string_view text, bool property) {
     else out += c;
   }
   return out;
-}
-
-// Text that means itself anywhere in Markdown: every sign is a reference, for Markdown reads inside of <code> as well.
-string plain(std::string_view text) {
-  string out;
-  const string cut = text.size() > kMostCharacters ? string(text.substr(0, kMostCharacters)) + "..." : string(text);
-  for (const char c : cut) {
-    const bool word = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == ' ' || c == '.' || static_cast<unsigned char>(c) >= 0x80;
-    if (word) out += c;
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) out += ' ';
-    else out += fmt::format("&#{};", static_cast<int>(c));
-  }
-  return out;
-}
-string code(std::string_view text) { return "<code>" + plain(text) + "</code>"; }
-
-void append_summary(const string& markdown) {
-  const char* path = std::getenv("GITHUB_STEP_SUMMARY");
-  if (!path || !*path) return;
-  std::ofstream file(path, std::ios::app);
-  file << markdown;
-  file.close();
-  if (!file) fmt::print(stderr, "assay: cannot write the summary that GITHUB_STEP_SUMMARY names: {}\n", path);
 }
 
 // The longest beginning of a label that is a file, cut before '#' or ':'.
@@ -104,7 +80,7 @@ class GithubReport final : public Report {
       print_(workflow_command(a));
     }
     if (red_ <= kMostRows)
-      rows_ += fmt::format("| {} | {} | {}{} | {} | {} |\n", name_of(v.outcome), plain(v.subject), plain(e.file), e.line ? fmt::format("&#58;{}", e.line) : "", code(e.text), plain(cause(v)));
+      rows_ += fmt::format("| {} | {} | {}{} | {} | {} |\n", name_of(v.outcome), markdown_text(v.subject), markdown_text(e.file), e.line ? fmt::format("&#58;{}", e.line) : "", markdown_code(e.text), markdown_text(cause(v)));
   }
 
   void finish(const Totals& t) override {
@@ -116,10 +92,10 @@ class GithubReport final : public Report {
     if (red_ > kMostRows) summary += fmt::format("{} more failed.\n\n", red_ - kMostRows);
     if (!t.skip_reasons.empty()) {
       summary += "<details><summary>skipped</summary>\n\n";
-      for (const auto& [reason, count] : t.skip_reasons) summary += fmt::format("- {}: {}\n", count, plain(reason));
+      for (const auto& [reason, count] : t.skip_reasons) summary += fmt::format("- {}: {}\n", count, markdown_text(reason));
       summary += "\n</details>\n\n";
     }
-    append_summary(summary);
+    append_step_summary(summary);
   }
 
  private:
@@ -130,6 +106,28 @@ class GithubReport final : public Report {
 };
 
 }  // namespace
+
+string markdown_text(std::string_view text) {
+  string out;
+  const string cut = text.size() > kMostCharacters ? string(text.substr(0, kMostCharacters)) + "..." : string(text);
+  for (const char c : cut) {
+    const bool word = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == ' ' || c == '.' || static_cast<unsigned char>(c) >= 0x80;
+    if (word) out += c;
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) out += ' ';
+    else out += fmt::format("&#{};", static_cast<int>(c));
+  }
+  return out;
+}
+string markdown_code(std::string_view text) { return "<code>" + markdown_text(text) + "</code>"; }
+
+void append_step_summary(const string& markdown) {
+  const char* path = std::getenv("GITHUB_STEP_SUMMARY");
+  if (!path || !*path) return;
+  std::ofstream file(path, std::ios::app);
+  file << markdown;
+  file.close();
+  if (!file) fmt::print(stderr, "assay: cannot write the summary that GITHUB_STEP_SUMMARY names: {}\n", path);
+}
 
 string workflow_command(const Annotation& a) {
   string properties;
@@ -168,32 +166,6 @@ void report_check(Report& report, Totals& totals, const string& where, const str
   }
   totals.add(v);
   report.result(e, v);
-}
-
-void annotate_diagnosis(const Diagnosis& d, std::FILE* out) {
-  Annotation a;
-  a.level = d.confidence == Confidence::equal ? "notice" : "error";
-  const string place = d.first ? fmt::format("{}{}: ", name_of(*d.first), d.direction ? fmt::format(", {}", *d.direction == Direction::row ? "rows" : "columns") : "") : "";
-  a.title = place + headline(d);
-  const Explanation* best = d.explanations.empty() || d.confidence == Confidence::unexplained ? nullptr : &d.explanations.front();
-  const string explained = best ? fmt::format("explains {} of what differs", percent(best->repaired, best->differ)) : "";
-  a.message = fmt::format("{}\nmade by {}; {}{}{}", d.line, d.subject, name_of(d.confidence), explained.empty() ? "" : ", " + explained, d.command.empty() ? "" : "\n" + d.command);
-  a.file = repository_path(d.subject.starts_with("pack ") ? d.subject.substr(5) : "");
-  fmt::print(out, "{}", workflow_command(a));
-  std::fflush(out);
-
-  string summary = fmt::format("### assay explain: {}\n\n{}\n\nmade by {}\n\n- {}{}\n", plain(a.title), code(d.line), plain(d.subject), name_of(d.confidence), explained.empty() ? "" : ", " + explained);
-  if (!d.where.empty()) summary += fmt::format("- where: {}, {} of what differs\n", plain(d.where[0].what), percent(d.where[0].differ, d.where[0].differ_of));
-  if (!d.explanations.empty()) {
-    summary += "\n| cause | stage | repairs | all elements |\n| --- | --- | ---: | ---: |\n";
-    for (size_t i = 0; i < std::min(d.explanations.size(), kMostRows); ++i) {
-      const Explanation& e = d.explanations[i];
-      summary += fmt::format("| {} | {} | {} | {} |\n", plain(e.title), name_of(e.stage), percent(e.repaired, e.differ), percent(e.agree, e.of));
-    }
-  }
-  if (!d.reproducer.empty()) summary += fmt::format("\nThe smallest line that still differs: {}\n", code(d.reproducer));
-  if (!d.command.empty()) summary += fmt::format("\n{}\n", code(d.command));
-  append_summary(summary + "\n");
 }
 
 }  // namespace assay

@@ -1,13 +1,12 @@
 // Reports for GitHub Actions (--github): annotations as workflow commands on standard output, and Markdown appended to the file that $GITHUB_STEP_SUMMARY names.
 // docs/continuous-integration.md has the workflow.
 #pragma once
-#include <cstdio>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
-#include "compare/diagnosis/diagnosis.h"
 #include "compare/report/report.h"
 
 namespace assay {
@@ -32,7 +31,11 @@ std::unique_ptr<Report> make_github_report(std::function<void(const std::string&
 // One case of `check` on such a report: `where` is "<pack>:<case>". Adds it to `totals`.
 void report_check(Report&, Totals& totals, const std::string& where, const std::string& line, const std::optional<Breach>&);
 
-// What `explain` found, on `out` and in the summary.
-void annotate_diagnosis(const Diagnosis&, std::FILE* out);
+// Text that means itself anywhere in Markdown: every sign is a reference, because Markdown is read inside of <code> as well.
+std::string markdown_text(std::string_view text);
+// The same in <code>.
+std::string markdown_code(std::string_view text);
+// Appends to the file that $GITHUB_STEP_SUMMARY names; does nothing where it names none.
+void append_step_summary(const std::string& markdown);
 
 }  // namespace assay

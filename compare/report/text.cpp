@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "compare/process/run_in_child.h"
+#include "compare/report/screen.h"
 #include "compare/text/printable.h"
 #include "compare/report/report.h"
 #include "contract/line.h"

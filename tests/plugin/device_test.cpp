@@ -9,7 +9,7 @@
 
 #include "compare/commands/bench.h"
 #include "compare/subjects/plugin.h"
-#include "compare/process/pool.h"
+#include "compare/judge/cases.h"
 #include "contract/line.h"
 #include "fixtures/json.h"
 #include "reference/subject.h"

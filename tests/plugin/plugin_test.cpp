@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "compare/process/pool.h"
+#include "compare/judge/cases.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 

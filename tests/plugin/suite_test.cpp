@@ -7,7 +7,7 @@
 
 #include "compare/commands/explain.h"
 #include "compare/subjects/plugin.h"
-#include "compare/process/pool.h"
+#include "compare/judge/cases.h"
 #include "contract/assay_plugin.h"
 #include "contract/line.h"
 #include "fixtures/json.h"

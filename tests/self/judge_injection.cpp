@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "compare/judge/claims.h"
-#include "compare/process/pool.h"
+#include "compare/judge/cases.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 #include "tests/compare/fakes.h"

@@ -435,27 +435,6 @@ string machine(const json::Value& doctor) {
 
 }  // namespace
 
-string headline(const Diagnosis& d) {
-  const Explanation* best = d.explanations.empty() ? nullptr : &d.explanations.front();
-  switch (d.confidence) {
-    case Confidence::equal: return d.unpinned.empty() ? "Nothing differs" : "Nothing lies outside the bound";
-    case Confidence::random: return "Two runs on the same input differ";
-    case Confidence::certain:
-    case Confidence::equivalent:
-      if (best) {
-        string title = best->title;
-        if (!title.empty() && title[0] >= 'a' && title[0] <= 'z') title[0] = static_cast<char>(title[0] - 'a' + 'A');
-        return title;
-      }
-      break;
-    case Confidence::partial:
-      if (best) return "In part: " + best->title;
-      break;
-    case Confidence::unexplained: break;
-  }
-  return d.first ? fmt::format("Unexplained, and first seen in the {}", name_of(*d.first)) : "Unexplained";
-}
-
 string diagnosis_page(const Diagnosis& d, const json::Value& doctor) {
   string out = page_head("Assay: " + headline(d), kStyle);
   out += about(d) + stages(d) + where(d) + how(d) + causes(d) + trace(d) + again(d) + machine(doctor);

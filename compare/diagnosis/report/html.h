@@ -7,9 +7,6 @@
 
 namespace assay {
 
-// The verdict in a few words: "E8M0 scale from the floored exponent", "Unexplained, and first seen in the code".
-std::string headline(const Diagnosis&);
-
 // `doctor`: the facts of doctor_facts (compare/report/doctor.h); null leaves the section about the machine out.
 std::string diagnosis_page(const Diagnosis&, const json::Value& doctor = {});
 // The same into a file. Error: `path` cannot be written.

@@ -6,7 +6,7 @@
 #include <functional>
 #include <sstream>
 
-#include "compare/process/pool.h"
+#include "compare/judge/cases.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
 #include "tests/compare/faulty_subject.h"

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "compare/arithmetic/codes.h"
-#include "compare/process/pool.h"
+#include "compare/judge/cases.h"
 #include "compare/debug/trace.h"
 #include "fixtures/fill.h"
 #include "tests/compare/faulty_subject.h"

@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "compare/process/pool.h"
+#include "compare/judge/cases.h"
 #include "tests/compare/fakes.h"
 
 namespace assay {

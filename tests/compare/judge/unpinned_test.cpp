@@ -18,7 +18,7 @@
 #include "compare/commands/record.h"
 #include "compare/report/report.h"
 #include "compare/commands/run.h"
-#include "compare/process/pool.h"
+#include "compare/judge/cases.h"
 #include "compare/debug/shrink.h"
 #include "compare/debug/trace.h"
 #include "contract/line.h"

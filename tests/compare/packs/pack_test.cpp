@@ -6,7 +6,7 @@
 
 #include "compare/commands/record.h"
 #include "compare/commands/run.h"
-#include "compare/process/pool.h"
+#include "compare/judge/cases.h"
 #include "tests/compare/fakes.h"
 
 namespace assay {

@@ -1,3 +1,4 @@
+#include "compare/diagnosis/report/github.h"
 #include "compare/report/github.h"
 
 #include <algorithm>

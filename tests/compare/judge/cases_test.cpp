@@ -1,3 +1,4 @@
+#include "compare/judge/cases.h"
 #include "compare/process/pool.h"
 
 #include <chrono>
