@@ -1,0 +1,1 @@
+#include "fast/lane/encode.cuh"

@@ -1,0 +1,131 @@
+#include "fast/ptx/forms.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace assay::ptx {
+
+namespace {
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t end = std::min(text.find(separator, at), text.size());
+    if (end > at) parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+// One group of a row's modifiers: the words of which one may stand, and whether one must.
+struct Group {
+  std::vector<std::string_view> words;
+  bool needed = true;
+};
+
+std::vector<Group> groups_of(const FormRow& row) {
+  std::vector<Group> groups;
+  for (std::string_view text : split(row.modifiers, ' ')) {
+    Group g;
+    g.needed = text.front() != '[';
+    if (!g.needed) text = text.substr(1, text.size() - 2);
+    g.words = split(text, '|');
+    groups.push_back(std::move(g));
+  }
+  return groups;
+}
+
+// The choices of each type of a row.
+std::vector<std::vector<Type>> types_of(const FormRow& row) {
+  std::vector<std::vector<Type>> choices;
+  for (std::string_view list : split(row.types, ':')) {
+    auto& of_one = choices.emplace_back();
+    for (std::string_view word : split(list, ' ')) of_one.push_back(*type_named(word));
+  }
+  return choices;
+}
+
+bool contains(const std::vector<std::string_view>& words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// Why an opcode is not of a row's form; nothing where it is.
+std::optional<std::string> mismatch(const Opcode& op, const FormRow& row) {
+  const auto groups = groups_of(row);
+  std::vector<int> used(groups.size(), 0);
+  for (const std::string& word : op.modifiers) {
+    size_t g = 0;
+    while (g < groups.size() && !contains(groups[g].words, word)) ++g;
+    if (g == groups.size()) return "'." + word + "' is not among its modifiers";
+    if (++used[g] > 1) return "'." + word + "' excludes another of its modifiers";
+  }
+  for (size_t g = 0; g < groups.size(); ++g)
+    if (groups[g].needed && !used[g]) return "it lacks '." + std::string(groups[g].words.front()) + "'";
+  const auto types = types_of(row);
+  if (types.size() != op.types.size()) return "it takes " + std::to_string(types.size()) + " types";
+  for (size_t n = 0; n < types.size(); ++n)
+    if (std::find(types[n].begin(), types[n].end(), op.types[n]) == types[n].end())
+      return "'." + std::string(info(op.types[n]).name) + "' is not among its types";
+  return {};
+}
+
+}  // namespace
+
+bool Opcode::has(std::string_view modifier) const {
+  return std::find(modifiers.begin(), modifiers.end(), modifier) != modifiers.end();
+}
+
+Opcode understand(std::string_view text) {
+  const auto words = split(text, '.');
+  if (words.empty()) throw Fault("no instruction");
+  Opcode op;
+  op.text = text;
+  for (size_t n = 1; n < words.size(); ++n) {
+    if (const auto type = type_named(words[n])) op.types.push_back(*type);
+    else op.modifiers.emplace_back(words[n]);
+  }
+  std::string why;
+  for (const FormRow& row : kForms) {
+    if (row.name != words[0]) continue;
+    const auto problem = mismatch(op, row);
+    if (!problem) {
+      op.row = &row;
+      return op;
+    }
+    why += (why.empty() ? "" : "; ") + std::string(row.section) + ": " + *problem;
+  }
+  if (why.empty())
+    throw Fault("unsupported instruction '" + op.text + "': the table has no '" + std::string(words[0]) +
+                "'");
+  throw Fault("unsupported form '" + op.text + "' (" + why + ")");
+}
+
+std::vector<std::string> spellings(const FormRow& row, size_t most) {
+  std::vector<std::vector<std::string>> endings;  // the choices at each place
+  for (const Group& g : groups_of(row)) {
+    auto& of_one = endings.emplace_back();
+    if (!g.needed) of_one.emplace_back();
+    for (std::string_view word : g.words) of_one.push_back("." + std::string(word));
+  }
+  for (const auto& choices : types_of(row)) {
+    auto& of_one = endings.emplace_back();
+    for (Type t : choices) of_one.push_back("." + std::string(info(t).name));
+  }
+  size_t total = 1;
+  for (const auto& choices : endings) total *= choices.size();
+  std::vector<std::string> out;
+  const size_t count = std::min(total, most);
+  for (size_t n = 0; n < count; ++n) {
+    // Where not all are wanted, every so many of them; the last place changes fastest, so that every type is
+    // among them.
+    size_t index = count == total ? n : n * (total / count) + n % (total / count);
+    std::string text(row.name);
+    std::vector<size_t> at(endings.size());
+    for (size_t k = endings.size(); k-- > 0; index /= endings[k].size()) at[k] = index % endings[k].size();
+    for (size_t k = 0; k < endings.size(); ++k) text += endings[k][at[k]];
+    out.push_back(std::move(text));
+  }
+  return out;
+}
+
+}  // namespace assay::ptx

@@ -1,0 +1,111 @@
+// A kernel that is ready to run: instructions with their handlers, and the plan of its registers and memory.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fast/ptx/forms.h"
+#include "fast/ptx/types.h"
+
+namespace assay::ptx {
+
+struct Warp;
+struct Instruction;
+struct Meeting;
+// Carries out one instruction for the lanes `active` of a warp.
+using Handler = void (*)(Warp&, const Instruction&);
+// Carries out one instruction that the lanes of a warp carry out together (*.sync).
+using MeetingHandler = void (*)(Warp&, const Meeting&);
+
+// What an instruction does to the order of instructions.
+enum class Flow : uint8_t { plain, branch, exit, barrier, meeting, trap };
+enum class BarrierKind : uint8_t { sync, arrive, popc, all, any };
+
+inline constexpr unsigned kLanes = 32;
+inline constexpr unsigned kMostDestinations = 8, kMostSources = 10;
+
+struct Instruction {
+  Handler handler = nullptr;
+  MeetingHandler meeting = nullptr;
+  // Places in the register file in words, or indices of predicates.
+  uint32_t d[kMostDestinations] = {}, s[kMostSources] = {};
+  uint8_t destinations = 0, sources = 0;
+  uint16_t inverted = 0;  // bit k: the predicate s[k] is read inverted
+  Flow flow = Flow::plain;
+  Class kind = Class::move;
+  Space space = Space::generic;  // of loads, stores and atomics
+  uint8_t vector = 1;            // elements that one lane loads or stores
+  uint8_t width = 0;             // bytes of one of them; bits of one part of mov
+  bool wide_d = false,
+       wide_s = false;         // the register takes eight bytes where the type alone does not decide it
+  bool unpinned = false;       // the PTX ISA gives only a bound of the result (9.7.3)
+  bool with_optional = false;  // the operand that may be absent is there
+  bool aligned = false;        // a barrier that whole warps reach together
+  BarrierKind barrier = BarrierKind::sync;
+  bool has_guard = false, guard_inverted = false;
+  uint32_t guard = 0;   // a predicate
+  uint32_t target = 0;  // of a branch: an instruction
+  uint32_t code = 0;    // what else a handler needs: a table of lop3, a rounding
+  int64_t offset = 0;   // of an address
+  uint32_t opcode = 0;  // in Kernel::opcodes
+  uint32_t line = 0;    // of the PTX text
+  uint32_t source = 0;  // in Kernel::sources, from 1; 0 where no .loc stands before it
+};
+
+// A line of the source that was compiled, from .loc (11.5.2).
+struct SourceLine {
+  std::string file;
+  uint32_t line = 0;
+};
+
+// The special registers that hold a value of each lane or block (10).
+enum class Special : uint8_t {
+  tid_x,
+  tid_y,
+  tid_z,
+  ntid_x,
+  ntid_y,
+  ntid_z,
+  ctaid_x,
+  ctaid_y,
+  ctaid_z,
+  nctaid_x,
+  nctaid_y,
+  nctaid_z,
+  laneid,
+  warpid,
+  nwarpid,
+  lanemask_eq,
+  lanemask_lt,
+  lanemask_le,
+  lanemask_gt,
+  lanemask_ge,
+  dynamic_smem_size,
+  total_smem_size,
+  zero,
+  one
+};
+inline constexpr size_t kSpecials = 24;
+inline constexpr uint32_t kUnused = 0xFFFFFFFFu;
+
+struct Kernel {
+  std::string name;
+  std::vector<Instruction> code;
+  std::vector<Opcode> opcodes;
+  std::vector<SourceLine> sources;
+  uint32_t words = 0, predicates = 0;  // of the register file of a warp
+  struct Constant {
+    uint32_t place;
+    bool wide;
+    uint64_t value;
+  };
+  std::vector<Constant> constants;  // registers that hold a number
+  uint32_t true_predicate = 0;      // predicates[true_predicate] is set in every lane
+  uint32_t special[kSpecials];      // the register of each special register that is read, else kUnused
+  uint64_t static_shared = 0, local_bytes = 0;
+  const std::string& text(const Instruction& i) const { return opcodes[i.opcode].text; }
+};
+
+}  // namespace assay::ptx

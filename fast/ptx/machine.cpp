@@ -1,0 +1,110 @@
+#include "fast/ptx/machine.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace assay::ptx {
+
+void fail(const Warp& w, const Instruction& i, int lane, const std::string& what) {
+  const Block& b = *w.block;
+  const auto at = [](const Dim& d) {
+    return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
+  };
+  std::string where = "PTX line " + std::to_string(i.line);
+  if (i.source) {
+    const SourceLine& s = b.kernel->sources[i.source - 1];
+    where = s.file + ":" + std::to_string(s.line) + " (" + where + ")";
+  }
+  throw Fault("kernel '" + b.kernel->name + "' block " + at(b.index) + " thread " +
+              std::to_string(w.index * kLanes + static_cast<unsigned>(lane)) + ": " + b.kernel->text(i) +
+              " " + what + "; " + where);
+}
+
+namespace {
+
+std::byte* resolve_global(Warp& w, const Instruction& i, int lane, uint64_t address, unsigned bytes,
+                          bool write) {
+  Block& b = *w.block;
+  Allocation& last = write ? b.last_store : b.last_load;
+  if (address - last.base <= last.bytes && bytes <= last.bytes - (address - last.base))
+    return reinterpret_cast<std::byte*>(address);
+  const Allocation* a = b.memory->holding(address, bytes);
+  const std::string size = "of " + std::to_string(bytes) + " bytes";
+  if (!a) fail(w, i, lane, size + " outside every allocation; " + b.memory->nearest(address));
+  if (write && !a->writable) fail(w, i, lane, size + " writes to '" + a->name + "', which is an input");
+  last = *a;
+  return reinterpret_cast<std::byte*>(address);
+}
+
+std::byte* within(Warp& w, const Instruction& i, int lane, std::byte* base, uint64_t size, uint64_t address,
+                  unsigned bytes, const char* space) {
+  if (address > size || bytes > size - address)
+    fail(w, i, lane,
+         "of " + std::to_string(bytes) + " bytes outside " + space + " of " + std::to_string(size) +
+             " bytes, offset " + std::to_string(address));
+  return base + address;
+}
+
+// The space of a generic address, which becomes an address in it.
+Space space_of(uint64_t& address) {
+  if (address - kSharedWindow < kWindowBytes) return address -= kSharedWindow, Space::shared;
+  if (address - kLocalWindow < kWindowBytes) return address -= kLocalWindow, Space::local;
+  return Space::global;
+}
+
+}  // namespace
+
+std::byte* resolve(Warp& w, const Instruction& i, int lane, uint64_t address, unsigned bytes, bool write) {
+  Block& b = *w.block;
+  if (address % bytes)
+    fail(w, i, lane,
+         "of " + std::to_string(bytes) + " bytes at an address that is no multiple of them: offset " +
+             std::to_string(address % bytes));
+  switch (i.space == Space::generic ? space_of(address) : i.space) {
+    case Space::shared:
+      return within(w, i, lane, b.shared.data(), b.shared.size(), address, bytes, "shared memory");
+    case Space::local: {
+      const uint64_t each = b.kernel->local_bytes;
+      return within(w, i, lane, w.local.data() + static_cast<uint64_t>(lane) * each, each, address, bytes,
+                    "local memory");
+    }
+    case Space::param: {
+      if (write) fail(w, i, lane, "writes to parameters");
+      auto* base = const_cast<std::byte*>(b.launch->parameters.data());
+      return within(w, i, lane, base, b.launch->parameters.size(), address, bytes, "the parameters");
+    }
+    case Space::constant:
+      if (write) fail(w, i, lane, "writes to constant memory");
+      break;
+    default: break;
+  }
+  return resolve_global(w, i, lane, address, bytes, write);
+}
+
+void count_access(Warp& w, const Instruction& i, const uint64_t* addresses, unsigned bytes, bool read,
+                  bool write) {
+  Counters& c = *w.block->counters;
+  uint64_t first = addresses[std::countr_zero(w.active)];
+  const Space space = i.space == Space::generic ? space_of(first) : i.space;
+  if (space == Space::shared) ++c.shared_requests;
+  if (space != Space::global) return;
+  // At most 32 lanes with two sectors each, for the greatest vector of 32 bytes.
+  std::array<uint64_t, 2 * kLanes> sectors;
+  size_t n = 0;
+  for (uint32_t m = w.active; m; m &= m - 1) {
+    const uint64_t at = addresses[std::countr_zero(m)];
+    for (uint64_t s = at >> 5; s <= (at + bytes - 1) >> 5; ++s)
+      if ((n == 0 || sectors[n - 1] != s) && n < sectors.size()) sectors[n++] = s;
+  }
+  std::sort(sectors.begin(), sectors.begin() + n);
+  n = static_cast<size_t>(std::unique(sectors.begin(), sectors.begin() + n) - sectors.begin());
+  const auto add = [&](Traffic& t) {
+    ++t.requests;
+    t.sectors += n;
+    t.bytes += uint64_t{bytes} * static_cast<unsigned>(std::popcount(w.active));
+  };
+  if (read) add(c.loads);
+  if (write) add(c.stores);
+}
+
+}  // namespace assay::ptx

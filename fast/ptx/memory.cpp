@@ -1,0 +1,30 @@
+#include "fast/ptx/memory.h"
+
+#include <utility>
+
+namespace assay::ptx {
+
+void Memory::add(const void* data, size_t bytes, std::string name, bool writable) {
+  const auto base = reinterpret_cast<uint64_t>(data);
+  by_base_[base] = {base, bytes, std::move(name), writable};
+}
+
+const Allocation* Memory::holding(uint64_t address, uint64_t bytes) const {
+  auto found = by_base_.upper_bound(address);
+  if (found == by_base_.begin()) return nullptr;
+  const Allocation& a = (--found)->second;
+  return address - a.base <= a.bytes && bytes <= a.bytes - (address - a.base) ? &a : nullptr;
+}
+
+std::string Memory::nearest(uint64_t address) const {
+  if (by_base_.empty()) return "there is no allocation";
+  auto found = by_base_.upper_bound(address);
+  const bool below = found != by_base_.begin();
+  if (below) --found;
+  const Allocation& a = found->second;
+  const std::string name = "'" + a.name + "' (" + std::to_string(a.bytes) + " bytes)";
+  if (below) return "nearest below " + name + ", offset " + std::to_string(address - a.base);
+  return "nearest above " + name + ", " + std::to_string(a.base - address) + " bytes before it";
+}
+
+}  // namespace assay::ptx

@@ -1,0 +1,69 @@
+// The register file of a kernel while it is decoded: names in nested scopes, numbers and special registers as
+// registers of their own.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "fast/ptx/kernel.h"
+#include "fast/ptx/module.h"
+
+namespace assay::ptx {
+
+struct Register {
+  Type type = Type::b32;
+  uint32_t place = 0;  // in words, or the index of a predicate
+  bool predicate() const { return type == Type::pred; }
+  int bits() const { return info(type).bits; }
+  bool wide() const { return bits() > 32; }
+};
+
+// Names of registers and variables, with the scopes of a body (4.4, 9.7.12.1).
+class Names {
+ public:
+  explicit Names(Kernel& kernel);
+  void open() { scopes_.emplace_back(); }
+  void close() { scopes_.pop_back(); }
+
+  // Fault: the type has no register, or too many registers are asked for.
+  void declare(Type, std::string name);
+  void declare(Variable v) { scopes_.back().variables[v.name] = std::move(v); }
+  const Register* find_register(std::string_view name) const;
+  const Variable* find_variable(std::string_view name) const;
+  // The register that holds a special register of this name ("%tid.x"), or null.
+  const Register* find_special(std::string_view name);
+
+  // A register of a constant value. Equal values share one.
+  uint32_t constant(uint64_t value, bool wide);
+  // The address of memory that the launch adds, `offset` bytes into it; it is known when all variables are.
+  uint32_t dynamic_address(uint64_t offset, bool wide);
+  void set_dynamic_base(uint64_t base);
+  // Where results go that `_` takes: eight bytes a lane, or a predicate.
+  uint32_t sink();
+  uint32_t predicate_sink();
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
+  };
+  template <class T> using Table = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
+  struct Scope {
+    Table<Register> registers;
+    Table<Variable> variables;
+  };
+  uint32_t allocate(bool wide);
+
+  Kernel& k_;
+  std::vector<Scope> scopes_;
+  std::map<std::pair<uint64_t, bool>, uint32_t> constants_;
+  std::map<std::pair<uint64_t, bool>, size_t> dynamic_;  // places in Kernel::constants
+  Table<Register> specials_;
+  uint32_t sink_ = kUnused, predicate_sink_ = kUnused;
+};
+
+}  // namespace assay::ptx

@@ -1,0 +1,156 @@
+#include "fast/ptx/run.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "fast/ptx/machine.h"
+#include "fast/ptx/schedule.h"
+
+namespace assay::ptx {
+
+namespace {
+
+constexpr uint64_t kMostThreads = 1024;
+
+std::string text(const Dim& d) {
+  return std::to_string(d.x) + "x" + std::to_string(d.y) + "x" + std::to_string(d.z);
+}
+
+// 11.4: what the entry says of its blocks, and what any launch must keep.
+void check_launch(const Entry& e, const Kernel& k, const Launch& launch) {
+  const Dim& b = launch.block;
+  const auto refuse = [&](const std::string& why) { throw Fault("entry " + e.signature() + ": " + why); };
+  if (launch.grid.count() == 0 || b.count() == 0)
+    refuse("grid " + text(launch.grid) + " of blocks " + text(b) + " is empty");
+  if (b.count() > kMostThreads) refuse("a block of " + text(b) + " has more than 1024 threads");
+  const auto& must = e.required_block;
+  if (must[0] && (b.x != must[0] || b.y != must[1] || b.z != must[2]))
+    refuse("blocks of " + text(b) + ", but .reqntid is " + text({must[0], must[1], must[2]}));
+  const auto& most = e.greatest_block;
+  if (most[0] && b.count() > uint64_t{most[0]} * most[1] * most[2])
+    refuse("blocks of " + text(b) + ", but .maxntid is " + text({most[0], most[1], most[2]}));
+  if (launch.parameters.size() != e.parameter_bytes)
+    refuse("takes " + std::to_string(e.parameter_bytes) + " bytes of parameters, not " +
+           std::to_string(launch.parameters.size()));
+  const uint64_t shared = align_up(k.static_shared, 16) + launch.dynamic_shared;
+  if (shared > kMostShared)
+    refuse(std::to_string(shared) + " bytes of shared memory, of " + std::to_string(kMostShared));
+}
+
+// Makes registers for the warps of a block, with what is the same in every block.
+void make_warps(Block& block, uint8_t poison) {
+  const Kernel& k = *block.kernel;
+  uint32_t pattern = 0;
+  std::memset(&pattern, poison, sizeof pattern);
+  block.warps.resize((block.threads + kLanes - 1) / kLanes);
+  for (size_t n = 0; n < block.warps.size(); ++n) {
+    Warp& w = block.warps[n];
+    w.index = static_cast<unsigned>(n);
+    w.block = &block;
+    w.storage.assign(k.words + k.predicates + 16, pattern);
+    const auto base = reinterpret_cast<uint64_t>(w.storage.data());
+    w.words = reinterpret_cast<uint32_t*>(align_up(base, 64));
+    w.predicates = w.words + k.words;
+    w.predicates[k.true_predicate] = ~0u;
+    for (const Kernel::Constant& c : k.constants)
+      for (uint32_t l = 0; l < kLanes; ++l) {
+        if (c.wide) std::memcpy(w.words + c.place + 2 * l, &c.value, 8);
+        else w.words[c.place + l] = static_cast<uint32_t>(c.value);
+      }
+    w.local.assign(k.local_bytes * kLanes, std::byte{poison});
+  }
+}
+
+uint32_t special_value(Special s, const Block& b, const Warp& w, unsigned lane) {
+  const Dim &t = b.launch->block, &g = b.launch->grid;
+  const unsigned thread = w.index * kLanes + lane;
+  const uint32_t below = (1u << lane) - 1, self = 1u << lane;
+  switch (s) {
+    case Special::tid_x: return thread % t.x;
+    case Special::tid_y: return thread / t.x % t.y;
+    case Special::tid_z: return thread / (t.x * t.y);
+    case Special::ntid_x: return t.x;
+    case Special::ntid_y: return t.y;
+    case Special::ntid_z: return t.z;
+    case Special::ctaid_x: return b.index.x;
+    case Special::ctaid_y: return b.index.y;
+    case Special::ctaid_z: return b.index.z;
+    case Special::nctaid_x: return g.x;
+    case Special::nctaid_y: return g.y;
+    case Special::nctaid_z: return g.z;
+    case Special::laneid: return lane;
+    case Special::warpid: return w.index;
+    case Special::nwarpid: return static_cast<uint32_t>(b.warps.size());
+    case Special::lanemask_eq: return self;
+    case Special::lanemask_lt: return below;
+    case Special::lanemask_le: return below | self;
+    case Special::lanemask_gt: return ~(below | self);
+    case Special::lanemask_ge: return ~below;
+    case Special::dynamic_smem_size: return static_cast<uint32_t>(b.launch->dynamic_shared);
+    case Special::total_smem_size: return static_cast<uint32_t>(b.shared.size());
+    case Special::zero: return 0;
+    case Special::one: return 1;
+  }
+  return 0;
+}
+
+// Sets a block to its beginning. Registers keep what the block before left in them, as on a GPU.
+void start_block(Block& b, const Dim& index, uint8_t poison) {
+  b.index = index;
+  b.live_threads = b.threads;
+  std::fill(b.shared.begin(), b.shared.end(), std::byte{poison});
+  for (Warp& w : b.warps) {
+    const unsigned left = b.threads - w.index * kLanes;
+    w.live = left >= kLanes ? ~0u : (1u << left) - 1;
+    w.carry = 0;
+    w.meeting.clear(), w.parked.clear(), w.arrived.clear();
+    w.ready.assign(1, {0, w.live});
+    for (size_t s = 0; s < kSpecials; ++s)
+      if (const uint32_t place = b.kernel->special[s]; place != kUnused)
+        for (unsigned l = 0; l < kLanes; ++l)
+          w.words[place + l] = special_value(static_cast<Special>(s), b, w, l);
+  }
+}
+
+}  // namespace
+
+Counters run(Module& module, std::string_view name, const Launch& launch, const Memory& memory,
+             const RunOptions& options) {
+  const Entry& entry = module.entry(name);
+  const Kernel& kernel = module.kernel(name);
+  check_launch(entry, kernel, launch);
+  Memory all = memory;
+  for (const auto& [variable, v] : module.variables())
+    if (v.space != Space::shared)
+      all.add(reinterpret_cast<const void*>(v.address), v.bytes, v.name, v.space != Space::constant);
+  Counters counters;
+  Block block;
+  block.kernel = &kernel;
+  block.launch = &launch;
+  block.memory = &all;
+  block.counters = options.count ? &counters : nullptr;
+  block.threads = static_cast<unsigned>(launch.block.count());
+  block.shared.resize(align_up(kernel.static_shared, 16) + launch.dynamic_shared);
+  block.unpinned.assign(kernel.code.size(), 0);
+  make_warps(block, options.poison);
+  Scheduler scheduler(block, options.order, options.most_instructions);
+  const uint64_t count = launch.grid.count();
+  for (uint64_t n = 0; n < count; ++n) {
+    const uint64_t at = in_order(options.order, n, count);
+    const uint64_t plane = uint64_t{launch.grid.x} * launch.grid.y;
+    start_block(
+        block,
+        {static_cast<unsigned>(at % launch.grid.x), static_cast<unsigned>(at / launch.grid.x % launch.grid.y),
+         static_cast<unsigned>(at / plane)},
+        options.poison);
+    scheduler.run();
+  }
+  for (size_t k = 0; k < kernel.code.size(); ++k)
+    if (block.unpinned[k])
+      counters
+          .unpinned["PTX line " + std::to_string(kernel.code[k].line) + ": " + kernel.text(kernel.code[k])] +=
+          block.unpinned[k];
+  return counters;
+}
+
+}  // namespace assay::ptx

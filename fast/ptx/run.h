@@ -1,0 +1,38 @@
+// Runs an entry of a PTX module on the CPU, thread for thread. What this room offers to others, with
+// module.h.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "fast/ptx/counters.h"
+#include "fast/ptx/memory.h"
+#include "fast/ptx/module.h"
+
+namespace assay::ptx {
+
+struct Dim {
+  unsigned x = 1, y = 1, z = 1;
+  uint64_t count() const { return uint64_t{x} * y * z; }
+};
+
+struct Launch {
+  Dim grid, block;
+  uint64_t dynamic_shared = 0;
+  std::vector<std::byte> parameters;  // laid out as the entry declares them
+};
+
+struct RunOptions {
+  uint64_t order = 0;     // of blocks and of the warps of a block: 0 forward, 1 reverse, 2 and up a seed
+  uint8_t poison = 0x7F;  // fills registers, shared and local memory
+  bool count = false;
+  uint64_t most_instructions = uint64_t{1}
+                               << 36;  // of warps, in one launch: beyond it the launch is taken to hang
+};
+
+// Fault: the launch does not fit the entry, or the kernel did something wrong; global memory is then as far
+// as it came.
+Counters run(Module&, std::string_view entry, const Launch&, const Memory&, const RunOptions& = {});
+
+}  // namespace assay::ptx

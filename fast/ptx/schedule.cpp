@@ -1,0 +1,319 @@
+#include "fast/ptx/schedule.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+namespace assay::ptx {
+
+namespace {
+
+constexpr uint32_t kFar = 0xFFFFFFFFu;
+constexpr uint32_t kMostInTurn = 1u << 20;  // a warp that waits for another in a loop lets it run
+
+uint32_t lane_count(uint32_t lanes) { return static_cast<uint32_t>(std::popcount(lanes)); }
+int first_lane(uint32_t lanes) { return std::countr_zero(lanes); }
+uint32_t word(const Warp& w, uint32_t place, int lane) {
+  return w.words[place + static_cast<uint32_t>(lane)];
+}
+// The mask of members is the last source of every *.sync.
+uint32_t members_of(const Warp& w, const Instruction& i, int lane) {
+  return word(w, i.s[i.sources - 1], lane);
+}
+uint32_t guarded(const Warp& w, const Instruction& i, uint32_t lanes) {
+  if (!i.has_guard) return lanes;
+  return lanes & (i.guard_inverted ? ~w.predicates[i.guard] : w.predicates[i.guard]);
+}
+std::string hex(uint32_t v) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string out = "0x00000000";
+  for (size_t k = 0; k < 8; ++k) out[9 - k] = kDigits[v >> (4 * k) & 15];
+  return out;
+}
+
+}  // namespace
+
+uint64_t in_order(uint64_t order, uint64_t n, uint64_t count) {
+  if (order == 0) return n;
+  if (order == 1) return count - 1 - n;
+  // n -> a n + b modulo count, with an a that has no divisor in common with count.
+  uint64_t a = (order * 2654435761u) % count | 1;
+  while (std::gcd(a, count) != 1) a += 2;
+  return static_cast<uint64_t>((static_cast<unsigned __int128>(a) * n + order) % count);
+}
+
+void Scheduler::put_ready(Warp& w, Group g) {
+  if (!g.lanes) return;
+  const auto at = std::lower_bound(w.ready.begin(), w.ready.end(), g,
+                                   [](const Group& a, const Group& b) { return a.pc > b.pc; });
+  if (at != w.ready.end() && at->pc == g.pc) at->lanes |= g.lanes;
+  else w.ready.insert(at, g);
+}
+
+template <bool kCount> void Scheduler::count(const Instruction& i, uint32_t active, uint32_t lanes) {
+  if (i.unpinned) b_.unpinned[static_cast<size_t>(&i - b_.kernel->code.data())] += lane_count(active);
+  if constexpr (kCount) {
+    Counters& c = *b_.counters;
+    const auto kind = static_cast<size_t>(i.kind);
+    ++c.warp_instructions, ++c.warps_by_class[kind];
+    c.lane_instructions += lane_count(active), c.lanes_by_class[kind] += lane_count(active);
+    if (i.flow == Flow::branch && i.has_guard)
+      ++c.branches, c.divergent_branches += active && active != lanes;
+  }
+}
+
+template <bool kCount> uint32_t Scheduler::run_group(Warp& w, Group g) {
+  const Instruction* code = b_.kernel->code.data();
+  uint32_t next = w.ready.empty() ? kFar : w.ready.back().pc;
+  uint32_t steps = 0;
+  while (++steps < kMostInTurn) {
+    const Instruction& i = code[g.pc];
+    const uint32_t active = guarded(w, i, g.lanes);
+    count<kCount>(i, active, g.lanes);
+    if (i.flow == Flow::plain) [[likely]] {
+      if (active) {
+        w.active = active;
+        i.handler(w, i);
+      }
+      ++g.pc;
+    } else if (!active) {
+      ++g.pc;
+    } else {
+      switch (i.flow) {
+        case Flow::branch: g = branch(w, i, g, active); break;
+        case Flow::exit: g = leave(w, g, active); break;
+        case Flow::meeting: g = meet(w, i, g, active); break;
+        case Flow::barrier: g = reach_barrier(w, i, g, active); break;
+        default: fail(w, i, first_lane(active), "was reached");
+      }
+      if (!g.lanes) return steps;
+      next = w.ready.empty() ? kFar : w.ready.back().pc;
+    }
+    if (g.pc >= next) break;
+  }
+  put_ready(w, g);
+  return steps;
+}
+
+Group Scheduler::branch(Warp& w, const Instruction& i, Group g, uint32_t active) {
+  if (active == g.lanes) return {i.target, g.lanes};
+  put_ready(w, {i.target, active});
+  return {g.pc + 1, g.lanes & ~active};
+}
+
+Group Scheduler::leave(Warp& w, Group g, uint32_t active) {
+  w.live &= ~active;
+  b_.live_threads -= lane_count(active);
+  return {g.pc + 1, g.lanes & ~active};
+}
+
+// Lanes wait until all that their mask names have come to an instruction of the same opcode and mask, at
+// whatever line (9.7.9.6).
+Group Scheduler::meet(Warp& w, const Instruction& i, Group g, uint32_t active) {
+  uint32_t done = 0;
+  for (uint32_t left = active; left;) {
+    const uint32_t members = members_of(w, i, first_lane(left));
+    uint32_t alike = 0;
+    for (uint32_t m = left; m; m &= m - 1)
+      if (members_of(w, i, first_lane(m)) == members) alike |= 1u << first_lane(m);
+    if (alike & ~members)
+      fail(w, i, first_lane(alike & ~members),
+           "is carried out by a lane that its mask " + hex(members) + " does not name");
+    if (!try_meeting(w, g.pc, alike, members, done)) w.meeting.push_back({g.pc, alike});
+    left &= ~alike;
+  }
+  // Those whose guard is false pass by; those that wait come back when the meeting is complete.
+  return {g.pc + 1, (g.lanes & ~active) | done};
+}
+
+// Carries the meeting out where nobody is missing. `done` gains the lanes that stood at pc; others become
+// ready.
+bool Scheduler::try_meeting(Warp& w, uint32_t pc, uint32_t lanes, uint32_t members, uint32_t& done) {
+  const auto& code = b_.kernel->code;
+  Meeting m;
+  m.parts[m.count++] = {&code[pc], lanes};
+  m.lanes = lanes;
+  if ((members & w.live & ~lanes) != 0) {
+    for (const Group& other : w.meeting) {
+      const Instruction& o = code[other.pc];
+      if (o.opcode != code[pc].opcode || members_of(w, o, first_lane(other.lanes)) != members) continue;
+      m.parts[m.count++] = {&o, other.lanes};
+      m.lanes |= other.lanes;
+    }
+    if (members & w.live & ~m.lanes) return false;
+  }
+  w.active = m.lanes;
+  code[pc].meeting(w, m);
+  for (size_t p = 1; p < m.count; ++p)
+    put_ready(w, {static_cast<uint32_t>(m.parts[p].instruction - code.data()) + 1, m.parts[p].lanes});
+  std::erase_if(w.meeting, [&](const Group& g) { return (g.lanes & m.lanes) != 0; });
+  done |= lanes;
+  return true;
+}
+
+// The barrier that the lanes name, which must be one (9.7.13.1).
+uint32_t Scheduler::barrier_of(Warp& w, const Instruction& i, uint32_t lanes) const {
+  const uint32_t id = word(w, i.s[0], first_lane(lanes));
+  for (uint32_t m = lanes; m; m &= m - 1)
+    if (word(w, i.s[0], first_lane(m)) != id)
+      fail(w, i, first_lane(m), "names another barrier than the lanes beside it");
+  if (id >= barriers_.size()) fail(w, i, first_lane(lanes), "names barrier " + std::to_string(id) + " of 16");
+  return id;
+}
+
+Group Scheduler::reach_barrier(Warp& w, const Instruction& i, Group g, uint32_t active) {
+  if (i.aligned && active != w.live) {
+    w.parked.push_back({g.pc, active});
+    arrive_parked(w);
+    return {g.pc + 1, g.lanes & ~active};
+  }
+  arrive(w, i, g.pc, active);
+  // Lanes that only arrive go on; those that wait become ready when the barrier is complete.
+  const uint32_t on = i.barrier == BarrierKind::arrive ? g.lanes : g.lanes & ~active;
+  return {g.pc + 1, on};
+}
+
+// A warp comes to an aligned barrier as a whole.
+void Scheduler::arrive_parked(Warp& w) {
+  uint32_t lanes = 0;
+  for (const Group& g : w.parked) lanes |= g.lanes;
+  if (!lanes || lanes != w.live) return;
+  const uint32_t pc = w.parked.front().pc;
+  const Instruction& i = b_.kernel->code[pc];
+  for (const Group& g : w.parked)
+    if (g.pc != pc)
+      fail(w, b_.kernel->code[g.pc], first_lane(g.lanes),
+           "must be reached by the whole warp, and other lanes wait at PTX line " + std::to_string(i.line));
+  w.parked.clear();
+  arrive(w, i, pc, lanes);
+  if (i.barrier == BarrierKind::arrive) put_ready(w, {pc + 1, lanes});
+}
+
+void Scheduler::arrive(Warp& w, const Instruction& i, uint32_t pc, uint32_t lanes) {
+  const uint32_t id = barrier_of(w, i, lanes);
+  Barrier& barrier = barriers_[id];
+  const uint32_t expected =
+      i.with_optional || i.barrier == BarrierKind::arrive ? word(w, i.s[1], first_lane(lanes)) : 0;
+  if (expected % kLanes)
+    fail(w, i, first_lane(lanes), "waits for " + std::to_string(expected) + " threads, no multiple of 32");
+  if (barrier.arrived && barrier.expected != expected)
+    fail(w, i, first_lane(lanes),
+         "waits for " + std::to_string(expected) + " threads, others at barrier " + std::to_string(id) +
+             " for " + std::to_string(barrier.expected));
+  barrier.expected = expected;
+  barrier.arrived += lane_count(lanes);
+  if (i.barrier == BarrierKind::popc || i.barrier == BarrierKind::all || i.barrier == BarrierKind::any) {
+    const unsigned k = i.sources - 1u;
+    const uint32_t truth = w.predicates[i.s[k]] ^ (i.inverted >> k & 1 ? ~0u : 0u);
+    barrier.truths += lane_count(truth & lanes);
+  }
+  if (i.barrier != BarrierKind::arrive) w.arrived.push_back({pc, lanes});
+  release(id);
+}
+
+// Lets everybody go where the barrier is complete.
+bool Scheduler::release(uint32_t id) {
+  Barrier& barrier = barriers_[id];
+  const uint32_t expected = barrier.expected ? barrier.expected : b_.live_threads;
+  if (!barrier.arrived || barrier.arrived < expected) return false;
+  for (Warp& w : b_.warps) {
+    std::erase_if(w.arrived, [&](const Group& g) {
+      const Instruction& i = b_.kernel->code[g.pc];
+      if (word(w, i.s[0], first_lane(g.lanes)) != id) return false;
+      if (i.barrier == BarrierKind::popc)
+        for (uint32_t m = g.lanes; m; m &= m - 1)
+          w.words[i.d[0] + static_cast<uint32_t>(first_lane(m))] = barrier.truths;
+      const bool truth =
+          i.barrier == BarrierKind::all ? barrier.truths == barrier.arrived : barrier.truths > 0;
+      if (i.barrier == BarrierKind::all || i.barrier == BarrierKind::any)
+        w.predicates[i.d[0]] = truth ? w.predicates[i.d[0]] | g.lanes : w.predicates[i.d[0]] & ~g.lanes;
+      put_ready(w, {g.pc + 1, g.lanes});
+      return true;
+    });
+  }
+  barrier = {};
+  return true;
+}
+
+bool Scheduler::settle(Warp& w) {
+  arrive_parked(w);
+  for (size_t n = 0; n < w.meeting.size(); ++n) {
+    const Group g = w.meeting[n];
+    const uint32_t members = members_of(w, b_.kernel->code[g.pc], first_lane(g.lanes));
+    w.meeting.erase(w.meeting.begin() + static_cast<long>(n));
+    uint32_t done = 0;
+    if (try_meeting(w, g.pc, g.lanes, members, done)) {
+      put_ready(w, {g.pc + 1, done});
+      return true;
+    }
+    w.meeting.insert(w.meeting.begin() + static_cast<long>(n), g);
+  }
+  return !w.ready.empty();
+}
+
+bool Scheduler::settle_barriers() {
+  bool any = false;
+  for (uint32_t id = 0; id < barriers_.size(); ++id) any |= release(id);
+  return any;
+}
+
+template <bool kCount> bool Scheduler::turn(Warp& w) {
+  if (w.ready.empty() && !settle(w)) return false;
+  for (uint32_t steps = 0; !w.ready.empty() && steps < kMostInTurn;) {
+    const Group g = w.ready.back();
+    w.ready.pop_back();
+    const uint32_t run = run_group<kCount>(w, g);
+    if (run > left_)
+      fail(w, b_.kernel->code[g.pc], first_lane(g.lanes),
+           "runs in a launch that does not end: it has taken too many instructions");
+    left_ -= run;
+    steps += run;
+  }
+  return true;
+}
+
+void Scheduler::run() {
+  barriers_ = {};
+  const uint64_t count = b_.warps.size();
+  while (true) {
+    bool any = false;
+    for (uint64_t n = 0; n < count; ++n) {
+      Warp& w = b_.warps[in_order(order_, n, count)];
+      any |= b_.counters ? turn<true>(w) : turn<false>(w);
+    }
+    if (b_.live_threads == 0) return;
+    if (!any && !settle_barriers()) fail_deadlock();
+  }
+}
+
+void Scheduler::fail_deadlock() const {
+  std::string who;
+  const Instruction* first = nullptr;
+  const Warp* of = nullptr;
+  int lane = 0, told = 0;
+  const auto tell = [&](const Warp& w, const Group& g, const std::string& what) {
+    const Instruction& i = b_.kernel->code[g.pc];
+    if (!first) first = &i, of = &w, lane = first_lane(g.lanes);
+    if (++told <= 4)
+      who += "; warp " + std::to_string(w.index) + " lanes " + hex(g.lanes) + " at PTX line " +
+             std::to_string(i.line) + " (" + b_.kernel->text(i) + ") " + what;
+  };
+  for (const Warp& w : b_.warps) {
+    for (const Group& g : w.meeting)
+      tell(w, g,
+           "for lanes " + hex(members_of(w, b_.kernel->code[g.pc], first_lane(g.lanes)) & w.live & ~g.lanes));
+    for (const Group& g : w.parked) tell(w, g, "for the rest of the warp, lanes " + hex(w.live & ~g.lanes));
+    for (const Group& g : w.arrived) {
+      const uint32_t id = word(w, b_.kernel->code[g.pc].s[0], first_lane(g.lanes));
+      const Barrier& barrier = barriers_[id];
+      tell(w, g,
+           "at barrier " + std::to_string(id) + ", where " + std::to_string(barrier.arrived) + " of " +
+               std::to_string(barrier.expected ? barrier.expected : b_.live_threads) + " threads have come");
+    }
+  }
+  if (!first) throw Fault("kernel '" + b_.kernel->name + "': deadlock");
+  fail(*of, *first, lane,
+       "is in a deadlock" + who + (told > 4 ? "; and " + std::to_string(told - 4) + " more" : ""));
+}
+
+}  // namespace assay::ptx

@@ -1,0 +1,57 @@
+// The order in which the lanes of a block run: the group of lanes that stands lowest runs first, groups that
+// meet at one place become one (docs/ptx.md), *.sync instructions and barriers hold lanes until the others
+// have come.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "fast/ptx/machine.h"
+
+namespace assay::ptx {
+
+class Scheduler {
+ public:
+  // `most` instructions of warps may be run by all blocks together.
+  Scheduler(Block& block, uint64_t order, uint64_t most) : b_(block), order_(order), left_(most) {}
+  // Runs the block to its end. Warps are ready at their first instruction. Fault: what handlers throw, a
+  // deadlock, a wrong barrier.
+  void run();
+
+ private:
+  struct Barrier {
+    uint32_t arrived = 0, expected = 0;  // threads; 0 expected: all of the block that have not left
+    uint32_t truths = 0;                 // arrivals whose predicate was true
+  };
+  // Runs a warp until none of its lanes can go on. True where anything was done.
+  template <bool kCount> bool turn(Warp&);
+  // Runs one group, up to a place where the warp must choose again. Returns how many instructions it ran.
+  template <bool kCount> uint32_t run_group(Warp&, Group);
+  template <bool kCount> void count(const Instruction&, uint32_t active, uint32_t lanes);
+  // The group after an instruction that is not plain; its lanes are empty where it must wait.
+  Group branch(Warp&, const Instruction&, Group, uint32_t active);
+  Group leave(Warp&, Group, uint32_t active);
+  Group meet(Warp&, const Instruction&, Group, uint32_t active);
+  Group reach_barrier(Warp&, const Instruction&, Group, uint32_t active);
+
+  bool try_meeting(Warp&, uint32_t pc, uint32_t lanes, uint32_t members, uint32_t& done);
+  void arrive(Warp&, const Instruction&, uint32_t pc, uint32_t lanes);
+  void arrive_parked(Warp&);
+  bool release(uint32_t id);
+  // Meetings and barriers that became complete because lanes left.
+  bool settle(Warp&);
+  bool settle_barriers();
+  void put_ready(Warp&, Group);
+  size_t turn_order(size_t n) const;
+  [[noreturn]] void fail_deadlock() const;
+  uint32_t barrier_of(Warp& w, const Instruction& i, uint32_t lanes) const;
+
+  Block& b_;
+  uint64_t order_, left_;
+  std::array<Barrier, 16> barriers_;
+};
+
+// Index n of `count`, in the order that a launch asks for: 0 forward, 1 reverse, 2 and up a seed.
+uint64_t in_order(uint64_t order, uint64_t n, uint64_t count);
+
+}  // namespace assay::ptx

@@ -1,0 +1,281 @@
+// Floating-point instructions against the host's own arithmetic under its four rounding modes, and against
+// exact sums in binary128.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cfenv>
+#include <cmath>
+
+#include "tests/fast/ptx/harness.h"
+
+namespace assay::ptx {
+namespace {
+
+float f32(uint64_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits)); }
+uint32_t bits32(float v) { return std::bit_cast<uint32_t>(v); }
+bool is_nan(uint64_t v) { return (v & 0x7FFFFFFF) > 0x7F800000; }
+
+// Boundaries of binary32, each with its neighbours: zeros, subnormal numbers, powers of two, halves, the
+// largest, infinity, NaN.
+std::vector<uint64_t> boundaries() {
+  std::vector<uint64_t> out;
+  for (uint32_t v :
+       {0x00000000u, 0x00000001u, 0x00400000u, 0x007FFFFFu, 0x00800000u, 0x01000000u, 0x33800000u,
+        0x3F000000u, 0x3F800000u, 0x3FC00000u, 0x40000000u, 0x4B000000u, 0x4B800000u, 0x5F000000u,
+        0x7E800000u, 0x7F000000u, 0x7F7FFFFFu, 0x7F800000u, 0x7FC00000u, 0x7F800001u})
+    for (int step : {-1, 0, 1})
+      for (uint32_t sign : {0u, 0x80000000u})
+        out.push_back((v + static_cast<uint32_t>(step)) % 0x80000000u | sign);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+// Pairs or triples: the boundaries with each other, and random operands, of which every second has an
+// exponent near its neighbour's.
+std::vector<Column> operands(size_t count, size_t random) {
+  std::vector<Column> c(count);
+  const auto edges = boundaries();
+  for (uint64_t a : edges)
+    for (uint64_t b : edges) {
+      c[0].values.push_back(a), c[1].values.push_back(b);
+      if (count > 2) c[2].values.push_back(edges[(a * 31 + b * 17) % edges.size()]);
+    }
+  Draw draw;
+  for (size_t n = 0; n < random; ++n) {
+    const uint64_t first = draw() & 0xFFFFFFFF;
+    uint64_t product = first;
+    for (size_t k = 0; k < count; ++k) {
+      uint64_t v = k ? draw() & 0xFFFFFFFF : first;
+      if (n % 2 && k == 1) v = (v & 0x807FFFFF) | (((first >> 23) + draw() % 5 - 2) & 0xFF) << 23;
+      if (n % 2 && k == 2) v = (v & 0x807FFFFF) | ((product >> 23) & 0xFF) << 23;
+      if (k < 2) product = k ? bits32(f32(product) * f32(v)) : v;
+      c[k].values.push_back(v);
+    }
+  }
+  return c;
+}
+
+enum class Op { add, sub, mul, div, fma };
+// What the host's processor makes of it under the rounding mode that is set. Not inlined, and volatile:
+// nothing is computed before the mode is set.
+[[gnu::noinline]] float by_host(Op op, float x, float y, float z) {
+  volatile float a = x, b = y, c = z, v = 0;
+  switch (op) {
+    case Op::add: v = a + b; break;
+    case Op::sub: v = a - b; break;
+    case Op::mul: v = a * b; break;
+    case Op::div: v = a / b; break;
+    case Op::fma: v = std::fma(a, b, c); break;
+  }
+  return v;
+}
+
+constexpr struct {
+  const char* name;
+  int mode;
+} kModes[] = {{"rn", FE_TONEAREST}, {"rz", FE_TOWARDZERO}, {"rm", FE_DOWNWARD}, {"rp", FE_UPWARD}};
+
+TEST(PtxFloat, ArithmeticIsTheHostsUnderFourRoundings) {
+  constexpr struct {
+    const char* name;
+    Op op;
+    size_t count;
+  } kOps[] = {{"add", Op::add, 2},
+              {"sub", Op::sub, 2},
+              {"mul", Op::mul, 2},
+              {"div", Op::div, 2},
+              {"fma", Op::fma, 3}};
+  for (const auto& op : kOps) {
+    const auto c = operands(op.count, 250000);
+    for (const auto& mode : kModes) {
+      const std::string text =
+          std::string(op.name) + "." + mode.name + ".f32 $d, $a, $b" + (op.count > 2 ? ", $c;" : ";");
+      const auto got = evaluate(text, 32, c);
+      std::fesetround(mode.mode);
+      std::vector<uint32_t> want(got.size());
+      for (size_t n = 0; n < got.size(); ++n)
+        want[n] = bits32(
+            by_host(op.op, f32(c[0].values[n]), f32(c[1].values[n]), op.count > 2 ? f32(c[2].values[n]) : 0));
+      std::fesetround(FE_TONEAREST);
+      int shown = 0;
+      for (size_t n = 0; n < got.size() && shown < 3; ++n)
+        if (got[n] != (is_nan(want[n]) ? 0x7FFFFFFFu : want[n]))
+          ++shown, ADD_FAILURE() << text << std::hex << " of " << c[0].values[n] << ", " << c[1].values[n]
+                                 << (op.count > 2 ? c[2].values[n] : 0) << " gives " << got[n] << ", not "
+                                 << want[n];
+    }
+  }
+}
+
+TEST(PtxFloat, RootsAndReciprocalsAreTheHosts) {
+  Column a{32, boundaries()};
+  Draw draw;
+  for (int n = 0; n < 250000; ++n) a.values.push_back(draw() & 0xFFFFFFFF);
+  for (const auto& mode : kModes)
+    for (bool root : {false, true}) {
+      const std::string text = std::string(root ? "sqrt." : "rcp.") + mode.name + ".f32 $d, $a;";
+      const auto got = evaluate(text, 32, {a});
+      std::fesetround(mode.mode);
+      std::vector<uint32_t> want;
+      for (uint64_t v : a.values) {
+        volatile float x = f32(v), y = 0;
+        y = root ? std::sqrt(x) : 1.0f / x;
+        want.push_back(bits32(y));
+      }
+      std::fesetround(FE_TONEAREST);
+      for (size_t n = 0; n < got.size(); ++n)
+        ASSERT_EQ(got[n], is_nan(want[n]) ? 0x7FFFFFFFu : want[n])
+            << text << std::hex << " of " << a.values[n];
+    }
+}
+
+TEST(PtxFloat, FtzFlushesOperandsAndResults) {
+  const auto c = operands(2, 20000);
+  const auto flush = [](float v) { return std::fpclassify(v) == FP_SUBNORMAL ? std::copysign(0.0f, v) : v; };
+  const auto got = evaluate("mul.ftz.f32 $d, $a, $b;", 32, c);
+  for (size_t n = 0; n < got.size(); ++n) {
+    const float want = flush(flush(f32(c[0].values[n])) * flush(f32(c[1].values[n])));
+    ASSERT_EQ(got[n], want != want ? 0x7FFFFFFFu : bits32(want))
+        << std::hex << c[0].values[n] << " " << c[1].values[n];
+  }
+  const auto sat = evaluate("add.sat.f32 $d, $a, $b;", 32, c);
+  for (size_t n = 0; n < sat.size(); ++n) {
+    const float v = f32(c[0].values[n]) + f32(c[1].values[n]);
+    ASSERT_EQ(f32(sat[n]), v != v ? 0.0f : std::clamp(v, 0.0f, 1.0f));
+    ASSERT_FALSE(sat[n] >> 31) << std::hex << c[0].values[n];  // zeros of .sat are +0
+  }
+}
+
+TEST(PtxFloat, ExtremesOfNaNAndZeros) {
+  const uint64_t nan = 0x7FC12345, one = 0x3F800000, minus = 0xBF800000, zero = 0, minus_zero = 0x80000000;
+  const std::vector<Column> c = {{32, {nan, one, nan, zero, minus_zero, one, minus}},
+                                 {32, {one, nan, nan, minus_zero, zero, minus, one}}};
+  EXPECT_EQ(evaluate("min.f32 $d, $a, $b;", 32, c),
+            (std::vector<uint64_t>{one, one, 0x7FFFFFFF, minus_zero, minus_zero, minus, minus}));
+  EXPECT_EQ(evaluate("max.f32 $d, $a, $b;", 32, c),
+            (std::vector<uint64_t>{one, one, 0x7FFFFFFF, zero, zero, one, one}));
+  EXPECT_EQ(evaluate("max.NaN.f32 $d, $a, $b;", 32, c),
+            (std::vector<uint64_t>{0x7FFFFFFF, 0x7FFFFFFF, 0x7FFFFFFF, zero, zero, one, one}));
+  EXPECT_EQ(evaluate("max.f32 $d, $a, $b, 0f40000000;", 32, c), std::vector<uint64_t>(7, 0x40000000));
+  EXPECT_EQ(
+      evaluate("max.xorsign.abs.f32 $d, $a, $b;", 32, {{32, {one, minus}}, {32, {0xC0000000, 0xC0000000}}}),
+      (std::vector<uint64_t>{0xC0000000, 0x40000000}));
+}
+
+TEST(PtxFloat, ComparisonsOfNumbersAreFalseForNaNAndTheOthersTrue) {
+  const uint64_t nan = 0x7FC00000, one = 0x3F800000, two = 0x40000000;
+  const std::vector<Column> c = {{32, {one, two, one, nan, one, nan}}, {32, {two, one, one, one, nan, nan}}};
+  const auto compare = [&](const std::string& word) {
+    std::string out;
+    for (uint64_t v : evaluate("setp." + word + ".f32 %p1, $a, $b;\nselp.b32 $d, 1, 0, %p1;", 32, c))
+      out += v ? '1' : '0';
+    return out;
+  };
+  EXPECT_EQ(compare("eq"), "001000");
+  EXPECT_EQ(compare("ne"), "110000");
+  EXPECT_EQ(compare("lt"), "100000");
+  EXPECT_EQ(compare("ge"), "011000");
+  EXPECT_EQ(compare("equ"), "001111");
+  EXPECT_EQ(compare("neu"), "110111");
+  EXPECT_EQ(compare("ltu"), "100111");
+  EXPECT_EQ(compare("geu"), "011111");
+  EXPECT_EQ(compare("num"), "111000");
+  EXPECT_EQ(compare("nan"), "000111");
+  const std::string both =
+      "setp.lt.and.f32 %p1|%p2, $a, $b, !%p0;\nselp.b32 %r0, 1, 0, %p1;\nselp.b32 %r1, 2, 0, %p2;\nadd.u32 "
+      "$d, %r0, %r1;";
+  EXPECT_EQ(evaluate(both, 32, c),
+            (std::vector<uint64_t>{1, 2, 2, 2, 2, 2}));  // %p0 is false: no thread has left
+}
+
+// Values of a 16-bit format as exact numbers, by its fields.
+__float128 value16(uint32_t code, bool bf16) {
+  const int mantissa = bf16 ? 7 : 10, bias = bf16 ? 127 : 15;
+  const uint32_t exponent = code >> mantissa & ((1u << (15 - mantissa)) - 1),
+                 fraction = code & ((1u << mantissa) - 1);
+  const long double v = std::ldexp(static_cast<long double>(exponent ? fraction | 1u << mantissa : fraction),
+                                   static_cast<int>(exponent ? exponent : 1) - bias - mantissa);
+  return code & 0x8000 ? -v : v;
+}
+// The nearest code, the even one of two: by a search among all codes. Infinity where the next value beyond
+// the largest would be as near.
+uint32_t nearest16(__float128 v, bool bf16, bool negative_zero) {
+  const uint32_t infinity = bf16 ? 0x7F80 : 0x7C00;
+  const bool negative = v < 0 || (v == 0 && negative_zero);
+  if (v < 0) v = -v;
+  uint32_t low = 0, high = infinity;  // the code of infinity, read as a number, is the next power of two
+  while (high - low > 1) {
+    const uint32_t middle = (low + high) / 2;
+    (value16(middle, bf16) <= v ? low : high) = middle;
+  }
+  const __float128 below = v - value16(low, bf16), above = value16(high, bf16) - v;
+  const uint32_t code = above < below || (above == below && low % 2) ? high : low;
+  return code | (negative ? 0x8000 : 0);
+}
+
+TEST(PtxFloat, FusedHalvesAreRoundedOnce) {
+  Draw draw;
+  for (bool bf16 : {false, true}) {
+    std::vector<Column> c(3, Column{16, {}});
+    const uint32_t infinity = bf16 ? 0x7F80 : 0x7C00;
+    while (c[0].values.size() < 300000) {
+      const uint64_t bits = draw();
+      uint32_t v[3] = {static_cast<uint32_t>(bits & 0xFFFF), static_cast<uint32_t>(bits >> 16 & 0xFFFF),
+                       static_cast<uint32_t>(bits >> 32 & 0xFFFF)};
+      // An addend far below the product, where the sum lies beside a midpoint.
+      if (bits >> 62 == 0) v[2] = (v[2] & 0x8003u) | 1;
+      // Binary128 holds the sums of bf16 only where their exponents lie within 96 of each other.
+      if (bf16)
+        for (uint32_t& x : v) x = (x & 0x807Fu) | (96 + (x >> 7 & 63)) << 7;
+      if ((v[0] & 0x7FFF) >= infinity || (v[1] & 0x7FFF) >= infinity || (v[2] & 0x7FFF) >= infinity) continue;
+      for (int k = 0; k < 3; ++k) c[static_cast<size_t>(k)].values.push_back(v[k]);
+    }
+    const std::string type = bf16 ? ".bf16" : ".f16";
+    const auto fused = evaluate("fma.rn" + type + " $d, $a, $b, $c;", 16, c),
+               sums = evaluate("add.rn" + type + " $d, $a, $b;", 16, c),
+               products = evaluate("mul.rn" + type + " $d, $a, $b;", 16, c);
+    for (size_t n = 0; n < fused.size(); ++n) {
+      const auto code = [&](size_t k) { return static_cast<uint32_t>(c[k].values[n]); };
+      const __float128 a = value16(code(0), bf16), b = value16(code(1), bf16), d = value16(code(2), bf16);
+      // Zero: the sign is that of both addends, else +.
+      const bool product_negative = (code(0) ^ code(1)) >> 15;
+      const auto say = [&] {
+        return ::testing::Message() << type << std::hex << " " << code(0) << " " << code(1) << " " << code(2);
+      };
+      ASSERT_EQ(fused[n], nearest16(a * b + d, bf16,
+                                    a * b == 0 && d == 0 ? product_negative && code(2) >> 15
+                                                         : product_negative && a * b + d == 0 && d == 0))
+          << say();
+      ASSERT_EQ(products[n], nearest16(a * b, bf16, product_negative)) << say();
+      ASSERT_EQ(sums[n], nearest16(a + b, bf16, code(0) >> 15 && code(1) >> 15 && a + b == 0 && a == 0))
+          << say();
+    }
+  }
+}
+
+TEST(PtxFloat, ApproximateFunctionsKeepTheirSpecialValuesAndAreCounted) {
+  const uint64_t inf = 0x7F800000, ninf = 0xFF800000;
+  const auto one = [](const std::string& op, uint64_t v) {
+    return evaluate(op + " $d, $a;", 32, {{32, {v}}})[0];
+  };
+  EXPECT_EQ(one("ex2.approx.f32", ninf), 0u);
+  EXPECT_EQ(one("ex2.approx.f32", inf), inf);
+  EXPECT_EQ(one("rcp.approx.f32", 0x80000000), ninf);
+  EXPECT_EQ(one("rsqrt.approx.f32", 0x80000000), ninf);
+  EXPECT_EQ(one("rsqrt.approx.f32", inf), 0u);
+  EXPECT_EQ(one("lg2.approx.f32", 0x80000000), ninf);
+  EXPECT_EQ(one("lg2.approx.f32", 0xBF800000), 0x7FFFFFFFu);
+  EXPECT_EQ(one("sqrt.approx.f32", 0xBF800000), 0x7FFFFFFFu);
+  EXPECT_EQ(one("ex2.approx.ftz.f32", 0xC3000001), 0u);  // 2^-128.00002 is subnormal
+  Module m(kernel_text("", ".reg .f32 %f;\nmov.f32 %f, 0f3F800000;\nex2.approx.f32 %f, %f;\nret;"));
+  Launch launch;
+  launch.block = {40, 1, 1};
+  const Counters c = run(m, "kernel", launch, Memory{});
+  ASSERT_EQ(c.unpinned.size(), 1u);
+  EXPECT_EQ(c.unpinned.begin()->first, "PTX line 8: ex2.approx.f32");
+  EXPECT_EQ(c.unpinned.begin()->second, 40u);
+}
+
+}  // namespace
+}  // namespace assay::ptx

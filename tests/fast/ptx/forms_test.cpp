@@ -1,0 +1,147 @@
+// The table of forms: every form that it lists can be decoded, and nothing else is.
+#include "fast/ptx/forms.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/fast/ptx/harness.h"
+
+namespace assay::ptx {
+namespace {
+
+std::string register_of(int bits) { return bits == 8 ? "%b" : bits == 16 ? "%h" : bits == 64 ? "%d" : "%r"; }
+
+// Operands that fit an opcode, by the letters of its row.
+std::string operands_of(const Opcode& op, bool with_optional) {
+  const int vector = op.has("v2") ? 2 : op.has("v4") ? 4 : op.has("v8") ? 8 : 1;
+  const auto list = [](const std::string& r, int count) {
+    std::string out;
+    for (int n = 0; n < count; ++n) out += (n ? ", " : "") + r;
+    return count == 1 ? out : "{" + out + "}";
+  };
+  std::string out, rest(op.row->operands);
+  for (size_t at = 0; at < rest.size();) {
+    const size_t end = std::min(rest.find(' ', at), rest.size());
+    std::string p = rest.substr(at, end - at);
+    at = end + 1;
+    if (p[0] == '[') {
+      if (!with_optional) continue;
+      p = p.substr(1, p.size() - 2);
+    }
+    const int first = info(op.first()).bits, last = info(op.last()).bits;
+    std::string o;
+    switch (p[0]) {
+      case 'd':
+      case 't':
+      case 'x': o = register_of(first); break;
+      case 'a':
+      case 'y': o = register_of(last); break;
+      case 'D': o = register_of(2 * first); break;
+      case 'A': o = register_of(2 * last); break;
+      case 'n':
+      case 'u': o = "%r"; break;
+      case 'w': o = "%d"; break;
+      case 'p':
+      case 'q': o = "%p"; break;
+      case 'm': o = op.has("param") ? "[pointer]" : "[%d+16]"; break;
+      case 'v':
+      case 's': o = list(register_of(last), vector); break;
+      case 'i': o = "3"; break;
+      case '4': o = list(register_of(last), 4); break;
+      case 'L': o = "HERE"; break;
+      default: ADD_FAILURE() << p;
+    }
+    if (p.size() == 3) o += "|%p";
+    out += (out.empty() ? "" : ", ") + o;
+  }
+  return out;
+}
+
+TEST(PtxForms, EveryFormOfTheTableIsDecoded) {
+  size_t rows = 0, texts = 0;
+  for (const FormRow& row : kForms) {
+    ++rows;
+    for (const std::string& text : spellings(row, 600)) {
+      ++texts;
+      const Opcode op = understand(text);
+      const bool wide =
+          (op.has("v8") && info(op.last()).bits > 32) || (op.has("v4") && info(op.last()).bits > 64);
+      bool joins = false;
+      for (const char* join : {"and", "or", "xor"}) joins |= op.has(join);
+      const bool optional = op.row->name.starts_with("set") ? joins : true;
+      const std::string statement = text + " " + operands_of(op, optional) + ";";
+      const std::string body =
+          ".reg .pred %p;\n.reg .b8 %b;\n.reg .b16 %h;\n.reg .b32 %r;\n.reg .b64 %d;\nHERE:\n" + statement +
+          "\nret;";
+      try {
+        Module m(kernel_text(".param .u64 pointer", body));
+        m.kernel("kernel");
+        EXPECT_FALSE(wide) << statement;
+      } catch (const Fault& e) {
+        EXPECT_TRUE(wide) << statement << ": " << e.what();
+      }
+    }
+  }
+  EXPECT_GT(rows, 150u);
+  EXPECT_GT(texts, 5000u);
+  RecordProperty("texts", static_cast<int>(texts));
+}
+
+std::string refusal(const std::string& statement) {
+  try {
+    Module m(
+        kernel_text(".param .u64 pointer",
+                    ".reg .pred %p;\n.reg .b16 %h;\n.reg .b32 %r;\n.reg .b64 %d;\n" + statement + "\nret;"));
+    m.kernel("kernel");
+  } catch (const Fault& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(PtxForms, OthersRefuseTheKernelWithLineAndText) {
+  for (const char* statement :
+       {"add.rn.ftz.f64 %d, %d, %d;", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 %r, %r, %r;",
+        "add.s33 %r, %r, %r;", "mul.s32 %r, %r, %r;", "cvt.rn.e4m3x2.f32 %h, %r, %r;",
+        "cvt.rz.satfinite.e4m3x2.f32 %h, %r, %r;", "fma.f32 %r, %r, %r, %r;", "shfl.bfly.b32 %r, %r, 1, 31;",
+        "ld.global.v3.b32 {%r, %r, %r}, [%d];", "add.rn.rz.f32 %r, %r, %r;", "wgmma.fence.sync.aligned;",
+        "frobnicate.u32 %r;"}) {
+    const std::string why = refusal(statement),
+                      opcode = std::string(statement).substr(0, std::string(statement).find_first_of(" ;"));
+    EXPECT_TRUE(why.starts_with("PTX line 10: ")) << statement << ": " << why;
+    EXPECT_NE(why.find("'" + opcode + "'"), std::string::npos) << statement << ": " << why;
+  }
+}
+
+TEST(PtxForms, OperandsOfTheWrongKindAreRefused) {
+  for (const char* statement : {"add.u32 %r, %r, %d;",
+                                "add.u32 %d, %r, %r;",
+                                "add.u32 %r, %r;",
+                                "add.u32 %r, %r, %r, %r;",
+                                "add.u32 %r, %r, %p;",
+                                "add.u32 5, %r, %r;",
+                                "add.f32 %r, %r, 5;",
+                                "add.u32 %r, %r, 0f3F800000;",
+                                "add.u32 %r, %r, %nothing;",
+                                "selp.b32 %r, %r, %r, %r;",
+                                "setp.eq.u32 %r, %r, %r;",
+                                "setp.eq.and.u32 %p, %r, %r;",
+                                "setp.eq.u32 %p, %r, %r, %p;",
+                                "ld.global.u32 %r, %d;",
+                                "ld.global.u32 %r, [%h];",
+                                "ld.global.v2.u32 %r, [%d];",
+                                "ld.global.v2.u32 {%r, %d}, [%d];",
+                                "ld.global.u64 %r, [%d];",
+                                "ld.global.u32 %r, [pointer];",
+                                "@%r ret;",
+                                "bra NOWHERE;",
+                                "mov.b32 %r, {%h, %h, %h};",
+                                "mov.b32 {%h, %h}, %d;",
+                                "cvt.s64.s32 %r, %r;",
+                                "add.u32 %r|%p, %r, %r;",
+                                "lop3.b32 %r, %r, %r, %r, %r;",
+                                "neg.s32 %r, !%p;"})
+    EXPECT_TRUE(refusal(statement).starts_with("PTX line ")) << statement << ": " << refusal(statement);
+}
+
+}  // namespace
+}  // namespace assay::ptx

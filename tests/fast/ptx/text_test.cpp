@@ -1,0 +1,155 @@
+// Text: what a module is made of, and text that is none. Whatever is read, the answer is a Fault with a line,
+// never a crash.
+#include <gtest/gtest.h>
+
+#include "tests/fast/ptx/harness.h"
+
+namespace assay::ptx {
+namespace {
+
+std::string refusal(const std::string& text) {
+  try {
+    Module m(text);
+    for (const std::string& name : m.entries()) m.kernel(name);
+  } catch (const Fault& e) {
+    return e.what();
+  }
+  return "";
+}
+
+const char* const kWhole = R"(// a comment
+.version 8.7
+.target sm_90a, debug
+.address_size 64
+.file 1 "quantize.cu"
+.section .debug_abbrev { .b8 1, 2; .b8 0 }
+.global .align 16 .b8 table[8] = {1, 2, 3, 4, 5, 6, 7, 0xff};
+.global .u64 where = generic(table) + 2;
+.extern .shared .align 16 .b8 dynamic[];
+.func (.param .b32 result) helper(.param .b32 x) { .reg .b32 %r; ret; }
+.visible .entry first(.param .u64 .ptr .global .align 16 out, .param .align 8 .b8 pair[12], .param .f32 factor)
+.maxntid 128, 1, 1
+.minnctapersm 2
+{
+  .pragma "nounroll";
+  .reg .pred %p<3>;
+  .reg .b32 %r<8>;
+  .reg .b64 %rd<4>;
+  .shared .align 8 .b8 own[24];
+  .local .align 4 .b8 depot[12];
+  .loc 1 17 3
+  ld.param.u64 %rd0, [out];
+  ld.param.u32 %r0, [pair+8];
+  mov.u32 %r1, dynamic;
+  mov.u64 %rd1, table;
+  ld.global.u8 %r2, [%rd1+7];
+  ld.global.u64 %rd2, [where];
+  ld.u8 %r3, [%rd2];
+  { .reg .b8 both; .reg .b16 %h; cvt.u8.u32 both, %r3; mov.b16 %h, {both, 0}; cvt.u32.u16 %r4, %h; }
+  st.global.v4.b32 [ %rd0 + 0 ], {%r0, %r1, %r2, %r4};
+  setp.eq.u32 %p0, %r0, -1;
+  @!%p0 bra $L_end;
+  trap;
+$L_end:
+  ret;
+}
+)";
+
+TEST(PtxText, AModuleIsRead) {
+  Module m(kWhole);
+  EXPECT_EQ(m.version(), "8.7");
+  EXPECT_EQ(m.target(), "sm_90a,debug");
+  EXPECT_EQ(m.entries(), std::vector<std::string>{"first"});
+  const Entry& e = m.entry("first");
+  EXPECT_EQ(e.signature(), "first(.u64 .ptr out, .b8 pair[12], .f32 factor)");
+  EXPECT_EQ(e.parameter_bytes, 24u);
+  EXPECT_EQ(e.parameters[1].offset, 8u);
+  EXPECT_EQ(e.greatest_block[0], 128u);
+  alignas(16) uint32_t out[4] = {};
+  Memory memory;
+  memory.add(out, sizeof out, "out");
+  Launch launch;
+  launch.dynamic_shared = 64;
+  launch.parameters = parameters_of(e, {reinterpret_cast<uint64_t>(out), 0, 0});
+  const uint32_t third = 41;
+  std::memcpy(launch.parameters.data() + 16, &third, 4);
+  run(m, "first", launch, memory);
+  EXPECT_EQ(out[0], 41u);
+  EXPECT_EQ(out[1], 32u);  // behind the 24 bytes of `own`, aligned to 16
+  EXPECT_EQ(out[2], 255u);
+  EXPECT_EQ(out[3], 3u);  // table[2], by its generic address
+}
+
+TEST(PtxText, AFunctionIsNoReasonToRefuseAnEntryThatDoesNotCallIt) { EXPECT_EQ(refusal(kWhole), ""); }
+
+TEST(PtxText, EveryPrefixIsReadOrRefused) {
+  const std::string whole = kWhole;
+  for (size_t length = 0; length < whole.size(); ++length) refusal(whole.substr(0, length));
+}
+
+// One sign or word changed at random: read or refused.
+TEST(PtxText, ChangedTextIsReadOrRefused) {
+  Draw draw;
+  const std::string signs = "{}[]();,.@!%_-+0x9fa \n\"/*|<>:";
+  size_t refused = 0;
+  for (int n = 0; n < 20000; ++n) {
+    std::string text = kWhole;
+    for (uint64_t k = draw() % 3 + 1; k > 0; --k) {
+      const size_t at = draw() % text.size();
+      switch (draw() % 3) {
+        case 0: text[at] = signs[draw() % signs.size()]; break;
+        case 1: text.erase(at, draw() % 6 + 1); break;
+        default: text.insert(at, 1, signs[draw() % signs.size()]);
+      }
+    }
+    refused += !refusal(text).empty();
+  }
+  EXPECT_GT(refused, 5000u);
+}
+
+TEST(PtxText, MistakesAreNamedWithTheirLine) {
+  const auto body = [](const std::string& text) { return refusal(kernel_text("", text)); };
+  EXPECT_EQ(refusal(""), "PTX line 1: the text is no PTX module: it has no .version");
+  EXPECT_EQ(refusal("hello"), "PTX line 1: 'hello' is no directive of a module that is understood");
+  EXPECT_EQ(body(".reg .b32 %r;\n{\nret;"), "PTX line 10: the text ends too early");
+  EXPECT_EQ(body("ret"), "PTX line 6: expected an operand, found '}'");
+  EXPECT_EQ(body("\nbra away;"), "PTX line 7: there is no label 'away'");
+  EXPECT_EQ(body("a:\na:\nret;"), "PTX line 7: label 'a' stands twice");
+  EXPECT_EQ(body(".reg .b32 %r<9999999>;"), "PTX line 6: too many registers");
+  EXPECT_EQ(body(".reg .b32 %r;\nadd.u32 %r, %r, 99999999999999999999;"),
+            "PTX line 7: '99999999999999999999' is no number of 64 bits");
+  EXPECT_EQ(body(".reg .b32 %r;\nadd.rn.f33 %r, %r, %r;").find("PTX line 7: unsupported form 'add.rn.f33'"),
+            0u);
+  EXPECT_EQ(body("{ .param .b32 p; }"), "PTX line 6: calls of functions are not understood");
+  EXPECT_EQ(body("/* a comment"), "PTX line 6: a comment does not end");
+}
+
+TEST(PtxText, LabelsAndRegistersLiveInTheirScope) {
+  const auto body = [](const std::string& text) { return refusal(kernel_text("", text)); };
+  EXPECT_EQ(body("{ L: bra L; }\n{ L: bra L; }\nret;"), "");
+  EXPECT_NE(body("{ L: }\nbra L;").find("no label 'L'"), std::string::npos);
+  EXPECT_NE(body("{ .reg .b32 %r; }\nmov.b32 %r, 1;").find("'%r' is no register"), std::string::npos);
+}
+
+TEST(PtxText, LaunchesThatDoNotFitPrintTheSignature) {
+  Module m(kWhole);
+  const auto refused = [&](const Launch& launch) -> std::string {
+    try {
+      run(m, "first", launch, Memory{});
+    } catch (const Fault& e) {
+      return e.what();
+    }
+    return "";
+  };
+  Launch launch;
+  EXPECT_EQ(refused(launch),
+            "entry first(.u64 .ptr out, .b8 pair[12], .f32 factor): takes 24 bytes of parameters, not 0");
+  launch.block = {256, 1, 1};
+  EXPECT_NE(refused(launch).find("blocks of 256x1x1, but .maxntid is 128x1x1"), std::string::npos);
+  launch.block = {32, 64, 1};
+  EXPECT_NE(refused(launch).find("more than 1024 threads"), std::string::npos);
+  EXPECT_THROW(m.entry("second"), Fault);
+}
+
+}  // namespace
+}  // namespace assay::ptx
