@@ -206,7 +206,8 @@ void Binder::address(const Operand& o, Instruction& i) {
 // What a load writes or a store reads: as many elements as .v2, .v4 or .v8 says, in registers of one width.
 void Binder::accessed(const Opcode& op, const Operand& o, bool load, Instruction& i) {
   const bool is_vector = o.what == Operand::What::vector;
-  if (is_vector != (i.vector > 1) || (is_vector && o.parts.size() != i.vector))
+  // One element may stand in braces too: Triton writes ld.global.b16 { %rs1 }, [..].
+  if ((i.vector > 1 && !is_vector) || (is_vector && o.parts.size() != i.vector))
     throw Fault("'" + op.text + "' needs " + std::to_string(i.vector) + " elements");
   if (i.vector * info(op.last()).bytes() > 32) throw Fault("'" + op.text + "' is wider than 32 bytes");
   const std::vector<Operand> single = {o};

@@ -1,0 +1,307 @@
+#include "compare/subjects/ptx_kernel.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "compare/subjects/ptx_launch_file.h"
+#include "contract/f32_text.h"
+#include "contract/line.h"
+#include "fast/ptx/run.h"
+
+namespace assay {
+
+namespace {
+
+using What = PtxArgument::What;
+
+std::vector<std::string> words_of(const std::string& line) {
+  std::istringstream in(line);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+// Why an argument cannot be handed to a parameter; empty where it can.
+std::string misfit(const PtxArgument& a, const ptx::Parameter& p) {
+  const auto needs = [&](uint64_t bytes, bool pointer) -> std::string {
+    if (p.array)
+      return "is a struct of " + std::to_string(p.bytes) + " bytes, which \"bytes:\" or \"zeros\" can give";
+    if (p.bytes != bytes) return "takes " + std::to_string(p.bytes) + " bytes, not " + std::to_string(bytes);
+    if (!pointer && p.pointer) return "is a pointer";
+    return "";
+  };
+  switch (a.what) {
+    case What::plane:
+    case What::null:
+    case What::scratch:
+    case What::poison: return needs(8, true);
+    case What::i64:
+    case What::u64: return needs(8, false);
+    case What::i32:
+    case What::u32:
+    case What::f32: return needs(4, false);
+    case What::bf16: return needs(2, false);
+    case What::bytes:
+      if (a.text.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos)
+        return "is given digits that are not hexadecimal";
+      return a.text.size() == 2 * p.bytes
+                 ? ""
+                 : "takes " + std::to_string(p.bytes) + " bytes, not " + std::to_string(a.text.size() / 2);
+    case What::zeros: return "";
+  }
+  return "";
+}
+
+std::optional<Error> check_arguments(const ptx::Entry& e, const PtxLaunch& launch) {
+  const auto refuse = [&](const std::string& why) {
+    return Error{"entry " + e.signature() + ": " + why, 0, ""};
+  };
+  if (launch.args.size() != e.parameters.size())
+    return refuse("has " + std::to_string(e.parameters.size()) + " parameters, and \"args\" has " +
+                  std::to_string(launch.args.size()));
+  for (size_t n = 0; n < launch.args.size(); ++n)
+    if (const std::string why = misfit(launch.args[n], e.parameters[n]); !why.empty())
+      return refuse("argument \"" + launch.args[n].spelled + "\": parameter " + e.parameters[n].name + " " +
+                    why);
+  if (launch.block[0].empty() && !e.required_block[0])
+    return refuse("\"block\" is missing, and the entry has no .reqntid");
+  return {};
+}
+
+// The names that expressions of a case may use: rows, cols, sizes of planes, and the numbers among the keys
+// of the canonical line.
+class CaseNames {
+ public:
+  CaseNames(const Problem& p, const std::vector<Plane>& planes) : line_(to_canonical_line(p)) {
+    numbers_["rows"] = p.x.shape.rows;
+    numbers_["cols"] = p.x.shape.cols;
+    for (const Plane& plane : planes) {
+      numbers_[plane.name + ".rows"] = plane.logical.rows;
+      numbers_[plane.name + ".cols"] = plane.logical.cols;
+      numbers_[plane.name + ".padded_rows"] = plane.padded.rows;
+      numbers_[plane.name + ".padded_cols"] = plane.padded.cols;
+      numbers_[plane.name + ".bytes"] = static_cast<int64_t>(plane.bytes());
+    }
+    for (const std::string& word : words_of(line_))
+      if (const size_t equals = word.find('='); equals != std::string::npos)
+        keys_[word.substr(0, equals)] = word.substr(equals + 1);
+  }
+
+  int64_t integer(const std::string& expression) const {
+    const auto v = evaluate(expression, [&](std::string_view name) { return find(name); });
+    if (!v) throw std::runtime_error("\"" + expression + "\": " + v.error().text());
+    return *v;
+  }
+  // A decimal, bits, a key of the line with such a value, or an expression of integers.
+  uint32_t f32(const std::string& text) const {
+    const auto key = keys_.find(text);
+    if (const auto v = parse_f32(key == keys_.end() ? text : key->second)) return *v;
+    return std::bit_cast<uint32_t>(static_cast<float>(integer(text)));
+  }
+
+ private:
+  std::optional<int64_t> find(std::string_view name) const {
+    if (const auto n = numbers_.find(name); n != numbers_.end()) return n->second;
+    const auto key = keys_.find(name);
+    if (key == keys_.end()) return {};
+    const auto v = evaluate(key->second, [](std::string_view) { return std::optional<int64_t>{}; });
+    return v ? std::optional<int64_t>(*v) : std::nullopt;
+  }
+  std::string line_;
+  std::map<std::string, int64_t, std::less<>> numbers_;
+  std::map<std::string, std::string, std::less<>> keys_;
+};
+
+// One run: the planes, scratch memory that the launches share, and what was counted.
+class Run {
+ public:
+  Run(const PtxLaunchFile& file, ptx::Module& module, const Problem& p, std::span<const ConstBuffer> inputs,
+      std::span<const Buffer> outputs, const Environment& env)
+      : file_(file), module_(module), names_(p, all_planes(inputs, outputs)), env_(env) {
+    for (const ConstBuffer& b : inputs) add(b.plane->name, b.bytes.data(), b.bytes.size(), false);
+    for (const Buffer& b : outputs) {
+      add(b.plane->name, b.bytes.data(), b.bytes.size(), true);
+      if (std::find(file.zeroed.begin(), file.zeroed.end(), b.plane->name) != file.zeroed.end())
+        std::fill(b.bytes.begin(), b.bytes.end(), std::byte{0});
+    }
+  }
+
+  // Launches in order. Returns how many there were.
+  int launch_all() {
+    int launched = 0;
+    for (const PtxLaunch& l : file_.launches) launched += launch(l);
+    return launched;
+  }
+  const ptx::Counters& counters() const { return counters_; }
+
+ private:
+  static std::vector<Plane> all_planes(std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
+    std::vector<Plane> planes;
+    for (const ConstBuffer& b : inputs) planes.push_back(*b.plane);
+    for (const Buffer& b : outputs) planes.push_back(*b.plane);
+    return planes;
+  }
+  void add(const std::string& name, const std::byte* data, size_t bytes, bool writable) {
+    memory_.add(data, bytes, name, writable);
+    addresses_[name] = reinterpret_cast<uint64_t>(data);
+  }
+
+  bool launch(const PtxLaunch& l) {
+    const ptx::Entry& e = module_.entry(l.entry);
+    ptx::Launch out;
+    const auto size = [&](const std::string& text) {
+      const int64_t v = names_.integer(text);
+      if (v < 0 || v > 0x7FFFFFFF)
+        throw std::runtime_error("\"" + text + "\" is " + std::to_string(v) + ", no size");
+      return static_cast<unsigned>(v);
+    };
+    out.grid = {size(l.grid[0]), size(l.grid[1]), size(l.grid[2])};
+    if (l.block[0].empty()) out.block = {e.required_block[0], e.required_block[1], e.required_block[2]};
+    else out.block = {size(l.block[0]), size(l.block[1]), size(l.block[2])};
+    out.dynamic_shared = size(l.shared);
+    if (out.grid.count() == 0) return false;  // an empty tensor: nothing is launched
+    out.parameters.resize(e.parameter_bytes);
+    for (size_t n = 0; n < l.args.size(); ++n) {
+      const std::vector<std::byte> bytes = value_of(l.args[n], e.parameters[n].bytes);
+      std::copy(bytes.begin(), bytes.end(),
+                out.parameters.begin() + static_cast<std::ptrdiff_t>(e.parameters[n].offset));
+    }
+    counters_.add(ptx::run(module_, l.entry, out, memory_, {.order = env_.order, .poison = env_.poison}));
+    return true;
+  }
+
+  std::vector<std::byte> value_of(const PtxArgument& a, size_t bytes) {
+    uint64_t v = 0;
+    switch (a.what) {
+      case What::plane: v = addresses_.at(a.text); break;
+      case What::null:
+      case What::zeros: break;
+      case What::f32: v = names_.f32(a.text); break;
+      // Nearest even; the constants of launches are no NaN.
+      case What::bf16: v = names_.f32(a.text), v = (v + 0x7FFF + (v >> 16 & 1)) >> 16; break;
+      case What::scratch:
+      case What::poison: v = scratch(a); break;
+      case What::bytes: return digits(a.text);
+      default: v = static_cast<uint64_t>(names_.integer(a.text));
+    }
+    std::vector<std::byte> out(bytes);
+    std::memcpy(out.data(), &v, std::min(bytes, sizeof v));
+    return out;
+  }
+  uint64_t scratch(const PtxArgument& a) {
+    if (const auto shared = addresses_.find("scratch." + a.name);
+        !a.name.empty() && shared != addresses_.end())
+      return shared->second;
+    const int64_t bytes = names_.integer(a.text);
+    if (bytes < 0 || bytes > int64_t{1} << 32)
+      throw std::runtime_error("\"" + a.spelled + "\" is no size of memory");
+    constexpr size_t kAlign = 256;
+    auto& block = scratch_.emplace_back(static_cast<size_t>(bytes) + kAlign,
+                                        a.what == What::scratch ? std::byte{0} : std::byte{env_.poison});
+    const auto at = ptx::align_up(reinterpret_cast<uint64_t>(block.data()), kAlign);
+    add(a.name.empty() ? a.spelled : "scratch." + a.name, reinterpret_cast<std::byte*>(at),
+        static_cast<size_t>(bytes), true);
+    return at;
+  }
+  static std::vector<std::byte> digits(const std::string& hex) {
+    std::vector<std::byte> out;
+    for (size_t n = 0; n + 1 < hex.size(); n += 2)
+      out.push_back(static_cast<std::byte>(std::stoi(hex.substr(n, 2), nullptr, 16)));
+    return out;
+  }
+
+  const PtxLaunchFile& file_;
+  ptx::Module& module_;
+  CaseNames names_;
+  const Environment& env_;
+  ptx::Memory memory_;
+  std::map<std::string, uint64_t> addresses_;
+  std::vector<std::vector<std::byte>> scratch_;
+  ptx::Counters counters_;
+};
+
+class PtxKernelSubject final : public Subject {
+ public:
+  PtxKernelSubject(std::string path, PtxLaunchFile file, std::string text)
+      : path_(std::move(path)),
+        name_("ptx:" + std::filesystem::path(path_).stem().string()),
+        file_(std::move(file)),
+        text_(std::move(text)) {}
+
+  std::string_view name() const override { return name_; }
+  std::string argument() const override { return "--ptx-kernel " + path_; }
+
+  Support supports(const Problem& p) const override {
+    const auto words = words_of(to_canonical_line(p));
+    for (const std::string& word : file_.words)
+      if (std::find(words.begin(), words.end(), word) == words.end())
+        return {false, "its launch file is for \"" + word + "\""};
+    std::vector<Plane> inputs = input_planes(p), outputs = output_planes(p);
+    const auto is = [](const std::string& name) {
+      return [&name](const Plane& plane) { return plane.name == name; };
+    };
+    std::vector<std::string> used;
+    for (const PtxLaunch& l : file_.launches)
+      for (const PtxArgument& a : l.args)
+        if (a.what == What::plane) {
+          if (std::none_of(inputs.begin(), inputs.end(), is(a.text)) &&
+              std::none_of(outputs.begin(), outputs.end(), is(a.text)))
+            return {false, "the line has no plane " + a.text};
+          used.push_back(a.text);
+        }
+    for (const Plane& plane : outputs)
+      if (std::find(used.begin(), used.end(), plane.name) == used.end())
+        return {false, "no launch is given " + plane.name};
+    return {};
+  }
+
+  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+             const Environment& env) override {
+    if (env.alignment < file_.alignment)
+      throw Unsupported("its pointers are multiples of " + std::to_string(file_.alignment) +
+                        ", and alignment=" + std::to_string(env.alignment) + " breaks that promise");
+    // Variables of a module keep what a run leaves in them: every run begins with a module of its own.
+    ptx::Module module(text_);
+    Run run(file_, module, p, inputs, outputs, env);
+    const int launches = run.launch_all();
+    std::string by;
+    for (const PtxLaunch& l : file_.launches) by += (by.empty() ? "" : ", ") + l.entry;
+    for (const auto& [where, lanes] : run.counters().unpinned)
+      by += "; not pinned: " + std::to_string(lanes) + " lanes of " + where;
+    return {by, launches};
+  }
+
+ private:
+  std::string path_, name_;
+  PtxLaunchFile file_;
+  std::string text_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const std::string& path) {
+  auto file = read_ptx_launch_file(path);
+  if (!file) return file.error();
+  std::ifstream in(file->ptx, std::ios::binary);
+  if (!in) return Error{path + ": \"ptx\" names " + file->ptx + ", which is no readable file", 0, ""};
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  try {
+    ptx::Module module(text);
+    for (const PtxLaunch& l : file->launches) {
+      if (auto e = check_arguments(module.entry(l.entry), l)) return Error{path + ": " + e->message, 0, ""};
+      module.kernel(l.entry);
+    }
+  } catch (const ptx::Fault& e) {
+    return Error{file->ptx + ": " + e.what(), 0, ""};
+  }
+  const std::string whole = std::filesystem::absolute(path).lexically_normal().string();
+  return std::unique_ptr<Subject>(new PtxKernelSubject(whole, std::move(*file), std::move(text)));
+}
+
+}  // namespace assay

@@ -1,0 +1,18 @@
+// Somebody's kernels as PTX text, run on the CPU (docs/ptx.md), as a Subject.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "contract/result.h"
+#include "contract/subject.h"
+
+namespace assay {
+
+// The subject of a launch file (ptx_launch_file.h). name() is "ptx:<file name without extension>". Error: the
+// file or its PTX cannot be read, an entry is not there or has a form of an instruction that is not
+// understood, an argument does not fit its parameter; then with the entry's signature. run() throws what the
+// kernel did wrong, with block, thread and line. Served::by names the instructions whose bits the PTX ISA
+// does not pin.
+Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const std::string& path);
+
+}  // namespace assay

@@ -1,0 +1,280 @@
+#include "compare/subjects/ptx_launch_file.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <filesystem>
+#include <initializer_list>
+#include <utility>
+
+#include "fixtures/json.h"
+
+namespace assay {
+
+namespace {
+
+Error wrong(const std::string& what) { return Error{what, 0, ""}; }
+
+// The first member that no key of the list names.
+std::optional<Error> unknown_key(const json::Value& object, std::initializer_list<std::string_view> known,
+                                 const std::string& where) {
+  for (const auto& [key, value] : *object.object())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      return wrong(where + ": unknown key \"" + key + "\"");
+  return {};
+}
+
+// Cuts at commas outside of parentheses.
+std::vector<std::string> cut(std::string_view text) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  for (char c : text) {
+    depth += c == '(' ? 1 : c == ')' ? -1 : 0;
+    if (c == ',' && depth == 0) parts.emplace_back();
+    else parts.back() += c;
+  }
+  return parts;
+}
+
+// A number, or a text with an expression.
+std::optional<std::string> expression_of(const json::Value& v) {
+  if (const auto n = v.to_int()) return std::to_string(*n);
+  if (v.string()) return *v.string();
+  return {};
+}
+
+// One to three sizes: a number, a text with commas, or an array.
+Result<std::array<std::string, 3>> sizes_of(const json::Value& v, const std::string& where) {
+  std::vector<std::string> parts;
+  if (const auto* list = v.array()) {
+    for (const json::Value& each : *list) parts.push_back(expression_of(each).value_or(""));
+  } else if (const auto text = expression_of(v)) {
+    parts = cut(*text);
+  }
+  if (parts.empty() || parts.size() > 3)
+    return wrong(where + " must be one to three sizes, found " + v.describe());
+  std::array<std::string, 3> out = {"1", "1", "1"};
+  for (size_t n = 0; n < parts.size(); ++n) {
+    if (parts[n].find_first_not_of(' ') == std::string::npos) return wrong(where + " has an empty size");
+    out[n] = parts[n];
+  }
+  return out;
+}
+
+Result<PtxArgument> argument_of(const std::string& text) {
+  using What = PtxArgument::What;
+  static constexpr std::pair<std::string_view, What> kKinds[] = {
+      {"i32", What::i32},     {"u32", What::u32},         {"i64", What::i64},
+      {"u64", What::u64},     {"f32", What::f32},         {"bf16", What::bf16},
+      {"bytes", What::bytes}, {"scratch", What::scratch}, {"poison", What::poison}};
+  PtxArgument a;
+  a.spelled = text;
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos) {
+    a.what = text == "null" ? What::null : text == "zeros" ? What::zeros : What::plane;
+    a.text = text;
+    return a;
+  }
+  std::string kind = text.substr(0, colon);
+  a.text = text.substr(colon + 1);
+  if (const size_t dot = kind.find('.'); dot != std::string::npos) {
+    a.name = kind.substr(dot + 1);
+    kind.resize(dot);
+  }
+  for (const auto& [word, what] : kKinds)
+    if (word == kind && (a.name.empty() || what == What::scratch || what == What::poison)) {
+      a.what = what;
+      return a;
+    }
+  return wrong("argument \"" + text +
+               "\" is of no kind that there is (a plane, null, zeros, i32: u32: i64: u64: f32: bf16: bytes: "
+               "scratch: poison:)");
+}
+
+Result<PtxLaunch> launch_of(const json::Value& v, const std::string& where) {
+  if (!v.object()) return wrong(where + " must be an object, found " + v.describe());
+  if (auto e = unknown_key(v, {"entry", "grid", "block", "shared", "args"}, where)) return *e;
+  PtxLaunch l;
+  l.entry = v.text("entry");
+  if (l.entry.empty()) return wrong(where + " needs \"entry\"");
+  for (auto& [key, to] : {std::pair{"grid", &l.grid}, std::pair{"block", &l.block}}) {
+    const json::Value* sizes = v.find(key);
+    if (!sizes) continue;
+    auto parsed = sizes_of(*sizes, where + "." + key);
+    if (!parsed) return parsed.error();
+    *to = *parsed;
+  }
+  if (const json::Value* shared = v.find("shared")) {
+    const auto text = expression_of(*shared);
+    if (!text) return wrong(where + ".shared must be a size, found " + shared->describe());
+    l.shared = *text;
+  }
+  const json::Value* args = v.find("args");
+  if (!args || !args->array()) return wrong(where + " needs \"args\", an array of texts");
+  for (const json::Value& each : *args->array()) {
+    if (!each.string()) return wrong(where + ".args must be texts, found " + each.describe());
+    auto a = argument_of(*each.string());
+    if (!a) return wrong(where + ": " + a.error().message);
+    l.args.push_back(*a);
+  }
+  return l;
+}
+
+Result<PtxLaunchFile> file_of(const json::Value& v) {
+  if (!v.object()) return wrong("a launch file is an object, found " + v.describe());
+  if (auto e = unknown_key(v, {"ptx", "for", "alignment", "zeroed", "launches", "made_by"}, "launch file"))
+    return *e;
+  PtxLaunchFile f;
+  f.ptx = v.text("ptx");
+  if (f.ptx.empty()) return wrong("\"ptx\" must name the file of PTX text");
+  std::string words(v.text("for"));
+  for (size_t at = 0; at < words.size();) {
+    const size_t end = std::min(words.find(' ', at), words.size());
+    if (end > at) f.words.push_back(words.substr(at, end - at));
+    at = end + 1;
+  }
+  if (const json::Value* a = v.find("alignment")) {
+    const auto n = a->to_int();
+    if (!n || *n < 1 || (*n & (*n - 1)))
+      return wrong("\"alignment\" must be a power of two, found " + a->describe());
+    f.alignment = *n;
+  }
+  if (const json::Value* zeroed = v.find("zeroed")) {
+    if (!zeroed->array()) return wrong("\"zeroed\" must be an array of planes, found " + zeroed->describe());
+    for (const json::Value& each : *zeroed->array()) {
+      if (!each.string()) return wrong("\"zeroed\" must hold names of planes, found " + each.describe());
+      f.zeroed.push_back(*each.string());
+    }
+  }
+  const json::Value* launches = v.find("launches");
+  if (!launches || !launches->array() || launches->array()->empty())
+    return wrong("\"launches\" must be an array with at least one launch");
+  for (size_t n = 0; n < launches->array()->size(); ++n) {
+    auto l = launch_of((*launches->array())[n], "launches[" + std::to_string(n) + "]");
+    if (!l) return l.error();
+    f.launches.push_back(*l);
+  }
+  return f;
+}
+
+// A descent over the ranks of the operators.
+class Expression {
+ public:
+  Expression(std::string_view text, const std::function<std::optional<int64_t>(std::string_view)>& lookup)
+      : text_(text), lookup_(lookup) {}
+  Result<int64_t> value() {
+    const int64_t v = sum();
+    skip();
+    if (at_ != text_.size()) fail("expected an operator");
+    if (error_) return *error_;
+    return v;
+  }
+
+ private:
+  void fail(const std::string& what) {
+    if (!error_) error_ = Error{what + " in '" + std::string(text_) + "'", at_ + 1, ""};
+  }
+  void skip() {
+    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
+  }
+  bool take(char c) {
+    skip();
+    if (at_ >= text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  int64_t checked(__int128 v) {
+    if (v != static_cast<int64_t>(v)) fail("more than 64 bits");
+    return static_cast<int64_t>(v);
+  }
+  int64_t sum() {
+    __int128 v = product();
+    while (!error_) {
+      if (take('+')) v = checked(v + product());
+      else if (take('-')) v = checked(v - product());
+      else break;
+    }
+    return static_cast<int64_t>(v);
+  }
+  int64_t product() {
+    __int128 v = factor();
+    while (!error_) {
+      if (take('*')) v = checked(v * factor());
+      else if (take('/')) v = divided(static_cast<int64_t>(v), factor(), false);
+      else if (take('%')) v = divided(static_cast<int64_t>(v), factor(), true);
+      else break;
+    }
+    return static_cast<int64_t>(v);
+  }
+  int64_t divided(int64_t a, int64_t b, bool rest) {
+    if (b == 0) fail("division by zero");
+    if (b == 0 || b == -1) return rest ? 0 : b ? 0 - a : 0;
+    return rest ? a % b : a / b;
+  }
+  int64_t factor() {
+    skip();
+    // A bound on nesting, for texts that are none.
+    if (++depth_ > 200) fail("too deep");
+    if (error_) return 0;
+    const int64_t v = take('-') ? 0 - factor() : take('(') ? closed(sum()) : word();
+    --depth_;
+    return v;
+  }
+  int64_t closed(int64_t v) {
+    if (!take(')')) fail("expected ')'");
+    return v;
+  }
+  int64_t word() {
+    const size_t from = at_;
+    while (at_ < text_.size() &&
+           (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' || text_[at_] == '.'))
+      ++at_;
+    const std::string_view name = text_.substr(from, at_ - from);
+    if (name.empty()) return fail("expected a number or a name"), 0;
+    if (std::isdigit(static_cast<unsigned char>(name[0]))) {
+      int64_t v = 0;
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), v);
+      if (error != std::errc() || end != name.data() + name.size())
+        fail("'" + std::string(name) + "' is no integer");
+      return v;
+    }
+    if (take('(')) return call(name);
+    const auto v = lookup_(name);
+    if (!v) fail("unknown name '" + std::string(name) + "'");
+    return v.value_or(0);
+  }
+  int64_t call(std::string_view name) {
+    const int64_t a = sum();
+    if (!take(',')) fail("expected ','");
+    const int64_t b = closed(sum());
+    if (name == "min") return std::min(a, b);
+    if (name == "max") return std::max(a, b);
+    if (name != "cdiv") fail("unknown function '" + std::string(name) + "'");
+    if (b <= 0 || a < 0) fail("cdiv of a negative number or by none");
+    return error_ ? 0 : a / b + (a % b != 0);
+  }
+
+  std::string_view text_;
+  const std::function<std::optional<int64_t>(std::string_view)>& lookup_;
+  size_t at_ = 0;
+  int depth_ = 0;
+  std::optional<Error> error_;
+};
+
+}  // namespace
+
+Result<PtxLaunchFile> read_ptx_launch_file(const std::string& path) {
+  auto text = json::read(path);
+  if (!text) return text.error();
+  auto file = file_of(*text);
+  if (!file) return wrong(path + ": " + file.error().message);
+  file->ptx = (std::filesystem::path(path).parent_path() / file->ptx).string();
+  return file;
+}
+
+Result<int64_t> evaluate(std::string_view expression,
+                         const std::function<std::optional<int64_t>(std::string_view)>& lookup) {
+  return Expression(expression, lookup).value();
+}
+
+}  // namespace assay

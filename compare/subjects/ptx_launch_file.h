@@ -1,0 +1,69 @@
+// The file that says how somebody's PTX is launched (docs/ptx.md): JSON, read and checked as far as that goes
+// without a case.
+//
+//   { "ptx": "quantize.ptx",                      beside the file
+//     "for": "quantize mxfp8 bf16 dir=row",       words that the canonical line of a case must have
+//     "alignment": 16,                            what the compiler was promised of every pointer
+//     "zeroed": ["row.scale_inv"],                outputs that are zero before the first launch, as
+//     torch.zeros makes them "launches": [{ "entry": "mxfp8_rows", "grid": "rows, cdiv(cols, 128)", "block":
+//     128, "shared": 0,
+//                    "args": ["x", "row.data", "row.scale_inv", "i32:cols", "null"] }] }
+#pragma once
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/result.h"
+
+namespace assay {
+
+// One argument: "x" is {plane, "x"}, "i32:rows*cols" is {i32, "rows*cols"}.
+struct PtxArgument {
+  enum class What : uint8_t {
+    plane,
+    null,
+    zeros,
+    i32,
+    u32,
+    i64,
+    u64,
+    f32,
+    bf16,
+    bytes,
+    scratch,
+    poison
+  } what = What::plane;
+  std::string text;     // a plane's name, an expression, or digits
+  std::string name;     // of scratch memory that launches share: "scratch.partial:rows*4"
+  std::string spelled;  // as it stands in the file
+};
+
+struct PtxLaunch {
+  std::string entry;
+  std::array<std::string, 3> grid = {"1", "1", "1"},
+                             block;  // expressions; an empty block is the entry's .reqntid
+  std::string shared = "0";
+  std::vector<PtxArgument> args;
+};
+
+struct PtxLaunchFile {
+  std::string ptx;                 // the path of the text, from the folder of the file
+  std::vector<std::string> words;  // "for"
+  int64_t alignment = 1;
+  std::vector<std::string> zeroed;
+  std::vector<PtxLaunch> launches;
+};
+
+// Error: no readable file, no JSON, an unknown key, a value of the wrong kind.
+Result<PtxLaunchFile> read_ptx_launch_file(const std::string& path);
+
+// The value of an expression: integers, names, + - * / % with their usual ranks, parentheses, cdiv(a, b),
+// min(a, b), max(a, b). `lookup` knows the names. Error: with the column.
+Result<int64_t> evaluate(std::string_view expression,
+                         const std::function<std::optional<int64_t>(std::string_view)>& lookup);
+
+}  // namespace assay

@@ -1,0 +1,306 @@
+// Kernels from Triton and nvcc as PTX, run on the CPU: the verdict of each, mutants that must be noticed, and
+// launch files with mistakes.
+#include "compare/subjects/ptx_kernel.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "compare/subjects/ptx_launch_file.h"
+#include "contract/line.h"
+#include "fixtures/inputs.h"
+#include "reference/subject.h"
+
+namespace assay {
+namespace {
+
+std::string fixture(const std::string& name) {
+  return std::string(ASSAY_SOURCE_DIR "/fixtures/triton/") + name;
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+using Planes = std::vector<std::vector<std::byte>>;
+Planes run(Subject& subject, const Problem& p, const std::vector<PlaneData>& inputs,
+           const Environment& env = {}, Served* served = nullptr) {
+  const auto planes = output_planes(p);
+  Planes bytes;
+  std::vector<Buffer> out;
+  for (const Plane& plane : planes) bytes.emplace_back(plane.bytes(), std::byte{env.poison});
+  for (size_t n = 0; n < planes.size(); ++n) out.push_back({&planes[n], bytes[n]});
+  const Served s = subject.run(p, views(inputs), out, env);
+  if (served) *served = s;
+  return bytes;
+}
+
+Problem parsed(const std::string& line) {
+  auto p = parse_line(line);
+  if (!p) throw std::runtime_error(line + ": " + p.error().text());
+  return *p;
+}
+
+// "" where the kernel gives the reference's bytes; else the first plane that differs, what was thrown, or why
+// it does not run.
+std::string difference(Subject& subject, const std::string& line, const Environment& env = {},
+                       Served* served = nullptr) {
+  const Problem p = parsed(line);
+  if (const Support s = subject.supports(p); !s.yes) return "unsupported: " + s.why;
+  const auto reference = make_reference_subject();
+  const auto inputs = make_inputs(p, *reference);
+  if (!inputs) return inputs.error().text();
+  const Planes want = run(*reference, p, *inputs);
+  Planes got;
+  try {
+    got = run(subject, p, *inputs, env, served);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  const auto planes = output_planes(p);
+  for (size_t n = 0; n < planes.size(); ++n)
+    if (got[n] != want[n]) {
+      size_t count = 0;
+      for (size_t k = 0; k < want[n].size(); ++k) count += got[n][k] != want[n][k];
+      return planes[n].name + ": " + std::to_string(count) + " of " + std::to_string(want[n].size()) +
+             " bytes";
+    }
+  return "";
+}
+
+std::unique_ptr<Subject> load(const std::string& path) {
+  auto subject = make_ptx_kernel_subject(path);
+  if (!subject) throw std::runtime_error(subject.error().text());
+  return std::move(*subject);
+}
+
+const char* const kFills[] = {"normal", "ties",     "edges",          "amax_edges", "nonfinite",
+                              "wide",   "denormal", "negative_zeros", "zeros"};
+
+TEST(PtxKernel, TritonsMxfp8RowsAreTheReference) {
+  for (const char* name : {"mxfp8_rows_sm90", "mxfp8_rows_sm100", "mxfp8_rows_wide"}) {
+    const auto subject = load(fixture(std::string(name) + ".json"));
+    EXPECT_EQ(subject->name(), std::string("ptx:") + name);
+    // The wide kernel was promised columns that are a multiple of 16.
+    for (const char* shape : {"64x256", "3x1024", "33x112"})
+      for (const char* fill : kFills) {
+        if (fill == std::string("nonfinite")) continue;  // the next test
+        const std::string line = std::string("quantize mxfp8 ") + shape + " bf16 dir=row fill=" + fill;
+        EXPECT_EQ(difference(*subject, line), "") << name << ": " << line;
+      }
+  }
+  EXPECT_EQ(difference(*load(fixture("mxfp8_rows_sm90.json")), "quantize mxfp8 33x70 bf16 dir=row fill=ties"),
+            "");
+}
+
+// tl.max ignores a NaN beside a number, and of NaN alone makes a NaN: such a block gets the scale of a NaN
+// where the reference starts at 0 (N5.1).
+TEST(PtxKernel, TritonsMxfp8RowsDifferInBlocksOfNaNAloneAndNowhereElse) {
+  const auto subject = load(fixture("mxfp8_rows_sm90.json")), reference = make_reference_subject();
+  const Problem p = parsed("quantize mxfp8 64x256 bf16 dir=row fill=nonfinite");
+  const auto inputs = make_inputs(p, *reference);
+  ASSERT_TRUE(inputs);
+  const Planes got = run(*subject, p, *inputs), want = run(*reference, p, *inputs);
+  EXPECT_EQ(got[1], want[1]);  // every code is that of a NaN either way
+  size_t parted = 0;
+  for (size_t row = 0; row < 64; ++row)
+    for (size_t block = 0; block < 8; ++block) {
+      bool only_nan = true;
+      for (size_t n = 0; n < 32; ++n) {
+        uint16_t x = 0;
+        std::memcpy(&x, (*inputs)[0].bytes.data() + 2 * (row * 256 + block * 32 + n), 2);
+        only_nan &= (x & 0x7FFF) > 0x7F80;
+      }
+      const size_t at = row * 8 + block;
+      EXPECT_EQ(got[0][at] != want[0][at], only_nan) << row << " " << block;
+      parted += only_nan;
+    }
+  EXPECT_EQ(parted, 64u);
+}
+
+TEST(PtxKernel, NoOrderOfBlocksAndWarpsChangesAByte) {
+  const auto subject = load(fixture("mxfp8_rows_sm90.json"));
+  for (uint64_t order : {1, 2, 17}) {
+    Environment env;
+    env.order = order;
+    env.poison = 0xA5;
+    EXPECT_EQ(difference(*subject, "quantize mxfp8 33x112 bf16 dir=row fill=ties", env), "");
+  }
+}
+
+TEST(PtxKernel, TritonsPlainDivisionByAConstantIsAProductWithItsReciprocal) {
+  const auto plain = load(fixture("fp8_blocks.json")), exact = load(fixture("fp8_blocks_exact.json"));
+  const std::string source = "quantize fp8_block 64x256 bf16 dir=row flavour=vllm.group fill=",
+                    compiled = " scale_division=reciprocal";
+  for (const char* fill : {"normal", "ties", "amax_edges", "wide"}) {
+    // What the source says, with divisions that are rounded to nearest: vLLM's choices.
+    EXPECT_EQ(difference(*exact, source + fill), "") << fill;
+    // The same source with `/`: the scale is amax * fl(1 / 448), and no PTX promises its bits.
+    EXPECT_EQ(difference(*plain, source + fill + compiled), "") << fill;
+  }
+  Served served;
+  EXPECT_EQ(difference(*plain, source + "normal", {}, &served).substr(0, 13), "row.scale_inv");
+  EXPECT_NE(served.by.find("not pinned: 16384 lanes of PTX line"), std::string::npos) << served.by;
+  EXPECT_NE(served.by.find("div.full.f32"), std::string::npos) << served.by;
+  EXPECT_NE(served.by.find("div.approx.f32"), std::string::npos) << served.by;
+  EXPECT_EQ(difference(*exact, source + "normal", {}, &served), "");
+  EXPECT_EQ(served.by.find("not pinned"), std::string::npos) << served.by;
+}
+
+TEST(PtxKernel, TritonsRowsWithAScaleEachAreTheReference) {
+  const auto subject = load(fixture("fp8_tokens.json"));
+  for (const char* shape : {"64x256", "5x1000"})
+    for (const char* fill : {"normal", "ties", "edges", "wide", "zeros"})
+      EXPECT_EQ(difference(*subject, std::string("quantize fp8_current ") + shape +
+                                         " bf16 dir=row row_scaled=1 fill=" + fill),
+                "")
+          << shape << " " << fill;
+}
+
+TEST(PtxKernel, NvccsMxfp8RowsAreTheReference) {
+  const auto subject = load(fixture("nvcc_mxfp8_rows.json"));
+  for (const char* shape : {"64x256", "33x70"})
+    for (const char* fill : kFills)
+      EXPECT_EQ(difference(*subject, std::string("quantize mxfp8 ") + shape + " bf16 dir=row fill=" + fill),
+                "")
+          << shape << " " << fill;
+}
+
+TEST(PtxKernel, SaysWhatItDoesNotRun) {
+  const auto subject = load(fixture("mxfp8_rows_wide.json"));
+  EXPECT_EQ(difference(*subject, "quantize mxfp8 64x256 f16 dir=row"),
+            "unsupported: its launch file is for \"bf16\"");
+  EXPECT_EQ(difference(*subject, "quantize mxfp8 64x256 bf16 dir=both"),
+            "unsupported: its launch file is for \"dir=row\"");
+  EXPECT_EQ(difference(*subject, "quantize mxfp8 0x256 bf16 dir=row"), "");
+  Environment env;
+  env.alignment = 2;
+  EXPECT_EQ(difference(*subject, "quantize mxfp8 64x256 bf16 dir=row", env),
+            "its pointers are multiples of 16, and alignment=2 breaks that promise");
+}
+
+// A copy of a fixture in a folder of its own, with one text changed.
+class Copy {
+ public:
+  explicit Copy(const std::string& name)
+      : folder_(std::filesystem::temp_directory_path() / ("assay-ptx-" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(folder_);
+    json = text_of(fixture(name + ".json"));
+    ptx = text_of(fixture(name + ".ptx"));
+    name_ = name;
+  }
+  ~Copy() { std::filesystem::remove_all(folder_); }
+  std::string write() const {
+    std::ofstream(folder_ / (name_ + ".ptx")) << ptx;
+    std::ofstream(folder_ / (name_ + ".json")) << json;
+    return (folder_ / (name_ + ".json")).string();
+  }
+  std::string error() const {
+    const auto subject = make_ptx_kernel_subject(write());
+    return subject ? "" : subject.error().text();
+  }
+  void change(std::string& text, const std::string& from, const std::string& to) const {
+    const size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+  }
+  std::string json, ptx;
+
+ private:
+  std::filesystem::path folder_;
+  std::string name_;
+};
+
+TEST(PtxKernel, MistakesInALaunchFileAreToldWithTheSignature) {
+  const auto with = [](const std::string& from, const std::string& to) {
+    Copy copy("mxfp8_rows_sm90");
+    copy.change(copy.json, from, to);
+    return copy.error();
+  };
+  const std::string signature = "entry mxfp8_rows(.u64 .ptr mxfp8_rows_param_0, ";
+  EXPECT_EQ(with("\"x\"", "\"x\""), "");
+  EXPECT_NE(with("\"i32:rows\"", "\"i64:rows\"").find(signature), std::string::npos);
+  EXPECT_NE(with("\"i32:rows\"", "\"i64:rows\"")
+                .find("argument \"i64:rows\": parameter mxfp8_rows_param_3 takes 4 bytes, not 8"),
+            std::string::npos);
+  EXPECT_NE(with("\"row.data\",", "").find("has 8 parameters, and \"args\" has 7"), std::string::npos);
+  EXPECT_NE(with("\"x\"", "\"f99:x\"").find("of no kind that there is"), std::string::npos);
+  EXPECT_NE(with("\"entry\": \"mxfp8_rows\"", "\"entry\": \"other\"")
+                .find("the module has no entry 'other'; it has mxfp8_rows"),
+            std::string::npos);
+  EXPECT_NE(with("\"grid\"", "\"grib\"").find("unknown key \"grib\""), std::string::npos);
+  EXPECT_NE(with("mxfp8_rows_sm90.ptx", "absent.ptx").find("which is no readable file"), std::string::npos);
+  EXPECT_NE(with("{", ""), "");
+  Copy unknown("mxfp8_rows_sm90");
+  unknown.change(unknown.ptx, "max.f32", "max.magic.f32");
+  EXPECT_NE(unknown.error().find("unsupported form 'max.magic.f32'"), std::string::npos) << unknown.error();
+}
+
+TEST(PtxKernel, WhatAKernelDoesWrongIsToldWithTheLineOfItsSource) {
+  Copy copy("mxfp8_rows_sm90");
+  copy.change(copy.json, "\"i32:cols\"", "\"i32:cols+2\"");
+  const std::string why = difference(*load(copy.write()), "quantize mxfp8 64x256 bf16 dir=row");
+  EXPECT_NE(why.find("kernel 'mxfp8_rows' block ("), std::string::npos) << why;
+  EXPECT_NE(why.find("outside every allocation; nearest below '"), std::string::npos) << why;
+  EXPECT_NE(why.find("kernels.py:"), std::string::npos) << why;
+}
+
+// One modifier, constant, selector, predicate or register changed: each changes a byte of these cases, or
+// stops the kernel.
+struct Mutant {
+  const char* from;
+  const char* to;
+};
+const Mutant kMutants[] = {
+#include "tests/compare/subjects/ptx_mutants.inc"
+};
+
+TEST(PtxKernel, MutantsAreNoticed) {
+  size_t noticed = 0;
+  for (const Mutant& m : kMutants) {
+    Copy copy("nvcc_mxfp8_rows");
+    copy.change(copy.ptx, m.from, m.to);
+    const auto subject = make_ptx_kernel_subject(copy.write());
+    bool found = !subject;
+    for (const char* shape : {"3x112", "2x70", "16x2048"})
+      for (const char* fill : kFills)
+        if (!found)
+          found =
+              !difference(**subject, std::string("quantize mxfp8 ") + shape + " bf16 dir=row fill=" + fill)
+                   .empty();
+    EXPECT_TRUE(found) << m.from << " -> " << m.to;
+    noticed += found;
+  }
+  EXPECT_GE(noticed, 45u);
+}
+
+TEST(PtxLaunchFile, ExpressionsHaveTheirUsualRanks) {
+  const auto value = [](const std::string& text) {
+    const auto v = evaluate(text, [](std::string_view name) {
+      return name == "rows"            ? std::optional<int64_t>(33)
+             : name == "row.data.cols" ? std::optional<int64_t>(70)
+                                       : std::nullopt;
+    });
+    return v ? std::to_string(*v) : v.error().text();
+  };
+  EXPECT_EQ(value("1 + 2 * 3 - 4 / 2"), "5");
+  EXPECT_EQ(value("-(rows % 10) * 2"), "-6");
+  EXPECT_EQ(value("cdiv(rows, 32) * max(row.data.cols, 64)"), "140");
+  EXPECT_EQ(value("10 - 3 - 2"), "5");
+  EXPECT_EQ(value("min(2, min(1, 3))"), "1");
+  EXPECT_EQ(value("rows + "), "column 8: expected a number or a name in 'rows + '");
+  EXPECT_EQ(value("cols"), "column 5: unknown name 'cols' in 'cols'");
+  EXPECT_EQ(value("1 / 0"), "column 6: division by zero in '1 / 0'");
+  EXPECT_EQ(value("9223372036854775807 + 1"), "column 24: more than 64 bits in '9223372036854775807 + 1'");
+  EXPECT_EQ(value("1 2"), "column 3: expected an operator in '1 2'");
+  EXPECT_NE(value(std::string(5000, '(')).find("too deep"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace assay
