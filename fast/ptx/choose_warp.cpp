@@ -1,6 +1,7 @@
 // What the lanes of a warp do together (9.7.9.6, 9.7.13.2, 9.7.13.9 to 9.7.13.14). The parts of a meeting may
 // stand at different lines, with registers of their own; they have the same opcode and the same mask of
 // members.
+#include <cstring>
 #include <string>
 
 #include "fast/ptx/choose.h"
@@ -39,7 +40,24 @@ template <Shuffle kMode> bool source_lane(unsigned lane, uint32_t b, uint32_t c,
                                   : (least | (step & ~segment));
   return from <= greatest;
 }
+// All 32 lanes at one line, the frequent case: every lane that may be read takes part.
+template <Shuffle kMode> void shfl_all(Warp& w, const Instruction& i) {
+  alignas(16) int32_t inside[kLanes];
+  uint32_t from[kLanes], values[kLanes];
+  std::memcpy(values, w.words + i.s[0], sizeof values);
+  const uint32_t* b = w.words + i.s[1];
+  const uint32_t* c = w.words + i.s[2];
+  for (unsigned l = 0; l < kLanes; ++l) {
+    unsigned lane = l;
+    const bool yes = source_lane<kMode>(l, b[l], c[l], lane);
+    from[l] = yes ? lane : l;
+    inside[l] = -static_cast<int32_t>(yes);
+  }
+  for (unsigned l = 0; l < kLanes; ++l) w.words[i.d[0] + l] = values[from[l] & 31];
+  if (i.destinations > 1) w.predicates[i.d[1]] = mask_of(inside);
+}
 template <Shuffle kMode> void shfl(Warp& w, const Meeting& m) {
+  if (m.count == 1 && m.lanes == ~0u) return shfl_all<kMode>(w, *m.parts[0].instruction);
   uint32_t values[kLanes];
   for_members(m, [&](const Instruction& i, unsigned l) { values[l] = w.words[i.s[0] + l]; });
   for_members(m, [&](const Instruction& i, unsigned l) {

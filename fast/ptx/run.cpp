@@ -37,30 +37,6 @@ void check_launch(const Entry& e, const Kernel& k, const Launch& launch) {
     refuse(std::to_string(shared) + " bytes of shared memory, of " + std::to_string(kMostShared));
 }
 
-// Makes registers for the warps of a block, with what is the same in every block.
-void make_warps(Block& block, uint8_t poison) {
-  const Kernel& k = *block.kernel;
-  uint32_t pattern = 0;
-  std::memset(&pattern, poison, sizeof pattern);
-  block.warps.resize((block.threads + kLanes - 1) / kLanes);
-  for (size_t n = 0; n < block.warps.size(); ++n) {
-    Warp& w = block.warps[n];
-    w.index = static_cast<unsigned>(n);
-    w.block = &block;
-    w.storage.assign(k.words + k.predicates + 16, pattern);
-    const auto base = reinterpret_cast<uint64_t>(w.storage.data());
-    w.words = reinterpret_cast<uint32_t*>(align_up(base, 64));
-    w.predicates = w.words + k.words;
-    w.predicates[k.true_predicate] = ~0u;
-    for (const Kernel::Constant& c : k.constants)
-      for (uint32_t l = 0; l < kLanes; ++l) {
-        if (c.wide) std::memcpy(w.words + c.place + 2 * l, &c.value, 8);
-        else w.words[c.place + l] = static_cast<uint32_t>(c.value);
-      }
-    w.local.assign(k.local_bytes * kLanes, std::byte{poison});
-  }
-}
-
 uint32_t special_value(Special s, const Block& b, const Warp& w, unsigned lane) {
   const Dim &t = b.launch->block, &g = b.launch->grid;
   const unsigned thread = w.index * kLanes + lane;
@@ -94,6 +70,42 @@ uint32_t special_value(Special s, const Block& b, const Warp& w, unsigned lane) 
   return 0;
 }
 
+// Those that change from block to block, or the others.
+void set_specials(const Block& b, Warp& w, bool of_block) {
+  for (size_t k = 0; k < kSpecials; ++k) {
+    const auto s = static_cast<Special>(k);
+    const uint32_t place = b.kernel->special[k];
+    const bool changes = s == Special::ctaid_x || s == Special::ctaid_y || s == Special::ctaid_z;
+    if (place == kUnused || changes != of_block) continue;
+    for (unsigned l = 0; l < kLanes; ++l) w.words[place + l] = special_value(s, b, w, l);
+  }
+}
+
+// Makes registers for the warps of a block, with what is the same in every block.
+void make_warps(Block& block, uint8_t poison) {
+  const Kernel& k = *block.kernel;
+  uint32_t pattern = 0;
+  std::memset(&pattern, poison, sizeof pattern);
+  block.warps.resize((block.threads + kLanes - 1) / kLanes);
+  for (size_t n = 0; n < block.warps.size(); ++n) {
+    Warp& w = block.warps[n];
+    w.index = static_cast<unsigned>(n);
+    w.block = &block;
+    w.storage.assign(k.words + k.predicates + 16, pattern);
+    const auto base = reinterpret_cast<uint64_t>(w.storage.data());
+    w.words = reinterpret_cast<uint32_t*>(align_up(base, 64));
+    w.predicates = w.words + k.words;
+    w.predicates[k.true_predicate] = ~0u;
+    for (const Kernel::Constant& c : k.constants)
+      for (uint32_t l = 0; l < kLanes; ++l) {
+        if (c.wide) std::memcpy(w.words + c.place + 2 * l, &c.value, 8);
+        else w.words[c.place + l] = static_cast<uint32_t>(c.value);
+      }
+    set_specials(block, w, false);
+    w.local.assign(k.local_bytes * kLanes, std::byte{poison});
+  }
+}
+
 // Sets a block to its beginning. Registers keep what the block before left in them, as on a GPU.
 void start_block(Block& b, const Dim& index, uint8_t poison) {
   b.index = index;
@@ -105,10 +117,7 @@ void start_block(Block& b, const Dim& index, uint8_t poison) {
     w.carry = 0;
     w.meeting.clear(), w.parked.clear(), w.arrived.clear();
     w.ready.assign(1, {0, w.live});
-    for (size_t s = 0; s < kSpecials; ++s)
-      if (const uint32_t place = b.kernel->special[s]; place != kUnused)
-        for (unsigned l = 0; l < kLanes; ++l)
-          w.words[place + l] = special_value(static_cast<Special>(s), b, w, l);
+    set_specials(b, w, true);
   }
 }
 

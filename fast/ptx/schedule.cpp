@@ -24,6 +24,19 @@ uint32_t guarded(const Warp& w, const Instruction& i, uint32_t lanes) {
   if (!i.has_guard) return lanes;
   return lanes & (i.guard_inverted ? ~w.predicates[i.guard] : w.predicates[i.guard]);
 }
+// The lanes among `lanes` whose mask is `members`.
+uint32_t lanes_with(const Warp& w, const Instruction& i, uint32_t lanes, uint32_t members) {
+  if (lanes == ~0u) {
+    const uint32_t* masks = w.words + i.s[i.sources - 1];
+    uint32_t differ = 0;
+    for (unsigned l = 0; l < kLanes; ++l) differ |= masks[l] ^ members;
+    if (!differ) return lanes;
+  }
+  uint32_t alike = 0;
+  for (uint32_t m = lanes; m; m &= m - 1)
+    if (members_of(w, i, first_lane(m)) == members) alike |= 1u << first_lane(m);
+  return alike;
+}
 std::string hex(uint32_t v) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string out = "0x00000000";
@@ -113,9 +126,7 @@ Group Scheduler::meet(Warp& w, const Instruction& i, Group g, uint32_t active) {
   uint32_t done = 0;
   for (uint32_t left = active; left;) {
     const uint32_t members = members_of(w, i, first_lane(left));
-    uint32_t alike = 0;
-    for (uint32_t m = left; m; m &= m - 1)
-      if (members_of(w, i, first_lane(m)) == members) alike |= 1u << first_lane(m);
+    const uint32_t alike = lanes_with(w, i, left, members);
     if (alike & ~members)
       fail(w, i, first_lane(alike & ~members),
            "is carried out by a lane that its mask " + hex(members) + " does not name");

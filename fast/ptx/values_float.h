@@ -1,6 +1,7 @@
 // What floating-point instructions make of their operands: one function object for each rule
 // (9.7.3, 9.7.4, 9.7.6). Values of binary32 are floats with their bits; 16-bit formats are codes.
 #pragma once
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -107,19 +108,24 @@ struct Copysign {
   }
 };
 
-// 9.7.3.11, 9.7.3.12: a NaN loses, or wins with .NaN; -0 lies below +0.
+// 9.7.3.11, 9.7.3.12: a NaN loses, or wins with .NaN; -0 lies below +0. Of equal numbers only zeros differ in
+// bits, in the sign alone. Written without branches, so that compilers make vector code of it.
 template <bool kNanWins> struct MinF {
   template <class T> T operator()(T a, T b) const {
-    if (a != a || b != b) return canonical(kNanWins || (a != a && b != b) ? a + b : a != a ? b : a);
-    if (a == b) return std::signbit(a) ? a : b;
-    return a < b ? a : b;
+    T v = a < b ? a : b;
+    v = a == b ? std::bit_cast<T>(bits_of(a) | bits_of(b)) : v;
+    return nan_or(a, b, v);
+  }
+  template <class T> static T nan_or(T a, T b, T v) {
+    v = b != b ? a : v;  // and of a NaN alone in a the comparison gave b
+    return canonical(kNanWins && ((a != a) | (b != b)) ? a + b : v);
   }
 };
 template <bool kNanWins> struct MaxF {
   template <class T> T operator()(T a, T b) const {
-    if (a != a || b != b) return canonical(kNanWins || (a != a && b != b) ? a + b : a != a ? b : a);
-    if (a == b) return std::signbit(a) ? b : a;
-    return a > b ? a : b;
+    T v = a > b ? a : b;
+    v = a == b ? std::bit_cast<T>(bits_of(a) & bits_of(b)) : v;
+    return MinF<kNanWins>::nan_or(a, b, v);
   }
 };
 // Three operands (8.8): one after the other.
