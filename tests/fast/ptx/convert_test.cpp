@@ -93,7 +93,7 @@ void check_narrow(const std::vector<uint64_t>& a, const std::string& mode) {
 TEST(PtxConvert, ToSmallFormatsIsNearestEvenInTheTableOfTheirValues) { check_narrow(samples(), ""); }
 TEST(PtxConvert, ReluMakesNegativeValuesZero) { check_narrow(samples(), ".relu"); }
 
-// All of binary32, in parts: half an hour. The sample above has every exponent.
+// All of binary32, in parts: an hour or two. The sample above has every exponent.
 TEST(PtxConvert, EveryBinary32ToSmallFormats) {
   if (!std::getenv("ASSAY_PTX_EXHAUSTIVE"))
     GTEST_SKIP() << "set ASSAY_PTX_EXHAUSTIVE to try all 2^32 patterns";

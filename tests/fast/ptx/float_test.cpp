@@ -87,7 +87,7 @@ TEST(PtxFloat, ArithmeticIsTheHostsUnderFourRoundings) {
               {"div", Op::div, 2},
               {"fma", Op::fma, 3}};
   for (const auto& op : kOps) {
-    const auto c = operands(op.count, 250000);
+    const auto c = operands(op.count, 1000000);
     for (const auto& mode : kModes) {
       const std::string text =
           std::string(op.name) + "." + mode.name + ".f32 $d, $a, $b" + (op.count > 2 ? ", $c;" : ";");
