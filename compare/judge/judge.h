@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/places.h"
 #include "fixtures/inputs.h"
 
 namespace assay {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/arithmetic/places.h"
 #include "compare/report/report.h"
 #include "compare/report/screen.h"
 #include "compare/text/printable.h"
