@@ -11,6 +11,7 @@
 #include "compare/arithmetic/places.h"
 #include "compare/judge/expectations.h"
 #include "compare/judge/own_lines.h"
+#include "compare/judge/statistics.h"
 #include "contract/dispatch.h"
 
 namespace assay {
