@@ -5,12 +5,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "compare/judge/claims.h"
-#include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/places.h"
+#include "compare/judge/judge.h"
+#include "compare/judge/parity.h"
+#include "compare/judge/runs.h"
+#include "compare/judge/verdict.h"
 #include "compare/packs/dump.h"
 #include "compare/process/guarded_run.h"
 #include "compare/process/run_in_child.h"
-#include "compare/judge/judge.h"
 #include "compare/report/screen.h"
 #include "contract/line.h"
 #include "training/recipes/line_factory.h"
@@ -110,12 +112,9 @@ string mismatch(std::string_view line, Subject& reference, std::span<const Named
   }
   for (const PlaneDifference& d : judgement.padding) {
     if (d.plane.layout == ScaleLayout::compact) continue;
-    Breach b;
-    b.claim = "padding";
-    b.got = "bytes";
-    b.want = "reference";
-    b.message = fmt::format("{}: {} of {} bytes of its padding are not 0 (N6.4), first at {}", d.plane.name, d.differ, d.of, place_text(&problem, d.plane, d.place));
-    return screen(text, b, "");
+    const string message = fmt::format("{}: {} of {} bytes of its padding are not 0 (N6.4), first at {}", d.plane.name,
+                                       d.differ, d.of, place_text(&problem, d.plane, d.place));
+    return screen(text, complaint("padding", "bytes", message, "reference"), "");
   }
   return {};
 }

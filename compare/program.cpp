@@ -22,6 +22,7 @@
 #include "compare/commands/explain.h"
 #include "compare/diagnosis/identify/identify.h"
 #include "compare/report/doctor.h"
+#include "compare/subjects/pack_subject.h"
 #include "compare/subjects/plugin.h"
 #include "compare/text/printable.h"
 #include "compare/commands/record.h"

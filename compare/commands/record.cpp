@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "compare/judge/judge.h"
+#include "compare/judge/runs.h"
 #include "compare/process/pool.h"
 #include "fixtures/json.h"
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compare/packs/pack.h"
+#include "compare/process/guarded_run.h"
 #include "fixtures/suite.h"
 
 namespace assay {

@@ -9,6 +9,7 @@
 #include "compare/report/parity_table.h"
 #include "compare/text/printable.h"
 #include "compare/report/report.h"
+#include "compare/packs/replay.h"
 #include "compare/process/pool.h"
 #include "compare/report/github.h"
 #include "contract/line.h"

@@ -22,11 +22,7 @@ std::vector<Verdict> all_crashed(const std::vector<std::string>& subjects, const
     v.subject = name;
     v.outcome = Outcome::crashed;
     v.reason = why;
-    Breach b;
-    b.claim = "crash";
-    b.got = name;
-    b.message = "crashed: " + why;
-    v.breaches.push_back(std::move(b));
+    v.breaches.push_back(complaint("crash", name, "crashed: " + why));
     out.push_back(std::move(v));
   }
   return out;

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/places.h"
 #include "compare/process/run_in_child.h"
 #include "contract/line.h"
 

@@ -7,6 +7,9 @@
 
 #include "compare/packs/pack.h"
 #include "compare/text/printable.h"
+#include "contract/problem.h"
+#include "contract/subject.h"
+#include "fixtures/inputs.h"
 
 namespace assay {
 

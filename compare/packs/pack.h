@@ -11,16 +11,16 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "compare/judge/claims.h"
-#include "compare/process/guarded_run.h"
+#include "contract/planes.h"
+#include "contract/problem.h"
 #include "contract/result.h"
+#include "contract/subject.h"
 #include "fixtures/safetensors.h"
 
 namespace assay {
@@ -94,14 +94,5 @@ class PackWriter {
   std::vector<Stored> stored_;
   size_t bytes_ = 0, files_ = 0, cases_ = 0;
 };
-
-// A pack as a Subject: it supports the lines that it holds (compared in their canonical form), with bytes for every output plane. run() copies them.
-std::unique_ptr<Subject> make_pack_subject(std::shared_ptr<const Pack> pack, std::string name);
-
-// Judges a recorded case against outputs made here, by bytes where they are recorded and by digest otherwise: the claim `replay`. Bits that are not pinned are judged by
-// the bound (judge_unpinned); a digest that differs then says nothing, and the case counts as unsupported.
-// `kernels`: hash of this program's kernels, empty where there are none. The verdict is stale when the recorded line reads as another Problem, was written
-// under another kLineVersion, or the recording names other kernels.
-Verdict judge_replay(const Pack& pack, const PackCase& recorded, const Subjects& subjects, const std::string& kernels, const Environment& environment);
 
 }  // namespace assay

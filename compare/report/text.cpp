@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "compare/arithmetic/places.h"
+#include "compare/report/report.h"
 #include "compare/report/screen.h"
 #include "compare/text/printable.h"
-#include "compare/report/report.h"
+#include "compare/text/terminal.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -61,7 +63,7 @@ class TextReport final : public Report {
         std::string screen = failure_screen(e, v, options_.environment);
         if (options_.colour) {
           const size_t word = screen.find(' ');
-          screen = "\033[31m" + screen.substr(0, word) + "\033[0m" + screen.substr(word);
+          screen = coloured(screen.substr(0, word), Colour::red) + screen.substr(word);
         }
         fmt::print(out_, "{}\n", screen);
       } else {

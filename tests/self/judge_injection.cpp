@@ -5,8 +5,9 @@
 
 #include <gtest/gtest.h>
 
-#include "compare/judge/claims.h"
 #include "compare/judge/cases.h"
+#include "compare/judge/claims.h"
+#include "compare/subjects/forwarding.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 #include "tests/compare/fakes.h"
@@ -15,15 +16,14 @@ namespace assay {
 namespace {
 
 // Copies the reference, then flips one bit of one line's output.
-class Injector final : public Subject {
+class Injector final : public ForwardingSubject {
  public:
-  Injector() : reference_(make_reference_subject()) {}
-  std::string_view name() const override { return "injected"; }
-  Support supports(const Problem& p) const override { return reference_->supports(p); }
-  Served run(const Problem& p, std::span<const ConstBuffer> in, std::span<const Buffer> out, const Environment& env) override {
+  Injector() : ForwardingSubject(make_reference_subject(), "injected") {}
+  Served run(const Problem& p, std::span<const ConstBuffer> in, std::span<const Buffer> out,
+             const Environment& env) override {
     Environment alone = env;
     alone.threads = 1;
-    const Served s = reference_->run(p, in, out, alone);
+    const Served s = ForwardingSubject::run(p, in, out, alone);
     if (!(p == problem)) return s;   // a claim runs other lines too: directions, members
     if (const Buffer* b = find<Buffer>(out, plane)) {
       before = code_at(*b->plane, b->bytes, index);
@@ -37,9 +37,6 @@ class Injector final : public Subject {
   int64_t index = 0;
   int bit = 0;
   uint32_t before = 0, after = 0;
-
- private:
-  std::unique_ptr<Subject> reference_;
 };
 
 const char* const kLines[] = {

@@ -1,10 +1,14 @@
 // `assay check --coherence <pack>...`: rows against columns of each case, without the tensor that both were made from. Scale and code of a direction leave an interval for every
 // element; where those of rows and columns do not meet, the two cannot come from one tensor.
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "compare/arithmetic/places.h"
 #include "compare/diagnosis/diagnosis.h"
 #include "compare/packs/dump.h"
 

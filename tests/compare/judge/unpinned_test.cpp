@@ -15,6 +15,8 @@
 #include "compare/commands/explain.h"
 #include "compare/arithmetic/gemm_bounds.h"
 #include "compare/packs/pack.h"
+#include "compare/packs/replay.h"
+#include "compare/subjects/pack_subject.h"
 #include "compare/commands/record.h"
 #include "compare/report/report.h"
 #include "compare/commands/run.h"

@@ -7,6 +7,8 @@
 #include "compare/commands/record.h"
 #include "compare/commands/run.h"
 #include "compare/judge/cases.h"
+#include "compare/packs/replay.h"
+#include "compare/subjects/pack_subject.h"
 #include "tests/compare/fakes.h"
 
 namespace assay {
