@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
-#include "compare/diagnosis/patterns/patterns.h"
+#include "compare/diagnosis/patterns/coordinates.h"
 #include "compare/arithmetic/expected_values.h"
 
 namespace assay {
