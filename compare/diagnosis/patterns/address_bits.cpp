@@ -69,8 +69,7 @@ std::vector<int32_t> source_of(const BitMap& map, int64_t n) {
   return source;
 }
 
-// ---- words for bits
-// --------------------------------------------------------------------------------------------------
+// ---- words for bits ---------------------------------------------------------------------------------------
 
 // "c0", "r5": what each bit of the right address is, or "a7".
 std::vector<string> bit_names(const Plane& plane, size_t bits) {
@@ -105,8 +104,7 @@ string text_of(const BitMap& map, const Plane& plane) {
       came, right);
 }
 
-// ---- the search
-// ------------------------------------------------------------------------------------------------------
+// ---- the search -------------------------------------------------------------------------------------------
 
 // The Walsh-Hadamard transform of weights that codes have by chance. A map of addresses that is linear in
 // their bits only moves its values: the value at one bit of got's address stands, up to its sign, at the bits

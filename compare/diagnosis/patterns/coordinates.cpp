@@ -26,8 +26,7 @@ constexpr double kSure =
 constexpr double kWorth = 0.08;  // of Candidate::gain
 constexpr size_t kShown = 6;
 
-// ---- information
-// -----------------------------------------------------------------------------------------------------
+// ---- information ------------------------------------------------------------------------------------------
 
 double entropy(double p) { return p <= 0 || p >= 1 ? 0 : -p * std::log(p) - (1 - p) * std::log(1 - p); }
 
@@ -39,8 +38,7 @@ double information(double differ, double all, double inside_differ, double insid
          outside / all * entropy((differ - inside_differ) / outside);
 }
 
-// ---- the tensor, counted
-// ---------------------------------------------------------------------------------------------
+// ---- the tensor, counted ----------------------------------------------------------------------------------
 
 struct UnitSize {
   int64_t rows = 1, cols = 1;
@@ -149,8 +147,7 @@ double significance(const Grid& g, const Band& b) {
   return 2 * all * information(bad, all, static_cast<double>(differ), static_cast<double>(inside));
 }
 
-// ---- candidates
-// ------------------------------------------------------------------------------------------------------
+// ---- candidates -------------------------------------------------------------------------------------------
 
 struct Candidate {
   std::vector<Band> bands;  // all must hold
@@ -252,8 +249,7 @@ std::vector<Candidate> worth_showing(const std::vector<Candidate>& list, const C
   return out;
 }
 
-// ---- what is shown
-// ---------------------------------------------------------------------------------------------------
+// ---- what is shown ----------------------------------------------------------------------------------------
 
 // The smallest box around all that differs.
 struct Box {

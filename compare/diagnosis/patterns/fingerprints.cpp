@@ -58,8 +58,7 @@ struct Differences {
   }
 };
 
-// ---- the order of the codes
-// ------------------------------------------------------------------------------------------
+// ---- the order of the codes -------------------------------------------------------------------------------
 
 uint64_t mixed(uint64_t v) {  // so that sums tell multisets apart
   v = (v ^ (v >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -93,8 +92,7 @@ void look_for_order(Differences& d) {
     d.add("multiset_columns", "every stored column holds the wanted codes in another order");
 }
 
-// ---- single codes
-// ----------------------------------------------------------------------------------------------------
+// ---- single codes -----------------------------------------------------------------------------------------
 
 void look_for_special_values(Differences& d) {
   if (!d.facts.is_float()) return;
@@ -128,8 +126,7 @@ void look_for_one_code_or_bit(Differences& d) {
   d.add("bit", fmt::format("bit {} of the code is the other way round, and nothing else", bit));
 }
 
-// ---- magnitudes
-// ------------------------------------------------------------------------------------------------------
+// ---- magnitudes -------------------------------------------------------------------------------------------
 
 void look_for_magnitudes(Differences& d) {
   if (!d.facts.is_float()) return;
@@ -177,8 +174,7 @@ void look_for_neighbours(Differences& d) {
     d.add("neighbours", "one code apart wherever they differ");
 }
 
-// ---- the values that were rounded
-// ------------------------------------------------------------------------------------
+// ---- the values that were rounded -------------------------------------------------------------------------
 
 void look_for_roundings(Differences& d) {
   if (!can_scale(d.problem, d.plane, d.inputs, d.got_all)) return;
@@ -213,8 +209,7 @@ void look_for_roundings(Differences& d) {
           "the scaled value rounded to one of its two neighbours, down and up: as stochastic rounding does");
 }
 
-// ---- the amax of blocks
-// ----------------------------------------------------------------------------------------------
+// ---- the amax of blocks -----------------------------------------------------------------------------------
 
 // Where in a block its largest element stands: the least and the largest index of it along the contracted
 // dimension.

@@ -15,8 +15,7 @@ uint64_t mixed(uint64_t v) {
   return v ^ (v >> 32);
 }
 
-// ---- the codes
-// -------------------------------------------------------------------------------------------------------
+// ---- the codes --------------------------------------------------------------------------------------------
 
 AddressedCodes::AddressedCodes(const Plane& p)
     : plane(p), n(p.padded.count()), by_columns(p.layout == ScaleLayout::gemm && p.tiles_by_columns()) {}
@@ -52,8 +51,7 @@ AddressedCodes::AddressedCodes(const Plane& p, std::span<const std::byte> came,
   if (near * 2 > logical) worth = std::max(worth, 0.85);
 }
 
-// ---- what is kept
-// ----------------------------------------------------------------------------------------------------
+// ---- what is kept -----------------------------------------------------------------------------------------
 
 void LayoutSearch::look_for_every_code_of(string name) {
   aim_ = Aim::every_code;

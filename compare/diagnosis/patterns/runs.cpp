@@ -122,8 +122,7 @@ std::optional<double> share_of_runs(const std::vector<int32_t>& source, int64_t 
   return static_cast<double>(mapped) / static_cast<double>(n);
 }
 
-// ---- words for runs
-// --------------------------------------------------------------------------------------------------
+// ---- words for runs ---------------------------------------------------------------------------------------
 
 // "4 steps of 128, 32 of 4": loops that go through `at`, or nothing.
 string strides(std::vector<int64_t> at) {
