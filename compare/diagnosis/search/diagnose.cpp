@@ -8,8 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "compare/diagnosis/search/evidence.h"
-#include "compare/diagnosis/patterns/patterns.h"
+#include "compare/diagnosis/search/codes.h"
+#include "compare/diagnosis/search/judged_case.h"
+#include "compare/diagnosis/search/parallel.h"
+#include "compare/diagnosis/patterns/coordinates.h"
+#include "compare/diagnosis/patterns/fingerprints.h"
+#include "compare/diagnosis/patterns/summaries.h"
 #include "compare/diagnosis/search/search.h"
 #include "compare/arithmetic/expected_values.h"
 #include "contract/line.h"
@@ -34,15 +38,15 @@ class Answer {
   void combine_one(std::optional<Direction> d, Diagnosis& out);
   void combine_two(Direction rows, Direction cols, Diagnosis& out);
   void add(Diagnosis& out, Explanation e, std::initializer_list<const Candidate*> parts, int64_t rest = 0);
-  Stage stage_of_unexplained(const LaneState& lane) const;
+  Stage stage_of_unexplained(const JudgedLane& lane) const;
   void describe(Diagnosis& out);
   void stages(Diagnosis& out);
   void separate(Diagnosis& out);
   void find_invisible(Diagnosis& out);
   void judge_padding(Diagnosis& out);
 
-  Evidence evidence_;
-  std::map<std::optional<Direction>, Found> found_;
+  JudgedCase evidence_;
+  std::map<std::optional<Direction>, Causes> found_;
   int64_t of_ = 0, differ_ = 0, agree_elsewhere_ = 0;                       // elements of all planes; those in lanes that do not differ
 };
 
@@ -57,7 +61,7 @@ Explanation Answer::explanation(const Parts& parts) {
   for (const auto& [ids, d] : parts)
     for (const string& id : ids) {
       const Hypothesis* h = nullptr;
-      for (const LaneState& l : evidence_.lanes)
+      for (const JudgedLane& l : evidence_.lanes)
         if ((!d || l.lane().direction == d) && !h)
           if (const auto found = l.by_id.find(id); found != l.by_id.end()) h = found->second;
       if (!h) continue;
@@ -88,7 +92,7 @@ void Answer::add(Diagnosis& out, Explanation e, std::initializer_list<const Cand
   out.explanations.push_back(std::move(e));
 }
 
-std::vector<const Candidate*> exact_in(const Found& found) {
+std::vector<const Candidate*> exact_in(const Causes& found) {
   std::vector<const Candidate*> list;
   for (const Candidate& c : found.candidates)
     if (c.whole.exact()) list.push_back(&c);
@@ -96,7 +100,7 @@ std::vector<const Candidate*> exact_in(const Found& found) {
 }
 
 // Whether a cause changes nothing in a lane that came out right; nothing where it does not apply there.
-std::optional<bool> unchanged(LaneState& lane, const Ids& ids) {
+std::optional<bool> unchanged(JudgedLane& lane, const Ids& ids) {
   for (const string& id : ids)
     if (lane.lane().direction) lane.row(id);                                // one that was fitted elsewhere acts here too
   if (const auto sample = sample_of(lane, 4096)) {
@@ -112,7 +116,7 @@ void Answer::combine_one(std::optional<Direction> d, Diagnosis& out) {
   for (const Candidate& c : found_[d].candidates) {
     bool whole = true, visible = false, elsewhere = false;
     if (c.whole.exact()) {
-      for (LaneState& l : evidence_.lanes) {
+      for (JudgedLane& l : evidence_.lanes) {
         if (l.differs()) continue;
         const auto same = unchanged(l, c.ids);
         if (!same) continue;
@@ -132,7 +136,7 @@ void Answer::combine_two(Direction first, Direction second, Diagnosis& out) {
   const auto rows = exact_in(found_[first]), cols = exact_in(found_[second]);
   // One cause of both: what each direction has of it is what that direction shows.
   const auto has = [&](Direction d, const string& id) {
-    const LaneState& of = *evidence_.lanes_of(d, true).front();
+    const JudgedLane& of = *evidence_.lanes_of(d, true).front();
     return of.by_id.contains(id) || (id.find(':') != string::npos && hypothesis_named(id, of.lane().problem, d));   // fitted in one direction, it would act in the other too
   };
   for (const Candidate* r : rows)
@@ -156,8 +160,8 @@ void Answer::combine_two(Direction first, Direction second, Diagnosis& out) {
   for (const Direction d : {first, second}) {
     const Direction other = d == first ? second : first;
     int64_t kept = 0;                                                       // of the other direction, which the part says nothing of
-    for (const LaneState* l : evidence_.lanes_of(other, true))
-      for (const Judged& j : l->judged) kept += j.of - j.differ;
+    for (const JudgedLane* l : evidence_.lanes_of(other, true))
+      for (const JudgedPlane& j : l->judged) kept += j.of - j.differ;
     for (const Candidate& c : found_[d].candidates) {
       const auto& there = found_[other].candidates;
       const bool both = std::any_of(there.begin(), there.end(), [&](const Candidate& o) { return o.ids == c.ids; });
@@ -170,8 +174,8 @@ void Answer::combine(Diagnosis& out) {
   of_ = evidence_.beside_of;
   differ_ = evidence_.beside_differ;
   agree_elsewhere_ = of_ - differ_;
-  for (const LaneState& l : evidence_.lanes)
-    for (const Judged& j : l.judged) {
+  for (const JudgedLane& l : evidence_.lanes)
+    for (const JudgedPlane& j : l.judged) {
       of_ += j.of;
       differ_ += j.differ;
       if (!l.differs()) agree_elsewhere_ += j.of;
@@ -197,16 +201,16 @@ void Answer::combine(Diagnosis& out) {
 // ---- what is seen ----------------------------------------------------------------------------------------------------------
 
 // Where a difference begins that nothing explains, as far as the planes tell.
-Stage Answer::stage_of_unexplained(const LaneState& lane) const {
+Stage Answer::stage_of_unexplained(const JudgedLane& lane) const {
   std::vector<PlaneData> got_all;
-  for (const Judged& j : lane.judged) got_all.push_back(j.got);
-  const auto prints = [&](const Judged& j) {
+  for (const JudgedPlane& j : lane.judged) got_all.push_back(j.got);
+  const auto prints = [&](const JudgedPlane& j) {
     std::set<string> out;
     for (const Fingerprint& f : fingerprints(lane.lane().problem, j.got, j.want, lane.lane().inputs, got_all)) out.insert(f.id);
     return out;
   };
   const auto any = [](const std::set<string>& have, std::initializer_list<const char*> of) { return std::any_of(of.begin(), of.end(), [&](const char* id) { return have.contains(id); }); };
-  const Judged *amax = lane.find(".amax"), *scale = lane.find(".scale"), *inverse = lane.find(".scale_inv"), *data = lane.find(".data");
+  const JudgedPlane *amax = lane.find(".amax"), *scale = lane.find(".scale"), *inverse = lane.find(".scale_inv"), *data = lane.find(".data");
   if (!inverse) inverse = lane.find(".scale_gemm");
   if (amax && amax->differ > 0) return Stage::amax;
   if (!lane.lane().direction) return Stage::code;
@@ -235,7 +239,7 @@ Stage Answer::stage_of_unexplained(const LaneState& lane) const {
 
 void Answer::stages(Diagnosis& out) {
   for (const Direction d : kDirections) {
-    const std::vector<LaneState*> lanes = evidence_.lanes_of(d, false);
+    const std::vector<JudgedLane*> lanes = evidence_.lanes_of(d, false);
     if (lanes.empty()) continue;
     const Quantizer& q = *lanes.front()->lane().problem.quantizer(d);
     const bool blocks = info(q.format).has_blocks();
@@ -255,9 +259,9 @@ void Answer::stages(Diagnosis& out) {
     };
     bool wrong_scales = false;
     int64_t good_blocks = 0;
-    for (const LaneState* l : lanes) {
-      const Judged* scales = nullptr;
-      for (const Judged& j : l->judged) {
+    for (const JudgedLane* l : lanes) {
+      const JudgedPlane* scales = nullptr;
+      for (const JudgedPlane& j : l->judged) {
         const string& name = j.want.plane.name;
         if (name.ends_with(".amax")) see(Stage::amax, j.differ, j.of);
         else if (name.find(".scale") != string::npos) {
@@ -265,11 +269,11 @@ void Answer::stages(Diagnosis& out) {
           scales = &j;
         }
       }
-      const Judged* data = l->find(".data");
+      const JudgedPlane* data = l->find(".data");
       if (!data) continue;
       if (!scales || scales->differ == 0) {
         bool tensor_wrong = false;
-        for (const Judged& j : l->judged) tensor_wrong |= j.want.plane.padded == Shape{1, 1} && j.differ > 0;
+        for (const JudgedPlane& j : l->judged) tensor_wrong |= j.want.plane.padded == Shape{1, 1} && j.differ > 0;
         if (!tensor_wrong) {
           see(Stage::code, data->differ, data->of);
           continue;
@@ -317,13 +321,13 @@ void Answer::describe(Diagnosis& out) {
   std::deque<std::vector<PlaneData>> got;                                   // of each lane
   std::vector<std::function<void()>> looks;
   const bool many = evidence_.lanes.size() > 8;
-  const Judged* shown = nullptr;                                            // the first plane that differs; of many elements, as a tensor's one value lies nowhere
-  const LaneState* lane = nullptr;
+  const JudgedPlane* shown = nullptr;                                            // the first plane that differs; of many elements, as a tensor's one value lies nowhere
+  const JudgedLane* lane = nullptr;
   std::deque<PlaneSummary> summaries;
-  for (const LaneState& l : evidence_.lanes) {
+  for (const JudgedLane& l : evidence_.lanes) {
     std::vector<PlaneData>& all = got.emplace_back();
-    for (const Judged& j : l.judged) all.push_back(j.got);
-    for (const Judged& j : l.judged) {
+    for (const JudgedPlane& j : l.judged) all.push_back(j.got);
+    for (const JudgedPlane& j : l.judged) {
       if (many && j.differ == 0) continue;
       if (j.differ > 0 && (!lane || (lane == &l && shown->of == 1))) lane = &l, shown = j.of > 1 || !shown ? &j : shown;
       PlaneSummary& s = summaries.emplace_back();
@@ -341,7 +345,7 @@ void Answer::describe(Diagnosis& out) {
     looks.push_back([&] { out.heat = heat_map(p, shown->got, shown->want); });
     looks.push_back([&] { out.where = coordinates(p, shown->got, shown->want); });
     looks.push_back([&] {
-      for (const Fingerprint& f : fingerprints(p, shown->got, shown->want, lane->lane().inputs, got[static_cast<size_t>(std::find_if(evidence_.lanes.begin(), evidence_.lanes.end(), [&](const LaneState& l) { return &l == lane; }) - evidence_.lanes.begin())])) out.fingerprints.push_back(f.text);
+      for (const Fingerprint& f : fingerprints(p, shown->got, shown->want, lane->lane().inputs, got[static_cast<size_t>(std::find_if(evidence_.lanes.begin(), evidence_.lanes.end(), [&](const JudgedLane& l) { return &l == lane; }) - evidence_.lanes.begin())])) out.fingerprints.push_back(f.text);
     });
   }
   parallel(evidence_.jobs, looks.size(), [&](size_t n) { looks[n](); });
@@ -400,7 +404,7 @@ void Answer::find_invisible(Diagnosis& out) {
     std::erase_if(*common, [&](const string& id) { return !here.contains(id); });
   }
   if (!common) return;
-  for (const LaneState& l : evidence_.lanes) {                                       // in the library's order
+  for (const JudgedLane& l : evidence_.lanes) {                                       // in the library's order
     for (const Hypothesis& h : l.library)
       if (common->contains(h.id)) out.invisible.push_back(h.id);
     if (!out.invisible.empty()) return;
@@ -412,8 +416,8 @@ void Answer::judge_padding(Diagnosis& out) {
   int64_t padding = 0;
   std::set<uint32_t> codes;
   Encoding encoding = Encoding::e8m0;
-  for (const LaneState& l : evidence_.lanes)
-    for (const Judged& j : l.judged) {
+  for (const JudgedLane& l : evidence_.lanes)
+    for (const JudgedPlane& j : l.judged) {
       const Plane& plane = j.want.plane;
       if (plane.layout == ScaleLayout::compact) continue;
       PlaneSummary s;
@@ -450,21 +454,21 @@ Result<Diagnosis> Answer::run() {
   out.line = to_line(evidence_.seen.problem);
   out.subject = evidence_.seen.subject;
   if (const auto error = evidence_.gather()) return *error;
-  for (const LaneState& l : evidence_.lanes)
-    for (const Judged& j : l.judged) out.elements += j.of;
+  for (const JudgedLane& l : evidence_.lanes)
+    for (const JudgedPlane& j : l.judged) out.elements += j.of;
   out.elements += evidence_.beside_of;
   if (out.elements == 0 && evidence_.seen.problem.x.shape.count() > 0) return Error{"nothing was compared: no plane holds an element", 0, ""};
-  const bool differs = evidence_.beside_differ > 0 || std::any_of(evidence_.lanes.begin(), evidence_.lanes.end(), [](const LaneState& l) { return l.differs(); });
+  const bool differs = evidence_.beside_differ > 0 || std::any_of(evidence_.lanes.begin(), evidence_.lanes.end(), [](const JudgedLane& l) { return l.differs(); });
   if (differs) {
     for (const std::optional<Direction> d : {std::optional<Direction>{}, std::optional(Direction::row), std::optional(Direction::col)})
       if (!evidence_.lanes_of(d, true).empty()) {
         static const std::vector<Candidate> kNone;
         const auto rows = found_.find(Direction::row);
-        found_[d] = Search(evidence_, d, rows == found_.end() ? kNone : rows->second.candidates).run();
+        found_[d] = find_causes(evidence_, d, rows == found_.end() ? kNone : rows->second.candidates);
       }
     combine(out);
-    const LaneState* bad = nullptr;
-    for (const LaneState& l : evidence_.lanes)
+    const JudgedLane* bad = nullptr;
+    for (const JudgedLane& l : evidence_.lanes)
       if (!bad && l.differs()) bad = &l;
     if (bad) out.direction = bad->lane().direction;
     if (out.confidence == Confidence::certain || out.confidence == Confidence::equivalent) out.first = out.explanations.front().stage;
@@ -482,7 +486,7 @@ Result<Diagnosis> Answer::run() {
     judge_padding(out);
   }
   std::set<string> tried;
-  for (const LaneState& l : evidence_.lanes) {
+  for (const JudgedLane& l : evidence_.lanes) {
     out.evaluations += l.replay->runs();
     for (const Hypothesis& h : l.library) tried.insert(h.id);
   }
