@@ -30,7 +30,7 @@ void all_identity(ScenarioRun& run) {
   });
   for (const string_view module : kModules)
     for (const bool bias : {false, true}) {
-      const BenchSettings s{.module = module, .bias = bias};
+      const ModuleSettings s{.module = module, .bias = bias};
       const StepRecord bf16 = step_of(run, s, under(nullptr));
       for (const RecipePtr& recipe : {plain, pairs}) {
         run.about(string(module) + (bias ? " with bias" : "") + (recipe == plain ? ", ID" : ", H(ID|ID)"));
@@ -199,7 +199,7 @@ void high_precision_backward(ScenarioRun& run) {
           if (tensor == "grad_output") return std::make_shared<IdentityQuantizer>();
           return std::make_shared<HybridQuantizer>(f.make(tensor == "weight"), std::make_shared<IdentityQuantizer>(), source);
         });
-        const BenchSettings s{.module = module};
+        const ModuleSettings s{.module = module};
         const StepRecord vanilla = step_of(run, s, under(builtin)), hybrid = step_of(run, s, under(custom));
         expect_same_steps(run, hybrid, vanilla);
         // The two overrides are not one another.
@@ -217,7 +217,7 @@ void high_precision_backward(ScenarioRun& run) {
 void high_precision_forward(ScenarioRun& run) {
   for (const string_view module : {"linear", "layernorm_linear", "grouped_linear", "ops_linear"})
     for (const int64_t rows : {64, 96}) {
-      const BenchSettings s{.module = module, .rows = rows};
+      const ModuleSettings s{.module = module, .rows = rows};
       const StepRecord bf16 = step_of(run, s, under(nullptr));
       for (const string_view f : kFormats) {
         run.about(string(module) + ", H(ID|" + string(f) + "), " + std::to_string(rows) + " rows");

@@ -29,7 +29,7 @@ void about(ScenarioRun& run, const string& formats, int64_t rows) { run.about(fo
 // S-30
 void cross_formats(ScenarioRun& run) {
   for (const int64_t rows : kRows) {
-    const BenchSettings s{.rows = rows};
+    const ModuleSettings s{.rows = rows};
     std::vector<StepRecord> plain;
     for (const string_view f : kFormats) plain.push_back(step_of(run, s, under(built_in(f))));
     for (size_t a = 0; a < std::size(kFormats); ++a)
@@ -47,7 +47,7 @@ void cross_formats(ScenarioRun& run) {
 
 // S-31
 void three_formats(ScenarioRun& run) {
-  const BenchSettings s{.rows = 96};
+  const ModuleSettings s{.rows = 96};
   std::vector<StepRecord> plain;
   for (const string_view f : kFormats) plain.push_back(step_of(run, s, under(built_in(f))));
   const auto judge = [&](const StepRecord& r, size_t f, size_t d, size_t w) {
@@ -232,7 +232,7 @@ void bias_gradients(ScenarioRun& run) {
 void one_role(ScenarioRun& run) {
   for (const int64_t rows : kRows)
     for (const string_view f : kFormats) {
-      const BenchSettings s{.rows = rows};
+      const ModuleSettings s{.rows = rows};
       const StepRecord vanilla = step_of(run, s, under(built_in(f)));
       for (const string_view tensor : {"input", "weight", "grad_output"}) {
         about(run, string(f) + ", " + string(tensor) + " alone", rows);
@@ -313,7 +313,7 @@ void saved_originals(ScenarioRun& run) {
       run.expect_equal(saved_input(saved_codes), "FT", "directions of the saved codes");
       run.expect_equal(saved_input(saved_original), c.warns ? "FT" : "FF", "directions of the saved input, none of a plain one");
     }
-  const BenchSettings saving{.save_original_input = true};
+  const ModuleSettings saving{.save_original_input = true};
   run.about("delayed scaling");
   run.expect_error(value_error, "the built-in recipe", [&] { step_of(run, saving, under(built_in("delayed"))); }, {"save_original_input"});
   const RecipePtr delayed = by_tensor([](const string&, const RolePtr&) -> QuantizerLike { return DelayedScalingRequest{}; });

@@ -22,10 +22,10 @@ using std::string_view;
 constexpr F32Bits kOne = 0x3F800000;
 
 // A hybrid of one format for input and weight against vanilla, module by module. `differ`: the outputs that vanilla's fused producers change; none elsewhere.
-void same_format(ScenarioRun& run, string_view format, const std::function<std::vector<string>(const BenchSettings&)>& differ) {
+void same_format(ScenarioRun& run, string_view format, const std::function<std::vector<string>(const ModuleSettings&)>& differ) {
   for (const string_view module : kModules)
     for (const bool bias : {false, true}) {
-      const BenchSettings s{.module = module, .rows = bias ? 160 : 64, .bias = bias};   // bias gradients of more than one chunk
+      const ModuleSettings s{.module = module, .rows = bias ? 160 : 64, .bias = bias};   // bias gradients of more than one chunk
       run.about(string(module) + " " + string(format) + (bias ? " with bias" : ""));
       const StepRecord vanilla = step_of(run, s, under(built_in(format))), hybrid = step_of(run, s, under(per_gemm({format, format, format})));
       const std::vector<string> expected = differ(s);
@@ -40,13 +40,13 @@ void same_format(ScenarioRun& run, string_view format, const std::function<std::
 // S-44. Under current scaling an activation's kernels take the amax before they round. Forward's reaches fc2's input. Backward's reaches all that is behind fc1's
 // gradient, but a plain gradient quantizer fuses under a custom recipe too, unless there is a bias.
 void current_scaling_everywhere(ScenarioRun& run) {
-  same_format(run, "fp8_current", [](const BenchSettings& s) {
+  same_format(run, "fp8_current", [](const ModuleSettings& s) {
     if (s.module != "layernorm_mlp") return std::vector<string>{};
     if (!s.bias) return std::vector<string>{"output", "fc2_weight.grad"};
     return std::vector<string>{"output", "dgrad", "layer_norm_weight.grad", "layer_norm_bias.grad", "fc1_weight.grad", "fc2_weight.grad"};
   });
   const auto judge = [&](Activation activation, bool forward, bool backward) {
-    const BenchSettings s{.module = "layernorm_mlp", .activation = activation};
+    const ModuleSettings s{.module = "layernorm_mlp", .activation = activation};
     run.about("layernorm_mlp " + string(name_of(activation)));
     const StepRecord vanilla = step_of(run, s, under(built_in("fp8_current"))),
         hybrid = step_of(run, s, under(per_gemm({"fp8_current", "fp8_current", "fp8_current"})));
@@ -65,7 +65,7 @@ void current_scaling_everywhere(ScenarioRun& run) {
 // S-45. MXFP8's fused kernel sums the gradient of fc1's bias before the activation's backward is rounded (E1 and E13).
 void block_formats_everywhere(ScenarioRun& run) {
   for (const string_view f : {"mxfp8", "fp8_block", "nvfp4"})
-    same_format(run, f, [f](const BenchSettings& s) {
+    same_format(run, f, [f](const ModuleSettings& s) {
       return f == "mxfp8" && s.bias && s.module == "layernorm_mlp" ? std::vector<string>{"fc1_bias.grad"} : std::vector<string>{};
     });
 }
@@ -179,9 +179,10 @@ void weight_workspaces(ScenarioRun& run) {
 // the steps.
 void split_accumulators(ScenarioRun& run) {
   Subject& on = run.subject.supports(*parse_line("gemm a=fp8_current b=fp8_current 160x160x160 sum=hopper_fp8_fast")).yes ? run.subject : run.reference;
+  const ScenarioRun steps_on(on, run.reference, run.environment);
   for (const string_view module : {"linear", "layernorm_linear", "layernorm_mlp", "ops_linear"}) {
     run.about(string(module));
-    const BenchSettings s{.module = module, .rows = 160, .in = 160, .out = 160, .on = &on};
+    const ModuleSettings s{.module = module, .rows = 160, .in = 160, .out = 160};
     const auto recipe_of = [] { return std::make_shared<Float8CurrentScaling>(); };
     const auto change = [](Float8CurrentScaling& r) {
       r.fp8_gemm_fprop.use_split_accumulator = !r.fp8_gemm_fprop.use_split_accumulator;
@@ -189,7 +190,7 @@ void split_accumulators(ScenarioRun& run) {
       r.fp8_gemm_wgrad.use_split_accumulator = !r.fp8_gemm_wgrad.use_split_accumulator;
     };
     const auto step = [&](bool changed_before, bool changed_between) {
-      Bench bench(run, s);
+      Bench bench(steps_on, s);
       bench.session.gemm_model = GemmModel::hopper;
       const auto recipe = recipe_of();
       if (changed_before) change(*recipe);

@@ -116,7 +116,7 @@ void recipe_changes(ScenarioRun& run) {
              std::to_string(changed.warnings.size()));
 
   const auto other = custom_recipe("current_scaling_factory");
-  BenchSettings ops;
+  ModuleSettings ops;
   ops.module = "ops_linear";
   const StepRecord ops_a = step_of(run, ops, under(a)), ops_b = step_of(run, ops, under(other));
   run.expect_different(output_of(ops_a, "output"), output_of(ops_b, "output"), "outputs of the two factories in an operation");
