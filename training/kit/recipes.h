@@ -1,5 +1,4 @@
-// Quantizers and recipes for steps that are compared: by the word of a format, by tensor, and with a format for each
-// GEMM.
+// Custom recipes for steps that are compared: around a factory, by tensor, and with a format for each GEMM.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,11 +13,6 @@ namespace assay::training {
 // The formats that a built-in recipe quantizes by from the first step on. Delayed scaling needs a history and is not
 // one of them.
 inline constexpr std::string_view kFormats[] = {"fp8_current", "mxfp8", "fp8_block", "nvfp4"};
-
-// A quantizer of one of kFormats or "identity" for a role, as the format's base factory makes it.
-QuantizerPtr quantizer_of(std::string_view format, const RolePtr& role);
-// The built-in recipe of a format; null for "identity".
-RecipePtr built_in(std::string_view format);
 
 // A custom recipe around a factory that is not registered.
 std::shared_ptr<CustomRecipe> recipe_around(std::string name, std::function<QuantizerLike(const RolePtr&)> factory);

@@ -13,6 +13,7 @@
 #include "contract/words.h"
 #include "training/formats/hybrid.h"
 #include "training/recipes/factories.h"
+#include "training/recipes/format_table.h"
 #include "training/recipes/producers.h"
 
 namespace assay::training {
@@ -46,18 +47,10 @@ constexpr struct Readers {
   size_t row, col;
 } kReaders[] = {{"input", 0, 2}, {"weight", 0, 1}, {"grad_output", 1, 2}};
 
-// The format word of a quantizer; empty where no built-in recipe makes it.
+// The format word of a quantizer; empty where no built-in recipe makes it from the first step on.
 string_view format_of(const Quantizer& q) {
-  static constexpr std::pair<string_view, string_view> kClasses[] = {
-      {"Float8CurrentScalingQuantizer", "fp8_current"},
-      {"Float8BlockQuantizer", "fp8_block"},
-      {"MXFP8Quantizer", "mxfp8"},
-      {"NVFP4Quantizer", "nvfp4"},
-      {"IdentityQuantizer", "identity"},
-  };
-  for (const auto& [name, format] : kClasses)
-    if (q.class_name() == name) return format;
-  return "";
+  const FormatRow* row = row_of_quantizer(q);
+  return row && row->format != "fp8_delayed" ? row->format : "";
 }
 
 // The roles of a module's slots, each once.

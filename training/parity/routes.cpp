@@ -9,6 +9,7 @@
 
 #include "training/base/data.h"
 #include "training/base/f32.h"
+#include "training/recipes/format_table.h"
 
 namespace assay::training {
 
@@ -136,7 +137,7 @@ RecipePtr hybrid_recipe(const Cell& c) {
 }
 
 RecipePtr vanilla_recipe(const Cell& c, std::string_view format) {
-  const RecipePtr recipe = built_in(c.backward_override.empty() ? format : c.formats.fprop);
+  const RecipePtr recipe = built_in_recipe(c.backward_override.empty() ? format : c.formats.fprop);
   if (recipe && !c.backward_override.empty()) recipe->backward_override = std::string(c.backward_override);
   return recipe;
 }

@@ -1,6 +1,7 @@
 // Scenarios of Identity: high precision that passes for a quantized tensor, alone or as one direction of a hybrid.
 #include "training/base/data.h"
 #include "training/formats/hybrid.h"
+#include "training/recipes/format_table.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/steps.h"
 #include "training/scenarios/tables.h"
@@ -23,7 +24,7 @@ int64_t position(const ArrayPtr& a, const ArrayPtr& within) { return share_memor
 
 // S-40
 void all_identity(ScenarioRun& run) {
-  const auto identity_of = [](const RolePtr& role) { return quantizer_of("identity", role); };
+  const auto identity_of = [](const RolePtr& role) { return base_quantizer("identity", role); };
   const RecipePtr plain = by_tensor([=](const string&, const RolePtr& role) -> QuantizerLike { return identity_of(role); });
   const RecipePtr pairs = by_tensor([=](const string&, const RolePtr& role) -> QuantizerLike {
     return std::make_shared<HybridQuantizer>(identity_of(role), identity_of(role));
@@ -202,8 +203,8 @@ void high_precision_backward(ScenarioRun& run) {
     QuantizerPtr (*make)(bool weight);
   };
   constexpr Format kRowFormats[] = {
-      {"CS", [] { return built_in("fp8_current"); }, [](bool) -> QuantizerPtr { return std::make_shared<Float8CurrentScalingQuantizer>(); }},
-      {"MX", [] { return built_in("mxfp8"); }, [](bool) -> QuantizerPtr { return std::make_shared<MXFP8Quantizer>(); }},
+      {"CS", [] { return built_in_recipe("fp8_current"); }, [](bool) -> QuantizerPtr { return std::make_shared<Float8CurrentScalingQuantizer>(); }},
+      {"MX", [] { return built_in_recipe("mxfp8"); }, [](bool) -> QuantizerPtr { return std::make_shared<MXFP8Quantizer>(); }},
       {"FP4rs", [] {
          const auto r = std::make_shared<NVFP4BlockScaling>();
          r->disable_rht = r->disable_stochastic_rounding = r->disable_2d_quantization = r->row_scaled_activation = true;
@@ -247,7 +248,7 @@ void high_precision_forward(ScenarioRun& run) {
       const StepRecord bf16 = step_of(run, s, under(nullptr));
       for (const string_view f : kFormats) {
         run.about(string(module) + ", H(ID|" + string(f) + "), " + std::to_string(rows) + " rows");
-        const StepRecord quantized = step_of(run, s, under(built_in(f))), hybrid = step_of(run, s, under(per_gemm({"identity", f, f})));
+        const StepRecord quantized = step_of(run, s, under(built_in_recipe(f))), hybrid = step_of(run, s, under(per_gemm({"identity", f, f})));
         expect_same_gemms(run, hybrid, bf16, "fprop");
         expect_same_output(run, hybrid, bf16, "output");
         for (const string_view gemm : {"dgrad", "wgrad"}) expect_same_gemms(run, hybrid, quantized, gemm);

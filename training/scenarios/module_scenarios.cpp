@@ -8,6 +8,7 @@
 #include "training/formats/hybrid.h"
 #include "training/modules/linear.h"
 #include "training/formats/observer.h"
+#include "training/recipes/format_table.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/steps.h"
 #include "training/scenarios/tables.h"
@@ -27,13 +28,13 @@ void same_format(ScenarioRun& run, string_view format, const std::function<std::
     for (const bool bias : {false, true}) {
       const ModuleSettings s{.module = module, .rows = bias ? 160 : 64, .bias = bias};   // bias gradients of more than one chunk
       run.about(string(module) + " " + string(format) + (bias ? " with bias" : ""));
-      const StepRecord vanilla = step_of(run, s, under(built_in(format))), hybrid = step_of(run, s, under(per_gemm({format, format, format})));
+      const StepRecord vanilla = step_of(run, s, under(built_in_recipe(format))), hybrid = step_of(run, s, under(per_gemm({format, format, format})));
       const std::vector<string> expected = differ(s);
       run.expect_equal(differing_outputs(hybrid, vanilla), expected, "outputs that differ");
       if (expected.empty()) expect_same_steps(run, hybrid, vanilla);
       expect_same_traces(run, hybrid, vanilla);
       const Fusions none{false, false, false};
-      expect_same_steps(run, step_of(run, s, under(per_gemm({format, format, format}), none)), step_of(run, s, under(built_in(format), none)));
+      expect_same_steps(run, step_of(run, s, under(per_gemm({format, format, format}), none)), step_of(run, s, under(built_in_recipe(format), none)));
     }
 }
 
@@ -48,7 +49,7 @@ void current_scaling_everywhere(ScenarioRun& run) {
   const auto judge = [&](Activation activation, bool forward, bool backward) {
     const ModuleSettings s{.module = "layernorm_mlp", .activation = activation};
     run.about("layernorm_mlp " + string(name_of(activation)));
-    const StepRecord vanilla = step_of(run, s, under(built_in("fp8_current"))),
+    const StepRecord vanilla = step_of(run, s, under(built_in_recipe("fp8_current"))),
         hybrid = step_of(run, s, under(per_gemm({"fp8_current", "fp8_current", "fp8_current"})));
     for (const string_view gemm : {"fc1.fprop", "fc2.dgrad"}) expect_same_gemms(run, hybrid, vanilla, gemm);
     for (const auto& [gemm, differs] : {std::pair<string, bool>("fc2.fprop", forward), {"fc2.wgrad", forward}, {"fc1.dgrad", backward}, {"fc1.wgrad", backward}})
@@ -194,11 +195,11 @@ void one_dimensional_workspace(ScenarioRun& run) {
 }
 
 void weight_workspaces(ScenarioRun& run) {
-  const WorkspaceKind kinds[] = {{"CS", Arch::sm100, built_in("fp8_current"), true},
-                                 {"CS with a transpose", Arch::sm90, built_in("fp8_current"), false},
-                                 {"MX", Arch::sm100, built_in("mxfp8"), false},
-                                 {"2D blocks", Arch::sm100, built_in("fp8_block"), true},
-                                 {"NVFP4", Arch::sm100, built_in("nvfp4"), false},
+  const WorkspaceKind kinds[] = {{"CS", Arch::sm100, built_in_recipe("fp8_current"), true},
+                                 {"CS with a transpose", Arch::sm90, built_in_recipe("fp8_current"), false},
+                                 {"MX", Arch::sm100, built_in_recipe("mxfp8"), false},
+                                 {"2D blocks", Arch::sm100, built_in_recipe("fp8_block"), true},
+                                 {"NVFP4", Arch::sm100, built_in_recipe("nvfp4"), false},
                                  {"H(MX|NVFP4)", Arch::sm100, per_gemm({"mxfp8", "nvfp4", "nvfp4"}), false},
                                  {"H(BLK|CS)", Arch::sm100, per_gemm({"fp8_block", "fp8_current", "fp8_current"}), false}};
   for (const WorkspaceKind& kind : kinds) {
