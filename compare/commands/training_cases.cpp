@@ -6,7 +6,8 @@
 #include <fmt/format.h>
 
 #include "compare/process/pool.h"
-#include "training/parity/parity.h"
+#include "training/parity/cells.h"
+#include "training/parity/judge.h"
 #include "training/scenarios/scenario.h"
 
 namespace assay {

@@ -4,7 +4,7 @@
 //   {"files": [{"file": "mxfp8_a01.safetensors", "sha256": "...", "family": "mxfp8_1d", "params": {...}, "consensus": "agree:...",
 //               "tensors": [{"name": "input", "dtype": "BF16", "shape": [32, 64], "role": "input"}, ...]}, ...]}
 // Roles: input and param are given to the subject, expected is compared, info is neither. Every expected tensor of a family that Assay knows
-// (compare/witness/vectors/families.h) is judged or is an error; other families are counted as skipped, by name. A file whose consensus begins with "DISAGREE" holds
+// (compare/witness/vectors/table.h) is judged or is an error; other families are counted as skipped, by name. A file whose consensus begins with "DISAGREE" holds
 // one result per source: which of them each subject agrees with is reported, and nothing of it counts.
 #pragma once
 #include <iosfwd>

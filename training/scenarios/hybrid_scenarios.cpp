@@ -7,6 +7,7 @@
 #include "training/formats/matmul.h"
 #include "training/modules/linear.h"
 #include "training/formats/observer.h"
+#include "training/kit/recipes.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
 #include "training/scenarios/hybrid_storage.h"

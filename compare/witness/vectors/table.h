@@ -1,5 +1,6 @@
-// How third-party vectors become cases: one row per kind of tensor. A family that Assay can judge is a few rows here and nothing else, but for
-// recordings of tensor cores (compare/witness/vectors/tensor_core.h) and what the training layer makes (compare/witness/vectors/training.h).
+// How third-party vectors become cases: one row per kind of tensor. A family that Assay can judge is a few rows here and
+// nothing else, but for recordings of tensor cores (compare/witness/vectors/tensor_core.h) and what the training layer
+// makes (compare/witness/vectors/training.h).
 //
 // A row reads
 //   family | tensor pattern | line | input planes | output plane | as | when
@@ -33,48 +34,20 @@
 //   rotation           signs (binary32 +-1, or the bits of one word) of the 16x16 rotation that the plane holds
 // `when` is a condition on a field of the case: "direction=rowwise".
 #pragma once
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
-
-#include "contract/result.h"
-#include "fixtures/inputs.h"
-#include "fixtures/json.h"
-#include "fixtures/safetensors.h"
 
 namespace assay {
 
 struct VectorRow {
   std::string family, tensor, line, inputs, plane, as = {}, when = {};
-  std::string variant = {};              // keys of the line that are not the default, for reports on disputed files
+  std::string variant = {};   // keys of the line that are not the default, for reports on disputed files
 };
 std::span<const VectorRow> vector_rows();
 
-// True where some row is about `family`.
-bool known_family(std::string_view family);
-
-// What one expected tensor, or one element of it, must equal.
-struct VectorCheck {
-  std::string tensor;                    // "data_rowwise", "amax[3]"
-  std::string in_case;                   // "c0", or empty
-  std::string variant;                   // of the row
-  std::string source;                    // in files whose sources disagree: which one this is ("te_host"), else empty
-  Problem problem;
-  std::vector<PlaneData> inputs;         // those that the file gives; the rest come from the line
-  std::string plane;                     // the output plane of `problem` that is compared; "row.data[2]" of a split's member
-  std::vector<std::byte> want;           // its meaningful elements, or all of its padded ones
-  std::vector<int64_t> at = {};          // the flat indices that `want` is about; none: all of them
-  bool padded = false;                   // which of the two
-};
-
-// Which clauses decide a case on which sources disagree, by the label that its file gives it; else those of the family. Empty where nothing is known.
+// Which clauses decide a case on which sources disagree, by the label that its file gives it; else those of the family.
+// Empty where nothing is known.
 std::string_view deciding_clauses(std::string_view family, std::string_view label);
-
-// The checks of one expected tensor. `params` is the file's, `path` goes into fill=pack:<path>#<tensor>@<sha256>, which makes the line reproducible.
-// Errors: no row fits the name, a placeholder has no value, a size does not fit the plane. `family` must be known.
-Result<std::vector<VectorCheck>> checks_of(std::string_view family, const safetensors::File& file, const json::Value& params, std::string_view tensor,
-                                           const std::string& path, const std::string& sha256);
 
 }  // namespace assay
