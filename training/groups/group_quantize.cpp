@@ -5,6 +5,7 @@
 #include <string>
 
 #include "training/base/f32.h"
+#include "training/formats/formats.h"
 
 namespace assay::training {
 

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "training/formats/float8.h"
+
 namespace assay::training {
 
 namespace {

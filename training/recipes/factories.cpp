@@ -4,7 +4,8 @@
 #include <iterator>
 #include <mutex>
 
-#include "training/formats/hybrid.h"
+#include "training/formats/formats.h"
+
 
 namespace assay::training {
 

@@ -7,6 +7,7 @@
 
 #include "contract/line.h"
 #include "contract/words.h"
+#include "training/formats/identity.h"
 #include "training/recipes/factories.h"
 #include "training/formats/hybrid.h"
 

@@ -4,7 +4,7 @@
 #include "contract/line.h"
 #include "training/base/data.h"
 #include "training/base/f32.h"
-#include "training/formats/hybrid.h"
+#include "training/formats/formats.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/steps.h"
 #include "training/scenarios/tables.h"

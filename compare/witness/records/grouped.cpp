@@ -10,8 +10,8 @@
 #include <string>
 
 #include "compare/witness/records/records.h"
+#include "training/formats/formats.h"
 #include "training/groups/grouped.h"
-#include "training/formats/hybrid.h"
 #include "training/groups/split_quantize.h"
 
 namespace assay {

@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "compare/witness/records/records.h"
-#include "training/formats/hybrid.h"
-#include "training/formats/quantizer.h"
-#include "training/formats/storage.h"
+#include "training/formats/formats.h"
 
 namespace assay {
 

@@ -4,8 +4,7 @@
 #include <functional>
 
 #include "compare/witness/records/records.h"
-#include "training/formats/hybrid.h"
-#include "training/formats/storage.h"
+#include "training/formats/formats.h"
 #include "training/formats/parts.h"
 #include "training/formats/shapes.h"
 
