@@ -2,9 +2,9 @@
 #include "training/formats/float8.h"
 
 #include <bit>
-#include <cstring>
 #include <utility>
 
+#include "training/base/f32.h"
 #include "training/formats/describe.h"
 #include "training/formats/parts.h"
 #include "training/formats/shapes.h"
@@ -88,10 +88,8 @@ void Float8Quantizer::fill(Session& session, const ArrayPtr& x, Float8Storage& s
 // The larger of -min and max, which is not the amax that quantize records: NaN wins, and of a tensor of zeros it is -0. Written over, not accumulated.
 void Float8Quantizer::calibrate(Session& session, const ArrayPtr& x) {
   constexpr F32Bits kNan = 0x7FC00000, kSign = 0x80000000;
-  const ArrayPtr plain = contiguous(cast(session, x, DType::float32));
-  std::vector<F32Bits> bits(static_cast<size_t>(plain->count()));
+  const std::vector<F32Bits> bits = f32_bits(*contiguous(cast(session, x, DType::float32)));
   if (bits.empty()) throw SemanticError(ErrorClass::runtime_error, "calibrate: expected a tensor with elements, found none");
-  std::memcpy(bits.data(), plain->bytes().data(), bits.size() * sizeof(F32Bits));
   F32Bits low = bits[0], high = bits[0];
   bool nan = false;
   for (const F32Bits b : bits) {

@@ -74,7 +74,7 @@ void set_amax_reduction_group(Quantizer&, GroupPtr);
 bool can_rebuild_wgrad_input(const Quantizer&);
 // Usages for an all-gather of the wgrad operand.
 Usages wgrad_gather_usages(const Quantizer&);
-// Replaces a stored quantizer; RuntimeError where there is none, a UserWarning where the object differs.
+// Replaces a stored quantizer; RuntimeError for a tensor without one, a UserWarning where the object differs.
 void update_quantizer(Session&, Storage&, QuantizerPtr);
 
 }  // namespace assay::training

@@ -47,7 +47,7 @@ class ObserverQuantizer final : public Quantizer {
   Quantizer& synchronised() const;
 };
 
-// The quantizer within all observers around `q`; `q` itself where there is none.
+// The quantizer within all observers around `q`; `q` itself without observers.
 Quantizer& unwrapped(Quantizer& q);
 const Quantizer& unwrapped(const Quantizer& q);
 

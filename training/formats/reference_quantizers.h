@@ -14,7 +14,7 @@
 
 namespace assay::training {
 
-// Quantizers written in Python as references. Only their settings and predicates are modelled: whoever asks for bytes gets an error.
+// Quantizers written in Python as references. Only their settings and predicates are modelled; asking them for bytes is an error.
 class ReferenceQuantizer : public Quantizer {
  public:
   ReferenceQuantizer() { internal = true; }

@@ -92,7 +92,7 @@ TEST(LineFactory, WhatIsReadIsWhatTheFactoryMade) {
   EXPECT_GT(compared, 100u);
 }
 
-// Roles that no slot table has: boundaries that a consumer described, hints that belong to no module, somebody's own producer, and no role at all.
+// Roles that no slot table has: boundaries that a consumer described, hints that belong to no module, a user's own producer, and no role at all.
 TEST(LineFactory, EveryRoleThatAFactoryCanBeAskedWithIsALine) {
   struct Row { const char *role, *factory, *means; };
   for (const Row& r : {
