@@ -6,6 +6,7 @@
 #include <string>
 
 #include "contract/format.h"
+#include "training/formats/formats.h"
 #include "training/recipes/factories.h"
 
 namespace assay::training {
@@ -17,27 +18,26 @@ using std::string_view;
 // What contract/recipes.def does not say.
 struct Maker {
   FormatId format;
-  string_view factory, quantizer;
+  string_view factory, quantizer, recipe;
 };
-// clang-format off
+template <class Q> constexpr Maker maker(FormatId format, string_view factory) { return {format, factory, Q::kClass, Q::kRecipe}; }
 constexpr Maker kMakers[] = {
-    {FormatId::fp8_delayed, "delayed_scaling_factory",      "Float8Quantizer"},
-    {FormatId::fp8_current, "current_scaling_factory",      "Float8CurrentScalingQuantizer"},
-    {FormatId::mxfp8,       "mxfp8_factory",                "MXFP8Quantizer"},
-    {FormatId::fp8_block,   "float8_block_scaling_factory", "Float8BlockQuantizer"},
-    {FormatId::nvfp4,       "nvfp4_factory",                "NVFP4Quantizer"},
+    maker<Float8Quantizer>(FormatId::fp8_delayed, "delayed_scaling_factory"),
+    maker<Float8CurrentScalingQuantizer>(FormatId::fp8_current, "current_scaling_factory"),
+    maker<MXFP8Quantizer>(FormatId::mxfp8, "mxfp8_factory"),
+    maker<Float8BlockQuantizer>(FormatId::fp8_block, "float8_block_scaling_factory"),
+    maker<NVFP4Quantizer>(FormatId::nvfp4, "nvfp4_factory"),
 };
-// clang-format on
 
-// A recipe without a row above does not compile: a constant expression cannot throw.
+// A recipe that has no row above, or a row of another recipe's quantizer, does not compile: a constant expression cannot throw.
 constexpr FormatRow row_of_recipe(string_view word, string_view format_word, string_view recipe, FormatId format) {
   for (const Maker& m : kMakers)
-    if (m.format == format) return {word, format_word, recipe, m.factory, m.quantizer};
-  throw std::logic_error("a recipe without a factory");
+    if (m.format == format && m.recipe == recipe) return {word, format_word, recipe, m.factory, m.quantizer};
+  throw std::logic_error("a recipe without a factory and a quantizer");
 }
 
 constexpr FormatRow kRows[] = {
-    {"identity", "identity", "", "high_precision_factory", "IdentityQuantizer"},
+    {"identity", "identity", "", "high_precision_factory", IdentityQuantizer::kClass},
 #define RECIPE(word, te_class, format) row_of_recipe(#word, #format, te_class, FormatId::format),
 #define SETTING(recipe, tensors, keys)
 #include "contract/recipes.def"

@@ -23,7 +23,7 @@ std::span<const FormatRow> format_rows();
 // Every recipe: those of contract/recipes.def in their order, then "custom", which has a recipe class and nothing else.
 std::span<const FormatRow> recipe_rows();
 
-// The row of a format ("fp8_block"), of a quantizer's class; null where there is no such row. A hybrid and a reference quantizer have no row.
+// The row of a format ("fp8_block"), and that of a quantizer's class; null for any other word or class, such as a hybrid's.
 const FormatRow* row_of_format(std::string_view format);
 const FormatRow* row_of_quantizer(const Quantizer&);
 

@@ -1,5 +1,6 @@
 // Scenarios of Identity: high precision that passes for a quantized tensor, alone or as one direction of a hybrid.
 #include "training/base/data.h"
+#include "training/formats/formats.h"
 #include "training/formats/hybrid.h"
 #include "training/recipes/format_table.h"
 #include "training/scenarios/common.h"

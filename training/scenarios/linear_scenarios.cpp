@@ -1,7 +1,7 @@
 // Scenarios of a linear layer's three GEMMs: each has the format it was given, whatever the others have; what is refused; how the bias gradient is summed.
+#include "training/formats/formats.h"
 #include "training/modules/attention.h"
 #include "training/base/data.h"
-#include "training/formats/hybrid.h"
 #include "training/modules/ops_linear.h"
 #include "training/formats/observer.h"
 #include "training/recipes/format_table.h"

@@ -4,6 +4,7 @@
 #include "contract/line.h"
 #include "training/base/data.h"
 #include "training/base/f32.h"
+#include "training/formats/formats.h"
 #include "training/formats/hybrid.h"
 #include "training/recipes/format_table.h"
 #include "training/scenarios/common.h"

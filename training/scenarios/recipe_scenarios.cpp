@@ -1,9 +1,10 @@
 // When a recipe is asked and when its state is made anew: calls of a factory, what is kept from step to step, buffers of delayed scaling that outlive a state, and
 // what is refused.
 #include "training/base/data.h"
+#include "training/formats/float8.h"
+#include "training/formats/mxfp8.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"
-#include "training/formats/hybrid.h"
 #include "training/modules/linear.h"
 #include "training/modules/ops_linear.h"
 #include "training/scenarios/common.h"

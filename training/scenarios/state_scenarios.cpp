@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "training/base/data.h"
+#include "training/formats/float8.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"
 #include "training/modules/linear.h"

@@ -11,8 +11,8 @@
 
 #include "compare/witness/records/records.h"
 #include "compare/witness/records/shown.h"
+#include "training/formats/formats.h"
 #include "training/groups/grouped.h"
-#include "training/formats/hybrid.h"
 #include "training/groups/split_quantize.h"
 
 namespace assay {

@@ -8,6 +8,7 @@
 
 #include "compare/witness/records/records.h"
 #include "compare/witness/records/shown.h"
+#include "training/formats/formats.h"
 #include "training/formats/hybrid.h"
 #include "training/formats/quantizer.h"
 #include "training/formats/storage.h"

@@ -12,9 +12,10 @@
 
 #include "compare/witness/records/records.h"
 #include "compare/witness/records/shown.h"
+#include "training/formats/float8.h"
+#include "training/formats/mxfp8.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"
-#include "training/formats/hybrid.h"
 
 namespace assay {
 

@@ -10,6 +10,7 @@
 
 #include "compare/witness/records/records.h"
 #include "compare/witness/records/shown.h"
+#include "training/formats/float8.h"
 #include "training/modules/attention.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"

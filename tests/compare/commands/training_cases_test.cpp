@@ -8,6 +8,7 @@
 #include "compare/witness/records/records.h"
 #include "fixtures/json.h"
 #include "reference/subject.h"
+#include "training/formats/formats.h"
 #include "training/recipes/factories.h"
 #include "training/formats/hybrid.h"
 #include "training/parity/cells.h"

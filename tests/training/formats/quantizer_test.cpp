@@ -1,4 +1,3 @@
-#include "training/formats/quantizer.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,9 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "reference/subject.h"
-#include "training/formats/hybrid.h"
+#include "training/formats/formats.h"
 #include "training/formats/observer.h"
-#include "training/formats/storage.h"
 
 namespace assay::training {
 namespace {
