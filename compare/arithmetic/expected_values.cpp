@@ -1,7 +1,6 @@
 #include "compare/arithmetic/expected_values.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -67,18 +66,6 @@ int64_t scale_index(const Quantizer& q, const Plane& scales, int64_t i, int64_t 
   if (q.format == FormatId::fp8_block && is_square(q.block)) return index_of(scales, i / n, j / n);
   if (q.format == FormatId::fp8_block) return index_of(scales, j / n, i);
   return scales.tiles_by_columns() ? index_of(scales, i / n, j) : index_of(scales, i, j / n);
-}
-
-std::optional<double> rotated(const PlaneData& x, uint16_t sign_mask, int64_t r, int64_t c) {
-  const int64_t first = r / 16 * 16;
-  const unsigned j = static_cast<unsigned>(r % 16);
-  double sum = 0;
-  for (unsigned i = 0; i < 16; ++i) {                                     // N11.1
-    const double v = value(x, first + i, c);
-    if (!std::isfinite(v)) return {};
-    sum += ((sign_mask >> i & 1) ^ (std::popcount(i & j) & 1)) != 0 ? -v : v;
-  }
-  return sum;
 }
 
 ScaledValues::ScaledValues(const Problem& p, Direction d, const std::vector<PlaneData>& in, const std::vector<PlaneData>& out) : p_(p), q_(*p.quantizer(d)), d_(d) {

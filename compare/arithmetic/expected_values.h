@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "compare/arithmetic/rotation.h"
 #include "contract/planes.h"
 #include "contract/problem.h"
 #include "fixtures/inputs.h"
@@ -72,7 +73,5 @@ class ScaledValues {
 
 // The scale of stored element (i, j), as an index of the scale plane (N3.12, N6.2, N9.4, N9.6, N10.14, N15.4).
 int64_t scale_index(const Quantizer& q, const Plane& scales, int64_t i, int64_t j);
-// Whether one of 16 rows of x beginning at row r, in column c, is NaN or infinite; else the rotation of N11 without its roundings, times 4.
-std::optional<double> rotated(const PlaneData& x, uint16_t sign_mask, int64_t r, int64_t c);
 
 }  // namespace assay

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/encode.h"
 #include "compare/diagnosis/patterns/layouts.h"
 #include "compare/arithmetic/expected_values.h"
 #include "contract/line.h"
