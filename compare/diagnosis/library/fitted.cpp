@@ -91,7 +91,7 @@ std::optional<Hypothesis> rotated_places(const string& id, const Problem&, Direc
 // ---- regions ----
 
 // Rows [r0, r1) and columns [c0, c1) of x.
-struct Part {
+struct Rectangle {
   Direction d;
   int64_t r0 = 0, r1 = 0, c0 = 0, c1 = 0;
   bool holds(int64_t i, int64_t j) const {
@@ -101,9 +101,9 @@ struct Part {
   string text() const { return fmt::format("rows {}..{}, columns {}..{}", r0, r1 - 1, c0, c1 - 1); }
 };
 // Of "...:32-64,0-32".
-std::optional<Part> part_of(const string& id, Direction d) {
+std::optional<Rectangle> part_of(const string& id, Direction d) {
   const size_t colon = id.find(':');
-  Part p{d};
+  Rectangle p{d};
   if (colon == string::npos ||
       std::sscanf(id.c_str() + colon, ":%ld-%ld,%ld-%ld", &p.r0, &p.r1, &p.c0, &p.c1) != 4)
     return {};

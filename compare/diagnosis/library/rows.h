@@ -65,7 +65,8 @@ enum ScaleUses : unsigned {
   kUsedApart = 6,       // one row for the codes only, one as it is stored only
   kUsedOrStored = 7,    // all three
 };
-void add_scale(Rows&, const std::string& id, const std::string& title, const ScaleOf& f, ScaleUses uses, bool wide = false);
+void add_scale(Rows&, const std::string& id, const std::string& title, const ScaleOf& f, ScaleUses uses,
+               bool wide = false);
 
 // The row of an id that search makes by fitting (fitted.cpp). Nothing where the id is not of such a form or
 // does not apply; `known` says which.
