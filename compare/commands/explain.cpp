@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "compare/diagnosis/search/diagnose.h"
+#include "compare/diagnosis/search/predict.h"
 #include "compare/diagnosis/report/github.h"
 #include "compare/diagnosis/report/html.h"
 #include "compare/diagnosis/report/text.h"

@@ -44,8 +44,8 @@ struct JudgedLane {
   bool as_seen() const;
   bool differs() const;
   const JudgedPlane* find(std::string_view stem) const;
-  // The row of this id, which is looked up by name and kept where the library has none; nothing where there
-  // is none for this lane.
+  // The row of this id, which is looked up by name and kept where the library has none. Nothing where this
+  // lane cannot have it.
   const Hypothesis* row(const std::string& id, const std::string& title = "");
   std::optional<std::vector<const Hypothesis*>> rows(const Ids& ids) const;
 };

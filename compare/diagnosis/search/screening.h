@@ -44,7 +44,7 @@ class Screening {
 
   // Rows of the library, of the first lane.
   std::vector<Ids> library(const std::function<bool(const Hypothesis&)>& wanted) const;
-  // A single cause that samples can show; nothing where it is none.
+  // The row of a candidate that is one cause which samples can show; nothing for any other candidate.
   const Hypothesis* known(const Candidate& c) const;
 
  private:

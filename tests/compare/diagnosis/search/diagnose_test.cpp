@@ -1,5 +1,6 @@
 // The search finds causes that were put in by hand, stage by stage; it names none that does not make every byte.
 #include "compare/diagnosis/search/diagnose.h"
+#include "compare/diagnosis/search/predict.h"
 
 #include <gtest/gtest.h>
 
