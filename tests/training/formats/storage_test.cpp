@@ -1,3 +1,4 @@
+#include "training/formats/storage.h"
 
 #include "tests/training/storage_kit.h"
 #include "training/formats/formats.h"
