@@ -81,7 +81,8 @@ Producer producer_of(string_view module) {
 
 std::unique_ptr<Module> make_module(Session& session, const ModuleSettings& s) {
   if (s.module == "layernorm_mlp") return make_mlp(session, s);
-  if (s.module == "ops_linear") return std::make_unique<OpsLinear>(session, linear_settings<OpsLinearSettings>(s));
+  if (s.module == "ops_linear")
+    return std::make_unique<OpsLinear>(session, linear_settings<OpsLinearSettings>(s));
   if (s.module == "grouped_linear" || s.module == "ops_grouped_linear") return make_grouped(session, s);
   auto linear = linear_settings<LinearSettings>(s);
   linear.parallel_mode = s.parallel;

@@ -10,7 +10,8 @@ namespace assay::training {
 using std::string;
 using std::string_view;
 
-std::shared_ptr<CustomRecipe> recipe_around(string name, std::function<QuantizerLike(const RolePtr&)> factory) {
+std::shared_ptr<CustomRecipe> recipe_around(string name,
+                                            std::function<QuantizerLike(const RolePtr&)> factory) {
   const auto recipe = std::make_shared<CustomRecipe>();
   recipe->qfactory = std::make_shared<const QFactory>(QFactory{std::move(name), std::move(factory)});
   return recipe;

@@ -11,7 +11,9 @@ ModuleSettings module_of(const Cell& c, bool packed) {
   ModuleSettings s;
   s.module = c.module;
   s.rows = c.tokens;
-  s.parallel = c.phase == Phase::column ? ParallelMode::column : c.phase == Phase::row ? ParallelMode::row : ParallelMode::none;
+  s.parallel = c.phase == Phase::column ? ParallelMode::column
+               : c.phase == Phase::row  ? ParallelMode::row
+                                        : ParallelMode::none;
   s.packed = packed;
   return s;
 }

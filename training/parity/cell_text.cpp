@@ -90,7 +90,8 @@ class CellReader {
     int64_t& tokens = cell_.tokens;
     const auto read = std::from_chars(value.data(), end, tokens);
     if (read.ec != std::errc() || read.ptr != end || tokens < 32 || tokens > 1024 || tokens % 32)
-      return Error{"tokens: expected a multiple of 32 up to 1024, found '" + string(value) + "'", at(value), "tokens=96"};
+      return Error{"tokens: expected a multiple of 32 up to 1024, found '" + string(value) + "'", at(value),
+                   "tokens=96"};
     return size_t{0};
   }
 
@@ -113,10 +114,11 @@ Result<Cell> parity_cell(string_view text) {
   if (!read) return read.error();
   const Cell& c = *read;
   if (c.factory.empty())
-    return Error{"expected factory=<name> in '" + string(text) + "'", 0, "parity linear factory=mxfp8_factory"};
+    return Error{"expected factory=<name> in '" + string(text) + "'", 0,
+                 "parity linear factory=mxfp8_factory"};
   if (is_parallel(c.phase) && !has_tensor_parallelism(c.module))
-    return Error{string(c.module) + " is not run over ranks: there is no phase=" + string(name_of(c.phase)), 0,
-                 "linear, layernorm_linear and layernorm_mlp are"};
+    return Error{string(c.module) + " is not run over ranks: there is no phase=" + string(name_of(c.phase)),
+                 0, "linear, layernorm_linear and layernorm_mlp are"};
   if (c.packed && c.module != "grouped_linear")
     return Error{string(c.module) + " has no weights to pack", 0, "packed= is of grouped_linear"};
   return with_formats(c);

@@ -59,13 +59,16 @@ void add_two_formats(std::vector<Cell>& cells) {
     cells.push_back(c);
   };
   for (const string_view module : kModules) {
-    if (module == "layernorm_mlp") continue;   // two layers have no single vanilla recipe: E6 of docs/parity.md
+    if (module == "layernorm_mlp")
+      continue;   // two layers have no single vanilla recipe: E6 of docs/parity.md
     for (const string_view row : kFormatsAndIdentity)
       for (const string_view col : kFormatsAndIdentity) {
         if (row == col && row != "identity") continue;
         const Cell c = cell_of(module, {row, col, col});
-        if (module == "linear") with_quantized_init(c);
-        else cells.push_back(c);
+        if (module == "linear")
+          with_quantized_init(c);
+        else
+          cells.push_back(c);
       }
   }
   with_quantized_init(cell_of("layernorm_mlp", {"identity", "identity", "identity"}));
@@ -108,7 +111,9 @@ std::vector<Cell> make_cells() {
 
 }  // namespace
 
-bool has_tensor_parallelism(string_view module) { return !module.starts_with("ops") && module != "grouped_linear"; }
+bool has_tensor_parallelism(string_view module) {
+  return !module.starts_with("ops") && module != "grouped_linear";
+}
 
 const std::vector<Cell>& parity_cells() {
   static const std::vector<Cell> kCells = make_cells();

@@ -58,7 +58,8 @@ std::vector<RolePtr> roles_of(Producer producer) {
   std::vector<RolePtr> roles;
   for (const Mode mode : {Mode::forward, Mode::backward})
     for (const RolePtr& role : role_list(producer, "m", mode, slots_of_module(mode, 2)))
-      if (role && std::none_of(roles.begin(), roles.end(), [&](const RolePtr& r) { return same_role(r, role); }))
+      if (role &&
+          std::none_of(roles.begin(), roles.end(), [&](const RolePtr& r) { return same_role(r, role); }))
         roles.push_back(role);
   return roles;
 }
@@ -94,7 +95,8 @@ Result<Operands> operands_of(const QFactory& factory, const RolePtr& role, const
     o->plain = o->quantizer && o->format != "identity" && row.quantizer == col.quantizer;
     if (o->format.empty())
       return Error{"expected a quantizer that a built-in recipe has too for " + o->text() + ", which " +
-                       string(kGemms[o->gemm]) + " reads; " + factory.name + " returns " + found_text(made, *o),
+                       string(kGemms[o->gemm]) + " reads; " + factory.name + " returns " +
+                       found_text(made, *o),
                    0, "scenarios judge what has no vanilla counterpart: assay list scenarios"};
   }
   return Operands{row, col};
@@ -123,8 +125,9 @@ Result<GemmFormats> formats_of(const Cell& c, const Operands& operands) {
     if (seen->format == o.format) continue;
     const bool layers = seen->role->name != o.role->name;
     const string both = layers ? "both layers of " + string(c.module) + " in " : "both operands of ";
-    return Error{"expected one format for " + both + string(kGemms[o.gemm]) + ", found " + string(seen->format) +
-                     " for " + seen->text() + " and " + string(o.format) + " for " + o.text(),
+    return Error{"expected one format for " + both + string(kGemms[o.gemm]) + ", found " +
+                     string(seen->format) + " for " + seen->text() + " and " + string(o.format) + " for " +
+                     o.text(),
                  0,
                  layers ? "E6 of docs/parity.md: no single vanilla recipe has both"
                         : "vanilla has a recipe per GEMM, not per operand"};
@@ -135,17 +138,20 @@ Result<GemmFormats> formats_of(const Cell& c, const Operands& operands) {
 // The error of a cell that vanilla cannot run, or nothing.
 std::optional<Error> refusal(const Cell& c, const Operands& operands) {
   const string formats = to_text(c.formats) + " (fprop | dgrad | wgrad)";
-  const bool keeps_weights = c.phase == Phase::quantized_init || c.phase == Phase::trajectory || c.phase == Phase::evaluation;
+  const bool keeps_weights =
+      c.phase == Phase::quantized_init || c.phase == Phase::trajectory || c.phase == Phase::evaluation;
   const auto plain = std::find_if(operands.begin(), operands.end(), [](const Operand& o) {
     return o.role->tensor_type == "weight" && o.plain;
   });
   if (keeps_weights && plain != operands.end() && !c.module.starts_with("ops"))
-    return Error{"expected a hybrid for a weight that stays quantized, found " + string(plain->quantizer->class_name()) +
+    return Error{"expected a hybrid for a weight that stays quantized, found " +
+                     string(plain->quantizer->class_name()) +
                      ", which the original refuses under CustomRecipe",
                  0, "return a HybridQuantizer of two"};
   if (c.phase == Phase::trajectory && c.backward_override.empty() && !c.formats.one())
     return Error{"expected one format for a trajectory, found " + formats, 0,
-                 "no vanilla trajectory has its weights: each step of vanilla's updates by gradients of its own format"};
+                 "no vanilla trajectory has its weights: each step of vanilla's updates by gradients of its "
+                 "own format"};
   return std::nullopt;
 }
 
@@ -166,7 +172,8 @@ string settings_text(const assay::Quantizer& q, Direction d) {
 Found compare_settings(const Operand& o) {
   const Direction d = o.direction;
   const Result<Problem> vanilla =
-      parse_line("quantize " + string(o.format) + " 128x256 bf16 role=" + o.role->module_type + "/" + o.role->tensor_type);
+      parse_line("quantize " + string(o.format) + " 128x256 bf16 role=" + o.role->module_type + "/" +
+                 o.role->tensor_type);
   const std::optional<assay::Quantizer> got = o.quantizer->line(d);
   if (vanilla && got && *got == *vanilla->quantizer(d)) return std::nullopt;
   const string want = vanilla ? settings_text(*vanilla->quantizer(d), d) : vanilla.error().text();
@@ -184,17 +191,19 @@ Result<Cell> with_formats(Cell c) {
   c.formats = *formats;
   const string found = ", found " + to_text(c.formats) + " (fprop | dgrad | wgrad)";
   if (c.module == "layernorm_mlp" && !c.formats.one())
-    return Error{"expected one format for all GEMMs of layernorm_mlp" + found, 0,
-                 "E6 of docs/parity.md: its second layer's backward depends on both, no single vanilla step has it"};
-  const bool gradients_plain = c.formats.dgrad == "identity" && c.formats.wgrad == "identity" && c.formats.fprop != "identity";
+    return Error{
+        "expected one format for all GEMMs of layernorm_mlp" + found, 0,
+        "E6 of docs/parity.md: its second layer's backward depends on both, no single vanilla step has it"};
+  const bool gradients_plain =
+      c.formats.dgrad == "identity" && c.formats.wgrad == "identity" && c.formats.fprop != "identity";
   const bool dequantized = std::all_of(operands->begin(), operands->end(), [](const Operand& o) {
     return o.direction == Direction::row || o.role->tensor_type == "grad_output" || o.from_rows;
   });
   if (gradients_plain && dequantized && c.backward_override.empty()) c.backward_override = "dequantized";
   if (const auto error = refusal(c, *operands)) return *error;
   if (!c.backward_override.empty() && !gradients_plain)
-    return Error{"expected gradients in high precision with override=" + string(c.backward_override) + found, 0,
-                 "leave override= out"};
+    return Error{"expected gradients in high precision with override=" + string(c.backward_override) + found,
+                 0, "leave override= out"};
   return c;
 }
 

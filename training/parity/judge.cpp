@@ -32,14 +32,16 @@ bool transposes(const Cell& c) {
 }
 
 constexpr Cause kCauses[] = {
-    {"E13", "vanilla sums the bias gradient inside its kernel, in chunks of rows", &Removed::fused_bias_gradient,
-     [](const Cell& c) { return uses(c, "mxfp8"); }},
-    {"E1", "vanilla quantizes un-rounded values of a fused norm or activation", &Removed::fused_producers, normed},
-    {"E2", "stochastic rounding draws another state per direction", &Removed::random_states, rounds_stochastically},
+    {"E13", "vanilla sums the bias gradient inside its kernel, in chunks of rows",
+     &Removed::fused_bias_gradient, [](const Cell& c) { return uses(c, "mxfp8"); }},
+    {"E1", "vanilla quantizes un-rounded values of a fused norm or activation", &Removed::fused_producers,
+     normed},
+    {"E2", "stochastic rounding draws another state per direction", &Removed::random_states,
+     rounds_stochastically},
     {"E12", "kernel selection of MXFP8 decides the sign of a zero", &Removed::sign_of_zero,
      [](const Cell& c) { return c.flavour == Flavour::te && uses(c, "mxfp8"); }},
-    {"E8", "per-tensor FP8 has no columns without rows where columns are a physical transpose", &Removed::tn_only,
-     transposes},
+    {"E8", "per-tensor FP8 has no columns without rows where columns are a physical transpose",
+     &Removed::tn_only, transposes},
     {"E10", "packed grouped weights take neither hybrids nor Identity", &Removed::packed,
      [](const Cell& c) { return c.packed; }},
 };

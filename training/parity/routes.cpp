@@ -15,7 +15,8 @@ namespace assay::training {
 
 namespace {
 
-// The amaxes of another rank, larger in one tensor than in the next, so that a reduction that is left out shows.
+// The amaxes of another rank, larger in one tensor than in the next, so that a reduction that is left out
+// shows.
 GroupPtr tensor_parallel_group() {
   const auto group = std::make_shared<ProcessGroup>();
   group->name = "tp";
@@ -50,7 +51,10 @@ void prepare(Session& session, const Cell& c, const Removed& removed) {
 class Route {
  public:
   Route(Session& session, const Cell& c, const RecipePtr& recipe, const Removed& removed)
-      : session_(session), cell_(c), settings_(module_of(c, c.packed && !removed.packed)), module_(make_module(session, settings_)) {
+      : session_(session),
+        cell_(c),
+        settings_(module_of(c, c.packed && !removed.packed)),
+        module_(make_module(session, settings_)) {
     uint64_t seed = 100;
     for (Parameter& p : module_->parameters) {
       const ArrayPtr* plain_value = std::get_if<ArrayPtr>(&p.value);
@@ -58,7 +62,8 @@ class Route {
       masters_.push_back(drawn(shape, DType::float32, seed++));
       write_back(session, p, masters_.back());
     }
-    if (recipe && (c.phase == Phase::quantized_init || c.phase == Phase::evaluation || c.phase == Phase::trajectory))
+    if (recipe &&
+        (c.phase == Phase::quantized_init || c.phase == Phase::evaluation || c.phase == Phase::trajectory))
       module_->quantize_parameters(session, recipe);
     options_.recipe = recipe;
     options_.fusions = {!removed.fused_producers, !removed.fused_producers, !removed.fused_bias_gradient};
@@ -76,7 +81,9 @@ class Route {
   }
 
  private:
-  ArrayPtr input(uint64_t seed) const { return gradient({input_rows(settings_), settings_.in}, DType::bfloat16, seed); }
+  ArrayPtr input(uint64_t seed) const {
+    return gradient({input_rows(settings_), settings_.in}, DType::bfloat16, seed);
+  }
 
   void step(uint64_t n) {
     const int64_t rows = input_rows(settings_), columns = output_columns(settings_);
@@ -133,7 +140,8 @@ class Route {
 
 RecipePtr hybrid_recipe(const Cell& c) {
   if (!c.factory.empty()) return custom_recipe(c.factory);
-  return per_gemm(c.formats, c.roles, c.backward_override == "dequantized" ? "rowwise_dequantized" : "original");
+  return per_gemm(c.formats, c.roles,
+                  c.backward_override == "dequantized" ? "rowwise_dequantized" : "original");
 }
 
 RecipePtr vanilla_recipe(const Cell& c, std::string_view format) {
@@ -142,7 +150,8 @@ RecipePtr vanilla_recipe(const Cell& c, std::string_view format) {
   return recipe;
 }
 
-StepRecord run_route(const Cell& c, const RecipePtr& recipe, const Removed& removed, Subject& subject, const Environment& environment) {
+StepRecord run_route(const Cell& c, const RecipePtr& recipe, const Removed& removed, Subject& subject,
+                     const Environment& environment) {
   Session session(subject, environment);
   prepare(session, c, removed);
   return Route(session, c, recipe, removed).run();

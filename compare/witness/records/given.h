@@ -1,6 +1,7 @@
-// Reading the `given` of a witness record. A record comes from a file that somebody else wrote: every reader throws std::invalid_argument with the path, what was
-// expected and what is there, so that a record which cannot be read is a failed record with a cause. No reader answers a default where a member is there but says
-// something else, and a word is a row of a table or an error.
+// Reading the `given` of a witness record. Records are files that Assay did not write, so every reader throws
+// std::invalid_argument with the path, what was expected and what is there: a record that cannot be read fails
+// with a cause. No reader returns a default where a member exists but says something else, and a word is a row
+// of a table or an error.
 #pragma once
 #include <cstdint>
 #include <iterator>
@@ -21,7 +22,8 @@ namespace assay {
 // "given.kind: no such word 'FP4_anything', expected one of CS, MX, ...". `where` is a path.
 [[noreturn]] void refuse_word(const std::string& where, std::string_view word, const std::vector<std::string_view>& known);
 
-// The row of `table` that is called `word`; throws where there is none. Rows have a `name`, or are pairs that begin with it.
+// The row of `table` that is called `word`; throws where no row is. Rows have a `name`, or are pairs that begin
+// with it.
 template <class Table>
 auto row_called(const Table& table, std::string_view word, const std::string& where) {
   const auto name_of_row = [](const auto& row) -> std::string_view {

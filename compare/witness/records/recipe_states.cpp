@@ -75,7 +75,7 @@ tr::RecipePtr recipe_of(string_view name) { return recipe_of(name, json::object(
 // "recipe" with the fields in `key`.
 tr::RecipePtr recipe_in(const Given& given, string_view key) { return recipe_of(given.text("recipe"), given.at(key, "the recipe's fields").value()); }
 
-// A recipe of a family that nobody knows.
+// A recipe of an unknown family.
 struct UnknownRecipe final : tr::Recipe {
   string_view class_name() const override { return "UnknownRecipe"; }
   Value fields() const override { return json::object(); }

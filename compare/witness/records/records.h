@@ -12,8 +12,9 @@
 
 namespace assay {
 
-// The `then` that training/ gives for one record, computed on `subject` where bytes are needed. Throws std::exception where `given` cannot be read: std::invalid_argument
-// where it says what nobody knows (compare/witness/records/given.h).
+// The `then` that training/ gives for one record, computed on `subject` where bytes are needed. Throws
+// std::exception where `given` cannot be read: std::invalid_argument for unknown words and wrong types
+// (compare/witness/records/given.h).
 json::Value witness_factories(std::string_view group, const Given& given, Subject& subject);
 json::Value witness_slot_lists(std::string_view group, const Given& given, Subject& subject);
 json::Value witness_recipe_states(std::string_view group, const Given& given, Subject& subject);
@@ -28,8 +29,9 @@ bool is_witness_family(std::string_view family);
 // The first place where two values differ, members in any order: "then.ok.calls[2].class: expected "row", found "col"". Empty when equal. Numbers compare by value.
 std::string first_difference(const json::Value& want, const json::Value& got, const std::string& path = "then");
 
-// What stands between `record`, {group, given, then} of `family`, and the answer of training/: the first difference, or "no answer: " and why there is none. Empty
-// where it passes. Whatever the record holds, this returns.
+// The first difference between the `then` of `record`, {group, given, then} of `family`, and what training/
+// computes, or "no answer: " and the reason. Empty where the record passes. This returns whatever the record
+// holds.
 std::string witness_difference(std::string_view family, const json::Value& record, Subject& subject);
 
 struct WitnessCounts {

@@ -47,7 +47,9 @@ json::Value mentioned(string_view text, const std::vector<string_view>& words) {
   return out;
 }
 
-json::Value failed(const training::SemanticError& e) { return json::object({{"error", name_of(e.error_class)}}); }
+json::Value failed(const training::SemanticError& e) {
+  return json::object({{"error", name_of(e.error_class)}});
+}
 
 json::Value failed(const training::SemanticError& e, const std::vector<string_view>& words) {
   json::Value out = failed(e);

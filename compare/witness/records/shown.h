@@ -22,14 +22,14 @@ json::Value list_of(const Range& range, Show show) {
   for (const auto& one : range) out.push(show(one));
   return out;
 }
-json::Value shown(const training::Dims&);                          // of an array: its shape
-json::Value shown(Shape);                                          // [rows, columns]
+json::Value shown(const training::Dims&);   // of an array: its shape
+json::Value shown(Shape);                   // [rows, columns]
 json::Value shown(const std::vector<std::string>&);
-std::string hex(F32Bits);                                          // "3f800000"
+std::string hex(F32Bits);   // "3f800000"
 json::Value shown(std::span<const F32Bits>);
-json::Value shown(const training::RolePtr&);                       // {module_type, tensor_type, name}; null: none
+json::Value shown(const training::RolePtr&);   // {module_type, tensor_type, name}; null: none
 json::Value shown(const std::vector<training::RolePtr>&);
-json::Value shape_of(const training::ArrayPtr&);                   // null: none
+json::Value shape_of(const training::ArrayPtr&);   // null: none
 json::Value classes_of(const std::vector<training::QuantizerPtr>&);
 json::Value categories_of(const training::Warnings&);
 

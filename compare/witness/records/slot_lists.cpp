@@ -125,7 +125,8 @@ constexpr SweptFamily kSweptFamilies[] = {
 RecipePtr recipe_in(const Given& given) {
   return given.text("recipe") == "CustomRecipe" ? custom_recipe(given.row("qkv_slot_family", kSweptFamilies).factory) : make_recipe(given.text("recipe"));
 }
-// Where the recipe stood in the sweep. Another is taken for the first: nobody knows how many modules stood before it.
+// Where the recipe stood in the sweep. A recipe outside the sweep is taken for the first, because the number of
+// modules before it is not known.
 int sweep_index(const Given& given) {
   constexpr int kBuiltIn = std::size(kSweptRecipes);
   if (given.text("recipe") == "CustomRecipe") return kBuiltIn + static_cast<int>(&given.row("qkv_slot_family", kSweptFamilies) - kSweptFamilies);

@@ -48,7 +48,8 @@ Trouble set_problem(VectorCheck& check, const string& line) {
 }
 
 // "x=~input row.amax=~global_amax": each plane from what stands behind its "=".
-Trouble set_inputs(VectorCheck& check, string_view inputs, const string& line, const VectorSource& source, const Place& place) {
+Trouble set_inputs(VectorCheck& check, string_view inputs, const string& line, const VectorSource& source,
+                   const Place& place) {
   const std::vector<Plane> in = input_planes(check.problem);
   for (string_view rest = inputs; !rest.empty();) {
     const string_view item = rest.substr(0, rest.find(' '));
@@ -71,7 +72,8 @@ Trouble set_inputs(VectorCheck& check, string_view inputs, const string& line, c
 }
 
 // The plane that is compared, and what it must hold.
-Trouble set_want(VectorCheck& check, string_view as, const safetensors::Tensor& expected, const string& line) {
+Trouble set_want(VectorCheck& check, string_view as, const safetensors::Tensor& expected,
+                 const string& line) {
   const auto plane = output_plane(check.problem, check.plane);
   if (!plane) return wrong(fmt::format("'{}' has no output plane {}", line, check.plane));
   if (!as.empty()) {
@@ -87,8 +89,9 @@ Trouble set_want(VectorCheck& check, string_view as, const safetensors::Tensor& 
   return {};
 }
 
-Result<VectorCheck> check_of(const VectorRow& row, const VectorSource& source, const safetensors::Tensor& expected,
-                             const Captures& captures, const Place& place) {
+Result<VectorCheck> check_of(const VectorRow& row, const VectorSource& source,
+                             const safetensors::Tensor& expected, const Captures& captures,
+                             const Place& place) {
   VectorCheck check;
   check.tensor = expected.name;
   check.variant = row.variant;
@@ -116,8 +119,9 @@ bool known_family(string_view family) {
   return std::any_of(rows.begin(), rows.end(), [&](const VectorRow& r) { return r.family == family; });
 }
 
-Result<std::vector<VectorCheck>> checks_of(string_view family, const safetensors::File& file, const json::Value& params,
-                                           string_view tensor, const string& path, const string& sha256) {
+Result<std::vector<VectorCheck>> checks_of(string_view family, const safetensors::File& file,
+                                           const json::Value& params, string_view tensor, const string& path,
+                                           const string& sha256) {
   const safetensors::Tensor* expected = file.find(tensor);
   if (!expected) return wrong(fmt::format("no tensor '{}' in the file", tensor));
   if (family == kTensorCoreFamily && tensor == "d") return tensor_core_checks(file);

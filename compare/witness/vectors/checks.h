@@ -14,9 +14,9 @@ namespace assay {
 // True where a row of the table, the recordings of tensor cores or the training layer judge `family`.
 bool known_family(std::string_view family);
 
-// The checks of one expected tensor. `params` is the file's, `path` goes into fill=pack:<path>#<tensor>@<sha256>, which
-// makes the line reproducible. Errors: no row fits the name, a placeholder has no value, a size does not fit the plane.
-// `family` must be known.
+// The checks of one expected tensor. `params` is the file's, `path` goes into
+// fill=pack:<path>#<tensor>@<sha256>, which makes the line reproducible. Errors: no row fits the name, a
+// placeholder has no value, a size does not fit the plane. `family` must be known.
 Result<std::vector<VectorCheck>> checks_of(std::string_view family, const safetensors::File& file,
                                            const json::Value& params, std::string_view tensor,
                                            const std::string& path, const std::string& sha256);

@@ -12,12 +12,15 @@ using std::string_view;
 
 constexpr string_view kSources[] = {"te_host", "te_python", "kernel_helper"};
 
-bool is_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'; }
+bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
 
 // Matches text against a pattern, longest captures first.
 bool match(string_view pattern, string_view text, Captures& captures) {
   if (pattern.empty()) return text.empty();
-  if (pattern[0] != '{') return !text.empty() && pattern[0] == text[0] && match(pattern.substr(1), text.substr(1), captures);
+  if (pattern[0] != '{')
+    return !text.empty() && pattern[0] == text[0] && match(pattern.substr(1), text.substr(1), captures);
   const size_t close = pattern.find('}');
   const string_view inside = pattern.substr(1, close - 1), rest = pattern.substr(close + 1);
   const size_t colon = inside.find(':');
@@ -66,8 +69,8 @@ bool match_tensor(string_view pattern, string_view text, Captures& captures) {
 
 string line_word(string_view word) {
   static constexpr std::pair<string_view, string_view> kWords[] = {
-      {"rn", "rne"},        {"satfinite", "sat"}, {"rowwise", "row"}, {"colwise", "col"}, {"columnwise", "col"},
-      {"true", "1"},        {"false", "0"},       {"1d", "1x16"},     {"2d", "16x16"},
+      {"rn", "rne"}, {"satfinite", "sat"}, {"rowwise", "row"}, {"colwise", "col"}, {"columnwise", "col"},
+      {"true", "1"}, {"false", "0"},       {"1d", "1x16"},     {"2d", "16x16"},
   };
   for (const auto& [from, to] : kWords)
     if (word == from) return string(to);

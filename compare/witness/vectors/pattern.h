@@ -1,4 +1,5 @@
-// The patterns of the table's rows: which tensors a row is about (compare/witness/vectors/table.h says how they read).
+// The patterns of the table's rows: which tensors a row is about (compare/witness/vectors/table.h says how
+// they read).
 #pragma once
 #include <functional>
 #include <map>

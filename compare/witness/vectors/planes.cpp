@@ -32,7 +32,8 @@ Bytes pad(std::span<const std::byte> bytes, Shape from, Shape to, size_t element
   const size_t row = static_cast<size_t>(from.cols) * element;
   if (row == 0) return out;
   for (int64_t r = 0; r < from.rows; ++r)
-    std::memcpy(out.data() + static_cast<size_t>(r * to.cols) * element, bytes.data() + static_cast<size_t>(r) * row, row);
+    std::memcpy(out.data() + static_cast<size_t>(r * to.cols) * element,
+                bytes.data() + static_cast<size_t>(r) * row, row);
   return out;
 }
 
@@ -43,9 +44,11 @@ uint32_t word(const safetensors::Tensor& t, int64_t i) { return code_at(Encoding
 // t0, t1, ... one after the other.
 Result<PlaneData> join(string_view names, const VectorSource& from, const Plane& plane) {
   PlaneData out{plane, {}};
-  for (const safetensors::Tensor& t : from.series(names)) out.bytes.insert(out.bytes.end(), t.bytes.begin(), t.bytes.end());
+  for (const safetensors::Tensor& t : from.series(names))
+    out.bytes.insert(out.bytes.end(), t.bytes.begin(), t.bytes.end());
   if (out.bytes.size() == plane.bytes()) return out;
-  return wrong(fmt::format("tensors '{}' have {} bytes, plane {} has {}", names, out.bytes.size(), plane.name, plane.bytes()));
+  return wrong(fmt::format("tensors '{}' have {} bytes, plane {} has {}", names, out.bytes.size(), plane.name,
+                           plane.bytes()));
 }
 
 // The first rows of t.
@@ -57,7 +60,8 @@ Result<PlaneData> head(string_view name, const safetensors::Tensor& t, const Pla
 }
 
 // a[0], b[0], a[1], b[1], ...
-Result<PlaneData> pairs(string_view names, const safetensors::Tensor& a, const VectorSource& from, const Plane& plane) {
+Result<PlaneData> pairs(string_view names, const safetensors::Tensor& a, const VectorSource& from,
+                        const Plane& plane) {
   const auto b = from.tensor(names.substr(names.find(',') + 1));
   if (!b) return b.error();
   const bool as_many = 2 * a.count() == plane.logical.count() && a.count() == b->count();
@@ -83,7 +87,8 @@ PlaneData counters(const safetensors::Tensor& t, const Plane& plane) {
   const uint64_t offset = word(t, 4) | uint64_t{word(t, 5)} << 32;
   const uint64_t subsequence = word(t, 2) | uint64_t{word(t, 3)} << 32;
   for (int64_t i = 0; i < plane.logical.rows; ++i) {
-    const uint64_t low = offset + static_cast<uint64_t>(i), high = subsequence + (low < offset);   // the carry goes on
+    const uint64_t low = offset + static_cast<uint64_t>(i),
+                   high = subsequence + (low < offset);   // the carry goes on
     for (int64_t w = 0; w < 4; ++w)
       set_code(plane, out.bytes, 4 * i + w, static_cast<uint32_t>((w < 2 ? low : high) >> (w % 2 * 32)));
   }
@@ -103,7 +108,8 @@ Result<PlaneData> made_plane(string_view text, const VectorSource& from, const P
   if (!t) return t.error();
   if (how == "@head") return head(names, *t, plane);
   if (how == "@pairs") return pairs(names, *t, from, plane);
-  if (t->dtype != Dtype::U32 || t->count() != 6) return wrong(fmt::format("tensor '{}' is not U32 [6]", names));
+  if (t->dtype != Dtype::U32 || t->count() != 6)
+    return wrong(fmt::format("tensor '{}' is not U32 [6]", names));
   return how == "@seeds" ? seeds(*t, plane) : counters(*t, plane);
 }
 
@@ -127,7 +133,8 @@ uint32_t reciprocal(uint32_t bits) {
 // binary32 values that the plane's 16 bits hold exactly.
 Result<Bytes> narrowed(const safetensors::Tensor& t, const Plane& plane) {
   const EncodingInfo& e = info(plane.encoding);
-  if (t.dtype != Dtype::F32 || t.count() != plane.logical.count() || e.bits != 16) return misfit(t.name, t, plane);
+  if (t.dtype != Dtype::F32 || t.count() != plane.logical.count() || e.bits != 16)
+    return misfit(t.name, t, plane);
   for (int64_t i = 0; i < t.count(); ++i)
     if (plane.encoding != Encoding::bf16 || word(t, i) & 0xFFFF)
       return wrong(fmt::format("tensor '{}' has values that {} lacks", t.name, e.name));
@@ -154,7 +161,8 @@ Fit fit_of(const safetensors::Tensor& t, const Plane& plane) {
   const Shape shape = shape_of(t);
   const int64_t count = t.count();
   if (plane.packed) {
-    const bool fits = shape == Shape{plane.padded.rows, plane.padded.cols / 2} || count * 2 == plane.padded.count();
+    const bool fits =
+        shape == Shape{plane.padded.rows, plane.padded.cols / 2} || count * 2 == plane.padded.count();
     return fits ? Fit::padded : Fit::none;
   }
   const auto same = [&](Shape s) {
@@ -166,8 +174,8 @@ Fit fit_of(const safetensors::Tensor& t, const Plane& plane) {
 
 Error misfit(string_view name, const safetensors::Tensor& t, const Plane& plane) {
   const Shape logical = plane.logical, padded = plane.padded;
-  return wrong(fmt::format("tensor '{}' ({}, {} elements) does not fit plane {} ({}, {}x{}, padded {}x{})", name,
-                           safetensors::name(t.dtype), t.count(), plane.name, info(plane.encoding).name,
+  return wrong(fmt::format("tensor '{}' ({}, {} elements) does not fit plane {} ({}, {}x{}, padded {}x{})",
+                           name, safetensors::name(t.dtype), t.count(), plane.name, info(plane.encoding).name,
                            logical.rows, logical.cols, padded.rows, padded.cols));
 }
 
@@ -181,7 +189,8 @@ Result<PlaneData> input_plane(string_view from, const VectorSource& source, cons
   if (from.starts_with('@')) return made_plane(from, source, plane);
   const auto t = source.tensor(from);
   if (!t) return t.error();
-  const bool per_member = !plane.members.empty() && t->count() == plane.logical.cols && fits_encoding(*t, plane);
+  const bool per_member =
+      !plane.members.empty() && t->count() == plane.logical.cols && fits_encoding(*t, plane);
   const Fit fit = per_member ? Fit::padded : fit_of(*t, plane);
   if (fit == Fit::none) return misfit(from, *t, plane);
   if (fit == Fit::padded) return PlaneData{plane, Bytes(t->bytes.begin(), t->bytes.end())};

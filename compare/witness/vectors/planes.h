@@ -1,5 +1,6 @@
-// Tensors of a file as planes of a Problem: whether they fit, the inputs that rows make of several tensors, and
-// expected tensors of another form (compare/witness/vectors/table.h says what `@how:tensors` and `as` mean).
+// Tensors of a file as planes of a Problem: whether they fit, the inputs that rows make of several tensors,
+// and expected tensors of another form (compare/witness/vectors/table.h says what `@how:tensors` and `as`
+// mean).
 #pragma once
 #include <cstddef>
 #include <optional>
@@ -14,8 +15,8 @@
 
 namespace assay {
 
-// How a tensor holds a plane: not at all; by its meaningful elements, row by row; or by all padded ones in the stored
-// order, which is what a GEMM layout always is.
+// How a tensor holds a plane: not at all; by its meaningful elements, row by row; or by all padded ones in
+// the stored order, which is what a GEMM layout always is.
 enum class Fit { none, meaningful, padded };
 Fit fit_of(const safetensors::Tensor&, const Plane&);
 // That a tensor, called `name`, does not fit a plane.

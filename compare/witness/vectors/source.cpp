@@ -62,8 +62,8 @@ Result<string> members(const VectorSource& from, string_view what, string_view n
   return what == "total" ? std::to_string(total) : sizes;
 }
 
-// {blocks:n,dir}: the shape of x from the logical sizes of its scales. `direction` is a word, or the field that has it.
-// Column scales of MXFP8 (colwise) lie as x does, of the others as its transpose.
+// {blocks:n,dir}: the shape of x from the logical sizes of its scales. `direction` is a word, or the field
+// that has it. Column scales of MXFP8 (colwise) lie as x does, of the others as its transpose.
 Result<string> scaled_shape(const VectorSource& from, int64_t block, string_view direction) {
   const json::Value *dims = from.field("logical_dims"), *named = from.field(direction);
   if (named && named->string()) direction = *named->string();
@@ -87,7 +87,7 @@ double largest(const VectorSource& from, string_view name) {
   return most;
 }
 
-// What is said of the sizes of a tensor: {shape:t} and the like. Nothing where `what` is none of these.
+// What is said of the sizes of a tensor: {shape:t} and the like. Nothing for another word.
 std::optional<string> size_text(string_view what, const safetensors::Tensor& t) {
   const Shape shape = shape_of(t);
   if (what == "shape") return fmt::format("{}x{}", shape.rows, shape.cols);
@@ -108,7 +108,8 @@ Result<string> of_tensor(const VectorSource& from, string_view what, string_view
   if (what == "source") {
     const auto e = encoding_of(t.dtype);
     if (e) return string(info(*e).name);
-    return wrong(fmt::format("tensor '{}' is {}, which is no source encoding", name, safetensors::name(t.dtype)));
+    return wrong(
+        fmt::format("tensor '{}' is {}, which is no source encoding", name, safetensors::name(t.dtype)));
   }
   const Dtype dtype = what == "word" ? Dtype::U32 : Dtype::F32;
   if (t.dtype != dtype || t.count() < 1)
@@ -234,7 +235,8 @@ std::vector<safetensors::Tensor> VectorSource::series(string_view name) const {
   std::vector<safetensors::Tensor> out;
   const size_t mark = name.find('#');
   for (int i = 0;; ++i) {
-    const safetensors::Tensor* t = file_.find(fmt::format("{}{}{}", name.substr(0, mark), i, name.substr(mark + 1)));
+    const safetensors::Tensor* t =
+        file_.find(fmt::format("{}{}{}", name.substr(0, mark), i, name.substr(mark + 1)));
     if (!t) return out;
     out.push_back(*t);
   }

@@ -1,5 +1,6 @@
-// One case of a file of third-party vectors, as the rows of the table ask for it: fields of its parameters, tensors by
-// name, and texts with their `{...}` replaced (compare/witness/vectors/table.h says what they mean).
+// One case of a file of third-party vectors, as the rows of the table ask for it: fields of its parameters,
+// tensors by name, and texts with their `{...}` replaced (compare/witness/vectors/table.h says what they
+// mean).
 #pragma once
 #include <optional>
 #include <string>

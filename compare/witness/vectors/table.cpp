@@ -119,41 +119,61 @@ const string kShape = " {shape:~input} {source:~input}";
 
 void add_fp8_block(Rows& rows) {
   const string scaled = " pow2={force_pow_2_scales} eps={f32:amax_epsilon}";
-  for (const auto& [family, block] : {std::pair("fp8_block_1d", " block=1x128"), {"fp8_block_2d", " block=128x128"}}) {
+  for (const auto& [family, block] :
+       {std::pair("fp8_block_1d", " block=1x128"), {"fp8_block_2d", " block=128x128"}}) {
     const string keys = "fp8_block" + kShape + " element={format}";
     rows.quantize(family, "quantize " + keys + scaled + block,
-                  {{"~data", "row.data"}, {"~scale_inv", "row.scale_inv"}, {"~data_t", "col.data"}, {"~scale_inv_t", "col.scale_inv"}});
+                  {{"~data", "row.data"},
+                   {"~scale_inv", "row.scale_inv"},
+                   {"~data_t", "col.data"},
+                   {"~scale_inv_t", "col.scale_inv"}});
     rows.dequantize(family, keys + block, "row.scale_inv=~scale_inv row.data=~data");
   }
   const string disputed = "quantize fp8_block" + kShape + " dir=row element={format}" + scaled;
-  for (const string variant : {"", "scale_limit=source_max"}) {   // N3.5: what TransformerEngine's kernels pass (N8.5)
+  for (const string variant :
+       {"", "scale_limit=source_max"}) {   // N3.5: what TransformerEngine's kernels pass (N8.5)
     const string family = "fp8_block_disputed", line = disputed + " " + variant;
     rows.add({family, "~{what:data|scale_inv}", line, "x=~input", "row.{what}", "", "", variant});
-    rows.add({family, "~scale_given_nan_ignoring_amax", line, "x=~input", "row.scale_inv", "reciprocal", "", variant});
+    rows.add({family, "~scale_given_nan_ignoring_amax", line, "x=~input", "row.scale_inv", "reciprocal", "",
+              variant});
   }
 }
 
 void add_mxfp4(Rows& rows) {
   const string line = "quantize mxfp4" + kShape;
   rows.quantize("mxfp4", line,
-                {{"~data", "row.data"}, {"~scale_e8m0", "row.scale_inv"}, {"~data_t", "col.data"}, {"~scale_e8m0_t", "col.scale_inv"}});
-  rows.both("mxfp4", line + " scales=gemm", {{"~scale_e8m0_swizzled", "row.scale_gemm"}, {"~scale_e8m0_t_swizzled", "col.scale_gemm"}});
+                {{"~data", "row.data"},
+                 {"~scale_e8m0", "row.scale_inv"},
+                 {"~data_t", "col.data"},
+                 {"~scale_e8m0_t", "col.scale_inv"}});
+  rows.both("mxfp4", line + " scales=gemm",
+            {{"~scale_e8m0_swizzled", "row.scale_gemm"}, {"~scale_e8m0_t_swizzled", "col.scale_gemm"}});
   rows.dequantize("mxfp4", "mxfp4" + kShape, "row.scale_inv=~scale_e8m0 row.data=~data");
 }
 
 // NVFP4: the amax is given; where it is the tensor's own it is computed as well.
-const string kGiven = " amax={bits:~global_amax}", kComputed = " amax={amax:~global_amax,~input}", kNvfp4 = "quantize nvfp4" + kShape;
-const HeldList kCodes = {{"~data", "row.data"}, {"~scale", "row.scale_inv"}, {"~data_t", "col.data"}, {"~scale_t", "col.scale_inv"}};
+const string kGiven = " amax={bits:~global_amax}", kComputed = " amax={amax:~global_amax,~input}",
+             kNvfp4 = "quantize nvfp4" + kShape;
+const HeldList kCodes = {{"~data", "row.data"},
+                         {"~scale", "row.scale_inv"},
+                         {"~data_t", "col.data"},
+                         {"~scale_t", "col.scale_inv"}};
 
 void add_nvfp4(Rows& rows) {
-  for (const auto& [family, keys] : {std::pair("nvfp4_1d", ""), {"nvfp4_2d", " block=16x16"}, {"nvfp4_1d_fastmath", " multiplier=bf16_quotient"}}) {
+  for (const auto& [family, keys] : {std::pair("nvfp4_1d", ""),
+                                     {"nvfp4_2d", " block=16x16"},
+                                     {"nvfp4_1d_fastmath", " multiplier=bf16_quotient"}}) {
     rows.quantize(family, kNvfp4 + keys + kGiven, kCodes);
     rows.both(family, kNvfp4 + keys + kComputed, kCodes);
-    rows.both(family, kNvfp4 + keys + kGiven + " scales=gemm", {{"~scale_swizzled", "row.scale_gemm"}, {"~scale_t_swizzled", "col.scale_gemm"}});
-    rows.dequantize(family, "nvfp4" + kShape, "row.amax=~global_amax row.scale_inv=~scale row.data=~data");   // copies of a square block's scale are alike
+    rows.both(family, kNvfp4 + keys + kGiven + " scales=gemm",
+              {{"~scale_swizzled", "row.scale_gemm"}, {"~scale_t_swizzled", "col.scale_gemm"}});
+    rows.dequantize(family, "nvfp4" + kShape,
+                    "row.amax=~global_amax row.scale_inv=~scale row.data=~data");   // copies of a square
+                                                                                    // block's scale are alike
   }
   for (const auto& [what, plane] : {std::pair("data", "row.data"), {"scale", "row.scale_inv"}})
-    rows.add({"nvfp4_disputed", string("~{block:1d|2d}.") + what, kNvfp4 + " dir=row block={block}" + kGiven, "x=~input", plane});
+    rows.add({"nvfp4_disputed", string("~{block:1d|2d}.") + what, kNvfp4 + " dir=row block={block}" + kGiven,
+              "x=~input", plane});
 }
 
 // NVFP4 with four over six, with an amax per row, and with both.
@@ -166,7 +186,8 @@ void add_nvfp4_choices(Rows& rows) {
   const HeldList amaxes = {{"~row_amax", "row.amax"}, {"~col_amax", "col.amax"}};
   rows.quantize("nvfp4_row_scaled", kNvfp4 + " row_scaled=1", kCodes);
   rows.quantize("nvfp4_row_scaled", kNvfp4 + " row_scaled=1", amaxes);
-  rows.dequantize("nvfp4_row_scaled", "nvfp4" + kShape + " row_scaled=1", "row.amax=~row_amax row.scale_inv=~scale row.data=~data");
+  rows.dequantize("nvfp4_row_scaled", "nvfp4" + kShape + " row_scaled=1",
+                  "row.amax=~row_amax row.scale_inv=~scale row.data=~data");
   rows.quantize("nvfp4_row_scaled_4over6", kNvfp4 + " row_scaled=1" + choice, chosen);
   rows.quantize("nvfp4_row_scaled_4over6", kNvfp4 + " row_scaled=1", amaxes);
 }
@@ -175,10 +196,13 @@ void add_rotation(Rows& rows) {
   for (const string sum : {"butterfly", "exact"}) {
     const string mask = "sign_mask={signs:random_sign_mask}";
     const string columns = kNvfp4 + " col.rht=1 col." + mask + " col.rht_sum=" + sum;
-    rows.quantize("nvfp4_rht", columns, {{"~data_t", "col.data"}, {"~scale_t", "col.scale_inv"}, {"~amax_col", "col.amax"}});
-    rows.both("nvfp4_rht", columns, {{"~data", "row.data"}, {"~scale", "row.scale_inv"}, {"~amax_row", "row.amax"}});
+    rows.quantize("nvfp4_rht", columns,
+                  {{"~data_t", "col.data"}, {"~scale_t", "col.scale_inv"}, {"~amax_col", "col.amax"}});
+    rows.both("nvfp4_rht", columns,
+              {{"~data", "row.data"}, {"~scale", "row.scale_inv"}, {"~amax_row", "row.amax"}});
     for (const auto& [tensor, plane] : {std::pair("~input_t_rht", "y"), {"~amax_col", "amax"}})
-      rows.add({"nvfp4_rht", tensor, "hadamard nvfp4" + kShape + " " + mask + " rht_sum=" + sum, "x=~input", plane});
+      rows.add({"nvfp4_rht", tensor, "hadamard nvfp4" + kShape + " " + mask + " rht_sum=" + sum, "x=~input",
+                plane});
   }
   // The matrix is what the rotation makes of unit vectors.
   string impulses = " fill=literal:3f80@0.0";
@@ -192,7 +216,8 @@ void add_rotation(Rows& rows) {
 }
 
 void add_nvfp4_scales(Rows& rows) {
-  const string chain = "scale_chain nvfp4 {rows:global_amax}x2 f32", pairs = "x=@pairs:global_amax,block_amax";
+  const string chain = "scale_chain nvfp4 {rows:global_amax}x2 f32",
+               pairs = "x=@pairs:global_amax,block_amax";
   rows.add({"nvfp4_scale_chain", "S_enc", chain, pairs, "encode_scale"});
   rows.add({"nvfp4_scale_chain", "S_enc_e4m3max256", chain + " e4m3_max=256", pairs, "encode_scale"});
   rows.add({"nvfp4_scale_chain", "block_scale_e4m3", chain, pairs, "scale_inv"});
@@ -201,8 +226,10 @@ void add_nvfp4_scales(Rows& rows) {
   const string family = "nvfp4_dequantize", planes = " row.scale_inv=scale row.data=data";
   for (const auto& [most, keys] : {std::pair("e448.", ""), {"e256.", " four_over_six=mae e4m3_max=256"}}) {
     const string line = string("dequantize nvfp4 {unpacked:data} f32 dir=row input=codes out={out}") + keys;
-    rows.add({family, string(most) + "rowscaled.{out}", line + " row_scaled=1", "row.amax=row_amax" + planes, "y", "arithmetic"});
-    rows.add({family, string(most) + "{c}.{out}", line, "row.amax={c}.global_amax" + planes, "y", "arithmetic", "c!=rowscaled"});
+    rows.add({family, string(most) + "rowscaled.{out}", line + " row_scaled=1", "row.amax=row_amax" + planes,
+              "y", "arithmetic"});
+    rows.add({family, string(most) + "{c}.{out}", line, "row.amax={c}.global_amax" + planes, "y",
+              "arithmetic", "c!=rowscaled"});
   }
 }
 
@@ -214,7 +241,8 @@ void add_swizzles(Rows& rows) {
       const string line = string("swizzle ") + format + dir + "} " + source + " dir=" + dir;
       const string inv = dir + ".scale_inv", gemm = dir + ".scale_gemm";
       rows.add({family, "{c}.swizzled", line, inv + "={c}.scale", gemm, "", rowwise});
-      rows.add({family, "{c}.unswizzled", line + " inverse=1", gemm + "={c}.unswizzle_input", inv, "", rowwise});
+      rows.add(
+          {family, "{c}.unswizzled", line + " inverse=1", gemm + "={c}.unswizzle_input", inv, "", rowwise});
     }
 }
 
