@@ -20,6 +20,7 @@
 #include "compare/commands/check.h"
 #include "compare/diagnosis/library/causes.h"
 #include "compare/commands/explain.h"
+#include "compare/diagnosis/identify/choices.h"
 #include "compare/diagnosis/identify/identify.h"
 #include "compare/report/doctor.h"
 #include "compare/subjects/pack_subject.h"

@@ -34,12 +34,17 @@ struct Shrunk {
   bool exhausted = false;         // a limit ended it
 };
 
-// Of a large tensor a window around the first difference comes first, and only what lies in it, for what is small is cheap. Drops a direction, crops rows and columns by halves, quarters and eighths (aligned to blocks, then freely), zeroes elements in halving chunks, clears signs
-// and mantissa bits; each step is kept where the failure stays the same. Per-tensor amaxes are pinned (`amax=`) where a crop would otherwise lose it.
-// Up to 64 elements that are left become fill=literal; with more, the smallest window (`at=`) is the answer.
-// A gemm loses bias, beta and alpha, is cropped in M, N and K, and each operand's tensor shrinks like x does (`a.fill=literal:`, `a.at=`, `a.amax=`).
+// Of a large tensor a window around the first difference comes first, because what is small is cheap. Drops a direction,
+// crops rows and columns by halves, quarters and eighths (aligned to blocks, then freely), zeroes elements in halving
+// chunks, clears signs and mantissa bits; each step is kept where the failure stays the same. Per-tensor amaxes are
+// pinned (`amax=`) where a crop would otherwise lose it. Up to 64 elements that are left become fill=literal; with more,
+// the smallest window (`at=`) is the answer. A gemm loses bias, beta and alpha, is cropped in M, N and K, and each
+// operand's tensor shrinks like x does (`a.fill=literal:`, `a.at=`, `a.amax=`).
 // Errors: the line passes, is unsupported, or two runs of it differ (not deterministic: shrinking would follow noise).
 Result<Shrunk> shrink(const ShrinkOptions&, const Subjects&, const std::function<void(const std::string&)>& on_progress = {});
+
+// The sizes as the line has them: "64x96", of a gemm <M>x<N>x<K>.
+std::string sizes_text(const Problem& problem);
 
 // Prints both lines with the failure of the first, and writes the reproducer (compare/debug/reproducer.h). 0 when the line was shrunk, whatever its failure; 2 where
 // shrink gives an error or the reproducer cannot be written; 3: the subject is absent.

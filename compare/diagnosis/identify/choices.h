@@ -1,12 +1,13 @@
-// Lines under somebody's choices, and how far the choices lie apart. What identify, the list of flavours and its measured matrix share.
+// Lines under the choices of other quantizers, and `assay flavours`: the sets of choices that have a name.
 #pragma once
-#include <cstdint>
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "compare/process/guarded_run.h"
-#include "contract/flavours.h"
+#include "contract/format.h"
+#include "contract/problem.h"
 #include "contract/result.h"
 
 namespace assay {
@@ -24,21 +25,14 @@ std::vector<Choice> choices_of(FormatId);
 Result<Problem> with_choice(const Problem& base, std::string_view keys);
 Result<Problem> with_choice(const Problem& base, std::string_view keys, Direction);
 
-// How much two choices' bytes differ over the same tensors.
-struct Apart {
-  int64_t scales = 0, scales_of = 0, codes = 0, codes_of = 0;
+struct FlavoursOptions {
+  std::string format;                   // empty: all
+  bool measure = false;                 // the disagreement matrix instead of the list
+  std::string json;
+  int jobs = 0;
+  bool colour = false;
 };
-struct FillMatrix {
-  std::string fill;                        // "normal"
-  std::string line;                        // "quantize mxfp8 1024x1024 bf16 dir=row fill=normal seed=1"; of many tensors with "seed={1..256}"
-  std::vector<std::vector<Apart>> apart;   // [choice][choice]
-};
-struct FlavourMatrix {
-  FormatId format;
-  std::vector<Choice> choices;
-  std::vector<FillMatrix> fills;
-};
-// Runs every choice of the format on stated tensors of about a million elements each. Errors: a reference that does not run one.
-Result<FlavourMatrix> measure_flavours(FormatId, Subject& reference, int jobs);
+// Lists flavours.def, or measures for each pair of flavours of a format which share of scales and of codes differs on stated tensors. Exit status: 0; 2 no such format.
+int run_flavours(const FlavoursOptions&, const Subjects&, std::FILE* out, std::FILE* err);
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// `assay identify <pack>`: whose choices made these bytes. `assay flavours`: the sets of choices that have a name, and how much they differ.
+// `assay identify <pack>`: whose choices made these bytes.
 #pragma once
 #include <cstdio>
 #include <string>
@@ -21,15 +21,5 @@ struct IdentifyOptions {
 // a choice makes all its bytes, alone or with one or two more keys, or makes them in another layout, or where they are consistent with a kernel of N17.13. Exit status: 0 every group
 // is named; 1 one is not, or has no case that can be judged; 2 a path or pack cannot be read; 3 no case at all.
 int run_identify(const IdentifyOptions&, const Subjects&, std::FILE* out, std::FILE* err);
-
-struct FlavoursOptions {
-  std::string format;                   // empty: all
-  bool measure = false;                 // the disagreement matrix instead of the list
-  std::string json;
-  int jobs = 0;
-  bool colour = false;
-};
-// Lists flavours.def, or measures for each pair of flavours of a format which share of scales and of codes differs on stated tensors. Exit status: 0; 2 no such format.
-int run_flavours(const FlavoursOptions&, const Subjects&, std::FILE* out, std::FILE* err);
 
 }  // namespace assay

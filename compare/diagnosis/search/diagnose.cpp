@@ -9,7 +9,9 @@
 #include <fmt/format.h>
 
 #include "compare/diagnosis/search/evidence.h"
-#include "compare/diagnosis/patterns/patterns.h"
+#include "compare/diagnosis/patterns/coordinates.h"
+#include "compare/diagnosis/patterns/fingerprints.h"
+#include "compare/diagnosis/patterns/summaries.h"
 #include "compare/diagnosis/search/search.h"
 #include "compare/arithmetic/expected_values.h"
 #include "contract/line.h"

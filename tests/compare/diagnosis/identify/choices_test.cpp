@@ -6,7 +6,8 @@
 #include <cstdio>
 #include <string>
 
-#include "compare/diagnosis/identify/identify.h"
+#include "compare/diagnosis/identify/flavour_matrix.h"
+#include "contract/flavours.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 

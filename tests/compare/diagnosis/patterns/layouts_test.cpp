@@ -225,25 +225,5 @@ TEST(Layouts, ALayoutUnderOtherFaultsIsStillFound) {
   EXPECT_NEAR(all[0].share, 0.9, 0.01);
 }
 
-TEST(Layouts, Padding) {
-  Case c("quantize mxfp8 100x200 bf16 dir=row");
-  PlaneData& p = c["row.scale_inv"];
-  EXPECT_EQ(padding_text(p.plane, p.bytes), "zeros");
-  auto fill = [&](auto code) {
-    for (int64_t i = 0; i < p.plane.padded.count(); ++i)
-      if (const Place at = place_of(p.plane, i); at.padding) set_code(p.plane, p.bytes, i, code(at));
-  };
-  fill([](Place) { return 0x7Fu; });
-  EXPECT_EQ(padding_text(p.plane, p.bytes), "7F everywhere: poison, never written");
-  fill([&](Place at) { return c.code("row.scale_inv", std::min<int64_t>(at.row, 99), std::min<int64_t>(at.col, 6)); });
-  EXPECT_EQ(padding_text(p.plane, p.bytes), "the last row and column again");
-  fill([&](Place at) { return c.code("row.scale_inv", at.row % 100, at.col % 7); });
-  EXPECT_EQ(padding_text(p.plane, p.bytes), "the first rows and columns again");
-  fill([](Place at) { return static_cast<uint32_t>(at.row % 3); });
-  EXPECT_TRUE(padding_text(p.plane, p.bytes).starts_with("3 different codes in 324 places")) << padding_text(p.plane, p.bytes);
-  Case whole("quantize mxfp8 128x256 bf16 dir=row");
-  EXPECT_EQ(padding_text(whole["row.data"].plane, whole["row.data"].bytes), "");
-}
-
 }  // namespace
 }  // namespace assay

@@ -1,4 +1,6 @@
-#include "compare/diagnosis/patterns/patterns.h"
+#include "compare/diagnosis/patterns/coordinates.h"
+#include "compare/diagnosis/patterns/fingerprints.h"
+#include "compare/diagnosis/patterns/summaries.h"
 
 #include <gtest/gtest.h>
 
