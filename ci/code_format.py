@@ -1,0 +1,34 @@
+"""How the C++ and CUDA sources are laid out: by .clang-format, for one version of clang-format."""
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+kSuffixes = {".h", ".cpp", ".cu", ".cuh", ".c"}
+kVersion = 14   # another version lays out differently
+
+
+def clang_format():
+    """The program of the right version; None where there is none."""
+    for name in (f"clang-format-{kVersion}", "clang-format"):
+        if program := shutil.which(name):
+            said = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+            if re.search(rf"version {kVersion}\.", said):
+                return program
+    return None
+
+
+def sources(root):
+    """The files that are formatted: those that git knows or would add, without the samples of ci/check."""
+    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=root, capture_output=True, check=True)
+    names = sorted(set(done.stdout.decode().split("\0")) - {""})
+    return [n for n in names if pathlib.PurePath(n).suffix in kSuffixes and not n.startswith("ci/samples/") and (root / n).is_file()]
+
+
+def formatted(program, root, name, text):
+    """`text` as the layout wants it where it stands in the file `name`."""
+    done = subprocess.run([program, f"--assume-filename={root / name}", "--style=file"], input=text, capture_output=True, text=True, cwd=root)
+    if done.returncode != 0:
+        sys.exit(f"ci/format: clang-format failed on {name}:\n{done.stderr}")
+    return done.stdout
