@@ -66,9 +66,8 @@ const char kExamples[] =
     "  assay run 'roles factory=mxfp8_nvfp4' --html parity.html\n"
     "  assay run ci --subject gpu --require gpu --junit report.xml\n"
     "  assay list --keys\n"
-    "Exit status: 0 all good; 1 something failed or is mistrusted; 2 bad usage or unreadable input; 3 "
-    "nothing ran, or a required subject "
-    "is absent.";
+    "Exit status: 0 all good; 1 something failed or is mistrusted; 2 bad usage or unreadable input; "
+    "3 nothing ran, or a required subject is absent.";
 
 // In the order of the help.
 constexpr void (*kCommands[])(Program&) = {

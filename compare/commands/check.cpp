@@ -84,9 +84,8 @@ void check_unpinned(const Problem& problem, const std::vector<PlaneData>& inputs
                     const string& unpinned, CaseReport& report) {
   if (planes.got.empty()) {
     report.breach = message_breach(
-        "d: bits that are not pinned are judged by the bound (N16.13), which needs bytes: a digest alone was "
-        "recorded, and it is not the "
-        "reference's");
+        "d: bits that are not pinned are judged by the bound (N16.13), which needs bytes: "
+        "a digest alone was recorded, and it is not the reference's");
     return;
   }
   Verdict v;

@@ -45,8 +45,7 @@ void register_explain(Program& program) {
       "explain", "where, which stage first, which cause; with the evidence (docs/debugging-a-divergence.md)");
   c->footer(
       "Replays some hundred causes on the reference, single ones and then pairs, and takes one that gives "
-      "every byte; where none fits, it "
-      "says so.\n"
+      "every byte; where none fits, it says so.\n"
       "Examples:\n"
       "  assay explain 'quantize mxfp8 64x256 bf16' --plugin ./libmine.so\n"
       "  assay explain dump.safetensors\n"

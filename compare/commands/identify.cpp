@@ -130,8 +130,7 @@ string missing_text(const Group& group) {
   if (group.cases.empty() && needs_x)
     out +=
         "    identify needs the tensor before quantization: pass x= to Pack.add "
-        "(docs/from-a-tensor-dump.md); `assay check --coherence` needs "
-        "none\n";
+        "(docs/from-a-tensor-dump.md); `assay check --coherence` needs none\n";
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include "compare/commands/options.h"
+#include "compare/commands/worker_verdict.h"
 #include "compare/judge/verdict.h"
 #include "compare/packs/pack.h"
 #include "compare/packs/replay.h"
@@ -41,19 +42,6 @@ std::vector<Task> tasks_of(const std::vector<Pack>& packs) {
   return tasks;
 }
 
-Verdict crashed(std::string why) {
-  Verdict v;
-  v.outcome = Outcome::crashed;
-  v.reason = std::move(why);
-  return v;
-}
-
-Verdict verdict_of(const std::string& text) {
-  const Result<json::Value> value = json::parse(text);
-  Result<Verdict> v = value ? verdict_from_json(*value) : Result<Verdict>(value.error());
-  return v ? std::move(*v) : crashed(v.error().text());
-}
-
 }  // namespace
 
 int run_replay(const ReplayOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
@@ -78,12 +66,12 @@ int run_replay(const ReplayOptions& options, const Subjects& subjects, std::FILE
         judge_replay(*tasks[i].pack, *tasks[i].recorded, subjects, options.kernels, options.environment)));
   };
   hooks.crashed = [](const std::string& why) {
-    Verdict v = crashed(why);
+    Verdict v = crashed_verdict(why);
     v.subject = "reference";
     return json::dump(to_json(v));
   };
   hooks.result = [&](size_t i, std::string text) {
-    reports.result(tasks[i].entry, verdict_of(text));
+    reports.result(tasks[i].entry, verdict_of_worker(text));
     reports.progress(i + 1, tasks.size(), tasks[i].entry.text);
     return true;
   };

@@ -6,6 +6,7 @@
 
 #include "compare/commands/training_cases/parity.h"
 #include "compare/commands/training_cases/scenario.h"
+#include "compare/commands/worker_verdict.h"
 #include "compare/process/pool.h"
 #include "fixtures/json.h"
 #include "training/parity/parity.h"
@@ -66,13 +67,6 @@ bool contains(const TrainingCase& c, const string& filter) {
   return all.find(filter) != string::npos;
 }
 
-Verdict crashed(string why) {
-  Verdict v;
-  v.outcome = Outcome::crashed;
-  v.reason = std::move(why);
-  return v;
-}
-
 }  // namespace
 
 Result<Cases> take_training_cases(std::vector<string>& what, const string& filter) {
@@ -114,12 +108,8 @@ void run_training_cases(const Cases& cases, const Subjects& subjects, const RunS
   }
   TaskHooks hooks;
   hooks.task = [&](size_t i) { return json::dump(to_json(judge(i))); };
-  hooks.crashed = [](const string& why) { return json::dump(to_json(crashed(why))); };
-  hooks.result = [&](size_t i, string text) {
-    const Result<json::Value> value = json::parse(text);
-    const Result<Verdict> v = value ? verdict_from_json(*value) : Result<Verdict>(value.error());
-    return done(i, v ? *v : crashed(v.error().text()));
-  };
+  hooks.crashed = [](const string& why) { return json::dump(to_json(crashed_verdict(why))); };
+  hooks.result = [&](size_t i, string text) { return done(i, verdict_of_worker(text)); };
   run_tasks(count, settings.jobs, settings.timeout, std::move(hooks));
 }
 
