@@ -1,19 +1,13 @@
 #include "compare/debug/shrink.h"
 
-#include <chrono>
-#include <ostream>
-
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
-#include "compare/debug/reproducer.h"
 #include "compare/debug/shrink_crop.h"
 #include "compare/debug/shrink_state.h"
 #include "compare/debug/shrink_steps.h"
 #include "compare/debug/shrink_trials.h"
 #include "compare/process/pool.h"
-#include "compare/process/run_in_child.h"
-#include "compare/report/screen.h"
 #include "contract/line.h"
 #include "fixtures/fill.h"
 
@@ -106,17 +100,6 @@ void find_nearest(Trials& trials, const State& bad, Shrunk& out) {
   out.good_differs = "the last part tried that passes";
 }
 
-// What both sides make of the line, written down.
-std::optional<Error> reproduce(const ShrinkOptions& options, const Subjects& subjects, const Problem& bad) {
-  const auto inputs = make_inputs(bad, subjects.reference());
-  if (!inputs) return inputs.error();
-  Subject& subject = *subjects.find(options.subject);
-  const IsolatedRun got = run_isolated(subject, bad, *inputs, options.environment, options.timeout);
-  const IsolatedRun want = run_isolated(subjects.reference(), bad, *inputs, Environment{}, options.timeout);
-  if (!want.sound()) return Error{"reference " + want.trouble(), 0, ""};
-  return write_reproducer(options.reproducer, bad, subject.argument(), *inputs, got.execution.planes, want.execution.planes);
-}
-
 }  // namespace
 
 Result<Shrunk> shrink(const ShrinkOptions& options, const Subjects& subjects,
@@ -153,40 +136,6 @@ Result<Shrunk> shrink(const ShrinkOptions& options, const Subjects& subjects,
   if (!options.known) find_nearest(trials, state, out);
   out.runs = trials.runs();
   return out;
-}
-
-int run_shrink(const ShrinkOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err) {
-  if (Subject* subject = subjects.find(options.subject))
-    if (const Support here = present_in_child(*subject); !here.yes) {
-      err << "error: subject " << options.subject << " is absent: " << here.why << "\n";
-      return 3;
-    }
-  const auto start = std::chrono::steady_clock::now();
-  std::function<void(const std::string&)> progress;
-  if (options.progress) progress = [&](const std::string& text) { err << "\r\x1b[K" << text << std::flush; };
-  const auto shrunk = shrink(options, subjects, progress);
-  if (options.progress) err << "\r\x1b[K" << std::flush;
-  if (!shrunk) {
-    err << "error: " << shrunk.error().text() << "\n";
-    return 2;
-  }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  const std::string subject = options.subject == "host" ? "" : " " + subjects.find(options.subject)->argument();
-  const std::string environment = to_text(options.environment).empty() ? "" : " --env " + to_text(options.environment);
-  out << fmt::format("shrunk   {} to {} in {} runs, {:.1f} s{}\n", sizes_text(options.problem), sizes_text(shrunk->bad), shrunk->runs, seconds, shrunk->exhausted ? "; the limit of runs ended it" : "");
-  out << fmt::format("  from     {}\n  fails    {}\n  claim    {}: {}\n", to_line(options.problem), to_line(shrunk->bad), shrunk->breach.claim,
-                     shrunk->breach.want.empty() ? shrunk->breach.got : shrunk->breach.got + " == " + shrunk->breach.want);
-  out << cause_text(shrunk->breach);
-  if (shrunk->good) out << fmt::format("  passes   {}\n           {}\n", to_line(*shrunk->good), shrunk->good_differs);
-  else out << "  passes   none of those that were tried\n";
-  out << fmt::format("  repro    assay run{}{} '{}'\n", subject, environment, to_line(shrunk->bad));
-  if (options.reproducer.empty()) return 0;
-  if (const auto error = reproduce(options, subjects, shrunk->bad)) {
-    err << "error: " << error->text() << "\n";
-    return 2;
-  }
-  out << fmt::format("  wrote    {}: reproduce.cpp, case.safetensors, README\n", options.reproducer);
-  return 0;
 }
 
 }  // namespace assay

@@ -1,7 +1,6 @@
-// `assay shrink <line>`: the smallest line that still fails in the same way, and the nearest one that passes.
+// The smallest line that still fails in the same way, and the nearest one that passes.
 #pragma once
 #include <functional>
-#include <iosfwd>
 #include <optional>
 #include <string>
 
@@ -21,8 +20,6 @@ struct ShrinkOptions {
   double max_seconds = 0;         // by the clock, 0: none; what was found by then is the answer
   int64_t max_elements = 0;       // of x in all runs together, 0: no limit; unlike a clock it ends the search at the same place on every machine
   bool known = false;             // the subject repeats itself, as the caller has seen, and `good` is not asked for
-  std::string reproducer;         // a folder that receives a pack and a C++ program; empty: none
-  bool progress = false;          // a line on err that is rewritten; for terminals
 };
 
 struct Shrunk {
@@ -45,9 +42,5 @@ Result<Shrunk> shrink(const ShrinkOptions&, const Subjects&, const std::function
 
 // The sizes as the line has them: "64x96", of a gemm <M>x<N>x<K>.
 std::string sizes_text(const Problem& problem);
-
-// Prints both lines with the failure of the first, and writes the reproducer (compare/debug/reproducer.h). 0 when the line was shrunk, whatever its failure; 2 where
-// shrink gives an error or the reproducer cannot be written; 3: the subject is absent.
-int run_shrink(const ShrinkOptions&, const Subjects&, std::ostream& out, std::ostream& err);
 
 }  // namespace assay

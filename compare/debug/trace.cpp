@@ -1,7 +1,6 @@
 #include "compare/debug/trace.h"
 
 #include <algorithm>
-#include <ostream>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -86,11 +85,6 @@ std::optional<Place> place_in(const Problem& problem, const Plane& plane, int64_
     }
   }
   return std::nullopt;
-}
-
-std::string cell(const std::optional<std::pair<Encoding, uint32_t>>& v) {
-  if (!v) return "-";
-  return fmt::format("{:<8}  {}", code_hex(v->first, v->second), value_text(v->first, v->second));
 }
 
 // What both sides made of the line.
@@ -218,37 +212,6 @@ Result<Trace> trace(const TraceOptions& options, const Subjects& subjects) {
   out.steps = align(*left, *right);
   out.outputs = outputs_of(p, *runs, out);
   return out;
-}
-
-int run_trace(const TraceOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err) {
-  const auto traced = trace(options, subjects);
-  if (!traced) {
-    err << "error: " << traced.error().text() << "\n";
-    return 2;
-  }
-  const bool product = options.problem.as<Gemm>() != nullptr;
-  out << fmt::format("trace    {}\n  element  ({}, {}) {}\n\n", to_line(options.problem), traced->row, traced->col, product ? "of d [n, m]" : name_of(traced->direction));
-  size_t what = 4, left = options.other.size();
-  for (const auto* rows : {&traced->steps, &traced->outputs})
-    for (const TraceRow& r : *rows) {
-      what = std::max(what, r.what.size());
-      left = std::max(left, cell(r.left).size());
-    }
-  bool found = false;
-  auto print = [&](const TraceRow& r) {
-    const bool inside = r.differs() && traced->inside, first = r.differs() && !inside && !found;
-    found |= first;
-    out << fmt::format("{} {:<6} {:<{}}  {:<{}}  {}{}\n", first ? "->" : r.differs() && !inside ? " *" : "  ", r.clause, r.what, what, cell(r.left), left, cell(r.right),
-                       first ? "   <- parts here" : inside ? "   <- inside the bound (N16.13)" : "");
-  };
-  out << fmt::format("   {:<6} {:<{}}  {:<{}}  {}\n", "clause", "step", what, options.other, left, options.subject);
-  for (const TraceRow& r : traced->steps) print(r);
-  if (traced->steps.empty()) out << "   neither side reports its steps for this op\n";
-  if (!traced->outputs.empty()) out << "   outputs\n";
-  for (const TraceRow& r : traced->outputs) print(r);
-  if (!traced->unpinned.empty()) out << "\nbits of d are not pinned (N16.13): " << traced->unpinned << "\n";
-  if (!found) out << (traced->unpinned.empty() || !traced->inside ? "\nno step and no output of this element differs\n" : "no step of this element differs, and its output lies inside the bound\n");
-  return found ? 1 : 0;
 }
 
 }  // namespace assay

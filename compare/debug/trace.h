@@ -1,6 +1,5 @@
-// `assay trace <line>`: both sides clause by clause for one element, and the first step on which they part.
+// Both sides clause by clause for one element, and the first step on which they part.
 #pragma once
-#include <iosfwd>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,8 +36,5 @@ struct Trace {
 };
 
 Result<Trace> trace(const TraceOptions&, const Subjects&);
-
-// Prints the table with the first differing row marked. 0: no row differs, but inside the bound of bits that are not pinned (N16.13); 1: one does; 2: an error (a subject that is unsupported or crashes, an element outside).
-int run_trace(const TraceOptions&, const Subjects&, std::ostream& out, std::ostream& err);
 
 }  // namespace assay

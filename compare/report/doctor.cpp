@@ -9,7 +9,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <ostream>
 #include <thread>
 
 #include <fmt/format.h>
@@ -161,36 +160,5 @@ json::Value doctor_facts_in_child(const Subjects& subjects) {
 }
 
 std::string fingerprint(std::span<Subject* const> subjects) { return std::string(doctor_facts(subjects).text("fingerprint")); }
-
-int run_doctor(const DoctorOptions& options, std::span<Subject* const> subjects, std::ostream& out) {
-  const json::Value facts = doctor_facts(subjects);
-  bool sound = true;
-  for (const auto& [name, value] : *facts.find("float")->object()) sound &= value.to_bool().value_or(false);
-  if (options.json) {
-    out << json::dump(facts, 2) << "\n";
-    return sound ? 0 : 1;
-  }
-  auto row = [&](std::string_view name, std::string_view value) { out << fmt::format("{:<12} {}\n", name, value); };
-  row("assay", fmt::format("{} ({}), line grammar {}", facts.text("version"), facts.text("commit"), kLineVersion));
-  row("compiler", fmt::format("{}  {}  {}", facts.text("compiler"), facts.text("build_type"), facts.text("flags")));
-  row("sanitizers", facts.text("sanitizers").empty() ? "none" : facts.text("sanitizers"));
-  row("cuda", facts.find("cuda_toolkit")->is_null() ? "not compiled in: no nvcc at build, or ASSAY_CUDA=OFF" : fmt::format("toolkit {} at build", facts.text("cuda_toolkit")));
-  row("system", fmt::format("{}  {}", facts.text("os"), facts.text("distribution")));
-  row("processor", fmt::format("{}, {} cores", facts.text("cpu"), facts.find("cores")->to_int().value_or(0)));
-  const auto& floats = *facts.find("float")->object();
-  row("float", sound ? fmt::format("as clause N1.1 asks: all {} probes hold", floats.size()) : "NOT as clause N1.1 asks:");
-  for (const auto& [name, value] : floats)
-    if (!value.to_bool()) row("", fmt::format("{}: {}", name, *value.string()));
-  for (const json::Value& s : *facts.find("subjects")->array()) {
-    const bool present = s.find("present")->to_bool().value_or(false);
-    row(&s == &facts.find("subjects")->array()->front() ? "subjects" : "",
-        fmt::format("{:<10} {}{}", s.text("name"), present ? "present" : "absent", s.text("detail").empty() ? "" : ": " + std::string(s.text("detail"))));
-  }
-  const json::Value* v = facts.find("vectors");
-  row("vectors", v->is_null() ? "absent: no fixtures/vectors/index.json here or in the source tree"
-                              : fmt::format("{} files in {}", v->find("files")->to_int().value_or(0), v->text("path")));
-  row("id", facts.text("fingerprint"));
-  return sound ? 0 : 1;
-}
 
 }  // namespace assay

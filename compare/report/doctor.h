@@ -1,7 +1,6 @@
 // What this program is and what it runs on: the facts a difference between two machines could come from.
-// `assay doctor` prints them all; fingerprint() is the short form that heads every report.
+// `assay doctor` prints them all (compare/commands/doctor.h); fingerprint() is the short form that heads every report.
 #pragma once
-#include <iosfwd>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,11 +27,5 @@ json::Value doctor_facts_in_child(const Subjects& subjects);
 
 // One line without a line end: version, compiler, system, processor, whether the floating-point environment holds, GPU, and 8 hex digits over all facts.
 std::string fingerprint(std::span<Subject* const> subjects);
-
-struct DoctorOptions {
-  bool json = false;
-};
-// Prints the facts. 0; 1 where the floating-point environment breaks clause N1.1.
-int run_doctor(const DoctorOptions&, std::span<Subject* const> subjects, std::ostream& out);
 
 }  // namespace assay

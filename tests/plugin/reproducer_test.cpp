@@ -12,6 +12,7 @@
 #include "compare/arithmetic/codes.h"
 #include "compare/process/run_in_child.h"
 #include "compare/subjects/plugin.h"
+#include "compare/commands/shrink.h"
 #include "compare/debug/shrink.h"
 #include "contract/line.h"
 #include "reference/subject.h"
@@ -65,7 +66,7 @@ TEST(Reproducer, OfAShrunkPluginRunsThePlugin) {
   Subjects subjects;
   subjects.owned.push_back(make_reference_subject());
   subjects.owned.push_back(std::move(*make_plugin_subject(plugin_path("faulty_plugin_rounding"))));
-  ShrinkOptions options;
+  ShrinkCommandOptions options;
   options.problem = *parse_line("quantize mxfp8 64x256 bf16 dir=row fill=ties seed=3");
   options.subject = subjects.owned.back()->name();
   options.reproducer = fresh("shrunk");

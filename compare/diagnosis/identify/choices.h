@@ -1,6 +1,5 @@
-// Lines under the choices of other quantizers, and `assay flavours`: the sets of choices that have a name.
+// Lines under the choices of other quantizers.
 #pragma once
-#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,15 +23,5 @@ std::vector<Choice> choices_of(FormatId);
 // directions, layout, rng) stays. With a direction the keys are of that direction alone, and the other keeps what it has. Errors: keys that do not fit the line.
 Result<Problem> with_choice(const Problem& base, std::string_view keys);
 Result<Problem> with_choice(const Problem& base, std::string_view keys, Direction);
-
-struct FlavoursOptions {
-  std::string format;                   // empty: all
-  bool measure = false;                 // the disagreement matrix instead of the list
-  std::string json;
-  int jobs = 0;
-  bool colour = false;
-};
-// Lists flavours.def, or measures for each pair of flavours of a format which share of scales and of codes differs on stated tensors. Exit status: 0; 2 no such format.
-int run_flavours(const FlavoursOptions&, const Subjects&, std::FILE* out, std::FILE* err);
 
 }  // namespace assay

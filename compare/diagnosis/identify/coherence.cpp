@@ -3,15 +3,12 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <ostream>
 
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
 #include "compare/diagnosis/identify/coherence_verdict.h"
 #include "compare/diagnosis/identify/direction_values.h"
-#include "compare/packs/dump.h"
-#include "compare/text/printable.h"
 
 namespace assay {
 
@@ -235,57 +232,6 @@ Coherence coherence(const Problem& problem, const std::vector<PlaneData>& planes
   }
   if (out.of == 0) out.undecidable = "there is no element";
   return out;
-}
-
-int run_coherence(const Dump& dump, std::ostream& out) {
-  size_t passed = 0, failed = 0, skipped = 0;
-  string first;
-  for (const DumpCase& c : dump.cases) {
-    const auto problem = problem_of(*c.recorded);
-    const string line = printable(c.recorded->line);
-    Coherence judged;
-    if (problem) {
-      std::vector<PlaneData> planes;
-      std::vector<Plane> all = output_planes(*problem);
-      for (Plane& plane : input_planes(*problem))
-        if (plane.name.ends_with("given.amax")) all.push_back(std::move(plane));
-      for (const Plane& plane : all) {
-        const PackPlane* recorded = c.recorded->find(plane.name);
-        if (!recorded || !recorded->tensor) continue;
-        auto data = dump_plane(*recorded->tensor, plane);
-        if (data) planes.push_back(std::move(*data));
-        else judged.verdict = plane.name + ": " + data.error().text();
-      }
-      if (judged.verdict.empty()) judged = coherence(*problem, planes);
-    } else {
-      judged.verdict = problem.error().text();
-    }
-    if (!judged.undecidable.empty()) {
-      ++skipped;
-      out << fmt::format("skipped  {}  {}   {}\n", c.where(), line, judged.undecidable);
-      continue;
-    }
-    const string open = judged.open ? fmt::format(", {} say nothing", judged.open) : "";
-    if (judged.coherent()) {
-      ++passed;
-      out << fmt::format("passed   {}  {}   {} of {} elements can come from one tensor{}\n", c.where(), line, judged.of, judged.of, open);
-      continue;
-    }
-    ++failed;
-    if (first.empty()) first = c.where();
-    out << fmt::format("\nFAILED  {}\n  {}\n  claim    rows and columns come from one tensor\n", c.where(), line.empty() ? "(no line)" : line);
-    if (!judged.verdict.empty()) out << "  cause    " << printable(judged.verdict) << "\n";
-    for (const string& n : judged.notes) out << "  note     " << printable(n) << "\n";
-    if (judged.first) {
-      out << fmt::format("  first    {}row {}, column {}: {}\n", judged.member ? fmt::format("member {}, ", *judged.member) : "", judged.first->row, judged.first->col, judged.first_text);
-      out << fmt::format("  judged   {} of {} elements apart{}\n", judged.apart, judged.of, open);
-    }
-    for (const Coordinate& w : judged.where) out << fmt::format("  where    {}: {} of {} that are apart, among {} of {} elements\n", w.what, w.differ, w.differ_of, w.inside, w.inside_of);
-    out << "\n";
-  }
-  if (!first.empty()) out << "first incoherence: " << first << "\n";
-  out << fmt::format("{} passed, {} failed, {} skipped\n", passed, failed, skipped);
-  return failed ? 1 : passed ? 0 : 3;
 }
 
 }  // namespace assay

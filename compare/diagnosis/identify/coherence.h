@@ -1,16 +1,14 @@
-// `assay check --coherence <pack>...`: rows against columns of each case, without the tensor that both were made from. Scale and code of a direction leave an interval for every
+// Rows against columns of a case, without the tensor that both were made from. Scale and code of a direction leave an interval for every
 // element; where those of rows and columns do not meet, the two cannot come from one tensor.
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <iosfwd>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "compare/arithmetic/places.h"
 #include "compare/diagnosis/diagnosis.h"
-#include "compare/packs/dump.h"
 
 namespace assay {
 
@@ -32,9 +30,5 @@ struct Coherence {
 // `planes`: output planes of a quantize or a split, by name; data and scales of both directions, and of NVFP4 the amaxes, unless `planes` or the line give them. Rotated columns
 // are held to what the 16 rows leave for their sums.
 Coherence coherence(const Problem& problem, const std::vector<PlaneData>& planes);
-
-// Every case in dump order, in the style of run_check. Cases of one direction or another op are skipped. Exit status: 0; 1 a case is not coherent, or has no valid line; 3 nothing
-// could be judged.
-int run_coherence(const Dump&, std::ostream& out);
 
 }  // namespace assay

@@ -1,5 +1,6 @@
 // check and diff: foreign dumps in several shapes, what is missing, what is hostile, and the order in which a folder is judged.
 #include "compare/commands/check.h"
+#include "compare/commands/diff.h"
 
 #include <gtest/gtest.h>
 
@@ -237,7 +238,7 @@ TEST(Check, HostilePacksAreStatusTwo) {
     const Ran r = check({path}), d = diff(path, path);
     EXPECT_EQ(r.status, 2);
     EXPECT_EQ(d.status, 2);
-    EXPECT_TRUE(r.err.starts_with("error: ")) << r.err;
+    EXPECT_TRUE(r.err.starts_with("assay: ")) << r.err;
   }
   EXPECT_EQ(check({folder + "/absent.safetensors"}).status, 2);
   std::filesystem::remove_all(folder);

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "compare/diagnosis/identify/identify.h"
+#include "compare/commands/identify.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
 #include "fixtures/safetensors.h"

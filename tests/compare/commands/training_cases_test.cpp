@@ -72,18 +72,18 @@ TEST(MatrixHtml, SaysWhatIsExcludedAndWhatFailedAndEscapes) {
 
 TEST(TakeStories, TakesItsWordsAndLeavesLines) {
   std::vector<std::string> what = {"smoke", "S-01", "parity linear mxfp8"};
-  const auto stories = take_stories(what, "");
-  ASSERT_TRUE(stories);
-  ASSERT_EQ(stories->size(), 2u);
-  EXPECT_EQ((*stories)[0].entry.text, "S-01");
-  EXPECT_EQ((*stories)[1].row, "linear input,weight");
+  const auto cases = take_training_cases(what, "");
+  ASSERT_TRUE(cases);
+  ASSERT_EQ(cases->size(), 2u);
+  EXPECT_EQ((*cases)[0].entry.text, "S-01");
+  EXPECT_EQ((*cases)[1].row, "linear input,weight");
   EXPECT_EQ(what, std::vector<std::string>{"smoke"});
 }
 
 TEST(TakeStories, AnUnknownOneIsAnError) {
   std::vector<std::string> scenario = {"S-00"}, cell = {"parity linear mxfp9"};
-  EXPECT_FALSE(take_stories(scenario, ""));
-  EXPECT_FALSE(take_stories(cell, ""));
+  EXPECT_FALSE(take_training_cases(scenario, ""));
+  EXPECT_FALSE(take_training_cases(cell, ""));
 }
 
 TEST(TakeStories, EveryCellHasANameOfItsOwn) {
@@ -160,10 +160,10 @@ training::QuantizerLike mxfp8_over_nvfp4(const training::RolePtr& role) {
 }
 
 TEST(ParityFactory, AFactorysCellsAreHeldToTheRecipesOfItsFormats) {
-  training::register_factory("stories_test_hybrid", mxfp8_over_nvfp4);
+  training::register_factory("training_cases_test_hybrid", mxfp8_over_nvfp4);
   const std::unique_ptr<Subject> reference = make_reference_subject();
   for (const char* module : {"linear", "layernorm_linear", "grouped_linear", "ops_linear", "ops_grouped_linear"}) {
-    const auto cell = training::parity_cell(std::string("parity ") + module + " factory=stories_test_hybrid");
+    const auto cell = training::parity_cell(std::string("parity ") + module + " factory=training_cases_test_hybrid");
     ASSERT_TRUE(cell) << module;
     EXPECT_EQ(cell->formats, (training::GemmFormats{"mxfp8", "nvfp4", "nvfp4"})) << module;
     const training::CellResult r = training::judge_cell(*cell, *reference, {});
@@ -175,32 +175,32 @@ TEST(ParityFactory, AFactorysCellsAreHeldToTheRecipesOfItsFormats) {
   EXPECT_EQ(judged_factory("parity linear factory=hybrid_mxfp8 flavour=te", *reference).exclusions, "E12");
   EXPECT_EQ(judged_factory("parity linear factory=mxfp8_fwd_high_precision_bwd_factory override=dequantized", *reference).outcome, training::CellResult::Outcome::bitwise);
   WrongAlone wrong;
-  const training::CellResult r = judged_factory("parity linear factory=stories_test_hybrid", wrong);
+  const training::CellResult r = judged_factory("parity linear factory=training_cases_test_hybrid", wrong);
   EXPECT_EQ(r.outcome, training::CellResult::Outcome::failed);
   EXPECT_NE(r.first.find("data"), std::string::npos) << r.first;
 }
 
 // Every setting is the recipe's, and yet the columns are others: only the bytes of the factory's own quantizers show it.
 TEST(ParityFactory, TheFactorysOwnQuantizersRun) {
-  training::register_factory("stories_test_from_rows", [](const training::RolePtr& role) -> training::QuantizerLike {
+  training::register_factory("training_cases_test_from_rows", [](const training::RolePtr& role) -> training::QuantizerLike {
     const auto mxfp8 = [] { return std::make_shared<training::MXFP8Quantizer>(); };
     return std::make_shared<training::HybridQuantizer>(mxfp8(), mxfp8(), role && role->tensor_type == "weight" ? "rowwise_dequantized" : "original");
   });
   const std::unique_ptr<Subject> reference = make_reference_subject();
-  const training::CellResult r = judged_factory("parity linear factory=stories_test_from_rows", *reference);
+  const training::CellResult r = judged_factory("parity linear factory=training_cases_test_from_rows", *reference);
   EXPECT_EQ(r.outcome, training::CellResult::Outcome::failed);
   EXPECT_TRUE(r.first.starts_with("dgrad: a.")) << r.first;
 }
 
 TEST(ParityFactory, ASettingThatTheRecipeHasNotIsAFailedCell) {
-  training::register_factory("stories_test_e5m2_weights", [](const training::RolePtr& role) -> training::QuantizerLike {
+  training::register_factory("training_cases_test_e5m2_weights", [](const training::RolePtr& role) -> training::QuantizerLike {
     auto made = mxfp8_over_nvfp4(role);
     if (role && role->tensor_type == "weight")
       dynamic_cast<training::MXFP8Quantizer&>(*dynamic_cast<training::HybridQuantizer&>(*std::get<training::QuantizerPtr>(made)).rowwise_quantizer).dtype = Encoding::e5m2;
     return made;
   });
   const std::unique_ptr<Subject> reference = make_reference_subject();
-  const training::CellResult r = judged_factory("parity linear factory=stories_test_e5m2_weights phase=cached", *reference);
+  const training::CellResult r = judged_factory("parity linear factory=training_cases_test_e5m2_weights phase=cached", *reference);
   EXPECT_EQ(r.outcome, training::CellResult::Outcome::failed);
   EXPECT_EQ(r.first, "settings of rows of linear/weight/m, which fprop reads");
   EXPECT_EQ(r.expected, "mxfp8");
@@ -211,11 +211,11 @@ TEST(ParityFactory, ASettingThatTheRecipeHasNotIsAFailedCell) {
 }
 
 TEST(ParityFactory, WhatNoVanillaRecipeStandsBesideIsRefused) {
-  training::register_factory("stories_test_operands", [](const training::RolePtr& role) -> training::QuantizerLike {
+  training::register_factory("training_cases_test_operands", [](const training::RolePtr& role) -> training::QuantizerLike {
     if (role && role->tensor_type == "weight") return std::make_shared<training::NVFP4Quantizer>();
     return std::make_shared<training::MXFP8Quantizer>();
   });
-  EXPECT_EQ(refusal("parity linear factory=stories_test_operands"),
+  EXPECT_EQ(refusal("parity linear factory=training_cases_test_operands"),
             "expected one format for both operands of fprop, found mxfp8 for rows of linear/input/m and nvfp4 for rows of linear/weight/m (vanilla has a recipe per GEMM, not per operand)");
   EXPECT_NE(refusal("parity linear factory=delayed_scaling_factory").find("for rows of linear/input/m, which fprop reads; delayed_scaling_factory returns a request for delayed scaling (exclusion E4"), std::string::npos);
   EXPECT_NE(refusal("parity linear factory=nvfp4_ref_rht_2d_factory").find("returns NVFP4QuantizerRef"), std::string::npos);
@@ -233,13 +233,13 @@ TEST(ParityFactory, WhatNoVanillaRecipeStandsBesideIsRefused) {
 
 TEST(TakeStories, TheMatrixOfAFactoryHasEveryModuleAndSaysWhatItLeavesOut) {
   std::vector<std::string> what = {"roles factory=mxfp8_nvfp4"};
-  const auto stories = take_stories(what, "");
-  ASSERT_TRUE(stories) << stories.error().text();
-  EXPECT_EQ(stories->size(), 3u * 11 + 3 * 9 + 1);   // modules with and without ranks, and packed weights
+  const auto cases = take_training_cases(what, "");
+  ASSERT_TRUE(cases) << cases.error().text();
+  EXPECT_EQ(cases->size(), 3u * 11 + 3 * 9 + 1);   // modules with and without ranks, and packed weights
   std::set<std::string> rows, names;
   size_t left_out = 0;
   const std::unique_ptr<Subject> reference = make_reference_subject();
-  for (const Story& s : *stories) {
+  for (const TrainingCase& s : *cases) {
     rows.insert(s.row);
     EXPECT_TRUE(names.insert(s.entry.text).second) << s.entry.text;
     if (s.entry.text.find("layernorm_mlp") == std::string::npos && s.entry.text.find("trajectory") == std::string::npos) continue;
@@ -252,7 +252,7 @@ TEST(TakeStories, TheMatrixOfAFactoryHasEveryModuleAndSaysWhatItLeavesOut) {
   EXPECT_EQ(left_out, 11u + 5);
   for (const char* word : {"roles factory=delayed_scaling_factory", "roles factory=nope", "roles mxfp8"}) {
     std::vector<std::string> refused = {word};
-    EXPECT_FALSE(take_stories(refused, "")) << word;
+    EXPECT_FALSE(take_training_cases(refused, "")) << word;
   }
 }
 

@@ -1,4 +1,5 @@
 // Shrink and trace on known faults: what is left is what the fault needs, the line says all of it, and its neighbour passes.
+#include "compare/commands/shrink.h"
 #include "compare/debug/shrink.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +12,7 @@
 
 #include "compare/arithmetic/codes.h"
 #include "compare/judge/cases.h"
+#include "compare/commands/trace.h"
 #include "compare/debug/trace.h"
 #include "fixtures/fill.h"
 #include "tests/compare/faulty_subject.h"
@@ -168,7 +170,7 @@ TEST(Shrink, RefusesWhatPassesAndWhatIsNotDeterministic) {
 }
 
 TEST(Shrink, PrintsBothLinesAndARepro) {
-  ShrinkOptions options;
+  ShrinkCommandOptions options;
   options.problem = line("quantize mxfp8 64x64 bf16 dir=row");
   options.subject = "faulty";
   std::ostringstream out, err;
@@ -293,7 +295,7 @@ TEST(Shrink, AnAbsentSubjectIsStatusThree) {
   };
   Subjects subjects = with_fault(no_fault);
   subjects.owned.push_back(std::make_unique<Absent>());
-  ShrinkOptions options;
+  ShrinkCommandOptions options;
   options.problem = line("quantize mxfp8 32x32 bf16 dir=row");
   options.subject = "absent";
   std::ostringstream out, err;

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "compare/commands/check.h"
+#include "compare/commands/diff.h"
 #include "compare/judge/claims.h"
 #include "compare/commands/explain.h"
 #include "compare/arithmetic/gemm_bounds.h"
@@ -22,6 +23,7 @@
 #include "compare/commands/run.h"
 #include "compare/judge/cases.h"
 #include "compare/debug/shrink.h"
+#include "compare/commands/trace.h"
 #include "compare/debug/trace.h"
 #include "contract/line.h"
 #include "fast/gemm_plan.h"

@@ -1,4 +1,5 @@
 // Doctor: the facts are there, in both forms; the float probes hold here and see a broken environment.
+#include "compare/commands/doctor.h"
 #include "compare/report/doctor.h"
 
 #include <gtest/gtest.h>

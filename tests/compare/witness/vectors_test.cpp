@@ -330,7 +330,7 @@ TEST(Vectors, MalformedIndexesAreStatusTwo) {
     folder.write_index(text);
     const Ran r = run(path);
     EXPECT_EQ(r.status, 2) << text.substr(0, 200) << "\n" << r.out;
-    EXPECT_TRUE(r.err.starts_with("error: ")) << text.substr(0, 200);
+    EXPECT_TRUE(r.err.starts_with("assay: ")) << text.substr(0, 200);
   }
   folder.write_index(good);
   EXPECT_EQ(run(path).status, 0);

@@ -1,4 +1,5 @@
 // assay flavours: every row is listed, lines are made by choices, and the matrix says which choices differ in scales, in codes, or in neither.
+#include "compare/commands/flavours.h"
 #include "compare/diagnosis/identify/choices.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+#include "compare/commands/coherence.h"
 #include "compare/diagnosis/identify/coherence.h"
 
 #include <gtest/gtest.h>

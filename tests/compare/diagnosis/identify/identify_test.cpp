@@ -1,6 +1,6 @@
 // assay identify against bytes of real libraries: the column `flavour` of fixtures/packs/libraries/README.md is among the choices that it finds to make all bytes of a module,
 // and of a module without one it names none.
-#include "compare/diagnosis/identify/identify.h"
+#include "compare/commands/identify.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "compare/commands/certify.h"
+#include "compare/commands/certify/part.h"
 #include "compare/arithmetic/codes.h"
 #include "contract/line.h"
 
