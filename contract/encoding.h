@@ -48,8 +48,17 @@ inline constexpr size_t kFloatEncodings = [] {
 
 constexpr const EncodingInfo& info(Encoding e) { return kEncodings[static_cast<size_t>(e)]; }
 
+// The encodings of tensors that are not quantized.
+constexpr bool is_wide_float(Encoding e) {
+  return e == Encoding::f32 || e == Encoding::bf16 || e == Encoding::f16;
+}
+
 // The encoding called `name` in a line ("bf16"), or nothing.
-std::optional<Encoding> encoding_named(std::string_view name);
+constexpr std::optional<Encoding> encoding_named(std::string_view name) {
+  for (size_t i = 0; i < kEncodings.size(); ++i)
+    if (kEncodings[i].name == name) return static_cast<Encoding>(i);
+  return std::nullopt;
+}
 
 // A binary32 value as its bit pattern. The contract holds no float; see contract/f32_text.h.
 using F32Bits = uint32_t;

@@ -1,21 +1,10 @@
-#include <charconv>
+#include <algorithm>
+#include <string>
 
-#include "contract/line.h"
 #include "contract/subject.h"
+#include "contract/words.h"
 
 namespace assay {
-
-namespace {
-
-template <class T>
-std::optional<T> parse_integer(std::string_view text, int base = 10) {
-  T value{};
-  auto [stop, status] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (text.empty() || status != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-}  // namespace
 
 Result<Environment> parse_environment(std::string_view text) {
   Environment env;
@@ -63,10 +52,7 @@ std::string to_text(const Environment& env) {
   auto add = [&](const std::string& item) { out += (out.empty() ? "" : ",") + item; };
   if (env.threads != base.threads) add("threads=" + std::to_string(env.threads));
   if (env.order != base.order) add("order=" + (env.order == Environment::kReverse ? "reverse" : std::to_string(env.order)));
-  if (env.poison != base.poison) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    add(std::string("poison=") + kDigits[env.poison >> 4] + kDigits[env.poison & 15]);
-  }
+  if (env.poison != base.poison) add("poison=" + hex(env.poison, 2));
   if (env.alignment != base.alignment) add("alignment=" + std::to_string(env.alignment));
   return out;
 }

@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "contract/words.h"
+
 namespace assay {
 
 Result<F32Bits> parse_f32(std::string_view text) {
@@ -27,12 +29,7 @@ Result<F32Bits> parse_f32(std::string_view text) {
 std::string f32_text(F32Bits bits) {
   const float value = std::bit_cast<float>(bits);
   char text[32];
-  if (std::isnan(value)) {
-    constexpr char kDigits[] = "0123456789ABCDEF";
-    std::string out = "0x";
-    for (int shift = 28; shift >= 0; shift -= 4) out += kDigits[bits >> shift & 0xF];
-    return out;
-  }
+  if (std::isnan(value)) return "0x" + upper(hex(bits, 8));
   auto [end, status] = std::to_chars(text, text + sizeof text, value);
   return status == std::errc{} ? std::string(text, end) : std::string{};
 }

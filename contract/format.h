@@ -1,4 +1,4 @@
-// Quantizer formats, their blocks and the enum-to-word tables. Generated from formats.def.
+// Quantizer formats and their blocks. Generated from formats.def.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "contract/choices.h"
 #include "contract/encoding.h"
 
 namespace assay {
@@ -16,10 +17,6 @@ enum class FormatId : uint8_t {
 #undef FORMAT
 };
 
-// How many elements share one scale. b1x32 runs along the contracted dimension: 1x32 in row data, 32x1 in column data.
-enum class Block : uint8_t { tensor, b1x16, b16x16, b1x32, b32x32, b1x128, b128x128 };
-inline constexpr std::string_view kBlocks[] = {"tensor", "1x16", "16x16", "1x32", "32x32", "1x128", "128x128"};
-constexpr std::string_view name_of(Block b) { return kBlocks[static_cast<size_t>(b)]; }
 // Elements along the contracted dimension; 0 for a whole tensor.
 constexpr int64_t length_of(Block b) {
   switch (b) {
@@ -67,6 +64,10 @@ using format_rows::kFormats;
 constexpr const FormatInfo& info(FormatId f) { return kFormats[static_cast<size_t>(f)]; }
 
 // The format called `name` in a line ("mxfp8"), or nothing.
-std::optional<FormatId> format_named(std::string_view name);
+constexpr std::optional<FormatId> format_named(std::string_view name) {
+  for (const FormatInfo& row : kFormats)
+    if (row.name == name) return row.id;
+  return std::nullopt;
+}
 
 }  // namespace assay

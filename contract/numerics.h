@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "contract/choices.h"
+
 namespace assay {
 
 #define NUMERIC(name, Type, clause, summary, ...) enum class Type : uint8_t { __VA_ARGS__ };
@@ -27,5 +29,16 @@ inline constexpr std::array kNumerics = {
 #include "contract/numerics.def"
 #undef NUMERIC
 };
+
+// The row, and the words, of each type of numerics.def.
+template <class E>
+inline constexpr NumericInfo kNumeric{};
+#define NUMERIC(name, Type, clause, summary, ...)                                            \
+  template <>                                                                                \
+  inline constexpr NumericInfo kNumeric<Type> = {#name, clause, summary, #__VA_ARGS__};      \
+  template <>                                                                                \
+  inline constexpr std::string_view kWords<Type> = kNumeric<Type>.values;
+#include "contract/numerics.def"
+#undef NUMERIC
 
 }  // namespace assay

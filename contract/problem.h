@@ -1,6 +1,7 @@
 // The Problem: everything that decides the bits of one case, and nothing else.
 // Equal Problems give equal bytes on a side, whatever the thread count, launch shape, order, poison or alignment
 // (those are the Environment, contract/subject.h). A Problem prints as one line and parses back (contract/line.h).
+// Round, FillKind, Arch and the other enums whose values are words of a line are rows of contract/choices.def.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "contract/choices.h"
 #include "contract/encoding.h"
 #include "contract/format.h"
 #include "contract/numerics.h"
@@ -27,17 +29,6 @@ enum class Direction : uint8_t { row, col };
 inline constexpr Direction kDirections[] = {Direction::row, Direction::col};
 constexpr std::string_view name_of(Direction d) { return d == Direction::row ? "row" : "col"; }
 
-// Round to nearest even, toward zero, up in magnitude (E8M0 only), or stochastically (E2M1 only, N12).
-enum class Round : uint8_t { rne, rz, rp, sr };
-// Beyond the largest finite value: that value, or infinity (NaN where the encoding has no infinity).
-enum class Overflow : uint8_t { sat, nosat };
-// Scale tensors as computed and padded, or permuted to the tensor-core tile order (clause N6.3).
-enum class ScaleLayout : uint8_t { compact, gemm };
-
-// How input data are made. A pure function of (kind, seed, absolute row, absolute column), never of the format.
-enum class FillKind : uint8_t {
-  normal, edges, ties, every_code, outliers, wide, exact_sums, zeros, denormal, nonfinite, amax_edges, negative_zeros, literal, pack
-};
 struct Fill {
   FillKind kind = FillKind::normal;
   uint64_t seed = 0;
@@ -54,14 +45,7 @@ struct Tensor {
   bool operator==(const Tensor&) const = default;
 };
 
-// Four-over-six (N10.10): off, or the error that chooses between a block's two scales, mean absolute or mean squared.
-enum class FourOverSix : uint8_t { off, mae, mse };
-// The largest E4M3 block scale that the tensor scale of NVFP4 aims at: 448, or 256 under four-over-six (N10.1).
-enum class E4m3Max : uint8_t { m448, m256 };
 inline constexpr uint16_t kRhtSignMask = 0xD7E8;   // N11.1: TransformerEngine's fixed signs
-
-// N17.12: where the scale of a block comes from: the block's elements; an amax or a scale code that is given for each block.
-enum class ScaleFrom : uint8_t { x, amax, scale };
 
 // How one direction is quantized.
 struct Quantizer {
@@ -93,11 +77,6 @@ enum class Flavour : uint8_t {
 #include "contract/flavours.def"
 #undef FLAVOUR
 };
-enum class Arch : uint8_t { sm90, sm100, sm110, sm120 };
-enum class Dispatch : uint8_t { automatic, generic, specialised, t1d, q2d, fb, rhtrc };
-
-// What the column direction of a pair is quantized from: x, or the row direction dequantized to x's encoding (N13.1).
-enum class ColSource : uint8_t { original, row_dequantized };
 
 // Where the random bytes of round=sr come from (N12.2).
 struct Rng {
@@ -120,15 +99,12 @@ struct Quantize {
   bool operator==(const Quantize&) const = default;
 };
 // Dequantize one direction of the quantized x (made by the reference), or of arbitrary codes.
-enum class CodesFrom : uint8_t { quantized, codes };
 struct Dequantize {
   Encoding out = Encoding::bf16;
   CodesFrom input = CodesFrom::quantized;
   bool operator==(const Dequantize&) const = default;
 };
 // One delayed-scaling update of `cols` slots with a history of `rows` amaxes each.
-enum class AmaxAlgo : uint8_t { max, most_recent };
-enum class UpdateRule : uint8_t { bulk, api, unfused };
 struct Update {
   AmaxAlgo algo = AmaxAlgo::max;
   UpdateRule rule = UpdateRule::bulk;
@@ -151,7 +127,6 @@ struct Hadamard {
   bool operator==(const Hadamard&) const = default;
 };
 // Quantize every member of a grouped tensor. Members lie one after the other in x, each a contiguous matrix (N14.1).
-enum class Vary : uint8_t { none, first, last, both };   // which sizes differ between members
 struct Split {
   Vary vary = Vary::first;
   std::vector<Shape> members;        // none of them: x is one empty group
@@ -177,11 +152,6 @@ struct Operand {
   Fill fill;
   bool operator==(const Operand&) const = default;
 };
-// N16.1: letters of A and B as cuBLAS has them. A: T is [M, K] and its rows are read, N is [K, M] and its columns; B: N is [N, K], T is [K, N].
-enum class GemmOp : uint8_t { TN, NN, NT };   // fprop, dgrad, wgrad
-// How the products are summed: N16.2, N16.3, and the tensor cores of Hopper (N16.4) as cuBLASLt chains and scales them (N16.5, N16.6, N16.7). What
-// holds for any of them: N16.10, N16.11.
-enum class GemmSum : uint8_t { f32_sequential, exact, hopper_fp8_split, hopper_fp8_fast, hopper_f16, hopper_tf32 };
 struct Gemm {
   int64_t k = 0;
   Operand a, b;

@@ -54,13 +54,6 @@ void add_once(Words& words, std::string_view word) {
   if (!word.empty() && std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
 }
 
-Error unknown(const std::string& what, std::string_view found, const Words& words) {
-  const std::string near = nearest_word(found, words);
-  std::string all;
-  for (std::string_view w : words) all += (all.empty() ? "" : ", ") + std::string(w);
-  return {"unknown " + what + " '" + std::string(found) + "'", 0, near.empty() ? "one of " + all : "did you mean '" + near + "'?"};
-}
-
 }  // namespace
 
 Result<TensorRole> parse_role(std::string_view text) {

@@ -9,7 +9,7 @@
 #include "compare/commands/worker_verdict.h"
 #include "compare/process/pool.h"
 #include "fixtures/json.h"
-#include "training/parity/parity.h"
+#include "training/parity/cells.h"
 #include "training/scenarios/scenario.h"
 
 namespace assay {

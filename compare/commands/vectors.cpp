@@ -12,7 +12,7 @@
 #include "compare/process/pool.h"
 #include "compare/text/printable.h"
 #include "compare/witness/records/records.h"
-#include "compare/witness/vectors/families.h"
+#include "compare/witness/vectors/checks.h"
 
 namespace assay {
 

@@ -60,7 +60,7 @@ string array_text(const string& name, const std::vector<std::byte>& bytes) {
   return out + "};\n";
 }
 
-// Elements that are compared: all, or those before what nobody writes (N14.6).
+// Elements that are compared: all, or those before the part that is never written (N14.6).
 int64_t compared(const Plane& p) { return p.padding == Padding::untouched ? p.logical.cols : p.padded.count(); }
 
 // A row of the program's table.

@@ -11,6 +11,7 @@
 #include "compare/arithmetic/places.h"
 #include "compare/judge/expectations.h"
 #include "compare/judge/own_lines.h"
+#include "compare/judge/statistics.h"
 #include "contract/dispatch.h"
 
 namespace assay {
@@ -31,7 +32,7 @@ void claim_untouched(const Case& c, Subject& s, Verdict& v) {
       constexpr auto kMessage = "noop is 1.0, so no byte may be written (N6.7); poison {:02X} was overwritten";
       Breach b = complaint("untouched", s.name(), fmt::format(kMessage, env.poison));
       b.at(&c.problem, p.plane, place);
-      b.in_padding = false;
+      b.in_padding = false;   // padding is judged like everything else here
       b.got_code = code_at(p.plane, p.bytes, index);
       b.environment = to_text(env);
       v.breaches.push_back(std::move(b));

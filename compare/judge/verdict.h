@@ -37,7 +37,7 @@ struct Breach {
   std::string plane;                   // where it begins; empty when no plane is to blame
   std::string encoding;                // of that plane
   std::string where;                   // "row 12, columns 32..63"
-  int64_t row = -1, col = -1;          // coordinates in the plane; -1: none
+  int64_t row = -1, col = -1;          // coordinates in the plane; -1 where none are known
   bool in_padding = false;
   int64_t differ = 0, of = 0;
   std::optional<uint32_t> got_code, want_code;

@@ -5,6 +5,12 @@
 
 namespace assay::training {
 
+std::vector<F32Bits> f32_bits(const Array& a) {
+  std::vector<F32Bits> out(static_cast<size_t>(a.count()));
+  if (!out.empty()) std::memcpy(out.data(), a.bytes().data(), out.size() * sizeof(F32Bits));
+  return out;
+}
+
 std::vector<float> floats(Session& session, const ArrayPtr& x) {
   const ArrayPtr wide = contiguous(cast(session, x, DType::float32));
   std::vector<float> values(static_cast<size_t>(wide->count()));

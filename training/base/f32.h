@@ -9,6 +9,8 @@
 
 namespace assay::training {
 
+// The bits of a contiguous float32 Array.
+std::vector<F32Bits> f32_bits(const Array&);
 // The elements of `x` in row-major order, widened exactly by op cast.
 std::vector<float> floats(Session&, const ArrayPtr& x);
 // A contiguous float32 Array of `shape`, which has as many elements as `values`.

@@ -1,10 +1,11 @@
 #include "training/formats/matmul.h"
 
-#include <algorithm>
-#include <cstring>
+#include <span>
+#include <utility>
 
 #include "contract/line.h"
 #include "contract/planes.h"
+#include "training/formats/formats.h"
 
 namespace assay::training {
 namespace {
@@ -36,6 +37,49 @@ Selected select_plain(const ArrayPtr& x) {
   return s;
 }
 
+Selected select_per_tensor(const Float8Storage& f, Direction d, std::string_view who) {
+  Selected s;
+  s.operand.quantizer.format = FormatId::fp8_current;
+  s.operand.quantizer.element = f.fp8_dtype;
+  s.scaling_mode = "per-tensor";
+  const bool turn = d == Direction::col && !f.tn_only;   // one byte plane serves both directions
+  ArrayPtr data = present(d == Direction::row || turn ? f.data : f.transpose_invalid ? nullptr : f.transpose, who, d, f);
+  if (turn) data = contiguous(transpose(view(data, {flattened(data->shape).rows, flattened(data->shape).cols}), 0, 1));
+  s.planes = {{"scale_inv", f.scale_inv}, {"data", data}};
+  return s;
+}
+
+Selected select_blocks(const BlockScaledStorage& b, Direction d, std::string_view who) {
+  if (b.with_gemm_swizzled_scales)
+    throw SemanticError(ErrorClass::not_implemented_error,
+                        "GEMM operand '" + std::string(who) +
+                            "' has swizzled scales; expected compact ones: quantize with optimize_for_gemm off");
+  const auto buffer = [&](const ArrayPtr& r, const ArrayPtr& c) { return present(d == Direction::row ? r : c, who, d, b); };
+  Selected s;
+  assay::Quantizer& q = s.operand.quantizer;
+  q.element = b.element;
+  if (const auto* n = dynamic_cast<const NVFP4Storage*>(&b)) {
+    q.format = FormatId::nvfp4;
+    q.block = Block::b1x16;   // columns of square blocks store a scale for each 16 too (N10.14)
+    q.row_scaled = n->row_scaled;
+    q.four_over_six = n->use_4over6 ? FourOverSix::mae : FourOverSix::off;
+    q.e4m3_max = n->e4m3_max == 256 ? E4m3Max::m256 : E4m3Max::m448;
+    s.scaling_mode = "NVFP4";
+    s.planes.push_back({"amax", buffer(n->amax_rowwise, n->amax_columnwise)});
+  } else if (const auto* f = dynamic_cast<const Float8BlockwiseStorage*>(&b)) {
+    q.format = FormatId::fp8_block;
+    q.block = f->is_2d ? Block::b128x128 : Block::b1x128;
+    s.scaling_mode = f->is_2d ? "blocks of 128x128" : "blocks of 1x128";
+  } else {
+    q.format = FormatId::mxfp8;
+    q.block = Block::b1x32;
+    s.scaling_mode = "MXFP8";
+  }
+  s.planes.push_back({"scale_inv", buffer(b.rowwise_scale_inv, b.columnwise_scale_inv)});
+  s.planes.push_back({"data", buffer(b.rowwise_data, b.columnwise_data)});
+  return s;
+}
+
 Selected select(Session& session, const Tensorlike& tensor, Direction d, std::string_view who) {
   if (const ArrayPtr* x = std::get_if<ArrayPtr>(&tensor)) return select_plain(*x);
   const StoragePtr& storage = std::get<StoragePtr>(tensor);
@@ -44,45 +88,11 @@ Selected select(Session& session, const Tensorlike& tensor, Direction d, std::st
     if (!child) missing(who, d, h->class_name());
     return select(session, child, d, who);
   }
-  Selected s;
-  assay::Quantizer& q = s.operand.quantizer;
+  const auto* per_tensor = dynamic_cast<const Float8Storage*>(storage.get());
+  const auto* blocks = dynamic_cast<const BlockScaledStorage*>(storage.get());
+  if (!per_tensor && !blocks) return select_plain(storage->dequantize(session));
+  Selected s = per_tensor ? select_per_tensor(*per_tensor, d, who) : select_blocks(*blocks, d, who);
   s.operand.source = Encoding::bf16;   // what was quantized does not matter to its codes
-  if (auto* f = dynamic_cast<Float8Storage*>(storage.get())) {
-    q.format = FormatId::fp8_current;
-    q.element = f->fp8_dtype;
-    s.scaling_mode = "per-tensor";
-    const bool turn = d == Direction::col && !f->tn_only;   // one byte plane serves both directions
-    ArrayPtr data = present(d == Direction::row || turn ? f->data : f->transpose_invalid ? nullptr : f->transpose, who, d, *f);
-    if (turn) data = contiguous(transpose(view(data, {flattened(data->shape).rows, flattened(data->shape).cols}), 0, 1));
-    s.planes = {{"scale_inv", f->scale_inv}, {"data", data}};
-  } else if (auto* b = dynamic_cast<BlockScaledStorage*>(storage.get())) {
-    if (b->with_gemm_swizzled_scales)
-      throw SemanticError(ErrorClass::not_implemented_error, "GEMM operand '" + std::string(who) + "' has swizzled scales; expected compact ones: quantize with optimize_for_gemm off");
-    const bool row = d == Direction::row;
-    const auto buffer = [&](const ArrayPtr& r, const ArrayPtr& c) { return present(row ? r : c, who, d, *storage); };
-    q.element = b->element;
-    if (auto* n = dynamic_cast<NVFP4Storage*>(b)) {
-      q.format = FormatId::nvfp4;
-      q.block = Block::b1x16;                               // columns of square blocks store a scale for each 16 too (N10.14)
-      q.row_scaled = n->row_scaled;
-      q.four_over_six = n->use_4over6 ? FourOverSix::mae : FourOverSix::off;
-      q.e4m3_max = n->e4m3_max == 256 ? E4m3Max::m256 : E4m3Max::m448;
-      s.scaling_mode = "NVFP4";
-      s.planes.push_back({"amax", buffer(n->amax_rowwise, n->amax_columnwise)});
-    } else if (auto* f = dynamic_cast<Float8BlockwiseStorage*>(b)) {
-      q.format = FormatId::fp8_block;
-      q.block = f->is_2d ? Block::b128x128 : Block::b1x128;
-      s.scaling_mode = f->is_2d ? "blocks of 128x128" : "blocks of 1x128";
-    } else {
-      q.format = FormatId::mxfp8;
-      q.block = Block::b1x32;
-      s.scaling_mode = "MXFP8";
-    }
-    s.planes.push_back({"scale_inv", buffer(b->rowwise_scale_inv, b->columnwise_scale_inv)});
-    s.planes.push_back({"data", buffer(b->rowwise_data, b->columnwise_data)});
-  } else {
-    return select_plain(storage->dequantize(session));
-  }
   s.matrix = flattened(storage->size());
   return s;
 }
@@ -109,6 +119,24 @@ GemmSum sum_of(GemmModel model, const Selected& a, bool split) {
   if (model == GemmModel::f32_sequential) return GemmSum::f32_sequential;
   if (a.operand.quantizer.format == FormatId::identity) return a.operand.source == Encoding::f32 ? GemmSum::hopper_tf32 : GemmSum::hopper_f16;
   return split ? GemmSum::hopper_fp8_split : GemmSum::hopper_fp8_fast;
+}
+
+// The planes that the Problem reads: of the operands, the bias, and what the result is added to.
+std::vector<PlaneData> inputs_of(const Problem& p, const Selected& a, const Selected& b, const GemmOptions& o) {
+  std::vector<PlaneData> inputs;
+  for (Plane& plane : input_planes(p)) {
+    const bool of_operand = plane.name.size() > 2 && plane.name[1] == '.';
+    ArrayPtr from = plane.name == "bias" ? o.bias : o.accumulate_into;
+    if (of_operand)
+      for (const auto& [stem, buffer] : plane.name[0] == 'a' ? a.planes : b.planes)
+        if (plane.name.substr(2) == stem) from = buffer;
+    const std::span<const std::byte> bytes = std::as_const(*contiguous(from)).bytes();
+    if (bytes.size() != plane.bytes())
+      throw SemanticError(ErrorClass::runtime_error, "GEMM " + o.name + ": expected " + std::to_string(plane.bytes()) + " bytes of " +
+                                                         plane.name + ", found " + std::to_string(bytes.size()));
+    inputs.push_back({std::move(plane), {bytes.begin(), bytes.end()}});
+  }
+  return inputs;
 }
 
 bool native(const Quantizer& q) { return !q.custom() && q.class_name() != "HybridQuantizer" && q.class_name() != "IdentityQuantizer"; }
@@ -170,18 +198,7 @@ Tensorlike general_gemm(Session& session, const Tensorlike& A, const Tensorlike&
   p.x = {{n, m}, encoding_of(out), {}};
   p.op = gemm;
 
-  std::vector<PlaneData> inputs;
-  for (Plane& plane : input_planes(p)) {
-    const bool of_operand = plane.name.size() > 2 && plane.name[1] == '.';
-    ArrayPtr from = plane.name == "bias" ? o.bias : o.accumulate_into;
-    if (of_operand)
-      for (const auto& [stem, buffer] : plane.name[0] == 'a' ? a.planes : b.planes)
-        if (plane.name.substr(2) == stem) from = buffer;
-    const std::span<const std::byte> bytes = std::as_const(*contiguous(from)).bytes();
-    if (bytes.size() != plane.bytes())
-      throw SemanticError(ErrorClass::runtime_error, "GEMM " + o.name + ": expected " + std::to_string(plane.bytes()) + " bytes of " + plane.name + ", found " + std::to_string(bytes.size()));
-    inputs.push_back({std::move(plane), {bytes.begin(), bytes.end()}});
-  }
+  std::vector<PlaneData> inputs = inputs_of(p, a, b, o);
   const std::vector<PlaneData> outputs = session.run(p, inputs);
 
   Dims shape = db == Direction::row ? shape_of(B) : Dims{n, m};

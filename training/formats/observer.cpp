@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "training/formats/storage.h"
+
 namespace assay::training {
 
 ObserverQuantizer::ObserverQuantizer(QuantizerPtr inner_quantizer, std::function<void(const Observation&)> observe) : inner(std::move(inner_quantizer)), observe(std::move(observe)) {

@@ -37,7 +37,7 @@ class ObserverQuantizer final : public Quantizer {
   StoragePtr make_empty(Session&, const Dims& shape, DType dtype) const override;
   void calibrate(Session&, const ArrayPtr& x) override;
   std::optional<assay::Quantizer> line(Direction d) const override;
-  std::vector<std::string> value_fields() const override { return inner->value_fields(); }
+  bool compared_by_value() const override { return inner->compared_by_value(); }
 
  protected:
   // The result keeps a copy of the quantizer within, not of the observer: what was quantized is no longer watched.
@@ -47,7 +47,7 @@ class ObserverQuantizer final : public Quantizer {
   Quantizer& synchronised() const;
 };
 
-// The quantizer within all observers around `q`; `q` itself where there is none.
+// The quantizer within all observers around `q`; `q` itself without observers.
 Quantizer& unwrapped(Quantizer& q);
 const Quantizer& unwrapped(const Quantizer& q);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <typeinfo>
 
-#include "training/formats/hybrid.h"
+#include "training/formats/formats.h"
 #include "training/formats/parts.h"
 #include "training/formats/shapes.h"
 

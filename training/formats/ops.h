@@ -7,6 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "training/formats/hybrid.h"
+#include "training/formats/identity.h"
 #include "training/formats/storage.h"
 
 namespace assay::training {

@@ -1,6 +1,7 @@
 // Movements of whole bytes that storages share, and the one road from their buffers to a plain tensor. No arithmetic on elements.
 #pragma once
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +21,8 @@ ArrayPtr first_rows(const ArrayPtr&, int64_t rows);
 // `wanted` with its -1, if any, worked out from `count` elements; RuntimeError where that is impossible.
 Dims resolved(const Dims& wanted, int64_t count);
 void copy_optional(const ArrayPtr& from, const ArrayPtr& to);   // where both exist
+// The answer of get_data_tensors: both, or the one that is asked for; ValueError where neither is.
+std::vector<ArrayPtr> chosen(const ArrayPtr& rows, const ArrayPtr& columns, bool rowwise, bool columnwise);
 // The checks that copy_from_storage shares: RuntimeError "`what` differs" where `same` is false.
 void expect_same(bool same, std::string_view storage, std::string_view what);
 
@@ -30,6 +33,10 @@ struct Codes {
 // The codes as a plain tensor of shape `logical` by op dequantize. Scales of another padding are fitted to the plane; data must have its bytes. Throws
 // RuntimeError where a buffer is missing or does not hold the plane.
 ArrayPtr dequantized(Session&, const assay::Quantizer& settings, Direction, const Dims& logical, DType to, const Codes&);
+
+[[noreturn]] void raise_runtime_error(const std::string& what);
+// "a Float8Tensor", "an MXFP8Tensor".
+std::string with_article(std::string_view class_name);
 
 // The field list of a gather as JSON.
 json::Value names_as_json(const std::vector<std::string>&);

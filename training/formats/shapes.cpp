@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "training/base/errors.h"
+#include "training/formats/identity.h"
 
 namespace assay::training {
 
@@ -28,6 +29,11 @@ Dims turned_back(const Dims& shape) {
   Dims out = shape;
   if (!out.empty()) std::rotate(out.begin(), out.begin() + 1, out.end());
   return out;
+}
+
+bool multiples_of(const Dims& shape, int64_t n) {
+  const Shape s = flattened(shape);
+  return s.rows % n == 0 && s.cols % n == 0;
 }
 
 Dims packed(Dims shape) {

@@ -33,6 +33,8 @@ Dims columnwise_shape(const Quantizer& quantizer, const Dims& shape);
 // (d0, .., K) to (K, d0, ..) and back; an empty or 1-D shape stays.
 Dims turned(const Dims& shape);
 Dims turned_back(const Dims& shape);
+// Whether the rows and the columns of the matrix are both multiples of n.
+bool multiples_of(const Dims& shape, int64_t n);
 // Two codes to a byte: the last dimension halved, rounded down.
 Dims packed(Dims shape);
 

@@ -1,7 +1,11 @@
 #include "training/formats/storage.h"
 
+#include <string>
 #include <utility>
 
+#include "training/formats/blockwise.h"
+#include "training/formats/float8.h"
+#include "training/formats/identity.h"
 #include "training/formats/parts.h"
 
 namespace assay::training {
@@ -41,6 +45,21 @@ void Storage::clear() {
     if (*f.slot) **f.slot = *empty({0}, (*f.slot)->dtype);
 }
 
+void Storage::copy_from_storage(const Storage& from) {
+  if (from.names().light != names().light)
+    throw SemanticError(ErrorClass::type_error,
+                        "copy_from_storage: expected " + with_article(names().light) + ", found a " + string(from.class_name()));
+  expect_same_settings(from);
+  const std::vector<Field> theirs = const_cast<Storage&>(from).fields(), own = fields();   // theirs are only read
+  for (size_t i = 0; i < own.size(); ++i) copy_optional(*theirs[i].slot, *own[i].slot);
+}
+
+void Storage::expect_same_settings(const Storage&) const {}
+
+void Storage::nothing_left(ErrorClass c, std::string_view call, std::string_view what) const {
+  throw SemanticError(c, string(call) + ": expected " + with_article(names().tensor) + " with " + string(what) + ", found none left");
+}
+
 // What a class gathers unless it says otherwise: its fields, by name, as they are.
 Extracted Storage::fsdp_extract_buffers() {
   const std::vector<string> names = fsdp_buffer_fields();
@@ -58,19 +77,6 @@ void Storage::fsdp_assign_gathered(const std::vector<ArrayPtr>& buffers, const j
                         "fsdp: expected " + std::to_string(n) + " gathered buffers for " + string(class_name()) + ", found " + std::to_string(buffers.size()));
   for (size_t i = 0; i < n; ++i)
     if (const string* name = (*names->array())[i].string()) buffer_named(*this, *name) = buffers[i];
-}
-
-std::vector<Field> BlockScaledStorage::fields() {
-  return {{"_rowwise_data", &rowwise_data},
-          {"_columnwise_data", &columnwise_data},
-          {"_rowwise_scale_inv", &rowwise_scale_inv},
-          {"_columnwise_scale_inv", &columnwise_scale_inv}};
-}
-
-std::vector<ArrayPtr> BlockScaledStorage::get_data_tensors(bool rowwise, bool columnwise) {
-  if (!rowwise && !columnwise) throw SemanticError(ErrorClass::value_error, "get_data_tensors: expected a direction, found neither asked for");
-  if (rowwise && columnwise) return {rowwise_data, columnwise_data};
-  return {rowwise ? rowwise_data : columnwise_data};
 }
 
 bool workspace_valid(const Storage& cached, const Quantizer& wanted, bool tn_only) {

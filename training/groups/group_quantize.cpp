@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "training/base/f32.h"
+#include "training/formats/formats.h"
 
 namespace assay::training {
 
@@ -52,7 +55,7 @@ void check(const char* entry, const Session& session, const Quantizer& q, const 
   }
 }
 
-// The buffer that the output plane of direction d called `stem` belongs to; null for planes that are no buffer.
+// The buffer that an output plane belongs to; null for planes that no buffer holds.
 ArrayPtr buffer_of(const GroupedTensor& g, const Plane& plane) {
   if (!plane.direction) return nullptr;
   const bool row = plane.direction == Direction::row;
@@ -106,73 +109,102 @@ void run(Session& session, const Problem& problem, const Array& x, GroupedTensor
   }
 }
 
-std::vector<F32Bits> words_of(const Array& array) {
-  std::vector<F32Bits> out(static_cast<size_t>(array.count()));
-  if (!out.empty()) std::memcpy(out.data(), array.data(), out.size() * sizeof(F32Bits));
-  return out;
-}
-
-GroupedTensorPtr grouped(const char* entry, Session& session, const ArrayPtr& x, const QuantizerPtr& quantizer, int64_t n, const GroupQuantizeOptions& options) {
-  const GroupedLayout sizes = layout(entry, *x, n, options.first_dims, options.last_dims);
+// The group that is written: the caller's, or a new one; either is checked against what the kernels of its format take.
+GroupedTensorPtr destination(const char* entry, Session& session, const Array& x, const QuantizerPtr& quantizer, int64_t n,
+                             const GroupQuantizeOptions& options) {
+  const GroupedLayout sizes = layout(entry, x, n, options.first_dims, options.last_dims);
   need(quantizer != nullptr, entry, "a quantizer", "none");
   if (quantizer->custom() || dynamic_cast<const Float8Quantizer*>(quantizer.get()) || quantizer->compatible_recipe() == "CustomRecipe")
-    refuse(std::string(entry) + ": expected a quantizer of MXFP8, current scaling, blockwise FP8 or NVFP4, found " + std::string(quantizer->class_name()));
+    refuse(std::string(entry) + ": expected a quantizer of MXFP8, current scaling, blockwise FP8 or NVFP4, found " +
+           std::string(quantizer->class_name()));
   GroupedTensorPtr g = options.output;
   if (g) {
-    need(g->all_same_shape() && !options.first_dims && !options.last_dims, entry, "an output to reuse whose members are all alike", "sizes that vary");
+    need(g->all_same_shape() && !options.first_dims && !options.last_dims, entry, "an output to reuse whose members are all alike",
+         "sizes that vary");
     need(g->num_tensors == n && g->logical_shape == sizes.logical, entry, "an output to reuse of the same members", "others");
     need(g->quantizer == quantizer, entry, "an output to reuse that has the same quantizer object", "another");
   } else {
-    g = make_grouped_tensor(session, sizes, quantizer, x->dtype);
+    g = make_grouped_tensor(session, sizes, quantizer, x.dtype);
   }
-  check(entry, session, *quantizer, *g, x->dtype, options.nvfp4_rows);
-  if (options.tensor_offsets) {
-    need(options.tensor_offsets->dtype == DType::int64 && options.tensor_offsets->count() == n + 1, entry, "tensor_offsets of " + std::to_string(n + 1) + " int64",
-         std::to_string(options.tensor_offsets->count()) + " of " + std::string(name_of(options.tensor_offsets->dtype)));
-    g->tensor_offsets = options.tensor_offsets;
+  check(entry, session, *quantizer, *g, x.dtype, options.nvfp4_rows);
+  if (const ArrayPtr& offsets = options.tensor_offsets) {
+    need(offsets->dtype == DType::int64 && offsets->count() == n + 1, entry, "tensor_offsets of " + std::to_string(n + 1) + " int64",
+         std::to_string(offsets->count()) + " of " + std::string(name_of(offsets->dtype)));
+    g->tensor_offsets = offsets;
   }
+  return g;
+}
 
+// The split that fills the group; without a direction where there is nothing to do.
+Problem split_of(const GroupedTensor& g, const Array& x) {
   Problem p;
   Split op;
-  op.vary = g->varying_both_dims() ? Vary::both : g->first_dims ? Vary::first : g->last_dims ? Vary::last : Vary::none;
+  op.vary = g.varying_both_dims() ? Vary::both : g.first_dims ? Vary::first : g.last_dims ? Vary::last : Vary::none;
   int64_t rows = 0, cols = 0, elements = 0;
-  for (const Dims& m : g->tensor_shapes) {
+  for (const Dims& m : g.tensor_shapes) {
     op.members.push_back({m[0], m[1]});
     rows += m[0], cols += m[1], elements += m[0] * m[1];
   }
-  if (elements == 0) return g;
-  op.capacity = x->count();
-  p.x.source = encoding_of(x->dtype);
-  p.x.shape = op.vary == Vary::both ? Shape{1, elements} : op.vary == Vary::last ? Shape{op.members[0].rows, cols} : Shape{rows, op.members[0].cols};
-  if (g->rowwise_data) p.row = quantizer->line(Direction::row);
-  if (g->columnwise_data) p.col = quantizer->line(Direction::col);
+  if (elements == 0) return p;
+  op.capacity = x.count();
+  p.x.source = encoding_of(x.dtype);
+  p.x.shape = op.vary == Vary::both   ? Shape{1, elements}
+              : op.vary == Vary::last ? Shape{op.members[0].rows, cols}
+                                      : Shape{rows, op.members[0].cols};
+  if (g.rowwise_data) p.row = g.quantizer->line(Direction::row);
+  if (g.columnwise_data) p.col = g.quantizer->line(Direction::col);
+  p.op = op;
+  return p;
+}
+
+// Scales by the amaxes of the reduction's group: a first launch finds this rank's own, a second one scales by the group's.
+void run_reduced(const char* entry, Session& session, Problem p, const Array& x, GroupedTensor& g, const AmaxReduction& reduction) {
+  need(reduction.group != nullptr, entry, "an amax_reduction_group with with_amax_reduction", "none");
+  const std::optional<F32Bits> noop = p.as<Split>()->noop;
+  Problem find = p;
+  find.as<Split>()->noop.reset();
+  std::vector<F32Bits> amaxes;
+  for (const PlaneData& made : session.run(find, inputs_of(find, x, {})))
+    if (made.plane.name.ends_with(".amax") && amaxes.empty())
+      amaxes = f32_bits(*from_bytes({g.num_tensors}, DType::float32, made.bytes));
+  session.collectives.push_back({"all_reduce_max", session.tensor_name, reduction.group->name});
+  if (reduction.group->all_reduce_max) reduction.group->all_reduce_max(amaxes);
+  for (Direction d : kDirections)
+    if (p.quantizer(d)) p.quantizer(d)->amax = amaxes.front();
+  run(session, p, x, g, amaxes);
+  if (noop != F32Bits{0x3F800000}) std::memcpy(g.amax->bytes().data(), amaxes.data(), amaxes.size() * sizeof(F32Bits));
+}
+
+GroupedTensorPtr grouped(const char* entry, Session& session, const ArrayPtr& x, const QuantizerPtr& quantizer, int64_t n,
+                         const GroupQuantizeOptions& options) {
+  const GroupedTensorPtr g = destination(entry, session, *x, quantizer, n, options);
+  Problem p = split_of(*g, *x);
   if (!p.row && !p.col) return g;
   const auto* fp4 = dynamic_cast<const NVFP4Quantizer*>(quantizer.get());
-  if (!fp4) op.noop = options.noop;
-  p.op = op;
+  if (!fp4) p.as<Split>()->noop = options.noop;
   g->with_gemm_swizzled_scales = (p.row ? p.row : p.col)->scales == ScaleLayout::gemm;
-  if (fp4 && fp4->stochastic_rounding) p.rng = options.rng ? *options.rng : session.rng.draw("NVFP4Quantizer group", true, static_cast<uint64_t>(n));
+  if (fp4 && fp4->stochastic_rounding)
+    p.rng = options.rng ? *options.rng : session.rng.draw("NVFP4Quantizer group", true, static_cast<uint64_t>(n));
   const ArrayPtr source = contiguous(x);
   const AmaxReduction* reduction = quantizer->amax_reduction();
-  if (!fp4 && reduction && reduction->enabled) {
-    need(reduction->group != nullptr, entry, "an amax_reduction_group with with_amax_reduction", "none");
-    // The first launch finds this rank's amaxes, the second scales by the group's.
-    Problem find = p;
-    find.as<Split>()->noop.reset();
-    std::vector<F32Bits> amaxes;
-    for (const PlaneData& made : session.run(find, inputs_of(find, *source, {})))
-      if (made.plane.name.ends_with(".amax") && amaxes.empty()) amaxes = words_of(*from_bytes({n}, DType::float32, made.bytes));
-    session.collectives.push_back({"all_reduce_max", session.tensor_name, reduction->group->name});
-    if (reduction->group->all_reduce_max) reduction->group->all_reduce_max(amaxes);
-    for (Direction d : kDirections)
-      if (p.quantizer(d)) p.quantizer(d)->amax = amaxes.front();
-    run(session, p, *source, *g, amaxes);
-    if (op.noop != F32Bits{0x3F800000}) std::memcpy(g->amax->bytes().data(), amaxes.data(), amaxes.size() * sizeof(F32Bits));
-  } else {
-    run(session, p, *source, *g);
-  }
+  if (!fp4 && reduction && reduction->enabled) run_reduced(entry, session, p, *source, *g, *reduction);
+  else run(session, p, *source, *g);
   g->quantized_tensors = g->split_into_quantized_tensors(session);
   return g;
+}
+
+// Moves compact row scales to the layout that GEMMs read, in place.
+void swizzle_row_scales(Session& session, MXFP8Storage& storage, const MXFP8Quantizer& quantizer) {
+  const Dims m = storage.size();
+  Problem p;
+  p.op = Swizzle{};
+  p.x.shape = {m[0], m[1]};
+  p.x.source = Encoding::e8m0;
+  p.row = quantizer.line(Direction::row);
+  p.row->scales = ScaleLayout::compact;
+  const std::span<std::byte> scales = storage.rowwise_scale_inv->bytes();
+  const std::vector<PlaneData> moved = session.run(p, {filled(input_planes(p).front(), scales)});
+  std::copy_n(moved.front().bytes.begin(), scales.size(), scales.begin());
 }
 
 }  // namespace
@@ -243,18 +275,9 @@ ArrayPtr group_requantize_inplace(Session& session, GroupedTensor& group, const 
   }
   for (const Tensorlike& member : group.quantized_tensors) {
     auto& storage = dynamic_cast<MXFP8Storage&>(*std::get<StoragePtr>(member));
-    const Dims m = storage.size();
-    if (count_of(m) == 0) continue;
-    Problem p;
-    p.op = Swizzle{};
-    p.x.shape = {m[0], m[1]};
-    p.x.source = Encoding::e8m0;
-    p.row = came->line(Direction::row);
-    p.row->scales = ScaleLayout::compact;
-    const std::vector<Plane> read = input_planes(p);
-    const std::vector<PlaneData> moved = session.run(p, {filled(read.front(), storage.rowwise_scale_inv->bytes())});
-    std::copy_n(moved.front().bytes.begin(), storage.rowwise_scale_inv->bytes().size(), storage.rowwise_scale_inv->bytes().begin());
-    group.with_gemm_swizzled_scales = true;                                  // of members that are all empty there is nothing to move
+    if (count_of(storage.size()) == 0) continue;
+    swizzle_row_scales(session, storage, *came);
+    group.with_gemm_swizzled_scales = true;   // of members that are all empty there is nothing to move
   }
   group.quantized_tensors = group.split_into_quantized_tensors(session);
   return return_dequantized ? rows : nullptr;

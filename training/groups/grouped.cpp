@@ -6,7 +6,7 @@
 #include <numeric>
 #include <string>
 
-#include "training/formats/hybrid.h"
+#include "training/formats/formats.h"
 #include "training/formats/shapes.h"
 
 namespace assay::training {

@@ -8,8 +8,8 @@
 #include <typeinfo>
 
 #include "training/base/f32.h"
+#include "training/formats/formats.h"
 #include "training/groups/group_quantize.h"
-#include "training/formats/hybrid.h"
 
 namespace assay::training {
 

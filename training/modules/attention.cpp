@@ -1,5 +1,7 @@
 #include "training/modules/attention.h"
 
+#include "training/formats/float8.h"
+#include "training/formats/mxfp8.h"
 #include "training/recipes/delayed.h"
 
 namespace assay::training {

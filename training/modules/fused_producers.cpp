@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "training/base/f32.h"
+#include "training/formats/nvfp4.h"
 #include "training/formats/observer.h"
 
 namespace assay::training {

@@ -171,77 +171,96 @@ Tensorlike quantized_weight(Session& session, const LinearCall& c, bool columns)
   return workspace;
 }
 
-LinearForward linear_forward(Session& session, LinearCall c, const Tensorlike& x, bool produced_here) {
-  const bool kept_in_rows = c.plan.backward_override == BackwardOverride::dequantized;
-  const bool quantizes = c.plan.quantized;
-  Tensorlike input = x;
+namespace {
+
+// The input as the GEMM reads it.
+struct ForwardInput {
+  Tensorlike value;
+  bool own = false;         // made here, so that this layer may drop a direction
+  bool gather = false;      // gathered from all ranks
+  StoragePtr shard;         // this rank's part of an input that is gathered in high precision
+};
+
+ForwardInput input_of(Session& session, const LinearCall& c, const Tensorlike& x, bool produced_here) {
   const StoragePtr given = storage_of(x);
-  c.save_original_input = given ? false : resolve_save_original_input(session, c.save_original_input, c.plan, c.quantizers.input.get());
-  bool own = produced_here;
   const GroupPtr group = c.input_group();
-  const bool gather = meets(group) && !given;
-  StoragePtr shard;   // of an input that is gathered in high precision
-  if (quantizes && given) {
+  ForwardInput input{x, produced_here, meets(group) && !given, nullptr};
+  if (c.plan.quantized && given) {
     given->update_usage(true, std::nullopt);
-  } else if (quantizes) {
+  } else if (c.plan.quantized) {
     Quantizer& q = wanted(c.quantizers.input, named(c, "input"));
-    const Usages usages{true, c.columns_of_input() && !c.save_original_input && c.plan.backward_override == BackwardOverride::none};
+    const bool columns = c.columns_of_input() && !c.save_original_input && c.plan.backward_override == BackwardOverride::none;
+    const Usages usages{true, columns};
     const ArrayPtr local = plain(session, x, c.activation_dtype);
-    input = gather ? quantized_gather(session, q, local, named(c, "input"), usages, group, shard) : quantize_for(session, q, local, named(c, "input"), usages, group);
-    own = true;
+    if (input.gather) input.value = quantized_gather(session, q, local, named(c, "input"), usages, group, input.shard);
+    else input.value = quantize_for(session, q, local, named(c, "input"), usages, group);
+    input.own = true;
   } else {
-    input = plain(session, x, c.activation_dtype);
-    if (gather) {
-      input = gathered(group, std::get<ArrayPtr>(input));
+    input.value = plain(session, x, c.activation_dtype);
+    if (input.gather) {
+      input.value = gathered(group, std::get<ArrayPtr>(input.value));
       note_gather(session, group, named(c, "input"));
     }
   }
+  return input;
+}
 
-  // Columns of the weight serve dgrad alone.
-  const bool columns_of_weight = c.options.grad_enabled && c.input_requires_grad && c.plan.backward_override == BackwardOverride::none;
-  Tensorlike weight = quantizes ? quantized_weight(session, c, columns_of_weight) : Tensorlike(plain(session, c.weight->value, c.activation_dtype));
-
+Tensorlike forward_gemm(Session& session, const LinearCall& c, const Tensorlike& weight, const Tensorlike& input) {
   GemmOptions gemm = gemm_options(c, "fprop", "weight", "input");
   const bool partial = c.parallel_mode == ParallelMode::row && meets(c.options.tp_group);
-  const ArrayPtr bias = c.bias ? plain(session, c.bias->value, quantizes && c.activation_dtype == DType::float32 ? DType::bfloat16 : c.activation_dtype) : nullptr;
+  const bool narrow = c.plan.quantized && c.activation_dtype == DType::float32;
+  const ArrayPtr bias = c.bias ? plain(session, c.bias->value, narrow ? DType::bfloat16 : c.activation_dtype) : nullptr;
   if (!partial) gemm.bias = bias;
   gemm.use_split_accumulator = c.plan.split_fprop;
-  if (quantizes && c.options.fp8_output) {
+  if (c.plan.quantized && c.options.fp8_output) {
     gemm.out_quantizer = c.quantizers.output;
     if (gemm.out_quantizer) gemm.out_quantizer->set_usage(true, false);
   }
-  LinearForward done;
-  done.out = general_gemm(session, weight, input, GemmOp::TN, gemm);
-  if (partial) {
-    done.out = reduced(session, c.options.tp_group, std::get<ArrayPtr>(done.out), named(c, "output"), c.sequence_parallel);
-    if (bias) done.out = add_bias(session, std::get<ArrayPtr>(done.out), bias);
-  }
-  if (c.record) note_usages(c.record, named(c, "weight"), weight);
+  Tensorlike out = general_gemm(session, weight, input, GemmOp::TN, gemm);
+  if (!partial) return out;
+  out = reduced(session, c.options.tp_group, std::get<ArrayPtr>(out), named(c, "output"), c.sequence_parallel);
+  return bias ? add_bias(session, std::get<ArrayPtr>(out), bias) : out;
+}
 
-  if (c.options.grad_enabled) {
-    using Gather = LinearSaved::Gather;
-    if (gather) done.saved.gather = Gather::again;
-    if (saves_plain(c)) {
-      weight = plain(session, c.weight->value, c.activation_dtype);
-      if (quantizes || gather) input = plain(session, x, c.activation_dtype);
-    } else if (kept_in_rows) {
-      if (own) storage_of(input)->update_usage(true, false);
-      if (gather) done.saved.gather = Gather::done;
-    } else if (c.save_original_input) {
-      input = plain(session, x, c.activation_dtype);
-    } else if (shard) {   // the weight's quantizer is asked, as in the original (semantics of TE module/linear.py)
-      const bool rows = wanted(c.quantizers.weight, named(c, "weight")).supports_only_rowwise_all_gather();
-      if (c.columns_of_input()) shard->update_usage(rows, !rows);
-      input = shard;
-    } else if (own && c.columns_of_input()) {
-      storage_of(input)->update_usage(false, true);
-      if (gather) done.saved.gather = Gather::done;
-    }
-    if (!c.columns_of_input()) input = ArrayPtr{};
-    if (c.record && !absent(input)) note_usages(c.record, named(c, "saved input"), input);
-    done.saved.input = input;
-    done.saved.weight = weight;
+// What backward gets: the original input `x`, or what `input` and `weight` still hold of their directions.
+void save(Session& session, const LinearCall& c, const Tensorlike& x, ForwardInput input, Tensorlike weight, LinearSaved& saved) {
+  using Gather = LinearSaved::Gather;
+  if (input.gather) saved.gather = Gather::again;
+  if (saves_plain(c)) {
+    weight = plain(session, c.weight->value, c.activation_dtype);
+    if (c.plan.quantized || input.gather) input.value = plain(session, x, c.activation_dtype);
+  } else if (c.plan.backward_override == BackwardOverride::dequantized) {
+    if (input.own) storage_of(input.value)->update_usage(true, false);
+    if (input.gather) saved.gather = Gather::done;
+  } else if (c.save_original_input) {
+    input.value = plain(session, x, c.activation_dtype);
+  } else if (input.shard) {   // the weight's quantizer is asked, as in the original (semantics of TE module/linear.py)
+    const bool rows = wanted(c.quantizers.weight, named(c, "weight")).supports_only_rowwise_all_gather();
+    if (c.columns_of_input()) input.shard->update_usage(rows, !rows);
+    input.value = input.shard;
+  } else if (input.own && c.columns_of_input()) {
+    storage_of(input.value)->update_usage(false, true);
+    if (input.gather) saved.gather = Gather::done;
   }
+  if (!c.columns_of_input()) input.value = ArrayPtr{};
+  if (c.record && !absent(input.value)) note_usages(c.record, named(c, "saved input"), input.value);
+  saved.input = input.value;
+  saved.weight = weight;
+}
+
+}  // namespace
+
+LinearForward linear_forward(Session& session, LinearCall c, const Tensorlike& x, bool produced_here) {
+  c.save_original_input = !storage_of(x) && resolve_save_original_input(session, c.save_original_input, c.plan, c.quantizers.input.get());
+  const ForwardInput input = input_of(session, c, x, produced_here);
+  // Columns of the weight serve dgrad alone.
+  const bool columns_of_weight = c.options.grad_enabled && c.input_requires_grad && c.plan.backward_override == BackwardOverride::none;
+  const Tensorlike weight = c.plan.quantized ? quantized_weight(session, c, columns_of_weight)
+                                             : Tensorlike(plain(session, c.weight->value, c.activation_dtype));
+  LinearForward done;
+  done.out = forward_gemm(session, c, weight, input.value);
+  if (c.record) note_usages(c.record, named(c, "weight"), weight);
+  if (c.options.grad_enabled) save(session, c, x, input, weight, done.saved);
   done.saved.call = std::move(c);
   return done;
 }

@@ -3,6 +3,7 @@
 #include <typeinfo>
 
 #include "training/base/f32.h"
+#include "training/formats/float8.h"
 #include "training/formats/observer.h"
 
 namespace assay::training {

@@ -6,6 +6,9 @@
 #include <optional>
 #include <utility>
 
+#include "training/base/f32.h"
+#include "training/formats/float8.h"
+
 namespace assay::training {
 
 namespace {
@@ -15,11 +18,6 @@ using std::string_view;
 
 constexpr F32Bits kOne = 0x3F800000;
 
-std::vector<F32Bits> bits_of(const Array& a) {
-  std::vector<F32Bits> out(static_cast<size_t>(a.count()));
-  if (!out.empty()) std::memcpy(out.data(), a.bytes().data(), out.size() * sizeof(F32Bits));
-  return out;
-}
 void store(std::span<const F32Bits> bits, std::span<std::byte> to) {
   if (!bits.empty()) std::memcpy(to.data(), bits.data(), bits.size() * sizeof(F32Bits));
 }
@@ -115,7 +113,7 @@ void update_amax_and_scale(Session& session, Array& amax_history, Array& scale, 
   const AmaxAlgorithm* amax_algorithm = amax_algorithms().find(settings.amax_compute_algo);
   const ScaleAlgorithm* scale_algorithm = settings.scaling_factor_compute_algo ? scale_algorithms().find(*settings.scaling_factor_compute_algo) : nullptr;
   const int64_t length = amax_history.shape[0], slots = amax_history.shape[1];
-  const std::vector<F32Bits> history = bits_of(amax_history), before = bits_of(scale);
+  const std::vector<F32Bits> history = f32_bits(amax_history), before = f32_bits(scale);
 
   Update op;
   op.algo = settings.amax_compute_algo == "most_recent" ? AmaxAlgo::most_recent : AmaxAlgo::max;
@@ -125,7 +123,7 @@ void update_amax_and_scale(Session& session, Array& amax_history, Array& scale, 
   std::vector<std::byte> next_scale = next[1].bytes;
 
   if (amax_algorithm) {
-    // The user's amaxes stand alone in a history of one row: its scale is theirs, its roll is nobody's.
+    // The user's amaxes stand alone in a history of one row; the scale is used, the rolled history is discarded.
     const std::vector<F32Bits> amax = (*amax_algorithm)(history, length, slots);
     op.algo = AmaxAlgo::most_recent;
     next_scale = run_update(session, amax, 1, before, dtype, op)[1].bytes;
@@ -155,34 +153,38 @@ size_t AmaxBuffers::registered(bool forward) const {
 }
 
 void AmaxBuffers::reduce_and_update(Session& session, bool forward, UpdateRule rule) {
-  // One collective per group, over the current rows of all its states in the order in which they were added.
   std::vector<ProcessGroup*> done;
   for (const Entry& first : entries_) {
     ProcessGroup* group = first.group.get();
     if (first.state->forward() != forward || !group || std::find(done.begin(), done.end(), group) != done.end()) continue;
     done.push_back(group);
-    std::vector<DelayedStatePtr> members;
-    std::vector<F32Bits> rows;
-    for (const Entry& e : entries_) {
-      const DelayedStatePtr delayed = e.state->delayed();
-      if (e.state->forward() != forward || e.group.get() != group || !delayed || !delayed->settings().reduce_amax) continue;
-      members.push_back(delayed);
-      const std::vector<F32Bits> row = bits_of(*slice(delayed->amax_history, 0, 0, 1));
-      rows.insert(rows.end(), row.begin(), row.end());
-    }
-    if (members.empty() || group->size < 2) continue;
-    if (group->all_reduce_max) group->all_reduce_max(rows);
-    session.collectives.push_back({"all_reduce_max", "amax_history", group->name});
-    size_t at = 0;
-    for (const DelayedStatePtr& m : members) {
-      const size_t n = m->num_quantizers();
-      store(std::span(rows).subspan(at, n), slice(m->amax_history, 0, 0, 1)->bytes());
-      at += n;
-    }
+    reduce(session, forward, *group);
   }
   for (const Entry& e : entries_)
     if (const DelayedStatePtr d = e.state->delayed(); d && e.state->forward() == forward)
       update_amax_and_scale(session, *d->amax_history, *d->scale, d->dtype, d->settings(), rule);
+}
+
+// One collective, over the current rows of all states of the group in the order in which they were added.
+void AmaxBuffers::reduce(Session& session, bool forward, ProcessGroup& group) {
+  std::vector<DelayedStatePtr> members;
+  std::vector<F32Bits> rows;
+  for (const Entry& e : entries_) {
+    const DelayedStatePtr delayed = e.state->delayed();
+    if (e.state->forward() != forward || e.group.get() != &group || !delayed || !delayed->settings().reduce_amax) continue;
+    members.push_back(delayed);
+    const std::vector<F32Bits> row = f32_bits(*slice(delayed->amax_history, 0, 0, 1));
+    rows.insert(rows.end(), row.begin(), row.end());
+  }
+  if (members.empty() || group.size < 2) return;
+  if (group.all_reduce_max) group.all_reduce_max(rows);
+  session.collectives.push_back({"all_reduce_max", "amax_history", group.name});
+  size_t at = 0;
+  for (const DelayedStatePtr& m : members) {
+    const size_t n = m->num_quantizers();
+    store(std::span(rows).subspan(at, n), slice(m->amax_history, 0, 0, 1)->bytes());
+    at += n;
+  }
 }
 
 }  // namespace assay::training

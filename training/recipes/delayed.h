@@ -40,7 +40,7 @@ void register_scale_algorithm(std::string name, ScaleAlgorithm);
 bool is_amax_algorithm(std::string_view name);
 bool is_scale_algorithm(std::string_view name);
 
-// One update of history and scale, in place. `reduced`: amaxes that count instead of row 0 where they are not zero. A user's algorithm always takes the unfused path.
+// One update of history and scale, in place. A user's algorithm always takes the unfused path.
 void update_amax_and_scale(Session&, Array& amax_history, Array& scale, Encoding dtype, const DelayedScaling&, UpdateRule rule = UpdateRule::bulk);
 
 // The buffers of all modules that take part in reductions, by direction and by what must agree for one concatenated call (TE quantization.py, FP8GlobalStateManager).
@@ -53,6 +53,7 @@ class AmaxBuffers {
   void reduce_and_update(Session&, bool forward, UpdateRule rule = UpdateRule::bulk);
 
  private:
+  void reduce(Session&, bool forward, ProcessGroup&);
   struct Entry {
     RecipeStatePtr state;
     GroupPtr group;

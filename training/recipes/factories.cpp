@@ -4,7 +4,8 @@
 #include <iterator>
 #include <mutex>
 
-#include "training/formats/hybrid.h"
+#include "training/formats/formats.h"
+
 
 namespace assay::training {
 
@@ -100,7 +101,7 @@ const Cell& cell_of(const Row& row, const RolePtr& role) {
 }
 const Row& row_named(string_view name) { return *std::find_if(std::begin(kRows), std::end(kRows), [&](const Row& r) { return r.name == name; }); }
 
-// Linear layers in NVFP4, attention in FP8. The slots of attention's boundaries say by their names alone what they are, when nobody configured a role.
+// Linear layers in NVFP4, attention in FP8. Where no role was configured, the slots of attention's boundaries are known by their names alone.
 QuantizerLike nvfp4_linear_fp8_dpa(const RolePtr& role) {
   static const DelayedScalingRequest kScores{.fp8_format = "HYBRID", .margin = 0, .amax_history_len = 1, .amax_compute_algo = "most_recent",
                                              .scaling_factor_compute_algo = std::nullopt, .reduce_amax = true};

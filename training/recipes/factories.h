@@ -9,7 +9,7 @@
 
 namespace assay::training {
 
-// The factory called `name` ("nvfp4_factory", "hybrid_fp8_current"); null where there is none. One object per name.
+// The factory called `name` ("nvfp4_factory", "hybrid_fp8_current"); null for any other name. One object per name.
 QFactoryPtr factory_named(std::string_view name);
 // Adds a factory. ValueError where the name is taken.
 QFactoryPtr register_factory(std::string name, std::function<QuantizerLike(const RolePtr&)> call);

@@ -4,7 +4,8 @@
 //   quantize auto 64x256 bf16 role=grouped_linear/input factory=nvfp4_row_scaled_fwd_mxfp8_bwd_factory fill=wide
 //   quantize nvfp4/mxfp8 64x256 bf16 col_source=row_dequantized row.row_scaled=1 fill=wide
 //
-// With factory= the role is whatever a producer may say: any words for module, tensor and name (linear/output, //core.dpa_output), or `none`, the slot that nobody described.
+// With factory= the role is whatever a producer may say: any words for module, tensor and name (linear/output, //core.dpa_output), or `none`,
+// a slot without a role.
 #pragma once
 #include <string>
 #include <string_view>

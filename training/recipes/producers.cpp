@@ -62,8 +62,6 @@ std::vector<RolePtr> pattern(Producer p, const std::string& name, Mode mode, con
 
 }  // namespace
 
-std::string_view class_of(Producer p) { return row_of(p).te_class; }
-std::string_view module_type_of(Producer p) { return row_of(p).module_type; }
 std::optional<Producer> module_named(std::string_view te_class) { return named(te_class, false); }
 std::optional<Producer> operation_named(std::string_view te_class) { return named(te_class, true); }
 

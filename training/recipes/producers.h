@@ -18,15 +18,11 @@ enum class Producer : uint8_t {
 #undef SLOT
 #undef PRODUCER
 };
-// The original's class: "LayerNormMLP". A module and an operation may share it ("GroupedLinear").
-std::string_view class_of(Producer);
-// The module_type of its roles: "linear".
-std::string_view module_type_of(Producer);
-// By the original's class; nothing where the class gives no list.
+// By the original's class ("LayerNormMLP"), which a module and an operation may share ("GroupedLinear"); nothing where the class gives no list.
 std::optional<Producer> module_named(std::string_view te_class);
 std::optional<Producer> operation_named(std::string_view te_class);
 
-// What a module lets others configure: the roles of its output and of its grad input, null until somebody says who consumes them.
+// What a module lets others configure: the roles of its output and of its grad input, null until their consumers are known.
 struct Boundaries {
   RolePtr output, grad_input;
 };

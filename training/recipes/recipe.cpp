@@ -8,6 +8,7 @@
 
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"
+#include "training/recipes/format_table.h"
 
 namespace assay::training {
 
@@ -152,14 +153,6 @@ template <class R> RecipePtr made(const json::Value& fields) {
   return r;
 }
 
-constexpr struct {
-  string_view name;
-  RecipePtr (*make)(const json::Value& fields);
-} kRecipes[] = {
-    {"DelayedScaling", made<DelayedScaling>},         {"Float8CurrentScaling", made<Float8CurrentScaling>}, {"MXFP8BlockScaling", made<MXFP8BlockScaling>},
-    {"Float8BlockScaling", made<Float8BlockScaling>}, {"NVFP4BlockScaling", made<NVFP4BlockScaling>},       {"CustomRecipe", made<CustomRecipe>},
-};
-
 }  // namespace
 
 string_view name_of(Fp8Format f) { return kFormats[static_cast<size_t>(f)]; }
@@ -268,11 +261,14 @@ std::optional<QuantizationParameters> NVFP4BlockScaling::quantization_parameters
 }
 
 RecipePtr make_recipe(string_view class_name, const json::Value& fields) {
+  if (class_name == "DelayedScaling") return made<DelayedScaling>(fields);
+  if (class_name == "Float8CurrentScaling") return made<Float8CurrentScaling>(fields);
+  if (class_name == "MXFP8BlockScaling") return made<MXFP8BlockScaling>(fields);
+  if (class_name == "Float8BlockScaling") return made<Float8BlockScaling>(fields);
+  if (class_name == "NVFP4BlockScaling") return made<NVFP4BlockScaling>(fields);
+  if (class_name == "CustomRecipe") return made<CustomRecipe>(fields);
   string known;
-  for (const auto& row : kRecipes) {
-    if (row.name == class_name) return row.make(fields);
-    known += (known.empty() ? "" : ", ") + string(row.name);
-  }
+  for (const FormatRow& row : recipe_rows()) known += (known.empty() ? "" : ", ") + string(row.recipe);
   throw SemanticError(ErrorClass::value_error, "expected a recipe class (" + known + "), found " + quoted(string(class_name)));
 }
 

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "training/formats/formats.h"
 #include "training/recipes/delayed.h"
 
 namespace assay::training {

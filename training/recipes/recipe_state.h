@@ -48,7 +48,7 @@ class RecipeState : public std::enable_shared_from_this<RecipeState> {
   virtual bool inherit(const RecipeState&) { return false; }
   // Takes over the history length of a recipe of the same class. Whether anything changed: then quantizers must be made again.
   virtual bool adjust_history(const Recipe&) { return false; }
-  // The state that holds scales and histories: this one, or the one within a custom state; null where there is none.
+  // The state that holds scales and histories: this one, or the one within a custom state; null without delayed scaling.
   virtual DelayedStatePtr delayed() { return nullptr; }
 
  protected:
@@ -78,7 +78,8 @@ class CustomRecipeState final : public RecipeState {
 // Whether a module keeps `state` for `wanted`: a built-in recipe a state of its class, a custom one the state of the very same recipe.
 bool keeps_state(const RecipeState& state, const RecipePtr& wanted);
 
-// RuntimeError where a weight that was quantized by `weight` is none of the active recipe's class. `name`: of the parameter. Null weight quantizer: a plain weight.
+// RuntimeError where `weight`, the quantizer of a stored weight, belongs to another recipe class than the active one. `name` is the
+// parameter's. A null quantizer stands for a plain weight, which any recipe takes.
 void check_weight_recipe(const Recipe& active, const Quantizer* weight, std::string_view name);
 
 }  // namespace assay::training

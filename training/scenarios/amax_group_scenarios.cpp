@@ -2,7 +2,7 @@
 #include <array>
 
 #include "training/base/data.h"
-#include "training/formats/hybrid.h"
+#include "training/formats/formats.h"
 #include "training/modules/linear.h"
 #include "training/formats/observer.h"
 #include "training/base/ranks.h"

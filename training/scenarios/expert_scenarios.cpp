@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "training/base/data.h"
+#include "training/formats/float8.h"
 #include "training/recipes/factories.h"
 #include "training/groups/grouped.h"
 #include "training/formats/hybrid.h"

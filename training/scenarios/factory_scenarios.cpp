@@ -1,11 +1,11 @@
 // What every factory returns for every role, and what attention makes of the one that gives it FP8.
 #include <algorithm>
 
+#include "training/formats/formats.h"
 #include "training/modules/attention.h"
 #include "training/base/data.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"
-#include "training/formats/hybrid.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/tables.h"
 

@@ -4,6 +4,8 @@
 #include <span>
 #include <stdexcept>
 
+#include "training/formats/formats.h"
+
 namespace assay::training {
 
 namespace {

@@ -3,9 +3,9 @@
 #include <array>
 
 #include "training/base/data.h"
+#include "training/formats/formats.h"
 #include "training/groups/group_quantize.h"
 #include "training/groups/grouped.h"
-#include "training/formats/hybrid.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
 #include "training/scenarios/tables.h"

@@ -4,9 +4,12 @@
 #include <utility>
 
 #include "training/base/data.h"
+#include "training/formats/hybrid.h"
 #include "training/formats/matmul.h"
+#include "training/formats/reference_quantizers.h"
 #include "training/modules/linear.h"
 #include "training/formats/observer.h"
+#include "training/kit/recipes.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
 #include "training/scenarios/hybrid_storage.h"

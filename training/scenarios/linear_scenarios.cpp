@@ -1,9 +1,10 @@
 // Scenarios of a linear layer's three GEMMs: each has the format it was given, whatever the others have; what is refused; how the bias gradient is summed.
+#include "training/formats/formats.h"
 #include "training/modules/attention.h"
 #include "training/base/data.h"
-#include "training/formats/hybrid.h"
 #include "training/modules/ops_linear.h"
 #include "training/formats/observer.h"
+#include "training/recipes/format_table.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
 #include "training/scenarios/steps.h"
@@ -18,7 +19,7 @@ using std::string_view;
 using enum ErrorClass;
 
 QuantizerPtr hybrid_of(string_view row, string_view col, const RolePtr& role) {
-  return std::make_shared<HybridQuantizer>(quantizer_of(row, role), quantizer_of(col, role));
+  return std::make_shared<HybridQuantizer>(base_quantizer(row, role), base_quantizer(col, role));
 }
 
 // Both sides of the row count that NVFP4's fused kernel needs (64), and partial blocks of 128.
@@ -29,9 +30,9 @@ void about(ScenarioRun& run, const string& formats, int64_t rows) { run.about(fo
 // S-30
 void cross_formats(ScenarioRun& run) {
   for (const int64_t rows : kRows) {
-    const BenchSettings s{.rows = rows};
+    const ModuleSettings s{.rows = rows};
     std::vector<StepRecord> plain;
-    for (const string_view f : kFormats) plain.push_back(step_of(run, s, under(built_in(f))));
+    for (const string_view f : kFormats) plain.push_back(step_of(run, s, under(built_in_recipe(f))));
     for (size_t a = 0; a < std::size(kFormats); ++a)
       for (size_t b = 0; b < std::size(kFormats); ++b) {
         if (a == b && (kFormats[a] == "fp8_current" || kFormats[a] == "nvfp4")) continue;
@@ -47,9 +48,9 @@ void cross_formats(ScenarioRun& run) {
 
 // S-31
 void three_formats(ScenarioRun& run) {
-  const BenchSettings s{.rows = 96};
+  const ModuleSettings s{.rows = 96};
   std::vector<StepRecord> plain;
-  for (const string_view f : kFormats) plain.push_back(step_of(run, s, under(built_in(f))));
+  for (const string_view f : kFormats) plain.push_back(step_of(run, s, under(built_in_recipe(f))));
   const auto judge = [&](const StepRecord& r, size_t f, size_t d, size_t w) {
     expect_same_gemms(run, r, plain[f], "fprop");
     expect_same_gemms(run, r, plain[d], "dgrad");
@@ -81,7 +82,7 @@ void neighbours(ScenarioRun& run) {
     op.previous_grad_output_quantizer = previous;
     return bench.step(o);
   };
-  const RecipePtr recipe = built_in("fp8_current");
+  const RecipePtr recipe = built_in_recipe("fp8_current");
   Session session = run.session();
   std::vector<QuantizerPtr> others;
   for (const string_view name : {"CS", "MX", "BLK1", "FP4p", "ID", "H(MX|MX)"}) others.push_back(quantizer_named(name));
@@ -110,7 +111,7 @@ void neighbours(ScenarioRun& run) {
   // Neighbours have no say without quantization, nor in a backward pass that is kept plain.
   expect_same_outputs(run, between(others[0], others[0], under(nullptr)), between(nullptr, nullptr, under(nullptr)));
   const auto kept = [] {
-    const RecipePtr r = built_in("fp8_current");
+    const RecipePtr r = built_in_recipe("fp8_current");
     r->backward_override = "high_precision";
     return under(r);
   };
@@ -137,7 +138,7 @@ void refusals(ScenarioRun& run) {
         for (const string_view other : formats) {
           if (f == other) continue;
           const RecipePtr recipe = by_tensor([&](const string& tensor, const RolePtr& role) -> QuantizerLike {
-            if (tensor != odd.tensor) return quantizer_of(f, role);
+            if (tensor != odd.tensor) return base_quantizer(f, role);
             return odd.columns ? hybrid_of(f, other, role) : hybrid_of(other, f, role);
           });
           run.about(string(odd.tensor) + " in " + string(other) + ", all else in " + string(f));
@@ -153,22 +154,22 @@ void refusals(ScenarioRun& run) {
   for (const bool output : {true, false}) {
     const string which = output ? "output" : "grad input";
     const auto quantized = [&](const std::function<QuantizerPtr(const RolePtr&)>& boundary) {
-      StepOptions o = under(by_tensor([boundary](const string& tensor, const RolePtr& role) { return tensor.empty() ? boundary(role) : quantizer_of("mxfp8", role); }));
+      StepOptions o = under(by_tensor([boundary](const string& tensor, const RolePtr& role) { return tensor.empty() ? boundary(role) : base_quantizer("mxfp8", role); }));
       (output ? o.fp8_output : o.fp8_grad) = true;
       return step_of(run, {}, o);
     };
     run.expect_error(not_implemented_error, "a hybrid at the active " + which,
         [&] { quantized([](const RolePtr& r) { return hybrid_of("mxfp8", "mxfp8", r); }); }, {"HybridQuantizer"});
-    run.expect_error(not_implemented_error, "Identity at the active " + which, [&] { quantized([](const RolePtr& r) { return quantizer_of("identity", r); }); },
+    run.expect_error(not_implemented_error, "Identity at the active " + which, [&] { quantized([](const RolePtr& r) { return base_quantizer("identity", r); }); },
         {"IdentityQuantizer"});
     // A native one is what the boundary needs: its tensor is the one that quantizing the plain result gives.
-    const StepRecord got = quantized([](const RolePtr& r) { return quantizer_of("mxfp8", r); }), plain = step_of(run, {}, under(built_in("mxfp8")));
+    const StepRecord got = quantized([](const RolePtr& r) { return base_quantizer("mxfp8", r); }), plain = step_of(run, {}, under(built_in_recipe("mxfp8")));
     const string_view name = output ? "output" : "dgrad";
     Session session = run.session();
-    const ArrayPtr want = quantizer_of("mxfp8", nullptr)->quantize(session, output_of(plain, name))->dequantize(session);
+    const ArrayPtr want = base_quantizer("mxfp8", nullptr)->quantize(session, output_of(plain, name))->dequantize(session);
     run.expect_equal(output_of(got, name), want, "a native quantizer at the active " + which);
     // Inert, a hybrid there is legal.
-    const RecipePtr inert = by_tensor([](const string& tensor, const RolePtr& role) { return tensor.empty() ? hybrid_of("mxfp8", "nvfp4", role) : quantizer_of("mxfp8", role); });
+    const RecipePtr inert = by_tensor([](const string& tensor, const RolePtr& role) { return tensor.empty() ? hybrid_of("mxfp8", "nvfp4", role) : base_quantizer("mxfp8", role); });
     expect_same_steps(run, step_of(run, {}, under(inert)), plain);
   }
   neighbours(run);
@@ -180,9 +181,9 @@ void refusals(ScenarioRun& run) {
     dpa.state.init_fp8_metadata(session, {recipe});
     dpa.quantizers();
   };
-  for (const string_view f : {"fp8_current", "mxfp8"}) attention([f](const RolePtr& r) { return quantizer_of(f, r); });
+  for (const string_view f : {"fp8_current", "mxfp8"}) attention([f](const RolePtr& r) { return base_quantizer(f, r); });
   for (const string_view f : {"fp8_block", "nvfp4", "identity"})
-    run.expect_error(type_error, string(f) + " in attention", [&] { attention([f](const RolePtr& r) { return quantizer_of(f, r); }); });
+    run.expect_error(type_error, string(f) + " in attention", [&] { attention([f](const RolePtr& r) { return base_quantizer(f, r); }); });
   run.expect_error(type_error, "a hybrid in attention", [&] { attention([](const RolePtr& r) { return hybrid_of("fp8_current", "fp8_current", r); }); },
       {"HybridQuantizer"});
 }
@@ -200,18 +201,18 @@ void bias_gradients(ScenarioRun& run) {
   for (const int64_t rows : {128, 160, 384})
     for (const string_view f : {"fp8_current", "mxfp8"}) {
       about(run, string(f), rows);
-      const StepRecord vanilla = step(rows, built_in(f), true), hybrid = step(rows, same_format(f), true);
+      const StepRecord vanilla = step(rows, built_in_recipe(f), true), hybrid = step(rows, same_format(f), true);
       const bool chunks = f == "mxfp8" && rows > 128;
       expect_same_steps(run, hybrid, vanilla, {"bias.grad"});
       run.expect_equal(differing_outputs(hybrid, vanilla), chunks ? std::vector<string>{"bias.grad"} : std::vector<string>{}, "outputs that differ (E13)");
-      expect_same_steps(run, hybrid, step(rows, built_in(f), false));
+      expect_same_steps(run, hybrid, step(rows, built_in_recipe(f), false));
     }
   // Without columns the fused kernel takes 32 sums of every 32nd row, so two such rows are enough.
   for (const int64_t rows : {32, 64}) {
     about(run, "mxfp8 without wgrad", rows);
-    const StepRecord vanilla = step(rows, built_in("mxfp8"), true, false), hybrid = step(rows, same_format("mxfp8"), true, false);
+    const StepRecord vanilla = step(rows, built_in_recipe("mxfp8"), true, false), hybrid = step(rows, same_format("mxfp8"), true, false);
     run.expect_equal(differing_outputs(hybrid, vanilla), rows > 32 ? std::vector<string>{"bias.grad"} : std::vector<string>{}, "outputs that differ (E13)");
-    run.expect_equal(differing_outputs(hybrid, step(rows, built_in("mxfp8"), false, false)), std::vector<string>{}, "outputs that differ from the plain sum");
+    run.expect_equal(differing_outputs(hybrid, step(rows, built_in_recipe("mxfp8"), false, false)), std::vector<string>{}, "outputs that differ from the plain sum");
   }
   // The sum does not depend on the format, so any hybrid gradient is the other route of delayed scaling.
   about(run, "delayed", 384);
@@ -219,7 +220,7 @@ void bias_gradients(ScenarioRun& run) {
   for (const bool custom : {false, true}) {
     const auto delayed = [&](bool fused) {
       const RecipePtr all_delayed = custom ? by_tensor([](const string&, const RolePtr&) -> QuantizerLike { return DelayedScalingRequest{}; })
-          : built_in("delayed");
+          : built_in_recipe("fp8_delayed");
       return step(384, all_delayed, fused);
     };
     const string whose = custom ? "a custom recipe's request: " : "the built-in recipe: ";
@@ -232,8 +233,8 @@ void bias_gradients(ScenarioRun& run) {
 void one_role(ScenarioRun& run) {
   for (const int64_t rows : kRows)
     for (const string_view f : kFormats) {
-      const BenchSettings s{.rows = rows};
-      const StepRecord vanilla = step_of(run, s, under(built_in(f)));
+      const ModuleSettings s{.rows = rows};
+      const StepRecord vanilla = step_of(run, s, under(built_in_recipe(f)));
       for (const string_view tensor : {"input", "weight", "grad_output"}) {
         about(run, string(f) + ", " + string(tensor) + " alone", rows);
         const RecipePtr recipe = per_gemm({f, f, f}, tensor);
@@ -249,7 +250,7 @@ void one_role(ScenarioRun& run) {
         run.expect_equal(differing_outputs(hybrid, vanilla), {"weight.grad"}, "outputs that differ (E2)");
         Bench a(run, s), b(run, s);
         a.session.rng.inject = b.session.rng.inject = [] { return 3 * kPhiloxStep; };
-        expect_same_steps(run, a.step(under(recipe)), b.step(under(built_in(f))));
+        expect_same_steps(run, a.step(under(recipe)), b.step(under(built_in_recipe(f))));
       }
     }
 }
@@ -313,16 +314,16 @@ void saved_originals(ScenarioRun& run) {
       run.expect_equal(saved_input(saved_codes), "FT", "directions of the saved codes");
       run.expect_equal(saved_input(saved_original), c.warns ? "FT" : "FF", "directions of the saved input, none of a plain one");
     }
-  const BenchSettings saving{.save_original_input = true};
+  const ModuleSettings saving{.save_original_input = true};
   run.about("delayed scaling");
-  run.expect_error(value_error, "the built-in recipe", [&] { step_of(run, saving, under(built_in("delayed"))); }, {"save_original_input"});
+  run.expect_error(value_error, "the built-in recipe", [&] { step_of(run, saving, under(built_in_recipe("fp8_delayed"))); }, {"save_original_input"});
   const RecipePtr delayed = by_tensor([](const string&, const RolePtr&) -> QuantizerLike { return DelayedScalingRequest{}; });
   const StepRecord warned = step_of(run, saving, under(delayed));
   run.expect_equal(static_cast<int64_t>(warned.warnings.size()), 1, "a custom recipe's warnings");
   expect_same_steps(run, warned, step_of(run, {}, under(delayed)));
   for (const string_view how : {"high_precision", "dequantized"}) {
     run.about("override " + string(how));
-    const RecipePtr recipe = built_in("mxfp8");
+    const RecipePtr recipe = built_in_recipe("mxfp8");
     recipe->backward_override = string(how);
     for (const bool wanted : {false, true}) {
       const StepRecord r = step_of(run, {.save_original_input = wanted}, under(recipe));

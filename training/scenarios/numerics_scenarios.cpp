@@ -4,7 +4,9 @@
 #include "contract/line.h"
 #include "training/base/data.h"
 #include "training/base/f32.h"
+#include "training/formats/formats.h"
 #include "training/formats/hybrid.h"
+#include "training/recipes/format_table.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/steps.h"
 #include "training/scenarios/tables.h"
@@ -236,7 +238,7 @@ void constant_gradients(ScenarioRun& run) {
     Bench bench(run, {.rows = 64});
     if (constant) bench.dy = cast(bench.session, f32_array({64, 96}, std::vector<float>(64 * 96, 1.0f)), DType::bfloat16);
     bench.session.rng.reseed(seed);
-    return bench.step(under(built_in("nvfp4")));
+    return bench.step(under(built_in_recipe("nvfp4")));
   };
   const StepRecord constant = step(true, 7), random = step(false, 7);
   expect_same_steps(run, step(false, 7), random);

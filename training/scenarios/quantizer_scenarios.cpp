@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "training/base/data.h"
+#include "training/formats/float8.h"
+#include "training/formats/hybrid.h"
 #include "training/recipes/delayed.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"

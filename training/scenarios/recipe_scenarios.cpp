@@ -1,9 +1,10 @@
 // When a recipe is asked and when its state is made anew: calls of a factory, what is kept from step to step, buffers of delayed scaling that outlive a state, and
 // what is refused.
 #include "training/base/data.h"
+#include "training/formats/float8.h"
+#include "training/formats/mxfp8.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"
-#include "training/formats/hybrid.h"
 #include "training/modules/linear.h"
 #include "training/modules/ops_linear.h"
 #include "training/scenarios/common.h"
@@ -116,7 +117,7 @@ void recipe_changes(ScenarioRun& run) {
              std::to_string(changed.warnings.size()));
 
   const auto other = custom_recipe("current_scaling_factory");
-  BenchSettings ops;
+  ModuleSettings ops;
   ops.module = "ops_linear";
   const StepRecord ops_a = step_of(run, ops, under(a)), ops_b = step_of(run, ops, under(other));
   run.expect_different(output_of(ops_a, "output"), output_of(ops_b, "output"), "outputs of the two factories in an operation");
@@ -213,7 +214,7 @@ void buffers_outlive_roles(ScenarioRun& run) {
 
 // ---- S-10 -----------------------------------------------------------------------------------------------------------------------
 
-void refusals(ScenarioRun& run) {
+void refused_role_lists(ScenarioRun& run) {
   Session session = run.session();
   run.about("role lists");
   const std::vector<RolePtr> two(2, role("linear", "input", "x"));
@@ -224,7 +225,10 @@ void refusals(ScenarioRun& run) {
   module.num_gemms = 4;   // twelve slots, of which attention describes nine
   run.expect_error(ErrorClass::assertion_error, "a module that lists too few", [&] { module.init_fp8_metadata(session, {make_recipe("MXFP8BlockScaling")}); },
                    {"core", "12", "9"});
+}
 
+void refused_custom_recipes(ScenarioRun& run) {
+  Session session = run.session();
   run.about("a custom recipe");
   const auto without = std::make_shared<CustomRecipe>();
   run.expect_error(ErrorClass::value_error, "without a factory", [&] { RecipeState::create(session, without, Mode::forward, 1); }, {"qfactory"});
@@ -236,8 +240,11 @@ void refusals(ScenarioRun& run) {
                      {"quantization_alignment"});
   run.expect_equal(align_size(*make_recipe("CustomRecipe", json::object({{"qfactory", "mxfp8_factory"}, {"quantization_alignment", 1}}))), 1,
                    "alignment 1 is allowed");
+}
 
-  // What a factory returns for the second slot of a Linear.
+// What a factory returns for the second slot of a Linear.
+void refused_returns(ScenarioRun& run) {
+  run.about("a custom recipe");
   struct Return {
     string_view what;
     QuantizerLike value;
@@ -249,7 +256,6 @@ void refusals(ScenarioRun& run) {
                             {"a request of no known kind", QuantizerRequest{}, ErrorClass::type_error},
                             {"a number", NotAQuantizer{"a number"}, ErrorClass::type_error},
                             {"another request", other, ErrorClass::value_error}};
-  const ArrayPtr x = drawn({64, 128}, DType::bfloat16, 1);
   for (const Return& r : returns) {
     const RecipePtr recipe = recipe_around("bad", [&](const RolePtr& slot) -> QuantizerLike {
       if (slot && slot->tensor_type == "weight") return r.value;
@@ -267,7 +273,9 @@ void refusals(ScenarioRun& run) {
   }, {"slot 0", "tensor_type=input"});
   LinearBench identity(run);
   run.expect(output_of(identity.step(under(custom_recipe("high_precision_factory"))), "output") != nullptr, "Identity is how a factory quantizes nothing");
+}
 
+void warned_boundaries(ScenarioRun& run) {
   run.about("a quantized output or grad input whose consumer nobody named");
   for (const bool custom : {true, false}) {
     LinearBench bench(run);
@@ -280,7 +288,10 @@ void refusals(ScenarioRun& run) {
     run.expect_equal(static_cast<int64_t>(bench.step(options).warnings.size()), custom ? 1 : 0,
                      string(custom ? "custom" : "built-in") + ": with a role for the output");
   }
+}
 
+void operation_without_roles(ScenarioRun& run) {
+  Session session = run.session();
   run.about("an operation that gives no roles");
   OperationState op({"Quantize", "q", 1});
   std::vector<string> asked;
@@ -291,8 +302,10 @@ void refusals(ScenarioRun& run) {
   run.expect_equal(asked, {"QuantizerRole()", "QuantizerRole()"}, "what the factory is asked for, forward and backward");
   run.expect_equal(static_cast<int64_t>(session.warnings.size()), 2, "warnings");
   for (const Warning& w : session.warnings) run.expect_equal(w.category, "UserWarning", "their category");
+}
 
-  // A weight that was quantized under one recipe, used under another.
+// A weight that was quantized under one recipe, used under another.
+void refused_weights(ScenarioRun& run) {
   const std::pair<string_view, RecipePtr> weights[] = {
       {"DelayedScaling", make_recipe("DelayedScaling")},       {"Float8CurrentScaling", make_recipe("Float8CurrentScaling")},
       {"MXFP8BlockScaling", make_recipe("MXFP8BlockScaling")}, {"Float8BlockScaling", make_recipe("Float8BlockScaling")},
@@ -316,6 +329,15 @@ void refusals(ScenarioRun& run) {
   bench.module->quantize_parameters(bench.session, custom_recipe("mxfp8_factory"));
   run.expect_error(ErrorClass::runtime_error, "is refused by that very recipe: its class belongs to a built-in one",
                    [&] { bench.step(under(custom_recipe("mxfp8_factory"))); }, {"Recipe mismatch", "CustomRecipe", "weight"});
+}
+
+void refusals(ScenarioRun& run) {
+  refused_role_lists(run);
+  refused_custom_recipes(run);
+  refused_returns(run);
+  warned_boundaries(run);
+  operation_without_roles(run);
+  refused_weights(run);
 }
 
 constexpr Scenario kScenarios[] = {

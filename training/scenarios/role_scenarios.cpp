@@ -1,4 +1,5 @@
 // Who quantizes what: the role lists of every producer, in slot order, the names of attention's boundaries, and what a list that says nothing falls back to.
+#include "training/formats/mxfp8.h"
 #include "training/modules/attention.h"
 #include "training/base/data.h"
 #include "training/modules/grouped_linear.h"
@@ -7,6 +8,7 @@
 #include "training/modules/linear.h"
 #include "training/modules/ops_grouped_linear.h"
 #include "training/modules/ops_linear.h"
+#include "training/kit/recipes.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/tables.h"
 

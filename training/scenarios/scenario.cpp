@@ -104,10 +104,10 @@ bool ScenarioRun::expect_error(ErrorClass want, std::string_view what, const std
 const std::vector<Scenario>& scenarios() {
   static const std::vector<Scenario> kAll = [] {
     std::vector<Scenario> all;
-    for (const ScenarioTable table : kScenarioTables) {
-      const std::span<const Scenario> rows = table();
-      all.insert(all.end(), rows.begin(), rows.end());
-    }
+    const auto add = [&](std::span<const Scenario> table) { all.insert(all.end(), table.begin(), table.end()); };
+#define SCENARIOS(function) add(function());
+#include "training/scenarios/tables.def"
+#undef SCENARIOS
     std::sort(all.begin(), all.end(), [](const Scenario& a, const Scenario& b) { return a.id < b.id; });
     return all;
   }();

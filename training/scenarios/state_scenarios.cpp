@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "training/base/data.h"
+#include "training/formats/float8.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"
 #include "training/modules/linear.h"
@@ -157,7 +158,7 @@ void history_length(ScenarioRun& run) {
 void power_of_two_scales(ScenarioRun& run) {
   const RecipePtr plain = make_recipe("Float8CurrentScaling"), powers = make_recipe("Float8CurrentScaling", json::object({{"use_power_2_scales", true}}));
   for (const char* kind : {"linear", "ops_linear"}) {
-    BenchSettings settings;
+    ModuleSettings settings;
     settings.module = kind;
     const bool module = settings.module == "linear";
     const StepRecord of_plain = step_of(run, settings, under(plain)), of_powers = step_of(run, settings, under(powers));
@@ -224,7 +225,7 @@ void configured_before_forward(ScenarioRun& run) {
                                {"train once more", true, true, "TT"}};
   for (const auto& [class_name, arch] : formats)
     for (const char* kind : {"ops_linear", "ops_grouped_linear"}) {
-      BenchSettings settings;
+      ModuleSettings settings;
       settings.module = kind;
       settings.rows = 128;
       settings.splits = {128};

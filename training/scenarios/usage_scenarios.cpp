@@ -8,6 +8,7 @@
 #include "training/modules/linear.h"
 #include "training/modules/ops_grouped_linear.h"
 #include "training/modules/ops_linear.h"
+#include "training/kit/recipes.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/tables.h"
 

@@ -1,4 +1,5 @@
-// Kernels that divide by approximate reciprocals (N17.13) make no one's exact bytes: their codes lie in a set. Whether somebody's do, in the judge's own interval arithmetic.
+// Kernels that divide by approximate reciprocals (N17.13) do not make bytes that a rule pins: their codes lie in a set.
+// Whether given bytes lie in it is decided in the judge's own interval arithmetic.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -68,7 +68,7 @@ std::vector<Choice> changes_of(const Choice& base) {
   for (const char* v : {"0", "1"}) add("pow2", v);
   for (const char* v : {"0", "1e-12", "1e-10", "1e-4", "0.001953125"}) add("eps", v);
   for (const char* v : {"e4m3", "e5m2"}) add("element", v);
-  for (string_view v : kBlocks) add("block", v);
+  for (string_view v : words_of(kWords<Block>, ',')) add("block", v);
   for (const char* v : {"off", "mae", "mse"}) add("four_over_six", v);
   add("rht", "0");
   return out;

@@ -1,8 +1,8 @@
-// What an explanation says of other inputs.
+#include "compare/diagnosis/search/predict.h"
+
 #include <algorithm>
 #include <set>
 
-#include "compare/diagnosis/search/diagnose.h"
 #include "compare/diagnosis/library/hypotheses.h"
 #include "compare/diagnosis/replay/replay.h"
 #include "contract/line.h"

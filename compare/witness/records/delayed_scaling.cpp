@@ -1,7 +1,6 @@
 // Records of delayed scaling: updates step by step, over the buffers of several states, calibration, and a history that changes its length.
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 #include <cstring>
 #include <span>
 #include <stdexcept>
@@ -11,6 +10,8 @@
 #include <fmt/format.h>
 
 #include "compare/witness/records/records.h"
+#include "compare/witness/records/shown.h"
+#include "training/formats/float8.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"
 #include "training/modules/module_state.h"
@@ -35,16 +36,6 @@ std::vector<F32Bits> bits_of(const tr::Array& a) {
 // `bits` fill `to`.
 void write(std::span<const F32Bits> bits, tr::Array& to) { std::memcpy(to.bytes().data(), bits.data(), bits.size_bytes()); }
 
-string hex(F32Bits bits) {
-  char text[9];
-  std::snprintf(text, sizeof text, "%08x", bits);
-  return text;
-}
-Value shown(std::span<const F32Bits> bits) {
-  Value out = json::array();
-  for (const F32Bits b : bits) out.push(hex(b));
-  return out;
-}
 Value rows_shown(const tr::Array& history) {
   const std::vector<F32Bits> all = bits_of(history);
   const size_t slots = static_cast<size_t>(history.shape[1]);

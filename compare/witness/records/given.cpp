@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "training/recipes/format_table.h"
+
 namespace assay {
 
 using std::string;
@@ -13,6 +15,21 @@ using std::string_view;
 
 void refuse_word(const string& where, string_view word, const std::vector<string_view>& known) {
   throw std::invalid_argument(fmt::format("{}: no such word '{}', expected one of '{}'", where, word, fmt::join(known, "', '")));
+}
+
+string_view recipe_called(string_view word, const string& where) {
+  std::vector<string_view> known;
+  for (const training::FormatRow& row : training::recipe_rows()) {
+    if (row.word == word) return row.recipe;
+    known.push_back(row.word);
+  }
+  refuse_word(where, word, known);
+}
+
+void expect_recipe_class(string_view name, const string& where) {
+  std::vector<string_view> known;
+  for (const training::FormatRow& row : training::recipe_rows()) known.push_back(row.recipe);
+  if (std::find(known.begin(), known.end(), name) == known.end()) refuse_word(where, name, known);
 }
 
 void Given::refuse(const string& expected) const {

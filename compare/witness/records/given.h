@@ -36,9 +36,10 @@ auto row_called(const Table& table, std::string_view word, const std::string& wh
   refuse_word(where, word, known);
 }
 
-// What records call recipes.
-inline constexpr std::pair<std::string_view, std::string_view> kRecipeWords[] = {{"delayed", "DelayedScaling"},   {"current", "Float8CurrentScaling"}, {"mxfp8", "MXFP8BlockScaling"},
-                                                                                 {"block", "Float8BlockScaling"}, {"nvfp4", "NVFP4BlockScaling"},      {"custom", "CustomRecipe"}};
+// The recipe class that records call `word`: "DelayedScaling" of "delayed".
+std::string_view recipe_called(std::string_view word, const std::string& where);
+// Refuses what is no recipe class.
+void expect_recipe_class(std::string_view name, const std::string& where);
 
 // A value of a record with its path, "given.roles[2]". Refers to the record, which must outlive it.
 class Given {

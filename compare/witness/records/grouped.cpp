@@ -10,8 +10,9 @@
 #include <string>
 
 #include "compare/witness/records/records.h"
+#include "compare/witness/records/shown.h"
+#include "training/formats/formats.h"
 #include "training/groups/grouped.h"
-#include "training/formats/hybrid.h"
 #include "training/groups/split_quantize.h"
 
 namespace assay {
@@ -157,26 +158,17 @@ QPtr quantizer_in(const Given& given, std::string_view key = "kind") { return qu
 
 // Answers.
 
-json::Value list(const std::vector<int64_t>& v) {
-  json::Value out = json::array();
-  for (int64_t n : v) out.push(n);
-  return out;
+json::Value offsets_json(const Offsets& v) { return v ? shown(*v) : json::Value(); }
+json::Value shapes_json(const GroupedTensor& g) {
+  return list_of(g.tensor_shapes, [](const Dims& s) { return shown(s); });
 }
-json::Value list(const Offsets& v) { return v ? list(*v) : json::Value(); }
-json::Value list(Shape s) { return json::array({s.rows, s.cols}); }
-json::Value sizes(const ArrayPtr& a) { return a ? list(int64_values(*a)) : json::Value(); }
+json::Value sizes(const ArrayPtr& a) { return a ? shown(int64_values(*a)) : json::Value(); }
 
-// {"ok": value}, or the class of the error and which of the words its text has.
-json::Value outcome(const std::function<json::Value()>& act, std::initializer_list<std::string_view> words = {}) {
-  try {
-    return json::object({{"ok", act()}});
-  } catch (const SemanticError& e) {
-    json::Value out = json::object({{"error", name_of(e.error_class)}}), found = json::array();
-    for (std::string_view w : words)
-      if (string(e.what()).find(w) != string::npos) found.push(w);
-    if (!found.array()->empty()) out.set("message_mentions", std::move(found));
-    return out;
-  }
+// An error's class, and which of the words its text has, where it has any.
+auto failed_with(std::vector<std::string_view> words) {
+  return [words = std::move(words)](const SemanticError& e) {
+    return mentioned(e.what(), words).array()->empty() ? failed(e) : failed(e, words);
+  };
 }
 
 json::Value buffers_json(GroupedTensor& g) {
@@ -193,9 +185,9 @@ json::Value view_json(GroupedTensor& g, const Array& view) {
   for (const Field& f : g.buffers()) {
     const ArrayPtr& b = *f.slot;
     if (!b || b->memory != view.memory || b->count() == 0) continue;
-    return json::object({{"in", f.name}, {"byte_offset", view.data() - b->data()}, {"shape", list(view.shape)}, {"contiguous", view.contiguous()}});
+    return json::object({{"in", f.name}, {"byte_offset", view.data() - b->data()}, {"shape", shown(view.shape)}, {"contiguous", view.contiguous()}});
   }
-  return json::object({{"in", json::Value()}, {"shape", list(view.shape)}, {"numel", view.count()}});
+  return json::object({{"in", json::Value()}, {"shape", shown(view.shape)}, {"numel", view.count()}});
 }
 
 json::Value member_json(GroupedTensor& g, const Tensorlike& member) {
@@ -209,27 +201,25 @@ json::Value member_json(GroupedTensor& g, const Tensorlike& member) {
 }
 
 json::Value group_json(GroupedTensor& g, const QPtr& given, bool with_members) {
-  json::Value shapes = json::array();
-  for (const Dims& s : g.tensor_shapes) shapes.push(list(s));
   json::Value out = json::object({
       {"class", g.class_name()},
-      {"logical_shape", list(g.logical_shape)},
+      {"logical_shape", shown(g.logical_shape)},
       {"num_tensors", g.num_tensors},
-      {"tensor_shapes", std::move(shapes)},
+      {"tensor_shapes", shapes_json(g)},
       {"buffers", buffers_json(g)},
       {"row_and_col_scale_same_object", g.scale_inv && g.scale_inv == g.columnwise_scale_inv},
       {"first_dims", sizes(g.first_dims)},
       {"last_dims", sizes(g.last_dims)},
       {"tensor_offsets", sizes(g.tensor_offsets)},
       {"tensor_offsets_dtype", g.tensor_offsets ? json::Value(name_of(g.tensor_offsets->dtype)) : json::Value()},
-      {"offsets", list(g.offsets)},
-      {"scale_inv_offsets", list(g.scale_inv_offsets)},
-      {"columnwise_scale_inv_offsets", list(g.columnwise_scale_inv_offsets)},
+      {"offsets", offsets_json(g.offsets)},
+      {"scale_inv_offsets", offsets_json(g.scale_inv_offsets)},
+      {"columnwise_scale_inv_offsets", offsets_json(g.columnwise_scale_inv_offsets)},
       {"flags", json::object({{"row_scaled_nvfp4", g.row_scaled_nvfp4}, {"nvfp4_use_4over6", g.nvfp4_use_4over6}, {"nvfp4_e4m3_max", g.nvfp4_e4m3_max}})},
       {"nominal_dtype", name_of(g.fake_dtype)},
       {"shared_quantizer_object", g.quantizer == given},
   });
-  if (g.is_tensor) out.set("outer_shape", list(g.shape()));
+  if (g.is_tensor) out.set("outer_shape", shown(g.shape()));
   if (!with_members) return out;
   json::Value members = json::array();
   for (const Tensorlike& m : g.quantized_tensors) members.push(member_json(g, m));
@@ -276,7 +266,7 @@ json::Value alloc(const Given& given, Subject& subject) {
         const GroupedTensorPtr g = make_grouped_tensor(session, layout_of(members_of(given), variant_of(given)), q, nominal, capturing);
         return capturing ? json::Value(g->class_name()) : group_json(*g, q, true);
       },
-      {"rowwise", "columnwise", "Identity", "Hybrid"});
+      failed_with({"rowwise", "columnwise", "Identity", "Hybrid"}));
 }
 
 json::Value shapes_helper(const Given& given, Subject& subject) {
@@ -338,7 +328,7 @@ json::Value clear(const Given& given, Subject& subject) {
     g->clear();
     return json::Value();
   });
-  return json::object({{"result", std::move(result)}, {"buffers", buffers_json(*g)}, {"num_tensors", g->num_tensors}, {"logical_shape", list(g->logical_shape)}});
+  return json::object({{"result", std::move(result)}, {"buffers", buffers_json(*g)}, {"num_tensors", g->num_tensors}, {"logical_shape", shown(g->logical_shape)}});
 }
 
 json::Value from_rowwise(const Given& given, Subject&) {
@@ -347,22 +337,20 @@ json::Value from_rowwise(const Given& given, Subject&) {
     const ArrayPtr data = elements.is_null() ? nullptr : empty({elements.number(0, Given::kMostElements)}, DType::bfloat16);
     const GroupedTensorPtr g =
         make_grouped_tensor_from_rowwise_data(given.number("num"), given.at("tensor_shape", "an array of integers").dims(), data, given.flag("internal", false));
-    json::Value shapes = json::array();
-    for (const Dims& s : g->tensor_shapes) shapes.push(list(s));
     json::Value out = json::object({{"class", g->class_name()},
-                                    {"logical_shape", list(g->logical_shape)},
-                                    {"tensor_shapes", std::move(shapes)},
+                                    {"logical_shape", shown(g->logical_shape)},
+                                    {"tensor_shapes", shapes_json(*g)},
                                     {"shares_memory", share_memory(*g->rowwise_data, *data)},
                                     {"nominal_dtype", name_of(g->fake_dtype)},
                                     {"data_dims", g->rowwise_data->shape.size()}});
-    if (g->is_tensor) out.set("outer_shape", list(g->shape()));
+    if (g->is_tensor) out.set("outer_shape", shown(g->shape()));
     return out;
   });
 }
 
 json::Value offsets(const Given& given, Subject&) {
   const ArrayPtr out = splits_to_offsets(given.numbers("split_dims"), given.number("common_dim"));
-  return json::object({{"offsets", list(int64_values(*out))}, {"dtype", name_of(out->dtype)}});
+  return json::object({{"offsets", shown(int64_values(*out))}, {"dtype", name_of(out->dtype)}});
 }
 
 json::Value validate(const Given& given, Subject&) {
@@ -373,7 +361,8 @@ json::Value validate(const Given& given, Subject&) {
         validate_split_quantizers(experts);
         return json::Value();
       },
-      {"None and concrete", "HybridQuantizer and non-hybrid", "Identity-backed", "plain", "rowwise", "columnwise", "source", "families", "configurations"});
+      failed_with({"None and concrete", "HybridQuantizer and non-hybrid", "Identity-backed", "plain", "rowwise", "columnwise",
+                   "source", "families", "configurations"}));
 }
 
 // A float array of `shape` whose elements are all `value`, which the dtype holds exactly.
@@ -437,7 +426,7 @@ SplitEntries counting(Log& log) {
 
 json::Value output_json(const Tensorlike& output, const Array& input) {
   if (const ArrayPtr* a = std::get_if<ArrayPtr>(&output))
-    return json::object({{"class", "Tensor"}, {"shape", list((*a)->shape)}, {"dtype", name_of((*a)->dtype)}, {"aliases_input", share_memory(**a, input)}});
+    return json::object({{"class", "Tensor"}, {"shape", shown((*a)->shape)}, {"dtype", name_of((*a)->dtype)}, {"aliases_input", share_memory(**a, input)}});
   const StoragePtr s = std::get<StoragePtr>(output);
   const auto* hybrid = dynamic_cast<const HybridStorage*>(s.get());
   const auto child = [](const StoragePtr& c) { return c ? json::Value(c->class_name()) : json::Value(); };
@@ -467,7 +456,7 @@ json::Value split(const Given& given, Subject& subject) {
     const SplitResult result = split_quantize(session, x, splits, experts, options, counting(log));
     json::Value outputs = json::array(), gradients = json::array();
     for (const Tensorlike& o : result.outputs) outputs.push(output_json(o, *x));
-    for (const ArrayPtr& b : result.bias_gradients) gradients.push(json::object({{"shape", list(b->shape)}, {"dtype", name_of(b->dtype)}}));
+    for (const ArrayPtr& b : result.bias_gradients) gradients.push(json::object({{"shape", shown(b->shape)}, {"dtype", name_of(b->dtype)}}));
     return json::object({{"calls", log}, {"outputs", std::move(outputs)}, {"bias_gradients", options.bias_gradient ? std::move(gradients) : json::Value()}});
   });
 }

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "compare/witness/records/records.h"
+#include "compare/witness/records/shown.h"
+#include "training/formats/formats.h"
 #include "training/formats/hybrid.h"
 #include "training/formats/quantizer.h"
 #include "training/formats/storage.h"
@@ -25,16 +27,6 @@ void set_usages(tr::Quantizer& q, tr::Usages u) { q.set_usage(u.rowwise, u.colum
 Value pair(Value a, Value b) { return json::array({std::move(a), std::move(b)}); }
 Value pair(tr::Usages u) { return pair(u.rowwise, u.columnwise); }
 Value or_null(bool present, Value v) { return present ? std::move(v) : Value(); }
-
-// {"ok": what f gives} or {"error": the class}.
-template <class F>
-Value outcome(F f) {
-  try {
-    return json::object({{"ok", f()}});
-  } catch (const tr::SemanticError& e) {
-    return json::object({{"error", tr::name_of(e.error_class)}});
-  }
-}
 
 // The quantizers that records name.
 
@@ -178,11 +170,7 @@ struct Counted {
     parent->internal = given.flag("internal", false);
     parent->optimize_for_gemm = given.flag("optimize_for_gemm", false);
   }
-  Value calls() const {
-    Value out = json::array();
-    for (const string& call : *log) out.push(call);
-    return out;
-  }
+  Value calls() const { return shown(*log); }
   std::shared_ptr<tr::HybridStorage> destination(tr::Session& session, tr::Usages present, tr::DType dtype = tr::DType::bfloat16) const {
     const auto child = [&](const char* who, bool exists) { return exists ? std::make_shared<CountingStorage>(who, log, filled(session, kOld, dtype)) : nullptr; };
     auto dst = std::make_shared<tr::HybridStorage>(child("row", present.rowwise), child("col", present.columnwise), parent, dtype);
@@ -215,10 +203,7 @@ Value construct(const Given& given, tr::Session&) {
     const tr::HybridQuantizer h(row, col, source);
     return json::object({{"ok", pair(h.usages())}});
   } catch (const tr::SemanticError& e) {
-    Value words = json::array();
-    for (const char* word : {"rowwise direction", "columnwise direction", "rowwise argument", "columnwise argument", "columnwise_source"})
-      if (string(e.what()).find(word) != string::npos) words.push(word);
-    return json::object({{"error", tr::name_of(e.error_class)}, {"message_mentions", std::move(words)}});
+    return failed(e, {"rowwise direction", "columnwise direction", "rowwise argument", "columnwise argument", "columnwise_source"});
   }
 }
 
@@ -419,11 +404,9 @@ Value update_quantizer(const Given& given, tr::Session& session) {
   try {
     tr::update_quantizer(session, tensor, now);
   } catch (const tr::SemanticError& e) {
-    return json::object({{"error", tr::name_of(e.error_class)}});
+    return failed(e);
   }
-  Value warnings = json::array();
-  for (const tr::Warning& w : session.warnings) warnings.push(w.category);
-  return json::object({{"warnings", std::move(warnings)}, {"stored_is_given", tensor.quantizer == now}});
+  return json::object({{"warnings", categories_of(session.warnings)}, {"stored_is_given", tensor.quantizer == now}});
 }
 
 // Changes one setting of a quantizer; the word is the record's.
@@ -471,11 +454,10 @@ Value equality(const Given& given, tr::Session&) {
   }
   const QuantizerPtr other = variation.starts_with("same") ? a : b;
   if (other == b) vary(*b, variation);
-  Value fields = json::array();
-  for (const string& f : a->value_fields()) fields.push(f);
+  const std::vector<string> fields = a->value_fields();
   return json::object({{"equal", tr::equal(*a, *other)},
                        {"hash_equal", outcome([&] { return Value(tr::hash(*a) == tr::hash(*other)); })},
-                       {"value_fields", a->value_fields().empty() ? Value() : std::move(fields)}});
+                       {"value_fields", or_null(!fields.empty(), shown(fields))}});
 }
 
 Value nvfp4_construct(const Given& given, tr::Session&) {

@@ -1,7 +1,6 @@
 // Records of recipes and their states: construction, slots, the quantizers of every recipe, and what a state takes over from an older one.
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <initializer_list>
@@ -12,9 +11,11 @@
 #include <vector>
 
 #include "compare/witness/records/records.h"
+#include "compare/witness/records/shown.h"
+#include "training/formats/float8.h"
+#include "training/formats/mxfp8.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"
-#include "training/formats/hybrid.h"
 
 namespace assay {
 
@@ -30,43 +31,17 @@ struct Raised {
   string name;
 };
 
-Value shown(const tr::RolePtr& r) {
-  return r ? json::object({{"module_type", r->module_type}, {"tensor_type", r->tensor_type}, {"name", r->name}}) : Value();
-}
 string mode_of(const Given& given) { return given.text("mode", "forward"); }
 
 // Slots are limited where each has a history of its own.
 constexpr int64_t kMostSlots = 256, kMostRows = 4096;
 size_t slots_in(const Given& given, size_t otherwise) { return given.has("num") ? static_cast<size_t>(given.number("num", 0, kMostSlots)) : otherwise; }
 
-Value shape_of(const tr::ArrayPtr& a) {
-  Value out = json::array();
-  for (const int64_t n : a->shape) out.push(n);
-  return out;
-}
-Value classes_of(const std::vector<tr::QuantizerPtr>& all) {
-  Value out = json::array();
-  for (const auto& q : all) out.push(q->class_name());
-  return out;
-}
-string hex(const std::byte* p) {
-  uint32_t bits;
-  std::memcpy(&bits, p, sizeof bits);
-  char text[9];
-  std::snprintf(text, sizeof text, "%08x", bits);
-  return text;
-}
-
-// Which of the words that a record asks for an error's text mentions.
-Value mentioned(const string& text, std::initializer_list<string> words) {
-  Value out = json::array();
-  for (const string& w : words)
-    if (text.find(w) != string::npos) out.push(w);
-  return out;
-}
-Value failed(const tr::SemanticError& e) { return json::object({{"error", name_of(e.error_class)}}); }
-Value failed(const tr::SemanticError& e, std::initializer_list<string> words) {
-  return json::object({{"error", name_of(e.error_class)}, {"message_mentions", mentioned(e.what(), words)}});
+// The element at slot `i` of a binary32 array.
+string hex_at(const tr::Array& a, size_t i) {
+  F32Bits bits;
+  std::memcpy(&bits, a.data() + i * sizeof bits, sizeof bits);
+  return hex(bits);
 }
 
 tr::QFactoryPtr factory_of(std::function<tr::QuantizerLike(const tr::RolePtr&)> call) { return std::make_shared<const tr::QFactory>(tr::QFactory{"of a record", std::move(call)}); }
@@ -76,12 +51,9 @@ tr::RecipePtr recipe_around(tr::QFactoryPtr factory) {
   return r;
 }
 
-constexpr std::pair<string_view, int> kRecipes[] = {{"DelayedScaling", 0},     {"Float8CurrentScaling", 0}, {"MXFP8BlockScaling", 0},
-                                                    {"Float8BlockScaling", 0}, {"NVFP4BlockScaling", 0},    {"CustomRecipe", 0}};
-
 // A recipe by the record's class and fields, where a custom one gets some factory and words stand for objects.
 tr::RecipePtr recipe_of(string_view name, const Value& fields) {
-  row_called(kRecipes, name, "given.recipe");
+  expect_recipe_class(name, "given.recipe");
   const Given given(fields, "given.fields");
   Value all = json::object();
   if (name == "CustomRecipe") all.set("qfactory", "mxfp8_factory");
@@ -131,7 +103,7 @@ Value builtin(const Given& given, tr::Session& session) {
       Value init = json::array(), scales = json::array(), amaxes = json::array();
       for (size_t i = 0; i < quantizers.size(); ++i) {
         const auto& q = dynamic_cast<const tr::Float8Quantizer&>(*quantizers[i]);
-        init.push(hex(d->scale->data() + i * sizeof(F32Bits)));
+        init.push(hex_at(*d->scale, i));
         scales.push(q.scale->data() == d->scale->data() + i * sizeof(F32Bits));
         amaxes.push(q.amax->data() == d->amax_history->data() + i * sizeof(F32Bits));
       }
@@ -184,8 +156,8 @@ Value custom_shown(const tr::RecipeStatePtr& state, const std::vector<tr::Quanti
     aliases.push(std::move(alias));
   }
   Value out = json::object({{"classes", classes_of(quantizers)}, {"has_delayed", d != nullptr}});
-  out.set("scale_shape", d ? shape_of(d->scale) : Value());
-  out.set("history_shape", d ? shape_of(d->amax_history) : Value());
+  out.set("scale_shape", shape_of(d ? d->scale : nullptr));
+  out.set("history_shape", shape_of(d ? d->amax_history : nullptr));
   out.set("dtype", d ? Value(d->dtype == Encoding::e4m3 ? "E4M3" : "E5M2") : Value());
   Value inner;
   if (d) {
@@ -344,15 +316,14 @@ Value custom(const Given& given, tr::Session& session) {
 
   // What the factory sees.
   const tr::RoleList roles = given.roles("roles");
-  Value seen = json::array(), warnings = json::array();
+  Value seen = json::array();
   const auto note = [&](const tr::RolePtr& role) {
     seen.push(shown(role));
     return other();
   };
   const auto state = tr::RecipeState::create(session, recipe_around(factory_of(note)), mode, roles ? roles->size() : n, roles);
   const auto quantizers = state->make_quantizers(session);
-  for (const tr::Warning& w : session.warnings) warnings.push(w.category);
-  Value out = json::object({{"warning_classes", std::move(warnings)}, {"roles_seen", std::move(seen)}});
+  Value out = json::object({{"warning_classes", categories_of(session.warnings)}, {"roles_seen", std::move(seen)}});
   if (!roles) out.set("quantizers", classes_of(quantizers));
   return out;
 }
@@ -371,7 +342,7 @@ Value inherit(const Given& given, tr::Session& session) {
   else if (differs == " algorithm differs") fields.set("amax_compute_algo", "most_recent");
   else if (!differs.empty() && differs != " same" && differs != " count differs") from_to.refuse("two families, or a family and what differs: count, history, margin, format or algorithm");
   const auto recipe = [&](string_view family, bool newer) -> tr::RecipePtr {
-    const string_view name = row_called(kRecipeWords, family, from_to.path())->second;
+    const string_view name = recipe_called(family, from_to.path());
     if (name == "CustomRecipe") return recipe_around(factory_of([](const tr::RolePtr&) { return tr::DelayedScalingRequest{}; }));
     return tr::make_recipe(name, newer ? fields : json::object());
   };
@@ -437,7 +408,7 @@ Value recipe_equality(const Given& given) {
   for (string_view rest = names; !rest.empty();) {
     const size_t end = std::min(rest.find(' '), rest.size());
     const string_view word = rest.substr(0, end);
-    if (word != "two" && word != "and" && word != "against") families.push_back(row_called(kRecipeWords, word, pair.path())->second);
+    if (word != "two" && word != "and" && word != "against") families.push_back(recipe_called(word, pair.path()));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
   if (families.empty() || families.size() > 2) pair.refuse("one or two families");

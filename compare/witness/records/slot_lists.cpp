@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 
 #include "compare/witness/records/records.h"
+#include "compare/witness/records/shown.h"
+#include "training/formats/float8.h"
 #include "training/modules/attention.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"
@@ -21,16 +23,6 @@ namespace {
 using namespace training;
 using std::string;
 using std::string_view;
-
-json::Value shown(const RolePtr& role) {
-  if (!role) return nullptr;
-  return json::object({{"module_type", role->module_type}, {"tensor_type", role->tensor_type}, {"name", role->name}});
-}
-json::Value shown(const std::vector<RolePtr>& roles) {
-  json::Value list = json::array();
-  for (const RolePtr& role : roles) list.push(shown(role));
-  return list;
-}
 
 Producer producer_in(const Given& given) {
   const Given module = given.at("module", "a module that gives role lists");
@@ -241,11 +233,8 @@ json::Value build(const Given& given, Session& session) {
   then.set("result", result);
   then.set("roles_in_call_order", shown(asked));
   json::Value classes = json::object();
-  for (const auto& [mode, key] : kDirections) {
-    json::Value list = json::array();
-    for (const QuantizerPtr& q : state.quantizers(mode)) list.push(q->class_name());
-    classes.set(key, std::move(list));
-  }
+  for (const auto& [mode, key] : kDirections)
+    classes.set(key, classes_of(state.quantizers(mode)));
   then.set("quantizer_classes", std::move(classes));
   return then;
 }
@@ -258,8 +247,8 @@ struct Situation {
 };
 
 // The recipe that a word of a situation means. A custom recipe that comes second has another factory than one that comes first.
-RecipePtr recipe_called(string_view word, bool second) {
-  const string_view recipe_class = row_called(kRecipeWords, word, "given.situation")->second;
+RecipePtr recipe_of(string_view word, bool second) {
+  const string_view recipe_class = recipe_called(word, "given.situation");
   return recipe_class == "CustomRecipe" ? RecipePtr(custom_recipe(second ? "mxfp8_factory" : "current_scaling_factory")) : make_recipe(recipe_class);
 }
 
@@ -314,29 +303,29 @@ Situation situation_in(const Given& given) {
   };
   if (begins({"same"}) && (ends("object") || ends("objects"))) {   // "same block recipe object"
     drop(1, 1);
-    s.before = s.after = recipe_called(family(), false);
+    s.before = s.after = recipe_of(family(), false);
     if (says("factory attribute reassigned")) s.meanwhile = [r = std::dynamic_pointer_cast<CustomRecipe>(s.after), &given] {
       if (!r) given.at("situation", "").refuse("a custom recipe, which alone has a factory");
       r->qfactory = known_factory("mxfp8_factory");
     };
   } else if ((begins({"different"}) && ends("objects")) || (begins({"other", "equal"}) && ends("object"))) {   // "different custom recipe objects"
     drop(words[0] == "other" ? 2 : 1, 1);
-    s.before = recipe_called(family(), false);
-    s.after = recipe_called(family(), says("different factory"));
+    s.before = recipe_of(family(), false);
+    s.after = recipe_of(family(), says("different factory"));
     if (says("other alignment")) dynamic_cast<CustomRecipe&>(*s.after).quantization_alignment = 64;
   } else if (words.size() == 6 && words[1] == "history" && words[3] == "to" && words[4] == "history") {   // "delayed history 16 to history 4"
-    s.before = recipe_called(words[0], false);
-    s.after = recipe_called(words[0], false);
+    s.before = recipe_of(words[0], false);
+    s.after = recipe_of(words[0], false);
     s.history = true;
     dynamic_cast<DelayedScaling&>(*s.before).amax_history_len = static_cast<int>(rows_in(words[2]));
     dynamic_cast<DelayedScaling&>(*s.after).amax_history_len = static_cast<int>(rows_in(words[5]));
   } else if ((words.size() == 3 && words[1] == "to") || (words.size() == 4 && words[1] == "to" && words[2] == "other")) {   // "custom to other custom"
-    s.before = recipe_called(words.front(), false);
-    s.after = recipe_called(words.back(), true);
+    s.before = recipe_of(words.front(), false);
+    s.after = recipe_of(words.back(), true);
   } else {   // "current scaling, other object, equal fields", "current pow2 on"
     const string_view change = std::string_view(clauses[0]).substr(std::min(words[0].size() + 1, clauses[0].size()));
-    s.before = recipe_called(words[0], false);
-    s.after = recipe_called(words[0], false);
+    s.before = recipe_of(words[0], false);
+    s.after = recipe_of(words[0], false);
     if (!change.empty() && change != "scaling" && change != "recipe") row_called(kChanges, change, "given.situation")->apply(*s.after);
   }
   return s;
@@ -358,11 +347,7 @@ Replaced replaced(const std::vector<QuantizerPtr> (&before)[2], const std::vecto
   return r;
 }
 
-json::Value texts(const std::set<string, std::less<>>& set) {
-  json::Value list = json::array();
-  for (const string& s : set) list.push(s);
-  return list;
-}
+json::Value texts(const std::set<string, std::less<>>& set) { return shown(std::vector<string>(set.begin(), set.end())); }
 
 json::Value rebuild(const Given& given, Session& session) {
   const Situation s = situation_in(given);
@@ -406,14 +391,9 @@ void fill(const ArrayPtr& x, F32Bits bits) {
   std::ranges::copy(std::as_bytes(std::span(values)), x->bytes().begin());
 }
 json::Value words_of(const ArrayPtr& x, int64_t count) {
-  json::Value list = json::array();
-  const auto bytes = x->bytes();
-  for (int64_t i = 0; i < count; ++i) {
-    F32Bits word;
-    std::memcpy(&word, bytes.data() + 4 * i, 4);
-    list.push(fmt::format("{:08x}", word));
-  }
-  return list;
+  std::vector<F32Bits> words(static_cast<size_t>(count));
+  std::memcpy(words.data(), x->bytes().data(), words.size() * sizeof(F32Bits));
+  return shown(words);
 }
 
 json::Value inherit(const Given& given, Session& session) {

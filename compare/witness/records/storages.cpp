@@ -4,6 +4,8 @@
 #include <functional>
 
 #include "compare/witness/records/records.h"
+#include "compare/witness/records/shown.h"
+#include "training/formats/formats.h"
 #include "training/formats/hybrid.h"
 #include "training/formats/storage.h"
 #include "training/formats/parts.h"
@@ -18,7 +20,7 @@ using std::string;
 
 // Reading `given`.
 
-Dims shape_of(const Given& given) { return given.has("shape") ? given.at("shape", "an array of integers").dims() : Dims{256, 384}; }
+Dims shape_in(const Given& given) { return given.has("shape") ? given.at("shape", "an array of integers").dims() : Dims{256, 384}; }
 bool tn_only(const Given& given) { return !given.has("arch") || given.word("arch", {"TN_only", "non_TN"}) == "TN_only"; }
 std::string_view directions(const Given& given, std::string_view key) { return given.word(key, {"rc", "r", "c", ""}); }
 
@@ -135,7 +137,7 @@ StoragePtr build(std::string_view kind, const Dims& shape, std::string_view pres
   }
   return out;
 }
-StoragePtr build(const Given& given) { return build(kind_of(given), shape_of(given), directions(given, "present"), tn_only(given)); }
+StoragePtr build(const Given& given) { return build(kind_of(given), shape_in(given), directions(given, "present"), tn_only(given)); }
 Float8Storage& fp8_of(const StoragePtr& s, const Given& given) {
   if (auto* fp8 = dynamic_cast<Float8Storage*>(s.get())) return *fp8;
   given.at("kind", "a kind of storage").refuse("CS, which alone has a transpose");
@@ -147,13 +149,7 @@ json::Value with(json::Value object, std::string_view key, json::Value value) {
   object.set(key, std::move(value));
   return object;
 }
-json::Value numbers(const Dims& d) {
-  json::Value out = json::array();
-  for (int64_t n : d) out.push(n);
-  return out;
-}
-json::Value array_json(const ArrayPtr& a) { return a ? json::object({{"shape", numbers(a->shape)}, {"dtype", name_of(a->dtype)}}) : json::Value(); }
-json::Value shape_json(const ArrayPtr& a) { return a ? numbers(a->shape) : json::Value(); }
+json::Value array_json(const ArrayPtr& a) { return a ? json::object({{"shape", shown(a->shape)}, {"dtype", name_of(a->dtype)}}) : json::Value(); }
 
 json::Value record(const StoragePtr& s) {
   if (!s) return {};
@@ -165,49 +161,31 @@ json::Value record(const StoragePtr& s) {
   return out;
 }
 
-// The words of an error's message that the records look for.
-json::Value mentions(const SemanticError& e) {
-  json::Value out = json::array();
-  for (const char* word : {"rowwise", "columnwise", "row-wise", "column-wise", "transpose", "128"})
-    if (string(e.what()).find(word) != string::npos) out.push(word);
-  return out;
-}
-json::Value error_json(const SemanticError& e, bool with_mentions) {
-  json::Value out = json::object({{"error", name_of(e.error_class)}});
-  if (with_mentions) out.set("message_mentions", mentions(e));
-  return out;
-}
-// {"ok": what `call` returns}, or the error it throws.
-json::Value outcome(const std::function<json::Value()>& call, bool with_mentions = false) {
-  try {
-    return json::object({{"ok", call()}});
-  } catch (const SemanticError& e) {
-    return error_json(e, with_mentions);
-  }
+// An error with the words of its message that the records look for.
+json::Value failed_with_words(const SemanticError& e) {
+  return failed(e, {"rowwise", "columnwise", "row-wise", "column-wise", "transpose", "128"});
 }
 json::Value usages_json(Usages u) { return json::object({{"rowwise", u.rowwise}, {"columnwise", u.columnwise}}); }
 json::Value shapes_json(const std::vector<ArrayPtr>& arrays) {
-  json::Value out = json::array();
-  for (const ArrayPtr& a : arrays) out.push(shape_json(a));
-  return out;
+  return list_of(arrays, [](const ArrayPtr& a) { return shape_of(a); });
 }
 
 // Groups.
 
 json::Value specs(const Given& given) {
   const QuantizerPtr q = quantizer_of(kind_of(given));
-  const Dims shape = shape_of(given);
+  const Dims shape = shape_in(given);
   if (given.has("helper")) {
     given.word("helper", {"scale and column shapes"});
-    return json::object({{"row_scale", outcome([&] { return numbers(scale_shape(*q, shape, Direction::row)); })},
-                         {"col_scale", outcome([&] { return numbers(scale_shape(*q, shape, Direction::col)); })},
-                         {"col_data", outcome([&] { return numbers(columnwise_shape(*q, shape)); })}});
+    return json::object({{"row_scale", outcome([&] { return shown(scale_shape(*q, shape, Direction::row)); })},
+                         {"col_scale", outcome([&] { return shown(scale_shape(*q, shape, Direction::col)); })},
+                         {"col_data", outcome([&] { return shown(columnwise_shape(*q, shape)); })}});
   }
   const Usages usages = given.usages("usages");
   return outcome([&] {
     json::Value out = json::object();
     for (const BufferShape& b : allocated(*q, shape, usages, DType::bfloat16, tn_only(given)))
-      out.set(b.name, json::object({{"shape", numbers(b.shape)}, {"dtype", name_of(b.dtype)}}));
+      out.set(b.name, json::object({{"shape", shown(b.shape)}, {"dtype", name_of(b.dtype)}}));
     return out;
   });
 }
@@ -222,7 +200,7 @@ json::Value usage(const Given& given) {
   try {
     s->update_usage(row, col);
   } catch (const SemanticError& e) {
-    result = error_json(e, !damaged);
+    result = damaged ? failed(e) : failed_with_words(e);
   }
   json::Value out = json::object({{"result", result}, {"after", record(s)}});
   if (!damaged) out.set("get_usages", outcome([&] { return usages_json(s->get_usages()); }));
@@ -231,7 +209,7 @@ json::Value usage(const Given& given) {
 
 json::Value usages(const Given& given) {
   const StoragePtr s = build(given);
-  json::Value out = json::object({{"size", outcome([&] { return numbers(s->size()); })}});
+  json::Value out = json::object({{"size", outcome([&] { return shown(s->size()); })}});
   if (!is_hybrid(kind_of(given))) return with(std::move(out), "get_usages", outcome([&] { return usages_json(s->get_usages()); }));
   out.set("device", outcome([&] { return json::Value(s->device()); }));
   return with(std::move(out), "data_tensors", outcome([&] { return shapes_json(s->get_data_tensors()); }));
@@ -239,7 +217,7 @@ json::Value usages(const Given& given) {
 
 json::Value synthesis(const Given& given) {
   const std::string_view kind = kind_of(given);
-  const StoragePtr s = build(kind, shape_of(given), "r", tn_only(given));
+  const StoragePtr s = build(kind, shape_in(given), "r", tn_only(given));
   if (given.has("quantizer")) {
     if (!given.at("quantizer", "").is_null()) given.at("quantizer", "").refuse("null");
     s->quantizer = nullptr;
@@ -248,10 +226,10 @@ json::Value synthesis(const Given& given) {
   try {
     s->update_usage(row, col);
   } catch (const SemanticError& e) {
-    return error_json(e, false);
+    return failed(e);
   }
   json::Value out = json::object({{"after", record(s)}});
-  if (kind == "CS") return with(std::move(out), "size", outcome([&] { return numbers(s->size()); }));
+  if (kind == "CS") return with(std::move(out), "size", outcome([&] { return shown(s->size()); }));
   if (col != true) given.at("request", "").refuse("a request for the columns, which are to be made");
   if (const auto* fp4 = dynamic_cast<const NVFP4Storage*>(s.get())) {
     out.set("col_amax_equals_row_amax", equal_bytes(*fp4->amax_columnwise, *fp4->amax_rowwise));
@@ -259,7 +237,7 @@ json::Value synthesis(const Given& given) {
   }
   if (kind != "BLK2") given.at("kind", "").refuse("a kind whose missing direction is made from the other: CS, BLK2 or FP4_2D");
   const auto& block = dynamic_cast<const Float8BlockwiseStorage&>(*s);
-  const Shape matrix = flattened(shape_of(given));
+  const Shape matrix = flattened(shape_in(given));
   const int64_t rows = ceil_div(matrix.rows, 128), cols = ceil_div(matrix.cols, 128);
   const auto real = [](const ArrayPtr& a, int64_t r, int64_t c) { return slice(slice(a, 0, 0, r), 1, 0, c); };
   out.set("payload_is_transpose", equal_bytes(*front_to_last(block.columnwise_data), *block.rowwise_data));
@@ -276,10 +254,10 @@ json::Value hybrid_construct(const Given& given, Subject& subject) {
     return json::object({{"stores_copy", s.quantizer != q && s.quantizer->class_name() == q->class_name()},
                          {"nominal_dtype", name_of(s.dtype)},
                          {"get_usages", outcome([&] { return usages_json(s.get_usages()); })},
-                         {"dequantize", outcome([&] { return shape_json(s.dequantize(session)); })},
-                         {"size", outcome([&] { return numbers(s.size()); })}});
+                         {"dequantize", outcome([&] { return shape_of(s.dequantize(session)); })},
+                         {"size", outcome([&] { return shown(s.size()); })}});
   } catch (const SemanticError& e) {
-    return error_json(e, false);
+    return failed(e);
   }
 }
 
@@ -347,7 +325,7 @@ json::Value fsdp(const Given& given) {
                                   }
                                   return json::object({{"buffers", buffers}, {"same_object_as", same}, {"meta", e.meta}});
                                 },
-                                true));
+                                failed_with_words));
 }
 
 // The elements of a scale buffer that belong to real blocks.
@@ -396,7 +374,7 @@ json::Value compared(std::string_view kind, const Field& f, const ArrayPtr& whol
   const bool same_shape = got->shape == whole->shape, scale = is_block_scale(f.name);
   const Shape real = scale ? real_scales(kind, f.name, matrix) : Shape{};
   const bool equal = same_shape && (scale ? equal_bytes(*corner(got, real), *corner(whole, real)) : equal_bytes(*got, *whole));
-  json::Value out = json::object({{"shape", shape_json(got)}, {"shape_equal", same_shape}, {"real_part_equal", equal}});
+  json::Value out = json::object({{"shape", shape_of(got)}, {"shape_equal", same_shape}, {"real_part_equal", equal}});
   if (!scale) return out;
   const ArrayPtr rest = clone(got), zero = zeros({real.rows, real.cols}, got->dtype);
   copy_into(*zero, *corner(rest, real));
@@ -406,7 +384,7 @@ json::Value compared(std::string_view kind, const Field& f, const ArrayPtr& whol
 
 json::Value fsdp_roundtrip(const Given& given) {
   const std::string_view kind = kind_of(given), present = directions(given, "present");
-  const Dims shape = shape_of(given);
+  const Dims shape = shape_in(given);
   const int64_t n = given.number("shards", 1, 64);
   if (shape.empty() || shape[0] % n != 0 || kind.starts_with("H(")) given.at("shards", "an integer").refuse("shards of one kind that divide its rows");
   const StoragePtr whole = build(kind, shape, present), target = build(kind, shape, present, true, 77);
@@ -431,7 +409,7 @@ json::Value fsdp_roundtrip(const Given& given) {
         if (const auto* fp8 = dynamic_cast<const Float8Storage*>(target.get())) out.set("_transpose_invalid", fp8->transpose_invalid);
         return out;
       },
-      true);
+      failed_with_words);
 }
 
 json::Value fsdp_assign(const Given& given) {
@@ -491,8 +469,8 @@ json::Value copy_from_storage(const Given& given) {
 
 json::Value sizes(const Given& given) {
   const StoragePtr s = build(given);
-  if (shape_of(given).empty()) given.at("shape", "").refuse("a shape with a first and a last dimension");
-  return json::object({{"size", outcome([&] { return numbers(s->size()); })},
+  if (shape_in(given).empty()) given.at("shape", "").refuse("a shape with a first and a last dimension");
+  return json::object({{"size", outcome([&] { return shown(s->size()); })},
                        {"last", outcome([&] { return json::Value(s->size().back()); })},
                        {"first", outcome([&] { return json::Value(s->size().front()); })},
                        {"data_tensors", outcome([&] { return shapes_json(s->get_data_tensors()); })}});
@@ -502,13 +480,13 @@ json::Value data_tensors(const Given& given) {
   if (!given.has("rowwise")) {
     const StoragePtr s = build(kind_of(given), {4, 8}, "rc");
     return json::object({{"both", shapes_json(s->get_data_tensors())},
-                         {"col", shape_json(s->get_data_tensors(false, true).at(0))},
+                         {"col", shape_of(s->get_data_tensors(false, true).at(0))},
                          {"none", outcome([&] { return shapes_json(s->get_data_tensors(false, false)); })}});
   }
-  const StoragePtr s = build(kind_of(given), shape_of(given), "rc");
+  const StoragePtr s = build(kind_of(given), shape_in(given), "rc");
   return outcome([&] {
     const std::vector<ArrayPtr> got = s->get_data_tensors(given.flag("rowwise", false), given.flag("columnwise", false));
-    return got.size() == 1 ? shape_json(got[0]) : shapes_json(got);
+    return got.size() == 1 ? shape_of(got[0]) : shapes_json(got);
   });
 }
 

@@ -4,7 +4,9 @@
 #include <string_view>
 #include <vector>
 
-#include "compare/witness/vectors/families.h"
+#include "compare/witness/vectors/check.h"
+#include "contract/result.h"
+#include "fixtures/safetensors.h"
 
 namespace assay {
 

@@ -8,6 +8,8 @@
 
 #include "compare/arithmetic/codes.h"
 #include "training/base/padding.h"
+#include "training/formats/float8.h"
+#include "training/formats/mxfp8.h"
 #include "training/groups/split_quantize.h"
 
 namespace assay {

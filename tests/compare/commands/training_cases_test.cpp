@@ -8,9 +8,11 @@
 #include "compare/witness/records/records.h"
 #include "fixtures/json.h"
 #include "reference/subject.h"
+#include "training/formats/formats.h"
 #include "training/recipes/factories.h"
 #include "training/formats/hybrid.h"
-#include "training/parity/parity.h"
+#include "training/parity/cells.h"
+#include "training/parity/judge.h"
 
 namespace assay {
 namespace {
@@ -163,7 +165,7 @@ TEST(ParityFactory, AFactorysCellsAreHeldToTheRecipesOfItsFormats) {
   for (const char* module : {"linear", "layernorm_linear", "grouped_linear", "ops_linear", "ops_grouped_linear"}) {
     const auto cell = training::parity_cell(std::string("parity ") + module + " factory=training_cases_test_hybrid");
     ASSERT_TRUE(cell) << module;
-    EXPECT_EQ(cell->formats, (training::Formats{"mxfp8", "nvfp4", "nvfp4"})) << module;
+    EXPECT_EQ(cell->formats, (training::GemmFormats{"mxfp8", "nvfp4", "nvfp4"})) << module;
     const training::CellResult r = training::judge_cell(*cell, *reference, {});
     EXPECT_EQ(r.outcome, training::CellResult::Outcome::bitwise) << module << ": " << r.first;
     EXPECT_GT(r.compared, 10000) << module;

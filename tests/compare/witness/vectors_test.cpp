@@ -10,7 +10,8 @@
 #include <functional>
 #include <sstream>
 
-#include "compare/witness/vectors/families.h"
+#include "compare/witness/vectors/checks.h"
+#include "compare/witness/vectors/table.h"
 #include "fast/subject_host.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "compare/diagnosis/search/diagnose.h"
+#include "compare/diagnosis/search/predict.h"
 #include "compare/process/guarded_run.h"
 #include "contract/line.h"
 

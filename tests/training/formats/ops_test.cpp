@@ -1,3 +1,4 @@
+#include "training/formats/formats.h"
 #include "training/formats/ops.h"
 
 #include "tests/training/storage_kit.h"

@@ -1,6 +1,7 @@
 #include "training/formats/storage.h"
 
 #include "tests/training/storage_kit.h"
+#include "training/formats/formats.h"
 #include "training/formats/shapes.h"
 
 namespace assay::training {

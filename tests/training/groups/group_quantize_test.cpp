@@ -1,9 +1,9 @@
+#include "training/formats/formats.h"
 #include "training/groups/group_quantize.h"
 
 #include <algorithm>
 
 #include "tests/training/groups/grouped_parts.h"
-#include "training/formats/hybrid.h"
 
 namespace assay::training {
 

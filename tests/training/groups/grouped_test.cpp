@@ -1,3 +1,4 @@
+#include "training/formats/formats.h"
 #include "training/groups/grouped.h"
 
 #include "tests/training/groups/grouped_parts.h"

@@ -1,7 +1,7 @@
+#include "training/formats/formats.h"
 #include "training/groups/split_quantize.h"
 
 #include "tests/training/groups/grouped_parts.h"
-#include "training/formats/hybrid.h"
 
 namespace assay::training {
 

@@ -1,3 +1,4 @@
+#include "training/formats/float8.h"
 #include "training/modules/module_state.h"
 
 #include <gtest/gtest.h>

@@ -7,9 +7,9 @@
 
 #include "fixtures/fill.h"
 #include "reference/subject.h"
+#include "training/formats/formats.h"
 #include "training/modules/activations.h"
 #include "training/base/f32.h"
-#include "training/formats/hybrid.h"
 #include "training/modules/fused_producers.h"
 #include "training/modules/grouped_linear.h"
 #include "training/modules/layernorm_mlp.h"

@@ -1,4 +1,5 @@
 // What a line's role=, recipe= and factory= stand for, against the quantizers that this layer makes of them.
+#include "training/formats/formats.h"
 #include "training/recipes/line_factory.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,6 @@
 #include "contract/recipes.h"
 #include "reference/subject.h"
 #include "training/recipes/factories.h"
-#include "training/formats/hybrid.h"
 #include "training/recipes/recipe_state.h"
 
 namespace assay::training {
@@ -92,7 +92,7 @@ TEST(LineFactory, WhatIsReadIsWhatTheFactoryMade) {
   EXPECT_GT(compared, 100u);
 }
 
-// Roles that no slot table has: boundaries that a consumer described, hints that belong to no module, somebody's own producer, and no role at all.
+// Roles that no slot table has: boundaries that a consumer described, hints that belong to no module, a user's own producer, and no role at all.
 TEST(LineFactory, EveryRoleThatAFactoryCanBeAskedWithIsALine) {
   struct Row { const char *role, *factory, *means; };
   for (const Row& r : {

@@ -1,5 +1,6 @@
 // The search finds causes that were put in by hand, stage by stage; it names none that does not make every byte.
 #include "compare/diagnosis/search/diagnose.h"
+#include "compare/diagnosis/search/predict.h"
 
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/encode.h"
 #include "compare/diagnosis/library/hypotheses.h"
 #include "compare/diagnosis/report/text.h"
 #include "compare/arithmetic/expected_values.h"
@@ -82,21 +84,6 @@ TEST(Diagnose, EqualBytesAreEqual) {
   const Diagnosis d = Case("quantize mxfp8 64x96 bf16").diagnosis();
   EXPECT_EQ(d.confidence, Confidence::equal);
   EXPECT_TRUE(d.explanations.empty());
-}
-
-TEST(Hypotheses, NearestCodes) {   // by what nearest means, ties to even, over every exponent
-  const auto of = [](uint32_t code) { return value_of(Encoding::bf16, code); };
-  uint64_t state = 1;
-  for (int n = 0; n < 400000; ++n) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    const uint32_t below = static_cast<uint32_t>(state >> 33) % 0x7F7F;                          // a magnitude, and the next
-    const double low = of(below), high = of(below + 1), part[] = {0, 0x1p-40, 0.25, 0.5 - 0x1p-40, 0.5, 0.5 + 0x1p-40, 0.75, 1 - 0x1p-40};
-    const int p = static_cast<int>(state >> 20 & 7);
-    const double v = low + (high - low) * part[p];
-    const uint32_t want = below + (p > 4 || (p == 4 && (below & 1) != 0));
-    ASSERT_EQ(nearest_code(Encoding::bf16, v), want) << v;
-    if (v != 0) { ASSERT_EQ(nearest_code(Encoding::bf16, -v), 0x8000 | want) << v; }
-  }
 }
 
 TEST(Diagnose, ChangedLines) {
@@ -539,23 +526,6 @@ TEST(Diagnose, RowsDrawnBesideDrawnColumns) {
     EXPECT_EQ(d.first, Stage::code) << diagnosis_screen(d);
     EXPECT_NE(d.confidence, Confidence::unexplained) << diagnosis_screen(d);
     EXPECT_NE(d.confidence, Confidence::partial) << diagnosis_screen(d);
-  }
-}
-
-// Ids name rows for good: each is there once, and is found again by its name.
-TEST(Hypotheses, IdsAreUnique) {
-  for (const char* line : {"quantize mxfp8 96x160 bf16 dir=row", "quantize nvfp4 96x160 bf16 dir=col rht=1 round=sr", "quantize fp8_block 160x200 f32 dir=col", "quantize fp8_current 96x160 f16 dir=row"}) {
-    const Problem p = *parse_line(line);
-    const Direction d = p.row ? Direction::row : Direction::col;
-    std::vector<string> ids;
-    for (const Hypothesis& h : hypotheses(p, d)) {
-      ids.push_back(h.id);
-      EXPECT_FALSE(h.title.empty());
-    }
-    std::sort(ids.begin(), ids.end());
-    EXPECT_EQ(std::adjacent_find(ids.begin(), ids.end()), ids.end()) << line << " " << *std::adjacent_find(ids.begin(), ids.end());
-    EXPECT_TRUE(hypothesis_named("input.ftz", p, d));
-    EXPECT_FALSE(hypothesis_named("input.nothing", p, d));
   }
 }
 
