@@ -15,6 +15,7 @@
 #include "compare/text/printable.h"
 #include "contract/line.h"
 #include "contract/problem.h"
+#include "contract/words.h"
 
 namespace assay {
 

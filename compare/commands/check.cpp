@@ -21,6 +21,7 @@
 #include "compare/report/report.h"
 #include "compare/text/printable.h"
 #include "contract/line.h"
+#include "contract/words.h"
 
 namespace assay {
 

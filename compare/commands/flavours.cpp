@@ -13,6 +13,7 @@
 #include "contract/flavours.h"
 #include "contract/format.h"
 #include "contract/line.h"
+#include "contract/words.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
 

@@ -8,6 +8,7 @@
 #include "compare/commands/selection.h"
 #include "compare/commands/training_cases.h"
 #include "contract/line.h"
+#include "contract/words.h"
 #include "training/recipes/line_factory.h"
 
 namespace assay {

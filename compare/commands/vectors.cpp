@@ -15,7 +15,6 @@
 #include "compare/witness/vectors/table.h"
 #include "compare/witness/vectors/training.h"
 #include "compare/witness/records/records.h"
-#include "compare/witness/vectors/families.h"
 
 namespace assay {
 

@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include "compare/report/screen.h"
+#include "compare/witness/agreement.h"
+#include "compare/witness/case.h"
 #include "compare/witness/records/records.h"
-#include "compare/witness/vectors/agreement.h"
-#include "compare/witness/vectors/case.h"
-#include "compare/witness/vectors/families.h"
+#include "compare/witness/vectors/checks.h"
 #include "compare/witness/vectors/training.h"
 #include "contract/line.h"
 #include "fixtures/sha256.h"

@@ -1,7 +1,7 @@
 // Judges the files of a folder of third-party vectors (compare/witness/index.h), bit for bit, and prints a
 // line for each.
 //
-// Every expected tensor of a family that Assay knows (compare/witness/vectors/families.h) is judged or is an
+// Every expected tensor of a family that Assay knows (compare/witness/vectors/table.h) is judged or is an
 // error. For a file whose sources disagree, it is reported which of them each subject agrees with, and
 // nothing of it counts.
 #pragma once

@@ -7,6 +7,7 @@
 
 #include "compare/commands/explain/session.h"
 #include "compare/debug/trace.h"
+#include "compare/diagnosis/search/predict.h"
 #include "compare/judge/unpinned.h"
 #include "compare/packs/dump.h"
 #include "compare/process/run_in_child.h"

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "compare/commands/training_cases/counting_subject.h"
+#include "training/parity/judge.h"
 
 namespace assay {
 

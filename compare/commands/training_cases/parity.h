@@ -1,7 +1,8 @@
 // A cell of the parity matrix as a training case: hybrid against vanilla, bit for bit.
 #pragma once
 #include "compare/commands/training_cases.h"
-#include "training/parity/parity.h"
+#include "training/parity/cell.h"
+#include "training/parity/cells.h"
 
 namespace assay {
 

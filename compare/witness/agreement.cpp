@@ -1,10 +1,10 @@
-#include "compare/witness/vectors/agreement.h"
+#include "compare/witness/agreement.h"
 
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "compare/witness/vectors/families.h"
+#include "compare/witness/vectors/table.h"
 
 namespace assay {
 

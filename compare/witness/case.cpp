@@ -1,4 +1,4 @@
-#include "compare/witness/vectors/case.h"
+#include "compare/witness/case.h"
 
 #include <algorithm>
 

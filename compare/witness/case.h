@@ -6,7 +6,7 @@
 
 #include "compare/judge/verdict.h"
 #include "compare/process/guarded_run.h"
-#include "compare/witness/vectors/families.h"
+#include "compare/witness/vectors/check.h"
 
 namespace assay {
 
