@@ -37,10 +37,10 @@ constexpr const char* kLines[] = {
 struct Row {
   string title, clause;
   std::vector<string> formats;
-  std::vector<string> ids;   // that differ by a number
+  std::vector<string> ids;  // that differ by a number
 };
 
-string escaped(const string& text) {   // letter by letter: g++ 12 warns falsely of string::insert
+string escaped(const string& text) {  // letter by letter: g++ 12 warns falsely of string::insert
   string out;
   for (const char c : text) {
     if (c == '|') out += '\\';
@@ -57,7 +57,8 @@ string without_number(const string& id) {
   const string number = id.substr(equals + 1);
   const size_t first = number.starts_with('+') || number.starts_with('-') ? 1 : 0;
   const bool is_number = first < number.size() && kDigits.find(number[first]) != std::string_view::npos;
-  return is_number && number.find_first_not_of(kNumber, first) == string::npos ? id.substr(0, equals) + "=N" : id;
+  return is_number && number.find_first_not_of(kNumber, first) == string::npos ? id.substr(0, equals) + "=N"
+                                                                               : id;
 }
 
 // By the id without its number, in the library's order.
@@ -110,10 +111,12 @@ string formats_text(const Row& row, std::optional<FormatId> only) {
 string causes_page(std::optional<FormatId> only) {
   string out;
   for (const auto& [stage, rows] : rows_of(only)) {
-    out += fmt::format("## {}\n\n| name | what is done | formats | clause |\n| --- | --- | --- | --- |\n", name_of(stage));
+    out += fmt::format("## {}\n\n| name | what is done | formats | clause |\n| --- | --- | --- | --- |\n",
+                       name_of(stage));
     for (const auto& [name, row] : rows) {
       const string more = row.ids.size() > 1 ? fmt::format(" (and {} more)", row.ids.size() - 1) : "";
-      out += fmt::format("| `{}` | {}{} | {} | {} |\n", name, escaped(row.title), more, formats_text(row, only), row.clause);
+      out += fmt::format("| `{}` | {}{} | {} | {} |\n", name, escaped(row.title), more,
+                         formats_text(row, only), row.clause);
     }
     out += "\n";
   }

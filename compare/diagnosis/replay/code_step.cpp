@@ -50,19 +50,15 @@ class CodeStep {
   explicit CodeStep(Run& run)
       : run_(run),
         w_(run.window),
-        d_(run.window.d),
         factors_(run.q(), run.x().encoding()),
         amaxes_(run),
         data_(*w_.data_in(run.planes)),
         scales_(w_.scales_in(run.planes)),
         row_amax_(run.q().row_scaled ? find_plane(run.planes, w_.name("amax")) : nullptr),
         tensor_scale_(tensor_scale()),
-        whole_amax_(run.has_tensor_amax() || run.tensor_amax || run.whole.given_amax() ? run.whole_amax()
-                                                                                       : 0),
-        encode_(run.q().format == FormatId::nvfp4
-                    ? static_cast<double>(encode_scale(run.q(), static_cast<float>(whole_amax_),
-                                                       run.whole.lane().problem.x.source))
-                    : 1),
+        whole_amax_(run.whole_amax()),
+        encode_(tensor_encode_scale()),
+        as_seen_(w_.stored_as_seen()),
         length_(run.format.has_blocks() ? w_.block_length() : std::max<int64_t>(w_.places(), 1)) {}
 
   void run() {
@@ -70,7 +66,7 @@ class CodeStep {
       BlockScale s{{}, 1, whole_amax_};
       for (int64_t j = 0; j < w_.places(); ++j) {
         if (j % length_ == 0 && (scales_ || tensor_scale_)) s = block_scale(i, j);
-        const int64_t at = w_.data_index(data_.plane, i, j);
+        const int64_t at = as_seen_ ? index_of(data_.plane, i, j) : index_of(data_.plane, j, i);
         set_code(data_.plane, data_.bytes, at, changed(i, j, s, code_at(data_.plane, data_.bytes, at)));
       }
     }
@@ -83,6 +79,12 @@ class CodeStep {
     const PlaneData* p = find_plane(run_.planes, w_.name("scale"));
     if (run_.of_rows) return p;
     return p && p->plane.padded == Shape{1, 1} && p->plane.encoding == Encoding::f32 ? p : nullptr;
+  }
+
+  double tensor_encode_scale() const {
+    if (run_.q().format != FormatId::nvfp4) return 1;
+    const Encoding source = run_.whole.lane().problem.x.source;
+    return static_cast<double>(encode_scale(run_.q(), static_cast<float>(whole_amax_), source));
   }
 
   // Of the block that begins at (i, j).
@@ -135,12 +137,12 @@ class CodeStep {
 
   Run& run_;
   const Window& w_;
-  Direction d_;
   Factors factors_;
   BlockAmaxes amaxes_;
   PlaneData& data_;
   const PlaneData *scales_, *row_amax_, *tensor_scale_;
   double whole_amax_, encode_;
+  bool as_seen_;
   int64_t length_;  // of a block, or of a line
 };
 

@@ -29,16 +29,19 @@ bool take_codes_of_line(Run& run) {
 
 bool move_codes(Run& run) {
   const Window& w = run.window;
+  const bool as_seen = w.stored_as_seen();
   for (const Hypothesis* h : run.hypotheses) {
     if (!h->code_place) continue;
     if (!run.everything) return false;
     PlaneData& data = *w.data_in(run.planes);
     const PlaneData before = data;
+    const auto index = [&](int64_t i, int64_t j) {
+      return as_seen ? index_of(before.plane, i, j) : index_of(before.plane, j, i);
+    };
     for (int64_t i = 0; i < w.lines(); ++i)
       for (int64_t j = 0; j < w.places(); ++j) {
         const auto [a, b] = h->code_place(i, j, w.lines(), w.places());
-        set_code(data.plane, data.bytes, w.data_index(data.plane, i, j),
-                 code_at(before.plane, before.bytes, w.data_index(before.plane, a, b)));
+        set_code(data.plane, data.bytes, index(i, j), code_at(before.plane, before.bytes, index(a, b)));
       }
   }
   return true;

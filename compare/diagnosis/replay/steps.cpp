@@ -55,6 +55,7 @@ bool Run::has_tensor_amax() const {
 double Run::whole_amax() const {
   if (tensor_amax) return *tensor_amax;
   if (const PlaneData* given = whole.given_amax()) return static_cast<double>(scalar_of(*given));
+  if (!has_tensor_amax()) return 0;
   return edited ? window.quantized->amax() : whole.amax();
 }
 

@@ -34,13 +34,12 @@ struct Run {
   std::optional<double> tensor_amax;        // where it is not left to the reference
   std::optional<double> shown_amax;         // what the amax plane holds then
   const AmaxOfBlock* block_amax = nullptr;  // of the hypothesis about the amax of blocks
-  const ScaleGrid* of_whole =
-      nullptr;                    // scales of blocks outside the part too, where a hypothesis looks at them
-  std::vector<PlaneData> planes;  // as they are made so far
+  const ScaleGrid* of_whole = nullptr;      // all blocks' scales, where a hypothesis looks beyond the part
+  std::vector<PlaneData> planes;            // as they are made so far
 
   const Quantizer& q() const { return window.q(); }
   const Matrix& x() const { return matrices.back(); }
-  // The amax of the tensor, of formats that have one.
+  // The amax of the tensor; 0 of formats that have none.
   double whole_amax() const;
   bool has_tensor_amax() const;
   // The first hypothesis for which `f` holds, or null.

@@ -52,10 +52,6 @@ Selection all_of(const Matrix& x) {
 
 bool Window::stored_as_seen() const { return d == Direction::row || geometry(q(), p.x.shape, d).transposed; }
 
-int64_t Window::data_index(const Plane& data, int64_t i, int64_t j) const {
-  return stored_as_seen() ? index_of(data, i, j) : index_of(data, j, i);
-}
-
 int64_t Window::scale_index_of(const Plane& scales, int64_t i, int64_t j) const {
   return stored_as_seen() ? scale_index(q(), scales, i, j) : scale_index(q(), scales, j, i);
 }

@@ -51,7 +51,6 @@ struct Window {
 
   // Whether planes of the data and of scales store line i and place j as row i and column j.
   bool stored_as_seen() const;
-  int64_t data_index(const Plane& data, int64_t i, int64_t j) const;
   // The scale of selected line i and place j in a scale plane; of fp8_block's GEMM layout the first of its
   // four copies.
   int64_t scale_index_of(const Plane& scales, int64_t i, int64_t j) const;
