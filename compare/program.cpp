@@ -33,6 +33,7 @@
 #include "compare/commands/vectors.h"
 #include "contract/line.h"
 #include "contract/recipes.h"
+#include "contract/words.h"
 #include "fast/device_memory.h"
 #include "fast/subject_cublaslt.h"
 #include "fast/subject_gpu.h"

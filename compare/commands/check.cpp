@@ -17,6 +17,7 @@
 #include "compare/report/report.h"
 #include "compare/report/github.h"
 #include "contract/line.h"
+#include "contract/words.h"
 
 namespace assay {
 
