@@ -52,7 +52,4 @@ struct KeyInfo {
 };
 std::span<const KeyInfo> line_keys();
 
-// The word of `words` nearest to `word` by edit distance, or an empty string when none is near.
-std::string nearest_word(std::string_view word, std::span<const std::string_view> words);
-
 }  // namespace assay

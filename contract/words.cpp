@@ -1,7 +1,9 @@
 #include "contract/words.h"
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
+#include <system_error>
 
 namespace assay {
 
@@ -21,6 +23,10 @@ std::string concat(std::initializer_list<std::string_view> parts) {
   std::string out;
   for (std::string_view part : parts) out += part;
   return out;
+}
+
+bool contains(std::span<const std::string_view> words, std::string_view word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
 }
 
 std::string join(std::span<const std::string_view> words, std::string_view separator) {
@@ -60,6 +66,30 @@ Error unknown(std::string_view what, std::string_view found, std::span<const std
   const std::string hint =
       near.empty() ? concat({"one of ", join(words, ", ")}) : concat({"did you mean '", near, "'?"});
   return {concat({"unknown ", what, " '", found, "'"}), 0, hint};
+}
+
+template <class T>
+std::optional<T> parse_integer(std::string_view text, int base) {
+  T value{};
+  const auto [stop, status] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (text.empty() || status != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+template std::optional<uint8_t> parse_integer(std::string_view, int);
+template std::optional<uint16_t> parse_integer(std::string_view, int);
+template std::optional<uint32_t> parse_integer(std::string_view, int);
+template std::optional<uint64_t> parse_integer(std::string_view, int);
+template std::optional<int32_t> parse_integer(std::string_view, int);
+template std::optional<int64_t> parse_integer(std::string_view, int);
+
+std::vector<int64_t> integers_of(std::string_view text, char separator, int64_t most) {
+  std::vector<int64_t> out;
+  for (std::string_view word : words_of(text, separator)) {
+    const auto value = parse_integer<int64_t>(word);
+    if (!value || *value < 0 || *value > most) return {};
+    out.push_back(*value);
+  }
+  return out;
 }
 
 std::string hex(uint64_t value, int digits) {

@@ -1,5 +1,4 @@
 // The table of keys. It gives parser, printer, defaults and help.
-#include <algorithm>
 #include <deque>
 #include <iterator>
 #include <string>
@@ -214,10 +213,12 @@ constexpr bool names_are_unique() {
 static_assert(names_are_unique(), "an op has two keys of one name");
 
 constexpr bool has_numerics() {
-  return std::all_of(kNumerics.begin(), kNumerics.end(), [](const NumericInfo& row) {
-    return std::any_of(std::begin(kKeys), std::end(kKeys),
-                       [&](const Key& k) { return k.directional && k.name == row.name; });
-  });
+  for (const NumericInfo& row : kNumerics) {
+    bool found = false;
+    for (const Key& k : kKeys) found |= k.directional && k.name == row.name;
+    if (!found) return false;
+  }
+  return true;
 }
 static_assert(has_numerics(), "a row of numerics.def has no key");
 

@@ -1,6 +1,5 @@
 #include "contract/line/key_values.h"
 
-#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -12,10 +11,6 @@
 namespace assay::line {
 
 namespace {
-
-bool contains(const Words& words, std::string_view word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
 
 std::string optional_f32_text(const std::optional<F32Bits>& value, std::string_view absent) {
   return value ? f32_text(*value) : std::string(absent);
@@ -86,11 +81,8 @@ MaybeError set_groups(Problem& p, Direction, std::string_view text) {
   Split& s = *p.as<Split>();
   s.members.clear();
   for (std::string_view word : words_of(text, ',')) {
-    const Words sizes = words_of(word, 'x');
-    std::vector<int64_t> n;
-    for (std::string_view size : sizes)
-      if (const auto v = parse_integer<int64_t>(size); v && *v >= 0 && *v <= kMaxElements) n.push_back(*v);
-    if (n.size() != (s.vary == Vary::both ? 2u : 1u) || n.size() != sizes.size())
+    const std::vector<int64_t> n = integers_of(word, 'x', kMaxElements);
+    if (n.size() != (s.vary == Vary::both ? 2u : 1u))
       return fail(concat({"expected sizes of members, found '", text, "'"}),
                   s.vary == Vary::both ? "groups=32x64,16x128" : "groups=32,0,64");
     s.members.push_back(s.vary == Vary::both   ? Shape{n[0], n[1]}
@@ -203,13 +195,11 @@ std::string get_at(const Problem& p, Direction) {
 }
 
 MaybeError set_at(Problem& p, Direction, std::string_view text) {
-  const Words parts = words_of(text, ',');
-  const auto row = parts.size() == 2 ? parse_integer<int64_t>(parts[0]) : std::nullopt;
-  const auto col = parts.size() == 2 ? parse_integer<int64_t>(parts[1]) : std::nullopt;
-  if (!row || !col || *row < 0 || *col < 0 || *row > kMaxElements || *col > kMaxElements)
+  const std::vector<int64_t> n = integers_of(text, ',', kMaxElements);
+  if (n.size() != 2)
     return fail(concat({"expected at=<row>,<col> with integers of 0 and up, found '", text, "'"}));
-  p.x.fill.at_row = *row;
-  p.x.fill.at_col = *col;
+  p.x.fill.at_row = n[0];
+  p.x.fill.at_col = n[1];
   return {};
 }
 

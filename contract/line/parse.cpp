@@ -1,5 +1,4 @@
 // parse_line.
-#include <algorithm>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,6 +39,12 @@ const Given* find(const Written& written, const Key& k, int place) {
   return nullptr;
 }
 
+bool has(const std::vector<int>& places, int place) {
+  for (int p : places)
+    if (p == place) return true;
+  return false;
+}
+
 bool takes_roles(const Problem& p) { return p.as<Quantize>() || p.as<Split>(); }
 
 Words all_key_names() {
@@ -68,7 +73,7 @@ MaybeError read_key(const Token& t, const Problem& p, Written& written) {
     name.remove_prefix(prefix.size());
   }
   const Given given{name, t.text.substr(equals + 1), t.column, t.column + equals + 1};
-  if (std::ranges::any_of(role_keys(), [&](const KeyInfo& k) { return k.name == name; })) {
+  if (contains(names_of(role_keys()), name)) {
     if (!takes_roles(p) || place != kBare)
       return error_at(t.column, concat({"key '", prefixed_name, "' does not apply here"}),
                       "it is for quantize and split, without a prefix");
@@ -140,8 +145,7 @@ MaybeError set_key(const Key& k, const Written& written, const Settings& setting
   }
   for (int place = kBare; place < static_cast<int>(places_of(p).size()); ++place)
     if (const Given* given = find(written, k, place)) {
-      const bool used =
-          place == kBare ? !where.empty() : std::find(where.begin(), where.end(), place) != where.end();
+      const bool used = place == kBare ? !where.empty() : has(where, place);
       if (!used) return does_not_apply(k, place, *given, p);
     }
   return {};
@@ -149,10 +153,7 @@ MaybeError set_key(const Key& k, const Written& written, const Settings& setting
 
 // Identity data keep the source's encoding, and a block that no key set is the format's.
 void settle(Quantizer& q, Encoding source, int place, const Problem& p) {
-  const auto is_set = [&](std::string_view name) {
-    const std::vector<int> where = places(*key_named(name, p), p);
-    return std::find(where.begin(), where.end(), place) != where.end();
-  };
+  const auto is_set = [&](std::string_view name) { return has(places(*key_named(name, p), p), place); };
   if (!is_set("element")) q.element = info(q.format).element.value_or(source);
   if (!is_set("block")) q.block = info(q.format).block;
 }

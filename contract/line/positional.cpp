@@ -1,8 +1,8 @@
 #include "contract/line/positional.h"
 
-#include <algorithm>
 #include <array>
 #include <iterator>
+#include <limits>
 #include <span>
 #include <string>
 #include <utility>
@@ -29,10 +29,9 @@ void set_op(Problem& p, size_t position, std::index_sequence<Positions...>) {
 }
 
 MaybeError read_op(std::string_view word, Problem& p) {
-  const auto at = std::find(std::begin(kOps), std::end(kOps), word);
-  if (at == std::end(kOps)) return unknown("op", word, kOps);
-  set_op(p, static_cast<size_t>(at - std::begin(kOps)), std::make_index_sequence<std::size(kOps)>());
-  return {};
+  for (size_t i = 0; i < std::size(kOps); ++i)
+    if (kOps[i] == word) return set_op(p, i, std::make_index_sequence<std::size(kOps)>()), MaybeError{};
+  return unknown("op", word, kOps);
 }
 
 // The formats of both directions: "mxfp8", or a pair "mxfp8/nvfp4".
@@ -42,7 +41,7 @@ Result<std::array<FormatId, 2>> formats_of(std::string_view word, const Problem&
     return error_at(0, concat({op_name(p), " takes one format, found '", word, "'"}));
   std::array<FormatId, 2> formats{};
   for (size_t i = 0; i < 2; ++i) {
-    const std::string_view name = parts[std::min(i, parts.size() - 1)];
+    const std::string_view name = i == 0 ? parts.front() : parts.back();
     const auto format = format_named(name);
     if (!format && name == kAuto)
       return error_at(0, "'auto' is the format of a line with factory=",
@@ -79,14 +78,12 @@ MaybeError read_format(std::string_view word, Problem& p) {
 }
 
 MaybeError read_shape(std::string_view word, Problem& p) {
-  const Words parts = words_of(word, 'x');
-  const auto rows = parts.size() == 2 ? parse_integer<int64_t>(parts[0]) : std::nullopt;
-  const auto cols = parts.size() == 2 ? parse_integer<int64_t>(parts[1]) : std::nullopt;
-  if (!rows || !cols || *rows < 0 || *cols < 0)
+  const std::vector<int64_t> n = integers_of(word, 'x', std::numeric_limits<int64_t>::max());
+  if (n.size() != 2)
     return fail(concat({"expected a shape <rows>x<cols>, found '", word, "'"}), "for example 64x256");
-  if (*rows > kMaxElements || *cols > kMaxElements || (*cols != 0 && *rows > kMaxElements / *cols))
+  if (n[0] > kMaxElements || n[1] > kMaxElements || (n[1] != 0 && n[0] > kMaxElements / n[1]))
     return fail(concat({"shape ", word, " has more than 2^31 elements"}));
-  p.x.shape = {*rows, *cols};
+  p.x.shape = {n[0], n[1]};
   return {};
 }
 
@@ -111,10 +108,8 @@ MaybeError read_operand(std::string_view word, Problem& p) {
 }
 
 MaybeError read_sizes(std::string_view word, Problem& p) {
-  std::vector<int64_t> n;
-  for (std::string_view size : words_of(word, 'x'))
-    if (const auto v = parse_integer<int64_t>(size); v && *v >= 0 && *v <= kMaxElements) n.push_back(*v);
-  if (n.size() != 3 || std::count(word.begin(), word.end(), 'x') != 2)
+  const std::vector<int64_t> n = integers_of(word, 'x', kMaxElements);
+  if (n.size() != 3)
     return fail(concat({"expected sizes <M>x<N>x<K>, found '", word, "'"}), "for example 256x512x384");
   p.x.shape = {n[1], n[0]};
   p.as<Gemm>()->k = n[2];
@@ -142,9 +137,9 @@ std::vector<Token> tokens_of(std::string_view text) {
       ++at;
       continue;
     }
-    const size_t end = std::min(text.find_first_of(" \t", at), text.size());
-    out.push_back({text.substr(at, end - at), at + 1});
-    at = end;
+    const std::string_view word = text.substr(at, text.substr(at).find_first_of(" \t"));
+    out.push_back({word, at + 1});
+    at += word.size();
   }
   return out;
 }

@@ -1,5 +1,4 @@
 // to_line and to_canonical_line.
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -49,17 +48,16 @@ std::string key_words(const Key& k, const Problem& p, bool canonical) {
     bool is_default;
   };
   std::vector<Value> values;
+  bool defaults = true, alike = true;
   for (int place : places(k, p)) {
     const At at(k, p, place);
     std::string text = at.get();
     const bool is_default = text == at.fallback();
     values.push_back({place, std::move(text), is_default});
+    defaults &= is_default;
+    alike &= values.back().text == values[0].text;
   }
-  if (values.empty() ||
-      (!canonical && std::all_of(values.begin(), values.end(), [](const Value& v) { return v.is_default; })))
-    return "";
-  const bool alike =
-      std::all_of(values.begin(), values.end(), [&](const Value& v) { return v.text == values[0].text; });
+  if (values.empty() || (!canonical && defaults)) return "";
   const bool several = p.as<Gemm>() || (p.row && p.col);
   if (!prefixed(k, p) || !several || (values.size() >= 2 && alike))
     return concat({" ", k.name, "=", values[0].text});

@@ -1,5 +1,4 @@
 // What makes a Problem impossible, op by op.
-#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -93,8 +92,7 @@ MaybeError validate_quantizer(const Problem& p, const Quantizer& q, Direction d)
   if (!element_fits)
     return fail(concat({name, " data cannot be ", info(q.element).name}),
                 f.packed() ? "" : "element=e4m3 or element=e5m2");
-  const Words blocks = words_of(f.blocks, '|');
-  if (std::find(blocks.begin(), blocks.end(), word_of(q.block)) == blocks.end())
+  if (!contains(words_of(f.blocks, '|'), word_of(q.block)))
     return fail(concat({"block does not fit ", name}), concat({"allowed: ", f.blocks}));
   const bool makes = p.as<Quantize>() || p.as<Split>();
   if ((makes || p.as<Dequantize>()) && !is_wide_float(source))

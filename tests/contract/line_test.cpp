@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
+#include <span>
+#include <utility>
 
 #include "contract/f32_text.h"
 #include "contract/flavours.h"
+#include "contract/recipes.h"
 
 namespace assay {
 namespace {
@@ -201,6 +205,14 @@ TEST(Line, RolesAndRecipesThatSayNothingAreErrors) {
   EXPECT_EQ(error_of("quantize auto 8x8 bf16"), "column 10: 'auto' is the format of a line with factory= (quantize auto 64x256 bf16 role=linear/input factory=mxfp8_factory)");
   EXPECT_NE(error_of("quantize mxfp8 8x8 bf16 role=linear/input factory=mxfp8_factory").find("column 43: a line with factory= cannot be read here"), std::string::npos);
   EXPECT_EQ(error_of("quantize nvfp4 8x16 bf16 role=linear/input"), "rht=1 needs a multiple of 16 rows, found 8");
+}
+
+// key_table.cpp does not compile with two keys of one name; the keys of roles are another table.
+TEST(Line, NoOpHasTwoKeysOfOneName) {
+  std::set<std::pair<std::string_view, std::string_view>> seen;
+  for (const std::span<const KeyInfo> table : {line_keys(), role_keys()})
+    for (const KeyInfo& k : table)
+      for (std::string_view op : k.ops) EXPECT_TRUE(seen.emplace(op, k.name).second) << op << " " << k.name;
 }
 
 TEST(Line, ErrorsNameTheColumnAndTheNearestWord) {
