@@ -1,5 +1,6 @@
 // In which order cuBLASLt rounds its epilogue, which docs/numerics.md does not know (N16.13): run by ci/gpu.   epilogue_facts <folder>
-//   epilogue.json   for each question the line, the kernel that served, and for each order that may be how many outputs of d it explains
+//   epilogue.json   for each question the line, the kernel that served, and for each order that may be how
+//                   many outputs of d it explains
 // The sums are of integers, which no step cuts (N16.11), so that nothing but the epilogue rounds. An order that explains every output of every line of its
 // question may become a clause; none means that the library does something else.
 #include <bit>

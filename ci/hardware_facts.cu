@@ -1,6 +1,8 @@
 // What only a GPU can say, for docs/numerics.md: run by ci/gpu.   hardware_facts <folder>
-//   facts.json             the NaN codes of the conversion instructions, the NaN that arithmetic makes, rcp.approx.ftz over every mantissa
-//   gpu_bf16.safetensors   d = c + dot(a, b) of mma.m16n8k16 for wide bf16 a and for b as the rotation has it (N11.3): the form that the test
+//   facts.json             the NaN codes of the conversion instructions, the NaN that arithmetic makes,
+//                          rcp.approx.ftz over every mantissa
+//   gpu_bf16.safetensors   d = c + dot(a, b) of mma.m16n8k16 for wide bf16 a and for b as the rotation has it
+//                          (N11.3): the form that the test
 //                          Hadamard.TensorCoreRecordings judges
 #include <cuda_runtime.h>
 

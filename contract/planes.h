@@ -3,24 +3,30 @@
 //
 // Input planes, by op:
 //   cast                    x; with round=sr also bits [as x] (u8)
-//   quantize                x, <d>.given.amax, <d>.given.scale, <d>.prior.amax, noop      (1x1 f32, where the key applies)
-//   dequantize              <d>.amax (nvfp4), <d>.scale_inv or <d>.scale_gemm, <d>.data   (as quantize writes them)
+//   quantize                x, <d>.given.amax, <d>.given.scale, <d>.prior.amax, noop      (1x1 f32, where the
+//                           key applies)
+//   dequantize              <d>.amax (nvfp4), <d>.scale_inv or <d>.scale_gemm, <d>.data   (as quantize writes
+//                           them)
 //   update                  history [length, slots], scale [1, slots], reduced [1, slots] (f32)
 //   swizzle                 <d>.scale_inv (inverse: <d>.scale_gemm)
 //   scale_chain, hadamard   x
-//   split                   x (flat, `capacity` elements), first_dims and last_dims [1, n] (u32, where they vary), and as quantize, [1, n]
+//   split                   x (flat, `capacity` elements), first_dims and last_dims [1, n] (u32, where they
+//                           vary), and as quantize, [1, n]
 //   philox                  x [n, 4], key [n, 2] (u32)
-//   gemm                    a.amax (nvfp4), a.scale_inv, a.data, b.* likewise (as the operand's own quantize writes them), c [N, M] where beta is not
+//   gemm                    a.amax (nvfp4), a.scale_inv, a.data, b.* likewise (as the operand's own quantize
+//                           writes them), c [N, M] where beta is not
 //                           zero, bias [1, M]
 // Output planes, in causal order (a difference in an earlier plane explains those after it):
 //   cast, dequantize        y
 //   quantize                <d>.amax, <d>.scale, <d>.scale_inv or <d>.scale_gemm, <d>.data; row before col
 //   update                  next.history, next.scale
 //   swizzle                 <d>.scale_gemm (inverse: <d>.scale_inv)
-//   scale_chain             scale, scale_inv (f32 scales); scale_inv, multiplier, decoded (e8m0 scales; not scale_inv from codes);
+//   scale_chain             scale, scale_inv (f32 scales); scale_inv, multiplier, decoded (e8m0 scales; not
+//                           scale_inv from codes);
 //                           encode_scale, scale_inv, multiplier [n, 1] (nvfp4)
 //   hadamard                y [cols, rows] (bf16), amax
-//   split                   offsets, <d>.scale_offsets [1, n + 1] (u32), then as quantize, one plane for all members
+//   split                   offsets, <d>.scale_offsets [1, n + 1] (u32), then as quantize, one plane for all
+//                           members
 //   philox                  y [n, 4] (u32)
 //   gemm                    d [N, M]
 // <d> is row or col. scale_inv is the stored decode scale; `scale` multiplies on quantize and exists only for per-tensor FP8.
@@ -82,10 +88,14 @@ struct Geometry {
 
 // Geometry of x with shape `shape` quantized by `q` in direction `d`, its scales in `layout`. With R x C the stored data:
 //   per-tensor FP8          1x1; row_scaled [R, 1]                                                 (N3.12)
-//   mxfp8                   row [R, cdiv(C, 32)] to [128, 4], col [cdiv(R, 32), C] to [4, 128]          (N6.2)
-//   nvfp4, mxfp4            [R, cdiv(C, block)] to [128, 4]                                             (N10.14, N15.4)
-//   fp8_block               1x128 [cdiv(C, 128), R], 128x128 [cdiv(R, 128), cdiv(C, 128)], both to [1, 4]  (N9.4)
-//   fp8_block, gemm         E8M0 [R, 4 cdiv(C, 128)] to [128, 4]                                        (N9.6)
+//   mxfp8                   row [R, cdiv(C, 32)] to [128, 4], col [cdiv(R, 32), C] to [4, 128]
+//                           (N6.2)
+//   nvfp4, mxfp4            [R, cdiv(C, block)] to [128, 4]
+//                           (N10.14, N15.4)
+//   fp8_block               1x128 [cdiv(C, 128), R], 128x128 [cdiv(R, 128), cdiv(C, 128)], both to [1, 4]
+//                           (N9.4)
+//   fp8_block, gemm         E8M0 [R, 4 cdiv(C, 128)] to [128, 4]
+//                           (N9.6)
 // GEMM layout takes as many bytes as the padded compact one in the formats of one-byte scales.
 Geometry geometry(const Quantizer& q, Shape shape, Direction d, ScaleLayout layout);
 inline Geometry geometry(const Quantizer& q, Shape shape, Direction d) { return geometry(q, shape, d, q.scales); }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr Counter kSequence = Counter{1} << 64;   // the weight of a counter's upper half
 
-// ---- the tables of N12.4: (r, c) of an M x K matrix; both = 1 when one launch makes both directions ----------------------------
+// ---- the tables of N12.4: (r, c) of an M x K matrix; both = 1 when one launch makes both directions ---
 
 struct Place {
   int64_t r, c, M, K, both;

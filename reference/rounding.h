@@ -34,10 +34,14 @@ constexpr double power_of_two(int e) { return detail::kPowers.value[kMaxPower + 
 
 // N1.1: one binary32 step. The argument is one +, -, * or / of two binary32 values, computed in binary64; the result is what
 // the binary32 operation gives, because rounding twice is innocuous here:
-//   *  the exact product has at most 48 significant bits and lies within 2^-298..2^256, so binary64 holds it exactly;
-//   +- an exact sum that binary64 cannot hold spans more than 53 bits, and then its tail is too small to reach a midpoint of
-//      binary32 from either side (Figueroa: p' >= 2p + 2, and 53 >= 2*24 + 2); binary32-subnormal sums are exact;
-//   /  a quotient of two 24-bit significands is a midpoint of binary32 (normal or subnormal) exactly, or differs from every
+//   *  the exact product has at most 48 significant bits and lies within 2^-298..2^256, so binary64 holds it
+//      exactly;
+//   +- an exact sum that binary64 cannot hold spans more than 53 bits, and then its tail is too small to
+//   reach a midpoint of
+//      binary32 from either side (Figueroa: p' >= 2p + 2, and 53 >= 2*24 + 2); binary32-subnormal sums are
+//      exact;
+//   /  a quotient of two 24-bit significands is a midpoint of binary32 (normal or subnormal) exactly, or
+//      differs from every
 //      midpoint by more than 2^-50 of itself, which binary64's own error of 2^-53 cannot bridge.
 // A chain of steps must be narrowed after each one.
 inline double narrowed(double result) { return static_cast<double>(static_cast<float>(result)); }

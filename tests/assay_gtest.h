@@ -1,9 +1,11 @@
 // GoogleTest matchers: bytes of one's own kernel against Assay's reference, with the screen of a failure as the message (docs/library.md).
 //
-//   const auto inputs = assay::drawn("quantize mxfp8 64x256 bf16 dir=row fill=ties");   // what the line draws, or data of one's own
+//   const auto inputs = assay::drawn("quantize mxfp8 64x256 bf16 dir=row fill=ties");   // what the line
+//   draws, or data of one's own
 //   ... run the kernel on inputs["x"] ...
 //   EXPECT_THAT(codes, assay::MatchesReference("quantize mxfp8 64x256 bf16 dir=row fill=ties", "row.data"));
-//   EXPECT_THAT((assay::Planes{{"row.scale_inv", scales}, {"row.data", codes}}), assay::MatchesReference("quantize mxfp8 64x256 bf16 dir=row").from({{"x", x}}));
+//   EXPECT_THAT((assay::Planes{{"row.scale_inv", scales}, {"row.data", codes}}),
+//   assay::MatchesReference("quantize mxfp8 64x256 bf16 dir=row").from({{"x", x}}));
 //   EXPECT_THAT(codes, assay::SameBits("e4m3", 64, 256, other));
 //
 // EXPECT_THAT is GoogleMock's (gmock/gmock.h); with GoogleTest alone: EXPECT_TRUE(assay::matches(codes, assay::MatchesReference(...))).

@@ -23,7 +23,7 @@ using std::string;
 
 constexpr std::string_view kPluginFlag = "--plugin ";
 
-// ---- the pack --------------------------------------------------------------------------------------------------------
+// ---- the pack -----------------------------------------------------------------------------------
 
 void add_planes(const string& id, const std::vector<PlaneData>& planes, std::vector<safetensors::Tensor>& out) {
   for (const PlaneData& p : planes)
@@ -49,7 +49,7 @@ std::optional<Error> write_pack(const string& path, const string& line, const st
   return safetensors::write(path, tensors, notes);
 }
 
-// ---- the program -----------------------------------------------------------------------------------------------------
+// ---- the program --------------------------------------------------------------------------------
 
 // Zeros at the end are left to the language.
 string array_text(const string& name, const std::vector<std::byte>& bytes) {

@@ -1,12 +1,15 @@
 // Packs: recorded planes in safetensors files, to be judged where what made them is absent (docs/packs.md is the form).
 //
-//   tensors    <case>/<plane>            the bytes of a plane, in the dtype of its encoding, shape [padded rows, padded cols]
+//   tensors    <case>/<plane>            the bytes of a plane, in the dtype of its encoding, shape [padded
+//              rows, padded cols]
 //   metadata   assay.pack                the form's version, "1"
 //              assay.line_version        kLineVersion of the writer
 //              assay.line.<case>         the case's line; canonical in packs that Assay writes
 //              assay.unpinned.<case>     why the bits of the case are not pinned (N16.13), where they are not
-//              assay.digest.<case>/<plane>   32 hex digits: digest() of the bytes, also where the bytes are left out
-//              assay.subject, assay.environment, assay.fingerprint, assay.kernels   who made it, how, where; hash of the kernels' code
+//              assay.digest.<case>/<plane>   32 hex digits: digest() of the bytes, also where the bytes are
+//                                            left out
+//              assay.subject, assay.environment, assay.fingerprint, assay.kernels   who made it, how, where;
+//              hash of the kernels' code
 // A foreign pack needs tensors and `assay.line.<case>`, no more; a key that is just `<case>` is read as the line too.
 #pragma once
 #include <cstddef>

@@ -20,7 +20,8 @@ struct FloatProbe {
 std::vector<FloatProbe> probe_float_environment();
 
 // {"version", "commit", "line_version", "compiler", "flags", "build_type", "sanitizers", "cuda_toolkit" (at build; null: none), "os", "cpu", "cores",
-//  "threads", "float": {name: true|text}, "subjects": [{name, present, detail}], "vectors": {path, files}|null, "fingerprint"}.
+//  "threads", "float": {name: true|text}, "subjects": [{name, present, detail}], "vectors": {path,
+//  files}|null, "fingerprint"}.
 json::Value doctor_facts(std::span<Subject* const> subjects);
 // The same, asked in a child process, since a subject may open a GPU that a fork must not see open; null where the child ends early.
 json::Value doctor_facts_in_child(const Subjects& subjects);

@@ -1,6 +1,7 @@
 // A plugin of device pointers that passes: MXFP8 rows with the default numerics, one thread for each block of 32. It shows the interface and is meant to be read.
 //
-//   nvcc -shared -Xcompiler -fPIC -std=c++17 -O2 -arch=sm_90a -I<assay> example_plugin.cu -o libexample_cuda.so
+//   nvcc -shared -Xcompiler -fPIC -std=c++17 -O2 -arch=sm_90a -I<assay> example_plugin.cu -o
+//   libexample_cuda.so
 //   assay run --plugin ./libexample_cuda.so 'quantize mxfp8 64x256 bf16 dir=row fill=ties'
 //   assay bench --plugin ./libexample_cuda.so 'quantize mxfp8 4096x4096 bf16 dir=row'
 #include <algorithm>

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kBlock = length_of(Block::b1x16);
 
-// ---- scales ------------------------------------------------------------------------------------------------------------
+// ---- scales -------------------------------------------------------------------------------------
 
 double largest_scale(const Quantizer& q) { return q.e4m3_max == E4m3Max::m256 ? 256 : 448; }   // F
 double full_range(const Quantizer& q) { return largest_scale(q) * max_of(Encoding::e2m1); }    // F * 6, exact
@@ -130,7 +130,7 @@ ElementFactor element_factor(uint32_t sf, const TensorScales& t, const Numerics&
   return {element_multiplier(sf, t, n)};
 }
 
-// ---- one block ---------------------------------------------------------------------------------------------------------
+// ---- one block ----------------------------------------------------------------------------------
 
 // N10.9: the codes of one row of a block, stored from (i, j) on.
 class Elements {
@@ -169,7 +169,7 @@ Candidate candidate(uint32_t scale, const Values& x, const Span& s, const Tensor
   return c;
 }
 
-// ---- four over six -----------------------------------------------------------------------------------------------------
+// ---- four over six ------------------------------------------------------------------------------
 
 // N10.10: the scales that put a block's amax at 6 and at 4.
 struct Choices {
@@ -216,7 +216,7 @@ Chosen choose(double amax, const Values& x, const Span& s, const TensorScales& t
   return c;
 }
 
-// ---- the ops -----------------------------------------------------------------------------------------------------------
+// ---- the ops ------------------------------------------------------------------------------------
 
 // x as it will be stored, rotated where the quantizer says so.
 Values stored_x(const Run& run, Direction d) {
@@ -287,7 +287,7 @@ void chain_of_pairs(const Run& run) {
   });
 }
 
-// ---- traces ------------------------------------------------------------------------------------------------------------
+// ---- traces -------------------------------------------------------------------------------------
 
 using Steps = std::vector<TraceStep>;
 

@@ -475,7 +475,7 @@ TEST(Flavours, DivisionOfNvfp4Scales) {   // N17.14
   }
 }
 
-// --- from the line to the kernel -----------------------------------------------------------------------------------------------
+// --- from the line to the kernel -----------------------------------------------------------------
 
 // Every choice about an element reaches the codes, in both directions: fp8_delayed with a scale of 1 casts x itself.
 TEST(Flavours, ElementsOfALine) {

@@ -43,7 +43,7 @@ struct Random {
   }
 };
 
-// --- the scale chain -----------------------------------------------------------------------------------------------------------
+// --- the scale chain -----------------------------------------------------------------------------
 
 // Hand-worked: encode scale, decode scale and scale multiplier of tensor amaxes (N10.2, N10.5, N10.7).
 TEST(Nvfp4Lanes, TensorScales) {
@@ -154,7 +154,7 @@ TEST(Nvfp4Lanes, ScaleChainEqualsValueSpace) {
   EXPECT_GT(other_multiplier, 50000);
 }
 
-// --- four over six -------------------------------------------------------------------------------------------------------------
+// --- four over six -------------------------------------------------------------------------------
 
 // Every step in binary64, narrowed once (N10.10 to N10.12).
 TEST(Nvfp4Lanes, FourOverSixEqualsValueSpace) {
@@ -189,7 +189,7 @@ TEST(Nvfp4Lanes, FourOverSixLimits) {
   EXPECT_EQ(rule.scale(t, 0x3F000000, true), 0x7Au);    // 336, a tie between 320 and 352
 }
 
-// --- Philox --------------------------------------------------------------------------------------------------------------------
+// --- Philox --------------------------------------------------------------------------------------
 
 TEST(Nvfp4Lanes, PhiloxEqualsTheVectors) {
   const safetensors::File kat = vectors("philox_kat");
@@ -335,7 +335,7 @@ TEST(Nvfp4Lanes, AddressesEqualTheTables) {
     }
 }
 
-// --- stochastic rounding -------------------------------------------------------------------------------------------------------
+// --- stochastic rounding -------------------------------------------------------------------------
 
 constexpr double kGrid[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
 
@@ -409,7 +409,7 @@ TEST(Nvfp4Lanes, StochasticFmaEqualsTheVectors) {
   for (size_t i = 0; i < x.size(); ++i) ASSERT_EQ(stochastic_fma(x[i], byte[i]), want[i]) << std::hex << x[i] << ' ' << byte[i];
 }
 
-// --- the rotation --------------------------------------------------------------------------------------------------------------
+// --- the rotation --------------------------------------------------------------------------------
 
 using Sixteen = std::vector<uint32_t>;
 

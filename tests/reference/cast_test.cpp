@@ -9,7 +9,7 @@
 namespace assay {
 namespace {
 
-// ---- hand-worked ------------------------------------------------------------------------------------------------------
+// ---- hand-worked --------------------------------------------------------------------------------
 
 uint8_t cast8(const std::string& to, uint32_t f32, const std::string& keys = "") {
   return run_line("cast " + to + " 1x1 f32 " + keys, {{"x", blob<uint32_t>({f32})}}).u8("y")[0];
@@ -129,7 +129,7 @@ TEST(Cast, Decoding) {   // N2.8
             (std::vector<uint32_t>{0, bits(.5f), bits(1), bits(1.5f), bits(2), bits(3), bits(4), bits(-6)}));
 }
 
-// ---- by search --------------------------------------------------------------------------------------------------------
+// ---- by search ----------------------------------------------------------------------------------
 
 // The value of a positive finite code, by its definition.
 double value(const EncodingInfo& f, uint32_t code) {

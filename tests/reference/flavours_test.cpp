@@ -134,7 +134,7 @@ TEST(Flavours, Zeros) {   // N17.4
   for (uint8_t code : unpacked(run_line(sr + "drop", f32(block)).u8("row.data"))) EXPECT_TRUE(code == 0 || code == 7);   // a byte of 255 draws it up once in 256: it does not here
 }
 
-// ---- FP8 -------------------------------------------------------------------------------------------------------------
+// ---- FP8 ----------------------------------------------------------------------------------------
 
 struct Divided {
   uint32_t scale, scale_inv;
@@ -206,7 +206,7 @@ TEST(Flavours, DecodeScaleOfBlocks) {   // N17.5 for fp8_block, N9.6
   EXPECT_EQ(chain.u32("scale")[1], 0x455FFFFFu);
 }
 
-// ---- E8M0 ------------------------------------------------------------------------------------------------------------
+// ---- E8M0 ---------------------------------------------------------------------------------------
 
 Codes e8m0(const std::string& format, const std::string& keys, const Floats& amax) {
   return run_line("scale_chain " + format + " 1x" + std::to_string(amax.size()) + " f32 " + keys, f32(amax)).u8("scale_inv");
@@ -277,7 +277,7 @@ TEST(Flavours, FloorSaturatesElements) {   // N17.6, N2.2: 500 under the scale 2
   EXPECT_EQ(run_line("quantize mxfp8 1x32 f32 dir=row mx_scale=floor mx_inf=nan", f32(x)).u8("row.data"), Codes(32, 0x7F));
 }
 
-// ---- NVFP4 -----------------------------------------------------------------------------------------------------------
+// ---- NVFP4 --------------------------------------------------------------------------------------
 
 struct Pair {
   float amax, block;
@@ -418,7 +418,7 @@ TEST(Flavours, ScalesRoundedUp) {   // N17.11
   EXPECT_EQ(scale("nan_clamp=propagate", kMinusNan), 0x7F);
 }
 
-// ---- division of scales (N17.14) ---------------------------------------------------------------------------------------
+// ---- division of scales (N17.14) ----------------------------------------------------------------
 
 struct Scales {
   uint32_t scale, scale_inv;
@@ -588,7 +588,7 @@ TEST(ScaleDivision, Nvfp4BlockScales) {   // N17.8 of b = 7 under an amax of 5: 
   EXPECT_EQ(scale("four_over_six=mae"), scale("four_over_six=mae scale_division=in_source"));
 }
 
-// ---- given scales ----------------------------------------------------------------------------------------------------
+// ---- given scales -------------------------------------------------------------------------------
 
 TEST(Flavours, GivenScalesOfMxfp8) {   // N17.12, N6.2
   Floats x(64 * 32, 1.0f);   // two blocks down the columns

@@ -95,7 +95,7 @@ TEST(Hadamard, TwiceIsTheIdentity) {   // N11.1: on small integers every sum is 
   }
 }
 
-// ---- the order of the sum ----------------------------------------------------------------------------------------------
+// ---- the order of the sum -----------------------------------------------------------------------
 
 // The butterfly as it is done in place, in the processor's own binary32.
 Group in_place(const Group& v, uint16_t mask) {
@@ -230,7 +230,7 @@ TEST(Hadamard, ColumnsInGroupsOfSixteenRows) {   // N11.2, N11.4: y is [cols, ro
   EXPECT_EQ(out.u32("amax")[0], 0x40000000u);
 }
 
-// ---- the pieces --------------------------------------------------------------------------------------------------------
+// ---- the pieces ---------------------------------------------------------------------------------
 
 TEST(Hadamard, ExactSumRoundsOnce) {
   std::mt19937_64 random(4);

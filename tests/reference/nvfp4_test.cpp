@@ -238,7 +238,7 @@ TEST(Nvfp4, GemmLayoutIsTheSwizzle) {   // N10.14, N6.3, N6.4: what the stand-al
   EXPECT_EQ(tiles[(1 * 2 + 1) * 512 + 5 * 16 + 2 * 4 + 1], row[(128 + 64 + 5) * 8 + 5]);   // row 197, block 5
 }
 
-// ---- four over six -----------------------------------------------------------------------------------------------------
+// ---- four over six ------------------------------------------------------------------------------
 
 TEST(Nvfp4, FourOverSixChooses) {   // N10.10, N10.11 with S = 1 and A / (6 F) = 1
   // b = 4: scale for 6 is 11/16 (2/3 rounded), for 4 it is 1 and every code is exact.
@@ -309,7 +309,7 @@ TEST(Nvfp4, FourOverSixTileOrder) {
   EXPECT_EQ(tile(15, 16), 0x7C); // every row counts
 }
 
-// ---- dequantize --------------------------------------------------------------------------------------------------------
+// ---- dequantize ---------------------------------------------------------------------------------
 
 std::vector<uint32_t> dequantized(const std::string& keys, uint32_t amax, uint8_t scale, const Codes& codes) {
   Codes scales(128 * 4), packed(8);

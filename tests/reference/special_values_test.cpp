@@ -112,7 +112,7 @@ TEST(SpecialValues, PartialBlock) {   // N5.1: the second block has one element
   EXPECT_EQ(out.u8("row.data")[32], 0x78);
 }
 
-// ---- FP8 blockwise ----------------------------------------------------------------------------------------------------
+// ---- FP8 blockwise ------------------------------------------------------------------------------
 
 struct Fp8Block {
   uint32_t scale_inv;
@@ -190,7 +190,7 @@ TEST(SpecialValues, DequantizeFp8Block) {   // N9.5, N2.3, N1.3
   EXPECT_EQ(y(0x3F818000, "bf16").u16("y")[0], 0x3F82);
 }
 
-// ---- MXFP4 ------------------------------------------------------------------------------------------------------------
+// ---- MXFP4 --------------------------------------------------------------------------------------
 
 // One 1x32 block of row data, unpacked: the elements given, then +0.
 template <class Code>
@@ -243,7 +243,7 @@ TEST(SpecialValues, DequantizeMxfp4) {   // N5.9, N15.3, N6.8
   EXPECT_EQ(y, (std::vector<uint32_t>{0x7F000000, 0x7F800000, 0xFE800000, 0x00400000, 0x80000000, 0x00200000, 0x7FFFFFFF, 0x7FFFFFFF, 0x7FFFFFFF}));
 }
 
-// ---- dequantize -------------------------------------------------------------------------------------------------------
+// ---- dequantize ---------------------------------------------------------------------------------
 
 TEST(SpecialValues, DequantizeMxfp8) {   // N5.9, N2.3, N1.3
   std::vector<uint8_t> scales(128 * 4);
@@ -289,7 +289,7 @@ TEST(SpecialValues, DequantizeRoundsTwice) {
   EXPECT_EQ(run_line("dequantize fp8_current 1x1 bf16 dir=row out=bf16", one).u16("y")[0], 0x3F81);   // to nearest, here upwards
 }
 
-// ---- per-tensor FP8 ---------------------------------------------------------------------------------------------------
+// ---- per-tensor FP8 -----------------------------------------------------------------------------
 
 Outputs delayed(const std::string& keys, uint32_t scale, uint32_t prior, const std::vector<uint16_t>& x) {
   return run_line("quantize fp8_delayed 1x" + std::to_string(x.size()) + " bf16 dir=row " + keys,

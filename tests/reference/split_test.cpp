@@ -33,7 +33,7 @@ std::map<std::string, Blob> inputs_of(const std::string& line, uint32_t seed = 1
 }
 Outputs run(const std::string& line, uint32_t seed = 1) { return run_line(line, inputs_of(line, seed)); }
 
-// ---- offsets (N14.3) --------------------------------------------------------------------------------------------------
+// ---- offsets (N14.3) ----------------------------------------------------------------------------
 
 TEST(Split, OffsetsOfEveryVariant) {   // before member i: i m K; K sum m; M sum k, members by size and not by column; sum m k
   EXPECT_EQ(run("split identity 48x5 bf16 vary=none groups=16,16,16").u32("offsets"), (U32{0, 80, 160, 240}));
@@ -86,7 +86,7 @@ TEST(Split, PerTensorFormatsHaveNoScaleOffsets) {
   }
 }
 
-// ---- members (N14.1, N14.2) -------------------------------------------------------------------------------------------
+// ---- members (N14.1, N14.2) ---------------------------------------------------------------------
 
 // 1 to 6 in E4M3, and in BF16.
 constexpr uint8_t k1 = 0x38, k2 = 0x40, k3 = 0x44, k4 = 0x48, k5 = 0x4A, k6 = 0x4C;
@@ -161,7 +161,7 @@ TEST(Split, ColumnScalesHaveTheShapeOfTheirMember) {   // members of 33x40 and 6
       }
 }
 
-// ---- capacity and noop (N14.6, N6.7) ----------------------------------------------------------------------------------
+// ---- capacity and noop (N14.6, N6.7) ------------------------------------------------------------
 
 TEST(Split, SpareCapacityIsNeitherReadNorWritten) {   // 3 * 40 elements of 200, and 512 scales more
   for (const std::string format : {"identity", "fp8_delayed", "fp8_current", "fp8_block", "mxfp8", "mxfp4"}) {
@@ -194,7 +194,7 @@ TEST(Split, NoopLeavesOffsetsToo) {
   EXPECT_EQ(run_line(line, in).u32("offsets"), (U32{0, 40, 120}));
 }
 
-// ---- every format -----------------------------------------------------------------------------------------------------
+// ---- every format -------------------------------------------------------------------------------
 
 // N14.2: the bytes of each member are those of its own line, which knows nothing of the others.
 TEST(Split, EveryMemberIsItsOwnLine) {

@@ -84,7 +84,7 @@ TEST(Stochastic, CastOp) {
   EXPECT_EQ(run_line("cast e2m1 1x5 f32 round=sr sr_rule=fma", {{"x", blob(x)}, {"bits", blob(bits)}}).u8("y"), (std::vector<uint8_t>{0, 1, 13, 1, 7}));
 }
 
-// ---- statistics: each check is false with a probability below 10^-9 for a random seed ----------------------------------------------
+// ---- statistics: each check is false with a probability below 10^-9 for a random seed -----------
 
 constexpr double kLog = 21.42;   // ln(2 / 10^-9), rounded up
 

@@ -72,7 +72,7 @@ TEST(ReferenceSubject, EachDirectionOfAPairIsItsVanilla) {
     }
 }
 
-// ---- columns of the dequantized rows (N13.1) --------------------------------------------------------------------------
+// ---- columns of the dequantized rows (N13.1) ----------------------------------------------------
 
 TEST(ReferenceSubject, ColumnsOfTheDequantizedRowsByHand) {
   // 11 and 448 / 11 = 4222E8BA: the code of 448, and back by 3CC92493 it is 41300001 in F32, 11 in BF16: the columns see x's encoding.

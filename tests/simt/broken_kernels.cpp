@@ -39,7 +39,7 @@ void expect_fault(const std::vector<std::string>& parts, const LaunchConfig& con
   }
 }
 
-// --- a transpose through shared memory, right and wrong --------------------------------------------------------------------
+// --- a transpose through shared memory, right and wrong ------------------------------------------
 
 enum class Bug { none, no_barrier, past_the_array, past_the_row, never_written };
 
@@ -151,7 +151,7 @@ TEST_F(BrokenKernelsDeathTest, WritesPastARowOfASharedArray) {
   EXPECT_LT(seen, 33);
 }
 
-// --- barriers --------------------------------------------------------------------------------------------------------------
+// --- barriers ------------------------------------------------------------------------------------
 
 __global__ void two_barriers() {
   if (threadIdx.x < 8) {
@@ -205,7 +205,7 @@ TEST(BrokenKernels, Deadlock) {
                {.name = "barrier_against_shuffle", .grid = 1, .block = 32}, barrier_against_shuffle, out);
 }
 
-// --- warp operations -------------------------------------------------------------------------------------------------------
+// --- warp operations -----------------------------------------------------------------------------
 
 __global__ void divergent_shuffle(unsigned* out) {
   unsigned x = threadIdx.x;
@@ -301,7 +301,7 @@ TEST(BrokenKernels, ShuffleArguments) {
                  {.name = "large_delta", .grid = 1, .block = 32}, large_delta, delta);
 }
 
-// --- global memory ---------------------------------------------------------------------------------------------------------
+// --- global memory -------------------------------------------------------------------------------
 
 __global__ void misaligned_load(const uint8_t* in, uint8_t* out) {
   if (threadIdx.x == 5) out[0] = static_cast<uint8_t>(load16(in + 8 * threadIdx.x).x);   // <- misaligned load
@@ -347,7 +347,7 @@ TEST(BrokenKernels, TwoBlocksWriteOneByte) {
   EXPECT_EQ(result(simt::ExecutorOptions::kReverse), 0);
 }
 
-// --- a missing barrier in a reduction: why the poison is 7F ---------------------------------------------------------------
+// --- a missing barrier in a reduction: why the poison is 7F --------------------------------------
 
 template <bool kBarrier>
 __global__ void amax(const unsigned* in, unsigned n, unsigned* out) {

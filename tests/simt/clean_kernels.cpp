@@ -38,7 +38,7 @@ void expect_clean(const LaunchConfig& config, void (*kernel)(P...), unsigned n, 
   }
 }
 
-// --- barriers --------------------------------------------------------------------------------------------------------------
+// --- barriers ------------------------------------------------------------------------------------
 
 __global__ void turned_tile(const unsigned* in, unsigned* out) {
   ASSAY_SHARED(unsigned, tile, [32][33]);
@@ -132,7 +132,7 @@ TEST(CleanKernels, ThreadsThatLeaveEarly) {
                [](unsigned i, const unsigned* in) { return *std::max_element(in + i * 256, in + i * 256 + 256); });
 }
 
-// --- warps -----------------------------------------------------------------------------------------------------------------
+// --- warps ---------------------------------------------------------------------------------------
 
 __global__ void warp_tree(const unsigned* in, unsigned* out) {
   ASSAY_SHARED(unsigned, sum, [4][32]);
@@ -208,7 +208,7 @@ TEST(CleanKernels, AllReadThenOneWrites) {
   });
 }
 
-// --- atomics ---------------------------------------------------------------------------------------------------------------
+// --- atomics -------------------------------------------------------------------------------------
 
 __global__ void histogram(const unsigned* in, unsigned* out) {
   ASSAY_SHARED(unsigned, bins, [16]);
@@ -236,7 +236,7 @@ TEST(CleanKernels, AtomicsOfManyBlocks) {
   expect_clean({.name = "global_atomics", .grid = 32, .block = 128}, global_atomics, 2, [](unsigned, const unsigned*) { return 0u; });
 }
 
-// --- global memory ---------------------------------------------------------------------------------------------------------
+// --- global memory -------------------------------------------------------------------------------
 
 // Every byte has its own thread, neighbours in a word and in a vector included.
 __global__ void own_bytes(const unsigned* in, unsigned* out) {

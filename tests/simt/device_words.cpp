@@ -16,7 +16,7 @@ namespace {
 
 constexpr unsigned kFull = 0xFFFFFFFFu;
 
-// --- warp operations: one warp, the lanes of `mask` call, lane i with value values[i] ---------------------------------------
+// --- warp operations: one warp, the lanes of `mask` call, lane i with value values[i] ------------
 
 template <class T>
 using Lanes = std::array<T, 32>;
@@ -257,7 +257,7 @@ TEST(DeviceWords, SyncWarpOrdersLanes) {
   }
 }
 
-// --- barriers --------------------------------------------------------------------------------------------------------------
+// --- barriers ------------------------------------------------------------------------------------
 
 __global__ void barrier_votes(const int* in, int* out) {
   const unsigned i = threadIdx.x;
@@ -286,7 +286,7 @@ TEST(DeviceWords, BarrierVotes) {
     }
 }
 
-// --- atomics ---------------------------------------------------------------------------------------------------------------
+// --- atomics -------------------------------------------------------------------------------------
 
 template <class T>
 struct Totals {
@@ -355,7 +355,7 @@ template <class T>
 concept HasAtomicAdd = requires(T* p, T v) { atomicAdd(p, v); };
 static_assert(HasAtomicAdd<unsigned> && !HasAtomicAdd<float> && !HasAtomicAdd<double>, "the order of a float sum is not fixed");
 
-// --- bits and floats -------------------------------------------------------------------------------------------------------
+// --- bits and floats -----------------------------------------------------------------------------
 
 TEST(DeviceWords, Bits) {
   EXPECT_EQ(__clz(0), 32);

@@ -110,7 +110,7 @@ TEST(Grids, BlockOrder) {
   EXPECT_EQ(different.size(), 8u);
 }
 
-// --- shared memory ---------------------------------------------------------------------------------------------------------
+// --- shared memory -------------------------------------------------------------------------------
 
 template <int kTag>
 ASSAY_DEVICE unsigned* scratch() {
@@ -208,7 +208,7 @@ TEST(Grids, LaunchLimits) {
   EXPECT_NE(fault_of({.name = "none", .grid = 1, .block = 1}, no_dynamic, &out).find("dynamic_shared_bytes is 0"), std::string::npos);
 }
 
-// --- launching -------------------------------------------------------------------------------------------------------------
+// --- launching -----------------------------------------------------------------------------------
 
 TEST(Grids, LaunchesAreCounted) {
   const uint64_t before = launches();

@@ -79,7 +79,7 @@ struct Buffers {
   simt::DeviceBuffer in{64 * 1024, "in"}, out{64 * 1024, "out"};
 };
 
-// --- a tile quantizer with shuffles and a transpose through shared memory, and what may be wrong with it ------------------
+// --- a tile quantizer with shuffles and a transpose through shared memory, and what may be wrong with it ---
 
 enum class Bug { none, no_barrier, past_the_array, past_the_row, never_written, some_at_the_barrier, shuffle_in_a_branch, shared_scale };
 
@@ -210,7 +210,7 @@ TEST_F(RacyKernelsDeathTest, MissingPredicateOfTheTail) {
   }
 }
 
-// --- reductions ------------------------------------------------------------------------------------------------------------
+// --- reductions ----------------------------------------------------------------------------------
 
 __global__ void amax(const unsigned* in, unsigned n, unsigned* out) {
   ASSAY_SHARED(unsigned, parts, [32]);
@@ -311,7 +311,7 @@ TEST(RacyKernels, HistogramWithoutAtomics) {
                {.name = "histogram", .grid = 1, .block = 96}, histogram, b.in.as<uint8_t>(), b.out.as<unsigned>());
 }
 
-// --- staging ---------------------------------------------------------------------------------------------------------------
+// --- staging -------------------------------------------------------------------------------------
 
 // Dynamic shared memory as a ring of stages: fill, wait, use.
 enum class Stage { read_before_filled, no_barrier_after_fill, no_barrier_before_refill };
@@ -410,7 +410,7 @@ TEST(RacyKernels, ArrayReusedWithoutABarrier) {
               {.name = "reused", .grid = 1, .block = 64}, reused, b.in.as<unsigned>(), b.out.as<unsigned>());
 }
 
-// --- warps -----------------------------------------------------------------------------------------------------------------
+// --- warps ---------------------------------------------------------------------------------------
 
 enum class Sync { none, shuffle, half, late };
 template <Sync kSync>
@@ -487,7 +487,7 @@ TEST(RacyKernels, EqualValuesRaceToo) {
               {.name = "same_value", .grid = 1, .block = 64}, same_value, b.out.as<unsigned>());
 }
 
-// --- atomics ---------------------------------------------------------------------------------------------------------------
+// --- atomics -------------------------------------------------------------------------------------
 
 __global__ void peek(unsigned* out) {
   ASSAY_SHARED(unsigned, best, [1]);
@@ -533,7 +533,7 @@ TEST(RacyKernels, AtomicResultReadByAnotherBlock) {
               b.in.as<unsigned>(), b.out.as<unsigned>());
 }
 
-// --- global memory ---------------------------------------------------------------------------------------------------------
+// --- global memory -------------------------------------------------------------------------------
 
 __global__ void two_writers(uint8_t* out) {
   if (threadIdx.x == 0) out[0] = static_cast<uint8_t>(blockIdx.x);   // <- both blocks write
@@ -652,7 +652,7 @@ TEST(RacyKernels, BytesCopied) {
               {.name = "copied_bytes", .grid = 1, .block = 8}, copied_bytes, b.in.as<uint8_t>(), b.out.as<uint8_t>(), 24u);
 }
 
-// --- shared memory: padding ------------------------------------------------------------------------------------------------
+// --- shared memory: padding ----------------------------------------------------------------------
 
 // A row is read by vectors that reach into its padding, which nobody writes.
 __global__ void padding_read(const unsigned* in, unsigned* out) {
@@ -717,7 +717,7 @@ TEST(RacyKernels, ReadOutsideASharedArray) {
                {.name = "read_outside", .grid = 1, .block = 8}, read_outside, b.out.as<unsigned>(), 9u);
 }
 
-// --- reports ---------------------------------------------------------------------------------------------------------------
+// --- reports -------------------------------------------------------------------------------------
 
 // One line, one pair, many bytes and threads: one finding with a count.
 TEST(RacyKernels, OneFindingForEachPairOfLines) {

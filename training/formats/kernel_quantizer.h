@@ -66,7 +66,8 @@ void check_destination(const Quantizer&, const Storage& dst, bool of_this_class,
 // A quantizer whose tensors are of class Tensor. Self has what differs between formats:
 //   fill(session, x, tensor, noop)   makes the bytes
 //   stamp(tensor)                    writes the settings that a refresh changes too
-//   blank(session)                   a tensor without buffers, where its constructor or a setting needs more than stamp
+//   blank(session)                   a tensor without buffers, where its constructor or a setting needs more
+//                                    than stamp
 template <class Self, class Tensor> class KernelQuantizer : public QuantizerOf<Self> {
  public:
   StoragePtr make_empty(Session& session, const Dims& shape, DType dtype) const override {

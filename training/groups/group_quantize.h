@@ -18,10 +18,13 @@ struct GroupQuantizeOptions {
 };
 // x [R, C] holds n members; it may be larger than they are, and what stands beyond them is not read. No elements: buffers come back unquantized.
 //   MXFP8             1-D and 2-D blocks, first and last dimensions may vary
-//   current scaling   first or last dimensions may vary, not both; amaxes are reduced over the quantizer's group, all in one call
+//   current scaling   first or last dimensions may vary, not both; amaxes are reduced over the quantizer's
+//                     group, all in one call
 //   blockwise FP8     first dimensions may vary; members of a multiple of 128 rows; sm90
-//   NVFP4             with RHT and the amax after it; no 2-D blocks, no four over six, no amax reduction; first dimensions may vary; bf16, members of multiples of 128
-//                     rows and columns; sm100 and sm110. Draws one state of the generator where it rounds stochastically
+//   NVFP4             with RHT and the amax after it; no 2-D blocks, no four over six, no amax reduction;
+//                     first dimensions may vary; bf16, members of multiples of 128
+//                     rows and columns; sm100 and sm110. Draws one state of the generator where it rounds
+//                     stochastically
 // All others are refused, as are members of MXFP8 that are no multiples of 32.
 GroupedTensorPtr group_quantize(Session&, const ArrayPtr& x, const QuantizerPtr& quantizer, int64_t num_tensors, const GroupQuantizeOptions& options = {});
 

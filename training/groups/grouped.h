@@ -2,7 +2,8 @@
 // contiguous chunk of every buffer, with scales padded member by member (TE tensor/storage/grouped_tensor_storage.py, tensor/grouped_tensor.py).
 //
 // Member i begins at element offset sum of (m_j k_j), j < i. What varies decides the logical shape:
-//   uniform   (n m, k)      first   (sum of m_i, k)      last   (m, sum of k_i), by size, not by column slices      both   (1, sum of m_i k_i)
+//   uniform   (n m, k)      first   (sum of m_i, k)      last   (m, sum of k_i), by size, not by column
+//             slices      both   (1, sum of m_i k_i)
 #pragma once
 #include <functional>
 #include <memory>

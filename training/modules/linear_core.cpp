@@ -28,7 +28,7 @@ bool saves_plain(const LinearCall& c) { return !c.plan.quantized || c.plan.backw
 
 std::string named(const LinearCall& c, std::string_view what) { return c.prefix + std::string(what) + c.suffix; }
 
-// ---- tensors across ranks (TE distributed.py) --------------------------------------------------------------------------------
+// ---- tensors across ranks (TE distributed.py) ---------------------------------------------------
 
 bool meets(const GroupPtr& group) { return group && group->all_gather; }
 

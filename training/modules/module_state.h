@@ -50,7 +50,8 @@ class ModuleState {
 
   // Makes states and quantizers fit the autocast:
   //   off                                    forgets that it is initialised, keeps everything else
-  //   initialised, recipe equal by value     nothing, so that a role that was assigned meanwhile or a factory that was replaced in the recipe goes unseen
+  //   initialised, recipe equal by value     nothing, so that a role that was assigned meanwhile or a factory
+  //                                          that was replaced in the recipe goes unseen
   //   otherwise                              set_meta_tensor for both directions
   // Where the class of recipe differs from the module's last one it warns (UserWarning) and drops the cached weight workspaces.
   void init_fp8_metadata(Session&, const Autocast&);

@@ -22,7 +22,8 @@ struct NormForward {
   ArrayPtr mean, rsigma;
 };
 // With x [..., K], gamma [K] and, for LayerNorm, beta [K] (null: none), for each row:
-//   LayerNorm  mean = sum(x) / K, var = sum((x - mean)^2) / K, rsigma = 1 / sqrt(var + eps), out = (x - mean) * rsigma * gamma + beta
+//   LayerNorm  mean = sum(x) / K, var = sum((x - mean)^2) / K, rsigma = 1 / sqrt(var + eps), out = (x - mean)
+//              * rsigma * gamma + beta
 //   RMSNorm    rsigma = 1 / sqrt(sum(x^2) / K + eps), out = x * rsigma * gamma
 // Special values follow from the operations: a NaN or an infinity makes its row NaN.
 NormForward norm_forward(Session&, const NormSettings&, const ArrayPtr& x, const ArrayPtr& gamma, const ArrayPtr& beta);
@@ -32,7 +33,8 @@ struct NormBackward {
   ArrayPtr dgamma, dbeta;             // [K]; dbeta is null for RMSNorm
 };
 // Gradients for the gradient `dz` of the output. With y = (x - mean) * rsigma and g = dz * gamma:
-//   dx = rsigma * (g - (mean(g * y) * y + mean(g))), without the last term for RMSNorm; dgamma, dbeta are sums over rows, top to bottom.
+//   dx = rsigma * (g - (mean(g * y) * y + mean(g))), without the last term for RMSNorm; dgamma, dbeta are
+//   sums over rows, top to bottom.
 NormBackward norm_backward(Session&, const NormSettings&, const ArrayPtr& dz, const ArrayPtr& x, const ArrayPtr& gamma, const NormForward& saved);
 
 }  // namespace assay::training

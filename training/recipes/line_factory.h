@@ -1,7 +1,8 @@
 // factory= of a line: a registered factory is asked for the tensor that role= names, and its answer is written out as format words and keys, so that whatever reads
 // the line needs no factory.
 //
-//   quantize auto 64x256 bf16 role=grouped_linear/input factory=nvfp4_row_scaled_fwd_mxfp8_bwd_factory fill=wide
+//   quantize auto 64x256 bf16 role=grouped_linear/input factory=nvfp4_row_scaled_fwd_mxfp8_bwd_factory
+//   fill=wide
 //   quantize nvfp4/mxfp8 64x256 bf16 col_source=row_dequantized row.row_scaled=1 fill=wide
 //
 // With factory= the role is whatever a producer may say: any words for module, tensor and name (linear/output, //core.dpa_output), or `none`,

@@ -16,7 +16,7 @@ namespace {
 using std::string;
 using std::string_view;
 
-// ---- S-06 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-06 ---------------------------------------------------------------------------------------
 
 // Settings by short name; those that all quantizers have are added to them, and those that all of NVFP4 have.
 struct Settings {
@@ -175,7 +175,7 @@ void factory_table(ScenarioRun& run) {
   }
 }
 
-// ---- S-12 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-12 ---------------------------------------------------------------------------------------
 
 // "CS4 CS4 DS": what each slot of the core holds, by group.
 string core_classes(const AttentionQuantizers& q) {

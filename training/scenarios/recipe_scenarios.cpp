@@ -33,7 +33,7 @@ struct LinearBench : Bench {
   const std::vector<QuantizerPtr>& quantizers() const { return linear.state.quantizers(Mode::forward); }
 };
 
-// ---- S-07 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-07 ---------------------------------------------------------------------------------------
 
 void factory_calls(ScenarioRun& run) {
   LinearBench bench(run);
@@ -65,7 +65,7 @@ void factory_calls(ScenarioRun& run) {
   expect_same_steps(run, bench.step(under(recipe)), first);
 }
 
-// ---- S-08 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-08 ---------------------------------------------------------------------------------------
 
 void recipe_changes(ScenarioRun& run) {
   const auto a = custom_recipe("mxfp8_factory"), b = custom_recipe("current_scaling_factory");
@@ -130,7 +130,7 @@ void recipe_changes(ScenarioRun& run) {
   expect_same_steps(run, op.step(under(other)), ops_b);
 }
 
-// ---- S-09 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-09 ---------------------------------------------------------------------------------------
 
 void buffers_outlive_roles(ScenarioRun& run) {
   const auto request = recipe_around("requests", [](const RolePtr&) -> QuantizerLike {
@@ -212,7 +212,7 @@ void buffers_outlive_roles(ScenarioRun& run) {
   run.expect_equal(bench.linear.recipe_state(Mode::forward)->delayed()->settings().margin, 3, "with the margin that is requested now");
 }
 
-// ---- S-10 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-10 ---------------------------------------------------------------------------------------
 
 void refused_role_lists(ScenarioRun& run) {
   Session session = run.session();

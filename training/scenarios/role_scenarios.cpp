@@ -51,7 +51,7 @@ LinearSettings linear(std::optional<string> name) {
   return s;
 }
 
-// ---- S-01 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-01 ---------------------------------------------------------------------------------------
 
 void linear_lists(ScenarioRun& run) {
   Session session = run.session();
@@ -90,7 +90,7 @@ void linear_lists(ScenarioRun& run) {
              "hashes follow the value");
 }
 
-// ---- S-02 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-02 ---------------------------------------------------------------------------------------
 
 void mlp_lists(ScenarioRun& run) {
   Session session = run.session();
@@ -115,7 +115,7 @@ void mlp_lists(ScenarioRun& run) {
   run.expect_equal(texts(plain.state.get_quantizer_roles(Mode::forward, 2)), {lin("input", "fc1"), lin("weight", "fc1")}, "an empty name leaves the part alone");
 }
 
-// ---- S-03 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-03 ---------------------------------------------------------------------------------------
 
 void grouped_lists(ScenarioRun& run) {
   Session session = run.session();
@@ -148,7 +148,7 @@ void grouped_lists(ScenarioRun& run) {
   run.expect_equal(static_cast<int64_t>(op.state.quantizers(Mode::backward).size()), 3, "operation: backward quantizers");
 }
 
-// ---- S-04 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-04 ---------------------------------------------------------------------------------------
 
 void attention_lists(ScenarioRun& run) {
   Session session = run.session();
@@ -187,7 +187,7 @@ void attention_lists(ScenarioRun& run) {
                    "the hint stands alone");
 }
 
-// ---- S-05 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-05 ---------------------------------------------------------------------------------------
 
 void attention_wiring(ScenarioRun& run) {
   Session session = run.session();
@@ -241,7 +241,7 @@ void attention_wiring(ScenarioRun& run) {
              "every edge loses its role");
 }
 
-// ---- S-11 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-11 ---------------------------------------------------------------------------------------
 
 void positional_fallback(ScenarioRun& run) {
   Session session = run.session();

@@ -26,7 +26,7 @@ ArrayPtr operand(const StepRecord& record, string_view gemm, string_view plane) 
       if (const PlaneData* p = find_plane(g.planes, plane)) return from_bytes({static_cast<int64_t>(p->bytes.size())}, DType::uint8, p->bytes);
   return nullptr;
 }
-// ---- S-79 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-79 ---------------------------------------------------------------------------------------
 
 // An amax of 2^k is written as k; kEmpty is a zero in the history.
 constexpr int kEmpty = -100;
@@ -153,7 +153,7 @@ void history_length(ScenarioRun& run) {
   }
 }
 
-// ---- S-80 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-80 ---------------------------------------------------------------------------------------
 
 void power_of_two_scales(ScenarioRun& run) {
   const RecipePtr plain = make_recipe("Float8CurrentScaling"), powers = make_recipe("Float8CurrentScaling", json::object({{"use_power_2_scales", true}}));
@@ -206,7 +206,7 @@ void power_of_two_scales(ScenarioRun& run) {
   }
 }
 
-// ---- S-81 -----------------------------------------------------------------------------------------------------------------------
+// ---- S-81 ---------------------------------------------------------------------------------------
 
 ArrayPtr flat(const ArrayPtr& a) { return a ? view(contiguous(a), {a->count()}) : nullptr; }
 

@@ -16,7 +16,7 @@ namespace assay {
 
 namespace {
 
-// ---- domains -----------------------------------------------------------------------------------------------------------
+// ---- domains ------------------------------------------------------------------------------------
 
 // A domain of one input plane of 4-byte patterns.
 template <class Pattern>
@@ -86,7 +86,7 @@ Domain every_code(Encoding e) {
           }};
 }
 
-// ---- pairs of amaxes (N10.16) ------------------------------------------------------------------------------------------
+// ---- pairs of amaxes (N10.16) -------------------------------------------------------------------
 
 // Tensor amaxes: every power of two, what lies beside some, values whose quotients round, the ends, infinity and NaN.
 std::vector<uint32_t> tensor_amaxes(bool quick) {
@@ -138,7 +138,7 @@ Domain amax_pairs(E4m3Max limit, bool quick) {
           }};
 }
 
-// ---- stochastic rounding (N12.3) ---------------------------------------------------------------------------------------
+// ---- stochastic rounding (N12.3) ----------------------------------------------------------------
 
 constexpr int64_t kBytes = 256, kStochasticValues = 4096;
 constexpr std::array<uint32_t, 8> kE2m1Times512 = {0, 256, 512, 768, 1024, 1536, 2048, 3072};   // the magnitudes of E2M1
@@ -198,7 +198,7 @@ std::string counts_are_right(const std::vector<PlaneData>& inputs, const std::ve
   return {};
 }
 
-// ---- rows --------------------------------------------------------------------------------------------------------------
+// ---- rows ---------------------------------------------------------------------------------------
 
 enum class Inputs : uint8_t { codes, floats, boundaries, amaxes, structured_amaxes, amax_rows, amax_pairs, stochastic };
 

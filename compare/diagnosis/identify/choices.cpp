@@ -27,7 +27,7 @@ string_view key_of(string_view word) {
 
 }  // namespace
 
-// ---- choices ---------------------------------------------------------------------------------------------------------
+// ---- choices ------------------------------------------------------------------------------------
 
 std::vector<Choice> choices_of(FormatId format) {
   std::vector<Choice> out{{"defaults", ""}, {"te", "flavour=te"}};

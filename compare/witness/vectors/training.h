@@ -1,6 +1,8 @@
 // Third-party vectors of what no line says and the training layer does: gradients of biases, and the padding of experts' rows.
-//   mxfp8_dbias, fp8_delayed_dbias   dbias [K] of grad [R, K], in grad's dtype: the entry that quantizes grad in the same call (training/groups/split_quantize.h)
-//   multi_padding                    t<i>.padded of t<i>.input: rows of +0 up to a multiple of params.align, and removed again
+//   mxfp8_dbias, fp8_delayed_dbias   dbias [K] of grad [R, K], in grad's dtype: the entry that quantizes grad
+//                                    in the same call (training/groups/split_quantize.h)
+//   multi_padding                    t<i>.padded of t<i>.input: rows of +0 up to a multiple of params.align,
+//                                    and removed again
 // The other tensors of these families are lines (compare/witness/vectors/table.h).
 #pragma once
 #include <string>

@@ -1,7 +1,8 @@
 // diagnosis_benchmark: how well faults are named. Runs every case of cases.inc through `diagnose` and prints a row for each, then the statistics.
 //
 //   diagnosis_benchmark [--only <text>] [--kind single|double|outside] [--misses] [--json <path>] [--jobs n]
-//   diagnosis_benchmark --large      time and peak memory of single faults on 1024x1024, each in a process of its own
+//   diagnosis_benchmark --large      time and peak memory of single faults on 1024x1024, each in a process of
+//                                    its own
 //   diagnosis_benchmark --shrink     what `assay shrink` leaves of single faults
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -626,7 +626,7 @@ TEST_F(Modules, AccumulatesIntoMainGrad) {
   EXPECT_EQ(w.grad, nullptr);
 }
 
-// ---- ranks -------------------------------------------------------------------------------------------------------------
+// ---- ranks --------------------------------------------------------------------------------------
 
 // What each of two ranks of a tensor-parallel Linear 128 -> 128 has after a step on x [64, 128] (shards of its rows or of its columns).
 std::vector<StepRecord> parallel_step(Subject& subject, ParallelMode mode, bool sequence_parallel, const RecipePtr& r, const ArrayPtr& x, const ArrayPtr& dy) {
@@ -736,7 +736,7 @@ TEST(Ranks, OneThatFailsFreesTheOthers) {
                SemanticError);
 }
 
-// ---- norms, activations, sums ------------------------------------------------------------------------------------------
+// ---- norms, activations, sums -------------------------------------------------------------------
 
 TEST_F(Modules, NormsOfARowByHand) {
   const ArrayPtr row = f32_array({1, 4}, std::vector<float>{1, 2, 3, 6}), gamma = f32_array({4}, std::vector<float>{1, 1, 2, -1}), beta = f32_array({4}, std::vector<float>{0, 0.5f, 0, 0});
