@@ -1,13 +1,20 @@
 // What every kernel (.cu) and lane (.cuh) file includes. The same text is compiled twice: by nvcc for a GPU, and by the host
 // compiler for the executor in fast/simt, which runs it on a CPU. This header picks the meaning of each device word.
 //
-//   namespace assay::ASSAY_FAST_NAMESPACE { ... }   fast_gpu under nvcc, fast_host otherwise; both link into one program
-//   ASSAY_LANE      a function of values only. Callable from kernels, and on the host build also outside any kernel
-//   ASSAY_DEVICE    a function that may use threadIdx, shared memory, barriers and warp operations: kernels only
-//   ASSAY_SHARED(uint16_t, tile, [64][72]);                 static shared memory; a raw __shared__ does not compile on the host
+//   namespace assay::ASSAY_FAST_NAMESPACE { ... }   fast_gpu under nvcc, fast_host otherwise; both link into
+//                                                   one program
+//   ASSAY_LANE      a function of values only. Callable from kernels, and on the host build also outside any
+//                   kernel
+//   ASSAY_DEVICE    a function that may use threadIdx, shared memory, barriers and warp operations: kernels
+//                   only
+//   ASSAY_SHARED(uint16_t, tile, [64][72]);                 static shared memory; a raw __shared__ does not
+//                                                           compile on the host
 //   ASSAY_SHARED_ALIGNED(16, uint16_t, tile, [64][72]);     the same, with an alignment in bytes
-//   ASSAY_DYNAMIC_SHARED(uint16_t, tile);                   uint16_t* tile: LaunchConfig::dynamic_shared_bytes, 128-byte aligned
-//   load16/store16 (uint4), load8/store8 (uint2), each also ..._streaming: one vector access; the address must be a multiple of
+//   ASSAY_DYNAMIC_SHARED(uint16_t, tile);                   uint16_t* tile:
+//                                                           LaunchConfig::dynamic_shared_bytes, 128-byte
+//                                                           aligned
+//   load16/store16 (uint4), load8/store8 (uint2), each also ..._streaming: one vector access; the address
+//   must be a multiple of
 //                   its size, which the host build checks
 //
 // Everything else is plain CUDA: __global__, __launch_bounds__, threadIdx, __syncthreads, __shfl_*_sync, atomicMax, __fmul_rn, ...

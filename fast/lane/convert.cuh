@@ -1,6 +1,7 @@
 // Conversion policies: how a tuned kernel turns pairs of binary32 values into 8-bit or 4-bit codes with N2.1, N2.2, N2.4, N2.5.
 //   Bits       integer arithmetic, everywhere (encode.cuh)
-//   Hardware   the conversion instructions where the target has them; under the host executor a twin of another make, so that
+//   Hardware   the conversion instructions where the target has them; under the host executor a twin of
+//              another make, so that
 //              every kernel a GPU can pick also runs there
 #pragma once
 #include "fast/lane/encode.cuh"

@@ -1,9 +1,12 @@
 // The random Hadamard transform of 16 rows of a column (N11), in the 8x8 patches of move/patch.cuh: rows 0..7 of a group of 16 are in one lane, rows
 // 8..15 in the lane 8 above. `half` says which of the two a lane is; it holds leaves 8 * half + k and makes outputs 8 * half + k.
 //   butterfly   three stages in registers, the fourth between the two lanes, in binary32
-//   exact       the transform of 16 integers: leaves in units of the least exponent, or digit by digit where 64 bits do not hold them all
-//   tc16        the same integers, cut as a tensor core aligns them. All outputs of a group share the largest exponent, and truncation is toward zero,
-//               so that a cut leaf differs between outputs only in its sign. This also serves GPUs: mma.sync would give one architecture's sum
+//   exact       the transform of 16 integers: leaves in units of the least exponent, or digit by digit where
+//               64 bits do not hold them all
+//   tc16        the same integers, cut as a tensor core aligns them. All outputs of a group share the largest
+//               exponent, and truncation is toward zero,
+//               so that a cut leaf differs between outputs only in its sign. This also serves GPUs: mma.sync
+//               would give one architecture's sum
 #pragma once
 #include "contract/numerics.h"
 #include "fast/lane/encode.cuh"

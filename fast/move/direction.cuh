@@ -6,12 +6,17 @@
 // A direction lane is a struct with
 //   kCopies                       whether the result is the input, bit for bit (identity)
 //   planes                        its DirectionPlanes; the kernel moves them on to the member at hand
-//   amax_pass()                   host: whether it needs an amax before it can encode: Pass::none, before, or during (accumulated while encoding)
-//   start_slots(), finish_slots() host: how many amax slots start() and finish() serve, 0 for none; in a split those of all members
-//   start(slot), finish(slot)     device, one thread a slot: what stands there before any amax is taken; the scale from the amax
+//   amax_pass()                   host: whether it needs an amax before it can encode: Pass::none, before, or
+//                                 during (accumulated while encoding)
+//   start_slots(), finish_slots() host: how many amax slots start() and finish() serve, 0 for none; in a
+//   split those of all members
+//   start(slot), finish(slot)     device, one thread a slot: what stands there before any amax is taken; the
+//                                 scale from the amax
 //   accumulate<kRows>(tile, patch)      device: raises the amax by this patch
-//   encode<kRows>(tile, patch, step)    device: writes scales and data where step.store; where step.decode the patch becomes the result
-//                                       dequantized in binary32 (the kernel rounds it to the source's encoding, N13.1)
+//   encode<kRows>(tile, patch, step)    device: writes scales and data where step.store; where step.decode
+//                                       the patch becomes the result
+//                                       dequantized in binary32 (the kernel rounds it to the source's
+//                                       encoding, N13.1)
 //   of(job, direction)            host: the lane that serves this direction of this Problem
 // Every thread of a block calls accumulate() and encode(), those whose patch lies outside the tensor too: they may hold barriers.
 #pragma once
@@ -150,7 +155,7 @@ ASSAY_LANE void put_lines(const PatchLines& lines, Patch& patch) {
     for (int k = 0; k < kPatch; ++k) Axis<kRows>::at(patch, l, k) = lines.line[l][k];
 }
 
-// --- maxima. All patterns are binary32 without sign, so that they compare as integers and a NaN is above everything ----------------------------
+// --- maxima. All patterns are binary32 without sign, so that they compare as integers and a NaN is above everything ---
 
 // The greater of `best` and |bits|. A NaN does not count, or wins where `nan_wins` (N5.1, N5.7).
 ASSAY_LANE uint32_t raised(uint32_t best, uint32_t bits, bool nan_wins) {
@@ -242,7 +247,7 @@ ASSAY_DEVICE void accumulate_line_amaxes(const Tile& tile, const Patch& patch, u
   }
 }
 
-// --- data ------------------------------------------------------------------------------------------------------------------------------------
+// --- data ----------------------------------------------------------------------------------------
 
 // Stores 8 bytes a line: `count` of them where fewer lie inside. `pitch` is that of the stored rows.
 ASSAY_DEVICE void store_lines8(uint8_t* to, int64_t pitch, int lines, int count, const uint2 (&codes)[kPatch]) {
@@ -288,7 +293,7 @@ ASSAY_DEVICE void store_nibbles(uint8_t* data, const Tile& tile, const uint32_t 
   }
 }
 
-// --- block scales. A block's first patch stores; a tile stores its share of the padding as 0 (N6.4) --------------------------------------------
+// --- block scales. A block's first patch stores; a tile stores its share of the padding as 0 (N6.4) ---
 
 // scales[l]: the one-byte scale of the block of kLength elements of line l. Compact scales are [line][block] in [128, 4], or [block][line] in [4, 128]
 // where kByBlock (N6.2, N10.14, N15.4); GEMM layout by N6.3.
@@ -306,7 +311,7 @@ ASSAY_DEVICE void store_byte_scales(const DirectionPlanes& planes, const Tile& t
     planes.scales[planes.gemm ? gemm_index(i, j, padded >> 2) : kByBlock ? j * lines_padded + i : i * padded + j] = scale;
   }
 }
-// --- elements --------------------------------------------------------------------------------------------------------------------------------
+// --- elements ------------------------------------------------------------------------------------
 
 // Two codes of E4M3 or E5M2 in the low bytes, or of E2M1 in the low byte. On a GPU the conversion instructions; on the host executor their twins, or
 // integers, so that both are judged (convert.cuh).

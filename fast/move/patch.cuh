@@ -3,7 +3,8 @@
 // A block of 256 threads takes a tile of 128x128 elements, which is also what scale planes are padded to. Each of its 8 warps takes
 // 32 rows x 64 columns, each lane a patch of 8x8 elements held in registers:
 //
-//   lane = 8 * (row group 0..3) + (column group 0..7)        lanes 8q+4h .. 8q+4h+3 share 32 columns, lanes equal modulo 8 share 32 rows
+//   lane = 8 * (row group 0..3) + (column group 0..7)        lanes 8q+4h .. 8q+4h+3 share 32 columns, lanes
+//   equal modulo 8 share 32 rows
 //
 // So one read serves both directions: a 1x32 block lies in 4 neighbouring lanes, a 32x1 block in 4 lanes 8 apart, and columns are
 // transposed inside a patch. Loads are 16 bytes a lane and 128 contiguous bytes a row, stores 8 bytes a lane; there is no shared

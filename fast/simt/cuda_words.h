@@ -57,7 +57,7 @@ constexpr uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { ret
 
 inline constexpr int warpSize = 32;
 
-// --- vector accesses -------------------------------------------------------------------------------------------------------
+// --- vector accesses -----------------------------------------------------------------------------
 
 template <class V>
 inline void check_aligned(const void* p, const char* what, Site site) {
@@ -90,7 +90,7 @@ SIMT_MEMORY_WORD T __ldg(const T* p) {
   return *p;
 }
 
-// --- barriers --------------------------------------------------------------------------------------------------------------
+// --- barriers ------------------------------------------------------------------------------------
 
 inline void __syncthreads(Site site = Site::here()) { simt::barrier(simt::BarrierOp::sync, false, site); }
 inline int __syncthreads_count(int predicate, Site site = Site::here()) {
@@ -104,7 +104,7 @@ inline int __syncthreads_or(int predicate, Site site = Site::here()) {
 }
 inline void __syncwarp(unsigned mask = 0xFFFFFFFFu, Site site = Site::here()) { simt::meet(simt::WarpOp::sync, 0, mask, 0, site); }
 
-// --- shuffles --------------------------------------------------------------------------------------------------------------
+// --- shuffles ------------------------------------------------------------------------------------
 
 template <class T>
 inline uint64_t to_slot(T value) {
@@ -157,7 +157,7 @@ inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32, 
   return shuffle(simt::WarpOp::shuffle_xor, mask, value, source, source <= (lane | inner), width, site);
 }
 
-// --- votes, matches, reductions --------------------------------------------------------------------------------------------
+// --- votes, matches, reductions ------------------------------------------------------------------
 
 // f(accumulator, value, lane) over the lanes that took part.
 template <class A, class F>
@@ -255,7 +255,7 @@ SIMT_MEMORY_WORD T atomicMin(T* p, std::type_identity_t<T> v) {
   return old;
 }
 
-// --- bits ------------------------------------------------------------------------------------------------------------------
+// --- bits ----------------------------------------------------------------------------------------
 
 inline unsigned __float_as_uint(float f) { return std::bit_cast<unsigned>(f); }
 inline float __uint_as_float(unsigned u) { return std::bit_cast<float>(u); }
@@ -277,7 +277,7 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector, Site site
   return out;
 }
 
-// --- float -----------------------------------------------------------------------------------------------------------------
+// --- float ---------------------------------------------------------------------------------------
 
 // The hardware gives one NaN whatever its operands, and so does clause N1.3; an x86 would pass a payload on.
 inline float canonical(float x) { return x != x ? std::bit_cast<float>(0x7FFFFFFFu) : x; }

@@ -208,7 +208,7 @@ Worker::Worker() {
   ensure_signal_stack();
 }
 
-// --- fibers ----------------------------------------------------------------------------------------------------------------
+// --- fibers --------------------------------------------------------------------------------------
 
 __attribute__((noinline, cold)) Fiber& Worker::new_fiber() {
   return fibers_.emplace_back([](void* w) { static_cast<Worker*>(w)->run_threads(); }, this, fibers_.size());
@@ -276,7 +276,7 @@ void Worker::run_threads() {
   }
 }
 
-// --- order -----------------------------------------------------------------------------------------------------------------
+// --- order ---------------------------------------------------------------------------------------
 
 void permute(uint8_t* at, uint8_t* position_of, unsigned n, uint64_t order, uint64_t& draw) {
   for (unsigned i = 0; i < n; ++i) at[i] = static_cast<uint8_t>(order == ExecutorOptions::kReverse ? n - 1 - i : i);
@@ -327,7 +327,7 @@ CudaThread* Worker::finish(CudaThread& t) {
   return pick();
 }
 
-// --- barriers --------------------------------------------------------------------------------------------------------------
+// --- barriers ------------------------------------------------------------------------------------
 
 unsigned Worker::wait_at_barrier(BarrierOp op, bool predicate, Site site) {
   CudaThread& t = running_thread();
@@ -365,7 +365,7 @@ void Worker::release_barrier() {
   warp_now_ = warp_at_[0];
 }
 
-// --- warp operations -------------------------------------------------------------------------------------------------------
+// --- warp operations -----------------------------------------------------------------------------
 
 void Worker::complete(Warp& w, Collective& c) {
   if (c.op == WarpOp::sync) race::warp_barrier(static_cast<unsigned>(&w - warps_.data()), c.arrived);   // the others order no memory
@@ -420,7 +420,7 @@ Meeting Worker::wait_in_meeting(WarpOp op, unsigned bytes, uint32_t mask, uint64
   return {c->values[buffer], c->took_part[buffer]};
 }
 
-// --- shared memory ---------------------------------------------------------------------------------------------------------
+// --- shared memory -------------------------------------------------------------------------------
 
 std::byte* Worker::place(size_t bytes, size_t alignment, const char* name, Site site) {
   const race::Unwatched filling;
@@ -448,7 +448,7 @@ void* Worker::dynamic_shared(Site site) {
   return dynamic_;
 }
 
-// --- blocks ----------------------------------------------------------------------------------------------------------------
+// --- blocks --------------------------------------------------------------------------------------
 
 void Worker::run_block(uint64_t linear) {
   const Grid& grid = launch_->grid;
@@ -522,7 +522,7 @@ void Worker::run(Launch& launch) {
   launch_ = nullptr;
 }
 
-// --- reports ---------------------------------------------------------------------------------------------------------------
+// --- reports -------------------------------------------------------------------------------------
 
 const Collective* Worker::collective_of(const CudaThread& t) const {
   const Warp& w = warps_[t.warp];
@@ -576,7 +576,7 @@ std::string Worker::describe(const void* address) const {
   return arena_.describe(address);
 }
 
-// --- OS threads ------------------------------------------------------------------------------------------------------------
+// --- OS threads ----------------------------------------------------------------------------------
 
 // Threads that wait for grids. They stay, because fibers cannot follow a grid to another OS thread.
 class Pool {
@@ -648,7 +648,7 @@ std::string limit_broken(const Grid& g) {
 
 }  // namespace
 
-// --- the surface -----------------------------------------------------------------------------------------------------------
+// --- the surface ---------------------------------------------------------------------------------
 
 const ExecutorOptions& options() { return options_in_force; }
 

@@ -28,7 +28,7 @@ unsigned warp_of(const Access& a) { return a.thread / 32u; }
 
 constinit Checker* watching = nullptr;
 
-// --- order -----------------------------------------------------------------------------------------------------------------
+// --- order ---------------------------------------------------------------------------------------
 
 void Clocks::begin_block() { barrier(); }
 
@@ -52,7 +52,7 @@ bool Checker::ordered(const Access& earlier, const Access& now) const {
   return earlier.block == now.block && clocks_.after(now.thread, earlier.thread, earlier.clock);
 }
 
-// --- grids and blocks ------------------------------------------------------------------------------------------------------
+// --- grids and blocks ----------------------------------------------------------------------------
 
 void Checker::begin_grid(const Grid& grid) {
   const uint64_t blocks = uint64_t{grid.blocks.x} * grid.blocks.y * grid.blocks.z;
@@ -101,7 +101,7 @@ bool Checker::in_array(const std::byte* p) const {
   return false;
 }
 
-// --- accesses --------------------------------------------------------------------------------------------------------------
+// --- accesses ------------------------------------------------------------------------------------
 
 void Checker::access(const std::byte* p, size_t bytes, Kind kind, bool reads, const void* return_address) {
   const bool shared = shared_.holds(p);
@@ -183,7 +183,7 @@ void Checker::touch(Cell& cell, const std::byte* p, const Access& now, bool shar
   }
 }
 
-// --- findings --------------------------------------------------------------------------------------------------------------
+// --- findings ------------------------------------------------------------------------------------
 
 int Checker::distance(const Access& a, const Access& b) { return a.block != b.block ? 2 : warp_of(a) != warp_of(b) ? 1 : 0; }
 
