@@ -84,7 +84,7 @@ string c_string(const string& text) {
   return out + "\"";
 }
 
-constexpr std::string_view kPlanes = R"cpp(#include <cmath>
+constexpr std::string_view kPlanes = R"program(#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -113,9 +113,9 @@ struct Row {
   bool tiled;                   // scales in the tile order of tensor cores: an element's index is no row and column
 };
 
-)cpp";
+)program";
 
-constexpr std::string_view kProgram = R"cpp(
+constexpr std::string_view kProgram = R"program(
 // ---- your kernel here ------------------------------------------------------------------------------------------------
 // Write every byte of every output, padding with zeros, and return true. The planes stand in the order of the tables above, in host memory; for a kernel of a GPU
 // copy them here, and compile with nvcc -x cu -std=c++17.
@@ -199,9 +199,9 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < out_count; ++i) wrong |= differs(outputs[i], ran ? static_cast<const unsigned char*>(out[i].data) : outputs[i].bytes);
   return wrong;
 }
-)cpp";
+)program";
 
-constexpr std::string_view kLoad = R"cpp(  const char* path = argc > 1 ? argv[1] : kLibrary;
+constexpr std::string_view kLoad = R"program(  const char* path = argc > 1 ? argv[1] : kLibrary;
   if (!ran && std::strcmp(path, "recorded") != 0) {
     void* library = dlopen(path, RTLD_NOW);
     if (!library) return std::printf("cannot load %s: %s\n", path, dlerror()), 2;
@@ -215,7 +215,7 @@ constexpr std::string_view kLoad = R"cpp(  const char* path = argc > 1 ? argv[1]
     ran = true;
     who = path;
   }
-)cpp";
+)program";
 
 string replaced(std::string_view text, std::initializer_list<std::pair<std::string_view, std::string_view>> words) {
   string out(text);
