@@ -31,22 +31,17 @@ constexpr std::optional<size_t> index_of_word(std::string_view list, std::string
 #undef CHOICE
 
 // The words of an enum's values, in their order: "sm90, sm100". numerics.h adds those of its enums.
-template <class E>
-inline constexpr std::string_view kWords{};
-#define CHOICE(Type, ...) \
-  template <>             \
-  inline constexpr std::string_view kWords<Type> = #__VA_ARGS__;
-#define SPELLED(Type, words, ...)                         \
-  template <>                                             \
-  inline constexpr std::string_view kWords<Type> = words; \
+template <class E> inline constexpr std::string_view kWords{};
+#define CHOICE(Type, ...) template <> inline constexpr std::string_view kWords<Type> = #__VA_ARGS__;
+#define SPELLED(Type, words, ...)                                     \
+  template <> inline constexpr std::string_view kWords<Type> = words; \
   static_assert(count_words(words) == count_words(#__VA_ARGS__), "a SPELLED row has a word per enumerator");
 #include "contract/choices.def"
 #undef SPELLED
 #undef CHOICE
 
 // The word of a value: "sm90".
-template <class E>
-constexpr std::string_view word_of(E value) {
+template <class E> constexpr std::string_view word_of(E value) {
   static_assert(!kWords<E>.empty(), "this enum has no row");
   return word_at(kWords<E>, static_cast<size_t>(value));
 }

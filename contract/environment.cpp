@@ -16,17 +16,21 @@ Result<Environment> parse_environment(std::string_view text) {
     at = end + 1;
     const size_t equals = item.find('=');
     const std::string_view key = item.substr(0, equals);
-    const std::string_view value = equals == std::string_view::npos ? std::string_view{} : item.substr(equals + 1);
+    const std::string_view value =
+        equals == std::string_view::npos ? std::string_view{} : item.substr(equals + 1);
     auto bad = [&](std::string_view expected) {
-      return Error{"expected " + std::string(key) + "=" + std::string(expected) + ", found '" + std::string(item) + "'", column, ""};
+      return Error{"expected " + std::string(key) + "=" + std::string(expected) + ", found '" +
+                       std::string(item) + "'",
+                   column, ""};
     };
     if (key == "threads") {
       auto v = parse_integer<int>(value);
       if (!v || *v < 1 || *v > 1024) return bad("<1..1024>");
       env.threads = *v;
     } else if (key == "order") {
-      auto v = value == "forward" ? std::optional<uint64_t>{Environment::kForward}
-               : value == "reverse" ? std::optional<uint64_t>{Environment::kReverse} : parse_integer<uint64_t>(value);
+      auto v = value == "forward"   ? std::optional<uint64_t>{Environment::kForward}
+               : value == "reverse" ? std::optional<uint64_t>{Environment::kReverse}
+                                    : parse_integer<uint64_t>(value);
       if (!v) return bad("forward, reverse or a seed of 2 and up");
       env.order = *v;
     } else if (key == "poison") {
@@ -51,7 +55,8 @@ std::string to_text(const Environment& env) {
   std::string out;
   auto add = [&](const std::string& item) { out += (out.empty() ? "" : ",") + item; };
   if (env.threads != base.threads) add("threads=" + std::to_string(env.threads));
-  if (env.order != base.order) add("order=" + (env.order == Environment::kReverse ? "reverse" : std::to_string(env.order)));
+  if (env.order != base.order)
+    add("order=" + (env.order == Environment::kReverse ? "reverse" : std::to_string(env.order)));
   if (env.poison != base.poison) add("poison=" + hex(env.poison, 2));
   if (env.alignment != base.alignment) add("alignment=" + std::to_string(env.alignment));
   return out;

@@ -21,9 +21,12 @@ enum class FormatId : uint8_t {
 constexpr int64_t length_of(Block b) {
   switch (b) {
     case Block::tensor: return 0;
-    case Block::b1x16: case Block::b16x16: return 16;
-    case Block::b1x32: case Block::b32x32: return 32;
-    case Block::b1x128: case Block::b128x128: return 128;
+    case Block::b1x16:
+    case Block::b16x16: return 16;
+    case Block::b1x32:
+    case Block::b32x32: return 32;
+    case Block::b1x128:
+    case Block::b128x128: return 128;
   }
   return 0;
 }
@@ -33,10 +36,10 @@ enum class ColumnData : uint8_t { as_is, transposed };
 struct FormatInfo {
   FormatId id;
   std::string_view name;
-  std::optional<Encoding> element;   // default; nothing: the source's own encoding
-  std::optional<Encoding> scale;     // nothing: the format stores no scale
-  Block block;                       // default
-  std::string_view blocks;           // allowed, as words joined by '|'
+  std::optional<Encoding> element;  // default; nothing: the source's own encoding
+  std::optional<Encoding> scale;    // nothing: the format stores no scale
+  Block block;                      // default
+  std::string_view blocks;          // allowed, as words joined by '|'
   ColumnData column_data;
   std::string_view summary;
 
@@ -47,10 +50,11 @@ struct FormatInfo {
   constexpr bool packed() const { return element == Encoding::e2m1; }
 };
 
-namespace format_rows {   // words of formats.def that are not enumerators
-inline constexpr std::optional<Encoding> source = std::nullopt, none = std::nullopt, f32 = Encoding::f32, e8m0 = Encoding::e8m0,
-                                         e4m3 = Encoding::e4m3, e2m1 = Encoding::e2m1;
-inline constexpr Block tensor = Block::tensor, b1x16 = Block::b1x16, b1x32 = Block::b1x32, b1x128 = Block::b1x128;
+namespace format_rows {  // words of formats.def that are not enumerators
+inline constexpr std::optional<Encoding> source = std::nullopt, none = std::nullopt, f32 = Encoding::f32,
+                                         e8m0 = Encoding::e8m0, e4m3 = Encoding::e4m3, e2m1 = Encoding::e2m1;
+inline constexpr Block tensor = Block::tensor, b1x16 = Block::b1x16, b1x32 = Block::b1x32,
+                       b1x128 = Block::b1x128;
 inline constexpr ColumnData as_is = ColumnData::as_is, transposed = ColumnData::transposed;
 inline constexpr std::array kFormats = {
 #define FORMAT(name, element, scale, block, blocks, columns, summary) \

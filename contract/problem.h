@@ -1,7 +1,8 @@
 // The Problem: everything that decides the bits of one case, and nothing else.
-// Equal Problems give equal bytes on a side, whatever the thread count, launch shape, order, poison or alignment
-// (those are the Environment, contract/subject.h). A Problem prints as one line and parses back (contract/line.h).
-// Round, FillKind, Arch and the other enums whose values are words of a line are rows of contract/choices.def.
+// Equal Problems give equal bytes on a side, whatever the thread count, launch shape, order, poison or
+// alignment (those are the Environment, contract/subject.h). A Problem prints as one line and parses back
+// (contract/line.h). Round, FillKind, Arch and the other enums whose values are words of a line are rows of
+// contract/choices.def.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -17,7 +18,8 @@
 
 namespace assay {
 
-// Logical sizes; ranks above two are flattened to [product of leading dimensions, last dimension]. Zero is legal.
+// Logical sizes; ranks above two are flattened to [product of leading dimensions, last dimension]. Zero is
+// legal.
 struct Shape {
   int64_t rows = 0, cols = 0;
   int64_t count() const { return rows * cols; }
@@ -32,8 +34,8 @@ constexpr std::string_view name_of(Direction d) { return d == Direction::row ? "
 struct Fill {
   FillKind kind = FillKind::normal;
   uint64_t seed = 0;
-  int64_t at_row = 0, at_col = 0;   // origin: element (r, c) is drawn as (at_row + r, at_col + c)
-  std::string payload;              // what follows "literal:" or "pack:"
+  int64_t at_row = 0, at_col = 0;  // origin: element (r, c) is drawn as (at_row + r, at_col + c)
+  std::string payload;             // what follows "literal:" or "pack:"
   bool operator==(const Fill&) const = default;
 };
 
@@ -45,26 +47,26 @@ struct Tensor {
   bool operator==(const Tensor&) const = default;
 };
 
-inline constexpr uint16_t kRhtSignMask = 0xD7E8;   // N11.1: TransformerEngine's fixed signs
+inline constexpr uint16_t kRhtSignMask = 0xD7E8;  // N11.1: TransformerEngine's fixed signs
 
 // How one direction is quantized.
 struct Quantizer {
   FormatId format = FormatId::identity;
-  Encoding element = Encoding::e4m3;       // of the data; identity: the source's
+  Encoding element = Encoding::e4m3;  // of the data; identity: the source's
   Block block = Block::tensor;
-  bool pow2 = false;                       // fp8_current, fp8_block: scale floored to a power of two (N3.6)
-  F32Bits eps = 0;                         // fp8_current, fp8_block: least amax (N3.2)
-  std::optional<F32Bits> amax;             // fp8_current, nvfp4: given; nothing: computed from the tensor (N3.1, N10.1)
-  F32Bits scale = 0x3F800000;              // fp8_delayed: the given scale (N3.11)
-  F32Bits prior_amax = 0;                  // fp8_delayed: what the amax slot holds before (N3.1)
-  Round round = Round::rne;                // nvfp4: rne or sr
-  bool rht = false;                        // nvfp4 columns: of the rotated tensor (N11)
-  uint16_t sign_mask = kRhtSignMask;       // rht: bit i set negates element i of each 16 (N11.1)
+  bool pow2 = false;            // fp8_current, fp8_block: scale floored to a power of two (N3.6)
+  F32Bits eps = 0;              // fp8_current, fp8_block: least amax (N3.2)
+  std::optional<F32Bits> amax;  // fp8_current, nvfp4: given; nothing: computed from the tensor (N3.1, N10.1)
+  F32Bits scale = 0x3F800000;   // fp8_delayed: the given scale (N3.11)
+  F32Bits prior_amax = 0;       // fp8_delayed: what the amax slot holds before (N3.1)
+  Round round = Round::rne;     // nvfp4: rne or sr
+  bool rht = false;             // nvfp4 columns: of the rotated tensor (N11)
+  uint16_t sign_mask = kRhtSignMask;  // rht: bit i set negates element i of each 16 (N11.1)
   FourOverSix four_over_six = FourOverSix::off;
-  E4m3Max e4m3_max = E4m3Max::m448;        // nvfp4 under four_over_six
-  bool row_scaled = false;                 // fp8_current, nvfp4: one amax per stored row (N3.12, N10.9)
+  E4m3Max e4m3_max = E4m3Max::m448;  // nvfp4 under four_over_six
+  bool row_scaled = false;           // fp8_current, nvfp4: one amax per stored row (N3.12, N10.9)
   ScaleLayout scales = ScaleLayout::compact;
-  ScaleFrom scale_from = ScaleFrom::x;     // formats with blocks
+  ScaleFrom scale_from = ScaleFrom::x;  // formats with blocks
   Numerics numerics;
   bool operator==(const Quantizer&) const = default;
 };
@@ -72,7 +74,8 @@ struct Quantizer {
 // Whose kernel selection decides the Numerics that are not given (contract/dispatch.h).
 // te is a function of the Problem; the others are sets of choices (contract/flavours.def).
 enum class Flavour : uint8_t {
-  assay, te,
+  assay,
+  te,
 #define FLAVOUR(id, ...) id,
 #include "contract/flavours.def"
 #undef FLAVOUR
@@ -81,7 +84,7 @@ enum class Flavour : uint8_t {
 // Where the random bytes of round=sr come from (N12.2).
 struct Rng {
   uint64_t seed = 0, offset = 0;
-  uint32_t member = 0;           // below 2^17
+  uint32_t member = 0;  // below 2^17
   bool operator==(const Rng&) const = default;
 };
 
@@ -90,12 +93,12 @@ struct Cast {
   Encoding to = Encoding::e4m3;
   Round round = Round::rne;
   Overflow overflow = Overflow::sat;
-  SrRule sr_rule = SrRule::integer;   // round=sr
+  SrRule sr_rule = SrRule::integer;  // round=sr
   bool operator==(const Cast&) const = default;
 };
 // Quantize x in each direction that has a Quantizer.
 struct Quantize {
-  std::optional<F32Bits> noop;   // the flag; exactly 1.0 leaves every output untouched (N6.7)
+  std::optional<F32Bits> noop;  // the flag; exactly 1.0 leaves every output untouched (N6.7)
   bool operator==(const Quantize&) const = default;
 };
 // Dequantize one direction of the quantized x (made by the reference), or of arbitrary codes.
@@ -109,7 +112,7 @@ struct Update {
   AmaxAlgo algo = AmaxAlgo::max;
   UpdateRule rule = UpdateRule::bulk;
   int margin = 0;
-  bool reduction = false;        // a reduction buffer is given (N4.1)
+  bool reduction = false;  // a reduction buffer is given (N4.1)
   bool operator==(const Update&) const = default;
 };
 // Permute the scales of an x-shaped tensor from compact to GEMM layout, or back.
@@ -117,20 +120,23 @@ struct Swizzle {
   bool inverse = false;
   bool operator==(const Swizzle&) const = default;
 };
-// The scalar chain from amax to scales, element by element: x holds amaxes (f32) or stored scale codes (e8m0).
+// The scalar chain from amax to scales, element by element: x holds amaxes (f32) or stored scale codes
+// (e8m0).
 struct ScaleChain {
   bool operator==(const ScaleChain&) const = default;
 };
 
-// Rotate every 16 rows of each column of x (bf16) and take the amax: the transform that nvfp4 columns with rht=1 begin with (N11).
+// Rotate every 16 rows of each column of x (bf16) and take the amax: the transform that nvfp4 columns with
+// rht=1 begin with (N11).
 struct Hadamard {
   bool operator==(const Hadamard&) const = default;
 };
-// Quantize every member of a grouped tensor. Members lie one after the other in x, each a contiguous matrix (N14.1).
+// Quantize every member of a grouped tensor. Members lie one after the other in x, each a contiguous matrix
+// (N14.1).
 struct Split {
   Vary vary = Vary::first;
-  std::vector<Shape> members;        // none of them: x is one empty group
-  int64_t capacity = 0;              // elements allocated in x and in data planes; at least those of the members
+  std::vector<Shape> members;  // none of them: x is one empty group
+  int64_t capacity = 0;        // elements allocated in x and in data planes; at least those of the members
   std::optional<F32Bits> noop;
   bool operator==(const Split&) const = default;
 };
@@ -140,12 +146,13 @@ struct Philox {
   bool operator==(const Philox&) const = default;
 };
 
-// Multiply two quantized operands: d[n, m] is the sum over k of a(m, k) b(n, k), then the epilogue (N16). x is C: shape [N, M], the encoding of d
-// too, read only where beta is not zero.
+// Multiply two quantized operands: d[n, m] is the sum over k of a(m, k) b(n, k), then the epilogue (N16). x
+// is C: shape [N, M], the encoding of d too, read only where beta is not zero.
 enum class Side : uint8_t { a, b };
 inline constexpr Side kSides[] = {Side::a, Side::b};
 constexpr std::string_view name_of(Side s) { return s == Side::a ? "a" : "b"; }
-// One operand: a tensor, and how the one direction that is read of it was quantized. operand_problem (contract/planes.h) is its line.
+// One operand: a tensor, and how the one direction that is read of it was quantized. operand_problem
+// (contract/planes.h) is its line.
 struct Operand {
   Quantizer quantizer;
   Encoding source = Encoding::bf16;
@@ -157,8 +164,8 @@ struct Gemm {
   Operand a, b;
   GemmOp op = GemmOp::TN;
   GemmSum sum = GemmSum::f32_sequential;
-  F32Bits alpha = 0x3F800000, beta = 0;   // N16.8
-  std::optional<Encoding> bias;           // of the plane `bias`, one value for each m; nothing: no bias
+  F32Bits alpha = 0x3F800000, beta = 0;  // N16.8
+  std::optional<Encoding> bias;          // of the plane `bias`, one value for each m; nothing: no bias
   bool operator==(const Gemm&) const = default;
   const Operand& operand(Side s) const { return s == Side::a ? a : b; }
   Operand& operand(Side s) { return s == Side::a ? a : b; }
@@ -173,12 +180,12 @@ struct Gemm {
 
 struct Problem {
   Tensor x;
-  std::optional<Quantizer> row, col;       // absent directions are not produced; cast and gemm have neither
+  std::optional<Quantizer> row, col;  // absent directions are not produced; cast and gemm have neither
   Flavour flavour = Flavour::assay;
   Arch arch = Arch::sm100;
   Dispatch dispatch = Dispatch::automatic;
-  ColSource col_source = ColSource::original;   // quantize and split with both directions
-  Rng rng;                                      // quantize, split and gemm with a direction of round=sr
+  ColSource col_source = ColSource::original;  // quantize and split with both directions
+  Rng rng;                                     // quantize, split and gemm with a direction of round=sr
   std::variant<Cast, Quantize, Dequantize, Update, Swizzle, ScaleChain, Hadamard, Split, Philox, Gemm> op;
 
   bool operator==(const Problem&) const = default;
@@ -190,7 +197,8 @@ struct Problem {
 };
 
 // "cast", "quantize", ... in the order of Problem::op.
-inline constexpr std::string_view kOps[] = {"cast", "quantize", "dequantize", "update", "swizzle", "scale_chain", "hadamard", "split", "philox", "gemm"};
+inline constexpr std::string_view kOps[] = {"cast",        "quantize", "dequantize", "update", "swizzle",
+                                            "scale_chain", "hadamard", "split",      "philox", "gemm"};
 inline std::string_view op_name(const Problem& p) { return kOps[p.op.index()]; }
 
 // The noop flag of a quantize or a split, where one is given (N6.7).
@@ -201,7 +209,8 @@ inline std::optional<F32Bits> noop_of(const Problem& p) {
 }
 // Whether a direction, or an operand of a gemm, rounds stochastically.
 inline bool draws(const Problem& p) {
-  if (const Gemm* g = p.as<Gemm>()) return g->a.quantizer.round == Round::sr || g->b.quantizer.round == Round::sr;
+  if (const Gemm* g = p.as<Gemm>())
+    return g->a.quantizer.round == Round::sr || g->b.quantizer.round == Round::sr;
   return (p.row && p.row->round == Round::sr) || (p.col && p.col->round == Round::sr);
 }
 

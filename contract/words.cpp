@@ -40,7 +40,7 @@ std::string join(std::span<const std::string_view> words, std::string_view separ
 
 std::string nearest_word(std::string_view word, std::span<const std::string_view> words) {
   std::string best;
-  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;   // beyond this a suggestion misleads
+  size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;  // beyond this a suggestion misleads
   for (std::string_view candidate : words) {
     std::vector<size_t> row(candidate.size() + 1);
     std::iota(row.begin(), row.end(), size_t{0});
@@ -68,8 +68,7 @@ Error unknown(std::string_view what, std::string_view found, std::span<const std
   return {concat({"unknown ", what, " '", found, "'"}), 0, hint};
 }
 
-template <class T>
-std::optional<T> parse_integer(std::string_view text, int base) {
+template <class T> std::optional<T> parse_integer(std::string_view text, int base) {
   T value{};
   const auto [stop, status] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   if (text.empty() || status != std::errc{} || stop != text.data() + text.size()) return std::nullopt;

@@ -20,8 +20,7 @@ using Words = std::vector<std::string_view>;
 Words words_of(std::string_view text, char separator);
 
 // The names of the rows of a table.
-template <class Rows>
-Words names_of(const Rows& rows) {
+template <class Rows> Words names_of(const Rows& rows) {
   Words names;
   for (const auto& row : rows) names.push_back(row.name);
   return names;
@@ -40,8 +39,7 @@ std::string nearest_word(std::string_view word, std::span<const std::string_view
 Error unknown(std::string_view what, std::string_view found, std::span<const std::string_view> words);
 
 // The integer that is the whole text, or nothing. T is int or an integer of fixed width.
-template <class T>
-std::optional<T> parse_integer(std::string_view text, int base = 10);
+template <class T> std::optional<T> parse_integer(std::string_view text, int base = 10);
 
 // The integers from 0 to `most` between the separators; no integers where anything else stands between them.
 std::vector<int64_t> integers_of(std::string_view text, char separator, int64_t most);

@@ -31,7 +31,9 @@ Parts parts_of(const EncodingInfo& e, uint32_t code) {
   return p;
 }
 
-uint32_t magnitude(const EncodingInfo& e, uint32_t code) { return e.has_sign() ? code & low_bits(e.bits - 1) : code & low_bits(e.bits); }
+uint32_t magnitude(const EncodingInfo& e, uint32_t code) {
+  return e.has_sign() ? code & low_bits(e.bits - 1) : code & low_bits(e.bits);
+}
 
 std::string binary(uint32_t v, int digits) {
   std::string out;
@@ -39,8 +41,7 @@ std::string binary(uint32_t v, int digits) {
   return out;
 }
 
-template <class T>
-std::string shortest(T v) {
+template <class T> std::string shortest(T v) {
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v < 0 ? "-inf" : "inf";
   char text[64];
@@ -90,7 +91,8 @@ double value_by_parts(Encoding encoding, uint32_t code) {
   const Parts p = parts_of(e, code);
   if (e.mantissa_bits == 0) return std::ldexp(1.0, p.exponent - e.bias);
   const double sign = p.negative ? -1.0 : 1.0;
-  if (e.infinity != kNoCode && magnitude(e, code) == e.infinity) return sign * std::numeric_limits<double>::infinity();
+  if (e.infinity != kNoCode && magnitude(e, code) == e.infinity)
+    return sign * std::numeric_limits<double>::infinity();
   const double fraction = std::ldexp(static_cast<double>(p.fraction), -e.mantissa_bits);
   if (p.exponent == 0) return sign * std::ldexp(fraction, 1 - e.bias);
   return sign * std::ldexp(1.0 + fraction, p.exponent - e.bias);
@@ -103,7 +105,8 @@ const Values& values_of(Encoding encoding) {
     std::array<Values, kEncodings.size()> all{};
     for (size_t e = 0; e < all.size(); ++e)
       if (kEncodings[e].bits <= 8 && kEncodings[e].is_float())
-        for (uint32_t code = 0; code < 256; ++code) all[e][code] = value_by_parts(static_cast<Encoding>(e), code);
+        for (uint32_t code = 0; code < 256; ++code)
+          all[e][code] = value_by_parts(static_cast<Encoding>(e), code);
     return all;
   }();
   return kAll[static_cast<size_t>(encoding)];
@@ -130,7 +133,8 @@ bool is_saturated(Encoding encoding, uint32_t code) {
 double step_at(Encoding encoding, double v) {
   const EncodingInfo& e = info(encoding);
   if (e.mantissa_bits == 0 || !e.is_float()) return 0;
-  // ilogb and ldexp, by the exponent field: of an infinity or a NaN that of zero; no encoding reaches the subnormals of binary64.
+  // ilogb and ldexp, by the exponent field: of an infinity or a NaN that of zero; no encoding reaches the
+  // subnormals of binary64.
   const int field = static_cast<int>(std::bit_cast<uint64_t>(v) >> 52 & 0x7FF), least = 1 - e.bias;
   const int exponent = field == 0x7FF ? least : std::max(field - 1023, least);
   return std::bit_cast<double>(static_cast<uint64_t>(exponent - e.mantissa_bits + 1023) << 52);
@@ -140,7 +144,8 @@ std::string code_bits(Encoding encoding, uint32_t code) {
   const EncodingInfo& e = info(encoding);
   if (!e.is_float()) return binary(code, e.bits);
   std::string out;
-  if (code & ~low_bits(e.bits)) out = "!";   // bits beside the code are set: N6.1 stores a narrow code in a byte of zeros
+  if (code & ~low_bits(e.bits))
+    out = "!";  // bits beside the code are set: N6.1 stores a narrow code in a byte of zeros
   if (e.has_sign()) out += binary(code >> (e.bits - 1), 1) + ".";
   out += binary(code >> e.mantissa_bits, e.exponent_bits);
   if (e.mantissa_bits) out += "." + binary(code, e.mantissa_bits);
@@ -153,7 +158,8 @@ std::string value_text(Encoding e, uint32_t code) {
   if (!info(e).is_float()) return std::to_string(code);
   if (is_nan(e, code)) return "nan";
   if (info(e).mantissa_bits == 0) return fmt::format("2^{}", static_cast<int>(code) - info(e).bias);
-  return shortest(static_cast<float>(value_of(e, code)));   // every encoding's values are exact in binary32 (N2.8)
+  return shortest(
+      static_cast<float>(value_of(e, code)));  // every encoding's values are exact in binary32 (N2.8)
 }
 
 std::string f32_hex_text(uint32_t bits) { return fmt::format("{:a}", value_of(Encoding::f32, bits)); }

@@ -1,5 +1,5 @@
-// Codes and values as people read them: what a failure prints and what the judge's hints look at. Everything here is
-// the judge's own arithmetic, in value space with doubles; neither side's code is used.
+// Codes and values as people read them: what a failure prints and what the judge's hints look at. Everything
+// here is the judge's own arithmetic, in value space with doubles; neither side's code is used.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +19,8 @@ void set_code(const Plane& plane, std::span<std::byte> bytes, int64_t index, uin
 uint32_t code_at(Encoding e, std::span<const std::byte> bytes, int64_t index);
 void set_code(Encoding e, std::span<std::byte> bytes, int64_t index, uint32_t code);
 
-// Exact value of a code (N2.8): NaN for NaN codes, +-inf where the encoding has them. E8M0: 2^(code-127), NaN for FF.
+// Exact value of a code (N2.8): NaN for NaN codes, +-inf where the encoding has them. E8M0: 2^(code-127), NaN
+// for FF.
 double value_of(Encoding e, uint32_t code);
 bool is_nan(Encoding e, uint32_t code);
 // A finite code of the largest magnitude, or an infinity.
@@ -27,13 +28,15 @@ bool is_saturated(Encoding e, uint32_t code);
 // Spacing of the encoding's grid at magnitude |v|, down to the subnormal spacing. E8M0 has no such grid: 0.
 double step_at(Encoding e, double v);
 
-std::string code_bits(Encoding e, uint32_t code);    // "0.0101.010": sign, exponent, fraction; E8M0 "01111111"
-std::string code_hex(Encoding e, uint32_t code);     // "2A", two, four or eight digits
-std::string value_text(Encoding e, uint32_t code);   // shortest decimal that reads back; "0.3125", "nan", "-0"; E8M0 "2^-3"
-std::string f32_hex_text(uint32_t bits);             // "0x1.4p-2"
-std::string number_text(double v);                   // shortest decimal that reads back
+std::string code_bits(Encoding e, uint32_t code);  // "0.0101.010": sign, exponent, fraction; E8M0 "01111111"
+std::string code_hex(Encoding e, uint32_t code);   // "2A", two, four or eight digits
+std::string value_text(
+    Encoding e, uint32_t code);  // shortest decimal that reads back; "0.3125", "nan", "-0"; E8M0 "2^-3"
+std::string f32_hex_text(uint32_t bits);  // "0x1.4p-2"
+std::string number_text(double v);        // shortest decimal that reads back
 
-// Place of a code on the encoding's line of finite codes and infinities: neighbours are 1 apart, -0 and +0 both 0. Nothing for NaN.
+// Place of a code on the encoding's line of finite codes and infinities: neighbours are 1 apart, -0 and +0
+// both 0. Nothing for NaN.
 std::optional<int64_t> ordinal(Encoding e, uint32_t code);
 // Steps from one code to another; nothing when one is NaN.
 std::optional<int64_t> codes_apart(Encoding e, uint32_t a, uint32_t b);

@@ -10,8 +10,7 @@ namespace assay {
 namespace {
 
 // v as a code of `e`, its magnitude made a whole number of the grid's steps by `whole`.
-template <class Whole>
-uint32_t code_of(Encoding e, double v, Whole whole) {
+template <class Whole> uint32_t code_of(Encoding e, double v, Whole whole) {
   const EncodingInfo& f = info(e);
   const uint32_t sign = std::signbit(v) ? sign_bit(e) : 0;
   if (std::isnan(v)) return f.nan;

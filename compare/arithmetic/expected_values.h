@@ -1,5 +1,6 @@
-// What each code of a quantized direction was rounded from: the element times its multiplier or by its divisor, rounded before where N17.3 says so, in the judge's own doubles,
-// and how far the rounded steps of a correct side may lie from it. Laws and hints look at it.
+// What each code of a quantized direction was rounded from: the element times its multiplier or by its
+// divisor, rounded before where N17.3 says so, in the judge's own doubles, and how far the rounded steps of a
+// correct side may lie from it. Laws and hints look at it.
 #pragma once
 #include <optional>
 #include <vector>
@@ -14,20 +15,23 @@ namespace assay {
 
 struct Scaled {
   double value = 0;
-  double slack = 0;     // 0: the value stands exactly as it is
+  double slack = 0;  // 0: the value stands exactly as it is
 };
 
 // One step of narrowing to binary32: half a unit of v's last place, and half the least subnormal.
 double narrowing(double v);
 
-// The multiplier of a direction comes from the side's own scales, so that a wrong scale is one plane's breach and not every code's.
+// The multiplier of a direction comes from the side's own scales, so that a wrong scale is one plane's breach
+// and not every code's.
 class ScaledValues {
  public:
-  // `in` and `out` hold the planes of a quantize (of a split's member: as its own line has them). They must outlive this.
-  ScaledValues(const Problem& p, Direction d, const std::vector<PlaneData>& in, const std::vector<PlaneData>& out);
+  // `in` and `out` hold the planes of a quantize (of a split's member: as its own line has them). They must
+  // outlive this.
+  ScaledValues(const Problem& p, Direction d, const std::vector<PlaneData>& in,
+               const std::vector<PlaneData>& out);
 
-  // Of stored element (i, j). Nothing where no law says what it must be: a special tensor amax or scale, which clauses decide; columns of the
-  // dequantized rows; a rotation whose sums are not exact.
+  // Of stored element (i, j). Nothing where no law says what it must be: a special tensor amax or scale,
+  // which clauses decide; columns of the dequantized rows; a rotation whose sums are not exact.
   std::optional<Scaled> at(int64_t i, int64_t j) const;
   // The element of the tensor that this direction quantizes: x, or the rotated x. Nothing as above.
   std::optional<double> element(int64_t i, int64_t j) const;
@@ -45,7 +49,8 @@ class ScaledValues {
   const PlaneData *x_ = nullptr, *scale_ = nullptr, *amax_ = nullptr, *divisor_ = nullptr;
 };
 
-// The scale of stored element (i, j), as an index of the scale plane (N3.12, N6.2, N9.4, N9.6, N10.14, N15.4).
+// The scale of stored element (i, j), as an index of the scale plane (N3.12, N6.2, N9.4, N9.6, N10.14,
+// N15.4).
 int64_t scale_index(const Quantizer& q, const Plane& scales, int64_t i, int64_t j);
 
 }  // namespace assay

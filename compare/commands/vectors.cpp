@@ -11,10 +11,10 @@
 #include "compare/commands/options.h"
 #include "compare/process/pool.h"
 #include "compare/text/printable.h"
+#include "compare/witness/records/records.h"
 #include "compare/witness/vectors/checks.h"
 #include "compare/witness/vectors/table.h"
 #include "compare/witness/vectors/training.h"
-#include "compare/witness/records/records.h"
 
 namespace assay {
 

@@ -25,12 +25,9 @@ State without_member(const State& state, size_t m) {
   op.members.erase(op.members.begin() + static_cast<std::ptrdiff_t>(m));
   Shape& x = out.problem.x.shape;
   op.capacity -= gone.count();
-  if (op.vary == Vary::both)
-    x.cols -= gone.count();
-  else if (op.vary == Vary::last)
-    x.cols -= gone.cols;
-  else
-    x.rows -= gone.rows;
+  if (op.vary == Vary::both) x.cols -= gone.count();
+  else if (op.vary == Vary::last) x.cols -= gone.cols;
+  else x.rows -= gone.rows;
   if (m == 0) out.problem.x.fill.at_row += gone.rows;
   return out;
 }
@@ -85,8 +82,7 @@ void zero(Trials& trials, State& state) {
       if (trials.keep(state, candidate))
         live.erase(live.begin() + static_cast<std::ptrdiff_t>(at),
                    live.begin() + static_cast<std::ptrdiff_t>(end));
-      else
-        at = end;
+      else at = end;
       if (trials.spent()) return;
     }
   }

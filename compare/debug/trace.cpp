@@ -9,8 +9,8 @@
 #include "compare/arithmetic/gemm_bounds.h"
 #include "compare/judge/claims.h"
 #include "compare/judge/judge.h"
-#include "compare/process/run_in_child.h"
 #include "compare/process/pool.h"
+#include "compare/process/run_in_child.h"
 #include "contract/line.h"
 #include "fixtures/json.h"
 
@@ -19,41 +19,51 @@ namespace assay {
 namespace {
 
 // The steps of one side, made in a child process.
-Result<std::vector<TraceStep>> steps_of(Subject& subject, const Problem& problem, const std::vector<PlaneData>& inputs, Direction d, int64_t row, int64_t col, double timeout) {
+Result<std::vector<TraceStep>> steps_of(Subject& subject, const Problem& problem,
+                                        const std::vector<PlaneData>& inputs, Direction d, int64_t row,
+                                        int64_t col, double timeout) {
   const auto text = in_child(
       [&] {
         json::Value list = json::array();
         for (const TraceStep& s : subject.trace(problem, views(inputs), d, row, col))
-          list.push(json::object({{"clause", s.clause}, {"what", s.what}, {"encoding", info(s.encoding).name}, {"bits", s.bits}}));
+          list.push(json::object({{"clause", s.clause},
+                                  {"what", s.what},
+                                  {"encoding", info(s.encoding).name},
+                                  {"bits", s.bits}}));
         return json::dump(list);
       },
       timeout);
   if (!text) return Error{"tracing on " + std::string(subject.name()) + ": " + text.error().text(), 0, ""};
   const auto list = json::parse(*text);
-  if (!list || !list->array()) return Error{"tracing on " + std::string(subject.name()) + " gave no list", 0, ""};
+  if (!list || !list->array())
+    return Error{"tracing on " + std::string(subject.name()) + " gave no list", 0, ""};
   std::vector<TraceStep> out;
   for (const json::Value& s : *list->array())
-    out.push_back({std::string(s.text("clause")), std::string(s.text("what")), encoding_named(s.text("encoding")).value_or(Encoding::f32),
+    out.push_back({std::string(s.text("clause")), std::string(s.text("what")),
+                   encoding_named(s.text("encoding")).value_or(Encoding::f32),
                    static_cast<uint32_t>(s.find("bits")->to_int().value_or(0))});
   return out;
 }
 
 std::pair<Encoding, uint32_t> value_of_step(const TraceStep& s) { return {s.encoding, s.bits}; }
 
-// How well two steps fit. The sides report at different grain and cite the clause that they perform, so equal values weigh more than equal clauses.
+// How well two steps fit. The sides report at different grain and cite the clause that they perform, so equal
+// values weigh more than equal clauses.
 int likeness(const TraceStep& l, const TraceStep& r) {
   if (l.encoding != r.encoding) return 0;
   const bool clause = l.clause == r.clause, value = l.bits == r.bits;
   return clause && value ? 4 : value ? 2 : clause ? 1 : 0;
 }
 
-// Lines the two lists up, in order, for the greatest likeness; a step that only one side reports gets a row of its own. Of equally good partners the last
-// is taken: the last step under a clause is its result.
+// Lines the two lists up, in order, for the greatest likeness; a step that only one side reports gets a row
+// of its own. Of equally good partners the last is taken: the last step under a clause is its result.
 std::vector<TraceRow> align(const std::vector<TraceStep>& left, const std::vector<TraceStep>& right) {
   const size_t n = left.size(), m = right.size();
-  std::vector<int> best((n + 1) * (m + 1), 0);   // of left[i..] against right[j..]
+  std::vector<int> best((n + 1) * (m + 1), 0);  // of left[i..] against right[j..]
   auto at = [&](size_t i, size_t j) -> int& { return best[i * (m + 1) + j]; };
-  auto pair = [&](size_t i, size_t j) { return likeness(left[i], right[j]) ? likeness(left[i], right[j]) + at(i + 1, j + 1) : 0; };
+  auto pair = [&](size_t i, size_t j) {
+    return likeness(left[i], right[j]) ? likeness(left[i], right[j]) + at(i + 1, j + 1) : 0;
+  };
   for (size_t i = n; i-- > 0;)
     for (size_t j = m; j-- > 0;) at(i, j) = std::max({at(i + 1, j), at(i, j + 1), pair(i, j)});
   std::vector<TraceRow> out;
@@ -73,10 +83,12 @@ std::vector<TraceRow> align(const std::vector<TraceStep>& left, const std::vecto
   return out;
 }
 
-// The logical place in `plane` of what belongs to element (row, col) of x; nothing where it has no such element.
+// The logical place in `plane` of what belongs to element (row, col) of x; nothing where it has no such
+// element.
 std::optional<Place> place_in(const Problem& problem, const Plane& plane, int64_t row, int64_t col) {
   for (int64_t r = 0; r < plane.logical.rows; ++r) {
-    // Regions of one row of a plane share their rows or, transposed, their columns: one look at the ends spares the rest.
+    // Regions of one row of a plane share their rows or, transposed, their columns: one look at the ends
+    // spares the rest.
     for (int64_t c = 0; c < plane.logical.cols; ++c) {
       const Region region = region_of(&problem, plane, {false, r, c});
       if (region.contains(row, col)) return Place{false, r, c};

@@ -25,14 +25,17 @@ void claim_untouched(const Case& c, Subject& s, Verdict& v) {
     if (!e) return;
     add_kind(v.claims, "untouched");
     for (const PlaneData& p : e->planes) {
-      const auto changed = std::find_if(p.bytes.begin(), p.bytes.end(), [&](std::byte b) { return b != std::byte{env.poison}; });
+      const auto changed = std::find_if(p.bytes.begin(), p.bytes.end(),
+                                        [&](std::byte b) { return b != std::byte{env.poison}; });
       if (changed == p.bytes.end()) continue;
-      const int64_t byte = changed - p.bytes.begin(), index = p.plane.packed ? 2 * byte : byte / info(p.plane.encoding).bytes();
+      const int64_t byte = changed - p.bytes.begin(),
+                    index = p.plane.packed ? 2 * byte : byte / info(p.plane.encoding).bytes();
       const Place place = place_of(p.plane, index);
-      constexpr auto kMessage = "noop is 1.0, so no byte may be written (N6.7); poison {:02X} was overwritten";
+      constexpr auto kMessage =
+          "noop is 1.0, so no byte may be written (N6.7); poison {:02X} was overwritten";
       Breach b = complaint("untouched", s.name(), fmt::format(kMessage, env.poison));
       b.at(&c.problem, p.plane, place);
-      b.in_padding = false;   // padding is judged like everything else here
+      b.in_padding = false;  // padding is judged like everything else here
       b.got_code = code_at(p.plane, p.bytes, index);
       b.environment = to_text(env);
       v.breaches.push_back(std::move(b));
@@ -57,11 +60,12 @@ void mistrusted(Verdict& v, std::string why) {
   v.reason = std::move(why);
 }
 
-// The reference runs once for all; what it breaks itself counts against every subject that is compared with it.
+// The reference runs once for all; what it breaks itself counts against every subject that is compared with
+// it.
 struct ReferenceRun {
   std::optional<Execution> made;
   Verdict verdict;
-  std::string weak;         // why the case could hardly fail; empty where it could
+  std::string weak;  // why the case could hardly fail; empty where it could
   std::string statistics;
 };
 
@@ -72,7 +76,8 @@ ReferenceRun run_reference(const Case& c, Subject& reference, bool laws) {
   run.made = sound_run(c, reference, c.environment, run.verdict);
   if (!run.made) return run;
   if (laws) {
-    run.verdict.breaches = check_laws(c.problem, c.inputs, run.made->planes, "reference", &run.verdict.claims);
+    run.verdict.breaches =
+        check_laws(c.problem, c.inputs, run.made->planes, "reference", &run.verdict.claims);
     claim_own_lines(c, reference, *run.made, run.verdict);
   }
   const std::vector<PlaneWitness> seen = witness(run.made->planes);
@@ -87,16 +92,19 @@ bool same_bytes(const Execution& a, const Execution& b) {
 }
 
 // What a subject made, compared with the reference and held to the laws. True where it could not be judged.
-bool claim_result(const Case& c, Subject& s, const Execution& got, const ReferenceRun& want, bool laws, Verdict& v) {
+bool claim_result(const Case& c, Subject& s, const Execution& got, const ReferenceRun& want, bool laws,
+                  Verdict& v) {
   bool vacuous = false;
   const std::optional<std::string> unpinned = s.unpinned(c.problem);
-  if (unpinned && want.made) vacuous = judge_unpinned(c.problem, c.inputs, got.planes, want.made->planes, *unpinned, v);
+  if (unpinned && want.made)
+    vacuous = judge_unpinned(c.problem, c.inputs, got.planes, want.made->planes, *unpinned, v);
   else if (want.made) claim_parity(c, s, got, *want.made, v);
   if (!laws) return vacuous;
-  if (want.made && same_bytes(got, *want.made)) {   // equal bytes obey the laws as far as the reference's do
+  if (want.made && same_bytes(got, *want.made)) {  // equal bytes obey the laws as far as the reference's do
     for (const std::string& kind : want.verdict.claims) add_kind(v.claims, kind);
   } else if (!unpinned) {
-    for (Breach& b : check_laws(c.problem, c.inputs, got.planes, s.name(), &v.claims)) v.breaches.push_back(std::move(b));
+    for (Breach& b : check_laws(c.problem, c.inputs, got.planes, s.name(), &v.claims))
+      v.breaches.push_back(std::move(b));
   }
   claim_own_lines(c, s, got, v);
   return vacuous;
@@ -141,7 +149,8 @@ std::string rejection(const Problem& problem, const Subject& reference) {
 }
 
 // The verdict on a subject that does not run the case; passed where it runs it.
-Verdict before_run(const Problem& problem, const std::string& name, const Subject* s, const std::string& rejected) {
+Verdict before_run(const Problem& problem, const std::string& name, const Subject* s,
+                   const std::string& rejected) {
   const Support present = s ? s->present() : Support{false, "there is no subject of this name"};
   if (!present.yes) return without_run(name, Outcome::skipped, present.why);
   if (!rejected.empty()) return without_run(name, Outcome::unsupported, rejected);
@@ -155,7 +164,8 @@ std::vector<Verdict> judge_subjects(const Problem& problem, const Subjects& subj
   Subject& reference = subjects.reference();
   const std::string rejected = rejection(problem, reference);
   std::vector<Verdict> out;
-  for (const std::string& name : names) out.push_back(before_run(problem, name, subjects.find(name), rejected));
+  for (const std::string& name : names)
+    out.push_back(before_run(problem, name, subjects.find(name), rejected));
   const auto runs = [](const Verdict& v) { return v.outcome == Outcome::passed; };
   if (std::none_of(out.begin(), out.end(), runs)) return out;
 
@@ -180,12 +190,12 @@ std::vector<Verdict> judge_subjects(const Problem& problem, const Subjects& subj
 
 }  // namespace
 
-std::vector<Verdict> judge_case(const SuiteEntry& entry, const Subjects& subjects, const std::vector<std::string>& names,
-                                const ClaimOptions& options) {
+std::vector<Verdict> judge_case(const SuiteEntry& entry, const Subjects& subjects,
+                                const std::vector<std::string>& names, const ClaimOptions& options) {
   std::vector<Verdict> out;
   try {
     out = judge_subjects(entry.problem, subjects, names, options);
-  } catch (const std::exception& e) {   // of a supports(), of memory
+  } catch (const std::exception& e) {  // of a supports(), of memory
     out.clear();
     for (const std::string& name : names) {
       Verdict v = without_run(name, Outcome::failed, "");

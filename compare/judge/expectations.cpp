@@ -22,7 +22,9 @@ void apply_expectation(const Expectation& expect, Verdict& v) {
     return;
   }
   if (expect.fail) {
-    const std::string expected = fmt::format("expected to fail{} because {}", expect.fail->plane.empty() ? "" : " at " + expect.fail->plane, expect.fail->because);
+    const std::string expected =
+        fmt::format("expected to fail{} because {}",
+                    expect.fail->plane.empty() ? "" : " at " + expect.fail->plane, expect.fail->because);
     if (v.outcome == Outcome::passed || v.outcome == Outcome::mistrusted) {
       turn_red(expected + ", but it passes: remove the annotation");
     } else if (v.outcome == Outcome::failed) {
@@ -31,7 +33,8 @@ void apply_expectation(const Expectation& expect, Verdict& v) {
         v.reason = "fails as " + expected;
         v.breaches.clear();
       } else {
-        turn_red(expected + ", but it fails first at " + (v.breaches.empty() || v.breaches[0].plane.empty() ? "no plane" : v.breaches[0].plane));
+        turn_red(expected + ", but it fails first at " +
+                 (v.breaches.empty() || v.breaches[0].plane.empty() ? "no plane" : v.breaches[0].plane));
       }
     }
     return;

@@ -10,8 +10,8 @@
 
 namespace assay {
 
-// One plane compared: the differing flat indices of the logical region (ascending), and how its padding differs. For a
-// plane of a split's member `problem` is the member's own.
+// One plane compared: the differing flat indices of the logical region (ascending), and how its padding
+// differs. For a plane of a split's member `problem` is the member's own.
 struct Compared {
   const Problem* problem;
   const PlaneData* got;

@@ -41,10 +41,11 @@ Compared compare_plane(const Problem* problem, const PlaneData& got, const Plane
   }
   if (plane.layout == ScaleLayout::gemm && !c.differing.empty()) {
     // The tile order is no order for a reader: the first is the first in rows and columns.
-    const int64_t first = *std::min_element(c.differing.begin(), c.differing.end(), [&](int64_t a, int64_t b) {
-      const Place x = place_of(plane, a), y = place_of(plane, b);
-      return std::pair(x.row, x.col) < std::pair(y.row, y.col);
-    });
+    const int64_t first =
+        *std::min_element(c.differing.begin(), c.differing.end(), [&](int64_t a, int64_t b) {
+          const Place x = place_of(plane, a), y = place_of(plane, b);
+          return std::pair(x.row, x.col) < std::pair(y.row, y.col);
+        });
     const int64_t differ = c.logical.differ;
     c.logical.differ = 0;
     note(c.logical, c, first, place_of(plane, first));
@@ -77,7 +78,8 @@ class Affected {
     if (!problem_) return 0;
     if (everything_) return static_cast<int64_t>(later.differing.size());
     int64_t n = 0;
-    for (int64_t i : later.differing) n += touches(region_of(problem_, later.want->plane, place_of(later.want->plane, i)));
+    for (int64_t i : later.differing)
+      n += touches(region_of(problem_, later.want->plane, place_of(later.want->plane, i)));
     return n;
   }
 
@@ -85,7 +87,8 @@ class Affected {
   bool touches(const Region& g) const {
     for (int64_t r = g.row0; r < g.row1; ++r)
       for (int64_t c = g.col0; c < g.col1; ++c)
-        if (const auto at = static_cast<size_t>(r * cols_ + c); at < marked_.size() && marked_[at]) return true;
+        if (const auto at = static_cast<size_t>(r * cols_ + c); at < marked_.size() && marked_[at])
+          return true;
     return false;
   }
   const Problem* problem_;
@@ -100,24 +103,32 @@ std::string shape_text(Shape s) { return fmt::format("{}x{}", s.rows, s.cols); }
 std::string mismatch(const PlaneData* got, const PlaneData& want) {
   const Plane& w = want.plane;
   if (!got) return fmt::format("plane {} is missing", w.name);
-  if (got->plane.encoding != w.encoding) return fmt::format("plane {} is {}, expected {}", w.name, info(got->plane.encoding).name, info(w.encoding).name);
-  if (!(got->plane.padded == w.padded)) return fmt::format("plane {} is {}, expected {}", w.name, shape_text(got->plane.padded), shape_text(w.padded));
+  if (got->plane.encoding != w.encoding)
+    return fmt::format("plane {} is {}, expected {}", w.name, info(got->plane.encoding).name,
+                       info(w.encoding).name);
+  if (!(got->plane.padded == w.padded))
+    return fmt::format("plane {} is {}, expected {}", w.name, shape_text(got->plane.padded),
+                       shape_text(w.padded));
   if (got->plane.layout != w.layout) return fmt::format("plane {} has another scale layout", w.name);
-  if (got->plane.packed != w.packed || got->plane.members != w.members) return fmt::format("plane {} is stored another way", w.name);
+  if (got->plane.packed != w.packed || got->plane.members != w.members)
+    return fmt::format("plane {} is stored another way", w.name);
   for (const PlaneData* p : {got, &want})
-    if (p->bytes.size() != w.bytes()) return fmt::format("plane {} has {} bytes, expected {}", w.name, p->bytes.size(), w.bytes());
+    if (p->bytes.size() != w.bytes())
+      return fmt::format("plane {} has {} bytes, expected {}", w.name, p->bytes.size(), w.bytes());
   return {};
 }
 
 }  // namespace
 
-Judgement judge(const Problem* problem, const std::vector<PlaneData>& got, const std::vector<PlaneData>& want) {
+Judgement judge(const Problem* problem, const std::vector<PlaneData>& got,
+                const std::vector<PlaneData>& want) {
   Judgement j;
   for (const PlaneData& g : got)
     if (!find_plane(want, g.plane.name)) j.error = fmt::format("plane {} is on one side only", g.plane.name);
   // N14.2: of a grouped plane every member is one plane, under its own Problem.
-  const std::vector<Problem> members = problem && problem->as<Split>() ? member_problems(*problem) : std::vector<Problem>{};
-  std::list<std::pair<PlaneData, PlaneData>> split;   // a list: Compared points into it
+  const std::vector<Problem> members =
+      problem && problem->as<Split>() ? member_problems(*problem) : std::vector<Problem>{};
+  std::list<std::pair<PlaneData, PlaneData>> split;  // a list: Compared points into it
   std::vector<Compared> compared;
   for (const PlaneData& w : want) {
     const PlaneData* g = find_plane(got, w.plane.name);
@@ -137,9 +148,11 @@ Judgement judge(const Problem* problem, const std::vector<PlaneData>& got, const
     }
   }
   const bool may_be_empty = problem && problem->x.shape.count() == 0 && !want.empty();
-  if (j.error.empty() && j.compared == 0 && !may_be_empty) j.error = "nothing was compared: no plane holds an element";
+  if (j.error.empty() && j.compared == 0 && !may_be_empty)
+    j.error = "nothing was compared: no plane holds an element";
 
-  const auto first = std::find_if(compared.begin(), compared.end(), [](const Compared& c) { return c.logical.differ > 0; });
+  const auto first =
+      std::find_if(compared.begin(), compared.end(), [](const Compared& c) { return c.logical.differ > 0; });
   if (first != compared.end()) {
     j.cause = first->logical;
     j.hint = hint_of(*first);

@@ -27,10 +27,13 @@ void claim_spare(Subject& s, const Execution& e, const Environment& env, Verdict
     if (p.plane.padding != Padding::untouched) continue;
     add_kind(v.claims, "untouched");
     const size_t used = p.plane.bytes_of(p.plane.logical.cols);
-    const auto changed = std::find_if(p.bytes.begin() + static_cast<std::ptrdiff_t>(used), p.bytes.end(), [&](std::byte b) { return b != std::byte{env.poison}; });
+    const auto changed = std::find_if(p.bytes.begin() + static_cast<std::ptrdiff_t>(used), p.bytes.end(),
+                                      [&](std::byte b) { return b != std::byte{env.poison}; });
     if (changed == p.bytes.end()) continue;
-    Breach b = complaint("untouched", s.name(), fmt::format("byte {} beyond the members was written: {:02X}, poison {:02X} (N14.6)", changed - p.bytes.begin() - static_cast<std::ptrdiff_t>(used),
-                                                            std::to_integer<unsigned>(*changed), env.poison));
+    Breach b = complaint("untouched", s.name(),
+                         fmt::format("byte {} beyond the members was written: {:02X}, poison {:02X} (N14.6)",
+                                     changed - p.bytes.begin() - static_cast<std::ptrdiff_t>(used),
+                                     std::to_integer<unsigned>(*changed), env.poison));
     b.plane = p.plane.name;
     b.environment = to_text(env);
     v.breaches.push_back(std::move(b));
@@ -51,22 +54,30 @@ void claim_repeat(const Case& c, Subject& s, const Execution& first, Verdict& v)
   if (!b) return;
   b->claim = "repeat";
   b->environment = to_text(env);
-  b->hint = "equal inputs gave other bytes under another environment: a race, an unwritten byte (poison), or a read outside";
+  b->hint =
+      "equal inputs gave other bytes under another environment: a race, an unwritten byte (poison), or a "
+      "read outside";
   v.breaches.push_back(std::move(*b));
 }
 
-// A line whose input is no fill's: a recording of the fill's line must not answer, and no repro may pretend to be it.
+// A line whose input is no fill's: a recording of the fill's line must not answer, and no repro may pretend
+// to be it.
 void forget_fill(Problem& p) { p.x.fill = {FillKind::literal, 0, 0, 0, "00"}; }
 
 // N9.6: what remains of a binary32 scale is its exponent, and all copies become the first one.
 bool blocks_agree(const Quantizer& q, const PlaneData& input, int64_t r, int64_t col, uint32_t got) {
   if (input.plane.layout == ScaleLayout::gemm)
-    return got == code_at(input.plane, input.bytes, index_of(input.plane, is_square(q.block) ? r / length_of(q.block) * length_of(q.block) : r, col / 4 * 4));
-  const double kept = value_of(Encoding::e8m0, code_at(input.plane, input.bytes, index_of(input.plane, r, col)) >> 23 & 0xFF);
+    return got ==
+           code_at(input.plane, input.bytes,
+                   index_of(input.plane, is_square(q.block) ? r / length_of(q.block) * length_of(q.block) : r,
+                            col / 4 * 4));
+  const double kept =
+      value_of(Encoding::e8m0, code_at(input.plane, input.bytes, index_of(input.plane, r, col)) >> 23 & 0xFF);
   return std::isnan(kept) ? is_nan(Encoding::f32, got) : value_of(Encoding::f32, got) == kept;
 }
 
-// Swizzle there and back through the subject gives the entries that are kept (N6.5, N6.6); the laws have already judged each way's places.
+// Swizzle there and back through the subject gives the entries that are kept (N6.5, N6.6); the laws have
+// already judged each way's places.
 void claim_round_trip(const Case& c, Subject& s, const Execution& first, Verdict& v) {
   const Swizzle* op = c.problem.as<Swizzle>();
   if (!op) return;
@@ -117,11 +128,13 @@ std::vector<PlaneData> of_direction(const std::vector<PlaneData>& planes, Direct
 }
 
 // Runs the subject on another line and compares what it makes with `got`; a breach is of claim `kind`.
-void claim_line(const Case& other, Subject& s, const std::vector<PlaneData>& got, const std::string& kind, std::string_view name, Verdict& v) {
+void claim_line(const Case& other, Subject& s, const std::vector<PlaneData>& got, const std::string& kind,
+                std::string_view name, Verdict& v) {
   const std::optional<Execution> want = sound_run(other, s, other.environment, v);
   if (!want) return;
   add_kind(v.claims, kind);
-  std::optional<Breach> b = parity_breach(other.problem, judge(&other.problem, got, want->planes), s.name(), s.name());
+  std::optional<Breach> b =
+      parity_breach(other.problem, judge(&other.problem, got, want->planes), s.name(), s.name());
   if (!b) return;
   b->claim = kind;
   b->want = fmt::format("{} of its own {}", s.name(), name);
@@ -131,10 +144,12 @@ void claim_line(const Case& other, Subject& s, const std::vector<PlaneData>& got
 }
 
 // The inputs of a line of one direction: x, what the direction is given, and noop.
-std::vector<PlaneData> inputs_for(const Problem& one, const std::vector<PlaneData>& inputs, const PlaneData* x) {
+std::vector<PlaneData> inputs_for(const Problem& one, const std::vector<PlaneData>& inputs,
+                                  const PlaneData* x) {
   std::vector<PlaneData> out;
   for (const Plane& plane : input_planes(one))
-    if (const PlaneData* p = plane.name == "x" && x ? x : find_plane(inputs, plane.name)) out.push_back({plane, p->bytes});
+    if (const PlaneData* p = plane.name == "x" && x ? x : find_plane(inputs, plane.name))
+      out.push_back({plane, p->bytes});
   return out;
 }
 
@@ -159,7 +174,9 @@ std::optional<PlaneData> dequantized_rows(const Case& c, Subject& s, const Execu
   std::vector<PlaneData> inputs;
   for (const Plane& plane : input_planes(back)) {
     const PlaneData* p = find_plane(pair.planes, plane.name);
-    if (!p) p = find_plane(c.inputs, plane_name(Direction::row, "given.amax"));   // N10.15: of a given amax there is no output
+    if (!p)
+      p = find_plane(c.inputs,
+                     plane_name(Direction::row, "given.amax"));  // N10.15: of a given amax there is no output
     if (!p) return {};
     inputs.push_back({plane, p->bytes});
   }
@@ -171,18 +188,20 @@ std::optional<PlaneData> dequantized_rows(const Case& c, Subject& s, const Execu
 
 constexpr std::string_view kHybrid = "hybrid", kMember = "member";
 
-// N13.2: the directions of a pair are the vanilla lines of their formats; of A/A the one-read launch equals two launches of one direction.
-// TransformerEngine's draws count both directions of a launch (docs/draws.md), so that they are of the launch and not of a direction.
+// N13.2: the directions of a pair are the vanilla lines of their formats; of A/A the one-read launch equals
+// two launches of one direction. TransformerEngine's draws count both directions of a launch (docs/draws.md),
+// so that they are of the launch and not of a direction.
 void claim_hybrid(const Case& c, Subject& s, const Execution& pair, Verdict& v) {
   const Problem& p = c.problem;
   if (!p.as<Quantize>() || !p.row || !p.col) return;
   for (Direction d : kDirections)
     if (p.quantizer(d)->round == Round::sr && p.quantizer(d)->numerics.draw != Draw::logical) return;
-  const bool of_rows = p.col_source == ColSource::row_dequantized, same = p.row->format == p.col->format && !of_rows;
+  const bool of_rows = p.col_source == ColSource::row_dequantized,
+             same = p.row->format == p.col->format && !of_rows;
   for (Direction d : kDirections) {
     Problem one = p;
     one.quantizer(d == Direction::row ? Direction::col : Direction::row).reset();
-    one.flavour = Flavour::assay;                                         // its Numerics are resolved
+    one.flavour = Flavour::assay;  // its Numerics are resolved
     one.col_source = ColSource::original;
     std::optional<PlaneData> x;
     if (d == Direction::col && of_rows) {
@@ -192,7 +211,11 @@ void claim_hybrid(const Case& c, Subject& s, const Execution& pair, Verdict& v) 
     }
     if (!s.supports(one).yes) continue;
     const Case vanilla{one, c.environment, inputs_for(one, c.inputs, x ? &*x : nullptr)};
-    claim_line(vanilla, s, of_direction(pair.planes, d), std::string(kHybrid) + (same ? ".same" : d == Direction::row ? ".row" : ".col"), name_of(d), v);
+    claim_line(vanilla, s, of_direction(pair.planes, d),
+               std::string(kHybrid) + (same                  ? ".same"
+                                       : d == Direction::row ? ".row"
+                                                             : ".col"),
+               name_of(d), v);
   }
 }
 
@@ -205,7 +228,8 @@ void claim_members(const Case& c, Subject& s, const Execution& all, Verdict& v) 
     if (!s.supports(members[m]).yes) continue;
     const Case one{members[m], c.environment, planes_of_member(c.inputs, m)};
     claim_line(one, s, planes_of_member(all.planes, m), std::string(kMember), fmt::format("member {}", m), v);
-    if (v.breaches.size() > before && !v.breaches.back().plane.empty()) v.breaches.back().plane += fmt::format("[{}]", m);
+    if (v.breaches.size() > before && !v.breaches.back().plane.empty())
+      v.breaches.back().plane += fmt::format("[{}]", m);
   }
 }
 

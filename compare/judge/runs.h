@@ -21,8 +21,8 @@ struct Case {
 // The line's noop flag is 1.0: nothing is written, and nothing can be compared (N6.7).
 bool writes_nothing(const Problem& problem);
 
-// A second Environment for a line: another order, number of threads, poison and alignment, chosen by the line so that a
-// suite covers many and a line always the same.
+// A second Environment for a line: another order, number of threads, poison and alignment, chosen by the line
+// so that a suite covers many and a line always the same.
 Environment other_environment(const Problem& problem, const Environment& base);
 
 // Runs a subject; a throw or a write outside the buffers is a breach, and then nothing else is claimed.

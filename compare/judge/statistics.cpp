@@ -56,9 +56,11 @@ namespace {
 // Planes of fewer elements are legitimately poor in codes.
 constexpr int64_t kLeastElements = 8;
 
-// Fewer codes than this among n elements could come out of broken code as well. Grows with the size up to 8: a tensor of small integers
-// (fill=exact_sums) has 17, a constant one has one.
-int64_t least_distinct(int64_t n) { return std::min<int64_t>(8, std::bit_width(static_cast<uint64_t>(n)) / 2 + 1); }
+// Fewer codes than this among n elements could come out of broken code as well. Grows with the size up to 8:
+// a tensor of small integers (fill=exact_sums) has 17, a constant one has one.
+int64_t least_distinct(int64_t n) {
+  return std::min<int64_t>(8, std::bit_width(static_cast<uint64_t>(n)) / 2 + 1);
+}
 
 std::string weakness(const PlaneWitness& w) {
   if (w.elements < kLeastElements) return {};
@@ -66,8 +68,8 @@ std::string weakness(const PlaneWitness& w) {
   if (w.nans == w.elements) return fmt::format("{}: all {} elements are NaN", w.plane, w.elements);
   if (w.saturated == w.elements) return fmt::format("{}: all {} elements are saturated", w.plane, w.elements);
   if (w.distinct < least_distinct(w.elements))
-    return fmt::format("{}: only {} distinct code{} in {} elements, at least {} expected", w.plane, w.distinct, w.distinct == 1 ? "" : "s", w.elements,
-                       least_distinct(w.elements));
+    return fmt::format("{}: only {} distinct code{} in {} elements, at least {} expected", w.plane,
+                       w.distinct, w.distinct == 1 ? "" : "s", w.elements, least_distinct(w.elements));
   return {};
 }
 
@@ -81,7 +83,8 @@ std::string mistrust(const Problem& problem, const std::vector<PlaneWitness>& se
   for (const PlaneWitness& w : seen)
     if (is_data(w))
       if (std::string why = weakness(w); !why.empty()) return why;
-  // Without data planes (update, swizzle, scale_chain) one lively plane is enough: a history of one row is all zeros by N4.2.
+  // Without data planes (update, swizzle, scale_chain) one lively plane is enough: a history of one row is
+  // all zeros by N4.2.
   std::string why;
   for (const PlaneWitness& w : seen) {
     if (is_data(w) || w.elements < kLeastElements) continue;
@@ -89,19 +92,23 @@ std::string mistrust(const Problem& problem, const std::vector<PlaneWitness>& se
     if (weak.empty()) return {};
     if (why.empty()) why = weak;
   }
-  const bool has_data = std::any_of(seen.begin(), seen.end(), [](const PlaneWitness& w) { return is_data(w); });
+  const bool has_data =
+      std::any_of(seen.begin(), seen.end(), [](const PlaneWitness& w) { return is_data(w); });
   return has_data ? "" : why;
 }
 
 std::string to_text(const std::vector<PlaneWitness>& seen) {
   auto best = std::find_if(seen.begin(), seen.end(), is_data);
-  if (best == seen.end()) best = std::max_element(seen.begin(), seen.end(), [](auto& a, auto& b) { return a.elements < b.elements; });
+  if (best == seen.end())
+    best =
+        std::max_element(seen.begin(), seen.end(), [](auto& a, auto& b) { return a.elements < b.elements; });
   if (best == seen.end()) return "no planes";
   if (best->elements == 0) return "an empty tensor";
   const double percent = 100.0 / static_cast<double>(best->elements);
-  std::string out = fmt::format("{}: {} distinct codes in {} elements, {:.1f} % zero, {:.1f} % saturated, {:.1f} % NaN", best->plane, best->distinct, best->elements,
-                                percent * static_cast<double>(best->zeros), percent * static_cast<double>(best->saturated),
-                                percent * static_cast<double>(best->nans));
+  std::string out =
+      fmt::format("{}: {} distinct codes in {} elements, {:.1f} % zero, {:.1f} % saturated, {:.1f} % NaN",
+                  best->plane, best->distinct, best->elements, percent * static_cast<double>(best->zeros),
+                  percent * static_cast<double>(best->saturated), percent * static_cast<double>(best->nans));
   for (const PlaneWitness& w : seen)
     if (&w != &*best && w.elements > 1 && w.plane.find("scale") != std::string::npos) {
       out += fmt::format("; {}: {} distinct scales", w.plane, w.distinct);

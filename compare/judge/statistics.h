@@ -10,12 +10,13 @@
 
 namespace assay {
 
-// What a set of planes could show: the witness of a case. Looks at the planes that hold codes of many elements (data, y, scale planes).
+// What a set of planes could show: the witness of a case. Looks at the planes that hold codes of many
+// elements (data, y, scale planes).
 struct PlaneWitness {
   std::string plane;
   Encoding encoding = Encoding::f32;
   int64_t elements = 0;
-  int64_t distinct = 0;                // codes seen; counted up to 65536
+  int64_t distinct = 0;  // codes seen; counted up to 65536
   int64_t zeros = 0, saturated = 0, nans = 0;
 };
 std::vector<PlaneWitness> witness(const std::vector<PlaneData>& planes);

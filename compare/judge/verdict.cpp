@@ -10,12 +10,13 @@ namespace assay {
 
 namespace {
 
-constexpr std::string_view kOutcomes[] = {"passed", "failed", "mistrusted", "unsupported", "skipped", "crashed", "stale"};
+constexpr std::string_view kOutcomes[] = {"passed",  "failed",  "mistrusted", "unsupported",
+                                          "skipped", "crashed", "stale"};
 
-// The members of a Breach and of a Verdict under their names in JSON, in the order of the text. `field` gets the name,
-// the member, and whether it is written; a member that is not written has its default when it is read again.
-template <class B, class Field>
-void visit_breach(B& b, Field&& field) {
+// The members of a Breach and of a Verdict under their names in JSON, in the order of the text. `field` gets
+// the name, the member, and whether it is written; a member that is not written has its default when it is
+// read again.
+template <class B, class Field> void visit_breach(B& b, Field&& field) {
   field("claim", b.claim, true);
   field("got", b.got, true);
   field("want", b.want, !b.want.empty());
@@ -37,8 +38,7 @@ void visit_breach(B& b, Field&& field) {
 }
 
 // `argument` stays here: whoever reads a verdict knows the subject.
-template <class V, class Field>
-void visit_verdict(V& v, Field&& field) {
+template <class V, class Field> void visit_verdict(V& v, Field&& field) {
   field("subject", v.subject, true);
   field("outcome", v.outcome, true);
   field("reason", v.reason, !v.reason.empty());
@@ -84,7 +84,7 @@ void read(const json::Value& from, std::string& to) {
 }
 void read(const json::Value& from, int64_t& to) { to = from.to_int().value_or(to); }
 void read(const json::Value& from, int& to) { to = static_cast<int>(from.to_int().value_or(to)); }
-void read(const json::Value&, bool& to) { to = true; }   // false is not written
+void read(const json::Value&, bool& to) { to = true; }  // false is not written
 void read(const json::Value& from, double& to) { to = from.to_double().value_or(to); }
 void read(const json::Value& from, Outcome& to) {
   if (from.string()) to = outcome_named(*from.string()).value_or(to);

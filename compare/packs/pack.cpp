@@ -16,7 +16,8 @@ namespace assay {
 
 namespace {
 
-constexpr std::string_view kLineKey = "assay.line.", kUnpinnedKey = "assay.unpinned.", kDigestKey = "assay.digest.", kSuffix = ".safetensors";
+constexpr std::string_view kLineKey = "assay.line.", kUnpinnedKey = "assay.unpinned.",
+                           kDigestKey = "assay.digest.", kSuffix = ".safetensors";
 
 std::string numbered(const std::string& path, size_t n) {
   if (n == 0) return path;
@@ -32,7 +33,8 @@ std::string note(const safetensors::File& f, const char* key) {
 
 // Adds what one file holds to the cases.
 void collect(const safetensors::File& file, std::map<std::string, PackCase>& cases) {
-  auto plane_of = [&](std::string_view name) -> PackPlane* {   // "<case>/<plane>"; the case may hold slashes itself
+  auto plane_of =
+      [&](std::string_view name) -> PackPlane* {  // "<case>/<plane>"; the case may hold slashes itself
     const size_t slash = name.rfind('/');
     if (slash == std::string_view::npos || slash == 0) return nullptr;
     PackCase& c = cases[std::string(name.substr(0, slash))];
@@ -60,8 +62,10 @@ std::optional<Error> wrong_waiver(const std::string& path, const PackCase& c) {
   if (c.unpinned.empty()) return {};
   const Result<Problem> p = parse_line(c.line);
   if (!p || leaves_bits_open(*p)) return {};
-  return Error{fmt::format("{}: {}{} = '{}' says that bits of this case are not pinned, expected no such key: N16.13 leaves none open of '{}'", path, kUnpinnedKey, c.id, c.unpinned, c.line), 0,
-               "remove the key from the file's metadata: d is then judged bit for bit"};
+  return Error{fmt::format("{}: {}{} = '{}' says that bits of this case are not pinned, expected no such "
+                           "key: N16.13 leaves none open of '{}'",
+                           path, kUnpinnedKey, c.id, c.unpinned, c.line),
+               0, "remove the key from the file's metadata: d is then judged bit for bit"};
 }
 
 }  // namespace
@@ -69,7 +73,8 @@ std::optional<Error> wrong_waiver(const std::string& path, const PackCase& c) {
 std::string digest(std::span<const std::byte> bytes) { return sha256(bytes).substr(0, 32); }
 
 std::optional<std::string> unpinned_of(const PackCase& recorded, const Problem& problem) {
-  return leaves_bits_open(problem) && !recorded.unpinned.empty() ? std::optional(recorded.unpinned) : std::nullopt;
+  return leaves_bits_open(problem) && !recorded.unpinned.empty() ? std::optional(recorded.unpinned)
+                                                                 : std::nullopt;
 }
 
 const PackPlane* PackCase::find(std::string_view plane) const {
@@ -94,7 +99,9 @@ Result<Pack> read_pack(const std::string& path) {
     if (!file) return file.error();
     const std::string form = note(*file, "assay.pack");
     if (!form.empty() && form != std::to_string(kPackVersion))
-      return Error{fmt::format("{}: a pack of form '{}', this program reads form {}", name, form, kPackVersion), 0, "update Assay, or record it again"};
+      return Error{
+          fmt::format("{}: a pack of form '{}', this program reads form {}", name, form, kPackVersion), 0,
+          "update Assay, or record it again"};
     if (n == 0) {
       pack.subject = note(*file, "assay.subject");
       pack.environment = note(*file, "assay.environment");
@@ -110,11 +117,16 @@ Result<Pack> read_pack(const std::string& path) {
     if (c.planes.empty() && c.line.empty()) continue;
     c.id = id;
     if (auto error = wrong_waiver(path, c)) return *error;
-    std::sort(c.planes.begin(), c.planes.end(), [](const PackPlane& a, const PackPlane& b) { return a.name < b.name; });
+    std::sort(c.planes.begin(), c.planes.end(),
+              [](const PackPlane& a, const PackPlane& b) { return a.name < b.name; });
     pack.cases.push_back(std::move(c));
   }
   if (pack.cases.empty())
-    return Error{fmt::format("{}: no case found: tensors are called <case>/<plane>, with the metadata key assay.line.<case>", path), 0, "docs/packs.md"};
+    return Error{
+        fmt::format(
+            "{}: no case found: tensors are called <case>/<plane>, with the metadata key assay.line.<case>",
+            path),
+        0, "docs/packs.md"};
   return pack;
 }
 
@@ -124,40 +136,52 @@ Result<std::vector<std::byte>> plane_bytes(const safetensors::Tensor& tensor, co
   auto refuse = [&] {
     std::string shape;
     for (int64_t n : tensor.shape) shape += (shape.empty() ? "" : "x") + std::to_string(n);
-    return Error{fmt::format("tensor {} is {} [{}], expected {} elements of {} for plane {}", tensor.name, safetensors::name(tensor.dtype), shape,
-                             plane.padded.count(), e.name, plane.name),
-                 0, fmt::format("shape [{}, {}]", plane.padded.rows, plane.padded.cols)};
+    return Error{
+        fmt::format("tensor {} is {} [{}], expected {} elements of {} for plane {}", tensor.name,
+                    safetensors::name(tensor.dtype), shape, plane.padded.count(), e.name, plane.name),
+        0, fmt::format("shape [{}, {}]", plane.padded.rows, plane.padded.cols)};
   };
   // Its own dtype, or integers of that width: what a producer without the dtype writes.
   using safetensors::Dtype;
   const Dtype d = tensor.dtype;
-  const bool integers = d == Dtype::U8 || d == Dtype::I8 || d == Dtype::U16 || d == Dtype::I16 || d == Dtype::U32 || d == Dtype::I32;
-  const bool fits = integers || d == safetensors::dtype_of(plane.encoding) || safetensors::name(d) == e.safetensors;
+  const bool integers = d == Dtype::U8 || d == Dtype::I8 || d == Dtype::U16 || d == Dtype::I16 ||
+                        d == Dtype::U32 || d == Dtype::I32;
+  const bool fits =
+      integers || d == safetensors::dtype_of(plane.encoding) || safetensors::name(d) == e.safetensors;
   if (!fits) return refuse();
-  if (plane.packed) {                                                     // N6.8: as it stands, or a code in each byte
-    if (bits <= 8 && tensor.bytes.size() == plane.bytes() && (bits == 4 || tensor.count() != plane.padded.count()))
+  if (plane.packed) {  // N6.8: as it stands, or a code in each byte
+    if (bits <= 8 && tensor.bytes.size() == plane.bytes() &&
+        (bits == 4 || tensor.count() != plane.padded.count()))
       return std::vector<std::byte>(tensor.bytes.begin(), tensor.bytes.end());
     if (bits != 8 || tensor.count() != plane.padded.count()) return refuse();
     std::vector<std::byte> out(plane.bytes());
-    for (int64_t i = 0; i < plane.padded.count(); ++i) set_code(plane, out, i, code_at(plane.encoding, tensor.bytes, i));
+    for (int64_t i = 0; i < plane.padded.count(); ++i)
+      set_code(plane, out, i, code_at(plane.encoding, tensor.bytes, i));
     return out;
   }
-  if (tensor.count() == plane.padded.count() && bits == 8 * e.bytes()) return std::vector<std::byte>(tensor.bytes.begin(), tensor.bytes.end());
+  if (tensor.count() == plane.padded.count() && bits == 8 * e.bytes())
+    return std::vector<std::byte>(tensor.bytes.begin(), tensor.bytes.end());
   // Packed: two codes a byte, the first in the low half. As F4, or as U8 of half as many elements.
-  const bool packed = e.bits == 4 && ((bits == 4 && tensor.count() == plane.padded.count()) || (bits == 8 && tensor.count() == (plane.padded.count() + 1) / 2));
+  const bool packed = e.bits == 4 && ((bits == 4 && tensor.count() == plane.padded.count()) ||
+                                      (bits == 8 && tensor.count() == (plane.padded.count() + 1) / 2));
   if (!packed) return refuse();
   std::vector<std::byte> out(plane.bytes());
   for (size_t i = 0; i < out.size(); ++i) out[i] = (tensor.bytes[i / 2] >> (i % 2 * 4)) & std::byte{0xF};
   return out;
 }
 
-PackWriter::PackWriter(std::string path, std::string subject, const Environment& environment, std::string fingerprint, std::string kernels) : path_(std::move(path)) {
-  head_ = {{"assay.pack", std::to_string(kPackVersion)}, {"assay.line_version", std::to_string(kLineVersion)}, {"assay.subject", std::move(subject)},
-           {"assay.environment", to_text(environment)}, {"assay.fingerprint", std::move(fingerprint)}, {"assay.kernels", std::move(kernels)}};
+PackWriter::PackWriter(std::string path, std::string subject, const Environment& environment,
+                       std::string fingerprint, std::string kernels)
+    : path_(std::move(path)) {
+  head_ = {
+      {"assay.pack", std::to_string(kPackVersion)},  {"assay.line_version", std::to_string(kLineVersion)},
+      {"assay.subject", std::move(subject)},         {"assay.environment", to_text(environment)},
+      {"assay.fingerprint", std::move(fingerprint)}, {"assay.kernels", std::move(kernels)}};
   metadata_ = head_;
 }
 
-std::optional<Error> PackWriter::add(const Problem& problem, std::span<const RecordedPlane> planes, const std::string& unpinned) {
+std::optional<Error> PackWriter::add(const Problem& problem, std::span<const RecordedPlane> planes,
+                                     const std::string& unpinned) {
   const std::string id = fmt::format("{:06}", cases_);
   const std::string line = to_canonical_line(problem);
   size_t cost = line.size() + unpinned.size() + 64;
@@ -170,7 +194,12 @@ std::optional<Error> PackWriter::add(const Problem& problem, std::span<const Rec
   for (const RecordedPlane& p : planes) {
     const std::string name = id + "/" + p.plane.name;
     metadata_.emplace_back(std::string(kDigestKey) + name, p.digest);
-    if (p.bytes) stored_.push_back({name, safetensors::dtype_of(p.plane.encoding), {p.plane.padded.rows, p.plane.packed ? p.plane.padded.cols / 2 : p.plane.padded.cols}, *p.bytes});
+    if (p.bytes)
+      stored_.push_back(
+          {name,
+           safetensors::dtype_of(p.plane.encoding),
+           {p.plane.padded.rows, p.plane.packed ? p.plane.padded.cols / 2 : p.plane.padded.cols},
+           *p.bytes});
   }
   ++cases_;
   return {};

@@ -1,4 +1,5 @@
-// Packs: recorded planes in safetensors files, to be judged where what made them is absent (docs/packs.md is the form).
+// Packs: recorded planes in safetensors files, to be judged where what made them is absent (docs/packs.md is
+// the form).
 //
 //   tensors    <case>/<plane>            the bytes of a plane, in the dtype of its encoding, shape [padded
 //              rows, padded cols]
@@ -10,7 +11,8 @@
 //                                            left out
 //              assay.subject, assay.environment, assay.fingerprint, assay.kernels   who made it, how, where;
 //              hash of the kernels' code
-// A foreign pack needs tensors and `assay.line.<case>`, no more; a key that is just `<case>` is read as the line too.
+// A foreign pack needs tensors and `assay.line.<case>`, no more; a key that is just `<case>` is read as the
+// line too.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -29,23 +31,25 @@
 namespace assay {
 
 inline constexpr int kPackVersion = 1;
-inline constexpr size_t kMaxPackBytes = size_t{12} << 20;      // of one file; more goes to <name>.1.safetensors, ...
-inline constexpr size_t kSmallCaseBytes = size_t{16} << 10;    // output bytes of a case that are recorded whole
-inline constexpr size_t kMostCaseBytes = size_t{8} << 20;      // ... and of a case that fails; a larger one keeps digests
+inline constexpr size_t kMaxPackBytes = size_t{12}
+                                        << 20;  // of one file; more goes to <name>.1.safetensors, ...
+inline constexpr size_t kSmallCaseBytes = size_t{16} << 10;  // output bytes of a case that are recorded whole
+inline constexpr size_t kMostCaseBytes = size_t{8}
+                                         << 20;  // ... and of a case that fails; a larger one keeps digests
 
 // The first 32 hex digits of the bytes' SHA-256.
 std::string digest(std::span<const std::byte> bytes);
 
 struct PackPlane {
-  std::string name;                                  // "row.data", "x"
-  std::optional<safetensors::Tensor> tensor;         // bytes, where they are in the pack
-  std::string digest;                                // empty in foreign packs
+  std::string name;                           // "row.data", "x"
+  std::optional<safetensors::Tensor> tensor;  // bytes, where they are in the pack
+  std::string digest;                         // empty in foreign packs
 };
 struct PackCase {
-  std::string id;                                    // "000017", or whatever the maker chose
-  std::string line;                                  // empty: none given
-  std::string unpinned;                              // Subject::unpinned of the recorded subject; empty: its bits are pinned
-  std::vector<PackPlane> planes;                     // sorted by name
+  std::string id;                 // "000017", or whatever the maker chose
+  std::string line;               // empty: none given
+  std::string unpinned;           // Subject::unpinned of the recorded subject; empty: its bits are pinned
+  std::vector<PackPlane> planes;  // sorted by name
 
   const PackPlane* find(std::string_view plane) const;
 };
@@ -53,20 +57,20 @@ struct PackCase {
 std::optional<std::string> unpinned_of(const PackCase& recorded, const Problem& problem);
 struct Pack {
   std::string path;
-  std::vector<safetensors::File> files;              // keep the bytes mapped
-  std::vector<PackCase> cases;                       // sorted by id
+  std::vector<safetensors::File> files;  // keep the bytes mapped
+  std::vector<PackCase> cases;           // sorted by id
   std::string subject, environment, fingerprint, kernels;
-  int line_version = 0;                              // 0: not said
+  int line_version = 0;  // 0: not said
 
   const PackCase* find(std::string_view id) const;
 };
 
-// Reads one file and, when it is the first of a numbered series, all of it. Errors: unreadable, a form newer than kPackVersion, a case that calls bits open which
-// N16.13 pins.
+// Reads one file and, when it is the first of a numbered series, all of it. Errors: unreadable, a form newer
+// than kPackVersion, a case that calls bits open which N16.13 pins.
 Result<Pack> read_pack(const std::string& path);
 
-// The bytes of `tensor` as the plane expects them: same bit width and element count, any shape that flattens to it; packed 4-bit tensors are
-// unpacked to a byte per code. Error: what was expected and what was found.
+// The bytes of `tensor` as the plane expects them: same bit width and element count, any shape that flattens
+// to it; packed 4-bit tensors are unpacked to a byte per code. Error: what was expected and what was found.
 Result<std::vector<std::byte>> plane_bytes(const safetensors::Tensor& tensor, const Plane& plane);
 
 // One plane to be recorded; where `bytes` are absent only the digest is.
@@ -78,8 +82,10 @@ struct RecordedPlane {
 
 class PackWriter {
  public:
-  PackWriter(std::string path, std::string subject, const Environment& environment, std::string fingerprint, std::string kernels);
-  std::optional<Error> add(const Problem& problem, std::span<const RecordedPlane> planes, const std::string& unpinned = {});
+  PackWriter(std::string path, std::string subject, const Environment& environment, std::string fingerprint,
+             std::string kernels);
+  std::optional<Error> add(const Problem& problem, std::span<const RecordedPlane> planes,
+                           const std::string& unpinned = {});
   // Writes what is left. Files are named <path>, <stem>.1.safetensors, <stem>.2.safetensors, ...
   std::optional<Error> finish();
   size_t cases() const { return cases_; }

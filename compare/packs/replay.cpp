@@ -25,9 +25,11 @@ Verdict ended(Verdict v, Outcome outcome, std::string reason) {
 }
 
 // Why the recording says nothing about this program, or an empty string. `problem` is what its line reads as.
-std::string stale(const Pack& pack, const PackCase& recorded, const Result<Problem>& problem, const std::string& kernels) {
+std::string stale(const Pack& pack, const PackCase& recorded, const Result<Problem>& problem,
+                  const std::string& kernels) {
   if (pack.line_version != 0 && pack.line_version != kLineVersion)
-    return fmt::format("written under version {} of the line, this program has {}", pack.line_version, kLineVersion);
+    return fmt::format("written under version {} of the line, this program has {}", pack.line_version,
+                       kLineVersion);
   if (!problem) return "its line no longer reads: " + problem.error().text();
   if (pack.line_version != 0 && to_canonical_line(*problem) != recorded.line)
     return "its line now means: " + to_canonical_line(*problem);
@@ -37,15 +39,16 @@ std::string stale(const Pack& pack, const PackCase& recorded, const Result<Probl
 }
 
 Breach other_digest(const std::string& subject, const PlaneData& made, const std::string& recorded) {
-  Breach b = complaint("replay", subject, fmt::format("digest {}, expected {}", recorded, digest(made.bytes)), "reference");
+  Breach b = complaint("replay", subject, fmt::format("digest {}, expected {}", recorded, digest(made.bytes)),
+                       "reference");
   b.of_plane(made.plane);
   b.where = "some element: only a digest was recorded";
   b.of = made.plane.logical.count();
   return b;
 }
 
-// The planes whose bytes are recorded, and what was made here of them. Planes of which only a digest is recorded are
-// compared at once; where one differs, `differs` is the first in causal order.
+// The planes whose bytes are recorded, and what was made here of them. Planes of which only a digest is
+// recorded are compared at once; where one differs, `differs` is the first in causal order.
 struct RecordedPlanes {
   std::vector<PlaneData> got, want;
   const PlaneData* differs = nullptr;
@@ -73,8 +76,8 @@ Result<RecordedPlanes> recorded_planes(const PackCase& recorded, const std::vect
 
 }  // namespace
 
-Verdict judge_replay(const Pack& pack, const PackCase& recorded, const Subjects& subjects, const std::string& kernels,
-                     const Environment& environment) {
+Verdict judge_replay(const Pack& pack, const PackCase& recorded, const Subjects& subjects,
+                     const std::string& kernels, const Environment& environment) {
   Verdict v;
   v.subject = pack.subject.empty() ? "pack" : "pack of " + pack.subject;
   v.claims = {"replay"};
@@ -96,7 +99,8 @@ Verdict judge_replay(const Pack& pack, const PackCase& recorded, const Subjects&
   if (!planes) return ended(std::move(v), Outcome::failed, planes.error().text());
   if (planes->differs && unpinned) {
     constexpr auto kOnlyDigest =
-        "bits that are not pinned (N16.13) are judged by the bound, which needs bytes: a digest alone was recorded, and it is "
+        "bits that are not pinned (N16.13) are judged by the bound, which needs bytes: a digest alone was "
+        "recorded, and it is "
         "another";
     return ended(std::move(v), Outcome::unsupported, kOnlyDigest);
   }

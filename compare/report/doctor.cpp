@@ -13,8 +13,8 @@
 
 #include <fmt/format.h>
 
-#include "compare/report/build.h"
 #include "compare/process/pool.h"
+#include "compare/report/build.h"
 #include "contract/line.h"
 
 // Given by compare/CMakeLists.txt.
@@ -63,17 +63,19 @@ std::string distribution() {
 }
 
 json::Value vectors() {
-  for (const std::string& root : {std::string("fixtures/vectors"), std::string(ASSAY_SOURCE_DIR "/fixtures/vectors")}) {
+  for (const std::string& root :
+       {std::string("fixtures/vectors"), std::string(ASSAY_SOURCE_DIR "/fixtures/vectors")}) {
     std::error_code error;
     if (!std::filesystem::exists(root + "/index.json", error)) continue;
     int64_t files = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(root, error)) files += entry.path().extension() == ".safetensors";
+    for (const auto& entry : std::filesystem::directory_iterator(root, error))
+      files += entry.path().extension() == ".safetensors";
     return json::object({{"path", root}, {"files", files}});
   }
   return {};
 }
 
-uint32_t digest(const std::string& text) {   // FNV-1a: to tell reports apart, not to protect them
+uint32_t digest(const std::string& text) {  // FNV-1a: to tell reports apart, not to protect them
   uint32_t h = 2166136261u;
   for (unsigned char c : text) h = (h ^ c) * 16777619u;
   return h;
@@ -91,10 +93,11 @@ std::string fingerprint_of(const json::Value& facts, const std::vector<FloatProb
   const json::Value* gpu = subject_named(facts, "gpu");
   const std::string device = !gpu || !gpu->find("present")->to_bool().value_or(false) ? "no GPU"
                              : gpu->text("detail").empty()                            ? "GPU"
-                                                                                      : std::string(gpu->text("detail"));
-  return fmt::format("assay {} ({}), {} {}, {}, {}, {} cores, {}, {}, id {:08x}", build::kVersion, facts.text("commit"), facts.text("compiler"),
-                     facts.text("build_type"), facts.text("os"), facts.text("cpu"), facts.find("cores")->to_int().value_or(0), sound ? "float ok" : "FLOAT ENVIRONMENT BROKEN",
-                     device, digest(json::dump(facts)));
+                                                           : std::string(gpu->text("detail"));
+  return fmt::format("assay {} ({}), {} {}, {}, {}, {} cores, {}, {}, id {:08x}", build::kVersion,
+                     facts.text("commit"), facts.text("compiler"), facts.text("build_type"), facts.text("os"),
+                     facts.text("cpu"), facts.find("cores")->to_int().value_or(0),
+                     sound ? "float ok" : "FLOAT ENVIRONMENT BROKEN", device, digest(json::dump(facts)));
 }
 
 }  // namespace
@@ -103,7 +106,8 @@ std::vector<FloatProbe> probe_float_environment() {
   std::vector<FloatProbe> out;
   auto probe = [&](std::string name, std::string expression, float found, float expected) {
     const uint32_t f = std::bit_cast<uint32_t>(found), e = std::bit_cast<uint32_t>(expected);
-    out.push_back({std::move(name), f == e, f == e ? "" : fmt::format("{} gives {:08X}, expected {:08X}", expression, f, e)});
+    out.push_back({std::move(name), f == e,
+                   f == e ? "" : fmt::format("{} gives {:08X}, expected {:08X}", expression, f, e)});
   };
   const float smallest = std::bit_cast<float>(1u), least_normal = FLT_MIN;
   probe("round to nearest", "1 + 2^-24", opaque(1.0f) + opaque(0x1p-24f), 1.0f);
@@ -112,12 +116,16 @@ std::vector<FloatProbe> probe_float_environment() {
   probe("subnormal results are kept", "2^-126 * 0.5", opaque(least_normal) * opaque(0.5f), 0x1p-127f);
   probe("subnormal operands are read", "2^-149 * 2^24", opaque(smallest) * opaque(0x1p24f), 0x1p-125f);
   // (1 + 2^-12)^2 - (1 + 2^-11) is 2^-24 exactly, and 0 when the product is rounded first.
-  probe("no contraction", "(1 + 2^-12)^2 - (1 + 2^-11)", multiply_add(opaque(0x1.001p0f), opaque(0x1.001p0f), opaque(-0x1.002p0f)), 0.0f);
+  probe("no contraction", "(1 + 2^-12)^2 - (1 + 2^-11)",
+        multiply_add(opaque(0x1.001p0f), opaque(0x1.001p0f), opaque(-0x1.002p0f)), 0.0f);
   probe("no excess precision", "FLT_MAX * 2 / 2", opaque(FLT_MAX) * opaque(2.0f) / opaque(2.0f), INFINITY);
-  probe("division is correctly rounded", "1 / 49", opaque(1.0f) / opaque(49.0f), static_cast<float>(1.0 / 49.0));
-  probe("square root is correctly rounded", "sqrt 2", std::sqrt(opaque(2.0f)), static_cast<float>(std::sqrt(2.0)));
+  probe("division is correctly rounded", "1 / 49", opaque(1.0f) / opaque(49.0f),
+        static_cast<float>(1.0 / 49.0));
+  probe("square root is correctly rounded", "sqrt 2", std::sqrt(opaque(2.0f)),
+        static_cast<float>(std::sqrt(2.0)));
   const bool nearest = std::fegetround() == FE_TONEAREST;
-  out.push_back({"rounding register", nearest, nearest ? "" : fmt::format("fegetround() is {}", std::fegetround())});
+  out.push_back(
+      {"rounding register", nearest, nearest ? "" : fmt::format("fegetround() is {}", std::fegetround())});
   return out;
 }
 
@@ -159,6 +167,8 @@ json::Value doctor_facts_in_child(const Subjects& subjects) {
   return {};
 }
 
-std::string fingerprint(std::span<Subject* const> subjects) { return std::string(doctor_facts(subjects).text("fingerprint")); }
+std::string fingerprint(std::span<Subject* const> subjects) {
+  return std::string(doctor_facts(subjects).text("fingerprint"));
+}
 
 }  // namespace assay

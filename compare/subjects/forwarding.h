@@ -14,8 +14,8 @@
 
 namespace assay {
 
-// Passes every call on; a class made from it overrides what it does differently. It has the other's name where
-// none is given.
+// Passes every call on; a class made from it overrides what it does differently. It has the other's name
+// where none is given.
 class ForwardingSubject : public Subject {
  public:
   // `subject` must outlive this.
@@ -32,12 +32,12 @@ class ForwardingSubject : public Subject {
              const Environment& environment) override {
     return subject_.run(p, inputs, outputs, environment);
   }
-  std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d, int64_t row,
-                               int64_t col) override {
+  std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d,
+                               int64_t row, int64_t col) override {
     return subject_.trace(p, inputs, d, row, col);
   }
-  std::vector<std::chrono::nanoseconds> time(const Problem& p, std::span<const ConstBuffer> inputs, int repeats,
-                                             bool cold) override {
+  std::vector<std::chrono::nanoseconds> time(const Problem& p, std::span<const ConstBuffer> inputs,
+                                             int repeats, bool cold) override {
     return subject_.time(p, inputs, repeats, cold);
   }
 

@@ -21,7 +21,8 @@ namespace {
 
 class PackSubject final : public Subject {
  public:
-  PackSubject(std::shared_ptr<const Pack> pack, std::string name) : pack_(std::move(pack)), name_(std::move(name)) {
+  PackSubject(std::shared_ptr<const Pack> pack, std::string name)
+      : pack_(std::move(pack)), name_(std::move(name)) {
     for (const PackCase& c : pack_->cases)
       if (const Result<Problem> p = parse_line(c.line)) by_line_.emplace(to_canonical_line(*p), &c);
   }
@@ -33,7 +34,8 @@ class PackSubject final : public Subject {
     if (writes_nothing(p)) return {false, "a recording cannot show that nothing was written"};
     for (const Plane& plane : output_planes(p)) {
       const PackPlane* found = c->find(plane.name);
-      if (!found || !found->tensor) return {false, fmt::format("{} holds no bytes of {} for this line", pack_->path, plane.name)};
+      if (!found || !found->tensor)
+        return {false, fmt::format("{} holds no bytes of {} for this line", pack_->path, plane.name)};
     }
     return {};
   }
@@ -41,18 +43,22 @@ class PackSubject final : public Subject {
     const PackCase* c = recorded(p);
     return c ? unpinned_of(*c, p) : std::nullopt;
   }
-  Served run(const Problem& p, std::span<const ConstBuffer>, std::span<const Buffer> outputs, const Environment&) override {
+  Served run(const Problem& p, std::span<const ConstBuffer>, std::span<const Buffer> outputs,
+             const Environment&) override {
     const PackCase* c = recorded(p);
     if (!c) throw std::runtime_error("not in " + pack_->path);
     for (const Buffer& b : outputs) {
       const PackPlane* found = c->find(b.plane->name);
-      if (!found || !found->tensor) throw std::runtime_error(fmt::format("{} holds no bytes of {}", pack_->path, b.plane->name));
+      if (!found || !found->tensor)
+        throw std::runtime_error(fmt::format("{} holds no bytes of {}", pack_->path, b.plane->name));
       const Result<std::vector<std::byte>> bytes = plane_bytes(*found->tensor, *b.plane);
       if (!bytes) throw std::runtime_error(bytes.error().text());
-      const size_t used = b.plane->padding == Padding::untouched ? b.plane->bytes_of(b.plane->logical.cols) : bytes->size();   // N14.6
+      const size_t used = b.plane->padding == Padding::untouched ? b.plane->bytes_of(b.plane->logical.cols)
+                                                                 : bytes->size();  // N14.6
       std::copy_n(bytes->begin(), used, b.bytes.begin());
     }
-    return {fmt::format("recording of {}", pack_->subject.empty() ? "an unnamed subject" : pack_->subject), 0};
+    return {fmt::format("recording of {}", pack_->subject.empty() ? "an unnamed subject" : pack_->subject),
+            0};
   }
 
  private:

@@ -19,7 +19,8 @@ ProgressLine::ProgressLine(std::FILE* to, bool on)
       }),
       on_(on) {}
 
-ProgressLine::ProgressLine(std::ostream& to, bool on) : send_([&to](const std::string& text) { to << text << std::flush; }), on_(on) {}
+ProgressLine::ProgressLine(std::ostream& to, bool on)
+    : send_([&to](const std::string& text) { to << text << std::flush; }), on_(on) {}
 
 void ProgressLine::show(std::string_view text) {
   if (!on_) return;
@@ -32,6 +33,8 @@ void ProgressLine::wipe() {
   shown_ = false;
 }
 
-std::string coloured(std::string_view text, Colour colour) { return fmt::format("\033[{}m{}\033[0m", static_cast<int>(colour), text); }
+std::string coloured(std::string_view text, Colour colour) {
+  return fmt::format("\033[{}m{}\033[0m", static_cast<int>(colour), text);
+}
 
 }  // namespace assay

@@ -9,7 +9,8 @@
 
 namespace assay {
 
-// A line of progress. It is sent at once, so that it also stands there while something takes long. Where `on` is false nothing is sent.
+// A line of progress. It is sent at once, so that it also stands there while something takes long. Where `on`
+// is false nothing is sent.
 class ProgressLine {
  public:
   ProgressLine(std::FILE* to, bool on);

@@ -11,45 +11,31 @@
 #include "contract/words.h"
 
 namespace assay {
-template <>
-inline constexpr std::string_view kWords<bool> = "0, 1";
+template <> inline constexpr std::string_view kWords<bool> = "0, 1";
 }  // namespace assay
 
 namespace assay::line {
 
 // ---- the member of a Problem ---------------------------------------------------------
 
-template <class T, class H>
-H holder_of(T H::*);   // the class of a pointer to a member
-template <class T, class H>
-T type_of(T H::*);
-template <auto Member>
-using Holder = decltype(holder_of(Member));
-template <auto Member>
-using Type = decltype(type_of(Member));
+template <class T, class H> H holder_of(T H::*);  // the class of a pointer to a member
+template <class T, class H> T type_of(T H::*);
+template <auto Member> using Holder = decltype(holder_of(Member));
+template <auto Member> using Type = decltype(type_of(Member));
 
 // The one part of the Problem that has this class: asked only where the key applies.
-template <class H>
-H& part_of(Problem& p, Direction d) {
-  if constexpr (std::is_same_v<H, Problem>)
-    return p;
-  else if constexpr (std::is_same_v<H, Tensor>)
-    return p.x;
-  else if constexpr (std::is_same_v<H, Fill>)
-    return p.x.fill;
-  else if constexpr (std::is_same_v<H, Quantizer>)
-    return *p.quantizer(d);
-  else if constexpr (std::is_same_v<H, Numerics>)
-    return p.quantizer(d)->numerics;
-  else
-    return *p.as<H>();
+template <class H> H& part_of(Problem& p, Direction d) {
+  if constexpr (std::is_same_v<H, Problem>) return p;
+  else if constexpr (std::is_same_v<H, Tensor>) return p.x;
+  else if constexpr (std::is_same_v<H, Fill>) return p.x.fill;
+  else if constexpr (std::is_same_v<H, Quantizer>) return *p.quantizer(d);
+  else if constexpr (std::is_same_v<H, Numerics>) return p.quantizer(d)->numerics;
+  else return *p.as<H>();
 }
-template <auto Member>
-Type<Member>& member(Problem& p, Direction d) {
+template <auto Member> Type<Member>& member(Problem& p, Direction d) {
   return part_of<Holder<Member>>(p, d).*Member;
 }
-template <auto Member>
-const Type<Member>& member(const Problem& p, Direction d) {
+template <auto Member> const Type<Member>& member(const Problem& p, Direction d) {
   return member<Member>(const_cast<Problem&>(p), d);
 }
 
@@ -75,21 +61,16 @@ MaybeError read_choice(std::string_view list, std::string_view text, size_t& ind
 // A list of choices.h as help prints it, "sm90|sm100".
 std::string values_of(std::string_view list);
 
-template <auto Member>
-std::string get_choice(const Problem& p, Direction d) {
+template <auto Member> std::string get_choice(const Problem& p, Direction d) {
   return choice_text(kWords<Type<Member>>, static_cast<size_t>(member<Member>(p, d)));
 }
-template <auto Member>
-MaybeError set_choice(Problem& p, Direction d, std::string_view text) {
+template <auto Member> MaybeError set_choice(Problem& p, Direction d, std::string_view text) {
   size_t index = 0;
   MaybeError error = read_choice(kWords<Type<Member>>, text, index);
   if (!error) member<Member>(p, d) = static_cast<Type<Member>>(index);
   return error;
 }
-template <class E>
-std::string choice_values() {
-  return values_of(kWords<E>);
-}
+template <class E> std::string choice_values() { return values_of(kWords<E>); }
 template <auto Member>
 constexpr Key choice(std::string_view name, unsigned ops, std::string_view summary, TextOr<Get> fallback,
                      Applies applies = always) {
@@ -99,12 +80,10 @@ constexpr Key choice(std::string_view name, unsigned ops, std::string_view summa
 
 // A row of numerics.def: by default what the flavour's kernel does.
 Numerics numerics_of_kernel(const Problem&, Direction);
-template <auto Member>
-std::string numeric_fallback(const Problem& p, Direction d) {
+template <auto Member> std::string numeric_fallback(const Problem& p, Direction d) {
   return choice_text(kWords<Type<Member>>, static_cast<size_t>(numerics_of_kernel(p, d).*Member));
 }
-template <auto Member>
-constexpr Key numeric(unsigned ops, Applies applies) {
+template <auto Member> constexpr Key numeric(unsigned ops, Applies applies) {
   constexpr NumericInfo info = kNumeric<Type<Member>>;
   return choice<Member>(info.name, ops, info.summary, numeric_fallback<Member>, applies);
 }
@@ -113,12 +92,10 @@ constexpr Key numeric(unsigned ops, Applies applies) {
 
 MaybeError read_encoding(std::string_view text, Encoding& encoding);
 
-template <auto Member>
-std::string get_encoding(const Problem& p, Direction d) {
+template <auto Member> std::string get_encoding(const Problem& p, Direction d) {
   return std::string(info(member<Member>(p, d)).name);
 }
-template <auto Member>
-MaybeError set_encoding(Problem& p, Direction d, std::string_view text) {
+template <auto Member> MaybeError set_encoding(Problem& p, Direction d, std::string_view text) {
   return read_encoding(text, member<Member>(p, d));
 }
 template <auto Member>
@@ -132,12 +109,10 @@ constexpr Key encoding(std::string_view name, unsigned ops, std::string_view val
 
 MaybeError read_f32(std::string_view text, F32Bits& bits);
 
-template <auto Member>
-std::string get_f32(const Problem& p, Direction d) {
+template <auto Member> std::string get_f32(const Problem& p, Direction d) {
   return f32_text(member<Member>(p, d));
 }
-template <auto Member>
-MaybeError set_f32(Problem& p, Direction d, std::string_view text) {
+template <auto Member> MaybeError set_f32(Problem& p, Direction d, std::string_view text) {
   return read_f32(text, member<Member>(p, d));
 }
 template <auto Member>
@@ -146,8 +121,7 @@ constexpr Key f32(std::string_view name, unsigned ops, std::string_view summary,
   return row<Member>(name, ops, "float", summary, {get_f32<Member>, set_f32<Member>}, fallback, applies);
 }
 
-template <auto Member>
-std::string get_integer(const Problem& p, Direction d) {
+template <auto Member> std::string get_integer(const Problem& p, Direction d) {
   return std::to_string(member<Member>(p, d));
 }
 template <auto Member, Type<Member> Low, Type<Member> High>

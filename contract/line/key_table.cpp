@@ -17,8 +17,7 @@ namespace {
 // ---- where a key applies -------------------------------------------------------------
 
 // Whether the direction's format is one of these.
-template <FormatId... Formats>
-bool format_is(const Problem& p, Direction d) {
+template <FormatId... Formats> bool format_is(const Problem& p, Direction d) {
   return p.quantizer(d) && ((p.quantizer(d)->format == Formats) || ...);
 }
 using F = FormatId;
@@ -72,9 +71,9 @@ std::string default_pow2(const Problem& p, Direction d) {
 
 // ---- the table -----------------------------------------------------------------------
 
-constexpr unsigned kMake = kQuantize | kSplit | kOperand;   // ops that make quantized data
-constexpr unsigned kChain = kMake | kScaleChain;            // and their scales
-constexpr unsigned kData = kMake | kDequantize;             // ops that have quantized data
+constexpr unsigned kMake = kQuantize | kSplit | kOperand;  // ops that make quantized data
+constexpr unsigned kChain = kMake | kScaleChain;           // and their scales
+constexpr unsigned kData = kMake | kDequantize;            // ops that have quantized data
 constexpr unsigned kAll = ((kOperand - 1) & ~kGemm) | kOperand;
 
 // clang-format off
@@ -238,7 +237,7 @@ const Key* key_named(std::string_view name, const Problem& p) {
 namespace assay {
 
 std::span<const KeyInfo> line_keys() {
-  static std::deque<std::string> values;   // KeyInfo has views of them
+  static std::deque<std::string> values;  // KeyInfo has views of them
   static const std::vector<KeyInfo> table = [] {
     std::vector<KeyInfo> out;
     for (const line::Key& k : line::keys()) {

@@ -122,7 +122,7 @@ MaybeError set_bias(Problem& p, Direction, std::string_view text) {
 
 std::string block_values() {
   Words words = words_of(kWords<Block>, ',');
-  std::erase(words, word_of(Block::tensor));   // the formats that have it have no other
+  std::erase(words, word_of(Block::tensor));  // the formats that have it have no other
   return join(words, "|");
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 using namespace line;
 
-constexpr int kBare = -1;   // the place of a key without a prefix
+constexpr int kBare = -1;  // the place of a key without a prefix
 
 // The keys that a line has.
 struct WrittenKey {
@@ -98,7 +98,7 @@ MaybeError read_key(const Token& t, const Problem& p, Written& written) {
 MaybeError read_keys(std::span<const Token> tokens, const Problem& p, Written& written) {
   const auto is_word = [](const Token& t) { return t.text.find('=') == std::string_view::npos; };
   if (p.as<Gemm>() && !tokens.empty() && is_word(tokens[0])) {
-    const Token& t = tokens[0];   // the source of both operands
+    const Token& t = tokens[0];  // the source of both operands
     written.keys.push_back({key_named(kSource, p), kBare, {kSource, t.text, t.column, t.column}});
     tokens = tokens.subspan(1);
   }

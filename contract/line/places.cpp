@@ -57,9 +57,8 @@ std::string At::fallback() const {
   if (flavour && key_.directional && q && flavour->is_of(q->format))
     if (const auto value = setting(flavour->keys, key_.name, direction_)) {
       Problem set = seen();
-      return key_.set(set, direction_, *value)
-                 ? std::string(*value)
-                 : key_.get(set, direction_);   // as a line prints it: eps=1e-04
+      return key_.set(set, direction_, *value) ? std::string(*value)
+                                               : key_.get(set, direction_);  // as a line prints it: eps=1e-04
     }
   return key_.fallback(seen(), direction_);
 }

@@ -15,7 +15,7 @@ namespace assay::line {
 
 namespace {
 
-constexpr std::string_view kAuto = "auto";   // the format of a line with factory=
+constexpr std::string_view kAuto = "auto";  // the format of a line with factory=
 constexpr const char* kForm = "a line is <op> <format> <rows>x<cols> <source> key=value ...";
 constexpr const char* kGemmForm = "a line is gemm a=<format> b=<format> <M>x<N>x<K> [<source>] key=value ...";
 
@@ -23,8 +23,7 @@ using Op = decltype(Problem::op);
 static_assert(std::size(kOps) == std::variant_size_v<Op>);
 
 // The op at a position of kOps.
-template <size_t... Positions>
-void set_op(Problem& p, size_t position, std::index_sequence<Positions...>) {
+template <size_t... Positions> void set_op(Problem& p, size_t position, std::index_sequence<Positions...>) {
   ((position == Positions ? void(p.op.emplace<Positions>()) : void()), ...);
 }
 
@@ -66,14 +65,14 @@ MaybeError read_format(std::string_view word, Problem& p) {
   }
   const Result<std::array<FormatId, 2>> formats = formats_of(word, p);
   if (!formats) return formats.error();
-  if (p.as<Hadamard>()) {   // of columns alone (N11.2)
+  if (p.as<Hadamard>()) {  // of columns alone (N11.2)
     p.col.emplace().format = (*formats)[0];
     p.col->rht = true;
     return {};
   }
   p.row.emplace().format = (*formats)[0];
   if (p.as<Quantize>() || p.as<Dequantize>() || p.as<Swizzle>() || p.as<Split>())
-    p.col.emplace().format = (*formats)[1];   // `dir` removes what is not wanted
+    p.col.emplace().format = (*formats)[1];  // `dir` removes what is not wanted
   return {};
 }
 
@@ -95,8 +94,7 @@ MaybeError read_source(std::string_view word, Problem& p) {
 }
 
 // "a=mxfp8", and the same of b.
-template <Side side>
-MaybeError read_operand(std::string_view word, Problem& p) {
+template <Side side> MaybeError read_operand(std::string_view word, Problem& p) {
   const std::string prefix = concat({name_of(side), "="});
   if (!word.starts_with(prefix))
     return fail(concat({"expected the format of an operand, ", prefix, "<format>, found '", word, "'"}),

@@ -10,7 +10,7 @@ namespace assay::line {
 
 struct Token {
   std::string_view text;
-  size_t column;   // 1-based
+  size_t column;  // 1-based
 };
 std::vector<Token> tokens_of(std::string_view text);
 

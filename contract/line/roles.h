@@ -14,7 +14,7 @@ struct Given {
   std::string_view name, value;
   size_t key_column, value_column;
 };
-using RoleKeys = std::vector<Given>;   // of role, recipe and factory, those that the line has
+using RoleKeys = std::vector<Given>;  // of role, recipe and factory, those that the line has
 const Given* find(const RoleKeys&, std::string_view name);
 
 // The settings of each direction that role= and recipe= name; nothing where the line has neither or a

@@ -66,10 +66,9 @@ MaybeError validate_nvfp4(const Problem& p, const Quantizer& q, Direction d) {
   if (q.e4m3_max == E4m3Max::m256 && q.four_over_six == FourOverSix::off && !p.as<ScaleChain>())
     return fail("e4m3_max=256 is for four_over_six only (N10.1)");
   if (!sr) return {};
-  switch (q.numerics.draw) {   // the shapes that these kernels accept (N12.4)
+  switch (q.numerics.draw) {  // the shapes that these kernels accept (N12.4)
     case Draw::logical:
-    case Draw::te_fb:
-      break;
+    case Draw::te_fb: break;
     case Draw::te_t1d:
     case Draw::te_q2d:
       if (!both_sizes_32) return fail("draw=te_t1d and draw=te_q2d need sizes that are multiples of 32");
@@ -179,8 +178,7 @@ MaybeError validate_sum(const Gemm& g) {
   const auto plain = [](const Operand& o) { return o.quantizer.format == F::identity; };
   switch (g.sum) {
     case GemmSum::f32_sequential:
-    case GemmSum::exact:
-      return {};
+    case GemmSum::exact: return {};
     case GemmSum::hopper_fp8_fast:
       return both(per_tensor) ? MaybeError{}
                               : fail("sum=hopper_fp8_fast takes per-tensor FP8 operands (N16.5)",
@@ -197,7 +195,7 @@ MaybeError validate_sum(const Gemm& g) {
       const bool halves = both(plain) && g.a.source == g.b.source && g.a.source != Encoding::f32;
       const bool brains = both([&](const Operand& o) {
         return through_bf16(o.quantizer) || (plain(o) && o.source == Encoding::bf16);
-      });   // N16.12
+      });  // N16.12
       return halves || brains ? MaybeError{}
                               : fail(
                                     "sum=hopper_f16 takes operands of identity bf16, mxfp8, mxfp4 and nvfp4, "

@@ -1,12 +1,13 @@
-// Subjects that misbehave in one known way each; for what they do not spoil they ask the reference. All run on one OS thread: these tests fork
-// workers out of a process that has run subjects itself, and OpenMP's threads do not survive a fork.
+// Subjects that misbehave in one known way each; for what they do not spoil they ask the reference. All run
+// on one OS thread: these tests fork workers out of a process that has run subjects itself, and OpenMP's
+// threads do not survive a fork.
 #pragma once
+#include <unistd.h>
 #include <csignal>
 #include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <unistd.h>
 
 #include "compare/process/guarded_run.h"
 #include "compare/subjects/forwarding.h"
@@ -49,7 +50,8 @@ inline Problem problem(const std::string& line) {
   return *p;
 }
 
-// The output of this name. Claims run further lines, of one direction say, which lack some planes: what is spoiled there is nobody's.
+// The output of this name. Claims run further lines, of one direction say, which lack some planes: what is
+// spoiled there is nobody's.
 inline const Buffer* output(std::span<const Buffer> out, std::string_view name) {
   static std::vector<std::byte> scratch(1 << 20);
   static const Buffer nobodys{nullptr, scratch};

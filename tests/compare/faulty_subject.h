@@ -15,11 +15,13 @@
 namespace assay {
 
 // What the fault does to the outputs of a right run.
-using Fault = std::function<void(const Problem&, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs)>;
+using Fault =
+    std::function<void(const Problem&, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs)>;
 
 class FaultySubject : public ForwardingSubject {
  public:
-  explicit FaultySubject(Fault fault) : ForwardingSubject(make_reference_subject(), "faulty"), fault_(std::move(fault)) {}
+  explicit FaultySubject(Fault fault)
+      : ForwardingSubject(make_reference_subject(), "faulty"), fault_(std::move(fault)) {}
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
              const Environment& env) override {
     const Served served = ForwardingSubject::run(p, inputs, outputs, env);

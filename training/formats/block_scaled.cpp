@@ -26,10 +26,12 @@ Usages BlockScaledStorage::wanted(std::optional<bool> rowwise, std::optional<boo
   return {rowwise.value_or(rowwise_data != nullptr), columnwise.value_or(columnwise_data != nullptr)};
 }
 
-ArrayPtr BlockScaledStorage::decoded(Session& session, const assay::Quantizer& settings, Direction d, std::optional<DType> to) const {
+ArrayPtr BlockScaledStorage::decoded(Session& session, const assay::Quantizer& settings, Direction d,
+                                     std::optional<DType> to) const {
   const bool rows = d == Direction::row;
-  return dequantized(session, settings, d, size(), to.value_or(dtype),
-                     {rows ? rowwise_data : columnwise_data, rows ? rowwise_scale_inv : columnwise_scale_inv, nullptr});
+  return dequantized(
+      session, settings, d, size(), to.value_or(dtype),
+      {rows ? rowwise_data : columnwise_data, rows ? rowwise_scale_inv : columnwise_scale_inv, nullptr});
 }
 
 }  // namespace assay::training

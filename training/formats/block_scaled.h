@@ -24,7 +24,8 @@ class BlockScaledStorage : public Storage {
   std::vector<Field> fields() override;
   Usages present() const override { return {rowwise_data != nullptr, columnwise_data != nullptr}; }
   std::vector<ArrayPtr> get_data_tensors(bool rowwise = true, bool columnwise = true) override;
-  std::vector<std::string> fsdp_buffer_fields() const override;   // data and scales of the directions that exist
+  std::vector<std::string> fsdp_buffer_fields()
+      const override;  // data and scales of the directions that exist
 
  protected:
   // The directions that shall exist after update_usage.

@@ -22,7 +22,8 @@ class Float8BlockwiseStorage final : public BlockScaledStorage {
   static constexpr ClassNames kNames{"Float8BlockwiseQTensor", "Float8BlockwiseQTensorStorage"};
   ClassNames names() const override { return kNames; }
   Dims size() const override;
-  void update_usage(std::optional<bool> rowwise, std::optional<bool> columnwise) override;   // AssertionError; 2-D scales yield columns from rows
+  void update_usage(std::optional<bool> rowwise, std::optional<bool> columnwise)
+      override;  // AssertionError; 2-D scales yield columns from rows
   ArrayPtr dequantize(Session&, std::optional<DType> to = std::nullopt) override;
   StoragePtr make_like() const override { return another(*this); }
   StoragePtr view(const Dims& shape) override;
@@ -40,10 +41,11 @@ class Float8BlockwiseStorage final : public BlockScaledStorage {
 class Float8BlockQuantizer final : public KernelQuantizer<Float8BlockQuantizer, Float8BlockwiseStorage> {
  public:
   static constexpr std::string_view kClass = "Float8BlockQuantizer", kRecipe = "Float8BlockScaling";
-  explicit Float8BlockQuantizer(Encoding dtype = Encoding::e4m3, int block_scaling_dim = 1) : dtype(dtype), block_scaling_dim(block_scaling_dim) {}
+  explicit Float8BlockQuantizer(Encoding dtype = Encoding::e4m3, int block_scaling_dim = 1)
+      : dtype(dtype), block_scaling_dim(block_scaling_dim) {}
   Encoding dtype;
   int block_len = 128;
-  int block_scaling_dim;             // 1: 1x128, 2: 128x128
+  int block_scaling_dim;  // 1: 1x128, 2: 128x128
   F32Bits amax_epsilon = 0;
   bool force_pow_2_scales = true;
   json::Value describe() const override;
@@ -55,7 +57,9 @@ class Float8BlockQuantizer final : public KernelQuantizer<Float8BlockQuantizer, 
  private:
   friend KernelQuantizer;
   std::shared_ptr<Float8BlockwiseStorage> blank(const Session&) const;
-  void stamp(Float8BlockwiseStorage& s) const { s.element = dtype; }   // a refresh leaves the kind of blocks alone
+  void stamp(Float8BlockwiseStorage& s) const {
+    s.element = dtype;
+  }  // a refresh leaves the kind of blocks alone
   void fill(Session&, const ArrayPtr& x, Float8BlockwiseStorage&, std::optional<F32Bits> noop);
 };
 

@@ -6,7 +6,8 @@
 
 namespace assay::training {
 
-json::Value described(const Quantizer& q, std::initializer_list<std::pair<std::string_view, json::Value>> own) {
+json::Value described(const Quantizer& q,
+                      std::initializer_list<std::pair<std::string_view, json::Value>> own) {
   json::Value out = json::object({{"class", q.class_name()},
                                   {"columnwise_usage", q.columnwise_usage},
                                   {"internal", q.internal},
@@ -22,7 +23,8 @@ json::Value shown_group(const GroupPtr& group) { return group ? json::Value(grou
 
 std::string upper(std::string_view word) {
   std::string out(word);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
   return out;
 }
 

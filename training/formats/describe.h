@@ -11,12 +11,13 @@
 
 namespace assay::training {
 
-// The class, what every quantizer has (usages, internal, optimize_for_gemm), and then the fields of the class.
+// The class, what every quantizer has (usages, internal, optimize_for_gemm), and then the fields of the
+// class.
 json::Value described(const Quantizer&, std::initializer_list<std::pair<std::string_view, json::Value>> own);
 
 json::Value shown_f32(F32Bits);            // as a number
-json::Value shown_dtype(Encoding);        // "E4M3"
-json::Value shown_group(const GroupPtr&); // its name, or null
+json::Value shown_dtype(Encoding);         // "E4M3"
+json::Value shown_group(const GroupPtr&);  // its name, or null
 
 std::string upper(std::string_view);
 

@@ -1,5 +1,5 @@
-// Hybrids: one quantizer for rows and another for columns, and the storage that holds what they make (TE tensor/hybrid_tensor.py,
-// tensor/storage/hybrid_tensor_storage.py).
+// Hybrids: one quantizer for rows and another for columns, and the storage that holds what they make (TE
+// tensor/hybrid_tensor.py, tensor/storage/hybrid_tensor_storage.py).
 #pragma once
 #include <memory>
 #include <optional>
@@ -17,9 +17,11 @@ namespace assay::training {
 
 class HybridQuantizer final : public Quantizer {
  public:
-  // Checks, in this order, per direction: a request or no quantizer is a TypeError; then: the same object twice, an unknown source are ValueErrors.
-  // source: "original" or "rowwise_dequantized". Pins the usages of the given objects: row (true, false), column (false, true).
-  HybridQuantizer(const QuantizerLike& rowwise, const QuantizerLike& columnwise, const std::string& source = "original");
+  // Checks, in this order, per direction: a request or no quantizer is a TypeError; then: the same object
+  // twice, an unknown source are ValueErrors. source: "original" or "rowwise_dequantized". Pins the usages of
+  // the given objects: row (true, false), column (false, true).
+  HybridQuantizer(const QuantizerLike& rowwise, const QuantizerLike& columnwise,
+                  const std::string& source = "original");
   QuantizerPtr rowwise_quantizer, columnwise_quantizer;
   std::string columnwise_source;
 
@@ -45,7 +47,8 @@ class HybridQuantizer final : public Quantizer {
 class HybridStorage final : public Storage {
  public:
   // TypeError where `quantizer` has no two children; keeps a copy of it.
-  HybridStorage(StoragePtr rowwise, StoragePtr columnwise, const QuantizerPtr& quantizer, DType dtype = DType::float32);
+  HybridStorage(StoragePtr rowwise, StoragePtr columnwise, const QuantizerPtr& quantizer,
+                DType dtype = DType::float32);
   StoragePtr rowwise_storage, columnwise_storage;
   static constexpr ClassNames kNames{"HybridQuantizedTensor", "HybridQuantizedTensorStorage"};
   ClassNames names() const override { return kNames; }
@@ -53,12 +56,14 @@ class HybridStorage final : public Storage {
   Usages present() const override { return {rowwise_storage != nullptr, columnwise_storage != nullptr}; }
   Dims size() const override;
   std::string device() const override;
-  void update_usage(std::optional<bool> rowwise, std::optional<bool> columnwise) override;   // atomic: RuntimeError names the direction, nothing is dropped
+  void update_usage(std::optional<bool> rowwise, std::optional<bool> columnwise)
+      override;  // atomic: RuntimeError names the direction, nothing is dropped
   ArrayPtr dequantize(Session&, std::optional<DType> to = std::nullopt) override;
   StoragePtr make_like() const override;
   StoragePtr view(const Dims& shape) override;
   void clear() override;
-  void copy_from_storage(const Storage& from) override;          // NotImplementedError where the directions differ, before anything is written
+  void copy_from_storage(const Storage& from)
+      override;  // NotImplementedError where the directions differ, before anything is written
   std::vector<ArrayPtr> get_data_tensors(bool rowwise = true, bool columnwise = true) override;
   // NotImplementedError: a hybrid gathers through its children (training/formats/ops.h).
   std::vector<std::string> fsdp_buffer_fields() const override;
@@ -68,7 +73,8 @@ class HybridStorage final : public Storage {
 };
 
 // Helper decisions of the modules (TE module/_common.py).
-// Sets the group right before a quantize, or clears it with null; unwraps observers; nothing where a quantizer has no such attribute (rule R1).
+// Sets the group right before a quantize, or clears it with null; unwraps observers; nothing where a
+// quantizer has no such attribute (rule R1).
 void set_amax_reduction_group(Quantizer&, GroupPtr);
 // Whether the columns of a wgrad input can be rebuilt from the saved original.
 bool can_rebuild_wgrad_input(const Quantizer&);

@@ -1,4 +1,5 @@
-// High precision that passes for a quantized tensor (TE tensor/storage/identity_tensor_storage.py, tensor/identity_tensor.py).
+// High precision that passes for a quantized tensor (TE tensor/storage/identity_tensor_storage.py,
+// tensor/identity_tensor.py).
 #include "training/formats/identity.h"
 
 #include <utility>
@@ -14,7 +15,9 @@ using std::string;
 
 // IdentityQuantizer
 
-json::Value IdentityQuantizer::describe() const { return described(*this, {{"dtype", dtype ? json::Value(name_of(*dtype)) : json::Value()}}); }
+json::Value IdentityQuantizer::describe() const {
+  return described(*this, {{"dtype", dtype ? json::Value(name_of(*dtype)) : json::Value()}});
+}
 
 std::optional<assay::Quantizer> IdentityQuantizer::line(Direction) const {
   assay::Quantizer q;
@@ -36,17 +39,22 @@ StoragePtr IdentityQuantizer::make_empty(Session& session, const Dims& shape, DT
 
 StoragePtr IdentityQuantizer::quantize_impl(Session& session, const ArrayPtr& x) {
   auto s = blank(x->dtype);
-  s->hp_data = std::make_shared<Array>(*cast(session, x, s->dtype));   // another handle to the same memory, as detach gives
+  s->hp_data = std::make_shared<Array>(
+      *cast(session, x, s->dtype));  // another handle to the same memory, as detach gives
   return s;
 }
 
-void IdentityQuantizer::update_quantized(Session& session, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop) {
+void IdentityQuantizer::update_quantized(Session& session, const ArrayPtr& x, Storage& dst,
+                                         std::optional<F32Bits> noop) {
   auto* s = dynamic_cast<IdentityStorage*>(&dst);
-  if (!s) kernels::fail(ErrorClass::value_error, *this, "update_quantized: expected an identity tensor, found a " + string(dst.class_name()));
+  if (!s)
+    kernels::fail(ErrorClass::value_error, *this,
+                  "update_quantized: expected an identity tensor, found a " + string(dst.class_name()));
   const ArrayPtr source = cast(session, x, dtype.value_or(x->dtype));
-  const bool frozen = noop && (*noop & 0x7FFFFFFF) != 0;   // any flag but zero, unlike the kernels
+  const bool frozen = noop && (*noop & 0x7FFFFFFF) != 0;  // any flag but zero, unlike the kernels
   if (!frozen) {
-    if (s->hp_data && s->hp_data->shape == source->shape && s->hp_data->dtype == source->dtype) copy_into(*source, *s->hp_data);
+    if (s->hp_data && s->hp_data->shape == source->shape && s->hp_data->dtype == source->dtype)
+      copy_into(*source, *s->hp_data);
     else s->hp_data = std::make_shared<Array>(*source);
   }
   if (s->hp_data) s->dtype = s->hp_data->dtype;
@@ -54,7 +62,8 @@ void IdentityQuantizer::update_quantized(Session& session, const ArrayPtr& x, St
 
 // IdentityStorage
 
-IdentityStorage::IdentityStorage(ArrayPtr payload, std::optional<DType> nominal) : hp_data(std::move(payload)) {
+IdentityStorage::IdentityStorage(ArrayPtr payload, std::optional<DType> nominal)
+    : hp_data(std::move(payload)) {
   dtype = nominal.value_or(hp_data ? hp_data->dtype : dtype);
 }
 

@@ -1,4 +1,5 @@
-// High precision that passes for a quantized tensor (TE tensor/identity_tensor.py, tensor/storage/identity_tensor_storage.py).
+// High precision that passes for a quantized tensor (TE tensor/identity_tensor.py,
+// tensor/storage/identity_tensor_storage.py).
 #pragma once
 #include <memory>
 #include <optional>
@@ -20,14 +21,15 @@ class IdentityStorage : public Storage {
   IdentityStorage() = default;
   // The nominal dtype is the payload's unless another is given.
   explicit IdentityStorage(ArrayPtr payload, std::optional<DType> nominal = std::nullopt);
-  ArrayPtr hp_data;                    // serves both directions
+  ArrayPtr hp_data;  // serves both directions
   static constexpr ClassNames kNames{"IdentityTensor", "IdentityTensorStorage"};
   ClassNames names() const override { return kNames; }
   std::vector<Field> fields() override;
   Usages present() const override { return {hp_data != nullptr, hp_data != nullptr}; }
   Dims size() const override;
   void update_usage(std::optional<bool>, std::optional<bool>) override {}
-  ArrayPtr dequantize(Session&, std::optional<DType> to = std::nullopt) override;   // the payload itself unless another dtype is asked for
+  ArrayPtr dequantize(Session&, std::optional<DType> to = std::nullopt)
+      override;  // the payload itself unless another dtype is asked for
   StoragePtr make_like() const override { return another(*this); }
   StoragePtr view(const Dims& shape) override;
   std::vector<ArrayPtr> get_data_tensors(bool rowwise = true, bool columnwise = true) override;
@@ -50,7 +52,7 @@ class IdentityQuantizer : public QuantizerOf<IdentityQuantizer> {
   StoragePtr quantize_impl(Session&, const ArrayPtr& x) override;
 
  private:
-  std::shared_ptr<IdentityStorage> blank(DType nominal) const;   // without its payload
+  std::shared_ptr<IdentityStorage> blank(DType nominal) const;  // without its payload
 };
 
 }  // namespace assay::training

@@ -1,6 +1,7 @@
-// How the quantizers of C++ kernels make bytes: settings, usages and architecture become one Problem (two where each direction has a random
-// state of its own), and its output planes fill the buffers of a storage. Making a new tensor and refreshing one in place are the same act
-// on an empty and on a filled storage (TE csrc/quantizer.cpp).
+// How the quantizers of C++ kernels make bytes: settings, usages and architecture become one Problem (two
+// where each direction has a random state of its own), and its output planes fill the buffers of a storage.
+// Making a new tensor and refreshing one in place are the same act on an empty and on a filled storage (TE
+// csrc/quantizer.cpp).
 #pragma once
 #include <memory>
 #include <optional>
@@ -34,32 +35,37 @@ PlaneData plane(std::string name, std::span<const std::byte>);
 
 // Problems.
 
-Problem problem_of(const Array& x, const std::optional<assay::Quantizer>& row, const std::optional<assay::Quantizer>& col);
+Problem problem_of(const Array& x, const std::optional<assay::Quantizer>& row,
+                   const std::optional<assay::Quantizer>& col);
 // The same in the directions that the quantizer's usages ask for.
 Problem problem_of(const Array& x, const Quantizer&);
 // The amaxes that this rank finds by itself in the directions of the Problem, row before column.
 std::vector<F32Bits> local_amaxes(Session&, Problem, const Array& x);
 // One amax for each direction, or one for both.
 void give_amaxes(Problem&, std::span<const F32Bits> amaxes);
-// Replaces the amaxes by the group's. A reduction is a collective of all ranks, so it happens whatever x holds.
+// Replaces the amaxes by the group's. A reduction is a collective of all ranks, so it happens whatever x
+// holds.
 void reduce_amaxes(Session&, const Quantizer&, const AmaxReduction&, Problem&, const Array& x);
 
 // Buffers.
 
 ArrayPtr& slot(Storage&, std::string_view name);
-// Buffers that are wanted exist afterwards, others do not; one of the right size stays where it is, because others may hold it.
+// Buffers that are wanted exist afterwards, others do not; one of the right size stays where it is, because
+// others may hold it.
 void coerce(Session&, Storage&, const std::vector<BufferShape>& wanted);
 void write(const ArrayPtr& to, std::span<const std::byte> bytes);
-// Runs the Problem and fills the buffers; under a noop flag of 1 they keep what they hold, and `keep` are further planes that do. Returns
-// the planes, for those that no buffer holds.
-std::vector<PlaneData> run_into(Session&, const Problem&, const Array& x, Storage&, std::vector<PlaneData> keep = {});
+// Runs the Problem and fills the buffers; under a noop flag of 1 they keep what they hold, and `keep` are
+// further planes that do. Returns the planes, for those that no buffer holds.
+std::vector<PlaneData> run_into(Session&, const Problem&, const Array& x, Storage&,
+                                std::vector<PlaneData> keep = {});
 // Both directions of a format of blocks, where usages are all that decides.
 void fill_blocks(Session&, const Quantizer&, const ArrayPtr& x, Storage&, std::optional<F32Bits> noop);
 
 // Uninitialised buffers as TE's Python allocates them.
 StoragePtr allocate(Session&, const Quantizer&, const StoragePtr&, const Dims& shape, DType dtype);
 // Whether `dst` is a tensor that an update may write: of this class, and of x's shape.
-void check_destination(const Quantizer&, const Storage& dst, bool of_this_class, std::string_view wanted, ErrorClass otherwise, const ArrayPtr& x);
+void check_destination(const Quantizer&, const Storage& dst, bool of_this_class, std::string_view wanted,
+                       ErrorClass otherwise, const ArrayPtr& x);
 
 }  // namespace kernels
 
@@ -73,7 +79,8 @@ template <class Self, class Tensor> class KernelQuantizer : public QuantizerOf<S
   StoragePtr make_empty(Session& session, const Dims& shape, DType dtype) const override {
     return kernels::allocate(session, *this, fresh(session, dtype), shape, dtype);
   }
-  void update_quantized(Session& session, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop) override {
+  void update_quantized(Session& session, const ArrayPtr& x, Storage& dst,
+                        std::optional<F32Bits> noop) override {
     auto* tensor = dynamic_cast<Tensor*>(&dst);
     kernels::check_destination(*this, dst, tensor != nullptr, Tensor::kNames.tensor, Self::kWrongTensor, x);
     self().fill(session, x, *tensor, noop);
@@ -81,7 +88,8 @@ template <class Self, class Tensor> class KernelQuantizer : public QuantizerOf<S
   }
 
  protected:
-  static constexpr ErrorClass kWrongTensor = ErrorClass::assertion_error;   // of an update of a tensor of another class
+  static constexpr ErrorClass kWrongTensor =
+      ErrorClass::assertion_error;  // of an update of a tensor of another class
   std::shared_ptr<Tensor> blank(const Session&) const { return std::make_shared<Tensor>(); }
 
   StoragePtr quantize_impl(Session& session, const ArrayPtr& x) override {

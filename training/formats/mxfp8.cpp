@@ -28,7 +28,9 @@ std::optional<assay::Quantizer> MXFP8Quantizer::line(Direction) const {
 
 void MXFP8Quantizer::fill(Session& session, const ArrayPtr& x, MXFP8Storage& s, std::optional<F32Bits> noop) {
   if (!multiples_of(x->shape, 32))
-    kernels::fail(ErrorClass::runtime_error, *this, "expected multiples of 32 rows and columns, found " + kernels::text(x->shape) + "; pad the tensor");
+    kernels::fail(
+        ErrorClass::runtime_error, *this,
+        "expected multiples of 32 rows and columns, found " + kernels::text(x->shape) + "; pad the tensor");
   kernels::fill_blocks(session, *this, x, s, noop);
 }
 
@@ -44,7 +46,8 @@ void MXFP8Storage::update_usage(std::optional<bool> rowwise, std::optional<bool>
   const Usages wanted = BlockScaledStorage::wanted(rowwise, columnwise);
   const auto settle = [](bool keep, ArrayPtr& data, ArrayPtr& scale, const char* direction) {
     if (keep && (!data || !scale))
-      raise_runtime_error(string("update_usage: expected an MXFP8Tensor with ") + direction + " data and scales, found none; quantize it with that usage");
+      raise_runtime_error(string("update_usage: expected an MXFP8Tensor with ") + direction +
+                          " data and scales, found none; quantize it with that usage");
     if (!keep) data = scale = nullptr;
   };
   settle(wanted.rowwise, rowwise_data, rowwise_scale_inv, "row-wise");
@@ -56,7 +59,7 @@ ArrayPtr MXFP8Storage::dequantize(Session& session, std::optional<DType> to) {
   assay::Quantizer q;
   q.format = FormatId::mxfp8;
   q.element = element;
-  q.block = Block::b1x32;   // square blocks repeat their scale, so that either kind reads alike
+  q.block = Block::b1x32;  // square blocks repeat their scale, so that either kind reads alike
   q.scales = with_gemm_swizzled_scales ? ScaleLayout::gemm : ScaleLayout::compact;
   return decoded(session, q, rowwise_data ? Direction::row : Direction::col, to);
 }
@@ -64,7 +67,8 @@ ArrayPtr MXFP8Storage::dequantize(Session& session, std::optional<DType> to) {
 StoragePtr MXFP8Storage::view(const Dims& shape) {
   const Dims now = size(), wanted = resolved(shape, count_of(now));
   if (wanted.empty() || wanted.back() != now.back())
-    raise_runtime_error("view: expected a shape of an MXFP8Tensor that keeps the inner dimension of " + std::to_string(now.back()));
+    raise_runtime_error("view: expected a shape of an MXFP8Tensor that keeps the inner dimension of " +
+                        std::to_string(now.back()));
   auto out = another(*this);
   if (rowwise_data) out->rowwise_data = training::view(rowwise_data, wanted);
   if (columnwise_data) out->columnwise_data = training::view(columnwise_data, wanted);
@@ -77,11 +81,13 @@ void MXFP8Storage::expect_same_settings(const Storage& from) const {
   expect_same(with_gemm_swizzled_scales == other.with_gemm_swizzled_scales, kNames.light, "scale layout");
 }
 
-// Padding at the end of every shard's scales would land between the shards: rows beyond the real ones stay behind, padding of dim 1 goes along.
+// Padding at the end of every shard's scales would land between the shards: rows beyond the real ones stay
+// behind, padding of dim 1 goes along.
 Extracted MXFP8Storage::fsdp_extract_buffers() {
   if (with_gemm_swizzled_scales)
     throw SemanticError(ErrorClass::not_implemented_error,
-                        "fsdp: expected compact scales of an MXFP8Tensor, found swizzled ones; clear optimize_for_gemm of its quantizer");
+                        "fsdp: expected compact scales of an MXFP8Tensor, found swizzled ones; clear "
+                        "optimize_for_gemm of its quantizer");
   const int64_t rows = flattened(size()).rows;
   Extracted out = Storage::fsdp_extract_buffers();
   size_t i = 0;
@@ -95,8 +101,12 @@ void MXFP8Storage::fsdp_assign_gathered(const std::vector<ArrayPtr>& buffers, co
   const json::Value* names = meta.find("field_names");
   for (size_t i = 0; names && names->array() && i < names->array()->size() && i < whole.size(); ++i) {
     const string* name = (*names->array())[i].string();
-    const int64_t grain = !name ? 0 : *name == "_rowwise_scale_inv" ? 128 : *name == "_columnwise_scale_inv" ? 4 : 0;
-    if (grain && whole[i] && whole[i]->shape[0] % grain != 0) whole[i] = padded_with_zeros(whole[i], {round_up(whole[i]->shape[0], grain), whole[i]->shape[1]});
+    const int64_t grain = !name                              ? 0
+                          : *name == "_rowwise_scale_inv"    ? 128
+                          : *name == "_columnwise_scale_inv" ? 4
+                                                             : 0;
+    if (grain && whole[i] && whole[i]->shape[0] % grain != 0)
+      whole[i] = padded_with_zeros(whole[i], {round_up(whole[i]->shape[0], grain), whole[i]->shape[1]});
   }
   Storage::fsdp_assign_gathered(whole, meta);
 }

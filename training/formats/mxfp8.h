@@ -21,7 +21,8 @@ class MXFP8Storage final : public BlockScaledStorage {
   static constexpr ClassNames kNames{"MXFP8Tensor", "MXFP8TensorStorage"};
   ClassNames names() const override { return kNames; }
   Dims size() const override;
-  void update_usage(std::optional<bool> rowwise, std::optional<bool> columnwise) override;   // not atomic: rows go before columns are missed
+  void update_usage(std::optional<bool> rowwise, std::optional<bool> columnwise)
+      override;  // not atomic: rows go before columns are missed
   ArrayPtr dequantize(Session&, std::optional<DType> to = std::nullopt) override;
   StoragePtr make_like() const override { return another(*this); }
   StoragePtr view(const Dims& shape) override;

@@ -18,7 +18,9 @@ using enum ErrorClass;
 void refuse_live_group(const Quantizer& q) {
   const AmaxReduction* r = const_cast<Quantizer&>(q).amax_reduction();
   if (r && r->group && q.compared_by_value())
-    throw SemanticError(type_error, std::string(q.class_name()) + " holds the live process group " + r->group->name + " and so has no value to compare or hash; clear amax_reduction_group first");
+    throw SemanticError(type_error,
+                        std::string(q.class_name()) + " holds the live process group " + r->group->name +
+                            " and so has no value to compare or hash; clear amax_reduction_group first");
 }
 
 }  // namespace
@@ -58,7 +60,8 @@ bool equal(const Quantizer& a, const Quantizer& b) {
 
 size_t hash(const Quantizer& q) {
   refuse_live_group(q);
-  return q.compared_by_value() ? std::hash<std::string>{}(json::dump(q.describe())) : std::hash<const Quantizer*>{}(&q);
+  return q.compared_by_value() ? std::hash<std::string>{}(json::dump(q.describe()))
+                               : std::hash<const Quantizer*>{}(&q);
 }
 
 QuantizerPtr exported(const Quantizer& q) {
@@ -72,13 +75,15 @@ QuantizerPtr exported(const Quantizer& q) {
 }
 
 json::Value describe(const DelayedScalingRequest& r) {
-  return json::object({{"request", "DelayedScalingRequest"},
-                       {"fp8_format", r.fp8_format},
-                       {"margin", r.margin},
-                       {"amax_history_len", r.amax_history_len},
-                       {"amax_compute_algo", r.amax_compute_algo},
-                       {"scaling_factor_compute_algo", r.scaling_factor_compute_algo ? json::Value(*r.scaling_factor_compute_algo) : json::Value()},
-                       {"reduce_amax", r.reduce_amax}});
+  return json::object(
+      {{"request", "DelayedScalingRequest"},
+       {"fp8_format", r.fp8_format},
+       {"margin", r.margin},
+       {"amax_history_len", r.amax_history_len},
+       {"amax_compute_algo", r.amax_compute_algo},
+       {"scaling_factor_compute_algo",
+        r.scaling_factor_compute_algo ? json::Value(*r.scaling_factor_compute_algo) : json::Value()},
+       {"reduce_amax", r.reduce_amax}});
 }
 
 }  // namespace assay::training

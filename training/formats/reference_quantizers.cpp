@@ -14,20 +14,27 @@ using std::string;
 namespace {
 
 [[noreturn]] void no_reference_arithmetic(const Quantizer& q, std::string_view what) {
-  throw SemanticError(not_implemented_error, string(what) + ": " + string(q.class_name()) + " is a Python reference, whose settings alone are modelled");
+  throw SemanticError(not_implemented_error, string(what) + ": " + string(q.class_name()) +
+                                                 " is a Python reference, whose settings alone are modelled");
 }
 
 }  // namespace
 
-QuantizerPtr ReferenceQuantizer::copy() const { throw SemanticError(attribute_error, string(class_name()) + " has no attribute copy"); }
+QuantizerPtr ReferenceQuantizer::copy() const {
+  throw SemanticError(attribute_error, string(class_name()) + " has no attribute copy");
+}
 std::string_view ReferenceQuantizer::compatible_recipe() const {
   throw SemanticError(not_implemented_error, string(class_name()) + " belongs to no recipe");
 }
 void ReferenceQuantizer::update_quantized(Session&, const ArrayPtr&, Storage&, std::optional<F32Bits>) {
   no_reference_arithmetic(*this, "update_quantized");
 }
-StoragePtr ReferenceQuantizer::make_empty(Session&, const Dims&, DType) const { no_reference_arithmetic(*this, "make_empty"); }
-StoragePtr ReferenceQuantizer::quantize_impl(Session&, const ArrayPtr&) { no_reference_arithmetic(*this, "quantize"); }
+StoragePtr ReferenceQuantizer::make_empty(Session&, const Dims&, DType) const {
+  no_reference_arithmetic(*this, "make_empty");
+}
+StoragePtr ReferenceQuantizer::quantize_impl(Session&, const ArrayPtr&) {
+  no_reference_arithmetic(*this, "quantize");
+}
 
 json::Value CurrentScalingQuantizerRef::describe() const {
   return described(*this, {{"custom", true},

@@ -14,13 +14,14 @@
 
 namespace assay::training {
 
-// Quantizers written in Python as references. Only their settings and predicates are modelled; asking them for bytes is an error.
+// Quantizers written in Python as references. Only their settings and predicates are modelled; asking them
+// for bytes is an error.
 class ReferenceQuantizer : public Quantizer {
  public:
   ReferenceQuantizer() { internal = true; }
-  QuantizerPtr copy() const override;                     // AttributeError: the classes have no copy
+  QuantizerPtr copy() const override;  // AttributeError: the classes have no copy
   bool custom() const override { return true; }
-  std::string_view compatible_recipe() const override;    // NotImplementedError, as for the rest
+  std::string_view compatible_recipe() const override;  // NotImplementedError, as for the rest
   void update_quantized(Session&, const ArrayPtr&, Storage&, std::optional<F32Bits>) override;
   StoragePtr make_empty(Session&, const Dims&, DType) const override;
 
@@ -43,7 +44,8 @@ class NVFP4QuantizerRef final : public ReferenceQuantizer {
  public:
   F32Bits eps = 0;
   std::string nvfp4_4over6_err_mode = "MAE";
-  bool nvfp4_4over6_err_use_fast_math = false, nvfp4_use_4over6 = false, pow_2_scales = false, row_scaled_nvfp4 = false, with_random_sign_mask = true, with_rht = false;
+  bool nvfp4_4over6_err_use_fast_math = false, nvfp4_use_4over6 = false, pow_2_scales = false,
+       row_scaled_nvfp4 = false, with_random_sign_mask = true, with_rht = false;
   int nvfp4_e4m3_max = 448;
   Dims quant_tile_shape = {1, 16};
   std::string_view class_name() const override { return "NVFP4QuantizerRef"; }

@@ -22,8 +22,7 @@ using std::string_view;
 bool grouped(string_view module) { return module.find("grouped") != string_view::npos; }
 
 // What the settings of linear modules have in common.
-template <class Settings>
-Settings linear_settings(const ModuleSettings& s) {
+template <class Settings> Settings linear_settings(const ModuleSettings& s) {
   Settings out;
   out.name = "m";
   out.in_features = s.in;

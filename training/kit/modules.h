@@ -20,14 +20,14 @@ Producer producer_of(std::string_view module);
 // default activation is a square because its result has twice the bits of its root and must be rounded to
 // bfloat16, so that E1 of docs/parity.md shows; GELU's results need no such rounding.
 struct ModuleSettings {
-  std::string_view module = "linear";   // one of kModules
+  std::string_view module = "linear";  // one of kModules
   int64_t rows = 64, in = 128, out = 96, hidden = 160;
   bool bias = true, save_original_input = false;
-  DType dtype = DType::bfloat16;   // of parameters, input and gradient
+  DType dtype = DType::bfloat16;  // of parameters, input and gradient
   ParallelMode parallel = ParallelMode::none;
   Activation activation = Activation::srelu;
-  std::vector<int64_t> splits = {};   // of grouped modules; empty: see splits_of
-  bool packed = false;                // grouped_linear: all weights in one parameter
+  std::vector<int64_t> splits = {};  // of grouped modules; empty: see splits_of
+  bool packed = false;               // grouped_linear: all weights in one parameter
 };
 
 // Called "m".

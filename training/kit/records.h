@@ -15,7 +15,7 @@ ArrayPtr output_of(const StepRecord&, std::string_view name);
 // What the GEMM "fc2.fprop" gave; null where there was none.
 ArrayPtr result_of(const StepRecord&, std::string_view gemm);
 
-std::string to_text(const Collective&);   // "all_reduce of weight over tp"
-std::string to_text(const CacheEvent&);   // "weight updated"
+std::string to_text(const Collective&);  // "all_reduce of weight over tp"
+std::string to_text(const CacheEvent&);  // "weight updated"
 
 }  // namespace assay::training

@@ -30,7 +30,7 @@ inline constexpr std::string_view kPhaseNames[] = {
 constexpr std::string_view name_of(Phase p) { return kPhaseNames[static_cast<size_t>(p)]; }
 
 struct Cell {
-  std::string_view module;   // one of kModules
+  std::string_view module;  // one of kModules
   GemmFormats formats;
   // Tensors that are hybrids. The others are vanilla's where one format serves both directions.
   std::string_view roles = "input,weight";
@@ -42,7 +42,7 @@ struct Cell {
   // Rows of the input: 64 and 96 lie on both sides of what fused kernels take, and 160 is more than one chunk
   // of a fused sum of rows.
   int64_t tokens = 64;
-  bool packed = false;   // grouped weights in one parameter
+  bool packed = false;  // grouped weights in one parameter
   // Where set, hybrid's quantizers come from this registered factory and `formats` follows from them; `roles`
   // then says nothing.
   std::string_view factory = "";

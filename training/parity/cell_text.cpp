@@ -81,7 +81,7 @@ class CellReader {
   Result<size_t> read_factory(string_view value) {
     const Result<QFactoryPtr> factory = find_factory(value);
     if (!factory) return Error{factory.error().message, at(value), factory.error().hint};
-    cell_.factory = (*factory)->name;   // the registry keeps it
+    cell_.factory = (*factory)->name;  // the registry keeps it
     return size_t{0};
   }
 

@@ -60,15 +60,13 @@ void add_two_formats(std::vector<Cell>& cells) {
   };
   for (const string_view module : kModules) {
     if (module == "layernorm_mlp")
-      continue;   // two layers have no single vanilla recipe: E6 of docs/parity.md
+      continue;  // two layers have no single vanilla recipe: E6 of docs/parity.md
     for (const string_view row : kFormatsAndIdentity)
       for (const string_view col : kFormatsAndIdentity) {
         if (row == col && row != "identity") continue;
         const Cell c = cell_of(module, {row, col, col});
-        if (module == "linear")
-          with_quantized_init(c);
-        else
-          cells.push_back(c);
+        if (module == "linear") with_quantized_init(c);
+        else cells.push_back(c);
       }
   }
   with_quantized_init(cell_of("layernorm_mlp", {"identity", "identity", "identity"}));
@@ -129,7 +127,7 @@ Result<std::vector<FactoryCell>> factory_cells(string_view name) {
   for (const string_view module : kModules) {
     Cell c;
     c.module = module;
-    c.factory = (*factory)->name;   // the registry keeps it
+    c.factory = (*factory)->name;  // the registry keeps it
     std::vector<Cell> cells;
     add_circumstances(cells, c, true, true);
     if (module == "grouped_linear") cells.push_back(packed(c));

@@ -20,7 +20,7 @@ Result<Cell> parity_cell(std::string_view text);
 // format has them in the matrix. Error: no such factory, or one that no module can be compared under.
 struct FactoryCell {
   Cell cell;
-  std::string refused;   // why this one cannot be compared; empty: it can
+  std::string refused;  // why this one cannot be compared; empty: it can
 };
 Result<std::vector<FactoryCell>> factory_cells(std::string_view factory);
 

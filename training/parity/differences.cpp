@@ -99,7 +99,7 @@ Found compare_quantizers(const RoleList& roles, const std::vector<json::Value>& 
   if (got.size() != want.size())
     return Difference{"quantizers", std::to_string(want.size()), std::to_string(got.size())};
   for (size_t i = 0; i < got.size(); ++i) {
-    if (!roles || i >= roles->size() || !(*roles)[i]) continue;   // a boundary without a consumer
+    if (!roles || i >= roles->size() || !(*roles)[i]) continue;  // a boundary without a consumer
     for (const string_view child : {string_view("rowwise_quantizer"), string_view("columnwise_quantizer")})
       if (const json::Value x = settings_of(got[i], child), y = settings_of(want[i], child); x != y)
         return Difference{"quantizer of " + to_text(*(*roles)[i]), json::dump(y), json::dump(x)};

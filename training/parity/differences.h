@@ -12,7 +12,7 @@
 namespace assay::training {
 
 struct Difference {
-  std::string what, expected, found;   // "fprop: b.data"; vanilla's and hybrid's, on one line each
+  std::string what, expected, found;  // "fprop: b.data"; vanilla's and hybrid's, on one line each
 };
 using Found = std::optional<Difference>;
 

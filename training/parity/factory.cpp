@@ -32,8 +32,8 @@ struct Operand {
   size_t gemm;
   QuantizerPtr quantizer = nullptr;
   string_view format = "";
-  bool from_rows = false;   // columns of dequantized rows
-  bool plain = false;       // a built-in recipe's own quantizer, no hybrid
+  bool from_rows = false;  // columns of dequantized rows
+  bool plain = false;      // a built-in recipe's own quantizer, no hybrid
   string text() const {
     return string(direction == Direction::row ? "rows of " : "columns of ") + role->module_type + "/" +
            role->tensor_type + (role->name.empty() ? "" : "/" + role->name);
@@ -163,7 +163,7 @@ string settings_text(const assay::Quantizer& q, Direction d) {
   const string line = to_line(p);
   const Words words = words_of(line, ' ');
   string out(words[1]);
-  for (size_t i = 4; i < words.size(); ++i)   // behind op, format, shape and source
+  for (size_t i = 4; i < words.size(); ++i)  // behind op, format, shape and source
     if (!words[i].starts_with("dir=")) out += " " + string(words[i]);
   return out;
 }

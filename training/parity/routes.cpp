@@ -22,7 +22,7 @@ GroupPtr tensor_parallel_group() {
   group->name = "tp";
   group->size = 2;
   group->all_reduce_max = [](std::span<F32Bits> amaxes) {
-    for (F32Bits& a : amaxes) a = std::max<F32Bits>(a, 0x44A00000);   // 1280
+    for (F32Bits& a : amaxes) a = std::max<F32Bits>(a, 0x44A00000);  // 1280
   };
   return group;
 }

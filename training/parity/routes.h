@@ -13,10 +13,10 @@ struct Removed {
   // E2: every draw of a tensor takes the same state on both routes, and a word of it goes to the same element
   // whatever a launch produces.
   bool random_states = false;
-  bool sign_of_zero = false;          // E12: every kernel keeps the sign of a zero product
-  bool fused_bias_gradient = false;   // E13: vanilla sums the bias gradient plainly
-  bool tn_only = false;               // E8: an architecture without a physical transpose
-  bool packed = false;                // E10: separate weights
+  bool sign_of_zero = false;         // E12: every kernel keeps the sign of a zero product
+  bool fused_bias_gradient = false;  // E13: vanilla sums the bias gradient plainly
+  bool tn_only = false;              // E8: an architecture without a physical transpose
+  bool packed = false;               // E10: separate weights
 };
 
 // The cell's recipes: hybrid's, and vanilla's for one of the cell's formats.

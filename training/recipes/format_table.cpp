@@ -20,7 +20,9 @@ struct Maker {
   FormatId format;
   string_view factory, quantizer, recipe;
 };
-template <class Q> constexpr Maker maker(FormatId format, string_view factory) { return {format, factory, Q::kClass, Q::kRecipe}; }
+template <class Q> constexpr Maker maker(FormatId format, string_view factory) {
+  return {format, factory, Q::kClass, Q::kRecipe};
+}
 constexpr Maker kMakers[] = {
     maker<Float8Quantizer>(FormatId::fp8_delayed, "delayed_scaling_factory"),
     maker<Float8CurrentScalingQuantizer>(FormatId::fp8_current, "current_scaling_factory"),
@@ -29,8 +31,10 @@ constexpr Maker kMakers[] = {
     maker<NVFP4Quantizer>(FormatId::nvfp4, "nvfp4_factory"),
 };
 
-// A recipe that has no row above, or a row of another recipe's quantizer, does not compile: a constant expression cannot throw.
-constexpr FormatRow row_of_recipe(string_view word, string_view format_word, string_view recipe, FormatId format) {
+// A recipe that has no row above, or a row of another recipe's quantizer, does not compile: a constant
+// expression cannot throw.
+constexpr FormatRow row_of_recipe(string_view word, string_view format_word, string_view recipe,
+                                  FormatId format) {
   for (const Maker& m : kMakers)
     if (m.format == format && m.recipe == recipe) return {word, format_word, recipe, m.factory, m.quantizer};
   throw std::logic_error("a recipe without a factory and a quantizer");
@@ -48,7 +52,8 @@ constexpr FormatRow kRows[] = {
 
 const FormatRow* row_with(string_view FormatRow::*column, string_view value) {
   const auto rows = format_rows();
-  const auto at = std::find_if(rows.begin(), rows.end(), [&](const FormatRow& r) { return r.*column == value; });
+  const auto at =
+      std::find_if(rows.begin(), rows.end(), [&](const FormatRow& r) { return r.*column == value; });
   return at == rows.end() ? nullptr : &*at;
 }
 
@@ -58,7 +63,9 @@ std::span<const FormatRow> format_rows() { return std::span(kRows).first(std::si
 std::span<const FormatRow> recipe_rows() { return std::span(kRows).subspan(1); }
 
 const FormatRow* row_of_format(string_view format) { return row_with(&FormatRow::format, format); }
-const FormatRow* row_of_quantizer(const Quantizer& q) { return row_with(&FormatRow::quantizer, q.class_name()); }
+const FormatRow* row_of_quantizer(const Quantizer& q) {
+  return row_with(&FormatRow::quantizer, q.class_name());
+}
 
 QuantizerPtr base_quantizer(string_view format, const RolePtr& role) {
   const FormatRow* row = row_of_format(format);

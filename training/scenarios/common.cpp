@@ -23,6 +23,8 @@ std::vector<std::string> texts(const std::vector<RolePtr>& roles) {
   return out;
 }
 
-std::string text(const Usages& usages) { return std::string(usages.rowwise ? "T" : "F") + (usages.columnwise ? "T" : "F"); }
+std::string text(const Usages& usages) {
+  return std::string(usages.rowwise ? "T" : "F") + (usages.columnwise ? "T" : "F");
+}
 
 }  // namespace assay::training

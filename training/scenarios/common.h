@@ -8,7 +8,8 @@
 
 namespace assay::training {
 
-// Parameters of seeded normal data, the weights of one module differing from those of another seed. Before the weights are quantized.
+// Parameters of seeded normal data, the weights of one module differing from those of another seed. Before
+// the weights are quantized.
 void fill_parameters(Module& module, uint64_t seed);
 
 // A step under this recipe, everything else by default; null: no quantization.

@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "training/kit/modules.h"
-#include "training/kit/records.h"
 #include "training/kit/recipes.h"
+#include "training/kit/records.h"
 #include "training/scenarios/scenario.h"
 
 namespace assay::training {
 
-// A module whose parameters are set, its input and the gradient of its output, in a process of its own. Two benches of equal settings hold equal data.
+// A module whose parameters are set, its input and the gradient of its output, in a process of its own. Two
+// benches of equal settings hold equal data.
 class Bench {
  public:
   Bench(const ScenarioRun& run, const ModuleSettings& settings, Arch arch = Arch::sm100);
@@ -36,9 +37,11 @@ void expect_same_gemms(ScenarioRun&, const StepRecord& got, const StepRecord& wa
 // One output, present on both sides.
 void expect_same_output(ScenarioRun&, const StepRecord& got, const StepRecord& want, std::string_view name);
 // All outputs, but those named.
-void expect_same_outputs(ScenarioRun&, const StepRecord& got, const StepRecord& want, std::initializer_list<std::string_view> but = {});
+void expect_same_outputs(ScenarioRun&, const StepRecord& got, const StepRecord& want,
+                         std::initializer_list<std::string_view> but = {});
 // Everything that bytes come from: all GEMMs and all outputs but those named.
-void expect_same_steps(ScenarioRun&, const StepRecord& got, const StepRecord& want, std::initializer_list<std::string_view> but = {});
+void expect_same_steps(ScenarioRun&, const StepRecord& got, const StepRecord& want,
+                       std::initializer_list<std::string_view> but = {});
 // Draws of random states, reductions, and what became of weight workspaces.
 void expect_same_traces(ScenarioRun&, const StepRecord& got, const StepRecord& want);
 

@@ -76,8 +76,7 @@ std::vector<Fit> layouts_of(ChoiceRuns& runs, const std::vector<Class>& ranking)
       const auto got = dump_plane(*recorded->tensor, plane.plane, &plane);
       if (!got || got->bytes == plane.bytes) continue;
       const std::vector<LayoutFit> fits = fit_layouts(plane.plane, got->bytes, plane.bytes);
-      if (fits.empty() || !fits.front().exact)
-        explained = false;
+      if (fits.empty() || !fits.front().exact) explained = false;
       else
         found.push_back(
             {choice.choices.front(), plane.plane.name, fits.front().name, fits.front().description});
@@ -114,10 +113,8 @@ std::vector<Class> one_or_two_keys(ChoiceRuns& runs, const std::vector<Class>& r
     const double before = screen.outcome(base.keys).agreement();
     const std::vector<Class> changed = rank(screen, changes_of(base));
     for (const Class& c : changed)
-      if (c.outcome.all())
-        found.push_back(c.choices.front());
-      else if (next.size() < 4 && c.outcome.agreement() > before)
-        next.push_back(c.choices.front());
+      if (c.outcome.all()) found.push_back(c.choices.front());
+      else if (next.size() < 4 && c.outcome.agreement() > before) next.push_back(c.choices.front());
   }
   if (found.empty())
     for (const Choice& base : next)

@@ -99,8 +99,7 @@ struct BlockSeen {
 };
 
 // The least of wrong_of(value) over what a value may be: one choice has to explain all that it takes part in.
-template <class WrongOf>
-int64_t least_wrong(const std::vector<double>& allowed, WrongOf wrong_of) {
+template <class WrongOf> int64_t least_wrong(const std::vector<double>& allowed, WrongOf wrong_of) {
   int64_t least = -1;
   for (const double value : allowed) {
     const int64_t wrong = wrong_of(value);

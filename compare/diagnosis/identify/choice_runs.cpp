@@ -110,10 +110,8 @@ std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices) {
     if (!outcome.trouble.empty() || outcome.planes.empty()) continue;
     const auto same = std::find_if(out.begin(), out.end(),
                                    [&](const Class& c) { return c.outcome.bytes == outcome.bytes; });
-    if (same != out.end())
-      same->choices.push_back(choice);
-    else
-      out.push_back({{choice}, outcome});
+    if (same != out.end()) same->choices.push_back(choice);
+    else out.push_back({{choice}, outcome});
   }
   std::stable_sort(out.begin(), out.end(), [](const Class& a, const Class& b) {
     return std::pair(a.outcome.all(), a.outcome.agreement()) >

@@ -81,10 +81,8 @@ Coherence RowsAgainstColumns::run() {
   one_rule_ = rq == cq && p_.col_source == ColSource::original && rq.round != Round::sr && !rq.row_scaled &&
               !cq.rht && rq.four_over_six == FourOverSix::off;
   result_.same_bytes = one_rule_ && (rq.block == Block::tensor || is_square(rq.block));
-  if (cq.rht)
-    compare_sums();
-  else
-    compare_elements();
+  if (cq.rht) compare_sums();
+  else compare_elements();
   if (result_.of == 0)
     result_.undecidable = "no element says anything: scales or codes are NaN, or scales are zero";
   if (result_.apart) {
@@ -141,8 +139,7 @@ void RowsAgainstColumns::compare_codes(int64_t r, int64_t c) {
   const bool scales = row_.has_scale() && row_.scale_code(r, c) != col_.scale_code(r, c);
   const uint32_t a = row_.code(r, c), b = col_.code(r, c);
   string why;
-  if (scales)
-    why = "rows and columns have another scale there, where they share it";
+  if (scales) why = "rows and columns have another scale there, where they share it";
   else if (a != b)
     why = fmt::format("rows hold {}, columns {}, under equal scales", code_hex(row_.quantizer().element, a),
                       code_hex(row_.quantizer().element, b));
@@ -168,10 +165,8 @@ void RowsAgainstColumns::compare_element(int64_t r, int64_t c) {
 void RowsAgainstColumns::compare_elements() {
   for (int64_t r = 0; r < p_.x.shape.rows; ++r)
     for (int64_t c = 0; c < p_.x.shape.cols; ++c)
-      if (one_code(r, c))
-        compare_codes(r, c);
-      else
-        compare_element(r, c);
+      if (one_code(r, c)) compare_codes(r, c);
+      else compare_element(r, c);
 }
 
 // Rotated columns (N11): each is a sum of what 16 rows leave.

@@ -58,10 +58,8 @@ void add_difference(const Planes& a, const Planes& b, Apart& out) {
     if (stem != "data" && stem != "scale_inv") continue;
     int64_t& of = stem == "data" ? out.codes_of : out.scales_of;
     int64_t& n = stem == "data" ? out.codes : out.scales;
-    if (same)
-      of += plane.plane.logical.count();
-    else
-      n += differing(plane, *other, of);
+    if (same) of += plane.plane.logical.count();
+    else n += differing(plane, *other, of);
   }
 }
 

@@ -46,8 +46,7 @@ struct AmaxRow {
   const char* title;
   double (*amax)(const BlockView& b);
 };
-template <size_t n>
-void add_table(Rows& rows, const AmaxRow (&table)[n]) {
+template <size_t n> void add_table(Rows& rows, const AmaxRow (&table)[n]) {
   for (const AmaxRow& row : table) add_amax(rows, row.id, row.title, row.amax);
 }
 
@@ -270,8 +269,7 @@ void add_row_scales(Rows& rows) {
 // ---- other arithmetic ----
 
 // The largest of f(element), from `least` on.
-template <class F>
-double largest(const BlockView& b, double least, F f) {
+template <class F> double largest(const BlockView& b, double least, F f) {
   double out = least;
   for (int64_t i = b.i0; i < b.i1; ++i)
     for (int64_t j = b.j0; j < b.j1; ++j)
@@ -296,10 +294,8 @@ double second_largest(const BlockView& b) {
   for (int64_t i = b.i0; i < b.i1; ++i)
     for (int64_t j = b.j0; j < b.j1; ++j) {
       const double v = std::fabs(b.x.value(i, j));
-      if (v > first)
-        second = std::exchange(first, v);
-      else if (v > second)
-        second = v;
+      if (v > first) second = std::exchange(first, v);
+      else if (v > second) second = v;
     }
   return second;
 }

@@ -59,8 +59,7 @@ struct ScaleRow {
   ScaleUses uses;
   uint32_t (*scale)(const ScaleGrid& s, int64_t i, int64_t b);
 };
-template <size_t n>
-void add_table(Rows& rows, const ScaleRow (&table)[n], bool wide = false) {
+template <size_t n> void add_table(Rows& rows, const ScaleRow (&table)[n], bool wide = false) {
   for (const ScaleRow& row : table) add_scale(rows, row.id, row.title, row.scale, row.uses, wide);
 }
 

@@ -64,8 +64,7 @@ string without_number(const string& id) {
 // By the id without its number, in the library's order.
 using StageRows = std::map<Stage, std::vector<std::pair<string, Row>>>;
 
-template <class T>
-void add_once(std::vector<T>& list, const T& value) {
+template <class T> void add_once(std::vector<T>& list, const T& value) {
   if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
 }
 

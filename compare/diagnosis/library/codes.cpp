@@ -156,8 +156,7 @@ Hypothesis& add_code(Rows& rows, string id, string title, std::function<uint32_t
   return h;
 }
 
-template <size_t n>
-void add_table(Rows& rows, const CodeRow (&table)[n], Stage stage = Stage::code) {
+template <size_t n> void add_table(Rows& rows, const CodeRow (&table)[n], Stage stage = Stage::code) {
   for (const CodeRow& row : table)
     add_code(
         rows, row.id, row.title,

@@ -189,8 +189,7 @@ constexpr DrawRow kDrawRows[] = {
 };
 
 // N12.3: the E2M1 code of a scaled value by a random byte.
-template <class Byte>
-uint32_t drawn_code(double s, Byte byte) {
+template <class Byte> uint32_t drawn_code(double s, Byte byte) {
   const uint32_t sign = std::signbit(s) ? 8u : 0u;
   const double magnitude = std::fabs(s);
   if (std::isnan(s)) return 7u;

@@ -22,10 +22,10 @@ namespace assay {
 struct ScaleGrid {
   Encoding encoding;
   int64_t lines, blocks;
-  std::vector<uint32_t> codes;   // [lines * blocks]
-  std::vector<double> amaxes;    // of the blocks, likewise; what scales are made of
-  double encode_scale = 1;       // N10.2, of a tensor with one amax
-  double tensor_amax = 0;        // ... which is this
+  std::vector<uint32_t> codes;  // [lines * blocks]
+  std::vector<double> amaxes;   // of the blocks, likewise; what scales are made of
+  double encode_scale = 1;      // N10.2, of a tensor with one amax
+  double tensor_amax = 0;       // ... which is this
   double amax(int64_t line, int64_t block) const { return amaxes[index(line, block)]; }
   uint32_t at(int64_t line, int64_t block) const { return codes[index(line, block)]; }
   size_t index(int64_t line, int64_t block) const { return static_cast<size_t>(line * blocks + block); }
@@ -48,15 +48,15 @@ class Lazy {
 struct CodeView {
   uint32_t code;
   Encoding encoding;
-  int64_t i, j, lines, length;   // where its element stands, and how many there are
-  double x;                      // the element
-  Lazy scaled;                   // the value that was rounded, perhaps NaN
-  double factor;                 // what the element is multiplied by, or divided by
+  int64_t i, j, lines, length;  // where its element stands, and how many there are
+  double x;                     // the element
+  Lazy scaled;                  // the value that was rounded, perhaps NaN
+  double factor;                // what the element is multiplied by, or divided by
   bool divides;
-  double scale;                  // the value of the stored scale
-  double tensor_amax;            // of formats that have one
+  double scale;        // the value of the stored scale
+  double tensor_amax;  // of formats that have one
   Lazy block_amax;
-  double encode_scale;           // N10.2, of a tensor with one amax
+  double encode_scale;  // N10.2, of a tensor with one amax
 };
 
 // What a per-tensor format stores of its scale.
@@ -65,10 +65,10 @@ struct TensorScalars {
 };
 
 struct Hypothesis {
-  std::string id;               // "amax.misses_last"; stable, and enough to build it again (hypothesis_named)
-  std::string title;            // "the amax of a block misses its last element"
+  std::string id;     // "amax.misses_last"; stable, and enough to build it again (hypothesis_named)
+  std::string title;  // "the amax of a block misses its last element"
   Stage stage = Stage::code;
-  std::string clause;           // that is violated, or that says what is done instead; may be empty
+  std::string clause;  // that is violated, or that says what is done instead; may be empty
 
   // What is done, usually one of these.
 
@@ -105,8 +105,8 @@ struct Hypothesis {
   // "<plane stem>:<name>": the place of everything in a plane (compare/diagnosis/patterns/layouts.h).
   std::string layout;
 
-  bool wide = false;            // looks at other blocks than its own: a sample cannot show what it does
-  bool named_set = false;       // a flavour: several keys that a known quantizer has together
+  bool wide = false;       // looks at other blocks than its own: a sample cannot show what it does
+  bool named_set = false;  // a flavour: several keys that a known quantizer has together
 };
 
 // The rows that can apply to one direction of a quantize, in the order in which equal explanations are

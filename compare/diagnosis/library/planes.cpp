@@ -38,8 +38,7 @@ constexpr PlaneRow kBlockRows[] = {
      scaled_value, "blocks:codes"},
 };
 
-template <size_t n>
-void add_table(Rows& rows, const PlaneRow (&table)[n]) {
+template <size_t n> void add_table(Rows& rows, const PlaneRow (&table)[n]) {
   for (const PlaneRow& row : table) {
     Hypothesis& h = rows.add(std::string("plane.") + row.id, row.title, row.stage, "N6.1");
     h.of_other = row.of_other;

@@ -19,9 +19,9 @@ struct Rows {
   const Quantizer& q;
   Direction d;
   const FormatInfo& format;
-  bool of_rows;        // N3.12: a per-tensor format under row scales, where a row is a block of its own
-  int64_t length;      // of a block; under row scales of a row
-  bool square;         // blocks are squares
+  bool of_rows;    // N3.12: a per-tensor format under row scales, where a row is a block of its own
+  int64_t length;  // of a block; under row scales of a row
+  bool square;     // blocks are squares
   std::vector<Hypothesis> list;
 
   // The new row. What it does is for the caller to fill in.
@@ -39,31 +39,31 @@ inline constexpr const char* kEpsilons[] = {"1e-12", "1e-10", "1e-8", "1e-6", "1
 double epsilon(const char* text);
 
 // One function for each stage, in files of the same names. Each adds the rows that apply.
-void add_key_rows(Rows&);                 // keys.cpp
+void add_key_rows(Rows&);  // keys.cpp
 void add_flavour_rows(Rows&);
-void add_input_rows(Rows&);               // input.cpp
-void add_rotation_rows(Rows&);            // rotation.cpp
-void add_block_amax_rows(Rows&);          // block_amax.cpp
+void add_input_rows(Rows&);       // input.cpp
+void add_rotation_rows(Rows&);    // rotation.cpp
+void add_block_amax_rows(Rows&);  // block_amax.cpp
 void add_own_line_rows(Rows&);
-void add_tensor_amax_rows(Rows&);         // tensor_amax.cpp
-void add_tensor_scale_rows(Rows&);        // tensor_scale.cpp
-void add_block_scale_rows(Rows&);         // block_scale.cpp
-void add_mx_rule_rows(Rows&);             // scale_rules.cpp
+void add_tensor_amax_rows(Rows&);   // tensor_amax.cpp
+void add_tensor_scale_rows(Rows&);  // tensor_scale.cpp
+void add_block_scale_rows(Rows&);   // block_scale.cpp
+void add_mx_rule_rows(Rows&);       // scale_rules.cpp
 void add_f32_rule_rows(Rows&);
 void add_nvfp4_rule_rows(Rows&);
 void add_fp8_block_rule_rows(Rows&);
-void add_scaled_value_rows(Rows&);        // scaled_values.cpp
-void add_code_rows(Rows&);                // codes.cpp
-void add_draw_rows(Rows&);                // draws.cpp
-void add_plane_rows(Rows&);               // planes.cpp
+void add_scaled_value_rows(Rows&);  // scaled_values.cpp
+void add_code_rows(Rows&);          // codes.cpp
+void add_draw_rows(Rows&);          // draws.cpp
+void add_plane_rows(Rows&);         // planes.cpp
 
 // Rows about the scale of a block, one for each bit of `uses` (block_scale.cpp).
 using ScaleOf = std::function<uint32_t(const ScaleGrid&, int64_t line, int64_t block)>;
 enum ScaleUses : unsigned {
-  kBoth = 1,            // for the codes and as it is stored
-  kStored = 4,          // as it is stored only
-  kUsedApart = 6,       // one row for the codes only, one as it is stored only
-  kUsedOrStored = 7,    // all three
+  kBoth = 1,          // for the codes and as it is stored
+  kStored = 4,        // as it is stored only
+  kUsedApart = 6,     // one row for the codes only, one as it is stored only
+  kUsedOrStored = 7,  // all three
 };
 void add_scale(Rows&, const std::string& id, const std::string& title, const ScaleOf& f, ScaleUses uses,
                bool wide = false);

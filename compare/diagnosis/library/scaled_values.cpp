@@ -23,8 +23,7 @@ struct ScaledRow {
   const char* title;
   double (*scaled)(const CodeView& c, double most);
 };
-template <size_t n>
-void add_table(Rows& rows, const ScaledRow (&table)[n]) {
+template <size_t n> void add_table(Rows& rows, const ScaledRow (&table)[n]) {
   for (const ScaledRow& row : table)
     add_scaled(rows, row.id, row.title,
                [f = row.scaled, most = rows.largest_element()](const CodeView& c) { return f(c, most); });

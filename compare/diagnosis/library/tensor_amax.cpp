@@ -109,8 +109,7 @@ void add_for_scale(Rows& rows, const string& id, string title, OfTensor f) {
 }
 
 // The largest of f(element), from 0 on.
-template <class F>
-double largest(const Matrix& x, F f) {
+template <class F> double largest(const Matrix& x, F f) {
   double out = 0;
   for (int64_t i = 0; i < x.lines(); ++i)
     for (int64_t j = 0; j < x.length(); ++j)
@@ -187,8 +186,7 @@ constexpr FactorRow kE5m2Rows[] = {
     {"max_1", "MAX is 1", 57344},
 };
 
-template <size_t n>
-void add_factors(Rows& rows, const FactorRow (&table)[n]) {
+template <size_t n> void add_factors(Rows& rows, const FactorRow (&table)[n]) {
   for (const FactorRow& row : table)
     add_for_scale(rows, row.id, row.title, [factor = row.factor](const Matrix& x, const Matrix&) {
       return f32_of(x.amax() * factor);
@@ -239,12 +237,9 @@ void add_tensor_amax_rows(Rows& rows) {
   if (rows.q.format == FormatId::fp8_delayed) return;  // the scale is given
   add_factors(rows, kFactorRows);
   add_epsilons(rows);
-  if (rows.q.format == FormatId::nvfp4)
-    add_nvfp4(rows);
-  else if (rows.q.element == Encoding::e4m3)
-    add_factors(rows, kE4m3Rows);
-  else
-    add_factors(rows, kE5m2Rows);
+  if (rows.q.format == FormatId::nvfp4) add_nvfp4(rows);
+  else if (rows.q.element == Encoding::e4m3) add_factors(rows, kE4m3Rows);
+  else add_factors(rows, kE5m2Rows);
 }
 
 }  // namespace assay

@@ -51,8 +51,7 @@ struct Differences {
   void add(const char* id, string text) { found.push_back({id, std::move(text)}); }
 
   // Whether holds(got, want) wherever they differ.
-  template <class Holds>
-  bool everywhere(Holds holds) const {
+  template <class Holds> bool everywhere(Holds holds) const {
     return std::all_of(codes.differ.begin(), codes.differ.end(),
                        [&](size_t i) { return holds(codes.got[i], codes.want[i]); });
   }
@@ -272,10 +271,8 @@ void look_for_places_of_the_amax(Differences& d) {
     d.add("amax_index", fmt::format("{}stands at index {} of {}", in_every, bad->at.first, bad->length));
   else if (bad->at.first >= bad->length - bad->length / 4)
     d.add("amax_last_quarter", in_every + "stands in the last quarter");
-  else if (many && bad->at.first >= half)
-    d.add("amax_second_half", in_every + "stands in the second half");
-  else if (many && bad->at.last < half)
-    d.add("amax_first_half", in_every + "stands in the first half");
+  else if (many && bad->at.first >= half) d.add("amax_second_half", in_every + "stands in the second half");
+  else if (many && bad->at.last < half) d.add("amax_first_half", in_every + "stands in the first half");
   if (bad->at.negative && many) d.add("amax_negative", in_every + "is negative");
 }
 

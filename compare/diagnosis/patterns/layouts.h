@@ -36,8 +36,8 @@ std::vector<LayoutFit> fit_layouts(const Plane& plane, std::span<const std::byte
 std::vector<LayoutFit> exact_layouts(const Plane& plane, std::span<const std::byte> got,
                                      std::span<const std::byte> want);
 
-// The layout of that name on a plane of any size, without codes: share 0. Nothing where no layout has that name, or
-// where it was found as runs of one tensor and says nothing of another.
+// The layout of that name on a plane of any size, without codes: share 0. Nothing where no layout has that
+// name, or where it was found as runs of one tensor and says nothing of another.
 std::optional<LayoutFit> layout_named(std::string_view name, const Plane& plane);
 
 // The bytes that came, put back into the plane's own order, so that values can be judged. Elements that the

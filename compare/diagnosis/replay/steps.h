@@ -43,8 +43,7 @@ struct Run {
   double whole_amax() const;
   bool has_tensor_amax() const;
   // The first hypothesis for which `f` holds, or null.
-  template <class F>
-  const Hypothesis* first(F f) const {
+  template <class F> const Hypothesis* first(F f) const {
     for (const Hypothesis* h : hypotheses)
       if (f(*h)) return h;
     return nullptr;

@@ -5,8 +5,8 @@
 #include <exception>
 
 #include "compare/arithmetic/factors.h"
-#include "compare/diagnosis/replay/window.h"
 #include "compare/diagnosis/replay/planes.h"
+#include "compare/diagnosis/replay/window.h"
 #include "contract/line.h"
 
 namespace assay {

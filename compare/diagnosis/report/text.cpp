@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
-#include "compare/text/printable.h"
 #include "compare/report/report.h"
+#include "compare/text/printable.h"
 
 namespace assay {
 

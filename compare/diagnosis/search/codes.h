@@ -26,8 +26,7 @@ class Codes {
   }
 
  private:
-  template <class T>
-  uint32_t read(int64_t i) const {
+  template <class T> uint32_t read(int64_t i) const {
     T code;
     std::memcpy(&code, bytes_ + i * static_cast<int64_t>(sizeof(T)), sizeof(T));
     return code;
@@ -37,16 +36,14 @@ class Codes {
 };
 
 // Calls f(row, column, flat index) for every logical element.
-template <class F>
-void for_places(const Plane& plane, F f) {
+template <class F> void for_places(const Plane& plane, F f) {
   const bool compact = plane.layout == ScaleLayout::compact && plane.members.empty();
   for (int64_t r = 0; r < plane.logical.rows; ++r)
     for (int64_t c = 0; c < plane.logical.cols; ++c)
       f(r, c, compact ? r * plane.padded.cols + c : index_of(plane, r, c));
 }
 // Calls f(flat index) likewise.
-template <class F>
-void for_logical(const Plane& plane, F f) {
+template <class F> void for_logical(const Plane& plane, F f) {
   if (plane.logical == plane.padded && plane.layout == ScaleLayout::compact) {
     for (int64_t i = 0; i < plane.logical.count(); ++i) f(i);
   } else {

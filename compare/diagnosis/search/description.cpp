@@ -57,10 +57,8 @@ void describe(JudgedCase& judged_case, Diagnosis& out) {
     for (const JudgedPlane& j : l.judged) all.push_back(j.got);
     for (const JudgedPlane& j : l.judged) {
       if (many && j.differ == 0) continue;
-      if (j.differ > 0 && !shown.lane)
-        shown = {&l, &j, &all};
-      else if (j.differ > 0 && shown.lane == &l && shown.plane->of == 1 && j.of > 1)
-        shown.plane = &j;
+      if (j.differ > 0 && !shown.lane) shown = {&l, &j, &all};
+      else if (j.differ > 0 && shown.lane == &l && shown.plane->of == 1 && j.of > 1) shown.plane = &j;
       PlaneSummary& s = summaries.emplace_back();
       looks.push_back([&] {
         if (j.differ > 0) s = summarize(l.lane().problem, j.got, j.want, l.lane().inputs, all);

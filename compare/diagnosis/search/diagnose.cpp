@@ -43,8 +43,7 @@ void find_first(JudgedCase& judged_case, Diagnosis& out) {
   if (any) out.direction = bad->lane().direction;
   if (out.confidence == Confidence::certain || out.confidence == Confidence::equivalent)
     out.first = out.explanations.front().stage;
-  else
-    out.first = any ? stage_of_unexplained(*bad) : Stage::layout;
+  else out.first = any ? stage_of_unexplained(*bad) : Stage::layout;
   // N11.2: what differs of rows has a cause of its own.
   if (out.first == Stage::rht && !judged_case.lanes_of(Direction::col, true).empty())
     out.direction = Direction::col;
@@ -55,10 +54,8 @@ void find_invisible(const JudgedCase& judged_case, const CausesByDirection& caus
   std::optional<std::set<string>> common;
   for (const auto& [d, found] : causes) {
     const std::set<string> here(found.unseen.begin(), found.unseen.end());
-    if (!common)
-      common = here;
-    else
-      std::erase_if(*common, [&](const string& id) { return !here.contains(id); });
+    if (!common) common = here;
+    else std::erase_if(*common, [&](const string& id) { return !here.contains(id); });
   }
   if (!common) return;
   for (const JudgedLane& l : judged_case.lanes) {
@@ -110,10 +107,8 @@ Result<Diagnosis> diagnose(const Observation& seen, Subject& reference, const Di
   }
   if (out.elements == 0 && seen.problem.x.shape.count() > 0)
     return Error{"nothing was compared: no plane holds an element", 0, ""};
-  if (differs)
-    find_cause(judged_case, out);
-  else
-    judge_padding(judged_case, out);
+  if (differs) find_cause(judged_case, out);
+  else judge_padding(judged_case, out);
   count_work(judged_case, out);
   return out;
 }

@@ -77,10 +77,8 @@ Explanations::Explanations(JudgedCase& judged_case, CausesByDirection& causes)
 }
 
 std::vector<Explanation> Explanations::run() {
-  if (causes_.size() == 1)
-    of_one_direction(causes_.begin()->first);
-  else if (causes_.size() == 2)
-    of_two_directions();
+  if (causes_.size() == 1) of_one_direction(causes_.begin()->first);
+  else if (causes_.size() == 2) of_two_directions();
   return std::move(out_);
 }
 
@@ -111,10 +109,8 @@ Explanation Explanations::explanation(const Parts& parts) const {
       first = false;
       if (h->keys.empty() || h->element) lines_only = false;
       const auto changed = lines_only ? with_keys(line, h->keys, d) : std::nullopt;
-      if (changed)
-        line = *changed;
-      else
-        lines_only = false;
+      if (changed) line = *changed;
+      else lines_only = false;
     }
   if (lines_only) e.line = to_line(line);
   return e;
@@ -145,10 +141,8 @@ void Explanations::of_one_direction(std::optional<Direction> d) {
         if (l.differs()) continue;
         const auto same = unchanged(l, c.ids);
         if (!same) continue;
-        if (l.lane().direction == d)
-          whole &= *same;  // a member that came out right
-        else
-          elsewhere = true, visible |= !*same;
+        if (l.lane().direction == d) whole &= *same;  // a member that came out right
+        else elsewhere = true, visible |= !*same;
       }
       if (!whole) continue;
     } else {
@@ -238,10 +232,8 @@ void explain(JudgedCase& judged_case, CausesByDirection& causes, Diagnosis& out)
   const auto exact = static_cast<size_t>(std::count_if(list.begin(), list.end(), is_exact));
   if (list.size() > exact + 3) list.resize(exact + 3);
   const bool most = !list.empty() && list.front().repaired * 2 > list.front().differ;
-  if (exact > 0)
-    out.confidence = exact == 1 ? Confidence::certain : Confidence::equivalent;
-  else
-    out.confidence = most ? Confidence::partial : Confidence::unexplained;
+  if (exact > 0) out.confidence = exact == 1 ? Confidence::certain : Confidence::equivalent;
+  else out.confidence = most ? Confidence::partial : Confidence::unexplained;
 }
 
 }  // namespace assay::cause

@@ -234,10 +234,8 @@ void try_tensor_scale(SearchState& s, const JudgedLane& lane, const JudgedPlane*
   if (!positive(inv) || !positive(1 / inv)) return;
   const PlaneData* given = find_plane(lane.lane().inputs, plane_name(*s.direction, "given.scale"));
   double right = 1 / static_cast<double>(inv_right);
-  if (scale)
-    right = static_cast<double>(number(scale->want));
-  else if (given)
-    right = static_cast<double>(number(*given));
+  if (scale) right = static_cast<double>(number(scale->want));
+  else if (given) right = static_cast<double>(number(*given));
   for (const float came : scale ? std::vector<float>{number(scale->got)} : scales_of(inv)) {
     const double times = static_cast<double>(came) / right;
     const double inv_times = static_cast<double>(inv) / static_cast<double>(inv_right);

@@ -9,8 +9,7 @@
 namespace assay::cause {
 
 // Calls body(i) for every i below `count`, on at most `jobs` threads.
-template <class Body>
-void parallel(int jobs, size_t count, Body body) {
+template <class Body> void parallel(int jobs, size_t count, Body body) {
   std::atomic<size_t> next = 0;
   const auto work = [&] {
     for (size_t i; (i = next++) < count;) body(i);

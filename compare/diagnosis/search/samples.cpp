@@ -58,10 +58,8 @@ Blocks blocks_of(const JudgedLane& lane) {
   b.bad.assign(static_cast<size_t>(b.groups * b.blocks), 0);
   for (const JudgedPlane& j : lane.judged) {
     if (j.differ == 0 || j.is_scalar()) continue;
-    if (j.is_data())
-      mark_codes(b, j, lane.as_seen());
-    else
-      mark_scales(b, j, q, lane.as_seen());
+    if (j.is_data()) mark_codes(b, j, lane.as_seen());
+    else mark_scales(b, j, q, lane.as_seen());
   }
   return b;
 }
@@ -71,8 +69,7 @@ Blocks blocks_of(const JudgedLane& lane) {
 struct Marked {
   std::vector<int64_t> all, bad, scaled;
 };
-template <class Worst>
-Marked marked(int64_t count, Worst worst) {
+template <class Worst> Marked marked(int64_t count, Worst worst) {
   Marked out;
   for (int64_t n = 0; n < count; ++n) {
     const uint8_t mark = worst(n);
@@ -204,12 +201,9 @@ std::optional<Sample> read_sample(const JudgedLane& lane, const Selection& selec
       part.at.push_back(sample);
       source.push_back(whole);
     };
-    if (selection.everything)
-      for_logical(j.want.plane, [&](int64_t i) { pair(i, i); });
-    else if (j.is_scalar())
-      pair(0, 0);
-    else
-      pair_selected(lane, selection, j.want.plane, (*base)[j.index].plane, part.data, pair);
+    if (selection.everything) for_logical(j.want.plane, [&](int64_t i) { pair(i, i); });
+    else if (j.is_scalar()) pair(0, 0);
+    else pair_selected(lane, selection, j.want.plane, (*base)[j.index].plane, part.data, pair);
     const Codes got(j.got), want(j.want), made((*base)[j.index]);
     for (size_t k = 0; k < source.size(); ++k) {
       part.got.push_back(got[source[k]]);

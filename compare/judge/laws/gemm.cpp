@@ -32,8 +32,12 @@ void check_gemm(LawRecord& laws) {
       laws.breach(d, i / s.cols, i % s.cols, [&] {
         const std::string found = number_text(got);
         if (interval->nan) return fmt::format("it is NaN in every order (N16.13), found {}", found);
-        if (exact) return fmt::format("no step of this sum rounds{}: it is {} ({}), found {}", any ? ", in any order" : "", number_text(interval->low), any ? "N16.13" : "N16.11", found);
-        return fmt::format("the sum lies between {} and {} ({}), found {}", number_text(interval->low), number_text(interval->high), any ? "in any order, N16.13" : "N16.10", found);
+        if (exact)
+          return fmt::format("no step of this sum rounds{}: it is {} ({}), found {}",
+                             any ? ", in any order" : "", number_text(interval->low),
+                             any ? "N16.13" : "N16.11", found);
+        return fmt::format("the sum lies between {} and {} ({}), found {}", number_text(interval->low),
+                           number_text(interval->high), any ? "in any order, N16.13" : "N16.10", found);
       });
     }
   }

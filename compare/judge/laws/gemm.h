@@ -4,7 +4,8 @@
 
 namespace assay {
 
-// d lies between the casts of the bound's ends (N16.10, N16.13); where nothing is rounded there is one value (N16.11).
+// d lies between the casts of the bound's ends (N16.10, N16.13); where nothing is rounded there is one value
+// (N16.11).
 void check_gemm(LawRecord& laws);
 
 }  // namespace assay

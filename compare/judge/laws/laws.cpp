@@ -21,7 +21,8 @@ void check_split(LawRecord& laws) {
   const std::vector<Problem> members = member_problems(laws.problem);
   check_offsets(laws, members);
   for (size_t m = 0; m < members.size(); ++m) {
-    const std::vector<PlaneData> in = planes_of_member(laws.inputs, m), out = planes_of_member(laws.outputs, m);
+    const std::vector<PlaneData> in = planes_of_member(laws.inputs, m),
+                                 out = planes_of_member(laws.outputs, m);
     for (Breach& b : check_laws(members[m], in, out, laws.subject, &laws.evaluated)) {
       b.plane += fmt::format("[{}]", m);
       laws.breaches.push_back(std::move(b));

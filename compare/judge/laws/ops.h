@@ -13,8 +13,8 @@ void check_stochastic_cast(LawRecord& laws);
 void check_quantize(LawRecord& laws, Direction d, const Quantizer& q);
 // Each element is its code times its scale.
 void check_dequantize(LawRecord& laws);
-// H H^T = 16 I: the rotation of a rotated block is the block again. Sums of small integers are exact; of other values
-// each element of y is within half a unit of bf16 and what 16 additions lose (N11.3).
+// H H^T = 16 I: the rotation of a rotated block is the block again. Sums of small integers are exact; of
+// other values each element of y is within half a unit of bf16 and what 16 additions lose (N11.3).
 void check_hadamard(LawRecord& laws);
 // Philox is a bijection of counters, so under one key no two counters share their output (N12.1).
 void check_philox(LawRecord& laws);

@@ -5,9 +5,13 @@
 
 namespace assay {
 
-uint32_t code(const PlaneData& p, int64_t row, int64_t col) { return code_at(p.plane, p.bytes, index_of(p.plane, row, col)); }
+uint32_t code(const PlaneData& p, int64_t row, int64_t col) {
+  return code_at(p.plane, p.bytes, index_of(p.plane, row, col));
+}
 
-double value(const PlaneData& p, int64_t row, int64_t col) { return value_of(p.plane.encoding, code(p, row, col)); }
+double value(const PlaneData& p, int64_t row, int64_t col) {
+  return value_of(p.plane.encoding, code(p, row, col));
+}
 
 const PlaneData& scale_plane(Direction d, const Quantizer& q, const std::vector<PlaneData>& planes) {
   return *find_plane(planes, plane_name(d, scale_stem(q.scales)));
@@ -19,8 +23,8 @@ void LawRecord::begin(const std::string& claim) {
   add_kind(evaluated, claim);
 }
 
-void LawRecord::breach(const PlaneData& plane, int64_t row, int64_t col, const std::function<std::string()>& message,
-                       bool in_padding) {
+void LawRecord::breach(const PlaneData& plane, int64_t row, int64_t col,
+                       const std::function<std::string()>& message, bool in_padding) {
   if (open_) {
     ++breaches.back().differ;
     return;

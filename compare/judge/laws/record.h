@@ -14,8 +14,8 @@
 namespace assay {
 
 struct LawRecord {
-  LawRecord(const Problem& problem, const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& outputs,
-            std::string_view subject, GemmOrder order)
+  LawRecord(const Problem& problem, const std::vector<PlaneData>& inputs,
+            const std::vector<PlaneData>& outputs, std::string_view subject, GemmOrder order)
       : problem(problem), inputs(inputs), outputs(outputs), subject(subject), order(order) {}
 
   const PlaneData& in(const std::string& name) const { return *find_plane(inputs, name); }
@@ -29,13 +29,13 @@ struct LawRecord {
   const Problem& problem;
   const std::vector<PlaneData>&inputs, &outputs;
   std::string subject;
-  GemmOrder order;                      // of what follows a gemm's sum
+  GemmOrder order;  // of what follows a gemm's sum
   std::vector<Breach> breaches;
-  std::vector<std::string> evaluated;   // the claims that were begun
+  std::vector<std::string> evaluated;  // the claims that were begun
 
  private:
   std::string claim_;
-  bool open_ = false;                   // the last breach is of the law that was begun last
+  bool open_ = false;  // the last breach is of the law that was begun last
 };
 
 // The code and the value that stand at (row, col) of a plane.

@@ -10,15 +10,15 @@ namespace assay {
 // How values become codes.
 struct Rounding {
   bool saturates = true;
-  ElementTies ties = ElementTies::even;   // N17.1
-  NegZero zeros = NegZero::keep;          // N17.4
+  ElementTies ties = ElementTies::even;  // N17.1
+  NegZero zeros = NegZero::keep;         // N17.4
 };
 Rounding rounding_of(const Quantizer& q);
 // Whether a cast keeps a value that is too large at the largest finite one (N2.3).
 bool saturates(Encoding to, Overflow overflow);
 
-// Whether `got` is v rounded to nearest: within half a step, ties as `rule` says, the sign kept. `slack` says how far v
-// may be off; where it is 0, v stands as it is because no step before has rounded it.
+// Whether `got` is v rounded to nearest: within half a step, ties as `rule` says, the sign kept. `slack` says
+// how far v may be off; where it is 0, v stands as it is because no step before has rounded it.
 std::string nearest(Encoding e, uint32_t got, double v, double slack, const Rounding& rule);
 // Whether `got` is one of the neighbours that the rounding mode allows.
 std::string directed(Encoding e, uint32_t got, double v, Round round, bool saturate);

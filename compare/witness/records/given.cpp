@@ -14,7 +14,8 @@ using std::string;
 using std::string_view;
 
 void refuse_word(const string& where, string_view word, const std::vector<string_view>& known) {
-  throw std::invalid_argument(fmt::format("{}: no such word '{}', expected one of '{}'", where, word, fmt::join(known, "', '")));
+  throw std::invalid_argument(
+      fmt::format("{}: no such word '{}', expected one of '{}'", where, word, fmt::join(known, "', '")));
 }
 
 string_view recipe_called(string_view word, const string& where) {
@@ -48,7 +49,8 @@ Given Given::at(string_view key, string_view what) const {
 std::vector<std::pair<string, Given>> Given::members() const {
   if (!value_->object()) refuse("an object");
   std::vector<std::pair<string, Given>> out;
-  for (const auto& [key, value] : *value_->object()) out.emplace_back(key, Given(value, fmt::format("{}.{}", path_, key)));
+  for (const auto& [key, value] : *value_->object())
+    out.emplace_back(key, Given(value, fmt::format("{}.{}", path_, key)));
   return out;
 }
 
@@ -86,7 +88,8 @@ training::Dims Given::dims(int64_t low) const {
   const training::Dims out = numbers(low, kMostElements);
   int64_t count = 1;
   for (const int64_t n : out)
-    if ((count *= std::max<int64_t>(n, 1)) > kMostElements) refuse(fmt::format("a shape of at most {} elements", kMostElements));
+    if ((count *= std::max<int64_t>(n, 1)) > kMostElements)
+      refuse(fmt::format("a shape of at most {} elements", kMostElements));
   return out;
 }
 
@@ -112,7 +115,8 @@ training::Usages Given::usages() const {
 F32Bits Given::bits() const {
   constexpr string_view kDigits = "0123456789abcdef";
   const string& hex = text();
-  if (hex.size() != 8 || hex.find_first_not_of(kDigits) != string::npos) refuse("the 8 hexadecimal digits of a binary32");
+  if (hex.size() != 8 || hex.find_first_not_of(kDigits) != string::npos)
+    refuse("the 8 hexadecimal digits of a binary32");
   return static_cast<F32Bits>(std::stoul(hex, nullptr, 16));
 }
 
@@ -131,7 +135,8 @@ training::DType Given::dtype() const {
 training::RolePtr Given::role() const {
   if (is_null()) return nullptr;
   if (!value_->object()) refuse("a role, {module_type, tensor_type, name}, or null");
-  return std::make_shared<const training::QuantizerRole>(text("module_type", ""), text("tensor_type", ""), text("name", ""));
+  return std::make_shared<const training::QuantizerRole>(text("module_type", ""), text("tensor_type", ""),
+                                                         text("name", ""));
 }
 
 std::optional<string> Given::name(string_view key) const {

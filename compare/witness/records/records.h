@@ -1,5 +1,6 @@
-// Witness records: what the original's own Python logic did, as JSON cases {id, group, given, then} (docs/training.md). `assay vectors` judges a folder of them like a
-// folder of tensors: each record's `given` is run through training/ and every value of the answer must equal `then`.
+// Witness records: what the original's own Python logic did, as JSON cases {id, group, given, then}
+// (docs/training.md). `assay vectors` judges a folder of them like a folder of tensors: each record's `given`
+// is run through training/ and every value of the answer must equal `then`.
 #pragma once
 #include <iosfwd>
 #include <string>
@@ -26,8 +27,10 @@ json::Value witness_delayed_scaling(std::string_view group, const Given& given, 
 // Whether `family` ("semantics_storages") is one of records.
 bool is_witness_family(std::string_view family);
 
-// The first place where two values differ, members in any order: "then.ok.calls[2].class: expected "row", found "col"". Empty when equal. Numbers compare by value.
-std::string first_difference(const json::Value& want, const json::Value& got, const std::string& path = "then");
+// The first place where two values differ, members in any order: "then.ok.calls[2].class: expected "row",
+// found "col"". Empty when equal. Numbers compare by value.
+std::string first_difference(const json::Value& want, const json::Value& got,
+                             const std::string& path = "then");
 
 // The first difference between the `then` of `record`, {group, given, then} of `family`, and what training/
 // computes, or "no answer: " and the reason. Empty where the record passes. This returns whatever the record
@@ -37,8 +40,9 @@ std::string witness_difference(std::string_view family, const json::Value& recor
 struct WitnessCounts {
   size_t passed = 0, failed = 0;
 };
-// Judges the records of one file whose "<file>#<id>" contains `filter`, and prints a line for the file and a screen for each of the first failures on `out`. Error: the file
-// cannot be read, or holds no cases.
-Result<WitnessCounts> judge_witness(const std::string& path, std::string_view family, const std::string& filter, Subject& subject, std::ostream& out);
+// Judges the records of one file whose "<file>#<id>" contains `filter`, and prints a line for the file and a
+// screen for each of the first failures on `out`. Error: the file cannot be read, or holds no cases.
+Result<WitnessCounts> judge_witness(const std::string& path, std::string_view family,
+                                    const std::string& filter, Subject& subject, std::ostream& out);
 
 }  // namespace assay

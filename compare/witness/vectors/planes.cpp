@@ -88,7 +88,7 @@ PlaneData counters(const safetensors::Tensor& t, const Plane& plane) {
   const uint64_t subsequence = word(t, 2) | uint64_t{word(t, 3)} << 32;
   for (int64_t i = 0; i < plane.logical.rows; ++i) {
     const uint64_t low = offset + static_cast<uint64_t>(i),
-                   high = subsequence + (low < offset);   // the carry goes on
+                   high = subsequence + (low < offset);  // the carry goes on
     for (int64_t w = 0; w < 4; ++w)
       set_code(plane, out.bytes, 4 * i + w, static_cast<uint32_t>((w < 2 ? low : high) >> (w % 2 * 32)));
   }
@@ -116,8 +116,7 @@ Result<PlaneData> made_plane(string_view text, const VectorSource& from, const P
 // ---- as
 
 // Writes the plane's meaningful elements: `code(i)` of each.
-template <class Code>
-Bytes elements(const Plane& plane, Code code) {
+template <class Code> Bytes elements(const Plane& plane, Code code) {
   Plane dense = plane;
   dense.padded = plane.logical;
   Bytes out(dense.bytes());

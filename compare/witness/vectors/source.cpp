@@ -36,7 +36,7 @@ Result<string> binary32(const VectorSource& from, string_view name) {
   const json::Value* v = from.field(name);
   const auto number = v ? v->to_double() : std::nullopt;
   if (!number) return wrong(fmt::format("params lack the number '{}'", name));
-  const float narrow = static_cast<float>(*number);   // a file's parameter, not a normative step
+  const float narrow = static_cast<float>(*number);  // a file's parameter, not a normative step
   uint32_t bits;
   std::memcpy(&bits, &narrow, 4);
   return hex(bits);

@@ -131,7 +131,7 @@ void add_fp8_block(Rows& rows) {
   }
   const string disputed = "quantize fp8_block" + kShape + " dir=row element={format}" + scaled;
   for (const string variant :
-       {"", "scale_limit=source_max"}) {   // N3.5: what TransformerEngine's kernels pass (N8.5)
+       {"", "scale_limit=source_max"}) {  // N3.5: what TransformerEngine's kernels pass (N8.5)
     const string family = "fp8_block_disputed", line = disputed + " " + variant;
     rows.add({family, "~{what:data|scale_inv}", line, "x=~input", "row.{what}", "", "", variant});
     rows.add({family, "~scale_given_nan_ignoring_amax", line, "x=~input", "row.scale_inv", "reciprocal", "",
@@ -168,8 +168,8 @@ void add_nvfp4(Rows& rows) {
     rows.both(family, kNvfp4 + keys + kGiven + " scales=gemm",
               {{"~scale_swizzled", "row.scale_gemm"}, {"~scale_t_swizzled", "col.scale_gemm"}});
     rows.dequantize(family, "nvfp4" + kShape,
-                    "row.amax=~global_amax row.scale_inv=~scale row.data=~data");   // copies of a square
-                                                                                    // block's scale are alike
+                    "row.amax=~global_amax row.scale_inv=~scale row.data=~data");  // copies of a square
+                                                                                   // block's scale are alike
   }
   for (const auto& [what, plane] : {std::pair("data", "row.data"), {"scale", "row.scale_inv"}})
     rows.add({"nvfp4_disputed", string("~{block:1d|2d}.") + what, kNvfp4 + " dir=row block={block}" + kGiven,

@@ -58,7 +58,7 @@ namespace assay {
 
 struct VectorRow {
   std::string family, tensor, line, inputs, plane, as = {}, when = {};
-  std::string variant = {};   // keys of the line that are not the default, for reports on disputed files
+  std::string variant = {};  // keys of the line that are not the default, for reports on disputed files
 };
 std::span<const VectorRow> vector_rows();
 

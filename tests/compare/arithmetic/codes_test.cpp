@@ -20,7 +20,7 @@ TEST(Codes, AsBitsHexAndValue) {
   EXPECT_EQ(value_text(Encoding::e8m0, 0x7C), "2^-3");
   EXPECT_EQ(code_bits(Encoding::e2m1, 0xF), "1.11.1");
   EXPECT_EQ(value_text(Encoding::e2m1, 0xF), "-6");
-  EXPECT_EQ(code_bits(Encoding::e2m1, 0x12), "!0.01.0");   // a stray bit beside the code
+  EXPECT_EQ(code_bits(Encoding::e2m1, 0x12), "!0.01.0");  // a stray bit beside the code
   EXPECT_EQ(code_hex(Encoding::bf16, 0x3F80), "3F80");
   EXPECT_EQ(value_text(Encoding::f16, 0x7BFF), "65504");
   EXPECT_EQ(f32_hex_text(0x3EA00000), "0x1.4p-2");

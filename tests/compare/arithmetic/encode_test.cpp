@@ -18,14 +18,16 @@ TEST(Encode, NearestBf16) {
   uint64_t state = 1;
   for (int n = 0; n < 400000; ++n) {
     state = state * 6364136223846793005u + 1442695040888963407u;
-    const uint32_t below = static_cast<uint32_t>(state >> 33) % 0x7F7F;   // a magnitude, and the next
+    const uint32_t below = static_cast<uint32_t>(state >> 33) % 0x7F7F;  // a magnitude, and the next
     const double low = of(below), high = of(below + 1);
     const double part[] = {0, 0x1p-40, 0.25, 0.5 - 0x1p-40, 0.5, 0.5 + 0x1p-40, 0.75, 1 - 0x1p-40};
     const int p = static_cast<int>(state >> 20 & 7);
     const double v = low + (high - low) * part[p];
     const uint32_t want = below + (p > 4 || (p == 4 && (below & 1) != 0));
     ASSERT_EQ(nearest_code(Encoding::bf16, v), want) << v;
-    if (v != 0) { ASSERT_EQ(nearest_code(Encoding::bf16, -v), 0x8000 | want) << v; }
+    if (v != 0) {
+      ASSERT_EQ(nearest_code(Encoding::bf16, -v), 0x8000 | want) << v;
+    }
   }
 }
 

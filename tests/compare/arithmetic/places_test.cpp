@@ -13,7 +13,8 @@ namespace {
 
 // place_of and index_of are inverse, in both orders and directions, and the tile order is a permutation.
 TEST(Places, OfTheTileOrder) {
-  for (const char* line : {"quantize mxfp8 130x200 bf16 dir=both scales=gemm", "quantize mxfp8 130x200 bf16 dir=both"})
+  for (const char* line :
+       {"quantize mxfp8 130x200 bf16 dir=both scales=gemm", "quantize mxfp8 130x200 bf16 dir=both"})
     for (const Plane& plane : output_planes(fakes::problem(line))) {
       std::set<std::pair<int64_t, int64_t>> seen;
       for (int64_t i = 0; i < plane.padded.count(); ++i) {
@@ -26,9 +27,11 @@ TEST(Places, OfTheTileOrder) {
     }
 }
 
-// By hand from N6.3: row scales of 256 columns have T = 2 tiles along; scale (r = 37, j = 5) is in tile 1, line 5, group 1, byte 1.
+// By hand from N6.3: row scales of 256 columns have T = 2 tiles along; scale (r = 37, j = 5) is in tile 1,
+// line 5, group 1, byte 1.
 TEST(Places, OneByHand) {
-  const std::vector<Plane> planes = output_planes(fakes::problem("quantize mxfp8 64x256 bf16 dir=row scales=gemm"));
+  const std::vector<Plane> planes =
+      output_planes(fakes::problem("quantize mxfp8 64x256 bf16 dir=row scales=gemm"));
   EXPECT_EQ(planes[0].name, "row.scale_gemm");
   EXPECT_EQ(index_of(planes[0], 37, 5), 512 + 5 * 16 + 1 * 4 + 1);
 }
@@ -54,10 +57,12 @@ TEST(Places, AndRegionsInWords) {
     if (plane.name == "col.data") {
       EXPECT_EQ(place_text(&t, plane, {false, 3, 5}), "row 5, column 3 (stored [3][5])");
     }
-  const Problem by_rows = fakes::problem("quantize fp8_current 8x16 bf16 dir=both row_scaled=1");   // N3.12
+  const Problem by_rows = fakes::problem("quantize fp8_current 8x16 bf16 dir=both row_scaled=1");  // N3.12
   for (const Plane& plane : output_planes(by_rows))
     if (!plane.name.ends_with(".data")) {
-      EXPECT_EQ(place_text(&by_rows, plane, {false, 5, 0}), plane.name.starts_with("row") ? "row 5, columns 0..15" : "rows 0..7, column 5") << plane.name;
+      EXPECT_EQ(place_text(&by_rows, plane, {false, 5, 0}),
+                plane.name.starts_with("row") ? "row 5, columns 0..15" : "rows 0..7, column 5")
+          << plane.name;
     }
   const Problem product = fakes::problem("gemm a=mxfp8 b=mxfp8 5x7x32");
   EXPECT_EQ(place_text(&product, output_planes(product)[0], {false, 6, 4}), "row n = 6, column m = 4");

@@ -26,40 +26,53 @@ bool breaks(const Verdict& v, const std::string& claim) {
 const char kMx[] = "quantize mxfp8 64x96 bf16 dir=both";
 
 TEST(Claims, AGoodSubjectPassesEveryClaim) {
-  for (const char* line : {kMx, "cast e4m3 8x64 bf16 fill=ties", "cast e8m0 8x64 f32 round=rp", "cast e5m2 8x64 f32 round=rz fill=edges", "quantize fp8_current 33x65 f32 dir=both",
-                           "quantize mxfp8 40x70 f16 dir=both block=32x32 scales=gemm", "dequantize mxfp8 64x96 f32", "swizzle mxfp8 130x256 e8m0",
-                           "swizzle mxfp8 130x256 e8m0 inverse=1", "update fp8_delayed 16x12 f32", "scale_chain mxfp8 1x512 f32 fill=wide", "quantize identity 8x40 bf16 dir=both",
-                           "quantize fp8_delayed 40x40 bf16 dir=both noop=1", "quantize mxfp8 0x32 bf16"}) {
+  for (const char* line :
+       {kMx, "cast e4m3 8x64 bf16 fill=ties", "cast e8m0 8x64 f32 round=rp",
+        "cast e5m2 8x64 f32 round=rz fill=edges", "quantize fp8_current 33x65 f32 dir=both",
+        "quantize mxfp8 40x70 f16 dir=both block=32x32 scales=gemm", "dequantize mxfp8 64x96 f32",
+        "swizzle mxfp8 130x256 e8m0", "swizzle mxfp8 130x256 e8m0 inverse=1", "update fp8_delayed 16x12 f32",
+        "scale_chain mxfp8 1x512 f32 fill=wide", "quantize identity 8x40 bf16 dir=both",
+        "quantize fp8_delayed 40x40 bf16 dir=both noop=1", "quantize mxfp8 0x32 bf16"}) {
     const Verdict v = judged(line, nullptr);
-    EXPECT_EQ(v.outcome, Outcome::passed) << line << (v.breaches.empty() ? "" : ": " + v.breaches[0].claim + " " + v.breaches[0].message);
+    EXPECT_EQ(v.outcome, Outcome::passed)
+        << line << (v.breaches.empty() ? "" : ": " + v.breaches[0].claim + " " + v.breaches[0].message);
     EXPECT_FALSE(v.claims.empty());
   }
 }
 
 TEST(Claims, Parity) {
-  const Verdict v = judged(kMx, [](auto&, auto out, auto&) { fakes::output(out, "row.data")->bytes[96 * 5 + 7] ^= std::byte{1}; });
+  const Verdict v = judged(
+      kMx, [](auto&, auto out, auto&) { fakes::output(out, "row.data")->bytes[96 * 5 + 7] ^= std::byte{1}; });
   EXPECT_EQ(v.outcome, Outcome::failed);
   ASSERT_FALSE(v.breaches.empty());
   EXPECT_EQ(v.breaches[0].claim, "parity");
   EXPECT_EQ(v.breaches[0].plane, "row.data");
   EXPECT_EQ(v.breaches[0].row, 5);
   EXPECT_EQ(v.breaches[0].col, 7);
-  EXPECT_EQ(v.launches, 4);   // the line, again, and each direction alone
+  EXPECT_EQ(v.launches, 4);  // the line, again, and each direction alone
 }
 
 TEST(Claims, PaddingAndGuardAndInputs) {
-  EXPECT_TRUE(breaks(judged("quantize mxfp8 33x70 bf16 dir=row", [](auto&, auto out, auto&) { fakes::output(out, "row.scale_inv")->bytes.back() = std::byte{1}; }), "padding"));
-  const Verdict after = judged(kMx, [](auto&, auto out, auto&) { out[0].bytes.data()[out[0].bytes.size()] = std::byte{0}; });
+  EXPECT_TRUE(breaks(judged("quantize mxfp8 33x70 bf16 dir=row",
+                            [](auto&, auto out, auto&) {
+                              fakes::output(out, "row.scale_inv")->bytes.back() = std::byte{1};
+                            }),
+                     "padding"));
+  const Verdict after =
+      judged(kMx, [](auto&, auto out, auto&) { out[0].bytes.data()[out[0].bytes.size()] = std::byte{0}; });
   ASSERT_EQ(after.outcome, Outcome::failed);
   EXPECT_EQ(after.breaches[0].claim, "guard");
-  EXPECT_NE(after.breaches[0].message.find("row.scale_inv: byte 0 past the end"), std::string::npos) << after.breaches[0].message;
+  EXPECT_NE(after.breaches[0].message.find("row.scale_inv: byte 0 past the end"), std::string::npos)
+      << after.breaches[0].message;
   const Verdict before = judged(kMx, [](auto&, auto out, auto&) { out[1].bytes.data()[-1] = std::byte{0}; });
   EXPECT_NE(before.breaches.at(0).message.find("row.data: byte 1 before the start"), std::string::npos);
 }
 
 TEST(Claims, AnUnwrittenByteDoesNotRepeat) {
   // Byte 0 is left as the poison; whatever parity says, a repeat under another poison shows it.
-  const Verdict v = judged(kMx, [](auto&, auto out, const Environment& env) { fakes::output(out, "col.data")->bytes[0] = std::byte{env.poison}; });
+  const Verdict v = judged(kMx, [](auto&, auto out, const Environment& env) {
+    fakes::output(out, "col.data")->bytes[0] = std::byte{env.poison};
+  });
   EXPECT_TRUE(breaks(v, "repeat"));
 }
 
@@ -74,7 +87,9 @@ TEST(Claims, OrderMayNotMatter) {
 }
 
 TEST(Claims, Untouched) {
-  const Verdict v = judged("quantize mxfp8 64x64 bf16 dir=both noop=1", [](auto&, auto out, auto&) { fakes::output(out, "col.data")->bytes[64 * 2 + 5] = std::byte{0x7E}; });
+  const Verdict v = judged("quantize mxfp8 64x64 bf16 dir=both noop=1", [](auto&, auto out, auto&) {
+    fakes::output(out, "col.data")->bytes[64 * 2 + 5] = std::byte{0x7E};
+  });
   ASSERT_EQ(v.outcome, Outcome::failed);
   EXPECT_EQ(v.breaches[0].claim, "untouched");
   EXPECT_EQ(v.breaches[0].plane, "col.data");
@@ -93,7 +108,8 @@ TEST(Expectations, Unsupported) {
   Expectation unsupported;
   unsupported.unsupported = true;
   EXPECT_EQ(judged("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", nullptr).outcome, Outcome::unsupported);
-  EXPECT_EQ(judged("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", nullptr, unsupported).outcome, Outcome::passed);
+  EXPECT_EQ(judged("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", nullptr, unsupported).outcome,
+            Outcome::passed);
   EXPECT_EQ(judged(kMx, nullptr, unsupported).outcome, Outcome::failed);
 }
 
@@ -103,7 +119,7 @@ TEST(Expectations, Failure) {
   auto spoil = [](auto&, auto out, auto&) { fakes::output(out, "col.data")->bytes[3] ^= std::byte{1}; };
   auto elsewhere = [](auto&, auto out, auto&) { fakes::output(out, "row.data")->bytes[3] ^= std::byte{1}; };
   EXPECT_EQ(judged(kMx, spoil, fails).outcome, Outcome::passed);
-  EXPECT_EQ(judged(kMx, nullptr, fails).outcome, Outcome::failed);       // turned red: it passes
+  EXPECT_EQ(judged(kMx, nullptr, fails).outcome, Outcome::failed);  // turned red: it passes
   EXPECT_EQ(judged(kMx, elsewhere, fails).outcome, Outcome::failed);
 }
 
@@ -113,7 +129,10 @@ TEST(Expectations, Trust) {
   const std::string zeros = "cast e4m3 8x32 bf16 fill=zeros";
   EXPECT_EQ(judged(zeros, nullptr).outcome, Outcome::mistrusted);
   EXPECT_EQ(judged(zeros, nullptr, trust).outcome, Outcome::passed);
-  EXPECT_EQ(judged(zeros, [](auto&, auto out, auto&) { out[0].bytes[0] = std::byte{1}; }, trust).outcome, Outcome::failed);
+  EXPECT_EQ(judged(
+                zeros, [](auto&, auto out, auto&) { out[0].bytes[0] = std::byte{1}; }, trust)
+                .outcome,
+            Outcome::failed);
 }
 
 TEST(Claims, AbsentAndUnknownSubjectsAreSkipped) {
@@ -126,7 +145,8 @@ TEST(Claims, AbsentAndUnknownSubjectsAreSkipped) {
 }
 
 TEST(Claims, VerdictsTravelAsJson) {
-  Verdict v = judged(kMx, [](auto&, auto out, auto&) { fakes::output(out, "row.scale_inv")->bytes[0] ^= std::byte{1}; });
+  Verdict v = judged(
+      kMx, [](auto&, auto out, auto&) { fakes::output(out, "row.scale_inv")->bytes[0] ^= std::byte{1}; });
   v.seconds = 0.25;
   ASSERT_FALSE(v.breaches.empty());
   const auto back = verdict_from_json(*json::parse(json::dump(to_json(v))));
@@ -146,29 +166,58 @@ void flip(std::span<const Buffer> out, std::string_view name, size_t at = 0) {
   if (const Buffer* b = fakes::output(out, name); b && at < b->bytes.size()) b->bytes[at] ^= std::byte{1};
 }
 
-// N13.2: a launch of a pair that is wrong by itself, while each direction alone is right; and the other way round.
+// N13.2: a launch of a pair that is wrong by itself, while each direction alone is right; and the other way
+// round.
 TEST(Pairs, DirectionsEqualTheSubjectsOwnLines) {
   const char* hybrid = "quantize mxfp8/fp8_current 33x65 bf16 fill=outliers";
-  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) { if (p.row && p.col) flip(out, "row.data"); }).count("hybrid.row"));
-  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) { if (p.row && p.col) flip(out, "col.data"); }).count("hybrid.col"));
-  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) { if (!p.row) flip(out, "col.scale_inv"); }).count("hybrid.col"));
-  EXPECT_TRUE(broken("quantize nvfp4 32x64 bf16", [](const Problem& p, auto out, auto&) { if (!p.col) flip(out, "row.data", 3); }).count("hybrid.same"));
+  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) {
+                if (p.row && p.col) flip(out, "row.data");
+              }).count("hybrid.row"));
+  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) {
+                if (p.row && p.col) flip(out, "col.data");
+              }).count("hybrid.col"));
+  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) {
+                if (!p.row) flip(out, "col.scale_inv");
+              }).count("hybrid.col"));
+  EXPECT_TRUE(broken("quantize nvfp4 32x64 bf16", [](const Problem& p, auto out, auto&) {
+                if (!p.col) flip(out, "row.data", 3);
+              }).count("hybrid.same"));
   const char* cascade = "quantize mxfp4/mxfp8 33x65 bf16 col_source=row_dequantized fill=outliers";
-  EXPECT_TRUE(broken(cascade, [](const Problem& p, auto out, auto&) { if (p.as<Dequantize>()) flip(out, "y", 11); }).count("hybrid.col"));
+  EXPECT_TRUE(broken(cascade, [](const Problem& p, auto out, auto&) {
+                if (p.as<Dequantize>()) flip(out, "y", 11);
+              }).count("hybrid.col"));
   EXPECT_TRUE(broken(cascade, nullptr).empty());
-  EXPECT_TRUE(broken("quantize nvfp4/mxfp8 33x65 bf16 col_source=row_dequantized row.amax=2", nullptr).empty());
+  EXPECT_TRUE(
+      broken("quantize nvfp4/mxfp8 33x65 bf16 col_source=row_dequantized row.amax=2", nullptr).empty());
 }
 
 // N14.2, N14.3, N14.6
 TEST(Splits, MembersAreTheirOwnLinesAndTheSpareRoomIsNobodys) {
   const char* line = "split nvfp4 96x64 bf16 groups=32,0,64 capacity=9000 fill=normal";
   EXPECT_TRUE(broken(line, nullptr).empty());
-  EXPECT_EQ(broken(line, [](const Problem& p, auto out, auto&) { if (p.as<Split>()) flip(out, "row.data", 32 * 32 + 5); }).count("member"), 1u);
-  EXPECT_EQ(broken(line, [](const Problem& p, auto out, auto&) { if (p.as<Quantize>() && p.rng.member == 2) flip(out, "col.data", 5); }), std::set<std::string>{"member"});
+  EXPECT_EQ(broken(line,
+                   [](const Problem& p, auto out, auto&) {
+                     if (p.as<Split>()) flip(out, "row.data", 32 * 32 + 5);
+                   })
+                .count("member"),
+            1u);
+  EXPECT_EQ(broken(line,
+                   [](const Problem& p, auto out, auto&) {
+                     if (p.as<Quantize>() && p.rng.member == 2) flip(out, "col.data", 5);
+                   }),
+            std::set<std::string>{"member"});
   EXPECT_TRUE(broken(line, [](auto&, auto out, auto&) { flip(out, "offsets", 8); }).count("parity"));
-  EXPECT_EQ(broken(line, [](const Problem& p, auto out, auto&) { if (p.as<Split>()) flip(out, "row.data", 96 * 32); }), std::set<std::string>{"untouched"});
+  EXPECT_EQ(broken(line,
+                   [](const Problem& p, auto out, auto&) {
+                     if (p.as<Split>()) flip(out, "row.data", 96 * 32);
+                   }),
+            std::set<std::string>{"untouched"});
   // A byte that happens to be the poison of one Environment is not that of the other.
-  EXPECT_EQ(broken(line, [](const Problem& p, auto out, auto&) { if (p.as<Split>()) fakes::output(out, "col.scale_inv")->bytes.back() = std::byte{0x7F}; }), std::set<std::string>{"untouched"});
+  EXPECT_EQ(broken(line,
+                   [](const Problem& p, auto out, auto&) {
+                     if (p.as<Split>()) fakes::output(out, "col.scale_inv")->bytes.back() = std::byte{0x7F};
+                   }),
+            std::set<std::string>{"untouched"});
 }
 
 }  // namespace

@@ -64,7 +64,8 @@ TEST(Draws, TwoPassesShareTheRowStreamButNotTheColumns) {
     const ArrayPtr x = random_bf16(shape);
     Bytes both = bytes_of(*stochastic(true)->quantize(one.session, x));
     const HybridQuantizer hybrid{QuantizerPtr(stochastic(true)), QuantizerPtr(stochastic(true))};
-    Bytes rows = bytes_of(*hybrid.rowwise_quantizer->quantize(two.session, x)), columns = bytes_of(*hybrid.columnwise_quantizer->quantize(two.session, x));
+    Bytes rows = bytes_of(*hybrid.rowwise_quantizer->quantize(two.session, x)),
+          columns = bytes_of(*hybrid.columnwise_quantizer->quantize(two.session, x));
     EXPECT_EQ(both["_rowwise_data"], rows["_rowwise_data"]);
     EXPECT_NE(both["_columnwise_data"], columns["_columnwise_data"]);
     EXPECT_EQ(both["_columnwise_scale_inv"], columns["_columnwise_scale_inv"]);
@@ -79,7 +80,8 @@ TEST(Draws, UnfusedColumnsUseTheSecondState) {
   const ArrayPtr x = random_bf16({32, 128});
   auto columns = stochastic(true);
   columns->set_usage(false, true);
-  EXPECT_EQ(bytes_of(*stochastic(true)->quantize(both.session, x))["_columnwise_data"], bytes_of(*columns->quantize(alone.session, x))["_columnwise_data"]);
+  EXPECT_EQ(bytes_of(*stochastic(true)->quantize(both.session, x))["_columnwise_data"],
+            bytes_of(*columns->quantize(alone.session, x))["_columnwise_data"]);
   ASSERT_EQ(both.session.launches.size(), 2u);
   EXPECT_NE(both.session.launches[0].find("rng=7,100"), std::string::npos) << both.session.launches[0];
   EXPECT_NE(both.session.launches[1].find("rng=7,1124"), std::string::npos) << both.session.launches[1];
@@ -109,13 +111,21 @@ TEST(FlavourTe, RotatingKernelsDoNotSeeTheFlag) {
     auto q = make<NVFP4Quantizer>();
     q->with_rht = q->with_post_rht_amax = true;
     const Dims shape = {fused ? 64 : 32, 128};
-    const ArrayPtr x = random_bf16(shape, 1), y = cast(t.session, from_bytes(shape, DType::float32, std::vector<std::byte>(static_cast<size_t>(count_of(shape)) * 4, std::byte{0x41})), DType::bfloat16);
+    const ArrayPtr x = random_bf16(shape, 1),
+                   y = cast(t.session,
+                            from_bytes(shape, DType::float32,
+                                       std::vector<std::byte>(static_cast<size_t>(count_of(shape)) * 4,
+                                                              std::byte{0x41})),
+                            DType::bfloat16);
     const StoragePtr s = q->quantize(t.session, x);
     Bytes before = bytes_of(*s), fresh = bytes_of(*q->quantize(t.session, y));
     update(*q, t.session, y, *s, kOne);
     Bytes after = bytes_of(*s);
-    for (const char* name : {"_amax_rowwise", "_amax_columnwise"}) EXPECT_EQ(after[name], fresh[name]) << name;
-    for (const char* name : {"_rowwise_data", "_columnwise_data", "_rowwise_scale_inv", "_columnwise_scale_inv"}) EXPECT_EQ(after[name], fused ? fresh[name] : before[name]) << name;
+    for (const char* name : {"_amax_rowwise", "_amax_columnwise"})
+      EXPECT_EQ(after[name], fresh[name]) << name;
+    for (const char* name :
+         {"_rowwise_data", "_columnwise_data", "_rowwise_scale_inv", "_columnwise_scale_inv"})
+      EXPECT_EQ(after[name], fused ? fresh[name] : before[name]) << name;
   }
 }
 

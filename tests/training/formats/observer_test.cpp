@@ -18,7 +18,8 @@ TEST(Observer, ChangesNothingAndSeesEverything) {
   const ArrayPtr x = random_bf16({32, 128}), y = random_bf16({32, 128}, 2);
   auto bare = stochastic(true);
   std::vector<std::string> seen;
-  auto observer = std::make_shared<ObserverQuantizer>(stochastic(true), [&](const Observation& o) { seen.emplace_back(o.call); });
+  auto observer = std::make_shared<ObserverQuantizer>(
+      stochastic(true), [&](const Observation& o) { seen.emplace_back(o.call); });
   const auto steps = [&](Quantizer& q, Session& session) {
     q.set_usage(true, true);
     const StoragePtr s = q.quantize(session, x);
@@ -42,7 +43,8 @@ TEST(Observer, AmaxGroupsReachTheQuantizerWithin) {
   EXPECT_EQ(inner->reduction.group, group);
   EXPECT_EQ(&unwrapped(observer), inner.get());
 
-  auto hybrid = std::make_shared<HybridQuantizer>(QuantizerPtr(make<Float8CurrentScalingQuantizer>()), QuantizerPtr(make<MXFP8Quantizer>()));
+  auto hybrid = std::make_shared<HybridQuantizer>(QuantizerPtr(make<Float8CurrentScalingQuantizer>()),
+                                                  QuantizerPtr(make<MXFP8Quantizer>()));
   ObserverQuantizer around(hybrid, [](const Observation&) {});
   set_amax_reduction_group(around, group);
   EXPECT_EQ(hybrid->amax_reduction_group(), group);

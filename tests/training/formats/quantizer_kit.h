@@ -1,4 +1,5 @@
-// What tests of quantizers share: inputs, the buffers of a storage by name, and quantizers as the tests need them.
+// What tests of quantizers share: inputs, the buffers of a storage by name, and quantizers as the tests need
+// them.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -25,8 +26,12 @@ inline ArrayPtr random_bf16(Dims shape, uint32_t seed = 1) {
   }
   return from_bytes(std::move(shape), DType::bfloat16, std::as_bytes(std::span(bits)));
 }
-inline ArrayPtr f32_scalar(float v, Dims shape = {}) { return from_bytes(std::move(shape), DType::float32, std::as_bytes(std::span(&v, 1))); }
-inline float number(const ArrayPtr& a) { return std::bit_cast<float>(*reinterpret_cast<const uint32_t*>(a->bytes().data())); }
+inline ArrayPtr f32_scalar(float v, Dims shape = {}) {
+  return from_bytes(std::move(shape), DType::float32, std::as_bytes(std::span(&v, 1)));
+}
+inline float number(const ArrayPtr& a) {
+  return std::bit_cast<float>(*reinterpret_cast<const uint32_t*>(a->bytes().data()));
+}
 
 using Bytes = std::map<std::string, std::vector<std::byte>>;
 inline Bytes bytes_of(Storage& s) {
@@ -48,11 +53,17 @@ inline std::map<std::string, const std::byte*> addresses_of(Storage& s) {
   return out;
 }
 
-inline void update(Quantizer& q, Session& session, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop = std::nullopt) { q.update_quantized(session, x, dst, noop); }
+inline void update(Quantizer& q, Session& session, const ArrayPtr& x, Storage& dst,
+                   std::optional<F32Bits> noop = std::nullopt) {
+  q.update_quantized(session, x, dst, noop);
+}
 
-template <class Q, class... Args>
-std::shared_ptr<Q> make(Args... args) { return std::make_shared<Q>(args...); }
-inline std::shared_ptr<Float8Quantizer> delayed(float scale = 2, float amax = 0) { return make<Float8Quantizer>(f32_scalar(scale), f32_scalar(amax, {1}), Encoding::e4m3); }
+template <class Q, class... Args> std::shared_ptr<Q> make(Args... args) {
+  return std::make_shared<Q>(args...);
+}
+inline std::shared_ptr<Float8Quantizer> delayed(float scale = 2, float amax = 0) {
+  return make<Float8Quantizer>(f32_scalar(scale), f32_scalar(amax, {1}), Encoding::e4m3);
+}
 inline std::shared_ptr<NVFP4Quantizer> stochastic(bool rht) {
   auto q = make<NVFP4Quantizer>();
   q->stochastic_rounding = true;
@@ -63,7 +74,13 @@ inline std::shared_ptr<NVFP4Quantizer> stochastic(bool rht) {
 inline std::vector<QuantizerPtr> vanilla() {
   auto rht = make<NVFP4Quantizer>();
   rht->with_rht = rht->with_post_rht_amax = true;
-  return {delayed(), make<Float8CurrentScalingQuantizer>(), make<Float8BlockQuantizer>(Encoding::e4m3, 1), make<Float8BlockQuantizer>(Encoding::e4m3, 2), make<MXFP8Quantizer>(), make<NVFP4Quantizer>(), rht};
+  return {delayed(),
+          make<Float8CurrentScalingQuantizer>(),
+          make<Float8BlockQuantizer>(Encoding::e4m3, 1),
+          make<Float8BlockQuantizer>(Encoding::e4m3, 2),
+          make<MXFP8Quantizer>(),
+          make<NVFP4Quantizer>(),
+          rht};
 }
 
 }  // namespace assay::training

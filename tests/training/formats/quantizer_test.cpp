@@ -20,14 +20,27 @@ TEST(Quantize, BuffersHaveTheOriginalsShapes) {
   using Shapes = std::map<std::string, Dims>;
   const ArrayPtr x = random_bf16({2, 128, 384});
   EXPECT_EQ(shapes_of(*make<MXFP8Quantizer>()->quantize(t.session, x)),
-            (Shapes{{"_rowwise_data", {2, 128, 384}}, {"_rowwise_scale_inv", {256, 12}}, {"_columnwise_data", {2, 128, 384}}, {"_columnwise_scale_inv", {8, 384}}}));
+            (Shapes{{"_rowwise_data", {2, 128, 384}},
+                    {"_rowwise_scale_inv", {256, 12}},
+                    {"_columnwise_data", {2, 128, 384}},
+                    {"_columnwise_scale_inv", {8, 384}}}));
   EXPECT_EQ(shapes_of(*make<NVFP4Quantizer>()->quantize(t.session, x)),
-            (Shapes{{"_rowwise_data", {2, 128, 192}}, {"_rowwise_scale_inv", {256, 24}}, {"_columnwise_data", {384, 128}}, {"_columnwise_scale_inv", {384, 16}}, {"_amax_rowwise", {1}}, {"_amax_columnwise", {1}}}));
+            (Shapes{{"_rowwise_data", {2, 128, 192}},
+                    {"_rowwise_scale_inv", {256, 24}},
+                    {"_columnwise_data", {384, 128}},
+                    {"_columnwise_scale_inv", {384, 16}},
+                    {"_amax_rowwise", {1}},
+                    {"_amax_columnwise", {1}}}));
   EXPECT_EQ(shapes_of(*make<Float8BlockQuantizer>(Encoding::e4m3, 1)->quantize(t.session, x)),
-            (Shapes{{"_rowwise_data", {2, 128, 384}}, {"_rowwise_scale_inv", {3, 256}}, {"_columnwise_data", {384, 2, 128}}, {"_columnwise_scale_inv", {2, 384}}}));
-  EXPECT_EQ(shapes_of(*make<Float8CurrentScalingQuantizer>()->quantize(t.session, x)), (Shapes{{"_data", {2, 128, 384}}, {"_scale_inv", {1}}}));
+            (Shapes{{"_rowwise_data", {2, 128, 384}},
+                    {"_rowwise_scale_inv", {3, 256}},
+                    {"_columnwise_data", {384, 2, 128}},
+                    {"_columnwise_scale_inv", {2, 384}}}));
+  EXPECT_EQ(shapes_of(*make<Float8CurrentScalingQuantizer>()->quantize(t.session, x)),
+            (Shapes{{"_data", {2, 128, 384}}, {"_scale_inv", {1}}}));
   t.session.arch = Arch::sm90;
-  EXPECT_EQ(shapes_of(*make<Float8CurrentScalingQuantizer>()->quantize(t.session, x)), (Shapes{{"_data", {2, 128, 384}}, {"_transpose", {384, 2, 128}}, {"_scale_inv", {1}}}));
+  EXPECT_EQ(shapes_of(*make<Float8CurrentScalingQuantizer>()->quantize(t.session, x)),
+            (Shapes{{"_data", {2, 128, 384}}, {"_transpose", {384, 2, 128}}, {"_scale_inv", {1}}}));
 }
 
 TEST(Quantize, RowScaledNvfp4KeepsAnAmaxForEachRowAndColumn) {
@@ -49,11 +62,13 @@ TEST(Quantize, ADirectionHasTheSameBytesWithAndWithoutTheOther) {
       const Bytes both = bytes_of(*q->quantize(t.session, x));
       for (const Usages u : {Usages{true, false}, Usages{false, true}}) {
         q->set_usage(u.rowwise, u.columnwise);
-        const bool per_tensor = q->class_name().starts_with("Float8Q") || q->class_name().starts_with("Float8C");
+        const bool per_tensor =
+            q->class_name().starts_with("Float8Q") || q->class_name().starts_with("Float8C");
         if (per_tensor && arch == Arch::sm90 && !u.rowwise) continue;
         const Bytes one = bytes_of(*q->quantize(t.session, x));
         ASSERT_FALSE(one.empty());
-        for (const auto& [name, bytes] : one) EXPECT_EQ(bytes, both.at(name)) << q->class_name() << " " << name;
+        for (const auto& [name, bytes] : one)
+          EXPECT_EQ(bytes, both.at(name)) << q->class_name() << " " << name;
         EXPECT_EQ(one.size() < both.size(), !per_tensor || arch == Arch::sm90) << q->class_name();
       }
     }
@@ -97,14 +112,21 @@ TEST(Quantize, SourcesMayHaveAnyStrides) {
 
 TEST(QuantizeErrors, ShapesThatAFormatDoesNotTake) {
   Setting t;
-  EXPECT_EQ(raised([&] { make<MXFP8Quantizer>()->quantize(t.session, random_bf16({16, 64})); }), ErrorClass::runtime_error);
-  EXPECT_EQ(raised([&] { make<NVFP4Quantizer>()->quantize(t.session, random_bf16({24, 64})); }), ErrorClass::runtime_error);
+  EXPECT_EQ(raised([&] {
+              make<MXFP8Quantizer>()->quantize(t.session, random_bf16({16, 64}));
+            }),
+            ErrorClass::runtime_error);
+  EXPECT_EQ(raised([&] {
+              make<NVFP4Quantizer>()->quantize(t.session, random_bf16({24, 64}));
+            }),
+            ErrorClass::runtime_error);
 }
 
 TEST(QuantizeErrors, PerTensorColumnsAloneNeedAnArchitectureWithoutTransposes) {
   Setting t;
   const ArrayPtr x = random_bf16({32, 64});
-  for (const QuantizerPtr& q : {QuantizerPtr(delayed()), QuantizerPtr(make<Float8CurrentScalingQuantizer>())}) {
+  for (const QuantizerPtr& q :
+       {QuantizerPtr(delayed()), QuantizerPtr(make<Float8CurrentScalingQuantizer>())}) {
     t.session.arch = Arch::sm100;
     q->set_usage(false, true);
     const StoragePtr s = q->quantize(t.session, x);
@@ -127,10 +149,15 @@ TEST(QuantizeErrors, RowScaledNvfp4) {
     return raised([&] { q.quantize(t.session, x); });
   };
   constexpr ErrorClass kWant = ErrorClass::runtime_error;
-  EXPECT_EQ(error({64, 64}, DType::bfloat16, [](auto& q) { q.with_rht = q.with_post_rht_amax = true; }), kWant);
+  EXPECT_EQ(error({64, 64}, DType::bfloat16, [](auto& q) { q.with_rht = q.with_post_rht_amax = true; }),
+            kWant);
   EXPECT_EQ(error({64, 64}, DType::bfloat16, [](auto& q) { q.with_2d_quantization = true; }), kWant);
   EXPECT_EQ(error({64, 64}, DType::bfloat16, [](auto& q) { q.stochastic_rounding = true; }), kWant);
-  EXPECT_EQ(error({64, 64}, DType::bfloat16, [](auto& q) { q.reduction = {true, std::make_shared<ProcessGroup>(), {}}; }), kWant);
+  EXPECT_EQ(error({64, 64}, DType::bfloat16,
+                  [](auto& q) {
+                    q.reduction = {true, std::make_shared<ProcessGroup>(), {}};
+                  }),
+            kWant);
   EXPECT_EQ(error({64, 64}, DType::bfloat16, [](auto& q) { q.set_usage(false, true); }), kWant);
   EXPECT_EQ(error({48, 64}, DType::bfloat16, [](auto&) {}), kWant);
   EXPECT_EQ(error({64, 64}, DType::float32, [](auto&) {}), kWant);
@@ -143,7 +170,10 @@ TEST(QuantizeErrors, TheRotationWantsBf16AndItsOwnAmax) {
   EXPECT_EQ(raised([&] { q->quantize(t.session, random_bf16({32, 32})); }), ErrorClass::runtime_error);
   q->with_post_rht_amax = true;
   q->quantize(t.session, random_bf16({32, 32}));
-  EXPECT_EQ(raised([&] { q->quantize(t.session, cast(t.session, random_bf16({32, 32}), DType::float32)); }), ErrorClass::runtime_error);
+  EXPECT_EQ(raised([&] {
+              q->quantize(t.session, cast(t.session, random_bf16({32, 32}), DType::float32));
+            }),
+            ErrorClass::runtime_error);
 }
 
 // Refreshing in place
@@ -206,17 +236,24 @@ TEST(Update, EachClassGuardsItsDestination) {
   const ArrayPtr x = random_bf16({128, 128});
   auto light = make<MXFP8Quantizer>();
   light->internal = true;
-  const StoragePtr storage = light->quantize(t.session, x), identity = make<IdentityQuantizer>()->quantize(t.session, x);
+  const StoragePtr storage = light->quantize(t.session, x),
+                   identity = make<IdentityQuantizer>()->quantize(t.session, x);
   EXPECT_EQ(raised([&] { update(*light, t.session, x, *storage); }), ErrorClass::assertion_error);
-  const auto error = [&](const QuantizerPtr& q) { return raised([&] { update(*q, t.session, x, *identity); }); };
+  const auto error = [&](const QuantizerPtr& q) {
+    return raised([&] { update(*q, t.session, x, *identity); });
+  };
   EXPECT_EQ(error(delayed()), ErrorClass::value_error);
   EXPECT_EQ(error(make<Float8CurrentScalingQuantizer>()), ErrorClass::value_error);
   EXPECT_EQ(error(make<Float8BlockQuantizer>()), ErrorClass::assertion_error);
   EXPECT_EQ(error(make<NVFP4Quantizer>()), ErrorClass::assertion_error);
   auto mx = make<MXFP8Quantizer>();
   const StoragePtr tensor = mx->quantize(t.session, x);
-  EXPECT_EQ(raised([&] { update(*mx, t.session, random_bf16({64, 128}), *tensor); }), ErrorClass::runtime_error);
-  EXPECT_EQ(raised([&] { update(*make<IdentityQuantizer>(), t.session, x, *tensor); }), ErrorClass::value_error);
+  EXPECT_EQ(raised([&] {
+              update(*mx, t.session, random_bf16({64, 128}), *tensor);
+            }),
+            ErrorClass::runtime_error);
+  EXPECT_EQ(raised([&] { update(*make<IdentityQuantizer>(), t.session, x, *tensor); }),
+            ErrorClass::value_error);
 }
 
 // Delayed scaling
@@ -243,11 +280,12 @@ TEST(Delayed, ReadsTheScaleAndGathersTheAmaxInPlace) {
 TEST(Reduction, ScalesByTheGroupsAmaxAndLeavesATrace) {
   for (const bool nvfp4 : {false, true}) {
     Setting t;
-    if (!nvfp4) t.session.arch = Arch::sm90;   // where one amax serves two planes
+    if (!nvfp4) t.session.arch = Arch::sm90;  // where one amax serves two planes
     const ArrayPtr whole = random_bf16({64, 64}), shard = slice(whole, 0, 32, 64);
     float largest = 0;
     const ArrayPtr wide = cast(t.session, whole, DType::float32);
-    for (size_t i = 0; i < 64 * 64; ++i) largest = std::max(largest, std::abs(reinterpret_cast<const float*>(wide->bytes().data())[i]));
+    for (size_t i = 0; i < 64 * 64; ++i)
+      largest = std::max(largest, std::abs(reinterpret_cast<const float*>(wide->bytes().data())[i]));
     largest *= 4;
     QuantizerPtr q = make<Float8CurrentScalingQuantizer>();
     if (nvfp4) q = make<NVFP4Quantizer>();
@@ -310,17 +348,20 @@ TEST(Identity, UpdatesInPlaceOrRebindsAndAnyFlagButZeroFreezes) {
 TEST(Hybrid, ColumnsOfDequantizedRowsComeFromTheSourcesDtype) {
   Setting t;
   const ArrayPtr x = random_bf16({64, 128});
-  auto h = std::make_shared<HybridQuantizer>(QuantizerPtr(make<NVFP4Quantizer>()), QuantizerPtr(make<MXFP8Quantizer>()), "rowwise_dequantized");
+  auto h = std::make_shared<HybridQuantizer>(QuantizerPtr(make<NVFP4Quantizer>()),
+                                             QuantizerPtr(make<MXFP8Quantizer>()), "rowwise_dequantized");
   const StoragePtr s = h->quantize(t.session, x);
   auto& hybrid = dynamic_cast<HybridStorage&>(*s);
   const ArrayPtr source = hybrid.rowwise_storage->dequantize(t.session, DType::bfloat16);
-  EXPECT_EQ(bytes_of(*hybrid.columnwise_storage), bytes_of(*h->columnwise_quantizer->quantize(t.session, source)));
+  EXPECT_EQ(bytes_of(*hybrid.columnwise_storage),
+            bytes_of(*h->columnwise_quantizer->quantize(t.session, source)));
   EXPECT_NE(bytes_of(*hybrid.columnwise_storage), bytes_of(*h->columnwise_quantizer->quantize(t.session, x)));
 }
 
 TEST(Hybrid, OneDirectionIsRefreshedAlone) {
   Setting t;
-  auto h = std::make_shared<HybridQuantizer>(QuantizerPtr(make<Float8CurrentScalingQuantizer>()), QuantizerPtr(make<MXFP8Quantizer>()));
+  auto h = std::make_shared<HybridQuantizer>(QuantizerPtr(make<Float8CurrentScalingQuantizer>()),
+                                             QuantizerPtr(make<MXFP8Quantizer>()));
   const StoragePtr s = h->quantize(t.session, random_bf16({64, 128}, 1));
   auto& hybrid = dynamic_cast<HybridStorage&>(*s);
   const Bytes rows = bytes_of(*hybrid.rowwise_storage), columns = bytes_of(*hybrid.columnwise_storage);

@@ -19,7 +19,7 @@ TEST(FormatTable, EveryWordLeadsToWhatItNames) {
     EXPECT_TRUE(factory_named(row.factory)) << row.factory;
     const RecipePtr recipe = built_in_recipe(row.format);
     EXPECT_EQ(recipe ? recipe->class_name() : "", row.recipe);
-    if (row.format == "fp8_delayed") continue;   // its factory makes a request
+    if (row.format == "fp8_delayed") continue;  // its factory makes a request
     const QuantizerPtr q = base_quantizer(row.format, role);
     EXPECT_EQ(q->class_name(), row.quantizer);
     EXPECT_EQ(row_of_quantizer(*q), &row);

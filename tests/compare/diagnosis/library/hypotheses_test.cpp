@@ -13,8 +13,9 @@ namespace {
 
 // Ids name rows for good: each is there once, and is found again by its name.
 TEST(Hypotheses, IdsAreUnique) {
-  for (const char* line : {"quantize mxfp8 96x160 bf16 dir=row", "quantize nvfp4 96x160 bf16 dir=col rht=1 round=sr",
-                           "quantize fp8_block 160x200 f32 dir=col", "quantize fp8_current 96x160 f16 dir=row"}) {
+  for (const char* line :
+       {"quantize mxfp8 96x160 bf16 dir=row", "quantize nvfp4 96x160 bf16 dir=col rht=1 round=sr",
+        "quantize fp8_block 160x200 f32 dir=col", "quantize fp8_current 96x160 f16 dir=row"}) {
     const Problem p = *parse_line(line);
     const Direction d = p.row ? Direction::row : Direction::col;
     std::vector<std::string> ids;
