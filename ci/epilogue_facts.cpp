@@ -1,7 +1,10 @@
-// In which order cuBLASLt rounds its epilogue, which docs/numerics.md does not know (N16.13): run by ci/gpu.   epilogue_facts <folder>
-//   epilogue.json   for each question the line, the kernel that served, and for each order that may be how many outputs of d it explains
-// The sums are of integers, which no step cuts (N16.11), so that nothing but the epilogue rounds. An order that explains every output of every line of its
-// question may become a clause; none means that the library does something else.
+// In which order cuBLASLt rounds its epilogue, which docs/numerics.md does not know (N16.13): run by ci/gpu.
+// epilogue_facts <folder>
+//   epilogue.json   for each question the line, the kernel that served, and for each order that may be how
+//                   many outputs of d it explains
+// The sums are of integers, which no step cuts (N16.11), so that nothing but the epilogue rounds. An order
+// that explains every output of every line of its question may become a clause; none means that the library
+// does something else.
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -54,7 +57,8 @@ const std::vector<Question>& questions() {
        {{"(acc * sa) * sb", [](const Terms& t) { return (t.acc * t.sa) * t.sb; }},
         {"(acc * sb) * sa", [](const Terms& t) { return (t.acc * t.sb) * t.sa; }},
         {"acc * (sa * sb)", [](const Terms& t) { return t.acc * (t.sa * t.sb); }}}},
-      {"alpha and the scales of the tensors", {"gemm a=fp8_current b=fp8_current 64x64x32 sum=hopper_fp8_split out=f32 alpha=0.3"},
+      {"alpha and the scales of the tensors",
+       {"gemm a=fp8_current b=fp8_current 64x64x32 sum=hopper_fp8_split out=f32 alpha=0.3"},
        {{"(acc * (sa * sb)) * alpha", [](const Terms& t) { return (t.acc * (t.sa * t.sb)) * t.alpha; }},
         {"acc * ((sa * sb) * alpha)", [](const Terms& t) { return t.acc * ((t.sa * t.sb) * t.alpha); }},
         {"acc * ((alpha * sa) * sb)", [](const Terms& t) { return t.acc * ((t.alpha * t.sa) * t.sb); }},
@@ -62,7 +66,8 @@ const std::vector<Question>& questions() {
         {"(acc * alpha) * (sa * sb)", [](const Terms& t) { return (t.acc * t.alpha) * (t.sa * t.sb); }},
         {"((acc * sa) * sb) * alpha", [](const Terms& t) { return ((t.acc * t.sa) * t.sb) * t.alpha; }},
         {"((acc * alpha) * sa) * sb", [](const Terms& t) { return ((t.acc * t.alpha) * t.sa) * t.sb; }}}},
-      {"alpha and the scales of the rows", {"gemm a=fp8_current b=fp8_current 64x64x32 sum=hopper_fp8_split row_scaled=1 out=f32 alpha=0.3"},
+      {"alpha and the scales of the rows",
+       {"gemm a=fp8_current b=fp8_current 64x64x32 sum=hopper_fp8_split row_scaled=1 out=f32 alpha=0.3"},
        {{"((acc * sa) * sb) * alpha", [](const Terms& t) { return ((t.acc * t.sa) * t.sb) * t.alpha; }},
         {"((acc * sb) * sa) * alpha", [](const Terms& t) { return ((t.acc * t.sb) * t.sa) * t.alpha; }},
         {"((acc * alpha) * sa) * sb", [](const Terms& t) { return ((t.acc * t.alpha) * t.sa) * t.sb; }},
@@ -97,7 +102,8 @@ const std::vector<Question>& questions() {
         "gemm a=fp8_current b=fp8_current 64x64x32 sum=hopper_fp8_split out=bf16 bias=bf16"},
        {{"acc * (sa * sb) + bias", [](const Terms& t) { return t.acc * (t.sa * t.sb) + t.bias; }},
         {"fma(acc, sa * sb, bias)", [](const Terms& t) { return std::fma(t.acc, t.sa * t.sb, t.bias); }},
-        {"cast(acc * (sa * sb)) + bias", [](const Terms& t) { return t.cast(t.acc * (t.sa * t.sb)) + t.bias; }}}},
+        {"cast(acc * (sa * sb)) + bias",
+         [](const Terms& t) { return t.cast(t.acc * (t.sa * t.sb)) + t.bias; }}}},
       {"c beside alpha",
        {"gemm a=identity b=identity 64x64x64 sum=hopper_f16 out=f32 alpha=0.3 beta=1",
         "gemm a=identity b=identity 64x64x64 sum=hopper_f16 out=bf16 alpha=0.3 beta=1"},
@@ -123,15 +129,15 @@ const std::vector<Question>& questions() {
   return all;
 }
 
-uint64_t mix(uint64_t x) {   // SplitMix64
+uint64_t mix(uint64_t x) {  // SplitMix64
   x += 0x9E3779B97F4A7C15;
   x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
   x = (x ^ x >> 27) * 0x94D049BB133111EB;
   return x ^ x >> 31;
 }
 
-// The planes of a line and what they hold as floats: data integers, up to 3 in FP8 and to 15 in bf16, whose sums no bf16 holds; other values of any mantissa
-// around 1 and, in C and the bias, around the sums.
+// The planes of a line and what they hold as floats: data integers, up to 3 in FP8 and to 15 in bf16, whose
+// sums no bf16 holds; other values of any mantissa around 1 and, in C and the bias, around the sums.
 struct Inputs {
   explicit Inputs(const Problem& p) : planes(input_planes(p)) {
     for (const Plane& plane : planes) {
@@ -139,14 +145,17 @@ struct Inputs {
       std::vector<std::byte> data(plane.bytes());
       const bool codes = plane.name.ends_with(".data"), added = plane.name == "c" || plane.name == "bias";
       for (int64_t i = 0; i < plane.padded.count(); ++i) {
-        const uint64_t h = mix(static_cast<uint64_t>(i) + 1000003 * plane.name.size() + static_cast<uint64_t>(plane.name[0]));
-        const int most = plane.encoding == Encoding::e4m3 ? 3 : 15, integer = static_cast<int>(h % static_cast<uint64_t>(2 * most + 1)) - most;
-        float v = codes ? static_cast<float>(integer) : std::bit_cast<float>(static_cast<uint32_t>(0x3F000000 | (h & 0xFFFFFF)));
+        const uint64_t h = mix(static_cast<uint64_t>(i) + 1000003 * plane.name.size() +
+                               static_cast<uint64_t>(plane.name[0]));
+        const int most = plane.encoding == Encoding::e4m3 ? 3 : 15,
+                  integer = static_cast<int>(h % static_cast<uint64_t>(2 * most + 1)) - most;
+        float v = codes ? static_cast<float>(integer)
+                        : std::bit_cast<float>(static_cast<uint32_t>(0x3F000000 | (h & 0xFFFFFF)));
         if (added) v *= h >> 32 & 1 ? -16.0f : 16.0f;
         uint32_t code = std::bit_cast<uint32_t>(v);
         if (plane.encoding == Encoding::bf16) v = std::bit_cast<float>(code & 0xFFFF0000), code >>= 16;
         if (plane.encoding == Encoding::e4m3) {
-          static constexpr uint32_t kSmall[] = {0x00, 0x38, 0x40, 0x44};   // 0, 1, 2, 3
+          static constexpr uint32_t kSmall[] = {0x00, 0x38, 0x40, 0x44};  // 0, 1, 2, 3
           code = kSmall[static_cast<size_t>(std::abs(v))] | (v < 0 ? 0x80u : 0u);
         }
         const size_t size = static_cast<size_t>(info(plane.encoding).bytes());
@@ -172,7 +181,8 @@ std::string answer(Subject& subject, const Question& q, const char* line) {
   const Result<Problem> parsed = parse_line(line);
   if (!parsed) throw std::runtime_error(std::string(line) + ": " + parsed.error().text());
   const Problem& p = *parsed;
-  if (const Support s = subject.supports(p); !s.yes) return std::string("{\"line\": \"") + line + "\", \"unsupported\": \"" + s.why + "\"}";
+  if (const Support s = subject.supports(p); !s.yes)
+    return std::string("{\"line\": \"") + line + "\", \"unsupported\": \"" + s.why + "\"}";
   const Gemm& g = *p.as<Gemm>();
   const Inputs in(p);
   const std::vector<Plane> written = output_planes(p);
@@ -183,21 +193,31 @@ std::string answer(Subject& subject, const Question& q, const char* line) {
   const Served served = subject.run(p, inputs, std::span(&output, 1), {});
 
   const int64_t rows = p.x.shape.rows, cols = p.x.shape.cols;
-  std::string out = std::string("{\"line\": \"") + line + "\", \"by\": \"" + served.by + "\", \"outputs\": " + std::to_string(rows * cols) + ", \"explained\": {";
+  std::string out = std::string("{\"line\": \"") + line + "\", \"by\": \"" + served.by +
+                    "\", \"outputs\": " + std::to_string(rows * cols) + ", \"explained\": {";
   for (const Order& order : q.orders) {
     int64_t equal = 0;
     for (int64_t n = 0; n < rows; ++n)
       for (int64_t m = 0; m < cols; ++m) {
-        Terms t{0, in.at("a.scale_inv", m, 1), in.at("b.scale_inv", n, 1), std::bit_cast<float>(g.alpha), std::bit_cast<float>(g.beta),
-                in.at("c", n * cols + m, 0), in.at("bias", m, 0), p.x.source == Encoding::bf16};
-        for (int64_t k = 0; k < g.k; ++k) t.acc += in.at("a.data", m * g.k + k, 0) * in.at("b.data", n * g.k + k, 0);
+        Terms t{0,
+                in.at("a.scale_inv", m, 1),
+                in.at("b.scale_inv", n, 1),
+                std::bit_cast<float>(g.alpha),
+                std::bit_cast<float>(g.beta),
+                in.at("c", n * cols + m, 0),
+                in.at("bias", m, 0),
+                p.x.source == Encoding::bf16};
+        for (int64_t k = 0; k < g.k; ++k)
+          t.acc += in.at("a.data", m * g.k + k, 0) * in.at("b.data", n * g.k + k, 0);
         const uint32_t want = std::bit_cast<uint32_t>(t.cast(order.value(t))), size = t.bf16 ? 2 : 4;
         uint32_t got = 0;
         std::memcpy(&got, &d[static_cast<size_t>(n * cols + m) * size], size);
         equal += got == (t.bf16 ? want >> 16 : want);
       }
-    out += (&order == &q.orders[0] ? "" : ", ") + std::string("\"") + order.name + "\": " + std::to_string(equal);
-    std::printf("%-38s %-24s %5ld of %ld   %s\n", q.name, order.name, static_cast<long>(equal), static_cast<long>(rows * cols), line);
+    out += (&order == &q.orders[0] ? "" : ", ") + std::string("\"") + order.name +
+           "\": " + std::to_string(equal);
+    std::printf("%-38s %-24s %5ld of %ld   %s\n", q.name, order.name, static_cast<long>(equal),
+                static_cast<long>(rows * cols), line);
   }
   return out + "}}";
 }
@@ -222,7 +242,8 @@ int main(int argc, char** argv) {
     bool first = true;
     for (const Question& q : questions())
       for (const char* line : q.lines) {
-        out << (first ? "" : ",\n") << "{\"question\": \"" << q.name << "\", \"answer\": " << answer(*subject, q, line) << "}";
+        out << (first ? "" : ",\n") << "{\"question\": \"" << q.name
+            << "\", \"answer\": " << answer(*subject, q, line) << "}";
         first = false;
       }
     out << "\n]\n";

@@ -1,6 +1,8 @@
 // What only a GPU can say, for docs/numerics.md: run by ci/gpu.   hardware_facts <folder>
-//   facts.json             the NaN codes of the conversion instructions, the NaN that arithmetic makes, rcp.approx.ftz over every mantissa
-//   gpu_bf16.safetensors   d = c + dot(a, b) of mma.m16n8k16 for wide bf16 a and for b as the rotation has it (N11.3): the form that the test
+//   facts.json             the NaN codes of the conversion instructions, the NaN that arithmetic makes,
+//                          rcp.approx.ftz over every mantissa
+//   gpu_bf16.safetensors   d = c + dot(a, b) of mma.m16n8k16 for wide bf16 a and for b as the rotation has it
+//                          (N11.3): the form that the test
 //                          Hadamard.TensorCoreRecordings judges
 #include <cuda_runtime.h>
 
@@ -20,8 +22,7 @@ void check(cudaError_t status) {
   std::fprintf(stderr, "hardware_facts: %s\n", cudaGetErrorString(status));
   std::exit(1);
 }
-template <class T>
-struct Device {
+template <class T> struct Device {
   T* at = nullptr;
   size_t n;
   explicit Device(const std::vector<T>& from) : n(from.size()) {
@@ -66,14 +67,17 @@ __global__ void dot_products(const uint16_t* a, const uint16_t* b, float* d) {
   const uint32_t a0 = two(ra + group * 16, 2 * pair), a2 = two(ra + group * 16, 2 * pair + 8);
   const uint32_t b0 = two(rb + group * 16, 2 * pair), b1 = two(rb + group * 16, 2 * pair + 8);
   float c0 = 0, c1 = 0, c2 = 0, c3 = 0;
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-               : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3) : "r"(a0), "r"(0u), "r"(a2), "r"(0u), "r"(b0), "r"(b1));
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+      : "r"(a0), "r"(0u), "r"(a2), "r"(0u), "r"(b0), "r"(b1));
   // c0, c1 are row `group`, columns 2 pair and 2 pair + 1.
   if (2 * pair == group) d[blockIdx.x * 8 + group] = c0;
   if (2 * pair + 1 == group) d[blockIdx.x * 8 + group] = c1;
 }
 
-uint64_t mix(uint64_t x) {   // SplitMix64
+uint64_t mix(uint64_t x) {  // SplitMix64
   x += 0x9E3779B97F4A7C15;
   x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
   x = (x ^ x >> 27) * 0x94D049BB133111EB;
@@ -86,9 +90,9 @@ void write_recording(const std::string& folder, const std::string& gpu) {
   std::vector<float> c(kRows, 0.0f), d(kRows, 0.0f);
   for (size_t i = 0; i < a.size(); ++i) {
     const uint64_t h = mix(i);
-    const uint64_t exponent = 127 - 20 + (h >> 32) % 41;   // 40 binades
+    const uint64_t exponent = 127 - 20 + (h >> 32) % 41;  // 40 binades
     a[i] = static_cast<uint16_t>((h & 0x8000) | exponent << 7 | (h >> 16 & 0x7F));
-    b[i] = static_cast<uint16_t>((h >> 48 & 1) << 15 | 0x3E80);   // +-0.25
+    b[i] = static_cast<uint16_t>((h >> 48 & 1) << 15 | 0x3E80);  // +-0.25
   }
   const Device<uint16_t> da(a), db(b);
   const Device<float> dd(d);
@@ -98,21 +102,28 @@ void write_recording(const std::string& folder, const std::string& gpu) {
 
   const size_t ab = a.size() * 2, cd = kRows * 4;
   char head[1024];
-  int size = std::snprintf(head, sizeof head,
-      "{\"__metadata__\":{\"gpu\":\"%s\",\"element\":\"bf16\",\"k\":\"16\",\"instruction\":\"mma\"},\"a\":{\"dtype\":\"BF16\",\"shape\":[%zu,16],\"data_offsets\":[0,%zu]},"
-      "\"b\":{\"dtype\":\"BF16\",\"shape\":[%zu,16],\"data_offsets\":[%zu,%zu]},\"c\":{\"dtype\":\"F32\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]},"
-      "\"d\":{\"dtype\":\"F32\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}}",
-      gpu.c_str(), kRows, ab, kRows, ab, 2 * ab, kRows, 2 * ab, 2 * ab + cd, kRows, 2 * ab + cd, 2 * ab + 2 * cd);
+  int size =
+      std::snprintf(head, sizeof head,
+                    "{\"__metadata__\":{\"gpu\":\"%s\",\"element\":\"bf16\",\"k\":\"16\",\"instruction\":"
+                    "\"mma\"},\"a\":{\"dtype\":\"BF16\",\"shape\":[%zu,16],\"data_offsets\":[0,%zu]},"
+                    "\"b\":{\"dtype\":\"BF16\",\"shape\":[%zu,16],\"data_offsets\":[%zu,%zu]},\"c\":{"
+                    "\"dtype\":\"F32\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]},"
+                    "\"d\":{\"dtype\":\"F32\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]}}",
+                    gpu.c_str(), kRows, ab, kRows, ab, 2 * ab, kRows, 2 * ab, 2 * ab + cd, kRows, 2 * ab + cd,
+                    2 * ab + 2 * cd);
   while (size % 8 != 0) head[size++] = ' ';
   const uint64_t length = static_cast<uint64_t>(size);
   std::ofstream out(folder + "/gpu_bf16.safetensors", std::ios::binary);
   out.write(reinterpret_cast<const char*>(&length), 8).write(head, size);
-  out.write(reinterpret_cast<const char*>(a.data()), std::streamsize(ab)).write(reinterpret_cast<const char*>(b.data()), std::streamsize(ab));
-  out.write(reinterpret_cast<const char*>(c.data()), std::streamsize(cd)).write(reinterpret_cast<const char*>(d.data()), std::streamsize(cd));
+  out.write(reinterpret_cast<const char*>(a.data()), std::streamsize(ab))
+      .write(reinterpret_cast<const char*>(b.data()), std::streamsize(ab));
+  out.write(reinterpret_cast<const char*>(c.data()), std::streamsize(cd))
+      .write(reinterpret_cast<const char*>(d.data()), std::streamsize(cd));
   if (!out.flush()) std::exit(1);
 }
 
-// How far rcp.approx.ftz is from the correctly rounded reciprocal, in units of the last place, over the mantissas of one binade.
+// How far rcp.approx.ftz is from the correctly rounded reciprocal, in units of the last place, over the
+// mantissas of one binade.
 void write_reciprocals(std::ofstream& out, uint32_t exponent) {
   constexpr uint32_t kMantissas = 1u << 23;
   const Device<uint32_t> results(std::vector<uint32_t>(kMantissas, 0));
@@ -132,8 +143,9 @@ void write_reciprocals(std::ofstream& out, uint32_t exponent) {
     worst = apart > worst ? apart : worst;
     hash = (hash ^ got[m]) * 0x100000001b3u;
   }
-  out << "{\"exponent\": " << exponent << ", \"equal\": " << off[0] << ", \"one_apart\": " << off[1] << ", \"more\": " << off[2] << ", \"worst\": " << worst
-      << ", \"fnv1a_of_words\": \"" << std::hex << hash << std::dec << "\"}";
+  out << "{\"exponent\": " << exponent << ", \"equal\": " << off[0] << ", \"one_apart\": " << off[1]
+      << ", \"more\": " << off[2] << ", \"worst\": " << worst << ", \"fnv1a_of_words\": \"" << std::hex
+      << hash << std::dec << "\"}";
 }
 
 }  // namespace
@@ -147,18 +159,23 @@ int main(int argc, char** argv) {
   cudaDeviceProp device{};
   check(cudaGetDeviceProperties(&device, 0));
 
-  const std::vector<uint32_t> inputs = {0x7FC00000, 0xFFC00000, 0x7F800001, 0xFF800001, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800000, 0xFF800000, 0x80000000, 0x00000001};
+  const std::vector<uint32_t> inputs = {0x7FC00000, 0xFFC00000, 0x7F800001, 0xFF800001, 0x7FFFFFFF,
+                                        0xFFFFFFFF, 0x7F800000, 0xFF800000, 0x80000000, 0x00000001};
   const Device<uint32_t> x(inputs), results(std::vector<uint32_t>(5 * inputs.size(), 0));
   special_values<<<1, 32>>>(x.at, results.at, int(inputs.size()));
   check(cudaGetLastError());
   const std::vector<uint32_t> got = results.back();
 
   std::ofstream out(folder + "/facts.json");
-  out << "{\n\"gpu\": \"" << device.name << "\", \"compute_capability\": \"" << device.major << '.' << device.minor << "\",\n\"special_values\": [\n";
+  out << "{\n\"gpu\": \"" << device.name << "\", \"compute_capability\": \"" << device.major << '.'
+      << device.minor << "\",\n\"special_values\": [\n";
   char line[256];
   for (size_t i = 0; i < inputs.size(); ++i) {
-    std::snprintf(line, sizeof line, "{\"x\": \"%08X\", \"e4m3\": \"%02X\", \"e5m2\": \"%02X\", \"bf16\": \"%04X\", \"x_times_1\": \"%08X\", \"1_over_x\": \"%08X\"}%s\n",
-                  inputs[i], got[5 * i], got[5 * i + 1], got[5 * i + 2], got[5 * i + 3], got[5 * i + 4], i + 1 < inputs.size() ? "," : "");
+    std::snprintf(line, sizeof line,
+                  "{\"x\": \"%08X\", \"e4m3\": \"%02X\", \"e5m2\": \"%02X\", \"bf16\": \"%04X\", "
+                  "\"x_times_1\": \"%08X\", \"1_over_x\": \"%08X\"}%s\n",
+                  inputs[i], got[5 * i], got[5 * i + 1], got[5 * i + 2], got[5 * i + 3], got[5 * i + 4],
+                  i + 1 < inputs.size() ? "," : "");
     out << line;
   }
   out << "],\n\"rcp_approx_ftz\": [\n";

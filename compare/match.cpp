@@ -5,12 +5,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "compare/judge/claims.h"
-#include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/places.h"
+#include "compare/judge/judge.h"
+#include "compare/judge/parity.h"
+#include "compare/judge/runs.h"
+#include "compare/judge/verdict.h"
 #include "compare/packs/dump.h"
 #include "compare/process/guarded_run.h"
 #include "compare/process/run_in_child.h"
-#include "compare/judge/judge.h"
 #include "compare/report/screen.h"
 #include "contract/line.h"
 #include "training/recipes/line_factory.h"
@@ -24,28 +26,41 @@ using std::string;
 Error no_such_plane(const string& name, const std::vector<Plane>& planes, const char* kind) {
   std::vector<std::string_view> names;
   for (const Plane& p : planes) names.push_back(p.name);
-  return Error{fmt::format("'{}' is no {} plane of this line", name, kind), 0, fmt::format("they are {}", fmt::join(names, ", "))};
+  return Error{fmt::format("'{}' is no {} plane of this line", name, kind), 0,
+               fmt::format("they are {}", fmt::join(names, ", "))};
 }
 
 // The bytes as the plane has them.
 Result<PlaneData> plane_data(const Plane& plane, std::span<const std::byte> bytes) {
-  Plane bare = plane;   // without its padding, which leaves no half bytes either
+  Plane bare = plane;  // without its padding, which leaves no half bytes either
   bare.padded = plane.logical;
   bare.packed = false;
-  const bool whole = bytes.size() == plane.bytes(), unpadded = plane.layout == ScaleLayout::compact && plane.members.empty() && bytes.size() == bare.bytes();
+  const bool whole = bytes.size() == plane.bytes(), unpadded = plane.layout == ScaleLayout::compact &&
+                                                               plane.members.empty() &&
+                                                               bytes.size() == bare.bytes();
   if (!whole && !unpadded)
-    return Error{fmt::format("{}: expected {} bytes, {} x {} elements of {}, found {} bytes", plane.name, plane.bytes(), plane.padded.rows, plane.padded.cols, info(plane.encoding).name, bytes.size()), 0,
-                 plane.layout == ScaleLayout::compact && plane.members.empty() && bare.bytes() != plane.bytes()
-                     ? fmt::format("or {} without padding, {} x {}", bare.bytes(), plane.logical.rows, plane.logical.cols) : ""};
+    return Error{
+        fmt::format("{}: expected {} bytes, {} x {} elements of {}, found {} bytes", plane.name,
+                    plane.bytes(), plane.padded.rows, plane.padded.cols, info(plane.encoding).name,
+                    bytes.size()),
+        0,
+        plane.layout == ScaleLayout::compact && plane.members.empty() && bare.bytes() != plane.bytes()
+            ? fmt::format("or {} without padding, {} x {}", bare.bytes(), plane.logical.rows,
+                          plane.logical.cols)
+            : ""};
   if (whole) return PlaneData{plane, {bytes.begin(), bytes.end()}};
-  return dump_plane({plane.name, safetensors::dtype_of(plane.encoding), {plane.logical.rows, plane.logical.cols}, bytes}, plane);
+  return dump_plane(
+      {plane.name, safetensors::dtype_of(plane.encoding), {plane.logical.rows, plane.logical.cols}, bytes},
+      plane);
 }
 
-Result<std::vector<PlaneData>> inputs_of(const Problem& problem, Subject& reference, std::span<const NamedBytes> given) {
+Result<std::vector<PlaneData>> inputs_of(const Problem& problem, Subject& reference,
+                                         std::span<const NamedBytes> given) {
   const std::vector<Plane> planes = input_planes(problem);
   std::vector<PlaneData> own;
   for (const NamedBytes& g : given) {
-    const auto plane = std::find_if(planes.begin(), planes.end(), [&](const Plane& p) { return p.name == g.plane; });
+    const auto plane =
+        std::find_if(planes.begin(), planes.end(), [&](const Plane& p) { return p.name == g.plane; });
     if (plane == planes.end()) return no_such_plane(g.plane, planes, "input");
     auto data = plane_data(*plane, g.bytes);
     if (!data) return data.error();
@@ -62,28 +77,35 @@ string screen(const string& what, const Breach& b, const string& look) {
   return look.empty() ? out : out + "  look     " + look + "\n";
 }
 
-string cannot(std::string_view what, const Error& e) { return fmt::format("NOT COMPARED\n  {}\n  reason   {}\n", what, e.text()); }
+string cannot(std::string_view what, const Error& e) {
+  return fmt::format("NOT COMPARED\n  {}\n  reason   {}\n", what, e.text());
+}
 
 }  // namespace
 
-Result<std::vector<PlaneData>> inputs_of(std::string_view line, Subject& reference, std::span<const NamedBytes> given) {
+Result<std::vector<PlaneData>> inputs_of(std::string_view line, Subject& reference,
+                                         std::span<const NamedBytes> given) {
   const auto problem = training::read_line(line);
   if (!problem) return problem.error();
   return inputs_of(*problem, reference, given);
 }
 
-string mismatch(std::string_view line, Subject& reference, std::span<const NamedBytes> given, std::span<const NamedBytes> outputs) {
+string mismatch(std::string_view line, Subject& reference, std::span<const NamedBytes> given,
+                std::span<const NamedBytes> outputs) {
   const auto read = training::read_line(line);
   if (!read) return cannot(line, read.error());
   const Problem& problem = *read;
   const string text = to_line(problem);
-  if (writes_nothing(problem)) return cannot(text, {"under noop=1 nothing is written: there is nothing to compare", 0, ""});
+  if (writes_nothing(problem))
+    return cannot(text, {"under noop=1 nothing is written: there is nothing to compare", 0, ""});
   const auto inputs = inputs_of(problem, reference, given);
   if (!inputs) return cannot(text, inputs.error());
   const std::vector<Plane> planes = output_planes(problem);
   for (const NamedBytes& o : outputs)
-    if (std::none_of(planes.begin(), planes.end(), [&](const Plane& p) { return p.name == o.plane; })) return cannot(text, no_such_plane(o.plane, planes, "output"));
-  if (const Support support = reference.supports(problem); !support.yes) return cannot(text, {"the reference does not run it: " + support.why, 0, ""});
+    if (std::none_of(planes.begin(), planes.end(), [&](const Plane& p) { return p.name == o.plane; }))
+      return cannot(text, no_such_plane(o.plane, planes, "output"));
+  if (const Support support = reference.supports(problem); !support.yes)
+    return cannot(text, {"the reference does not run it: " + support.why, 0, ""});
   const Execution run = execute(reference, problem, *inputs, Environment{});
   if (run.error) return cannot(text, {"the reference: " + *run.error, 0, ""});
 
@@ -110,17 +132,15 @@ string mismatch(std::string_view line, Subject& reference, std::span<const Named
   }
   for (const PlaneDifference& d : judgement.padding) {
     if (d.plane.layout == ScaleLayout::compact) continue;
-    Breach b;
-    b.claim = "padding";
-    b.got = "bytes";
-    b.want = "reference";
-    b.message = fmt::format("{}: {} of {} bytes of its padding are not 0 (N6.4), first at {}", d.plane.name, d.differ, d.of, place_text(&problem, d.plane, d.place));
-    return screen(text, b, "");
+    const string message = fmt::format("{}: {} of {} bytes of its padding are not 0 (N6.4), first at {}",
+                                       d.plane.name, d.differ, d.of, place_text(&problem, d.plane, d.place));
+    return screen(text, complaint("padding", "bytes", message, "reference"), "");
   }
   return {};
 }
 
-string mismatch(Encoding encoding, Shape shape, std::span<const std::byte> got, std::span<const std::byte> want) {
+string mismatch(Encoding encoding, Shape shape, std::span<const std::byte> got,
+                std::span<const std::byte> want) {
   Plane plane;
   plane.name = "buffer";
   plane.encoding = encoding;

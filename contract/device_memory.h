@@ -1,5 +1,5 @@
-// DeviceMemory: what a plugin that takes device pointers needs of a GPU. Who judges plugins knows no CUDA; the program hands this in (fast/device_memory.h), and tests
-// hand in host memory that pretends.
+// DeviceMemory: what a plugin that takes device pointers needs of a GPU. Who judges plugins knows no CUDA;
+// the program hands this in (fast/device_memory.h), and tests hand in host memory that pretends.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -23,11 +23,14 @@ class DeviceMemory {
   virtual void to_host(void* host, const void* device, size_t bytes) = 0;
   // Waits for everything queued on the device; throws what became of it.
   virtual void synchronize() = 0;
-  // Device times of `repeats` calls, after a few that are not counted. `cold`: caches are flushed before each.
-  virtual std::vector<std::chrono::nanoseconds> time(const std::function<void()>& run, int repeats, bool cold) = 0;
+  // Device times of `repeats` calls, after a few that are not counted. `cold`: caches are flushed before
+  // each.
+  virtual std::vector<std::chrono::nanoseconds> time(const std::function<void()>& run, int repeats,
+                                                     bool cold) = 0;
 };
 
-// Thrown by Subject::run where memory that it guards itself was written outside of a plane, or an input was: claim `guard`, as for buffers of the judge.
+// Thrown by Subject::run where memory that it guards itself was written outside of a plane, or an input was:
+// claim `guard`, as for buffers of the judge.
 struct Trespass : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

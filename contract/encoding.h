@@ -20,10 +20,10 @@ inline constexpr uint32_t kNoCode = 0xFFFFFFFFu;
 // The layout of one encoding. Codes are positive codes; see encodings.def.
 struct EncodingInfo {
   std::string_view name;
-  int bits;                       // 4, 6, 8, 16 or 32
+  int bits;  // 4, 6, 8, 16 or 32
   int exponent_bits, mantissa_bits, bias;
   uint32_t max_finite, nan, infinity;
-  std::string_view safetensors;   // dtype name in a safetensors header
+  std::string_view safetensors;  // dtype name in a safetensors header
 
   // True where the top bit of a code is a sign. E8M0 has none.
   constexpr bool has_sign() const { return exponent_bits + mantissa_bits < bits; }
@@ -34,7 +34,8 @@ struct EncodingInfo {
 };
 
 inline constexpr std::array kEncodings = {
-#define ENCODING(name, bits, e, m, bias, max, nan, inf, st) EncodingInfo{#name, bits, e, m, bias, max, nan, inf, st},
+#define ENCODING(name, bits, e, m, bias, max, nan, inf, st) \
+  EncodingInfo{#name, bits, e, m, bias, max, nan, inf, st},
 #include "contract/encodings.def"
 #undef ENCODING
 };
@@ -48,8 +49,17 @@ inline constexpr size_t kFloatEncodings = [] {
 
 constexpr const EncodingInfo& info(Encoding e) { return kEncodings[static_cast<size_t>(e)]; }
 
+// The encodings of tensors that are not quantized.
+constexpr bool is_wide_float(Encoding e) {
+  return e == Encoding::f32 || e == Encoding::bf16 || e == Encoding::f16;
+}
+
 // The encoding called `name` in a line ("bf16"), or nothing.
-std::optional<Encoding> encoding_named(std::string_view name);
+constexpr std::optional<Encoding> encoding_named(std::string_view name) {
+  for (size_t i = 0; i < kEncodings.size(); ++i)
+    if (kEncodings[i].name == name) return static_cast<Encoding>(i);
+  return std::nullopt;
+}
 
 // A binary32 value as its bit pattern. The contract holds no float; see contract/f32_text.h.
 using F32Bits = uint32_t;

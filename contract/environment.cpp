@@ -1,21 +1,10 @@
-#include <charconv>
+#include <algorithm>
+#include <string>
 
-#include "contract/line.h"
 #include "contract/subject.h"
+#include "contract/words.h"
 
 namespace assay {
-
-namespace {
-
-template <class T>
-std::optional<T> parse_integer(std::string_view text, int base = 10) {
-  T value{};
-  auto [stop, status] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (text.empty() || status != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-}  // namespace
 
 Result<Environment> parse_environment(std::string_view text) {
   Environment env;
@@ -27,17 +16,21 @@ Result<Environment> parse_environment(std::string_view text) {
     at = end + 1;
     const size_t equals = item.find('=');
     const std::string_view key = item.substr(0, equals);
-    const std::string_view value = equals == std::string_view::npos ? std::string_view{} : item.substr(equals + 1);
+    const std::string_view value =
+        equals == std::string_view::npos ? std::string_view{} : item.substr(equals + 1);
     auto bad = [&](std::string_view expected) {
-      return Error{"expected " + std::string(key) + "=" + std::string(expected) + ", found '" + std::string(item) + "'", column, ""};
+      return Error{"expected " + std::string(key) + "=" + std::string(expected) + ", found '" +
+                       std::string(item) + "'",
+                   column, ""};
     };
     if (key == "threads") {
       auto v = parse_integer<int>(value);
       if (!v || *v < 1 || *v > 1024) return bad("<1..1024>");
       env.threads = *v;
     } else if (key == "order") {
-      auto v = value == "forward" ? std::optional<uint64_t>{Environment::kForward}
-               : value == "reverse" ? std::optional<uint64_t>{Environment::kReverse} : parse_integer<uint64_t>(value);
+      auto v = value == "forward"   ? std::optional<uint64_t>{Environment::kForward}
+               : value == "reverse" ? std::optional<uint64_t>{Environment::kReverse}
+                                    : parse_integer<uint64_t>(value);
       if (!v) return bad("forward, reverse or a seed of 2 and up");
       env.order = *v;
     } else if (key == "poison") {
@@ -62,11 +55,9 @@ std::string to_text(const Environment& env) {
   std::string out;
   auto add = [&](const std::string& item) { out += (out.empty() ? "" : ",") + item; };
   if (env.threads != base.threads) add("threads=" + std::to_string(env.threads));
-  if (env.order != base.order) add("order=" + (env.order == Environment::kReverse ? "reverse" : std::to_string(env.order)));
-  if (env.poison != base.poison) {
-    constexpr char kDigits[] = "0123456789abcdef";
-    add(std::string("poison=") + kDigits[env.poison >> 4] + kDigits[env.poison & 15]);
-  }
+  if (env.order != base.order)
+    add("order=" + (env.order == Environment::kReverse ? "reverse" : std::to_string(env.order)));
+  if (env.poison != base.poison) add("poison=" + hex(env.poison, 2));
   if (env.alignment != base.alignment) add("alignment=" + std::to_string(env.alignment));
   return out;
 }

@@ -10,7 +10,8 @@ namespace assay {
 namespace {
 
 constexpr std::array kFlavours = {
-#define FLAVOUR(id, name, formats, keys, users, source) FlavourInfo{Flavour::id, name, formats, keys, users, source},
+#define FLAVOUR(id, name, formats, keys, users, source) \
+  FlavourInfo{Flavour::id, name, formats, keys, users, source},
 #include "contract/flavours.def"
 #undef FLAVOUR
 };

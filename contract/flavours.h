@@ -1,4 +1,5 @@
-// Flavours: the sets of choices that libraries make, by name. Generated from flavours.def. Kernels with approximate reciprocals have none: their bytes are held to N17.13.
+// Flavours: the sets of choices that libraries make, by name. Generated from flavours.def. Kernels with
+// approximate reciprocals have none: their bytes are held to N17.13.
 #pragma once
 #include <span>
 #include <string_view>
@@ -11,9 +12,9 @@ namespace assay {
 // One row of flavours.def.
 struct FlavourInfo {
   Flavour flavour;
-  std::string_view name;      // "torchao.rceil"
-  std::string_view formats;   // "mxfp8 mxfp4"
-  std::string_view keys;      // "mx_inf=nan nan_amax=propagate"; setting() of contract/recipes.h reads them
+  std::string_view name;     // "torchao.rceil"
+  std::string_view formats;  // "mxfp8 mxfp4"
+  std::string_view keys;     // "mx_inf=nan nan_amax=propagate"; setting() of contract/recipes.h reads them
   std::string_view users, source;
   bool is_of(FormatId) const;
 };

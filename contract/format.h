@@ -1,4 +1,4 @@
-// Quantizer formats, their blocks and the enum-to-word tables. Generated from formats.def.
+// Quantizer formats and their blocks. Generated from formats.def.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <optional>
 #include <string_view>
 
+#include "contract/choices.h"
 #include "contract/encoding.h"
 
 namespace assay {
@@ -16,17 +17,16 @@ enum class FormatId : uint8_t {
 #undef FORMAT
 };
 
-// How many elements share one scale. b1x32 runs along the contracted dimension: 1x32 in row data, 32x1 in column data.
-enum class Block : uint8_t { tensor, b1x16, b16x16, b1x32, b32x32, b1x128, b128x128 };
-inline constexpr std::string_view kBlocks[] = {"tensor", "1x16", "16x16", "1x32", "32x32", "1x128", "128x128"};
-constexpr std::string_view name_of(Block b) { return kBlocks[static_cast<size_t>(b)]; }
 // Elements along the contracted dimension; 0 for a whole tensor.
 constexpr int64_t length_of(Block b) {
   switch (b) {
     case Block::tensor: return 0;
-    case Block::b1x16: case Block::b16x16: return 16;
-    case Block::b1x32: case Block::b32x32: return 32;
-    case Block::b1x128: case Block::b128x128: return 128;
+    case Block::b1x16:
+    case Block::b16x16: return 16;
+    case Block::b1x32:
+    case Block::b32x32: return 32;
+    case Block::b1x128:
+    case Block::b128x128: return 128;
   }
   return 0;
 }
@@ -36,10 +36,10 @@ enum class ColumnData : uint8_t { as_is, transposed };
 struct FormatInfo {
   FormatId id;
   std::string_view name;
-  std::optional<Encoding> element;   // default; nothing: the source's own encoding
-  std::optional<Encoding> scale;     // nothing: the format stores no scale
-  Block block;                       // default
-  std::string_view blocks;           // allowed, as words joined by '|'
+  std::optional<Encoding> element;  // default; nothing: the source's own encoding
+  std::optional<Encoding> scale;    // nothing: the format stores no scale
+  Block block;                      // default
+  std::string_view blocks;          // allowed, as words joined by '|'
   ColumnData column_data;
   std::string_view summary;
 
@@ -50,10 +50,11 @@ struct FormatInfo {
   constexpr bool packed() const { return element == Encoding::e2m1; }
 };
 
-namespace format_rows {   // words of formats.def that are not enumerators
-inline constexpr std::optional<Encoding> source = std::nullopt, none = std::nullopt, f32 = Encoding::f32, e8m0 = Encoding::e8m0,
-                                         e4m3 = Encoding::e4m3, e2m1 = Encoding::e2m1;
-inline constexpr Block tensor = Block::tensor, b1x16 = Block::b1x16, b1x32 = Block::b1x32, b1x128 = Block::b1x128;
+namespace format_rows {  // words of formats.def that are not enumerators
+inline constexpr std::optional<Encoding> source = std::nullopt, none = std::nullopt, f32 = Encoding::f32,
+                                         e8m0 = Encoding::e8m0, e4m3 = Encoding::e4m3, e2m1 = Encoding::e2m1;
+inline constexpr Block tensor = Block::tensor, b1x16 = Block::b1x16, b1x32 = Block::b1x32,
+                       b1x128 = Block::b1x128;
 inline constexpr ColumnData as_is = ColumnData::as_is, transposed = ColumnData::transposed;
 inline constexpr std::array kFormats = {
 #define FORMAT(name, element, scale, block, blocks, columns, summary) \
@@ -67,6 +68,10 @@ using format_rows::kFormats;
 constexpr const FormatInfo& info(FormatId f) { return kFormats[static_cast<size_t>(f)]; }
 
 // The format called `name` in a line ("mxfp8"), or nothing.
-std::optional<FormatId> format_named(std::string_view name);
+constexpr std::optional<FormatId> format_named(std::string_view name) {
+  for (const FormatInfo& row : kFormats)
+    if (row.name == name) return row.id;
+  return std::nullopt;
+}
 
 }  // namespace assay

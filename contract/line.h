@@ -1,5 +1,5 @@
-// The line: one Problem as text. It is a suite's entry, a test's name, the program's argument, a benchmark's name and
-// the repro.
+// The line: one Problem as text. It is a suite's entry, a test's name, the program's argument, a benchmark's
+// name and the repro.
 //
 //   <op> <format>[/<column format>] <rows>x<cols> <source> key=value ...
 //   quantize mxfp8 64x256 bf16 dir=both fill=ties seed=7
@@ -8,9 +8,10 @@
 //   gemm a=<format> b=<format> <M>x<N>x<K> [<source>] key=value ...
 //   gemm a=fp8_current b=fp8_current 256x512x384 sum=hopper_fp8_split out=f32
 //
-// A bare key sets both directions, `row.key=` and `col.key=` set one; of a gemm `a.key=` and `b.key=` those of one operand, `c.fill=`, `c.seed=` and
-// `c.at=` what C and the bias are drawn by. role= and recipe= set defaults by the name of a tensor (contract/recipes.h). The short line prints what differs from
-// the defaults, the canonical line every key that applies. parse(to_line(p)) == p for every valid Problem.
+// A bare key sets both directions, `row.key=` and `col.key=` set one; of a gemm `a.key=` and `b.key=` those
+// of one operand, `c.fill=`, `c.seed=` and `c.at=` what C and the bias are drawn by. role= and recipe= set
+// defaults by the name of a tensor (contract/recipes.h). The short line prints what differs from the
+// defaults, the canonical line every key that applies. parse(to_line(p)) == p for every valid Problem.
 #pragma once
 #include <span>
 #include <string>
@@ -44,15 +45,13 @@ Result<std::vector<std::string>> expand_sweep(std::string_view text);
 
 // One row of the key table, for --help, documentation and completion.
 struct KeyInfo {
-  std::string_view name;        // "element"
-  bool directional;             // may be written row.<name> and col.<name>; every key of gemm's operands a.<name> and b.<name>
-  std::string_view values;      // "e4m3|e5m2", or "float" with bits as 0x7F800000, ...
+  std::string_view name;  // "element"
+  bool directional;  // may be written row.<name> and col.<name>; every key of gemm's operands a.<name> and
+                     // b.<name>
+  std::string_view values;  // "e4m3|e5m2", or "float" with bits as 0x7F800000, ...
   std::string_view summary;
   std::vector<std::string_view> ops;
 };
 std::span<const KeyInfo> line_keys();
-
-// The word of `words` nearest to `word` by edit distance, or an empty string when none is near.
-std::string nearest_word(std::string_view word, std::span<const std::string_view> words);
 
 }  // namespace assay

@@ -1,9 +1,12 @@
-// Numerics: the choices on which real implementations of one format differ, as data. Generated from numerics.def.
-// Default values are Assay's portable numerics (docs/numerics.md); flavour, arch and dispatch resolve to other values.
+// Numerics: the choices on which real implementations of one format differ, as data. Generated from
+// numerics.def. Default values are Assay's portable numerics (docs/numerics.md); flavour, arch and dispatch
+// resolve to other values.
 #pragma once
 #include <array>
 #include <cstdint>
 #include <string_view>
+
+#include "contract/choices.h"
 
 namespace assay {
 
@@ -27,5 +30,13 @@ inline constexpr std::array kNumerics = {
 #include "contract/numerics.def"
 #undef NUMERIC
 };
+
+// The row, and the words, of each type of numerics.def.
+template <class E> inline constexpr NumericInfo kNumeric{};
+#define NUMERIC(name, Type, clause, summary, ...)                                                   \
+  template <> inline constexpr NumericInfo kNumeric<Type> = {#name, clause, summary, #__VA_ARGS__}; \
+  template <> inline constexpr std::string_view kWords<Type> = kNumeric<Type>.values;
+#include "contract/numerics.def"
+#undef NUMERIC
 
 }  // namespace assay

@@ -6,27 +6,30 @@ Geometry geometry(const Quantizer& q, Shape shape, Direction d, ScaleLayout layo
   const FormatInfo& format = info(q.format);
   const bool col = d == Direction::col;
   Geometry g;
-  g.transposed = col && format.column_data == ColumnData::transposed;          // N6.1
+  g.transposed = col && format.column_data == ColumnData::transposed;  // N6.1
   g.data = g.transposed ? Shape{shape.cols, shape.rows} : shape;
-  g.data_padded = format.packed() ? Shape{g.data.rows, round_up(g.data.cols, 2)} : g.data;   // N6.8
+  g.data_padded = format.packed() ? Shape{g.data.rows, round_up(g.data.cols, 2)} : g.data;  // N6.8
   g.has_scale = format.scale.has_value();
   if (!g.has_scale) return g;
   g.scale_encoding = *format.scale;
   const int64_t rows = g.data.rows, cols = g.data.cols, length = length_of(q.block);
-  auto padded_to = [&](int64_t r, int64_t c) { g.scale_padded = {round_up(g.scale.rows, r), round_up(g.scale.cols, c)}; };
+  auto padded_to = [&](int64_t r, int64_t c) {
+    g.scale_padded = {round_up(g.scale.rows, r), round_up(g.scale.cols, c)};
+  };
   if (format.per_tensor_fp8()) {
-    g.scale = g.scale_padded = {q.row_scaled ? rows : 1, 1};                   // N3.12
-  } else if (q.format == FormatId::fp8_block && layout == ScaleLayout::gemm) {               // N9.6
+    g.scale = g.scale_padded = {q.row_scaled ? rows : 1, 1};                    // N3.12
+  } else if (q.format == FormatId::fp8_block && layout == ScaleLayout::gemm) {  // N9.6
     g.scale_encoding = Encoding::e8m0;
     g.scale = {rows, 4 * ceil_div(cols, length)};
     padded_to(128, 4);
-  } else if (q.format == FormatId::fp8_block) {                                              // N9.4
-    g.scale = {is_square(q.block) ? ceil_div(rows, length) : ceil_div(cols, length), is_square(q.block) ? ceil_div(cols, length) : rows};
+  } else if (q.format == FormatId::fp8_block) {  // N9.4
+    g.scale = {is_square(q.block) ? ceil_div(rows, length) : ceil_div(cols, length),
+               is_square(q.block) ? ceil_div(cols, length) : rows};
     padded_to(1, 4);
-  } else if (col && !g.transposed) {                                           // N6.2; a square block repeats its scale, same shape (N5.8)
+  } else if (col && !g.transposed) {  // N6.2; a square block repeats its scale, same shape (N5.8)
     g.scale = {ceil_div(rows, length), cols};
     padded_to(4, 128);
-  } else {                                                                     // N6.2, N10.14, N15.4
+  } else {  // N6.2, N10.14, N15.4
     g.scale = {rows, ceil_div(cols, length)};
     padded_to(128, 4);
   }
@@ -77,7 +80,8 @@ Plane of_tensor_or_rows(std::string_view stem, const Quantizer& q, Shape shape, 
 // What a quantize of one direction writes, in causal order.
 void add_outputs(std::vector<Plane>& out, const Quantizer& q, Shape shape, Direction d) {
   const bool current = q.format == FormatId::fp8_current;
-  if (q.format == FormatId::fp8_delayed || ((current || q.format == FormatId::nvfp4) && !q.amax)) out.push_back(of_tensor_or_rows("amax", q, shape, d, Part::output));
+  if (q.format == FormatId::fp8_delayed || ((current || q.format == FormatId::nvfp4) && !q.amax))
+    out.push_back(of_tensor_or_rows("amax", q, shape, d, Part::output));
   if (current) out.push_back(of_tensor_or_rows("scale", q, shape, d, Part::output));
   if (info(q.format).scale) out.push_back(scale_plane(q, shape, d, Part::output, q.scales));
   out.push_back(data_plane(q, shape, d, Part::output));
@@ -87,7 +91,8 @@ void add_outputs(std::vector<Plane>& out, const Quantizer& q, Shape shape, Direc
 Plane block_given(const Quantizer& q, Shape shape, Direction d) {
   const Geometry g = geometry(q, shape, d, ScaleLayout::compact);
   const bool amax = q.scale_from == ScaleFrom::amax;
-  return matrix(plane_name(d, amax ? "given.block_amax" : "given.scale_inv"), Part::input, amax ? Encoding::f32 : g.scale_encoding, g.scale, d);
+  return matrix(plane_name(d, amax ? "given.block_amax" : "given.scale_inv"), Part::input,
+                amax ? Encoding::f32 : g.scale_encoding, g.scale, d);
 }
 
 // What a quantize reads beside x.
@@ -106,7 +111,8 @@ const Quantizer& only_quantizer(const Problem& p) { return *p.quantizer(only_dir
 ScaleLayout swizzle_from(const Swizzle& s) { return s.inverse ? ScaleLayout::gemm : ScaleLayout::compact; }
 ScaleLayout swizzle_to(const Swizzle& s) { return s.inverse ? ScaleLayout::compact : ScaleLayout::gemm; }
 
-// The planes called alike of every member, one after the other. `spare`: elements allocated beyond them (N14.6).
+// The planes called alike of every member, one after the other. `spare`: elements allocated beyond them
+// (N14.6).
 Plane grouped(std::vector<Plane> members, int64_t spare) {
   Plane p = members.front();
   p.logical = p.padded = {1, 0};
@@ -137,8 +143,12 @@ void add_grouped(std::vector<Plane>& out, const Problem& split, PlanesOf planes_
     for (const std::vector<Plane>& m : planes) alike.push_back(m[i]);
     const Plane& first = alike[0];
     const bool spare = op.capacity > active, data = first.name == "x" || first.name.ends_with(".data");
-    const bool blocks = first.direction && info(split.quantizer(*first.direction)->format).has_blocks() && first.name.find(".scale_") != std::string::npos;
-    out.push_back(grouped(std::move(alike), !spare ? 0 : data ? round_up(op.capacity - active, 2) : blocks ? kSpareScales : 0));
+    const bool blocks = first.direction && info(split.quantizer(*first.direction)->format).has_blocks() &&
+                        first.name.find(".scale_") != std::string::npos;
+    out.push_back(grouped(std::move(alike), !spare   ? 0
+                                            : data   ? round_up(op.capacity - active, 2)
+                                            : blocks ? kSpareScales
+                                                     : 0));
   }
 }
 
@@ -160,16 +170,17 @@ std::vector<Problem> member_problems(const Problem& split) {
   for (size_t m = 0; m < op.members.size(); ++m) {
     Problem p = split;
     p.op = Quantize{op.noop};
-    p.flavour = Flavour::assay;                                                // it has set the split's Numerics, which are the member's
+    p.flavour = Flavour::assay;  // it has set the split's Numerics, which are the member's
     p.arch = Arch::sm100;
     p.dispatch = Dispatch::automatic;
     p.x.shape = op.members[m];
     p.x.fill.at_row += row;
-    p.rng.member = static_cast<uint32_t>(m);                                   // N12.2
+    p.rng.member = static_cast<uint32_t>(m);  // N12.2
     for (Direction d : kDirections) {
       if (!p.quantizer(d)) continue;
       Quantizer& q = *p.quantizer(d);
-      // N14.4: halved from member to member, four times in turn, so that no two neighbours share a value; exact on the exponent field.
+      // N14.4: halved from member to member, four times in turn, so that no two neighbours share a value;
+      // exact on the exponent field.
       auto halved = [&](F32Bits& v) {
         const F32Bits exponent = v >> 23 & 0xFF, times = static_cast<F32Bits>(m % 4);
         if (exponent > times && exponent < 0xFF) v -= times << 23;
@@ -191,7 +202,8 @@ Problem operand_problem(const Problem& gemm, Side side) {
   const int64_t outer = side == Side::a ? gemm.x.shape.cols : gemm.x.shape.rows;
   Problem p;
   p.op = Quantize{};
-  p.x = {d == Direction::row ? Shape{outer, op.k} : Shape{op.k, outer}, operand.source, operand.fill};   // N16.1
+  p.x = {d == Direction::row ? Shape{outer, op.k} : Shape{op.k, outer}, operand.source,
+         operand.fill};  // N16.1
   if (side == Side::b) p.x.fill.seed += kSeedOfB;
   p.quantizer(d) = operand.quantizer;
   p.rng = gemm.rng;
@@ -200,7 +212,8 @@ Problem operand_problem(const Problem& gemm, Side side) {
 
 Problem operand_dequantize(const Problem& gemm, Side side) {
   Problem p = operand_problem(gemm, side);
-  const bool identity = only_quantizer(p).format == FormatId::identity, bf16 = gemm.as<Gemm>()->sum == GemmSum::hopper_f16;
+  const bool identity = only_quantizer(p).format == FormatId::identity,
+             bf16 = gemm.as<Gemm>()->sum == GemmSum::hopper_f16;
   p.op = Dequantize{identity ? p.x.source : bf16 ? Encoding::bf16 : Encoding::f32, CodesFrom::quantized};
   return p;
 }
@@ -234,9 +247,13 @@ std::vector<Plane> input_planes(const Problem& p) {
     out.push_back(scale_plane(*p.quantizer(d), shape, d, Part::input, swizzle_from(*op)));
   } else if (const Split* op = p.as<Split>()) {
     const int64_t n = static_cast<int64_t>(op->members.size());
-    add_grouped(out, p, [](const Problem& m) { return std::vector<Plane>{matrix("x", Part::input, m.x.source, m.x.shape)}; });
-    if (op->vary == Vary::first || op->vary == Vary::both) out.push_back(matrix("first_dims", Part::input, Encoding::u32, {1, n}));
-    if (op->vary == Vary::last || op->vary == Vary::both) out.push_back(matrix("last_dims", Part::input, Encoding::u32, {1, n}));
+    add_grouped(out, p, [](const Problem& m) {
+      return std::vector<Plane>{matrix("x", Part::input, m.x.source, m.x.shape)};
+    });
+    if (op->vary == Vary::first || op->vary == Vary::both)
+      out.push_back(matrix("first_dims", Part::input, Encoding::u32, {1, n}));
+    if (op->vary == Vary::last || op->vary == Vary::both)
+      out.push_back(matrix("last_dims", Part::input, Encoding::u32, {1, n}));
     add_grouped(out, p, [](const Problem& m) {
       std::vector<Plane> givens;
       for (Direction d : kDirections)
@@ -276,7 +293,8 @@ std::vector<Plane> output_planes(const Problem& p) {
   } else if (const Swizzle* op = p.as<Swizzle>()) {
     const Direction d = only_direction(p);
     Plane plane = scale_plane(*p.quantizer(d), shape, d, Part::output, swizzle_to(*op));
-    if (op->inverse && p.quantizer(d)->format != FormatId::fp8_block) {   // N6.5: every byte is copied, so every byte is meaningful
+    if (op->inverse && p.quantizer(d)->format !=
+                           FormatId::fp8_block) {  // N6.5: every byte is copied, so every byte is meaningful
       plane.logical = plane.padded;
       plane.padding = Padding::none;
     }
@@ -291,7 +309,8 @@ std::vector<Plane> output_planes(const Problem& p) {
       out.push_back(matrix("scale", Part::output, Encoding::f32, shape));
       out.push_back(matrix("scale_inv", Part::output, Encoding::f32, shape));
     } else {
-      if (p.x.source == Encoding::f32) out.push_back(matrix("scale_inv", Part::output, Encoding::e8m0, shape));
+      if (p.x.source == Encoding::f32)
+        out.push_back(matrix("scale_inv", Part::output, Encoding::e8m0, shape));
       out.push_back(matrix("multiplier", Part::output, Encoding::f32, shape));
       out.push_back(matrix("decoded", Part::output, Encoding::f32, shape));
     }

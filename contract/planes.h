@@ -3,27 +3,34 @@
 //
 // Input planes, by op:
 //   cast                    x; with round=sr also bits [as x] (u8)
-//   quantize                x, <d>.given.amax, <d>.given.scale, <d>.prior.amax, noop      (1x1 f32, where the key applies)
-//   dequantize              <d>.amax (nvfp4), <d>.scale_inv or <d>.scale_gemm, <d>.data   (as quantize writes them)
+//   quantize                x, <d>.given.amax, <d>.given.scale, <d>.prior.amax, noop      (1x1 f32, where the
+//                           key applies)
+//   dequantize              <d>.amax (nvfp4), <d>.scale_inv or <d>.scale_gemm, <d>.data   (as quantize writes
+//                           them)
 //   update                  history [length, slots], scale [1, slots], reduced [1, slots] (f32)
 //   swizzle                 <d>.scale_inv (inverse: <d>.scale_gemm)
 //   scale_chain, hadamard   x
-//   split                   x (flat, `capacity` elements), first_dims and last_dims [1, n] (u32, where they vary), and as quantize, [1, n]
+//   split                   x (flat, `capacity` elements), first_dims and last_dims [1, n] (u32, where they
+//                           vary), and as quantize, [1, n]
 //   philox                  x [n, 4], key [n, 2] (u32)
-//   gemm                    a.amax (nvfp4), a.scale_inv, a.data, b.* likewise (as the operand's own quantize writes them), c [N, M] where beta is not
+//   gemm                    a.amax (nvfp4), a.scale_inv, a.data, b.* likewise (as the operand's own quantize
+//                           writes them), c [N, M] where beta is not
 //                           zero, bias [1, M]
 // Output planes, in causal order (a difference in an earlier plane explains those after it):
 //   cast, dequantize        y
 //   quantize                <d>.amax, <d>.scale, <d>.scale_inv or <d>.scale_gemm, <d>.data; row before col
 //   update                  next.history, next.scale
 //   swizzle                 <d>.scale_gemm (inverse: <d>.scale_inv)
-//   scale_chain             scale, scale_inv (f32 scales); scale_inv, multiplier, decoded (e8m0 scales; not scale_inv from codes);
+//   scale_chain             scale, scale_inv (f32 scales); scale_inv, multiplier, decoded (e8m0 scales; not
+//                           scale_inv from codes);
 //                           encode_scale, scale_inv, multiplier [n, 1] (nvfp4)
 //   hadamard                y [cols, rows] (bf16), amax
-//   split                   offsets, <d>.scale_offsets [1, n + 1] (u32), then as quantize, one plane for all members
+//   split                   offsets, <d>.scale_offsets [1, n + 1] (u32), then as quantize, one plane for all
+//                           members
 //   philox                  y [n, 4] (u32)
 //   gemm                    d [N, M]
-// <d> is row or col. scale_inv is the stored decode scale; `scale` multiplies on quantize and exists only for per-tensor FP8.
+// <d> is row or col. scale_inv is the stored decode scale; `scale` multiplies on quantize and exists only for
+// per-tensor FP8.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -37,11 +44,12 @@
 namespace assay {
 
 enum class Part : uint8_t { input, output };
-// What stands outside the logical region of a padded plane: there is none, zeros (N6.4), or whatever stood there before (N14.6).
+// What stands outside the logical region of a padded plane: there is none, zeros (N6.4), or whatever stood
+// there before (N14.6).
 enum class Padding : uint8_t { none, zero, untouched };
 
-// One member of a grouped plane: `offset` elements into it stands an array of `padded` with `logical` meaningful elements, laid out as the
-// member's own line would lay it out.
+// One member of a grouped plane: `offset` elements into it stands an array of `padded` with `logical`
+// meaningful elements, laid out as the member's own line would lay it out.
 struct Member {
   int64_t offset = 0;
   Shape logical, padded;
@@ -52,64 +60,83 @@ struct Plane {
   std::string name;
   Part part = Part::output;
   Encoding encoding = Encoding::f32;
-  Shape logical;                                   // meaningful elements
-  Shape padded;                                    // allocated elements; row-major unless layout is gemm
+  Shape logical;  // meaningful elements
+  Shape padded;   // allocated elements; row-major unless layout is gemm
   ScaleLayout layout = ScaleLayout::compact;
   Padding padding = Padding::none;
-  std::optional<Direction> direction;              // whose direction it belongs to
-  bool transposed = false;                         // logical is [cols, rows] of the tensor
-  bool packed = false;                             // two 4-bit codes in a byte, the element of even index in the low half (N6.8)
-  std::vector<Member> members;                     // of a grouped plane (N14.2): then logical is [1, sum of members], padded [1, allocated]
+  std::optional<Direction> direction;  // whose direction it belongs to
+  bool transposed = false;             // logical is [cols, rows] of the tensor
+  bool packed = false;  // two 4-bit codes in a byte, the element of even index in the low half (N6.8)
+  std::vector<Member>
+      members;  // of a grouped plane (N14.2): then logical is [1, sum of members], padded [1, allocated]
 
   size_t bytes() const { return bytes_of(padded.count()); }
   // Bytes that n consecutive elements take; n is even in a packed plane.
-  size_t bytes_of(int64_t n) const { return packed ? static_cast<size_t>(n) / 2 : static_cast<size_t>(n) * static_cast<size_t>(info(encoding).bytes()); }
+  size_t bytes_of(int64_t n) const {
+    return packed ? static_cast<size_t>(n) / 2
+                  : static_cast<size_t>(n) * static_cast<size_t>(info(encoding).bytes());
+  }
   // Whether GEMM layout counts tiles down the rows: scales of columns that are stored as they are (N6.3).
   bool tiles_by_columns() const { return direction == Direction::col && !transposed; }
 };
 
-// The plane of member m alone, as the member's own line has it: same name, members empty. Its bytes begin at bytes_of(members[m].offset).
+// The plane of member m alone, as the member's own line has it: same name, members empty. Its bytes begin at
+// bytes_of(members[m].offset).
 Plane member_plane(const Plane& grouped, size_t m);
 
 // Shapes of one direction's data and scales.
 struct Geometry {
-  Shape data, data_padded;           // stored shape: [cols, rows] where transposed; a packed row is rounded up to whole bytes
+  Shape data,
+      data_padded;  // stored shape: [cols, rows] where transposed; a packed row is rounded up to whole bytes
   bool transposed = false;
   bool has_scale = false;
   Encoding scale_encoding = Encoding::f32;
   Shape scale, scale_padded;
 };
 
-// Geometry of x with shape `shape` quantized by `q` in direction `d`, its scales in `layout`. With R x C the stored data:
+// Geometry of x with shape `shape` quantized by `q` in direction `d`, its scales in `layout`. With R x C the
+// stored data:
 //   per-tensor FP8          1x1; row_scaled [R, 1]                                                 (N3.12)
-//   mxfp8                   row [R, cdiv(C, 32)] to [128, 4], col [cdiv(R, 32), C] to [4, 128]          (N6.2)
-//   nvfp4, mxfp4            [R, cdiv(C, block)] to [128, 4]                                             (N10.14, N15.4)
-//   fp8_block               1x128 [cdiv(C, 128), R], 128x128 [cdiv(R, 128), cdiv(C, 128)], both to [1, 4]  (N9.4)
-//   fp8_block, gemm         E8M0 [R, 4 cdiv(C, 128)] to [128, 4]                                        (N9.6)
+//   mxfp8                   row [R, cdiv(C, 32)] to [128, 4], col [cdiv(R, 32), C] to [4, 128]
+//                           (N6.2)
+//   nvfp4, mxfp4            [R, cdiv(C, block)] to [128, 4]
+//                           (N10.14, N15.4)
+//   fp8_block               1x128 [cdiv(C, 128), R], 128x128 [cdiv(R, 128), cdiv(C, 128)], both to [1, 4]
+//                           (N9.4)
+//   fp8_block, gemm         E8M0 [R, 4 cdiv(C, 128)] to [128, 4]
+//                           (N9.6)
 // GEMM layout takes as many bytes as the padded compact one in the formats of one-byte scales.
 Geometry geometry(const Quantizer& q, Shape shape, Direction d, ScaleLayout layout);
-inline Geometry geometry(const Quantizer& q, Shape shape, Direction d) { return geometry(q, shape, d, q.scales); }
+inline Geometry geometry(const Quantizer& q, Shape shape, Direction d) {
+  return geometry(q, shape, d, q.scales);
+}
 
 std::vector<Plane> input_planes(const Problem&);
 std::vector<Plane> output_planes(const Problem&);
 
-// N14.2: the line of each member of a split: a quantize of the member's shape, whose fill begins where the member's rows begin and whose
-// given and prior values are the member's (N14.4).
+// N14.2: the line of each member of a split: a quantize of the member's shape, whose fill begins where the
+// member's rows begin and whose given and prior values are the member's (N14.4).
 std::vector<Problem> member_problems(const Problem& split);
 
-// N16.1: the line of one operand of a gemm: a quantize of its tensor in the one direction that is read, [M, K] or [K, M] for a, [N, K] or [K, N] for
-// b. The fill is the operand's, drawn for b with the next seed, so that equal seeds give unequal operands.
+// N16.1: the line of one operand of a gemm: a quantize of its tensor in the one direction that is read, [M,
+// K] or [K, M] for a, [N, K] or [K, N] for b. The fill is the operand's, drawn for b with the next seed, so
+// that equal seeds give unequal operands.
 Problem operand_problem(const Problem& gemm, Side);
-// The same as a dequantize to f32, under hopper_f16 to bf16 (N16.12), of identity to its own source: its input planes, in their order, are the operand's planes of the gemm by other names
+// The same as a dequantize to f32, under hopper_f16 to bf16 (N16.12), of identity to its own source: its
+// input planes, in their order, are the operand's planes of the gemm by other names
 // ("row.data" is "a.data").
 Problem operand_dequantize(const Problem& gemm, Side);
 // The seeds of C and of the bias, which are drawn by x's fill: the second and third after its seed.
 inline constexpr uint64_t kSeedOfB = 1, kSeedOfC = 2, kSeedOfBias = 3;
 
 // "row.data": the name of a plane that belongs to one direction.
-inline std::string plane_name(Direction d, std::string_view stem) { return std::string(name_of(d)) + "." + std::string(stem); }
+inline std::string plane_name(Direction d, std::string_view stem) {
+  return std::string(name_of(d)) + "." + std::string(stem);
+}
 // What the scale plane is called in either layout, behind the direction.
-constexpr std::string_view scale_stem(ScaleLayout layout) { return layout == ScaleLayout::gemm ? "scale_gemm" : "scale_inv"; }
+constexpr std::string_view scale_stem(ScaleLayout layout) {
+  return layout == ScaleLayout::gemm ? "scale_gemm" : "scale_inv";
+}
 
 constexpr int64_t ceil_div(int64_t n, int64_t m) { return (n + m - 1) / m; }
 constexpr int64_t round_up(int64_t n, int64_t m) { return ceil_div(n, m) * m; }

@@ -1,6 +1,8 @@
 // The Problem: everything that decides the bits of one case, and nothing else.
-// Equal Problems give equal bytes on a side, whatever the thread count, launch shape, order, poison or alignment
-// (those are the Environment, contract/subject.h). A Problem prints as one line and parses back (contract/line.h).
+// Equal Problems give equal bytes on a side, whatever the thread count, launch shape, order, poison or
+// alignment (those are the Environment, contract/subject.h). A Problem prints as one line and parses back
+// (contract/line.h). Round, FillKind, Arch and the other enums whose values are words of a line are rows of
+// contract/choices.def.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -9,13 +11,15 @@
 #include <variant>
 #include <vector>
 
+#include "contract/choices.h"
 #include "contract/encoding.h"
 #include "contract/format.h"
 #include "contract/numerics.h"
 
 namespace assay {
 
-// Logical sizes; ranks above two are flattened to [product of leading dimensions, last dimension]. Zero is legal.
+// Logical sizes; ranks above two are flattened to [product of leading dimensions, last dimension]. Zero is
+// legal.
 struct Shape {
   int64_t rows = 0, cols = 0;
   int64_t count() const { return rows * cols; }
@@ -27,22 +31,11 @@ enum class Direction : uint8_t { row, col };
 inline constexpr Direction kDirections[] = {Direction::row, Direction::col};
 constexpr std::string_view name_of(Direction d) { return d == Direction::row ? "row" : "col"; }
 
-// Round to nearest even, toward zero, up in magnitude (E8M0 only), or stochastically (E2M1 only, N12).
-enum class Round : uint8_t { rne, rz, rp, sr };
-// Beyond the largest finite value: that value, or infinity (NaN where the encoding has no infinity).
-enum class Overflow : uint8_t { sat, nosat };
-// Scale tensors as computed and padded, or permuted to the tensor-core tile order (clause N6.3).
-enum class ScaleLayout : uint8_t { compact, gemm };
-
-// How input data are made. A pure function of (kind, seed, absolute row, absolute column), never of the format.
-enum class FillKind : uint8_t {
-  normal, edges, ties, every_code, outliers, wide, exact_sums, zeros, denormal, nonfinite, amax_edges, negative_zeros, literal, pack
-};
 struct Fill {
   FillKind kind = FillKind::normal;
   uint64_t seed = 0;
-  int64_t at_row = 0, at_col = 0;   // origin: element (r, c) is drawn as (at_row + r, at_col + c)
-  std::string payload;              // what follows "literal:" or "pack:"
+  int64_t at_row = 0, at_col = 0;  // origin: element (r, c) is drawn as (at_row + r, at_col + c)
+  std::string payload;             // what follows "literal:" or "pack:"
   bool operator==(const Fill&) const = default;
 };
 
@@ -54,33 +47,26 @@ struct Tensor {
   bool operator==(const Tensor&) const = default;
 };
 
-// Four-over-six (N10.10): off, or the error that chooses between a block's two scales, mean absolute or mean squared.
-enum class FourOverSix : uint8_t { off, mae, mse };
-// The largest E4M3 block scale that the tensor scale of NVFP4 aims at: 448, or 256 under four-over-six (N10.1).
-enum class E4m3Max : uint8_t { m448, m256 };
-inline constexpr uint16_t kRhtSignMask = 0xD7E8;   // N11.1: TransformerEngine's fixed signs
-
-// N17.12: where the scale of a block comes from: the block's elements; an amax or a scale code that is given for each block.
-enum class ScaleFrom : uint8_t { x, amax, scale };
+inline constexpr uint16_t kRhtSignMask = 0xD7E8;  // N11.1: TransformerEngine's fixed signs
 
 // How one direction is quantized.
 struct Quantizer {
   FormatId format = FormatId::identity;
-  Encoding element = Encoding::e4m3;       // of the data; identity: the source's
+  Encoding element = Encoding::e4m3;  // of the data; identity: the source's
   Block block = Block::tensor;
-  bool pow2 = false;                       // fp8_current, fp8_block: scale floored to a power of two (N3.6)
-  F32Bits eps = 0;                         // fp8_current, fp8_block: least amax (N3.2)
-  std::optional<F32Bits> amax;             // fp8_current, nvfp4: given; nothing: computed from the tensor (N3.1, N10.1)
-  F32Bits scale = 0x3F800000;              // fp8_delayed: the given scale (N3.11)
-  F32Bits prior_amax = 0;                  // fp8_delayed: what the amax slot holds before (N3.1)
-  Round round = Round::rne;                // nvfp4: rne or sr
-  bool rht = false;                        // nvfp4 columns: of the rotated tensor (N11)
-  uint16_t sign_mask = kRhtSignMask;       // rht: bit i set negates element i of each 16 (N11.1)
+  bool pow2 = false;            // fp8_current, fp8_block: scale floored to a power of two (N3.6)
+  F32Bits eps = 0;              // fp8_current, fp8_block: least amax (N3.2)
+  std::optional<F32Bits> amax;  // fp8_current, nvfp4: given; nothing: computed from the tensor (N3.1, N10.1)
+  F32Bits scale = 0x3F800000;   // fp8_delayed: the given scale (N3.11)
+  F32Bits prior_amax = 0;       // fp8_delayed: what the amax slot holds before (N3.1)
+  Round round = Round::rne;     // nvfp4: rne or sr
+  bool rht = false;             // nvfp4 columns: of the rotated tensor (N11)
+  uint16_t sign_mask = kRhtSignMask;  // rht: bit i set negates element i of each 16 (N11.1)
   FourOverSix four_over_six = FourOverSix::off;
-  E4m3Max e4m3_max = E4m3Max::m448;        // nvfp4 under four_over_six
-  bool row_scaled = false;                 // fp8_current, nvfp4: one amax per stored row (N3.12, N10.9)
+  E4m3Max e4m3_max = E4m3Max::m448;  // nvfp4 under four_over_six
+  bool row_scaled = false;           // fp8_current, nvfp4: one amax per stored row (N3.12, N10.9)
   ScaleLayout scales = ScaleLayout::compact;
-  ScaleFrom scale_from = ScaleFrom::x;     // formats with blocks
+  ScaleFrom scale_from = ScaleFrom::x;  // formats with blocks
   Numerics numerics;
   bool operator==(const Quantizer&) const = default;
 };
@@ -88,21 +74,17 @@ struct Quantizer {
 // Whose kernel selection decides the Numerics that are not given (contract/dispatch.h).
 // te is a function of the Problem; the others are sets of choices (contract/flavours.def).
 enum class Flavour : uint8_t {
-  assay, te,
+  assay,
+  te,
 #define FLAVOUR(id, ...) id,
 #include "contract/flavours.def"
 #undef FLAVOUR
 };
-enum class Arch : uint8_t { sm90, sm100, sm110, sm120 };
-enum class Dispatch : uint8_t { automatic, generic, specialised, t1d, q2d, fb, rhtrc };
-
-// What the column direction of a pair is quantized from: x, or the row direction dequantized to x's encoding (N13.1).
-enum class ColSource : uint8_t { original, row_dequantized };
 
 // Where the random bytes of round=sr come from (N12.2).
 struct Rng {
   uint64_t seed = 0, offset = 0;
-  uint32_t member = 0;           // below 2^17
+  uint32_t member = 0;  // below 2^17
   bool operator==(const Rng&) const = default;
 };
 
@@ -111,29 +93,26 @@ struct Cast {
   Encoding to = Encoding::e4m3;
   Round round = Round::rne;
   Overflow overflow = Overflow::sat;
-  SrRule sr_rule = SrRule::integer;   // round=sr
+  SrRule sr_rule = SrRule::integer;  // round=sr
   bool operator==(const Cast&) const = default;
 };
 // Quantize x in each direction that has a Quantizer.
 struct Quantize {
-  std::optional<F32Bits> noop;   // the flag; exactly 1.0 leaves every output untouched (N6.7)
+  std::optional<F32Bits> noop;  // the flag; exactly 1.0 leaves every output untouched (N6.7)
   bool operator==(const Quantize&) const = default;
 };
 // Dequantize one direction of the quantized x (made by the reference), or of arbitrary codes.
-enum class CodesFrom : uint8_t { quantized, codes };
 struct Dequantize {
   Encoding out = Encoding::bf16;
   CodesFrom input = CodesFrom::quantized;
   bool operator==(const Dequantize&) const = default;
 };
 // One delayed-scaling update of `cols` slots with a history of `rows` amaxes each.
-enum class AmaxAlgo : uint8_t { max, most_recent };
-enum class UpdateRule : uint8_t { bulk, api, unfused };
 struct Update {
   AmaxAlgo algo = AmaxAlgo::max;
   UpdateRule rule = UpdateRule::bulk;
   int margin = 0;
-  bool reduction = false;        // a reduction buffer is given (N4.1)
+  bool reduction = false;  // a reduction buffer is given (N4.1)
   bool operator==(const Update&) const = default;
 };
 // Permute the scales of an x-shaped tensor from compact to GEMM layout, or back.
@@ -141,21 +120,23 @@ struct Swizzle {
   bool inverse = false;
   bool operator==(const Swizzle&) const = default;
 };
-// The scalar chain from amax to scales, element by element: x holds amaxes (f32) or stored scale codes (e8m0).
+// The scalar chain from amax to scales, element by element: x holds amaxes (f32) or stored scale codes
+// (e8m0).
 struct ScaleChain {
   bool operator==(const ScaleChain&) const = default;
 };
 
-// Rotate every 16 rows of each column of x (bf16) and take the amax: the transform that nvfp4 columns with rht=1 begin with (N11).
+// Rotate every 16 rows of each column of x (bf16) and take the amax: the transform that nvfp4 columns with
+// rht=1 begin with (N11).
 struct Hadamard {
   bool operator==(const Hadamard&) const = default;
 };
-// Quantize every member of a grouped tensor. Members lie one after the other in x, each a contiguous matrix (N14.1).
-enum class Vary : uint8_t { none, first, last, both };   // which sizes differ between members
+// Quantize every member of a grouped tensor. Members lie one after the other in x, each a contiguous matrix
+// (N14.1).
 struct Split {
   Vary vary = Vary::first;
-  std::vector<Shape> members;        // none of them: x is one empty group
-  int64_t capacity = 0;              // elements allocated in x and in data planes; at least those of the members
+  std::vector<Shape> members;  // none of them: x is one empty group
+  int64_t capacity = 0;        // elements allocated in x and in data planes; at least those of the members
   std::optional<F32Bits> noop;
   bool operator==(const Split&) const = default;
 };
@@ -165,30 +146,26 @@ struct Philox {
   bool operator==(const Philox&) const = default;
 };
 
-// Multiply two quantized operands: d[n, m] is the sum over k of a(m, k) b(n, k), then the epilogue (N16). x is C: shape [N, M], the encoding of d
-// too, read only where beta is not zero.
+// Multiply two quantized operands: d[n, m] is the sum over k of a(m, k) b(n, k), then the epilogue (N16). x
+// is C: shape [N, M], the encoding of d too, read only where beta is not zero.
 enum class Side : uint8_t { a, b };
 inline constexpr Side kSides[] = {Side::a, Side::b};
 constexpr std::string_view name_of(Side s) { return s == Side::a ? "a" : "b"; }
-// One operand: a tensor, and how the one direction that is read of it was quantized. operand_problem (contract/planes.h) is its line.
+// One operand: a tensor, and how the one direction that is read of it was quantized. operand_problem
+// (contract/planes.h) is its line.
 struct Operand {
   Quantizer quantizer;
   Encoding source = Encoding::bf16;
   Fill fill;
   bool operator==(const Operand&) const = default;
 };
-// N16.1: letters of A and B as cuBLAS has them. A: T is [M, K] and its rows are read, N is [K, M] and its columns; B: N is [N, K], T is [K, N].
-enum class GemmOp : uint8_t { TN, NN, NT };   // fprop, dgrad, wgrad
-// How the products are summed: N16.2, N16.3, and the tensor cores of Hopper (N16.4) as cuBLASLt chains and scales them (N16.5, N16.6, N16.7). What
-// holds for any of them: N16.10, N16.11.
-enum class GemmSum : uint8_t { f32_sequential, exact, hopper_fp8_split, hopper_fp8_fast, hopper_f16, hopper_tf32 };
 struct Gemm {
   int64_t k = 0;
   Operand a, b;
   GemmOp op = GemmOp::TN;
   GemmSum sum = GemmSum::f32_sequential;
-  F32Bits alpha = 0x3F800000, beta = 0;   // N16.8
-  std::optional<Encoding> bias;           // of the plane `bias`, one value for each m; nothing: no bias
+  F32Bits alpha = 0x3F800000, beta = 0;  // N16.8
+  std::optional<Encoding> bias;          // of the plane `bias`, one value for each m; nothing: no bias
   bool operator==(const Gemm&) const = default;
   const Operand& operand(Side s) const { return s == Side::a ? a : b; }
   Operand& operand(Side s) { return s == Side::a ? a : b; }
@@ -203,12 +180,12 @@ struct Gemm {
 
 struct Problem {
   Tensor x;
-  std::optional<Quantizer> row, col;       // absent directions are not produced; cast and gemm have neither
+  std::optional<Quantizer> row, col;  // absent directions are not produced; cast and gemm have neither
   Flavour flavour = Flavour::assay;
   Arch arch = Arch::sm100;
   Dispatch dispatch = Dispatch::automatic;
-  ColSource col_source = ColSource::original;   // quantize and split with both directions
-  Rng rng;                                      // quantize, split and gemm with a direction of round=sr
+  ColSource col_source = ColSource::original;  // quantize and split with both directions
+  Rng rng;                                     // quantize, split and gemm with a direction of round=sr
   std::variant<Cast, Quantize, Dequantize, Update, Swizzle, ScaleChain, Hadamard, Split, Philox, Gemm> op;
 
   bool operator==(const Problem&) const = default;
@@ -220,7 +197,8 @@ struct Problem {
 };
 
 // "cast", "quantize", ... in the order of Problem::op.
-inline constexpr std::string_view kOps[] = {"cast", "quantize", "dequantize", "update", "swizzle", "scale_chain", "hadamard", "split", "philox", "gemm"};
+inline constexpr std::string_view kOps[] = {"cast",        "quantize", "dequantize", "update", "swizzle",
+                                            "scale_chain", "hadamard", "split",      "philox", "gemm"};
 inline std::string_view op_name(const Problem& p) { return kOps[p.op.index()]; }
 
 // The noop flag of a quantize or a split, where one is given (N6.7).
@@ -231,7 +209,8 @@ inline std::optional<F32Bits> noop_of(const Problem& p) {
 }
 // Whether a direction, or an operand of a gemm, rounds stochastically.
 inline bool draws(const Problem& p) {
-  if (const Gemm* g = p.as<Gemm>()) return g->a.quantizer.round == Round::sr || g->b.quantizer.round == Round::sr;
+  if (const Gemm* g = p.as<Gemm>())
+    return g->a.quantizer.round == Round::sr || g->b.quantizer.round == Round::sr;
   return (p.row && p.row->round == Round::sr) || (p.col && p.col->round == Round::sr);
 }
 

@@ -9,9 +9,9 @@ namespace assay {
 
 // What went wrong, where, and what to type instead.
 struct Error {
-  std::string message;      // what was expected and what was found
-  size_t column = 0;        // 1-based column in the text that was read; 0 where there is no text
-  std::string hint;         // the nearest valid word, or what to type next; may be empty
+  std::string message;  // what was expected and what was found
+  size_t column = 0;    // 1-based column in the text that was read; 0 where there is no text
+  std::string hint;     // the nearest valid word, or what to type next; may be empty
 
   // One line for a terminal: "column 14: unknown key 'filll' (did you mean 'fill'?)".
   std::string text() const {
@@ -23,8 +23,7 @@ struct Error {
 };
 
 // Either a T or an Error. `if (r) use(*r); else report(r.error());`
-template <class T>
-class Result {
+template <class T> class Result {
  public:
   Result(T value) : state_(std::move(value)) {}
   Result(Error error) : state_(std::move(error)) {}

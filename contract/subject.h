@@ -1,5 +1,5 @@
-// Subject: something that can run a Problem. The reference, the kernels on the host executor, the kernels on a GPU, NVIDIA's
-// header conversions, a recorded pack and a plugin all look the same to the judge.
+// Subject: something that can run a Problem. The reference, the kernels on the host executor, the kernels on
+// a GPU, NVIDIA's header conversions, a recorded pack and a plugin all look the same to the judge.
 #pragma once
 #include <chrono>
 #include <cstddef>
@@ -21,10 +21,11 @@ namespace assay {
 // How a case is run; decides no bit. Printed after the line as `--env order=17,poison=7f,threads=2`.
 struct Environment {
   enum : uint64_t { kForward = 0, kReverse = 1 };
-  int threads = 1;             // OS threads a subject may use
-  uint64_t order = kForward;   // thread and block order on the host executor: forward, reverse, or a seed (2 and up)
-  uint8_t poison = 0x7F;       // fills outputs and shared memory before the run
-  int alignment = 256;         // of every buffer, in bytes; at least the element's size
+  int threads = 1;  // OS threads a subject may use
+  uint64_t order =
+      kForward;  // thread and block order on the host executor: forward, reverse, or a seed (2 and up)
+  uint8_t poison = 0x7F;  // fills outputs and shared memory before the run
+  int alignment = 256;    // of every buffer, in bytes; at least the element's size
   bool operator==(const Environment&) const = default;
 };
 // Reads "order=17,poison=7f,threads=2,alignment=2"; order also takes "forward" and "reverse".
@@ -50,19 +51,20 @@ struct Support {
 
 // What served a run, for the report.
 struct Served {
-  std::string by;               // "mxfp8_pair<row, col> bf16, one read"
-  int launches = 0;             // kernels launched; 0 for subjects that launch none
+  std::string by;    // "mxfp8_pair<row, col> bf16, one read"
+  int launches = 0;  // kernels launched; 0 for subjects that launch none
 };
 
 // One step of one element's computation, for `assay trace`.
 struct TraceStep {
-  std::string clause;           // "N5.3"
-  std::string what;             // "E8M0 scale"
+  std::string clause;  // "N5.3"
+  std::string what;    // "E8M0 scale"
   Encoding encoding = Encoding::f32;
   uint32_t bits = 0;
 };
 
-// Thrown by Subject::run where only the data tell that it cannot run a Problem that it supports: the judge counts the case as unsupported, with this reason.
+// Thrown by Subject::run where only the data tell that it cannot run a Problem that it supports: the judge
+// counts the case as unsupported, with this reason.
 struct Unsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -71,27 +73,37 @@ class Subject {
  public:
   virtual ~Subject() = default;
   virtual std::string_view name() const = 0;
-  // What runs a line on this subject when it is typed behind the line: "--subject gpu", "--plugin ./libmine.so".
+  // What runs a line on this subject when it is typed behind the line: "--subject gpu", "--plugin
+  // ./libmine.so".
   virtual std::string argument() const { return "--subject " + std::string(name()); }
   // Present on this machine; `why` says what is missing. Cheap, and safe without a GPU.
   virtual Support present() const { return {}; }
   virtual Support supports(const Problem&) const = 0;
-  // Why the bits of a gemm that it supports are not pinned: then the judge asks whether d lies inside the bound (N16.13), not whether it equals the
-  // reference's bit for bit. Nothing: they are, as those of every other op.
+  // Why the bits of a gemm that it supports are not pinned: then the judge asks whether d lies inside the
+  // bound (N16.13), not whether it equals the reference's bit for bit. Nothing: they are, as those of every
+  // other op.
   virtual std::optional<std::string> unpinned(const Problem&) const { return {}; }
-  // Computes every output plane from the input planes. Buffers come in the order of input_planes() and output_planes().
-  // Writes zeros into padding; under noop == 1 writes nothing. Throws std::exception on failure.
-  virtual Served run(const Problem&, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment&) = 0;
-  // The steps that lead to the data element at tensor coordinates (row, col) in direction d, in order. May be empty.
-  virtual std::vector<TraceStep> trace(const Problem&, std::span<const ConstBuffer>, Direction, int64_t, int64_t) { return {}; }
-  // Device times of `repeats` runs, without transfers, for subjects that can time themselves (a GPU). `cold`: caches are
-  // flushed before each. Empty: the caller measures run() with its own clock.
-  virtual std::vector<std::chrono::nanoseconds> time(const Problem&, std::span<const ConstBuffer>, int /*repeats*/, bool /*cold*/) { return {}; }
+  // Computes every output plane from the input planes. Buffers come in the order of input_planes() and
+  // output_planes(). Writes zeros into padding; under noop == 1 writes nothing. Throws std::exception on
+  // failure.
+  virtual Served run(const Problem&, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+                     const Environment&) = 0;
+  // The steps that lead to the data element at tensor coordinates (row, col) in direction d, in order. May be
+  // empty.
+  virtual std::vector<TraceStep> trace(const Problem&, std::span<const ConstBuffer>, Direction, int64_t,
+                                       int64_t) {
+    return {};
+  }
+  // Device times of `repeats` runs, without transfers, for subjects that can time themselves (a GPU). `cold`:
+  // caches are flushed before each. Empty: the caller measures run() with its own clock.
+  virtual std::vector<std::chrono::nanoseconds> time(const Problem&, std::span<const ConstBuffer>,
+                                                     int /*repeats*/, bool /*cold*/) {
+    return {};
+  }
 };
 
 // The buffer of the plane called `name`, or null.
-template <class B>
-const B* find(std::span<const B> buffers, std::string_view name) {
+template <class B> const B* find(std::span<const B> buffers, std::string_view name) {
   for (const B& b : buffers)
     if (b.plane->name == name) return &b;
   return nullptr;

@@ -22,11 +22,19 @@ class CudaDevice final : public DeviceMemory {
     return block;
   }
   void release(void* block) noexcept override { (void)cudaFree(block); }
-  void to_device(void* device, const void* host, size_t bytes) override { check(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "copying to the device"); }
-  void to_host(void* host, const void* device, size_t bytes) override { check(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost), "copying from the device"); }
-  // A launch that failed leaves its error with the library's own runtime; what became of the kernels themselves is seen here.
+  void to_device(void* device, const void* host, size_t bytes) override {
+    check(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "copying to the device");
+  }
+  void to_host(void* host, const void* device, size_t bytes) override {
+    check(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost), "copying from the device");
+  }
+  // A launch that failed leaves its error with the library's own runtime; what became of the kernels
+  // themselves is seen here.
   void synchronize() override { check(cudaDeviceSynchronize(), "waiting for the plugin's kernels"); }
-  std::vector<std::chrono::nanoseconds> time(const std::function<void()>& run, int repeats, bool cold) override { return fast_gpu::device_times(run, repeats, cold); }
+  std::vector<std::chrono::nanoseconds> time(const std::function<void()>& run, int repeats,
+                                             bool cold) override {
+    return fast_gpu::device_times(run, repeats, cold);
+  }
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The memory of the current CUDA device for plugins (contract/device_memory.h). Always linkable: without CUDA at build time, or a device, present() says so.
+// The memory of the current CUDA device for plugins (contract/device_memory.h). Always linkable: without CUDA
+// at build time, or a device, present() says so.
 #pragma once
 #include <memory>
 

@@ -1,4 +1,5 @@
-// The kernel of direction lanes and its launches. Included by the generated units, one per row lane, behind the lanes (fast/families.def).
+// The kernel of direction lanes and its launches. Included by the generated units, one per row lane, behind
+// the lanes (fast/families.def).
 #pragma once
 #include <stdexcept>
 
@@ -10,20 +11,18 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 // A direction that is not produced.
 struct NoDirection : WithoutAmaxPass {
   static constexpr bool kCopies = true;
-  template <bool kRows>
-  ASSAY_DEVICE void encode(const Tile&, Patch&, Step) const {}
+  template <bool kRows> ASSAY_DEVICE void encode(const Tile&, Patch&, Step) const {}
 };
 
 // What one launch does with each patch, in this order.
 struct Stage {
   bool row_amax = false, row_encode = false;
-  Step row_step{};                             // decode: what follows sees the dequantized rows (N13.1)
+  Step row_step{};  // decode: what follows sees the dequantized rows (N13.1)
   bool col_amax = false, col_encode = false;
 };
 
 // Patches of x, widened (N1.2). Vectors where the tensor allows them.
-template <class S>
-ASSAY_DEVICE void load_widened(const void* x, const Tile& tile, Patch& patch) {
+template <class S> ASSAY_DEVICE void load_widened(const void* x, const Tile& tile, Patch& patch) {
   uint32_t words[kPatch][S::kWords];
   const bool vector = tile.extent.cols % kPatch == 0 && (reinterpret_cast<uintptr_t>(x) & 15u) == 0;
   if (vector) load_patch<S, true>(x, tile.extent, tile.at, words);
@@ -33,7 +32,8 @@ ASSAY_DEVICE void load_widened(const void* x, const Tile& tile, Patch& patch) {
 #pragma unroll
     for (int j = 0; j < kPatch; ++j) {
       uint32_t bits = S::widen(words[i], j);
-      if constexpr (S::kEncoding == Encoding::f16) {   // decode() makes NaN canonical; identity wants it as it was (N7.1)
+      if constexpr (S::kEncoding ==
+                    Encoding::f16) {  // decode() makes NaN canonical; identity wants it as it was (N7.1)
         const uint32_t code = j % 2 ? words[i][j / 2] >> 16 : words[i][j / 2] & 0xFFFFu;
         if (is_nan(bits)) bits = (code & 0x8000u) << 16 | kInf | (code & 0x03FFu) << 13;
       }
@@ -41,18 +41,19 @@ ASSAY_DEVICE void load_widened(const void* x, const Tile& tile, Patch& patch) {
     }
 }
 
-// The patch rounded to E and widened again (N13.1); what lies outside the tensor is 0, whatever a scale made of it.
-template <Encoding E>
-ASSAY_DEVICE void round_patch(const Tile& tile, Patch& patch) {
+// The patch rounded to E and widened again (N13.1); what lies outside the tensor is 0, whatever a scale made
+// of it.
+template <Encoding E> ASSAY_DEVICE void round_patch(const Tile& tile, Patch& patch) {
 #pragma unroll
   for (int i = 0; i < kPatch; ++i)
 #pragma unroll
     for (int j = 0; j < kPatch; ++j)
-      patch.bits[i][j] = i < tile.at.rows && j < tile.at.cols ? decode<E>(encode<E>(patch.bits[i][j], Round::rne, Overflow::nosat)) : 0u;
+      patch.bits[i][j] = i < tile.at.rows && j < tile.at.cols
+                             ? decode<E>(encode<E>(patch.bits[i][j], Round::rne, Overflow::nosat))
+                             : 0u;
 }
 
-template <class RowLane, class ColLane>
-struct DirectionArgs {
+template <class RowLane, class ColLane> struct DirectionArgs {
   const void* x = nullptr;
   const uint32_t* noop = nullptr;
   Encoding source{};
@@ -67,7 +68,7 @@ struct DirectionArgs {
 
 // The member that tile `tile` belongs to: the last that begins at or before it, past empty ones.
 ASSAY_DEVICE int64_t member_of_tile(const MemberStart* starts, int64_t members, int64_t tile) {
-  int64_t low = 0, high = members;   // starts[low].tiles <= tile < starts[high].tiles
+  int64_t low = 0, high = members;  // starts[low].tiles <= tile < starts[high].tiles
   while (high - low > 1) {
     const int64_t middle = (low + high) >> 1;
     if (starts[middle].tiles <= tile) low = middle;
@@ -119,18 +120,21 @@ __global__ void __launch_bounds__(kThreads, 1) direction_kernel(DirectionArgs<Ro
 
 // One thread per amax slot of either direction: before any amax is taken, or after.
 template <class RowLane, class ColLane>
-__global__ void __launch_bounds__(kThreads) slots_kernel(RowLane row, int64_t row_slots, ColLane col, int64_t col_slots, const uint32_t* noop, bool finish) {
+__global__ void __launch_bounds__(kThreads)
+    slots_kernel(RowLane row, int64_t row_slots, ColLane col, int64_t col_slots, const uint32_t* noop,
+                 bool finish) {
   if (is_noop(noop)) return;
   const int64_t slot = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (slot < row_slots) finish ? row.finish(slot) : row.start(slot);
   if (slot < col_slots) finish ? col.finish(slot) : col.start(slot);
 }
 template <class RowLane, class ColLane>
-void launch_slots(const char* name, const RowLane& row, int64_t row_slots, const ColLane& col, int64_t col_slots, const Read& read, bool finish) {
+void launch_slots(const char* name, const RowLane& row, int64_t row_slots, const ColLane& col,
+                  int64_t col_slots, const Read& read, bool finish) {
   const int64_t slots = row_slots > col_slots ? row_slots : col_slots;
   if (slots == 0) return;
-  launch({.name = name, .grid = unsigned((slots + kThreads - 1) / kThreads), .block = kThreads}, slots_kernel<RowLane, ColLane>, row, row_slots, col, col_slots,
-         read.noop, finish);
+  launch({.name = name, .grid = unsigned((slots + kThreads - 1) / kThreads), .block = kThreads},
+         slots_kernel<RowLane, ColLane>, row, row_slots, col, col_slots, read.noop, finish);
 }
 
 template <class RowLane, class ColLane>
@@ -140,7 +144,16 @@ std::string launch_lanes(const Job& job, const Read& read, const RowLane& row, c
   auto pass = [&](const char* name, const Stage& stage) {
     if (read.grid == 0) return;
     launch({.name = name, .grid = read.grid, .block = kThreads}, direction_kernel<RowLane, ColLane>,
-           DirectionArgs<RowLane, ColLane>{read.x, read.noop, read.source, {read.shape.rows, read.shape.cols}, read.member, read.starts, read.members, stage, row, col});
+           DirectionArgs<RowLane, ColLane>{read.x,
+                                           read.noop,
+                                           read.source,
+                                           {read.shape.rows, read.shape.cols},
+                                           read.member,
+                                           read.starts,
+                                           read.members,
+                                           stage,
+                                           row,
+                                           col});
   };
   std::string by;
   launch_slots("start", row, row.start_slots(), col, col.start_slots(), read, false);
@@ -151,29 +164,35 @@ std::string launch_lanes(const Job& job, const Read& read, const RowLane& row, c
   }
   launch_slots("finish", row, row.finish_slots(), col, decoded ? 0 : col.finish_slots(), read, true);
   if (col_before && decoded) {
-    pass("amax of decoded rows", {.row_encode = true, .row_step = {.store = false, .decode = true}, .col_amax = true});
+    pass("amax of decoded rows",
+         {.row_encode = true, .row_step = {.store = false, .decode = true}, .col_amax = true});
     by += "amax pass of the decoded rows; ";
   }
   if (decoded) launch_slots("finish col", row, 0, col, col.finish_slots(), read, true);
-  pass("pair", {.row_amax = row.amax_pass() == Pass::during, .row_encode = true, .row_step = {.store = true, .decode = decoded},
-                .col_amax = col.amax_pass() == Pass::during, .col_encode = true});
+  pass("pair", {.row_amax = row.amax_pass() == Pass::during,
+                .row_encode = true,
+                .row_step = {.store = true, .decode = decoded},
+                .col_amax = col.amax_pass() == Pass::during,
+                .col_encode = true});
 
   by += "pair<";
   for (Direction d : kDirections)
-    if (p.quantizer(d)) by += (by.back() == '<' ? "" : ", ") + std::string(info(p.quantizer(d)->format).name) + " " + std::string(name_of(d));
+    if (p.quantizer(d))
+      by += (by.back() == '<' ? "" : ", ") + std::string(info(p.quantizer(d)->format).name) + " " +
+            std::string(name_of(d));
   return by + "> " + how(p) + (decoded ? ", columns of the decoded rows" : "");
 }
 
-template <class RowLane>
-std::string launch_with_row(const Job& job, const Read& read) {
+template <class RowLane> std::string launch_with_row(const Job& job, const Read& read) {
   const Problem& p = job.problem;
   RowLane row;
   if constexpr (!std::is_same_v<RowLane, NoDirection>) {
     row = RowLane::of(job, Direction::row);
     if (!p.col) return launch_lanes(job, read, row, NoDirection{});
   }
-#define FAMILY(name, Lane, ...) \
-  if (is_one_of(p.col->format, {__VA_ARGS__})) return launch_lanes(job, read, row, Lane::of(job, Direction::col));
+#define FAMILY(name, Lane, ...)                \
+  if (is_one_of(p.col->format, {__VA_ARGS__})) \
+    return launch_lanes(job, read, row, Lane::of(job, Direction::col));
 #include "fast/families.def"
 #undef FAMILY
   throw std::runtime_error("no direction lane for " + std::string(info(p.col->format).name));

@@ -18,7 +18,8 @@ constexpr bool every_format_has_a_lane() {
   }
   return true;
 }
-static_assert(every_format_has_a_lane(), "each format of contract/formats.def stands in one row of fast/families.def");
+static_assert(every_format_has_a_lane(),
+              "each format of contract/formats.def stands in one row of fast/families.def");
 
 }  // namespace
 

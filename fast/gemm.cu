@@ -1,5 +1,5 @@
-// Gemm, summed in sequence (N16.2): tiles of 64x64 outputs, 64 threads with 8x8 outputs each. Each operand is decoded on its way into shared
-// memory, so that an element is decoded once for 64 products of it.
+// Gemm, summed in sequence (N16.2): tiles of 64x64 outputs, 64 threads with 8x8 outputs each. Each operand is
+// decoded on its way into shared memory, so that an element is decoded once for 64 products of it.
 #include <bit>
 
 #include "fast/choose.h"
@@ -12,7 +12,7 @@ namespace {
 
 struct GemmArgs {
   GemmOperand a, b;
-  const uint32_t *amax_a = nullptr, *amax_b = nullptr;   // of N16.9
+  const uint32_t *amax_a = nullptr, *amax_b = nullptr;  // of N16.9
   bool by_row_a = false, by_row_b = false;
   RowScaled rows{};
   GemmEpilogue epilogue;
@@ -31,19 +31,20 @@ ASSAY_DEVICE void load_eight_floats(const float* from, float (&out)[8]) {
 #pragma unroll
   for (int j = 0; j < 8; j += 4) {
     const uint4 v = load16(from + j);
-    out[j] = as_float(v.x), out[j + 1] = as_float(v.y), out[j + 2] = as_float(v.z), out[j + 3] = as_float(v.w);
+    out[j] = as_float(v.x), out[j + 1] = as_float(v.y), out[j + 2] = as_float(v.z),
+    out[j + 3] = as_float(v.w);
   }
 }
 
-template <Encoding Out>
-__global__ void __launch_bounds__(kGemmThreads) gemm_sequence(GemmArgs g) {
+template <Encoding Out> __global__ void __launch_bounds__(kGemmThreads) gemm_sequence(GemmArgs g) {
   ASSAY_SHARED_ALIGNED(16, float, a, [kGemmDepth][kGemmPitch]);
   ASSAY_SHARED_ALIGNED(16, float, b, [kGemmDepth][kGemmPitch]);
-  const int64_t across = (g.a.lines + kGemmTile - 1) / kGemmTile, tile_n = int64_t(blockIdx.x) / across, tile_m = int64_t(blockIdx.x) - tile_n * across;
+  const int64_t across = (g.a.lines + kGemmTile - 1) / kGemmTile, tile_n = int64_t(blockIdx.x) / across,
+                tile_m = int64_t(blockIdx.x) - tile_n * across;
   const int64_t first_m = tile_m * kGemmTile, first_n = tile_n * kGemmTile;
   const int my_m = int(threadIdx.x) % 8 * 8, my_n = int(threadIdx.x) / 8 * 8;
 
-  float acc[8][8] = {};   // [n][m]
+  float acc[8][8] = {};  // [n][m]
 #pragma unroll 1
   for (int64_t k0 = 0; k0 < g.a.k; k0 += kGemmDepth) {
     if (k0 != 0) __syncthreads();
@@ -80,8 +81,12 @@ __global__ void __launch_bounds__(kGemmThreads) gemm_sequence(GemmArgs g) {
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const float v = times_amaxes(g.rows, acc[i][j], amax_a[j], amax_b);
-      const float c = g.epilogue.adds_c && j < columns ? as_float(decode<Out>(load_element<Layout<Out>::kBytes>(g.c, n * g.a.lines + m + j))) : 0.0f;
-      codes[j] = encode<Out>(as_bits(g.epilogue(v, c, bias[j])), Round::rne, Layout<Out>::kBytes == 1 ? Overflow::sat : Overflow::nosat);
+      const float c =
+          g.epilogue.adds_c && j < columns
+              ? as_float(decode<Out>(load_element<Layout<Out>::kBytes>(g.c, n * g.a.lines + m + j)))
+              : 0.0f;
+      codes[j] = encode<Out>(as_bits(g.epilogue(v, c, bias[j])), Round::rne,
+                             Layout<Out>::kBytes == 1 ? Overflow::sat : Overflow::nosat);
     }
     if (g.vector_d && columns == 8) {
       store_eight<Layout<Out>::kBytes>(g.d, n * g.a.lines + m, codes);
@@ -99,7 +104,9 @@ GemmOperand operand(const Job& job, Side side, bool without_amax) {
   const Quantizer& q = op.operand(side).quantizer;
   const Shape s = operand_problem(job.problem, side).x.shape;
   const Geometry geometry_of = geometry(q, s, d);
-  const auto plane = [&](std::string_view stem) { return job.input<void>(std::string(name_of(side)) + "." + std::string(stem)); };
+  const auto plane = [&](std::string_view stem) {
+    return job.input<void>(std::string(name_of(side)) + "." + std::string(stem));
+  };
 
   GemmOperand o;
   o.data = plane("data"), o.scales = plane("scale_inv");
@@ -108,13 +115,15 @@ GemmOperand operand(const Job& job, Side side, bool without_amax) {
   o.pitch = geometry_of.data_padded.cols;
   o.element = q.element;
   o.bits = info(q.element).bits;
-  const size_t octet = size_t(o.bits);   // bytes of 8 elements
+  const size_t octet = size_t(o.bits);  // bytes of 8 elements
   o.vector = o.pitch % 8 == 0 && aligned(octet < 16 ? octet : 16, {o.data});
   if (q.format == FormatId::nvfp4) {
     o.factor = Factor::two_level, o.chain = Nvfp4Chain::of(q, job.problem.x.source);
     o.amax = without_amax ? nullptr : static_cast<const uint32_t*>(plane("amax"));
   } else if (geometry_of.has_scale) {
-    o.factor = info(q.format).per_tensor_fp8() ? q.row_scaled ? Factor::line : Factor::tensor : geometry_of.scale_encoding == Encoding::e8m0 ? Factor::e8m0 : Factor::f32;
+    o.factor = info(q.format).per_tensor_fp8()                ? q.row_scaled ? Factor::line : Factor::tensor
+               : geometry_of.scale_encoding == Encoding::e8m0 ? Factor::e8m0
+                                                              : Factor::f32;
   }
   if (info(q.format).has_blocks()) o.index = block_index(q, s, d, ScaleLayout::compact);
   return o;
@@ -128,11 +137,16 @@ std::string run_gemm(const Job& job) {
   if (const Support s = kernel_sums(p); !s.yes) throw std::runtime_error(s.why);
   GemmArgs g;
   g.by_row_a = leaves_amax_out(op.a), g.by_row_b = leaves_amax_out(op.b);
-  g.rows = g.by_row_a && g.by_row_b ? RowScaled::both : g.by_row_a || g.by_row_b ? RowScaled::one : RowScaled::none;
-  g.a = operand(job, Side::a, g.rows != RowScaled::none), g.b = operand(job, Side::b, g.rows != RowScaled::none);
+  g.rows = g.by_row_a && g.by_row_b   ? RowScaled::both
+           : g.by_row_a || g.by_row_b ? RowScaled::one
+                                      : RowScaled::none;
+  g.a = operand(job, Side::a, g.rows != RowScaled::none),
+  g.b = operand(job, Side::b, g.rows != RowScaled::none);
   g.amax_a = job.input("a.amax"), g.amax_b = job.input("b.amax");
-  g.epilogue = {std::bit_cast<float>(op.alpha), std::bit_cast<float>(op.beta), op.multiplies(), op.reads_c(), op.bias.has_value()};
-  g.c = job.input<void>("c"), g.bias = job.input<void>("bias"), g.bias_encoding = op.bias.value_or(Encoding::f32);
+  g.epilogue = {std::bit_cast<float>(op.alpha), std::bit_cast<float>(op.beta), op.multiplies(), op.reads_c(),
+                op.bias.has_value()};
+  g.c = job.input<void>("c"), g.bias = job.input<void>("bias"),
+  g.bias_encoding = op.bias.value_or(Encoding::f32);
   g.d = job.output<void>("d");
   g.vector_d = g.a.lines % 8 == 0 && aligned(16, {g.d});
   const int64_t tiles = ((g.a.lines + kGemmTile - 1) / kGemmTile) * ((g.b.lines + kGemmTile - 1) / kGemmTile);
@@ -146,8 +160,9 @@ std::string run_gemm(const Job& job) {
       default: launch(config, gemm_sequence<Encoding::e5m2>, g); break;
     }
   }
-  return "gemm_sequence<" + std::string(info(p.x.source).name) + ">, a " + (g.a.vector ? "vector" : "scalar") + ", b " + (g.b.vector ? "vector" : "scalar") +
-         ", d " + (g.vector_d ? "vector" : "scalar");
+  return "gemm_sequence<" + std::string(info(p.x.source).name) + ">, a " +
+         (g.a.vector ? "vector" : "scalar") + ", b " + (g.b.vector ? "vector" : "scalar") + ", d " +
+         (g.vector_d ? "vector" : "scalar");
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

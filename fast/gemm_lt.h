@@ -1,4 +1,5 @@
-// One call of cublasLtMatmul, as a plan asks for it. Compiled by the host compiler; linked where the library is found.
+// One call of cublasLtMatmul, as a plan asks for it. Compiled by the host compiler; linked where the library
+// is found.
 #pragma once
 #include <memory>
 #include <optional>
@@ -9,12 +10,13 @@
 
 namespace assay {
 
-// Where the operands of a call lie on the device: a and b with k contiguous, scales null where there are none.
+// Where the operands of a call lie on the device: a and b with k contiguous, scales null where there are
+// none.
 struct LtMemory {
   const void *a, *b, *a_scale, *b_scale, *c, *bias;
   void* d;
 };
-inline constexpr size_t kLtAlignment = 256;   // of every pointer
+inline constexpr size_t kLtAlignment = 256;  // of every pointer
 
 class LtCall {
  public:
@@ -25,9 +27,9 @@ class LtCall {
   ~LtCall();
 
   const std::vector<LtConfig>& offered() const;
-  std::optional<size_t> choice() const;   // lt_choice of what is offered
-  std::string name() const;               // "cublasLt 130100 algo 66 ..."; there is a choice
-  void launch() const;                    // on the default stream; there is a choice
+  std::optional<size_t> choice() const;  // lt_choice of what is offered
+  std::string name() const;              // "cublasLt 130100 algo 66 ..."; there is a choice
+  void launch() const;                   // on the default stream; there is a choice
 
  private:
   struct State;

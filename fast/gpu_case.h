@@ -1,4 +1,5 @@
-// What the subjects of a GPU share: one Problem's planes in guarded device memory, and device times. For units that nvcc compiles.
+// What the subjects of a GPU share: one Problem's planes in guarded device memory, and device times. For
+// units that nvcc compiles.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -17,7 +18,8 @@ namespace assay::fast_gpu {
 // Throws what CUDA says about `what`, where that is not success.
 inline void check(cudaError_t status, const std::string& what) {
   if (status != cudaSuccess)
-    throw std::runtime_error(what + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
+    throw std::runtime_error(what + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) +
+                             ")");
 }
 
 // Device memory with guard bytes around it.
@@ -27,31 +29,43 @@ class GuardedMemory {
   GuardedMemory(size_t bytes, std::string name, size_t alignment) : size_(bytes), name_(std::move(name)) {
     const size_t skew = alignment < kGuard ? alignment : 0;
     total_ = kGuard + skew + bytes + kGuard;
-    check(cudaMalloc(reinterpret_cast<void**>(&base_), total_), "allocating " + std::to_string(total_) + " bytes for '" + name_ + "'");
+    check(cudaMalloc(reinterpret_cast<void**>(&base_), total_),
+          "allocating " + std::to_string(total_) + " bytes for '" + name_ + "'");
     data_ = base_ + kGuard + skew;
     check(cudaMemset(base_, kPattern, total_), "guarding '" + name_ + "'");
   }
   ~GuardedMemory() { (void)cudaFree(base_); }
   GuardedMemory(GuardedMemory&& other) noexcept
-      : base_(std::exchange(other.base_, nullptr)), data_(other.data_), size_(other.size_), total_(other.total_), name_(std::move(other.name_)) {}
+      : base_(std::exchange(other.base_, nullptr)),
+        data_(other.data_),
+        size_(other.size_),
+        total_(other.total_),
+        name_(std::move(other.name_)) {}
   GuardedMemory& operator=(GuardedMemory&&) = delete;
 
   std::byte* data() const { return data_; }
   void upload(std::span<const std::byte> bytes) {
-    if (!bytes.empty()) check(cudaMemcpy(data_, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "copying '" + name_ + "' to the device");
+    if (!bytes.empty())
+      check(cudaMemcpy(data_, bytes.data(), bytes.size(), cudaMemcpyHostToDevice),
+            "copying '" + name_ + "' to the device");
   }
   void download(std::span<std::byte> bytes) const {
-    if (!bytes.empty()) check(cudaMemcpy(bytes.data(), data_, bytes.size(), cudaMemcpyDeviceToHost), "copying '" + name_ + "' from the device");
+    if (!bytes.empty())
+      check(cudaMemcpy(bytes.data(), data_, bytes.size(), cudaMemcpyDeviceToHost),
+            "copying '" + name_ + "' from the device");
   }
   // Throws where a byte outside the data was written.
   void check_guards() const {
     const size_t before = static_cast<size_t>(data_ - base_), after = total_ - before - size_;
     std::vector<unsigned char> bytes(before + after);
-    check(cudaMemcpy(bytes.data(), base_, before, cudaMemcpyDeviceToHost), "reading the guard of '" + name_ + "'");
-    check(cudaMemcpy(bytes.data() + before, data_ + size_, after, cudaMemcpyDeviceToHost), "reading the guard of '" + name_ + "'");
+    check(cudaMemcpy(bytes.data(), base_, before, cudaMemcpyDeviceToHost),
+          "reading the guard of '" + name_ + "'");
+    check(cudaMemcpy(bytes.data() + before, data_ + size_, after, cudaMemcpyDeviceToHost),
+          "reading the guard of '" + name_ + "'");
     for (size_t i = 0; i < bytes.size(); ++i)
       if (bytes[i] != kPattern) {
-        const std::string where = i < before ? std::to_string(before - i) + " bytes before its start" : std::to_string(i - before) + " bytes past its end";
+        const std::string where = i < before ? std::to_string(before - i) + " bytes before its start"
+                                             : std::to_string(i - before) + " bytes past its end";
         throw std::runtime_error("a kernel wrote outside buffer '" + name_ + "': " + where);
       }
   }
@@ -92,7 +106,8 @@ struct DeviceCase {
 
  private:
   void add_input(const ConstBuffer& b, size_t alignment) {
-    in.emplace_back(b.bytes.size(), b.plane->name, std::max<size_t>(alignment, info(b.plane->encoding).bytes()));
+    in.emplace_back(b.bytes.size(), b.plane->name,
+                    std::max<size_t>(alignment, info(b.plane->encoding).bytes()));
     in.back().upload(b.bytes);
     in_planes.push_back({b.plane, in.back().data()});
   }
@@ -121,13 +136,14 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-// Device times of `repeats` runs after a few that are not counted. `cold`: the L2 cache is overwritten before each.
-template <class Run>
-std::vector<std::chrono::nanoseconds> device_times(Run&& run, int repeats, bool cold) {
+// Device times of `repeats` runs after a few that are not counted. `cold`: the L2 cache is overwritten before
+// each.
+template <class Run> std::vector<std::chrono::nanoseconds> device_times(Run&& run, int repeats, bool cold) {
   constexpr int kWarmUp = 3;
   int device = 0, l2_bytes = 0;
   check(cudaGetDevice(&device), "finding the device");
-  check(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, device), "reading the size of the L2 cache");
+  check(cudaDeviceGetAttribute(&l2_bytes, cudaDevAttrL2CacheSize, device),
+        "reading the size of the L2 cache");
   const size_t flush_bytes = cold ? 2 * static_cast<size_t>(l2_bytes) : 0;
   const GuardedMemory flush(flush_bytes, "flush", 256);
 

@@ -1,4 +1,5 @@
-// Memory that a run needs between its launches and nobody sees. Freed in the order of the launches, so that nothing waits.
+// Memory that a run needs between its launches and nobody sees. Freed in the order of the launches, so that
+// nothing waits.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -17,13 +18,14 @@ class Scratch {
  public:
   explicit Scratch(size_t bytes) {
     const cudaError_t status = cudaMallocAsync(&data_, bytes, nullptr);
-    if (status != cudaSuccess) throw std::runtime_error("allocating " + std::to_string(bytes) + " bytes of scratch memory: " + cudaGetErrorString(status));
+    if (status != cudaSuccess)
+      throw std::runtime_error("allocating " + std::to_string(bytes) +
+                               " bytes of scratch memory: " + cudaGetErrorString(status));
   }
   ~Scratch() { (void)cudaFreeAsync(data_, nullptr); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
-  template <class T>
-  T* as() { return static_cast<T*>(data_); }
+  template <class T> T* as() { return static_cast<T*>(data_); }
 
  private:
   void* data_ = nullptr;
@@ -33,10 +35,10 @@ class Scratch {
  public:
   explicit Scratch(size_t bytes) : buffer_(bytes, "scratch") {}
   ~Scratch() noexcept(false) {
-    if (const auto wrong = buffer_.intact(); wrong && std::uncaught_exceptions() == 0) throw std::runtime_error(*wrong);
+    if (const auto wrong = buffer_.intact(); wrong && std::uncaught_exceptions() == 0)
+      throw std::runtime_error(*wrong);
   }
-  template <class T>
-  T* as() { return buffer_.as<T>(); }
+  template <class T> T* as() { return buffer_.as<T>(); }
 
  private:
   simt::DeviceBuffer buffer_;

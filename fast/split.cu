@@ -1,5 +1,5 @@
-// Grouped tensors: where every member begins, found on the device from the sizes it is given, then one launch of direction lanes over the
-// tiles of all members (N14).
+// Grouped tensors: where every member begins, found on the device from the sizes it is given, then one launch
+// of direction lanes over the tiles of all members (N14).
 #include "fast/directions.h"
 #include "fast/move/direction.cuh"
 #include "fast/scratch.h"
@@ -26,14 +26,16 @@ struct DirectionRoom {
     if (!format.has_blocks()) return out;
     out.block = int(length_of(q.block));
     out.shape = q.format != FormatId::fp8_block ? ScaleShape::bytes
-              : q.scales == ScaleLayout::gemm   ? ScaleShape::f32_as_codes
-              : is_square(q.block)              ? ScaleShape::f32_squares
+                : q.scales == ScaleLayout::gemm ? ScaleShape::f32_as_codes
+                : is_square(q.block)            ? ScaleShape::f32_squares
                                                 : ScaleShape::f32_lines;
     return out;
   }
   ASSAY_LANE static int64_t up(int64_t n, int64_t m) { return (n + m - 1) / m * m; }
   // Elements of the data, padding codes included (N6.1, N6.8).
-  ASSAY_LANE int64_t data(int64_t rows, int64_t cols) const { return !packed ? rows * cols : transposed ? cols * up(rows, 2) : rows * up(cols, 2); }
+  ASSAY_LANE int64_t data(int64_t rows, int64_t cols) const {
+    return !packed ? rows * cols : transposed ? cols * up(rows, 2) : rows * up(cols, 2);
+  }
   // Scales, padding included (N6.2, N9.4, N9.6, N10.14, N15.4).
   ASSAY_LANE int64_t scales(int64_t rows, int64_t cols) const {
     const int64_t lines = columns ? cols : rows, blocks = ((columns ? rows : cols) + block - 1) / block;
@@ -46,13 +48,17 @@ struct DirectionRoom {
     }
     return 0;
   }
-  ASSAY_LANE int64_t data_bytes(int64_t elements) const { return packed ? elements / 2 : elements * element_bytes; }
-  ASSAY_LANE int64_t scale_bytes(int64_t count) const { return shape == ScaleShape::f32_lines || shape == ScaleShape::f32_squares ? 4 * count : count; }
+  ASSAY_LANE int64_t data_bytes(int64_t elements) const {
+    return packed ? elements / 2 : elements * element_bytes;
+  }
+  ASSAY_LANE int64_t scale_bytes(int64_t count) const {
+    return shape == ScaleShape::f32_lines || shape == ScaleShape::f32_squares ? 4 * count : count;
+  }
 };
 
 struct OffsetsArgs {
   const uint32_t* noop = nullptr;
-  const uint32_t *first_dims = nullptr, *last_dims = nullptr;   // null: every member has this size
+  const uint32_t *first_dims = nullptr, *last_dims = nullptr;  // null: every member has this size
   int64_t rows = 0, cols = 0, members = 0;
   DirectionRoom room[2];
   uint32_t* offsets = nullptr;
@@ -63,7 +69,8 @@ struct OffsetsArgs {
 // What is added up over the members.
 enum Sum : int { kTiles, kElements, kRowData, kColData, kRowScales, kColScales, kRowLines, kColLines, kSums };
 
-// Exclusive sums over all members: one block takes kThreads of them at a time and carries the totals on (N14.3).
+// Exclusive sums over all members: one block takes kThreads of them at a time and carries the totals on
+// (N14.3).
 __global__ void __launch_bounds__(kThreads) member_offsets(OffsetsArgs a) {
   ASSAY_SHARED(long long, by_warp, [kSums][kThreads / 32]);
   if (is_noop(a.noop)) return;
@@ -75,8 +82,14 @@ __global__ void __launch_bounds__(kThreads) member_offsets(OffsetsArgs a) {
     const bool on = m < a.members;
     const int64_t rows = !on ? 0 : a.first_dims != nullptr ? int64_t(a.first_dims[m]) : a.rows;
     const int64_t cols = !on ? 0 : a.last_dims != nullptr ? int64_t(a.last_dims[m]) : a.cols;
-    const long long mine[kSums] = {((rows + kTile - 1) / kTile) * ((cols + kTile - 1) / kTile), rows * cols,
-                                   a.room[0].data(rows, cols), a.room[1].data(rows, cols), a.room[0].scales(rows, cols), a.room[1].scales(rows, cols), rows, cols};
+    const long long mine[kSums] = {((rows + kTile - 1) / kTile) * ((cols + kTile - 1) / kTile),
+                                   rows * cols,
+                                   a.room[0].data(rows, cols),
+                                   a.room[1].data(rows, cols),
+                                   a.room[0].scales(rows, cols),
+                                   a.room[1].scales(rows, cols),
+                                   rows,
+                                   cols};
     long long before[kSums];
 #pragma unroll
     for (int s = 0; s < kSums; ++s) {
@@ -101,7 +114,10 @@ __global__ void __launch_bounds__(kThreads) member_offsets(OffsetsArgs a) {
     }
     __syncthreads();
     if (m > a.members) continue;
-    a.starts[m] = {before[kTiles], before[kElements], rows, cols,
+    a.starts[m] = {before[kTiles],
+                   before[kElements],
+                   rows,
+                   cols,
                    {a.room[0].data_bytes(before[kRowData]), a.room[1].data_bytes(before[kColData])},
                    {a.room[0].scale_bytes(before[kRowScales]), a.room[1].scale_bytes(before[kColScales])},
                    {before[kRowLines], before[kColLines]}};
@@ -111,15 +127,15 @@ __global__ void __launch_bounds__(kThreads) member_offsets(OffsetsArgs a) {
   }
 }
 
-// Blocks for the tiles of all members, whose sizes only the device knows: no more than there can be, and few enough that blocks without a tile
-// cost little.
+// Blocks for the tiles of all members, whose sizes only the device knows: no more than there can be, and few
+// enough that blocks without a tile cost little.
 unsigned blocks_for(const Problem& p, int64_t members) {
   constexpr int64_t kMost = 1056;
   const Split& op = *p.as<Split>();
   const Shape s = p.x.shape;
   const int64_t elements = op.capacity > s.count() ? op.capacity : s.count();
   const auto tiles = [](int64_t n) { return (n + kTile - 1) / kTile; };
-  int64_t bound = elements / kTile + members;   // each further tile of a member takes 128 elements at least
+  int64_t bound = elements / kTile + members;  // each further tile of a member takes 128 elements at least
   if (op.vary == Vary::first && s.cols != 0) bound = (tiles(elements / s.cols) + members) * tiles(s.cols);
   if (op.vary == Vary::last && s.rows != 0) bound = (tiles(elements / s.rows) + members) * tiles(s.rows);
   if (elements == 0) return 0;
@@ -136,7 +152,7 @@ std::string run_split(const Job& job) {
   args.first_dims = job.input("first_dims");
   args.last_dims = job.input("last_dims");
   args.members = members;
-  if (members != 0) {   // sizes that do not vary
+  if (members != 0) {  // sizes that do not vary
     args.rows = p.as<Split>()->vary == Vary::none ? p.x.shape.rows / members : p.x.shape.rows;
     args.cols = p.x.shape.cols;
   }

@@ -32,17 +32,20 @@ Support find_hopper() {
   check(cudaGetDevice(&device), "finding the device");
   check(cudaGetDeviceProperties(&properties, device), "reading the device's properties");
   if (properties.major == 9 && properties.minor == 0) return {};
-  return {false, std::string(properties.name) + " is sm_" + std::to_string(properties.major) + std::to_string(properties.minor) + ": these sums are those of sm_90"};
+  return {false, std::string(properties.name) + " is sm_" + std::to_string(properties.major) +
+                     std::to_string(properties.minor) + ": these sums are those of sm_90"};
 }
 
-// N16.12: an operand dequantized by its format's kernel, in the shape of its tensor. Throws Unsupported where bf16 cannot hold a value.
+// N16.12: an operand dequantized by its format's kernel, in the shape of its tensor. Throws Unsupported where
+// bf16 cannot hold a value.
 std::vector<uint16_t> brains_of(const Job& job, Side side) {
   Problem p = operand_dequantize(job.problem, side);
   p.as<Dequantize>()->out = Encoding::f32;
   const std::vector<Plane> read = input_planes(p), written = output_planes(p);
   std::vector<DevicePlane> inputs;
   for (const Plane& plane : read)
-    inputs.push_back({&plane, const_cast<void*>(job.input<void>(std::string(name_of(side)) + plane.name.substr(plane.name.find('.'))))});
+    inputs.push_back({&plane, const_cast<void*>(job.input<void>(std::string(name_of(side)) +
+                                                                plane.name.substr(plane.name.find('.'))))});
   const GuardedMemory y(written[0].bytes(), "dequantized operand", kLtAlignment);
   const DevicePlane output{&written[0], y.data()};
   fast_gpu::run(Job{p, inputs, std::span(&output, 1)});
@@ -54,32 +57,41 @@ std::vector<uint16_t> brains_of(const Job& job, Side side) {
     const bool nan = (words[i] & 0x7FFFFFFF) > 0x7F800000;
     if (!nan && (words[i] & 0xFFFF) != 0) {
       const size_t cols = static_cast<size_t>(p.x.shape.cols);
-      throw Unsupported(std::string(name_of(side)) + ": row " + std::to_string(i / cols) + ", column " + std::to_string(i % cols) + " dequantizes to no bf16 value, and cuBLASLt multiplies this format in bf16 only (N16.12)");
+      throw Unsupported(
+          std::string(name_of(side)) + ": row " + std::to_string(i / cols) + ", column " +
+          std::to_string(i % cols) +
+          " dequantizes to no bf16 value, and cuBLASLt multiplies this format in bf16 only (N16.12)");
     }
     out.push_back(nan ? uint16_t{0x7FFF} : static_cast<uint16_t>(words[i] >> 16));
   }
   return out;
 }
 
-// The operands of a call on the device: those that it cannot read dequantized, those that do not run along k moved.
+// The operands of a call on the device: those that it cannot read dequantized, those that do not run along k
+// moved.
 class Operands {
  public:
   Operands(const LtPlan& plan, const Job& job)
-      : a_brains_(brains(plan.a, job, Side::a)), b_brains_(brains(plan.b, job, Side::b)),
-        a_(bytes(plan.a, plan.m, plan.k), "a transposed", kLtAlignment), b_(bytes(plan.b, plan.n, plan.k), "b transposed", kLtAlignment) {
+      : a_brains_(brains(plan.a, job, Side::a)),
+        b_brains_(brains(plan.b, job, Side::b)),
+        a_(bytes(plan.a, plan.m, plan.k), "a transposed", kLtAlignment),
+        b_(bytes(plan.b, plan.n, plan.k), "b transposed", kLtAlignment) {
     memory.a = along_k(plan.a, a_brains_ ? a_brains_->data() : job.input<void>("a.data"), a_, plan.m, plan.k);
     memory.b = along_k(plan.b, b_brains_ ? b_brains_->data() : job.input<void>("b.data"), b_, plan.n, plan.k);
     memory.a_scale = job.input<void>("a.scale_inv"), memory.b_scale = job.input<void>("b.scale_inv");
     memory.bias = job.input<void>("bias");
     memory.d = job.output<void>("d");
     const void* given = job.input<void>("c");
-    memory.c = given ? given : memory.d;   // beta is 0: it is not read
+    memory.c = given ? given : memory.d;  // beta is 0: it is not read
   }
   LtMemory memory{};
 
  private:
-  static size_t bytes(const LtOperand& o, int64_t lines, int64_t k) { return o.transpose ? static_cast<size_t>(lines * k * info(o.encoding).bytes()) : 0; }
-  static const void* along_k(const LtOperand& o, const void* data, const GuardedMemory& moved, int64_t lines, int64_t k) {
+  static size_t bytes(const LtOperand& o, int64_t lines, int64_t k) {
+    return o.transpose ? static_cast<size_t>(lines * k * info(o.encoding).bytes()) : 0;
+  }
+  static const void* along_k(const LtOperand& o, const void* data, const GuardedMemory& moved, int64_t lines,
+                             int64_t k) {
     if (!o.transpose) return data;
     fast_gpu::transpose_elements(data, moved.data(), k, lines, info(o.encoding).bytes());
     return moved.data();
@@ -87,11 +99,12 @@ class Operands {
   static std::unique_ptr<GuardedMemory> brains(const LtOperand& o, const Job& job, Side side) {
     if (!o.dequantize) return nullptr;
     const std::vector<uint16_t> values = brains_of(job, side);
-    auto out = std::make_unique<GuardedMemory>(values.size() * sizeof(uint16_t), "operand in bf16", kLtAlignment);
+    auto out =
+        std::make_unique<GuardedMemory>(values.size() * sizeof(uint16_t), "operand in bf16", kLtAlignment);
     out->upload(std::as_bytes(std::span(values)));
     return out;
   }
-  std::unique_ptr<GuardedMemory> a_brains_, b_brains_;   // N16.12
+  std::unique_ptr<GuardedMemory> a_brains_, b_brains_;  // N16.12
   GuardedMemory a_, b_;
 };
 
@@ -116,7 +129,8 @@ class CublasLtSubject final : public Subject {
     return plan->unpinned;
   }
 
-  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment&) override {
+  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+             const Environment&) override {
     const LtPlan plan = require(p);
     if (empty(plan)) return {"cublasLt, nothing to multiply", 0};
     const DeviceCase c(inputs, outputs, kLtAlignment);
@@ -130,8 +144,10 @@ class CublasLtSubject final : public Subject {
     return served;
   }
 
-  // The product alone: the layouts that it reads are made before. Nothing for what is no gemm, such as a copy to compare with.
-  std::vector<std::chrono::nanoseconds> time(const Problem& p, std::span<const ConstBuffer> inputs, int repeats, bool cold) override {
+  // The product alone: the layouts that it reads are made before. Nothing for what is no gemm, such as a copy
+  // to compare with.
+  std::vector<std::chrono::nanoseconds> time(const Problem& p, std::span<const ConstBuffer> inputs,
+                                             int repeats, bool cold) override {
     if (!p.as<Gemm>()) return {};
     const LtPlan plan = require(p);
     if (empty(plan)) return {};
@@ -146,7 +162,9 @@ class CublasLtSubject final : public Subject {
  private:
   static std::string unknown(const LtCall& call) {
     return "cuBLASLt offers no kernel whose order of sums is known; " +
-           (call.offered().empty() ? "it offers none" : "the first of its " + std::to_string(call.offered().size()) + ": " + to_text(call.offered()[0]));
+           (call.offered().empty() ? "it offers none"
+                                   : "the first of its " + std::to_string(call.offered().size()) + ": " +
+                                         to_text(call.offered()[0]));
   }
   static void require_choice(const LtCall& call) {
     if (!call.choice()) throw std::runtime_error(unknown(call));

@@ -34,7 +34,8 @@ Support find_device() {
   cudaDeviceProp properties{};
   check(cudaGetDevice(&device), "finding the device");
   check(cudaGetDeviceProperties(&properties, device), "reading the device's properties");
-  return {false, std::string(properties.name) + " (sm_" + std::to_string(properties.major) + std::to_string(properties.minor) +
+  return {false, std::string(properties.name) + " (sm_" + std::to_string(properties.major) +
+                     std::to_string(properties.minor) +
                      ") has no code in this program: build with CMAKE_CUDA_ARCHITECTURES for it"};
 }
 
@@ -50,7 +51,8 @@ class GpuSubject final : public Subject {
     return here.yes ? kernels_run(p) : here;
   }
 
-  Served run(const Problem& problem, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& env) override {
+  Served run(const Problem& problem, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+             const Environment& env) override {
     require();
     const DeviceCase c(inputs, outputs, static_cast<size_t>(env.alignment));
     const uint64_t before = fast_gpu::launches();
@@ -61,11 +63,13 @@ class GpuSubject final : public Subject {
     return served;
   }
 
-  std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d, int64_t row, int64_t col) override {
+  std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d,
+                               int64_t row, int64_t col) override {
     return fast_host::trace(p, inputs, d, row, col);
   }
 
-  std::vector<std::chrono::nanoseconds> time(const Problem& problem, std::span<const ConstBuffer> inputs, int repeats, bool cold) override {
+  std::vector<std::chrono::nanoseconds> time(const Problem& problem, std::span<const ConstBuffer> inputs,
+                                             int repeats, bool cold) override {
     require();
     const std::vector<Plane> planes = output_planes(problem);
     const DeviceCase c(inputs, planes);

@@ -1,4 +1,5 @@
-// The kernels on a GPU, as a Subject named "gpu". Always linkable: without CUDA at build time, or a device, present() says so.
+// The kernels on a GPU, as a Subject named "gpu". Always linkable: without CUDA at build time, or a device,
+// present() says so.
 #pragma once
 #include <memory>
 
@@ -6,7 +7,8 @@
 
 namespace assay {
 
-// Uses the current device and the default stream. Outputs are surrounded by guard bytes that are checked after every run.
+// Uses the current device and the default stream. Outputs are surrounded by guard bytes that are checked
+// after every run.
 std::unique_ptr<Subject> make_gpu_subject();
 
 }  // namespace assay

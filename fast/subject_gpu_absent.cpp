@@ -10,7 +10,8 @@ class AbsentGpu final : public Subject {
   std::string_view name() const override { return "gpu"; }
   Support present() const override { return {false, "this program was built without CUDA"}; }
   Support supports(const Problem&) const override { return present(); }
-  Served run(const Problem&, std::span<const ConstBuffer>, std::span<const Buffer>, const Environment&) override {
+  Served run(const Problem&, std::span<const ConstBuffer>, std::span<const Buffer>,
+             const Environment&) override {
     throw std::runtime_error(present().why);
   }
 };

@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "fast/simt/device_buffer.h"
-#include "fast/supports.h"
 #include "fast/simt/executor.h"
+#include "fast/supports.h"
 #include "fast/table.h"
 #include "fast/trace.h"
 
@@ -26,7 +26,8 @@ class HostSubject final : public Subject {
   }
   Support supports(const Problem& p) const override { return kernels_run(p); }
 
-  Served run(const Problem& problem, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& env) override {
+  Served run(const Problem& problem, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+             const Environment& env) override {
     const simt::UseOptions use({.threads = env.threads, .order = env.order, .poison = env.poison});
     std::vector<simt::DeviceBuffer> memory;
     std::vector<DevicePlane> in, out;
@@ -39,7 +40,7 @@ class HostSubject final : public Subject {
       return DevicePlane{plane, memory.back().data()};
     };
     for (const ConstBuffer& b : inputs) in.push_back(place(b.plane, b.bytes));
-    for (const Buffer& b : outputs) out.push_back(place(b.plane, b.bytes));   // the caller's poison
+    for (const Buffer& b : outputs) out.push_back(place(b.plane, b.bytes));  // the caller's poison
 
     const uint64_t before = simt::launches();
     Served served;
@@ -49,14 +50,17 @@ class HostSubject final : public Subject {
     for (simt::DeviceBuffer& m : memory)
       if (const auto wrong = m.intact()) throw std::runtime_error(*wrong);
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (!inputs[i].bytes.empty() && std::memcmp(inputs[i].bytes.data(), memory[i].data(), inputs[i].bytes.size()) != 0)
+      if (!inputs[i].bytes.empty() &&
+          std::memcmp(inputs[i].bytes.data(), memory[i].data(), inputs[i].bytes.size()) != 0)
         throw std::runtime_error("input plane '" + inputs[i].plane->name + "' was written");
     for (size_t i = 0; i < outputs.size(); ++i)
-      if (!outputs[i].bytes.empty()) std::memcpy(outputs[i].bytes.data(), memory[inputs.size() + i].data(), outputs[i].bytes.size());
+      if (!outputs[i].bytes.empty())
+        std::memcpy(outputs[i].bytes.data(), memory[inputs.size() + i].data(), outputs[i].bytes.size());
     return served;
   }
 
-  std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d, int64_t row, int64_t col) override {
+  std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d,
+                               int64_t row, int64_t col) override {
     return fast_host::trace(p, inputs, d, row, col);
   }
 
@@ -67,7 +71,9 @@ class HostSubject final : public Subject {
 }  // namespace
 
 std::unique_ptr<Subject> make_host_subject() { return std::make_unique<HostSubject>(Policy::automatic); }
-std::unique_ptr<Subject> make_general_host_subject() { return std::make_unique<HostSubject>(Policy::general); }
+std::unique_ptr<Subject> make_general_host_subject() {
+  return std::make_unique<HostSubject>(Policy::general);
+}
 std::unique_ptr<Subject> make_apart_host_subject() { return std::make_unique<HostSubject>(Policy::apart); }
 
 }  // namespace assay

@@ -6,11 +6,12 @@
 
 namespace assay {
 
-// Runs every valid Problem whose formats have kernels. Environment: threads, order, poison and alignment all take effect; buffers are
-// guarded, and a kernel that breaks a rule throws simt::KernelFault.
+// Runs every valid Problem whose formats have kernels. Environment: threads, order, poison and alignment all
+// take effect; buffers are guarded, and a kernel that breaks a rule throws simt::KernelFault.
 std::unique_ptr<Subject> make_host_subject();
 
-// "host_general": the same with every quantize served by the kernel with run-time Numerics and integer conversions.
+// "host_general": the same with every quantize served by the kernel with run-time Numerics and integer
+// conversions.
 std::unique_ptr<Subject> make_general_host_subject();
 
 // "host_apart": the same with a quantize of both directions of x as two launches of one direction each.

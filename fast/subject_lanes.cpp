@@ -14,7 +14,8 @@ namespace {
 using namespace fast_host;
 
 template <Encoding E>
-using CodeOf = std::conditional_t<info(E).bytes() == 1, uint8_t, std::conditional_t<info(E).bytes() == 2, uint16_t, uint32_t>>;
+using CodeOf = std::conditional_t<info(E).bytes() == 1, uint8_t,
+                                  std::conditional_t<info(E).bytes() == 2, uint16_t, uint32_t>>;
 
 constexpr bool is_wide(Encoding e) { return e == Encoding::f32 || e == Encoding::bf16 || e == Encoding::f16; }
 
@@ -35,21 +36,23 @@ template <Encoding From, Encoding To, Round R, Overflow O>
 void by_bits(const std::byte* x, std::byte* y, int64_t count) {
   each<From, To>(x, y, count, [](uint32_t value) { return encode_to(To, value, R, O); });
 }
-template <Encoding From, Encoding To>
-void by_twin(const std::byte* x, std::byte* y, int64_t count) {
-  if constexpr (To == Encoding::e8m0) each<From, To>(x, y, count, [](uint32_t value) { return Hardware::e8m0(as_float(value)); });
-  else each<From, To>(x, y, count, [](uint32_t value) { return Hardware::pair<To>(as_float(value), 0.0f) & 0xFFu; });
+template <Encoding From, Encoding To> void by_twin(const std::byte* x, std::byte* y, int64_t count) {
+  if constexpr (To == Encoding::e8m0)
+    each<From, To>(x, y, count, [](uint32_t value) { return Hardware::e8m0(as_float(value)); });
+  else
+    each<From, To>(x, y, count,
+                   [](uint32_t value) { return Hardware::pair<To>(as_float(value), 0.0f) & 0xFFu; });
 }
 
 enum class Conversions : uint8_t { bits, twin };
 
-template <Encoding From, Encoding To>
-Loop loop_of(Conversions conversions, const Cast& op) {
+template <Encoding From, Encoding To> Loop loop_of(Conversions conversions, const Cast& op) {
   constexpr bool kNone = From == To || (!is_wide(From) && !is_wide(To));
   if constexpr (kNone) {
     return nullptr;
   } else if (conversions == Conversions::twin) {
-    constexpr bool kHasTwin = is_wide(From) && (To == Encoding::e4m3 || To == Encoding::e5m2 || To == Encoding::e2m1 || To == Encoding::e8m0);
+    constexpr bool kHasTwin = is_wide(From) && (To == Encoding::e4m3 || To == Encoding::e5m2 ||
+                                                To == Encoding::e2m1 || To == Encoding::e8m0);
     if constexpr (kHasTwin) {
       const Round round = To == Encoding::e8m0 ? Round::rp : Round::rne;
       return op.round == round && op.overflow == Overflow::sat ? &by_twin<From, To> : nullptr;
@@ -58,16 +61,18 @@ Loop loop_of(Conversions conversions, const Cast& op) {
   } else {
     constexpr Round kDefault = To == Encoding::e8m0 ? Round::rp : Round::rne;
     const bool sat = op.overflow == Overflow::sat;
-    if (op.round == Round::rz) return sat ? &by_bits<From, To, Round::rz, Overflow::sat> : &by_bits<From, To, Round::rz, Overflow::nosat>;
+    if (op.round == Round::rz)
+      return sat ? &by_bits<From, To, Round::rz, Overflow::sat>
+                 : &by_bits<From, To, Round::rz, Overflow::nosat>;
     return sat ? &by_bits<From, To, kDefault, Overflow::sat> : &by_bits<From, To, kDefault, Overflow::nosat>;
   }
 }
 
-template <Encoding From>
-Loop loop_from(Conversions conversions, const Cast& op) {
+template <Encoding From> Loop loop_from(Conversions conversions, const Cast& op) {
   switch (op.to) {
 #define ENCODING(name, ...) \
-  case Encoding::name: return loop_of<From, Encoding::name>(conversions, op);
+  case Encoding::name:      \
+    return loop_of<From, Encoding::name>(conversions, op);
 #include "contract/encodings.def"
 #undef ENCODING
   }
@@ -76,10 +81,11 @@ Loop loop_from(Conversions conversions, const Cast& op) {
 
 Loop loop_for(Conversions conversions, const Problem& p) {
   const Cast* op = p.as<Cast>();
-  if (!op || op->round == Round::sr || validate(p)) return nullptr;   // N12.3 takes random bytes beside x
+  if (!op || op->round == Round::sr || validate(p)) return nullptr;  // N12.3 takes random bytes beside x
   switch (p.x.source) {
 #define ENCODING(name, ...) \
-  case Encoding::name: return loop_from<Encoding::name>(conversions, *op);
+  case Encoding::name:      \
+    return loop_from<Encoding::name>(conversions, *op);
 #include "contract/encodings.def"
 #undef ENCODING
   }
@@ -90,13 +96,19 @@ class LanesSubject final : public Subject {
  public:
   LanesSubject(Conversions conversions) : conversions_(conversions) {}
 
-  std::string_view name() const override { return conversions_ == Conversions::bits ? "lanes" : "lanes_twin"; }
+  std::string_view name() const override {
+    return conversions_ == Conversions::bits ? "lanes" : "lanes_twin";
+  }
   Support supports(const Problem& p) const override {
     if (!p.as<Cast>()) return {false, "the lanes alone only convert elements: cast"};
-    if (!loop_for(conversions_, p)) return {false, conversions_ == Conversions::twin ? "no conversion instruction that kernels use does this" : "there is no such cast"};
+    if (!loop_for(conversions_, p))
+      return {false, conversions_ == Conversions::twin
+                         ? "no conversion instruction that kernels use does this"
+                         : "there is no such cast"};
     return {};
   }
-  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment&) override {
+  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+             const Environment&) override {
     const Loop loop = loop_for(conversions_, p);
     const ConstBuffer* x = find(inputs, "x");
     const Buffer* y = find(outputs, "y");
@@ -112,6 +124,8 @@ class LanesSubject final : public Subject {
 }  // namespace
 
 std::unique_ptr<Subject> make_lanes_subject() { return std::make_unique<LanesSubject>(Conversions::bits); }
-std::unique_ptr<Subject> make_lanes_twin_subject() { return std::make_unique<LanesSubject>(Conversions::twin); }
+std::unique_ptr<Subject> make_lanes_twin_subject() {
+  return std::make_unique<LanesSubject>(Conversions::twin);
+}
 
 }  // namespace assay

@@ -17,32 +17,41 @@ const FormatRow& format_row(FormatId id) {
 
 namespace {
 
-bool one_format(const Problem& p) { return !p.row || !p.col || (p.row->format == p.col->format && p.col_source == ColSource::original); }
+bool one_format(const Problem& p) {
+  return !p.row || !p.col || (p.row->format == p.col->format && p.col_source == ColSource::original);
+}
 
-// Each direction through a launch of its own, as a pair of quantizers that know nothing of each other would run (N13.2).
+// Each direction through a launch of its own, as a pair of quantizers that know nothing of each other would
+// run (N13.2).
 std::string quantize_apart(const Job& job) {
   std::string by;
   for (Direction d : kDirections) {
     Problem single = job.problem;
     single.quantizer(d == Direction::row ? Direction::col : Direction::row).reset();
-    std::vector<DevicePlane> outputs;   // a format that does not ask for the other direction must not find it
+    std::vector<DevicePlane> outputs;  // a format that does not ask for the other direction must not find it
     for (const DevicePlane& plane : job.outputs)
       if (plane.plane->direction == d) outputs.push_back(plane);
-    by += (by.empty() ? "" : "; ") + format_row(single.quantizer(d)->format).quantize({single, job.inputs, outputs, Policy::automatic});
+    by += (by.empty() ? "" : "; ") +
+          format_row(single.quantizer(d)->format).quantize({single, job.inputs, outputs, Policy::automatic});
   }
   return by + "; two reads";
 }
 
-// A kernel that makes both directions draws other words for them than one that makes one (N12.4): then two launches are no other way to the same bytes.
+// A kernel that makes both directions draws other words for them than one that makes one (N12.4): then two
+// launches are no other way to the same bytes.
 bool drawn_together(const Problem& p) {
   for (Direction d : kDirections)
-    if (p.quantizer(d) && p.quantizer(d)->round == Round::sr && p.quantizer(d)->numerics.draw != Draw::logical) return true;
+    if (p.quantizer(d) && p.quantizer(d)->round == Round::sr &&
+        p.quantizer(d)->numerics.draw != Draw::logical)
+      return true;
   return false;
 }
 
 std::string quantize(const Job& job) {
   const Problem& p = job.problem;
-  if (job.policy == Policy::apart && p.row && p.col && p.col_source == ColSource::original && !drawn_together(p)) return quantize_apart(job);
+  if (job.policy == Policy::apart && p.row && p.col && p.col_source == ColSource::original &&
+      !drawn_together(p))
+    return quantize_apart(job);
   return one_format(p) ? format_row((p.row ? p.row : p.col)->format).quantize(job) : quantize_directions(job);
 }
 

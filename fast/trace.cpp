@@ -7,8 +7,8 @@
 #include "fast/formats/fp8_current_scale.h"
 #include "fast/gemm_plan.h"
 #include "fast/lane/decode.cuh"
-#include "fast/lane/fp8_current.cuh"
 #include "fast/lane/fp8_block.cuh"
+#include "fast/lane/fp8_current.cuh"
 #include "fast/lane/gemm.cuh"
 #include "fast/lane/hadamard.cuh"
 #include "fast/lane/mx_scale.cuh"
@@ -25,7 +25,9 @@ namespace {
 using Steps = std::vector<TraceStep>;
 
 uint32_t element(const ConstBuffer& b, int64_t index) {
-  if (b.plane->packed) return std::to_integer<uint32_t>(b.bytes[static_cast<size_t>(index / 2)]) >> (index % 2 * 4) & 0xFu;   // N6.8
+  if (b.plane->packed)
+    return std::to_integer<uint32_t>(b.bytes[static_cast<size_t>(index / 2)]) >> (index % 2 * 4) &
+           0xFu;  // N6.8
   const size_t bytes = static_cast<size_t>(info(b.plane->encoding).bytes());
   uint32_t code = 0;
   std::memcpy(&code, b.bytes.data() + static_cast<size_t>(index) * bytes, bytes);
@@ -46,21 +48,24 @@ class Tracer {
     else if (p_.as<Quantize>() && p_.quantizer(d_)) {
       if (d_ == Direction::col && p_.row && p_.col_source == ColSource::row_dequantized) decode_rows();
       quantize(*p_.quantizer(d_));
-    }
-    else if (p_.as<Dequantize>() && p_.quantizer(d_)) dequantize(*p_.quantizer(d_));
+    } else if (p_.as<Dequantize>() && p_.quantizer(d_)) dequantize(*p_.quantizer(d_));
     else if (const Gemm* op = p_.as<Gemm>(); op && op->sum == GemmSum::f32_sequential) multiply(*op);
     return steps_;
   }
 
  private:
-  void add(const char* clause, const char* what, Encoding encoding, uint32_t bits) { steps_.push_back({clause, what, encoding, bits}); }
+  void add(const char* clause, const char* what, Encoding encoding, uint32_t bits) {
+    steps_.push_back({clause, what, encoding, bits});
+  }
   const ConstBuffer& input(std::string_view name) const { return *find(inputs_, name); }
   const ConstBuffer& input(Direction d, std::string_view name) const { return input(plane_name(d, name)); }
 
-  // Element (r, c) of what this direction quantizes, widened: of x, of the dequantized rows (N13.1), or of either rotated (N11.4).
+  // Element (r, c) of what this direction quantizes, widened: of x, of the dequantized rows (N13.1), or of
+  // either rotated (N11.4).
   uint32_t x(int64_t r, int64_t c) const {
     const size_t at = static_cast<size_t>(r * p_.x.shape.cols + c);
-    return seen_.empty() ? decode_from(p_.x.source, element(input("x"), static_cast<int64_t>(at))) : seen_[at];
+    return seen_.empty() ? decode_from(p_.x.source, element(input("x"), static_cast<int64_t>(at)))
+                         : seen_[at];
   }
   uint32_t amax(int64_t r0, int64_t rows, int64_t c0, int64_t cols, bool nan_wins) const {
     uint32_t best = 0;
@@ -93,15 +98,17 @@ class Tracer {
     run({rows, in, quantized});
     std::vector<DevicePlane> read;
     for (const Plane& plane : wanted) {
-      const auto same = std::find_if(quantized.begin(), quantized.end(), [&](const DevicePlane& q) { return q.plane->name == plane.name; });
+      const auto same = std::find_if(quantized.begin(), quantized.end(),
+                                     [&](const DevicePlane& q) { return q.plane->name == plane.name; });
       if (same != quantized.end()) read.push_back(*same);
-      else read.push_back(place(&plane, input("row.given.amax").bytes));   // a given amax is no output
+      else read.push_back(place(&plane, input("row.given.amax").bytes));  // a given amax is no output
     }
     out.push_back(place(&result[0], {}));
     run({back, read, out});
     const ConstBuffer y{&result[0], {static_cast<const std::byte*>(out[0].data), result[0].bytes()}};
     std::vector<uint32_t> decoded(static_cast<size_t>(p_.x.shape.count()));
-    for (size_t i = 0; i < decoded.size(); ++i) decoded[i] = decode_from(p_.x.source, element(y, static_cast<int64_t>(i)));
+    for (size_t i = 0; i < decoded.size(); ++i)
+      decoded[i] = decode_from(p_.x.source, element(y, static_cast<int64_t>(i)));
     seen_ = std::move(decoded);
     add("N13.1", "element of the dequantized rows", p_.x.source, element(y, row_ * p_.x.shape.cols + col_));
   }
@@ -116,7 +123,8 @@ class Tracer {
         uint32_t group[16];
         for (int i = 0; i < 16; ++i) group[i] = x(r0 + i, c);
         if (c == col_ && r0 == row_ / 16 * 16)
-          for (int i = 0; i < 16; ++i) add("N11.1", "leaf", Encoding::f32, rht_leaf(group[i], q.sign_mask, i));
+          for (int i = 0; i < 16; ++i)
+            add("N11.1", "leaf", Encoding::f32, rht_leaf(group[i], q.sign_mask, i));
         rotate_group(rht, group);
         for (int i = 0; i < 16; ++i) turned[static_cast<size_t>((r0 + i) * s.cols + c)] = group[i];
       }
@@ -131,10 +139,14 @@ class Tracer {
       const uint32_t byte = element(input("bits"), row_ * p_.x.shape.cols + col_);
       add("N1.2", "x", Encoding::f32, wide);
       add("N12.3", "random byte", Encoding::u8, byte);
-      return add("N12.3", "y", op.to, op.sr_rule == SrRule::fma ? stochastic_fma(wide, byte) : stochastic_integer(wide, byte));
+      return add("N12.3", "y", op.to,
+                 op.sr_rule == SrRule::fma ? stochastic_fma(wide, byte) : stochastic_integer(wide, byte));
     }
     add(info(p_.x.source).bits < 16 ? "N2.8" : "N1.2", "x", Encoding::f32, wide);
-    add(op.to == Encoding::e8m0 ? "N2.7" : op.round == Round::rz ? "N2.6" : "N2.1", "y", op.to, encode_to(op.to, wide, op.round, op.overflow));
+    add(op.to == Encoding::e8m0 ? "N2.7"
+        : op.round == Round::rz ? "N2.6"
+                                : "N2.1",
+        "y", op.to, encode_to(op.to, wide, op.round, op.overflow));
   }
 
   // The element rule says the same as the conversions of the default Numerics, in integers.
@@ -151,13 +163,16 @@ class Tracer {
     uint32_t y = scaled_value(q, clause, by);
     if (rule.pre_round != PreRound::none) add("N17.3", "rounded first", Encoding::f32, y = rule.rounded(y));
     const uint32_t cast = rule.cast(y), stored = rule.stored(cast);
-    const char* says = rule.ties != ElementTies::even ? "N17.1" : rule.overflow == Overflow::nosat ? "N17.2" : clause;
+    const char* says = rule.ties != ElementTies::even     ? "N17.1"
+                       : rule.overflow == Overflow::nosat ? "N17.2"
+                                                          : clause;
     add(stored != cast ? "N17.4" : says, "code", q.element, stored);
   }
   // The amax of the element's block.
   uint32_t block_amax(const Quantizer& q, bool nan_wins) const {
     const bool square = is_square(q.block), rows = d_ == Direction::row;
-    const int64_t length = length_of(q.block), r0 = square || !rows ? row_ / length * length : row_, c0 = square || rows ? col_ / length * length : col_;
+    const int64_t length = length_of(q.block), r0 = square || !rows ? row_ / length * length : row_,
+                  c0 = square || rows ? col_ / length * length : col_;
     return amax(r0, square || !rows ? length : 1, c0, square || rows ? length : 1, nan_wins);
   }
   void mx_block_scale(const Quantizer& q, uint32_t amax_of_block) {
@@ -167,14 +182,19 @@ class Tracer {
     if (by == MxScale::up || by == MxScale::down || by == MxScale::nearest)
       add(fp4 ? "N15.2" : "N5.2", "scaled amax", Encoding::f32, mx_scaled_amax_of(q.element, amax_of_block));
     const bool infinite = (amax_of_block & kAbs) == kInf && rule.inf_is_nan;
-    add(infinite ? "N17.7" : by == MxScale::up ? "N5.3" : "N17.6", "scale", Encoding::e8m0, rule(amax_of_block));
+    add(infinite            ? "N17.7"
+        : by == MxScale::up ? "N5.3"
+                            : "N17.6",
+        "scale", Encoding::e8m0, rule(amax_of_block));
     add("N5.4", "multiplier", Encoding::f32, mx_multiplier(steps_.back().bits));
   }
   ElementFactor fp8_scale(const Quantizer& q, uint32_t tensor_amax) {
     const CurrentScale rule = current_scale(q, p_.x.source);
     const Fp8Scales s = rule(tensor_amax);
-    const bool first = rule.order == ScaleOrder::encode_first, divides = rule.order == ScaleOrder::decode_divide;
-    const bool divided = rule.quotient.by == ScaleDivision::divide, rounds = rule.quotient.by == ScaleDivision::in_source;
+    const bool first = rule.order == ScaleOrder::encode_first,
+               divides = rule.order == ScaleOrder::decode_divide;
+    const bool divided = rule.quotient.by == ScaleDivision::divide,
+               rounds = rule.quotient.by == ScaleDivision::in_source;
     if (!first) add(divided ? "N17.5" : "N17.14", "scale_inv", Encoding::f32, s.scale_inv);
     add(rounds || (first && !divided) ? "N17.14" : first ? "N3.3" : "N17.5", "scale", Encoding::f32, s.scale);
     if (first) add(rounds ? "N17.14" : "N3.7", "scale_inv", Encoding::f32, s.scale_inv);
@@ -183,7 +203,9 @@ class Tracer {
 
   // Element (i, j) of the stored data where these are transposed in columns, and their shape.
   uint32_t stored(int64_t i, int64_t j) const { return d_ == Direction::row ? x(i, j) : x(j, i); }
-  Shape stored_shape() const { return d_ == Direction::row ? p_.x.shape : Shape{p_.x.shape.cols, p_.x.shape.rows}; }
+  Shape stored_shape() const {
+    return d_ == Direction::row ? p_.x.shape : Shape{p_.x.shape.cols, p_.x.shape.rows};
+  }
   // The amax of the tensor, or of stored row i (N3.12, N10.9).
   uint32_t scope_amax(const Quantizer& q, int64_t i) const {
     if (q.amax) return element(input(d_, "given.amax"), 0);
@@ -202,16 +224,24 @@ class Tracer {
   uint32_t nvfp4_block_scale(const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t amax_of_block) {
     const bool folded = chain.scale == Nvfp4Scale::folded;
     if (folded) add("N10.5", "scale multiplier", Encoding::f32, canonical(as_bits(t.factor)));
-    const bool sixths = chain.scale == Nvfp4Scale::quotient_first || chain.scale == Nvfp4Scale::decode || chain.scale == Nvfp4Scale::unit;
+    const bool sixths = chain.scale == Nvfp4Scale::quotient_first || chain.scale == Nvfp4Scale::decode ||
+                        chain.scale == Nvfp4Scale::unit;
     const bool rounds = sixths && chain.quotient.by == ScaleDivision::in_source;
-    add(chain.floor == Nvfp4Floor::least_normal ? "N17.9" : rounds ? "N17.14" : folded ? "N10.6" : "N17.8", "scaled amax", Encoding::f32,
-        canonical(chain.scaled_amax(t, amax_of_block)));
+    add(chain.floor == Nvfp4Floor::least_normal ? "N17.9"
+        : rounds                                ? "N17.14"
+        : folded                                ? "N10.6"
+                                                : "N17.8",
+        "scaled amax", Encoding::f32, canonical(chain.scaled_amax(t, amax_of_block)));
     const bool vanishes = chain.floor == Nvfp4Floor::one || chain.floor == Nvfp4Floor::eighth;
-    add(vanishes ? "N17.9" : chain.up ? "N17.11" : "N10.6", "scale", Encoding::e4m3, chain.block_scale(t, amax_of_block));
+    add(vanishes   ? "N17.9"
+        : chain.up ? "N17.11"
+                   : "N10.6",
+        "scale", Encoding::e4m3, chain.block_scale(t, amax_of_block));
     return steps_.back().bits;
   }
   // The error of a scale over stored row i of the element's block (N10.11, N10.12).
-  float row_error(const Quantizer& q, const FourOverSixRule& rule, const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t scale, int64_t i, int64_t j0) const {
+  float row_error(const Quantizer& q, const FourOverSixRule& rule, const Nvfp4Chain& chain,
+                  const Nvfp4Scales& t, uint32_t scale, int64_t i, int64_t j0) const {
     const ElementRule element = ElementRule::of(q, false);
     const float multiplier = chain.multiplier(t, scale), value = as_float(decode<Encoding::e4m3>(scale));
     float err = 0;
@@ -221,19 +251,22 @@ class Tracer {
     }
     return err;
   }
-  float block_error(const Quantizer& q, const FourOverSixRule& rule, const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t scale, int64_t i,
-                    int64_t j0) const {
+  float block_error(const Quantizer& q, const FourOverSixRule& rule, const Nvfp4Chain& chain,
+                    const Nvfp4Scales& t, uint32_t scale, int64_t i, int64_t j0) const {
     if (!is_square(q.block)) return row_error(q, rule, chain, t, scale, i, j0);
     float sums[16] = {};
-    for (int64_t k = 0, i0 = i / 16 * 16; k < 16 && i0 + k < stored_shape().rows; ++k) sums[k] = row_error(q, rule, chain, t, scale, i0 + k, j0);
+    for (int64_t k = 0, i0 = i / 16 * 16; k < 16 && i0 + k < stored_shape().rows; ++k)
+      sums[k] = row_error(q, rule, chain, t, scale, i0 + k, j0);
     for (int h = 8; h > 0; h /= 2)
-      for (int k = 0; k < h; ++k) sums[k] = __fadd_rn(sums[k], sums[k + h]);   // N10.13
+      for (int k = 0; k < h; ++k) sums[k] = __fadd_rn(sums[k], sums[k + h]);  // N10.13
     return sums[0];
   }
-  uint32_t four_over_six_scale(const Quantizer& q, const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t amax_of_block, int64_t i, int64_t j) {
+  uint32_t four_over_six_scale(const Quantizer& q, const Nvfp4Chain& chain, const Nvfp4Scales& t,
+                               uint32_t amax_of_block, int64_t i, int64_t j) {
     const FourOverSixRule rule = FourOverSixRule::of(q);
     const uint32_t six = rule.scale(t, amax_of_block, false), four = rule.scale(t, amax_of_block, true);
-    const float error_of_six = block_error(q, rule, chain, t, six, i, j / 16 * 16), error_of_four = block_error(q, rule, chain, t, four, i, j / 16 * 16);
+    const float error_of_six = block_error(q, rule, chain, t, six, i, j / 16 * 16),
+                error_of_four = block_error(q, rule, chain, t, four, i, j / 16 * 16);
     add("N10.10", "scale for 6", Encoding::e4m3, six);
     add("N10.10", "scale for 4", Encoding::e4m3, four);
     const char* clause = rule.fast ? "N10.12" : "N10.11";
@@ -247,42 +280,54 @@ class Tracer {
     const int64_t i = d_ == Direction::row ? row_ : col_, j = d_ == Direction::row ? col_ : row_;
     const Nvfp4Chain chain = Nvfp4Chain::of(q, p_.x.source);
     const uint32_t tensor_amax = scope_amax(q, i);
-    add(q.row_scaled ? "N10.9" : "N10.1", q.row_scaled ? "amax of the stored row" : "tensor amax", Encoding::f32, tensor_amax);
+    add(q.row_scaled ? "N10.9" : "N10.1", q.row_scaled ? "amax of the stored row" : "tensor amax",
+        Encoding::f32, tensor_amax);
     const Nvfp4Scales t = chain.of_tensor(tensor_amax);
     tensor_scales(chain, t);
     const uint32_t amax_of_block = block_amax(q, q.numerics.nan_amax == NanAmax::propagate);
     add("N10.4", "block amax", Encoding::f32, amax_of_block);
     const bool one = q.four_over_six == FourOverSix::off;
-    const uint32_t scale = one ? nvfp4_block_scale(chain, t, amax_of_block) : four_over_six_scale(q, chain, t, amax_of_block, i, j);
+    const uint32_t scale = one ? nvfp4_block_scale(chain, t, amax_of_block)
+                               : four_over_six_scale(q, chain, t, amax_of_block, i, j);
     const ElementFactor by = element_factor(chain, t, scale);
     if (q.round != Round::sr) return code_of(q, by.divides ? "N17.10" : "N10.9", by);
     const uint32_t y = scaled_value(q, by.divides ? "N17.10" : "N10.9", by);
     const Shape s = stored_shape();
-    const uint2 words = Draws::of(p_, d_).eight(Draws::block(i, j, s.cols), i, j / 8 * 8, s.rows, s.cols, p_.rng.member);
+    const uint2 words =
+        Draws::of(p_, d_).eight(Draws::block(i, j, s.cols), i, j / 8 * 8, s.rows, s.cols, p_.rng.member);
     const uint32_t byte = ((j & 4) != 0 ? words.y : words.x) >> (8 * (j & 3)) & 0xFFu;
     add(q.numerics.draw == Draw::logical ? "N12.2" : "N12.4", "random byte", Encoding::u8, byte);
-    const uint32_t drawn = q.numerics.sr_rule == SrRule::fma ? stochastic_fma(y, byte) : stochastic_integer(y, byte);
+    const uint32_t drawn =
+        q.numerics.sr_rule == SrRule::fma ? stochastic_fma(y, byte) : stochastic_integer(y, byte);
     const uint32_t stored = ElementRule::of(q, by.divides).stored(drawn);
     add(stored != drawn ? "N17.4" : "N12.3", "code", q.element, stored);
   }
   // What the elements under a block scale are multiplied or divided by.
   ElementFactor element_factor(const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t scale) {
     const ElementFactor by{chain.multiplier(t, scale), chain.divides(scale)};
-    const bool usual = !chain.zeroes(scale) && (chain.by == Multiplier::reciprocal || chain.by == Multiplier::bf16_quotient);
-    add(usual ? "N10.8" : "N17.10", by.divides ? "divisor" : "multiplier", Encoding::f32, canonical(as_bits(by.value)));
+    const bool usual =
+        !chain.zeroes(scale) && (chain.by == Multiplier::reciprocal || chain.by == Multiplier::bf16_quotient);
+    add(usual ? "N10.8" : "N17.10", by.divides ? "divisor" : "multiplier", Encoding::f32,
+        canonical(as_bits(by.value)));
     return by;
   }
 
   void quantize(const Quantizer& q) {
     const Shape s = p_.x.shape;
     switch (q.format) {
-      case FormatId::identity: return add("N7.1", "x", p_.x.source, element(input("x"), row_ * s.cols + col_));
-      case FormatId::mxfp8: case FormatId::mxfp4: {
+      case FormatId::identity:
+        return add("N7.1", "x", p_.x.source, element(input("x"), row_ * s.cols + col_));
+      case FormatId::mxfp8:
+      case FormatId::mxfp4: {
         const bool nan_wins = q.numerics.nan_amax == NanAmax::propagate;
         const uint32_t amax_of_block = block_amax(q, nan_wins);
-        add(is_square(q.block) ? "N5.8" : nan_wins ? "N5.7" : "N5.1", "block amax", Encoding::f32, amax_of_block);
+        add(is_square(q.block) ? "N5.8"
+            : nan_wins         ? "N5.7"
+                               : "N5.1",
+            "block amax", Encoding::f32, amax_of_block);
         mx_block_scale(q, amax_of_block);
-        return code_of(q, q.format == FormatId::mxfp4 ? "N15.3" : "N5.5", {as_float(steps_.back().bits), false});
+        return code_of(q, q.format == FormatId::mxfp4 ? "N15.3" : "N5.5",
+                       {as_float(steps_.back().bits), false});
       }
       case FormatId::fp8_block: {
         add("N9.1", "block amax", Encoding::f32, block_amax(q, false));
@@ -290,7 +335,7 @@ class Tracer {
       }
       case FormatId::fp8_current: {
         const uint32_t found = scope_amax(q, d_ == Direction::row ? row_ : col_);
-        add("N3.1", q.row_scaled ? "amax of the stored row" : "tensor amax", Encoding::f32, found);   // N3.12
+        add("N3.1", q.row_scaled ? "amax of the stored row" : "tensor amax", Encoding::f32, found);  // N3.12
         return code_of(q, "N3.8", fp8_scale(q, found));
       }
       case FormatId::nvfp4: return quantize_nvfp4(q);
@@ -312,8 +357,12 @@ class Tracer {
     if (q.format == FormatId::identity) return add("N7.1", "y", q.element, code);
     add("N2.8", "value", Encoding::f32, decode_from(q.element, code));
     const uint32_t value = steps_.back().bits;
-    const bool blocks = info(q.format).has_blocks(), e8m0 = input(d_, scale_stem(q.scales)).plane->encoding == Encoding::e8m0;
-    const int64_t line = rows ? row_ : col_, index = blocks ? block_index(q, s, d_, q.scales)(line, rows ? col_ : row_) : q.row_scaled ? line : 0;
+    const bool blocks = info(q.format).has_blocks(),
+               e8m0 = input(d_, scale_stem(q.scales)).plane->encoding == Encoding::e8m0;
+    const int64_t line = rows ? row_ : col_,
+                  index = blocks         ? block_index(q, s, d_, q.scales)(line, rows ? col_ : row_)
+                          : q.row_scaled ? line
+                                         : 0;
     const uint32_t stored = element(input(d_, scale_stem(q.scales)), index);
     uint32_t scale = e8m0 ? mx_scale(stored) : stored;
     const char* clause = e8m0 ? "N5.9" : blocks ? "N9.5" : "N3.10";
@@ -327,10 +376,14 @@ class Tracer {
     add(clause, "scale", Encoding::f32, scale);
     add(clause, "product", Encoding::f32, as_bits(__fmul_rn(as_float(value), as_float(scale))));
     const Encoding out = p_.as<Dequantize>()->out;
-    add(clause, "y", out, canonical(steps_.back().bits) == kNan ? info(out).nan : encode_to(out, steps_.back().bits, Round::rne, Overflow::nosat));
+    add(clause, "y", out,
+        canonical(steps_.back().bits) == kNan
+            ? info(out).nan
+            : encode_to(out, steps_.back().bits, Round::rne, Overflow::nosat));
   }
 
-  // What d(n, m) reads of an operand, k by k: the elements dequantized to binary32, under amaxes of 1 where an operand is row-scaled (N16.9).
+  // What d(n, m) reads of an operand, k by k: the elements dequantized to binary32, under amaxes of 1 where
+  // an operand is row-scaled (N16.9).
   std::vector<uint32_t> line_of(const Gemm& op, Side side, bool without_amax) const {
     const Direction d = op.direction(side);
     const Problem p = operand_dequantize(p_, side);
@@ -348,20 +401,25 @@ class Tracer {
     }
     std::vector<uint32_t> out;
     for (int64_t k = 0; k < op.k; ++k) {
-      const TraceStep y = Tracer(p, read, d, d == Direction::row ? line : k, d == Direction::row ? k : line).take().back();
+      const TraceStep y =
+          Tracer(p, read, d, d == Direction::row ? line : k, d == Direction::row ? k : line).take().back();
       out.push_back(decode_from(y.encoding, y.bits));
     }
     return out;
   }
   void multiply(const Gemm& op) {
-    const bool by_row_a = leaves_amax_out(op.a), by_row_b = leaves_amax_out(op.b), scaled = by_row_a || by_row_b;
+    const bool by_row_a = leaves_amax_out(op.a), by_row_b = leaves_amax_out(op.b),
+               scaled = by_row_a || by_row_b;
     const std::vector<uint32_t> a = line_of(op, Side::a, scaled), b = line_of(op, Side::b, scaled);
     float v = 0;
     for (size_t k = 0; k < a.size(); ++k) v = accumulate(v, as_float(a[k]), as_float(b[k]));
-    auto number = [&](const char* clause, const char* what) { add(clause, what, Encoding::f32, canonical(as_bits(v))); };
+    auto number = [&](const char* clause, const char* what) {
+      add(clause, what, Encoding::f32, canonical(as_bits(v)));
+    };
     number("N16.2", "sum");
     if (scaled) {
-      const float amax_a = as_float(element(input("a.amax"), by_row_a ? col_ : 0)), amax_b = as_float(element(input("b.amax"), by_row_b ? row_ : 0));
+      const float amax_a = as_float(element(input("a.amax"), by_row_a ? col_ : 0)),
+                  amax_b = as_float(element(input("b.amax"), by_row_b ? row_ : 0));
       v = times_amaxes(by_row_a && by_row_b ? RowScaled::both : RowScaled::one, v, amax_a, amax_b);
       number("N16.9", "times the amaxes");
     }
@@ -369,7 +427,8 @@ class Tracer {
     const float c = op.reads_c() ? as_float(decode_from(p_.x.source, element(input("c"), at))) : 0.0f;
     const float bias = op.bias ? as_float(decode_from(*op.bias, element(input("bias"), col_))) : 0.0f;
     // One part of the epilogue after the other, as it would do them at once.
-    const GemmEpilogue whole{std::bit_cast<float>(op.alpha), std::bit_cast<float>(op.beta), op.multiplies(), op.reads_c(), op.bias.has_value()};
+    const GemmEpilogue whole{std::bit_cast<float>(op.alpha), std::bit_cast<float>(op.beta), op.multiplies(),
+                             op.reads_c(), op.bias.has_value()};
     const auto step = [&](bool there, GemmEpilogue one, const char* what) {
       if (!there) return;
       v = one(v, c, bias);
@@ -378,14 +437,17 @@ class Tracer {
     step(whole.multiplies, {whole.alpha, whole.beta, true, false, false}, "times alpha");
     step(whole.adds_c, {whole.alpha, whole.beta, false, true, false}, "plus beta c");
     step(whole.adds_bias, {whole.alpha, whole.beta, false, false, true}, "plus bias");
-    add("N16.8", "code", p_.x.source, encode_to(p_.x.source, as_bits(v), Round::rne, info(p_.x.source).bits == 8 ? Overflow::sat : Overflow::nosat));
+    add("N16.8", "code", p_.x.source,
+        encode_to(p_.x.source, as_bits(v), Round::rne,
+                  info(p_.x.source).bits == 8 ? Overflow::sat : Overflow::nosat));
   }
 
   void chain() {
     const Quantizer& q = *p_.row;
     if (q.format == FormatId::nvfp4) {
       const Nvfp4Chain chain = Nvfp4Chain::of(q, p_.x.source);
-      const uint32_t tensor_amax = element(input("x"), 2 * row_), amax_of_block = element(input("x"), 2 * row_ + 1);
+      const uint32_t tensor_amax = element(input("x"), 2 * row_),
+                     amax_of_block = element(input("x"), 2 * row_ + 1);
       add("N10.16", "tensor amax", Encoding::f32, tensor_amax);
       const Nvfp4Scales t = chain.of_tensor(tensor_amax);
       tensor_scales(chain, t);
@@ -411,7 +473,7 @@ class Tracer {
   std::span<const ConstBuffer> inputs_;
   Direction d_;
   int64_t row_, col_;
-  std::vector<uint32_t> seen_;   // where it is not x
+  std::vector<uint32_t> seen_;  // where it is not x
   Steps steps_;
 };
 

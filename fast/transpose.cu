@@ -7,12 +7,14 @@
 namespace assay::ASSAY_FAST_NAMESPACE {
 namespace {
 
-constexpr int kSide = 32, kRows = 8;   // a block of 32x8 threads takes 32x32 elements
+constexpr int kSide = 32, kRows = 8;  // a block of 32x8 threads takes 32x32 elements
 
 template <int kBytes>
-__global__ void __launch_bounds__(kSide* kRows) transpose_kernel(const void* from, void* to, int64_t rows, int64_t cols) {
+__global__ void __launch_bounds__(kSide* kRows)
+    transpose_kernel(const void* from, void* to, int64_t rows, int64_t cols) {
   ASSAY_SHARED(uint32_t, tile, [kSide][kSide + 1]);
-  const int64_t across = (cols + kSide - 1) / kSide, tile_row = int64_t(blockIdx.x) / across, tile_col = int64_t(blockIdx.x) - tile_row * across;
+  const int64_t across = (cols + kSide - 1) / kSide, tile_row = int64_t(blockIdx.x) / across,
+                tile_col = int64_t(blockIdx.x) - tile_row * across;
   const int x = int(threadIdx.x) % kSide, y = int(threadIdx.x) / kSide;
 #pragma unroll
   for (int i = 0; i < kSide; i += kRows) {

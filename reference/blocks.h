@@ -1,5 +1,5 @@
-// Blocks: the elements that share a scale. Everything here sees x contracted along its rows, as row data are; what columns make of it is
-// the same on the transpose.
+// Blocks: the elements that share a scale. Everything here sees x contracted along its rows, as row data are;
+// what columns make of it is the same on the transpose.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -22,14 +22,16 @@ inline std::pair<int64_t, int64_t> seen_at(Direction d, int64_t row, int64_t col
 // Rows that share a scale.
 constexpr int64_t height_of(Block block) { return is_square(block) ? length_of(block) : 1; }
 
-// The rows [r, r_end) and columns [c, c_end) of one block; fewer than its size at the edge (N5.1, N9.1, N10.4).
+// The rows [r, r_end) and columns [c, c_end) of one block; fewer than its size at the edge (N5.1, N9.1,
+// N10.4).
 struct Span {
   int64_t r, c, r_end, c_end;
 };
 // The block of element (r, c).
 Span block_at(const Values& x, int64_t r, int64_t c, Block block);
 
-// max |x| over the block, from +0. A NaN element does not take part, or makes it NaN (N5.1, N5.7, N9.1, N10.4).
+// max |x| over the block, from +0. A NaN element does not take part, or makes it NaN (N5.1, N5.7, N9.1,
+// N10.4).
 double block_amax(const Values& x, const Span&, NanAmax);
 
 // What is given for each block of a direction (N17.12): its amax, its scale, or neither.
@@ -51,15 +53,15 @@ class GivenBlocks {
 };
 
 // Calls on_block(span) for every block of x; bands of blocks in parallel.
-template <class OnBlock>
-void for_blocks(const Values& x, Block block, int threads, OnBlock on_block) {
+template <class OnBlock> void for_blocks(const Values& x, Block block, int threads, OnBlock on_block) {
   const int64_t height = height_of(block), length = length_of(block);
   parallel_for(threads, ceil_div(x.rows(), height), [&](int64_t band) {
     for (int64_t c = 0; c < x.cols(); c += length) on_block(block_at(x, band * height, c, block));
   });
 }
 
-// What was made of `seen` as the plane stores it: turned back where columns are not stored transposed (N6.1, N6.2).
+// What was made of `seen` as the plane stores it: turned back where columns are not stored transposed (N6.1,
+// N6.2).
 Bytes as_stored(Bytes made, const Plane&, int threads);
 
 }  // namespace assay::reference

@@ -1,5 +1,5 @@
-// Which random byte serves which element under stochastic rounding (N12.2, N12.4, N12.5). The tables are in docs/draws.md; every
-// element's address is worked out by divisions from where it stands.
+// Which random byte serves which element under stochastic rounding (N12.2, N12.4, N12.5). The tables are in
+// docs/draws.md; every element's address is worked out by divisions from where it stands.
 #pragma once
 #include <cstdint>
 
@@ -36,12 +36,12 @@ class Draws {
   Address of_kernel(int64_t i, int64_t j) const;
 
   Direction direction_;
-  Shape shape_;             // of x
+  Shape shape_;  // of x
   Rng rng_;
   Draw kind_;
   SrBytes bytes_;
   bool rht_;
-  bool both_;               // one launch makes both directions
+  bool both_;  // one launch makes both directions
 };
 
 }  // namespace assay::reference

@@ -5,7 +5,8 @@
 
 namespace assay::reference {
 
-// A number as digits of 32 bits, of which carries are settled only when it is read. Holds at least 2^30 terms.
+// A number as digits of 32 bits, of which carries are settled only when it is read. Holds at least 2^30
+// terms.
 class ExactSum {
  public:
   // A finite value that is a multiple of 2^-298 and below 2^257: any product of two binary32 values.
@@ -15,7 +16,7 @@ class ExactSum {
 
  private:
   static constexpr int kLeast = -298, kDigitBits = 32, kDigits = 20;
-  std::array<int64_t, kDigits> digits_{};   // digit k weighs 2^(kLeast + 32 k)
+  std::array<int64_t, kDigits> digits_{};  // digit k weighs 2^(kLeast + 32 k)
 };
 
 }  // namespace assay::reference

@@ -17,33 +17,41 @@ namespace assay::reference {
 
 namespace {
 
-using Sums = std::vector<double>;   // of one row of d: binary32 values, one for each m
+using Sums = std::vector<double>;  // of one row of d: binary32 values, one for each m
 
-constexpr int64_t kChain = 128;     // N16.5, N16.7: where a split chain is closed
+constexpr int64_t kChain = 128;  // N16.5, N16.7: where a split chain is closed
 
-std::string name_in(Side side, std::string_view stem) { return std::string(name_of(side)) + "." + std::string(stem); }
+std::string name_in(Side side, std::string_view stem) {
+  return std::string(name_of(side)) + "." + std::string(stem);
+}
 const Gemm& op_of(const Run& run) { return *run.problem.as<Gemm>(); }
 const Quantizer& quantizer_of(const Run& run, Side side) { return op_of(run).operand(side).quantizer; }
 bool is_identity(const Run& run, Side side) { return quantizer_of(run, side).format == FormatId::identity; }
 
 // N16.9: whether the amaxes of both operands, nvfp4 then, come after the sum.
 bool amaxes_after(const Run& run) {
-  const auto asks = [&](Side side) { return quantizer_of(run, side).format == FormatId::nvfp4 && quantizer_of(run, side).row_scaled; };
+  const auto asks = [&](Side side) {
+    return quantizer_of(run, side).format == FormatId::nvfp4 && quantizer_of(run, side).row_scaled;
+  };
   return asks(Side::a) || asks(Side::b);
 }
 
 // N16.1: [K, outer] as it is stored, or [outer, K].
-Values k_last(Values stored, bool k_first, int threads) { return k_first ? transposed(stored, threads) : stored; }
+Values k_last(Values stored, bool k_first, int threads) {
+  return k_first ? transposed(stored, threads) : stored;
+}
 
 // The data as values of their codes, [outer, K]. Transposed columns are stored so already (N6.1).
 Values codes_of(const Run& run, Side side) {
   const ConstBuffer& data = run.input(name_in(side, "data"));
-  return k_last(values(data, run.threads), op_of(run).direction(side) == Direction::col && !data.plane->transposed, run.threads);
+  return k_last(values(data, run.threads),
+                op_of(run).direction(side) == Direction::col && !data.plane->transposed, run.threads);
 }
 
-// The operand dequantized to binary32, or to bf16 (N16.12), [outer, K]; where the amaxes come after the sum, with amaxes of 1 (N16.9).
+// The operand dequantized to binary32, or to bf16 (N16.12), [outer, K]; where the amaxes come after the sum,
+// with amaxes of 1 (N16.9).
 Values dequantized(const Run& run, Side side, const Dequantizer& dequantize) {
-  if (is_identity(run, side)) return codes_of(run, side);                    // N1.2
+  if (is_identity(run, side)) return codes_of(run, side);  // N1.2
   const Direction d = op_of(run).direction(side);
   const Problem problem = operand_dequantize(run.problem, side);
   const std::vector<Plane> read = input_planes(problem), written = output_planes(problem);
@@ -91,7 +99,8 @@ class InSequence final : public Summation {
 // N16.3
 class Exactly final : public Summation {
  public:
-  Exactly(Values a, Values b) : a_(std::move(a)), b_(std::move(b)), of_a_(spans_of(a_)), of_b_(spans_of(b_)) {}
+  Exactly(Values a, Values b)
+      : a_(std::move(a)), b_(std::move(b)), of_a_(spans_of(a_)), of_b_(spans_of(b_)) {}
   Sums row(int64_t n) const override {
     Sums sums;
     for (int64_t m = 0; m < a_.rows(); ++m) sums.push_back(sum_of(m, n));
@@ -114,7 +123,7 @@ class Exactly final : public Summation {
         if (!std::isfinite(x)) bits.finite = false;
         if (!std::isfinite(x) || x == 0) continue;
         int high;
-        float rest = std::abs(std::frexp(x, &high));                         // below 1: its bits come out one by one
+        float rest = std::abs(std::frexp(x, &high));  // below 1: its bits come out one by one
         int low = high;
         for (; rest != 0; --low) rest = 2 * rest - std::trunc(2 * rest);
         bits.low = first ? low : std::min(bits.low, low);
@@ -127,8 +136,10 @@ class Exactly final : public Summation {
   double sum_of(int64_t m, int64_t n) const {
     const Bits &a = of_a_[static_cast<size_t>(m)], &b = of_b_[static_cast<size_t>(n)];
     const int64_t count = a_.cols();
-    // Every partial sum is a multiple of 2^(a.low + b.low) and at most count * 2^(a.high + b.high): within 53 bits binary64 loses nothing.
-    if (a.finite && b.finite && static_cast<double>(count) * std::ldexp(1.0, a.high + b.high - a.low - b.low) <= 0x1p53) {
+    // Every partial sum is a multiple of 2^(a.low + b.low) and at most count * 2^(a.high + b.high): within 53
+    // bits binary64 loses nothing.
+    if (a.finite && b.finite &&
+        static_cast<double>(count) * std::ldexp(1.0, a.high + b.high - a.low - b.low) <= 0x1p53) {
       double sum = 0;
       for (int64_t k = 0; k < count; ++k) sum += static_cast<double>(a_(m, k)) * b_(n, k);
       return narrowed(sum);
@@ -136,7 +147,7 @@ class Exactly final : public Summation {
     ExactSum sum;
     double special = 0;
     for (int64_t k = 0; k < count; ++k) {
-      const double product = static_cast<double>(a_(m, k)) * b_(n, k);       // exact
+      const double product = static_cast<double>(a_(m, k)) * b_(n, k);  // exact
       if (std::isfinite(product)) sum.add(product);
       else special += product;
     }
@@ -156,9 +167,10 @@ double tf32(double x) {
   return std::trunc(x / quantum) * quantum;
 }
 
-// fma(a, b, c) in binary32. The exact sum of a product and a number is not a binary64 one, so it is not taken in binary64.
+// fma(a, b, c) in binary32. The exact sum of a product and a number is not a binary64 one, so it is not taken
+// in binary64.
 double fused(double a, double b, double c) {
-  const double product = a * b;                                              // exact
+  const double product = a * b;  // exact
   if (!std::isfinite(product) || !std::isfinite(c) || product == 0) return narrowed(product + c);
   ExactSum sum;
   sum.add(product);
@@ -169,7 +181,10 @@ double fused(double a, double b, double c) {
 class OnTensorCore final : public Summation {
  public:
   OnTensorCore(const Run& run, const Dequantizer& dequantize)
-      : sum_(op_of(run).sum), core_(core_of(sum_)), a_(run, Side::a, sum_, dequantize), b_(run, Side::b, sum_, dequantize) {}
+      : sum_(op_of(run).sum),
+        core_(core_of(sum_)),
+        a_(run, Side::a, sum_, dequantize),
+        b_(run, Side::b, sum_, dequantize) {}
   Sums row(int64_t n) const override {
     Sums sums;
     for (int64_t m = 0; m < a_.outer(); ++m) sums.push_back(blockwise() ? by_blocks(m, n) : scaled(m, n));
@@ -177,11 +192,14 @@ class OnTensorCore final : public Summation {
   }
 
  private:
-  static TensorCore core_of(GemmSum sum) { return sum == GemmSum::hopper_f16 ? kHopperF16 : sum == GemmSum::hopper_tf32 ? kHopperTf32 : kHopperFp8; }
+  static TensorCore core_of(GemmSum sum) {
+    return sum == GemmSum::hopper_f16 ? kHopperF16 : sum == GemmSum::hopper_tf32 ? kHopperTf32 : kHopperFp8;
+  }
 
   struct Codes {
-    Codes(const Run& run, Side side, GemmSum sum, const Dequantizer& dequantize) : quantizer(quantizer_of(run, side)) {
-      const bool bf16 = through_bf16(quantizer);                               // N16.12
+    Codes(const Run& run, Side side, GemmSum sum, const Dequantizer& dequantize)
+        : quantizer(quantizer_of(run, side)) {
+      const bool bf16 = through_bf16(quantizer);  // N16.12
       const Values codes = bf16 ? dequantized(run, side, dequantize) : codes_of(run, side);
       const EncodingInfo& e = info(bf16 ? Encoding::bf16 : quantizer.element);
       for (int64_t i = 0; i < codes.size(); ++i) {
@@ -190,13 +208,18 @@ class OnTensorCore final : public Summation {
       }
       rows = codes.rows();
       k = codes.cols();
-      if (quantizer.format != FormatId::identity && !bf16) scales = values(run.input(name_in(side, "scale_inv")), run.threads);
+      if (quantizer.format != FormatId::identity && !bf16)
+        scales = values(run.input(name_in(side, "scale_inv")), run.threads);
     }
     int64_t outer() const { return rows; }
     // Those of one row, from k0 on, below k1.
-    std::span<const Factor> at(int64_t row, int64_t k0, int64_t k1) const { return std::span(factors).subspan(static_cast<size_t>(row * k + k0), static_cast<size_t>(k1 - k0)); }
-    double row_scale(int64_t row) const { return scales(scale_row(quantizer, row), 0); }   // N16.6
-    double block_scale(int64_t row, int64_t block) const { return is_square(quantizer.block) ? scales(row / kChain, block) : scales(block, row); }   // N9.4
+    std::span<const Factor> at(int64_t row, int64_t k0, int64_t k1) const {
+      return std::span(factors).subspan(static_cast<size_t>(row * k + k0), static_cast<size_t>(k1 - k0));
+    }
+    double row_scale(int64_t row) const { return scales(scale_row(quantizer, row), 0); }  // N16.6
+    double block_scale(int64_t row, int64_t block) const {
+      return is_square(quantizer.block) ? scales(row / kChain, block) : scales(block, row);
+    }  // N9.4
 
     const Quantizer& quantizer;
     std::vector<Factor> factors;
@@ -205,23 +228,28 @@ class OnTensorCore final : public Summation {
   };
 
   bool blockwise() const { return a_.quantizer.format == FormatId::fp8_block; }
-  double chain(int64_t m, int64_t n, int64_t k0, int64_t k1) const { return tensor_core_chain(core_, a_.at(m, k0, k1), b_.at(n, k0, k1), 0.0); }   // N16.5
+  double chain(int64_t m, int64_t n, int64_t k0, int64_t k1) const {
+    return tensor_core_chain(core_, a_.at(m, k0, k1), b_.at(n, k0, k1), 0.0);
+  }  // N16.5
 
   double acc(int64_t m, int64_t n) const {
     if (sum_ != GemmSum::hopper_fp8_split) return chain(m, n, 0, a_.k);
     double acc = 0;
-    for (int64_t k = 0; k < a_.k; k += kChain) acc = narrowed(acc + chain(m, n, k, std::min(k + kChain, a_.k)));   // N16.5
+    for (int64_t k = 0; k < a_.k; k += kChain)
+      acc = narrowed(acc + chain(m, n, k, std::min(k + kChain, a_.k)));  // N16.5
     return acc;
   }
   double scaled(int64_t m, int64_t n) const {
     const double sum = acc(m, n);
-    return a_.scales.size() == 0 ? sum : narrowed(sum * narrowed(a_.row_scale(m) * b_.row_scale(n)));   // N16.6
+    return a_.scales.size() == 0 ? sum
+                                 : narrowed(sum * narrowed(a_.row_scale(m) * b_.row_scale(n)));  // N16.6
   }
   double by_blocks(int64_t m, int64_t n) const {
-    const bool a_first = is_square(b_.quantizer.block);                      // N16.7
+    const bool a_first = is_square(b_.quantizer.block);  // N16.7
     double y = 0;
     for (int64_t block = 0; block * kChain < a_.k; ++block) {
-      const double p = chain(m, n, block * kChain, std::min((block + 1) * kChain, a_.k)), a = a_.block_scale(m, block), b = b_.block_scale(n, block);
+      const double p = chain(m, n, block * kChain, std::min((block + 1) * kChain, a_.k)),
+                   a = a_.block_scale(m, block), b = b_.block_scale(n, block);
       y = a_first ? fused(narrowed(p * a), b, y) : fused(narrowed(p * b), a, y);
     }
     return y;
@@ -235,8 +263,11 @@ class OnTensorCore final : public Summation {
 std::unique_ptr<Summation> summation(const Run& run, const Dequantizer& dequantize) {
   switch (op_of(run).sum) {
     case GemmSum::f32_sequential:
-      return std::make_unique<InSequence>(dequantized(run, Side::a, dequantize), dequantized(run, Side::b, dequantize), run.threads);
-    case GemmSum::exact: return std::make_unique<Exactly>(dequantized(run, Side::a, dequantize), dequantized(run, Side::b, dequantize));
+      return std::make_unique<InSequence>(dequantized(run, Side::a, dequantize),
+                                          dequantized(run, Side::b, dequantize), run.threads);
+    case GemmSum::exact:
+      return std::make_unique<Exactly>(dequantized(run, Side::a, dequantize),
+                                       dequantized(run, Side::b, dequantize));
     default: return std::make_unique<OnTensorCore>(run, dequantize);
   }
 }
@@ -245,14 +276,18 @@ std::unique_ptr<Summation> summation(const Run& run, const Dequantizer& dequanti
 class Epilogue {
  public:
   explicit Epilogue(const Run& run)
-      : op_(op_of(run)), alpha_(value_of(Encoding::f32, op_.alpha)), beta_(value_of(Encoding::f32, op_.beta)), out_(run.problem.x.source), encode_(out_) {
+      : op_(op_of(run)),
+        alpha_(value_of(Encoding::f32, op_.alpha)),
+        beta_(value_of(Encoding::f32, op_.beta)),
+        out_(run.problem.x.source),
+        encode_(out_) {
     if (amaxes_after(run))
-      for (Side side : kSides) amax_[static_cast<size_t>(side)] = values(run.input(name_in(side, "amax")), run.threads);
+      for (Side side : kSides)
+        amax_[static_cast<size_t>(side)] = values(run.input(name_in(side, "amax")), run.threads);
     if (op_.reads_c()) c_ = values(run.input("c"), run.threads);
     if (op_.bias) bias_ = values(run.input("bias"), run.threads);
   }
-  template <class Report>
-  uint32_t operator()(double v, int64_t n, int64_t m, Report report) const {
+  template <class Report> uint32_t operator()(double v, int64_t n, int64_t m, Report report) const {
     const Values &a = amax_[0], &b = amax_[1];
     if (a.size() != 0) {
       const Quantizer &qa = op_.a.quantizer, &qb = op_.b.quantizer;
@@ -267,7 +302,7 @@ class Epilogue {
     if (op_.multiplies()) report("N16.8", "times alpha", v = narrowed(v * alpha_));
     if (op_.reads_c()) report("N16.8", "plus beta c", v = narrowed(v + narrowed(beta_ * c_(n, m))));
     if (op_.bias) report("N16.8", "plus bias", v = narrowed(v + bias_(0, m)));
-    return out_ == Encoding::f32 ? f32_code(v) : encode_(v);                 // N16.8: the cast
+    return out_ == Encoding::f32 ? f32_code(v) : encode_(v);  // N16.8: the cast
   }
   Encoding out() const { return out_; }
 
@@ -288,7 +323,8 @@ void gemm(const Run& run, const Dequantizer& dequantize) {
   const Shape shape = d.plane->logical;
   parallel_for(run.threads, shape.rows, [&](int64_t n) {
     const Sums v = sum->row(n);
-    for (int64_t m = 0; m < shape.cols; ++m) store(d, n * shape.cols + m, epilogue(v[static_cast<size_t>(m)], n, m, [](auto...) {}));
+    for (int64_t m = 0; m < shape.cols; ++m)
+      store(d, n * shape.cols + m, epilogue(v[static_cast<size_t>(m)], n, m, [](auto...) {}));
   });
 }
 
@@ -296,8 +332,11 @@ std::vector<TraceStep> trace_gemm(const Run& run, const Dequantizer& dequantize,
   static constexpr const char* kClauses[] = {"N16.2", "N16.3", "N16.5", "N16.5", "N16.5", "N16.5"};
   const Epilogue epilogue(run);
   const double v = summation(run, dequantize)->row(row)[static_cast<size_t>(col)];
-  std::vector<TraceStep> steps = {{kClauses[static_cast<size_t>(op_of(run).sum)], "sum, scaled", Encoding::f32, f32_code(v)}};
-  const uint32_t code = epilogue(v, row, col, [&](const char* clause, const char* what, double x) { steps.push_back({clause, what, Encoding::f32, f32_code(x)}); });
+  std::vector<TraceStep> steps = {
+      {kClauses[static_cast<size_t>(op_of(run).sum)], "sum, scaled", Encoding::f32, f32_code(v)}};
+  const uint32_t code = epilogue(v, row, col, [&](const char* clause, const char* what, double x) {
+    steps.push_back({clause, what, Encoding::f32, f32_code(x)});
+  });
   steps.push_back({"N16.8", "code", epilogue.out(), code});
   return steps;
 }

@@ -1,4 +1,5 @@
-// The random Hadamard transform of NVFP4 columns (N11): 16 consecutive elements along the contracted dimension become 16 sums of all of them.
+// The random Hadamard transform of NVFP4 columns (N11): 16 consecutive elements along the contracted
+// dimension become 16 sums of all of them.
 #pragma once
 #include <vector>
 
@@ -10,10 +11,12 @@ namespace assay::reference {
 double hadamard_sign(int i, int j);
 double input_sign(uint16_t sign_mask, int i);
 
-// Every 16 consecutive elements of each row of v, rotated: BF16 values (N11.3). v has BF16 values and rows of a multiple of 16.
+// Every 16 consecutive elements of each row of v, rotated: BF16 values (N11.3). v has BF16 values and rows of
+// a multiple of 16.
 Values rotated(const Values& v, uint16_t sign_mask, RhtSum, int threads);
 
-// Op hadamard: y [cols, rows], the rotated transpose of x, and its amax (N11.2, N11.4). Steps of y at column `row` of its row `col`.
+// Op hadamard: y [cols, rows], the rotated transpose of x, and its amax (N11.2, N11.4). Steps of y at column
+// `row` of its row `col`.
 void hadamard(const Run&);
 std::vector<TraceStep> trace_hadamard(const Run&, int64_t row, int64_t col);
 // The steps of element (i, j) of rotated(v).

@@ -11,45 +11,57 @@
 
 namespace assay::reference {
 
-double decoded_scale(uint32_t k) { return k == 255 ? kNaN : power_of_two(static_cast<int>(k) - 127); }   // N5.9
-double multiplier(uint32_t k) { return k == 255 ? kNaN : power_of_two(127 - static_cast<int>(k)); }      // N5.4
+double decoded_scale(uint32_t k) {
+  return k == 255 ? kNaN : power_of_two(static_cast<int>(k) - 127);
+}  // N5.9
+double multiplier(uint32_t k) { return k == 255 ? kNaN : power_of_two(127 - static_cast<int>(k)); }  // N5.4
 
 namespace {
 
 // floor(log2 a) of a finite a above 0, however small.
 int exponent_of(double a) {
   int exponent;
-  std::frexp(a, &exponent);                                                  // a in [2^(exponent-1), 2^exponent)
+  std::frexp(a, &exponent);  // a in [2^(exponent-1), 2^exponent)
   return exponent - 1;
 }
 
-// N17.6: a with half a unit of a mantissa of so many bits added; a subnormal a has the least normal exponent's unit.
-double half_unit_more(double a, int mantissa_bits) { return a + power_of_two(std::max(exponent_of(a), -126) - mantissa_bits - 1); }
+// N17.6: a with half a unit of a mantissa of so many bits added; a subnormal a has the least normal
+// exponent's unit.
+double half_unit_more(double a, int mantissa_bits) {
+  return a + power_of_two(std::max(exponent_of(a), -126) - mantissa_bits - 1);
+}
 
-// N17.6: the exponent of p, plus one above the middle of its binade, or there; below 2^-126 only above the middle of 2^-126.
+// N17.6: the exponent of p, plus one above the middle of its binade, or there; below 2^-126 only above the
+// middle of 2^-126.
 uint32_t nearest_code(double p) {
   if (p < power_of_two(-126)) return p > power_of_two(-127) ? 1 : 0;
   const int e = exponent_of(p);
   return static_cast<uint32_t>(e + 127 + (p >= 1.5 * power_of_two(e)));
 }
 
-uint32_t rounded_up(double p, uint32_t& last) { return e8m0_code(p, Round::rp, Overflow::sat, last); }   // N5.3
+uint32_t rounded_up(double p, uint32_t& last) {
+  return e8m0_code(p, Round::rp, Overflow::sat, last);
+}  // N5.3
 
 // The scale of an amax. `last` is that of the amax before, where a search begins.
 uint32_t scale_code(double amax, const Quantizer& q, const MxFormat& format, uint32_t& last) {
   const MxScale rule = q.numerics.mx_scale;
-  if (std::isinf(amax) && (rule != MxScale::up || q.numerics.mx_inf == MxInf::nan)) return q.numerics.mx_inf == MxInf::nan ? 255 : 254;   // N17.7
-  const double p = format.scaled_amax(amax, q.element);                      // N5.2, N15.2
+  if (std::isinf(amax) && (rule != MxScale::up || q.numerics.mx_inf == MxInf::nan))
+    return q.numerics.mx_inf == MxInf::nan ? 255 : 254;  // N17.7
+  const double p = format.scaled_amax(amax, q.element);  // N5.2, N15.2
   if (rule == MxScale::up) return rounded_up(p, last);
-  if (std::isnan(amax)) return 255;                                          // N17.7
-  const double a = std::abs(amax);                                           // N17.6
-  if (a == 0) return 0;                                                      // N17.6
-  const auto less_emax = [&](int e) { return static_cast<uint32_t>(std::clamp(e - exponent_of(max_of(q.element)), -127, 127) + 127); };   // N17.6
+  if (std::isnan(amax)) return 255;  // N17.7
+  const double a = std::abs(amax);   // N17.6
+  if (a == 0) return 0;              // N17.6
+  const auto less_emax = [&](int e) {
+    return static_cast<uint32_t>(std::clamp(e - exponent_of(max_of(q.element)), -127, 127) + 127);
+  };  // N17.6
   switch (rule) {
     case MxScale::floor: return less_emax(exponent_of(a));
     case MxScale::ceil: return less_emax(exponent_of(a) + (a > power_of_two(exponent_of(a))));
     case MxScale::even: return less_emax(exponent_of(half_unit_more(a, info(q.element).mantissa_bits)));
-    case MxScale::even_e2m1: return less_emax(exponent_of(half_unit_more(a, info(Encoding::e2m1).mantissa_bits)));
+    case MxScale::even_e2m1:
+      return less_emax(exponent_of(half_unit_more(a, info(Encoding::e2m1).mantissa_bits)));
     case MxScale::down: return e8m0_code(p, Round::rz, Overflow::sat);
     default: return nearest_code(std::abs(p));
   }
@@ -62,28 +74,41 @@ uint32_t scale_code(double amax, const Quantizer& q, const MxFormat& format) {
 // The scale codes that a dequantize reads, in compact layout.
 Bytes compact_scales(const Run& run, Direction d) {
   const ConstBuffer& plane = run.input(d, scale_stem(run.quantizer(d).scales));
-  return plane.plane->layout == ScaleLayout::gemm ? from_gemm(bytes(plane), plane.plane->tiles_by_columns()) : bytes(plane);
+  return plane.plane->layout == ScaleLayout::gemm ? from_gemm(bytes(plane), plane.plane->tiles_by_columns())
+                                                  : bytes(plane);
 }
 
-// The one of the stored element (i, j): blocks lie down the columns where columns are stored as they are (N6.2, N15.4).
+// The one of the stored element (i, j): blocks lie down the columns where columns are stored as they are
+// (N6.2, N15.4).
 uint32_t scale_of(const Bytes& scales, bool down_columns, int64_t i, int64_t j) {
   constexpr int64_t kBlock = length_of(Block::b1x32);
   return down_columns ? scales(i / kBlock, j) : scales(i, j / kBlock);
 }
 
 // x holds amaxes, or scale codes.
-uint32_t chain_code(const ConstBuffer& x, int64_t i, const MxFormat& format, const Quantizer& q, uint32_t& last) {
+uint32_t chain_code(const ConstBuffer& x, int64_t i, const MxFormat& format, const Quantizer& q,
+                    uint32_t& last) {
   const uint32_t bits = load(x, i);
-  return x.plane->encoding == Encoding::e8m0 ? bits : scale_code(value_of(Encoding::f32, bits), q, format, last);
+  return x.plane->encoding == Encoding::e8m0 ? bits
+                                             : scale_code(value_of(Encoding::f32, bits), q, format, last);
 }
 
 void add_scale_steps(std::vector<TraceStep>& steps, double amax, const MxFormat& format, const Quantizer& q) {
   const MxScale rule = q.numerics.mx_scale;
-  const bool even = rule == MxScale::even || rule == MxScale::even_e2m1, of_amax = even || rule == MxScale::floor || rule == MxScale::ceil;
-  if (!of_amax) steps.push_back(value_step(std::string(format.scaled_clause), "scaled amax", format.scaled_amax(amax, q.element)));
+  const bool even = rule == MxScale::even || rule == MxScale::even_e2m1,
+             of_amax = even || rule == MxScale::floor || rule == MxScale::ceil;
+  if (!of_amax)
+    steps.push_back(
+        value_step(std::string(format.scaled_clause), "scaled amax", format.scaled_amax(amax, q.element)));
   if (even && std::isfinite(amax) && amax != 0)
-    steps.push_back(value_step("N17.6", "amax and half a unit", half_unit_more(std::abs(amax), info(rule == MxScale::even ? q.element : Encoding::e2m1).mantissa_bits)));
-  steps.push_back(code_step(rule != MxScale::up ? "N17.6" : std::isinf(amax) ? "N17.7" : "N5.3", "scale", Encoding::e8m0, scale_code(amax, q, format)));
+    steps.push_back(
+        value_step("N17.6", "amax and half a unit",
+                   half_unit_more(std::abs(amax),
+                                  info(rule == MxScale::even ? q.element : Encoding::e2m1).mantissa_bits)));
+  steps.push_back(code_step(rule != MxScale::up ? "N17.6"
+                            : std::isinf(amax)  ? "N17.7"
+                                                : "N5.3",
+                            "scale", Encoding::e8m0, scale_code(amax, q, format)));
 }
 
 }  // namespace
@@ -100,19 +125,21 @@ void quantize_mx(const Run& run, Direction d, const MxFormat& format) {
     const uint32_t k = scale ? *scale : scale_code(given.amax(x, s, q.numerics.nan_amax), q, format);
     const ElementFactor m{multiplier(k)};
     for (int64_t r = s.r; r < s.r_end; ++r) {
-      scales(r, s.c / length) = static_cast<uint8_t>(k);                     // N5.8: repeated for every row of a square block
-      cast.codes(&x(r, s.c), s.c_end - s.c, m, &codes(r, s.c));              // N5.5, N15.3
+      scales(r, s.c / length) = static_cast<uint8_t>(k);  // N5.8: repeated for every row of a square block
+      cast.codes(&x(r, s.c), s.c_end - s.c, m, &codes(r, s.c));  // N5.5, N15.3
     }
   });
   const Buffer &data = run.output(d, "data"), &stored = run.output(d, scale_stem(q.scales));
-  store(data, as_stored(std::move(codes), *data.plane, run.threads));        // N6.1, N6.8
-  store_scales(stored, as_stored(std::move(scales), *stored.plane, run.threads));   // N6.2, N15.4
+  store(data, as_stored(std::move(codes), *data.plane, run.threads));              // N6.1, N6.8
+  store_scales(stored, as_stored(std::move(scales), *stored.plane, run.threads));  // N6.2, N15.4
 }
 
 void dequantize_mx(const Run& run, Direction d) {
   const Bytes scales = compact_scales(run, d);
   const bool down_columns = run.input(d, "data").plane->tiles_by_columns();
-  dequantize_each(run, d, [&](int64_t i, int64_t j) { return decoded_scale(scale_of(scales, down_columns, i, j)); });   // N5.9
+  dequantize_each(run, d, [&](int64_t i, int64_t j) {
+    return decoded_scale(scale_of(scales, down_columns, i, j));
+  });  // N5.9
 }
 
 void scale_chain_mx(const Run& run, const MxFormat& format) {
@@ -128,14 +155,16 @@ void scale_chain_mx(const Run& run, const MxFormat& format) {
   }
 }
 
-std::vector<TraceStep> trace_mx(const Run& run, Direction d, int64_t row, int64_t col, const MxFormat& format) {
+std::vector<TraceStep> trace_mx(const Run& run, Direction d, int64_t row, int64_t col,
+                                const MxFormat& format) {
   std::vector<TraceStep> steps;
   const Quantizer& q = run.quantizer(d);
   if (run.problem.as<ScaleChain>()) {
     const ConstBuffer& x = run.input("x");
     const int64_t i = row * x.plane->logical.cols + col;
     const bool amaxes = x.plane->encoding == Encoding::f32;
-    steps.push_back(code_step(std::string(format.amax_clause), amaxes ? "amax" : "scale", x.plane->encoding, load(x, i)));
+    steps.push_back(
+        code_step(std::string(format.amax_clause), amaxes ? "amax" : "scale", x.plane->encoding, load(x, i)));
     if (amaxes) add_scale_steps(steps, value_of(Encoding::f32, load(x, i)), format, q);
     uint32_t any = 0;
     const uint32_t k = chain_code(x, i, format, q, any);
@@ -147,7 +176,8 @@ std::vector<TraceStep> trace_mx(const Run& run, Direction d, int64_t row, int64_
     const Plane& data = *run.input(d, "data").plane;
     const auto [i, j] = stored_at(data, row, col);
     const uint32_t k = scale_of(compact_scales(run, d), data.tiles_by_columns(), i, j);
-    return trace_dequantize(run, d, row, col, {code_step("N6.2", "scale", Encoding::e8m0, k)}, decoded_scale(k), "N5.9");
+    return trace_dequantize(run, d, row, col, {code_step("N6.2", "scale", Encoding::e8m0, k)},
+                            decoded_scale(k), "N5.9");
   }
   const Values x = seen(run, d);
   const auto [r, c] = seen_at(d, row, col);
@@ -158,14 +188,18 @@ std::vector<TraceStep> trace_mx(const Run& run, Direction d, int64_t row, int64_
     steps.push_back(code_step("N17.12", "scale (given)", Encoding::e8m0, *k));
   } else {
     const double amax = given.amax(x, s, q.numerics.nan_amax);
-    steps.push_back(q.scale_from == ScaleFrom::amax ? value_step("N17.12", "amax of the block (given)", amax)
-                                                    : value_step(std::string(format.amax_clause), is_square(q.block) ? "amax of the 32x32 block" : "amax of the block", amax));
+    steps.push_back(q.scale_from == ScaleFrom::amax
+                        ? value_step("N17.12", "amax of the block (given)", amax)
+                        : value_step(std::string(format.amax_clause),
+                                     is_square(q.block) ? "amax of the 32x32 block" : "amax of the block",
+                                     amax));
     add_scale_steps(steps, amax, format, q);
     k = scale_code(amax, q, format);
   }
   const ElementFactor m{multiplier(*k)};
   steps.push_back(value_step("N5.4", "multiplier", m.value));
-  for (TraceStep& step : trace_element(x(r, c), m, q, std::string(format.element_clause))) steps.push_back(std::move(step));
+  for (TraceStep& step : trace_element(x(r, c), m, q, std::string(format.element_clause)))
+    steps.push_back(std::move(step));
   return steps;
 }
 

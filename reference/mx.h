@@ -1,5 +1,6 @@
-// The microscaling formats: 32 elements share a power of two that is stored as E8M0. MXFP8 and MXFP4 differ in how an amax becomes the
-// value whose power of two is taken, and in where and how wide their data stand, which the planes say.
+// The microscaling formats: 32 elements share a power of two that is stored as E8M0. MXFP8 and MXFP4 differ
+// in how an amax becomes the value whose power of two is taken, and in where and how wide their data stand,
+// which the planes say.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -14,8 +15,10 @@ double decoded_scale(uint32_t k);
 double multiplier(uint32_t k);
 
 struct MxFormat {
-  double (*scaled_amax)(double amax, Encoding element);   // p, of which the scale is the code (N5.2, N15.2), but for the rules of N17.6 that take the amax itself
-  std::string_view amax_clause, scaled_clause, element_clause;   // for traces
+  double (*scaled_amax)(double amax,
+                        Encoding element);  // p, of which the scale is the code (N5.2, N15.2), but for the
+                                            // rules of N17.6 that take the amax itself
+  std::string_view amax_clause, scaled_clause, element_clause;  // for traces
 };
 
 // The ops of a Format (reference/formats/format.h).

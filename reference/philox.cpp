@@ -12,18 +12,20 @@ constexpr uint64_t kWord = uint64_t{1} << 32;
 
 Words philox4x32(Counter counter, uint64_t key, int rounds) {
   uint64_t x = static_cast<uint64_t>(counter % kWord), y = static_cast<uint64_t>(counter / kWord % kWord);
-  uint64_t z = static_cast<uint64_t>(counter / kWord / kWord % kWord), w = static_cast<uint64_t>(counter / kWord / kWord / kWord);
+  uint64_t z = static_cast<uint64_t>(counter / kWord / kWord % kWord),
+           w = static_cast<uint64_t>(counter / kWord / kWord / kWord);
   uint64_t k0 = key % kWord, k1 = key / kWord;
   for (int round = 0; round < rounds; ++round) {
-    const uint64_t p0 = 0xD2511F53 * x, p1 = 0xCD9E8D57 * z;                 // N12.1: of 64 bits
+    const uint64_t p0 = 0xD2511F53 * x, p1 = 0xCD9E8D57 * z;  // N12.1: of 64 bits
     x = p1 / kWord ^ y ^ k0;
     y = p1 % kWord;
     z = p0 / kWord ^ w ^ k1;
     w = p0 % kWord;
-    k0 = (k0 + 0x9E3779B9) % kWord;                                          // N12.1: used from the next round on
+    k0 = (k0 + 0x9E3779B9) % kWord;  // N12.1: used from the next round on
     k1 = (k1 + 0xBB67AE85) % kWord;
   }
-  return {static_cast<uint32_t>(x), static_cast<uint32_t>(y), static_cast<uint32_t>(z), static_cast<uint32_t>(w)};
+  return {static_cast<uint32_t>(x), static_cast<uint32_t>(y), static_cast<uint32_t>(z),
+          static_cast<uint32_t>(w)};
 }
 
 void philox(const Run& run) {

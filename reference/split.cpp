@@ -9,12 +9,14 @@ namespace {
 // Member m of a split as a line of its own. `problem` must outlive it.
 class MemberLine {
  public:
-  MemberLine(const Run& split, size_t m, const Problem& problem) : problem_(problem), threads_(split.threads) {
+  MemberLine(const Run& split, size_t m, const Problem& problem)
+      : problem_(problem), threads_(split.threads) {
     const auto part = [&](const auto& whole) {
       auto own = whole;
-      if (whole.plane->members.empty()) return own;                          // the noop flag is everybody's
+      if (whole.plane->members.empty()) return own;  // the noop flag is everybody's
       own.plane = &planes_.emplace_back(member_plane(*whole.plane, m));
-      own.bytes = whole.bytes.subspan(whole.plane->bytes_of(whole.plane->members[m].offset), own.plane->bytes());
+      own.bytes =
+          whole.bytes.subspan(whole.plane->bytes_of(whole.plane->members[m].offset), own.plane->bytes());
       return own;
     };
     for (const ConstBuffer& b : split.inputs) inputs_.push_back(part(b));
@@ -25,7 +27,7 @@ class MemberLine {
  private:
   const Problem& problem_;
   int threads_;
-  std::list<Plane> planes_;   // buffers point to them
+  std::list<Plane> planes_;  // buffers point to them
   std::vector<ConstBuffer> inputs_;
   std::vector<Buffer> outputs_;
 };
@@ -47,18 +49,21 @@ void split(const Run& run, const std::function<void(const Run&)>& quantize) {
   store_offsets(run.output("offsets"), members, [](const Problem& m) { return m.x.shape.count(); });
   for (Direction d : kDirections)
     if (run.problem.quantizer(d) && info(run.quantizer(d).format).has_blocks())
-      store_offsets(run.output(d, "scale_offsets"), members,
-                    [&](const Problem& m) { return geometry(*m.quantizer(d), m.x.shape, d).scale_padded.count(); });
+      store_offsets(run.output(d, "scale_offsets"), members, [&](const Problem& m) {
+        return geometry(*m.quantizer(d), m.x.shape, d).scale_padded.count();
+      });
   for (size_t m = 0; m < members.size(); ++m) quantize(MemberLine(run, m, members[m]).run());
 }
 
-std::vector<TraceStep> trace_split(const Run& run, int64_t row, int64_t col,
-                                   const std::function<std::vector<TraceStep>(const Run&, int64_t row, int64_t col)>& trace) {
+std::vector<TraceStep> trace_split(
+    const Run& run, int64_t row, int64_t col,
+    const std::function<std::vector<TraceStep>(const Run&, int64_t row, int64_t col)>& trace) {
   const std::vector<Problem> members = member_problems(run.problem);
-  int64_t left = row * run.problem.x.shape.cols + col;                       // N14.1: elements in x before this one
+  int64_t left = row * run.problem.x.shape.cols + col;  // N14.1: elements in x before this one
   for (size_t m = 0; m < members.size(); ++m) {
     const Shape shape = members[m].x.shape;
-    if (left < shape.count()) return trace(MemberLine(run, m, members[m]).run(), left / shape.cols, left % shape.cols);
+    if (left < shape.count())
+      return trace(MemberLine(run, m, members[m]).run(), left / shape.cols, left % shape.cols);
     left -= shape.count();
   }
   return {};

@@ -57,8 +57,12 @@ void cast(const Run& run) {
   const int64_t count = x.plane->logical.count(), share = ceil_div(count, run.threads);
   parallel_for(run.threads, run.threads, [&](int64_t part) {
     const int64_t first = std::min(part * share, count), n = std::min(share, count - first);
-    auto go = [&]<class In, class Out>(In, Out) { cast_elements<In, Out>(x.bytes.data() + first * in, y.bytes.data() + first * out, n, converted); };
-    auto from = [&](auto code) { out == 1 ? go(code, uint8_t{}) : out == 2 ? go(code, uint16_t{}) : go(code, uint32_t{}); };
+    auto go = [&]<class In, class Out>(In, Out) {
+      cast_elements<In, Out>(x.bytes.data() + first * in, y.bytes.data() + first * out, n, converted);
+    };
+    auto from = [&](auto code) {
+      out == 1 ? go(code, uint8_t{}) : out == 2 ? go(code, uint16_t{}) : go(code, uint32_t{});
+    };
     in == 1 ? from(uint8_t{}) : in == 2 ? from(uint16_t{}) : from(uint32_t{});
   });
 }
@@ -68,12 +72,12 @@ void swizzle(const Run& run, Direction d) {
   if (format.swizzle) return format.swizzle(run, d);
   if (run.problem.as<Swizzle>()->inverse) {
     const ConstBuffer& gemm = run.input(d, "scale_gemm");
-    return store(run.output(d, "scale_inv"), from_gemm(bytes(gemm), gemm.plane->tiles_by_columns()));   // N6.5
+    return store(run.output(d, "scale_inv"), from_gemm(bytes(gemm), gemm.plane->tiles_by_columns()));  // N6.5
   }
   const ConstBuffer& compact = run.input(d, "scale_inv");
-  Shape kept = compact.plane->logical;                                       // N6.6: what stands in the padding is not looked at
+  Shape kept = compact.plane->logical;  // N6.6: what stands in the padding is not looked at
   if (run.quantizer(d).numerics.swizzle_extent == SwizzleExtent::floor) {
-    if (d == Direction::row) kept.cols = run.problem.x.shape.cols / 32;      // rounded down
+    if (d == Direction::row) kept.cols = run.problem.x.shape.cols / 32;  // rounded down
     else kept.rows = run.problem.x.shape.rows / 32;
   }
   store_scales(run.output(d, "scale_gemm"), bytes(compact).topLeftCorner(kept.rows, kept.cols));
@@ -91,7 +95,8 @@ std::vector<std::byte> rows_dequantized(const Run& run) {
   std::vector<ConstBuffer> inputs;
   for (const Plane& plane : read) {
     const Buffer* made = find(run.outputs, plane.name);
-    inputs.push_back({&plane, made ? std::span<const std::byte>(made->bytes) : run.input(Direction::row, "given.amax").bytes});   // N10.1
+    inputs.push_back({&plane, made ? std::span<const std::byte>(made->bytes)
+                                   : run.input(Direction::row, "given.amax").bytes});  // N10.1
   }
   std::vector<std::byte> y(written.at(0).bytes());
   const Buffer outputs[] = {{&written[0], y}};
@@ -112,13 +117,14 @@ void quantize(const Run& run) {
   if (p.row) format_of(*p.row).quantize(run, Direction::row);
   if (!p.col) return;
   if (p.col_source == ColSource::original) return format_of(*p.col).quantize(run, Direction::col);
-  const std::vector<std::byte> x = rows_dequantized(run);                    // N13.1
+  const std::vector<std::byte> x = rows_dequantized(run);  // N13.1
   format_of(*p.col).quantize({p, with_x(run.inputs, x), run.outputs, run.threads}, Direction::col);
 }
 
 std::vector<TraceStep> trace_quantize(const Run& run, Direction d, int64_t row, int64_t col) {
   const Format& format = format_of(run.quantizer(d));
-  if (d == Direction::row || run.problem.col_source == ColSource::original) return format.trace(run, d, row, col);
+  if (d == Direction::row || run.problem.col_source == ColSource::original)
+    return format.trace(run, d, row, col);
   Problem rows = run.problem;
   rows.col.reset();
   const std::vector<Plane> planes = output_planes(rows);
@@ -131,7 +137,8 @@ std::vector<TraceStep> trace_quantize(const Run& run, Direction d, int64_t row, 
   const Run columns{run.problem, inputs, {}, run.threads};
   const ConstBuffer& source = columns.input("x");
   const uint32_t element = load(source, row * source.plane->logical.cols + col);
-  std::vector<TraceStep> steps = {code_step("N13.1", "element of the dequantized rows", source.plane->encoding, element)};
+  std::vector<TraceStep> steps = {
+      code_step("N13.1", "element of the dequantized rows", source.plane->encoding, element)};
   for (TraceStep& step : format.trace(columns, d, row, col)) steps.push_back(std::move(step));
   return steps;
 }
@@ -144,8 +151,10 @@ std::vector<TraceStep> trace_cast(const Run& run, int64_t row, int64_t col) {
   const uint32_t code = load(x, i);
   if (op.round == Round::sr) return trace_stochastic_cast(run, i);
   return {code_step("N2.8", "source", from, code), value_step("N2.8", "its value", value_of(from, code)),
-          code_step(op.to == Encoding::e8m0 ? "N2.7" : op.round == Round::rz ? "N2.6" : "N2.1", "code", op.to,
-                    Caster(from, op.to, op.round, op.overflow)(code))};
+          code_step(op.to == Encoding::e8m0 ? "N2.7"
+                    : op.round == Round::rz ? "N2.6"
+                                            : "N2.1",
+                    "code", op.to, Caster(from, op.to, op.round, op.overflow)(code))};
 }
 
 class ReferenceSubject final : public Subject {
@@ -158,7 +167,8 @@ class ReferenceSubject final : public Subject {
     return {};
   }
 
-  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& env) override {
+  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+             const Environment& env) override {
     if (const Support s = supports(p); !s.yes) throw std::invalid_argument("reference: " + s.why);
     const Run run{p, inputs, outputs, std::max(1, env.threads)};
     if (stands_still(run)) return {"reference, noop", 0};
@@ -186,14 +196,17 @@ class ReferenceSubject final : public Subject {
     return {"reference", 0};
   }
 
-  std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d, int64_t row, int64_t col) override {
+  std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d,
+                               int64_t row, int64_t col) override {
     const Run run{p, inputs, {}, 1};
     if (p.as<Cast>()) return trace_cast(run, row, col);
     if (p.as<Gemm>()) return trace_gemm(run, dequantize, row, col);
-    if (p.as<Swizzle>() || !p.quantizer(d)) return {};                       // a swizzle computes nothing
+    if (p.as<Swizzle>() || !p.quantizer(d)) return {};  // a swizzle computes nothing
     if (p.as<Quantize>()) return trace_quantize(run, d, row, col);
     if (p.as<Split>())
-      return trace_split(run, row, col, [d](const Run& member, int64_t r, int64_t c) { return trace_quantize(member, d, r, c); });
+      return trace_split(run, row, col, [d](const Run& member, int64_t r, int64_t c) {
+        return trace_quantize(member, d, r, c);
+      });
     return format_of(run.quantizer(d)).trace(run, d, row, col);
   }
 };

@@ -4,9 +4,9 @@
 
 namespace assay::reference {
 
-// Seen with the dimension that is not contracted first, the scales are a matrix [I, J], I = 128*A and J = 4*T. As an array
-// [A, 4, 32, T, 4] its axes are transposed to [A, T, 32, 4, 4]: tile (a, t) is 512 consecutive bytes, a 32x16 matrix made of the
-// four 32x4 pieces of its 128 rows set side by side.
+// Seen with the dimension that is not contracted first, the scales are a matrix [I, J], I = 128*A and J =
+// 4*T. As an array [A, 4, 32, T, 4] its axes are transposed to [A, T, 32, 4, 4]: tile (a, t) is 512
+// consecutive bytes, a 32x16 matrix made of the four 32x4 pieces of its 128 rows set side by side.
 namespace {
 
 using Tile = Eigen::Matrix<uint8_t, 32, 16, Eigen::RowMajor>;
@@ -20,7 +20,7 @@ void check(Eigen::Index i, Eigen::Index j) {
 
 }  // namespace
 
-Bytes to_gemm(const Bytes& compact, bool by_columns) {                           // N6.3
+Bytes to_gemm(const Bytes& compact, bool by_columns) {  // N6.3
   const Bytes scales = turned(compact, by_columns);
   check(scales.rows(), scales.cols());
   Bytes gemm(compact.rows(), compact.cols());
@@ -34,7 +34,7 @@ Bytes to_gemm(const Bytes& compact, bool by_columns) {                          
   return gemm;
 }
 
-Bytes from_gemm(const Bytes& gemm, bool by_columns) {                            // N6.5
+Bytes from_gemm(const Bytes& gemm, bool by_columns) {  // N6.5
   Bytes scales = by_columns ? Bytes(gemm.cols(), gemm.rows()) : Bytes(gemm.rows(), gemm.cols());
   check(scales.rows(), scales.cols());
   const uint8_t* next = gemm.data();
@@ -49,9 +49,9 @@ Bytes from_gemm(const Bytes& gemm, bool by_columns) {                           
 
 void store_scales(const Buffer& b, const Bytes& compact) {
   if (b.plane->layout == ScaleLayout::compact) return store(b, compact);
-  Bytes padded = Bytes::Zero(b.plane->padded.rows, b.plane->padded.cols);   // N6.4
+  Bytes padded = Bytes::Zero(b.plane->padded.rows, b.plane->padded.cols);  // N6.4
   padded.topLeftCorner(compact.rows(), compact.cols()) = compact;
-  store(b, to_gemm(padded, b.plane->tiles_by_columns()));                    // N6.3
+  store(b, to_gemm(padded, b.plane->tiles_by_columns()));  // N6.3
 }
 
 }  // namespace assay::reference

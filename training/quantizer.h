@@ -1,3 +1,4 @@
-// For programs of users (docs/custom-factories.md): the quantizers, by TransformerEngine's names. Declared in training/formats/quantizer.h.
+// For programs of users (docs/custom-factories.md): the quantizers of every format, by TransformerEngine's
+// names.
 #pragma once
-#include "training/formats/quantizer.h"
+#include "training/formats/formats.h"

@@ -12,17 +12,21 @@ namespace assay {
 
 namespace {
 
-constexpr double kUnit = 0x1p-24, kLargest = 0x1.fffffep127, kSafe = 1.001;   // kSafe: what the bounds' own doubles may lose
+constexpr double kUnit = 0x1p-24, kLargest = 0x1.fffffep127,
+                 kSafe = 1.001;  // kSafe: what the bounds' own doubles may lose
 constexpr int64_t kChain = 128;
-constexpr int kNoLow = 10000, kLeastLow = -149;   // below it binary32 has no place
+constexpr int kNoLow = 10000, kLeastLow = -149;  // below it binary32 has no place
 
-double value(const PlaneData& p, int64_t row, int64_t col) { return value_of(p.plane.encoding, code_at(p.plane, p.bytes, index_of(p.plane, row, col))); }
+double value(const PlaneData& p, int64_t row, int64_t col) {
+  return value_of(p.plane.encoding, code_at(p.plane, p.bytes, index_of(p.plane, row, col)));
+}
 double narrow(double v) { return static_cast<double>(static_cast<float>(v)); }
 
 // The cast of N16.8, of finite values.
 double rounded(Encoding e, double v) {
   if (e == Encoding::f32) return narrow(v);
-  const double most = value_of(e, info(e).max_finite), step = step_at(e, v), q = std::nearbyint(v / step) * step;
+  const double most = value_of(e, info(e).max_finite), step = step_at(e, v),
+               q = std::nearbyint(v / step) * step;
   if (std::fabs(q) <= most) return q;
   return std::copysign(info(e).bits == 8 ? most : HUGE_VAL, v);
 }
@@ -54,7 +58,8 @@ bool power_of_two(double v) {
   int exponent;
   return std::fabs(std::frexp(v, &exponent)) == 0.5;
 }
-// The magnitudes of what is finite in a sum add up to `finite`. Where that may overflow, it may be the infinity of the other sign.
+// The magnitudes of what is finite in a sum add up to `finite`. Where that may overflow, it may be the
+// infinity of the other sign.
 double plain_of(double sum, double finite) { return std::isinf(sum) && !(finite <= kLargest / 4) ? 0 : sum; }
 
 }  // namespace
@@ -66,14 +71,19 @@ bool has_unpinned_bits(const Gemm& g) {
     const double v = value_of(Encoding::f32, factor);
     return power_of_two(v) && std::fabs(v) >= 0x1p-126;
   };
-  const bool scaled = fp8(g.a) || fp8(g.b) || g.a.quantizer.format == FormatId::fp8_block || g.b.quantizer.format == FormatId::fp8_block;
+  const bool scaled = fp8(g.a) || fp8(g.b) || g.a.quantizer.format == FormatId::fp8_block ||
+                      g.b.quantizer.format == FormatId::fp8_block;
   if ((fp8(g.a) && g.a.quantizer.row_scaled) || (fp8(g.b) && g.b.quantizer.row_scaled)) return true;
   if ((g.reads_c() || g.bias) && (scaled || g.multiplies())) return true;
   return (scaled && !shifts(g.alpha)) || (g.reads_c() && (g.bias || !shifts(g.beta)));
 }
 
 GemmBounds::GemmBounds(const Problem& p, const std::vector<PlaneData>& inputs, GemmOrder order)
-    : p_(p), op_(*p.as<Gemm>()), in_(inputs), order_(order), codes_(op_.sum != GemmSum::f32_sequential && op_.sum != GemmSum::exact),
+    : p_(p),
+      op_(*p.as<Gemm>()),
+      in_(inputs),
+      order_(order),
+      codes_(op_.sum != GemmSum::f32_sequential && op_.sum != GemmSum::exact),
       by_amax_(scaled_by_amax(op_.a.quantizer) || scaled_by_amax(op_.b.quantizer)) {
   const bool fp8 = op_.sum == GemmSum::hopper_fp8_split || op_.sum == GemmSum::hopper_fp8_fast;
   length_ = fp8 ? 32 : op_.sum == GemmSum::hopper_f16 ? 16 : 8;
@@ -90,7 +100,7 @@ GemmBounds::Elements GemmBounds::elements(Side side) const {
   PlaneData data = *plane(prefix + "data");
   const PlaneData *scale = plane(prefix + "scale_inv"), *amax = plane(prefix + "amax");
   PlaneData scales = scale ? *scale : PlaneData{};
-  for (Plane& own : input_planes(operand_dequantize(p_, side)))               // with their direction
+  for (Plane& own : input_planes(operand_dequantize(p_, side)))  // with their direction
     if (own.name.ends_with("scale_inv")) scales.plane = std::move(own);
   const bool outer_first = d == Direction::row || data.plane.transposed;
   const Shape stored = data.plane.logical;
@@ -98,10 +108,11 @@ GemmBounds::Elements GemmBounds::elements(Side side) const {
 
   Elements out;
   out.k = outer_first ? stored.cols : stored.rows;
-  const bool bf16 = op_.sum == GemmSum::hopper_f16 && through_bf16(q);        // N16.12
+  const bool bf16 = op_.sum == GemmSum::hopper_f16 && through_bf16(q);  // N16.12
   out.least = std::ldexp(1.0, 1 - info(bf16 ? Encoding::bf16 : q.element).bias);
   out.square = is_square(q.block);
-  const bool binary_scale = scale && info(q.format).scale == Encoding::f32, nvfp4 = q.format == FormatId::nvfp4;
+  const bool binary_scale = scale && info(q.format).scale == Encoding::f32,
+             nvfp4 = q.format == FormatId::nvfp4;
   if (!codes_ && (binary_scale || nvfp4)) {
     out.relative = (nvfp4 ? 4 : 1) * kUnit;
     out.absolute = 0x1p-146;
@@ -114,21 +125,27 @@ GemmBounds::Elements GemmBounds::elements(Side side) const {
       double v = value(data, i, j);
       if (op_.sum == GemmSum::hopper_tf32) v = tf32(v);
       if (bf16) {
-        double s = value_of(scales.plane.encoding, code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, i, j)));
-        if (nvfp4) s = narrow(narrow(s * (by_amax_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0))) * narrow(1.0 / (q.e4m3_max == E4m3Max::m256 ? 1536 : 2688)));   // N10.15
+        double s = value_of(scales.plane.encoding,
+                            code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, i, j)));
+        if (nvfp4)
+          s = narrow(narrow(s * (by_amax_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0))) *
+                     narrow(1.0 / (q.e4m3_max == E4m3Max::m256 ? 1536 : 2688)));  // N10.15
         v = narrow(v * s);
         if (std::isfinite(v)) v = rounded(Encoding::bf16, v);
       } else if (!codes_ && scale) {
-        const double code = v, s = value_of(scales.plane.encoding, code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, i, j)));
+        const double code = v,
+                     s = value_of(scales.plane.encoding,
+                                  code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, i, j)));
         double by_steps = s;
         v *= s;
-        if (nvfp4) {                                                         // N10.15, N16.9
-          const double of_all = by_amax_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0), most = q.e4m3_max == E4m3Max::m256 ? 1536 : 2688;
+        if (nvfp4) {  // N10.15, N16.9
+          const double of_all = by_amax_ ? 1 : value(*amax, q.row_scaled ? o : 0, 0),
+                       most = q.e4m3_max == E4m3Max::m256 ? 1536 : 2688;
           by_steps = narrow(narrow(s * of_all) * narrow(1 / most));
           v *= of_all / most;
         }
         by_steps = narrow(code * by_steps);
-        if (!std::isfinite(by_steps)) v = by_steps;                          // what a step on the way makes infinite stays so
+        if (!std::isfinite(by_steps)) v = by_steps;  // what a step on the way makes infinite stays so
       }
       out.values.push_back(v);
       magnitude += std::fabs(v);
@@ -136,16 +153,22 @@ GemmBounds::Elements GemmBounds::elements(Side side) const {
     }
     out.magnitudes.push_back(magnitude);
     out.low.push_back(low);
-    if (!codes_ && out.relative != 0) {                                      // what binary32 holds is not rounded
+    if (!codes_ && out.relative != 0) {  // what binary32 holds is not rounded
       bool stands = !nvfp4;
-      for (int64_t k = 0; k < out.k && stands; ++k) stands = narrow(out.values[static_cast<size_t>(o * out.k + k)]) == out.values[static_cast<size_t>(o * out.k + k)];
+      for (int64_t k = 0; k < out.k && stands; ++k)
+        stands = narrow(out.values[static_cast<size_t>(o * out.k + k)]) ==
+                 out.values[static_cast<size_t>(o * out.k + k)];
       if (!stands) out.low.back() = -kNoLow;
     }
   }
   if (codes_ && scale && !bf16)
     for (int64_t o = 0; o < outer; ++o)
       for (int64_t k = 0; k < std::max<int64_t>(out.k, 1); k += kChain)
-        out.scales.push_back(value_of(scales.plane.encoding, out.k == 0 && info(q.format).has_blocks() ? 0 : code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, o, k))));
+        out.scales.push_back(
+            value_of(scales.plane.encoding,
+                     out.k == 0 && info(q.format).has_blocks()
+                         ? 0
+                         : code_at(scales.plane, scales.bytes, scale_index(q, scales.plane, o, k))));
   return out;
 }
 
@@ -160,13 +183,19 @@ GemmBounds::Sum GemmBounds::in_binary32(int64_t n, int64_t m) const {
     if (std::isfinite(product)) finite += std::fabs(product);
     peak = std::max({peak, std::fabs(product), std::fabs(sum)});
   }
-  const double u = static_cast<double>(a_.k + 1) * kUnit, steps = op_.sum == GemmSum::exact ? kUnit * std::fabs(sum) : u / (1 - u) * total;
-  Sum out{sum, 0, total <= std::ldexp(1.0, 24 + std::clamp(a_.low[row_a] + b_.low[row_b], -500, 500)) && a_.low[row_a] != -kNoLow && b_.low[row_b] != -kNoLow &&
-                         a_.low[row_a] + b_.low[row_b] >= kLeastLow, plain_of(sum, finite)};
-  out.exact = out.exact && (op_.sum == GemmSum::exact || peak <= kLargest);  // N16.3 rounds once, whatever lies between
+  const double u = static_cast<double>(a_.k + 1) * kUnit,
+               steps = op_.sum == GemmSum::exact ? kUnit * std::fabs(sum) : u / (1 - u) * total;
+  Sum out{sum, 0,
+          total <= std::ldexp(1.0, 24 + std::clamp(a_.low[row_a] + b_.low[row_b], -500, 500)) &&
+              a_.low[row_a] != -kNoLow && b_.low[row_b] != -kNoLow &&
+              a_.low[row_a] + b_.low[row_b] >= kLeastLow,
+          plain_of(sum, finite)};
+  out.exact = out.exact &&
+              (op_.sum == GemmSum::exact || peak <= kLargest);  // N16.3 rounds once, whatever lies between
   if (out.exact) return out;
-  out.bound = kSafe * (total * (a_.relative + b_.relative) + std::max(a_.absolute, b_.absolute) * (a_.magnitudes[row_a] + b_.magnitudes[row_b]) + steps +
-                       static_cast<double>(a_.k) * (0x1p-149 + total * 0x1p-52));
+  out.bound = kSafe * (total * (a_.relative + b_.relative) +
+                       std::max(a_.absolute, b_.absolute) * (a_.magnitudes[row_a] + b_.magnitudes[row_b]) +
+                       steps + static_cast<double>(a_.k) * (0x1p-149 + total * 0x1p-52));
   if (!(total <= kLargest / 4)) out.value = NAN;
   return out;
 }
@@ -183,14 +212,18 @@ GemmBounds::Sum GemmBounds::chain(int64_t n, int64_t m, int64_t k0, int64_t k1) 
       sum += product;
       total += std::fabs(product);
       if (std::isfinite(product)) finite += std::fabs(product);
-      if (product != 0) top = std::max(top, std::max(std::fabs(a[i]), a_.least) * std::max(std::fabs(b[i]), b_.least));
+      if (product != 0)
+        top = std::max(top, std::max(std::fabs(a[i]), a_.least) * std::max(std::fabs(b[i]), b_.least));
     }
     largest = std::max(largest, top);
     bound += static_cast<double>(end - k) * cut * top;
     bound += last * (std::fabs(sum) + bound) + std::ldexp(0x1p-126, -out_fraction_);
   }
   const int low = std::clamp(a_.low[static_cast<size_t>(m)] + b_.low[static_cast<size_t>(n)], -500, 500);
-  Sum out{sum, kSafe * bound + total * 0x1p-45, std::max(total, largest) <= std::ldexp(1.0, out_fraction_ + low) && low >= kLeastLow + 23 - out_fraction_, plain_of(sum, finite)};
+  Sum out{sum, kSafe * bound + total * 0x1p-45,
+          std::max(total, largest) <= std::ldexp(1.0, out_fraction_ + low) &&
+              low >= kLeastLow + 23 - out_fraction_,
+          plain_of(sum, finite)};
   if (out.exact) out.bound = 0;
   if (!(total <= kLargest / 4)) out.value = NAN;
   return out;
@@ -205,22 +238,28 @@ GemmBounds::Sum GemmBounds::on_tensor_core(int64_t n, int64_t m) const {
   for (int64_t k = 0; k < a_.k; k += kChain) {
     const Sum p = chain(n, m, k, std::min(a_.k, k + kChain));
     double first = 1, second = 1;
-    if (blocks) {                                                            // N16.7
+    if (blocks) {  // N16.7
       first = b_.scales[static_cast<size_t>(n * per_row + k / kChain)];
       second = a_.scales[static_cast<size_t>(m * per_row + k / kChain)];
       if (b_.square) std::swap(first, second);
     }
     const double term = p.value * first * second, scaled = p.value * first;
-    const double slack = std::fabs(second) * (std::fabs(first) * p.bound + (blocks ? (std::fabs(scaled) + std::fabs(first) * p.bound) * kUnit + 0x1p-150 : 0));
-    out.exact = out.exact && p.exact && narrow(scaled) == scaled && narrow(out.value + term) == out.value + term && out.value + term - out.value == term;
+    const double slack = std::fabs(second) *
+                         (std::fabs(first) * p.bound +
+                          (blocks ? (std::fabs(scaled) + std::fabs(first) * p.bound) * kUnit + 0x1p-150 : 0));
+    out.exact = out.exact && p.exact && narrow(scaled) == scaled &&
+                narrow(out.value + term) == out.value + term && out.value + term - out.value == term;
     out.value += term;
     out.plain += p.plain * first * second;
     out.bound += slack;
     out.bound += kSafe * kUnit * (std::fabs(out.value) + out.bound) + 0x1p-149;
     if (out.exact) out.bound = 0;
     // What one of the two roundings makes infinite stays so, even where the exact sum comes back.
-    if (!(std::fabs(first) * (std::fabs(p.value) + p.bound) <= kLargest && std::fabs(out.value) + out.bound <= kLargest)) out.value = NAN;
-    if (std::isfinite(p.plain * first * second)) finite += std::fabs(first) * (std::fabs(p.plain) + p.bound) * std::max(1.0, std::fabs(second));
+    if (!(std::fabs(first) * (std::fabs(p.value) + p.bound) <= kLargest &&
+          std::fabs(out.value) + out.bound <= kLargest))
+      out.value = NAN;
+    if (std::isfinite(p.plain * first * second))
+      finite += std::fabs(first) * (std::fabs(p.plain) + p.bound) * std::max(1.0, std::fabs(second));
   }
   out.plain = plain_of(out.plain, finite);
   return out;
@@ -229,7 +268,9 @@ GemmBounds::Sum GemmBounds::on_tensor_core(int64_t n, int64_t m) const {
 // What multiplies the sum, but alpha: N16.6, N16.9.
 std::vector<double> GemmBounds::factors(int64_t n, int64_t m) const {
   const Quantizer &a = op_.a.quantizer, &b = op_.b.quantizer;
-  if (by_amax_) return {value(*plane("b.amax"), b.row_scaled ? n : 0, 0), value(*plane("a.amax"), a.row_scaled ? m : 0, 0)};
+  if (by_amax_)
+    return {value(*plane("b.amax"), b.row_scaled ? n : 0, 0),
+            value(*plane("a.amax"), a.row_scaled ? m : 0, 0)};
   if (!codes_ || a_.scales.empty() || a.format == FormatId::fp8_block) return {};
   const int64_t per_row = std::max<int64_t>(ceil_div(a_.k, kChain), 1);
   return {b_.scales[static_cast<size_t>(n * per_row)], a_.scales[static_cast<size_t>(m * per_row)]};
@@ -253,11 +294,11 @@ std::optional<GemmBounds::Interval> GemmBounds::as_said(const Sum& sum, int64_t 
   };
   const auto times = [&](double factor) { step([&](double v) { return v * factor; }); };
   if (const std::vector<double> f = factors(n, m); !f.empty()) {
-    if (by_amax_ && op_.a.quantizer.row_scaled && op_.b.quantizer.row_scaled) {   // N16.9
+    if (by_amax_ && op_.a.quantizer.row_scaled && op_.b.quantizer.row_scaled) {  // N16.9
       times(f[0]);
       times(f[1]);
     } else {
-      times(narrow(f[0] * f[1]));                                            // N16.6, N16.9
+      times(narrow(f[0] * f[1]));  // N16.6, N16.9
     }
   }
   if (op_.multiplies()) times(value_of(Encoding::f32, op_.alpha));
@@ -273,20 +314,24 @@ std::optional<GemmBounds::Interval> GemmBounds::as_said(const Sum& sum, int64_t 
   return Interval{rounded(p_.x.source, low), rounded(p_.x.source, high), sum.exact};
 }
 
-// N16.13. Every order is a tree of products of the sum and the factors, and sums of that product and the terms.
+// N16.13. Every order is a tree of products of the sum and the factors, and sums of that product and the
+// terms.
 std::optional<GemmBounds::Interval> GemmBounds::in_any_order(const Sum& sum, int64_t n, int64_t m) const {
   std::vector<double> f = factors(n, m);
   if (op_.multiplies()) f.push_back(value_of(Encoding::f32, op_.alpha));
-  const double beta = op_.reads_c() ? value_of(Encoding::f32, op_.beta) : 0, c = op_.reads_c() ? beta * value(*plane("c"), n, m) : 0;
+  const double beta = op_.reads_c() ? value_of(Encoding::f32, op_.beta) : 0,
+               c = op_.reads_c() ? beta * value(*plane("c"), n, m) : 0;
   const double bias = op_.bias ? value(*plane("bias"), 0, m) : 0;
-  const bool finite = std::isfinite(sum.plain) && std::isfinite(c) && std::isfinite(bias) && std::all_of(f.begin(), f.end(), [](double v) { return std::isfinite(v); });
+  const bool finite = std::isfinite(sum.plain) && std::isfinite(c) && std::isfinite(bias) &&
+                      std::all_of(f.begin(), f.end(), [](double v) { return std::isfinite(v); });
   if (!finite) return not_finite(sum, f, c, bias);
   if (!std::isfinite(sum.value)) return {};
 
-  // The products of every subset, which are what the trees' nodes hold: none may overflow, and one that may be subnormal loses half the least
-  // subnormal, which whatever is multiplied later enlarges.
-  const double most = std::fabs(sum.value) + sum.bound, least = std::max(std::fabs(sum.value) - sum.bound, 0.0);
-  const unsigned subsets = 2u << f.size();                                   // bit 0: the sum
+  // The products of every subset, which are what the trees' nodes hold: none may overflow, and one that may
+  // be subnormal loses half the least subnormal, which whatever is multiplied later enlarges.
+  const double most = std::fabs(sum.value) + sum.bound,
+               least = std::max(std::fabs(sum.value) - sum.bound, 0.0);
+  const unsigned subsets = 2u << f.size();  // bit 0: the sum
   std::vector<double> products(subsets, 1);
   double lost = 0;
   bool exact = sum.exact;
@@ -299,29 +344,40 @@ std::optional<GemmBounds::Interval> GemmBounds::in_any_order(const Sum& sum, int
   for (unsigned set = 1; set < subsets; ++set) {
     const double high = std::fabs(product_of(set, most)), low = std::fabs(product_of(set, least));
     if (!(high <= kLargest * (1 - 0x1p-20))) return {};
-    if ((set & (set - 1)) != 0 && high != 0 && low < 0x1p-126) lost = std::max(lost, std::fabs(product_of(~set & (subsets - 1), most)));
-    products[set] = product_of(set, sum.value);                              // factor by factor: in doubles exact while those before it stand
+    if ((set & (set - 1)) != 0 && high != 0 && low < 0x1p-126)
+      lost = std::max(lost, std::fabs(product_of(~set & (subsets - 1), most)));
+    products[set] =
+        product_of(set, sum.value);  // factor by factor: in doubles exact while those before it stand
     exact = exact && stands(products[set]);
   }
-  const double whole = product_of(subsets - 2, 0), product = products[subsets - 1], t = most * std::fabs(whole);
-  const auto roundings = static_cast<double>(std::count_if(f.begin(), f.end(), [](double v) { return !power_of_two(v); }));
-  double bound = sum.bound * std::fabs(whole) + (std::pow(1 + kUnit, roundings) - 1) * t + static_cast<double>(f.size()) * lost * 0x1p-149;
+  const double whole = product_of(subsets - 2, 0), product = products[subsets - 1],
+               t = most * std::fabs(whole);
+  const auto roundings =
+      static_cast<double>(std::count_if(f.begin(), f.end(), [](double v) { return !power_of_two(v); }));
+  double bound = sum.bound * std::fabs(whole) + (std::pow(1 + kUnit, roundings) - 1) * t +
+                 static_cast<double>(f.size()) * lost * 0x1p-149;
 
   const Encoding out = p_.x.source;
   if (op_.reads_c() || op_.bias) {
-    const double total = t + std::fabs(c) + std::fabs(bias), cast = op_.reads_c() && out != Encoding::f32 ? step_at(out, total * (1 + 0x1p-7)) / 2 : 0;
-    if (!(total <= kLargest / 2) || (cast != 0 && total * (1 + 0x1p-7) > value_of(out, info(out).max_finite))) return {};
+    const double total = t + std::fabs(c) + std::fabs(bias),
+                 cast = op_.reads_c() && out != Encoding::f32 ? step_at(out, total * (1 + 0x1p-7)) / 2 : 0;
+    if (!(total <= kLargest / 2) || (cast != 0 && total * (1 + 0x1p-7) > value_of(out, info(out).max_finite)))
+      return {};
     bound += 3 * kUnit * (1 + 4 * kUnit) * (total + cast) + cast + 0x1p-149;
     const auto keeps = [&](double v) { return cast == 0 || rounded(out, v) == v; };
-    exact = exact && stands(c) && adds_exactly(product, c) && adds_exactly(product, bias) && adds_exactly(c, bias) && adds_exactly(product + c, bias) && keeps(product) && keeps(product + bias);
+    exact = exact && stands(c) && adds_exactly(product, c) && adds_exactly(product, bias) &&
+            adds_exactly(c, bias) && adds_exactly(product + c, bias) && keeps(product) &&
+            keeps(product + bias);
   }
   const double v = product + c + bias;
   if (exact) return Interval{rounded(out, v), rounded(out, v), true};
   return Interval{rounded(out, v - kSafe * bound), rounded(out, v + kSafe * bound)};
 }
 
-// A NaN and an infinity are the same in every order, unless a product of the factors overflows or vanishes in one.
-std::optional<GemmBounds::Interval> GemmBounds::not_finite(const Sum& sum, std::span<const double> f, double c, double bias) const {
+// A NaN and an infinity are the same in every order, unless a product of the factors overflows or vanishes in
+// one.
+std::optional<GemmBounds::Interval> GemmBounds::not_finite(const Sum& sum, std::span<const double> f,
+                                                           double c, double bias) const {
   Interval nan;
   nan.nan = true;
   double product = 1;
@@ -337,12 +393,14 @@ std::optional<GemmBounds::Interval> GemmBounds::not_finite(const Sum& sum, std::
   for (const double v : {c, bias})
     if (std::isfinite(v)) terms += std::fabs(v);
   if (!(terms <= limit)) return {};
-  const double most = std::isinf(sum.plain) ? 0 : std::fabs(sum.value) + sum.bound;   // NaN where there is no bound
+  const double most =
+      std::isinf(sum.plain) ? 0 : std::fabs(sum.value) + sum.bound;  // NaN where there is no bound
   for (unsigned set = 0; set < 1u << f.size(); ++set) {
     double p = 1;
     for (size_t i = 0; i < f.size(); ++i)
       if ((set >> i & 1) != 0) p *= f[i];
-    if (!(std::fabs(p) >= 0x1p-126 && std::fabs(p) <= kLargest / 2 && most * std::fabs(p) <= limit)) return {};
+    if (!(std::fabs(p) >= 0x1p-126 && std::fabs(p) <= kLargest / 2 && most * std::fabs(p) <= limit))
+      return {};
   }
   const double d = (std::isinf(sum.plain) ? sum.plain * product : 0) + c + bias;
   if (std::isnan(d)) return nan;

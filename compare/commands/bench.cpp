@@ -5,17 +5,22 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <ostream>
+#include <iostream>
+#include <map>
+#include <memory>
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
-#include "compare/judge/claims.h"
-#include "compare/report/doctor.h"
-#include "compare/process/run_in_child.h"
-#include "compare/subjects/plugin.h"
+#include "compare/commands/bench_results.h"
+#include "compare/commands/options.h"
 #include "compare/judge/cases.h"
+#include "compare/judge/claims.h"
 #include "compare/process/pool.h"
+#include "compare/process/run_in_child.h"
+#include "compare/report/doctor.h"
+#include "compare/subjects/plugin.h"
 #include "contract/line.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
@@ -25,10 +30,10 @@ namespace assay {
 namespace {
 
 using std::string;
-constexpr std::string_view kSchema = "assay.bench/1";
 constexpr std::string_view kHostExecutor = "host executor: no performance figure";
 
-// ---- timing, in a child process --------------------------------------------------------------------------------------
+// ---- timing, in a child process
+// --------------------------------------------------------------------------------------
 
 // Collects the seconds per iteration of each repetition; prints nothing.
 class Collector : public benchmark::BenchmarkReporter {
@@ -36,19 +41,25 @@ class Collector : public benchmark::BenchmarkReporter {
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& r : runs)
-      if (r.run_type == Run::RT_Iteration && r.iterations > 0) seconds.push_back(r.real_accumulated_time / static_cast<double>(r.iterations));
+      if (r.run_type == Run::RT_Iteration && r.iterations > 0)
+        seconds.push_back(r.real_accumulated_time / static_cast<double>(r.iterations));
   }
   std::vector<double> seconds;
 };
 
 // Seconds of one call, one for each repetition.
 std::vector<double> host_times(const std::function<void()>& work, const BenchOptions& options) {
-  benchmark::RegisterBenchmark("work", [&](benchmark::State& state) {
-    for (auto _ : state) {
-      work();
-      benchmark::ClobberMemory();
-    }
-  })->Repetitions(options.repetitions)->MinTime(options.min_time)->UseRealTime()->ReportAggregatesOnly(false);
+  benchmark::RegisterBenchmark("work",
+                               [&](benchmark::State& state) {
+                                 for (auto _ : state) {
+                                   work();
+                                   benchmark::ClobberMemory();
+                                 }
+                               })
+      ->Repetitions(options.repetitions)
+      ->MinTime(options.min_time)
+      ->UseRealTime()
+      ->ReportAggregatesOnly(false);
   Collector collector;
   benchmark::RunSpecifiedBenchmarks(&collector);
   benchmark::ClearRegisteredBenchmarks();
@@ -69,7 +80,8 @@ struct Buffers {
   explicit Buffers(const Problem& p) : planes(output_planes(p)) {
     for (const Plane& plane : planes) {
       const size_t bytes = std::max<size_t>(plane.bytes(), 1);
-      memory.emplace_back(static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256)), &std::free);
+      memory.emplace_back(static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256)),
+                          &std::free);
       views.push_back({&plane, {memory.back().get(), plane.bytes()}});
     }
   }
@@ -107,8 +119,10 @@ std::vector<double> host_copy(size_t bytes, const BenchOptions& options) {
   return host_times([&] { std::memcpy(to.data(), from.data(), half); }, options);
 }
 
-// The same where `subject` works; empty where nothing there copies. A plugin need not run identity: the GPU's own kernels copy for it.
-std::vector<double> copy_beside(Subject& subject, const Subjects& subjects, size_t bytes, bool cold, const BenchOptions& options) {
+// The same where `subject` works; empty where nothing there copies. A plugin need not run identity: the GPU's
+// own kernels copy for it.
+std::vector<double> copy_beside(Subject& subject, const Subjects& subjects, size_t bytes, bool cold,
+                                const BenchOptions& options) {
   Subject* copier = &subject;
   if (subject.name().starts_with("plugin:")) {
     if (!takes_device_pointers(subject)) return host_copy(bytes, options);
@@ -120,7 +134,8 @@ std::vector<double> copy_beside(Subject& subject, const Subjects& subjects, size
   return x ? seconds_of(copier->time(copy, views(*x), options.repetitions, cold)) : std::vector<double>{};
 }
 
-std::vector<Samples> time_here(Subject& subject, const Problem& p, const Subjects& subjects, const BenchOptions& options) {
+std::vector<Samples> time_here(Subject& subject, const Problem& p, const Subjects& subjects,
+                               const BenchOptions& options) {
   const auto inputs = make_inputs(p, subjects.reference());
   if (!inputs) throw std::runtime_error(inputs.error().text());
   const std::vector<ConstBuffer> in = views(*inputs);
@@ -133,184 +148,239 @@ std::vector<Samples> time_here(Subject& subject, const Problem& p, const Subject
   }
   if (!out.empty()) return out;
   const Buffers buffers(p);
-  out.push_back({"warm", host_times([&] { subject.run(p, in, buffers.views, options.environment); }, options), host_copy(bytes_moved(p), options)});
+  out.push_back({"warm", host_times([&] { subject.run(p, in, buffers.views, options.environment); }, options),
+                 host_copy(bytes_moved(p), options)});
   return out;
 }
 
-// ---- results ---------------------------------------------------------------------------------------------------------
+// ---- one case on one subject
+// -----------------------------------------------------------------------------------------
 
-struct Row {
-  string line, subject, temperature, note;
-  double median = 0, least = 0, most = 0, copy = 0;   // seconds; no copy: 0
-  int samples = 0;
-  size_t bytes = 0;
-  int64_t elements = 0;
+// Why a case is not timed on a subject; nothing where it is passed.
+struct NotTimed {
+  bool skipped = false;  // the subject does not run it; otherwise it failed
+  string text;
 };
 
-double median(std::vector<double> v) {
-  if (v.empty()) return 0;
-  std::sort(v.begin(), v.end());
-  const size_t n = v.size();
-  return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+std::optional<NotTimed> judged(const Problem& problem, const string& name, const Subjects& subjects,
+                               const BenchOptions& options) {
+  RunSettings settings;
+  settings.subjects = {name};
+  settings.claims.environment = options.environment;
+  settings.jobs = 1;
+  settings.timeout = options.timeout;
+  const std::vector<Verdict> verdicts = run_one(problem, subjects, settings);
+  if (verdicts.empty())
+    return NotTimed{false, fmt::format("not timed: {} (no verdict)", name_of(Outcome::crashed))};
+  const Verdict& v = verdicts.front();
+  if (v.outcome == Outcome::passed) return std::nullopt;
+  if (v.outcome == Outcome::unsupported || v.outcome == Outcome::skipped)
+    return NotTimed{true, fmt::format("{}: {}", name_of(v.outcome), v.reason)};
+  const string why = v.breaches.empty() ? v.reason : "claim " + v.breaches.front().claim;
+  return NotTimed{false, fmt::format("not timed: {} ({})", name_of(v.outcome), why)};
 }
 
-json::Value to_json(const Row& r) {
-  json::Value out = json::object({{"line", r.line}, {"subject", r.subject}, {"temperature", r.temperature}, {"note", r.note}, {"samples", r.samples},
-                       {"seconds", json::object({{"median", r.median}, {"min", r.least}, {"max", r.most}})},
-                       {"bytes", r.bytes}, {"elements", r.elements},
-                       {"bytes_per_second", static_cast<double>(r.bytes) / r.median}, {"elements_per_second", static_cast<double>(r.elements) / r.median}});
-  if (r.copy > 0) {
-    out.set("copy_seconds", r.copy);
-    out.set("ratio_to_copy", r.median / r.copy);
-  }
+json::Value numbers(const std::vector<double>& values) {
+  json::Value out = json::array();
+  for (const double v : values) out.push(v);
   return out;
 }
 
-string seconds_text(double s) {
-  return s < 1e-3 ? fmt::format("{:.2f} us", s * 1e6) : s < 1 ? fmt::format("{:.3f} ms", s * 1e3) : fmt::format("{:.3f} s", s);
+std::vector<double> numbers(const json::Value* values) {
+  std::vector<double> out;
+  for (const json::Value& v : *values->array()) out.push_back(v.to_double().value_or(0));
+  return out;
 }
 
-// What timings of a subject depend on: the GPU for gpu and plugins of device pointers, the processor for everything else.
-string machine_of(const json::Value& facts, const Subject& subject) {
-  if (subject.name() == "gpu" || takes_device_pointers(subject))
-    for (const json::Value& s : *facts.find("subjects")->array())
-      if (s.text("name") == "gpu") return string(s.text("detail"));
-  return fmt::format("{}, {} cores", facts.text("cpu"), facts.find("cores")->to_int().value_or(0));
+// The samples of a case, taken in a child process and sent as JSON.
+Result<std::vector<Samples>> time_in_child(Subject& subject, const Problem& problem, const Subjects& subjects,
+                                           const BenchOptions& options) {
+  const auto text = in_child(
+      [&] {
+        json::Value list = json::array();
+        for (const Samples& s : time_here(subject, problem, subjects, options))
+          list.push(json::object(
+              {{"temperature", s.temperature}, {"seconds", numbers(s.seconds)}, {"copy", numbers(s.copy)}}));
+        return json::dump(list);
+      },
+      options.timeout);
+  const auto list = text ? json::parse(*text) : Result<json::Value>(text.error());
+  if (!list) return list.error();
+  if (!list->array()) return Error{"no samples", 0, ""};
+  std::vector<Samples> out;
+  for (const json::Value& one : *list->array())
+    out.push_back({string(one.text("temperature")), numbers(one.find("seconds")), numbers(one.find("copy"))});
+  return out;
 }
 
-struct Earlier {
-  double median = 0;
-  string machine;
+BenchRow row_of(const Problem& problem, const string& line, const string& name, const Samples& s) {
+  BenchRow row;
+  row.line = line;
+  row.subject = name;
+  row.temperature = s.temperature;
+  if (name == "host") row.note = kHostExecutor;
+  row.median = median(s.seconds);
+  row.least = *std::min_element(s.seconds.begin(), s.seconds.end());
+  row.most = *std::max_element(s.seconds.begin(), s.seconds.end());
+  row.copy = median(s.copy);
+  row.samples = static_cast<int>(s.seconds.size());
+  row.bytes = bytes_moved(problem);
+  row.elements = problem.x.shape.count();
+  return row;
+}
+
+// ---- all of them
+// -----------------------------------------------------------------------------------------------------
+
+class BenchRun {
+ public:
+  BenchRun(const BenchOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err)
+      : options_(options), subjects_(subjects), out_(out), err_(err) {}
+
+  int run() {
+    if (!begin()) return 2;
+    for (const SuiteEntry& entry : options_.entries) {
+      const string line = to_line(entry.problem);
+      out_ << line << "\n";
+      for (const string& name : options_.subjects)
+        if (!time_case(entry.problem, line, name)) return 2;
+    }
+    return finish();
+  }
+
+ private:
+  bool fail(const string& message) {
+    err_ << "assay: " << message << "\n";
+    return false;
+  }
+
+  bool begin() {
+    if (!options_.against.empty()) {
+      auto read = read_earlier(options_.against);
+      if (!read) return fail(read.error().text());
+      earlier_ = std::move(*read);
+    }
+    std::vector<Subject*> all;
+    for (const auto& s : subjects_.owned) all.push_back(s.get());
+    facts_ = doctor_facts(all);
+    for (const string& name : options_.subjects)
+      if (!subjects_.find(name)) return fail("no subject '" + name + "'");
+    out_ << facts_.text("fingerprint") << "\n";
+    return true;
+  }
+
+  // False where a row cannot be compared with the earlier one.
+  bool time_case(const Problem& problem, const string& line, const string& name) {
+    Subject& subject = *subjects_.find(name);
+    if (const auto why = judged(problem, name, subjects_, options_)) {
+      ++(why->skipped ? skipped_ : refused_);
+      out_ << fmt::format("  {:<10} {}\n", name, why->text);
+      return true;
+    }
+    const auto samples = time_in_child(subject, problem, subjects_, options_);
+    if (!samples) {
+      ++refused_;
+      out_ << fmt::format("  {:<10} not timed: {}\n", name, samples.error().text());
+      return true;
+    }
+    for (const Samples& one : *samples) {
+      const BenchRow row = row_of(problem, line, name, one);
+      ++timed_;
+      rows_.push(to_json(row));
+      out_ << row_text(row);
+      if (!compare_row(row, subject)) return false;
+    }
+    return true;
+  }
+
+  // Ends the line of a row with how much slower it is than the earlier one. False where another machine made
+  // that one.
+  bool compare_row(const BenchRow& row, const Subject& subject) {
+    const auto before = earlier_.find(row.key());
+    if (before == earlier_.end() || !row.note.empty()) {
+      out_ << "\n";
+      return true;
+    }
+    if (const string here = machine_of(facts_, subject); before->second.machine != here) {
+      out_ << "\n";
+      return fail(fmt::format("{} holds times of {} from '{}', this is '{}'", options_.against, row.subject,
+                              before->second.machine, here));
+    }
+    ++compared_;
+    const double was = before->second.median;
+    const bool regressed =
+        row.median > was * (1 + options_.noise) && row.median > was + kNoiseSeconds && row.least > was;
+    slower_ += regressed;
+    const string noise = regressed ? fmt::format(" (noise {:.0f} %)", options_.noise * 100) : "";
+    out_ << fmt::format("  {} {}: {:+.1f} %{}\n", regressed ? "SLOWER than" : "was", seconds_text(was),
+                        (row.median / was - 1) * 100, noise);
+    return true;
+  }
+
+  int finish() {
+    if (!options_.output.empty()) {
+      json::Value machines = json::object();
+      for (const string& name : options_.subjects)
+        machines.set(name, machine_of(facts_, *subjects_.find(name)));
+      const json::Value file = results_file(facts_, std::move(machines), std::move(rows_));
+      if (const auto error = write_file(options_.output, json::dump(file, 1) + "\n"))
+        return fail(error->text()), 2;
+    }
+    if (!options_.against.empty())
+      out_ << fmt::format("{} compared with {}, {} slower\n", compared_, options_.against, slower_);
+    out_ << fmt::format("{} timed, {} failed, {} skipped\n", timed_, refused_, skipped_);
+    if (refused_ || slower_) return 1;
+    return timed_ ? 0 : 3;
+  }
+
+  const BenchOptions& options_;
+  const Subjects& subjects_;
+  std::ostream &out_, &err_;
+  json::Value facts_, rows_ = json::array();
+  std::map<string, EarlierRow> earlier_;
+  size_t timed_ = 0, refused_ = 0, skipped_ = 0, slower_ = 0, compared_ = 0;
 };
-
-// The rows of an earlier result file by "subject temperature line".
-Result<std::vector<std::pair<string, Earlier>>> read_earlier(const string& path) {
-  const auto file = json::read(path);
-  if (!file) return file.error();
-  if (file->text("schema") != kSchema) return Error{fmt::format("{}: expected schema \"{}\", found \"{}\"", path, kSchema, file->text("schema")), 0, ""};
-  const json::Value *rows = file->find("results"), *machines = file->find("machines");
-  if (!rows || !rows->array() || !machines || !machines->object()) return Error{path + ": expected 'results' and 'machines'", 0, ""};
-  std::vector<std::pair<string, Earlier>> out;
-  for (const json::Value& r : *rows->array()) {
-    const json::Value* seconds = r.find("seconds");
-    const auto m = seconds && seconds->find("median") ? seconds->find("median")->to_double() : std::nullopt;
-    if (!m || !(*m > 0)) return Error{path + ": a result without a median time: " + json::dump(r), 0, ""};
-    out.emplace_back(fmt::format("{} {} {}", r.text("subject"), r.text("temperature"), r.text("line")), Earlier{*m, string(machines->text(r.text("subject")))});
-  }
-  return out;
-}
 
 }  // namespace
 
 int run_bench(const BenchOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err) {
-  std::vector<std::pair<string, Earlier>> earlier;
-  if (!options.against.empty()) {
-    auto read = read_earlier(options.against);
-    if (!read) {
-      err << "error: " << read.error().text() << "\n";
-      return 2;
-    }
-    earlier = std::move(*read);
-  }
-  std::vector<Subject*> all;
-  for (const auto& s : subjects.owned) all.push_back(s.get());
-  const json::Value facts = doctor_facts(all);
-  for (const string& name : options.subjects)
-    if (!subjects.find(name)) {
-      err << "error: no subject '" << name << "'\n";
-      return 2;
-    }
-  out << facts.text("fingerprint") << "\n";
+  return BenchRun(options, subjects, out, err).run();
+}
 
-  size_t timed = 0, refused = 0, skipped = 0, slower = 0, compared = 0;
-  json::Value results = json::array();
-  for (const SuiteEntry& entry : options.entries) {
-    const string line = to_line(entry.problem);
-    out << line << "\n";
-    for (const string& name : options.subjects) {
-      Subject& subject = *subjects.find(name);
-      RunSettings settings;
-      settings.subjects = {name};
-      settings.claims.environment = options.environment;
-      settings.jobs = 1;
-      settings.timeout = options.timeout;
-      const std::vector<Verdict> verdicts = run_one(entry.problem, subjects, settings);
-      const Outcome outcome = verdicts.empty() ? Outcome::crashed : verdicts.front().outcome;
-      if (outcome == Outcome::unsupported || outcome == Outcome::skipped) {
-        ++skipped;
-        out << fmt::format("  {:<10} {}: {}\n", name, name_of(outcome), verdicts.front().reason);
-        continue;
-      }
-      if (outcome != Outcome::passed) {
-        ++refused;
-        const string why = verdicts.empty() ? "no verdict" : !verdicts.front().breaches.empty() ? "claim " + verdicts.front().breaches.front().claim : verdicts.front().reason;
-        out << fmt::format("  {:<10} not timed: {} ({})\n", name, name_of(outcome), why);
-        continue;
-      }
-      const auto text = in_child(
-          [&] {
-            json::Value list = json::array();
-            for (const Samples& s : time_here(subject, entry.problem, subjects, options)) {
-              json::Value seconds = json::array(), copy = json::array();
-              for (double v : s.seconds) seconds.push(v);
-              for (double v : s.copy) copy.push(v);
-              list.push(json::object({{"temperature", s.temperature}, {"seconds", std::move(seconds)}, {"copy", std::move(copy)}}));
-            }
-            return json::dump(list);
-          },
-          options.timeout);
-      const auto list = text ? json::parse(*text) : Result<json::Value>(text.error());
-      if (!list || !list->array()) {
-        ++refused;
-        out << fmt::format("  {:<10} not timed: {}\n", name, list ? "no samples" : list.error().text());
-        continue;
-      }
-      for (const json::Value& one : *list->array()) {
-        auto numbers = [&](const char* key) {
-          std::vector<double> v;
-          for (const json::Value& n : *one.find(key)->array()) v.push_back(n.to_double().value_or(0));
-          return v;
-        };
-        const std::vector<double> seconds = numbers("seconds");
-        Row row{line, name, string(one.text("temperature")), name == "host" ? string(kHostExecutor) : "", median(seconds), *std::min_element(seconds.begin(), seconds.end()),
-                *std::max_element(seconds.begin(), seconds.end()), median(numbers("copy")), static_cast<int>(seconds.size()), bytes_moved(entry.problem), entry.problem.x.shape.count()};
-        ++timed;
-        results.push(to_json(row));
-        out << fmt::format("  {:<10} {}  median {:<10} min {:<10} {} samples  {:8.2f} Melem/s  {:8.3f} GB/s", name, row.temperature, seconds_text(row.median), seconds_text(row.least),
-                           row.samples, static_cast<double>(row.elements) / row.median / 1e6, static_cast<double>(row.bytes) / row.median / 1e9);
-        if (row.copy > 0) out << fmt::format("  {:7.2f} x copy", row.median / row.copy);
-        if (!row.note.empty()) out << "  " << row.note;
-        const string key = fmt::format("{} {} {}", name, row.temperature, line);
-        const auto before = std::find_if(earlier.begin(), earlier.end(), [&](const auto& e) { return e.first == key; });
-        if (before != earlier.end() && row.note.empty()) {
-          if (before->second.machine != machine_of(facts, *subjects.find(name))) {
-            out << "\n";
-            err << fmt::format("error: {} holds times of {} from '{}', this is '{}'\n", options.against, name, before->second.machine, machine_of(facts, *subjects.find(name)));
-            return 2;
-          }
-          ++compared;
-          const double was = before->second.median;
-          const bool regressed = row.median > was * (1 + options.noise) && row.median > was + kNoiseSeconds && row.least > was;
-          slower += regressed;
-          out << fmt::format("  {} {}: {:+.1f} %{}", regressed ? "SLOWER than" : "was", seconds_text(was), (row.median / was - 1) * 100, regressed ? fmt::format(" (noise {:.0f} %)", options.noise * 100) : "");
-        }
-        out << "\n";
-      }
-    }
-  }
-  if (!options.output.empty()) {
-    json::Value machines = json::object();
-    for (const string& name : options.subjects) machines.set(name, machine_of(facts, *subjects.find(name)));
-    json::Value file = json::object({{"schema", kSchema}, {"fingerprint", facts.text("fingerprint")}, {"machines", std::move(machines)}, {"doctor", facts}, {"results", std::move(results)}});
-    if (const auto error = write_file(options.output, json::dump(file, 1) + "\n")) {
-      err << "error: " << error->text() << "\n";
-      return 2;
-    }
-  }
-  if (!options.against.empty()) out << fmt::format("{} compared with {}, {} slower\n", compared, options.against, slower);
-  out << fmt::format("{} timed, {} failed, {} skipped\n", timed, refused, skipped);
-  if (refused || slower) return 1;
-  return timed ? 0 : 3;
+void register_bench(Program& program) {
+  const auto bench = std::make_shared<BenchOptions>();
+  CommonOptions& common = program.common;
+  CLI::App* c = program.app.add_subcommand("bench", "judge, then time: no number without a verdict");
+  c->footer(
+      "Examples:\n"
+      "  assay bench 'quantize mxfp8 {1024,4096}x4096 bf16'\n"
+      "  assay bench smoke --output results.json\n"
+      "  assay bench smoke --against results.json\n"
+      "  assay bench 'quantize mxfp8 4096x4096 bf16 dir=row' --plugin ./libmine.so");
+  add_what(c, common);
+  add_subjects(c, common, "reference,host");
+  add_environment(c, common);
+  c->add_option("--timeout", bench->timeout, "seconds a case may take on one subject")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  c->add_option("--repetitions", bench->repetitions, "samples")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  c->add_option("--min-time", bench->min_time, "seconds a sample lasts at least")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  c->add_option("--output,-o", bench->output, "write the results as JSON");
+  c->add_option("--against", bench->against, "results of an earlier run: fail where a case is slower");
+  c->add_option("--noise", bench->noise, "the share that counts as slower")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  c->callback([&program, bench] {
+    const Subjects subjects = program.make_subjects(program.common);
+    bench->subjects = chosen_subjects(program.common, subjects, "reference,host");
+    bench->environment = environment_of(program.common);
+    bench->entries = entries_of(program.common);
+    program.status = run_bench(*bench, subjects, std::cout, std::cerr);
+  });
 }
 
 }  // namespace assay

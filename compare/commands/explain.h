@@ -7,21 +7,26 @@
 
 namespace assay {
 
+struct Program;
+
 struct ExplainOptions {
-  std::string what;                     // a line, or the path of a pack
-  std::string case_id;                  // of the pack; empty: the first that differs, in dump order
-  std::string subject = "host";         // of a line
-  std::string html, json;               // paths: the report page, the Diagnosis
-  std::string reproducer;               // a folder that receives a pack and a C++ program
+  std::string what;              // a line, or the path of a pack
+  std::string case_id;           // of the pack; empty: the first that differs, in dump order
+  std::string subject = "host";  // of a line
+  std::string html, json;        // paths: the report page, the Diagnosis
+  std::string reproducer;        // a folder that receives a pack and a C++ program
   bool pairs = true;
   int jobs = 0;
-  double timeout = 60;                  // seconds a run of the subject may take
-  double budget = 60;                   // seconds for the search
+  double timeout = 60;  // seconds a run of the subject may take
+  double budget = 60;   // seconds for the search
   bool progress = false, colour = false, github = false;
   Environment environment;
 };
 
-// Exit status: 0 nothing differs; 1 something does, explained or not; 2 bad input; 3 the subject is absent or does not run the line.
+// Exit status: 0 nothing differs; 1 something does, explained or not; 2 bad input; 3 the subject is absent or
+// does not run the line.
 int run_explain(const ExplainOptions&, const Subjects&, std::FILE* out, std::FILE* err);
+
+void register_explain(Program&);
 
 }  // namespace assay

@@ -1,20 +1,31 @@
 #include "compare/commands/record.h"
 
 #include <cstring>
+#include <memory>
+#include <optional>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
+#include "compare/commands/options.h"
 #include "compare/judge/judge.h"
+#include "compare/judge/runs.h"
 #include "compare/process/pool.h"
+#include "compare/report/build.h"
+#include "compare/report/doctor.h"
 #include "fixtures/json.h"
 
 namespace assay {
 
 namespace {
 
-// What a worker sends: a JSON head {"digests": [...], "bytes": true, "unpinned": why} or {"unsupported"|"failed": why}, a line end, and the planes' bytes.
-std::string record_one(const SuiteEntry& entry, Subject& subject, Subject& reference, const RecordOptions& options) {
-  auto only = [](const char* key, const std::string& why) { return json::dump(json::object({{key, why}})) + "\n"; };
+// What a worker sends: a JSON head {"digests": [...], "bytes": true, "unpinned": why} or
+// {"unsupported"|"failed": why}, a line end, and the planes' bytes.
+std::string record_one(const SuiteEntry& entry, Subject& subject, Subject& reference,
+                       const RecordOptions& options) {
+  auto only = [](const char* key, const std::string& why) {
+    return json::dump(json::object({{key, why}})) + "\n";
+  };
   const Problem& p = entry.problem;
   if (writes_nothing(p)) return only("unsupported", "nothing is written under this noop flag");
   for (Subject* s : {&subject, &reference})
@@ -22,7 +33,7 @@ std::string record_one(const SuiteEntry& entry, Subject& subject, Subject& refer
   const Result<std::vector<PlaneData>> inputs = make_inputs(p, reference);
   if (!inputs) return only("failed", inputs.error().text());
   Execution run = execute(subject, p, *inputs, options.environment);
-  for (PlaneData& plane : run.planes) clear_spare(plane);   // else a recording would be of its poison
+  for (PlaneData& plane : run.planes) clear_spare(plane);  // else a recording would be of its poison
   if (run.error) return only("failed", *run.error);
   if (run.trespass) return only("failed", *run.trespass);
   size_t total = 0;
@@ -40,7 +51,43 @@ std::string record_one(const SuiteEntry& entry, Subject& subject, Subject& refer
   if (const auto unpinned = subject.unpinned(p)) head.set("unpinned", *unpinned);
   std::string out = json::dump(head) + "\n";
   if (whole)
-    for (const PlaneData& plane : run.planes) out.append(reinterpret_cast<const char*>(plane.bytes.data()), plane.bytes.size());
+    for (const PlaneData& plane : run.planes)
+      out.append(reinterpret_cast<const char*>(plane.bytes.data()), plane.bytes.size());
+  return out;
+}
+
+// What a worker's answer says of one case.
+struct Recorded {
+  std::optional<std::string> failed;  // why nothing was recorded
+  bool unsupported = false;
+  std::vector<RecordedPlane> planes;
+  std::string unpinned;
+};
+
+Recorded recorded_from(const std::string& text, const Problem& problem) {
+  Recorded out;
+  const size_t end = text.find('\n');
+  const Result<json::Value> head = json::parse(std::string_view(text).substr(0, end));
+  if (!head || head->find("failed")) {
+    out.failed = head ? std::string(head->text("failed")) : "the worker's answer cannot be read";
+    return out;
+  }
+  out.unsupported = head->find("unsupported");
+  if (out.unsupported) return out;
+  const json::Array& digests = *head->find("digests")->array();
+  const bool whole = head->find("bytes")->to_bool().value_or(false);
+  size_t at = end + 1;
+  for (Plane& plane : output_planes(problem)) {
+    RecordedPlane recorded{std::move(plane), *digests[out.planes.size()].string(), {}};
+    if (whole) {
+      const size_t bytes = recorded.plane.bytes();
+      recorded.bytes.emplace(bytes);
+      if (bytes) std::memcpy(recorded.bytes->data(), text.data() + at, bytes);
+      at += bytes;
+    }
+    out.planes.push_back(std::move(recorded));
+  }
+  out.unpinned = head->text("unpinned");
   return out;
 }
 
@@ -49,7 +96,8 @@ std::string record_one(const SuiteEntry& entry, Subject& subject, Subject& refer
 int run_record(const RecordOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
   Subject& reference = subjects.reference();
   Subject& subject = *subjects.find(options.subject);
-  PackWriter writer(options.output, options.subject, options.environment, options.fingerprint, options.kernels);
+  PackWriter writer(options.output, options.subject, options.environment, options.fingerprint,
+                    options.kernels);
   size_t failed = 0, skipped = 0;
   std::optional<Error> trouble;
   TaskHooks hooks;
@@ -57,32 +105,15 @@ int run_record(const RecordOptions& options, const Subjects& subjects, std::FILE
   hooks.crashed = [](const std::string& why) { return json::dump(json::object({{"failed", why}})) + "\n"; };
   hooks.result = [&](size_t i, std::string text) {
     const SuiteEntry& entry = options.entries[i];
-    const size_t end = text.find('\n');
-    const Result<json::Value> head = json::parse(std::string_view(text).substr(0, end));
-    if (!head || head->find("failed")) {
+    const Recorded recorded = recorded_from(text, entry.problem);
+    if (recorded.failed) {
       ++failed;
-      fmt::print(err, "not recorded  {}  {}\n", entry.text, head ? head->text("failed") : "the worker's answer cannot be read");
-      return true;
-    }
-    if (head->find("unsupported")) {
+      fmt::print(err, "not recorded  {}  {}\n", entry.text, *recorded.failed);
+    } else if (recorded.unsupported) {
       ++skipped;
-      return true;
+    } else {
+      trouble = writer.add(entry.problem, recorded.planes, recorded.unpinned);
     }
-    const json::Array& digests = *head->find("digests")->array();
-    const bool whole = head->find("bytes")->to_bool().value_or(false);
-    std::vector<RecordedPlane> planes;
-    size_t at = end + 1;
-    for (Plane& plane : output_planes(entry.problem)) {
-      RecordedPlane recorded{std::move(plane), *digests[planes.size()].string(), {}};
-      if (whole) {
-        const size_t bytes = recorded.plane.bytes();
-        recorded.bytes.emplace(bytes);
-        if (bytes) std::memcpy(recorded.bytes->data(), text.data() + at, bytes);
-        at += bytes;
-      }
-      planes.push_back(std::move(recorded));
-    }
-    trouble = writer.add(entry.problem, planes, std::string(head->text("unpinned")));
     return !trouble;
   };
   run_tasks(options.entries.size(), options.jobs, options.timeout, std::move(hooks));
@@ -93,6 +124,36 @@ int run_record(const RecordOptions& options, const Subjects& subjects, std::FILE
   }
   fmt::print(out, "{} passed, {} failed, {} skipped\n", writer.cases(), failed, skipped);
   return failed ? 1 : writer.cases() ? 0 : 3;
+}
+
+void register_record(Program& program) {
+  const auto record = std::make_shared<RecordOptions>();
+  CommonOptions& common = program.common;
+  CLI::App* c = program.app.add_subcommand("record", "write a subject's outputs, to be judged elsewhere");
+  c->footer(
+      "Examples:\n"
+      "  assay record ci --subject gpu -o gpu.safetensors\n"
+      "  assay record smoke --subject reference --all-bytes -o smoke.safetensors");
+  add_what(c, common);
+  add_subjects(c, common, "host");
+  c->add_option("--output,-o", record->output, "the pack; more than 12 MiB go to <name>.1.safetensors, ...")
+      ->required();
+  c->add_flag("--all-bytes", record->all_bytes, "bytes of every case, not only of small and failing ones");
+  add_environment(c, common);
+  add_timeout(c, common);
+  add_jobs(c, common);
+  c->callback([&program, record] {
+    const CommonOptions& common = program.common;
+    const Subjects subjects = program.make_subjects(common);
+    take_subject(*record, common, subjects);
+    record->jobs = common.jobs;
+    const std::vector<Subject*> all = pointers(subjects);
+    const Result<std::string> print = in_child([&] { return fingerprint(all); }, 60);
+    record->fingerprint = print ? *print : "unknown";
+    record->kernels = build::kKernels;
+    record->entries = entries_of(common);
+    program.status = run_record(*record, subjects, stdout, stderr);
+  });
 }
 
 }  // namespace assay

@@ -14,7 +14,7 @@ namespace assay {
 namespace {
 
 struct Shard {
-  size_t index = 0, of = 1;   // index from 0
+  size_t index = 0, of = 1;  // index from 0
 };
 
 Result<Shard> parse_shard(const std::string& text) {
@@ -23,8 +23,10 @@ Result<Shard> parse_shard(const std::string& text) {
   size_t i = 0, n = 0;
   const char* end = text.data() + text.size();
   const char* middle = text.data() + std::min(slash, text.size());
-  const bool read = slash != std::string::npos && std::from_chars(text.data(), middle, i).ptr == middle && std::from_chars(middle + 1, end, n).ptr == end;
-  if (!read || i < 1 || i > n) return Error{fmt::format("--shard '{}': expected <i>/<n> with 1 <= i <= n", text), 0, "--shard 2/8"};
+  const bool read = slash != std::string::npos && std::from_chars(text.data(), middle, i).ptr == middle &&
+                    std::from_chars(middle + 1, end, n).ptr == end;
+  if (!read || i < 1 || i > n)
+    return Error{fmt::format("--shard '{}': expected <i>/<n> with 1 <= i <= n", text), 0, "--shard 2/8"};
   return Shard{i - 1, n};
 }
 
@@ -39,7 +41,8 @@ Result<std::vector<SuiteEntry>> select(const Selection& selection) {
     try {
       pattern.emplace(f.substr(1, f.size() - 2));
     } catch (const std::regex_error& e) {
-      return Error{fmt::format("--filter {}: {}", f, e.what()), 0, "without the slashes it is looked for as it stands"};
+      return Error{fmt::format("--filter {}: {}", f, e.what()), 0,
+                   "without the slashes it is looked for as it stands"};
     }
   }
   std::vector<SuiteEntry> out;
@@ -47,11 +50,14 @@ Result<std::vector<SuiteEntry>> select(const Selection& selection) {
   size_t kept = 0;
   for (const std::string& what : selection.what) {
     const bool is_line = what.find(' ') != std::string::npos;
-    Result<Suite> suite = is_line ? parse_suite(what, "line", ".", training::resolve_factory) : load_suite(what, training::resolve_factory);
+    Result<Suite> suite = is_line ? parse_suite(what, "line", ".", training::resolve_factory)
+                                  : load_suite(what, training::resolve_factory);
     if (!suite) return suite.error();
     for (SuiteEntry& e : suite->entries) {
       if (is_line) e.line = 0;
-      if (!f.empty() && !(pattern ? std::regex_search(e.text, *pattern) : e.text.find(f) != std::string::npos)) continue;
+      if (!f.empty() &&
+          !(pattern ? std::regex_search(e.text, *pattern) : e.text.find(f) != std::string::npos))
+        continue;
       if (!seen.insert(e.text).second) continue;
       if (kept++ % shard->of == shard->index) out.push_back(std::move(e));
     }

@@ -12,9 +12,10 @@
 namespace assay {
 
 struct Selection {
-  std::vector<std::string> what;   // a suite by name or path, or a line (it holds a space), with sweeps and annotations
-  std::string filter;              // keeps lines that contain it; /.../ is an ECMAScript regular expression
-  std::string shard;               // "2/8": the 2nd, 10th, 18th, ... of what is left; empty: all
+  std::vector<std::string>
+      what;            // a suite by name or path, or a line (it holds a space), with sweeps and annotations
+  std::string filter;  // keeps lines that contain it; /.../ is an ECMAScript regular expression
+  std::string shard;   // "2/8": the 2nd, 10th, 18th, ... of what is left; empty: all
 };
 
 // In the order given; a line that occurs twice is kept once.

@@ -1,28 +1,35 @@
-// Stories: what `assay run` judges besides lines. A story drives training/ on a subject and has a name instead of a line: a scenario ("S-21"), or a cell of the parity
-// matrix ("parity linear mxfp8 ...", "parity linear factory=my_hybrid ..."). Stories run in the workers, with the reports and exit statuses of lines.
+// Training cases: what `assay run` judges besides lines. A training case drives training/ on a subject and
+// has a name instead of a line: a scenario
+// ("S-21"), or a cell of the parity matrix ("parity linear mxfp8 ...", "parity linear factory=my_hybrid
+// ..."). They run in the workers, with the reports and exit statuses of lines.
 #pragma once
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "compare/judge/cases.h"
+#include "compare/judge/verdict.h"
 #include "contract/result.h"
+#include "fixtures/suite.h"
 
 namespace assay {
 
-struct Story {
-  std::string row, column;                                             // of a cell of the parity matrix; empty for scenarios
-  SuiteEntry entry;                                                    // file "scenarios" or "roles"; the text is what `assay run` takes
-  std::vector<std::string> about;                                      // printed under the text: "given ...", "when ...", "then ..."
+struct TrainingCase {
+  std::string row, column;         // of a cell of the parity matrix; empty for scenarios
+  SuiteEntry entry;                // file "scenarios" or "roles"; the text is what `assay run` takes
+  std::vector<std::string> about;  // printed under the text: "given ...", "when ...", "then ..."
   std::function<Verdict(Subject& subject, Subject& reference, const Environment&)> judge;
 };
 
-// Takes the words "scenarios", "roles" and "roles factory=<name>", the ids of scenarios and the names of cells out of `what` and returns their stories in that order, those whose text contains `filter`.
-// Error: a word that looks like one of them and is none.
-Result<std::vector<Story>> take_stories(std::vector<std::string>& what, const std::string& filter);
+// Takes the words "scenarios", "roles" and "roles factory=<name>", the ids of scenarios and the names of
+// cells out of `what` and returns their cases in that order, those whose text contains `filter`. Fails on a
+// word that looks like a scenario id or the name of a cell but does not exist.
+Result<std::vector<TrainingCase>> take_training_cases(std::vector<std::string>& what,
+                                                      const std::string& filter);
 
-// Judges every story on each of the settings' subjects, in workers unless settings.in_process; results come in the order of the stories, subjects inside. Stops where on_result
-// returns false.
-void run_stories(const std::vector<Story>& stories, const Subjects& subjects, const RunSettings& settings, const std::function<bool(const Story&, const Verdict&)>& on_result);
+// Judges every case on each of the settings' subjects, in workers unless settings.in_process. Results come in
+// the order of the cases, the subjects of a case one after the other. Stops where on_result returns false.
+void run_training_cases(const std::vector<TrainingCase>&, const Subjects&, const RunSettings&,
+                        const std::function<bool(const TrainingCase&, const Verdict&)>& on_result);
 
 }  // namespace assay

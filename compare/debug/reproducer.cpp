@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "compare/judge/claims.h"
 #include "compare/arithmetic/codes.h"
+#include "compare/judge/claims.h"
 #include "compare/judge/judge.h"
 #include "compare/packs/pack.h"
 #include "compare/report/screen.h"
@@ -23,14 +23,19 @@ using std::string;
 
 constexpr std::string_view kPluginFlag = "--plugin ";
 
-// ---- the pack --------------------------------------------------------------------------------------------------------
+// ---- the pack -----------------------------------------------------------------------------------
 
-void add_planes(const string& id, const std::vector<PlaneData>& planes, std::vector<safetensors::Tensor>& out) {
+void add_planes(const string& id, const std::vector<PlaneData>& planes,
+                std::vector<safetensors::Tensor>& out) {
   for (const PlaneData& p : planes)
-    out.push_back({id + "/" + p.plane.name, safetensors::dtype_of(p.plane.encoding), {p.plane.padded.rows, p.plane.packed ? p.plane.padded.cols / 2 : p.plane.padded.cols}, p.bytes});
+    out.push_back({id + "/" + p.plane.name,
+                   safetensors::dtype_of(p.plane.encoding),
+                   {p.plane.padded.rows, p.plane.packed ? p.plane.padded.cols / 2 : p.plane.padded.cols},
+                   p.bytes});
 }
 
-std::optional<Error> write_pack(const string& path, const string& line, const string& subject, const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& got,
+std::optional<Error> write_pack(const string& path, const string& line, const string& subject,
+                                const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& got,
                                 const std::vector<PlaneData>& want) {
   std::vector<safetensors::Tensor> tensors;
   safetensors::Metadata notes;
@@ -49,32 +54,44 @@ std::optional<Error> write_pack(const string& path, const string& line, const st
   return safetensors::write(path, tensors, notes);
 }
 
-// ---- the program -----------------------------------------------------------------------------------------------------
+// ---- the program --------------------------------------------------------------------------------
 
 // Zeros at the end are left to the language.
 string array_text(const string& name, const std::vector<std::byte>& bytes) {
   size_t used = bytes.size();
   while (used > 0 && bytes[used - 1] == std::byte{0}) --used;
   string out = fmt::format("static const unsigned char {}[{}] = {{", name, std::max<size_t>(bytes.size(), 1));
-  for (size_t i = 0; i < used; ++i) out += fmt::format("{}{:#04x},", used <= 24 ? i ? " " : "" : i % 24 == 0 ? "\n    " : " ", static_cast<unsigned>(bytes[i]));
+  for (size_t i = 0; i < used; ++i)
+    out += fmt::format("{}{:#04x},",
+                       used <= 24    ? i ? " " : ""
+                       : i % 24 == 0 ? "\n    "
+                                     : " ",
+                       static_cast<unsigned>(bytes[i]));
   return out + "};\n";
 }
 
-// Elements that are compared: all, or those before what nobody writes (N14.6).
-int64_t compared(const Plane& p) { return p.padding == Padding::untouched ? p.logical.cols : p.padded.count(); }
+// Elements that are compared: all, or those before the part that is never written (N14.6).
+int64_t compared(const Plane& p) {
+  return p.padding == Padding::untouched ? p.logical.cols : p.padded.count();
+}
 
 // A row of the program's table.
 string row_text(const PlaneData& data, const string& bytes, const string& want, const string& members) {
   const Plane& p = data.plane;
   const EncodingInfo& e = info(p.encoding);
-  return fmt::format("    {{{{\"{}\", \"{}\", {}, {}, {}, {}, nullptr, {}, {}, {}, {}}}, {}, {}, {{{}, {}, {}, {}, {:#x}u, {:#x}u}}, {}, {}}},\n", p.name, e.name, p.logical.rows, p.logical.cols,
-                     p.padded.rows, p.padded.cols, data.bytes.size(), p.packed ? 1 : 0, members.empty() ? "nullptr" : members, p.members.size(), bytes, want,
-                     p.packed ? 4 : 8 * e.bytes(), e.exponent_bits, e.mantissa_bits, e.bias, e.max_finite, e.infinity, compared(p), p.layout == ScaleLayout::gemm ? "true" : "false");
+  return fmt::format(
+      "    {{{{\"{}\", \"{}\", {}, {}, {}, {}, nullptr, {}, {}, {}, {}}}, {}, {}, {{{}, {}, {}, {}, {:#x}u, "
+      "{:#x}u}}, {}, {}}},\n",
+      p.name, e.name, p.logical.rows, p.logical.cols, p.padded.rows, p.padded.cols, data.bytes.size(),
+      p.packed ? 1 : 0, members.empty() ? "nullptr" : members, p.members.size(), bytes, want,
+      p.packed ? 4 : 8 * e.bytes(), e.exponent_bits, e.mantissa_bits, e.bias, e.max_finite, e.infinity,
+      compared(p), p.layout == ScaleLayout::gemm ? "true" : "false");
 }
 
 string comment(const string& text) {
   string out = "// ";
-  for (const char c : text.substr(0, text.find_last_not_of('\n') + 1)) out += c == '\n' ? string("\n// ") : string(1, c);
+  for (const char c : text.substr(0, text.find_last_not_of('\n') + 1))
+    out += c == '\n' ? string("\n// ") : string(1, c);
   return out + "\n";
 }
 
@@ -84,7 +101,7 @@ string c_string(const string& text) {
   return out + "\"";
 }
 
-constexpr std::string_view kPlanes = R"cpp(#include <cmath>
+constexpr std::string_view kPlanes = R"program(#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -113,9 +130,9 @@ struct Row {
   bool tiled;                   // scales in the tile order of tensor cores: an element's index is no row and column
 };
 
-)cpp";
+)program";
 
-constexpr std::string_view kProgram = R"cpp(
+constexpr std::string_view kProgram = R"program(
 // ---- your kernel here ------------------------------------------------------------------------------------------------
 // Write every byte of every output, padding with zeros, and return true. The planes stand in the order of the tables above, in host memory; for a kernel of a GPU
 // copy them here, and compile with nvcc -x cu -std=c++17.
@@ -199,9 +216,9 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < out_count; ++i) wrong |= differs(outputs[i], ran ? static_cast<const unsigned char*>(out[i].data) : outputs[i].bytes);
   return wrong;
 }
-)cpp";
+)program";
 
-constexpr std::string_view kLoad = R"cpp(  const char* path = argc > 1 ? argv[1] : kLibrary;
+constexpr std::string_view kLoad = R"program(  const char* path = argc > 1 ? argv[1] : kLibrary;
   if (!ran && std::strcmp(path, "recorded") != 0) {
     void* library = dlopen(path, RTLD_NOW);
     if (!library) return std::printf("cannot load %s: %s\n", path, dlerror()), 2;
@@ -215,21 +232,28 @@ constexpr std::string_view kLoad = R"cpp(  const char* path = argc > 1 ? argv[1]
     ran = true;
     who = path;
   }
-)cpp";
+)program";
 
-string replaced(std::string_view text, std::initializer_list<std::pair<std::string_view, std::string_view>> words) {
+string replaced(std::string_view text,
+                std::initializer_list<std::pair<std::string_view, std::string_view>> words) {
   string out(text);
   for (const auto& [word, by] : words)
-    for (size_t at = out.find(word); at != string::npos; at = out.find(word, at + by.size())) out.replace(at, word.size(), by);
+    for (size_t at = out.find(word); at != string::npos; at = out.find(word, at + by.size()))
+      out.replace(at, word.size(), by);
   return out;
 }
 
-string program_text(const Problem& bad, const string& cause, const string& library, const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& got,
+string program_text(const Problem& bad, const string& cause, const string& library,
+                    const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& got,
                     const std::vector<PlaneData>& want) {
   const bool plugin = !library.empty();
-  string out = comment("Assay: " + to_line(bad)) + comment(cause) + "//\n//   c++ -std=c++17 -O1 reproduce.cpp -o reproduce" + (plugin ? " -ldl" : "") + "\n";
-  out += plugin ? "//   ./reproduce [<plugin>.so | recorded]     default: the plugin of kLibrary\n" : "//   ./reproduce                              my_kernel below; as it stands, what was recorded\n";
-  out += "// Exit status: 0 equal, 1 different, 2 nothing could be run.\n" + replaced(kPlanes, {{"@include", plugin ? "#include <dlfcn.h>\n" : ""}});
+  string out = comment("Assay: " + to_line(bad)) + comment(cause) +
+               "//\n//   c++ -std=c++17 -O1 reproduce.cpp -o reproduce" + (plugin ? " -ldl" : "") + "\n";
+  out += plugin ? "//   ./reproduce [<plugin>.so | recorded]     default: the plugin of kLibrary\n"
+                : "//   ./reproduce                              my_kernel below; as it stands, what was "
+                  "recorded\n";
+  out += "// Exit status: 0 equal, 1 different, 2 nothing could be run.\n" +
+         replaced(kPlanes, {{"@include", plugin ? "#include <dlfcn.h>\n" : ""}});
   string arrays, in_rows, out_rows;
   int serial = 0;
   auto array = [&](const std::vector<std::byte>& bytes) {
@@ -241,7 +265,9 @@ string program_text(const Problem& bad, const string& cause, const string& libra
     if (p.members.empty()) return {};
     const string name = "members_" + std::to_string(serial++);
     arrays += "static const Member " + name + "[] = {";
-    for (const Member& m : p.members) arrays += fmt::format("{{{}, {}, {}, {}, {}}}, ", m.offset, m.logical.rows, m.logical.cols, m.padded.rows, m.padded.cols);
+    for (const Member& m : p.members)
+      arrays += fmt::format("{{{}, {}, {}, {}, {}}}, ", m.offset, m.logical.rows, m.logical.cols,
+                            m.padded.rows, m.padded.cols);
     arrays += "};\n";
     return name;
   };
@@ -257,37 +283,57 @@ string program_text(const Problem& bad, const string& cause, const string& libra
   }
   out += "static const char* const kLine = " + c_string(to_canonical_line(bad)) + ";\n";
   if (plugin) out += "static const char* const kLibrary = " + c_string(library) + ";\n";
-  out += arrays + "static const Row inputs[] = {\n" + in_rows + "    {}};\nstatic const Row outputs[] = {\n" + out_rows + "    {}};\n";
-  const string load = replaced(kLoad, {{"@oldest", std::to_string(ASSAY_PLUGIN_OLDEST_ABI)}, {"@newest", std::to_string(ASSAY_PLUGIN_ABI)}});
+  out += arrays + "static const Row inputs[] = {\n" + in_rows + "    {}};\nstatic const Row outputs[] = {\n" +
+         out_rows + "    {}};\n";
+  const string load = replaced(kLoad, {{"@oldest", std::to_string(ASSAY_PLUGIN_OLDEST_ABI)},
+                                       {"@newest", std::to_string(ASSAY_PLUGIN_ABI)}});
   return out + replaced(kProgram, {{"@plugin", plugin ? load : "  (void)argc, (void)argv;\n"}});
 }
 
 }  // namespace
 
-std::optional<Error> write_reproducer(const string& folder, const Problem& bad, const string& subject_argument, const std::vector<PlaneData>& inputs,
+std::optional<Error> write_reproducer(const string& folder, const Problem& bad,
+                                      const string& subject_argument, const std::vector<PlaneData>& inputs,
                                       const std::vector<PlaneData>& got, const std::vector<PlaneData>& want) {
   size_t bytes = 0;
   for (const auto* planes : {&inputs, &got, &want})
     for (const PlaneData& p : *planes) bytes += p.bytes.size();
   if (bytes > kMaxReproducerBytes)
-    return Error{fmt::format("a reproducer holds at most {} bytes of planes, this case has {}", kMaxReproducerBytes, bytes), 0, "make it smaller: assay shrink"};
+    return Error{fmt::format("a reproducer holds at most {} bytes of planes, this case has {}",
+                             kMaxReproducerBytes, bytes),
+                 0, "make it smaller: assay shrink"};
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed) return Error{folder + ": " + failed.message(), 0, "name a folder that can be written"};
 
-  const string line = to_line(bad), library = subject_argument.starts_with(kPluginFlag) ? subject_argument.substr(kPluginFlag.size()) : "";
-  string cause = got.empty() ? "the subject wrote nothing that could be recorded" : "what was recorded of both sides is equal: the failure shows only in a run";
+  const string line = to_line(bad), library = subject_argument.starts_with(kPluginFlag)
+                                                  ? subject_argument.substr(kPluginFlag.size())
+                                                  : "";
+  string cause = got.empty() ? "the subject wrote nothing that could be recorded"
+                             : "what was recorded of both sides is equal: the failure shows only in a run";
   if (!got.empty())
-    if (const auto breach = parity_breach(bad, judge(&bad, got, want), "got", "want")) cause = cause_text(*breach);
+    if (const auto breach = parity_breach(bad, judge(&bad, got, want), "got", "want"))
+      cause = cause_text(*breach);
   const string at = folder + "/";
-  if (auto error = write_pack(at + "case.safetensors", line, subject_argument, inputs, got, want)) return error;
-  if (auto error = write_file(at + "reproduce.cpp", program_text(bad, cause, library, inputs, got, want))) return error;
-  string text = "A divergence, as small as Assay made it.\n\n    " + line + "\n\n" + cause + (cause.ends_with('\n') ? "\n" : "\n\n");
-  text += fmt::format("Without Assay, in this folder:\n\n    c++ -std=c++17 -O1 reproduce.cpp -o reproduce{} && ./reproduce{}\n\n", library.empty() ? "" : " -ldl", library.empty() ? "" : " recorded");
-  text += library.empty() ? "It compares what was recorded. To try a kernel, call it in `my_kernel` of reproduce.cpp.\n"
-                          : fmt::format("It compares what was recorded; `./reproduce` alone runs {}, `./reproduce ./lib<yours>.so` another.\n", library);
+  if (auto error = write_pack(at + "case.safetensors", line, subject_argument, inputs, got, want))
+    return error;
+  if (auto error = write_file(at + "reproduce.cpp", program_text(bad, cause, library, inputs, got, want)))
+    return error;
+  string text = "A divergence, as small as Assay made it.\n\n    " + line + "\n\n" + cause +
+                (cause.ends_with('\n') ? "\n" : "\n\n");
+  text += fmt::format(
+      "Without Assay, in this folder:\n\n    c++ -std=c++17 -O1 reproduce.cpp -o reproduce{} && "
+      "./reproduce{}\n\n",
+      library.empty() ? "" : " -ldl", library.empty() ? "" : " recorded");
+  text += library.empty()
+              ? "It compares what was recorded. To try a kernel, call it in `my_kernel` of reproduce.cpp.\n"
+              : fmt::format(
+                    "It compares what was recorded; `./reproduce` alone runs {}, `./reproduce "
+                    "./lib<yours>.so` another.\n",
+                    library);
   text += "\nWith Assay:\n\n";
-  if (!subject_argument.empty()) text += fmt::format("    assay run '{0}' {1}\n    assay explain '{0}' {1}\n", line, subject_argument);
+  if (!subject_argument.empty())
+    text += fmt::format("    assay run '{0}' {1}\n    assay explain '{0}' {1}\n", line, subject_argument);
   text += "    assay check case.safetensors\n";
   return write_file(at + "README", text);
 }

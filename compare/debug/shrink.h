@@ -1,7 +1,6 @@
-// `assay shrink <line>`: the smallest line that still fails in the same way, and the nearest one that passes.
+// The smallest line that still fails in the same way, and the nearest one that passes.
 #pragma once
 #include <functional>
-#include <iosfwd>
 #include <optional>
 #include <string>
 
@@ -16,33 +15,35 @@ struct ShrinkOptions {
   Problem problem;
   std::string subject = "host";
   Environment environment;
-  double timeout = 60;            // seconds a run may take
-  size_t max_runs = 2000;         // of the subject, in all
-  double max_seconds = 0;         // by the clock, 0: none; what was found by then is the answer
-  int64_t max_elements = 0;       // of x in all runs together, 0: no limit; unlike a clock it ends the search at the same place on every machine
-  bool known = false;             // the subject repeats itself, as the caller has seen, and `good` is not asked for
-  std::string reproducer;         // a folder that receives a pack and a C++ program; empty: none
-  bool progress = false;          // a line on err that is rewritten; for terminals
+  double timeout = 60;       // seconds a run may take
+  size_t max_runs = 2000;    // of the subject, in all
+  double max_seconds = 0;    // by the clock, 0: none; what was found by then is the answer
+  int64_t max_elements = 0;  // of x in all runs together, 0: no limit; unlike a clock it ends the search at
+                             // the same place on every machine
+  bool known = false;  // the subject repeats itself, as the caller has seen, and `good` is not asked for
 };
 
 struct Shrunk {
-  Problem bad;                    // fails like the line that was given: the same claim, and the same plane first
-  std::optional<Problem> good;    // passes, and is as near to `bad` as any that was tried
-  std::string good_differs;       // how: "element (0, 5): 3F81 instead of 3F80"
-  Breach breach;                  // of `bad`
+  Problem bad;  // fails like the line that was given: the same claim, and the same plane first
+  std::optional<Problem> good;  // passes, and is as near to `bad` as any that was tried
+  std::string good_differs;     // how: "element (0, 5): 3F81 instead of 3F80"
+  Breach breach;                // of `bad`
   size_t runs = 0;
-  bool exhausted = false;         // a limit ended it
+  bool exhausted = false;  // a limit ended it
 };
 
-// Of a large tensor a window around the first difference comes first, and only what lies in it, for what is small is cheap. Drops a direction, crops rows and columns by halves, quarters and eighths (aligned to blocks, then freely), zeroes elements in halving chunks, clears signs
-// and mantissa bits; each step is kept where the failure stays the same. Per-tensor amaxes are pinned (`amax=`) where a crop would otherwise lose it.
-// Up to 64 elements that are left become fill=literal; with more, the smallest window (`at=`) is the answer.
-// A gemm loses bias, beta and alpha, is cropped in M, N and K, and each operand's tensor shrinks like x does (`a.fill=literal:`, `a.at=`, `a.amax=`).
-// Errors: the line passes, is unsupported, or two runs of it differ (not deterministic: shrinking would follow noise).
-Result<Shrunk> shrink(const ShrinkOptions&, const Subjects&, const std::function<void(const std::string&)>& on_progress = {});
+// Of a large tensor a window around the first difference comes first, because what is small is cheap. Drops a
+// direction, crops rows and columns by halves, quarters and eighths (aligned to blocks, then freely), zeroes
+// elements in halving chunks, clears signs and mantissa bits; each step is kept where the failure stays the
+// same. Per-tensor amaxes are pinned (`amax=`) where a crop would otherwise lose it. Up to 64 elements that
+// are left become fill=literal; with more, the smallest window (`at=`) is the answer. A gemm loses bias, beta
+// and alpha, is cropped in M, N and K, and each operand's tensor shrinks like x does (`a.fill=literal:`,
+// `a.at=`, `a.amax=`). Errors: the line passes, is unsupported, or two runs of it differ (not deterministic:
+// shrinking would follow noise).
+Result<Shrunk> shrink(const ShrinkOptions&, const Subjects&,
+                      const std::function<void(const std::string&)>& on_progress = {});
 
-// Prints both lines with the failure of the first, and writes the reproducer (compare/debug/reproducer.h). 0 when the line was shrunk, whatever its failure; 2 where
-// shrink gives an error or the reproducer cannot be written; 3: the subject is absent.
-int run_shrink(const ShrinkOptions&, const Subjects&, std::ostream& out, std::ostream& err);
+// The sizes as the line has them: "64x96", of a gemm <M>x<N>x<K>.
+std::string sizes_text(const Problem& problem);
 
 }  // namespace assay

@@ -1,6 +1,5 @@
-// `assay trace <line>`: both sides clause by clause for one element, and the first step on which they part.
+// Both sides clause by clause for one element, and the first step on which they part.
 #pragma once
-#include <iosfwd>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,8 +15,11 @@ struct TraceOptions {
   Problem problem;
   std::string subject = "host";
   std::string other = "reference";
-  std::optional<std::pair<int64_t, int64_t>> at;   // element of the tensor (row, column); default: the first that differs (N16.13: that lies outside the bound), else (0, 0)
-  std::optional<Direction> direction;              // default: that of the plane that differs first, else the first that exists; a gemm has none
+  std::optional<std::pair<int64_t, int64_t>>
+      at;  // element of the tensor (row, column); default: the first that differs (N16.13: that lies outside
+           // the bound), else (0, 0)
+  std::optional<Direction> direction;  // default: that of the plane that differs first, else the first that
+                                       // exists; a gemm has none
   Environment environment;
   double timeout = 60;
 };
@@ -25,20 +27,18 @@ struct TraceOptions {
 // One row of the table: a step of a computation, or an output byte (clause empty).
 struct TraceRow {
   std::string clause, what;
-  std::optional<std::pair<Encoding, uint32_t>> left, right;   // other (the reference) and subject; absent where a side has no such step
+  std::optional<std::pair<Encoding, uint32_t>> left,
+      right;  // other (the reference) and subject; absent where a side has no such step
   bool differs() const { return left && right && left->second != right->second; }
 };
 struct Trace {
   Direction direction = Direction::row;
   int64_t row = 0, col = 0;
   std::vector<TraceRow> steps, outputs;
-  std::string unpinned;                                       // N16.13: why the subject's bits of d are not pinned; empty: they are
-  bool inside = false;                                        // unpinned: this element of d lies inside the bound
+  std::string unpinned;  // N16.13: why the subject's bits of d are not pinned; empty: they are
+  bool inside = false;   // unpinned: this element of d lies inside the bound
 };
 
 Result<Trace> trace(const TraceOptions&, const Subjects&);
-
-// Prints the table with the first differing row marked. 0: no row differs, but inside the bound of bits that are not pinned (N16.13); 1: one does; 2: an error (a subject that is unsupported or crashes, an element outside).
-int run_trace(const TraceOptions&, const Subjects&, std::ostream& out, std::ostream& err);
 
 }  // namespace assay

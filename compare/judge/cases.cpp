@@ -22,11 +22,7 @@ std::vector<Verdict> all_crashed(const std::vector<std::string>& subjects, const
     v.subject = name;
     v.outcome = Outcome::crashed;
     v.reason = why;
-    Breach b;
-    b.claim = "crash";
-    b.got = name;
-    b.message = "crashed: " + why;
-    v.breaches.push_back(std::move(b));
+    v.breaches.push_back(complaint("crash", name, "crashed: " + why));
     out.push_back(std::move(v));
   }
   return out;
@@ -38,7 +34,9 @@ std::vector<Verdict> verdicts_from(const std::string& text, const std::vector<st
   if (list && list->array())
     for (const json::Value& v : *list->array())
       if (Result<Verdict> verdict = verdict_from_json(v)) out.push_back(std::move(*verdict));
-  return out.size() == subjects.size() ? out : all_crashed(subjects, "the worker sent a result that cannot be read");
+  return out.size() == subjects.size()
+             ? out
+             : all_crashed(subjects, "the worker sent a result that cannot be read");
 }
 
 bool any_red(const std::vector<Verdict>& verdicts) {
@@ -67,7 +65,9 @@ size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, 
     return entries.size();
   }
   TaskHooks hooks;
-  hooks.task = [&](size_t i) { return to_text(judge_case(entries[i], subjects, settings.subjects, settings.claims)); };
+  hooks.task = [&](size_t i) {
+    return to_text(judge_case(entries[i], subjects, settings.subjects, settings.claims));
+  };
   hooks.crashed = [&](const std::string& why) { return to_text(all_crashed(settings.subjects, why)); };
   hooks.started = start;
   hooks.result = [&](size_t i, std::string v) { return report(i, verdicts_from(v, settings.subjects)); };

@@ -1,5 +1,5 @@
-// Judges many cases in worker processes: a crash, a hang or a poisoned device costs one case. Results come back in the order of the entries,
-// whatever the number of workers.
+// Judges many cases in worker processes: a crash, a hang or a poisoned device costs one case. Results come
+// back in the order of the entries, whatever the number of workers.
 #pragma once
 #include <functional>
 #include <span>
@@ -11,22 +11,23 @@
 namespace assay {
 
 struct RunSettings {
-  std::vector<std::string> subjects = {"host"};   // names in `Subjects`; every one must exist there
+  std::vector<std::string> subjects = {"host"};  // names in `Subjects`; every one must exist there
   ClaimOptions claims;
-  int jobs = 0;                                   // workers; 0: the cores of this machine
-  double timeout = 60;                            // seconds a case may take
-  bool in_process = false;                        // no workers: for debuggers; crashes and hangs are not caught
-  bool stop_at_first = false;                     // ends after the first case that is red
+  int jobs = 0;                // workers; 0: the cores of this machine
+  double timeout = 60;         // seconds a case may take
+  bool in_process = false;     // no workers: for debuggers; crashes and hangs are not caught
+  bool stop_at_first = false;  // ends after the first case that is red
   // Called when a case has begun, before it ends; in the order in which the workers begin. May be empty.
   std::function<void(const SuiteEntry&)> on_start;
 };
 
 struct CaseResult {
-  size_t index = 0;                               // into the entries
-  std::vector<Verdict> verdicts;                  // one per subject
+  size_t index = 0;               // into the entries
+  std::vector<Verdict> verdicts;  // one per subject
 };
 
-// Calls `on_result` once per case, in the order of `entries`. Returns the number of cases reported (fewer under stop_at_first).
+// Calls `on_result` once per case, in the order of `entries`. Returns the number of cases reported (fewer
+// under stop_at_first).
 size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, const RunSettings& settings,
                  const std::function<void(const CaseResult&)>& on_result);
 

@@ -1,5 +1,5 @@
-// The judge: compares two sets of planes bit for bit and says where they part first. There is no tolerance here
-// (docs/numerics.md); a clause that allows one is judged by its own law in claims.h.
+// The judge: compares two sets of planes bit for bit and says where they part first. There is no tolerance
+// here (docs/numerics.md); a clause that allows one is judged by its own law in claims.h.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/places.h"
 #include "fixtures/inputs.h"
 
 namespace assay {
@@ -14,43 +15,32 @@ namespace assay {
 // How one plane differs.
 struct PlaneDifference {
   Plane plane;
-  int64_t differ = 0, of = 0;          // elements; of the logical region, or of the padding
+  int64_t differ = 0, of = 0;  // elements; of the logical region, or of the padding
   bool in_padding = false;
-  int64_t index = 0;                   // flat index of the first that differs
+  int64_t index = 0;  // flat index of the first that differs
   Place place;
-  uint32_t got = 0, want = 0;          // the codes there
-  std::optional<int64_t> apart;        // codes_apart(got, want)
-  int64_t explained = 0;               // of the differing elements, how many lie inside the blocks that the cause affects
+  uint32_t got = 0, want = 0;    // the codes there
+  std::optional<int64_t> apart;  // codes_apart(got, want)
+  int64_t explained = 0;  // of the differing elements, how many lie inside the blocks that the cause affects
 };
 
 struct Judgement {
-  int64_t compared = 0;                          // logical elements looked at
-  std::optional<PlaneDifference> cause;          // the first plane that differs, in causal order
-  std::vector<PlaneDifference> after;            // later planes of the same chain (row, col, or both where the cause belongs to neither)
-  std::vector<PlaneDifference> beside;           // planes of the other direction: they have a cause of their own
-  std::vector<PlaneDifference> padding;          // differing padding: a claim of its own
-  std::string error;                             // the sets could not be compared: a plane missing, another size, nothing to compare
-  std::string hint;                              // what the pattern suggests; may be empty
+  int64_t compared = 0;                  // logical elements looked at
+  std::optional<PlaneDifference> cause;  // the first plane that differs, in causal order
+  std::vector<PlaneDifference>
+      after;  // later planes of the same chain (row, col, or both where the cause belongs to neither)
+  std::vector<PlaneDifference> beside;   // planes of the other direction: they have a cause of their own
+  std::vector<PlaneDifference> padding;  // differing padding: a claim of its own
+  std::string error;  // the sets could not be compared: a plane missing, another size, nothing to compare
+  std::string hint;   // what the pattern suggests; may be empty
 
   bool equal() const { return !cause && error.empty(); }
 };
 
-// Compares got with want, plane by plane in the order of `want`; names, encodings and sizes must agree. `problem` may be null (planes of unknown
-// origin): then nothing is attributed to blocks. Nothing at all to compare is an error unless the Problem's x is empty.
-Judgement judge(const Problem* problem, const std::vector<PlaneData>& got, const std::vector<PlaneData>& want);
-
-// What a set of planes could show: the witness of a case. Looks at the planes that hold codes of many elements (data, y, scale planes).
-struct PlaneWitness {
-  std::string plane;
-  Encoding encoding = Encoding::f32;
-  int64_t elements = 0;
-  int64_t distinct = 0;                // codes seen; counted up to 65536
-  int64_t zeros = 0, saturated = 0, nans = 0;
-};
-std::vector<PlaneWitness> witness(const std::vector<PlaneData>& planes);
-// Why a case with these outputs could hardly have failed, or an empty string.
-std::string mistrust(const Problem& problem, const std::vector<PlaneWitness>& seen);
-// "16 of 16 codes seen, 0.4 % zeros, 12 scales" for the data plane of the first direction.
-std::string to_text(const std::vector<PlaneWitness>& seen);
+// Compares got with want, plane by plane in the order of `want`; names, encodings and sizes must agree.
+// `problem` may be null (planes of unknown origin): then nothing is attributed to blocks. Nothing at all to
+// compare is an error unless the Problem's x is empty.
+Judgement judge(const Problem* problem, const std::vector<PlaneData>& got,
+                const std::vector<PlaneData>& want);
 
 }  // namespace assay

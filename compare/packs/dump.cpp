@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/places.h"
 #include "compare/process/run_in_child.h"
 #include "contract/line.h"
 
@@ -20,7 +22,9 @@ using Word = DumpKey::Word;
 
 std::vector<Word> words_of(const string& name) {
   std::vector<Word> out;
-  auto kind = [](char c) { return c >= '0' && c <= '9' ? 1 : (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ? 2 : 0; };
+  auto kind = [](char c) {
+    return c >= '0' && c <= '9' ? 1 : (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ? 2 : 0;
+  };
   for (size_t at = 0; at < name.size();) {
     const int k = kind(name[at]);
     size_t end = at;
@@ -32,7 +36,10 @@ std::vector<Word> words_of(const string& name) {
       out.push_back(w);
     } else if (k == 1) {
       Word w{"", 0};
-      for (size_t i = at; i < end; ++i) w.number = w.number > (std::numeric_limits<uint64_t>::max() - 9) / 10 ? w.number : w.number * 10 + static_cast<uint64_t>(name[i] - '0');
+      for (size_t i = at; i < end; ++i)
+        w.number = w.number > (std::numeric_limits<uint64_t>::max() - 9) / 10
+                       ? w.number
+                       : w.number * 10 + static_cast<uint64_t>(name[i] - '0');
       out.push_back(w);
     }
     at = end;
@@ -41,7 +48,8 @@ std::vector<Word> words_of(const string& name) {
 }
 
 // Place in a causal list of words, or its end.
-int rank(const std::vector<Word>& words, std::initializer_list<std::initializer_list<std::string_view>> ranks) {
+int rank(const std::vector<Word>& words,
+         std::initializer_list<std::initializer_list<std::string_view>> ranks) {
   int best = static_cast<int>(ranks.size()), i = 0;
   for (const auto& names : ranks) {
     for (const Word& w : words)
@@ -55,18 +63,27 @@ int rank(const std::vector<Word>& words, std::initializer_list<std::initializer_
 
 DumpKey dump_key(const string& name) {
   static const std::set<string, std::less<>> kSteps = {"step", "iter", "iteration"};
-  static const std::set<string, std::less<>> kOther = {"grad", "d", "input", "x", "activation", "act", "weight", "w", "output", "y", "dy", "dgrad", "dx", "wgrad", "dw",
-                                                       "row", "rowwise", "col", "colwise", "column", "columnwise", "safetensors"};
+  static const std::set<string, std::less<>> kOther = {
+      "grad",    "d",   "input",   "x",      "activation", "act",        "weight", "w",
+      "output",  "y",   "dy",      "dgrad",  "dx",         "wgrad",      "dw",     "row",
+      "rowwise", "col", "colwise", "column", "columnwise", "safetensors"};
   DumpKey key;
   key.name = name;
   const std::vector<Word> words = words_of(name);
   for (size_t i = 0; i < words.size(); ++i) {
-    if (kSteps.contains(words[i].text) && i + 1 < words.size() && words[i + 1].text.empty()) key.step = words[++i].number;
+    if (kSteps.contains(words[i].text) && i + 1 < words.size() && words[i + 1].text.empty())
+      key.step = words[++i].number;
     else if (!kOther.contains(words[i].text)) key.module.push_back(words[i]);
   }
   const bool gradient = rank(words, {{"grad", "d"}}) == 0;
-  key.role = rank(words, {{"input", "x", "activation", "act"}, {"weight", "w"}, {"output", "y"}, {"dy"}, {"dgrad", "dx"}, {"wgrad", "dw"}});
-  if (gradient && key.role < 3) key.role = key.role == 2 ? 3 : key.role == 0 ? 4 : 5;   // grad_output comes first in the backward pass
+  key.role = rank(words, {{"input", "x", "activation", "act"},
+                          {"weight", "w"},
+                          {"output", "y"},
+                          {"dy"},
+                          {"dgrad", "dx"},
+                          {"wgrad", "dw"}});
+  if (gradient && key.role < 3)
+    key.role = key.role == 2 ? 3 : key.role == 0 ? 4 : 5;  // grad_output comes first in the backward pass
   key.direction = rank(words, {{"row", "rowwise"}, {"col", "colwise", "column", "columnwise"}});
   return key;
 }
@@ -80,11 +97,13 @@ Result<std::vector<string>> packs_under(const string& path) {
   if (!fs::exists(path, error)) return Error{path + " does not exist", 0, ""};
   if (!fs::is_directory(path, error)) return std::vector<string>{path};
   std::vector<string> out;
-  for (auto at = fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied, error); !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+  for (auto at = fs::recursive_directory_iterator(path, fs::directory_options::skip_permission_denied, error);
+       !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
     if (!at->is_regular_file(error) || at->path().extension() != ".safetensors") continue;
-    const fs::path stem = at->path().stem();   // "a.1" of a.1.safetensors
+    const fs::path stem = at->path().stem();  // "a.1" of a.1.safetensors
     const string number = stem.extension().string();
-    const bool later = number.size() > 1 && number.find_first_not_of("0123456789", 1) == string::npos && fs::exists(at->path().parent_path() / (stem.stem().string() + ".safetensors"), error);
+    const bool later = number.size() > 1 && number.find_first_not_of("0123456789", 1) == string::npos &&
+                       fs::exists(at->path().parent_path() / (stem.stem().string() + ".safetensors"), error);
     if (!later) out.push_back(at->path().string());
   }
   if (error) return Error{path + ": " + error.message(), 0, ""};
@@ -96,7 +115,8 @@ Result<std::vector<string>> packs_under(const string& path) {
 
 Result<PlaneData> dump_plane(const safetensors::Tensor& tensor, const Plane& plane, const PlaneData* like) {
   PlaneData out{plane, {}};
-  const bool bare = plane.layout == ScaleLayout::compact && !(plane.logical == plane.padded) && tensor.count() == plane.logical.count();
+  const bool bare = plane.layout == ScaleLayout::compact && !(plane.logical == plane.padded) &&
+                    tensor.count() == plane.logical.count();
   if (!bare) {
     auto bytes = plane_bytes(tensor, plane);
     if (!bytes) return bytes.error();
@@ -106,7 +126,7 @@ Result<PlaneData> dump_plane(const safetensors::Tensor& tensor, const Plane& pla
   Plane unpadded = plane;
   unpadded.padded = plane.logical;
   unpadded.padding = Padding::none;
-  unpadded.packed = false;                                                // rows without their padding code cannot be packed
+  unpadded.packed = false;  // rows without their padding code cannot be packed
   const auto bytes = plane_bytes(tensor, unpadded);
   if (!bytes) return bytes.error();
   out.bytes = like ? like->bytes : std::vector<std::byte>(plane.bytes());
@@ -125,15 +145,18 @@ Result<Dump> read_dump(const std::vector<string>& paths) {
       auto pack = read_pack(file);
       if (!pack) return pack.error();
       dump.packs.push_back(std::make_unique<Pack>(std::move(*pack)));
-      for (const PackCase& c : dump.packs.back()->cases) dump.cases.push_back({dump_key(file + "/" + c.id), dump.packs.back().get(), &c});
+      for (const PackCase& c : dump.packs.back()->cases)
+        dump.cases.push_back({dump_key(file + "/" + c.id), dump.packs.back().get(), &c});
     }
   }
-  std::stable_sort(dump.cases.begin(), dump.cases.end(), [](const DumpCase& a, const DumpCase& b) { return a.key < b.key; });
+  std::stable_sort(dump.cases.begin(), dump.cases.end(),
+                   [](const DumpCase& a, const DumpCase& b) { return a.key < b.key; });
   return dump;
 }
 
 Result<Problem> problem_of(const PackCase& c) {
-  if (c.line.empty()) return Error{"no line says what this case is: metadata \"assay.line." + c.id + "\" is absent", 0, ""};
+  if (c.line.empty())
+    return Error{"no line says what this case is: metadata \"assay.line." + c.id + "\" is absent", 0, ""};
   auto problem = parse_line(c.line);
   if (!problem) return Error{"its line is invalid: " + problem.error().text(), 0, ""};
   return problem;
@@ -141,10 +164,12 @@ Result<Problem> problem_of(const PackCase& c) {
 
 namespace {
 
-// Whether the keys of a line say every element of an input plane: what is given, what an amax slot held, a noop flag, sizes of members, random bits.
+// Whether the keys of a line say every element of an input plane: what is given, what an amax slot held, a
+// noop flag, sizes of members, random bits.
 bool said_by_keys(const string& plane) {
   const string last = plane.substr(plane.rfind('.') + 1);
-  return plane.find("given.") != string::npos || plane.ends_with("prior.amax") || last == "noop" || last == "first_dims" || last == "last_dims" || last == "bits";
+  return plane.find("given.") != string::npos || plane.ends_with("prior.amax") || last == "noop" ||
+         last == "first_dims" || last == "last_dims" || last == "bits";
 }
 
 }  // namespace
@@ -158,7 +183,10 @@ Result<std::vector<PlaneData>> dump_inputs(const PackCase& c, const Problem& pro
       if (!data) return Error{plane.name + ": " + data.error().text(), 0, ""};
       given.push_back(std::move(*data));
     } else if (!said_by_keys(plane.name) && c.line.find("fill=") == string::npos) {
-      return Error{fmt::format("the pack holds no plane {0}, and the line names no fill= to draw it from: add a tensor '{1}/{0}'", plane.name, c.id), 0, ""};
+      return Error{fmt::format("the pack holds no plane {0}, and the line names no fill= to draw it from: "
+                               "add a tensor '{1}/{0}'",
+                               plane.name, c.id),
+                   0, ""};
     }
   }
   return inputs_with(problem, given, reference);

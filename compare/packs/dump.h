@@ -1,4 +1,5 @@
-// Dumps: the cases of packs in the order of a training step, and their planes as a line has them. What check, explain and identify read.
+// Dumps: the cases of packs in the order of a training step, and their planes as a line has them. What check,
+// explain and identify read.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,22 +8,31 @@
 
 #include "compare/packs/pack.h"
 #include "compare/text/printable.h"
+#include "contract/problem.h"
+#include "contract/subject.h"
+#include "fixtures/inputs.h"
 
 namespace assay {
 
-// The place of a case in a dump as far as file and case names tell: by step, module, role and direction, then by name. "step12" and "iter 12" are steps, numbers count by value;
-// input before weight before output before their gradients, row before col.
+// The place of a case in a dump as far as file and case names tell: by step, module, role and direction, then
+// by name. "step12" and "iter 12" are steps, numbers count by value; input before weight before output before
+// their gradients, row before col.
 struct DumpKey {
   struct Word {
     std::string text;
-    uint64_t number = 0;      // of a word of digits
-    bool operator<(const Word& other) const { return std::tie(number, text) < std::tie(other.number, other.text); }
+    uint64_t number = 0;  // of a word of digits
+    bool operator<(const Word& other) const {
+      return std::tie(number, text) < std::tie(other.number, other.text);
+    }
   };
   uint64_t step = 0;
   std::vector<Word> module;
   int role = 0, direction = 0;
   std::string name;
-  bool operator<(const DumpKey& o) const { return std::tie(step, module, role, direction, name) < std::tie(o.step, o.module, o.role, o.direction, o.name); }
+  bool operator<(const DumpKey& o) const {
+    return std::tie(step, module, role, direction, name) <
+           std::tie(o.step, o.module, o.role, o.direction, o.name);
+  }
 };
 DumpKey dump_key(const std::string& name);
 inline bool dump_order(const std::string& a, const std::string& b) { return dump_key(a) < dump_key(b); }
@@ -34,20 +44,24 @@ struct DumpCase {
   std::string where() const { return printable(pack->path + ":" + recorded->id); }
 };
 struct Dump {
-  std::vector<std::unique_ptr<Pack>> packs;   // keep the bytes mapped
-  std::vector<DumpCase> cases;                // in dump order
+  std::vector<std::unique_ptr<Pack>> packs;  // keep the bytes mapped
+  std::vector<DumpCase> cases;               // in dump order
 };
-// Reads packs, and folders that are searched for *.safetensors. Errors: a path that does not exist or holds none, a pack that cannot be read.
+// Reads packs, and folders that are searched for *.safetensors. Errors: a path that does not exist or holds
+// none, a pack that cannot be read.
 Result<Dump> read_dump(const std::vector<std::string>& paths);
 
 // What the case's line says. Errors: there is none, or it is invalid.
 Result<Problem> problem_of(const PackCase&);
 
-// A recorded plane as the judge wants it. A compact one that came without its padding gets the padding of `like`, or zeros.
-Result<PlaneData> dump_plane(const safetensors::Tensor& tensor, const Plane& plane, const PlaneData* like = nullptr);
+// A recorded plane as the judge wants it. A compact one that came without its padding gets the padding of
+// `like`, or zeros.
+Result<PlaneData> dump_plane(const safetensors::Tensor& tensor, const Plane& plane,
+                             const PlaneData* like = nullptr);
 
-// The inputs of a case: planes of the pack, and what keys of the line say. Tensors come from the pack alone, unless the line names a fill; `reference` makes what is
-// itself quantized. Error: an input plane that neither gives, by name.
+// The inputs of a case: planes of the pack, and what keys of the line say. Tensors come from the pack alone,
+// unless the line names a fill; `reference` makes what is itself quantized. Error: an input plane that
+// neither gives, by name.
 Result<std::vector<PlaneData>> dump_inputs(const PackCase&, const Problem&, Subject& reference);
 
 }  // namespace assay

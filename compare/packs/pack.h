@@ -1,48 +1,55 @@
-// Packs: recorded planes in safetensors files, to be judged where what made them is absent (docs/packs.md is the form).
+// Packs: recorded planes in safetensors files, to be judged where what made them is absent (docs/packs.md is
+// the form).
 //
-//   tensors    <case>/<plane>            the bytes of a plane, in the dtype of its encoding, shape [padded rows, padded cols]
+//   tensors    <case>/<plane>            the bytes of a plane, in the dtype of its encoding, shape [padded
+//              rows, padded cols]
 //   metadata   assay.pack                the form's version, "1"
 //              assay.line_version        kLineVersion of the writer
 //              assay.line.<case>         the case's line; canonical in packs that Assay writes
 //              assay.unpinned.<case>     why the bits of the case are not pinned (N16.13), where they are not
-//              assay.digest.<case>/<plane>   32 hex digits: digest() of the bytes, also where the bytes are left out
-//              assay.subject, assay.environment, assay.fingerprint, assay.kernels   who made it, how, where; hash of the kernels' code
-// A foreign pack needs tensors and `assay.line.<case>`, no more; a key that is just `<case>` is read as the line too.
+//              assay.digest.<case>/<plane>   32 hex digits: digest() of the bytes, also where the bytes are
+//                                            left out
+//              assay.subject, assay.environment, assay.fingerprint, assay.kernels   who made it, how, where;
+//              hash of the kernels' code
+// A foreign pack needs tensors and `assay.line.<case>`, no more; a key that is just `<case>` is read as the
+// line too.
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "compare/judge/claims.h"
-#include "compare/process/guarded_run.h"
+#include "contract/planes.h"
+#include "contract/problem.h"
 #include "contract/result.h"
+#include "contract/subject.h"
 #include "fixtures/safetensors.h"
 
 namespace assay {
 
 inline constexpr int kPackVersion = 1;
-inline constexpr size_t kMaxPackBytes = size_t{12} << 20;      // of one file; more goes to <name>.1.safetensors, ...
-inline constexpr size_t kSmallCaseBytes = size_t{16} << 10;    // output bytes of a case that are recorded whole
-inline constexpr size_t kMostCaseBytes = size_t{8} << 20;      // ... and of a case that fails; a larger one keeps digests
+inline constexpr size_t kMaxPackBytes = size_t{12}
+                                        << 20;  // of one file; more goes to <name>.1.safetensors, ...
+inline constexpr size_t kSmallCaseBytes = size_t{16} << 10;  // output bytes of a case that are recorded whole
+inline constexpr size_t kMostCaseBytes = size_t{8}
+                                         << 20;  // ... and of a case that fails; a larger one keeps digests
 
 // The first 32 hex digits of the bytes' SHA-256.
 std::string digest(std::span<const std::byte> bytes);
 
 struct PackPlane {
-  std::string name;                                  // "row.data", "x"
-  std::optional<safetensors::Tensor> tensor;         // bytes, where they are in the pack
-  std::string digest;                                // empty in foreign packs
+  std::string name;                           // "row.data", "x"
+  std::optional<safetensors::Tensor> tensor;  // bytes, where they are in the pack
+  std::string digest;                         // empty in foreign packs
 };
 struct PackCase {
-  std::string id;                                    // "000017", or whatever the maker chose
-  std::string line;                                  // empty: none given
-  std::string unpinned;                              // Subject::unpinned of the recorded subject; empty: its bits are pinned
-  std::vector<PackPlane> planes;                     // sorted by name
+  std::string id;                 // "000017", or whatever the maker chose
+  std::string line;               // empty: none given
+  std::string unpinned;           // Subject::unpinned of the recorded subject; empty: its bits are pinned
+  std::vector<PackPlane> planes;  // sorted by name
 
   const PackPlane* find(std::string_view plane) const;
 };
@@ -50,20 +57,20 @@ struct PackCase {
 std::optional<std::string> unpinned_of(const PackCase& recorded, const Problem& problem);
 struct Pack {
   std::string path;
-  std::vector<safetensors::File> files;              // keep the bytes mapped
-  std::vector<PackCase> cases;                       // sorted by id
+  std::vector<safetensors::File> files;  // keep the bytes mapped
+  std::vector<PackCase> cases;           // sorted by id
   std::string subject, environment, fingerprint, kernels;
-  int line_version = 0;                              // 0: not said
+  int line_version = 0;  // 0: not said
 
   const PackCase* find(std::string_view id) const;
 };
 
-// Reads one file and, when it is the first of a numbered series, all of it. Errors: unreadable, a form newer than kPackVersion, a case that calls bits open which
-// N16.13 pins.
+// Reads one file and, when it is the first of a numbered series, all of it. Errors: unreadable, a form newer
+// than kPackVersion, a case that calls bits open which N16.13 pins.
 Result<Pack> read_pack(const std::string& path);
 
-// The bytes of `tensor` as the plane expects them: same bit width and element count, any shape that flattens to it; packed 4-bit tensors are
-// unpacked to a byte per code. Error: what was expected and what was found.
+// The bytes of `tensor` as the plane expects them: same bit width and element count, any shape that flattens
+// to it; packed 4-bit tensors are unpacked to a byte per code. Error: what was expected and what was found.
 Result<std::vector<std::byte>> plane_bytes(const safetensors::Tensor& tensor, const Plane& plane);
 
 // One plane to be recorded; where `bytes` are absent only the digest is.
@@ -75,8 +82,10 @@ struct RecordedPlane {
 
 class PackWriter {
  public:
-  PackWriter(std::string path, std::string subject, const Environment& environment, std::string fingerprint, std::string kernels);
-  std::optional<Error> add(const Problem& problem, std::span<const RecordedPlane> planes, const std::string& unpinned = {});
+  PackWriter(std::string path, std::string subject, const Environment& environment, std::string fingerprint,
+             std::string kernels);
+  std::optional<Error> add(const Problem& problem, std::span<const RecordedPlane> planes,
+                           const std::string& unpinned = {});
   // Writes what is left. Files are named <path>, <stem>.1.safetensors, <stem>.2.safetensors, ...
   std::optional<Error> finish();
   size_t cases() const { return cases_; }
@@ -94,14 +103,5 @@ class PackWriter {
   std::vector<Stored> stored_;
   size_t bytes_ = 0, files_ = 0, cases_ = 0;
 };
-
-// A pack as a Subject: it supports the lines that it holds (compared in their canonical form), with bytes for every output plane. run() copies them.
-std::unique_ptr<Subject> make_pack_subject(std::shared_ptr<const Pack> pack, std::string name);
-
-// Judges a recorded case against outputs made here, by bytes where they are recorded and by digest otherwise: the claim `replay`. Bits that are not pinned are judged by
-// the bound (judge_unpinned); a digest that differs then says nothing, and the case counts as unsupported.
-// `kernels`: hash of this program's kernels, empty where there are none. The verdict is stale when the recorded line reads as another Problem, was written
-// under another kLineVersion, or the recording names other kernels.
-Verdict judge_replay(const Pack& pack, const PackCase& recorded, const Subjects& subjects, const std::string& kernels, const Environment& environment);
 
 }  // namespace assay

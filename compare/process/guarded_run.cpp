@@ -18,7 +18,8 @@ namespace {
 constexpr size_t kGuard = 256;
 constexpr std::byte kGuardByte{0xC3};
 
-// One buffer between guard bytes, at an address that is a multiple of `alignment` and of no larger power of two.
+// One buffer between guard bytes, at an address that is a multiple of `alignment` and of no larger power of
+// two.
 class GuardedBuffer {
  public:
   GuardedBuffer(size_t bytes, size_t alignment) : bytes_(bytes) {
@@ -33,12 +34,15 @@ class GuardedBuffer {
   // The first guard byte that changed, as text; or nothing.
   std::optional<std::string> trespass(const std::string& plane) const {
     auto changed = [](std::byte b) { return b != kGuardByte; };
-    const auto begin = block_.begin(), from = begin + static_cast<ptrdiff_t>(first_), to = from + static_cast<ptrdiff_t>(bytes_);
+    const auto begin = block_.begin(), from = begin + static_cast<ptrdiff_t>(first_),
+               to = from + static_cast<ptrdiff_t>(bytes_);
     if (const auto after = std::find_if(to, block_.end(), changed); after != block_.end())
-      return fmt::format("{}: byte {} past the end was written ({:02X})", plane, after - to, static_cast<unsigned>(*after));
+      return fmt::format("{}: byte {} past the end was written ({:02X})", plane, after - to,
+                         static_cast<unsigned>(*after));
     const auto before = std::find_if(begin, from, changed);
     if (before == from) return {};
-    return fmt::format("{}: byte {} before the start was written ({:02X})", plane, from - before, static_cast<unsigned>(*before));
+    return fmt::format("{}: byte {} before the start was written ({:02X})", plane, from - before,
+                       static_cast<unsigned>(*before));
   }
 
  private:
@@ -47,12 +51,14 @@ class GuardedBuffer {
 };
 
 size_t alignment_for(const Plane& plane, const Environment& env) {
-  return std::max<size_t>(static_cast<size_t>(info(plane.encoding).bytes()), static_cast<size_t>(env.alignment));
+  return std::max<size_t>(static_cast<size_t>(info(plane.encoding).bytes()),
+                          static_cast<size_t>(env.alignment));
 }
 
 }  // namespace
 
-Execution execute(Subject& subject, const Problem& problem, const std::vector<PlaneData>& inputs, const Environment& environment) {
+Execution execute(Subject& subject, const Problem& problem, const std::vector<PlaneData>& inputs,
+                  const Environment& environment) {
   Execution out;
   std::vector<GuardedBuffer> in_buffers, out_buffers;
   std::vector<ConstBuffer> in;
@@ -96,7 +102,8 @@ Execution execute(Subject& subject, const Problem& problem, const std::vector<Pl
     out.trespass = in_buffers[i].trespass(inputs[i].plane.name);
     const auto changed = std::mismatch(bytes.begin(), bytes.end(), inputs[i].bytes.begin()).first;
     if (!out.trespass && changed != bytes.end())
-      out.trespass = fmt::format("{}: byte {} of this input was written", inputs[i].plane.name, changed - bytes.begin());
+      out.trespass =
+          fmt::format("{}: byte {} of this input was written", inputs[i].plane.name, changed - bytes.begin());
   }
   return out;
 }

@@ -20,7 +20,8 @@ namespace {
 // Runs tasks 0..count-1 in worker processes and hands over the results in order.
 class Pool {
  public:
-  Pool(size_t count, int jobs, double timeout, TaskHooks hooks) : count_(count), timeout_(timeout), hooks_(std::move(hooks)) {
+  Pool(size_t count, int jobs, double timeout, TaskHooks hooks)
+      : count_(count), timeout_(timeout), hooks_(std::move(hooks)) {
     for (size_t i = 0; i < count; ++i) queue_.push_back(i);
     workers_.resize(std::clamp<size_t>(static_cast<size_t>(jobs), 1, std::max<size_t>(count, 1)));
   }
@@ -34,7 +35,8 @@ class Pool {
   }
 
  private:
-  // Tasks that a worker gets at once: enough to hide the round trip, few enough that no worker sits on a tail.
+  // Tasks that a worker gets at once: enough to hide the round trip, few enough that no worker sits on a
+  // tail.
   size_t batch() const { return std::clamp<size_t>(queue_.size() / (workers_.size() * 8), 1, 16); }
 
   void feed(std::unique_ptr<Worker>& w) {
@@ -60,7 +62,8 @@ class Pool {
       patience = std::min(patience, timeout_ - std::chrono::duration<double>(now - w->since()).count());
     }
     const int wait_ms = static_cast<int>(std::clamp(patience * 1000 + 1, 0.0, 1e6));
-    if (::poll(polled.data(), polled.size(), wait_ms) < 0 && errno != EINTR) throw std::runtime_error("poll failed");
+    if (::poll(polled.data(), polled.size(), wait_ms) < 0 && errno != EINTR)
+      throw std::runtime_error("poll failed");
     for (size_t i = 0; i < polled.size() && !stopped_; ++i) {
       std::unique_ptr<Worker>& w = *owners[i];
       if (polled[i].revents != 0) {
@@ -89,7 +92,8 @@ class Pool {
 
   void deliver(size_t task, std::string result) {
     early_.emplace(task, std::move(result));
-    for (auto it = early_.begin(); !stopped_ && it != early_.end() && it->first == next_; it = early_.erase(it)) {
+    for (auto it = early_.begin(); !stopped_ && it != early_.end() && it->first == next_;
+         it = early_.erase(it)) {
       stopped_ = !hooks_.result(it->first, std::move(it->second));
       ++next_;
     }
@@ -101,14 +105,16 @@ class Pool {
   TaskHooks hooks_;
   std::deque<size_t> queue_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::map<size_t, std::string> early_;                 // done before an earlier one
+  std::map<size_t, std::string> early_;  // done before an earlier one
 };
 
 int cores() { return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN))); }
 
 }  // namespace
 
-size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks) { return Pool(count, jobs > 0 ? jobs : cores(), timeout, std::move(hooks)).run(); }
+size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks) {
+  return Pool(count, jobs > 0 ? jobs : cores(), timeout, std::move(hooks)).run();
+}
 
 Result<std::string> in_child(const std::function<std::string()>& work, double timeout) {
   std::optional<std::string> text;
@@ -129,10 +135,12 @@ Result<std::string> in_child(const std::function<std::string()>& work, double ti
 }
 
 Support present_in_child(const Subject& subject) {
-  const Result<std::string> answer = in_child([&] {
-    const Support p = subject.present();
-    return (p.yes ? "y" : "n") + p.why;
-  }, 60);
+  const Result<std::string> answer = in_child(
+      [&] {
+        const Support p = subject.present();
+        return (p.yes ? "y" : "n") + p.why;
+      },
+      60);
   if (!answer) return {false, answer.error().text()};
   return {answer->starts_with('y'), answer->substr(1)};
 }

@@ -1,5 +1,5 @@
-// Runs many tasks in worker processes. This process starts no thread and touches no device, so a worker is a plain fork. Results come back in
-// the order of the tasks, whatever the number of workers.
+// Runs many tasks in worker processes. This process starts no thread and touches no device, so a worker is a
+// plain fork. Results come back in the order of the tasks, whatever the number of workers.
 #pragma once
 #include <functional>
 #include <string>
@@ -11,18 +11,21 @@ namespace assay {
 
 // What run_tasks does with tasks 0..count-1.
 struct TaskHooks {
-  std::function<std::string(size_t)> task;                       // in a worker: the result, any bytes
-  std::function<std::string(const std::string& why)> crashed;    // the result of a task whose worker ended or ran out of time
-  std::function<void(size_t)> started;                           // here, when a worker says so; may be empty
-  std::function<bool(size_t, std::string)> result;               // here, in order; false: stop
+  std::function<std::string(size_t)> task;  // in a worker: the result, any bytes
+  std::function<std::string(const std::string& why)>
+      crashed;                          // the result of a task whose worker ended or ran out of time
+  std::function<void(size_t)> started;  // here, when a worker says so; may be empty
+  std::function<bool(size_t, std::string)> result;  // here, in order; false: stop
 };
 // Returns the number of results handed over. jobs 0: the cores of this machine.
 size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks);
 
-// Runs `work` in a child process and returns the text that it returns, or an Error that says how the child ended.
+// Runs `work` in a child process and returns the text that it returns, or an Error that says how the child
+// ended.
 Result<std::string> in_child(const std::function<std::string()>& work, double timeout);
 
-// Subject::present(), asked in a child process: a subject may touch a device to answer, and a process that forks workers must not.
+// Subject::present(), asked in a child process: a subject may touch a device to answer, and a process that
+// forks workers must not.
 Support present_in_child(const Subject& subject);
 
 }  // namespace assay

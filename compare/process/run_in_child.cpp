@@ -11,16 +11,19 @@ namespace assay {
 namespace {
 
 // What crosses the pipe: a JSON header, a line end, then the planes' bytes in order.
-std::string pack_run(Subject& subject, const Problem& problem, const std::vector<PlaneData>& inputs, const Environment& environment) {
+std::string pack_run(Subject& subject, const Problem& problem, const std::vector<PlaneData>& inputs,
+                     const Environment& environment) {
   const Support support = subject.supports(problem);
   if (!support.yes) return json::dump(json::object({{"unsupported", support.why}})) + "\n";
   const Execution run = execute(subject, problem, inputs, environment);
   if (run.unsupported) return json::dump(json::object({{"unsupported", *run.error}})) + "\n";
-  json::Value head = json::object({{"by", run.served.by}, {"launches", run.served.launches}, {"seconds", run.seconds}});
+  json::Value head =
+      json::object({{"by", run.served.by}, {"launches", run.served.launches}, {"seconds", run.seconds}});
   if (run.error) head.set("error", *run.error);
   if (run.trespass) head.set("trespass", *run.trespass);
   std::string text = json::dump(head) + "\n";
-  for (const PlaneData& p : run.planes) text.append(reinterpret_cast<const char*>(p.bytes.data()), p.bytes.size());
+  for (const PlaneData& p : run.planes)
+    text.append(reinterpret_cast<const char*>(p.bytes.data()), p.bytes.size());
   return text;
 }
 
@@ -33,7 +36,8 @@ std::string IsolatedRun::trouble() const {
   return execution.trespass.value_or("");
 }
 
-IsolatedRun run_isolated(Subject& subject, const Problem& problem, const std::vector<PlaneData>& inputs, const Environment& environment, double timeout) {
+IsolatedRun run_isolated(Subject& subject, const Problem& problem, const std::vector<PlaneData>& inputs,
+                         const Environment& environment, double timeout) {
   IsolatedRun out;
   const auto text = in_child([&] { return pack_run(subject, problem, inputs, environment); }, timeout);
   auto crashed = [&](std::string why) {
@@ -43,14 +47,16 @@ IsolatedRun run_isolated(Subject& subject, const Problem& problem, const std::ve
   };
   if (!text) return crashed(text.error().text());
   const size_t end = text->find('\n');
-  const auto head = end == std::string::npos ? Result<json::Value>(Error{"no answer", 0, ""}) : json::parse(std::string_view(*text).substr(0, end));
+  const auto head = end == std::string::npos ? Result<json::Value>(Error{"no answer", 0, ""})
+                                             : json::parse(std::string_view(*text).substr(0, end));
   if (!head) return crashed("the child's answer cannot be read: " + head.error().text());
   if (head->find("unsupported")) {
     out.status = IsolatedRun::Status::unsupported;
     out.why = head->text("unsupported");
     return out;
   }
-  out.execution.served = {std::string(head->text("by")), static_cast<int>(head->find("launches")->to_int().value_or(0))};
+  out.execution.served = {std::string(head->text("by")),
+                          static_cast<int>(head->find("launches")->to_int().value_or(0))};
   out.execution.seconds = head->find("seconds")->to_double().value_or(0);
   if (head->find("error")) out.execution.error = head->text("error");
   if (head->find("trespass")) out.execution.trespass = head->text("trespass");
@@ -58,7 +64,7 @@ IsolatedRun run_isolated(Subject& subject, const Problem& problem, const std::ve
   for (Plane& plane : output_planes(problem)) {
     PlaneData data{std::move(plane), {}};
     const size_t bytes = data.plane.bytes();
-    if (text->size() - at < bytes) {   // a subject that failed before its outputs were made
+    if (text->size() - at < bytes) {  // a subject that failed before its outputs were made
       if (out.execution.error) return out;
       return crashed("the child's answer is cut short");
     }
@@ -70,7 +76,8 @@ IsolatedRun run_isolated(Subject& subject, const Problem& problem, const std::ve
   return out;
 }
 
-Result<std::vector<PlaneData>> inputs_with(const Problem& problem, const std::vector<PlaneData>& given, Subject& reference) {
+Result<std::vector<PlaneData>> inputs_with(const Problem& problem, const std::vector<PlaneData>& given,
+                                           Subject& reference) {
   const std::vector<Plane> needed = input_planes(problem);
   std::vector<PlaneData> out;
   for (const Plane& plane : needed)

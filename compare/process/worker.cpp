@@ -25,9 +25,10 @@ namespace assay {
 namespace {
 
 constexpr size_t kMaxFrame = size_t{8} << 30;
-constexpr size_t kShownErrors = 1500;   // bytes of standard error that a crash quotes
+constexpr size_t kShownErrors = 1500;  // bytes of standard error that a crash quotes
 
-// The parent's ends of every worker's pipes: a later child must not keep them open, or the end of an earlier one would not be seen.
+// The parent's ends of every worker's pipes: a later child must not keep them open, or the end of an earlier
+// one would not be seen.
 std::set<int>& parents_ends() {
   static std::set<int> ends;
   return ends;
@@ -60,7 +61,7 @@ bool read_all(int fd, void* data, size_t size) {
 struct FrameHead {
   uint64_t bytes;
   uint32_t task;
-  uint32_t done;   // 0: the task has begun; the bytes say where its standard error begins
+  uint32_t done;  // 0: the task has begun; the bytes say where its standard error begins
 };
 
 bool send_frame(int fd, uint32_t task, bool done, const std::string& text) {
@@ -69,7 +70,7 @@ bool send_frame(int fd, uint32_t task, bool done, const std::string& text) {
 }
 
 size_t file_size(int fd) {
-  struct stat s{};
+  struct stat s {};
   return fd >= 0 && ::fstat(fd, &s) == 0 ? static_cast<size_t>(s.st_size) : 0;
 }
 
@@ -77,7 +78,8 @@ size_t file_size(int fd) {
 
 Worker::Worker(const Task& task) {
   int down[2], up[2];
-  if (::pipe2(down, O_CLOEXEC) != 0) throw std::runtime_error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+  if (::pipe2(down, O_CLOEXEC) != 0)
+    throw std::runtime_error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
   if (::pipe2(up, O_CLOEXEC) != 0) {
     ::close(down[0]);
     ::close(down[1]);
@@ -96,7 +98,8 @@ Worker::Worker(const Task& task) {
   if (pid_ == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(0);
-    for (int sig : {SIGINT, SIGTERM, SIGPIPE}) std::signal(sig, sig == SIGINT ? SIG_IGN : SIG_DFL);   // the parent decides on Ctrl-C
+    for (int sig : {SIGINT, SIGTERM, SIGPIPE})
+      std::signal(sig, sig == SIGINT ? SIG_IGN : SIG_DFL);  // the parent decides on Ctrl-C
     const rlimit no_core{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core);
     for (int fd : parents_ends()) ::close(fd);
@@ -122,12 +125,12 @@ void Worker::serve(const Task& task, int in, int out) {
       if (!send_frame(out, i, false, std::to_string(file_size(STDERR_FILENO)))) break;
       if (!send_frame(out, i, true, task(i))) break;
     }
-  } catch (const std::exception& e) {   // must not unwind into the parent's code
+  } catch (const std::exception& e) {  // must not unwind into the parent's code
     std::fprintf(stderr, "%s\n", e.what());
     std::fflush(stderr);
     ::_exit(70);
   }
-  ::_exit(0);   // no destructors, no atexit: a worker owns nothing that outlives it
+  ::_exit(0);  // no destructors, no atexit: a worker owns nothing that outlives it
 }
 
 Worker::~Worker() {
@@ -139,7 +142,8 @@ void Worker::give(const std::vector<size_t>& tasks) {
   std::vector<uint32_t> numbers(tasks.begin(), tasks.end());
   pending_.insert(pending_.end(), tasks.begin(), tasks.end());
   // A child that has died is noticed by receive(); a pipe holds far more than a batch.
-  struct sigaction ignore{}, before{};
+  struct sigaction ignore {
+  }, before{};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &before);
   write_all(to_child_, numbers.data(), numbers.size() * sizeof(uint32_t));
@@ -163,7 +167,8 @@ bool Worker::receive(std::vector<Event>& events) {
   while (buffer_.size() - at >= sizeof(FrameHead)) {
     FrameHead head;
     std::memcpy(&head, buffer_.data() + at, sizeof head);
-    if (head.bytes > kMaxFrame || pending_.empty() || head.task != pending_.front()) return false;   // the child wrote over its own memory
+    if (head.bytes > kMaxFrame || pending_.empty() || head.task != pending_.front())
+      return false;  // the child wrote over its own memory
     if (buffer_.size() - at - sizeof head < head.bytes) break;
     since_ = Clock::now();
     if (!head.done) {
@@ -200,10 +205,13 @@ std::string Worker::bury(bool kill) {
   }
   pid_ = -1;
   std::string how;
-  if (WIFSIGNALED(status)) how = fmt::format("signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
-  else how = fmt::format("the process ended with status {}", WIFEXITED(status) ? WEXITSTATUS(status) : status);
+  if (WIFSIGNALED(status))
+    how = fmt::format("signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+  else
+    how = fmt::format("the process ended with status {}", WIFEXITED(status) ? WEXITSTATUS(status) : status);
   if (errors_ >= 0) {
-    const size_t size = file_size(errors_), from = std::max(errors_at_, size > kShownErrors ? size - kShownErrors : 0);
+    const size_t size = file_size(errors_),
+                 from = std::max(errors_at_, size > kShownErrors ? size - kShownErrors : 0);
     std::string tail(size - std::min(from, size), '\0');
     const ssize_t n = ::pread(errors_, tail.data(), tail.size(), static_cast<off_t>(from));
     tail.resize(n > 0 ? static_cast<size_t>(n) : 0);

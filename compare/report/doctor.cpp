@@ -9,13 +9,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <ostream>
 #include <thread>
 
 #include <fmt/format.h>
 
-#include "compare/report/build.h"
 #include "compare/process/pool.h"
+#include "compare/report/build.h"
 #include "contract/line.h"
 
 // Given by compare/CMakeLists.txt.
@@ -64,17 +63,19 @@ std::string distribution() {
 }
 
 json::Value vectors() {
-  for (const std::string& root : {std::string("fixtures/vectors"), std::string(ASSAY_SOURCE_DIR "/fixtures/vectors")}) {
+  for (const std::string& root :
+       {std::string("fixtures/vectors"), std::string(ASSAY_SOURCE_DIR "/fixtures/vectors")}) {
     std::error_code error;
     if (!std::filesystem::exists(root + "/index.json", error)) continue;
     int64_t files = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(root, error)) files += entry.path().extension() == ".safetensors";
+    for (const auto& entry : std::filesystem::directory_iterator(root, error))
+      files += entry.path().extension() == ".safetensors";
     return json::object({{"path", root}, {"files", files}});
   }
   return {};
 }
 
-uint32_t digest(const std::string& text) {   // FNV-1a: to tell reports apart, not to protect them
+uint32_t digest(const std::string& text) {  // FNV-1a: to tell reports apart, not to protect them
   uint32_t h = 2166136261u;
   for (unsigned char c : text) h = (h ^ c) * 16777619u;
   return h;
@@ -92,10 +93,11 @@ std::string fingerprint_of(const json::Value& facts, const std::vector<FloatProb
   const json::Value* gpu = subject_named(facts, "gpu");
   const std::string device = !gpu || !gpu->find("present")->to_bool().value_or(false) ? "no GPU"
                              : gpu->text("detail").empty()                            ? "GPU"
-                                                                                      : std::string(gpu->text("detail"));
-  return fmt::format("assay {} ({}), {} {}, {}, {}, {} cores, {}, {}, id {:08x}", build::kVersion, facts.text("commit"), facts.text("compiler"),
-                     facts.text("build_type"), facts.text("os"), facts.text("cpu"), facts.find("cores")->to_int().value_or(0), sound ? "float ok" : "FLOAT ENVIRONMENT BROKEN",
-                     device, digest(json::dump(facts)));
+                                                           : std::string(gpu->text("detail"));
+  return fmt::format("assay {} ({}), {} {}, {}, {}, {} cores, {}, {}, id {:08x}", build::kVersion,
+                     facts.text("commit"), facts.text("compiler"), facts.text("build_type"), facts.text("os"),
+                     facts.text("cpu"), facts.find("cores")->to_int().value_or(0),
+                     sound ? "float ok" : "FLOAT ENVIRONMENT BROKEN", device, digest(json::dump(facts)));
 }
 
 }  // namespace
@@ -104,7 +106,8 @@ std::vector<FloatProbe> probe_float_environment() {
   std::vector<FloatProbe> out;
   auto probe = [&](std::string name, std::string expression, float found, float expected) {
     const uint32_t f = std::bit_cast<uint32_t>(found), e = std::bit_cast<uint32_t>(expected);
-    out.push_back({std::move(name), f == e, f == e ? "" : fmt::format("{} gives {:08X}, expected {:08X}", expression, f, e)});
+    out.push_back({std::move(name), f == e,
+                   f == e ? "" : fmt::format("{} gives {:08X}, expected {:08X}", expression, f, e)});
   };
   const float smallest = std::bit_cast<float>(1u), least_normal = FLT_MIN;
   probe("round to nearest", "1 + 2^-24", opaque(1.0f) + opaque(0x1p-24f), 1.0f);
@@ -113,12 +116,16 @@ std::vector<FloatProbe> probe_float_environment() {
   probe("subnormal results are kept", "2^-126 * 0.5", opaque(least_normal) * opaque(0.5f), 0x1p-127f);
   probe("subnormal operands are read", "2^-149 * 2^24", opaque(smallest) * opaque(0x1p24f), 0x1p-125f);
   // (1 + 2^-12)^2 - (1 + 2^-11) is 2^-24 exactly, and 0 when the product is rounded first.
-  probe("no contraction", "(1 + 2^-12)^2 - (1 + 2^-11)", multiply_add(opaque(0x1.001p0f), opaque(0x1.001p0f), opaque(-0x1.002p0f)), 0.0f);
+  probe("no contraction", "(1 + 2^-12)^2 - (1 + 2^-11)",
+        multiply_add(opaque(0x1.001p0f), opaque(0x1.001p0f), opaque(-0x1.002p0f)), 0.0f);
   probe("no excess precision", "FLT_MAX * 2 / 2", opaque(FLT_MAX) * opaque(2.0f) / opaque(2.0f), INFINITY);
-  probe("division is correctly rounded", "1 / 49", opaque(1.0f) / opaque(49.0f), static_cast<float>(1.0 / 49.0));
-  probe("square root is correctly rounded", "sqrt 2", std::sqrt(opaque(2.0f)), static_cast<float>(std::sqrt(2.0)));
+  probe("division is correctly rounded", "1 / 49", opaque(1.0f) / opaque(49.0f),
+        static_cast<float>(1.0 / 49.0));
+  probe("square root is correctly rounded", "sqrt 2", std::sqrt(opaque(2.0f)),
+        static_cast<float>(std::sqrt(2.0)));
   const bool nearest = std::fegetround() == FE_TONEAREST;
-  out.push_back({"rounding register", nearest, nearest ? "" : fmt::format("fegetround() is {}", std::fegetround())});
+  out.push_back(
+      {"rounding register", nearest, nearest ? "" : fmt::format("fegetround() is {}", std::fegetround())});
   return out;
 }
 
@@ -160,37 +167,8 @@ json::Value doctor_facts_in_child(const Subjects& subjects) {
   return {};
 }
 
-std::string fingerprint(std::span<Subject* const> subjects) { return std::string(doctor_facts(subjects).text("fingerprint")); }
-
-int run_doctor(const DoctorOptions& options, std::span<Subject* const> subjects, std::ostream& out) {
-  const json::Value facts = doctor_facts(subjects);
-  bool sound = true;
-  for (const auto& [name, value] : *facts.find("float")->object()) sound &= value.to_bool().value_or(false);
-  if (options.json) {
-    out << json::dump(facts, 2) << "\n";
-    return sound ? 0 : 1;
-  }
-  auto row = [&](std::string_view name, std::string_view value) { out << fmt::format("{:<12} {}\n", name, value); };
-  row("assay", fmt::format("{} ({}), line grammar {}", facts.text("version"), facts.text("commit"), kLineVersion));
-  row("compiler", fmt::format("{}  {}  {}", facts.text("compiler"), facts.text("build_type"), facts.text("flags")));
-  row("sanitizers", facts.text("sanitizers").empty() ? "none" : facts.text("sanitizers"));
-  row("cuda", facts.find("cuda_toolkit")->is_null() ? "not compiled in: no nvcc at build, or ASSAY_CUDA=OFF" : fmt::format("toolkit {} at build", facts.text("cuda_toolkit")));
-  row("system", fmt::format("{}  {}", facts.text("os"), facts.text("distribution")));
-  row("processor", fmt::format("{}, {} cores", facts.text("cpu"), facts.find("cores")->to_int().value_or(0)));
-  const auto& floats = *facts.find("float")->object();
-  row("float", sound ? fmt::format("as clause N1.1 asks: all {} probes hold", floats.size()) : "NOT as clause N1.1 asks:");
-  for (const auto& [name, value] : floats)
-    if (!value.to_bool()) row("", fmt::format("{}: {}", name, *value.string()));
-  for (const json::Value& s : *facts.find("subjects")->array()) {
-    const bool present = s.find("present")->to_bool().value_or(false);
-    row(&s == &facts.find("subjects")->array()->front() ? "subjects" : "",
-        fmt::format("{:<10} {}{}", s.text("name"), present ? "present" : "absent", s.text("detail").empty() ? "" : ": " + std::string(s.text("detail"))));
-  }
-  const json::Value* v = facts.find("vectors");
-  row("vectors", v->is_null() ? "absent: no fixtures/vectors/index.json here or in the source tree"
-                              : fmt::format("{} files in {}", v->find("files")->to_int().value_or(0), v->text("path")));
-  row("id", facts.text("fingerprint"));
-  return sound ? 0 : 1;
+std::string fingerprint(std::span<Subject* const> subjects) {
+  return std::string(doctor_facts(subjects).text("fingerprint"));
 }
 
 }  // namespace assay

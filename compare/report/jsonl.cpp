@@ -12,18 +12,22 @@ namespace {
 
 class JsonlReport final : public Report {
  public:
-  JsonlReport(std::FILE* file, std::string path, const Environment& environment) : file_(file), path_(std::move(path)), environment_(to_text(environment)) {}
+  JsonlReport(std::FILE* file, std::string path, const Environment& environment)
+      : file_(file), path_(std::move(path)), environment_(to_text(environment)) {}
   ~JsonlReport() override { std::fclose(file_); }
 
   void write(const json::Value& v) {
     const std::string text = json::dump(v) + "\n";
-    const bool whole = std::fwrite(text.data(), 1, text.size(), file_) == text.size() && std::fflush(file_) == 0;   // what is reported survives this process
-    if (!whole && !trouble_) trouble_ = Error{fmt::format("cannot write all of {}: {}", path_, std::strerror(errno)), 0, ""};
+    const bool whole = std::fwrite(text.data(), 1, text.size(), file_) == text.size() &&
+                       std::fflush(file_) == 0;  // what is reported survives this process
+    if (!whole && !trouble_)
+      trouble_ = Error{fmt::format("cannot write all of {}: {}", path_, std::strerror(errno)), 0, ""};
   }
   std::optional<Error> trouble() const override { return trouble_; }
 
   void result(const SuiteEntry& e, const Verdict& v) override {
-    json::Value record = json::object({{"record", "case"}, {"file", e.file}, {"line_number", e.line}, {"line", e.text}});
+    json::Value record =
+        json::object({{"record", "case"}, {"file", e.file}, {"line_number", e.line}, {"line", e.text}});
     if (!environment_.empty()) record.set("environment", environment_);
     const Breach* first = v.breaches.empty() ? nullptr : &v.breaches[0];
     if (first) {
@@ -36,13 +40,23 @@ class JsonlReport final : public Report {
     // Each further claim that does not hold, with the members that say which.
     for (size_t i = 1; i < v.breaches.size(); ++i) {
       const Breach& b = v.breaches[i];
-      write(json::object({{"record", "breach"}, {"file", e.file}, {"line_number", e.line}, {"line", e.text}, {"subject", v.subject},
-                          {"outcome", name_of(v.outcome)}, {"claim", b.claim}, {"plane", b.plane}}));
+      write(json::object({{"record", "breach"},
+                          {"file", e.file},
+                          {"line_number", e.line},
+                          {"line", e.text},
+                          {"subject", v.subject},
+                          {"outcome", name_of(v.outcome)},
+                          {"claim", b.claim},
+                          {"plane", b.plane}}));
     }
   }
 
   void finish(const Totals& t) override {
-    json::Value record = json::object({{"record", "totals"}, {"passed", t.passed}, {"failed", t.failed}, {"skipped", t.skipped}, {"launches", t.launches},
+    json::Value record = json::object({{"record", "totals"},
+                                       {"passed", t.passed},
+                                       {"failed", t.failed},
+                                       {"skipped", t.skipped},
+                                       {"launches", t.launches},
                                        {"seconds", t.seconds}});
     json::Value outcomes = json::object();
     for (const auto& [outcome, count] : t.by_outcome) outcomes.set(name_of(outcome), count);
@@ -66,11 +80,18 @@ class JsonlReport final : public Report {
 
 }  // namespace
 
-Result<std::unique_ptr<Report>> make_jsonl_report(const std::string& path, const json::Value& doctor, const Environment& environment) {
+Result<std::unique_ptr<Report>> make_jsonl_report(const std::string& path, const json::Value& doctor,
+                                                  const Environment& environment) {
   std::FILE* file = std::fopen(path.c_str(), "we");
-  if (!file) return Error{fmt::format("cannot write {}: {}", path, std::strerror(errno)), 0, "--jsonl takes a file in a folder that exists"};
+  if (!file)
+    return Error{fmt::format("cannot write {}: {}", path, std::strerror(errno)), 0,
+                 "--jsonl takes a file in a folder that exists"};
   auto report = std::make_unique<JsonlReport>(file, path, environment);
-  report->write(json::object({{"record", "head"}, {"schema", "assay-report"}, {"version", kReportVersion}, {"line_version", kLineVersion}, {"doctor", doctor}}));
+  report->write(json::object({{"record", "head"},
+                              {"schema", "assay-report"},
+                              {"version", kReportVersion},
+                              {"line_version", kLineVersion},
+                              {"doctor", doctor}}));
   return std::unique_ptr<Report>(std::move(report));
 }
 

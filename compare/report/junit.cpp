@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "compare/text/html.h"
 #include "compare/report/report.h"
+#include "compare/text/html.h"
 #include "fixtures/files.h"
 
 namespace assay {
@@ -16,18 +16,25 @@ class JunitReport final : public Report {
     Group& g = group(e.file);
     ++g.tests;
     g.seconds += v.seconds;
-    g.text += fmt::format("    <testcase classname=\"{}\" name=\"{}\" file=\"{}\" line=\"{}\" time=\"{:.6f}\"", escaped(e.file + "." + v.subject), escaped(e.text),
-                          escaped(e.file), e.line, v.seconds);
+    g.text +=
+        fmt::format("    <testcase classname=\"{}\" name=\"{}\" file=\"{}\" line=\"{}\" time=\"{:.6f}\"",
+                    escaped(e.file + "." + v.subject), escaped(e.text), escaped(e.file), e.line, v.seconds);
     if (v.outcome == Outcome::passed) {
-      g.text += v.unpinned.empty() ? "/>\n" : fmt::format(">\n      <system-out>{}</system-out>\n    </testcase>\n", escaped(unpinned_text(v)));
+      g.text += v.unpinned.empty() ? "/>\n"
+                                   : fmt::format(">\n      <system-out>{}</system-out>\n    </testcase>\n",
+                                                 escaped(unpinned_text(v)));
       return;
     }
     const char* element = v.outcome == Outcome::crashed ? "error" : is_red(v.outcome) ? "failure" : "skipped";
     (v.outcome == Outcome::crashed ? g.errors : is_red(v.outcome) ? g.failures : g.skipped)++;
     const Breach* b = v.breaches.empty() ? nullptr : &v.breaches[0];
-    const std::string message = b ? (b->plane.empty() ? b->message : fmt::format("{}: {} first at {}", b->claim, b->plane, b->where)) : v.reason;
+    const std::string message =
+        b ? (b->plane.empty() ? b->message : fmt::format("{}: {} first at {}", b->claim, b->plane, b->where))
+          : v.reason;
     g.text += fmt::format(">\n      <{} message=\"{}\"", element, escaped(message));
-    if (is_red(v.outcome)) g.text += fmt::format(" type=\"{}\">{}</{}>\n", name_of(v.outcome), escaped(failure_screen(e, v, {})), element);
+    if (is_red(v.outcome))
+      g.text += fmt::format(" type=\"{}\">{}</{}>\n", name_of(v.outcome), escaped(failure_screen(e, v, {})),
+                            element);
     else g.text += "/>\n";
     g.text += "    </testcase>\n";
   }
@@ -41,11 +48,15 @@ class JunitReport final : public Report {
       all.errors += g.errors;
       all.skipped += g.skipped;
     }
-    xml += fmt::format("<testsuites name=\"assay\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.6f}\">\n", all.tests, all.failures, all.errors,
-                       all.skipped, t.seconds);
+    xml += fmt::format(
+        "<testsuites name=\"assay\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" "
+        "time=\"{:.6f}\">\n",
+        all.tests, all.failures, all.errors, all.skipped, t.seconds);
     for (const Group& g : groups_) {
-      xml += fmt::format("  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" time=\"{:.6f}\">\n", escaped(g.name), g.tests, g.failures,
-                         g.errors, g.skipped, g.seconds);
+      xml += fmt::format(
+          "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\" "
+          "time=\"{:.6f}\">\n",
+          escaped(g.name), g.tests, g.failures, g.errors, g.skipped, g.seconds);
       xml += g.text + "  </testsuite>\n";
     }
     xml += "</testsuites>\n";
@@ -74,7 +85,8 @@ class JunitReport final : public Report {
 
 Result<std::unique_ptr<Report>> make_junit_report(const std::string& path) {
   // An empty report at once: after an hour of cases is no time to learn of a wrong path.
-  if (const auto error = write_file(path, std::string_view())) return Error{"cannot write " + error->message, 0, "--junit takes a file in a folder that exists"};
+  if (const auto error = write_file(path, std::string_view()))
+    return Error{"cannot write " + error->message, 0, "--junit takes a file in a folder that exists"};
   return std::unique_ptr<Report>(std::make_unique<JunitReport>(path));
 }
 

@@ -60,7 +60,8 @@ string Matrix::text(size_t width) const {
     while (end < columns_.size()) {
       size_t w = columns_[end].size();
       for (const string& r : rows_)
-        if (const auto f = fields_.find({r, columns_[end]}); f != fields_.end()) w = std::max(w, text_of(f->second).size());
+        if (const auto f = fields_.find({r, columns_[end]}); f != fields_.end())
+          w = std::max(w, text_of(f->second).size());
       if (end > begin && used + 2 + w > width) break;
       used += 2 + w;
       widths.push_back(w);
@@ -82,7 +83,9 @@ string Matrix::text(size_t width) const {
     out += "\n";
     begin = end;
   }
-  return out + "A number counts cells that are equal bit for bit; \"3 E13\" those that differ by that cause alone (docs/parity.md).\n";
+  return out +
+         "A number counts cells that are equal bit for bit; \"3 E13\" those that differ by that cause alone "
+         "(docs/parity.md).\n";
 }
 
 string Matrix::html() const {
@@ -94,8 +97,12 @@ string Matrix::html() const {
     for (const auto& [codes, n] : f.excluded) excluded += n;
   }
   string out = page_head("Assay: parity matrix", kStyle) + "<h1>Hybrid against vanilla</h1>\n";
-  out += fmt::format("<p>{} cells bitwise, {} excluded by a cause whose removal makes them bitwise, {} failed, {} not run.</p>\n", bitwise, excluded, failed, other);
-  out += "<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th scope=\"col\">module, hybrid roles</th>";
+  out += fmt::format(
+      "<p>{} cells bitwise, {} excluded by a cause whose removal makes them bitwise, {} failed, {} not "
+      "run.</p>\n",
+      bitwise, excluded, failed, other);
+  out +=
+      "<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th scope=\"col\">module, hybrid roles</th>";
   for (const string& c : columns_) out += fmt::format("<th scope=\"col\">{}</th>", escaped(c));
   out += "</tr></thead><tbody>\n";
   for (const string& r : rows_) {
@@ -123,12 +130,16 @@ string Matrix::html() const {
           if (is_red(e.verdict.outcome) != red || (!red && e.verdict.excluded.empty())) continue;
           string why = e.verdict.reason;
           if (why.empty() && !e.verdict.breaches.empty()) why = e.verdict.breaches[0].message;
-          rows += fmt::format("<tr><td><code>{}</code></td><td>{}</td><td>{}</td></tr>\n", escaped(e.line), escaped(red ? string(name_of(e.verdict.outcome)) : e.verdict.excluded), escaped(why));
+          rows += fmt::format("<tr><td><code>{}</code></td><td>{}</td><td>{}</td></tr>\n", escaped(e.line),
+                              escaped(red ? string(name_of(e.verdict.outcome)) : e.verdict.excluded),
+                              escaped(why));
         }
       }
     if (rows.empty()) continue;
-    out += fmt::format("<h2>{}</h2>\n<div class=\"scroll\"><table class=\"list\"><thead><tr><th scope=\"col\">cell</th><th scope=\"col\">{}</th><th scope=\"col\">{}</th></tr></thead><tbody>\n{}</tbody></table></div>\n", red ? "Failed" : "Excluded",
-                       red ? "outcome" : "cause", red ? "where" : "what it is", rows);
+    out += fmt::format(
+        "<h2>{}</h2>\n<div class=\"scroll\"><table class=\"list\"><thead><tr><th scope=\"col\">cell</th><th "
+        "scope=\"col\">{}</th><th scope=\"col\">{}</th></tr></thead><tbody>\n{}</tbody></table></div>\n",
+        red ? "Failed" : "Excluded", red ? "outcome" : "cause", red ? "where" : "what it is", rows);
   }
   return out + page_end();
 }

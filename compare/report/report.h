@@ -1,4 +1,5 @@
-// Reports: what a run says, as it goes. Each form is a Report; they are all fed the same results, in the suite's order.
+// Reports: what a run says, as it goes. Each form is a Report; they are all fed the same results, in the
+// suite's order.
 #pragma once
 #include <chrono>
 #include <cstdio>
@@ -15,12 +16,13 @@ namespace assay {
 // Counts of a run; a line counts once for each subject.
 struct Totals {
   size_t passed = 0;
-  size_t failed = 0;                                   // failed, mistrusted, crashed and stale
-  size_t skipped = 0;                                  // skipped, and unsupported where no annotation expects it
+  size_t failed = 0;   // failed, mistrusted, crashed and stale
+  size_t skipped = 0;  // skipped, and unsupported where no annotation expects it
   std::map<Outcome, size_t> by_outcome;
-  std::map<std::string, size_t> skip_reasons;          // "gpu: no CUDA device" -> 12
-  std::map<std::string, size_t> unpinned_reasons;      // "cublaslt: ..." -> 3: judged by the bound (N16.13), whatever the outcome
-  size_t launches = 0;                                 // kernels
+  std::map<std::string, size_t> skip_reasons;  // "gpu: no CUDA device" -> 12
+  std::map<std::string, size_t>
+      unpinned_reasons;  // "cublaslt: ..." -> 3: judged by the bound (N16.13), whatever the outcome
+  size_t launches = 0;   // kernels
   double seconds = 0;
 
   void add(const Verdict& v);
@@ -40,20 +42,22 @@ class Report {
 };
 
 struct TextOptions {
-  bool verbose = false;                                // a line for each case, not only for red ones
+  bool verbose = false;  // a line for each case, not only for red ones
   bool colour = false;
-  size_t full_screens = 20;                            // failures after these are one line each
+  size_t full_screens = 20;  // failures after these are one line each
   Environment environment;
 };
 // The report that people read, on `out`.
 std::unique_ptr<Report> make_text_report(std::FILE* out, const TextOptions& options);
 
-// JSON lines, each flushed (docs/reading-a-report.md has the schema): a head with the doctor's facts, a record per line and subject, one more per
-// further breach, and the totals. Error: `path` cannot be written.
+// JSON lines, each flushed (docs/reading-a-report.md has the schema): a head with the doctor's facts, a
+// record per line and subject, one more per further breach, and the totals. Error: `path` cannot be written.
 inline constexpr int kReportVersion = 1;
-Result<std::unique_ptr<Report>> make_jsonl_report(const std::string& path, const json::Value& doctor, const Environment& environment);
+Result<std::unique_ptr<Report>> make_jsonl_report(const std::string& path, const json::Value& doctor,
+                                                  const Environment& environment);
 
-// JUnit XML, written at the end: a testcase per line and subject, a suite per file. Error: `path` cannot be written, said before anything runs.
+// JUnit XML, written at the end: a testcase per line and subject, a suite per file. Error: `path` cannot be
+// written, said before anything runs.
 Result<std::unique_ptr<Report>> make_junit_report(const std::string& path);
 
 // The text in a shell's single quotes.

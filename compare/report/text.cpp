@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include "compare/arithmetic/places.h"
+#include "compare/report/report.h"
 #include "compare/report/screen.h"
 #include "compare/text/printable.h"
-#include "compare/report/report.h"
+#include "compare/text/terminal.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -13,14 +15,19 @@ namespace {
 
 std::string upper(std::string_view s) {
   std::string out(s);
-  std::transform(out.begin(), out.end(), out.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
   return out;
 }
 
-std::string place_of_entry(const SuiteEntry& e) { return printable(e.line ? fmt::format("{}:{}", e.file, e.line) : e.file); }
+std::string place_of_entry(const SuiteEntry& e) {
+  return printable(e.line ? fmt::format("{}:{}", e.file, e.line) : e.file);
+}
 
 // The subject that repeats a breach: its name without " again".
-std::string subject_flag(const Verdict& v) { return v.argument.empty() || v.subject == "host" ? "" : " " + v.argument; }   // host is the default
+std::string subject_flag(const Verdict& v) {
+  return v.argument.empty() || v.subject == "host" ? "" : " " + v.argument;
+}  // host is the default
 
 // Tensor coordinates of a breach for --at, or an empty string.
 std::string trace_place(const Problem& p, const Breach& b) {
@@ -35,7 +42,8 @@ std::string trace_place(const Problem& p, const Breach& b) {
 }
 
 std::string claim_text(const Breach& b) {
-  if (b.claim == "parity" || b.claim == "replay" || b.claim == "device") return fmt::format("{} == {}", b.got, b.want);
+  if (b.claim == "parity" || b.claim == "replay" || b.claim == "device")
+    return fmt::format("{} == {}", b.got, b.want);
   if (b.claim == "repeat") return fmt::format("{} == {} (repeat)", b.got, b.want);
   return fmt::format("{} of {}", b.claim, b.got);
 }
@@ -48,7 +56,10 @@ std::string about_text(const Verdict& v) {
 
 std::string parenthesis(const Verdict& v) {
   const std::string unpinned = unpinned_text(v);
-  return v.reason.empty() && unpinned.empty() ? "" : fmt::format("   ({}{}{})", v.reason, v.reason.empty() || unpinned.empty() ? "" : "; ", unpinned);
+  return v.reason.empty() && unpinned.empty()
+             ? ""
+             : fmt::format("   ({}{}{})", v.reason, v.reason.empty() || unpinned.empty() ? "" : "; ",
+                           unpinned);
 }
 
 class TextReport final : public Report {
@@ -61,25 +72,32 @@ class TextReport final : public Report {
         std::string screen = failure_screen(e, v, options_.environment);
         if (options_.colour) {
           const size_t word = screen.find(' ');
-          screen = "\033[31m" + screen.substr(0, word) + "\033[0m" + screen.substr(word);
+          screen = coloured(screen.substr(0, word), Colour::red) + screen.substr(word);
         }
         fmt::print(out_, "{}\n", screen);
       } else {
         const Breach* b = v.breaches.empty() ? nullptr : &v.breaches[0];
-        fmt::print(out_, "{}  {}  {}  {} {}  {}\n", upper(name_of(v.outcome)), place_of_entry(e), printable(e.text), b ? claim_text(*b) : v.subject, b ? b->plane : "", b ? b->where : v.reason);
+        fmt::print(out_, "{}  {}  {}  {} {}  {}\n", upper(name_of(v.outcome)), place_of_entry(e),
+                   printable(e.text), b ? claim_text(*b) : v.subject, b ? b->plane : "",
+                   b ? b->where : v.reason);
       }
     } else if (options_.verbose) {
-      fmt::print(out_, "{:<11} {}  {}  {}{}\n{}", name_of(v.outcome), v.subject, place_of_entry(e), printable(e.text), parenthesis(v), about_text(v));
+      fmt::print(out_, "{:<11} {}  {}  {}{}\n{}", name_of(v.outcome), v.subject, place_of_entry(e),
+                 printable(e.text), parenthesis(v), about_text(v));
     }
     std::fflush(out_);
   }
 
   void finish(const Totals& t) override {
-    if (screens_ > options_.full_screens) fmt::print(out_, "{} failures are shown in one line each; --filter or --first shows one\n", screens_ - options_.full_screens);
+    if (screens_ > options_.full_screens)
+      fmt::print(out_, "{} failures are shown in one line each; --filter or --first shows one\n",
+                 screens_ - options_.full_screens);
     for (const auto& [reason, count] : t.skip_reasons) fmt::print(out_, "skipped {}: {}\n", count, reason);
-    for (const auto& [reason, count] : t.unpinned_reasons) fmt::print(out_, "judged by the bound (N16.13) {}: {}\n", count, reason);
+    for (const auto& [reason, count] : t.unpinned_reasons)
+      fmt::print(out_, "judged by the bound (N16.13) {}: {}\n", count, reason);
     for (Outcome o : {Outcome::mistrusted, Outcome::crashed, Outcome::stale})
-      if (const auto n = t.by_outcome.find(o); n != t.by_outcome.end()) fmt::print(out_, "{} of the failed {} {}\n", n->second, n->second == 1 ? "is" : "are", name_of(o));
+      if (const auto n = t.by_outcome.find(o); n != t.by_outcome.end())
+        fmt::print(out_, "{} of the failed {} {}\n", n->second, n->second == 1 ? "is" : "are", name_of(o));
     fmt::print(out_, "{} kernels launched\n", t.launches);
     fmt::print(out_, "{}\n", t.last_line());
     std::fflush(out_);
@@ -104,16 +122,20 @@ void Totals::add(const Verdict& v) {
     ++failed;
   } else {
     ++skipped;
-    ++skip_reasons[fmt::format("{} {}: {}", v.subject, v.outcome == Outcome::skipped ? "is absent" : "does not support it", v.reason)];
+    ++skip_reasons[fmt::format("{} {}: {}", v.subject,
+                               v.outcome == Outcome::skipped ? "is absent" : "does not support it",
+                               v.reason)];
   }
 }
 
-std::string Totals::last_line() const { return fmt::format("{} passed, {} failed, {} skipped", passed, failed, skipped); }
+std::string Totals::last_line() const {
+  return fmt::format("{} passed, {} failed, {} skipped", passed, failed, skipped);
+}
 int Totals::exit_status() const { return failed > 0 ? 1 : passed > 0 ? 0 : 3; }
 
 std::string shell_quoted(std::string_view text) {
   const bool plain = printable("'" + std::string(text)) == "'" + std::string(text);
-  std::string out = plain ? "'" : "$'";   // what a terminal would act on is written in the shell's own escapes
+  std::string out = plain ? "'" : "$'";  // what a terminal would act on is written in the shell's own escapes
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
     if (plain) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -125,25 +147,32 @@ std::string shell_quoted(std::string_view text) {
 }
 
 std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Environment& environment) {
-  std::string out = fmt::format("{}  {}\n  {}\n", upper(name_of(v.outcome)), place_of_entry(entry), printable(entry.text)) + about_text(v);
+  std::string out =
+      fmt::format("{}  {}\n  {}\n", upper(name_of(v.outcome)), place_of_entry(entry), printable(entry.text)) +
+      about_text(v);
   if (v.breaches.empty()) {
     out += fmt::format("  reason   {}\n", v.reason);
   } else {
     const Breach& b = v.breaches[0];
     const bool bounded = !v.unpinned.empty() && (b.claim == "bound" || b.claim == "integer");
-    out += fmt::format("  claim    {:<56} policy {}\n", claim_text(b), bounded ? "bound, any order (N16.13)" : "bitwise");
+    out += fmt::format("  claim    {:<56} policy {}\n", claim_text(b),
+                       bounded ? "bound, any order (N16.13)" : "bitwise");
     out += cause_text(b);
     for (size_t i = 1; i < std::min<size_t>(v.breaches.size(), 4); ++i) {
       const Breach& also = v.breaches[i];
-      out += fmt::format("  also     {}{}{}{}\n", claim_text(also), also.plane.empty() ? "" : " at " + also.plane, also.where.empty() ? "" : ", " + also.where,
+      out += fmt::format("  also     {}{}{}{}\n", claim_text(also),
+                         also.plane.empty() ? "" : " at " + also.plane,
+                         also.where.empty() ? "" : ", " + also.where,
                          also.message.empty() ? "" : ": " + also.message.substr(0, also.message.find('\n')));
     }
-    if (v.breaches.size() > 4) out += fmt::format("  also     {} more claims do not hold\n", v.breaches.size() - 4);
+    if (v.breaches.size() > 4)
+      out += fmt::format("  also     {} more claims do not hold\n", v.breaches.size() - 4);
   }
   if (!v.unpinned.empty()) out += "  bits     " + unpinned_text(v) + "\n";
   if (!v.witness.empty()) out += "  witness  " + v.witness + "\n";
   if (!v.served.empty()) out += "  served   " + v.served + "\n";
-  std::string env = !v.breaches.empty() && !v.breaches[0].environment.empty() ? v.breaches[0].environment : to_text(environment);
+  std::string env = !v.breaches.empty() && !v.breaches[0].environment.empty() ? v.breaches[0].environment
+                                                                              : to_text(environment);
   // A repeat always runs under a second environment of its own choice; the repro is the line alone.
   if (!v.breaches.empty() && v.breaches[0].claim == "repeat") {
     out += "  under    --env " + env + "\n";
@@ -151,15 +180,20 @@ std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Envi
   }
   const std::string line = shell_quoted(entry.text), subject = subject_flag(v);
   out += fmt::format("  repro    assay run {}{}{}\n", line, subject, env.empty() ? "" : " --env " + env);
-  if (v.about.empty() && (v.outcome == Outcome::failed || v.outcome == Outcome::crashed)) {   // shrink and trace take lines
+  if (v.about.empty() &&
+      (v.outcome == Outcome::failed || v.outcome == Outcome::crashed)) {  // shrink and trace take lines
     out += fmt::format("  smaller  assay shrink {}{}\n", line, subject);
     const std::string at = v.breaches.empty() ? "" : trace_place(entry.problem, v.breaches[0]);
     if (!at.empty()) out += fmt::format("  look     assay trace {}{} --at {}\n", line, subject, at);
-    if (v.outcome == Outcome::failed) out += fmt::format("  explain  assay explain {}{}{}\n", line, subject, env.empty() ? "" : " --env " + env);
+    if (v.outcome == Outcome::failed)
+      out +=
+          fmt::format("  explain  assay explain {}{}{}\n", line, subject, env.empty() ? "" : " --env " + env);
   }
   return out;
 }
 
-std::unique_ptr<Report> make_text_report(std::FILE* out, const TextOptions& options) { return std::make_unique<TextReport>(out, options); }
+std::unique_ptr<Report> make_text_report(std::FILE* out, const TextOptions& options) {
+  return std::make_unique<TextReport>(out, options);
+}
 
 }  // namespace assay

@@ -33,19 +33,19 @@ struct EntryPoints {
   decltype(&assay_plugin_name) name = nullptr;
   decltype(&assay_plugin_supports) supports = nullptr;
   decltype(&assay_plugin_run) run = nullptr;
-  decltype(&assay_plugin_time) time = nullptr;   // null: the library has none
+  decltype(&assay_plugin_time) time = nullptr;  // null: the library has none
   bool on_device = false;
 };
 
-template <class F>
-bool resolve(void* library, const char* symbol, F& out) {
+template <class F> bool resolve(void* library, const char* symbol, F& out) {
   out = reinterpret_cast<F>(dlsym(library, symbol));
   return out != nullptr;
 }
 
 // Runs the library's constructors: only for a process that may be lost.
 Result<EntryPoints> load(const std::string& path) {
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);   // never closed: kernels may have started threads
+  void* library =
+      dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: kernels may have started threads
   if (!library) return Error{"cannot load plugin " + path + ": " + dlerror(), 0, ""};
   EntryPoints e;
   const char* missing = !resolve(library, "assay_plugin_abi", e.abi)             ? "assay_plugin_abi"
@@ -54,24 +54,28 @@ Result<EntryPoints> load(const std::string& path) {
                         : !resolve(library, "assay_plugin_run", e.run)           ? "assay_plugin_run"
                                                                                  : nullptr;
   if (missing)
-    return Error{"plugin " + path + " does not export " + missing, 0, "declare it extern \"C\" with default visibility: contract/assay_plugin.h"};
+    return Error{"plugin " + path + " does not export " + missing, 0,
+                 "declare it extern \"C\" with default visibility: contract/assay_plugin.h"};
   if (const uint32_t abi = e.abi(); abi < ASSAY_PLUGIN_OLDEST_ABI || abi > ASSAY_PLUGIN_ABI)
-    return Error{"plugin " + path + " has interface version " + std::to_string(abi) + ", this program has " + std::to_string(ASSAY_PLUGIN_OLDEST_ABI) + " to " +
-                     std::to_string(ASSAY_PLUGIN_ABI), 0,
-                 "compile it with this contract/assay_plugin.h"};
+    return Error{"plugin " + path + " has interface version " + std::to_string(abi) + ", this program has " +
+                     std::to_string(ASSAY_PLUGIN_OLDEST_ABI) + " to " + std::to_string(ASSAY_PLUGIN_ABI),
+                 0, "compile it with this contract/assay_plugin.h"};
   if (e.abi() < 3) return e;
   resolve(library, "assay_plugin_time", e.time);
   if (decltype(&assay_plugin_memory) memory = nullptr; resolve(library, "assay_plugin_memory", memory)) {
     const int where = memory();
     if (where != ASSAY_MEMORY_HOST && where != ASSAY_MEMORY_DEVICE)
-      return Error{fmt::format("plugin {}: assay_plugin_memory returned {}, expected ASSAY_MEMORY_HOST ({}) or ASSAY_MEMORY_DEVICE ({})", path, where, ASSAY_MEMORY_HOST, ASSAY_MEMORY_DEVICE), 0, ""};
+      return Error{fmt::format("plugin {}: assay_plugin_memory returned {}, expected ASSAY_MEMORY_HOST ({}) "
+                               "or ASSAY_MEMORY_DEVICE ({})",
+                               path, where, ASSAY_MEMORY_HOST, ASSAY_MEMORY_DEVICE),
+                   0, ""};
     e.on_device = where == ASSAY_MEMORY_DEVICE;
   }
   return e;
 }
 
 struct Probed {
-  std::string why_absent;   // empty when all is well
+  std::string why_absent;  // empty when all is well
   bool on_device = false;
 };
 
@@ -91,7 +95,9 @@ Probed probe(const std::string& path, const DeviceMemory* device) {
     const auto loaded = load(path);
     std::string said = !loaded ? "-" + loaded.error().text() : loaded->on_device ? "device" : "host";
     if (loaded && loaded->on_device)
-      if (const Support here = device ? device->present() : Support{false, "this program has no device memory to give"}; !here.yes)
+      if (const Support here =
+              device ? device->present() : Support{false, "this program has no device memory to give"};
+          !here.yes)
         said = "*it takes device pointers (assay_plugin_memory): " + here.why;
     const ssize_t written = write(ends[1], said.data(), said.size());
     _exit(written == static_cast<ssize_t>(said.size()) ? 0 : 1);
@@ -113,18 +119,24 @@ Probed probe(const std::string& path, const DeviceMemory* device) {
   if (late) kill(child, SIGKILL);
   int status = 0;
   waitpid(child, &status, 0);
-  if (late) return absent("plugin " + path + " did not finish loading in " + std::to_string(kProbeMilliseconds / 1000) + " s");
+  if (late)
+    return absent("plugin " + path + " did not finish loading in " +
+                  std::to_string(kProbeMilliseconds / 1000) + " s");
   if (said == "host" || said == "device") return {"", said == "device"};
   if (said.starts_with('-')) return absent(said.substr(1));
   if (said.starts_with('*')) return {said.substr(1), true};
   return absent("plugin " + path + " ended the process that loaded it" +
-                (WIFSIGNALED(status) ? " (signal " + std::to_string(WTERMSIG(status)) + ", " + strsignal(WTERMSIG(status)) + ")" : ""));
+                (WIFSIGNALED(status) ? " (signal " + std::to_string(WTERMSIG(status)) + ", " +
+                                           strsignal(WTERMSIG(status)) + ")"
+                                     : ""));
 }
 
-// One plane on the device, between guard bytes, at an address that is a multiple of `alignment` and of no larger power of two up to the guard.
+// One plane on the device, between guard bytes, at an address that is a multiple of `alignment` and of no
+// larger power of two up to the guard.
 class DeviceBlock {
  public:
-  DeviceBlock(DeviceMemory& device, std::string name, std::span<const std::byte> bytes, size_t alignment) : device_(device), name_(std::move(name)), bytes_(bytes.size()) {
+  DeviceBlock(DeviceMemory& device, std::string name, std::span<const std::byte> bytes, size_t alignment)
+      : device_(device), name_(std::move(name)), bytes_(bytes.size()) {
     first_ = kGuard + (alignment < kGuard ? alignment : 0);
     image_.assign(first_ + bytes_ + kGuard, kGuardByte);
     std::copy(bytes.begin(), bytes.end(), image_.begin() + static_cast<std::ptrdiff_t>(first_));
@@ -137,18 +149,24 @@ class DeviceBlock {
 
   std::byte* data() const { return block_ + first_; }
 
-  // Copies the bytes back, and says which byte around them was written; for an input also which of its own. Empty: none.
+  // Copies the bytes back, and says which byte around them was written; for an input also which of its own.
+  // Empty: none.
   std::string fetch(std::span<std::byte> out, bool input) {
     const std::vector<std::byte> before = input ? image_ : std::vector<std::byte>{};
     device_.to_host(image_.data(), block_, image_.size());
-    const auto from = image_.begin() + static_cast<std::ptrdiff_t>(first_), to = from + static_cast<std::ptrdiff_t>(bytes_);
+    const auto from = image_.begin() + static_cast<std::ptrdiff_t>(first_),
+               to = from + static_cast<std::ptrdiff_t>(bytes_);
     std::copy_n(from, out.size(), out.begin());
     const auto changed = [](std::byte b) { return b != kGuardByte; };
     if (const auto after = std::find_if(to, image_.end(), changed); after != image_.end())
-      return fmt::format("{}: byte {} past the end was written ({:02X})", name_, after - to, static_cast<unsigned>(*after));
+      return fmt::format("{}: byte {} past the end was written ({:02X})", name_, after - to,
+                         static_cast<unsigned>(*after));
     if (const auto ahead = std::find_if(image_.begin(), from, changed); ahead != from)
-      return fmt::format("{}: byte {} before the start was written ({:02X})", name_, from - ahead, static_cast<unsigned>(*ahead));
-    if (input && image_ != before) return fmt::format("{}: byte {} of this input was written", name_, std::mismatch(image_.begin(), image_.end(), before.begin()).first - from);
+      return fmt::format("{}: byte {} before the start was written ({:02X})", name_, from - ahead,
+                         static_cast<unsigned>(*ahead));
+    if (input && image_ != before)
+      return fmt::format("{}: byte {} of this input was written", name_,
+                         std::mismatch(image_.begin(), image_.end(), before.begin()).first - from);
     return {};
   }
 
@@ -164,7 +182,8 @@ class DeviceBlock {
 
 class PluginSubject final : public Subject {
  public:
-  PluginSubject(std::string path, std::shared_ptr<DeviceMemory> device) : path_(std::move(path)), device_(std::move(device)) {
+  PluginSubject(std::string path, std::shared_ptr<DeviceMemory> device)
+      : path_(std::move(path)), device_(std::move(device)) {
     std::string stem = std::filesystem::path(path_).stem().string();
     if (stem.starts_with("lib")) stem.erase(0, 3);
     name_ = "plugin:" + stem;
@@ -183,7 +202,8 @@ class PluginSubject final : public Subject {
     return {yes, yes ? "" : why[0] ? why : "the plugin gives no reason"};
   }
 
-  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& env) override {
+  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+             const Environment& env) override {
     const EntryPoints& e = entry_points();
     Call call(p);
     if (!e.on_device) {
@@ -193,9 +213,15 @@ class PluginSubject final : public Subject {
       return {e.name(), 0};
     }
     std::list<DeviceBlock> in, out;
-    const auto alignment = [&](const Plane& plane) { return std::max<size_t>(static_cast<size_t>(env.alignment), static_cast<size_t>(info(plane.encoding).bytes())); };
-    for (const ConstBuffer& b : inputs) call.add_input(*b.plane, in.emplace_back(device(), b.plane->name, b.bytes, alignment(*b.plane)).data());
-    for (const Buffer& b : outputs) call.add_output(*b.plane, out.emplace_back(device(), b.plane->name, b.bytes, alignment(*b.plane)).data());
+    const auto alignment = [&](const Plane& plane) {
+      return std::max<size_t>(static_cast<size_t>(env.alignment),
+                              static_cast<size_t>(info(plane.encoding).bytes()));
+    };
+    for (const ConstBuffer& b : inputs)
+      call.add_input(*b.plane, in.emplace_back(device(), b.plane->name, b.bytes, alignment(*b.plane)).data());
+    for (const Buffer& b : outputs)
+      call.add_output(*b.plane,
+                      out.emplace_back(device(), b.plane->name, b.bytes, alignment(*b.plane)).data());
     call.run(e);
     synchronize();
     std::string trespass;
@@ -208,7 +234,8 @@ class PluginSubject final : public Subject {
     return {e.name(), 0};
   }
 
-  std::vector<std::chrono::nanoseconds> time(const Problem& p, std::span<const ConstBuffer> inputs, int repeats, bool cold) override {
+  std::vector<std::chrono::nanoseconds> time(const Problem& p, std::span<const ConstBuffer> inputs,
+                                             int repeats, bool cold) override {
     const EntryPoints& e = entry_points();
     if (!e.time && !e.on_device) return {};
     Call call(p);
@@ -216,19 +243,30 @@ class PluginSubject final : public Subject {
     std::list<DeviceBlock> blocks;
     std::list<std::vector<std::byte>> buffers;
     for (const ConstBuffer& b : inputs)
-      call.add_input(*b.plane, e.on_device ? blocks.emplace_back(device(), b.plane->name, b.bytes, kAlignment).data() : const_cast<std::byte*>(b.bytes.data()));
+      call.add_input(*b.plane, e.on_device
+                                   ? blocks.emplace_back(device(), b.plane->name, b.bytes, kAlignment).data()
+                                   : const_cast<std::byte*>(b.bytes.data()));
     for (const Plane& plane : planes) {
       std::vector<std::byte>& bytes = buffers.emplace_back(plane.bytes() + kAlignment);
       const size_t skew = (kAlignment - reinterpret_cast<uintptr_t>(bytes.data()) % kAlignment) % kAlignment;
-      call.add_output(plane, e.on_device ? blocks.emplace_back(device(), plane.name, std::span(bytes).first(plane.bytes()), kAlignment).data() : bytes.data() + skew);
+      call.add_output(
+          plane,
+          e.on_device
+              ? blocks.emplace_back(device(), plane.name, std::span(bytes).first(plane.bytes()), kAlignment)
+                    .data()
+              : bytes.data() + skew);
     }
     if (e.time) {
       std::vector<uint64_t> nanoseconds(static_cast<size_t>(repeats));
       char message[kMessageBytes] = "";
-      const int status = e.time(call.line.c_str(), call.in.data(), call.in.size(), call.out.data(), call.out.size(), repeats, cold, nanoseconds.data(), message, sizeof message);
+      const int status = e.time(call.line.c_str(), call.in.data(), call.in.size(), call.out.data(),
+                                call.out.size(), repeats, cold, nanoseconds.data(), message, sizeof message);
       message[sizeof message - 1] = '\0';
-      if (status != 0 && status != ASSAY_NOT_TIMED) throw std::runtime_error(fmt::format("assay_plugin_time returned {}: {}", status, message[0] ? message : "no reason given"));
-      if (status == 0 && std::find(nanoseconds.begin(), nanoseconds.end(), 0u) != nanoseconds.end()) throw std::runtime_error("assay_plugin_time stored a time of 0");
+      if (status != 0 && status != ASSAY_NOT_TIMED)
+        throw std::runtime_error(fmt::format("assay_plugin_time returned {}: {}", status,
+                                             message[0] ? message : "no reason given"));
+      if (status == 0 && std::find(nanoseconds.begin(), nanoseconds.end(), 0u) != nanoseconds.end())
+        throw std::runtime_error("assay_plugin_time stored a time of 0");
       if (status == 0) return {nanoseconds.begin(), nanoseconds.end()};
       if (!e.on_device) return {};
     }
@@ -245,9 +283,12 @@ class PluginSubject final : public Subject {
     void add_output(const Plane& plane, std::byte* data) { out.push_back(describe(plane, data)); }
     void run(const EntryPoints& e) const {
       char message[kMessageBytes] = "";
-      const int status = e.run(line.c_str(), in.data(), in.size(), out.data(), out.size(), message, sizeof message);
+      const int status =
+          e.run(line.c_str(), in.data(), in.size(), out.data(), out.size(), message, sizeof message);
       message[sizeof message - 1] = '\0';
-      if (status != 0) throw std::runtime_error("plugin returned " + std::to_string(status) + ": " + (message[0] ? message : "no reason given"));
+      if (status != 0)
+        throw std::runtime_error("plugin returned " + std::to_string(status) + ": " +
+                                 (message[0] ? message : "no reason given"));
     }
     std::string line;
     std::vector<assay_plane> in, out;
@@ -255,19 +296,32 @@ class PluginSubject final : public Subject {
    private:
     assay_plane describe(const Plane& plane, std::byte* data) {
       std::vector<assay_member>& own = members_.emplace_back();
-      for (const Member& m : plane.members) own.push_back({m.offset, m.logical.rows, m.logical.cols, m.padded.rows, m.padded.cols});
-      return {plane.name.c_str(), info(plane.encoding).name.data(), plane.logical.rows, plane.logical.cols, plane.padded.rows, plane.padded.cols,
-              data, plane.bytes(), plane.packed, own.empty() ? nullptr : own.data(), own.size()};
+      for (const Member& m : plane.members)
+        own.push_back({m.offset, m.logical.rows, m.logical.cols, m.padded.rows, m.padded.cols});
+      return {plane.name.c_str(),
+              info(plane.encoding).name.data(),
+              plane.logical.rows,
+              plane.logical.cols,
+              plane.padded.rows,
+              plane.padded.cols,
+              data,
+              plane.bytes(),
+              plane.packed,
+              own.empty() ? nullptr : own.data(),
+              own.size()};
     }
-    std::list<std::vector<assay_member>> members_;   // a list: planes point into it
+    std::list<std::vector<assay_member>> members_;  // a list: planes point into it
   };
 
   DeviceMemory& device() const {
-    if (!device_) throw std::runtime_error(path_ + " takes device pointers, and this program has no device memory to give");
+    if (!device_)
+      throw std::runtime_error(path_ +
+                               " takes device pointers, and this program has no device memory to give");
     return *device_;
   }
 
-  // An error of the device stays with this process, and every later call would meet it: the process ends, so that it costs one case.
+  // An error of the device stays with this process, and every later call would meet it: the process ends, so
+  // that it costs one case.
   void synchronize() const {
     try {
       device().synchronize();
@@ -300,12 +354,14 @@ class PluginSubject final : public Subject {
 
 }  // namespace
 
-Result<std::unique_ptr<Subject>> make_plugin_subject(const std::string& path, std::shared_ptr<DeviceMemory> device) {
+Result<std::unique_ptr<Subject>> make_plugin_subject(const std::string& path,
+                                                     std::shared_ptr<DeviceMemory> device) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored) || access(path.c_str(), R_OK) != 0)
     return Error{"plugin " + path + " is no readable file", 0, "--plugin takes the path of a shared library"};
   // dlopen looks a bare file name up in the system's library folders; the file that was named is meant.
-  return std::unique_ptr<Subject>(new PluginSubject(std::filesystem::absolute(path).lexically_normal().string(), std::move(device)));
+  return std::unique_ptr<Subject>(
+      new PluginSubject(std::filesystem::absolute(path).lexically_normal().string(), std::move(device)));
 }
 
 bool takes_device_pointers(const Subject& subject) {

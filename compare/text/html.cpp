@@ -8,7 +8,8 @@ namespace assay {
 
 namespace {
 
-// Colours are named by what they say; every text colour is at least 4.5 to 1 on each ground it stands on (tests/browser measures it). Paper is always light.
+// Colours are named by what they say; every text colour is at least 4.5 to 1 on each ground it stands on
+// (tests/browser measures it). Paper is always light.
 constexpr std::string_view kStyle = R"css(
 :root{color-scheme:light;--ground:#fcfcfa;--raised:#f3f3ef;--ink:#1d1d1b;--quiet:#5b5b56;--rule:#d8d8d2;--strong:#8a8a83;
 --good:#1c6631;--good-ground:#dcf1e0;--warn:#734700;--warn-ground:#fbeecb;--bad:#9b1c0c;--bad-ground:#fae0db;--bar:#c9683c}
@@ -85,8 +86,10 @@ std::string percent(int64_t part, int64_t whole) {
 
 std::string page_head(std::string_view title, std::string_view style) {
   return fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<meta name=\"color-scheme\" content=\"light dark\">\n"
+      "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+      "content=\"width=device-width, initial-scale=1\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
+      "'unsafe-inline'\">\n<meta name=\"color-scheme\" content=\"light dark\">\n"
       "<title>{}</title>\n<style>{}{}</style>\n</head>\n<body>\n<main>\n",
       escaped(title), kStyle, style);
 }

@@ -23,7 +23,7 @@ std::vector<uint16_t> to_bf16(const std::vector<std::byte>& x, bool ties_to_even
     std::memcpy(&bits, &x[4 * i], 4);
     const uint32_t half = ties_to_even ? 0x7FFF + (bits >> 16 & 1) : 0x8000;
     out[i] = static_cast<uint16_t>((bits + half) >> 16);
-    if ((bits & 0x7FFFFFFF) > 0x7F800000) out[i] = 0x7FFF;   // there is one NaN
+    if ((bits & 0x7FFFFFFF) > 0x7F800000) out[i] = 0x7FFF;  // there is one NaN
   }
   return out;
 }
@@ -39,7 +39,8 @@ TEST(Kernel, MatchesTheReference) {
 TEST(Kernel, AWrongOneIsExplained) {
   const std::string line = "cast bf16 64x256 f32 fill=ties";
   testing::StringMatchResultListener said;
-  EXPECT_FALSE(testing::ExplainMatchResult(assay::MatchesReference(line, "y"), to_bf16(assay::drawn(line).at("x"), false), &said));
+  EXPECT_FALSE(testing::ExplainMatchResult(assay::MatchesReference(line, "y"),
+                                           to_bf16(assay::drawn(line).at("x"), false), &said));
   EXPECT_THAT(said.str(), testing::HasSubstr("cause    y (bf16)   "));
   EXPECT_THAT(said.str(), testing::HasSubstr("1 code apart"));
 }
@@ -55,7 +56,8 @@ TEST(Library, JudgesALine) {
   assay::Subjects subjects;
   subjects.owned.push_back(assay::make_reference_subject());
   subjects.owned.push_back(assay::make_host_subject());
-  const auto problem = assay::parse_line("quantize mxfp8/nvfp4 64x256 bf16 col_source=row_dequantized round=sr");
+  const auto problem =
+      assay::parse_line("quantize mxfp8/nvfp4 64x256 bf16 col_source=row_dequantized round=sr");
   ASSERT_TRUE(problem) << problem.error().text();
   const auto verdicts = assay::run_one(*problem, subjects, {});
   ASSERT_EQ(verdicts.size(), 1u);

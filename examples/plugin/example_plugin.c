@@ -1,4 +1,5 @@
-/* A plugin that passes: identity, and MXFP8 rows with the default numerics. It shows the whole interface and is meant to be read, not to be fast.
+/* A plugin that passes: identity, and MXFP8 rows with the default numerics. It shows the whole interface and
+ * is meant to be read, not to be fast.
  *
  *   cc -shared -fPIC -O2 -ffp-contract=off -I<assay> example_plugin.c -o libexample.so -lm
  *   assay run --plugin ./libexample.so 'quantize mxfp8 64x256 bf16 dir=row fill=ties'
@@ -12,7 +13,8 @@
 uint32_t assay_plugin_abi(void) { return ASSAY_PLUGIN_ABI; }
 const char* assay_plugin_name(void) { return "example: identity and mxfp8 rows in C"; }
 
-/* Copies word `index` of the line into `out`: 0 the op, 1 the format, 2 the shape, 3 the source encoding, then the keys. */
+/* Copies word `index` of the line into `out`: 0 the op, 1 the format, 2 the shape, 3 the source encoding,
+ * then the keys. */
 static int word(const char* line, int index, char* out, size_t bytes) {
   while (index > 0 && *line) {
     line += strcspn(line, " ");
@@ -30,12 +32,15 @@ static int word(const char* line, int index, char* out, size_t bytes) {
 static int says(const char* line, const char* key, const char* value) {
   const size_t k = strlen(key), v = strlen(value);
   for (const char* at = line; *at; at += strcspn(at, " "), at += strspn(at, " "))
-    if (strncmp(at, key, k) == 0 && at[k] == '=' && strncmp(at + k + 1, value, v) == 0 && (at[k + 1 + v] == ' ' || at[k + 1 + v] == '\0')) return 1;
+    if (strncmp(at, key, k) == 0 && at[k] == '=' && strncmp(at + k + 1, value, v) == 0 &&
+        (at[k + 1 + v] == ' ' || at[k + 1 + v] == '\0'))
+      return 1;
   return 0;
 }
 
-/* The first word behind the shape and the source that is not among `known`, where "seed=" stands for any seed; NULL when all are. A choice that Assay learns
- * to ask about later is a word that this plugin does not know, and its lines become unsupported instead of wrong. */
+/* The first word behind the shape and the source that is not among `known`, where "seed=" stands for any
+ * seed; NULL when all are. A choice that Assay learns to ask about later is a word that this plugin does not
+ * know, and its lines become unsupported instead of wrong. */
 static const char* unknown(const char* line, const char* const* known) {
   int i = 0;
   for (const char* at = line; *at; at += strcspn(at, " "), at += strspn(at, " ")) {
@@ -49,15 +54,34 @@ static const char* unknown(const char* line, const char* const* known) {
 
 int assay_plugin_supports(const char* line, char* why, size_t why_bytes) {
   char op[32], format[64];
-  if (!word(line, 0, op, sizeof op) || !word(line, 1, format, sizeof format)) return snprintf(why, why_bytes, "no such line"), 0;
+  if (!word(line, 0, op, sizeof op) || !word(line, 1, format, sizeof format))
+    return snprintf(why, why_bytes, "no such line"), 0;
   if (strcmp(op, "quantize") != 0) return snprintf(why, why_bytes, "only quantize, found %s", op), 0;
   if (!says(line, "noop", "none")) return snprintf(why, why_bytes, "no noop flag"), 0;
   if (strcmp(format, "identity") == 0) return 1;
-  if (strcmp(format, "mxfp8") != 0) return snprintf(why, why_bytes, "only identity and mxfp8, found %s", format), 0;
+  if (strcmp(format, "mxfp8") != 0)
+    return snprintf(why, why_bytes, "only identity and mxfp8, found %s", format), 0;
   if (!says(line, "dir", "row")) return snprintf(why, why_bytes, "only dir=row"), 0;
-  static const char* const known[] = {"dir=row", "block=1x32", "scales=compact", "scale_from=x", "noop=none", "element=", "fill=", "seed=", "at=", "flavour=",
-                                      "arch=", "dispatch=", "neg_zero=keep", "nan_amax=ignore", "element_ties=even", "element_overflow=saturate",
-                                      "pre_round=none", "mx_scale=up", "mx_inf=max", NULL};
+  static const char* const known[] = {"dir=row",
+                                      "block=1x32",
+                                      "scales=compact",
+                                      "scale_from=x",
+                                      "noop=none",
+                                      "element=",
+                                      "fill=",
+                                      "seed=",
+                                      "at=",
+                                      "flavour=",
+                                      "arch=",
+                                      "dispatch=",
+                                      "neg_zero=keep",
+                                      "nan_amax=ignore",
+                                      "element_ties=even",
+                                      "element_overflow=saturate",
+                                      "pre_round=none",
+                                      "mx_scale=up",
+                                      "mx_inf=max",
+                                      NULL};
   const char* const other = unknown(line, known);
   if (other) return snprintf(why, why_bytes, "not %.*s", (int)strcspn(other, " "), other), 0;
   return 1;
@@ -97,7 +121,8 @@ static uint8_t encode(float v, int mantissa, int bias, double max) {
   if (a > max) a = max;
   frexp(a, &e); /* rounding may have reached the next binade */
   if (a == 0 || e - 1 < 1 - bias) return (uint8_t)(sign | (int)ldexp(a, mantissa - (1 - bias)));
-  return (uint8_t)(sign + ((e - 1 + bias) << mantissa) + ((int)ldexp(a, mantissa - (e - 1)) - (1 << mantissa)));
+  return (uint8_t)(sign + ((e - 1 + bias) << mantissa) +
+                   ((int)ldexp(a, mantissa - (e - 1)) - (1 << mantissa)));
 }
 
 /* The least power of two not below p, as E8M0; N5.3. */
@@ -116,8 +141,8 @@ static const assay_plane* find(const assay_plane* planes, size_t count, const ch
   return NULL;
 }
 
-int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_count, const assay_plane* outputs, size_t output_count, char* message,
-                     size_t message_bytes) {
+int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_count,
+                     const assay_plane* outputs, size_t output_count, char* message, size_t message_bytes) {
   const assay_plane* x = find(inputs, input_count, "x");
   char format[64];
   if (!x || !word(line, 1, format, sizeof format)) return snprintf(message, message_bytes, "no plane x"), 1;
@@ -147,7 +172,8 @@ int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_c
       const uint8_t k = scale_code(amax * reciprocal);
       stored[r * scales->padded_cols + b] = k;
       const float multiplier = ldexpf(1.0f, 127 - k);
-      for (int64_t i = 0; i < n; ++i) codes[first + i] = encode(load(x, first + i) * multiplier, e4m3 ? 3 : 2, e4m3 ? 7 : 15, max);
+      for (int64_t i = 0; i < n; ++i)
+        codes[first + i] = encode(load(x, first + i) * multiplier, e4m3 ? 3 : 2, e4m3 ? 7 : 15, max);
     }
   return 0;
 }

@@ -15,8 +15,11 @@ struct ScaleArgs {
   int64_t slots[2] = {};
 };
 void launch_slots(const char* name, void (*kernel)(ScaleArgs), const ScaleArgs& a) {
-  const int64_t slots = a.slots[0] > a.slots[1] ? a.slots[0] : a.slots[1], blocks = (slots + kThreads - 1) / kThreads;
-  if (slots != 0) launch({.name = name, .grid = unsigned(blocks), .block = unsigned(slots < kThreads ? slots : kThreads)}, kernel, a);
+  const int64_t slots = a.slots[0] > a.slots[1] ? a.slots[0] : a.slots[1],
+                blocks = (slots + kThreads - 1) / kThreads;
+  if (slots != 0)
+    launch({.name = name, .grid = unsigned(blocks), .block = unsigned(slots < kThreads ? slots : kThreads)},
+           kernel, a);
 }
 
 __global__ void fp8_clear_amax(ScaleArgs a) {
@@ -40,13 +43,14 @@ __global__ void fp8_current_scale(ScaleArgs a) {
 struct RowsArgs {
   const void* x = nullptr;
   const uint32_t* noop = nullptr;
-  int64_t cols = 0;   // a multiple of 8
+  int64_t cols = 0;  // a multiple of 8
   CurrentScale rule;
   uint32_t *amax = nullptr, *scale = nullptr, *scale_inv = nullptr;
   uint8_t* data = nullptr;
 };
 
-// Octet `at` of a row of `count`, as S packs it; zeros beyond. kAgain: it will be read again, and stays in the caches.
+// Octet `at` of a row of `count`, as S packs it; zeros beyond. kAgain: it will be read again, and stays in
+// the caches.
 template <class S, bool kAgain>
 ASSAY_DEVICE void load_octet(const char* row, int64_t at, int64_t count, uint32_t (&words)[S::kWords]) {
 #pragma unroll
@@ -57,9 +61,9 @@ ASSAY_DEVICE void load_octet(const char* row, int64_t at, int64_t count, uint32_
   }
 }
 
-// Rows alone, a scale each: a block takes a row. Its first kHeld * 8 elements a thread wait in registers for their scale, the rest in the caches.
-template <class S, Encoding E>
-__global__ void __launch_bounds__(kThreads) fp8_rows(RowsArgs a) {
+// Rows alone, a scale each: a block takes a row. Its first kHeld * 8 elements a thread wait in registers for
+// their scale, the rest in the caches.
+template <class S, Encoding E> __global__ void __launch_bounds__(kThreads) fp8_rows(RowsArgs a) {
   constexpr int kHeld = 4;
   if (is_noop(a.noop)) return;
   const int64_t row = blockIdx.x, octets = a.cols / 8;
@@ -67,7 +71,8 @@ __global__ void __launch_bounds__(kThreads) fp8_rows(RowsArgs a) {
   uint8_t* to = a.data + row * a.cols;
   uint32_t held[kHeld][S::kWords], more[S::kWords], best = 0;
 #pragma unroll
-  for (int u = 0; u < kHeld; ++u) load_octet<S, false>(from, threadIdx.x + int64_t(u) * blockDim.x, octets, held[u]);
+  for (int u = 0; u < kHeld; ++u)
+    load_octet<S, false>(from, threadIdx.x + int64_t(u) * blockDim.x, octets, held[u]);
 #pragma unroll
   for (int u = 0; u < kHeld; ++u) best = S::max(best, packed_maximum<S>(held[u]));
   for (int64_t at = threadIdx.x + int64_t{kHeld} * blockDim.x; at < octets; at += blockDim.x) {
@@ -76,12 +81,14 @@ __global__ void __launch_bounds__(kThreads) fp8_rows(RowsArgs a) {
   }
   const uint32_t amax = block_maximum(widened_maximum<S>(best));
   CurrentScale rule = a.rule;
-  rule.order = ScaleOrder::encode_first, rule.quotient = {};   // fp8_tunable: no code for the others here
+  rule.order = ScaleOrder::encode_first, rule.quotient = {};  // fp8_tunable: no code for the others here
   const Fp8Scales s = rule(amax);
   if (threadIdx.x == 0) a.amax[row] = amax, a.scale[row] = s.scale, a.scale_inv[row] = s.scale_inv;
 
-  const auto store = [&](const uint32_t (&words)[S::kWords], int64_t at) {
-    if (at < octets) store8_streaming(to + at * 8, encode_row<S>(Fp8Tensor<E, Hardware, false>{}, words, [&](int) { return as_float(s.scale); }));   // N3.8
+  const auto store = [&](const uint32_t(&words)[S::kWords], int64_t at) {
+    if (at < octets)
+      store8_streaming(to + at * 8, encode_row<S>(Fp8Tensor<E, Hardware, false>{}, words,
+                                                  [&](int) { return as_float(s.scale); }));  // N3.8
   };
 #pragma unroll
   for (int u = 0; u < kHeld; ++u) store(held[u], threadIdx.x + int64_t(u) * blockDim.x);
@@ -94,18 +101,32 @@ __global__ void __launch_bounds__(kThreads) fp8_rows(RowsArgs a) {
 std::string launch_rows(const Job& job, const ScaleArgs& scales) {
   const Problem& p = job.problem;
   const Shape s = p.x.shape;
-  const RowsArgs args{job.input<void>("x"), scales.noop, s.cols, scales.rule, scales.amax[0], scales.scale[0], scales.scale_inv[0], job.output<uint8_t>("row.data")};
+  const RowsArgs args{job.input<void>("x"),
+                      scales.noop,
+                      s.cols,
+                      scales.rule,
+                      scales.amax[0],
+                      scales.scale[0],
+                      scales.scale_inv[0],
+                      job.output<uint8_t>("row.data")};
   const int64_t warps = (s.cols / 8 + 31) / 32;
-  const LaunchConfig config{.name = "fp8_rows", .grid = unsigned(s.rows), .block = unsigned(warps < 1 ? 32 : warps > kThreads / 32 ? kThreads : warps * 32)};
+  const LaunchConfig config{.name = "fp8_rows",
+                            .grid = unsigned(s.rows),
+                            .block = unsigned(warps < 1               ? 32
+                                              : warps > kThreads / 32 ? kThreads
+                                                                      : warps * 32)};
   if (s.rows != 0)
     with_source(p.x.source, [&](auto source) {
-      with_fp8(p.row->element, [&](auto element) { launch(config, fp8_rows<decltype(source), element.value>, args); });
+      with_fp8(p.row->element,
+               [&](auto element) { launch(config, fp8_rows<decltype(source), element.value>, args); });
     });
   return "fp8_current_rows<row> " + how(p);
 }
 
 // Element i of x is an amax.
-__global__ void __launch_bounds__(kThreads) fp8_scale_chain(CurrentScale rule, const uint32_t* x, int64_t count, uint32_t* scale, uint32_t* scale_inv) {
+__global__ void __launch_bounds__(kThreads)
+    fp8_scale_chain(CurrentScale rule, const uint32_t* x, int64_t count, uint32_t* scale,
+                    uint32_t* scale_inv) {
   const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= count) return;
   const Fp8Scales s = rule(x[i]);
@@ -142,7 +163,8 @@ std::string quantize_fp8_current(const Job& job) {
     with_source(p.x.source, [&](auto source) {
       using S = decltype(source);
       const void* x = job.input<void>("x");
-      if (by_line) launch_line_amax<S>(x, {p.x.shape.rows, p.x.shape.cols}, args.noop, args.amax[0], args.amax[1]);
+      if (by_line)
+        launch_line_amax<S>(x, {p.x.shape.rows, p.x.shape.cols}, args.noop, args.amax[0], args.amax[1]);
       else launch_amax<S>(x, p.x.shape.count(), args.noop, args.amax[0], args.amax[1]);
     });
   }
@@ -156,8 +178,10 @@ std::string dequantize_fp8_current(const Job& job) { return dequantize_fp8(job);
 std::string scale_chain_f32(const Job& job) {
   const int64_t count = job.problem.x.shape.count();
   if (count != 0)
-    launch({.name = "fp8_scale_chain", .grid = unsigned((count + kThreads - 1) / kThreads), .block = kThreads}, fp8_scale_chain,
-           current_scale(*job.problem.row, job.problem.x.source), job.input("x"), count, job.output("scale"), job.output("scale_inv"));
+    launch(
+        {.name = "fp8_scale_chain", .grid = unsigned((count + kThreads - 1) / kThreads), .block = kThreads},
+        fp8_scale_chain, current_scale(*job.problem.row, job.problem.x.source), job.input("x"), count,
+        job.output("scale"), job.output("scale_inv"));
   return "fp8_scale_chain";
 }
 

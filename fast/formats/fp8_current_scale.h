@@ -11,7 +11,7 @@ inline CurrentScale current_scale(const Quantizer& q, Encoding source) {
   rule.eps = q.eps;
   rule.pow2 = q.pow2;
   rule.inf_amax = q.numerics.inf_amax;
-  if (q.numerics.scale_limit == ScaleLimit::source_max && source != Encoding::f32)   // N3.5
+  if (q.numerics.scale_limit == ScaleLimit::source_max && source != Encoding::f32)  // N3.5
     rule.limit = source == Encoding::bf16 ? kLargest<Encoding::bf16> : kLargest<Encoding::f16>;
   rule.order = q.numerics.scale_order;
   rule.quotient = ScaleQuotient::of(q, source);

@@ -1,4 +1,5 @@
-// Per-tensor FP8 with delayed scaling: the scale is given, the amax is accumulated (N3.1, N3.11), and the history is updated (N4).
+// Per-tensor FP8 with delayed scaling: the scale is given, the amax is accumulated (N3.1, N3.11), and the
+// history is updated (N4).
 #include "fast/formats/fp8_tensor.cuh"
 #include "fast/lane/fp8_delayed.cuh"
 
@@ -33,8 +34,9 @@ __global__ void __launch_bounds__(kThreads) delayed_update(UpdateArgs a) {
   const int64_t slot = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (slot >= a.slots) return;
   uint32_t last = a.history[slot];
-  if (a.reduced != nullptr && (a.reduced[slot] & kAbs) != 0u) last = a.reduced[slot];                 // N4.1
-  const bool frozen = a.rule.rule == UpdateRule::bulk && (last & kAbs) == 0u;                         // N4.3; the other rules never freeze (N4.4)
+  if (a.reduced != nullptr && (a.reduced[slot] & kAbs) != 0u) last = a.reduced[slot];  // N4.1
+  const bool frozen =
+      a.rule.rule == UpdateRule::bulk && (last & kAbs) == 0u;  // N4.3; the other rules never freeze (N4.4)
   const bool unfused = a.rule.rule == UpdateRule::unfused;
   // Non-negative values compare as integers; negative ones never win against the +0 to start from.
   uint32_t amax = 0;
@@ -44,12 +46,12 @@ __global__ void __launch_bounds__(kThreads) delayed_update(UpdateArgs a) {
     if (h <= kInf && h > amax) amax = h;
   };
   for (int64_t i = 0; i < a.length; ++i) {
-    const uint32_t next = i + 1 < a.length ? a.history[(i + 1) * a.slots + slot] : last;              // N4.2, N4.5
+    const uint32_t next = i + 1 < a.length ? a.history[(i + 1) * a.slots + slot] : last;  // N4.2, N4.5
     take(next);
     a.next_history[i * a.slots + slot] = frozen ? a.history[i * a.slots + slot] : i == 0 ? 0u : next;
   }
   if (frozen) amax = 0;
-  if (unfused && nan) amax = kNan;                                                                    // N4.5
+  if (unfused && nan) amax = kNan;  // N4.5
   if (a.algo == AmaxAlgo::most_recent) amax = last;
   a.next_scale[slot] = a.rule(amax, a.scale[slot]);
 }
@@ -80,7 +82,8 @@ std::string run_update(const Job& job) {
   const Problem& p = job.problem;
   const Update& op = *p.as<Update>();
   UpdateArgs args;
-  args.rule = {p.row->element == Encoding::e4m3 ? kLargest<Encoding::e4m3> : kLargest<Encoding::e5m2>, op.rule, op.margin};
+  args.rule = {p.row->element == Encoding::e4m3 ? kLargest<Encoding::e4m3> : kLargest<Encoding::e5m2>,
+               op.rule, op.margin};
   args.algo = op.algo;
   args.length = p.x.shape.rows;
   args.slots = p.x.shape.cols;
@@ -89,7 +92,11 @@ std::string run_update(const Job& job) {
   args.reduced = job.input("reduced");
   args.next_history = job.output("next.history");
   args.next_scale = job.output("next.scale");
-  if (args.slots != 0) launch({.name = "delayed_update", .grid = unsigned((args.slots + kThreads - 1) / kThreads), .block = kThreads}, delayed_update, args);
+  if (args.slots != 0)
+    launch({.name = "delayed_update",
+            .grid = unsigned((args.slots + kThreads - 1) / kThreads),
+            .block = kThreads},
+           delayed_update, args);
   return "delayed_update";
 }
 

@@ -1,5 +1,5 @@
-// Launches that delayed and current scaling share: one tuned patch kernel over a scale that is already in memory. Other Numerics and alignments go
-// through direction lanes.
+// Launches that delayed and current scaling share: one tuned patch kernel over a scale that is already in
+// memory. Other Numerics and alignments go through direction lanes.
 #pragma once
 #include "fast/choose.h"
 #include "fast/directions.h"
@@ -12,28 +12,32 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 // Where the element kernel finds its scale, and what it accumulates, per direction.
 struct Fp8Slots {
   const uint32_t* scale[2] = {};
-  uint32_t* amax[2] = {};   // null: nothing is accumulated
+  uint32_t* amax[2] = {};  // null: nothing is accumulated
 };
 
-// What the tuned kernel needs: vectors, the default Numerics but for what the scale alone shows, and columns that hold the bytes of the rows (N3.9).
+// What the tuned kernel needs: vectors, the default Numerics but for what the scale alone shows, and columns
+// that hold the bytes of the rows (N3.9).
 inline bool fp8_tunable(const Job& job) {
   const Problem& p = job.problem;
   const Quantizer& any = p.row ? *p.row : *p.col;
   Numerics tuned;
   tuned.inf_amax = any.numerics.inf_amax, tuned.scale_limit = any.numerics.scale_limit;
   const Shape s = p.x.shape;
-  return job.policy != Policy::general && any.numerics == tuned && (!p.row || !p.col || *p.row == *p.col) && s.cols % kPatch == 0 &&
-         (!p.col || s.rows % kPatch == 0) && aligned(16, {job.input<void>("x")}) && aligned(8, {job.output<void>("row.data"), job.output<void>("col.data")});
+  return job.policy != Policy::general && any.numerics == tuned && (!p.row || !p.col || *p.row == *p.col) &&
+         s.cols % kPatch == 0 && (!p.col || s.rows % kPatch == 0) && aligned(16, {job.input<void>("x")}) &&
+         aligned(8, {job.output<void>("row.data"), job.output<void>("col.data")});
 }
 
-// Casts every element. `name` is the format's; kAccumulate: also raises the amax slots; kByLine: a scale for each stored row (N3.12).
+// Casts every element. `name` is the format's; kAccumulate: also raises the amax slots; kByLine: a scale for
+// each stored row (N3.12).
 template <bool kAccumulate, bool kByLine = false>
 std::string launch_fp8_pair(const Job& job, const std::string& name, const Fp8Slots& slots) {
   const Problem& p = job.problem;
   const Shape s = p.x.shape;
   const Target row{job.output<uint8_t>("row.data")}, col{job.output<uint8_t>("col.data")};
   auto arguments = [&](auto row_lane, auto col_lane) {
-    return PairArgs<decltype(row_lane), decltype(col_lane)>{job.input<void>("x"), job.input("noop"), {s.rows, s.cols}, row_lane, col_lane, row, col};
+    return PairArgs<decltype(row_lane), decltype(col_lane)>{
+        job.input<void>("x"), job.input("noop"), {s.rows, s.cols}, row_lane, col_lane, row, col};
   };
   with_source(p.x.source, [&](auto source) {
     using S = decltype(source);
@@ -41,7 +45,9 @@ std::string launch_fp8_pair(const Job& job, const std::string& name, const Fp8Sl
       using Lane = Fp8Tensor<element.value, Hardware, kAccumulate, kByLine>;
       const Lane row_lane{slots.scale[0], slots.amax[0]}, col_lane{slots.scale[1], slots.amax[1]};
       if (p.row && p.col) launch_pair<S>("fp8_pair<row, col>", arguments(row_lane, col_lane));
-      else if constexpr (kByLine) launch_pair<S>("fp8_pair<col>", arguments(None{}, col_lane));   // rows alone have a kernel of their own
+      else if constexpr (kByLine)
+        launch_pair<S>("fp8_pair<col>",
+                       arguments(None{}, col_lane));  // rows alone have a kernel of their own
       else if (p.row) launch_pair<S>("fp8_pair<row>", arguments(row_lane, None{}));
       else launch_pair<S>("fp8_pair<col>", arguments(None{}, col_lane));
     });
@@ -59,8 +65,11 @@ struct Fp8DecodeScale {
 inline std::string dequantize_fp8(const Job& job) {
   const Direction d = job.problem.row ? Direction::row : Direction::col;
   const Fp8DecodeScale rule{job.input(d, "scale_inv"), job.problem.quantizer(d)->row_scaled};
-  if (d == Direction::row) return launch_dequantize<false, Encoding::e4m3, Encoding::e5m2>(job, d, BlockScales<false, Fp8DecodeScale>{rule, {}});
-  return launch_dequantize<true, Encoding::e4m3, Encoding::e5m2>(job, d, BlockScales<true, Fp8DecodeScale>{rule, {}});
+  if (d == Direction::row)
+    return launch_dequantize<false, Encoding::e4m3, Encoding::e5m2>(
+        job, d, BlockScales<false, Fp8DecodeScale>{rule, {}});
+  return launch_dequantize<true, Encoding::e4m3, Encoding::e5m2>(job, d,
+                                                                 BlockScales<true, Fp8DecodeScale>{rule, {}});
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

@@ -8,7 +8,8 @@ namespace {
 
 // Copies `bytes` bytes to each target that is not null. kVector: every pointer is 16-byte aligned.
 template <bool kVector>
-__global__ void __launch_bounds__(kThreads) identity_pair(const uint8_t* x, int64_t bytes, const uint32_t* noop, uint8_t* row, uint8_t* col) {
+__global__ void __launch_bounds__(kThreads)
+    identity_pair(const uint8_t* x, int64_t bytes, const uint32_t* noop, uint8_t* row, uint8_t* col) {
   if (is_noop(noop)) return;
   constexpr int kWidth = kVector ? 16 : 1, kUnroll = 4;
   const int64_t words = bytes / kWidth, first = int64_t(blockIdx.x) * kUnroll * kThreads + threadIdx.x;
@@ -37,16 +38,19 @@ std::string copy(const Job& job, const uint8_t* x, uint8_t* row, uint8_t* col, c
   const int64_t bytes = s.count() * info(job.problem.x.source).bytes();
   const bool vector = aligned(16, {x, row, col});
   const int64_t per_block = int64_t(kThreads) * 4 * (vector ? 16 : 1);
-  const LaunchConfig config{.name = name, .grid = unsigned((bytes + per_block - 1) / per_block), .block = kThreads};
+  const LaunchConfig config{
+      .name = name, .grid = unsigned((bytes + per_block - 1) / per_block), .block = kThreads};
   if (bytes != 0 && vector) launch(config, identity_pair<true>, x, bytes, job.input("noop"), row, col);
   if (bytes != 0 && !vector) launch(config, identity_pair<false>, x, bytes, job.input("noop"), row, col);
-  return std::string(name) + "<" + directions(job.problem) + "> " + how(job.problem) + (vector ? ", vector" : ", bytes");
+  return std::string(name) + "<" + directions(job.problem) + "> " + how(job.problem) +
+         (vector ? ", vector" : ", bytes");
 }
 
 }  // namespace
 
 std::string quantize_identity(const Job& job) {
-  return copy(job, job.input<uint8_t>("x"), job.output<uint8_t>("row.data"), job.output<uint8_t>("col.data"), "identity_pair");
+  return copy(job, job.input<uint8_t>("x"), job.output<uint8_t>("row.data"), job.output<uint8_t>("col.data"),
+              "identity_pair");
 }
 
 std::string dequantize_identity(const Job& job) {

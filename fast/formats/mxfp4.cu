@@ -8,7 +8,8 @@ std::string quantize_mxfp4(const Job& job) { return quantize_directions(job); }
 
 std::string dequantize_mxfp4(const Job& job) {
   const Direction d = job.problem.row ? Direction::row : Direction::col;
-  return dequantize_blocks<FormatId::mxfp4>(job, E8m0Scale{job.input<uint8_t>(d, scale_stem(job.problem.quantizer(d)->scales))});
+  return dequantize_blocks<FormatId::mxfp4>(
+      job, E8m0Scale{job.input<uint8_t>(d, scale_stem(job.problem.quantizer(d)->scales))});
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

@@ -1,5 +1,5 @@
-// MXFP8: one tuned patch kernel for either direction or both, any block, compact or GEMM scales. Other Numerics and alignments go through
-// direction lanes.
+// MXFP8: one tuned patch kernel for either direction or both, any block, compact or GEMM scales. Other
+// Numerics and alignments go through direction lanes.
 #include "fast/choose.h"
 #include "fast/directions.h"
 #include "fast/lane/mx_scale.cuh"
@@ -19,7 +19,8 @@ Target target(const Job& job, Direction d) {
 template <class RowLane, class ColLane>
 PairArgs<RowLane, ColLane> arguments(const Job& job, RowLane row, ColLane col) {
   const Shape s = job.problem.x.shape;
-  return {job.input<void>("x"), job.input("noop"), {s.rows, s.cols}, row, col, target(job, Direction::row), target(job, Direction::col)};
+  return {job.input<void>("x"),        job.input("noop"),          {s.rows, s.cols}, row, col,
+          target(job, Direction::row), target(job, Direction::col)};
 }
 
 // What a tuned kernel needs: default numerics, and one element and one block for both directions.
@@ -60,7 +61,8 @@ __global__ void __launch_bounds__(kThreads) mx_scale_chain(ChainArgs a) {
 std::string quantize_mxfp8(const Job& job) {
   const Problem& p = job.problem;
   const Target row = target(job, Direction::row), col = target(job, Direction::col);
-  const bool vector = p.x.shape.cols % kPatch == 0 && aligned(16, {job.input<void>("x")}) && aligned(8, {row.data, col.data});
+  const bool vector =
+      p.x.shape.cols % kPatch == 0 && aligned(16, {job.input<void>("x")}) && aligned(8, {row.data, col.data});
   if (!vector || job.policy == Policy::general || !tunable(p)) return quantize_directions(job);
 
   const Quantizer& any = p.row ? *p.row : *p.col;
@@ -81,15 +83,24 @@ std::string quantize_mxfp8(const Job& job) {
 std::string dequantize_mxfp8(const Job& job) {
   const Problem& p = job.problem;
   const Direction d = p.row ? Direction::row : Direction::col;
-  return dequantize_blocks<FormatId::mxfp8>(job, E8m0Scale{job.input<uint8_t>(d, scale_stem(p.quantizer(d)->scales))});
+  return dequantize_blocks<FormatId::mxfp8>(
+      job, E8m0Scale{job.input<uint8_t>(d, scale_stem(p.quantizer(d)->scales))});
 }
 
 std::string scale_chain_e8m0(const Job& job) {
   const Problem& p = job.problem;
-  const ChainArgs args{job.input<void>("x"), p.x.shape.count(), p.x.source == Encoding::e8m0, MxScaleRule::of(*p.row),
-                       job.output<uint8_t>("scale_inv"), job.output("multiplier"), job.output("decoded")};
+  const ChainArgs args{job.input<void>("x"),
+                       p.x.shape.count(),
+                       p.x.source == Encoding::e8m0,
+                       MxScaleRule::of(*p.row),
+                       job.output<uint8_t>("scale_inv"),
+                       job.output("multiplier"),
+                       job.output("decoded")};
   if (args.count != 0)
-    launch({.name = "mx_scale_chain", .grid = unsigned((args.count + kThreads - 1) / kThreads), .block = kThreads}, mx_scale_chain, args);
+    launch({.name = "mx_scale_chain",
+            .grid = unsigned((args.count + kThreads - 1) / kThreads),
+            .block = kThreads},
+           mx_scale_chain, args);
   return "mx_scale_chain";
 }
 

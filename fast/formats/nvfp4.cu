@@ -1,5 +1,5 @@
-// NVFP4: blocks with the default numerics by a kernel of their own, in registers; everything else by direction lanes (lane/nvfp4_direction.cuh).
-// Dequantized patch by patch (N10).
+// NVFP4: blocks with the default numerics by a kernel of their own, in registers; everything else by
+// direction lanes (lane/nvfp4_direction.cuh). Dequantized patch by patch (N10).
 #include "fast/directions.h"
 #include "fast/lane/nvfp4.cuh"
 #include "fast/move/amax.cuh"
@@ -14,7 +14,9 @@ struct Nvfp4DecodeScale {
   const uint32_t* amax = nullptr;
   bool by_line = false;
   Nvfp4Chain chain;
-  ASSAY_LANE float operator()(int64_t index, int64_t line) const { return chain.decode_multiplier(amax[by_line ? line : 0], codes[index]); }
+  ASSAY_LANE float operator()(int64_t index, int64_t line) const {
+    return chain.decode_multiplier(amax[by_line ? line : 0], codes[index]);
+  }
 };
 
 // Where one direction goes, and the amax of the tensor that it goes by.
@@ -30,10 +32,12 @@ struct Nvfp4PairArgs {
   Nvfp4Target row, col;
 };
 
-// One direction of a patch: lines are rows (kRows) or columns, and stored rows. A block of 16 lies in two lanes; each of them makes the scales of 4 of
-// the 8 lines. The amax of a 16x16 block goes over four lanes (N10.4). x as load_patch<S, true> needs it; the stored rows a multiple of 8 long.
+// One direction of a patch: lines are rows (kRows) or columns, and stored rows. A block of 16 lies in two
+// lanes; each of them makes the scales of 4 of the 8 lines. The amax of a 16x16 block goes over four lanes
+// (N10.4). x as load_patch<S, true> needs it; the stored rows a multiple of 8 long.
 template <class S, bool kRows, bool kSquare>
-ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, const Place& at, const uint32_t (&words)[kPatch][S::kWords]) {
+ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, const Place& at,
+                                  const uint32_t (&words)[kPatch][S::kWords]) {
   constexpr int kNext = kRows ? 1 : 8, kHalf = S::kWords / 2;
   const int64_t line = kRows ? at.row : at.col, first = kRows ? at.col : at.row;
   const int64_t lines = kRows ? extent.rows : extent.cols, elements = kRows ? extent.cols : extent.rows;
@@ -81,12 +85,13 @@ ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, c
     }
   }
 
-  const int64_t j = first >> 4, blocks = (elements + 15) >> 4, padded = (blocks + 3) & ~int64_t{3};   // N10.14
+  const int64_t j = first >> 4, blocks = (elements + 15) >> 4, padded = (blocks + 3) & ~int64_t{3};  // N10.14
   if (j < padded) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const int64_t i = line + (second ? 4 : 0) + k;
-      to.scales[to.gemm ? gemm_index(i, j, padded >> 2) : i * padded + j] = i < lines && j < blocks ? uint8_t(scales[k]) : uint8_t(0);   // N6.4
+      to.scales[to.gemm ? gemm_index(i, j, padded >> 2) : i * padded + j] =
+          i < lines && j < blocks ? uint8_t(scales[k]) : uint8_t(0);  // N6.4
     }
   }
   const int inside_lines = kRows ? at.rows : at.cols;
@@ -99,7 +104,9 @@ ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, c
     for (int k = 0; k < kPatch; k += 2) {
       const uint32_t lo = kRows ? S::widen(words[l], k) : S::widen(words[k], l);
       const uint32_t hi = kRows ? S::widen(words[l], k + 1) : S::widen(words[k + 1], l);
-      codes |= Hardware::pair<Encoding::e2m1>(__fmul_rn(as_float(lo), multiplier[l]), __fmul_rn(as_float(hi), multiplier[l])) << (4 * k);   // N10.9
+      codes |= Hardware::pair<Encoding::e2m1>(__fmul_rn(as_float(lo), multiplier[l]),
+                                              __fmul_rn(as_float(hi), multiplier[l]))
+               << (4 * k);  // N10.9
     }
     *reinterpret_cast<uint32_t*>(data) = codes;
   }
@@ -126,7 +133,9 @@ __global__ void nvfp4_clear_amax(const uint32_t* noop, uint32_t* row, uint32_t* 
 bool tunable(const Problem& p) {
   for (Direction d : kDirections) {
     const std::optional<Quantizer>& q = p.quantizer(d);
-    if (q && (q->numerics != Numerics{} || q->round != Round::rne || q->rht || q->row_scaled || q->four_over_six != FourOverSix::off)) return false;
+    if (q && (q->numerics != Numerics{} || q->round != Round::rne || q->rht || q->row_scaled ||
+              q->four_over_six != FourOverSix::off))
+      return false;
   }
   return !p.row || !p.col || p.row->block == p.col->block;
 }
@@ -158,17 +167,24 @@ std::string quantize_nvfp4(const Job& job) {
   auto target = [&](Direction d) -> Nvfp4Target {
     const std::optional<Quantizer>& q = p.quantizer(d);
     if (!q) return {};
-    return {job.output<uint8_t>(d, "data"), job.output<uint8_t>(d, scale_stem(q->scales)), q->scales == ScaleLayout::gemm,
-            q->amax ? job.input(d, "given.amax") : job.output(d, "amax")};
+    return {job.output<uint8_t>(d, "data"), job.output<uint8_t>(d, scale_stem(q->scales)),
+            q->scales == ScaleLayout::gemm, q->amax ? job.input(d, "given.amax") : job.output(d, "amax")};
   };
-  const Nvfp4PairArgs args{job.input<void>("x"), job.input("noop"), {s.rows, s.cols}, target(Direction::row), target(Direction::col)};
-  const bool vector = s.cols % kPatch == 0 && (!p.col || s.rows % kPatch == 0) && aligned(16, {args.x}) && aligned(4, {args.row.data, args.col.data});
+  const Nvfp4PairArgs args{job.input<void>("x"),
+                           job.input("noop"),
+                           {s.rows, s.cols},
+                           target(Direction::row),
+                           target(Direction::col)};
+  const bool vector = s.cols % kPatch == 0 && (!p.col || s.rows % kPatch == 0) && aligned(16, {args.x}) &&
+                      aligned(4, {args.row.data, args.col.data});
   if (!vector || job.policy == Policy::general || !tunable(p)) return quantize_directions(job);
 
   uint32_t *row_amax = job.output(Direction::row, "amax"), *col_amax = job.output(Direction::col, "amax");
   const bool computed = row_amax != nullptr || col_amax != nullptr;
   const LaunchConfig config{.name = "nvfp4_pair", .grid = args.extent.tiles(), .block = kThreads};
-  if (computed) launch({.name = "nvfp4_clear_amax", .grid = 1, .block = 1}, nvfp4_clear_amax, args.noop, row_amax, col_amax);
+  if (computed)
+    launch({.name = "nvfp4_clear_amax", .grid = 1, .block = 1}, nvfp4_clear_amax, args.noop, row_amax,
+           col_amax);
   with_source(p.x.source, [&](auto source) {
     using S = decltype(source);
     if (computed) launch_amax<S>(args.x, s.count(), args.noop, row_amax, col_amax);
@@ -185,15 +201,23 @@ std::string quantize_nvfp4(const Job& job) {
 std::string dequantize_nvfp4(const Job& job) {
   const Direction d = job.problem.row ? Direction::row : Direction::col;
   const Quantizer& q = *job.problem.quantizer(d);
-  const Nvfp4DecodeScale rule{job.input<uint8_t>(d, scale_stem(q.scales)), job.input(d, "amax"), q.row_scaled, Nvfp4Chain::of(q, job.problem.x.source)};
+  const Nvfp4DecodeScale rule{job.input<uint8_t>(d, scale_stem(q.scales)), job.input(d, "amax"), q.row_scaled,
+                              Nvfp4Chain::of(q, job.problem.x.source)};
   return dequantize_blocks<FormatId::nvfp4>(job, rule);
 }
 
 std::string scale_chain_nvfp4(const Job& job) {
-  const Nvfp4ChainArgs args{Nvfp4Chain::of(*job.problem.row, job.problem.x.source), job.input("x"), job.problem.x.shape.rows,
-                            job.output("encode_scale"), job.output("multiplier"), job.output<uint8_t>("scale_inv")};
+  const Nvfp4ChainArgs args{Nvfp4Chain::of(*job.problem.row, job.problem.x.source),
+                            job.input("x"),
+                            job.problem.x.shape.rows,
+                            job.output("encode_scale"),
+                            job.output("multiplier"),
+                            job.output<uint8_t>("scale_inv")};
   if (args.count != 0)
-    launch({.name = "nvfp4_scale_chain", .grid = unsigned((args.count + kThreads - 1) / kThreads), .block = kThreads}, nvfp4_scale_chain, args);
+    launch({.name = "nvfp4_scale_chain",
+            .grid = unsigned((args.count + kThreads - 1) / kThreads),
+            .block = kThreads},
+           nvfp4_scale_chain, args);
   return "nvfp4_scale_chain";
 }
 

@@ -1,6 +1,8 @@
-// Conversion policies: how a tuned kernel turns pairs of binary32 values into 8-bit or 4-bit codes with N2.1, N2.2, N2.4, N2.5.
+// Conversion policies: how a tuned kernel turns pairs of binary32 values into 8-bit or 4-bit codes with N2.1,
+// N2.2, N2.4, N2.5.
 //   Bits       integer arithmetic, everywhere (encode.cuh)
-//   Hardware   the conversion instructions where the target has them; under the host executor a twin of another make, so that
+//   Hardware   the conversion instructions where the target has them; under the host executor a twin of
+//              another make, so that
 //              every kernel a GPU can pick also runs there
 #pragma once
 #include "fast/lane/encode.cuh"
@@ -10,8 +12,7 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 struct Bits {
   static constexpr const char* kName = "bits";
   // The codes of lo and hi in bits 0..7 and 8..15; of E2M1 in bits 0..3 and 4..7.
-  template <Encoding E>
-  ASSAY_LANE static uint32_t pair(float lo, float hi) {
+  template <Encoding E> ASSAY_LANE static uint32_t pair(float lo, float hi) {
     return encode<E>(as_bits(lo)) | encode<E>(as_bits(hi)) << Layout<E>::kBits;
   }
   // The E8M0 code, rounded up and saturated (N2.7).
@@ -22,23 +23,22 @@ struct Hardware {
   static constexpr const char* kName = "hardware";
 
 #if defined(__CUDA_ARCH__)
-  template <Encoding E>
-  ASSAY_LANE static uint32_t pair(float lo, float hi) {
+  template <Encoding E> ASSAY_LANE static uint32_t pair(float lo, float hi) {
     static_assert(E == Encoding::e4m3 || E == Encoding::e5m2 || E == Encoding::e2m1);
     uint16_t codes;
 #if __CUDA_ARCH__ >= 1000
     if constexpr (E == Encoding::e2m1)
-      asm("{ .reg .b8 both; cvt.rn.satfinite.e2m1x2.f32 both, %1, %2; mov.b16 %0, {both, 0}; }" : "=h"(codes) : "f"(hi), "f"(lo));
+      asm("{ .reg .b8 both; cvt.rn.satfinite.e2m1x2.f32 both, %1, %2; mov.b16 %0, {both, 0}; }"
+          : "=h"(codes)
+          : "f"(hi), "f"(lo));
     else
 #else
-    if constexpr (E == Encoding::e2m1)
-      codes = uint16_t(Bits::pair<E>(lo, hi));
+    if constexpr (E == Encoding::e2m1) codes = uint16_t(Bits::pair<E>(lo, hi));
     else
 #endif
-    if constexpr (E == Encoding::e4m3)
+        if constexpr (E == Encoding::e4m3)
       asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(hi), "f"(lo));
-    else
-      asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(hi), "f"(lo));
+    else asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(hi), "f"(lo));
     return codes;
   }
   ASSAY_LANE static uint32_t e8m0(float value) {
@@ -51,27 +51,31 @@ struct Hardware {
 #endif
   }
 #else
-  // Twin: the adder of the host rounds. Adding 1.5 * 2^(23 + quantum) puts the quantum in the last place of the sum, whose low bits
-  // then count quanta; the exponent of the quantum comes from the value's own exponent.
-  template <Encoding E>
-  ASSAY_LANE static uint32_t one(float value) {
+  // Twin: the adder of the host rounds. Adding 1.5 * 2^(23 + quantum) puts the quantum in the last place of
+  // the sum, whose low bits then count quanta; the exponent of the quantum comes from the value's own
+  // exponent.
+  template <Encoding E> ASSAY_LANE static uint32_t one(float value) {
     using L = Layout<E>;
     const uint32_t a = as_bits(value) & kAbs, sign = (as_bits(value) >> (32 - L::kBits)) & L::kSignCode;
-    if constexpr (E == Encoding::e2m1) {   // so few codes that they are counted: midpoints below, a tie where the code above is even. No branch
-      const uint32_t code = uint32_t(a > 0x3E800000u) + uint32_t(a >= 0x3F400000u) + uint32_t(a > 0x3FA00000u) + uint32_t(a >= 0x3FE00000u) +
-                            uint32_t(a > 0x40200000u) + uint32_t(a >= 0x40600000u) + uint32_t(a > 0x40A00000u);
+    if constexpr (E == Encoding::e2m1) {  // so few codes that they are counted: midpoints below, a tie where
+                                          // the code above is even. No branch
+      const uint32_t code = uint32_t(a > 0x3E800000u) + uint32_t(a >= 0x3F400000u) +
+                            uint32_t(a > 0x3FA00000u) + uint32_t(a >= 0x3FE00000u) +
+                            uint32_t(a > 0x40200000u) + uint32_t(a >= 0x40600000u) +
+                            uint32_t(a > 0x40A00000u);
       return a > kInf ? L::kNanCode : sign | code;
     }
     if (a > kInf) return L::kNanCode;
     if (a >= kLargest<E>) return sign | L::kMax;
     const uint32_t exponent = a < L::kMinNormal ? L::kMinNormal >> 23 : a >> 23;
-    const uint32_t magic = (exponent + L::kDrop) << 23 | 0x00400000u;   // 1.5 * 2^23 quanta
+    const uint32_t magic = (exponent + L::kDrop) << 23 | 0x00400000u;  // 1.5 * 2^23 quanta
     const uint32_t sum = as_bits(__fadd_rn(as_float(a), as_float(magic)));
     const uint32_t quanta = sum - magic;
     return sign | (quanta + ((exponent - (L::kMinNormal >> 23)) << L::kMantissa));
   }
-  template <Encoding E>
-  ASSAY_LANE static uint32_t pair(float lo, float hi) { return one<E>(lo) | one<E>(hi) << Layout<E>::kBits; }
+  template <Encoding E> ASSAY_LANE static uint32_t pair(float lo, float hi) {
+    return one<E>(lo) | one<E>(hi) << Layout<E>::kBits;
+  }
   // Twin: the least power of two not below, by adding the largest fraction before the exponent is read.
   ASSAY_LANE static uint32_t e8m0(float value) {
     const uint32_t a = as_bits(value) & kAbs;

@@ -1,5 +1,6 @@
-// One element under the choices that no conversion instruction has: divided rather than multiplied, other zeros, rounded twice, other ties, overflow
-// that does not saturate (N17.1 to N17.5, N17.10). Every encoding by integers, chosen at run time.
+// One element under the choices that no conversion instruction has: divided rather than multiplied, other
+// zeros, rounded twice, other ties, overflow that does not saturate (N17.1 to N17.5, N17.10). Every encoding
+// by integers, chosen at run time.
 #pragma once
 #include "fast/lane/decode.cuh"
 #include "fast/lane/encode.cuh"
@@ -13,7 +14,7 @@ struct ElementFactor {
 };
 
 struct ElementRule {
-  bool on = false;   // off: a product and a conversion do it (move/direction.cuh), with neg_zero=keep or plus
+  bool on = false;  // off: a product and a conversion do it (move/direction.cuh), with neg_zero=keep or plus
   Encoding element{};
   NegZero zero{};
   ElementTies ties{};
@@ -24,9 +25,10 @@ struct ElementRule {
   static ElementRule of(const Quantizer& q, bool divides) {
     const Numerics& n = q.numerics;
     ElementRule rule{divides, q.element, n.neg_zero, n.element_ties, Overflow::sat, n.pre_round};
-    if (n.element_overflow == ElementOverflow::nan && q.element != Encoding::e2m1) rule.overflow = Overflow::nosat;   // N17.2
-    rule.on |= rule.zero == NegZero::drop || rule.zero == NegZero::minus || rule.ties != ElementTies::even || rule.overflow == Overflow::nosat ||
-               rule.pre_round != PreRound::none;
+    if (n.element_overflow == ElementOverflow::nan && q.element != Encoding::e2m1)
+      rule.overflow = Overflow::nosat;  // N17.2
+    rule.on |= rule.zero == NegZero::drop || rule.zero == NegZero::minus || rule.ties != ElementTies::even ||
+               rule.overflow == Overflow::nosat || rule.pre_round != PreRound::none;
     return rule;
   }
 
@@ -40,8 +42,10 @@ struct ElementRule {
   }
   // The scaled element rounded once before it is cast (N17.3).
   ASSAY_LANE uint32_t rounded(uint32_t y) const {
-    if (pre_round == PreRound::bf16) return decode<Encoding::bf16>(encode<Encoding::bf16>(y, Round::rne, Overflow::nosat));
-    if (pre_round == PreRound::f16_rz) return decode<Encoding::f16>(encode<Encoding::f16>(y, Round::rz, Overflow::nosat));
+    if (pre_round == PreRound::bf16)
+      return decode<Encoding::bf16>(encode<Encoding::bf16>(y, Round::rne, Overflow::nosat));
+    if (pre_round == PreRound::f16_rz)
+      return decode<Encoding::f16>(encode<Encoding::f16>(y, Round::rz, Overflow::nosat));
     return y;
   }
   // N17.1, N17.2.
@@ -58,12 +62,14 @@ struct ElementRule {
   // The same of eight E2M1 codes in 4 bits each.
   ASSAY_LANE uint32_t eight_stored(uint32_t codes) const {
     if (zero != NegZero::drop) return codes;
-    const uint32_t magnitude = (codes | codes << 1 | codes << 2) & 0x44444444u;   // bit 2 of each: whether there is any
+    const uint32_t magnitude =
+        (codes | codes << 1 | codes << 2) & 0x44444444u;  // bit 2 of each: whether there is any
     return codes & ~(~(magnitude << 1) & 0x88888888u);
   }
   ASSAY_LANE uint32_t code(uint32_t x, ElementFactor f) const { return stored(cast(rounded(scaled(x, f)))); }
 
-  // The codes of 8 elements side by side, the first lowest: in 8 bits each, or in 4 of E2M1. One copy of the code for all of them, as it is long.
+  // The codes of 8 elements side by side, the first lowest: in 8 bits each, or in 4 of E2M1. One copy of the
+  // code for all of them, as it is long.
   ASSAY_LANE uint64_t eight(const uint32_t (&x)[8], ElementFactor f) const {
     const int width = element == Encoding::e2m1 ? 4 : 8;
     uint64_t codes = 0;

@@ -1,4 +1,5 @@
-// FP8 blockwise, one block: amax to scale by the rule of current scaling (N9.2), and the decode scale in both of its forms (N9.5, N9.6).
+// FP8 blockwise, one block: amax to scale by the rule of current scaling (N9.2), and the decode scale in both
+// of its forms (N9.5, N9.6).
 #pragma once
 #include "fast/lane/fp8_current.cuh"
 #include "fast/lane/mxfp8.cuh"
@@ -13,7 +14,8 @@ struct Fp8BlockScale {
   const void* scales = nullptr;
   bool gemm = false;
   ASSAY_LANE float operator()(int64_t index, int64_t) const {
-    return as_float(gemm ? mx_scale(static_cast<const uint8_t*>(scales)[index]) : static_cast<const uint32_t*>(scales)[index]);
+    return as_float(gemm ? mx_scale(static_cast<const uint8_t*>(scales)[index])
+                         : static_cast<const uint32_t*>(scales)[index]);
   }
 };
 

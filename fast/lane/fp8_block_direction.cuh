@@ -16,15 +16,19 @@ struct Fp8BlockDirection : WithoutAmaxPass {
   static Fp8BlockDirection of(const Job& job, Direction d) {
     const Quantizer& q = *job.problem.quantizer(d);
     const bool divides = q.numerics.scale_order == ScaleOrder::decode_divide;
-    return {{direction_planes(job, d)}, current_scale(q, job.problem.x.source), {q.element == Encoding::e5m2, job.policy == Policy::general},
-            ElementRule::of(q, divides), is_square(q.block), q.numerics.neg_zero == NegZero::plus, divides};
+    return {{direction_planes(job, d)},
+            current_scale(q, job.problem.x.source),
+            {q.element == Encoding::e5m2, job.policy == Policy::general},
+            ElementRule::of(q, divides),
+            is_square(q.block),
+            q.numerics.neg_zero == NegZero::plus,
+            divides};
   }
 
-  template <bool kRows>
-  ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
+  template <bool kRows> ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
     using A = Axis<kRows>;
     uint32_t scales[kPatch], decode_scales[kPatch];
-    line_maxima<kRows>(patch, false, scales);   // N9.1
+    line_maxima<kRows>(patch, false, scales);  // N9.1
     if (square) tile_scales<kRows>(tile, step, scales, decode_scales);
     else line_scales<kRows>(tile, step, scales, decode_scales);
 
@@ -37,26 +41,31 @@ struct Fp8BlockDirection : WithoutAmaxPass {
         uint32_t pairs[4];
 #pragma unroll
         for (int k = 0; k < 4; ++k)
-          pairs[k] = convert(scaled(A::at(patch, l, 2 * k), as_float(scales[l]), plus_zero), scaled(A::at(patch, l, 2 * k + 1), as_float(scales[l]), plus_zero));   // N9.3
+          pairs[k] = convert(scaled(A::at(patch, l, 2 * k), as_float(scales[l]), plus_zero),
+                             scaled(A::at(patch, l, 2 * k + 1), as_float(scales[l]), plus_zero));  // N9.3
         codes[l] = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
       }
     }
     if (step.decode) {
 #pragma unroll
       for (int l = 0; l < kPatch; ++l) {
-        const float back = as_float(planes.gemm ? mx_scale(fp8_block_code(decode_scales[l])) : decode_scales[l]);   // N9.6: the exponent is what was stored
+        const float back = as_float(planes.gemm ? mx_scale(fp8_block_code(decode_scales[l]))
+                                                : decode_scales[l]);  // N9.6: the exponent is what was stored
 #pragma unroll
-        for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), back));   // N9.5
+        for (int k = 0; k < kPatch; ++k)
+          A::at(patch, l, k) =
+              as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), back));  // N9.5
       }
     }
     if (step.store) store_bytes<kRows, true>(planes.data, tile, codes);
   }
 
  private:
-  // From the maxima of the patch's lines to the scales of their blocks, stored by one thread a line. Holds two barriers: what a thread writes
-  // before the first was read before the second of the call before.
+  // From the maxima of the patch's lines to the scales of their blocks, stored by one thread a line. Holds
+  // two barriers: what a thread writes before the first was read before the second of the call before.
   template <bool kRows>
-  ASSAY_DEVICE void line_scales(const Tile& tile, Step step, uint32_t (&scales)[kPatch], uint32_t (&decode_scales)[kPatch]) const {
+  ASSAY_DEVICE void line_scales(const Tile& tile, Step step, uint32_t (&scales)[kPatch],
+                                uint32_t (&decode_scales)[kPatch]) const {
     using A = Axis<kRows>;
     const TileShared shared = tile_shared();
     const int line = A::tile_line(tile), part = A::tile_first(tile) / kPatch;
@@ -68,7 +77,7 @@ struct Fp8BlockDirection : WithoutAmaxPass {
       uint32_t amax = 0;
 #pragma unroll
       for (int k = 0; k < kParts; ++k) amax = shared.parts[k][mine] > amax ? shared.parts[k][mine] : amax;
-      const Fp8Scales s = rule(amax);   // N9.2
+      const Fp8Scales s = rule(amax);  // N9.2
       shared.scales[mine] = s.scale;
       shared.decode_scales[mine] = s.scale_inv;
       if (step.store) store_line<kRows>(tile, mine, s.scale_inv);
@@ -82,25 +91,28 @@ struct Fp8BlockDirection : WithoutAmaxPass {
   }
   // One block for the tile.
   template <bool kRows>
-  ASSAY_DEVICE void tile_scales(const Tile& tile, Step step, uint32_t (&scales)[kPatch], uint32_t (&decode_scales)[kPatch]) const {
+  ASSAY_DEVICE void tile_scales(const Tile& tile, Step step, uint32_t (&scales)[kPatch],
+                                uint32_t (&decode_scales)[kPatch]) const {
     using A = Axis<kRows>;
-    const Fp8Scales s = rule(tile_maximum(greatest(scales)));   // N9.2
+    const Fp8Scales s = rule(tile_maximum(greatest(scales)));  // N9.2
 #pragma unroll
     for (int l = 0; l < kPatch; ++l) scales[l] = s.scale, decode_scales[l] = s.scale_inv;
     const int mine = int(threadIdx.x);
     if (!step.store || mine >= kTile) return;
     if (planes.gemm) return store_line<kRows>(tile, mine, s.scale_inv);
     // N9.4: [line block][block], padded to 4 blocks; the tile at the end stores the padding (N6.4).
-    const int64_t blocks = (A::element_count(tile) + kTile - 1) / kTile, pitch = (blocks + 3) & ~int64_t{3}, j = tile_block<kRows>(tile);
+    const int64_t blocks = (A::element_count(tile) + kTile - 1) / kTile, pitch = (blocks + 3) & ~int64_t{3},
+                  j = tile_block<kRows>(tile);
     uint32_t* to = reinterpret_cast<uint32_t*>(planes.scales) + first_line<kRows>(tile) / kTile * pitch + j;
     if (mine == 0) *to = s.scale_inv;
     else if (j == blocks - 1 && j + mine < pitch) to[mine] = 0;
   }
-  // The scale of line `mine` of the tile: in [block][line] padded to 4 lines (N9.4), or its exponent field four times (N9.6). Padding is 0 (N6.4).
-  template <bool kRows>
-  ASSAY_DEVICE void store_line(const Tile& tile, int mine, uint32_t scale_inv) const {
+  // The scale of line `mine` of the tile: in [block][line] padded to 4 lines (N9.4), or its exponent field
+  // four times (N9.6). Padding is 0 (N6.4).
+  template <bool kRows> ASSAY_DEVICE void store_line(const Tile& tile, int mine, uint32_t scale_inv) const {
     using A = Axis<kRows>;
-    const int64_t i = first_line<kRows>(tile) + mine, j = tile_block<kRows>(tile), lines = A::line_count(tile);
+    const int64_t i = first_line<kRows>(tile) + mine, j = tile_block<kRows>(tile),
+                  lines = A::line_count(tile);
     const uint32_t scale = i < lines ? scale_inv : 0u;
     if (planes.gemm) {
       const int64_t blocks = (A::element_count(tile) + kTile - 1) / kTile;
@@ -117,12 +129,16 @@ struct Fp8BlockDirection : WithoutAmaxPass {
     }
   }
   // The tile's first line, and its place along the lines in blocks.
-  template <bool kRows>
-  ASSAY_DEVICE static int64_t first_line(const Tile& tile) { return Axis<kRows>::line(tile) & ~int64_t{kTile - 1}; }
-  template <bool kRows>
-  ASSAY_DEVICE static int64_t tile_block(const Tile& tile) { return Axis<kRows>::first(tile) / kTile; }
+  template <bool kRows> ASSAY_DEVICE static int64_t first_line(const Tile& tile) {
+    return Axis<kRows>::line(tile) & ~int64_t{kTile - 1};
+  }
+  template <bool kRows> ASSAY_DEVICE static int64_t tile_block(const Tile& tile) {
+    return Axis<kRows>::first(tile) / kTile;
+  }
 
-  static constexpr int kParts = kTile / kPatch, kPadded = kTile + 4;   // of a line; padded so that the parts of a line lie in different banks
+  static constexpr int kParts = kTile / kPatch,
+                       kPadded =
+                           kTile + 4;  // of a line; padded so that the parts of a line lie in different banks
   struct TileShared {
     uint32_t (*parts)[kPadded];
     uint32_t *scales, *decode_scales;

@@ -28,27 +28,27 @@ struct Fp8TensorDirection {
     lane.slots = amax_slots(job.problem, d);
     return lane;
   }
-  Pass amax_pass() const { return delayed ? Pass::during : planes.amax != nullptr ? Pass::before : Pass::none; }   // N3.1
+  Pass amax_pass() const {
+    return delayed ? Pass::during : planes.amax != nullptr ? Pass::before : Pass::none;
+  }  // N3.1
   int64_t start_slots() const { return delayed || planes.amax != nullptr ? slots : 0; }
   int64_t finish_slots() const { return delayed ? 0 : slots; }
 
   ASSAY_DEVICE void start(int64_t slot) const {
-    planes.amax[slot] = delayed ? planes.prior[slot] : 0u;                  // N3.1
-    if (delayed) planes.scale_inv[slot] = reciprocal(planes.given[slot]);   // N3.11
+    planes.amax[slot] = delayed ? planes.prior[slot] : 0u;                 // N3.1
+    if (delayed) planes.scale_inv[slot] = reciprocal(planes.given[slot]);  // N3.11
   }
   ASSAY_DEVICE void finish(int64_t slot) const {
     const Fp8Scales s = rule(planes.given != nullptr ? planes.given[slot] : planes.amax[slot]);
     planes.scale[slot] = s.scale;
     planes.scale_inv[slot] = s.scale_inv;
   }
-  template <bool kRows>
-  ASSAY_DEVICE void accumulate(const Tile& tile, const Patch& patch) const {
-    if (planes.by_line) accumulate_line_amaxes<kRows>(tile, patch, planes.amax);   // N3.12
+  template <bool kRows> ASSAY_DEVICE void accumulate(const Tile& tile, const Patch& patch) const {
+    if (planes.by_line) accumulate_line_amaxes<kRows>(tile, patch, planes.amax);  // N3.12
     else accumulate_amax(patch, planes.amax);
   }
 
-  template <bool kRows>
-  ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
+  template <bool kRows> ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
     using A = Axis<kRows>;
     const uint32_t* scales = delayed ? planes.given : divides ? planes.scale_inv : planes.scale;
     uint32_t factor[kPatch];
@@ -62,22 +62,26 @@ struct Fp8TensorDirection {
         uint32_t pairs[4];
 #pragma unroll
         for (int k = 0; k < 4; ++k)
-          pairs[k] = convert(scaled(A::at(patch, l, 2 * k), as_float(factor[l]), plus_zero), scaled(A::at(patch, l, 2 * k + 1), as_float(factor[l]), plus_zero));   // N3.8
+          pairs[k] = convert(scaled(A::at(patch, l, 2 * k), as_float(factor[l]), plus_zero),
+                             scaled(A::at(patch, l, 2 * k + 1), as_float(factor[l]), plus_zero));  // N3.8
         codes[l] = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
       }
     }
-    if (step.decode) {   // N3.10
+    if (step.decode) {  // N3.10
       of_lines<kRows>(tile, planes.scale_inv, factor);
 #pragma unroll
       for (int l = 0; l < kPatch; ++l)
 #pragma unroll
-        for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), as_float(factor[l])));
+        for (int k = 0; k < kPatch; ++k)
+          A::at(patch, l, k) =
+              as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), as_float(factor[l])));
     }
-    if (step.store) store_bytes<kRows, true>(planes.data, tile, codes);   // N3.9
+    if (step.store) store_bytes<kRows, true>(planes.data, tile, codes);  // N3.9
   }
 
  private:
-  // What each line of the patch has in `plane`: the tensor's value, or that of its stored row (N3.12); 1 outside the tensor.
+  // What each line of the patch has in `plane`: the tensor's value, or that of its stored row (N3.12); 1
+  // outside the tensor.
   template <bool kRows>
   ASSAY_DEVICE void of_lines(const Tile& tile, const uint32_t* plane, uint32_t (&out)[kPatch]) const {
     using A = Axis<kRows>;

@@ -1,4 +1,5 @@
-// The arithmetic of a gemm beside its operands': one product after the other, and what becomes of their sum (N16.2, N16.8, N16.9).
+// The arithmetic of a gemm beside its operands': one product after the other, and what becomes of their sum
+// (N16.2, N16.8, N16.9).
 #pragma once
 #include "fast/lane/layout.cuh"
 

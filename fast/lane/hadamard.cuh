@@ -1,9 +1,13 @@
-// The random Hadamard transform of 16 rows of a column (N11), in the 8x8 patches of move/patch.cuh: rows 0..7 of a group of 16 are in one lane, rows
-// 8..15 in the lane 8 above. `half` says which of the two a lane is; it holds leaves 8 * half + k and makes outputs 8 * half + k.
+// The random Hadamard transform of 16 rows of a column (N11), in the 8x8 patches of move/patch.cuh: rows 0..7
+// of a group of 16 are in one lane, rows 8..15 in the lane 8 above. `half` says which of the two a lane is;
+// it holds leaves 8 * half + k and makes outputs 8 * half + k.
 //   butterfly   three stages in registers, the fourth between the two lanes, in binary32
-//   exact       the transform of 16 integers: leaves in units of the least exponent, or digit by digit where 64 bits do not hold them all
-//   tc16        the same integers, cut as a tensor core aligns them. All outputs of a group share the largest exponent, and truncation is toward zero,
-//               so that a cut leaf differs between outputs only in its sign. This also serves GPUs: mma.sync would give one architecture's sum
+//   exact       the transform of 16 integers: leaves in units of the least exponent, or digit by digit where
+//               64 bits do not hold them all
+//   tc16        the same integers, cut as a tensor core aligns them. All outputs of a group share the largest
+//               exponent, and truncation is toward zero,
+//               so that a cut leaf differs between outputs only in its sign. This also serves GPUs: mma.sync
+//               would give one architecture's sum
 #pragma once
 #include "contract/numerics.h"
 #include "fast/lane/encode.cuh"
@@ -18,9 +22,13 @@ struct Rht {
 };
 
 // Leaf i with its sign (N11.1).
-ASSAY_LANE uint32_t rht_leaf(uint32_t bits, uint32_t sign_mask, int i) { return bits ^ ((sign_mask >> i) & 1u) << 31; }
+ASSAY_LANE uint32_t rht_leaf(uint32_t bits, uint32_t sign_mask, int i) {
+  return bits ^ ((sign_mask >> i) & 1u) << 31;
+}
 // The BF16 nearest, widened.
-ASSAY_LANE uint32_t rounded_to_bf16(uint32_t bits) { return encode<Encoding::bf16>(bits, Round::rne, Overflow::nosat) << 16; }
+ASSAY_LANE uint32_t rounded_to_bf16(uint32_t bits) {
+  return encode<Encoding::bf16>(bits, Round::rne, Overflow::nosat) << 16;
+}
 
 // Stages 1, 2 and 4 of the butterfly (N11.3).
 ASSAY_LANE void butterfly_within(uint32_t (&v)[kPatch]) {
@@ -35,11 +43,13 @@ ASSAY_LANE void butterfly_within(uint32_t (&v)[kPatch]) {
 }
 // Stage 8, the quarter and the one rounding, from this lane's value and that of the other half.
 ASSAY_LANE uint32_t butterfly_across(uint32_t mine, uint32_t other, int half) {
-  const float sum = half == 0 ? __fadd_rn(as_float(mine), as_float(other)) : __fsub_rn(as_float(other), as_float(mine));
+  const float sum =
+      half == 0 ? __fadd_rn(as_float(mine), as_float(other)) : __fsub_rn(as_float(other), as_float(mine));
   return rounded_to_bf16(as_bits(__fmul_rn(sum, 0.25f)));
 }
 
-// m * 2^scale as binary32, subnormals kept: to nearest even, `sticky` saying that less than one unit of m was left out, or truncated.
+// m * 2^scale as binary32, subnormals kept: to nearest even, `sticky` saying that less than one unit of m was
+// left out, or truncated.
 ASSAY_LANE uint32_t f32_of_integer(uint64_t m, int scale, bool sticky, bool nearest) {
   if (m == 0) return 0;
   const int top = 63 - __clzll(static_cast<long long>(m)), exponent = top + scale;
@@ -50,30 +60,36 @@ ASSAY_LANE uint32_t f32_of_integer(uint64_t m, int scale, bool sticky, bool near
     kept = uint32_t(m << -drop);
   } else {
     kept = uint32_t(m >> drop);
-    const bool half = ((m >> (drop - 1)) & 1u) != 0, rest = sticky || (m & ((uint64_t{1} << (drop - 1)) - 1u)) != 0;
+    const bool half = ((m >> (drop - 1)) & 1u) != 0,
+               rest = sticky || (m & ((uint64_t{1} << (drop - 1)) - 1u)) != 0;
     up = nearest && half && (rest || (kept & 1u) != 0);
   }
   if (exponent > 127) return kInf;
-  return (exponent >= -126 ? uint32_t(exponent + 126) << 23 : 0u) + kept + (up ? 1u : 0u);   // the hidden bit counts as an exponent
+  return (exponent >= -126 ? uint32_t(exponent + 126) << 23 : 0u) + kept +
+         (up ? 1u : 0u);  // the hidden bit counts as an exponent
 }
 
 // Bits i of row j of the matrix that are -1 (N11.1).
 ASSAY_LANE uint32_t hadamard_row(uint32_t j) {
-  return ((j & 1u) != 0 ? 0xAAAAu : 0u) ^ ((j & 2u) != 0 ? 0xCCCCu : 0u) ^ ((j & 4u) != 0 ? 0xF0F0u : 0u) ^ ((j & 8u) != 0 ? 0xFF00u : 0u);
+  return ((j & 1u) != 0 ? 0xAAAAu : 0u) ^ ((j & 2u) != 0 ? 0xCCCCu : 0u) ^ ((j & 4u) != 0 ? 0xF0F0u : 0u) ^
+         ((j & 8u) != 0 ? 0xFF00u : 0u);
 }
 
 // A BF16 leaf apart: significand of 8 bits and exponent field, that of a subnormal being 1.
-ASSAY_LANE uint32_t bf16_significand(uint32_t bits) { return ((bits >> 16) & 0x7Fu) | ((bits & kInf) != 0u ? 0x80u : 0u); }
+ASSAY_LANE uint32_t bf16_significand(uint32_t bits) {
+  return ((bits >> 16) & 0x7Fu) | ((bits & kInf) != 0u ? 0x80u : 0u);
+}
 ASSAY_LANE int bf16_exponent(uint32_t bits) {
   const int field = int((bits >> 23) & 0xFFu);
   return field == 0 ? 1 : field;
 }
 
-// The exact sum of the leaves, digit by digit of 32 bits from the least exponent up; `flips` are the leaves that row j negates. The sum and its
-// negative are followed together, because the sign is only known at the end.
+// The exact sum of the leaves, digit by digit of 32 bits from the least exponent up; `flips` are the leaves
+// that row j negates. The sum and its negative are followed together, because the sign is only known at the
+// end.
 ASSAY_LANE uint32_t rht_by_digits(const uint32_t (&leaf)[16], uint32_t flips, int least) {
   struct Leading {
-    uint64_t two = 0;      // the leading digit that is not 0, and the one below it
+    uint64_t two = 0;  // the leading digit that is not 0, and the one below it
     int place = 0;
     uint32_t last = 0;
     bool below = false, sticky = false;
@@ -88,7 +104,7 @@ ASSAY_LANE uint32_t rht_by_digits(const uint32_t (&leaf)[16], uint32_t flips, in
   uint32_t borrow = 1;
 #pragma unroll 1
   for (int w = 0; w < 9; ++w) {
-#pragma unroll 1   // rare: 16 leaves taken apart at once would cost every caller its registers
+#pragma unroll 1  // rare: 16 leaves taken apart at once would cost every caller its registers
     for (int i = 0; i < 16; ++i) {
       const int place = bf16_exponent(leaf[i]) - least;
       const uint32_t significand = bf16_significand(leaf[i]);
@@ -108,7 +124,8 @@ ASSAY_LANE uint32_t rht_by_digits(const uint32_t (&leaf)[16], uint32_t flips, in
 }
 
 // The 8 outputs of one half from all 16 signed leaves, rounded to BF16 (N11.3). Leaves are BF16 values.
-ASSAY_LANE void rht_by_integers(const uint32_t (&leaf)[16], int half, bool tensor_core, uint32_t (&out)[kPatch]) {
+ASSAY_LANE void rht_by_integers(const uint32_t (&leaf)[16], int half, bool tensor_core,
+                                uint32_t (&out)[kPatch]) {
   uint32_t infinite = 0, negative = 0;
   bool nan = false;
   int least = 255, greatest = 1;
@@ -119,26 +136,30 @@ ASSAY_LANE void rht_by_integers(const uint32_t (&leaf)[16], int half, bool tenso
     infinite |= a == kInf ? 1u << i : 0u;
     negative |= (leaf[i] >> 31) << i;
     const int e = bf16_exponent(leaf[i]);
-    if (a == 0u) continue;   // zero products take no part
+    if (a == 0u) continue;  // zero products take no part
     least = e < least ? e : least, greatest = e > greatest ? e : greatest;
   }
   if (nan || infinite != 0u) {
 #pragma unroll
     for (int k = 0; k < kPatch; ++k) {
       const uint32_t minus = (negative ^ hadamard_row(uint32_t(8 * half + k))) & infinite;
-      out[k] = nan || (minus != 0u && minus != infinite) ? 0x7FFF0000u : minus != 0u ? kSign | kInf : kInf;   // N1.3
+      out[k] = nan || (minus != 0u && minus != infinite) ? 0x7FFF0000u
+               : minus != 0u                             ? kSign | kInf
+                                                         : kInf;  // N1.3
     }
     return;
   }
-  if (!tensor_core && greatest - least > 50) {   // 8 bits, 16 of them: 62 bits hold a spread of 50
+  if (!tensor_core && greatest - least > 50) {  // 8 bits, 16 of them: 62 bits hold a spread of 50
     uint32_t listed[16];
 #pragma unroll
     for (int i = 0; i < 16; ++i) listed[i] = leaf[i];
 #pragma unroll 1
     for (int k = 0; k < kPatch; ++k) {
-      const uint32_t rounded = rounded_to_bf16(rht_by_digits(listed, hadamard_row(uint32_t(8 * half + k)), least));
+      const uint32_t rounded =
+          rounded_to_bf16(rht_by_digits(listed, hadamard_row(uint32_t(8 * half + k)), least));
 #pragma unroll
-      for (int l = 0; l < kPatch; ++l) out[l] = l == k ? rounded : out[l];   // k is no constant, and registers have no index
+      for (int l = 0; l < kPatch; ++l)
+        out[l] = l == k ? rounded : out[l];  // k is no constant, and registers have no index
     }
     return;
   }
@@ -150,7 +171,9 @@ ASSAY_LANE void rht_by_integers(const uint32_t (&leaf)[16], int half, bool tenso
     for (int part = 0; part < 2; ++part) {
       const uint32_t bits = leaf[k + 8 * part], significand = bf16_significand(bits);
       const int e = bf16_exponent(bits), away = greatest - e < 31 ? greatest - e : 31;
-      const int64_t size = tensor_core ? int64_t((significand << 18) >> away) : significand == 0u ? 0 : int64_t(uint64_t(significand) << (e - least));
+      const int64_t size = tensor_core         ? int64_t((significand << 18) >> away)
+                           : significand == 0u ? 0
+                                               : int64_t(uint64_t(significand) << (e - least));
       term[part] = bits >> 31 != 0u ? -size : size;
     }
     sum[k] = half == 0 ? term[0] + term[1] : term[0] - term[1];
@@ -163,7 +186,8 @@ ASSAY_LANE void rht_by_integers(const uint32_t (&leaf)[16], int half, bool tenso
       const int64_t a = sum[i], b = sum[i + h];
       sum[i] = a + b, sum[i + h] = a - b;
     }
-  // Significands stand 7 bits, the quarter 2 and the tensor core's alignment 18 above the exponent field's unit, 2^-127.
+  // Significands stand 7 bits, the quarter 2 and the tensor core's alignment 18 above the exponent field's
+  // unit, 2^-127.
   const int scale = tensor_core ? greatest - 154 : least - 136;
 #pragma unroll
   for (int k = 0; k < kPatch; ++k) {
@@ -182,7 +206,9 @@ ASSAY_LANE void rotate_group(const Rht& rht, uint32_t (&group)[16]) {
     else rht_by_integers(leaf, half, rht.sum == RhtSum::tc16, part[half]);
   }
   for (int i = 0; i < 16; ++i)
-    group[i] = rht.sum == RhtSum::butterfly ? butterfly_across(part[i >> 3][i & 7], part[1 - (i >> 3)][i & 7], i >> 3) : part[i >> 3][i & 7];
+    group[i] = rht.sum == RhtSum::butterfly
+                   ? butterfly_across(part[i >> 3][i & 7], part[1 - (i >> 3)][i & 7], i >> 3)
+                   : part[i >> 3][i & 7];
 }
 
 // Rotates 8 rows of one column, half a group of 16, in place. Every lane of the warp calls.
@@ -200,7 +226,8 @@ ASSAY_DEVICE void rotate_line(const Rht& rht, int lane, uint32_t (&line)[kPatch]
   } else {
     uint32_t leaf[16];
 #pragma unroll
-    for (int k = 0; k < kPatch; ++k) leaf[k] = half == 0 ? mine[k] : other[k], leaf[k + 8] = half == 0 ? other[k] : mine[k];
+    for (int k = 0; k < kPatch; ++k)
+      leaf[k] = half == 0 ? mine[k] : other[k], leaf[k + 8] = half == 0 ? other[k] : mine[k];
     rht_by_integers(leaf, half, rht.sum == RhtSum::tc16, line);
   }
 }

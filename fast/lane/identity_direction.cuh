@@ -9,8 +9,7 @@ struct IdentityDirection : WithoutAmaxPass {
 
   static IdentityDirection of(const Job& job, Direction d) { return {{direction_planes(job, d)}}; }
 
-  template <bool kRows>
-  ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
+  template <bool kRows> ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
     if (!step.store) return;
     if (tile.source == Encoding::f32) store<Encoding::f32>(tile, patch);
     else if (tile.source == Encoding::bf16) store<Encoding::bf16>(tile, patch);
@@ -19,12 +18,12 @@ struct IdentityDirection : WithoutAmaxPass {
 
  private:
   // Both directions are stored [rows, cols] (N6.1).
-  template <Encoding E>
-  ASSAY_DEVICE void store(const Tile& tile, const Patch& patch) const {
+  template <Encoding E> ASSAY_DEVICE void store(const Tile& tile, const Patch& patch) const {
     constexpr int kBytes = Layout<E>::kBytes;
     const int64_t pitch = tile.extent.cols * kBytes;
     uint8_t* to = planes.data + tile.at.row * pitch + tile.at.col * kBytes;
-    const bool vector = tile.at.cols == kPatch && ((reinterpret_cast<uintptr_t>(to) | uint64_t(pitch)) & 15u) == 0;
+    const bool vector =
+        tile.at.cols == kPatch && ((reinterpret_cast<uintptr_t>(to) | uint64_t(pitch)) & 15u) == 0;
 #pragma unroll
     for (int i = 0; i < kPatch; ++i, to += pitch) {
       if (i >= tile.at.rows) continue;
@@ -32,7 +31,8 @@ struct IdentityDirection : WithoutAmaxPass {
 #pragma unroll
       for (int j = 0; j < kPatch; ++j) raw[j] = narrow_exactly<E>(patch.bits[i][j]);
       if (vector && kBytes == 2) {
-        store16(to, make_uint4(raw[0] | raw[1] << 16, raw[2] | raw[3] << 16, raw[4] | raw[5] << 16, raw[6] | raw[7] << 16));
+        store16(to, make_uint4(raw[0] | raw[1] << 16, raw[2] | raw[3] << 16, raw[4] | raw[5] << 16,
+                               raw[6] | raw[7] << 16));
       } else if (vector) {
         store16(to, make_uint4(raw[0], raw[1], raw[2], raw[3]));
         store16(to + 16, make_uint4(raw[4], raw[5], raw[6], raw[7]));

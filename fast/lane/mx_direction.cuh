@@ -1,4 +1,5 @@
-// MXFP8 and MXFP4 as one direction lane: they differ in the scaled amax, the element and the layout of columns (N5, N15).
+// MXFP8 and MXFP4 as one direction lane: they differ in the scaled amax, the element and the layout of
+// columns (N5, N15).
 #pragma once
 #include "fast/lane/mx_scale.cuh"
 #include "fast/move/direction.cuh"
@@ -14,19 +15,24 @@ struct MxDirection : WithoutAmaxPass {
 
   static MxDirection of(const Job& job, Direction d) {
     const Quantizer& q = *job.problem.quantizer(d);
-    return {{direction_planes(job, d)}, {q.element == Encoding::e5m2, job.policy == Policy::general}, MxScaleRule::of(q), ElementRule::of(q, false),
-            q.element == Encoding::e2m1, is_square(q.block), q.numerics.nan_amax == NanAmax::propagate, q.numerics.neg_zero == NegZero::plus};
+    return {{direction_planes(job, d)},
+            {q.element == Encoding::e5m2, job.policy == Policy::general},
+            MxScaleRule::of(q),
+            ElementRule::of(q, false),
+            q.element == Encoding::e2m1,
+            is_square(q.block),
+            q.numerics.nan_amax == NanAmax::propagate,
+            q.numerics.neg_zero == NegZero::plus};
   }
 
-  template <bool kRows>
-  ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
+  template <bool kRows> ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
     uint32_t scales[kPatch];
-    line_maxima<kRows>(patch, nan_wins, scales);   // N5.1, N5.7
+    line_maxima<kRows>(patch, nan_wins, scales);  // N5.1, N5.7
     uint2 codes;
-    if (square) {                                  // N5.8
+    if (square) {  // N5.8
       const uint32_t code = scale_code(square_maximum<32>(greatest(scales))) * 0x01010101u;
       codes = make_uint2(code, code);
-    } else {                                       // each of the 4 lanes that share the blocks works out the scales of two lines
+    } else {  // each of the 4 lanes that share the blocks works out the scales of two lines
       constexpr int kNext = Axis<kRows>::kNext;
       const uint2 amax = quad_maxima<Source<Encoding::f32>, kNext, 2 * kNext>(scales, tile.at.lane);
       codes = quad_gather<kNext, 2 * kNext>(scale_code(amax.x) | scale_code(amax.y) << 8, tile.at.lane);
@@ -43,7 +49,8 @@ struct MxDirection : WithoutAmaxPass {
 
  private:
   template <bool kRows>
-  ASSAY_DEVICE void encode8(const Tile& tile, Patch& patch, uint2 scales, Step step) const {   // one byte a line, which takes fewer registers than a word
+  ASSAY_DEVICE void encode8(const Tile& tile, Patch& patch, uint2 scales,
+                            Step step) const {  // one byte a line, which takes fewer registers than a word
     using A = Axis<kRows>;
     uint2 codes[kPatch];
     if (element.on) by_rule<kRows>(patch, scales, codes);
@@ -54,18 +61,22 @@ struct MxDirection : WithoutAmaxPass {
         uint32_t pairs[4];
 #pragma unroll
         for (int k = 0; k < 4; ++k)
-          pairs[k] = convert(scaled(A::at(patch, l, 2 * k), multiplier, plus_zero), scaled(A::at(patch, l, 2 * k + 1), multiplier, plus_zero));   // N5.5
+          pairs[k] = convert(scaled(A::at(patch, l, 2 * k), multiplier, plus_zero),
+                             scaled(A::at(patch, l, 2 * k + 1), multiplier, plus_zero));  // N5.5
         codes[l] = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
       }
       if (!step.decode) continue;
       const float scale = as_float(mx_scale(byte_of(scales, l)));
 #pragma unroll
-      for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), scale));   // N5.9
+      for (int k = 0; k < kPatch; ++k)
+        A::at(patch, l, k) =
+            as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), scale));  // N5.9
     }
     if (step.store) store_bytes<kRows, false>(planes.data, tile, codes);
   }
   template <bool kRows>
-  ASSAY_DEVICE void encode4(const Tile& tile, Patch& patch, uint2 scales, Step step) const {   // one byte a line, which takes fewer registers than a word
+  ASSAY_DEVICE void encode4(const Tile& tile, Patch& patch, uint2 scales,
+                            Step step) const {  // one byte a line, which takes fewer registers than a word
     using A = Axis<kRows>;
     uint32_t codes[kPatch];
     if (element.on) {
@@ -81,14 +92,17 @@ struct MxDirection : WithoutAmaxPass {
         codes[l] = 0;
 #pragma unroll
         for (int k = 0; k < kPatch; k += 2) {
-          const uint32_t pair = convert.e2m1(scaled(A::at(patch, l, k), multiplier, plus_zero), scaled(A::at(patch, l, k + 1), multiplier, plus_zero));   // N15.3
+          const uint32_t pair = convert.e2m1(scaled(A::at(patch, l, k), multiplier, plus_zero),
+                                             scaled(A::at(patch, l, k + 1), multiplier, plus_zero));  // N15.3
           codes[l] |= pair << (4 * k);
         }
       }
       if (!step.decode) continue;
       const float scale = as_float(mx_scale(byte_of(scales, l)));
 #pragma unroll
-      for (int k = 0; k < kPatch; ++k) A::at(patch, l, k) = as_bits(__fmul_rn(as_float(decode<Encoding::e2m1>((codes[l] >> (4 * k)) & 15u)), scale));   // N5.9
+      for (int k = 0; k < kPatch; ++k)
+        A::at(patch, l, k) =
+            as_bits(__fmul_rn(as_float(decode<Encoding::e2m1>((codes[l] >> (4 * k)) & 15u)), scale));  // N5.9
     }
     if (step.store) store_nibbles<kRows>(planes.data, tile, codes);
   }

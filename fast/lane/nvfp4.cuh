@@ -1,5 +1,5 @@
-// NVFP4, one direction: tensor amax to encode scale, block amax to E4M3 scale to element multiplier to codes (N10). What depends on the tensor
-// amax alone is hoisted out of the blocks.
+// NVFP4, one direction: tensor amax to encode scale, block amax to E4M3 scale to element multiplier to codes
+// (N10). What depends on the tensor amax alone is hoisted out of the blocks.
 #pragma once
 #include "contract/numerics.h"
 #include "contract/problem.h"
@@ -10,19 +10,20 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
-inline constexpr uint32_t kSixth = 0x3E2AAAABu;          // the binary32 nearest to 1/6 (N10.5)
+inline constexpr uint32_t kSixth = 0x3E2AAAABu;  // the binary32 nearest to 1/6 (N10.5)
 inline constexpr uint32_t kLargestBf16 = 0x7F7F0000u;
 
 // What a tensor amax, or that of one stored row, comes to.
 struct Nvfp4Scales {
-  float amax = 0, encode = 0, decode = 0, factor = 0;    // A, S, D, m
-  float decode_first = 0;                                // P (N17.8)
+  float amax = 0, encode = 0, decode = 0, factor = 0;  // A, S, D, m
+  float decode_first = 0;                              // P (N17.8)
 };
 
 // The least E4M3 code whose value is not below that of `bits`, at most 448 (N17.11).
 ASSAY_LANE uint32_t encode_e4m3_up(uint32_t bits) {
   const uint32_t cut = encode<Encoding::e4m3>(bits, Round::rz);
-  const bool below = cut < Layout<Encoding::e4m3>::kMax && as_float(decode<Encoding::e4m3>(cut)) < as_float(bits);
+  const bool below =
+      cut < Layout<Encoding::e4m3>::kMax && as_float(decode<Encoding::e4m3>(cut)) < as_float(bits);
   return below ? cut + 1u : cut;
 }
 
@@ -38,8 +39,15 @@ struct Nvfp4Chain {
   // `source`: x's encoding.
   static Nvfp4Chain of(const Quantizer& q, Encoding source) {
     const Numerics& n = q.numerics;
-    return {q.e4m3_max == E4m3Max::m256, n.inf_amax == InfAmax::zero, n.nan_tensor_amax == NanTensorAmax::unit, n.nan_clamp == NanClamp::propagate,
-            n.multiplier, n.nvfp4_scale, n.nvfp4_floor, n.zero_multiplier == ZeroMultiplier::zero, n.scale_round == ScaleRound::rp,
+    return {q.e4m3_max == E4m3Max::m256,
+            n.inf_amax == InfAmax::zero,
+            n.nan_tensor_amax == NanTensorAmax::unit,
+            n.nan_clamp == NanClamp::propagate,
+            n.multiplier,
+            n.nvfp4_scale,
+            n.nvfp4_floor,
+            n.zero_multiplier == ZeroMultiplier::zero,
+            n.scale_round == ScaleRound::rp,
             ScaleQuotient::of(q, source)};
   }
   // 6 * F, the value of the largest code of the largest scale: 2688 or 1536.
@@ -60,8 +68,8 @@ struct Nvfp4Chain {
     const bool kept_zero = inf_zero && (amax & kAbs) == kInf;
     if ((amax & kAbs) == 0u || ((encode & kAbs) == 0u && !kept_zero)) encode = kOne;
     if (nan_unit && is_nan(amax)) encode = kOne;
-    return {as_float(amax), as_float(encode), __frcp_rn(as_float(encode)), __fmul_rn(as_float(encode), as_float(kSixth)),
-            quotient.of_amax(as_float(amax), largest())};
+    return {as_float(amax), as_float(encode), __frcp_rn(as_float(encode)),
+            __fmul_rn(as_float(encode), as_float(kSixth)), quotient.of_amax(as_float(amax), largest())};
   }
   // What becomes the block's scale once it is cast (N10.6, N17.8, N17.9, N17.14).
   ASSAY_LANE uint32_t scaled_amax(const Nvfp4Scales& t, uint32_t block_amax) const {
@@ -76,7 +84,7 @@ struct Nvfp4Chain {
       case Nvfp4Scale::unit: v = quotient.rounded(__fdiv_rn(b, six)); break;
     }
     v = clamp(v, kMaxFinite);
-    constexpr uint32_t kLeastNormal = Layout<Encoding::e4m3>::kMinNormal, kLeast = 0x3B000000u;   // 2^-6, 2^-9
+    constexpr uint32_t kLeastNormal = Layout<Encoding::e4m3>::kMinNormal, kLeast = 0x3B000000u;  // 2^-6, 2^-9
     if (floor == Nvfp4Floor::least_normal && v < as_float(kLeastNormal)) return kLeastNormal;
     if (floor == Nvfp4Floor::one && v != 0.0f && v < as_float(kLeast)) return kLeast;
     return as_bits(v);
@@ -85,30 +93,36 @@ struct Nvfp4Chain {
   ASSAY_LANE uint32_t block_scale(const Nvfp4Scales& t, uint32_t block_amax) const {
     const uint32_t v = scaled_amax(t, block_amax), code = up ? encode_e4m3_up(v) : encode<Encoding::e4m3>(v);
     if (code != 0u) return code;
-    return floor == Nvfp4Floor::one ? 0x38u : floor == Nvfp4Floor::eighth ? 0x20u : 0u;   // N17.9
+    return floor == Nvfp4Floor::one ? 0x38u : floor == Nvfp4Floor::eighth ? 0x20u : 0u;  // N17.9
   }
-  // What elements of a block with that scale are multiplied by (N10.8, N17.10), or divided by where divides() says so.
+  // What elements of a block with that scale are multiplied by (N10.8, N17.10), or divided by where divides()
+  // says so.
   ASSAY_LANE float multiplier(const Nvfp4Scales& t, uint32_t scale) const {
     if (zeroes(scale)) return 0.0f;
     const float value = as_float(decode<Encoding::e4m3>(scale));
     switch (by) {
       case Multiplier::reciprocal: break;
       case Multiplier::bf16_quotient: {
-        const uint32_t code = encode<Encoding::bf16>(as_bits(clamp(__fdiv_rn(t.encode, value), kLargestBf16)), Round::rne, Overflow::nosat);
-        return as_float(canonical(code << 16));   // N1.3
+        const uint32_t code = encode<Encoding::bf16>(as_bits(clamp(__fdiv_rn(t.encode, value), kLargestBf16)),
+                                                     Round::rne, Overflow::nosat);
+        return as_float(canonical(code << 16));  // N1.3
       }
       case Multiplier::quotient: return clamp(__fdiv_rn(t.encode, value), kMaxFinite);
-      case Multiplier::decode_reciprocal: return clamp(__fdiv_rn(__frcp_rn(t.decode_first), value), kMaxFinite);
+      case Multiplier::decode_reciprocal:
+        return clamp(__fdiv_rn(__frcp_rn(t.decode_first), value), kMaxFinite);
       case Multiplier::divide_product: return __fmul_rn(value, t.decode_first);
       case Multiplier::divide_quotient: return __fdiv_rn(value, t.encode);
     }
     return clamp(__frcp_rn(__fmul_rn(value, t.decode)), kMaxFinite);
   }
   // Whether a block with that scale divides.
-  ASSAY_LANE bool divides(uint32_t scale) const { return (by == Multiplier::divide_product || by == Multiplier::divide_quotient) && !zeroes(scale); }
+  ASSAY_LANE bool divides(uint32_t scale) const {
+    return (by == Multiplier::divide_product || by == Multiplier::divide_quotient) && !zeroes(scale);
+  }
   // N17.10: a scale of either zero makes a multiplier of 0.
   ASSAY_LANE bool zeroes(uint32_t scale) const { return zero_wins && (scale & 0x7Fu) == 0u; }
-  // What codes of a block with that scale are multiplied by (N10.15). `amax`: that of the direction or of the stored row.
+  // What codes of a block with that scale are multiplied by (N10.15). `amax`: that of the direction or of the
+  // stored row.
   ASSAY_LANE float decode_multiplier(uint32_t amax, uint32_t scale) const {
     const float value = as_float(decode<Encoding::e4m3>(scale));
     return __fmul_rn(__fmul_rn(value, as_float(amax)), reciprocal_of_largest());
@@ -120,9 +134,11 @@ struct FourOverSixRule {
   bool on = false, squared = false, fast = false;
 
   static FourOverSixRule of(const Quantizer& q) {
-    return {q.four_over_six != FourOverSix::off, q.four_over_six == FourOverSix::mse, q.numerics.four_over_six_error == CandidateError::fast};
+    return {q.four_over_six != FourOverSix::off, q.four_over_six == FourOverSix::mse,
+            q.numerics.four_over_six_error == CandidateError::fast};
   }
-  // The scale that makes 6 (`four`: 4) the largest code. The limit is 448 for either F, and comes before the cast; NaN loses.
+  // The scale that makes 6 (`four`: 4) the largest code. The limit is 448 for either F, and comes before the
+  // cast; NaN loses.
   ASSAY_LANE uint32_t scale(const Nvfp4Scales& t, uint32_t block_amax, bool four) const {
     constexpr uint32_t kSix = 0x40C00000u, kOneAndHalf = 0x3FC00000u, k448 = 0x43E00000u;
     float base = __fmul_rn(__fdiv_rn(as_float(block_amax), as_float(kSix)), t.encode);
@@ -131,7 +147,8 @@ struct FourOverSixRule {
     return encode<Encoding::e4m3>((bits & kSign) == 0u && bits > k448 ? k448 : bits);
   }
   // err + the error of `code` for x in a block with the E4M3 scale `scale`, `value` its value.
-  ASSAY_LANE float add(float err, const Nvfp4Chain& chain, const Nvfp4Scales& t, float value, uint32_t x, uint32_t code) const {
+  ASSAY_LANE float add(float err, const Nvfp4Chain& chain, const Nvfp4Scales& t, float value, uint32_t x,
+                       uint32_t code) const {
     const float product = __fmul_rn(as_float(decode<Encoding::e2m1>(code)), value);
     const float diff = fast ? __fsub_rn(product, __fmul_rn(as_float(x), t.encode))
                             : __fsub_rn(__fdiv_rn(__fmul_rn(product, t.amax), chain.largest()), as_float(x));

@@ -1,5 +1,6 @@
-// NVFP4 as a direction lane: blocks of 16 or 16x16, one amax for the tensor or for each stored row, four over six, columns of the rotated tensor,
-// stochastic rounding, with every value of the Numerics at run time (N10, N11, N12).
+// NVFP4 as a direction lane: blocks of 16 or 16x16, one amax for the tensor or for each stored row, four over
+// six, columns of the rotated tensor, stochastic rounding, with every value of the Numerics at run time (N10,
+// N11, N12).
 #pragma once
 #include "fast/lane/hadamard.cuh"
 #include "fast/lane/nvfp4.cuh"
@@ -18,7 +19,7 @@ struct Nvfp4Direction {
   Draws draws;
   ElementRule element;
   bool square = false, nan_wins = false, plus_zero = false, drawn = false, by_fma = false, integers = false;
-  int64_t amaxes = 0;   // slots
+  int64_t amaxes = 0;  // slots
 
   static Nvfp4Direction of(const Job& job, Direction d) {
     const Problem& p = job.problem;
@@ -29,7 +30,8 @@ struct Nvfp4Direction {
     lane.four_over_six = FourOverSixRule::of(q);
     lane.rht = {q.rht, q.sign_mask, q.numerics.rht_sum};
     if (q.round == Round::sr) lane.draws = Draws::of(p, d);
-    lane.element = ElementRule::of(q, q.numerics.multiplier == Multiplier::divide_product || q.numerics.multiplier == Multiplier::divide_quotient);
+    lane.element = ElementRule::of(q, q.numerics.multiplier == Multiplier::divide_product ||
+                                          q.numerics.multiplier == Multiplier::divide_quotient);
     lane.square = is_square(q.block);
     lane.nan_wins = q.numerics.nan_amax == NanAmax::propagate;
     lane.plus_zero = q.numerics.neg_zero == NegZero::plus;
@@ -40,16 +42,15 @@ struct Nvfp4Direction {
     return lane;
   }
 
-  Pass amax_pass() const { return planes.amax != nullptr ? Pass::before : Pass::none; }   // N10.1
+  Pass amax_pass() const { return planes.amax != nullptr ? Pass::before : Pass::none; }  // N10.1
   int64_t start_slots() const { return planes.amax != nullptr ? amaxes : 0; }
   int64_t finish_slots() const { return 0; }
   ASSAY_DEVICE void start(int64_t slot) const { planes.amax[slot] = 0; }
   ASSAY_DEVICE void finish(int64_t) const {}
 
-  template <bool kRows>
-  ASSAY_DEVICE void accumulate(const Tile& tile, const Patch& patch) const {
+  template <bool kRows> ASSAY_DEVICE void accumulate(const Tile& tile, const Patch& patch) const {
     if constexpr (!kRows) {
-      if (rht.on) {   // N11.4
+      if (rht.on) {  // N11.4
         PatchLines lines;
         take_lines<kRows>(patch, lines);
         uint32_t best = 0;
@@ -66,13 +67,12 @@ struct Nvfp4Direction {
     else accumulate_amax(patch, planes.amax);
   }
 
-  template <bool kRows>
-  ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
+  template <bool kRows> ASSAY_DEVICE void encode(const Tile& tile, Patch& patch, Step step) const {
     using A = Axis<kRows>;
     PatchLines lines;
     take_lines<kRows>(patch, lines);
     if constexpr (!kRows) {
-      if (rht.on) {   // N11.4
+      if (rht.on) {  // N11.4
 #pragma unroll 1
         for (int l = 0; l < kPatch; ++l) rotate_line(rht, tile.at.lane, lines.line[l]);
       }
@@ -81,7 +81,7 @@ struct Nvfp4Direction {
     if (!planes.by_line) scope.tensor = chain.of_tensor(*scope.amax);
     uint32_t scales[kPatch];
 #pragma unroll 1
-    for (int l = 0; l < kPatch; ++l) {   // N10.4
+    for (int l = 0; l < kPatch; ++l) {  // N10.4
       uint32_t best = 0;
 #pragma unroll
       for (int k = 0; k < kPatch; ++k) best = raised(best, lines.line[l][k], nan_wins);
@@ -98,16 +98,17 @@ struct Nvfp4Direction {
       choose_scales<kRows>(scope, tile, lines, scales);
     } else {
 #pragma unroll 1
-      for (int l = 0; l < kPatch; ++l) scales[l] = chain.block_scale(scales_of<kRows>(scope, tile, l), scales[l]);
+      for (int l = 0; l < kPatch; ++l)
+        scales[l] = chain.block_scale(scales_of<kRows>(scope, tile, l), scales[l]);
     }
-    if (step.store) store_byte_scales<kRows, 16, false>(planes, tile, scales);   // N10.14
+    if (step.store) store_byte_scales<kRows, 16, false>(planes, tile, scales);  // N10.14
 
     uint32_t codes[kPatch];
     uint64_t block = 0;
     if (drawn) block = Draws::block(A::line(tile), A::first(tile), A::element_count(tile));
 #pragma unroll 1
     for (int l = 0; l < kPatch; ++l) {
-      uint32_t (&line)[kPatch] = lines.line[l];
+      uint32_t(&line)[kPatch] = lines.line[l];
       const ElementFactor by = factor(scales_of<kRows>(scope, tile, l), scales[l]);
       if (drawn) {
         codes[l] = drawn_codes<kRows>(tile, line, l, by, block);
@@ -118,7 +119,9 @@ struct Nvfp4Direction {
       if (!step.decode) continue;
       const float back = chain.decode_multiplier(as_bits(scales_of<kRows>(scope, tile, l).amax), scales[l]);
 #pragma unroll
-      for (int k = 0; k < kPatch; ++k) line[k] = as_bits(__fmul_rn(as_float(decode<Encoding::e2m1>((codes[l] >> (4 * k)) & 15u)), back));   // N10.15
+      for (int k = 0; k < kPatch; ++k)
+        line[k] = as_bits(
+            __fmul_rn(as_float(decode<Encoding::e2m1>((codes[l] >> (4 * k)) & 15u)), back));  // N10.15
     }
     if (step.decode) put_lines<kRows>(lines, patch);
     if (step.store) store_nibbles<kRows>(planes.data, tile, codes);
@@ -143,19 +146,25 @@ struct Nvfp4Direction {
 #endif
     return Hardware::pair<Encoding::e2m1>(lo, hi);
   }
-  ASSAY_LANE ElementFactor factor(const Nvfp4Scales& t, uint32_t scale) const { return {chain.multiplier(t, scale), chain.divides(scale)}; }
+  ASSAY_LANE ElementFactor factor(const Nvfp4Scales& t, uint32_t scale) const {
+    return {chain.multiplier(t, scale), chain.divides(scale)};
+  }
   // The 8 codes of a line, the first lowest (N10.9).
   ASSAY_LANE uint32_t nearest_codes(const uint32_t (&line)[kPatch], ElementFactor by) const {
     if (element.on) return uint32_t(element.eight(line, by));
     uint32_t codes = 0;
 #pragma unroll
-    for (int k = 0; k < kPatch; k += 2) codes |= pair(scaled(line[k], by.value, plus_zero), scaled(line[k + 1], by.value, plus_zero)) << (4 * k);
+    for (int k = 0; k < kPatch; k += 2)
+      codes |= pair(scaled(line[k], by.value, plus_zero), scaled(line[k + 1], by.value, plus_zero))
+               << (4 * k);
     return codes;
   }
   template <bool kRows>
-  ASSAY_DEVICE uint32_t drawn_codes(const Tile& tile, const uint32_t (&line)[kPatch], int l, ElementFactor by, uint64_t block) const {
+  ASSAY_DEVICE uint32_t drawn_codes(const Tile& tile, const uint32_t (&line)[kPatch], int l, ElementFactor by,
+                                    uint64_t block) const {
     using A = Axis<kRows>;
-    const uint2 bytes = draws.eight(block, A::line(tile) + l, A::first(tile), A::line_count(tile), A::element_count(tile), tile.member);
+    const uint2 bytes = draws.eight(block, A::line(tile) + l, A::first(tile), A::line_count(tile),
+                                    A::element_count(tile), tile.member);
     uint32_t codes = 0;
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
@@ -163,11 +172,13 @@ struct Nvfp4Direction {
       float y[4];
 #pragma unroll
       for (int k = 0; k < 4; ++k)
-        y[k] = element.on ? as_float(element.scaled(line[4 * part + k], by)) : scaled(line[4 * part + k], by.value, plus_zero);
+        y[k] = element.on ? as_float(element.scaled(line[4 * part + k], by))
+                          : scaled(line[4 * part + k], by.value, plus_zero);
       uint32_t some = 0;
-      if (by_fma) {   // N12.3
+      if (by_fma) {  // N12.3
 #pragma unroll
-        for (int k = 0; k < 4; ++k) some |= stochastic_fma(as_bits(y[k]), (four >> (8 * k)) & 0xFFu) << (4 * k);
+        for (int k = 0; k < 4; ++k)
+          some |= stochastic_fma(as_bits(y[k]), (four >> (8 * k)) & 0xFFu) << (4 * k);
       } else {
         some = stochastic(y, four);
       }
@@ -184,14 +195,15 @@ struct Nvfp4Direction {
 
   // Turns block amaxes into the scale of the candidate with the smaller error (N10.10 to N10.13).
   template <bool kRows>
-  ASSAY_DEVICE void choose_scales(const Scope& scope, const Tile& tile, const PatchLines& lines, uint32_t (&scales)[kPatch]) const {
+  ASSAY_DEVICE void choose_scales(const Scope& scope, const Tile& tile, const PatchLines& lines,
+                                  uint32_t (&scales)[kPatch]) const {
     using A = Axis<kRows>;
-    uint32_t candidate[2][kPatch];   // for a largest code of 6, and of 4
+    uint32_t candidate[2][kPatch];  // for a largest code of 6, and of 4
     float error[2][kPatch];
 #pragma unroll 1
     for (int four = 0; four < 2; ++four) {
-      // Elements add in stored order: the first 8 of a block, then in the next lane the other 8 on top of them. One loop does both, so that there is
-      // one copy of the code.
+      // Elements add in stored order: the first 8 of a block, then in the next lane the other 8 on top of
+      // them. One loop does both, so that there is one copy of the code.
       const int second = (A::tile_first(tile) >> 3) & 1;
 #pragma unroll 1
       for (int l = 0; l < kPatch; ++l) {
@@ -206,9 +218,10 @@ struct Nvfp4Direction {
         error[four][l] = sum;
       }
       if (!square) continue;
-      // N10.13: lines l and l + 8 lie in lanes side by side across the lines.
+        // N10.13: lines l and l + 8 lie in lanes side by side across the lines.
 #pragma unroll
-      for (int l = 0; l < kPatch; ++l) error[four][l] = __fadd_rn(error[four][l], __shfl_xor_sync(kAllLanes, error[four][l], A::kAcross));
+      for (int l = 0; l < kPatch; ++l)
+        error[four][l] = __fadd_rn(error[four][l], __shfl_xor_sync(kAllLanes, error[four][l], A::kAcross));
 #pragma unroll
       for (int h = 4; h > 0; h >>= 1)
 #pragma unroll
@@ -223,7 +236,8 @@ struct Nvfp4Direction {
   }
   // err and the errors of the elements of line l that lie inside the tensor.
   template <bool kRows>
-  ASSAY_DEVICE float add_errors(const Scope& scope, const Tile& tile, const uint32_t (&line)[kPatch], int l, uint32_t scale, float err) const {
+  ASSAY_DEVICE float add_errors(const Scope& scope, const Tile& tile, const uint32_t (&line)[kPatch], int l,
+                                uint32_t scale, float err) const {
     using A = Axis<kRows>;
     if (l >= A::lines(tile)) return err;
     const Nvfp4Scales t = scales_of<kRows>(scope, tile, l);
@@ -231,7 +245,8 @@ struct Nvfp4Direction {
     const uint32_t codes = nearest_codes(line, factor(t, scale));
 #pragma unroll
     for (int k = 0; k < kPatch; ++k)
-      if (k < A::elements(tile)) err = four_over_six.add(err, chain, t, value, line[k], (codes >> (4 * k)) & 15u);
+      if (k < A::elements(tile))
+        err = four_over_six.add(err, chain, t, value, line[k], (codes >> (4 * k)) & 15u);
     return err;
   }
 };

@@ -1,5 +1,5 @@
-// What an FP8 or NVFP4 scale is before its special cases: MAX over an amax, or an amax over MAX, by one division, by way of a reciprocal, or rounded to
-// x's encoding after every operation (N17.14).
+// What an FP8 or NVFP4 scale is before its special cases: MAX over an amax, or an amax over MAX, by one
+// division, by way of a reciprocal, or rounded to x's encoding after every operation (N17.14).
 #pragma once
 #include "contract/problem.h"
 #include "fast/lane/decode.cuh"
@@ -9,7 +9,7 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 
 struct ScaleQuotient {
   ScaleDivision by{};
-  Encoding narrow = Encoding::f32;   // what the result of every operation is rounded to: f32, bf16 or f16
+  Encoding narrow = Encoding::f32;  // what the result of every operation is rounded to: f32, bf16 or f16
 
   static ScaleQuotient of(const Quantizer& q, Encoding source) {
     const ScaleDivision by = q.numerics.scale_division;
@@ -17,8 +17,10 @@ struct ScaleQuotient {
   }
   ASSAY_LANE float rounded(float v) const {
     const uint32_t bits = as_bits(v);
-    if (narrow == Encoding::bf16) return as_float(decode<Encoding::bf16>(encode<Encoding::bf16>(bits, Round::rne, Overflow::nosat)));
-    if (narrow == Encoding::f16) return as_float(decode<Encoding::f16>(encode<Encoding::f16>(bits, Round::rne, Overflow::nosat)));
+    if (narrow == Encoding::bf16)
+      return as_float(decode<Encoding::bf16>(encode<Encoding::bf16>(bits, Round::rne, Overflow::nosat)));
+    if (narrow == Encoding::f16)
+      return as_float(decode<Encoding::f16>(encode<Encoding::f16>(bits, Round::rne, Overflow::nosat)));
     return v;
   }
   ASSAY_LANE float reciprocal(float v) const { return rounded(__frcp_rn(v)); }
@@ -28,7 +30,8 @@ struct ScaleQuotient {
   }
   // a / largest (N17.5, N17.8).
   ASSAY_LANE float of_amax(float a, float largest) const {
-    return by == ScaleDivision::reciprocal ? __fmul_rn(a, __frcp_rn(largest)) : rounded(__fdiv_rn(a, largest));
+    return by == ScaleDivision::reciprocal ? __fmul_rn(a, __frcp_rn(largest))
+                                           : rounded(__fdiv_rn(a, largest));
   }
 };
 

@@ -1,5 +1,6 @@
-// The high-precision operand in registers: 8 neighbouring elements as raw 32-bit words, two elements a word for the 16-bit encodings.
-// Absolute values compare as integers there, so an amax is found before anything is widened.
+// The high-precision operand in registers: 8 neighbouring elements as raw 32-bit words, two elements a word
+// for the 16-bit encodings. Absolute values compare as integers there, so an amax is found before anything is
+// widened.
 #pragma once
 #include "fast/lane/decode.cuh"
 
@@ -15,15 +16,15 @@ ASSAY_LANE uint32_t max_halves(uint32_t a, uint32_t b) {
 #endif
 }
 
-template <Encoding E>
-struct Source {
+template <Encoding E> struct Source {
   static constexpr Encoding kEncoding = E;
   static constexpr bool kHalves = Layout<E>::kBytes == 2;
   static constexpr int kPerWord = kHalves ? 2 : 1;
-  static constexpr int kWords = 8 / kPerWord;                          // words of 8 elements
+  static constexpr int kWords = 8 / kPerWord;  // words of 8 elements
   static constexpr uint32_t kAbsWord = kHalves ? 0x7FFF7FFFu : kAbs;
   static constexpr uint32_t kInfCode = Layout<E>::kInfCode;
-  // Blocks of 256 threads per multiprocessor for a kernel that holds 64 elements a thread, as many as fit without spills: 80, 128, 255 registers.
+  // Blocks of 256 threads per multiprocessor for a kernel that holds 64 elements a thread, as many as fit
+  // without spills: 80, 128, 255 registers.
   static constexpr int kBlocks = E == Encoding::bf16 ? 3 : E == Encoding::f16 ? 2 : 1;
 
   // Element j of 8, widened exactly (N1.2).

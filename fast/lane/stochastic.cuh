@@ -1,4 +1,5 @@
-// Stochastic rounding to E2M1 (N12.3): by integers, by a fused multiply-add, and by the conversion instruction where a GPU has it.
+// Stochastic rounding to E2M1 (N12.3): by integers, by a fused multiply-add, and by the conversion
+// instruction where a GPU has it.
 #pragma once
 #include "contract/numerics.h"
 #include "fast/lane/layout.cuh"
@@ -6,15 +7,17 @@
 namespace assay::ASSAY_FAST_NAMESPACE {
 
 // A code with the sign of `bits`; NaN gives 7 (N2.4).
-ASSAY_LANE uint32_t signed_e2m1(uint32_t bits, uint32_t magnitude) { return is_nan(bits) ? 7u : (bits >> 28 & 8u) | magnitude; }
+ASSAY_LANE uint32_t signed_e2m1(uint32_t bits, uint32_t magnitude) {
+  return is_nan(bits) ? 7u : (bits >> 28 & 8u) | magnitude;
+}
 
 // sr_rule=integer: the top 8 of the bits that E2M1 drops, plus the byte; the carry goes on into the code.
 ASSAY_LANE uint32_t stochastic_integer(uint32_t bits, uint32_t byte) {
   const uint32_t a = bits & kAbs;
   if (a >= 0x40C00000u) return signed_e2m1(bits, 7u);
-  uint32_t kept;   // code and dropped bits, in units of 1/256 of a step
+  uint32_t kept;  // code and dropped bits, in units of 1/256 of a step
   if (a >= kOne) {
-    kept = (a - 0x3F000000u) >> 14;   // exponent and first fraction bit count in codes, from 2 at the value 1
+    kept = (a - 0x3F000000u) >> 14;  // exponent and first fraction bit count in codes, from 2 at the value 1
   } else {
     const uint32_t exponent = a >> 23;
     kept = exponent < 118u ? 0u : ((a & kFraction) | 0x00800000u) >> (141u - exponent);
@@ -27,7 +30,7 @@ ASSAY_LANE uint32_t stochastic_fma(uint32_t bits, uint32_t byte) {
   const uint32_t a = bits & kAbs;
   if (a >= 0x40C00000u) return signed_e2m1(bits, 7u);
   const uint32_t step = a >= 0x40800000u ? 0x40000000u : a >= 0x40000000u ? kOne : 0x3F000000u;
-  const float u = __fmul_rn(float(int(byte)), as_float(0x3B800000u));   // byte / 256, exact
+  const float u = __fmul_rn(float(int(byte)), as_float(0x3B800000u));  // byte / 256, exact
   const uint32_t t = as_bits(__fmaf_rn(u, as_float(step), as_float(a)));
   // The codes of 4 and above are 2 apart in value, those of 2 and 3 one, below them a half.
   uint32_t magnitude;
@@ -43,26 +46,32 @@ ASSAY_LANE uint32_t stochastic_fma(uint32_t bits, uint32_t byte) {
 struct StochasticBits {
   static constexpr const char* kName = "bits";
   ASSAY_LANE static uint32_t four(float x0, float x1, float x2, float x3, uint32_t bytes) {
-    return stochastic_integer(as_bits(x0), bytes & 0xFFu) | stochastic_integer(as_bits(x1), (bytes >> 8) & 0xFFu) << 4 |
-           stochastic_integer(as_bits(x2), (bytes >> 16) & 0xFFu) << 8 | stochastic_integer(as_bits(x3), bytes >> 24) << 12;
+    return stochastic_integer(as_bits(x0), bytes & 0xFFu) |
+           stochastic_integer(as_bits(x1), (bytes >> 8) & 0xFFu) << 4 |
+           stochastic_integer(as_bits(x2), (bytes >> 16) & 0xFFu) << 8 |
+           stochastic_integer(as_bits(x3), bytes >> 24) << 12;
   }
 };
 
-// cvt.rs.satfinite.e2m1x4.f32, which only sm_100a and its like have. It takes byte 0, 2, 1, 3 of its random word for element 0, 1, 2, 3 by the
-// reading of the PTX text in N12.5; never run on hardware.
+// cvt.rs.satfinite.e2m1x4.f32, which only sm_100a and its like have. It takes byte 0, 2, 1, 3 of its random
+// word for element 0, 1, 2, 3 by the reading of the PTX text in N12.5; never run on hardware.
 struct StochasticHardware {
   static constexpr const char* kName = "hardware";
 #if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM103_ALL)
   ASSAY_LANE static uint32_t four(float x0, float x1, float x2, float x3, uint32_t bytes) {
     uint16_t codes;
     asm("cvt.rs.satfinite.e2m1x4.f32 %0, {%1, %2, %3, %4}, %5;"
-        : "=h"(codes) : "f"(x3), "f"(x2), "f"(x1), "f"(x0), "r"(__byte_perm(bytes, 0, 0x3120)));
+        : "=h"(codes)
+        : "f"(x3), "f"(x2), "f"(x1), "f"(x0), "r"(__byte_perm(bytes, 0, 0x3120)));
     return codes;
   }
 #elif defined(__CUDA_ARCH__)
-  ASSAY_LANE static uint32_t four(float x0, float x1, float x2, float x3, uint32_t bytes) { return StochasticBits::four(x0, x1, x2, x3, bytes); }
+  ASSAY_LANE static uint32_t four(float x0, float x1, float x2, float x3, uint32_t bytes) {
+    return StochasticBits::four(x0, x1, x2, x3, bytes);
+  }
 #else
-  // Twin: |x| in units of 1/512, cut by the conversion to an integer; the distance to 2 counts half, that to 4 a quarter.
+  // Twin: |x| in units of 1/512, cut by the conversion to an integer; the distance to 2 counts half, that to
+  // 4 a quarter.
   ASSAY_LANE static uint32_t one(float x, uint32_t byte) {
     const float a = as_float(as_bits(x) & kAbs);
     if (!(a < 6.0f)) return signed_e2m1(as_bits(x), 7u);
@@ -71,7 +80,8 @@ struct StochasticHardware {
     return signed_e2m1(as_bits(x), (steps + byte) >> 8);
   }
   ASSAY_LANE static uint32_t four(float x0, float x1, float x2, float x3, uint32_t bytes) {
-    return one(x0, bytes & 0xFFu) | one(x1, (bytes >> 8) & 0xFFu) << 4 | one(x2, (bytes >> 16) & 0xFFu) << 8 | one(x3, bytes >> 24) << 12;
+    return one(x0, bytes & 0xFFu) | one(x1, (bytes >> 8) & 0xFFu) << 4 | one(x2, (bytes >> 16) & 0xFFu) << 8 |
+           one(x3, bytes >> 24) << 12;
   }
 #endif
 };

@@ -1,4 +1,5 @@
-// Dequantize: codes times scale, narrowed once (N3.10, N5.9, N9.5), patch by patch as move/patch.cuh spreads them.
+// Dequantize: codes times scale, narrowed once (N3.10, N5.9, N9.5), patch by patch as move/patch.cuh spreads
+// them.
 #pragma once
 #include "fast/choose.h"
 #include "fast/lane/encode.cuh"
@@ -7,10 +8,9 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
-// The scales of the elements of a patch. rule(index, line) is the binary32 factor of the block of stored row `line` whose scale is entry `index` of the scale
-// plane; formats without blocks have no index.
-template <bool kColumns, class Rule>
-struct BlockScales {
+// The scales of the elements of a patch. rule(index, line) is the binary32 factor of the block of stored row
+// `line` whose scale is entry `index` of the scale plane; formats without blocks have no index.
+template <bool kColumns, class Rule> struct BlockScales {
   Rule rule;
   BlockIndex index;
   struct Held {
@@ -23,7 +23,8 @@ struct BlockScales {
     const int lines = kColumns ? at.cols : at.rows;
     Held held;
 #pragma unroll
-    for (int k = 0; k < kPatch; ++k) held.scale[k] = k < lines ? rule(index(first + k, element), first + k) : 0.0f;
+    for (int k = 0; k < kPatch; ++k)
+      held.scale[k] = k < lines ? rule(index(first + k, element), first + k) : 0.0f;
     return held;
   }
 };
@@ -37,7 +38,7 @@ struct E8m0Scale {
 struct DequantizeArgs {
   const uint8_t* data = nullptr;
   void* y = nullptr;
-  Extent extent;   // of y
+  Extent extent;  // of y
 };
 
 // The 8 codes of 4 bits of a word as bytes (N6.8).
@@ -51,7 +52,8 @@ ASSAY_LANE uint2 spread_nibbles(uint32_t word) {
 
 // The codes of a patch of the stored data, one a byte: `rows` rows of `cols` codes from (row, col) on.
 template <Encoding E, bool kVector>
-ASSAY_DEVICE void load_codes(const uint8_t* data, int64_t stored_cols, int64_t row, int64_t col, int rows, int cols, uint2 (&codes)[kPatch]) {
+ASSAY_DEVICE void load_codes(const uint8_t* data, int64_t stored_cols, int64_t row, int64_t col, int rows,
+                             int cols, uint2 (&codes)[kPatch]) {
   constexpr bool kPacked = Layout<E>::kBits == 4;
   constexpr int kWords = kPacked ? 1 : 2;
   const int64_t pitch = kPacked ? (stored_cols + 1) >> 1 : stored_cols;
@@ -78,7 +80,8 @@ ASSAY_DEVICE void load_codes(const uint8_t* data, int64_t stored_cols, int64_t r
   }
 }
 
-// kVector: codes of a patch's stored row aligned to their size, y 16-byte aligned, cols a multiple of 8, and rows too where the data are transposed.
+// kVector: codes of a patch's stored row aligned to their size, y 16-byte aligned, cols a multiple of 8, and
+// rows too where the data are transposed.
 template <Encoding E, Encoding Out, class Scales, bool kTransposed, bool kVector>
 __global__ void __launch_bounds__(kThreads, 2) dequantize_kernel(DequantizeArgs a, Scales scales) {
   const Place at = my_place(a.extent);
@@ -101,10 +104,12 @@ __global__ void __launch_bounds__(kThreads, 2) dequantize_kernel(DequantizeArgs 
 #pragma unroll
     for (int j = 0; j < kPatch; ++j) {
       const uint32_t code = ((j < 4 ? codes[i].x : codes[i].y) >> (8 * (j & 3))) & 0xFFu;
-      out[j] = encode<Out>(as_bits(__fmul_rn(as_float(decode<E>(code)), scale(i, j))), Round::rne, Overflow::nosat);
+      out[j] = encode<Out>(as_bits(__fmul_rn(as_float(decode<E>(code)), scale(i, j))), Round::rne,
+                           Overflow::nosat);
     }
     if constexpr (kVector && kBytes == 2) {
-      store16(to, make_uint4(out[0] | out[1] << 16, out[2] | out[3] << 16, out[4] | out[5] << 16, out[6] | out[7] << 16));
+      store16(to, make_uint4(out[0] | out[1] << 16, out[2] | out[3] << 16, out[4] | out[5] << 16,
+                             out[6] | out[7] << 16));
     } else if constexpr (kVector) {
       store16(to, make_uint4(out[0], out[1], out[2], out[3]));
       store16(to + 16, make_uint4(out[4], out[5], out[6], out[7]));
@@ -127,31 +132,40 @@ std::string launch_dequantize(const Job& job, Direction d, const Scales& scales)
   const Shape s = p.x.shape;
   const DequantizeArgs args{job.input<uint8_t>(d, "data"), job.output<void>("y"), {s.rows, s.cols}};
   const size_t bytes = kPatch * size_t(info(element).bits) / 8;
-  const bool vector = s.cols % kPatch == 0 && (!kTransposed || s.rows % kPatch == 0) && aligned(bytes, {args.data}) && aligned(16, {args.y});
+  const bool vector = s.cols % kPatch == 0 && (!kTransposed || s.rows % kPatch == 0) &&
+                      aligned(bytes, {args.data}) && aligned(16, {args.y});
   const LaunchConfig config{.name = "dequantize", .grid = args.extent.tiles(), .block = kThreads};
   if (s.count() != 0)
     with_source(p.as<Dequantize>()->out, [&](auto out) {
       with_flag(vector, [&](auto v) {
-        const bool known = ((element == kElements &&
-                             (launch(config, dequantize_kernel<kElements, decltype(out)::kEncoding, Scales, kTransposed, v.value>, args, scales), true)) || ...);
+        const bool known =
+            ((element == kElements &&
+              (launch(config,
+                      dequantize_kernel<kElements, decltype(out)::kEncoding, Scales, kTransposed, v.value>,
+                      args, scales),
+               true)) ||
+             ...);
         if (!known) throw std::runtime_error("no kernel reads " + std::string(info(element).name));
       });
     });
-  return "dequantize<" + std::string(info(element).name) + ", " + std::string(info(p.as<Dequantize>()->out).name) + "> " +
-         std::string(name_of(d)) + (vector ? ", vector" : ", scalar");
+  return "dequantize<" + std::string(info(element).name) + ", " +
+         std::string(info(p.as<Dequantize>()->out).name) + "> " + std::string(name_of(d)) +
+         (vector ? ", vector" : ", scalar");
 }
 
 // A format with blocks. F decides how columns are stored and which elements there are.
-template <FormatId F, class Rule>
-std::string dequantize_blocks(const Job& job, const Rule& rule) {
+template <FormatId F, class Rule> std::string dequantize_blocks(const Job& job, const Rule& rule) {
   constexpr bool kTransposed = info(F).column_data == ColumnData::transposed;
   const Problem& p = job.problem;
   const Direction d = p.row ? Direction::row : Direction::col;
   const BlockIndex index = block_index(*p.quantizer(d), p.x.shape, d, p.quantizer(d)->scales);
   auto launched = [&](auto columns) {
     const BlockScales<columns.value, Rule> scales{rule, index};
-    if constexpr (info(F).packed()) return launch_dequantize<columns.value && kTransposed, Encoding::e2m1>(job, d, scales);
-    else return launch_dequantize<columns.value && kTransposed, Encoding::e4m3, Encoding::e5m2>(job, d, scales);
+    if constexpr (info(F).packed())
+      return launch_dequantize < columns.value && kTransposed, Encoding::e2m1 > (job, d, scales);
+    else
+      return launch_dequantize < columns.value && kTransposed, Encoding::e4m3,
+             Encoding::e5m2 > (job, d, scales);
   };
   return d == Direction::row ? launched(Constant<false>{}) : launched(Constant<true>{});
 }

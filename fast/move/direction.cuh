@@ -1,19 +1,27 @@
-// One read, both directions, any two formats: what a direction lane gets, and how it moves what it makes (N13).
+// One read, both directions, any two formats: what a direction lane gets, and how it moves what it makes
+// (N13).
 //
-// A block of 256 threads takes a tile of 128x128 elements, each thread a patch of 8x8, as move/patch.cuh spreads them. Here a patch is
-// widened to binary32, so that a lane of any format, with run-time Numerics, sees the same thing: the tensor, or what the rows came to.
+// A block of 256 threads takes a tile of 128x128 elements, each thread a patch of 8x8, as move/patch.cuh
+// spreads them. Here a patch is widened to binary32, so that a lane of any format, with run-time Numerics,
+// sees the same thing: the tensor, or what the rows came to.
 //
 // A direction lane is a struct with
 //   kCopies                       whether the result is the input, bit for bit (identity)
 //   planes                        its DirectionPlanes; the kernel moves them on to the member at hand
-//   amax_pass()                   host: whether it needs an amax before it can encode: Pass::none, before, or during (accumulated while encoding)
-//   start_slots(), finish_slots() host: how many amax slots start() and finish() serve, 0 for none; in a split those of all members
-//   start(slot), finish(slot)     device, one thread a slot: what stands there before any amax is taken; the scale from the amax
+//   amax_pass()                   host: whether it needs an amax before it can encode: Pass::none, before, or
+//                                 during (accumulated while encoding)
+//   start_slots(), finish_slots() host: how many amax slots start() and finish() serve, 0 for none; in a
+//   split those of all members
+//   start(slot), finish(slot)     device, one thread a slot: what stands there before any amax is taken; the
+//                                 scale from the amax
 //   accumulate<kRows>(tile, patch)      device: raises the amax by this patch
-//   encode<kRows>(tile, patch, step)    device: writes scales and data where step.store; where step.decode the patch becomes the result
-//                                       dequantized in binary32 (the kernel rounds it to the source's encoding, N13.1)
+//   encode<kRows>(tile, patch, step)    device: writes scales and data where step.store; where step.decode
+//                                       the patch becomes the result
+//                                       dequantized in binary32 (the kernel rounds it to the source's
+//                                       encoding, N13.1)
 //   of(job, direction)            host: the lane that serves this direction of this Problem
-// Every thread of a block calls accumulate() and encode(), those whose patch lies outside the tensor too: they may hold barriers.
+// Every thread of a block calls accumulate() and encode(), those whose patch lies outside the tensor too:
+// they may hold barriers.
 #pragma once
 #include "fast/choose.h"
 #include "fast/lane/convert.cuh"
@@ -23,12 +31,13 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
-// This thread's patch of a tensor, or of one member of a grouped tensor: everything is in the member's own coordinates.
+// This thread's patch of a tensor, or of one member of a grouped tensor: everything is in the member's own
+// coordinates.
 struct Tile {
   Extent extent;
   Place at;
   Encoding source{};
-  uint32_t member = 0;   // N12.2
+  uint32_t member = 0;  // N12.2
 };
 
 // Binary32 patterns, widened exactly (N1.2; a NaN keeps its payload for identity); 0 outside the tensor.
@@ -41,7 +50,8 @@ struct Step {
 };
 enum class Pass : uint8_t { none, before, during };
 
-// Where member i of a grouped tensor begins, in tiles, elements of x, bytes of each plane and stored rows. Entry n holds the totals.
+// Where member i of a grouped tensor begins, in tiles, elements of x, bytes of each plane and stored rows.
+// Entry n holds the totals.
 struct MemberStart {
   int64_t tiles, elements, rows, cols;
   int64_t data[2], scales[2], lines[2];
@@ -50,12 +60,12 @@ struct MemberStart {
 // Where one direction reads and writes. Null: there is no such plane.
 struct DirectionPlanes {
   uint8_t* data = nullptr;
-  uint8_t* scales = nullptr;             // of blocks: one byte each, or F32 where the format says so
-  bool gemm = false;                     // block scales in the GEMM layout
-  const uint32_t* given = nullptr;       // given.amax, or fp8_delayed's given.scale
-  const uint32_t* prior = nullptr;       // fp8_delayed's prior.amax
-  uint32_t *amax = nullptr, *scale = nullptr, *scale_inv = nullptr;   // of the tensor
-  bool by_line = false;                  // these three are of each stored row (N3.12, N10.9)
+  uint8_t* scales = nullptr;        // of blocks: one byte each, or F32 where the format says so
+  bool gemm = false;                // block scales in the GEMM layout
+  const uint32_t* given = nullptr;  // given.amax, or fp8_delayed's given.scale
+  const uint32_t* prior = nullptr;  // fp8_delayed's prior.amax
+  uint32_t *amax = nullptr, *scale = nullptr, *scale_inv = nullptr;  // of the tensor
+  bool by_line = false;  // these three are of each stored row (N3.12, N10.9)
 
   ASSAY_DEVICE void move_to(const MemberStart& m, int direction, int64_t member) {
     if (data != nullptr) data += m.data[direction];
@@ -77,8 +87,7 @@ struct WithoutAmaxPass {
   int64_t finish_slots() const { return 0; }
   ASSAY_DEVICE void start(int64_t) const {}
   ASSAY_DEVICE void finish(int64_t) const {}
-  template <bool kRows>
-  ASSAY_DEVICE void accumulate(const Tile&, const Patch&) const {}
+  template <bool kRows> ASSAY_DEVICE void accumulate(const Tile&, const Patch&) const {}
 };
 
 inline DirectionPlanes direction_planes(const Job& job, Direction d) {
@@ -97,7 +106,9 @@ inline DirectionPlanes direction_planes(const Job& job, Direction d) {
 }
 
 // Tensors in one: the members of a split, or the one.
-inline int64_t member_count(const Problem& p) { return p.as<Split>() ? int64_t(p.as<Split>()->members.size()) : 1; }
+inline int64_t member_count(const Problem& p) {
+  return p.as<Split>() ? int64_t(p.as<Split>()->members.size()) : 1;
+}
 // Amaxes of a direction: one for each of them, or one for each of their stored rows (N3.12, N10.9).
 inline int64_t amax_slots(const Problem& p, Direction d) {
   if (!p.quantizer(d)->row_scaled) return member_count(p);
@@ -109,12 +120,15 @@ inline int64_t amax_slots(const Problem& p, Direction d) {
   return slots;
 }
 
-// A patch seen from one direction: 8 lines of 8 elements along the contracted dimension. Lines of rows are rows, of columns columns; a line
-// is a row of the stored data where those are transposed.
-template <bool kRows>
-struct Axis {
-  ASSAY_LANE static uint32_t& at(Patch& p, int line, int k) { return kRows ? p.bits[line][k] : p.bits[k][line]; }
-  ASSAY_LANE static uint32_t at(const Patch& p, int line, int k) { return kRows ? p.bits[line][k] : p.bits[k][line]; }
+// A patch seen from one direction: 8 lines of 8 elements along the contracted dimension. Lines of rows are
+// rows, of columns columns; a line is a row of the stored data where those are transposed.
+template <bool kRows> struct Axis {
+  ASSAY_LANE static uint32_t& at(Patch& p, int line, int k) {
+    return kRows ? p.bits[line][k] : p.bits[k][line];
+  }
+  ASSAY_LANE static uint32_t at(const Patch& p, int line, int k) {
+    return kRows ? p.bits[line][k] : p.bits[k][line];
+  }
   // Index of the patch's first line, and of the first element along each line.
   ASSAY_LANE static int64_t line(const Tile& t) { return kRows ? t.at.row : t.at.col; }
   ASSAY_LANE static int64_t first(const Tile& t) { return kRows ? t.at.col : t.at.row; }
@@ -131,26 +145,26 @@ struct Axis {
   ASSAY_DEVICE static int tile_first(const Tile& t) { return int(first(t) & (kTile - 1)); }
 };
 
-// A patch line by line in memory, for loops that are not unrolled: where a line takes long code, eight copies of it compile for minutes and spill.
+// A patch line by line in memory, for loops that are not unrolled: where a line takes long code, eight copies
+// of it compile for minutes and spill.
 struct PatchLines {
   uint32_t line[kPatch][kPatch];
 };
-template <bool kRows>
-ASSAY_LANE void take_lines(const Patch& patch, PatchLines& lines) {
+template <bool kRows> ASSAY_LANE void take_lines(const Patch& patch, PatchLines& lines) {
 #pragma unroll
   for (int l = 0; l < kPatch; ++l)
 #pragma unroll
     for (int k = 0; k < kPatch; ++k) lines.line[l][k] = Axis<kRows>::at(patch, l, k);
 }
-template <bool kRows>
-ASSAY_LANE void put_lines(const PatchLines& lines, Patch& patch) {
+template <bool kRows> ASSAY_LANE void put_lines(const PatchLines& lines, Patch& patch) {
 #pragma unroll
   for (int l = 0; l < kPatch; ++l)
 #pragma unroll
     for (int k = 0; k < kPatch; ++k) Axis<kRows>::at(patch, l, k) = lines.line[l][k];
 }
 
-// --- maxima. All patterns are binary32 without sign, so that they compare as integers and a NaN is above everything ----------------------------
+// --- maxima. All patterns are binary32 without sign, so that they compare as integers and a NaN is above
+// everything ---
 
 // The greater of `best` and |bits|. A NaN does not count, or wins where `nan_wins` (N5.1, N5.7).
 ASSAY_LANE uint32_t raised(uint32_t best, uint32_t bits, bool nan_wins) {
@@ -187,7 +201,7 @@ ASSAY_DEVICE void shuffled_max2(uint32_t& a, uint32_t& b, int distance) {
 ASSAY_DEVICE uint32_t tile_maximum(uint32_t value) {
   ASSAY_SHARED(uint32_t, tile_by_warp, [kThreads / 32]);
   const uint32_t warp_max = __reduce_max_sync(kAllLanes, value);
-  __syncthreads();   // what the last call left has been read
+  __syncthreads();  // what the last call left has been read
   if ((threadIdx.x & 31u) == 0) tile_by_warp[threadIdx.x >> 5] = warp_max;
   __syncthreads();
   uint32_t best = 0;
@@ -195,9 +209,9 @@ ASSAY_DEVICE uint32_t tile_maximum(uint32_t value) {
   for (int w = 0; w < kThreads / 32; ++w) best = tile_by_warp[w] > best ? tile_by_warp[w] : best;
   return best;
 }
-// items[l] becomes the maximum over the block of kLength (16 or 32) elements of line l that this patch lies in.
-template <bool kRows, int kLength>
-ASSAY_DEVICE void block_maxima(uint32_t (&items)[kPatch]) {
+// items[l] becomes the maximum over the block of kLength (16 or 32) elements of line l that this patch lies
+// in.
+template <bool kRows, int kLength> ASSAY_DEVICE void block_maxima(uint32_t (&items)[kPatch]) {
   static_assert(kLength == 16 || kLength == 32);
   constexpr int kNext = Axis<kRows>::kNext;
 #pragma unroll
@@ -206,9 +220,9 @@ ASSAY_DEVICE void block_maxima(uint32_t (&items)[kPatch]) {
     if constexpr (kLength == 32) shuffled_max2(items[l], items[l + 1], 2 * kNext);
   }
 }
-// The maximum over the square of kLength (16, 32 or 128) that this patch lies in, from the patch's own. 128 holds barriers.
-template <int kLength>
-ASSAY_DEVICE uint32_t square_maximum(uint32_t value) {
+// The maximum over the square of kLength (16, 32 or 128) that this patch lies in, from the patch's own. 128
+// holds barriers.
+template <int kLength> ASSAY_DEVICE uint32_t square_maximum(uint32_t value) {
   static_assert(kLength == 16 || kLength == 32 || kLength == kTile);
   if constexpr (kLength == kTile) return tile_maximum(value);
   value = shuffled_max(shuffled_max(value, 1), 8);
@@ -227,7 +241,8 @@ ASSAY_DEVICE void accumulate_amax(const Patch& patch, uint32_t* amax) {
   accumulate_amax(greatest(items), amax);
 }
 
-// Raises amax[line] of each line of the patch. A warp holds 64 elements of each of its rows, or 32 of each of its columns.
+// Raises amax[line] of each line of the patch. A warp holds 64 elements of each of its rows, or 32 of each of
+// its columns.
 template <bool kRows>
 ASSAY_DEVICE void accumulate_line_amaxes(const Tile& tile, const Patch& patch, uint32_t* amax) {
   using A = Axis<kRows>;
@@ -238,14 +253,16 @@ ASSAY_DEVICE void accumulate_line_amaxes(const Tile& tile, const Patch& patch, u
     items[l] = shuffled_max(shuffled_max(items[l], A::kNext), 2 * A::kNext);
     if constexpr (kRows) items[l] = shuffled_max(items[l], 4);
     const bool first = kRows ? (tile.at.lane & 7) == 0 : tile.at.lane < 8;
-    if (first && l < A::lines(tile)) atomicMax(reinterpret_cast<int*>(amax + A::line(tile) + l), int(items[l]));
+    if (first && l < A::lines(tile))
+      atomicMax(reinterpret_cast<int*>(amax + A::line(tile) + l), int(items[l]));
   }
 }
 
-// --- data ------------------------------------------------------------------------------------------------------------------------------------
+// --- data ----------------------------------------------------------------------------------------
 
 // Stores 8 bytes a line: `count` of them where fewer lie inside. `pitch` is that of the stored rows.
-ASSAY_DEVICE void store_lines8(uint8_t* to, int64_t pitch, int lines, int count, const uint2 (&codes)[kPatch]) {
+ASSAY_DEVICE void store_lines8(uint8_t* to, int64_t pitch, int lines, int count,
+                               const uint2 (&codes)[kPatch]) {
   const bool vector = count == kPatch && ((reinterpret_cast<uintptr_t>(to) | uint64_t(pitch)) & 7u) == 0;
 #pragma unroll
   for (int l = 0; l < kPatch; ++l, to += pitch) {
@@ -254,18 +271,22 @@ ASSAY_DEVICE void store_lines8(uint8_t* to, int64_t pitch, int lines, int count,
     else store_codes<false>(to, count, codes[l]);
   }
 }
-// codes[l] holds the 8 codes of line l, one a byte. Columns are stored as lines (kTransposed) or as the tensor's rows (N6.1).
+// codes[l] holds the 8 codes of line l, one a byte. Columns are stored as lines (kTransposed) or as the
+// tensor's rows (N6.1).
 template <bool kRows, bool kTransposed>
 ASSAY_DEVICE void store_bytes(uint8_t* data, const Tile& tile, uint2 (&codes)[kPatch]) {
   using A = Axis<kRows>;
   if constexpr (kRows || kTransposed) {
-    store_lines8(data + A::line(tile) * A::element_count(tile) + A::first(tile), A::element_count(tile), A::lines(tile), A::elements(tile), codes);
+    store_lines8(data + A::line(tile) * A::element_count(tile) + A::first(tile), A::element_count(tile),
+                 A::lines(tile), A::elements(tile), codes);
   } else {
     transpose8(codes);
-    store_lines8(data + tile.at.row * tile.extent.cols + tile.at.col, tile.extent.cols, tile.at.rows, tile.at.cols, codes);
+    store_lines8(data + tile.at.row * tile.extent.cols + tile.at.col, tile.extent.cols, tile.at.rows,
+                 tile.at.cols, codes);
   }
 }
-// codes[l] holds the 8 codes of line l, one in 4 bits, the first lowest. Lines are stored rows; a padding code is 0 (N6.8).
+// codes[l] holds the 8 codes of line l, one in 4 bits, the first lowest. Lines are stored rows; a padding
+// code is 0 (N6.8).
 template <bool kRows>
 ASSAY_DEVICE void store_nibbles(uint8_t* data, const Tile& tile, const uint32_t (&codes)[kPatch]) {
   using A = Axis<kRows>;
@@ -288,28 +309,32 @@ ASSAY_DEVICE void store_nibbles(uint8_t* data, const Tile& tile, const uint32_t 
   }
 }
 
-// --- block scales. A block's first patch stores; a tile stores its share of the padding as 0 (N6.4) --------------------------------------------
+// --- block scales. A block's first patch stores; a tile stores its share of the padding as 0 (N6.4) ---
 
-// scales[l]: the one-byte scale of the block of kLength elements of line l. Compact scales are [line][block] in [128, 4], or [block][line] in [4, 128]
-// where kByBlock (N6.2, N10.14, N15.4); GEMM layout by N6.3.
+// scales[l]: the one-byte scale of the block of kLength elements of line l. Compact scales are [line][block]
+// in [128, 4], or [block][line] in [4, 128] where kByBlock (N6.2, N10.14, N15.4); GEMM layout by N6.3.
 template <bool kRows, int kLength, bool kByBlock>
-ASSAY_DEVICE void store_byte_scales(const DirectionPlanes& planes, const Tile& tile, const uint32_t (&scales)[kPatch]) {
+ASSAY_DEVICE void store_byte_scales(const DirectionPlanes& planes, const Tile& tile,
+                                    const uint32_t (&scales)[kPatch]) {
   using A = Axis<kRows>;
   if (A::tile_first(tile) % kLength != 0) return;
-  const int64_t j = A::first(tile) / kLength, blocks = (A::element_count(tile) + kLength - 1) / kLength, padded = (blocks + 3) & ~int64_t{3};
+  const int64_t j = A::first(tile) / kLength, blocks = (A::element_count(tile) + kLength - 1) / kLength,
+                padded = (blocks + 3) & ~int64_t{3};
   if (j >= padded) return;
   const int64_t lines_padded = (A::line_count(tile) + kTile - 1) / kTile * kTile;
 #pragma unroll
   for (int l = 0; l < kPatch; ++l) {
     const int64_t i = A::line(tile) + l;
     const uint8_t scale = i < A::line_count(tile) && j < blocks ? uint8_t(scales[l]) : uint8_t(0);
-    planes.scales[planes.gemm ? gemm_index(i, j, padded >> 2) : kByBlock ? j * lines_padded + i : i * padded + j] = scale;
+    planes.scales[planes.gemm ? gemm_index(i, j, padded >> 2)
+                  : kByBlock  ? j * lines_padded + i
+                              : i * padded + j] = scale;
   }
 }
-// --- elements --------------------------------------------------------------------------------------------------------------------------------
+// --- elements ------------------------------------------------------------------------------------
 
-// Two codes of E4M3 or E5M2 in the low bytes, or of E2M1 in the low byte. On a GPU the conversion instructions; on the host executor their twins, or
-// integers, so that both are judged (convert.cuh).
+// Two codes of E4M3 or E5M2 in the low bytes, or of E2M1 in the low byte. On a GPU the conversion
+// instructions; on the host executor their twins, or integers, so that both are judged (convert.cuh).
 struct Fp8Convert {
   bool e5m2 = false, integers = false;
   ASSAY_LANE uint32_t operator()(float lo, float hi) const {
@@ -324,23 +349,28 @@ struct Fp8Convert {
 #endif
     return Hardware::pair<Encoding::e2m1>(lo, hi);
   }
-  ASSAY_LANE uint32_t decoded(uint32_t code) const { return e5m2 ? decode<Encoding::e5m2>(code) : decode<Encoding::e4m3>(code); }
+  ASSAY_LANE uint32_t decoded(uint32_t code) const {
+    return e5m2 ? decode<Encoding::e5m2>(code) : decode<Encoding::e4m3>(code);
+  }
 };
 // The code of E that widens to `bits`: the inverse of widening, for values that E has.
-template <Encoding E>
-ASSAY_LANE uint32_t narrow_exactly(uint32_t bits) {
+template <Encoding E> ASSAY_LANE uint32_t narrow_exactly(uint32_t bits) {
   if constexpr (E == Encoding::f32) return bits;
   if constexpr (E == Encoding::bf16) return bits >> 16;
-  if (is_nan(bits)) return (bits & kSign) >> 16 | Layout<E>::kInfCode | (bits & kFraction) >> Layout<E>::kDrop;
+  if (is_nan(bits))
+    return (bits & kSign) >> 16 | Layout<E>::kInfCode | (bits & kFraction) >> Layout<E>::kDrop;
   return encode<E>(bits, Round::rne, Overflow::nosat);
 }
-// x * multiplier, rounded once. `plus_zero`: adding +0 in the same rounding turns an exact -0 into +0 and changes nothing else (N5.6).
+// x * multiplier, rounded once. `plus_zero`: adding +0 in the same rounding turns an exact -0 into +0 and
+// changes nothing else (N5.6).
 ASSAY_LANE float scaled(uint32_t x, float multiplier, bool plus_zero) {
   return plus_zero ? __fmaf_rn(as_float(x), multiplier, 0.0f) : __fmul_rn(as_float(x), multiplier);
 }
-// codes[l]: those of line l by the rule, under factors[l]. In memory, as its code is too long to stand there eight times.
+// codes[l]: those of line l by the rule, under factors[l]. In memory, as its code is too long to stand there
+// eight times.
 template <bool kRows>
-ASSAY_LANE void rule_codes(const ElementRule& rule, const Patch& patch, const uint32_t (&factors)[kPatch], bool divides, uint2 (&codes)[kPatch]) {
+ASSAY_LANE void rule_codes(const ElementRule& rule, const Patch& patch, const uint32_t (&factors)[kPatch],
+                           bool divides, uint2 (&codes)[kPatch]) {
   PatchLines lines;
   take_lines<kRows>(patch, lines);
   uint32_t factor[kPatch];

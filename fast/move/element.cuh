@@ -4,19 +4,18 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
-template <int kBytes>
-ASSAY_DEVICE uint32_t load_element(const void* p, int64_t i) {
+template <int kBytes> ASSAY_DEVICE uint32_t load_element(const void* p, int64_t i) {
   if constexpr (kBytes == 1) return static_cast<const uint8_t*>(p)[i];
   else if constexpr (kBytes == 2) return static_cast<const uint16_t*>(p)[i];
   else return static_cast<const uint32_t*>(p)[i];
 }
-template <int kBytes>
-ASSAY_DEVICE void store_element(void* p, int64_t i, uint32_t code) {
+template <int kBytes> ASSAY_DEVICE void store_element(void* p, int64_t i, uint32_t code) {
   if constexpr (kBytes == 1) static_cast<uint8_t*>(p)[i] = uint8_t(code);
   else if constexpr (kBytes == 2) static_cast<uint16_t*>(p)[i] = uint16_t(code);
   else static_cast<uint32_t*>(p)[i] = code;
 }
-// 8 elements from element `first` on, whose address is a multiple of 16, of bytes of 8. kAgain: they will be read again, and stay in the caches.
+// 8 elements from element `first` on, whose address is a multiple of 16, of bytes of 8. kAgain: they will be
+// read again, and stay in the caches.
 template <int kBytes, bool kAgain = false>
 ASSAY_DEVICE void load_eight(const void* p, int64_t first, uint32_t (&out)[8]) {
   const char* from = static_cast<const char*>(p) + first * kBytes;
@@ -35,8 +34,7 @@ ASSAY_DEVICE void load_eight(const void* p, int64_t first, uint32_t (&out)[8]) {
 #pragma unroll
   for (int j = 0; j < 8; ++j) out[j] = (w[j * kBytes / 4] >> (8 * (j * kBytes % 4))) & kMask;
 }
-template <int kBytes>
-ASSAY_DEVICE void store_eight(void* p, int64_t first, const uint32_t (&codes)[8]) {
+template <int kBytes> ASSAY_DEVICE void store_eight(void* p, int64_t first, const uint32_t (&codes)[8]) {
   char* to = static_cast<char*>(p) + first * kBytes;
   uint32_t w[2 * kBytes] = {};
 #pragma unroll
@@ -45,7 +43,8 @@ ASSAY_DEVICE void store_eight(void* p, int64_t first, const uint32_t (&codes)[8]
     store8_streaming(to, make_uint2(w[0], w[1]));
   } else {
 #pragma unroll
-    for (int k = 0; k < 2 * kBytes; k += 4) store16_streaming(to + 4 * k, make_uint4(w[k], w[k + 1], w[k + 2], w[k + 3]));
+    for (int k = 0; k < 2 * kBytes; k += 4)
+      store16_streaming(to + 4 * k, make_uint4(w[k], w[k + 1], w[k + 2], w[k + 3]));
   }
 }
 

@@ -1,5 +1,5 @@
-// The tuned kernel of one format at default Numerics: reads the tensor once and writes one direction or both. Vectors only; every other case
-// is served by direction lanes (fast/directions.h).
+// The tuned kernel of one format at default Numerics: reads the tensor once and writes one direction or both.
+// Vectors only; every other case is served by direction lanes (fast/directions.h).
 //
 // A lane type says what one direction does with its elements:
 //   kBlocks                 one scale per 32 elements (or per 32x32) rather than one for the tensor
@@ -22,7 +22,8 @@
 namespace assay::ASSAY_FAST_NAMESPACE {
 
 struct None {
-  static constexpr bool kActive = false, kBlocks = false, kLines = false, kSquare = false, kTransposed = false, kSame = false, kAmax = false;
+  static constexpr bool kActive = false, kBlocks = false, kLines = false, kSquare = false,
+                        kTransposed = false, kSame = false, kAmax = false;
   ASSAY_LANE static uint32_t scale_code(uint32_t) { return 0; }
   ASSAY_LANE static float multiplier(uint32_t) { return 0; }
   ASSAY_LANE static float tensor_multiplier() { return 0; }
@@ -33,12 +34,11 @@ struct None {
 // Where one direction goes.
 struct Target {
   uint8_t* data = nullptr;
-  uint8_t* scales = nullptr;   // E8M0, padded as contract/planes.h says
-  bool gemm = false;           // scales in the GEMM layout
+  uint8_t* scales = nullptr;  // E8M0, padded as contract/planes.h says
+  bool gemm = false;          // scales in the GEMM layout
 };
 
-template <class RowLane, class ColLane>
-struct PairArgs {
+template <class RowLane, class ColLane> struct PairArgs {
   const void* x = nullptr;
   const uint32_t* noop = nullptr;
   Extent extent;
@@ -47,7 +47,8 @@ struct PairArgs {
   Target row_to, col_to;
 };
 
-// Row scales of items 2q and 2q + 1 of this patch. The tile's padding gets 0 (N6.4), so no byte of the plane stays unwritten.
+// Row scales of items 2q and 2q + 1 of this patch. The tile's padding gets 0 (N6.4), so no byte of the plane
+// stays unwritten.
 ASSAY_DEVICE void store_row_scales(const Target& to, const Extent& extent, const Place& at, uint2 codes) {
   const int64_t pitch = (extent.cols + kTile - 1) / kTile * 4, j = at.col >> 5;
 #pragma unroll
@@ -55,17 +56,20 @@ ASSAY_DEVICE void store_row_scales(const Target& to, const Extent& extent, const
     const int item = 2 * at.quad() + k;
     const int64_t i = at.row + item;
     const bool meaningful = i < extent.rows && (j << 5) < extent.cols;
-    to.scales[to.gemm ? gemm_index(i, j, pitch >> 2) : i * pitch + j] = meaningful ? uint8_t(byte_of(codes, item)) : uint8_t(0);
+    to.scales[to.gemm ? gemm_index(i, j, pitch >> 2) : i * pitch + j] =
+        meaningful ? uint8_t(byte_of(codes, item)) : uint8_t(0);
   }
 }
 ASSAY_DEVICE void store_col_scales(const Target& to, const Extent& extent, const Place& at, uint2 codes) {
-  const int64_t pitch = (extent.cols + kTile - 1) / kTile * kTile, down = (extent.rows + kTile - 1) / kTile, j = at.row >> 5;
+  const int64_t pitch = (extent.cols + kTile - 1) / kTile * kTile, down = (extent.rows + kTile - 1) / kTile,
+                j = at.row >> 5;
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
     const int item = 2 * at.row_group() + k;
     const int64_t i = at.col + item;
     const bool meaningful = i < extent.cols && (j << 5) < extent.rows;
-    to.scales[to.gemm ? gemm_index(i, j, down) : j * pitch + i] = meaningful ? uint8_t(byte_of(codes, item)) : uint8_t(0);
+    to.scales[to.gemm ? gemm_index(i, j, down) : j * pitch + i] =
+        meaningful ? uint8_t(byte_of(codes, item)) : uint8_t(0);
   }
 }
 
@@ -89,27 +93,31 @@ ASSAY_LANE uint2 encode_row(const Lane& lane, const uint32_t (&words)[S::kWords]
   uint32_t pairs[4];
 #pragma unroll
   for (int k = 0; k < 4; ++k)
-    pairs[k] = lane.pair(as_float(S::widen(words, 2 * k)), as_float(S::widen(words, 2 * k + 1)), multiplier(2 * k), multiplier(2 * k + 1));
+    pairs[k] = lane.pair(as_float(S::widen(words, 2 * k)), as_float(S::widen(words, 2 * k + 1)),
+                         multiplier(2 * k), multiplier(2 * k + 1));
   return make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
 }
 
-// Blocks per multiprocessor. Turning a patch, a maximum over the block or the tile, and one direction of a square block need more registers.
+// Blocks per multiprocessor. Turning a patch, a maximum over the block or the tile, and one direction of a
+// square block need more registers.
 template <class RowLane, class ColLane>
-inline constexpr bool kPairIsWide = RowLane::kAmax || ColLane::kTransposed || RowLane::kSame != ColLane::kSame;
+inline constexpr bool kPairIsWide =
+    RowLane::kAmax || ColLane::kTransposed || RowLane::kSame != ColLane::kSame;
 template <class S, class RowLane, class ColLane>
-inline constexpr int kPairBlocks = kPairIsWide<RowLane, ColLane> && S::kBlocks > 2 ? 2 : S::kBlocks;
+inline constexpr int kPairBlocks = kPairIsWide<RowLane, ColLane>&& S::kBlocks > 2 ? 2 : S::kBlocks;
 
-// One thread per patch. x is 16-byte and data 8-byte aligned, cols a multiple of 8, and rows too where columns are transposed.
-// kSame of both lanes: the column codes are the row codes.
+// One thread per patch. x is 16-byte and data 8-byte aligned, cols a multiple of 8, and rows too where
+// columns are transposed. kSame of both lanes: the column codes are the row codes.
 template <class RowLane, class ColLane, class S>
-__global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>) pair_kernel(PairArgs<RowLane, ColLane> a) {
+__global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>)
+    pair_kernel(PairArgs<RowLane, ColLane> a) {
   constexpr bool kSame = RowLane::kSame && ColLane::kSame;
   if (is_noop(a.noop)) return;
   const Place at = my_place(a.extent);
   uint32_t words[kPatch][S::kWords];
   load_patch<S, true>(a.x, a.extent, at, words);
 
-  if constexpr (RowLane::kAmax || ColLane::kAmax)   // N3.1
+  if constexpr (RowLane::kAmax || ColLane::kAmax)  // N3.1
     block_atomic_max(patch_maximum<S>(words), a.row.tensor_amax(), a.col.tensor_amax());
 
   uint2 row_codes{}, turned[kPatch];
@@ -122,11 +130,14 @@ __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>) pa
       multiplier = a.row.tensor_multiplier();
     }
     uint8_t* to = a.row_to.data + at.row * a.extent.cols + at.col;
-    uint8_t* same = kSame && !ColLane::kTransposed ? a.col_to.data + at.row * a.extent.cols + at.col : nullptr;
+    uint8_t* same =
+        kSame && !ColLane::kTransposed ? a.col_to.data + at.row * a.extent.cols + at.col : nullptr;
 #pragma unroll
     for (int i = 0; i < kPatch; ++i, to += a.extent.cols) {
       turned[i] = make_uint2(0, 0);
-      if (i >= at.rows) continue;   // around the arithmetic too: in one straight line, ptxas widens the whole patch first and spills
+      if (i >= at.rows)
+        continue;  // around the arithmetic too: in one straight line, ptxas widens the whole patch first and
+                   // spills
       if constexpr (RowLane::kBlocks) multiplier = a.row.multiplier(byte_of(row_codes, i));
       if constexpr (RowLane::kLines) multiplier = a.row.line_multiplier(at.row + i);
       const uint2 codes = encode_row<S>(a.row, words[i], [&](int) { return multiplier; });
@@ -159,7 +170,8 @@ __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>) pa
     for (int i = 0; i < kPatch; ++i, to += a.extent.cols) {
       turned[i] = make_uint2(0, 0);
       if (i >= at.rows) continue;
-      const uint2 codes = encode_row<S>(a.col, words[i], [&](int j) { return multiplier[ColLane::kBlocks || ColLane::kLines ? j : 0]; });
+      const uint2 codes = encode_row<S>(
+          a.col, words[i], [&](int j) { return multiplier[ColLane::kBlocks || ColLane::kLines ? j : 0]; });
       if constexpr (ColLane::kTransposed) turned[i] = codes;
       else store_codes<true>(to, at.cols, codes);
     }
@@ -176,7 +188,8 @@ __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>) pa
 template <class S, class RowLane, class ColLane>
 void launch_pair(const char* name, const PairArgs<RowLane, ColLane>& args) {
   if (args.extent.rows == 0 || args.extent.cols == 0) return;
-  launch({.name = name, .grid = args.extent.tiles(), .block = kThreads}, pair_kernel<RowLane, ColLane, S>, args);
+  launch({.name = name, .grid = args.extent.tiles(), .block = kThreads}, pair_kernel<RowLane, ColLane, S>,
+         args);
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

@@ -1,13 +1,14 @@
 // How a tensor is spread over threads, and how data move between them. No rounding happens here.
 //
-// A block of 256 threads takes a tile of 128x128 elements, which is also what scale planes are padded to. Each of its 8 warps takes
-// 32 rows x 64 columns, each lane a patch of 8x8 elements held in registers:
+// A block of 256 threads takes a tile of 128x128 elements, which is also what scale planes are padded to.
+// Each of its 8 warps takes 32 rows x 64 columns, each lane a patch of 8x8 elements held in registers:
 //
-//   lane = 8 * (row group 0..3) + (column group 0..7)        lanes 8q+4h .. 8q+4h+3 share 32 columns, lanes equal modulo 8 share 32 rows
+//   lane = 8 * (row group 0..3) + (column group 0..7)        lanes 8q+4h .. 8q+4h+3 share 32 columns, lanes
+//   equal modulo 8 share 32 rows
 //
-// So one read serves both directions: a 1x32 block lies in 4 neighbouring lanes, a 32x1 block in 4 lanes 8 apart, and columns are
-// transposed inside a patch. Loads are 16 bytes a lane and 128 contiguous bytes a row, stores 8 bytes a lane; there is no shared
-// memory to bank-conflict on.
+// So one read serves both directions: a 1x32 block lies in 4 neighbouring lanes, a 32x1 block in 4 lanes 8
+// apart, and columns are transposed inside a patch. Loads are 16 bytes a lane and 128 contiguous bytes a row,
+// stores 8 bytes a lane; there is no shared memory to bank-conflict on.
 #pragma once
 #include "fast/lane/source.cuh"
 #include "fast/launch.h"
@@ -26,12 +27,13 @@ struct Extent {
   unsigned tiles() const { return unsigned(((rows + kTile - 1) / kTile) * ((cols + kTile - 1) / kTile)); }
 };
 
-// Where this thread's patch begins, and how many of its 8 rows and columns lie inside the tensor: both 0 where none does.
+// Where this thread's patch begins, and how many of its 8 rows and columns lie inside the tensor: both 0
+// where none does.
 struct Place {
   int64_t row, col;
   int lane, rows, cols;
   ASSAY_DEVICE int row_group() const { return lane >> 3; }
-  ASSAY_DEVICE int quad() const { return lane & 3; }      // place within the 4 lanes of a 1x32 block
+  ASSAY_DEVICE int quad() const { return lane & 3; }  // place within the 4 lanes of a 1x32 block
 };
 ASSAY_LANE int inside(int64_t first, int64_t extent) {
   const int64_t left = extent - first;
@@ -39,7 +41,8 @@ ASSAY_LANE int inside(int64_t first, int64_t extent) {
 }
 // This thread's place in tile `tile` of a tensor, counted along rows of tiles.
 ASSAY_DEVICE Place place_in_tile(const Extent& extent, unsigned tile) {
-  const unsigned across = unsigned((extent.cols + kTile - 1) / kTile), tile_row = tile / across, tile_col = tile - tile_row * across;
+  const unsigned across = unsigned((extent.cols + kTile - 1) / kTile), tile_row = tile / across,
+                 tile_col = tile - tile_row * across;
   const int lane = int(threadIdx.x & 31u), warp = int(threadIdx.x >> 5);
   const int64_t row = int64_t(tile_row) * kTile + (warp >> 1) * 32 + (lane >> 3) * kPatch;
   const int64_t col = int64_t(tile_col) * kTile + (warp & 1) * 64 + (lane & 7) * kPatch;
@@ -48,10 +51,11 @@ ASSAY_DEVICE Place place_in_tile(const Extent& extent, unsigned tile) {
 }
 ASSAY_DEVICE Place my_place(const Extent& extent) { return place_in_tile(extent, blockIdx.x); }
 
-// Loads a patch; what lies outside the tensor is 0. kVector: `x` is 16-byte aligned and cols is a multiple of 8. kAgain: it will be read again, and stays
-// in the caches.
+// Loads a patch; what lies outside the tensor is 0. kVector: `x` is 16-byte aligned and cols is a multiple
+// of 8. kAgain: it will be read again, and stays in the caches.
 template <class S, bool kVector, bool kAgain = false>
-ASSAY_DEVICE void load_patch(const void* x, const Extent& extent, const Place& at, uint32_t (&words)[kPatch][S::kWords]) {
+ASSAY_DEVICE void load_patch(const void* x, const Extent& extent, const Place& at,
+                             uint32_t (&words)[kPatch][S::kWords]) {
   constexpr int kBytes = 4 / S::kPerWord;
   const char* from = static_cast<const char*>(x) + (at.row * extent.cols + at.col) * kBytes;
   const int64_t pitch = extent.cols * kBytes;
@@ -61,7 +65,9 @@ ASSAY_DEVICE void load_patch(const void* x, const Extent& extent, const Place& a
     if constexpr (kVector) {
 #pragma unroll
       for (int w = 0; w < S::kWords; w += 4) {
-        const uint4 v = !on ? make_uint4(0, 0, 0, 0) : kAgain ? load16(from + w * 4) : load16_streaming(from + w * 4);
+        const uint4 v = !on      ? make_uint4(0, 0, 0, 0)
+                        : kAgain ? load16(from + w * 4)
+                                 : load16_streaming(from + w * 4);
         words[i][w] = v.x, words[i][w + 1] = v.y, words[i][w + 2] = v.z, words[i][w + 3] = v.w;
       }
     } else {
@@ -72,7 +78,8 @@ ASSAY_DEVICE void load_patch(const void* x, const Extent& extent, const Place& a
         for (int h = 0; h < S::kPerWord; ++h) {
           const int j = w * S::kPerWord + h;
           if (!on || j >= at.cols) continue;
-          if constexpr (S::kHalves) words[i][w] |= uint32_t(reinterpret_cast<const uint16_t*>(from)[j]) << (16 * h);
+          if constexpr (S::kHalves)
+            words[i][w] |= uint32_t(reinterpret_cast<const uint16_t*>(from)[j]) << (16 * h);
           else words[i][w] = reinterpret_cast<const uint32_t*>(from)[j];
         }
       }
@@ -81,11 +88,12 @@ ASSAY_DEVICE void load_patch(const void* x, const Extent& extent, const Place& a
 }
 
 // Code i of 8.
-ASSAY_LANE uint32_t byte_of(uint2 codes, int i) { return ((i < 4 ? codes.x : codes.y) >> (8 * (i & 3))) & 0xFFu; }
+ASSAY_LANE uint32_t byte_of(uint2 codes, int i) {
+  return ((i < 4 ? codes.x : codes.y) >> (8 * (i & 3))) & 0xFFu;
+}
 
 // Stores the first `count` of 8 codes. kVector: `to` is 8-byte aligned and all 8 are stored.
-template <bool kVector>
-ASSAY_DEVICE void store_codes(uint8_t* to, int count, uint2 codes) {
+template <bool kVector> ASSAY_DEVICE void store_codes(uint8_t* to, int count, uint2 codes) {
   if constexpr (kVector) {
     store8(to, codes);
   } else {
@@ -96,7 +104,8 @@ ASSAY_DEVICE void store_codes(uint8_t* to, int count, uint2 codes) {
 }
 
 // Transposes a 4x4 square of bytes.
-ASSAY_LANE void transpose4(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t& o0, uint32_t& o1, uint32_t& o2, uint32_t& o3) {
+ASSAY_LANE void transpose4(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t& o0, uint32_t& o1,
+                           uint32_t& o2, uint32_t& o3) {
   const uint32_t ab01 = __byte_perm(a, b, 0x5140), ab23 = __byte_perm(a, b, 0x7362);
   const uint32_t cd01 = __byte_perm(c, d, 0x5140), cd23 = __byte_perm(c, d, 0x7362);
   o0 = __byte_perm(ab01, cd01, 0x5410), o1 = __byte_perm(ab01, cd01, 0x7632);
@@ -128,7 +137,9 @@ ASSAY_LANE void row_maxima(const uint32_t (&words)[kPatch][S::kWords], uint32_t 
   }
 #pragma unroll
   for (int w = 0; w < S::kWords; ++w) {
-    if constexpr (S::kHalves) out[w] = max_halves(__byte_perm(best[2 * w], best[2 * w + 1], 0x5410), __byte_perm(best[2 * w], best[2 * w + 1], 0x7632));
+    if constexpr (S::kHalves)
+      out[w] = max_halves(__byte_perm(best[2 * w], best[2 * w + 1], 0x5410),
+                          __byte_perm(best[2 * w], best[2 * w + 1], 0x7632));
     else out[w] = best[w];
   }
 }
@@ -145,14 +156,14 @@ ASSAY_LANE void col_maxima(const uint32_t (&words)[kPatch][S::kWords], uint32_t 
     }
   }
 }
-template <class S>
-ASSAY_LANE bool any_nan(const uint32_t (&maxima)[S::kWords]) {
+template <class S> ASSAY_LANE bool any_nan(const uint32_t (&maxima)[S::kWords]) {
   uint32_t best = 0;
 #pragma unroll
   for (int w = 0; w < S::kWords; ++w) best = S::max(best, maxima[w]);
   return S::any_nan(best);
 }
-// Maxima along rows or columns. NaN is rare: it wins every integer maximum, and only then are the elements looked at again.
+// Maxima along rows or columns. NaN is rare: it wins every integer maximum, and only then are the elements
+// looked at again.
 template <class S, bool kRows>
 ASSAY_LANE void maxima(const uint32_t (&words)[kPatch][S::kWords], uint32_t (&out)[S::kWords]) {
   if constexpr (kRows) row_maxima<S, false>(words, out);
@@ -162,8 +173,8 @@ ASSAY_LANE void maxima(const uint32_t (&words)[kPatch][S::kWords], uint32_t (&ou
   else col_maxima<S, true>(words, out);
 }
 
-// Reduces 8 items over the 4 lanes whose numbers differ in the bits kLow and kHigh, in halves: lane q of the four ends with items 2q
-// and 2q + 1, widened to binary32. 3 shuffles for 16-bit sources, 6 for F32.
+// Reduces 8 items over the 4 lanes whose numbers differ in the bits kLow and kHigh, in halves: lane q of the
+// four ends with items 2q and 2q + 1, widened to binary32. 3 shuffles for 16-bit sources, 6 for F32.
 template <class S, int kLow, int kHigh>
 ASSAY_DEVICE uint2 quad_maxima(const uint32_t (&items)[S::kWords], int lane) {
   constexpr int kHalf = S::kWords / 2, kQuarter = S::kWords / 4;
@@ -182,16 +193,14 @@ ASSAY_DEVICE uint2 quad_maxima(const uint32_t (&items)[S::kWords], int lane) {
   return make_uint2(S::widen(mine, 0), S::widen(mine, 1));
 }
 // The inverse: lane q gives the bytes of items 2q and 2q + 1, every lane gets all 8.
-template <int kLow, int kHigh>
-ASSAY_DEVICE uint2 quad_gather(uint32_t two, int lane) {
+template <int kLow, int kHigh> ASSAY_DEVICE uint2 quad_gather(uint32_t two, int lane) {
   const uint32_t other = __shfl_xor_sync(kAllLanes, two, kLow);
   const uint32_t four = (lane & kLow) != 0 ? other | two << 16 : two | other << 16;
   const uint32_t rest = __shfl_xor_sync(kAllLanes, four, kHigh);
   return (lane & kHigh) != 0 ? make_uint2(rest, four) : make_uint2(four, rest);
 }
 // One maximum over the warp's half that shares 32x32 elements, as binary32.
-template <class S>
-ASSAY_DEVICE uint32_t square_maximum(const uint32_t (&items)[S::kWords]) {
+template <class S> ASSAY_DEVICE uint32_t square_maximum(const uint32_t (&items)[S::kWords]) {
   uint32_t best = items[0];
 #pragma unroll
   for (int w = 1; w < S::kWords; ++w) best = S::max(best, items[w]);
@@ -203,8 +212,7 @@ ASSAY_DEVICE uint32_t square_maximum(const uint32_t (&items)[S::kWords]) {
   return first > second ? first : second;
 }
 // The patch's own maximum, as binary32, NaN dropped.
-template <class S>
-ASSAY_LANE uint32_t patch_maximum(const uint32_t (&words)[kPatch][S::kWords]) {
+template <class S> ASSAY_LANE uint32_t patch_maximum(const uint32_t (&words)[kPatch][S::kWords]) {
   uint32_t items[S::kWords];
   maxima<S, false>(words, items);
   uint32_t best = 0;
@@ -216,7 +224,8 @@ ASSAY_LANE uint32_t patch_maximum(const uint32_t (&words)[kPatch][S::kWords]) {
   return best;
 }
 
-// Raises *first and *second (where not null) to the block's maximum of non-negative binary32 patterns. Every thread of the block calls.
+// Raises *first and *second (where not null) to the block's maximum of non-negative binary32 patterns. Every
+// thread of the block calls.
 ASSAY_DEVICE void block_atomic_max(uint32_t value, uint32_t* first, uint32_t* second) {
   ASSAY_SHARED(uint32_t, by_warp, [32]);
   const uint32_t warp_max = __reduce_max_sync(kAllLanes, value);
@@ -230,7 +239,8 @@ ASSAY_DEVICE void block_atomic_max(uint32_t value, uint32_t* first, uint32_t* se
   if (second != nullptr) atomicMax(reinterpret_cast<int*>(second), int(best));
 }
 
-// Byte of scale (i, j) in the GEMM layout: i along the dimension that is not contracted, j the scale index along the contracted one (N6.3).
+// Byte of scale (i, j) in the GEMM layout: i along the dimension that is not contracted, j the scale index
+// along the contracted one (N6.3).
 ASSAY_LANE int64_t gemm_index(int64_t i, int64_t j, int64_t tiles_of_4) {
   return ((((i >> 7) * tiles_of_4 + (j >> 2)) << 9) | ((i & 31) << 4) | (((i >> 5) & 3) << 2) | (j & 3));
 }

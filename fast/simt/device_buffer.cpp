@@ -22,18 +22,19 @@ namespace assay::simt {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kWindowBytes = size_t{64} << 30;   // of address space; memory is taken only where touched
-constexpr size_t kKeepBytes = size_t{64} << 20;     // larger slots give their memory back when released
+constexpr size_t kWindowBytes = size_t{64} << 30;  // of address space; memory is taken only where touched
+constexpr size_t kKeepBytes = size_t{64} << 20;    // larger slots give their memory back when released
 constexpr size_t kFrontZone = 256;
 constexpr unsigned char kPattern = 0xA5;
 
 }  // namespace
 
-// A run of pages that may be touched, followed by one that may not (as the page before it: the end of the slot before).
+// A run of pages that may be touched, followed by one that may not (as the page before it: the end of the
+// slot before).
 struct DeviceSlot {
   std::byte* pages = nullptr;
   size_t bytes = 0;
-  std::byte* data = nullptr;   // of the buffer that lies here, or lay here last
+  std::byte* data = nullptr;  // of the buffer that lies here, or lay here last
   size_t size = 0;
   bool live = false;
   std::string name;
@@ -49,7 +50,7 @@ struct Window {
   std::byte* base = nullptr;
   size_t top = kPage;
   std::deque<DeviceSlot> slots;
-  std::map<size_t, std::vector<DeviceSlot*>> free;   // by size in bytes
+  std::map<size_t, std::vector<DeviceSlot*>> free;  // by size in bytes
 
   DeviceSlot* acquire(size_t bytes) {
     std::lock_guard lock(mutex);
@@ -82,15 +83,16 @@ Window& window() {
 }
 
 // Reads bytes that are poisoned under AddressSanitizer, hence not sanitized.
-__attribute__((no_sanitize("address"))) const std::byte* first_written(const std::byte* p, const std::byte* end) {
+__attribute__((no_sanitize("address"))) const std::byte* first_written(const std::byte* p,
+                                                                       const std::byte* end) {
   for (; p < end; ++p)
     if (*p != std::byte{kPattern}) return p;
   return nullptr;
 }
 
 std::string describe(const DeviceSlot& s, const std::byte* p) {
-  std::string text = std::string(s.live ? "" : "released ") + "buffer '" + s.name + "' (" + std::to_string(s.size) + " bytes) at offset " +
-                     std::to_string(p - s.data);
+  std::string text = std::string(s.live ? "" : "released ") + "buffer '" + s.name + "' (" +
+                     std::to_string(s.size) + " bytes) at offset " + std::to_string(p - s.data);
   if (p >= s.data + s.size) text += ", " + std::to_string(p - (s.data + s.size)) + " past the end";
   if (p < s.data) text += ", before the start";
   return text;
@@ -100,10 +102,13 @@ std::string describe(const DeviceSlot& s, const std::byte* p) {
 
 DeviceBuffer::DeviceBuffer(size_t bytes, std::string name, size_t alignment, Align align) : size_(bytes) {
   if (!std::has_single_bit(alignment) || alignment > kPage)
-    throw std::invalid_argument("a device buffer's alignment is a power of two up to 4096, not " + std::to_string(alignment));
+    throw std::invalid_argument("a device buffer's alignment is a power of two up to 4096, not " +
+                                std::to_string(alignment));
   catch_memory_faults();
-  // Sizes are rounded up to a power of two so that slots are reused; buffers end at the slot's end, so that only address space is lost.
-  const size_t need = (bytes + alignment - 1) / alignment * alignment + (align == Align::exactly ? alignment : 0);
+  // Sizes are rounded up to a power of two so that slots are reused; buffers end at the slot's end, so that
+  // only address space is lost.
+  const size_t need =
+      (bytes + alignment - 1) / alignment * alignment + (align == Align::exactly ? alignment : 0);
   slot_ = window().acquire(std::max(kPage, std::bit_ceil(need)));
   DeviceSlot& s = *slot_;
   std::byte* start = s.end() - bytes;
@@ -136,7 +141,9 @@ DeviceBuffer::~DeviceBuffer() {
 }
 
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)), slot_(std::exchange(other.slot_, nullptr)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)),
+      slot_(std::exchange(other.slot_, nullptr)) {}
 
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
   std::swap(data_, other.data_);
@@ -163,7 +170,8 @@ std::string describe_device_address(const void* address) {
   const Window& w = window();
   const std::byte* p = static_cast<const std::byte*>(address);
   if (!w.base || p < w.base || p >= w.base + kWindowBytes) return {};
-  // Overruns of one slot and underruns of the next meet in the page between them: the nearest buffer is named.
+  // Overruns of one slot and underruns of the next meet in the page between them: the nearest buffer is
+  // named.
   const DeviceSlot* nearest = nullptr;
   ptrdiff_t best = 0;
   for (const DeviceSlot& s : w.slots) {

@@ -33,7 +33,7 @@ constexpr unsigned kWarp = 32;
 constinit thread_local ExecutorOptions options_in_force{};
 constinit thread_local uint64_t launch_count = 0, switch_count = 0;
 
-uint64_t mixed(uint64_t z) {   // splitmix64
+uint64_t mixed(uint64_t z) {  // splitmix64
   z += 0x9E3779B97F4A7C15u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
@@ -59,9 +59,11 @@ std::string hex(uint64_t value, int digits) {
 
 // "order reverse, poison 7f": what reproduces a run.
 std::string to_text(const ExecutorOptions& o) {
-  return "order " + (o.order == ExecutorOptions::kForward   ? std::string("forward")
-                     : o.order == ExecutorOptions::kReverse ? std::string("reverse")
-                                                            : std::to_string(o.order)) + ", poison " + hex(o.poison, 2);
+  return "order " +
+         (o.order == ExecutorOptions::kForward   ? std::string("forward")
+          : o.order == ExecutorOptions::kReverse ? std::string("reverse")
+                                                 : std::to_string(o.order)) +
+         ", poison " + hex(o.poison, 2);
 }
 
 // One grid being run by one or more workers.
@@ -82,11 +84,12 @@ struct Launch {
     if (options.order == ExecutorOptions::kReverse) return blocks - 1 - place;
     uint64_t stride = mixed(options.order) % blocks | 1;
     while (std::gcd(stride, blocks) != 1) stride += 2;
-    return static_cast<uint64_t>((static_cast<unsigned __int128>(place) * stride + mixed(~options.order)) % blocks);
+    return static_cast<uint64_t>((static_cast<unsigned __int128>(place) * stride + mixed(~options.order)) %
+                                 blocks);
   }
 
-  // Blocks are handed out in order, so every block before a faulty one runs to its end: which fault comes first does not
-  // depend on the number of OS threads.
+  // Blocks are handed out in order, so every block before a faulty one runs to its end: which fault comes
+  // first does not depend on the number of OS threads.
   void report(uint64_t place, std::string text) {
     std::lock_guard lock(mutex);
     if (place >= first_fault) return;
@@ -96,13 +99,13 @@ struct Launch {
 };
 
 struct CudaThread : Thread {
-  Fiber* fiber = nullptr;   // on which it is suspended
+  Fiber* fiber = nullptr;  // on which it is suspended
   bool started = false;
-  Site site{};              // of the operation it reached last
+  Site site{};  // of the operation it reached last
 };
 
-// Lanes of one warp meeting under one mask. Two buffers, because a lane that runs ahead gives its next value while others have not
-// yet read the last; it cannot run two meetings ahead.
+// Lanes of one warp meeting under one mask. Two buffers, because a lane that runs ahead gives its next value
+// while others have not yet read the last; it cannot run two meetings ahead.
 struct Collective {
   uint32_t mask = 0;
   WarpOp op{};
@@ -118,8 +121,8 @@ struct Collective {
 };
 
 struct Warp {
-  uint32_t runnable = 0;     // by position in the order
-  uint32_t live = 0;         // by lane, as the next two
+  uint32_t runnable = 0;  // by position in the order
+  uint32_t live = 0;      // by lane, as the next two
   uint32_t at_barrier = 0;
   unsigned lanes = 0;
   unsigned collectives_used = 0;
@@ -129,7 +132,7 @@ struct Warp {
 };
 
 struct Barrier {
-  unsigned arrived = 0, held = 0, result = 0;   // held: threads whose predicate held
+  unsigned arrived = 0, held = 0, result = 0;  // held: threads whose predicate held
   BarrierOp op{};
   const CudaThread* first = nullptr;
 };
@@ -174,7 +177,7 @@ class Worker {
   std::vector<Warp> warps_;
   unsigned thread_count_ = 0, warp_count_ = 0, live_ = 0;
   uint8_t warp_at_[kWarp] = {}, warp_position_[kWarp] = {};
-  uint32_t runnable_warps_ = 0;   // by position; a warp is taken out when it is next looked at
+  uint32_t runnable_warps_ = 0;  // by position; a warp is taken out when it is next looked at
   unsigned warp_now_ = 0;
   uint64_t draw_ = 0;
   Barrier barrier_;
@@ -187,8 +190,8 @@ class Worker {
   std::deque<Fiber> fibers_;
   std::vector<Fiber*> idle_;
   Fiber* running_ = &main_;
-  CudaThread* assigned_ = nullptr;   // what a fiber taken from idle_ begins with
-  std::string fault_;                // of the block; empty: none
+  CudaThread* assigned_ = nullptr;  // what a fiber taken from idle_ begins with
+  std::string fault_;               // of the block; empty: none
 };
 
 constinit thread_local Worker* worker_here = nullptr;
@@ -208,7 +211,7 @@ Worker::Worker() {
   ensure_signal_stack();
 }
 
-// --- fibers ----------------------------------------------------------------------------------------------------------------
+// --- fibers --------------------------------------------------------------------------------------
 
 __attribute__((noinline, cold)) Fiber& Worker::new_fiber() {
   return fibers_.emplace_back([](void* w) { static_cast<Worker*>(w)->run_threads(); }, this, fibers_.size());
@@ -228,7 +231,8 @@ void Worker::continue_on(Fiber& to) {
   Fiber::switch_between(from, to);
 }
 
-// Leaves the running fiber for a thread that is suspended, or not yet started and then begins on an idle fiber.
+// Leaves the running fiber for a thread that is suspended, or not yet started and then begins on an idle
+// fiber.
 void Worker::continue_with(CudaThread& t) {
   Fiber& fiber = t.fiber ? *t.fiber : idle_fiber();
   assigned_ = &t;
@@ -243,8 +247,8 @@ void Worker::suspend(CudaThread& t) {
   if (next != &t) continue_with(*next);
 }
 
-// What every fiber does for ever: runs threads as plain calls, one after the other, until the next one in order is suspended on a
-// fiber of its own.
+// What every fiber does for ever: runs threads as plain calls, one after the other, until the next one in
+// order is suspended on a fiber of its own.
 void Worker::run_threads() {
   for (;;) {
     CudaThread* t = assigned_;
@@ -276,10 +280,11 @@ void Worker::run_threads() {
   }
 }
 
-// --- order -----------------------------------------------------------------------------------------------------------------
+// --- order ---------------------------------------------------------------------------------------
 
 void permute(uint8_t* at, uint8_t* position_of, unsigned n, uint64_t order, uint64_t& draw) {
-  for (unsigned i = 0; i < n; ++i) at[i] = static_cast<uint8_t>(order == ExecutorOptions::kReverse ? n - 1 - i : i);
+  for (unsigned i = 0; i < n; ++i)
+    at[i] = static_cast<uint8_t>(order == ExecutorOptions::kReverse ? n - 1 - i : i);
   if (order > ExecutorOptions::kReverse)
     for (unsigned i = n; i > 1; --i) {
       draw = mixed(draw);
@@ -291,10 +296,12 @@ void permute(uint8_t* at, uint8_t* position_of, unsigned n, uint64_t order, uint
 void Worker::set_order() {
   const uint64_t order = launch_->options.order;
   permute(warp_at_, warp_position_, warp_count_, order, draw_);
-  for (unsigned i = 0; i < warp_count_; ++i) permute(warps_[i].lane_at, warps_[i].position_of, warps_[i].lanes, order, draw_);
+  for (unsigned i = 0; i < warp_count_; ++i)
+    permute(warps_[i].lane_at, warps_[i].position_of, warps_[i].lanes, order, draw_);
 }
 
-// The thread to run next, or null when all have exited. Stays in a warp while it can, as lanes mostly wait for each other.
+// The thread to run next, or null when all have exited. Stays in a warp while it can, as lanes mostly wait
+// for each other.
 CudaThread* Worker::pick() {
   for (;;) {
     Warp& w = warps_[warp_now_];
@@ -327,7 +334,7 @@ CudaThread* Worker::finish(CudaThread& t) {
   return pick();
 }
 
-// --- barriers --------------------------------------------------------------------------------------------------------------
+// --- barriers ------------------------------------------------------------------------------------
 
 unsigned Worker::wait_at_barrier(BarrierOp op, bool predicate, Site site) {
   CudaThread& t = running_thread();
@@ -346,12 +353,13 @@ unsigned Worker::wait_at_barrier(BarrierOp op, bool predicate, Site site) {
   w.at_barrier |= 1u << t.lane;
   stop(w, t);
   suspend(t);
-  return b.result;   // the next barrier cannot be released before this thread reaches it
+  return b.result;  // the next barrier cannot be released before this thread reaches it
 }
 
 // All threads that have not exited wait at the barrier.
 void Worker::release_barrier() {
-  if (live_ != thread_count_) fault_of_block("threads wait at a barrier that other threads of the block exited without reaching");
+  if (live_ != thread_count_)
+    fault_of_block("threads wait at a barrier that other threads of the block exited without reaching");
   race::barrier();
   barrier_.result = barrier_.held;
   barrier_.arrived = barrier_.held = 0;
@@ -365,14 +373,15 @@ void Worker::release_barrier() {
   warp_now_ = warp_at_[0];
 }
 
-// --- warp operations -------------------------------------------------------------------------------------------------------
+// --- warp operations -----------------------------------------------------------------------------
 
 void Worker::complete(Warp& w, Collective& c) {
-  if (c.op == WarpOp::sync) race::warp_barrier(static_cast<unsigned>(&w - warps_.data()), c.arrived);   // the others order no memory
+  if (c.op == WarpOp::sync)
+    race::warp_barrier(static_cast<unsigned>(&w - warps_.data()), c.arrived);  // the others order no memory
   c.took_part[c.buffer] = c.arrived;
   c.unread = c.arrived;
   c.buffer ^= 1;
-  w.runnable |= c.arrived_positions;   // its warp is the one that runs, hence among runnable_warps_
+  w.runnable |= c.arrived_positions;  // its warp is the one that runs, hence among runnable_warps_
   c.arrived = c.arrived_positions = 0;
 }
 
@@ -411,7 +420,7 @@ Meeting Worker::wait_in_meeting(WarpOp op, unsigned bytes, uint32_t mask, uint64
   c->arrived |= bit;
   c->arrived_positions |= 1u << w.position_of[t.lane];
   if (c->arrived == (mask & w.live)) {
-    complete(w, *c);   // the last to arrive goes on at once
+    complete(w, *c);  // the last to arrive goes on at once
   } else {
     stop(w, t);
     suspend(t);
@@ -420,7 +429,7 @@ Meeting Worker::wait_in_meeting(WarpOp op, unsigned bytes, uint32_t mask, uint64
   return {c->values[buffer], c->took_part[buffer]};
 }
 
-// --- shared memory ---------------------------------------------------------------------------------------------------------
+// --- shared memory -------------------------------------------------------------------------------
 
 std::byte* Worker::place(size_t bytes, size_t alignment, const char* name, Site site) {
   const race::Unwatched filling;
@@ -434,8 +443,9 @@ void* Worker::place_shared(SharedSlot& slot, size_t bytes, size_t alignment, con
   const size_t limit = launch_->grid.large_shared ? kMaxLargeShared : kMaxShared;
   if (static_shared_ > kMaxShared) fault("more than 48 KB of static shared memory", site);
   if (arena_.used() + bytes > limit)
-    fault(launch_->grid.large_shared ? "more than 227 KB of shared memory"
-                                     : "more than 48 KB of static and dynamic shared memory without LaunchConfig::large_shared",
+    fault(launch_->grid.large_shared
+              ? "more than 227 KB of shared memory"
+              : "more than 48 KB of static and dynamic shared memory without LaunchConfig::large_shared",
           site);
   std::byte* data = place(bytes, alignment, name, site);
   if (!data) fault("more shared arrays than the executor has room for", site);
@@ -444,11 +454,12 @@ void* Worker::place_shared(SharedSlot& slot, size_t bytes, size_t alignment, con
 }
 
 void* Worker::dynamic_shared(Site site) {
-  if (!dynamic_) fault("the kernel uses dynamic shared memory, but LaunchConfig::dynamic_shared_bytes is 0", site);
+  if (!dynamic_)
+    fault("the kernel uses dynamic shared memory, but LaunchConfig::dynamic_shared_bytes is 0", site);
   return dynamic_;
 }
 
-// --- blocks ----------------------------------------------------------------------------------------------------------------
+// --- blocks --------------------------------------------------------------------------------------
 
 void Worker::run_block(uint64_t linear) {
   const Grid& grid = launch_->grid;
@@ -458,7 +469,9 @@ void Worker::run_block(uint64_t linear) {
   arena_.begin_block();
   race::begin_block(arena_.begin(), arena_.bytes());
   static_shared_ = 0;
-  dynamic_ = grid.dynamic_shared_bytes ? place(grid.dynamic_shared_bytes, 128, "dynamic shared memory", {grid.name, 0}) : nullptr;
+  dynamic_ = grid.dynamic_shared_bytes
+                 ? place(grid.dynamic_shared_bytes, 128, "dynamic shared memory", {grid.name, 0})
+                 : nullptr;
   set_order();
   for (unsigned i = 0; i < warp_count_; ++i) {
     Warp& w = warps_[i];
@@ -481,7 +494,7 @@ void Worker::run_block(uint64_t linear) {
   warp_now_ = warp_at_[0];
   fault_.clear();
 
-  continue_with(*pick());   // returns when the block has ended
+  continue_with(*pick());  // returns when the block has ended
   race::end_block();
 
   if (!fault_.empty()) {
@@ -522,7 +535,7 @@ void Worker::run(Launch& launch) {
   launch_ = nullptr;
 }
 
-// --- reports ---------------------------------------------------------------------------------------------------------------
+// --- reports -------------------------------------------------------------------------------------
 
 const Collective* Worker::collective_of(const CudaThread& t) const {
   const Warp& w = warps_[t.warp];
@@ -540,7 +553,8 @@ std::string Worker::status(const CudaThread& t) const {
     return std::string("wait in ") + name_of(c->op) + " with mask " + hex(c->mask, 8) + at + ", for lanes " +
            hex(c->mask & w.live & ~c->arrived, 8);
   if (!t.started) return "not started";
-  return &t == current ? "running" + at : "can run; last at" + (at.empty() ? std::string(" no operation") : at.substr(1));
+  return &t == current ? "running" + at
+                       : "can run; last at" + (at.empty() ? std::string(" no operation") : at.substr(1));
 }
 
 std::string Worker::fault_text(const char* what, std::optional<Site> site) const {
@@ -548,8 +562,8 @@ std::string Worker::fault_text(const char* what, std::optional<Site> site) const
   std::string text = std::string("kernel '") + grid.name + "' block " + to_text(current_block.index);
   if (current && site) {
     const CudaThread& t = running_thread();
-    text += " thread " + to_text(t.index) + " (warp " + std::to_string(t.warp) + " lane " + std::to_string(t.lane) + ") at " +
-            to_text(*site);
+    text += " thread " + to_text(t.index) + " (warp " + std::to_string(t.warp) + " lane " +
+            std::to_string(t.lane) + ") at " + to_text(*site);
   }
   text += std::string(": ") + what;
   // Who is where: runs of neighbours in the same state on one line each, the first few of them.
@@ -563,7 +577,8 @@ std::string Worker::fault_text(const char* what, std::optional<Site> site) const
       text += "\n  ...";
       break;
     }
-    text += end == i + 1 ? "\n  thread " + std::to_string(i) : "\n  threads " + std::to_string(i) + "-" + std::to_string(end - 1);
+    text += end == i + 1 ? "\n  thread " + std::to_string(i)
+                         : "\n  threads " + std::to_string(i) + "-" + std::to_string(end - 1);
     text += ": " + state;
     i = end;
   }
@@ -572,11 +587,12 @@ std::string Worker::fault_text(const char* what, std::optional<Site> site) const
 
 std::string Worker::describe(const void* address) const {
   for (const Fiber& f : fibers_)
-    if (f.overflowed(address)) return "the thread's stack of " + std::to_string(Fiber::kStackBytes / 1024) + " KB overflowed";
+    if (f.overflowed(address))
+      return "the thread's stack of " + std::to_string(Fiber::kStackBytes / 1024) + " KB overflowed";
   return arena_.describe(address);
 }
 
-// --- OS threads ------------------------------------------------------------------------------------------------------------
+// --- OS threads ----------------------------------------------------------------------------------
 
 // Threads that wait for grids. They stay, because fibers cannot follow a grid to another OS thread.
 class Pool {
@@ -620,8 +636,8 @@ class Pool {
   int size_ = 0, wanted_ = 0, unfinished_ = 0;
 };
 
-// The pool of this process. A forked child has none of its parent's threads and gets its own. Never destroyed, since its threads
-// never end.
+// The pool of this process. A forked child has none of its parent's threads and gets its own. Never
+// destroyed, since its threads never end.
 Pool& pool() {
   static std::mutex mutex;
   static Pool* pool = nullptr;
@@ -638,8 +654,10 @@ std::string limit_broken(const Grid& g) {
   const auto within = [](unsigned v, unsigned limit) { return v >= 1 && v <= limit; };
   if (!within(g.blocks.x, 0x7FFFFFFFu) || !within(g.blocks.y, 65535) || !within(g.blocks.z, 65535))
     return "the grid " + to_text(g.blocks) + " is outside (1..2147483647, 1..65535, 1..65535)";
-  if (!within(g.threads.x, 1024) || !within(g.threads.y, 1024) || !within(g.threads.z, 64) || volume(g.threads) > kMaxThreads)
-    return "the block " + to_text(g.threads) + " is outside (1..1024, 1..1024, 1..64) or has more than 1024 threads";
+  if (!within(g.threads.x, 1024) || !within(g.threads.y, 1024) || !within(g.threads.z, 64) ||
+      volume(g.threads) > kMaxThreads)
+    return "the block " + to_text(g.threads) +
+           " is outside (1..1024, 1..1024, 1..64) or has more than 1024 threads";
   if (g.dynamic_shared_bytes > kMaxLargeShared || (!g.large_shared && g.dynamic_shared_bytes > kMaxShared))
     return std::to_string(g.dynamic_shared_bytes) + " bytes of dynamic shared memory exceed " +
            (g.large_shared ? "227 KB" : "48 KB without LaunchConfig::large_shared");
@@ -648,12 +666,14 @@ std::string limit_broken(const Grid& g) {
 
 }  // namespace
 
-// --- the surface -----------------------------------------------------------------------------------------------------------
+// --- the surface ---------------------------------------------------------------------------------
 
 const ExecutorOptions& options() { return options_in_force; }
 
 UseOptions::UseOptions(const ExecutorOptions& o) : before_(options_in_force) {
-  if (o.threads < 1) throw std::invalid_argument("the host executor needs at least 1 OS thread, not " + std::to_string(o.threads));
+  if (o.threads < 1)
+    throw std::invalid_argument("the host executor needs at least 1 OS thread, not " +
+                                std::to_string(o.threads));
   options_in_force = o;
 }
 UseOptions::~UseOptions() { options_in_force = before_; }
@@ -667,18 +687,23 @@ void run_grid(const Grid& grid, void (*kernel)(const void*), const void* closure
   if (const std::string limit = limit_broken(grid); !limit.empty()) throw KernelFault(head + limit);
   catch_memory_faults();
   ++launch_count;
-  Launch launch{.grid = grid, .kernel = kernel, .closure = closure, .options = options_in_force, .mutex = {}, .fault = {}};
+  Launch launch{.grid = grid,
+                .kernel = kernel,
+                .closure = closure,
+                .options = options_in_force,
+                .mutex = {},
+                .fault = {}};
   const uint64_t blocks = volume(grid.blocks);
-  const int helpers = race::kOn ? 0 : static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(options_in_force.threads), blocks)) - 1;
+  const int helpers =
+      race::kOn
+          ? 0
+          : static_cast<int>(std::min<uint64_t>(static_cast<uint64_t>(options_in_force.threads), blocks)) - 1;
   const race::Watch watch(grid);
-  if (helpers == 0)
-    worker().run(launch);
-  else
-    pool().run(launch, helpers);
+  if (helpers == 0) worker().run(launch);
+  else pool().run(launch, helpers);
   if (const std::string found = watch.findings(); launch.fault.empty() && !found.empty())
     launch.fault = found + "\n  " + to_text(launch.options);
-  else if (!found.empty())
-    launch.fault += "\n" + found;
+  else if (!found.empty()) launch.fault += "\n" + found;
   if (!launch.fault.empty()) throw KernelFault(launch.fault);
 }
 
@@ -687,7 +712,9 @@ void fault(const char* what, Site site) {
   throw KernelFault(worker_here->fault_text(what, site));
 }
 
-unsigned barrier(BarrierOp op, bool predicate, Site site) { return worker_here->wait_at_barrier(op, predicate, site); }
+unsigned barrier(BarrierOp op, bool predicate, Site site) {
+  return worker_here->wait_at_barrier(op, predicate, site);
+}
 Meeting meet(WarpOp op, unsigned bytes, uint32_t mask, uint64_t value, Site site) {
   return worker_here->wait_in_meeting(op, bytes, mask, value, site);
 }
@@ -696,27 +723,33 @@ void* place_shared(SharedSlot& slot, size_t bytes, size_t alignment, const char*
 }
 void* dynamic_shared(Site site) { return worker_here->dynamic_shared(site); }
 
-std::string describe_worker_address(const void* address) { return worker_here ? worker_here->describe(address) : std::string{}; }
+std::string describe_worker_address(const void* address) {
+  return worker_here ? worker_here->describe(address) : std::string{};
+}
 
-std::string to_text(Index3 i) { return "(" + std::to_string(i.x) + "," + std::to_string(i.y) + "," + std::to_string(i.z) + ")"; }
+std::string to_text(Index3 i) {
+  return "(" + std::to_string(i.x) + "," + std::to_string(i.y) + "," + std::to_string(i.z) + ")";
+}
 
 std::string to_text(Site site) {
   std::string_view file = site.file;
   constexpr std::string_view kRoot = SIMT_SOURCE_ROOT, kUp = "../";
   if (file.starts_with(kRoot)) file.remove_prefix(kRoot.size());
-  while (file.starts_with(kUp)) file.remove_prefix(kUp.size());   // compiled by paths relative to the build folder (ci/build)
+  while (file.starts_with(kUp))
+    file.remove_prefix(kUp.size());  // compiled by paths relative to the build folder (ci/build)
   return std::string(file) + ":" + std::to_string(site.line);
 }
 
 const char* name_of(WarpOp op) {
-  constexpr const char* kNames[] = {"__syncwarp", "__shfl_sync", "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync",
-                                    "__ballot_sync", "__any_sync", "__all_sync", "__match_any_sync", "__reduce_add_sync",
-                                    "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync",
-                                    "__reduce_xor_sync"};
+  constexpr const char* kNames[] = {
+      "__syncwarp",        "__shfl_sync",       "__shfl_up_sync",    "__shfl_down_sync", "__shfl_xor_sync",
+      "__ballot_sync",     "__any_sync",        "__all_sync",        "__match_any_sync", "__reduce_add_sync",
+      "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync", "__reduce_xor_sync"};
   return kNames[static_cast<size_t>(op)];
 }
 const char* name_of(BarrierOp op) {
-  constexpr const char* kNames[] = {"__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or"};
+  constexpr const char* kNames[] = {"__syncthreads", "__syncthreads_count", "__syncthreads_and",
+                                    "__syncthreads_or"};
   return kNames[static_cast<size_t>(op)];
 }
 

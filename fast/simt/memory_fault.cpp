@@ -1,5 +1,5 @@
-// The end of a process whose kernel touched memory that it may not touch. Reports from inside a signal handler: what it reads was
-// written before the kernel ran, and the process ends whatever happens.
+// The end of a process whose kernel touched memory that it may not touch. Reports from inside a signal
+// handler: what it reads was written before the kernel ran, and the process ends whatever happens.
 #include <signal.h>
 #include <unistd.h>
 
@@ -40,8 +40,9 @@ void on_memory_fault(int signal, siginfo_t* info, void* context) {
     std::snprintf(text, sizeof text, "address %p, which is no device buffer", address);
     where = text;
   }
-  const std::string report = std::string("kernel '") + current_block.kernel + "' block " + to_text(current_block.index) + " thread " +
-                             to_text(current->index) + " " + access_kind(context) + " out of bounds: " + where + "\n";
+  const std::string report = std::string("kernel '") + current_block.kernel + "' block " +
+                             to_text(current_block.index) + " thread " + to_text(current->index) + " " +
+                             access_kind(context) + " out of bounds: " + where + "\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, report.data(), report.size());
 #if SIMT_ASAN
   __sanitizer_print_stack_trace();
@@ -76,7 +77,7 @@ struct SignalStack {
 }  // namespace
 
 void ensure_signal_stack() {
-  if (kAsan) return;   // it has made one for every thread
+  if (kAsan) return;  // it has made one for every thread
   static thread_local SignalStack stack;
 }
 

@@ -21,15 +21,14 @@ constexpr unsigned char kPattern = 0xA5;
 size_t SharedArena::bytes() { return kArenaBytes; }
 
 SharedArena::SharedArena() {
-  void* p = mmap(nullptr, kArenaBytes + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p =
+      mmap(nullptr, kArenaBytes + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) throw std::bad_alloc();
-  arena_ = static_cast<std::byte*>(p) + kPage;   // a page before and after cannot be touched
+  arena_ = static_cast<std::byte*>(p) + kPage;  // a page before and after cannot be touched
   if (mprotect(arena_, kArenaBytes, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
   top_ = arena_;
-  if (kAsan)
-    poison(arena_, kArenaBytes);
-  else
-    std::memset(arena_, kPattern, kArenaBytes);
+  if (kAsan) poison(arena_, kArenaBytes);
+  else std::memset(arena_, kPattern, kArenaBytes);
 }
 
 SharedArena::~SharedArena() {
@@ -39,10 +38,8 @@ SharedArena::~SharedArena() {
 
 void SharedArena::begin_block() {
   const size_t dirty = static_cast<size_t>(top_ - arena_);
-  if (kAsan)
-    poison(arena_, dirty);
-  else if (dirty)
-    std::memset(arena_, kPattern, dirty + kTailZone);
+  if (kAsan) poison(arena_, dirty);
+  else if (dirty) std::memset(arena_, kPattern, dirty + kTailZone);
   top_ = arena_;
   used_ = 0;
   arrays_.clear();
@@ -83,12 +80,14 @@ std::string SharedArena::describe(const void* p) const {
   const Array* nearest = nullptr;
   ptrdiff_t best = 0;
   for (const Array& a : arrays_) {
-    const ptrdiff_t distance = b < a.data ? a.data - b : b >= a.data + a.bytes ? b - (a.data + a.bytes) + 1 : 0;
+    const ptrdiff_t distance = b < a.data              ? a.data - b
+                               : b >= a.data + a.bytes ? b - (a.data + a.bytes) + 1
+                                                       : 0;
     if (!nearest || distance < best) nearest = &a, best = distance;
   }
   if (!nearest) return "shared memory before any array was reached";
-  return "shared array '" + std::string(nearest->name) + "' (" + std::to_string(nearest->bytes) + " bytes, " + to_text(nearest->site) +
-         ") at byte offset " + std::to_string(b - nearest->data);
+  return "shared array '" + std::string(nearest->name) + "' (" + std::to_string(nearest->bytes) + " bytes, " +
+         to_text(nearest->site) + ") at byte offset " + std::to_string(b - nearest->data);
 }
 
 }  // namespace assay::simt

@@ -1,5 +1,5 @@
-// The shared memory of one block. Arrays are carved out where they are first reached, with red zones around them: poisoned under
-// AddressSanitizer, otherwise filled with a pattern that is checked when the block ends.
+// The shared memory of one block. Arrays are carved out where they are first reached, with red zones around
+// them: poisoned under AddressSanitizer, otherwise filled with a pattern that is checked when the block ends.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +27,8 @@ class SharedArena {
   static size_t bytes();
   // Bytes placed since begin_block, without red zones.
   size_t used() const { return used_; }
-  // Which red zone was written since begin_block, or nothing. Finds nothing under AddressSanitizer, which reports at once.
+  // Which red zone was written since begin_block, or nothing. Finds nothing under AddressSanitizer, which
+  // reports at once.
   std::optional<std::string> damage() const;
   // "shared array 'tile' (9216 bytes), offset 9300", or an empty string when `p` is not in the arena.
   std::string describe(const void* p) const;
@@ -41,7 +42,7 @@ class SharedArena {
   };
 
   std::byte* arena_;
-  std::byte* top_;             // end of the last array
+  std::byte* top_;  // end of the last array
   size_t used_ = 0;
   std::vector<Array> arrays_;
 };

@@ -1,5 +1,6 @@
-// What a format does in each op. formats/<name>.cpp defines one constant, assay::reference::formats::<name>, and tells the
-// format's whole story from top to bottom; the table over contract/formats.def is in subject.cpp.
+// What a format does in each op. formats/<name>.cpp defines one constant, assay::reference::formats::<name>,
+// and tells the format's whole story from top to bottom; the table over contract/formats.def is in
+// subject.cpp.
 #pragma once
 #include <vector>
 
@@ -18,8 +19,8 @@ struct Format {
   void (*swizzle)(const Run&, Direction) = nullptr;
   // One delayed-scaling update. Null: the format keeps no history.
   void (*update)(const Run&) = nullptr;
-  // The steps that lead to one element: of quantize and dequantize in the given direction at (row, col) of the tensor, of
-  // scale_chain at (row, col) of x, of update for slot `col`.
+  // The steps that lead to one element: of quantize and dequantize in the given direction at (row, col) of
+  // the tensor, of scale_chain at (row, col) of x, of update for slot `col`.
   std::vector<TraceStep> (*trace)(const Run&, Direction, int64_t row, int64_t col) = nullptr;
 };
 

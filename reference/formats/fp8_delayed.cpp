@@ -1,4 +1,5 @@
-// fp8_delayed: per-tensor FP8 with a scale that earlier steps left behind, and the update that makes the next one.
+// fp8_delayed: per-tensor FP8 with a scale that earlier steps left behind, and the update that makes the next
+// one.
 #include <cstring>
 #include <limits>
 #include <vector>
@@ -13,11 +14,12 @@ namespace {
 
 void quantize(const Run& run, Direction d) {
   const Quantizer& q = run.quantizer(d);
-  const Values x = seen(run, d);                                             // N3.9: one scale, so the transpose's codes are the codes' transpose
-  const double scale = scalar(run.input(d, "given.scale"));                  // N3.11
-  store_scalar(run.output(d, "amax"), tensor_amax(x, scalar(run.input(d, "prior.amax")), run.threads));   // N3.1
-  store_scalar(run.output(d, "scale_inv"), decode_scale(scale));             // N3.7
-  store(run.output(d, "data"), per_tensor_elements(x, {{scale}}, q, run.threads));   // N6.1
+  const Values x = seen(run, d);  // N3.9: one scale, so the transpose's codes are the codes' transpose
+  const double scale = scalar(run.input(d, "given.scale"));  // N3.11
+  store_scalar(run.output(d, "amax"),
+               tensor_amax(x, scalar(run.input(d, "prior.amax")), run.threads));    // N3.1
+  store_scalar(run.output(d, "scale_inv"), decode_scale(scale));                    // N3.7
+  store(run.output(d, "data"), per_tensor_elements(x, {{scale}}, q, run.threads));  // N6.1
 }
 
 // N4: one slot. Floats are moved as they are, so that what rolls keeps its bits.
@@ -37,13 +39,13 @@ Updated updated(const Slot& old, const float* reduced, const Update& op, Encodin
   const size_t length = h.size();
   const bool bulk = op.rule == UpdateRule::bulk, unfused = op.rule == UpdateRule::unfused;
   float last = h[0];
-  if (reduced && *reduced != 0.0f) last = *reduced;                          // N4.1: NaN is not 0.0
+  if (reduced && *reduced != 0.0f) last = *reduced;  // N4.1: NaN is not 0.0
 
-  std::vector<float> window(h.begin() + 1, h.end());                         // N4.2: a[i] = h[i+1], a[L-1] = last
+  std::vector<float> window(h.begin() + 1, h.end());  // N4.2: a[i] = h[i+1], a[L-1] = last
   window.push_back(last);
 
   Updated u{old, last, 0};
-  const bool rolls = !(bulk && last == 0.0f);                                // N4.3; N4.4 and N4.5 always roll
+  const bool rolls = !(bulk && last == 0.0f);  // N4.3; N4.4 and N4.5 always roll
   if (rolls) {
     for (size_t i = 1; i < length; ++i) u.slot.history[i] = window[i];
     u.slot.history[0] = 0.0f;
@@ -53,19 +55,21 @@ Updated updated(const Slot& old, const float* reduced, const Update& op, Encodin
     u.amax = last;
   } else if (rolls) {
     for (const float a : window) {
-      if (unfused && std::isnan(a)) u.amax = kNaN;                           // N4.5: NaN wins, and nothing is larger than it
-      else if (a > u.amax) u.amax = a;                                       // N4.2: false for NaN
+      if (unfused && std::isnan(a)) u.amax = kNaN;  // N4.5: NaN wins, and nothing is larger than it
+      else if (a > u.amax) u.amax = a;              // N4.2: false for NaN
     }
   }
 
-  if (std::isfinite(u.amax) && u.amax > 0) {                                 // N4.6: else the old scale stays
+  if (std::isfinite(u.amax) && u.amax > 0) {  // N4.6: else the old scale stays
     const double max = max_of(element);
-    const auto less_margin = [&](double v) { return narrowed(std::scalbln(v, -static_cast<long>(op.margin))); };   // fl(v * 2^-margin)
-    const double s = unfused ? less_margin(narrowed(narrowed(1.0 / u.amax) * max))   // N4.5
-                             : narrowed(less_margin(max) / u.amax);          // N4.6
+    const auto less_margin = [&](double v) {
+      return narrowed(std::scalbln(v, -static_cast<long>(op.margin)));
+    };                                                                              // fl(v * 2^-margin)
+    const double s = unfused ? less_margin(narrowed(narrowed(1.0 / u.amax) * max))  // N4.5
+                             : narrowed(less_margin(max) / u.amax);                 // N4.6
     u.slot.scale = static_cast<float>(s);
   }
-  const bool clamped = unfused ? u.slot.scale == kInfinity : std::isinf(u.slot.scale);   // N4.7
+  const bool clamped = unfused ? u.slot.scale == kInfinity : std::isinf(u.slot.scale);  // N4.7
   if (clamped) u.slot.scale = std::numeric_limits<float>::max();
   return u;
 }
@@ -102,7 +106,8 @@ void update(const Run& run) {
   const int64_t length = history.plane->logical.rows, slots = history.plane->logical.cols;
   for (int64_t slot = 0; slot < slots; ++slot) {
     const Slot next = updated_slot(run, slot).slot;
-    for (int64_t i = 0; i < length; ++i) move_to(history, i * slots + slot, next.history[static_cast<size_t>(i)]);
+    for (int64_t i = 0; i < length; ++i)
+      move_to(history, i * slots + slot, next.history[static_cast<size_t>(i)]);
     move_to(scale, slot, next.scale);
   }
 }
@@ -112,14 +117,17 @@ std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t c
   if (run.problem.as<Update>()) {
     const Updated u = updated_slot(run, col);
     const bool most_recent = run.problem.as<Update>()->algo == AmaxAlgo::most_recent;
-    return {bits_step("N4.1", "latest amax", u.last), value_step("N4.2", most_recent ? "amax: the latest" : "amax over the window", u.amax),
+    return {bits_step("N4.1", "latest amax", u.last),
+            value_step("N4.2", most_recent ? "amax: the latest" : "amax over the window", u.amax),
             bits_step("N4.6", "new scale (N4.7 applied)", u.slot.scale)};
   }
   const Quantizer& q = run.quantizer(d);
   const Values x = values(run.input("x"), run.threads);
   const double scale = scalar(run.input(d, "given.scale")), prior = scalar(run.input(d, "prior.amax"));
-  std::vector<TraceStep> steps = {value_step("N3.1", "prior amax", prior), value_step("N3.1", "amax of the tensor", tensor_amax(x, prior, run.threads)),
-                                  value_step("N3.11", "scale (given)", scale), value_step("N3.7", "decode scale", decode_scale(scale))};
+  std::vector<TraceStep> steps = {
+      value_step("N3.1", "prior amax", prior),
+      value_step("N3.1", "amax of the tensor", tensor_amax(x, prior, run.threads)),
+      value_step("N3.11", "scale (given)", scale), value_step("N3.7", "decode scale", decode_scale(scale))};
   for (TraceStep& step : trace_element(x(row, col), {scale}, q, "N3.8")) steps.push_back(std::move(step));
   return steps;
 }

@@ -12,13 +12,14 @@ void copy(const ConstBuffer& from, const Buffer& to) {
   if (!from.bytes.empty()) std::memcpy(to.bytes.data(), from.bytes.data(), from.bytes.size());
 }
 
-void quantize(const Run& run, Direction d) { copy(run.input("x"), run.output(d, "data")); }   // N7.1, N6.1
+void quantize(const Run& run, Direction d) { copy(run.input("x"), run.output(d, "data")); }  // N7.1, N6.1
 
-void dequantize(const Run& run, Direction d) { copy(run.input(d, "data"), run.output("y")); }   // N7.1
+void dequantize(const Run& run, Direction d) { copy(run.input(d, "data"), run.output("y")); }  // N7.1
 
 std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t col) {
   const ConstBuffer& from = run.problem.as<Quantize>() ? run.input("x") : run.input(d, "data");
-  return {code_step("N7.1", "bytes, copied", from.plane->encoding, load(from, row * from.plane->logical.cols + col))};
+  return {code_step("N7.1", "bytes, copied", from.plane->encoding,
+                    load(from, row * from.plane->logical.cols + col))};
 }
 
 }  // namespace

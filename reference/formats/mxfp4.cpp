@@ -1,5 +1,6 @@
-// mxfp4: E2M1 elements in pairs, one E8M0 scale for every 32 along the contracted dimension. Columns are stored transposed, so that the
-// pairs of both directions lie along their blocks (N15.4). The rest is a microscaling format like any other (reference/mx.h).
+// mxfp4: E2M1 elements in pairs, one E8M0 scale for every 32 along the contracted dimension. Columns are
+// stored transposed, so that the pairs of both directions lie along their blocks (N15.4). The rest is a
+// microscaling format like any other (reference/mx.h).
 #include "reference/formats/format.h"
 #include "reference/mx.h"
 #include "reference/scaling.h"
@@ -15,10 +16,10 @@ constexpr MxFormat kMxfp4 = {scaled_amax, "N15.1", "N15.2", "N15.3"};
 
 }  // namespace
 
-const Format formats::mxfp4 = {
-    .quantize = [](const Run& run, Direction d) { quantize_mx(run, d, kMxfp4); },
-    .dequantize = dequantize_mx,
-    .scale_chain = [](const Run& run) { scale_chain_mx(run, kMxfp4); },
-    .trace = [](const Run& run, Direction d, int64_t row, int64_t col) { return trace_mx(run, d, row, col, kMxfp4); }};
+const Format formats::mxfp4 = {.quantize = [](const Run& run, Direction d) { quantize_mx(run, d, kMxfp4); },
+                               .dequantize = dequantize_mx,
+                               .scale_chain = [](const Run& run) { scale_chain_mx(run, kMxfp4); },
+                               .trace = [](const Run& run, Direction d, int64_t row,
+                                           int64_t col) { return trace_mx(run, d, row, col, kMxfp4); }};
 
 }  // namespace assay::reference

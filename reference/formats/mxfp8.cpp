@@ -1,5 +1,6 @@
-// mxfp8: FP8 elements, one E8M0 scale for every 32 along the contracted dimension. Row data are scaled along rows, column data down columns,
-// and both are stored as x is (N6.1). From the amax on it is a microscaling format like any other (reference/mx.h).
+// mxfp8: FP8 elements, one E8M0 scale for every 32 along the contracted dimension. Row data are scaled along
+// rows, column data down columns, and both are stored as x is (N6.1). From the amax on it is a microscaling
+// format like any other (reference/mx.h).
 #include "reference/formats/format.h"
 #include "reference/mx.h"
 #include "reference/scaling.h"
@@ -15,10 +16,10 @@ constexpr MxFormat kMxfp8 = {scaled_amax, "N5.1", "N5.2", "N5.5"};
 
 }  // namespace
 
-const Format formats::mxfp8 = {
-    .quantize = [](const Run& run, Direction d) { quantize_mx(run, d, kMxfp8); },
-    .dequantize = dequantize_mx,
-    .scale_chain = [](const Run& run) { scale_chain_mx(run, kMxfp8); },
-    .trace = [](const Run& run, Direction d, int64_t row, int64_t col) { return trace_mx(run, d, row, col, kMxfp8); }};
+const Format formats::mxfp8 = {.quantize = [](const Run& run, Direction d) { quantize_mx(run, d, kMxfp8); },
+                               .dequantize = dequantize_mx,
+                               .scale_chain = [](const Run& run) { scale_chain_mx(run, kMxfp8); },
+                               .trace = [](const Run& run, Direction d, int64_t row,
+                                           int64_t col) { return trace_mx(run, d, row, col, kMxfp8); }};
 
 }  // namespace assay::reference

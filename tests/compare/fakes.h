@@ -1,40 +1,40 @@
-// Subjects that misbehave in one known way each; for what they do not spoil they ask the reference. All run on one OS thread: these tests fork
-// workers out of a process that has run subjects itself, and OpenMP's threads do not survive a fork.
+// Subjects that misbehave in one known way each; for what they do not spoil they ask the reference. All run
+// on one OS thread: these tests fork workers out of a process that has run subjects itself, and OpenMP's
+// threads do not survive a fork.
 #pragma once
+#include <unistd.h>
 #include <csignal>
 #include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <unistd.h>
 
 #include "compare/process/guarded_run.h"
+#include "compare/subjects/forwarding.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 
 namespace assay::fakes {
 
 // Runs the reference, then `spoil` on the outputs.
-class Spoiled final : public Subject {
+class Spoiled final : public ForwardingSubject {
  public:
   using Spoil = std::function<void(const Problem&, std::span<const Buffer>, const Environment&)>;
-  Spoiled(std::string name, Spoil spoil) : name_(std::move(name)), spoil_(std::move(spoil)), reference_(make_reference_subject()) {}
-  std::string_view name() const override { return name_; }
+  Spoiled(std::string name, Spoil spoil)
+      : ForwardingSubject(make_reference_subject(), std::move(name)), spoil_(std::move(spoil)) {}
   Support present() const override { return present_; }
-  Support supports(const Problem& p) const override { return supports_.yes ? reference_->supports(p) : supports_; }
-  Served run(const Problem& p, std::span<const ConstBuffer> in, std::span<const Buffer> out, const Environment& env) override {
+  Served run(const Problem& p, std::span<const ConstBuffer> in, std::span<const Buffer> out,
+             const Environment& env) override {
     Environment alone = env;
     alone.threads = 1;
-    reference_->run(p, in, out, alone);
+    ForwardingSubject::run(p, in, out, alone);
     if (spoil_) spoil_(p, out, env);
     return {"fake", 1};
   }
-  Support present_, supports_;
+  Support present_;
 
  private:
-  std::string name_;
   Spoil spoil_;
-  std::unique_ptr<Subject> reference_;
 };
 
 inline Subjects with(std::string name, Spoiled::Spoil spoil) {
@@ -50,7 +50,8 @@ inline Problem problem(const std::string& line) {
   return *p;
 }
 
-// The output of this name. Claims run further lines, of one direction say, which lack some planes: what is spoiled there is nobody's.
+// The output of this name. Claims run further lines, of one direction say, which lack some planes: what is
+// spoiled there is nobody's.
 inline const Buffer* output(std::span<const Buffer> out, std::string_view name) {
   static std::vector<std::byte> scratch(1 << 20);
   static const Buffer nobodys{nullptr, scratch};

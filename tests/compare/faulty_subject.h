@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compare/process/guarded_run.h"
+#include "compare/subjects/forwarding.h"
 #include "contract/line.h"
 #include "fast/subject_host.h"
 #include "reference/subject.h"
@@ -14,22 +15,21 @@
 namespace assay {
 
 // What the fault does to the outputs of a right run.
-using Fault = std::function<void(const Problem&, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs)>;
+using Fault =
+    std::function<void(const Problem&, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs)>;
 
-class FaultySubject : public Subject {
+class FaultySubject : public ForwardingSubject {
  public:
-  explicit FaultySubject(Fault fault) : right_(make_reference_subject()), fault_(std::move(fault)) {}
-  std::string_view name() const override { return "faulty"; }
-  Support supports(const Problem& p) const override { return right_->supports(p); }
-  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& env) override {
-    const Served served = right_->run(p, inputs, outputs, env);
+  explicit FaultySubject(Fault fault)
+      : ForwardingSubject(make_reference_subject(), "faulty"), fault_(std::move(fault)) {}
+  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+             const Environment& env) override {
+    const Served served = ForwardingSubject::run(p, inputs, outputs, env);
     fault_(p, inputs, outputs);
     return served;
   }
-  std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d, int64_t r, int64_t c) override { return right_->trace(p, inputs, d, r, c); }
 
  private:
-  std::unique_ptr<Subject> right_;
   Fault fault_;
 };
 

@@ -7,7 +7,8 @@ namespace assay {
 namespace {
 
 TEST(Environment, ParseOfPrintIsTheSame) {
-  for (const char* text : {"", "threads=2", "order=reverse", "order=17,poison=ff", "threads=2,order=17,poison=0a,alignment=2"}) {
+  for (const char* text :
+       {"", "threads=2", "order=reverse", "order=17,poison=ff", "threads=2,order=17,poison=0a,alignment=2"}) {
     const auto env = parse_environment(text);
     ASSERT_TRUE(env) << text << ": " << env.error().text();
   }
@@ -19,9 +20,13 @@ TEST(Environment, ParseOfPrintIsTheSame) {
 }
 
 TEST(Environment, ErrorsSayWhatIsExpected) {
-  EXPECT_EQ(parse_environment("threads=0").error().text(), "column 1: expected threads=<1..1024>, found 'threads=0'");
-  EXPECT_EQ(parse_environment("order=1,poson=3").error().text(), "column 9: unknown environment key 'poson' (did you mean 'poison'?)");
-  for (const char* bad : {"threads", "poison=123", "poison=zz", "alignment=3", "alignment=8192", "order=-1", "x"}) EXPECT_FALSE(parse_environment(bad)) << bad;
+  EXPECT_EQ(parse_environment("threads=0").error().text(),
+            "column 1: expected threads=<1..1024>, found 'threads=0'");
+  EXPECT_EQ(parse_environment("order=1,poson=3").error().text(),
+            "column 9: unknown environment key 'poson' (did you mean 'poison'?)");
+  for (const char* bad :
+       {"threads", "poison=123", "poison=zz", "alignment=3", "alignment=8192", "order=-1", "x"})
+    EXPECT_FALSE(parse_environment(bad)) << bad;
 }
 
 }  // namespace

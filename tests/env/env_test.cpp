@@ -1,5 +1,5 @@
-// hand:env. The floating-point environment of both sides, with the flags that they are built with and on the threads and fibers
-// that they run on (N1.1); and that the probe finds what it is meant to find.
+// hand:env. The floating-point environment of both sides, with the flags that they are built with and on the
+// threads and fibers that they run on (N1.1); and that the probe finds what it is meant to find.
 #include <gtest/gtest.h>
 
 #include <cfenv>

@@ -20,7 +20,8 @@
 namespace assay::fast_host {
 namespace {
 
-constexpr Encoding kSmall[] = {Encoding::bf16, Encoding::f16, Encoding::e4m3, Encoding::e5m2, Encoding::e2m3, Encoding::e3m2, Encoding::e2m1};
+constexpr Encoding kSmall[] = {Encoding::bf16, Encoding::f16,  Encoding::e4m3, Encoding::e5m2,
+                               Encoding::e2m3, Encoding::e3m2, Encoding::e2m1};
 
 double value(uint32_t f32_bits) { return static_cast<double>(std::bit_cast<float>(f32_bits)); }
 
@@ -48,12 +49,16 @@ uint32_t by_table_name(const std::string& name, uint32_t bits) {
   if (name == "te_float_to_e8m0") return encode_e8m0(bits);
   const Encoding to = *encoding_named(name.substr(0, name.find('.')));
   const bool sat = name.find("nosat") == std::string::npos && to != Encoding::bf16 && to != Encoding::f16;
-  const Round round = name.find(".rz") != std::string::npos ? Round::rz : name.find(".rp") != std::string::npos ? Round::rp : Round::rne;
+  const Round round = name.find(".rz") != std::string::npos   ? Round::rz
+                      : name.find(".rp") != std::string::npos ? Round::rp
+                                                              : Round::rne;
   return encode_to(to, bits, round, sat ? Overflow::sat : Overflow::nosat);
 }
 
 TEST(Lanes, CastsEqualTheTables) {
-  for (const auto& [name, source] : {std::pair{"tab_bf16_all_a", Encoding::bf16}, {"tab_f16_all_a", Encoding::f16}, {"tab_f32_modes", Encoding::f32}}) {
+  for (const auto& [name, source] : {std::pair{"tab_bf16_all_a", Encoding::bf16},
+                                     {"tab_f16_all_a", Encoding::f16},
+                                     {"tab_f32_modes", Encoding::f32}}) {
     const safetensors::File file = vectors(name);
     const std::vector<uint32_t> in = elements(*file.find("input"));
     int tables = 0;
@@ -63,7 +68,8 @@ TEST(Lanes, CastsEqualTheTables) {
       ASSERT_EQ(in.size(), want.size());
       ++tables;
       for (size_t i = 0; i < in.size(); ++i)
-        ASSERT_EQ(by_table_name(t.name, decode_from(source, in[i])), want[i]) << name << ' ' << t.name << " of " << std::hex << in[i];
+        ASSERT_EQ(by_table_name(t.name, decode_from(source, in[i])), want[i])
+            << name << ' ' << t.name << " of " << std::hex << in[i];
     }
     EXPECT_GE(tables, 3) << name;
   }
@@ -73,7 +79,7 @@ TEST(Lanes, DecodingEqualsTheTables) {
   const safetensors::File file = vectors("tab_decode");
   int judged = 0;
   for (const safetensors::Tensor& t : file.tensors()) {
-    if (t.name.find("te_dequant_ref_scale") != std::string::npos) continue;   // informs only
+    if (t.name.find("te_dequant_ref_scale") != std::string::npos) continue;  // informs only
     const std::vector<uint32_t> want = elements(t);
     for (uint32_t code = 0; code < want.size(); ++code, ++judged) {
       uint32_t got;
@@ -98,7 +104,8 @@ TEST(Lanes, CastsChooseTheRightNeighbour) {
   for (Encoding to : kSmall) {
     const EncodingInfo& e = info(to);
     const uint32_t sign = 1u << (e.bits - 1);
-    const double largest = value(decode_from(to, e.max_finite)), last_step = largest - value(decode_from(to, e.max_finite - 1));
+    const double largest = value(decode_from(to, e.max_finite)),
+                 last_step = largest - value(decode_from(to, e.max_finite - 1));
     for_sampled_f32([&](uint32_t x) {
       if (is_nan(x) || (x & kAbs) == kInf) return;
       const double a = std::fabs(value(x));
@@ -107,16 +114,19 @@ TEST(Lanes, CastsChooseTheRightNeighbour) {
         ASSERT_EQ((code & sign) != 0, (x & kSign) != 0);
         ASSERT_LE(magnitude, e.max_finite);
         const double v = value(decode_from(to, magnitude));
-        const double above = magnitude == e.max_finite ? largest + last_step : value(decode_from(to, magnitude + 1));
+        const double above =
+            magnitude == e.max_finite ? largest + last_step : value(decode_from(to, magnitude + 1));
         const double below = magnitude == 0 ? 0 : value(decode_from(to, magnitude - 1));
         if (a >= largest) {
           ASSERT_EQ(magnitude, e.max_finite);
         } else if (round == Round::rz) {
           ASSERT_TRUE(v <= a && a < above) << e.name << ' ' << std::hex << x;
         } else {
-          const double d = std::fabs(a - v), to_above = above - a, to_below = magnitude == 0 ? d + 1 : a - below;
+          const double d = std::fabs(a - v), to_above = above - a,
+                       to_below = magnitude == 0 ? d + 1 : a - below;
           ASSERT_TRUE(d <= to_above && d <= to_below) << e.name << ' ' << std::hex << x;
-          ASSERT_TRUE((d != to_above && d != to_below) || magnitude % 2 == 0) << e.name << " tie " << std::hex << x;
+          ASSERT_TRUE((d != to_above && d != to_below) || magnitude % 2 == 0)
+              << e.name << " tie " << std::hex << x;
         }
       }
     });
@@ -126,15 +136,19 @@ TEST(Lanes, CastsChooseTheRightNeighbour) {
 TEST(Lanes, OverflowWithoutSaturation) {
   for (Encoding to : kSmall) {
     const EncodingInfo& e = info(to);
-    if (to == Encoding::e2m1 || to == Encoding::e2m3 || to == Encoding::e3m2) continue;   // they always saturate
+    if (to == Encoding::e2m1 || to == Encoding::e2m3 || to == Encoding::e3m2)
+      continue;  // they always saturate
     const uint32_t sign = 1u << (e.bits - 1), beyond = e.infinity == kNoCode ? e.nan : e.infinity;
-    const double largest = value(decode_from(to, e.max_finite)), step = largest - value(decode_from(to, e.max_finite - 1));
+    const double largest = value(decode_from(to, e.max_finite)),
+                 step = largest - value(decode_from(to, e.max_finite - 1));
     const float tie = static_cast<float>(largest + step / 2);
     // An odd largest code rounds its tie away from itself, an even one to itself.
     const bool tie_overflows = e.max_finite % 2 == 1;
     for (uint32_t s : {0u, kSign}) {
       const uint32_t code_sign = s ? sign : 0;
-      EXPECT_EQ(encode_to(to, std::bit_cast<uint32_t>(tie) | s, Round::rne, Overflow::nosat), (tie_overflows ? beyond : e.max_finite) | code_sign) << e.name;
+      EXPECT_EQ(encode_to(to, std::bit_cast<uint32_t>(tie) | s, Round::rne, Overflow::nosat),
+                (tie_overflows ? beyond : e.max_finite) | code_sign)
+          << e.name;
       EXPECT_EQ(encode_to(to, kInf | s, Round::rne, Overflow::nosat), beyond | code_sign) << e.name;
       EXPECT_EQ(encode_to(to, kInf | s, Round::rz, Overflow::nosat), beyond | code_sign) << e.name;
       EXPECT_EQ(encode_to(to, kInf | s, Round::rne, Overflow::sat), e.max_finite | code_sign) << e.name;
@@ -175,7 +189,8 @@ TEST(Lanes, PackedWordsAgreeWithSingleElements) {
     for (int i = 0; i < 200000; ++i) {
       seed = seed * 1664525u + 1013904223u;
       // Every other word draws its halves from NaN, infinity and their neighbours.
-      const uint32_t edge = S::kInfCode | S::kInfCode << 16, word = (i % 2 ? seed : edge + (seed & 0x00030003u) - 0x00010001u) & 0x7FFF7FFFu;
+      const uint32_t edge = S::kInfCode | S::kInfCode << 16,
+                     word = (i % 2 ? seed : edge + (seed & 0x00030003u) - 0x00010001u) & 0x7FFF7FFFu;
       const uint32_t low = word & 0xFFFFu, high = word >> 16, other = (seed >> 3) & 0x7FFF7FFFu;
       EXPECT_EQ(S::max(word, other), std::max(low, other & 0xFFFFu) | std::max(high, other >> 16) << 16);
       EXPECT_EQ(S::any_nan(word), low > S::kInfCode || high > S::kInfCode);
@@ -196,7 +211,8 @@ TEST(Lanes, PowersOfTwoRoundOnce) {
     const int n = static_cast<int>(seed >> 7) % 400 - (i % 5 == 0 ? 300 : 60);
     if (is_nan(x)) continue;
     const float want = static_cast<float>(std::ldexp(value(x), n));
-    ASSERT_EQ(times_power_of_two(x, n), std::bit_cast<uint32_t>(want)) << std::hex << x << std::dec << ' ' << n;
+    ASSERT_EQ(times_power_of_two(x, n), std::bit_cast<uint32_t>(want))
+        << std::hex << x << std::dec << ' ' << n;
   }
   EXPECT_EQ(times_power_of_two(0x43E00000u, 5000), kInf);
   EXPECT_EQ(times_power_of_two(0xC3E00000u, -5000), kSign);
@@ -206,21 +222,21 @@ TEST(Lanes, PowersOfTwoRoundOnce) {
 TEST(Lanes, CurrentScale) {
   CurrentScale e4m3;
   e4m3.largest = kLargest<Encoding::e4m3>;
-  EXPECT_EQ(e4m3.largest, 0x43E00000u);                    // 448
-  EXPECT_EQ(kLargest<Encoding::e5m2>, 0x47600000u);        // 57344
-  EXPECT_EQ(e4m3(0x43E00000u).scale, kOne);                      // 448 / 448
-  EXPECT_EQ(e4m3(0x40400000u).scale, 0x43155555u);               // 448 / 3 = 149.33333
+  EXPECT_EQ(e4m3.largest, 0x43E00000u);              // 448
+  EXPECT_EQ(kLargest<Encoding::e5m2>, 0x47600000u);  // 57344
+  EXPECT_EQ(e4m3(0x43E00000u).scale, kOne);          // 448 / 448
+  EXPECT_EQ(e4m3(0x40400000u).scale, 0x43155555u);   // 448 / 3 = 149.33333
   EXPECT_EQ(e4m3(0).scale, kOne);
   EXPECT_EQ(e4m3(kInf).scale, kOne);
   EXPECT_EQ(e4m3(kNan).scale, kOne);
-  EXPECT_EQ(e4m3(1).scale, kMaxFinite);                          // overflows
+  EXPECT_EQ(e4m3(1).scale, kMaxFinite);  // overflows
   EXPECT_EQ(reciprocal(kMaxFinite), 0x00200000u);
   EXPECT_EQ(reciprocal(0), kInf);
   EXPECT_EQ(reciprocal(0xFFC00000u), kNan);
   CurrentScale pow2 = e4m3;
   pow2.pow2 = true;
-  EXPECT_EQ(pow2(0x40400000u).scale, 0x43000000u);               // 128
-  EXPECT_EQ(pow2(1).scale, 0x7F000000u);                         // 2^127
+  EXPECT_EQ(pow2(0x40400000u).scale, 0x43000000u);  // 128
+  EXPECT_EQ(pow2(1).scale, 0x7F000000u);            // 2^127
   EXPECT_EQ(pow2(0).scale, kOne);
   CurrentScale other = e4m3;
   other.inf_amax = InfAmax::zero;
@@ -229,14 +245,15 @@ TEST(Lanes, CurrentScale) {
   EXPECT_EQ(other(1).scale, 0x7F7F0000u);
   CurrentScale eps = e4m3;
   eps.eps = 0x3F800000u;
-  EXPECT_EQ(eps(0).scale, e4m3.largest);                         // 448 / 1
+  EXPECT_EQ(eps(0).scale, e4m3.largest);  // 448 / 1
   EXPECT_EQ(eps(kNan).scale, kOne);
 }
 
 // Hand-worked: N4.5 to N4.7.
 TEST(Lanes, DelayedScale) {
-  DelayedScale bulk{kLargest<Encoding::e4m3>, UpdateRule::bulk, 0}, unfused{kLargest<Encoding::e4m3>, UpdateRule::unfused, 0};
-  EXPECT_EQ(bulk(0x40000000u, kOne), 0x43600000u);         // 448 / 2
+  DelayedScale bulk{kLargest<Encoding::e4m3>, UpdateRule::bulk, 0},
+      unfused{kLargest<Encoding::e4m3>, UpdateRule::unfused, 0};
+  EXPECT_EQ(bulk(0x40000000u, kOne), 0x43600000u);  // 448 / 2
   EXPECT_EQ(bulk(0, 0x40000000u), 0x40000000u);
   EXPECT_EQ(bulk(kInf, 0x40000000u), 0x40000000u);
   EXPECT_EQ(bulk(kNan, 0x40000000u), 0x40000000u);
@@ -245,14 +262,15 @@ TEST(Lanes, DelayedScale) {
   EXPECT_EQ(bulk(0, kInf), kMaxFinite);
   EXPECT_EQ(bulk(0, kSign | kInf), kMaxFinite);
   EXPECT_EQ(unfused(0, kSign | kInf), kSign | kInf);
-  EXPECT_EQ(bulk(0x40400000u, kOne), 0x43155555u);         // 448 / 3
-  EXPECT_EQ(unfused(0x40400000u, kOne), 0x43155556u);      // 448 * fl(1 / 3)
+  EXPECT_EQ(bulk(0x40400000u, kOne), 0x43155555u);     // 448 / 3
+  EXPECT_EQ(unfused(0x40400000u, kOne), 0x43155556u);  // 448 * fl(1 / 3)
   bulk.margin = unfused.margin = 2;
-  EXPECT_EQ(bulk(0x40000000u, kOne), 0x42600000u);         // 448 / 4 / 2
+  EXPECT_EQ(bulk(0x40000000u, kOne), 0x42600000u);  // 448 / 4 / 2
   EXPECT_EQ(unfused(0x40000000u, kOne), 0x42600000u);
-  bulk.margin = unfused.margin = 140;                      // 448 * 2^-140 is subnormal, and so is the quotient after the division
-  EXPECT_EQ(bulk(0x40400000u, kOne), std::bit_cast<uint32_t>(static_cast<float>(std::ldexp(448.0, -140) / 3)));
-  EXPECT_EQ(unfused(0x00000400u, kOne), kMaxFinite);       // overflows before the margin is applied
+  bulk.margin = unfused.margin = 140;  // 448 * 2^-140 is subnormal, and so is the quotient after the division
+  EXPECT_EQ(bulk(0x40400000u, kOne),
+            std::bit_cast<uint32_t>(static_cast<float>(std::ldexp(448.0, -140) / 3)));
+  EXPECT_EQ(unfused(0x00000400u, kOne), kMaxFinite);  // overflows before the margin is applied
   EXPECT_NE(bulk(0x00000400u, kOne), kMaxFinite);
 }
 

@@ -28,7 +28,8 @@ inline uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 33)) * 0xC4CEB9FE1A85EC53ull;
   return x ^ (x >> 33);
 }
-// Values of the source's middle exponents, and in every 61st element any pattern at all: NaN, infinities, subnormals, zeros.
+// Values of the source's middle exponents, and in every 61st element any pattern at all: NaN, infinities,
+// subnormals, zeros.
 inline Bytes filled(const Plane& plane) {
   Bytes out(plane.bytes());
   const EncodingInfo& e = info(plane.encoding);
@@ -36,10 +37,13 @@ inline Bytes filled(const Plane& plane) {
     const uint64_t h = mix(static_cast<uint64_t>(i) * 977 + plane.name.size());
     uint32_t code = static_cast<uint32_t>(h);
     if (plane.name == "noop") code = 0;
-    else if (plane.padded.count() == 1 && e.bits == 32 && plane.name != "x") code = 0x3FA00000u + (code & 0xFFFFF);   // a scale or an amax
-    else if (e.has_sign() && e.bits >= 16 && h % 61 != 0) code = (code & ~(((1u << e.exponent_bits) - 1) << e.mantissa_bits)) |
-                                                               static_cast<uint32_t>(e.bias - 4 + static_cast<int>(h >> 40) % 8) << e.mantissa_bits;
-    if (plane.packed) out[static_cast<size_t>(i / 2)] |= static_cast<std::byte>((code & 0xF) << (i % 2 * 4));   // N6.8
+    else if (plane.padded.count() == 1 && e.bits == 32 && plane.name != "x")
+      code = 0x3FA00000u + (code & 0xFFFFF);  // a scale or an amax
+    else if (e.has_sign() && e.bits >= 16 && h % 61 != 0)
+      code = (code & ~(((1u << e.exponent_bits) - 1) << e.mantissa_bits)) |
+             static_cast<uint32_t>(e.bias - 4 + static_cast<int>(h >> 40) % 8) << e.mantissa_bits;
+    if (plane.packed)
+      out[static_cast<size_t>(i / 2)] |= static_cast<std::byte>((code & 0xF) << (i % 2 * 4));  // N6.8
     else std::memcpy(out.data() + i * e.bytes(), &code, static_cast<size_t>(e.bytes()));
   }
   return out;
@@ -55,7 +59,8 @@ inline Ran run(const Problem& p, Subject& subject, const Environment& env = {}, 
   Ran r{input_planes(p), output_planes(p), {}, {}, {}};
   std::vector<ConstBuffer> inputs;
   std::vector<Buffer> outputs;
-  for (const Plane& plane : r.in_planes) r.in.push_back(given.contains(plane.name) ? given.at(plane.name) : filled(plane));
+  for (const Plane& plane : r.in_planes)
+    r.in.push_back(given.contains(plane.name) ? given.at(plane.name) : filled(plane));
   for (size_t i = 0; i < r.in.size(); ++i) inputs.push_back({&r.in_planes[i], r.in[i]});
   for (const Plane& plane : r.out_planes) r.out[plane.name] = Bytes(plane.bytes(), std::byte{env.poison});
   for (const Plane& plane : r.out_planes) outputs.push_back({&plane, r.out[plane.name]});
@@ -72,7 +77,8 @@ inline void expect_equal(const Planes& got, const Planes& want, const std::strin
     const Bytes& other = got.at(name);
     ASSERT_EQ(other.size(), bytes.size()) << what << ' ' << name;
     for (size_t i = 0; i < bytes.size(); ++i)
-      ASSERT_EQ(std::to_integer<int>(other[i]), std::to_integer<int>(bytes[i])) << what << ": " << name << " byte " << i << " of " << bytes.size();
+      ASSERT_EQ(std::to_integer<int>(other[i]), std::to_integer<int>(bytes[i]))
+          << what << ": " << name << " byte " << i << " of " << bytes.size();
   }
 }
 inline uint32_t at(const Bytes& bytes, int64_t index, int size) {

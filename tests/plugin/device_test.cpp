@@ -1,4 +1,5 @@
-// Plugins of device pointers, on a device that is host memory under another name: what goes in and comes out, guards, errors, absence, times.
+// Plugins of device pointers, on a device that is host memory under another name: what goes in and comes out,
+// guards, errors, absence, times.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -8,8 +9,8 @@
 #include <sstream>
 
 #include "compare/commands/bench.h"
-#include "compare/subjects/plugin.h"
 #include "compare/judge/cases.h"
+#include "compare/subjects/plugin.h"
 #include "contract/line.h"
 #include "fixtures/json.h"
 #include "reference/subject.h"
@@ -22,7 +23,9 @@ class PretendDevice final : public DeviceMemory {
   explicit PretendDevice(Support present = {}) : present_(std::move(present)) {}
   ~PretendDevice() override { EXPECT_TRUE(blocks_.empty()) << blocks_.size() << " blocks were not released"; }
   Support present() const override { return present_; }
-  void* allocate(size_t bytes) override { return *blocks_.insert(std::aligned_alloc(256, (bytes + 255) / 256 * 256)).first; }
+  void* allocate(size_t bytes) override {
+    return *blocks_.insert(std::aligned_alloc(256, (bytes + 255) / 256 * 256)).first;
+  }
   void release(void* block) noexcept override {
     EXPECT_EQ(blocks_.erase(block), 1u);
     std::free(block);
@@ -32,9 +35,11 @@ class PretendDevice final : public DeviceMemory {
   void synchronize() override {
     if (const char* error = std::getenv("ASSAY_TEST_DEVICE_ERROR")) throw std::runtime_error(error);
   }
-  std::vector<std::chrono::nanoseconds> time(const std::function<void()>& run, int repeats, bool cold) override {
+  std::vector<std::chrono::nanoseconds> time(const std::function<void()>& run, int repeats,
+                                             bool cold) override {
     run();
-    return std::vector<std::chrono::nanoseconds>(static_cast<size_t>(repeats), std::chrono::nanoseconds(cold ? 4000 : 3000));
+    return std::vector<std::chrono::nanoseconds>(static_cast<size_t>(repeats),
+                                                 std::chrono::nanoseconds(cold ? 4000 : 3000));
   }
 
  private:
@@ -45,7 +50,8 @@ class PretendDevice final : public DeviceMemory {
 Subjects with(const std::string& name, Support present = {}) {
   Subjects s;
   s.owned.push_back(make_reference_subject());
-  auto plugin = make_plugin_subject(std::string(ASSAY_PLUGIN_DIR "/libfaulty_plugin_") + name + ".so", std::make_shared<PretendDevice>(std::move(present)));
+  auto plugin = make_plugin_subject(std::string(ASSAY_PLUGIN_DIR "/libfaulty_plugin_") + name + ".so",
+                                    std::make_shared<PretendDevice>(std::move(present)));
   EXPECT_TRUE(plugin) << plugin.error().text();
   s.owned.push_back(std::move(*plugin));
   return s;
@@ -64,7 +70,8 @@ constexpr const char* kCase = "quantize mxfp8 33x70 bf16 dir=row fill=ties seed=
 TEST(DevicePlugin, RightOnePasses) {
   for (const char* environment : {"", "alignment=16,poison=00", "alignment=1"}) {
     const Verdict v = judge_line(with("device"), kCase, environment);
-    EXPECT_EQ(v.outcome, Outcome::passed) << environment << ": " << v.reason << (v.breaches.empty() ? "" : v.breaches[0].message);
+    EXPECT_EQ(v.outcome, Outcome::passed)
+        << environment << ": " << v.reason << (v.breaches.empty() ? "" : v.breaches[0].message);
   }
   EXPECT_EQ(judge_line(with("device"), "quantize mxfp8 0x70 bf16 dir=row").breaches.size(), 0u);
   EXPECT_TRUE(takes_device_pointers(*with("device").owned.back()));
@@ -82,23 +89,31 @@ TEST(DevicePlugin, TheCudaExamplePasses) {
   for (const char* fill : {"normal", "ties", "edges", "amax_edges", "nonfinite", "wide", "denormal"})
     for (const char* element : {"e4m3", "e5m2"})
       for (const char* shape : {"64x256", "33x70", "0x64"}) {
-        const std::string line = std::string("quantize mxfp8 ") + shape + " bf16 dir=row element=" + element + " fill=" + fill;
+        const std::string line =
+            std::string("quantize mxfp8 ") + shape + " bf16 dir=row element=" + element + " fill=" + fill;
         const Verdict v = judge_line(subjects, line);
         EXPECT_TRUE(v.outcome == Outcome::passed || (v.outcome == Outcome::mistrusted && shape[0] == '0'))
-            << line << ": " << name_of(v.outcome) << " " << v.reason << (v.breaches.empty() ? "" : " " + v.breaches[0].claim + " " + v.breaches[0].plane + " " + v.breaches[0].where);
+            << line << ": " << name_of(v.outcome) << " " << v.reason
+            << (v.breaches.empty()
+                    ? ""
+                    : " " + v.breaches[0].claim + " " + v.breaches[0].plane + " " + v.breaches[0].where);
       }
-  EXPECT_EQ(judge_line(subjects, "quantize mxfp8 64x256 bf16 dir=row mx_scale=floor").reason, "not mx_scale=floor");
+  EXPECT_EQ(judge_line(subjects, "quantize mxfp8 64x256 bf16 dir=row mx_scale=floor").reason,
+            "not mx_scale=floor");
 }
 
 TEST(DevicePlugin, WritesOutsideAndIntoInputsAreGuarded) {
   const Verdict outside = judge_line(with("device_out_of_bounds"), kCase);
   ASSERT_EQ(outside.outcome, Outcome::failed) << outside.reason;
   EXPECT_EQ(outside.breaches.at(0).claim, "guard");
-  EXPECT_NE(outside.breaches[0].message.find("row.data: byte 0 past the end was written (55)"), std::string::npos) << outside.breaches[0].message;
+  EXPECT_NE(outside.breaches[0].message.find("row.data: byte 0 past the end was written (55)"),
+            std::string::npos)
+      << outside.breaches[0].message;
   const Verdict input = judge_line(with("device_writes_input"), kCase);
   ASSERT_EQ(input.outcome, Outcome::failed) << input.reason;
   EXPECT_EQ(input.breaches.at(0).claim, "guard");
-  EXPECT_NE(input.breaches[0].message.find("x: byte 5 of this input was written"), std::string::npos) << input.breaches[0].message;
+  EXPECT_NE(input.breaches[0].message.find("x: byte 5 of this input was written"), std::string::npos)
+      << input.breaches[0].message;
 }
 
 // An error of the device outlives the call that made it, so the worker ends with it.
@@ -111,11 +126,15 @@ TEST(DevicePlugin, AnErrorOfTheDeviceCostsOneCase) {
 TEST(DevicePlugin, WithoutADeviceItIsSkipped) {
   const Verdict v = judge_line(with("device", {false, "no GPU: the driver reports none"}), kCase);
   EXPECT_EQ(v.outcome, Outcome::skipped);
-  EXPECT_NE(v.reason.find("it takes device pointers (assay_plugin_memory): no GPU: the driver reports none"), std::string::npos) << v.reason;
+  EXPECT_NE(v.reason.find("it takes device pointers (assay_plugin_memory): no GPU: the driver reports none"),
+            std::string::npos)
+      << v.reason;
   const auto alone = make_plugin_subject(ASSAY_PLUGIN_DIR "/libfaulty_plugin_device.so");
-  EXPECT_NE((*alone)->present().why.find("no device memory to give"), std::string::npos) << (*alone)->present().why;
+  EXPECT_NE((*alone)->present().why.find("no device memory to give"), std::string::npos)
+      << (*alone)->present().why;
   const auto nowhere = make_plugin_subject(ASSAY_PLUGIN_DIR "/libfaulty_plugin_nowhere.so");
-  EXPECT_NE((*nowhere)->present().why.find("assay_plugin_memory returned 7"), std::string::npos) << (*nowhere)->present().why;
+  EXPECT_NE((*nowhere)->present().why.find("assay_plugin_memory returned 7"), std::string::npos)
+      << (*nowhere)->present().why;
 }
 
 std::string bench(const std::string& name, int status = 0) {
@@ -153,7 +172,7 @@ TEST(PluginBench, ADevicePluginIsTimedByTheDevice) {
   const auto file = json::read(testing::TempDir() + "assay_bench_plugin.json");
   ASSERT_TRUE(file) << file.error().text();
   EXPECT_EQ((*file->find("results")->array())[0].find("ratio_to_copy"), nullptr);
-  const std::string own = bench("device_timed");   // warm runs by its own clock, cold ones by the device's
+  const std::string own = bench("device_timed");  // warm runs by its own clock, cold ones by the device's
   EXPECT_NE(own.find(" warm  median 2.00 us "), std::string::npos) << own;
   EXPECT_NE(own.find(" cold  median 4.00 us "), std::string::npos) << own;
 }

@@ -1,4 +1,5 @@
-/* The example plugin with one fault in it, chosen by FAULT_<name> at compile time. Each must cost one case and no more. */
+/* The example plugin with one fault in it, chosen by FAULT_<name> at compile time. Each must cost one case
+ * and no more. */
 #define assay_plugin_run honest_run
 #define assay_plugin_abi honest_abi
 #define assay_plugin_supports honest_supports
@@ -20,7 +21,8 @@ uint32_t assay_plugin_abi(void) {
 #endif
 }
 
-#if defined FAULT_device || defined FAULT_device_out_of_bounds || defined FAULT_device_writes_input || defined FAULT_device_late_error || defined FAULT_device_timed
+#if defined FAULT_device || defined FAULT_device_out_of_bounds || defined FAULT_device_writes_input || \
+    defined FAULT_device_late_error || defined FAULT_device_timed
 int assay_plugin_memory(void) { return ASSAY_MEMORY_DEVICE; }
 #elif defined FAULT_nowhere
 int assay_plugin_memory(void) { return 7; }
@@ -39,8 +41,8 @@ int assay_plugin_supports(const char* line, char* why, size_t why_bytes) {
 __attribute__((constructor)) static void crash_on_load(void) { abort(); }
 #endif
 
-int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_count, const assay_plane* outputs, size_t output_count, char* message,
-                     size_t message_bytes) {
+int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_count,
+                     const assay_plane* outputs, size_t output_count, char* message, size_t message_bytes) {
 #ifdef FAULT_describe
   const int status = 0;
   (void)line, (void)inputs, (void)input_count;
@@ -66,8 +68,10 @@ int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_c
 #elif defined FAULT_out_of_bounds || defined FAULT_device_out_of_bounds /* one byte past the end */
   ((volatile unsigned char*)bytes)[last->bytes] = 0x55;
 #elif defined FAULT_describe /* says what it was told of the last plane, which it cannot make */
-  snprintf(message, message_bytes, "%s packed %d bytes %d members %d last at %d of %dx%d", last->name, last->packed, (int)last->bytes, (int)last->member_count,
-           last->member_count ? (int)last->members[last->member_count - 1].offset : 0, last->member_count ? (int)last->members[last->member_count - 1].padded_rows : 0,
+  snprintf(message, message_bytes, "%s packed %d bytes %d members %d last at %d of %dx%d", last->name,
+           last->packed, (int)last->bytes, (int)last->member_count,
+           last->member_count ? (int)last->members[last->member_count - 1].offset : 0,
+           last->member_count ? (int)last->members[last->member_count - 1].padded_rows : 0,
            last->member_count ? (int)last->members[last->member_count - 1].padded_cols : 0);
   return 7;
 #elif defined FAULT_refuse
@@ -77,8 +81,10 @@ int assay_plugin_run(const char* line, const assay_plane* inputs, size_t input_c
   return status;
 }
 
-#if defined FAULT_timed || defined FAULT_device_timed /* warm runs by its own clock, which is made up; cold ones not */
-int assay_plugin_time(const char* line, const assay_plane* inputs, size_t input_count, const assay_plane* outputs, size_t output_count, int repeats, int cold,
+#if defined FAULT_timed || \
+    defined FAULT_device_timed /* warm runs by its own clock, which is made up; cold ones not */
+int assay_plugin_time(const char* line, const assay_plane* inputs, size_t input_count,
+                      const assay_plane* outputs, size_t output_count, int repeats, int cold,
                       uint64_t* nanoseconds, char* message, size_t message_bytes) {
   if (cold) return ASSAY_NOT_TIMED;
   for (int i = 0; i < repeats; ++i) nanoseconds[i] = 1000 * (uint64_t)(i + 1);

@@ -1,5 +1,5 @@
-// Plugins: a right one passes, a wrong one fails on the plane that is wrong, and a library that crashes, hangs, exits or writes out of bounds costs
-// its own cases only.
+// Plugins: a right one passes, a wrong one fails on the plane that is wrong, and a library that crashes,
+// hangs, exits or writes out of bounds costs its own cases only.
 #include "compare/subjects/plugin.h"
 
 #include <gtest/gtest.h>
@@ -48,9 +48,12 @@ TEST(Plugin, RightOnePasses) {
     for (const char* source : {"f32", "bf16", "f16"})
       for (const char* element : {"e4m3", "e5m2"})
         for (const char* shape : {"64x256", "33x70"}) {
-          const std::string text = std::string("quantize mxfp8 ") + shape + " " + source + " dir=row element=" + element + " fill=" + fill;
+          const std::string text = std::string("quantize mxfp8 ") + shape + " " + source +
+                                   " dir=row element=" + element + " fill=" + fill;
           const Verdict v = judge_line(subjects, text);
-          EXPECT_TRUE(v.outcome == Outcome::passed) << text << ": " << name_of(v.outcome) << " " << v.reason << (v.breaches.empty() ? "" : " " + v.breaches[0].claim + " " + v.breaches[0].plane);
+          EXPECT_TRUE(v.outcome == Outcome::passed)
+              << text << ": " << name_of(v.outcome) << " " << v.reason
+              << (v.breaches.empty() ? "" : " " + v.breaches[0].claim + " " + v.breaches[0].plane);
         }
   EXPECT_EQ(judge_line(subjects, "quantize identity 64x256 bf16 fill=nonfinite").outcome, Outcome::passed);
   EXPECT_EQ(judge_line(subjects, "quantize mxfp8 0x256 bf16 dir=row").breaches.size(), 0u);
@@ -77,12 +80,15 @@ TEST(Plugin, WrongRoundingFailsOnItsPlane) {
 
 TEST(Plugin, CrashCostsOneCase) {
   const Subjects subjects = with_plugin("faulty_plugin_crash");
-  std::vector<SuiteEntry> entries = {entry_of(line(kCase)), entry_of(line("quantize fp8_current 8x8 bf16")), entry_of(line(kCase))};
+  std::vector<SuiteEntry> entries = {entry_of(line(kCase)), entry_of(line("quantize fp8_current 8x8 bf16")),
+                                     entry_of(line(kCase))};
   RunSettings settings;
   settings.subjects = {std::string(subjects.owned.back()->name())};
   settings.jobs = 1;
   std::vector<Outcome> outcomes;
-  EXPECT_EQ(run_cases(entries, subjects, settings, [&](const CaseResult& r) { outcomes.push_back(r.verdicts.at(0).outcome); }), 3u);
+  EXPECT_EQ(run_cases(entries, subjects, settings,
+                      [&](const CaseResult& r) { outcomes.push_back(r.verdicts.at(0).outcome); }),
+            3u);
   EXPECT_EQ(outcomes, (std::vector<Outcome>{Outcome::crashed, Outcome::unsupported, Outcome::crashed}));
 }
 
@@ -92,7 +98,9 @@ TEST(Plugin, HangEndsAtTheTimeout) {
   EXPECT_NE(v.reason.find("0.5"), std::string::npos) << v.reason;
 }
 
-TEST(Plugin, ExitIsNoPass) { EXPECT_EQ(judge_line(with_plugin("faulty_plugin_exit"), kCase).outcome, Outcome::crashed); }
+TEST(Plugin, ExitIsNoPass) {
+  EXPECT_EQ(judge_line(with_plugin("faulty_plugin_exit"), kCase).outcome, Outcome::crashed);
+}
 
 TEST(Plugin, WritingOutOfBoundsIsNamed) {
   const Verdict v = judge_line(with_plugin("faulty_plugin_out_of_bounds"), kCase);
@@ -106,17 +114,22 @@ TEST(Plugin, RefusalIsAFailureWithItsMessage) {
   const Verdict v = judge_line(with_plugin("faulty_plugin_refuse"), kCase);
   EXPECT_EQ(v.outcome, Outcome::failed);
   ASSERT_FALSE(v.breaches.empty());
-  EXPECT_NE(v.breaches[0].message.find("plugin returned 7: out of luck"), std::string::npos) << v.breaches[0].message;
+  EXPECT_NE(v.breaches[0].message.find("plugin returned 7: out of luck"), std::string::npos)
+      << v.breaches[0].message;
 }
 
 TEST(Plugin, PackedAndGroupedPlanesAreDescribed) {
   const Subjects subjects = with_plugin("faulty_plugin_describe");
   const Verdict packed = judge_line(subjects, "quantize nvfp4 8x33 bf16 dir=row");
   ASSERT_FALSE(packed.breaches.empty());
-  EXPECT_NE(packed.breaches[0].message.find("row.data packed 1 bytes 136 members 0 last at 0"), std::string::npos) << packed.breaches[0].message;
+  EXPECT_NE(packed.breaches[0].message.find("row.data packed 1 bytes 136 members 0 last at 0"),
+            std::string::npos)
+      << packed.breaches[0].message;
   const Verdict grouped = judge_line(subjects, "split mxfp4 40x33 bf16 groups=8,32 dir=col");
   ASSERT_FALSE(grouped.breaches.empty());
-  EXPECT_NE(grouped.breaches[0].message.find("col.data packed 1 bytes 660 members 2 last at 264 of 33x32"), std::string::npos) << grouped.breaches[0].message;
+  EXPECT_NE(grouped.breaches[0].message.find("col.data packed 1 bytes 660 members 2 last at 264 of 33x32"),
+            std::string::npos)
+      << grouped.breaches[0].message;
 }
 
 TEST(Plugin, PresenceIsProbedInAChild) {

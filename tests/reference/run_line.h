@@ -17,22 +17,19 @@ namespace assay {
 using Blob = std::vector<std::byte>;
 
 // Codes as the bytes of a plane: uint8_t, uint16_t or uint32_t by the plane's encoding.
-template <class Code>
-Blob blob(const std::vector<Code>& codes) {
+template <class Code> Blob blob(const std::vector<Code>& codes) {
   Blob out(codes.size() * sizeof(Code));
   if (!out.empty()) std::memcpy(out.data(), codes.data(), out.size());
   return out;
 }
-template <class Code>
-std::vector<Code> codes(const Blob& bytes) {
+template <class Code> std::vector<Code> codes(const Blob& bytes) {
   std::vector<Code> out(bytes.size() / sizeof(Code));
   if (!out.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
   return out;
 }
 
 // The first codes given, then zeros up to `count`.
-template <class Code>
-std::vector<Code> padded_with_zeros(std::vector<Code> first, size_t count) {
+template <class Code> std::vector<Code> padded_with_zeros(std::vector<Code> first, size_t count) {
   first.resize(count);
   return first;
 }
@@ -59,7 +56,8 @@ struct LineCase {
   std::vector<Buffer> outputs;
 
   // A plane without an entry in `given` is zeros. Outputs begin as `poison`.
-  LineCase(std::string_view line, const std::map<std::string, Blob>& given, std::byte poison = std::byte{0x5A})
+  LineCase(std::string_view line, const std::map<std::string, Blob>& given,
+           std::byte poison = std::byte{0x5A})
       : p(problem(line)), in_planes(input_planes(p)), out_planes(output_planes(p)) {
     for (const auto& entry : given) {
       bool known = false;
@@ -69,7 +67,8 @@ struct LineCase {
     for (const Plane& plane : in_planes) {
       const auto it = given.find(plane.name);
       in_bytes.push_back(it == given.end() ? Blob(plane.bytes()) : it->second);
-      if (in_bytes.back().size() != plane.bytes()) throw std::runtime_error(std::string(line) + ": wrong size of " + plane.name);
+      if (in_bytes.back().size() != plane.bytes())
+        throw std::runtime_error(std::string(line) + ": wrong size of " + plane.name);
     }
     for (const Plane& plane : out_planes) out_bytes.emplace_back(plane.bytes(), poison);
     for (size_t i = 0; i < in_planes.size(); ++i) inputs.push_back({&in_planes[i], in_bytes[i]});

@@ -1,4 +1,5 @@
-// The reference as a Subject: what it accepts, noop, pairs of formats, threads, and traces that end in the byte that run() wrote.
+// The reference as a Subject: what it accepts, noop, pairs of formats, threads, and traces that end in the
+// byte that run() wrote.
 #include "tests/reference/run_line.h"
 
 namespace assay {
@@ -15,7 +16,8 @@ Blob noise(size_t bytes, uint32_t state = 1) {
 // Inputs of any line: every plane noise.
 std::map<std::string, Blob> noisy_inputs(std::string_view line) {
   std::map<std::string, Blob> in;
-  for (const Plane& plane : input_planes(problem(line))) in[plane.name] = noise(plane.bytes(), static_cast<uint32_t>(plane.name.size()));
+  for (const Plane& plane : input_planes(problem(line)))
+    in[plane.name] = noise(plane.bytes(), static_cast<uint32_t>(plane.name.size()));
   return in;
 }
 
@@ -40,7 +42,7 @@ TEST(ReferenceSubject, MissingPlanesAreErrors) {
   EXPECT_THROW(make_reference_subject()->run(c.p, c.inputs, c.outputs, {}), std::exception);
 }
 
-TEST(ReferenceSubject, NoopIsExactlyOne) {   // N6.7
+TEST(ReferenceSubject, NoopIsExactlyOne) {  // N6.7
   for (const FormatInfo& format : kFormats) {
     for (const uint32_t flag : {0x3F800000u, 0x00000000u, 0x40000000u, 0x7FC00000u, 0x3F800001u}) {
       const std::string line = "quantize " + std::string(format.name) + " 33x40 bf16 noop=1";
@@ -48,7 +50,8 @@ TEST(ReferenceSubject, NoopIsExactlyOne) {   // N6.7
       in["noop"] = blob<uint32_t>({flag});
       const Outputs out = run_line(line, in);
       for (const auto& [name, bytes] : out) {
-        const bool untouched = bytes == Blob(bytes.size(), std::byte{0x5A});   // what run_line fills outputs with
+        const bool untouched =
+            bytes == Blob(bytes.size(), std::byte{0x5A});  // what run_line fills outputs with
         EXPECT_EQ(untouched, flag == 0x3F800000u) << format.name << " " << name << std::hex << " " << flag;
       }
     }
@@ -66,54 +69,69 @@ TEST(ReferenceSubject, EachDirectionOfAPairIsItsVanilla) {
       for (const std::string d : {"row", "col"}) {
         const std::string vanilla_line = "quantize " + (d == "row" ? row : col) + " 35x50 bf16 dir=" + d;
         std::map<std::string, Blob> vanilla_in;
-        for (const Plane& plane : input_planes(problem(vanilla_line))) vanilla_in[plane.name] = in.at(plane.name);
-        for (const auto& [name, bytes] : run_line(vanilla_line, vanilla_in)) EXPECT_EQ(pair.at(name), bytes) << line << " " << name;
+        for (const Plane& plane : input_planes(problem(vanilla_line)))
+          vanilla_in[plane.name] = in.at(plane.name);
+        for (const auto& [name, bytes] : run_line(vanilla_line, vanilla_in))
+          EXPECT_EQ(pair.at(name), bytes) << line << " " << name;
       }
     }
 }
 
-// ---- columns of the dequantized rows (N13.1) --------------------------------------------------------------------------
+// ---- columns of the dequantized rows (N13.1) ----------------------------------------------------
 
 TEST(ReferenceSubject, ColumnsOfTheDequantizedRowsByHand) {
-  // 11 and 448 / 11 = 4222E8BA: the code of 448, and back by 3CC92493 it is 41300001 in F32, 11 in BF16: the columns see x's encoding.
+  // 11 and 448 / 11 = 4222E8BA: the code of 448, and back by 3CC92493 it is 41300001 in F32, 11 in BF16: the
+  // columns see x's encoding.
   const std::string line = "quantize fp8_current/identity 1x2 ";
-  EXPECT_EQ(run_line(line + "f32 col_source=row_dequantized", {{"x", blob<uint32_t>({0x41300000, 0})}}).u32("col.data"), (std::vector<uint32_t>{0x41300001, 0}));
-  EXPECT_EQ(run_line(line + "bf16 col_source=row_dequantized", {{"x", blob<uint16_t>({0x4130, 0})}}).u16("col.data"), (std::vector<uint16_t>{0x4130, 0}));
-  EXPECT_EQ(run_line(line + "f32", {{"x", blob<uint32_t>({0x41300000, 0})}}).u32("col.data"), (std::vector<uint32_t>{0x41300000, 0}));
-  // MXFP8 makes 450 to 448 under scale 2 and 17 to 17 or, beside it, 8.5 to 8 (a tie): the columns' amaxes are 448 and 16.
-  const Outputs out = run_line("quantize mxfp8/fp8_delayed 1x2 bf16 col_source=row_dequantized", {{"x", blob<uint16_t>({0x43E1, 0x4188})}, {"col.given.scale", blob<uint32_t>({0x3F800000})}});
+  EXPECT_EQ(run_line(line + "f32 col_source=row_dequantized", {{"x", blob<uint32_t>({0x41300000, 0})}})
+                .u32("col.data"),
+            (std::vector<uint32_t>{0x41300001, 0}));
+  EXPECT_EQ(run_line(line + "bf16 col_source=row_dequantized", {{"x", blob<uint16_t>({0x4130, 0})}})
+                .u16("col.data"),
+            (std::vector<uint16_t>{0x4130, 0}));
+  EXPECT_EQ(run_line(line + "f32", {{"x", blob<uint32_t>({0x41300000, 0})}}).u32("col.data"),
+            (std::vector<uint32_t>{0x41300000, 0}));
+  // MXFP8 makes 450 to 448 under scale 2 and 17 to 17 or, beside it, 8.5 to 8 (a tie): the columns' amaxes
+  // are 448 and 16.
+  const Outputs out =
+      run_line("quantize mxfp8/fp8_delayed 1x2 bf16 col_source=row_dequantized",
+               {{"x", blob<uint16_t>({0x43E1, 0x4188})}, {"col.given.scale", blob<uint32_t>({0x3F800000})}});
   EXPECT_EQ(out.u8("row.data"), (std::vector<uint8_t>{0x76, 0x50}));
   EXPECT_EQ(out.u8("col.data"), (std::vector<uint8_t>{0x7E, 0x58}));
   EXPECT_EQ(out.u32("col.amax")[0], 0x43E00000u);
 }
 
-TEST(ReferenceSubject, DequantizedRowsGiveUpNothingUnderNoop) {   // N6.7
+TEST(ReferenceSubject, DequantizedRowsGiveUpNothingUnderNoop) {  // N6.7
   const std::string line = "quantize mxfp8/mxfp4 33x40 bf16 col_source=row_dequantized noop=1";
   std::map<std::string, Blob> in = noisy_inputs(line);
   in["noop"] = blob<uint32_t>({0x3F800000});
-  for (const auto& [name, bytes] : run_line(line, in)) EXPECT_EQ(bytes, Blob(bytes.size(), std::byte{0x5A})) << name;
+  for (const auto& [name, bytes] : run_line(line, in))
+    EXPECT_EQ(bytes, Blob(bytes.size(), std::byte{0x5A})) << name;
 }
 
 // In three lines that know nothing of each other: the rows, their dequantize, and the columns of that.
 TEST(ReferenceSubject, ColumnsOfTheDequantizedRowsInThreeLines) {
   for (const FormatInfo& row_format : kFormats)
     for (const FormatInfo& col_format : kFormats)
-      for (const std::string keys : {"", " row.amax=3", " row.scales=gemm", " row.block=128x128 row.scales=gemm", " row.row_scaled=1"}) {
+      for (const std::string keys : {"", " row.amax=3", " row.scales=gemm",
+                                     " row.block=128x128 row.scales=gemm", " row.row_scaled=1"}) {
         const std::string row(row_format.name), col(col_format.name), shape = " 35x50 bf16";
         const std::string line = "quantize " + row + "/" + col + shape + " col_source=row_dequantized" + keys;
-        if (!parse_line(line)) continue;   // a key of another format
+        if (!parse_line(line)) continue;  // a key of another format
         const std::map<std::string, Blob> in = noisy_inputs(line);
         const Outputs pair = run_line(line, in);
         const auto alone = [&](Problem p, Direction d, std::map<std::string, Blob> more) {
           p.quantizer(d == Direction::row ? Direction::col : Direction::row).reset();
           p.col_source = ColSource::original;
           std::map<std::string, Blob> given;
-          for (const Plane& plane : input_planes(p)) given[plane.name] = more.count(plane.name) ? more.at(plane.name) : in.at(plane.name);
+          for (const Plane& plane : input_planes(p))
+            given[plane.name] = more.count(plane.name) ? more.at(plane.name) : in.at(plane.name);
           return run_line(to_line(p), given);
         };
         const Outputs rows = alone(problem(line), Direction::row, {});
         std::map<std::string, Blob> made(rows.begin(), rows.end());
-        if (in.count("row.given.amax")) made["row.amax"] = in.at("row.given.amax");   // N10.1: a given amax is no output
+        if (in.count("row.given.amax"))
+          made["row.amax"] = in.at("row.given.amax");  // N10.1: a given amax is no output
         Problem back = problem(line);
         back.op = Dequantize{.out = Encoding::bf16};
         const Outputs y = alone(back, Direction::row, made);
@@ -172,9 +190,11 @@ const char* const kLines[] = {
     "quantize nvfp4 67x131 bf16 four_over_six=mae four_over_six_error=fast row_scaled=1",
     "quantize nvfp4 67x131 bf16 amax=3 multiplier=bf16_quotient",
     "quantize nvfp4 80x131 bf16 round=sr col.rht=1 rng=1,2,3",
-    "quantize nvfp4 32x71 bf16 round=sr draw=te_fb sr_rule=fma sr_bytes=interleaved col.rht=1 col.rht_sum=exact",
+    "quantize nvfp4 32x71 bf16 round=sr draw=te_fb sr_rule=fma sr_bytes=interleaved col.rht=1 "
+    "col.rht_sum=exact",
     "quantize nvfp4 96x160 bf16 round=sr draw=te_t1d",
-    "quantize nvfp4 64x128 bf16 round=sr draw=te_rhtrc col.rht=1 col.rht_sum=tc16 inf_amax=zero nan_tensor_amax=unit",
+    "quantize nvfp4 64x128 bf16 round=sr draw=te_rhtrc col.rht=1 col.rht_sum=tc16 inf_amax=zero "
+    "nan_tensor_amax=unit",
     "quantize nvfp4 67x131 bf16 round=sr col_source=row_dequantized",
     "dequantize nvfp4 67x131 bf16 dir=row out=f32",
     "dequantize nvfp4 67x131 bf16 dir=col row_scaled=1 scales=gemm",
@@ -199,7 +219,8 @@ uint32_t code_at(const Plane& plane, const Blob& bytes, int64_t r, int64_t c, si
     return code_at(member, Blob(at, at + static_cast<ptrdiff_t>(member.bytes())), r, c);
   }
   const int64_t i = r * plane.padded.cols + c;
-  if (plane.packed) return std::to_integer<uint32_t>(bytes[static_cast<size_t>(i / 2)]) >> (i % 2 == 0 ? 0 : 4) & 15;
+  if (plane.packed)
+    return std::to_integer<uint32_t>(bytes[static_cast<size_t>(i / 2)]) >> (i % 2 == 0 ? 0 : 4) & 15;
   const size_t size = static_cast<size_t>(info(plane.encoding).bytes());
   uint32_t code = 0;
   std::memcpy(&code, bytes.data() + static_cast<size_t>(i) * size, size);
@@ -217,30 +238,33 @@ TEST(ReferenceSubject, ThreadsDecideNoBit) {
 // The last step of a trace is what run() stored at that place.
 TEST(ReferenceSubject, TracesEndInTheByteThatWasWritten) {
   for (const std::string line : kLines) {
-    if (line.starts_with("swizzle") || line.starts_with("philox")) continue;   // nothing is computed, or nothing has a direction
+    if (line.starts_with("swizzle") || line.starts_with("philox"))
+      continue;  // nothing is computed, or nothing has a direction
     LineCase c(line, noisy_inputs(line));
     const auto subject = make_reference_subject();
     subject->run(c.p, c.inputs, c.outputs, {});
     for (size_t plane = 0; plane < c.out_planes.size(); ++plane) {
       const Plane& out = c.out_planes[plane];
-      const bool data = out.name.ends_with("data") || out.name == "y" || out.name == "d" || out.name == "next.scale" || out.name == "decoded" ||
+      const bool data = out.name.ends_with("data") || out.name == "y" || out.name == "d" ||
+                        out.name == "next.scale" || out.name == "decoded" ||
                         (out.name == "scale_inv" && out.encoding == Encoding::f32);
       if (!data) continue;
       const Direction d = out.direction.value_or(c.p.row ? Direction::row : Direction::col);
-      int64_t before = 0;   // elements of x before this member's
+      int64_t before = 0;  // elements of x before this member's
       for (size_t m = 0; m < std::max<size_t>(out.members.size(), 1); ++m) {
         const Shape logical = out.members.empty() ? out.logical : out.members[m].logical;
         for (int64_t i = 0; i < logical.count(); i += 23) {
           const int64_t stored_row = i / logical.cols, stored_col = i % logical.cols;
           int64_t r = out.transposed ? stored_col : stored_row, s = out.transposed ? stored_row : stored_col;
-          if (!out.members.empty()) {   // N14.1: x's rows know nothing of its members
+          if (!out.members.empty()) {  // N14.1: x's rows know nothing of its members
             const int64_t flat = before + r * (out.transposed ? logical.rows : logical.cols) + s;
             r = flat / c.p.x.shape.cols;
             s = flat % c.p.x.shape.cols;
           }
           const std::vector<TraceStep> steps = subject->trace(c.p, c.inputs, d, r, s);
           ASSERT_FALSE(steps.empty()) << line;
-          EXPECT_EQ(steps.back().bits, code_at(out, c.out_bytes[plane], stored_row, stored_col, m)) << line << " " << out.name << " at " << r << "," << s << ": " << steps.back().what;
+          EXPECT_EQ(steps.back().bits, code_at(out, c.out_bytes[plane], stored_row, stored_col, m))
+              << line << " " << out.name << " at " << r << "," << s << ": " << steps.back().what;
           EXPECT_EQ(steps.back().encoding, out.encoding) << line;
           for (const TraceStep& step : steps) EXPECT_TRUE(step.clause.starts_with("N")) << step.what;
         }
@@ -252,16 +276,16 @@ TEST(ReferenceSubject, TracesEndInTheByteThatWasWritten) {
 
 TEST(ReferenceSubject, TraceNamesTheSteps) {
   std::vector<uint16_t> x(32);
-  x[3] = 0x43E1;   // 450
+  x[3] = 0x43E1;  // 450
   LineCase c("quantize mxfp8 1x32 bf16 dir=row", {{"x", blob(x)}});
   const std::vector<TraceStep> steps = make_reference_subject()->trace(c.p, c.inputs, Direction::row, 0, 3);
   std::string clauses;
   for (const TraceStep& s : steps) clauses += s.clause + " ";
   EXPECT_EQ(clauses, "N5.1 N5.2 N5.3 N5.4 N1.2 N5.5 N2.1 ");
-  EXPECT_EQ(steps[0].bits, 0x43E10000u);   // amax
-  EXPECT_EQ(steps[2].bits, 0x80u);         // scale 2
-  EXPECT_EQ(steps[3].bits, 0x3F000000u);   // multiplier 1/2
-  EXPECT_EQ(steps[6].bits, 0x76u);         // 225 -> 224
+  EXPECT_EQ(steps[0].bits, 0x43E10000u);  // amax
+  EXPECT_EQ(steps[2].bits, 0x80u);        // scale 2
+  EXPECT_EQ(steps[3].bits, 0x3F000000u);  // multiplier 1/2
+  EXPECT_EQ(steps[6].bits, 0x76u);        // 225 -> 224
 }
 
 }  // namespace

@@ -1,12 +1,13 @@
-// The judge judged: one bit is flipped in every plane of every format and op, at the first, last, middle and tail elements and in the padding, and
-// must be found there, with the right codes.
+// The judge judged: one bit is flipped in every plane of every format and op, at the first, last, middle and
+// tail elements and in the padding, and must be found there, with the right codes.
 #include <functional>
 #include <set>
 
 #include <gtest/gtest.h>
 
-#include "compare/judge/claims.h"
 #include "compare/judge/cases.h"
+#include "compare/judge/claims.h"
+#include "compare/subjects/forwarding.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 #include "tests/compare/fakes.h"
@@ -15,16 +16,15 @@ namespace assay {
 namespace {
 
 // Copies the reference, then flips one bit of one line's output.
-class Injector final : public Subject {
+class Injector final : public ForwardingSubject {
  public:
-  Injector() : reference_(make_reference_subject()) {}
-  std::string_view name() const override { return "injected"; }
-  Support supports(const Problem& p) const override { return reference_->supports(p); }
-  Served run(const Problem& p, std::span<const ConstBuffer> in, std::span<const Buffer> out, const Environment& env) override {
+  Injector() : ForwardingSubject(make_reference_subject(), "injected") {}
+  Served run(const Problem& p, std::span<const ConstBuffer> in, std::span<const Buffer> out,
+             const Environment& env) override {
     Environment alone = env;
     alone.threads = 1;
-    const Served s = reference_->run(p, in, out, alone);
-    if (!(p == problem)) return s;   // a claim runs other lines too: directions, members
+    const Served s = ForwardingSubject::run(p, in, out, alone);
+    if (!(p == problem)) return s;  // a claim runs other lines too: directions, members
     if (const Buffer* b = find<Buffer>(out, plane)) {
       before = code_at(*b->plane, b->bytes, index);
       after = before ^ (1u << bit);
@@ -37,29 +37,64 @@ class Injector final : public Subject {
   int64_t index = 0;
   int bit = 0;
   uint32_t before = 0, after = 0;
-
- private:
-  std::unique_ptr<Subject> reference_;
 };
 
 const char* const kLines[] = {
-    "cast e4m3 5x67 bf16", "cast e5m2 5x67 f32", "cast e2m1 5x67 f16", "cast e2m3 5x67 bf16", "cast e3m2 5x67 bf16", "cast e8m0 5x67 f32 round=rp", "cast bf16 5x67 f32",
-    "cast f16 5x67 bf16", "cast f32 5x67 e4m3 fill=every_code",
-    "quantize identity 5x67 bf16 dir=both", "quantize fp8_delayed 33x67 bf16 dir=both", "quantize fp8_current 33x67 f32 dir=both", "quantize mxfp8 33x67 bf16 dir=both",
-    "quantize mxfp8 130x160 f16 dir=both scales=gemm", "quantize mxfp8 33x67 bf16 dir=both block=32x32", "quantize mxfp8/fp8_current 33x67 bf16",
-    "dequantize fp8_delayed 33x67 bf16", "dequantize fp8_current 33x67 bf16 dir=col", "dequantize mxfp8 33x67 f32", "dequantize identity 5x67 bf16",
-    "update fp8_delayed 16x12 f32", "swizzle mxfp8 130x160 e8m0", "swizzle mxfp8 130x160 e8m0 dir=col inverse=1", "scale_chain mxfp8 1x64 f32", "scale_chain fp8_current 1x64 f32",
-    "quantize fp8_block 130x260 bf16", "quantize fp8_block 130x260 bf16 block=128x128 scales=gemm", "quantize nvfp4 33x67 bf16", "quantize nvfp4 48x80 bf16 row_scaled=1 scales=gemm",
-    "quantize nvfp4 48x80 bf16 col.rht=1 round=sr", "quantize mxfp4 33x67 f32", "quantize mxfp8/nvfp4 33x67 bf16 col_source=row_dequantized",
-    "dequantize fp8_block 33x67 bf16", "dequantize nvfp4 33x67 f32 dir=col", "dequantize mxfp4 33x67 bf16", "swizzle nvfp4 130x160 e4m3 dir=col", "swizzle fp8_block 130x260 f32", "scale_chain nvfp4 64x2 f32",
-    "hadamard nvfp4 32x67 bf16", "philox u32 16x4 u32", "cast e2m1 5x67 f32 round=sr",
-    "split nvfp4 49x67 bf16 groups=16,0,33 capacity=4000", "split mxfp8/fp8_block 49x67 bf16 groups=16,33 scales=gemm", "split fp8_current 1x1139 bf16 vary=both groups=5x67,12x67",
-    "quantize fp8_current 33x67 f32 dir=both row_scaled=1", "quantize fp8_current/mxfp8 33x67 bf16 row.row_scaled=1 col_source=row_dequantized", "dequantize fp8_current 33x67 bf16 dir=col row_scaled=1",
-    "split fp8_current 49x67 bf16 groups=16,0,33 row_scaled=1", "gemm a=fp8_current b=fp8_current 33x20x64 row_scaled=1",
-    "gemm a=mxfp8 b=nvfp4 33x20x64 fill=wide", "gemm a=fp8_block b=fp8_block 20x33x130 op=NT out=f32 beta=1 bias=f32",
+    "cast e4m3 5x67 bf16",
+    "cast e5m2 5x67 f32",
+    "cast e2m1 5x67 f16",
+    "cast e2m3 5x67 bf16",
+    "cast e3m2 5x67 bf16",
+    "cast e8m0 5x67 f32 round=rp",
+    "cast bf16 5x67 f32",
+    "cast f16 5x67 bf16",
+    "cast f32 5x67 e4m3 fill=every_code",
+    "quantize identity 5x67 bf16 dir=both",
+    "quantize fp8_delayed 33x67 bf16 dir=both",
+    "quantize fp8_current 33x67 f32 dir=both",
+    "quantize mxfp8 33x67 bf16 dir=both",
+    "quantize mxfp8 130x160 f16 dir=both scales=gemm",
+    "quantize mxfp8 33x67 bf16 dir=both block=32x32",
+    "quantize mxfp8/fp8_current 33x67 bf16",
+    "dequantize fp8_delayed 33x67 bf16",
+    "dequantize fp8_current 33x67 bf16 dir=col",
+    "dequantize mxfp8 33x67 f32",
+    "dequantize identity 5x67 bf16",
+    "update fp8_delayed 16x12 f32",
+    "swizzle mxfp8 130x160 e8m0",
+    "swizzle mxfp8 130x160 e8m0 dir=col inverse=1",
+    "scale_chain mxfp8 1x64 f32",
+    "scale_chain fp8_current 1x64 f32",
+    "quantize fp8_block 130x260 bf16",
+    "quantize fp8_block 130x260 bf16 block=128x128 scales=gemm",
+    "quantize nvfp4 33x67 bf16",
+    "quantize nvfp4 48x80 bf16 row_scaled=1 scales=gemm",
+    "quantize nvfp4 48x80 bf16 col.rht=1 round=sr",
+    "quantize mxfp4 33x67 f32",
+    "quantize mxfp8/nvfp4 33x67 bf16 col_source=row_dequantized",
+    "dequantize fp8_block 33x67 bf16",
+    "dequantize nvfp4 33x67 f32 dir=col",
+    "dequantize mxfp4 33x67 bf16",
+    "swizzle nvfp4 130x160 e4m3 dir=col",
+    "swizzle fp8_block 130x260 f32",
+    "scale_chain nvfp4 64x2 f32",
+    "hadamard nvfp4 32x67 bf16",
+    "philox u32 16x4 u32",
+    "cast e2m1 5x67 f32 round=sr",
+    "split nvfp4 49x67 bf16 groups=16,0,33 capacity=4000",
+    "split mxfp8/fp8_block 49x67 bf16 groups=16,33 scales=gemm",
+    "split fp8_current 1x1139 bf16 vary=both groups=5x67,12x67",
+    "quantize fp8_current 33x67 f32 dir=both row_scaled=1",
+    "quantize fp8_current/mxfp8 33x67 bf16 row.row_scaled=1 col_source=row_dequantized",
+    "dequantize fp8_current 33x67 bf16 dir=col row_scaled=1",
+    "split fp8_current 49x67 bf16 groups=16,0,33 row_scaled=1",
+    "gemm a=fp8_current b=fp8_current 33x20x64 row_scaled=1",
+    "gemm a=mxfp8 b=nvfp4 33x20x64 fill=wide",
+    "gemm a=fp8_block b=fp8_block 20x33x130 op=NT out=f32 beta=1 bias=f32",
 };
 
-// One array that the judge describes by itself: a plane, or a member of a grouped one, `offset` elements into it.
+// One array that the judge describes by itself: a plane, or a member of a grouped one, `offset` elements into
+// it.
 struct Piece {
   Plane plane;
   int64_t offset;
@@ -95,7 +130,8 @@ TEST(JudgeInjection, EveryPlaneEveryCorner) {
       for (const auto& [plane, offset] : pieces_of(whole)) {
         SCOPED_TRACE(plane.name);
         const Shape l = plane.logical, p = plane.padded;
-        std::set<std::pair<int64_t, int64_t>> places = {{0, 0}, {l.rows - 1, l.cols - 1}, {l.rows / 2, l.cols / 2}, {0, l.cols - 1}, {l.rows - 1, 0}};
+        std::set<std::pair<int64_t, int64_t>> places = {
+            {0, 0}, {l.rows - 1, l.cols - 1}, {l.rows / 2, l.cols / 2}, {0, l.cols - 1}, {l.rows - 1, 0}};
         if (p.cols > l.cols) places.insert({{0, l.cols}, {l.rows - 1, p.cols - 1}});
         if (p.rows > l.rows) places.insert({{l.rows, 0}, {p.rows - 1, p.cols - 1}});
         for (const auto& [row, col] : places)
@@ -121,7 +157,7 @@ TEST(JudgeInjection, EveryPlaneEveryCorner) {
             ++injected;
           }
       }
-    for (const Plane& whole : output_planes(*problem)) {   // N14.6: what stands beyond the members
+    for (const Plane& whole : output_planes(*problem)) {  // N14.6: what stands beyond the members
       if (whole.padding != Padding::untouched) continue;
       injector.plane = whole.name;
       injector.index = whole.padded.cols - 1;
@@ -132,7 +168,7 @@ TEST(JudgeInjection, EveryPlaneEveryCorner) {
       ++injected;
     }
   }
-  EXPECT_EQ(ops.size(), std::size(kOps));            // a new op or format must be added above
+  EXPECT_EQ(ops.size(), std::size(kOps));  // a new op or format must be added above
   EXPECT_EQ(formats.size(), kFormats.size());
   EXPECT_GT(injected, 1000u);
 }

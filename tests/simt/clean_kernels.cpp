@@ -1,5 +1,6 @@
-// Kernels without a race, as near as they come to one: each is ordered by just what it needs. The race checker must stay silent in
-// every order, and so must every other check. The results are looked at as well, so that the kernels are known to do what they claim.
+// Kernels without a race, as near as they come to one: each is ordered by just what it needs. The race
+// checker must stay silent in every order, and so must every other check. The results are looked at as well,
+// so that the kernels are known to do what they claim.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,12 +34,16 @@ void expect_clean(const LaunchConfig& config, void (*kernel)(P...), unsigned n, 
   for (const simt::ExecutorOptions& o : orders) {
     simt::UseOptions use(o);
     Buffers b;
-    ASSERT_EQ(simt::fault_of(config, kernel, static_cast<const unsigned*>(b.in.as<unsigned>()), b.out.as<unsigned>()), "no fault") << to_text(o);
-    for (unsigned i = 0; i < n; ++i) ASSERT_EQ(b.out.as<unsigned>()[i], want(i, b.in.as<unsigned>())) << i << " " << to_text(o);
+    ASSERT_EQ(simt::fault_of(config, kernel, static_cast<const unsigned*>(b.in.as<unsigned>()),
+                             b.out.as<unsigned>()),
+              "no fault")
+        << to_text(o);
+    for (unsigned i = 0; i < n; ++i)
+      ASSERT_EQ(b.out.as<unsigned>()[i], want(i, b.in.as<unsigned>())) << i << " " << to_text(o);
   }
 }
 
-// --- barriers --------------------------------------------------------------------------------------------------------------
+// --- barriers ------------------------------------------------------------------------------------
 
 __global__ void turned_tile(const unsigned* in, unsigned* out) {
   ASSAY_SHARED(unsigned, tile, [32][33]);
@@ -48,8 +53,9 @@ __global__ void turned_tile(const unsigned* in, unsigned* out) {
   for (unsigned r = y; r < 32; r += 8) out[blockIdx.x * 1024 + r * 32 + x] = tile[x][r];
 }
 TEST(CleanKernels, TransposeWithAPaddedTile) {
-  expect_clean({.name = "turned_tile", .grid = 4, .block = dim3(32, 8)}, turned_tile, 4096,
-               [](unsigned i, const unsigned* in) { return in[i / 1024 * 1024 + i % 32 * 32 + i / 32 % 32]; });
+  expect_clean(
+      {.name = "turned_tile", .grid = 4, .block = dim3(32, 8)}, turned_tile, 4096,
+      [](unsigned i, const unsigned* in) { return in[i / 1024 * 1024 + i % 32 * 32 + i / 32 % 32]; });
 }
 
 __global__ void scan(const unsigned* in, unsigned* out) {
@@ -87,12 +93,12 @@ __global__ void double_buffer(const unsigned* in, unsigned* out) {
   out[t] = sum;
 }
 TEST(CleanKernels, DoubleBuffer) {
-  expect_clean({.name = "double_buffer", .grid = 1, .block = 96, .dynamic_shared_bytes = 2 * 96 * 4}, double_buffer, 96,
-               [](unsigned i, const unsigned* in) {
-    unsigned sum = 0;
-    for (unsigned k = 0; k < 8; ++k) sum += in[k * 96 + 95 - i];
-    return sum;
-  });
+  expect_clean({.name = "double_buffer", .grid = 1, .block = 96, .dynamic_shared_bytes = 2 * 96 * 4},
+               double_buffer, 96, [](unsigned i, const unsigned* in) {
+                 unsigned sum = 0;
+                 for (unsigned k = 0; k < 8; ++k) sum += in[k * 96 + 95 - i];
+                 return sum;
+               });
 }
 
 // Every kind of barrier orders; each thread writes what another wrote before.
@@ -119,7 +125,8 @@ TEST(CleanKernels, EveryKindOfBarrier) {
 // Threads that leave before the last accesses, which no barrier follows.
 __global__ void leave_early(const unsigned* in, unsigned* out) {
   ASSAY_SHARED(unsigned, best, [8]);
-  const unsigned warp = threadIdx.x / 32, value = __reduce_max_sync(kFull, in[blockIdx.x * 256 + threadIdx.x]);
+  const unsigned warp = threadIdx.x / 32,
+                 value = __reduce_max_sync(kFull, in[blockIdx.x * 256 + threadIdx.x]);
   if (threadIdx.x % 32 == 0) best[warp] = value;
   __syncthreads();
   if (threadIdx.x != 77) return;
@@ -128,11 +135,12 @@ __global__ void leave_early(const unsigned* in, unsigned* out) {
   out[blockIdx.x] = all;
 }
 TEST(CleanKernels, ThreadsThatLeaveEarly) {
-  expect_clean({.name = "leave_early", .grid = 16, .block = 256}, leave_early, 16,
-               [](unsigned i, const unsigned* in) { return *std::max_element(in + i * 256, in + i * 256 + 256); });
+  expect_clean(
+      {.name = "leave_early", .grid = 16, .block = 256}, leave_early, 16,
+      [](unsigned i, const unsigned* in) { return *std::max_element(in + i * 256, in + i * 256 + 256); });
 }
 
-// --- warps -----------------------------------------------------------------------------------------------------------------
+// --- warps ---------------------------------------------------------------------------------------
 
 __global__ void warp_tree(const unsigned* in, unsigned* out) {
   ASSAY_SHARED(unsigned, sum, [4][32]);
@@ -148,11 +156,12 @@ __global__ void warp_tree(const unsigned* in, unsigned* out) {
   if (lane == 0) out[warp] = mine[0];
 }
 TEST(CleanKernels, WarpReductionWithSyncwarp) {
-  expect_clean({.name = "warp_tree", .grid = 1, .block = 128}, warp_tree, 4, [](unsigned i, const unsigned* in) {
-    unsigned sum = 0;
-    for (unsigned k = 0; k < 32; ++k) sum += in[i * 32 + k];
-    return sum;
-  });
+  expect_clean({.name = "warp_tree", .grid = 1, .block = 128}, warp_tree, 4,
+               [](unsigned i, const unsigned* in) {
+                 unsigned sum = 0;
+                 for (unsigned k = 0; k < 32; ++k) sum += in[i * 32 + k];
+                 return sum;
+               });
 }
 
 // Groups of 8 lanes that never wait for each other.
@@ -183,7 +192,8 @@ __global__ void relay(const unsigned* in, unsigned* out) {
   if (lane == 2) out[0] = box[0] + 2;
 }
 TEST(CleanKernels, OrderPassesThroughAThirdLane) {
-  expect_clean({.name = "relay", .grid = 1, .block = 32}, relay, 1, [](unsigned, const unsigned* in) { return in[0] + 2; });
+  expect_clean({.name = "relay", .grid = 1, .block = 32}, relay, 1,
+               [](unsigned, const unsigned* in) { return in[0] + 2; });
 }
 
 // All lanes read one word, then one of them writes it.
@@ -201,14 +211,15 @@ __global__ void all_read_one_writes(const unsigned* in, unsigned* out) {
   out[threadIdx.x] = sum;
 }
 TEST(CleanKernels, AllReadThenOneWrites) {
-  expect_clean({.name = "all_read_one_writes", .grid = 1, .block = 64}, all_read_one_writes, 64, [](unsigned i, const unsigned* in) {
-    unsigned sum = 0, word = in[i / 32];
-    for (unsigned k = 0; k < 32; ++k) sum += word, word += k;
-    return sum;
-  });
+  expect_clean({.name = "all_read_one_writes", .grid = 1, .block = 64}, all_read_one_writes, 64,
+               [](unsigned i, const unsigned* in) {
+                 unsigned sum = 0, word = in[i / 32];
+                 for (unsigned k = 0; k < 32; ++k) sum += word, word += k;
+                 return sum;
+               });
 }
 
-// --- atomics ---------------------------------------------------------------------------------------------------------------
+// --- atomics -------------------------------------------------------------------------------------
 
 __global__ void histogram(const unsigned* in, unsigned* out) {
   ASSAY_SHARED(unsigned, bins, [16]);
@@ -219,11 +230,12 @@ __global__ void histogram(const unsigned* in, unsigned* out) {
   if (threadIdx.x < 16) out[threadIdx.x] = bins[threadIdx.x];
 }
 TEST(CleanKernels, HistogramWithAtomics) {
-  expect_clean({.name = "histogram", .grid = 1, .block = 96}, histogram, 16, [](unsigned i, const unsigned* in) {
-    unsigned count = 0;
-    for (unsigned k = 0; k < kWords; ++k) count += in[k] % 16 == i;
-    return count;
-  });
+  expect_clean({.name = "histogram", .grid = 1, .block = 96}, histogram, 16,
+               [](unsigned i, const unsigned* in) {
+                 unsigned count = 0;
+                 for (unsigned k = 0; k < kWords; ++k) count += in[k] % 16 == i;
+                 return count;
+               });
 }
 
 __global__ void global_atomics(const unsigned* in, unsigned* out) {
@@ -233,10 +245,11 @@ __global__ void global_atomics(const unsigned* in, unsigned* out) {
   atomicMin(&out[3], in[i]);
 }
 TEST(CleanKernels, AtomicsOfManyBlocks) {
-  expect_clean({.name = "global_atomics", .grid = 32, .block = 128}, global_atomics, 2, [](unsigned, const unsigned*) { return 0u; });
+  expect_clean({.name = "global_atomics", .grid = 32, .block = 128}, global_atomics, 2,
+               [](unsigned, const unsigned*) { return 0u; });
 }
 
-// --- global memory ---------------------------------------------------------------------------------------------------------
+// --- global memory -------------------------------------------------------------------------------
 
 // Every byte has its own thread, neighbours in a word and in a vector included.
 __global__ void own_bytes(const unsigned* in, unsigned* out) {
@@ -244,8 +257,8 @@ __global__ void own_bytes(const unsigned* in, unsigned* out) {
   reinterpret_cast<uint8_t*>(out)[i] = static_cast<uint8_t>(in[i / 4] >> (8 * (i % 4)));
 }
 TEST(CleanKernels, BytesOfOneWordByManyThreads) {
-  expect_clean({.name = "own_bytes", .grid = kWords * 4 / 96, .block = 96}, own_bytes, kWords * 4 / 96 * 96 / 4,
-               [](unsigned i, const unsigned* in) { return in[i]; });
+  expect_clean({.name = "own_bytes", .grid = kWords * 4 / 96, .block = 96}, own_bytes,
+               kWords * 4 / 96 * 96 / 4, [](unsigned i, const unsigned* in) { return in[i]; });
 }
 
 // A thread's own accesses of several sizes need nothing, and neither do inputs that everybody reads.
@@ -257,10 +270,11 @@ __global__ void own_sizes(const unsigned* in, unsigned* out) {
   reinterpret_cast<uint8_t*>(out)[16 * i] = 7;
 }
 TEST(CleanKernels, OneThreadsOwnAccesses) {
-  expect_clean({.name = "own_sizes", .grid = 8, .block = 64}, own_sizes, 2048, [](unsigned i, const unsigned* in) {
-    const unsigned base = i / 4 * 4, second = in[1] + in[base];
-    return i % 4 == 0 ? (in[0] & ~0xFFu) | 7u : i % 4 == 2 ? in[0] : second;
-  });
+  expect_clean({.name = "own_sizes", .grid = 8, .block = 64}, own_sizes, 2048,
+               [](unsigned i, const unsigned* in) {
+                 const unsigned base = i / 4 * 4, second = in[1] + in[base];
+                 return i % 4 == 0 ? (in[0] & ~0xFFu) | 7u : i % 4 == 2 ? in[0] : second;
+               });
 }
 
 // Global memory is ordered within a block as shared memory is.
@@ -289,7 +303,9 @@ TEST(CleanKernels, GridsAreOrdered) {
     unsigned *from = b.in.as<unsigned>(), *to = b.out.as<unsigned>();
     const unsigned first = from[0];
     for (unsigned by : {1u, 700u, 33u, 4095u, 96u}) {
-      ASSERT_EQ(simt::fault_of({.name = "shifted", .grid = 32, .block = 128}, shifted, static_cast<const unsigned*>(from), to, by), "no fault");
+      ASSERT_EQ(simt::fault_of({.name = "shifted", .grid = 32, .block = 128}, shifted,
+                               static_cast<const unsigned*>(from), to, by),
+                "no fault");
       std::swap(from, to);
     }
     EXPECT_EQ(from[(5 * kWords - 1 - 700 - 33 - 4095 - 96) % kWords], first);
@@ -297,16 +313,22 @@ TEST(CleanKernels, GridsAreOrdered) {
 }
 
 // A buffer in the place of a released one begins anew; so does the host's hand between grids.
-__global__ void filled(const unsigned*, unsigned* out) { out[blockIdx.x * blockDim.x + threadIdx.x] = blockIdx.x; }
+__global__ void filled(const unsigned*, unsigned* out) {
+  out[blockIdx.x * blockDim.x + threadIdx.x] = blockIdx.x;
+}
 TEST(CleanKernels, BuffersThatComeAndGo) {
   for (unsigned block : {32u, 64u, 128u, 256u}) {
     simt::DeviceBuffer out(kWords * 4, "out");
     const unsigned* const nothing = nullptr;
-    ASSERT_EQ(simt::fault_of({.name = "filled", .grid = kWords / block, .block = block}, filled, nothing, out.as<unsigned>()), "no fault");
+    ASSERT_EQ(simt::fault_of({.name = "filled", .grid = kWords / block, .block = block}, filled, nothing,
+                             out.as<unsigned>()),
+              "no fault");
     out.as<unsigned>()[0] = 5;
     Buffers b;
     const unsigned* const from = out.as<unsigned>();
-    ASSERT_EQ(simt::fault_of({.name = "shifted", .grid = 32, .block = 128}, shifted, from, b.out.as<unsigned>(), 3u), "no fault");
+    ASSERT_EQ(simt::fault_of({.name = "shifted", .grid = 32, .block = 128}, shifted, from,
+                             b.out.as<unsigned>(), 3u),
+              "no fault");
   }
 }
 
@@ -320,8 +342,9 @@ __global__ void records(const unsigned* in, unsigned* out) {
   reinterpret_cast<Record*>(out)[blockIdx.x * 32 + threadIdx.x] = stage[31 - threadIdx.x];
 }
 TEST(CleanKernels, WholeObjects) {
-  expect_clean({.name = "records", .grid = 10, .block = 32}, records, 3840,
-               [](unsigned i, const unsigned* in) { return in[i / 384 * 384 + (31 - i / 12 % 32) * 12 + i % 12]; });
+  expect_clean(
+      {.name = "records", .grid = 10, .block = 32}, records, 3840,
+      [](unsigned i, const unsigned* in) { return in[i / 384 * 384 + (31 - i / 12 % 32) * 12 + i % 12]; });
 }
 
 // The largest block, and many synchronisations.

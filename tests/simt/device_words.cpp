@@ -16,10 +16,9 @@ namespace {
 
 constexpr unsigned kFull = 0xFFFFFFFFu;
 
-// --- warp operations: one warp, the lanes of `mask` call, lane i with value values[i] ---------------------------------------
+// --- warp operations: one warp, the lanes of `mask` call, lane i with value values[i] ------------
 
-template <class T>
-using Lanes = std::array<T, 32>;
+template <class T> using Lanes = std::array<T, 32>;
 
 template <class T, class R, class F>
 __global__ void on_lanes(unsigned mask, const Lanes<T>* values, Lanes<R>* results, F f) {
@@ -37,37 +36,40 @@ void expect_lanes(unsigned mask, const Lanes<T>& values, F f, M model) {
     for (unsigned lane = 0; lane < 32; ++lane) {
       if (!(mask >> lane & 1u)) continue;
       const R want = model(lane);
-      ASSERT_EQ(std::memcmp(&got[lane], &want, sizeof(R)), 0) << "lane " << lane << " mask " << std::hex << mask << " " << to_text(o);
+      ASSERT_EQ(std::memcmp(&got[lane], &want, sizeof(R)), 0)
+          << "lane " << lane << " mask " << std::hex << mask << " " << to_text(o);
     }
   }
 }
 
-template <class T>
-Lanes<T> some_values(unsigned seed) {
+template <class T> Lanes<T> some_values(unsigned seed) {
   std::mt19937_64 random(seed);
   Lanes<T> values;
   for (T& v : values) {
     const uint64_t bits = random();
-    std::memcpy(&v, &bits, sizeof v);   // floats included: shuffles move bits
+    std::memcpy(&v, &bits, sizeof v);  // floats included: shuffles move bits
   }
   return values;
 }
 
-template <class T>
-void expect_shuffles() {
+template <class T> void expect_shuffles() {
   const Lanes<T> v = some_values<T>(sizeof(T));
   for (int width : {1, 2, 4, 8, 16, 32}) {
     const unsigned w = static_cast<unsigned>(width);
     for (unsigned d : {0u, 1u, 2u, 3u, 7u, 15u, 16u, 31u}) {
-      expect_lanes<T>(kFull, v, [=](unsigned m, T x) { return __shfl_up_sync(m, x, d, width); },
-                      [&](unsigned l) { return l % w >= d ? v[l - d] : v[l]; });
-      expect_lanes<T>(kFull, v, [=](unsigned m, T x) { return __shfl_down_sync(m, x, d, width); },
-                      [&](unsigned l) { return l % w + d < w ? v[l + d] : v[l]; });
+      expect_lanes<T>(
+          kFull, v, [=](unsigned m, T x) { return __shfl_up_sync(m, x, d, width); },
+          [&](unsigned l) { return l % w >= d ? v[l - d] : v[l]; });
+      expect_lanes<T>(
+          kFull, v, [=](unsigned m, T x) { return __shfl_down_sync(m, x, d, width); },
+          [&](unsigned l) { return l % w + d < w ? v[l + d] : v[l]; });
       // Reaches an earlier segment, but not a later one.
-      expect_lanes<T>(kFull, v, [=](unsigned m, T x) { return __shfl_xor_sync(m, x, static_cast<int>(d), width); },
-                      [&](unsigned l) { return (l ^ d) / w <= l / w ? v[l ^ d] : v[l]; });
-      expect_lanes<T>(kFull, v, [=](unsigned m, T x) { return __shfl_sync(m, x, static_cast<int>(d), width); },
-                      [&](unsigned l) { return v[l / w * w + d % w]; });
+      expect_lanes<T>(
+          kFull, v, [=](unsigned m, T x) { return __shfl_xor_sync(m, x, static_cast<int>(d), width); },
+          [&](unsigned l) { return (l ^ d) / w <= l / w ? v[l ^ d] : v[l]; });
+      expect_lanes<T>(
+          kFull, v, [=](unsigned m, T x) { return __shfl_sync(m, x, static_cast<int>(d), width); },
+          [&](unsigned l) { return v[l / w * w + d % w]; });
     }
   }
 }
@@ -82,27 +84,35 @@ TEST(DeviceWords, ShufflesOfEveryTypeWidthAndDelta) {
 
 TEST(DeviceWords, ShuffleSourceWraps) {
   const Lanes<int> v = some_values<int>(1);
-  expect_lanes<int>(kFull, v, [](unsigned m, int x) { return __shfl_sync(m, x, 37); }, [&](unsigned) { return v[5]; });
-  expect_lanes<int>(kFull, v, [](unsigned m, int x) { return __shfl_sync(m, x, -1, 8); }, [&](unsigned l) { return v[l / 8 * 8 + 7]; });
-  expect_lanes<int>(kFull, v, [](unsigned m, int x) { return __shfl_sync(m, x, static_cast<int>(31 - threadIdx.x)); },
-                    [&](unsigned l) { return v[31 - l]; });
+  expect_lanes<int>(
+      kFull, v, [](unsigned m, int x) { return __shfl_sync(m, x, 37); }, [&](unsigned) { return v[5]; });
+  expect_lanes<int>(
+      kFull, v, [](unsigned m, int x) { return __shfl_sync(m, x, -1, 8); },
+      [&](unsigned l) { return v[l / 8 * 8 + 7]; });
+  expect_lanes<int>(
+      kFull, v, [](unsigned m, int x) { return __shfl_sync(m, x, static_cast<int>(31 - threadIdx.x)); },
+      [&](unsigned l) { return v[31 - l]; });
 }
 
 TEST(DeviceWords, PartialMasks) {
   const Lanes<unsigned> v = some_values<unsigned>(2);
   for (unsigned mask : {0x0000FFFFu, 0xF0F0F0F0u, 0x80000001u, 0x00000400u}) {
-    expect_lanes<unsigned>(mask, v, [](unsigned m, unsigned x) { return __ballot_sync(m, x & 1); }, [&](unsigned) {
-      unsigned want = 0;
-      for (unsigned l = 0; l < 32; ++l)
-        if (mask >> l & 1u) want |= (v[l] & 1u) << l;
-      return want;
-    });
-    expect_lanes<unsigned>(mask, v, [](unsigned m, unsigned x) { return __reduce_max_sync(m, x); }, [&](unsigned) {
-      unsigned want = 0;
-      for (unsigned l = 0; l < 32; ++l)
-        if (mask >> l & 1u) want = std::max(want, v[l]);
-      return want;
-    });
+    expect_lanes<unsigned>(
+        mask, v, [](unsigned m, unsigned x) { return __ballot_sync(m, x & 1); },
+        [&](unsigned) {
+          unsigned want = 0;
+          for (unsigned l = 0; l < 32; ++l)
+            if (mask >> l & 1u) want |= (v[l] & 1u) << l;
+          return want;
+        });
+    expect_lanes<unsigned>(
+        mask, v, [](unsigned m, unsigned x) { return __reduce_max_sync(m, x); },
+        [&](unsigned) {
+          unsigned want = 0;
+          for (unsigned l = 0; l < 32; ++l)
+            if (mask >> l & 1u) want = std::max(want, v[l]);
+          return want;
+        });
   }
 }
 
@@ -111,8 +121,7 @@ __global__ void halves(const unsigned* in, unsigned* out) {
   const unsigned lane = threadIdx.x;
   unsigned x = in[lane];
   for (int round = 0; round < 5; ++round) {
-    if (lane < 16)
-      x += __shfl_xor_sync(0x0000FFFFu, x, 1 << (round % 4));
+    if (lane < 16) x += __shfl_xor_sync(0x0000FFFFu, x, 1 << (round % 4));
     else
       for (int d = 8; d; d >>= 1) x ^= __shfl_xor_sync(0xFFFF0000u, x, d);
     x += __shfl_sync(kFull, x, 3 * round);
@@ -140,13 +149,15 @@ TEST(DeviceWords, DisjointMasksInFlight) {
   }
 }
 
-// More masks in one block than a warp has room for at once; and masks that overlap without two lanes waiting for each other.
+// More masks in one block than a warp has room for at once; and masks that overlap without two lanes waiting
+// for each other.
 __global__ void many_masks(unsigned* out) {
   const unsigned lane = threadIdx.x;
   unsigned x = lane;
   for (unsigned last = 1; last < 32; ++last)
     for (unsigned first = 0; first < last; ++first)
-      if (lane == first || lane == last) x += __shfl_xor_sync(1u << first | 1u << last, x, static_cast<int>(first ^ last));
+      if (lane == first || lane == last)
+        x += __shfl_xor_sync(1u << first | 1u << last, x, static_cast<int>(first ^ last));
   out[lane] = x;
 }
 
@@ -166,26 +177,33 @@ TEST(DeviceWords, ManyMasks) {
 TEST(DeviceWords, VotesAndMatches) {
   Lanes<int> v;
   for (unsigned l = 0; l < 32; ++l) v[l] = static_cast<int>(l % 5);
-  expect_lanes<unsigned>(kFull, v, [](unsigned m, int x) { return __match_any_sync(m, x); }, [&](unsigned l) {
-    unsigned want = 0;
-    for (unsigned k = 0; k < 32; ++k) want |= static_cast<unsigned>(v[k] == v[l]) << k;
-    return want;
-  });
+  expect_lanes<unsigned>(
+      kFull, v, [](unsigned m, int x) { return __match_any_sync(m, x); },
+      [&](unsigned l) {
+        unsigned want = 0;
+        for (unsigned k = 0; k < 32; ++k) want |= static_cast<unsigned>(v[k] == v[l]) << k;
+        return want;
+      });
   for (int threshold = -1; threshold <= 5; ++threshold) {
     const bool any = threshold < 4, all = threshold < 0;
-    expect_lanes<int>(kFull, v, [=](unsigned m, int x) { return __any_sync(m, x > threshold); }, [&](unsigned) { return int{any}; });
-    expect_lanes<int>(kFull, v, [=](unsigned m, int x) { return __all_sync(m, x > threshold); }, [&](unsigned) { return int{all}; });
+    expect_lanes<int>(
+        kFull, v, [=](unsigned m, int x) { return __any_sync(m, x > threshold); },
+        [&](unsigned) { return int{any}; });
+    expect_lanes<int>(
+        kFull, v, [=](unsigned m, int x) { return __all_sync(m, x > threshold); },
+        [&](unsigned) { return int{all}; });
   }
   // Any non-zero predicate counts.
-  expect_lanes<unsigned>(kFull, v, [](unsigned m, int x) { return __ballot_sync(m, x ? 0x100 : 0); }, [&](unsigned) {
-    unsigned want = 0;
-    for (unsigned k = 0; k < 32; ++k) want |= static_cast<unsigned>(v[k] != 0) << k;
-    return want;
-  });
+  expect_lanes<unsigned>(
+      kFull, v, [](unsigned m, int x) { return __ballot_sync(m, x ? 0x100 : 0); },
+      [&](unsigned) {
+        unsigned want = 0;
+        for (unsigned k = 0; k < 32; ++k) want |= static_cast<unsigned>(v[k] != 0) << k;
+        return want;
+      });
 }
 
-template <class T, class F>
-T folded(const Lanes<T>& v, F f) {
+template <class T, class F> T folded(const Lanes<T>& v, F f) {
   T a = v[0];
   for (unsigned l = 1; l < 32; ++l) a = f(a, v[l]);
   return a;
@@ -195,22 +213,35 @@ TEST(DeviceWords, Reductions) {
   const Lanes<unsigned> u = some_values<unsigned>(4);
   const Lanes<int> i = some_values<int>(5);
   auto same = [](auto value) { return [value](unsigned) { return value; }; };
-  expect_lanes<unsigned>(kFull, u, [](unsigned m, unsigned x) { return __reduce_max_sync(m, x); },
-                         same(folded(u, [](unsigned a, unsigned b) { return std::max(a, b); })));
-  expect_lanes<unsigned>(kFull, u, [](unsigned m, unsigned x) { return __reduce_min_sync(m, x); },
-                         same(folded(u, [](unsigned a, unsigned b) { return std::min(a, b); })));
-  expect_lanes<unsigned>(kFull, u, [](unsigned m, unsigned x) { return __reduce_add_sync(m, x); }, same(folded(u, std::plus<unsigned>{})));
-  expect_lanes<unsigned>(kFull, u, [](unsigned m, unsigned x) { return __reduce_and_sync(m, x | 0xF00u); },
-                         same(folded(u, std::bit_and<unsigned>{}) | 0xF00u));
-  expect_lanes<unsigned>(kFull, u, [](unsigned m, unsigned x) { return __reduce_or_sync(m, x & 0xF0u); },
-                         same(folded(u, std::bit_or<unsigned>{}) & 0xF0u));
-  expect_lanes<unsigned>(kFull, u, [](unsigned m, unsigned x) { return __reduce_xor_sync(m, x); }, same(folded(u, std::bit_xor<unsigned>{})));
-  expect_lanes<int>(kFull, i, [](unsigned m, int x) { return __reduce_max_sync(m, x); },
-                    same(folded(i, [](int a, int b) { return std::max(a, b); })));
-  expect_lanes<int>(kFull, i, [](unsigned m, int x) { return __reduce_min_sync(m, x); },
-                    same(folded(i, [](int a, int b) { return std::min(a, b); })));
-  const auto wrapped_sum = [](int a, int b) { return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b)); };
-  expect_lanes<int>(kFull, i, [](unsigned m, int x) { return __reduce_add_sync(m, x); }, same(folded(i, wrapped_sum)));
+  expect_lanes<unsigned>(
+      kFull, u, [](unsigned m, unsigned x) { return __reduce_max_sync(m, x); },
+      same(folded(u, [](unsigned a, unsigned b) { return std::max(a, b); })));
+  expect_lanes<unsigned>(
+      kFull, u, [](unsigned m, unsigned x) { return __reduce_min_sync(m, x); },
+      same(folded(u, [](unsigned a, unsigned b) { return std::min(a, b); })));
+  expect_lanes<unsigned>(
+      kFull, u, [](unsigned m, unsigned x) { return __reduce_add_sync(m, x); },
+      same(folded(u, std::plus<unsigned>{})));
+  expect_lanes<unsigned>(
+      kFull, u, [](unsigned m, unsigned x) { return __reduce_and_sync(m, x | 0xF00u); },
+      same(folded(u, std::bit_and<unsigned>{}) | 0xF00u));
+  expect_lanes<unsigned>(
+      kFull, u, [](unsigned m, unsigned x) { return __reduce_or_sync(m, x & 0xF0u); },
+      same(folded(u, std::bit_or<unsigned>{}) & 0xF0u));
+  expect_lanes<unsigned>(
+      kFull, u, [](unsigned m, unsigned x) { return __reduce_xor_sync(m, x); },
+      same(folded(u, std::bit_xor<unsigned>{})));
+  expect_lanes<int>(
+      kFull, i, [](unsigned m, int x) { return __reduce_max_sync(m, x); },
+      same(folded(i, [](int a, int b) { return std::max(a, b); })));
+  expect_lanes<int>(
+      kFull, i, [](unsigned m, int x) { return __reduce_min_sync(m, x); },
+      same(folded(i, [](int a, int b) { return std::min(a, b); })));
+  const auto wrapped_sum = [](int a, int b) {
+    return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
+  };
+  expect_lanes<int>(
+      kFull, i, [](unsigned m, int x) { return __reduce_add_sync(m, x); }, same(folded(i, wrapped_sum)));
 }
 
 // CUDA lets lanes exit: operations wait only for those that have not, whenever they exit.
@@ -224,12 +255,14 @@ __global__ void some_exit(unsigned* out) {
 
 TEST(DeviceWords, ExitedLanesAreNotWaitedFor) {
   unsigned one = 0, two = 0;
-  for (unsigned l = 0; l < 32; ++l) one |= static_cast<unsigned>(l % 3 == 1) << l, two |= static_cast<unsigned>(l % 3 == 2) << l;
+  for (unsigned l = 0; l < 32; ++l)
+    one |= static_cast<unsigned>(l % 3 == 1) << l, two |= static_cast<unsigned>(l % 3 == 2) << l;
   for (const simt::ExecutorOptions& o : simt::all_orders()) {
     simt::UseOptions use(o);
     Lanes<unsigned> got{};
     launch({.name = "some_exit", .grid = 1, .block = 32}, some_exit, got.data());
-    for (unsigned l = 0; l < 32; ++l) ASSERT_EQ(got[l], l % 3 == 0 ? 0u : l % 3 == 1 ? (one | two) : one) << l << " " << to_text(o);
+    for (unsigned l = 0; l < 32; ++l)
+      ASSERT_EQ(got[l], l % 3 == 0 ? 0u : l % 3 == 1 ? (one | two) : one) << l << " " << to_text(o);
   }
 }
 
@@ -257,7 +290,7 @@ TEST(DeviceWords, SyncWarpOrdersLanes) {
   }
 }
 
-// --- barriers --------------------------------------------------------------------------------------------------------------
+// --- barriers ------------------------------------------------------------------------------------
 
 __global__ void barrier_votes(const int* in, int* out) {
   const unsigned i = threadIdx.x;
@@ -276,37 +309,32 @@ TEST(DeviceWords, BarrierVotes) {
       int count = 0;
       for (unsigned i = 0; i < threads; ++i) count += (in[i] = static_cast<int>(i * 7 % 5)) > 2;
       launch({.name = "barrier_votes", .grid = 1, .block = threads}, barrier_votes, in.data(), out.data());
-      const int ones = threads > 3;   // 3 * 7 % 5 == 1
+      const int ones = threads > 3;  // 3 * 7 % 5 == 1
       for (unsigned i = 0; i < threads; ++i) {
         ASSERT_EQ(out[4 * i], count) << to_text(o);
         ASSERT_EQ(out[4 * i + 1], 1);
-        ASSERT_EQ(out[4 * i + 2], 0);   // in[0] is 0
+        ASSERT_EQ(out[4 * i + 2], 0);  // in[0] is 0
         ASSERT_EQ(out[4 * i + 3], 2 * ones);
       }
     }
 }
 
-// --- atomics ---------------------------------------------------------------------------------------------------------------
+// --- atomics -------------------------------------------------------------------------------------
 
-template <class T>
-struct Totals {
-  T sum, highest, lowest, last, taken;
-};
-template <class T>
-__global__ void atomics(Totals<T>* t, T sign) {
+template <class T> struct Totals { T sum, highest, lowest, last, taken; };
+template <class T> __global__ void atomics(Totals<T>* t, T sign) {
   const T mine = static_cast<T>(blockIdx.x * blockDim.x + threadIdx.x) * sign;
   atomicAdd(&t->sum, mine);
   atomicMax(&t->highest, mine);
   atomicMin(&t->lowest, mine);
   atomicExch(&t->last, mine);
-  for (T seen = t->taken;;) {   // adds 1 by compare and swap
+  for (T seen = t->taken;;) {  // adds 1 by compare and swap
     const T was = atomicCAS(&t->taken, seen, seen + 1);
     if (was == seen) break;
     seen = was;
   }
 }
-template <class T>
-void expect_atomics(T sign) {
+template <class T> void expect_atomics(T sign) {
   constexpr int kThreads = 20 * 64;
   for (const simt::ExecutorOptions& o : simt::all_orders()) {
     simt::UseOptions use(o);
@@ -352,10 +380,13 @@ TEST(DeviceWords, AtomicsReturnTheOldValue) {
 }
 
 template <class T>
-concept HasAtomicAdd = requires(T* p, T v) { atomicAdd(p, v); };
-static_assert(HasAtomicAdd<unsigned> && !HasAtomicAdd<float> && !HasAtomicAdd<double>, "the order of a float sum is not fixed");
+concept HasAtomicAdd = requires(T* p, T v) {
+  atomicAdd(p, v);
+};
+static_assert(HasAtomicAdd<unsigned> && !HasAtomicAdd<float> && !HasAtomicAdd<double>,
+              "the order of a float sum is not fixed");
 
-// --- bits and floats -------------------------------------------------------------------------------------------------------
+// --- bits and floats -----------------------------------------------------------------------------
 
 TEST(DeviceWords, Bits) {
   EXPECT_EQ(__clz(0), 32);
@@ -402,7 +433,8 @@ TEST(DeviceWords, FloatMaxAndMin) {
   EXPECT_EQ(fminf(2.0f, 1.0f), 1.0f);
 }
 
-// Steps of binary32, checked in binary64: its 53 bits are enough for the narrowed result to be the rounded one.
+// Steps of binary32, checked in binary64: its 53 bits are enough for the narrowed result to be the rounded
+// one.
 TEST(DeviceWords, FloatStepsAreRoundedOnce) {
   std::mt19937 random(7);
   for (int i = 0; i < 200000; ++i) {

@@ -1,4 +1,5 @@
-// Grids: which threads run, in which order, on how many OS threads, with what limits; and what survives a fault.
+// Grids: which threads run, in which order, on how many OS threads, with what limits; and what survives a
+// fault.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,14 +28,16 @@ __global__ void count_calls(unsigned* calls, unsigned* bad) {
 }
 
 TEST(Grids, EveryThreadRunsOnce) {
-  const std::vector<std::pair<dim3, dim3>> shapes = {{1, 1}, {dim3(3, 2, 5), dim3(4, 3, 2)}, {7, 1024}, {dim3(1, 65535), 1}, {2, dim3(1, 1, 64)}, {257, 33}};
+  const std::vector<std::pair<dim3, dim3>> shapes = {
+      {1, 1}, {dim3(3, 2, 5), dim3(4, 3, 2)}, {7, 1024}, {dim3(1, 65535), 1}, {2, dim3(1, 1, 64)}, {257, 33}};
   for (const simt::ExecutorOptions& o : simt::all_orders())
     for (const auto& [grid, block] : shapes) {
       simt::UseOptions use(o);
       std::vector<unsigned> calls(size_t{grid.x} * grid.y * grid.z * block.x * block.y * block.z);
       unsigned bad = 0;
       launch({.name = "count_calls", .grid = grid, .block = block}, count_calls, calls.data(), &bad);
-      EXPECT_EQ(std::count(calls.begin(), calls.end(), 1u), static_cast<ptrdiff_t>(calls.size())) << to_text(o);
+      EXPECT_EQ(std::count(calls.begin(), calls.end(), 1u), static_cast<ptrdiff_t>(calls.size()))
+          << to_text(o);
       EXPECT_EQ(bad, 0u);
     }
 }
@@ -71,7 +74,8 @@ TEST(Grids, OrdersAreWhatTheySay) {
   for (uint64_t seed = 2; seed < 22; ++seed) {
     const auto log = logged({.order = seed}, 1, 96);
     different.insert(log);
-    const std::vector<unsigned> first(log.begin(), log.begin() + 96), second(log.begin() + 96, log.begin() + 192);
+    const std::vector<unsigned> first(log.begin(), log.begin() + 96),
+        second(log.begin() + 96, log.begin() + 192);
     EXPECT_NE(first, second) << "lanes and warps are permuted anew at a barrier";
     EXPECT_TRUE(std::is_permutation(first.begin(), first.end(), forward.begin()));
   }
@@ -81,7 +85,8 @@ TEST(Grids, OrdersAreWhatTheySay) {
 TEST(Grids, ASeedReproducesARunForAnyNumberOfOsThreads) {
   for (uint64_t order : {0u, 1u, 2u, 99u}) {
     const auto one = logged({.threads = 1, .order = order}, 37, 160);
-    for (int threads : {1, 2, 3, 8}) EXPECT_EQ(logged({.threads = threads, .order = order}, 37, 160), one) << order << " " << threads;
+    for (int threads : {1, 2, 3, 8})
+      EXPECT_EQ(logged({.threads = threads, .order = order}, 37, 160), one) << order << " " << threads;
   }
 }
 
@@ -110,10 +115,9 @@ TEST(Grids, BlockOrder) {
   EXPECT_EQ(different.size(), 8u);
 }
 
-// --- shared memory ---------------------------------------------------------------------------------------------------------
+// --- shared memory -------------------------------------------------------------------------------
 
-template <int kTag>
-ASSAY_DEVICE unsigned* scratch() {
+template <int kTag> ASSAY_DEVICE unsigned* scratch() {
   ASSAY_SHARED(unsigned, box, [32]);
   return box;
 }
@@ -129,7 +133,8 @@ __global__ void use_shared(uint64_t* out) {
   unsigned* b = scratch<1>();
   if (threadIdx.x == 0) {
     // Distinct, aligned, poisoned; and the same when reached again.
-    out[0] = reinterpret_cast<uintptr_t>(&tile) % 256 + reinterpret_cast<uintptr_t>(&wide) % 64 + reinterpret_cast<uintptr_t>(dynamic) % 128;
+    out[0] = reinterpret_cast<uintptr_t>(&tile) % 256 + reinterpret_cast<uintptr_t>(&wide) % 64 +
+             reinterpret_cast<uintptr_t>(dynamic) % 128;
     out[1] = a != b && scratch<0>() == a && scratch<1>() == b;
     out[2] = small[0] | small[1] << 8 | small[2] << 16;
     out[3] = tile[3][4];
@@ -165,8 +170,7 @@ __global__ void big_dynamic(unsigned bytes) {
   ASSAY_DYNAMIC_SHARED(uint8_t, d);
   d[threadIdx.x * (bytes - 1)] = 1;
 }
-template <unsigned kBytes>
-__global__ void big_static(unsigned* out) {
+template <unsigned kBytes> __global__ void big_static(unsigned* out) {
   ASSAY_SHARED(uint8_t, block, [kBytes]);
   block[kBytes - 1] = 1;
   *out = block[kBytes - 1];
@@ -178,7 +182,9 @@ __global__ void no_dynamic(unsigned* out) {
 __global__ void nothing() {}
 
 TEST(Grids, LaunchLimits) {
-  auto shape = [](dim3 grid, dim3 block) { return fault_of({.name = "nothing", .grid = grid, .block = block}, nothing); };
+  auto shape = [](dim3 grid, dim3 block) {
+    return fault_of({.name = "nothing", .grid = grid, .block = block}, nothing);
+  };
   EXPECT_EQ(shape(1, 1024), "no fault");
   EXPECT_EQ(shape(1, dim3(16, 1, 64)), "no fault");
   EXPECT_NE(shape(1, 1025).find("'nothing': the block (1025,1,1)"), std::string::npos);
@@ -191,7 +197,9 @@ TEST(Grids, LaunchLimits) {
   EXPECT_NE(shape(dim3(0x80000000u), 1).find("the grid"), std::string::npos);
 
   auto dynamic = [](unsigned bytes, bool large) {
-    return fault_of({.name = "big", .grid = 1, .block = 2, .dynamic_shared_bytes = bytes, .large_shared = large}, big_dynamic, bytes);
+    return fault_of(
+        {.name = "big", .grid = 1, .block = 2, .dynamic_shared_bytes = bytes, .large_shared = large},
+        big_dynamic, bytes);
   };
   EXPECT_EQ(dynamic(48 * 1024, false), "no fault");
   EXPECT_NE(dynamic(48 * 1024 + 1, false).find("large_shared"), std::string::npos);
@@ -200,15 +208,23 @@ TEST(Grids, LaunchLimits) {
 
   unsigned out = 0;
   EXPECT_EQ(fault_of({.name = "big", .grid = 1, .block = 1}, big_static<48 * 1024>, &out), "no fault");
-  EXPECT_NE(fault_of({.name = "big", .grid = 1, .block = 1}, big_static<48 * 1024 + 1>, &out).find("48 KB of static"), std::string::npos);
-  EXPECT_NE(fault_of({.name = "big", .grid = 1, .block = 1, .large_shared = true}, big_static<48 * 1024 + 1>, &out).find("48 KB of static"),
+  EXPECT_NE(fault_of({.name = "big", .grid = 1, .block = 1}, big_static<48 * 1024 + 1>, &out)
+                .find("48 KB of static"),
             std::string::npos);
-  EXPECT_NE(fault_of({.name = "big", .grid = 1, .block = 1, .dynamic_shared_bytes = 1}, big_static<48 * 1024>, &out).find("static and dynamic"),
-            std::string::npos);
-  EXPECT_NE(fault_of({.name = "none", .grid = 1, .block = 1}, no_dynamic, &out).find("dynamic_shared_bytes is 0"), std::string::npos);
+  EXPECT_NE(
+      fault_of({.name = "big", .grid = 1, .block = 1, .large_shared = true}, big_static<48 * 1024 + 1>, &out)
+          .find("48 KB of static"),
+      std::string::npos);
+  EXPECT_NE(
+      fault_of({.name = "big", .grid = 1, .block = 1, .dynamic_shared_bytes = 1}, big_static<48 * 1024>, &out)
+          .find("static and dynamic"),
+      std::string::npos);
+  EXPECT_NE(
+      fault_of({.name = "none", .grid = 1, .block = 1}, no_dynamic, &out).find("dynamic_shared_bytes is 0"),
+      std::string::npos);
 }
 
-// --- launching -------------------------------------------------------------------------------------------------------------
+// --- launching -----------------------------------------------------------------------------------
 
 TEST(Grids, LaunchesAreCounted) {
   const uint64_t before = launches();
@@ -253,7 +269,8 @@ TEST(Grids, ArgumentsAreCopiedPerThread) {
 
 __global__ void launches_itself() { launch({.name = "inner", .grid = 1, .block = 1}, nothing); }
 TEST(Grids, KernelsDoNotLaunch) {
-  EXPECT_NE(fault_of({.name = "outer", .grid = 1, .block = 1}, launches_itself).find("'inner': launched from within a kernel"),
+  EXPECT_NE(fault_of({.name = "outer", .grid = 1, .block = 1}, launches_itself)
+                .find("'inner': launched from within a kernel"),
             std::string::npos);
 }
 
@@ -278,7 +295,8 @@ TEST(Grids, RunsCleanlyAfterFaults) {
   for (const simt::ExecutorOptions& o : simt::all_orders()) {
     simt::UseOptions use(o);
     const auto before = logged(o, 20, 256);
-    for (int i = 0; i < 3; ++i) EXPECT_NE(fault_of({.name = "stuck", .grid = 9, .block = 256}, stuck, 0u), "no fault");
+    for (int i = 0; i < 3; ++i)
+      EXPECT_NE(fault_of({.name = "stuck", .grid = 9, .block = 256}, stuck, 0u), "no fault");
     EXPECT_EQ(logged(o, 20, 256), before) << to_text(o);
   }
 }
@@ -322,7 +340,8 @@ TEST(Grids, LaunchingFromSeveralOsThreads) {
   std::vector<int> equal(4);
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([&, t] {
-      for (int i = 0; i < 25; ++i) equal[static_cast<size_t>(t)] += logged({.threads = 1 + t, .order = 8}, 30, 128) == want;
+      for (int i = 0; i < 25; ++i)
+        equal[static_cast<size_t>(t)] += logged({.threads = 1 + t, .order = 8}, 30, 128) == want;
     });
   for (std::thread& t : threads) t.join();
   for (int e : equal) EXPECT_EQ(e, 25);

@@ -40,7 +40,8 @@ TEST(DeviceBuffers, AlignmentAndContents) {
 
 TEST(DeviceBuffers, BuffersDoNotOverlap) {
   std::vector<DeviceBuffer> buffers;
-  for (size_t i = 0; i < 200; ++i) buffers.emplace_back(i * 37 % 9000, "b" + std::to_string(i), size_t{1} << (i % 9));
+  for (size_t i = 0; i < 200; ++i)
+    buffers.emplace_back(i * 37 % 9000, "b" + std::to_string(i), size_t{1} << (i % 9));
   for (size_t i = 0; i < 200; ++i) std::memset(buffers[i].data(), static_cast<int>(i), buffers[i].size());
   for (size_t i = 0; i < 200; ++i) {
     EXPECT_FALSE(buffers[i].intact());
@@ -61,7 +62,8 @@ TEST(DeviceBuffers, ThousandsAreCheap) {
     ASSERT_EQ(b.data(), first) << "memory is reused";
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(took.count(), 2.0);   // 0.02 s when measured; a system call for each would still pass, a new mapping would not
+  EXPECT_LT(took.count(),
+            2.0);  // 0.02 s when measured; a system call for each would still pass, a new mapping would not
 }
 
 __attribute__((no_sanitize("address"))) void poke(std::byte* p) { *p = std::byte{1}; }
@@ -91,13 +93,16 @@ using MemoryFaultsDeathTest = simt::DeathTest;
 // The very first byte past the end, without any sanitizer.
 TEST_F(MemoryFaultsDeathTest, OneBytePastTheEnd) {
   uint8_t out;
-  for (const simt::ExecutorOptions& o : {simt::ExecutorOptions{}, {.threads = 2, .order = 1}, {.threads = 3, .order = 17}}) {
+  for (const simt::ExecutorOptions& o :
+       {simt::ExecutorOptions{}, {.threads = 2, .order = 1}, {.threads = 3, .order = 17}}) {
     simt::UseOptions use(o);
-    for (auto [bytes, alignment] : {std::pair<size_t, size_t>{256, 256}, {4096, 16}, {5000, 8}, {30, 2}, {7, 1}}) {
+    for (auto [bytes, alignment] :
+         {std::pair<size_t, size_t>{256, 256}, {4096, 16}, {5000, 8}, {30, 2}, {7, 1}}) {
       DeviceBuffer x(bytes, "x", alignment);
       const long end = static_cast<long>(bytes);
-      const std::string where = "block \\(1,0,0\\) thread \\(2,0,0\\) [a-z]+ out of bounds: buffer 'x' \\(" + std::to_string(bytes) +
-                                " bytes\\) at offset " + std::to_string(bytes) + ", 0 past the end";
+      const std::string where = "block \\(1,0,0\\) thread \\(2,0,0\\) [a-z]+ out of bounds: buffer 'x' \\(" +
+                                std::to_string(bytes) + " bytes\\) at offset " + std::to_string(bytes) +
+                                ", 0 past the end";
       EXPECT_EXIT(launch(kPoke, write_at, x.as<uint8_t>(), end), kExit, "kernel 'poke' " + where);
       EXPECT_EXIT(launch(kPoke, read_at, x.as<uint8_t>(), end, &out), kExit, "kernel 'poke' " + where);
       launch(kPoke, write_at, x.as<uint8_t>(), end - 1);
@@ -107,10 +112,13 @@ TEST_F(MemoryFaultsDeathTest, OneBytePastTheEnd) {
 
 TEST_F(MemoryFaultsDeathTest, OtherPlaces) {
   DeviceBuffer x(8192, "x");
-  EXPECT_EXIT(launch(kPoke, write_at, x.as<uint8_t>(), -1L), kExit, "buffer 'x' .8192 bytes. at offset -1, before the start");
-  EXPECT_EXIT(launch(kPoke, write_at, x.as<uint8_t>(), 8192L + 3000), kExit, "at offset 11192, 3000 past the end");
+  EXPECT_EXIT(launch(kPoke, write_at, x.as<uint8_t>(), -1L), kExit,
+              "buffer 'x' .8192 bytes. at offset -1, before the start");
+  EXPECT_EXIT(launch(kPoke, write_at, x.as<uint8_t>(), 8192L + 3000), kExit,
+              "at offset 11192, 3000 past the end");
   EXPECT_EXIT(launch(kPoke, write_at, x.as<uint8_t>(), 20L << 30), kExit, "buffer '[a-z]+'");
-  EXPECT_EXIT(launch(kPoke, write_at, static_cast<uint8_t*>(nullptr), 64L), kExit, "address 0x40, which is no device buffer");
+  EXPECT_EXIT(launch(kPoke, write_at, static_cast<uint8_t*>(nullptr), 64L), kExit,
+              "address 0x40, which is no device buffer");
 #if defined(__x86_64__)
   EXPECT_EXIT(launch(kPoke, write_at, x.as<uint8_t>(), 8192L), kExit, "writes out of bounds");
   uint8_t out;
@@ -140,7 +148,8 @@ TEST_F(MemoryFaultsDeathTest, StackOverflow) {
   EXPECT_EQ(out, 50u);
   for (int threads : {1, 2}) {
     simt::UseOptions use({.threads = threads});
-    EXPECT_EXIT(launch({.name = "deep", .grid = 4, .block = 1}, deep, 100000u, &out), kExit, "kernel 'deep'.*stack of [0-9]+ KB overflowed");
+    EXPECT_EXIT(launch({.name = "deep", .grid = 4, .block = 1}, deep, 100000u, &out), kExit,
+                "kernel 'deep'.*stack of [0-9]+ KB overflowed");
   }
 }
 

@@ -1,5 +1,6 @@
-// Random programs on one word, judged by brute force: every pair of accesses is looked at, with clocks of every thread for every
-// thread. The race checker, which remembers little of a byte, must come to the same verdict in every order.
+// Random programs on one word, judged by brute force: every pair of accesses is looked at, with clocks of
+// every thread for every thread. The race checker, which remembers little of a byte, must come to the same
+// verdict in every order.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,20 +19,24 @@ constexpr unsigned kThreads = 70, kWarps = 3, kSteps = 6, kBlocks = 2;
 
 enum Op : uint8_t { nothing, read, write, atomic };
 
-// In every step each thread may touch the word; then groups of neighbouring lanes may wait for each other, and then the block.
+// In every step each thread may touch the word; then groups of neighbouring lanes may wait for each other,
+// and then the block.
 struct Program {
-  bool shared;                                       // the word: each block's own, or one for the grid
-  bool initialised;                                  // shared: written before the first step
+  bool shared;       // the word: each block's own, or one for the grid
+  bool initialised;  // shared: written before the first step
   Op ops[kBlocks][kSteps][kThreads] = {};
-  unsigned group[kSteps][kWarps] = {};               // lanes that wait for each other: 0, or 2 to 32
+  unsigned group[kSteps][kWarps] = {};  // lanes that wait for each other: 0, or 2 to 32
   bool barrier[kSteps] = {};
 };
 
 unsigned group_mask(const Program& p, unsigned step, unsigned thread) {
-  const unsigned warp = thread / 32, size = p.group[step][warp], lanes = warp + 1 < kWarps ? 32 : kThreads % 32;
+  const unsigned warp = thread / 32, size = p.group[step][warp],
+                 lanes = warp + 1 < kWarps ? 32 : kThreads % 32;
   if (size == 0) return 0;
   unsigned mask = 0;
-  for (unsigned lane = thread % 32 / size * size; lane < thread % 32 / size * size + size && lane < lanes; ++lane) mask |= 1u << lane;
+  for (unsigned lane = thread % 32 / size * size; lane < thread % 32 / size * size + size && lane < lanes;
+       ++lane)
+    mask |= 1u << lane;
   return mask;
 }
 
@@ -67,14 +72,18 @@ Program random_program(uint64_t seed) {
   const bool one_warp = draw(2) == 0;
   for (unsigned step = 0; step < kSteps; ++step) {
     for (unsigned i = 0; i < busy; ++i) {
-      const unsigned thread = draw(one_warp ? 32 : kThreads), block = p.shared || draw(4) == 0 ? draw(kBlocks) : 0;
-      p.ops[block][step][thread] = likes == 0 ? atomic : likes == 1 || draw(4) != 0 ? read : static_cast<Op>(1 + draw(3));
+      const unsigned thread = draw(one_warp ? 32 : kThreads),
+                     block = p.shared || draw(4) == 0 ? draw(kBlocks) : 0;
+      p.ops[block][step][thread] = likes == 0                   ? atomic
+                                   : likes == 1 || draw(4) != 0 ? read
+                                                                : static_cast<Op>(1 + draw(3));
     }
     if (likes == 1 && draw(3) == 0) p.ops[0][step][draw(one_warp ? 32 : kThreads)] = write;
     for (unsigned& g : p.group[step]) g = draw(2) ? 2u << draw(5) : 0;
     p.barrier[step] = draw(5) == 0;
   }
-  if (!p.initialised && p.shared)   // whether an atomic reads what another wrote depends on the order, and is no race
+  if (!p.initialised &&
+      p.shared)  // whether an atomic reads what another wrote depends on the order, and is no race
     for (auto& block : p.ops)
       for (auto& step : block)
         for (Op& op : step) op = op == atomic ? write : op;
@@ -106,19 +115,23 @@ Verdict judge(const Program& p) {
     for (unsigned t = 0; t < kThreads; ++t)
       for (unsigned lane = 0; lane < 32; ++lane)
         if (group_mask(p, s, t) >> lane & 1u)
-          for (unsigned u = 0; u < kThreads; ++u) now[t][u] = std::max(now[t][u], before[t / 32 * 32 + lane][u]);
+          for (unsigned u = 0; u < kThreads; ++u)
+            now[t][u] = std::max(now[t][u], before[t / 32 * 32 + lane][u]);
     if (p.barrier[s])
       for (auto& row : now) row.fill(s + 1);
     seen[s + 1] = now;
   }
-  const auto before = [&](const Event& a, const Event& b) { return a.block == b.block && seen[b.step][b.thread][a.thread] > a.step; };
+  const auto before = [&](const Event& a, const Event& b) {
+    return a.block == b.block && seen[b.step][b.thread][a.thread] > a.step;
+  };
   const auto same_word = [&](const Event& a, const Event& b) { return !p.shared || a.block == b.block; };
   Verdict v;
   for (const Event& a : events) {
     bool written = !p.shared || p.initialised;
     for (const Event& b : events) {
       if (!same_word(a, b) || (&a == &b)) continue;
-      const bool conflict = (a.op != read || b.op != read) && !(a.op == atomic && b.op == atomic), apart = !before(a, b) && !before(b, a);
+      const bool conflict = (a.op != read || b.op != read) && !(a.op == atomic && b.op == atomic),
+                 apart = !before(a, b) && !before(b, a);
       v.race |= conflict && apart;
       written |= b.op != read && (before(b, a) || apart);
     }
@@ -139,9 +152,14 @@ TEST(RandomPrograms, AreJudgedAsByBruteForce) {
     clean += !want.race && !want.uninitialised;
     for (uint64_t order : {uint64_t{0}, uint64_t{1}, seed + 2, seed + 7000}) {
       simt::UseOptions use({.order = order});
-      const std::string text = simt::fault_of({.name = "run", .grid = kBlocks, .block = kThreads}, run, &p, global.as<unsigned>(), &sink);
-      ASSERT_EQ(text.find("data race") != std::string::npos, want.race) << "program " << seed << " order " << order << "\n" << text;
-      ASSERT_EQ(text.find("uninitialised") != std::string::npos, want.uninitialised) << "program " << seed << " order " << order << "\n" << text;
+      const std::string text = simt::fault_of({.name = "run", .grid = kBlocks, .block = kThreads}, run, &p,
+                                              global.as<unsigned>(), &sink);
+      ASSERT_EQ(text.find("data race") != std::string::npos, want.race)
+          << "program " << seed << " order " << order << "\n"
+          << text;
+      ASSERT_EQ(text.find("uninitialised") != std::string::npos, want.uninitialised)
+          << "program " << seed << " order " << order << "\n"
+          << text;
     }
   }
   // The programs are of every sort.

@@ -1,5 +1,5 @@
-// What the executor's tests share: the options under which they run their kernels, how they catch what is found and name the line
-// that is meant, and how they let a process die.
+// What the executor's tests share: the options under which they run their kernels, how they catch what is
+// found and name the line that is meant, and how they let a process die.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -18,7 +18,8 @@ inline const std::vector<ExecutorOptions>& all_orders() {
   static const std::vector<ExecutorOptions> kAll = [] {
     std::vector<ExecutorOptions> all;
     for (int threads : {1, 3})
-      for (uint64_t order : {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{17}, uint64_t{4711}, uint64_t{0x123456789ABCDEF}})
+      for (uint64_t order :
+           {uint64_t{0}, uint64_t{1}, uint64_t{2}, uint64_t{17}, uint64_t{4711}, uint64_t{0x123456789ABCDEF}})
         all.push_back({.threads = threads, .order = order});
     return all;
   }();
@@ -26,12 +27,14 @@ inline const std::vector<ExecutorOptions>& all_orders() {
 }
 
 inline std::string to_text(const ExecutorOptions& o) {
-  return "order=" + std::to_string(o.order) + ",threads=" + std::to_string(o.threads) + ",poison=" + std::to_string(o.poison);
+  return "order=" + std::to_string(o.order) + ",threads=" + std::to_string(o.threads) +
+         ",poison=" + std::to_string(o.poison);
 }
 
 // "tests/simt/broken_kernels.cpp:123", the line of the calling file that is marked `// <- name`.
 inline std::string marked(const std::string& name, const char* file = __builtin_FILE()) {
-  const std::string site = to_text(Site{file, 0}), path = site.substr(0, site.rfind(':'));   // from the root, whatever the compiler was given
+  const std::string site = to_text(Site{file, 0}),
+                    path = site.substr(0, site.rfind(':'));  // from the root, whatever the compiler was given
   std::ifstream text(std::string(ASSAY_SOURCE_DIR "/") + path);
   std::string line;
   for (int number = 1; std::getline(text, line); ++number)

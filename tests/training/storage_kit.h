@@ -24,19 +24,22 @@ inline ArrayPtr bf16(Dims shape, bool exact = false, uint32_t state = 7) {
   std::vector<uint16_t> bits(static_cast<size_t>(count_of(shape)));
   for (uint16_t& b : bits) {
     state = state * 1664525u + 1013904223u;
-    b = static_cast<uint16_t>((state >> 16 & 0x8000) | (125 + (state >> 8) % 5) << 7 | (exact ? 0 : state >> 24 & 0x7F));
+    b = static_cast<uint16_t>((state >> 16 & 0x8000) | (125 + (state >> 8) % 5) << 7 |
+                              (exact ? 0 : state >> 24 & 0x7F));
   }
   return from_bytes(std::move(shape), DType::bfloat16, std::as_bytes(std::span(bits)));
 }
 
-// The same with magnitudes that differ from one 16 x 16 tile of the flattened matrix to the next, along rows and columns unlike.
+// The same with magnitudes that differ from one 16 x 16 tile of the flattened matrix to the next, along rows
+// and columns unlike.
 inline ArrayPtr tiled(const Dims& shape) {
   const ArrayPtr out = bf16(shape);
   const auto bytes = out->bytes();
   for (size_t i = 0, cols = static_cast<size_t>(shape.back()); i < bytes.size() / 2; ++i) {
     const size_t row = i / cols / 16, col = i % cols / 16;
     const auto binades = static_cast<uint8_t>(row % 16 + 2 * (row / 16) + 3 * (col % 8) + 5 * (col / 8));
-    bytes[2 * i + 1] = static_cast<std::byte>(static_cast<uint8_t>(bytes[2 * i + 1]) - binades / 2);   // a step of the upper byte is two binades
+    bytes[2 * i + 1] = static_cast<std::byte>(static_cast<uint8_t>(bytes[2 * i + 1]) -
+                                              binades / 2);  // a step of the upper byte is two binades
   }
   return out;
 }
@@ -51,7 +54,8 @@ template <class F> ErrorClass raised(F f) {
   return ErrorClass::frozen_instance_error;
 }
 
-template <class Q, class... Args> StoragePtr quantized(Session& session, const ArrayPtr& x, Usages usages, Args... args) {
+template <class Q, class... Args>
+StoragePtr quantized(Session& session, const ArrayPtr& x, Usages usages, Args... args) {
   auto q = std::make_shared<Q>(args...);
   q->set_usage(usages.rowwise, usages.columnwise);
   return q->quantize(session, x);

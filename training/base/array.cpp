@@ -18,9 +18,12 @@ struct DTypeInfo {
   std::optional<Encoding> encoding;
 };
 constexpr std::array kDTypes = {
-    DTypeInfo{DType::uint8, "uint8", 1, Encoding::u8},        DTypeInfo{DType::boolean, "bool", 1, std::nullopt},
-    DTypeInfo{DType::int32, "int32", 4, std::nullopt},        DTypeInfo{DType::int64, "int64", 8, std::nullopt},
-    DTypeInfo{DType::float16, "float16", 2, Encoding::f16},   DTypeInfo{DType::bfloat16, "bfloat16", 2, Encoding::bf16},
+    DTypeInfo{DType::uint8, "uint8", 1, Encoding::u8},
+    DTypeInfo{DType::boolean, "bool", 1, std::nullopt},
+    DTypeInfo{DType::int32, "int32", 4, std::nullopt},
+    DTypeInfo{DType::int64, "int64", 8, std::nullopt},
+    DTypeInfo{DType::float16, "float16", 2, Encoding::f16},
+    DTypeInfo{DType::bfloat16, "bfloat16", 2, Encoding::bf16},
     DTypeInfo{DType::float32, "float32", 4, Encoding::f32},
 };
 constexpr const DTypeInfo& info_of(DType t) { return kDTypes[static_cast<size_t>(t)]; }
@@ -42,7 +45,8 @@ ArrayPtr fresh(Dims shape, DType dtype, std::byte value) {
   auto out = std::make_shared<Array>();
   out->dtype = dtype;
   out->strides = row_major(shape);
-  out->memory = std::make_shared<std::vector<std::byte>>(static_cast<size_t>(count_of(shape) * bytes_of(dtype)), value);
+  out->memory =
+      std::make_shared<std::vector<std::byte>>(static_cast<size_t>(count_of(shape) * bytes_of(dtype)), value);
   out->shape = std::move(shape);
   return out;
 }
@@ -55,7 +59,8 @@ ArrayPtr alias(const Array& of, Dims shape, Dims strides, int64_t offset) {
   return out;
 }
 
-// The strides with which `shape` shows the elements of `a` in row-major order, or nothing where no strides do: dimensions that lie without gaps are merged and cut anew.
+// The strides with which `shape` shows the elements of `a` in row-major order, or nothing where no strides
+// do: dimensions that lie without gaps are merged and cut anew.
 std::optional<Dims> view_strides(const Array& a, const Dims& shape) {
   if (a.count() == 0) return row_major(shape);
   Dims strides(shape.size());
@@ -75,9 +80,9 @@ std::optional<Dims> view_strides(const Array& a, const Dims& shape) {
   return to == 0 ? std::optional(strides) : std::nullopt;
 }
 
-// Calls visit(offset in elements) for the first element of every run of the last dimension, in row-major order.
-template <class Visit>
-void each_run(const Array& a, Visit visit) {
+// Calls visit(offset in elements) for the first element of every run of the last dimension, in row-major
+// order.
+template <class Visit> void each_run(const Array& a, Visit visit) {
   if (a.count() == 0) return;
   Dims at(a.shape.size());
   int64_t offset = a.offset;
@@ -100,21 +105,27 @@ void each_run(const Array& a, Visit visit) {
 std::string_view name_of(DType t) { return info_of(t).name; }
 
 std::optional<DType> dtype_named(std::string_view name) {
-  const auto at = std::find_if(kDTypes.begin(), kDTypes.end(), [&](const DTypeInfo& t) { return t.name == name; });
+  const auto at =
+      std::find_if(kDTypes.begin(), kDTypes.end(), [&](const DTypeInfo& t) { return t.name == name; });
   return at == kDTypes.end() ? std::nullopt : std::optional(at->dtype);
 }
 
 int64_t bytes_of(DType t) { return info_of(t).bytes; }
 
 Encoding encoding_of(DType t) {
-  if (!info_of(t).encoding) throw SemanticError(ErrorClass::type_error, "expected a floating-point dtype or uint8, found " + std::string(name_of(t)));
+  if (!info_of(t).encoding)
+    throw SemanticError(ErrorClass::type_error,
+                        "expected a floating-point dtype or uint8, found " + std::string(name_of(t)));
   return *info_of(t).encoding;
 }
 
 DType dtype_of(Encoding e) {
   if (info(e).bits <= 8) return DType::uint8;
-  const auto at = std::find_if(kDTypes.begin(), kDTypes.end(), [&](const DTypeInfo& t) { return t.encoding == e; });
-  if (at == kDTypes.end()) throw SemanticError(ErrorClass::type_error, "expected an encoding that has a dtype, found " + std::string(info(e).name));
+  const auto at =
+      std::find_if(kDTypes.begin(), kDTypes.end(), [&](const DTypeInfo& t) { return t.encoding == e; });
+  if (at == kDTypes.end())
+    throw SemanticError(ErrorClass::type_error,
+                        "expected an encoding that has a dtype, found " + std::string(info(e).name));
   return at->dtype;
 }
 
@@ -138,7 +149,9 @@ bool Array::contiguous() const {
 }
 
 std::span<std::byte> Array::bytes() {
-  if (!contiguous()) throw std::logic_error("Array::bytes: expected a contiguous array, found shape " + text(shape) + " with strides " + text(strides) + "; call contiguous() first");
+  if (!contiguous())
+    throw std::logic_error("Array::bytes: expected a contiguous array, found shape " + text(shape) +
+                           " with strides " + text(strides) + "; call contiguous() first");
   return {memory->data() + offset * bytes_of(dtype), static_cast<size_t>(count() * bytes_of(dtype))};
 }
 std::span<const std::byte> Array::bytes() const { return const_cast<Array*>(this)->bytes(); }
@@ -149,17 +162,22 @@ ArrayPtr zeros(Dims shape, DType dtype) { return fresh(std::move(shape), dtype, 
 ArrayPtr from_bytes(Dims shape, DType dtype, std::span<const std::byte> bytes) {
   ArrayPtr out = fresh(std::move(shape), dtype, std::byte{0});
   if (bytes.size() != out->memory->size())
-    throw std::logic_error("from_bytes: expected " + std::to_string(out->memory->size()) + " bytes for shape " + text(out->shape) + ", found " + std::to_string(bytes.size()));
+    throw std::logic_error("from_bytes: expected " + std::to_string(out->memory->size()) +
+                           " bytes for shape " + text(out->shape) + ", found " +
+                           std::to_string(bytes.size()));
   std::copy(bytes.begin(), bytes.end(), out->memory->begin());
   return out;
 }
 
 ArrayPtr view(const ArrayPtr& a, Dims shape) {
   if (count_of(shape) != a->count())
-    throw SemanticError(ErrorClass::runtime_error, "view: expected a shape of " + std::to_string(a->count()) + " elements, found " + text(shape));
+    throw SemanticError(ErrorClass::runtime_error, "view: expected a shape of " + std::to_string(a->count()) +
+                                                       " elements, found " + text(shape));
   auto strides = view_strides(*a, shape);
   if (!strides)
-    throw SemanticError(ErrorClass::runtime_error, "view: shape " + text(a->shape) + " with strides " + text(a->strides) + " cannot be seen as " + text(shape) + " without a copy; call contiguous() first");
+    throw SemanticError(ErrorClass::runtime_error,
+                        "view: shape " + text(a->shape) + " with strides " + text(a->strides) +
+                            " cannot be seen as " + text(shape) + " without a copy; call contiguous() first");
   return alias(*a, std::move(shape), std::move(*strides), a->offset);
 }
 
@@ -169,13 +187,19 @@ ArrayPtr as_strided(const ArrayPtr& a, Dims shape, Dims strides, std::optional<i
   for (size_t i = 0; i < shape.size() && i < strides.size(); ++i) last += (shape[i] - 1) * strides[i];
   const int64_t room = static_cast<int64_t>(a->memory->size()) / bytes_of(a->dtype);
   if (shape.size() != strides.size() || first < 0 || (count_of(shape) > 0 && last >= room))
-    throw SemanticError(ErrorClass::runtime_error, "as_strided: shape " + text(shape) + " with strides " + text(strides) + " from element " + std::to_string(first) + " does not lie within " + std::to_string(room) + " elements");
+    throw SemanticError(ErrorClass::runtime_error, "as_strided: shape " + text(shape) + " with strides " +
+                                                       text(strides) + " from element " +
+                                                       std::to_string(first) + " does not lie within " +
+                                                       std::to_string(room) + " elements");
   return alias(*a, std::move(shape), std::move(strides), first);
 }
 
 ArrayPtr slice(const ArrayPtr& a, size_t dim, int64_t start, int64_t end) {
   if (dim >= a->shape.size() || start < 0 || end < start || end > a->shape[dim])
-    throw SemanticError(ErrorClass::runtime_error, "slice: elements " + std::to_string(start) + " to " + std::to_string(end) + " of dimension " + std::to_string(dim) + " do not lie within shape " + text(a->shape));
+    throw SemanticError(ErrorClass::runtime_error, "slice: elements " + std::to_string(start) + " to " +
+                                                       std::to_string(end) + " of dimension " +
+                                                       std::to_string(dim) + " do not lie within shape " +
+                                                       text(a->shape));
   Dims shape = a->shape;
   shape[dim] = end - start;
   return alias(*a, std::move(shape), a->strides, a->offset + start * a->strides[dim]);
@@ -183,7 +207,9 @@ ArrayPtr slice(const ArrayPtr& a, size_t dim, int64_t start, int64_t end) {
 
 ArrayPtr transpose(const ArrayPtr& a, size_t i, size_t j) {
   if (i >= a->shape.size() || j >= a->shape.size())
-    throw SemanticError(ErrorClass::runtime_error, "transpose: shape " + text(a->shape) + " has no dimensions " + std::to_string(i) + " and " + std::to_string(j));
+    throw SemanticError(ErrorClass::runtime_error, "transpose: shape " + text(a->shape) +
+                                                       " has no dimensions " + std::to_string(i) + " and " +
+                                                       std::to_string(j));
   Dims shape = a->shape, strides = a->strides;
   std::swap(shape[i], shape[j]);
   std::swap(strides[i], strides[j]);
@@ -200,9 +226,12 @@ ArrayPtr clone(const ArrayPtr& a) {
 
 void copy_into(const Array& from, Array& to) {
   if (from.dtype != to.dtype || from.shape != to.shape)
-    throw SemanticError(ErrorClass::runtime_error, "copy: expected " + std::string(name_of(to.dtype)) + " " + text(to.shape) + ", found " + std::string(name_of(from.dtype)) + " " + text(from.shape));
+    throw SemanticError(ErrorClass::runtime_error,
+                        "copy: expected " + std::string(name_of(to.dtype)) + " " + text(to.shape) +
+                            ", found " + std::string(name_of(from.dtype)) + " " + text(from.shape));
   const int64_t bytes = bytes_of(from.dtype), run = from.shape.empty() ? 1 : from.shape.back();
-  const int64_t from_step = from.shape.empty() ? 1 : from.strides.back(), to_step = to.shape.empty() ? 1 : to.strides.back();
+  const int64_t from_step = from.shape.empty() ? 1 : from.strides.back(),
+                to_step = to.shape.empty() ? 1 : to.strides.back();
   std::vector<int64_t> starts;
   each_run(to, [&](int64_t offset) { starts.push_back(offset); });
   size_t at = 0;
@@ -213,18 +242,25 @@ void copy_into(const Array& from, Array& to) {
       std::memmove(target, source, static_cast<size_t>(run * bytes));
       return;
     }
-    for (int64_t i = 0; i < run; ++i) std::memcpy(target + i * to_step * bytes, source + i * from_step * bytes, static_cast<size_t>(bytes));
+    for (int64_t i = 0; i < run; ++i)
+      std::memcpy(target + i * to_step * bytes, source + i * from_step * bytes, static_cast<size_t>(bytes));
   });
 }
 
 ArrayPtr concatenate(std::span<const ArrayPtr> parts) {
-  if (parts.empty()) throw SemanticError(ErrorClass::runtime_error, "concatenate: expected at least one array, found none");
+  if (parts.empty())
+    throw SemanticError(ErrorClass::runtime_error, "concatenate: expected at least one array, found none");
   Dims shape = parts[0]->shape;
-  if (shape.empty()) throw SemanticError(ErrorClass::runtime_error, "concatenate: expected arrays of one dimension or more, found a scalar");
+  if (shape.empty())
+    throw SemanticError(ErrorClass::runtime_error,
+                        "concatenate: expected arrays of one dimension or more, found a scalar");
   shape[0] = 0;
   for (const ArrayPtr& p : parts) {
-    if (p->dtype != parts[0]->dtype || p->shape.size() != shape.size() || !std::equal(shape.begin() + 1, shape.end(), p->shape.begin() + 1))
-      throw SemanticError(ErrorClass::runtime_error, "concatenate: expected arrays like " + text(parts[0]->shape) + " but for the first dimension, found " + text(p->shape));
+    if (p->dtype != parts[0]->dtype || p->shape.size() != shape.size() ||
+        !std::equal(shape.begin() + 1, shape.end(), p->shape.begin() + 1))
+      throw SemanticError(ErrorClass::runtime_error,
+                          "concatenate: expected arrays like " + text(parts[0]->shape) +
+                              " but for the first dimension, found " + text(p->shape));
     shape[0] += p->shape[0];
   }
   ArrayPtr out = fresh(shape, parts[0]->dtype, std::byte{0});

@@ -14,7 +14,8 @@ ArrayPtr drawn(Dims shape, DType dtype, uint64_t seed, FillKind kind) {
   Fill fill;
   fill.kind = kind;
   fill.seed = seed;
-  if (const auto error = fill_tensor(fill, encoding_of(dtype), flat, out->bytes())) throw std::logic_error(error->text());
+  if (const auto error = fill_tensor(fill, encoding_of(dtype), flat, out->bytes()))
+    throw std::logic_error(error->text());
   return out;
 }
 
@@ -23,7 +24,7 @@ ArrayPtr gradient(Dims shape, DType dtype, uint64_t seed) {
   const Shape flat = flattened(out->shape);
   const std::span<std::byte> bytes = out->bytes();
   const int64_t size = bytes_of(dtype);
-  const auto put = [&](int64_t i, uint32_t top) {   // the element whose upper 16 bits are `top`
+  const auto put = [&](int64_t i, uint32_t top) {  // the element whose upper 16 bits are `top`
     std::fill_n(bytes.begin() + i * size, size, std::byte{0});
     bytes[static_cast<size_t>(i * size + size - 2)] = static_cast<std::byte>(top & 0xFF);
     bytes[static_cast<size_t>(i * size + size - 1)] = static_cast<std::byte>(top >> 8);

@@ -1,5 +1,6 @@
-// What goes wrong in the semantic layer, in the original's own classes: a caller of TransformerEngine sees which class of exception was raised, so
-// that is part of the behaviour. Warnings are collected, never printed.
+// What goes wrong in the semantic layer, in the original's own classes: a caller of TransformerEngine sees
+// which class of exception was raised, so that is part of the behaviour. Warnings are collected, never
+// printed.
 #pragma once
 #include <cstdint>
 #include <stdexcept>
@@ -10,7 +11,16 @@
 namespace assay::training {
 
 // Python's classes. validation_error is pydantic's, a ValueError (is_a).
-enum class ErrorClass : uint8_t { value_error, type_error, runtime_error, not_implemented_error, assertion_error, attribute_error, validation_error, frozen_instance_error };
+enum class ErrorClass : uint8_t {
+  value_error,
+  type_error,
+  runtime_error,
+  not_implemented_error,
+  assertion_error,
+  attribute_error,
+  validation_error,
+  frozen_instance_error
+};
 // "ValueError", "TypeError", ...
 std::string_view name_of(ErrorClass);
 // Whether an error of class `c` is also one of class `base`: "except base" would catch it.
@@ -23,7 +33,7 @@ class SemanticError : public std::runtime_error {
 };
 
 struct Warning {
-  std::string category;   // "UserWarning"
+  std::string category;  // "UserWarning"
   std::string text;
 };
 using Warnings = std::vector<Warning>;

@@ -5,6 +5,12 @@
 
 namespace assay::training {
 
+std::vector<F32Bits> f32_bits(const Array& a) {
+  std::vector<F32Bits> out(static_cast<size_t>(a.count()));
+  if (!out.empty()) std::memcpy(out.data(), a.bytes().data(), out.size() * sizeof(F32Bits));
+  return out;
+}
+
 std::vector<float> floats(Session& session, const ArrayPtr& x) {
   const ArrayPtr wide = contiguous(cast(session, x, DType::float32));
   std::vector<float> values(static_cast<size_t>(wide->count()));
@@ -12,7 +18,9 @@ std::vector<float> floats(Session& session, const ArrayPtr& x) {
   return values;
 }
 
-ArrayPtr f32_array(Dims shape, std::span<const float> values) { return from_bytes(std::move(shape), DType::float32, std::as_bytes(values)); }
+ArrayPtr f32_array(Dims shape, std::span<const float> values) {
+  return from_bytes(std::move(shape), DType::float32, std::as_bytes(values));
+}
 
 ArrayPtr sum_rows(Session& session, const ArrayPtr& x, RowSum order, int64_t rows_of_chunk) {
   const std::vector<float> v = floats(session, x);
@@ -25,7 +33,8 @@ ArrayPtr sum_rows(Session& session, const ArrayPtr& x, RowSum order, int64_t row
       float of_chunk = 0;
       for (int64_t lane = 0; lane < lanes; ++lane) {
         float of_lane = 0;
-        for (int64_t r = first + lane; r < std::min(first + chunk, s.rows); r += lanes) of_lane += v[static_cast<size_t>(r * s.cols + c)];
+        for (int64_t r = first + lane; r < std::min(first + chunk, s.rows); r += lanes)
+          of_lane += v[static_cast<size_t>(r * s.cols + c)];
         of_chunk += of_lane;
       }
       total[static_cast<size_t>(c)] += of_chunk;

@@ -16,8 +16,7 @@ struct OtherRankFailed : std::runtime_error {
 };
 
 // Where all ranks hand in an item and leave with everybody's.
-template <class Item>
-class Meeting {
+template <class Item> class Meeting {
  public:
   explicit Meeting(int size) : size_(size), items_(static_cast<size_t>(size)) {}
   std::vector<Item> meet(int rank, Item item) {
@@ -26,7 +25,7 @@ class Meeting {
     const int round = round_;
     if (++arrived_ == size_) {
       arrived_ = 0;
-      results_ = items_;   // the next round may begin before the last rank has read this one's, but cannot end
+      results_ = items_;  // the next round may begin before the last rank has read this one's, but cannot end
       ++round_;
       changed_.notify_all();
     } else {
@@ -51,7 +50,8 @@ class Meeting {
 
 }  // namespace
 
-void run_ranks(int size, const std::string& name, const std::function<void(int rank, const GroupPtr&)>& work) {
+void run_ranks(int size, const std::string& name,
+               const std::function<void(int rank, const GroupPtr&)>& work) {
   Meeting<std::vector<F32Bits>> maxima(size);
   Meeting<ArrayPtr> tensors(size);
   std::vector<std::exception_ptr> failures(static_cast<size_t>(size));

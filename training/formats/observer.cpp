@@ -2,9 +2,13 @@
 
 #include <utility>
 
+#include "training/formats/storage.h"
+
 namespace assay::training {
 
-ObserverQuantizer::ObserverQuantizer(QuantizerPtr inner_quantizer, std::function<void(const Observation&)> observe) : inner(std::move(inner_quantizer)), observe(std::move(observe)) {
+ObserverQuantizer::ObserverQuantizer(QuantizerPtr inner_quantizer,
+                                     std::function<void(const Observation&)> observe)
+    : inner(std::move(inner_quantizer)), observe(std::move(observe)) {
   rowwise_usage = inner->rowwise_usage;
   columnwise_usage = inner->columnwise_usage;
   internal = inner->internal;
@@ -19,11 +23,14 @@ Quantizer& ObserverQuantizer::synchronised() const {
 }
 
 json::Value ObserverQuantizer::describe() const { return synchronised().describe(); }
-QuantizerPtr ObserverQuantizer::copy() const { return std::make_shared<ObserverQuantizer>(synchronised().copy(), observe); }
+QuantizerPtr ObserverQuantizer::copy() const {
+  return std::make_shared<ObserverQuantizer>(synchronised().copy(), observe);
+}
 bool ObserverQuantizer::is_requantization_safe() const { return synchronised().is_requantization_safe(); }
 std::optional<assay::Quantizer> ObserverQuantizer::line(Direction d) const { return synchronised().line(d); }
 
-void ObserverQuantizer::update_quantized(Session& session, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop) {
+void ObserverQuantizer::update_quantized(Session& session, const ArrayPtr& x, Storage& dst,
+                                         std::optional<F32Bits> noop) {
   observe({"update_quantized", inner.get(), x});
   synchronised().update_quantized(session, x, dst, noop);
 }

@@ -1,5 +1,6 @@
-// ObserverQuantizer: a wrapper that looks at what is quantized, for statistics and logs, and changes nothing: no byte, usage, random draw or amax group
-// (TE debug/pytorch/debug_quantization.py). A module that meets one treats it as the quantizer within.
+// ObserverQuantizer: a wrapper that looks at what is quantized, for statistics and logs, and changes nothing:
+// no byte, usage, random draw or amax group (TE debug/pytorch/debug_quantization.py). A module that meets one
+// treats it as the quantizer within.
 #pragma once
 #include <functional>
 #include <string>
@@ -11,14 +12,15 @@ namespace assay::training {
 
 // What an observer is told: which call, of which quantizer, on which input.
 struct Observation {
-  std::string_view call;         // "quantize", "update_quantized", "make_empty", "calibrate"
-  const Quantizer* quantizer;    // the one within
-  ArrayPtr x;                    // null for make_empty
+  std::string_view call;       // "quantize", "update_quantized", "make_empty", "calibrate"
+  const Quantizer* quantizer;  // the one within
+  ArrayPtr x;                  // null for make_empty
 };
 
 class ObserverQuantizer final : public Quantizer {
  public:
-  // Takes over the usages and flags of `inner`, and hands its own to it before every call, as both may be set later.
+  // Takes over the usages and flags of `inner`, and hands its own to it before every call, as both may be set
+  // later.
   ObserverQuantizer(QuantizerPtr inner, std::function<void(const Observation&)> observe);
   QuantizerPtr inner;
   std::function<void(const Observation&)> observe;
@@ -37,17 +39,18 @@ class ObserverQuantizer final : public Quantizer {
   StoragePtr make_empty(Session&, const Dims& shape, DType dtype) const override;
   void calibrate(Session&, const ArrayPtr& x) override;
   std::optional<assay::Quantizer> line(Direction d) const override;
-  std::vector<std::string> value_fields() const override { return inner->value_fields(); }
+  bool compared_by_value() const override { return inner->compared_by_value(); }
 
  protected:
-  // The result keeps a copy of the quantizer within, not of the observer: what was quantized is no longer watched.
+  // The result keeps a copy of the quantizer within, not of the observer: what was quantized is no longer
+  // watched.
   StoragePtr quantize_impl(Session&, const ArrayPtr& x) override;
 
  private:
   Quantizer& synchronised() const;
 };
 
-// The quantizer within all observers around `q`; `q` itself where there is none.
+// The quantizer within all observers around `q`; `q` itself without observers.
 Quantizer& unwrapped(Quantizer& q);
 const Quantizer& unwrapped(const Quantizer& q);
 

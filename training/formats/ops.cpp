@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <typeinfo>
 
-#include "training/formats/hybrid.h"
+#include "training/formats/formats.h"
 #include "training/formats/parts.h"
 #include "training/formats/shapes.h"
 
@@ -20,7 +20,9 @@ constexpr int64_t kMxBlock = 32;
 size_t dimension(const Storage& s, int64_t dim) {
   const auto rank = static_cast<int64_t>(s.size().size());
   const int64_t d = dim < 0 ? dim + rank : dim;
-  if (d < 0 || d >= rank) fail(ErrorClass::value_error, "expected a dimension of " + std::to_string(rank) + ", found " + std::to_string(dim));
+  if (d < 0 || d >= rank)
+    fail(ErrorClass::value_error,
+         "expected a dimension of " + std::to_string(rank) + ", found " + std::to_string(dim));
   return static_cast<size_t>(d);
 }
 
@@ -28,7 +30,8 @@ bool is_light(const StoragePtr& child) { return child && !child->is_tensor; }
 
 Dims row_major(const Dims& shape) { return empty(shape, DType::uint8)->strides; }
 
-// Both planes of a per-tensor FP8 tensor between start and end of logical dimension `dim`; a transpose has the last one in front.
+// Both planes of a per-tensor FP8 tensor between start and end of logical dimension `dim`; a transpose has
+// the last one in front.
 StoragePtr cut(const Float8Storage& s, size_t dim, int64_t start, int64_t end) {
   const size_t rank = s.size().size();
   auto out = std::dynamic_pointer_cast<Float8Storage>(s.make_like());
@@ -66,7 +69,8 @@ StoragePtr cut_rows(const MXFP8Storage& s, int64_t start, int64_t end, int64_t r
 
 // Starts and ends of pieces of `size` in `count`.
 std::vector<std::pair<int64_t, int64_t>> chunks(int64_t count, int64_t size) {
-  if (size <= 0) fail(ErrorClass::value_error, "split: expected a positive size, found " + std::to_string(size));
+  if (size <= 0)
+    fail(ErrorClass::value_error, "split: expected a positive size, found " + std::to_string(size));
   std::vector<std::pair<int64_t, int64_t>> out;
   for (int64_t at = 0; at < count; at += size) out.emplace_back(at, std::min(at + size, count));
   return out;
@@ -87,10 +91,12 @@ std::vector<Piece> split_hybrid(Session& session, HybridStorage& h, int64_t size
   if (h.rowwise_storage) rows = split(session, *h.rowwise_storage, size, 0);
   if (h.columnwise_storage) cols = split(session, *h.columnwise_storage, size, 0);
   for (size_t i = 0; i < std::max(rows.size(), cols.size()); ++i) {
-    const StoragePtr piece = joined(h, rows.empty() ? std::nullopt : std::optional(rows[i]), cols.empty() ? std::nullopt : std::optional(cols[i]));
+    const StoragePtr piece = joined(h, rows.empty() ? std::nullopt : std::optional(rows[i]),
+                                    cols.empty() ? std::nullopt : std::optional(cols[i]));
     if (!piece)
       fail(ErrorClass::not_implemented_error,
-           "split: expected children of a HybridQuantizedTensor that cut their bytes, found one that cannot; split into multiples of 32 rows, or dequantize first");
+           "split: expected children of a HybridQuantizedTensor that cut their bytes, found one that cannot; "
+           "split into multiples of 32 rows, or dequantize first");
     out.push_back(piece);
   }
   return out;
@@ -118,7 +124,8 @@ StoragePtr copy_of(const Storage& s) {
   return out;
 }
 
-// As a checkpoint has it: no live group, and of per-tensor FP8 neither quantizer nor a transpose that data can remake.
+// As a checkpoint has it: no live group, and of per-tensor FP8 neither quantizer nor a transpose that data
+// can remake.
 void strip(Storage& s) {
   if (s.quantizer) s.quantizer = exported(*s.quantizer);
   if (auto* fp8 = dynamic_cast<Float8Storage*>(&s)) {
@@ -136,29 +143,38 @@ void strip(Storage& s) {
 }  // namespace
 
 StoragePtr detach(const Storage& s) {
-  if (const auto* h = dynamic_cast<const HybridStorage*>(&s); h && (is_light(h->rowwise_storage) || is_light(h->columnwise_storage)))
-    fail(ErrorClass::not_implemented_error, "detach: expected tensors inside a HybridQuantizedTensor, found a light storage; make its quantizers not internal");
+  if (const auto* h = dynamic_cast<const HybridStorage*>(&s);
+      h && (is_light(h->rowwise_storage) || is_light(h->columnwise_storage)))
+    fail(ErrorClass::not_implemented_error,
+         "detach: expected tensors inside a HybridQuantizedTensor, found a light storage; make its "
+         "quantizers not internal");
   return s.make_like();
 }
 
 StoragePtr clone(const Storage& s) {
   if (const auto* fp4 = dynamic_cast<const NVFP4Storage*>(&s); fp4 && !fp4->rowwise_data)
-    fail(ErrorClass::assertion_error, "clone: expected row-wise data of an NVFP4Tensor, found none; keep the rows");
+    fail(ErrorClass::assertion_error,
+         "clone: expected row-wise data of an NVFP4Tensor, found none; keep the rows");
   return copy_of(s);
 }
 
 StoragePtr contiguous(const StoragePtr& s) {
   if (const auto* h = dynamic_cast<const HybridStorage*>(s.get())) {
     for (const StoragePtr& child : {h->rowwise_storage, h->columnwise_storage}) {
-      if (is_light(child)) fail(ErrorClass::value_error, "contiguous: expected tensors inside a HybridQuantizedTensor, found a light storage");
+      if (is_light(child))
+        fail(ErrorClass::value_error,
+             "contiguous: expected tensors inside a HybridQuantizedTensor, found a light storage");
       if (child) contiguous(child);
     }
     return s;
   }
   const auto* block = dynamic_cast<const Float8BlockwiseStorage*>(s.get());
-  if (block && !block->rowwise_data) fail(ErrorClass::value_error, "contiguous: expected a Float8BlockwiseQTensor with its rows, found none");
+  if (block && !block->rowwise_data)
+    fail(ErrorClass::value_error, "contiguous: expected a Float8BlockwiseQTensor with its rows, found none");
   for (const Field& f : s->fields())
-    if (*f.slot && !(*f.slot)->contiguous()) fail(ErrorClass::value_error, "contiguous: expected buffers without gaps, found " + f.name + " with strides");
+    if (*f.slot && !(*f.slot)->contiguous())
+      fail(ErrorClass::value_error,
+           "contiguous: expected buffers without gaps, found " + f.name + " with strides");
   return s;
 }
 
@@ -178,7 +194,8 @@ std::vector<Piece> split(Session& session, Storage& s, int64_t size, int64_t dim
   }
   if (const auto* mx = dynamic_cast<const MXFP8Storage*>(&s)) {
     const int64_t rows_each = count_of(Dims(shape.begin() + 1, shape.end())) / shape.back();
-    if (d == 0 && shape.size() > 1 && shape[0] % size == 0 && size * rows_each % kMxBlock == 0 && !mx->with_gemm_swizzled_scales) {
+    if (d == 0 && shape.size() > 1 && shape[0] % size == 0 && size * rows_each % kMxBlock == 0 &&
+        !mx->with_gemm_swizzled_scales) {
       for (const auto& [start, end] : parts) out.push_back(cut_rows(*mx, start, end, rows_each));
       return out;
     }
@@ -194,13 +211,16 @@ Piece slice(Session& session, Storage& s, int64_t dim, int64_t start, int64_t en
   if (const auto* fp8 = dynamic_cast<const Float8Storage*>(&s)) return cut(*fp8, d, start, end);
   if (const auto* identity = dynamic_cast<const IdentityStorage*>(&s)) return cut(*identity, d, start, end);
   if (auto* h = dynamic_cast<HybridStorage*>(&s)) {
-    const auto of = [&](const StoragePtr& child) { return child ? std::optional(slice(session, *child, dim, start, end)) : std::nullopt; };
+    const auto of = [&](const StoragePtr& child) {
+      return child ? std::optional(slice(session, *child, dim, start, end)) : std::nullopt;
+    };
     if (const StoragePtr both = joined(*h, of(h->rowwise_storage), of(h->columnwise_storage))) return both;
   }
   return slice(s.dequantize(session), d, start, end);
 }
 
-Piece as_strided(Session& session, Storage& s, const Dims& shape, const Dims& strides, std::optional<int64_t> offset) {
+Piece as_strided(Session& session, Storage& s, const Dims& shape, const Dims& strides,
+                 std::optional<int64_t> offset) {
   const Dims now = s.size();
   const auto* identity = dynamic_cast<const IdentityStorage*>(&s);
   if (identity) {
@@ -212,8 +232,9 @@ Piece as_strided(Session& session, Storage& s, const Dims& shape, const Dims& st
   if (shape == now && strides == row_major(now) && at == 0) return s.make_like();
   if (const auto* fp8 = dynamic_cast<const Float8Storage*>(&s)) {
     const int64_t row = now.empty() ? 1 : row_major(now)[0];
-    const bool whole_rows = !now.empty() && shape.size() == now.size() && strides == row_major(now) && std::equal(shape.begin() + 1, shape.end(), now.begin() + 1) &&
-                            at % row == 0 && at / row + shape[0] <= now[0];
+    const bool whole_rows = !now.empty() && shape.size() == now.size() && strides == row_major(now) &&
+                            std::equal(shape.begin() + 1, shape.end(), now.begin() + 1) && at % row == 0 &&
+                            at / row + shape[0] <= now[0];
     if (whole_rows) return cut(*fp8, 0, at / row, at / row + shape[0]);
     if (fp8->data) {
       auto out = std::dynamic_pointer_cast<Float8Storage>(s.make_like());
@@ -224,7 +245,9 @@ Piece as_strided(Session& session, Storage& s, const Dims& shape, const Dims& st
     }
   }
   if (auto* h = dynamic_cast<HybridStorage*>(&s)) {
-    const auto of = [&](const StoragePtr& child) { return child ? std::optional(as_strided(session, *child, shape, strides, offset)) : std::nullopt; };
+    const auto of = [&](const StoragePtr& child) {
+      return child ? std::optional(as_strided(session, *child, shape, strides, offset)) : std::nullopt;
+    };
     if (const StoragePtr both = joined(*h, of(h->rowwise_storage), of(h->columnwise_storage))) return both;
   }
   return as_strided(s.dequantize(session), shape, strides, at);
@@ -233,12 +256,22 @@ Piece as_strided(Session& session, Storage& s, const Dims& shape, const Dims& st
 StoragePtr new_zeros(Session& session, const Storage& like, const Dims& shape, std::optional<DType> dtype) {
   const Usages present = like.present();
   const auto* h = dynamic_cast<const HybridStorage*>(&like);
-  if (h && !present.rowwise && !present.columnwise) fail(ErrorClass::runtime_error, "new_zeros: expected a HybridQuantizedTensor with a direction, found neither");
-  if (!like.quantizer) fail(ErrorClass::runtime_error, "new_zeros: expected a " + string(like.class_name()) + " with its quantizer, found none");
+  if (h && !present.rowwise && !present.columnwise)
+    fail(ErrorClass::runtime_error,
+         "new_zeros: expected a HybridQuantizedTensor with a direction, found neither");
+  if (!like.quantizer)
+    fail(ErrorClass::runtime_error,
+         "new_zeros: expected a " + string(like.class_name()) + " with its quantizer, found none");
   const DType nominal = dtype.value_or(like.dtype);
-  const auto takes = [&](const Storage& s) { return is_training_dtype(nominal) || dynamic_cast<const IdentityStorage*>(&s) != nullptr; };
-  const bool allowed = !h ? takes(like) : (!h->rowwise_storage || takes(*h->rowwise_storage)) && (!h->columnwise_storage || takes(*h->columnwise_storage));
-  if (!allowed) fail(ErrorClass::type_error, "new_zeros: expected float32, float16 or bfloat16, found " + string(name_of(nominal)));
+  const auto takes = [&](const Storage& s) {
+    return is_training_dtype(nominal) || dynamic_cast<const IdentityStorage*>(&s) != nullptr;
+  };
+  const bool allowed = !h ? takes(like)
+                          : (!h->rowwise_storage || takes(*h->rowwise_storage)) &&
+                                (!h->columnwise_storage || takes(*h->columnwise_storage));
+  if (!allowed)
+    fail(ErrorClass::type_error,
+         "new_zeros: expected float32, float16 or bfloat16, found " + string(name_of(nominal)));
   const QuantizerPtr q = like.quantizer->copy();
   q->set_usage(present.rowwise, present.columnwise);
   const StoragePtr out = q->make_empty(session, shape, nominal);
@@ -249,9 +282,10 @@ StoragePtr new_zeros(Session& session, const Storage& like, const Dims& shape, s
 
 void copy_into(Session& session, Storage& src, Storage& dst) {
   const Storage &from = src, &to = dst;
-  if (typeid(from) == typeid(to)) {   // the light class or not
+  if (typeid(from) == typeid(to)) {  // the light class or not
     dst.copy_from_storage(src);
-    if (auto* fp8 = dynamic_cast<Float8Storage*>(&dst); fp8 && fp8->transpose)   // one that was not copied is stale now
+    if (auto* fp8 = dynamic_cast<Float8Storage*>(&dst);
+        fp8 && fp8->transpose)  // one that was not copied is stale now
       fp8->transpose_invalid = !dynamic_cast<Float8Storage&>(src).has_transpose();
     return;
   }
@@ -261,7 +295,9 @@ void copy_into(Session& session, Storage& src, Storage& dst) {
 void copy_into(Session& session, const ArrayPtr& src, Storage& dst) { refresh(session, src, dst); }
 
 void refresh(Session& session, const ArrayPtr& src, Storage& dst, std::optional<F32Bits> noop) {
-  if (!dst.quantizer) fail(ErrorClass::runtime_error, "copy: expected a " + string(dst.class_name()) + " with its quantizer, found none; quantize it anew");
+  if (!dst.quantizer)
+    fail(ErrorClass::runtime_error, "copy: expected a " + string(dst.class_name()) +
+                                        " with its quantizer, found none; quantize it anew");
   QuantizerPtr q = dst.quantizer;
   if (dst.amax_reduction_group) {
     q = q->copy();
@@ -299,7 +335,8 @@ HybridGather fsdp_pre_all_gather(HybridStorage& shard, GroupPtr mesh) {
     if (!child) return;
     if (is_light(child) || dynamic_cast<const NVFP4Storage*>(child.get()))
       fail(ErrorClass::not_implemented_error,
-           string("fsdp: expected a ") + direction + " tensor that can be gathered in a hybrid parameter, found a " + string(child->class_name()));
+           string("fsdp: expected a ") + direction +
+               " tensor that can be gathered in a hybrid parameter, found a " + string(child->class_name()));
     Extracted e = child->fsdp_extract_buffers();
     out.buffers.insert(out.buffers.end(), e.buffers.begin(), e.buffers.end());
     meta = std::move(e.meta);
@@ -310,15 +347,18 @@ HybridGather fsdp_pre_all_gather(HybridStorage& shard, GroupPtr mesh) {
   return out;
 }
 
-std::shared_ptr<HybridStorage> fsdp_post_all_gather(HybridStorage& shard, const HybridGather& sent, const std::vector<ArrayPtr>& gathered,
+std::shared_ptr<HybridStorage> fsdp_post_all_gather(HybridStorage& shard, const HybridGather& sent,
+                                                    const std::vector<ArrayPtr>& gathered,
                                                     std::shared_ptr<HybridStorage> out) {
   if (gathered.size() != sent.buffers.size())
-    fail(ErrorClass::runtime_error,
-         "fsdp: expected " + std::to_string(sent.buffers.size()) + " gathered buffers for a hybrid parameter, found " + std::to_string(gathered.size()));
+    fail(ErrorClass::runtime_error, "fsdp: expected " + std::to_string(sent.buffers.size()) +
+                                        " gathered buffers for a hybrid parameter, found " +
+                                        std::to_string(gathered.size()));
   if (!out) out = std::dynamic_pointer_cast<HybridStorage>(shard.make_like());
   const auto parent = std::dynamic_pointer_cast<HybridQuantizer>(shard.quantizer);
   const auto middle = gathered.begin() + static_cast<std::ptrdiff_t>(sent.row_buffers);
-  const auto put = [](const StoragePtr& child, const Quantizer& q, std::vector<ArrayPtr> buffers, const json::Value& meta) {
+  const auto put = [](const StoragePtr& child, const Quantizer& q, std::vector<ArrayPtr> buffers,
+                      const json::Value& meta) {
     if (!child) return;
     child->fsdp_assign_gathered(buffers, meta);
     child->update_usage(q.rowwise_usage, q.columnwise_usage);
@@ -328,14 +368,20 @@ std::shared_ptr<HybridStorage> fsdp_post_all_gather(HybridStorage& shard, const 
   return out;
 }
 
-std::shared_ptr<IdentityStorage> fsdp_post_all_gather(const IdentityStorage& shard, const std::vector<ArrayPtr>& gathered, DType parameter, std::shared_ptr<IdentityStorage> out) {
+std::shared_ptr<IdentityStorage> fsdp_post_all_gather(const IdentityStorage& shard,
+                                                      const std::vector<ArrayPtr>& gathered, DType parameter,
+                                                      std::shared_ptr<IdentityStorage> out) {
   if (gathered.size() != 1)
-    fail(ErrorClass::value_error, "fsdp: expected 1 gathered buffer for an IdentityTensor, found " + std::to_string(gathered.size()));
+    fail(ErrorClass::value_error,
+         "fsdp: expected 1 gathered buffer for an IdentityTensor, found " + std::to_string(gathered.size()));
   const auto* q = dynamic_cast<const IdentityQuantizer*>(shard.quantizer.get());
   const DType logical = q && q->dtype ? *q->dtype : parameter;
   if (gathered[0]->dtype != logical)
-    fail(ErrorClass::runtime_error, "fsdp: expected a gathered payload of " + string(name_of(logical)) + ", the dtype of the " + (q && q->dtype ? "quantizer" : "parameter") +
-                                        ", for an IdentityTensor, found " + string(name_of(gathered[0]->dtype)) + "; cast the shards, or name their dtype in IdentityQuantizer");
+    fail(ErrorClass::runtime_error, "fsdp: expected a gathered payload of " + string(name_of(logical)) +
+                                        ", the dtype of the " + (q && q->dtype ? "quantizer" : "parameter") +
+                                        ", for an IdentityTensor, found " +
+                                        string(name_of(gathered[0]->dtype)) +
+                                        "; cast the shards, or name their dtype in IdentityQuantizer");
   if (!out) out = std::dynamic_pointer_cast<IdentityStorage>(shard.make_like());
   out->hp_data = gathered[0];
   out->dtype = logical;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "training/base/errors.h"
+#include "training/formats/identity.h"
 
 namespace assay::training {
 
@@ -12,7 +13,9 @@ namespace {
 assay::Quantizer block_settings(const Quantizer& quantizer) {
   const auto line = quantizer.line(Direction::row);
   if (!line || !info(line->format).has_blocks())
-    throw SemanticError(ErrorClass::not_implemented_error, "scale shapes: expected a block-scaled quantizer, found " + std::string(quantizer.class_name()));
+    throw SemanticError(
+        ErrorClass::not_implemented_error,
+        "scale shapes: expected a block-scaled quantizer, found " + std::string(quantizer.class_name()));
   return *line;
 }
 
@@ -30,6 +33,11 @@ Dims turned_back(const Dims& shape) {
   return out;
 }
 
+bool multiples_of(const Dims& shape, int64_t n) {
+  const Shape s = flattened(shape);
+  return s.rows % n == 0 && s.cols % n == 0;
+}
+
 Dims packed(Dims shape) {
   if (!shape.empty()) shape.back() /= 2;
   return shape;
@@ -37,7 +45,7 @@ Dims packed(Dims shape) {
 
 Dims scale_shape(const assay::Quantizer& settings, const Dims& shape, Direction direction) {
   Shape matrix = flattened(shape);
-  if (settings.format == FormatId::mxfp8) {   // a partial block has no scale
+  if (settings.format == FormatId::mxfp8) {  // a partial block has no scale
     int64_t& along = direction == Direction::row ? matrix.cols : matrix.rows;
     along -= along % length_of(settings.block);
   }
@@ -45,21 +53,26 @@ Dims scale_shape(const assay::Quantizer& settings, const Dims& shape, Direction 
   return {scale.rows, scale.cols};
 }
 
-Dims scale_shape(const Quantizer& quantizer, const Dims& shape, Direction direction) { return scale_shape(block_settings(quantizer), shape, direction); }
+Dims scale_shape(const Quantizer& quantizer, const Dims& shape, Direction direction) {
+  return scale_shape(block_settings(quantizer), shape, direction);
+}
 
 Dims columnwise_shape(const Quantizer& quantizer, const Dims& shape) {
   return info(block_settings(quantizer).format).column_data == ColumnData::transposed ? turned(shape) : shape;
 }
 
-std::vector<BufferShape> allocated(const Quantizer& quantizer, const Dims& shape, Usages usages, DType dtype, bool tn_only) {
-  if (const auto* identity = dynamic_cast<const IdentityQuantizer*>(&quantizer)) return {{"_hp_data", shape, identity->dtype.value_or(dtype)}};
+std::vector<BufferShape> allocated(const Quantizer& quantizer, const Dims& shape, Usages usages, DType dtype,
+                                   bool tn_only) {
+  if (const auto* identity = dynamic_cast<const IdentityQuantizer*>(&quantizer))
+    return {{"_hp_data", shape, identity->dtype.value_or(dtype)}};
   const auto settings = quantizer.line(Direction::row);
   if (!settings)
     throw SemanticError(ErrorClass::not_implemented_error,
-                        "make_empty: expected a quantizer that allocates its own buffers, found " + std::string(quantizer.class_name()));
+                        "make_empty: expected a quantizer that allocates its own buffers, found " +
+                            std::string(quantizer.class_name()));
   const FormatInfo& format = info(settings->format);
   std::vector<BufferShape> out;
-  if (format.per_tensor_fp8()) {   // where GEMMs read either layout, one plane serves both directions
+  if (format.per_tensor_fp8()) {  // where GEMMs read either layout, one plane serves both directions
     if (usages.rowwise || !tn_only) out.push_back({"_data", shape, DType::uint8});
     if (usages.columnwise && tn_only) out.push_back({"_transpose", turned(shape), DType::uint8});
     out.push_back({"_scale_inv", {1}, DType::float32});
@@ -71,12 +84,16 @@ std::vector<BufferShape> allocated(const Quantizer& quantizer, const Dims& shape
   if (usages.rowwise) {
     out.push_back({"_rowwise_data", data(shape), DType::uint8});
     out.push_back({"_rowwise_scale_inv", scale_shape(*settings, shape, Direction::row), scale_dtype});
-    if (nvfp4) out.push_back({"_amax_rowwise", {settings->row_scaled ? flattened(shape).rows : 1}, DType::float32});
+    if (nvfp4)
+      out.push_back({"_amax_rowwise", {settings->row_scaled ? flattened(shape).rows : 1}, DType::float32});
   }
   if (usages.columnwise) {
     out.push_back({"_columnwise_data", data(columnwise_shape(quantizer, shape)), DType::uint8});
     out.push_back({"_columnwise_scale_inv", scale_shape(*settings, shape, Direction::col), scale_dtype});
-    if (nvfp4) out.push_back({"_amax_columnwise", {1}, DType::float32});   // one, even where rows have one each: TE's Python allocation
+    if (nvfp4)
+      out.push_back({"_amax_columnwise",
+                     {1},
+                     DType::float32});  // one, even where rows have one each: TE's Python allocation
   }
   return out;
 }

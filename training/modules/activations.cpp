@@ -23,7 +23,7 @@ float dgelu(float x) {
 }
 float qgelu(float x) { return x * sigmoid(1.702f * x); }
 float dqgelu(float x) { return 1.702f * x * dsigmoid(1.702f * x) + sigmoid(1.702f * x); }
-float relu(float x) { return x > 0 ? x : 0.0f; }   // NaN and -0 give +0
+float relu(float x) { return x > 0 ? x : 0.0f; }  // NaN and -0 give +0
 float drelu(float x) { return x > 0 ? 1.0f : 0.0f; }
 float srelu(float x) { return x > 0 ? x * x : 0.0f; }
 float dsrelu(float x) { return x > 0 ? 2.0f * x : 0.0f; }
@@ -37,8 +37,10 @@ struct Row {
   float (*df)(float);
 };
 constexpr Row kRows[] = {
-    {"gelu", false, gelu, dgelu}, {"qgelu", false, qgelu, dqgelu}, {"relu", false, relu, drelu},   {"srelu", false, srelu, dsrelu}, {"silu", false, silu, dsilu},    {"glu", true, sigmoid, dsigmoid},
-    {"geglu", true, gelu, dgelu}, {"qgeglu", true, qgelu, dqgelu}, {"reglu", true, relu, drelu}, {"sreglu", true, srelu, dsrelu}, {"swiglu", true, silu, dsilu},
+    {"gelu", false, gelu, dgelu},    {"qgelu", false, qgelu, dqgelu}, {"relu", false, relu, drelu},
+    {"srelu", false, srelu, dsrelu}, {"silu", false, silu, dsilu},    {"glu", true, sigmoid, dsigmoid},
+    {"geglu", true, gelu, dgelu},    {"qgeglu", true, qgelu, dqgelu}, {"reglu", true, relu, drelu},
+    {"sreglu", true, srelu, dsrelu}, {"swiglu", true, silu, dsilu},
 };
 const Row& row_of(Activation a) { return kRows[static_cast<size_t>(a)]; }
 

@@ -1,23 +1,29 @@
 #include "training/modules/attention.h"
 
+#include "training/formats/float8.h"
+#include "training/formats/mxfp8.h"
 #include "training/recipes/delayed.h"
 
 namespace assay::training {
 
 namespace {
 
-// The slot of each group that the core reads (TE's FP8FwdTensors and FP8BwdTensors by the names of three GEMMs).
+// The slot of each group that the core reads (TE's FP8FwdTensors and FP8BwdTensors by the names of three
+// GEMMs).
 struct CoreSlot {
   QuantizerPtr AttentionQuantizers::*member;
   Mode mode;
   size_t slot;
   const char* name;
-  bool inner;   // S and dP never leave the core
+  bool inner;  // S and dP never leave the core
 };
 constexpr CoreSlot kCoreSlots[] = {
-    {&AttentionQuantizers::qkv, Mode::forward, 2, "QKV", false},   {&AttentionQuantizers::o, Mode::forward, 3, "O", false},
-    {&AttentionQuantizers::s, Mode::forward, 8, "S", true},        {&AttentionQuantizers::dqkv, Mode::backward, 0, "dQKV", false},
-    {&AttentionQuantizers::do_, Mode::backward, 3, "dO", false},   {&AttentionQuantizers::dp, Mode::backward, 5, "dP", true},
+    {&AttentionQuantizers::qkv, Mode::forward, 2, "QKV", false},
+    {&AttentionQuantizers::o, Mode::forward, 3, "O", false},
+    {&AttentionQuantizers::s, Mode::forward, 8, "S", true},
+    {&AttentionQuantizers::dqkv, Mode::backward, 0, "dQKV", false},
+    {&AttentionQuantizers::do_, Mode::backward, 3, "dO", false},
+    {&AttentionQuantizers::dp, Mode::backward, 5, "dP", true},
 };
 const CoreSlot& kQkv = kCoreSlots[0];
 
@@ -36,15 +42,21 @@ QuantizerPtr at(const ModuleState& state, const CoreSlot& slot) {
 
 [[noreturn]] void refuse(const ModuleState& state, const CoreSlot& slot, const QuantizerPtr& q) {
   if (!q) {
-    throw SemanticError(ErrorClass::runtime_error, std::string("attention '") + state.name + "': expected a quantizer in slot " + slot.name +
-                                                       ", found none: run init_fp8_metadata with a recipe that makes one");
+    throw SemanticError(ErrorClass::runtime_error,
+                        std::string("attention '") + state.name + "': expected a quantizer in slot " +
+                            slot.name + ", found none: run init_fp8_metadata with a recipe that makes one");
   }
-  throw SemanticError(ErrorClass::type_error, std::string("attention '") + state.name + "': expected Float8Quantizer, Float8CurrentScalingQuantizer or MXFP8Quantizer in slot " +
-                                                  slot.name + ", found " + std::string(q->class_name()) + ": return one of them from the factory for its role");
+  throw SemanticError(
+      ErrorClass::type_error,
+      std::string("attention '") + state.name +
+          "': expected Float8Quantizer, Float8CurrentScalingQuantizer or MXFP8Quantizer in slot " +
+          slot.name + ", found " + std::string(q->class_name()) +
+          ": return one of them from the factory for its role");
 }
 
 RolePtr role(std::string_view module_type, std::string_view tensor_type, const ModuleState& consumer) {
-  return std::make_shared<const QuantizerRole>(QuantizerRole{std::string(module_type), std::string(tensor_type), consumer.name});
+  return std::make_shared<const QuantizerRole>(
+      QuantizerRole{std::string(module_type), std::string(tensor_type), consumer.name});
 }
 
 }  // namespace
@@ -54,11 +66,14 @@ AttentionQuantizers DotProductAttention::quantizers() const {
   const bool mxfp8 = family_of(at(state, kQkv)) == Family::mxfp8;
   for (const CoreSlot& slot : kCoreSlots) {
     QuantizerPtr q = at(state, slot);
-    if (slot.inner && mxfp8) continue;   // the kernel keeps S and dP to itself, so whatever the factory made for them is not looked at
+    if (slot.inner && mxfp8)
+      continue;  // the kernel keeps S and dP to itself, so whatever the factory made for them is not looked
+                 // at
     if (!q) refuse(state, slot, q);
     q->internal = slot.inner;
-    q->set_usage(true, mxfp8);                // MXFP8 operands are read along both of their dimensions
-    if (mxfp8 && (slot.member == &AttentionQuantizers::qkv || slot.member == &AttentionQuantizers::do_)) q->optimize_for_gemm = true;
+    q->set_usage(true, mxfp8);  // MXFP8 operands are read along both of their dimensions
+    if (mxfp8 && (slot.member == &AttentionQuantizers::qkv || slot.member == &AttentionQuantizers::do_))
+      q->optimize_for_gemm = true;
     if (family_of(q) == Family::none) refuse(state, slot, q);
     found.*slot.member = std::move(q);
   }
@@ -75,7 +90,8 @@ AttentionCapability DotProductAttention::capability() const {
 const std::vector<RecipePtr>& DotProductAttention::local_recipes() {
   static const std::vector<RecipePtr> kNone;
   if (!state.recipe || !state.recipe->custom()) return kNone;
-  Key key{state.state(Mode::forward), state.quantizers(Mode::forward), state.recipe->fp8_format, state.recipe->fp8_dpa, state.recipe->fp8_mha};
+  Key key{state.state(Mode::forward), state.quantizers(Mode::forward), state.recipe->fp8_format,
+          state.recipe->fp8_dpa, state.recipe->fp8_mha};
   if (key_ == key) return local_recipes_;
   key_ = std::move(key);
   ++inferences_;
@@ -93,7 +109,8 @@ const std::vector<RecipePtr>& DotProductAttention::local_recipes() {
   const DelayedStatePtr inner = state.state(Mode::forward) ? state.state(Mode::forward)->delayed() : nullptr;
   if (qkv == Family::mxfp8) in_format(std::make_shared<MXFP8BlockScaling>());
   if (qkv == Family::current && inner) in_format(std::make_shared<Float8CurrentScaling>());
-  if ((qkv == Family::current || qkv == Family::delayed) && inner) local(std::make_shared<DelayedScaling>(inner->settings()));
+  if ((qkv == Family::current || qkv == Family::delayed) && inner)
+    local(std::make_shared<DelayedScaling>(inner->settings()));
   return local_recipes_;
 }
 
@@ -104,9 +121,12 @@ std::optional<std::string> part(const std::optional<std::string>& name, std::str
   return dotted(*name, suffix);
 }
 
-// Where cross attention has no layer norm of its own, the projection of the queries is constructed without a name.
+// Where cross attention has no layer norm of its own, the projection of the queries is constructed without a
+// name.
 ModuleState projection_of(Session& session, const MultiheadAttention::Options& o) {
-  if (o.input_layernorm) return {session, Producer::layernorm_linear, part(o.name, o.cross ? "layernorm_linear_q" : "layernorm_linear_qkv")};
+  if (o.input_layernorm)
+    return {session, Producer::layernorm_linear,
+            part(o.name, o.cross ? "layernorm_linear_q" : "layernorm_linear_qkv")};
   return {session, Producer::linear, o.cross ? std::nullopt : part(o.name, "linear_qkv")};
 }
 
@@ -115,8 +135,11 @@ ModuleState projection_of(Session& session, const MultiheadAttention::Options& o
 MultiheadAttention::MultiheadAttention(Session& session, const Options& o)
     : name(o.name ? *o.name : next_name(session)),
       projection(projection_of(session, o)),
-      projection_attribute(o.cross ? (o.input_layernorm ? "layernorm_query" : "query_layer") : (o.input_layernorm ? "layernorm_qkv" : "qkv")),
-      key_value(o.cross ? std::optional<ModuleState>(std::in_place, session, Producer::linear, part(o.name, "linear_kv")) : std::nullopt),
+      projection_attribute(o.cross ? (o.input_layernorm ? "layernorm_query" : "query_layer")
+                                   : (o.input_layernorm ? "layernorm_qkv" : "qkv")),
+      key_value(o.cross ? std::optional<ModuleState>(std::in_place, session, Producer::linear,
+                                                     part(o.name, "linear_kv"))
+                        : std::nullopt),
       core_attention(session, part(o.name, "core_attention")),
       proj(session, Producer::linear, part(o.name, "proj")) {}
 
@@ -128,10 +151,12 @@ void MultiheadAttention::wire_boundary_roles(const AttentionFlags& flags) {
   if (key_value) key_value->set_output_quantizer_role(qkv);
   proj.set_grad_input_quantizer_role(flags.proj_fp8_grad ? role("dpa", "do", core) : nullptr);
   core.set_output_quantizer_role(flags.dpa_fp8_output ? role("linear", "input", proj) : nullptr);
-  core.set_grad_input_quantizer_role(flags.dpa_fp8_output ? role("linear", "grad_output", projection) : nullptr);
+  core.set_grad_input_quantizer_role(flags.dpa_fp8_output ? role("linear", "grad_output", projection)
+                                                          : nullptr);
 }
 
-AttentionFlags MultiheadAttention::prepare(Session& session, const Autocast& autocast, bool rotary_embedding) {
+AttentionFlags MultiheadAttention::prepare(Session& session, const Autocast& autocast,
+                                           bool rotary_embedding) {
   const bool fp8 = autocast.enabled;
   if (!fp8) {
     wire_boundary_roles({});
@@ -147,7 +172,8 @@ AttentionFlags MultiheadAttention::prepare(Session& session, const Autocast& aut
   }
   AttentionFlags flags;
   flags.qkv_fp8_output = recipe.fp8_mha && !rotary_embedding && !family.current_scaling && !family.mxfp8;
-  flags.dpa_fp8_output = (recipe.custom() ? recipe.fp8_mha : recipe.fp8_dpa || recipe.fp8_mha) && !family.mxfp8;
+  flags.dpa_fp8_output =
+      (recipe.custom() ? recipe.fp8_mha : recipe.fp8_dpa || recipe.fp8_mha) && !family.mxfp8;
   flags.proj_fp8_grad = flags.dpa_fp8_output && !family.current_scaling;
   if (!prewired) wire_boundary_roles(flags);
   return flags;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "training/base/f32.h"
+#include "training/formats/nvfp4.h"
 #include "training/formats/observer.h"
 
 namespace assay::training {
@@ -16,15 +17,18 @@ F32Bits amax_of(Session& session, const ArrayPtr& x) {
   return std::bit_cast<F32Bits>(amax);
 }
 
-// Classes whose activation kernels take the amax before they round. NVFP4 with RHT needs the amax of the rotated tensor instead.
+// Classes whose activation kernels take the amax before they round. NVFP4 with RHT needs the amax of the
+// rotated tensor instead.
 bool takes_amax_unrounded(const Quantizer& q) {
   const auto* fp4 = dynamic_cast<const NVFP4Quantizer*>(&q);
-  return q.class_name() == "Float8CurrentScalingQuantizer" || (fp4 && !fp4->with_rht && !fp4->row_scaled_nvfp4);
+  return q.class_name() == "Float8CurrentScalingQuantizer" ||
+         (fp4 && !fp4->with_rht && !fp4->row_scaled_nvfp4);
 }
 
 }  // namespace
 
-Produced produce(Session& session, const ArrayPtr& unrounded, DType dtype, ProducerKind kind, Quantizer* given, bool fuse, const std::string& who, Usages usages, const GroupPtr& group) {
+Produced produce(Session& session, const ArrayPtr& unrounded, DType dtype, ProducerKind kind,
+                 Quantizer* given, bool fuse, const std::string& who, Usages usages, const GroupPtr& group) {
   Produced out;
   Quantizer* q = given ? &unwrapped(*given) : nullptr;
   if (!fuse || !q || !fuses_with_producers(*q)) {
@@ -39,7 +43,8 @@ Produced produce(Session& session, const ArrayPtr& unrounded, DType dtype, Produ
   } else {
     out.rounded = cast(session, unrounded, dtype);
     const bool gives_amax = kind == ProducerKind::activation && takes_amax_unrounded(*q);
-    made = quantize_for(session, *given, out.rounded, who, usages, group, gives_amax ? std::optional(amax_of(session, unrounded)) : std::nullopt);
+    made = quantize_for(session, *given, out.rounded, who, usages, group,
+                        gives_amax ? std::optional(amax_of(session, unrounded)) : std::nullopt);
   }
   out.tensor = made;
   return out;

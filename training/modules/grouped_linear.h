@@ -1,4 +1,5 @@
-// GroupedLinear: y_i = x_i W_i^T + b_i for the experts of a mixture, whose rows stand one after the other in x (TE module/grouped_linear.py).
+// GroupedLinear: y_i = x_i W_i^T + b_i for the experts of a mixture, whose rows stand one after the other in
+// x (TE module/grouped_linear.py).
 #pragma once
 #include "training/modules/linear.h"
 
@@ -11,7 +12,8 @@ struct GroupedLinearSettings {
   bool bias = true;
   DType params_dtype = DType::bfloat16;
   bool save_original_input = false;
-  bool single_grouped_parameter = false;   // packed weights: NotImplementedError at a quantization with hybrids or Identity
+  bool single_grouped_parameter =
+      false;  // packed weights: NotImplementedError at a quantization with hybrids or Identity
 };
 
 // Parameters: "weight0".., [out_features, in_features] each, "bias0"... zeros until the caller writes them.
@@ -23,7 +25,8 @@ class GroupedLinear final : public Module {
   RecipeStatePtr recipe_state(Mode mode) const override { return state.state(mode); }
   GroupedLinearSettings settings;
   ModuleState state;
-  // Rows of x for each expert, zero allowed; set before every forward. RuntimeError where they do not add up to the rows of x.
+  // Rows of x for each expert, zero allowed; set before every forward. RuntimeError where they do not add up
+  // to the rows of x.
   std::vector<int64_t> m_splits;
 
  protected:
@@ -31,7 +34,8 @@ class GroupedLinear final : public Module {
   void describe(const StepOptions& options) override { describe_module(state, options); }
 };
 
-// The experts' work of one step, shared with the fusible operation. `quantizers` has one entry per expert, and so has everything else.
+// The experts' work of one step, shared with the fusible operation. `quantizers` has one entry per expert,
+// and so has everything else.
 struct GroupedCall {
   std::vector<LinearCall> experts;
   std::vector<int64_t> m_splits;

@@ -5,18 +5,25 @@
 
 namespace assay::training {
 
-void add_norm_parameters(std::vector<Parameter>& parameters, const NormSettings& settings, int64_t features, DType dtype) {
+void add_norm_parameters(std::vector<Parameter>& parameters, const NormSettings& settings, int64_t features,
+                         DType dtype) {
   parameters.push_back(make_parameter("layer_norm_weight", {features}, dtype));
-  if (settings.norm == Norm::LayerNorm) parameters.push_back(make_parameter("layer_norm_bias", {features}, dtype));
+  if (settings.norm == Norm::LayerNorm)
+    parameters.push_back(make_parameter("layer_norm_bias", {features}, dtype));
 }
 
 NormLayer norm_layer(Module& module, const NormSettings& settings) {
-  return {settings, &module.parameter("layer_norm_weight"), settings.norm == Norm::LayerNorm ? &module.parameter("layer_norm_bias") : nullptr, nullptr, {}};
+  return {settings,
+          &module.parameter("layer_norm_weight"),
+          settings.norm == Norm::LayerNorm ? &module.parameter("layer_norm_bias") : nullptr,
+          nullptr,
+          {}};
 }
 
 void NormLayer::forward(Session& session, const ArrayPtr& input) {
   x = input;
-  saved = norm_forward(session, settings, x, std::get<ArrayPtr>(weight->value), bias ? std::get<ArrayPtr>(bias->value) : nullptr);
+  saved = norm_forward(session, settings, x, std::get<ArrayPtr>(weight->value),
+                       bias ? std::get<ArrayPtr>(bias->value) : nullptr);
 }
 
 ArrayPtr NormLayer::backward(Session& session, const ArrayPtr& dz) const {
@@ -26,13 +33,15 @@ ArrayPtr NormLayer::backward(Session& session, const ArrayPtr& dz) const {
   return cast(session, back.dx, x->dtype);
 }
 
-LayerNormLinear::LayerNormLinear(Session& session, LayerNormLinearSettings s) : settings(std::move(s)), state(session, Producer::layernorm_linear, settings.linear.name) {
+LayerNormLinear::LayerNormLinear(Session& session, LayerNormLinearSettings s)
+    : settings(std::move(s)), state(session, Producer::layernorm_linear, settings.linear.name) {
   const LinearSettings& l = settings.linear;
   add_norm_parameters(parameters, settings.norm, l.in_features, l.params_dtype);
   parameters.push_back(make_parameter("weight", {l.out_features, l.in_features}, l.params_dtype));
   if (l.bias) parameters.push_back(make_parameter("bias", {l.out_features}, l.params_dtype));
   if (!settings.norm.zero_centered_gamma)
-    write_back(session, parameter("layer_norm_weight"), f32_array({l.in_features}, std::vector<float>(static_cast<size_t>(l.in_features), 1.0f)));
+    write_back(session, parameter("layer_norm_weight"),
+               f32_array({l.in_features}, std::vector<float>(static_cast<size_t>(l.in_features), 1.0f)));
 }
 
 void LayerNormLinear::quantize_parameters(Session& session, const RecipePtr& recipe, bool grad_enabled) {
@@ -58,9 +67,12 @@ Forward LayerNormLinear::forward_impl(Session& session, const ArrayPtr& input, c
 
   NormLayer norm = norm_layer(*this, settings.norm);
   norm.forward(session, cast(session, input, dtype));
-  const bool gathers = call.input_group() && call.input_group()->all_gather;   // then rounded rows are gathered first
-  const bool fuse = call.plan.quantized && options.fusions.norm && call.plan.backward_override == BackwardOverride::none && !gathers;
-  const Produced x = produce(session, norm.saved.out, dtype, ProducerKind::norm, call.quantizers.input.get(), fuse, "input", {true, call.columns_of_input()}, call.input_group());
+  const bool gathers =
+      call.input_group() && call.input_group()->all_gather;  // then rounded rows are gathered first
+  const bool fuse = call.plan.quantized && options.fusions.norm &&
+                    call.plan.backward_override == BackwardOverride::none && !gathers;
+  const Produced x = produce(session, norm.saved.out, dtype, ProducerKind::norm, call.quantizers.input.get(),
+                             fuse, "input", {true, call.columns_of_input()}, call.input_group());
   LinearForward done = linear_forward(session, std::move(call), x.tensor, x.quantized);
   Forward out{std::move(done.out), nullptr};
   if (options.grad_enabled)

@@ -6,12 +6,12 @@
 namespace assay::training {
 
 struct LayerNormLinearSettings {
-  LinearSettings linear;        // save_original_input does not exist here: what is saved is the norm's output
+  LinearSettings linear;  // save_original_input does not exist here: what is saved is the norm's output
   NormSettings norm;
 };
 
-// Parameters: "layer_norm_weight" [in_features], of LayerNorm "layer_norm_bias", then Linear's. The norm's scale is 1 (0 where it is zero-centred), all else zeros
-// until the caller writes them.
+// Parameters: "layer_norm_weight" [in_features], of LayerNorm "layer_norm_bias", then Linear's. The norm's
+// scale is 1 (0 where it is zero-centred), all else zeros until the caller writes them.
 class LayerNormLinear final : public Module {
  public:
   LayerNormLinear(Session&, LayerNormLinearSettings);

@@ -12,10 +12,11 @@ struct LayerNormMLPSettings {
   DType params_dtype = DType::bfloat16;
   NormSettings norm;
   Activation activation = Activation::gelu;
-  bool sequence_parallel = false, set_parallel_mode = false;   // fc1 is column parallel, fc2 row parallel
+  bool sequence_parallel = false, set_parallel_mode = false;  // fc1 is column parallel, fc2 row parallel
 };
 
-// Parameters: the norm's, "fc1_weight" [ffn (twice where gated), hidden], "fc1_bias", "fc2_weight" [hidden, ffn], "fc2_bias".
+// Parameters: the norm's, "fc1_weight" [ffn (twice where gated), hidden], "fc1_bias", "fc2_weight" [hidden,
+// ffn], "fc2_bias".
 class LayerNormMLP final : public Module {
  public:
   LayerNormMLP(Session&, LayerNormMLPSettings);

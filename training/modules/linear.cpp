@@ -27,17 +27,22 @@ void begin_forward(Session& session, ModuleState& state, const StepOptions& opti
 LinearQuantizers quantizers_of(const ModuleState& state, const StepOptions& options, size_t gemm) {
   if (!options.recipe) return {};
   const auto of = [&](Mode mode, size_t slot) { return state.quantizer(mode, slot, gemm); };
-  return {of(Mode::forward, 0), of(Mode::forward, 1), of(Mode::forward, 2), of(Mode::backward, 0), of(Mode::backward, 1)};
+  return {of(Mode::forward, 0), of(Mode::forward, 1), of(Mode::forward, 2), of(Mode::backward, 0),
+          of(Mode::backward, 1)};
 }
 
 void quantize_parameter(Session& session, Parameter& parameter, Quantizer& quantizer, bool grad_enabled) {
   quantizer.internal = false;
-  parameter.value = quantize_for(session, quantizer, std::get<ArrayPtr>(parameter.value), parameter.name, {true, grad_enabled});
+  parameter.value = quantize_for(session, quantizer, std::get<ArrayPtr>(parameter.value), parameter.name,
+                                 {true, grad_enabled});
 }
 
-Linear::Linear(Session& session, LinearSettings s) : settings(std::move(s)), state(session, Producer::linear, settings.name) {
-  parameters.push_back(make_parameter("weight", {settings.out_features, settings.in_features}, settings.params_dtype));
-  if (settings.bias) parameters.push_back(make_parameter("bias", {settings.out_features}, settings.params_dtype));
+Linear::Linear(Session& session, LinearSettings s)
+    : settings(std::move(s)), state(session, Producer::linear, settings.name) {
+  parameters.push_back(
+      make_parameter("weight", {settings.out_features, settings.in_features}, settings.params_dtype));
+  if (settings.bias)
+    parameters.push_back(make_parameter("bias", {settings.out_features}, settings.params_dtype));
 }
 
 void Linear::quantize_parameters(Session& session, const RecipePtr& recipe, bool grad_enabled) {
@@ -64,7 +69,9 @@ Forward Linear::forward_impl(Session& session, const ArrayPtr& x, const StepOpti
   LinearForward done = linear_forward(session, std::move(call), x);
   Forward out{std::move(done.out), nullptr};
   if (options.grad_enabled)
-    out.backward = [saved = std::move(done.saved)](Session& s, const ArrayPtr& dy) { return linear_backward(s, saved, prepare_grad_output(s, saved, dy)); };
+    out.backward = [saved = std::move(done.saved)](Session& s, const ArrayPtr& dy) {
+      return linear_backward(s, saved, prepare_grad_output(s, saved, dy));
+    };
   return out;
 }
 

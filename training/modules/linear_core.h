@@ -1,11 +1,12 @@
-// One linear layer of a step, forward and backward: what Linear, LayerNormLinear, the two layers of LayerNormMLP and the fusible operation share
-// (TE module/linear.py, module/base.py).
+// One linear layer of a step, forward and backward: what Linear, LayerNormLinear, the two layers of
+// LayerNormMLP and the fusible operation share (TE module/linear.py, module/base.py).
 #pragma once
 #include "training/modules/step.h"
 
 namespace assay::training {
 
-// Recipe's backward_override: gradients from plain operands, the saved originals or what the rows of forward dequantize to.
+// Recipe's backward_override: gradients from plain operands, the saved originals or what the rows of forward
+// dequantize to.
 enum class BackwardOverride : uint8_t { none, high_precision, dequantized };
 
 // What forward resolved from its recipe; backward uses the same, whatever the recipe says by then.
@@ -28,33 +29,42 @@ using Workspaces = std::map<std::string, StoragePtr>;
 
 // One layer in one step. Pointers belong to the module and outlive the step.
 struct LinearCall {
-  std::string prefix;                   // "", "fc1." : before names in the record
-  std::string suffix;                   // "", ".2"  : of an expert
+  std::string prefix;  // "", "fc1." : before names in the record
+  std::string suffix;  // "", ".2"  : of an expert
   Plan plan;
   StepOptions options;
   LinearQuantizers quantizers;
   Parameter* weight = nullptr;
-  Parameter* bias = nullptr;            // null: none
-  Workspaces* workspaces = nullptr;     // null: an operation, which keeps none
+  Parameter* bias = nullptr;         // null: none
+  Workspaces* workspaces = nullptr;  // null: an operation, which keeps none
   StepRecord* record = nullptr;
   DType activation_dtype = DType::bfloat16;
   ParallelMode parallel_mode = ParallelMode::none;
   bool sequence_parallel = false;
   bool save_original_input = false;
-  bool unfused_bias_gradient = false;   // LayerNormMLP's first layer under a custom recipe
+  bool unfused_bias_gradient = false;  // LayerNormMLP's first layer under a custom recipe
   bool input_requires_grad = true;
 
   bool columns_of_input() const { return options.grad_enabled && weight->requires_grad; }
-  // Column parallel with sequence parallelism: the input is a shard of its rows; row parallel: the gradient of the output is. Null elsewhere.
-  GroupPtr input_group() const { return parallel_mode == ParallelMode::column && sequence_parallel ? options.tp_group : nullptr; }
-  GroupPtr grad_output_group() const { return parallel_mode == ParallelMode::row && sequence_parallel ? options.tp_group : nullptr; }
+  // Column parallel with sequence parallelism: the input is a shard of its rows; row parallel: the gradient
+  // of the output is. Null elsewhere.
+  GroupPtr input_group() const {
+    return parallel_mode == ParallelMode::column && sequence_parallel ? options.tp_group : nullptr;
+  }
+  GroupPtr grad_output_group() const {
+    return parallel_mode == ParallelMode::row && sequence_parallel ? options.tp_group : nullptr;
+  }
 };
 
 // What forward leaves for backward.
 struct LinearSaved {
   LinearCall call;
-  Tensorlike input, weight;             // as backward reads them; null where nothing needs it
-  enum class Gather : uint8_t { none, done, again } gather = Gather::none;   // done: the input is whole already, as if gathered codes had been gathered again
+  Tensorlike input, weight;  // as backward reads them; null where nothing needs it
+  enum class Gather : uint8_t {
+    none,
+    done,
+    again
+  } gather = Gather::none;  // done: the input is whole already, as if gathered codes had been gathered again
 };
 
 struct LinearForward {
@@ -62,24 +72,30 @@ struct LinearForward {
   LinearSaved saved;
 };
 
-// `x` is plain, or quantized already by a fused producer or by whoever came before; then `produced_here` says whether this layer may drop its rows.
-// The order of events is the original's: input, weight, bias, GEMM, saving.
+// `x` is plain, or quantized already by a fused producer or by whoever came before; then `produced_here` says
+// whether this layer may drop its rows. The order of events is the original's: input, weight, bias, GEMM,
+// saving.
 LinearForward linear_forward(Session&, LinearCall, const Tensorlike& x, bool produced_here = false);
 
-// The gradient as both GEMMs of backward read it, and the bias gradient in the bias' dtype, null where there is no bias.
+// The gradient as both GEMMs of backward read it, and the bias gradient in the bias' dtype, null where there
+// is no bias.
 struct GradOutput {
   Tensorlike grad;
   ArrayPtr bias_grad;
 };
 // Sums the bias gradient and quantizes, fused as vanilla quantizers are.
 GradOutput prepare_grad_output(Session&, const LinearSaved&, const ArrayPtr& dy);
-// dgrad where the input needs it, and wgrad and bias grad into the parameters. Throws RuntimeError where forward ran without gradients.
+// dgrad where the input needs it, and wgrad and bias grad into the parameters. Throws RuntimeError where
+// forward ran without gradients.
 Tensorlike linear_backward(Session&, const LinearSaved&, const GradOutput&);
 
-// The weight in the directions that `columns` and the forward's GEMM ask for: a quantized parameter as it is, a kept workspace, or a new tensor.
+// The weight in the directions that `columns` and the forward's GEMM ask for: a quantized parameter as it is,
+// a kept workspace, or a new tensor.
 Tensorlike quantized_weight(Session&, const LinearCall&, bool columns);
-// Sets the group for this very call, quantizes and notes whose tensor it was (rule R1). `local_amax`: where the tensor's producer took it.
-StoragePtr quantize_for(Session&, Quantizer&, const ArrayPtr& x, const std::string& who, Usages wanted, const GroupPtr& group = nullptr, std::optional<F32Bits> local_amax = std::nullopt);
+// Sets the group for this very call, quantizes and notes whose tensor it was (rule R1). `local_amax`: where
+// the tensor's producer took it.
+StoragePtr quantize_for(Session&, Quantizer&, const ArrayPtr& x, const std::string& who, Usages wanted,
+                        const GroupPtr& group = nullptr, std::optional<F32Bits> local_amax = std::nullopt);
 
 // Rounds y + bias, for every row of y: a bias that no GEMM adds.
 ArrayPtr add_bias(Session&, const ArrayPtr& y, const ArrayPtr& bias);
@@ -87,9 +103,11 @@ ArrayPtr add_bias(Session&, const ArrayPtr& y, const ArrayPtr& bias);
 // Classes that leave the bias gradient to a plain sum, and those that no producer fuses with.
 bool sums_bias_plainly(const Quantizer&);
 bool fuses_with_producers(const Quantizer&);
-// RuntimeError "Recipe mismatch" where a quantized weight's class belongs to another recipe than the active one: a native one not to CustomRecipe either (TE module/base.py).
+// RuntimeError "Recipe mismatch" where a quantized weight's class belongs to another recipe than the active
+// one: a native one not to CustomRecipe either (TE module/base.py).
 void expect_recipe_of_weight(const Parameter&, const StepOptions&);
-// What save_original_input comes to for this input quantizer: it may warn and turn it off, or throw ValueError (TE module/linear.py).
+// What save_original_input comes to for this input quantizer: it may warn and turn it off, or throw
+// ValueError (TE module/linear.py).
 bool resolve_save_original_input(Session&, bool wanted, const Plan&, const Quantizer* input);
 
 }  // namespace assay::training

@@ -7,9 +7,12 @@
 namespace assay::training {
 
 void Module::traced(Session& session, const std::function<void()>& work) {
-  const size_t draws = session.rng.draws.size(), collectives = session.collectives.size(), warnings = session.warnings.size();
+  const size_t draws = session.rng.draws.size(), collectives = session.collectives.size(),
+               warnings = session.warnings.size();
   work();
-  const auto append = [](auto& to, const auto& from, size_t first) { to.insert(to.end(), from.begin() + static_cast<std::ptrdiff_t>(first), from.end()); };
+  const auto append = [](auto& to, const auto& from, size_t first) {
+    to.insert(to.end(), from.begin() + static_cast<std::ptrdiff_t>(first), from.end());
+  };
   append(record.draws, session.rng.draws, draws);
   append(record.collectives, session.collectives, collectives);
   append(record.warnings, session.warnings, warnings);
@@ -22,16 +25,21 @@ void Module::note_output(Session& session, const std::string& name, const Tensor
 
 void Module::describe_slots(Mode mode, RoleList roles, const std::vector<QuantizerPtr>& quantizers) {
   (mode == Mode::forward ? record.forward_roles : record.backward_roles) = std::move(roles);
-  std::vector<json::Value>& settings = mode == Mode::forward ? record.forward_quantizers : record.backward_quantizers;
+  std::vector<json::Value>& settings =
+      mode == Mode::forward ? record.forward_quantizers : record.backward_quantizers;
   for (const QuantizerPtr& q : quantizers) settings.push_back(q ? q->describe() : json::Value());
 }
 
 void Module::describe_module(const ModuleState& state, const StepOptions& options) {
   if (!options.recipe) return;
-  for (const Mode mode : {Mode::forward, Mode::backward}) describe_slots(mode, state.get_quantizer_roles(mode, state.quantizers(mode).size()), state.quantizers(mode));
+  for (const Mode mode : {Mode::forward, Mode::backward})
+    describe_slots(mode, state.get_quantizer_roles(mode, state.quantizers(mode).size()),
+                   state.quantizers(mode));
 }
 
-DType Module::activation_dtype(const ArrayPtr& x, const StepOptions& options) const { return options.autocast_dtype.value_or(x->dtype); }
+DType Module::activation_dtype(const ArrayPtr& x, const StepOptions& options) const {
+  return options.autocast_dtype.value_or(x->dtype);
+}
 
 Parameter& Module::parameter(std::string_view name) {
   for (Parameter& p : parameters)
@@ -47,23 +55,29 @@ Forward Module::forward(Session& session, const ArrayPtr& x, const StepOptions& 
     note_output(session, "output", done.out);
     describe(options);
   });
-  const auto inner = std::make_shared<std::function<Tensorlike(Session&, const ArrayPtr&)>>(std::move(done.backward));
+  const auto inner =
+      std::make_shared<std::function<Tensorlike(Session&, const ArrayPtr&)>>(std::move(done.backward));
   done.backward = [this, inner](Session& s, const ArrayPtr& dy) {
-    if (!*inner) throw SemanticError(ErrorClass::runtime_error, "backward needs what a forward with gradients saved: this one ran without, or its backward ran before");
+    if (!*inner)
+      throw SemanticError(ErrorClass::runtime_error,
+                          "backward needs what a forward with gradients saved: this one ran without, or its "
+                          "backward ran before");
     Tensorlike dgrad;
     traced(s, [&] {
       dgrad = (*inner)(s, dy);
       *inner = nullptr;
       note_output(s, "dgrad", dgrad);
       for (const Parameter& p : parameters)
-        if (const ArrayPtr& grad = p.main_grad ? p.main_grad : p.grad) record.outputs.push_back({p.name + ".grad", clone(grad)});
+        if (const ArrayPtr& grad = p.main_grad ? p.main_grad : p.grad)
+          record.outputs.push_back({p.name + ".grad", clone(grad)});
     });
     return dgrad;
   };
   return done;
 }
 
-const StepRecord& Module::step(Session& session, const ArrayPtr& x, const ArrayPtr& dy, const StepOptions& options) {
+const StepRecord& Module::step(Session& session, const ArrayPtr& x, const ArrayPtr& dy,
+                               const StepOptions& options) {
   const Forward done = forward(session, x, options);
   if (!options.grad_enabled) return record;
   AmaxBuffers histories;

@@ -39,7 +39,11 @@ void ModuleState::init_fp8_metadata(Session& session, const Autocast& autocast) 
     fp8_initialized = false;
     return;
   }
-  if (!autocast.recipe) throw SemanticError(ErrorClass::value_error, "module '" + name + "' expected a recipe where quantization is on, found none: pass one in Autocast::recipe");
+  if (!autocast.recipe)
+    throw SemanticError(
+        ErrorClass::value_error,
+        "module '" + name +
+            "' expected a recipe where quantization is on, found none: pass one in Autocast::recipe");
   if (fp8_initialized && *autocast.recipe == *recipe) return;
 
   const RecipePtr before = std::exchange(recipe, autocast.recipe);
@@ -51,9 +55,11 @@ void ModuleState::init_fp8_metadata(Session& session, const Autocast& autocast) 
   if (active) fp8_initialized = true;
 
   if (before && before->class_name() != recipe->class_name()) {
-    session.warn("UserWarning", "module '" + name + "': the recipe's class changed from " + std::string(before->class_name()) + " to " + std::string(recipe->class_name()) +
+    session.warn("UserWarning", "module '" + name + "': the recipe's class changed from " +
+                                    std::string(before->class_name()) + " to " +
+                                    std::string(recipe->class_name()) +
                                     "; cached quantized weights are dropped");
-    fp8_workspaces.clear();   // they were made by quantizers of the other class
+    fp8_workspaces.clear();  // they were made by quantizers of the other class
   }
 }
 
@@ -65,7 +71,9 @@ void ModuleState::set_meta_tensor(Session& session, Mode mode, const RecipePtr& 
     const size_t slots = slots_of_module(mode, num_gemms);
     std::vector<RolePtr> roles = get_quantizer_roles(mode, slots);
     if (roles.size() != slots) {
-      throw SemanticError(ErrorClass::assertion_error, "module '" + name + "' expected " + std::to_string(slots) + " roles, found " + std::to_string(roles.size()));
+      throw SemanticError(ErrorClass::assertion_error, "module '" + name + "' expected " +
+                                                           std::to_string(slots) + " roles, found " +
+                                                           std::to_string(roles.size()));
     }
     RecipeStatePtr fresh = RecipeState::create(session, wanted, mode, slots, std::move(roles));
     if (state) fresh->inherit(*state);
@@ -107,7 +115,9 @@ std::vector<QuantizerPtr> ModuleState::operand(Mode mode, size_t slot) const {
 void ModuleState::warn_unconfigured(Session& session, bool fp8_output, bool fp8_grad) const {
   if (!recipe || !recipe->custom()) return;
   const auto warn = [&](const char* what, const char* setter) {
-    session.warn("UserWarning", "module '" + name + "' quantizes its " + what + " under a custom recipe, but " + setter + " is not set: the factory sees no role for that slot");
+    session.warn("UserWarning", "module '" + name + "' quantizes its " + what +
+                                    " under a custom recipe, but " + setter +
+                                    " is not set: the factory sees no role for that slot");
   };
   if (fp8_output && !output_quantizer_role()) warn("output", "output_quantizer_role");
   if (fp8_grad && !grad_input_quantizer_role()) warn("grad input", "grad_input_quantizer_role");
@@ -127,7 +137,7 @@ void OperationState::reset_recipe_state(Session& session, const RecipePtr& recip
     if (keep) {
       if (!states_[i] || !recipe->delayed()) continue;
       states_[i]->adjust_history(*recipe);
-      quantizers_[i] = states_[i]->make_quantizers(session);   // whether or not the history moved
+      quantizers_[i] = states_[i]->make_quantizers(session);  // whether or not the history moved
       continue;
     }
     states_[i] = nullptr;

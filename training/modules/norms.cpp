@@ -18,11 +18,13 @@ std::vector<float> scale_of(Session& session, const NormSettings& settings, cons
 
 std::string_view name_of(Norm n) { return n == Norm::LayerNorm ? "LayerNorm" : "RMSNorm"; }
 
-NormForward norm_forward(Session& session, const NormSettings& settings, const ArrayPtr& x, const ArrayPtr& gamma, const ArrayPtr& beta) {
+NormForward norm_forward(Session& session, const NormSettings& settings, const ArrayPtr& x,
+                         const ArrayPtr& gamma, const ArrayPtr& beta) {
   const bool centred = settings.norm == Norm::LayerNorm;
   const Shape s = flattened(x->shape);
   const size_t rows = static_cast<size_t>(s.rows), cols = static_cast<size_t>(s.cols);
-  const std::vector<float> in = floats(session, x), g = scale_of(session, settings, gamma), b = beta ? floats(session, beta) : std::vector<float>(cols, 0.0f);
+  const std::vector<float> in = floats(session, x), g = scale_of(session, settings, gamma),
+                           b = beta ? floats(session, beta) : std::vector<float>(cols, 0.0f);
   const float n = static_cast<float>(s.cols);
   std::vector<float> out(in.size()), mean(rows, 0.0f), rsigma(rows);
   for (size_t r = 0; r < rows; ++r) {
@@ -38,17 +40,20 @@ NormForward norm_forward(Session& session, const NormSettings& settings, const A
     rsigma[r] = 1.0f / std::sqrt(squares / n + settings.eps);
     for (size_t c = 0; c < cols; ++c) {
       const float y = (row[c] - mean[r]) * rsigma[r] * g[c];
-      out[r * cols + c] = beta ? y + b[c] : y;   // without beta nothing is added: -0 stays
+      out[r * cols + c] = beta ? y + b[c] : y;  // without beta nothing is added: -0 stays
     }
   }
-  return {f32_array(x->shape, out), centred ? f32_array({s.rows}, mean) : nullptr, f32_array({s.rows}, rsigma)};
+  return {f32_array(x->shape, out), centred ? f32_array({s.rows}, mean) : nullptr,
+          f32_array({s.rows}, rsigma)};
 }
 
-NormBackward norm_backward(Session& session, const NormSettings& settings, const ArrayPtr& dz, const ArrayPtr& x, const ArrayPtr& gamma, const NormForward& saved) {
+NormBackward norm_backward(Session& session, const NormSettings& settings, const ArrayPtr& dz,
+                           const ArrayPtr& x, const ArrayPtr& gamma, const NormForward& saved) {
   const bool centred = settings.norm == Norm::LayerNorm;
   const Shape s = flattened(x->shape);
   const size_t rows = static_cast<size_t>(s.rows), cols = static_cast<size_t>(s.cols);
-  const std::vector<float> in = floats(session, x), grad = floats(session, dz), g = scale_of(session, settings, gamma), rsigma = floats(session, saved.rsigma);
+  const std::vector<float> in = floats(session, x), grad = floats(session, dz),
+                           g = scale_of(session, settings, gamma), rsigma = floats(session, saved.rsigma);
   const std::vector<float> mean = centred ? floats(session, saved.mean) : std::vector<float>(rows, 0.0f);
   const float n = static_cast<float>(s.cols);
   std::vector<float> dx(in.size()), dgamma(cols, 0.0f), dbeta(cols, 0.0f), y(cols);
@@ -64,10 +69,12 @@ NormBackward norm_backward(Session& session, const NormSettings& settings, const
     }
     for (size_t c = 0; c < cols; ++c) {
       const float projected = sum_gy / n * y[c];
-      dx[r * cols + c] = rsigma[r] * (grad[r * cols + c] * g[c] - (centred ? projected + sum_g / n : projected));
+      dx[r * cols + c] =
+          rsigma[r] * (grad[r * cols + c] * g[c] - (centred ? projected + sum_g / n : projected));
     }
   }
-  return {f32_array(x->shape, dx), f32_array({s.cols}, dgamma), centred ? f32_array({s.cols}, dbeta) : nullptr};
+  return {f32_array(x->shape, dx), f32_array({s.cols}, dgamma),
+          centred ? f32_array({s.cols}, dbeta) : nullptr};
 }
 
 }  // namespace assay::training

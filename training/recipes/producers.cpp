@@ -29,7 +29,8 @@ constexpr ProducerRow kProducers[] = {
 };
 constexpr SlotRow kSlots[] = {
 #define PRODUCER(id, te_class, module_type, list)
-#define SLOT(producer, mode, boundary, part, tensor_type) {Producer::producer, Mode::mode, Boundary::boundary, part, tensor_type},
+#define SLOT(producer, mode, boundary, part, tensor_type) \
+  {Producer::producer, Mode::mode, Boundary::boundary, part, tensor_type},
 #include "contract/roles.def"
 #undef SLOT
 #undef PRODUCER
@@ -39,7 +40,8 @@ const ProducerRow& row_of(Producer p) { return kProducers[static_cast<size_t>(p)
 
 std::optional<Producer> named(std::string_view te_class, bool operation) {
   for (size_t i = 0; i < std::size(kProducers); ++i)
-    if (kProducers[i].te_class == te_class && (kProducers[i].list == List::groups) == operation) return static_cast<Producer>(i);
+    if (kProducers[i].te_class == te_class && (kProducers[i].list == List::groups) == operation)
+      return static_cast<Producer>(i);
   return std::nullopt;
 }
 
@@ -49,25 +51,28 @@ std::vector<RolePtr> pattern(Producer p, const std::string& name, Mode mode, con
   for (const SlotRow& slot : kSlots) {
     if (slot.producer != p || slot.mode != mode) continue;
     const auto made = [&](std::string_view module_type) {
-      return std::make_shared<const QuantizerRole>(QuantizerRole{std::string(module_type), std::string(slot.tensor_type), dotted(name, slot.part)});
+      return std::make_shared<const QuantizerRole>(
+          QuantizerRole{std::string(module_type), std::string(slot.tensor_type), dotted(name, slot.part)});
     };
-    const RolePtr configured = slot.boundary == Boundary::output ? boundaries.output : slot.boundary == Boundary::grad_input ? boundaries.grad_input : nullptr;
-    if (slot.boundary == Boundary::none)
-      roles.push_back(made(row_of(p).module_type));
+    const RolePtr configured = slot.boundary == Boundary::output       ? boundaries.output
+                               : slot.boundary == Boundary::grad_input ? boundaries.grad_input
+                                                                       : nullptr;
+    if (slot.boundary == Boundary::none) roles.push_back(made(row_of(p).module_type));
     else
-      roles.push_back(configured || slot.part.empty() ? configured : made(""));   // a hint belongs to no module: it only names the place
+      roles.push_back(configured || slot.part.empty()
+                          ? configured
+                          : made(""));  // a hint belongs to no module: it only names the place
   }
   return roles;
 }
 
 }  // namespace
 
-std::string_view class_of(Producer p) { return row_of(p).te_class; }
-std::string_view module_type_of(Producer p) { return row_of(p).module_type; }
 std::optional<Producer> module_named(std::string_view te_class) { return named(te_class, false); }
 std::optional<Producer> operation_named(std::string_view te_class) { return named(te_class, true); }
 
-std::vector<RolePtr> role_list(Producer p, const std::string& name, Mode mode, size_t count, const Boundaries& boundaries) {
+std::vector<RolePtr> role_list(Producer p, const std::string& name, Mode mode, size_t count,
+                               const Boundaries& boundaries) {
   const std::vector<RolePtr> once = pattern(p, name, mode, boundaries);
   if (row_of(p).list == List::cut) count = std::min(count, once.size());
   std::vector<RolePtr> roles(count);

@@ -8,6 +8,7 @@
 
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"
+#include "training/recipes/format_table.h"
 
 namespace assay::training {
 
@@ -111,25 +112,29 @@ template <class R> bool equal_fields(const R& a, const Recipe& other) {
 }
 
 [[noreturn]] void invalid(const Recipe& r, string_view field, const string& expected, const string& found) {
-  throw SemanticError(ErrorClass::validation_error, string(r.class_name()) + "." + string(field) + ": expected " + expected + ", found " + found);
+  throw SemanticError(ErrorClass::validation_error, string(r.class_name()) + "." + string(field) +
+                                                        ": expected " + expected + ", found " + found);
 }
 string quoted(const string& s) { return "'" + s + "'"; }
 string quoted(Fp8Format f) { return string(name_of(f)); }
 
 // The values that a field may have.
-template <class T> void expect_one_of(const Recipe& r, string_view field, const T& value, std::initializer_list<T> allowed) {
+template <class T>
+void expect_one_of(const Recipe& r, string_view field, const T& value, std::initializer_list<T> allowed) {
   if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
   string list;
   for (const T& a : allowed) {
     if (!list.empty()) list += ", ";
-    if constexpr (std::is_integral_v<T>) list += std::to_string(a); else list += quoted(a);
+    if constexpr (std::is_integral_v<T>) list += std::to_string(a);
+    else list += quoted(a);
   }
   if constexpr (std::is_integral_v<T>) invalid(r, field, "one of " + list, std::to_string(value));
   else invalid(r, field, "one of " + list, quoted(value));
 }
 
 void expect_override(const Recipe& r) {
-  if (r.backward_override) expect_one_of<string>(r, "backward_override", *r.backward_override, {"high_precision", "dequantized"});
+  if (r.backward_override)
+    expect_one_of<string>(r, "backward_override", *r.backward_override, {"high_precision", "dequantized"});
 }
 // E5M2 alone has too few bits for forward tensors.
 void expect_not_e5m2(const Recipe& r) {
@@ -144,21 +149,14 @@ template <class R> RecipePtr made(const json::Value& fields) {
     visit_fields(*r, [&](string_view name, auto& field) {
       if (name != key) return;
       known = true;
-      if (!read(value, field)) invalid(*r, name, "a value such as " + json::dump(shown(field)), value.describe());
+      if (!read(value, field))
+        invalid(*r, name, "a value such as " + json::dump(shown(field)), value.describe());
     });
     if (!known) invalid(*r, key, "one of the fields " + json::dump(r->fields()), "no such field");
   }
   r->validate();
   return r;
 }
-
-constexpr struct {
-  string_view name;
-  RecipePtr (*make)(const json::Value& fields);
-} kRecipes[] = {
-    {"DelayedScaling", made<DelayedScaling>},         {"Float8CurrentScaling", made<Float8CurrentScaling>}, {"MXFP8BlockScaling", made<MXFP8BlockScaling>},
-    {"Float8BlockScaling", made<Float8BlockScaling>}, {"NVFP4BlockScaling", made<NVFP4BlockScaling>},       {"CustomRecipe", made<CustomRecipe>},
-};
 
 }  // namespace
 
@@ -205,11 +203,16 @@ bool CustomRecipe::equals(const Recipe& o) const { return equal_fields(*this, o)
 
 void DelayedScaling::validate() const {
   expect_not_e5m2(*this);
-  if (backward_override) invalid(*this, "backward_override", "None: delayed scaling has no other backward", quoted(*backward_override));
-  if (amax_compute_algo != "max" && amax_compute_algo != "most_recent" && !is_amax_algorithm(amax_compute_algo))
-    invalid(*this, "amax_compute_algo", "'max', 'most_recent' or the name of a registered algorithm", quoted(amax_compute_algo));
+  if (backward_override)
+    invalid(*this, "backward_override", "None: delayed scaling has no other backward",
+            quoted(*backward_override));
+  if (amax_compute_algo != "max" && amax_compute_algo != "most_recent" &&
+      !is_amax_algorithm(amax_compute_algo))
+    invalid(*this, "amax_compute_algo", "'max', 'most_recent' or the name of a registered algorithm",
+            quoted(amax_compute_algo));
   if (scaling_factor_compute_algo && !is_scale_algorithm(*scaling_factor_compute_algo))
-    invalid(*this, "scaling_factor_compute_algo", "the name of a registered algorithm", quoted(*scaling_factor_compute_algo));
+    invalid(*this, "scaling_factor_compute_algo", "the name of a registered algorithm",
+            quoted(*scaling_factor_compute_algo));
 }
 
 void Float8CurrentScaling::validate() const {
@@ -231,9 +234,13 @@ void Float8BlockScaling::validate() const {
   // The GEMM takes square blocks of one operand alone; every two of the three meet in one GEMM.
   if ((x_block_scaling_dim == 2) + (w_block_scaling_dim == 2) + (grad_block_scaling_dim == 2) > 1)
     invalid(*this, "block_scaling_dim", "2 for one of x, w and grad at most", json::dump(fields()));
-  for (const auto& [name, gemm] : {std::pair{"fp8_gemm_fprop", fp8_gemm_fprop}, {"fp8_gemm_dgrad", fp8_gemm_dgrad}, {"fp8_gemm_wgrad", fp8_gemm_wgrad}})
-    if (!gemm.use_split_accumulator) invalid(*this, name, "a split accumulator, without which blockwise scales cannot be applied", "none");
-  if (fp8_dpa || fp8_mha) invalid(*this, "fp8_dpa, fp8_mha", "false: there is no blockwise attention", "true");
+  for (const auto& [name, gemm] : {std::pair{"fp8_gemm_fprop", fp8_gemm_fprop},
+                                   {"fp8_gemm_dgrad", fp8_gemm_dgrad},
+                                   {"fp8_gemm_wgrad", fp8_gemm_wgrad}})
+    if (!gemm.use_split_accumulator)
+      invalid(*this, name, "a split accumulator, without which blockwise scales cannot be applied", "none");
+  if (fp8_dpa || fp8_mha)
+    invalid(*this, "fp8_dpa, fp8_mha", "false: there is no blockwise attention", "true");
 }
 
 void NVFP4BlockScaling::validate() const {
@@ -241,17 +248,22 @@ void NVFP4BlockScaling::validate() const {
   expect_one_of<Fp8Format>(*this, "fp8_format", fp8_format, {Fp8Format::E4M3});
   expect_override(*this);
   expect_one_of<string>(*this, "nvfp4_4over6", nvfp4_4over6, {"none", "weights", "activations", "all"});
-  expect_one_of<string>(*this, "nvfp4_4over6_e4m3_use_256", nvfp4_4over6_e4m3_use_256, {"none", "weights", "activations", "all"});
+  expect_one_of<string>(*this, "nvfp4_4over6_e4m3_use_256", nvfp4_4over6_e4m3_use_256,
+                        {"none", "weights", "activations", "all"});
   expect_one_of<string>(*this, "nvfp4_4over6_err_mode", nvfp4_4over6_err_mode, {"MAE", "MSE"});
 }
 
 void CustomRecipe::validate() const {
   if (!qfactory) invalid(*this, "qfactory", "a factory", "none");
   expect_override(*this);
-  if (quantization_alignment <= 0) invalid(*this, "quantization_alignment", "a positive number of rows", std::to_string(quantization_alignment));
+  if (quantization_alignment <= 0)
+    invalid(*this, "quantization_alignment", "a positive number of rows",
+            std::to_string(quantization_alignment));
 }
 
-std::optional<QuantizationParameters> Float8CurrentScaling::quantization_parameters() const { return QuantizationParameters{"fp8", {}, {}, {}}; }
+std::optional<QuantizationParameters> Float8CurrentScaling::quantization_parameters() const {
+  return QuantizationParameters{"fp8", {}, {}, {}};
+}
 
 std::optional<QuantizationParameters> Float8BlockScaling::quantization_parameters() const {
   QParams pow2;
@@ -268,20 +280,26 @@ std::optional<QuantizationParameters> NVFP4BlockScaling::quantization_parameters
 }
 
 RecipePtr make_recipe(string_view class_name, const json::Value& fields) {
+  if (class_name == "DelayedScaling") return made<DelayedScaling>(fields);
+  if (class_name == "Float8CurrentScaling") return made<Float8CurrentScaling>(fields);
+  if (class_name == "MXFP8BlockScaling") return made<MXFP8BlockScaling>(fields);
+  if (class_name == "Float8BlockScaling") return made<Float8BlockScaling>(fields);
+  if (class_name == "NVFP4BlockScaling") return made<NVFP4BlockScaling>(fields);
+  if (class_name == "CustomRecipe") return made<CustomRecipe>(fields);
   string known;
-  for (const auto& row : kRecipes) {
-    if (row.name == class_name) return row.make(fields);
-    known += (known.empty() ? "" : ", ") + string(row.name);
-  }
-  throw SemanticError(ErrorClass::value_error, "expected a recipe class (" + known + "), found " + quoted(string(class_name)));
+  for (const FormatRow& row : recipe_rows()) known += (known.empty() ? "" : ", ") + string(row.recipe);
+  throw SemanticError(ErrorClass::value_error,
+                      "expected a recipe class (" + known + "), found " + quoted(string(class_name)));
 }
 
 std::shared_ptr<CustomRecipe> custom_recipe(string_view factory) {
-  return std::static_pointer_cast<CustomRecipe>(make_recipe("CustomRecipe", json::object({{"qfactory", factory}})));
+  return std::static_pointer_cast<CustomRecipe>(
+      make_recipe("CustomRecipe", json::object({{"qfactory", factory}})));
 }
 
 Encoding fp8_dtype(const Recipe& r, bool forward) {
-  return r.fp8_format == Fp8Format::E4M3 || (r.fp8_format == Fp8Format::HYBRID && forward) ? Encoding::e4m3 : Encoding::e5m2;
+  return r.fp8_format == Fp8Format::E4M3 || (r.fp8_format == Fp8Format::HYBRID && forward) ? Encoding::e4m3
+                                                                                           : Encoding::e5m2;
 }
 int fp8_max(const Recipe& r, bool forward) { return fp8_dtype(r, forward) == Encoding::e4m3 ? 448 : 57344; }
 

@@ -1,5 +1,5 @@
-// Recipes: what a user passes to autocast. A built-in recipe names a format and its settings, CustomRecipe a factory that is asked for every slot
-// (TE common/recipe/__init__.py). Recipes compare by class and fields.
+// Recipes: what a user passes to autocast. A built-in recipe names a format and its settings, CustomRecipe a
+// factory that is asked for every slot (TE common/recipe/__init__.py). Recipes compare by class and fields.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -33,11 +33,12 @@ struct QParams {
   bool random_hadamard_transform = false, stochastic_rounding = false, fp4_2d_quantization = false;
 };
 struct QuantizationParameters {
-  std::string_view prefix;           // "fp8" or "fp4": the attributes are <prefix>_quant_fwd_inp and so on
+  std::string_view prefix;  // "fp8" or "fp4": the attributes are <prefix>_quant_fwd_inp and so on
   QParams fwd_inp, fwd_weight, bwd_grad;
 };
 
-// Asked once per slot. Null role: the producer configured none. Two factories are equal where they are the same object.
+// Asked once per slot. Null role: the producer configured none. Two factories are equal where they are the
+// same object.
 struct QFactory {
   std::string name;
   std::function<QuantizerLike(const RolePtr&)> call;
@@ -47,19 +48,20 @@ using QFactoryPtr = std::shared_ptr<const QFactory>;
 class Recipe;
 using RecipePtr = std::shared_ptr<Recipe>;
 
-// Fields are public and may be assigned later, as in the original; only construction (make_recipe, validate) checks them.
+// Fields are public and may be assigned later, as in the original; only construction (make_recipe, validate)
+// checks them.
 class Recipe {
  public:
   virtual ~Recipe() = default;
   Fp8Format fp8_format = Fp8Format::HYBRID;
-  bool fp8_dpa = false, fp8_mha = false;                // quantized attention, and its quantized neighbours
-  std::optional<std::string> backward_override;         // "high_precision", "dequantized"
+  bool fp8_dpa = false, fp8_mha = false;         // quantized attention, and its quantized neighbours
+  std::optional<std::string> backward_override;  // "high_precision", "dequantized"
 
   // "MXFP8BlockScaling".
   virtual std::string_view class_name() const = 0;
   // Every field by the original's name; a factory by its own.
   virtual json::Value fields() const = 0;
-  virtual bool equals(const Recipe& other) const = 0;   // `other` has this class
+  virtual bool equals(const Recipe& other) const = 0;  // `other` has this class
   // What the constructor checks; throws SemanticError(ValidationError), which is a ValueError.
   virtual void validate() const {}
   virtual std::optional<QuantizationParameters> quantization_parameters() const { return std::nullopt; }
@@ -71,7 +73,7 @@ class Recipe {
   bool delayed() const;
   bool mxfp8() const;
   bool float8_current_scaling() const;
-  bool float8_per_tensor_scaling() const;               // delayed or current
+  bool float8_per_tensor_scaling() const;  // delayed or current
   bool float8_block_scaling() const;
   bool nvfp4() const;
   bool custom() const;
@@ -82,8 +84,9 @@ json::Value predicates(const Recipe&);
 
 struct DelayedScaling final : Recipe {
   int64_t margin = 0, amax_history_len = 1024;
-  std::string amax_compute_algo = "max";                              // "max", "most_recent", or a callable's name (training/recipes/delayed.h)
-  std::optional<std::string> scaling_factor_compute_algo;             // a callable's name; nothing: the formula
+  std::string amax_compute_algo =
+      "max";  // "max", "most_recent", or a callable's name (training/recipes/delayed.h)
+  std::optional<std::string> scaling_factor_compute_algo;  // a callable's name; nothing: the formula
   bool reduce_amax = true;
   std::string_view class_name() const override { return "DelayedScaling"; }
   json::Value fields() const override;
@@ -92,7 +95,7 @@ struct DelayedScaling final : Recipe {
 };
 
 struct Float8CurrentScaling final : Recipe {
-  bool use_power_2_scales = false;                                    // of the quantizers; quantization_parameters do not follow it
+  bool use_power_2_scales = false;  // of the quantizers; quantization_parameters do not follow it
   MMParams fp8_gemm_fprop{false}, fp8_gemm_dgrad{true}, fp8_gemm_wgrad{true};
   std::string_view class_name() const override { return "Float8CurrentScaling"; }
   json::Value fields() const override;
@@ -106,8 +109,8 @@ struct Float8CurrentScaling final : Recipe {
 
 struct MXFP8BlockScaling final : Recipe {
   MXFP8BlockScaling() { fp8_format = Fp8Format::E4M3; }
-  int64_t margin = 0;                                                 // without effect
-  bool enable_2d_quantization = false;                                // of weights of linear modules
+  int64_t margin = 0;                   // without effect
+  bool enable_2d_quantization = false;  // of weights of linear modules
   std::string_view class_name() const override { return "MXFP8BlockScaling"; }
   json::Value fields() const override;
   bool equals(const Recipe&) const override;
@@ -116,8 +119,10 @@ struct MXFP8BlockScaling final : Recipe {
 
 struct Float8BlockScaling final : Recipe {
   Float8BlockScaling() { fp8_format = Fp8Format::E4M3; }
-  bool use_f32_scales = false;                                        // without effect once the class exists: quantization_parameters do not follow it
-  int64_t x_block_scaling_dim = 1, w_block_scaling_dim = 2, grad_block_scaling_dim = 1;   // 1: 1x128, 2: 128x128
+  bool use_f32_scales =
+      false;  // without effect once the class exists: quantization_parameters do not follow it
+  int64_t x_block_scaling_dim = 1, w_block_scaling_dim = 2,
+          grad_block_scaling_dim = 1;  // 1: 1x128, 2: 128x128
   MMParams fp8_gemm_fprop, fp8_gemm_dgrad, fp8_gemm_wgrad;
   std::string_view class_name() const override { return "Float8BlockScaling"; }
   json::Value fields() const override;
@@ -130,10 +135,12 @@ struct Float8BlockScaling final : Recipe {
 };
 
 struct NVFP4BlockScaling final : Recipe {
-  NVFP4BlockScaling() { fp8_format = Fp8Format::E4M3; }               // of the block scales
-  bool disable_rht = false, disable_stochastic_rounding = false, disable_2d_quantization = false, row_scaled_activation = false;
-  std::string nvfp4_4over6 = "none", nvfp4_4over6_e4m3_use_256 = "all";   // of "none", "weights", "activations", "all"
-  std::string nvfp4_4over6_err_mode = "MAE";                          // or "MSE"
+  NVFP4BlockScaling() { fp8_format = Fp8Format::E4M3; }  // of the block scales
+  bool disable_rht = false, disable_stochastic_rounding = false, disable_2d_quantization = false,
+       row_scaled_activation = false;
+  std::string nvfp4_4over6 = "none",
+              nvfp4_4over6_e4m3_use_256 = "all";  // of "none", "weights", "activations", "all"
+  std::string nvfp4_4over6_err_mode = "MAE";      // or "MSE"
   Fp8Format fp4_format = Fp8Format::E2M1;
   std::string_view class_name() const override { return "NVFP4BlockScaling"; }
   json::Value fields() const override;
@@ -144,15 +151,16 @@ struct NVFP4BlockScaling final : Recipe {
 
 struct CustomRecipe final : Recipe {
   QFactoryPtr qfactory;
-  int64_t quantization_alignment = 128;                               // rows that padded splits are a multiple of
+  int64_t quantization_alignment = 128;  // rows that padded splits are a multiple of
   std::string_view class_name() const override { return "CustomRecipe"; }
   json::Value fields() const override;
   bool equals(const Recipe&) const override;
   void validate() const override;
 };
 
-// A recipe by class and fields, checked. A qfactory is the name of a registered one (training/recipes/factories.h). ValueError of an unknown class, ValidationError of a field
-// that does not exist, has another type, or that validate refuses.
+// A recipe by class and fields, checked. A qfactory is the name of a registered one
+// (training/recipes/factories.h). ValueError of an unknown class, ValidationError of a field that does not
+// exist, has another type, or that validate refuses.
 RecipePtr make_recipe(std::string_view class_name, const json::Value& fields = json::object());
 // A custom recipe around a registered factory.
 std::shared_ptr<CustomRecipe> custom_recipe(std::string_view factory);

@@ -1,5 +1,6 @@
-// Recipe states: what a module keeps of one recipe for one direction. A state resolves the role of every slot and makes its quantizers; only delayed scaling, alone or
-// within a custom recipe, holds data (TE quantization.py).
+// Recipe states: what a module keeps of one recipe for one direction. A state resolves the role of every slot
+// and makes its quantizers; only delayed scaling, alone or within a custom recipe, holds data (TE
+// quantization.py).
 #pragma once
 #include <memory>
 #include <string>
@@ -7,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "training/base/session.h"
 #include "training/formats/quantizer.h"
 #include "training/recipes/recipe.h"
 #include "training/recipes/role.h"
-#include "training/base/session.h"
 
 namespace assay::training {
 
@@ -21,13 +22,20 @@ using DelayedStatePtr = std::shared_ptr<DelayedScalingRecipeState>;
 
 class RecipeState : public std::enable_shared_from_this<RecipeState> {
  public:
-  // The state of the recipe's class. ValueError: roles of another count than slots, a recipe of no known class, a custom recipe without a factory.
-  static RecipeStatePtr create(Session&, const RecipePtr&, Mode, size_t num_quantizers, RoleList roles = std::nullopt);
-  // The original takes any word for a mode: MXFP8 and NVFP4 refuse others than "forward" and "backward" with a RuntimeError when quantizers are made, blockwise
-  // scaling with an AssertionError; the rest treat them as backward.
-  static RecipeStatePtr create(Session&, const RecipePtr&, std::string mode, size_t num_quantizers, RoleList roles = std::nullopt);
+  // The state of the recipe's class. ValueError: roles of another count than slots, a recipe of no known
+  // class, a custom recipe without a factory.
+  static RecipeStatePtr create(Session&, const RecipePtr&, Mode, size_t num_quantizers,
+                               RoleList roles = std::nullopt);
+  // The original takes any word for a mode: MXFP8 and NVFP4 refuse others than "forward" and "backward" with
+  // a RuntimeError when quantizers are made, blockwise scaling with an AssertionError; the rest treat them as
+  // backward.
+  static RecipeStatePtr create(Session&, const RecipePtr&, std::string mode, size_t num_quantizers,
+                               RoleList roles = std::nullopt);
   RecipeState(RecipePtr recipe, std::string mode, size_t num_quantizers, RoleList roles)
-      : recipe_(std::move(recipe)), mode_(std::move(mode)), num_quantizers_(num_quantizers), roles_(std::move(roles)) {}
+      : recipe_(std::move(recipe)),
+        mode_(std::move(mode)),
+        num_quantizers_(num_quantizers),
+        roles_(std::move(roles)) {}
   virtual ~RecipeState() = default;
   // "MXFP8BlockScalingRecipeState".
   virtual std::string_view class_name() const = 0;
@@ -40,15 +48,18 @@ class RecipeState : public std::enable_shared_from_this<RecipeState> {
 
   // The slot's very role, or an empty one where the list or its entry is missing.
   RolePtr slot_role(size_t slot) const;
-  // The role's tensor type where it is one of a linear module's, else that of the slot's place: input, weight, output, and so on; grad_output, grad_input.
+  // The role's tensor type where it is one of a linear module's, else that of the slot's place: input,
+  // weight, output, and so on; grad_output, grad_input.
   std::string slot_tensor_type(size_t slot) const;
 
   virtual std::vector<QuantizerPtr> make_quantizers(Session&) = 0;
   // Takes over the buffers of an older state, by identity, before quantizers are made. Whether it did.
   virtual bool inherit(const RecipeState&) { return false; }
-  // Takes over the history length of a recipe of the same class. Whether anything changed: then quantizers must be made again.
+  // Takes over the history length of a recipe of the same class. Whether anything changed: then quantizers
+  // must be made again.
   virtual bool adjust_history(const Recipe&) { return false; }
-  // The state that holds scales and histories: this one, or the one within a custom state; null where there is none.
+  // The state that holds scales and histories: this one, or the one within a custom state; null without
+  // delayed scaling.
   virtual DelayedStatePtr delayed() { return nullptr; }
 
  protected:
@@ -58,16 +69,19 @@ class RecipeState : public std::enable_shared_from_this<RecipeState> {
   RoleList roles_;
 };
 
-// Of a CustomRecipe: asks the factory once per slot, in order, with the slot's role as it is. Requests for delayed scaling share one state within.
+// Of a CustomRecipe: asks the factory once per slot, in order, with the slot's role as it is. Requests for
+// delayed scaling share one state within.
 class CustomRecipeState final : public RecipeState {
  public:
   CustomRecipeState(RecipePtr recipe, std::string mode, size_t num_quantizers, RoleList roles);
   std::string_view class_name() const override { return "CustomRecipeState"; }
-  // A UserWarning where the producer gave no list: every slot then has an empty role. ValueError where the factory returns nothing for a slot, or where requests
-  // differ; TypeError of anything else that is no quantizer. Errors of the factory pass through.
+  // A UserWarning where the producer gave no list: every slot then has an empty role. ValueError where the
+  // factory returns nothing for a slot, or where requests differ; TypeError of anything else that is no
+  // quantizer. Errors of the factory pass through.
   std::vector<QuantizerPtr> make_quantizers(Session&) override;
-  // From a custom state with delayed scaling within: its state is kept for make_quantizers, which uses it again where count, dtype and history length agree.
-  // It then keeps its margin and algorithm, whatever is requested now.
+  // From a custom state with delayed scaling within: its state is kept for make_quantizers, which uses it
+  // again where count, dtype and history length agree. It then keeps its margin and algorithm, whatever is
+  // requested now.
   bool inherit(const RecipeState&) override;
   DelayedStatePtr delayed() override { return inner_; }
 
@@ -75,10 +89,12 @@ class CustomRecipeState final : public RecipeState {
   DelayedStatePtr inner_, inherited_;
 };
 
-// Whether a module keeps `state` for `wanted`: a built-in recipe a state of its class, a custom one the state of the very same recipe.
+// Whether a module keeps `state` for `wanted`: a built-in recipe a state of its class, a custom one the state
+// of the very same recipe.
 bool keeps_state(const RecipeState& state, const RecipePtr& wanted);
 
-// RuntimeError where a weight that was quantized by `weight` is none of the active recipe's class. `name`: of the parameter. Null weight quantizer: a plain weight.
+// RuntimeError where `weight`, the quantizer of a stored weight, belongs to another recipe class than the
+// active one. `name` is the parameter's. A null quantizer stands for a plain weight, which any recipe takes.
 void check_weight_recipe(const Recipe& active, const Quantizer* weight, std::string_view name);
 
 }  // namespace assay::training

@@ -17,7 +17,8 @@ std::string to_text(const QuantizerRole& role) {
 
 size_t hash_of(const QuantizerRole& role) {
   size_t h = 0;
-  for (const std::string* field : {&role.module_type, &role.tensor_type, &role.name}) h = h * 31 + std::hash<std::string>{}(*field);
+  for (const std::string* field : {&role.module_type, &role.tensor_type, &role.name})
+    h = h * 31 + std::hash<std::string>{}(*field);
   return h;
 }
 

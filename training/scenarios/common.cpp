@@ -17,18 +17,14 @@ StepOptions under(RecipePtr recipe) {
   return options;
 }
 
-std::shared_ptr<CustomRecipe> recipe_around(std::string name, std::function<QuantizerLike(const RolePtr&)> factory) {
-  const auto recipe = std::make_shared<CustomRecipe>();
-  recipe->qfactory = std::make_shared<const QFactory>(QFactory{std::move(name), std::move(factory)});
-  return recipe;
-}
-
 std::vector<std::string> texts(const std::vector<RolePtr>& roles) {
   std::vector<std::string> out;
   for (const RolePtr& r : roles) out.push_back(r ? to_text(*r) : "None");
   return out;
 }
 
-std::string text(const Usages& usages) { return std::string(usages.rowwise ? "T" : "F") + (usages.columnwise ? "T" : "F"); }
+std::string text(const Usages& usages) {
+  return std::string(usages.rowwise ? "T" : "F") + (usages.columnwise ? "T" : "F");
+}
 
 }  // namespace assay::training

@@ -4,13 +4,17 @@
 #include <span>
 #include <stdexcept>
 
+#include "training/formats/formats.h"
+
 namespace assay::training {
 
 namespace {
 
 using std::string_view;
 
-ArrayPtr f32_scalar(Dims shape, float value) { return from_bytes(std::move(shape), DType::float32, std::as_bytes(std::span(&value, 1))); }
+ArrayPtr f32_scalar(Dims shape, float value) {
+  return from_bytes(std::move(shape), DType::float32, std::as_bytes(std::span(&value, 1)));
+}
 
 struct Fp4Settings {
   string_view name;
@@ -24,7 +28,8 @@ constexpr Fp4Settings kFp4[] = {{.name = "FP4p"},
 
 QuantizerPtr native(string_view name) {
   if (name == "CS") return std::make_shared<Float8CurrentScalingQuantizer>();
-  if (name == "DS") return std::make_shared<Float8Quantizer>(f32_scalar({}, 3), f32_scalar({1}, 0), Encoding::e4m3);
+  if (name == "DS")
+    return std::make_shared<Float8Quantizer>(f32_scalar({}, 3), f32_scalar({1}, 0), Encoding::e4m3);
   if (name == "MX") return std::make_shared<MXFP8Quantizer>();
   if (name == "BLK1") return std::make_shared<Float8BlockQuantizer>(Encoding::e4m3, 1);
   if (name == "BLK2") return std::make_shared<Float8BlockQuantizer>(Encoding::e4m3, 2);
@@ -52,9 +57,11 @@ QuantizerPtr quantizer_named(string_view name, Usages usages) {
 
 std::shared_ptr<HybridQuantizer> hybrid_named(string_view name, Usages usages) {
   const size_t bar = name.find('|'), end = name.find_first_of(";)");
-  if (!name.starts_with("H(") || bar == string_view::npos || end == string_view::npos) throw std::logic_error("no hybrid is called " + std::string(name));
+  if (!name.starts_with("H(") || bar == string_view::npos || end == string_view::npos)
+    throw std::logic_error("no hybrid is called " + std::string(name));
   const std::string source = name.substr(end) == ";rwdq)" ? "rowwise_dequantized" : "original";
-  auto q = std::make_shared<HybridQuantizer>(native(name.substr(2, bar - 2)), native(name.substr(bar + 1, end - bar - 1)), source);
+  auto q = std::make_shared<HybridQuantizer>(native(name.substr(2, bar - 2)),
+                                             native(name.substr(bar + 1, end - bar - 1)), source);
   q->set_usage(usages.rowwise, usages.columnwise);
   return q;
 }
@@ -76,7 +83,8 @@ std::vector<std::string> buffer_names(Storage& storage) {
 
 bool expect_part(ScenarioRun& run, Storage& part, Storage& whole, string_view what) {
   bool holds = run.expect(!buffer_names(part).empty(), std::string(what) + ": buffers", "some", "none");
-  for (const std::string& name : buffer_names(part)) holds &= run.expect_equal(buffer(part, name), buffer(whole, name), std::string(what) + ": " + name);
+  for (const std::string& name : buffer_names(part))
+    holds &= run.expect_equal(buffer(part, name), buffer(whole, name), std::string(what) + ": " + name);
   return holds;
 }
 

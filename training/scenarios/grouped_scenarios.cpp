@@ -1,15 +1,16 @@
-// Groups of matrices in shared buffers: how large the buffers are, where members stand in them, and that quantizing a group quantizes its members.
+// Groups of matrices in shared buffers: how large the buffers are, where members stand in them, and that
+// quantizing a group quantizes its members.
 #include <algorithm>
 #include <array>
 
 #include "training/base/data.h"
+#include "training/formats/formats.h"
+#include "training/formats/ops.h"
 #include "training/groups/group_quantize.h"
 #include "training/groups/grouped.h"
-#include "training/formats/hybrid.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
 #include "training/scenarios/tables.h"
-#include "training/formats/ops.h"
 
 namespace assay::training {
 
@@ -41,40 +42,95 @@ struct Golden {
 };
 struct Format {
   string_view name;
-  string_view quantizer;   // none: high precision
+  string_view quantizer;  // none: high precision
   Arch arch;
   DType data, scale;
-  std::array<Golden, 4> golden;                    // by variant
-  std::array<std::vector<string>, 3> present;      // with both usages, rows alone, columns alone; in the order of GroupedTensor::buffers
+  std::array<Golden, 4> golden;  // by variant
+  std::array<std::vector<string>, 3>
+      present;  // with both usages, rows alone, columns alone; in the order of GroupedTensor::buffers
 };
 const std::vector<Format>& formats() {
   using B = std::vector<string>;
-  const B both = {"rowwise_data", "columnwise_data", "scale_inv", "columnwise_scale_inv"}, rows = {"rowwise_data", "scale_inv"},
-      cols = {"columnwise_data", "columnwise_scale_inv"};
+  const B both = {"rowwise_data", "columnwise_data", "scale_inv", "columnwise_scale_inv"},
+          rows = {"rowwise_data", "scale_inv"}, cols = {"columnwise_data", "columnwise_scale_inv"};
   const auto with = [](B list, std::initializer_list<const char*> more) {
     list.insert(list.end(), more.begin(), more.end());
     return list;
   };
-  const std::array<Golden, 4> per_tensor = {{{46080, 3, 3, 30720, 2, 2}, {30720, 3, 3, 5120, 2, 2}, {27648, 3, 3, 18432, 2, 2}, {23552, 3, 3, 20480, 2, 2}}};
+  const std::array<Golden, 4> per_tensor = {{{46080, 3, 3, 30720, 2, 2},
+                                             {30720, 3, 3, 5120, 2, 2},
+                                             {27648, 3, 3, 18432, 2, 2},
+                                             {23552, 3, 3, 20480, 2, 2}}};
   const B one_plane = with(rows, {"amax", "scale"});
   static const std::vector<Format> kFormats = {
-      {"high precision", "", Arch::sm100, DType::bfloat16, DType::float32, per_tensor, {B{"rowwise_data"}, B{"rowwise_data"}, B{"rowwise_data"}}},
-      {"MXFP8", "MX", Arch::sm100, DType::uint8, DType::uint8,
-       {{{46080, 3072, 3072, 30720, 2048, 2048}, {30720, 3072, 3072, 5120, 1024, 1024}, {27648, 2048, 2048, 18432, 1536, 1536},
-         {23552, 2560, 2560, 20480, 2048, 2048}}}, {both, rows, cols}},
-      {"NVFP4", "FP4p", Arch::sm100, DType::uint8, DType::uint8,
-       {{{23040, 4608, 6144, 15360, 3072, 4096}, {15360, 4608, 4096, 2560, 1536, 1024}, {13824, 3072, 4096, 9216, 2048, 3072},
+      {"high precision",
+       "",
+       Arch::sm100,
+       DType::bfloat16,
+       DType::float32,
+       per_tensor,
+       {B{"rowwise_data"}, B{"rowwise_data"}, B{"rowwise_data"}}},
+      {"MXFP8",
+       "MX",
+       Arch::sm100,
+       DType::uint8,
+       DType::uint8,
+       {{{46080, 3072, 3072, 30720, 2048, 2048},
+         {30720, 3072, 3072, 5120, 1024, 1024},
+         {27648, 2048, 2048, 18432, 1536, 1536},
+         {23552, 2560, 2560, 20480, 2048, 2048}}},
+       {both, rows, cols}},
+      {"NVFP4",
+       "FP4p",
+       Arch::sm100,
+       DType::uint8,
+       DType::uint8,
+       {{{23040, 4608, 6144, 15360, 3072, 4096},
+         {15360, 4608, 4096, 2560, 1536, 1024},
+         {13824, 3072, 4096, 9216, 2048, 3072},
          {11776, 4096, 3584, 10240, 3584, 2560}}},
        {with(both, {"amax", "columnwise_amax"}), with(rows, {"amax"}), with(cols, {"columnwise_amax"})}},
-      {"blocks of 1x128", "BLK1", Arch::sm90, DType::uint8, DType::float32,
-       {{{46080, 576, 480, 30720, 384, 320}, {30720, 384, 480, 5120, 64, 160}, {27648, 384, 288, 18432, 288, 192}, {23552, 320, 384, 20480, 224, 352}}},
-           {both, rows, cols}},
-      {"blocks of 128x128", "BLK2", Arch::sm90, DType::uint8, DType::float32,
-       {{{46080, 12, 24, 30720, 8, 16}, {30720, 12, 16, 5120, 4, 8}, {27648, 12, 16, 18432, 8, 12}, {23552, 16, 16, 20480, 12, 12}}}, {both, rows, cols}},
-      {"delayed scaling", "DS", Arch::sm90, DType::uint8, DType::float32, per_tensor, {with(both, {"amax"}), with(rows, {"amax"}), with(cols, {"amax"})}},
-      {"current scaling with transposes", "CS", Arch::sm90, DType::uint8, DType::float32, per_tensor,
+      {"blocks of 1x128",
+       "BLK1",
+       Arch::sm90,
+       DType::uint8,
+       DType::float32,
+       {{{46080, 576, 480, 30720, 384, 320},
+         {30720, 384, 480, 5120, 64, 160},
+         {27648, 384, 288, 18432, 288, 192},
+         {23552, 320, 384, 20480, 224, 352}}},
+       {both, rows, cols}},
+      {"blocks of 128x128",
+       "BLK2",
+       Arch::sm90,
+       DType::uint8,
+       DType::float32,
+       {{{46080, 12, 24, 30720, 8, 16},
+         {30720, 12, 16, 5120, 4, 8},
+         {27648, 12, 16, 18432, 8, 12},
+         {23552, 16, 16, 20480, 12, 12}}},
+       {both, rows, cols}},
+      {"delayed scaling",
+       "DS",
+       Arch::sm90,
+       DType::uint8,
+       DType::float32,
+       per_tensor,
+       {with(both, {"amax"}), with(rows, {"amax"}), with(cols, {"amax"})}},
+      {"current scaling with transposes",
+       "CS",
+       Arch::sm90,
+       DType::uint8,
+       DType::float32,
+       per_tensor,
        {with(both, {"amax", "scale"}), with(rows, {"amax", "scale"}), with(cols, {"amax", "scale"})}},
-      {"current scaling without transposes", "CS", Arch::sm100, DType::uint8, DType::float32, per_tensor, {one_plane, one_plane, one_plane}},
+      {"current scaling without transposes",
+       "CS",
+       Arch::sm100,
+       DType::uint8,
+       DType::float32,
+       per_tensor,
+       {one_plane, one_plane, one_plane}},
   };
   return kFormats;
 }
@@ -82,11 +138,12 @@ const std::vector<Format>& formats() {
 QuantizerPtr quantizer_of(const Format& format, Usages usages = {true, true}) {
   return format.quantizer.empty() ? nullptr : quantizer_named(format.quantizer, usages);
 }
-GroupedTensorPtr group_of(Session& session, const Format& format, const Members& members, Usages usages = {true, true}) {
-  return make_grouped_tensor_with_shapes(session, members, quantizer_of(format, usages), format.quantizer.empty() ? format.data : DType::float32);
+GroupedTensorPtr group_of(Session& session, const Format& format, const Members& members,
+                          Usages usages = {true, true}) {
+  return make_grouped_tensor_with_shapes(session, members, quantizer_of(format, usages),
+                                         format.quantizer.empty() ? format.data : DType::float32);
 }
-template <class Each>
-void in_every_cell(ScenarioRun& run, Each each) {
+template <class Each> void in_every_cell(ScenarioRun& run, Each each) {
   for (const Format& format : formats())
     for (size_t v = 0; v < kVariants.size(); ++v) {
       run.about(string(format.name) + ", " + string(kVariants[v].name));
@@ -98,40 +155,53 @@ void in_every_cell(ScenarioRun& run, Each each) {
 // --- S-67 ---
 
 void s67(ScenarioRun& run) {
-  in_every_cell(run, [&](Session& session, const Format& format, const Variant& variant, const Golden& golden) {
-    for (size_t u = 0; u < 3; ++u) {
-      const Usages usages{u != 2, u != 1};
-      const GroupedTensorPtr g = group_of(session, format, members_of(variant), usages);
-      const string when = "usages " + text(usages) + ": ";
-      std::vector<string> present;
-      for (const Field& f : g->buffers()) {
-        const ArrayPtr& b = *f.slot;
-        if (!b) continue;
-        present.push_back(f.name);
-        const bool data = f.name.ends_with("data"), scales = f.name.ends_with("scale_inv");
-        const int64_t count = data ? golden.data : f.name == "scale_inv" ? golden.row_scale : scales ? golden.col_scale : 3;
-        run.expect_equal(b->count(), count, when + "elements of " + f.name);
-        run.expect_equal(name_of(b->dtype), name_of(data ? format.data : scales ? format.scale : DType::float32), when + "dtype of " + f.name);
-      }
-      run.expect_equal(present, format.present[u], when + "buffers");
-      run.expect_equal(int64_t{g->scale_inv && g->scale_inv == g->columnwise_scale_inv}, int64_t{format.name == "current scaling with transposes" && u == 0},
-                       when + "one buffer of scales");
-      run.expect(g->logical_shape == variant.logical, when + "logical shape");
-      run.expect(g->offsets && std::ranges::equal(*g->offsets, variant.offsets), when + "host offsets");
-      const bool uniform = &variant == &kVariants[0];
-      run.expect_equal(int64_t{g->tensor_offsets != nullptr}, int64_t{!uniform}, when + "device offsets");
-      if (g->tensor_offsets)
-        run.expect(std::ranges::equal(int64_values(*g->tensor_offsets), variant.offsets), when + "device offsets begin with 0 and end with the total");
-      for (const auto& [offsets, buffer] : {std::pair{g->scale_inv_offsets, g->scale_inv}, {g->columnwise_scale_inv_offsets, g->columnwise_scale_inv}})
-        if (offsets) run.expect(offsets->size() == 4 && offsets->front() == 0 && offsets->back() == buffer->count(),
-                                when + "scale offsets begin with 0 and end with the total");
-    }
-  });
+  in_every_cell(
+      run, [&](Session& session, const Format& format, const Variant& variant, const Golden& golden) {
+        for (size_t u = 0; u < 3; ++u) {
+          const Usages usages{u != 2, u != 1};
+          const GroupedTensorPtr g = group_of(session, format, members_of(variant), usages);
+          const string when = "usages " + text(usages) + ": ";
+          std::vector<string> present;
+          for (const Field& f : g->buffers()) {
+            const ArrayPtr& b = *f.slot;
+            if (!b) continue;
+            present.push_back(f.name);
+            const bool data = f.name.ends_with("data"), scales = f.name.ends_with("scale_inv");
+            const int64_t count = data                    ? golden.data
+                                  : f.name == "scale_inv" ? golden.row_scale
+                                  : scales                ? golden.col_scale
+                                                          : 3;
+            run.expect_equal(b->count(), count, when + "elements of " + f.name);
+            run.expect_equal(name_of(b->dtype),
+                             name_of(data     ? format.data
+                                     : scales ? format.scale
+                                              : DType::float32),
+                             when + "dtype of " + f.name);
+          }
+          run.expect_equal(present, format.present[u], when + "buffers");
+          run.expect_equal(int64_t{g->scale_inv && g->scale_inv == g->columnwise_scale_inv},
+                           int64_t{format.name == "current scaling with transposes" && u == 0},
+                           when + "one buffer of scales");
+          run.expect(g->logical_shape == variant.logical, when + "logical shape");
+          run.expect(g->offsets && std::ranges::equal(*g->offsets, variant.offsets), when + "host offsets");
+          const bool uniform = &variant == &kVariants[0];
+          run.expect_equal(int64_t{g->tensor_offsets != nullptr}, int64_t{!uniform}, when + "device offsets");
+          if (g->tensor_offsets)
+            run.expect(std::ranges::equal(int64_values(*g->tensor_offsets), variant.offsets),
+                       when + "device offsets begin with 0 and end with the total");
+          for (const auto& [offsets, buffer] : {std::pair{g->scale_inv_offsets, g->scale_inv},
+                                                {g->columnwise_scale_inv_offsets, g->columnwise_scale_inv}})
+            if (offsets)
+              run.expect(offsets->size() == 4 && offsets->front() == 0 && offsets->back() == buffer->count(),
+                         when + "scale offsets begin with 0 and end with the total");
+        }
+      });
 
   run.about("row-scaled NVFP4");
   Session session = run.session();
   const auto row_scaled = [&](bool rows, bool cols) {
-    return make_grouped_tensor_with_shapes(session, members_of(kVariants[1]), quantizer_named("FP4rs", {rows, cols}));
+    return make_grouped_tensor_with_shapes(session, members_of(kVariants[1]),
+                                           quantizer_named("FP4rs", {rows, cols}));
   };
   run.expect_equal(row_scaled(true, false)->amax->count(), 192, "an amax for every row");
   run.expect_error(ErrorClass::value_error, "with columns", [&] { row_scaled(true, true); }, {"columnwise"});
@@ -143,46 +213,60 @@ void s67(ScenarioRun& run) {
 struct Part {
   string name;
   ArrayPtr member, whole;
-  int64_t at;   // elements before it
+  int64_t at;  // elements before it
 };
 // The third member's buffers, each with the group's that holds it and where it begins there.
 std::vector<Part> third_member(GroupedTensor& g, const Golden& golden) {
-  if (const ArrayPtr* x = std::get_if<ArrayPtr>(&g.quantized_tensors[2])) return {{"values", *x, g.rowwise_data, golden.data_at}};
+  if (const ArrayPtr* x = std::get_if<ArrayPtr>(&g.quantized_tensors[2]))
+    return {{"values", *x, g.rowwise_data, golden.data_at}};
   std::vector<Part> out;
   for (const Field& f : std::get<StoragePtr>(g.quantized_tensors[2])->fields()) {
     if (!*f.slot) continue;
-    const bool data = f.name.ends_with("data") || f.name == "_transpose", cols = f.name.find("columnwise") != string::npos || f.name == "_transpose",
-        amax = f.name.find("amax") != string::npos;
+    const bool data = f.name.ends_with("data") || f.name == "_transpose",
+               cols = f.name.find("columnwise") != string::npos || f.name == "_transpose",
+               amax = f.name.find("amax") != string::npos;
     const ArrayPtr of_rows = data ? g.rowwise_data : amax ? g.amax : g.scale_inv;
-    const ArrayPtr whole = !cols ? of_rows : data ? g.columnwise_data : amax ? g.columnwise_amax : g.columnwise_scale_inv;
-    out.push_back({f.name, *f.slot, whole, data ? golden.data_at : amax ? 2 : cols ? golden.col_at : golden.row_at});
+    const ArrayPtr whole = !cols  ? of_rows
+                           : data ? g.columnwise_data
+                           : amax ? g.columnwise_amax
+                                  : g.columnwise_scale_inv;
+    out.push_back({f.name, *f.slot, whole,
+                   data   ? golden.data_at
+                   : amax ? 2
+                   : cols ? golden.col_at
+                          : golden.row_at});
   }
   return out;
 }
 
 void s68(ScenarioRun& run) {
-  in_every_cell(run, [&](Session& session, const Format& format, const Variant& variant, const Golden& golden) {
-    const GroupedTensorPtr g = group_of(session, format, members_of(variant));
-    for (const Part& p : third_member(*g, golden)) {
-      const int64_t size = bytes_of(p.member->dtype);
-      if (!run.expect(share_memory(*p.member, *p.whole), p.name + " is a view of the group's buffer")) continue;
-      run.expect_equal(p.member->data() - p.whole->data(), p.at * size, "bytes before " + p.name);
-      const std::byte before{0x11}, written{0xA5};
-      std::ranges::fill(p.whole->bytes(), before);
-      std::ranges::fill(p.member->bytes(), written);
-      const std::span<std::byte> flat = p.whole->bytes();
-      int64_t changed = 0, misplaced = 0;
-      for (size_t i = 0; i < flat.size(); ++i) {
-        const bool inside = static_cast<int64_t>(i) >= p.at * size && static_cast<int64_t>(i) < (p.at + p.member->count()) * size;
-        changed += flat[i] == written;
-        misplaced += (flat[i] == written) != inside;
-      }
-      run.expect_equal(changed, p.member->count() * size, "bytes of the buffer that a write through " + p.name + " changes");
-      run.expect_equal(misplaced, 0, "bytes of the buffer that are changed or spared by mistake, of " + p.name);
-      flat[static_cast<size_t>(p.at * size)] = before;
-      run.expect(p.member->bytes().front() == before, "a write to the buffer shows in " + p.name);
-    }
-  });
+  in_every_cell(
+      run, [&](Session& session, const Format& format, const Variant& variant, const Golden& golden) {
+        const GroupedTensorPtr g = group_of(session, format, members_of(variant));
+        for (const Part& p : third_member(*g, golden)) {
+          const int64_t size = bytes_of(p.member->dtype);
+          if (!run.expect(share_memory(*p.member, *p.whole), p.name + " is a view of the group's buffer"))
+            continue;
+          run.expect_equal(p.member->data() - p.whole->data(), p.at * size, "bytes before " + p.name);
+          const std::byte before{0x11}, written{0xA5};
+          std::ranges::fill(p.whole->bytes(), before);
+          std::ranges::fill(p.member->bytes(), written);
+          const std::span<std::byte> flat = p.whole->bytes();
+          int64_t changed = 0, misplaced = 0;
+          for (size_t i = 0; i < flat.size(); ++i) {
+            const bool inside = static_cast<int64_t>(i) >= p.at * size &&
+                                static_cast<int64_t>(i) < (p.at + p.member->count()) * size;
+            changed += flat[i] == written;
+            misplaced += (flat[i] == written) != inside;
+          }
+          run.expect_equal(changed, p.member->count() * size,
+                           "bytes of the buffer that a write through " + p.name + " changes");
+          run.expect_equal(misplaced, 0,
+                           "bytes of the buffer that are changed or spared by mistake, of " + p.name);
+          flat[static_cast<size_t>(p.at * size)] = before;
+          run.expect(p.member->bytes().front() == before, "a write to the buffer shows in " + p.name);
+        }
+      });
 }
 
 // --- S-69 ---
@@ -190,7 +274,8 @@ void s68(ScenarioRun& run) {
 // Tensors of unlike magnitudes, so that no two members share a scale.
 ArrayPtr member_data(Shape shape, size_t i) {
   const Dims dims = {shape.rows, shape.cols};
-  return i % 2 ? gradient(dims, DType::bfloat16, 50 + i) : drawn(dims, DType::bfloat16, 50 + i, FillKind::wide);
+  return i % 2 ? gradient(dims, DType::bfloat16, 50 + i)
+               : drawn(dims, DType::bfloat16, 50 + i, FillKind::wide);
 }
 std::vector<ArrayPtr> data_of(const Members& members) {
   std::vector<ArrayPtr> out;
@@ -205,16 +290,25 @@ QuantizerPtr alone(const QuantizerPtr& q) {
   return out;
 }
 
-// The group's flat buffers against what each member quantized alone holds, found by summing up the members' own sizes.
-void expect_members(ScenarioRun& run, Session& session, GroupedTensor& g, const QuantizerPtr& q, const std::vector<ArrayPtr>& tensors) {
+// The group's flat buffers against what each member quantized alone holds, found by summing up the members'
+// own sizes.
+void expect_members(ScenarioRun& run, Session& session, GroupedTensor& g, const QuantizerPtr& q,
+                    const std::vector<ArrayPtr>& tensors) {
   const std::vector<std::pair<string_view, ArrayPtr>> places = {
-      {"_data", g.rowwise_data},          {"_transpose", g.columnwise_data},           {"_scale_inv", g.scale_inv ? g.scale_inv : g.columnwise_scale_inv},
-      {"_rowwise_data", g.rowwise_data},  {"_columnwise_data", g.columnwise_data},     {"_rowwise_scale_inv", g.scale_inv},
-      {"_columnwise_scale_inv", g.columnwise_scale_inv}, {"_amax_rowwise", g.amax},    {"_amax_columnwise", g.columnwise_amax}};
+      {"_data", g.rowwise_data},
+      {"_transpose", g.columnwise_data},
+      {"_scale_inv", g.scale_inv ? g.scale_inv : g.columnwise_scale_inv},
+      {"_rowwise_data", g.rowwise_data},
+      {"_columnwise_data", g.columnwise_data},
+      {"_rowwise_scale_inv", g.scale_inv},
+      {"_columnwise_scale_inv", g.columnwise_scale_inv},
+      {"_amax_rowwise", g.amax},
+      {"_amax_columnwise", g.columnwise_amax}};
   std::vector<int64_t> at(places.size(), 0);
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i]->count() == 0 && !dynamic_cast<BlockScaledStorage*>(std::get<StoragePtr>(g.quantized_tensors[i]).get())) {
-      ++at[2];   // the place of its scale, which has no value
+    if (tensors[i]->count() == 0 &&
+        !dynamic_cast<BlockScaledStorage*>(std::get<StoragePtr>(g.quantized_tensors[i]).get())) {
+      ++at[2];  // the place of its scale, which has no value
       continue;
     }
     if (tensors[i]->count() == 0) {
@@ -223,18 +317,22 @@ void expect_members(ScenarioRun& run, Session& session, GroupedTensor& g, const 
     }
     const QuantizerPtr one = alone(q);
     const StoragePtr want = one->quantize(session, tensors[i]);
-    const string who = "member " + std::to_string(i) + " of " + std::to_string(tensors[i]->shape[0]) + "x" + std::to_string(tensors[i]->shape[1]) + ": ";
+    const string who = "member " + std::to_string(i) + " of " + std::to_string(tensors[i]->shape[0]) + "x" +
+                       std::to_string(tensors[i]->shape[1]) + ": ";
     for (const Field& f : want->fields()) {
       if (!*f.slot) continue;
-      const auto place = static_cast<size_t>(std::ranges::find(places, f.name, &std::pair<string_view, ArrayPtr>::first) - places.begin());
+      const auto place = static_cast<size_t>(
+          std::ranges::find(places, f.name, &std::pair<string_view, ArrayPtr>::first) - places.begin());
       const int64_t count = (*f.slot)->count();
       const ArrayPtr& flat = places[place].second;
       if (run.expect(flat && at[place] + count <= flat->count(), who + "the group has room for " + f.name))
-        run.expect_equal(slice(flat, 0, at[place], at[place] + count), view(contiguous(*f.slot), {count}), who + f.name);
+        run.expect_equal(slice(flat, 0, at[place], at[place] + count), view(contiguous(*f.slot), {count}),
+                         who + f.name);
       at[place] += count;
     }
     if (const auto* fp8 = dynamic_cast<const Float8Quantizer*>(one.get()))
-      run.expect_equal(slice(g.amax, 0, static_cast<int64_t>(i), static_cast<int64_t>(i) + 1), fp8->amax, who + "amax");
+      run.expect_equal(slice(g.amax, 0, static_cast<int64_t>(i), static_cast<int64_t>(i) + 1), fp8->amax,
+                       who + "amax");
   }
 }
 
@@ -272,43 +370,54 @@ void s69(ScenarioRun& run) {
 
 void s70(ScenarioRun& run) {
   Session session = run.session();
-  for (const auto& [member, rows, cols] : {std::tuple{Shape{160, 128}, Dims{256, 4}, Dims{8, 128}}, {Shape{96, 160}, Dims{128, 8}, Dims{4, 256}}}) {
+  for (const auto& [member, rows, cols] : {std::tuple{Shape{160, 128}, Dims{256, 4}, Dims{8, 128}},
+                                           {Shape{96, 160}, Dims{128, 8}, Dims{4, 256}}}) {
     run.about("MXFP8 of " + std::to_string(member.rows) + "x" + std::to_string(member.cols));
-    const GroupedTensorPtr g = make_grouped_tensor_with_shapes(session, {member, member}, quantizer_named("MX"));
+    const GroupedTensorPtr g =
+        make_grouped_tensor_with_shapes(session, {member, member}, quantizer_named("MX"));
     const std::vector<ArrayPtr> tensors = data_of({member, member});
     g->quantize(session, tensors);
     for (size_t i = 0; i < 2; ++i) {
       auto& m = dynamic_cast<MXFP8Storage&>(*std::get<StoragePtr>(g->quantized_tensors[i]));
       run.expect(m.rowwise_scale_inv->shape == rows, "shape of a member's rowwise scales");
-      run.expect(m.columnwise_scale_inv->shape == cols && m.columnwise_scale_inv->contiguous(), "shape of a member's columnwise scales");
+      run.expect(m.columnwise_scale_inv->shape == cols && m.columnwise_scale_inv->contiguous(),
+                 "shape of a member's columnwise scales");
       const StoragePtr columns = m.make_like();
       columns->update_usage(false, true);
       const StoragePtr alone_columns = quantizer_named("MX", kColumnUsage)->quantize(session, tensors[i]);
-      run.expect_equal(columns->dequantize(session), alone_columns->dequantize(session, DType::float32), "a member's columns, dequantized");
+      run.expect_equal(columns->dequantize(session), alone_columns->dequantize(session, DType::float32),
+                       "a member's columns, dequantized");
     }
   }
   run.about("lengths where both directions differ");
-  const GroupedTensorPtr fp4_group = make_grouped_tensor_with_shapes(session, {{48, 80}, {48, 80}}, quantizer_named("FP4p"));
+  const GroupedTensorPtr fp4_group =
+      make_grouped_tensor_with_shapes(session, {{48, 80}, {48, 80}}, quantizer_named("FP4p"));
   run.expect_equal(fp4_group->scale_inv->count(), 2 * 1024, "rowwise scales of NVFP4 48x80");
   run.expect_equal(fp4_group->columnwise_scale_inv->count(), 2 * 512, "columnwise scales of NVFP4 48x80");
-  const GroupedTensorPtr block_group = make_grouped_tensor_with_shapes(session, {{200, 384}, {200, 384}}, quantizer_named("BLK1"));
+  const GroupedTensorPtr block_group =
+      make_grouped_tensor_with_shapes(session, {{200, 384}, {200, 384}}, quantizer_named("BLK1"));
   run.expect_equal(block_group->scale_inv->count(), 2 * 600, "rowwise scales of blocks 200x384");
-  run.expect_equal(block_group->columnwise_scale_inv->count(), 2 * 768, "columnwise scales of blocks 200x384");
+  run.expect_equal(block_group->columnwise_scale_inv->count(), 2 * 768,
+                   "columnwise scales of blocks 200x384");
 
   run.about("what an entry point returns");
   const ArrayPtr x = drawn({192, 96}, DType::bfloat16, 1);
-  const GroupedTensorPtr made_group = group_quantize(session, x, quantizer_named("MX"), 3, {.first_dims = int64_array({32, 0, 160})});
+  const GroupedTensorPtr made_group =
+      group_quantize(session, x, quantizer_named("MX"), 3, {.first_dims = int64_array({32, 0, 160})});
   run.expect_equal(made_group->class_name(), "GroupedTensor", "class");
   run.expect_equal(name_of(made_group->fake_dtype), "bfloat16", "dtype");
-  run.expect(int64_values(*made_group->tensor_offsets) == Sizes{0, 3072, 3072, 18432}, "offsets begin with 0 and end with the total");
-  run.expect(int64_values(*splits_to_offsets({32, 0, 160}, 96)) == Sizes{0, 3072, 3072, 18432}, "offsets from splits begin with 0 and end with the total");
+  run.expect(int64_values(*made_group->tensor_offsets) == Sizes{0, 3072, 3072, 18432},
+             "offsets begin with 0 and end with the total");
+  run.expect(int64_values(*splits_to_offsets({32, 0, 160}, 96)) == Sizes{0, 3072, 3072, 18432},
+             "offsets from splits begin with 0 and end with the total");
 
   // Members of one shared quantizer have scales and amaxes of their own.
   for (const string_view name : {"CS", "DS"}) {
     run.about(string(name));
     const QuantizerPtr q = quantizer_named(name);
     const GroupedTensorPtr g = make_grouped_tensor_with_shapes(session, {{32, 64}, {32, 64}}, q);
-    const std::vector<ArrayPtr> tensors = {drawn({32, 64}, DType::bfloat16, 2), gradient({32, 64}, DType::bfloat16, 3)};
+    const std::vector<ArrayPtr> tensors = {drawn({32, 64}, DType::bfloat16, 2),
+                                           gradient({32, 64}, DType::bfloat16, 3)};
     g->quantize(session, tensors);
     expect_members(run, session, *g, q, tensors);
     const ArrayPtr& of_members = name == "DS" ? g->amax : g->scale_inv;
@@ -324,7 +433,7 @@ struct Fused {
   Arch arch;
   Sizes first, last;
   int64_t n;
-  Shape x;   // larger than the members where something varies
+  Shape x;  // larger than the members where something varies
 };
 std::vector<Fused> fused() {
   return {
@@ -345,7 +454,8 @@ std::vector<Fused> fused() {
 // x with every element from `used` on 1e4.
 ArrayPtr poisoned(const ArrayPtr& x, int64_t used) {
   const ArrayPtr out = clone(x);
-  for (size_t i = static_cast<size_t>(used) * 2; i < out->bytes().size(); i += 2) out->bytes()[i] = std::byte{0x1C}, out->bytes()[i + 1] = std::byte{0x46};
+  for (size_t i = static_cast<size_t>(used) * 2; i < out->bytes().size(); i += 2)
+    out->bytes()[i] = std::byte{0x1C}, out->bytes()[i + 1] = std::byte{0x46};
   return out;
 }
 // The members of x, one after the other.
@@ -385,21 +495,27 @@ void s71(ScenarioRun& run) {
     const bool varies = options.first_dims || options.last_dims;
     run.expect_equal(int64_t{used < x->count()}, int64_t{varies}, "something stands beyond the members");
     if (varies) {
-      run.expect_error(ErrorClass::runtime_error, "a destination whose members vary",
-                       [&] { GroupQuantizeOptions again = options; again.output = g; group_quantize(session, x, q, row.n, again); });
+      run.expect_error(ErrorClass::runtime_error, "a destination whose members vary", [&] {
+        GroupQuantizeOptions again = options;
+        again.output = g;
+        group_quantize(session, x, q, row.n, again);
+      });
       continue;
     }
     const ArrayPtr y = drawn({row.x.rows, row.x.cols}, DType::bfloat16, 10, FillKind::wide);
     const GroupedTensorPtr fresh = group_quantize(session, y, q, row.n);
     std::vector<ArrayPtr> slots, kept;
-    for (const Field& f : g->buffers()) slots.push_back(*f.slot), kept.push_back(*f.slot ? clone(*f.slot) : nullptr);
+    for (const Field& f : g->buffers())
+      slots.push_back(*f.slot), kept.push_back(*f.slot ? clone(*f.slot) : nullptr);
     group_quantize(session, y, q, row.n, {.noop = 0x3F800000, .output = g});
-    const bool deaf = row.quantizer == "FP4i";   // kernels of NVFP4 are not handed the flag
+    const bool deaf = row.quantizer == "FP4i";  // kernels of NVFP4 are not handed the flag
     for (size_t i = 0; i < kept.size(); ++i)
-      run.expect_equal(slots[i], deaf ? *fresh->buffers()[i].slot : kept[i], "under a noop flag: " + g->buffers()[i].name);
+      run.expect_equal(slots[i], deaf ? *fresh->buffers()[i].slot : kept[i],
+                       "under a noop flag: " + g->buffers()[i].name);
     const GroupedTensorPtr same = group_quantize(session, y, q, row.n, {.noop = 0, .output = g});
     run.expect(same == g, "the destination is what comes back");
-    for (size_t i = 0; i < slots.size(); ++i) run.expect(*g->buffers()[i].slot == slots[i], "the destination keeps its " + g->buffers()[i].name);
+    for (size_t i = 0; i < slots.size(); ++i)
+      run.expect(*g->buffers()[i].slot == slots[i], "the destination keeps its " + g->buffers()[i].name);
     expect_equal_buffers(run, *g, *fresh, "a destination reused against a new one");
     run.expect_error(ErrorClass::runtime_error, "a destination of another quantizer object",
                      [&] { group_quantize(session, y, q->copy(), row.n, {.output = g}); }, {"quantizer"});
@@ -443,7 +559,8 @@ std::vector<string> pieces_text(const std::vector<Piece>& pieces, bool hybrid) {
     }
     const Storage& child = hybrid ? *dynamic_cast<HybridStorage&>(**s).columnwise_storage : **s;
     const auto& fp8 = dynamic_cast<const Float8Storage&>(child);
-    out.push_back(shape_text((*s)->size()) + " over " + shape_text(fp8.transpose->shape) + (fp8.data || fp8.transpose_invalid ? ", and more" : ""));
+    out.push_back(shape_text((*s)->size()) + " over " + shape_text(fp8.transpose->shape) +
+                  (fp8.data || fp8.transpose_invalid ? ", and more" : ""));
   }
   return out;
 }
@@ -460,30 +577,37 @@ void s72(ScenarioRun& run) {
     run.about(wrapped ? "a hybrid of columns alone" : "a transpose alone");
     Storage& s = wrapped ? static_cast<Storage&>(hybrid) : *columns;
     const std::vector<Piece> rows = split(session, s, 5, 0);
-    run.expect_equal(pieces_text(rows, wrapped), {"5x16 over 16x5", "5x16 over 16x5", "2x16 over 16x2"}, "pieces of 5 rows");
+    run.expect_equal(pieces_text(rows, wrapped), {"5x16 over 16x5", "5x16 over 16x5", "2x16 over 16x2"},
+                     "pieces of 5 rows");
     int64_t at = 0;
     for (const Piece& p : rows) {
       const ArrayPtr piece = std::get<StoragePtr>(p)->dequantize(session);
-      run.expect_equal(piece, clone(slice(values, 0, at, at + piece->shape[0])), "values of rows from " + std::to_string(at));
+      run.expect_equal(piece, clone(slice(values, 0, at, at + piece->shape[0])),
+                       "values of rows from " + std::to_string(at));
       at += piece->shape[0];
     }
     if (wrapped) {
-      run.expect_equal(static_cast<int64_t>(std::get<StoragePtr>(rows[0])->fields().size()), static_cast<int64_t>(hybrid.fields().size()),
-                       "buffers of a piece");
+      run.expect_equal(static_cast<int64_t>(std::get<StoragePtr>(rows[0])->fields().size()),
+                       static_cast<int64_t>(hybrid.fields().size()), "buffers of a piece");
       const std::vector<Piece> others = split(session, s, 6, 1);
-      for (const Piece& p : others) run.expect(std::holds_alternative<ArrayPtr>(p), "a hybrid's columns are cut in plain values");
-      run.expect_equal(clone(std::get<ArrayPtr>(others[2])), clone(slice(values, 1, 12, 16)), "values of the last columns");
+      for (const Piece& p : others)
+        run.expect(std::holds_alternative<ArrayPtr>(p), "a hybrid's columns are cut in plain values");
+      run.expect_equal(clone(std::get<ArrayPtr>(others[2])), clone(slice(values, 1, 12, 16)),
+                       "values of the last columns");
       continue;
     }
     const std::vector<Piece> cols = split(session, s, 6, 1);
-    run.expect_equal(pieces_text(cols, false), {"12x6 over 6x12", "12x6 over 6x12", "12x4 over 4x12"}, "pieces of 6 columns");
+    run.expect_equal(pieces_text(cols, false), {"12x6 over 6x12", "12x6 over 6x12", "12x4 over 4x12"},
+                     "pieces of 6 columns");
     for (size_t i = 0; i < cols.size(); ++i) {
       const auto from = static_cast<int64_t>(i) * 6;
-      run.expect_equal(std::get<StoragePtr>(cols[i])->dequantize(session), clone(slice(values, 1, from, std::min<int64_t>(from + 6, 16))),
+      run.expect_equal(std::get<StoragePtr>(cols[i])->dequantize(session),
+                       clone(slice(values, 1, from, std::min<int64_t>(from + 6, 16))),
                        "values of columns from " + std::to_string(from));
     }
     auto& first = dynamic_cast<Float8Storage&>(*std::get<StoragePtr>(cols[0]));
-    run.expect(share_memory(*first.transpose, *dynamic_cast<Float8Storage&>(*columns).transpose), "a piece shares its plane's memory");
+    run.expect(share_memory(*first.transpose, *dynamic_cast<Float8Storage&>(*columns).transpose),
+               "a piece shares its plane's memory");
   }
 }
 
@@ -493,7 +617,9 @@ void s72(ScenarioRun& run) {
 void expect_equal_fields(ScenarioRun& run, Storage& got, Storage& want, const string& who) {
   const std::vector<Field> a = got.fields(), b = want.fields();
   for (size_t i = 0; i < b.size(); ++i)
-    if (*b[i].slot) run.expect_equal(*a[i].slot ? view(contiguous(*a[i].slot), (*b[i].slot)->shape) : nullptr, contiguous(*b[i].slot), who + ": " + b[i].name);
+    if (*b[i].slot)
+      run.expect_equal(*a[i].slot ? view(contiguous(*a[i].slot), (*b[i].slot)->shape) : nullptr,
+                       contiguous(*b[i].slot), who + ": " + b[i].name);
 }
 
 void s77(ScenarioRun& run) {
@@ -503,54 +629,96 @@ void s77(ScenarioRun& run) {
     const Members members = {{160, 96}, {160, 96}, {160, 96}};
     const std::vector<ArrayPtr> values = data_of(members);
     if (format.quantizer.empty()) {
-      const GroupedTensorPtr packed = make_grouped_tensor_from_rowwise_data(3, {160, 96}, clone(view(concatenate(values), {3 * 160 * 96})));
+      const GroupedTensorPtr packed = make_grouped_tensor_from_rowwise_data(
+          3, {160, 96}, clone(view(concatenate(values), {3 * 160 * 96})));
       for (size_t i = 0; i < 3; ++i)
-        run.expect_equal(clone(std::get<ArrayPtr>(packed->quantized_tensors[i])), values[i], "separate weight " + std::to_string(i));
+        run.expect_equal(clone(std::get<ArrayPtr>(packed->quantized_tensors[i])), values[i],
+                         "separate weight " + std::to_string(i));
       run.expect_equal(packed->view({-1}), view(concatenate(values), {3 * 160 * 96}), "packed weight");
       continue;
     }
-    // Separate weights go into a packed one, whose members come out as separate weights again; then all the way back.
+    // Separate weights go into a packed one, whose members come out as separate weights again; then all the
+    // way back.
     const QuantizerPtr q = quantizer_of(format);
     std::vector<StoragePtr> separate;
     for (const ArrayPtr& v : values) separate.push_back(alone(q)->quantize(session, v));
-    const auto member = [](const GroupedTensorPtr& g, size_t i) { return std::get<StoragePtr>(g->quantized_tensors[i]); };
+    const auto member = [](const GroupedTensorPtr& g, size_t i) {
+      return std::get<StoragePtr>(g->quantized_tensors[i]);
+    };
     const auto through_checkpoint = [](const StoragePtr& s) {
       const StoragePtr out = unpickled(pickled(*s));
-      out->update_usage(true, true);   // a checkpoint keeps a transpose only where there is no data
+      out->update_usage(true, true);  // a checkpoint keeps a transpose only where there is no data
       return out;
     };
     const GroupedTensorPtr packed = make_grouped_tensor_with_shapes(session, members, q, DType::bfloat16),
-        again = make_grouped_tensor_with_shapes(session, members, q, DType::bfloat16);
+                           again = make_grouped_tensor_with_shapes(session, members, q, DType::bfloat16);
     for (size_t i = 0; i < 3; ++i) member(packed, i)->copy_from_storage(*through_checkpoint(separate[i]));
     for (size_t i = 0; i < 3; ++i) {
       const string who = "weight " + std::to_string(i);
       const StoragePtr loaded = through_checkpoint(member(packed, i));
       expect_equal_fields(run, *member(packed, i), *separate[i], "packed " + who);
       expect_equal_fields(run, *loaded, *separate[i], "separate " + who);
-      run.expect_equal(loaded->dequantize(session, DType::float32), separate[i]->dequantize(session, DType::float32), "values of separate " + who);
+      run.expect_equal(loaded->dequantize(session, DType::float32),
+                       separate[i]->dequantize(session, DType::float32), "values of separate " + who);
       member(again, i)->copy_from_storage(*loaded);
     }
     for (const char* buffer : {"rowwise_data", "columnwise_data", "scale_inv", "columnwise_scale_inv"})
       for (size_t b = 0; b < again->buffers().size(); ++b)
-        if (const Field now = again->buffers()[b]; now.name == buffer) run.expect_equal(*now.slot, *packed->buffers()[b].slot, "packed again: " + now.name);
+        if (const Field now = again->buffers()[b]; now.name == buffer)
+          run.expect_equal(*now.slot, *packed->buffers()[b].slot, "packed again: " + now.name);
   }
 }
 
 constexpr Scenario kScenarios[] = {
-    {"S-67", "Sizes of grouped buffers", "every format, four ways in which members may vary, all usages", "a group is made",
-     "its buffers exist, and have the sizes, types and offsets of a golden table", s67, {}},
-    {"S-68", "Members are views", "a group in every format", "bytes are written through a member, and through the group",
-     "they show in the other, from the member's own byte offset on and nowhere else", s68, {}},
-    {"S-69", "A group quantizes its members", "members of unlike sizes, none among them", "the group is quantized in place",
-     "data and each member's padded scales are those of the member quantized alone", s69, {}},
-    {"S-70", "Defects that groups once had", "shapes that tell the directions apart, and one quantizer for all", "groups are made and quantized",
-     "columnwise scales have their own shape and length, offsets begin at 0, members share no scale", s70, {}},
-    {"S-71", "One launch for a group", "members in a larger tensor whose rest holds 1e4",
+    {"S-67",
+     "Sizes of grouped buffers",
+     "every format, four ways in which members may vary, all usages",
+     "a group is made",
+     "its buffers exist, and have the sizes, types and offsets of a golden table",
+     s67,
+     {}},
+    {"S-68",
+     "Members are views",
+     "a group in every format",
+     "bytes are written through a member, and through the group",
+     "they show in the other, from the member's own byte offset on and nowhere else",
+     s68,
+     {}},
+    {"S-69",
+     "A group quantizes its members",
+     "members of unlike sizes, none among them",
+     "the group is quantized in place",
+     "data and each member's padded scales are those of the member quantized alone",
+     s69,
+     {}},
+    {"S-70",
+     "Defects that groups once had",
+     "shapes that tell the directions apart, and one quantizer for all",
+     "groups are made and quantized",
+     "columnwise scales have their own shape and length, offsets begin at 0, members share no scale",
+     s70,
+     {}},
+    {"S-71",
+     "One launch for a group",
+     "members in a larger tensor whose rest holds 1e4",
      "the fused entry quantizes them, anew, into a destination, under a flag, over a group",
-     "every member is as quantized alone; a destination stays where it is", s71, {}},
-    {"S-72", "Cutting a transpose", "per-tensor FP8 that holds its transpose alone, bare and in a hybrid", "it is split along each dimension",
-     "pieces have logical shapes over cut planes, and the values of the whole", s72, {}},
-    {"S-77", "Packed and separate weights", "three weights, separate and packed", "checkpoints convert them, both ways", "every byte survives", s77, {}},
+     "every member is as quantized alone; a destination stays where it is",
+     s71,
+     {}},
+    {"S-72",
+     "Cutting a transpose",
+     "per-tensor FP8 that holds its transpose alone, bare and in a hybrid",
+     "it is split along each dimension",
+     "pieces have logical shapes over cut planes, and the values of the whole",
+     s72,
+     {}},
+    {"S-77",
+     "Packed and separate weights",
+     "three weights, separate and packed",
+     "checkpoints convert them, both ways",
+     "every byte survives",
+     s77,
+     {}},
 };
 
 }  // namespace

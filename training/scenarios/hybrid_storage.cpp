@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "training/base/data.h"
+#include "training/formats/ops.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
-#include "training/formats/ops.h"
 
 namespace assay::training {
 
@@ -23,7 +23,8 @@ std::vector<string> pairs() {
   std::vector<string> out;
   for (const string_view row : kFormats)
     for (const string_view col : kFormats)
-      if (row != col || row == "MX" || row == "BLK1") out.push_back("H(" + string(row) + "|" + string(col) + ")");
+      if (row != col || row == "MX" || row == "BLK1")
+        out.push_back("H(" + string(row) + "|" + string(col) + ")");
   return out;
 }
 
@@ -34,7 +35,9 @@ bool shares_memory(Storage& a, Storage& b) {
 }
 bool shares_every_buffer(Storage& a, Storage& b) {
   const std::vector<string> names = buffer_names(a);
-  return names == buffer_names(b) && std::all_of(names.begin(), names.end(), [&](const string& n) { return share_memory(*buffer(a, n), *buffer(b, n)); });
+  return names == buffer_names(b) && std::all_of(names.begin(), names.end(), [&](const string& n) {
+           return share_memory(*buffer(a, n), *buffer(b, n));
+         });
 }
 void overwrite(Storage& s) {
   for (const string& name : buffer_names(s)) std::ranges::fill(buffer(s, name)->bytes(), std::byte{0x55});
@@ -49,8 +52,8 @@ void saved_and_detached(ScenarioRun& run, Storage& s, Storage& before) {
   run.expect(buffer_names(s).empty(), "buffers after saving", "none", "some");
   saved.insert(saved.begin(), nullptr);                   // of another tensor
   saved.push_back(clone(drawn({1}, DType::float32, 1)));  // of the next one
-  run.expect_equal(static_cast<int64_t>(s.restore_from_saved(saved, 1)), static_cast<int64_t>(saved.size()) - 1,
-      "index of the first buffer that was not consumed");
+  run.expect_equal(static_cast<int64_t>(s.restore_from_saved(saved, 1)),
+                   static_cast<int64_t>(saved.size()) - 1, "index of the first buffer that was not consumed");
   run.expect_equal(s, before, "restored");
 
   const StoragePtr detached = detach(s);
@@ -75,11 +78,14 @@ void copies(ScenarioRun& run, Storage& s, Storage& before) {
   const StoragePtr loaded = unpickled(p), again = unpickled(p);
   run.expect_equal(*loaded, before, "unpickled");
   run.expect(!shares_memory(*loaded, *again), "memory of two that were loaded", "their own", "shared");
-  run.expect(loaded->quantizer && loaded->quantizer->describe() == s.quantizer->describe(), "the loaded tensor's quantizer", "the same settings", "others");
-  run.expect(loaded->size() == s.size() && loaded->dtype == s.dtype, "the loaded tensor's shape and dtype", "the same", "others");
+  run.expect(loaded->quantizer && loaded->quantizer->describe() == s.quantizer->describe(),
+             "the loaded tensor's quantizer", "the same settings", "others");
+  run.expect(loaded->size() == s.size() && loaded->dtype == s.dtype, "the loaded tensor's shape and dtype",
+             "the same", "others");
 }
 
-void written_over(ScenarioRun& run, Session& session, const string& name, Usages usages, Storage& s, Storage& before) {
+void written_over(ScenarioRun& run, Session& session, const string& name, Usages usages, Storage& s,
+                  Storage& before) {
   const ArrayPtr next = drawn(kShape, DType::bfloat16, 28, FillKind::wide);
   const StoragePtr other = quantizer_named(name, usages)->quantize(session, next), dst = clone(s);
   copy_into(session, *other, *dst);
@@ -91,7 +97,8 @@ void written_over(ScenarioRun& run, Session& session, const string& name, Usages
   for (const Usages unlike : {kBothUsages, kRowUsage, kColumnUsage}) {
     if (unlike == usages) continue;
     const StoragePtr from = quantizer_named(name, unlike)->quantize(session, next);
-    run.expect_error(not_implemented_error, "copy_ from " + text(unlike), [&] { copy_into(session, *from, s); });
+    run.expect_error(not_implemented_error, "copy_ from " + text(unlike),
+                     [&] { copy_into(session, *from, s); });
     run.expect_equal(s, before, "after copy_ from " + text(unlike));
   }
 }
@@ -106,11 +113,13 @@ void made_alike(ScenarioRun& run, Session& session, Storage& s, Storage& before)
     const ArrayPtr got = buffer(*zeroed, b);
     run.expect_equal(got, zeros(got->shape, got->dtype), "new_zeros: " + b);
     run.expect_equal(name_of(got->dtype), name_of(buffer(s, b)->dtype), "new_zeros: dtype of " + b);
-    if (b.ends_with("data")) run.expect(got->shape == buffer(s, b)->shape, "new_zeros: shape of " + b, "the original's", "another");
+    if (b.ends_with("data"))
+      run.expect(got->shape == buffer(s, b)->shape, "new_zeros: shape of " + b, "the original's", "another");
   }
   run.expect_equal(s, before, "the original after new_zeros");
   run.expect(s.quantizer->describe() == settings, "its quantizer after new_zeros", "as it was", "changed");
-  run.expect_equal(static_cast<int64_t>(session.rng.offset), static_cast<int64_t>(offset), "the generator after new_zeros");
+  run.expect_equal(static_cast<int64_t>(session.rng.offset), static_cast<int64_t>(offset),
+                   "the generator after new_zeros");
 
   const StoragePtr blank = s.quantizer->make_empty(session, s.size(), s.dtype);
   run.expect_equal(blank->class_name(), s.class_name(), "empty_like: class");
@@ -118,7 +127,8 @@ void made_alike(ScenarioRun& run, Session& session, Storage& s, Storage& before)
   run.expect_equal(buffer_names(*blank), buffer_names(s), "empty_like: buffers");
   for (const string& b : buffer_names(*blank)) {
     const ArrayPtr got = buffer(*blank, b), like = buffer(s, b);
-    run.expect(got->shape == like->shape && got->dtype == like->dtype, "empty_like: shape and dtype of " + b, "the original's", "others");
+    run.expect(got->shape == like->shape && got->dtype == like->dtype, "empty_like: shape and dtype of " + b,
+               "the original's", "others");
   }
   run.expect(!shares_memory(*blank, s), "empty_like: memory", "its own", "shared");
 }
@@ -147,7 +157,9 @@ void framework_operations_keep_hybrids(ScenarioRun& run) {
   run.expect_error(value_error, "contiguous", [&] { contiguous(s); });
 
   run.about("NVFP4 alone");
-  run.expect_error(assertion_error, "a clone of columns", [&] { clone(*quantizer_named("FP4p", kColumnUsage)->quantize(session, x)); }, {"row-wise"});
+  run.expect_error(assertion_error, "a clone of columns",
+                   [&] { clone(*quantizer_named("FP4p", kColumnUsage)->quantize(session, x)); },
+                   {"row-wise"});
 
   run.about("neither direction");
   const StoragePtr nothing = quantizer_named("H(MX|BLK1)", kNoUsage)->quantize(session, x);

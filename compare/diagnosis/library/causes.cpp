@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <regex>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,18 +17,30 @@ namespace {
 
 using std::string;
 
-// Lines that between them reach every row: shapes with tails, both kinds of blocks, what draws, what rotates, what is given.
+// Lines that between them reach every row: shapes with tails, both kinds of blocks, what draws, what
+// rotates, what is given.
 constexpr const char* kLines[] = {
-    "quantize {} 200x200 bf16", "quantize {} 200x200 f32", "quantize {} 200x200 f16", "quantize {} 200x200 bf16 element=e5m2", "quantize {} 200x200 bf16 block=16x16", "quantize {} 200x200 bf16 block=32x32",
-    "quantize {} 200x200 bf16 block=128x128", "quantize {} 200x264 bf16 pow2=0 eps=1e-6", "quantize {} 208x208 bf16 col.rht=1", "quantize {} 200x200 bf16 round=sr rng=7,3,0", "quantize {} 200x200 bf16 row_scaled=1", "quantize {} 200x200 bf16 amax=3"};
+    "quantize {} 200x200 bf16",
+    "quantize {} 200x200 f32",
+    "quantize {} 200x200 f16",
+    "quantize {} 200x200 bf16 element=e5m2",
+    "quantize {} 200x200 bf16 block=16x16",
+    "quantize {} 200x200 bf16 block=32x32",
+    "quantize {} 200x200 bf16 block=128x128",
+    "quantize {} 200x264 bf16 pow2=0 eps=1e-6",
+    "quantize {} 208x208 bf16 col.rht=1",
+    "quantize {} 200x200 bf16 round=sr rng=7,3,0",
+    "quantize {} 200x200 bf16 row_scaled=1",
+    "quantize {} 200x200 bf16 amax=3",
+};
 
 struct Row {
   string title, clause;
   std::vector<string> formats;
-  std::vector<string> ids;             // that differ by a number
+  std::vector<string> ids;  // that differ by a number
 };
 
-string escaped(const string& text) {   // letter by letter: g++ 12 warns falsely of string::insert
+string escaped(const string& text) {  // letter by letter: g++ 12 warns falsely of string::insert
   string out;
   for (const char c : text) {
     if (c == '|') out += '\\';
@@ -36,11 +49,41 @@ string escaped(const string& text) {   // letter by letter: g++ 12 warns falsely
   return out;
 }
 
-}  // namespace
+// "amax.misses_index=7" as "amax.misses_index=N": rows that differ by a number at the end alone stand once.
+string without_number(const string& id) {
+  constexpr std::string_view kDigits = "0123456789", kNumber = "0123456789ABCDEFabcdefx.,/+-";
+  const size_t equals = id.rfind('=');
+  if (equals == string::npos) return id;
+  const string number = id.substr(equals + 1);
+  const size_t first = number.starts_with('+') || number.starts_with('-') ? 1 : 0;
+  const bool is_number = first < number.size() && kDigits.find(number[first]) != std::string_view::npos;
+  return is_number && number.find_first_not_of(kNumber, first) == string::npos ? id.substr(0, equals) + "=N"
+                                                                               : id;
+}
 
-string causes_page(std::optional<FormatId> only) {
-  static const std::regex kNumber("=[+-]?[0-9][0-9A-Fa-f.x,/e+-]*$");
-  std::map<Stage, std::vector<std::pair<string, Row>>> stages;              // by the id without its number, in the library's order
+// By the id without its number, in the library's order.
+using StageRows = std::map<Stage, std::vector<std::pair<string, Row>>>;
+
+template <class T> void add_once(std::vector<T>& list, const T& value) {
+  if (std::find(list.begin(), list.end(), value) == list.end()) list.push_back(value);
+}
+
+// The rows of one direction that change its line.
+void add_lane(StageRows& stages, const Problem& lane, Direction d, std::string_view format) {
+  for (const Hypothesis& h : hypotheses(lane, d)) {
+    if (!h.keys.empty() && !h.element)
+      if (const auto changed = with_keys(lane, h.keys); !changed || *changed == lane) continue;
+    const string name = h.id.starts_with("line.") || h.named_set ? h.id : without_number(h.id);
+    auto& rows = stages[h.stage];
+    auto row = std::find_if(rows.begin(), rows.end(), [&](const auto& r) { return r.first == name; });
+    if (row == rows.end()) row = rows.insert(rows.end(), {name, Row{h.title, h.clause, {}, {}}});
+    add_once(row->second.ids, h.id);
+    add_once(row->second.formats, string(format));
+  }
+}
+
+StageRows rows_of(std::optional<FormatId> only) {
+  StageRows stages;
   for (const FormatInfo& f : kFormats) {
     if (only && f.id != *only) continue;
     for (const char* form : kLines) {
@@ -50,25 +93,30 @@ string causes_page(std::optional<FormatId> only) {
         if (!p->quantizer(d)) continue;
         Problem lane = *p;
         lane.quantizer(d == Direction::row ? Direction::col : Direction::row).reset();
-        for (const Hypothesis& h : hypotheses(lane, d)) {
-          if (!h.keys.empty() && !h.element)
-            if (const auto changed = with_keys(lane, h.keys); !changed || *changed == lane) continue;
-          const string name = h.id.starts_with("line.") || h.named_set ? h.id : std::regex_replace(h.id, kNumber, "=N");
-          auto& rows = stages[h.stage];
-          auto row = std::find_if(rows.begin(), rows.end(), [&](const auto& r) { return r.first == name; });
-          if (row == rows.end()) row = rows.insert(rows.end(), {name, Row{h.title, h.clause, {}, {}}});
-          if (std::find(row->second.ids.begin(), row->second.ids.end(), h.id) == row->second.ids.end()) row->second.ids.push_back(h.id);
-          if (std::find(row->second.formats.begin(), row->second.formats.end(), f.name) == row->second.formats.end()) row->second.formats.emplace_back(f.name);
-        }
+        add_lane(stages, lane, d, f.name);
       }
     }
   }
+  return stages;
+}
+
+string formats_text(const Row& row, std::optional<FormatId> only) {
+  if (only) return string(info(*only).name);
+  return row.formats.size() + 1 >= kFormats.size() ? "all" : fmt::format("{}", fmt::join(row.formats, " "));
+}
+
+}  // namespace
+
+string causes_page(std::optional<FormatId> only) {
   string out;
-  for (const auto& [stage, rows] : stages) {
-    out += fmt::format("## {}\n\n| name | what is done | formats | clause |\n| --- | --- | --- | --- |\n", name_of(stage));
-    for (const auto& [name, row] : rows)
-      out += fmt::format("| `{}` | {}{} | {} | {} |\n", name, escaped(row.title), row.ids.size() > 1 ? fmt::format(" (and {} more)", row.ids.size() - 1) : "",
-                         only ? string(info(*only).name) : row.formats.size() + 1 >= kFormats.size() ? "all" : fmt::format("{}", fmt::join(row.formats, " ")), row.clause);
+  for (const auto& [stage, rows] : rows_of(only)) {
+    out += fmt::format("## {}\n\n| name | what is done | formats | clause |\n| --- | --- | --- | --- |\n",
+                       name_of(stage));
+    for (const auto& [name, row] : rows) {
+      const string more = row.ids.size() > 1 ? fmt::format(" (and {} more)", row.ids.size() - 1) : "";
+      out += fmt::format("| `{}` | {}{} | {} | {} |\n", name, escaped(row.title), more,
+                         formats_text(row, only), row.clause);
+    }
     out += "\n";
   }
   return out;

@@ -1,4 +1,5 @@
-// `assay explain --hypotheses [format]`: what can be named, as a page (docs/causes.md). The rows are those of compare/diagnosis/library/hypotheses.cpp; nothing is written twice.
+// `assay explain --hypotheses [format]`: what can be named, as a page (docs/causes.md). The rows are those
+// of this folder; nothing is written twice.
 #pragma once
 #include <optional>
 #include <string>
@@ -7,8 +8,9 @@
 
 namespace assay {
 
-// Tables in Markdown, one for each stage: name, title, formats and clause of every row that `explain` tries on a quantize. Rows that differ by a number alone stand once, with the number of
-// them. With `only`: those of this format.
+// Tables in Markdown, one for each stage: name, title, formats and clause of every row that `explain` tries
+// on a quantize. Rows that differ by a number alone stand once, with the number of them. With `only`: those
+// of this format.
 std::string causes_page(std::optional<FormatId> only = {});
 
 }  // namespace assay

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
-#include "compare/text/printable.h"
 #include "compare/report/report.h"
+#include "compare/text/printable.h"
 
 namespace assay {
 
@@ -22,7 +22,9 @@ string percent(int64_t part, int64_t of) {
   return p >= 99.95 ? "99.9 %" : p > 0 && p < 0.05 ? "below 0.1 %" : fmt::format("{:.1f} %", p);
 }
 
-string row(std::string_view label, const string& text) { return fmt::format("  {:<10} {}\n", label, printable(text)); }
+string row(std::string_view label, const string& text) {
+  return fmt::format("  {:<10} {}\n", label, printable(text));
+}
 
 // "the code follows": the stages of one direction in a line.
 string stages_of(const Diagnosis& d, Direction direction) {
@@ -30,7 +32,10 @@ string stages_of(const Diagnosis& d, Direction direction) {
   for (const StageVerdict& s : d.stages) {
     if (s.direction != direction) continue;
     const string counted = s.of ? fmt::format(" {}/{}", s.differ, s.of) : "";
-    const string word = s.outcome == StageOutcome::equal ? " ok" : s.outcome == StageOutcome::unseen ? "" : s.outcome == StageOutcome::follows ? " follows" + counted : " DIFFERS" + counted;
+    const string word = s.outcome == StageOutcome::equal     ? " ok"
+                        : s.outcome == StageOutcome::unseen  ? ""
+                        : s.outcome == StageOutcome::follows ? " follows" + counted
+                                                             : " DIFFERS" + counted;
     if (!word.empty()) out += (out.empty() ? "" : ", ") + string(name_of(s.stage)) + word;
   }
   return out;
@@ -39,7 +44,8 @@ string stages_of(const Diagnosis& d, Direction direction) {
 string headword(const Diagnosis& d) {
   switch (d.confidence) {
     case Confidence::equal: return d.unpinned.empty() ? "EQUAL" : "INSIDE THE BOUND";
-    case Confidence::certain: case Confidence::equivalent: return "EXPLAINED";
+    case Confidence::certain:
+    case Confidence::equivalent: return "EXPLAINED";
     case Confidence::partial: return "PARTLY";
     case Confidence::unexplained: return "UNEXPLAINED";
     case Confidence::random: return "RANDOM";
@@ -55,14 +61,145 @@ string named(const Explanation& e) {
 
 string histogram(const std::vector<std::pair<string, int64_t>>& buckets, int64_t of) {
   auto sorted = buckets;
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
   string out;
   for (size_t i = 0; i < std::min<size_t>(sorted.size(), 3); ++i)
-    if (sorted[i].second > 0) out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", sorted[i].first, percent(sorted[i].second, of));
+    if (sorted[i].second > 0)
+      out += fmt::format("{}{}: {}", out.empty() ? "" : ", ", sorted[i].first, percent(sorted[i].second, of));
   return out;
 }
 
-string cell(const std::optional<std::pair<Encoding, uint32_t>>& v) { return v ? fmt::format("{} ({})", code_hex(v->first, v->second), value_text(v->first, v->second)) : "-"; }
+string cell(const std::optional<std::pair<Encoding, uint32_t>>& v) {
+  return v ? fmt::format("{} ({})", code_hex(v->first, v->second), value_text(v->first, v->second)) : "-";
+}
+
+// ---- parts of the screen ----------------------------------------------------------------------------------
+
+// Green where nothing differs, cyan where the cause is known, red else.
+int colour_of(Confidence c) {
+  if (c == Confidence::equal) return 32;
+  return c == Confidence::certain || c == Confidence::equivalent ? 36 : 31;
+}
+
+string subject_row(const Diagnosis& d) {
+  string runs;
+  if (d.deterministic)
+    runs = *d.deterministic
+               ? "   two runs agree"
+               : "   two runs differ: look for a race, or memory that is read before it is written";
+  return row("subject", d.subject + runs);
+}
+
+string equal_row(const Diagnosis& d) {
+  if (d.elements == 0) return row("result", "it has no element: nothing can differ");
+  const char* what =
+      d.unpinned.empty() ? "as they should be" : "inside the bound: there is nothing to explain";
+  return row("result", fmt::format("all {} elements are {}", d.elements, what));
+}
+
+string stage_rows(const Diagnosis& d) {
+  string out;
+  if (d.first) {
+    const char* side = !d.direction ? "" : *d.direction == Direction::row ? ", rows" : ", columns";
+    out += row("first", fmt::format("{}{}", name_of(*d.first), side));
+  }
+  for (const Direction direction : kDirections)
+    if (const string text = stages_of(d, direction); !text.empty())
+      out += row(direction == Direction::row ? "rows" : "columns", text);
+  return out;
+}
+
+string pattern_rows(const Diagnosis& d) {
+  string out;
+  size_t shown = 0;
+  for (const PlaneSummary& p : d.planes) {
+    if (p.differ == 0 || shown++ >= 4) continue;
+    const string apart = histogram(p.code_distance, p.differ);
+    out += row("differs", fmt::format("{} ({})  {} of {}{}", p.plane, p.encoding, p.differ, p.of,
+                                      apart.empty() ? "" : "   codes apart " + apart));
+  }
+  for (size_t i = 0; i < std::min<size_t>(d.fingerprints.size(), 4); ++i)
+    out += row(i ? "" : "pattern", d.fingerprints[i]);
+  if (d.where.empty() && !d.of_padding()) out += row("where", "no coordinate tells");
+  for (size_t i = 0; i < std::min<size_t>(d.where.size(), 3); ++i) {
+    const Coordinate& c = d.where[i];
+    out += row(i ? "" : "where", fmt::format("{}: {} of the differences in {} of the elements", c.what,
+                                             percent(c.differ, c.differ_of), percent(c.inside, c.inside_of)));
+  }
+  return out;
+}
+
+// The first `exact` explanations, which are exact.
+string exact_rows(const Diagnosis& d, size_t exact) {
+  constexpr size_t kMost = 4;
+  string out;
+  for (size_t i = 0; i < std::min(exact, kMost); ++i) {
+    const Explanation& e = d.explanations[i];
+    out += row(i ? "or" : "cause", named(e));
+    if (d.of_padding())
+      out += row("", fmt::format("all {} elements are as they should be: the padding alone is not", e.of));
+    else if (i == 0)
+      out += row("", fmt::format("makes all {} differences and nothing else: {} of {} elements", e.differ,
+                                 e.agree, e.of));
+    if (!e.line.empty() && i < 2) out += row("", "as " + shell_quoted(e.line));
+  }
+  if (exact > kMost) out += row("", fmt::format("or {} more that make the same bytes", exact - kMost));
+  for (const string& line : d.separating) out += row("tell apart", "on " + shell_quoted(line));
+  return out;
+}
+
+// The best explanation that is not exact, and where the cause is known in part, the next.
+string runner_up_rows(const Diagnosis& d, size_t exact) {
+  if (exact >= d.explanations.size()) return "";
+  const bool partial = d.confidence == Confidence::partial;
+  const Explanation& e = d.explanations[exact];
+  const int64_t wrong = (e.of - e.agree) - (e.differ - e.repaired);
+  string out = row(partial ? "cause" : "next best",
+                   fmt::format("{}: {} of the differences{}", named(e), percent(e.repaired, e.differ),
+                               wrong > 0 ? fmt::format(", and {} new ones", wrong) : ""));
+  if (partial && !e.line.empty()) out += row("", "as " + shell_quoted(e.line));
+  if (partial && exact + 1 < d.explanations.size()) {
+    const Explanation& next = d.explanations[exact + 1];
+    out += row("next best",
+               fmt::format("{}: {} of the differences", named(next), percent(next.repaired, next.differ)));
+  }
+  return out;
+}
+
+string element_row(const Diagnosis& d) {
+  if (d.trace.steps.empty() && d.trace.outputs.empty()) return "";
+  string parts;
+  for (const auto* rows : {&d.trace.steps, &d.trace.outputs})
+    for (const TraceRow& r : *rows)
+      if (parts.empty() && r.differs())
+        parts = fmt::format("{}{}: {}, should be {}", r.clause.empty() ? "" : r.clause + " ", r.what,
+                            cell(r.right), cell(r.left));
+  const char* side = d.trace.direction == Direction::row ? "rows" : "columns";
+  return row("element", fmt::format("({}, {}) {}   {}", d.trace.row, d.trace.col, side, parts));
+}
+
+string reproducer_rows(const Diagnosis& d) {
+  string out;
+  if (!d.reproducer.empty()) {
+    const string subject = d.argument.empty() ? "" : " " + d.argument;
+    const char* limited = d.reproducer_limited ? "   (a limit ended the search for a smaller one)" : "";
+    out += row("smaller", shell_quoted(d.reproducer) + subject + limited);
+  }
+  for (const string& file : d.reproducer_files) out += row("wrote", file);
+  return out;
+}
+
+// A few of the faults that this input cannot show, from all over the list.
+string invisible_row(const std::vector<string>& ids) {
+  if (ids.empty()) return "";
+  const size_t shown = std::min<size_t>(ids.size(), 4);
+  string some;
+  for (size_t i = 0; i < shown; ++i)
+    some += (some.empty() ? "" : ", ") + ids[i * (ids.size() - 1) / std::max<size_t>(shown - 1, 1)];
+  return row("invisible", fmt::format("{} faults change nothing on this input: {}{}", ids.size(), some,
+                                      ids.size() > 4 ? ", ..." : ""));
+}
 
 }  // namespace
 
@@ -73,77 +210,33 @@ string cause_line(const Diagnosis& d) {
   switch (d.confidence) {
     case Confidence::certain: return fmt::format("{}{}: all {} differences", e.title, clause, e.differ);
     case Confidence::equivalent: {
-      const auto exact = std::count_if(d.explanations.begin(), d.explanations.end(), [](const Explanation& x) { return x.exact(); });
-      return fmt::format("{}{}, or {} other{} that make{} the same bytes here", e.title, clause, exact - 1, exact == 2 ? "" : "s", exact == 2 ? "s" : "");
+      const auto exact = std::count_if(d.explanations.begin(), d.explanations.end(),
+                                       [](const Explanation& x) { return x.exact(); });
+      return fmt::format("{}{}, or {} other{} that make{} the same bytes here", e.title, clause, exact - 1,
+                         exact == 2 ? "" : "s", exact == 2 ? "s" : "");
     }
-    case Confidence::partial: return fmt::format("perhaps {}{}: {} of the differences", e.title, clause, percent(e.repaired, e.differ));
+    case Confidence::partial:
+      return fmt::format("perhaps {}{}: {} of the differences", e.title, clause,
+                         percent(e.repaired, e.differ));
     default: return {};
   }
 }
 
 string diagnosis_screen(const Diagnosis& d, bool colour) {
   string head = headword(d);
-  if (colour) head = fmt::format("\033[{}m{}\033[0m", d.confidence == Confidence::equal ? 32 : d.confidence == Confidence::certain || d.confidence == Confidence::equivalent ? 36 : 31, head);
-  string out = fmt::format("{}  {}\n", head, printable(d.line));
-  out += row("subject", d.subject + (d.deterministic ? *d.deterministic ? "   two runs agree" : "   two runs differ: look for a race, or memory that is read before it is written" : ""));
+  if (colour) head = fmt::format("\033[{}m{}\033[0m", colour_of(d.confidence), head);
+  string out = fmt::format("{}  {}\n", head, printable(d.line)) + subject_row(d);
   if (!d.unpinned.empty()) out += row("bits", d.unpinned);
-  if (d.confidence == Confidence::equal && d.elements == 0) return out + row("result", "it has no element: nothing can differ");
-  if (d.confidence == Confidence::equal) return out + row("result", fmt::format("all {} elements are {}", d.elements, d.unpinned.empty() ? "as they should be" : "inside the bound: there is nothing to explain"));
-  if (d.first) out += row("first", fmt::format("{}{}", name_of(*d.first), d.direction ? d.direction == Direction::row ? ", rows" : ", columns" : ""));
-  for (const Direction direction : kDirections)
-    if (const string text = stages_of(d, direction); !text.empty()) out += row(direction == Direction::row ? "rows" : "columns", text);
-  size_t shown = 0;
-  for (const PlaneSummary& p : d.planes) {
-    if (p.differ == 0 || shown++ >= 4) continue;
-    const string apart = histogram(p.code_distance, p.differ);
-    out += row("differs", fmt::format("{} ({})  {} of {}{}", p.plane, p.encoding, p.differ, p.of, apart.empty() ? "" : "   codes apart " + apart));
-  }
-  for (size_t i = 0; i < std::min<size_t>(d.fingerprints.size(), 4); ++i) out += row(i ? "" : "pattern", d.fingerprints[i]);
-  if (d.where.empty() && !d.of_padding()) out += row("where", "no coordinate tells");
-  for (size_t i = 0; i < std::min<size_t>(d.where.size(), 3); ++i) {
-    const Coordinate& c = d.where[i];
-    out += row(i ? "" : "where", fmt::format("{}: {} of the differences in {} of the elements", c.what, percent(c.differ, c.differ_of), percent(c.inside, c.inside_of)));
-  }
-
-  const auto exact = static_cast<size_t>(std::count_if(d.explanations.begin(), d.explanations.end(), [](const Explanation& e) { return e.exact(); }));
-  constexpr size_t kMost = 4;
-  for (size_t i = 0; i < std::min(exact, kMost); ++i) {
-    const Explanation& e = d.explanations[i];
-    out += row(i ? "or" : "cause", named(e));
-    if (d.of_padding()) out += row("", fmt::format("all {} elements are as they should be: the padding alone is not", e.of));
-    else if (i == 0) out += row("", fmt::format("makes all {} differences and nothing else: {} of {} elements", e.differ, e.agree, e.of));
-    if (!e.line.empty() && i < 2) out += row("", "as " + shell_quoted(e.line));
-  }
-  if (exact > kMost) out += row("", fmt::format("or {} more that make the same bytes", exact - kMost));
-  for (const string& line : d.separating) out += row("tell apart", "on " + shell_quoted(line));
-  if (exact == 0 && d.confidence == Confidence::unexplained) out += row("cause", fmt::format("none of {} hypotheses makes these bytes", d.hypotheses));
-  if (exact < d.explanations.size()) {
-    const Explanation& e = d.explanations[exact];
-    out += row(d.confidence == Confidence::partial ? "cause" : "next best", fmt::format("{}: {} of the differences{}", named(e), percent(e.repaired, e.differ),
-               e.of - e.agree > e.differ - e.repaired ? fmt::format(", and {} new ones", (e.of - e.agree) - (e.differ - e.repaired)) : ""));
-    if (d.confidence == Confidence::partial && !e.line.empty()) out += row("", "as " + shell_quoted(e.line));
-    if (d.confidence == Confidence::partial && exact + 1 < d.explanations.size()) {
-      const Explanation& next = d.explanations[exact + 1];
-      out += row("next best", fmt::format("{}: {} of the differences", named(next), percent(next.repaired, next.differ)));
-    }
-  }
-
-  if (!d.trace.steps.empty() || !d.trace.outputs.empty()) {
-    string parts;
-    for (const auto* rows : {&d.trace.steps, &d.trace.outputs})
-      for (const TraceRow& r : *rows)
-        if (parts.empty() && r.differs()) parts = fmt::format("{}{}: {}, should be {}", r.clause.empty() ? "" : r.clause + " ", r.what, cell(r.right), cell(r.left));
-    out += row("element", fmt::format("({}, {}) {}   {}", d.trace.row, d.trace.col, d.trace.direction == Direction::row ? "rows" : "columns", parts.empty() ? "" : parts));
-  }
-  if (!d.reproducer.empty()) out += row("smaller", shell_quoted(d.reproducer) + (d.argument.empty() ? "" : " " + d.argument) + (d.reproducer_limited ? "   (a limit ended the search for a smaller one)" : ""));
-  for (const string& file : d.reproducer_files) out += row("wrote", file);
-  if (!d.invisible.empty()) {
-    string some;
-    for (size_t i = 0; i < std::min<size_t>(d.invisible.size(), 4); ++i) some += (some.empty() ? "" : ", ") + d.invisible[i * (d.invisible.size() - 1) / std::max<size_t>(std::min<size_t>(d.invisible.size(), 4) - 1, 1)];
-    out += row("invisible", fmt::format("{} faults change nothing on this input: {}{}", d.invisible.size(), some, d.invisible.size() > 4 ? ", ..." : ""));
-  }
-  out += row("tried", fmt::format("{} hypotheses, {} runs of the reference, {:.1f} s", d.hypotheses, d.evaluations, d.seconds));
-  return out;
+  if (d.confidence == Confidence::equal) return out + equal_row(d);
+  const auto is_exact = [](const Explanation& e) { return e.exact(); };
+  const auto exact =
+      static_cast<size_t>(std::count_if(d.explanations.begin(), d.explanations.end(), is_exact));
+  out += stage_rows(d) + pattern_rows(d) + exact_rows(d, exact);
+  if (exact == 0 && d.confidence == Confidence::unexplained)
+    out += row("cause", fmt::format("none of {} hypotheses makes these bytes", d.hypotheses));
+  out += runner_up_rows(d, exact) + element_row(d) + reproducer_rows(d) + invisible_row(d.invisible);
+  return out + row("tried", fmt::format("{} hypotheses, {} runs of the reference, {:.1f} s", d.hypotheses,
+                                        d.evaluations, d.seconds));
 }
 
 }  // namespace assay

@@ -1,8 +1,9 @@
-// The search: which stage first, which elements, which cause (docs/debugging-a-divergence.md). Layouts are tried before values, scales before codes, and codes only in blocks
-// whose scale agrees; hypotheses (compare/diagnosis/library/hypotheses.h) are replayed on the reference, on a sample of bad and good blocks first and then on everything.
+// The diagnosis of a case: which stage first, which elements, which cause (docs/debugging-a-divergence.md).
+// Layouts are tried before values, scales before codes, and codes only in blocks whose scale agrees;
+// hypotheses (compare/diagnosis/library/hypotheses.h) are replayed on the reference, on a sample of bad and
+// good blocks first and then on everything.
 #pragma once
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,30 +14,25 @@
 
 namespace assay {
 
-// One case and what somebody made of it.
+// One case and what a subject made of it.
 struct Observation {
   Problem problem;
-  std::string subject;                  // who made `got`
-  std::vector<PlaneData> inputs;        // of input_planes(problem)
-  std::vector<PlaneData> got;           // of output_planes(problem), in that order, some of them; padding that is not known holds zeros
+  std::string subject;            // who made `got`
+  std::vector<PlaneData> inputs;  // of input_planes(problem)
+  std::vector<PlaneData>
+      got;  // of output_planes(problem), in that order, some of them; padding that is not known holds zeros
 };
 
 struct DiagnoseOptions {
-  int jobs = 0;                         // threads; 0: the cores of this machine
-  bool pairs = true;                    // where no single cause is exact, pairs of causes
-  double budget = 60;                   // seconds after which the search ends with what it has
-  std::function<void(const std::string&)> on_progress;   // "31 of 84 hypotheses"; may be empty
+  int jobs = 0;        // threads; 0: the cores of this machine
+  bool pairs = true;   // where no single cause is exact, pairs of causes
+  double budget = 60;  // seconds after which the search ends with what it has
+  std::function<void(const std::string&)> on_progress;  // "31 of 84 hypotheses"; may be empty
 };
 
-// Fills everything of a Diagnosis but what needs the subject to run again (deterministic, reproducer) and the trace. A tensor without elements is equal. Errors: planes that do not fit the problem, nothing to
-// compare, a reference that does not run the problem.
+// Fills everything of a Diagnosis but what needs the subject to run again (deterministic, reproducer) and the
+// trace. A tensor without elements is equal. Errors: planes that do not fit the problem, nothing to compare,
+// a reference that does not run the problem.
 Result<Diagnosis> diagnose(const Observation&, Subject& reference, const DiagnoseOptions&);
-
-// The output planes (of output_planes(problem), in that order) that a subject with this explanation would make of other inputs, of a problem of the same kind: what the explanation says
-// beyond the bytes that it was found on. Errors: a problem that it does not apply to, or that the reference does not run.
-Result<std::vector<PlaneData>> predict(const Explanation&, const Problem&, const std::vector<PlaneData>& inputs, Subject& reference);
-
-// A subject that makes these bytes of any input: for shrinking what only a pack has shown. `name` is what it is called.
-std::unique_ptr<Subject> make_explained_subject(Explanation, std::string name, Subject& reference);
 
 }  // namespace assay

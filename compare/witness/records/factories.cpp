@@ -1,11 +1,12 @@
-// Records of factories: what each one returns for a role, that it is new at every call, and what it says about itself.
+// Records of factories: what each one returns for a role, that it is new at every call, and what it says
+// about itself.
 #include <functional>
 #include <set>
 #include <string>
 
 #include "compare/witness/records/records.h"
-#include "training/recipes/factories.h"
 #include "training/formats/hybrid.h"
+#include "training/recipes/factories.h"
 
 namespace assay {
 
@@ -39,8 +40,11 @@ json::Value witness_factories(std::string_view, const Given& given, Subject&) {
   const tr::RolePtr role = given.role("role");
 
   const tr::QuantizerLike first = factory->call(role), second = factory->call(role);
-  if (const auto* request = std::get_if<tr::DelayedScalingRequest>(&first))   // a value: two calls give two of them
-    return json::object({{"quantizer", tr::describe(*request)}, {"predicates", nullptr}, {"distinct_objects", std::holds_alternative<tr::DelayedScalingRequest>(second)}});
+  if (const auto* request =
+          std::get_if<tr::DelayedScalingRequest>(&first))  // a value: two calls give two of them
+    return json::object({{"quantizer", tr::describe(*request)},
+                         {"predicates", nullptr},
+                         {"distinct_objects", std::holds_alternative<tr::DelayedScalingRequest>(second)}});
 
   const tr::QuantizerPtr q = std::get<tr::QuantizerPtr>(first);
   std::set<const void*> seen;
@@ -49,11 +53,13 @@ json::Value witness_factories(std::string_view, const Given& given, Subject&) {
   collect(std::get<tr::QuantizerPtr>(second), seen, count);
   json::Value shown = q->describe();
   if (q->custom()) shown.set("custom", true);
-  return json::object({{"quantizer", std::move(shown)},
-                       {"predicates", json::object({{"supports_only_rowwise_all_gather", q->supports_only_rowwise_all_gather()},
-                                                    {"is_requantization_safe", q->is_requantization_safe()},
-                                                    {"compatible_recipe", answer([&] { return json::Value(q->compatible_recipe()); })}})},
-                       {"distinct_objects", seen.size() == count}});
+  return json::object(
+      {{"quantizer", std::move(shown)},
+       {"predicates",
+        json::object({{"supports_only_rowwise_all_gather", q->supports_only_rowwise_all_gather()},
+                      {"is_requantization_safe", q->is_requantization_safe()},
+                      {"compatible_recipe", answer([&] { return json::Value(q->compatible_recipe()); })}})},
+       {"distinct_objects", seen.size() == count}});
 }
 
 }  // namespace assay

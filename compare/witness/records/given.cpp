@@ -6,13 +6,31 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "training/recipes/format_table.h"
+
 namespace assay {
 
 using std::string;
 using std::string_view;
 
 void refuse_word(const string& where, string_view word, const std::vector<string_view>& known) {
-  throw std::invalid_argument(fmt::format("{}: no such word '{}', expected one of '{}'", where, word, fmt::join(known, "', '")));
+  throw std::invalid_argument(
+      fmt::format("{}: no such word '{}', expected one of '{}'", where, word, fmt::join(known, "', '")));
+}
+
+string_view recipe_called(string_view word, const string& where) {
+  std::vector<string_view> known;
+  for (const training::FormatRow& row : training::recipe_rows()) {
+    if (row.word == word) return row.recipe;
+    known.push_back(row.word);
+  }
+  refuse_word(where, word, known);
+}
+
+void expect_recipe_class(string_view name, const string& where) {
+  std::vector<string_view> known;
+  for (const training::FormatRow& row : training::recipe_rows()) known.push_back(row.recipe);
+  if (std::find(known.begin(), known.end(), name) == known.end()) refuse_word(where, name, known);
 }
 
 void Given::refuse(const string& expected) const {
@@ -31,7 +49,8 @@ Given Given::at(string_view key, string_view what) const {
 std::vector<std::pair<string, Given>> Given::members() const {
   if (!value_->object()) refuse("an object");
   std::vector<std::pair<string, Given>> out;
-  for (const auto& [key, value] : *value_->object()) out.emplace_back(key, Given(value, fmt::format("{}.{}", path_, key)));
+  for (const auto& [key, value] : *value_->object())
+    out.emplace_back(key, Given(value, fmt::format("{}.{}", path_, key)));
   return out;
 }
 
@@ -69,7 +88,8 @@ training::Dims Given::dims(int64_t low) const {
   const training::Dims out = numbers(low, kMostElements);
   int64_t count = 1;
   for (const int64_t n : out)
-    if ((count *= std::max<int64_t>(n, 1)) > kMostElements) refuse(fmt::format("a shape of at most {} elements", kMostElements));
+    if ((count *= std::max<int64_t>(n, 1)) > kMostElements)
+      refuse(fmt::format("a shape of at most {} elements", kMostElements));
   return out;
 }
 
@@ -95,7 +115,8 @@ training::Usages Given::usages() const {
 F32Bits Given::bits() const {
   constexpr string_view kDigits = "0123456789abcdef";
   const string& hex = text();
-  if (hex.size() != 8 || hex.find_first_not_of(kDigits) != string::npos) refuse("the 8 hexadecimal digits of a binary32");
+  if (hex.size() != 8 || hex.find_first_not_of(kDigits) != string::npos)
+    refuse("the 8 hexadecimal digits of a binary32");
   return static_cast<F32Bits>(std::stoul(hex, nullptr, 16));
 }
 
@@ -114,7 +135,8 @@ training::DType Given::dtype() const {
 training::RolePtr Given::role() const {
   if (is_null()) return nullptr;
   if (!value_->object()) refuse("a role, {module_type, tensor_type, name}, or null");
-  return std::make_shared<const training::QuantizerRole>(text("module_type", ""), text("tensor_type", ""), text("name", ""));
+  return std::make_shared<const training::QuantizerRole>(text("module_type", ""), text("tensor_type", ""),
+                                                         text("name", ""));
 }
 
 std::optional<string> Given::name(string_view key) const {

@@ -1,4 +1,5 @@
-// Records of TransformerEngine's hybrid quantizer and of the contract that all quantizers share: JSON to calls of training/, results to JSON.
+// Records of TransformerEngine's hybrid quantizer and of the contract that all quantizers share: JSON to
+// calls of training/, results to JSON.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -7,6 +8,8 @@
 #include <vector>
 
 #include "compare/witness/records/records.h"
+#include "compare/witness/records/shown.h"
+#include "training/formats/formats.h"
 #include "training/formats/hybrid.h"
 #include "training/formats/quantizer.h"
 #include "training/formats/storage.h"
@@ -26,23 +29,13 @@ Value pair(Value a, Value b) { return json::array({std::move(a), std::move(b)});
 Value pair(tr::Usages u) { return pair(u.rowwise, u.columnwise); }
 Value or_null(bool present, Value v) { return present ? std::move(v) : Value(); }
 
-// {"ok": what f gives} or {"error": the class}.
-template <class F>
-Value outcome(F f) {
-  try {
-    return json::object({{"ok", f()}});
-  } catch (const tr::SemanticError& e) {
-    return json::object({{"error", tr::name_of(e.error_class)}});
-  }
-}
-
 // The quantizers that records name.
 
-template <class Q, class... Args>
-std::shared_ptr<Q> make(Args... args) { return std::make_shared<Q>(args...); }
+template <class Q, class... Args> std::shared_ptr<Q> make(Args... args) {
+  return std::make_shared<Q>(args...);
+}
 
-template <class Set>
-QuantizerPtr nvfp4(Set set) {
+template <class Set> QuantizerPtr nvfp4(Set set) {
   auto q = make<tr::NVFP4Quantizer>();
   set(*q);
   return q;
@@ -55,7 +48,12 @@ struct Named {
 const Named kQuantizers[] = {
     {"CS", [] { return QuantizerPtr(make<tr::Float8CurrentScalingQuantizer>()); }},
     {"CS_E5M2", [] { return QuantizerPtr(make<tr::Float8CurrentScalingQuantizer>(Encoding::e5m2)); }},
-    {"DS", [] { return QuantizerPtr(make<tr::Float8Quantizer>(tr::from_bytes({}, tr::DType::float32, std::as_bytes(std::span<const float>({1.0f}))), tr::zeros({1}, tr::DType::float32), Encoding::e4m3)); }},
+    {"DS",
+     [] {
+       return QuantizerPtr(make<tr::Float8Quantizer>(
+           tr::from_bytes({}, tr::DType::float32, std::as_bytes(std::span<const float>({1.0f}))),
+           tr::zeros({1}, tr::DType::float32), Encoding::e4m3));
+     }},
     {"MX", [] { return QuantizerPtr(make<tr::MXFP8Quantizer>()); }},
     {"MX_2D",
      [] {
@@ -74,18 +72,27 @@ const Named kQuantizers[] = {
     {"ID_bf16", [] { return QuantizerPtr(make<tr::IdentityQuantizer>(tr::DType::bfloat16)); }},
     {"REF_CS", [] { return QuantizerPtr(make<tr::CurrentScalingQuantizerRef>()); }},
     {"REF_FP4", [] { return QuantizerPtr(make<tr::NVFP4QuantizerRef>()); }},
-    {"HYB", [] { return QuantizerPtr(std::make_shared<tr::HybridQuantizer>(QuantizerPtr(make<tr::MXFP8Quantizer>()), QuantizerPtr(make<tr::MXFP8Quantizer>()))); }},
+    {"HYB",
+     [] {
+       return QuantizerPtr(std::make_shared<tr::HybridQuantizer>(QuantizerPtr(make<tr::MXFP8Quantizer>()),
+                                                                 QuantizerPtr(make<tr::MXFP8Quantizer>())));
+     }},
 };
 
-std::shared_ptr<tr::HybridQuantizer> hybrid(QuantizerPtr row, QuantizerPtr col, const string& source = "original") {
+std::shared_ptr<tr::HybridQuantizer> hybrid(QuantizerPtr row, QuantizerPtr col,
+                                            const string& source = "original") {
   return std::make_shared<tr::HybridQuantizer>(std::move(row), std::move(col), source);
 }
 
 QuantizerPtr quantizer(std::string_view name) { return row_called(kQuantizers, name, "a quantizer")->make(); }
 QuantizerPtr quantizer(const Given& name) { return name.row(kQuantizers).make(); }
-QuantizerPtr quantizer(const Given& given, std::string_view key) { return quantizer(given.at(key, "the name of a quantizer")); }
+QuantizerPtr quantizer(const Given& given, std::string_view key) {
+  return quantizer(given.at(key, "the name of a quantizer"));
+}
 
-string source_of(const Given& given) { return string(given.word("source", {"original", "rowwise_dequantized"})); }
+string source_of(const Given& given) {
+  return string(given.word("source", {"original", "rowwise_dequantized"}));
+}
 
 // "plain CS", or "H(CS|MX;original)".
 QuantizerPtr described_quantizer(const Given& given) {
@@ -93,8 +100,11 @@ QuantizerPtr described_quantizer(const Given& given) {
   const std::string_view text = described.text();
   if (text.starts_with("plain ")) return quantizer(text.substr(6));
   const size_t bar = text.find('|'), semicolon = text.find(';');
-  if (!text.starts_with("H(") || !text.ends_with(")") || bar == text.npos || semicolon == text.npos || semicolon < bar) described.refuse("'plain X' or 'H(X|Y;source)'");
-  return hybrid(quantizer(text.substr(2, bar - 2)), quantizer(text.substr(bar + 1, semicolon - bar - 1)), string(text.substr(semicolon + 1, text.size() - semicolon - 2)));
+  if (!text.starts_with("H(") || !text.ends_with(")") || bar == text.npos || semicolon == text.npos ||
+      semicolon < bar)
+    described.refuse("'plain X' or 'H(X|Y;source)'");
+  return hybrid(quantizer(text.substr(2, bar - 2)), quantizer(text.substr(bar + 1, semicolon - bar - 1)),
+                string(text.substr(semicolon + 1, text.size() - semicolon - 2)));
 }
 
 // The switch of amax reduction: a bool, or "absent".
@@ -112,13 +122,15 @@ tr::GroupPtr new_group(string name) {
   return g;
 }
 
-// Children that log what is called. A row child stores another value than it is given, so that it shows which one the column child received.
+// Children that log what is called. A row child stores another value than it is given, so that it shows which
+// one the column child received.
 
 constexpr float kValue = 5, kRowValue = kValue + 1, kOld = 0;
 
 tr::ArrayPtr filled(tr::Session& session, float value, tr::DType dtype = tr::DType::bfloat16) {
   const std::vector<float> values(8, value);
-  return tr::cast(session, tr::from_bytes({2, 4}, tr::DType::float32, std::as_bytes(std::span(values))), dtype);
+  return tr::cast(session, tr::from_bytes({2, 4}, tr::DType::float32, std::as_bytes(std::span(values))),
+                  dtype);
 }
 // The first element; every dtype here holds it exactly.
 float first(tr::Session& session, const tr::ArrayPtr& a) {
@@ -150,8 +162,11 @@ class CountingQuantizer final : public tr::IdentityQuantizer {
   Log log;
   std::string_view class_name() const override { return who == "row" ? "RQ" : "KQ"; }
   QuantizerPtr copy() const override { return std::make_shared<CountingQuantizer>(*this); }
-  tr::ArrayPtr stored(tr::Session& session, const tr::ArrayPtr& x) const { return who == "row" ? filled(session, kRowValue, x->dtype) : tr::clone(x); }
-  void update_quantized(tr::Session& session, const tr::ArrayPtr& x, tr::Storage& dst, std::optional<F32Bits> noop) override {
+  tr::ArrayPtr stored(tr::Session& session, const tr::ArrayPtr& x) const {
+    return who == "row" ? filled(session, kRowValue, x->dtype) : tr::clone(x);
+  }
+  void update_quantized(tr::Session& session, const tr::ArrayPtr& x, tr::Storage& dst,
+                        std::optional<F32Bits> noop) override {
     log->push_back(who + ".update" + (noop ? "(flag)" : ""));
     tr::copy_into(*stored(session, x), *dynamic_cast<tr::IdentityStorage&>(dst).hp_data);
   }
@@ -169,7 +184,8 @@ class CountingQuantizer final : public tr::IdentityQuantizer {
 
 struct Counted {
   Log log = std::make_shared<std::vector<string>>();
-  std::shared_ptr<CountingQuantizer> row = std::make_shared<CountingQuantizer>("row", log), col = std::make_shared<CountingQuantizer>("col", log);
+  std::shared_ptr<CountingQuantizer> row = std::make_shared<CountingQuantizer>("row", log),
+                                     col = std::make_shared<CountingQuantizer>("col", log);
   std::shared_ptr<tr::HybridQuantizer> parent;
 
   explicit Counted(const Given& given) {
@@ -178,20 +194,22 @@ struct Counted {
     parent->internal = given.flag("internal", false);
     parent->optimize_for_gemm = given.flag("optimize_for_gemm", false);
   }
-  Value calls() const {
-    Value out = json::array();
-    for (const string& call : *log) out.push(call);
-    return out;
-  }
-  std::shared_ptr<tr::HybridStorage> destination(tr::Session& session, tr::Usages present, tr::DType dtype = tr::DType::bfloat16) const {
-    const auto child = [&](const char* who, bool exists) { return exists ? std::make_shared<CountingStorage>(who, log, filled(session, kOld, dtype)) : nullptr; };
-    auto dst = std::make_shared<tr::HybridStorage>(child("row", present.rowwise), child("col", present.columnwise), parent, dtype);
+  Value calls() const { return shown(*log); }
+  std::shared_ptr<tr::HybridStorage> destination(tr::Session& session, tr::Usages present,
+                                                 tr::DType dtype = tr::DType::bfloat16) const {
+    const auto child = [&](const char* who, bool exists) {
+      return exists ? std::make_shared<CountingStorage>(who, log, filled(session, kOld, dtype)) : nullptr;
+    };
+    auto dst = std::make_shared<tr::HybridStorage>(child("row", present.rowwise),
+                                                   child("col", present.columnwise), parent, dtype);
     dst->is_tensor = !parent->internal;
     return dst;
   }
 };
 
-float stored_in(tr::Session& session, const tr::StoragePtr& s) { return first(session, dynamic_cast<tr::IdentityStorage&>(*s).hp_data); }
+float stored_in(tr::Session& session, const tr::StoragePtr& s) {
+  return first(session, dynamic_cast<tr::IdentityStorage&>(*s).hp_data);
+}
 Value column_source(tr::Session& session, const tr::HybridStorage& s) {
   if (!s.columnwise_storage) return {};
   const float value = stored_in(session, s.columnwise_storage);
@@ -202,23 +220,23 @@ Value column_source(tr::Session& session, const tr::HybridStorage& s) {
 
 Value construct(const Given& given, tr::Session&) {
   const auto argument = [&](std::string_view key) -> tr::QuantizerLike {
-    const std::string_view word = given.word(key, {"request", "base request", "nothing", "quantizer", "number", "plain tensor", "quantizer class"});
+    const std::string_view word = given.word(key, {"request", "base request", "nothing", "quantizer",
+                                                   "number", "plain tensor", "quantizer class"});
     if (word == "request") return tr::DelayedScalingRequest{};
     if (word == "base request") return tr::QuantizerRequest{};
     if (word == "nothing") return std::monostate{};
     if (word == "quantizer") return quantizer("ID");
     return tr::NotAQuantizer{string(word)};
   };
-  const tr::QuantizerLike row = argument("row"), col = given.flag("same_object", false) ? row : argument("col");
+  const tr::QuantizerLike row = argument("row"),
+                          col = given.flag("same_object", false) ? row : argument("col");
   const string source = given.name("source").value_or("");
   try {
     const tr::HybridQuantizer h(row, col, source);
     return json::object({{"ok", pair(h.usages())}});
   } catch (const tr::SemanticError& e) {
-    Value words = json::array();
-    for (const char* word : {"rowwise direction", "columnwise direction", "rowwise argument", "columnwise argument", "columnwise_source"})
-      if (string(e.what()).find(word) != string::npos) words.push(word);
-    return json::object({{"error", tr::name_of(e.error_class)}, {"message_mentions", std::move(words)}});
+    return failed(e, {"rowwise direction", "columnwise direction", "rowwise argument", "columnwise argument",
+                      "columnwise_source"});
   }
 }
 
@@ -235,14 +253,16 @@ Value pinning(const Given& given, tr::Session&) {
                        {"row_internal", row->internal},
                        {"col_internal", col->internal},
                        {"row_optimize", row->optimize_for_gemm},
-                       {"children_are_given_objects", parent->rowwise_quantizer == row && parent->columnwise_quantizer == col},
+                       {"children_are_given_objects",
+                        parent->rowwise_quantizer == row && parent->columnwise_quantizer == col},
                        {"parent_usages", pair(parent->usages())},
                        {"parent_internal", parent->internal}});
 }
 
 Value calls_quantize(const Given& given, tr::Session& session) {
   Counted c(given);
-  const tr::DType dtype = given.has("input_dtype") ? given.at("input_dtype", "a dtype").dtype() : tr::DType::bfloat16;
+  const tr::DType dtype =
+      given.has("input_dtype") ? given.at("input_dtype", "a dtype").dtype() : tr::DType::bfloat16;
   const tr::ArrayPtr x = filled(session, kValue, dtype);
   if (given.flag("out_given", false)) {
     const tr::StoragePtr out = c.destination(session, {true, true}, dtype);
@@ -262,7 +282,8 @@ Value calls_quantize(const Given& given, tr::Session& session) {
 
 Value calls_make_empty(const Given& given, tr::Session& session) {
   Counted c(given);
-  const auto result = std::dynamic_pointer_cast<tr::HybridStorage>(c.parent->make_empty(session, {2, 4}, tr::DType::bfloat16));
+  const auto result = std::dynamic_pointer_cast<tr::HybridStorage>(
+      c.parent->make_empty(session, {2, 4}, tr::DType::bfloat16));
   return json::object({{"calls", c.calls()},
                        {"class", result->class_name()},
                        {"row_present", result->rowwise_storage != nullptr},
@@ -273,22 +294,30 @@ Value calls_update(const Given& given, tr::Session& session) {
   const tr::ArrayPtr x = filled(session, kValue);
   if (given.has("dst_kind")) {
     tr::IdentityStorage other;
-    if (given.text("dst_kind").find("hybrid") != string::npos) given.at("dst_kind", "").refuse("a storage that is no hybrid: all of those are refused alike, so an identity stands for them");
+    if (given.text("dst_kind").find("hybrid") != string::npos)
+      given.at("dst_kind", "")
+          .refuse(
+              "a storage that is no hybrid: all of those are refused alike, so an identity stands for them");
     other.hp_data = filled(session, kOld);
-    Value got = outcome([&] { return hybrid(quantizer("ID"), quantizer("ID"))->update_quantized(session, x, other, std::nullopt), Value(true); });
+    Value got = outcome([&] {
+      return hybrid(quantizer("ID"), quantizer("ID"))->update_quantized(session, x, other, std::nullopt),
+             Value(true);
+    });
     return got;
   }
   Counted c(given);
   const auto dst = c.destination(session, given.usages("dst"));
-  c.parent->update_quantized(session, x, *dst, given.flag("flag_given", false) ? std::optional<F32Bits>(0) : std::nullopt);
+  c.parent->update_quantized(session, x, *dst,
+                             given.flag("flag_given", false) ? std::optional<F32Bits>(0) : std::nullopt);
   const bool row = dst->rowwise_storage != nullptr;
-  return json::object({{"calls", c.calls()},
-                       {"class", dst->class_name()},
-                       {"row_present", row},
-                       {"col_present", dst->columnwise_storage != nullptr},
-                       {"returns_dst", true},   // an update here has no result but the object that it was given
-                       {"row_refreshed", or_null(row, row && stored_in(session, dst->rowwise_storage) == kRowValue)},
-                       {"col_source", column_source(session, *dst)}});
+  return json::object(
+      {{"calls", c.calls()},
+       {"class", dst->class_name()},
+       {"row_present", row},
+       {"col_present", dst->columnwise_storage != nullptr},
+       {"returns_dst", true},  // an update here has no result but the object that it was given
+       {"row_refreshed", or_null(row, row && stored_in(session, dst->rowwise_storage) == kRowValue)},
+       {"col_source", column_source(session, *dst)}});
 }
 
 Value copy(const Given& given, tr::Session&) {
@@ -297,14 +326,15 @@ Value copy(const Given& given, tr::Session&) {
   c.row->optimize_for_gemm = given.flag("row_child_optimize", false);
   set_usages(*c.col, given.usages("col_child_usages_before"));
   const auto made = std::dynamic_pointer_cast<tr::HybridQuantizer>(c.parent->copy());
-  return json::object({{"usages", pair(made->usages())},
-                       {"internal", made->internal},
-                       {"optimize_for_gemm", made->optimize_for_gemm},
-                       {"source", made->columnwise_source},
-                       {"row_child", made->rowwise_quantizer->describe()},
-                       {"col_child", made->columnwise_quantizer->describe()},
-                       {"children_are_new_objects", made->rowwise_quantizer != c.row && made->columnwise_quantizer != c.col},
-                       {"original_col_child_usages_after", pair(c.col->usages())}});
+  return json::object(
+      {{"usages", pair(made->usages())},
+       {"internal", made->internal},
+       {"optimize_for_gemm", made->optimize_for_gemm},
+       {"source", made->columnwise_source},
+       {"row_child", made->rowwise_quantizer->describe()},
+       {"col_child", made->columnwise_quantizer->describe()},
+       {"children_are_new_objects", made->rowwise_quantizer != c.row && made->columnwise_quantizer != c.col},
+       {"original_col_child_usages_after", pair(c.col->usages())}});
 }
 
 Value amax(const Given& given, tr::Session&) {
@@ -344,17 +374,31 @@ Value predicates_of(tr::Quantizer& q) {
     q.set_usage(u[0] == '1', u[1] == '1');
     safe.set(u, outcome([&] { return Value(q.is_requantization_safe()); }));
   }
-  return json::object({{"rowwise_only_all_gather", outcome([&] { return Value(q.supports_only_rowwise_all_gather()); })}, {"requantization_safe_by_usages_row_col", std::move(safe)}});
+  return json::object(
+      {{"rowwise_only_all_gather", outcome([&] { return Value(q.supports_only_rowwise_all_gather()); })},
+       {"requantization_safe_by_usages_row_col", std::move(safe)}});
 }
 
-Value predicates(const Given& given, tr::Session&) { return predicates_of(*hybrid(quantizer(given, "row"), quantizer(given, "col"), source_of(given))); }
+Value predicates(const Given& given, tr::Session&) {
+  return predicates_of(*hybrid(quantizer(given, "row"), quantizer(given, "col"), source_of(given)));
+}
 
 Value plain_predicates(const Given& given, tr::Session&) {
   const QuantizerPtr q = quantizer(given, "quantizer");
   Value out = predicates_of(*q), quantizable = json::object();
-  const std::pair<const char*, tr::Dims> shapes[] = {{"256x256", {256, 256}}, {"128x256", {128, 256}}, {"32x64", {32, 64}},         {"16x48", {16, 48}},         {"48x80", {48, 80}}, {"17x64", {17, 64}},
-                                                     {"64x17", {64, 17}},     {"2x64x128", {2, 64, 128}}, {"3x16x128", {3, 16, 128}}, {"128", {128}}, {"", {}}};
-  for (const auto& [text, shape] : shapes) quantizable.set(text, outcome([&] { return Value(q->is_quantizable(shape)); }));
+  const std::pair<const char*, tr::Dims> shapes[] = {{"256x256", {256, 256}},
+                                                     {"128x256", {128, 256}},
+                                                     {"32x64", {32, 64}},
+                                                     {"16x48", {16, 48}},
+                                                     {"48x80", {48, 80}},
+                                                     {"17x64", {17, 64}},
+                                                     {"64x17", {64, 17}},
+                                                     {"2x64x128", {2, 64, 128}},
+                                                     {"3x16x128", {3, 16, 128}},
+                                                     {"128", {128}},
+                                                     {"", {}}};
+  for (const auto& [text, shape] : shapes)
+    quantizable.set(text, outcome([&] { return Value(q->is_quantizable(shape)); }));
   out.set("compatible_recipe", outcome([&] { return Value(q->compatible_recipe()); }));
   out.set("custom", q->custom());
   out.set("quantizable", std::move(quantizable));
@@ -369,13 +413,17 @@ Value plain_copy(const Given& given, tr::Session&) {
   if (tr::AmaxReduction* r = q->amax_reduction()) *r = {true, new_group("g")};
   return outcome([&] {
     const QuantizerPtr made = q->copy();
-    Value out = json::object({{"usages", pair(made->usages())}, {"internal", made->internal}, {"optimize_for_gemm", made->optimize_for_gemm}, {"is_new_object", made != q}});
+    Value out = json::object({{"usages", pair(made->usages())},
+                              {"internal", made->internal},
+                              {"optimize_for_gemm", made->optimize_for_gemm},
+                              {"is_new_object", made != q}});
     if (const tr::AmaxReduction* r = made->amax_reduction()) {
       out.set("switch", r->enabled);
       out.set("group_kept", r->group == q->amax_reduction()->group);
     }
     if (const auto* delayed = dynamic_cast<const tr::Float8Quantizer*>(made.get())) {
-      out.set("scale_shared", tr::share_memory(*delayed->scale, *dynamic_cast<tr::Float8Quantizer&>(*q).scale));
+      out.set("scale_shared",
+              tr::share_memory(*delayed->scale, *dynamic_cast<tr::Float8Quantizer&>(*q).scale));
       out.set("amax_shared", tr::share_memory(*delayed->amax, *dynamic_cast<tr::Float8Quantizer&>(*q).amax));
     }
     return out;
@@ -387,7 +435,9 @@ Value set_usage(const Given& given, tr::Session&) {
   set_usages(*q, given.usages("present"));
   const auto [row, col] = given.at("request", "a pair of true, false or null").request();
   q->set_usage(row, col);
-  return json::object({{"usages", pair(q->rowwise_usage, q->columnwise_usage)}, {"get_usages", json::object({{"rowwise", q->usages().rowwise}, {"columnwise", q->usages().columnwise}})}});
+  return json::object({{"usages", pair(q->rowwise_usage, q->columnwise_usage)},
+                       {"get_usages", json::object({{"rowwise", q->usages().rowwise},
+                                                    {"columnwise", q->usages().columnwise}})}});
 }
 
 Value strip(const Given& given, tr::Session& session) {
@@ -412,23 +462,23 @@ Value strip(const Given& given, tr::Session& session) {
 Value update_quantizer(const Given& given, tr::Session& session) {
   tr::IdentityStorage tensor;
   tensor.hp_data = filled(session, kOld);
-  const Given present = given.at("present", "the name of a quantizer, null or 'nothing'"), fresh = given.at("new", "the name of a quantizer, or 'same'");
+  const Given present = given.at("present", "the name of a quantizer, null or 'nothing'"),
+              fresh = given.at("new", "the name of a quantizer, or 'same'");
   if (!present.is_null() && present.text() != "nothing") tensor.quantizer = quantizer(present);
   const QuantizerPtr now = fresh.text().find("same") != string::npos ? tensor.quantizer : quantizer(fresh);
   if (!now) fresh.refuse("the name of a quantizer");
   try {
     tr::update_quantizer(session, tensor, now);
   } catch (const tr::SemanticError& e) {
-    return json::object({{"error", tr::name_of(e.error_class)}});
+    return failed(e);
   }
-  Value warnings = json::array();
-  for (const tr::Warning& w : session.warnings) warnings.push(w.category);
-  return json::object({{"warnings", std::move(warnings)}, {"stored_is_given", tensor.quantizer == now}});
+  return json::object(
+      {{"warnings", categories_of(session.warnings)}, {"stored_is_given", tensor.quantizer == now}});
 }
 
 // Changes one setting of a quantizer; the word is the record's.
 void vary(tr::Quantizer& q, std::string_view word) {
-  constexpr F32Bits kEps = 0x3A83126F;   // 0.001
+  constexpr F32Bits kEps = 0x3A83126F;  // 0.001
   auto* current = dynamic_cast<tr::Float8CurrentScalingQuantizer*>(&q);
   auto* block = dynamic_cast<tr::Float8BlockQuantizer*>(&q);
   auto* mx = dynamic_cast<tr::MXFP8Quantizer*>(&q);
@@ -455,27 +505,31 @@ void vary(tr::Quantizer& q, std::string_view word) {
   if ((word == "mask" || word == "sign") && fp4) return fp4->set_random_sign_mask(false);
   if (word == "o46" && fp4) return fp4->set_4over6(true, "MAE", 448);
   if (word == "mode" && fp4) return fp4->set_4over6(false, "MSE", 448);
-  throw std::invalid_argument("given.variation: expected a setting of " + string(q.class_name()) + " to vary, found '" + string(word) + "'");
+  throw std::invalid_argument("given.variation: expected a setting of " + string(q.class_name()) +
+                              " to vary, found '" + string(word) + "'");
 }
 
 Value equality(const Given& given, tr::Session&) {
   const QuantizerPtr a = quantizer(given, "family"), b = quantizer(given, "family");
   const string& variation = given.text("variation");
   if (variation == "holds a live process group") {
-    // A class with no switch of amax reduction has nowhere to keep a group: it compares as ever, by value or by identity.
+    // A class with no switch of amax reduction has nowhere to keep a group: it compares as ever, by value or
+    // by identity.
     const tr::GroupPtr group = new_group("g");
     if (auto* h = dynamic_cast<tr::HybridQuantizer*>(a.get())) h->set_amax_reduction_group(group);
     else if (tr::AmaxReduction* r = a->amax_reduction()) r->group = group;
-    const Value hash = outcome([&] { return tr::hash(*a), Value(true); }), equal = outcome([&] { return Value(tr::equal(*a, *b)); });
-    return json::object({{"hash", hash}, {"equal_to_other", equal}, {"group_after_state_export_none", group_of(*tr::exported(*a)) == nullptr}});
+    const Value hash = outcome([&] { return tr::hash(*a), Value(true); }),
+                equal = outcome([&] { return Value(tr::equal(*a, *b)); });
+    return json::object({{"hash", hash},
+                         {"equal_to_other", equal},
+                         {"group_after_state_export_none", group_of(*tr::exported(*a)) == nullptr}});
   }
   const QuantizerPtr other = variation.starts_with("same") ? a : b;
   if (other == b) vary(*b, variation);
-  Value fields = json::array();
-  for (const string& f : a->value_fields()) fields.push(f);
+  const std::vector<string> fields = a->value_fields();
   return json::object({{"equal", tr::equal(*a, *other)},
                        {"hash_equal", outcome([&] { return Value(tr::hash(*a) == tr::hash(*other)); })},
-                       {"value_fields", a->value_fields().empty() ? Value() : std::move(fields)}});
+                       {"value_fields", or_null(!fields.empty(), shown(fields))}});
 }
 
 Value nvfp4_construct(const Given& given, tr::Session&) {
@@ -500,7 +554,8 @@ Value point_of_use(const Given& given, tr::Session&) {
     tr::set_amax_reduction_group(*q, new_group("g"));
     Value set = pair(switch_of(*q), group_of(*q) != nullptr);
     tr::set_amax_reduction_group(*q, nullptr);
-    return json::object({{"after_set", std::move(set)}, {"after_clear", pair(switch_of(*q), group_of(*q) == nullptr)}});
+    return json::object(
+        {{"after_set", std::move(set)}, {"after_clear", pair(switch_of(*q), group_of(*q) == nullptr)}});
   });
 }
 
@@ -513,11 +568,13 @@ Value gather_usage(const Given& given, tr::Session&) {
 
 Value custom_children(const Given& given, tr::Session&) {
   std::shared_ptr<tr::HybridQuantizer> h;
-  const Value made = outcome([&] { return h = hybrid(quantizer(given, "row"), quantizer(given, "col")), Value("ok"); });
+  const Value made =
+      outcome([&] { return h = hybrid(quantizer(given, "row"), quantizer(given, "col")), Value("ok"); });
   if (!h) return json::object({{"construct", made}});
   return json::object({{"construct", "ok"},
                        {"copy", outcome([&] { return h->copy(), Value(true); })},
-                       {"empty_result_object", outcome([&] { return tr::HybridStorage(nullptr, nullptr, h), Value(true); })}});
+                       {"empty_result_object",
+                        outcome([&] { return tr::HybridStorage(nullptr, nullptr, h), Value(true); })}});
 }
 
 struct Group {

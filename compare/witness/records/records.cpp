@@ -29,7 +29,8 @@ constexpr Topic kTopics[] = {
 };
 
 const Topic* topic_of(std::string_view family) {
-  const auto at = std::find_if(std::begin(kTopics), std::end(kTopics), [&](const Topic& t) { return t.family == family; });
+  const auto at = std::find_if(std::begin(kTopics), std::end(kTopics),
+                               [&](const Topic& t) { return t.family == family; });
   return at == std::end(kTopics) ? nullptr : at;
 }
 
@@ -61,8 +62,12 @@ string first_difference(const json::Value& want, const json::Value& got, const s
   if (want.array() && got.array()) {
     const size_t n = std::min(want.array()->size(), got.array()->size());
     for (size_t i = 0; i < n; ++i)
-      if (string d = first_difference((*want.array())[i], (*got.array())[i], fmt::format("{}[{}]", path, i)); !d.empty()) return d;
-    if (want.array()->size() != got.array()->size()) return fmt::format("{}: expected {} elements, found {}", path, want.array()->size(), got.array()->size());
+      if (string d = first_difference((*want.array())[i], (*got.array())[i], fmt::format("{}[{}]", path, i));
+          !d.empty())
+        return d;
+    if (want.array()->size() != got.array()->size())
+      return fmt::format("{}: expected {} elements, found {}", path, want.array()->size(),
+                         got.array()->size());
     return {};
   }
   const auto a = want.to_double(), b = got.to_double();
@@ -81,28 +86,36 @@ string witness_difference(std::string_view family, const json::Value& record, Su
   }
 }
 
-Result<WitnessCounts> judge_witness(const string& path, std::string_view family, const string& filter, Subject& subject, std::ostream& out) {
+Result<WitnessCounts> judge_witness(const string& path, std::string_view family, const string& filter,
+                                    Subject& subject, std::ostream& out) {
   const Topic* topic = topic_of(family);
   auto file = json::read(path);
   if (!file) return file.error();
   const json::Value* cases = file->find("cases");
-  if (!topic || !cases || !cases->array() || cases->array()->empty()) return Error{fmt::format("{}: expected an object with a filled array 'cases' of a known family", path), 0, ""};
+  if (!topic || !cases || !cases->array() || cases->array()->empty())
+    return Error{fmt::format("{}: expected an object with a filled array 'cases' of a known family", path), 0,
+                 ""};
   const string name = std::filesystem::path(path).filename();
   WitnessCounts counts;
   string screens;
   for (const json::Value& one : *cases->array()) {
     const string id(one.text("id"));
     const json::Value *given = one.find("given"), *then = one.find("then");
-    if (id.empty() || !given || !then) return Error{fmt::format("{}: every case needs 'id', 'given' and 'then', found {}", path, brief(one)), 0, ""};
+    if (id.empty() || !given || !then)
+      return Error{fmt::format("{}: every case needs 'id', 'given' and 'then', found {}", path, brief(one)),
+                   0, ""};
     if ((name + "#" + id).find(filter) == string::npos) continue;
     const string difference = witness_difference(family, one, subject);
     ++(difference.empty() ? counts.passed : counts.failed);
     if (difference.empty() || counts.failed > kScreens) continue;
-    screens += fmt::format("\nFAILED  {}#{}\n  claim    {} == witness\n  given    {}\n  cause    {}\n", name, id, subject.name(), json::dump(*given), difference);
+    screens += fmt::format("\nFAILED  {}#{}\n  claim    {} == witness\n  given    {}\n  cause    {}\n", name,
+                           id, subject.name(), json::dump(*given), difference);
   }
   if (counts.failed > kScreens) screens += fmt::format("\n... and {} more\n", counts.failed - kScreens);
   if (counts.passed + counts.failed)
-    out << fmt::format("{}  {:<38} {:<28} {} records, {}\n", counts.failed ? "FAILED  " : "passed  ", name, family, counts.passed + counts.failed, subject.name()) << screens;
+    out << fmt::format("{}  {:<38} {:<28} {} records, {}\n", counts.failed ? "FAILED  " : "passed  ", name,
+                       family, counts.passed + counts.failed, subject.name())
+        << screens;
   return counts;
 }
 

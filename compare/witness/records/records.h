@@ -1,5 +1,6 @@
-// Witness records: what the original's own Python logic did, as JSON cases {id, group, given, then} (docs/training.md). `assay vectors` judges a folder of them like a
-// folder of tensors: each record's `given` is run through training/ and every value of the answer must equal `then`.
+// Witness records: what the original's own Python logic did, as JSON cases {id, group, given, then}
+// (docs/training.md). `assay vectors` judges a folder of them like a folder of tensors: each record's `given`
+// is run through training/ and every value of the answer must equal `then`.
 #pragma once
 #include <iosfwd>
 #include <string>
@@ -12,8 +13,9 @@
 
 namespace assay {
 
-// The `then` that training/ gives for one record, computed on `subject` where bytes are needed. Throws std::exception where `given` cannot be read: std::invalid_argument
-// where it says what nobody knows (compare/witness/records/given.h).
+// The `then` that training/ gives for one record, computed on `subject` where bytes are needed. Throws
+// std::exception where `given` cannot be read: std::invalid_argument for unknown words and wrong types
+// (compare/witness/records/given.h).
 json::Value witness_factories(std::string_view group, const Given& given, Subject& subject);
 json::Value witness_slot_lists(std::string_view group, const Given& given, Subject& subject);
 json::Value witness_recipe_states(std::string_view group, const Given& given, Subject& subject);
@@ -25,18 +27,22 @@ json::Value witness_delayed_scaling(std::string_view group, const Given& given, 
 // Whether `family` ("semantics_storages") is one of records.
 bool is_witness_family(std::string_view family);
 
-// The first place where two values differ, members in any order: "then.ok.calls[2].class: expected "row", found "col"". Empty when equal. Numbers compare by value.
-std::string first_difference(const json::Value& want, const json::Value& got, const std::string& path = "then");
+// The first place where two values differ, members in any order: "then.ok.calls[2].class: expected "row",
+// found "col"". Empty when equal. Numbers compare by value.
+std::string first_difference(const json::Value& want, const json::Value& got,
+                             const std::string& path = "then");
 
-// What stands between `record`, {group, given, then} of `family`, and the answer of training/: the first difference, or "no answer: " and why there is none. Empty
-// where it passes. Whatever the record holds, this returns.
+// The first difference between the `then` of `record`, {group, given, then} of `family`, and what training/
+// computes, or "no answer: " and the reason. Empty where the record passes. This returns whatever the record
+// holds.
 std::string witness_difference(std::string_view family, const json::Value& record, Subject& subject);
 
 struct WitnessCounts {
   size_t passed = 0, failed = 0;
 };
-// Judges the records of one file whose "<file>#<id>" contains `filter`, and prints a line for the file and a screen for each of the first failures on `out`. Error: the file
-// cannot be read, or holds no cases.
-Result<WitnessCounts> judge_witness(const std::string& path, std::string_view family, const std::string& filter, Subject& subject, std::ostream& out);
+// Judges the records of one file whose "<file>#<id>" contains `filter`, and prints a line for the file and a
+// screen for each of the first failures on `out`. Error: the file cannot be read, or holds no cases.
+Result<WitnessCounts> judge_witness(const std::string& path, std::string_view family,
+                                    const std::string& filter, Subject& subject, std::ostream& out);
 
 }  // namespace assay

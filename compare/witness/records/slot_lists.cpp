@@ -9,10 +9,12 @@
 #include <fmt/format.h>
 
 #include "compare/witness/records/records.h"
+#include "compare/witness/records/shown.h"
+#include "training/formats/float8.h"
 #include "training/modules/attention.h"
+#include "training/modules/module_state.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"
-#include "training/modules/module_state.h"
 
 namespace assay {
 
@@ -22,30 +24,23 @@ using namespace training;
 using std::string;
 using std::string_view;
 
-json::Value shown(const RolePtr& role) {
-  if (!role) return nullptr;
-  return json::object({{"module_type", role->module_type}, {"tensor_type", role->tensor_type}, {"name", role->name}});
-}
-json::Value shown(const std::vector<RolePtr>& roles) {
-  json::Value list = json::array();
-  for (const RolePtr& role : roles) list.push(shown(role));
-  return list;
-}
-
 Producer producer_in(const Given& given) {
   const Given module = given.at("module", "a module that gives role lists");
   const auto p = module_named(module.text());
   if (!p) module.refuse("a module that gives role lists");
   return *p;
 }
-Mode mode_in(const Given& given, string_view key) { return *mode_named(given.word(key, {"forward", "backward"})); }
+Mode mode_in(const Given& given, string_view key) {
+  return *mode_named(given.word(key, {"forward", "backward"}));
+}
 
 // ---- lists of roles
 
 json::Value auto_name(const Given& given, Session& session) {
   const ModuleState state(session, producer_in(given), given.name());
   constexpr string_view kPrefix = "Layer_";
-  const bool matches = state.name.starts_with(kPrefix) && state.name.size() > kPrefix.size() && state.name.find_first_not_of("0123456789", kPrefix.size()) == string::npos;
+  const bool matches = state.name.starts_with(kPrefix) && state.name.size() > kPrefix.size() &&
+                       state.name.find_first_not_of("0123456789", kPrefix.size()) == string::npos;
   return json::object({{"matches_Layer_number", matches}});
 }
 
@@ -55,7 +50,7 @@ json::Value module(const Given& given, Session& session) {
   state.set_output_quantizer_role(given.role("out_role"));
   state.set_grad_input_quantizer_role(given.role("gin_role"));
   std::vector<RolePtr> roles = state.get_quantizer_roles(mode_in(given, "direction"), given.count("num", 0));
-  if (!name) {   // the records write <auto> where the name was not given
+  if (!name) {  // the records write <auto> where the name was not given
     for (RolePtr& role : roles) {
       if (!role || !role->name.starts_with(state.name)) continue;
       QuantizerRole masked = *role;
@@ -79,7 +74,8 @@ Operation operation_in(const Given& given) {
 json::Value op(const Given& given) {
   const Operation operation = operation_in(given);
   const RoleList roles = operation.get_quantizer_roles(given.text("mode"));
-  return json::object({{"num_quantizers", operation.num_quantizers(given.text("mode"))}, {"roles", roles ? shown(*roles) : json::Value()}});
+  return json::object({{"num_quantizers", operation.num_quantizers(given.text("mode"))},
+                       {"roles", roles ? shown(*roles) : json::Value()}});
 }
 
 json::Value role_value(const Given& given) {
@@ -88,34 +84,46 @@ json::Value role_value(const Given& given) {
   const QuantizerRole copy = *role;
   // A role is handed out as a pointer to const: assigning to a field is refused before the program runs.
   constexpr bool kAssignable = std::is_assignable_v<decltype((std::declval<const RolePtr&>()->name)), string>;
-  return json::object({{"text", to_text(*role)},
-                       {"equal_to_copy", copy == *role},
-                       {"hash_equal_to_copy", hash_of(copy) == hash_of(*role)},
-                       {"assignment", kAssignable ? json::Value("ok") : json::object({{"error", name_of(ErrorClass::frozen_instance_error)}})}});
+  return json::object(
+      {{"text", to_text(*role)},
+       {"equal_to_copy", copy == *role},
+       {"hash_equal_to_copy", hash_of(copy) == hash_of(*role)},
+       {"assignment", kAssignable ? json::Value("ok")
+                                  : json::object({{"error", name_of(ErrorClass::frozen_instance_error)}})}});
 }
 
 json::Value setter(const Given& given, Session& session) {
   ModuleState state(session, producer_in(given), "m");
-  const bool output = given.word("slot", {"output_quantizer_role", "grad_input_quantizer_role"}) == "output_quantizer_role";
-  const auto set = [&](const RolePtr& role) { output ? state.set_output_quantizer_role(role) : state.set_grad_input_quantizer_role(role); };
+  const bool output =
+      given.word("slot", {"output_quantizer_role", "grad_input_quantizer_role"}) == "output_quantizer_role";
+  const auto set = [&](const RolePtr& role) {
+    output ? state.set_output_quantizer_role(role) : state.set_grad_input_quantizer_role(role);
+  };
   const RolePtr present = given.role("present");
   set(present);
   state.fp8_meta_tensors_initialized = true;
   const RolePtr assigned = given.flag("assigned_is_same_object") ? present : given.role("assigned");
   set(assigned);
   const RolePtr& stored = output ? state.output_quantizer_role() : state.grad_input_quantizer_role();
-  return json::object({{"still_initialised", state.fp8_meta_tensors_initialized}, {"stored", shown(stored)}, {"stored_object_is_new", stored == assigned}});
+  return json::object({{"still_initialised", state.fp8_meta_tensors_initialized},
+                       {"stored", shown(stored)},
+                       {"stored_object_is_new", stored == assigned}});
 }
 
 // ---- attention
 
-// The records of cross attention show the automatic name of its query projection, which counts the unnamed modules that the recording process had made before:
-// five of the group auto_name, then one per case of both sweeps below that has such a projection, in the order of the sweeps. That history is set up here.
+// The records of cross attention show the automatic name of its query projection, which counts the unnamed
+// modules that the recording process had made before: five of the group auto_name, then one per case of both
+// sweeps below that has such a projection, in the order of the sweeps. That history is set up here.
 constexpr int kUnnamedBeforeSweeps = 5;
 constexpr int kWiringSweep = 8;
-int unnamed_before_wiring(const AttentionFlags& f) { return kUnnamedBeforeSweeps + (f.qkv_fp8_output ? 0 : 4) + (f.proj_fp8_grad ? 0 : 2) + (f.dpa_fp8_output ? 0 : 1); }
+int unnamed_before_wiring(const AttentionFlags& f) {
+  return kUnnamedBeforeSweeps + (f.qkv_fp8_output ? 0 : 4) + (f.proj_fp8_grad ? 0 : 2) +
+         (f.dpa_fp8_output ? 0 : 1);
+}
 
-// Recipes of the flags' sweep in its order: built-in ones, then a custom one whose factory gives every slot a quantizer of one family.
+// Recipes of the flags' sweep in its order: built-in ones, then a custom one whose factory gives every slot a
+// quantizer of one family.
 struct SweptFamily {
   string_view name, factory;
 };
@@ -131,18 +139,29 @@ constexpr SweptFamily kSweptFamilies[] = {
     {"nvfp4_linear_fp8_dpa", "nvfp4_linear_fp8_dpa_factory"},
 };
 RecipePtr recipe_in(const Given& given) {
-  return given.text("recipe") == "CustomRecipe" ? custom_recipe(given.row("qkv_slot_family", kSweptFamilies).factory) : make_recipe(given.text("recipe"));
+  return given.text("recipe") == "CustomRecipe"
+             ? custom_recipe(given.row("qkv_slot_family", kSweptFamilies).factory)
+             : make_recipe(given.text("recipe"));
 }
-// Where the recipe stood in the sweep. Another is taken for the first: nobody knows how many modules stood before it.
+// Where the recipe stood in the sweep. A recipe outside the sweep is taken for the first, because the number
+// of modules before it is not known.
 int sweep_index(const Given& given) {
   constexpr int kBuiltIn = std::size(kSweptRecipes);
-  if (given.text("recipe") == "CustomRecipe") return kBuiltIn + static_cast<int>(&given.row("qkv_slot_family", kSweptFamilies) - kSweptFamilies);
-  return static_cast<int>(std::find(std::begin(kSweptRecipes), std::end(kSweptRecipes), given.text("recipe")) - std::begin(kSweptRecipes)) % kBuiltIn;
+  if (given.text("recipe") == "CustomRecipe")
+    return kBuiltIn + static_cast<int>(&given.row("qkv_slot_family", kSweptFamilies) - kSweptFamilies);
+  return static_cast<int>(
+             std::find(std::begin(kSweptRecipes), std::end(kSweptRecipes), given.text("recipe")) -
+             std::begin(kSweptRecipes)) %
+         kBuiltIn;
 }
 int unnamed_before_flags(const Given& given) {
-  constexpr int kRecipes = std::size(kSweptRecipes) + std::size(kSweptFamilies), kPerPair = 2 * kRecipes + 1;   // without and with rotary embedding, then once with quantization off
-  const int within = given.flag("enabled") ? kRecipes * given.flag("rope") + sweep_index(given) : 2 * kRecipes;
-  return kUnnamedBeforeSweeps + kWiringSweep + kPerPair * (2 * given.flag("fp8_dpa") + given.flag("fp8_mha")) + within;
+  constexpr int kRecipes = std::size(kSweptRecipes) + std::size(kSweptFamilies),
+                kPerPair =
+                    2 * kRecipes + 1;  // without and with rotary embedding, then once with quantization off
+  const int within =
+      given.flag("enabled") ? kRecipes * given.flag("rope") + sweep_index(given) : 2 * kRecipes;
+  return kUnnamedBeforeSweeps + kWiringSweep +
+         kPerPair * (2 * given.flag("fp8_dpa") + given.flag("fp8_mha")) + within;
 }
 
 json::Value boundaries(MultiheadAttention& mha, bool with_names) {
@@ -158,9 +177,11 @@ json::Value boundaries(MultiheadAttention& mha, bool with_names) {
 }
 
 json::Value mha_wiring(const Given& given, Session& session) {
-  const AttentionFlags flags{given.flag("qkv_fp8_output"), given.flag("proj_fp8_grad"), given.flag("dpa_fp8_output")};
+  const AttentionFlags flags{given.flag("qkv_fp8_output"), given.flag("proj_fp8_grad"),
+                             given.flag("dpa_fp8_output")};
   session.unnamed_modules = unnamed_before_wiring(flags);
-  MultiheadAttention mha(session, {given.name(), given.word("attention_type", {"self", "cross"}) == "cross", given.flag("input_layernorm")});
+  MultiheadAttention mha(session, {given.name(), given.word("attention_type", {"self", "cross"}) == "cross",
+                                   given.flag("input_layernorm")});
   json::Value then = json::object({{"fresh", boundaries(mha, true)}});
   mha.wire_boundary_roles(flags);
   then.set("after", boundaries(mha, true));
@@ -177,14 +198,18 @@ json::Value mha_flags(const Given& given, Session& session) {
   recipe->fp8_mha = given.flag("fp8_mha");
   json::Value then = json::object();
   try {
-    const AttentionFlags f = mha.prepare(session, given.flag("enabled") ? Autocast{recipe} : quantization_off(), given.flag("rope"));
-    then.set("flags", json::object({{"qkv_fp8_output", f.qkv_fp8_output}, {"proj_fp8_grad", f.proj_fp8_grad}, {"dpa_fp8_output", f.dpa_fp8_output}}));
+    const AttentionFlags f = mha.prepare(
+        session, given.flag("enabled") ? Autocast{recipe} : quantization_off(), given.flag("rope"));
+    then.set("flags", json::object({{"qkv_fp8_output", f.qkv_fp8_output},
+                                    {"proj_fp8_grad", f.proj_fp8_grad},
+                                    {"dpa_fp8_output", f.dpa_fp8_output}}));
     then.set("boundaries", boundaries(mha, false));
   } catch (const SemanticError& e) {
     then.set("error", name_of(e.error_class));
   }
   json::Value calls = json::array();
-  for (const AttentionFlags& w : mha.wirings()) calls.push(json::array({w.qkv_fp8_output, w.proj_fp8_grad, w.dpa_fp8_output}));
+  for (const AttentionFlags& w : mha.wirings())
+    calls.push(json::array({w.qkv_fp8_output, w.proj_fp8_grad, w.dpa_fp8_output}));
   then.set("wiring_calls", std::move(calls));
   return then;
 }
@@ -192,7 +217,8 @@ json::Value mha_flags(const Given& given, Session& session) {
 // ---- building and rebuilding
 
 // Names under which a state's two directions go in the original.
-constexpr std::pair<Mode, string_view> kDirections[] = {{Mode::forward, "scaling_fwd"}, {Mode::backward, "scaling_bwd"}};
+constexpr std::pair<Mode, string_view> kDirections[] = {{Mode::forward, "scaling_fwd"},
+                                                        {Mode::backward, "scaling_bwd"}};
 
 QFactoryPtr known_factory(string_view name) {
   if (QFactoryPtr f = factory_named(name)) return f;
@@ -201,10 +227,11 @@ QFactoryPtr known_factory(string_view name) {
 
 // A factory that notes the roles it is asked for.
 QFactoryPtr counting(std::vector<RolePtr>& asked, QFactoryPtr inner) {
-  return std::make_shared<const QFactory>(QFactory{"counting", [&asked, inner = std::move(inner)](const RolePtr& role) {
-                                                     asked.push_back(role);
-                                                     return inner->call(role);
-                                                   }});
+  return std::make_shared<const QFactory>(
+      QFactory{"counting", [&asked, inner = std::move(inner)](const RolePtr& role) {
+                 asked.push_back(role);
+                 return inner->call(role);
+               }});
 }
 
 json::Value build(const Given& given, Session& session) {
@@ -214,8 +241,9 @@ json::Value build(const Given& given, Session& session) {
   recipe->fp8_dpa = given.flag("fp8_dpa", recipe->fp8_dpa);
   recipe->fp8_mha = given.flag("fp8_mha", recipe->fp8_mha);
   const bool attention = given.text("module") == "DotProductAttention";
-  DotProductAttention dpa(session, given.name());   // its state serves every module
-  if (!attention) dpa.state = ModuleState(session, producer_in(given), given.name(), given.count("num_gemms", 1));
+  DotProductAttention dpa(session, given.name());  // its state serves every module
+  if (!attention)
+    dpa.state = ModuleState(session, producer_in(given), given.name(), given.count("num_gemms", 1));
   ModuleState& state = dpa.state;
   if (given.has("out_role")) state.set_output_quantizer_role(given.role("out_role"));
   if (given.has("gin_role")) state.set_grad_input_quantizer_role(given.role("gin_role"));
@@ -241,31 +269,32 @@ json::Value build(const Given& given, Session& session) {
   then.set("result", result);
   then.set("roles_in_call_order", shown(asked));
   json::Value classes = json::object();
-  for (const auto& [mode, key] : kDirections) {
-    json::Value list = json::array();
-    for (const QuantizerPtr& q : state.quantizers(mode)) list.push(q->class_name());
-    classes.set(key, std::move(list));
-  }
+  for (const auto& [mode, key] : kDirections) classes.set(key, classes_of(state.quantizers(mode)));
   then.set("quantizer_classes", std::move(classes));
   return then;
 }
 
-// What a record calls a situation: two recipes, the second derived from or unlike the first, and what else happens before the module sees the second.
+// What a record calls a situation: two recipes, the second derived from or unlike the first, and what else
+// happens before the module sees the second.
 struct Situation {
   RecipePtr before, after;
-  std::function<void()> meanwhile = [] {};   // after the first initialisation
+  std::function<void()> meanwhile = [] {};  // after the first initialisation
   bool off_in_between = false, output_role = false, history = false;
 };
 
-// The recipe that a word of a situation means. A custom recipe that comes second has another factory than one that comes first.
-RecipePtr recipe_called(string_view word, bool second) {
-  const string_view recipe_class = row_called(kRecipeWords, word, "given.situation")->second;
-  return recipe_class == "CustomRecipe" ? RecipePtr(custom_recipe(second ? "mxfp8_factory" : "current_scaling_factory")) : make_recipe(recipe_class);
+// The recipe that a word of a situation means. A custom recipe that comes second has another factory than one
+// that comes first.
+RecipePtr recipe_of(string_view word, bool second) {
+  const string_view recipe_class = recipe_called(word, "given.situation");
+  return recipe_class == "CustomRecipe"
+             ? RecipePtr(custom_recipe(second ? "mxfp8_factory" : "current_scaling_factory"))
+             : make_recipe(recipe_class);
 }
 
 std::vector<string_view> split(string_view text, string_view by) {
   std::vector<string_view> parts;
-  for (size_t end; (end = text.find(by)) != string_view::npos; text.remove_prefix(end + by.size())) parts.push_back(text.substr(0, end));
+  for (size_t end; (end = text.find(by)) != string_view::npos; text.remove_prefix(end + by.size()))
+    parts.push_back(text.substr(0, end));
   parts.push_back(text);
   return parts;
 }
@@ -278,16 +307,29 @@ struct Change {
 constexpr Change kChanges[] = {
     {"margin changed", [](Recipe& r) { dynamic_cast<DelayedScaling&>(r).margin = 1; }},
     {"pow2 on", [](Recipe& r) { dynamic_cast<Float8CurrentScaling&>(r).use_power_2_scales = true; }},
-    {"two dimensional switched on", [](Recipe& r) { dynamic_cast<MXFP8BlockScaling&>(r).enable_2d_quantization = true; }},
-    {"transforms switched off", [](Recipe& r) { dynamic_cast<NVFP4BlockScaling&>(r).disable_rht = dynamic_cast<NVFP4BlockScaling&>(r).disable_stochastic_rounding = true; }},
+    {"two dimensional switched on",
+     [](Recipe& r) { dynamic_cast<MXFP8BlockScaling&>(r).enable_2d_quantization = true; }},
+    {"transforms switched off",
+     [](Recipe& r) {
+       dynamic_cast<NVFP4BlockScaling&>(r).disable_rht =
+           dynamic_cast<NVFP4BlockScaling&>(r).disable_stochastic_rounding = true;
+     }},
 };
 
 // What a clause after the first may say.
-constexpr std::pair<string_view, int> kClauses[] = {{"quantization off in between", 0}, {"output role assigned", 0}, {"factory attribute reassigned", 0}, {"equal fields", 0},
-                                                    {"other object", 0},                {"same factory", 0},         {"different factory", 0},            {"other alignment", 0}};
+constexpr std::pair<string_view, int> kClauses[] = {{"quantization off in between", 0},
+                                                    {"output role assigned", 0},
+                                                    {"factory attribute reassigned", 0},
+                                                    {"equal fields", 0},
+                                                    {"other object", 0},
+                                                    {"same factory", 0},
+                                                    {"different factory", 0},
+                                                    {"other alignment", 0}};
 
 int64_t rows_in(string_view word) {
-  if (word.empty() || word.size() > 4 || word.find_first_not_of("0123456789") != string::npos) throw std::invalid_argument(fmt::format("given.situation: expected a history's length, found '{}'", word));
+  if (word.empty() || word.size() > 4 || word.find_first_not_of("0123456789") != string::npos)
+    throw std::invalid_argument(
+        fmt::format("given.situation: expected a history's length, found '{}'", word));
   return std::stoi(string(word));
 }
 
@@ -296,48 +338,59 @@ Situation situation_in(const Given& given) {
   Situation s;
   const std::vector<string_view> clauses = split(text, ", ");
   for (size_t i = 1; i < clauses.size(); ++i) row_called(kClauses, clauses[i], "given.situation");
-  const auto says = [&](string_view clause) { return std::find(clauses.begin() + 1, clauses.end(), clause) != clauses.end(); };
+  const auto says = [&](string_view clause) {
+    return std::find(clauses.begin() + 1, clauses.end(), clause) != clauses.end();
+  };
   s.off_in_between = says("quantization off in between");
   s.output_role = says("output role assigned");
   std::vector<string_view> words = split(clauses[0], " ");
-  const auto begins = [&](std::initializer_list<string_view> with) { return words.size() >= with.size() && std::equal(with.begin(), with.end(), words.begin()); };
+  const auto begins = [&](std::initializer_list<string_view> with) {
+    return words.size() >= with.size() && std::equal(with.begin(), with.end(), words.begin());
+  };
   const auto ends = [&](string_view word) { return words.size() > 1 && words.back() == word; };
   const auto drop = [&](size_t front, size_t back) {
     words.erase(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(front));
     words.resize(words.size() - back);
   };
-  // What is left of the first clause when the words that say what happens are read: a recipe's word, and "recipe" or "scaling" where it reads better.
+  // What is left of the first clause when the words that say what happens are read: a recipe's word, and
+  // "recipe" or "scaling" where it reads better.
   const auto family = [&] {
     if (words.size() == 2 && (words[1] == "recipe" || words[1] == "scaling")) words.pop_back();
     if (words.size() != 1) given.at("situation", "").refuse("a recipe's word and what becomes of it");
     return words[0];
   };
-  if (begins({"same"}) && (ends("object") || ends("objects"))) {   // "same block recipe object"
+  if (begins({"same"}) && (ends("object") || ends("objects"))) {  // "same block recipe object"
     drop(1, 1);
-    s.before = s.after = recipe_called(family(), false);
-    if (says("factory attribute reassigned")) s.meanwhile = [r = std::dynamic_pointer_cast<CustomRecipe>(s.after), &given] {
-      if (!r) given.at("situation", "").refuse("a custom recipe, which alone has a factory");
-      r->qfactory = known_factory("mxfp8_factory");
-    };
-  } else if ((begins({"different"}) && ends("objects")) || (begins({"other", "equal"}) && ends("object"))) {   // "different custom recipe objects"
+    s.before = s.after = recipe_of(family(), false);
+    if (says("factory attribute reassigned"))
+      s.meanwhile = [r = std::dynamic_pointer_cast<CustomRecipe>(s.after), &given] {
+        if (!r) given.at("situation", "").refuse("a custom recipe, which alone has a factory");
+        r->qfactory = known_factory("mxfp8_factory");
+      };
+  } else if ((begins({"different"}) && ends("objects")) ||
+             (begins({"other", "equal"}) && ends("object"))) {  // "different custom recipe objects"
     drop(words[0] == "other" ? 2 : 1, 1);
-    s.before = recipe_called(family(), false);
-    s.after = recipe_called(family(), says("different factory"));
+    s.before = recipe_of(family(), false);
+    s.after = recipe_of(family(), says("different factory"));
     if (says("other alignment")) dynamic_cast<CustomRecipe&>(*s.after).quantization_alignment = 64;
-  } else if (words.size() == 6 && words[1] == "history" && words[3] == "to" && words[4] == "history") {   // "delayed history 16 to history 4"
-    s.before = recipe_called(words[0], false);
-    s.after = recipe_called(words[0], false);
+  } else if (words.size() == 6 && words[1] == "history" && words[3] == "to" &&
+             words[4] == "history") {  // "delayed history 16 to history 4"
+    s.before = recipe_of(words[0], false);
+    s.after = recipe_of(words[0], false);
     s.history = true;
     dynamic_cast<DelayedScaling&>(*s.before).amax_history_len = static_cast<int>(rows_in(words[2]));
     dynamic_cast<DelayedScaling&>(*s.after).amax_history_len = static_cast<int>(rows_in(words[5]));
-  } else if ((words.size() == 3 && words[1] == "to") || (words.size() == 4 && words[1] == "to" && words[2] == "other")) {   // "custom to other custom"
-    s.before = recipe_called(words.front(), false);
-    s.after = recipe_called(words.back(), true);
-  } else {   // "current scaling, other object, equal fields", "current pow2 on"
-    const string_view change = std::string_view(clauses[0]).substr(std::min(words[0].size() + 1, clauses[0].size()));
-    s.before = recipe_called(words[0], false);
-    s.after = recipe_called(words[0], false);
-    if (!change.empty() && change != "scaling" && change != "recipe") row_called(kChanges, change, "given.situation")->apply(*s.after);
+  } else if ((words.size() == 3 && words[1] == "to") ||
+             (words.size() == 4 && words[1] == "to" && words[2] == "other")) {  // "custom to other custom"
+    s.before = recipe_of(words.front(), false);
+    s.after = recipe_of(words.back(), true);
+  } else {  // "current scaling, other object, equal fields", "current pow2 on"
+    const string_view change =
+        std::string_view(clauses[0]).substr(std::min(words[0].size() + 1, clauses[0].size()));
+    s.before = recipe_of(words[0], false);
+    s.after = recipe_of(words[0], false);
+    if (!change.empty() && change != "scaling" && change != "recipe")
+      row_called(kChanges, change, "given.situation")->apply(*s.after);
   }
   return s;
 }
@@ -359,9 +412,7 @@ Replaced replaced(const std::vector<QuantizerPtr> (&before)[2], const std::vecto
 }
 
 json::Value texts(const std::set<string, std::less<>>& set) {
-  json::Value list = json::array();
-  for (const string& s : set) list.push(s);
-  return list;
+  return shown(std::vector<string>(set.begin(), set.end()));
 }
 
 json::Value rebuild(const Given& given, Session& session) {
@@ -372,10 +423,12 @@ json::Value rebuild(const Given& given, Session& session) {
     operation.num_groups = 2;
     OperationState state(std::move(operation));
     state.reset_recipe_state(session, s.before);
-    const std::vector<QuantizerPtr> before[2] = {state.quantizers(Mode::forward), state.quantizers(Mode::backward)};
+    const std::vector<QuantizerPtr> before[2] = {state.quantizers(Mode::forward),
+                                                 state.quantizers(Mode::backward)};
     s.meanwhile();
     state.reset_recipe_state(session, s.after);
-    const std::vector<QuantizerPtr> after[2] = {state.quantizers(Mode::forward), state.quantizers(Mode::backward)};
+    const std::vector<QuantizerPtr> after[2] = {state.quantizers(Mode::forward),
+                                                state.quantizers(Mode::backward)};
     const Replaced r = replaced(before, after);
     then.set("any_quantizer_replaced", r.any);
     then.set("classes_after", texts(r.classes));
@@ -383,13 +436,17 @@ json::Value rebuild(const Given& given, Session& session) {
   }
   ModuleState state(session, producer_in(given), "m", 2);
   state.init_fp8_metadata(session, {s.before});
-  const std::vector<QuantizerPtr> before[2] = {state.quantizers(Mode::forward), state.quantizers(Mode::backward)};
+  const std::vector<QuantizerPtr> before[2] = {state.quantizers(Mode::forward),
+                                               state.quantizers(Mode::backward)};
   session.warnings.clear();
   s.meanwhile();
-  if (s.output_role) state.set_output_quantizer_role(std::make_shared<const QuantizerRole>(QuantizerRole{"dpa", "qkv", "core"}));
+  if (s.output_role)
+    state.set_output_quantizer_role(
+        std::make_shared<const QuantizerRole>(QuantizerRole{"dpa", "qkv", "core"}));
   if (s.off_in_between) state.init_fp8_metadata(session, quantization_off());
   state.init_fp8_metadata(session, {s.after});
-  const std::vector<QuantizerPtr> after[2] = {state.quantizers(Mode::forward), state.quantizers(Mode::backward)};
+  const std::vector<QuantizerPtr> after[2] = {state.quantizers(Mode::forward),
+                                              state.quantizers(Mode::backward)};
   const Replaced r = replaced(before, after);
   then.set("any_quantizer_replaced", r.any);
   then.set("all_replaced", r.all);
@@ -406,33 +463,31 @@ void fill(const ArrayPtr& x, F32Bits bits) {
   std::ranges::copy(std::as_bytes(std::span(values)), x->bytes().begin());
 }
 json::Value words_of(const ArrayPtr& x, int64_t count) {
-  json::Value list = json::array();
-  const auto bytes = x->bytes();
-  for (int64_t i = 0; i < count; ++i) {
-    F32Bits word;
-    std::memcpy(&word, bytes.data() + 4 * i, 4);
-    list.push(fmt::format("{:08x}", word));
-  }
-  return list;
+  std::vector<F32Bits> words(static_cast<size_t>(count));
+  std::memcpy(words.data(), x->bytes().data(), words.size() * sizeof(F32Bits));
+  return shown(words);
 }
 
 json::Value inherit(const Given& given, Session& session) {
   ModuleState state(session, Producer::linear, "m");
   const Given name = given.at("recipe", "a recipe's class");
-  const RecipePtr recipe = name.text() == "CustomRecipe" ? custom_recipe("delayed_scaling_factory") : make_recipe(name.text());
+  const RecipePtr recipe =
+      name.text() == "CustomRecipe" ? custom_recipe("delayed_scaling_factory") : make_recipe(name.text());
   state.init_fp8_metadata(session, {recipe});
   const RecipeStatePtr old = state.state(Mode::forward);
   if (!old->delayed()) name.refuse("a recipe whose state has a scale and a history");
   const ArrayPtr scale = old->delayed()->scale, history = old->delayed()->amax_history;
-  fill(scale, 0x40E00000);     // 7
-  fill(history, 0x40400000);   // 3
+  fill(scale, 0x40E00000);    // 7
+  fill(history, 0x40400000);  // 3
   const std::vector<QuantizerPtr> before = state.quantizers(Mode::forward);
   const auto other = std::make_shared<const QuantizerRole>(QuantizerRole{"dpa", "qkv", "core"});
-  given.word("change", {"output role", "grad input role", "grad_input role", "gradient input role"}) == "output role" ? state.set_output_quantizer_role(other) : state.set_grad_input_quantizer_role(other);
+  given.word("change", {"output role", "grad input role", "grad_input role", "gradient input role"}) ==
+          "output role"
+      ? state.set_output_quantizer_role(other)
+      : state.set_grad_input_quantizer_role(other);
   if (given.word("rebuilt_through", {"set_meta_tensor", "init_fp8_metadata"}) == "set_meta_tensor")
     state.set_meta_tensor(session, Mode::forward, recipe);
-  else
-    state.init_fp8_metadata(session, {recipe});
+  else state.init_fp8_metadata(session, {recipe});
   const RecipeStatePtr now = state.state(Mode::forward);
   const DelayedStatePtr data = now->delayed();
   bool all_replaced = true, aliases = true;

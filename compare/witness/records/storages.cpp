@@ -1,13 +1,16 @@
-// Witness records of storages: each record's `given` builds a storage over counting bytes, one call is made, and what can be seen afterwards is the `then`.
+// Witness records of storages: each record's `given` builds a storage over counting bytes, one call is made,
+// and what can be seen afterwards is the `then`.
 #include <algorithm>
 #include <cstring>
 #include <functional>
 
 #include "compare/witness/records/records.h"
+#include "compare/witness/records/shown.h"
+#include "training/formats/formats.h"
 #include "training/formats/hybrid.h"
-#include "training/formats/storage.h"
 #include "training/formats/parts.h"
 #include "training/formats/shapes.h"
+#include "training/formats/storage.h"
 
 namespace assay {
 
@@ -18,9 +21,15 @@ using std::string;
 
 // Reading `given`.
 
-Dims shape_of(const Given& given) { return given.has("shape") ? given.at("shape", "an array of integers").dims() : Dims{256, 384}; }
-bool tn_only(const Given& given) { return !given.has("arch") || given.word("arch", {"TN_only", "non_TN"}) == "TN_only"; }
-std::string_view directions(const Given& given, std::string_view key) { return given.word(key, {"rc", "r", "c", ""}); }
+Dims shape_in(const Given& given) {
+  return given.has("shape") ? given.at("shape", "an array of integers").dims() : Dims{256, 384};
+}
+bool tn_only(const Given& given) {
+  return !given.has("arch") || given.word("arch", {"TN_only", "non_TN"}) == "TN_only";
+}
+std::string_view directions(const Given& given, std::string_view key) {
+  return given.word(key, {"rc", "r", "c", ""});
+}
 
 // Kinds of storages: quantizers by the records' names.
 
@@ -28,8 +37,7 @@ struct Kind {
   std::string_view name;
   QuantizerPtr (*make)();
 };
-template <bool two_dimensional, bool row_scaled>
-QuantizerPtr nvfp4() {
+template <bool two_dimensional, bool row_scaled> QuantizerPtr nvfp4() {
   auto q = std::make_shared<NVFP4Quantizer>();
   q->with_2d_quantization = two_dimensional;
   q->row_scaled_nvfp4 = row_scaled;
@@ -48,7 +56,9 @@ const Kind kKinds[] = {
 
 bool is_hybrid(std::string_view kind) { return kind.starts_with("H("); }
 string row_kind(std::string_view kind) { return string(kind.substr(2, kind.find('|') - 2)); }
-string col_kind(std::string_view kind) { return string(kind.substr(kind.find('|') + 1, kind.size() - kind.find('|') - 2)); }
+string col_kind(std::string_view kind) {
+  return string(kind.substr(kind.find('|') + 1, kind.size() - kind.find('|') - 2));
+}
 
 QuantizerPtr quantizer_of(std::string_view kind) {
   if (!is_hybrid(kind)) return row_called(kKinds, kind, "a kind of storage")->make();
@@ -60,12 +70,15 @@ std::string_view kind_of(const Given& given, std::string_view key = "kind") {
   const Given kind = given.at(key, "a kind of storage");
   const std::string_view text = kind.text();
   if (!is_hybrid(text)) kind.row(kKinds);
-  else if (text.find('|') == text.npos || !text.ends_with(')') || is_hybrid(row_kind(text)) || is_hybrid(col_kind(text))) kind.refuse("H(rows|columns) of two kinds");
+  else if (text.find('|') == text.npos || !text.ends_with(')') || is_hybrid(row_kind(text)) ||
+           is_hybrid(col_kind(text)))
+    kind.refuse("H(rows|columns) of two kinds");
   else quantizer_of(text);
   return text;
 }
 
-// Counting bytes without zeros, another sequence for another start; a lone float, which tensors share, is the same for all.
+// Counting bytes without zeros, another sequence for another start; a lone float, which tensors share, is the
+// same for all.
 ArrayPtr counted(const Dims& shape, DType dtype, unsigned start) {
   const ArrayPtr out = zeros(shape, dtype);
   const auto bytes = out->bytes();
@@ -103,13 +116,17 @@ ArrayPtr& buffer(Storage& s, std::string_view name) {
   refuse_word(string(s.class_name()) + "'s buffers", name, known);
 }
 
-// A storage of `kind` with the buffers of the directions in `present` ("rc", "r", "c", ""), the light class over bfloat16.
-StoragePtr build(std::string_view kind, const Dims& shape, std::string_view present, bool tn = true, unsigned start = 0) {
+// A storage of `kind` with the buffers of the directions in `present` ("rc", "r", "c", ""), the light class
+// over bfloat16.
+StoragePtr build(std::string_view kind, const Dims& shape, std::string_view present, bool tn = true,
+                 unsigned start = 0) {
   const Usages usages{present.find('r') != string::npos, present.find('c') != string::npos};
   const QuantizerPtr quantizer = quantizer_of(kind);
   if (is_hybrid(kind)) {
-    auto out = std::make_shared<HybridStorage>(usages.rowwise ? build(row_kind(kind), shape, "r", tn, start) : nullptr,
-                                               usages.columnwise ? build(col_kind(kind), shape, "c", tn, start) : nullptr, quantizer, DType::bfloat16);
+    auto out = std::make_shared<HybridStorage>(
+        usages.rowwise ? build(row_kind(kind), shape, "r", tn, start) : nullptr,
+        usages.columnwise ? build(col_kind(kind), shape, "c", tn, start) : nullptr, quantizer,
+        DType::bfloat16);
     out->is_tensor = false;
     return out;
   }
@@ -118,14 +135,16 @@ StoragePtr build(std::string_view kind, const Dims& shape, std::string_view pres
   out->dtype = DType::bfloat16;
   out->is_tensor = false;
   const auto fill = [&](const Dims& of, Usages wanted) {
-    for (const BufferShape& b : allocated(*quantizer, of, wanted, DType::bfloat16, true)) buffer(*out, b.name) = counted(b.shape, b.dtype, start);
+    for (const BufferShape& b : allocated(*quantizer, of, wanted, DType::bfloat16, true))
+      buffer(*out, b.name) = counted(b.shape, b.dtype, start);
   };
   if (kind == "ID") {
     if (usages.rowwise || usages.columnwise) fill(shape, usages);
     return out;
   }
   fill(shape, {usages.rowwise, kind.starts_with("FP4") ? false : usages.columnwise});
-  if (kind.starts_with("FP4") && usages.columnwise) {   // columns are two-dimensional, as the original's C++ allocates them
+  if (kind.starts_with("FP4") &&
+      usages.columnwise) {  // columns are two-dimensional, as the original's C++ allocates them
     const Shape matrix = flattened(shape);
     fill({matrix.rows, matrix.cols}, {false, true});
   }
@@ -135,7 +154,9 @@ StoragePtr build(std::string_view kind, const Dims& shape, std::string_view pres
   }
   return out;
 }
-StoragePtr build(const Given& given) { return build(kind_of(given), shape_of(given), directions(given, "present"), tn_only(given)); }
+StoragePtr build(const Given& given) {
+  return build(kind_of(given), shape_in(given), directions(given, "present"), tn_only(given));
+}
 Float8Storage& fp8_of(const StoragePtr& s, const Given& given) {
   if (auto* fp8 = dynamic_cast<Float8Storage*>(s.get())) return *fp8;
   given.at("kind", "a kind of storage").refuse("CS, which alone has a transpose");
@@ -147,67 +168,50 @@ json::Value with(json::Value object, std::string_view key, json::Value value) {
   object.set(key, std::move(value));
   return object;
 }
-json::Value numbers(const Dims& d) {
-  json::Value out = json::array();
-  for (int64_t n : d) out.push(n);
-  return out;
+json::Value array_json(const ArrayPtr& a) {
+  return a ? json::object({{"shape", shown(a->shape)}, {"dtype", name_of(a->dtype)}}) : json::Value();
 }
-json::Value array_json(const ArrayPtr& a) { return a ? json::object({{"shape", numbers(a->shape)}, {"dtype", name_of(a->dtype)}}) : json::Value(); }
-json::Value shape_json(const ArrayPtr& a) { return a ? numbers(a->shape) : json::Value(); }
 
 json::Value record(const StoragePtr& s) {
   if (!s) return {};
   if (const auto* h = dynamic_cast<const HybridStorage*>(s.get()))
-    return json::object({{"_rowwise_storage", record(h->rowwise_storage)}, {"_columnwise_storage", record(h->columnwise_storage)}});
+    return json::object({{"_rowwise_storage", record(h->rowwise_storage)},
+                         {"_columnwise_storage", record(h->columnwise_storage)}});
   json::Value out = json::object({{"class", s->class_name()}});
   for (const Field& f : s->fields()) out.set(f.name, array_json(*f.slot));
-  if (const auto* fp8 = dynamic_cast<const Float8Storage*>(s.get())) out.set("_transpose_invalid", fp8->transpose_invalid);
+  if (const auto* fp8 = dynamic_cast<const Float8Storage*>(s.get()))
+    out.set("_transpose_invalid", fp8->transpose_invalid);
   return out;
 }
 
-// The words of an error's message that the records look for.
-json::Value mentions(const SemanticError& e) {
-  json::Value out = json::array();
-  for (const char* word : {"rowwise", "columnwise", "row-wise", "column-wise", "transpose", "128"})
-    if (string(e.what()).find(word) != string::npos) out.push(word);
-  return out;
+// An error with the words of its message that the records look for.
+json::Value failed_with_words(const SemanticError& e) {
+  return failed(e, {"rowwise", "columnwise", "row-wise", "column-wise", "transpose", "128"});
 }
-json::Value error_json(const SemanticError& e, bool with_mentions) {
-  json::Value out = json::object({{"error", name_of(e.error_class)}});
-  if (with_mentions) out.set("message_mentions", mentions(e));
-  return out;
+json::Value usages_json(Usages u) {
+  return json::object({{"rowwise", u.rowwise}, {"columnwise", u.columnwise}});
 }
-// {"ok": what `call` returns}, or the error it throws.
-json::Value outcome(const std::function<json::Value()>& call, bool with_mentions = false) {
-  try {
-    return json::object({{"ok", call()}});
-  } catch (const SemanticError& e) {
-    return error_json(e, with_mentions);
-  }
-}
-json::Value usages_json(Usages u) { return json::object({{"rowwise", u.rowwise}, {"columnwise", u.columnwise}}); }
 json::Value shapes_json(const std::vector<ArrayPtr>& arrays) {
-  json::Value out = json::array();
-  for (const ArrayPtr& a : arrays) out.push(shape_json(a));
-  return out;
+  return list_of(arrays, [](const ArrayPtr& a) { return shape_of(a); });
 }
 
 // Groups.
 
 json::Value specs(const Given& given) {
   const QuantizerPtr q = quantizer_of(kind_of(given));
-  const Dims shape = shape_of(given);
+  const Dims shape = shape_in(given);
   if (given.has("helper")) {
     given.word("helper", {"scale and column shapes"});
-    return json::object({{"row_scale", outcome([&] { return numbers(scale_shape(*q, shape, Direction::row)); })},
-                         {"col_scale", outcome([&] { return numbers(scale_shape(*q, shape, Direction::col)); })},
-                         {"col_data", outcome([&] { return numbers(columnwise_shape(*q, shape)); })}});
+    return json::object(
+        {{"row_scale", outcome([&] { return shown(scale_shape(*q, shape, Direction::row)); })},
+         {"col_scale", outcome([&] { return shown(scale_shape(*q, shape, Direction::col)); })},
+         {"col_data", outcome([&] { return shown(columnwise_shape(*q, shape)); })}});
   }
   const Usages usages = given.usages("usages");
   return outcome([&] {
     json::Value out = json::object();
     for (const BufferShape& b : allocated(*q, shape, usages, DType::bfloat16, tn_only(given)))
-      out.set(b.name, json::object({{"shape", numbers(b.shape)}, {"dtype", name_of(b.dtype)}}));
+      out.set(b.name, json::object({{"shape", shown(b.shape)}, {"dtype", name_of(b.dtype)}}));
     return out;
   });
 }
@@ -222,7 +226,7 @@ json::Value usage(const Given& given) {
   try {
     s->update_usage(row, col);
   } catch (const SemanticError& e) {
-    result = error_json(e, !damaged);
+    result = damaged ? failed(e) : failed_with_words(e);
   }
   json::Value out = json::object({{"result", result}, {"after", record(s)}});
   if (!damaged) out.set("get_usages", outcome([&] { return usages_json(s->get_usages()); }));
@@ -231,55 +235,64 @@ json::Value usage(const Given& given) {
 
 json::Value usages(const Given& given) {
   const StoragePtr s = build(given);
-  json::Value out = json::object({{"size", outcome([&] { return numbers(s->size()); })}});
-  if (!is_hybrid(kind_of(given))) return with(std::move(out), "get_usages", outcome([&] { return usages_json(s->get_usages()); }));
+  json::Value out = json::object({{"size", outcome([&] { return shown(s->size()); })}});
+  if (!is_hybrid(kind_of(given)))
+    return with(std::move(out), "get_usages", outcome([&] { return usages_json(s->get_usages()); }));
   out.set("device", outcome([&] { return json::Value(s->device()); }));
   return with(std::move(out), "data_tensors", outcome([&] { return shapes_json(s->get_data_tensors()); }));
 }
 
 json::Value synthesis(const Given& given) {
   const std::string_view kind = kind_of(given);
-  const StoragePtr s = build(kind, shape_of(given), "r", tn_only(given));
+  const StoragePtr s = build(kind, shape_in(given), "r", tn_only(given));
   if (given.has("quantizer")) {
     if (!given.at("quantizer", "").is_null()) given.at("quantizer", "").refuse("null");
     s->quantizer = nullptr;
   }
-  const auto [row, col] = given.has("request") ? given.at("request", "").request() : std::pair<std::optional<bool>, std::optional<bool>>(true, true);
+  const auto [row, col] = given.has("request")
+                              ? given.at("request", "").request()
+                              : std::pair<std::optional<bool>, std::optional<bool>>(true, true);
   try {
     s->update_usage(row, col);
   } catch (const SemanticError& e) {
-    return error_json(e, false);
+    return failed(e);
   }
   json::Value out = json::object({{"after", record(s)}});
-  if (kind == "CS") return with(std::move(out), "size", outcome([&] { return numbers(s->size()); }));
+  if (kind == "CS") return with(std::move(out), "size", outcome([&] { return shown(s->size()); }));
   if (col != true) given.at("request", "").refuse("a request for the columns, which are to be made");
   if (const auto* fp4 = dynamic_cast<const NVFP4Storage*>(s.get())) {
     out.set("col_amax_equals_row_amax", equal_bytes(*fp4->amax_columnwise, *fp4->amax_rowwise));
     return with(std::move(out), "col_amax_is_other_object", fp4->amax_columnwise != fp4->amax_rowwise);
   }
-  if (kind != "BLK2") given.at("kind", "").refuse("a kind whose missing direction is made from the other: CS, BLK2 or FP4_2D");
+  if (kind != "BLK2")
+    given.at("kind", "").refuse("a kind whose missing direction is made from the other: CS, BLK2 or FP4_2D");
   const auto& block = dynamic_cast<const Float8BlockwiseStorage&>(*s);
-  const Shape matrix = flattened(shape_of(given));
+  const Shape matrix = flattened(shape_in(given));
   const int64_t rows = ceil_div(matrix.rows, 128), cols = ceil_div(matrix.cols, 128);
   const auto real = [](const ArrayPtr& a, int64_t r, int64_t c) { return slice(slice(a, 0, 0, r), 1, 0, c); };
   out.set("payload_is_transpose", equal_bytes(*front_to_last(block.columnwise_data), *block.rowwise_data));
-  const ArrayPtr turned_scales = swapped(real(block.columnwise_scale_inv, cols, rows)), scales = real(block.rowwise_scale_inv, rows, cols);
+  const ArrayPtr turned_scales = swapped(real(block.columnwise_scale_inv, cols, rows)),
+                 scales = real(block.rowwise_scale_inv, rows, cols);
   return with(std::move(out), "scale_unpadded_is_transpose", equal_bytes(*turned_scales, *scales));
 }
 
 json::Value hybrid_construct(const Given& given, Subject& subject) {
   const Given parent = given.at("quantizer", "hybrid, the kind of a plain quantizer, or null");
-  const QuantizerPtr q = parent.is_null() ? nullptr : parent.text() == "hybrid" ? quantizer_of("H(MX|FP4)") : parent.text() == "plain" || parent.text() == "not hybrid" ? quantizer_of("MX") : parent.row(kKinds).make();
+  const QuantizerPtr q = parent.is_null()            ? nullptr
+                         : parent.text() == "hybrid" ? quantizer_of("H(MX|FP4)")
+                         : parent.text() == "plain" || parent.text() == "not hybrid"
+                             ? quantizer_of("MX")
+                             : parent.row(kKinds).make();
   try {
     HybridStorage s(nullptr, nullptr, q);
     Session session(subject);
     return json::object({{"stores_copy", s.quantizer != q && s.quantizer->class_name() == q->class_name()},
                          {"nominal_dtype", name_of(s.dtype)},
                          {"get_usages", outcome([&] { return usages_json(s.get_usages()); })},
-                         {"dequantize", outcome([&] { return shape_json(s.dequantize(session)); })},
-                         {"size", outcome([&] { return numbers(s.size()); })}});
+                         {"dequantize", outcome([&] { return shape_of(s.dequantize(session)); })},
+                         {"size", outcome([&] { return shown(s.size()); })}});
   } catch (const SemanticError& e) {
-    return error_json(e, false);
+    return failed(e);
   }
 }
 
@@ -290,16 +303,20 @@ json::Value construct(const Given& given) {
     s.set_four_over_six(given.flag("use_4over6", false), static_cast<int>(given.number("e4m3_max")));
     return json::object({{"stored_e4m3_max", s.e4m3_max}});
   }
-  if (given.has("nominal_dtype_given")) {   // none: the default of the class
-    const StoragePtr s = kind == "ID" ? std::make_shared<IdentityStorage>(counted({4, 8}, DType::bfloat16, 0)) : empty_storage(kind);
+  if (given.has("nominal_dtype_given")) {  // none: the default of the class
+    const StoragePtr s = kind == "ID" ? std::make_shared<IdentityStorage>(counted({4, 8}, DType::bfloat16, 0))
+                                      : empty_storage(kind);
     json::Value out = json::object({{"nominal_dtype", name_of(s->dtype)}});
-    if (const auto* fp8 = dynamic_cast<const Float8Storage*>(s.get())) out.set("_transpose_invalid", fp8->transpose_invalid);
+    if (const auto* fp8 = dynamic_cast<const Float8Storage*>(s.get()))
+      out.set("_transpose_invalid", fp8->transpose_invalid);
     return out;
   }
   const QuantizerPtr q = quantizer_of(kind);
   const StoragePtr s = build(kind, {256, 384}, "rc");
   s->keep(q);
-  return json::object({{"stores_quantizer_copy", s->quantizer != q && s->quantizer->class_name() == q->class_name()}, {"nominal_dtype", name_of(s->dtype)}});
+  return json::object(
+      {{"stores_quantizer_copy", s->quantizer != q && s->quantizer->class_name() == q->class_name()},
+       {"nominal_dtype", name_of(s->dtype)}});
 }
 
 json::Value save(const Given& given) {
@@ -309,7 +326,8 @@ json::Value save(const Given& given) {
   Saved saved = s->prepare_for_saving();
   json::Value order = json::array(), left = json::array();
   for (const ArrayPtr& a : saved) {
-    const auto at = std::find_if(before.begin(), before.end(), [&](const auto& b) { return a && b.second == a; });
+    const auto at =
+        std::find_if(before.begin(), before.end(), [&](const auto& b) { return a && b.second == a; });
     order.push(at == before.end() ? json::Value() : json::Value(at->first));
   }
   bool emptied_itself = true;
@@ -332,36 +350,42 @@ json::Value save(const Given& given) {
 json::Value fsdp(const Given& given) {
   const StoragePtr s = build(given);
   if (given.flag("invalid", false)) fp8_of(s, given).transpose_invalid = true;
-  json::Value out = json::object({{"fields", outcome([&] { return names_as_json(s->fsdp_buffer_fields()); })}});
+  json::Value out =
+      json::object({{"fields", outcome([&] { return names_as_json(s->fsdp_buffer_fields()); })}});
   if (given.flag("storage_level", false)) return out;
-  return with(std::move(out), "extract", outcome(
-                                [&] {
-                                  const Extracted e = s->fsdp_extract_buffers();
-                                  json::Value buffers = json::array(), same = json::array();
-                                  for (const ArrayPtr& a : e.buffers) {
-                                    buffers.push(array_json(a));
-                                    json::Value name;
-                                    for (const Field& f : s->fields())
-                                      if (a && *f.slot == a) name = f.name;
-                                    same.push(name);
-                                  }
-                                  return json::object({{"buffers", buffers}, {"same_object_as", same}, {"meta", e.meta}});
-                                },
-                                true));
+  return with(std::move(out), "extract",
+              outcome(
+                  [&] {
+                    const Extracted e = s->fsdp_extract_buffers();
+                    json::Value buffers = json::array(), same = json::array();
+                    for (const ArrayPtr& a : e.buffers) {
+                      buffers.push(array_json(a));
+                      json::Value name;
+                      for (const Field& f : s->fields())
+                        if (a && *f.slot == a) name = f.name;
+                      same.push(name);
+                    }
+                    return json::object({{"buffers", buffers}, {"same_object_as", same}, {"meta", e.meta}});
+                  },
+                  failed_with_words));
 }
 
 // The elements of a scale buffer that belong to real blocks.
 Shape real_scales(std::string_view kind, std::string_view name, Shape matrix) {
   const bool col = name == "_columnwise_scale_inv";
-  if (kind == "MX") return col ? Shape{ceil_div(matrix.rows, 32), matrix.cols} : Shape{matrix.rows, ceil_div(matrix.cols, 32)};
+  if (kind == "MX")
+    return col ? Shape{ceil_div(matrix.rows, 32), matrix.cols}
+               : Shape{matrix.rows, ceil_div(matrix.cols, 32)};
   const Shape tiles{ceil_div(matrix.rows, 128), ceil_div(matrix.cols, 128)};
   return col ? Shape{tiles.cols, tiles.rows} : tiles;
 }
 bool is_block_scale(std::string_view name) { return name.ends_with("wise_scale_inv"); }
 ArrayPtr corner(const ArrayPtr& a, Shape s) { return slice(slice(a, 0, 0, s.rows), 1, 0, s.cols); }
 
-// Shard `i` of `n` of `whole`, cut along the rows, its padding of scales full of 255. Kinds that no gather supports keep bytes of their own.
-StoragePtr shard(std::string_view kind, const Dims& shape, std::string_view present, Storage& whole, int64_t i, int64_t n) {
+// Shard `i` of `n` of `whole`, cut along the rows, its padding of scales full of 255. Kinds that no gather
+// supports keep bytes of their own.
+StoragePtr shard(std::string_view kind, const Dims& shape, std::string_view present, Storage& whole,
+                 int64_t i, int64_t n) {
   Dims part = shape;
   part[0] /= n;
   const StoragePtr out = build(kind, part, present);
@@ -370,7 +394,9 @@ StoragePtr shard(std::string_view kind, const Dims& shape, std::string_view pres
   for (const Field& f : out->fields()) {
     if (!*f.slot || f.name == "_scale_inv") continue;
     const ArrayPtr& from = buffer(whole, f.name);
-    const bool last = f.name == "_transpose" || (kind == "BLK2" && f.name.starts_with("_columnwise"));   // rows of the tensor run along the last dimension
+    const bool last = f.name == "_transpose" ||
+                      (kind == "BLK2" &&
+                       f.name.starts_with("_columnwise"));  // rows of the tensor run along the last dimension
     if (!is_block_scale(f.name)) {
       const size_t dim = last ? from->shape.size() - 1 : 0;
       *f.slot = contiguous(slice(from, dim, i * part[0], (i + 1) * part[0]));
@@ -388,15 +414,18 @@ StoragePtr shard(std::string_view kind, const Dims& shape, std::string_view pres
 
 bool all_zero(const ArrayPtr& a) {
   const ArrayPtr flat = contiguous(a);
-  return std::all_of(flat->bytes().begin(), flat->bytes().end(), [](std::byte b) { return b == std::byte{0}; });
+  return std::all_of(flat->bytes().begin(), flat->bytes().end(),
+                     [](std::byte b) { return b == std::byte{0}; });
 }
 
 json::Value compared(std::string_view kind, const Field& f, const ArrayPtr& whole, Shape matrix) {
   const ArrayPtr& got = *f.slot;
   const bool same_shape = got->shape == whole->shape, scale = is_block_scale(f.name);
   const Shape real = scale ? real_scales(kind, f.name, matrix) : Shape{};
-  const bool equal = same_shape && (scale ? equal_bytes(*corner(got, real), *corner(whole, real)) : equal_bytes(*got, *whole));
-  json::Value out = json::object({{"shape", shape_json(got)}, {"shape_equal", same_shape}, {"real_part_equal", equal}});
+  const bool equal = same_shape && (scale ? equal_bytes(*corner(got, real), *corner(whole, real))
+                                          : equal_bytes(*got, *whole));
+  json::Value out =
+      json::object({{"shape", shape_of(got)}, {"shape_equal", same_shape}, {"real_part_equal", equal}});
   if (!scale) return out;
   const ArrayPtr rest = clone(got), zero = zeros({real.rows, real.cols}, got->dtype);
   copy_into(*zero, *corner(rest, real));
@@ -406,19 +435,22 @@ json::Value compared(std::string_view kind, const Field& f, const ArrayPtr& whol
 
 json::Value fsdp_roundtrip(const Given& given) {
   const std::string_view kind = kind_of(given), present = directions(given, "present");
-  const Dims shape = shape_of(given);
+  const Dims shape = shape_in(given);
   const int64_t n = given.number("shards", 1, 64);
-  if (shape.empty() || shape[0] % n != 0 || kind.starts_with("H(")) given.at("shards", "an integer").refuse("shards of one kind that divide its rows");
+  if (shape.empty() || shape[0] % n != 0 || kind.starts_with("H("))
+    given.at("shards", "an integer").refuse("shards of one kind that divide its rows");
   const StoragePtr whole = build(kind, shape, present), target = build(kind, shape, present, true, 77);
   return outcome(
       [&] {
         std::vector<Extracted> parts;
-        for (int64_t i = 0; i < n; ++i) parts.push_back(shard(kind, shape, present, *whole, i, n)->fsdp_extract_buffers());
+        for (int64_t i = 0; i < n; ++i)
+          parts.push_back(shard(kind, shape, present, *whole, i, n)->fsdp_extract_buffers());
         std::vector<ArrayPtr> gathered;
         for (size_t b = 0; b < parts[0].buffers.size(); ++b) {
           std::vector<ArrayPtr> alike;
           for (const Extracted& e : parts) {
-            if (!e.buffers[b]) given.at("present", "").refuse("the directions that a shard of this kind sends");
+            if (!e.buffers[b])
+              given.at("present", "").refuse("the directions that a shard of this kind sends");
             alike.push_back(e.buffers[b]);
           }
           gathered.push_back(concatenate(alike));
@@ -426,25 +458,33 @@ json::Value fsdp_roundtrip(const Given& given) {
         target->fsdp_assign_gathered(gathered, parts[0].meta);
         json::Value after = json::object();
         for (const Field& f : target->fields())
-          if (*f.slot && f.name != "_scale_inv") after.set(f.name, compared(kind, f, buffer(*whole, f.name), flattened(shape)));
+          if (*f.slot && f.name != "_scale_inv")
+            after.set(f.name, compared(kind, f, buffer(*whole, f.name), flattened(shape)));
         json::Value out = json::object({{"gathered", shapes_json(gathered)}, {"after", after}});
-        if (const auto* fp8 = dynamic_cast<const Float8Storage*>(target.get())) out.set("_transpose_invalid", fp8->transpose_invalid);
+        if (const auto* fp8 = dynamic_cast<const Float8Storage*>(target.get()))
+          out.set("_transpose_invalid", fp8->transpose_invalid);
         return out;
       },
-      true);
+      failed_with_words);
 }
 
 json::Value fsdp_assign(const Given& given) {
   const std::string_view kind = kind_of(given);
-  const StoragePtr s = build(kind, kind == "CS" ? Dims{4, 6} : kind.starts_with("BLK") ? Dims{256, 160} : Dims{32, 32}, "rc");
+  const StoragePtr s = build(kind,
+                             kind == "CS"              ? Dims{4, 6}
+                             : kind.starts_with("BLK") ? Dims{256, 160}
+                                                       : Dims{32, 32},
+                             "rc");
   return outcome([&] {
     std::vector<ArrayPtr> gathered;
     json::Value meta = json::object();
     if (given.has("gathered")) {
       meta = given.at("meta", "an object").value();
       for (const Given& a : given.items("gathered", "an array of buffers, {shape, dtype}, or null"))
-        gathered.push_back(a.is_null() ? nullptr : counted(a.at("shape", "an array of integers").dims(), a.at("dtype", "a dtype").dtype(), 9));
-    } else {   // what the class itself would send
+        gathered.push_back(a.is_null() ? nullptr
+                                       : counted(a.at("shape", "an array of integers").dims(),
+                                                 a.at("dtype", "a dtype").dtype(), 9));
+    } else {  // what the class itself would send
       const Extracted own = s->fsdp_extract_buffers();
       gathered = own.buffers, meta = own.meta;
     }
@@ -468,15 +508,18 @@ json::Value clear(const Given& given) {
   for (const Field& f : s->fields())
     if (*f.slot) left.set(f.name, (*f.slot)->count());
   json::Value out = json::object({{"elements_left", left}});
-  if (const auto* fp8 = dynamic_cast<const Float8Storage*>(s.get())) out.set("_transpose_invalid", fp8->transpose_invalid);
+  if (const auto* fp8 = dynamic_cast<const Float8Storage*>(s.get()))
+    out.set("_transpose_invalid", fp8->transpose_invalid);
   return with(std::move(out), "second_clear", outcome([&] { return s->clear(), json::Value(); }));
 }
 
 json::Value copy_from_storage(const Given& given) {
   const bool detailed = given.has("dst_present");
   const Dims shape = {256, 384};
-  const StoragePtr to = build(kind_of(given, "dst"), shape, detailed ? directions(given, "dst_present") : "rc");
-  const StoragePtr from = build(kind_of(given, "src"), shape, detailed ? directions(given, "src_present") : "rc", true, 100);
+  const StoragePtr to =
+      build(kind_of(given, "dst"), shape, detailed ? directions(given, "dst_present") : "rc");
+  const StoragePtr from =
+      build(kind_of(given, "src"), shape, detailed ? directions(given, "src_present") : "rc", true, 100);
   return outcome([&] {
     std::vector<std::pair<Field, ArrayPtr>> before;
     for (const Field& f : to->fields())
@@ -484,15 +527,16 @@ json::Value copy_from_storage(const Given& given) {
     to->copy_from_storage(*from);
     if (!detailed) return json::Value();
     json::Value out = json::object();
-    for (const auto& [f, was] : before) out.set(f.name, equal_bytes(**f.slot, *was) ? "unchanged" : "changed");
+    for (const auto& [f, was] : before)
+      out.set(f.name, equal_bytes(**f.slot, *was) ? "unchanged" : "changed");
     return out;
   });
 }
 
 json::Value sizes(const Given& given) {
   const StoragePtr s = build(given);
-  if (shape_of(given).empty()) given.at("shape", "").refuse("a shape with a first and a last dimension");
-  return json::object({{"size", outcome([&] { return numbers(s->size()); })},
+  if (shape_in(given).empty()) given.at("shape", "").refuse("a shape with a first and a last dimension");
+  return json::object({{"size", outcome([&] { return shown(s->size()); })},
                        {"last", outcome([&] { return json::Value(s->size().back()); })},
                        {"first", outcome([&] { return json::Value(s->size().front()); })},
                        {"data_tensors", outcome([&] { return shapes_json(s->get_data_tensors()); })}});
@@ -502,13 +546,14 @@ json::Value data_tensors(const Given& given) {
   if (!given.has("rowwise")) {
     const StoragePtr s = build(kind_of(given), {4, 8}, "rc");
     return json::object({{"both", shapes_json(s->get_data_tensors())},
-                         {"col", shape_json(s->get_data_tensors(false, true).at(0))},
+                         {"col", shape_of(s->get_data_tensors(false, true).at(0))},
                          {"none", outcome([&] { return shapes_json(s->get_data_tensors(false, false)); })}});
   }
-  const StoragePtr s = build(kind_of(given), shape_of(given), "rc");
+  const StoragePtr s = build(kind_of(given), shape_in(given), "rc");
   return outcome([&] {
-    const std::vector<ArrayPtr> got = s->get_data_tensors(given.flag("rowwise", false), given.flag("columnwise", false));
-    return got.size() == 1 ? shape_json(got[0]) : shapes_json(got);
+    const std::vector<ArrayPtr> got =
+        s->get_data_tensors(given.flag("rowwise", false), given.flag("columnwise", false));
+    return got.size() == 1 ? shape_of(got[0]) : shapes_json(got);
   });
 }
 

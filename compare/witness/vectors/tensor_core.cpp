@@ -22,9 +22,9 @@ constexpr int64_t kRowsOfAGemm = 50;
 struct Core {
   Dtype dtype;
   Encoding element;
-  int bits;                            // of a significand, the hidden one included
-  int64_t length;                      // of a step
-  int cut;                             // low bits of binary32 that the result of a step has not
+  int bits;        // of a significand, the hidden one included
+  int64_t length;  // of a step
+  int cut;         // low bits of binary32 that the result of a step has not
   std::vector<std::string_view> sums;
   std::string_view format;
 };
@@ -53,10 +53,13 @@ std::optional<uint32_t> code_of(Encoding e, double v) {
   const uint32_t sign = std::signbit(v) ? 1u << (i.bits - 1) : 0;
   const double magnitude = std::fabs(v);
   for (int exponent = 1; exponent < 1 << i.exponent_bits; ++exponent) {
-    const double n = std::ldexp(magnitude, i.mantissa_bits + i.bias - exponent);   // in units of this binade's last place
+    const double n =
+        std::ldexp(magnitude, i.mantissa_bits + i.bias - exponent);  // in units of this binade's last place
     if (n >= std::ldexp(2.0, i.mantissa_bits)) continue;
     if (n != std::trunc(n)) return std::nullopt;
-    const uint32_t code = static_cast<uint32_t>(n) + (static_cast<uint32_t>(exponent - 1) << i.mantissa_bits);   // a subnormal lacks the hidden bit
+    const uint32_t code =
+        static_cast<uint32_t>(n) +
+        (static_cast<uint32_t>(exponent - 1) << i.mantissa_bits);  // a subnormal lacks the hidden bit
     if (code > i.max_finite) return std::nullopt;
     return sign | code;
   }
@@ -74,9 +77,11 @@ std::optional<Pieces> pieces_of(const Core& core, uint32_t c) {
   while (rest != 0) {
     int exponent;
     std::frexp(rest, &exponent);
-    const int last = exponent - core.bits, half = last / 2;                  // weight of the piece's last bit; half of it to each factor
+    const int last = exponent - core.bits,
+              half = last / 2;  // weight of the piece's last bit; half of it to each factor
     const double piece = std::ldexp(std::trunc(std::ldexp(rest, -last)), last);
-    const auto a = code_of(core.element, std::ldexp(piece, -half)), b = code_of(core.element, std::ldexp(1.0, half));
+    const auto a = code_of(core.element, std::ldexp(piece, -half)),
+               b = code_of(core.element, std::ldexp(1.0, half));
     if (!a || !b) return std::nullopt;
     out.a.push_back(*a);
     out.b.push_back(*b);
@@ -89,42 +94,56 @@ std::optional<Pieces> pieces_of(const Core& core, uint32_t c) {
 }  // namespace
 
 Result<std::vector<VectorCheck>> tensor_core_checks(const safetensors::File& file) {
-  const safetensors::Tensor *a = file.find("a"), *b = file.find("b"), *c = file.find("c"), *d = file.find("d");
+  const safetensors::Tensor *a = file.find("a"), *b = file.find("b"), *c = file.find("c"),
+                            *d = file.find("d");
   if (!a || !b || !c || !d) return wrong("a recording of a tensor core has tensors a, b, c and d");
   const Core *of_a = core_of(a->dtype), *of_b = core_of(b->dtype);
-  if (!of_a || !of_b || of_a->sums != of_b->sums) return wrong(fmt::format("no tensor core multiplies {} and {}", safetensors::name(a->dtype), safetensors::name(b->dtype)));
+  if (!of_a || !of_b || of_a->sums != of_b->sums)
+    return wrong(fmt::format("no tensor core multiplies {} and {}", safetensors::name(a->dtype),
+                             safetensors::name(b->dtype)));
   const int64_t rows = d->count();
-  if (a->shape.size() != 2 || a->shape != b->shape || a->shape[0] != rows || c->count() != rows || c->dtype != Dtype::F32 || d->dtype != Dtype::F32)
+  if (a->shape.size() != 2 || a->shape != b->shape || a->shape[0] != rows || c->count() != rows ||
+      c->dtype != Dtype::F32 || d->dtype != Dtype::F32)
     return wrong("a and b are [rows, k], c and d [rows] of F32");
   const int64_t k = a->shape[1];
-  if (k > of_a->length) return wrong(fmt::format("a step takes at most {} products, found {}", of_a->length, k));
+  if (k > of_a->length)
+    return wrong(fmt::format("a step takes at most {} products, found {}", of_a->length, k));
 
   bool from_zero = true;
-  for (int64_t r = 0; r < rows; ++r) from_zero &= assay::value_of(Encoding::f32, code_at(Encoding::f32, c->bytes, r)) == 0;
-  const int64_t before = from_zero ? 0 : of_a->length;                       // products of the step that makes c
+  for (int64_t r = 0; r < rows; ++r)
+    from_zero &= assay::value_of(Encoding::f32, code_at(Encoding::f32, c->bytes, r)) == 0;
+  const int64_t before = from_zero ? 0 : of_a->length;  // products of the step that makes c
   std::vector<VectorCheck> out;
   for (int64_t first = 0; first < rows; first += kRowsOfAGemm) {
     const int64_t n = std::min(kRowsOfAGemm, rows - first);
     for (const std::string_view sum : of_a->sums) {
       const auto keys = [&](std::string_view side, const Core& core) {
-        return core.format == "identity" ? fmt::format(" {}.source={}", side, info(core.element).name) : fmt::format(" {}.element={}", side, info(core.element).name);
+        return core.format == "identity" ? fmt::format(" {}.source={}", side, info(core.element).name)
+                                         : fmt::format(" {}.element={}", side, info(core.element).name);
       };
-      const auto problem = parse_line(fmt::format("gemm a={} b={} {}x{}x{} sum={} out=f32{}{}", of_a->format, of_b->format, n, n, before + k, sum, keys("a", *of_a), keys("b", *of_b)));
+      const auto problem =
+          parse_line(fmt::format("gemm a={} b={} {}x{}x{} sum={} out=f32{}{}", of_a->format, of_b->format, n,
+                                 n, before + k, sum, keys("a", *of_a), keys("b", *of_b)));
       if (!problem) return problem.error();
       VectorCheck check;
       check.tensor = fmt::format("d[{}..{}]", first, first + n - 1);
       check.problem = *problem;
-      check.plane.assign(1, 'd');   // assigned as a literal it meets a false -Wrestrict of g++ 12
+      check.plane.assign(1, 'd');  // assigned as a literal it meets a false -Wrestrict of g++ 12
       for (const Plane& plane : input_planes(*problem)) {
-        if (!plane.name.ends_with(".data")) continue;                        // a scale of 1 is the line's
+        if (!plane.name.ends_with(".data")) continue;  // a scale of 1 is the line's
         const safetensors::Tensor& from = plane.name == "a.data" ? *a : *b;
         PlaneData data{plane, std::vector<std::byte>(plane.bytes())};
         for (int64_t r = 0; r < n; ++r) {
           const auto pieces = pieces_of(*of_a, code_at(Encoding::f32, c->bytes, first + r));
-          if (!pieces || (before == 0 && !pieces->a.empty())) return wrong(fmt::format("c[{}] is no sum of products of {}", first + r, info(of_a->element).name));
+          if (!pieces || (before == 0 && !pieces->a.empty()))
+            return wrong(
+                fmt::format("c[{}] is no sum of products of {}", first + r, info(of_a->element).name));
           const std::vector<uint32_t>& factors = plane.name == "a.data" ? pieces->a : pieces->b;
-          for (size_t i = 0; i < factors.size(); ++i) set_code(plane, data.bytes, r * (before + k) + static_cast<int64_t>(i), factors[i]);
-          for (int64_t i = 0; i < k; ++i) set_code(plane, data.bytes, r * (before + k) + before + i, code_at(plane.encoding, from.bytes, (first + r) * k + i));
+          for (size_t i = 0; i < factors.size(); ++i)
+            set_code(plane, data.bytes, r * (before + k) + static_cast<int64_t>(i), factors[i]);
+          for (int64_t i = 0; i < k; ++i)
+            set_code(plane, data.bytes, r * (before + k) + before + i,
+                     code_at(plane.encoding, from.bytes, (first + r) * k + i));
         }
         check.inputs.push_back(std::move(data));
       }

@@ -12,11 +12,11 @@ constexpr bool writes(Kind k) { return k == Kind::write || k == Kind::atomic_wri
 constexpr bool atomic(Kind k) { return k == Kind::atomic_read || k == Kind::atomic_write; }
 
 struct Access {
-  uint32_t block;    // its number among all blocks that this process ever ran; 0: no access
-  uint32_t clock;    // of the thread when it made the access
-  uint32_t place;    // in the program: an offset for source_lines()
-  uint16_t thread;   // within the block
-  uint8_t bytes;     // kManyBytes: that many or more
+  uint32_t block;   // its number among all blocks that this process ever ran; 0: no access
+  uint32_t clock;   // of the thread when it made the access
+  uint32_t place;   // in the program: an offset for source_lines()
+  uint16_t thread;  // within the block
+  uint8_t bytes;    // kManyBytes: that many or more
   Kind kind;
 };
 inline constexpr uint8_t kManyBytes = 255;

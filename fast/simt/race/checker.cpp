@@ -12,9 +12,11 @@ namespace assay::simt::race {
 
 namespace {
 
-// Cells take 40 times the memory of their bytes. Cells of earlier grids are kept for the next up to the smaller limit.
+// Cells take 40 times the memory of their bytes. Cells of earlier grids are kept for the next up to the
+// smaller limit.
 constexpr size_t kPageOfCells = Shadow::kPage * sizeof(Cell);
-constexpr size_t kKeptPages = (size_t{256} << 20) / kPageOfCells, kMostPages = (size_t{2} << 30) / kPageOfCells;
+constexpr size_t kKeptPages = (size_t{256} << 20) / kPageOfCells,
+                 kMostPages = (size_t{2} << 30) / kPageOfCells;
 
 // Accesses of one kind that matter to a byte: two, or one of each lane of a warp.
 constexpr size_t kMostHeld = 4 * 32 + 2;
@@ -28,7 +30,7 @@ unsigned warp_of(const Access& a) { return a.thread / 32u; }
 
 constinit Checker* watching = nullptr;
 
-// --- order -----------------------------------------------------------------------------------------------------------------
+// --- order ---------------------------------------------------------------------------------------
 
 void Clocks::begin_block() { barrier(); }
 
@@ -52,7 +54,7 @@ bool Checker::ordered(const Access& earlier, const Access& now) const {
   return earlier.block == now.block && clocks_.after(now.thread, earlier.thread, earlier.clock);
 }
 
-// --- grids and blocks ------------------------------------------------------------------------------------------------------
+// --- grids and blocks ----------------------------------------------------------------------------
 
 void Checker::begin_grid(const Grid& grid) {
   const uint64_t blocks = uint64_t{grid.blocks.x} * grid.blocks.y * grid.blocks.z;
@@ -80,7 +82,7 @@ void Checker::begin_block(const std::byte* arena, size_t bytes) {
 }
 
 void Checker::end_block() {
-  std::set<std::tuple<uint16_t, uint32_t, uint32_t>> seen;   // once for all bytes
+  std::set<std::tuple<uint16_t, uint32_t, uint32_t>> seen;  // once for all bytes
   for (const auto& [p, reads] : unwritten_)
     for (const Access& a : reads)
       if (seen.emplace(a.thread, a.clock, a.place).second) {
@@ -101,14 +103,18 @@ bool Checker::in_array(const std::byte* p) const {
   return false;
 }
 
-// --- accesses --------------------------------------------------------------------------------------------------------------
+// --- accesses ------------------------------------------------------------------------------------
 
 void Checker::access(const std::byte* p, size_t bytes, Kind kind, bool reads, const void* return_address) {
   const bool shared = shared_.holds(p);
   if ((!shared && !global_.holds(p)) || bytes == 0 || unwatched) return;
   ++accesses_;
-  const Access now{block_, clocks_.of(current->linear), place_of(return_address), static_cast<uint16_t>(current->linear),
-                   static_cast<uint8_t>(std::min<size_t>(bytes, kManyBytes)), kind};
+  const Access now{block_,
+                   clocks_.of(current->linear),
+                   place_of(return_address),
+                   static_cast<uint16_t>(current->linear),
+                   static_cast<uint8_t>(std::min<size_t>(bytes, kManyBytes)),
+                   kind};
   if (shared && !(in_array(p) && in_array(p + bytes - 1))) return found(What::outside, p, now, {});
   Shadow& shadow = shared ? shared_ : global_;
   const std::byte* const end = p + bytes;
@@ -119,17 +125,21 @@ void Checker::access(const std::byte* p, size_t bytes, Kind kind, bool reads, co
       return;
     }
     const size_t left_in_page = Shadow::kPage - reinterpret_cast<uintptr_t>(p) % Shadow::kPage;
-    for (const std::byte* const stop = p + std::min(left_in_page, static_cast<size_t>(end - p)); p < stop; ++p, ++cell)
+    for (const std::byte* const stop = p + std::min(left_in_page, static_cast<size_t>(end - p)); p < stop;
+         ++p, ++cell)
       touch(*cell, p, now, shared, reads);
   }
 }
 
-// Whether every later access that conflicts with `earlier` conflicts with `now` too, so that `earlier` may be forgotten when `now`
-// comes after it.
-bool covers(Kind now, Kind earlier) { return now == Kind::write || now == earlier || earlier == Kind::atomic_read; }
+// Whether every later access that conflicts with `earlier` conflicts with `now` too, so that `earlier` may be
+// forgotten when `now` comes after it.
+bool covers(Kind now, Kind earlier) {
+  return now == Kind::write || now == earlier || earlier == Kind::atomic_read;
+}
 
 void Checker::touch(Cell& cell, const std::byte* p, const Access& now, bool shared, bool reads) {
-  // The accesses to keep. Those of earlier grids and of earlier blocks' shared memory are ordered before everything.
+  // The accesses to keep. Those of earlier grids and of earlier blocks' shared memory are ordered before
+  // everything.
   Access kept[kMostHeld];
   size_t count = 0;
   bool written = false;
@@ -149,10 +159,12 @@ void Checker::touch(Cell& cell, const std::byte* p, const Access& now, bool shar
   if (shared && reads && !written) unwritten_[p].push_back(now);
   if (shared && writes(now.kind) && !unwritten_.empty())
     if (const auto read_before = unwritten_.find(p); read_before != unwritten_.end())
-      std::erase_if(read_before->second, [&](const Access& e) { return conflict(e, now) && !ordered(e, now); });
+      std::erase_if(read_before->second,
+                    [&](const Access& e) { return conflict(e, now) && !ordered(e, now); });
 
-  // What is left of the same kind is unordered with `now`. A later access may be ordered after some of one warp's lanes only, so
-  // that all count; but after no two warps of a block without its barrier, and after no two blocks at all: then two suffice.
+  // What is left of the same kind is unordered with `now`. A later access may be ordered after some of one
+  // warp's lanes only, so that all count; but after no two warps of a block without its barrier, and after no
+  // two blocks at all: then two suffice.
   const auto same_kind = [&](const Access& e) { return e.kind == now.kind; };
   const auto keep_two = [&](const Access& other) {
     const Access partner = other;
@@ -162,13 +174,15 @@ void Checker::touch(Cell& cell, const std::byte* p, const Access& now, bool shar
   };
   const Access* const end = kept + count;
   const Access* const first = std::find_if(kept, kept + count, same_kind);
-  const Access* const other_block = std::find_if(first, end, [&](const Access& e) { return same_kind(e) && e.block != now.block; });
+  const Access* const other_block =
+      std::find_if(first, end, [&](const Access& e) { return same_kind(e) && e.block != now.block; });
   if (first == end) {
     kept[count++] = now;
   } else if (other_block != end) {
     keep_two(*other_block);
   } else {
-    const Access* const other_warp = std::find_if(first, end, [&](const Access& e) { return same_kind(e) && warp_of(e) != warp_of(now); });
+    const Access* const other_warp =
+        std::find_if(first, end, [&](const Access& e) { return same_kind(e) && warp_of(e) != warp_of(now); });
     if (other_warp != end) keep_two(*other_warp);
     else kept[count++] = now;
   }
@@ -183,9 +197,11 @@ void Checker::touch(Cell& cell, const std::byte* p, const Access& now, bool shar
   }
 }
 
-// --- findings --------------------------------------------------------------------------------------------------------------
+// --- findings ------------------------------------------------------------------------------------
 
-int Checker::distance(const Access& a, const Access& b) { return a.block != b.block ? 2 : warp_of(a) != warp_of(b) ? 1 : 0; }
+int Checker::distance(const Access& a, const Access& b) {
+  return a.block != b.block ? 2 : warp_of(a) != warp_of(b) ? 1 : 0;
+}
 
 void Checker::found(What what, const std::byte* p, const Access& now, const Access& earlier) {
   Finding& f = findings_[{what, std::min(now.place, earlier.place), std::max(now.place, earlier.place)}];
@@ -196,7 +212,7 @@ void Checker::found(What what, const std::byte* p, const Access& now, const Acce
     f.memory = describe_worker_address(p);
     if (f.memory.empty()) f.memory = describe_device_address(p);
   }
-  if (f.last_access == accesses_) return;   // another byte of the same
+  if (f.last_access == accesses_) return;  // another byte of the same
   f.last_access = accesses_;
   ++f.count;
 }
@@ -206,9 +222,9 @@ std::string Checker::describe(const Grid& grid, const Access& a, const std::stri
   const Index3 extent = grid.threads;
   const Index3 thread{a.thread % extent.x, a.thread / extent.x % extent.y, a.thread / (extent.x * extent.y)};
   const char* const unit = a.bytes == 1 ? " byte" : a.bytes == kManyBytes ? " or more bytes" : " bytes";
-  return "\n    " + std::string(kNames[static_cast<size_t>(a.kind)]) + " of " + std::to_string(a.bytes) + unit + " by block " +
-         to_text(blocks_[a.block - first_block_]) + " thread " + to_text(thread) + " (warp " + std::to_string(warp_of(a)) + " lane " +
-         std::to_string(a.thread % 32) + ") at " + line;
+  return "\n    " + std::string(kNames[static_cast<size_t>(a.kind)]) + " of " + std::to_string(a.bytes) +
+         unit + " by block " + to_text(blocks_[a.block - first_block_]) + " thread " + to_text(thread) +
+         " (warp " + std::to_string(warp_of(a)) + " lane " + std::to_string(a.thread % 32) + ") at " + line;
 }
 
 std::string Checker::findings(const Grid& grid) const {
@@ -218,14 +234,16 @@ std::string Checker::findings(const Grid& grid) const {
   const std::vector<uint32_t> unique(places.begin(), places.end());
   const std::map<uint32_t, std::string> lines = source_lines(unique);
 
-  // One source line may be many places. Writes are named first, so that the text does not depend on who came first.
+  // One source line may be many places. Writes are named first, so that the text does not depend on who came
+  // first.
   std::map<std::tuple<What, std::string, std::string>, Finding> merged;
   for (const auto& [key, f] : findings_) {
     const What what = std::get<0>(key);
     Finding g = f;
     auto rank = [&](const Access& a) { return std::tuple(!writes(a.kind), lines.at(a.place)); };
     if (what == What::race && rank(g.other) < rank(g.one)) std::swap(g.one, g.other);
-    const auto [place, is_new] = merged.try_emplace({what, lines.at(g.one.place), what == What::race ? lines.at(g.other.place) : ""}, g);
+    const auto [place, is_new] = merged.try_emplace(
+        {what, lines.at(g.one.place), what == What::race ? lines.at(g.other.place) : ""}, g);
     if (is_new) continue;
     Finding& m = place->second;
     g.count += m.count;
@@ -233,8 +251,10 @@ std::string Checker::findings(const Grid& grid) const {
     else m = g;
   }
 
-  constexpr const char* kWhat[] = {"data race", "uninitialised shared read", "access outside every shared array"};
-  constexpr const char* kPlural[] = {"data races", "uninitialised shared reads", "accesses outside every shared array"};
+  constexpr const char* kWhat[] = {"data race", "uninitialised shared read",
+                                   "access outside every shared array"};
+  constexpr const char* kPlural[] = {"data races", "uninitialised shared reads",
+                                     "accesses outside every shared array"};
   size_t counts[3] = {};
   for (const auto& [key, f] : merged) ++counts[static_cast<size_t>(std::get<0>(key))];
   std::string text = std::string("kernel '") + grid.name + "':";
@@ -252,10 +272,12 @@ std::string Checker::findings(const Grid& grid) const {
       break;
     }
     const auto& [what, line, other_line] = key;
-    text += std::string("\n  ") + kWhat[static_cast<size_t>(what)] + ": " + f.memory + describe(grid, f.one, line);
+    text += std::string("\n  ") + kWhat[static_cast<size_t>(what)] + ": " + f.memory +
+            describe(grid, f.one, line);
     if (what == What::race) {
       text += describe(grid, f.other, other_line) + "\n    ";
-      constexpr const char* kMissing[] = {"no __syncwarp or barrier between these lanes", "no barrier of the block between them",
+      constexpr const char* kMissing[] = {"no __syncwarp or barrier between these lanes",
+                                          "no barrier of the block between them",
                                           "blocks of one grid are not ordered"};
       text += kMissing[distance(f.one, f.other)];
       if (atomic(f.one.kind) != atomic(f.other.kind)) text += ", and only one is atomic";
@@ -266,12 +288,13 @@ std::string Checker::findings(const Grid& grid) const {
   }
   if (spent_)
     text += std::string(merged.empty() ? " " : "\n  ") + "device memory beyond the first " +
-            std::to_string(kMostPages * Shadow::kPage >> 20) + " MB that the grid touches is not checked: take a smaller shape";
+            std::to_string(kMostPages * Shadow::kPage >> 20) +
+            " MB that the grid touches is not checked: take a smaller shape";
   return text;
 }
 
 Watch::Watch(const Grid& grid) : grid_(grid), one_grid_(grid_mutex) {
-  if (!watching) watching = new Checker;   // never destroyed
+  if (!watching) watching = new Checker;  // never destroyed
   watching->begin_grid(grid);
 }
 Watch::~Watch() = default;

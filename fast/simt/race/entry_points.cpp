@@ -1,5 +1,5 @@
-// What the compiler calls for every access of a unit compiled with -fsanitize=thread, g++ 12 and clang 14 alike; libtsan is not linked.
-// This unit itself must not be compiled so.
+// What the compiler calls for every access of a unit compiled with -fsanitize=thread, g++ 12 and clang 14
+// alike; libtsan is not linked. This unit itself must not be compiled so.
 #include <cstddef>
 #include <cstdint>
 
@@ -12,7 +12,8 @@ namespace {
 // The units' host code comes here too, outside any kernel.
 inline void access(const volatile void* p, size_t bytes, Kind kind, bool reads, const void* return_address) {
   if (assay::simt::current)
-    assay::simt::race::watching->access(static_cast<const std::byte*>(const_cast<const void*>(p)), bytes, kind, reads, return_address);
+    assay::simt::race::watching->access(static_cast<const std::byte*>(const_cast<const void*>(p)), bytes,
+                                        kind, reads, return_address);
 }
 
 }  // namespace
@@ -51,8 +52,8 @@ ACCESSES(16)
 void __tsan_read_range(void* p, size_t bytes) { READ(p, bytes); }
 void __tsan_write_range(void* p, size_t bytes) { WRITE(p, bytes); }
 
-// Copies of whole objects. Linked with --wrap for these three (cmake/race.cmake), because g++ leaves calls of them alone and clang 14
-// makes new ones; later clangs call the __tsan_ forms.
+// Copies of whole objects. Linked with --wrap for these three (cmake/race.cmake), because g++ leaves calls of
+// them alone and clang 14 makes new ones; later clangs call the __tsan_ forms.
 void* __real_memcpy(void*, const void*, size_t);
 void* __real_memmove(void*, const void*, size_t);
 void* __real_memset(void*, int, size_t);

@@ -1,5 +1,5 @@
-// What the executor tells the race checker. Without the preset `race` nothing of it is compiled: every call here is empty.
-// docs/host-executor.md says what is found and how to read it; fast/simt/race/checker.h how.
+// What the executor tells the race checker. Without the preset `race` nothing of it is compiled: every call
+// here is empty. docs/host-executor.md says what is found and how to read it; fast/simt/race/checker.h how.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +24,8 @@ inline constexpr bool kOn = SIMT_RACE != 0;
 
 #if SIMT_RACE
 
-// Watches one grid. Grids are watched one after the other, and their blocks run one after the other on one OS thread, so that a
-// report depends on the order alone.
+// Watches one grid. Grids are watched one after the other, and their blocks run one after the other on one OS
+// thread, so that a report depends on the order alone.
 class Watch {
  public:
   explicit Watch(const Grid&);

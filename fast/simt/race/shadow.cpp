@@ -39,7 +39,8 @@ Cell* Shadow::make(size_t page, size_t limit) {
 
 void Shadow::clear(const std::byte* p, size_t bytes) {
   for (const std::byte* end = p + bytes; p < end;) {
-    const size_t offset = static_cast<size_t>(p - begin_) % kPage, here = std::min(kPage - offset, static_cast<size_t>(end - p));
+    const size_t offset = static_cast<size_t>(p - begin_) % kPage,
+                 here = std::min(kPage - offset, static_cast<size_t>(end - p));
     if (Cell* cells = pages_[static_cast<size_t>(p - begin_) / kPage])
       for (size_t i = 0; i < here; ++i) drop(cells[offset + i]);
     p += here;

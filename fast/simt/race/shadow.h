@@ -11,12 +11,13 @@ namespace assay::simt::race {
 
 class Shadow {
  public:
-  static constexpr size_t kPage = 4096;   // bytes of memory whose cells are made together
+  static constexpr size_t kPage = 4096;  // bytes of memory whose cells are made together
 
   // Ranges that begin at a page. Forgets everything when the range is another than before.
   void cover(const std::byte* begin, size_t bytes);
   bool holds(const std::byte* p) const { return static_cast<size_t>(p - begin_) < bytes_; }
-  // The cell of `p`, whose neighbours lie beside it up to the end of the page. Null when `limit` pages exist and this were one more.
+  // The cell of `p`, whose neighbours lie beside it up to the end of the page. Null when `limit` pages exist
+  // and this were one more.
   Cell* cell(const std::byte* p, size_t limit) {
     const size_t page = static_cast<size_t>(p - begin_) / kPage;
     Cell* cells = pages_[page];
@@ -34,7 +35,7 @@ class Shadow {
 
   const std::byte* begin_ = nullptr;
   size_t bytes_ = 0;
-  Cell** pages_ = nullptr;       // one pointer a page; untouched parts of the table take no memory
+  Cell** pages_ = nullptr;  // one pointer a page; untouched parts of the table take no memory
   std::vector<size_t> made_;
 };
 

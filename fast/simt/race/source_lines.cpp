@@ -12,7 +12,7 @@
 
 #include "fast/simt/report.h"
 
-extern "C" const char __executable_start;   // of the linker: the program's first byte
+extern "C" const char __executable_start;  // of the linker: the program's first byte
 
 namespace assay::simt::race {
 
@@ -21,7 +21,7 @@ namespace {
 // What the loader added to the addresses in the program's file.
 uintptr_t load_bias() {
   uintptr_t bias = 0;
-  const auto first = [](dl_phdr_info* program, size_t, void* out) {   // comes before its libraries
+  const auto first = [](dl_phdr_info* program, size_t, void* out) {  // comes before its libraries
     *static_cast<uintptr_t*>(out) = program->dlpi_addr;
     return 1;
   };
@@ -52,7 +52,8 @@ std::string short_line(std::string_view line) {
   const size_t colon = line.rfind(':');
   if (colon == std::string_view::npos || line.starts_with("??")) return {};
   const int number = std::atoi(line.data() + colon + 1);
-  const std::string path = std::filesystem::path(line.substr(0, colon)).lexically_normal();   // "build/race/../../fast/..." as ccache has it compiled
+  const std::string path = std::filesystem::path(line.substr(0, colon))
+                               .lexically_normal();  // "build/race/../../fast/..." as ccache has it compiled
   return number ? to_text(Site{path.c_str(), number}) : std::string{};
 }
 
@@ -60,9 +61,12 @@ std::string short_line(std::string_view line) {
 std::string joined(const std::vector<std::string>& frames) {
   std::vector<std::string> shown;
   for (const std::string& f : frames)
-    if (!f.empty() && !f.starts_with("/") && !f.starts_with("fast/simt/") && (shown.empty() || shown.back() != f)) shown.push_back(f);
+    if (!f.empty() && !f.starts_with("/") && !f.starts_with("fast/simt/") &&
+        (shown.empty() || shown.back() != f))
+      shown.push_back(f);
   if (shown.empty()) {
-    const auto known = std::find_if(frames.begin(), frames.end(), [](const std::string& f) { return !f.empty(); });
+    const auto known =
+        std::find_if(frames.begin(), frames.end(), [](const std::string& f) { return !f.empty(); });
     return known == frames.end() ? std::string{} : *known;
   }
   std::string text = shown[0];
@@ -73,24 +77,28 @@ std::string joined(const std::vector<std::string>& frames) {
 }  // namespace
 
 uint32_t place_of(const void* return_address) {
-  const uintptr_t offset = reinterpret_cast<uintptr_t>(return_address) - reinterpret_cast<uintptr_t>(&__executable_start);
+  const uintptr_t offset =
+      reinterpret_cast<uintptr_t>(return_address) - reinterpret_cast<uintptr_t>(&__executable_start);
   return offset <= UINT32_MAX ? static_cast<uint32_t>(offset) : 0;
 }
 
 std::map<uint32_t, std::string> source_lines(std::span<const uint32_t> places) {
-  static std::map<uint32_t, std::string> known;   // a kernel is reported again in the next order or shape
+  static std::map<uint32_t, std::string> known;  // a kernel is reported again in the next order or shape
   std::vector<uint32_t> asked;
   for (const uint32_t place : places)
     if (!known.contains(place)) asked.push_back(place);
   const uintptr_t start = reinterpret_cast<uintptr_t>(&__executable_start) - load_bias();
   std::string command = "addr2line -a -i -e /proc/" + std::to_string(getpid()) + "/exe";
-  for (const uint32_t place : asked) command += " " + hex(start + place - 1);   // within the call, not after it
-  const std::vector<std::string> output = asked.empty() ? std::vector<std::string>{} : lines_of(command + " 2>/dev/null");
+  for (const uint32_t place : asked)
+    command += " " + hex(start + place - 1);  // within the call, not after it
+  const std::vector<std::string> output =
+      asked.empty() ? std::vector<std::string>{} : lines_of(command + " 2>/dev/null");
   size_t at = 0;
   for (const uint32_t place : asked) {
     std::vector<std::string> frames;
     if (at < output.size() && output[at].starts_with("0x")) ++at;
-    for (; at < output.size() && !output[at].starts_with("0x"); ++at) frames.push_back(short_line(output[at]));
+    for (; at < output.size() && !output[at].starts_with("0x"); ++at)
+      frames.push_back(short_line(output[at]));
     known[place] = joined(frames);
     if (known[place].empty()) known[place] = place ? "program+" + hex(place) : "outside the program";
   }

@@ -18,7 +18,8 @@ struct Ran {
   int status;
   std::string out, err;
 };
-Ran bench(BenchOptions options, const Subjects& subjects, const std::string& text = "quantize mxfp8 64x64 bf16 dir=row") {
+Ran bench(BenchOptions options, const Subjects& subjects,
+          const std::string& text = "quantize mxfp8 64x64 bf16 dir=row") {
   options.entries = {entry_of(line(text))};
   options.repetitions = 3;
   options.min_time = 0.001;
@@ -43,7 +44,8 @@ TEST(Bench, TimesWhatPassesAndLabelsTheHostExecutor) {
   for (const json::Value& row : rows) {
     EXPECT_EQ(row.find("samples")->to_int(), 3);
     EXPECT_GT(*row.find("seconds")->find("median")->to_double(), 0);
-    EXPECT_LE(*row.find("seconds")->find("min")->to_double(), *row.find("seconds")->find("median")->to_double());
+    EXPECT_LE(*row.find("seconds")->find("min")->to_double(),
+              *row.find("seconds")->find("median")->to_double());
     EXPECT_GT(*row.find("copy_seconds")->to_double(), 0);
     EXPECT_EQ(row.find("bytes")->to_int(), 64 * 64 * 2 + 128 * 4 + 64 * 64);
     EXPECT_EQ(row.find("elements")->to_int(), 64 * 64);
@@ -53,7 +55,9 @@ TEST(Bench, TimesWhatPassesAndLabelsTheHostExecutor) {
 TEST(Bench, AWrongKernelGetsNoTime) {
   BenchOptions options;
   options.subjects = {"faulty"};
-  auto fault = [](const Problem&, std::span<const ConstBuffer>, std::span<const Buffer> outputs) { outputs.back().bytes[0] ^= std::byte{1}; };
+  auto fault = [](const Problem&, std::span<const ConstBuffer>, std::span<const Buffer> outputs) {
+    outputs.back().bytes[0] ^= std::byte{1};
+  };
   const Ran r = bench(options, with_fault(fault));
   EXPECT_EQ(r.status, 1);
   EXPECT_NE(r.out.find("not timed: failed (claim parity)"), std::string::npos) << r.out;
@@ -62,7 +66,7 @@ TEST(Bench, AWrongKernelGetsNoTime) {
 
 TEST(Bench, ARegressionIsStatusOne) {
   BenchOptions options;
-  options.subjects = {"faulty"};   // sound here, and not the host executor, whose times are not compared
+  options.subjects = {"faulty"};  // sound here, and not the host executor, whose times are not compared
   options.output = scratch("now.json");
   const Subjects subjects = with_fault(no_fault);
   ASSERT_EQ(bench(options, subjects).status, 0);
@@ -89,7 +93,9 @@ TEST(Bench, ARegressionIsStatusOne) {
   r = bench(options, subjects);
   EXPECT_EQ(r.status, 0) << r.out << r.err;
   EXPECT_NE(r.out.find("1 compared"), std::string::npos);
-  options.against = scaled(1, [](json::Value& f) { f.set("machines", json::object({{"faulty", "another machine"}})); });
+  options.against = scaled(1, [](json::Value& f) {
+    f.set("machines", json::object({{"faulty", "another machine"}}));
+  });
   EXPECT_EQ(bench(options, subjects).status, 2);
   options.against = scaled(1, [](json::Value& f) { f.set("schema", "other"); });
   EXPECT_EQ(bench(options, subjects).status, 2);

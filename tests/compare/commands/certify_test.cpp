@@ -1,5 +1,5 @@
-// The certificate: one wrong element among a million is found and named, what was claimed is written down alike for any number of workers,
-// and what could not be compared is said.
+// The certificate: one wrong element among a million is found and named, what was claimed is written down
+// alike for any number of workers, and what could not be compared is said.
 #include "compare/commands/certify.h"
 
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <cstring>
 #include <set>
 
-#include "compare/report/build.h"
 #include "compare/arithmetic/codes.h"
+#include "compare/report/build.h"
 #include "fixtures/headers/subject_headers.h"
 #include "fixtures/json.h"
 #include "tests/compare/faulty_subject.h"
@@ -47,7 +47,8 @@ json::Value certificate(const std::string& path) {
 }
 
 // A cast from f32 over the `count` patterns from `first` on.
-CertifyPart window(uint32_t first, int64_t count, const std::string& text = "cast e4m3 1x1 f32", const std::string& subject = "faulty") {
+CertifyPart window(uint32_t first, int64_t count, const std::string& text = "cast e4m3 1x1 f32",
+                   const std::string& subject = "faulty") {
   CertifyPart part;
   part.name = text;
   part.clauses = "N2.1";
@@ -64,7 +65,8 @@ CertifyPart window(uint32_t first, int64_t count, const std::string& text = "cas
 
 // Flips the lowest bit of the code of one pattern, in Problems of `least` elements and more.
 Fault wrong_at(uint32_t pattern, int64_t least = 1) {
-  return [pattern, least](const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
+  return [pattern, least](const Problem& p, std::span<const ConstBuffer> inputs,
+                          std::span<const Buffer> outputs) {
     if (p.x.shape.count() < least) return;
     for (int64_t i = 0; i < p.x.shape.count(); ++i) {
       uint32_t bits;
@@ -81,8 +83,11 @@ TEST(Certify, OneWrongElementInAMillionIsFoundAndNamed) {
   options.parts = {window(0x41200000, (1 << 20) + 37), window(0x3F800000, 1000, "cast e5m2 1x1 f32")};
   const Ran r = certify(options, with_fault(wrong_at(0x41234567)));
   EXPECT_EQ(r.status, 1) << r.out << r.err;
-  for (const char* text : {"FAILED  certify cast e4m3 1x1 f32", "cast e4m3 1x1 f32 fill=literal:41234567", "claim    faulty == reference", "faulty     0.1010.011   53   11",
-                           "reference  0.1010.010   52   10", "--subject faulty", "in all   1 of the outputs of 1048613 inputs differ", "1 passed, 1 failed, 0 skipped"})
+  for (const char* text :
+       {"FAILED  certify cast e4m3 1x1 f32", "cast e4m3 1x1 f32 fill=literal:41234567",
+        "claim    faulty == reference", "faulty     0.1010.011   53   11", "reference  0.1010.010   52   10",
+        "--subject faulty", "in all   1 of the outputs of 1048613 inputs differ",
+        "1 passed, 1 failed, 0 skipped"})
     EXPECT_TRUE(r.says(text)) << text << "\n" << r.out;
 
   const json::Value c = certificate(options.output);
@@ -101,7 +106,9 @@ TEST(Certify, AFaultThatNeedsNeighboursKeepsThem) {
   CertifyOptions options;
   options.parts = {window(0x41234000, 4096)};
   Ran r = certify(options, with_fault(wrong_at(0x41234567, 8)));
-  EXPECT_TRUE(r.says("cast e4m3 1x8 f32 fill=literal:41234560412345614123456241234563412345644123456541234566412345")) << r.out;
+  EXPECT_TRUE(
+      r.says("cast e4m3 1x8 f32 fill=literal:41234560412345614123456241234563412345644123456541234566412345"))
+      << r.out;
   r = certify(options, with_fault(wrong_at(0x41234567, 65)));
   EXPECT_EQ(r.status, 1);
   EXPECT_TRUE(r.says("no line of up to 64 of these elements fails by itself")) << r.out;
@@ -121,22 +128,27 @@ TEST(Certify, PairsAndRandomBytesComeBackInALine) {
   CertifyOptions options;
   options.parts = {quick_part("scale_chain nvfp4 f32")};
   // Tensor amax 6 with block amax 0.1875: a row of two words.
-  auto wrong_pair = [](const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
+  auto wrong_pair = [](const Problem& p, std::span<const ConstBuffer> inputs,
+                       std::span<const Buffer> outputs) {
     for (int64_t i = 0; i < p.x.shape.rows; ++i)
-      if (code_at(Encoding::f32, inputs[0].bytes, 2 * i) == 0x40C00000 && code_at(Encoding::f32, inputs[0].bytes, 2 * i + 1) == 0x3E400000)
+      if (code_at(Encoding::f32, inputs[0].bytes, 2 * i) == 0x40C00000 &&
+          code_at(Encoding::f32, inputs[0].bytes, 2 * i + 1) == 0x3E400000)
         find(outputs, "scale_inv")->bytes[static_cast<size_t>(i)] ^= std::byte{1};
   };
   Ran r = certify(options, with_fault(wrong_pair));
   EXPECT_TRUE(r.says("scale_chain nvfp4 1x2 f32 fill=literal:40c000003e400000")) << r.out;
 
   options.parts = {quick_part("cast e2m1 f32 round=sr")};
-  auto wrong_byte = [](const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
+  auto wrong_byte = [](const Problem& p, std::span<const ConstBuffer> inputs,
+                       std::span<const Buffer> outputs) {
     for (int64_t i = 0; i < p.x.shape.count(); ++i)
-      if (code_at(Encoding::f32, inputs[0].bytes, i) == 0x3FA00000 && inputs[1].bytes[static_cast<size_t>(i)] == std::byte{0x9C})
+      if (code_at(Encoding::f32, inputs[0].bytes, i) == 0x3FA00000 &&
+          inputs[1].bytes[static_cast<size_t>(i)] == std::byte{0x9C})
         outputs[0].bytes[static_cast<size_t>(i)] ^= std::byte{1};
   };
   r = certify(options, with_fault(wrong_byte));
-  EXPECT_TRUE(r.says("cast e2m1 1x1 f32 round=sr fill=literal:3fa00000 seed=")) << r.out;   // a seed that draws 9C
+  EXPECT_TRUE(r.says("cast e2m1 1x1 f32 round=sr fill=literal:3fa00000 seed="))
+      << r.out;  // a seed that draws 9C
   EXPECT_TRUE(r.says("1 of the outputs of 1048576 inputs differ")) << r.out;
 }
 
@@ -153,7 +165,7 @@ TEST(Certify, RandomBytesAreCounted) {
     outputs[0].bytes[static_cast<size_t>(i)] = std::byte{static_cast<unsigned char>(i % 2 ? 11 : 10)};
   }
   EXPECT_EQ(part.law(inputs, outputs), "");
-  for (const int wrong : {11, 2, 12}) {   // one more up, the sign lost, two codes up
+  for (const int wrong : {11, 2, 12}) {  // one more up, the sign lost, two codes up
     outputs[0].bytes[4] = std::byte{static_cast<unsigned char>(wrong)};
     EXPECT_NE(part.law(inputs, outputs), "") << wrong;
   }
@@ -168,7 +180,7 @@ TEST(Certify, ALawOfTheReferenceIsJudged) {
       if ((b & std::byte{1}) != std::byte{0}) return std::string("an odd code");
     return std::string();
   };
-  EXPECT_EQ(certify(options, with_fault(no_fault)).status, 0);   // 1.0 to 1.0005 is one even code
+  EXPECT_EQ(certify(options, with_fault(no_fault)).status, 0);  // 1.0 to 1.0005 is one even code
   options.parts[0].domain = window(0x3F900000, 4096).domain;
   const Ran r = certify(options, with_fault(no_fault));
   EXPECT_EQ(r.status, 1);
@@ -199,7 +211,8 @@ class LazySubject final : public Subject {
  public:
   std::string_view name() const override { return "lazy"; }
   Support supports(const Problem& p) const override { return right_->supports(p); }
-  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& env) override {
+  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+             const Environment& env) override {
     const std::byte before = outputs[0].bytes[7];
     const Served served = right_->run(p, inputs, outputs, env);
     if (code_at(Encoding::f32, inputs[0].bytes, 0) != 0x3F800000) outputs[0].bytes[7] = before;
@@ -217,7 +230,8 @@ TEST(Certify, AnOutputThatIsNotWrittenDiffers) {
   options.parts = {window(0x3F800000, 3 << 18, "cast e4m3 1x1 f32", "lazy")};
   const Ran r = certify(options, subjects);
   EXPECT_EQ(r.status, 1);
-  EXPECT_TRUE(r.says("2 of the outputs of 786432 inputs differ")) << r.out;   // what the first piece left there would have been right
+  EXPECT_TRUE(r.says("2 of the outputs of 786432 inputs differ"))
+      << r.out;  // what the first piece left there would have been right
 }
 
 TEST(Certify, SaysWhatItCannotDo) {
@@ -228,7 +242,7 @@ TEST(Certify, SaysWhatItCannotDo) {
   Ran r = certify(options, subjects);
   EXPECT_EQ(r.status, 2);
   EXPECT_NE(r.err.find("/no/such/folder/certificate.json"), std::string::npos) << r.err;
-  EXPECT_TRUE(r.out.empty()) << r.out;   // before anything ran
+  EXPECT_TRUE(r.out.empty()) << r.out;  // before anything ran
   options.output.clear();
   options.only = "no such part";
   r = certify(options, subjects);
@@ -237,7 +251,7 @@ TEST(Certify, SaysWhatItCannotDo) {
   options.only.clear();
   options.subjects = {"reference"};
   EXPECT_EQ(certify(options, subjects).status, 2);
-  options.subjects = {"nobody"};   // absent: skipped, and then nothing was compared
+  options.subjects = {"nobody"};  // absent: skipped, and then nothing was compared
   r = certify(options, subjects);
   EXPECT_EQ(r.status, 3);
   EXPECT_TRUE(r.says("0 passed, 0 failed, 1 skipped")) << r.out;
@@ -273,7 +287,8 @@ TEST(Certify, FingerprintsTellResultsApart) {
   CertifyOptions options;
   options.output = scratch.path("c.json");
   // One element more, other elements.
-  for (const CertifyPart& part : {window(0x3F800000, 300000), window(0x3F800000, 300001), window(0x3FE00000, 300000)}) {
+  for (const CertifyPart& part :
+       {window(0x3F800000, 300000), window(0x3F800000, 300001), window(0x3FE00000, 300000)}) {
     options.parts = {part};
     ASSERT_EQ(certify(options, with_fault(no_fault)).status, 0);
     seen.insert(std::string((*certificate(options.output).find("parts")->array())[0].text("fingerprint")));
@@ -291,7 +306,7 @@ TEST(Certify, ResumesWhatTheSameBuildMade) {
   options.parts.push_back(window(0x3F800000, 1000, "cast e5m2 1x1 f32"));
   const Ran r = certify(options, with_fault(no_fault));
   if (const std::string commit = build::kCommit; commit.ends_with("-dirty") || commit == "no git") {
-    EXPECT_EQ(r.status, 2);   // its sources may be any
+    EXPECT_EQ(r.status, 2);  // its sources may be any
     EXPECT_NE(r.err.find("cannot resume"), std::string::npos) << r.err;
   } else {
     EXPECT_EQ(r.status, 0) << r.err;
@@ -299,7 +314,7 @@ TEST(Certify, ResumesWhatTheSameBuildMade) {
     EXPECT_EQ(certificate(options.output).find("parts")->array()->size(), 2u);
   }
   options.quick = true;
-  EXPECT_EQ(certify(options, with_fault(no_fault)).status, 2);   // another mode
+  EXPECT_EQ(certify(options, with_fault(no_fault)).status, 2);  // another mode
 }
 
 TEST(Certify, EveryPartIsALineWithInputs) {
@@ -311,7 +326,9 @@ TEST(Certify, EveryPartIsALineWithInputs) {
       EXPECT_FALSE(part.sides.empty()) << part.name;
       EXPECT_GT(part.domain.count, 0) << part.name;
       EXPECT_FALSE(validate(part.sized(1 << 10))) << part.name;
-      const Cast* cast = part.name.starts_with("cast") && part.problem.x.source == Encoding::f32 ? part.problem.as<Cast>() : nullptr;
+      const Cast* cast = part.name.starts_with("cast") && part.problem.x.source == Encoding::f32
+                             ? part.problem.as<Cast>()
+                             : nullptr;
       if (cast && cast->round != Round::sr) {
         EXPECT_EQ(part.domain.count == int64_t{1} << 32, !quick) << part.name;
       }
@@ -324,12 +341,16 @@ TEST(Certify, QuickHoldsEveryPointWhereACastChanges) {
   const auto reference = make_reference_subject();
   size_t casts = 0;
   for (const CertifyPart& part : certify_parts(true)) {
-    if (!part.name.starts_with("cast") || part.problem.x.source != Encoding::f32 || part.problem.as<Cast>()->round == Round::sr) continue;
+    if (!part.name.starts_with("cast") || part.problem.x.source != Encoding::f32 ||
+        part.problem.as<Cast>()->round == Round::sr)
+      continue;
     ++casts;
-    // Of a block of 2^12 patterns, the set holds the first two and the last; what lies between must have one code.
+    // Of a block of 2^12 patterns, the set holds the first two and the last; what lies between must have one
+    // code.
     std::vector<uint32_t> x;
     for (uint32_t block = 0; block < 1u << 20; block += 1 + block % 7)
-      for (uint32_t low : {0x001u, 0x002u, 0x7FFu + block % 5, 0xFFEu, 0xFFFu}) x.push_back(block << 12 | low);
+      for (uint32_t low : {0x001u, 0x002u, 0x7FFu + block % 5, 0xFFEu, 0xFFFu})
+        x.push_back(block << 12 | low);
     const Problem p = part.sized(static_cast<int64_t>(x.size()));
     const std::vector<Plane> in = input_planes(p), out = output_planes(p);
     std::vector<std::byte> y(out[0].bytes());
@@ -339,7 +360,8 @@ TEST(Certify, QuickHoldsEveryPointWhereACastChanges) {
     const size_t width = y.size() / x.size();
     for (size_t i = 0; i < x.size(); i += 5)
       for (size_t k = 1; k < 5; ++k)
-        ASSERT_EQ(std::memcmp(&y[i * width], &y[(i + k) * width], width), 0) << part.name << std::hex << " " << x[i] << " " << x[i + k];
+        ASSERT_EQ(std::memcmp(&y[i * width], &y[(i + k) * width], width), 0)
+            << part.name << std::hex << " " << x[i] << " " << x[i + k];
   }
   EXPECT_EQ(casts, 22u);
 }

@@ -1,5 +1,7 @@
-// check and diff: foreign dumps in several shapes, what is missing, what is hostile, and the order in which a folder is judged.
+// check and diff: foreign dumps in several shapes, what is missing, what is hostile, and the order in which a
+// folder is judged.
 #include "compare/commands/check.h"
+#include "compare/commands/diff.h"
 
 #include <gtest/gtest.h>
 
@@ -51,7 +53,10 @@ class Dump {
     for (const PlaneData& d : run.planes) put(id + "/" + d.plane.name, d);
     metadata.emplace_back("assay.line." + id, text);
   }
-  void put(const std::string& name, const PlaneData& d) { tensors.push_back({{name, st::dtype_of(d.plane.encoding), {d.plane.padded.rows, d.plane.padded.cols}, {}}, d.bytes}); }
+  void put(const std::string& name, const PlaneData& d) {
+    tensors.push_back(
+        {{name, st::dtype_of(d.plane.encoding), {d.plane.padded.rows, d.plane.padded.cols}, {}}, d.bytes});
+  }
   std::vector<std::byte>& of(const std::string& name) { return at(name).second; }
   std::pair<st::Tensor, std::vector<std::byte>>& at(const std::string& name) {
     for (auto& t : tensors)
@@ -62,7 +67,8 @@ class Dump {
     std::erase_if(tensors, [&](const auto& t) { return t.first.name == name; });
   }
   std::string write(const std::string& file) {
-    const std::string path = testing::TempDir() + "assay_check_" + testing::UnitTest::GetInstance()->current_test_info()->name() + "/" + file;
+    const std::string path = testing::TempDir() + "assay_check_" +
+                             testing::UnitTest::GetInstance()->current_test_info()->name() + "/" + file;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path());
     std::vector<st::Tensor> list;
     for (auto& [tensor, bytes] : tensors) {
@@ -92,11 +98,13 @@ TEST(Check, ARightDumpPasses) {
 TEST(Check, AWrongScaleIsTheCauseAndTheCodesFollow) {
   Dump d;
   d.add("a", kLine);
-  d.of("a/row.scale_inv")[4] ^= std::byte{1};   // row 1, columns 0..31: padded columns are 4
+  d.of("a/row.scale_inv")[4] ^= std::byte{1};  // row 1, columns 0..31: padded columns are 4
   for (size_t i = 0; i < 32; ++i) d.of("a/row.data")[96 + i] ^= std::byte{8};
   const Ran r = check({d.write("d.safetensors")});
   EXPECT_EQ(r.status, 1);
-  EXPECT_NE(r.out.find("cause    row.scale_inv (e8m0)   1 of 120 differ     first at row 1, columns 0..31"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("cause    row.scale_inv (e8m0)   1 of 120 differ     first at row 1, columns 0..31"),
+            std::string::npos)
+      << r.out;
   EXPECT_NE(r.out.find("after    row.data"), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("first divergence: "), std::string::npos);
 }
@@ -112,13 +120,15 @@ TEST(Check, GithubIsToldOfEachFailure) {
   EXPECT_EQ(r.status, 1);
   EXPECT_NE(r.out.find("::error title=pack failed at row.scale_inv"), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("--case 'bad'"), std::string::npos) << r.out;
-  EXPECT_TRUE(r.out.ends_with("::notice title=assay::1 passed, 1 failed, 0 skipped\n1 passed, 1 failed, 0 skipped\n")) << r.out;
+  EXPECT_TRUE(
+      r.out.ends_with("::notice title=assay::1 passed, 1 failed, 0 skipped\n1 passed, 1 failed, 0 skipped\n"))
+      << r.out;
 }
 
 TEST(Check, CompactPaddingIsIgnoredAndAPlaneMayComeWithoutIt) {
   Dump d;
   d.add("a", kLine);
-  d.of("a/row.scale_inv")[3] = std::byte{0x99};   // column 3 of 4 is padding
+  d.of("a/row.scale_inv")[3] = std::byte{0x99};  // column 3 of 4 is padding
   EXPECT_EQ(check({d.write("padded.safetensors")}).status, 0);
   auto& [tensor, bytes] = d.at("a/row.scale_inv");
   std::vector<std::byte> bare;
@@ -136,7 +146,7 @@ TEST(Check, GemmPaddingMustBeZero) {
   Dump d;
   d.add("a", kLine + " scales=gemm");
   EXPECT_EQ(check({d.write("right.safetensors")}).status, 0);
-  d.of("a/row.scale_gemm")[3] = std::byte{0x99};   // row 0, scale column 3
+  d.of("a/row.scale_gemm")[3] = std::byte{0x99};  // row 0, scale column 3
   const Ran r = check({d.write("wrong.safetensors")});
   EXPECT_EQ(r.status, 1);
   EXPECT_NE(r.out.find("GEMM-layout padding must be 0"), std::string::npos) << r.out;
@@ -152,8 +162,11 @@ TEST(Check, WhatAPackSaysIsNoCommand) {
   for (const bool github : {false, true}) {
     const Ran r = check({d.write("d.safetensors")}, github);
     EXPECT_EQ(r.status, 1);
-    EXPECT_NE(r.out.find("m\\n::error::injected\\x1b[31m\\xc2\\x9b\\x23#[warning]\\xe2\\x80\\xae"), std::string::npos) << r.out;
-    for (const char* raw : {"\x1b", "\n::error::injected", "\xC2\x9B", "##[", "\xE2\x80\xAE"}) EXPECT_EQ(r.out.find(raw), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find("m\\n::error::injected\\x1b[31m\\xc2\\x9b\\x23#[warning]\\xe2\\x80\\xae"),
+              std::string::npos)
+        << r.out;
+    for (const char* raw : {"\x1b", "\n::error::injected", "\xC2\x9B", "##[", "\xE2\x80\xAE"})
+      EXPECT_EQ(r.out.find(raw), std::string::npos) << r.out;
   }
 }
 
@@ -187,7 +200,7 @@ TEST(Check, AssaysOwnPacksAreChecked) {
   auto reference = make_reference_subject();
   const Execution run = execute(*reference, p, *make_inputs(p, *reference), Environment{});
   const std::string path = testing::TempDir() + "assay_own.safetensors";
-  std::vector<RecordedPlane> planes;   // digests only, as of large cases
+  std::vector<RecordedPlane> planes;  // digests only, as of large cases
   for (const PlaneData& d : run.planes) planes.push_back({d.plane, digest(d.bytes), {}});
   for (const bool right : {true, false}) {
     if (!right) planes[1].digest[0] ^= 1;
@@ -196,7 +209,10 @@ TEST(Check, AssaysOwnPacksAreChecked) {
     ASSERT_FALSE(writer.finish());
     const Ran r = check({path});
     EXPECT_EQ(r.status, right ? 0 : 1) << r.out << r.err;
-    EXPECT_NE(r.out.find(right ? "judged row.scale_inv row.data col.scale_inv col.data" : "row.data: the digest differs"), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find(right ? "judged row.scale_inv row.data col.scale_inv col.data"
+                               : "row.data: the digest differs"),
+              std::string::npos)
+        << r.out;
   }
 }
 
@@ -217,10 +233,13 @@ TEST(Check, AFolderIsJudgedInOrder) {
 }
 
 TEST(Check, OrderOfNames) {
-  const std::vector<std::string> sorted = {"step1/decoder.0.qkv/input/row",   "step1/decoder.0.qkv/input/col",        "step1/decoder.0.qkv/weight/row",
-                                           "step1/decoder.0.qkv/output",      "step1/decoder.0.qkv/grad_output/row",  "step1/decoder.0.qkv/grad_input",
-                                           "step1/decoder.0.qkv/grad_weight", "step1/decoder.2.qkv/input/row",        "step1/decoder.10.qkv/input/row",
-                                           "iter_2/decoder.0.qkv/input/row",  "iteration 12/decoder.0.qkv/input/row"};
+  const std::vector<std::string> sorted = {
+      "step1/decoder.0.qkv/input/row",       "step1/decoder.0.qkv/input/col",
+      "step1/decoder.0.qkv/weight/row",      "step1/decoder.0.qkv/output",
+      "step1/decoder.0.qkv/grad_output/row", "step1/decoder.0.qkv/grad_input",
+      "step1/decoder.0.qkv/grad_weight",     "step1/decoder.2.qkv/input/row",
+      "step1/decoder.10.qkv/input/row",      "iter_2/decoder.0.qkv/input/row",
+      "iteration 12/decoder.0.qkv/input/row"};
   std::vector<std::string> shuffled(sorted.rbegin(), sorted.rend());
   std::stable_sort(shuffled.begin(), shuffled.end(), dump_order);
   EXPECT_EQ(shuffled, sorted);
@@ -229,20 +248,23 @@ TEST(Check, OrderOfNames) {
 TEST(Check, HostilePacksAreStatusTwo) {
   const std::string folder = testing::TempDir() + "assay_hostile";
   std::filesystem::create_directories(folder);
-  const std::vector<std::string> files = {"", "short", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8), std::string("\x02\0\0\0\0\0\0\0[]", 10),
-                                          std::string("\x40\0\0\0\0\0\0\0{\"a/x\":{\"dtype\":\"F32\",\"shape\":[99999999999,99999999999],\"data_o", 72)};
+  const std::vector<std::string> files = {
+      "", "short", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8),
+      std::string("\x02\0\0\0\0\0\0\0[]", 10),
+      std::string(
+          "\x40\0\0\0\0\0\0\0{\"a/x\":{\"dtype\":\"F32\",\"shape\":[99999999999,99999999999],\"data_o", 72)};
   for (const std::string& text : files) {
     const std::string path = folder + "/p.safetensors";
     std::ofstream(path, std::ios::binary) << text;
     const Ran r = check({path}), d = diff(path, path);
     EXPECT_EQ(r.status, 2);
     EXPECT_EQ(d.status, 2);
-    EXPECT_TRUE(r.err.starts_with("error: ")) << r.err;
+    EXPECT_TRUE(r.err.starts_with("assay: ")) << r.err;
   }
   EXPECT_EQ(check({folder + "/absent.safetensors"}).status, 2);
   std::filesystem::remove_all(folder);
   std::filesystem::create_directories(folder);
-  EXPECT_EQ(check({folder}).status, 2);   // nothing to check
+  EXPECT_EQ(check({folder}).status, 2);  // nothing to check
 }
 
 TEST(Check, BadLinesAndBadTensorsFailTheirCase) {
@@ -251,7 +273,7 @@ TEST(Check, BadLinesAndBadTensorsFailTheirCase) {
   d.add("b", kLine);
   d.add("c", kLine);
   d.metadata[0].second = "quantize mxfp9 40x96 bf16";
-  d.at("b/row.data").first.shape = {20, 192};                       // another shape of as many elements is legal
+  d.at("b/row.data").first.shape = {20, 192};  // another shape of as many elements is legal
   d.at("c/row.data").first.shape = {40, 95};
   d.of("c/row.data").resize(40 * 95);
   const Ran r = check({d.write("d.safetensors")});
@@ -265,7 +287,7 @@ TEST(Diff, EqualAndDifferentDumps) {
   a.add("one", kLine);
   b.add("one", kLine);
   a.add("two", "quantize fp8_current 8x8 f32 dir=row");
-  b.add("three", "quantize fp8_current 8x8 f32 dir=row");   // the same line under another id
+  b.add("three", "quantize fp8_current 8x8 f32 dir=row");  // the same line under another id
   const std::string first = a.write("a.safetensors");
   Ran r = diff(first, b.write("b.safetensors"));
   EXPECT_EQ(r.status, 0) << r.out;
@@ -276,7 +298,7 @@ TEST(Diff, EqualAndDifferentDumps) {
   EXPECT_EQ(r.status, 1);
   EXPECT_NE(r.out.find("cause    row.scale_inv"), std::string::npos) << r.out;
   EXPECT_NE(r.out.find("first divergence: one, plane row.scale_inv"), std::string::npos) << r.out;
-  b.of("one/x")[1] ^= std::byte{1};   // then the inputs differ, and that comes first
+  b.of("one/x")[1] ^= std::byte{1};  // then the inputs differ, and that comes first
   r = diff(first, b.write("d.safetensors"));
   EXPECT_NE(r.out.find("cause    x (bf16)"), std::string::npos) << r.out;
 }
@@ -313,7 +335,8 @@ TEST(Check, PackedCodesOfSomebodyElse) {
       std::vector<std::byte> codes = data.bytes;
       if (bytes_each) {
         codes.clear();
-        for (int64_t i = 0; i < 40 * 96; ++i) codes.push_back(static_cast<std::byte>(code_at(data.plane, data.bytes, i)));
+        for (int64_t i = 0; i < 40 * 96; ++i)
+          codes.push_back(static_cast<std::byte>(code_at(data.plane, data.bytes, i)));
       }
       if (wrong) codes[100] ^= std::byte{1};
       dump.tensors.push_back({{"a/row.data", st::Dtype::U8, {40, bytes_each ? 96 : 48}, {}}, codes});

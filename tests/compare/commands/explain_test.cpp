@@ -1,4 +1,5 @@
-// assay explain on packs, end to end: padding alone, cases that cannot be compared among others, and what somebody wrote into the pack.
+// assay explain on packs, end to end: padding alone, cases that cannot be compared among others, and what
+// somebody wrote into the pack.
 #include "compare/commands/explain.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "compare/diagnosis/identify/identify.h"
+#include "compare/commands/identify.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
 #include "fixtures/safetensors.h"
@@ -33,7 +34,10 @@ std::string all_of(std::FILE* file) {
   std::fclose(file);
   return out;
 }
-std::string own(const std::string& name) { return testing::TempDir() + "assay_explain_" + testing::UnitTest::GetInstance()->current_test_info()->name() + name; }
+std::string own(const std::string& name) {
+  return testing::TempDir() + "assay_explain_" +
+         testing::UnitTest::GetInstance()->current_test_info()->name() + name;
+}
 
 Subjects reference_alone() {
   Subjects subjects;
@@ -53,7 +57,8 @@ Told explain(const std::string& path, const std::string& id = "") {
   told.text = all_of(out);
   told.error = all_of(err);
   if (const auto json = json::read(options.json)) told.json = *json;
-  if (const auto html = MappedFile::open(options.html)) told.html.assign(reinterpret_cast<const char*>(html->bytes().data()), html->bytes().size());
+  if (const auto html = MappedFile::open(options.html))
+    told.html.assign(reinterpret_cast<const char*>(html->bytes().data()), html->bytes().size());
   std::remove(options.json.c_str());
   std::remove(options.html.c_str());
   return told;
@@ -74,7 +79,11 @@ std::string pack_of(const std::vector<Recorded>& cases) {
     if (r.spoil) r.spoil(c);
     for (const auto* list : {&c.inputs, &c.got})
       for (const PlaneData& p : *list)
-        if (list == &c.got || r.with_x) tensors.push_back({r.id + "/" + p.plane.name, st::dtype_of(p.plane.encoding), {p.plane.padded.rows, p.plane.padded.cols}, p.bytes});
+        if (list == &c.got || r.with_x)
+          tensors.push_back({r.id + "/" + p.plane.name,
+                             st::dtype_of(p.plane.encoding),
+                             {p.plane.padded.rows, p.plane.padded.cols},
+                             p.bytes});
     metadata.emplace_back("assay.line." + r.id, r.line);
   }
   const std::string path = own(".safetensors");
@@ -94,10 +103,14 @@ TEST(Explain, PaddingThatWasNeverCleared) {
     for (int64_t i = 0; i < p.plane.padded.count(); ++i)
       if (place_of(p.plane, i).padding) set_code(p.plane, p.bytes, i, 0x7F);
   };
-  const Told told = explain(pack_of({{"a", "quantize mxfp8 100x96 bf16 dir=row scales=gemm", true, uncleared}}));
+  const Told told =
+      explain(pack_of({{"a", "quantize mxfp8 100x96 bf16 dir=row scales=gemm", true, uncleared}}));
   EXPECT_EQ(told.status, 1);
   EXPECT_TRUE(told.text.starts_with("EXPLAINED")) << told.text;
-  for (const char* said : {"layout, rows", "layout DIFFERS", "row.scale_gemm padding (e8m0)  212 of 212", "padding was never cleared: what is not 0 of it is 7F   [padding.not_cleared, N6.4]", "all 9900 elements are as they should be"})
+  for (const char* said :
+       {"layout, rows", "layout DIFFERS", "row.scale_gemm padding (e8m0)  212 of 212",
+        "padding was never cleared: what is not 0 of it is 7F   [padding.not_cleared, N6.4]",
+        "all 9900 elements are as they should be"})
     EXPECT_NE(told.text.find(said), std::string::npos) << said << "\n" << told.text;
   EXPECT_EQ(told.json.text("confidence"), "certain");
   EXPECT_EQ(told.json.text("first_stage"), "layout");
@@ -105,13 +118,14 @@ TEST(Explain, PaddingThatWasNeverCleared) {
   EXPECT_EQ(explain(pack_of({{"a", "quantize mxfp8 100x96 bf16 dir=row scales=gemm"}})).status, 0);
   const auto compact = [](planes::Case& c) {
     PlaneData& p = c["row.scale_inv"];
-    set_code(p.plane, p.bytes, 3, 0x7F);                                     // column 3 of 4
+    set_code(p.plane, p.bytes, 3, 0x7F);  // column 3 of 4
   };
   EXPECT_EQ(explain(pack_of({{"a", "quantize mxfp8 100x96 bf16 dir=row", true, compact}})).status, 0);
 }
 
 TEST(Explain, CasesThatCannotBeComparedAreNoted) {
-  const std::string pack = pack_of({{"a", kLine, false}, {"b", "quantize mxfp8 0x64 bf16 dir=row"}, {"c", kLine, true, wrong_scale}});
+  const std::string pack = pack_of(
+      {{"a", kLine, false}, {"b", "quantize mxfp8 0x64 bf16 dir=row"}, {"c", kLine, true, wrong_scale}});
   const Told told = explain(pack);
   EXPECT_EQ(told.status, 1);
   EXPECT_NE(told.text.find(":c"), std::string::npos) << told.text;
@@ -145,14 +159,17 @@ TEST(Explain, TimeIsThatOfTheWholeAndALargeCaseIsShrunkCheaply) {
     PlaneData& p = c["row.data"];
     const PlaneData& want = c.wanted("row.data");
     for (int64_t r = 0; r < 512; ++r)
-      for (int64_t k = 0; k < 512; ++k) set_code(p.plane, p.bytes, index_of(p.plane, r, k), code_at(want.plane, want.bytes, index_of(want.plane, r, k % 2 * 256 + k / 2)));
+      for (int64_t k = 0; k < 512; ++k)
+        set_code(p.plane, p.bytes, index_of(p.plane, r, k),
+                 code_at(want.plane, want.bytes, index_of(want.plane, r, k % 2 * 256 + k / 2)));
   };
   const std::string pack = pack_of({{"a", "quantize mxfp8 512x512 bf16 dir=row", true, halves}});
   const auto start = std::chrono::steady_clock::now();
   const Told told = explain(pack);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   EXPECT_EQ(told.status, 1);
-  EXPECT_NE(told.json.text("reproducer").find("512x512 bf16 dir=row fill=literal:"), std::string::npos) << told.text;
+  EXPECT_NE(told.json.text("reproducer").find("512x512 bf16 dir=row fill=literal:"), std::string::npos)
+      << told.text;
   EXPECT_EQ(told.json.text("reproducer").find('+'), std::string::npos) << told.text;
   EXPECT_GT(told.json.find("seconds")->to_double().value_or(0), seconds / 2);
 }

@@ -1,16 +1,19 @@
-// Stories (scenarios, cells of the parity matrix), the matrix they print, and the comparison of witness records.
+// Stories (scenarios, cells of the parity matrix), the matrix they print, and the comparison of witness
+// records.
 #include <set>
 
 #include <gtest/gtest.h>
 
-#include "compare/report/parity_table.h"
 #include "compare/commands/training_cases.h"
+#include "compare/report/parity_table.h"
 #include "compare/witness/records/records.h"
 #include "fixtures/json.h"
 #include "reference/subject.h"
-#include "training/recipes/factories.h"
+#include "training/formats/formats.h"
 #include "training/formats/hybrid.h"
-#include "training/parity/parity.h"
+#include "training/parity/cells.h"
+#include "training/parity/judge.h"
+#include "training/recipes/factories.h"
 
 namespace assay {
 namespace {
@@ -18,11 +21,14 @@ namespace {
 json::Value parsed(const char* text) { return *json::parse(text); }
 
 TEST(Witness, EqualRecordsHaveNoDifferenceInAnyOrderOfMembers) {
-  EXPECT_EQ(first_difference(parsed(R"({"a": 1, "b": [true, null]})"), parsed(R"({"b": [true, null], "a": 1.0})")), "");
+  EXPECT_EQ(
+      first_difference(parsed(R"({"a": 1, "b": [true, null]})"), parsed(R"({"b": [true, null], "a": 1.0})")),
+      "");
 }
 
 TEST(Witness, ADifferenceIsNamedByItsPlace) {
-  EXPECT_EQ(first_difference(parsed(R"({"a": [1, {"b": "row"}]})"), parsed(R"({"a": [1, {"b": "col"}]})")), R"(then.a[1].b: expected "row", found "col")");
+  EXPECT_EQ(first_difference(parsed(R"({"a": [1, {"b": "row"}]})"), parsed(R"({"a": [1, {"b": "col"}]})")),
+            R"(then.a[1].b: expected "row", found "col")");
   EXPECT_EQ(first_difference(parsed(R"({"a": 1})"), parsed(R"({})")), "then.a: expected 1, found nothing");
   EXPECT_EQ(first_difference(parsed(R"({})"), parsed(R"({"a": 1})")), "then.a: expected nothing, found 1");
   EXPECT_EQ(first_difference(parsed("[1, 2]"), parsed("[1]")), "then: expected 2 elements, found 1");
@@ -65,37 +71,41 @@ TEST(MatrixHtml, SaysWhatIsExcludedAndWhatFailedAndEscapes) {
   EXPECT_NE(page.find("<td class=\"exc\">1 E12</td>"), std::string::npos);
   EXPECT_NE(page.find("<td class=\"bad\">1 FAILED</td>"), std::string::npos);
   EXPECT_NE(page.find("dgrad: b.data"), std::string::npos);
-  for (const char* address : {"http:", "https:"}) EXPECT_EQ(page.find(address), std::string::npos) << "one file, no network";
+  for (const char* address : {"http:", "https:"})
+    EXPECT_EQ(page.find(address), std::string::npos) << "one file, no network";
 }
 
 TEST(TakeStories, TakesItsWordsAndLeavesLines) {
   std::vector<std::string> what = {"smoke", "S-01", "parity linear mxfp8"};
-  const auto stories = take_stories(what, "");
-  ASSERT_TRUE(stories);
-  ASSERT_EQ(stories->size(), 2u);
-  EXPECT_EQ((*stories)[0].entry.text, "S-01");
-  EXPECT_EQ((*stories)[1].row, "linear input,weight");
+  const auto cases = take_training_cases(what, "");
+  ASSERT_TRUE(cases);
+  ASSERT_EQ(cases->size(), 2u);
+  EXPECT_EQ((*cases)[0].entry.text, "S-01");
+  EXPECT_EQ((*cases)[1].row, "linear input,weight");
   EXPECT_EQ(what, std::vector<std::string>{"smoke"});
 }
 
 TEST(TakeStories, AnUnknownOneIsAnError) {
   std::vector<std::string> scenario = {"S-00"}, cell = {"parity linear mxfp9"};
-  EXPECT_FALSE(take_stories(scenario, ""));
-  EXPECT_FALSE(take_stories(cell, ""));
+  EXPECT_FALSE(take_training_cases(scenario, ""));
+  EXPECT_FALSE(take_training_cases(cell, ""));
 }
 
 TEST(TakeStories, EveryCellHasANameOfItsOwn) {
   std::set<std::string> names;
-  for (const training::Cell& c : training::parity_cells()) EXPECT_TRUE(names.insert(training::to_text(c)).second) << training::to_text(c);
+  for (const training::Cell& c : training::parity_cells())
+    EXPECT_TRUE(names.insert(training::to_text(c)).second) << training::to_text(c);
   EXPECT_GT(names.size(), 800u);
 }
 
-// The reference, but columns that are quantized alone have one wrong byte: what a hybrid's own launch would do.
+// The reference, but columns that are quantized alone have one wrong byte: what a hybrid's own launch would
+// do.
 class WrongAlone final : public Subject {
  public:
   std::string_view name() const override { return "wrong alone"; }
   Support supports(const Problem& p) const override { return reference_->supports(p); }
-  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment& environment) override {
+  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+             const Environment& environment) override {
     const Served served = reference_->run(p, inputs, outputs, environment);
     if (p.as<Quantize>() && !p.row && p.col)
       for (const Buffer& b : outputs)
@@ -116,7 +126,9 @@ training::CellResult judged(std::string_view text, Subject& subject) {
 
 TEST(Parity, AWrongByteIsExcusedByNoCause) {
   WrongAlone subject;
-  for (const char* text : {"parity linear mxfp8", "parity linear mxfp8 flavour=te", "parity layernorm_mlp fp8_block", "parity linear nvfp4 roles=input,weight,grad_output", "parity linear mxfp8|nvfp4"}) {
+  for (const char* text :
+       {"parity linear mxfp8", "parity linear mxfp8 flavour=te", "parity layernorm_mlp fp8_block",
+        "parity linear nvfp4 roles=input,weight,grad_output", "parity linear mxfp8|nvfp4"}) {
     const training::CellResult r = judged(text, subject);
     EXPECT_EQ(r.outcome, training::CellResult::Outcome::failed) << text << ": " << r.exclusions;
     EXPECT_NE(r.first.find("data"), std::string::npos) << text << ": " << r.first;
@@ -125,13 +137,14 @@ TEST(Parity, AWrongByteIsExcusedByNoCause) {
 
 TEST(Parity, ExclusionsAreTheCausesThatTheyName) {
   const std::unique_ptr<Subject> reference = make_reference_subject();
-  const std::pair<const char*, const char*> kCells[] = {{"parity linear mxfp8", ""},
-                                                        {"parity linear mxfp8 flavour=te", "E12"},
-                                                        {"parity linear nvfp4 roles=input,weight,grad_output", "E2"},
-                                                        {"parity linear mxfp8 roles=input,weight,grad_output tokens=160", "E13"},
-                                                        {"parity layernorm_mlp fp8_current", "E1"},
-                                                        {"parity linear fp8_current arch=sm90", "E8"},
-                                                        {"parity grouped_linear mxfp8 phase=quantized_init packed=1", "E10"}};
+  const std::pair<const char*, const char*> kCells[] = {
+      {"parity linear mxfp8", ""},
+      {"parity linear mxfp8 flavour=te", "E12"},
+      {"parity linear nvfp4 roles=input,weight,grad_output", "E2"},
+      {"parity linear mxfp8 roles=input,weight,grad_output tokens=160", "E13"},
+      {"parity layernorm_mlp fp8_current", "E1"},
+      {"parity linear fp8_current arch=sm90", "E8"},
+      {"parity grouped_linear mxfp8 phase=quantized_init packed=1", "E10"}};
   for (const auto& [text, codes] : kCells) EXPECT_EQ(judged(text, *reference).exclusions, codes) << text;
 }
 
@@ -158,89 +171,126 @@ training::QuantizerLike mxfp8_over_nvfp4(const training::RolePtr& role) {
 }
 
 TEST(ParityFactory, AFactorysCellsAreHeldToTheRecipesOfItsFormats) {
-  training::register_factory("stories_test_hybrid", mxfp8_over_nvfp4);
+  training::register_factory("training_cases_test_hybrid", mxfp8_over_nvfp4);
   const std::unique_ptr<Subject> reference = make_reference_subject();
-  for (const char* module : {"linear", "layernorm_linear", "grouped_linear", "ops_linear", "ops_grouped_linear"}) {
-    const auto cell = training::parity_cell(std::string("parity ") + module + " factory=stories_test_hybrid");
+  for (const char* module :
+       {"linear", "layernorm_linear", "grouped_linear", "ops_linear", "ops_grouped_linear"}) {
+    const auto cell =
+        training::parity_cell(std::string("parity ") + module + " factory=training_cases_test_hybrid");
     ASSERT_TRUE(cell) << module;
-    EXPECT_EQ(cell->formats, (training::Formats{"mxfp8", "nvfp4", "nvfp4"})) << module;
+    EXPECT_EQ(cell->formats, (training::GemmFormats{"mxfp8", "nvfp4", "nvfp4"})) << module;
     const training::CellResult r = training::judge_cell(*cell, *reference, {});
     EXPECT_EQ(r.outcome, training::CellResult::Outcome::bitwise) << module << ": " << r.first;
     EXPECT_GT(r.compared, 10000) << module;
   }
-  // One format: what the matrix excludes is excluded by the same causes, and columns from dequantized rows are held to that override.
-  EXPECT_EQ(judged_factory("parity linear factory=mxfp8_factory flavour=te tokens=160", *reference).exclusions, "");
+  // One format: what the matrix excludes is excluded by the same causes, and columns from dequantized rows
+  // are held to that override.
+  EXPECT_EQ(
+      judged_factory("parity linear factory=mxfp8_factory flavour=te tokens=160", *reference).exclusions, "");
   EXPECT_EQ(judged_factory("parity linear factory=hybrid_mxfp8 flavour=te", *reference).exclusions, "E12");
-  EXPECT_EQ(judged_factory("parity linear factory=mxfp8_fwd_high_precision_bwd_factory override=dequantized", *reference).outcome, training::CellResult::Outcome::bitwise);
+  EXPECT_EQ(judged_factory("parity linear factory=mxfp8_fwd_high_precision_bwd_factory override=dequantized",
+                           *reference)
+                .outcome,
+            training::CellResult::Outcome::bitwise);
   WrongAlone wrong;
-  const training::CellResult r = judged_factory("parity linear factory=stories_test_hybrid", wrong);
+  const training::CellResult r = judged_factory("parity linear factory=training_cases_test_hybrid", wrong);
   EXPECT_EQ(r.outcome, training::CellResult::Outcome::failed);
   EXPECT_NE(r.first.find("data"), std::string::npos) << r.first;
 }
 
-// Every setting is the recipe's, and yet the columns are others: only the bytes of the factory's own quantizers show it.
+// Every setting is the recipe's, and yet the columns are others: only the bytes of the factory's own
+// quantizers show it.
 TEST(ParityFactory, TheFactorysOwnQuantizersRun) {
-  training::register_factory("stories_test_from_rows", [](const training::RolePtr& role) -> training::QuantizerLike {
-    const auto mxfp8 = [] { return std::make_shared<training::MXFP8Quantizer>(); };
-    return std::make_shared<training::HybridQuantizer>(mxfp8(), mxfp8(), role && role->tensor_type == "weight" ? "rowwise_dequantized" : "original");
-  });
+  training::register_factory(
+      "training_cases_test_from_rows", [](const training::RolePtr& role) -> training::QuantizerLike {
+        const auto mxfp8 = [] { return std::make_shared<training::MXFP8Quantizer>(); };
+        return std::make_shared<training::HybridQuantizer>(
+            mxfp8(), mxfp8(), role && role->tensor_type == "weight" ? "rowwise_dequantized" : "original");
+      });
   const std::unique_ptr<Subject> reference = make_reference_subject();
-  const training::CellResult r = judged_factory("parity linear factory=stories_test_from_rows", *reference);
+  const training::CellResult r =
+      judged_factory("parity linear factory=training_cases_test_from_rows", *reference);
   EXPECT_EQ(r.outcome, training::CellResult::Outcome::failed);
   EXPECT_TRUE(r.first.starts_with("dgrad: a.")) << r.first;
 }
 
 TEST(ParityFactory, ASettingThatTheRecipeHasNotIsAFailedCell) {
-  training::register_factory("stories_test_e5m2_weights", [](const training::RolePtr& role) -> training::QuantizerLike {
-    auto made = mxfp8_over_nvfp4(role);
-    if (role && role->tensor_type == "weight")
-      dynamic_cast<training::MXFP8Quantizer&>(*dynamic_cast<training::HybridQuantizer&>(*std::get<training::QuantizerPtr>(made)).rowwise_quantizer).dtype = Encoding::e5m2;
-    return made;
-  });
+  training::register_factory(
+      "training_cases_test_e5m2_weights", [](const training::RolePtr& role) -> training::QuantizerLike {
+        auto made = mxfp8_over_nvfp4(role);
+        if (role && role->tensor_type == "weight")
+          dynamic_cast<training::MXFP8Quantizer&>(
+              *dynamic_cast<training::HybridQuantizer&>(*std::get<training::QuantizerPtr>(made))
+                   .rowwise_quantizer)
+              .dtype = Encoding::e5m2;
+        return made;
+      });
   const std::unique_ptr<Subject> reference = make_reference_subject();
-  const training::CellResult r = judged_factory("parity linear factory=stories_test_e5m2_weights phase=cached", *reference);
+  const training::CellResult r =
+      judged_factory("parity linear factory=training_cases_test_e5m2_weights phase=cached", *reference);
   EXPECT_EQ(r.outcome, training::CellResult::Outcome::failed);
   EXPECT_EQ(r.first, "settings of rows of linear/weight/m, which fprop reads");
   EXPECT_EQ(r.expected, "mxfp8");
   EXPECT_EQ(r.found, "mxfp8 element=e5m2");
   // The suites' own: a weight's columns without the recipe's 16x16 blocks, a gradient in E5M2.
-  EXPECT_EQ(judged_factory("parity linear factory=mxfp8_fwd_nvfp4_bwd_factory", *reference).first, "settings of columns of linear/weight/m, which dgrad reads");
+  EXPECT_EQ(judged_factory("parity linear factory=mxfp8_fwd_nvfp4_bwd_factory", *reference).first,
+            "settings of columns of linear/weight/m, which dgrad reads");
   EXPECT_EQ(judged_factory("parity linear factory=fp8_mxfp8", *reference).found, "mxfp8 element=e5m2");
 }
 
 TEST(ParityFactory, WhatNoVanillaRecipeStandsBesideIsRefused) {
-  training::register_factory("stories_test_operands", [](const training::RolePtr& role) -> training::QuantizerLike {
-    if (role && role->tensor_type == "weight") return std::make_shared<training::NVFP4Quantizer>();
-    return std::make_shared<training::MXFP8Quantizer>();
-  });
-  EXPECT_EQ(refusal("parity linear factory=stories_test_operands"),
-            "expected one format for both operands of fprop, found mxfp8 for rows of linear/input/m and nvfp4 for rows of linear/weight/m (vanilla has a recipe per GEMM, not per operand)");
-  EXPECT_NE(refusal("parity linear factory=delayed_scaling_factory").find("for rows of linear/input/m, which fprop reads; delayed_scaling_factory returns a request for delayed scaling (exclusion E4"), std::string::npos);
-  EXPECT_NE(refusal("parity linear factory=nvfp4_ref_rht_2d_factory").find("returns NVFP4QuantizerRef"), std::string::npos);
-  EXPECT_NE(refusal("parity layernorm_mlp factory=mxfp8_nvfp4").find("found mxfp8|nvfp4 (fprop | dgrad | wgrad) (E6"), std::string::npos);
-  EXPECT_NE(refusal("parity linear factory=mxfp8_nvfp4 phase=trajectory").find("expected one format for a trajectory, found mxfp8|nvfp4"), std::string::npos);
-  EXPECT_NE(refusal("parity linear factory=mxfp8_factory phase=quantized_init").find("expected a hybrid for a weight that stays quantized, found MXFP8Quantizer, which"), std::string::npos);
+  training::register_factory("training_cases_test_operands",
+                             [](const training::RolePtr& role) -> training::QuantizerLike {
+                               if (role && role->tensor_type == "weight")
+                                 return std::make_shared<training::NVFP4Quantizer>();
+                               return std::make_shared<training::MXFP8Quantizer>();
+                             });
+  EXPECT_EQ(refusal("parity linear factory=training_cases_test_operands"),
+            "expected one format for both operands of fprop, found mxfp8 for rows of linear/input/m and "
+            "nvfp4 for rows of linear/weight/m (vanilla has a recipe per GEMM, not per operand)");
+  EXPECT_NE(refusal("parity linear factory=delayed_scaling_factory")
+                .find("for rows of linear/input/m, which fprop reads; delayed_scaling_factory returns a "
+                      "request for delayed scaling (exclusion E4"),
+            std::string::npos);
+  EXPECT_NE(refusal("parity linear factory=nvfp4_ref_rht_2d_factory").find("returns NVFP4QuantizerRef"),
+            std::string::npos);
+  EXPECT_NE(refusal("parity layernorm_mlp factory=mxfp8_nvfp4")
+                .find("found mxfp8|nvfp4 (fprop | dgrad | wgrad) (E6"),
+            std::string::npos);
+  EXPECT_NE(refusal("parity linear factory=mxfp8_nvfp4 phase=trajectory")
+                .find("expected one format for a trajectory, found mxfp8|nvfp4"),
+            std::string::npos);
+  EXPECT_NE(refusal("parity linear factory=mxfp8_factory phase=quantized_init")
+                .find("expected a hybrid for a weight that stays quantized, found MXFP8Quantizer, which"),
+            std::string::npos);
   EXPECT_EQ(refusal("parity linear factory=hybrid_mxfp8 phase=quantized_init"), "accepted");
   EXPECT_EQ(refusal("parity ops_linear factory=mxfp8_factory phase=quantized_init"), "accepted");
-  EXPECT_EQ(refusal("parity linear factory=mxfp8_factroy"), "column 23: unknown factory 'mxfp8_factroy' (did you mean 'mxfp8_factory'?)");
-  EXPECT_EQ(refusal("parity linaer factory=mxfp8_factory"), "column 8: unknown module 'linaer' (did you mean 'linear'?)");
-  EXPECT_EQ(refusal("parity linear factory=mxfp8_factory tokens=100"), "column 44: tokens: expected a multiple of 32 up to 1024, found '100' (tokens=96)");
-  EXPECT_NE(refusal("parity linear factory=mxfp8_factory phase=train phase=row").find("given twice"), std::string::npos);
-  EXPECT_NE(refusal("parity grouped_linear factory=mxfp8_factory phase=row").find("not run over ranks"), std::string::npos);
+  EXPECT_EQ(refusal("parity linear factory=mxfp8_factroy"),
+            "column 23: unknown factory 'mxfp8_factroy' (did you mean 'mxfp8_factory'?)");
+  EXPECT_EQ(refusal("parity linaer factory=mxfp8_factory"),
+            "column 8: unknown module 'linaer' (did you mean 'linear'?)");
+  EXPECT_EQ(refusal("parity linear factory=mxfp8_factory tokens=100"),
+            "column 44: tokens: expected a multiple of 32 up to 1024, found '100' (tokens=96)");
+  EXPECT_NE(refusal("parity linear factory=mxfp8_factory phase=train phase=row").find("given twice"),
+            std::string::npos);
+  EXPECT_NE(refusal("parity grouped_linear factory=mxfp8_factory phase=row").find("not run over ranks"),
+            std::string::npos);
 }
 
 TEST(TakeStories, TheMatrixOfAFactoryHasEveryModuleAndSaysWhatItLeavesOut) {
   std::vector<std::string> what = {"roles factory=mxfp8_nvfp4"};
-  const auto stories = take_stories(what, "");
-  ASSERT_TRUE(stories) << stories.error().text();
-  EXPECT_EQ(stories->size(), 3u * 11 + 3 * 9 + 1);   // modules with and without ranks, and packed weights
+  const auto cases = take_training_cases(what, "");
+  ASSERT_TRUE(cases) << cases.error().text();
+  EXPECT_EQ(cases->size(), 3u * 11 + 3 * 9 + 1);  // modules with and without ranks, and packed weights
   std::set<std::string> rows, names;
   size_t left_out = 0;
   const std::unique_ptr<Subject> reference = make_reference_subject();
-  for (const Story& s : *stories) {
+  for (const TrainingCase& s : *cases) {
     rows.insert(s.row);
     EXPECT_TRUE(names.insert(s.entry.text).second) << s.entry.text;
-    if (s.entry.text.find("layernorm_mlp") == std::string::npos && s.entry.text.find("trajectory") == std::string::npos) continue;
+    if (s.entry.text.find("layernorm_mlp") == std::string::npos &&
+        s.entry.text.find("trajectory") == std::string::npos)
+      continue;
     const Verdict v = s.judge(*reference, *reference, {});
     EXPECT_EQ(v.outcome, Outcome::unsupported) << s.entry.text;
     EXPECT_NE(v.reason.find("mxfp8|nvfp4"), std::string::npos) << v.reason;
@@ -250,7 +300,7 @@ TEST(TakeStories, TheMatrixOfAFactoryHasEveryModuleAndSaysWhatItLeavesOut) {
   EXPECT_EQ(left_out, 11u + 5);
   for (const char* word : {"roles factory=delayed_scaling_factory", "roles factory=nope", "roles mxfp8"}) {
     std::vector<std::string> refused = {word};
-    EXPECT_FALSE(take_stories(refused, "")) << word;
+    EXPECT_FALSE(take_training_cases(refused, "")) << word;
   }
 }
 

@@ -1,4 +1,6 @@
-// Shrink and trace on known faults: what is left is what the fault needs, the line says all of it, and its neighbour passes.
+// Shrink and trace on known faults: what is left is what the fault needs, the line says all of it, and its
+// neighbour passes.
+#include "compare/commands/shrink.h"
 #include "compare/debug/shrink.h"
 
 #include <gtest/gtest.h>
@@ -10,21 +12,25 @@
 #include <sstream>
 
 #include "compare/arithmetic/codes.h"
-#include "compare/judge/cases.h"
+#include "compare/commands/trace.h"
 #include "compare/debug/trace.h"
+#include "compare/judge/cases.h"
 #include "fixtures/fill.h"
 #include "tests/compare/faulty_subject.h"
 
 namespace assay {
 namespace {
 
-// Data codes 0x30 and up in magnitude are one too small where the element of x has its lowest mantissa bit set.
+// Data codes 0x30 and up in magnitude are one too small where the element of x has its lowest mantissa bit
+// set.
 void truncation(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
   const Buffer* data = find(outputs, "row.data");
   const ConstBuffer* x = find(inputs, "x");
   if (!data || p.x.source != Encoding::bf16) return;
   for (size_t i = 0; i < data->bytes.size(); ++i)
-    if ((x->bytes[2 * i] & std::byte{1}) != std::byte{0} && (data->bytes[i] & std::byte{0x7F}) > std::byte{0x30} && (data->bytes[i] & std::byte{0x7F}) < std::byte{0x7F})
+    if ((x->bytes[2 * i] & std::byte{1}) != std::byte{0} &&
+        (data->bytes[i] & std::byte{0x7F}) > std::byte{0x30} &&
+        (data->bytes[i] & std::byte{0x7F}) < std::byte{0x7F})
       data->bytes[i] = static_cast<std::byte>(static_cast<int>(data->bytes[i]) - 1);
 }
 
@@ -64,12 +70,13 @@ Outcome outcome(const Problem& p, const Subjects& subjects) {
 
 TEST(Shrink, OneElementIsLeftOfAThousand) {
   const Subjects subjects = with_fault(truncation);
-  for (const char* text : {"quantize mxfp8 96x160 bf16 dir=both seed=5", "quantize mxfp8 96x160 bf16 dir=row fill=wide at=7,64", "quantize fp8_current 64x64 bf16 dir=row",
-                           "quantize fp8_delayed 64x64 bf16 dir=both scale=16"}) {
+  for (const char* text :
+       {"quantize mxfp8 96x160 bf16 dir=both seed=5", "quantize mxfp8 96x160 bf16 dir=row fill=wide at=7,64",
+        "quantize fp8_current 64x64 bf16 dir=row", "quantize fp8_delayed 64x64 bf16 dir=both scale=16"}) {
     const auto s = shrink_line(text, subjects);
     ASSERT_TRUE(s) << text << ": " << s.error().text();
     EXPECT_EQ(s->bad.x.fill.kind, FillKind::literal) << to_line(s->bad);
-    EXPECT_EQ(s->bad.x.fill.payload.find('+'), std::string::npos) << to_line(s->bad);   // one element
+    EXPECT_EQ(s->bad.x.fill.payload.find('+'), std::string::npos) << to_line(s->bad);  // one element
     EXPECT_LE(s->bad.x.shape.count(), 32) << to_line(s->bad);
     EXPECT_EQ(s->breach.plane, "row.data");
     EXPECT_EQ(outcome(s->bad, subjects), Outcome::failed) << to_line(s->bad);
@@ -81,17 +88,19 @@ TEST(Shrink, OneElementIsLeftOfAThousand) {
 }
 
 TEST(Shrink, AnAmaxIsPinnedWhereACropWouldChangeIt) {
-  // Wrong only where the scale is that of the whole tensor, whose amax stands in one corner and the wrong element in the other.
+  // Wrong only where the scale is that of the whole tensor, whose amax stands in one corner and the wrong
+  // element in the other.
   auto fault = [](const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
     const Buffer *scale = find(outputs, "row.scale"), *data = find(outputs, "row.data");
     if (!scale || p.x.fill.payload.empty()) return;
     (void)inputs;
-    if (code_at(Encoding::f32, scale->bytes, 0) == 0x40600000u)   // 448 / 128 = 3.5
+    if (code_at(Encoding::f32, scale->bytes, 0) == 0x40600000u)  // 448 / 128 = 3.5
       for (std::byte& b : data->bytes)
-        if (b == std::byte{0x46}) b = std::byte{0x47};   // 3.5, of the element 1.0
+        if (b == std::byte{0x46}) b = std::byte{0x47};  // 3.5, of the element 1.0
   };
   const Subjects subjects = with_fault(fault);
-  const auto s = shrink_line("quantize fp8_current 64x64 bf16 dir=row fill=literal:4300@0.0+3f80@63.63", subjects);
+  const auto s =
+      shrink_line("quantize fp8_current 64x64 bf16 dir=row fill=literal:4300@0.0+3f80@63.63", subjects);
   ASSERT_TRUE(s) << s.error().text();
   ASSERT_TRUE(s->bad.row && s->bad.row->amax) << to_line(s->bad);
   EXPECT_EQ(*s->bad.row->amax, 0x43000000u);
@@ -100,14 +109,18 @@ TEST(Shrink, AnAmaxIsPinnedWhereACropWouldChangeIt) {
 }
 
 TEST(Shrink, OfALargeTensorTheFirstDifferenceComesFirst) {
-  // One wrong element needs its window alone, and what no crop keeps, the halves of all rows swapped, one element that is not zero.
+  // One wrong element needs its window alone, and what no crop keeps, the halves of all rows swapped, one
+  // element that is not zero.
   const auto swapped = [](const Problem& p, std::span<const ConstBuffer>, std::span<const Buffer> outputs) {
     const Buffer* data = find(outputs, "row.data");
     const auto columns = static_cast<std::ptrdiff_t>(p.x.shape.cols);
     if (!data || p.x.shape != Shape{256, 512}) return;
-    for (auto row = data->bytes.begin(); row != data->bytes.end(); row += columns) std::rotate(row, row + columns / 2, row + columns);
+    for (auto row = data->bytes.begin(); row != data->bytes.end(); row += columns)
+      std::rotate(row, row + columns / 2, row + columns);
   };
-  for (const auto& [fault, halves] : {std::pair(Fault(truncation), 3), std::pair(Fault(swapped), 6)}) {   // of the whole, that its runs may come to
+  for (const auto& [fault, halves] :
+       {std::pair(Fault(truncation), 3),
+        std::pair(Fault(swapped), 6)}) {  // of the whole, that its runs may come to
     const Subjects subjects = with_fault(fault);
     ShrinkOptions options;
     options.problem = line("quantize mxfp8 256x512 bf16 dir=row");
@@ -159,7 +172,8 @@ TEST(Shrink, RefusesWhatPassesAndWhatIsNotDeterministic) {
   ASSERT_FALSE(passes);
   EXPECT_NE(passes.error().message.find("passes on faulty"), std::string::npos);
   auto random = [](const Problem&, std::span<const ConstBuffer>, std::span<const Buffer> outputs) {
-    // A process of its own runs every evaluation: its number never comes again soon, where a clock's low bits may.
+    // A process of its own runs every evaluation: its number never comes again soon, where a clock's low bits
+    // may.
     for (size_t i = 0; i < 8; ++i) outputs.back().bytes[i] = static_cast<std::byte>(getpid() >> i);
   };
   const auto noise = shrink_line("quantize mxfp8 64x64 bf16 dir=row", with_fault(random));
@@ -168,12 +182,13 @@ TEST(Shrink, RefusesWhatPassesAndWhatIsNotDeterministic) {
 }
 
 TEST(Shrink, PrintsBothLinesAndARepro) {
-  ShrinkOptions options;
+  ShrinkCommandOptions options;
   options.problem = line("quantize mxfp8 64x64 bf16 dir=row");
   options.subject = "faulty";
   std::ostringstream out, err;
   EXPECT_EQ(run_shrink(options, with_fault(truncation), out, err), 0) << err.str();
-  for (const char* expected : {"  fails    quantize mxfp8 ", "  passes   quantize mxfp8 ", "  cause    row.data (e4m3)   1 of ", "assay run --subject faulty '"})
+  for (const char* expected : {"  fails    quantize mxfp8 ", "  passes   quantize mxfp8 ",
+                               "  cause    row.data (e4m3)   1 of ", "assay run --subject faulty '"})
     EXPECT_NE(out.str().find(expected), std::string::npos) << expected << "\n" << out.str();
   options.subject = "nobody";
   EXPECT_EQ(run_shrink(options, with_fault(no_fault), out, err), 2);
@@ -183,7 +198,9 @@ TEST(Trace, NamesTheFirstDifferenceByDefault) {
   TraceOptions options;
   options.problem = line("quantize mxfp8 64x64 bf16 dir=both");
   options.subject = "faulty";
-  auto fault = [](const Problem&, std::span<const ConstBuffer>, std::span<const Buffer> outputs) { find(outputs, "col.data")->bytes[5 * 64 + 9] ^= std::byte{1}; };
+  auto fault = [](const Problem&, std::span<const ConstBuffer>, std::span<const Buffer> outputs) {
+    find(outputs, "col.data")->bytes[5 * 64 + 9] ^= std::byte{1};
+  };
   const Subjects subjects = with_fault(fault);
   const auto t = trace(options, subjects);
   ASSERT_TRUE(t) << t.error().text();
@@ -203,7 +220,9 @@ TEST(Trace, TransposedColumnsAreFoundByTheirTensorCoordinates) {
   TraceOptions options;
   options.problem = line("quantize fp8_delayed 6x10 bf16 dir=both scale=4");
   options.subject = "faulty";
-  auto fault = [](const Problem&, std::span<const ConstBuffer>, std::span<const Buffer> outputs) { find(outputs, "col.data")->bytes[7 * 6 + 2] ^= std::byte{1}; };   // stored (7, 2)
+  auto fault = [](const Problem&, std::span<const ConstBuffer>, std::span<const Buffer> outputs) {
+    find(outputs, "col.data")->bytes[7 * 6 + 2] ^= std::byte{1};
+  };  // stored (7, 2)
   const auto t = trace(options, with_fault(fault));
   ASSERT_TRUE(t) << t.error().text();
   EXPECT_EQ(t->row, 2);
@@ -215,8 +234,10 @@ TEST(Trace, BothSidesOfARightKernelAgreeStepByStep) {
   TraceOptions options;
   options.subject = "host";
   const Subjects subjects = with_fault(no_fault);
-  for (const char* text : {"quantize mxfp8 64x64 bf16 dir=both", "quantize fp8_current 8x8 f32 dir=row pow2=1", "quantize fp8_delayed 8x8 f16 dir=row scale=3", "cast e4m3 4x16 f32 fill=edges",
-                           "dequantize mxfp8 33x40 bf16 dir=col"}) {
+  for (const char* text :
+       {"quantize mxfp8 64x64 bf16 dir=both", "quantize fp8_current 8x8 f32 dir=row pow2=1",
+        "quantize fp8_delayed 8x8 f16 dir=row scale=3", "cast e4m3 4x16 f32 fill=edges",
+        "dequantize mxfp8 33x40 bf16 dir=col"}) {
     options.problem = line(text);
     options.at = {3, 5};
     std::ostringstream out, err;
@@ -244,7 +265,9 @@ TEST(Shrink, SplitsLoseMembersAndPackedCodesShrink) {
   s = shrink_line("quantize nvfp4 64x64 bf16 seed=2", anywhere);
   ASSERT_TRUE(s) << s.error().text();
   EXPECT_LE(s->bad.x.shape.count(), 32) << to_line(s->bad);
-  const Subjects grouped = with_fault([&](const Problem& p, auto, auto out) { if (p.as<Split>()) wrong_code(out); });
+  const Subjects grouped = with_fault([&](const Problem& p, auto, auto out) {
+    if (p.as<Split>()) wrong_code(out);
+  });
   s = shrink_line("split mxfp4 64x64 bf16 groups=16,0,48 seed=2", grouped);
   ASSERT_TRUE(s) << s.error().text();
   ASSERT_TRUE(s->bad.as<Split>()) << to_line(s->bad);
@@ -253,7 +276,8 @@ TEST(Shrink, SplitsLoseMembersAndPackedCodesShrink) {
 
 TEST(Shrink, AProductShrinksInEverySizeAndToLiteralOperands) {
   const Subjects subjects = with_fault(wrong_product);
-  for (const char* text : {"gemm a=mxfp8 b=mxfp8 40x36x96 bias=bf16 beta=1 alpha=2 fill=wide", "gemm a=fp8_delayed b=nvfp4 33x20x70 a.scale=16 a.at=3,5"}) {
+  for (const char* text : {"gemm a=mxfp8 b=mxfp8 40x36x96 bias=bf16 beta=1 alpha=2 fill=wide",
+                           "gemm a=fp8_delayed b=nvfp4 33x20x70 a.scale=16 a.at=3,5"}) {
     const auto s = shrink_line(text, subjects);
     ASSERT_TRUE(s) << text << ": " << s.error().text();
     const Gemm& op = *s->bad.as<Gemm>();
@@ -261,8 +285,9 @@ TEST(Shrink, AProductShrinksInEverySizeAndToLiteralOperands) {
     EXPECT_LE(op.k, 16) << to_line(s->bad);
     EXPECT_FALSE(op.bias || op.reads_c() || op.multiplies()) << to_line(s->bad);
     EXPECT_EQ(op.a.fill.kind, FillKind::literal) << to_line(s->bad);
-    EXPECT_LE(std::ranges::count(op.a.fill.payload, '+'), 1) << to_line(s->bad);   // the element and, of mxfp8, the one that scales it
-    EXPECT_EQ(op.b.fill.kind, FillKind::zeros) << to_line(s->bad);                  // the fault looks at a alone
+    EXPECT_LE(std::ranges::count(op.a.fill.payload, '+'), 1)
+        << to_line(s->bad);  // the element and, of mxfp8, the one that scales it
+    EXPECT_EQ(op.b.fill.kind, FillKind::zeros) << to_line(s->bad);  // the fault looks at a alone
     EXPECT_EQ(s->breach.plane, "d");
     EXPECT_EQ(outcome(s->bad, subjects), Outcome::failed) << to_line(s->bad);
     ASSERT_TRUE(s->good) << text;
@@ -273,10 +298,15 @@ TEST(Shrink, AProductShrinksInEverySizeAndToLiteralOperands) {
 
 // The amax of all of a stands in another line than the element that goes wrong under it.
 TEST(Shrink, AnOperandsAmaxIsPinned) {
-  const auto s = shrink_line("gemm a=fp8_current b=identity 64x32x32 a.fill=literal:43e0@0.0+3f80@63.31+3fb0@63.30 b.fill=exact_sums", with_fault([](const Problem& p, auto inputs, auto outputs) {
-                               const ConstBuffer *a = find(inputs, "a.data"), *scale = find(inputs, "a.scale_inv");
-                               if (p.as<Gemm>() && code_at(Encoding::f32, scale->bytes, 0) == 0x3F800000u && a->bytes.back() == std::byte{0x38}) find(outputs, "d")->bytes.back() ^= std::byte{1};
-                             }));
+  const auto s = shrink_line(
+      "gemm a=fp8_current b=identity 64x32x32 a.fill=literal:43e0@0.0+3f80@63.31+3fb0@63.30 "
+      "b.fill=exact_sums",
+      with_fault([](const Problem& p, auto inputs, auto outputs) {
+        const ConstBuffer *a = find(inputs, "a.data"), *scale = find(inputs, "a.scale_inv");
+        if (p.as<Gemm>() && code_at(Encoding::f32, scale->bytes, 0) == 0x3F800000u &&
+            a->bytes.back() == std::byte{0x38})
+          find(outputs, "d")->bytes.back() ^= std::byte{1};
+      }));
   ASSERT_TRUE(s) << s.error().text();
   EXPECT_EQ(s->bad.x.shape, (Shape{1, 1})) << to_line(s->bad);
   ASSERT_TRUE(s->bad.as<Gemm>()->a.quantizer.amax) << to_line(s->bad);
@@ -293,7 +323,7 @@ TEST(Shrink, AnAbsentSubjectIsStatusThree) {
   };
   Subjects subjects = with_fault(no_fault);
   subjects.owned.push_back(std::make_unique<Absent>());
-  ShrinkOptions options;
+  ShrinkCommandOptions options;
   options.problem = line("quantize mxfp8 32x32 bf16 dir=row");
   options.subject = "absent";
   std::ostringstream out, err;
@@ -304,15 +334,18 @@ TEST(Shrink, AnAbsentSubjectIsStatusThree) {
 TEST(Trace, OfAProductNamesTheFirstElementOfDThatDiffers) {
   TraceOptions options;
   options.subject = "faulty";
-  options.problem = line("gemm a=mxfp8 b=nvfp4 5x7x40 bias=f32");   // d is 7x5
-  const Subjects subjects = with_fault([](const Problem&, auto, auto outputs) { find(outputs, "d")->bytes[2 * (6 * 5 + 3)] ^= std::byte{1}; });
+  options.problem = line("gemm a=mxfp8 b=nvfp4 5x7x40 bias=f32");  // d is 7x5
+  const Subjects subjects = with_fault(
+      [](const Problem&, auto, auto outputs) { find(outputs, "d")->bytes[2 * (6 * 5 + 3)] ^= std::byte{1}; });
   const auto t = trace(options, subjects);
   ASSERT_TRUE(t) << t.error().text();
   EXPECT_EQ(t->row, 6);
   EXPECT_EQ(t->col, 3);
   ASSERT_EQ(t->outputs.size(), 1u);
   EXPECT_TRUE(t->outputs[0].differs());
-  for (const auto& [at, said] : {std::pair{std::pair<int64_t, int64_t>{7, 0}, "outside d, which is [N, M] = 7x5"}, {{0, 5}, "outside d"}}) {
+  for (const auto& [at, said] :
+       {std::pair{std::pair<int64_t, int64_t>{7, 0}, "outside d, which is [N, M] = 7x5"},
+        {{0, 5}, "outside d"}}) {
     options.at = at;
     const auto outside = trace(options, subjects);
     ASSERT_FALSE(outside);
@@ -324,19 +357,25 @@ TEST(Trace, OfAProductNamesTheFirstElementOfDThatDiffers) {
   EXPECT_NE(trace(options, subjects).error().text().find("leave --direction out"), std::string::npos);
 }
 
-// The kernels' steps of a product against the reference's: a step that only one side has is as wrong as one that differs.
+// The kernels' steps of a product against the reference's: a step that only one side has is as wrong as one
+// that differs.
 TEST(Trace, BothSidesOfAProductAgreeStepByStep) {
   TraceOptions options;
   const Subjects subjects = with_fault(no_fault);
-  for (const char* text : {"gemm a=mxfp8 b=nvfp4 5x7x40 op=TN", "gemm a=fp8_block b=fp8_current 5x7x300 op=NN alpha=3 beta=2 bias=f16", "gemm a=identity b=mxfp4 16x32x32 op=NT out=e4m3 bias=f32",
-                           "gemm a=nvfp4 b=nvfp4 5x7x40 a.row_scaled=1 out=f32", "gemm a=identity b=identity 5x7x9 f32 fill=nonfinite out=f32", "gemm a=mxfp8 b=mxfp8 5x7x0 bias=bf16"}) {
+  for (const char* text : {"gemm a=mxfp8 b=nvfp4 5x7x40 op=TN",
+                           "gemm a=fp8_block b=fp8_current 5x7x300 op=NN alpha=3 beta=2 bias=f16",
+                           "gemm a=identity b=mxfp4 16x32x32 op=NT out=e4m3 bias=f32",
+                           "gemm a=nvfp4 b=nvfp4 5x7x40 a.row_scaled=1 out=f32",
+                           "gemm a=identity b=identity 5x7x9 f32 fill=nonfinite out=f32",
+                           "gemm a=mxfp8 b=mxfp8 5x7x0 bias=bf16"}) {
     options.problem = line(text);
     for (const auto& at : {std::pair<int64_t, int64_t>{0, 0}, {6, 4}, {3, 1}}) {
       options.at = at;
       const auto t = trace(options, subjects);
       ASSERT_TRUE(t) << text << ": " << t.error().text();
       ASSERT_GE(t->steps.size(), 2u) << text;
-      for (const TraceRow& r : t->steps) EXPECT_TRUE(r.left && r.right && !r.differs()) << text << ": " << r.clause << " " << r.what;
+      for (const TraceRow& r : t->steps)
+        EXPECT_TRUE(r.left && r.right && !r.differs()) << text << ": " << r.clause << " " << r.what;
       // The last step is what stands in d.
       EXPECT_EQ(t->steps.back().right, t->outputs.at(0).right) << text;
     }

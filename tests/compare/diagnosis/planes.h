@@ -36,11 +36,11 @@ struct Case {
     return code_at(p.plane, p.bytes, index_of(p.plane, r, c));
   }
   // Writes spoil(row, column, wanted code) to every logical element.
-  template <class Spoil>
-  void spoil(const std::string& name, Spoil spoil) {
+  template <class Spoil> void spoil(const std::string& name, Spoil spoil) {
     PlaneData& p = (*this)[name];
     for (int64_t r = 0; r < p.plane.logical.rows; ++r)
-      for (int64_t c = 0; c < p.plane.logical.cols; ++c) set_code(p.plane, p.bytes, index_of(p.plane, r, c), spoil(r, c, code(name, r, c)));
+      for (int64_t c = 0; c < p.plane.logical.cols; ++c)
+        set_code(p.plane, p.bytes, index_of(p.plane, r, c), spoil(r, c, code(name, r, c)));
   }
 };
 

@@ -16,7 +16,8 @@ namespace {
 
 std::vector<SuiteEntry> entries(size_t n) {
   std::vector<SuiteEntry> out;
-  for (size_t i = 0; i < n; ++i) out.push_back(entry_of(fakes::problem("quantize mxfp8 8x64 bf16 dir=row seed=" + std::to_string(i))));
+  for (size_t i = 0; i < n; ++i)
+    out.push_back(entry_of(fakes::problem("quantize mxfp8 8x64 bf16 dir=row seed=" + std::to_string(i))));
   return out;
 }
 RunSettings settings(int jobs) {
@@ -26,7 +27,8 @@ RunSettings settings(int jobs) {
   s.timeout = 30;
   return s;
 }
-std::vector<CaseResult> run(const std::vector<SuiteEntry>& list, const Subjects& subjects, const RunSettings& s) {
+std::vector<CaseResult> run(const std::vector<SuiteEntry>& list, const Subjects& subjects,
+                            const RunSettings& s) {
   std::vector<CaseResult> out;
   run_cases(list, subjects, s, [&](const CaseResult& r) { out.push_back(r); });
   return out;
@@ -60,16 +62,19 @@ TEST(Runner, ACrashCostsOneCase) {
   const Subjects subjects = fakes::with("fake", [](const Problem& p, auto, auto&) {
     if (p.x.fill.seed == 5) {
       std::fprintf(stderr, "about to fall\n");
-      std::raise(SIGKILL);   // which no sanitizer turns into a report of its own
+      std::raise(SIGKILL);  // which no sanitizer turns into a report of its own
     }
     if (p.x.fill.seed == 11) std::_Exit(9);
   });
   const auto results = run(entries(20), subjects, settings(2));
   ASSERT_EQ(results.size(), 20u);
-  for (size_t i = 0; i < 20; ++i) EXPECT_EQ(results[i].verdicts[0].outcome, i == 5 || i == 11 ? Outcome::crashed : Outcome::passed) << i;
-  EXPECT_NE(results[5].verdicts[0].reason.find("signal 9"), std::string::npos) << results[5].verdicts[0].reason;
+  for (size_t i = 0; i < 20; ++i)
+    EXPECT_EQ(results[i].verdicts[0].outcome, i == 5 || i == 11 ? Outcome::crashed : Outcome::passed) << i;
+  EXPECT_NE(results[5].verdicts[0].reason.find("signal 9"), std::string::npos)
+      << results[5].verdicts[0].reason;
   EXPECT_NE(results[5].verdicts[0].reason.find("about to fall"), std::string::npos);
-  EXPECT_NE(results[11].verdicts[0].reason.find("status 9"), std::string::npos) << results[11].verdicts[0].reason;
+  EXPECT_NE(results[11].verdicts[0].reason.find("status 9"), std::string::npos)
+      << results[11].verdicts[0].reason;
 }
 
 TEST(Runner, AHangCostsOneCase) {
@@ -80,7 +85,8 @@ TEST(Runner, AHangCostsOneCase) {
   s.timeout = 1.5;
   const auto results = run(entries(5), subjects, s);
   ASSERT_EQ(results.size(), 5u);
-  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(results[i].verdicts[0].outcome, i == 2 ? Outcome::crashed : Outcome::passed) << i;
+  for (size_t i = 0; i < 5; ++i)
+    EXPECT_EQ(results[i].verdicts[0].outcome, i == 2 ? Outcome::crashed : Outcome::passed) << i;
   EXPECT_EQ(results[2].verdicts[0].reason, "timed out after 1.5 s");
 }
 
@@ -102,7 +108,7 @@ TEST(Runner, WorkInAChild) {
   EXPECT_EQ(*text, bytes);
   EXPECT_FALSE(in_child([]() -> std::string { std::abort(); }, 30));
   EXPECT_FALSE(in_child([]() -> std::string { throw std::runtime_error("lost"); }, 30));
-  EXPECT_TRUE(in_child([] { return std::string(size_t{3} << 20, 'x'); }, 30));   // more than a pipe holds
+  EXPECT_TRUE(in_child([] { return std::string(size_t{3} << 20, 'x'); }, 30));  // more than a pipe holds
 }
 
 TEST(Select, LinesFiltersAndShards) {
@@ -119,17 +125,22 @@ TEST(Select, LinesFiltersAndShards) {
   int all = 0;
   for (const char* shard : {"1/3", "2/3", "3/3"}) all += count({{sweep}, "", shard});
   EXPECT_EQ(all, 8);
-  for (const char* bad : {"0/3", "4/3", "x/3", "1", "1/", "1/3x"}) EXPECT_EQ(count({{sweep}, "", bad}), -1) << bad;
+  for (const char* bad : {"0/3", "4/3", "x/3", "1", "1/", "1/3x"})
+    EXPECT_EQ(count({{sweep}, "", bad}), -1) << bad;
   EXPECT_EQ(count({{"quantize mxfp9 8x8 bf16"}, "", ""}), -1);
   EXPECT_EQ(count({{"no_such_suite"}, "", ""}), -1);
   EXPECT_EQ(split_names("host,,gpu"), (std::vector<std::string>{"host", "gpu"}));
 }
 
-// A factory is resolved in lines and in suites alike, before anything else sees the line; of a swept line the error shows which.
+// A factory is resolved in lines and in suites alike, before anything else sees the line; of a swept line the
+// error shows which.
 TEST(Select, FactoriesAreResolved) {
-  const std::string line = "quantize auto 64x256 bf16 role=grouped_linear/{input,weight} factory={nvfp4_row_scaled_fwd_mxfp8_bwd_factory,mxfp8_factory}";
-  const std::vector<std::string> means = {"quantize nvfp4/mxfp8 64x256 bf16 col_source=row_dequantized row.row_scaled=1", "quantize mxfp8 64x256 bf16",
-                                          "quantize nvfp4/mxfp8 64x256 bf16 col_source=row_dequantized"};
+  const std::string line =
+      "quantize auto 64x256 bf16 role=grouped_linear/{input,weight} "
+      "factory={nvfp4_row_scaled_fwd_mxfp8_bwd_factory,mxfp8_factory}";
+  const std::vector<std::string> means = {
+      "quantize nvfp4/mxfp8 64x256 bf16 col_source=row_dequantized row.row_scaled=1",
+      "quantize mxfp8 64x256 bf16", "quantize nvfp4/mxfp8 64x256 bf16 col_source=row_dequantized"};
   const std::string path = ::testing::TempDir() + "factories.cases";
   std::ofstream(path) << line << "\n";
   for (const std::string& what : {line, path}) {
@@ -141,9 +152,12 @@ TEST(Select, FactoriesAreResolved) {
       EXPECT_EQ(to_line((*entries)[i].problem), means[i]);
     }
   }
-  const auto unknown = select({{"quantize auto 64x256 bf16 role=linear/input factory={mxfp8_factory,nvfp4_factroy}"}, "", ""});
+  const auto unknown =
+      select({{"quantize auto 64x256 bf16 role=linear/input factory={mxfp8_factory,nvfp4_factroy}"}, "", ""});
   ASSERT_FALSE(unknown);
-  EXPECT_EQ(unknown.error().text(), "line:1: unknown factory 'nvfp4_factroy', in 'quantize auto 64x256 bf16 role=linear/input factory=nvfp4_factroy' (did you mean 'nvfp4_factory'?)");
+  EXPECT_EQ(unknown.error().text(),
+            "line:1: unknown factory 'nvfp4_factroy', in 'quantize auto 64x256 bf16 role=linear/input "
+            "factory=nvfp4_factroy' (did you mean 'nvfp4_factory'?)");
 }
 
 }  // namespace

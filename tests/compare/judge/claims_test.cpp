@@ -1,10 +1,11 @@
 #include "compare/judge/claims.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
-
-#include <set>
 
 #include "compare/judge/cases.h"
 #include "tests/compare/fakes.h"
@@ -25,40 +26,53 @@ bool breaks(const Verdict& v, const std::string& claim) {
 const char kMx[] = "quantize mxfp8 64x96 bf16 dir=both";
 
 TEST(Claims, AGoodSubjectPassesEveryClaim) {
-  for (const char* line : {kMx, "cast e4m3 8x64 bf16 fill=ties", "cast e8m0 8x64 f32 round=rp", "cast e5m2 8x64 f32 round=rz fill=edges", "quantize fp8_current 33x65 f32 dir=both",
-                           "quantize mxfp8 40x70 f16 dir=both block=32x32 scales=gemm", "dequantize mxfp8 64x96 f32", "swizzle mxfp8 130x256 e8m0",
-                           "swizzle mxfp8 130x256 e8m0 inverse=1", "update fp8_delayed 16x12 f32", "scale_chain mxfp8 1x512 f32 fill=wide", "quantize identity 8x40 bf16 dir=both",
-                           "quantize fp8_delayed 40x40 bf16 dir=both noop=1", "quantize mxfp8 0x32 bf16"}) {
+  for (const char* line :
+       {kMx, "cast e4m3 8x64 bf16 fill=ties", "cast e8m0 8x64 f32 round=rp",
+        "cast e5m2 8x64 f32 round=rz fill=edges", "quantize fp8_current 33x65 f32 dir=both",
+        "quantize mxfp8 40x70 f16 dir=both block=32x32 scales=gemm", "dequantize mxfp8 64x96 f32",
+        "swizzle mxfp8 130x256 e8m0", "swizzle mxfp8 130x256 e8m0 inverse=1", "update fp8_delayed 16x12 f32",
+        "scale_chain mxfp8 1x512 f32 fill=wide", "quantize identity 8x40 bf16 dir=both",
+        "quantize fp8_delayed 40x40 bf16 dir=both noop=1", "quantize mxfp8 0x32 bf16"}) {
     const Verdict v = judged(line, nullptr);
-    EXPECT_EQ(v.outcome, Outcome::passed) << line << (v.breaches.empty() ? "" : ": " + v.breaches[0].claim + " " + v.breaches[0].message);
+    EXPECT_EQ(v.outcome, Outcome::passed)
+        << line << (v.breaches.empty() ? "" : ": " + v.breaches[0].claim + " " + v.breaches[0].message);
     EXPECT_FALSE(v.claims.empty());
   }
 }
 
 TEST(Claims, Parity) {
-  const Verdict v = judged(kMx, [](auto&, auto out, auto&) { fakes::output(out, "row.data")->bytes[96 * 5 + 7] ^= std::byte{1}; });
+  const Verdict v = judged(
+      kMx, [](auto&, auto out, auto&) { fakes::output(out, "row.data")->bytes[96 * 5 + 7] ^= std::byte{1}; });
   EXPECT_EQ(v.outcome, Outcome::failed);
   ASSERT_FALSE(v.breaches.empty());
   EXPECT_EQ(v.breaches[0].claim, "parity");
   EXPECT_EQ(v.breaches[0].plane, "row.data");
   EXPECT_EQ(v.breaches[0].row, 5);
   EXPECT_EQ(v.breaches[0].col, 7);
-  EXPECT_EQ(v.launches, 4);   // the line, again, and each direction alone
+  EXPECT_EQ(v.launches, 4);  // the line, again, and each direction alone
 }
 
 TEST(Claims, PaddingAndGuardAndInputs) {
-  EXPECT_TRUE(breaks(judged("quantize mxfp8 33x70 bf16 dir=row", [](auto&, auto out, auto&) { fakes::output(out, "row.scale_inv")->bytes.back() = std::byte{1}; }), "padding"));
-  const Verdict after = judged(kMx, [](auto&, auto out, auto&) { out[0].bytes.data()[out[0].bytes.size()] = std::byte{0}; });
+  EXPECT_TRUE(breaks(judged("quantize mxfp8 33x70 bf16 dir=row",
+                            [](auto&, auto out, auto&) {
+                              fakes::output(out, "row.scale_inv")->bytes.back() = std::byte{1};
+                            }),
+                     "padding"));
+  const Verdict after =
+      judged(kMx, [](auto&, auto out, auto&) { out[0].bytes.data()[out[0].bytes.size()] = std::byte{0}; });
   ASSERT_EQ(after.outcome, Outcome::failed);
   EXPECT_EQ(after.breaches[0].claim, "guard");
-  EXPECT_NE(after.breaches[0].message.find("row.scale_inv: byte 0 past the end"), std::string::npos) << after.breaches[0].message;
+  EXPECT_NE(after.breaches[0].message.find("row.scale_inv: byte 0 past the end"), std::string::npos)
+      << after.breaches[0].message;
   const Verdict before = judged(kMx, [](auto&, auto out, auto&) { out[1].bytes.data()[-1] = std::byte{0}; });
   EXPECT_NE(before.breaches.at(0).message.find("row.data: byte 1 before the start"), std::string::npos);
 }
 
 TEST(Claims, AnUnwrittenByteDoesNotRepeat) {
   // Byte 0 is left as the poison; whatever parity says, a repeat under another poison shows it.
-  const Verdict v = judged(kMx, [](auto&, auto out, const Environment& env) { fakes::output(out, "col.data")->bytes[0] = std::byte{env.poison}; });
+  const Verdict v = judged(kMx, [](auto&, auto out, const Environment& env) {
+    fakes::output(out, "col.data")->bytes[0] = std::byte{env.poison};
+  });
   EXPECT_TRUE(breaks(v, "repeat"));
 }
 
@@ -73,7 +87,9 @@ TEST(Claims, OrderMayNotMatter) {
 }
 
 TEST(Claims, Untouched) {
-  const Verdict v = judged("quantize mxfp8 64x64 bf16 dir=both noop=1", [](auto&, auto out, auto&) { fakes::output(out, "col.data")->bytes[64 * 2 + 5] = std::byte{0x7E}; });
+  const Verdict v = judged("quantize mxfp8 64x64 bf16 dir=both noop=1", [](auto&, auto out, auto&) {
+    fakes::output(out, "col.data")->bytes[64 * 2 + 5] = std::byte{0x7E};
+  });
   ASSERT_EQ(v.outcome, Outcome::failed);
   EXPECT_EQ(v.breaches[0].claim, "untouched");
   EXPECT_EQ(v.breaches[0].plane, "col.data");
@@ -88,159 +104,12 @@ TEST(Claims, AThrowIsAFailure) {
   EXPECT_NE(v.breaches[0].message.find("lane 3"), std::string::npos);
 }
 
-// The laws without any second side: outputs of the reference with one fault that parity would see, judged by check_laws alone.
-std::vector<Breach> lawless(const std::string& line, const std::function<void(std::vector<PlaneData>&)>& spoil) {
-  const Problem p = fakes::problem(line);
-  auto reference = make_reference_subject();
-  const auto inputs = *make_inputs(p, *reference);
-  std::vector<PlaneData> out = execute(*reference, p, inputs, {}).planes;
-  EXPECT_TRUE(check_laws(p, inputs, out, "reference").empty()) << line;
-  spoil(out);
-  return check_laws(p, inputs, out, "reference");
-}
-PlaneData& plane(std::vector<PlaneData>& planes, const std::string& name) {
-  for (PlaneData& p : planes)
-    if (p.plane.name == name) return p;
-  throw std::runtime_error("no plane " + name);
-}
-void expect_law(const std::vector<Breach>& breaches, const std::string& claim, const std::string& plane_name) {
-  EXPECT_TRUE(std::any_of(breaches.begin(), breaches.end(), [&](const Breach& b) { return b.claim == claim && b.plane == plane_name; }))
-      << claim << " at " << plane_name << " is not broken";
-}
-
-TEST(Laws, HalfStepSeesAnyOtherCode) {
-  // Every element moved by one code, one at a time.
-  for (const char* line : {"cast e4m3 2x40 f32 fill=ties", "quantize mxfp8 4x40 bf16 dir=row", "quantize fp8_current 4x40 f32 dir=row", "dequantize mxfp8 4x40 f32 out=bf16"}) {
-    const Problem p = fakes::problem(line);
-    const std::string name = output_planes(p).back().name;
-    for (int64_t i = 0; i < p.x.shape.count(); i += 7) {
-      const auto breaches = lawless(line, [&](auto& out) {
-        PlaneData& d = plane(out, name);
-        set_code(d.plane.encoding, d.bytes, i, code_at(d.plane.encoding, d.bytes, i) ^ 1);
-      });
-      expect_law(breaches, "half-step", name);
-      ASSERT_FALSE(breaches.empty());
-      EXPECT_EQ(breaches[0].row * p.x.shape.cols + breaches[0].col, i);
-    }
-  }
-}
-
-TEST(Laws, TiesGoToEven) {
-  // 1.0625 lies midway between 1 (38) and 1.125 (39).
-  const auto breaches = lawless("cast e4m3 1x1 f32 fill=literal:3f880000", [](auto& out) {
-    ASSERT_EQ(out[0].bytes[0], std::byte{0x38});
-    out[0].bytes[0] = std::byte{0x39};
-  });
-  expect_law(breaches, "half-step", "y");
-}
-
-TEST(Laws, Adjacent) {
-  expect_law(lawless("cast e5m2 4x40 f32 round=rz", [](auto& out) { plane(out, "y").bytes[9] ^= std::byte{1}; }), "adjacent", "y");
-  expect_law(lawless("cast e8m0 4x40 f32 round=rp", [](auto& out) { plane(out, "y").bytes[9] ^= std::byte{1}; }), "adjacent", "y");
-}
-
-TEST(Laws, Monotone) {
-  expect_law(lawless("cast e4m3 4x64 f32", [](auto& out) { plane(out, "y").bytes[9] ^= std::byte{0x20}; }), "monotone", "y");
-}
-
-TEST(Laws, Range) {
-  auto bump = [](const char* name) {
-    return [name](std::vector<PlaneData>& out) {
-      PlaneData& s = plane(out, name);
-      set_code(s.plane.encoding, s.bytes, 0, code_at(s.plane.encoding, s.bytes, 0) + 1);
-    };
-  };
-  expect_law(lawless("quantize mxfp8 32x96 bf16 dir=row", bump("row.scale_inv")), "range", "row.scale_inv");
-  expect_law(lawless("quantize mxfp8 32x96 bf16 dir=col scales=gemm", bump("col.scale_gemm")), "range", "col.scale_gemm");
-  expect_law(lawless("quantize mxfp8 32x96 bf16 dir=row block=32x32", bump("row.scale_inv")), "range", "row.scale_inv");
-  expect_law(lawless("quantize fp8_current 32x96 bf16 dir=row", bump("row.amax")), "range", "row.amax");
-  expect_law(lawless("quantize fp8_delayed 32x96 bf16 dir=row scale=3", bump("row.scale_inv")), "range", "row.scale_inv");
-  expect_law(lawless("quantize nvfp4 32x96 bf16 dir=row row_scaled=1", bump("row.amax")), "range", "row.amax");
-  expect_law(lawless("scale_chain mxfp8 1x64 f32", bump("decoded")), "range", "decoded");
-}
-
-TEST(Laws, Coherent) {
-  auto touch = [](const char* name) {
-    return [name](std::vector<PlaneData>& out) { plane(out, name).bytes[1] ^= std::byte{0x40}; };
-  };
-  expect_law(lawless("quantize fp8_current 16x24 bf16 dir=both", touch("col.data")), "coherent", "col.data");
-  expect_law(lawless("quantize mxfp8 64x64 bf16 dir=both block=32x32", touch("col.data")), "coherent", "col.data");
-  expect_law(lawless("quantize mxfp8 64x64 bf16 dir=col block=32x32", touch("col.scale_inv")), "coherent", "col.scale_inv");
-  expect_law(lawless("quantize identity 4x8 bf16 dir=both", touch("col.data")), "coherent", "col.data");
-}
-
-// N3.12: each stored row by itself, and the place says which.
-TEST(Laws, RowScales) {
-  constexpr int64_t kRow = 5;
-  const auto touch = [](const char* name, int64_t row, uint32_t flip) {
-    return [=](std::vector<PlaneData>& out) {
-      PlaneData& p = plane(out, name);
-      const int64_t i = index_of(p.plane, row, 0);
-      set_code(p.plane, p.bytes, i, code_at(p.plane, p.bytes, i) ^ flip);
-    };
-  };
-  const auto where_of = [](const std::vector<Breach>& breaches, const std::string& plane_name) {
-    const auto at = std::find_if(breaches.begin(), breaches.end(), [&](const Breach& b) { return b.plane == plane_name; });
-    return at == breaches.end() ? "nowhere" : at->where;
-  };
-  for (const std::string keys : {"", " pow2=1", " scale_order=decode_first", " scale_order=decode_divide", " eps=0.5 element=e5m2"}) {
-    const std::string row = "quantize fp8_current 16x24 f32 dir=row row_scaled=1" + keys, col = "quantize fp8_current 16x24 f32 dir=col row_scaled=1" + keys;
-    for (const char* stem : {"amax", "scale", "scale_inv"}) {
-      const uint32_t flip = keys == " pow2=1" && stem[0] == 's' ? 0x00800000 : 1;
-      const std::string of_row = std::string("row.") + stem, of_col = std::string("col.") + stem;
-      const auto rows = lawless(row, touch(of_row.c_str(), kRow, flip)), cols = lawless(col, touch(of_col.c_str(), kRow, flip));
-      EXPECT_TRUE(std::any_of(rows.begin(), rows.end(), [](const Breach& b) { return b.claim == "range" && b.row == kRow; })) << row << " " << of_row;
-      EXPECT_TRUE(std::any_of(cols.begin(), cols.end(), [](const Breach& b) { return b.claim == "range" && b.row == kRow; })) << col << " " << of_col;
-    }
-    EXPECT_EQ(where_of(lawless(row, touch("row.amax", kRow, 1)), "row.amax"), "row 5, columns 0..23");
-    EXPECT_EQ(where_of(lawless(col, touch("col.amax", kRow, 1)), "col.amax"), "rows 0..15, column 5");
-    expect_law(lawless(row, touch("row.data", kRow, 2)), "half-step", "row.data");
-    expect_law(lawless(col, touch("col.data", kRow, 2)), "half-step", "col.data");
-  }
-  // Scales of the row above: every code of the row is another.
-  expect_law(lawless("quantize fp8_current 16x24 f32 dir=row row_scaled=1", [](auto& out) {
-    for (const char* name : {"row.scale", "row.scale_inv"}) {
-      PlaneData& p = plane(out, name);
-      std::rotate(p.bytes.begin(), p.bytes.begin() + 4, p.bytes.end());
-    }
-  }), "half-step", "row.data");
-  // pow2=1 gives many rows and columns one scale, and then their elements one code.
-  expect_law(lawless("quantize fp8_current 16x24 bf16 dir=both row_scaled=1 pow2=1", [](auto& out) {
-    for (std::byte& b : plane(out, "col.data").bytes) b ^= std::byte{1};
-  }), "coherent", "col.data");
-  for (const char* d : {"row", "col"})
-    expect_law(lawless("dequantize fp8_current 16x24 bf16 dir=" + std::string(d) + " row_scaled=1 out=f32", touch("y", kRow, 0x100)), "half-step", "y");
-}
-
-// A gemm reads the scale of its own stored row (N16.6).
-TEST(Laws, RowScalesOfAGemm) {
-  for (const char* sum : {"f32_sequential", "exact", "hopper_fp8_split", "hopper_fp8_fast"})
-    for (const char* op : {"TN", "NN", "NT"}) {
-      const Problem p = fakes::problem(std::string("gemm a=fp8_current b=fp8_current 20x18x160 row_scaled=1 out=f32 sum=") + sum + " op=" + op);
-      auto reference = make_reference_subject();
-      const auto inputs = *make_inputs(p, *reference);
-      EXPECT_TRUE(check_laws(p, inputs, execute(*reference, p, inputs, {}).planes, "reference").empty()) << to_line(p);
-      for (const char* name : {"a.scale_inv", "b.scale_inv"}) {
-        auto shifted = inputs;
-        PlaneData& s = plane(shifted, name);
-        ASSERT_EQ(s.plane.logical.rows, name[0] == 'a' ? 20 : 18);
-        std::rotate(s.bytes.begin(), s.bytes.begin() + 4, s.bytes.end());
-        expect_law(check_laws(p, inputs, execute(*reference, p, shifted, {}).planes, "reference"), "bound", "d");
-      }
-    }
-}
-
-TEST(Laws, SwizzlePlacesAndPadding) {
-  expect_law(lawless("swizzle mxfp8 130x256 e8m0", [](auto& out) { std::swap(plane(out, "row.scale_gemm").bytes[0], plane(out, "row.scale_gemm").bytes[17]); }), "round-trip",
-             "row.scale_gemm");
-  expect_law(lawless("quantize mxfp8 33x70 bf16 dir=row", [](auto& out) { plane(out, "row.scale_inv").bytes[3] = std::byte{1}; }), "padding", "row.scale_inv");
-}
-
 TEST(Expectations, Unsupported) {
   Expectation unsupported;
   unsupported.unsupported = true;
   EXPECT_EQ(judged("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", nullptr).outcome, Outcome::unsupported);
-  EXPECT_EQ(judged("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", nullptr, unsupported).outcome, Outcome::passed);
+  EXPECT_EQ(judged("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", nullptr, unsupported).outcome,
+            Outcome::passed);
   EXPECT_EQ(judged(kMx, nullptr, unsupported).outcome, Outcome::failed);
 }
 
@@ -250,7 +119,7 @@ TEST(Expectations, Failure) {
   auto spoil = [](auto&, auto out, auto&) { fakes::output(out, "col.data")->bytes[3] ^= std::byte{1}; };
   auto elsewhere = [](auto&, auto out, auto&) { fakes::output(out, "row.data")->bytes[3] ^= std::byte{1}; };
   EXPECT_EQ(judged(kMx, spoil, fails).outcome, Outcome::passed);
-  EXPECT_EQ(judged(kMx, nullptr, fails).outcome, Outcome::failed);       // turned red: it passes
+  EXPECT_EQ(judged(kMx, nullptr, fails).outcome, Outcome::failed);  // turned red: it passes
   EXPECT_EQ(judged(kMx, elsewhere, fails).outcome, Outcome::failed);
 }
 
@@ -260,7 +129,10 @@ TEST(Expectations, Trust) {
   const std::string zeros = "cast e4m3 8x32 bf16 fill=zeros";
   EXPECT_EQ(judged(zeros, nullptr).outcome, Outcome::mistrusted);
   EXPECT_EQ(judged(zeros, nullptr, trust).outcome, Outcome::passed);
-  EXPECT_EQ(judged(zeros, [](auto&, auto out, auto&) { out[0].bytes[0] = std::byte{1}; }, trust).outcome, Outcome::failed);
+  EXPECT_EQ(judged(
+                zeros, [](auto&, auto out, auto&) { out[0].bytes[0] = std::byte{1}; }, trust)
+                .outcome,
+            Outcome::failed);
 }
 
 TEST(Claims, AbsentAndUnknownSubjectsAreSkipped) {
@@ -273,7 +145,8 @@ TEST(Claims, AbsentAndUnknownSubjectsAreSkipped) {
 }
 
 TEST(Claims, VerdictsTravelAsJson) {
-  Verdict v = judged(kMx, [](auto&, auto out, auto&) { fakes::output(out, "row.scale_inv")->bytes[0] ^= std::byte{1}; });
+  Verdict v = judged(
+      kMx, [](auto&, auto out, auto&) { fakes::output(out, "row.scale_inv")->bytes[0] ^= std::byte{1}; });
   v.seconds = 0.25;
   ASSERT_FALSE(v.breaches.empty());
   const auto back = verdict_from_json(*json::parse(json::dump(to_json(v))));
@@ -293,78 +166,58 @@ void flip(std::span<const Buffer> out, std::string_view name, size_t at = 0) {
   if (const Buffer* b = fakes::output(out, name); b && at < b->bytes.size()) b->bytes[at] ^= std::byte{1};
 }
 
-// N13.2: a launch of a pair that is wrong by itself, while each direction alone is right; and the other way round.
+// N13.2: a launch of a pair that is wrong by itself, while each direction alone is right; and the other way
+// round.
 TEST(Pairs, DirectionsEqualTheSubjectsOwnLines) {
   const char* hybrid = "quantize mxfp8/fp8_current 33x65 bf16 fill=outliers";
-  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) { if (p.row && p.col) flip(out, "row.data"); }).count("hybrid.row"));
-  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) { if (p.row && p.col) flip(out, "col.data"); }).count("hybrid.col"));
-  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) { if (!p.row) flip(out, "col.scale_inv"); }).count("hybrid.col"));
-  EXPECT_TRUE(broken("quantize nvfp4 32x64 bf16", [](const Problem& p, auto out, auto&) { if (!p.col) flip(out, "row.data", 3); }).count("hybrid.same"));
+  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) {
+                if (p.row && p.col) flip(out, "row.data");
+              }).count("hybrid.row"));
+  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) {
+                if (p.row && p.col) flip(out, "col.data");
+              }).count("hybrid.col"));
+  EXPECT_TRUE(broken(hybrid, [](const Problem& p, auto out, auto&) {
+                if (!p.row) flip(out, "col.scale_inv");
+              }).count("hybrid.col"));
+  EXPECT_TRUE(broken("quantize nvfp4 32x64 bf16", [](const Problem& p, auto out, auto&) {
+                if (!p.col) flip(out, "row.data", 3);
+              }).count("hybrid.same"));
   const char* cascade = "quantize mxfp4/mxfp8 33x65 bf16 col_source=row_dequantized fill=outliers";
-  EXPECT_TRUE(broken(cascade, [](const Problem& p, auto out, auto&) { if (p.as<Dequantize>()) flip(out, "y", 11); }).count("hybrid.col"));
+  EXPECT_TRUE(broken(cascade, [](const Problem& p, auto out, auto&) {
+                if (p.as<Dequantize>()) flip(out, "y", 11);
+              }).count("hybrid.col"));
   EXPECT_TRUE(broken(cascade, nullptr).empty());
-  EXPECT_TRUE(broken("quantize nvfp4/mxfp8 33x65 bf16 col_source=row_dequantized row.amax=2", nullptr).empty());
+  EXPECT_TRUE(
+      broken("quantize nvfp4/mxfp8 33x65 bf16 col_source=row_dequantized row.amax=2", nullptr).empty());
 }
 
 // N14.2, N14.3, N14.6
 TEST(Splits, MembersAreTheirOwnLinesAndTheSpareRoomIsNobodys) {
   const char* line = "split nvfp4 96x64 bf16 groups=32,0,64 capacity=9000 fill=normal";
   EXPECT_TRUE(broken(line, nullptr).empty());
-  EXPECT_EQ(broken(line, [](const Problem& p, auto out, auto&) { if (p.as<Split>()) flip(out, "row.data", 32 * 32 + 5); }).count("member"), 1u);
-  EXPECT_EQ(broken(line, [](const Problem& p, auto out, auto&) { if (p.as<Quantize>() && p.rng.member == 2) flip(out, "col.data", 5); }), std::set<std::string>{"member"});
+  EXPECT_EQ(broken(line,
+                   [](const Problem& p, auto out, auto&) {
+                     if (p.as<Split>()) flip(out, "row.data", 32 * 32 + 5);
+                   })
+                .count("member"),
+            1u);
+  EXPECT_EQ(broken(line,
+                   [](const Problem& p, auto out, auto&) {
+                     if (p.as<Quantize>() && p.rng.member == 2) flip(out, "col.data", 5);
+                   }),
+            std::set<std::string>{"member"});
   EXPECT_TRUE(broken(line, [](auto&, auto out, auto&) { flip(out, "offsets", 8); }).count("parity"));
-  EXPECT_EQ(broken(line, [](const Problem& p, auto out, auto&) { if (p.as<Split>()) flip(out, "row.data", 96 * 32); }), std::set<std::string>{"untouched"});
+  EXPECT_EQ(broken(line,
+                   [](const Problem& p, auto out, auto&) {
+                     if (p.as<Split>()) flip(out, "row.data", 96 * 32);
+                   }),
+            std::set<std::string>{"untouched"});
   // A byte that happens to be the poison of one Environment is not that of the other.
-  EXPECT_EQ(broken(line, [](const Problem& p, auto out, auto&) { if (p.as<Split>()) fakes::output(out, "col.scale_inv")->bytes.back() = std::byte{0x7F}; }), std::set<std::string>{"untouched"});
-}
-
-TEST(Laws, EveryFormatsCodesAreNearestToTheScaledValue) {
-  for (const char* line : {"quantize nvfp4 16x64 bf16 dir=row", "quantize nvfp4 32x33 f32 dir=col", "quantize mxfp4 33x40 bf16 dir=col", "quantize fp8_block 33x140 bf16 dir=col pow2=0",
-                           "quantize fp8_block 33x140 bf16 dir=row scales=gemm", "quantize nvfp4 16x64 bf16 dir=row row_scaled=1", "quantize nvfp4 32x32 bf16 dir=col block=16x16",
-                           "quantize nvfp4 16x64 bf16 dir=row four_over_six=mae", "quantize nvfp4 32x48 bf16 dir=col rht=1 fill=exact_sums", "quantize nvfp4 16x64 bf16 dir=row multiplier=bf16_quotient"}) {
-    const Problem p = fakes::problem(line);
-    const Direction d = p.row ? Direction::row : Direction::col;
-    const auto data = plane_name(d, "data"), scale = plane_name(d, scale_stem(p.quantizer(d)->scales));
-    EXPECT_TRUE(lawless(line, [](auto&) {}).empty()) << line;
-    expect_law(lawless(line, [&](auto& out) {   // two codes away, in the direction that exists
-                 PlaneData& x = plane(out, data);
-                 const uint32_t code = code_at(x.plane, x.bytes, 7), magnitude = code & 7;
-                 set_code(x.plane, x.bytes, 7, magnitude > 3 ? code - 2 : code + 2);
-               }), "half-step", data);
-    expect_law(lawless(line, [&](auto& out) {   // twice or half the scale
-                 PlaneData& x = plane(out, scale);
-                 const int mantissa = info(x.plane.encoding).mantissa_bits;
-                 set_code(x.plane, x.bytes, index_of(x.plane, 0, 0), code_at(x.plane, x.bytes, index_of(x.plane, 0, 0)) - (1u << mantissa));
-               }), "range", scale);
-  }
-  for (const char* line : {"quantize nvfp4 16x64 bf16 dir=row round=sr", "cast e2m1 4x64 f32 round=sr fill=ties"}) {
-    const std::string name = output_planes(fakes::problem(line)).back().name;
-    expect_law(lawless(line, [&](auto& out) {
-                 PlaneData& x = plane(out, name);
-                 const uint32_t code = code_at(x.plane, x.bytes, 9);
-                 set_code(x.plane, x.bytes, 9, (code & 7) > 3 ? code - 3 : code + 3);
-               }), "adjacent", name);
-  }
-}
-
-TEST(Laws, RotationAndPhiloxAreSeen) {
-  for (const char* fill : {"exact_sums", "wide"})
-    expect_law(lawless("hadamard nvfp4 32x8 bf16 fill=" + std::string(fill), [](auto& out) { plane(out, "y").bytes[41] ^= std::byte{0x80}; }), "orthogonal", "y");
-  expect_law(lawless("hadamard nvfp4 32x8 bf16", [](auto& out) { plane(out, "amax").bytes[2] ^= std::byte{1}; }), "range", "amax");
-  const Problem p = fakes::problem("philox u32 8x4 u32");
-  const auto reference = make_reference_subject();
-  auto inputs = *make_inputs(p, *reference);
-  for (PlaneData& in : inputs)
-    if (in.plane.name == "key") std::fill(in.bytes.begin(), in.bytes.end(), std::byte{0});
-  Execution e = execute(*reference, p, inputs, {});
-  EXPECT_TRUE(check_laws(p, inputs, e.planes, "fake").empty());
-  std::copy_n(e.planes[0].bytes.begin(), 16, e.planes[0].bytes.begin() + 48);
-  expect_law(check_laws(p, inputs, e.planes, "fake"), "injective", "y");
-}
-
-TEST(Laws, SquareBlocksAreOneInBothDirections) {
-  for (const char* line : {"quantize fp8_block 130x140 bf16 block=128x128", "quantize nvfp4 32x32 bf16 block=16x16", "quantize mxfp8 64x64 bf16 block=32x32"})
-    expect_law(lawless(line, [](auto& out) { plane(out, "col.data").bytes[5] ^= std::byte{1}; }), "coherent", "col.data");
+  EXPECT_EQ(broken(line,
+                   [](const Problem& p, auto out, auto&) {
+                     if (p.as<Split>()) fakes::output(out, "col.scale_inv")->bytes.back() = std::byte{0x7F};
+                   }),
+            std::set<std::string>{"untouched"});
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/places.h"
 #include "tests/compare/fakes.h"
 
 namespace assay {
@@ -16,7 +18,8 @@ PlaneData& plane(std::vector<PlaneData>& planes, const std::string& name) {
     if (p.plane.name == name) return p;
   throw std::runtime_error("no plane " + name);
 }
-void flip(std::vector<PlaneData>& planes, const std::string& name, int64_t row, int64_t col, uint32_t mask = 1) {
+void flip(std::vector<PlaneData>& planes, const std::string& name, int64_t row, int64_t col,
+          uint32_t mask = 1) {
   PlaneData& p = plane(planes, name);
   const int64_t i = index_of(p.plane, row, col);
   set_code(p.plane.encoding, p.bytes, i, code_at(p.plane.encoding, p.bytes, i) ^ mask);
@@ -36,8 +39,8 @@ TEST(Judge, NamesTheCauseAndCountsWhatFollows) {
   auto got = want;
   flip(got, "row.scale_inv", 12, 1);
   for (int c : {32, 40, 63}) flip(got, "row.data", 12, c);
-  flip(got, "row.data", 50, 0);        // outside the block
-  flip(got, "col.data", 3, 4);         // of the other chain
+  flip(got, "row.data", 50, 0);  // outside the block
+  flip(got, "col.data", 3, 4);   // of the other chain
   const Judgement j = judge(&p, got, want);
   ASSERT_TRUE(j.cause);
   EXPECT_EQ(j.cause->plane.name, "row.scale_inv");
@@ -56,9 +59,9 @@ TEST(Judge, TheFirstOfATileOrderIsTheFirstInRowsAndColumns) {
   const Problem p = fakes::problem("quantize mxfp8 130x256 bf16 dir=row scales=gemm");
   const auto want = outputs_of(p);
   auto got = want;
-  flip(got, "row.scale_gemm", 40, 1);   // byte 133
-  flip(got, "row.scale_gemm", 33, 2);   // byte 22
-  flip(got, "row.scale_gemm", 32, 7);   // byte 519
+  flip(got, "row.scale_gemm", 40, 1);  // byte 133
+  flip(got, "row.scale_gemm", 33, 2);  // byte 22
+  flip(got, "row.scale_gemm", 32, 7);  // byte 519
   const Judgement j = judge(&p, got, want);
   ASSERT_TRUE(j.cause);
   EXPECT_EQ(j.cause->place, (Place{false, 32, 7}));
@@ -103,86 +106,123 @@ std::string hint_after(const char* line, const std::function<void(std::vector<Pl
 }
 
 TEST(Judge, Hints) {
-  auto has = [](const std::string& hint, const char* word) { EXPECT_NE(hint.find(word), std::string::npos) << "'" << hint << "' lacks '" << word << "'"; };
+  auto has = [](const std::string& hint, const char* word) {
+    EXPECT_NE(hint.find(word), std::string::npos) << "'" << hint << "' lacks '" << word << "'";
+  };
   const char* mx = "quantize mxfp8 64x96 bf16 dir=row";
   has(hint_after(mx, [](auto& g) { flip(g, "row.data", 3, 3, 1); }), "one code apart");
   has(hint_after(mx, [](auto& g) { flip(g, "row.data", 3, 3, 0x80); }), "the sign only");
-  has(hint_after(mx, [](auto& g) {
-        for (auto& b : plane(g, "row.scale_inv").bytes)
-          if (b != std::byte{0}) b = static_cast<std::byte>(static_cast<uint8_t>(b) - 1);
-      }), "one binade too small");
-  has(hint_after(mx, [](auto& g) { std::fill(plane(g, "row.data").bytes.begin(), plane(g, "row.data").bytes.end(), std::byte{0x33}); }), "the code 33 in all");
-  has(hint_after(mx, [](auto& g) {
-        PlaneData& d = plane(g, "row.data");
-        std::reverse(d.bytes.begin(), d.bytes.end());
-      }), "another order");
-  has(hint_after("quantize mxfp8 64x64 bf16 dir=row", [](auto& g) {
-        PlaneData& d = plane(g, "row.data");
-        const auto old = d.bytes;
-        for (size_t i = 0; i < 64; ++i)
-          for (size_t k = 0; k < 64; ++k) d.bytes[i * 64 + k] = old[k * 64 + i];
-      }), "transposed");
-  has(hint_after("quantize mxfp8 128x256 bf16 dir=row scales=gemm", [](auto& g) {
-        PlaneData& d = plane(g, "row.scale_gemm");
-        Plane compact = d.plane;
-        compact.layout = ScaleLayout::compact;
-        const auto old = d.bytes;
-        for (int64_t r = 0; r < 128; ++r)
-          for (int64_t c = 0; c < 8; ++c) d.bytes[static_cast<size_t>(index_of(compact, r, c))] = old[static_cast<size_t>(index_of(d.plane, r, c))];
-      }), "compact order");
-  has(hint_after("quantize mxfp8 64x70 bf16 dir=row", [](auto& g) {
-        for (int r = 0; r < 64; r += 3) {
-          flip(g, "row.data", r, 66, 3);
-          flip(g, "row.data", r, 69, 5);
-        }
-      }), "only in the last 6 columns");
-  has(hint_after("cast e4m3 8x32 bf16 fill=zeros", [](auto& g) { flip(g, "y", 1, 1, 0x80); }), "sign of zero");
-  has(hint_after(mx, [](auto& g) {
-        PlaneData& d = plane(g, "row.data");
-        set_code(d.plane.encoding, d.bytes, 7, 0x7F);
-      }), "NaN only on the judged side");
+  has(hint_after(mx,
+                 [](auto& g) {
+                   for (auto& b : plane(g, "row.scale_inv").bytes)
+                     if (b != std::byte{0}) b = static_cast<std::byte>(static_cast<uint8_t>(b) - 1);
+                 }),
+      "one binade too small");
+  has(hint_after(mx,
+                 [](auto& g) {
+                   std::fill(plane(g, "row.data").bytes.begin(), plane(g, "row.data").bytes.end(),
+                             std::byte{0x33});
+                 }),
+      "the code 33 in all");
+  has(hint_after(mx,
+                 [](auto& g) {
+                   PlaneData& d = plane(g, "row.data");
+                   std::reverse(d.bytes.begin(), d.bytes.end());
+                 }),
+      "another order");
+  has(hint_after("quantize mxfp8 64x64 bf16 dir=row",
+                 [](auto& g) {
+                   PlaneData& d = plane(g, "row.data");
+                   const auto old = d.bytes;
+                   for (size_t i = 0; i < 64; ++i)
+                     for (size_t k = 0; k < 64; ++k) d.bytes[i * 64 + k] = old[k * 64 + i];
+                 }),
+      "transposed");
+  has(hint_after("quantize mxfp8 128x256 bf16 dir=row scales=gemm",
+                 [](auto& g) {
+                   PlaneData& d = plane(g, "row.scale_gemm");
+                   Plane compact = d.plane;
+                   compact.layout = ScaleLayout::compact;
+                   const auto old = d.bytes;
+                   for (int64_t r = 0; r < 128; ++r)
+                     for (int64_t c = 0; c < 8; ++c)
+                       d.bytes[static_cast<size_t>(index_of(compact, r, c))] =
+                           old[static_cast<size_t>(index_of(d.plane, r, c))];
+                 }),
+      "compact order");
+  has(hint_after("quantize mxfp8 64x70 bf16 dir=row",
+                 [](auto& g) {
+                   for (int r = 0; r < 64; r += 3) {
+                     flip(g, "row.data", r, 66, 3);
+                     flip(g, "row.data", r, 69, 5);
+                   }
+                 }),
+      "only in the last 6 columns");
+  has(hint_after("cast e4m3 8x32 bf16 fill=zeros", [](auto& g) { flip(g, "y", 1, 1, 0x80); }),
+      "sign of zero");
+  has(hint_after(mx,
+                 [](auto& g) {
+                   PlaneData& d = plane(g, "row.data");
+                   set_code(d.plane.encoding, d.bytes, 7, 0x7F);
+                 }),
+      "NaN only on the judged side");
 }
 
 TEST(Judge, HintsOfAProduct) {
-  auto has = [](const std::string& hint, const char* word) { EXPECT_NE(hint.find(word), std::string::npos) << "'" << hint << "' lacks '" << word << "'"; };
-  const char* line = "gemm a=mxfp8 b=mxfp8 70x50x96 out=f32";   // d is 50x70
+  auto has = [](const std::string& hint, const char* word) {
+    EXPECT_NE(hint.find(word), std::string::npos) << "'" << hint << "' lacks '" << word << "'";
+  };
+  const char* line = "gemm a=mxfp8 b=mxfp8 70x50x96 out=f32";  // d is 50x70
   const auto add = [](std::vector<PlaneData>& g, int64_t n, int64_t m, int64_t codes) {
     PlaneData& d = plane(g, "d");
     const int64_t i = index_of(d.plane, n, m);
-    set_code(d.plane.encoding, d.bytes, i, static_cast<uint32_t>(code_at(d.plane.encoding, d.bytes, i) + codes));
+    set_code(d.plane.encoding, d.bytes, i,
+             static_cast<uint32_t>(code_at(d.plane.encoding, d.bytes, i) + codes));
   };
-  has(hint_after(line, [&](auto& g) { for (int m : {0, 9, 64}) add(g, 7, m, 5000); }), "only in row n = 7 of d: line 7 of b");
-  has(hint_after(line, [&](auto& g) { for (int n : {0, 9, 40}) add(g, n, 7, 5000); }), "only in column m = 7 of d: line 7 of a");
-  has(hint_after(line, [&](auto& g) { for (int n : {16, 19, 31}) add(g, n, n, 5000); }), "only in rows n = 16..31 of d");
-  has(hint_after(line, [&](auto& g) { for (int n : {1, 19, 47}) add(g, n, 32 + n / 4, 5000); }), "only in columns m = 32..47 of d");
-  has(hint_after(line, [&](auto& g) { for (int n = 0; n < 50; ++n) for (int m = 0; m < 70; ++m) add(g, n, m, int64_t{1} << 23); }), "about 2 times what is right");
-  has(hint_after(line, [&](auto& g) { for (int n = 0; n < 50; ++n) for (int m = 0; m < 70; ++m) add(g, n, m, -1 - m % 3); }), "always toward zero");
-  has(hint_after(line, [&](auto& g) { for (int n = 0; n < 50; ++n) for (int m = 0; m < 70; ++m) add(g, n, m, m % 3 - 1); }), "the sum's own roundings");
-  EXPECT_EQ(hint_after(line, [&](auto& g) { for (int n = 0; n < 50; ++n) for (int m = 0; m < 70; ++m) add(g, n, m, (n * 70 + m) % 11 * 600000); }), "");
-}
-
-TEST(Witness, DistrustsWhatCouldHardlyFail) {
-  auto why = [](const char* line) {
-    const Problem p = fakes::problem(line);
-    return mistrust(p, witness(outputs_of(p)));
-  };
-  EXPECT_EQ(why("quantize mxfp8 64x96 bf16 dir=both"), "");
-  EXPECT_EQ(why("quantize mxfp8 64x96 bf16 fill=exact_sums"), "");
-  EXPECT_EQ(why("cast e4m3 1x1 bf16 fill=zeros"), "");                     // one element is all there is
-  EXPECT_EQ(why("cast e4m3 0x5 bf16"), "");
-  EXPECT_NE(why("cast e4m3 8x32 bf16 fill=zeros").find("all 256 elements are zero"), std::string::npos);
-  EXPECT_NE(why("quantize fp8_delayed 64x64 bf16 scale=1e30").find("saturated"), std::string::npos);
-  EXPECT_NE(why("quantize fp8_delayed 64x64 bf16 scale=1e-30").find("zero"), std::string::npos);
-  EXPECT_EQ(why("update fp8_delayed 1x16 f32"), "");                        // a history of one row is zero, the scales are not
-  EXPECT_EQ(why("swizzle mxfp8 128x256 e8m0"), "");
-}
-
-TEST(Witness, CountsCodes) {
-  const Problem p = fakes::problem("cast e4m3 1x65536 bf16 fill=every_code");
-  const auto seen = witness(outputs_of(p));
-  ASSERT_EQ(seen.size(), 1u);
-  EXPECT_EQ(seen[0].elements, 65536);
-  EXPECT_EQ(seen[0].distinct, 255);                                         // FF is no result of a saturating cast (N2.4)
+  has(hint_after(line,
+                 [&](auto& g) {
+                   for (int m : {0, 9, 64}) add(g, 7, m, 5000);
+                 }),
+      "only in row n = 7 of d: line 7 of b");
+  has(hint_after(line,
+                 [&](auto& g) {
+                   for (int n : {0, 9, 40}) add(g, n, 7, 5000);
+                 }),
+      "only in column m = 7 of d: line 7 of a");
+  has(hint_after(line,
+                 [&](auto& g) {
+                   for (int n : {16, 19, 31}) add(g, n, n, 5000);
+                 }),
+      "only in rows n = 16..31 of d");
+  has(hint_after(line,
+                 [&](auto& g) {
+                   for (int n : {1, 19, 47}) add(g, n, 32 + n / 4, 5000);
+                 }),
+      "only in columns m = 32..47 of d");
+  has(hint_after(line,
+                 [&](auto& g) {
+                   for (int n = 0; n < 50; ++n)
+                     for (int m = 0; m < 70; ++m) add(g, n, m, int64_t{1} << 23);
+                 }),
+      "about 2 times what is right");
+  has(hint_after(line,
+                 [&](auto& g) {
+                   for (int n = 0; n < 50; ++n)
+                     for (int m = 0; m < 70; ++m) add(g, n, m, -1 - m % 3);
+                 }),
+      "always toward zero");
+  has(hint_after(line,
+                 [&](auto& g) {
+                   for (int n = 0; n < 50; ++n)
+                     for (int m = 0; m < 70; ++m) add(g, n, m, m % 3 - 1);
+                 }),
+      "the sum's own roundings");
+  EXPECT_EQ(hint_after(line,
+                       [&](auto& g) {
+                         for (int n = 0; n < 50; ++n)
+                           for (int m = 0; m < 70; ++m) add(g, n, m, (n * 70 + m) % 11 * 600000);
+                       }),
+            "");
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include "compare/commands/record.h"
 #include "compare/commands/run.h"
 #include "compare/judge/cases.h"
+#include "compare/packs/replay.h"
+#include "compare/subjects/pack_subject.h"
 #include "tests/compare/fakes.h"
 
 namespace assay {
@@ -16,11 +18,14 @@ namespace fs = std::filesystem;
 
 class PackTest : public testing::Test {
  protected:
-  PackTest() : dir_(fs::temp_directory_path() / ("assay_pack_" + std::to_string(::getpid()))) { fs::create_directories(dir_); }
+  PackTest() : dir_(fs::temp_directory_path() / ("assay_pack_" + std::to_string(::getpid()))) {
+    fs::create_directories(dir_);
+  }
   ~PackTest() override { fs::remove_all(dir_); }
   std::string path(const std::string& name) { return dir_ / name; }
 
-  int record(const Subjects& subjects, const std::vector<std::string>& lines, const std::string& name, bool all = false) {
+  int record(const Subjects& subjects, const std::vector<std::string>& lines, const std::string& name,
+             bool all = false) {
     RecordOptions o;
     for (const std::string& line : lines) o.entries.push_back(entry_of(fakes::problem(line)));
     o.subject = "fake";
@@ -36,7 +41,8 @@ class PackTest : public testing::Test {
   fs::path dir_;
 };
 
-const std::string kSmall = "quantize mxfp8 8x64 bf16 dir=both", kLarge = "quantize mxfp8 256x512 bf16 dir=both";
+const std::string kSmall = "quantize mxfp8 8x64 bf16 dir=both",
+                  kLarge = "quantize mxfp8 256x512 bf16 dir=both";
 
 TEST_F(PackTest, RecordsAndReplays) {
   const Subjects subjects = fakes::with("fake", nullptr);
@@ -46,7 +52,7 @@ TEST_F(PackTest, RecordsAndReplays) {
   ASSERT_EQ(pack->cases.size(), 2u);
   EXPECT_EQ(pack->subject, "fake");
   EXPECT_TRUE(pack->cases[0].find("row.data")->tensor);
-  EXPECT_FALSE(pack->cases[1].find("row.data")->tensor);   // a digest is enough for a large case that is right
+  EXPECT_FALSE(pack->cases[1].find("row.data")->tensor);  // a digest is enough for a large case that is right
   for (const PackCase& c : pack->cases) {
     const Verdict v = judge_replay(*pack, c, subjects, "", {});
     EXPECT_EQ(v.outcome, Outcome::passed) << v.reason;
@@ -54,12 +60,13 @@ TEST_F(PackTest, RecordsAndReplays) {
 }
 
 TEST_F(PackTest, AWrongRecordingFails) {
-  const Subjects subjects = fakes::with("fake", [](auto&, auto out, auto&) { fakes::output(out, "col.data")->bytes[70] ^= std::byte{1}; });
+  const Subjects subjects = fakes::with(
+      "fake", [](auto&, auto out, auto&) { fakes::output(out, "col.data")->bytes[70] ^= std::byte{1}; });
   ASSERT_EQ(record(subjects, {kSmall, kLarge}, "b.safetensors"), 0);
   const auto pack = read_pack(path("b.safetensors"));
   ASSERT_TRUE(pack);
   for (const PackCase& c : pack->cases) {
-    ASSERT_TRUE(c.find("col.data")->tensor);               // failures keep their bytes
+    ASSERT_TRUE(c.find("col.data")->tensor);  // failures keep their bytes
     const Verdict v = judge_replay(*pack, c, subjects, "", {});
     ASSERT_EQ(v.outcome, Outcome::failed);
     EXPECT_EQ(v.breaches[0].claim, "replay");
@@ -89,7 +96,7 @@ TEST_F(PackTest, Stale) {
   EXPECT_EQ(judge_replay(*pack, pack->cases[0], subjects, "2222", {}).outcome, Outcome::stale);
   EXPECT_EQ(judge_replay(*pack, pack->cases[0], subjects, "1111", {}).outcome, Outcome::passed);
   PackCase old = pack->cases[0];
-  old.line = kSmall;                                       // not the canonical form: a key has been added since
+  old.line = kSmall;  // not the canonical form: a key has been added since
   EXPECT_EQ(judge_replay(*pack, old, subjects, "", {}).outcome, Outcome::stale);
   pack->line_version = 99;
   EXPECT_EQ(judge_replay(*pack, pack->cases[0], subjects, "", {}).outcome, Outcome::stale);
@@ -123,8 +130,10 @@ TEST_F(PackTest, APackIsASubject) {
   subjects.owned.push_back(std::make_unique<fakes::Spoiled>("reference", nullptr));
   subjects.owned.push_back(make_pack_subject(std::make_shared<const Pack>(std::move(*pack)), "pack"));
   EXPECT_EQ(judge_case(entry_of(fakes::problem(kSmall)), subjects, {"pack"}, {})[0].outcome, Outcome::passed);
-  EXPECT_EQ(judge_case(entry_of(fakes::problem(kLarge)), subjects, {"pack"}, {})[0].outcome, Outcome::unsupported);
-  EXPECT_EQ(judge_case(entry_of(fakes::problem(kSmall + " seed=3")), subjects, {"pack"}, {})[0].outcome, Outcome::unsupported);
+  EXPECT_EQ(judge_case(entry_of(fakes::problem(kLarge)), subjects, {"pack"}, {})[0].outcome,
+            Outcome::unsupported);
+  EXPECT_EQ(judge_case(entry_of(fakes::problem(kSmall + " seed=3")), subjects, {"pack"}, {})[0].outcome,
+            Outcome::unsupported);
 }
 
 TEST_F(PackTest, ForeignForms) {
@@ -159,13 +168,16 @@ TEST_F(PackTest, ForeignForms) {
 // Packed codes and members; a recording under one poison is judged under another.
 TEST_F(PackTest, PackedCodesAndMembers) {
   const Subjects subjects = fakes::with("fake", nullptr);
-  const std::string packed = "quantize nvfp4 8x33 bf16 dir=both", split = "split mxfp4 40x33 bf16 groups=8,32 capacity=2000";
+  const std::string packed = "quantize nvfp4 8x33 bf16 dir=both",
+                    split = "split mxfp4 40x33 bf16 groups=8,32 capacity=2000";
   ASSERT_EQ(record(subjects, {packed, split}, "n.safetensors"), 0);
   auto pack = std::make_shared<Pack>(*read_pack(path("n.safetensors")));
   ASSERT_EQ(pack->cases.size(), 2u);
   EXPECT_EQ(pack->cases[0].find("row.data")->tensor->shape, (std::vector<int64_t>{8, 17}));
   for (const PackCase& c : pack->cases)
-    for (const char* env : {"", "poison=3c"}) EXPECT_EQ(judge_replay(*pack, c, subjects, "", *parse_environment(env)).outcome, Outcome::passed) << c.line << env;
+    for (const char* env : {"", "poison=3c"})
+      EXPECT_EQ(judge_replay(*pack, c, subjects, "", *parse_environment(env)).outcome, Outcome::passed)
+          << c.line << env;
   Subjects with_pack = fakes::with("fake", nullptr);
   with_pack.owned.push_back(make_pack_subject(pack, "pack"));
   for (const std::string& line : {packed, split}) {
@@ -180,20 +192,25 @@ TEST_F(PackTest, AWaiverOfPinnedBitsIsAnError) {
     const std::vector<std::byte> zeros(size_t{4} * 16);
     const std::string name = "mine/" + output;
     const safetensors::Tensor tensor{name, safetensors::Dtype::U32, {4, 4}, zeros};
-    EXPECT_FALSE(safetensors::write(path("w.safetensors"), {&tensor, 1}, {{"assay.line.mine", line}, {"assay.unpinned.mine", "because"}}));
+    EXPECT_FALSE(safetensors::write(path("w.safetensors"), {&tensor, 1},
+                                    {{"assay.line.mine", line}, {"assay.unpinned.mine", "because"}}));
     return read_pack(path("w.safetensors"));
   };
-  const std::string pinned[] = {"gemm a=identity b=identity 4x4x16 bf16 out=f32", "gemm a=identity b=identity 4x4x16 bf16 out=f32 alpha=0.3 beta=0.7", "gemm a=fp8_current b=fp8_current 4x4x16 sum=hopper_fp8_split out=f32",
+  const std::string pinned[] = {"gemm a=identity b=identity 4x4x16 bf16 out=f32",
+                                "gemm a=identity b=identity 4x4x16 bf16 out=f32 alpha=0.3 beta=0.7",
+                                "gemm a=fp8_current b=fp8_current 4x4x16 sum=hopper_fp8_split out=f32",
                                 "gemm a=identity b=identity 4x4x16 bf16 sum=hopper_f16 out=f32 bias=f32"};
   for (const std::string& line : pinned) {
     const auto pack = pack_of(line, "d");
     ASSERT_FALSE(pack) << line;
-    for (const char* said : {"w.safetensors", "assay.unpinned.mine", "because", "N16.13", "bit for bit"}) EXPECT_NE(pack.error().text().find(said), std::string::npos) << pack.error().text();
+    for (const char* said : {"w.safetensors", "assay.unpinned.mine", "because", "N16.13", "bit for bit"})
+      EXPECT_NE(pack.error().text().find(said), std::string::npos) << pack.error().text();
     PackCase c{"mine", line, "because", {}};
     EXPECT_FALSE(unpinned_of(c, fakes::problem(line))) << line;
   }
   EXPECT_FALSE(pack_of("cast e4m3 4x4 bf16", "y"));
-  const auto open = pack_of("gemm a=fp8_current b=fp8_current 4x4x16 sum=hopper_fp8_split out=f32 row_scaled=1", "d");
+  const auto open =
+      pack_of("gemm a=fp8_current b=fp8_current 4x4x16 sum=hopper_fp8_split out=f32 row_scaled=1", "d");
   ASSERT_TRUE(open) << open.error().text();
   EXPECT_EQ(unpinned_of(open->cases.at(0), fakes::problem(open->cases.at(0).line)), "because");
 }

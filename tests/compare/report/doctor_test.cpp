@@ -1,4 +1,5 @@
 // Doctor: the facts are there, in both forms; the float probes hold here and see a broken environment.
+#include "compare/commands/doctor.h"
 #include "compare/report/doctor.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +35,8 @@ TEST(Doctor, SaysWhatThereIs) {
   EXPECT_EQ(run_doctor({true}, list, json_text), 0);
   const auto facts = json::parse(json_text.str());
   ASSERT_TRUE(facts) << facts.error().text();
-  for (const char* key : {"version", "commit", "compiler", "flags", "build_type", "os", "cpu", "fingerprint"}) EXPECT_FALSE(facts->text(key).empty()) << key;
+  for (const char* key : {"version", "commit", "compiler", "flags", "build_type", "os", "cpu", "fingerprint"})
+    EXPECT_FALSE(facts->text(key).empty()) << key;
   EXPECT_NE(facts->text("flags").find("-ffp-contract=off"), std::string::npos) << facts->text("flags");
   EXPECT_EQ(facts->find("subjects")->array()->size(), list.size());
   EXPECT_EQ(facts->text("fingerprint"), fingerprint(list));
@@ -47,11 +49,11 @@ TEST(Doctor, ProbesSeeABrokenEnvironment) {
     std::fesetround(mode);
     const size_t broken = broken_probes();
     std::fesetround(FE_TONEAREST);
-    EXPECT_GE(broken, 2u) << mode;   // the register itself, and what it does
+    EXPECT_GE(broken, 2u) << mode;  // the register itself, and what it does
   }
 #if defined __x86_64__
   const unsigned before = _mm_getcsr();
-  for (unsigned bit : {0x8000u, 0x0040u}) {   // flush to zero, denormals are zero
+  for (unsigned bit : {0x8000u, 0x0040u}) {  // flush to zero, denormals are zero
     _mm_setcsr(before | bit);
     const size_t broken = broken_probes();
     _mm_setcsr(before);

@@ -47,7 +47,9 @@ std::string last_line(const std::string& text) {
   const size_t end = text.find_last_not_of('\n'), start = text.rfind('\n', end);
   return text.substr(start + 1, end - start);
 }
-void expect_in(const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in:\n" << text; }
+void expect_in(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in:\n" << text;
+}
 
 SuiteEntry entry(const std::string& line, size_t number) {
   SuiteEntry e;
@@ -60,12 +62,17 @@ SuiteEntry entry(const std::string& line, size_t number) {
 const std::string kLine = "quantize mxfp8 64x96 bf16 dir=both";
 
 TEST(Report, AFailureFitsOneScreen) {
-  const Subjects subjects = fakes::with("fake", [](auto&, auto out, auto&) { fakes::output(out, "row.scale_inv")->bytes[12 * 4 + 1] ^= std::byte{1}; });
+  const Subjects subjects = fakes::with("fake", [](auto&, auto out, auto&) {
+    fakes::output(out, "row.scale_inv")->bytes[12 * 4 + 1] ^= std::byte{1};
+  });
   const Ran r = run({entry(kLine, 5)}, subjects);
   EXPECT_EQ(r.status, 1);
-  for (const char* part : {"FAILED  some.cases:5\n  quantize mxfp8 64x96", "claim    fake == reference", "policy bitwise", "cause    row.scale_inv (e8m0)   1 of 192 differ     first at row 12, columns 32..63",
-                           "1 code apart", "reference", "hint     one binade", "witness  row.data:", "repro    assay run 'quantize mxfp8 64x96 bf16 dir=both' --subject fake",
-                           "smaller  assay shrink '", "--at 12,32"})
+  for (const char* part :
+       {"FAILED  some.cases:5\n  quantize mxfp8 64x96", "claim    fake == reference", "policy bitwise",
+        "cause    row.scale_inv (e8m0)   1 of 192 differ     first at row 12, columns 32..63", "1 code apart",
+        "reference", "hint     one binade",
+        "witness  row.data:", "repro    assay run 'quantize mxfp8 64x96 bf16 dir=both' --subject fake",
+        "smaller  assay shrink '", "--at 12,32"})
     expect_in(r.out, part);
   EXPECT_LE(std::count(r.out.begin(), r.out.end(), '\n'), 24);
   EXPECT_EQ(last_line(r.out), "0 passed, 1 failed, 0 skipped");
@@ -96,7 +103,8 @@ TEST(Report, StatusAndLastLine) {
 }
 
 TEST(Report, GithubAnnotatesWhereItIsAsked) {
-  const Subjects subjects = fakes::with("fake", [](auto&, auto out, auto&) { fakes::output(out, "row.data")->bytes[5] ^= std::byte{0x10}; });
+  const Subjects subjects = fakes::with(
+      "fake", [](auto&, auto out, auto&) { fakes::output(out, "row.data")->bytes[5] ^= std::byte{0x10}; });
   EXPECT_EQ(run({entry(kLine, 5)}, subjects).out.find("::error"), std::string::npos);
   RunOptions o;
   o.report.github = true;
@@ -127,8 +135,9 @@ TEST(Report, JsonLines) {
   EXPECT_EQ(records[2].text("claim"), "parity");
   EXPECT_EQ(records[2].text("plane"), "row.data");
   EXPECT_EQ(records[2].find("line_number")->to_int(), 2);
-  bool half_step = false;                       // the law that fails with it has a record of its own
-  for (const json::Value& v : records) half_step |= v.text("record") == "breach" && v.text("claim") == "half-step";
+  bool half_step = false;  // the law that fails with it has a record of its own
+  for (const json::Value& v : records)
+    half_step |= v.text("record") == "breach" && v.text("claim") == "half-step";
   EXPECT_TRUE(half_step);
   EXPECT_EQ(records.back().text("record"), "totals");
   EXPECT_EQ(records.back().find("failed")->to_int(), 1);
@@ -152,9 +161,10 @@ TEST(Report, WhatCannotBeWrittenIsAnError) {
     fs::remove(said);
     return std::pair(status, text);
   };
-  EXPECT_EQ(attempt("", "", "/dev/null").first, 3);   // nothing to judge: the status that the others replace
-  for (const auto& [status, text] : {attempt("/nonexistent/r.xml", "", "/dev/null"), attempt("", "/nonexistent/r.jsonl", "/dev/null"), attempt("", "/dev/full", "/dev/null"),
-                                     attempt("", "", "/dev/full")}) {
+  EXPECT_EQ(attempt("", "", "/dev/null").first, 3);  // nothing to judge: the status that the others replace
+  for (const auto& [status, text] :
+       {attempt("/nonexistent/r.xml", "", "/dev/null"), attempt("", "/nonexistent/r.jsonl", "/dev/null"),
+        attempt("", "/dev/full", "/dev/null"), attempt("", "", "/dev/full")}) {
     EXPECT_EQ(status, 2);
     expect_in(text, "assay: cannot write ");
   }
@@ -165,7 +175,9 @@ TEST(Report, JunitIsValidAndEscaped) {
     if (p.x.fill.seed == 1) throw std::runtime_error("a < b && \"c\" \x01 \xFF ]]>");
     if (p.x.fill.seed == 2) std::abort();
   });
-  const Ran r = run({entry(kLine, 1), entry(kLine + " seed=1", 2), entry(kLine + " seed=2", 3), entry("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", 4)}, subjects);
+  const Ran r = run({entry(kLine, 1), entry(kLine + " seed=1", 2), entry(kLine + " seed=2", 3),
+                     entry("quantize mxfp8 96x160 bf16 flavour=te arch=sm90", 4)},
+                    subjects);
   expect_in(r.junit, "<testsuites name=\"assay\" tests=\"4\" failures=\"1\" errors=\"1\" skipped=\"1\"");
   expect_in(r.junit, "a &lt; b &amp;&amp; &quot;c&quot; ? \xEF\xBF\xBD ]]&gt;");
   expect_in(r.junit, "<error message=\"crashed: signal 6");

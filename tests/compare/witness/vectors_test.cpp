@@ -1,5 +1,6 @@
-// `assay vectors`: every third-party tensor of a known family is equal on both sides; and the command notices what it must: a wrong byte, a tensor it has no row
-// for, a file that is not the one the index describes, an index that is none.
+// `assay vectors`: every third-party tensor of a known family is equal on both sides; and the command notices
+// what it must: a wrong byte, a tensor it has no row for, a file that is not the one the index describes, an
+// index that is none.
 #include "compare/commands/vectors.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +11,8 @@
 #include <functional>
 #include <sstream>
 
-#include "compare/witness/vectors/families.h"
+#include "compare/witness/vectors/checks.h"
+#include "compare/witness/vectors/table.h"
 #include "fast/subject_host.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
@@ -38,7 +40,8 @@ struct Ran {
   std::string out, err;
 };
 
-Ran run(const std::string& directory, const std::string& filter = "", std::vector<std::string> names = {"reference", "host"}) {
+Ran run(const std::string& directory, const std::string& filter = "",
+        std::vector<std::string> names = {"reference", "host"}) {
   VectorOptions options;
   options.directory = directory;
   options.filter = filter;
@@ -56,7 +59,10 @@ std::string last_line(const std::string& text) {
 // A folder made from one file of the committed vectors, changed before it is written.
 class Folder {
  public:
-  explicit Folder(const std::string& file) : path_(testing::TempDir() + "assay_vectors_" + testing::UnitTest::GetInstance()->current_test_info()->name()), file_(file) {
+  explicit Folder(const std::string& file)
+      : path_(testing::TempDir() + "assay_vectors_" +
+              testing::UnitTest::GetInstance()->current_test_info()->name()),
+        file_(file) {
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
     const auto index = json::read(kVectors + "/index.json");
@@ -97,7 +103,9 @@ class Folder {
     write_index(json::dump(json::object({{"set", "test"}, {"files", json::array({entry})}})));
     return path_;
   }
-  void write_index(const std::string& text) { EXPECT_FALSE(write_file(path_ + "/index.json", std::string_view(text))); }
+  void write_index(const std::string& text) {
+    EXPECT_FALSE(write_file(path_ + "/index.json", std::string_view(text)));
+  }
 
   json::Value entry;
   std::vector<st::Tensor> tensors;
@@ -115,18 +123,32 @@ TEST(Vectors, EveryTensorOfEveryKnownFamilyIsEqualOnBothSides) {
   // Every expected tensor of a known family counts, once per side; nothing of them may be among the skipped.
   const auto index = json::read(kVectors + "/index.json");
   ASSERT_TRUE(index);
-  size_t judged = 0, skipped = 0, disputed = 0, cores = 0;   // cores: the kernels have no tensor core, the reference alone answers
+  size_t judged = 0, skipped = 0, disputed = 0,
+         cores = 0;  // cores: the kernels have no tensor core, the reference alone answers
   for (const json::Value& f : *index->find("files")->array())
     for (const json::Value& t : *f.find("tensors")->array())
-      if (t.text("role") == "expected") ++(f.text("family") == "tensor_core" ? cores : !known_family(f.text("family")) ? skipped : f.text("consensus").starts_with("DISAGREE") ? disputed : judged);
+      if (t.text("role") == "expected")
+        ++(f.text("family") == "tensor_core"             ? cores
+           : !known_family(f.text("family"))             ? skipped
+           : f.text("consensus").starts_with("DISAGREE") ? disputed
+                                                         : judged);
   EXPECT_GE(judged, 500u);
-  EXPECT_EQ(last_line(r.out), std::to_string(2 * judged + cores) + " passed, 0 failed, " + std::to_string(skipped + cores) + " skipped");
+  EXPECT_EQ(last_line(r.out), std::to_string(2 * judged + cores) + " passed, 0 failed, " +
+                                  std::to_string(skipped + cores) + " skipped");
   EXPECT_EQ(cores, 5u);
-  EXPECT_NE(r.out.find(std::to_string(2 * disputed) + " results on tensors whose sources disagree"), std::string::npos);
-  EXPECT_NE(r.out.find("host c1 inf: agrees with kernel_helper, te_host; not with te_python"), std::string::npos) << r.out;
-  EXPECT_NE(r.out.find("host c1 scale_underflow: agrees with te_python; not with te_host (2 of 4 tensors equal); decided by N10.8"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find(std::to_string(2 * disputed) + " results on tensors whose sources disagree"),
+            std::string::npos);
+  EXPECT_NE(r.out.find("host c1 inf: agrees with kernel_helper, te_host; not with te_python"),
+            std::string::npos)
+      << r.out;
+  EXPECT_NE(r.out.find("host c1 scale_underflow: agrees with te_python; not with te_host (2 of 4 tensors "
+                       "equal); decided by N10.8"),
+            std::string::npos)
+      << r.out;
   EXPECT_NE(r.out.find("reference: agrees with te_python; not with te_host"), std::string::npos) << r.out;
-  EXPECT_NE(r.out.find("host c0 tiny_amax scale_limit=source_max: agrees with kernel_helper, te_python"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("host c0 tiny_amax scale_limit=source_max: agrees with kernel_helper, te_python"),
+            std::string::npos)
+      << r.out;
   EXPECT_EQ(skipped, 0u) << r.out;
 }
 
@@ -135,26 +157,50 @@ TEST(Vectors, OneWrongByteFailsItsTensorOnEverySide) {
     const char *file, *tensor;
     size_t at;
   };
-  for (const Wrong& w : {Wrong{"mxfp8_a01.safetensors", "data_colwise", 77}, {"mxfp8_a01.safetensors", "scale_rowwise", 5}, {"mxfp8_a01.safetensors", "scale_colwise_swizzled", 3},
-                         {"mxfp8_a01.safetensors", "scale_rowwise_swizzled", 511},   // padding of the GEMM layout
-                         {"tab_f32_modes.safetensors", "e3m2.rz", 1000}, {"tab_decode.safetensors", "e8m0.te_exp2f_rcp.f32", 1016}, {"cs_a01.safetensors", "c2.scale_inv", 1},
-                         {"delayed_a01.safetensors", "c0.data_t", 40}, {"multi_cast_transpose_a01.safetensors", "amax", 9}, {"swizzle_a02.safetensors", "c1.unswizzled", 600},
-                         {"deq_mxfp8_a02.safetensors", "colwise.f16", 2}, {"deq_tensor_a01.safetensors", "e5m2.c2.bf16", 10}, {"nvfp4_a04.safetensors", "data_t", 7},
-                         {"nvfp4_a04.safetensors", "scale_t_swizzled", 511}, {"nvfp4_a05.safetensors", "dequant", 12}, {"nvfp4_2d_a01.safetensors", "scale_t", 17},
-                         {"nvfp4_4over6_2d_a01.safetensors", "e256.mse.exact.data_t", 100}, {"nvfp4_rowscaled_a02.safetensors", "col_amax", 4},
-                         {"nvfp4_rowscaled_4over6_a01.safetensors", "e448.mae.exact.scale", 9}, {"nvfp4_rht_a01.safetensors", "input_t_rht", 14},
-                         {"nvfp4_rht_a02.safetensors", "data_t", 31}, {"nvfp4_fastmath_a01.safetensors", "c0.data", 2}, {"rht_matrices.safetensors", "hadamard16_scaled", 3},
-                         {"rht_matrices.safetensors", "sign_mask", 1}, {"nvfp4_scale_chain_a01.safetensors", "element_multiplier", 1024},
-                         {"deq_nvfp4_a01.safetensors", "e448.rowscaled.bf16", 6}, {"mxfp4_a01.safetensors", "scale_e8m0", 5}, {"fp8blk1d_a01.safetensors", "c1.scale_inv_t", 3},
-                         {"fp8blk2d_a02.safetensors", "c0.data", 300}, {"philox_kat.safetensors", "output", 90}, {"philox_seq_a01.safetensors", "c5.output", 40},
-                         {"philox_seq_a01.safetensors", "raw.output7_first64", 1}, {"sr_e2m1_a01.safetensors", "code", 60000}}) {
+  for (const Wrong& w :
+       {Wrong{"mxfp8_a01.safetensors", "data_colwise", 77},
+        {"mxfp8_a01.safetensors", "scale_rowwise", 5},
+        {"mxfp8_a01.safetensors", "scale_colwise_swizzled", 3},
+        {"mxfp8_a01.safetensors", "scale_rowwise_swizzled", 511},  // padding of the GEMM layout
+        {"tab_f32_modes.safetensors", "e3m2.rz", 1000},
+        {"tab_decode.safetensors", "e8m0.te_exp2f_rcp.f32", 1016},
+        {"cs_a01.safetensors", "c2.scale_inv", 1},
+        {"delayed_a01.safetensors", "c0.data_t", 40},
+        {"multi_cast_transpose_a01.safetensors", "amax", 9},
+        {"swizzle_a02.safetensors", "c1.unswizzled", 600},
+        {"deq_mxfp8_a02.safetensors", "colwise.f16", 2},
+        {"deq_tensor_a01.safetensors", "e5m2.c2.bf16", 10},
+        {"nvfp4_a04.safetensors", "data_t", 7},
+        {"nvfp4_a04.safetensors", "scale_t_swizzled", 511},
+        {"nvfp4_a05.safetensors", "dequant", 12},
+        {"nvfp4_2d_a01.safetensors", "scale_t", 17},
+        {"nvfp4_4over6_2d_a01.safetensors", "e256.mse.exact.data_t", 100},
+        {"nvfp4_rowscaled_a02.safetensors", "col_amax", 4},
+        {"nvfp4_rowscaled_4over6_a01.safetensors", "e448.mae.exact.scale", 9},
+        {"nvfp4_rht_a01.safetensors", "input_t_rht", 14},
+        {"nvfp4_rht_a02.safetensors", "data_t", 31},
+        {"nvfp4_fastmath_a01.safetensors", "c0.data", 2},
+        {"rht_matrices.safetensors", "hadamard16_scaled", 3},
+        {"rht_matrices.safetensors", "sign_mask", 1},
+        {"nvfp4_scale_chain_a01.safetensors", "element_multiplier", 1024},
+        {"deq_nvfp4_a01.safetensors", "e448.rowscaled.bf16", 6},
+        {"mxfp4_a01.safetensors", "scale_e8m0", 5},
+        {"fp8blk1d_a01.safetensors", "c1.scale_inv_t", 3},
+        {"fp8blk2d_a02.safetensors", "c0.data", 300},
+        {"philox_kat.safetensors", "output", 90},
+        {"philox_seq_a01.safetensors", "c5.output", 40},
+        {"philox_seq_a01.safetensors", "raw.output7_first64", 1},
+        {"sr_e2m1_a01.safetensors", "code", 60000}}) {
     Folder folder(w.file);
     folder.of(w.tensor)[w.at] ^= std::byte{1};
     const Ran r = run(folder.write());
     EXPECT_EQ(r.status, 1) << w.tensor << "\n" << r.out << r.err;
-    // cs data and scales are also inputs of a dequantize, so more than the tensor itself may fail; the tensor itself must, twice.
+    // cs data and scales are also inputs of a dequantize, so more than the tensor itself may fail; the tensor
+    // itself must, twice.
     size_t named = 0;
-    for (size_t at = 0; (at = r.out.find(std::string("  tensor   ") + w.tensor, at)) != std::string::npos; ++at) ++named;
+    for (size_t at = 0; (at = r.out.find(std::string("  tensor   ") + w.tensor, at)) != std::string::npos;
+         ++at)
+      ++named;
     EXPECT_GE(named, 2u) << w.tensor << "\n" << r.out;
     EXPECT_NE(r.out.find("  repro    assay vectors "), std::string::npos);
   }
@@ -162,7 +208,9 @@ TEST(Vectors, OneWrongByteFailsItsTensorOnEverySide) {
 
 // A c that is not zero comes from a step of its own; FP8 has none here, and can have one.
 TEST(Vectors, RecordingsOfTensorCores) {
-  const auto put = [](std::vector<std::byte>& to, size_t word, float value) { std::memcpy(to.data() + 4 * word, &value, 4); };
+  const auto put = [](std::vector<std::byte>& to, size_t word, float value) {
+    std::memcpy(to.data() + 4 * word, &value, 4);
+  };
   const auto judged = [](Folder& folder) { return run(folder.write(), "", {"reference"}); };
   for (const char* file : {"tensor_core_bf16_hand.safetensors", "tensor_core_e4m3_hand.safetensors"}) {
     Folder folder(file);
@@ -174,10 +222,10 @@ TEST(Vectors, RecordingsOfTensorCores) {
   }
   Folder fp8("tensor_core_e4m3_hand.safetensors");
   put(fp8.of("c"), 0, 1);
-  EXPECT_EQ(judged(fp8).status, 1);                    // 448 + 1
+  EXPECT_EQ(judged(fp8).status, 1);  // 448 + 1
   put(fp8.of("d"), 0, 449);
   EXPECT_EQ(judged(fp8).status, 0);
-  put(fp8.of("c"), 0, 1 + 0x1p-14f);                   // no result of a step
+  put(fp8.of("c"), 0, 1 + 0x1p-14f);  // no result of a step
   EXPECT_NE(judged(fp8).out.find("c[0] is no sum of products of e4m3"), std::string::npos);
   Folder mixed("tensor_core_bf16_hand.safetensors");
   for (st::Tensor& t : mixed.tensors)
@@ -191,14 +239,18 @@ TEST(Vectors, GradientsOfBiasesAndPaddedRows) {
     const char *file, *tensor, *cause;
     size_t at;
   };
-  for (const Wrong& w : {Wrong{"mxfp8_dbias_a01.safetensors", "dbias", "row 0, column 9: ", 38}, {"delayed_dbias_a01.safetensors", "dbias", "row 0, column 9: ", 18},
-                         {"multi_padding_a01.safetensors", "t2.padded", "row 31, column 2: 0000, expected 0001", 190},
-                         {"multi_padding_a01.safetensors", "t1.padded", "row 0, column 1: ", 2}}) {
+  for (const Wrong& w :
+       {Wrong{"mxfp8_dbias_a01.safetensors", "dbias", "row 0, column 9: ", 38},
+        {"delayed_dbias_a01.safetensors", "dbias", "row 0, column 9: ", 18},
+        {"multi_padding_a01.safetensors", "t2.padded", "row 31, column 2: 0000, expected 0001", 190},
+        {"multi_padding_a01.safetensors", "t1.padded", "row 0, column 1: ", 2}}) {
     Folder folder(w.file);
     folder.of(w.tensor)[w.at] ^= std::byte{1};
     const Ran r = run(folder.write());
     EXPECT_EQ(r.status, 1) << w.tensor;
-    EXPECT_NE(r.out.find(std::string("  tensor   ") + w.tensor + "\n  cause    " + w.cause), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find(std::string("  tensor   ") + w.tensor + "\n  cause    " + w.cause),
+              std::string::npos)
+        << r.out;
     EXPECT_TRUE(last_line(r.out).ends_with(" 2 failed, 0 skipped")) << r.out;
   }
   Folder shape("multi_padding_a01.safetensors");
@@ -209,7 +261,8 @@ TEST(Vectors, GradientsOfBiasesAndPaddedRows) {
   EXPECT_NE(run(align.write()).out.find("no answer: params lack 'align'"), std::string::npos);
   Folder format("mxfp8_dbias_a01.safetensors");
   format.entry.set("params", json::object({{"format", "e3m4"}}));
-  EXPECT_NE(run(format.write(), "#dbias").out.find("params.format is 'e3m4', expected e4m3 or e5m2"), std::string::npos);
+  EXPECT_NE(run(format.write(), "#dbias").out.find("params.format is 'e3m4', expected e4m3 or e5m2"),
+            std::string::npos);
 }
 
 // The sum takes any size; the quantizer beside it wants multiples of 32.
@@ -234,7 +287,8 @@ TEST(Vectors, AnEmptyMember) {
   Folder folder("multi_cast_transpose_a01.safetensors");
   for (size_t i = 0; i < folder.tensors.size(); ++i)
     if (folder.tensors[i].name.starts_with("t0.")) {
-      folder.tensors[i].shape = folder.tensors[i].name == "t0.data_t" ? std::vector<int64_t>{0, 3} : std::vector<int64_t>{3, 0};
+      folder.tensors[i].shape =
+          folder.tensors[i].name == "t0.data_t" ? std::vector<int64_t>{0, 3} : std::vector<int64_t>{3, 0};
       folder.bytes[i].clear();
     }
   std::fill_n(folder.of("amax").begin(), 4, std::byte{0});
@@ -252,7 +306,8 @@ TEST(Vectors, ATensorWithoutARowIsAFailure) {
   folder.listed("scale_rowwise").set("name", "scale_diagonal");
   const Ran r = run(folder.write());
   EXPECT_EQ(r.status, 1);
-  EXPECT_NE(r.out.find("family mxfp8_1d has no row for a tensor called 'scale_diagonal'"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("family mxfp8_1d has no row for a tensor called 'scale_diagonal'"), std::string::npos)
+      << r.out;
 }
 
 TEST(Vectors, AWrongSizeIsAFailure) {
@@ -319,17 +374,28 @@ TEST(Vectors, MalformedIndexesAreStatusTwo) {
     return json::dump(json::object({{"files", json::array({entry})}}));
   };
   const std::vector<std::string> bad = {
-      "", "[]", "{", "{\"files\": 3}", "{\"files\": []}", "{\"files\": [1]}", "{\"files\": [{}]}",
-      with([](json::Value& e) { e.set("file", "../mxfp8_a01.safetensors"); }), with([](json::Value& e) { e.set("file", "/etc/passwd"); }),
-      with([](json::Value& e) { e.set("file", "absent.safetensors"); }),       with([](json::Value& e) { e.set("tensors", 1); }),
-      with([](json::Value& e) { e.set("tensors", json::array({json::object({{"name", "input"}, {"role", "guess"}})})); }),
-      with([](json::Value& e) { e.set("params", "none"); }),                   std::string(100000, '['),
+      "",
+      "[]",
+      "{",
+      "{\"files\": 3}",
+      "{\"files\": []}",
+      "{\"files\": [1]}",
+      "{\"files\": [{}]}",
+      with([](json::Value& e) { e.set("file", "../mxfp8_a01.safetensors"); }),
+      with([](json::Value& e) { e.set("file", "/etc/passwd"); }),
+      with([](json::Value& e) { e.set("file", "absent.safetensors"); }),
+      with([](json::Value& e) { e.set("tensors", 1); }),
+      with([](json::Value& e) {
+        e.set("tensors", json::array({json::object({{"name", "input"}, {"role", "guess"}})}));
+      }),
+      with([](json::Value& e) { e.set("params", "none"); }),
+      std::string(100000, '['),
       json::dump(json::object({{"files", json::array({folder.entry, folder.entry})}}))};
   for (const std::string& text : bad) {
     folder.write_index(text);
     const Ran r = run(path);
     EXPECT_EQ(r.status, 2) << text.substr(0, 200) << "\n" << r.out;
-    EXPECT_TRUE(r.err.starts_with("error: ")) << text.substr(0, 200);
+    EXPECT_TRUE(r.err.starts_with("assay: ")) << text.substr(0, 200);
   }
   folder.write_index(good);
   EXPECT_EQ(run(path).status, 0);

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "compare/diagnosis/search/diagnose.h"
+#include "compare/diagnosis/search/predict.h"
 #include "compare/process/guarded_run.h"
 #include "contract/line.h"
 
@@ -45,7 +46,9 @@ std::vector<PlaneData> outputs_of(Subject& s, const Problem& p, const std::vecto
 std::pair<int64_t, int64_t> differing(const PlaneData& a, const PlaneData& b) {
   const Plane& p = a.plane;
   const bool whole = p.layout == ScaleLayout::gemm || p.packed;
-  const int64_t rows = whole ? 1 : p.logical.rows, cols = whole ? static_cast<int64_t>(p.bytes()) : p.logical.cols, pitch = whole ? cols : p.padded.cols;
+  const int64_t rows = whole ? 1 : p.logical.rows,
+                cols = whole ? static_cast<int64_t>(p.bytes()) : p.logical.cols,
+                pitch = whole ? cols : p.padded.cols;
   const auto width = whole ? size_t{1} : static_cast<size_t>(info(p.encoding).bytes());
   int64_t n = 0;
   for (int64_t r = 0; r < rows; ++r)
@@ -65,7 +68,8 @@ Stage shown_stage(const Plane& p) {
   return p.name.ends_with("data") ? Stage::code : Stage::block_scale;
 }
 
-// What may be said: a stage from the switch's own to the one whose plane shows it first. Of codes and scales that are right but stand elsewhere, their own stage alone.
+// What may be said: a stage from the switch's own to the one whose plane shows it first. Of codes and scales
+// that are right but stand elsewhere, their own stage alone.
 bool right_stage(const Case& c, const Revealed& r, Stage said) {
   std::optional<Stage> shown;
   for (size_t i = 0; i < r.right.size() && !shown; ++i)
@@ -84,10 +88,14 @@ double cpu_seconds() {
 
 }  // namespace
 
-std::string text_of(const Case& c) { return std::string(c.line) + (c.extra.empty() ? "" : " ") + std::string(c.extra); }
+std::string text_of(const Case& c) {
+  return std::string(c.line) + (c.extra.empty() ? "" : " ") + std::string(c.extra);
+}
 
 std::vector<Case> cases(CaseKind kind) {
-  const std::span<const Case> rows = kind == CaseKind::single ? std::span<const Case>(kSingles) : kind == CaseKind::doubled ? std::span<const Case>(kDoubles) : std::span<const Case>(kOutside);
+  const std::span<const Case> rows = kind == CaseKind::single    ? std::span<const Case>(kSingles)
+                                     : kind == CaseKind::doubled ? std::span<const Case>(kDoubles)
+                                                                 : std::span<const Case>(kOutside);
   std::vector<Case> out(rows.begin(), rows.end());
   for (Case& c : out) c.kind = kind;
   return out;
@@ -103,14 +111,15 @@ bool same_planes(const std::vector<PlaneData>& a, const std::vector<PlaneData>& 
 std::optional<Revealed> reveal(const Case& c, const RevealOptions& options, Subject& reference) {
   const Switches on = switches_of(c);
   const auto faulty = make_faulty_quantizer(on), sound = make_faulty_quantizer({});
-  std::vector<std::unique_ptr<Subject>> without;   // of several switches, all but one: each has to show
+  std::vector<std::unique_ptr<Subject>> without;  // of several switches, all but one: each has to show
   for (size_t i = 0; i < on.size() && on.count() > 1; ++i)
     if (on[i]) without.push_back(make_faulty_quantizer(Switches(on).reset(i)));
   Problem p = problem_of(text_of(c));
   if (options.fill) p.x.fill.kind = *options.fill;
   if (options.shape) p.x.shape = *options.shape;
   // Parity of the seed says whether a nonfinite fill holds infinities.
-  const uint64_t step = p.x.fill.kind == FillKind::nonfinite ? 2 : 1, begin = options.first + (step == 2 ? (options.first ^ p.x.fill.seed) & 1 : 0);
+  const uint64_t step = p.x.fill.kind == FillKind::nonfinite ? 2 : 1,
+                 begin = options.first + (step == 2 ? (options.first ^ p.x.fill.seed) & 1 : 0);
   for (int i = 0; i < options.tries; ++i) {
     const uint64_t seed = begin + static_cast<uint64_t>(i) * step;
     if (draws(p)) p.rng.seed += seed - p.x.fill.seed;
@@ -120,13 +129,17 @@ std::optional<Revealed> reveal(const Case& c, const RevealOptions& options, Subj
     Revealed r{p, std::move(*inputs), {}, {}};
     r.right = outputs_of(*sound, p, r.inputs);
     r.wrong = outputs_of(*faulty, p, r.inputs);
-    if (!same_planes(r.right, r.wrong) && std::none_of(without.begin(), without.end(), [&](const auto& s) { return same_planes(outputs_of(*s, p, r.inputs), r.wrong); })) return r;
+    if (!same_planes(r.right, r.wrong) && std::none_of(without.begin(), without.end(), [&](const auto& s) {
+          return same_planes(outputs_of(*s, p, r.inputs), r.wrong);
+        }))
+      return r;
   }
   return std::nullopt;
 }
 
 std::string_view name_of(Found j) {
-  static constexpr std::string_view kNames[] = {"invisible", "named", "in class", "wrong class", "wrongly certain", "partial", "unexplained", "failed"};
+  static constexpr std::string_view kNames[] = {"invisible",       "named",   "in class",    "wrong class",
+                                                "wrongly certain", "partial", "unexplained", "failed"};
   return kNames[static_cast<size_t>(j)];
 }
 
@@ -137,7 +150,9 @@ Named judge_case(const Case& c, Subject& reference, int jobs) {
   if (!seen) return out.says = "no input shows it", out;
   out.line = to_line(seen->problem);
   for (size_t i = 0; i < seen->right.size(); ++i)
-    if (const auto [n, of] = differing(seen->right[i], seen->wrong[i]); n) out.shows += (out.shows.empty() ? "" : ", ") + seen->right[i].plane.name + " " + std::to_string(n) + " of " + std::to_string(of);
+    if (const auto [n, of] = differing(seen->right[i], seen->wrong[i]); n)
+      out.shows += (out.shows.empty() ? "" : ", ") + seen->right[i].plane.name + " " + std::to_string(n) +
+                   " of " + std::to_string(of);
 
   DiagnoseOptions options;
   options.jobs = jobs;
@@ -156,11 +171,18 @@ Named judge_case(const Case& c, Subject& reference, int jobs) {
   }
   if (d->confidence == Confidence::partial) return out.found = Found::partial, out;
   if (d->confidence == Confidence::unexplained) return out.found = Found::unexplained, out;
-  if (d->confidence == Confidence::equal || d->confidence == Confidence::random) return out.says = "says " + std::string(name_of(d->confidence)), out;
+  if (d->confidence == Confidence::equal || d->confidence == Confidence::random)
+    return out.says = "says " + std::string(name_of(d->confidence)), out;
 
-  // Held out: another seed, and where the line's own fill leaves room for it another kind of fill, which is only reported.
+  // Held out: another seed, and where the line's own fill leaves room for it another kind of fill, which is
+  // only reported.
   const auto held = reveal(c, {.first = seen->problem.x.fill.seed + 1000}, reference);
-  const auto other = reveal(c, {.first = 5, .tries = 1, .fill = seen->problem.x.fill.kind == FillKind::normal ? FillKind::wide : FillKind::normal}, reference);
+  const auto other =
+      reveal(c,
+             {.first = 5,
+              .tries = 1,
+              .fill = seen->problem.x.fill.kind == FillKind::normal ? FillKind::wide : FillKind::normal},
+             reference);
   if (!held) throw std::runtime_error(out.line + ": no held-out fill shows " + std::string(c.switches));
   bool right = false;
   for (const Explanation& e : d->explanations) {

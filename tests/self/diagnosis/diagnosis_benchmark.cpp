@@ -1,7 +1,9 @@
-// diagnosis_benchmark: how well faults are named. Runs every case of cases.inc through `diagnose` and prints a row for each, then the statistics.
+// diagnosis_benchmark: how well faults are named. Runs every case of cases.inc through `diagnose` and prints
+// a row for each, then the statistics.
 //
 //   diagnosis_benchmark [--only <text>] [--kind single|double|outside] [--misses] [--json <path>] [--jobs n]
-//   diagnosis_benchmark --large      time and peak memory of single faults on 1024x1024, each in a process of its own
+//   diagnosis_benchmark --large      time and peak memory of single faults on 1024x1024, each in a process of
+//                                    its own
 //   diagnosis_benchmark --shrink     what `assay shrink` leaves of single faults
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -16,8 +18,8 @@
 #include <map>
 #include <string>
 
-#include "compare/diagnosis/search/diagnose.h"
 #include "compare/debug/shrink.h"
+#include "compare/diagnosis/search/diagnose.h"
 #include "contract/format.h"
 #include "contract/line.h"
 #include "reference/subject.h"
@@ -35,14 +37,17 @@ struct Options {
 
 constexpr std::string_view kKinds[] = {"single", "double", "outside"};
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::vector<Case> chosen(const Options& o) {
   std::vector<Case> out;
   for (CaseKind k : {CaseKind::single, CaseKind::doubled, CaseKind::outside}) {
     if (!o.kind.empty() && o.kind != kKinds[static_cast<size_t>(k)]) continue;
     for (const Case& c : cases(k))
-      if (o.only.empty() || (std::string(c.switches) + " " + text_of(c)).find(o.only) != std::string::npos) out.push_back(c);
+      if (o.only.empty() || (std::string(c.switches) + " " + text_of(c)).find(o.only) != std::string::npos)
+        out.push_back(c);
   }
   return out;
 }
@@ -67,8 +72,10 @@ std::string stages_of(const Named& r) {
 }
 
 void print(const std::string& title, const Tally& t) {
-  std::printf("%-26s %4d  %5d %8d %11d %15d %7d %11d %6d  %4d %%  %4d %%  %6.2f s\n", title.c_str(), t.counted, t.named, t.in_class, t.wrong_class, t.wrongly_certain, t.partial, t.unexplained, t.failed,
-              t.counted ? 100 * t.explained() / t.counted : 0, t.counted ? 100 * t.right_stage / t.counted : 0, t.seconds);
+  std::printf("%-26s %4d  %5d %8d %11d %15d %7d %11d %6d  %4d %%  %4d %%  %6.2f s\n", title.c_str(),
+              t.counted, t.named, t.in_class, t.wrong_class, t.wrongly_certain, t.partial, t.unexplained,
+              t.failed, t.counted ? 100 * t.explained() / t.counted : 0,
+              t.counted ? 100 * t.right_stage / t.counted : 0, t.seconds);
 }
 
 int run_table(const Options& o) {
@@ -83,30 +90,47 @@ int run_table(const Options& o) {
     const std::string kind(kKinds[static_cast<size_t>(c.kind)]);
     by_kind[kind].add(r);
     if (c.kind == CaseKind::single) by_group[group_of(r)].add(r), by_stage[stages_of(r)].add(r);
-    const bool good = c.kind == CaseKind::outside ? r.right_stage && (r.found == Found::partial || r.found == Found::unexplained)
-                                                  : r.found == Found::named || r.found == Found::in_class;
+    const bool good = c.kind == CaseKind::outside
+                          ? r.right_stage && (r.found == Found::partial || r.found == Found::unexplained)
+                          : r.found == Found::named || r.found == Found::in_class;
     if (o.misses && good) continue;
-    std::printf("%-7s %-34s %-15s %-5s %-12s %5.1f %%  %2zu  %5.2f s  %s\n        %s\n        %s\n", kind.c_str(), std::string(c.switches).c_str(), std::string(name_of(r.found)).c_str(), r.right_stage ? "stage" : "",
-                r.first ? std::string(name_of(*r.first)).c_str() : "-", 100 * r.repaired, r.exact, r.seconds, r.says.c_str(), r.line.c_str(), r.shows.c_str());
+    std::printf("%-7s %-34s %-15s %-5s %-12s %5.1f %%  %2zu  %5.2f s  %s\n        %s\n        %s\n",
+                kind.c_str(), std::string(c.switches).c_str(), std::string(name_of(r.found)).c_str(),
+                r.right_stage ? "stage" : "", r.first ? std::string(name_of(*r.first)).c_str() : "-",
+                100 * r.repaired, r.exact, r.seconds, r.says.c_str(), r.line.c_str(), r.shows.c_str());
     std::fflush(stdout);
   }
   if (isatty(2)) std::fputs("\r\033[K", stderr);
-  std::printf("\n%-26s %4s  %5s %8s %11s %15s %7s %11s %6s  %6s  %6s  %8s\n", "", "of", "named", "in class", "wrong class", "wrongly certain", "partial", "unexplained", "failed", "named", "stage", "CPU");
+  std::printf("\n%-26s %4s  %5s %8s %11s %15s %7s %11s %6s  %6s  %6s  %8s\n", "", "of", "named", "in class",
+              "wrong class", "wrongly certain", "partial", "unexplained", "failed", "named", "stage", "CPU");
   for (const auto& [name, t] : by_kind) print(name, t);
   std::printf("\nsingle faults by format\n");
   for (const auto& [name, t] : by_group) print(name, t);
   std::printf("\nsingle faults by stage\n");
   for (const auto& [name, t] : by_stage) print(name, t);
-  const auto elsewhere = std::count_if(results.begin(), results.end(), [](const Named& r) { return r.elsewhere; });
-  const auto right = std::count_if(results.begin(), results.end(), [](const Named& r) { return r.found == Found::named || r.found == Found::in_class; });
+  const auto elsewhere =
+      std::count_if(results.begin(), results.end(), [](const Named& r) { return r.elsewhere; });
+  const auto right = std::count_if(results.begin(), results.end(), [](const Named& r) {
+    return r.found == Found::named || r.found == Found::in_class;
+  });
   std::printf("\n%td of %td right names hold under another kind of fill as well\n", elsewhere, right);
 
   if (!o.json.empty()) {
     json::Value rows = json::array();
     for (const Named& r : results)
-      rows.push(json::object({{"kind", kKinds[static_cast<size_t>(r.asked.kind)]}, {"fault", r.asked.switches}, {"line", r.line}, {"found", name_of(r.found)}, {"right_stage", r.right_stage},
-                              {"first", r.first ? json::Value(name_of(*r.first)) : json::Value()}, {"exact", r.exact}, {"repaired", r.repaired}, {"says", r.says}, {"shows", r.shows},
-                              {"elsewhere", r.elsewhere}, {"evaluations", int64_t{r.evaluations}}, {"seconds", r.seconds}}));
+      rows.push(json::object({{"kind", kKinds[static_cast<size_t>(r.asked.kind)]},
+                              {"fault", r.asked.switches},
+                              {"line", r.line},
+                              {"found", name_of(r.found)},
+                              {"right_stage", r.right_stage},
+                              {"first", r.first ? json::Value(name_of(*r.first)) : json::Value()},
+                              {"exact", r.exact},
+                              {"repaired", r.repaired},
+                              {"says", r.says},
+                              {"shows", r.shows},
+                              {"elsewhere", r.elsewhere},
+                              {"evaluations", int64_t{r.evaluations}},
+                              {"seconds", r.seconds}}));
     std::FILE* f = std::fopen(o.json.c_str(), "w");
     if (!f) return std::fprintf(stderr, "cannot write %s: %s\n", o.json.c_str(), std::strerror(errno)), 2;
     std::fputs(json::dump(rows).c_str(), f);
@@ -150,7 +174,8 @@ int run_large(const Options& o) {
   std::vector<double> seconds, cpu;
   long peak = 0;
   for (const Case& c : cases(CaseKind::single)) {
-    if (!o.only.empty() && (std::string(c.switches) + " " + text_of(c)).find(o.only) == std::string::npos) continue;
+    if (!o.only.empty() && (std::string(c.switches) + " " + text_of(c)).find(o.only) == std::string::npos)
+      continue;
     const Measured m = in_child([&] {
       const auto reference = make_reference_subject();
       const auto r = reveal(c, {.tries = 3, .shape = Shape{1024, 1024}}, *reference);
@@ -164,29 +189,36 @@ int run_large(const Options& o) {
       const auto d = diagnose({r->problem, "faulty", r->inputs, r->wrong}, *reference, options);
       out.seconds = now() - begin;
       getrusage(RUSAGE_SELF, &after);
-      const auto of = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+      const auto of = [](const timeval& t) {
+        return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+      };
       out.cpu = of(after.ru_utime) - of(before.ru_utime) + of(after.ru_stime) - of(before.ru_stime);
       out.confidence = d ? static_cast<int>(d->confidence) : -1;
       out.evaluations = d ? d->evaluations : 0;
       return out;
     });
-    if (m.confidence < 0) continue;   // not revealed at that size
+    if (m.confidence < 0) continue;  // not revealed at that size
     seconds.push_back(m.seconds), cpu.push_back(m.cpu);
     peak = std::max(peak, m.peak_kib);
-    std::printf("%-26s %-12s %6.2f s  %6.2f s CPU  %5ld MiB  %4d runs  %s\n", std::string(c.switches).c_str(), std::string(name_of(static_cast<Confidence>(m.confidence))).c_str(), m.seconds, m.cpu, m.peak_kib / 1024,
-                m.evaluations, text_of(c).c_str());
+    std::printf("%-26s %-12s %6.2f s  %6.2f s CPU  %5ld MiB  %4d runs  %s\n", std::string(c.switches).c_str(),
+                std::string(name_of(static_cast<Confidence>(m.confidence))).c_str(), m.seconds, m.cpu,
+                m.peak_kib / 1024, m.evaluations, text_of(c).c_str());
     std::fflush(stdout);
   }
   if (seconds.empty()) return std::puts("no case"), 0;
-  std::printf("\n%zu single faults on 1024x1024, %d jobs: median %.2f s, largest %.2f s; CPU median %.2f s, largest %.2f s; peak memory %ld MiB\n", seconds.size(), o.jobs, median(seconds),
-              *std::max_element(seconds.begin(), seconds.end()), median(cpu), *std::max_element(cpu.begin(), cpu.end()), peak / 1024);
+  std::printf(
+      "\n%zu single faults on 1024x1024, %d jobs: median %.2f s, largest %.2f s; CPU median %.2f s, largest "
+      "%.2f s; peak memory %ld MiB\n",
+      seconds.size(), o.jobs, median(seconds), *std::max_element(seconds.begin(), seconds.end()), median(cpu),
+      *std::max_element(cpu.begin(), cpu.end()), peak / 1024);
   return 0;
 }
 
 int run_shrinks(const Options& o) {
   std::vector<double> left, seconds;
   for (const Case& c : cases(CaseKind::single)) {
-    if (!o.only.empty() && (std::string(c.switches) + " " + text_of(c)).find(o.only) == std::string::npos) continue;
+    if (!o.only.empty() && (std::string(c.switches) + " " + text_of(c)).find(o.only) == std::string::npos)
+      continue;
     Subjects subjects;
     subjects.owned.push_back(make_reference_subject());
     subjects.owned.push_back(make_faulty_quantizer(*parse_switches(c.switches)));
@@ -199,25 +231,31 @@ int run_shrinks(const Options& o) {
     const auto small = shrink(options, subjects);
     const double took = now() - begin;
     if (!small) {
-      std::printf("%-26s %s: %s\n", std::string(c.switches).c_str(), to_line(r->problem).c_str(), small.error().text().c_str());
+      std::printf("%-26s %s: %s\n", std::string(c.switches).c_str(), to_line(r->problem).c_str(),
+                  small.error().text().c_str());
       continue;
     }
     int64_t n = 0;
     const auto inputs = make_inputs(small->bad, subjects.reference());
     const PlaneData* x = inputs ? find_plane(*inputs, "x") : nullptr;
-    for (size_t i = 0, width = x ? static_cast<size_t>(info(x->plane.encoding).bytes()) : 1; x && i + width <= x->bytes.size(); i += width) {
+    for (size_t i = 0, width = x ? static_cast<size_t>(info(x->plane.encoding).bytes()) : 1;
+         x && i + width <= x->bytes.size(); i += width) {
       bool zero = (x->bytes[i + width - 1] & std::byte{0x7F}) == std::byte{0};
       for (size_t b = 0; b + 1 < width; ++b) zero &= x->bytes[i + b] == std::byte{0};
       n += !zero;
     }
     left.push_back(static_cast<double>(n)), seconds.push_back(took);
-    std::printf("%-26s %5ld non-zero  %6.2f s  %5zu runs  %s\n", std::string(c.switches).c_str(), static_cast<long>(n), took, small->runs, to_line(small->bad).c_str());
+    std::printf("%-26s %5ld non-zero  %6.2f s  %5zu runs  %s\n", std::string(c.switches).c_str(),
+                static_cast<long>(n), took, small->runs, to_line(small->bad).c_str());
     std::fflush(stdout);
   }
   if (left.empty()) return std::puts("no case"), 0;
   const auto at_most_two = std::count_if(left.begin(), left.end(), [](double n) { return n <= 2; });
-  std::printf("\n%zu single faults: median %.1f non-zero elements, %td of them at most 2; time median %.2f s, largest %.2f s\n", left.size(), median(left), at_most_two, median(seconds),
-              *std::max_element(seconds.begin(), seconds.end()));
+  std::printf(
+      "\n%zu single faults: median %.1f non-zero elements, %td of them at most 2; time median %.2f s, "
+      "largest %.2f s\n",
+      left.size(), median(left), at_most_two, median(seconds),
+      *std::max_element(seconds.begin(), seconds.end()));
   return 0;
 }
 
@@ -239,9 +277,15 @@ int main(int argc, char** argv) {
     else if (a == "--misses") o.misses = true;
     else if (a == "--large") o.large = true;
     else if (a == "--shrink") o.shrink = true;
-    else return std::fprintf(stderr, "diagnosis_benchmark: unknown argument %s; known are --only --kind --misses --json --jobs --large --shrink\n", argv[i]), 2;
+    else
+      return std::fprintf(stderr,
+                          "diagnosis_benchmark: unknown argument %s; known are --only --kind --misses --json "
+                          "--jobs --large --shrink\n",
+                          argv[i]),
+             2;
   }
-  if (!o.kind.empty() && std::find(std::begin(kKinds), std::end(kKinds), o.kind) == std::end(kKinds)) return std::fprintf(stderr, "--kind is single, double or outside\n"), 2;
+  if (!o.kind.empty() && std::find(std::begin(kKinds), std::end(kKinds), o.kind) == std::end(kKinds))
+    return std::fprintf(stderr, "--kind is single, double or outside\n"), 2;
   try {
     return o.large ? run_large(o) : o.shrink ? run_shrinks(o) : run_table(o);
   } catch (const std::exception& e) {

@@ -36,7 +36,8 @@ Outcome run(CaseKind kind) {
     out.tally.add(r);
     const bool named = r.found == Found::named || r.found == Found::in_class;
     if (named == (kind == CaseKind::outside) || (kind == CaseKind::outside && !r.right_stage))
-      out.misses += std::string(c.switches) + " (" + r.line + "): " + std::string(name_of(r.found)) + ", first " + (r.first ? std::string(name_of(*r.first)) : "-") + ", " + r.says + "\n";
+      out.misses += std::string(c.switches) + " (" + r.line + "): " + std::string(name_of(r.found)) +
+                    ", first " + (r.first ? std::string(name_of(*r.first)) : "-") + ", " + r.says + "\n";
   }
   return out;
 }
@@ -60,7 +61,8 @@ TEST(DiagnosisBenchmark, ClaimsNoCauseForWhatNoListHas) {
   const Outcome r = run(CaseKind::outside);
   EXPECT_GE(r.tally.counted, 20);
   EXPECT_EQ(r.tally.named + r.tally.wrongly_certain, 0) << r.misses;
-  // One number that came by chance may fit a class of causes: such a case counts as not said to be unexplained.
+  // One number that came by chance may fit a class of causes: such a case counts as not said to be
+  // unexplained.
   const auto unexplained = r.tally.right_stage - r.tally.in_class - r.tally.wrong_class;
   EXPECT_GE(100 * unexplained, 90 * r.tally.counted) << r.misses;
 }
@@ -68,7 +70,9 @@ TEST(DiagnosisBenchmark, ClaimsNoCauseForWhatNoListHas) {
 // The judge of the benchmark itself: a name that predicts something else is not right.
 TEST(DiagnosisBenchmark, TellsPlanesApart) {
   const auto reference = make_reference_subject();
-  for (const Case& c : {Case{"c_rz", "quantize nvfp4 33x47 bf16 dir=row"}, Case{"ta_not_reset", "quantize fp8_current 32x32 bf16 dir=row"}, Case{"ly_swizzle_missing", "quantize mxfp8 256x256 bf16 dir=row scales=gemm"}}) {
+  for (const Case& c : {Case{"c_rz", "quantize nvfp4 33x47 bf16 dir=row"},
+                        Case{"ta_not_reset", "quantize fp8_current 32x32 bf16 dir=row"},
+                        Case{"ly_swizzle_missing", "quantize mxfp8 256x256 bf16 dir=row scales=gemm"}}) {
     const auto r = reveal(c, {}, *reference);
     ASSERT_TRUE(r) << c.switches;
     EXPECT_TRUE(same_planes(r->wrong, r->wrong));

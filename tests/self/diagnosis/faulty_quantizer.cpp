@@ -35,7 +35,7 @@ bool prime(int64_t n) {
   return true;
 }
 
-// ---- encodings as tables -------------------------------------------------------------------------------------------------------------------------------------------
+// ---- encodings as tables ------------------------------------------------------------------------
 
 enum class Tie : uint8_t { even, away, zero, odd };
 enum class Toward : uint8_t { nearest, zero, away, floor, ceil };
@@ -50,7 +50,8 @@ struct Magnitudes {
       : sign(1u << (exponent_bits + mantissa_bits)), nan(nan_code), first_normal(1u << mantissa_bits) {
     const auto at = [&](uint32_t code) {
       const int e = static_cast<int>(code >> mantissa_bits), m = static_cast<int>(code & (first_normal - 1));
-      return e == 0 ? std::ldexp(m, 1 - bias - mantissa_bits) : std::ldexp(m + static_cast<int>(first_normal), e - bias - mantissa_bits);
+      return e == 0 ? std::ldexp(m, 1 - bias - mantissa_bits)
+                    : std::ldexp(m + static_cast<int>(first_normal), e - bias - mantissa_bits);
     };
     for (uint32_t c = 0; c <= largest; ++c) value.push_back(at(c));
     beyond = at(largest + 1);
@@ -78,7 +79,8 @@ struct Magnitudes {
 };
 
 const Magnitudes& magnitudes(Encoding e) {
-  static const Magnitudes e4m3(4, 3, 7, 0x7E, 0x7F), e5m2(5, 2, 15, 0x7B, 0x7F), e2m1(2, 1, 1, 7, 7), f16(5, 10, 15, 0x7BFF, 0x7FFF), bf16(8, 7, 127, 0x7F7F, 0x7FFF);
+  static const Magnitudes e4m3(4, 3, 7, 0x7E, 0x7F), e5m2(5, 2, 15, 0x7B, 0x7F), e2m1(2, 1, 1, 7, 7),
+      f16(5, 10, 15, 0x7BFF, 0x7FFF), bf16(8, 7, 127, 0x7F7F, 0x7FFF);
   switch (e) {
     case Encoding::e5m2: return e5m2;
     case Encoding::e2m1: return e2m1;
@@ -107,25 +109,26 @@ int e8m0(float p, bool down, bool nearest) {
   if (std::isinf(p)) return 254;
   if (static_cast<double>(p) <= std::ldexp(1.0, -127)) return 0;
   int e = 0;
-  const double f = std::frexp(static_cast<double>(p), &e);   // p = f 2^e, f in [1/2, 1)
+  const double f = std::frexp(static_cast<double>(p), &e);  // p = f 2^e, f in [1/2, 1)
   int k = f == 0.5 ? e - 1 : e;
   if (down) k = e - 1;
   if (nearest) k = f > 0.75 ? e : e - 1;
   return std::clamp(k + 127, 0, 254);
 }
 
-// ---- Philox --------------------------------------------------------------------------------------------------------------------------------------------------------
+// ---- Philox -------------------------------------------------------------------------------------
 
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> c, uint32_t k0, uint32_t k1, int rounds) {
   for (int r = 0; r < rounds; ++r) {
     const uint64_t p0 = uint64_t{0xD2511F53} * c[0], p1 = uint64_t{0xCD9E8D57} * c[2];
-    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1), static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(p0)};
+    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k0, static_cast<uint32_t>(p1),
+         static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k1, static_cast<uint32_t>(p0)};
     k0 += 0x9E3779B9, k1 += 0xBB67AE85;
   }
   return c;
 }
 
-// ---- the quantizer -------------------------------------------------------------------------------------------------------------------------------------------------
+// ---- the quantizer ------------------------------------------------------------------------------
 
 struct Matrix {
   int64_t rows = 0, cols = 0;
@@ -141,7 +144,8 @@ Matrix transposed(const Matrix& m) {
   return t;
 }
 
-// One block's scale: what is stored, and what its elements are multiplied with, or divided by where `divides`.
+// One block's scale: what is stored, and what its elements are multiplied with, or divided by where
+// `divides`.
 struct BlockScale {
   uint32_t stored = 0;
   float factor = 1;
@@ -151,7 +155,9 @@ struct BlockScale {
 
 class Run {
  public:
-  Run(const Problem& p, const Switches& s, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) : p_(p), on_(s), inputs_(inputs), outputs_(outputs), x_(read()) {}
+  Run(const Problem& p, const Switches& s, std::span<const ConstBuffer> inputs,
+      std::span<const Buffer> outputs)
+      : p_(p), on_(s), inputs_(inputs), outputs_(outputs), x_(read()) {}
 
   void make() {
     for (const Buffer& b : outputs_)
@@ -160,7 +166,8 @@ class Run {
       if (p_.quantizer(d)) quantize(d);
     if (on(ly_directions_swapped) && p_.row && p_.col) {
       const Buffer *a = find(outputs_, "row.data"), *b = find(outputs_, "col.data");
-      if (a->bytes.size() == b->bytes.size()) std::swap_ranges(a->bytes.begin(), a->bytes.end(), b->bytes.begin());
+      if (a->bytes.size() == b->bytes.size())
+        std::swap_ranges(a->bytes.begin(), a->bytes.end(), b->bytes.begin());
     }
   }
 
@@ -171,11 +178,11 @@ class Run {
   std::span<const Buffer> outputs_;
   const Matrix x_;
   std::optional<float> row_tensor_scale_;
-  std::vector<uint32_t> row_stored_;   // scales of the rows, block after block
+  std::vector<uint32_t> row_stored_;  // scales of the rows, block after block
 
   bool on(Switch s) const { return on_[static_cast<size_t>(s)]; }
 
-  // -- input ---------------------------------------------------------------------------------------------------------------------------------------------------------
+  // -- input --------------------------------------------------------------------------------------
 
   float element(const std::byte* bytes, int64_t i) const {
     if (p_.x.source == Encoding::f32) {
@@ -187,7 +194,9 @@ class Run {
     std::memcpy(&u, bytes + 2 * i, 2);
     if (p_.x.source == Encoding::bf16) return as_float(uint32_t{u} << 16);
     const uint32_t magnitude = u & 0x7FFF;
-    const float a = magnitude > 0x7C00 ? kNaN : magnitude == 0x7C00 ? INFINITY : static_cast<float>(magnitudes(Encoding::f16).value[magnitude]);
+    const float a = magnitude > 0x7C00    ? kNaN
+                    : magnitude == 0x7C00 ? INFINITY
+                                          : static_cast<float>(magnitudes(Encoding::f16).value[magnitude]);
     return u & 0x8000 ? -a : a;
   }
 
@@ -213,7 +222,8 @@ class Run {
         if (on(in_lane_repeated) && c % 32 == 0 && c + 1 < k) j = c + 1;
         if (on(in_tile_stale) && r >= 32 && r < 64 && c >= 64 && c < 128) j = c - 64;
         if (on(in_tile_zero) && r >= 64 && r < 96 && c >= 32 && c < 64) zero = true;
-        if (on(in_tile_transposed) && r / 32 * 32 + 32 <= m && c / 32 * 32 + 32 <= k) i = r / 32 * 32 + c % 32, j = c / 32 * 32 + r % 32;
+        if (on(in_tile_transposed) && r / 32 * 32 + 32 <= m && c / 32 * 32 + 32 <= k)
+          i = r / 32 * 32 + c % 32, j = c / 32 * 32 + r % 32;
         if (on(in_row_blocks_alias)) i = r % 64;
         if (on(in_column_blocks_alias)) j = c % 128;
         int64_t at = i * k + j;
@@ -228,18 +238,22 @@ class Run {
       if (on(in_via_bf16)) v = through(v, Encoding::bf16);
       if (on(in_via_bf16_rz)) v = through(v, Encoding::bf16, Toward::zero);
       if (on(in_nan_zero) && std::isnan(v)) v = 0;
-      if (on(in_inf_max) && std::isinf(v)) v = std::copysign(p_.x.source == Encoding::f32 ? FLT_MAX : static_cast<float>(largest_value(p_.x.source)), v);
+      if (on(in_inf_max) && std::isinf(v))
+        v = std::copysign(
+            p_.x.source == Encoding::f32 ? FLT_MAX : static_cast<float>(largest_value(p_.x.source)), v);
       if (on(in_relu) && v < 0) v = 0;
       if (on(in_sign_lost)) v = std::fabs(v);
       if (on(in_zero_plus) && v == 0) v = 0;
       if (on(in_halved)) v *= 0.5f;
-      if (on(o_in_smeared) && i % 7 == 3 && (i + 1) % k != 0) v = 0.5f * (v + plain.v[static_cast<size_t>(i + 1)]);
-      if (on(o_in_last_bit) && hashed(static_cast<uint64_t>(i)) % 5 == 0) v = as_float(as_bits(v) ^ (p_.x.source == Encoding::f32 ? 0x8000 : 0x10000));
+      if (on(o_in_smeared) && i % 7 == 3 && (i + 1) % k != 0)
+        v = 0.5f * (v + plain.v[static_cast<size_t>(i + 1)]);
+      if (on(o_in_last_bit) && hashed(static_cast<uint64_t>(i)) % 5 == 0)
+        v = as_float(as_bits(v) ^ (p_.x.source == Encoding::f32 ? 0x8000 : 0x10000));
     }
     return x;
   }
 
-  // -- random Hadamard transform -------------------------------------------------------------------------------------------------------------------------------------
+  // -- random Hadamard transform ------------------------------------------------------------------
 
   // One group of 16, in place.
   void rotate(float* v, uint16_t mask, int64_t group) const {
@@ -262,11 +276,13 @@ class Run {
           y[i + h] = on(rht_bf16_stages) ? through(t, Encoding::bf16) : t;
         }
     for (size_t j = 0; j < 16; ++j) {
-      const size_t from = on(rht_bit_reversed) ? ((j & 1) << 3 | (j & 2) << 1 | (j & 4) >> 1 | (j & 8) >> 3) : j;
+      const size_t from =
+          on(rht_bit_reversed) ? ((j & 1) << 3 | (j & 2) << 1 | (j & 4) >> 1 | (j & 8) >> 3) : j;
       float out = y[from] * norm;
       if (on(rht_signs_after) && negative[j]) out = -out;
       if (on(rht_f16)) out = through(out, Encoding::f16);
-      else if (!on(rht_no_bf16)) out = through(out, Encoding::bf16, on(rht_bf16_rz) ? Toward::zero : Toward::nearest);
+      else if (!on(rht_no_bf16))
+        out = through(out, Encoding::bf16, on(rht_bf16_rz) ? Toward::zero : Toward::nearest);
       v[j] = out;
     }
   }
@@ -275,7 +291,7 @@ class Run {
       for (int64_t c = 0; c + 16 <= m.cols; c += 16) rotate(&m.at(r, c), mask, c / 16);
   }
 
-  // -- amax ----------------------------------------------------------------------------------------------------------------------------------------------------------
+  // -- amax ---------------------------------------------------------------------------------------
 
   float tensor_amax(const Matrix& m) const {
     float amax = on(ta_not_reset) ? 16.0f : 0.0f;
@@ -298,7 +314,8 @@ class Run {
         if (std::isfinite(a)) sum += a;
         if (a > amax) amax = a;
       }
-    if (on(o_ta_mean)) amax = static_cast<float>(4 * sum / static_cast<double>(std::max<int64_t>(m.rows * m.cols, 1)));
+    if (on(o_ta_mean))
+      amax = static_cast<float>(4 * sum / static_cast<double>(std::max<int64_t>(m.rows * m.cols, 1)));
     return on(ta_bf16) ? through(amax, Encoding::bf16) : amax;
   }
 
@@ -308,7 +325,8 @@ class Run {
   };
 
   float block_amax(const Matrix& m, const Blocks& b, int64_t bi, int64_t bj) const {
-    int64_t i0 = bi * b.height, i1 = std::min(i0 + b.height, m.rows), j0 = bj * b.width, j1 = std::min(j0 + b.width, m.cols);
+    int64_t i0 = bi * b.height, i1 = std::min(i0 + b.height, m.rows), j0 = bj * b.width,
+            j1 = std::min(j0 + b.width, m.cols);
     const bool vector = b.height == 1;
     int64_t step = 1;
     if (on(ba_misses_last)) --j1;
@@ -330,7 +348,10 @@ class Run {
     }
     float amax = 0, second = 0;
     bool nan = false;
-    const uint32_t left_out = hashed(static_cast<uint64_t>(b.index(bi, bj))) % 2 ? static_cast<uint32_t>(b.width) : hashed(static_cast<uint64_t>(bi), static_cast<uint64_t>(bj)) % static_cast<uint32_t>(b.width);
+    const uint32_t left_out =
+        hashed(static_cast<uint64_t>(b.index(bi, bj))) % 2
+            ? static_cast<uint32_t>(b.width)
+            : hashed(static_cast<uint64_t>(bi), static_cast<uint64_t>(bj)) % static_cast<uint32_t>(b.width);
     const auto take = [&](float v) {
       nan |= std::isnan(v);
       const float a = on(ba_signed) ? v : std::fabs(v);
@@ -369,7 +390,7 @@ class Run {
     return used;
   }
 
-  // -- scales --------------------------------------------------------------------------------------------------------------------------------------------------------
+  // -- scales -------------------------------------------------------------------------------------
 
   struct Divided {
     float scale = 1, inverse = 1;
@@ -396,7 +417,7 @@ class Run {
       if (std::isinf(d.scale)) d.scale = FLT_MAX;
       if ((q.pow2 && !on(dv_pow2_missing)) || on(dv_pow2_extra)) {
         int e = 0;
-        const float f = std::frexp(d.scale, &e);   // scale = f 2^e
+        const float f = std::frexp(d.scale, &e);  // scale = f 2^e
         int k = e - 1;
         if (on(dv_pow2_up) && f != 0.5f) k = e;
         if (on(dv_pow2_nearest) && f > 0.75f) k = e;
@@ -406,7 +427,8 @@ class Run {
     d.inverse = 1.0f / d.scale;
     if (on(dv_inv_quotient)) d.inverse = a / max;
     if (on(dv_decode_first) && std::isfinite(a) && a != 0) d.inverse = a / max;
-    if (on(dv_inv_ulp) && std::isfinite(d.inverse) && d.inverse != 0) d.inverse = as_float(as_bits(d.inverse) - 1);
+    if (on(dv_inv_ulp) && std::isfinite(d.inverse) && d.inverse != 0)
+      d.inverse = as_float(as_bits(d.inverse) - 1);
     return d;
   }
   BlockScale divided_block(const Divided& d) const {
@@ -467,7 +489,7 @@ class Run {
     return on(ts_unit) ? 1.0f : s;
   }
   BlockScale nvfp4_block(float amax, float tensor_amax, float s) const {
-    constexpr float kSixth = 0x1.555556p-3f;   // N10.5: 3E2AAAAB
+    constexpr float kSixth = 0x1.555556p-3f;  // N10.5: 3E2AAAAB
     const Magnitudes& e4m3 = magnitudes(Encoding::e4m3);
     float v = amax * (s * kSixth);
     if (on(sf_quotient)) v = (amax / 6.0f) * s;
@@ -479,7 +501,8 @@ class Run {
     if (on(sf_f16)) v = through(v, Encoding::f16);
     if (on(sf_least_normal)) v = std::max(v, 0x1p-6f);
     const Toward toward = on(sf_rz) ? Toward::zero : on(sf_rp) ? Toward::away : Toward::nearest;
-    uint32_t code = std::isinf(v) ? e4m3.largest() : e4m3.round(v, toward, on(sf_ties_away) ? Tie::away : Tie::even);
+    uint32_t code =
+        std::isinf(v) ? e4m3.largest() : e4m3.round(v, toward, on(sf_ties_away) ? Tie::away : Tie::even);
     code = std::min(code, e4m3.largest());
     if (on(sf_max_240)) code = std::min(code, 0x77u);
     if (on(sf_ftz) && code < e4m3.first_normal) code = 0;
@@ -508,11 +531,12 @@ class Run {
     return b;
   }
 
-  // -- codes ---------------------------------------------------------------------------------------------------------------------------------------------------------
+  // -- codes --------------------------------------------------------------------------------------
 
   uint32_t code(float y, const Quantizer& q, int64_t i, int64_t j) const {
     Encoding element = q.element;
-    if (on(c_other_element) && element != Encoding::e2m1) element = element == Encoding::e4m3 ? Encoding::e5m2 : Encoding::e4m3;
+    if (on(c_other_element) && element != Encoding::e2m1)
+      element = element == Encoding::e4m3 ? Encoding::e5m2 : Encoding::e4m3;
     const Magnitudes& m = magnitudes(element);
     const bool negative = std::signbit(y), fp8 = element != Encoding::e2m1;
     if (on(c_inf_nan) && std::isinf(y) && fp8) return m.nan;
@@ -522,7 +546,7 @@ class Run {
       return m.nan | (on(c_nan_sign) && negative ? m.sign : 0);
     }
     double a = std::fabs(static_cast<double>(y));
-    if (on(c_fnuz) && fp8) a = a * 2;   // a bias of one more: the same pattern means half as much
+    if (on(c_fnuz) && fp8) a = a * 2;  // a bias of one more: the same pattern means half as much
     Toward toward = on(c_rz) ? Toward::zero : on(c_up) ? Toward::away : Toward::nearest;
     if (on(c_floor)) toward = negative ? Toward::away : Toward::zero;
     if (on(c_ceil)) toward = negative ? Toward::zero : Toward::away;
@@ -534,7 +558,8 @@ class Run {
     (void)j;
     uint32_t c = std::isinf(a) ? static_cast<uint32_t>(m.value.size()) : m.round(a, toward, tie);
     if (c > m.largest()) {
-      if (on(c_nan_overflow) && fp8) return (element == Encoding::e5m2 ? 0x7Cu : 0x7Fu) | (negative ? m.sign : 0);
+      if (on(c_nan_overflow) && fp8)
+        return (element == Encoding::e5m2 ? 0x7Cu : 0x7Fu) | (negative ? m.sign : 0);
       c = m.largest();
     }
     if (on(c_sat_240) && element == Encoding::e4m3) c = std::min(c, 0x77u);
@@ -559,9 +584,11 @@ class Run {
     if (on(sr_other_direction)) direction ^= 1;
     uint32_t k0 = static_cast<uint32_t>(rng.seed), k1 = static_cast<uint32_t>(rng.seed >> 32);
     if (on(sr_key_swapped)) std::swap(k0, k1);
-    const std::array<uint32_t, 4> w = philox({static_cast<uint32_t>(rng.offset), static_cast<uint32_t>(rng.offset >> 32), static_cast<uint32_t>(block),
-                                              (static_cast<uint32_t>(block >> 32) & 0x3FFF) | rng.member << 14 | direction << 31},
-                                             k0, k1, on(sr_rounds_7) ? 7 : 10);
+    const std::array<uint32_t, 4> w =
+        philox({static_cast<uint32_t>(rng.offset), static_cast<uint32_t>(rng.offset >> 32),
+                static_cast<uint32_t>(block),
+                (static_cast<uint32_t>(block >> 32) & 0x3FFF) | rng.member << 14 | direction << 31},
+               k0, k1, on(sr_rounds_7) ? 7 : 10);
     std::array<uint8_t, 16> out{};
     for (uint32_t e = 0; e < 16; ++e) {
       uint32_t word = e / 4, byte = e % 4;
@@ -599,7 +626,7 @@ class Run {
     return c | (std::signbit(y) ? 8u : 0u);
   }
 
-  // -- one direction -------------------------------------------------------------------------------------------------------------------------------------------------
+  // -- one direction ------------------------------------------------------------------------------
 
   void quantize(Direction d) {
     const Quantizer& q = *p_.quantizer(d);
@@ -615,8 +642,11 @@ class Run {
       rotate_rows(v, rotated ? q.sign_mask : p_.col->sign_mask);
     }
 
-    const bool by_rows = q.format == FormatId::fp8_current && q.row_scaled;   // N3.12: a block is a whole stored row
-    const bool per_tensor = q.format == FormatId::fp8_current && !by_rows, nvfp4 = q.format == FormatId::nvfp4, mx = q.format == FormatId::mxfp8 || q.format == FormatId::mxfp4;
+    const bool by_rows =
+        q.format == FormatId::fp8_current && q.row_scaled;  // N3.12: a block is a whole stored row
+    const bool per_tensor = q.format == FormatId::fp8_current && !by_rows,
+               nvfp4 = q.format == FormatId::nvfp4,
+               mx = q.format == FormatId::mxfp8 || q.format == FormatId::mxfp4;
     Blocks b;
     switch (q.block) {
       case Block::b1x16: b.width = 16; break;
@@ -625,14 +655,17 @@ class Run {
       case Block::b32x32: b.width = b.height = 32; break;
       case Block::b1x128: b.width = 128; break;
       case Block::b128x128: b.width = b.height = 128; break;
-      default: b.width = std::max<int64_t>(v.cols, 1), b.height = by_rows ? 1 : std::max<int64_t>(v.rows, 1); break;
+      default:
+        b.width = std::max<int64_t>(v.cols, 1), b.height = by_rows ? 1 : std::max<int64_t>(v.rows, 1);
+        break;
     }
-    if (b.height > 1 && !per_tensor && on(ba_vector)) {   // square blocks not known: each row has its own scale
+    if (b.height > 1 && !per_tensor &&
+        on(ba_vector)) {  // square blocks not known: each row has its own scale
       b.height = 1;
     }
     b.down = ceil_div(v.rows, b.height), b.across = by_rows ? 1 : ceil_div(v.cols, b.width);
     const bool square = q.block == Block::b128x128;
-    const int64_t square_height = square ? 128 : 1;   // of the stored scales
+    const int64_t square_height = square ? 128 : 1;  // of the stored scales
 
     std::vector<BlockScale> scales(static_cast<size_t>(std::max<int64_t>(b.down * b.across, 1)));
     float amax = 0, s = 1;
@@ -643,12 +676,14 @@ class Run {
       float stored = amax;
       if (on(ta_stored_eps) && stored < as_float(q.eps)) stored = as_float(q.eps);
       if (on(ta_stored_encode)) stored = 2688.0f / stored;
-      if (const Buffer* out = find(outputs_, plane_name(d, "amax"))) put(*out, 0, std::isnan(stored) ? 0x7FFFFFFF : as_bits(stored));
+      if (const Buffer* out = find(outputs_, plane_name(d, "amax")))
+        put(*out, 0, std::isnan(stored) ? 0x7FFFFFFF : as_bits(stored));
     }
     if (per_tensor) {
       const Divided t = divide(amax, q);
       scales[0] = divided_block(t);
-      if (const Buffer* out = find(outputs_, plane_name(d, "scale"))) put(*out, 0, as_bits(on(dv_scale_is_inv) ? t.inverse : t.scale));
+      if (const Buffer* out = find(outputs_, plane_name(d, "scale")))
+        put(*out, 0, as_bits(on(dv_scale_is_inv) ? t.inverse : t.scale));
     } else {
       if (nvfp4) {
         s = encode_scale(amax);
@@ -656,13 +691,18 @@ class Run {
         if (col && on(ts_of_row) && row_tensor_scale_) s = *row_tensor_scale_;
       }
       std::vector<float> amaxes = block_amaxes(v, b);
-      if (on(ba_one_for_all) && !amaxes.empty()) std::fill(amaxes.begin(), amaxes.end(), *std::max_element(amaxes.begin(), amaxes.end()));
+      if (on(ba_one_for_all) && !amaxes.empty())
+        std::fill(amaxes.begin(), amaxes.end(), *std::max_element(amaxes.begin(), amaxes.end()));
       for (size_t i = 0; i < amaxes.size(); ++i) {
-        scales[i] = mx ? mx_block(amaxes[i], q) : nvfp4 ? nvfp4_block(amaxes[i], amax, s) : divided_block(divide(amaxes[i], q));
+        scales[i] = mx      ? mx_block(amaxes[i], q)
+                    : nvfp4 ? nvfp4_block(amaxes[i], amax, s)
+                            : divided_block(divide(amaxes[i], q));
         if (by_rows) {
           const Divided t = divide(amaxes[i], q);
-          if (const Buffer* out = find(outputs_, plane_name(d, "amax"))) put(*out, static_cast<int64_t>(i), std::isnan(amaxes[i]) ? 0x7FFFFFFF : as_bits(amaxes[i]));
-          if (const Buffer* out = find(outputs_, plane_name(d, "scale"))) put(*out, static_cast<int64_t>(i), as_bits(on(dv_scale_is_inv) ? t.inverse : t.scale));
+          if (const Buffer* out = find(outputs_, plane_name(d, "amax")))
+            put(*out, static_cast<int64_t>(i), std::isnan(amaxes[i]) ? 0x7FFFFFFF : as_bits(amaxes[i]));
+          if (const Buffer* out = find(outputs_, plane_name(d, "scale")))
+            put(*out, static_cast<int64_t>(i), as_bits(on(dv_scale_is_inv) ? t.inverse : t.scale));
         }
         outside_scale(scales[i], static_cast<int64_t>(i), b, amaxes[i], q, s);
       }
@@ -674,7 +714,8 @@ class Run {
     }
 
     std::vector<uint8_t> codes(v.v.size());
-    const bool draws_here = (q.round == Round::sr && !on(sr_missing)) || (q.format == FormatId::nvfp4 && on(sr_extra));
+    const bool draws_here =
+        (q.round == Round::sr && !on(sr_missing)) || (q.format == FormatId::nvfp4 && on(sr_extra));
     const int64_t groups = ceil_div(v.cols, int64_t{16});
     for (int64_t i = 0; i < v.rows; ++i) {
       std::array<uint8_t, 16> bytes{};
@@ -692,11 +733,18 @@ class Run {
         if (on(el_f16)) y = through(y, Encoding::f16);
         if (on(el_f16_rz)) y = through(y, Encoding::f16, Toward::zero);
         if (on(o_el_sine)) y += 0.07f * y * static_cast<float>((j * 5) % 23 - 11) / 11.0f;
-        if (on(o_el_cubic)) y *= 1.0f + 0.15f * (y * y) / (y * y + static_cast<float>(largest_value(q.element)));
-        if (on(o_el_dither)) y += 0.1f * y * (static_cast<float>(hashed(static_cast<uint64_t>(i), static_cast<uint64_t>(j)) % 2001) / 1000.0f - 1.0f);
+        if (on(o_el_cubic))
+          y *= 1.0f + 0.15f * (y * y) / (y * y + static_cast<float>(largest_value(q.element)));
+        if (on(o_el_dither))
+          y += 0.1f * y *
+               (static_cast<float>(hashed(static_cast<uint64_t>(i), static_cast<uint64_t>(j)) % 2001) /
+                    1000.0f -
+                1.0f);
         if (on(o_el_blend) && j % b.width > 0) y = 0.9f * y + 0.1f * (v.at(i, j - 1) * scale.factor);
-        if (on(o_el_hash_blocks) && hashed(static_cast<uint64_t>(bi), static_cast<uint64_t>(bj)) % 3 == 0) y *= 0.96f;
-        codes[static_cast<size_t>(i * v.cols + j)] = static_cast<uint8_t>(draws_here ? stochastic(y, bytes[static_cast<size_t>(j % 16)]) : code(y, q, i, j));
+        if (on(o_el_hash_blocks) && hashed(static_cast<uint64_t>(bi), static_cast<uint64_t>(bj)) % 3 == 0)
+          y *= 0.96f;
+        codes[static_cast<size_t>(i * v.cols + j)] = static_cast<uint8_t>(
+            draws_here ? stochastic(y, bytes[static_cast<size_t>(j % 16)]) : code(y, q, i, j));
       }
     }
     spoil(codes, v, b, q);
@@ -720,21 +768,23 @@ class Run {
           if (on(bs_not_repeated) && plain_square && i % b.height) out = 0;
           if (on(bs_tail_missing) && v.cols % b.width && j == b.across - 1) out = 0;
           if (on(o_ly_scales_permuted)) {
-            const int64_t from = (j + 1 + hashed(static_cast<uint64_t>(i)) % static_cast<uint32_t>(b.across)) % b.across;
+            const int64_t from =
+                (j + 1 + hashed(static_cast<uint64_t>(i)) % static_cast<uint32_t>(b.across)) % b.across;
             out = scales[static_cast<size_t>(b.index(bi, from))].stored;
           }
         }
       if (col && on(bs_other_direction) && row_stored_.size() == stored.size()) stored = row_stored_;
       if (!col) row_stored_ = stored;
       if (by_rows)
-        for (int64_t i = 0; i < scale_rows; ++i) put(*find(outputs_, plane_name(d, "scale_inv")), i, stored[static_cast<size_t>(i)]);
-      else
-        write_scales(d, q, stored, scale_rows, b.across);
+        for (int64_t i = 0; i < scale_rows; ++i)
+          put(*find(outputs_, plane_name(d, "scale_inv")), i, stored[static_cast<size_t>(i)]);
+      else write_scales(d, q, stored, scale_rows, b.across);
     }
     write_data(d, q, codes, v.rows, v.cols);
   }
 
-  void outside_scale(BlockScale& scale, int64_t index, const Blocks& b, float amax, const Quantizer& q, float s) const {
+  void outside_scale(BlockScale& scale, int64_t index, const Blocks& b, float amax, const Quantizer& q,
+                     float s) const {
     const int64_t row = index / b.across;
     int64_t digits = 0;
     for (int64_t n = row; n > 0; n /= 10) digits += n % 10;
@@ -758,7 +808,9 @@ class Run {
   void spoil(std::vector<uint8_t>& codes, const Matrix& v, const Blocks& b, const Quantizer& q) const {
     const std::vector<uint8_t> right = codes;
     const uint32_t sign = magnitudes(q.element).sign, most = magnitudes(q.element).largest();
-    const auto larger = [&](uint8_t c) { return static_cast<uint8_t>((c & sign) | std::min((c & (sign - 1)) + 1, most)); };
+    const auto larger = [&](uint8_t c) {
+      return static_cast<uint8_t>((c & sign) | std::min((c & (sign - 1)) + 1, most));
+    };
     for (int64_t i = 0; i < v.rows; ++i)
       for (int64_t j = 0; j < v.cols; ++j) {
         const auto at = static_cast<size_t>(i * v.cols + j);
@@ -787,42 +839,55 @@ class Run {
           parity ^= c & 1u;
           if ((c & (sign - 1)) > (right[static_cast<size_t>(i * v.cols + top)] & (sign - 1))) top = j;
         }
-        if (on(o_c_after_max) && top + 1 < j1) codes[static_cast<size_t>(i * v.cols + top + 1)] = larger(right[static_cast<size_t>(i * v.cols + top + 1)]);
+        if (on(o_c_after_max) && top + 1 < j1)
+          codes[static_cast<size_t>(i * v.cols + top + 1)] =
+              larger(right[static_cast<size_t>(i * v.cols + top + 1)]);
         if (on(o_c_parity) && parity) codes[static_cast<size_t>(i * v.cols + j1 - 1)] ^= 1;
       }
   }
 
-  // -- layout --------------------------------------------------------------------------------------------------------------------------------------------------------
+  // -- layout -------------------------------------------------------------------------------------
 
   static void put(const Buffer& out, int64_t at, uint32_t bits) {
-    const auto bytes = static_cast<size_t>(info(out.plane->encoding).bytes()), offset = static_cast<size_t>(at) * bytes;
+    const auto bytes = static_cast<size_t>(info(out.plane->encoding).bytes()),
+               offset = static_cast<size_t>(at) * bytes;
     if (at >= 0 && offset + bytes <= out.bytes.size()) std::memcpy(out.bytes.data() + offset, &bits, bytes);
   }
 
-  void write_scales(Direction d, const Quantizer& q, const std::vector<uint32_t>& stored, int64_t rows, int64_t blocks) const {
-    const bool gemm = q.scales == ScaleLayout::gemm, block = q.format == FormatId::fp8_block, square = q.block == Block::b128x128;
+  void write_scales(Direction d, const Quantizer& q, const std::vector<uint32_t>& stored, int64_t rows,
+                    int64_t blocks) const {
+    const bool gemm = q.scales == ScaleLayout::gemm, block = q.format == FormatId::fp8_block,
+               square = q.block == Block::b128x128;
     const Buffer& out = *find(outputs_, plane_name(d, scale_stem(q.scales)));
-    const int64_t out_rows = gemm && square ? (d == Direction::row ? p_.x.shape.rows : p_.x.shape.cols) : rows, out_cols = gemm && block ? 4 * blocks : blocks;
-    const bool transposed = !gemm && ((q.format == FormatId::mxfp8 && d == Direction::col) || (block && !square));   // [j][i] where compact
+    const int64_t out_rows =
+                      gemm && square ? (d == Direction::row ? p_.x.shape.rows : p_.x.shape.cols) : rows,
+                  out_cols = gemm && block ? 4 * blocks : blocks;
+    const bool transposed = !gemm && ((q.format == FormatId::mxfp8 && d == Direction::col) ||
+                                      (block && !square));  // [j][i] where compact
     const bool mx_col = q.format == FormatId::mxfp8 && d == Direction::col;
     for (int64_t i = 0; i < out_rows; ++i)
       for (int64_t j = 0; j < out_cols; ++j) {
-        uint32_t bits = stored[static_cast<size_t>((gemm && square ? i / 128 : i) * blocks + (gemm && block ? j / 4 : j))];
-        if (gemm && block) bits = (bits >> 23) & 0xFF;   // N9.6
+        uint32_t bits = stored[static_cast<size_t>((gemm && square ? i / 128 : i) * blocks +
+                                                   (gemm && block ? j / 4 : j))];
+        if (gemm && block) bits = (bits >> 23) & 0xFF;  // N9.6
         const bool swizzled = gemm ? !on(ly_swizzle_missing) : on(ly_swizzle_extra);
         int64_t at = 0;
         if (swizzled) {
-          const int64_t tiles = round_up(out_cols, int64_t{4}) / 4, tile = on(ly_swizzle_tiles) ? j / 4 * ceil_div(out_rows, int64_t{128}) + i / 128 : i / 128 * tiles + j / 4;
+          const int64_t tiles = round_up(out_cols, int64_t{4}) / 4,
+                        tile = on(ly_swizzle_tiles) ? j / 4 * ceil_div(out_rows, int64_t{128}) + i / 128
+                                                    : i / 128 * tiles + j / 4;
           at = tile * 512 + i % 32 * 16 + i % 128 / 32 * 4 + j % 4;
           if (on(ly_swizzle_inner)) at = tile * 512 + i % 32 * 16 + j % 4 * 4 + i % 128 / 32;
           if (on(ly_swizzle_rows)) at = tile * 512 + i % 128 / 4 * 16 + i % 4 * 4 + j % 4;
         } else {
           const bool by_columns = transposed || (gemm && mx_col);
           // What the other index counts: rows of a compact buffer and their padding.
-          int64_t stride = gemm ? (mx_col ? round_up(out_rows, int64_t{128}) : round_up(out_cols, int64_t{4})) : out.plane->padded.cols;
+          int64_t stride = gemm ? (mx_col ? round_up(out_rows, int64_t{128}) : round_up(out_cols, int64_t{4}))
+                                : out.plane->padded.cols;
           if (on(ly_scale_stride)) stride = by_columns ? out_rows : out_cols;
           at = by_columns ? j * stride + i : i * stride + j;
-          if (on(ly_scales_transposed)) at = by_columns ? i * out.plane->padded.rows + j : j * out.plane->padded.rows + i;
+          if (on(ly_scales_transposed))
+            at = by_columns ? i * out.plane->padded.rows + j : j * out.plane->padded.rows + i;
           if (on(ly_block_major_missing) && block && !square) at = i * out_cols + j;
         }
         if (on(ly_scale_shifted)) ++at;
@@ -831,7 +896,8 @@ class Run {
       }
   }
 
-  void write_data(Direction d, const Quantizer& q, const std::vector<uint8_t>& codes, int64_t rows, int64_t cols) const {
+  void write_data(Direction d, const Quantizer& q, const std::vector<uint8_t>& codes, int64_t rows,
+                  int64_t cols) const {
     const Buffer& out = *find(outputs_, plane_name(d, "data"));
     const bool as_is = d == Direction::col && q.format == FormatId::mxfp8;
     const int64_t stored_rows = as_is ? cols : rows, stored_cols = as_is ? rows : cols;
@@ -847,7 +913,9 @@ class Run {
         if (on(o_ly_rows_permuted) && (r | 31) < stored_rows) {
           std::array<int64_t, 32> order{};
           std::iota(order.begin(), order.end(), int64_t{0});
-          std::sort(order.begin(), order.end(), [](int64_t a, int64_t b) { return hashed(static_cast<uint64_t>(a)) < hashed(static_cast<uint64_t>(b)); });
+          std::sort(order.begin(), order.end(), [](int64_t a, int64_t b) {
+            return hashed(static_cast<uint64_t>(a)) < hashed(static_cast<uint64_t>(b));
+          });
           i = r / 32 * 32 + order[static_cast<size_t>(r % 32)];
         }
         if (on(ly_zigzag) && (r / 16 + c / 16) % 2 && (c | 15) < stored_cols) j = c ^ 15;
@@ -860,7 +928,9 @@ class Run {
     const int64_t width = ceil_div(stored_cols, int64_t{2});
     for (int64_t r = 0; r < stored_rows; ++r)
       for (int64_t n = 0; n < width; ++n) {
-        const auto at = [&](int64_t c) { return c < stored_cols ? placed[static_cast<size_t>(r * stored_cols + c)] : uint8_t{0}; };
+        const auto at = [&](int64_t c) {
+          return c < stored_cols ? placed[static_cast<size_t>(r * stored_cols + c)] : uint8_t{0};
+        };
         uint8_t low = at(2 * n), high = at(2 * n + 1);
         if (on(pk_halves)) low = at(n / 8 * 16 + n % 8), high = at(n / 8 * 16 + n % 8 + 8);
         if (on(pk_low_repeated)) high = low;
@@ -880,18 +950,26 @@ class FaultyQuantizer : public Subject {
   explicit FaultyQuantizer(const Switches& s) : on_(s) {}
   std::string_view name() const override { return "faulty"; }
   Support supports(const Problem& p) const override {
-    if (!p.as<Quantize>() || noop_of(p)) return {false, "the faulty quantizer runs quantize, without a noop flag"};
-    if (p.x.source != Encoding::f32 && p.x.source != Encoding::bf16 && p.x.source != Encoding::f16) return {false, "the faulty quantizer reads f32, bf16 and f16"};
-    if (p.row && p.col && p.col_source != ColSource::original) return {false, "the faulty quantizer makes columns from x"};
+    if (!p.as<Quantize>() || noop_of(p))
+      return {false, "the faulty quantizer runs quantize, without a noop flag"};
+    if (p.x.source != Encoding::f32 && p.x.source != Encoding::bf16 && p.x.source != Encoding::f16)
+      return {false, "the faulty quantizer reads f32, bf16 and f16"};
+    if (p.row && p.col && p.col_source != ColSource::original)
+      return {false, "the faulty quantizer makes columns from x"};
     for (Direction d : kDirections)
       if (const auto& q = p.quantizer(d)) {
-        if (q->format == FormatId::identity || q->format == FormatId::fp8_delayed) return {false, "the faulty quantizer has no such format"};
-        if (q->four_over_six != FourOverSix::off || (q->row_scaled && q->format == FormatId::nvfp4) || q->scale_from != ScaleFrom::x) return {false, "the faulty quantizer has neither four_over_six nor NVFP4 with row_scaled nor scale_from"};
+        if (q->format == FormatId::identity || q->format == FormatId::fp8_delayed)
+          return {false, "the faulty quantizer has no such format"};
+        if (q->four_over_six != FourOverSix::off || (q->row_scaled && q->format == FormatId::nvfp4) ||
+            q->scale_from != ScaleFrom::x)
+          return {false,
+                  "the faulty quantizer has neither four_over_six nor NVFP4 with row_scaled nor scale_from"};
         if (q->numerics != Numerics{}) return {false, "the faulty quantizer has default numerics"};
       }
     return {};
   }
-  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs, const Environment&) override {
+  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+             const Environment&) override {
     Run(p, on_, inputs, outputs).make();
     return {"tables", 0};
   }
@@ -920,6 +998,8 @@ std::optional<Switches> parse_switches(std::string_view text) {
   return s;
 }
 
-std::unique_ptr<Subject> make_faulty_quantizer(const Switches& s) { return std::make_unique<FaultyQuantizer>(s); }
+std::unique_ptr<Subject> make_faulty_quantizer(const Switches& s) {
+  return std::make_unique<FaultyQuantizer>(s);
+}
 
 }  // namespace assay

@@ -1,6 +1,7 @@
-// A quantizer of its own with faults that can be switched on: the ground truth by which `assay explain` is judged. Its arithmetic is written from docs/numerics.md
-// by a third method (tables of an encoding's values and their midpoints) and shares nothing with reference/, fast/ or compare/diagnosis. With no fault on, its bytes
-// are the reference's (diagnosis_benchmark_test.cpp shows it).
+// A quantizer of its own with faults that can be switched on: the ground truth by which `assay explain` is
+// judged. Its arithmetic is written from docs/numerics.md by a third method (tables of an encoding's values
+// and their midpoints) and shares nothing with reference/, fast/ or compare/diagnosis. With no fault on, its
+// bytes are the reference's (diagnosis_benchmark_test.cpp shows it).
 #pragma once
 #include <array>
 #include <bitset>
@@ -23,7 +24,7 @@ enum class Switch : uint16_t {
 
 struct SwitchInfo {
   std::string_view name, stage, what;
-  bool outside = false;                // no list of causes has it
+  bool outside = false;  // no list of causes has it
 };
 inline constexpr std::array kSwitches = {
 #define SWITCH(name, stage, what) SwitchInfo{#name, #stage, what, false},
@@ -38,8 +39,9 @@ using Switches = std::bitset<kSwitches.size()>;
 // "c_rz" or "c_rz+ly_scales_transposed"; empty or "none": no fault. Nothing: a word is no switch.
 std::optional<Switches> parse_switches(std::string_view text);
 
-// quantize of mxfp8, mxfp4, nvfp4 (no four_over_six, not row-scaled), fp8_block and fp8_current from f32, bf16 and f16, any direction, both scale layouts, default Numerics.
-// name() is "faulty". Has no state: run() may be called from several threads. A switch whose step a line does not reach does nothing.
+// quantize of mxfp8, mxfp4, nvfp4 (no four_over_six, not row-scaled), fp8_block and fp8_current from f32,
+// bf16 and f16, any direction, both scale layouts, default Numerics. name() is "faulty". Has no state: run()
+// may be called from several threads. A switch whose step a line does not reach does nothing.
 std::unique_ptr<Subject> make_faulty_quantizer(const Switches&);
 
 }  // namespace assay

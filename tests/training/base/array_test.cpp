@@ -18,8 +18,7 @@ std::vector<int> values(const ArrayPtr& a) {
   for (std::byte b : packed->bytes()) out.push_back(std::to_integer<int>(b));
   return out;
 }
-template <class F>
-ErrorClass raised(F f) {
+template <class F> ErrorClass raised(F f) {
   try {
     f();
   } catch (const SemanticError& e) {
@@ -30,7 +29,8 @@ ErrorClass raised(F f) {
 }
 
 TEST(Array, NamesAndSizesOfDtypesAgree) {
-  for (const char* name : {"uint8", "bool", "int32", "int64", "float16", "bfloat16", "float32"}) EXPECT_EQ(name_of(*dtype_named(name)), name);
+  for (const char* name : {"uint8", "bool", "int32", "int64", "float16", "bfloat16", "float32"})
+    EXPECT_EQ(name_of(*dtype_named(name)), name);
   EXPECT_FALSE(dtype_named("float64"));
   EXPECT_EQ(bytes_of(DType::int64), 8);
   EXPECT_EQ(encoding_of(DType::bfloat16), Encoding::bf16);
@@ -56,7 +56,7 @@ TEST(Array, ViewsShareMemory) {
 }
 
 TEST(Array, AViewOfATransposeCutsOnlyWhatLiesTogether) {
-  const ArrayPtr t = transpose(counted({2, 3, 4}), 0, 1);   // [3, 2, 4], strides 4, 12, 1
+  const ArrayPtr t = transpose(counted({2, 3, 4}), 0, 1);  // [3, 2, 4], strides 4, 12, 1
   EXPECT_EQ(values(view(t, {3, 2, 2, 2})), values(t));
   EXPECT_EQ(raised([&] { view(t, {6, 4}); }), ErrorClass::runtime_error);
   EXPECT_EQ(values(view(transpose(counted({1, 5}), 0, 1), {5})), (std::vector<int>{0, 1, 2, 3, 4}));

@@ -1,4 +1,5 @@
 #include "training/formats/ops.h"
+#include "training/formats/formats.h"
 
 #include "tests/training/storage_kit.h"
 
@@ -7,15 +8,21 @@ namespace {
 
 using enum ErrorClass;
 
-StoragePtr storage(const Piece& p) { return std::holds_alternative<StoragePtr>(p) ? std::get<StoragePtr>(p) : nullptr; }
-ArrayPtr plain(const Piece& p) { return std::holds_alternative<ArrayPtr>(p) ? std::get<ArrayPtr>(p) : nullptr; }
+StoragePtr storage(const Piece& p) {
+  return std::holds_alternative<StoragePtr>(p) ? std::get<StoragePtr>(p) : nullptr;
+}
+ArrayPtr plain(const Piece& p) {
+  return std::holds_alternative<ArrayPtr>(p) ? std::get<ArrayPtr>(p) : nullptr;
+}
 
 StoragePtr transpose_only(Session& session, const ArrayPtr& x) {
   const StoragePtr s = quantized<Float8CurrentScalingQuantizer>(session, x, kBoth);
   s->update_usage(false, true);
   return s;
 }
-StoragePtr hybrid(Session& session, const ArrayPtr& x, const QuantizerPtr& row, const QuantizerPtr& col) { return HybridQuantizer(row, col).copy()->quantize(session, x); }
+StoragePtr hybrid(Session& session, const ArrayPtr& x, const QuantizerPtr& row, const QuantizerPtr& col) {
+  return HybridQuantizer(row, col).copy()->quantize(session, x);
+}
 template <class Q> QuantizerPtr make() { return std::make_shared<Q>(); }
 
 // Split
@@ -42,7 +49,9 @@ TEST(StorageSplit, ATransposeAloneIsCutInItsOwnLayout) {
       EXPECT_EQ(p->size(), row.pieces[i]);
       EXPECT_EQ(buffers(*p).at("_transpose")->shape, row.planes[i]);
       const int64_t from = static_cast<int64_t>(i) * row.size, dim = row.dim < 0 ? 1 : row.dim;
-      EXPECT_TRUE(equal_bytes(*p->dequantize(t.session), *contiguous(slice(whole, static_cast<size_t>(dim), from, from + row.pieces[i][static_cast<size_t>(dim)]))));
+      EXPECT_TRUE(equal_bytes(*p->dequantize(t.session),
+                              *contiguous(slice(whole, static_cast<size_t>(dim), from,
+                                                from + row.pieces[i][static_cast<size_t>(dim)]))));
     }
   }
 }
@@ -65,7 +74,8 @@ TEST(StorageSplit, PiecesOfMxfp8AreWhatTheirOwnQuantizationGives) {
     ASSERT_EQ(pieces.size(), 2u);
     for (int64_t i = 0; i < 2; ++i) {
       ASSERT_TRUE(storage(pieces[static_cast<size_t>(i)]));
-      expect_equal(*storage(pieces[static_cast<size_t>(i)]), *quantized<MXFP8Quantizer>(t.session, slice(x, 0, i * size, (i + 1) * size), kBoth));
+      expect_equal(*storage(pieces[static_cast<size_t>(i)]),
+                   *quantized<MXFP8Quantizer>(t.session, slice(x, 0, i * size, (i + 1) * size), kBoth));
     }
   }
 }
@@ -108,17 +118,23 @@ TEST(StorageSplit, AHybridNeedsPiecesOfBothChildren) {
   EXPECT_EQ(first.rowwise_storage->size(), (Dims{32, 96}));
   EXPECT_EQ(first.columnwise_storage->size(), (Dims{32, 96}));
   EXPECT_EQ(raised([&] { split(t.session, *s, 16); }), not_implemented_error);
-  EXPECT_EQ(raised([&] { split(t.session, *hybrid(t.session, x, make<MXFP8Quantizer>(), make<Float8BlockQuantizer>()), 32); }), not_implemented_error);
+  EXPECT_EQ(raised([&] {
+              split(t.session, *hybrid(t.session, x, make<MXFP8Quantizer>(), make<Float8BlockQuantizer>()),
+                    32);
+            }),
+            not_implemented_error);
   EXPECT_TRUE(plain(split(t.session, *s, 48, 1).at(0)));
   s->update_usage(false, true);
-  EXPECT_FALSE(dynamic_cast<const HybridStorage&>(*storage(split(t.session, *s, 16).at(3))).rowwise_storage) << "columns alone";
+  EXPECT_FALSE(dynamic_cast<const HybridStorage&>(*storage(split(t.session, *s, 16).at(3))).rowwise_storage)
+      << "columns alone";
 }
 
 // Slice and as_strided
 
 TEST(StorageSlice, AllOfItIsAnotherObjectOverTheSameBuffers) {
   Setting t;
-  const StoragePtr s = quantized<NVFP4Quantizer>(t.session, bf16({32, 64}), kBoth), all = storage(slice(t.session, *s, 0, 0, 32));
+  const StoragePtr s = quantized<NVFP4Quantizer>(t.session, bf16({32, 64}), kBoth),
+                   all = storage(slice(t.session, *s, 0, 0, 32));
   ASSERT_TRUE(all);
   EXPECT_NE(all, s);
   EXPECT_EQ(buffers(*all), buffers(*s));
@@ -128,7 +144,8 @@ TEST(StorageSlice, AllOfItIsAnotherObjectOverTheSameBuffers) {
 TEST(StorageSlice, AHybridIsPlainAsSoonAsAChildIs) {
   Setting t(Arch::sm90);
   const ArrayPtr x = bf16({64, 64});
-  const StoragePtr both = hybrid(t.session, x, make<Float8CurrentScalingQuantizer>(), make<IdentityQuantizer>()),
+  const StoragePtr both =
+                       hybrid(t.session, x, make<Float8CurrentScalingQuantizer>(), make<IdentityQuantizer>()),
                    one = hybrid(t.session, x, make<MXFP8Quantizer>(), make<IdentityQuantizer>());
   EXPECT_TRUE(storage(slice(t.session, *both, 0, 8, 24)));
   const ArrayPtr fallback = plain(slice(t.session, *one, 0, 8, 24));
@@ -151,30 +168,38 @@ TEST(StorageStrided, RowsOfATransposeKeepThePlaneAndOthersDoNot) {
 
 TEST(StorageStrided, DataTakesAnyGeometryAndLosesItsTranspose) {
   Setting t(Arch::sm90);
-  const StoragePtr s = quantized<Float8CurrentScalingQuantizer>(t.session, bf16({12, 16}), kBoth), other = storage(as_strided(t.session, *s, {16, 12}, {1, 16}));
+  const StoragePtr s = quantized<Float8CurrentScalingQuantizer>(t.session, bf16({12, 16}), kBoth),
+                   other = storage(as_strided(t.session, *s, {16, 12}, {1, 16}));
   ASSERT_TRUE(other);
   EXPECT_EQ(other->present(), kRows);
-  EXPECT_TRUE(equal_bytes(*other->dequantize(t.session), *contiguous(transpose(s->dequantize(t.session), 0, 1))));
+  EXPECT_TRUE(
+      equal_bytes(*other->dequantize(t.session), *contiguous(transpose(s->dequantize(t.session), 0, 1))));
 }
 
 // Clone, detach, contiguous
 
 TEST(StorageClone, SharesNothing) {
   Setting t;
-  const StoragePtr s = hybrid(t.session, bf16({32, 32}), make<MXFP8Quantizer>(), make<NVFP4Quantizer>()), copy = clone(*s);
+  const StoragePtr s = hybrid(t.session, bf16({32, 32}), make<MXFP8Quantizer>(), make<NVFP4Quantizer>()),
+                   copy = clone(*s);
   expect_equal(*s, *copy);
-  for (const auto& [name, array] : buffers(*s)) EXPECT_FALSE(share_memory(*array, *buffers(*copy).at(name))) << name;
+  for (const auto& [name, array] : buffers(*s))
+    EXPECT_FALSE(share_memory(*array, *buffers(*copy).at(name))) << name;
 }
 
 TEST(StorageDetach, SavingTheDetachedOneLeavesTheOriginal) {
   Setting t;
-  const StoragePtr s = hybrid(t.session, bf16({32, 32}), make<MXFP8Quantizer>(), make<NVFP4Quantizer>()), d = detach(*s);
+  const StoragePtr s = hybrid(t.session, bf16({32, 32}), make<MXFP8Quantizer>(), make<NVFP4Quantizer>()),
+                   d = detach(*s);
   EXPECT_EQ(buffers(*d), buffers(*s));
   d->prepare_for_saving();
   EXPECT_EQ(buffers(*s).size(), 5u);
   auto light = make<MXFP8Quantizer>();
   light->internal = true;
-  EXPECT_EQ(raised([&] { detach(*hybrid(t.session, bf16({32, 32}), light, make<MXFP8Quantizer>())); }), not_implemented_error);
+  EXPECT_EQ(raised([&] {
+              detach(*hybrid(t.session, bf16({32, 32}), light, make<MXFP8Quantizer>()));
+            }),
+            not_implemented_error);
 }
 
 TEST(StorageContiguous, RefusesWhatTheOriginalRefuses) {
@@ -182,8 +207,11 @@ TEST(StorageContiguous, RefusesWhatTheOriginalRefuses) {
   const ArrayPtr x = bf16({128, 128});
   const StoragePtr mx = quantized<MXFP8Quantizer>(t.session, x, kColumns);
   EXPECT_EQ(contiguous(mx), mx);
-  EXPECT_EQ(raised([&] { contiguous(quantized<Float8BlockQuantizer>(t.session, x, kColumns)); }), value_error);
-  EXPECT_EQ(raised([&] { contiguous(hybrid(t.session, x, make<MXFP8Quantizer>(), make<Float8BlockQuantizer>())); }), value_error);
+  EXPECT_EQ(raised([&] { contiguous(quantized<Float8BlockQuantizer>(t.session, x, kColumns)); }),
+            value_error);
+  EXPECT_EQ(
+      raised([&] { contiguous(hybrid(t.session, x, make<MXFP8Quantizer>(), make<Float8BlockQuantizer>())); }),
+      value_error);
 }
 
 // New zeros
@@ -201,12 +229,14 @@ TEST(StorageNewZeros, EveryBufferIsZeroInTheDirectionsThatExist) {
   EXPECT_EQ(z->quantizer->usages(), kRows);
   EXPECT_EQ(s->quantizer->usages(), kBoth) << "the live quantizer stays";
   EXPECT_EQ(t.session.rng.offset, offset);
-  for (const auto& [name, array] : buffers(*z)) EXPECT_TRUE(equal_bytes(*array, *zeros(array->shape, array->dtype))) << name;
+  for (const auto& [name, array] : buffers(*z))
+    EXPECT_TRUE(equal_bytes(*array, *zeros(array->shape, array->dtype))) << name;
 }
 
 TEST(StorageNewZeros, Mxfp8ScalesComeWithoutPadding) {
   Setting t;
-  const StoragePtr z = new_zeros(t.session, *quantized<MXFP8Quantizer>(t.session, bf16({32, 32}), kBoth), {64, 96});
+  const StoragePtr z =
+      new_zeros(t.session, *quantized<MXFP8Quantizer>(t.session, bf16({32, 32}), kBoth), {64, 96});
   EXPECT_EQ(buffers(*z).at("_rowwise_scale_inv")->shape, (Dims{64, 3}));
   EXPECT_EQ(buffers(*z).at("_columnwise_scale_inv")->shape, (Dims{2, 96}));
   EXPECT_TRUE(equal_bytes(*z->dequantize(t.session), *zeros({64, 96}, DType::bfloat16)));
@@ -227,7 +257,8 @@ TEST(StorageNewZeros, Errors) {
 TEST(StorageCopy, OfTheSameClassBringsTheBytes) {
   Setting t;
   const StoragePtr a = hybrid(t.session, bf16({32, 32}), make<MXFP8Quantizer>(), make<NVFP4Quantizer>()),
-                   b = hybrid(t.session, bf16({32, 32}, false, 5), make<MXFP8Quantizer>(), make<NVFP4Quantizer>());
+                   b = hybrid(t.session, bf16({32, 32}, false, 5), make<MXFP8Quantizer>(),
+                              make<NVFP4Quantizer>());
   copy_into(t.session, *a, *b);
   expect_equal(*a, *b);
 }
@@ -235,7 +266,9 @@ TEST(StorageCopy, OfTheSameClassBringsTheBytes) {
 TEST(StorageCopy, HybridsNeedTheSameDirectionsBeforeAnythingIsWritten) {
   Setting t;
   const StoragePtr a = hybrid(t.session, bf16({32, 32}), make<MXFP8Quantizer>(), make<MXFP8Quantizer>()),
-                   b = hybrid(t.session, bf16({32, 32}, false, 5), make<MXFP8Quantizer>(), make<MXFP8Quantizer>()), before = clone(*b);
+                   b = hybrid(t.session, bf16({32, 32}, false, 5), make<MXFP8Quantizer>(),
+                              make<MXFP8Quantizer>()),
+                   before = clone(*b);
   a->update_usage(std::nullopt, false);
   EXPECT_EQ(raised([&] { copy_into(t.session, *a, *b); }), not_implemented_error);
   expect_equal(*b, *before);
@@ -244,7 +277,8 @@ TEST(StorageCopy, HybridsNeedTheSameDirectionsBeforeAnythingIsWritten) {
 TEST(StorageCopy, AnythingElseIsQuantizedAnew) {
   Setting t;
   const ArrayPtr x = bf16({32, 32});
-  const StoragePtr want = quantized<MXFP8Quantizer>(t.session, x, kBoth), from_plain = quantized<MXFP8Quantizer>(t.session, bf16({32, 32}, false, 5), kBoth),
+  const StoragePtr want = quantized<MXFP8Quantizer>(t.session, x, kBoth),
+                   from_plain = quantized<MXFP8Quantizer>(t.session, bf16({32, 32}, false, 5), kBoth),
                    from_other = clone(*from_plain);
   copy_into(t.session, x, *from_plain);
   expect_equal(*want, *from_plain);
@@ -257,7 +291,8 @@ TEST(StorageCopy, AnythingElseIsQuantizedAnew) {
 TEST(StorageCopy, ATransposeThatWasNotCopiedIsStale) {
   Setting t(Arch::sm90);
   const StoragePtr to = quantized<Float8CurrentScalingQuantizer>(t.session, bf16({32, 32}), kBoth);
-  copy_into(t.session, *quantized<Float8CurrentScalingQuantizer>(t.session, bf16({32, 32}, false, 5), kRows), *to);
+  copy_into(t.session, *quantized<Float8CurrentScalingQuantizer>(t.session, bf16({32, 32}, false, 5), kRows),
+            *to);
   EXPECT_EQ(to->present(), kRows);
 }
 
@@ -265,7 +300,8 @@ TEST(StorageCopy, ATransposeThatWasNotCopiedIsStale) {
 
 TEST(StoragePickle, ComesBackWithTheSameBytesInMemoryOfItsOwn) {
   Setting t;
-  const StoragePtr s = hybrid(t.session, bf16({32, 32}), make<MXFP8Quantizer>(), make<NVFP4Quantizer>()), before = clone(*s);
+  const StoragePtr s = hybrid(t.session, bf16({32, 32}), make<MXFP8Quantizer>(), make<NVFP4Quantizer>()),
+                   before = clone(*s);
   const Pickled p = pickled(*s);
   s->clear();
   const StoragePtr back = unpickled(p);
@@ -288,7 +324,8 @@ TEST(StoragePickle, LeavesTheProcessGroupAtHome) {
 TEST(StoragePickle, FloatEightLosesItsQuantizerAndATransposeThatDataRemakes) {
   Setting t(Arch::sm90);
   const ArrayPtr x = bf16({32, 48});
-  const StoragePtr both = unpickled(pickled(*quantized<Float8CurrentScalingQuantizer>(t.session, x, kBoth))), alone = unpickled(pickled(*transpose_only(t.session, x)));
+  const StoragePtr both = unpickled(pickled(*quantized<Float8CurrentScalingQuantizer>(t.session, x, kBoth))),
+                   alone = unpickled(pickled(*transpose_only(t.session, x)));
   EXPECT_FALSE(both->quantizer);
   EXPECT_EQ(both->present(), kRows);
   EXPECT_EQ(alone->present(), kColumns);
@@ -357,13 +394,18 @@ TEST(HybridGather, RefusesChildrenThatCannot) {
   }
   auto light = make<MXFP8Quantizer>();
   light->internal = true;
-  EXPECT_EQ(raised([&] { fsdp_pre_all_gather(dynamic_cast<HybridStorage&>(*hybrid(t.session, x, light, make<MXFP8Quantizer>()))); }), not_implemented_error);
+  EXPECT_EQ(raised([&] {
+              fsdp_pre_all_gather(
+                  dynamic_cast<HybridStorage&>(*hybrid(t.session, x, light, make<MXFP8Quantizer>())));
+            }),
+            not_implemented_error);
 }
 
 TEST(IdentityGather, PayloadMustHaveTheLogicalDtype) {
   Setting t;
   const ArrayPtr x = bf16({64, 32}), wide = cast(t.session, x, DType::float32);
-  const StoragePtr shard = IdentityQuantizer().copy()->quantize(t.session, slice(x, 0, 0, 32)), cast_first = IdentityQuantizer(DType::float32).copy()->quantize(t.session, x);
+  const StoragePtr shard = IdentityQuantizer().copy()->quantize(t.session, slice(x, 0, 0, 32)),
+                   cast_first = IdentityQuantizer(DType::float32).copy()->quantize(t.session, x);
   const auto& plain = dynamic_cast<const IdentityStorage&>(*shard);
   const auto whole = fsdp_post_all_gather(plain, {x}, DType::bfloat16);
   EXPECT_EQ(whole->hp_data, x);
@@ -395,10 +437,11 @@ TEST(IdentityGather, StorageProtocolTakesAnyDtype) {
 TEST(Clone, Nvfp4NeedsItsRows) {
   Setting t;
   const ArrayPtr x = bf16({32, 32});
-  const StoragePtr rows = quantized<NVFP4Quantizer>(t.session, x, {true, false}), columns = quantized<NVFP4Quantizer>(t.session, x, {false, true});
+  const StoragePtr rows = quantized<NVFP4Quantizer>(t.session, x, {true, false}),
+                   columns = quantized<NVFP4Quantizer>(t.session, x, {false, true});
   expect_equal(*clone(*rows), *rows);
   EXPECT_EQ(raised([&] { clone(*columns); }), assertion_error);
-  expect_equal(*unpickled(pickled(*columns)), *columns);   // a checkpoint has no such need
+  expect_equal(*unpickled(pickled(*columns)), *columns);  // a checkpoint has no such need
   auto pair = HybridQuantizer(make<MXFP8Quantizer>(), make<NVFP4Quantizer>());
   pair.set_usage(false, true);
   const StoragePtr s = pair.copy()->quantize(t.session, x);

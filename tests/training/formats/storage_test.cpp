@@ -1,6 +1,7 @@
 #include "training/formats/storage.h"
 
 #include "tests/training/storage_kit.h"
+#include "training/formats/formats.h"
 #include "training/formats/shapes.h"
 
 namespace assay::training {
@@ -23,15 +24,20 @@ TEST(StorageDequantize, AClassReadsColumnsWhereRowsAreGone) {
     const char* what;
     StoragePtr rows, columns;
   } rows[] = {
-      {"current", quantized<Float8CurrentScalingQuantizer>(t.session, x, kBoth), quantized<Float8CurrentScalingQuantizer>(t.session, x, kBoth)},
-      {"mxfp8", quantized<MXFP8Quantizer>(t.session, x, kRows), quantized<MXFP8Quantizer>(t.session, x, kColumns)},
-      {"vectors", quantized<Float8BlockQuantizer>(t.session, x, kRows, Encoding::e4m3, 1), quantized<Float8BlockQuantizer>(t.session, x, kColumns, Encoding::e4m3, 1)},
-      {"squares", quantized<Float8BlockQuantizer>(t.session, x, kRows, Encoding::e4m3, 2), quantized<Float8BlockQuantizer>(t.session, x, kColumns, Encoding::e4m3, 2)},
+      {"current", quantized<Float8CurrentScalingQuantizer>(t.session, x, kBoth),
+       quantized<Float8CurrentScalingQuantizer>(t.session, x, kBoth)},
+      {"mxfp8", quantized<MXFP8Quantizer>(t.session, x, kRows),
+       quantized<MXFP8Quantizer>(t.session, x, kColumns)},
+      {"vectors", quantized<Float8BlockQuantizer>(t.session, x, kRows, Encoding::e4m3, 1),
+       quantized<Float8BlockQuantizer>(t.session, x, kColumns, Encoding::e4m3, 1)},
+      {"squares", quantized<Float8BlockQuantizer>(t.session, x, kRows, Encoding::e4m3, 2),
+       quantized<Float8BlockQuantizer>(t.session, x, kColumns, Encoding::e4m3, 2)},
   };
   rows[0].columns->update_usage(false, true);
   for (const auto& row : rows) {
     EXPECT_EQ(row.columns->size(), x->shape) << row.what;
-    EXPECT_TRUE(equal_bytes(*row.rows->dequantize(t.session), *row.columns->dequantize(t.session))) << row.what;
+    EXPECT_TRUE(equal_bytes(*row.rows->dequantize(t.session), *row.columns->dequantize(t.session)))
+        << row.what;
   }
   EXPECT_TRUE(equal_bytes(*rows[1].columns->dequantize(t.session), *x)) << "powers of two are exact in MXFP8";
 }
@@ -39,7 +45,8 @@ TEST(StorageDequantize, AClassReadsColumnsWhereRowsAreGone) {
 TEST(StorageDequantize, DependsOnBuffersAndNotOnTheQuantizersWishes) {
   Setting t;
   const ArrayPtr x = bf16({64, 64});
-  for (const QuantizerPtr& q : std::vector<QuantizerPtr>{std::make_shared<MXFP8Quantizer>(), std::make_shared<NVFP4Quantizer>()}) {
+  for (const QuantizerPtr& q :
+       std::vector<QuantizerPtr>{std::make_shared<MXFP8Quantizer>(), std::make_shared<NVFP4Quantizer>()}) {
     const StoragePtr s = q->quantize(t.session, x);
     const ArrayPtr before = s->dequantize(t.session);
     s->quantizer->set_usage(false, true);
@@ -59,7 +66,7 @@ TEST(StorageDequantize, NominalDtypeUnlessAnotherIsAskedFor) {
 
 TEST(StorageDequantize, Nvfp4ReadsPackedRowsUnderItsAmax) {
   Setting t;
-  const uint16_t six = 0x40C0, minus_three = 0xC040;   // 6 and -3 under an amax of 6 are points of E2M1
+  const uint16_t six = 0x40C0, minus_three = 0xC040;  // 6 and -3 under an amax of 6 are points of E2M1
   std::vector<uint16_t> bits(32 * 32);
   for (size_t i = 0; i < bits.size(); ++i) bits[i] = i % 3 ? six : minus_three;
   const ArrayPtr x = from_bytes({32, 32}, DType::bfloat16, std::as_bytes(std::span(bits)));
@@ -69,8 +76,10 @@ TEST(StorageDequantize, Nvfp4ReadsPackedRowsUnderItsAmax) {
 TEST(StorageDequantize, WhatIsMissingIsSaidInTheClassesOwnWay) {
   Setting t(Arch::sm90);
   const ArrayPtr x = bf16({128, 128});
-  const StoragePtr fp4 = quantized<NVFP4Quantizer>(t.session, x, kColumns), mx = quantized<MXFP8Quantizer>(t.session, x, kRows),
-                   fp8 = quantized<Float8CurrentScalingQuantizer>(t.session, x, kBoth), block = quantized<Float8BlockQuantizer>(t.session, x, kRows);
+  const StoragePtr fp4 = quantized<NVFP4Quantizer>(t.session, x, kColumns),
+                   mx = quantized<MXFP8Quantizer>(t.session, x, kRows),
+                   fp8 = quantized<Float8CurrentScalingQuantizer>(t.session, x, kBoth),
+                   block = quantized<Float8BlockQuantizer>(t.session, x, kRows);
   EXPECT_EQ(raised([&] { fp4->dequantize(t.session); }), not_implemented_error);
   for (const StoragePtr& s : {fp4, mx, fp8, block}) s->prepare_for_saving();
   EXPECT_EQ(raised([&] { fp4->dequantize(t.session); }), value_error);
@@ -145,7 +154,9 @@ TEST(StorageSynthesis, MadeColumnsAreTheColumnsThatAQuantizerWrites) {
   Setting t(Arch::sm90);
   for (const Dims& shape : {Dims{256, 160}, Dims{2, 64, 96}}) {
     const ArrayPtr x = tiled(shape);
-    for (const QuantizerPtr& q : std::vector<QuantizerPtr>{std::make_shared<Float8CurrentScalingQuantizer>(), std::make_shared<Float8BlockQuantizer>(Encoding::e4m3, 2), square_fp4()}) {
+    for (const QuantizerPtr& q :
+         std::vector<QuantizerPtr>{std::make_shared<Float8CurrentScalingQuantizer>(),
+                                   std::make_shared<Float8BlockQuantizer>(Encoding::e4m3, 2), square_fp4()}) {
       const StoragePtr both = q->quantize(t.session, x), made = q->quantize(t.session, x);
       made->update_usage(true, false);
       EXPECT_EQ(made->present(), kRows);
@@ -171,9 +182,12 @@ TEST(StorageSynthesis, AHeldPlaneIsRefreshedInPlace) {
 TEST(StorageSynthesis, FormatsOfVectorsCannot) {
   Setting t;
   const ArrayPtr x = bf16({128, 128});
-  EXPECT_EQ(raised([&] { quantized<MXFP8Quantizer>(t.session, x, kRows)->update_usage(true, true); }), runtime_error);
-  EXPECT_EQ(raised([&] { quantized<NVFP4Quantizer>(t.session, x, kRows)->update_usage(true, true); }), runtime_error);
-  EXPECT_EQ(raised([&] { quantized<Float8BlockQuantizer>(t.session, x, kRows)->update_usage(true, true); }), assertion_error);
+  EXPECT_EQ(raised([&] { quantized<MXFP8Quantizer>(t.session, x, kRows)->update_usage(true, true); }),
+            runtime_error);
+  EXPECT_EQ(raised([&] { quantized<NVFP4Quantizer>(t.session, x, kRows)->update_usage(true, true); }),
+            runtime_error);
+  EXPECT_EQ(raised([&] { quantized<Float8BlockQuantizer>(t.session, x, kRows)->update_usage(true, true); }),
+            assertion_error);
 }
 
 // What is left after an error
@@ -181,8 +195,10 @@ TEST(StorageSynthesis, FormatsOfVectorsCannot) {
 TEST(StorageUsage, ErrorsLeaveWhatTheOriginalLeaves) {
   Setting t(Arch::sm90);
   const ArrayPtr x = bf16({128, 128});
-  const StoragePtr mx = quantized<MXFP8Quantizer>(t.session, x, kRows), fp4 = quantized<NVFP4Quantizer>(t.session, x, kRows),
-                   block = quantized<Float8BlockQuantizer>(t.session, x, kRows), fp8 = quantized<Float8CurrentScalingQuantizer>(t.session, x, kBoth);
+  const StoragePtr mx = quantized<MXFP8Quantizer>(t.session, x, kRows),
+                   fp4 = quantized<NVFP4Quantizer>(t.session, x, kRows),
+                   block = quantized<Float8BlockQuantizer>(t.session, x, kRows),
+                   fp8 = quantized<Float8CurrentScalingQuantizer>(t.session, x, kBoth);
   for (const StoragePtr& s : {mx, fp4}) {
     EXPECT_EQ(raised([&] { s->update_usage(false, true); }), runtime_error);
     EXPECT_EQ(s->present(), kNeither) << s->class_name();
@@ -192,7 +208,10 @@ TEST(StorageUsage, ErrorsLeaveWhatTheOriginalLeaves) {
   fp8->update_usage(false, true);
   EXPECT_EQ(raised([&] { fp8->update_usage(true, false); }), runtime_error);
   EXPECT_EQ(fp8->present(), kColumns);
-  const StoragePtr hybrid = HybridQuantizer(std::make_shared<MXFP8Quantizer>(), std::make_shared<MXFP8Quantizer>()).copy()->quantize(t.session, x);
+  const StoragePtr hybrid =
+      HybridQuantizer(std::make_shared<MXFP8Quantizer>(), std::make_shared<MXFP8Quantizer>())
+          .copy()
+          ->quantize(t.session, x);
   hybrid->update_usage(std::nullopt, false);
   EXPECT_EQ(raised([&] { hybrid->update_usage(false, true); }), runtime_error);
   EXPECT_EQ(hybrid->present(), kRows);
@@ -221,7 +240,8 @@ TEST(StorageSharing, ViewsShowTheSameBytes) {
   Setting t;
   const StoragePtr s = quantized<MXFP8Quantizer>(t.session, bf16({2, 32, 64}), kBoth), v = s->view({-1, 64});
   EXPECT_EQ(v->size(), (Dims{64, 64}));
-  for (const char* name : {"_rowwise_data", "_columnwise_data"}) EXPECT_TRUE(share_memory(*buffers(*s).at(name), *buffers(*v).at(name))) << name;
+  for (const char* name : {"_rowwise_data", "_columnwise_data"})
+    EXPECT_TRUE(share_memory(*buffers(*s).at(name), *buffers(*v).at(name))) << name;
   EXPECT_EQ(buffers(*s).at("_rowwise_scale_inv"), buffers(*v).at("_rowwise_scale_inv"));
   EXPECT_NE(s->quantizer, v->quantizer);
   EXPECT_EQ(raised([&] { s->view({3, -1, 64}); }), runtime_error);
@@ -240,7 +260,8 @@ TEST(StorageSharing, SavingAnotherObjectDoesNotEmptyThisOne) {
 
 TEST(StorageSharing, ClearFreesAlsoForThoseWhoShare) {
   Setting t(Arch::sm90);
-  const StoragePtr s = quantized<Float8CurrentScalingQuantizer>(t.session, bf16({32, 32}), kBoth), other = s->make_like();
+  const StoragePtr s = quantized<Float8CurrentScalingQuantizer>(t.session, bf16({32, 32}), kBoth),
+                   other = s->make_like();
   s->clear();
   EXPECT_EQ(buffers(*other).at("_data")->count(), 0);
   EXPECT_EQ(buffers(*other).at("_scale_inv")->count(), 1) << "tensors share the scale";
@@ -265,9 +286,12 @@ TEST(StorageGather, ConcatenatedShardsAreTheWholeTensor) {
       for (const int64_t n : {2, 3}) {
         const ArrayPtr x = tiled({n * row.rows, 160});
         row.quantizer->set_usage(usages.rowwise, usages.columnwise);
-        const StoragePtr whole = row.quantizer->quantize(t.session, x), target = row.quantizer->quantize(t.session, bf16(x->shape, false, 99));
+        const StoragePtr whole = row.quantizer->quantize(t.session, x),
+                         target = row.quantizer->quantize(t.session, bf16(x->shape, false, 99));
         std::vector<Extracted> sent;
-        for (int64_t i = 0; i < n; ++i) sent.push_back(row.quantizer->quantize(t.session, slice(x, 0, i * row.rows, (i + 1) * row.rows))->fsdp_extract_buffers());
+        for (int64_t i = 0; i < n; ++i)
+          sent.push_back(row.quantizer->quantize(t.session, slice(x, 0, i * row.rows, (i + 1) * row.rows))
+                             ->fsdp_extract_buffers());
         std::vector<ArrayPtr> gathered;
         for (size_t b = 0; b < sent[0].buffers.size(); ++b) {
           std::vector<ArrayPtr> alike;
@@ -275,31 +299,47 @@ TEST(StorageGather, ConcatenatedShardsAreTheWholeTensor) {
           gathered.push_back(concatenate(alike));
         }
         target->fsdp_assign_gathered(gathered, sent[0].meta);
-        SCOPED_TRACE(testing::Message() << row.what << " of " << row.rows << " rows, " << n << " shards, " << (usages.rowwise ? "rows" : "columns"));
+        SCOPED_TRACE(testing::Message() << row.what << " of " << row.rows << " rows, " << n << " shards, "
+                                        << (usages.rowwise ? "rows" : "columns"));
         expect_equal(*whole, *target);
       }
 }
 
 TEST(StorageGather, WhatCannotBeGatheredIsRefused) {
   Setting t;
-  EXPECT_EQ(raised([&] { quantized<Float8BlockQuantizer>(t.session, bf16({192, 128}), kRows, Encoding::e4m3, 2)->fsdp_extract_buffers(); }), runtime_error);
-  EXPECT_EQ(raised([&] { quantized<Float8BlockQuantizer>(t.session, bf16({128, 128}), kRows)->fsdp_extract_buffers(); }), not_implemented_error);
-  EXPECT_EQ(raised([&] { quantized<NVFP4Quantizer>(t.session, bf16({128, 128}), kRows)->fsdp_extract_buffers(); }), not_implemented_error);
+  EXPECT_EQ(raised([&] {
+              quantized<Float8BlockQuantizer>(t.session, bf16({192, 128}), kRows, Encoding::e4m3, 2)
+                  ->fsdp_extract_buffers();
+            }),
+            runtime_error);
+  EXPECT_EQ(raised([&] {
+              quantized<Float8BlockQuantizer>(t.session, bf16({128, 128}), kRows)->fsdp_extract_buffers();
+            }),
+            not_implemented_error);
+  EXPECT_EQ(raised([&] {
+              quantized<NVFP4Quantizer>(t.session, bf16({128, 128}), kRows)->fsdp_extract_buffers();
+            }),
+            not_implemented_error);
 }
 
 // Shapes
 
 TEST(StorageShapes, FloatEightKeepsOnePlaneOrTwo) {
   const Float8CurrentScalingQuantizer q;
-  const BufferShape data{"_data", {2, 16, 48}, DType::uint8}, transpose{"_transpose", {48, 2, 16}, DType::uint8}, scale{"_scale_inv", {1}, DType::float32};
-  EXPECT_EQ(allocated(q, {2, 16, 48}, kBoth, DType::bfloat16, true), (std::vector<BufferShape>{data, transpose, scale}));
-  EXPECT_EQ(allocated(q, {2, 16, 48}, kColumns, DType::bfloat16, true), (std::vector<BufferShape>{transpose, scale}));
-  EXPECT_EQ(allocated(q, {2, 16, 48}, kColumns, DType::bfloat16, false), (std::vector<BufferShape>{data, scale}));
+  const BufferShape data{"_data", {2, 16, 48}, DType::uint8},
+      transpose{"_transpose", {48, 2, 16}, DType::uint8}, scale{"_scale_inv", {1}, DType::float32};
+  EXPECT_EQ(allocated(q, {2, 16, 48}, kBoth, DType::bfloat16, true),
+            (std::vector<BufferShape>{data, transpose, scale}));
+  EXPECT_EQ(allocated(q, {2, 16, 48}, kColumns, DType::bfloat16, true),
+            (std::vector<BufferShape>{transpose, scale}));
+  EXPECT_EQ(allocated(q, {2, 16, 48}, kColumns, DType::bfloat16, false),
+            (std::vector<BufferShape>{data, scale}));
 }
 
 TEST(StorageShapes, IdentityHasItsConfiguredDtype) {
   EXPECT_EQ(allocated(IdentityQuantizer(), {4}, kRows, DType::float16, true).at(0).dtype, DType::float16);
-  EXPECT_EQ(allocated(IdentityQuantizer(DType::float32), {4}, kRows, DType::float16, true).at(0).dtype, DType::float32);
+  EXPECT_EQ(allocated(IdentityQuantizer(DType::float32), {4}, kRows, DType::float16, true).at(0).dtype,
+            DType::float32);
 }
 
 // A cached weight of blockwise FP8 or Identity is never looked at; per-tensor FP8 only for its transpose.

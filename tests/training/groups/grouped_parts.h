@@ -1,4 +1,5 @@
-// What the tests of groups share: tensors of varied values, and the comparison of two storages buffer by buffer.
+// What the tests of groups share: tensors of varied values, and the comparison of two storages buffer by
+// buffer.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -27,7 +28,8 @@ inline ArrayPtr varied(Dims shape, uint32_t seed = 1) {
 
 // "" where both hold the same buffers with the same shapes and bytes; else the field that differs.
 inline std::string difference(Storage& a, Storage& b) {
-  if (a.class_name() != b.class_name()) return std::string(a.class_name()) + " and " + std::string(b.class_name());
+  if (a.class_name() != b.class_name())
+    return std::string(a.class_name()) + " and " + std::string(b.class_name());
   const auto x = a.fields(), y = b.fields();
   for (size_t i = 0; i < x.size(); ++i) {
     const ArrayPtr &p = *x[i].slot, &q = *y[i].slot;
@@ -36,10 +38,11 @@ inline std::string difference(Storage& a, Storage& b) {
   }
   return {};
 }
-inline std::string difference(const Tensorlike& a, const StoragePtr& b) { return difference(*std::get<StoragePtr>(a), *b); }
+inline std::string difference(const Tensorlike& a, const StoragePtr& b) {
+  return difference(*std::get<StoragePtr>(a), *b);
+}
 
-template <class Act>
-std::string error_of(Act&& act) {
+template <class Act> std::string error_of(Act&& act) {
   try {
     act();
   } catch (const SemanticError& e) {

@@ -17,7 +17,8 @@ struct Attention : testing::Test {
   void build(std::string_view factory) { core.state.init_fp8_metadata(session, {custom_recipe(factory)}); }
   std::string local() {
     std::string names;
-    for (const RecipePtr& r : core.local_recipes()) names += (names.empty() ? "" : " ") + std::string(r->class_name());
+    for (const RecipePtr& r : core.local_recipes())
+      names += (names.empty() ? "" : " ") + std::string(r->class_name());
     return names;
   }
   ErrorClass refusal() {
@@ -26,7 +27,7 @@ struct Attention : testing::Test {
     } catch (const SemanticError& e) {
       return e.error_class;
     }
-    return ErrorClass::attribute_error;   // none was thrown
+    return ErrorClass::attribute_error;  // none was thrown
   }
 };
 
@@ -56,7 +57,7 @@ TEST_F(Attention, TheCoreSetsTheUsagesItWants) {
   EXPECT_EQ(q.dqkv->usages(), (Usages{true, true}));
   EXPECT_TRUE(q.do_->optimize_for_gemm);
   EXPECT_FALSE(q.o->optimize_for_gemm);
-  EXPECT_EQ(q.s, nullptr);   // the kernel keeps S and dP to itself
+  EXPECT_EQ(q.s, nullptr);  // the kernel keeps S and dP to itself
   EXPECT_EQ(q.dp, nullptr);
 }
 
@@ -71,8 +72,9 @@ TEST_F(Attention, LinearConsumersOfTheCoreMakeItRefuseTheMixedFactory) {
 }
 
 TEST_F(Attention, OnlyPerTensorAndMxfp8QuantizersAreTaken) {
-  EXPECT_EQ(refusal(), ErrorClass::runtime_error);   // nothing was built
-  for (const char* factory : {"high_precision_factory", "float8_block_scaling_factory", "nvfp4_factory", "high_precision_fwd_mxfp8_bwd_factory"}) {
+  EXPECT_EQ(refusal(), ErrorClass::runtime_error);  // nothing was built
+  for (const char* factory : {"high_precision_factory", "float8_block_scaling_factory", "nvfp4_factory",
+                              "high_precision_fwd_mxfp8_bwd_factory"}) {
     build(factory);
     EXPECT_EQ(refusal(), ErrorClass::type_error) << factory;
     EXPECT_THROW(core.capability(), SemanticError) << factory;
@@ -99,8 +101,9 @@ TEST_F(Attention, LocalRecipesFollowTheQuantizersAndAreInferredOnce) {
   EXPECT_EQ(local(), "MXFP8BlockScaling");
   build("delayed_scaling_factory");
   EXPECT_EQ(local(), "DelayedScaling");
-  EXPECT_EQ(static_cast<const DelayedScaling&>(*core.local_recipes()[0]).amax_history_len, 1024);   // as requested
-  build("current_scaling_factory");   // nothing asks for delayed scaling
+  EXPECT_EQ(static_cast<const DelayedScaling&>(*core.local_recipes()[0]).amax_history_len,
+            1024);                   // as requested
+  build("current_scaling_factory");  // nothing asks for delayed scaling
   EXPECT_EQ(local(), "");
   EXPECT_EQ(core.inferences(), 5);
   core.state.init_fp8_metadata(session, {make_recipe("MXFP8BlockScaling")});
@@ -110,7 +113,8 @@ TEST_F(Attention, LocalRecipesFollowTheQuantizersAndAreInferredOnce) {
 TEST_F(Attention, AFactoryIsAskedOnlyWhereTheNeighboursMayBeQuantized) {
   int calls = 0;
   const auto recipe = std::make_shared<CustomRecipe>();
-  recipe->qfactory = std::make_shared<const QFactory>(QFactory{"counting", [&](const RolePtr& role) { return ++calls, factory_named("mxfp8_factory")->call(role); }});
+  recipe->qfactory = std::make_shared<const QFactory>(QFactory{
+      "counting", [&](const RolePtr& role) { return ++calls, factory_named("mxfp8_factory")->call(role); }});
   recipe->fp8_dpa = true;
   MultiheadAttention mha(session, {"mha", true, true});
   mha.prepare(session, {recipe}, false);
@@ -128,7 +132,8 @@ TEST_F(Attention, PartsOfAnUnnamedModuleGetNamesOfTheirOwn) {
   MultiheadAttention mha(session, {std::nullopt, true, false});
   EXPECT_EQ(mha.name, "Layer_1");
   std::string names;
-  for (const auto& [attribute, state] : mha.members()) names += std::string(attribute) + "=" + state->name + " ";
+  for (const auto& [attribute, state] : mha.members())
+    names += std::string(attribute) + "=" + state->name + " ";
   EXPECT_EQ(names, "query_layer=Layer_2 key_value=Layer_3 core_attention=Layer_4 proj=Layer_5 ");
 }
 

@@ -1,4 +1,5 @@
 #include "training/modules/module_state.h"
+#include "training/formats/float8.h"
 
 #include <gtest/gtest.h>
 
@@ -51,7 +52,8 @@ TEST_F(ModuleStates, OperandsOfGroupedModulesAreEveryThirdAndEverySecondSlot) {
   ASSERT_EQ(forward.size(), 9u);
   ASSERT_EQ(backward.size(), 6u);
   EXPECT_EQ(state.operand(Mode::forward, 1), (std::vector<QuantizerPtr>{forward[1], forward[4], forward[7]}));
-  EXPECT_EQ(state.operand(Mode::backward, 0), (std::vector<QuantizerPtr>{backward[0], backward[2], backward[4]}));
+  EXPECT_EQ(state.operand(Mode::backward, 0),
+            (std::vector<QuantizerPtr>{backward[0], backward[2], backward[4]}));
   EXPECT_EQ(ModuleState(session, Producer::layernorm_mlp, "m", 9).num_gemms, 2u);
 }
 
@@ -66,7 +68,8 @@ TEST_F(ModuleStates, ListsOfACustomRecipeAreCheckedOncePerGeneration) {
   };
   const RecipePtr recipe = custom_recipe("mxfp8_factory");
   EXPECT_EQ(error_of([&] { state.init_fp8_metadata(session, {recipe}); }), ErrorClass::value_error);
-  EXPECT_EQ(error_of([&] { state.init_fp8_metadata(session, {recipe}); }), ErrorClass::value_error);   // a failure is not remembered
+  EXPECT_EQ(error_of([&] { state.init_fp8_metadata(session, {recipe}); }),
+            ErrorClass::value_error);  // a failure is not remembered
   refuse = false;
   operands.clear();
   state.init_fp8_metadata(session, {recipe});
@@ -79,7 +82,7 @@ TEST_F(ModuleStates, ListsOfACustomRecipeAreCheckedOncePerGeneration) {
   EXPECT_EQ(operands, once);
   EXPECT_EQ(state.generation(), before + 2);
   operands.clear();
-  state.init_fp8_metadata(session, {make_recipe("MXFP8BlockScaling")});   // built-in recipes make equal lists
+  state.init_fp8_metadata(session, {make_recipe("MXFP8BlockScaling")});  // built-in recipes make equal lists
   EXPECT_TRUE(operands.empty());
 }
 
@@ -89,7 +92,7 @@ TEST_F(ModuleStates, BoundariesWithoutARoleWarnAtEveryCallOfACustomRecipe) {
   state.warn_unconfigured(session, true, true);
   EXPECT_TRUE(session.warnings.empty());
   state.init_fp8_metadata(session, {custom_recipe("current_scaling_factory")});
-  session.warnings.clear();   // of the class that changed
+  session.warnings.clear();  // of the class that changed
   state.warn_unconfigured(session, true, true);
   state.warn_unconfigured(session, true, false);
   state.warn_unconfigured(session, false, false);
@@ -107,7 +110,7 @@ TEST_F(ModuleStates, AnotherClassOfRecipeDropsWeightWorkspaces) {
   state.init_fp8_metadata(session, {custom});
   state.fp8_workspaces["weight"] = nullptr;
   state.init_fp8_metadata(session, {custom_recipe("current_scaling_factory")});
-  EXPECT_EQ(state.fp8_workspaces.size(), 1u);   // another factory, the same class
+  EXPECT_EQ(state.fp8_workspaces.size(), 1u);  // another factory, the same class
   EXPECT_TRUE(session.warnings.empty());
   state.init_fp8_metadata(session, quantization_off());
   EXPECT_EQ(state.fp8_workspaces.size(), 1u);

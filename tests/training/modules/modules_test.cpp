@@ -1,4 +1,5 @@
-// Modules on the reference: which operands go where, what is saved and cached, and where vanilla's fused producers part from the unfused route.
+// Modules on the reference: which operands go where, what is saved and cached, and where vanilla's fused
+// producers part from the unfused route.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,21 +8,22 @@
 
 #include "fixtures/fill.h"
 #include "reference/subject.h"
-#include "training/modules/activations.h"
 #include "training/base/f32.h"
-#include "training/formats/hybrid.h"
+#include "training/base/ranks.h"
+#include "training/formats/formats.h"
+#include "training/modules/activations.h"
 #include "training/modules/fused_producers.h"
 #include "training/modules/grouped_linear.h"
 #include "training/modules/layernorm_mlp.h"
 #include "training/modules/ops_grouped_linear.h"
-#include "training/base/ranks.h"
 
 namespace assay::training {
 namespace {
 
 ArrayPtr filled(Dims shape, uint64_t seed, FillKind kind = FillKind::normal, DType dtype = DType::bfloat16) {
   std::vector<std::byte> bytes(static_cast<size_t>(count_of(shape) * bytes_of(dtype)));
-  if (const auto error = fill_tensor(Fill{kind, seed, 0, 0, {}}, encoding_of(dtype), flattened(shape), bytes)) ADD_FAILURE() << error->message;
+  if (const auto error = fill_tensor(Fill{kind, seed, 0, 0, {}}, encoding_of(dtype), flattened(shape), bytes))
+    ADD_FAILURE() << error->message;
   return from_bytes(std::move(shape), dtype, bytes);
 }
 
@@ -80,11 +82,13 @@ const GemmRecord& gemm(const StepRecord& r, std::string_view name) {
     if (g.name == name) return g;
   throw std::out_of_range(std::string(name));
 }
-void expect_same_outputs(const StepRecord& a, const StepRecord& b, std::initializer_list<std::string_view> but = {}) {
+void expect_same_outputs(const StepRecord& a, const StepRecord& b,
+                         std::initializer_list<std::string_view> but = {}) {
   ASSERT_EQ(a.outputs.size(), b.outputs.size());
   for (size_t i = 0; i < a.outputs.size(); ++i) {
     EXPECT_EQ(a.outputs[i].name, b.outputs[i].name);
-    const bool same = equal_bytes(*a.outputs[i].array, *b.outputs[i].array), excluded = std::find(but.begin(), but.end(), a.outputs[i].name) != but.end();
+    const bool same = equal_bytes(*a.outputs[i].array, *b.outputs[i].array),
+               excluded = std::find(but.begin(), but.end(), a.outputs[i].name) != but.end();
     EXPECT_NE(same, excluded) << a.outputs[i].name;
   }
 }
@@ -93,10 +97,13 @@ void expect_same_operands(const StepRecord& a, const StepRecord& b) {
   ASSERT_EQ(a.gemms.size(), b.gemms.size());
   for (size_t g = 0; g < a.gemms.size(); ++g) {
     ASSERT_EQ(a.gemms[g].planes.size(), b.gemms[g].planes.size());
-    for (size_t i = 0; i < a.gemms[g].planes.size(); ++i) EXPECT_EQ(a.gemms[g].planes[i].bytes, b.gemms[g].planes[i].bytes) << a.gemms[g].name << " " << a.gemms[g].planes[i].plane.name;
+    for (size_t i = 0; i < a.gemms[g].planes.size(); ++i)
+      EXPECT_EQ(a.gemms[g].planes[i].bytes, b.gemms[g].planes[i].bytes)
+          << a.gemms[g].name << " " << a.gemms[g].planes[i].plane.name;
   }
 }
-// Ones are lost beside 2^24, but not beside each other: every column is 0 in one sum, and 128 in three of 128 rows each.
+// Ones are lost beside 2^24, but not beside each other: every column is 0 in one sum, and 128 in three of 128
+// rows each.
 ArrayPtr gradient_of_two_sums(Session& session) {
   std::vector<float> column(384 * 96, 0.0f);
   for (size_t c = 0; c < 96; ++c) {
@@ -123,9 +130,13 @@ TEST_F(Modules, UnquantizedLinearMultipliesInSequence) {
   EXPECT_EQ(r.gemms[0].a + " " + r.gemms[0].b, "weight.row input.row");
   EXPECT_EQ(r.gemms[1].a + " " + r.gemms[1].b, "weight.col grad_output.row");
   EXPECT_EQ(r.gemms[2].a + " " + r.gemms[2].b, "input.col grad_output.col");
-  const std::vector<float> in = floats(session, x), w = floats(session, std::get<ArrayPtr>(m->parameter("weight").value)), b = floats(session, std::get<ArrayPtr>(m->parameter("bias").value)),
+  const std::vector<float> in = floats(session, x),
+                           w = floats(session, std::get<ArrayPtr>(m->parameter("weight").value)),
+                           b = floats(session, std::get<ArrayPtr>(m->parameter("bias").value)),
                            g = floats(session, dy);
-  const auto rounded = [&](float v) { return floats(session, cast(session, f32_array({1}, std::vector<float>{v}), DType::bfloat16))[0]; };
+  const auto rounded = [&](float v) {
+    return floats(session, cast(session, f32_array({1}, std::vector<float>{v}), DType::bfloat16))[0];
+  };
   float y = 0, dx = 0, dw = 0;
   for (int k = 0; k < 128; ++k) y += in[5 * 128 + k] * w[7 * 128 + k];
   for (int k = 0; k < 96; ++k) dx += g[5 * 96 + k] * w[k * 128 + 9];
@@ -151,11 +162,14 @@ TEST_F(Modules, LeadingDimensionsStay) {
 TEST_F(Modules, HybridOfOneFormatEqualsVanilla) {
   for (const Arch arch : {Arch::sm90, Arch::sm100})
     for (const Make& q : {kCurrent, kMx, kFp4}) {
-      if (arch == Arch::sm90 && q().get()->class_name() == "Float8CurrentScalingQuantizer") continue;   // columns alone: E8
+      if (arch == Arch::sm90 && q().get()->class_name() == "Float8CurrentScalingQuantizer")
+        continue;  // columns alone: E8
       session.arch = arch;
       SCOPED_TRACE(q()->class_name());
       const auto a = linear(), b = linear();
-      const StepRecord vanilla = step(*a, all(q)), mixed = step(*b, recipe([&](const std::string& tensor) { return tensor == "grad_output" ? q : hybrid(q, q); }));
+      const StepRecord vanilla = step(*a, all(q)), mixed = step(*b, recipe([&](const std::string&tensor) {
+                                                     return tensor == "grad_output" ? q : hybrid(q, q);
+                                                   }));
       expect_same_operands(vanilla, mixed);
       expect_same_outputs(vanilla, mixed);
     }
@@ -164,17 +178,24 @@ TEST_F(Modules, HybridOfOneFormatEqualsVanilla) {
 TEST_F(Modules, EveryGemmHasItsOwnFormat) {
   // fprop in MXFP8, dgrad in current scaling, wgrad in NVFP4: each equals the plain recipe of that format.
   const auto m = linear(false), mx = linear(false), cs = linear(false), fp4 = linear(false);
-  const StepRecord r = step(*m, recipe([](const std::string& t) { return t == "weight" ? hybrid(kMx, kCurrent) : t == "grad_output" ? hybrid(kCurrent, kFp4) : hybrid(kMx, kFp4); }));
+  const StepRecord r = step(*m, recipe([](const std::string& t) {
+    return t == "weight"        ? hybrid(kMx, kCurrent)
+           : t == "grad_output" ? hybrid(kCurrent, kFp4)
+                                : hybrid(kMx, kFp4);
+  }));
   EXPECT_TRUE(equal_bytes(*output(r, "output"), *output(step(*mx, all(kMx)), "output")));
   EXPECT_TRUE(equal_bytes(*output(r, "dgrad"), *output(step(*cs, all(kCurrent)), "dgrad")));
   EXPECT_TRUE(equal_bytes(*output(r, "weight.grad"), *output(step(*fp4, all(kFp4)), "weight.grad")));
 }
 
 TEST_F(Modules, GemmRefusesWhatDoesNotGoTogether) {
-  const StoragePtr mx = kMx()->quantize(session, x), cs = kCurrent()->quantize(session, x), blocks = kBlock2()->quantize(session, x);
+  const StoragePtr mx = kMx()->quantize(session, x), cs = kCurrent()->quantize(session, x),
+                   blocks = kBlock2()->quantize(session, x);
   GemmOptions o;
   o.name = "fprop", o.a = "weight", o.b = "input";
-  const auto times = [&](const Tensorlike& a, const Tensorlike& b) { return [&, a, b] { general_gemm(session, a, b, GemmOp::TN, o); }; };
+  const auto times = [&](const Tensorlike& a, const Tensorlike& b) {
+    return [&, a, b] { general_gemm(session, a, b, GemmOp::TN, o); };
+  };
   expect_error(ErrorClass::runtime_error, "scaling_mode", times(mx, cs));
   expect_error(ErrorClass::runtime_error, "scaling_mode", times(kIdentity()->quantize(session, x), cs));
   expect_error(ErrorClass::runtime_error, "128x128", times(blocks, blocks));
@@ -187,13 +208,15 @@ TEST_F(Modules, GemmRefusesWhatDoesNotGoTogether) {
   expect_error(ErrorClass::runtime_error, "rowwise", times(columns->quantize(session, x), mx));
   const StoragePtr half = hybrid(kMx, kMx)()->quantize(session, x);
   std::dynamic_pointer_cast<HybridStorage>(half)->columnwise_storage = nullptr;
-  expect_error(ErrorClass::runtime_error, "columnwise", [&] { general_gemm(session, half, mx, GemmOp::NT, o); });
+  expect_error(ErrorClass::runtime_error, "columnwise",
+               [&] { general_gemm(session, half, mx, GemmOp::NT, o); });
   o.out_quantizer = hybrid(kMx, kMx)();
   expect_error(ErrorClass::not_implemented_error, "HybridQuantizer", times(mx, mx));
 }
 
 TEST_F(Modules, BytePlaneIsTurnedWhereNoTransposeIsKept) {
-  const StepRecord kept = (session.arch = Arch::sm90, step(*linear(), all(kCurrent))), turned = (session.arch = Arch::sm100, step(*linear(), all(kCurrent)));
+  const StepRecord kept = (session.arch = Arch::sm90, step(*linear(), all(kCurrent))),
+                   turned = (session.arch = Arch::sm100, step(*linear(), all(kCurrent)));
   expect_same_operands(kept, turned);
 }
 
@@ -202,7 +225,8 @@ TEST_F(Modules, SavedInputKeepsColumnsAlone) {
   const auto saved = [](const StepRecord& r) { return r.usages.back(); };
   EXPECT_EQ(saved(step(*m, all(kMx))), (NamedUsages{"saved input", {false, true}}));
   EXPECT_TRUE(m->state.quantizer(Mode::forward, 0)->internal);
-  EXPECT_FALSE(m->state.quantizer(Mode::forward, 2)->internal);   // an output leaves the module: it must be a tensor
+  EXPECT_FALSE(
+      m->state.quantizer(Mode::forward, 2)->internal);  // an output leaves the module: it must be a tensor
   EXPECT_EQ(saved(step(*linear(), all(hybrid(kMx, kMx)))), (NamedUsages{"saved input", {false, true}}));
   // Nothing needs the columns: none are made.
   const auto frozen = linear();
@@ -218,17 +242,20 @@ TEST_F(Modules, SavedInputKeepsColumnsAlone) {
 TEST_F(Modules, SavedOriginalEqualsSavedQuantized) {
   for (const Make& q : {kCurrent, kMx, kFp4, hybrid(kMx, kFp4), hybrid(kMx, kFp4, "rowwise_dequantized")}) {
     const bool mixed = q()->class_name() == "HybridQuantizer";
-    const auto grads = [&](const std::string& t) { return !mixed || t == "input" ? q : t == "weight" ? kMx : hybrid(kMx, kFp4); };
+    const auto grads = [&](const std::string& t) {
+      return !mixed || t == "input" ? q : t == "weight" ? kMx : hybrid(kMx, kFp4);
+    };
     LinearSettings s;
     s.save_original_input = true;
     const auto a = linear(), b = linear(true, s);
     expect_same_outputs(step(*a, recipe(grads)), step(*b, recipe(grads)));
-    EXPECT_EQ(b->record.usages.back(), (NamedUsages{"saved input", {false, false}}));   // plain
+    EXPECT_EQ(b->record.usages.back(), (NamedUsages{"saved input", {false, false}}));  // plain
   }
   LinearSettings s;
   s.save_original_input = true;
   const auto delayed = linear(true, s);
-  expect_error(ErrorClass::value_error, "save_original_input", [&] { step(*delayed, make_recipe("DelayedScaling")); });
+  expect_error(ErrorClass::value_error, "save_original_input",
+               [&] { step(*delayed, make_recipe("DelayedScaling")); });
 }
 
 TEST_F(Modules, BackwardOverridesAreHybridsWithIdentity) {
@@ -237,10 +264,15 @@ TEST_F(Modules, BackwardOverridesAreHybridsWithIdentity) {
     r->backward_override = override_;
     return r;
   };
-  const auto identity = [](const std::string& source) { return recipe([=](const std::string& t) { return t == "grad_output" ? kIdentity : hybrid(kMx, kIdentity, source); }); };
+  const auto identity = [](const std::string& source) {
+    return recipe([=](const std::string& t) {
+      return t == "grad_output" ? kIdentity : hybrid(kMx, kIdentity, source);
+    });
+  };
   expect_same_outputs(step(*linear(), with("high_precision")), step(*linear(), identity("original")));
   expect_same_outputs(step(*linear(), with("dequantized")), step(*linear(), identity("rowwise_dequantized")));
-  EXPECT_FALSE(equal_bytes(*output(step(*linear(), with("dequantized")), "dgrad"), *output(step(*linear(), with("high_precision")), "dgrad")));
+  EXPECT_FALSE(equal_bytes(*output(step(*linear(), with("dequantized")), "dgrad"),
+                           *output(step(*linear(), with("high_precision")), "dgrad")));
 }
 
 TEST_F(Modules, WorkspaceLivesFromMicrobatchToMicrobatch) {
@@ -259,13 +291,14 @@ TEST_F(Modules, WorkspaceLivesFromMicrobatchToMicrobatch) {
   EXPECT_EQ(events(true, false), "built and kept;");
   const StoragePtr rows = m->state.fp8_workspaces.at("weight");
   EXPECT_EQ(rows->present(), (Usages{true, false}));
-  EXPECT_EQ(events(false, true), "invalid;built and kept;");   // columns are missing
+  EXPECT_EQ(events(false, true), "invalid;built and kept;");  // columns are missing
   const StoragePtr both = m->state.fp8_workspaces.at("weight");
   const std::vector<NamedArray> before = snapshot(both);
   write_back(session, m->parameter("weight"), filled({96, 128}, 30));
   EXPECT_EQ(events(false, true), "reused;");
   EXPECT_EQ(events(false, true, F32Bits{0x3F800000}), "update skipped;");
-  for (size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(equal_bytes(*before[i].array, *snapshot(both)[i].array));
+  for (size_t i = 0; i < before.size(); ++i)
+    EXPECT_TRUE(equal_bytes(*before[i].array, *snapshot(both)[i].array));
   EXPECT_EQ(events(true, true), "updated;");
   EXPECT_EQ(m->state.fp8_workspaces.at("weight"), both);
   EXPECT_FALSE(equal_bytes(*before[0].array, *snapshot(both)[0].array));
@@ -297,12 +330,12 @@ TEST_F(Modules, GroupsAreSetAtThePointOfUse) {
     };
     return g;
   };
-  const GroupPtr g1 = group("tp1", 0x42000000), g2 = group("tp2", 0x44000000);   // 32 and 512 elsewhere
+  const GroupPtr g1 = group("tp1", 0x42000000), g2 = group("tp2", 0x44000000);  // 32 and 512 elsewhere
   for (const ParallelMode mode : {ParallelMode::column, ParallelMode::row}) {
     LinearSettings s;
     s.parallel_mode = mode;
     s.sequence_parallel = true;
-    s.save_original_input = true;   // the input is quantized again in backward
+    s.save_original_input = true;  // the input is quantized again in backward
     const auto m = linear(true, s), alone = linear(true, s);
     StepOptions o;
     o.recipe = all(kCurrent);
@@ -316,7 +349,8 @@ TEST_F(Modules, GroupsAreSetAtThePointOfUse) {
     const Tensorlike dgrad = first.backward(session, dy);
     std::string trace;
     for (const Collective& c : session.collectives) trace += c.who + ":" + c.group + " ";
-    EXPECT_EQ(trace, mode == ParallelMode::column ? "input:tp1 input:tp2 input:tp2 input:tp1 " : "grad_output:tp2 grad_output:tp1 ");
+    EXPECT_EQ(trace, mode == ParallelMode::column ? "input:tp1 input:tp2 input:tp2 input:tp1 "
+                                                  : "grad_output:tp2 grad_output:tp1 ");
     EXPECT_TRUE(equal_bytes(*std::get<ArrayPtr>(dgrad), *output(isolated, "dgrad")));
     EXPECT_TRUE(equal_bytes(*m->parameter("weight").grad, *output(isolated, "weight.grad")));
   }
@@ -346,7 +380,8 @@ TEST_F(Modules, QuantizedWeightIsRefreshedInBothDirections) {
     const ArrayPtr master = filled({96, 128}, 50);
     weight->quantizer->update_quantized(session, master, *weight);
     weight->quantizer->set_usage(true, true);
-    if (q()->class_name() == "Float8CurrentScalingQuantizer") continue;   // one byte plane serves both directions
+    if (q()->class_name() == "Float8CurrentScalingQuantizer")
+      continue;  // one byte plane serves both directions
     EXPECT_NE(stale_buffer(session, m.parameter("weight"), master).value_or("none"), "none");
   }
 }
@@ -358,7 +393,7 @@ TEST_F(Modules, PolicyDecidesWhatAWeightBuiltWithoutGradientsBecomes) {
     OpsLinear m(session, s);
     const RecipePtr r = all(kMx);
     m.quantize_parameters(session, r, false);
-    m.state.reset_recipe_state(session, nullptr);   // a fresh quantizer, as a new recipe gives
+    m.state.reset_recipe_state(session, nullptr);  // a fresh quantizer, as a new recipe gives
     StepOptions infer;
     infer.recipe = r;
     infer.grad_enabled = false;
@@ -367,7 +402,8 @@ TEST_F(Modules, PolicyDecidesWhatAWeightBuiltWithoutGradientsBecomes) {
     StepOptions train;
     train.recipe = r;
     const Forward f = m.forward(session, x, train);
-    if (policy == UsagePolicy::assign) expect_error(ErrorClass::runtime_error, "column", [&] { f.backward(session, dy); });
+    if (policy == UsagePolicy::assign)
+      expect_error(ErrorClass::runtime_error, "column", [&] { f.backward(session, dy); });
     else EXPECT_NO_THROW(f.backward(session, dy));
   }
 }
@@ -385,11 +421,14 @@ TEST_F(Modules, BoundariesAreQuantizedOnRequest) {
   o.fp8_output = true;
   const auto mixed = linear();
   expect_error(ErrorClass::not_implemented_error, "HybridQuantizer", [&] { mixed->forward(session, x, o); });
-  EXPECT_FALSE(session.warnings.empty());   // nobody configured who consumes the output
+  EXPECT_FALSE(session.warnings.empty());  // nobody configured who consumes the output
 }
 
 TEST_F(Modules, NeighboursOfAnOperationQuantizeItsResultsByDelayedScalingAlone) {
-  const Make kDelayed = [] { return std::make_shared<Float8Quantizer>(f32_array({1}, std::vector{3.0f}), zeros({1}, DType::float32), Encoding::e4m3); };
+  const Make kDelayed = [] {
+    return std::make_shared<Float8Quantizer>(f32_array({1}, std::vector{3.0f}), zeros({1}, DType::float32),
+                                             Encoding::e4m3);
+  };
   const auto operation = [&](bool bias, DType dtype = DType::bfloat16) {
     OpsLinearSettings s;
     s.in_features = 128, s.out_features = 96, s.bias = bias, s.params_dtype = dtype;
@@ -406,7 +445,7 @@ TEST_F(Modules, NeighboursOfAnOperationQuantizeItsResultsByDelayedScalingAlone) 
     expect_error(ErrorClass::runtime_error, q()->class_name(), [&] { m->forward(session, x, o); });
     m->next_input_quantizer = nullptr;
     m->previous_grad_output_quantizer = q();
-    const Forward f = m->forward(session, x, o);   // the grad input is made in backward
+    const Forward f = m->forward(session, x, o);  // the grad input is made in backward
     expect_error(ErrorClass::runtime_error, "previous operation", [&] { f.backward(session, dy); });
     // Inert: without quantization, without a grad input to make, and in a plain backward.
     m->next_input_quantizer = q();
@@ -451,7 +490,8 @@ TEST_F(Modules, RecipeMustFitAQuantizedWeight) {
   const auto m = linear();
   m->quantize_parameters(session, make_recipe("MXFP8BlockScaling"), true);
   EXPECT_NO_THROW(step(*m, make_recipe("MXFP8BlockScaling")));
-  expect_error(ErrorClass::runtime_error, "Recipe mismatch", [&] { step(*m, make_recipe("Float8CurrentScaling")); });
+  expect_error(ErrorClass::runtime_error, "Recipe mismatch",
+               [&] { step(*m, make_recipe("Float8CurrentScaling")); });
 }
 
 TEST_F(Modules, FusedBiasGradientSumsChunks) {
@@ -465,7 +505,9 @@ TEST_F(Modules, FusedBiasGradientSumsChunks) {
     with.recipe = all(q);
     return output(m->step(session, in, tall, with), "bias.grad");
   };
-  const auto is = [&](const ArrayPtr& grad, float v) { return floats(session, grad) == std::vector<float>(96, v); };
+  const auto is = [&](const ArrayPtr& grad, float v) {
+    return floats(session, grad) == std::vector<float>(96, v);
+  };
   EXPECT_TRUE(is(bias_grad(kMx, fused), 128));
   EXPECT_TRUE(is(bias_grad(kMx, plainly), 0));
   EXPECT_TRUE(is(bias_grad(hybrid(kMx, kMx), fused), 0));
@@ -486,9 +528,11 @@ TEST_F(Modules, ActivationGivesCurrentScalingItsAmaxUnrounded) {
     return m.step(session, x, grad, o);
   };
   Fusions none{false, false, true}, no_activation{true, false, true};
-  const StepRecord fused = run(kCurrent, {}), half = run(kCurrent, no_activation), unfused = run(kCurrent, none), mixed = run(hybrid(kCurrent, kCurrent), {});
-  EXPECT_NE(gemm(fused, "fc2.fprop").planes[2].bytes, gemm(unfused, "fc2.fprop").planes[2].bytes);   // b.scale_inv: E1a
-  expect_same_operands(half, unfused);                                                               // current scaling after a norm rounds first
+  const StepRecord fused = run(kCurrent, {}), half = run(kCurrent, no_activation),
+                   unfused = run(kCurrent, none), mixed = run(hybrid(kCurrent, kCurrent), {});
+  EXPECT_NE(gemm(fused, "fc2.fprop").planes[2].bytes,
+            gemm(unfused, "fc2.fprop").planes[2].bytes);  // b.scale_inv: E1a
+  expect_same_operands(half, unfused);                    // current scaling after a norm rounds first
   expect_same_outputs(mixed, unfused);
   expect_same_operands(run(kMx, {}), run(kMx, none));
   // The gradient of fc1's output: fused for a built-in recipe, for a custom one only without a bias.
@@ -509,22 +553,27 @@ TEST_F(Modules, DelayedScalingQuantizesUnroundedNorms) {
     o.fusions.norm = fuse;
     return m.step(session, x, dy, o);
   };
-  EXPECT_NE(gemm(run(true), "fprop").planes[3].bytes, gemm(run(false), "fprop").planes[3].bytes);   // b.data: E1b
+  EXPECT_NE(gemm(run(true), "fprop").planes[3].bytes,
+            gemm(run(false), "fprop").planes[3].bytes);  // b.data: E1b
 }
 
 TEST_F(Modules, DelayedScalesFollowTheStep) {
   const auto m = linear();
   const RecipePtr r = make_recipe("DelayedScaling");
   const StepRecord first = step(*m, r), second = step(*m, r);
-  // The first step quantizes with scale 1; the second with what the first one's amaxes ask for, in both directions.
+  // The first step quantizes with scale 1; the second with what the first one's amaxes ask for, in both
+  // directions.
   for (const std::string_view name : {"fprop", "dgrad", "wgrad"})
-    for (const size_t plane : {size_t{0}, size_t{2}}) EXPECT_NE(gemm(first, name).planes[plane].bytes, gemm(second, name).planes[plane].bytes) << name << plane;   // scale_inv
+    for (const size_t plane : {size_t{0}, size_t{2}})
+      EXPECT_NE(gemm(first, name).planes[plane].bytes, gemm(second, name).planes[plane].bytes)
+          << name << plane;  // scale_inv
   expect_same_operands(step(*m, r), second);
 }
 
 TEST_F(Modules, EveryRecipeRunsInEveryModule) {
   const ArrayPtr square = filled({128, 128}, 11), grad = filled({128, 128}, 12);
-  for (const char* name : {"DelayedScaling", "Float8CurrentScaling", "MXFP8BlockScaling", "Float8BlockScaling", "NVFP4BlockScaling"})
+  for (const char* name : {"DelayedScaling", "Float8CurrentScaling", "MXFP8BlockScaling",
+                           "Float8BlockScaling", "NVFP4BlockScaling"})
     for (const bool quantized_parameters : {false, true}) {
       SCOPED_TRACE(name);
       LinearSettings l;
@@ -542,7 +591,8 @@ TEST_F(Modules, EveryRecipeRunsInEveryModule) {
       d.m_splits = f.m_splits = {128, 0};
       for (Module* m : std::initializer_list<Module*>{&a, &b, &c, &d, &e, &f}) {
         SCOPED_TRACE(m->kind());
-        for (size_t i = 0; i < m->parameters.size(); ++i) write_back(session, m->parameters[i], filled(shape_of(m->parameters[i].value), 70 + i));
+        for (size_t i = 0; i < m->parameters.size(); ++i)
+          write_back(session, m->parameters[i], filled(shape_of(m->parameters[i].value), 70 + i));
         const RecipePtr r = make_recipe(name);
         if (quantized_parameters) m->quantize_parameters(session, r, true);
         StepOptions o;
@@ -580,11 +630,18 @@ TEST_F(Modules, GroupedLinearIsItsExperts) {
       const auto expert = linear();
       write_back(session, expert->parameter("weight"), filled({96, 128}, 60 + i));
       write_back(session, expert->parameter("bias"), zeros({96}, DType::bfloat16));
-      const StepRecord e = expert->step(session, contiguous(slice(in, 0, row, row + rows)), contiguous(slice(grad, 0, row, row + rows)), o);
-      EXPECT_TRUE(equal_bytes(*output(e, "output"), *contiguous(slice(output(r, "output"), 0, row, row + rows)))) << i;
-      EXPECT_TRUE(equal_bytes(*output(e, "dgrad"), *contiguous(slice(output(r, "dgrad"), 0, row, row + rows)))) << i;
-      EXPECT_TRUE(equal_bytes(*output(e, "weight.grad"), *output(r, "weight" + std::to_string(i) + ".grad"))) << i;
-      EXPECT_TRUE(equal_bytes(*output(e, "bias.grad"), *output(r, "bias" + std::to_string(i) + ".grad"))) << i;
+      const StepRecord e = expert->step(session, contiguous(slice(in, 0, row, row + rows)),
+                                        contiguous(slice(grad, 0, row, row + rows)), o);
+      EXPECT_TRUE(
+          equal_bytes(*output(e, "output"), *contiguous(slice(output(r, "output"), 0, row, row + rows))))
+          << i;
+      EXPECT_TRUE(
+          equal_bytes(*output(e, "dgrad"), *contiguous(slice(output(r, "dgrad"), 0, row, row + rows))))
+          << i;
+      EXPECT_TRUE(equal_bytes(*output(e, "weight.grad"), *output(r, "weight" + std::to_string(i) + ".grad")))
+          << i;
+      EXPECT_TRUE(equal_bytes(*output(e, "bias.grad"), *output(r, "bias" + std::to_string(i) + ".grad")))
+          << i;
       row += rows;
     }
     m.m_splits = {32, 0, 65};
@@ -610,7 +667,8 @@ TEST_F(Modules, GroupedLinearSavesAsLinearDoes) {
       LinearSettings l;
       l.save_original_input = save_original;
       const StepRecord one = step(*linear(true, l), r);
-      for (size_t i = 0; i < one.outputs.size(); ++i) EXPECT_TRUE(equal_bytes(*one.outputs[i].array, *grouped.outputs[i].array)) << one.outputs[i].name;
+      for (size_t i = 0; i < one.outputs.size(); ++i)
+        EXPECT_TRUE(equal_bytes(*one.outputs[i].array, *grouped.outputs[i].array)) << one.outputs[i].name;
     }
 }
 
@@ -620,17 +678,22 @@ TEST_F(Modules, AccumulatesIntoMainGrad) {
   w.main_grad = zeros({96, 128}, DType::float32);
   step(*twice, all(kMx));
   const ArrayPtr first = clone(w.main_grad);
-  EXPECT_TRUE(equal_bytes(*cast(session, first, DType::bfloat16), *output(step(*once, all(kMx)), "weight.grad")));
+  EXPECT_TRUE(
+      equal_bytes(*cast(session, first, DType::bfloat16), *output(step(*once, all(kMx)), "weight.grad")));
   step(*twice, all(kMx));
   EXPECT_TRUE(equal_bytes(*w.main_grad, *add(session, first, first)));
   EXPECT_EQ(w.grad, nullptr);
 }
 
-// ---- ranks -------------------------------------------------------------------------------------------------------------
+// ---- ranks --------------------------------------------------------------------------------------
 
-// What each of two ranks of a tensor-parallel Linear 128 -> 128 has after a step on x [64, 128] (shards of its rows or of its columns).
-std::vector<StepRecord> parallel_step(Subject& subject, ParallelMode mode, bool sequence_parallel, const RecipePtr& r, const ArrayPtr& x, const ArrayPtr& dy) {
-  const auto half = [](const ArrayPtr& a, size_t dim, int rank) { return contiguous(slice(a, dim, rank * a->shape[dim] / 2, (rank + 1) * a->shape[dim] / 2)); };
+// What each of two ranks of a tensor-parallel Linear 128 -> 128 has after a step on x [64, 128] (shards of
+// its rows or of its columns).
+std::vector<StepRecord> parallel_step(Subject& subject, ParallelMode mode, bool sequence_parallel,
+                                      const RecipePtr& r, const ArrayPtr& x, const ArrayPtr& dy) {
+  const auto half = [](const ArrayPtr& a, size_t dim, int rank) {
+    return contiguous(slice(a, dim, rank * a->shape[dim] / 2, (rank + 1) * a->shape[dim] / 2));
+  };
   std::vector<StepRecord> records(2);
   run_ranks(2, "tp", [&](int rank, const GroupPtr& group) {
     Session session(subject);
@@ -641,7 +704,8 @@ std::vector<StepRecord> parallel_step(Subject& subject, ParallelMode mode, bool 
     s.parallel_mode = mode;
     s.sequence_parallel = sequence_parallel;
     Linear m(session, s);
-    write_back(session, m.parameter("weight"), half(filled({128, 128}, 3, FillKind::exact_sums), column ? 0 : 1, rank));
+    write_back(session, m.parameter("weight"),
+               half(filled({128, 128}, 3, FillKind::exact_sums), column ? 0 : 1, rank));
     if (!column) write_back(session, m.parameter("bias"), filled({128}, 4));
     StepOptions o;
     o.recipe = r;
@@ -654,8 +718,10 @@ std::vector<StepRecord> parallel_step(Subject& subject, ParallelMode mode, bool 
 }
 
 TEST_F(Modules, ShardsTogetherAreTheWhole) {
-  // Blocks of 32 do not cross shards, integers have no order of summation: every result of two ranks is a part of the result of one.
-  const ArrayPtr in = filled({64, 128}, 1, FillKind::exact_sums), grad = filled({64, 128}, 2, FillKind::exact_sums);
+  // Blocks of 32 do not cross shards, integers have no order of summation: every result of two ranks is a
+  // part of the result of one.
+  const ArrayPtr in = filled({64, 128}, 1, FillKind::exact_sums),
+                 grad = filled({64, 128}, 2, FillKind::exact_sums);
   LinearSettings s;
   s.in_features = s.out_features = 128;
   Linear whole(session, s);
@@ -664,53 +730,68 @@ TEST_F(Modules, ShardsTogetherAreTheWhole) {
   o.recipe = all(kMx);
   const StepRecord one = whole.step(session, in, grad, o);
   for (const bool sequence_parallel : {false, true}) {
-    const std::vector<StepRecord> column = parallel_step(*reference, ParallelMode::column, sequence_parallel, o.recipe, in, grad);
-    const std::vector<StepRecord> row = parallel_step(*reference, ParallelMode::row, sequence_parallel, o.recipe, in, grad);
+    const std::vector<StepRecord> column =
+        parallel_step(*reference, ParallelMode::column, sequence_parallel, o.recipe, in, grad);
+    const std::vector<StepRecord> row =
+        parallel_step(*reference, ParallelMode::row, sequence_parallel, o.recipe, in, grad);
     for (int rank = 0; rank < 2; ++rank) {
       const StepRecord& c = column[static_cast<size_t>(rank)];
-      EXPECT_TRUE(equal_bytes(*output(c, "output"), *contiguous(slice(output(one, "output"), 1, rank * 64, rank * 64 + 64))));
-      EXPECT_TRUE(equal_bytes(*output(c, "weight.grad"), *contiguous(slice(output(one, "weight.grad"), 0, rank * 64, rank * 64 + 64))));
-      EXPECT_TRUE(equal_bytes(*output(row[static_cast<size_t>(rank)], "weight.grad"), *contiguous(slice(output(one, "weight.grad"), 1, rank * 64, rank * 64 + 64))));
+      EXPECT_TRUE(equal_bytes(*output(c, "output"),
+                              *contiguous(slice(output(one, "output"), 1, rank * 64, rank * 64 + 64))));
+      EXPECT_TRUE(equal_bytes(*output(c, "weight.grad"),
+                              *contiguous(slice(output(one, "weight.grad"), 0, rank * 64, rank * 64 + 64))));
+      EXPECT_TRUE(equal_bytes(*output(row[static_cast<size_t>(rank)], "weight.grad"),
+                              *contiguous(slice(output(one, "weight.grad"), 1, rank * 64, rank * 64 + 64))));
       EXPECT_EQ(gemm(row[static_cast<size_t>(rank)], "fprop").line.find("bias="), std::string::npos);
       // Partial results are added in rank order and rounded, then scattered; a bias comes last.
       const auto sum = [&](const std::vector<StepRecord>& r, std::string_view name) {
-        const ArrayPtr whole_sum = cast(session, add(session, gemm(r[0], name).out, gemm(r[1], name).out), DType::bfloat16);
+        const ArrayPtr whole_sum =
+            cast(session, add(session, gemm(r[0], name).out, gemm(r[1], name).out), DType::bfloat16);
         return sequence_parallel ? contiguous(slice(whole_sum, 0, rank * 32, rank * 32 + 32)) : whole_sum;
       };
       EXPECT_TRUE(equal_bytes(*output(c, "dgrad"), *sum(column, "dgrad")));
-      const std::vector<float> y = floats(session, sum(row, "fprop")), b = floats(session, filled({128}, 4)), got = floats(session, output(row[static_cast<size_t>(rank)], "output"));
+      const std::vector<float> y = floats(session, sum(row, "fprop")), b = floats(session, filled({128}, 4)),
+                               got = floats(session, output(row[static_cast<size_t>(rank)], "output"));
       std::vector<float> want(y.size());
       for (size_t i = 0; i < y.size(); ++i) want[i] = y[i] + b[i % 128];
-      EXPECT_EQ(got, floats(session, cast(session, f32_array({static_cast<int64_t>(y.size())}, want), DType::bfloat16)));
+      EXPECT_EQ(got, floats(session, cast(session, f32_array({static_cast<int64_t>(y.size())}, want),
+                                          DType::bfloat16)));
     }
     std::string trace;
     for (const Collective& c : column[0].collectives) trace += c.what + "(" + c.who + ") ";
-    EXPECT_EQ(trace, sequence_parallel ? "all_gather(input) reduce_scatter(dgrad) all_gather(input) " : "all_reduce(dgrad) ");
+    EXPECT_EQ(trace, sequence_parallel ? "all_gather(input) reduce_scatter(dgrad) all_gather(input) "
+                                       : "all_reduce(dgrad) ");
     trace.clear();
     for (const Collective& c : row[0].collectives) trace += c.what + "(" + c.who + ") ";
-    EXPECT_EQ(trace, sequence_parallel ? "reduce_scatter(output) all_gather(grad_output) " : "all_reduce(output) ");
+    EXPECT_EQ(trace,
+              sequence_parallel ? "reduce_scatter(output) all_gather(grad_output) " : "all_reduce(output) ");
   }
 }
 
 TEST_F(Modules, HybridEqualsVanillaOnTheSameRanks) {
   ArrayPtr outlier = filled({64, 128}, 1);
   const ArrayPtr grad = filled({64, 128}, 2);
-  const uint16_t thousand = 0x447A;   // bfloat16, in the last rank's rows and columns
+  const uint16_t thousand = 0x447A;  // bfloat16, in the last rank's rows and columns
   std::memcpy(outlier->bytes().data() + (63 * 128 + 127) * 2, &thousand, 2);
-  const uint16_t over = 0x43E1;       // 450, whose block has another scale once it is rounded to 448
+  const uint16_t over = 0x43E1;  // 450, whose block has another scale once it is rounded to 448
   std::memcpy(outlier->bytes().data(), &over, 2);
   for (const ParallelMode mode : {ParallelMode::column, ParallelMode::row})
     for (const bool sequence_parallel : {false, true})
       for (const Make& q : {kCurrent, kMx, kIdentity}) {
-        const std::vector<StepRecord> vanilla = parallel_step(*reference, mode, sequence_parallel, all(q), outlier, grad);
-        const std::vector<StepRecord> mixed = parallel_step(*reference, mode, sequence_parallel, recipe([&](const std::string& t) { return t == "grad_output" ? q : hybrid(q, q); }), outlier, grad);
+        const std::vector<StepRecord> vanilla =
+            parallel_step(*reference, mode, sequence_parallel, all(q), outlier, grad);
+        const std::vector<StepRecord> mixed =
+            parallel_step(*reference, mode, sequence_parallel,
+                          recipe([&](const std::string& t) { return t == "grad_output" ? q : hybrid(q, q); }),
+                          outlier, grad);
         for (size_t rank = 0; rank < 2; ++rank) expect_same_outputs(vanilla[rank], mixed[rank]);
         if (mode != ParallelMode::column || !sequence_parallel) continue;
-        if (q()->class_name() == "MXFP8Quantizer") {   // a hybrid's shard was quantized before it was gathered
+        if (q()->class_name() == "MXFP8Quantizer") {  // a hybrid's shard was quantized before it was gathered
           EXPECT_NE(gemm(vanilla[0], "fprop").planes[2].bytes, gemm(mixed[0], "fprop").planes[2].bytes);
         }
         if (q()->class_name() != "Float8CurrentScalingQuantizer") continue;
-        EXPECT_EQ(gemm(vanilla[0], "fprop").planes[2].bytes, gemm(vanilla[1], "fprop").planes[2].bytes);   // the input's scale_inv is the group's
+        EXPECT_EQ(gemm(vanilla[0], "fprop").planes[2].bytes,
+                  gemm(vanilla[1], "fprop").planes[2].bytes);  // the input's scale_inv is the group's
         std::string trace;
         for (const Collective& c : vanilla[0].collectives) trace += c.what + "(" + c.who + ") ";
         EXPECT_EQ(trace, "all_reduce_max(input) all_gather(input) reduce_scatter(dgrad) all_gather(input) ");
@@ -720,10 +801,16 @@ TEST_F(Modules, HybridEqualsVanillaOnTheSameRanks) {
 
 TEST_F(Modules, ShardKeepsTheDirectionThatCanBeGathered) {
   const auto saved = [&](const Make& weight, const Make& input, const Make& grad) {
-    const RecipePtr r = recipe([=](const std::string& t) { return t == "weight" ? weight : t == "grad_output" ? grad : input; });
-    return parallel_step(*reference, ParallelMode::column, true, r, filled({64, 128}, 1), filled({64, 128}, 2))[0].usages.back().usages;
+    const RecipePtr r = recipe([=](const std::string& t) {
+      return t == "weight" ? weight : t == "grad_output" ? grad : input;
+    });
+    return parallel_step(*reference, ParallelMode::column, true, r, filled({64, 128}, 1),
+                         filled({64, 128}, 2))[0]
+        .usages.back()
+        .usages;
   };
-  EXPECT_EQ(saved(hybrid(kMx, kFp4), hybrid(kMx, kFp4), kFp4), (Usages{true, false}));   // columns of NVFP4 alone cannot be dequantized
+  EXPECT_EQ(saved(hybrid(kMx, kFp4), hybrid(kMx, kFp4), kFp4),
+            (Usages{true, false}));  // columns of NVFP4 alone cannot be dequantized
   EXPECT_EQ(saved(hybrid(kMx, kMx), hybrid(kMx, kMx), kMx), (Usages{false, true}));
 }
 
@@ -736,22 +823,29 @@ TEST(Ranks, OneThatFailsFreesTheOthers) {
                SemanticError);
 }
 
-// ---- norms, activations, sums ------------------------------------------------------------------------------------------
+// ---- norms, activations, sums -------------------------------------------------------------------
 
 TEST_F(Modules, NormsOfARowByHand) {
-  const ArrayPtr row = f32_array({1, 4}, std::vector<float>{1, 2, 3, 6}), gamma = f32_array({4}, std::vector<float>{1, 1, 2, -1}), beta = f32_array({4}, std::vector<float>{0, 0.5f, 0, 0});
+  const ArrayPtr row = f32_array({1, 4}, std::vector<float>{1, 2, 3, 6}),
+                 gamma = f32_array({4}, std::vector<float>{1, 1, 2, -1}),
+                 beta = f32_array({4}, std::vector<float>{0, 0.5f, 0, 0});
   NormSettings s;
-  s.eps = 0.5f;   // variance 3.5 makes rsigma 1/2
-  EXPECT_EQ(floats(session, norm_forward(session, s, row, gamma, beta).out), (std::vector<float>{-1, 0, 0, -1.5f}));
+  s.eps = 0.5f;  // variance 3.5 makes rsigma 1/2
+  EXPECT_EQ(floats(session, norm_forward(session, s, row, gamma, beta).out),
+            (std::vector<float>{-1, 0, 0, -1.5f}));
   s.zero_centered_gamma = true;
-  EXPECT_EQ(floats(session, norm_forward(session, s, row, gamma, beta).out), (std::vector<float>{-2, -0.5f, 0, 0}));
-  s = {Norm::RMSNorm, 3.5f, false};   // mean of squares 12.5 makes rsigma 1/4
-  EXPECT_EQ(floats(session, norm_forward(session, s, row, gamma, nullptr).out), (std::vector<float>{0.25f, 0.5f, 1.5f, -1.5f}));
+  EXPECT_EQ(floats(session, norm_forward(session, s, row, gamma, beta).out),
+            (std::vector<float>{-2, -0.5f, 0, 0}));
+  s = {Norm::RMSNorm, 3.5f, false};  // mean of squares 12.5 makes rsigma 1/4
+  EXPECT_EQ(floats(session, norm_forward(session, s, row, gamma, nullptr).out),
+            (std::vector<float>{0.25f, 0.5f, 1.5f, -1.5f}));
 }
 
 // Backward against the slope of sum(out * d) at every element.
-void expect_gradient(Session& session, const ArrayPtr& x, const ArrayPtr& d, const std::function<ArrayPtr(const ArrayPtr&)>& f, const ArrayPtr& got) {
-  const std::vector<float> at = floats(session, x), weights = floats(session, d), gradient = floats(session, got);
+void expect_gradient(Session& session, const ArrayPtr& x, const ArrayPtr& d,
+                     const std::function<ArrayPtr(const ArrayPtr&)>& f, const ArrayPtr& got) {
+  const std::vector<float> at = floats(session, x), weights = floats(session, d),
+                           gradient = floats(session, got);
   const auto value = [&](std::vector<float> v) {
     const std::vector<float> out = floats(session, f(f32_array(x->shape, v)));
     double sum = 0;
@@ -766,38 +860,55 @@ void expect_gradient(Session& session, const ArrayPtr& x, const ArrayPtr& d, con
 }
 
 TEST_F(Modules, NormBackwardIsTheSlope) {
-  const ArrayPtr in = filled({3, 8}, 20, FillKind::normal, DType::float32), d = filled({3, 8}, 21, FillKind::normal, DType::float32), gamma = filled({8}, 22, FillKind::normal, DType::float32),
+  const ArrayPtr in = filled({3, 8}, 20, FillKind::normal, DType::float32),
+                 d = filled({3, 8}, 21, FillKind::normal, DType::float32),
+                 gamma = filled({8}, 22, FillKind::normal, DType::float32),
                  beta = filled({8}, 23, FillKind::normal, DType::float32);
   for (const Norm norm : {Norm::LayerNorm, Norm::RMSNorm}) {
     const NormSettings s{norm, 1e-3f, norm == Norm::RMSNorm};
     const ArrayPtr shift = norm == Norm::LayerNorm ? beta : nullptr;
-    const NormBackward back = norm_backward(session, s, d, in, gamma, norm_forward(session, s, in, gamma, shift));
-    expect_gradient(session, in, d, [&](const ArrayPtr& v) { return norm_forward(session, s, v, gamma, shift).out; }, back.dx);
-    expect_gradient(session, gamma, d, [&](const ArrayPtr& v) { return norm_forward(session, s, in, v, shift).out; }, back.dgamma);
-    if (shift) expect_gradient(session, beta, d, [&](const ArrayPtr& v) { return norm_forward(session, s, in, gamma, v).out; }, back.dbeta);
+    const NormBackward back =
+        norm_backward(session, s, d, in, gamma, norm_forward(session, s, in, gamma, shift));
+    expect_gradient(
+        session, in, d, [&](const ArrayPtr& v) { return norm_forward(session, s, v, gamma, shift).out; },
+        back.dx);
+    expect_gradient(
+        session, gamma, d, [&](const ArrayPtr& v) { return norm_forward(session, s, in, v, shift).out; },
+        back.dgamma);
+    if (shift)
+      expect_gradient(
+          session, beta, d, [&](const ArrayPtr& v) { return norm_forward(session, s, in, gamma, v).out; },
+          back.dbeta);
     else EXPECT_EQ(back.dbeta, nullptr);
   }
 }
 
 TEST_F(Modules, ActivationBackwardIsTheSlope) {
   const ArrayPtr in = filled({2, 16}, 24, FillKind::normal, DType::float32);
-  for (const std::string_view name : {"gelu", "qgelu", "relu", "srelu", "silu", "glu", "geglu", "qgeglu", "reglu", "sreglu", "swiglu"}) {
+  for (const std::string_view name :
+       {"gelu", "qgelu", "relu", "srelu", "silu", "glu", "geglu", "qgeglu", "reglu", "sreglu", "swiglu"}) {
     SCOPED_TRACE(name);
     const Activation a = *activation_named(name);
     EXPECT_EQ(name_of(a), name);
     const ArrayPtr d = filled({2, is_gated(a) ? 8 : 16}, 25, FillKind::normal, DType::float32);
     EXPECT_EQ(activation_forward(session, a, in)->shape, d->shape);
-    expect_gradient(session, in, d, [&](const ArrayPtr& v) { return activation_forward(session, a, v); }, activation_backward(session, a, d, in));
+    expect_gradient(
+        session, in, d, [&](const ArrayPtr& v) { return activation_forward(session, a, v); },
+        activation_backward(session, a, d, in));
   }
   const ArrayPtr points = f32_array({1, 3}, std::vector<float>{-1, 0, 2});
   EXPECT_NEAR(floats(session, activation_forward(session, Activation::gelu, points))[2], 1.9545977, 1e-6);
   EXPECT_NEAR(floats(session, activation_forward(session, Activation::silu, points))[0], -0.2689414, 1e-6);
-  EXPECT_EQ(floats(session, activation_forward(session, Activation::srelu, points)), (std::vector<float>{0, 0, 4}));
+  EXPECT_EQ(floats(session, activation_forward(session, Activation::srelu, points)),
+            (std::vector<float>{0, 0, 4}));
 }
 
 TEST_F(Modules, RowSumsDifferInOrderAlone) {
-  const ArrayPtr wide = filled({300, 4}, 26, FillKind::wide, DType::float32), integers = filled({300, 4}, 27, FillKind::exact_sums, DType::float32);
-  const auto sum = [&](const ArrayPtr& a, RowSum order) { return floats(session, sum_rows(session, a, order)); };
+  const ArrayPtr wide = filled({300, 4}, 26, FillKind::wide, DType::float32),
+                 integers = filled({300, 4}, 27, FillKind::exact_sums, DType::float32);
+  const auto sum = [&](const ArrayPtr& a, RowSum order) {
+    return floats(session, sum_rows(session, a, order));
+  };
   EXPECT_EQ(sum(integers, RowSum::plain), sum(integers, RowSum::chunks));
   EXPECT_EQ(sum(integers, RowSum::plain), sum(integers, RowSum::chunks_rowwise_only));
   EXPECT_NE(sum(wide, RowSum::plain), sum(wide, RowSum::chunks));

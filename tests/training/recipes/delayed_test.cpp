@@ -17,7 +17,9 @@ std::vector<F32Bits> bits(const Array& a) {
   std::memcpy(out.data(), a.bytes().data(), out.size() * sizeof(F32Bits));
   return out;
 }
-void write(const std::vector<F32Bits>& v, Array& to) { std::memcpy(to.bytes().data(), v.data(), v.size() * sizeof(F32Bits)); }
+void write(const std::vector<F32Bits>& v, Array& to) {
+  std::memcpy(to.bytes().data(), v.data(), v.size() * sizeof(F32Bits));
+}
 
 constexpr F32Bits kOne = 0x3F800000, kTwo = 0x40000000, kFour = 0x40800000;
 
@@ -30,7 +32,12 @@ TEST(AmaxBuffers, ReducesEachGroupOnceAndOnlyWhereTheRecipeSaysSo) {
   AmaxBuffers buffers;
   std::vector<DelayedStatePtr> states;
   for (const bool reduce : {true, true, false}) {
-    states.push_back(RecipeState::create(session, make_recipe("DelayedScaling", json::object({{"amax_history_len", 2}, {"reduce_amax", reduce}})), Mode::forward, 1)->delayed());
+    states.push_back(
+        RecipeState::create(
+            session,
+            make_recipe("DelayedScaling", json::object({{"amax_history_len", 2}, {"reduce_amax", reduce}})),
+            Mode::forward, 1)
+            ->delayed());
     write({kTwo, 0}, *states.back()->amax_history);
     buffers.add(states.back(), group);
     buffers.add(states.back(), group);
@@ -38,20 +45,23 @@ TEST(AmaxBuffers, ReducesEachGroupOnceAndOnlyWhereTheRecipeSaysSo) {
   EXPECT_EQ(buffers.registered(true), 3u);
   buffers.reduce_and_update(session, true);
   EXPECT_EQ(session.collectives.size(), 1u);
-  EXPECT_EQ(bits(*states[0]->scale)[0], 0x42E00000u);   // 448 / 4
+  EXPECT_EQ(bits(*states[0]->scale)[0], 0x42E00000u);  // 448 / 4
   EXPECT_EQ(bits(*states[1]->amax_history), (std::vector<F32Bits>{0, kFour}));
-  EXPECT_EQ(bits(*states[2]->scale)[0], 0x43600000u);   // 448 / 2
+  EXPECT_EQ(bits(*states[2]->scale)[0], 0x43600000u);  // 448 / 2
 }
 
 TEST(DelayedScaling, AScaleAlgorithmSeesTheAmaxOfTheWholeHistory) {
   const auto subject = make_reference_subject();
   Session session(*subject);
   std::vector<F32Bits> seen;
-  register_scale_algorithm("delayed_test", [&](std::span<const F32Bits> amax, std::span<const F32Bits>, int, const DelayedScaling&) {
+  register_scale_algorithm("delayed_test", [&](std::span<const F32Bits> amax, std::span<const F32Bits>, int,
+                                               const DelayedScaling&) {
     seen.assign(amax.begin(), amax.end());
     return std::vector<F32Bits>(amax.size(), kFour);
   });
-  const auto recipe = make_recipe("DelayedScaling", json::object({{"amax_history_len", 2}, {"scaling_factor_compute_algo", "delayed_test"}}));
+  const auto recipe =
+      make_recipe("DelayedScaling",
+                  json::object({{"amax_history_len", 2}, {"scaling_factor_compute_algo", "delayed_test"}}));
   const auto state = RecipeState::create(session, recipe, Mode::forward, 2)->delayed();
   write({kOne, kFour, kTwo, kTwo}, *state->amax_history);
   update_amax_and_scale(session, *state->amax_history, *state->scale, state->dtype, state->settings());
@@ -64,7 +74,8 @@ TEST(CustomRecipeState, RefusesWhatIsNoQuantizer) {
   const auto subject = make_reference_subject();
   Session session(*subject);
   auto recipe = custom_recipe("mxfp8_factory");
-  recipe->qfactory = std::make_shared<const QFactory>(QFactory{"wrong", [](const RolePtr&) { return NotAQuantizer{"a number"}; }});
+  recipe->qfactory = std::make_shared<const QFactory>(
+      QFactory{"wrong", [](const RolePtr&) { return NotAQuantizer{"a number"}; }});
   try {
     RecipeState::create(session, recipe, Mode::forward, 1, std::vector<RolePtr>(1))->make_quantizers(session);
     FAIL();

@@ -7,13 +7,15 @@ namespace assay::training {
 namespace {
 
 RolePtr role(std::string module_type, std::string tensor_type, std::string name) {
-  return std::make_shared<const QuantizerRole>(QuantizerRole{std::move(module_type), std::move(tensor_type), std::move(name)});
+  return std::make_shared<const QuantizerRole>(
+      QuantizerRole{std::move(module_type), std::move(tensor_type), std::move(name)});
 }
 
 // "linear/input/x linear/weight/x -"
 std::string text(const std::vector<RolePtr>& roles) {
   std::string all;
-  for (const RolePtr& r : roles) all += (all.empty() ? "" : " ") + (r ? r->module_type + "/" + r->tensor_type + "/" + r->name : "-");
+  for (const RolePtr& r : roles)
+    all += (all.empty() ? "" : " ") + (r ? r->module_type + "/" + r->tensor_type + "/" + r->name : "-");
   return all;
 }
 
@@ -28,13 +30,15 @@ TEST(Roles, CompareAndPrintByValue) {
   EXPECT_NE(hash_of({"a", "b", ""}), hash_of({"b", "a", ""}));
   EXPECT_EQ(to_text(a), "module_type=linear|tensor_type=input|name=x");
   EXPECT_TRUE(same_role(nullptr, nullptr));
-  EXPECT_FALSE(same_role(nullptr, role("", "", "")));   // no role is not an empty one
+  EXPECT_FALSE(same_role(nullptr, role("", "", "")));  // no role is not an empty one
   EXPECT_TRUE(same_role(role("dpa", "qkv", "c"), role("dpa", "qkv", "c")));
 }
 
 TEST(Producers, AModuleAndAnOperationOfOneNameDiffer) {
-  EXPECT_EQ(text(role_list(*module_named("GroupedLinear"), "g", Mode::backward, 4)), "grouped_linear/grad_output/g - grouped_linear/grad_output/g -");
-  EXPECT_EQ(text(*Operation{"GroupedLinear", "g", 3}.get_quantizer_roles("backward")), "linear/grad_output/g linear/grad_output/g linear/grad_output/g");
+  EXPECT_EQ(text(role_list(*module_named("GroupedLinear"), "g", Mode::backward, 4)),
+            "grouped_linear/grad_output/g - grouped_linear/grad_output/g -");
+  EXPECT_EQ(text(*Operation{"GroupedLinear", "g", 3}.get_quantizer_roles("backward")),
+            "linear/grad_output/g linear/grad_output/g linear/grad_output/g");
   EXPECT_FALSE(operation_named("LayerNormLinear"));
   EXPECT_FALSE(module_named("BasicLinear"));
 }
@@ -48,14 +52,19 @@ TEST(Producers, RepeatedSlotsHoldTheVerySameRole) {
 }
 
 TEST(Producers, TheFirstLayersOutputIsCalledAfterTheSecond) {
-  EXPECT_EQ(text(role_list(Producer::layernorm_mlp, "m", Mode::forward, 6)), "linear/input/m.fc1 linear/weight/m.fc1 linear/input/m.fc2 linear/input/m.fc2 linear/weight/m.fc2 -");
-  EXPECT_EQ(text(role_list(Producer::layernorm_mlp, "m", Mode::backward, 4)), "linear/grad_output/m.fc1 - linear/grad_output/m.fc2 linear/grad_output/m.fc1");
+  EXPECT_EQ(
+      text(role_list(Producer::layernorm_mlp, "m", Mode::forward, 6)),
+      "linear/input/m.fc1 linear/weight/m.fc1 linear/input/m.fc2 linear/input/m.fc2 linear/weight/m.fc2 -");
+  EXPECT_EQ(text(role_list(Producer::layernorm_mlp, "m", Mode::backward, 4)),
+            "linear/grad_output/m.fc1 - linear/grad_output/m.fc2 linear/grad_output/m.fc1");
 }
 
 TEST(Producers, AttentionHintsWhereNothingIsConfiguredAndNeverRepeats) {
   EXPECT_EQ(text(role_list(Producer::dot_product_attention, "c", Mode::backward, 20)),
             "//c.dpa_grad_input //c.dpa_grad_input dpa/do/c dpa/do/c dpa/dp/c dpa/dp/c");
-  EXPECT_EQ(text(role_list(Producer::dot_product_attention, "", Mode::forward, 4, {nullptr, role("linear", "grad_output", "p")})), "dpa/qkv/ dpa/qkv/ dpa/qkv/ //dpa_output");
+  EXPECT_EQ(text(role_list(Producer::dot_product_attention, "", Mode::forward, 4,
+                           {nullptr, role("linear", "grad_output", "p")})),
+            "dpa/qkv/ dpa/qkv/ dpa/qkv/ //dpa_output");
 }
 
 TEST(Producers, OperationsOfOtherModesAndClassesHaveNoList) {

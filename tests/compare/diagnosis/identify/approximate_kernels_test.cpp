@@ -1,4 +1,5 @@
-// N17.13: bytes that some answer of an approximate reciprocal gives are consistent, others are not. Worked by hand: with a tensor amax of 2688 S is 1, and a block of amax 6 has v = 1.
+// N17.13: bytes that some answer of an approximate reciprocal gives are consistent, others are not. Worked by
+// hand: with a tensor amax of 2688 S is 1, and a block of amax 6 has v = 1.
 #include "compare/diagnosis/identify/approximate_kernels.h"
 
 #include <gtest/gtest.h>
@@ -38,8 +39,9 @@ void set_x(Case& c, int64_t col, float v) {
   PlaneData& x = plane(c.inputs, "x");
   set_code(x.plane, x.bytes, index_of(x.plane, 0, col), std::bit_cast<uint32_t>(v) >> 16);
   if (!find_plane(c.got, "row.amax")) return;
-  PlaneData& amax = plane(c.got, "row.amax");             // codes of amaxes order as they do
-  set_code(amax.plane, amax.bytes, 0, std::max(code_at(amax.plane, amax.bytes, 0), std::bit_cast<uint32_t>(v < 0 ? -v : v)));
+  PlaneData& amax = plane(c.got, "row.amax");  // codes of amaxes order as they do
+  set_code(amax.plane, amax.bytes, 0,
+           std::max(code_at(amax.plane, amax.bytes, 0), std::bit_cast<uint32_t>(v < 0 ? -v : v)));
 }
 void set_scale(Case& c, int64_t block, uint32_t code) {
   PlaneData& s = plane(c.got, "row.scale_inv");
@@ -57,9 +59,12 @@ const Approximate& kernel(std::string_view name, FormatId format = FormatId::nvf
   return approximates().front();
 }
 
-Consistency judge(const Case& c, std::string_view name) { return consistent(kernel(name, c.problem.row->format), c.problem, c.inputs, c.got); }
+Consistency judge(const Case& c, std::string_view name) {
+  return consistent(kernel(name, c.problem.row->format), c.problem, c.inputs, c.got);
+}
 
-// Block 0 holds the tensor's amax, blocks 1 and 2 an amax of 6 and a 2.5, halfway between 2 (code 4) and 3 (code 5), and the rest zeros.
+// Block 0 holds the tensor's amax, blocks 1 and 2 an amax of 6 and a 2.5, halfway between 2 (code 4) and 3
+// (code 5), and the rest zeros.
 Case halfway() {
   Case c = case_of("quantize nvfp4 1x48 bf16 dir=row");
   set_x(c, 0, 2688), set_scale(c, 0, 0x7E), set_data(c, 0, 7);
@@ -86,7 +91,7 @@ TEST(Consistent, ATieMayGoUpWhereTheReciprocalIsOneUnitLarge) {
 
 TEST(Consistent, EqualScalesHaveOneMultiplier) {
   Case c = halfway();
-  set_data(c, 17, 5);                                     // block 1 says up, block 2 says not
+  set_data(c, 17, 5);  // block 1 says up, block 2 says not
   const Consistency found = judge(c, "vllm.kernel");
   EXPECT_FALSE(found.consistent());
   EXPECT_EQ(found.codes_outside, 1);
@@ -94,7 +99,8 @@ TEST(Consistent, EqualScalesHaveOneMultiplier) {
 }
 
 TEST(Consistent, WhatNoReciprocalGivesIsOutside) {
-  for (const auto& [col, code] : {std::pair<int64_t, uint32_t>{17, 3}, {17, 6}, {17, 0xC}, {16, 7}, {18, 1}}) {
+  for (const auto& [col, code] :
+       {std::pair<int64_t, uint32_t>{17, 3}, {17, 6}, {17, 0xC}, {16, 7}, {18, 1}}) {
     Case c = halfway();
     set_data(c, col, code);
     EXPECT_EQ(judge(c, "vllm.kernel").codes_outside, 1) << col << " " << code;
@@ -111,11 +117,12 @@ TEST(Consistent, AnAmaxHasOneAnswer) {
   EXPECT_FALSE(judge(c, "vllm.kernel").consistent());
   EXPECT_EQ(judge(c, "vllm.kernel").amaxes_outside, 1);
   std::erase_if(c.got, [](const PlaneData& p) { return p.plane.name == "row.amax"; });
-  EXPECT_TRUE(judge(c, "vllm.kernel").consistent());      // it did not come
+  EXPECT_TRUE(judge(c, "vllm.kernel").consistent());  // it did not come
 }
 
 TEST(Consistent, OneReciprocalOfSixForAllBlocks) {
-  // 1/6 lies between two floats. With the upper v = 7.125 / 6 is 1.1875, halfway between 39 and 3A, which is even; with the lower it is below, for every block alike.
+  // 1/6 lies between two floats. With the upper v = 7.125 / 6 is 1.1875, halfway between 39 and 3A, which is
+  // even; with the lower it is below, for every block alike.
   Case c = halfway();
   for (int64_t block : {1, 2}) set_x(c, 16 * block, -7.125f), set_scale(c, block, 0x3A);
   EXPECT_TRUE(judge(c, "vllm.kernel").consistent());
@@ -123,11 +130,12 @@ TEST(Consistent, OneReciprocalOfSixForAllBlocks) {
   EXPECT_TRUE(judge(c, "vllm.kernel").consistent());
   set_scale(c, 1, 0x3A);
   EXPECT_EQ(judge(c, "vllm.kernel").scales_outside, 1);
-  EXPECT_EQ(judge(c, "torchao.cutedsl").scales_outside, 1);   // its 1/6 is the nearest float: 3A
+  EXPECT_EQ(judge(c, "torchao.cutedsl").scales_outside, 1);  // its 1/6 is the nearest float: 3A
 }
 
 TEST(Consistent, AVanishedScaleTellsTheKernelsApart) {
-  // v = 2^-12 / 6 rounds to 0. vLLM multiplies by 0, FlashInfer by an infinity, which makes 7 of the zeros beside it as well, TransformerEngine's rule by FLT_MAX.
+  // v = 2^-12 / 6 rounds to 0. vLLM multiplies by 0, FlashInfer by an infinity, which makes 7 of the zeros
+  // beside it as well, TransformerEngine's rule by FLT_MAX.
   Case zero = case_of("quantize nvfp4 1x32 bf16 dir=row");
   set_x(zero, 0, 2688), set_scale(zero, 0, 0x7E), set_data(zero, 0, 7);
   set_x(zero, 16, 0x1p-12f);
@@ -160,7 +168,9 @@ TEST(Consistent, WhatCannotBeDecidedIsSaid) {
   EXPECT_FALSE(judge(c, "vllm.kernel").decided);
   EXPECT_FALSE(judge(case_of("quantize nvfp4 16x16 bf16 dir=row block=16x16"), "vllm.kernel").decided);
   EXPECT_FALSE(judge(case_of("quantize nvfp4 1x16 bf16 dir=row round=sr"), "vllm.kernel").decided);
-  EXPECT_FALSE(consistent(kernel("vllm.kernel"), case_of("quantize mxfp8 1x32 bf16 dir=row").problem, c.inputs, {}).decided);
+  EXPECT_FALSE(
+      consistent(kernel("vllm.kernel"), case_of("quantize mxfp8 1x32 bf16 dir=row").problem, c.inputs, {})
+          .decided);
 }
 
 }  // namespace

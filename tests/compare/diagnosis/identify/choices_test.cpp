@@ -1,12 +1,15 @@
-// assay flavours: every row is listed, lines are made by choices, and the matrix says which choices differ in scales, in codes, or in neither.
+// assay flavours: every row is listed, lines are made by choices, and the matrix says which choices differ in
+// scales, in codes, or in neither.
 #include "compare/diagnosis/identify/choices.h"
+#include "compare/commands/flavours.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <string>
 
-#include "compare/diagnosis/identify/identify.h"
+#include "compare/diagnosis/identify/flavour_matrix.h"
+#include "contract/flavours.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 
@@ -58,11 +61,14 @@ TEST(FlavoursMatrix, AnUnknownFormatHasItsNearestWord) {
 }
 
 TEST(FlavoursMatrix, AChoiceTakesOffWhatItSets) {
-  const auto base = parse_line("quantize mxfp8/nvfp4 64x256 bf16 flavour=te row.mx_scale=floor col.neg_zero=drop col.round=sr rng=7,0,0 seed=3");
+  const auto base = parse_line(
+      "quantize mxfp8/nvfp4 64x256 bf16 flavour=te row.mx_scale=floor col.neg_zero=drop col.round=sr "
+      "rng=7,0,0 seed=3");
   ASSERT_TRUE(base) << base.error().text();
   const auto plain = with_choice(*base, "");
   ASSERT_TRUE(plain) << plain.error().text();
-  EXPECT_EQ(to_line(*plain), to_line(*parse_line("quantize mxfp8/nvfp4 64x256 bf16 col.round=sr rng=7,0,0 seed=3")));
+  EXPECT_EQ(to_line(*plain),
+            to_line(*parse_line("quantize mxfp8/nvfp4 64x256 bf16 col.round=sr rng=7,0,0 seed=3")));
   const auto column = with_choice(*base, "flavour=vllm.nvfp4", Direction::col);
   ASSERT_TRUE(column) << column.error().text();
   EXPECT_EQ(column->row, base->row);
@@ -73,21 +79,22 @@ TEST(FlavoursMatrix, AChoiceTakesOffWhatItSets) {
   EXPECT_FALSE(eps) << "no such flavour";
   const auto power = with_choice(*block, "flavour=deepgemm.ue8m0");
   ASSERT_TRUE(power) << power.error().text();
-  EXPECT_TRUE(power->row->pow2);                 // the flavour's, not the line's
+  EXPECT_TRUE(power->row->pow2);  // the flavour's, not the line's
   EXPECT_NE(power->row->eps, 0x3F800000u);
 }
 
 TEST(FlavoursMatrix, WhatDiffersAndWhatDoesNot) {
   const auto reference = make_reference_subject();
-  const auto m = measure_flavours(FormatId::mxfp4, *reference, 1), again = measure_flavours(FormatId::mxfp4, *reference, 2);
+  const auto m = measure_flavours(FormatId::mxfp4, *reference, 1),
+             again = measure_flavours(FormatId::mxfp4, *reference, 2);
   ASSERT_TRUE(m) << m.error().text();
   ASSERT_EQ(m->fills.size(), 2u);
   for (size_t fill : {size_t{0}, size_t{1}}) {
-    const Apart& ties = apart(*m, fill, "ocp", "ocp.away");           // ties alone: scales equal
+    const Apart& ties = apart(*m, fill, "ocp", "ocp.away");  // ties alone: scales equal
     EXPECT_EQ(ties.scales, 0);
     EXPECT_GT(ties.codes, ties.codes_of / 1000);
     EXPECT_LT(ties.codes, ties.codes_of / 100);
-    const Apart& down = apart(*m, fill, "defaults", "triton.down");   // all but powers of two
+    const Apart& down = apart(*m, fill, "defaults", "triton.down");  // all but powers of two
     EXPECT_GT(down.scales, down.scales_of * 98 / 100);
     EXPECT_LT(down.scales, down.scales_of);
     const Apart& same = apart(*m, fill, "defaults", "torchao.rceil");

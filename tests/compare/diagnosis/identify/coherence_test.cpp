@@ -1,3 +1,4 @@
+#include "compare/commands/coherence.h"
 #include "compare/diagnosis/identify/coherence.h"
 
 #include <gtest/gtest.h>
@@ -17,15 +18,19 @@ using std::string;
 
 Coherence judged(const Case& c) { return coherence(c.problem, c.got); }
 
-// Columns of another tensor, of another seed, where `stale(row, column of the tensor)`; data and scales, and the amaxes are left alone.
+// Columns of another tensor, of another seed, where `stale(row, column of the tensor)`; data and scales, and
+// the amaxes are left alone.
 void go_stale(Case& c, const Case& old, auto stale) {
   for (PlaneData& p : c.got) {
     const PlaneData& from = old.wanted(p.plane.name);
-    if (p.plane.direction != Direction::col || p.plane.name.ends_with("amax") || p.plane.members.size()) continue;
+    if (p.plane.direction != Direction::col || p.plane.name.ends_with("amax") || p.plane.members.size())
+      continue;
     for (int64_t r = 0; r < p.plane.logical.rows; ++r)
       for (int64_t k = 0; k < p.plane.logical.cols; ++k) {
         const Region g = region_of(&c.problem, p.plane, {false, r, k});
-        if (stale(g.row0, g.col0)) set_code(p.plane, p.bytes, index_of(p.plane, r, k), code_at(from.plane, from.bytes, index_of(from.plane, r, k)));
+        if (stale(g.row0, g.col0))
+          set_code(p.plane, p.bytes, index_of(p.plane, r, k),
+                   code_at(from.plane, from.bytes, index_of(from.plane, r, k)));
       }
   }
 }
@@ -70,10 +75,12 @@ const char* const kLines[] = {
 
 TEST(Coherence, OneTensorIsCoherent) {
   for (const string line : kLines)
-    for (const char* fill : {"normal", "ties", "wide", "edges", "nonfinite", "amax_edges", "outliers", "negative_zeros"}) {
+    for (const char* fill :
+         {"normal", "ties", "wide", "edges", "nonfinite", "amax_edges", "outliers", "negative_zeros"}) {
       const Case c(line + " fill=" + fill);
       const Coherence j = judged(c);
-      EXPECT_EQ(j.verdict, "") << line << " fill=" << fill << " " << j.first_text << " at " << (j.first ? j.first->row : -1) << "," << (j.first ? j.first->col : -1);
+      EXPECT_EQ(j.verdict, "") << line << " fill=" << fill << " " << j.first_text << " at "
+                               << (j.first ? j.first->row : -1) << "," << (j.first ? j.first->col : -1);
       EXPECT_TRUE(j.notes.empty()) << line << " fill=" << fill << " " << j.notes.front();
       if (string(fill) == "normal") {
         EXPECT_EQ(j.undecidable, "") << line;
@@ -103,8 +110,10 @@ TEST(Coherence, StaleColumnsAreFound) {
     const Case old(line + " seed=2");
     go_stale(c, old, [](int64_t, int64_t) { return true; });
     const Coherence j = judged(c);
-    EXPECT_TRUE(j.verdict.starts_with("columns stale: ")) << line << ": " << j.verdict << " " << j.undecidable;
-    EXPECT_GT(j.apart * (line.find("rht") == string::npos ? 2 : 6), j.of) << line;   // sums of 16 intervals leave much
+    EXPECT_TRUE(j.verdict.starts_with("columns stale: "))
+        << line << ": " << j.verdict << " " << j.undecidable;
+    EXPECT_GT(j.apart * (line.find("rht") == string::npos ? 2 : 6), j.of)
+        << line;  // sums of 16 intervals leave much
     ASSERT_TRUE(j.first) << line;
     EXPECT_FALSE(j.first_text.empty());
   }
@@ -122,7 +131,8 @@ TEST(Coherence, StaleBandsAreNamed) {
   EXPECT_EQ(j.first->row, 128);
   // A tile.
   Case t("quantize nvfp4 256x256 bf16 dir=both seed=1");
-  go_stale(t, Case("quantize nvfp4 256x256 bf16 dir=both seed=2"), [](int64_t r, int64_t k) { return r >= 128 && k < 128; });
+  go_stale(t, Case("quantize nvfp4 256x256 bf16 dir=both seed=2"),
+           [](int64_t r, int64_t k) { return r >= 128 && k < 128; });
   const Coherence tile = judged(t);
   ASSERT_FALSE(tile.where.empty());
   EXPECT_EQ(tile.where[0].what, "row >= 128 and column < 128");
@@ -132,7 +142,7 @@ TEST(Coherence, AScaleIsToldFromAnotherTensor) {
   Case c("quantize mxfp8 128x256 bf16 dir=both");
   c.spoil("col.scale_inv", [](int64_t, int64_t, uint32_t w) { return w + 1; });
   EXPECT_TRUE(judged(c).verdict.starts_with("scale: columns are 2^1 times the rows")) << judged(c).verdict;
-  Case t("quantize mxfp8 64x96 bf16 dir=both block=32x32");             // the same codes under another scale
+  Case t("quantize mxfp8 64x96 bf16 dir=both block=32x32");  // the same codes under another scale
   t.spoil("col.scale_inv", [](int64_t, int64_t k, uint32_t w) { return k < 32 ? w + 1 : w; });
   EXPECT_EQ(judged(t).apart, 64 * 32);
   EXPECT_EQ(judged(t).first_text, "rows and columns have another scale there, where they share it");
@@ -142,7 +152,9 @@ TEST(Coherence, AScaleIsToldFromAnotherTensor) {
 }
 
 TEST(Coherence, OneWrongElementIsEnough) {
-  for (const string line : {"quantize mxfp8 128x256 bf16 dir=both", "quantize fp8_current 128x256 bf16 dir=both", "quantize identity 64x64 f32 dir=both", "quantize nvfp4 128x256 bf16 dir=both block=16x16"}) {
+  for (const string line :
+       {"quantize mxfp8 128x256 bf16 dir=both", "quantize fp8_current 128x256 bf16 dir=both",
+        "quantize identity 64x64 f32 dir=both", "quantize nvfp4 128x256 bf16 dir=both block=16x16"}) {
     Case c(line);
     c.spoil("col.data", [](int64_t r, int64_t k, uint32_t w) { return r == 33 && k == 40 ? w ^ 4 : w; });
     const Coherence j = judged(c);
@@ -154,7 +166,8 @@ TEST(Coherence, OneWrongElementIsEnough) {
 
 // Rows that keep the values leave the columns one code each, or under a stochastic rounding two.
 TEST(Coherence, IntervalsAreAsNarrowAsTheRounding) {
-  for (const string line : {"quantize identity/mxfp8 128x256 f32", "quantize identity/nvfp4 128x256 f32", "quantize identity/nvfp4 128x256 f32 col.round=sr"}) {
+  for (const string line : {"quantize identity/mxfp8 128x256 f32", "quantize identity/nvfp4 128x256 f32",
+                            "quantize identity/nvfp4 128x256 f32 col.round=sr"}) {
     Case c(line);
     const uint32_t magnitude = (1u << (info(c["col.data"].plane.encoding).bits - 1)) - 1;
     for (const int step : {1, -1, 2, -2}) {
@@ -166,7 +179,8 @@ TEST(Coherence, IntervalsAreAsNarrowAsTheRounding) {
         return (w & ~magnitude) | static_cast<uint32_t>(m);
       });
       const Coherence j = judged(c);
-      const bool drawn = line.find("sr") != string::npos && (step == 1 || step == -1);   // half of these are the other neighbour
+      const bool drawn = line.find("sr") != string::npos &&
+                         (step == 1 || step == -1);  // half of these are the other neighbour
       EXPECT_GT(j.apart, drawn ? moved / 4 : moved * 99 / 100) << line << " " << step;
       EXPECT_LE(j.apart, drawn ? moved * 3 / 4 : moved) << line << " " << step;
     }
@@ -182,7 +196,9 @@ TEST(Coherence, AmaxesAndMissingPlanes) {
   EXPECT_NE(j.notes[0].find("col.amax 6"), string::npos) << j.notes[0];
   // A library that keeps no amax: both directions have the same, whatever it is.
   Case bare("quantize nvfp4 128x256 bf16 dir=both seed=1");
-  auto drop = [](Case& k, const char* ending) { std::erase_if(k.got, [&](const PlaneData& p) { return p.plane.name.ends_with(ending); }); };
+  auto drop = [](Case& k, const char* ending) {
+    std::erase_if(k.got, [&](const PlaneData& p) { return p.plane.name.ends_with(ending); });
+  };
   drop(bare, ".amax");
   EXPECT_TRUE(judged(bare).coherent()) << judged(bare).verdict << judged(bare).undecidable;
   go_stale(bare, Case("quantize nvfp4 128x256 bf16 dir=both seed=2"), [](int64_t, int64_t) { return true; });
@@ -227,8 +243,10 @@ TEST(Coherence, OfADump) {
   ASSERT_TRUE(dump) << dump.error().text();
   std::ostringstream out;
   EXPECT_EQ(run_coherence(*dump, out), 1);
-  for (const char* text : {"passed   ", "6144 of 6144 elements can come from one tensor", "FAILED  ", "cause    columns stale in rows 32..63 of the tensor: 9", "first    row 32, column 0: rows hold ",
-                           "skipped  ", "the line has one direction", "first incoherence: " , ":000001\n1 passed, 1 failed, 1 skipped\n"})
+  for (const char* text : {"passed   ", "6144 of 6144 elements can come from one tensor", "FAILED  ",
+                           "cause    columns stale in rows 32..63 of the tensor: 9",
+                           "first    row 32, column 0: rows hold ", "skipped  ", "the line has one direction",
+                           "first incoherence: ", ":000001\n1 passed, 1 failed, 1 skipped\n"})
     EXPECT_NE(out.str().find(text), string::npos) << text << " in\n" << out.str();
   std::remove(path.c_str());
 }

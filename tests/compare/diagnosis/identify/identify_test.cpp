@@ -1,6 +1,7 @@
-// assay identify against bytes of real libraries: the column `flavour` of fixtures/packs/libraries/README.md is among the choices that it finds to make all bytes of a module,
-// and of a module without one it names none.
-#include "compare/diagnosis/identify/identify.h"
+// assay identify against bytes of real libraries: the column `flavour` of fixtures/packs/libraries/README.md
+// is among the choices that it finds to make all bytes of a module, and of a module without one it names
+// none.
+#include "compare/commands/identify.h"
 
 #include <gtest/gtest.h>
 
@@ -44,7 +45,9 @@ std::map<std::string, std::string> said() {
     if (!row.starts_with("| ")) continue;
     const std::vector<std::string> f = fields(row);
     if (head.empty()) head = f;
-    else if (!f[0].starts_with("---")) out[f[0] + "/" + f[1]] = f.at(static_cast<size_t>(std::find(head.begin(), head.end(), "flavour") - head.begin()));
+    else if (!f[0].starts_with("---"))
+      out[f[0] + "/" + f[1]] =
+          f.at(static_cast<size_t>(std::find(head.begin(), head.end(), "flavour") - head.begin()));
   }
   return out;
 }
@@ -88,7 +91,7 @@ TEST(Identify, LibrariesAreNamed) {
   const Told told = identify({kFolder});
   EXPECT_EQ(told.status, 1) << "some modules are nobody's";
   const auto found = exact(told.json);
-  std::set<std::string> alone;   // libraries that are told from every other choice
+  std::set<std::string> alone;  // libraries that are told from every other choice
   for (const auto& [module, names] : found) {
     ASSERT_TRUE(want.contains(module)) << module << " has no row in the README";
     const std::string& flavour = want.at(module);
@@ -97,46 +100,79 @@ TEST(Identify, LibrariesAreNamed) {
     if (names.size() == 1) alone.insert(*names.begin());
   }
   EXPECT_EQ(found.size(), want.size());
-  for (const char* name : {"ocp", "ocp.away", "torchao.ceil", "torchao.even", "torchao.nvfp4", "torchao.nvfp4_one_level", "torchao.blockwise", "torchao.float8", "compressed_tensors.mx",
-                           "compressed_tensors.mxfp4", "compressed_tensors.nvfp4", "compressed_tensors.nvfp4_in_source", "modelopt.fp8_in_source", "modelopt.mxfp4", "modelopt.nvfp4",
-                           "triton.down", "triton.mxfp4", "quark.old", "deepgemm", "deepgemm.ue8m0", "deepgemm.fp4", "onnx.fp8", "onnx.nearest", "vllm.dynamic"})
+  for (const char* name : {"ocp",
+                           "ocp.away",
+                           "torchao.ceil",
+                           "torchao.even",
+                           "torchao.nvfp4",
+                           "torchao.nvfp4_one_level",
+                           "torchao.blockwise",
+                           "torchao.float8",
+                           "compressed_tensors.mx",
+                           "compressed_tensors.mxfp4",
+                           "compressed_tensors.nvfp4",
+                           "compressed_tensors.nvfp4_in_source",
+                           "modelopt.fp8_in_source",
+                           "modelopt.mxfp4",
+                           "modelopt.nvfp4",
+                           "triton.down",
+                           "triton.mxfp4",
+                           "quark.old",
+                           "deepgemm",
+                           "deepgemm.ue8m0",
+                           "deepgemm.fp4",
+                           "onnx.fp8",
+                           "onnx.nearest",
+                           "vllm.dynamic"})
     EXPECT_TRUE(alone.contains(name)) << name;
 }
 
 TEST(Identify, EquivalentChoicesAndWhatPartsThem) {
   const Told told = identify({kFolder + "/torchao_cpu.safetensors"}, "mxfp8.rceil");
   EXPECT_EQ(told.status, 0);
-  EXPECT_NE(told.text.find("this input does not tell them apart; fill=nonfinite does: defaults, te, flashinfer.bf16, triton.sm89 | torchao.rceil | pytorch.eager"), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("this input does not tell them apart; fill=nonfinite does: defaults, te, "
+                           "flashinfer.bf16, triton.sm89 | torchao.rceil | pytorch.eager"),
+            std::string::npos)
+      << told.text;
   EXPECT_NE(told.text.find("1 named, 0 not named"), std::string::npos);
 }
 
 TEST(Identify, KernelsWithApproximateReciprocalsAreSaid) {
   const Told told = identify({kFolder + "/vllm_cpu.safetensors"}, "nvfp4.vllm/");
   EXPECT_EQ(told.status, 0);
-  EXPECT_NE(told.text.find("~ consistent with vllm.kernel, flashinfer.fast, torchao.cutedsl (approximate reciprocals, N17.13)"), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("~ consistent with vllm.kernel, flashinfer.fast, torchao.cutedsl (approximate "
+                           "reciprocals, N17.13)"),
+            std::string::npos)
+      << told.text;
 }
 
-// A pack of one case: the planes of `made` under the line of `said`, whose planes of the same place in order give the names.
+// A pack of one case: the planes of `made` under the line of `said`, whose planes of the same place in order
+// give the names.
 std::string pack_of(planes::Case& said, const std::vector<PlaneData>& made, const std::string& name) {
   const std::string path = testing::TempDir() + name + ".safetensors";
   PackWriter writer(path, "test", Environment{}, "", "");
   std::vector<RecordedPlane> recorded;
   for (const PlaneData& x : said.inputs) recorded.push_back({x.plane, digest(x.bytes), x.bytes});
-  for (size_t i = 0; i < made.size(); ++i) recorded.push_back({said.want[i].plane, digest(made[i].bytes), made[i].bytes});
+  for (size_t i = 0; i < made.size(); ++i)
+    recorded.push_back({said.want[i].plane, digest(made[i].bytes), made[i].bytes});
   EXPECT_FALSE(writer.add(said.problem, recorded));
   EXPECT_FALSE(writer.finish());
   return path;
 }
 
 TEST(Identify, ScalesInAnotherLayout) {
-  planes::Case said("quantize mxfp8 128x256 bf16 dir=row fill=wide"), made("quantize mxfp8 128x256 bf16 dir=row fill=wide flavour=ocp scales=gemm");
+  planes::Case said("quantize mxfp8 128x256 bf16 dir=row fill=wide"),
+      made("quantize mxfp8 128x256 bf16 dir=row fill=wide flavour=ocp scales=gemm");
   const Told told = identify({pack_of(said, made.want, "assay_identify_layout")});
   EXPECT_EQ(told.status, 0) << told.text;
-  EXPECT_NE(told.text.find("= ocp, with row.scale_inv in another layout: the tensor-core tile order of N6.3"), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("= ocp, with row.scale_inv in another layout: the tensor-core tile order of N6.3"),
+            std::string::npos)
+      << told.text;
 }
 
 TEST(Identify, OneMoreKeyThanANamedSet) {
-  planes::Case said("quantize mxfp8 64x256 bf16 dir=row fill=negative_zeros"), made("quantize mxfp8 64x256 bf16 dir=row fill=negative_zeros flavour=ocp neg_zero=drop");
+  planes::Case said("quantize mxfp8 64x256 bf16 dir=row fill=negative_zeros"),
+      made("quantize mxfp8 64x256 bf16 dir=row fill=negative_zeros flavour=ocp neg_zero=drop");
   const Told told = identify({pack_of(said, made.want, "assay_identify_key")});
   EXPECT_EQ(told.status, 0) << told.text;
   EXPECT_NE(told.text.find("neg_zero=drop"), std::string::npos) << told.text;
@@ -154,7 +190,9 @@ TEST(Identify, NobodysBytesAreNotNamed) {
 
 TEST(Identify, AnAmaxThatNobodyMakesIsNotNamed) {
   planes::Case c("quantize nvfp4 64x256 bf16 dir=row");
-  c.spoil("row.amax", [](int64_t, int64_t, uint32_t code) { return code + 0x00800000u; });   // twice the tensor's, where codes and scales are right
+  c.spoil("row.amax", [](int64_t, int64_t, uint32_t code) {
+    return code + 0x00800000u;
+  });  // twice the tensor's, where codes and scales are right
   const Told told = identify({pack_of(c, c.got, "assay_identify_amax")});
   EXPECT_EQ(told.status, 1);
   EXPECT_NE(told.text.find("0 named, 1 not named"), std::string::npos) << told.text;

@@ -1,4 +1,5 @@
-// N17 against bytes of real libraries: every module of fixtures/packs/libraries, under the flavour whose choices its library makes.
+// N17 against bytes of real libraries: every module of fixtures/packs/libraries, under the flavour whose
+// choices its library makes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,22 +8,24 @@
 #include <string>
 #include <vector>
 
+#include "compare/judge/judge.h"
 #include "compare/packs/dump.h"
 #include "compare/process/guarded_run.h"
-#include "compare/judge/judge.h"
 #include "contract/line.h"
 #include "reference/subject.h"
 
 namespace assay {
 namespace {
 
-// What is added to the lines of a module's cases. `apart`: differing elements that are expected, by case and plane.
+// What is added to the lines of a module's cases. `apart`: differing elements that are expected, by case and
+// plane.
 struct Module {
   std::string name, keys;
   std::map<std::string, int64_t> apart = {};
 };
 
-std::string module_of(const DumpCase& c) {   // "step0/mxfp8.floor/input" of ".../torchao_cpu.safetensors" is "torchao_cpu/mxfp8.floor"
+std::string module_of(const DumpCase& c) {  // "step0/mxfp8.floor/input" of ".../torchao_cpu.safetensors" is
+                                            // "torchao_cpu/mxfp8.floor"
   const std::string& path = c.pack->path;
   const size_t slash = path.rfind('/'), dot = path.rfind('.');
   const std::string& id = c.recorded->id;
@@ -42,7 +45,8 @@ const std::vector<Module> kModules = {
     {"compressed_tensors_cpu/nvfp4.bf16", "flavour=compressed_tensors.nvfp4_in_source"},
     {"compressed_tensors_cpu/nvfp4.bf16.edges", "flavour=compressed_tensors.nvfp4_in_source"},
     {"compressed_tensors_cpu/nvfp4.f32", "flavour=compressed_tensors.nvfp4"},
-    {"compressed_tensors_cpu/nvfp4.f32.edges", "flavour=compressed_tensors.nvfp4"},   // 2688 times 1/448 is 6.0000005
+    {"compressed_tensors_cpu/nvfp4.f32.edges",
+     "flavour=compressed_tensors.nvfp4"},  // 2688 times 1/448 is 6.0000005
     {"gfloat_mx/mxfp4.TiesToAway", "flavour=ocp.away"},
     {"gfloat_mx/mxfp4.TiesToEven", "flavour=ocp"},
     {"gfloat_mx/mxfp8.TiesToAway", "flavour=ocp.away"},
@@ -50,8 +54,9 @@ const std::vector<Module> kModules = {
     {"gfloat_mx/mxfp8_e5m2.TiesToAway", "flavour=ocp.away"},
     {"gfloat_mx/mxfp8_e5m2.TiesToEven", "flavour=ocp"},
     {"jax_scaled/fp8_current.f32", ""},
-    // 24 blocks of zeros are divided by a scale of 0 (mxfp8: 2^-127, flushed) and become NaN: 7F, and in E2M1, which has none, ml_dtypes' 8. The one more element of
-    // nvfp4 is -3.4999998, which XLA rounds to f16 before it casts: a tie then.
+    // 24 blocks of zeros are divided by a scale of 0 (mxfp8: 2^-127, flushed) and become NaN: 7F, and in
+    // E2M1, which has none, ml_dtypes' 8. The one more element of nvfp4 is -3.4999998, which XLA rounds to
+    // f16 before it casts: a tie then.
     {"jax_scaled/mxfp8.bf16", "", {{"input/row.data", 384}}},
     {"jax_scaled/mxfp8.f32", "", {{"input/row.data", 384}}},
     {"jax_scaled/nvfp4.f32", "nvfp4_scale=decode multiplier=divide_product", {{"input/row.data", 385}}},
@@ -152,7 +157,8 @@ std::map<std::string, int64_t> apart(const DumpCase& c, const std::string& keys)
     ++judged;
     const Judgement j = judge(&*p, {*got}, {want});
     EXPECT_EQ(j.error, "");
-    if (j.cause) out[c.recorded->id.substr(c.recorded->id.rfind('/') + 1) + "/" + want.plane.name] = j.cause->differ;
+    if (j.cause)
+      out[c.recorded->id.substr(c.recorded->id.rfind('/') + 1) + "/" + want.plane.name] = j.cause->differ;
   }
   EXPECT_GT(judged, 0u) << c.where();
   return out;

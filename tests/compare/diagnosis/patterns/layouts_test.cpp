@@ -23,7 +23,9 @@ void permute(Case& c, const string& name, const std::function<int64_t(int64_t)>&
   for (int64_t i = 0; i < p.plane.padded.count(); ++i)
     if (const int64_t j = from(i); j >= 0) set_code(p.plane, p.bytes, i, code_at(w.plane, w.bytes, j));
 }
-std::vector<LayoutFit> fits(Case& c, const string& name) { return fit_layouts(c[name].plane, c[name].bytes, c.wanted(name).bytes); }
+std::vector<LayoutFit> fits(Case& c, const string& name) {
+  return fit_layouts(c[name].plane, c[name].bytes, c.wanted(name).bytes);
+}
 // The best fit is exact, has this name, and undoes what was done.
 void expect_exact(Case& c, const string& plane, const string& name) {
   const auto all = fits(c, plane);
@@ -35,7 +37,7 @@ void expect_exact(Case& c, const string& plane, const string& name) {
   ASSERT_TRUE(back);
   EXPECT_EQ(*back, c.wanted(plane).bytes) << name;
   if (name == "runs" || name == "strides") return;
-  const auto again = layout_named(all[0].name, c[plane].plane);        // without the data
+  const auto again = layout_named(all[0].name, c[plane].plane);  // without the data
   ASSERT_TRUE(again) << all[0].name;
   EXPECT_EQ(again->source, all[0].source) << all[0].name;
 }
@@ -46,23 +48,32 @@ TEST(Layouts, NothingToFind) {
   // Values that are wrong are no layout, nor is noise, nor a constant plane.
   c.spoil("row.data", [](int64_t, int64_t, uint32_t w) { return (w & 0x7F) ? w - 1 : w; });
   EXPECT_TRUE(fits(c, "row.data").empty());
-  c.spoil("row.data", [](int64_t r, int64_t k, uint32_t) { return static_cast<uint32_t>((r * 2654435761 + k * 40503) >> 7) & 0xFF; });
+  c.spoil("row.data", [](int64_t r, int64_t k, uint32_t) {
+    return static_cast<uint32_t>((r * 2654435761 + k * 40503) >> 7) & 0xFF;
+  });
   EXPECT_TRUE(fits(c, "row.data").empty());
   Case z("quantize mxfp8 128x256 bf16 dir=row fill=zeros");
   z.spoil("row.data", [](int64_t r, int64_t, uint32_t) { return r == 3; });
   EXPECT_TRUE(fits(z, "row.data").empty());
 }
 
-// Smooth scales fit shifted copies of themselves nearly as well as anything: values that are off by one are no layout.
+// Smooth scales fit shifted copies of themselves nearly as well as anything: values that are off by one are
+// no layout.
 TEST(Layouts, SmoothScalesAreNoLayout) {
-  for (const char* line : {"quantize mxfp8 65x97 f32 dir=both fill=amax_edges", "quantize mxfp8 65x97 f32 dir=both scales=gemm fill=amax_edges", "quantize mxfp8 31x33 bf16 dir=both fill=outliers"})
+  for (const char* line : {"quantize mxfp8 65x97 f32 dir=both fill=amax_edges",
+                           "quantize mxfp8 65x97 f32 dir=both scales=gemm fill=amax_edges",
+                           "quantize mxfp8 31x33 bf16 dir=both fill=outliers"})
     for (const string name : {"row", "col"}) {
       Case c(line);
-      const string plane = c.problem.row->scales == ScaleLayout::gemm ? name + ".scale_gemm" : name + ".scale_inv";
+      const string plane =
+          c.problem.row->scales == ScaleLayout::gemm ? name + ".scale_gemm" : name + ".scale_inv";
       for (const int every : {1, 2, 10}) {
-        c.spoil(plane, [&](int64_t r, int64_t k, uint32_t w) { return (r * 7 + k * 3) % every ? w : (w + 1) & 0xFF; });
+        c.spoil(plane, [&](int64_t r, int64_t k, uint32_t w) {
+          return (r * 7 + k * 3) % every ? w : (w + 1) & 0xFF;
+        });
         const auto all = fits(c, plane);
-        EXPECT_TRUE(all.empty()) << line << " " << plane << " " << every << ": " << all[0].name << " " << all[0].share;
+        EXPECT_TRUE(all.empty()) << line << " " << plane << " " << every << ": " << all[0].name << " "
+                                 << all[0].share;
       }
     }
 }
@@ -77,9 +88,15 @@ TEST(Layouts, OfData) {
   expect_exact(c, "row.data", "rows_swapped_1");
   permute(c, "row.data", [](int64_t i) { return i ^ 32; });
   expect_exact(c, "row.data", "columns_swapped_32");
-  permute(c, "row.data", [](int64_t i) { const int64_t t = i / 1024, r = i / 32 % 32, k = i % 32; return (t / 8 * 32 + r) * 256 + t % 8 * 32 + k; });
+  permute(c, "row.data", [](int64_t i) {
+    const int64_t t = i / 1024, r = i / 32 % 32, k = i % 32;
+    return (t / 8 * 32 + r) * 256 + t % 8 * 32 + k;
+  });
   expect_exact(c, "row.data", "tiles_32x32");
-  permute(c, "row.data", [](int64_t i) { const int64_t r = i / 256, k = i % 256; return (r / 16 * 16 + k % 16) * 256 + k / 16 * 16 + r % 16; });
+  permute(c, "row.data", [](int64_t i) {
+    const int64_t r = i / 256, k = i % 256;
+    return (r / 16 * 16 + k % 16) * 256 + k / 16 * 16 + r % 16;
+  });
   expect_exact(c, "row.data", "transposed_16x16");
   Case n("quantize nvfp4 96x160 bf16 dir=row");
   permute(n, "row.data", [](int64_t i) { return i ^ 1; });
@@ -105,15 +122,24 @@ TEST(Layouts, OfScales) {
   auto swizzled = [&](int64_t i) { return index_of(plane, i / 32, i % 32); };
   std::vector<int64_t> unswizzled(256 * 32);
   for (int64_t i = 0; i < 256 * 32; ++i) unswizzled[static_cast<size_t>(swizzled(i))] = i;
-  permute(c, name, swizzled);                                          // left as it was: compact
+  permute(c, name, swizzled);  // left as it was: compact
   expect_exact(c, name, "row_major");
   permute(c, name, [&](int64_t i) { return unswizzled[static_cast<size_t>(i)]; });
   expect_exact(c, name, "swizzled_twice");
-  permute(c, name, [&](int64_t i) { const int64_t t = i / 512, w = i % 512; return swizzled((t / 8 * 128 + w / 4 % 32 * 4 + w / 128) * 32 + t % 8 * 4 + w % 4); });
+  permute(c, name, [&](int64_t i) {
+    const int64_t t = i / 512, w = i % 512;
+    return swizzled((t / 8 * 128 + w / 4 % 32 * 4 + w / 128) * 32 + t % 8 * 4 + w % 4);
+  });
   expect_exact(c, name, "tiles_128x4_reshaped");
-  permute(c, name, [&](int64_t i) { const int64_t t = i / 32, w = i % 32; return swizzled((t / 8 * 8 + w / 4) * 32 + t % 8 * 4 + w % 4); });
+  permute(c, name, [&](int64_t i) {
+    const int64_t t = i / 32, w = i % 32;
+    return swizzled((t / 8 * 8 + w / 4) * 32 + t % 8 * 4 + w % 4);
+  });
   expect_exact(c, name, "tiles_8x4");
-  permute(c, name, [&](int64_t i) { const int64_t t = i / 512, w = i % 512; return t % 2 * 4096 + t / 2 * 512 + w; });
+  permute(c, name, [&](int64_t i) {
+    const int64_t t = i / 512, w = i % 512;
+    return t % 2 * 4096 + t / 2 * 512 + w;
+  });
   expect_exact(c, name, "tiles_128x4_down");
   // Compact ones swizzled where nobody asked for it; words of four, transposed.
   Case k("quantize mxfp8 256x1024 bf16 dir=row fill=outliers");
@@ -132,7 +158,7 @@ TEST(Layouts, OfScales) {
 }
 
 TEST(Layouts, OfPaddedPlanes) {
-  Case c("quantize mxfp8 100x200 bf16 dir=row fill=outliers");        // scales [100, 7] in [128, 8]
+  Case c("quantize mxfp8 100x200 bf16 dir=row fill=outliers");  // scales [100, 7] in [128, 8]
   PlaneData& p = c["row.scale_inv"];
   ASSERT_EQ(p.plane.padded, (Shape{128, 8}));
   std::fill(p.bytes.begin(), p.bytes.end(), std::byte{0});
@@ -148,13 +174,16 @@ TEST(Layouts, OfTilesWithoutPadding) {
   ASSERT_EQ(r.plane.padded, (Shape{128, 8}));
   std::fill(r.bytes.begin(), r.bytes.end(), std::byte{0});
   for (int64_t i = 0; i < 96; ++i)
-    for (int64_t k = 0; k < 8; ++k) set_code(r.plane, r.bytes, ((k / 4 * 32 + i % 32) * 3 + i / 32) * 4 + k % 4, rows.code("row.scale_gemm", i, k));
+    for (int64_t k = 0; k < 8; ++k)
+      set_code(r.plane, r.bytes, ((k / 4 * 32 + i % 32) * 3 + i / 32) * 4 + k % 4,
+               rows.code("row.scale_gemm", i, k));
   expect_exact(rows, "row.scale_gemm", "tiles_128x4_cut");
   Case cols("quantize mxfp8 128x192 bf16 dir=row scales=gemm fill=outliers");
   PlaneData& c = cols["row.scale_gemm"];
   std::fill(c.bytes.begin(), c.bytes.end(), std::byte{0});
   for (int64_t i = 0; i < 128; ++i)
-    for (int64_t k = 0; k < 6; ++k) set_code(c.plane, c.bytes, (i % 32 * 4 + i / 32) * 6 + k, cols.code("row.scale_gemm", i, k));
+    for (int64_t k = 0; k < 6; ++k)
+      set_code(c.plane, c.bytes, (i % 32 * 4 + i / 32) * 6 + k, cols.code("row.scale_gemm", i, k));
   expect_exact(cols, "row.scale_gemm", "tiles_128_whole_unpadded");
 }
 
@@ -167,10 +196,14 @@ TEST(Layouts, AddressBitsOfAnySwizzle) {
   };
   permute(c, "row.data", mapped);
   expect_exact(c, "row.data", "address_bits");
-  EXPECT_NE(fits(c, "row.data")[0].description.find("r3^c6"), string::npos) << fits(c, "row.data")[0].description;
-  permute(c, "row.data", [](int64_t i) { return (i & ~int64_t{7}) | ((i & 1) << 2) | ((i >> 1 & 3)); });   // nibble interleaves look like this
+  EXPECT_NE(fits(c, "row.data")[0].description.find("r3^c6"), string::npos)
+      << fits(c, "row.data")[0].description;
+  permute(c, "row.data", [](int64_t i) {
+    return (i & ~int64_t{7}) | ((i & 1) << 2) | ((i >> 1 & 3));
+  });  // nibble interleaves look like this
   expect_exact(c, "row.data", "address_bits");
-  EXPECT_NE(fits(c, "row.data")[0].description.find("c1 c0 c2 instead of"), string::npos) << fits(c, "row.data")[0].description;
+  EXPECT_NE(fits(c, "row.data")[0].description.find("c1 c0 c2 instead of"), string::npos)
+      << fits(c, "row.data")[0].description;
   // A plane whose size is no power of two: within the bits that are whole.
   Case odd("quantize nvfp4 48x160 bf16 dir=row");
   permute(odd, "row.data", [](int64_t i) { return (i & ~int64_t{15}) | ((i & 3) << 2) | (i >> 2 & 3); });
@@ -184,17 +217,29 @@ TEST(Layouts, RunsOfAnyOrder) {
   ASSERT_FALSE(all.empty());
   EXPECT_TRUE(all[0].exact) << all[0].share;
   EXPECT_EQ(all[0].name, "runs");
-  EXPECT_NE(all[0].description.find("runs of 160 codes in another order: they come from (row, column) (0, 0), (37, 0), (74, 0), (15, 0)"), string::npos) << all[0].description;
+  EXPECT_NE(all[0].description.find("runs of 160 codes in another order: they come from (row, column) (0, "
+                                    "0), (37, 0), (74, 0), (15, 0)"),
+            string::npos)
+      << all[0].description;
   // Three loops.
-  permute(c, "row.data", [](int64_t i) { const int64_t run = i / 32; return (run % 3 * 160 + run / 3 % 32 * 3 * 160 + run / 96 * 32) + i % 32; });
+  permute(c, "row.data", [](int64_t i) {
+    const int64_t run = i / 32;
+    return (run % 3 * 160 + run / 3 % 32 * 3 * 160 + run / 96 * 32) + i % 32;
+  });
   all = fits(c, "row.data");
   ASSERT_FALSE(all.empty());
   EXPECT_EQ(all[0].name, "blocks_32");
-  permute(c, "row.data", [](int64_t i) { const int64_t run = i / 32; return (run % 32 * 3 * 160 + run / 32 % 3 * 160 + run / 96 * 32) + i % 32; });
+  permute(c, "row.data", [](int64_t i) {
+    const int64_t run = i / 32;
+    return (run % 32 * 3 * 160 + run / 32 % 3 * 160 + run / 96 * 32) + i % 32;
+  });
   all = fits(c, "row.data");
   ASSERT_FALSE(all.empty());
   EXPECT_EQ(all[0].name, "strides");
-  EXPECT_NE(all[0].description.find("runs of 32 codes; their places, the fastest first: 32 steps of 480, 3 of 160, 5 of 32"), string::npos) << all[0].description;
+  EXPECT_NE(all[0].description.find(
+                "runs of 32 codes; their places, the fastest first: 32 steps of 480, 3 of 160, 5 of 32"),
+            string::npos)
+      << all[0].description;
   permute(c, "row.data", [](int64_t i) { return i >= 77 ? i - 77 : -1; });
   all = fits(c, "row.data");
   ASSERT_FALSE(all.empty());
@@ -209,7 +254,9 @@ TEST(Layouts, ByNameOnAnotherPlane) {
   EXPECT_EQ(layout_named("offset_77", plane)->source[76], -1);
   EXPECT_EQ(layout_named("row_offset_-5", plane)->source[0], 800);
   EXPECT_EQ(layout_named("address_bits=2,!1", plane)->source[4], 5);
-  for (const char* name : {"", "nonsense", "address_bits=", "address_bits=xyz", "address_bits=3,3", "offset_", "offset_99999999999999999999"}) EXPECT_FALSE(layout_named(name, plane)) << name;
+  for (const char* name : {"", "nonsense", "address_bits=", "address_bits=xyz", "address_bits=3,3", "offset_",
+                           "offset_99999999999999999999"})
+    EXPECT_FALSE(layout_named(name, plane)) << name;
 }
 
 TEST(Layouts, ALayoutUnderOtherFaultsIsStillFound) {
@@ -217,32 +264,13 @@ TEST(Layouts, ALayoutUnderOtherFaultsIsStillFound) {
   const Plane plane = c["row.scale_gemm"].plane;
   permute(c, "row.scale_gemm", [&](int64_t i) { return index_of(plane, i / 32, i % 32); });
   PlaneData& p = c["row.scale_gemm"];
-  for (size_t i = 0; i < p.bytes.size(); i += 10) p.bytes[i] = static_cast<std::byte>(std::to_integer<int>(p.bytes[i]) + 1);
+  for (size_t i = 0; i < p.bytes.size(); i += 10)
+    p.bytes[i] = static_cast<std::byte>(std::to_integer<int>(p.bytes[i]) + 1);
   const auto all = fits(c, "row.scale_gemm");
   ASSERT_FALSE(all.empty());
   EXPECT_EQ(all[0].name, "row_major");
   EXPECT_FALSE(all[0].exact);
   EXPECT_NEAR(all[0].share, 0.9, 0.01);
-}
-
-TEST(Layouts, Padding) {
-  Case c("quantize mxfp8 100x200 bf16 dir=row");
-  PlaneData& p = c["row.scale_inv"];
-  EXPECT_EQ(padding_text(p.plane, p.bytes), "zeros");
-  auto fill = [&](auto code) {
-    for (int64_t i = 0; i < p.plane.padded.count(); ++i)
-      if (const Place at = place_of(p.plane, i); at.padding) set_code(p.plane, p.bytes, i, code(at));
-  };
-  fill([](Place) { return 0x7Fu; });
-  EXPECT_EQ(padding_text(p.plane, p.bytes), "7F everywhere: poison, never written");
-  fill([&](Place at) { return c.code("row.scale_inv", std::min<int64_t>(at.row, 99), std::min<int64_t>(at.col, 6)); });
-  EXPECT_EQ(padding_text(p.plane, p.bytes), "the last row and column again");
-  fill([&](Place at) { return c.code("row.scale_inv", at.row % 100, at.col % 7); });
-  EXPECT_EQ(padding_text(p.plane, p.bytes), "the first rows and columns again");
-  fill([](Place at) { return static_cast<uint32_t>(at.row % 3); });
-  EXPECT_TRUE(padding_text(p.plane, p.bytes).starts_with("3 different codes in 324 places")) << padding_text(p.plane, p.bytes);
-  Case whole("quantize mxfp8 128x256 bf16 dir=row");
-  EXPECT_EQ(padding_text(whole["row.data"].plane, whole["row.data"].bytes), "");
 }
 
 }  // namespace

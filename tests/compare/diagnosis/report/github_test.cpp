@@ -19,7 +19,9 @@ namespace {
 using std::string;
 namespace fs = std::filesystem;
 
-void expect_in(const string& text, const string& part) { EXPECT_NE(text.find(part), string::npos) << "'" << part << "' is not in:\n" << text; }
+void expect_in(const string& text, const string& part) {
+  EXPECT_NE(text.find(part), string::npos) << "'" << part << "' is not in:\n" << text;
+}
 
 // A workspace with a suite and a pack, the working directory in it, and a file for the summary.
 class Github : public testing::Test {
@@ -76,7 +78,8 @@ Verdict failure() {
 }
 
 TEST(WorkflowCommand, EscapesWhatWouldEndIt) {
-  EXPECT_EQ(workflow_command({"error", "50 %: a, b\r\n", "one\n::error::two 100%", "a,b.cases", 5}), "::error title=50 %25%3A a%2C b%0D%0A,file=a%2Cb.cases,line=5::one%0A::error::two 100%25\n");
+  EXPECT_EQ(workflow_command({"error", "50 %: a, b\r\n", "one\n::error::two 100%", "a,b.cases", 5}),
+            "::error title=50 %25%3A a%2C b%0D%0A,file=a%2Cb.cases,line=5::one%0A::error::two 100%25\n");
   EXPECT_EQ(workflow_command({"notice", "", "m", "", 0}), "::notice::m\n");
 }
 
@@ -87,7 +90,8 @@ TEST_F(Github, NamesFilesFromTheRootOfTheRepository) {
   EXPECT_EQ(repository_path((root_ / "dumps/a.safetensors").string() + "#3"), "dumps/a.safetensors");
   fs::current_path(root_ / "dumps");
   EXPECT_EQ(repository_path("a.safetensors"), "dumps/a.safetensors");
-  for (const char* none : {"", "scenarios", "other.cases", "/dev/null", "/proc/self/status", "dumps"}) EXPECT_EQ(repository_path(none), "") << none;
+  for (const char* none : {"", "scenarios", "other.cases", "/dev/null", "/proc/self/status", "dumps"})
+    EXPECT_EQ(repository_path(none), "") << none;
 }
 
 TEST_F(Github, AnnotatesAFailureWhereItsLineStands) {
@@ -95,14 +99,17 @@ TEST_F(Github, AnnotatesAFailureWhereItsLineStands) {
   const auto report = make_github_report([&](const string& text) { out += text; });
   report->result(entry(5), failure());
   EXPECT_EQ(out,
-            "::error title=plugin%3Amine failed at row.scale_inv,file=fixtures/suites/some.cases,line=5::quantize mxfp8 64x96 bf16%0Arow.scale_inv (e8m0): 1 of 192 differ, first at row 12, columns 32..63; one binade too small"
+            "::error title=plugin%3Amine failed at "
+            "row.scale_inv,file=fixtures/suites/some.cases,line=5::quantize mxfp8 64x96 bf16%0Arow.scale_inv "
+            "(e8m0): 1 of 192 differ, first at row 12, columns 32..63; one binade too small"
             "%0Aassay explain 'quantize mxfp8 64x96 bf16' --plugin ./libmine.so\n");
   Totals totals;
   totals.add(failure());
   report->finish(totals);
   expect_in(out, "::notice title=assay::0 passed, 1 failed, 0 skipped\n");
   expect_in(summary(), "### assay: 0 passed, 1 failed, 0 skipped\n");
-  expect_in(summary(), "| failed | plugin&#58;mine | some.cases&#58;5 | <code>quantize mxfp8 64x96 bf16</code> |");
+  expect_in(summary(),
+            "| failed | plugin&#58;mine | some.cases&#58;5 | <code>quantize mxfp8 64x96 bf16</code> |");
 }
 
 TEST_F(Github, TheTenthErrorCountsTheRest) {
@@ -151,10 +158,11 @@ TEST_F(Github, ACaseOfAPackSaysHowToExplainIt) {
   string out;
   Totals totals;
   const auto report = make_github_report([&](const string& text) { out += text; });
-  report_check(*report, totals, "dumps/a.safetensors:fc1.weight", "quantize mxfp8 64x96 bf16 dir=both fill=normal seed=0", failure().breaches[0]);
+  report_check(*report, totals, "dumps/a.safetensors:fc1.weight",
+               "quantize mxfp8 64x96 bf16 dir=both fill=normal seed=0", failure().breaches[0]);
   report_check(*report, totals, "dumps/a.safetensors:fc2.weight", "quantize mxfp8 64x96 bf16", std::nullopt);
   EXPECT_EQ(totals.last_line(), "1 passed, 1 failed, 0 skipped");
-  expect_in(out, ",file=dumps/a.safetensors::quantize mxfp8 64x96 bf16%0A");   // the short line
+  expect_in(out, ",file=dumps/a.safetensors::quantize mxfp8 64x96 bf16%0A");  // the short line
   expect_in(out, "%0Aassay explain 'dumps/a.safetensors' --case 'fc1.weight'\n");
 }
 
@@ -166,13 +174,15 @@ TEST_F(Github, ADiagnosisIsOneAnnotationAndASection) {
     string text(1 << 16, '\0');
     text.resize(std::fread(text.data(), 1, text.size(), file));
     std::fclose(file);
-    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;   // one line: nothing of it begins a command
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1)
+        << text;  // one line: nothing of it begins a command
     EXPECT_TRUE(text.starts_with("::error title=block scale%2C rows%3A ")) << text;
   }
   const string markdown = summary();
   expect_in(markdown, "### assay explain: block scale&#44; rows&#58; E8M0 scale from the floored exponent\n");
   expect_in(markdown, "| E8M0 scale from the floored exponent | block scale | 100 % | 100 % |");
-  for (const char* part : {"<script", "<img", "</code></title>"}) EXPECT_EQ(markdown.find(part), string::npos) << part;
+  for (const char* part : {"<script", "<img", "</code></title>"})
+    EXPECT_EQ(markdown.find(part), string::npos) << part;
 }
 
 }  // namespace

@@ -21,19 +21,25 @@ size_t count(const string& text, const string& part) {
   for (size_t at = text.find(part); at != string::npos; at = text.find(part, at + part.size())) ++n;
   return n;
 }
-void expect_in(const string& text, const string& part) { EXPECT_NE(text.find(part), string::npos) << "'" << part << "' is not in the page"; }
-void expect_out(const string& text, const string& part) { EXPECT_EQ(text.find(part), string::npos) << "'" << part << "' is in the page"; }
+void expect_in(const string& text, const string& part) {
+  EXPECT_NE(text.find(part), string::npos) << "'" << part << "' is not in the page";
+}
+void expect_out(const string& text, const string& part) {
+  EXPECT_EQ(text.find(part), string::npos) << "'" << part << "' is in the page";
+}
 
 TEST(Page, EscapesWhatIsMarkupOrNoText) {
   EXPECT_EQ(escaped("a<b>&\"'\n\t"), "a&lt;b&gt;&amp;&quot;&apos;&#10;&#9;");
   EXPECT_EQ(escaped(string("\0\x1b\x7f", 3)), "???");
   EXPECT_EQ(escaped("\xC3\xA9 \xE2\x80\x93 \xF0\x9F\x8C\x8D"), "\xC3\xA9 \xE2\x80\x93 \xF0\x9F\x8C\x8D");
-  EXPECT_EQ(escaped("\xC3"), "?");                           // cut short
-  EXPECT_EQ(escaped("\xC0\xAF\xE0\x80\xAF"), "?????");       // overlong
-  EXPECT_EQ(escaped("\xED\xA0\x80"), "???");                 // a surrogate
-  EXPECT_EQ(escaped("\xEF\xBF\xBF"), "???");                 // U+FFFF, which XML forbids
-  EXPECT_EQ(escaped("\xF4\x90\x80\x80"), "????");            // beyond U+10FFFF
-  EXPECT_EQ(escaped("\xE2\x80\xAE" "abc"), "???abc");        // would print "cba"
+  EXPECT_EQ(escaped("\xC3"), "?");                      // cut short
+  EXPECT_EQ(escaped("\xC0\xAF\xE0\x80\xAF"), "?????");  // overlong
+  EXPECT_EQ(escaped("\xED\xA0\x80"), "???");            // a surrogate
+  EXPECT_EQ(escaped("\xEF\xBF\xBF"), "???");            // U+FFFF, which XML forbids
+  EXPECT_EQ(escaped("\xF4\x90\x80\x80"), "????");       // beyond U+10FFFF
+  EXPECT_EQ(escaped("\xE2\x80\xAE"
+                    "abc"),
+            "???abc");  // would print "cba"
 }
 
 TEST(Page, CountsAndSharesThatDoNotLie) {
@@ -53,8 +59,11 @@ TEST(Page, CountsAndSharesThatDoNotLie) {
 
 TEST(ReportPage, SaysTheVerdictFirst) {
   const string page = diagnosis_page(samples::certain());
-  for (const char* part : {"<h1>E8M0 scale from the floored exponent</h1>", ">certain</span>", "quantize mxfp8 64x256 bf16 dir=both seed=7", "made by plugin:mine", "block scale, rows", "509 of 512 differ", "numerics.mx_scale=floor", "clause N17.6",
-                           "the amax of a block misses its last element", "<dd class=\"large\">1.2 %</dd>", "Same bytes twice"})
+  for (const char* part :
+       {"<h1>E8M0 scale from the floored exponent</h1>", ">certain</span>",
+        "quantize mxfp8 64x256 bf16 dir=both seed=7", "made by plugin:mine", "block scale, rows",
+        "509 of 512 differ", "numerics.mx_scale=floor", "clause N17.6",
+        "the amax of a block misses its last element", "<dd class=\"large\">1.2 %</dd>", "Same bytes twice"})
     expect_in(page, part);
   EXPECT_LT(page.find("<h1>"), page.find("<h2>Stages"));
   EXPECT_LT(page.find("<h2>Stages"), page.find("<h2>Where"));
@@ -66,9 +75,10 @@ TEST(ReportPage, HoldsItsEvidence) {
   const string page = diagnosis_page(d);
   EXPECT_EQ(count(page, "<li class=\"differs\">"), 1u);
   EXPECT_EQ(count(page, "<li class=\"follows\">"), 1u);
-  EXPECT_EQ(count(page, "<title>rows "), 64u);                                        // tiles
-  expect_in(page, "<title>rows 8–15, columns 128–159: 7 of 8</title>");               // the one at 12
-  EXPECT_EQ(count(page, "<table class=\"histogram\">"), 5u);                          // two of the scales, three of the data; none of planes that are equal
+  EXPECT_EQ(count(page, "<title>rows "), 64u);                           // tiles
+  expect_in(page, "<title>rows 8–15, columns 128–159: 7 of 8</title>");  // the one at 12
+  EXPECT_EQ(count(page, "<table class=\"histogram\">"),
+            5u);  // two of the scales, three of the data; none of planes that are equal
   expect_out(page, "the 0 that differ");
   EXPECT_EQ(count(page, "<tr class=\"parts\">"), 1u);
   EXPECT_LT(page.find("<tr class=\"parts\">"), page.find("scale, a power of two"));
@@ -78,7 +88,8 @@ TEST(ReportPage, HoldsItsEvidence) {
 }
 
 TEST(ReportPage, TellsExactCausesFromRunnersUp) {
-  const string one = diagnosis_page(samples::certain()), two = diagnosis_page(samples::equivalent()), none = diagnosis_page(samples::partial());
+  const string one = diagnosis_page(samples::certain()), two = diagnosis_page(samples::equivalent()),
+               none = diagnosis_page(samples::partial());
   expect_in(one, "Exact: makes every byte that came");
   expect_in(two, "or one other that this input cannot tell from it");
   expect_in(two, "assay explain &apos;quantize mxfp8 32x64 f32 fill=ties&apos; --plugin ./libmine.so");
@@ -94,7 +105,8 @@ TEST(ReportPage, TellsExactCausesFromRunnersUp) {
 TEST(ReportPage, WithoutDifferencesAccusesNobody) {
   const string page = diagnosis_page(samples::equal());
   expect_in(page, "<h1>Nothing differs</h1>");
-  for (const char* part : {"<h2>Causes", "<h2>Where", "class=\"differs\"", "histogram\"", "<rect"}) expect_out(page, part);
+  for (const char* part : {"<h2>Causes", "<h2>Where", "class=\"differs\"", "histogram\"", "<rect"})
+    expect_out(page, part);
   const string random = diagnosis_page(samples::random());
   expect_in(random, "<h1>Two runs on the same input differ</h1>");
   expect_out(random, "<h2>Causes");
@@ -102,12 +114,16 @@ TEST(ReportPage, WithoutDifferencesAccusesNobody) {
 }
 
 TEST(ReportPage, LeavesNothingOfAHostileString) {
-  const string page = diagnosis_page(samples::hostile(), json::object({{"version", "<script>alert(3)</script>"}}));
-  for (const char* part : {"<script", "<img", "</title></style>", "\x01", "\xFF", "\xE2\x80\xAE"}) expect_out(page, part);
+  const string page =
+      diagnosis_page(samples::hostile(), json::object({{"version", "<script>alert(3)</script>"}}));
+  for (const char* part : {"<script", "<img", "</title></style>", "\x01", "\xFF", "\xE2\x80\xAE"})
+    expect_out(page, part);
   EXPECT_EQ(count(page, "<code>"), count(page, "</code>"));
   EXPECT_EQ(count(page, "</style>"), 1u);
   EXPECT_EQ(count(page, "</title>"), 1u + 64u);
-  expect_in(page, "content=\"default-src 'none'; style-src 'unsafe-inline'\"");   // were something left, the browser would neither run nor load it
+  expect_in(page,
+            "content=\"default-src 'none'; style-src 'unsafe-inline'\"");  // were something left, the browser
+                                                                           // would neither run nor load it
 }
 
 TEST(ReportPage, TakesTheLargestTensors) {
@@ -120,7 +136,7 @@ TEST(ReportPage, TakesTheLargestTensors) {
   Diagnosis broken = d;
   broken.heat->differ.pop_back();
   EXPECT_EQ(count(diagnosis_page(broken), "<title>rows "), 0u);
-  broken.heat->of.pop_back();                    // a map that does not fit its own size is left out, not read beyond its end
+  broken.heat->of.pop_back();  // a map that does not fit its own size is left out, not read beyond its end
   EXPECT_EQ(count(diagnosis_page(broken), "<title>rows "), 0u);
 }
 
@@ -152,7 +168,9 @@ TEST(ReportPage, ARunnerUpThatBreaksOthersSaysSo) {
   Diagnosis d = samples::certain();
   d.explanations[1].repaired = d.explanations[1].differ;
   d.explanations[1].agree = d.explanations[1].of - 96;
-  expect_in(diagnosis_page(d), "<dd class=\"large\">100 %</dd><dd>the amax of a block misses its last element; breaks 96 others</dd>");
+  expect_in(
+      diagnosis_page(d),
+      "<dd class=\"large\">100 %</dd><dd>the amax of a block misses its last element; breaks 96 others</dd>");
 }
 
 TEST(ReportPage, TilesEndWithTheTensor) {
@@ -162,7 +180,8 @@ TEST(ReportPage, TilesEndWithTheTensor) {
 }
 
 TEST(ReportPage, IsWrittenOrSaysWhyNot) {
-  const std::filesystem::path file = std::filesystem::temp_directory_path() / ("assay_page_" + std::to_string(::getpid()) + ".html");
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("assay_page_" + std::to_string(::getpid()) + ".html");
   const auto none = write_diagnosis_page(samples::certain(), file.string());
   ASSERT_FALSE(none) << none->text();
   std::ifstream in(file);

@@ -1,0 +1,57 @@
+// How `assay check` and `assay diff` print the cases of a pack: one line or one screen each, and the first
+// divergence at the end.
+#pragma once
+#include <cstddef>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compare/judge/judge.h"
+#include "compare/judge/verdict.h"
+#include "compare/report/report.h"
+
+namespace assay {
+
+// What became of one case.
+struct CaseReport {
+  std::vector<std::string> judged, missing;  // planes
+  std::vector<std::string> notes;
+  std::optional<Breach> breach;
+};
+
+// A breach that is a sentence, of text that may come from a file.
+Breach message_breach(std::string message);
+
+// The breach of a judgement. Padding of compact planes is not judged.
+std::optional<Breach> breach_of(const Problem&, Judgement, std::string_view got, std::string_view want);
+
+std::string join(const std::vector<std::string>& words);
+
+// Prints one case after the other and remembers the first that failed.
+class CasePrinter {
+ public:
+  explicit CasePrinter(std::ostream& out, bool github = false);
+
+  void print(const std::string& place, const std::string& recorded_line, const std::string& claim,
+             const CaseReport&);
+  void skip(const std::string& where, const std::string& why);
+
+  bool failed() const { return failed_ > 0; }
+  // Of the first divergence: what it comes from, and the command that says more.
+  void cause(const std::string& text, const std::string& next) { cause_ = text, next_ = next; }
+
+  // Prints the totals. Exit status: 0; 1 a case failed; 3 nothing was judged.
+  int finish();
+
+ private:
+  std::ostream& out_;
+  std::string first_, cause_, next_;
+  size_t passed_ = 0, failed_ = 0, skipped_ = 0;
+  std::unique_ptr<Report> github_;
+  Totals totals_;  // for it
+};
+
+}  // namespace assay

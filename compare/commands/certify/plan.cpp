@@ -1,0 +1,108 @@
+#include "compare/commands/certify/plan.h"
+
+#include <algorithm>
+
+#include "compare/commands/certify/task.h"
+#include "compare/process/pool.h"
+
+namespace assay {
+
+namespace {
+
+// Asks each subject once whether it is present.
+class Presence {
+ public:
+  explicit Presence(const Subjects& subjects) : subjects_(subjects) {}
+  const Support& of(const std::string& name) {
+    const auto known = present_.find(name);
+    if (known != present_.end()) return known->second;
+    const Subject* s = subjects_.find(name);
+    return present_[name] = s ? present_in_child(*s) : Support{false, "there is no subject of this name"};
+  }
+
+ private:
+  const Subjects& subjects_;
+  std::map<std::string, Support> present_;
+};
+
+std::vector<CertifySide> sides_of(const CertifyPart& part, const std::vector<std::string>& names) {
+  if (names.empty()) return part.sides;
+  std::vector<CertifySide> out;
+  for (const std::string& name : names) out.push_back({name, {}});
+  return out;
+}
+
+// The claims of a part. One that its subject does not support is not made at all.
+PartRecord claims_of(const CertifyPart& part, const std::vector<CertifySide>& sides, const Subjects& subjects,
+                     Presence& presence) {
+  PartRecord record;
+  for (const CertifySide& side : sides) {
+    ClaimRecord claim{side, "passed", "", 0, 0, {}};
+    if (const Support& here = presence.of(side.subject); !here.yes) {
+      claim.outcome = "skipped";
+      claim.reason = here.why;
+    } else if (!subjects.find(side.subject)->supports(part.problem).yes) {
+      continue;
+    } else {
+      record.runs.push_back(record.claims.size());
+    }
+    record.claims.push_back(std::move(claim));
+  }
+  return record;
+}
+
+// Whether the earlier part makes the same claims about the same inputs.
+bool covers(const json::Value& earlier, const json::Value& head, const PartRecord& record) {
+  for (const auto& [key, value] : *head.object())
+    if (!earlier.find(key) || *earlier.find(key) != value) return false;
+  const json::Array& claims = *earlier.find("claims")->array();
+  if (claims.size() != record.claims.size()) return false;
+  for (size_t i = 0; i < claims.size(); ++i) {
+    const CertifySide& side = record.claims[i].side;
+    if (claims[i].text("got") != side.subject || claims[i].text("environment") != to_text(side.environment))
+      return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<CertifySide> CertifyPlan::running(size_t part) const {
+  std::vector<CertifySide> out;
+  for (size_t c : records[part].runs) out.push_back(records[part].claims[c].side);
+  return out;
+}
+
+double CertifyPlan::weight(const CertifyTask& t) const {
+  return static_cast<double>(t.end - t.first) * (2.0 + static_cast<double>(records[t.part].runs.size()));
+}
+
+double CertifyPlan::weight() const {
+  double sum = 0;
+  for (const CertifyTask& t : tasks) sum += weight(t);
+  return sum;
+}
+
+CertifyPlan make_plan(std::vector<CertifyPart> parts, const std::vector<std::string>& names,
+                      const Subjects& subjects, const std::map<std::string, json::Value>& earlier) {
+  CertifyPlan plan;
+  Presence presence(subjects);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const CertifyPart& part = parts[i];
+    PartRecord record = claims_of(part, sides_of(part, names), subjects, presence);
+    if (const auto it = earlier.find(part.name);
+        it != earlier.end() && covers(it->second, part_head(part), record)) {
+      record.taken = it->second;
+    } else if (!record.runs.empty()) {
+      for (int64_t at = 0; at < part.domain.count; at += kCertifyTask) {
+        plan.tasks.push_back({i, at, std::min(part.domain.count, at + kCertifyTask)});
+        ++record.tasks;
+      }
+    }
+    plan.records.push_back(std::move(record));
+  }
+  plan.parts = std::move(parts);
+  return plan;
+}
+
+}  // namespace assay

@@ -1,0 +1,106 @@
+// `assay explain <line>`: runs the subject twice, and looks for the cause of what differs from the reference.
+#include <fmt/format.h>
+
+#include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/places.h"
+#include "compare/commands/explain/session.h"
+#include "compare/debug/trace.h"
+#include "compare/judge/judge.h"
+#include "compare/process/pool.h"
+#include "compare/process/run_in_child.h"
+#include "compare/report/report.h"
+#include "contract/line.h"
+#include "training/recipes/line_factory.h"
+
+namespace assay {
+
+using std::string;
+
+namespace {
+
+// Another order, poison and number of threads than those of `environment`: nothing that decides a bit.
+Environment changed(Environment environment) {
+  environment.order = environment.order == 17 ? 23 : 17;
+  environment.poison = static_cast<uint8_t>(~environment.poison);
+  environment.threads = 2;
+  return environment;
+}
+
+// Two runs of the subject against each other.
+Diagnosis differing_runs(const Observation& seen, const IsolatedRun& second) {
+  Diagnosis d;
+  d.line = to_line(seen.problem);
+  d.subject = seen.subject;
+  d.confidence = Confidence::random;
+  if (!second.sound()) return d;
+  for (size_t i = 0; i < seen.got.size(); ++i) {
+    const PlaneData &a = seen.got[i], &b = second.execution.planes[i];
+    PlaneSummary s{a.plane.name, string(info(a.plane.encoding).name), 0, a.plane.logical.count(), {}, {}, {}};
+    for (int64_t k = 0; k < a.plane.padded.count(); ++k)
+      if (!a.plane.members.empty() || !place_of(a.plane, k).padding)
+        s.differ += code_at(a.plane, a.bytes, k) != code_at(a.plane, b.bytes, k);
+    d.elements += s.of;
+    d.planes.push_back(std::move(s));
+  }
+  return d;
+}
+
+// The step on which both sides part, and a smaller line. There is nothing to trace in padding, and no smaller
+// line says more about it.
+int look_closer(ExplainSession& s, Diagnosis& d, const Problem& problem, const Subject& subject) {
+  if (d.confidence == Confidence::equal || d.of_padding()) return 0;
+  const TraceOptions t{problem, s.options.subject,     "reference",      {},
+                       {},      s.options.environment, s.options.timeout};
+  if (auto traced = trace(t, s.subjects)) d.trace = std::move(*traced);
+  return reduce(s, d, problem, s.options.subject, s.subjects, subject.argument());
+}
+
+int explain_problem(ExplainSession& s, Subject& subject, const Problem& problem,
+                    const std::vector<PlaneData>& inputs) {
+  const string& name = s.options.subject;
+  // Determinism first, because two runs that differ have no cause in the numbers.
+  s.progress.show("running " + name);
+  IsolatedRun first = run_isolated(subject, problem, inputs, s.options.environment, s.options.timeout);
+  if (first.status == IsolatedRun::Status::unsupported) return s.fail(name + ": " + first.trouble(), 3);
+  if (!first.sound()) {
+    s.fail(name + " " + first.trouble(), 1);
+    fmt::print(s.err, "       assay shrink {} finds the smallest line that does this\n",
+               shell_quoted(to_line(problem)));
+    return 1;
+  }
+  const IsolatedRun second =
+      run_isolated(subject, problem, inputs, changed(s.options.environment), s.options.timeout);
+  const Observation seen{problem, name, inputs, std::move(first.execution.planes)};
+  const bool repeats =
+      second.sound() &&
+      !judge(problem.x.shape.count() ? &problem : nullptr, second.execution.planes, seen.got).cause;
+  auto d = repeats ? diagnosed(s, seen, subject.unpinned(problem))
+                   : Result<Diagnosis>(differing_runs(seen, second));
+  if (!d) return s.fail(d.error().text(), 2);
+  d->deterministic = repeats;
+  d->argument = name == "host" ? "" : subject.argument();
+  d->command =
+      "assay explain " + shell_quoted(to_line(problem)) + (d->argument.empty() ? "" : " " + d->argument);
+  if (repeats)
+    if (const int status = look_closer(s, *d, problem, subject)) return status;
+  return report(s, *d);
+}
+
+}  // namespace
+
+int explain_line(ExplainSession& s) {
+  const string& name = s.options.subject;
+  const auto problem = training::read_line(s.options.what);
+  if (!problem) return s.fail(s.options.what + " is neither a file nor a line: " + problem.error().text(), 2);
+  Subject* subject = s.subjects.find(name);
+  if (!subject) return s.fail("no subject '" + name + "'", 3);
+  if (const Support here = present_in_child(*subject); !here.yes)
+    return s.fail("subject " + name + " is absent: " + here.why, 3);
+  if (const Support support = subject->supports(*problem); !support.yes)
+    return s.fail(name + " does not run this line: " + support.why, 3);
+  const auto inputs = make_inputs(*problem, s.subjects.reference());
+  if (!inputs) return s.fail(inputs.error().text(), 2);
+  return explain_problem(s, *subject, *problem, *inputs);
+}
+
+}  // namespace assay

@@ -1,0 +1,74 @@
+// What the commands share: the place where they register, the options that several of them take, and what
+// follows from those.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compare/process/guarded_run.h"
+#include "contract/problem.h"
+#include "fixtures/suite.h"
+
+namespace CLI {
+class App;
+}
+
+namespace assay {
+
+struct TrainingCase;
+
+// Options that mean the same in every command that has them.
+struct CommonOptions {
+  std::vector<std::string> what;  // suites and lines
+  std::string filter, shard, subjects, environment, plugin, pack;
+  double timeout = 60;  // seconds a case may take
+  int jobs = 0;         // worker processes; 0: the cores of this machine
+};
+
+// The program as its commands see it. Each registers with `app` and leaves its exit status in `status` when
+// it is called.
+struct Program {
+  CLI::App& app;
+  std::function<Subjects(const CommonOptions&)> make_subjects;
+  bool colour = false,
+       progress = false;  // whether standard output is coloured, and standard error shows progress
+  CommonOptions common;
+  int status = 0;
+};
+
+// Bad usage or unreadable input, as an exception. It is printed on standard error, and the exit status is 2.
+struct Refusal {
+  std::string message;
+};
+
+void add_what(CLI::App*, CommonOptions&, bool required = true);
+void add_subjects(CLI::App*, CommonOptions&, const char* fallback);
+void add_plugin(CLI::App*, CommonOptions&);
+void add_environment(CLI::App*, CommonOptions&);
+void add_timeout(CLI::App*, CommonOptions&);
+void add_jobs(CLI::App*, CommonOptions&);
+
+// The subjects that a command names: those of --subject, else the plugin or pack that was given, else
+// `fallback`. Refuses a name that no subject has.
+std::vector<std::string> chosen_subjects(const CommonOptions&, const Subjects&, const std::string& fallback);
+
+// What follows from the options; each refuses what cannot be read.
+Environment environment_of(const CommonOptions&);
+std::vector<SuiteEntry> entries_of(const CommonOptions&);
+std::vector<TrainingCase> training_cases_of(CommonOptions&);  // takes them out of `what`
+Problem problem_of_line(const std::string& text);
+
+// Fills in what every command on one subject is told about it.
+template <class Options>
+void take_subject(Options& options, const CommonOptions& common, const Subjects& subjects) {
+  const std::vector<std::string> names = chosen_subjects(common, subjects, "host");
+  if (names.size() != 1) throw Refusal{"this command takes one --subject"};
+  options.subject = names[0];
+  options.environment = environment_of(common);
+  options.timeout = common.timeout;
+}
+
+// The subjects without their owner.
+std::vector<Subject*> pointers(const Subjects&);
+
+}  // namespace assay

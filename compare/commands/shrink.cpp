@@ -1,0 +1,111 @@
+#include "compare/commands/shrink.h"
+
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <optional>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "compare/commands/options.h"
+#include "compare/debug/reproducer.h"
+#include "compare/process/pool.h"
+#include "compare/process/run_in_child.h"
+#include "compare/report/screen.h"
+#include "compare/text/terminal.h"
+#include "contract/line.h"
+
+namespace assay {
+
+namespace {
+
+// What both sides make of the line, written down.
+std::optional<Error> reproduce(const ShrinkCommandOptions& options, const Subjects& subjects,
+                               const Problem& bad) {
+  const auto inputs = make_inputs(bad, subjects.reference());
+  if (!inputs) return inputs.error();
+  Subject& subject = *subjects.find(options.subject);
+  const IsolatedRun got = run_isolated(subject, bad, *inputs, options.environment, options.timeout);
+  const IsolatedRun want = run_isolated(subjects.reference(), bad, *inputs, Environment{}, options.timeout);
+  if (!want.sound()) return Error{"reference " + want.trouble(), 0, ""};
+  return write_reproducer(options.reproducer, bad, subject.argument(), *inputs, got.execution.planes,
+                          want.execution.planes);
+}
+
+// Both lines, with the failure of the first.
+std::string shrunk_text(const ShrinkCommandOptions& options, const Subjects& subjects, const Shrunk& shrunk,
+                        double seconds) {
+  const std::string subject =
+      options.subject == "host" ? "" : " " + subjects.find(options.subject)->argument();
+  const std::string environment =
+      to_text(options.environment).empty() ? "" : " --env " + to_text(options.environment);
+  const Breach& breach = shrunk.breach;
+  std::string out = fmt::format("shrunk   {} to {} in {} runs, {:.1f} s{}\n", sizes_text(options.problem),
+                                sizes_text(shrunk.bad), shrunk.runs, seconds,
+                                shrunk.exhausted ? "; the limit of runs ended it" : "");
+  out += fmt::format("  from     {}\n  fails    {}\n  claim    {}: {}\n", to_line(options.problem),
+                     to_line(shrunk.bad), breach.claim,
+                     breach.want.empty() ? breach.got : breach.got + " == " + breach.want);
+  out += cause_text(breach);
+  if (shrunk.good)
+    out += fmt::format("  passes   {}\n           {}\n", to_line(*shrunk.good), shrunk.good_differs);
+  else out += "  passes   none of those that were tried\n";
+  return out + fmt::format("  repro    assay run{}{} '{}'\n", subject, environment, to_line(shrunk.bad));
+}
+
+}  // namespace
+
+int run_shrink(const ShrinkCommandOptions& options, const Subjects& subjects, std::ostream& out,
+               std::ostream& err) {
+  if (Subject* subject = subjects.find(options.subject))
+    if (const Support here = present_in_child(*subject); !here.yes) {
+      err << "assay: subject " << options.subject << " is absent: " << here.why << "\n";
+      return 3;
+    }
+  const auto start = std::chrono::steady_clock::now();
+  ProgressLine progress(err, options.progress);
+  const auto shrunk = shrink(options, subjects, [&](const std::string& text) { progress.show(text); });
+  progress.wipe();
+  if (!shrunk) {
+    err << "assay: " << shrunk.error().text() << "\n";
+    return 2;
+  }
+  out << shrunk_text(options, subjects, *shrunk,
+                     std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  if (options.reproducer.empty()) return 0;
+  if (const auto error = reproduce(options, subjects, shrunk->bad)) {
+    err << "assay: " << error->text() << "\n";
+    return 2;
+  }
+  out << fmt::format("  wrote    {}: reproduce.cpp, case.safetensors, README\n", options.reproducer);
+  return 0;
+}
+
+void register_shrink(Program& program) {
+  struct Given {
+    ShrinkCommandOptions shrink;
+    std::string line;
+  };
+  const auto given = std::make_shared<Given>();
+  CommonOptions& common = program.common;
+  CLI::App* c =
+      program.app.add_subcommand("shrink", "the smallest failing line, and the nearest passing one");
+  c->footer("Examples:\n  assay shrink 'quantize mxfp8 96x160 bf16 fill=ties' --plugin ./libmine.so");
+  c->add_option("line", given->line, "a line in quotes")->required();
+  add_subjects(c, common, "host");
+  add_environment(c, common);
+  add_timeout(c, common);
+  c->add_option("--max-runs", given->shrink.max_runs, "runs of the subject in all")->capture_default_str();
+  c->add_option("--reproducer", given->shrink.reproducer,
+                "write the result into this folder: a pack and a C++ program");
+  c->callback([&program, given] {
+    const Subjects subjects = program.make_subjects(program.common);
+    given->shrink.problem = problem_of_line(given->line);
+    take_subject(given->shrink, program.common, subjects);
+    given->shrink.progress = program.progress;
+    program.status = run_shrink(given->shrink, subjects, std::cout, std::cerr);
+  });
+}
+
+}  // namespace assay

@@ -1,0 +1,129 @@
+#include "compare/commands/trace.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "compare/arithmetic/codes.h"
+#include "compare/commands/options.h"
+#include "contract/line.h"
+
+namespace assay {
+
+namespace {
+
+std::string cell(const std::optional<std::pair<Encoding, uint32_t>>& v) {
+  if (!v) return "-";
+  return fmt::format("{:<8}  {}", code_hex(v->first, v->second), value_text(v->first, v->second));
+}
+
+// The table, with the first differing row marked.
+class TraceTable {
+ public:
+  TraceTable(const TraceOptions& options, const Trace& trace, std::ostream& out)
+      : options_(options), trace_(trace), out_(out) {
+    left_ = options.other.size();
+    for (const auto* rows : {&trace.steps, &trace.outputs})
+      for (const TraceRow& r : *rows) {
+        what_ = std::max(what_, r.what.size());
+        left_ = std::max(left_, cell(r.left).size());
+      }
+  }
+
+  // Whether a row differs, and not only inside the bound.
+  bool print() {
+    out_ << fmt::format("   {:<6} {:<{}}  {:<{}}  {}\n", "clause", "step", what_, options_.other, left_,
+                        options_.subject);
+    for (const TraceRow& r : trace_.steps) print(r);
+    if (trace_.steps.empty()) out_ << "   neither side reports its steps for this op\n";
+    if (!trace_.outputs.empty()) out_ << "   outputs\n";
+    for (const TraceRow& r : trace_.outputs) print(r);
+    return found_;
+  }
+
+ private:
+  void print(const TraceRow& r) {
+    const bool inside = r.differs() && trace_.inside, first = r.differs() && !inside && !found_;
+    found_ |= first;
+    out_ << fmt::format("{} {:<6} {:<{}}  {:<{}}  {}{}\n",
+                        first                    ? "->"
+                        : r.differs() && !inside ? " *"
+                                                 : "  ",
+                        r.clause, r.what, what_, cell(r.left), left_, cell(r.right),
+                        first    ? "   <- parts here"
+                        : inside ? "   <- inside the bound (N16.13)"
+                                 : "");
+  }
+
+  const TraceOptions& options_;
+  const Trace& trace_;
+  std::ostream& out_;
+  size_t what_ = 4, left_ = 0;  // widths of columns
+  bool found_ = false;
+};
+
+// "12,48" of --at.
+std::pair<int64_t, int64_t> read_at(const std::string& text) {
+  long long row = 0, col = 0;
+  char tail = 0;
+  if (std::sscanf(text.c_str(), "%lld,%lld%c", &row, &col, &tail) != 2)
+    throw Refusal{fmt::format("--at '{}': expected <row>,<column>", text)};
+  return {row, col};
+}
+
+}  // namespace
+
+int run_trace(const TraceOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err) {
+  const auto traced = trace(options, subjects);
+  if (!traced) {
+    err << "assay: " << traced.error().text() << "\n";
+    return 2;
+  }
+  const bool product = options.problem.as<Gemm>() != nullptr;
+  out << fmt::format("trace    {}\n  element  ({}, {}) {}\n\n", to_line(options.problem), traced->row,
+                     traced->col, product ? "of d [n, m]" : name_of(traced->direction));
+  const bool found = TraceTable(options, *traced, out).print();
+  if (!traced->unpinned.empty()) out << "\nbits of d are not pinned (N16.13): " << traced->unpinned << "\n";
+  if (!found)
+    out << (traced->unpinned.empty() || !traced->inside
+                ? "\nno step and no output of this element differs\n"
+                : "no step of this element differs, and its output lies inside the bound\n");
+  return found ? 1 : 0;
+}
+
+void register_trace(Program& program) {
+  struct Given {
+    TraceOptions trace;
+    std::string line, at, direction;
+  };
+  const auto given = std::make_shared<Given>();
+  CommonOptions& common = program.common;
+  CLI::App* c = program.app.add_subcommand("trace", "both sides clause by clause for one element");
+  c->footer(
+      "Examples:\n"
+      "  assay trace 'quantize mxfp8 64x256 bf16 fill=ties' --at 12,48\n"
+      "  assay trace 'quantize fp8_current 8x8 f32 dir=both' --direction col");
+  c->add_option("line", given->line, "a line in quotes")->required();
+  c->add_option("--at", given->at,
+                "row,column of the tensor, of a gemm n,m of d (default: the first that differs)");
+  c->add_option("--direction", given->direction, "row or col")->check(CLI::IsMember({"row", "col"}));
+  add_subjects(c, common, "host");
+  add_environment(c, common);
+  add_timeout(c, common);
+  c->callback([&program, given] {
+    TraceOptions& trace = given->trace;
+    const Subjects subjects = program.make_subjects(program.common);
+    trace.problem = problem_of_line(given->line);
+    take_subject(trace, program.common, subjects);
+    if (!given->at.empty()) trace.at = read_at(given->at);
+    if (!given->direction.empty())
+      trace.direction = given->direction == "row" ? Direction::row : Direction::col;
+    program.status = run_trace(trace, subjects, std::cout, std::cerr);
+  });
+}
+
+}  // namespace assay

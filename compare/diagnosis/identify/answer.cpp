@@ -1,0 +1,177 @@
+#include "compare/diagnosis/identify/answer.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "compare/diagnosis/identify/tried_choices.h"
+#include "compare/diagnosis/patterns/layouts.h"
+#include "compare/packs/dump.h"
+#include "compare/process/run_in_child.h"
+#include "contract/line.h"
+
+namespace assay::identifying {
+
+using std::string;
+
+namespace {
+
+// ---- choices that are equal here --------------------------------------------------------------------------
+
+// Fills on which choices that made equal bytes here differ: the first one, and more while they part further.
+std::vector<Parting> tell_apart(const Group& group, const std::vector<Choice>& choices, Subject& reference) {
+  std::vector<Parting> out;
+  Problem base = group.cases.front().problem;
+  base.op = Quantize{};
+  base.x.shape = {64, 256};
+  size_t parts = 1;
+  for (FillKind kind : {FillKind::nonfinite, FillKind::zeros, FillKind::negative_zeros, FillKind::amax_edges,
+                        FillKind::ties, FillKind::denormal, FillKind::wide, FillKind::normal}) {
+    base.x.fill = Fill{};
+    base.x.fill.kind = kind;
+    std::map<string, std::vector<string>> by_bytes;
+    std::vector<string> order;
+    for (const Choice& choice : choices) {
+      const auto p =
+          group.side ? with_choice(base, choice.keys, *group.side) : with_choice(base, choice.keys);
+      const auto inputs = p ? make_inputs(*p, reference) : Result<std::vector<PlaneData>>(Error{});
+      if (!inputs) continue;
+      const IsolatedRun run = run_isolated(reference, *p, *inputs, Environment{}, 60);
+      string bytes;
+      for (const PlaneData& plane : run.execution.planes) bytes += digest(plane.bytes);
+      if (by_bytes[bytes].empty()) order.push_back(bytes);
+      by_bytes[bytes].push_back(choice.name);
+    }
+    if (order.size() <= parts) continue;
+    parts = order.size();
+    std::vector<std::vector<string>> split;
+    for (const string& bytes : order) split.push_back(by_bytes[bytes]);
+    const string line = to_line(base);
+    out.assign(1,
+               {line.substr(line.find("fill=") == string::npos ? line.size() : line.find("fill=")), split});
+    if (out.front().first.empty()) out.front().first = "fill=normal";
+    if (parts == choices.size()) break;
+  }
+  return out;
+}
+
+// ---- where no choice is exact -----------------------------------------------------------------------------
+
+// The first choice of the ranking whose every plane that differs is the wanted one in another order, by the
+// group's first case.
+std::vector<Fit> layouts_of(ChoiceRuns& runs, const std::vector<Class>& ranking) {
+  const Group& group = runs.group();
+  const Case& c = group.cases.front();
+  for (const Class& choice : ranking) {
+    const auto p = runs.problem(c, choice.choices.front().keys);
+    const auto want = p ? runs.planes(c, *p) : std::nullopt;
+    if (!want) continue;
+    std::vector<Fit> found;
+    bool explained = true;
+    for (const PlaneData& plane : *want) {
+      const PackPlane* recorded = c.dump->recorded->find(plane.plane.name);
+      if (!recorded || !recorded->tensor || !plane.plane.members.empty() ||
+          (group.side && plane.plane.direction != group.side))
+        continue;
+      const auto got = dump_plane(*recorded->tensor, plane.plane, &plane);
+      if (!got || got->bytes == plane.bytes) continue;
+      const std::vector<LayoutFit> fits = fit_layouts(plane.plane, got->bytes, plane.bytes);
+      if (fits.empty() || !fits.front().exact) explained = false;
+      else
+        found.push_back(
+            {choice.choices.front(), plane.plane.name, fits.front().name, fits.front().description});
+    }
+    if (explained && !found.empty()) return found;
+  }
+  return {};
+}
+
+// The smallest case that the best choice does not make.
+Group smallest_open(const Group& group, const Choice& best, Subject& reference, int jobs, double timeout) {
+  Group out = group;
+  out.cases.clear();
+  for (const Case& c : group.cases) {
+    Group one = out;
+    one.cases = {c};
+    const bool smaller =
+        out.cases.empty() || c.problem.x.shape.count() < out.cases.front().problem.x.shape.count();
+    if (smaller && !ChoiceRuns(one, reference, jobs, timeout).outcome(best.keys).all()) out.cases = {c};
+  }
+  return out;
+}
+
+// Exact choices that are one more key, or two, away from one of the three best. They are looked for on the
+// smallest case that tells, and then held to all.
+std::vector<Class> one_or_two_keys(ChoiceRuns& runs, const std::vector<Class>& ranking, Subject& reference,
+                                   int jobs, double timeout) {
+  const Group small = smallest_open(runs.group(), ranking.front().choices.front(), reference, jobs, timeout);
+  if (small.cases.empty()) return {};
+  ChoiceRuns screen(small, reference, jobs, timeout);
+  std::vector<Choice> found, next;
+  for (size_t i = 0; i < std::min<size_t>(3, ranking.size()); ++i) {
+    const Choice& base = ranking[i].choices.front();
+    const double before = screen.outcome(base.keys).agreement();
+    const std::vector<Class> changed = rank(screen, changes_of(base));
+    for (const Class& c : changed)
+      if (c.outcome.all()) found.push_back(c.choices.front());
+      else if (next.size() < 4 && c.outcome.agreement() > before) next.push_back(c.choices.front());
+  }
+  if (found.empty())
+    for (const Choice& base : next)
+      for (const Class& c : rank(screen, changes_of(base)))
+        if (c.outcome.all()) found.push_back(c.choices.front());
+  std::vector<Class> out = rank(runs, found);
+  std::erase_if(out, [](const Class& c) { return !c.outcome.all(); });
+  return out;
+}
+
+// ---- approximate kernels ----------------------------------------------------------------------------------
+
+// The planes of a case that a pack holds.
+std::vector<PlaneData> recorded_planes(const Case& c) {
+  std::vector<PlaneData> out;
+  for (const Plane& plane : output_planes(c.problem))
+    if (const PackPlane* recorded = c.dump->recorded->find(plane.name); recorded && recorded->tensor)
+      if (auto data = dump_plane(*recorded->tensor, plane)) out.push_back(std::move(*data));
+  return out;
+}
+
+// How the bytes of all cases fit one kernel.
+Consistency consistency(const Approximate& kernel, const Group& group) {
+  Consistency sum;
+  sum.decided = true;
+  for (const Case& c : group.cases) {
+    const Consistency one = consistent(kernel, c.problem, c.inputs, recorded_planes(c));
+    sum.decided = sum.decided && one.decided;
+    sum.amaxes_outside += one.amaxes_outside;
+    sum.scales_outside += one.scales_outside;
+    sum.scales_of += one.scales_of;
+    sum.codes_outside += one.codes_outside;
+    sum.codes_of += one.codes_of;
+  }
+  return sum;
+}
+
+}  // namespace
+
+Answer answer(const Group& group, Subject& reference, int jobs, double timeout) {
+  Answer out;
+  ChoiceRuns runs(group, reference, jobs, timeout);
+  out.ranking = rank(runs, choices_for(runs));
+  if (out.ranking.empty()) return out;
+  const Class& best = out.ranking.front();
+  if (best.outcome.all()) {
+    if (best.choices.size() > 1) out.apart = tell_apart(group, best.choices, reference);
+  } else {
+    out.layouts = layouts_of(runs, out.ranking);
+    if (out.layouts.empty()) out.changed = one_or_two_keys(runs, out.ranking, reference, jobs, timeout);
+  }
+  for (const Approximate& kernel : approximates()) {
+    if (kernel.format != group.format || group.side) continue;
+    const Approximation a{&kernel, consistency(kernel, group)};
+    if (a.sum.consistent()) out.approximate.push_back(a);
+  }
+  return out;
+}
+
+}  // namespace assay::identifying

@@ -1,0 +1,42 @@
+// Whose choices made the bytes of a group of cases.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compare/diagnosis/identify/approximate_kernels.h"
+#include "compare/diagnosis/identify/choice_runs.h"
+#include "compare/diagnosis/identify/groups.h"
+#include "contract/subject.h"
+
+namespace assay::identifying {
+
+// A kernel whose approximate reciprocals could have made the bytes.
+struct Approximation {
+  const Approximate* kernel;
+  Consistency sum;
+};
+// A plane that a choice makes in another order.
+struct Fit {
+  Choice choice;
+  std::string plane, name, description;
+};
+// How a fill parts choices: those that make equal bytes of it stand together.
+using Parting = std::pair<std::string, std::vector<std::vector<std::string>>>;
+
+struct Answer {
+  std::vector<Class> ranking,
+      changed;               // changed: exact ones with one or two more keys, where no choice is exact
+  std::vector<Fit> layouts;  // of planes that a choice makes in another order, where no choice is exact
+  std::vector<Approximation> approximate;  // kernels that the bytes are consistent with
+  std::vector<Parting> apart;              // fill, and how it parts the exact choices
+  bool named() const {
+    return (!ranking.empty() && ranking.front().outcome.all()) || !changed.empty() || !layouts.empty() ||
+           !approximate.empty();
+  }
+};
+
+// `jobs` and `timeout` as ChoiceRuns has them.
+Answer answer(const Group& group, Subject& reference, int jobs, double timeout);
+
+}  // namespace assay::identifying

@@ -1,0 +1,100 @@
+#include "compare/diagnosis/identify/groups.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace assay::identifying {
+
+namespace {
+
+using std::string;
+
+// "step12", "iter_3".
+bool is_step(const string& part) {
+  return (part.starts_with("step") || part.starts_with("iter")) &&
+         part.find_first_of("0123456789") != string::npos &&
+         part.find_first_not_of("0123456789_", 4) == string::npos;
+}
+
+// The module of "step12/blocks.0.fc1/weight": the name without its step and its role.
+string module_of(const string& id) {
+  static const std::set<string, std::less<>> kRoles = {
+      "input", "x",          "weight", "w",           "output", "y",   "grad_output",
+      "dy",    "grad_input", "dx",     "grad_weight", "dw",     "row", "col"};
+  string out;
+  for (size_t at = 0; at <= id.size();) {
+    const size_t end = std::min(id.find('/', at), id.size());
+    const string part = id.substr(at, end - at);
+    if (!is_step(part) && !kRoles.contains(part)) out += (out.empty() ? "" : "/") + part;
+    at = end + 1;
+  }
+  return out.empty() ? id : out;
+}
+
+// A group with nothing in it but what its cases have in common.
+Group empty_group(const DumpCase& c, const Problem* problem, std::optional<Direction> side) {
+  Group out;
+  out.module = module_of(c.recorded->id);
+  out.pack = c.pack->path.substr(c.pack->path.rfind('/') + 1);
+  if (!c.pack->fingerprint.empty()) out.pack += " (" + c.pack->fingerprint + ")";
+  const Quantizer* q = nullptr;
+  if (problem) {
+    const auto& quantizer = side ? problem->quantizer(*side) : problem->row ? problem->row : problem->col;
+    if (quantizer) q = &*quantizer;
+  }
+  out.formats = q ? string(info(q->format).name) : "?";
+  if (q) out.format = q->format;
+  out.side = side;
+  return out;
+}
+
+// The group among `groups` that the case belongs to, which is added where there is none. One program may have
+// written several packs: then its fingerprint is theirs.
+Group& group_for(std::vector<Group>& groups, Group like, const string& fingerprint) {
+  const auto same = [&](const Group& g) {
+    const bool same_pack =
+        g.pack == like.pack || (!fingerprint.empty() && g.pack.ends_with("(" + fingerprint + ")"));
+    return g.module == like.module && g.formats == like.formats && g.side == like.side && same_pack;
+  };
+  const auto at = std::find_if(groups.begin(), groups.end(), same);
+  return at != groups.end() ? *at : groups.emplace_back(std::move(like));
+}
+
+// Why a case of this problem has no choices, or nothing.
+string not_judged(const Problem& p) {
+  if (p.as<Quantize>() || p.as<Split>()) return "";
+  return "a " + string(op_name(p)) + " has no choices; identify takes quantize and split";
+}
+
+// Puts the case into a group: among those that are judged, or with why it is not.
+void add_case(Group& group, const DumpCase& c, const Result<Problem>& problem, Subject& reference) {
+  const auto skip = [&](const string& why) { group.missing.push_back(c.recorded->id + ": " + why); };
+  if (!problem) return skip(problem.error().text());
+  if (const string why = not_judged(*problem); !why.empty()) return skip(why);
+  auto inputs = dump_inputs(*c.recorded, *problem, reference);
+  if (!inputs) return skip(inputs.error().text());
+  for (const Plane& plane : output_planes(*problem))
+    if (!c.recorded->find(plane.name) && (!group.side || plane.direction == group.side))
+      group.absent.insert(plane.name);
+  group.cases.push_back({&c, *problem, std::move(*inputs)});
+}
+
+}  // namespace
+
+std::vector<Group> groups_of(const Dump& dump, const string& filter, Subject& reference) {
+  std::vector<Group> out;
+  for (const DumpCase& c : dump.cases) {
+    if (!filter.empty() && c.where().find(filter) == string::npos) continue;
+    const auto problem = problem_of(*c.recorded);
+    const bool pair = problem && problem->row && problem->col && problem->row->format != problem->col->format;
+    std::vector<std::optional<Direction>> sides{std::nullopt};
+    if (pair) sides = {Direction::row, Direction::col};
+    for (const auto& side : sides) {
+      Group like = empty_group(c, problem ? &*problem : nullptr, side);
+      add_case(group_for(out, std::move(like), c.pack->fingerprint), c, problem, reference);
+    }
+  }
+  return out;
+}
+
+}  // namespace assay::identifying

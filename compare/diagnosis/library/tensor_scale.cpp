@@ -1,0 +1,147 @@
+// What is stored of a tensor's amax and scale, and other steps from the amax to the scale.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "compare/arithmetic/encode.h"
+#include "compare/diagnosis/library/rows.h"
+
+namespace assay {
+
+namespace {
+
+using std::string;
+using enum Stage;
+
+// Another rule for what is stored; the codes do not follow it.
+struct StoredRow {
+  const char* id;
+  const char* title;
+  void (*change)(TensorScalars& s);
+};
+constexpr StoredRow kStoredRows[] = {
+    {"stored_scale", "scale_inv holds the scale, not its reciprocal",
+     [](TensorScalars& s) { s.scale_inv = s.scale; }},
+    {"stored_inverse", "scale holds the reciprocal", [](TensorScalars& s) { s.scale = s.scale_inv; }},
+    {"swapped", "scale and scale_inv are swapped", [](TensorScalars& s) { std::swap(s.scale, s.scale_inv); }},
+    {"scale_inv_one", "scale_inv is 1", [](TensorScalars& s) { s.scale_inv = 1; }},
+    {"scale_inv_zero", "scale_inv is 0", [](TensorScalars& s) { s.scale_inv = 0; }},
+    {"scale_inv_doubled", "scale_inv is doubled", [](TensorScalars& s) { s.scale_inv *= 2; }},
+    {"scale_inv_halved", "scale_inv is halved", [](TensorScalars& s) { s.scale_inv /= 2; }},
+    {"scale_inv_above", "scale_inv is one code too large",
+     [](TensorScalars& s) {
+       s.scale_inv = std::nextafter(s.scale_inv, std::numeric_limits<float>::infinity());
+     }},
+    {"scale_inv_below", "scale_inv is one code too small",
+     [](TensorScalars& s) { s.scale_inv = std::nextafter(s.scale_inv, 0.0f); }},
+    {"amax_of_scale", "the amax plane holds the scale", [](TensorScalars& s) { s.amax = s.scale; }},
+    {"scale_inv_via_bf16", "scale_inv goes through bf16",
+     [](TensorScalars& s) { s.scale_inv = static_cast<float>(bf16_of(static_cast<double>(s.scale_inv))); }},
+    {"scale_inv_of_amax", "scale_inv is amax / MAX, not the reciprocal of the scale",
+     [](TensorScalars& s) { s.scale_inv = s.amax / 448; }},
+    {"scale_inv_of_amax_e5m2", "scale_inv is amax / 57344",
+     [](TensorScalars& s) { s.scale_inv = s.amax / 57344; }},
+    {"scale_inv_of_amax_product", "scale_inv is amax * (1 / MAX)",
+     [](TensorScalars& s) { s.scale_inv = s.amax * (1.0f / 448); }},
+    {"amax_zero", "the amax plane is not written (0)", [](TensorScalars& s) { s.amax = 0; }},
+};
+
+// Another step from an ordinary amax to the scale; the codes follow it. `most`: the largest element.
+struct RuleRow {
+  const char* id;
+  const char* title;
+  float (*scale)(float amax, float most);
+};
+constexpr RuleRow kRuleRows[] = {
+    {"product", "the scale is MAX * (1 / amax), not MAX / amax",
+     [](float a, float most) { return most * (1 / a); }},
+    {"via_bf16", "the scale goes through bf16",
+     [](float a, float most) { return static_cast<float>(bf16_of(static_cast<double>(most / a))); }},
+    {"of_240", "MAX is 240, in a division of its own", [](float a, float) { return 240 / a; }},
+    {"of_256", "MAX is 256, in a division of its own", [](float a, float) { return 256 / a; }},
+    {"one_place_less", "the scale is one place too small",
+     [](float a, float most) { return std::nextafter(most / a, 0.0f); }},
+    {"power_above", "the scale is raised to a power of two",
+     [](float a, float most) { return std::exp2(std::ceil(std::log2(most / a))); }},
+};
+
+void add_rule(Rows& rows, const RuleRow& row) {
+  Hypothesis& h = rows.add(string("tensor_scale.") + row.id, row.title, tensor_scale, "N3.3");
+  const auto ordinary = [](float a) { return a > 0 && std::isfinite(a); };
+  const auto scale = [f = row.scale, most = static_cast<float>(rows.largest_element())](float a) {
+    return f(a, most);
+  };
+  h.scalars = [=](TensorScalars& s) {
+    if (!ordinary(s.amax)) return;
+    s.scale = scale(s.amax);
+    s.scale_inv = 1 / s.scale;
+  };
+  h.code = [=](const CodeView& c) {
+    const float a = static_cast<float>(c.tensor_amax);
+    return ordinary(a) ? element_code(c.encoding, static_cast<double>(static_cast<float>(c.x) * scale(a)))
+                       : c.code;
+  };
+}
+
+void add_stored_least(Rows& rows, const string& id, const string& title, double least) {
+  rows.add("tensor_amax.stored_" + id, title, amax, "N3.1").scalars =
+      [least = static_cast<float>(least)](TensorScalars& s) { s.amax = std::max(s.amax, least); };
+}
+
+void add_per_tensor_fp8(Rows& rows) {
+  for (const StoredRow& row : kStoredRows)
+    rows.add(string("tensor_scale.") + row.id, row.title, tensor_scale, "N3.7").scalars = row.change;
+  rows.add("tensor_amax.stored_of_scaled", "the stored amax is that of scaled elements", amax, "N3.1")
+      .scalars = [](TensorScalars& s) { s.amax *= s.scale; };
+  if (rows.own_eps() > 0)
+    add_stored_least(rows, "eps", "the stored amax is at least eps, which the scale alone is made of",
+                     rows.own_eps());
+  for (const char* eps : kEpsilons)
+    add_stored_least(rows, fmt::format("least={}", eps),
+                     fmt::format("the stored amax is at least {}, the scale's is not", eps), epsilon(eps));
+  if (rows.q.format != FormatId::fp8_current || rows.q.amax) return;
+  rows.add("tensor_scale.zero_amax_f32_max", "an amax of 0 gives the scale FLT_MAX", tensor_scale, "N3.3")
+      .scalars = [](TensorScalars& s) {
+    if (s.amax != 0) return;
+    s.scale = std::numeric_limits<float>::max();
+    s.scale_inv = 1 / s.scale;
+  };
+  for (const RuleRow& row : kRuleRows) add_rule(rows, row);
+}
+
+// NVFP4: other libraries store what they make of the tensor's amax, not the amax. `range`: 448 * 6, or 256
+// * 6.
+struct PlaneRow {
+  const char* id;
+  const char* title;
+  float (*stored)(float amax, float range);
+};
+constexpr PlaneRow kPlaneRows[] = {
+    {"encode_scale", "the amax plane holds the tensor's encode scale S, as vLLM keeps it",
+     [](float a, float range) { return range / a; }},
+    {"decode_scale",
+     "the amax plane holds the tensor's decode scale, amax / (448 * 6), as torchao and ModelOpt keep it",
+     [](float a, float range) { return a / range; }},
+    {"decode_reciprocal", "the amax plane holds the tensor's decode scale, 1 / S",
+     [](float a, float range) { return 1 / (range / a); }},
+};
+
+void add_nvfp4(Rows& rows) {
+  const float range = rows.q.e4m3_max == E4m3Max::m256 ? 1536 : 2688;
+  for (const PlaneRow& row : kPlaneRows)
+    rows.add(string("tensor_amax.stored_") + row.id, row.title, amax, "N10.1").scalars =
+        [range, f = row.stored](TensorScalars& s) { s.amax = f(s.amax, range); };
+}
+
+}  // namespace
+
+void add_tensor_scale_rows(Rows& rows) {
+  if (rows.format.per_tensor_fp8()) add_per_tensor_fp8(rows);
+  if (rows.q.format == FormatId::nvfp4 && !rows.q.row_scaled) add_nvfp4(rows);
+}
+
+}  // namespace assay

@@ -1,0 +1,222 @@
+#include "compare/judge/hints.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/places.h"
+
+namespace assay {
+
+namespace {
+
+struct Pattern {
+  const Compared& c;
+  const Plane& plane = c.want->plane;
+  Encoding e = plane.encoding;
+  uint32_t got(int64_t i) const { return code_at(plane, c.got->bytes, i); }
+  uint32_t want(int64_t i) const { return code_at(plane, c.want->bytes, i); }
+  template <class F> bool all(F f) const { return std::all_of(c.differing.begin(), c.differing.end(), f); }
+  bool many() const { return c.differing.size() > 1; }
+};
+
+std::string one_value(const Pattern& p) {
+  if (p.c.differing.size() < 8) return {};
+  const uint32_t first = p.got(p.c.differing[0]);
+  if (!p.all([&](int64_t i) { return p.got(i) == first; })) return {};
+  return fmt::format("the code {} in all of them: not written, or written with a constant",
+                     code_hex(p.e, first));
+}
+
+std::string nan_only(const Pattern& p) {
+  if (p.all([&](int64_t i) { return is_nan(p.e, p.got(i)) && is_nan(p.e, p.want(i)); }))
+    return "NaN on both sides with other bits: which NaN is written (N1.3, N2.4)";
+  if (p.all([&](int64_t i) { return is_nan(p.e, p.got(i)); }))
+    return "NaN only on the judged side: NaN or infinity handling, not rounding";
+  if (p.all([&](int64_t i) { return is_nan(p.e, p.want(i)); }))
+    return "a NaN is missing on the judged side: NaN handling, not rounding";
+  return {};
+}
+
+std::string zero_sign(const Pattern& p) {
+  const bool all = p.all([&](int64_t i) {
+    return info(p.e).has_sign() && value_of(p.e, p.got(i)) == 0 && value_of(p.e, p.want(i)) == 0;
+  });
+  return all ? "the sign of zero only (N2.5, N5.6 neg_zero)" : "";
+}
+
+std::string other_sign(const Pattern& p) {
+  if (!info(p.e).has_sign()) return {};
+  const uint32_t sign = 1u << (info(p.e).bits - 1);
+  return p.all([&](int64_t i) { return (p.got(i) ^ p.want(i)) == sign; })
+             ? "the sign only, the magnitudes are equal"
+             : "";
+}
+
+std::string saturation(const Pattern& p) {
+  const bool all = p.all([&](int64_t i) {
+    return is_saturated(p.e, p.got(i)) || is_saturated(p.e, p.want(i)) || is_nan(p.e, p.got(i)) ||
+           is_nan(p.e, p.want(i));
+  });
+  return all ? "only at the largest values: saturation against infinity or NaN (N2.2, N2.3)" : "";
+}
+
+std::string one_binade(const Pattern& p) {
+  if (p.e != Encoding::e8m0) return {};
+  auto by = [&](int64_t step) {
+    return p.all([&](int64_t i) {
+      const auto g = ordinal(p.e, p.got(i)), w = ordinal(p.e, p.want(i));
+      return g && w && *g - *w == step;
+    });
+  };
+  if (by(-1))
+    return "one binade too small, always: the scale is rounded down where N5.3 rounds up, or its amax misses "
+           "the largest element";
+  if (by(1))
+    return "one binade too large, always: the scale is rounded up twice, or its amax takes in elements of "
+           "another block";
+  return {};
+}
+
+// The logical regions as lists of codes, in rows and columns.
+std::vector<uint32_t> logical_codes(const PlaneData& data, const Plane& plane) {
+  std::vector<uint32_t> out;
+  out.reserve(static_cast<size_t>(plane.logical.count()));
+  for (int64_t r = 0; r < plane.logical.rows; ++r)
+    for (int64_t c = 0; c < plane.logical.cols; ++c)
+      out.push_back(code_at(plane, data.bytes, index_of(plane, r, c)));
+  return out;
+}
+
+std::string order(const Pattern& p) {
+  const Shape s = p.plane.logical;
+  if (p.c.differing.size() < 2 || s.count() < 4) return {};
+  const std::vector<uint32_t> got = logical_codes(*p.c.got, p.plane),
+                              want = logical_codes(*p.c.want, p.plane);
+  if (s.rows > 1 && s.cols > 1) {
+    bool transposed = true;
+    for (int64_t i = 0; transposed && i < s.count(); ++i)
+      transposed = got[static_cast<size_t>(i)] == want[static_cast<size_t>(i % s.rows * s.cols + i / s.rows)];
+    if (transposed) return "the same codes, transposed: the stored order is wrong (N6.1)";
+  }
+  if (p.plane.layout == ScaleLayout::gemm || p.plane.name.ends_with(".scale_inv")) {
+    Plane other = p.plane;
+    other.layout = p.plane.layout == ScaleLayout::gemm ? ScaleLayout::compact : ScaleLayout::gemm;
+    if (other.padded.count() % 512 == 0 && logical_codes(*p.c.got, other) == want)
+      return other.layout == ScaleLayout::gemm
+                 ? "the right scales in GEMM order where the compact one is asked for (N6.2, N6.3)"
+                 : "the right scales in compact order where the GEMM order is asked for (N6.3)";
+  }
+  std::vector<uint32_t> a = got, b = want;
+  std::sort(a.begin(), a.end());
+  std::sort(b.begin(), b.end());
+  if (a == b) return "the same codes in another order: layout or indexing, not arithmetic";
+  return {};
+}
+
+std::string tail(const Pattern& p) {
+  const Shape s = p.plane.logical;
+  std::vector<Place> places;
+  for (int64_t i : p.c.differing) places.push_back(place_of(p.plane, i));
+  auto all = [&](auto f) { return std::all_of(places.begin(), places.end(), f); };
+  if (p.many() && s.rows > 1 && all([&](Place x) { return x.row == s.rows - 1; }))
+    return "only in the last row: the row bound, or a tail";
+  if (p.many() && s.cols > 1 && all([&](Place x) { return x.col == s.cols - 1; }))
+    return "only in the last column: the column bound, or a tail";
+  for (int64_t unit : {16, 32, 64, 128}) {
+    if (s.cols > unit && s.cols % unit != 0 && all([&](Place x) { return x.col >= s.cols / unit * unit; }))
+      return fmt::format("only in the last {} columns, which fill no block of {}: tail handling",
+                         s.cols % unit, unit);
+    if (s.rows > unit && s.rows % unit != 0 && all([&](Place x) { return x.row >= s.rows / unit * unit; }))
+      return fmt::format("only in the last {} rows, which fill no block of {}: tail handling", s.rows % unit,
+                         unit);
+  }
+  return {};
+}
+
+// The differing elements of a product's d: which lines of which operand they share, and what their sizes say.
+std::string product(const Pattern& p) {
+  if (!p.c.problem || !p.c.problem->as<Gemm>() || !p.many()) return {};
+  const Shape s = p.plane.logical;
+  const auto [first, last] =
+      std::minmax_element(p.c.differing.begin(), p.c.differing.end(),
+                          [&](int64_t x, int64_t y) { return x % s.cols < y % s.cols; });
+  const int64_t n0 = p.c.differing.front() / s.cols, n1 = p.c.differing.back() / s.cols, m0 = *first % s.cols,
+                m1 = *last % s.cols;
+  if (s.rows > 1 && n0 == n1)
+    return fmt::format("only in row n = {} of d: line {} of b, its scales or its amax, not the sum", n0, n0);
+  if (s.cols > 1 && m0 == m1)
+    return fmt::format(
+        "only in column m = {} of d: line {} of a, its scales or its amax, or bias[{}], not the sum", m0, m0,
+        m0);
+  for (const int64_t unit : {16, 32, 64, 128}) {
+    if (s.rows > unit && n0 / unit == n1 / unit)
+      return fmt::format("only in rows n = {}..{} of d: a block of b, or a tile of d", n0 / unit * unit,
+                         std::min((n0 / unit + 1) * unit, s.rows) - 1);
+    if (s.cols > unit && m0 / unit == m1 / unit)
+      return fmt::format("only in columns m = {}..{} of d: a block of a, or a tile of d", m0 / unit * unit,
+                         std::min((m0 / unit + 1) * unit, s.cols) - 1);
+  }
+  constexpr size_t kEnough = 8;  // fewer agree by chance
+  if (p.c.differing.size() < kEnough) return {};
+  double largest = 0, least = std::numeric_limits<double>::infinity(), most = -least;
+  for (int64_t i = 0; i < s.count(); ++i)
+    if (const double w = std::fabs(value_of(p.e, p.want(i))); std::isfinite(w))
+      largest = std::max(largest, w);
+  for (const int64_t i : p.c.differing) {
+    const double w = value_of(p.e, p.want(i)), ratio = value_of(p.e, p.got(i)) / w;
+    least = std::isfinite(ratio) ? std::min(least, ratio) : -std::numeric_limits<double>::infinity();
+    most = std::max(most, ratio);
+  }
+  const double ulp =
+      std::ldexp(1.0, -info(p.e).mantissa_bits);  // what rounding alone does to a ratio is below two
+  if (least > 0 && most / least < 1 + 2 * ulp && std::fabs(least - 1) > 8 * ulp)
+    return fmt::format(
+        "about {:.4g} times what is right in all of them: alpha, an amax or a scale, not the sum",
+        std::sqrt(least * most));
+  const auto gap = [&](int64_t i) {
+    return std::fabs(value_of(p.e, p.got(i))) - std::fabs(value_of(p.e, p.want(i)));
+  };
+  if (!p.all([&](int64_t i) {
+        return codes_apart(p.e, p.got(i), p.want(i)) == 1 ||
+               std::fabs(value_of(p.e, p.got(i)) - value_of(p.e, p.want(i))) <= std::ldexp(largest, -16);
+      }))
+    return {};
+  if (p.all([&](int64_t i) { return gap(i) < 0; }))
+    return "small, and always toward zero: terms or results of the sum are cut, not rounded (N16.4)";
+  return "small, in either direction: the sum's own roundings, its order, a fused operation or another "
+         "accumulator (N16.2 to N16.7); not operands or layout";
+}
+
+std::string one_apart(const Pattern& p) {
+  if (!p.all([&](int64_t i) { return codes_apart(p.e, p.got(i), p.want(i)) == 1; })) return {};
+  auto toward = [&](bool up) {
+    return p.all([&](int64_t i) {
+      const double g = std::fabs(value_of(p.e, p.got(i))), w = std::fabs(value_of(p.e, p.want(i)));
+      return up ? g > w : g < w;
+    });
+  };
+  if (p.many() && toward(false))
+    return "one code apart, always toward zero: truncation, or ties the other way";
+  if (p.many() && toward(true))
+    return "one code apart, always away from zero: a rounding rule, or rounding twice";
+  return "one code apart: rounding or its order, not layout";
+}
+
+}  // namespace
+
+std::string hint_of(const Compared& c) {
+  const Pattern p{c};
+  if (c.differing.size() > (size_t{1} << 24))
+    return {};  // seconds of looking; the first coordinate says enough
+  for (auto rule :
+       {nan_only, zero_sign, one_value, other_sign, one_binade, order, tail, product, one_apart, saturation})
+    if (std::string hint = rule(p); !hint.empty()) return hint;
+  return {};
+}
+
+}  // namespace assay

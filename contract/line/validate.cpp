@@ -1,0 +1,318 @@
+// What makes a Problem impossible, op by op.
+#include <string>
+#include <string_view>
+
+#include "contract/dispatch.h"
+#include "contract/flavours.h"
+#include "contract/line.h"
+#include "contract/line/error.h"
+#include "contract/planes.h"
+#include "contract/words.h"
+
+namespace assay {
+
+namespace {
+
+using namespace line;
+
+bool is_small_float(Encoding e) { return e == Encoding::e2m1 || e == Encoding::e2m3 || e == Encoding::e3m2; }
+
+bool in_range(Shape s) {
+  const bool each = s.rows >= 0 && s.cols >= 0 && s.rows <= kMaxElements && s.cols <= kMaxElements;
+  return each && (s.cols == 0 || s.rows <= kMaxElements / s.cols);
+}
+
+std::string size_text(Shape s) { return concat({std::to_string(s.rows), "x", std::to_string(s.cols)}); }
+
+MaybeError validate_cast(const Problem& p) {
+  const Cast& c = *p.as<Cast>();
+  const Encoding source = p.x.source;
+  const std::string_view to = info(c.to).name;
+  if (!info(source).is_float() || !info(c.to).is_float())
+    return fail("cast is between floating-point encodings");
+  if (source == c.to)
+    return fail(concat({"cast from ", info(source).name, " to itself"}), "name another target");
+  if (!is_wide_float(source) && !is_wide_float(c.to))
+    return fail(concat({"cast from a code decodes to f32, bf16 or f16, found ", to}));
+  if (c.round == Round::rp && c.to != Encoding::e8m0) return fail("round=rp is for e8m0 only");
+  if (c.round == Round::rne && c.to == Encoding::e8m0)
+    return fail("a cast to e8m0 takes round=rp or round=rz");
+  if (c.round == Round::sr && (c.to != Encoding::e2m1 || source != Encoding::f32))
+    return fail("round=sr is for casts from f32 to e2m1 only");
+  if (is_small_float(c.to) && c.overflow == Overflow::nosat)
+    return fail(concat({to, " always saturates (N2.3)"}), "overflow=sat");
+  if (is_wide_float(c.to) && c.overflow == Overflow::sat)
+    return fail(concat({to, " overflows to infinity (N2.3)"}), "overflow=nosat");
+  if (p.row || p.col) return fail("cast has no quantizer");
+  return {};
+}
+
+// What NVFP4's modes exclude of each other.
+MaybeError validate_nvfp4(const Problem& p, const Quantizer& q, Direction d) {
+  const Shape s = p.x.shape;
+  const bool sr = q.round == Round::sr, both_sizes_32 = s.rows % 32 == 0 && s.cols % 32 == 0;
+  if (q.rht) {
+    if (d != Direction::col) return fail("rht=1 is for columns only (N11.2)", "col.rht=1");
+    if (p.x.source != Encoding::bf16)
+      return fail(concat({"rht=1 rotates bf16, found ", info(p.x.source).name}));
+    if (s.rows % 16 != 0)
+      return fail(concat({"rht=1 needs a multiple of 16 rows, found ", std::to_string(s.rows)}));
+  }
+  if (q.row_scaled && (is_square(q.block) || q.rht || sr || q.amax))
+    return fail(
+        "row_scaled=1 has computed amaxes, blocks of 1x16, no rht and no stochastic rounding (N10.9)");
+  if (q.four_over_six != FourOverSix::off && (q.rht || sr || q.numerics.multiplier != Multiplier::reciprocal))
+    return fail("four_over_six takes round=rne, no rht and multiplier=reciprocal (N10.10)");
+  if (q.e4m3_max == E4m3Max::m256 && q.four_over_six == FourOverSix::off && !p.as<ScaleChain>())
+    return fail("e4m3_max=256 is for four_over_six only (N10.1)");
+  if (!sr) return {};
+  switch (q.numerics.draw) {  // the shapes that these kernels accept (N12.4)
+    case Draw::logical:
+    case Draw::te_fb: break;
+    case Draw::te_t1d:
+    case Draw::te_q2d:
+      if (!both_sizes_32) return fail("draw=te_t1d and draw=te_q2d need sizes that are multiples of 32");
+      break;
+    case Draw::te_rhtrc:
+      if (s.rows % 64 != 0 || s.cols % 128 != 0)
+        return fail("draw=te_rhtrc needs a multiple of 64 rows and 128 columns");
+      break;
+  }
+  if (p.rng.member >= 1u << 17) return fail("rng: a member is below 131072");
+  return {};
+}
+
+MaybeError validate_quantizer(const Problem& p, const Quantizer& q, Direction d) {
+  const Encoding source = p.x.source;
+  const FormatInfo& f = info(q.format);
+  const std::string_view name = f.name;
+  const bool fp8 = q.element == Encoding::e4m3 || q.element == Encoding::e5m2;
+  const bool element_fits = !f.element ? q.element == source : f.packed() ? q.element == f.element : fp8;
+  if (!element_fits)
+    return fail(concat({name, " data cannot be ", info(q.element).name}),
+                f.packed() ? "" : "element=e4m3 or element=e5m2");
+  if (!contains(words_of(f.blocks, '|'), word_of(q.block)))
+    return fail(concat({"block does not fit ", name}), concat({"allowed: ", f.blocks}));
+  const bool makes = p.as<Quantize>() || p.as<Split>();
+  if ((makes || p.as<Dequantize>()) && !is_wide_float(source))
+    return fail(concat({"source must be f32, bf16 or f16, found ", info(source).name}));
+  if (q.scales == ScaleLayout::gemm && q.format == FormatId::fp8_block && makes && !q.pow2)
+    return fail("scales=gemm of fp8_block needs pow2=1 (N9.6)");
+  if (q.scale_from != ScaleFrom::x) {
+    if (!p.as<Quantize>() || !f.has_blocks())
+      return fail("scale_from is for quantizes of formats with blocks");
+    if (q.four_over_six != FourOverSix::off) return fail("four_over_six chooses its scales: scale_from=x");
+    if (q.scale_from == ScaleFrom::scale && q.format == FormatId::fp8_block &&
+        q.numerics.scale_order == ScaleOrder::encode_first)
+      return fail(
+          "scale_from=scale of fp8_block needs scale_order=decode_first or decode_divide: the encode scale "
+          "is not a function of the decode scale (N17.12)",
+          "scale_from=amax");
+  }
+  if (q.format != FormatId::nvfp4 && (q.round == Round::sr || q.rht || q.four_over_six != FourOverSix::off))
+    return fail("round, rht and four_over_six are for nvfp4");
+  if (q.row_scaled && q.format != FormatId::nvfp4) {
+    if (q.format != FormatId::fp8_current) return fail("row_scaled is for fp8_current and nvfp4");
+    if (q.amax)
+      return fail("row_scaled=1 computes the amax of each stored row: none is given (N3.12)",
+                  "leave amax out");
+  }
+  return q.format == FormatId::nvfp4 ? validate_nvfp4(p, q, d) : MaybeError{};
+}
+
+MaybeError validate_split(const Problem& p) {
+  const Split& op = *p.as<Split>();
+  if (op.members.empty()) return fail("a split has at least one member", "groups=32,0,64");
+  int64_t rows = 0, cols = 0, count = 0;
+  for (Shape m : op.members) {
+    if (!in_range(m)) return fail("a member's sizes are out of range");
+    if (op.vary == Vary::none && !(m == op.members[0]))
+      return fail("vary=none has members of one size", "vary=first");
+    rows += m.rows;
+    cols += m.cols;
+    count += m.count();
+  }
+  const Shape whole = op.vary == Vary::both   ? Shape{1, count}
+                      : op.vary == Vary::last ? Shape{op.members[0].rows, cols}
+                                              : Shape{rows, op.members[0].cols};
+  if (!(whole == p.x.shape))
+    return fail(concat({"the members make ", size_text(whole), ", the shape is ", size_text(p.x.shape)}),
+                op.vary == Vary::both ? "vary=both has shape 1x<elements of all members> (N14.1)" : "");
+  if (op.capacity < count || op.capacity > kMaxElements)
+    return fail(concat(
+        {"capacity is at least the ", std::to_string(count), " elements of the members, and at most 2^31"}));
+  if (op.members.size() >= 1u << 17) return fail("a split has fewer than 131072 members");
+  if (draws(p) && p.rng.member != 0)
+    return fail("the members of a split have the numbers 0, 1, ...: rng ends in 0");
+  for (Direction d : kDirections)
+    if (p.quantizer(d) && p.quantizer(d)->round == Round::sr &&
+        p.quantizer(d)->numerics.draw != Draw::logical)
+      return fail("a split draws by the logical mapping (N14.5)");
+  for (const Problem& m : member_problems(p))
+    for (Direction d : kDirections)
+      if (m.quantizer(d))
+        if (auto error = validate_quantizer(m, *m.quantizer(d), d)) return error;
+  return {};
+}
+
+MaybeError validate_flavour(const Problem& p) {
+  const FlavourInfo* flavour = info(p.flavour);
+  if (!flavour) {
+    if (p.flavour == Flavour::te && p.as<ScaleChain>())
+      return fail("flavour=te is for quantize, split and swizzle");
+    return {};
+  }
+  for (Direction d : kDirections)
+    if (p.quantizer(d) && flavour->is_of(p.quantizer(d)->format)) return {};
+  return fail(concat({"flavour=", flavour->name, " is of ", flavour->formats}),
+              "`assay flavours` lists those of each format");
+}
+
+// What each sum multiplies (N16.5): the operands' formats, and the encoding of their elements where that is
+// one.
+MaybeError validate_sum(const Gemm& g) {
+  using F = FormatId;
+  const auto both = [&](auto&& fits) { return fits(g.a) && fits(g.b); };
+  const auto per_tensor = [](const Operand& o) { return info(o.quantizer.format).per_tensor_fp8(); };
+  const auto blockwise = [](const Operand& o) { return o.quantizer.format == F::fp8_block; };
+  const auto plain = [](const Operand& o) { return o.quantizer.format == F::identity; };
+  switch (g.sum) {
+    case GemmSum::f32_sequential:
+    case GemmSum::exact: return {};
+    case GemmSum::hopper_fp8_fast:
+      return both(per_tensor) ? MaybeError{}
+                              : fail("sum=hopper_fp8_fast takes per-tensor FP8 operands (N16.5)",
+                                     "a=fp8_current b=fp8_current");
+    case GemmSum::hopper_fp8_split:
+      if (!both(per_tensor) && !both(blockwise))
+        return fail("sum=hopper_fp8_split takes two operands of per-tensor FP8, or two of fp8_block (N16.5)",
+                    "a=fp8_current b=fp8_current");
+      if (both(blockwise) && is_square(g.a.quantizer.block) && is_square(g.b.quantizer.block))
+        return fail("sum=hopper_fp8_split takes no two operands of 128x128 blocks (N16.7)",
+                    "a.block=128x128 b.block=1x128");
+      return {};
+    case GemmSum::hopper_f16: {
+      const bool halves = both(plain) && g.a.source == g.b.source && g.a.source != Encoding::f32;
+      const bool brains = both([&](const Operand& o) {
+        return through_bf16(o.quantizer) || (plain(o) && o.source == Encoding::bf16);
+      });  // N16.12
+      return halves || brains ? MaybeError{}
+                              : fail(
+                                    "sum=hopper_f16 takes operands of identity bf16, mxfp8, mxfp4 and nvfp4, "
+                                    "or two of identity f16 (N16.5, N16.12)",
+                                    "a=identity b=identity");
+    }
+    case GemmSum::hopper_tf32:
+      return both(plain) && both([](const Operand& o) { return o.source == Encoding::f32; })
+                 ? MaybeError{}
+                 : fail("sum=hopper_tf32 takes two identity operands of f32 (N16.5)",
+                        "a=identity b=identity");
+  }
+  return {};
+}
+
+MaybeError validate_gemm(const Problem& p) {
+  const Gemm& g = *p.as<Gemm>();
+  const Encoding out = p.x.source;
+  const bool fp8_out = out == Encoding::e4m3 || out == Encoding::e5m2;
+  if (p.row || p.col) return fail("gemm has quantizers in its operands only");
+  if (!is_wide_float(out) && !fp8_out)
+    return fail(concat({"out must be f32, bf16, f16, e4m3 or e5m2, found ", info(out).name}));
+  if (fp8_out && g.reads_c()) return fail(concat({"out=", info(out).name, " takes no c (N16.8)"}), "beta=0");
+  if (g.bias && !is_wide_float(*g.bias)) return fail("bias must be f32, bf16 or f16");
+  for (Side side : kSides) {
+    const Quantizer& q = g.operand(side).quantizer;
+    auto error = g.k < 0 || g.k > kMaxElements ? fail("the sizes are out of range")
+                                               : validate(operand_problem(p, side));
+    if (!error && q.scales != ScaleLayout::compact) error = fail("a gemm reads compact scales");
+    if (error) return Error{concat({name_of(side), ": ", error->message}), 0, error->hint};
+    if (q.row_scaled && q.format == FormatId::nvfp4 &&
+        g.operand(side == Side::a ? Side::b : Side::a).quantizer.format != FormatId::nvfp4)
+      return fail("an operand of row_scaled=1 takes an nvfp4 partner (N16.9)", "a=nvfp4 b=nvfp4");
+  }
+  return validate_sum(g);
+}
+
+MaybeError validate_dequantize(const Problem& p, const Quantizer& q) {
+  const Encoding out = p.as<Dequantize>()->out;
+  if (!is_wide_float(out)) return fail("out must be f32, bf16 or f16");
+  if (q.format == FormatId::identity && out != p.x.source)
+    return fail("identity dequantizes to its own encoding");
+  return {};
+}
+
+MaybeError validate_update(const Problem& p, const Quantizer& q) {
+  if (q.format != FormatId::fp8_delayed)
+    return fail(concat({"update is for fp8_delayed, found ", info(q.format).name}));
+  if (p.x.source != Encoding::f32)
+    return fail(concat({"an amax history is f32, found ", info(p.x.source).name}));
+  if (p.x.shape.rows < 1) return fail("an amax history has at least 1 row");
+  return {};
+}
+
+MaybeError validate_swizzle(const Problem& p, const Quantizer& q) {
+  const FormatInfo& f = info(q.format);
+  const std::string_view name = f.name;
+  if (!f.has_blocks())
+    return fail(concat({"swizzle permutes scales of blocks; ", name, " has none"}), "swizzle mxfp8 ...");
+  if (p.x.source == f.scale) return {};
+  const std::string_view scale = info(*f.scale).name;
+  return fail(
+      concat({"swizzle of ", name, " moves ", scale, " scales, found source ", info(p.x.source).name}),
+      concat({"swizzle ", name, " 64x256 ", scale}));
+}
+
+MaybeError validate_scale_chain(const Problem& p, const Quantizer& q) {
+  const FormatInfo& f = info(q.format);
+  const Encoding source = p.x.source;
+  const bool e8m0 = f.scale == Encoding::e8m0,
+             divided = q.format == FormatId::fp8_current || q.format == FormatId::fp8_block;
+  if (!e8m0 && !divided && q.format != FormatId::nvfp4)
+    return fail(concat({"scale_chain is for formats that compute scales, found ", f.name}));
+  if (source != Encoding::f32 && !(e8m0 && source == Encoding::e8m0))
+    return fail(concat({"scale_chain takes f32 amaxes", e8m0 ? " or e8m0 codes" : ""}));
+  if (q.format == FormatId::nvfp4 && p.x.shape.cols != 2)
+    return fail("scale_chain of nvfp4 takes pairs, tensor amax and block amax", "scale_chain nvfp4 64x2 f32");
+  return {};
+}
+
+// One direction of an op that has Quantizers.
+MaybeError validate_direction(const Problem& p, const Quantizer& q, Direction d) {
+  if (auto error = validate_quantizer(p, q, d)) return error;
+  if (p.as<Dequantize>()) return validate_dequantize(p, q);
+  if (p.as<Update>()) return validate_update(p, q);
+  if (p.as<Swizzle>()) return validate_swizzle(p, q);
+  if (p.as<ScaleChain>()) return validate_scale_chain(p, q);
+  if (p.as<Hadamard>() && (q.format != FormatId::nvfp4 || d != Direction::col || !q.rht))
+    return fail("hadamard is the rotation of nvfp4 columns", "hadamard nvfp4 64x256 bf16");
+  return {};
+}
+
+}  // namespace
+
+std::optional<Error> validate(const Problem& p) {
+  const Encoding source = p.x.source;
+  const Shape s = p.x.shape;
+  if (!in_range(s)) return fail("the shape must have sizes of 0 and up and at most 2^31 elements");
+  if (p.as<Cast>()) return validate_cast(p);
+  if (p.as<Philox>()) {
+    if (source != Encoding::u32 || s.cols != 4)
+      return fail("philox takes counters of 4 u32", "philox u32 8x4 u32");
+    return {};
+  }
+  if (p.as<Gemm>()) return validate_gemm(p);
+  if (!p.row && !p.col)
+    return fail(concat({"a ", op_name(p), " needs a quantizer in at least one direction"}));
+  if ((p.as<Dequantize>() || p.as<Swizzle>()) && p.row && p.col)
+    return fail(concat({op_name(p), " works in one direction"}), "dir=row or dir=col");
+  if ((p.as<Update>() || p.as<ScaleChain>()) && (!p.row || p.col))
+    return fail(concat({op_name(p), " has no directions"}));
+  if (auto error = validate_flavour(p)) return error;
+  if (p.as<Split>()) return validate_split(p);
+  for (Direction d : kDirections)
+    if (p.quantizer(d))
+      if (auto error = validate_direction(p, *p.quantizer(d), d)) return error;
+  return {};
+}
+
+}  // namespace assay

@@ -1,0 +1,100 @@
+// What the program says about a command line that it cannot run.
+#include "compare/commands/bad_usage.h"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "compare/program.h"
+
+namespace assay {
+namespace {
+
+struct Said {
+  int status = 0;
+  std::string out, err;
+};
+
+Said assay_called(std::vector<std::string> words) {
+  words.insert(words.begin(), "assay");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  Said said;
+  said.status = program_main(static_cast<int>(words.size()), argv.data());
+  std::fflush(stdout);
+  said.out = testing::internal::GetCapturedStdout();
+  said.err = testing::internal::GetCapturedStderr();
+  return said;
+}
+
+TEST(BadUsage, NothingPrintsTheHelp) {
+  const Said said = assay_called({});
+  EXPECT_EQ(said.status, 0);
+  EXPECT_EQ(said.err, "");
+  EXPECT_EQ(said.out, assay_called({"--help"}).out);
+  EXPECT_NE(said.out.find("\n  doctor  "), std::string::npos) << said.out;
+}
+
+// One line on standard error, and exit status 2.
+void expect_refused(const std::vector<std::string>& words, const std::string& message) {
+  const Said said = assay_called(words);
+  EXPECT_EQ(said.status, kBadUsage);
+  EXPECT_EQ(said.out, "");
+  EXPECT_EQ(said.err, "assay: " + message + "\n");
+}
+
+TEST(BadUsage, AnUnknownCommandNamesTheNearest) {
+  expect_refused({"rnu"}, "no command 'rnu': did you mean run?; `assay --help` lists the commands");
+  expect_refused({"zzzzzzzz", "--help"}, "no command 'zzzzzzzz'; `assay --help` lists the commands");
+}
+
+TEST(BadUsage, AnUnknownOptionNamesTheNearestOfItsCommand) {
+  expect_refused(
+      {"run", "smoke", "--subjekt", "host"},
+      "no option '--subjekt' of `assay run`: did you mean --subject?; `assay run --help` lists its options");
+  expect_refused(
+      {"run", "smoke", "--job=2"},
+      "no option '--job' of `assay run`: did you mean --jobs?; `assay run --help` lists its options");
+  expect_refused({"check", "--coherense"},
+                 "no option '--coherense' of `assay check`: did you mean --coherence?; `assay check --help` "
+                 "lists its options");
+  expect_refused({"doctor", "--repetitions"},
+                 "no option '--repetitions' of `assay doctor`; `assay doctor --help` lists its options");
+  expect_refused(
+      {"--vershion"},
+      "no option '--vershion' of `assay`: did you mean --version?; `assay --help` lists its options");
+}
+
+TEST(BadUsage, EveryErrorBeginsWithTheProgram) {
+  expect_refused({"run"}, "what is required\nRun with --help for more information.");
+  expect_refused({"run", "smoke", "--jobs", "0"},
+                 "--jobs: Value 0 not in range 1 to 1024\nRun with --help for more information.");
+  expect_refused({"diff", "a", "b", "c"},
+                 "The following argument was not expected: c\nRun with --help for more information.");
+  expect_refused({"explain"}, "what is required\nRun with --help for more information.");
+  expect_refused({"shrink", "quantize mxfp9 8x8 bf16"},
+                 "column 10: unknown format 'mxfp9' (did you mean 'mxfp8'?)");
+}
+
+TEST(BadUsage, ALineWithoutQuotesIsQuoted) {
+  const std::string advice = "a line is one argument: put it in quotes\n  assay ";
+  expect_refused({"run", "quantize", "mxfp8", "64x256", "bf16"}, advice + "run 'quantize mxfp8 64x256 bf16'");
+  expect_refused({"run", "--subject", "host", "cast", "e4m3", "8x8", "bf16", "seed=7", "-v"},
+                 advice + "run --subject host 'cast e4m3 8x8 bf16 seed=7' -v");
+  expect_refused({"shrink", "quantize", "mxfp8", "64x256", "bf16", "--plugin", "my lib.so"},
+                 advice + "shrink 'quantize mxfp8 64x256 bf16' --plugin 'my lib.so'");
+  expect_refused({"explain", "quantize", "mxfp8", "64x256", "bf16"},
+                 advice + "explain 'quantize mxfp8 64x256 bf16'");
+  expect_refused({"list", "roles", "factory=mxfp8_nvfp4x"}, advice + "list 'roles factory=mxfp8_nvfp4x'");
+  // A command that takes no line, and words that are no line.
+  expect_refused({"diff", "quantize", "mxfp8", "64x256"},
+                 "The following argument was not expected: 64x256\nRun with --help for more information.");
+  EXPECT_EQ(assay_called({"run", "smoek", "cast"}).err.find("quotes"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace assay

@@ -1,0 +1,50 @@
+#include "training/parity/cell.h"
+
+namespace assay::training {
+
+using std::string;
+using std::string_view;
+
+bool is_parallel(Phase p) { return p == Phase::column || p == Phase::row; }
+
+ModuleSettings module_of(const Cell& c, bool packed) {
+  ModuleSettings s;
+  s.module = c.module;
+  s.rows = c.tokens;
+  s.parallel = c.phase == Phase::column ? ParallelMode::column
+               : c.phase == Phase::row  ? ParallelMode::row
+                                        : ParallelMode::none;
+  s.packed = packed;
+  return s;
+}
+
+string to_text(const GemmFormats& f) {
+  string out(f.fprop);
+  if (f.dgrad != f.fprop || f.wgrad != f.fprop) out += "|" + string(f.dgrad);
+  if (f.wgrad != f.dgrad) out += "|" + string(f.wgrad);
+  return out;
+}
+
+string circumstances(const Cell& c) {
+  string out;
+  const auto say = [&](string_view key, string_view value) {
+    out += (out.empty() ? "" : " ") + string(key) + "=" + string(value);
+  };
+  if (c.phase != Phase::train) say("phase", name_of(c.phase));
+  if (c.arch != Arch::sm100) say("arch", kArchs[static_cast<size_t>(c.arch)]);
+  if (c.flavour != Flavour::assay) say("flavour", "te");
+  if (c.tokens != 64) say("tokens", std::to_string(c.tokens));
+  if (c.packed) say("packed", "1");
+  return out;
+}
+
+string to_text(const Cell& c) {
+  const string formats = c.factory.empty() ? to_text(c.formats) : "factory=" + string(c.factory);
+  string out = "parity " + string(c.module) + " " + formats;
+  if (c.roles != "input,weight") out += " roles=" + string(c.roles);
+  if (!c.backward_override.empty()) out += " override=" + string(c.backward_override);
+  const string rest = circumstances(c);
+  return out + (rest.empty() ? "" : " " + rest);
+}
+
+}  // namespace assay::training

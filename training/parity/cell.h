@@ -1,0 +1,68 @@
+// The parity matrix: hybrid against vanilla, module by module. A cell runs one module twice: along vanilla's
+// route (both directions in one launch, fused norm, activation and bias gradient, built-in recipe) and along
+// hybrid's (two single-direction launches, unfused producers, CustomRecipe), and compares everything that the
+// two steps left, in causal order, bit for bit. Where a hybrid has a format per GEMM there are three vanilla
+// routes, one per GEMM.
+//
+// A cell that differs is excluded only where removing a named cause makes it equal (docs/parity.md): the
+// exclusion is computed in the run, never listed.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "contract/problem.h"
+#include "training/kit/modules.h"
+#include "training/kit/recipes.h"
+
+namespace assay::training {
+
+// One step under which circumstances.
+//   train            weights in bf16, quantized anew
+//   cached           a second microbatch that uses the first one's workspaces
+//   quantized_init   weights kept quantized
+//   trajectory       three steps, weights updated by their gradients
+//   evaluation       a step, an evaluation, a step
+//   column, row      tensor and sequence parallel, with amax groups
+enum class Phase : uint8_t { train, cached, quantized_init, trajectory, evaluation, column, row };
+inline constexpr std::string_view kPhaseNames[] = {
+    "train", "cached", "quantized_init", "trajectory", "evaluation", "column", "row"};
+constexpr std::string_view name_of(Phase p) { return kPhaseNames[static_cast<size_t>(p)]; }
+
+struct Cell {
+  std::string_view module;  // one of kModules
+  GemmFormats formats;
+  // Tensors that are hybrids. The others are vanilla's where one format serves both directions.
+  std::string_view roles = "input,weight";
+  // Of vanilla: "high_precision", or "dequantized", where hybrids take columns from dequantized rows.
+  std::string_view backward_override = "";
+  Phase phase = Phase::train;
+  Arch arch = Arch::sm100;
+  Flavour flavour = Flavour::assay;
+  // Rows of the input: 64 and 96 lie on both sides of what fused kernels take, and 160 is more than one chunk
+  // of a fused sum of rows.
+  int64_t tokens = 64;
+  bool packed = false;  // grouped weights in one parameter
+  // Where set, hybrid's quantizers come from this registered factory and `formats` follows from them; `roles`
+  // then says nothing.
+  std::string_view factory = "";
+  bool operator==(const Cell&) const = default;
+};
+
+bool is_parallel(Phase);
+// The module of a cell; `packed` may be taken away from it.
+ModuleSettings module_of(const Cell&, bool packed);
+
+// "parity linear mxfp8 roles=input,weight phase=cached arch=sm90": what differs from the defaults; formats as
+// "mxfp8", "mxfp8|nvfp4" (fprop | both gradients) or "a|b|c". Of a factory "parity linear factory=my_hybrid
+// phase=cached".
+std::string to_text(const Cell&);
+// What follows module, formats and roles: "phase=cached arch=sm90"; empty where all is default.
+std::string circumstances(const Cell&);
+// The formats' column of the table: "mxfp8|nvfp4".
+std::string to_text(const GemmFormats&);
+
+// The words of Arch, in its order.
+inline constexpr std::string_view kArchs[] = {"sm90", "sm100", "sm110", "sm120"};
+
+}  // namespace assay::training

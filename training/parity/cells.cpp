@@ -1,0 +1,145 @@
+#include "training/parity/cells.h"
+
+#include <iterator>
+#include <optional>
+
+#include "training/parity/factory.h"
+#include "training/recipes/line_factory.h"
+
+namespace assay::training {
+
+namespace {
+
+using std::string_view;
+
+constexpr string_view kRoleSets[] = {"input,weight", "input", "weight", "input,weight,grad_output"};
+constexpr string_view kFormatsAndIdentity[] = {"fp8_current", "mxfp8", "fp8_block", "nvfp4", "identity"};
+
+Cell cell_of(string_view module, GemmFormats formats) {
+  Cell c;
+  c.module = module;
+  c.formats = formats;
+  return c;
+}
+
+// Phases, architectures, kernel selection, both sides of the fused kernels' row count.
+void add_circumstances(std::vector<Cell>& cells, const Cell& cell, bool every_phase, bool long_sums) {
+  const auto add = [&](auto set) {
+    cells.push_back(cell);
+    set(cells.back());
+  };
+  for (size_t p = 0; p < std::size(kPhaseNames); ++p) {
+    const Phase phase = static_cast<Phase>(p);
+    if (is_parallel(phase) && !has_tensor_parallelism(cell.module)) continue;
+    if (every_phase || phase == Phase::train) add([&](Cell& c) { c.phase = phase; });
+  }
+  add([](Cell& c) { c.arch = Arch::sm90; });
+  add([](Cell& c) { c.flavour = Flavour::te; });
+  add([](Cell& c) { c.tokens = 96; });
+  if (long_sums) add([](Cell& c) { c.tokens = 160; });
+}
+
+// One format, each set of roles.
+void add_one_format(std::vector<Cell>& cells) {
+  for (const string_view module : kModules)
+    for (const string_view f : kFormats)
+      for (const string_view roles : kRoleSets) {
+        Cell c = cell_of(module, {f, f, f});
+        c.roles = roles;
+        const bool all = roles == kRoleSets[3];
+        add_circumstances(cells, c, all || roles == kRoleSets[0], all);
+      }
+}
+
+// Two formats: forward and gradients apart; Identity stands for one that is not quantized.
+void add_two_formats(std::vector<Cell>& cells) {
+  const auto with_quantized_init = [&](Cell c) {
+    cells.push_back(c);
+    c.phase = Phase::quantized_init;
+    cells.push_back(c);
+  };
+  for (const string_view module : kModules) {
+    if (module == "layernorm_mlp")
+      continue;  // two layers have no single vanilla recipe: E6 of docs/parity.md
+    for (const string_view row : kFormatsAndIdentity)
+      for (const string_view col : kFormatsAndIdentity) {
+        if (row == col && row != "identity") continue;
+        const Cell c = cell_of(module, {row, col, col});
+        if (module == "linear") with_quantized_init(c);
+        else cells.push_back(c);
+      }
+  }
+  with_quantized_init(cell_of("layernorm_mlp", {"identity", "identity", "identity"}));
+}
+
+// Gradients in high precision, against the built-in override.
+void add_overrides(std::vector<Cell>& cells) {
+  for (const string_view module : {"linear", "layernorm_linear", "grouped_linear"})
+    for (const string_view f : {"fp8_current", "mxfp8", "fp8_block"})
+      for (const string_view how : {"high_precision", "dequantized"}) {
+        Cell c = cell_of(module, {f, "identity", "identity"});
+        c.backward_override = how;
+        cells.push_back(c);
+      }
+}
+
+void add_three_formats(std::vector<Cell>& cells) {
+  for (const string_view module : {"linear", "layernorm_linear"})
+    for (const string_view f : kFormats)
+      for (const string_view d : kFormats)
+        for (const string_view w : kFormats)
+          if (f != d && d != w && f != w) cells.push_back(cell_of(module, {f, d, w}));
+}
+
+Cell packed(Cell c) {
+  c.phase = Phase::quantized_init;
+  c.packed = true;
+  return c;
+}
+
+std::vector<Cell> make_cells() {
+  std::vector<Cell> cells;
+  add_one_format(cells);
+  add_two_formats(cells);
+  add_overrides(cells);
+  add_three_formats(cells);
+  cells.push_back(packed(cell_of("grouped_linear", {"mxfp8", "mxfp8", "mxfp8"})));
+  return cells;
+}
+
+}  // namespace
+
+bool has_tensor_parallelism(string_view module) {
+  return !module.starts_with("ops") && module != "grouped_linear";
+}
+
+const std::vector<Cell>& parity_cells() {
+  static const std::vector<Cell> kCells = make_cells();
+  return kCells;
+}
+
+Result<std::vector<FactoryCell>> factory_cells(string_view name) {
+  const Result<QFactoryPtr> factory = find_factory(name);
+  if (!factory) return factory.error();
+  std::vector<FactoryCell> out;
+  std::optional<Error> first;
+  bool any = false;
+  for (const string_view module : kModules) {
+    Cell c;
+    c.module = module;
+    c.factory = (*factory)->name;  // the registry keeps it
+    std::vector<Cell> cells;
+    add_circumstances(cells, c, true, true);
+    if (module == "grouped_linear") cells.push_back(packed(c));
+    for (const Cell& cell : cells) {
+      const Result<Cell> whole = with_formats(cell);
+      any |= static_cast<bool>(whole);
+      if (!whole && !first) first = whole.error();
+      out.push_back(whole ? FactoryCell{*whole, ""} : FactoryCell{cell, whole.error().text()});
+    }
+  }
+  if (!any) return *first;
+  return out;
+}
+
+}  // namespace assay::training

@@ -1,0 +1,30 @@
+// The cells of the parity matrix: its table, those of a factory, and a cell by its text.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "contract/result.h"
+#include "training/parity/cell.h"
+
+namespace assay::training {
+
+// Every cell of `assay run roles`, in the order of the table.
+const std::vector<Cell>& parity_cells();
+
+// A cell by its text: one of the matrix, or any with factory=. Errors: an unknown word, with the nearest;
+// what with_formats refuses (training/parity/factory.h).
+Result<Cell> parity_cell(std::string_view text);
+
+// Every cell of one factory: modules, phases, architectures, kernel selection and row counts as a single
+// format has them in the matrix. Error: no such factory, or one that no module can be compared under.
+struct FactoryCell {
+  Cell cell;
+  std::string refused;  // why this one cannot be compared; empty: it can
+};
+Result<std::vector<FactoryCell>> factory_cells(std::string_view factory);
+
+// Linear, LayerNormLinear and LayerNormMLP are run over ranks; the others are not.
+bool has_tensor_parallelism(std::string_view module);
+
+}  // namespace assay::training

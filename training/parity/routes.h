@@ -1,0 +1,30 @@
+// The two routes through a cell, as steps that can be compared, with causes of differences taken away.
+#pragma once
+#include "contract/subject.h"
+#include "training/parity/cell.h"
+
+namespace assay::training {
+
+// What may be taken away from a cell to see whether a difference goes with it. Codes are those of
+// docs/parity.md.
+struct Removed {
+  // E1: vanilla quantizes the rounded output of norm and activation, as hybrid does.
+  bool fused_producers = false;
+  // E2: every draw of a tensor takes the same state on both routes, and a word of it goes to the same element
+  // whatever a launch produces.
+  bool random_states = false;
+  bool sign_of_zero = false;         // E12: every kernel keeps the sign of a zero product
+  bool fused_bias_gradient = false;  // E13: vanilla sums the bias gradient plainly
+  bool tn_only = false;              // E8: an architecture without a physical transpose
+  bool packed = false;               // E10: separate weights
+};
+
+// The cell's recipes: hybrid's, and vanilla's for one of the cell's formats.
+RecipePtr hybrid_recipe(const Cell&);
+RecipePtr vanilla_recipe(const Cell&, std::string_view format);
+
+// One route: the module is built, filled and stepped through the cell's phase. The record is that of its last
+// step.
+StepRecord run_route(const Cell&, const RecipePtr&, const Removed&, Subject&, const Environment&);
+
+}  // namespace assay::training
