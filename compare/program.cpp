@@ -35,6 +35,7 @@
 #include "compare/report/build.h"
 #include "compare/subjects/pack_subject.h"
 #include "compare/subjects/plugin.h"
+#include "compare/subjects/ptx_kernel.h"
 #include "compare/text/printable.h"
 #include "contract/line.h"
 #include "contract/recipes.h"
@@ -97,6 +98,11 @@ Subjects make_subjects(const CommonOptions& common) {
     auto plugin = make_plugin_subject(common.plugin, make_device_memory());
     if (!plugin) throw Refusal{plugin.error().text()};
     s.owned.push_back(std::move(*plugin));
+  }
+  if (!common.ptx_kernel.empty()) {
+    auto kernel = make_ptx_kernel_subject(common.ptx_kernel);
+    if (!kernel) throw Refusal{kernel.error().text()};
+    s.owned.push_back(std::move(*kernel));
   }
   if (!common.pack.empty()) {
     auto pack = read_pack(common.pack);

@@ -11,7 +11,6 @@
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/bench_results.h"
 #include "compare/commands/options.h"
@@ -350,8 +349,8 @@ int run_bench(const BenchOptions& options, const Subjects& subjects, std::ostrea
 void register_bench(Program& program) {
   const auto bench = std::make_shared<BenchOptions>();
   CommonOptions& common = program.common;
-  CLI::App* c = program.app.add_subcommand("bench", "judge, then time: no number without a verdict");
-  c->footer(
+  Command c(program.app, "bench", "judge, then time: no number without a verdict");
+  c.footer(
       "Examples:\n"
       "  assay bench 'quantize mxfp8 {1024,4096}x4096 bf16'\n"
       "  assay bench smoke --output results.json\n"
@@ -360,21 +359,13 @@ void register_bench(Program& program) {
   add_what(c, common);
   add_subjects(c, common, "reference,host");
   add_environment(c, common);
-  c->add_option("--timeout", bench->timeout, "seconds a case may take on one subject")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  c->add_option("--repetitions", bench->repetitions, "samples")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  c->add_option("--min-time", bench->min_time, "seconds a sample lasts at least")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  c->add_option("--output,-o", bench->output, "write the results as JSON");
-  c->add_option("--against", bench->against, "results of an earlier run: fail where a case is slower");
-  c->add_option("--noise", bench->noise, "the share that counts as slower")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  c->callback([&program, bench] {
+  c.option("--timeout", bench->timeout, "seconds a case may take on one subject").positive().show_default();
+  c.option("--repetitions", bench->repetitions, "samples").range(1, 1000).show_default();
+  c.option("--min-time", bench->min_time, "seconds a sample lasts at least").positive().show_default();
+  c.option("--output,-o", bench->output, "write the results as JSON");
+  c.option("--against", bench->against, "results of an earlier run: fail where a case is slower");
+  c.option("--noise", bench->noise, "the share that counts as slower").positive().show_default();
+  c.callback([&program, bench] {
     const Subjects subjects = program.make_subjects(program.common);
     bench->subjects = chosen_subjects(program.common, subjects, "reference,host");
     bench->environment = environment_of(program.common);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/certify/certificate.h"
 #include "compare/commands/certify/plan.h"
@@ -181,9 +180,9 @@ int run_certify(const CertifyOptions& options, const Subjects& subjects, std::FI
 void register_certify(Program& program) {
   const auto certify = std::make_shared<CertifyOptions>();
   CommonOptions& common = program.common;
-  CLI::App* c = program.app.add_subcommand(
-      "certify", "the exhaustive certificate: every float, every code, every amax (docs/certify.md)");
-  c->footer(
+  Command c(program.app, "certify",
+            "the exhaustive certificate: every float, every code, every amax (docs/certify.md)");
+  c.footer(
       "Examples:\n"
       "  assay certify --quick\n"
       "  assay certify -o certificate.json\n"
@@ -192,19 +191,16 @@ void register_certify(Program& program) {
       "  assay certify --quick --subject gpu\n"
       "Exit status: 0 every claim holds; 1 one does not; 2 bad usage, or a certificate that cannot be "
       "written; 3 nothing was compared.");
-  c->add_flag("--quick", certify->quick,
-              "rounding boundaries instead of every float: for continuous integration");
-  c->add_option("--output,-o", certify->output, "write the certificate here as JSON, again after every part");
-  c->add_option("--only", certify->only, "only parts whose name contains this");
-  c->add_flag("--list", certify->list, "print the parts and what goes into them");
-  c->add_flag("--resume", certify->resume,
-              "take over the parts that the certificate at -o holds already, where the same build made it");
+  c.flag("--quick", certify->quick, "rounding boundaries instead of every float: for continuous integration");
+  c.option("--output,-o", certify->output, "write the certificate here as JSON, again after every part");
+  c.option("--only", certify->only, "only parts whose name contains this");
+  c.flag("--list", certify->list, "print the parts and what goes into them");
+  c.flag("--resume", certify->resume,
+         "take over the parts that the certificate at -o holds already, where the same build made it");
   add_subjects(c, common, "those that each part names");
-  c->add_option("--timeout", certify->timeout, "seconds that 2^22 elements may take")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  c.option("--timeout", certify->timeout, "seconds that 2^22 elements may take").positive().show_default();
   add_jobs(c, common);
-  c->callback([&program, certify] {
+  c.callback([&program, certify] {
     const Subjects subjects = program.make_subjects(program.common);
     certify->subjects = chosen_subjects(program.common, subjects, "");
     certify->jobs = program.common.jobs;

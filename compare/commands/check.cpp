@@ -6,7 +6,6 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/case_screen.h"
 #include "compare/commands/coherence.h"
@@ -161,20 +160,17 @@ int run_check(const CheckOptions& options, const Subjects& subjects, std::ostrea
 
 void register_check(Program& program) {
   const auto check = std::make_shared<CheckOptions>();
-  CLI::App* c =
-      program.app.add_subcommand("check", "somebody's tensors against the reference (docs/packs.md)");
-  c->footer(
+  Command c(program.app, "check", "somebody's tensors against the reference (docs/packs.md)");
+  c.footer(
       "Examples:\n"
       "  assay check dump.safetensors\n"
       "  assay check dumps/     names the first divergence by step, module, role and direction");
-  c->add_option("pack", check->paths, "safetensors files, or folders of them")->required();
-  c->add_flag("--coherence", check->coherence,
-              "rows against columns of each case, without the tensor that both were made from");
-  c->add_flag("--github", check->github, "annotations for GitHub Actions on standard output");
-  c->add_option("--timeout", check->timeout, "seconds a case may take")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  c->callback([&program, check] {
+  c.option("pack", check->paths, "safetensors files, or folders of them").required();
+  c.flag("--coherence", check->coherence,
+         "rows against columns of each case, without the tensor that both were made from");
+  c.flag("--github", check->github, "annotations for GitHub Actions on standard output");
+  c.option("--timeout", check->timeout, "seconds a case may take").positive().show_default();
+  c.callback([&program, check] {
     program.status = run_check(*check, program.make_subjects(program.common), std::cout, std::cerr);
   });
 }

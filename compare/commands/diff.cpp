@@ -6,7 +6,6 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/case_screen.h"
 #include "compare/commands/options.h"
@@ -181,11 +180,11 @@ int run_diff(const DiffOptions& options, std::ostream& out, std::ostream& err) {
 
 void register_diff(Program& program) {
   const auto diff = std::make_shared<DiffOptions>();
-  CLI::App* c = program.app.add_subcommand("diff", "two dumps against each other, trusting neither");
-  c->footer("Examples:\n  assay diff before.safetensors after.safetensors");
-  c->add_option("a", diff->a, "a pack")->required();
-  c->add_option("b", diff->b, "another")->required();
-  c->callback([&program, diff] { program.status = run_diff(*diff, std::cout, std::cerr); });
+  Command c(program.app, "diff", "two dumps against each other, trusting neither");
+  c.footer("Examples:\n  assay diff before.safetensors after.safetensors");
+  c.option("a", diff->a, "a pack").required();
+  c.option("b", diff->b, "another").required();
+  c.callback([&program, diff] { program.status = run_diff(*diff, std::cout, std::cerr); });
 }
 
 }  // namespace assay

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/options.h"
 #include "compare/report/doctor.h"
@@ -79,12 +78,11 @@ int run_doctor(const DoctorOptions& options, std::span<Subject* const> subjects,
 
 void register_doctor(Program& program) {
   const auto doctor = std::make_shared<DoctorOptions>();
-  CLI::App* c =
-      program.app.add_subcommand("doctor", "compiler, flags, float environment, CUDA, GPU, witnesses");
-  c->footer("Examples:\n  assay doctor\n  assay doctor --json");
-  c->add_flag("--json", doctor->json, "as JSON");
+  Command c(program.app, "doctor", "compiler, flags, float environment, CUDA, GPU, witnesses");
+  c.footer("Examples:\n  assay doctor\n  assay doctor --json");
+  c.flag("--json", doctor->json, "as JSON");
   add_plugin(c, program.common);
-  c->callback([&program, doctor] {
+  c.callback([&program, doctor] {
     const Subjects subjects = program.make_subjects(program.common);
     program.status = run_doctor(*doctor, pointers(subjects), std::cout);
   });

@@ -6,8 +6,6 @@
 #include <memory>
 #include <optional>
 
-#include <CLI/CLI.hpp>
-
 #include "compare/commands/explain/session.h"
 #include "compare/commands/options.h"
 #include "compare/debug/reproducer.h"
@@ -40,7 +38,7 @@ void print_causes(const std::string& name) {
   const auto format =
       std::find_if(kFormats.begin(), kFormats.end(), [&](const FormatInfo& f) { return f.name == name; });
   if (!name.empty() && format == kFormats.end())
-    throw CLI::ValidationError("what", "with --hypotheses: a format, or nothing; found " + name);
+    refuse_argument("what", "with --hypotheses: a format, or nothing; found " + name);
   std::cout << causes_page(name.empty() ? std::nullopt : std::optional(format->id));
 }
 
@@ -60,9 +58,9 @@ void register_explain(Program& program) {
   const auto given = std::make_shared<Given>();
   ExplainOptions& explain = given->explain;
   CommonOptions& common = program.common;
-  CLI::App* c = program.app.add_subcommand(
-      "explain", "where, which stage first, which cause; with the evidence (docs/debugging-a-divergence.md)");
-  c->footer(
+  Command c(program.app, "explain",
+            "where, which stage first, which cause; with the evidence (docs/debugging-a-divergence.md)");
+  c.footer(
       "Replays some hundred causes on the reference, single ones and then pairs, and takes one that gives "
       "every byte; where none fits, it says so.\n"
       "Examples:\n"
@@ -71,28 +69,26 @@ void register_explain(Program& program) {
       "  assay explain dumps/step12.safetensors --case fc1.weight --html why.html\n"
       "Exit status: 0 nothing differs; 1 something does; 2 bad input; 3 the subject is absent or does not "
       "run the line.");
-  c->add_option("what", explain.what, "a line in quotes, or a pack");
-  c->add_option("--case", explain.case_id, "a case of the pack (default: the first that differs)");
-  c->add_flag("--hypotheses", given->hypotheses,
-              "instead: the causes that can be named; what may be a format (docs/causes.md)");
+  c.option("what", explain.what, "a line in quotes, or a pack");
+  c.option("--case", explain.case_id, "a case of the pack (default: the first that differs)");
+  c.flag("--hypotheses", given->hypotheses,
+         "instead: the causes that can be named; what may be a format (docs/causes.md)");
   add_subjects(c, common, "host");
-  c->add_option("--html", explain.html, "write the report page here, one file");
-  c->add_option("--json", explain.json, "write the diagnosis here");
-  c->add_option("--reproducer", explain.reproducer,
-                "write the smallest case that still differs into this folder: a pack and a C++ program");
-  c->add_flag_callback(
+  c.option("--html", explain.html, "write the report page here, one file");
+  c.option("--json", explain.json, "write the diagnosis here");
+  c.option("--reproducer", explain.reproducer,
+           "write the smallest case that still differs into this folder: a pack and a C++ program");
+  c.flag(
       "--no-pairs", [given] { given->explain.pairs = false; }, "single causes only");
-  c->add_flag("--github", explain.github, "annotations for GitHub Actions on standard output");
-  c->add_option("--budget", explain.budget, "seconds for the search")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  c.flag("--github", explain.github, "annotations for GitHub Actions on standard output");
+  c.option("--budget", explain.budget, "seconds for the search").positive().show_default();
   add_environment(c, common);
   add_timeout(c, common);
   add_jobs(c, common);
-  c->callback([&program, given] {
+  c.callback([&program, given] {
     ExplainOptions& explain = given->explain;
     if (given->hypotheses) return print_causes(explain.what);
-    if (explain.what.empty()) throw CLI::RequiredError("what");
+    if (explain.what.empty()) refuse_missing_argument("what");
     const Subjects subjects = program.make_subjects(program.common);
     take_subject(explain, program.common, subjects);
     explain.jobs = program.common.jobs;

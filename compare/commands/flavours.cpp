@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/options.h"
 #include "compare/diagnosis/identify/flavour_matrix.h"
@@ -145,14 +144,13 @@ int run_flavours(const FlavoursOptions& options, const Subjects& subjects, std::
 
 void register_flavours(Program& program) {
   const auto flavours = std::make_shared<FlavoursOptions>();
-  CLI::App* c =
-      program.app.add_subcommand("flavours", "sets of choices that have a name, and how far they lie apart");
-  c->footer("Examples:\n  assay flavours\n  assay flavours mxfp8 --measure");
-  c->add_option("format", flavours->format, "of this format only");
-  c->add_flag("--measure", flavours->measure, "the share of scales and codes in which each pair differs");
-  c->add_option("--json", flavours->json, "write them here");
+  Command c(program.app, "flavours", "sets of choices that have a name, and how far they lie apart");
+  c.footer("Examples:\n  assay flavours\n  assay flavours mxfp8 --measure");
+  c.option("format", flavours->format, "of this format only");
+  c.flag("--measure", flavours->measure, "the share of scales and codes in which each pair differs");
+  c.option("--json", flavours->json, "write them here");
   add_jobs(c, program.common);
-  c->callback([&program, flavours] {
+  c.callback([&program, flavours] {
     flavours->jobs = program.common.jobs;
     flavours->colour = program.colour;
     program.status = run_flavours(*flavours, program.make_subjects(program.common), stdout, stderr);

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/options.h"
 #include "compare/commands/shell_word.h"
@@ -223,22 +222,20 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
 void register_identify(Program& program) {
   const auto identify = std::make_shared<IdentifyOptions>();
   CommonOptions& common = program.common;
-  CLI::App* c = program.app.add_subcommand("identify", "whose choices made these bytes");
-  c->footer(
+  Command c(program.app, "identify", "whose choices made these bytes");
+  c.footer(
       "Examples:\n"
       "  assay identify dump.safetensors\n"
       "  assay identify fixtures/packs/libraries --filter mxfp4\n"
       "Exit status: 0 every group of cases has a flavour that makes its bytes; 1 one has none; 2 bad input; "
       "3 no case.");
-  c->add_option("pack", identify->paths, "safetensors files, or folders of them")->required();
-  c->add_option("--filter", identify->filter, "only cases whose name contains this");
-  c->add_option("--most", identify->most, "flavours shown for a group")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  c->add_option("--json", identify->json, "write the ranking here");
+  c.option("pack", identify->paths, "safetensors files, or folders of them").required();
+  c.option("--filter", identify->filter, "only cases whose name contains this");
+  c.option("--most", identify->most, "flavours shown for a group").range(1, 1000).show_default();
+  c.option("--json", identify->json, "write the ranking here");
   add_timeout(c, common);
   add_jobs(c, common);
-  c->callback([&program, identify] {
+  c.callback([&program, identify] {
     identify->timeout = program.common.timeout;
     identify->jobs = program.common.jobs;
     identify->progress = program.progress;

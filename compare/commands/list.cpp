@@ -4,7 +4,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/options.h"
 #include "compare/commands/training_cases.h"
@@ -76,20 +75,20 @@ int list(CommonOptions common, const ListOptions& options, const Subjects& subje
 void register_list(Program& program) {
   const auto options = std::make_shared<ListOptions>();
   CommonOptions& common = program.common;
-  CLI::App* c = program.app.add_subcommand("list", "print what would run");
-  c->footer(
+  Command c(program.app, "list", "print what would run");
+  c.footer(
       "Examples:\n"
       "  assay list ci --filter mxfp8\n"
       "  assay list 'quantize mxfp8 {32,64}x96 bf16 flavour=te' --canonical\n"
       "  assay list smoke --support --subject host,gpu");
   add_what(c, common, false);
   add_subjects(c, common, "host");
-  c->add_flag("--canonical", options->canonical, "every key, resolved");
-  c->add_flag("--support", options->support, "say of each subject whether it runs the line");
-  c->add_flag("--suites", options->suites, "the suites that are found by name");
-  c->add_flag("--keys", options->keys, "every key of the line, with its values");
-  c->add_flag("--subjects", options->subjects, "the subjects, and whether they are present");
-  c->callback([&program, options] {
+  c.flag("--canonical", options->canonical, "every key, resolved");
+  c.flag("--support", options->support, "say of each subject whether it runs the line");
+  c.flag("--suites", options->suites, "the suites that are found by name");
+  c.flag("--keys", options->keys, "every key of the line, with its values");
+  c.flag("--subjects", options->subjects, "the subjects, and whether they are present");
+  c.callback([&program, options] {
     program.status = list(program.common, *options, program.make_subjects(program.common));
   });
 }

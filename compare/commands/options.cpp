@@ -3,7 +3,6 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/selection.h"
 #include "compare/commands/training_cases.h"
@@ -13,45 +12,46 @@
 
 namespace assay {
 
-void add_what(CLI::App* c, CommonOptions& o, bool required) {
-  c->add_option("what", o.what, "suites by name or path, and lines in quotes")->required(required);
-  c->add_option("--filter", o.filter, "only lines that contain this; /.../ is a regular expression");
-  c->add_option("--shard", o.shard, "i/n: every n-th line, beginning with the i-th");
+void add_what(Command& c, CommonOptions& o, bool required) {
+  c.option("what", o.what, "suites by name or path, and lines in quotes").required(required);
+  c.option("--filter", o.filter, "only lines that contain this; /.../ is a regular expression");
+  c.option("--shard", o.shard, "i/n: every n-th line, beginning with the i-th");
 }
 
-void add_subjects(CLI::App* c, CommonOptions& o, const char* fallback) {
+void add_subjects(Command& c, CommonOptions& o, const char* fallback) {
   constexpr std::string_view kHelp =
-      "reference, host, gpu, cublaslt, headers, lanes, lanes_twin, host_general, plugin:<name>, pack; "
+      "reference, host, gpu, cublaslt, headers, lanes, lanes_twin, host_general, plugin:<name>, ptx:<name>, "
+      "pack; "
       "several with commas (default: {})";
-  c->add_option("--subject", o.subjects, fmt::format(kHelp, fallback));
+  c.option("--subject", o.subjects, fmt::format(kHelp, fallback));
   add_plugin(c, o);
-  c->add_option("--pack", o.pack, "a recording as the subject `pack`");
+  c.option("--pack", o.pack, "a recording as the subject `pack`");
 }
 
-void add_plugin(CLI::App* c, CommonOptions& o) {
-  c->add_option("--plugin", o.plugin, "a shared library to judge (contract/assay_plugin.h)");
+void add_plugin(Command& c, CommonOptions& o) {
+  c.option("--plugin", o.plugin, "a shared library to judge (contract/assay_plugin.h)");
+  c.option("--ptx-kernel", o.ptx_kernel, "PTX to judge: a launch file, run on the CPU (docs/ptx.md)");
 }
 
-void add_environment(CLI::App* c, CommonOptions& o) {
-  c->add_option("--env", o.environment, "order=17,poison=7f,threads=2,alignment=16: decides no bit");
+void add_environment(Command& c, CommonOptions& o) {
+  c.option("--env", o.environment, "order=17,poison=7f,threads=2,alignment=16: decides no bit");
 }
 
-void add_timeout(CLI::App* c, CommonOptions& o) {
-  c->add_option("--timeout", o.timeout, "seconds a case may take")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+void add_timeout(Command& c, CommonOptions& o) {
+  c.option("--timeout", o.timeout, "seconds a case may take").positive().show_default();
 }
 
-void add_jobs(CLI::App* c, CommonOptions& o) {
-  c->add_option("--jobs,-j", o.jobs, "worker processes (default: the cores)")->check(CLI::Range(1, 1024));
+void add_jobs(Command& c, CommonOptions& o) {
+  c.option("--jobs,-j", o.jobs, "worker processes (default: the cores)").range(1, 1024);
 }
 
 std::vector<std::string> chosen_subjects(const CommonOptions& common, const Subjects& subjects,
                                          const std::string& fallback) {
   std::vector<std::string> names = split_names(common.subjects);
-  if (names.empty() && !common.plugin.empty())
+  if (names.empty())
     for (const auto& s : subjects.owned)
-      if (s->name().starts_with("plugin:")) names = {std::string(s->name())};
+      if (s->name().starts_with("plugin:") || s->name().starts_with("ptx:"))
+        names.push_back(std::string(s->name()));
   if (names.empty() && !common.pack.empty()) names = {"pack"};
   if (names.empty()) names = split_names(fallback);
   std::vector<std::string_view> known;

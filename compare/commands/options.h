@@ -5,13 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "compare/commands/command_line.h"
 #include "compare/process/guarded_run.h"
 #include "contract/problem.h"
 #include "fixtures/suite.h"
-
-namespace CLI {
-class App;
-}
 
 namespace assay {
 
@@ -20,7 +17,7 @@ struct TrainingCase;
 // Options that mean the same in every command that has them.
 struct CommonOptions {
   std::vector<std::string> what;  // suites and lines
-  std::string filter, shard, subjects, environment, plugin, pack;
+  std::string filter, shard, subjects, environment, plugin, ptx_kernel, pack;
   double timeout = 60;  // seconds a case may take
   int jobs = 0;         // worker processes; 0: the cores of this machine
 };
@@ -41,12 +38,12 @@ struct Refusal {
   std::string message;
 };
 
-void add_what(CLI::App*, CommonOptions&, bool required = true);
-void add_subjects(CLI::App*, CommonOptions&, const char* fallback);
-void add_plugin(CLI::App*, CommonOptions&);
-void add_environment(CLI::App*, CommonOptions&);
-void add_timeout(CLI::App*, CommonOptions&);
-void add_jobs(CLI::App*, CommonOptions&);
+void add_what(Command&, CommonOptions&, bool required = true);
+void add_subjects(Command&, CommonOptions&, const char* fallback);
+void add_plugin(Command&, CommonOptions&);
+void add_environment(Command&, CommonOptions&);
+void add_timeout(Command&, CommonOptions&);
+void add_jobs(Command&, CommonOptions&);
 
 // The subjects that a command names: those of --subject, else the plugin or pack that was given, else
 // `fallback`. Refuses a name that no subject has.

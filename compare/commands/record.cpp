@@ -5,7 +5,6 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/options.h"
 #include "compare/judge/judge.h"
@@ -129,20 +128,20 @@ int run_record(const RecordOptions& options, const Subjects& subjects, std::FILE
 void register_record(Program& program) {
   const auto record = std::make_shared<RecordOptions>();
   CommonOptions& common = program.common;
-  CLI::App* c = program.app.add_subcommand("record", "write a subject's outputs, to be judged elsewhere");
-  c->footer(
+  Command c(program.app, "record", "write a subject's outputs, to be judged elsewhere");
+  c.footer(
       "Examples:\n"
       "  assay record ci --subject gpu -o gpu.safetensors\n"
       "  assay record smoke --subject reference --all-bytes -o smoke.safetensors");
   add_what(c, common);
   add_subjects(c, common, "host");
-  c->add_option("--output,-o", record->output, "the pack; more than 12 MiB go to <name>.1.safetensors, ...")
-      ->required();
-  c->add_flag("--all-bytes", record->all_bytes, "bytes of every case, not only of small and failing ones");
+  c.option("--output,-o", record->output, "the pack; more than 12 MiB go to <name>.1.safetensors, ...")
+      .required();
+  c.flag("--all-bytes", record->all_bytes, "bytes of every case, not only of small and failing ones");
   add_environment(c, common);
   add_timeout(c, common);
   add_jobs(c, common);
-  c->callback([&program, record] {
+  c.callback([&program, record] {
     const CommonOptions& common = program.common;
     const Subjects subjects = program.make_subjects(common);
     take_subject(*record, common, subjects);

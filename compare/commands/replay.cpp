@@ -3,7 +3,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/options.h"
 #include "compare/commands/worker_verdict.h"
@@ -82,17 +81,17 @@ int run_replay(const ReplayOptions& options, const Subjects& subjects, std::FILE
 void register_replay(Program& program) {
   const auto replay = std::make_shared<ReplayOptions>();
   CommonOptions& common = program.common;
-  CLI::App* c = program.app.add_subcommand("replay", "recordings of `assay record` against the reference");
-  c->footer(
+  Command c(program.app, "replay", "recordings of `assay record` against the reference");
+  c.footer(
       "Examples:\n"
       "  assay replay fixtures/packs/gpu.safetensors\n"
       "A recording is stale where its line has changed its meaning, or other kernels made it.");
-  c->add_option("pack", replay->packs, "packs that assay record wrote")->required();
+  c.option("pack", replay->packs, "packs that assay record wrote").required();
   add_environment(c, common);
   add_timeout(c, common);
   add_jobs(c, common);
   add_reports(c, replay->report);
-  c->callback([&program, replay] {
+  c.callback([&program, replay] {
     const CommonOptions& common = program.common;
     replay->environment = environment_of(common);
     replay->kernels = build::kKernels;

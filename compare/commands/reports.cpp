@@ -3,18 +3,17 @@
 #include <fstream>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/report/doctor.h"
 #include "compare/report/github.h"
 
 namespace assay {
 
-void add_reports(CLI::App* c, ReportOptions& o) {
-  c->add_option("--junit", o.junit, "write JUnit XML here");
-  c->add_flag("--github", o.github, "annotations for GitHub Actions on standard output");
-  c->add_option("--jsonl", o.jsonl, "write JSON lines here, each as soon as its case has ended");
-  c->add_flag("-v,--verbose", o.verbose, "print every line before it runs, and every outcome");
+void add_reports(Command& c, ReportOptions& o) {
+  c.option("--junit", o.junit, "write JUnit XML here");
+  c.flag("--github", o.github, "annotations for GitHub Actions on standard output");
+  c.option("--jsonl", o.jsonl, "write JSON lines here, each as soon as its case has ended");
+  c.flag("-v,--verbose", o.verbose, "print every line before it runs, and every outcome");
 }
 
 Reports::Reports(const ReportOptions& options, const Environment& environment, const Subjects& subjects,

@@ -7,15 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "compare/commands/command_line.h"
 #include "compare/commands/training_cases.h"
 #include "compare/report/parity_table.h"
 #include "compare/report/report.h"
 #include "compare/text/terminal.h"
 #include "contract/result.h"
-
-namespace CLI {
-class App;
-}
 
 namespace assay {
 
@@ -28,7 +25,7 @@ struct ReportOptions {
 };
 
 // --junit, --github, --jsonl, --verbose.
-void add_reports(CLI::App*, ReportOptions&);
+void add_reports(Command&, ReportOptions&);
 
 class Reports {
  public:

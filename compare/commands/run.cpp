@@ -3,7 +3,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/options.h"
 #include "compare/commands/selection.h"
@@ -81,9 +80,8 @@ void register_run(Program& program) {
   const auto given = std::make_shared<Given>();
   RunOptions& run = given->run;
   CommonOptions& common = program.common;
-  CLI::App* c =
-      program.app.add_subcommand("run", "judge: subjects against the reference, and against the laws");
-  c->footer(
+  Command c(program.app, "run", "judge: subjects against the reference, and against the laws");
+  c.footer(
       "Examples:\n"
       "  assay run smoke\n"
       "  assay run ci --jobs 2 --jsonl report.jsonl --shard 1/4\n"
@@ -93,16 +91,16 @@ void register_run(Program& program) {
       "A plugin's own output is shown under --in-process only.");
   add_what(c, common);
   add_subjects(c, common, "host");
-  c->add_option("--require", given->require, "subjects that must be present, else exit status 3");
+  c.option("--require", given->require, "subjects that must be present, else exit status 3");
   add_environment(c, common);
   add_timeout(c, common);
   add_jobs(c, common);
-  c->add_flag("--first", run.settings.stop_at_first, "stop at the first failure");
-  c->add_flag("--in-process", run.settings.in_process, "no worker processes: for debuggers");
+  c.flag("--first", run.settings.stop_at_first, "stop at the first failure");
+  c.flag("--in-process", run.settings.in_process, "no worker processes: for debuggers");
   add_reports(c, run.report);
-  c->add_option("--html", run.report.html,
-                "write the parity matrix of `roles` or `roles factory=<name>` here, as one page");
-  c->callback([&program, given] {
+  c.option("--html", run.report.html,
+           "write the parity matrix of `roles` or `roles factory=<name>` here, as one page");
+  c.callback([&program, given] {
     RunOptions& run = given->run;
     CommonOptions& common = program.common;
     const Subjects subjects = program.make_subjects(common);

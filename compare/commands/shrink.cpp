@@ -6,7 +6,6 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/options.h"
 #include "compare/debug/reproducer.h"
@@ -89,17 +88,16 @@ void register_shrink(Program& program) {
   };
   const auto given = std::make_shared<Given>();
   CommonOptions& common = program.common;
-  CLI::App* c =
-      program.app.add_subcommand("shrink", "the smallest failing line, and the nearest passing one");
-  c->footer("Examples:\n  assay shrink 'quantize mxfp8 96x160 bf16 fill=ties' --plugin ./libmine.so");
-  c->add_option("line", given->line, "a line in quotes")->required();
+  Command c(program.app, "shrink", "the smallest failing line, and the nearest passing one");
+  c.footer("Examples:\n  assay shrink 'quantize mxfp8 96x160 bf16 fill=ties' --plugin ./libmine.so");
+  c.option("line", given->line, "a line in quotes").required();
   add_subjects(c, common, "host");
   add_environment(c, common);
   add_timeout(c, common);
-  c->add_option("--max-runs", given->shrink.max_runs, "runs of the subject in all")->capture_default_str();
-  c->add_option("--reproducer", given->shrink.reproducer,
-                "write the result into this folder: a pack and a C++ program");
-  c->callback([&program, given] {
+  c.option("--max-runs", given->shrink.max_runs, "runs of the subject in all").show_default();
+  c.option("--reproducer", given->shrink.reproducer,
+           "write the result into this folder: a pack and a C++ program");
+  c.callback([&program, given] {
     const Subjects subjects = program.make_subjects(program.common);
     given->shrink.problem = problem_of_line(given->line);
     take_subject(given->shrink, program.common, subjects);

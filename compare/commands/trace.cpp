@@ -6,7 +6,6 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/arithmetic/codes.h"
 #include "compare/commands/options.h"
@@ -102,19 +101,19 @@ void register_trace(Program& program) {
   };
   const auto given = std::make_shared<Given>();
   CommonOptions& common = program.common;
-  CLI::App* c = program.app.add_subcommand("trace", "both sides clause by clause for one element");
-  c->footer(
+  Command c(program.app, "trace", "both sides clause by clause for one element");
+  c.footer(
       "Examples:\n"
       "  assay trace 'quantize mxfp8 64x256 bf16 fill=ties' --at 12,48\n"
       "  assay trace 'quantize fp8_current 8x8 f32 dir=both' --direction col");
-  c->add_option("line", given->line, "a line in quotes")->required();
-  c->add_option("--at", given->at,
-                "row,column of the tensor, of a gemm n,m of d (default: the first that differs)");
-  c->add_option("--direction", given->direction, "row or col")->check(CLI::IsMember({"row", "col"}));
+  c.option("line", given->line, "a line in quotes").required();
+  c.option("--at", given->at,
+           "row,column of the tensor, of a gemm n,m of d (default: the first that differs)");
+  c.option("--direction", given->direction, "row or col").one_of({"row", "col"});
   add_subjects(c, common, "host");
   add_environment(c, common);
   add_timeout(c, common);
-  c->callback([&program, given] {
+  c.callback([&program, given] {
     TraceOptions& trace = given->trace;
     const Subjects subjects = program.make_subjects(program.common);
     trace.problem = problem_of_line(given->line);

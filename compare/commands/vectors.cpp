@@ -6,7 +6,6 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include "compare/commands/options.h"
 #include "compare/process/pool.h"
@@ -102,17 +101,17 @@ int run_vectors(const VectorOptions& options, const Subjects& subjects, std::ost
 void register_vectors(Program& program) {
   const auto vectors = std::make_shared<VectorOptions>();
   CommonOptions& common = program.common;
-  CLI::App* c = program.app.add_subcommand("vectors", "third-party vectors against the subjects");
-  c->footer(
+  Command c(program.app, "vectors", "third-party vectors against the subjects");
+  c.footer(
       "Examples:\n"
       "  assay vectors fixtures/vectors\n"
       "  assay vectors fixtures/vectors --filter mxfp8 --subject reference");
-  c->add_option("directory", vectors->directory, "safetensors files with an index.json")->required();
-  c->add_option("--filter", vectors->filter, "only tensors whose <file>#<tensor> contains this");
+  c.option("directory", vectors->directory, "safetensors files with an index.json").required();
+  c.option("--filter", vectors->filter, "only tensors whose <file>#<tensor> contains this");
   add_subjects(c, common, "reference,host");
   add_environment(c, common);
   add_timeout(c, common);
-  c->callback([&program, vectors] {
+  c.callback([&program, vectors] {
     const Subjects subjects = program.make_subjects(program.common);
     vectors->subjects = chosen_subjects(program.common, subjects, "reference,host");
     vectors->environment = environment_of(program.common);
