@@ -19,7 +19,7 @@ namespace assay {
 namespace {
 
 // N6.7: every byte of every output still holds the poison, whichever that is.
-void claim_untouched(const Case& c, Subject& s, Verdict& v) {
+void claim_untouched(const CaseInputs& c, Subject& s, Verdict& v) {
   for (const Environment& env : {c.environment, other_environment(c.problem, c.environment)}) {
     const std::optional<Execution> e = sound_run(c, s, env, v);
     if (!e) return;
@@ -44,7 +44,7 @@ void claim_untouched(const Case& c, Subject& s, Verdict& v) {
   }
 }
 
-void claim_parity(const Case& c, Subject& s, const Execution& got, const Execution& want, Verdict& v) {
+void claim_parity(const CaseInputs& c, Subject& s, const Execution& got, const Execution& want, Verdict& v) {
   add_kind(v.claims, "parity");
   const Judgement j = judge(&c.problem, got.planes, want.planes);
   if (std::optional<Breach> b = parity_breach(c.problem, j, s.name(), "reference")) {
@@ -69,7 +69,7 @@ struct ReferenceRun {
   std::string statistics;
 };
 
-ReferenceRun run_reference(const Case& c, Subject& reference, bool laws) {
+ReferenceRun run_reference(const CaseInputs& c, Subject& reference, bool laws) {
   ReferenceRun run;
   run.verdict.subject = "reference";
   if (writes_nothing(c.problem)) return run;
@@ -92,7 +92,7 @@ bool same_bytes(const Execution& a, const Execution& b) {
 }
 
 // What a subject made, compared with the reference and held to the laws. True where it could not be judged.
-bool claim_result(const Case& c, Subject& s, const Execution& got, const ReferenceRun& want, bool laws,
+bool claim_result(const CaseInputs& c, Subject& s, const Execution& got, const ReferenceRun& want, bool laws,
                   Verdict& v) {
   bool vacuous = false;
   const std::optional<std::string> unpinned = s.unpinned(c.problem);
@@ -110,7 +110,8 @@ bool claim_result(const Case& c, Subject& s, const Execution& got, const Referen
   return vacuous;
 }
 
-Verdict judge_subject(const Case& c, Subject& s, Subject& reference, const ReferenceRun& want, bool laws) {
+Verdict judge_subject(const CaseInputs& c, Subject& s, Subject& reference, const ReferenceRun& want,
+                      bool laws) {
   Verdict v;
   v.subject = s.name();
   bool vacuous = false;
@@ -178,7 +179,7 @@ std::vector<Verdict> judge_subjects(const Problem& problem, const Subjects& subj
     }
     return out;
   }
-  const Case c{problem, options.environment, std::move(*inputs)};
+  const CaseInputs c{problem, options.environment, std::move(*inputs)};
   const ReferenceRun want = run_reference(c, reference, options.laws);
   for (Verdict& v : out)
     if (runs(v)) {

@@ -41,7 +41,7 @@ void claim_spare(Subject& s, const Execution& e, const Environment& env, Verdict
   }
 }
 
-void claim_repeat(const Case& c, Subject& s, const Execution& first, Verdict& v) {
+void claim_repeat(const CaseInputs& c, Subject& s, const Execution& first, Verdict& v) {
   const Environment env = other_environment(c.problem, c.environment);
   const std::optional<Execution> again = sound_run(c, s, env, v);
   if (!again) return;
@@ -78,7 +78,7 @@ bool blocks_agree(const Quantizer& q, const PlaneData& input, int64_t r, int64_t
 
 // Swizzle there and back through the subject gives the entries that are kept (N6.5, N6.6); the laws have
 // already judged each way's places.
-void claim_round_trip(const Case& c, Subject& s, const Execution& first, Verdict& v) {
+void claim_round_trip(const CaseInputs& c, Subject& s, const Execution& first, Verdict& v) {
   const Swizzle* op = c.problem.as<Swizzle>();
   if (!op) return;
   Problem back = c.problem;
@@ -91,7 +91,7 @@ void claim_round_trip(const Case& c, Subject& s, const Execution& first, Verdict
       if (p.plane.name == plane.name) inputs.push_back({plane, p.bytes});
     if (inputs.empty()) return;
   }
-  const Case reversed{back, c.environment, std::move(inputs)};
+  const CaseInputs reversed{back, c.environment, std::move(inputs)};
   const std::optional<Execution> e = sound_run(reversed, s, c.environment, v);
   if (!e) return;
   add_kind(v.claims, "round-trip");
@@ -128,8 +128,8 @@ std::vector<PlaneData> of_direction(const std::vector<PlaneData>& planes, Direct
 }
 
 // Runs the subject on another line and compares what it makes with `got`; a breach is of claim `kind`.
-void claim_line(const Case& other, Subject& s, const std::vector<PlaneData>& got, const std::string& kind,
-                std::string_view name, Verdict& v) {
+void claim_line(const CaseInputs& other, Subject& s, const std::vector<PlaneData>& got,
+                const std::string& kind, std::string_view name, Verdict& v) {
   const std::optional<Execution> want = sound_run(other, s, other.environment, v);
   if (!want) return;
   add_kind(v.claims, kind);
@@ -154,7 +154,8 @@ std::vector<PlaneData> inputs_for(const Problem& one, const std::vector<PlaneDat
 }
 
 // The rows of a pair, dequantized by the subject's own line to the encoding of x; nothing where it has none.
-std::optional<PlaneData> dequantized_rows(const Case& c, Subject& s, const Execution& pair, Verdict& v) {
+std::optional<PlaneData> dequantized_rows(const CaseInputs& c, Subject& s, const Execution& pair,
+                                          Verdict& v) {
   Problem back = c.problem;
   back.op = Dequantize{c.problem.x.source, CodesFrom::codes};
   back.col.reset();
@@ -180,7 +181,7 @@ std::optional<PlaneData> dequantized_rows(const Case& c, Subject& s, const Execu
     if (!p) return {};
     inputs.push_back({plane, p->bytes});
   }
-  const Case dequantize{back, c.environment, std::move(inputs)};
+  const CaseInputs dequantize{back, c.environment, std::move(inputs)};
   std::optional<Execution> e = sound_run(dequantize, s, c.environment, v);
   if (!e) return {};
   return std::move(e->planes[0]);
@@ -191,7 +192,7 @@ constexpr std::string_view kHybrid = "hybrid", kMember = "member";
 // N13.2: the directions of a pair are the vanilla lines of their formats; of A/A the one-read launch equals
 // two launches of one direction. TransformerEngine's draws count both directions of a launch (docs/draws.md),
 // so that they are of the launch and not of a direction.
-void claim_hybrid(const Case& c, Subject& s, const Execution& pair, Verdict& v) {
+void claim_hybrid(const CaseInputs& c, Subject& s, const Execution& pair, Verdict& v) {
   const Problem& p = c.problem;
   if (!p.as<Quantize>() || !p.row || !p.col) return;
   for (Direction d : kDirections)
@@ -210,7 +211,7 @@ void claim_hybrid(const Case& c, Subject& s, const Execution& pair, Verdict& v) 
       forget_fill(one);
     }
     if (!s.supports(one).yes) continue;
-    const Case vanilla{one, c.environment, inputs_for(one, c.inputs, x ? &*x : nullptr)};
+    const CaseInputs vanilla{one, c.environment, inputs_for(one, c.inputs, x ? &*x : nullptr)};
     claim_line(vanilla, s, of_direction(pair.planes, d),
                std::string(kHybrid) + (same                  ? ".same"
                                        : d == Direction::row ? ".row"
@@ -220,13 +221,13 @@ void claim_hybrid(const Case& c, Subject& s, const Execution& pair, Verdict& v) 
 }
 
 // N14.2, N14.5: every member of a split is its own line.
-void claim_members(const Case& c, Subject& s, const Execution& all, Verdict& v) {
+void claim_members(const CaseInputs& c, Subject& s, const Execution& all, Verdict& v) {
   if (!c.problem.as<Split>()) return;
   const std::vector<Problem> members = member_problems(c.problem);
   const size_t before = v.breaches.size();
   for (size_t m = 0; m < members.size() && v.breaches.size() == before; ++m) {
     if (!s.supports(members[m]).yes) continue;
-    const Case one{members[m], c.environment, planes_of_member(c.inputs, m)};
+    const CaseInputs one{members[m], c.environment, planes_of_member(c.inputs, m)};
     claim_line(one, s, planes_of_member(all.planes, m), std::string(kMember), fmt::format("member {}", m), v);
     if (v.breaches.size() > before && !v.breaches.back().plane.empty())
       v.breaches.back().plane += fmt::format("[{}]", m);
@@ -235,7 +236,7 @@ void claim_members(const Case& c, Subject& s, const Execution& all, Verdict& v) 
 
 }  // namespace
 
-void claim_own_lines(const Case& c, Subject& s, const Execution& got, Verdict& v) {
+void claim_own_lines(const CaseInputs& c, Subject& s, const Execution& got, Verdict& v) {
   claim_spare(s, got, c.environment, v);
   claim_repeat(c, s, got, v);
   claim_round_trip(c, s, got, v);

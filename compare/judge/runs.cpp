@@ -43,7 +43,7 @@ Environment other_environment(const Problem& problem, const Environment& base) {
   return e;
 }
 
-std::optional<Execution> sound_run(const Case& c, Subject& s, const Environment& env, Verdict& v) {
+std::optional<Execution> sound_run(const CaseInputs& c, Subject& s, const Environment& env, Verdict& v) {
   Execution e = execute(s, c.problem, c.inputs, env);
   note_run(v, e);
   if (e.unsupported) {

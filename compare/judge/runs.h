@@ -12,7 +12,7 @@
 namespace assay {
 
 // Everything about one case that does not depend on the judged subject.
-struct Case {
+struct CaseInputs {
   const Problem& problem;
   const Environment& environment;
   std::vector<PlaneData> inputs;
@@ -26,6 +26,7 @@ bool writes_nothing(const Problem& problem);
 Environment other_environment(const Problem& problem, const Environment& base);
 
 // Runs a subject; a throw or a write outside the buffers is a breach, and then nothing else is claimed.
-std::optional<Execution> sound_run(const Case& c, Subject& s, const Environment& environment, Verdict& v);
+std::optional<Execution> sound_run(const CaseInputs& c, Subject& s, const Environment& environment,
+                                   Verdict& v);
 
 }  // namespace assay

@@ -259,10 +259,14 @@ void NVFP4Storage::update_usage(std::optional<bool> rowwise, std::optional<bool>
   }
   const auto settle = [](bool keep, std::initializer_list<ArrayPtr*> buffers, const char* direction) {
     for (ArrayPtr* b : buffers) {
-      if (keep && !*b)
-        raise_runtime_error(string("update_usage: expected an NVFP4Tensor with ") + direction +
-                            " data, scales and amax, found one missing; quantize it with that usage");
-      if (!keep) *b = nullptr;
+      if (!keep) {
+        *b = nullptr;
+      } else if (!*b) {
+        string what = "update_usage: expected an NVFP4Tensor with ";
+        what.append(direction).append(
+            " data, scales and amax, found one missing; quantize it with that usage");
+        raise_runtime_error(what);
+      }
     }
   };
   settle(wanted.rowwise, {&rowwise_data, &rowwise_scale_inv, &amax_rowwise}, "row-wise");
