@@ -131,9 +131,8 @@ __global__ void __launch_bounds__(256)
     }
     store8(codes + (row0 + row) * cols + col0 + group * 8, make_uint2(raw.x ^ raw.y, raw.z ^ raw.w));
     const int wrong = kBug == Bug::shared_scale && group == 0 && blockIdx.x == 1 ? 1 : 0;
-    if (group % 4 == 0)
-      scales[(row0 + row) * (cols / 32) + col0 / 32 + group / 4 - wrong] =
-          static_cast<uint8_t>(best);  // <- scale
+    const int place = (row0 + row) * (cols / 32) + col0 / 32 + group / 4 - wrong;
+    if (group % 4 == 0) scales[place] = static_cast<uint8_t>(best);  // <- scale
   }
   if (kBug == Bug::some_at_the_barrier) {
     if (thread >= 8) __syncthreads();  // <- some at the barrier
