@@ -1,19 +1,42 @@
 # Targets of the rooms and of their tests.
 
-# What nearly every unit of a room includes. Headers of the project itself are in it only where an edit of them rebuilds the room anyway.
-set(assay_common_headers <algorithm> <array> <cstdint> <functional> <map> <memory> <optional> <span> <string> <string_view> <vector>
-  ${CMAKE_SOURCE_DIR}/contract/problem.h ${CMAKE_SOURCE_DIR}/contract/planes.h)
+# A first build parses the same headers a few hundred times, so sources that keep no names apart are compiled in batches. clang-tidy, and whoever wants to know that
+# a source includes what it needs, compiles each alone.
+option(ASSAY_BATCHES "Compile the sources of a room in batches (needs python3)" ON)
+find_package(Python3 QUIET COMPONENTS Interpreter)
 
-# assay_room(<name> SOURCES ... [LINKS ...] [PRECOMPILE ...]): the static library of one room. Includes are written from the repository root.
-# PRECOMPILE: headers for every unit's precompiled header, beside assay_common_headers; without it there is none.
+# assay_batches(<target> <lines>): sources of the target share a unit of at most so many lines where cmake/batches.py finds that they may.
+function(assay_batches target lines)
+  if(NOT ASSAY_BATCHES OR NOT Python3_FOUND)
+    return()
+  endif()
+  get_target_property(listed ${target} SOURCES)
+  set(sources)
+  foreach(source IN LISTS listed)
+    if(NOT source MATCHES "^[^$]+[.]cpp$")   # a header, or a generator expression
+      continue()
+    endif()
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    list(APPEND sources ${source})
+  endforeach()
+  set(script ${CMAKE_SOURCE_DIR}/cmake/batches.py)
+  execute_process(COMMAND ${Python3_EXECUTABLE} ${script} ${lines} ${sources} OUTPUT_VARIABLE rows COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "[^\n]+" rows "${rows}")
+  foreach(row IN LISTS rows)
+    string(REGEX MATCH "^([0-9]+) (.*)$" matched "${row}")
+    set_source_files_properties(${CMAKE_MATCH_2} PROPERTIES UNITY_GROUP batch_${CMAKE_MATCH_1})
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # An edit can bring a name that two sources of a batch then share.
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${script} ${sources})
+endfunction()
+
+# assay_room(<name> SOURCES ... [LINKS ...]): the static library of one room. Includes are written from the repository root.
 function(assay_room name)
-  cmake_parse_arguments(ROOM "" "" "SOURCES;LINKS;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "SOURCES;LINKS" ${ARGN})
   add_library(assay_${name} STATIC ${ROOM_SOURCES})
   target_include_directories(assay_${name} PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:include/assay>)
   target_link_libraries(assay_${name} PUBLIC ${ROOM_LINKS})
-  if(ASSAY_PRECOMPILE AND ROOM_PRECOMPILE)
-    target_precompile_headers(assay_${name} PRIVATE ${assay_common_headers} ${ROOM_PRECOMPILE})
-  endif()
   set_target_properties(assay_${name} PROPERTIES EXPORT_NAME ${name})
   set_property(GLOBAL APPEND PROPERTY ASSAY_ROOMS assay_${name})   # cmake/install.cmake
 endfunction()
@@ -25,8 +48,6 @@ function(assay_test name)
   add_executable(test_${name} ${TEST_SOURCES})
   target_link_libraries(test_${name} PRIVATE ${TEST_LINKS} GTest::gtest_main)
   target_compile_definitions(test_${name} PRIVATE ASSAY_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-  if(ASSAY_PRECOMPILE)
-    target_precompile_headers(test_${name} PRIVATE ${assay_common_headers} <gtest/gtest.h>)
-  endif()
+  assay_batches(test_${name} 1000)
   add_test(NAME ${name} COMMAND test_${name})
 endfunction()
