@@ -111,19 +111,43 @@ Address Draws::of_kernel(int64_t i, int64_t j) const {
           j % 4};  // N12.4
 }
 
+namespace {
+
+// N12.5: which byte of a word serves the element of that place among four.
+int64_t byte_of(int64_t place, SrBytes bytes) {
+  constexpr int64_t kInterleaved[] = {0, 2, 1, 3};
+  return bytes == SrBytes::interleaved ? kInterleaved[place] : place;
+}
+uint32_t byte_in(uint32_t word, int64_t byte) {
+  constexpr uint32_t kWeights[] = {1, 256, 65536, 16777216};
+  return word / kWeights[byte] % 256;
+}
+
+}  // namespace
+
 Address Draws::at(int64_t i, int64_t j) const {
   Address a = kind_ == Draw::logical ? logical(i, j) : of_kernel(i, j);
-  constexpr int64_t kInterleaved[] = {0, 2, 1, 3};
-  if (bytes_ == SrBytes::interleaved) a.byte = kInterleaved[a.byte];  // N12.5
+  a.byte = byte_of(a.byte, bytes_);
   return a;
+}
+
+uint32_t Draws::word_at(const Address& a, Last& last) const {
+  if (!last.any || last.counter != a.counter)
+    last = {true, a.counter, philox4x32(a.counter, rng_.seed)};  // N12.2
+  return last.words[static_cast<size_t>(a.word)];
 }
 
 uint32_t Draws::byte_at(int64_t i, int64_t j, Last& last) const {
   const Address a = at(i, j);
-  if (!last.any || last.counter != a.counter)
-    last = {true, a.counter, philox4x32(a.counter, rng_.seed)};  // N12.2
-  constexpr uint32_t kWeights[] = {1, 256, 65536, 16777216};
-  return last.words[static_cast<size_t>(a.word)] / kWeights[a.byte] % 256;  // N12.2, N12.5
+  return byte_in(word_at(a, last), a.byte);  // N12.2, N12.5
+}
+
+std::array<uint32_t, 4> Draws::bytes_at(int64_t i, int64_t j, Last& last) const {
+  const uint32_t word = word_at(at(i, j), last);
+  std::array<uint32_t, 4> of;
+  for (int64_t place = 0; place < 4; ++place)
+    of[static_cast<size_t>(place)] = byte_in(word, byte_of(place, bytes_));
+  return of;
 }
 
 }  // namespace assay::reference

@@ -16,17 +16,21 @@ namespace {
 constexpr int kSize = 16;
 using Group = std::array<double, kSize>;
 
-// Output j of a butterfly over n leaves, as the tree that leads to it. Stage h joins what stands h apart, so
-// the last stage of n = 2h leaves joins the results of their halves: a + b where bit h of j is clear, a - b
-// where it is set. The halves' results are those of the same place, which the lower bits of j name.
-template <int n> double tree(const double* leaves, int j) {
-  if constexpr (n == 1) {
-    return leaves[0];
-  } else {
-    constexpr int h = n / 2;
-    const double a = tree<h>(leaves, j), b = tree<h>(leaves + h, j);
-    return narrowed(j / h % 2 == 0 ? a + b : a - b);  // N11.3
+// All outputs of a butterfly, each as the tree that leads to it: on every level the nodes of all 16 trees
+// stand side by side. The level that joins what stands h leaves apart takes a + b for an output j whose bit h
+// is clear, a - b where it is set. These are sums of binary32 values, each rounded once.
+Group trees(const Group& leaves) {
+  std::array<std::array<float, kSize>, kSize> node;  // [node of the level][output]
+  for (size_t k = 0; k < kSize; ++k) node[k].fill(static_cast<float>(leaves[k]));
+  for (size_t h = 1; h < kSize; h *= 2) {
+    std::array<float, kSize> sign;
+    for (size_t j = 0; j < kSize; ++j) sign[j] = j / h % 2 == 0 ? 1 : -1;
+    for (size_t k = 0; k < kSize / (2 * h); ++k)
+      for (size_t j = 0; j < kSize; ++j) node[k][j] = node[2 * k][j] + sign[j] * node[2 * k + 1][j];  // N11.3
   }
+  Group sums;
+  for (size_t j = 0; j < kSize; ++j) sums[j] = node[0][j] * 0.25f;  // N11.3: the scale comes last
+  return sums;
 }
 
 // N11.3: the sum of NaN and infinite terms, which decides the result; 0 where all are finite.
@@ -57,17 +61,6 @@ double on_tensor_core(const Group& values, uint16_t sign_mask, int j) {
                           0.0);  // N11.3
 }
 
-// Output j of one group, a binary32 value. `values` are the elements, `leaves` the elements with their signs.
-double sum_of(const Group& values, const Group& leaves, uint16_t sign_mask, RhtSum sum, int j) {
-  switch (sum) {
-    case RhtSum::butterfly:
-      return narrowed(tree<kSize>(leaves.data(), j) * 0.25);  // N11.3: the scale comes last
-    case RhtSum::exact: return exactly(leaves, j);
-    case RhtSum::tc16: return on_tensor_core(values, sign_mask, j);
-  }
-  return kNaN;
-}
-
 struct Groups {
   Group values, leaves;
 };
@@ -81,6 +74,16 @@ Groups group_at(const float* v, uint16_t sign_mask) {
   return g;
 }
 
+// The 16 outputs of one group, binary32 values.
+Group sums_of(const Groups& g, uint16_t sign_mask, RhtSum sum) {
+  if (sum == RhtSum::butterfly) return trees(g.leaves);
+  Group sums;
+  for (int j = 0; j < kSize; ++j)
+    sums[static_cast<size_t>(j)] =
+        sum == RhtSum::exact ? exactly(g.leaves, j) : on_tensor_core(g.values, sign_mask, j);
+  return sums;
+}
+
 // N11.2: the rows of the transpose.
 Values transposed_x(const Run& run) { return transposed(values(run.input("x"), run.threads), run.threads); }
 
@@ -92,15 +95,14 @@ double hadamard_sign(int i, int j) {
 double input_sign(uint16_t sign_mask, int i) { return (sign_mask >> i) % 2 == 1 ? -1 : 1; }  // N11.1
 
 Values rotated(const Values& v, uint16_t sign_mask, RhtSum sum, int threads) {
-  const Encoder to_bf16(Encoding::bf16, Round::rne, Overflow::nosat);
-  const Decoder from_bf16(Encoding::bf16);
+  const Grid bf16(Encoding::bf16);
   Values out(v.rows(), v.cols());
   parallel_for(threads, v.rows(), [&](int64_t r) {
     for (int64_t c = 0; c < v.cols(); c += kSize) {  // N11.2: 16 consecutive elements of a row
       const Groups g = group_at(&v(r, c), sign_mask);
-      for (int j = 0; j < kSize; ++j)
-        out(r, c + j) =
-            static_cast<float>(from_bf16(to_bf16(sum_of(g.values, g.leaves, sign_mask, sum, j))));  // N11.3
+      const Group sums = sums_of(g, sign_mask, sum);
+      for (size_t j = 0; j < kSize; ++j)
+        out(r, c + static_cast<int64_t>(j)) = static_cast<float>(bf16(sums[j]));  // N11.3
     }
   });
   return out;
@@ -122,7 +124,7 @@ std::vector<TraceStep> trace_rotated(const Values& v, uint16_t sign_mask, RhtSum
   for (int k = 0; k < kSize; ++k)
     steps.push_back(value_step("N11.1", "element " + std::to_string(k) + " of 16, with its sign",
                                g.leaves[static_cast<size_t>(k)]));
-  const double y = sum_of(g.values, g.leaves, sign_mask, sum, place);
+  const double y = sums_of(g, sign_mask, sum)[static_cast<size_t>(place)];
   steps.push_back(value_step("N11.3", "sum / 4", y));
   steps.push_back(code_step("N11.3", "rotated element", Encoding::bf16,
                             Encoder(Encoding::bf16, Round::rne, Overflow::nosat)(y)));

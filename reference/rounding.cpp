@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
 
 namespace assay::reference {
@@ -22,21 +24,65 @@ double value_of(Encoding encoding, uint32_t code) {
   return Decoder(encoding)(code);
 }
 
+CodesOfValues::CodesOfValues(Encoding encoding, uint32_t code_beyond) {
+  const EncodingInfo& f = info(encoding);
+  const Decoder value(encoding);
+  per_multiple_ = {1 / value(1), power_of_two(f.mantissa_bits)};
+  first_ = {0, static_cast<size_t>(per_multiple_[0]) - static_cast<size_t>(per_multiple_[1])};
+  const double most = value(f.max_finite);
+  beyond_ = most + (most - value(f.max_finite - 1));
+  const auto place = [&](double v) {
+    return static_cast<size_t>(v * per_multiple_[v >= 1]) + first_[v >= 1];
+  };
+  codes_.resize(place(beyond_) + 1);
+  for (uint32_t code = 0; code <= f.max_finite; ++code)
+    codes_[place(value(code))] = static_cast<uint8_t>(code);
+  codes_.back() = static_cast<uint8_t>(code_beyond);
+}
+
+namespace {
+
+// One for each narrow encoding and what its overflow gives, made once.
+const CodesOfValues* codes_of_values(Encoding encoding, bool saturates, uint32_t code_beyond) {
+  struct Made {
+    std::once_flag once;
+    std::unique_ptr<CodesOfValues> codes;
+  };
+  static Made all[kFloatEncodings][2];
+  Made& made = all[static_cast<size_t>(encoding)][saturates];
+  std::call_once(made.once, [&] { made.codes = std::make_unique<CodesOfValues>(encoding, code_beyond); });
+  return made.codes.get();
+}
+
+}  // namespace
+
 Encoder::Encoder(Encoding to, Round round, Overflow overflow, ElementTies ties) {
   if (to == Encoding::e8m0 || round == Round::rp)
     throw std::invalid_argument("E8M0 has its own rounding (N2.7)");
   const EncodingInfo& f = info(to);
   round_ = round;
   ties_ = ties;
+  exact_ties_ = round == Round::rne && ties == ElementTies::even;
   sign_ = uint32_t{1} << (f.bits - 1);
   fractions_ = uint32_t{1} << f.mantissa_bits;
   nan_ = f.nan;
-  max_finite_ = f.max_finite;
   const bool saturates = f.bits == 8 ? overflow == Overflow::sat : f.bits < 8;  // N2.3
   overflow_ = saturates ? f.max_finite : f.infinity != kNoCode ? f.infinity : f.nan;
   mantissa_bits_ = f.mantissa_bits;
   emin_ = 1 - f.bias;
   max_value_ = value_of(to, f.max_finite);
+  overflow_value_ = value_of(to, overflow_);
+  spacings_per_binade_ = power_of_two(52 - mantissa_bits_);
+  least_spacings_ = power_of_two(52 - mantissa_bits_ + emin_);
+  narrow_ = f.bits <= 8 ? codes_of_values(to, saturates, overflow_) : nullptr;
+}
+
+uint32_t Encoder::code_of(double value) const {
+  int exponent;
+  std::frexp(value, &exponent);  // value in [2^(exponent-1), 2^exponent), or 0
+  const int e = value == 0 ? emin_ : std::max(exponent - 1, emin_);
+  return static_cast<uint32_t>(e - emin_) * fractions_ +
+         static_cast<uint32_t>(value * power_of_two(mantissa_bits_ - e));
 }
 
 uint32_t e8m0_code(double value, Round round, Overflow overflow, uint32_t& last) {

@@ -1,11 +1,14 @@
 // Encodings in value space: what a code is worth, and which code a value rounds to. Everything is done on
 // binary64 values by quanta and comparisons; no bit pattern of a float is ever looked at.
 #pragma once
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include "contract/encoding.h"
 #include "contract/problem.h"
@@ -75,6 +78,33 @@ class Decoder {
 };
 double value_of(Encoding, uint32_t code);
 
+// The largest power of two not above a magnitude, or 0: Rump, Ogita and Oishi, "Accurate floating-point
+// summation", algorithm 3.6. q has the magnitude's leading digit at its last place but one, and what a factor
+// just below 1 takes from it is that digit. For finite magnitudes below 2^970.
+inline double binade_of(double magnitude) {
+  const double q = 0x1.0000000000001p52 * magnitude;
+  return std::abs(q - 0x1.fffffffffffffp-1 * q);
+}
+
+// The codes of the values of an encoding of at most 8 bits, by look-up. Below 1 all of them are multiples of
+// the least subnormal value, from 1 on of the spacing there. The value after the largest stands for all
+// beyond.
+class CodesOfValues {
+ public:
+  CodesOfValues(Encoding, uint32_t code_beyond);
+  uint32_t operator()(double value) const {
+    const double known = std::min(value, beyond_);
+    const size_t part = known >= 1;  // an index, since a branch on it would be guessed wrong too often
+    return codes_[static_cast<size_t>(known * per_multiple_[part]) + first_[part]];
+  }
+
+ private:
+  double beyond_;
+  std::array<double, 2> per_multiple_;  // 1 / spacing, below 1 and from 1 on
+  std::array<size_t, 2> first_;         // the place of multiple 0
+  std::vector<uint8_t> codes_;
+};
+
 // The code to which a binary32 value rounds: N2.1 to N2.6, generic over every encoding but E8M0.
 // round: rne, with ties as said (N17.1), or rz. sat or nosat is given for E4M3 and E5M2; the wider encodings
 // never saturate and the narrower ones always do.
@@ -82,60 +112,49 @@ class Encoder {
  public:
   explicit Encoder(Encoding to, Round = Round::rne, Overflow = Overflow::sat,
                    ElementTies = ElementTies::even);
-  // What all values of one binade share. Neighbouring elements often lie in one, so a loop keeps the last.
-  struct Binade {
-    double low = 1, high = 0;             // the magnitudes [low, high); none at first
-    double per_quantum = 0, quantum = 0;  // 1 / spacing, spacing: 2^(m-e), 2^(e-m)
-    uint32_t codes = 0;                   // below the binade's first code, and for n = 0
-  };
   uint32_t operator()(double value) const {
-    Binade any;
-    return (*this)(value, any);
-  }
-  // The same; `last` is a binade of this encoder or none, and becomes the value's.
-  uint32_t operator()(double value, Binade& last) const {
     if (std::isnan(value)) return nan_;                                        // N2.4
     const uint32_t sign = sign_ * static_cast<uint32_t>(std::signbit(value));  // N2.5
     const double magnitude = std::abs(value);
-    if (!(magnitude >= last.low && magnitude < last.high)) {
-      if (magnitude == kInfinity) return sign + overflow_;  // N2.2, N2.3
-      if (magnitude == 0) return sign;                      // N2.5
-      last = binade_of(magnitude);
-    }
-    const double quanta = magnitude * last.per_quantum;  // exact: spacing 2^(e-m) becomes 1
-    const double n = round_ == Round::rz ? std::trunc(quanta) : nearest(quanta);  // N2.6, N2.1
-    if (n * last.quantum > max_value_)
-      return sign + (round_ == Round::rz ? max_finite_ : overflow_);  // N2.6; N2.2, N2.3
-    // Codes of one sign count the representable values from zero: 2^m from each binade to the next. A
-    // round-up to the next binade (n = 2^(m+1)) and from the subnormals to the least normal value (e = emin,
-    // n = 2^m) need no special case.
-    return sign + last.codes + static_cast<uint32_t>(n);
+    if (magnitude == kInfinity) return sign + overflow_;  // N2.2, N2.3
+    const double rounded = on_grid(magnitude);
+    if (narrow_) return sign + (*narrow_)(rounded);
+    return sign + (rounded > max_value_ ? overflow_ : code_of(rounded));
+  }
+  // The value of that code.
+  double rounded(double value) const {
+    if (std::isnan(value)) return kNaN;  // N2.4
+    const double magnitude = std::abs(value);
+    const double on = magnitude == kInfinity ? kInfinity : on_grid(magnitude);
+    return std::copysign(on > max_value_ ? overflow_value_ : on, value);  // N2.2, N2.3, N2.5
   }
 
  private:
-  // For 0 <= q < 2^51: the sum's last place is one, so the addition itself rounds to an integer, ties to
-  // even.
-  static double nearest_even(double q) { return (q + 0x1p52) - 0x1p52; }
-  // q has at most 24 significant bits: adding or taking a half is exact, or rounds to that half or to nothing
-  // of a tiny q.
-  double nearest(double q) const {
-    if (ties_ == ElementTies::even) return nearest_even(q);                        // N2.1
-    return ties_ == ElementTies::zero ? std::ceil(q - 0.5) : std::floor(q + 0.5);  // N17.1
+  // The value that the magnitude rounds to, as if the encoding had no largest one: a multiple of the spacing
+  // of its binade, which is that of the least normal value for all below.
+  double on_grid(double magnitude) const {
+    // The last place of 2^52 spacings is one spacing, so the addition itself rounds, ties to even.
+    const double spacings = std::max(binade_of(magnitude) * spacings_per_binade_, least_spacings_);
+    const double nearest = (magnitude + spacings) - spacings;  // N2.1
+    return exact_ties_ ? nearest : otherwise(magnitude, nearest, spacings * 0x1p-52);
   }
-  Binade binade_of(double magnitude) const {
-    int exponent;
-    std::frexp(magnitude, &exponent);  // magnitude in [2^(exponent-1), 2^exponent)
-    const int e = exponent - 1 > emin_ ? exponent - 1 : emin_;
-    return {power_of_two(exponent - 1), power_of_two(exponent), power_of_two(mantissa_bits_ - e),
-            power_of_two(e - mantissa_bits_), static_cast<uint32_t>(e - emin_) * fractions_};
+  double otherwise(double magnitude, double nearest, double spacing) const {
+    if (round_ == Round::rz)
+      return std::min(nearest > magnitude ? nearest - spacing : nearest, max_value_);  // N2.6
+    if (std::abs(magnitude - nearest) != spacing / 2) return nearest;
+    return ties_ == ElementTies::zero ? magnitude - spacing / 2 : magnitude + spacing / 2;  // N17.1
   }
+  // Codes of one sign count the values from zero: 2^m from each binade to the next.
+  uint32_t code_of(double value) const;
 
   Round round_;
   ElementTies ties_;
-  uint32_t sign_, fractions_, nan_, max_finite_;
+  bool exact_ties_;
+  uint32_t sign_, fractions_, nan_;
   uint32_t overflow_;  // what overflow and infinity give
   int mantissa_bits_, emin_;
-  double max_value_;
+  double max_value_, overflow_value_, spacings_per_binade_, least_spacings_;
+  const CodesOfValues* narrow_;  // of at most 8 bits
 };
 
 // N2.7: the E8M0 code of |value|. round: rp (least power of two not below) or rz (greatest not above).
@@ -148,24 +167,20 @@ uint32_t e8m0_code(double value, Round, Overflow, uint32_t& last);
 class Caster {
  public:
   Caster(Encoding from, Encoding to, Round, Overflow);
-  // Where the last element fell: what a loop keeps.
-  struct Last {
-    Encoder::Binade binade;
-    uint32_t e8m0 = 0;
-  };
   uint32_t operator()(uint32_t code) const {
-    Last any;
+    uint32_t any = 0;
     return (*this)(code, any);
   }
-  uint32_t operator()(uint32_t code, Last& last) const {
-    if (!encode_) return e8m0_code(decode_(code), round_, overflow_, last.e8m0);  // N2.7
+  // The same; to E8M0 the search begins at `last`, which becomes the code found.
+  uint32_t operator()(uint32_t code, uint32_t& last) const {
+    if (!encode_) return e8m0_code(decode_(code), round_, overflow_, last);  // N2.7
     // N2.8: BF16 goes to F32 by placing its 16 bits above 16 zeros, NaN payloads included; E8M0 does so by
     // way of BF16.
     constexpr uint32_t kPlace = 65536;
     if (from_ == Encoding::bf16 && to_ == Encoding::f32) return code * kPlace;
     if (from_ == Encoding::e8m0 && to_ == Encoding::f32)
       return Encoder(Encoding::bf16)(decode_(code)) * kPlace;
-    return (*encode_)(decode_(code), last.binade);
+    return (*encode_)(decode_(code));
   }
 
  private:

@@ -34,12 +34,11 @@ const char* whose_amax(const Quantizer&);
 // otherwise.
 class Grid {
  public:
-  explicit Grid(Encoding e, Round round = Round::rne) : encode_(e, round, Overflow::nosat), decode_(e) {}
-  double operator()(double value) const { return decode_(encode_(value)); }
+  explicit Grid(Encoding e, Round round = Round::rne) : encode_(e, round, Overflow::nosat) {}
+  double operator()(double value) const { return encode_.rounded(value); }
 
  private:
   Encoder encode_;
-  Decoder decode_;
 };
 
 // The divisions between an amax and its scales (N17.14); `most` is MAX (N3.3) or F * 6 (N10.2).

@@ -14,6 +14,7 @@ namespace {
 
 // The magnitudes of E2M1 in the order of their codes.
 constexpr std::array kGrid = {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0};
+constexpr std::array kPerStep = {2.0, 2.0, 2.0, 2.0, 1.0, 1.0, 0.5};  // 1 / the step to the next
 constexpr uint32_t kSign = kGrid.size(), kLargest = kGrid.size() - 1;
 
 // The code of the largest grid value not above a magnitude: how many there are beside 0.
@@ -26,8 +27,8 @@ uint32_t code_below(double magnitude) {
 uint32_t by_distance(double a, uint32_t byte) {
   const uint32_t code = code_below(a);
   if (code == kLargest) return code;  // N12.3: 6 and above
-  const double lo = kGrid[code], step = kGrid[code + 1] - lo;
-  const double f = (a - lo) / step;  // exact: a power of two divides a difference on a's own grid
+  // Exact: a difference on a's own grid, over a step that is a power of two.
+  const double f = (a - kGrid[code]) * kPerStep[code];
   return code +
          (static_cast<uint32_t>(256 * f) + byte >= 256);  // N12.3: conversion floors what is not negative
 }

@@ -38,7 +38,7 @@ Direction only_direction(const Problem& p) { return p.row ? Direction::row : Dir
 // In and Out hold one code of x and of y. The caster comes by value: stores of bytes could alias a reference.
 template <class In, class Out>
 void cast_elements(const std::byte* x, std::byte* y, int64_t count, const Caster converted) {
-  Caster::Last last;
+  uint32_t last = 0;
   for (int64_t i = 0; i < count; ++i) {
     In code;
     std::memcpy(&code, x + i * static_cast<int64_t>(sizeof code), sizeof code);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/expansion.h"
 #include "compare/arithmetic/expected_values.h"
 #include "contract/dispatch.h"
 
@@ -120,6 +121,7 @@ GemmBounds::Elements GemmBounds::elements(Side side) const {
   for (int64_t o = 0; o < outer; ++o) {
     double magnitude = 0;
     int low = kNoLow;
+    bool stands = !nvfp4;
     for (int64_t k = 0; k < out.k; ++k) {
       const int64_t i = outer_first ? o : k, j = outer_first ? k : o;
       double v = value(data, i, j);
@@ -149,17 +151,13 @@ GemmBounds::Elements GemmBounds::elements(Side side) const {
       }
       out.values.push_back(v);
       magnitude += std::fabs(v);
+      stands = stands && narrow(v) == v;
       if (v != 0 && std::isfinite(v)) low = std::min(low, lowest_bit(v));
     }
     out.magnitudes.push_back(magnitude);
     out.low.push_back(low);
-    if (!codes_ && out.relative != 0) {  // what binary32 holds is not rounded
-      bool stands = !nvfp4;
-      for (int64_t k = 0; k < out.k && stands; ++k)
-        stands = narrow(out.values[static_cast<size_t>(o * out.k + k)]) ==
-                 out.values[static_cast<size_t>(o * out.k + k)];
-      if (!stands) out.low.back() = -kNoLow;
-    }
+    out.stands.push_back(stands);
+    if (!codes_ && out.relative != 0 && !stands) out.low.back() = -kNoLow;
   }
   if (codes_ && scale && !bf16)
     for (int64_t o = 0; o < outer; ++o)
@@ -193,6 +191,12 @@ GemmBounds::Sum GemmBounds::in_binary32(int64_t n, int64_t m) const {
   out.exact = out.exact &&
               (op_.sum == GemmSum::exact || peak <= kLargest);  // N16.3 rounds once, whatever lies between
   if (out.exact) return out;
+  if (op_.sum == GemmSum::exact && a_.stands[row_a] && b_.stands[row_b] && std::isfinite(total)) {  // N16.3
+    Expansion all;
+    for (int64_t k = 0; k < a_.k; ++k) all.add(a[k] * b[k]);  // a product has 48 bits
+    out.value = all.to_binary32();
+    return out;
+  }
   out.bound = kSafe * (total * (a_.relative + b_.relative) +
                        std::max(a_.absolute, b_.absolute) * (a_.magnitudes[row_a] + b_.magnitudes[row_b]) +
                        steps + static_cast<double>(a_.k) * (0x1p-149 + total * 0x1p-52));

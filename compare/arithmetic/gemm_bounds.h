@@ -38,6 +38,7 @@ class GemmBounds {
     std::vector<double> values;
     std::vector<double> magnitudes;  // of each row, added
     std::vector<int> low;            // all of a row is a multiple of 2^low
+    std::vector<bool> stands;        // whether all of a row are binary32 values, which nothing rounds
     std::vector<double> scales;      // FP8 of a sum of codes: one, or one for each row and 128 of k
     int64_t k = 0;
     double least = 0;                   // the least normal value of its codes

@@ -57,18 +57,8 @@ TensorScales tensor_scales(double amax, const Quantizer& q, Encoding source) {
   return t;
 }
 
-uint32_t e4m3_code(double v) {
-  static const Encoder encoder(Encoding::e4m3, Round::rne, Overflow::sat);
-  return encoder(v);
-}
-double e4m3_value(uint32_t code) {
-  static const Decoder decoder(Encoding::e4m3);
-  return decoder(code);
-}
-double e2m1_value(uint32_t code) {
-  static const Decoder decoder(Encoding::e2m1);
-  return decoder(code);
-}
+const Encoder e4m3_code(Encoding::e4m3, Round::rne, Overflow::sat);
+const Decoder e4m3_value(Encoding::e4m3), e2m1_value(Encoding::e2m1);
 
 // v from a block's amax, before its minimum.
 double unlimited(double amax, const TensorScales& t, Nvfp4Scale order) {
@@ -149,8 +139,11 @@ class Elements {
                   uint8_t* codes) const {
     if (!draws_) return cast_.codes(&x(i, j), n, factor, codes);  // N10.9
     Draws::Last last;
-    for (int64_t k = 0; k < n; ++k)
-      codes[k] = static_cast<uint8_t>(drawn(x(i, j + k), factor, byte_at(i, j + k, last)));
+    std::array<uint32_t, 4> bytes{};
+    for (int64_t k = 0; k < n; ++k) {
+      if (k % 4 == 0) bytes = draws_->bytes_at(i, j + k, last);  // a block begins at a multiple of 16
+      codes[k] = static_cast<uint8_t>(drawn(x(i, j + k), factor, bytes[static_cast<size_t>(k % 4)]));
+    }
   }
   uint32_t byte_at(int64_t i, int64_t j, Draws::Last& last) const { return draws_->byte_at(i, j, last); }
   // The code under a random byte.
