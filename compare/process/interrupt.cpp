@@ -25,6 +25,7 @@ InterruptScope::InterruptScope() {
 }
 
 InterruptScope::~InterruptScope() {
+  noted = false;
   for (const int signal : {SIGINT, SIGTERM}) std::signal(signal, SIG_DFL);
 }
 

@@ -105,7 +105,7 @@ const char* const kLines[] = {
     "quantize nvfp4 304x700 bf16 dir=both rht=1 flavour=te",
     "quantize nvfp4 300x700 bf16 dir=row fill=nonfinite",
     "quantize nvfp4 300x700 bf16 dir=row scales=gemm",
-    "quantize nvfp4 300x700 bf16 dir=row amax=0x1p4",
+    "quantize nvfp4 300x700 bf16 dir=row amax=0x41800000",
     "quantize nvfp4 300x400 bf16 dir=row row_scaled=1",
     "quantize fp8_current 300x700 f32 dir=both",
     "quantize fp8_current 300x700 bf16 dir=both fill=nonfinite",
@@ -172,7 +172,7 @@ TEST(TiledCase, PaddingOfTheGemmLayoutIsJudged) {
 TEST(TiledCase, WhatCannotBeCutSaysWhy) {
   const std::pair<const char*, const char*> lines[] = {
       {"quantize nvfp4 300x700 bf16 dir=row round=sr", "round=sr counts its draws"},
-      {"cast e4m3 300x700 bf16 round=sr", "round=sr counts its draws"},
+      {"cast e2m1 300x700 f32 round=sr", "round=sr counts its draws"},
       {"quantize mxfp8/nvfp4 304x704 bf16 col_source=row_dequantized", "dequantized rows"},
       {"quantize fp8_current 300x700 bf16 dir=both row_scaled=1", "a scale of its own"},
       {"split mxfp8 192x256 bf16 groups=0,31,33,128", "a split is judged as a whole"},
