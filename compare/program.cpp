@@ -1,8 +1,12 @@
 // Makes the subjects and lists the commands. The only place of this room that names both sides.
 #include "compare/program.h"
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
+#include <iostream>
 #include <memory>
 #include <string>
 
@@ -134,7 +138,10 @@ int run_program(int argc, char** argv) {
 int assay::program_main(int argc, char** argv) {
   std::string message;
   try {
-    return run_program(argc, argv);
+    const int status = run_program(argc, argv);
+    std::cout.flush();
+    if (status == kBadUsage || (std::cout && std::fflush(stdout) == 0 && !std::ferror(stdout))) return status;
+    message = fmt::format("cannot write all of the result to standard output: {}", std::strerror(errno));
   } catch (const Refusal& r) {
     message = r.message;
   } catch (const std::exception& e) {

@@ -6,6 +6,7 @@
 
 #include "compare/arithmetic/places.h"
 #include "compare/judge/parity.h"
+#include "compare/process/interrupt.h"
 #include "compare/report/github.h"
 #include "compare/report/screen.h"
 #include "compare/text/printable.h"
@@ -63,6 +64,7 @@ void CasePrinter::print(const string& place, const string& recorded, const strin
   }
   if (github_)
     report_check(*github_, totals_, place, line, breach);  // which names the file, and has escapes of its own
+  for (const string& n : r.notes) out_ << fmt::format("note     {}  {}\n", where, printable(n));
   if (!breach) {
     ++passed_;
     out_ << fmt::format("passed   {}  {}   judged {}\n", where, line, printable(join(r.judged)));
@@ -77,8 +79,8 @@ void CasePrinter::print(const string& place, const string& recorded, const strin
   }
   if (!r.missing.empty())
     out_ << "  not judged, absent from the pack: " << printable(join(r.missing)) << "\n";
-  for (const string& n : r.notes) out_ << "  note     " << printable(n) << "\n";
   if (breach) out_ << "\n";
+  out_ << std::flush;
 }
 
 void CasePrinter::skip(const string& where, const string& why) {
@@ -86,13 +88,26 @@ void CasePrinter::skip(const string& where, const string& why) {
   out_ << fmt::format("skipped  {}  {}\n", printable(where), printable(why));
 }
 
+void CasePrinter::print_first() {
+  if (!first_.empty()) out_ << "first divergence: " << first_ << "\n" << std::flush;
+}
+
+void CasePrinter::print_cause(const string& text) {
+  if (!text.empty()) out_ << "cause: " << text << "\n" << std::flush;
+}
+
+void CasePrinter::print_next(const string& command) { out_ << "explain: " << command << "\n"; }
+
 int CasePrinter::finish() {
-  if (!first_.empty()) out_ << "first divergence: " << first_ << "\n";
-  if (!cause_.empty()) out_ << "cause: " << cause_ << "\n";
-  if (!next_.empty()) out_ << "explain: " << next_ << "\n";
   if (github_) github_->finish(totals_);
-  out_ << fmt::format("{} passed, {} failed, {} skipped\n", passed_, failed_, skipped_);
+  out_ << fmt::format("{} passed, {} failed, {} skipped\n", passed_, failed_, skipped_) << std::flush;
   return failed_ ? 1 : passed_ ? 0 : 3;
+}
+
+int CasePrinter::finish_interrupted(size_t judged, size_t of) {
+  skipped_ += of - (passed_ + failed_ + skipped_);
+  out_ << fmt::format("interrupted: {} of {} cases were judged\n", judged, of);
+  return finish() == 1 ? 1 : kInterrupted;
 }
 
 }  // namespace assay

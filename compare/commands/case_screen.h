@@ -39,16 +39,20 @@ class CasePrinter {
              const CaseReport&);
   void skip(const std::string& where, const std::string& why);
 
-  bool failed() const { return failed_ > 0; }
-  // Of the first divergence: what it comes from, and the command that says more.
-  void cause(const std::string& text, const std::string& next) { cause_ = text, next_ = next; }
+  // Of the first divergence, each at once: where it is, what it comes from, and the command that says more.
+  // An empty text prints nothing.
+  void print_first();
+  void print_cause(const std::string& text);
+  void print_next(const std::string& command);
 
   // Prints the totals. Exit status: 0; 1 a case failed; 3 nothing was judged.
   int finish();
+  // The same where the user ended it after so many cases. Exit status: 1 a case failed; else 130.
+  int finish_interrupted(size_t judged, size_t of);
 
  private:
   std::ostream& out_;
-  std::string first_, cause_, next_;
+  std::string first_;
   size_t passed_ = 0, failed_ = 0, skipped_ = 0;
   std::unique_ptr<Report> github_;
   Totals totals_;  // for it

@@ -15,6 +15,7 @@
 #include "compare/commands/certify/screen.h"
 #include "compare/commands/certify/task.h"
 #include "compare/commands/options.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/text/terminal.h"
 
@@ -57,7 +58,7 @@ class CertifyRun {
       if (plan_.records[i].tasks == 0) close(i);  // nothing runs, or it is taken over
     run_plan();
     progress_.wipe();
-    if (!unwritten_) unwritten_ = certificate_.write(true, totals_, jobs(), seconds());
+    if (!unwritten_) unwritten_ = certificate_.write(!interrupted(), totals_, jobs(), seconds());
     return unwritten_ ? refuse(*unwritten_) : finish();
   }
 
@@ -133,8 +134,12 @@ class CertifyRun {
     const size_t parts = plan_.parts.size();
     fmt::print(out_, "{} in {}\n", parts == 1 ? "1 part" : fmt::format("{} parts", parts),
                duration_text(seconds()));
+    if (interrupted())
+      fmt::print(out_, "interrupted: {:.0f} % was compared; --resume goes on with the parts that are whole\n",
+                 100 * done_ / std::max(weight_, 1e-9));
     fmt::print(out_, "{}\n", totals_.last_line());
-    return totals_.exit_status();
+    const int status = totals_.exit_status();
+    return interrupted() && status != 1 ? kInterrupted : status;
   }
 
   void progress(const std::string& name) {
@@ -174,6 +179,7 @@ int run_certify(const CertifyOptions& options, const Subjects& subjects, std::FI
       fmt::print(out, "{:<64} {:>10}  {}\n", p.name, p.domain.count, p.domain.words);
     return 0;
   }
+  const InterruptScope scope;
   return CertifyRun(options, subjects, out, err).run(std::move(parts));
 }
 

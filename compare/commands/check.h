@@ -2,6 +2,7 @@
 // The form of a pack: compare/packs/pack.h. A foreign one needs tensors named <case>/<plane> and each case's
 // line.
 #pragma once
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -13,18 +14,24 @@ namespace assay {
 struct Program;
 
 struct CheckOptions {
-  std::vector<std::string> paths;  // packs, or folders that are searched for *.safetensors
-  double timeout = 60;             // seconds a run of the reference may take
-  bool coherence = false;          // judge rows against columns instead, without their source
-  bool github = false;             // annotations for GitHub Actions on `out`
+  std::vector<std::string> paths;    // packs, or folders that are searched for *.safetensors
+  double timeout = 60;               // seconds a run of the reference may take: of a case, or of a part
+  double budget = 60;                // seconds of looking for the cause of the first divergence
+  bool cause = true;                 // look for it
+  int jobs = 0;                      // worker processes of a large case; 0: the cores of this machine
+  int64_t large = int64_t{1} << 22;  // elements from which on a case is judged in parts
+  bool progress = false;             // a line on `err` that is rewritten
+  bool coherence = false;            // judge rows against columns instead, without their source
+  bool github = false;               // annotations for GitHub Actions on `out`
 };
 
 // Runs the reference on each case's line and input planes (those of the pack; others from the line, and x
 // only if the line names its fill) and judges the planes that the pack holds in causal order. Planes that it
 // lacks are named as not judged; compact padding is ignored, GEMM-layout padding must be 0; a plane may come
 // without its padding. Cases are taken by step, module, role and direction as far as file and case names
-// tell, and the first divergence is named last. Exit status: 0; 1 a case differs or has nothing to judge; 2 a
-// path or pack cannot be read; 3 no case at all.
+// tell, each verdict is printed as soon as it is known, and the first divergence is named after them, before
+// its cause is looked for. Exit status: 0; 1 a case differs or has nothing to judge; 2 a path or pack cannot
+// be read; 3 no case at all; 130 it was interrupted before anything differed.
 int run_check(const CheckOptions&, const Subjects&, std::ostream& out, std::ostream& err);
 
 void register_check(Program&);

@@ -175,6 +175,7 @@ int run_diff(const DiffOptions& options, std::ostream& out, std::ostream& err) {
   }
   for (const PackCase& c : b->cases)
     if (!used.contains(&c)) printer.skip(b->path + ":" + c.id, "only in " + b->path);
+  printer.print_first();
   return printer.finish();
 }
 

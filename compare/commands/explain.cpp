@@ -5,6 +5,10 @@
 #include <iostream>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "compare/commands/explain/session.h"
 #include "compare/commands/options.h"
@@ -18,6 +22,7 @@
 #include "compare/diagnosis/search/diagnose.h"
 #include "compare/diagnosis/search/predict.h"
 #include "compare/packs/dump.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/process/run_in_child.h"
 #include "compare/report/doctor.h"
@@ -30,6 +35,8 @@
 #include "training/recipes/line_factory.h"
 
 namespace assay {
+
+using std::string;
 
 namespace {
 
@@ -45,6 +52,13 @@ void print_causes(const std::string& name) {
 }  // namespace
 
 int run_explain(const ExplainOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
+  const std::pair<const string&, const char*> files[] = {{options.html, "--html"}, {options.json, "--json"}};
+  for (const auto& [path, option] : files)
+    if (const auto error = path.empty() ? std::nullopt : cannot_write(path, option)) {
+      fmt::print(err, "assay: {}\n", error->text());
+      return 2;
+    }
+  const InterruptScope scope;
   ExplainSession session(options, subjects, out, err);
   const bool is_pack = std::filesystem::exists(options.what) || options.what.ends_with(".safetensors");
   return is_pack ? explain_pack(session) : explain_line(session);
@@ -57,6 +71,7 @@ void register_explain(Program& program) {
   };
   const auto given = std::make_shared<Given>();
   ExplainOptions& explain = given->explain;
+  explain.budget = 10;
   CommonOptions& common = program.common;
   Command c(program.app, "explain",
             "where, which stage first, which cause; with the evidence (docs/debugging-a-divergence.md)");
@@ -82,6 +97,8 @@ void register_explain(Program& program) {
       "--no-pairs", [given] { given->explain.pairs = false; }, "single causes only");
   c.flag("--github", explain.github, "annotations for GitHub Actions on standard output");
   c.option("--budget", explain.budget, "seconds for the search").positive().show_default();
+  c.flag(
+      "--no-cause", [given] { given->explain.cause = false; }, "only what differs, and where first");
   add_environment(c, common);
   add_timeout(c, common);
   add_jobs(c, common);

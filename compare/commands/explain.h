@@ -1,5 +1,6 @@
 // `assay explain <line|pack>`: where, which stage first, which cause, with the evidence and a reproducer.
 #pragma once
+#include <cstdint>
 #include <cstdio>
 #include <string>
 
@@ -16,6 +17,8 @@ struct ExplainOptions {
   std::string html, json;        // paths: the report page, the Diagnosis
   std::string reproducer;        // a folder that receives a pack and a C++ program
   bool pairs = true;
+  bool cause = true;                 // look for it
+  int64_t large = int64_t{1} << 22;  // elements from which on a case of a pack is judged in parts
   int jobs = 0;
   double timeout = 60;  // seconds a run of the subject may take
   double budget = 60;   // seconds for the search

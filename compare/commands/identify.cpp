@@ -12,6 +12,7 @@
 #include "compare/diagnosis/identify/answer.h"
 #include "compare/diagnosis/identify/groups.h"
 #include "compare/packs/dump.h"
+#include "compare/process/interrupt.h"
 #include "compare/text/printable.h"
 #include "compare/text/terminal.h"
 #include "contract/flavours.h"
@@ -187,8 +188,11 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
     fmt::print(err, "assay: {}\n", message);
     return status;
   };
+  if (!options.json.empty())
+    if (const auto error = cannot_write(options.json, "--json")) return fail(error->text(), 2);
   const auto dump = read_dump(options.paths);
   if (!dump) return fail(printable(dump.error().text()), 2);
+  const InterruptScope scope;
   const std::vector<Group> groups = groups_of(*dump, options.filter, subjects.reference());
   if (groups.empty()) {
     const string of_filter = options.filter.empty() ? "" : " whose name contains '" + options.filter + "'";
@@ -203,6 +207,10 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
   ProgressLine progress(err, options.progress);
   for (size_t i = 0; i < groups.size(); ++i) {
     const Group& group = groups[i];
+    if (interrupted()) {
+      fmt::print(out, "interrupted: {} of {} modules were looked at\n", i, groups.size());
+      break;
+    }
     progress.show(fmt::format("{} of {}: {}", i + 1, groups.size(), printable(group.module)));
     const Answer a =
         group.cases.empty() ? Answer{} : answer(group, subjects.reference(), options.jobs, options.timeout);
@@ -216,7 +224,7 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
     if (auto error =
             write_file(options.json, json::dump(json::object({{"version", 1}, {"groups", all}}), 1) + "\n"))
       return fail(error->text(), 2);
-  return named == groups.size() ? 0 : 1;
+  return named == groups.size() ? 0 : interrupted() ? kInterrupted : 1;
 }
 
 void register_identify(Program& program) {

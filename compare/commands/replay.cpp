@@ -9,6 +9,7 @@
 #include "compare/judge/verdict.h"
 #include "compare/packs/pack.h"
 #include "compare/packs/replay.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/report/build.h"
 #include "compare/text/printable.h"
@@ -74,7 +75,9 @@ int run_replay(const ReplayOptions& options, const Subjects& subjects, std::FILE
     reports.progress(i + 1, tasks.size(), tasks[i].entry.text);
     return true;
   };
-  run_tasks(tasks.size(), options.jobs, options.timeout, std::move(hooks));
+  const InterruptScope scope;
+  const size_t done = run_tasks(tasks.size(), options.jobs, options.timeout, std::move(hooks));
+  reports.ended_at(done, tasks.size());
   return reports.finish();
 }
 

@@ -1,11 +1,12 @@
 #include "compare/commands/reports.h"
 
-#include <fstream>
-
 #include <fmt/format.h>
 
+#include "compare/process/interrupt.h"
 #include "compare/report/doctor.h"
 #include "compare/report/github.h"
+#include "compare/text/printable.h"
+#include "fixtures/files.h"
 
 namespace assay {
 
@@ -25,6 +26,8 @@ Reports::Reports(const ReportOptions& options, const Environment& environment, c
       progress_(err, options.progress) {}
 
 std::optional<Error> Reports::open(const Environment& environment, const Subjects& subjects) {
+  if (!options_.html.empty())
+    if (auto error = cannot_write(options_.html, "--html")) return error;
   if (!options_.jsonl.empty()) {
     auto jsonl = make_jsonl_report(options_.jsonl, doctor_facts_in_child(subjects), environment);
     if (!jsonl) return jsonl.error();
@@ -59,18 +62,24 @@ void Reports::cell(const TrainingCase& c, const Verdict& verdict) {
 }
 
 void Reports::progress(size_t done, size_t count, const std::string& line) {
-  progress_.show(fmt::format("{}/{}  {}", done, count, line.substr(0, 100)));
+  done_ = done;
+  count_ = count;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  progress_.show(fmt::format("{}/{}{}  {}", done, count, left_text(seconds, done, count),
+                             printable(line.substr(0, 100))));
 }
 
 int Reports::finish() {
   progress_.wipe();
   if (!matrix_.empty()) fmt::print(out_, "{}\n", matrix_.text());
+  if (interrupted()) fmt::print(out_, "interrupted: {} of {} cases were judged\n", done_, count_);
   for (auto& r : reports_) r->finish(totals_);
   if (const auto error = written()) {
     fmt::print(err_, "assay: {}\n", error->text());
     return 2;
   }
-  return totals_.exit_status();
+  const int status = totals_.exit_status();
+  return interrupted() && status != 1 ? kInterrupted : status;
 }
 
 std::optional<Error> Reports::written() const {
@@ -79,11 +88,7 @@ std::optional<Error> Reports::written() const {
   if (std::fflush(out_) != 0 || std::ferror(out_))
     return Error{"cannot write all of the report to standard output", 0, ""};
   if (options_.html.empty()) return std::nullopt;
-  std::ofstream file(options_.html);
-  file << matrix_.html();
-  file.close();
-  if (!file) return Error{"cannot write " + options_.html, 0, "--html takes a file in a folder that exists"};
-  return std::nullopt;
+  return write_file(options_.html, matrix_.html());
 }
 
 }  // namespace assay

@@ -1,6 +1,7 @@
 // The reports of a run while it goes on: JSON lines, JUnit, GitHub annotations, the text for people, and the
 // parity matrix. `run` and `replay` feed them.
 #pragma once
+#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -39,8 +40,11 @@ class Reports {
   void cell(const TrainingCase&, const Verdict&);
   void progress(size_t done, size_t count, const std::string& line);
 
+  // How many cases there are and were judged, where that is not what progress() said last.
+  void ended_at(size_t done, size_t count) { done_ = done, count_ = count; }
+
   // Ends every report and returns the exit status: 0; 1 something is red; 2 a report cannot be written; 3
-  // nothing was judged.
+  // nothing was judged; 130 the user ended it (compare/process/interrupt.h) before anything was red.
   int finish();
 
  private:
@@ -55,6 +59,8 @@ class Reports {
   std::optional<Error> error_;
   Totals totals_;
   ProgressLine progress_;
+  size_t done_ = 0, count_ = 0;  // as progress() said last
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace assay

@@ -6,6 +6,7 @@
 
 #include "compare/commands/options.h"
 #include "compare/commands/selection.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 
 namespace assay {
@@ -43,6 +44,7 @@ void run_all(const RunOptions& options, const Subjects& subjects, Reports& repor
     }
     reports.progress(++done, count, options.entries[r.index].text);
   });
+  if (interrupted()) return reports.ended_at(done, count);
   if (red && settings.stop_at_first) return;
   run_training_cases(options.training_cases, subjects, settings,
                      [&](const TrainingCase& s, const Verdict& v) {
@@ -51,6 +53,7 @@ void run_all(const RunOptions& options, const Subjects& subjects, Reports& repor
                        reports.progress(++done, count, s.entry.text);
                        return !(settings.stop_at_first && is_red(v.outcome));
                      });
+  reports.ended_at(done, count);
 }
 
 }  // namespace
@@ -62,6 +65,7 @@ int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out,
     fmt::print(err, "assay: {}\n", reports.error()->text());
     return 2;
   }
+  const InterruptScope scope;
   run_all(options, subjects, reports, err);
   const int status = reports.finish();
   if (status == 3) {

@@ -9,6 +9,7 @@
 
 #include "compare/commands/options.h"
 #include "compare/debug/reproducer.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/process/run_in_child.h"
 #include "compare/report/screen.h"
@@ -42,7 +43,9 @@ std::string shrunk_text(const ShrinkCommandOptions& options, const Subjects& sub
   const Breach& breach = shrunk.breach;
   std::string out = fmt::format("shrunk   {} to {} in {} runs, {:.1f} s{}\n", sizes_text(options.problem),
                                 sizes_text(shrunk.bad), shrunk.runs, seconds,
-                                shrunk.exhausted ? "; the limit of runs ended it" : "");
+                                interrupted()      ? "; it was interrupted"
+                                : shrunk.exhausted ? "; the limit of runs ended it"
+                                                   : "");
   out += fmt::format("  from     {}\n  fails    {}\n  claim    {}: {}\n", to_line(options.problem),
                      to_line(shrunk.bad), breach.claim,
                      breach.want.empty() ? breach.got : breach.got + " == " + breach.want);
@@ -62,6 +65,7 @@ int run_shrink(const ShrinkCommandOptions& options, const Subjects& subjects, st
       err << "assay: subject " << options.subject << " is absent: " << here.why << "\n";
       return 3;
     }
+  const InterruptScope scope;
   const auto start = std::chrono::steady_clock::now();
   ProgressLine progress(err, options.progress);
   const auto shrunk = shrink(options, subjects, [&](const std::string& text) { progress.show(text); });

@@ -7,6 +7,7 @@
 
 #include "compare/arithmetic/codes.h"
 #include "compare/judge/judge.h"
+#include "compare/process/interrupt.h"
 #include "contract/line.h"
 
 namespace assay::shrinking {
@@ -95,6 +96,7 @@ Result<std::vector<PlaneData>> Trials::inputs_of(const State& s) {
 // ---- answers ----------------------------------------------------------------------------------------------
 
 bool Trials::spent() const {
+  if (interrupted()) return true;
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   return runs_ >= options_.max_runs || (options_.max_elements > 0 && elements_ >= options_.max_elements) ||
          (options_.max_seconds > 0 && seconds >= options_.max_seconds);
@@ -110,6 +112,7 @@ bool Trials::fails(const State& s) {
   auto known = failures_.find(key);
   if (known == failures_.end()) {
     const Trial trial = run(s);
+    if (interrupted()) return false;  // it ended the run, and is no answer
     if (trial.valid && !trial.breach) passed_ = s;
     const bool same = trial.valid && trial.breach && same_failure(*trial.breach, original_);
     known = failures_.emplace(key, same ? trial.breach : std::nullopt).first;

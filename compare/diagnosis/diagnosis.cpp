@@ -108,6 +108,7 @@ json::Value to_json(const Diagnosis& d) {
                                   {"command", d.command},
                                   {"confidence", name_of(d.confidence)}});
   out.set("deterministic", d.deterministic ? json::Value(*d.deterministic) : json::Value());
+  if (!d.unwritten.empty()) out.set("unwritten", strings(d.unwritten));
   if (!d.unpinned.empty()) out.set("unpinned", d.unpinned);
   out.set("first_stage", d.first ? json::Value(name_of(*d.first)) : json::Value());
   out.set("direction", d.direction ? json::Value(name_of(*d.direction)) : json::Value());
@@ -133,6 +134,8 @@ json::Value to_json(const Diagnosis& d) {
   out.set("reproducer", d.reproducer);
   if (d.reproducer_limited) out.set("reproducer_limited", true);
   out.set("reproducer_files", strings(d.reproducer_files));
+  if (!d.part.empty()) out.set("part", d.part);
+  if (d.cut_short) out.set("cut_short", true);
   out.set("elements", d.elements);
   out.set("hypotheses", d.hypotheses);
   out.set("evaluations", d.evaluations);
@@ -144,7 +147,8 @@ std::string headline(const Diagnosis& d) {
   const Explanation* best = d.explanations.empty() ? nullptr : &d.explanations.front();
   switch (d.confidence) {
     case Confidence::equal: return d.unpinned.empty() ? "Nothing differs" : "Nothing lies outside the bound";
-    case Confidence::random: return "Two runs on the same input differ";
+    case Confidence::random:
+      return d.unwritten.empty() ? "Two runs on the same input differ" : "Elements are never written";
     case Confidence::certain:
     case Confidence::equivalent:
       if (best) {

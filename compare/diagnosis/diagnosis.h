@@ -113,7 +113,9 @@ struct Diagnosis {
   std::string
       argument;  // Subject::argument(), to be put after other lines; empty where only a pack holds the bytes
   Confidence confidence = Confidence::equal;
-  std::optional<bool> deterministic;  // nothing where there is no subject to run again
+  std::optional<bool> deterministic;   // nothing where there is no subject to run again
+  std::vector<std::string> unwritten;  // what neither of two runs wrote, as unwritten_text says it; it is
+                                       // taken out before anything else is looked at
   std::string unpinned;  // N16.13, as unpinned_text says it: then `equal` means inside the bound; empty: bits
                          // are pinned
   std::optional<Stage> first;          // the first stage that differs
@@ -133,6 +135,9 @@ struct Diagnosis {
       reproducer;  // the smallest line that still differs, where the subject can be run or the pack holds x
   bool reproducer_limited = false;            // a limit ended the search for a smaller one
   std::vector<std::string> reproducer_files;  // written by --reproducer: a pack and a C++ program
+  bool cut_short = false;  // the budget or the user ended the search: other causes may make the same bytes
+  std::string
+      part;  // "rows 0..255, columns 1024..2047": all that was searched of a large case; empty: all of it
   int64_t elements = 0;
   int hypotheses = 0, evaluations = 0;  // tried; runs of the reference
   double seconds = 0;

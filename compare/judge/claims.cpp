@@ -12,6 +12,7 @@
 #include "compare/judge/expectations.h"
 #include "compare/judge/own_lines.h"
 #include "compare/judge/statistics.h"
+#include "compare/process/memory.h"
 #include "contract/dispatch.h"
 
 namespace assay {
@@ -170,7 +171,9 @@ std::vector<Verdict> judge_subjects(const Problem& problem, const Subjects& subj
   const auto runs = [](const Verdict& v) { return v.outcome == Outcome::passed; };
   if (std::none_of(out.begin(), out.end(), runs)) return out;
 
-  Result<std::vector<PlaneData>> inputs = make_inputs(problem, reference);
+  const std::optional<std::string> lacking = lacks_memory(problem);
+  Result<std::vector<PlaneData>> inputs =
+      lacking ? Result<std::vector<PlaneData>>(Error{*lacking, 0, ""}) : make_inputs(problem, reference);
   if (!inputs) {
     for (Verdict& v : out) {
       if (!runs(v)) continue;

@@ -209,14 +209,18 @@ std::string one_apart(const Pattern& p) {
 
 }  // namespace
 
-std::string hint_of(const Compared& c) {
+std::string hint_of(const Compared& c, bool part) {
   const Pattern p{c};
   if (c.differing.size() > (size_t{1} << 24))
     return {};  // seconds of looking; the first coordinate says enough
-  for (auto rule :
-       {nan_only, zero_sign, one_value, other_sign, one_binade, order, tail, product, one_apart, saturation})
-    if (std::string hint = rule(p); !hint.empty()) return hint;
-  return {};
+  const auto first_of = [&](std::initializer_list<std::string (*)(const Pattern&)> rules) {
+    for (const auto rule : rules)
+      if (std::string hint = rule(p); !hint.empty()) return hint;
+    return std::string{};
+  };
+  if (part) return first_of({nan_only, zero_sign, one_value, other_sign, one_binade, one_apart, saturation});
+  return first_of(
+      {nan_only, zero_sign, one_value, other_sign, one_binade, order, tail, product, one_apart, saturation});
 }
 
 }  // namespace assay

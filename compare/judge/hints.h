@@ -20,7 +20,8 @@ struct Compared {
   PlaneDifference logical, padding;
 };
 
-// One line, or nothing where no pattern is known. At least one element of the logical region differs.
-std::string hint_of(const Compared&);
+// One line, or nothing where no pattern is known. At least one element of the logical region differs. `part`:
+// the plane is a part of a larger one, whose places say nothing of the whole.
+std::string hint_of(const Compared&, bool part);
 
 }  // namespace assay

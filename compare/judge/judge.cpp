@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <list>
 #include <utility>
 
@@ -25,6 +26,34 @@ void note(PlaneDifference& d, const Compared& c, int64_t index, Place place) {
   d.apart = codes_apart(plane.encoding, d.got, d.want);
 }
 
+// The flat indices at which two row-major planes without padding differ, in one pass over codes of type T.
+template <class T>
+void differing_codes(const PlaneData& got, const PlaneData& want, std::vector<int64_t>& out) {
+  const int64_t count = want.plane.logical.count();
+  for (int64_t i = 0; i < count; ++i) {
+    T g, w;
+    std::memcpy(&g, got.bytes.data() + i * static_cast<int64_t>(sizeof g), sizeof g);
+    std::memcpy(&w, want.bytes.data() + i * static_cast<int64_t>(sizeof w), sizeof w);
+    if (g != w) out.push_back(i);
+  }
+}
+
+// Whether a plane is that simple.
+bool is_plain(const Plane& p) {
+  return p.logical == p.padded && p.layout == ScaleLayout::compact && !p.packed && p.members.empty();
+}
+
+// Every element where it stands, padding among them.
+void compare_places(Compared& c) {
+  const Plane& plane = c.want->plane;
+  for (int64_t i = 0; i < plane.padded.count(); ++i) {
+    if (code_at(plane, c.got->bytes, i) == code_at(plane, c.want->bytes, i)) continue;
+    const Place place = place_of(plane, i);
+    if (!place.padding) c.differing.push_back(i);
+    note(place.padding ? c.padding : c.logical, c, i, place);
+  }
+}
+
 Compared compare_plane(const Problem* problem, const PlaneData& got, const PlaneData& want) {
   const Plane& plane = want.plane;
   Compared c{problem, &got, &want, {}, {}, {}};
@@ -33,11 +62,15 @@ Compared compare_plane(const Problem* problem, const PlaneData& got, const Plane
   c.padding.of = plane.padded.count() - plane.logical.count();
   c.padding.in_padding = true;
   if (got.bytes == want.bytes) return c;
-  for (int64_t i = 0; i < plane.padded.count(); ++i) {
-    if (code_at(plane, got.bytes, i) == code_at(plane, want.bytes, i)) continue;
-    const Place place = place_of(plane, i);
-    if (!place.padding) c.differing.push_back(i);
-    note(place.padding ? c.padding : c.logical, c, i, place);
+  if (!is_plain(plane)) {
+    compare_places(c);
+  } else {
+    const int bytes = info(plane.encoding).bytes();
+    bytes == 1   ? differing_codes<uint8_t>(got, want, c.differing)
+    : bytes == 2 ? differing_codes<uint16_t>(got, want, c.differing)
+                 : differing_codes<uint32_t>(got, want, c.differing);
+    if (!c.differing.empty()) note(c.logical, c, c.differing.front(), place_of(plane, c.differing.front()));
+    c.logical.differ = static_cast<int64_t>(c.differing.size());
   }
   if (plane.layout == ScaleLayout::gemm && !c.differing.empty()) {
     // The tile order is no order for a reader: the first is the first in rows and columns.
@@ -78,6 +111,11 @@ class Affected {
     if (!problem_) return 0;
     if (everything_) return static_cast<int64_t>(later.differing.size());
     int64_t n = 0;
+    const Plane& plane = later.want->plane;
+    if (is_plain(plane) && plane.name.ends_with(".data") && plane.direction) {  // an element of x each
+      for (const int64_t i : later.differing) n += marked_[place_in_x(plane, i)];
+      return n;
+    }
     for (int64_t i : later.differing)
       n += touches(region_of(problem_, later.want->plane, place_of(later.want->plane, i)));
     return n;
@@ -91,6 +129,10 @@ class Affected {
           return true;
     return false;
   }
+  size_t place_in_x(const Plane& data, int64_t i) const {
+    return static_cast<size_t>(data.transposed ? i % data.logical.cols * cols_ + i / data.logical.cols : i);
+  }
+
   const Problem* problem_;
   int64_t cols_ = 0;
   bool everything_ = false;
@@ -120,8 +162,8 @@ std::string mismatch(const PlaneData* got, const PlaneData& want) {
 
 }  // namespace
 
-Judgement judge(const Problem* problem, const std::vector<PlaneData>& got,
-                const std::vector<PlaneData>& want) {
+Judgement judge(const Problem* problem, const std::vector<PlaneData>& got, const std::vector<PlaneData>& want,
+                bool part) {
   Judgement j;
   for (const PlaneData& g : got)
     if (!find_plane(want, g.plane.name)) j.error = fmt::format("plane {} is on one side only", g.plane.name);
@@ -155,7 +197,7 @@ Judgement judge(const Problem* problem, const std::vector<PlaneData>& got,
       std::find_if(compared.begin(), compared.end(), [](const Compared& c) { return c.logical.differ > 0; });
   if (first != compared.end()) {
     j.cause = first->logical;
-    j.hint = hint_of(*first);
+    j.hint = hint_of(*first, part);
     const Affected affected(*first);
     const std::optional<Direction> chain = first->want->plane.direction;
     for (auto later = first + 1; later != compared.end(); ++later) {

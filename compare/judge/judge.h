@@ -39,8 +39,9 @@ struct Judgement {
 
 // Compares got with want, plane by plane in the order of `want`; names, encodings and sizes must agree.
 // `problem` may be null (planes of unknown origin): then nothing is attributed to blocks. Nothing at all to
-// compare is an error unless the Problem's x is empty.
-Judgement judge(const Problem* problem, const std::vector<PlaneData>& got,
-                const std::vector<PlaneData>& want);
+// compare is an error unless the Problem's x is empty. `part`: the planes are a part of larger ones; the hint
+// then looks at codes alone, and not at where they stand.
+Judgement judge(const Problem* problem, const std::vector<PlaneData>& got, const std::vector<PlaneData>& want,
+                bool part = false);
 
 }  // namespace assay

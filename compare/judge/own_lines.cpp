@@ -15,6 +15,7 @@
 #include "compare/arithmetic/places.h"
 #include "compare/judge/judge.h"
 #include "compare/judge/parity.h"
+#include "compare/judge/unwritten.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -41,6 +42,21 @@ void claim_spare(Subject& s, const Execution& e, const Environment& env, Verdict
   }
 }
 
+// What was never written is no matter of rounding or of NaN: the hints of this plane's breaches say so.
+void say_unwritten(const Unwritten& u, Verdict& v, Breach& repeat) {
+  const auto count = static_cast<int64_t>(u.elements.size());
+  if (repeat.plane == u.plane)
+    repeat.hint =
+        unwritten_text(u) + (repeat.differ > count ? "; other elements differ between the two runs too" : "");
+  for (Breach& b : v.breaches) {
+    if (b.claim != "parity" || b.plane != u.plane) continue;
+    b.hint = unwritten_text(u);
+    if (b.differ > count)
+      b.hint +=
+          fmt::format("; other elements differ too, of a cause of their own: {} more", b.differ - count);
+  }
+}
+
 void claim_repeat(const CaseInputs& c, Subject& s, const Execution& first, Verdict& v) {
   const Environment env = other_environment(c.problem, c.environment);
   const std::optional<Execution> again = sound_run(c, s, env, v);
@@ -57,6 +73,9 @@ void claim_repeat(const CaseInputs& c, Subject& s, const Execution& first, Verdi
   b->hint =
       "equal inputs gave other bytes under another environment: a race, an unwritten byte (poison), or a "
       "read outside";
+  for (const Unwritten& u :
+       unwritten(c.problem, first.planes, c.environment.poison, again->planes, env.poison))
+    say_unwritten(u, v, *b);
   v.breaches.push_back(std::move(*b));
 }
 

@@ -113,26 +113,32 @@ Result<std::vector<string>> packs_under(const string& path) {
 
 }  // namespace
 
-Result<PlaneData> dump_plane(const safetensors::Tensor& tensor, const Plane& plane, const PlaneData* like) {
-  PlaneData out{plane, {}};
+Result<PlaneView> dump_view(const safetensors::Tensor& tensor, const Plane& plane) {
   const bool bare = plane.layout == ScaleLayout::compact && !(plane.logical == plane.padded) &&
                     tensor.count() == plane.logical.count();
-  if (!bare) {
+  if (!bare) return view_plane(tensor, plane);
+  Plane unpadded = plane;
+  unpadded.padded = plane.logical;
+  unpadded.padding = Padding::none;
+  unpadded.packed = false;  // rows without their padding code cannot be packed
+  return view_plane(tensor, unpadded);
+}
+
+Result<PlaneData> dump_plane(const safetensors::Tensor& tensor, const Plane& plane, const PlaneData* like) {
+  PlaneData out{plane, {}};
+  const auto view = dump_view(tensor, plane);
+  if (!view) return view.error();
+  if (view->plane.padded == plane.padded) {
     auto bytes = plane_bytes(tensor, plane);
     if (!bytes) return bytes.error();
     out.bytes = std::move(*bytes);
     return out;
   }
-  Plane unpadded = plane;
-  unpadded.padded = plane.logical;
-  unpadded.padding = Padding::none;
-  unpadded.packed = false;  // rows without their padding code cannot be packed
-  const auto bytes = plane_bytes(tensor, unpadded);
-  if (!bytes) return bytes.error();
   out.bytes = like ? like->bytes : std::vector<std::byte>(plane.bytes());
   for (int64_t r = 0; r < plane.logical.rows; ++r)
     for (int64_t c = 0; c < plane.logical.cols; ++c)
-      set_code(plane, out.bytes, index_of(plane, r, c), code_at(unpadded, *bytes, index_of(unpadded, r, c)));
+      set_code(plane, out.bytes, index_of(plane, r, c),
+               code_at(view->plane, view->bytes, index_of(view->plane, r, c)));
   return out;
 }
 
@@ -162,17 +168,11 @@ Result<Problem> problem_of(const PackCase& c) {
   return problem;
 }
 
-namespace {
-
-// Whether the keys of a line say every element of an input plane: what is given, what an amax slot held, a
-// noop flag, sizes of members, random bits.
 bool said_by_keys(const string& plane) {
   const string last = plane.substr(plane.rfind('.') + 1);
   return plane.find("given.") != string::npos || plane.ends_with("prior.amax") || last == "noop" ||
          last == "first_dims" || last == "last_dims" || last == "bits";
 }
-
-}  // namespace
 
 Result<std::vector<PlaneData>> dump_inputs(const PackCase& c, const Problem& problem, Subject& reference) {
   std::vector<PlaneData> given;

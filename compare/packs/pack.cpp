@@ -130,7 +130,7 @@ Result<Pack> read_pack(const std::string& path) {
   return pack;
 }
 
-Result<std::vector<std::byte>> plane_bytes(const safetensors::Tensor& tensor, const Plane& plane) {
+Result<PlaneView> view_plane(const safetensors::Tensor& tensor, const Plane& plane) {
   const EncodingInfo& e = info(plane.encoding);
   const int bits = safetensors::bits(tensor.dtype);
   auto refuse = [&] {
@@ -149,24 +149,30 @@ Result<std::vector<std::byte>> plane_bytes(const safetensors::Tensor& tensor, co
   const bool fits =
       integers || d == safetensors::dtype_of(plane.encoding) || safetensors::name(d) == e.safetensors;
   if (!fits) return refuse();
+  PlaneView out{plane, tensor.bytes};
   if (plane.packed) {  // N6.8: as it stands, or a code in each byte
     if (bits <= 8 && tensor.bytes.size() == plane.bytes() &&
         (bits == 4 || tensor.count() != plane.padded.count()))
-      return std::vector<std::byte>(tensor.bytes.begin(), tensor.bytes.end());
+      return out;
     if (bits != 8 || tensor.count() != plane.padded.count()) return refuse();
-    std::vector<std::byte> out(plane.bytes());
-    for (int64_t i = 0; i < plane.padded.count(); ++i)
-      set_code(plane, out, i, code_at(plane.encoding, tensor.bytes, i));
+    out.plane.packed = false;
     return out;
   }
-  if (tensor.count() == plane.padded.count() && bits == 8 * e.bytes())
-    return std::vector<std::byte>(tensor.bytes.begin(), tensor.bytes.end());
+  if (tensor.count() == plane.padded.count() && bits == 8 * e.bytes()) return out;
   // Packed: two codes a byte, the first in the low half. As F4, or as U8 of half as many elements.
-  const bool packed = e.bits == 4 && ((bits == 4 && tensor.count() == plane.padded.count()) ||
-                                      (bits == 8 && tensor.count() == (plane.padded.count() + 1) / 2));
-  if (!packed) return refuse();
+  out.plane.packed = e.bits == 4 && ((bits == 4 && tensor.count() == plane.padded.count()) ||
+                                     (bits == 8 && tensor.count() == (plane.padded.count() + 1) / 2));
+  return out.plane.packed ? Result<PlaneView>(std::move(out)) : refuse();
+}
+
+Result<std::vector<std::byte>> plane_bytes(const safetensors::Tensor& tensor, const Plane& plane) {
+  const auto view = view_plane(tensor, plane);
+  if (!view) return view.error();
+  if (view->plane.packed == plane.packed)
+    return std::vector<std::byte>(view->bytes.begin(), view->bytes.end());
   std::vector<std::byte> out(plane.bytes());
-  for (size_t i = 0; i < out.size(); ++i) out[i] = (tensor.bytes[i / 2] >> (i % 2 * 4)) & std::byte{0xF};
+  for (int64_t i = 0; i < plane.padded.count(); ++i)
+    set_code(plane, out, i, code_at(view->plane, view->bytes, i));
   return out;
 }
 

@@ -69,6 +69,16 @@ struct Pack {
 // than kPackVersion, a case that calls bits open which N16.13 pins.
 Result<Pack> read_pack(const std::string& path);
 
+// A plane where a file holds it: its bytes, and the plane as these bytes lay it out (packed or not, with or
+// without its padding).
+struct PlaneView {
+  Plane plane;
+  std::span<const std::byte> bytes;
+};
+// `tensor` as the plane: same bit width and element count, any shape that flattens to it; 4-bit codes in
+// either form. Error: what was expected and what was found.
+Result<PlaneView> view_plane(const safetensors::Tensor& tensor, const Plane& plane);
+
 // The bytes of `tensor` as the plane expects them: same bit width and element count, any shape that flattens
 // to it; packed 4-bit tensors are unpacked to a byte per code. Error: what was expected and what was found.
 Result<std::vector<std::byte>> plane_bytes(const safetensors::Tensor& tensor, const Plane& plane);

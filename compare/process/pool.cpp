@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include "compare/process/interrupt.h"
 #include "compare/process/worker.h"
 
 namespace assay {
@@ -24,10 +25,11 @@ class Pool {
       : count_(count), timeout_(timeout), hooks_(std::move(hooks)) {
     for (size_t i = 0; i < count; ++i) queue_.push_back(i);
     workers_.resize(std::clamp<size_t>(static_cast<size_t>(jobs), 1, std::max<size_t>(count, 1)));
+    watches_.resize(workers_.size());
   }
 
   size_t run() {
-    while (!stopped_ && next_ < count_) {
+    while (!stopped_ && !interrupted() && next_ < count_) {
       for (std::unique_ptr<Worker>& w : workers_) feed(w);
       wait();
     }
@@ -53,15 +55,13 @@ class Pool {
   void wait() {
     std::vector<pollfd> polled;
     std::vector<std::unique_ptr<Worker>*> owners;
-    const auto now = Worker::Clock::now();
-    double patience = 3600;
     for (std::unique_ptr<Worker>& w : workers_) {
       if (!w || w->pending().empty()) continue;
       polled.push_back({w->descriptor(), POLLIN, 0});
       owners.push_back(&w);
-      patience = std::min(patience, timeout_ - std::chrono::duration<double>(now - w->since()).count());
     }
-    const int wait_ms = static_cast<int>(std::clamp(patience * 1000 + 1, 0.0, 1e6));
+    const double wait = std::min(timeout_, kLongestPause) / 4;
+    const int wait_ms = static_cast<int>(std::clamp(wait * 1000, 1.0, 1000.0));
     if (::poll(polled.data(), polled.size(), wait_ms) < 0 && errno != EINTR)
       throw std::runtime_error("poll failed");
     for (size_t i = 0; i < polled.size() && !stopped_; ++i) {
@@ -74,11 +74,42 @@ class Pool {
           else if (hooks_.started) hooks_.started(e.task);
         }
         if (!open) replace(w, w->bury(false));
-      } else if (std::chrono::duration<double>(Worker::Clock::now() - w->since()).count() > timeout_) {
+      } else if (const std::string why = overdue(*w, watches_[static_cast<size_t>(&w - workers_.data())]);
+                 !why.empty()) {
         w->bury(true);
-        replace(w, fmt::format("timed out after {:g} s", timeout_));
+        replace(w, why);
       }
     }
+  }
+
+  // What is known of the processor time of a worker's task in progress.
+  struct Watch {
+    Worker::Clock::time_point task;     // Worker::since() of the task that this is about
+    Worker::Clock::time_point looked;   // when it was last looked at
+    Worker::Clock::time_point at_work;  // when it was last seen to work
+    double first = 0, last = 0;  // seconds that the worker had used when the task began, and when looked at
+  };
+
+  // Why the task in progress is given up, or an empty string.
+  std::string overdue(const Worker& w, Watch& watch) const {
+    constexpr double kAtWork = 0.02;  // of a processor: less is only waiting
+    const auto now = Worker::Clock::now();
+    const auto seconds = [](Worker::Clock::duration d) { return std::chrono::duration<double>(d).count(); };
+    if (watch.task != w.since()) {
+      const double used = w.processor_seconds();
+      watch = {w.since(), now, now, used, used};
+      return {};
+    }
+    if (seconds(now - watch.looked) < std::min(timeout_, kLongestPause) / 8) return {};
+    const double used = w.processor_seconds(), pause = std::min(timeout_, kLongestPause);
+    if (used - watch.last > kAtWork * seconds(now - watch.looked)) watch.at_work = now;
+    watch.looked = now;
+    watch.last = used;
+    if (used - watch.first > timeout_)
+      return fmt::format("timed out after {:g} s of processor time", timeout_);
+    if (seconds(now - watch.at_work) > pause)
+      return fmt::format("timed out after {:g} s without any work", pause);
+    return {};
   }
 
   // The task in progress is lost with its worker; those behind it go to another.
@@ -105,6 +136,7 @@ class Pool {
   TaskHooks hooks_;
   std::deque<size_t> queue_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Watch> watches_;           // of the workers
   std::map<size_t, std::string> early_;  // done before an earlier one
 };
 
@@ -130,6 +162,7 @@ Result<std::string> in_child(const std::function<std::string()>& work, double ti
     return true;
   };
   run_tasks(1, 1, timeout, std::move(hooks));
+  if (!text && why.empty() && interrupted()) return Error{"interrupted", 0, ""};
   if (!text) return Error{"the child process crashed: " + why, 0, ""};
   return std::move(*text);
 }

@@ -17,7 +17,11 @@ struct TaskHooks {
   std::function<void(size_t)> started;  // here, when a worker says so; may be empty
   std::function<bool(size_t, std::string)> result;  // here, in order; false: stop
 };
-// Returns the number of results handed over. jobs 0: the cores of this machine.
+// A task may use `timeout` seconds of processor time, and stand still, using next to none, for as long but at
+// most kLongestPause: so a busy machine ends no task that works, and a deadlock ends all the same.
+inline constexpr double kLongestPause = 30;  // seconds
+// Returns the number of results handed over: fewer than `count` where a hook stopped it, or the user did
+// (compare/process/interrupt.h). jobs 0: the cores of this machine.
 size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks);
 
 // Runs `work` in a child process and returns the text that it returns, or an Error that says how the child

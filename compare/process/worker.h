@@ -40,6 +40,8 @@ class Worker {
     return pending_;
   }                                                   // given, not done; the first is in progress
   Clock::time_point since() const { return since_; }  // when the one in progress began
+  // What the child and the processes below it have used until now, in all their threads.
+  double processor_seconds() const;
   // Ends the child and says how it ended: "signal 11 (Segmentation fault)", with the last lines of its
   // standard error.
   std::string bury(bool kill);

@@ -62,12 +62,21 @@ std::string parenthesis(const Verdict& v) {
                            unpinned);
 }
 
+// What a failure comes from, as far as it says so itself; empty where it does not.
+std::string cause_key(const Verdict& v) {
+  const Breach* b = v.breaches.empty() ? nullptr : &v.breaches[0];
+  const std::string why = !b ? v.reason : !b->message.empty() ? b->message : b->hint;
+  if (why.empty()) return {};
+  return fmt::format("{}|{}|{}|{}|{}", v.subject, name_of(v.outcome), b ? b->claim : "", b ? b->plane : "", why);
+}
+
 class TextReport final : public Report {
  public:
   TextReport(std::FILE* out, const TextOptions& options) : out_(out), options_(options) {}
 
   void result(const SuiteEntry& e, const Verdict& v) override {
     if (is_red(v.outcome)) {
+      if (!options_.verbose && is_same_cause(v)) return;
       if (screens_++ < options_.full_screens) {
         std::string screen = failure_screen(e, v, options_.environment);
         if (options_.colour) {
@@ -89,6 +98,7 @@ class TextReport final : public Report {
   }
 
   void finish(const Totals& t) override {
+    print_same();
     if (screens_ > options_.full_screens)
       fmt::print(out_, "{} failures are shown in one line each; --filter or --first shows one\n",
                  screens_ - options_.full_screens);
@@ -104,9 +114,25 @@ class TextReport final : public Report {
   }
 
  private:
+  // A cause that is said once is counted from then on, for as long as nothing else fails.
+  bool is_same_cause(const Verdict& v) {
+    const std::string key = cause_key(v);
+    if (!key.empty() && key == cause_) return ++same_ > 0;
+    print_same();
+    cause_ = key;
+    return false;
+  }
+  void print_same() {
+    if (same_ > 0)
+      fmt::print(out_, "same cause as above: {} more line{} (-v shows {})\n\n", same_, same_ == 1 ? "" : "s",
+                 same_ == 1 ? "it" : "them");
+    same_ = 0;
+  }
+
   std::FILE* out_;
   TextOptions options_;
-  size_t screens_ = 0;
+  size_t screens_ = 0, same_ = 0;
+  std::string cause_;  // of the latest failure that was printed
 };
 
 }  // namespace

@@ -1,5 +1,7 @@
 // What a terminal shows beside text: a line of progress that the next one overwrites, and colour.
 #pragma once
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -9,8 +11,8 @@
 
 namespace assay {
 
-// A line of progress. It is sent at once, so that it also stands there while something takes long. Where `on`
-// is false nothing is sent.
+// A line of progress. On a terminal (`on`) it is sent at once, so that it also stands there while something
+// takes long. Elsewhere, in a log, a whole line is sent every ten seconds, and none by what takes less.
 class ProgressLine {
  public:
   ProgressLine(std::FILE* to, bool on);
@@ -21,9 +23,14 @@ class ProgressLine {
   void wipe();
 
  private:
+  using Clock = std::chrono::steady_clock;
   std::function<void(const std::string&)> send_;
   bool on_, shown_ = false;
+  Clock::time_point sent_ = Clock::now();  // the latest line of a log, or the beginning
 };
+
+// " 41 s left", " 3 min left": by what a share of the whole has taken. Empty where that says nothing yet.
+std::string left_text(double seconds, size_t done, size_t of);
 
 enum class Colour : uint8_t { red = 31, green = 32, cyan = 36 };
 std::string coloured(std::string_view text, Colour colour);

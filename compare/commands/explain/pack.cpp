@@ -5,13 +5,17 @@
 
 #include <fmt/format.h>
 
+#include "compare/commands/checked_case.h"
 #include "compare/commands/explain/session.h"
 #include "compare/debug/trace.h"
 #include "compare/diagnosis/search/predict.h"
 #include "compare/judge/unpinned.h"
 #include "compare/packs/dump.h"
+#include "compare/packs/tiled_case.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/run_in_child.h"
 #include "compare/report/report.h"
+#include "compare/report/screen.h"
 #include "compare/subjects/forwarding.h"
 #include "compare/text/printable.h"
 #include "contract/line.h"
@@ -53,22 +57,6 @@ class Recorded final : public Subject {
   std::optional<Problem> explained_;
   Subject& reference_;
 };
-
-// What a case of the pack holds.
-Result<Observation> observed(const DumpCase& c, Subject& reference) {
-  const auto problem = problem_of(*c.recorded);
-  if (!problem) return problem.error();
-  auto inputs = dump_inputs(*c.recorded, *problem, reference);
-  if (!inputs) return inputs.error();
-  Observation seen{*problem, "pack " + c.where(), std::move(*inputs), {}};
-  for (const Plane& plane : output_planes(*problem))
-    if (const PackPlane* recorded = c.recorded->find(plane.name); recorded && recorded->tensor) {
-      auto data = dump_plane(*recorded->tensor, plane);
-      if (!data) return Error{plane.name + ": " + data.error().text(), 0, ""};
-      seen.got.push_back(std::move(*data));
-    }
-  return seen;
-}
 
 // The tensor of a pack as a fill.
 std::optional<Fill> fill_of(const Pack& pack, const string& tensor) {
@@ -132,6 +120,61 @@ string no_case(const ExplainOptions& options, const Dump& dump) {
 
 }  // namespace
 
+namespace {
+
+// One case that was looked at.
+struct Explained {
+  Diagnosis diagnosis;
+  std::optional<Observation> seen;  // of a case that is small enough to be looked at as a whole
+};
+
+// A large case: judged in tiles, and searched where the first difference lies.
+Result<Explained> explain_large(ExplainSession& s, const DumpCase& c, const Problem& problem) {
+  CaseSettings settings;
+  settings.jobs = s.options.jobs;
+  settings.timeout = s.options.timeout;
+  settings.large = s.options.large;
+  settings.on_progress = [&](const string& text) { s.progress.show(text); };
+  const CheckedCase checked = check_case(c, problem, s.subjects, settings);
+  s.progress.wipe();
+  const CaseReport& report = checked.report;
+  for (const string& note : report.notes) fmt::print(s.err, "note: {}\n", printable(note));
+  if (!report.breach && checked.cut_short) return Error{"interrupted before it was judged", 0, ""};
+  if (report.breach && report.breach->plane.empty()) return Error{report.breach->message, 0, ""};
+  Explained out;
+  Diagnosis& d = out.diagnosis;
+  d.line = to_line(problem);
+  d.subject = "pack " + c.where();
+  for (const Plane& plane : output_planes(problem))
+    if (c.recorded->find(plane.name)) d.elements += plane.logical.count();
+  if (!report.breach) return out;
+  fmt::print(s.out, "{}", cause_text(*report.breach));
+  std::fflush(s.out);
+  d.confidence = Confidence::unexplained;
+  if (!checked.window) return out;  // a value of the whole tensor, or padding: no part tells what made it
+  auto seen = observed(c, problem, checked, s.subjects.reference());
+  if (!seen) return seen.error();
+  auto found = diagnosed(s, *seen, {});
+  if (!found) return found.error();
+  d = std::move(*found);
+  d.part = looked_at(checked);
+  return out;
+}
+
+Result<Explained> explain_case(ExplainSession& s, const DumpCase& c) {
+  const auto problem = problem_of(*c.recorded);
+  if (!problem) return problem.error();
+  if (problem->x.shape.count() >= s.options.large && tiling_of_case(*c.recorded, *problem))
+    return explain_large(s, c, *problem);
+  auto seen = observed(c, *problem, {}, s.subjects.reference());
+  if (!seen) return seen.error();
+  auto found = diagnosed(s, *seen, unpinned_of(*c.recorded, *problem));
+  if (!found) return found.error();
+  return Explained{std::move(*found), std::move(*seen)};
+}
+
+}  // namespace
+
 int explain_pack(ExplainSession& s) {
   const auto dump = read_dump({s.options.what});
   if (!dump) return s.fail(dump.error().text(), 2);
@@ -139,20 +182,20 @@ int explain_pack(ExplainSession& s) {
   std::vector<string> missed;       // cases that cannot be compared, and why
   for (const DumpCase& c : dump->cases) {
     if (!s.options.case_id.empty() && c.recorded->id != s.options.case_id) continue;
-    auto seen = observed(c, s.subjects.reference());
-    auto found =
-        seen ? diagnosed(s, *seen, unpinned_of(*c.recorded, seen->problem)) : Result<Diagnosis>(seen.error());
+    if (interrupted()) return s.interrupted_before(chosen.has_value());
+    auto found = explain_case(s, c);
     if (!found) {
       missed.push_back(c.where() + ": " + found.error().text());
       continue;
     }
-    found->command =
+    Diagnosis& d = found->diagnosis;
+    d.command =
         fmt::format("assay explain {} --case {}", shell_quoted(c.pack->path), shell_quoted(c.recorded->id));
-    const bool differs = found->confidence != Confidence::equal;
-    if (!chosen || differs || found->elements > 0) chosen = std::move(*found);
+    const bool differs = d.confidence != Confidence::equal;
+    if (!chosen || differs || d.elements > 0) chosen = std::move(d);
     if (!differs) continue;
-    if (!chosen->of_padding())
-      if (const int status = look_closer(s, *chosen, *seen, c)) return status;
+    if (!chosen->of_padding() && found->seen && s.options.cause && !interrupted())
+      if (const int status = look_closer(s, *chosen, *found->seen, c)) return status;
     break;
   }
   if (!chosen && missed.empty()) return s.fail(no_case(s.options, *dump), 2);

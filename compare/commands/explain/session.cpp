@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/places.h"
 #include "compare/debug/reproducer.h"
 #include "compare/debug/shrink.h"
 #include "compare/diagnosis/report/github.h"
@@ -12,6 +14,7 @@
 #include "compare/diagnosis/report/text.h"
 #include "compare/judge/unpinned.h"
 #include "compare/judge/verdict.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/run_in_child.h"
 #include "compare/report/doctor.h"
 #include "compare/text/printable.h"
@@ -36,7 +39,9 @@ Result<Diagnosis> search(ExplainSession& s, const Observation& seen) {
   o.jobs = s.options.jobs;
   o.pairs = s.options.pairs;
   o.budget = s.options.budget;
-  if (s.options.progress) o.on_progress = [&s](const string& text) { s.progress.show(text); };
+  if (!s.options.cause) o.budget = 0;
+  o.on_progress = [&s](const string& text) { s.progress.show(text); };
+  o.on_difference = [&](const PlaneDifference& d) { print_difference(s, seen.problem, d); };
   return diagnose(seen, s.subjects.reference(), o);
 }
 
@@ -71,6 +76,22 @@ int ExplainSession::fail(const string& message, int status) {
   return status;
 }
 
+void print_difference(ExplainSession& s, const Problem& problem, const PlaneDifference& d) {
+  s.progress.wipe();
+  const Encoding e = d.plane.encoding;
+  fmt::print(s.out, "{} ({})   {} of {} differ, first at {}: {} ({}), should be {} ({})\n", d.plane.name,
+             info(e).name, d.differ, d.of, place_text(&problem, d.plane, d.place), code_hex(e, d.got),
+             value_text(e, d.got), code_hex(e, d.want), value_text(e, d.want));
+  std::fflush(s.out);
+}
+
+int ExplainSession::interrupted_before(bool any_equal) {
+  return fail(any_equal
+                  ? "interrupted: the cases that were judged are as they should be, others were not judged"
+                  : "interrupted before a case was judged",
+              kInterrupted);
+}
+
 Result<Diagnosis> diagnosed(ExplainSession& s, const Observation& seen,
                             const std::optional<string>& unpinned) {
   if (!unpinned || seen.got.empty()) return search(s, seen);
@@ -90,7 +111,7 @@ Result<Diagnosis> diagnosed(ExplainSession& s, const Observation& seen,
 
 int reduce(ExplainSession& s, Diagnosis& d, const Problem& problem, const string& subject,
            const Subjects& subjects, const string& argument) {
-  if (problem.as<Split>() && problem.x.fill.kind == FillKind::pack) return 0;
+  if (interrupted() || (problem.as<Split>() && problem.x.fill.kind == FillKind::pack)) return 0;
   const auto shrunk = shrink(shrink_options(s, problem, subject), subjects,
                              [&s](const string& text) { s.progress.show("shrinking, " + text); });
   if (!shrunk) return 0;  // the case itself is the smallest that is known

@@ -28,9 +28,15 @@ struct ExplainSession {
   double elapsed() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
+  // Says that the user ended it before anything that differs was found, and returns the status.
+  int interrupted_before(bool any_equal);
   // Prints the message and returns the status.
   int fail(const std::string& message, int status);
 };
+
+// Says on the screen what differs, and where first, before anybody looks for the cause. `part` as
+// Diagnosis::part.
+void print_difference(ExplainSession&, const Problem&, const PlaneDifference&);
 
 // The cause of what differs. Differences of bits that are not pinned have no cause where all of them lie
 // inside the bound (N16.13).

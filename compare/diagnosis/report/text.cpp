@@ -48,7 +48,7 @@ string headword(const Diagnosis& d) {
     case Confidence::equivalent: return "EXPLAINED";
     case Confidence::partial: return "PARTLY";
     case Confidence::unexplained: return "UNEXPLAINED";
-    case Confidence::random: return "RANDOM";
+    case Confidence::random: return d.unwritten.empty() ? "RANDOM" : "UNWRITTEN";
   }
   return {};
 }
@@ -85,8 +85,9 @@ int colour_of(Confidence c) {
 string subject_row(const Diagnosis& d) {
   string runs;
   if (d.deterministic)
-    runs = *d.deterministic
-               ? "   two runs agree"
+    runs = *d.deterministic ? "   two runs agree"
+           : !d.unwritten.empty()
+               ? "   two runs differ where nothing was written"
                : "   two runs differ: look for a race, or memory that is read before it is written";
   return row("subject", d.subject + runs);
 }
@@ -216,6 +217,7 @@ string cause_line(const Diagnosis& d) {
                          exact == 2 ? "" : "s", exact == 2 ? "s" : "");
     }
     case Confidence::partial:
+      if ((e.of - e.agree) - (e.differ - e.repaired) > e.repaired) return {};  // it makes more than it explains
       return fmt::format("perhaps {}{}: {} of the differences", e.title, clause,
                          percent(e.repaired, e.differ));
     default: return {};
@@ -227,14 +229,18 @@ string diagnosis_screen(const Diagnosis& d, bool colour) {
   if (colour) head = fmt::format("\033[{}m{}\033[0m", colour_of(d.confidence), head);
   string out = fmt::format("{}  {}\n", head, printable(d.line)) + subject_row(d);
   if (!d.unpinned.empty()) out += row("bits", d.unpinned);
+  for (size_t i = 0; i < d.unwritten.size(); ++i) out += row(i ? "" : "unwritten", d.unwritten[i]);
   if (d.confidence == Confidence::equal) return out + equal_row(d);
+  if (!d.part.empty()) out += row("searched", d.part + ", the part around the first difference");
   const auto is_exact = [](const Explanation& e) { return e.exact(); };
   const auto exact =
       static_cast<size_t>(std::count_if(d.explanations.begin(), d.explanations.end(), is_exact));
   out += stage_rows(d) + pattern_rows(d) + exact_rows(d, exact);
   if (exact == 0 && d.confidence == Confidence::unexplained)
-    out += row("cause", fmt::format("none of {} hypotheses makes these bytes", d.hypotheses));
+    out += row("cause", d.cut_short ? "none was found before the search was ended"
+                                    : fmt::format("none of {} hypotheses makes these bytes", d.hypotheses));
   out += runner_up_rows(d, exact) + element_row(d) + reproducer_rows(d) + invisible_row(d.invisible);
+  if (d.cut_short) out += row("ended", "by --budget or by Ctrl-C: other causes may make the same bytes");
   return out + row("tried", fmt::format("{} hypotheses, {} runs of the reference, {:.1f} s", d.hypotheses,
                                         d.evaluations, d.seconds));
 }

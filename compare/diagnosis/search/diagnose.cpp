@@ -8,6 +8,9 @@
 
 #include <fmt/format.h>
 
+#include "compare/arithmetic/codes.h"
+#include "compare/diagnosis/replay/lanes.h"
+#include "compare/diagnosis/search/codes.h"
 #include "compare/diagnosis/search/description.h"
 #include "compare/diagnosis/search/explanations.h"
 #include "compare/diagnosis/search/judged_case.h"
@@ -81,6 +84,39 @@ void find_cause(JudgedCase& judged_case, Diagnosis& out) {
   find_invisible(judged_case, causes, out);
 }
 
+// The first plane that differs: those of no lane, then lane by lane.
+PlaneDifference first_difference(const JudgedCase& judged_case) {
+  const auto first_of = [](const PlaneData& got, const PlaneData& want, const string& name, int64_t differ,
+                           int64_t of) {
+    PlaneDifference out;
+    out.plane = want.plane;
+    out.plane.name = name;
+    out.differ = differ;
+    out.of = of;
+    const Codes g(got), w(want);
+    bool found = false;
+    for_places(want.plane, [&](int64_t r, int64_t c, int64_t at) {
+      if (found || g[at] == w[at]) return;
+      found = true;
+      out.index = at;
+      out.place = {false, r, c};
+      out.got = g[at];
+      out.want = w[at];
+    });
+    out.apart = codes_apart(want.plane.encoding, out.got, out.want);
+    return out;
+  };
+  if (!judged_case.beside.empty()) {
+    const auto& [got, want] = judged_case.beside.front();
+    return first_of(got, want, want.plane.name, judged_case.beside_differ, judged_case.beside_of);
+  }
+  for (const JudgedLane& l : judged_case.lanes)
+    for (const JudgedPlane& j : l.judged)
+      if (j.differ > 0)
+        return first_of(j.got, j.want, name_in_case(l.lane(), j.want.plane.name), j.differ, j.of);
+  return {};
+}
+
 void count_work(const JudgedCase& judged_case, Diagnosis& out) {
   std::set<string> tried;
   for (const JudgedLane& l : judged_case.lanes) {
@@ -107,8 +143,10 @@ Result<Diagnosis> diagnose(const Observation& seen, Subject& reference, const Di
   }
   if (out.elements == 0 && seen.problem.x.shape.count() > 0)
     return Error{"nothing was compared: no plane holds an element", 0, ""};
+  if (differs && options.on_difference) options.on_difference(first_difference(judged_case));
   if (differs) find_cause(judged_case, out);
   else judge_padding(judged_case, out);
+  out.cut_short = differs && !judged_case.in_time();
   count_work(judged_case, out);
   return out;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compare/diagnosis/diagnosis.h"
+#include "compare/judge/judge.h"
 #include "contract/result.h"
 #include "contract/subject.h"
 #include "fixtures/inputs.h"
@@ -26,8 +27,11 @@ struct Observation {
 struct DiagnoseOptions {
   int jobs = 0;        // threads; 0: the cores of this machine
   bool pairs = true;   // where no single cause is exact, pairs of causes
-  double budget = 60;  // seconds after which the search ends with what it has
+  double budget = 60;  // seconds after which the search ends with what it has; Ctrl-C ends it as well
+                       // (compare/process/interrupt.h)
   std::function<void(const std::string&)> on_progress;  // "31 of 84 hypotheses"; may be empty
+  // Called before the search begins: the first plane that differs, and the first place in it. May be empty.
+  std::function<void(const PlaneDifference&)> on_difference;
 };
 
 // Fills everything of a Diagnosis but what needs the subject to run again (deterministic, reproducer) and the

@@ -10,6 +10,7 @@
 
 #include "compare/diagnosis/search/diagnose.h"
 #include "compare/diagnosis/search/judged_lane.h"
+#include "compare/process/interrupt.h"
 #include "contract/result.h"
 #include "contract/subject.h"
 
@@ -33,7 +34,7 @@ class JudgedCase {
   std::vector<JudgedLane*> lanes_of(std::optional<Direction> d, bool differing);
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool in_time() const {
-    return elapsed() < options.budget;
+    return elapsed() < options.budget && !interrupted();
   }  // a last resort: what is tried is bounded by counts
   void progress(const std::string& text) const {
     if (options.on_progress) options.on_progress(text);

@@ -34,17 +34,18 @@ Causes find_causes(JudgedCase& judged_case, std::optional<Direction> d,
   SearchState s{Screening(judged_case, d), d, elsewhere};
   if (!s.screening.can_sample()) return {};
   const bool pairs = judged_case.options.pairs;
+  const auto looking = [&] { return s.unexplained() && judged_case.in_time(); };
   try_singles(s);
-  if (d && s.unexplained()) try_wide(s);
-  if (d) try_layouts(s);  // before values: what is left after them is judged again
-  if (d && s.unexplained()) try_code_map(s);
-  if (d && s.unexplained()) try_places(s);
-  if (d && s.unexplained()) try_regions(s);
-  if (s.unexplained()) try_named_sets(s);
-  if (d && s.unexplained() && pairs) try_displaced(s);
-  if (d && s.unexplained() && pairs) try_pairs(s);
-  if (d && s.unexplained()) try_tensor_values(s);
-  if (d && s.unexplained()) judge_codes_under_scales(s);
+  if (d && looking()) try_wide(s);
+  if (d && judged_case.in_time()) try_layouts(s);  // before values: what is left after them is judged again
+  if (d && looking()) try_code_map(s);
+  if (d && looking()) try_places(s);
+  if (d && looking()) try_regions(s);
+  if (looking()) try_named_sets(s);
+  if (d && looking() && pairs) try_displaced(s);
+  if (d && looking() && pairs) try_pairs(s);
+  if (d && looking()) try_tensor_values(s);
+  if (d && looking()) judge_codes_under_scales(s);
   add_runners_up(s);
   return {std::move(s.exact), std::move(s.unseen), std::move(s.under_scales)};
 }

@@ -109,6 +109,66 @@ TEST(Check, AWrongScaleIsTheCauseAndTheCodesFollow) {
   EXPECT_NE(r.out.find("first divergence: "), std::string::npos);
 }
 
+// The verdict and the first place stand there before anybody looks for the cause; a cause can be left out.
+TEST(Check, TheVerdictComesBeforeTheCause) {
+  Dump d;
+  d.add("a", kLine);
+  for (std::byte& scale : d.of("a/row.scale_inv"))
+    scale = static_cast<std::byte>(std::to_integer<int>(scale) + 1);
+  const std::string path = d.write("d.safetensors");
+  const Ran r = check({path});
+  const auto at = [&](const char* text) { return r.out.find(text); };
+  EXPECT_LT(at("FAILED"), at("first divergence: "));
+  EXPECT_LT(at("first divergence: "), at("\ncause: "));
+  EXPECT_LT(at("\ncause: "), at("\nexplain: "));
+  EXPECT_NE(at("\ncause: "), std::string::npos) << r.out;
+  CheckOptions options;
+  options.paths = {path};
+  options.cause = false;
+  std::ostringstream out, err;
+  EXPECT_EQ(run_check(options, with_fault(no_fault), out, err), 1);
+  EXPECT_EQ(out.str().find("\ncause: "), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("\nexplain: "), std::string::npos) << out.str();
+}
+
+// A large case is judged in parts, and prints what it prints as a whole; the cause is that of a part.
+TEST(Check, ALargeCaseIsJudgedInParts) {
+  Dump d;
+  d.add("a", "quantize mxfp8 300x1100 bf16 dir=row");
+  const std::string right = d.write("right.safetensors");
+  for (std::byte& scale : d.of("a/row.scale_inv"))
+    scale = static_cast<std::byte>(std::to_integer<int>(scale) + 1);
+  const std::string wrong = d.write("wrong.safetensors");
+  CheckOptions options;
+  options.large = 1;
+  const auto ran = [&](const std::string& path) {
+    options.paths = {path};
+    std::ostringstream out, err;
+    const int status = run_check(options, with_fault(no_fault), out, err);
+    return Ran{status, out.str(), err.str()};
+  };
+  EXPECT_EQ(ran(right).status, 0);
+  const Ran parts = ran(wrong), whole = check({wrong});
+  EXPECT_EQ(parts.status, 1);
+  EXPECT_EQ(parts.out.substr(0, parts.out.find("\ncause: ")),
+            whole.out.substr(0, whole.out.find("\ncause: ")));
+  EXPECT_NE(parts.out.find("in rows 0..255, columns 0..1023, the part that was searched"), std::string::npos)
+      << parts.out;
+}
+
+TEST(Check, ALargeCaseThatCannotBeCutSaysWhatItTakes) {
+  Dump d;
+  d.add("a", "cast e2m1 64x96 f32 round=sr");
+  CheckOptions options;
+  options.large = 1;
+  options.paths = {d.write("d.safetensors")};
+  std::ostringstream out, err;
+  EXPECT_EQ(run_check(options, with_fault(no_fault), out, err), 0) << out.str();
+  EXPECT_NE(out.str().find("judged as a whole, in about 0.0 GiB of memory: round=sr counts its draws"),
+            std::string::npos)
+      << out.str();
+}
+
 TEST(Check, GithubIsToldOfEachFailure) {
   Dump dump;
   dump.add("good", kLine);

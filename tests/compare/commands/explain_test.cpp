@@ -16,6 +16,7 @@
 #include "fixtures/safetensors.h"
 #include "reference/subject.h"
 #include "tests/compare/diagnosis/planes.h"
+#include "tests/compare/fakes.h"
 
 namespace assay {
 namespace {
@@ -151,6 +152,108 @@ TEST(Explain, WhatAPackSaysIsNoCommand) {
     for (const char* raw : {"\x1b", "\n::error", "##["}) EXPECT_EQ(text.find(raw), std::string::npos) << text;
     EXPECT_FALSE(text.starts_with("::")) << text;
   }
+}
+
+// What a subject makes of a line.
+Told explain_subject(const std::string& line, fakes::Spoiled::Spoil spoil, bool cause = true) {
+  ExplainOptions options;
+  options.what = line;
+  options.subject = "fake";
+  options.cause = cause;
+  options.json = own(".json");
+  std::FILE *out = std::tmpfile(), *err = std::tmpfile();
+  Told told;
+  told.status = run_explain(options, fakes::with("fake", std::move(spoil)), out, err);
+  told.text = all_of(out);
+  told.error = all_of(err);
+  if (const auto json = json::read(options.json)) told.json = *json;
+  std::remove(options.json.c_str());
+  return told;
+}
+
+const char kTail[] = "33 elements of row.data still hold the poison: never written, all in column 69";
+
+TEST(Explain, ATailThatIsNeverWritten) {
+  const Told told =
+      explain_subject("quantize mxfp8 33x70 bf16 dir=row", [](auto&, auto out, const Environment& env) {
+        for (size_t row = 0; row < 33; ++row)
+          fakes::output(out, "row.data")->bytes[70 * row + 69] = std::byte{env.poison};
+      });
+  EXPECT_EQ(told.status, 1);
+  EXPECT_TRUE(told.text.starts_with(kTail)) << told.text;
+  EXPECT_NE(told.text.find("UNWRITTEN"), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("column"), std::string::npos) << told.text;
+  EXPECT_EQ(told.text.find("no coordinate tells"), std::string::npos) << told.text;
+  EXPECT_EQ(told.json.text("confidence"), "random");
+  ASSERT_TRUE(told.json.find("unwritten"));
+  ASSERT_TRUE(told.json.find("heat")->object());
+  EXPECT_FALSE(told.json.find("where")->array()->empty());
+}
+
+TEST(Explain, AFaultBesideATailIsStillNamed) {
+  const Told told =
+      explain_subject("quantize mxfp8 33x70 bf16 dir=row", [](auto&, auto out, const Environment& env) {
+        for (std::byte& scale : fakes::output(out, "row.scale_inv")->bytes)
+          scale = static_cast<std::byte>(std::to_integer<int>(scale) + 1);
+        for (size_t row = 0; row < 33; ++row)
+          fakes::output(out, "row.data")->bytes[70 * row + 69] = std::byte{env.poison};
+      });
+  EXPECT_EQ(told.status, 1);
+  EXPECT_NE(told.text.find(kTail), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("EXPLAINED"), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("scale.up"), std::string::npos) << told.text;
+  EXPECT_EQ(told.json.find("deterministic")->to_bool(), false);
+}
+
+TEST(Explain, TwoRunsThatDifferHaveAPlace) {
+  const Told told =
+      explain_subject("quantize mxfp8 64x128 bf16 dir=row", [](auto&, auto out, const Environment& env) {
+        for (size_t row = 0; row < 64; ++row)
+          fakes::output(out, "row.data")->bytes[128 * row + 5] ^= static_cast<std::byte>(env.threads);
+      });
+  EXPECT_EQ(told.status, 1);
+  EXPECT_TRUE(told.text.starts_with("RANDOM")) << told.text;
+  EXPECT_NE(told.text.find("column == 5"), std::string::npos) << told.text;
+}
+
+TEST(Explain, WhatDiffersIsSaidFirst) {
+  const auto wrong = [](auto&, auto out, auto&) {
+    for (std::byte& scale : fakes::output(out, "row.scale_inv")->bytes)
+      scale = static_cast<std::byte>(std::to_integer<int>(scale) + 1);
+  };
+  const Told told = explain_subject("quantize mxfp8 32x64 bf16 dir=row", wrong);
+  EXPECT_TRUE(
+      told.text.starts_with("row.scale_inv (e8m0)   64 of 64 differ, first at row 0, columns 0..31: "))
+      << told.text;
+  EXPECT_LT(told.text.find("differ, first at"), told.text.find("EXPLAINED"));
+  const Told quick = explain_subject("quantize mxfp8 32x64 bf16 dir=row", wrong, false);
+  EXPECT_EQ(quick.status, 1);
+  EXPECT_EQ(quick.json.find("cut_short")->to_bool(), true);
+  EXPECT_NE(quick.text.find("none was found before the search was ended"), std::string::npos) << quick.text;
+}
+
+TEST(Explain, ALargeCaseIsSearchedWhereItFirstDiffers) {
+  const std::string pack = pack_of({{"a", "quantize mxfp8 300x1100 bf16 dir=row", true, wrong_scale}});
+  ExplainOptions options;
+  options.what = pack;
+  options.large = 1;
+  std::FILE *out = std::tmpfile(), *err = std::tmpfile();
+  EXPECT_EQ(run_explain(options, reference_alone(), out, err), 1);
+  const std::string text = all_of(out);
+  std::fclose(err);
+  EXPECT_TRUE(text.starts_with("  cause    row.scale_inv (e8m0)   10500 of 10500 differ")) << text;
+  EXPECT_NE(text.find("searched   rows 0..255, columns 0..1023"), std::string::npos) << text;
+  EXPECT_NE(text.find("scale.down"), std::string::npos) << text;
+}
+
+TEST(Explain, AFileThatCannotBeWrittenIsRefusedBeforeTheRun) {
+  ExplainOptions options;
+  options.what = "quantize mxfp8 32x64 bf16 dir=row";
+  options.html = own("/no/folder/page.html");
+  std::FILE *out = std::tmpfile(), *err = std::tmpfile();
+  EXPECT_EQ(run_explain(options, reference_alone(), out, err), 2);
+  EXPECT_EQ(all_of(out), "");
+  EXPECT_NE(all_of(err).find("--html: cannot write"), std::string::npos);
 }
 
 TEST(Explain, TimeIsThatOfTheWholeAndALargeCaseIsShrunkCheaply) {

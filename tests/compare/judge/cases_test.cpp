@@ -1,8 +1,11 @@
 #include "compare/judge/cases.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -87,7 +90,27 @@ TEST(Runner, AHangCostsOneCase) {
   ASSERT_EQ(results.size(), 5u);
   for (size_t i = 0; i < 5; ++i)
     EXPECT_EQ(results[i].verdicts[0].outcome, i == 2 ? Outcome::crashed : Outcome::passed) << i;
-  EXPECT_EQ(results[2].verdicts[0].reason, "timed out after 1.5 s");
+  EXPECT_EQ(results[2].verdicts[0].reason, "timed out after 1.5 s without any work");
+}
+
+// The limit is one of processor time: a task that a busy machine keeps waiting is not ended, one that works
+// without end is.
+TEST(Runner, WorkWithoutEndCostsOneCase) {
+  const Subjects subjects = fakes::with("fake", [](const Problem& p, auto, auto&) {
+    while (p.x.fill.seed == 2) {}
+    for (int i = 0; p.x.fill.seed == 3 && i < 12; ++i) {  // three seconds, a tenth of them at work
+      ::usleep(225000);
+      const std::clock_t until = std::clock() + CLOCKS_PER_SEC / 40;
+      while (std::clock() < until) {}
+    }
+  });
+  RunSettings s = settings(1);
+  s.timeout = 1.5;
+  const auto results = run(entries(5), subjects, s);
+  ASSERT_EQ(results.size(), 5u);
+  for (size_t i = 0; i < 5; ++i)
+    EXPECT_EQ(results[i].verdicts[0].outcome, i == 2 ? Outcome::crashed : Outcome::passed) << i;
+  EXPECT_EQ(results[2].verdicts[0].reason, "timed out after 1.5 s of processor time");
 }
 
 TEST(Runner, StopsAtTheFirst) {
@@ -99,6 +122,22 @@ TEST(Runner, StopsAtTheFirst) {
   const auto results = run(entries(40), subjects, s);
   ASSERT_EQ(results.size(), 5u);
   EXPECT_EQ(results[4].verdicts[0].outcome, Outcome::failed);
+}
+
+// Ctrl-C: what was judged until then is handed over, and nothing is begun any more.
+TEST(Runner, AnInterruptEndsItWithWhatThereIs) {
+  const Subjects subjects = fakes::with("fake", nullptr);
+  const InterruptScope scope;
+  EXPECT_FALSE(interrupted());
+  size_t seen = 0;
+  const auto all = entries(200);
+  const size_t done = run_cases(all, subjects, settings(2), [&](const CaseResult&) {
+    if (++seen == 3) std::raise(SIGINT);
+  });
+  EXPECT_TRUE(interrupted());
+  EXPECT_EQ(done, seen);
+  EXPECT_GE(done, 3u);
+  EXPECT_LT(done, 200u);
 }
 
 TEST(Runner, WorkInAChild) {

@@ -76,6 +76,44 @@ TEST(Claims, AnUnwrittenByteDoesNotRepeat) {
   EXPECT_TRUE(breaks(v, "repeat"));
 }
 
+// A tail that nobody writes is no matter of NaN or of rounding, and a fault beside it is counted apart.
+TEST(Claims, ElementsThatAreNeverWrittenAreSaidToBeSo) {
+  for (const bool second : {false, true}) {
+    const Verdict v =
+        judged("quantize mxfp8 33x70 bf16 dir=row", [&](auto&, auto out, const Environment& env) {
+          const Buffer& data = *fakes::output(out, "row.data");
+          for (size_t row = 0; row < 33; ++row) data.bytes[70 * row + 69] = std::byte{env.poison};
+          if (second) data.bytes[70 * 5 + 7] ^= std::byte{1};
+        });
+    ASSERT_FALSE(v.breaches.empty());
+    EXPECT_EQ(v.breaches[0].claim, "parity");
+    const std::string hint = v.breaches[0].hint;
+    EXPECT_TRUE(
+        hint.starts_with("33 elements of row.data still hold the poison: never written, all in column 69"))
+        << hint;
+    EXPECT_EQ(hint.ends_with("; other elements differ too, of a cause of their own: 1 more"), second) << hint;
+    ASSERT_TRUE(breaks(v, "repeat"));
+  }
+}
+
+// Both codes of a byte, each by its own half of the poison; and the scales of a whole tensor.
+TEST(Claims, UnwrittenCodesOfFourBitsAndScalars) {
+  const Verdict v = judged("quantize nvfp4 16x64 bf16 dir=row", [&](auto&, auto out, const Environment& env) {
+    fakes::output(out, "row.data")->bytes[32 * 3 + 5] = std::byte{env.poison};
+  });
+  ASSERT_TRUE(breaks(v, "repeat"));
+  const auto repeat =
+      std::find_if(v.breaches.begin(), v.breaches.end(), [](const Breach& b) { return b.claim == "repeat"; });
+  EXPECT_NE(repeat->hint.find("of row.data still hold"), std::string::npos) << repeat->hint;
+  EXPECT_NE(repeat->hint.find(" row 3"), std::string::npos) << repeat->hint;
+  const Verdict scale =
+      judged("quantize fp8_current 16x64 bf16 dir=row", [&](auto&, auto out, const Environment& env) {
+        for (std::byte& b : fakes::output(out, "row.scale_inv")->bytes) b = std::byte{env.poison};
+      });
+  EXPECT_EQ(scale.breaches.at(0).hint,
+            "1 element of row.scale_inv still holds the poison: never written, the tensor's only value");
+}
+
 TEST(Claims, OrderMayNotMatter) {
   const Verdict v = judged(kMx, [](auto&, auto out, const Environment& env) {
     if (env.order != Environment::kForward) fakes::output(out, "row.data")->bytes[3] ^= std::byte{1};

@@ -1,0 +1,199 @@
+#include "compare/commands/checked_case.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "compare/arithmetic/places.h"
+#include "compare/judge/judge.h"
+#include "compare/judge/unpinned.h"
+#include "compare/packs/tiled_case.h"
+#include "compare/process/interrupt.h"
+#include "compare/process/memory.h"
+#include "compare/process/run_in_child.h"
+#include "contract/words.h"
+
+namespace assay {
+
+namespace {
+
+using std::string;
+
+// The output planes that a pack holds of a case, beside the reference's.
+struct JudgedPlanes {
+  std::vector<PlaneData> got, wanted;
+  std::vector<string> digests;  // planes of which only a digest was recorded, and which differ
+};
+
+// Error: a tensor that does not fit its plane.
+Result<JudgedPlanes> judged_planes(const PackCase& c, const std::vector<PlaneData>& reference,
+                                   CaseReport& report) {
+  JudgedPlanes out;
+  for (const PlaneData& plane : reference) {
+    const string& name = plane.plane.name;
+    const PackPlane* recorded = c.find(name);
+    if (!recorded) {
+      report.missing.push_back(name);
+      continue;
+    }
+    if (recorded->tensor) {
+      auto data = dump_plane(*recorded->tensor, plane.plane, &plane);
+      if (!data) return Error{name + ": " + data.error().text(), 0, ""};
+      out.got.push_back(std::move(*data));
+      out.wanted.push_back(plane);
+    } else if (recorded->digest != digest(plane.bytes)) {
+      out.digests.push_back(name);
+    }
+    report.judged.push_back(name);
+  }
+  return out;
+}
+
+// Planes of the pack that the line does not have.
+void note_unknown_planes(const PackCase& c, const Problem& problem, CaseReport& report) {
+  std::set<string> known;
+  for (const Plane& plane : input_planes(problem)) known.insert(plane.name);
+  for (const Plane& plane : output_planes(problem)) known.insert(plane.name);
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  for (const PackPlane& plane : c.planes) {
+    if (known.contains(plane.name)) continue;
+    const string near = nearest_word(plane.name, names);
+    const string hint = near.empty() ? "" : " (did you mean '" + near + "'?)";
+    report.notes.push_back("plane '" + plane.name + "' is none of this line" + hint);
+  }
+}
+
+// Bits that are not pinned are held to the bound (N16.13).
+void check_unpinned(const Problem& problem, const std::vector<PlaneData>& inputs, const JudgedPlanes& planes,
+                    const string& unpinned, CaseReport& report) {
+  if (planes.got.empty()) {
+    report.breach = message_breach(
+        "d: bits that are not pinned are judged by the bound (N16.13), which needs bytes: "
+        "a digest alone was recorded, and it is not the reference's");
+    return;
+  }
+  Verdict v;
+  v.subject = "pack";
+  const bool vacuous = judge_unpinned(problem, inputs, planes.got, planes.wanted, unpinned, v);
+  report.notes.push_back(unpinned_text(v));
+  if (vacuous) report.breach = message_breach(string(kNoBound));
+  else if (!v.breaches.empty()) report.breach = v.breaches.front();
+}
+
+constexpr std::string_view kNothing = "no plane of this line is in the pack: there is nothing to judge";
+
+// A case as one run of the reference. Error: what cannot be judged, and why.
+std::optional<Error> check_whole(const PackCase& c, const Problem& problem, const Subjects& subjects,
+                                 double timeout, CheckedCase& out) {
+  CaseReport& report = out.report;
+  auto inputs = dump_inputs(c, problem, subjects.reference());
+  if (!inputs) return inputs.error();
+  IsolatedRun want = run_isolated(subjects.reference(), problem, *inputs, Environment{}, timeout);
+  if (!want.sound()) return Error{"reference: " + want.trouble(), 0, ""};
+  for (PlaneData& plane : want.execution.planes) clear_spare(plane);  // as recordings are
+  auto planes = judged_planes(c, want.execution.planes, report);
+  if (!planes) return planes.error();
+  if (report.judged.empty()) return Error{string(kNothing), 0, ""};
+  if (const auto unpinned = unpinned_of(c, problem);
+      unpinned && !(planes->got.empty() && planes->digests.empty())) {
+    check_unpinned(problem, *inputs, *planes, *unpinned, report);
+    return {};
+  }
+  if (!planes->got.empty())
+    report.breach = breach_of(problem, judge(&problem, planes->got, planes->wanted), "pack", "reference");
+  out.explainable = report.breach && !report.breach->plane.empty() && !report.breach->in_padding;
+  if (!report.breach && !planes->digests.empty())
+    report.breach = message_breach(join(planes->digests) +
+                                   ": the digest differs from the reference's; the bytes were not recorded");
+  return {};
+}
+
+// A case in tiles, which stay within some hundred megabytes whatever its size.
+std::optional<Error> check_tiles(const DumpCase& c, Tiling tiling, const Subjects& subjects,
+                                 const CaseSettings& settings, CheckedCase& out) {
+  TiledOptions options{settings.jobs, settings.timeout, {}};
+  if (settings.on_progress)
+    options.on_progress = [&](size_t tiles, size_t of) {
+      settings.on_progress(fmt::format("{} % of {}", 100 * tiles / of, c.recorded->id));
+    };
+  auto judged = judge_in_tiles(*c.recorded, tiling, subjects.reference(), options);
+  if (!judged) return judged.error();
+  CaseReport& report = out.report;
+  report.judged = judged->judged;
+  report.missing = judged->missing;
+  if (report.judged.empty()) return Error{string(kNothing), 0, ""};
+  const Judgement& j = judged->judgement;
+  report.breach = breach_of(tiling.problem, j, "pack", "reference");
+  out.explainable = report.breach && !report.breach->plane.empty() && !report.breach->in_padding;
+  out.cut_short = judged->tiles < judged->of;
+  if (out.cut_short)
+    report.notes.push_back(fmt::format("interrupted after {} of {} parts of the tensor: counts are of these",
+                                       judged->tiles, judged->of));
+  if (out.explainable && judged->first)
+    out.window = window_around(tiling, region_of(&tiling.problem, j.cause->plane, j.cause->place));
+  out.tiling = std::move(tiling);
+  return {};
+}
+
+// Says what a large case takes that cannot be judged in tiles. Error: more than there is.
+std::optional<Error> admit_whole(const Problem& problem, const string& why, CaseReport& report) {
+  if (const auto lacking = lacks_memory(problem))
+    return Error{fmt::format("this case is too large to be judged as a whole, {}; {}", *lacking, why), 0, ""};
+  report.notes.push_back(
+      fmt::format("judged as a whole, in about {} of memory: {}", gib_text(bytes_as_a_whole(problem)), why));
+  return {};
+}
+
+}  // namespace
+
+CheckedCase check_case(const DumpCase& c, const Problem& problem, const Subjects& subjects,
+                       const CaseSettings& settings) {
+  CheckedCase out;
+  note_unknown_planes(*c.recorded, problem, out.report);
+  std::optional<Error> error;
+  bool whole = problem.x.shape.count() < settings.large;
+  if (!whole) {
+    auto tiling = tiling_of_case(*c.recorded, problem);
+    if (tiling) error = check_tiles(c, std::move(*tiling), subjects, settings, out);
+    else error = admit_whole(problem, tiling.error().text(), out.report);
+    whole = !tiling && !error;
+  }
+  if (whole) error = check_whole(*c.recorded, problem, subjects, settings.timeout, out);
+  if (error && interrupted()) out.cut_short = true;
+  else if (error) out.report.breach = message_breach(error->text());
+  return out;
+}
+
+Result<Observation> observed(const DumpCase& c, const Problem& problem, const CheckedCase& checked,
+                             Subject& reference) {
+  Observation seen{problem, "pack " + c.where(), {}, {}};
+  if (checked.window) {
+    auto part = planes_of_tile(*c.recorded, *checked.tiling, *checked.window, reference);
+    if (!part) return part.error();
+    seen.problem = std::move(part->problem);
+    seen.inputs = std::move(part->inputs);
+    seen.got = std::move(part->got);
+    return seen;
+  }
+  auto inputs = dump_inputs(*c.recorded, problem, reference);
+  if (!inputs) return inputs.error();
+  seen.inputs = std::move(*inputs);
+  for (const Plane& plane : output_planes(problem))
+    if (const PackPlane* recorded = c.recorded->find(plane.name); recorded && recorded->tensor) {
+      auto data = dump_plane(*recorded->tensor, plane);
+      if (!data) return Error{plane.name + ": " + data.error().text(), 0, ""};
+      seen.got.push_back(std::move(*data));
+    }
+  return seen;
+}
+
+string looked_at(const CheckedCase& checked) {
+  if (!checked.window) return {};
+  const Tile& w = *checked.window;
+  return fmt::format("rows {}..{}, columns {}..{}", w.row, w.row + w.shape.rows - 1, w.col,
+                     w.col + w.shape.cols - 1);
+}
+
+}  // namespace assay

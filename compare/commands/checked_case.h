@@ -1,0 +1,41 @@
+// One recorded case against the reference, as `assay check` and `assay explain` judge it: a small one as a
+// whole, a large one in tiles.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "compare/commands/case_screen.h"
+#include "compare/diagnosis/search/diagnose.h"
+#include "compare/judge/tiling.h"
+#include "compare/packs/dump.h"
+#include "compare/process/guarded_run.h"
+
+namespace assay {
+
+// From here on a case is judged in tiles.
+inline constexpr int64_t kLargeCase = int64_t{1} << 22;  // elements
+
+struct CaseSettings {
+  int jobs = 0;         // workers of a large case; 0: the cores of this machine
+  double timeout = 60;  // seconds that a run of the reference may take: of the case, or of one tile
+  int64_t large = kLargeCase;
+  std::function<void(const std::string&)> on_progress;  // "37 % of step12/fc1"; may be empty
+};
+
+struct CheckedCase {
+  CaseReport report;
+  bool cut_short = false;        // the user ended it before all of it was judged
+  bool explainable = false;      // a plane differs, so there is a cause to look for
+  std::optional<Tiling> tiling;  // of a large case, with its amaxes
+  std::optional<Tile> window;    // of a large case: the part around the first difference
+};
+
+CheckedCase check_case(const DumpCase&, const Problem&, const Subjects&, const CaseSettings&);
+
+// What a search for the cause looks at: the case, or its window. Errors: what the pack lacks.
+Result<Observation> observed(const DumpCase&, const Problem&, const CheckedCase&, Subject& reference);
+// "rows 0..255, columns 1024..2047", of a window; empty where the whole case is looked at.
+std::string looked_at(const CheckedCase&);
+
+}  // namespace assay

@@ -1,0 +1,22 @@
+// Ctrl-C in a long command: the first asks it to end with what it has found, the second ends it at once.
+#pragma once
+
+namespace assay {
+
+// The exit status of a command that was interrupted before anything had failed: the shell's for this signal.
+inline constexpr int kInterrupted = 130;
+
+// While one of these lives, SIGINT and SIGTERM are noted. Not to be nested.
+class InterruptScope {
+ public:
+  InterruptScope();
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+};
+
+// Whether a signal has asked for the end since the latest scope began. What runs long looks at this between
+// its steps. Always false in worker processes.
+bool interrupted();
+
+}  // namespace assay

@@ -1,0 +1,207 @@
+// A case judged in tiles gives the judgement that it has as a whole: for every format, with wrong scales,
+// wrong codes, wrong amaxes and wrong padding.
+#include "compare/packs/tiled_case.h"
+
+#include <gtest/gtest.h>
+
+#include "compare/arithmetic/codes.h"
+#include "compare/packs/dump.h"
+#include "compare/process/guarded_run.h"
+#include "tests/compare/faulty_subject.h"
+
+namespace assay {
+namespace {
+
+constexpr int64_t kSmallTile = kTileUnit * kTileUnit;
+
+// A case as a pack holds it, in memory.
+struct Recorded {
+  Problem problem;
+  std::vector<PlaneData> inputs, outputs;
+  std::vector<PlaneData> want;
+
+  explicit Recorded(const std::string& text) : problem(line(text)) {
+    auto reference = make_reference_subject();
+    inputs = *make_inputs(problem, *reference);
+    want = execute(*reference, problem, inputs, Environment{}).planes;
+    outputs = want;
+  }
+  PlaneData& output(const std::string& name) {
+    for (PlaneData& p : outputs)
+      if (p.plane.name == name) return p;
+    throw std::runtime_error(name);
+  }
+  PackCase recorded() const {
+    PackCase c;
+    c.id = "a";
+    for (const auto* list : {&inputs, &outputs})
+      for (const PlaneData& p : *list) {
+        const int64_t cols = p.plane.packed ? p.plane.padded.cols / 2 : p.plane.padded.cols;
+        c.planes.push_back({p.plane.name,
+                            safetensors::Tensor{"a/" + p.plane.name,
+                                                safetensors::dtype_of(p.plane.encoding),
+                                                {p.plane.padded.rows, cols},
+                                                p.bytes},
+                            ""});
+      }
+    return c;
+  }
+};
+
+void flip(PlaneData& p, int64_t row, int64_t col) {
+  const int64_t i = index_of(p.plane, row, col);
+  set_code(p.plane, p.bytes, i, code_at(p.plane, p.bytes, i) ^ 1);
+}
+
+void expect_equal(const PlaneDifference& a, const PlaneDifference& b, const std::string& what) {
+  EXPECT_EQ(a.plane.name, b.plane.name) << what;
+  EXPECT_EQ(a.differ, b.differ) << what;
+  EXPECT_EQ(a.of, b.of) << what;
+  EXPECT_EQ(a.place, b.place) << what;
+  EXPECT_EQ(a.index, b.index) << what;
+  EXPECT_EQ(a.got, b.got) << what;
+  EXPECT_EQ(a.want, b.want) << what;
+  EXPECT_EQ(a.apart, b.apart) << what;
+  EXPECT_EQ(a.explained, b.explained) << what;
+}
+
+void expect_equal(const std::vector<PlaneDifference>& a, const std::vector<PlaneDifference>& b,
+                  const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (size_t i = 0; i < a.size(); ++i) expect_equal(a[i], b[i], what + " " + a[i].plane.name);
+}
+
+// The judgement in tiles is the judgement of the whole.
+void expect_as_whole(const Recorded& r, const std::string& what) {
+  const PackCase c = r.recorded();
+  auto tiling = tiling_of_case(c, r.problem, kSmallTile);
+  ASSERT_TRUE(tiling) << what << ": " << tiling.error().text();
+  ASSERT_GT(tiling->tiles.size(), 2u) << what;
+  auto reference = make_reference_subject();
+  const auto tiled = judge_in_tiles(c, *tiling, *reference, {2, 60, {}});
+  ASSERT_TRUE(tiled) << what << ": " << tiled.error().text();
+  EXPECT_EQ(tiled->tiles, tiling->tiles.size());
+  const Judgement whole = judge(&r.problem, r.outputs, r.want), &j = tiled->judgement;
+  ASSERT_EQ(j.cause.has_value(), whole.cause.has_value()) << what << ": "
+                                                          << (j.cause       ? j.cause->plane.name
+                                                              : whole.cause ? whole.cause->plane.name
+                                                                            : "");
+  EXPECT_EQ(j.compared, whole.compared) << what;
+  if (j.cause) expect_equal(*j.cause, *whole.cause, what);
+  expect_equal(j.after, whole.after, what);
+  expect_equal(j.beside, whole.beside, what);
+  std::vector<PlaneDifference> gemm = whole.padding;  // compact padding is not judged
+  std::erase_if(gemm, [](const PlaneDifference& d) { return d.plane.layout == ScaleLayout::compact; });
+  ASSERT_EQ(j.padding.size(), gemm.size()) << what;
+  for (size_t i = 0; i < gemm.size(); ++i) EXPECT_EQ(j.padding[i].differ, gemm[i].differ) << what;
+}
+
+const char* const kLines[] = {
+    "quantize mxfp8 300x700 bf16 dir=both",
+    "quantize mxfp8 300x700 bf16 dir=both scales=gemm fill=nonfinite",
+    "quantize mxfp4 300x700 bf16 dir=both",
+    "quantize nvfp4 300x700 bf16 dir=both",
+    "quantize nvfp4 304x700 bf16 dir=col rht=1 fill=outliers",
+    "quantize nvfp4 304x700 bf16 dir=both rht=1 flavour=te",
+    "quantize nvfp4 300x700 bf16 dir=row fill=nonfinite",
+    "quantize nvfp4 300x700 bf16 dir=row scales=gemm",
+    "quantize nvfp4 300x700 bf16 dir=row amax=0x41800000",
+    "quantize nvfp4 300x400 bf16 dir=row row_scaled=1",
+    "quantize fp8_current 300x700 f32 dir=both",
+    "quantize fp8_current 300x700 bf16 dir=both fill=nonfinite",
+    "quantize fp8_current 300x400 bf16 dir=row row_scaled=1",
+    "quantize fp8_current 300x400 bf16 dir=col row_scaled=1",
+    "quantize fp8_delayed 300x700 bf16 dir=both",
+    "quantize fp8_block 300x700 bf16 dir=both",
+    "quantize fp8_block 300x700 bf16 dir=both block=128x128",
+    "quantize fp8_block 300x700 bf16 dir=both pow2=1 scales=gemm",
+    "quantize identity 300x700 bf16 dir=both",
+    "quantize mxfp8/nvfp4 300x700 bf16",
+    "quantize nvfp4/mxfp8 304x704 bf16 col_source=row_dequantized",
+    "quantize mxfp8 300x700 bf16 dir=row scale_from=amax",
+    "cast e4m3 300x700 bf16 fill=every_code",
+    "dequantize mxfp8 300x700 bf16 dir=col",
+    "dequantize nvfp4 300x700 bf16 dir=row",
+    "quantize mxfp8 1x100000 bf16 dir=row",
+    "quantize mxfp8 100000x1 bf16 dir=col",
+};
+
+TEST(TiledCase, RightBytesAreRightInTiles) {
+  for (const char* text : kLines) expect_as_whole(Recorded(text), text);
+}
+
+// One element of each plane, in turn: in the first, the last and a middle tile.
+TEST(TiledCase, OneWrongElementIsFoundWhereItStands) {
+  for (const char* text : kLines) {
+    const Recorded right(text);
+    for (size_t n = 0; n < right.outputs.size(); ++n) {
+      const Shape s = right.outputs[n].plane.logical;
+      for (const auto& [row, col] :
+           {std::pair<int64_t, int64_t>{0, 0}, {s.rows / 2, s.cols / 2}, {s.rows - 1, s.cols - 1}}) {
+        Recorded wrong = right;
+        flip(wrong.outputs[n], row, col);
+        expect_as_whole(wrong, std::string(text) + " " + wrong.outputs[n].plane.name);
+      }
+    }
+  }
+}
+
+// Every plane wrong in every seventh element: what follows from the first plane is counted as it is in a
+// whole.
+TEST(TiledCase, WhatFollowsIsCountedAlike) {
+  for (const char* text : kLines) {
+    Recorded wrong(text);
+    for (PlaneData& p : wrong.outputs)
+      for (int64_t r = 0; r < p.plane.logical.rows; ++r)
+        for (int64_t c = (r * 3) % 7; c < p.plane.logical.cols; c += 7) flip(p, r, c);
+    expect_as_whole(wrong, text);
+  }
+}
+
+TEST(TiledCase, PaddingOfTheGemmLayoutIsJudged) {
+  for (const char* text :
+       {"quantize mxfp8 300x700 bf16 dir=row scales=gemm", "quantize mxfp8 300x700 bf16 dir=col scales=gemm",
+        "quantize nvfp4 300x700 bf16 dir=row scales=gemm"}) {
+    Recorded wrong(text);
+    for (PlaneData& p : wrong.outputs)
+      if (p.plane.layout == ScaleLayout::gemm) flip(p, p.plane.padded.rows - 1, p.plane.padded.cols - 1);
+    expect_as_whole(wrong, text);
+  }
+}
+
+TEST(TiledCase, WhatCannotBeCutSaysWhy) {
+  const std::pair<const char*, const char*> lines[] = {
+      {"quantize nvfp4 300x700 bf16 dir=row round=sr", "round=sr counts its draws"},
+      {"cast e2m1 300x700 f32 round=sr", "round=sr counts its draws"},
+      {"quantize mxfp8/nvfp4 304x704 bf16 col_source=row_dequantized", "dequantized rows"},
+      {"quantize fp8_current 300x700 bf16 dir=both row_scaled=1", "a scale of its own"},
+      {"split mxfp8 192x256 bf16 groups=0,31,33,128", "a split is judged as a whole"},
+  };
+  for (const auto& [text, why] : lines) {
+    const auto tiling = tiling_of(line(text), kSmallTile);
+    ASSERT_FALSE(tiling) << text;
+    EXPECT_NE(tiling.error().text().find(why), std::string::npos) << tiling.error().text();
+  }
+}
+
+// A part of the case is a case: the search for a cause sees the same planes.
+TEST(TiledCase, AWindowHasTheTensorsAmax) {
+  const Recorded r("quantize nvfp4 300x700 bf16 dir=both fill=outliers");
+  const PackCase c = r.recorded();
+  auto tiling = tiling_of_case(c, r.problem, kSmallTile);
+  ASSERT_TRUE(tiling);
+  auto reference = make_reference_subject();
+  ASSERT_TRUE(judge_in_tiles(c, *tiling, *reference, {1, 60, {}}));
+  const Tile window = window_around(*tiling, {130, 131, 140, 141});
+  EXPECT_EQ(window.row, 128);
+  EXPECT_EQ(window.shape, (Shape{172, 572}));
+  const auto part = planes_of_tile(c, *tiling, window, *reference);
+  ASSERT_TRUE(part) << part.error().text();
+  const Execution run = execute(*reference, part->problem, part->inputs, Environment{});
+  for (const PlaneData& got : part->got)
+    EXPECT_EQ(got.bytes, find_plane(run.planes, got.plane.name)->bytes) << got.plane.name;
+  EXPECT_EQ(part->got.size(), 4u);  // the amaxes are given
+}
+
+}  // namespace
+}  // namespace assay
