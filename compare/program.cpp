@@ -45,6 +45,7 @@
 #include "fast/subject_gpu.h"
 #include "fast/subject_host.h"
 #include "fast/subject_lanes.h"
+#include "fast/subject_ptx.h"
 #include "fixtures/headers/subject_headers.h"
 #include "reference/subject.h"
 
@@ -89,6 +90,7 @@ Subjects make_subjects(const CommonOptions& common) {
   s.owned.push_back(make_reference_subject());
   s.owned.push_back(make_host_subject());
   s.owned.push_back(make_gpu_subject());
+  s.owned.push_back(make_ptx_subject());
   s.owned.push_back(make_cublaslt_subject());
   s.owned.push_back(make_headers_subject());
   s.owned.push_back(make_lanes_subject());

@@ -20,7 +20,8 @@ void add_what(Command& c, CommonOptions& o, bool required) {
 
 void add_subjects(Command& c, CommonOptions& o, const char* fallback) {
   constexpr std::string_view kHelp =
-      "reference, host, gpu, cublaslt, headers, lanes, lanes_twin, host_general, plugin:<name>, ptx:<name>, "
+      "reference, host, gpu, ptx, cublaslt, headers, lanes, lanes_twin, host_general, plugin:<name>, "
+      "ptx:<name>, "
       "pack; "
       "several with commas (default: {})";
   c.option("--subject", o.subjects, fmt::format(kHelp, fallback));
@@ -34,7 +35,7 @@ void add_plugin(Command& c, CommonOptions& o) {
 }
 
 void add_environment(Command& c, CommonOptions& o) {
-  c.option("--env", o.environment, "order=17,poison=7f,threads=2,alignment=16: decides no bit");
+  c.option("--env", o.environment, "order=17,poison=7f,threads=2,alignment=16,arch=sm_100a: decides no bit");
 }
 
 void add_timeout(Command& c, CommonOptions& o) {

@@ -124,11 +124,12 @@ class Run {
   Run(const PtxLaunchFile& file, ptx::Module& module, const Problem& p, std::span<const ConstBuffer> inputs,
       std::span<const Buffer> outputs, const Environment& env)
       : file_(file), module_(module), names_(p, all_planes(inputs, outputs)), env_(env) {
-    for (const ConstBuffer& b : inputs) add(b.plane->name, b.bytes.data(), b.bytes.size(), false);
+    for (const ConstBuffer& b : inputs) add(b.plane->name, b.bytes.data(), b.bytes.size(), false, true);
     for (const Buffer& b : outputs) {
-      add(b.plane->name, b.bytes.data(), b.bytes.size(), true);
-      if (std::find(file.zeroed.begin(), file.zeroed.end(), b.plane->name) != file.zeroed.end())
-        std::fill(b.bytes.begin(), b.bytes.end(), std::byte{0});
+      const bool zeroed =
+          std::find(file.zeroed.begin(), file.zeroed.end(), b.plane->name) != file.zeroed.end();
+      if (zeroed) std::fill(b.bytes.begin(), b.bytes.end(), std::byte{0});
+      add(b.plane->name, b.bytes.data(), b.bytes.size(), true, zeroed);
     }
   }
 
@@ -147,8 +148,8 @@ class Run {
     for (const Buffer& b : outputs) planes.push_back(*b.plane);
     return planes;
   }
-  void add(const std::string& name, const std::byte* data, size_t bytes, bool writable) {
-    memory_.add(data, bytes, name, writable);
+  void add(const std::string& name, const std::byte* data, size_t bytes, bool writable, bool written) {
+    memory_.add(data, bytes, name, writable, written);
     addresses_[name] = reinterpret_cast<uint64_t>(data);
   }
 
@@ -172,7 +173,9 @@ class Run {
       std::copy(bytes.begin(), bytes.end(),
                 out.parameters.begin() + static_cast<std::ptrdiff_t>(e.parameters[n].offset));
     }
-    counters_.add(ptx::run(module_, l.entry, out, memory_, {.order = env_.order, .poison = env_.poison}));
+    counters_.add(
+        ptx::run(module_, l.entry, out, memory_,
+                 {.order = env_.order, .poison = env_.poison, .check = env_.order != Environment::kForward}));
     return true;
   }
 
@@ -206,7 +209,7 @@ class Run {
                                         a.what == What::scratch ? std::byte{0} : std::byte{env_.poison});
     const auto at = ptx::align_up(reinterpret_cast<uint64_t>(block.data()), kAlign);
     add(a.name.empty() ? a.spelled : "scratch." + a.name, reinterpret_cast<std::byte*>(at),
-        static_cast<size_t>(bytes), true);
+        static_cast<size_t>(bytes), true, a.what == What::scratch);
     return at;
   }
   static std::vector<std::byte> digits(const std::string& hex) {
