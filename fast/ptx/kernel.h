@@ -103,6 +103,7 @@ struct Kernel {
     uint64_t value;
   };
   std::vector<Constant> constants;  // registers that hold a number
+  std::vector<bool> wide;           // by place / kLanes: whether a register of eight bytes begins there
   uint32_t true_predicate = 0;      // predicates[true_predicate] is set in every lane
   uint32_t special[kSpecials];      // the register of each special register that is read, else kUnused
   uint64_t static_shared = 0, local_bytes = 0;

@@ -128,7 +128,7 @@ void start_block(Block& b, const Dim& index, uint8_t poison) {
 Counters run(Module& module, std::string_view name, const Launch& launch, const Memory& memory,
              const RunOptions& options) {
   const Entry& entry = module.entry(name);
-  const Kernel& kernel = module.kernel(name);
+  const Kernel& kernel = options.in_place ? *options.in_place : module.kernel(name);
   check_launch(entry, kernel, launch);
   Memory all = memory;
   for (const auto& [variable, v] : module.variables())

@@ -30,6 +30,8 @@ struct RunOptions {
   uint8_t poison = 0x7F;  // fills registers, shared and local memory
   bool count = false;
   bool check = false;  // values that nobody wrote, and races (checks.h)
+  // Run in place of the entry's own kernel, of which it was made (contraction.h).
+  const Kernel* in_place = nullptr;
   uint64_t most_instructions = uint64_t{1}
                                << 36;  // of warps, in one launch: beyond it the launch is taken to hang
 };

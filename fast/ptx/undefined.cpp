@@ -27,16 +27,24 @@ void Undefined::start_block() {
     r.origin.assign(r.lanes.size(), 0);
     r.predicate_lanes.assign(k.predicates, ~0u);
     r.predicate_lanes[k.true_predicate] = 0;
-    for (const Kernel::Constant& c : k.constants) r.lanes[c.place / kLanes] = 0;
+    for (const Kernel::Constant& c : k.constants) {
+      r.lanes[c.place / kLanes] = 0;
+      if (c.wide) r.lanes[c.place / kLanes + 1] = 0;
+    }
     for (const uint32_t place : k.special)
       if (place != kUnused) r.lanes[place / kLanes] = 0;
     local_[n].assign(k.local_bytes * kLanes, 0);
   }
 }
 
+Undefined::Halves Undefined::halves(const Warp& w, uint32_t place) const {
+  const auto& lanes = warps_[w.index].lanes;
+  const uint32_t at = place / kLanes;
+  return {lanes[at], b_.kernel->wide[at] ? lanes[at + 1] : 0};
+}
+
 uint32_t Undefined::source(const Warp& w, const Instruction& i, unsigned k) const {
-  const Registers& r = warps_[w.index];
-  return written_by(i.predicate_s, k) ? r.predicate_lanes[i.s[k]] : r.lanes[i.s[k] / kLanes];
+  return written_by(i.predicate_s, k) ? warps_[w.index].predicate_lanes[i.s[k]] : halves(w, i.s[k]).any();
 }
 
 uint32_t Undefined::origin_of(const Warp& w, const Instruction& i, unsigned k) const {
@@ -53,13 +61,15 @@ uint32_t Undefined::sources(const Warp& w, const Instruction& i, uint32_t& origi
   return lanes;
 }
 
-void Undefined::set(const Warp& w, const Instruction& i, unsigned k, uint32_t lanes, uint32_t undefined,
+void Undefined::set(const Warp& w, const Instruction& i, unsigned k, uint32_t lanes, Halves undefined,
                     uint32_t origin) {
   Registers& r = warps_[w.index];
-  const bool predicate = written_by(i.predicate_d, k);
-  uint32_t& now = predicate ? r.predicate_lanes[i.d[k]] : r.lanes[i.d[k] / kLanes];
-  now = (now & ~lanes) | (undefined & lanes);
-  if (!predicate && (undefined & lanes)) r.origin[i.d[k] / kLanes] = origin;
+  const auto change = [lanes](uint32_t& now, uint32_t to) { now = (now & ~lanes) | (to & lanes); };
+  if (written_by(i.predicate_d, k)) return change(r.predicate_lanes[i.d[k]], undefined.any());
+  const uint32_t at = i.d[k] / kLanes;
+  change(r.lanes[at], undefined.low);
+  if (b_.kernel->wide[at]) change(r.lanes[at + 1], undefined.high);
+  if (undefined.any() & lanes) r.origin[at] = origin;
 }
 
 void Undefined::report(Warp& w, const Instruction& i, uint32_t lanes, const std::string& what,
@@ -92,32 +102,72 @@ void Undefined::check_operands(Warp& w, const Instruction& i) const {
 }
 
 void Undefined::define(const Warp& w, const Instruction& i, uint32_t lanes) {
-  for (unsigned k = 0; k < i.destinations; ++k) set(w, i, k, lanes, 0, 0);
+  for (unsigned k = 0; k < i.destinations; ++k) set(w, i, k, lanes, {}, 0);
+}
+
+bool Undefined::move_halves(const Warp& w, const Instruction& i, Form form) {
+  const auto wide = [&](uint32_t place) { return b_.kernel->wide[place / kLanes]; };
+  const auto first = [&] { return halves(w, i.s[0]); };
+  switch (form) {
+    case Form::mov:
+      if (i.width == 0) return pending_[0] = first(), true;
+      if (i.width != 32) return false;
+      if (i.sources == 2) pending_[0] = {halves(w, i.s[0]).low, halves(w, i.s[1]).low};
+      else pending_[0] = {first().low, 0}, pending_[1] = {first().high, 0};
+      return true;
+    case Form::and_bits:
+    case Form::or_bits:
+    case Form::xor_bits: {
+      const Halves a = first(), b = halves(w, i.s[1]);
+      pending_[0] = {a.low | b.low, a.high | b.high};
+      return true;
+    }
+    case Form::not_bits: return pending_[0] = first(), true;
+    case Form::cvt_int:
+      // To a register of 32 bits goes the low half. To one of 64 the sign may reach the high half.
+      pending_[0] = wide(i.d[0]) && !wide(i.s[0]) ? Halves{first().low, first().low} : first();
+      return true;
+    case Form::shl:
+    case Form::shr: {
+      if (!wide(i.s[0])) return false;
+      const uint32_t* amounts = w.words + i.s[1];
+      for (uint32_t m = w.active; m; m &= m - 1)
+        if (const uint32_t amount = amounts[std::countr_zero(m)]; amount < 32 || amount > 63) return false;
+      if (source(w, i, 1) & w.active) return false;
+      const Halves a = first();
+      pending_[0] = form == Form::shl ? Halves{0, a.low} : Halves{a.high, a.high};
+      return true;
+    }
+    default: return false;
+  }
 }
 
 void Undefined::before(Warp& w, const Instruction& i) {
   pending_origin_ = 0;
+  const uint32_t all = sources(w, i, pending_origin_);
+  if (!(all & w.active)) return pending_.fill({});
   const Form form = b_.kernel->opcodes[i.opcode].row->form;
+  if (move_halves(w, i, form)) return;
+  uint32_t lanes = all;
   if (form == Form::selp || form == Form::and_pred || form == Form::or_pred) {
     const uint32_t a = source(w, i, 0), b = source(w, i, 1);
     if (form == Form::selp) {
       const uint32_t first = predicate_lanes(w, i, 2);
-      pending_ = source(w, i, 2) | (first & a) | (~first & b);
+      lanes = source(w, i, 2) | (first & a) | (~first & b);
       pending_origin_ = origin_of(w, i, a & first & w.active ? 0 : 1);
     } else {
       // false decides an and, true an or.
       const uint32_t flip = form == Form::and_pred ? 0u : ~0u;
       const uint32_t decides =
           (~a & ~(predicate_lanes(w, i, 0) ^ flip)) | (~b & ~(predicate_lanes(w, i, 1) ^ flip));
-      pending_ = (a | b) & ~decides;
+      lanes = (a | b) & ~decides;
     }
-    return;
   }
-  pending_ = sources(w, i, pending_origin_);
+  pending_.fill({lanes, lanes});
 }
 
 void Undefined::after(Warp& w, const Instruction& i) {
-  for (unsigned k = 0; k < i.destinations; ++k) set(w, i, k, w.active, pending_, pending_origin_);
+  for (unsigned k = 0; k < i.destinations; ++k) set(w, i, k, w.active, pending_[k], pending_origin_);
 }
 
 uint8_t* Undefined::flags(const Warp& w, unsigned lane, Space space, uint64_t address) {
@@ -135,17 +185,23 @@ uint8_t* Undefined::flags(const Warp& w, unsigned lane, Space space, uint64_t ad
 void Undefined::load(Warp& w, const Instruction& i, unsigned lane, unsigned k, Space space, uint64_t address,
                      unsigned bytes) {
   const uint8_t* written = flags(w, lane, space, address);
-  const bool missing = written && std::find(written, written + bytes, 0) != written + bytes;
-  set(w, i, k, 1u << lane, missing ? ~0u : 0u, static_cast<uint32_t>(&i - b_.kernel->code.data()) + 1);
+  const auto missing = [&](unsigned from, unsigned to) {
+    return written && std::find(written + from, written + to, 0) != written + to ? 1u << lane : 0u;
+  };
+  const Halves undefined =
+      bytes == 8 ? Halves{missing(0, 4), missing(4, 8)} : Halves{missing(0, bytes), missing(0, bytes)};
+  set(w, i, k, 1u << lane, undefined, static_cast<uint32_t>(&i - b_.kernel->code.data()) + 1);
 }
 
 void Undefined::store(Warp& w, const Instruction& i, unsigned lane, unsigned k, Space space, uint64_t address,
                       unsigned bytes) {
-  const bool missing = source(w, i, k) >> lane & 1;
+  const Halves undefined = halves(w, i.s[k]);
+  const bool low = undefined.low >> lane & 1, high = bytes == 8 && (undefined.high >> lane & 1);
   const bool kept = space == Space::shared || space == Space::local;
-  if (missing && !kept)
+  if ((low || high) && !kept)
     report(w, i, 1u << lane, "stores an undefined value to " + b_.memory->place(address), origin_of(w, i, k));
-  if (uint8_t* written = flags(w, lane, space, address)) std::fill(written, written + bytes, missing ? 0 : 1);
+  if (uint8_t* written = flags(w, lane, space, address))
+    for (unsigned n = 0; n < bytes; ++n) written[n] = !(n < 4 ? low : high);
 }
 
 void Undefined::change(Warp& w, const Instruction& i, unsigned lane, Space space, uint64_t address,
@@ -156,7 +212,7 @@ void Undefined::change(Warp& w, const Instruction& i, unsigned lane, Space space
          "changes memory that nothing was written to: " +
              (space == Space::shared ? "shared memory, offset " + std::to_string(address)
                                      : b_.memory->place(address)));
-  if (i.destinations) set(w, i, 0, 1u << lane, 0, 0);
+  if (i.destinations) set(w, i, 0, 1u << lane, {}, 0);
 }
 
 void Undefined::meet(Warp& w, const Meeting& m, MeetingHandler handler) {
@@ -192,7 +248,7 @@ void Undefined::meet(Warp& w, const Meeting& m, MeetingHandler handler) {
     const bool undefined = shuffles ? flags[l] || (any >> l & 1) : any != 0;
     for (unsigned k = 0; k < i.destinations; ++k) {
       const bool value = k == 0 || !shuffles;
-      set(w, i, k, 1u << l, undefined && value ? ~0u : 0u, origin);
+      set(w, i, k, 1u << l, undefined && value ? Halves{~0u, ~0u} : Halves{}, origin);
     }
   });
 }

@@ -3,8 +3,9 @@
 // in shared or local memory, as compilers do; it is an error where it decides a branch or an address, or
 // reaches global memory.
 //
-// A register is wholly defined or not, lane by lane. selp asks for the value that it takes, and.pred and
-// or.pred for no more than what decides them.
+// A register of up to 32 bits is wholly defined or not, lane by lane, and one of 64 bits each of its halves:
+// compilers carry two values in one, of which only one may be there. selp asks for the value that it takes,
+// and.pred and or.pred for no more than what decides them.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -44,13 +45,22 @@ class Undefined {
   void meet(Warp&, const Meeting&, MeetingHandler);
 
  private:
-  struct Registers {
-    std::vector<uint32_t> lanes, predicate_lanes;  // undefined in these lanes
-    std::vector<uint32_t> origin;                  // where the value came from: an instruction, from 1
+  // The lanes in which a value is undefined.
+  struct Halves {
+    uint32_t low = 0, high = 0;
+    uint32_t any() const { return low | high; }
   };
+  struct Registers {
+    // Of a register of 64 bits the high half is the next one.
+    std::vector<uint32_t> lanes, predicate_lanes;
+    std::vector<uint32_t> origin;  // where the value came from: an instruction, from 1
+  };
+  Halves halves(const Warp&, uint32_t place) const;
   uint32_t source(const Warp&, const Instruction&, unsigned k) const;
   uint32_t sources(const Warp&, const Instruction&, uint32_t& origin) const;
-  void set(const Warp&, const Instruction&, unsigned k, uint32_t lanes, uint32_t undefined, uint32_t origin);
+  void set(const Warp&, const Instruction&, unsigned k, uint32_t lanes, Halves undefined, uint32_t origin);
+  // What moves halves as they are; false for other instructions.
+  bool move_halves(const Warp&, const Instruction&, Form);
   uint8_t* flags(const Warp&, unsigned lane, Space, uint64_t address);
   [[noreturn]] void report(Warp&, const Instruction&, uint32_t lanes, const std::string& what,
                            uint32_t origin) const;
@@ -58,10 +68,10 @@ class Undefined {
 
   const Block& b_;
   std::vector<Registers> warps_;
-  std::vector<uint8_t> shared_;              // 1: written
-  std::vector<std::vector<uint8_t>> local_;  // by warp
-  uint32_t pending_ = 0, pending_origin_ = 0;
-  std::array<uint32_t, kMostDestinations> loaded_ = {};
+  std::vector<uint8_t> shared_;                    // 1: written
+  std::vector<std::vector<uint8_t>> local_;        // by warp
+  std::array<Halves, kMostDestinations> pending_;  // of each destination
+  uint32_t pending_origin_ = 0;
 };
 
 }  // namespace assay::ptx

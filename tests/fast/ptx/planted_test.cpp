@@ -237,6 +237,17 @@ TEST(PtxUndefined, WhatDecidesNothingMayBeUndefined) {
             "");
 }
 
+TEST(PtxUndefined, TheHalvesOfARegisterAreApart) {
+  const std::string pack = "mov.b64 %rd4, {%r9, %r0};\n", store = "st.global.u32 [%rd1], %r2;";
+  EXPECT_EQ(error_of(pack + "shr.u64 %rd4, %rd4, 32;\ncvt.u32.u64 %r2, %rd4;\n" + store), "");
+  EXPECT_EQ(error_of(pack + "mov.b64 {%r3, %r2}, %rd4;\n" + store), "");
+  EXPECT_EQ(error_of(pack + "st.local.u64 [own], %rd4;\nld.local.u32 %r2, [own+4];\n" + store), "");
+  EXPECT_NE(error_of(pack + "cvt.u32.u64 %r2, %rd4;\n" + store), "");
+  EXPECT_NE(error_of(pack + "mov.b64 {%r2, %r3}, %rd4;\n" + store), "");
+  EXPECT_NE(error_of(pack + "shr.u64 %rd4, %rd4, 31;\ncvt.u32.u64 %r2, %rd4;\n" + store), "");
+  EXPECT_NE(error_of(pack + "st.local.u64 [own], %rd4;\nld.local.u32 %r2, [own];\n" + store), "");
+}
+
 TEST(PtxSchedule, LanesThatStandFurthestFirstGiveTheSameWithoutRelyingOnTheOrder) {
   // A block that counts on the lanes of a warp going on together finds another value.
   const std::string relies =
