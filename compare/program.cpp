@@ -106,6 +106,11 @@ Subjects make_subjects(const CommonOptions& common) {
     if (!kernel) throw Refusal{kernel.error().text()};
     s.owned.push_back(std::move(*kernel));
   }
+  if (!common.ptx.empty()) {
+    auto kernel = make_ptx_kernel_subject(common.ptx);
+    if (!kernel) throw Refusal{kernel.error().text()};
+    s.owned.push_back(std::move(*kernel));
+  }
   if (!common.pack.empty()) {
     auto pack = read_pack(common.pack);
     if (!pack) throw Refusal{pack.error().text()};
