@@ -49,6 +49,7 @@
 #include "fast/subject_gpu.h"
 #include "fast/subject_host.h"
 #include "fast/subject_lanes.h"
+#include "fast/subject_ptx.h"
 #include "fixtures/headers/subject_headers.h"
 #include "reference/subject.h"
 
@@ -93,6 +94,7 @@ Subjects make_subjects(const CommonOptions& common) {
   s.owned.push_back(make_reference_subject());
   s.owned.push_back(make_host_subject());
   s.owned.push_back(make_gpu_subject());
+  s.owned.push_back(make_ptx_subject());
   s.owned.push_back(make_cublaslt_subject());
   s.owned.push_back(make_headers_subject());
   s.owned.push_back(make_lanes_subject());
@@ -105,6 +107,11 @@ Subjects make_subjects(const CommonOptions& common) {
   }
   if (!common.ptx_kernel.empty()) {
     auto kernel = make_ptx_kernel_subject(common.ptx_kernel);
+    if (!kernel) throw Refusal{kernel.error().text()};
+    s.owned.push_back(std::move(*kernel));
+  }
+  if (!common.ptx.empty()) {
+    auto kernel = make_ptx_kernel_subject(common.ptx);
     if (!kernel) throw Refusal{kernel.error().text()};
     s.owned.push_back(std::move(*kernel));
   }

@@ -6,9 +6,14 @@
 
 namespace assay {
 
+std::string_view name(Architecture a) {
+  constexpr std::array<std::string_view, kArchitectures.size()> kNames = {"sm_90a", "sm_100a", "sm_120a"};
+  return kNames[static_cast<size_t>(a)];
+}
+
 Result<Environment> parse_environment(std::string_view text) {
   Environment env;
-  static constexpr std::string_view kKeys[] = {"threads", "order", "poison", "alignment"};
+  static constexpr std::string_view kKeys[] = {"threads", "order", "poison", "alignment", "arch"};
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find(',', at), text.size());
     const std::string_view item = text.substr(at, end - at);
@@ -41,10 +46,16 @@ Result<Environment> parse_environment(std::string_view text) {
       auto v = parse_integer<int>(value);
       if (!v || *v < 1 || *v > 4096 || (*v & (*v - 1)) != 0) return bad("<a power of two up to 4096>");
       env.alignment = *v;
+    } else if (key == "arch") {
+      const auto* const named = std::find_if(kArchitectures.begin(), kArchitectures.end(),
+                                             [&](Architecture a) { return name(a) == value; });
+      if (named == kArchitectures.end()) return bad("sm_90a, sm_100a or sm_120a");
+      env.architecture = *named;
     } else {
       const std::string near = nearest_word(key, kKeys);
-      return Error{"unknown environment key '" + std::string(key) + "'", column,
-                   near.empty() ? "keys: threads, order, poison, alignment" : "did you mean '" + near + "'?"};
+      return Error{
+          "unknown environment key '" + std::string(key) + "'", column,
+          near.empty() ? "keys: threads, order, poison, alignment, arch" : "did you mean '" + near + "'?"};
     }
   }
   return env;
@@ -59,6 +70,7 @@ std::string to_text(const Environment& env) {
     add("order=" + (env.order == Environment::kReverse ? "reverse" : std::to_string(env.order)));
   if (env.poison != base.poison) add("poison=" + hex(env.poison, 2));
   if (env.alignment != base.alignment) add("alignment=" + std::to_string(env.alignment));
+  if (env.architecture != base.architecture) add("arch=" + std::string(name(env.architecture)));
   return out;
 }
 

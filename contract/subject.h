@@ -1,6 +1,7 @@
 // Subject: something that can run a Problem. The reference, the kernels on the host executor, the kernels on
 // a GPU, NVIDIA's header conversions, a recorded pack and a plugin all look the same to the judge.
 #pragma once
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,17 +19,24 @@
 
 namespace assay {
 
+// The devices whose kernels nvcc compiles, for the subject `ptx`.
+enum class Architecture : uint8_t { sm_90a, sm_100a, sm_120a };
+inline constexpr std::array kArchitectures = {Architecture::sm_90a, Architecture::sm_100a,
+                                              Architecture::sm_120a};
+std::string_view name(Architecture);
+
 // How a case is run; decides no bit. Printed after the line as `--env order=17,poison=7f,threads=2`.
 struct Environment {
   enum : uint64_t { kForward = 0, kReverse = 1 };
   int threads = 1;  // OS threads a subject may use
   uint64_t order =
       kForward;  // thread and block order on the host executor: forward, reverse, or a seed (2 and up)
-  uint8_t poison = 0x7F;  // fills outputs and shared memory before the run
-  int alignment = 256;    // of every buffer, in bytes; at least the element's size
+  uint8_t poison = 0x7F;                             // fills outputs and shared memory before the run
+  int alignment = 256;                               // of every buffer, in bytes; at least the element's size
+  Architecture architecture = Architecture::sm_90a;  // whose kernels the subject `ptx` runs
   bool operator==(const Environment&) const = default;
 };
-// Reads "order=17,poison=7f,threads=2,alignment=2"; order also takes "forward" and "reverse".
+// Reads "order=17,poison=7f,threads=2,alignment=2,arch=sm_100a"; order also takes "forward" and "reverse".
 Result<Environment> parse_environment(std::string_view text);
 // Prints what differs from the default; empty when nothing does.
 std::string to_text(const Environment&);

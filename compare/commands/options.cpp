@@ -20,7 +20,8 @@ void add_what(Command& c, CommonOptions& o, bool required) {
 
 void add_subjects(Command& c, CommonOptions& o, const char* fallback) {
   constexpr std::string_view kHelp =
-      "reference, host, gpu, cublaslt, headers, lanes, lanes_twin, host_general, plugin:<name>, ptx:<name>, "
+      "reference, host, gpu, ptx, cublaslt, headers, lanes, lanes_twin, host_general, plugin:<name>, "
+      "ptx:<name>, "
       "pack; "
       "several with commas (default: {})";
   c.option("--subject", o.subjects, fmt::format(kHelp, fallback));
@@ -31,10 +32,18 @@ void add_subjects(Command& c, CommonOptions& o, const char* fallback) {
 void add_plugin(Command& c, CommonOptions& o) {
   c.option("--plugin", o.plugin, "a shared library to judge (contract/assay_plugin.h)");
   c.option("--ptx-kernel", o.ptx_kernel, "PTX to judge: a launch file, run on the CPU (docs/ptx.md)");
+  c.option("--ptx", o.ptx.ptx, "PTX to judge, with one launch that the next six options describe");
+  c.option("--entry", o.ptx.entry, "the entry; the only one of the text where it is left out");
+  c.option("--grid", o.ptx.grid, "'cdiv(rows, 32), cols': one to three expressions");
+  c.option("--block", o.ptx.block, "threads of a block; left out: the entry's .reqntid");
+  c.option("--shared", o.ptx.shared, "bytes of dynamic shared memory");
+  c.option("--args", o.ptx.args,
+           "'x, row.data, row.scale_inv, i32:rows, null', in the order of the parameters");
+  c.option("--zeroed", o.ptx.zeroed, "outputs that are zero before the launch");
 }
 
 void add_environment(Command& c, CommonOptions& o) {
-  c.option("--env", o.environment, "order=17,poison=7f,threads=2,alignment=16: decides no bit");
+  c.option("--env", o.environment, "order=17,poison=7f,threads=2,alignment=16,arch=sm_100a: decides no bit");
 }
 
 void add_timeout(Command& c, CommonOptions& o) {

@@ -7,6 +7,7 @@
 
 #include "compare/commands/command_line.h"
 #include "compare/process/guarded_run.h"
+#include "compare/subjects/ptx_launch_file.h"
 #include "contract/problem.h"
 #include "fixtures/suite.h"
 
@@ -18,6 +19,7 @@ struct TrainingCase;
 struct CommonOptions {
   std::vector<std::string> what;  // suites and lines
   std::string filter, shard, subjects, environment, plugin, ptx_kernel, pack;
+  PtxLaunchWords ptx;
   double timeout = 60;  // seconds a case may take
   int jobs = 0;         // worker processes; 0: the cores of this machine
 };

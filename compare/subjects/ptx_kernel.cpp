@@ -14,6 +14,7 @@
 #include "compare/subjects/ptx_launch_file.h"
 #include "contract/f32_text.h"
 #include "contract/line.h"
+#include "fast/ptx/contraction.h"
 #include "fast/ptx/run.h"
 
 namespace assay {
@@ -25,6 +26,12 @@ using What = PtxArgument::What;
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream in(line);
   return {std::istream_iterator<std::string>(in), {}};
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
 }
 
 // Why an argument cannot be handed to a parameter; empty where it can.
@@ -118,24 +125,36 @@ class CaseNames {
   std::map<std::string, std::string, std::less<>> keys_;
 };
 
+// The pairs of each entry that are fused in a run (contraction.h).
+using Fused = std::map<std::string, std::vector<ptx::Contraction>>;
+
 // One run: the planes, scratch memory that the launches share, and what was counted.
 class Run {
  public:
   Run(const PtxLaunchFile& file, ptx::Module& module, const Problem& p, std::span<const ConstBuffer> inputs,
       std::span<const Buffer> outputs, const Environment& env)
       : file_(file), module_(module), names_(p, all_planes(inputs, outputs)), env_(env) {
-    for (const ConstBuffer& b : inputs) add(b.plane->name, b.bytes.data(), b.bytes.size(), false);
+    for (const ConstBuffer& b : inputs) add(b.plane->name, b.bytes.data(), b.bytes.size(), false, true);
     for (const Buffer& b : outputs) {
-      add(b.plane->name, b.bytes.data(), b.bytes.size(), true);
-      if (std::find(file.zeroed.begin(), file.zeroed.end(), b.plane->name) != file.zeroed.end())
-        std::fill(b.bytes.begin(), b.bytes.end(), std::byte{0});
+      const bool zeroed =
+          std::find(file.zeroed.begin(), file.zeroed.end(), b.plane->name) != file.zeroed.end();
+      if (zeroed) std::fill(b.bytes.begin(), b.bytes.end(), std::byte{0});
+      add(b.plane->name, b.bytes.data(), b.bytes.size(), true, zeroed);
     }
   }
 
-  // Launches in order. Returns how many there were.
-  int launch_all() {
+  // Launches in order, with these pairs fused. Returns how many there were.
+  int launch_all(const Fused& fused = {}) {
     int launched = 0;
-    for (const PtxLaunch& l : file_.launches) launched += launch(l);
+    for (const PtxLaunch& l : file_.launches) {
+      const auto pairs = fused.find(l.entry);
+      if (pairs == fused.end()) {
+        launched += launch(l, nullptr);
+      } else {
+        const ptx::Kernel kernel = ptx::contracted(module_.kernel(l.entry), pairs->second);
+        launched += launch(l, &kernel);
+      }
+    }
     return launched;
   }
   const ptx::Counters& counters() const { return counters_; }
@@ -147,12 +166,12 @@ class Run {
     for (const Buffer& b : outputs) planes.push_back(*b.plane);
     return planes;
   }
-  void add(const std::string& name, const std::byte* data, size_t bytes, bool writable) {
-    memory_.add(data, bytes, name, writable);
+  void add(const std::string& name, const std::byte* data, size_t bytes, bool writable, bool written) {
+    memory_.add(data, bytes, name, writable, written);
     addresses_[name] = reinterpret_cast<uint64_t>(data);
   }
 
-  bool launch(const PtxLaunch& l) {
+  bool launch(const PtxLaunch& l, const ptx::Kernel* in_place) {
     const ptx::Entry& e = module_.entry(l.entry);
     ptx::Launch out;
     const auto size = [&](const std::string& text) {
@@ -172,7 +191,11 @@ class Run {
       std::copy(bytes.begin(), bytes.end(),
                 out.parameters.begin() + static_cast<std::ptrdiff_t>(e.parameters[n].offset));
     }
-    counters_.add(ptx::run(module_, l.entry, out, memory_, {.order = env_.order, .poison = env_.poison}));
+    counters_.add(ptx::run(module_, l.entry, out, memory_,
+                           {.order = env_.order,
+                            .poison = env_.poison,
+                            .check = env_.order != Environment::kForward,
+                            .in_place = in_place}));
     return true;
   }
 
@@ -206,7 +229,7 @@ class Run {
                                         a.what == What::scratch ? std::byte{0} : std::byte{env_.poison});
     const auto at = ptx::align_up(reinterpret_cast<uint64_t>(block.data()), kAlign);
     add(a.name.empty() ? a.spelled : "scratch." + a.name, reinterpret_cast<std::byte*>(at),
-        static_cast<size_t>(bytes), true);
+        static_cast<size_t>(bytes), true, a.what == What::scratch);
     return at;
   }
   static std::vector<std::byte> digits(const std::string& hex) {
@@ -228,14 +251,14 @@ class Run {
 
 class PtxKernelSubject final : public Subject {
  public:
-  PtxKernelSubject(std::string path, PtxLaunchFile file, std::string text)
-      : path_(std::move(path)),
-        name_("ptx:" + std::filesystem::path(path_).stem().string()),
+  PtxKernelSubject(const std::string& path, std::string argument, PtxLaunchFile file, std::string text)
+      : argument_(std::move(argument)),
+        name_("ptx:" + std::filesystem::path(path).stem().string()),
         file_(std::move(file)),
         text_(std::move(text)) {}
 
   std::string_view name() const override { return name_; }
-  std::string argument() const override { return "--ptx-kernel " + path_; }
+  std::string argument() const override { return argument_; }
 
   Support supports(const Problem& p) const override {
     const auto words = words_of(to_canonical_line(p));
@@ -266,42 +289,95 @@ class PtxKernelSubject final : public Subject {
     if (env.alignment < file_.alignment)
       throw Unsupported("its pointers are multiples of " + std::to_string(file_.alignment) +
                         ", and alignment=" + std::to_string(env.alignment) + " breaks that promise");
+    std::vector<std::vector<std::byte>> before;
+    for (const Buffer& b : outputs) before.emplace_back(b.bytes.begin(), b.bytes.end());
     // Variables of a module keep what a run leaves in them: every run begins with a module of its own.
     ptx::Module module(text_);
     Run run(file_, module, p, inputs, outputs, env);
     const int launches = run.launch_all();
     std::string by;
     for (const PtxLaunch& l : file_.launches) by += (by.empty() ? "" : ", ") + l.entry;
+    by += "; " + std::to_string(run.counters().lane_instructions) + " lane instructions";
     for (const auto& [where, lanes] : run.counters().unpinned)
       by += "; not pinned: " + std::to_string(lanes) + " lanes of " + where;
+    by += contraction(module, p, inputs, outputs, before);
     return {by, launches};
   }
 
  private:
-  std::string path_, name_;
+  // Whether the bytes are the same where products and sums without a rounding are fused, as ptxas may do;
+  // empty where there are none. `before` is what the outputs held before the run.
+  std::string contraction(ptx::Module& module, const Problem& p, std::span<const ConstBuffer> inputs,
+                          std::span<const Buffer> outputs,
+                          const std::vector<std::vector<std::byte>>& before) const {
+    Fused all;
+    size_t pairs = 0;
+    for (const PtxLaunch& l : file_.launches)
+      if (auto found = ptx::contractions(module.kernel(l.entry)); !found.empty() && !all.contains(l.entry))
+        pairs += found.size(), all[l.entry] = std::move(found);
+    if (pairs == 0) return "";
+    const auto same = [&](const Fused& fused) {
+      std::vector<std::vector<std::byte>> bytes = before;
+      std::vector<Buffer> again;
+      for (size_t n = 0; n < outputs.size(); ++n) again.push_back({outputs[n].plane, bytes[n]});
+      ptx::Module own(text_);
+      const Environment environment;
+      Run(file_, own, p, inputs, again, environment).launch_all(fused);
+      for (size_t n = 0; n < outputs.size(); ++n)
+        if (!std::equal(bytes[n].begin(), bytes[n].end(), outputs[n].bytes.begin())) return false;
+      return true;
+    };
+    if (same(all)) return "; independent of contraction (" + std::to_string(pairs) + " pairs)";
+    for (const auto& [entry, found] : all)
+      for (const ptx::Contraction& one : found)
+        if (!same({{entry, {one}}}))
+          return "; depends on contraction at " + to_text(module.kernel(entry), one);
+    return "; depends on contraction of several of its " + std::to_string(pairs) + " pairs";
+  }
+
+  std::string argument_, name_;
   PtxLaunchFile file_;
   std::string text_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const std::string& path) {
-  auto file = read_ptx_launch_file(path);
-  if (!file) return file.error();
-  std::ifstream in(file->ptx, std::ios::binary);
-  if (!in) return Error{path + ": \"ptx\" names " + file->ptx + ", which is no readable file", 0, ""};
+namespace {
+
+// `path` is what the user named: a launch file or the text itself. `argument` names it again.
+Result<std::unique_ptr<Subject>> subject_of(const std::string& path, const std::string& argument,
+                                            PtxLaunchFile file) {
+  std::ifstream in(file.ptx, std::ios::binary);
+  if (!in) return Error{path + ": \"ptx\" names " + file.ptx + ", which is no readable file", 0, ""};
   std::string text{std::istreambuf_iterator<char>(in), {}};
   try {
     ptx::Module module(text);
-    for (const PtxLaunch& l : file->launches) {
+    for (PtxLaunch& l : file.launches) {
+      const auto entries = module.entries();
+      if (l.entry.empty() && entries.size() == 1) l.entry = entries.front();
+      if (l.entry.empty())
+        return Error{path + ": name one of its entries by --entry: " + joined(entries), 0, ""};
       if (auto e = check_arguments(module.entry(l.entry), l)) return Error{path + ": " + e->message, 0, ""};
       module.kernel(l.entry);
     }
   } catch (const ptx::Fault& e) {
-    return Error{file->ptx + ": " + e.what(), 0, ""};
+    return Error{file.ptx + ": " + e.what(), 0, ""};
   }
-  const std::string whole = std::filesystem::absolute(path).lexically_normal().string();
-  return std::unique_ptr<Subject>(new PtxKernelSubject(whole, std::move(*file), std::move(text)));
+  return std::unique_ptr<Subject>(new PtxKernelSubject(path, argument, std::move(file), std::move(text)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const std::string& path) {
+  auto file = read_ptx_launch_file(path);
+  if (!file) return file.error();
+  return subject_of(path, "--ptx-kernel " + path, std::move(*file));
+}
+
+Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const PtxLaunchWords& words) {
+  auto file = launch_file_of(words);
+  if (!file) return file.error();
+  return subject_of(words.ptx, to_options(words), std::move(*file));
 }
 
 }  // namespace assay

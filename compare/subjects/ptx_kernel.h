@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "compare/subjects/ptx_launch_file.h"
 #include "contract/result.h"
 #include "contract/subject.h"
 
@@ -14,5 +15,7 @@ namespace assay {
 // kernel did wrong, with block, thread and line. Served::by names the instructions whose bits the PTX ISA
 // does not pin.
 Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const std::string& path);
+// The same of one launch that was typed. name() is "ptx:<name of the PTX file without extension>".
+Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const PtxLaunchWords&);
 
 }  // namespace assay

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 #include <initializer_list>
+#include <tuple>
 #include <utility>
 
 #include "fixtures/json.h"
@@ -36,11 +37,27 @@ std::vector<std::string> cut(std::string_view text) {
   return parts;
 }
 
+std::string trimmed(const std::string& text) {
+  const size_t from = text.find_first_not_of(' ');
+  return from == std::string::npos ? "" : text.substr(from, text.find_last_not_of(' ') - from + 1);
+}
+
 // A number, or a text with an expression.
 std::optional<std::string> expression_of(const json::Value& v) {
   if (const auto n = v.to_int()) return std::to_string(*n);
   if (v.string()) return *v.string();
   return {};
+}
+
+Result<std::array<std::string, 3>> three_sizes(const std::vector<std::string>& parts,
+                                               const std::string& where, const std::string& found) {
+  if (parts.empty() || parts.size() > 3) return wrong(where + " must be one to three sizes, found " + found);
+  std::array<std::string, 3> out = {"1", "1", "1"};
+  for (size_t n = 0; n < parts.size(); ++n) {
+    if (parts[n].find_first_not_of(' ') == std::string::npos) return wrong(where + " has an empty size");
+    out[n] = parts[n];
+  }
+  return out;
 }
 
 // One to three sizes: a number, a text with commas, or an array.
@@ -51,14 +68,7 @@ Result<std::array<std::string, 3>> sizes_of(const json::Value& v, const std::str
   } else if (const auto text = expression_of(v)) {
     parts = cut(*text);
   }
-  if (parts.empty() || parts.size() > 3)
-    return wrong(where + " must be one to three sizes, found " + v.describe());
-  std::array<std::string, 3> out = {"1", "1", "1"};
-  for (size_t n = 0; n < parts.size(); ++n) {
-    if (parts[n].find_first_not_of(' ') == std::string::npos) return wrong(where + " has an empty size");
-    out[n] = parts[n];
-  }
-  return out;
+  return three_sizes(parts, where, v.describe());
 }
 
 Result<PtxArgument> argument_of(const std::string& text) {
@@ -270,6 +280,48 @@ Result<PtxLaunchFile> read_ptx_launch_file(const std::string& path) {
   if (!file) return wrong(path + ": " + file.error().message);
   file->ptx = (std::filesystem::path(path).parent_path() / file->ptx).string();
   return file;
+}
+
+Result<PtxLaunchFile> launch_file_of(const PtxLaunchWords& words) {
+  PtxLaunchFile f;
+  f.ptx = words.ptx;
+  PtxLaunch l;
+  l.entry = words.entry;
+  for (const auto& [option, text, to] :
+       {std::tuple{"--grid", &words.grid, &l.grid}, std::tuple{"--block", &words.block, &l.block}}) {
+    if (text->empty()) continue;
+    auto sizes = three_sizes(cut(*text), option, "'" + *text + "'");
+    if (!sizes) return sizes.error();
+    *to = *sizes;
+  }
+  if (!words.shared.empty()) l.shared = words.shared;
+  if (words.args.empty())
+    return wrong("--ptx needs --args: the arguments in the order of the entry's parameters");
+  for (const std::string& each : cut(words.args)) {
+    auto argument = argument_of(trimmed(each));
+    if (!argument) return wrong("--args: " + argument.error().message);
+    l.args.push_back(*argument);
+  }
+  if (!words.zeroed.empty())
+    for (const std::string& each : cut(words.zeroed)) f.zeroed.push_back(trimmed(each));
+  f.launches.push_back(std::move(l));
+  return f;
+}
+
+std::string to_options(const PtxLaunchWords& words) {
+  std::string out;
+  for (const auto& [option, text] :
+       {std::pair{"--ptx", &words.ptx}, std::pair{"--entry", &words.entry}, std::pair{"--grid", &words.grid},
+        std::pair{"--block", &words.block}, std::pair{"--shared", &words.shared},
+        std::pair{"--args", &words.args}, std::pair{"--zeroed", &words.zeroed}}) {
+    if (text->empty()) continue;
+    const bool plain = std::all_of(text->begin(), text->end(), [](unsigned char c) {
+      return std::isalnum(c) ||
+             std::string_view("_./,:=+-").find(static_cast<char>(c)) != std::string_view::npos;
+    });
+    out += (out.empty() ? "" : " ") + std::string(option) + " " + (plain ? *text : "'" + *text + "'");
+  }
+  return out;
 }
 
 Result<int64_t> evaluate(std::string_view expression,

@@ -58,6 +58,17 @@ struct PtxLaunchFile {
   std::vector<PtxLaunch> launches;
 };
 
+// One launch as it is typed behind a line: --ptx FILE --entry NAME --grid .. --block .. --shared .. --args ..
+struct PtxLaunchWords {
+  std::string ptx, entry, grid, block, shared, args, zeroed;
+  bool empty() const { return ptx.empty(); }
+};
+// The same as a launch file with this launch alone; an empty entry stands for the only one of the text.
+// Error: an argument of an unknown kind, an empty size, a word without --ptx.
+Result<PtxLaunchFile> launch_file_of(const PtxLaunchWords&);
+// The words as options, quoted for a shell.
+std::string to_options(const PtxLaunchWords&);
+
 // Error: no readable file, no JSON, an unknown key, a value of the wrong kind.
 Result<PtxLaunchFile> read_ptx_launch_file(const std::string& path);
 

@@ -116,6 +116,7 @@ void Binder::destination(const Operand& o, int bits, bool relaxed, Instruction& 
 }
 
 void Binder::predicate_destination(const Operand& o, Instruction& i) {
+  i.predicate_d = static_cast<uint16_t>(i.predicate_d | 1u << i.destinations);
   if (o.what == Operand::What::sink) i.d[i.destinations++] = names_.predicate_sink();
   else if (o.what == Operand::What::reg && o.reg.predicate()) i.d[i.destinations++] = o.reg.place;
   else wrong(o, "predicate");
@@ -127,6 +128,7 @@ void Binder::predicate_source(const Operand& o, Instruction& i) {
   if (o.what == Operand::What::number) inverted = inverted == (o.number.bits != 0);
   else if (o.what == Operand::What::reg && o.reg.predicate()) place = o.reg.place;
   else wrong(o, "predicate");
+  i.predicate_s = static_cast<uint16_t>(i.predicate_s | 1u << i.sources);
   if (inverted) i.inverted = static_cast<uint16_t>(i.inverted | 1u << i.sources);
   add_source(place, i);
 }

@@ -17,7 +17,7 @@ struct Traffic {
 
 struct Counters {
   uint64_t warp_instructions = 0;  // executed, also where no lane's guard was true
-  uint64_t lane_instructions = 0;  // executed, times the lanes whose guard was true
+  uint64_t lane_instructions = 0;  // executed, times the lanes whose guard was true. Counted always
   std::array<uint64_t, kClassNames.size()> warps_by_class = {}, lanes_by_class = {};
   uint64_t branches = 0, divergent_branches = 0;  // with a guard; where a group of lanes parted
   Traffic loads, stores;                          // of global memory; atomics are both

@@ -100,6 +100,8 @@ Opcode understand(std::string_view text) {
   throw Fault("unsupported form '" + op.text + "' (" + why + ")");
 }
 
+unsigned access_bytes(const Opcode& op) { return static_cast<unsigned>(info(op.last()).bytes()); }
+
 std::vector<std::string> spellings(const FormRow& row, size_t most) {
   std::vector<std::vector<std::string>> endings;  // the choices at each place
   for (const Group& g : groups_of(row)) {

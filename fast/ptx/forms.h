@@ -65,6 +65,9 @@ struct Opcode {
 // Fault: no row has this form. The message says which word is the first that no row knows.
 Opcode understand(std::string_view text);
 
+// Bytes of one element that a load, store or atomic touches.
+unsigned access_bytes(const Opcode&);
+
 // Every opcode that a row allows, one text for each choice of modifiers and types. Of an optional group both
 // ways are listed. Where there are more than `most`, as many of them, evenly taken.
 std::vector<std::string> spellings(const FormRow& row, size_t most);

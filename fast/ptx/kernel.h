@@ -32,7 +32,8 @@ struct Instruction {
   // Places in the register file in words, or indices of predicates.
   uint32_t d[kMostDestinations] = {}, s[kMostSources] = {};
   uint8_t destinations = 0, sources = 0;
-  uint16_t inverted = 0;  // bit k: the predicate s[k] is read inverted
+  uint16_t inverted = 0;                      // bit k: the predicate s[k] is read inverted
+  uint16_t predicate_d = 0, predicate_s = 0;  // bit k: d[k] or s[k] is a predicate
   Flow flow = Flow::plain;
   Class kind = Class::move;
   Space space = Space::generic;  // of loads, stores and atomics
@@ -102,6 +103,7 @@ struct Kernel {
     uint64_t value;
   };
   std::vector<Constant> constants;  // registers that hold a number
+  std::vector<bool> wide;           // by place / kLanes: whether a register of eight bytes begins there
   uint32_t true_predicate = 0;      // predicates[true_predicate] is set in every lane
   uint32_t special[kSpecials];      // the register of each special register that is read, else kUnused
   uint64_t static_shared = 0, local_bytes = 0;

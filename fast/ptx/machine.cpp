@@ -54,13 +54,20 @@ Space space_of(uint64_t& address) {
 
 }  // namespace
 
+Space located(const Instruction& i, uint64_t& address) {
+  return i.space == Space::generic ? space_of(address) : i.space;
+}
+
 std::byte* resolve(Warp& w, const Instruction& i, int lane, uint64_t address, unsigned bytes, bool write) {
   Block& b = *w.block;
-  if (address % bytes)
+  if (address % bytes) {
+    uint64_t at = address;
+    const Space space = located(i, at);
     fail(w, i, lane,
-         "of " + std::to_string(bytes) + " bytes at an address that is no multiple of them: offset " +
-             std::to_string(address % bytes));
-  switch (i.space == Space::generic ? space_of(address) : i.space) {
+         "of " + std::to_string(bytes) + " bytes at an address that is no multiple of them: " +
+             (space == Space::global ? b.memory->place(at) : "offset " + std::to_string(at)));
+  }
+  switch (located(i, address)) {
     case Space::shared:
       return within(w, i, lane, b.shared.data(), b.shared.size(), address, bytes, "shared memory");
     case Space::local: {
@@ -85,7 +92,7 @@ void count_access(Warp& w, const Instruction& i, const uint64_t* addresses, unsi
                   bool write) {
   Counters& c = *w.block->counters;
   uint64_t first = addresses[std::countr_zero(w.active)];
-  const Space space = i.space == Space::generic ? space_of(first) : i.space;
+  const Space space = located(i, first);
   if (space == Space::shared) ++c.shared_requests;
   if (space != Space::global) return;
   // At most 32 lanes with two sectors each, for the greatest vector of 32 bytes.

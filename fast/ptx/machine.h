@@ -50,16 +50,20 @@ struct Meeting {
   uint32_t lanes = 0;
 };
 
+class Checks;
+
 struct Block {
   const Kernel* kernel = nullptr;
   const Launch* launch = nullptr;
   const Memory* memory = nullptr;
+  Checks* checks = nullptr;      // null: nothing is checked beyond single accesses
   Counters* counters = nullptr;  // null: nothing is counted but what is not pinned
   Dim index;
   unsigned threads = 0, live_threads = 0;
   std::vector<std::byte> shared;
   std::vector<Warp> warps;
   std::vector<uint64_t> unpinned;  // lanes, by instruction
+  uint64_t lane_instructions = 0;
   // The allocations that were used last, so that most accesses need no search.
   Allocation last_load, last_store;
 };
@@ -69,6 +73,8 @@ struct Block {
 
 // The bytes of an access of one lane, which is in bounds, aligned and allowed; a Fault otherwise.
 std::byte* resolve(Warp&, const Instruction&, int lane, uint64_t address, unsigned bytes, bool write);
+// The space of an access, whose address becomes one in it.
+Space located(const Instruction&, uint64_t& address);
 // Counts a load, store or atomic of the active lanes.
 void count_access(Warp&, const Instruction&, const uint64_t* addresses, unsigned bytes, bool read,
                   bool write);

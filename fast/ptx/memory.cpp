@@ -4,16 +4,26 @@
 
 namespace assay::ptx {
 
-void Memory::add(const void* data, size_t bytes, std::string name, bool writable) {
+void Memory::add(const void* data, size_t bytes, std::string name, bool writable, bool written) {
   const auto base = reinterpret_cast<uint64_t>(data);
-  by_base_[base] = {base, bytes, std::move(name), writable};
+  auto flags = written ? nullptr : std::make_shared<std::vector<uint8_t>>(bytes, 0);
+  by_base_[base] = {base, bytes, std::move(name), writable, std::move(flags)};
 }
+
+void Memory::remove(const void* data) { by_base_.erase(reinterpret_cast<uint64_t>(data)); }
 
 const Allocation* Memory::holding(uint64_t address, uint64_t bytes) const {
   auto found = by_base_.upper_bound(address);
   if (found == by_base_.begin()) return nullptr;
   const Allocation& a = (--found)->second;
   return address - a.base <= a.bytes && bytes <= a.bytes - (address - a.base) ? &a : nullptr;
+}
+
+std::string Memory::place(uint64_t address) const {
+  const Allocation* a = holding(address, 1);
+  if (!a) return nearest(address);
+  return "'" + a->name + "' (" + std::to_string(a->bytes) + " bytes), offset " +
+         std::to_string(address - a->base);
 }
 
 std::string Memory::nearest(uint64_t address) const {

@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace assay::ptx {
 
@@ -19,13 +21,21 @@ struct Allocation {
   uint64_t base = 0, bytes = 0;
   std::string name;
   bool writable = true;
+  // 1 for each byte that was written; none where all of it counts as written.
+  std::shared_ptr<std::vector<uint8_t>> written;
 };
 
 class Memory {
  public:
-  void add(const void* data, size_t bytes, std::string name, bool writable = true);
+  // `written`: false where nothing was written to it yet, so that a kernel may not count on what it reads
+  // there.
+  void add(const void* data, size_t bytes, std::string name, bool writable = true, bool written = true);
+  // What was added at this address is reachable no more.
+  void remove(const void* data);
   // The allocation that holds all of [address, address + bytes), or null.
   const Allocation* holding(uint64_t address, uint64_t bytes) const;
+  // Where an address lies: "'x' (512 bytes), offset 4"; where no allocation holds it, nearest().
+  std::string place(uint64_t address) const;
   // The allocation that begins nearest below the address, else the first above it, in words: for errors.
   std::string nearest(uint64_t address) const;
 

@@ -63,11 +63,9 @@ class Module::Reader {
   }
   // Passes over { ... }, with what is nested in it.
   void skip_braces() {
-    need("{");
-    for (int depth = 1; depth > 0;) {
-      const std::string_view word = take();
-      depth += word == "{" ? 1 : word == "}" ? -1 : 0;
-    }
+    if (!is("{")) need("{");
+    lexer_.skip_body();
+    advance();
   }
 
   void directive() {

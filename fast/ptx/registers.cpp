@@ -57,6 +57,8 @@ uint32_t Names::allocate(bool wide) {
   const uint32_t place = k_.words;
   k_.words += wide ? 2 * kLanes : kLanes;
   if (k_.words > kMostWords) throw Fault("too many registers");
+  k_.wide.resize(k_.words / kLanes, false);
+  k_.wide[place / kLanes] = wide;
   return place;
 }
 

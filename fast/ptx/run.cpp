@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
+#include "fast/ptx/checks.h"
 #include "fast/ptx/machine.h"
 #include "fast/ptx/schedule.h"
 
@@ -126,7 +128,7 @@ void start_block(Block& b, const Dim& index, uint8_t poison) {
 Counters run(Module& module, std::string_view name, const Launch& launch, const Memory& memory,
              const RunOptions& options) {
   const Entry& entry = module.entry(name);
-  const Kernel& kernel = module.kernel(name);
+  const Kernel& kernel = options.in_place ? *options.in_place : module.kernel(name);
   check_launch(entry, kernel, launch);
   Memory all = memory;
   for (const auto& [variable, v] : module.variables())
@@ -142,6 +144,8 @@ Counters run(Module& module, std::string_view name, const Launch& launch, const 
   block.shared.resize(align_up(kernel.static_shared, 16) + launch.dynamic_shared);
   block.unpinned.assign(kernel.code.size(), 0);
   make_warps(block, options.poison);
+  std::optional<Checks> checks;
+  if (options.check) block.checks = &checks.emplace(block);
   Scheduler scheduler(block, options.order, options.most_instructions);
   const uint64_t count = launch.grid.count();
   for (uint64_t n = 0; n < count; ++n) {
@@ -152,8 +156,10 @@ Counters run(Module& module, std::string_view name, const Launch& launch, const 
         {static_cast<unsigned>(at % launch.grid.x), static_cast<unsigned>(at / launch.grid.x % launch.grid.y),
          static_cast<unsigned>(at / plane)},
         options.poison);
+    if (checks) checks->start_block();
     scheduler.run();
   }
+  counters.lane_instructions = block.lane_instructions;
   for (size_t k = 0; k < kernel.code.size(); ++k)
     if (block.unpinned[k])
       counters

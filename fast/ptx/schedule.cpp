@@ -4,6 +4,8 @@
 #include <bit>
 #include <numeric>
 
+#include "fast/ptx/checks.h"
+
 namespace assay::ptx {
 
 namespace {
@@ -63,30 +65,45 @@ void Scheduler::put_ready(Warp& w, Group g) {
   else w.ready.insert(at, g);
 }
 
-template <bool kCount> void Scheduler::count(const Instruction& i, uint32_t active, uint32_t lanes) {
+template <bool kWatch> void Scheduler::count(const Instruction& i, uint32_t active, uint32_t lanes) {
+  b_.lane_instructions += active == ~0u ? kLanes : lane_count(active);
   if (i.unpinned) b_.unpinned[static_cast<size_t>(&i - b_.kernel->code.data())] += lane_count(active);
-  if constexpr (kCount) {
+  if constexpr (kWatch) {
+    if (!b_.counters) return;
     Counters& c = *b_.counters;
     const auto kind = static_cast<size_t>(i.kind);
     ++c.warp_instructions, ++c.warps_by_class[kind];
-    c.lane_instructions += lane_count(active), c.lanes_by_class[kind] += lane_count(active);
+    c.lanes_by_class[kind] += lane_count(active);
     if (i.flow == Flow::branch && i.has_guard)
       ++c.branches, c.divergent_branches += active && active != lanes;
   }
 }
 
-template <bool kCount> uint32_t Scheduler::run_group(Warp& w, Group g) {
+// Where the lanes that run now must wait for those that stand lowest.
+uint32_t Scheduler::merge_place(const Warp& w) const {
+  return w.ready.empty() || furthest_first_ ? kFar : w.ready.back().pc;
+}
+
+template <bool kWatch> uint32_t Scheduler::run_group(Warp& w, Group g) {
   const Instruction* code = b_.kernel->code.data();
-  uint32_t next = w.ready.empty() ? kFar : w.ready.back().pc;
+  uint32_t next = merge_place(w);
   uint32_t steps = 0;
   while (++steps < kMostInTurn) {
     const Instruction& i = code[g.pc];
+    if constexpr (kWatch)
+      if (i.has_guard && b_.checks) b_.checks->guard(w, i, g.lanes);
     const uint32_t active = guarded(w, i, g.lanes);
-    count<kCount>(i, active, g.lanes);
+    count<kWatch>(i, active, g.lanes);
     if (i.flow == Flow::plain) [[likely]] {
       if (active) {
         w.active = active;
-        i.handler(w, i);
+        if constexpr (kWatch) {
+          if (b_.checks) b_.checks->before(w, i);
+          i.handler(w, i);
+          if (b_.checks) b_.checks->after(w, i);
+        } else {
+          i.handler(w, i);
+        }
       }
       ++g.pc;
     } else if (!active) {
@@ -100,7 +117,7 @@ template <bool kCount> uint32_t Scheduler::run_group(Warp& w, Group g) {
         default: fail(w, i, first_lane(active), "was reached");
       }
       if (!g.lanes) return steps;
-      next = w.ready.empty() ? kFar : w.ready.back().pc;
+      next = merge_place(w);
     }
     if (g.pc >= next) break;
   }
@@ -154,7 +171,8 @@ bool Scheduler::try_meeting(Warp& w, uint32_t pc, uint32_t lanes, uint32_t membe
     if (members & w.live & ~m.lanes) return false;
   }
   w.active = m.lanes;
-  code[pc].meeting(w, m);
+  if (b_.checks) b_.checks->meet(w, m, code[pc].meeting);
+  else code[pc].meeting(w, m);
   for (size_t p = 1; p < m.count; ++p)
     put_ready(w, {static_cast<uint32_t>(m.parts[p].instruction - code.data()) + 1, m.parts[p].lanes});
   std::erase_if(w.meeting, [&](const Group& g) { return (g.lanes & m.lanes) != 0; });
@@ -211,6 +229,7 @@ void Scheduler::arrive(Warp& w, const Instruction& i, uint32_t pc, uint32_t lane
     fail(w, i, first_lane(lanes),
          "waits for " + std::to_string(expected) + " threads, others at barrier " + std::to_string(id) +
              " for " + std::to_string(barrier.expected));
+  if (b_.checks) b_.checks->arrive(id, w, i, lanes);
   barrier.expected = expected;
   barrier.arrived += lane_count(lanes);
   if (i.barrier == BarrierKind::popc || i.barrier == BarrierKind::all || i.barrier == BarrierKind::any) {
@@ -227,6 +246,7 @@ bool Scheduler::release(uint32_t id) {
   Barrier& barrier = barriers_[id];
   const uint32_t expected = barrier.expected ? barrier.expected : b_.live_threads;
   if (!barrier.arrived || barrier.arrived < expected) return false;
+  if (b_.checks) b_.checks->complete(id);
   for (Warp& w : b_.warps) {
     std::erase_if(w.arrived, [&](const Group& g) {
       const Instruction& i = b_.kernel->code[g.pc];
@@ -268,12 +288,13 @@ bool Scheduler::settle_barriers() {
   return any;
 }
 
-template <bool kCount> bool Scheduler::turn(Warp& w) {
+template <bool kWatch> bool Scheduler::turn(Warp& w) {
   if (w.ready.empty() && !settle(w)) return false;
   for (uint32_t steps = 0; !w.ready.empty() && steps < kMostInTurn;) {
-    const Group g = w.ready.back();
-    w.ready.pop_back();
-    const uint32_t run = run_group<kCount>(w, g);
+    const auto chosen = furthest_first_ ? w.ready.begin() : w.ready.end() - 1;
+    const Group g = *chosen;
+    w.ready.erase(chosen);
+    const uint32_t run = run_group<kWatch>(w, g);
     if (run > left_)
       fail(w, b_.kernel->code[g.pc], first_lane(g.lanes),
            "runs in a launch that does not end: it has taken too many instructions");
@@ -290,7 +311,7 @@ void Scheduler::run() {
     bool any = false;
     for (uint64_t n = 0; n < count; ++n) {
       Warp& w = b_.warps[in_order(order_, n, count)];
-      any |= b_.counters ? turn<true>(w) : turn<false>(w);
+      any |= b_.counters || b_.checks ? turn<true>(w) : turn<false>(w);
     }
     if (b_.live_threads == 0) return;
     if (!any && !settle_barriers()) fail_deadlock();

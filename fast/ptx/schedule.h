@@ -1,6 +1,6 @@
-// The order in which the lanes of a block run: the group of lanes that stands lowest runs first, groups that
-// meet at one place become one (docs/ptx.md), *.sync instructions and barriers hold lanes until the others
-// have come.
+// The order in which the lanes of a block run: the group of lanes that stands lowest runs first, or the one
+// that stands furthest; groups that meet at one place become one (docs/ptx.md); *.sync instructions and
+// barriers hold lanes until the others have come.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -13,7 +13,10 @@ namespace assay::ptx {
 class Scheduler {
  public:
   // `most` instructions of warps may be run by all blocks together.
-  Scheduler(Block& block, uint64_t order, uint64_t most) : b_(block), order_(order), left_(most) {}
+  // Orders with an even number let the lanes that stand lowest run first, those with an odd number the lanes
+  // that stand furthest: these come together again only where a *.sync or a barrier makes them.
+  Scheduler(Block& block, uint64_t order, uint64_t most)
+      : b_(block), order_(order), furthest_first_(order % 2 == 1), left_(most) {}
   // Runs the block to its end. Warps are ready at their first instruction. Fault: what handlers throw, a
   // deadlock, a wrong barrier.
   void run();
@@ -24,10 +27,11 @@ class Scheduler {
     uint32_t truths = 0;                 // arrivals whose predicate was true
   };
   // Runs a warp until none of its lanes can go on. True where anything was done.
-  template <bool kCount> bool turn(Warp&);
+  template <bool kWatch> bool turn(Warp&);
   // Runs one group, up to a place where the warp must choose again. Returns how many instructions it ran.
-  template <bool kCount> uint32_t run_group(Warp&, Group);
-  template <bool kCount> void count(const Instruction&, uint32_t active, uint32_t lanes);
+  template <bool kWatch> uint32_t run_group(Warp&, Group);
+  template <bool kWatch> void count(const Instruction&, uint32_t active, uint32_t lanes);
+  uint32_t merge_place(const Warp&) const;
   // The group after an instruction that is not plain; its lanes are empty where it must wait.
   Group branch(Warp&, const Instruction&, Group, uint32_t active);
   Group leave(Warp&, Group, uint32_t active);
@@ -47,7 +51,9 @@ class Scheduler {
   uint32_t barrier_of(Warp& w, const Instruction& i, uint32_t lanes) const;
 
   Block& b_;
-  uint64_t order_, left_;
+  uint64_t order_;
+  bool furthest_first_;
+  uint64_t left_;
   std::array<Barrier, 16> barriers_;
 };
 

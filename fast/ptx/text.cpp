@@ -79,6 +79,25 @@ Token Lexer::next() {
   return {text_.substr(from, at_ - from), line_};
 }
 
+void Lexer::skip_body() {
+  const uint32_t begin = line_;
+  for (int depth = 1; depth > 0;) {
+    if (at_ >= text_.size()) fail_at(begin, "a body does not end");
+    const char c = text_[at_];
+    if (c == '"') {
+      next();
+    } else if (c == '/') {
+      const size_t before = at_;
+      skip_blank();
+      if (at_ == before) ++at_;
+    } else {
+      depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+      line_ += c == '\n';
+      ++at_;
+    }
+  }
+}
+
 bool begins_number(std::string_view word) {
   return !word.empty() && std::isdigit(static_cast<unsigned char>(word[0]));
 }

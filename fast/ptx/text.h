@@ -22,6 +22,9 @@ class Lexer {
   explicit Lexer(std::string_view text, size_t at = 0, uint32_t line = 1)
       : text_(text), at_(at), line_(line) {}
   Token next();
+  // Passes over a body whose `{` was the last token, with what is nested in it, without taking words apart.
+  // Fault: it does not end.
+  void skip_body();
   // Where the text behind the last token begins, and its line.
   size_t position() const { return at_; }
   uint32_t line() const { return line_; }

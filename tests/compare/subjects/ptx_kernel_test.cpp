@@ -242,6 +242,79 @@ TEST(PtxKernel, MistakesInALaunchFileAreToldWithTheSignature) {
   EXPECT_NE(unknown.error().find("unsupported form 'max.magic.f32'"), std::string::npos) << unknown.error();
 }
 
+TEST(PtxKernel, ALaunchCanBeTyped) {
+  const auto file = read_ptx_launch_file(fixture("nvcc_mxfp8_rows.json"));
+  ASSERT_TRUE(file);
+  PtxLaunchWords words;  // the only entry needs no name
+  words.ptx = file->ptx;
+  const PtxLaunch& l = file->launches.at(0);
+  words.grid = l.grid[0] + ", " + l.grid[1];
+  words.block = l.block[0];
+  for (const PtxArgument& a : l.args) words.args += (words.args.empty() ? "" : ", ") + a.spelled;
+  for (const std::string& plane : file->zeroed) words.zeroed += (words.zeroed.empty() ? "" : ",") + plane;
+  const auto subject = make_ptx_kernel_subject(words);
+  ASSERT_TRUE(subject) << subject.error().text();
+  EXPECT_EQ(difference(**subject, "quantize mxfp8 64x256 bf16 dir=row"), "");
+  EXPECT_EQ((*subject)->name(), "ptx:nvcc_mxfp8_rows");
+  EXPECT_EQ((*subject)->argument(), to_options(words));
+  EXPECT_NE(to_options(words).find(" --grid '" + words.grid + "' --block " + words.block), std::string::npos)
+      << to_options(words);
+
+  const auto error_with = [&](auto change) {
+    PtxLaunchWords wrong = words;
+    change(wrong);
+    const auto made = make_ptx_kernel_subject(wrong);
+    return made ? std::string() : made.error().text();
+  };
+  EXPECT_NE(error_with([](auto& w) { w.args += ", null"; }).find("parameters, and \"args\" has"),
+            std::string::npos);
+  EXPECT_NE(error_with([](auto& w) { w.entry = "other"; }).find("the module has no entry 'other'"),
+            std::string::npos);
+  EXPECT_NE(error_with([](auto& w) { w.grid = "1,2,3,4"; }).find("--grid must be one to three sizes"),
+            std::string::npos);
+  EXPECT_NE(error_with([](auto& w) { w.args = "f99:x"; }).find("--args: argument \"f99:x\" is of no kind"),
+            std::string::npos);
+  EXPECT_NE(error_with([](auto& w) { w.args = ""; }).find("needs --args"), std::string::npos);
+}
+
+TEST(PtxKernel, SwappedPlanesFail) {
+  PtxLaunchWords words;
+  words.ptx = fixture("nvcc_mxfp8_rows.ptx");
+  words.grid = "cdiv(cols, 128), rows";
+  words.block = "128";
+  words.zeroed = "row.scale_inv";
+  const auto with = [&](const std::string& planes) {
+    words.args = planes + ", i32:cols, i32:row.scale_inv.padded_cols";
+    const auto subject = make_ptx_kernel_subject(words);
+    return subject ? difference(**subject, "quantize mxfp8 64x256 bf16 dir=row") : subject.error().text();
+  };
+  EXPECT_EQ(with("x, row.data, row.scale_inv"), "");
+  EXPECT_NE(with("x, row.scale_inv, row.data"), "");
+}
+
+TEST(PtxKernel, SaysWhetherContractionCouldChangeTheBytes) {
+  Served served;
+  const auto by_of = [&](const Copy& copy) {
+    difference(*load(copy.write()), "quantize mxfp8 64x256 bf16 dir=row", {}, &served);
+    return served.by;
+  };
+  EXPECT_EQ(by_of(Copy("nvcc_mxfp8_rows")).find("contraction"), std::string::npos) << served.by;
+  // In place of the product that scales an element: the same and a zero added, and a sum that leaves the
+  // error of the product's rounding, which is none unless both are fused.
+  const char* const kProduct = "mul.rn.f32 \t%f5, %f21, %f20;";
+  for (const auto& [instead, words] :
+       {std::pair{"{ .reg .f32 p; mul.f32 p, %f21, %f20; add.f32 %f5, p, 0f80000000; }",
+                  "; independent of contraction (1 pairs)"},
+        std::pair{"{ .reg .f32 p, q; mul.rn.f32 q, %f21, 0f3EAAAAAB; mul.f32 p, %f21, 0f3EAAAAAB; sub.f32 "
+                  "%f5, p, q; "
+                  "mul.rn.f32 %f5, %f5, 0f4E800000; }",
+                  "; depends on contraction at "}}) {
+    Copy copy("nvcc_mxfp8_rows");
+    copy.change(copy.ptx, kProduct, instead);
+    EXPECT_NE(by_of(copy).find(words), std::string::npos) << served.by;
+  }
+}
+
 TEST(PtxKernel, WhatAKernelDoesWrongIsToldWithTheLineOfItsSource) {
   Copy copy("mxfp8_rows_sm90");
   copy.change(copy.json, "\"i32:cols\"", "\"i32:cols+2\"");

@@ -55,7 +55,8 @@ TEST(PtxErrors, OutOfBoundsNamesKernelBlockThreadLinesAndTheNearestAllocation) {
 
 TEST(PtxErrors, MisalignedAccesses) {
   EXPECT_NE(error("ld.global.u32 %r1, [%rd0+2];")
-                .find("ld.global.u32 of 4 bytes at an address that is no multiple of them: offset 2"),
+                .find("ld.global.u32 of 4 bytes at an address that is no multiple of them: 'out' (256 "
+                      "bytes), offset 2"),
             std::string::npos);
   // A vector is aligned as a whole.
   EXPECT_NE(error("ld.shared.v4.u32 {%r1, %r2, %r3, %r4}, [tile+8];")

@@ -111,7 +111,7 @@ TEST(PtxText, MistakesAreNamedWithTheirLine) {
   const auto body = [](const std::string& text) { return refusal(kernel_text("", text)); };
   EXPECT_EQ(refusal(""), "PTX line 1: the text is no PTX module: it has no .version");
   EXPECT_EQ(refusal("hello"), "PTX line 1: 'hello' is no directive of a module that is understood");
-  EXPECT_EQ(body(".reg .b32 %r;\n{\nret;"), "PTX line 10: the text ends too early");
+  EXPECT_EQ(body(".reg .b32 %r;\n{\nret;"), "PTX line 5: a body does not end");
   EXPECT_EQ(body("ret"), "PTX line 6: expected an operand, found '}'");
   EXPECT_EQ(body("\nbra away;"), "PTX line 7: there is no label 'away'");
   EXPECT_EQ(body("a:\na:\nret;"), "PTX line 7: label 'a' stands twice");

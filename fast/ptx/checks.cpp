@@ -1,0 +1,98 @@
+#include "fast/ptx/checks.h"
+
+#include <array>
+#include <bit>
+#include <cstring>
+
+namespace assay::ptx {
+
+namespace {
+
+bool touches_memory(const Instruction& i) {
+  return i.kind == Class::load || i.kind == Class::store || i.kind == Class::atomic;
+}
+
+uint64_t cell(const Warp& w, uint32_t place, bool wide, unsigned lane) {
+  if (!wide) return w.words[place + lane];
+  uint64_t v = 0;
+  std::memcpy(&v, w.words + place + 2 * lane, sizeof v);
+  return v;
+}
+
+}  // namespace
+
+Checks::Checks(const Block& block) : b_(block), undefined_(block), races_(block) {
+  for (const Opcode& op : block.kernel->opcodes) {
+    Manner m;
+    m.orders = op.has("acquire") || op.has("release") || op.has("acq_rel");
+    m.strong = m.orders || op.has("relaxed") || op.has("volatile") || op.row->kind == Class::atomic;
+    m.fence = op.row->form == Form::membar || op.row->form == Form::fence;
+    manners_.push_back(m);
+  }
+}
+
+void Checks::start_block() {
+  fenced_ = false;
+  undefined_.start_block();
+  races_.start_block();
+}
+
+void Checks::before(Warp& w, const Instruction& i) {
+  if (manners_[i.opcode].fence) fenced_ = true;
+  if (!touches_memory(i)) return undefined_.before(w, i);
+  undefined_.check_address(w, i);
+  for (uint32_t m = w.active; m; m &= m - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(m));
+    // A parameter at a place that the text gives has no register for its address.
+    const uint64_t base = i.sources ? cell(w, i.s[0], i.wide_s, lane) : 0;
+    const uint64_t address = base + static_cast<uint64_t>(i.offset);
+    access(w, i, lane, i.wide_s ? address : static_cast<uint32_t>(address));
+  }
+}
+
+void Checks::access(Warp& w, const Instruction& i, unsigned lane, uint64_t address) {
+  const bool load = i.kind == Class::load, store = i.kind == Class::store;
+  const unsigned bytes = access_bytes(b_.kernel->opcodes[i.opcode]);
+  const unsigned count = load || store ? i.vector : 1;
+  // The errors of the access itself come first.
+  resolve(w, i, static_cast<int>(lane), address, bytes * count, !load);
+  const Space space = located(i, address);
+  for (unsigned k = 0; k < count; ++k) {
+    const uint64_t at = address + uint64_t{k} * bytes;
+    if (load) undefined_.load(w, i, lane, k, space, at, bytes);
+    else if (store) undefined_.store(w, i, lane, k + 1, space, at, bytes);
+    else undefined_.change(w, i, lane, space, at, bytes);
+  }
+  if (space != Space::shared && space != Space::global) return;
+  const Manner& manner = manners_[i.opcode];
+  std::array<uint8_t, 32> values{};
+  if (store)
+    for (unsigned k = 0; k < count; ++k) {
+      const uint64_t v = cell(w, i.s[1 + k], i.wide_d, lane);
+      std::memcpy(values.data() + size_t{k} * bytes, &v, bytes);
+    }
+  const Races::Kind kind = manner.strong ? Races::Kind::atomic
+                           : load        ? Races::Kind::read
+                                         : Races::Kind::write;
+  if (manner.orders || (fenced_ && manner.strong)) races_.order_by(w, lane, space, address);
+  races_.access(w, i, lane, space, address, bytes * count, kind, store ? values.data() : nullptr);
+}
+
+void Checks::after(Warp& w, const Instruction& i) {
+  if (!touches_memory(i)) undefined_.after(w, i);
+}
+
+void Checks::meet(Warp& w, const Meeting& m, MeetingHandler handler) {
+  undefined_.meet(w, m, handler);
+  if (b_.kernel->opcodes[m.parts[0].instruction->opcode].row->form == Form::bar_warp_sync)
+    races_.meet(w, m.lanes);
+}
+
+void Checks::arrive(uint32_t barrier, Warp& w, const Instruction& i, uint32_t lanes) {
+  w.active = lanes;
+  undefined_.check_operands(w, i);
+  races_.arrive(barrier, w, lanes, i.barrier != BarrierKind::arrive);
+  undefined_.define(w, i, lanes);
+}
+
+}  // namespace assay::ptx

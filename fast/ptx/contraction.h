@@ -1,0 +1,27 @@
+// What ptxas may make of a kernel after its PTX: a product and a sum that name no rounding may become one fma
+// (PTX ISA 9.7.3.3 to 9.7.3.5). Both are run, so that a verdict can say whether it depends on that.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "fast/ptx/kernel.h"
+
+namespace assay::ptx {
+
+// A product and the sum that takes it, as indices of instructions.
+struct Contraction {
+  uint32_t product = 0, sum = 0;
+  unsigned operand = 0;  // the source of the sum that is the product
+};
+
+// Every product without a rounding whose only use is a sum without one in the same stretch of code. Of a sum
+// of two products the first.
+std::vector<Contraction> contractions(const Kernel&);
+// The kernel with these pairs fused.
+Kernel contracted(const Kernel&, std::span<const Contraction>);
+// "PTX line 41 (mul.f32) and 44 (add.f32)", with the line of the source where it is known.
+std::string to_text(const Kernel&, const Contraction&);
+
+}  // namespace assay::ptx

@@ -1,0 +1,183 @@
+#include "fast/ptx/races.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace assay::ptx {
+
+namespace {
+
+uint16_t thread_of(const Warp& w, unsigned lane) { return static_cast<uint16_t>(w.index * kLanes + lane); }
+
+std::vector<uint16_t> threads_of(const Warp& w, uint32_t lanes) {
+  std::vector<uint16_t> out;
+  for (uint32_t m = lanes; m; m &= m - 1)
+    out.push_back(thread_of(w, static_cast<unsigned>(std::countr_zero(m))));
+  return out;
+}
+
+void remember(std::array<Races::Access, 2>& slots, const Races::Access& now) {
+  if (slots[0].block != now.block || slots[0].thread != now.thread) slots[1] = slots[0];
+  slots[0] = now;
+}
+
+std::string words(Races::Kind kind) {
+  return kind == Races::Kind::read ? "reads" : kind == Races::Kind::write ? "writes" : "changes";
+}
+
+}  // namespace
+
+Races::Races(const Block& block) : b_(block), shared_(block.shared.size()) {}
+
+uint32_t Races::block_number() const {
+  const Dim& g = b_.launch->grid;
+  return 1 + b_.index.x + g.x * (b_.index.y + g.y * b_.index.z);
+}
+
+void Races::start_block() {
+  clock_.assign(b_.threads, 1);
+  common_.assign(b_.threads, 0);
+  more_.assign(b_.threads, nullptr);
+  arrivals_.clear();
+  blocks_known_.assign(b_.launch->grid.count() + 1, false);
+}
+
+Races::Cell* Races::cell(Space space, uint64_t address) {
+  if (space == Space::shared) return &shared_[address];
+  const uint64_t number = address / kPageBytes;
+  if (number != last_page_) {
+    auto found = pages_.find(number);
+    if (found == pages_.end()) {
+      if (pages_.size() == kMostPages) return nullptr;
+      found = pages_.emplace(number, std::make_unique<Page>()).first;
+    }
+    last_page_ = number;
+    last_ = found->second.get();
+  }
+  return &(*last_)[address % kPageBytes];
+}
+
+bool Races::ordered(const Access& before, uint16_t thread) const {
+  if (before.block != block_number()) return blocks_known_[before.block];
+  if (before.thread == thread || before.clock <= common_[before.thread]) return true;
+  return more_[thread] && before.clock <= (*more_[thread])[before.thread];
+}
+
+std::optional<Races::Access> Races::conflict(const Cell& c, const Access& now) const {
+  // Shared memory is another one in every block.
+  for (const Access& before : c.writes) {
+    if (before.kind == Kind::none || ordered(before, now.thread)) continue;
+    const bool both_atomic = before.kind == Kind::atomic && now.kind == Kind::atomic;
+    const bool equal = before.kind == Kind::write && now.kind == Kind::write && before.value == now.value;
+    if (!both_atomic && !equal) return before;
+  }
+  if (now.kind == Kind::read) return {};
+  for (const Access& before : c.reads)
+    if (before.kind != Kind::none && !ordered(before, now.thread)) return before;
+  return {};
+}
+
+void Races::access(Warp& w, const Instruction& i, unsigned lane, Space space, uint64_t address,
+                   unsigned bytes, Kind kind, const uint8_t* values) {
+  Access now;
+  now.block = block_number();
+  now.thread = thread_of(w, lane);
+  now.clock = clock_[now.thread];
+  now.pc = static_cast<uint32_t>(&i - b_.kernel->code.data());
+  now.kind = kind;
+  for (unsigned k = 0; k < bytes; ++k) {
+    Cell* c = cell(space, address + k);
+    if (!c) return;
+    if (space == Space::shared && c->writes[0].block != now.block && c->reads[0].block != now.block) *c = {};
+    now.value = values ? values[k] : 0;
+    if (const auto before = conflict(*c, now)) report(w, i, lane, space, address + k, bytes, *before, now);
+    remember(kind == Kind::read ? c->reads : c->writes, now);
+  }
+}
+
+void Races::report(Warp& w, const Instruction& i, unsigned lane, Space space, uint64_t address,
+                   unsigned bytes, const Access& before, const Access& now) const {
+  const bool same_block = before.block == now.block;
+  const Dim& g = b_.launch->grid;
+  const uint32_t n = before.block - 1;
+  const std::string block = "block (" + std::to_string(n % g.x) + "," + std::to_string(n / g.x % g.y) + "," +
+                            std::to_string(n / g.x / g.y) + ") ";
+  const std::string missing = !same_block ? "blocks of one grid are not ordered"
+                              : before.thread / kLanes == now.thread / kLanes
+                                  ? "no bar.warp.sync or barrier orders these lanes"
+                                  : "no barrier of the block orders them";
+  const Instruction& other = b_.kernel->code[before.pc];
+  fail(w, i, static_cast<int>(lane),
+       "of " + std::to_string(bytes) + " bytes " + words(now.kind) + " a byte that " +
+           (same_block ? "" : block) + "thread " + std::to_string(before.thread) + " " + words(before.kind) +
+           " at PTX line " + std::to_string(other.line) + " (" + b_.kernel->text(other) + "), and " +
+           missing + ": " +
+           (space == Space::shared ? "shared memory, offset " + std::to_string(address)
+                                   : b_.memory->place(address)));
+}
+
+void Races::raise(Clocks& to, uint16_t thread) const {
+  if (more_[thread])
+    for (size_t u = 0; u < to.size(); ++u) to[u] = std::max(to[u], (*more_[thread])[u]);
+  to[thread] = std::max(to[thread], clock_[thread]);
+}
+
+void Races::join(const std::vector<uint16_t>& from, const std::vector<uint16_t>& to) {
+  // All of the block: then what each knows is what all know.
+  if (to.size() == b_.live_threads) {
+    common_ = clock_;
+    std::fill(more_.begin(), more_.end(), nullptr);
+    for (uint32_t& c : clock_) ++c;
+    return;
+  }
+  auto known = std::make_shared<Clocks>(b_.threads, 0);
+  const Clocks* last = nullptr;
+  for (const uint16_t t : from) {
+    // Lanes of one warp mostly know the same.
+    if (more_[t] && more_[t].get() == last) (*known)[t] = std::max((*known)[t], clock_[t]);
+    else raise(*known, t);
+    last = more_[t].get();
+  }
+  for (const uint16_t t : to) more_[t] = known;
+  for (const uint16_t t : from) ++clock_[t];
+}
+
+void Races::order_by(const Warp& w, unsigned lane, Space space, uint64_t address) {
+  const uint16_t thread = thread_of(w, lane);
+  Order& order = orders_[{space, address}];
+  auto known = std::make_shared<Clocks>(b_.threads, 0);
+  raise(*known, thread);
+  if (order.block == block_number() && order.known)
+    for (size_t u = 0; u < known->size(); ++u) (*known)[u] = std::max((*known)[u], (*order.known)[u]);
+  order.blocks.resize(blocks_known_.size());
+  for (size_t n = 0; n < order.blocks.size(); ++n)
+    if (order.blocks[n]) blocks_known_[n] = true;
+  order.blocks = blocks_known_;
+  order.blocks[block_number()] = true;
+  order.block = block_number();
+  order.known = known;
+  more_[thread] = known;
+  ++clock_[thread];
+}
+
+void Races::arrive(uint32_t barrier, const Warp& w, uint32_t lanes, bool waits) {
+  Arrivals& a = arrivals_[barrier];
+  for (const uint16_t t : threads_of(w, lanes)) {
+    a.all.push_back(t);
+    if (waits) a.waiting.push_back(t);
+  }
+}
+
+void Races::complete(uint32_t barrier) {
+  Arrivals& a = arrivals_[barrier];
+  join(a.all, a.waiting);
+  a = {};
+}
+
+void Races::meet(const Warp& w, uint32_t lanes) {
+  const auto threads = threads_of(w, lanes);
+  // A block of one warp is no other case, but for threads that have left.
+  join(threads, threads);
+}
+
+}  // namespace assay::ptx

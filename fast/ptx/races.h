@@ -1,0 +1,91 @@
+// Data races of one launch (PTX ISA, Memory Consistency Model): two accesses touch one byte, one of them
+// writes, they are not both atomic, and nothing orders them. What orders: a thread's own program, barriers,
+// bar.warp.sync, and operations with .acquire, .release or .acq_rel, or behind a fence, on one address. What
+// does not: being lanes of one warp, shuffles and votes, relaxed atomics, and blocks of one grid.
+//
+// Every thread has a clock, and knows how far the clocks of others had come when it last was ordered after
+// them. Of each byte the last writes and reads of two threads are kept. Equal bytes that two threads write
+// are no error: compilers let several lanes store one value.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "fast/ptx/machine.h"
+
+namespace assay::ptx {
+
+class Races {
+ public:
+  // A byte's access: a read, a write, or both at once by an operation that is atomic or strong.
+  enum class Kind : uint8_t { none, read, write, atomic };
+  struct Access {
+    uint32_t block = 0, clock = 0, pc = 0;  // the block's place in the grid, from 1
+    uint16_t thread = 0;
+    Kind kind = Kind::none;
+    uint8_t value = 0;  // of a write
+  };
+
+  explicit Races(const Block& block);
+  void start_block();
+
+  // One lane's access to shared memory (an offset) or global memory (an address). `values`: the bytes that a
+  // write leaves, else null. Fault: it races with an earlier one.
+  void access(Warp&, const Instruction&, unsigned lane, Space, uint64_t address, unsigned bytes, Kind,
+              const uint8_t* values);
+  // An operation on an address that orders what comes before it in one thread before what comes after it in
+  // another.
+  void order_by(const Warp&, unsigned lane, Space, uint64_t address);
+
+  // Lanes come to a barrier; those that wait are ordered after all who came, once it is complete.
+  void arrive(uint32_t barrier, const Warp&, uint32_t lanes, bool waits);
+  void complete(uint32_t barrier);
+  // bar.warp.sync of these lanes.
+  void meet(const Warp&, uint32_t lanes);
+
+ private:
+  using Clocks = std::vector<uint32_t>;  // one for each thread of the block
+  struct Cell {
+    std::array<Access, 2> writes, reads;  // the last, and the last of another thread
+  };
+  struct Arrivals {
+    std::vector<uint16_t> all, waiting;
+  };
+  // What is known at an address by those who were ordered at it.
+  struct Order {
+    uint32_t block = 0;
+    std::shared_ptr<const Clocks> known;
+    std::vector<bool> blocks;
+  };
+  static constexpr size_t kPageBytes = 256, kMostPages = 16384;
+  using Page = std::array<Cell, kPageBytes>;
+
+  Cell* cell(Space, uint64_t address);
+  bool ordered(const Access& before, uint16_t thread) const;
+  std::optional<Access> conflict(const Cell&, const Access& now) const;
+  [[noreturn]] void report(Warp&, const Instruction&, unsigned lane, Space, uint64_t address, unsigned bytes,
+                           const Access& before, const Access& now) const;
+  void join(const std::vector<uint16_t>& from, const std::vector<uint16_t>& to);
+  void raise(Clocks& to, uint16_t thread) const;
+  uint32_t block_number() const;
+
+  const Block& b_;
+  Clocks clock_, common_;                            // of each thread; what all know of it
+  std::vector<std::shared_ptr<const Clocks>> more_;  // what a thread knows beyond that, or null
+  std::vector<Cell> shared_;
+  std::unordered_map<uint64_t, std::unique_ptr<Page>> pages_;
+  uint64_t last_page_ = ~uint64_t{0};
+  Page* last_ = nullptr;
+  std::map<uint32_t, Arrivals> arrivals_;
+  std::map<std::pair<Space, uint64_t>, Order> orders_;
+  std::vector<bool> blocks_known_;  // those that this block is ordered after
+};
+
+}  // namespace assay::ptx

@@ -1,0 +1,77 @@
+// Values that nobody wrote: registers, shared and local memory at the begin of a block, and buffers whose
+// contents a launch may not count on. A value that is computed from one is one too. It may be moved and kept
+// in shared or local memory, as compilers do; it is an error where it decides a branch or an address, or
+// reaches global memory.
+//
+// A register of up to 32 bits is wholly defined or not, lane by lane, and one of 64 bits each of its halves:
+// compilers carry two values in one, of which only one may be there. selp asks for the value that it takes,
+// and.pred and or.pred for no more than what decides them.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "fast/ptx/machine.h"
+
+namespace assay::ptx {
+
+class Undefined {
+ public:
+  explicit Undefined(const Block& block);
+  void start_block();
+
+  // Fault: the guard is undefined in one of the lanes.
+  void check_guard(Warp&, const Instruction&, uint32_t lanes) const;
+  // Fault: the address or, of an atomic, an operand is undefined in an active lane.
+  void check_address(Warp&, const Instruction&) const;
+  // Fault: any source is undefined in an active lane; and what is done with destinations that are always
+  // defined.
+  void check_operands(Warp&, const Instruction&) const;
+  void define(const Warp&, const Instruction&, uint32_t lanes);
+  // Before the handler: what its destinations will be. Not for loads, stores and atomics.
+  void before(Warp&, const Instruction&);
+  // Behind it: they are.
+  void after(Warp&, const Instruction&);
+
+  // One lane's bytes, which a load takes to destination `k`, or a store takes from its source `k`.
+  void load(Warp&, const Instruction&, unsigned lane, unsigned k, Space, uint64_t address, unsigned bytes);
+  void store(Warp&, const Instruction&, unsigned lane, unsigned k, Space, uint64_t address, unsigned bytes);
+  // Destinations of an atomic are what memory held. Fault: nobody wrote it.
+  void change(Warp&, const Instruction&, unsigned lane, Space, uint64_t address, unsigned bytes);
+
+  // *.sync: what the instruction gives to each part. A shuffle moves what is undefined with the values.
+  void meet(Warp&, const Meeting&, MeetingHandler);
+
+ private:
+  // The lanes in which a value is undefined.
+  struct Halves {
+    uint32_t low = 0, high = 0;
+    uint32_t any() const { return low | high; }
+  };
+  struct Registers {
+    // Of a register of 64 bits the high half is the next one.
+    std::vector<uint32_t> lanes, predicate_lanes;
+    std::vector<uint32_t> origin;  // where the value came from: an instruction, from 1
+  };
+  Halves halves(const Warp&, uint32_t place) const;
+  uint32_t source(const Warp&, const Instruction&, unsigned k) const;
+  uint32_t sources(const Warp&, const Instruction&, uint32_t& origin) const;
+  void set(const Warp&, const Instruction&, unsigned k, uint32_t lanes, Halves undefined, uint32_t origin);
+  // What moves halves as they are; false for other instructions.
+  bool move_halves(const Warp&, const Instruction&, Form);
+  uint8_t* flags(const Warp&, unsigned lane, Space, uint64_t address);
+  [[noreturn]] void report(Warp&, const Instruction&, uint32_t lanes, const std::string& what,
+                           uint32_t origin) const;
+  uint32_t origin_of(const Warp&, const Instruction&, unsigned k) const;
+
+  const Block& b_;
+  std::vector<Registers> warps_;
+  std::vector<uint8_t> shared_;                    // 1: written
+  std::vector<std::vector<uint8_t>> local_;        // by warp
+  std::array<Halves, kMostDestinations> pending_;  // of each destination
+  uint32_t pending_origin_ = 0;
+};
+
+}  // namespace assay::ptx

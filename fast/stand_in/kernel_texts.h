@@ -1,0 +1,33 @@
+// The PTX of our own kernels, as nvcc kept it when it compiled them (fast/CMakeLists.txt): one text for each
+// unit and architecture, found by the name of an entry.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "contract/subject.h"
+#include "fast/ptx/module.h"
+
+namespace assay::stand_in {
+
+class KernelTexts {
+ public:
+  // Looks for the entries of every text of the architecture in the folder; bodies are read when a kernel is
+  // first launched. Texts that cannot be read hold no entries.
+  KernelTexts(const std::string& folder, Architecture);
+
+  bool empty() const { return text_of_.empty(); }
+  // The module that has the entry. std::runtime_error: there is none.
+  ptx::Module& module_of(std::string_view entry);
+
+ private:
+  std::string architecture_;
+  std::map<std::string, std::string, std::less<>> text_of_;                   // entry -> path
+  std::map<std::string, std::unique_ptr<ptx::Module>, std::less<>> modules_;  // by path
+};
+
+// Those of this build. The first call for an architecture looks through the folder.
+KernelTexts& kernel_texts(Architecture);
+
+}  // namespace assay::stand_in
