@@ -36,8 +36,8 @@ HybridQuantizer::HybridQuantizer(const QuantizerLike& rowwise, const QuantizerLi
       columnwise_source(source) {
   if (rowwise_quantizer == columnwise_quantizer)
     throw SemanticError(value_error,
-                        "HybridQuantizer: both directions have the same quantizer object, whose usages "
-                        "cannot be pinned to each; give it a copy");
+                        "HybridQuantizer: expected two distinct quantizer objects, found the same for both "
+                        "directions, whose usages cannot be pinned to each; give it a copy");
   if (source != "original" && source != "rowwise_dequantized")
     throw SemanticError(
         value_error, "HybridQuantizer: columnwise_source: expected original or rowwise_dequantized, found '" +

@@ -51,6 +51,12 @@ StoragePtr Quantizer::quantize(Session& session, const ArrayPtr& x, const Storag
   return result;
 }
 
+std::vector<StoragePtr> Quantizer::multi_quantize(Session& session, const std::vector<ArrayPtr>& list) {
+  std::vector<StoragePtr> out;
+  for (const ArrayPtr& x : list) out.push_back(quantize(session, x));
+  return out;
+}
+
 bool equal(const Quantizer& a, const Quantizer& b) {
   if (a.class_name() != b.class_name()) return false;
   refuse_live_group(a);

@@ -71,6 +71,8 @@ class Quantizer : public std::enable_shared_from_this<Quantizer> {
   // x in the directions that are wanted. The result keeps a copy of this quantizer, stripped of its amax
   // group (rule R2 of docs/training.md). With `out` that one is refreshed by update_quantized and returned.
   StoragePtr quantize(Session&, const ArrayPtr& x, const StoragePtr& out = nullptr);
+  // Each tensor of a list by itself, in order (TE quantized_tensor.py, multi_quantize).
+  std::vector<StoragePtr> multi_quantize(Session&, const std::vector<ArrayPtr>& list);
   // Refreshes dst in place, honouring this quantizer's usages: missing buffers are allocated, buffers that
   // are not wanted removed. A noop flag of exactly 1.0 changes nothing. Throws ValueError or AssertionError,
   // by class, where dst is of another class.

@@ -257,7 +257,7 @@ SplitResult split_quantize(Session& session, const ArrayPtr& x, const std::vecto
                 " splits, found " + std::to_string(quantizers.size()));
   SplitResult out;
   if (splits.empty()) return out;
-  const Quantizer* first = quantizers[0].get();
+  const Quantizer* first = options.with_quantized_output ? quantizers[0].get() : nullptr;
   if (first && options.bias_gradient && fuses_bias_gradient(*first)) {
     const std::vector<ArrayPtr> pieces = parts(x, splits);
     for (size_t i = 0; i < pieces.size(); ++i) {

@@ -49,6 +49,7 @@ struct SplitOptions {
                                              // native and hybrid ones as it is
   bool bias_gradient = false;
   bool disable_bulk_allocation = false;  // members do not share buffers, so that each can be offloaded alone
+  bool with_quantized_output = true;  // false: plain splits in `activation_dtype`, whoever the quantizers are
 };
 struct SplitResult {
   std::vector<Tensorlike> outputs;

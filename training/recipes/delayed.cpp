@@ -171,6 +171,11 @@ size_t AmaxBuffers::registered(bool forward) const {
                                            [&](const Entry& e) { return e.state->forward() == forward; }));
 }
 
+bool AmaxBuffers::holds(const RecipeState& state) const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const Entry& e) { return e.state.get() == &state; });
+}
+
 void AmaxBuffers::reduce_and_update(Session& session, bool forward, UpdateRule rule) {
   std::vector<ProcessGroup*> done;
   for (const Entry& first : entries_) {

@@ -57,6 +57,7 @@ class AmaxBuffers {
   // Once per state; adding it again, or a state without delayed scaling, does nothing.
   void add(const RecipeStatePtr&, GroupPtr group = nullptr);
   size_t registered(bool forward) const;
+  bool holds(const RecipeState&) const;
   // Row 0 of all states of one direction is reduced over the group where the recipe says so, written back,
   // and every state updated.
   void reduce_and_update(Session&, bool forward, UpdateRule rule = UpdateRule::bulk);

@@ -6,6 +6,7 @@
 
 #include "training/formats/formats.h"
 #include "training/recipes/delayed.h"
+#include "training/recipes/foreign_answer.h"
 
 namespace assay::training {
 
@@ -171,10 +172,11 @@ RecipePtr recipe_of(const DelayedScalingRequest& r) {
   return make_recipe("DelayedScaling", fields);
 }
 
-[[noreturn]] void refuse_slot(ErrorClass c, size_t slot, const RolePtr& role, const string& found) {
-  throw SemanticError(c, "slot " + std::to_string(slot) + " (role=" + role_text(role) +
-                             "): expected a quantizer or a DelayedScalingRequest from qfactory, found " +
-                             found + "; return an IdentityQuantizer where nothing is to be quantized");
+[[noreturn]] void refuse_none(size_t slot, const RolePtr& role) {
+  throw SemanticError(ErrorClass::value_error,
+                      "slot " + std::to_string(slot) + " (role=" + role_text(role) +
+                          "): expected a quantizer or a DelayedScalingRequest from qfactory, found None; "
+                          "return an IdentityQuantizer where nothing is to be quantized");
 }
 
 }  // namespace
@@ -246,11 +248,11 @@ std::vector<QuantizerPtr> CustomRecipeState::make_quantizers(Session& session) {
       request = *r;
       delayed_slots.push_back(i);
     } else if (std::holds_alternative<QuantizerRequest>(made)) {
-      refuse_slot(ErrorClass::type_error, i, role, "a request of no known kind");
+      all[i] = std::make_shared<ForeignAnswer>("QuantizerRequest");
     } else if (const auto* other = std::get_if<NotAQuantizer>(&made)) {
-      refuse_slot(ErrorClass::type_error, i, role, other->what);
+      all[i] = std::make_shared<ForeignAnswer>(other->what);
     } else {
-      refuse_slot(ErrorClass::value_error, i, role, "None");
+      refuse_none(i, role);
     }
   }
 

@@ -76,8 +76,8 @@ class CustomRecipeState final : public RecipeState {
   CustomRecipeState(RecipePtr recipe, std::string mode, size_t num_quantizers, RoleList roles);
   std::string_view class_name() const override { return "CustomRecipeState"; }
   // A UserWarning where the producer gave no list: every slot then has an empty role. ValueError where the
-  // factory returns nothing for a slot, or where requests differ; TypeError of anything else that is no
-  // quantizer. Errors of the factory pass through.
+  // factory returns nothing for a slot, or where requests differ. Anything else that is no quantizer stays in
+  // its slot and fails when it is used (foreign_answer.h). Errors of the factory pass through.
   std::vector<QuantizerPtr> make_quantizers(Session&) override;
   // From a custom state with delayed scaling within: its state is kept for make_quantizers, which uses it
   // again where count, dtype and history length agree. It then keeps its margin and algorithm, whatever is

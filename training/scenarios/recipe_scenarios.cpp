@@ -273,13 +273,16 @@ void refused_returns(ScenarioRun& run) {
     string_view what;
     QuantizerLike value;
     ErrorClass error;
+    string_view mentions;
   };
   DelayedScalingRequest other;
   other.margin = 1;
-  const Return returns[] = {{"None", {}, ErrorClass::value_error},
-                            {"a request of no known kind", QuantizerRequest{}, ErrorClass::type_error},
-                            {"a number", NotAQuantizer{"a number"}, ErrorClass::type_error},
-                            {"another request", other, ErrorClass::value_error}};
+  // What is neither a quantizer nor None stays in its slot, and fails at its first use.
+  const Return returns[] = {
+      {"None", {}, ErrorClass::value_error, "slot 1"},
+      {"a request of no known kind", QuantizerRequest{}, ErrorClass::attribute_error, "QuantizerRequest"},
+      {"a number", NotAQuantizer{"a number"}, ErrorClass::attribute_error, "a number"},
+      {"another request", other, ErrorClass::value_error, "slot 1"}};
   for (const Return& r : returns) {
     const RecipePtr recipe = recipe_around("bad", [&](const RolePtr& slot) -> QuantizerLike {
       if (slot && slot->tensor_type == "weight") return r.value;
@@ -288,7 +291,7 @@ void refused_returns(ScenarioRun& run) {
     LinearBench bench(run);
     for (const char* attempt : {"", ", tried again"})
       run.expect_error(r.error, "a factory that returns " + string(r.what) + attempt,
-                       [&] { bench.step(under(recipe)); }, {"slot 1"});
+                       [&] { bench.step(under(recipe)); }, {r.mentions});
     const StepRecord& after = bench.step(under(make_recipe("MXFP8BlockScaling")));
     run.expect(output_of(after, "output") != nullptr, "another recipe works after " + string(r.what));
   }

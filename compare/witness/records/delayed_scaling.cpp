@@ -26,7 +26,7 @@ using json::Value;
 using std::string;
 using std::string_view;
 
-constexpr string_view kMeanOverRows = "callable: mean over rows";
+constexpr string_view kMeanOverRows = "callable: mean over rows", kTwiceTheAmax = "callable: two times amax";
 constexpr F32Bits kInfinity = 0x7F800000, kLargest = 0x7F7FFFFF;
 
 std::vector<F32Bits> bits_of(const tr::Array& a) {
@@ -74,6 +74,12 @@ std::vector<F32Bits> mean_over_rows(std::span<const F32Bits> history, int64_t le
   }
   return out;
 }
+std::vector<F32Bits> twice(std::span<const F32Bits> amax, std::span<const F32Bits>, int,
+                           const tr::DelayedScaling&) {
+  std::vector<F32Bits> out;
+  for (const F32Bits a : amax) out.push_back(std::bit_cast<F32Bits>(2 * std::bit_cast<float>(a)));
+  return out;
+}
 // The amax per slot that the algorithm takes from a history.
 std::vector<F32Bits> amax_of(string_view algorithm, const std::vector<F32Bits>& history, int64_t length,
                              int64_t slots) {
@@ -107,7 +113,28 @@ constexpr int64_t kMostRows = 4096, kMostSlots = 256;
 
 std::string_view direction_of(const Given& given) { return given.word("direction", {"forward", "backward"}); }
 
+// One update with a user's algorithm for the scale.
+Value update_by_callable(const Given& given, tr::Session& session) {
+  given.word("scale_algorithm", {kTwiceTheAmax});
+  const std::vector<Given> steps = given.items("amaxes", "an array of steps, each with an amax per slot");
+  if (steps.empty()) given.at("amaxes", "").refuse("one step or more");
+  const auto state =
+      state_of(session,
+               tr::make_recipe("DelayedScaling",
+                               json::object({{"scaling_factor_compute_algo", kTwiceTheAmax},
+                                             {"amax_history_len", given.number("length", 1, kMostRows)}})),
+               "forward", steps.front().items().size());
+  for (const Given& step : steps) {
+    record(row_of(step, *state->amax_history), *state->amax_history);
+    update_amax_and_scale(session, *state->amax_history, *state->scale, state->dtype, state->settings(),
+                          UpdateRule::unfused);
+  }
+  return json::object(
+      {{"scale", shown(bits_of(*state->scale))}, {"history", rows_shown(*state->amax_history)}});
+}
+
 Value update(const Given& given, tr::Session& session) {
+  if (given.has("scale_algorithm")) return update_by_callable(given, session);
   const string algorithm(given.word("algorithm", {"max", "most_recent", kMeanOverRows}));
   const auto state =
       state_of(session,
@@ -166,7 +193,19 @@ bool is_custom(const Given& kind) {
   return custom;
 }
 
+// A state of a recipe without delayed scaling, handed to the global buffers.
+Value global_of_stateless(const Given& given, tr::Session& session) {
+  const Given kind = given.at("state_kind", "a family of recipes");
+  const auto state = tr::RecipeState::create(
+      session, tr::make_recipe(recipe_called(kind.text(), kind.path())), "forward", 3);
+  tr::AmaxBuffers buffers;
+  buffers.add(state);
+  return json::object({{"registered", buffers.registered(true) + buffers.registered(false)},
+                       {"marked", buffers.holds(*state)}});
+}
+
 Value global(const Given& given, tr::Session& session) {
+  if (!given.has("length")) return global_of_stateless(given, session);
   const int64_t length = given.number("length", 1, kMostRows);
   const bool custom = is_custom(given.at("state_kind", "a word"));
   tr::DelayedScalingRequest request;
@@ -278,7 +317,8 @@ Value resize(const Given& given, tr::Session& session) {
 
 Value witness_delayed_scaling(string_view group, const Given& given, Subject& subject) {
   [[maybe_unused]] static const bool kRegistered =
-      (tr::register_amax_algorithm(string(kMeanOverRows), mean_over_rows), true);
+      (tr::register_amax_algorithm(string(kMeanOverRows), mean_over_rows),
+       tr::register_scale_algorithm(string(kTwiceTheAmax), twice), true);
   tr::Session session(subject);
   if (group == "update") return update(given, session);
   if (group == "global") return global(given, session);

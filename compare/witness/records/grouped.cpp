@@ -379,8 +379,35 @@ GroupedTensorPtr some_group(Session& session, const Given& given) {
                              quantizer_in(given), DType::bfloat16);
 }
 
+// Three members of one size: which entries are there, how long they are, and what a restore makes of one
+// entry too many.
+json::Value save_uniform(const Given& given, Session& session) {
+  const GroupedTensorPtr g =
+      make_grouped_tensor(session, layout_of(std::vector<Shape>(3, {256, 384}), variant_of(given)),
+                          quantizer_in(given), DType::bfloat16);
+  Saved saved = g->prepare_for_saving();
+  json::Value left = json::array(), names = json::array();
+  for (const Field& f : g->buffers())
+    if (*f.slot) left.push(f.name);
+  if (given.flag("restore", false)) {
+    saved.push_back(empty({1}, DType::uint8));
+    const size_t tail = saved.size() - g->restore_from_saved(saved);
+    for (const Field& f : g->buffers())
+      if (*f.slot) names.push(f.name);
+    return json::object({{"tail", tail}, {"present", std::move(names)}});
+  }
+  return json::object(
+      {{"entries", saved.size()},
+       {"present", list_of(saved, [](const ArrayPtr& a) { return a != nullptr; })},
+       {"lengths",
+        list_of(saved, [](const ArrayPtr& a) { return a ? json::Value(a->count()) : json::Value(); })},
+       {"left", std::move(left)},
+       {"members_dropped", g->quantized_tensors.empty()}});
+}
+
 json::Value save(const Given& given, Subject& subject) {
   Session session = session_of(given, subject);
+  if (variant_of(given) == "uniform") return save_uniform(given, session);
   const GroupedTensorPtr g = some_group(session, given);
   std::vector<Field> all = g->buffers();
   all.insert(
@@ -445,7 +472,8 @@ json::Value validate(const Given& given, Subject&) {
       [&] {
         std::vector<QPtr> experts;
         for (const Given& e : given.items("experts", "an array of kinds of quantizers"))
-          experts.push_back(quantizer_of(e.text()));
+          experts.push_back(!experts.empty() && e.text() == "the same object" ? experts.front()
+                                                                              : quantizer_of(e.text()));
         validate_split_quantizers(experts);
         return json::Value();
       },
@@ -534,36 +562,49 @@ json::Value output_json(const Tensorlike& output, const Array& input) {
                        {"nominal_dtype", name_of(s->dtype)}});
 }
 
+// Of each output its class and dtype alone.
+json::Value brief_split(const Log& log, const json::Value& outputs) {
+  json::Value out = json::array();
+  for (const json::Value& o : *outputs.array())
+    out.push(json::object({{"class", o.text("class")}, {"dtype", o.text("dtype")}}));
+  return json::object({{"calls", log}, {"outputs", std::move(out)}});
+}
+
 json::Value split(const Given& given, Subject& subject) {
   Session session = session_of(given, subject);
-  const std::vector<int64_t> splits = given.numbers("splits");
+  const bool brief = !given.has("splits");  // a record that shows of the outputs only what they are
+  const std::vector<int64_t> splits = brief ? std::vector<int64_t>{3, 5} : given.numbers("splits");
   if (splits.size() > 256) given.at("splits", "").refuse("at most 256 experts");
-  const Given dtype = given.at("input_dtype", "a dtype");
-  if (dtype.dtype() != DType::float32 && dtype.dtype() != DType::bfloat16)
-    dtype.refuse("float32 or bfloat16");
+  const auto dtype_in = [&](std::string_view key) {
+    return given.has(key) ? given.at(key, "a dtype").dtype() : DType::bfloat16;
+  };
+  if (dtype_in("input_dtype") != DType::float32 && dtype_in("input_dtype") != DType::bfloat16)
+    given.at("input_dtype", "a dtype").refuse("float32 or bfloat16");
   const ArrayPtr x =
-      constant({std::accumulate(splits.begin(), splits.end(), int64_t{0}), 4}, dtype.dtype(), 5);
+      constant({std::accumulate(splits.begin(), splits.end(), int64_t{0}), 4}, dtype_in("input_dtype"), 5);
   const string source = given.text("source", "original");
   Log log;
-  return outcome([&] {
+  const json::Value then = outcome([&] {
     std::vector<QPtr> experts;
-    for (size_t i = 0; i < splits.size(); ++i) {
+    for (size_t i = 0; i < given.count("quantizers", splits.size()); ++i) {
       experts.push_back(quantizer_of(given.text("kind"), &log, source));
       if (const Usages u = usages_of(given); experts.back() && given.has("usages"))
         experts.back()->set_usage(u.rowwise, u.columnwise);
     }
-    const SplitOptions options{given.at("activation_dtype", "a dtype").dtype(),
-                               given.flag("bias_gradient", false),
-                               given.flag("disable_bulk_allocation", false)};
+    const SplitOptions options{dtype_in("activation_dtype"), given.flag("bias_gradient", false),
+                               given.flag("disable_bulk_allocation", false),
+                               given.flag("with_quantized_output", true)};
     const SplitResult result = split_quantize(session, x, splits, experts, options, counting(log));
     json::Value outputs = json::array(), gradients = json::array();
     for (const Tensorlike& o : result.outputs) outputs.push(output_json(o, *x));
+    if (brief) return brief_split(log, outputs);
     for (const ArrayPtr& b : result.bias_gradients)
       gradients.push(json::object({{"shape", shown(b->shape)}, {"dtype", name_of(b->dtype)}}));
     return json::object({{"calls", log},
                          {"outputs", std::move(outputs)},
                          {"bias_gradients", options.bias_gradient ? std::move(gradients) : json::Value()}});
   });
+  return brief && then.find("ok") ? *then.find("ok") : then;
 }
 
 json::Value identity_use(const Given& given, Subject&) {

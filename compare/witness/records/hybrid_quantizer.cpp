@@ -2,6 +2,7 @@
 // calls of training/, results to JSON.
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -232,11 +233,17 @@ Value construct(const Given& given, tr::Session&) {
                           col = given.flag("same_object", false) ? row : argument("col");
   const string source = given.name("source").value_or("");
   try {
+    if (source == "<left out>") {
+      const tr::HybridQuantizer h(row, col);
+      return json::object({{"ok", pair(h.usages())},
+                           {"source", h.columnwise_source},
+                           {"compatible_recipe", h.compatible_recipe()}});
+    }
     const tr::HybridQuantizer h(row, col, source);
     return json::object({{"ok", pair(h.usages())}});
   } catch (const tr::SemanticError& e) {
     return failed(e, {"rowwise direction", "columnwise direction", "rowwise argument", "columnwise argument",
-                      "columnwise_source"});
+                      "columnwise_source", "distinct"});
   }
 }
 
@@ -264,6 +271,11 @@ Value calls_quantize(const Given& given, tr::Session& session) {
   const tr::DType dtype =
       given.has("input_dtype") ? given.at("input_dtype", "a dtype").dtype() : tr::DType::bfloat16;
   const tr::ArrayPtr x = filled(session, kValue, dtype);
+  if (given.has("list_of")) {
+    const std::vector<tr::ArrayPtr> all(static_cast<size_t>(given.number("list_of")), x);
+    const size_t results = c.parent->multi_quantize(session, all).size();
+    return json::object({{"calls", c.calls()}, {"results", results}});
+  }
   if (given.flag("out_given", false)) {
     const tr::StoragePtr out = c.destination(session, {true, true}, dtype);
     const bool same = c.parent->quantize(session, x, out) == out;
@@ -339,9 +351,11 @@ Value copy(const Given& given, tr::Session&) {
 
 Value amax(const Given& given, tr::Session&) {
   if (given.has("row_group") || given.has("col_group")) {
+    std::map<string, tr::GroupPtr> groups;  // one name is one object
     const auto child = [&](const char* key) {
       const QuantizerPtr q = quantizer("CS");
-      if (const auto name = given.name(key)) q->amax_reduction()->group = new_group(*name);
+      if (const auto name = given.name(key))
+        q->amax_reduction()->group = groups.try_emplace(*name, new_group(*name)).first->second;
       return q;
     };
     const auto h = hybrid(child("row_group"), child("col_group"));

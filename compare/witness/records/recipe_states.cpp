@@ -207,6 +207,8 @@ constexpr Setting kSettings[] = {
     {"margin", [](tr::DelayedScalingRequest& r) { r.margin = 1; }},
     {"amax_history_len", [](tr::DelayedScalingRequest& r) { r.amax_history_len = 16; }},
     {"history", [](tr::DelayedScalingRequest& r) { r.amax_history_len = 16; }},
+    {"history length", [](tr::DelayedScalingRequest& r) { r.amax_history_len = 8; }},
+    {"pure E5M2", [](tr::DelayedScalingRequest& r) { r.fp8_format = "E5M2"; }},
     {"amax_compute_algo", [](tr::DelayedScalingRequest& r) { r.amax_compute_algo = "most_recent"; }},
     {"algorithm", [](tr::DelayedScalingRequest& r) { r.amax_compute_algo = "most_recent"; }},
     {"amax_compute_algo callable", [](tr::DelayedScalingRequest& r) { r.amax_compute_algo = "of a record"; }},
@@ -268,31 +270,35 @@ Value custom_inherit(const Given& given, tr::Session& session) {
     size_t new_slots;
     bool old_delayed, new_delayed;
     string_view setting;
+    bool second_is_other = false;  // of the new slots
   };
   static constexpr Case kCases[] = {{"same", 3, true, true, "equal"},
                                     {"old has none", 3, false, true, "equal"},
                                     {"new has none", 3, true, false, "equal"},
                                     {"slot count 3 to 4, all delayed", 4, true, true, "equal"},
                                     {"slot count 3 to 4", 4, true, true, "equal"},
-                                    {"slot count 3 to 2, all delayed", 2, true, true, "equal"}};
+                                    {"slot count 3 to 2, all delayed", 2, true, true, "equal"},
+                                    {"count differs", 3, true, true, "equal", true}};
   const Given inherit = given.at("inherit", "what differs");
   const string_view text = inherit.text();
   constexpr string_view kDiffers = " differs";  // "margin differs"
-  const Case how = text.ends_with(kDiffers)
+  const Case how = text.ends_with(kDiffers) && text != "count differs"
                        ? Case{text, 3, true, true, text.substr(0, text.size() - kDiffers.size())}
                        : inherit.row(kCases);
   const string mode = mode_of(given);
   constexpr size_t kOldSlots = 3;
-  const auto state_with = [&](size_t n, bool delayed, const tr::DelayedScalingRequest& request) {
-    const auto answer = [=](size_t) -> tr::QuantizerLike {
-      return delayed ? tr::QuantizerLike(request) : other();
+  const auto state_with = [&](size_t n, bool delayed, const tr::DelayedScalingRequest& request,
+                              bool second_is_other = false) {
+    const auto answer = [=](size_t i) -> tr::QuantizerLike {
+      return delayed && !(second_is_other && i == 1) ? tr::QuantizerLike(request) : other();
     };
     return tr::RecipeState::create(session, recipe_around(by_slot(n, answer)), mode, n,
                                    std::vector<tr::RolePtr>(n, std::make_shared<const tr::QuantizerRole>()));
   };
   const auto old = state_with(kOldSlots, how.old_delayed, {});
   old->make_quantizers(session);
-  const auto fresh = state_with(how.new_slots, how.new_delayed, request_with(how.setting, inherit));
+  const auto fresh =
+      state_with(how.new_slots, how.new_delayed, request_with(how.setting, inherit), how.second_is_other);
   const tr::DelayedStatePtr before = old->delayed();
   const tr::ArrayPtr scale = before ? before->scale : nullptr;
   const bool returns = fresh->inherit(*old);
@@ -304,6 +310,23 @@ Value custom_inherit(const Given& given, tr::Session& session) {
   const Value rest = custom_shown(fresh, quantizers);
   for (const auto& [key, value] : *rest.object()) out.set(key, value);
   return json::object({{"ok", std::move(out)}});
+}
+
+// A factory whose answer for every slot is no quantizer.
+Value weird_answers(const Given& given, tr::Session& session) {
+  constexpr string_view kBase = "the base request class",
+                        kObject = "an object that is neither quantizer nor request";
+  const tr::QuantizerLike answer =
+      given.word("factory_returns", {kBase, kObject}) == kBase
+          ? tr::QuantizerLike(tr::QuantizerRequest{})
+          : tr::QuantizerLike(tr::NotAQuantizer{"Weird"});  // the recording process called its class so
+  const size_t n = slots_in(given, 3);
+  return outcome([&] {
+    const auto state = tr::RecipeState::create(
+        session, recipe_around(factory_of([&](const tr::RolePtr&) { return answer; })), mode_of(given), n,
+        std::vector<tr::RolePtr>(n, std::make_shared<const tr::QuantizerRole>()));
+    return classes_of(state->make_quantizers(session));
+  });
 }
 
 Value custom(const Given& given, tr::Session& session) {
@@ -338,6 +361,7 @@ Value custom(const Given& given, tr::Session& session) {
       return failed(e);
     }
   }
+  if (given.has("factory_returns")) return weird_answers(given, session);
   if (given.has("inherit")) return custom_inherit(given, session);
   if (given.has("requests")) {
     const Answer wanted = answer_of(given);
@@ -350,6 +374,7 @@ Value custom(const Given& given, tr::Session& session) {
       const auto quantizers = state->make_quantizers(session);
       return json::object({{"ok", custom_shown(state, quantizers)}});
     } catch (const tr::SemanticError& e) {
+      if (e.error_class == tr::ErrorClass::validation_error) return failed(e);
       const string& requests = given.text("requests");
       const string field = requests.starts_with(kDiffer) ? requests.substr(kDiffer.size()) : requests;
       return failed(e, {"slot " + std::to_string(given.count("differing_slot", 0)), "Slot 0",

@@ -13,6 +13,7 @@
 #include "training/formats/float8.h"
 #include "training/modules/attention.h"
 #include "training/modules/module_state.h"
+#include "training/modules/transformer_layer.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/factories.h"
 
@@ -234,7 +235,32 @@ QFactoryPtr counting(std::vector<RolePtr>& asked, QFactoryPtr inner) {
                }});
 }
 
+// An operation's quantizers are made: which roles the factory sees, and how it warns.
+json::Value build_operation(const Given& given, Session& session) {
+  std::vector<RolePtr> asked;
+  const auto recipe = std::make_shared<CustomRecipe>();
+  recipe->qfactory = counting(asked, known_factory("current_scaling_factory"));
+  Operation operation = operation_in(given);
+  const Given groups = given.at("groups", "an integer or null");
+  if (!groups.is_null()) operation.num_groups = static_cast<size_t>(groups.number(1, 256));
+  operation.quantize_forward = operation.quantize_backward = true;
+  OperationState(std::move(operation)).reset_recipe_state(session, recipe);
+  return json::object(
+      {{"roles_in_call_order", shown(asked)}, {"warning_classes", categories_of(session.warnings)}});
+}
+
+// The names of a layer and of the modules within, sorted.
+json::Value names(const Given& given, Session& session) {
+  given.word("module", {"TransformerLayer"});
+  const bool decoder =
+      given.has("layer_type") && given.word("layer_type", {"encoder", "decoder"}) == "decoder";
+  std::vector<string> all = TransformerLayer(session, given.name(), decoder).names();
+  std::sort(all.begin(), all.end());
+  return json::object({{"names", shown(all)}});
+}
+
 json::Value build(const Given& given, Session& session) {
+  if (given.has("op")) return build_operation(given, session);
   std::vector<RolePtr> asked;
   const auto recipe = std::make_shared<CustomRecipe>();
   recipe->qfactory = counting(asked, known_factory(given.text("factory", "current_scaling_factory")));
@@ -516,6 +542,7 @@ json::Value witness_slot_lists(string_view group, const Given& given, Subject& s
   if (group == "setter") return setter(given, session);
   if (group == "mha_wiring") return mha_wiring(given, session);
   if (group == "mha_flags") return mha_flags(given, session);
+  if (group == "names") return names(given, session);
   if (group == "build") return build(given, session);
   if (group == "rebuild") return rebuild(given, session);
   if (group == "inherit") return inherit(given, session);

@@ -258,7 +258,11 @@ json::Value synthesis(const Given& given) {
     return failed(e);
   }
   json::Value out = json::object({{"after", record(s)}});
-  if (kind == "CS") return with(std::move(out), "size", outcome([&] { return shown(s->size()); }));
+  if (const auto* fp8 = dynamic_cast<const Float8Storage*>(s.get())) {
+    if (given.has("request")) return with(std::move(out), "size", outcome([&] { return shown(s->size()); }));
+    return with(std::move(out), "payload_is_transpose",
+                fp8->data && fp8->transpose && equal_bytes(*front_to_last(fp8->transpose), *fp8->data));
+  }
   if (col != true) given.at("request", "").refuse("a request for the columns, which are to be made");
   if (const auto* fp4 = dynamic_cast<const NVFP4Storage*>(s.get())) {
     out.set("col_amax_equals_row_amax", equal_bytes(*fp4->amax_columnwise, *fp4->amax_rowwise));
@@ -278,11 +282,15 @@ json::Value synthesis(const Given& given) {
 
 json::Value hybrid_construct(const Given& given, Subject& subject) {
   const Given parent = given.at("quantizer", "hybrid, the kind of a plain quantizer, or null");
-  const QuantizerPtr q = parent.is_null()            ? nullptr
-                         : parent.text() == "hybrid" ? quantizer_of("H(MX|FP4)")
-                         : parent.text() == "plain" || parent.text() == "not hybrid"
-                             ? quantizer_of("MX")
-                             : parent.row(kKinds).make();
+  static constexpr std::string_view kNoQuantizer[] = {"nothing", "number"},
+                                    kPlain[] = {"plain", "not hybrid", "plain quantizer"};
+  const auto is = [&](const auto& words) {
+    return std::find(std::begin(words), std::end(words), parent.text()) != std::end(words);
+  };
+  const QuantizerPtr q = parent.is_null() || is(kNoQuantizer) ? nullptr
+                         : parent.text() == "hybrid"          ? quantizer_of("H(MX|FP4)")
+                         : is(kPlain)                         ? quantizer_of("MX")
+                                                              : parent.row(kKinds).make();
   try {
     HybridStorage s(nullptr, nullptr, q);
     Session session(subject);
@@ -350,6 +358,11 @@ json::Value save(const Given& given) {
 json::Value fsdp(const Given& given) {
   const StoragePtr s = build(given);
   if (given.flag("invalid", false)) fp8_of(s, given).transpose_invalid = true;
+  if (given.flag("swz", false)) {
+    auto* blocks = dynamic_cast<BlockScaledStorage*>(s.get());
+    if (!blocks) given.at("kind", "").refuse("a kind with block scales, which alone can be swizzled");
+    blocks->with_gemm_swizzled_scales = true;
+  }
   json::Value out =
       json::object({{"fields", outcome([&] { return names_as_json(s->fsdp_buffer_fields()); })}});
   if (given.flag("storage_level", false)) return out;

@@ -70,17 +70,21 @@ TEST(DelayedScaling, AScaleAlgorithmSeesTheAmaxOfTheWholeHistory) {
   EXPECT_EQ(bits(*state->amax_history), (std::vector<F32Bits>{0, 0, kOne, kFour}));
 }
 
-TEST(CustomRecipeState, RefusesWhatIsNoQuantizer) {
+TEST(CustomRecipeState, WhatIsNoQuantizerFailsAtItsFirstUse) {
   const auto subject = make_reference_subject();
   Session session(*subject);
   auto recipe = custom_recipe("mxfp8_factory");
   recipe->qfactory = std::make_shared<const QFactory>(
       QFactory{"wrong", [](const RolePtr&) { return NotAQuantizer{"a number"}; }});
+  const auto made = RecipeState::create(session, recipe, Mode::forward, 1, std::vector<RolePtr>(1))
+                        ->make_quantizers(session);
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(made[0]->class_name(), "a number");
   try {
-    RecipeState::create(session, recipe, Mode::forward, 1, std::vector<RolePtr>(1))->make_quantizers(session);
+    made[0]->quantize(session, zeros({32, 32}, DType::bfloat16));
     FAIL();
   } catch (const SemanticError& e) {
-    EXPECT_EQ(e.error_class, ErrorClass::type_error);
+    EXPECT_EQ(e.error_class, ErrorClass::attribute_error);
   }
 }
 
