@@ -2,9 +2,48 @@
 
 #include <utility>
 
+#include "contract/words.h"
+
 #include <CLI/CLI.hpp>
 
 namespace assay {
+
+namespace {
+
+// The words of a check for membership, which CLI11 shows as "TEXT:{a,b}".
+std::vector<std::string> words_of_type(const std::string& type) {
+  const size_t open = type.find(":{"), close = type.rfind('}');
+  if (open == std::string::npos || close == std::string::npos) return {};
+  std::vector<std::string> words;
+  for (std::string_view word : words_of(std::string_view(type).substr(open + 2, close - open - 2), ','))
+    words.emplace_back(word);
+  return words;
+}
+
+OptionInfo info_of(const CLI::Option& option) {
+  OptionInfo info;
+  for (const std::string& name : option.get_lnames()) info.names.push_back("--" + name);
+  for (const std::string& name : option.get_snames()) info.names.push_back("-" + name);
+  if (option.get_positional()) info.argument = option.get_name();
+  info.help = option.get_description();
+  info.takes_value = option.get_type_size_max() > 0;
+  info.words = words_of_type(option.get_type_name());
+  return info;
+}
+
+}  // namespace
+
+std::vector<CommandInfo> commands_of(const CLI::App& program) {
+  std::vector<CommandInfo> commands;
+  for (const CLI::App* app : program.get_subcommands([](const CLI::App*) { return true; })) {
+    CommandInfo& command =
+        commands.emplace_back(CommandInfo{app->get_name(), app->get_description(), app->get_footer(), {}});
+    for (const CLI::Option* option : app->get_options()) command.options.push_back(info_of(*option));
+  }
+  return commands;
+}
+
+HelpTexts help_texts_of(const CLI::App& program) { return {program.get_description(), program.get_footer()}; }
 
 CommandOption& CommandOption::required(bool yes) {
   option_->required(yes);

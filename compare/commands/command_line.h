@@ -51,6 +51,26 @@ class Command {
   CLI::App* app_;
 };
 
+// A command as its help shows it.
+struct OptionInfo {
+  std::vector<std::string> names;  // "--jobs", "-j"; empty for an argument
+  std::string argument;            // "what", of an argument
+  std::string help;
+  bool takes_value = false;
+  std::vector<std::string> words;  // the only values it takes, where there is such a list
+};
+struct CommandInfo {
+  std::string name, help, footer;
+  std::vector<OptionInfo> options;
+};
+// Those of the program, in the order of its help. Each has --help.
+std::vector<CommandInfo> commands_of(const CLI::App& program);
+// The first lines of the program's help, and its last.
+struct HelpTexts {
+  std::string about, foot;
+};
+HelpTexts help_texts_of(const CLI::App& program);
+
 // What a command throws when an argument cannot be taken, or is absent: bad usage, exit status 2.
 [[noreturn]] void refuse_argument(const std::string& name, const std::string& why);
 [[noreturn]] void refuse_missing_argument(const std::string& name);
