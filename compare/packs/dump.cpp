@@ -162,17 +162,11 @@ Result<Problem> problem_of(const PackCase& c) {
   return problem;
 }
 
-namespace {
-
-// Whether the keys of a line say every element of an input plane: what is given, what an amax slot held, a
-// noop flag, sizes of members, random bits.
 bool said_by_keys(const string& plane) {
   const string last = plane.substr(plane.rfind('.') + 1);
   return plane.find("given.") != string::npos || plane.ends_with("prior.amax") || last == "noop" ||
          last == "first_dims" || last == "last_dims" || last == "bits";
 }
-
-}  // namespace
 
 Result<std::vector<PlaneData>> dump_inputs(const PackCase& c, const Problem& problem, Subject& reference) {
   std::vector<PlaneData> given;

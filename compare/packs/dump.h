@@ -59,6 +59,10 @@ Result<Problem> problem_of(const PackCase&);
 Result<PlaneData> dump_plane(const safetensors::Tensor& tensor, const Plane& plane,
                              const PlaneData* like = nullptr);
 
+// Whether the keys of a line say every element of an input plane: what is given, what an amax slot held, a
+// noop flag, sizes of members, random bits.
+bool said_by_keys(const std::string& plane);
+
 // The inputs of a case: planes of the pack, and what keys of the line say. Tensors come from the pack alone,
 // unless the line names a fill; `reference` makes what is itself quantized. Error: an input plane that
 // neither gives, by name.

@@ -3,6 +3,7 @@
 // hypotheses (compare/diagnosis/library/hypotheses.h) are replayed on the reference, on a sample of bad and
 // good blocks first and then on everything.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -28,6 +29,7 @@ struct DiagnoseOptions {
   bool pairs = true;   // where no single cause is exact, pairs of causes
   double budget = 60;  // seconds after which the search ends with what it has
   std::function<void(const std::string&)> on_progress;  // "31 of 84 hypotheses"; may be empty
+  const std::atomic<bool>* stop = nullptr;  // where it becomes true the search ends as if out of time
 };
 
 // Fills everything of a Diagnosis but what needs the subject to run again (deterministic, reproducer) and the
