@@ -228,7 +228,7 @@ def _numpy_dtype(encoding: str) -> Any:
 
 def _shaped(buffer: bytearray, encoding: str, shape: Sequence[int]) -> memoryview:
     view = memoryview(buffer)
-    form = {"f32": "f", "u32": "I", "bf16": "H", "f16": "H"}.get(encoding, "B")
+    form: Any = {"f32": "f", "u32": "I", "bf16": "H", "f16": "H"}.get(encoding, "B")
     return view.cast(form, tuple(shape)) if len(buffer) else view
 
 
@@ -238,7 +238,7 @@ def unpack_codes(packed: Any, cols: int) -> Any:
     if torch is not None and isinstance(packed, torch.Tensor):
         return torch.stack([packed & 15, packed >> 4], -1).flatten(-2)[..., :cols].contiguous()
     if isinstance(packed, memoryview):
-        rows = packed.tolist() if len(packed) and packed.ndim == 2 else []
+        rows: Any = packed.tolist() if len(packed) and packed.ndim == 2 else []
         codes = bytearray(code for row in rows for code in [half for byte in row for half in (byte & 15, byte >> 4)][:cols])
         return memoryview(codes).cast("B", (len(rows), cols)) if codes else memoryview(codes)
     np = numpy()

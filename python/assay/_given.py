@@ -47,7 +47,8 @@ class Outputs:
             planes = Outputs._of_pair(value, spec, copy)
         else:
             from . import pack
-            if any(all(any(hasattr(value, a) for a in names) for names in attributes) for _, attributes, _ in pack.kKinds):
+            kinds: Any = pack.kKinds
+            if any(all(any(hasattr(value, a) for a in names) for names in attributes) for _, attributes, _ in kinds):
                 return Outputs._of_tensor(value, spec, x, given or {})
             planes = {_ONE: array_of(value, "outputs", copy)}
         text = guessed(planes) if spec is None else spec

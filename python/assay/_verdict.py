@@ -311,7 +311,7 @@ class Trace:
 
     def __str__(self) -> str:
         cell = lambda c: f"{c['hex']:<8}  {c['value']}" if c else "-"
-        rows = [(s.clause, s.what, cell(s.reference), cell(s.outputs), s.differs) for s in [*self.steps, *self.outputs]]
+        rows: list[tuple[Any, ...]] = [(s.clause, s.what, cell(s.reference), cell(s.outputs), s.differs) for s in [*self.steps, *self.outputs]]
         widths = [max([len(r[i]) for r in rows] + [5]) for i in range(4)]
         text = [f"trace    {self.line}", f"  element  ({self.row}, {self.col}) {self.direction}", ""]
         text += [f"{'->' if r[4] else '  '} " + "  ".join(str(v).ljust(w) for v, w in zip(r, widths)).rstrip() for r in
