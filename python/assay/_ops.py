@@ -148,7 +148,10 @@ def kept_keys(text: str, op: str, direction: str | None = None) -> dict[str, str
 
 def format_of(text: str, direction: str) -> str:
     """The format of one direction of a line: "nvfp4" of the columns of "mxfp8/nvfp4"."""
-    row, _, col = words_of(text).format[0].partition("/")
+    formats = words_of(text).format
+    if not formats:
+        raise LineError("expected a spec that begins with a format, such as 'mxfp8', found none")
+    row, _, col = formats[0].partition("/")
     return col if col and direction == "col" else row
 
 
@@ -202,8 +205,10 @@ def gemm(a: Any, b: Any, spec: str = "", *, op: str = "TN", c: Any = None, bias:
             settings[f"{name}.source"] = value._line.source
             for key, text in kept_keys("quantize " + found.spec, "gemm", direction).items():
                 settings[f"{name}.{key}"] = text
+        elif isinstance(value, Mapping):
+            planes = {str(n): array_of(v, f"{name}.{n}") for n, v in value.items()}
         else:
-            planes = {n: array_of(v, f"{name}.{n}") for n, v in value.items()}
+            raise PlaneError(f"expected what quantize returned, or a mapping of planes, found {type(value).__name__}", name)
         sides.update({f"{name}.{n}": p for n, p in planes.items() if n in ("data", "scale_inv", "scale_gemm", "amax")})
     if len(shapes) == 2:
         m, k = shapes["a"] if op == "TN" else shapes["a"][::-1]
@@ -228,7 +233,8 @@ def gemm(a: Any, b: Any, spec: str = "", *, op: str = "TN", c: Any = None, bias:
     text = line_of_settings(["gemm", *head, *spec.split()], settings)
     needed = {p.name for p in line(text).inputs}
     given = {n: p for n, p in sides.items() if n in needed}
-    return computed(text, given, library_for(out, sides["a.data"].library), threads=threads)["d"]
+    library = library_for(out, given["a.data"].library if "a.data" in given else "numpy")
+    return computed(text, given, library, threads=threads)["d"]
 
 
 def run(text: str, planes: Mapping[str, Any] | None = None, *, out: str = "numpy", unpacked: bool = False, threads: int = 0) -> Planes:
