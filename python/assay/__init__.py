@@ -16,6 +16,7 @@ from ._lines import Line, Plane, Spec, line
 from ._load import Case, load
 from ._ops import cast, dequantize, fill, gemm, hadamard, inputs, quantize, run, split, swizzle
 from ._quantized import Planes, Quantized, Side
+from ._subject import Report, Result, Subject
 from ._suites import Vector, suite, vectors
 from ._verdict import Cause, Choice, Coherence, Diagnosis, Divergence, Identification, PlaneResult, Step, Trace, Verdict
 
@@ -23,7 +24,7 @@ __version__: str = _assay.version
 
 __all__ = [
     "AssayError", "Case", "Cause", "Choice", "Coherence", "Diagnosis", "Divergence", "Identification", "Line", "LineError", "NotJudged", "Pack",
-    "PackError", "Plane", "PlaneError", "PlaneResult", "Planes", "Quantized", "QuantizedMismatch", "Side", "Spec", "Step", "Trace",
+    "PackError", "Plane", "PlaneError", "PlaneResult", "Planes", "Quantized", "QuantizedMismatch", "Report", "Result", "Side", "Spec", "Step", "Subject", "Trace",
     "UnsupportedEncoding", "Vector", "Verdict", "assert_bitwise", "assert_quantized", "cast", "check", "coherence", "dequantize", "explain", "fill", "gemm",
     "hadamard", "identify", "inputs", "line", "load", "quantize", "run", "split", "suite", "swizzle", "trace", "vectors",
 ]
