@@ -81,9 +81,10 @@ class Outputs:
         import warnings
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)   # codes that cannot be judged without rng= are left out: noted below
-            case = pack.Pack()
-            name = case.add(value, x=None, module="outputs", **given)
-            if name is not None and x is not None and words_of(case.lines[name]).source != x_array(x)[1]:
+            nominal = any(hasattr(value, n) for n in ("dtype", "_dtype", "orig_dtype", "_orig_dtype"))
+            case = pack.Pack()   # which copies what it is given: x is left out where the tensor knows its dtype
+            name = case.add(value, x=None if nominal else x, module="outputs", **given)
+            if name is not None and nominal and x is not None and words_of(case.lines[name]).source != x_array(x)[1]:
                 case = pack.Pack()   # the line follows the dtype of x
                 name = case.add(value, x=x, module="outputs", **given)
         if name is None:

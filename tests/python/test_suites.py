@@ -17,10 +17,6 @@ def digest(array):
     return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).tobytes()).hexdigest()[:32]
 
 
-def unpacked_digest(case, name):
-    return case.digests[name]
-
-
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     """What the program's kernels make of the suite smoke."""

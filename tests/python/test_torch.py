@@ -13,8 +13,7 @@ def bits(t):
 
 @pytest.fixture
 def t(x):
-    return torch.from_numpy(x.view(np.uint16).astype(np.int32)).to(torch.uint16).view(torch.bfloat16) if False else \
-        torch.tensor(x.astype(np.float32)).to(torch.bfloat16)
+    return torch.tensor(x.astype(np.float32)).to(torch.bfloat16)
 
 
 @pytest.mark.parametrize("spec", ["mxfp8", "mxfp8 element=e5m2 scales=gemm", "nvfp4", "mxfp4", "fp8_current", "fp8_block", "identity"])
@@ -63,3 +62,37 @@ def test_a_bug_is_caught(t):
     scales = (exponent + 127).to(torch.uint8)
     with pytest.raises(AssertionError, match="floored exponent of the amax"):
         assay.assert_quantized(t, (codes, scales), "mxfp8")
+
+
+class MXTensor:
+    """The attributes of torchao's MXTensor."""
+
+    def __init__(self, qdata, scale, element):
+        self.qdata, self.scale, self.elem_dtype, self.block_size = qdata, scale, element, 32
+
+
+class MXFP8Tensor:
+    """The attributes of TransformerEngine's MXFP8Tensor."""
+
+    def __init__(self, q, element):
+        self._fp8_dtype, self.dtype = "DType.kFloat8" + element, torch.bfloat16
+        self._rowwise_data, self._rowwise_scale_inv = q["row.data"].view(torch.uint8), q["row.scale_inv"].view(torch.uint8)
+        self._columnwise_data, self._columnwise_scale_inv = q["col.data"].view(torch.uint8), q["col.scale_inv"].view(torch.uint8)
+
+
+def test_quantized_tensors_of_libraries(t):
+    ocp = assay.quantize(t, "mxfp8", flavour="ocp")
+    made = MXTensor(ocp["row.data"], ocp.logical("row.scale_inv"), torch.float8_e4m3fn)
+    verdict = assay.check(t, made, cause=True)
+    assert not verdict and "floored exponent" in verdict.cause and verdict.copied_bytes > 0
+    assert assay.check(t, made, "mxfp8 flavour=ocp") and "ocp" in [assay.identify(t, made).best.name, *assay.identify(t, made).best.same_as]
+    both = assay.quantize(t, "mxfp8 element=e5m2", dir="both")
+    assert assay.check(t, MXFP8Tensor(both, "E5M2")) and set(assay.check(t, MXFP8Tensor(both, "E5M2")).planes) == set(both)
+    assert assay.coherence(MXFP8Tensor(both, "E5M2"))
+    assert assay.check(t.float(), MXFP8Tensor(assay.quantize(t.float(), "mxfp8", dir="both"), "E4M3"))   # the line follows the dtype of x
+
+
+def test_torchao_itself(t):
+    mx = pytest.importorskip("torchao.prototype.mx_formats.mx_tensor")
+    made = mx.MXTensor.to_mx(t, torch.float8_e4m3fn, 32)
+    assert "ocp" in (assay.identify(t, made).best.name, *assay.identify(t, made).best.same_as)
