@@ -106,6 +106,11 @@ def stage_certify(args):
     return run_counted("certify", [program, "certify", *quick, "-o", ROOT / "build/cpu/certificate.json"], 3600)
 
 
+def stage_python(args):
+    """The Python package in a fresh environment: installed without a package index, its program's suite `smoke`, its tests."""
+    return run_counted("python", ["ci/python"], 3600, tail=80)
+
+
 def stage_faults(args):
     """Injected faults: the judge must find each, and name the plane where it begins."""
     sample = [] if args.nightly else ["--sample", "3"]
@@ -113,7 +118,7 @@ def stage_faults(args):
 
 
 STAGES = {"check": stage_check, "cpu": stage_cpu, "cuda": stage_cuda, "certify": stage_certify, "asan": stage_asan,
-          "race": stage_race, "faults": stage_faults}
+          "race": stage_race, "python": stage_python, "faults": stage_faults}
 
 
 def main():

@@ -105,7 +105,7 @@ struct Runs {
 };
 Result<Runs> run_both(const TraceOptions& options, Subject& subject, Subject& other, Subject& reference) {
   const Problem& p = options.problem;
-  auto inputs = make_inputs(p, reference);
+  auto inputs = options.inputs ? *options.inputs : make_inputs(p, reference);
   if (!inputs) return inputs.error();
   IsolatedRun got = run_isolated(subject, p, *inputs, options.environment, options.timeout);
   IsolatedRun want = run_isolated(other, p, *inputs, Environment{}, options.timeout);

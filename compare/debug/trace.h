@@ -8,6 +8,7 @@
 #include "compare/process/guarded_run.h"
 #include "contract/problem.h"
 #include "contract/result.h"
+#include "fixtures/inputs.h"
 
 namespace assay {
 
@@ -22,6 +23,7 @@ struct TraceOptions {
                                        // exists; a gemm has none
   Environment environment;
   double timeout = 60;
+  const std::vector<PlaneData>* inputs = nullptr;  // instead of those that the line draws
 };
 
 // One row of the table: a step of a computation, or an output byte (clause empty).

@@ -28,6 +28,17 @@ size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks);
 // ended.
 Result<std::string> in_child(const std::function<std::string()>& work, double timeout);
 
+// While one lives, what its thread would run in a child process runs on the thread itself. For hosts that
+// must not be forked, such as a Python interpreter with threads: a crash is then the host's, and no time
+// limit holds.
+class InThisProcess {
+ public:
+  InThisProcess();
+  ~InThisProcess();
+  InThisProcess(const InThisProcess&) = delete;
+  InThisProcess& operator=(const InThisProcess&) = delete;
+};
+
 // Subject::present(), asked in a child process: a subject may touch a device to answer, and a process that
 // forks workers must not.
 Support present_in_child(const Subject& subject);

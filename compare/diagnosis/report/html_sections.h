@@ -1,4 +1,5 @@
-// The sections of a diagnosis as HTML. Each is empty where there is nothing to say. For html.cpp alone.
+// The sections of a diagnosis as HTML. Each is empty where there is nothing to say. For html.cpp, and for
+// notebooks (python/).
 #pragma once
 #include <cstdint>
 #include <initializer_list>

@@ -3,6 +3,7 @@
 // hypotheses (compare/diagnosis/library/hypotheses.h) are replayed on the reference, on a sample of bad and
 // good blocks first and then on everything.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <string>
 #include <vector>
@@ -32,6 +33,7 @@ struct DiagnoseOptions {
   std::function<void(const std::string&)> on_progress;  // "31 of 84 hypotheses"; may be empty
   // Called before the search begins: the first plane that differs, and the first place in it. May be empty.
   std::function<void(const PlaneDifference&)> on_difference;
+  const std::atomic<bool>* stop = nullptr;  // where it becomes true the search ends as if out of time
 };
 
 // Fills everything of a Diagnosis but what needs the subject to run again (deterministic, reproducer) and the

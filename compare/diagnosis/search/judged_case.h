@@ -34,7 +34,7 @@ class JudgedCase {
   std::vector<JudgedLane*> lanes_of(std::optional<Direction> d, bool differing);
   double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool in_time() const {
-    return elapsed() < options.budget && !interrupted();
+    return elapsed() < options.budget && !interrupted() && !(options.stop && *options.stop);
   }  // a last resort: what is tried is bounded by counts
   void progress(const std::string& text) const {
     if (options.on_progress) options.on_progress(text);

@@ -1,0 +1,7 @@
+import numpy as np
+
+from ._errors import PackError
+
+
+# ---- arrays --
+kOne = 1

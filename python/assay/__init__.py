@@ -1,0 +1,37 @@
+"""Assay: a bit-exact test oracle for low-precision training.
+
+    q = assay.quantize(x, "mxfp8")                       # the bytes that must come out
+    verdict = assay.check(x, {"row.data": codes, "row.scale_inv": scales}, "mxfp8")
+    assay.assert_quantized(x, (codes, scales), "mxfp8")  # an AssertionError that names the cause
+    print(assay.explain(x, (codes, scales), "mxfp8"))
+
+Arrays are NumPy's, PyTorch's, JAX's, or anything with DLPack or the buffer protocol. docs/python.md.
+"""
+from __future__ import annotations
+
+from . import _assay
+from ._errors import AssayError, LineError, NotJudged, PackError, PlaneError, UnsupportedEncoding
+from ._judge import QuantizedMismatch, assert_bitwise, assert_quantized, check, coherence, explain, identify, trace
+from ._lines import Line, Plane, Spec, line
+from ._load import Case, load
+from ._ops import cast, dequantize, fill, gemm, hadamard, inputs, quantize, run, split, swizzle
+from ._quantized import Planes, Quantized, Side
+from ._subject import Report, Result, Subject
+from ._suites import Vector, suite, vectors
+from ._verdict import Cause, Choice, Coherence, Diagnosis, Divergence, Identification, PlaneResult, Step, Trace, Verdict
+
+__version__: str = _assay.version
+
+__all__ = [
+    "AssayError", "Case", "Cause", "Choice", "Coherence", "Diagnosis", "Divergence", "Identification", "Line", "LineError", "NotJudged", "Pack",
+    "PackError", "Plane", "PlaneError", "PlaneResult", "Planes", "Quantized", "QuantizedMismatch", "Report", "Result", "Side", "Spec", "Step", "Subject", "Trace",
+    "UnsupportedEncoding", "Vector", "Verdict", "assert_bitwise", "assert_quantized", "cast", "check", "coherence", "dequantize", "explain", "fill", "gemm",
+    "hadamard", "identify", "inputs", "line", "load", "quantize", "run", "split", "suite", "swizzle", "trace", "vectors",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name == "Pack":   # which needs NumPy
+        from .pack import Pack
+        return Pack
+    raise AttributeError(f"module 'assay' has no attribute '{name}'")

@@ -1,0 +1,56 @@
+"""What the package raises. Every message says what was expected, what was found, where, and what to do."""
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+
+class AssayError(ValueError):
+    """The base of all errors of this package."""
+
+
+class LineError(AssayError):
+    """A line, or the `spec` that it is made from, that cannot be read or does not fit x.
+
+    column      where in the line, counted from 1; 0 where there is no place
+    suggestion  the nearest valid word, or what to write instead; may be empty
+    """
+
+    def __init__(self, message: str, column: int = 0, suggestion: str = ""):
+        super().__init__(message + (f" ({suggestion})" if suggestion else ""))
+        self.column, self.suggestion = column, suggestion
+
+
+class PlaneError(AssayError):
+    """An array that is not what its plane needs: absent, of another size, dtype or place."""
+
+    def __init__(self, message: str, plane: str = "", expected: str = "", found: str = ""):
+        super().__init__(f"{plane}: {message}" if plane and not message.startswith(plane) else message)
+        self.plane, self.expected, self.found = plane, expected, found
+
+
+class UnsupportedEncoding(AssayError, TypeError):
+    """An array of a dtype that no line has."""
+
+
+class NotJudged(AssayError):
+    """Bytes that cannot be judged without something that was not given; `needs` names the argument."""
+
+    def __init__(self, message: str, needs: str):
+        super().__init__(message)
+        self.needs = needs
+
+
+class PackError(AssayError):
+    """What was expected, what was found, where, and what to pass."""
+
+
+def raise_answer(error: Mapping[str, Any]) -> None:
+    """Raises what the library answered: {"kind", "message", "column", "hint", "plane"}."""
+    message, hint, plane = error["message"], error["hint"], error["plane"]
+    if error["kind"] == "line":
+        raise LineError(message, int(error["column"]), hint)
+    text = message + (f" ({hint})" if hint else "")
+    if error["kind"] == "plane":
+        expected, _, found = message.partition(", found ")
+        raise PlaneError(text, plane, expected.rpartition("expected ")[2], found)
+    raise AssayError(text)

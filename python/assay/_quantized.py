@@ -1,0 +1,88 @@
+"""Planes that the library made, under the names of their line."""
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, Mapping
+
+from ._errors import PlaneError
+from ._lines import Line, line
+
+
+class Planes(Mapping[str, Any]):
+    """Arrays by the names of their planes ("y", "row.data"), and the line that they belong to."""
+
+    def __init__(self, text: Line, arrays: Mapping[str, Any], library: str = "numpy", copied_bytes: int = 0):
+        self._line, self._arrays, self.library, self.copied_bytes = text, dict(arrays), library, copied_bytes
+
+    @property
+    def line(self) -> str:
+        """What made them, to be repeated with `assay run` or judged with `assay.check`."""
+        return self._line.text
+
+    def plane(self, name: str) -> Any:
+        """The geometry of a plane (assay.Plane): encoding, logical and padded shape, layout."""
+        return self._line.plane(name)
+
+    def logical(self, name: str) -> Any:
+        """A plane without its padding. Packed codes keep whole bytes. Raises PlaneError for the GEMM layout, where padding lies in between."""
+        plane, array = self._line.plane(name), self[name]
+        if plane.gemm and plane.logical != plane.padded:
+            raise PlaneError("expected a row-major plane, found the GEMM layout; quantize with scales=compact", name)
+        rows, cols = plane.logical
+        return array[:rows, : -(-cols // 2) if plane.packed and array.shape[1] != cols else cols]
+
+    def __getitem__(self, name: str) -> Any:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        planes = ", ".join(f"{n} {p.encoding} {list(p.padded)}" for n in self for p in [self._line.plane(n)])
+        return f"<{type(self).__name__} '{self.line}': {planes}>"
+
+
+class Side:
+    """The planes of one direction by the ends of their names: .data, .scale_inv or .scale_gemm, .amax, .scale."""
+
+    def __init__(self, planes: Planes, direction: str):
+        self._planes, self._direction = planes, direction
+
+    def __getattr__(self, stem: str) -> Any:
+        if stem.startswith("_"):
+            raise AttributeError(stem)
+        name = f"{self._direction}.{stem}"
+        if name not in self._planes:
+            raise AttributeError(f"expected one of {', '.join(self._planes)}, found {name}; quantize with dir=both, or another format")
+        return self._planes[name]
+
+    def __bool__(self) -> bool:
+        return any(n.startswith(self._direction + ".") for n in self._planes)
+
+    def __repr__(self) -> str:
+        return f"<{self._direction} of {self._planes!r}>"
+
+
+class Quantized(Planes):
+    """What quantize and split return: q["row.data"], or q.row.data."""
+
+    _dequantize: Callable[..., Any]
+
+    @property
+    def row(self) -> Side:
+        return Side(self, "row")
+
+    @property
+    def col(self) -> Side:
+        return Side(self, "col")
+
+    def dequantize(self, dtype: Any = "f32", dir: str | None = None) -> Any:
+        """The values that the codes and scales of one direction stand for (default: of the rows, where there are any)."""
+        from ._ops import dequantize
+        return dequantize(self, dtype=dtype, dir=dir)
+
+
+def line_facts(text: str) -> Line:
+    return line(text)

@@ -1,0 +1,551 @@
+"""Writes packs that `assay check` judges, from the tensors of a running program.
+
+Needs NumPy and nothing else; PyTorch, JAX, TransformerEngine and torchao are used where the caller has them and never imported
+here. A walk from a training step to a verdict:
+
+    from assay_pack import Pack
+
+    pack = Pack(made_by="TransformerEngine 2.9, H100")
+    pack.add(weight_mxfp8, x=weight, step=12, module="blocks.0.mlp.fc1", role="weight")     # a quantized tensor and what it was made from
+    pack.add(grad_nvfp4, x=grad, step=12, module="blocks.0.mlp.fc1", role="grad_output", rng=(seed, offset))
+    pack.add_planes("quantize mxfp8 64x256 bf16 dir=row",                                   # or arrays of your own, under a line
+                    {"x": x, "row.scale_inv": scales, "row.data": codes}, step=12, module="head", role="input")
+    pack.write("dumps/step12.safetensors")
+
+    $ assay check dumps/          # orders every case by step, module, role and direction, and names the first divergence
+    $ assay diff a.safetensors b.safetensors
+
+`add` knows a quantized tensor by the names of its attributes: TransformerEngine's Float8Tensor, MXFP8Tensor, Float8BlockwiseQTensor,
+NVFP4Tensor, IdentityTensor and HybridQuantizedTensor (and their storages), torchao's MXTensor, NVFP4Tensor, Float8TrainingTensor and Float8Tensor. It writes the line from
+the tensor and its quantizer's flags: element, block, RHT and its signs, stochastic rounding, four-over-six, row scaling, powers of two,
+amax epsilon, the swizzled layout of the scales. What a tensor does not remember, `add` has arguments for, and asks for them.
+
+Without `x` a case can be compared with another dump (`assay diff`), not judged.
+"""
+import json
+import math
+import os
+import struct
+import sys
+import warnings
+
+import numpy as np
+
+from ._errors import PackError
+
+# Safetensors' word for each dtype, by the name that NumPy with ml_dtypes, JAX and PyTorch share. ml_dtypes keeps a 4-bit code in a byte,
+# PyTorch two; both travel as U8.
+kDtypes = {
+    "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
+    "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
+    "float8_e8m0fnu": "F8_E8M0", "float4_e2m1fn": "U8", "float4_e2m1fn_x2": "U8",
+}
+kSources = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}   # what a line calls the encoding of x
+kBits = {"BOOL": 8, "U8": 8, "I8": 8, "U16": 16, "I16": 16, "U32": 32, "I32": 32, "F32": 32, "F16": 16, "BF16": 16,
+         "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8}
+
+
+# ---- arrays ----------------------------------------------------------------------------------------------------------
+
+def dtype_name(dtype):
+    """"bfloat16" of numpy.dtype, ml_dtypes, torch.bfloat16 or a string."""
+    return str(getattr(dtype, "name", None) or dtype).removeprefix("torch.")
+
+
+class Array:
+    """The bytes of one array of any library, in row-major order: `dtype` (kDtypes), `shape`, `data`."""
+
+    def __init__(self, value, what):
+        if hasattr(value, "detach"):   # PyTorch, whose NumPy bridge has no bfloat16 and no float8: through bytes
+            name, self.shape = dtype_name(value.dtype), tuple(value.shape)
+            flat = value.detach().cpu().contiguous().reshape(-1)
+            data = np.asarray(flat.view(sys.modules["torch"].uint8).numpy()) if name in kDtypes else None
+        else:
+            value = np.asarray(value)   # JAX arrays become ml_dtypes arrays
+            name, self.shape = dtype_name(value.dtype), value.shape
+            data = np.ascontiguousarray(value)
+        if name not in kDtypes:
+            raise PackError(f"{what}: expected one of {', '.join(sorted(kDtypes))}, found {name}; convert it first, "
+                            "for instance x.astype(numpy.float32)")
+        self.name, self.dtype, self.data = name, kDtypes[name], data.tobytes()
+        self.count = math.prod(self.shape)
+
+    def as_dtype(self, dtype, what):
+        """The same bytes under the word of their meaning: TransformerEngine keeps codes and scales as uint8."""
+        if kBits[dtype] != kBits[self.dtype] or (self.dtype != dtype and self.dtype[0] not in "UI"):
+            raise PackError(f"{what}: expected {dtype} or an integer of its width, found {self.name}")
+        self.dtype = dtype
+        return self
+
+    def f32(self, what):
+        if self.dtype != "F32" or self.count != 1:
+            raise PackError(f"{what}: expected one float32, found {self.name} of shape {list(self.shape)}")
+        return np.frombuffer(self.data, np.float32)[0]
+
+
+def bits(value):
+    """A float as a line writes it, to the bit."""
+    return f"0x{int(np.float32(value).view(np.uint32)):08X}"
+
+
+def is_transposed(value):
+    """Whether the last two axes of a view are swapped in memory; torch counts strides in elements, NumPy in bytes."""
+    strides = value.stride() if callable(getattr(value, "stride", None)) else np.asarray(value).strides
+    return len(strides) >= 2 and strides[-2] < strides[-1]
+
+
+# ---- quantized tensors, by the names of their attributes -------------------------------------------------------------
+
+class Side:
+    """One direction of a quantized tensor: its format, the keys of its line, its planes, the tensor's flattened shape."""
+
+    def __init__(self, kind, shape, keys, planes):
+        self.kind, self.shape, self.keys, self.planes = kind, shape, keys, planes
+
+
+def flat(shape, what):
+    """[product of the leading sizes, last size]."""
+    if len(shape) < 1:
+        raise PackError(f"{what}: expected at least one dimension, found a scalar")
+    return math.prod(shape[:-1]), shape[-1]
+
+
+def swapped(shape):
+    """Flattened [rows, cols] of data that are stored [cols, rows...]."""
+    return math.prod(shape[1:]), shape[0]
+
+
+def element_of(dtype, what):
+    name = dtype_name(dtype).lower()
+    for element in ("e4m3", "e5m2", "e2m1"):
+        if element in name:
+            return element
+    raise PackError(f"{what}: expected a dtype named for E4M3, E5M2 or E2M1, found {dtype_name(dtype)}")
+
+
+def data_dtype(element):
+    return {"e4m3": "F8_E4M3", "e5m2": "F8_E5M2", "e2m1": "U8"}[element]
+
+
+def up(n, m):
+    return -(-n // m) * m
+
+
+def scale_plane(value, what, dtype, logical, padded, gemm):
+    """Scales as the plane of their layout. `padded` alone fits the GEMM layout; compact scales may come without their padding."""
+    array = Array(value, what).as_dtype(dtype, what)
+    allowed = {math.prod(padded)} if gemm else {math.prod(padded), math.prod(logical)}
+    if array.count not in allowed:
+        either = f"{list(padded)} elements" + ("" if gemm else f", or {list(logical)} without padding")
+        raise PackError(f"{what}: expected {either}, found {list(array.shape)}; pass the tensor as the quantizer made it, uncut")
+    return ("scale_gemm" if gemm else "scale_inv"), array
+
+
+def needs(value, what):
+    if value is None:
+        raise PackError(f"{what}: expected an array, found None; dump the tensor before its buffers are cleared")
+    return value
+
+
+kStored = {"row": "_rowwise", "col": "_columnwise"}
+
+
+def present(t):
+    """The directions whose data a TransformerEngine tensor holds."""
+    found = [d for d in kStored if getattr(t, kStored[d] + "_data", None) is not None]
+    if not found:
+        raise PackError(f"{type(t).__name__}: expected _rowwise_data or _columnwise_data, found neither; dump it before it is cleared")
+    return found
+
+
+def flag(t, name, default=None):
+    """A setting of the tensor itself, or of its quantizer: newer versions keep some on both."""
+    own = getattr(t, "_" + name, None)
+    return own if own is not None else getattr(getattr(t, "_quantizer", None), name, default)
+
+
+def te_mxfp8(t, given):
+    sides, element = {}, element_of(t._fp8_dtype, "_fp8_dtype")
+    for d in present(t):
+        data = Array(getattr(t, kStored[d] + "_data"), f"{d}.data").as_dtype(data_dtype(element), f"{d}.data")
+        m, k = flat(data.shape, f"{d}.data")
+        logical = (m, -(-k // 32)) if d == "row" else (-(-m // 32), k)
+        padded = (up(m, 128), up(logical[1], 4)) if d == "row" else (up(logical[0], 4), up(k, 128))
+        gemm = bool(flag(t, "with_gemm_swizzled_scales", False))
+        name, scale = scale_plane(needs(getattr(t, kStored[d] + "_scale_inv"), f"{d}.scale_inv"), f"{d}.scale_inv", "F8_E8M0", logical, padded, gemm)
+        keys = {"element": element, "scales": "gemm" if gemm else None, "block": "32x32" if flag(t, "with_2d_quantization", False) else None}
+        sides[d] = Side("mxfp8", (m, k), keys, {name: scale, "data": data})
+    return sides
+
+
+def te_block(t, given):
+    layout = str(getattr(t, "_data_format", ""))
+    if "COMPACT" in layout.upper():
+        raise PackError(f"_data_format: expected GEMM_READY, whose columns are stored transposed, found {layout}; quantize without all-gather")
+    sides, element = {}, element_of(t._fp8_dtype, "_fp8_dtype")
+    for d in present(t):
+        data = Array(getattr(t, kStored[d] + "_data"), f"{d}.data").as_dtype(data_dtype(element), f"{d}.data")
+        shape = flat(data.shape, f"{d}.data") if d == "row" else swapped(data.shape)
+        m, k = shape if d == "row" else shape[::-1]   # of the stored data
+        logical = (-(-m // 128), -(-k // 128)) if t._is_2D_scaled else (-(-k // 128), m)
+        name, scale = scale_plane(needs(getattr(t, kStored[d] + "_scale_inv"), f"{d}.scale_inv"), f"{d}.scale_inv", "F32",
+                                  logical, (logical[0], up(logical[1], 4)), False)
+        keys = {"element": element, "block": "128x128" if t._is_2D_scaled else "1x128", **scale_flags(t, True)}
+        sides[d] = Side("fp8_block", shape, keys, {name: scale, "data": data})
+    return sides
+
+
+def scale_flags(t, pow2):
+    """Powers of two and amax epsilon; `pow2` is what the format does where nothing is said."""
+    quantizer = getattr(t, "_quantizer", None)
+    floor, eps = getattr(quantizer, "force_pow_2_scales", pow2), getattr(quantizer, "amax_epsilon", 0.0)
+    return {"pow2": None if bool(floor) == pow2 else int(bool(floor)), "eps": bits(eps) if eps else None}
+
+
+def te_nvfp4(t, given):
+    quantizer, sides = getattr(t, "_quantizer", None), {}
+    random, rht = bool(getattr(quantizer, "stochastic_rounding", False)), bool(getattr(quantizer, "with_rht", False))
+    if rht and not getattr(quantizer, "with_post_rht_amax", True):
+        raise PackError("with_post_rht_amax: expected True with an RHT (no kernel takes the amax before it), found False")
+    gemm, row_scaled = bool(flag(t, "with_gemm_swizzled_scales", False)), bool(flag(t, "row_scaled_nvfp4", False))
+    for d in present(t):
+        data = Array(getattr(t, kStored[d] + "_data"), f"{d}.data").as_dtype("U8", f"{d}.data")
+        codes = (*data.shape[:-1], 2 * data.shape[-1])
+        shape = flat(codes, f"{d}.data") if d == "row" else swapped(codes)
+        m, k = shape if d == "row" else shape[::-1]
+        logical = (m, -(-k // 16))
+        name, scale = scale_plane(needs(getattr(t, kStored[d] + "_scale_inv"), f"{d}.scale_inv"), f"{d}.scale_inv", "F8_E4M3",
+                                  logical, (up(m, 128), up(logical[1], 4)), gemm)
+        amax = Array(needs(getattr(t, "_amax" + kStored[d]), f"{d}.amax"), f"{d}.amax").as_dtype("F32", f"{d}.amax")
+        reduced = getattr(quantizer, "with_amax_reduction", False) or given["amax"] == "recorded"
+        keys = {
+            "scales": "gemm" if gemm else None,
+            "block": "16x16" if getattr(quantizer, "with_2d_quantization", False) else None,
+            "round": "sr" if random else None,
+            "row_scaled": 1 if row_scaled else None,
+            "rht": 1 if rht and d == "col" else None,   # rows are never rotated
+            "sign_mask": f"0x{int(getattr(quantizer, 'rht_matrix_random_sign_mask_t', 0)) & 0xFFFF:04X}" if rht and d == "col" else None,
+            "amax": bits(amax.f32(f"{d}.amax")) if reduced else given_amax(given),
+        }
+        if flag(t, "nvfp4_use_4over6", False):
+            keys["four_over_six"] = str(getattr(quantizer, "nvfp4_4over6_err_mode", "MAE")).lower()
+            keys["e4m3_max"] = int(flag(t, "nvfp4_e4m3_max", 448))
+        planes = {"amax": amax, name: scale, "data": data}
+        if random and given["rng"] is None:
+            del planes["data"]
+            warnings.warn("stochastic rounding: the codes are left out, for they cannot be judged without the random state; pass rng=(seed, offset)", stacklevel=4)
+        sides[d] = Side("nvfp4", shape, keys, planes)
+    return sides
+
+
+def given_amax(given):
+    if given["amax"] == "recorded":
+        raise PackError('amax="recorded": expected an NVFP4 tensor, which keeps its amax; pass the amax over the group as a number')
+    return None if given["amax"] is None else bits(given["amax"])
+
+
+def te_float8(t, given):
+    quantizer, element = getattr(t, "_quantizer", None), element_of(t._fp8_dtype, "_fp8_dtype")
+    kind = given["format"] or (None if quantizer is None else "fp8_current" if hasattr(quantizer, "amax_epsilon") else "fp8_delayed")
+    if kind not in ("fp8_current", "fp8_delayed"):
+        raise PackError(f"{type(t).__name__}: expected a quantizer, or format=, that tells fp8_current from fp8_delayed, found {kind}; "
+                        'pass format="fp8_current" or format="fp8_delayed"')
+    scale_inv = Array(needs(t._scale_inv, "_scale_inv"), "_scale_inv").as_dtype("F32", "_scale_inv")
+    inverse, keys, planes = scale_inv.f32("_scale_inv"), {"element": element}, {"scale_inv": scale_inv}
+    if kind == "fp8_current":
+        keys.update(scale_flags(t, False), amax=given_amax(given))
+    else:
+        keys["scale"] = bits(delayed_scale(given["scale"], getattr(quantizer, "scale", None), inverse))
+    sides = {}
+    if t._data is not None:
+        data = Array(t._data, "row.data").as_dtype(data_dtype(element), "row.data")
+        sides["row"] = Side(kind, flat(data.shape, "row.data"), keys, {**planes, "data": data})
+    if getattr(t, "_transpose", None) is not None and not t._transpose_invalid:
+        data = Array(t._transpose, "col.data").as_dtype(data_dtype(element), "col.data")
+        sides["col"] = Side(kind, swapped(data.shape), keys, {**planes, "data": data})
+    if not sides:
+        raise PackError(f"{type(t).__name__}: expected _data or a valid _transpose, found neither; dump it before it is cleared")
+    return sides
+
+
+def delayed_scale(given, remembered, inverse):
+    """The scale that was in force. The quantizer's own may be the next step's by now, which its reciprocal tells."""
+    if given is not None:
+        return given
+    if remembered is not None:
+        scale = Array(remembered, "quantizer.scale").f32("quantizer.scale")
+        with np.errstate(divide="ignore"):
+            if np.float32(1) / scale == inverse:
+                return scale
+    raise PackError(f"delayed scaling: expected quantizer.scale to be the reciprocal of _scale_inv = {inverse}, found "
+                    f"{'none' if remembered is None else scale}: it was updated since; pass scale= as it was")
+
+
+def te_identity(t, given):
+    data = Array(needs(t._hp_data, "_hp_data"), "_hp_data")
+    return {"row": Side("identity", flat(data.shape, "_hp_data"), {}, {"data": data})}
+
+
+def te_hybrid(t, given):
+    sides = {}
+    for d, storage in (("row", t._rowwise_storage), ("col", t._columnwise_storage)):
+        if storage is None:
+            continue
+        found = describe(storage, given)
+        if d not in found and found.keys() == {"row"} and found["row"].kind == "identity":
+            found = {"col": found["row"]}   # one buffer serves either direction
+        if d not in found:
+            raise PackError(f"{type(t).__name__}: expected {kStored[d]}_storage to hold {d} data, found {' '.join(found)} data")
+        sides[d] = found[d]
+    if not sides:
+        raise PackError(f"{type(t).__name__}: expected a row or column storage, found neither")
+    return sides
+
+
+def ao_layout(t, *names):
+    """Whether torchao's scales are in the GEMM layout; versions differ in what says so."""
+    swizzle = getattr(t, "swizzle_type", None)
+    return type(swizzle).__name__ == "Swizzle_32_4_4" if swizzle is not None else bool(next((getattr(t, n) for n in names if hasattr(t, n)), False))
+
+
+def ao_stored(value, what):
+    """A tensor that torchao made from x.t() and returned as .t(): columns. Gives (direction, what lies in memory)."""
+    if not is_transposed(value):
+        return "row", value
+    if len(value.shape) != 2:
+        raise PackError(f"{what}: expected two dimensions of a transposed tensor, found {list(value.shape)}")
+    return "col", value.t() if hasattr(value, "t") else value.T
+
+
+def ao_mx(t, given):
+    size, name = int(first(t, "block_size", "_block_size")), dtype_name(first(t, "elem_dtype", "_elem_dtype"))
+    if size != 32 or not any(e in name for e in ("e4m3", "e5m2", "float4_e2m1")):
+        raise PackError(f"MXTensor: expected blocks of 32 of float8_e4m3fn, float8_e5m2 or float4_e2m1fn_x2, found {size} of {name}")
+    element, gemm = element_of(name, "elem_dtype"), ao_layout(t, "is_swizzled_scales", "_is_swizzled_scales")
+    d, stored = ao_stored(first(t, "qdata", "_data"), "qdata")
+    data = Array(stored, f"{d}.data").as_dtype(data_dtype(element), f"{d}.data")
+    m, blocks_of = flat((*data.shape[:-1], data.shape[-1] * (2 if element == "e2m1" else 1)), "qdata")
+    scale = first(t, "scale", "_scale_e8m0")
+    scale = ao_stored(scale, "scale")[1] if d == "col" and len(scale.shape) == 2 else scale
+    what, logical = f"{d}.scale_inv", (m, -(-blocks_of // 32))
+    plane, scales = scale_plane(scale, what, "F8_E8M0", logical, (up(m, 128), up(logical[1], 4)), gemm)
+    if d == "col" and element != "e2m1":   # columns of MXFP8 stay [rows, cols]: only the bytes of what is stored turn
+        data = turned(data, (m, blocks_of))
+        if not gemm:
+            scales = turned(scales, logical if scales.count == math.prod(logical) else (up(m, 128), up(logical[1], 4)))
+    keys = {"element": element if element != "e2m1" else None, "scales": "gemm" if gemm else None}
+    shape = (m, blocks_of) if d == "row" else (blocks_of, m)
+    return {d: Side("mxfp4" if element == "e2m1" else "mxfp8", shape, keys, {plane: scales, "data": data})}
+
+
+def turned(array, shape):
+    array.data = np.frombuffer(array.data, np.uint8).reshape(shape).T.tobytes()
+    array.shape = shape[::-1]
+    return array
+
+
+def ao_nvfp4(t, given):
+    """torchao keeps amax / 2688 rather than the amax, so that the amax is not judged."""
+    size = int(first(t, "block_size", "_block_size"))
+    if size != 16:
+        raise PackError(f"NVFP4Tensor: expected blocks of 16, found {size}")
+    gemm = ao_layout(t, "is_swizzled_scales", "_is_swizzled_scales")
+    d, stored = ao_stored(t.qdata, "qdata")
+    data = Array(stored, f"{d}.data").as_dtype("U8", f"{d}.data")
+    m, k = flat((*data.shape[:-1], 2 * data.shape[-1]), "qdata")
+    scale, logical = first(t, "scale", "_scale_e4m3"), (m, -(-k // 16))
+    scale = ao_stored(scale, "scale")[1] if d == "col" and len(scale.shape) == 2 else scale
+    plane, scales = scale_plane(scale, f"{d}.scale_inv", "F8_E4M3", logical, (up(m, 128), up(logical[1], 4)), gemm)
+    keys = {"scales": "gemm" if gemm else None, "amax": given_amax(given)}
+    return {d: Side("nvfp4", (m, k) if d == "row" else (k, m), keys, {plane: scales, "data": data})}
+
+
+def ao_float8(t, given):
+    """Float8TrainingTensor keeps the scale that multiplies and the axis of its amaxes, Float8Tensor the one that divides and its block: one scale for the tensor,
+    for each row, or for each column."""
+    training = hasattr(t, "_axiswise_dim")
+    value, stem = (t._data, "scale") if training else (t.qdata, "scale_inv")
+    data = Array(value, "data")
+    element, shape = element_of(data.name, "data"), flat(data.shape, "data")
+    if training:
+        axis = t._axiswise_dim
+        axis = axis if axis is None or axis < 0 else axis - len(data.shape)
+        kind = {None: "tensor", -1: "row"}.get(axis, "col" if axis == -2 and len(data.shape) == 2 else None)
+        found = f"axis {t._axiswise_dim} of {list(data.shape)}"
+    else:
+        block = tuple(int(n) for n in t.block_size or data.shape)
+        kind = {data.shape: "tensor", (*[1] * (len(data.shape) - 1), data.shape[-1]): "row"}.get(block, "col" if block == (data.shape[0], 1) else None)
+        found = f"blocks of {list(block)} in {list(data.shape)}"
+    if kind is None:
+        raise PackError(f"{type(t).__name__}: expected one scale for the tensor, for each row or for each column of a matrix, found {found}; use add_planes(line, planes)")
+    d, rows = ("col" if kind == "col" else "row"), (shape[1] if kind == "col" else shape[0])
+    scale = Array(t._scale if training else t.scale, f"{d}.{stem}").as_dtype("F32", f"{d}.{stem}")
+    if scale.count != (1 if kind == "tensor" else rows):
+        raise PackError(f"{d}.{stem}: expected {1 if kind == 'tensor' else rows} scales, found {list(scale.shape)}")
+    data.as_dtype(data_dtype(element), f"{d}.data")
+    if kind == "col":   # a line's columns are stored transposed
+        data = turned(data, shape)
+    keys = {"element": element, "row_scaled": None if kind == "tensor" else 1, "amax": given_amax(given)}
+    return {d: Side("fp8_current", shape, keys, {stem: scale, "data": data})}
+
+
+def first(t, *names):
+    """The first attribute that is there: libraries rename."""
+    for name in names:
+        if hasattr(t, name):
+            return getattr(t, name)
+    raise PackError(f"{type(t).__name__}: expected an attribute {' or '.join(names)}, found none")
+
+
+# The attributes that tell a kind, most telling first; of alternatives one is enough.
+kKinds = [
+    ("HybridQuantizedTensor", [("_rowwise_storage",), ("_columnwise_storage",)], te_hybrid),
+    ("IdentityTensor", [("_hp_data",)], te_identity),
+    ("NVFP4Tensor", [("_fp4_dtype",), ("_rowwise_data",), ("_amax_rowwise",)], te_nvfp4),
+    ("Float8BlockwiseQTensor", [("_is_2D_scaled",), ("_rowwise_data",)], te_block),
+    ("MXFP8Tensor", [("_fp8_dtype",), ("_rowwise_data",), ("_rowwise_scale_inv",)], te_mxfp8),
+    ("Float8Tensor", [("_fp8_dtype",), ("_data",), ("_scale_inv",)], te_float8),
+    ("torchao MXTensor", [("elem_dtype", "_elem_dtype"), ("qdata", "_data"), ("scale", "_scale_e8m0")], ao_mx),
+    ("torchao Float8TrainingTensor", [("_axiswise_dim",), ("_data",), ("_scale",)], ao_float8),
+    ("torchao Float8Tensor", [("qdata",), ("scale",), ("block_size",), ("mm_config",)], ao_float8),
+    ("torchao NVFP4Tensor", [("qdata",), ("scale", "_scale_e4m3"), ("per_tensor_scale", "_per_tensor_scale")], ao_nvfp4),
+]
+
+
+def describe(tensor, given):
+    """{direction: Side} of a quantized tensor."""
+    for _, attributes, reader in kKinds:
+        if all(any(hasattr(tensor, a) for a in names) for names in attributes):
+            return reader(tensor, given)
+    raise PackError(f"expected a quantized tensor ({', '.join(k[0] for k in kKinds)}), found {type(tensor).__module__}.{type(tensor).__name__}; "
+                    "for plain arrays use add_planes(line, planes)")
+
+
+def nominal(tensor, sides):
+    """The name of the dtype that a quantized tensor stands for: the source's, as far as it remembers."""
+    for side in sides.values():
+        if side.kind == "identity" and side.planes["data"].name in kSources:
+            return side.planes["data"].name
+    return dtype_name(getattr(tensor, "dtype", None) or getattr(tensor, "_dtype", None) or first(tensor, "orig_dtype", "_orig_dtype"))
+
+
+def rows_of_rotating_kernel(quantizer, sides, shape, source, keys):
+    """Whether TransformerEngine's fused RHT kernel made these rows alone (docs/numerics.md, N8.4): no key of rows says that there is a rotation."""
+    words = dict(word.split("=", 1) for word in keys.split() if "=" in word)
+    return (words.get("flavour") == "te" and "dispatch" not in words and words.get("arch", "sm100") in ("sm100", "sm110") and set(sides) == {"row"}
+            and bool(getattr(quantizer, "with_rht", False)) and not getattr(quantizer, "with_2d_quantization", False)
+            and source == "bf16" and shape[0] % 64 == 0 and shape[1] % 128 == 0)
+
+
+def line_of(shape, source, sides, case_keys, more):
+    """`sides` as a line. A key that both directions share is written once."""
+    kinds = [s.kind for s in sides.values()]
+    words = ["quantize", kinds[0] if len(set(kinds)) == 1 else "/".join(kinds), f"{shape[0]}x{shape[1]}", source,
+             "dir=both" if len(sides) == 2 else f"dir={next(iter(sides))}"]
+    for name in sorted({k for s in sides.values() for k in s.keys}):
+        values = {d: s.keys[name] for d, s in sides.items() if s.keys.get(name) is not None}
+        if values and len(values) == len(sides) and len(set(values.values())) == 1 and len(set(kinds)) == 1:
+            words.append(f"{name}={next(iter(values.values()))}")
+        else:
+            words += [f"{d}.{name}={v}" for d, v in values.items()]
+    words += [f"{k}={v}" for k, v in case_keys.items() if v is not None]
+    return " ".join([*words, *more.split()])
+
+
+# ---- the pack --------------------------------------------------------------------------------------------------------
+
+class Pack:
+    """Cases in memory until write(). `made_by` and `versions` ({"torch": "2.9"}) go into the metadata for whoever reads the pack."""
+
+    def __init__(self, made_by="", versions=None):
+        self.tensors, self.lines = {}, {}
+        self.notes = {"assay.pack": "1", "assay.subject": made_by,
+                      "assay.fingerprint": " ".join(f"{k}={v}" for k, v in sorted((versions or {}).items()))}
+
+    def add(self, tensor, x=None, *, module, role="", step=0, noop=None, rng=None, amax=None, scale=None, format=None, keys=""):
+        """A quantized tensor, and `x` from which it was made. Returns the case's name, or None where there is nothing to judge.
+
+        module, role, step   where in the step it stood: "blocks.0.fc1"; input, weight, grad_output, ... (what check orders by)
+        noop                 the noop flag (a number or an array of one); exactly 1 wrote nothing, and nothing is recorded
+        rng                  (seed, offset[, member]) of stochastic rounding, as the kernel got them
+        amax                 the amax over the group where ranks reduce it: a number, or "recorded" for the one that NVFP4 keeps
+        scale                delayed scaling: the scale that was in force, where the quantizer has moved on
+        format               "fp8_current" or "fp8_delayed", where a Float8Tensor has no quantizer
+        keys                 more of the line: "flavour=te arch=sm100"
+        """
+        given = {"rng": rng, "amax": amax, "scale": scale, "format": format}
+        flag_value = None if noop is None else Array(noop if hasattr(noop, "dtype") else np.float32(noop), "noop").f32("noop")
+        if flag_value == 1:
+            warnings.warn(f"{module}: noop is 1, so the kernel wrote nothing and nothing is recorded", stacklevel=2)
+            return None
+        sides = describe(tensor, given)
+        shapes = {s.shape for s in sides.values()}
+        if len(shapes) != 1:
+            raise PackError(f"{module}: expected rows and columns of one shape, found {' and '.join(f'{r}x{c}' for r, c in shapes)}")
+        shape = shapes.pop()
+        planes = {f"{d}.{name}": a for d, s in sides.items() for name, a in s.planes.items()}
+        if x is not None:
+            planes["x"] = source_array = Array(x, "x")
+            source = source_array.name if source_array.name != "uint16" else nominal(tensor, sides)   # bf16 as bits, where NumPy has no bf16
+            if flat(source_array.shape, "x") != shape:
+                raise PackError(f"{module}: x: expected {shape[0]}x{shape[1]} when flattened, found {list(source_array.shape)}; pass what this tensor was made from")
+        else:
+            source = nominal(tensor, sides)
+        if source not in kSources:
+            raise PackError(f"{module}: x: expected float32, bfloat16 or float16, found {source}")
+        quantizer = getattr(tensor, "_quantizer", None)
+        case_keys = {
+            "col_source": "row_dequantized" if getattr(quantizer, "columnwise_source", "") == "rowwise_dequantized" and len(sides) == 2 else None,
+            "noop": None if flag_value is None else bits(flag_value),
+            "dispatch": "rhtrc" if rows_of_rotating_kernel(quantizer, sides, shape, kSources[source], keys) else None,
+            "rng": ",".join(str(int(n)) for n in (*rng, 0)[:3]) if rng is not None else None,
+        }
+        name = self._name(step, module, role)
+        self.notes[f"assay.class.{name}"] = type(tensor).__name__
+        return self._put(name, line_of(shape, kSources[source], sides, case_keys, keys), planes)
+
+    def add_planes(self, line, planes, *, module, role="", step=0):
+        """Arrays under a line: {"x": x, "row.scale_inv": scales, "row.data": codes}. Returns the case's name."""
+        if len(line.split()) < 4:
+            raise PackError(f"{module}: expected a line such as 'quantize mxfp8 64x256 bf16 dir=row', found '{line}'")
+        if not planes:
+            raise PackError(f"{module}: expected at least one plane, found none; name them as docs/packs.md does, x and row.data for instance")
+        for plane in planes:
+            if "/" in plane:
+                raise PackError(f"{module}: expected a plane such as row.data, found '{plane}': the part before the last slash is the case's name")
+        return self._put(self._name(step, module, role), line, {p: v if isinstance(v, Array) else Array(v, p) for p, v in planes.items()})
+
+    def _name(self, step, module, role):
+        if not module:
+            raise PackError('module: expected a name such as "blocks.0.fc1", found nothing')
+        name = "/".join([f"step{int(step)}", module, *([role] if role else [])])
+        if name in self.lines:
+            raise PackError(f"{name}: expected each case once, found it again; pass another step, module or role")
+        return name
+
+    def _put(self, name, line, planes):
+        self.lines[name] = line
+        for plane, array in planes.items():
+            self.tensors[f"{name}/{plane}"] = array
+        return name
+
+    def write(self, path):
+        """Writes the pack, whole or not at all. Returns its path."""
+        if not self.lines:
+            raise PackError(f"{path}: expected at least one case, found none; call add or add_planes first")
+        header = {"__metadata__": {**self.notes, **{f"assay.line.{name}": line for name, line in self.lines.items()}}}
+        order, at = sorted(self.tensors, key=lambda name: (-kBits[self.tensors[name].dtype], name)), 0   # wide elements first stay aligned
+        for name in order:
+            array = self.tensors[name]
+            header[name] = {"dtype": array.dtype, "shape": list(array.shape), "data_offsets": [at, at + len(array.data)]}
+            at += len(array.data)
+        text = json.dumps(header).encode()
+        text += b" " * (-len(text) % 8)
+        path = os.fspath(path)
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        with open(path + ".part", "wb") as f:
+            f.write(struct.pack("<Q", len(text)) + text)
+            for name in order:
+                f.write(self.tensors[name].data)
+        os.replace(path + ".part", path)
+        return path

@@ -1,0 +1,98 @@
+"""PyTorch on the CPU; skipped where it is not installed."""
+import numpy as np
+import pytest
+
+import assay
+
+torch = pytest.importorskip("torch")
+
+
+def bits(t):
+    return bytes(t.contiguous().view(-1).view(torch.uint8).numpy())
+
+
+@pytest.fixture
+def t(x):
+    return torch.tensor(x.astype(np.float32)).to(torch.bfloat16)
+
+
+@pytest.mark.parametrize("spec", ["mxfp8", "mxfp8 element=e5m2 scales=gemm", "nvfp4", "mxfp4", "fp8_current", "fp8_block", "identity"])
+def test_same_bytes_as_numpy(spec, x, t):
+    ours, theirs = assay.quantize(t, spec, dir="both"), assay.quantize(x, spec, dir="both")
+    assert all(isinstance(a, torch.Tensor) for a in ours.values())
+    assert {n: bits(a) for n, a in ours.items()} == {n: bytes(np.asarray(a).reshape(-1).view(np.uint8)) for n, a in theirs.items()}
+    assert assay.check(t, ours) and ours.copied_bytes == 0 and assay.check(t, ours).copied_bytes == 0
+
+
+def test_dtypes(t):
+    q = assay.quantize(t, "mxfp8")
+    assert q["row.data"].dtype == torch.float8_e4m3fn and q["row.scale_inv"].dtype == torch.float8_e8m0fnu
+    assert assay.quantize(t, "nvfp4")["row.data"].dtype == torch.uint8
+    assert isinstance(assay.quantize(t, out="numpy")["row.data"], np.ndarray)
+    assert q.dequantize("bf16").dtype == torch.bfloat16
+    if hasattr(torch, "float4_e2m1fn_x2"):
+        n = assay.quantize(t, "nvfp4")
+        assert assay.check(t, {**n, "row.data": n["row.data"].view(torch.float4_e2m1fn_x2)}, "nvfp4")
+
+
+def test_forms_of_tensors(t):
+    want = bits(assay.quantize(t)["row.data"])
+    for form in (t.clone().requires_grad_(), torch.nn.Parameter(t.clone()), t.reshape(2, 32, 256), t.t().contiguous().t(), t.neg().neg()):
+        assert bits(assay.quantize(form)["row.data"]) == want
+    assert assay.quantize(t.t().contiguous().t()).copied_bytes == t.numel() * 2
+    with pytest.raises(BufferError):
+        assay.quantize(t.t().contiguous().t(), copy=False)
+    with pytest.raises(assay.PlaneError, match="meta or fake"):
+        assay.quantize(t.to("meta"))
+    with pytest.raises(assay.PlaneError, match="layout"):
+        assay.quantize(t.to_sparse())
+    with pytest.raises(assay.UnsupportedEncoding, match="float64"):
+        assay.quantize(t.double())
+
+
+def test_torch_casts_agree(t):
+    assert bits(assay.cast(t, "e5m2", overflow="nosat")) == bits(t.to(torch.float8_e5m2))
+
+
+def test_a_bug_is_caught(t):
+    """An MXFP8 quantizer that floors its scales, as a kernel of somebody's might."""
+    blocks = t.float().reshape(64, 8, 32)
+    exponent = torch.floor(torch.log2(blocks.abs().amax(-1))) - 8
+    codes = (blocks / torch.exp2(exponent)[..., None]).clamp(-448, 448).to(torch.float8_e4m3fn).reshape(64, 256)
+    scales = (exponent + 127).to(torch.uint8)
+    with pytest.raises(AssertionError, match="floored exponent of the amax"):
+        assay.assert_quantized(t, (codes, scales), "mxfp8")
+
+
+class MXTensor:
+    """The attributes of torchao's MXTensor."""
+
+    def __init__(self, qdata, scale, element):
+        self.qdata, self.scale, self.elem_dtype, self.block_size = qdata, scale, element, 32
+
+
+class MXFP8Tensor:
+    """The attributes of TransformerEngine's MXFP8Tensor."""
+
+    def __init__(self, q, element):
+        self._fp8_dtype, self.dtype = "DType.kFloat8" + element, torch.bfloat16
+        self._rowwise_data, self._rowwise_scale_inv = q["row.data"].view(torch.uint8), q["row.scale_inv"].view(torch.uint8)
+        self._columnwise_data, self._columnwise_scale_inv = q["col.data"].view(torch.uint8), q["col.scale_inv"].view(torch.uint8)
+
+
+def test_quantized_tensors_of_libraries(t):
+    ocp = assay.quantize(t, "mxfp8", flavour="ocp")
+    made = MXTensor(ocp["row.data"], ocp.logical("row.scale_inv"), torch.float8_e4m3fn)
+    verdict = assay.check(t, made, cause=True)
+    assert not verdict and "floored exponent" in verdict.cause and verdict.copied_bytes > 0
+    assert assay.check(t, made, "mxfp8 flavour=ocp") and "ocp" in [assay.identify(t, made).best.name, *assay.identify(t, made).best.same_as]
+    both = assay.quantize(t, "mxfp8 element=e5m2", dir="both")
+    assert assay.check(t, MXFP8Tensor(both, "E5M2")) and set(assay.check(t, MXFP8Tensor(both, "E5M2")).planes) == set(both)
+    assert assay.coherence(MXFP8Tensor(both, "E5M2"))
+    assert assay.check(t.float(), MXFP8Tensor(assay.quantize(t.float(), "mxfp8", dir="both"), "E4M3"))   # the line follows the dtype of x
+
+
+def test_torchao_itself(t):
+    mx = pytest.importorskip("torchao.prototype.mx_formats.mx_tensor")
+    made = mx.MXTensor.to_mx(t, torch.float8_e4m3fn, 32)
+    assert "ocp" in (assay.identify(t, made).best.name, *assay.identify(t, made).best.same_as)
