@@ -205,6 +205,18 @@ TEST(Explain, AFaultBesideATailIsStillNamed) {
   EXPECT_EQ(told.json.find("deterministic")->to_bool(), false);
 }
 
+TEST(Explain, ARaceBesideATailIsNotLost) {
+  const Told told =
+      explain_subject("quantize mxfp8 33x70 bf16 dir=row", [](auto&, auto out, const Environment& env) {
+        const Buffer& data = *fakes::output(out, "row.data");
+        for (size_t row = 0; row < 33; ++row) data.bytes[70 * row + 69] = std::byte{env.poison};
+        for (size_t row = 0; row < 9; ++row) data.bytes[70 * row + 4] ^= static_cast<std::byte>(env.threads);
+      });
+  EXPECT_NE(told.text.find(kTail), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("9 other elements differ between the two runs too"), std::string::npos)
+      << told.text;
+}
+
 TEST(Explain, TwoRunsThatDifferHaveAPlace) {
   const Told told =
       explain_subject("quantize mxfp8 64x128 bf16 dir=row", [](auto&, auto out, const Environment& env) {
