@@ -67,7 +67,8 @@ std::string cause_key(const Verdict& v) {
   const Breach* b = v.breaches.empty() ? nullptr : &v.breaches[0];
   const std::string why = !b ? v.reason : !b->message.empty() ? b->message : b->hint;
   if (why.empty()) return {};
-  return fmt::format("{}|{}|{}|{}|{}", v.subject, name_of(v.outcome), b ? b->claim : "", b ? b->plane : "", why);
+  return fmt::format("{}|{}|{}|{}|{}", v.subject, name_of(v.outcome), b ? b->claim : "", b ? b->plane : "",
+                     why);
 }
 
 class TextReport final : public Report {

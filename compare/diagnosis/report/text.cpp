@@ -217,7 +217,8 @@ string cause_line(const Diagnosis& d) {
                          exact == 2 ? "" : "s", exact == 2 ? "s" : "");
     }
     case Confidence::partial:
-      if ((e.of - e.agree) - (e.differ - e.repaired) > e.repaired) return {};  // it makes more than it explains
+      if ((e.of - e.agree) - (e.differ - e.repaired) > e.repaired)
+        return {};  // it makes more than it explains
       return fmt::format("perhaps {}{}: {} of the differences", e.title, clause,
                          percent(e.repaired, e.differ));
     default: return {};
