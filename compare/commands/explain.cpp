@@ -1,7 +1,6 @@
 #include "compare/commands/explain.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "compare/commands/explain/session.h"
 #include "compare/commands/options.h"
+#include "compare/commands/recorded_case.h"
 #include "compare/debug/reproducer.h"
 #include "compare/debug/shrink.h"
 #include "compare/debug/trace.h"
@@ -60,8 +60,7 @@ int run_explain(const ExplainOptions& options, const Subjects& subjects, std::FI
     }
   const InterruptScope scope;
   ExplainSession session(options, subjects, out, err);
-  const bool is_pack = std::filesystem::exists(options.what) || options.what.ends_with(".safetensors");
-  return is_pack ? explain_pack(session) : explain_line(session);
+  return names_pack(options.what) ? explain_pack(session) : explain_line(session);
 }
 
 void register_explain(Program& program) {

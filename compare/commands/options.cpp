@@ -47,7 +47,7 @@ void add_environment(Command& c, CommonOptions& o) {
 }
 
 void add_timeout(Command& c, CommonOptions& o) {
-  c.option("--timeout", o.timeout, "seconds a case may take").positive().show_default();
+  c.option("--timeout", o.timeout, "seconds of processor time a case may take").positive().show_default();
 }
 
 void add_jobs(Command& c, CommonOptions& o) {

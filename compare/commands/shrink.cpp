@@ -8,10 +8,12 @@
 #include <fmt/format.h>
 
 #include "compare/commands/options.h"
+#include "compare/commands/recorded_case.h"
 #include "compare/debug/reproducer.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/process/run_in_child.h"
+#include "compare/report/report.h"
 #include "compare/report/screen.h"
 #include "compare/text/terminal.h"
 #include "contract/line.h"
@@ -102,6 +104,11 @@ void register_shrink(Program& program) {
   c.option("--reproducer", given->shrink.reproducer,
            "write the result into this folder: a pack and a C++ program");
   c.callback([&program, given] {
+    if (names_pack(given->line))
+      throw Refusal{
+          fmt::format("a recording holds the bytes of one input and cannot be run on a smaller one: "
+                      "assay explain {} names the cause, and shrinks the case with what it named",
+                      shell_quoted(given->line))};
     const Subjects subjects = program.make_subjects(program.common);
     given->shrink.problem = problem_of_line(given->line);
     take_subject(given->shrink, program.common, subjects);

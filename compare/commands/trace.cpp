@@ -8,7 +8,13 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/commands/checked_case.h"
 #include "compare/commands/options.h"
+#include "compare/commands/recorded_case.h"
+#include "compare/process/memory.h"
+#include "compare/process/run_in_child.h"
+#include "compare/subjects/forwarding.h"
+#include "compare/text/printable.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -94,10 +100,57 @@ int run_trace(const TraceOptions& options, const Subjects& subjects, std::ostrea
   return found ? 1 : 0;
 }
 
+namespace {
+
+// The case that is traced: the one that was named, else the first whose bytes differ, else the first.
+const DumpCase& traced_case(const std::vector<const DumpCase*>& cases, const Subjects& subjects,
+                            double timeout) {
+  CaseSettings settings;
+  settings.timeout = timeout;
+  for (const DumpCase* c : cases)
+    if (const auto problem = problem_of(*c->recorded); problem && cases.size() > 1)
+      if (check_case(*c, *problem, subjects, settings).explainable) return *c;
+  return *cases.front();
+}
+
+}  // namespace
+
+int run_trace_of_pack(const std::string& path, const std::string& id, TraceOptions options,
+                      const Subjects& subjects, std::ostream& out, std::ostream& err) {
+  const auto fail = [&](const std::string& message) {
+    err << "assay: " << printable(message) << "\n";
+    return 2;
+  };
+  const auto dump = read_dump({path});
+  if (!dump) return fail(dump.error().text());
+  const auto cases = cases_named(*dump, path, id);
+  if (!cases) return fail(cases.error().text());
+  const DumpCase& c = traced_case(*cases, subjects, options.timeout);
+  const auto problem = problem_of(*c.recorded);
+  if (!problem) return fail(c.where() + ": " + problem.error().text());
+  if (const auto lacking = lacks_memory(*problem)) return fail(c.where() + ": " + *lacking);
+  auto seen = observed(c, *problem, {}, subjects.reference());
+  if (!seen) return fail(c.where() + ": " + seen.error().text());
+  const auto drawn = drawn_from(c, *problem);
+  if (!drawn) return fail(c.where() + ": its x cannot be read again");
+  const IsolatedRun want =
+      run_isolated(subjects.reference(), *problem, seen->inputs, Environment{}, options.timeout);
+  if (!want.sound()) return fail("reference: " + want.trouble());
+  Subjects both;
+  both.owned.push_back(std::make_unique<ForwardingSubject>(subjects.reference()));
+  both.owned.push_back(
+      make_recorded_subject(std::move(*seen), want.execution.planes, {}, subjects.reference()));
+  options.problem = *drawn;
+  options.subject = "pack";
+  options.environment = {};
+  out << "case     " << c.where() << "\n";
+  return run_trace(options, both, out, err);
+}
+
 void register_trace(Program& program) {
   struct Given {
     TraceOptions trace;
-    std::string line, at, direction;
+    std::string line, case_id, at, direction;
   };
   const auto given = std::make_shared<Given>();
   CommonOptions& common = program.common;
@@ -105,8 +158,10 @@ void register_trace(Program& program) {
   c.footer(
       "Examples:\n"
       "  assay trace 'quantize mxfp8 64x256 bf16 fill=ties' --at 12,48\n"
+      "  assay trace dump.safetensors --case fc1 --at 12,48\n"
       "  assay trace 'quantize fp8_current 8x8 f32 dir=both' --direction col");
-  c.option("line", given->line, "a line in quotes").required();
+  c.option("line", given->line, "a line in quotes, or a pack: then its bytes are one side").required();
+  c.option("--case", given->case_id, "a case of the pack (default: the first that differs)");
   c.option("--at", given->at,
            "row,column of the tensor, of a gemm n,m of d (default: the first that differs)");
   c.option("--direction", given->direction, "row or col").one_of({"row", "col"});
@@ -116,12 +171,15 @@ void register_trace(Program& program) {
   c.callback([&program, given] {
     TraceOptions& trace = given->trace;
     const Subjects subjects = program.make_subjects(program.common);
-    trace.problem = problem_of_line(given->line);
+    const bool is_pack = names_pack(given->line);
+    if (!is_pack) trace.problem = problem_of_line(given->line);
     take_subject(trace, program.common, subjects);
     if (!given->at.empty()) trace.at = read_at(given->at);
     if (!given->direction.empty())
       trace.direction = given->direction == "row" ? Direction::row : Direction::col;
-    program.status = run_trace(trace, subjects, std::cout, std::cerr);
+    program.status =
+        is_pack ? run_trace_of_pack(given->line, given->case_id, trace, subjects, std::cout, std::cerr)
+                : run_trace(trace, subjects, std::cout, std::cerr);
   });
 }
 

@@ -1,6 +1,8 @@
-// `assay trace <line>`: both sides clause by clause for one element, and the first step on which they part.
+// `assay trace <line|pack>`: both sides clause by clause for one element, and the first step on which they
+// part.
 #pragma once
 #include <iosfwd>
+#include <string>
 
 #include "compare/debug/trace.h"
 #include "compare/process/guarded_run.h"
@@ -13,6 +15,11 @@ struct Program;
 // are not pinned (N16.13); 1: one does; 2: an error (a subject that is unsupported or crashes, an element
 // outside).
 int run_trace(const TraceOptions&, const Subjects&, std::ostream& out, std::ostream& err);
+
+// The same of a recorded case, whose bytes stand for the subject: the case called `id`, else the first of the
+// pack that differs. A recording has no steps, so its column holds outputs alone.
+int run_trace_of_pack(const std::string& path, const std::string& id, TraceOptions, const Subjects&,
+                      std::ostream& out, std::ostream& err);
 
 void register_trace(Program&);
 

@@ -15,8 +15,8 @@ class InterruptScope {
   InterruptScope& operator=(const InterruptScope&) = delete;
 };
 
-// Whether a signal has asked for the end since the latest scope began. What runs long looks at this between
-// its steps. Always false in worker processes.
+// Whether a signal has asked for the end of what runs in the living scope; false outside of one. What runs
+// long looks at this between its steps. Always false in worker processes.
 bool interrupted();
 
 }  // namespace assay

@@ -95,7 +95,15 @@ Result<Diagnosis> of_differing_runs(ExplainSession& s, const Observation& seen, 
   const std::vector<Unwritten> gaps =
       unwritten(seen.problem, seen.got, s.options.environment.poison, second.execution.planes, other_poison);
   if (gaps.empty()) return d;
-  for (const Unwritten& u : gaps) d.unwritten.push_back(unwritten_text(u));
+  int64_t random = 0;  // differences between the two runs that are no gaps
+  for (const PlaneSummary& p : d.planes) random += p.differ;
+  for (const Unwritten& u : gaps) {
+    d.unwritten.push_back(unwritten_text(u));
+    random -= static_cast<int64_t>(u.elements.size());
+  }
+  if (random > 0)
+    d.unwritten.push_back(
+        fmt::format("{} other elements differ between the two runs too: look for a race as well", random));
   s.progress.wipe();
   fmt::print(s.out, "{}\n", d.unwritten.front());
   std::fflush(s.out);

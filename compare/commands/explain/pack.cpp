@@ -1,12 +1,12 @@
 // `assay explain <pack>`: looks for the cause of the first case of a pack that differs from the reference.
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 
 #include <fmt/format.h>
 
 #include "compare/commands/checked_case.h"
 #include "compare/commands/explain/session.h"
+#include "compare/commands/recorded_case.h"
 #include "compare/debug/trace.h"
 #include "compare/diagnosis/search/predict.h"
 #include "compare/judge/unpinned.h"
@@ -19,72 +19,12 @@
 #include "compare/subjects/forwarding.h"
 #include "compare/text/printable.h"
 #include "contract/line.h"
-#include "fixtures/files.h"
-#include "fixtures/sha256.h"
 
 namespace assay {
 
 using std::string;
 
 namespace {
-
-// The bytes of a pack as a Subject. Its steps are those of the line that explains it, where there is such a
-// line.
-class Recorded final : public Subject {
- public:
-  Recorded(const Observation& seen, std::vector<PlaneData> want, std::optional<Problem> explained,
-           Subject& reference)
-      : seen_(seen), want_(std::move(want)), explained_(std::move(explained)), reference_(reference) {}
-  std::string_view name() const override { return "pack"; }
-  Support supports(const Problem&) const override { return {}; }
-  Served run(const Problem&, std::span<const ConstBuffer>, std::span<const Buffer> out,
-             const Environment&) override {
-    for (size_t i = 0; i < out.size(); ++i) {
-      const PlaneData* got = find_plane(seen_.got, out[i].plane->name);
-      const std::vector<std::byte>& bytes = got ? got->bytes : want_[i].bytes;
-      std::copy(bytes.begin(), bytes.end(), out[i].bytes.begin());
-    }
-    return {"a recording", 0};
-  }
-  std::vector<TraceStep> trace(const Problem&, std::span<const ConstBuffer> in, Direction d, int64_t r,
-                               int64_t c) override {
-    return explained_ ? reference_.trace(*explained_, in, d, r, c) : std::vector<TraceStep>{};
-  }
-
- private:
-  const Observation& seen_;
-  std::vector<PlaneData> want_;
-  std::optional<Problem> explained_;
-  Subject& reference_;
-};
-
-// The tensor of a pack as a fill.
-std::optional<Fill> fill_of(const Pack& pack, const string& tensor) {
-  for (size_t n = 0; n < pack.files.size(); ++n)
-    if (pack.files[n].find(tensor)) {
-      const std::filesystem::path first = pack.path;  // then <stem>.1.safetensors, ...
-      const string name = fmt::format("{}.{}.safetensors", first.stem().string(), n);
-      const string path = n == 0 ? pack.path : (first.parent_path() / name).string();
-      const auto bytes = MappedFile::open(path);
-      if (!bytes) return {};
-      Fill f;
-      f.kind = FillKind::pack;
-      f.payload = path + "#" + tensor + "@" + sha256(bytes->bytes());
-      return f;
-    }
-  return {};
-}
-
-// The recorded case as a line that draws its tensor from the pack; nothing where that cannot be said.
-std::optional<Problem> drawn_from(const DumpCase& c, const Problem& problem) {
-  const PackPlane* x = c.recorded->find("x");
-  if (!x || !x->tensor || problem.as<Split>()) return problem;
-  const auto fill = fill_of(*c.pack, c.recorded->id + "/x");
-  if (!fill) return {};
-  Problem drawn = problem;
-  drawn.x.fill = *fill;
-  return drawn;
-}
 
 // The trace and the reproducer of a recorded case: its bytes stand for the subject, and where they are
 // explained, the explanation does.
@@ -101,26 +41,13 @@ int look_closer(ExplainSession& s, Diagnosis& d, const Observation& seen, const 
   const IsolatedRun want =
       run_isolated(reference, seen.problem, seen.inputs, Environment{}, s.options.timeout);
   if (!want.sound()) return 0;
-  subjects.owned.push_back(std::make_unique<Recorded>(seen, want.execution.planes, explained, reference));
+  subjects.owned.push_back(make_recorded_subject(seen, want.execution.planes, explained, reference));
   const TraceOptions t{*drawn, "pack", "reference", {}, {}, Environment{}, s.options.timeout};
   if (auto traced = trace(t, subjects)) d.trace = std::move(*traced);
   if (!exact) return 0;
   subjects.owned.push_back(make_explained_subject(d.explanations.front(), "explained", reference));
   return reduce(s, d, *drawn, "explained", subjects, "");
 }
-
-// Why no case of the pack was looked at.
-string no_case(const ExplainOptions& options, const Dump& dump) {
-  if (options.case_id.empty()) return options.what + " holds no case";
-  string ids;
-  for (size_t i = 0; i < std::min<size_t>(dump.cases.size(), 8); ++i)
-    ids += (ids.empty() ? "" : ", ") + dump.cases[i].recorded->id;
-  return fmt::format("{} holds no case '{}' (it has {})", options.what, options.case_id, ids);
-}
-
-}  // namespace
-
-namespace {
 
 // One case that was looked at.
 struct Explained {
@@ -178,10 +105,12 @@ Result<Explained> explain_case(ExplainSession& s, const DumpCase& c) {
 int explain_pack(ExplainSession& s) {
   const auto dump = read_dump({s.options.what});
   if (!dump) return s.fail(dump.error().text(), 2);
+  const auto cases = cases_named(*dump, s.options.what, s.options.case_id);
+  if (!cases) return s.fail(cases.error().text(), 2);
   std::optional<Diagnosis> chosen;  // the first that differs, or the last that holds an element
   std::vector<string> missed;       // cases that cannot be compared, and why
-  for (const DumpCase& c : dump->cases) {
-    if (!s.options.case_id.empty() && c.recorded->id != s.options.case_id) continue;
+  for (const DumpCase* one : *cases) {
+    const DumpCase& c = *one;
     if (interrupted()) return s.interrupted_before(chosen.has_value());
     auto found = explain_case(s, c);
     if (!found) {
@@ -198,7 +127,6 @@ int explain_pack(ExplainSession& s) {
       if (const int status = look_closer(s, *chosen, *found->seen, c)) return status;
     break;
   }
-  if (!chosen && missed.empty()) return s.fail(no_case(s.options, *dump), 2);
   if (!chosen) {
     const string more =
         missed.size() > 1 ? fmt::format(" (nor can {} more cases be compared)", missed.size() - 1) : "";

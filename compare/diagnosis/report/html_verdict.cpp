@@ -37,6 +37,8 @@ Sureness sureness(const Diagnosis& d) {
       return {"warn", "unexplained",
               "Nothing that was tried comes near these bytes. The stage below is where to look."};
     case Confidence::random:
+      if (!d.unwritten.empty())
+        return {"bad", "not written", "Two runs under different poisons left these elements as they were."};
       return {"bad", "not repeatable",
               "No cause of one run's bytes was looked for: a race, or a read of something that was never "
               "written, comes first."};
@@ -127,6 +129,11 @@ string verdict(const Diagnosis& d) {
       escaped(headline(d)), sure.kind, sure.word, sure.meaning, code(d.line), escaped(d.subject));
   string facts = first_difference(d) + cause(d) + next_best(d) + place(d);
   if (d.deterministic) facts += fact("Same bytes twice", *d.deterministic ? "yes" : "no", "");
+  for (const string& text : d.unwritten) facts += fact("Never written", "", escaped(text));
+  if (!d.part.empty())
+    facts += fact("Searched", "", escaped(d.part) + ", the part around the first difference");
+  if (d.cut_short)
+    facts += fact("Search", "", "ended by its budget or by the user: other causes may do as well");
   if (!facts.empty()) out += "<dl class=\"facts\">\n" + facts + "</dl>\n";
   return out + "</header>\n";
 }

@@ -7,10 +7,12 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "compare/commands/identify.h"
+#include "compare/commands/trace.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
 #include "fixtures/safetensors.h"
@@ -205,6 +207,18 @@ TEST(Explain, AFaultBesideATailIsStillNamed) {
   EXPECT_EQ(told.json.find("deterministic")->to_bool(), false);
 }
 
+TEST(Explain, ARaceBesideATailIsNotLost) {
+  const Told told =
+      explain_subject("quantize mxfp8 33x70 bf16 dir=row", [](auto&, auto out, const Environment& env) {
+        const Buffer& data = *fakes::output(out, "row.data");
+        for (size_t row = 0; row < 33; ++row) data.bytes[70 * row + 69] = std::byte{env.poison};
+        for (size_t row = 0; row < 9; ++row) data.bytes[70 * row + 4] ^= static_cast<std::byte>(env.threads);
+      });
+  EXPECT_NE(told.text.find(kTail), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("9 other elements differ between the two runs too"), std::string::npos)
+      << told.text;
+}
+
 TEST(Explain, TwoRunsThatDifferHaveAPlace) {
   const Told told =
       explain_subject("quantize mxfp8 64x128 bf16 dir=row", [](auto&, auto out, const Environment& env) {
@@ -254,6 +268,19 @@ TEST(Explain, AFileThatCannotBeWrittenIsRefusedBeforeTheRun) {
   EXPECT_EQ(run_explain(options, reference_alone(), out, err), 2);
   EXPECT_EQ(all_of(out), "");
   EXPECT_NE(all_of(err).find("--html: cannot write"), std::string::npos);
+}
+
+// Of a recording there are outputs: the first element that differs, beside the reference's.
+TEST(Trace, ACaseOfAPack) {
+  const std::string pack = pack_of({{"a", kLine}, {"b", kLine, true, wrong_scale}});
+  std::ostringstream out, err;
+  EXPECT_EQ(run_trace_of_pack(pack, "", {}, reference_alone(), out, err), 1) << err.str();
+  EXPECT_NE(out.str().find(":b\n"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("<- parts here"), std::string::npos) << out.str();
+  out.str("");
+  EXPECT_EQ(run_trace_of_pack(pack, "a", {}, reference_alone(), out, err), 0) << err.str();
+  EXPECT_EQ(run_trace_of_pack(pack, "c", {}, reference_alone(), out, err), 2);
+  EXPECT_NE(err.str().find("holds no case 'c' (it has a, b)"), std::string::npos) << err.str();
 }
 
 TEST(Explain, TimeIsThatOfTheWholeAndALargeCaseIsShrunkCheaply) {

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "compare/commands/run.h"
@@ -77,6 +78,26 @@ TEST(Report, AFailureFitsOneScreen) {
   EXPECT_LE(std::count(r.out.begin(), r.out.end(), '\n'), 24);
   EXPECT_EQ(last_line(r.out), "0 passed, 1 failed, 0 skipped");
   expect_in(r.out, "4 kernels launched\n");
+}
+
+// What fails everywhere in one way is told once; another failure between is not swallowed.
+TEST(Report, OneCauseOfManyLinesIsToldOnce) {
+  const Subjects subjects = fakes::with("fake", [](const Problem& p, auto out, auto&) {
+    if (p.x.fill.seed == 3) fakes::output(out, "row.data")->bytes[0] ^= std::byte{1};
+    else throw std::runtime_error("no device");
+  });
+  std::vector<SuiteEntry> entries;
+  for (size_t i = 0; i < 7; ++i) entries.push_back(entry(fmt::format("{} seed={}", kLine, i), i + 1));
+  const Ran r = run(entries, subjects);
+  EXPECT_EQ(r.status, 1);
+  EXPECT_EQ(last_line(r.out), "0 passed, 7 failed, 0 skipped");
+  expect_in(r.out,
+            "same cause as above: 2 more lines (-v shows them)");  // before the other one, and after it
+  const size_t first = r.out.find("same cause as above");
+  EXPECT_NE(r.out.find("same cause as above", first + 1), std::string::npos) << r.out;
+  size_t screens = 0;
+  for (size_t at = 0; (at = r.out.find("FAILED  some.cases", at)) != std::string::npos; ++at) ++screens;
+  EXPECT_EQ(screens, 3u) << r.out;
 }
 
 TEST(Report, StatusAndLastLine) {

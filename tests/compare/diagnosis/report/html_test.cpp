@@ -70,6 +70,21 @@ TEST(ReportPage, SaysTheVerdictFirst) {
   EXPECT_LT(page.find("<h2>Where"), page.find("<h2>Causes"));
 }
 
+TEST(ReportPage, SaysWhatWasNeverWrittenAndWhatWasNotLookedAt) {
+  Diagnosis d = samples::certain();
+  for (const char* text : {"Never written", "Searched", "other causes may do as well"})
+    expect_out(diagnosis_page(d), text);
+  d.unwritten = {"33 elements of row.data still hold the poison: never written, all in column 69"};
+  d.part = "rows 0..255, columns 0..1023";
+  d.cut_short = true;
+  const string page = diagnosis_page(d);
+  for (const char* text : {"all in column 69", "rows 0..255, columns 0..1023", "other causes may do as well"})
+    expect_in(page, text);
+  d.confidence = Confidence::random;
+  expect_in(diagnosis_page(d), ">not written</span>");
+  expect_in(diagnosis_page(d), "<h1>Elements are never written</h1>");
+}
+
 TEST(ReportPage, HoldsItsEvidence) {
   const Diagnosis d = samples::certain();
   const string page = diagnosis_page(d);
