@@ -5,7 +5,7 @@ from typing import Any, Callable, Mapping, Sequence
 
 from . import _assay
 from ._arrays import WIDTHS, Array, array_of
-from ._errors import LineError, PlaneError, UnsupportedEncoding
+from ._errors import LineError, PlaneError
 from ._given import Case, Outputs, _written_line
 from ._lines import answered, flat, line
 from ._verdict import Coherence, Diagnosis, Identification, Trace, Verdict
@@ -63,7 +63,7 @@ def coherence(outputs: Any, spec: str | None = None) -> Coherence:
         raise PlaneError(f"expected row.data and col.data, found {', '.join(found.planes)}; coherence compares two directions", "outputs")
     text = _written_line(found.words.op or "quantize", found, found.planes)
     answer = answered(_assay.coherence(text, [a.given(n) for n, a in found.planes.items()]))
-    return Coherence(answer["ok"], answer["undecidable"], answer, line(text).text)
+    return Coherence.of_coherence(answer, line(text).text)
 
 
 def trace(x: Any, outputs: Any, at: tuple[int, int], spec: str | None = None, *, dir: str | None = None, **keys: Any) -> Trace:
@@ -142,8 +142,9 @@ def assert_bitwise(actual: Any, expected: Any, *, encoding: str | None = None, m
         raise AssertionError(_told(f"arrays differ: dtype {a.name} of actual, {b.name} of expected", msg))
     word = b.word if a.word in integers else a.word
     name = encoding or _ENCODINGS.get(word)
-    if name is None:
-        raise UnsupportedEncoding(f"actual: expected encoding= for {a.name}, found none; pass encoding=\"bf16\" or another of a line")
+    if name is None:   # integers of 16 bits, which no encoding is: byte for byte
+        a, b = (Array("U8", (*c.shape[:-1], 2 * c.shape[-1]) if c.shape else (2,), c.view, c.library, c.name) for c in (a, b))
+        name = "u8"
     if _BITS.get(name, 1) != WIDTHS[a.word]:
         raise PlaneError(f"expected elements of {_BITS.get(name, 1)} bytes for encoding {name}, found {a.name}", "actual", name, a.name)
     if encoding and word not in integers and _ENCODINGS.get(word) != encoding:

@@ -195,10 +195,11 @@ def serve() -> None:
 class Subject:
     """Somebody's quantizer, judged as the program judges its subjects. Close it, or use it in a `with`."""
 
+    _worker: _Worker | None = None
+
     def __init__(self, function: Function, spec: str, out: str, isolate: bool, timeout: float):
         self.function, self.spec, self.out, self.isolate, self.timeout = function, spec, out, isolate, timeout
         self._sent = _sent(function) if isolate else b""
-        self._worker: _Worker | None = None
 
     @staticmethod
     def from_callable(function: Function, spec: str = "mxfp8", *, out: str = "like", isolate: bool = True, timeout: float = 60.0) -> Subject:

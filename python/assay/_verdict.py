@@ -109,35 +109,30 @@ class Verdict:
 
 
 @dataclass
-class Coherence:
-    """Whether rows and columns can come from one tensor. True where nothing speaks against it."""
+class Coherence(Verdict):
+    """Whether rows and columns can come from one tensor. True where nothing speaks against it; `undecidable` says why nothing was judged."""
 
-    ok: bool
-    undecidable: str
-    facts: dict[str, Any] = field(repr=False, default_factory=dict)
-    line: str = ""
+    undecidable: str = ""
 
-    def __bool__(self) -> bool:
-        return self.ok
-
-    def __str__(self) -> str:
-        f = self.facts
-        if self.undecidable:
-            return f"skipped  {self.line}   {self.undecidable}"
-        if self.ok:
-            return f"passed   {self.line}   {f['of']} of {f['of']} elements can come from one tensor"
-        rows = [f"FAILED  {self.line}", "  claim    rows and columns come from one tensor"]
-        rows += [f"  cause    {f['verdict']}"] if f["verdict"] else []
-        rows += [f"  note     {n}" for n in f["notes"]]
-        if f["first"]:
-            rows += [f"  first    row {f['first'][0]}, column {f['first'][1]}: {f['first_text']}", f"  judged   {f['apart']} of {f['of']} elements apart"]
-        return "\n".join(rows)
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**self.facts, "line": self.line}
+    @staticmethod
+    def of_coherence(f: dict[str, Any], text: str) -> Coherence:
+        return Coherence(f["ok"], text, None, {}, _coherence_screen(f, text), notes=f["notes"], facts={**f, "line": text}, undecidable=f["undecidable"])
 
     def _repr_html_(self) -> str:
         return _html.screen(str(self), self.ok)
+
+
+def _coherence_screen(f: Mapping[str, Any], text: str) -> str:
+    if f["undecidable"]:
+        return f"skipped  {text}   {f['undecidable']}"
+    if f["ok"]:
+        return f"passed   {text}   {f['of']} of {f['of']} elements can come from one tensor"
+    rows = [f"FAILED  {text}", "  claim    rows and columns come from one tensor"]
+    rows += [f"  cause    {f['verdict']}"] if f["verdict"] else []
+    rows += [f"  note     {n}" for n in f["notes"]]
+    if f["first"]:
+        rows += [f"  first    row {f['first'][0]}, column {f['first'][1]}: {f['first_text']}", f"  judged   {f['apart']} of {f['of']} elements apart"]
+    return "\n".join(rows)
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,8 @@ def test_coherence(x):
     assert assay.coherence(assay.quantize(x, "mxfp8", dir="both"))
     stale = {**assay.quantize(x, "mxfp8"), **assay.quantize(assay.fill((64, 256), "normal", 9), "mxfp8", dir="col")}
     verdict = assay.coherence(stale, "mxfp8")
-    assert not verdict and "stale" in str(verdict)
+    assert not verdict and not verdict.ok and isinstance(verdict, assay.Verdict) and "stale" in str(verdict)
+    assert verdict.to_dict()["apart"] > 1000 and "stale" in verdict._repr_html_()
     with pytest.raises(assay.PlaneError, match="two directions"):
         assay.coherence(assay.quantize(x))
 
@@ -166,6 +167,10 @@ def test_assert_bitwise(x):
         assay.assert_bitwise(nan, nan[:1])
     with pytest.raises(AssertionError, match="told: arrays differ"):
         assay.assert_bitwise(nan, nan + 1, msg=lambda text: "told: " + text)
+    shorts = np.array([[1, 2, 3]], np.uint16)
+    assay.assert_bitwise(shorts, shorts.copy())
+    with pytest.raises(AssertionError, match=r"1 of 6 elements of u8 .*first at \(0, 5\)"):
+        assay.assert_bitwise(shorts, np.array([[1, 2, 0x103]], np.uint16))
     packed = np.array([[0x21, 0x43]], np.uint8)
     with pytest.raises(AssertionError, match=r"1 of 4 elements of e2m1 .*first at \(0, 3\)"):
         assay.assert_bitwise(packed, np.array([[0x21, 0x53]], np.uint8), encoding="e2m1")
