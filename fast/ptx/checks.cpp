@@ -65,7 +65,8 @@ void Checks::access(Warp& w, const Instruction& i, unsigned lane, uint64_t addre
   }
   if (space != Space::shared && space != Space::global) return;
   // What nobody may write does not race.
-  if (const Allocation* a = space == Space::global ? b_.memory->holding(address, 1) : nullptr; a && !a->writable)
+  if (const Allocation* a = space == Space::global ? b_.memory->holding(address, 1) : nullptr;
+      a && !a->writable)
     return;
   const Manner& manner = manners_[i.opcode];
   std::array<uint8_t, 32> values{};

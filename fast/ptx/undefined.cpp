@@ -166,7 +166,8 @@ void Undefined::mask_bytes(const Warp& w, const Instruction& i) {
     return lanes;
   };
   for (unsigned n = 0; n < (wide(i.s[0]) ? 8u : 4u); ++n)
-    pending_[0].of[n] = (a.of[n] & ~(~b.of[n] & zeros(i.s[1], n))) | (b.of[n] & ~(~a.of[n] & zeros(i.s[0], n)));
+    pending_[0].of[n] =
+        (a.of[n] & ~(~b.of[n] & zeros(i.s[1], n))) | (b.of[n] & ~(~a.of[n] & zeros(i.s[0], n)));
 }
 
 // Pairs: the second source is the lower part.
@@ -177,7 +178,8 @@ void Undefined::convert_bytes(const Warp& w, const Instruction& i, const Opcode&
     const auto from_size = static_cast<unsigned>(info(op.last()).bytes());
     const unsigned kept = op.has("sat") ? 0 : std::min(to_size, from_size);
     // Beyond the narrower of the two lies its sign, or zeros.
-    for (unsigned n = 0; n < 8; ++n) pending_[0].of[n] = kept == 0 ? from.any() : from.of[std::min(n, kept - 1)];
+    for (unsigned n = 0; n < 8; ++n)
+      pending_[0].of[n] = kept == 0 ? from.any() : from.of[std::min(n, kept - 1)];
     return;
   }
   const uint32_t high = bytes(w, i.s[0]).any(), low = bytes(w, i.s[1]).any();
@@ -200,7 +202,8 @@ bool Undefined::shift_bytes(const Warp& w, const Instruction& i, const Opcode& o
   for (int n = 0; n < size; ++n)
     for (const int at : {n + step * whole, n + step * (whole + (amount % 8 != 0))}) {
       if (at >= 0 && at < size) pending_[0].of[static_cast<size_t>(n)] |= from.of[static_cast<size_t>(at)];
-      else if (sign && at >= size) pending_[0].of[static_cast<size_t>(n)] |= from.of[static_cast<size_t>(size - 1)];
+      else if (sign && at >= size)
+        pending_[0].of[static_cast<size_t>(n)] |= from.of[static_cast<size_t>(size - 1)];
     }
   return true;
 }

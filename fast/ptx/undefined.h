@@ -3,10 +3,10 @@
 // in shared or local memory, as compilers do; it is an error where it decides a branch or an address, or
 // reaches global memory.
 //
-// It is known byte by byte and lane by lane: compilers carry several values in one register, of which some may
-// not be there. What moves bytes as they are moves this too; the result of arithmetic is undefined as a whole
-// where any operand is. selp asks for the value that it takes, and.pred, or.pred and and.b32 for no more than
-// what decides them.
+// It is known byte by byte and lane by lane: compilers carry several values in one register, of which some
+// may not be there. What moves bytes as they are moves this too; the result of arithmetic is undefined as a
+// whole where any operand is. selp asks for the value that it takes, and.pred, or.pred and and.b32 for no
+// more than what decides them.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -54,13 +54,14 @@ class Undefined {
   };
   struct Registers {
     std::vector<uint32_t> bytes, predicates;  // four for a register of up to 32 bits, eight for a wide one
-    std::vector<uint32_t> origin;  // where the value came from: an instruction, from 1
+    std::vector<uint32_t> origin;             // where the value came from: an instruction, from 1
   };
   bool wide(uint32_t place) const { return b_.kernel->wide[place / kLanes]; }
   Bytes bytes(const Warp&, uint32_t place) const;
   uint32_t source(const Warp&, const Instruction&, unsigned k) const;
   uint32_t sources(const Warp&, const Instruction&, uint32_t& origin) const;
-  void set(const Warp&, const Instruction&, unsigned k, uint32_t lanes, const Bytes& undefined, uint32_t origin);
+  void set(const Warp&, const Instruction&, unsigned k, uint32_t lanes, const Bytes& undefined,
+           uint32_t origin);
   // What moves bytes as they are; false for other instructions.
   bool move_bytes(const Warp&, const Instruction&, const Opcode&);
   bool shift_bytes(const Warp&, const Instruction&, const Opcode&);
@@ -75,8 +76,8 @@ class Undefined {
 
   const Block& b_;
   std::vector<Registers> warps_;
-  std::vector<uint8_t> shared_;                    // 1: written
-  std::vector<std::vector<uint8_t>> local_;        // by warp
+  std::vector<uint8_t> shared_;                   // 1: written
+  std::vector<std::vector<uint8_t>> local_;       // by warp
   std::array<Bytes, kMostDestinations> pending_;  // of each destination
   uint32_t pending_origin_ = 0;
 };
