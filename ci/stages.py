@@ -54,7 +54,7 @@ def stage_ptx(program, args):
     tally = Tally()
     commits = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip() or "0"
     for n, arch in enumerate(("sm_90a", "sm_100a", "sm_120a")):
-        run = [program, "run", "--subject", "ptx", "--require", "ptx", "--env", f"arch={arch}"]
+        run = [program, "run", "--subject", "ptx", "--require", "ptx", "--timeout", "300", "--env", f"arch={arch}"]
         tally += run_counted(f"ptx smoke {arch}", [*run, "smoke"], 600)
         if args.nightly:
             tally += run_counted(f"ptx {arch}", [*run, "ci", "gemm", "scenarios", "roles"], 4 * 3600)

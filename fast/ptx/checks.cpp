@@ -64,6 +64,10 @@ void Checks::access(Warp& w, const Instruction& i, unsigned lane, uint64_t addre
     else undefined_.change(w, i, lane, space, at, bytes);
   }
   if (space != Space::shared && space != Space::global) return;
+  // What nobody may write does not race.
+  if (const Allocation* a = space == Space::global ? b_.memory->holding(address, 1) : nullptr;
+      a && !a->writable)
+    return;
   const Manner& manner = manners_[i.opcode];
   std::array<uint8_t, 32> values{};
   if (store)

@@ -123,13 +123,6 @@ void Races::raise(Clocks& to, uint16_t thread) const {
 }
 
 void Races::join(const std::vector<uint16_t>& from, const std::vector<uint16_t>& to) {
-  // All of the block: then what each knows is what all know.
-  if (to.size() == b_.live_threads) {
-    common_ = clock_;
-    std::fill(more_.begin(), more_.end(), nullptr);
-    for (uint32_t& c : clock_) ++c;
-    return;
-  }
   auto known = std::make_shared<Clocks>(b_.threads, 0);
   const Clocks* last = nullptr;
   for (const uint16_t t : from) {
@@ -138,7 +131,13 @@ void Races::join(const std::vector<uint16_t>& from, const std::vector<uint16_t>&
     else raise(*known, t);
     last = more_[t].get();
   }
-  for (const uint16_t t : to) more_[t] = known;
+  if (to.size() == b_.live_threads) {
+    // What each knows is what all know. Of threads that have left nothing is learnt.
+    for (size_t u = 0; u < common_.size(); ++u) common_[u] = std::max(common_[u], (*known)[u]);
+    std::fill(more_.begin(), more_.end(), nullptr);
+  } else {
+    for (const uint16_t t : to) more_[t] = known;
+  }
   for (const uint16_t t : from) ++clock_[t];
 }
 
@@ -176,7 +175,6 @@ void Races::complete(uint32_t barrier) {
 
 void Races::meet(const Warp& w, uint32_t lanes) {
   const auto threads = threads_of(w, lanes);
-  // A block of one warp is no other case, but for threads that have left.
   join(threads, threads);
 }
 

@@ -15,6 +15,17 @@ uint32_t predicate_lanes(const Warp& w, const Instruction& i, unsigned k) {
 
 }  // namespace
 
+uint32_t Undefined::Bytes::any() const {
+  uint32_t lanes = 0;
+  for (const uint32_t byte : of) lanes |= byte;
+  return lanes;
+}
+Undefined::Bytes Undefined::Bytes::all(uint32_t lanes) {
+  Bytes b;
+  b.of.fill(lanes);
+  return b;
+}
+
 Undefined::Undefined(const Block& block)
     : b_(block), warps_(block.warps.size()), local_(block.warps.size()) {}
 
@@ -23,28 +34,28 @@ void Undefined::start_block() {
   shared_.assign(b_.shared.size(), 0);
   for (size_t n = 0; n < warps_.size(); ++n) {
     Registers& r = warps_[n];
-    r.lanes.assign(k.words / kLanes + 1, ~0u);
-    r.origin.assign(r.lanes.size(), 0);
-    r.predicate_lanes.assign(k.predicates, ~0u);
-    r.predicate_lanes[k.true_predicate] = 0;
-    for (const Kernel::Constant& c : k.constants) {
-      r.lanes[c.place / kLanes] = 0;
-      if (c.wide) r.lanes[c.place / kLanes + 1] = 0;
-    }
+    r.bytes.assign(4 * (k.words / kLanes + 1), ~0u);
+    r.origin.assign(k.words / kLanes + 1, 0);
+    r.predicates.assign(k.predicates, ~0u);
+    r.predicates[k.true_predicate] = 0;
+    const auto define = [&](uint32_t place) {
+      std::fill_n(r.bytes.begin() + 4 * (place / kLanes), wide(place) ? 8 : 4, 0u);
+    };
+    for (const Kernel::Constant& c : k.constants) define(c.place);
     for (const uint32_t place : k.special)
-      if (place != kUnused) r.lanes[place / kLanes] = 0;
+      if (place != kUnused) define(place);
     local_[n].assign(k.local_bytes * kLanes, 0);
   }
 }
 
-Undefined::Halves Undefined::halves(const Warp& w, uint32_t place) const {
-  const auto& lanes = warps_[w.index].lanes;
-  const uint32_t at = place / kLanes;
-  return {lanes[at], b_.kernel->wide[at] ? lanes[at + 1] : 0};
+Undefined::Bytes Undefined::bytes(const Warp& w, uint32_t place) const {
+  Bytes out;
+  std::copy_n(warps_[w.index].bytes.begin() + 4 * (place / kLanes), wide(place) ? 8 : 4, out.of.begin());
+  return out;
 }
 
 uint32_t Undefined::source(const Warp& w, const Instruction& i, unsigned k) const {
-  return written_by(i.predicate_s, k) ? warps_[w.index].predicate_lanes[i.s[k]] : halves(w, i.s[k]).any();
+  return written_by(i.predicate_s, k) ? warps_[w.index].predicates[i.s[k]] : bytes(w, i.s[k]).any();
 }
 
 uint32_t Undefined::origin_of(const Warp& w, const Instruction& i, unsigned k) const {
@@ -61,14 +72,13 @@ uint32_t Undefined::sources(const Warp& w, const Instruction& i, uint32_t& origi
   return lanes;
 }
 
-void Undefined::set(const Warp& w, const Instruction& i, unsigned k, uint32_t lanes, Halves undefined,
+void Undefined::set(const Warp& w, const Instruction& i, unsigned k, uint32_t lanes, const Bytes& undefined,
                     uint32_t origin) {
   Registers& r = warps_[w.index];
   const auto change = [lanes](uint32_t& now, uint32_t to) { now = (now & ~lanes) | (to & lanes); };
-  if (written_by(i.predicate_d, k)) return change(r.predicate_lanes[i.d[k]], undefined.any());
+  if (written_by(i.predicate_d, k)) return change(r.predicates[i.d[k]], undefined.any());
   const uint32_t at = i.d[k] / kLanes;
-  change(r.lanes[at], undefined.low);
-  if (b_.kernel->wide[at]) change(r.lanes[at + 1], undefined.high);
+  for (size_t n = 0; n < (wide(i.d[k]) ? 8u : 4u); ++n) change(r.bytes[4 * at + n], undefined.of[n]);
   if (undefined.any() & lanes) r.origin[at] = origin;
 }
 
@@ -84,7 +94,7 @@ void Undefined::report(Warp& w, const Instruction& i, uint32_t lanes, const std:
 }
 
 void Undefined::check_guard(Warp& w, const Instruction& i, uint32_t lanes) const {
-  if (const uint32_t bad = warps_[w.index].predicate_lanes[i.guard] & lanes)
+  if (const uint32_t bad = warps_[w.index].predicates[i.guard] & lanes)
     report(w, i, bad, "is guarded by an undefined predicate", 0);
 }
 
@@ -105,65 +115,128 @@ void Undefined::define(const Warp& w, const Instruction& i, uint32_t lanes) {
   for (unsigned k = 0; k < i.destinations; ++k) set(w, i, k, lanes, {}, 0);
 }
 
-bool Undefined::move_halves(const Warp& w, const Instruction& i, Form form) {
-  const auto wide = [&](uint32_t place) { return b_.kernel->wide[place / kLanes]; };
-  const auto first = [&] { return halves(w, i.s[0]); };
-  switch (form) {
-    case Form::mov:
-      if (i.width == 0) return pending_[0] = first(), true;
-      if (i.width != 32) return false;
-      if (i.sources == 2) pending_[0] = {halves(w, i.s[0]).low, halves(w, i.s[1]).low};
-      else pending_[0] = {first().low, 0}, pending_[1] = {first().high, 0};
+bool Undefined::move_bytes(const Warp& w, const Instruction& i, const Opcode& op) {
+  switch (op.row->form) {
+    case Form::mov: {
+      const unsigned part = i.width / 8u;
+      if (i.width == 0) pending_[0] = bytes(w, i.s[0]);
+      else if (i.sources > 1)
+        for (unsigned n = 0; n < part * i.sources; ++n)
+          pending_[0].of[n] = bytes(w, i.s[n / part]).of[n % part];
+      else
+        for (unsigned n = 0; n < part * i.destinations; ++n)
+          pending_[n / part].of[n % part] = bytes(w, i.s[0]).of[n];
       return true;
-    case Form::and_bits:
+    }
+    case Form::not_bits: return pending_[0] = bytes(w, i.s[0]), true;
     case Form::or_bits:
-    case Form::xor_bits: {
-      const Halves a = first(), b = halves(w, i.s[1]);
-      pending_[0] = {a.low | b.low, a.high | b.high};
+    case Form::xor_bits:
+      for (unsigned n = 0; n < 8; ++n) pending_[0].of[n] = bytes(w, i.s[0]).of[n] | bytes(w, i.s[1]).of[n];
+      return true;
+    case Form::and_bits: return mask_bytes(w, i), true;
+    case Form::selp: {
+      const Bytes a = bytes(w, i.s[0]), b = bytes(w, i.s[1]);
+      const uint32_t first = predicate_lanes(w, i, 2), unknown = source(w, i, 2);
+      for (unsigned n = 0; n < 8; ++n) pending_[0].of[n] = (first & a.of[n]) | (~first & b.of[n]) | unknown;
+      pending_origin_ = origin_of(w, i, a.any() & first & w.active ? 0 : 1);
       return true;
     }
-    case Form::not_bits: return pending_[0] = first(), true;
     case Form::cvt_int:
-      // To a register of 32 bits goes the low half. To one of 64 the sign may reach the high half.
-      pending_[0] = wide(i.d[0]) && !wide(i.s[0]) ? Halves{first().low, first().low} : first();
-      return true;
+    case Form::cvt_pair:
+    case Form::cvt_e8m0:
+    case Form::cvt_half_pair: return convert_bytes(w, i, op), true;
     case Form::shl:
-    case Form::shr: {
-      if (!wide(i.s[0])) return false;
-      const uint32_t* amounts = w.words + i.s[1];
-      for (uint32_t m = w.active; m; m &= m - 1)
-        if (const uint32_t amount = amounts[std::countr_zero(m)]; amount < 32 || amount > 63) return false;
-      if (source(w, i, 1) & w.active) return false;
-      const Halves a = first();
-      pending_[0] = form == Form::shl ? Halves{0, a.low} : Halves{a.high, a.high};
-      return true;
-    }
+    case Form::shr: return shift_bytes(w, i, op);
+    case Form::prmt:
+      if (!op.modifiers.empty() || source(w, i, 2) & w.active) return false;
+      return permute_bytes(w, i), true;
     default: return false;
   }
+}
+
+// A byte of zeros decides what the other operand has there.
+void Undefined::mask_bytes(const Warp& w, const Instruction& i) {
+  const Bytes a = bytes(w, i.s[0]), b = bytes(w, i.s[1]);
+  const auto zeros = [&](uint32_t place, unsigned n) {
+    uint32_t lanes = 0;
+    for (unsigned l = 0; l < kLanes; ++l) {
+      const uint32_t word = wide(place) ? w.words[place + 2 * l + n / 4] : w.words[place + l];
+      lanes |= uint32_t{(word >> (8 * (n % 4)) & 0xFF) == 0} << l;
+    }
+    return lanes;
+  };
+  for (unsigned n = 0; n < (wide(i.s[0]) ? 8u : 4u); ++n)
+    pending_[0].of[n] =
+        (a.of[n] & ~(~b.of[n] & zeros(i.s[1], n))) | (b.of[n] & ~(~a.of[n] & zeros(i.s[0], n)));
+}
+
+// Pairs: the second source is the lower part.
+void Undefined::convert_bytes(const Warp& w, const Instruction& i, const Opcode& op) {
+  if (op.row->form == Form::cvt_int) {
+    const Bytes from = bytes(w, i.s[0]);
+    const auto to_size = static_cast<unsigned>(info(op.first()).bytes());
+    const auto from_size = static_cast<unsigned>(info(op.last()).bytes());
+    const unsigned kept = op.has("sat") ? 0 : std::min(to_size, from_size);
+    // Beyond the narrower of the two lies its sign, or zeros.
+    for (unsigned n = 0; n < 8; ++n)
+      pending_[0].of[n] = kept == 0 ? from.any() : from.of[std::min(n, kept - 1)];
+    return;
+  }
+  const uint32_t high = bytes(w, i.s[0]).any(), low = bytes(w, i.s[1]).any();
+  const unsigned part = op.row->form == Form::cvt_half_pair ? 2 : 1;
+  if (op.first() == Type::e2m1x2) pending_[0].of[0] = low | high;
+  else
+    for (unsigned n = 0; n < part; ++n) pending_[0].of[n] = low, pending_[0].of[part + n] = high;
+}
+
+// By one amount for all lanes.
+bool Undefined::shift_bytes(const Warp& w, const Instruction& i, const Opcode& op) {
+  const auto size = static_cast<int>(info(op.first()).bytes());
+  const uint32_t amount = w.words[i.s[1] + static_cast<unsigned>(std::countr_zero(w.active))];
+  for (uint32_t m = w.active; m; m &= m - 1)
+    if (w.words[i.s[1] + static_cast<unsigned>(std::countr_zero(m))] != amount) return false;
+  if (amount >= static_cast<uint32_t>(8 * size) || source(w, i, 1) & w.active) return false;
+  const Bytes from = bytes(w, i.s[0]);
+  const int whole = static_cast<int>(amount / 8), step = op.row->form == Form::shl ? -1 : 1;
+  const bool sign = step > 0 && info(op.first()).kind == Kind::integer;
+  for (int n = 0; n < size; ++n)
+    for (const int at : {n + step * whole, n + step * (whole + (amount % 8 != 0))}) {
+      if (at >= 0 && at < size) pending_[0].of[static_cast<size_t>(n)] |= from.of[static_cast<size_t>(at)];
+      else if (sign && at >= size)
+        pending_[0].of[static_cast<size_t>(n)] |= from.of[static_cast<size_t>(size - 1)];
+    }
+  return true;
+}
+
+void Undefined::permute_bytes(const Warp& w, const Instruction& i) {
+  const Bytes a = bytes(w, i.s[0]), b = bytes(w, i.s[1]);
+  for (uint32_t m = w.active; m; m &= m - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(m));
+    for (unsigned n = 0; n < 4; ++n) {
+      const uint32_t from = w.words[i.s[2] + lane] >> (4 * n) & 7;
+      pending_[0].of[n] |= (from < 4 ? a.of[from] : b.of[from - 4]) & 1u << lane;
+    }
+  }
+}
+
+// false decides an and, true an or.
+uint32_t Undefined::decided(const Warp& w, const Instruction& i, Form form) const {
+  const uint32_t flip = form == Form::and_pred ? 0u : ~0u;
+  uint32_t lanes = 0;
+  for (unsigned k = 0; k < 2; ++k) lanes |= ~source(w, i, k) & ~(predicate_lanes(w, i, k) ^ flip);
+  return lanes;
 }
 
 void Undefined::before(Warp& w, const Instruction& i) {
   pending_origin_ = 0;
   const uint32_t all = sources(w, i, pending_origin_);
-  if (!(all & w.active)) return pending_.fill({});
-  const Form form = b_.kernel->opcodes[i.opcode].row->form;
-  if (move_halves(w, i, form)) return;
-  uint32_t lanes = all;
-  if (form == Form::selp || form == Form::and_pred || form == Form::or_pred) {
-    const uint32_t a = source(w, i, 0), b = source(w, i, 1);
-    if (form == Form::selp) {
-      const uint32_t first = predicate_lanes(w, i, 2);
-      lanes = source(w, i, 2) | (first & a) | (~first & b);
-      pending_origin_ = origin_of(w, i, a & first & w.active ? 0 : 1);
-    } else {
-      // false decides an and, true an or.
-      const uint32_t flip = form == Form::and_pred ? 0u : ~0u;
-      const uint32_t decides =
-          (~a & ~(predicate_lanes(w, i, 0) ^ flip)) | (~b & ~(predicate_lanes(w, i, 1) ^ flip));
-      lanes = (a | b) & ~decides;
-    }
-  }
-  pending_.fill({lanes, lanes});
+  pending_.fill({});
+  if (!(all & w.active)) return;
+  const Opcode& op = b_.kernel->opcodes[i.opcode];
+  if (move_bytes(w, i, op)) return;
+  const Form form = op.row->form;
+  const bool predicates = form == Form::and_pred || form == Form::or_pred;
+  pending_.fill(Bytes::all(predicates ? all & ~decided(w, i, form) : all));
 }
 
 void Undefined::after(Warp& w, const Instruction& i) {
@@ -183,25 +256,27 @@ uint8_t* Undefined::flags(const Warp& w, unsigned lane, Space space, uint64_t ad
 }
 
 void Undefined::load(Warp& w, const Instruction& i, unsigned lane, unsigned k, Space space, uint64_t address,
-                     unsigned bytes) {
+                     unsigned size) {
   const uint8_t* written = flags(w, lane, space, address);
-  const auto missing = [&](unsigned from, unsigned to) {
-    return written && std::find(written + from, written + to, 0) != written + to ? 1u << lane : 0u;
-  };
-  const Halves undefined =
-      bytes == 8 ? Halves{missing(0, 4), missing(4, 8)} : Halves{missing(0, bytes), missing(0, bytes)};
+  Bytes undefined;
+  // A narrow value may reach the upper bytes as its sign.
+  for (unsigned n = 0; n < 8; ++n)
+    if (written && !written[std::min(n, size - 1)]) undefined.of[n] = 1u << lane;
   set(w, i, k, 1u << lane, undefined, static_cast<uint32_t>(&i - b_.kernel->code.data()) + 1);
 }
 
 void Undefined::store(Warp& w, const Instruction& i, unsigned lane, unsigned k, Space space, uint64_t address,
-                      unsigned bytes) {
-  const Halves undefined = halves(w, i.s[k]);
-  const bool low = undefined.low >> lane & 1, high = bytes == 8 && (undefined.high >> lane & 1);
+                      unsigned size) {
+  const Bytes undefined = bytes(w, i.s[k]);
   const bool kept = space == Space::shared || space == Space::local;
-  if ((low || high) && !kept)
-    report(w, i, 1u << lane, "stores an undefined value to " + b_.memory->place(address), origin_of(w, i, k));
-  if (uint8_t* written = flags(w, lane, space, address))
-    for (unsigned n = 0; n < bytes; ++n) written[n] = !(n < 4 ? low : high);
+  uint8_t* written = flags(w, lane, space, address);
+  for (unsigned n = 0; n < size; ++n) {
+    const bool missing = undefined.of[n] >> lane & 1;
+    if (missing && !kept)
+      report(w, i, 1u << lane, "stores an undefined value to " + b_.memory->place(address),
+             origin_of(w, i, k));
+    if (written) written[n] = !missing;
+  }
 }
 
 void Undefined::change(Warp& w, const Instruction& i, unsigned lane, Space space, uint64_t address,
@@ -219,6 +294,12 @@ void Undefined::meet(Warp& w, const Meeting& m, MeetingHandler handler) {
   const bool shuffles = b_.kernel->opcodes[m.parts[0].instruction->opcode].row->form == Form::shfl;
   std::array<uint32_t, kLanes> flags{}, source_was{}, destination_was{};
   uint32_t any = 0, origin = 0;
+  const auto packed = [&](const Warp& warp, const Instruction& i, unsigned l) {
+    const Bytes b = bytes(warp, i.s[0]);
+    uint32_t out = 0;
+    for (unsigned n = 0; n < 4; ++n) out |= (b.of[n] >> l & 1) << n;
+    return out;
+  };
   const auto for_lanes = [&](auto f) {
     for (size_t p = 0; p < m.count; ++p)
       for (uint32_t l = m.parts[p].lanes; l; l &= l - 1)
@@ -235,7 +316,7 @@ void Undefined::meet(Warp& w, const Meeting& m, MeetingHandler handler) {
       source_was[l] = w.words[i.s[0] + l];
       destination_was[l] = w.words[i.d[0] + l];
     });
-    for_lanes([&](const Instruction& i, unsigned l) { w.words[i.s[0] + l] = source(w, i, 0) >> l & 1; });
+    for_lanes([&](const Instruction& i, unsigned l) { w.words[i.s[0] + l] = packed(w, i, l); });
     handler(w, m);
     for_lanes([&](const Instruction& i, unsigned l) { flags[l] = w.words[i.d[0] + l]; });
     for_lanes([&](const Instruction& i, unsigned l) {
@@ -245,10 +326,11 @@ void Undefined::meet(Warp& w, const Meeting& m, MeetingHandler handler) {
   }
   handler(w, m);
   for_lanes([&](const Instruction& i, unsigned l) {
-    const bool undefined = shuffles ? flags[l] || (any >> l & 1) : any != 0;
     for (unsigned k = 0; k < i.destinations; ++k) {
-      const bool value = k == 0 || !shuffles;
-      set(w, i, k, 1u << l, undefined && value ? Halves{~0u, ~0u} : Halves{}, origin);
+      Bytes undefined = Bytes::all(any && (!shuffles || any >> l & 1) ? ~0u : 0u);
+      for (unsigned n = 0; n < 4 && shuffles && k == 0; ++n)
+        if (flags[l] >> n & 1) undefined.of[n] = ~0u;
+      set(w, i, k, 1u << l, undefined, origin);
     }
   });
 }

@@ -3,9 +3,10 @@
 // in shared or local memory, as compilers do; it is an error where it decides a branch or an address, or
 // reaches global memory.
 //
-// A register of up to 32 bits is wholly defined or not, lane by lane, and one of 64 bits each of its halves:
-// compilers carry two values in one, of which only one may be there. selp asks for the value that it takes,
-// and.pred and or.pred for no more than what decides them.
+// It is known byte by byte and lane by lane: compilers carry several values in one register, of which some
+// may not be there. What moves bytes as they are moves this too; the result of arithmetic is undefined as a
+// whole where any operand is. selp asks for the value that it takes, and.pred, or.pred and and.b32 for no
+// more than what decides them.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -45,22 +46,29 @@ class Undefined {
   void meet(Warp&, const Meeting&, MeetingHandler);
 
  private:
-  // The lanes in which a value is undefined.
-  struct Halves {
-    uint32_t low = 0, high = 0;
-    uint32_t any() const { return low | high; }
+  // The lanes in which each byte of a value is undefined.
+  struct Bytes {
+    std::array<uint32_t, 8> of = {};
+    uint32_t any() const;
+    static Bytes all(uint32_t lanes);
   };
   struct Registers {
-    // Of a register of 64 bits the high half is the next one.
-    std::vector<uint32_t> lanes, predicate_lanes;
-    std::vector<uint32_t> origin;  // where the value came from: an instruction, from 1
+    std::vector<uint32_t> bytes, predicates;  // four for a register of up to 32 bits, eight for a wide one
+    std::vector<uint32_t> origin;             // where the value came from: an instruction, from 1
   };
-  Halves halves(const Warp&, uint32_t place) const;
+  bool wide(uint32_t place) const { return b_.kernel->wide[place / kLanes]; }
+  Bytes bytes(const Warp&, uint32_t place) const;
   uint32_t source(const Warp&, const Instruction&, unsigned k) const;
   uint32_t sources(const Warp&, const Instruction&, uint32_t& origin) const;
-  void set(const Warp&, const Instruction&, unsigned k, uint32_t lanes, Halves undefined, uint32_t origin);
-  // What moves halves as they are; false for other instructions.
-  bool move_halves(const Warp&, const Instruction&, Form);
+  void set(const Warp&, const Instruction&, unsigned k, uint32_t lanes, const Bytes& undefined,
+           uint32_t origin);
+  // What moves bytes as they are; false for other instructions.
+  bool move_bytes(const Warp&, const Instruction&, const Opcode&);
+  bool shift_bytes(const Warp&, const Instruction&, const Opcode&);
+  void convert_bytes(const Warp&, const Instruction&, const Opcode&);
+  void permute_bytes(const Warp&, const Instruction&);
+  void mask_bytes(const Warp&, const Instruction&);
+  uint32_t decided(const Warp&, const Instruction&, Form) const;
   uint8_t* flags(const Warp&, unsigned lane, Space, uint64_t address);
   [[noreturn]] void report(Warp&, const Instruction&, uint32_t lanes, const std::string& what,
                            uint32_t origin) const;
@@ -68,9 +76,9 @@ class Undefined {
 
   const Block& b_;
   std::vector<Registers> warps_;
-  std::vector<uint8_t> shared_;                    // 1: written
-  std::vector<std::vector<uint8_t>> local_;        // by warp
-  std::array<Halves, kMostDestinations> pending_;  // of each destination
+  std::vector<uint8_t> shared_;                   // 1: written
+  std::vector<std::vector<uint8_t>> local_;       // by warp
+  std::array<Bytes, kMostDestinations> pending_;  // of each destination
   uint32_t pending_origin_ = 0;
 };
 

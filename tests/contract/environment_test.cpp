@@ -8,7 +8,8 @@ namespace {
 
 TEST(Environment, ParseOfPrintIsTheSame) {
   for (const char* text :
-       {"", "threads=2", "order=reverse", "order=17,poison=ff", "threads=2,order=17,poison=0a,alignment=2"}) {
+       {"", "threads=2", "order=reverse", "order=17,poison=ff", "threads=2,order=17,poison=0a,alignment=2",
+        "arch=sm_120a", "alignment=2,arch=sm_100a"}) {
     const auto env = parse_environment(text);
     ASSERT_TRUE(env) << text << ": " << env.error().text();
   }

@@ -153,6 +153,13 @@ const Planted kPlanted[] = {
      "st.shared.u32 [%r5], %r0;\nbar.warp.sync -1;\nxor.b32 %r6, %r5, 128;\nld.shared.u32 %r2, [%r6];",
      "st.shared.u32 [%r5], %r0;\nbar.warp.sync -1;\nxor.b32 %r6, %r5, 4;\nld.shared.u32 %r2, [%r6];",
      {"no barrier of the block orders them"}},
+    {"OnlyTheReadersSync",
+     "setp.lt.u32 %p0, %r0, 32;\n@%p0 st.shared.u32 [%r5], %r0;\n@!%p0 bar.warp.sync -1;\n@!%p0 "
+     "ld.shared.u32 %r2, "
+     "[%r5+-128];",
+     "setp.lt.u32 %p0, %r0, 32;\n@%p0 st.shared.u32 [%r5], %r0;\nbar.sync 0;\n@!%p0 ld.shared.u32 %r2, "
+     "[%r5+-128];",
+     {"no barrier of the block orders them"}},
     {"TwoLanesStoreOneWord",
      "st.global.u32 [%rd0], %r1;",
      "st.global.u32 [%rd0], 7;",
@@ -242,10 +249,30 @@ TEST(PtxUndefined, TheHalvesOfARegisterAreApart) {
   EXPECT_EQ(error_of(pack + "shr.u64 %rd4, %rd4, 32;\ncvt.u32.u64 %r2, %rd4;\n" + store), "");
   EXPECT_EQ(error_of(pack + "mov.b64 {%r3, %r2}, %rd4;\n" + store), "");
   EXPECT_EQ(error_of(pack + "st.local.u64 [own], %rd4;\nld.local.u32 %r2, [own+4];\n" + store), "");
+  EXPECT_NE(error_of("mov.b64 %rd4, {%r0, %r9};\nshr.u64 %rd4, %rd4, 32;\ncvt.u32.u64 %r2, %rd4;\n" + store),
+            "");
   EXPECT_NE(error_of(pack + "cvt.u32.u64 %r2, %rd4;\n" + store), "");
   EXPECT_NE(error_of(pack + "mov.b64 {%r2, %r3}, %rd4;\n" + store), "");
   EXPECT_NE(error_of(pack + "shr.u64 %rd4, %rd4, 31;\ncvt.u32.u64 %r2, %rd4;\n" + store), "");
   EXPECT_NE(error_of(pack + "st.local.u64 [own], %rd4;\nld.local.u32 %r2, [own];\n" + store), "");
+}
+
+TEST(PtxUndefined, TheBytesOfARegisterAreApart) {
+  // Each leaves a defined byte 0 and an undefined byte 1 in %r2; $s is how it is stored.
+  const std::string low = "st.global.u8 [%rd1], %r2;",
+                    high = "shr.u32 %r2, %r2, 8;\nst.global.u8 [%rd1], %r2;";
+  for (const std::string body : {
+           // What Triton does where one element of a pair is not used.
+           "mov.b32 %r3, 0x3f800000;\ncvt.rn.satfinite.e4m3x2.f32 %rs0, %r9, %r3;\ncvt.u32.u16 %r2, %rs0;\n",
+           "cvt.u16.u32 %rs0, %r0;\nmov.b32 %r2, {%rs0, %rs3};\nprmt.b32 %r2, %r2, 0, 0x4420;\n",
+           "and.b32 %r3, %r9, 0xff00;\nor.b32 %r2, %r0, %r3;\n",
+           "shl.b32 %r3, %r9, 8;\nxor.b32 %r2, %r0, %r3;\n",
+           "st.local.u8 [own], %r0;\nld.local.u32 %r2, [own];\n",
+           "shl.b32 %r3, %r9, 8;\nor.b32 %r3, %r3, %r0;\nshfl.sync.idx.b32 %r2, %r3, 3, 31, -1;\n",
+       }) {
+    EXPECT_EQ(error_of(body + low), "") << body;
+    EXPECT_NE(error_of(body + high).find("stores an undefined value"), std::string::npos) << body;
+  }
 }
 
 TEST(PtxSchedule, LanesThatStandFurthestFirstGiveTheSameWithoutRelyingOnTheOrder) {
