@@ -75,6 +75,9 @@ struct Session {
   // matrix takes one cause of a difference away (docs/parity.md).
   std::function<void(Numerics&)> adjust;
   GemmModel gemm_model = GemmModel::f32_sequential;
+  // Whether kernels take what the original's refuse and the stand-ins of its witness records took: a
+  // transpose of per-tensor FP8 without the rows, and a partial block of MXFP8, as if zeros followed.
+  bool stand_ins = false;
   RngLedger rng;
   std::vector<Collective> collectives;
   Warnings warnings;

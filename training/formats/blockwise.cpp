@@ -159,7 +159,7 @@ Extracted Float8BlockwiseStorage::fsdp_extract_buffers() {
         "missing");
   const Shape matrix = flattened(size());
   if (matrix.rows % kTile != 0)
-    raise_runtime_error("fsdp: expected a shard whose row count is a multiple of 128, found " +
+    raise_runtime_error("fsdp: expected a shard aligned to blocks, its row count a multiple of 128, found " +
                         std::to_string(matrix.rows) + "; choose another shard count");
   const ArrayPtr tiles = rows ? scale : swapped(scale);
   Extracted out;

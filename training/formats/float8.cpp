@@ -25,7 +25,7 @@ constexpr std::string_view kNative = "native", kColumnwise = "columnwise_m_major
 Usages planes_of(const Session& session, Usages u) { return session.tn_only() ? u : Usages{true, false}; }
 
 void check_columns_alone(const Session& session, const Quantizer& q) {
-  if (session.tn_only() && q.columnwise_usage && !q.rowwise_usage)  // exclusion E8
+  if (session.tn_only() && !session.stand_ins && q.columnwise_usage && !q.rowwise_usage)  // exclusion E8
     fail(not_implemented_error, q,
          "columns alone: per-tensor FP8 kernels write a transpose only beside the rows; turn rowwise usage "
          "on, or run on an architecture that needs no transpose");
@@ -39,7 +39,7 @@ void fill_per_tensor(Session& session, const Quantizer& q, const AmaxReduction* 
   coerce(session, s, allocated(q, x->shape, q.usages(), x->dtype, session.tn_only()));
   s.transpose_invalid = !s.transpose;
   const Usages planes = planes_of(session, q.usages());
-  if (!planes.rowwise) return;
+  if (!planes.rowwise && !planes.columnwise) return;
   Problem p =
       problem_of(*x, q.line(Direction::row), planes.columnwise ? q.line(Direction::col) : std::nullopt);
   if (reduction) reduce_amaxes(session, q, *reduction, p, *x);

@@ -2,6 +2,7 @@
 #include "training/formats/mxfp8.h"
 
 #include "training/formats/describe.h"
+#include "training/formats/partial_blocks.h"
 #include "training/formats/parts.h"
 #include "training/formats/shapes.h"
 
@@ -27,6 +28,12 @@ std::optional<assay::Quantizer> MXFP8Quantizer::line(Direction) const {
 }
 
 void MXFP8Quantizer::fill(Session& session, const ArrayPtr& x, MXFP8Storage& s, std::optional<F32Bits> noop) {
+  if (is_for_stand_ins(session, *x, 32, noop)) {
+    MXFP8Storage padded;
+    return fill_from_padded(session, *this, x, 32, s, padded, [&](const ArrayPtr& whole) {
+      kernels::fill_blocks(session, *this, whole, padded, std::nullopt);
+    });
+  }
   if (!multiples_of(x->shape, 32))
     kernels::fail(
         ErrorClass::runtime_error, *this,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "training/formats/describe.h"
+#include "training/formats/partial_blocks.h"
 #include "training/formats/parts.h"
 #include "training/formats/shapes.h"
 
@@ -183,6 +184,12 @@ void NVFP4Quantizer::stamp(NVFP4Storage& s) const {
 void NVFP4Quantizer::fill(Session& session, const ArrayPtr& given, NVFP4Storage& s,
                           std::optional<F32Bits> noop) {
   const ArrayPtr x = contiguous(given);
+  if (is_for_stand_ins(session, *x, kBlock, noop)) {
+    NVFP4Storage padded;
+    return fill_from_padded(session, *this, x, kBlock, s, padded, [&](const ArrayPtr& whole) {
+      fill(session, whole, padded, std::nullopt);
+    });
+  }
   check_nvfp4(*this, *x);
   coerce(session, s, nvfp4_buffers(*this, x->shape));
   if (x->count() == 0 || (!rowwise_usage && !columnwise_usage)) return;  // before any state is drawn

@@ -331,19 +331,30 @@ StoragePtr unpickled(const Pickled& p) {
 HybridGather fsdp_pre_all_gather(HybridStorage& shard, GroupPtr mesh) {
   if (mesh) note_fsdp_group(shard, mesh);
   HybridGather out;
-  const auto take = [&](const StoragePtr& child, const char* direction, json::Value& meta) {
+  // Both children are asked before either gives anything.
+  const auto expect_fields = [](const StoragePtr& child, const char* direction) {
     if (!child) return;
-    if (is_light(child) || dynamic_cast<const NVFP4Storage*>(child.get()))
-      fail(ErrorClass::not_implemented_error,
-           string("fsdp: expected a ") + direction +
-               " tensor that can be gathered in a hybrid parameter, found a " + string(child->class_name()));
+    if (!is_light(child)) try {
+        child->fsdp_buffer_fields();
+        return;
+      } catch (const SemanticError&) {}
+    fail(ErrorClass::not_implemented_error,
+         string("fsdp: expected a ") + direction +
+             " tensor with fsdp_buffer_fields in a hybrid parameter, found a " + string(child->class_name()) +
+             "; NVFP4, whose columnwise data nobody dequantizes, vectors of blockwise FP8 and light storages "
+             "cannot be gathered");
+  };
+  expect_fields(shard.rowwise_storage, "rowwise");
+  expect_fields(shard.columnwise_storage, "columnwise");
+  const auto take = [&](const StoragePtr& child, json::Value& meta) {
+    if (!child) return;
     Extracted e = child->fsdp_extract_buffers();
     out.buffers.insert(out.buffers.end(), e.buffers.begin(), e.buffers.end());
     meta = std::move(e.meta);
   };
-  take(shard.rowwise_storage, "rowwise", out.row_meta);
+  take(shard.rowwise_storage, out.row_meta);
   out.row_buffers = out.buffers.size();
-  take(shard.columnwise_storage, "columnwise", out.col_meta);
+  take(shard.columnwise_storage, out.col_meta);
   return out;
 }
 

@@ -24,6 +24,9 @@ std::vector<std::byte> fitted(const Plane& plane, const ArrayPtr& a) {
   if (!a)
     raise_runtime_error("dequantize: expected the buffer behind " + plane.name +
                         ", found none; quantize in that direction first");
+  if (a->dtype != dtype_of(plane.encoding))
+    raise_runtime_error("dequantize: expected " + string(name_of(dtype_of(plane.encoding))) + " behind " +
+                        plane.name + ", found " + string(name_of(a->dtype)));
   const ArrayPtr flat = contiguous(a);
   std::vector<std::byte> out(plane.bytes());
   if (flat->bytes().size() == out.size()) {

@@ -23,6 +23,10 @@ json::Value witness_hybrid_quantizer(std::string_view group, const Given& given,
 json::Value witness_storages(std::string_view group, const Given& given, Subject& subject);
 json::Value witness_grouped(std::string_view group, const Given& given, Subject& subject);
 json::Value witness_delayed_scaling(std::string_view group, const Given& given, Subject& subject);
+json::Value witness_tensor_ops(std::string_view group, const Given& given, Subject& subject);
+json::Value witness_fsdp(std::string_view group, const Given& given, Subject& subject);
+json::Value witness_offload(std::string_view group, const Given& given, Subject& subject);
+json::Value witness_gather(std::string_view group, const Given& given, Subject& subject);
 
 // Whether `family` ("semantics_storages") is one of records.
 bool is_witness_family(std::string_view family);
