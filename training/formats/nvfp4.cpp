@@ -186,9 +186,8 @@ void NVFP4Quantizer::fill(Session& session, const ArrayPtr& given, NVFP4Storage&
   const ArrayPtr x = contiguous(given);
   if (is_for_stand_ins(session, *x, kBlock, noop)) {
     NVFP4Storage padded;
-    return fill_from_padded(session, *this, x, kBlock, s, padded, [&](const ArrayPtr& whole) {
-      fill(session, whole, padded, std::nullopt);
-    });
+    return fill_from_padded(session, *this, x, kBlock, s, padded,
+                            [&](const ArrayPtr& whole) { fill(session, whole, padded, std::nullopt); });
   }
   check_nvfp4(*this, *x);
   coerce(session, s, nvfp4_buffers(*this, x->shape));

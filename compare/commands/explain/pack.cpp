@@ -76,6 +76,7 @@ Result<Explained> explain_large(ExplainSession& s, const DumpCase& c, const Prob
     if (c.recorded->find(plane.name)) d.elements += plane.logical.count();
   if (!report.breach) return out;
   fmt::print(s.out, "{}", cause_text(*report.breach));
+  s.difference_told = true;
   std::fflush(s.out);
   d.confidence = Confidence::unexplained;
   if (!checked.window) return out;  // a value of the whole tensor, or padding: no part tells what made it

@@ -77,6 +77,8 @@ int ExplainSession::fail(const string& message, int status) {
 }
 
 void print_difference(ExplainSession& s, const Problem& problem, const PlaneDifference& d) {
+  if (s.difference_told) return;
+  s.difference_told = true;
   s.progress.wipe();
   const Encoding e = d.plane.encoding;
   fmt::print(s.out, "{} ({})   {} of {} differ, first at {}: {} ({}), should be {} ({})\n", d.plane.name,

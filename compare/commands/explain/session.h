@@ -23,6 +23,7 @@ struct ExplainSession {
   const Subjects& subjects;
   std::FILE *out, *err;
   ProgressLine progress;
+  bool difference_told = false;  // the screen says already what differs, and where first
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 
   double elapsed() const {

@@ -232,7 +232,9 @@ string diagnosis_screen(const Diagnosis& d, bool colour) {
   if (!d.unpinned.empty()) out += row("bits", d.unpinned);
   for (size_t i = 0; i < d.unwritten.size(); ++i) out += row(i ? "" : "unwritten", d.unwritten[i]);
   if (d.confidence == Confidence::equal) return out + equal_row(d);
-  if (!d.part.empty()) out += row("searched", d.part + ", the part around the first difference");
+  if (!d.part.empty())
+    out +=
+        row("searched", d.part + ", the part around the first difference; places below count from its first");
   const auto is_exact = [](const Explanation& e) { return e.exact(); };
   const auto exact =
       static_cast<size_t>(std::count_if(d.explanations.begin(), d.explanations.end(), is_exact));

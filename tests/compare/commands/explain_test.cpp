@@ -258,6 +258,8 @@ TEST(Explain, ALargeCaseIsSearchedWhereItFirstDiffers) {
   EXPECT_TRUE(text.starts_with("  cause    row.scale_inv (e8m0)   10500 of 10500 differ")) << text;
   EXPECT_NE(text.find("searched   rows 0..255, columns 0..1023"), std::string::npos) << text;
   EXPECT_NE(text.find("scale.down"), std::string::npos) << text;
+  EXPECT_EQ(text.find("differ, first at"), std::string::npos)
+      << text;  // it was told, in the tensor's own places
 }
 
 TEST(Explain, AFileThatCannotBeWrittenIsRefusedBeforeTheRun) {
