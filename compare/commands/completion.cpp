@@ -116,7 +116,7 @@ string bash_completion(std::span<const CommandInfo> commands) {
 namespace {
 
 // Text within the single quotes of a shell and the brackets of _arguments.
-string quoted(std::string_view text) {
+string within_quotes(std::string_view text) {
   string out;
   for (const char c : text) {
     if (c == '\'') out += "'\\''";
@@ -133,7 +133,7 @@ string zsh_option(const OptionInfo& option) {
   if (option.names.empty()) return "        '*:what:_assay_what'";
   std::vector<string> rows;
   for (const string& name : option.names)
-    rows.push_back(fmt::format("        '{}[{}]{}'", name, quoted(option.help), value));
+    rows.push_back(fmt::format("        '{}[{}]{}'", name, within_quotes(option.help), value));
   return fmt::format("{}", fmt::join(rows, " \\\n"));
 }
 
@@ -142,7 +142,7 @@ string zsh_option(const OptionInfo& option) {
 string zsh_completion(std::span<const CommandInfo> commands) {
   string names, cases;
   for (const CommandInfo& command : commands) {
-    names += fmt::format("    '{}:{}'\n", command.name, quoted(command.help));
+    names += fmt::format("    '{}:{}'\n", command.name, within_quotes(command.help));
     std::vector<string> options;
     for (const OptionInfo& option : command.options) options.push_back(zsh_option(option));
     cases += fmt::format("    {})\n      _arguments \\\n{} ;;\n", command.name, fmt::join(options, " \\\n"));
