@@ -1,8 +1,9 @@
 """Which sources of a room may be compiled as one unit: prints `<batch number> <source>` for each of them (cmake/rooms.cmake).
     batches.py <most lines a batch> <source> ...
 A batch pastes its sources one after another, so a name that one of them keeps to itself (in an anonymous namespace) is seen by the next. The compiler refuses a
-type or a constant that two of them have, but among functions it would choose. So sources share a batch only where they keep no name in common, none calls by
-name what another keeps, and all of them open the same namespaces."""
+type or a constant that two of them have, but among functions it would choose. So sources share a batch only where they keep no name in common, neither they
+nor the headers that they include call by name what another keeps, and all of them open the same namespaces."""
+import functools
 import pathlib
 import re
 import sys
@@ -14,8 +15,9 @@ TYPE = re.compile(r"^(?:struct|class|enum class|enum|union) (\w+)|^using (\w+) =
 CONSTANT = re.compile(r"\b(k[A-Z0-9]\w*)(?=[^\n;]*(?:[={;\[]|$))")
 FUNCTION = re.compile(r"(?<![\w.>:])([A-Za-z_]\w*)\(")
 OPENED = re.compile(r"^using (?:namespace )?(?!std::)[\w:]+;", re.M)
-CALL = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*)\(")
-KEYWORDS = {"if", "for", "while", "switch", "return", "decltype", "alignas", "sizeof", "noexcept", "requires", "void", "bool", "int", "catch", "static_assert", "TEST", "TEST_F", "TEST_P", "INSTANTIATE_TEST_SUITE_P"}
+CALL = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*)(?:<[^;(){}]*>)?\(")
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
+KEYWORDS = {"if", "for", "while", "switch", "return", "decltype", "alignas", "sizeof", "noexcept", "requires", "void", "bool", "int", "catch", "static_assert", "TEST", "TEST_F", "TEST_P", "INSTANTIATE_TEST_SUITE_P", "std", "string"}
 
 
 def kept_names(code):
@@ -24,18 +26,34 @@ def kept_names(code):
         names |= {a or b for a, b in TYPE.findall(part)}
         for line in part.splitlines():
             if line and line[0] not in " #})":
-                names |= set(CONSTANT.findall(line)) | set(FUNCTION.findall(line.split("=")[0]))
+                functions = [n for n in FUNCTION.findall(line.split("=")[0]) if n not in KEYWORDS]
+                names |= set(CONSTANT.findall(line)) | set(functions[:1])
     return names - KEYWORDS
+
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+@functools.cache
+def called_in_header(name):
+    """What a header and the headers that it includes call."""
+    file = ROOT / name
+    if not file.is_file():  # of a library
+        return frozenset()
+    text = file.read_text()
+    called = set(CALL.findall(NOT_CODE.sub(" ", text))) - KEYWORDS
+    return frozenset(called.union(*map(called_in_header, INCLUDE.findall(text))))
 
 
 class Source:
     def __init__(self, path):
-        code = NOT_CODE.sub(" ", pathlib.Path(path).read_text())
+        text = pathlib.Path(path).read_text()
+        code = NOT_CODE.sub(" ", text)
         self.path = path
         self.lines = code.count("\n")
         self.kept = kept_names(code)
         self.opened = set(OPENED.findall(code))
-        self.called = set(CALL.findall(code)) - KEYWORDS
+        self.called = (set(CALL.findall(code)) - KEYWORDS).union(*map(called_in_header, INCLUDE.findall(text)))
 
     def agrees_with(self, other):
         return self.opened == other.opened and not (self.kept & other.kept or self.kept & other.called or other.kept & self.called)

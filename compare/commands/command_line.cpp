@@ -26,7 +26,7 @@ OptionInfo info_of(const CLI::Option& option) {
   for (const std::string& name : option.get_snames()) info.names.push_back("-" + name);
   if (option.get_positional()) info.argument = option.get_name();
   info.help = option.get_description();
-  info.takes_value = option.get_type_size_max() > 0;
+  info.takes_value = option.get_items_expected_max() > 0;
   info.words = words_of_type(option.get_type_name());
   return info;
 }
