@@ -14,7 +14,7 @@ LOCAL = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.S | re.M)
 TYPE = re.compile(r"^(?:struct|class|enum class|enum|union) (\w+)|^using (\w+) =", re.M)
 CONSTANT = re.compile(r"\b(k[A-Z0-9]\w*)(?=[^\n;]*(?:[={;\[]|$))")
 FUNCTION = re.compile(r"(?<![\w.>:])([A-Za-z_]\w*)\(")
-OPENED = re.compile(r"^using (?:namespace )?(?!std::)[\w:]+;", re.M)
+OPENED = re.compile(r"^using (?:namespace |enum )?(?!std::)[\w:]+;", re.M)
 CALL = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*)(?:<[^;(){}]*>)?\(")
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
 KEYWORDS = {"if", "for", "while", "switch", "return", "decltype", "alignas", "sizeof", "noexcept", "requires", "void", "bool", "int", "catch", "static_assert", "TEST", "TEST_F", "TEST_P", "INSTANTIATE_TEST_SUITE_P", "std", "string"}
