@@ -34,6 +34,15 @@ ParamGroup group_in(const Given& given) {
 }
 
 // Normal data with 16 in the first row of each of `shards` equal parts, so that amaxes agree.
+// Rows and columns of a tensor that is cut into so many shards, none of them empty.
+Dims shape_in(const Given& given, int64_t shards = 1) {
+  const Given shape = given.at("shape", "a shape");
+  const Shape m = shape.matrix();
+  if (m.rows < shards || m.cols < 1)
+    shape.refuse("[rows, columns] with at least " + std::to_string(shards) + " rows and a column");
+  return {m.rows, m.cols};
+}
+
 ArrayPtr data_of(const Dims& shape, int64_t shards, uint64_t seed) {
   const ArrayPtr x = drawn(shape, DType::bfloat16, seed);
   constexpr uint16_t kSixteen = 0x4180;
@@ -84,7 +93,7 @@ json::Value failed_with_words(const SemanticError& e) {
 }
 
 json::Value pre(const Given& given, Session& session) {
-  const StoragePtr shard = shard_of(session, given, usages_in(given), given.at("shape", "a shape").dims());
+  const StoragePtr shard = shard_of(session, given, usages_in(given), shape_in(given));
   return outcome(
       [&] {
         const FsdpSent sent =
@@ -110,7 +119,7 @@ json::Value pre(const Given& given, Session& session) {
 }
 
 json::Value pre_quantizer_usage(const Given& given, Session& session) {
-  const StoragePtr shard = shard_of(session, given, usages_in(given), given.at("shape", "a shape").dims());
+  const StoragePtr shard = shard_of(session, given, usages_in(given), shape_in(given));
   const Usages q = given.usages("q");
   shard->quantizer->set_usage(q.rowwise, q.columnwise);
   return outcome([&] {
@@ -142,7 +151,7 @@ json::Value rows(const Given& given, Session& session) {
   const QuantizerPtr q = quantizer_of_kind(given.at("kind", "a kind of tensor"));
   q->set_usage(true, given.flag("column_usage"));
   // Allocated, not quantized: some of these shapes no kernel takes.
-  const StoragePtr shard = q->make_empty(session, given.at("shape", "a shape").dims(), DType::bfloat16);
+  const StoragePtr shard = q->make_empty(session, shape_in(given), DType::bfloat16);
   return outcome(
       [&] {
         return list_of(fsdp_pre_all_gather(*shard, mesh_of_one(), group_in(given)).buffers,
@@ -224,8 +233,8 @@ json::Value shares_scale(const StoragePtr& got, const StoragePtr& shard) {
 }
 
 json::Value post(const Given& given, Session& session) {
-  const Dims shape = given.at("shape", "a shape").dims();
   const int64_t n = given.number("shards", 1, 16);
+  const Dims shape = shape_in(given, n);
   const ParamGroup group = group_in(given);
   return outcome(
       [&] {

@@ -265,6 +265,7 @@ json::Value stash(const Given& given, Session& session) {
 }
 
 json::Value stash_stateless(const Given& given, Session& session) {
+  expect_recipe_class(given.text("recipe"), "given.recipe");
   return told(
       session,
       [&] {

@@ -54,8 +54,8 @@ TEST(Completion, GoesOnInAQuotedLine) {
   EXPECT_EQ(offered("run \"'quant\""), "quantize\n");
   EXPECT_EQ(offered("run \"'quantize mxfp8\""), "quantize mxfp8\n");
   EXPECT_EQ(offered("run \"'quantize mxfp8 64x64 bf16 elem\""),
-            "quantize mxfp8 64x64 bf16 element=\nquantize mxfp8 64x64 bf16 element_overflow=\n"
-            "quantize mxfp8 64x64 bf16 element_ties=\n");
+            "quantize mxfp8 64x64 bf16 element=\nquantize mxfp8 64x64 bf16 element_ties=\n"
+            "quantize mxfp8 64x64 bf16 element_overflow=\n");
   EXPECT_EQ(offered("run \"'quantize mxfp8 64x64 bf16 row.element=e5\""),
             "quantize mxfp8 64x64 bf16 row.element=e5m2\n");
 }
