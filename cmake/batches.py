@@ -1,14 +1,17 @@
-"""Which sources of a room may be compiled as one unit: prints `<batch number> <source>` for each of them (cmake/rooms.cmake).
+"""Decides which sources of a room are compiled as one unit; prints `<batch number> <source>` for each of them (cmake/rooms.cmake).
     batches.py <most lines a batch> <source> ...
-A batch pastes its sources one after another, so a name that one of them keeps to itself (in an anonymous namespace) is seen by the next. The compiler refuses a
-type or a constant that two of them have, but among functions it would choose. So sources share a batch only where they keep no name in common, neither they
-nor the headers that they include call by name what another keeps, and all of them open the same namespaces."""
+A batch pastes its sources one after another, so each sees the names that the ones before it keep in an anonymous namespace. Such a name must not take the place
+of another one. Sources therefore share a batch only where
+- no name is kept by two of them,
+- no source, nor a header that it includes, calls a function or mentions a type or a constant that another source keeps,
+- all of them open the same namespaces.
+"""
 import functools
 import pathlib
 import re
 import sys
 
-NOT_CODE = re.compile(r'//(?! namespace$)[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"', re.S | re.M)
+NOT_CODE = re.compile(r'//(?! namespace$)[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|(?<!#include )"(?:\\.|[^"\\\n])*"', re.S | re.M)
 LOCAL = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.S | re.M)
 # clang-format puts every declaration of a namespace at the margin.
 TYPE = re.compile(r"^(?:struct|class|enum class|enum|union) (\w+)|^using (\w+) =", re.M)
@@ -17,7 +20,11 @@ FUNCTION = re.compile(r"(?<![\w.>:])([A-Za-z_]\w*)\(")
 OPENED = re.compile(r"^using (?:namespace |enum )?(?!std::)[\w:]+;", re.M)
 CALL = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*)(?:<[^;(){}]*>)?\(")
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
-KEYWORDS = {"if", "for", "while", "switch", "return", "decltype", "alignas", "sizeof", "noexcept", "requires", "void", "bool", "int", "catch", "static_assert", "TEST", "TEST_F", "TEST_P", "INSTANTIATE_TEST_SUITE_P", "std", "string"}
+NAME = re.compile(r"(?<![\w.])(?<!->)(?<!::)(?:k[A-Z0-9]|[A-Z])\w*")  # of a type or a constant; not a member, not qualified
+# What stands before a parenthesis and is no function of the project's.
+NO_FUNCTION = {"if", "for", "while", "switch", "return", "decltype", "alignas", "sizeof", "noexcept", "requires", "void", "bool", "int", "catch", "static_assert",
+               "string", "TEST", "TEST_F", "TEST_P", "INSTANTIATE_TEST_SUITE_P"}
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def kept_names(code):
@@ -26,37 +33,35 @@ def kept_names(code):
         names |= {a or b for a, b in TYPE.findall(part)}
         for line in part.splitlines():
             if line and line[0] not in " #})":
-                functions = [n for n in FUNCTION.findall(line.split("=")[0]) if n not in KEYWORDS]
+                functions = [n for n in FUNCTION.findall(line.split("=")[0]) if n not in NO_FUNCTION]
                 names |= set(CONSTANT.findall(line)) | set(functions[:1])
-    return names - KEYWORDS
+    return names
 
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+def used_names(code):
+    """The functions that it calls, the types and constants that it mentions, and those of the headers that it includes."""
+    used = (set(CALL.findall(code)) - NO_FUNCTION) | set(NAME.findall(code))
+    return frozenset(used.union(*map(used_in_header, INCLUDE.findall(code))))
 
 
 @functools.cache
-def called_in_header(name):
-    """What a header and the headers that it includes call."""
+def used_in_header(name):
     file = ROOT / name
-    if not file.is_file():  # of a library
-        return frozenset()
-    text = file.read_text()
-    called = set(CALL.findall(NOT_CODE.sub(" ", text))) - KEYWORDS
-    return frozenset(called.union(*map(called_in_header, INCLUDE.findall(text))))
+    return used_names(NOT_CODE.sub(" ", file.read_text())) if file.is_file() else frozenset()  # else it belongs to a library
 
 
 class Source:
     def __init__(self, path):
-        text = pathlib.Path(path).read_text()
-        code = NOT_CODE.sub(" ", text)
+        code = NOT_CODE.sub(" ", pathlib.Path(path).read_text())  # without comments and strings; includes stay
         self.path = path
         self.lines = code.count("\n")
         self.kept = kept_names(code)
+        self.used = used_names(code)
         self.opened = set(OPENED.findall(code))
-        self.called = (set(CALL.findall(code)) - KEYWORDS).union(*map(called_in_header, INCLUDE.findall(text)))
 
     def agrees_with(self, other):
-        return self.opened == other.opened and not (self.kept & other.kept or self.kept & other.called or other.kept & self.called)
+        # What a source uses and keeps itself is its own; were it another's as well, two would keep it.
+        return self.opened == other.opened and not (self.kept & (other.kept | other.used) or other.kept & self.used)
 
 
 def batches(sources, most):

@@ -300,7 +300,7 @@ void high_precision_forward(ScenarioRun& run) {
     for (const int64_t rows : {64, 96}) {
       const ModuleSettings s{.module = module, .rows = rows};
       const StepRecord bf16 = step_of(run, s, under(nullptr));
-      for (const string_view f : training::kFormats) {
+      for (const string_view f : kFormats) {
         run.about(string(module) + ", H(ID|" + string(f) + "), " + std::to_string(rows) + " rows");
         const StepRecord quantized = step_of(run, s, under(built_in_recipe(f))),
                          hybrid = step_of(run, s, under(per_gemm({"identity", f, f})));

@@ -1,0 +1,1 @@
+int second() { return f(1); }

@@ -1,0 +1,2 @@
+int rank(long x);
+int second() { return rank(1); }

@@ -1,0 +1,6 @@
+namespace {
+struct Row {
+  int n;
+};
+}  // namespace
+int first() { return Row{1}.n; }

@@ -1,0 +1,1 @@
+int second(Row* row);

@@ -1,0 +1,4 @@
+namespace {
+constexpr int kFirst = 1;
+}  // namespace
+int first() { return kFirst; }

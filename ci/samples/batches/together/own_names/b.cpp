@@ -1,0 +1,2 @@
+// rank(kFirst)
+int second() { return other::kFirst + object.rank(1); }
