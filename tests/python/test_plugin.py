@@ -31,7 +31,9 @@ def test_compares():
 
 
 @pytest.fixture
-def session(pytester):
+def session(pytester, monkeypatch):
+    for name in ("CI", "BUILD_NUMBER"):   # where pytest sees one of them, its summary repeats every message whole
+        monkeypatch.delenv(name, raising=False)
     pytester.makepyfile(kTest)
     plugin = [] if kLoaded else ["-p", "assay.pytest_plugin"]
     return lambda *options: pytester.runpytest_subprocess("-p", "no:randomly", "-p", "no:cacheprovider", *plugin, *options)
