@@ -136,8 +136,10 @@ int run_flavours(const FlavoursOptions& options, const Subjects& subjects, std::
                "flavour=te follows TransformerEngine's kernel selection (docs/numerics.md, N8). "
                "`assay flavours <format> --measure` says how far they lie apart.\n");
   if (!options.json.empty())
-    if (auto error =
-            write_file(options.json, json::dump(json::object({{"version", 1}, {"formats", all}}), 1) + "\n"))
+    if (auto error = write_file(
+            options.json,
+            json::dump(json::object({{"schema", "assay.flavours"}, {"version", 1}, {"formats", all}}), 1) +
+                "\n"))
       return fail(error->text());
   return 0;
 }

@@ -221,8 +221,11 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
   }
   fmt::print(out, "{} named, {} not named\n", named, groups.size() - named);
   if (!options.json.empty())
-    if (auto error =
-            write_file(options.json, json::dump(json::object({{"version", 1}, {"groups", all}}), 1) + "\n"))
+    if (auto error = write_file(
+            options.json,
+            json::dump(json::object({{"schema", "assay.identification"}, {"version", 1}, {"groups", all}}),
+                       1) +
+                "\n"))
       return fail(error->text(), 2);
   return named == groups.size() ? 0 : interrupted() ? kInterrupted : 1;
 }

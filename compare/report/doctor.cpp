@@ -138,7 +138,8 @@ json::Value doctor_facts(std::span<Subject* const> subjects) {
     list.push(json::object({{"name", s->name()}, {"present", here.yes}, {"detail", here.why}}));
   }
   const std::string toolkit = ASSAY_CUDA_TOOLKIT;
-  json::Value facts = json::object({{"version", build::kVersion},
+  json::Value facts = json::object({{"schema", "assay.doctor/1"},
+                                    {"version", build::kVersion},
                                     {"commit", build::kCommit},
                                     {"kernels", build::kKernels},
                                     {"line_version", kLineVersion},

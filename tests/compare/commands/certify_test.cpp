@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <set>
 
 #include "compare/arithmetic/codes.h"
@@ -364,6 +365,20 @@ TEST(Certify, QuickHoldsEveryPointWhereACastChanges) {
             << part.name << std::hex << " " << x[i] << " " << x[i + k];
   }
   EXPECT_EQ(casts, 22u);
+}
+
+// Another version made it, so every part is compared anew, but it is read and then replaced as a whole.
+TEST(Certify, ACertificateOfVersion01IsRead) {
+  const Scratch scratch;
+  CertifyOptions options;
+  options.output = scratch.path("c.json");
+  std::filesystem::copy_file(ASSAY_SOURCE_DIR "/fixtures/packs/version_0.1/certificate.json", options.output);
+  EXPECT_EQ(certificate(options.output).find("build")->text("version"), "0.1.0");
+  options.resume = true;
+  options.parts = {window(0x3F800000, 1000)};
+  const Ran r = certify(options, with_fault(no_fault));
+  EXPECT_EQ(r.status, 0) << r.out << r.err;
+  EXPECT_EQ(certificate(options.output).find("build")->text("version"), build::kVersion);
 }
 
 }  // namespace

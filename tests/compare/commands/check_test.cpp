@@ -416,5 +416,15 @@ TEST(Check, PackedCodesOfSomebodyElse) {
     }
 }
 
+// Written by the program of that version. Whoever keeps recordings must be able to read them.
+TEST(Check, RecordingsOfVersion01AreRead) {
+  const Ran r = check({ASSAY_SOURCE_DIR "/fixtures/packs/version_0.1/recording.safetensors"});
+  EXPECT_EQ(r.status, 0) << r.out << r.err;
+  for (const char* text :
+       {"quantize mxfp8 4x64 bf16", "quantize nvfp4 16x32 bf16 dir=both", "dequantize mxfp8 4x64 bf16",
+        "gemm a=mxfp8 b=mxfp8 16x16x32", "4 passed, 0 failed, 0 skipped"})
+    EXPECT_NE(r.out.find(text), std::string::npos) << text << "\n" << r.out;
+}
+
 }  // namespace
 }  // namespace assay
