@@ -5,6 +5,8 @@ import shutil
 import subprocess
 import sys
 
+import remembered
+
 kSuffixes = {".h", ".cpp", ".cu", ".cuh", ".c"}
 kVersion = 14   # another version lays out differently
 
@@ -17,6 +19,11 @@ def clang_format():
             if re.search(rf"version {kVersion}\.", said):
                 return program
     return None
+
+
+def key(root, name, text):
+    """What the layout of a file depends on."""
+    return remembered.digest((root / ".clang-format").read_text(), name, text)
 
 
 def sources(root):

@@ -36,6 +36,11 @@ def stage_check(args):
     return run_counted("check", ["ci/check"], 300, tail=40) + run_counted("kernel lint", ["ci/kernel_lint"], 300)
 
 
+def stage_tidy(args):
+    """clang-tidy on the sources of the last commits, for at most two minutes; with --nightly on all."""
+    return run_counted("tidy", ["ci/tidy", *(["--all"] if args.nightly else [])], 6 * 3600)
+
+
 def stage_cpu(args):
     """With no CUDA in sight: every test program, the vectors, the suite `ci`, scenarios and roles on the host executor, the latter two
     on the reference as well, the generated pages, the schemas of JSON outputs, the installation."""
@@ -118,7 +123,7 @@ def stage_faults(args):
     return run_counted("faults", ["ci/faults", *sample], 6 * 3600, tail=80)
 
 
-STAGES = {"check": stage_check, "cpu": stage_cpu, "cuda": stage_cuda, "certify": stage_certify, "asan": stage_asan,
+STAGES = {"check": stage_check, "tidy": stage_tidy, "cpu": stage_cpu, "cuda": stage_cuda, "certify": stage_certify, "asan": stage_asan,
           "race": stage_race, "python": stage_python, "faults": stage_faults}
 
 
