@@ -188,6 +188,7 @@ std::vector<Verdict> judge_subjects(const Problem& problem, const Subjects& subj
     if (runs(v)) {
       v = judge_subject(c, *subjects.find(v.subject), reference, want, options.laws);
       v.witness = want.statistics;
+      if (v.outcome == Outcome::passed && c.problem.x.shape.count() == 0) v.reason = kNoElement;
     }
   return out;
 }

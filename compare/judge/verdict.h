@@ -58,13 +58,16 @@ struct Breach {
 // A breach that blames no plane, or not yet.
 Breach complaint(std::string claim, std::string_view got, std::string message, std::string_view want = {});
 
+// The reason of a passed case whose tensor has no element.
+inline constexpr std::string_view kNoElement = "the tensor has no element: nothing was compared";
+
 // One line on one subject.
 struct Verdict {
   std::string subject;   // "host"
   std::string argument;  // Subject::argument(); set by run_cases, empty where no subject can run again
   Outcome outcome = Outcome::passed;
-  std::string reason;  // unsupported, skipped, crashed, mistrusted, stale: why; passed as expected: "as
-                       // expected: ..."
+  // unsupported, skipped, crashed, mistrusted, stale: why; passed: what was expected, or kNoElement.
+  std::string reason;
   std::vector<Breach> breaches;     // the first is the cause that is printed
   std::vector<std::string> claims;  // kinds that were evaluated
   int launches = 0;

@@ -22,6 +22,7 @@ struct Totals {
   std::map<std::string, size_t> skip_reasons;  // "gpu: no CUDA device" -> 12
   std::map<std::string, size_t>
       unpinned_reasons;  // "cublaslt: ..." -> 3: judged by the bound (N16.13), whatever the outcome
+  size_t empty = 0;      // of the passed, those whose tensor has no element
   size_t launches = 0;   // kernels
   double seconds = 0;
 

@@ -109,6 +109,9 @@ class TextReport final : public Report {
     for (Outcome o : {Outcome::mistrusted, Outcome::crashed, Outcome::stale})
       if (const auto n = t.by_outcome.find(o); n != t.by_outcome.end())
         fmt::print(out_, "{} of the failed {} {}\n", n->second, n->second == 1 ? "is" : "are", name_of(o));
+    if (t.empty > 0)
+      fmt::print(out_, "{} of the passed {} no element: nothing was compared there\n", t.empty,
+                 t.empty == 1 ? "has" : "have");
     fmt::print(out_, "{} kernels launched\n", t.launches);
     fmt::print(out_, "{}\n", t.last_line());
     std::fflush(out_);
@@ -145,6 +148,7 @@ void Totals::add(const Verdict& v) {
   if (!v.unpinned.empty()) ++unpinned_reasons[v.subject + ": " + v.unpinned];
   if (v.outcome == Outcome::passed) {
     ++passed;
+    empty += v.reason == kNoElement;
   } else if (is_red(v.outcome)) {
     ++failed;
   } else {

@@ -37,6 +37,7 @@ TEST(Claims, AGoodSubjectPassesEveryClaim) {
     EXPECT_EQ(v.outcome, Outcome::passed)
         << line << (v.breaches.empty() ? "" : ": " + v.breaches[0].claim + " " + v.breaches[0].message);
     EXPECT_FALSE(v.claims.empty());
+    EXPECT_EQ(v.reason, std::string(line).find(" 0x") != std::string::npos ? kNoElement : "");
   }
 }
 

@@ -80,6 +80,15 @@ TEST(Report, AFailureFitsOneScreen) {
   expect_in(r.out, "4 kernels launched\n");
 }
 
+// A pass of nothing says so.
+TEST(Report, CasesWithoutAnElementAreCounted) {
+  const Subjects subjects = fakes::with("fake", nullptr);
+  const Ran r = run({entry("quantize mxfp8 0x256 bf16", 1), entry(kLine, 2)}, subjects);
+  EXPECT_EQ(last_line(r.out), "2 passed, 0 failed, 0 skipped");
+  expect_in(r.out, "1 of the passed has no element: nothing was compared there\n");
+  EXPECT_EQ(run({entry(kLine, 2)}, subjects).out.find("no element"), std::string::npos);
+}
+
 // What fails everywhere in one way is told once; another failure between is not swallowed.
 TEST(Report, OneCauseOfManyLinesIsToldOnce) {
   const Subjects subjects = fakes::with("fake", [](const Problem& p, auto out, auto&) {
