@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/dequantized_rows.h"
 #include "compare/arithmetic/places.h"
 #include "compare/judge/judge.h"
 #include "compare/judge/parity.h"
@@ -175,32 +176,11 @@ std::vector<PlaneData> inputs_for(const Problem& one, const std::vector<PlaneDat
 // The rows of a pair, dequantized by the subject's own line to the encoding of x; nothing where it has none.
 std::optional<PlaneData> dequantized_rows(const CaseInputs& c, Subject& s, const Execution& pair,
                                           Verdict& v) {
-  Problem back = c.problem;
-  back.op = Dequantize{c.problem.x.source, CodesFrom::codes};
-  back.col.reset();
-  back.flavour = Flavour::assay;
-  forget_fill(back);
-  Quantizer &q = *back.row, plain;
-  plain.format = q.format;
-  plain.element = q.element;
-  plain.block = q.block;
-  plain.row_scaled = q.row_scaled;
-  plain.four_over_six = q.four_over_six;
-  plain.e4m3_max = q.e4m3_max;
-  plain.scales = q.scales;
-  plain.pow2 = q.pow2;
-  q = plain;
+  const Problem back = row_dequantize(c.problem);
   if (!s.supports(back).yes) return {};
-  std::vector<PlaneData> inputs;
-  for (const Plane& plane : input_planes(back)) {
-    const PlaneData* p = find_plane(pair.planes, plane.name);
-    if (!p)
-      p = find_plane(c.inputs,
-                     plane_name(Direction::row, "given.amax"));  // N10.15: of a given amax there is no output
-    if (!p) return {};
-    inputs.push_back({plane, p->bytes});
-  }
-  const CaseInputs dequantize{back, c.environment, std::move(inputs)};
+  Result<std::vector<PlaneData>> inputs = row_dequantize_inputs(back, pair.planes, c.inputs);
+  if (!inputs) return {};
+  const CaseInputs dequantize{back, c.environment, std::move(*inputs)};
   std::optional<Execution> e = sound_run(dequantize, s, c.environment, v);
   if (!e) return {};
   return std::move(e->planes[0]);
