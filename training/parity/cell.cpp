@@ -31,7 +31,7 @@ string circumstances(const Cell& c) {
     out += (out.empty() ? "" : " ") + string(key) + "=" + string(value);
   };
   if (c.phase != Phase::train) say("phase", name_of(c.phase));
-  if (c.arch != Arch::sm100) say("arch", kArchs[static_cast<size_t>(c.arch)]);
+  if (c.arch != Arch::sm100) say("arch", word_of(c.arch));
   if (c.flavour != Flavour::assay) say("flavour", "te");
   if (c.tokens != 64) say("tokens", std::to_string(c.tokens));
   if (c.packed) say("packed", "1");

@@ -62,7 +62,4 @@ std::string circumstances(const Cell&);
 // The formats' column of the table: "mxfp8|nvfp4".
 std::string to_text(const GemmFormats&);
 
-// The words of Arch, in its order.
-inline constexpr std::string_view kArchs[] = {"sm90", "sm100", "sm110", "sm120"};
-
 }  // namespace assay::training

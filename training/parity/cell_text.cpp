@@ -73,7 +73,7 @@ class CellReader {
   static Words values_of(string_view key) {
     if (key == "override") return {std::begin(kOverrides), std::end(kOverrides)};
     if (key == "phase") return {std::begin(kPhaseNames), std::end(kPhaseNames)};
-    if (key == "arch") return {std::begin(kArchs), std::end(kArchs)};
+    if (key == "arch") return words_of(kWords<Arch>, ',');
     if (key == "flavour") return {"assay", "te"};
     return {"0", "1"};
   }
