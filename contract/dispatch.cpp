@@ -212,6 +212,7 @@ TeKernel group_kernel(const Problem& p) {
       return k;
     }
     case FormatId::fp8_delayed:
+    case FormatId::mxfp6:
     case FormatId::mxfp4: break;
   }
   return rejected("TransformerEngine has no grouped kernel for " + std::string(info(q.format).name));
@@ -236,6 +237,7 @@ TeKernel te_kernel(const Problem& p) {
     return rejected("TransformerEngine has no single kernel for columns of dequantized rows");  // N8.6
   const Quantizer& q = p.row ? *p.row : *p.col;
   switch (q.format) {
+    case FormatId::mxfp6: return rejected("TransformerEngine has no MXFP6 kernel");
     case FormatId::mxfp4: return rejected("TransformerEngine has no MXFP4 kernel");
     case FormatId::nvfp4: return nvfp4_kernel(p);
     case FormatId::fp8_block: return fp8_block_kernel(p);

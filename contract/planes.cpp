@@ -32,7 +32,7 @@ Geometry geometry(const Quantizer& q, Shape shape, Direction d, ScaleLayout layo
   } else if (col && !g.transposed) {  // N6.2; a square block repeats its scale, same shape (N5.8)
     g.scale = {ceil_div(rows, length), cols};
     padded_to(4, 128);
-  } else {  // N6.2, N10.14, N15.4
+  } else {  // N6.2, N10.14, N15.4, N18.4
     g.scale = {rows, ceil_div(cols, length)};
     padded_to(128, 4);
   }
