@@ -33,7 +33,7 @@ typedef struct assay_member {
 
 /* One plane (contract/planes.h): a dense row-major array of padded_rows x padded_cols elements, of which the
  * first rows x cols mean something. Elements are little-endian; codes of fewer than 8 bits take a byte each,
- * or, where `packed` is not 0, half a byte, the element of even index in the low half (N6.8). A plane whose
+ * or, where `packed` is not 0, their own 4 or 6 bits, the first in the lowest (N6.8). A plane whose
  * name ends in ".scale_gemm" has the tensor-core tile order (N6.3). The planes of a split that hold one array
  * for each member are 1 x elements; what stands beyond the members is neither read nor written (N14.6). */
 typedef struct assay_plane {
@@ -44,7 +44,7 @@ typedef struct assay_plane {
   void* data;     /* inputs must not be written; in the memory of assay_plugin_memory, as nothing else of this
                      struct is */
   uint64_t bytes; /* padded_rows * padded_cols elements; 0 for an empty tensor, and then data may be NULL */
-  int packed;     /* 1: two 4-bit codes in a byte */
+  int packed;     /* 1: codes of 4 or 6 bits without a gap */
   const assay_member* members; /* of a grouped plane, in order; else NULL */
   size_t member_count;
 } assay_plane;

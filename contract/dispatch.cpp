@@ -212,10 +212,10 @@ TeKernel group_kernel(const Problem& p) {
       return k;
     }
     case FormatId::fp8_delayed:
-    case FormatId::mxfp4:
-      return rejected("TransformerEngine has no grouped kernel for " + std::string(info(q.format).name));
+    case FormatId::mxfp6:
+    case FormatId::mxfp4: break;
   }
-  return rejected("TransformerEngine has no grouped kernel for it");
+  return rejected("TransformerEngine has no grouped kernel for " + std::string(info(q.format).name));
 }
 
 }  // namespace
@@ -236,11 +236,16 @@ TeKernel te_kernel(const Problem& p) {
   if (p.row && p.col && p.col_source != ColSource::original)
     return rejected("TransformerEngine has no single kernel for columns of dequantized rows");  // N8.6
   const Quantizer& q = p.row ? *p.row : *p.col;
-  if (q.format == FormatId::mxfp4) return rejected("TransformerEngine has no MXFP4 kernel");
-  if (q.format == FormatId::nvfp4) return nvfp4_kernel(p);
-  if (q.format == FormatId::fp8_block) return fp8_block_kernel(p);
-  if (q.format == FormatId::mxfp8) return mxfp8_kernel(p, q);
-  if (q.format == FormatId::identity) return {"copy", "", {}, {}};
+  switch (q.format) {
+    case FormatId::mxfp6: return rejected("TransformerEngine has no MXFP6 kernel");
+    case FormatId::mxfp4: return rejected("TransformerEngine has no MXFP4 kernel");
+    case FormatId::nvfp4: return nvfp4_kernel(p);
+    case FormatId::fp8_block: return fp8_block_kernel(p);
+    case FormatId::mxfp8: return mxfp8_kernel(p, q);
+    case FormatId::identity: return {"copy", "", {}, {}};
+    case FormatId::fp8_delayed:
+    case FormatId::fp8_current: break;
+  }
   if (!p.row) return rejected("TransformerEngine has no per-tensor FP8 kernel for columns alone");  // N8.2
   if (p.dispatch == Dispatch::specialised)
     return rejected("per-tensor FP8 has no specialised kernel to force: all its kernels agree bit for bit");

@@ -18,7 +18,7 @@ TeKernel te_kernel(const Problem&);
 
 // N16.12: whether operands of this format reach Hopper's tensor cores dequantized to bf16.
 inline bool through_bf16(const Quantizer& q) {
-  return q.format == FormatId::mxfp8 || q.format == FormatId::mxfp4 || q.format == FormatId::nvfp4;
+  return info(q.format).family == Family::mx || info(q.format).family == Family::nvfp4;
 }
 
 }  // namespace assay

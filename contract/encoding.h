@@ -31,6 +31,12 @@ struct EncodingInfo {
   constexpr bool is_float() const { return exponent_bits > 0; }
   // Bytes that one element takes when stored unpacked: 1, 2 or 4. 4- and 6-bit codes take a byte.
   constexpr int bytes() const { return bits <= 8 ? 1 : bits / 8; }
+  // The fewest codes that fill whole bytes where they are packed (N6.8): 2 of 4 bits, 4 of 6 bits.
+  constexpr int packed_codes() const {
+    int n = 1;
+    while (n * bits % 8 != 0) n *= 2;
+    return n;
+  }
 };
 
 inline constexpr std::array kEncodings = {

@@ -1,5 +1,7 @@
 #include "contract/planes.h"
 
+#include <algorithm>
+
 namespace assay {
 
 Geometry geometry(const Quantizer& q, Shape shape, Direction d, ScaleLayout layout) {
@@ -8,7 +10,8 @@ Geometry geometry(const Quantizer& q, Shape shape, Direction d, ScaleLayout layo
   Geometry g;
   g.transposed = col && format.column_data == ColumnData::transposed;  // N6.1
   g.data = g.transposed ? Shape{shape.cols, shape.rows} : shape;
-  g.data_padded = format.packed() ? Shape{g.data.rows, round_up(g.data.cols, 2)} : g.data;  // N6.8
+  g.data_padded = g.data;
+  if (is_packed(q)) g.data_padded.cols = round_up(g.data.cols, info(q.element).packed_codes());  // N6.8
   g.has_scale = format.scale.has_value();
   if (!g.has_scale) return g;
   g.scale_encoding = *format.scale;
@@ -17,19 +20,19 @@ Geometry geometry(const Quantizer& q, Shape shape, Direction d, ScaleLayout layo
     g.scale_padded = {round_up(g.scale.rows, r), round_up(g.scale.cols, c)};
   };
   if (format.per_tensor_fp8()) {
-    g.scale = g.scale_padded = {q.row_scaled ? rows : 1, 1};                    // N3.12
-  } else if (q.format == FormatId::fp8_block && layout == ScaleLayout::gemm) {  // N9.6
+    g.scale = g.scale_padded = {q.row_scaled ? rows : 1, 1};                       // N3.12
+  } else if (format.family == Family::fp8_block && layout == ScaleLayout::gemm) {  // N9.6
     g.scale_encoding = Encoding::e8m0;
     g.scale = {rows, 4 * ceil_div(cols, length)};
     padded_to(128, 4);
-  } else if (q.format == FormatId::fp8_block) {  // N9.4
+  } else if (format.family == Family::fp8_block) {  // N9.4
     g.scale = {is_square(q.block) ? ceil_div(rows, length) : ceil_div(cols, length),
                is_square(q.block) ? ceil_div(cols, length) : rows};
     padded_to(1, 4);
   } else if (col && !g.transposed) {  // N6.2; a square block repeats its scale, same shape (N5.8)
     g.scale = {ceil_div(rows, length), cols};
     padded_to(4, 128);
-  } else {  // N6.2, N10.14, N15.4
+  } else {  // N6.2, N10.14, N15.4, N18.4
     g.scale = {rows, ceil_div(cols, length)};
     padded_to(128, 4);
   }
@@ -68,7 +71,7 @@ Plane data_plane(const Quantizer& q, Shape shape, Direction d, Part part) {
   p.padded = g.data_padded;
   p.padding = g.data == g.data_padded ? Padding::none : Padding::zero;
   p.transposed = g.transposed;
-  p.packed = info(q.format).packed();
+  p.packed = is_packed(q);
   return p;
 }
 
@@ -126,7 +129,8 @@ Plane grouped(std::vector<Plane> members, int64_t spare) {
   return p;
 }
 
-// N14.6: spare scales beside spare elements.
+// N14.6: spare elements are even in number and fill whole bytes; spare scales beside them.
+int64_t whole_bytes(const Plane& p) { return p.packed ? std::max(2, info(p.encoding).packed_codes()) : 2; }
 constexpr int64_t kSpareScales = 512;
 
 // `planes_of(member)`, joined by name.
@@ -146,7 +150,7 @@ void add_grouped(std::vector<Plane>& out, const Problem& split, PlanesOf planes_
     const bool blocks = first.direction && info(split.quantizer(*first.direction)->format).has_blocks() &&
                         first.name.find(".scale_") != std::string::npos;
     out.push_back(grouped(std::move(alike), !spare   ? 0
-                                            : data   ? round_up(op.capacity - active, 2)
+                                            : data   ? round_up(op.capacity - active, whole_bytes(first))
                                             : blocks ? kSpareScales
                                                      : 0));
   }
@@ -293,8 +297,8 @@ std::vector<Plane> output_planes(const Problem& p) {
   } else if (const Swizzle* op = p.as<Swizzle>()) {
     const Direction d = only_direction(p);
     Plane plane = scale_plane(*p.quantizer(d), shape, d, Part::output, swizzle_to(*op));
-    if (op->inverse && p.quantizer(d)->format !=
-                           FormatId::fp8_block) {  // N6.5: every byte is copied, so every byte is meaningful
+    if (op->inverse && info(p.quantizer(d)->format).family !=
+                           Family::fp8_block) {  // N6.5: every byte is copied, so every byte is meaningful
       plane.logical = plane.padded;
       plane.padding = Padding::none;
     }

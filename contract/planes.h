@@ -66,16 +66,17 @@ struct Plane {
   Padding padding = Padding::none;
   std::optional<Direction> direction;  // whose direction it belongs to
   bool transposed = false;             // logical is [cols, rows] of the tensor
-  bool packed = false;  // two 4-bit codes in a byte, the element of even index in the low half (N6.8)
+  bool packed = false;  // codes of fewer than 8 bits without a gap, the first in the lowest bits (N6.8)
   std::vector<Member>
       members;  // of a grouped plane (N14.2): then logical is [1, sum of members], padded [1, allocated]
 
   size_t bytes() const { return bytes_of(padded.count()); }
-  // Bytes that n consecutive elements take; n is even in a packed plane.
-  size_t bytes_of(int64_t n) const {
-    return packed ? static_cast<size_t>(n) / 2
-                  : static_cast<size_t>(n) * static_cast<size_t>(info(encoding).bytes());
-  }
+  // The shape of an array of its stored units: of bytes where it is packed, else of elements.
+  Shape stored() const { return packed ? Shape{padded.rows, padded.cols * bits() / 8} : padded; }
+  // Bits that an element takes.
+  int bits() const { return packed ? info(encoding).bits : 8 * info(encoding).bytes(); }
+  // Bytes that n consecutive elements take; in a packed plane n is a multiple of packed_codes().
+  size_t bytes_of(int64_t n) const { return static_cast<size_t>(n) * static_cast<size_t>(bits()) / 8; }
   // Whether GEMM layout counts tiles down the rows: scales of columns that are stored as they are (N6.3).
   bool tiles_by_columns() const { return direction == Direction::col && !transposed; }
 };

@@ -54,8 +54,9 @@ struct Quantizer {
   FormatId format = FormatId::identity;
   Encoding element = Encoding::e4m3;  // of the data; identity: the source's
   Block block = Block::tensor;
-  bool pow2 = false;            // fp8_current, fp8_block: scale floored to a power of two (N3.6)
-  F32Bits eps = 0;              // fp8_current, fp8_block: least amax (N3.2)
+  Packing packing = Packing::bytes;  // formats that have a choice; is_packed() knows the others
+  bool pow2 = false;                 // fp8_current, fp8_block: scale floored to a power of two (N3.6)
+  F32Bits eps = 0;                   // fp8_current, fp8_block: least amax (N3.2)
   std::optional<F32Bits> amax;  // fp8_current, nvfp4: given; nothing: computed from the tensor (N3.1, N10.1)
   F32Bits scale = 0x3F800000;   // fp8_delayed: the given scale (N3.11)
   F32Bits prior_amax = 0;       // fp8_delayed: what the amax slot holds before (N3.1)
@@ -70,6 +71,12 @@ struct Quantizer {
   Numerics numerics;
   bool operator==(const Quantizer&) const = default;
 };
+
+// Whether codes of the data stand one after another without a gap (N6.8).
+constexpr bool is_packed(const Quantizer& q) {
+  const FormatInfo& f = info(q.format);
+  return has_several(f.packings) ? q.packing == Packing::packed : f.packed();
+}
 
 // Whose kernel selection decides the Numerics that are not given (contract/dispatch.h).
 // te is a function of the Problem; the others are sets of choices (contract/flavours.def).

@@ -15,8 +15,16 @@ template <class F> void with_source(Encoding e, F&& f) {
     case Encoding::f32: return f(Source<Encoding::f32>{});
     case Encoding::bf16: return f(Source<Encoding::bf16>{});
     case Encoding::f16: return f(Source<Encoding::f16>{});
-    default: throw std::runtime_error("no kernel reads " + std::string(info(e).name));
+    case Encoding::e4m3:
+    case Encoding::e5m2:
+    case Encoding::e2m3:
+    case Encoding::e3m2:
+    case Encoding::e2m1:
+    case Encoding::e8m0:
+    case Encoding::u8:
+    case Encoding::u32: break;
   }
+  throw std::runtime_error("no kernel reads " + std::string(info(e).name));
 }
 
 // A compile-time encoding or flag as a value, for generic lambdas.

@@ -190,11 +190,13 @@ template <class RowLane> std::string launch_with_row(const Job& job, const Read&
     row = RowLane::of(job, Direction::row);
     if (!p.col) return launch_lanes(job, read, row, NoDirection{});
   }
-#define FAMILY(name, Lane, ...)                \
-  if (is_one_of(p.col->format, {__VA_ARGS__})) \
+  switch (info(p.col->format).family) {
+#define FAMILY(name, Lane) \
+  case Family::name:       \
     return launch_lanes(job, read, row, Lane::of(job, Direction::col));
 #include "fast/families.def"
 #undef FAMILY
+  }
   throw std::runtime_error("no direction lane for " + std::string(info(p.col->format).name));
 }
 

@@ -1,7 +1,6 @@
 // Quantizing through direction lanes: any pair of formats, one direction or both, one tensor or every member
 // of a split, any Numerics. The kernels are in fast/direction_unit.cuh, one unit per row lane.
 #pragma once
-#include <initializer_list>
 #include <string>
 
 #include "fast/table.h"
@@ -32,15 +31,9 @@ std::string quantize_directions(const Job&);
 
 // One row lane with every column lane; each is a unit of its own.
 struct NoDirection;
-#define FAMILY(name, Lane, ...) struct Lane;
+#define FAMILY(name, Lane) struct Lane;
 #include "fast/families.def"
 #undef FAMILY
 template <class RowLane> std::string launch_with_row(const Job&, const Read&);
-
-constexpr bool is_one_of(FormatId format, std::initializer_list<FormatId> formats) {
-  for (FormatId f : formats)
-    if (f == format) return true;
-  return false;
-}
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

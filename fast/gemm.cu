@@ -114,10 +114,10 @@ GemmOperand operand(const Job& job, Side side, bool without_amax) {
   o.along_k = d == Direction::row || geometry_of.transposed;
   o.pitch = geometry_of.data_padded.cols;
   o.element = q.element;
-  o.bits = info(q.element).bits;
+  o.bits = is_packed(q) ? info(q.element).bits : 8 * info(q.element).bytes();
   const size_t octet = size_t(o.bits);  // bytes of 8 elements
   o.vector = o.pitch % 8 == 0 && aligned(octet < 16 ? octet : 16, {o.data});
-  if (q.format == FormatId::nvfp4) {
+  if (info(q.format).family == Family::nvfp4) {
     o.factor = Factor::two_level, o.chain = Nvfp4Chain::of(q, job.problem.x.source);
     o.amax = without_amax ? nullptr : static_cast<const uint32_t*>(plane("amax"));
   } else if (geometry_of.has_scale) {
@@ -157,7 +157,13 @@ std::string run_gemm(const Job& job) {
       case Encoding::bf16: launch(config, gemm_sequence<Encoding::bf16>, g); break;
       case Encoding::f16: launch(config, gemm_sequence<Encoding::f16>, g); break;
       case Encoding::e4m3: launch(config, gemm_sequence<Encoding::e4m3>, g); break;
-      default: launch(config, gemm_sequence<Encoding::e5m2>, g); break;
+      case Encoding::e5m2: launch(config, gemm_sequence<Encoding::e5m2>, g); break;
+      case Encoding::e2m3:
+      case Encoding::e3m2:
+      case Encoding::e2m1:
+      case Encoding::e8m0:
+      case Encoding::u8:
+      case Encoding::u32: throw std::runtime_error("no gemm makes " + std::string(info(p.x.source).name));
     }
   }
   return "gemm_sequence<" + std::string(info(p.x.source).name) + ">, a " +

@@ -11,8 +11,8 @@ enum class ScaleShape : uint8_t { none, bytes, f32_lines, f32_squares, f32_as_co
 
 // What decides how much room a member takes in the planes of one direction.
 struct DirectionRoom {
-  bool columns = false, packed = false, transposed = false;
-  int element_bytes = 1, block = 1;
+  bool columns = false, transposed = false;
+  int element_bits = 8, whole = 1, block = 1;  // whole: of so many elements a stored row is a multiple
   ScaleShape shape = ScaleShape::none;
 
   static DirectionRoom of(const Problem& p, Direction d) {
@@ -20,12 +20,12 @@ struct DirectionRoom {
     const FormatInfo& format = info(q.format);
     DirectionRoom out;
     out.columns = d == Direction::col;
-    out.packed = format.packed();
     out.transposed = out.columns && format.column_data == ColumnData::transposed;
-    out.element_bytes = info(q.element).bytes();
+    out.element_bits = is_packed(q) ? info(q.element).bits : 8 * info(q.element).bytes();
+    if (is_packed(q)) out.whole = info(q.element).packed_codes();
     if (!format.has_blocks()) return out;
     out.block = int(length_of(q.block));
-    out.shape = q.format != FormatId::fp8_block ? ScaleShape::bytes
+    out.shape = format.scale != Encoding::f32   ? ScaleShape::bytes
                 : q.scales == ScaleLayout::gemm ? ScaleShape::f32_as_codes
                 : is_square(q.block)            ? ScaleShape::f32_squares
                                                 : ScaleShape::f32_lines;
@@ -34,7 +34,7 @@ struct DirectionRoom {
   ASSAY_LANE static int64_t up(int64_t n, int64_t m) { return (n + m - 1) / m * m; }
   // Elements of the data, padding codes included (N6.1, N6.8).
   ASSAY_LANE int64_t data(int64_t rows, int64_t cols) const {
-    return !packed ? rows * cols : transposed ? cols * up(rows, 2) : rows * up(cols, 2);
+    return transposed ? cols * up(rows, whole) : rows * up(cols, whole);
   }
   // Scales, padding included (N6.2, N9.4, N9.6, N10.14, N15.4).
   ASSAY_LANE int64_t scales(int64_t rows, int64_t cols) const {
@@ -48,9 +48,7 @@ struct DirectionRoom {
     }
     return 0;
   }
-  ASSAY_LANE int64_t data_bytes(int64_t elements) const {
-    return packed ? elements / 2 : elements * element_bytes;
-  }
+  ASSAY_LANE int64_t data_bytes(int64_t elements) const { return elements * element_bits / 8; }
   ASSAY_LANE int64_t scale_bytes(int64_t count) const {
     return shape == ScaleShape::f32_lines || shape == ScaleShape::f32_squares ? 4 * count : count;
   }

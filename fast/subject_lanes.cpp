@@ -51,8 +51,7 @@ template <Encoding From, Encoding To> Loop loop_of(Conversions conversions, cons
   if constexpr (kNone) {
     return nullptr;
   } else if (conversions == Conversions::twin) {
-    constexpr bool kHasTwin = is_wide(From) && (To == Encoding::e4m3 || To == Encoding::e5m2 ||
-                                                To == Encoding::e2m1 || To == Encoding::e8m0);
+    constexpr bool kHasTwin = is_wide(From) && info(To).is_float() && info(To).bits <= 8;
     if constexpr (kHasTwin) {
       const Round round = To == Encoding::e8m0 ? Round::rp : Round::rne;
       return op.round == round && op.overflow == Overflow::sat ? &by_twin<From, To> : nullptr;

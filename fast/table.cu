@@ -1,5 +1,6 @@
 #include "fast/table.h"
 
+#include <stdexcept>
 #include <vector>
 
 #include "fast/directions.h"
@@ -68,8 +69,14 @@ std::string run(const Job& job) {
   if (p.as<Split>()) return run_split(job);
   if (p.as<Philox>()) return run_philox(job);
   if (p.as<Gemm>()) return run_gemm(job);
-  if (p.row->format == FormatId::nvfp4) return scale_chain_nvfp4(job);
-  return info(p.row->format).scale == Encoding::e8m0 ? scale_chain_e8m0(job) : scale_chain_f32(job);
+  switch (info(p.row->format).family) {
+    case Family::nvfp4: return scale_chain_nvfp4(job);
+    case Family::mx: return scale_chain_e8m0(job);
+    case Family::fp8_tensor:
+    case Family::fp8_block: return scale_chain_f32(job);
+    case Family::identity: break;
+  }
+  throw std::runtime_error("no scale chain of " + std::string(info(p.row->format).name));
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <stdexcept>
 
 #include "fast/formats/fp8_current_scale.h"
 #include "fast/gemm_plan.h"
@@ -25,13 +26,35 @@ namespace {
 using Steps = std::vector<TraceStep>;
 
 uint32_t element(const ConstBuffer& b, int64_t index) {
-  if (b.plane->packed)
-    return std::to_integer<uint32_t>(b.bytes[static_cast<size_t>(index / 2)]) >> (index % 2 * 4) &
-           0xFu;  // N6.8
+  if (b.plane->packed) {  // N6.8: a code lies in one byte, or in two
+    const int width = b.plane->bits();
+    const size_t bit = static_cast<size_t>(index) * static_cast<size_t>(width), at = bit / 8, first = bit % 8;
+    uint32_t bits = std::to_integer<uint32_t>(b.bytes[at]);
+    if (first + static_cast<size_t>(width) > 8) bits |= std::to_integer<uint32_t>(b.bytes[at + 1]) << 8;
+    return bits >> first & ((1u << width) - 1u);
+  }
   const size_t bytes = static_cast<size_t>(info(b.plane->encoding).bytes());
   uint32_t code = 0;
   std::memcpy(&code, b.bytes.data() + static_cast<size_t>(index) * bytes, bytes);
   return code;
+}
+
+// The clauses in which the microscaling formats differ.
+struct MxClauses {
+  const char *scaled_amax, *element;
+};
+MxClauses mx_clauses(FormatId format) {
+  switch (format) {
+    case FormatId::mxfp8: return {"N5.2", "N5.5"};
+    case FormatId::mxfp6: return {"N18.2", "N18.3"};
+    case FormatId::mxfp4: return {"N15.2", "N15.3"};
+    case FormatId::identity:
+    case FormatId::fp8_delayed:
+    case FormatId::fp8_current:
+    case FormatId::fp8_block:
+    case FormatId::nvfp4: break;
+  }
+  throw std::logic_error(std::string(info(format).name) + " is no microscaling format");
 }
 
 class Tracer {
@@ -176,11 +199,11 @@ class Tracer {
     return amax(r0, square || !rows ? length : 1, c0, square || rows ? length : 1, nan_wins);
   }
   void mx_block_scale(const Quantizer& q, uint32_t amax_of_block) {
-    const bool fp4 = q.format == FormatId::mxfp4;
     const MxScaleRule rule = MxScaleRule::of(q);
     const MxScale by = rule.rounding;
     if (by == MxScale::up || by == MxScale::down || by == MxScale::nearest)
-      add(fp4 ? "N15.2" : "N5.2", "scaled amax", Encoding::f32, mx_scaled_amax_of(q.element, amax_of_block));
+      add(mx_clauses(q.format).scaled_amax, "scaled amax", Encoding::f32,
+          mx_scaled_amax_of(q.element, amax_of_block));
     const bool infinite = (amax_of_block & kAbs) == kInf && rule.inf_is_nan;
     add(infinite            ? "N17.7"
         : by == MxScale::up ? "N5.3"
@@ -318,6 +341,7 @@ class Tracer {
       case FormatId::identity:
         return add("N7.1", "x", p_.x.source, element(input("x"), row_ * s.cols + col_));
       case FormatId::mxfp8:
+      case FormatId::mxfp6:
       case FormatId::mxfp4: {
         const bool nan_wins = q.numerics.nan_amax == NanAmax::propagate;
         const uint32_t amax_of_block = block_amax(q, nan_wins);
@@ -326,8 +350,7 @@ class Tracer {
                                : "N5.1",
             "block amax", Encoding::f32, amax_of_block);
         mx_block_scale(q, amax_of_block);
-        return code_of(q, q.format == FormatId::mxfp4 ? "N15.3" : "N5.5",
-                       {as_float(steps_.back().bits), false});
+        return code_of(q, mx_clauses(q.format).element, {as_float(steps_.back().bits), false});
       }
       case FormatId::fp8_block: {
         add("N9.1", "block amax", Encoding::f32, block_amax(q, false));

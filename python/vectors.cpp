@@ -39,11 +39,9 @@ json::Value Vectors::facts() const {
     json::Value at = json::array(), given = json::array();
     for (const int64_t n : c.at) at.push(n);
     for (const PlaneData& p : c.inputs)
-      given.push(json::object(
-          {{"name", p.plane.name},
-           {"dtype", safetensors::name(safetensors::dtype_of(p.plane.encoding))},
-           {"shape", json::array({p.plane.padded.rows,
-                                  p.plane.packed ? p.plane.padded.cols / 2 : p.plane.padded.cols})}}));
+      given.push(json::object({{"name", p.plane.name},
+                               {"dtype", safetensors::name(safetensors::dtype_of(p.plane.encoding))},
+                               {"shape", json::array({p.plane.padded.rows, p.plane.stored().cols})}}));
     out.push(json::object({{"file", files_[i]},
                            {"tensor", c.tensor},
                            {"line", to_canonical_line(c.problem)},

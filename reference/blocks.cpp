@@ -34,12 +34,13 @@ GivenBlocks::GivenBlocks(const Run& run, Direction d) : q_(run.quantizer(d)) {
 
 uint32_t GivenBlocks::code(const Span& s) const {
   const Plane& plane = *plane_->plane;
-  const bool fp8_block = q_.format == FormatId::fp8_block;
+  const FormatInfo& format = info(q_.format);
+  const bool fp8_block = format.family == Family::fp8_block,
+             as_is = format.column_data == ColumnData::as_is && plane.direction == Direction::col;
   const int64_t row = fp8_block ? s.r / height_of(q_.block) : s.r,
                 block = s.c / length_of(q_.block);  // N17.12: the first of a square block's entries
   // As the scales of these formats lie (N9.4, N6.2); else a row of blocks for each stored row.
-  const bool block_major = (fp8_block && !is_square(q_.block)) ||
-                           (q_.format == FormatId::mxfp8 && plane.direction == Direction::col);
+  const bool block_major = (fp8_block && !is_square(q_.block)) || as_is;
   return load(*plane_, block_major ? block * plane.logical.cols + row : row * plane.logical.cols + block);
 }
 

@@ -63,8 +63,10 @@ uint32_t scale_code(double amax, const Quantizer& q, const MxFormat& format, uin
     case MxScale::even_e2m1:
       return less_emax(exponent_of(half_unit_more(a, info(Encoding::e2m1).mantissa_bits)));
     case MxScale::down: return e8m0_code(p, Round::rz, Overflow::sat);
-    default: return nearest_code(std::abs(p));
+    case MxScale::nearest: return nearest_code(std::abs(p));
+    case MxScale::up: break;
   }
+  return rounded_up(p, last);
 }
 uint32_t scale_code(double amax, const Quantizer& q, const MxFormat& format) {
   uint32_t any = 0;

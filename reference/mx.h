@@ -1,6 +1,6 @@
-// The microscaling formats: 32 elements share a power of two that is stored as E8M0. MXFP8 and MXFP4 differ
-// in how an amax becomes the value whose power of two is taken, and in where and how wide their data stand,
-// which the planes say.
+// The microscaling formats: 32 elements share a power of two that is stored as E8M0. MXFP8, MXFP6 and MXFP4
+// differ in how an amax becomes the value whose power of two is taken, and in where and how wide their data
+// stand, which the planes say.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -54,13 +54,59 @@ template <class Code> Values looked_up(const ConstBuffer& b, int threads) {
   return out;
 }
 
-// N6.8: the element of even index in the low half. Rows begin with a byte, so a flat index is even where a
-// column is.
-constexpr int kHalf = 16;
-uint8_t packed(uint8_t even, uint8_t odd) { return static_cast<uint8_t>(even + kHalf * odd); }
-uint8_t unpacked(std::byte both, int64_t index) {
-  const int code = std::to_integer<int>(both);
-  return static_cast<uint8_t>(index % 2 == 0 ? code % kHalf : code / kHalf);
+// N6.8: the fewest codes that fill whole bytes are the digits of one number, the first the lowest, and the
+// bytes are the digits of the same number to the base 256. Rows are whole groups, so a flat index has the
+// place in its group that its column has.
+template <int kBits> struct Group {
+  static constexpr int kCodes = kBits == 4 ? 2 : 4, kBytes = kCodes * kBits / 8;
+  static constexpr uint32_t kBase = 1u << kBits;
+
+  static uint32_t number(const std::byte* bytes) {
+    uint32_t n = 0;
+    for (int b = kBytes; b-- > 0;) n = n * 256 + std::to_integer<uint32_t>(bytes[b]);
+    return n;
+  }
+  static void put(std::byte* bytes, uint32_t n) {
+    for (int b = 0; b < kBytes; ++b, n /= 256) bytes[b] = static_cast<std::byte>(n % 256);
+  }
+  // The weight of the digit at a place.
+  static uint32_t weight(int64_t place) {
+    uint32_t w = 1;
+    while (place-- > 0) w *= kBase;
+    return w;
+  }
+  static uint32_t load(std::span<const std::byte> bytes, int64_t i) {
+    return number(bytes.data() + i / kCodes * kBytes) / weight(i % kCodes) % kBase;
+  }
+  static void store(std::span<std::byte> bytes, int64_t i, uint32_t code) {
+    std::byte* const group = bytes.data() + i / kCodes * kBytes;
+    const uint32_t n = number(group), w = weight(i % kCodes);
+    put(group, n - n / w % kBase * w + code % kBase * w);
+  }
+  static void unpack(std::span<const std::byte> bytes, Bytes& codes) {
+    const std::byte* from = bytes.data();
+    for (int64_t i = 0; i < codes.size(); i += kCodes, from += kBytes) {
+      uint32_t n = number(from);
+      for (int64_t j = 0; j < kCodes; ++j, n /= kBase) codes.data()[i + j] = static_cast<uint8_t>(n % kBase);
+    }
+  }
+  // A row of codes, and codes of 0 behind them.
+  static void pack(const uint8_t* codes, int64_t count, std::byte* to) {
+    for (int64_t c = 0; c < count; c += kCodes, to += kBytes) {
+      uint32_t n = 0;
+      for (int64_t j = kCodes; j-- > 0;) n = n * kBase + (c + j < count ? codes[c + j] : 0u);
+      put(to, n);
+    }
+  }
+};
+
+// Calls f(Group<bits>{}) for the width of a packed plane's codes.
+template <class F> decltype(auto) with_group(const Plane& plane, F f) {
+  const int bits = info(plane.encoding).bits;
+  if (bits == 4) return f(Group<4>{});
+  if (bits == 6) return f(Group<6>{});
+  throw std::logic_error("reference: plane '" + plane.name + "' is packed in " + std::to_string(bits) +
+                         " bits (N6.8)");
 }
 
 template <class T> Matrix<T> transposed_by_tiles(const Matrix<T>& m, int threads) {
@@ -99,7 +145,7 @@ const Buffer& Run::output(Direction d, std::string_view name) const {
 }
 
 uint32_t load(const ConstBuffer& b, int64_t i) {
-  if (b.plane->packed) return unpacked(b.bytes[static_cast<size_t>(i / 2)], i);
+  if (b.plane->packed) return with_group(*b.plane, [&](auto group) { return group.load(b.bytes, i); });
   switch (info(b.plane->encoding).bytes()) {
     case 1: return coded<uint8_t>(b, i);
     case 2: return coded<uint16_t>(b, i);
@@ -108,12 +154,7 @@ uint32_t load(const ConstBuffer& b, int64_t i) {
 }
 
 void store(const Buffer& b, int64_t i, uint32_t code) {
-  if (b.plane->packed) {
-    std::byte& both = b.bytes[static_cast<size_t>(i / 2)];
-    const uint8_t half = static_cast<uint8_t>(code), other = unpacked(both, i + 1);
-    both = static_cast<std::byte>(i % 2 == 0 ? packed(half, other) : packed(other, half));
-    return;
-  }
+  if (b.plane->packed) return with_group(*b.plane, [&](auto group) { group.store(b.bytes, i, code); });
   switch (info(b.plane->encoding).bytes()) {
     case 1: return put<uint8_t>(b, i, code);
     case 2: return put<uint16_t>(b, i, code);
@@ -140,7 +181,7 @@ Values values(const ConstBuffer& b, int threads) {
 Bytes bytes(const ConstBuffer& b) {
   Bytes out(b.plane->padded.rows, b.plane->padded.cols);
   if (b.plane->packed) {
-    for (int64_t i = 0; i < out.size(); ++i) out.data()[i] = unpacked(b.bytes[static_cast<size_t>(i / 2)], i);
+    with_group(*b.plane, [&](auto group) { group.unpack(b.bytes, out); });
   } else if (!b.bytes.empty()) {
     std::memcpy(out.data(), b.bytes.data(), b.bytes.size());
   }
@@ -155,12 +196,8 @@ void store(const Buffer& b, const Bytes& m) {
   for (int64_t r = 0; r < m.rows(); ++r) {
     const uint8_t* row = m.data() + r * m.cols();
     std::byte* const to = b.bytes.data() + b.plane->bytes_of(r * padded.cols);
-    if (!b.plane->packed) {
-      std::copy_n(reinterpret_cast<const std::byte*>(row), m.cols(), to);
-      continue;
-    }
-    for (int64_t c = 0; c < m.cols(); c += 2)
-      to[c / 2] = static_cast<std::byte>(packed(row[c], c + 1 < m.cols() ? row[c + 1] : 0));
+    if (b.plane->packed) with_group(*b.plane, [&](auto group) { group.pack(row, m.cols(), to); });
+    else std::copy_n(reinterpret_cast<const std::byte*>(row), m.cols(), to);
   }
 }
 

@@ -32,7 +32,8 @@ struct Run {
 };
 
 // The code at flat index i of a plane, counting padding; of 1, 2 or 4 bytes as the plane's encoding says, or
-// half of one where the plane is packed (N6.8). Two threads may store at once unless they share a byte.
+// so many bits where the plane is packed (N6.8). Two threads may store at once unless they share one of the
+// groups of codes that fill whole bytes.
 uint32_t load(const ConstBuffer&, int64_t i);
 void store(const Buffer&, int64_t i, uint32_t code);
 

@@ -53,14 +53,17 @@ template <class T> std::string shortest(T v) {
 
 uint32_t code_at(const Plane& plane, std::span<const std::byte> bytes, int64_t index) {
   if (!plane.packed) return code_at(plane.encoding, bytes, index);
-  return std::to_integer<uint32_t>(bytes[static_cast<size_t>(index / 2)]) >> (index % 2 * 4) & 15;
+  return packed_code(bytes.data(), plane.bits(), index);
 }
 
 void set_code(const Plane& plane, std::span<std::byte> bytes, int64_t index, uint32_t code) {
   if (!plane.packed) return set_code(plane.encoding, bytes, index, code);
-  const int shift = static_cast<int>(index % 2 * 4);
-  std::byte& both = bytes[static_cast<size_t>(index / 2)];
-  both = (both & ~std::byte(15 << shift)) | static_cast<std::byte>((code & 15) << shift);
+  const int64_t width = plane.bits();
+  for (int64_t bit = index * width, i = 0; i < width; ++i, ++bit) {
+    std::byte& byte = bytes[static_cast<size_t>(bit / 8)];
+    const std::byte mask{static_cast<unsigned char>(1u << bit % 8)};
+    byte = (code >> i & 1) != 0 ? byte | mask : byte & ~mask;
+  }
 }
 
 uint32_t code_at(Encoding e, std::span<const std::byte> bytes, int64_t index) {

@@ -12,7 +12,15 @@
 
 namespace assay {
 
-// The element at flat index `index` of a plane's bytes, in a packed plane one of a byte's two (N6.8).
+// Code `index` of codes of `bits` bits that stand one after another, the first in the lowest bits (N6.8).
+inline uint32_t packed_code(const std::byte* bytes, int bits, int64_t index) {
+  const int64_t bit = index * bits, first = bit % 8;
+  uint32_t word = std::to_integer<uint32_t>(bytes[bit / 8]);
+  if (first + bits > 8) word |= std::to_integer<uint32_t>(bytes[bit / 8 + 1]) << 8;
+  return word >> first & ((1u << bits) - 1);
+}
+
+// The element at flat index `index` of a plane's bytes, in a packed plane of its bits alone (N6.8).
 uint32_t code_at(const Plane& plane, std::span<const std::byte> bytes, int64_t index);
 void set_code(const Plane& plane, std::span<std::byte> bytes, int64_t index, uint32_t code);
 // The same of unpacked elements. Codes of fewer than 8 bits take a byte each and come back as the whole byte.

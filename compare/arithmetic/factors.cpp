@@ -87,12 +87,14 @@ Factor Factors::of(uint32_t scale_code, Encoding scales, double amax, double ten
       return q_.numerics.scale_order == ScaleOrder::decode_divide ? Factor{value_of(scales, scale_code), true}
                                                                   : Factor{scale};
     case FormatId::mxfp8:
+    case FormatId::mxfp6:
     case FormatId::mxfp4: return {mx_multiplier(scale_code)};
     case FormatId::fp8_block: return fp8_block(value_of(scales, scale_code), amax);
     case FormatId::nvfp4:
       return nvfp4(static_cast<float>(value_of(scales, scale_code)), static_cast<float>(tensor_amax));
-    default: return {1};
+    case FormatId::identity: break;
   }
+  return {1};
 }
 
 double Factors::scaled(double x, const Factor& f) const {
@@ -200,13 +202,14 @@ std::optional<Factor> fp8_block_within(const Quantizer& q, Encoding source, cons
 std::optional<Factor> factor_within(const Quantizer& q, Encoding source, const Plane& scales, uint32_t code,
                                     double tensor_amax) {
   const double scale = value_of(scales.encoding, code);
-  if (info(q.format).per_tensor_fp8()) return Factor{scale};
-  switch (q.format) {
-    case FormatId::mxfp8:
-    case FormatId::mxfp4: return Factor{mx_multiplier(code)};
-    case FormatId::nvfp4: return nvfp4_within(q, source, code, scale, tensor_amax);
-    default: return fp8_block_within(q, source, scales, code, scale);
+  switch (info(q.format).family) {
+    case Family::fp8_tensor: return Factor{scale};
+    case Family::mx: return Factor{mx_multiplier(code)};
+    case Family::nvfp4: return nvfp4_within(q, source, code, scale, tensor_amax);
+    case Family::fp8_block: return fp8_block_within(q, source, scales, code, scale);
+    case Family::identity: break;
   }
+  return Factor{1};
 }
 
 }  // namespace assay

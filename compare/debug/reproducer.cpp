@@ -30,7 +30,7 @@ void add_planes(const string& id, const std::vector<PlaneData>& planes,
   for (const PlaneData& p : planes)
     out.push_back({id + "/" + p.plane.name,
                    safetensors::dtype_of(p.plane.encoding),
-                   {p.plane.padded.rows, p.plane.packed ? p.plane.padded.cols / 2 : p.plane.padded.cols},
+                   {p.plane.stored().rows, p.plane.stored().cols},
                    p.bytes});
 }
 
@@ -83,9 +83,9 @@ string row_text(const PlaneData& data, const string& bytes, const string& want, 
       "    {{{{\"{}\", \"{}\", {}, {}, {}, {}, nullptr, {}, {}, {}, {}}}, {}, {}, {{{}, {}, {}, {}, {:#x}u, "
       "{:#x}u}}, {}, {}}},\n",
       p.name, e.name, p.logical.rows, p.logical.cols, p.padded.rows, p.padded.cols, data.bytes.size(),
-      p.packed ? 1 : 0, members.empty() ? "nullptr" : members, p.members.size(), bytes, want,
-      p.packed ? 4 : 8 * e.bytes(), e.exponent_bits, e.mantissa_bits, e.bias, e.max_finite, e.infinity,
-      compared(p), p.layout == ScaleLayout::gemm ? "true" : "false");
+      p.packed ? 1 : 0, members.empty() ? "nullptr" : members, p.members.size(), bytes, want, p.bits(),
+      e.exponent_bits, e.mantissa_bits, e.bias, e.max_finite, e.infinity, compared(p),
+      p.layout == ScaleLayout::gemm ? "true" : "false");
 }
 
 string comment(const string& text) {
@@ -115,7 +115,7 @@ struct Plane {
   int64_t rows, cols, padded_rows, padded_cols;   // row-major, of which rows x cols mean something
   void* data;
   uint64_t bytes;
-  int packed;                                     // two 4-bit codes in a byte, the element of even index in the low half
+  int packed;                                     // codes of 4 or 6 bits without a gap, the first in the lowest bits
   const Member* members;
   size_t member_count;
 };
@@ -144,7 +144,12 @@ static bool my_kernel(const char* line, const Plane* inputs, size_t input_count,
 
 static uint32_t code_at(const Row& r, const unsigned char* bytes, int64_t i) {
   uint32_t code = 0;
-  if (r.encoding.bits == 4) return bytes[i / 2] >> (i % 2 * 4) & 15;
+  if (r.encoding.bits < 8) {   // packed
+    const int64_t bit = i * r.encoding.bits;
+    code = bytes[bit / 8];
+    if (bit % 8 + r.encoding.bits > 8) code |= (uint32_t)bytes[bit / 8 + 1] << 8;
+    return code >> (bit % 8) & ((1u << r.encoding.bits) - 1);
+  }
   std::memcpy(&code, bytes + i * (r.encoding.bits / 8), r.encoding.bits / 8);   // little-endian
   return code;
 }

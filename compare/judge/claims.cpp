@@ -29,8 +29,7 @@ void claim_untouched(const CaseInputs& c, Subject& s, Verdict& v) {
       const auto changed = std::find_if(p.bytes.begin(), p.bytes.end(),
                                         [&](std::byte b) { return b != std::byte{env.poison}; });
       if (changed == p.bytes.end()) continue;
-      const int64_t byte = changed - p.bytes.begin(),
-                    index = p.plane.packed ? 2 * byte : byte / info(p.plane.encoding).bytes();
+      const int64_t byte = changed - p.bytes.begin(), index = 8 * byte / p.plane.bits();
       const Place place = place_of(p.plane, index);
       constexpr auto kMessage =
           "noop is 1.0, so no byte may be written (N6.7); poison {:02X} was overwritten";

@@ -15,7 +15,10 @@ namespace {
 
 // The code of an element all of whose bytes are `poison`.
 uint32_t poison_code(const Plane& plane, int64_t index, uint8_t poison) {
-  if (plane.packed) return poison >> (index % 2 * 4) & 15;
+  if (plane.packed) {
+    const std::byte group[] = {std::byte{poison}, std::byte{poison}, std::byte{poison}};
+    return packed_code(group, plane.bits(), index % info(plane.encoding).packed_codes());
+  }
   uint32_t code = 0;
   for (int i = 0; i < info(plane.encoding).bytes(); ++i) code = code << 8 | poison;
   return code;

@@ -152,16 +152,17 @@ Result<PlaneView> view_plane(const safetensors::Tensor& tensor, const Plane& pla
   PlaneView out{plane, tensor.bytes};
   if (plane.packed) {  // N6.8: as it stands, or a code in each byte
     if (bits <= 8 && tensor.bytes.size() == plane.bytes() &&
-        (bits == 4 || tensor.count() != plane.padded.count()))
+        (bits == e.bits || tensor.count() != plane.padded.count()))
       return out;
     if (bits != 8 || tensor.count() != plane.padded.count()) return refuse();
     out.plane.packed = false;
     return out;
   }
   if (tensor.count() == plane.padded.count() && bits == 8 * e.bytes()) return out;
-  // Packed: two codes a byte, the first in the low half. As F4, or as U8 of half as many elements.
-  out.plane.packed = e.bits == 4 && ((bits == 4 && tensor.count() == plane.padded.count()) ||
-                                     (bits == 8 && tensor.count() == (plane.padded.count() + 1) / 2));
+  // Packed, the first code in the lowest bits: as a dtype of so many bits, or as U8 of so many bytes.
+  const int64_t count = plane.padded.count(), whole = (count * e.bits + 7) / 8;
+  out.plane.packed = e.bits < 8 && e.is_float() &&
+                     ((bits == e.bits && tensor.count() == count) || (bits == 8 && tensor.count() == whole));
   return out.plane.packed ? Result<PlaneView>(std::move(out)) : refuse();
 }
 
@@ -201,11 +202,10 @@ std::optional<Error> PackWriter::add(const Problem& problem, std::span<const Rec
     const std::string name = id + "/" + p.plane.name;
     metadata_.emplace_back(std::string(kDigestKey) + name, p.digest);
     if (p.bytes)
-      stored_.push_back(
-          {name,
-           safetensors::dtype_of(p.plane.encoding),
-           {p.plane.padded.rows, p.plane.packed ? p.plane.padded.cols / 2 : p.plane.padded.cols},
-           *p.bytes});
+      stored_.push_back({name,
+                         safetensors::dtype_of(p.plane.encoding),
+                         {p.plane.stored().rows, p.plane.stored().cols},
+                         *p.bytes});
   }
   ++cases_;
   return {};

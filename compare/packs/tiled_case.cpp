@@ -30,7 +30,8 @@ bool row_major(const Plane& p) { return p.layout == ScaleLayout::compact; }
 // Rows of `part` as they lie in the whole, from `origin` on.
 void copy_rows(const PlaneView& whole, Shape origin, PlaneData& part) {
   const Plane& p = part.plane;
-  const size_t row = p.bytes_of(p.packed ? round_up(p.logical.cols, 2) : p.logical.cols);
+  const size_t row =
+      p.bytes_of(p.packed ? round_up(p.logical.cols, info(p.encoding).packed_codes()) : p.logical.cols);
   for (int64_t r = 0; r < p.logical.rows; ++r) {
     const int64_t from = (origin.rows + r) * whole.plane.padded.cols + origin.cols;
     if (row)

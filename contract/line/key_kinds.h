@@ -99,8 +99,8 @@ template <auto Member> MaybeError set_encoding(Problem& p, Direction d, std::str
   return read_encoding(text, member<Member>(p, d));
 }
 template <auto Member>
-constexpr Key encoding(std::string_view name, unsigned ops, std::string_view values, std::string_view summary,
-                       TextOr<Get> fallback, Applies applies = always) {
+constexpr Key encoding(std::string_view name, unsigned ops, TextOr<std::string (*)()> values,
+                       std::string_view summary, TextOr<Get> fallback, Applies applies = always) {
   return row<Member>(name, ops, values, summary, {get_encoding<Member>, set_encoding<Member>}, fallback,
                      applies);
 }

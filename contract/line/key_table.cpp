@@ -22,12 +22,27 @@ template <FormatId... Formats> bool format_is(const Problem& p, Direction d) {
 }
 using F = FormatId;
 constexpr Applies kDivided = format_is<F::fp8_current, F::fp8_block>;
-constexpr Applies kFp8 = format_is<F::fp8_delayed, F::fp8_current, F::fp8_block, F::mxfp8>;
-constexpr Applies kBlocked = format_is<F::fp8_block, F::mxfp8, F::nvfp4, F::mxfp4>;
-constexpr Applies kQuantized =
-    format_is<F::fp8_delayed, F::fp8_current, F::fp8_block, F::mxfp8, F::nvfp4, F::mxfp4>;
-constexpr Applies kE8m0Scales = format_is<F::mxfp8, F::mxfp4>;
 constexpr Applies kDelayed = format_is<F::fp8_delayed>, kNvfp4 = format_is<F::nvfp4>;
+
+// Whether the row of the direction's format in formats.def has this.
+template <bool (*Has)(const FormatInfo&)> bool row_has(const Problem& p, Direction d) {
+  return p.quantizer(d) && Has(info(p.quantizer(d)->format));
+}
+constexpr bool has_blocks(const FormatInfo& f) { return f.has_blocks(); }
+constexpr bool has_codes(const FormatInfo& f) { return f.element.has_value(); }
+constexpr bool is_mx(const FormatInfo& f) { return f.family == Family::mx; }
+constexpr bool ignores_nan(const FormatInfo& f) {
+  return f.family == Family::mx || f.family == Family::nvfp4;
+}
+constexpr bool scales_as_data(const FormatInfo& f) {
+  return f.family == Family::mx && f.column_data == ColumnData::as_is;
+}
+constexpr bool overflows(const FormatInfo& f) { return f.element && info(*f.element).bits == 8; }
+constexpr bool several_elements(const FormatInfo& f) { return has_several(f.elements); }
+constexpr bool several_blocks(const FormatInfo& f) { return has_several(f.blocks); }
+constexpr bool several_packings(const FormatInfo& f) { return has_several(f.packings); }
+constexpr Applies kBlocked = row_has<has_blocks>, kQuantized = row_has<has_codes>;
+constexpr Applies kE8m0Scales = row_has<is_mx>;
 
 bool te_only(const Problem& p, Direction) { return p.flavour == Flavour::te; }
 bool both_directions(const Problem& p, Direction) { return p.row && p.col; }
@@ -37,9 +52,6 @@ bool drawn(const Problem& p, Direction d) { return p.quantizer(d) && p.quantizer
 bool nearest(const Problem& p, Direction d) { return kQuantized(p, d) && !drawn(p, d); }
 bool rotated(const Problem& p, Direction d) { return p.quantizer(d) && p.quantizer(d)->rht; }
 bool rotatable(const Problem& p, Direction d) { return d == Direction::col && kNvfp4(p, d); }
-bool several_blocks(const Problem& p, Direction d) {
-  return p.quantizer(d) && info(p.quantizer(d)->format).blocks.find('|') != std::string_view::npos;
-}
 bool computes_amax(const Problem& p, Direction d) {
   return format_is<F::fp8_current, F::nvfp4>(p, d) && !p.quantizer(d)->row_scaled;
 }
@@ -64,6 +76,17 @@ std::string default_overflow(const Problem& p, Direction) {
 std::string default_out(const Problem& p, Direction) { return name_text(p.x.source); }
 std::string default_element(const Problem& p, Direction d) {
   return name_text(info(p.quantizer(d)->format).element.value_or(p.x.source));
+}
+// Words of every row that leaves a choice, each once.
+std::string element_values() {
+  std::string out;
+  for (const FormatInfo& f : kFormats)
+    for (std::string_view word : words_of(f.elements, '|'))
+      if (several_elements(f) && !has_word(out, word)) out += concat({out.empty() ? "" : "|", word});
+  return out;
+}
+std::string default_packing(const Problem& p, Direction d) {
+  return std::string(words_of(info(p.quantizer(d)->format).packings, '|').front());
 }
 std::string default_pow2(const Problem& p, Direction d) {
   return p.quantizer(d)->format == F::fp8_block ? "1" : "0";
@@ -133,10 +156,13 @@ constexpr Key kKeys[] = {
   encoding<&Tensor::source>(kSource, kOperand, "f32|bf16|f16",
     "encoding of the tensor that an operand is quantized from "
     "(written as a word behind the sizes where both are alike)", "bf16"),
-  encoding<&Quantizer::element>("element", kData | kUpdate | kScaleChain, "e4m3|e5m2",
-    "encoding of the data", default_element, kFp8),
+  encoding<&Quantizer::element>("element", kData | kUpdate | kScaleChain, element_values,
+    "encoding of the data", default_element, row_has<several_elements>),
   {"block", kData | kSwizzle, true, block_values,
-   "how many elements share a scale", get_block, set_block, default_block, several_blocks},
+   "how many elements share a scale", get_block, set_block, default_block, row_has<several_blocks>},
+  choice<&Quantizer::packing>("packing", kData,
+    "a code in each byte, or one code after another without a gap (N6.8)", default_packing,
+    row_has<several_packings>),
   {"round", kMake, true, kRoundValues, "rounding of elements: to nearest even, or stochastically",
    get_choice<&Quantizer::round>, set_round, "rne", kNvfp4},
   choice<&Quantizer::rht>("rht", kMake, "quantize the columns of the rotated tensor", "0", rotatable),
@@ -163,16 +189,16 @@ constexpr Key kKeys[] = {
 
   // The rows of contract/numerics.def.
   numeric<&Numerics::neg_zero>(kMake, kQuantized),
-  numeric<&Numerics::nan_amax>(kMake, format_is<F::mxfp8, F::nvfp4, F::mxfp4>),
+  numeric<&Numerics::nan_amax>(kMake, row_has<ignores_nan>),
   numeric<&Numerics::inf_amax>(kChain, format_is<F::fp8_current, F::fp8_block, F::nvfp4>),
   numeric<&Numerics::scale_limit>(kMake, kDivided),
-  numeric<&Numerics::swizzle_extent>(kSwizzle, format_is<F::mxfp8>),
+  numeric<&Numerics::swizzle_extent>(kSwizzle, row_has<scales_as_data>),
   numeric<&Numerics::nan_tensor_amax>(kChain, kNvfp4),
   numeric<&Numerics::nan_clamp>(kChain, kNvfp4),
   numeric<&Numerics::multiplier>(kChain, nvfp4_plain),
   numeric<&Numerics::four_over_six_error>(kMake, chooses_scale),
   numeric<&Numerics::element_ties>(kMake, nearest),
-  numeric<&Numerics::element_overflow>(kMake, kFp8),
+  numeric<&Numerics::element_overflow>(kMake, row_has<overflows>),
   numeric<&Numerics::pre_round>(kMake, nearest),
   numeric<&Numerics::scale_order>(kChain, kDivided),
   numeric<&Numerics::scale_division>(kChain, format_is<F::fp8_current, F::fp8_block, F::nvfp4>),

@@ -15,7 +15,7 @@ namespace {
 
 using namespace line;
 
-bool is_small_float(Encoding e) { return e == Encoding::e2m1 || e == Encoding::e2m3 || e == Encoding::e3m2; }
+bool is_small_float(Encoding e) { return info(e).is_float() && info(e).bits < 8; }
 
 bool in_range(Shape s) {
   const bool each = s.rows >= 0 && s.cols >= 0 && s.rows <= kMaxElements && s.cols <= kMaxElements;
@@ -86,13 +86,14 @@ MaybeError validate_quantizer(const Problem& p, const Quantizer& q, Direction d)
   const Encoding source = p.x.source;
   const FormatInfo& f = info(q.format);
   const std::string_view name = f.name;
-  const bool fp8 = q.element == Encoding::e4m3 || q.element == Encoding::e5m2;
-  const bool element_fits = !f.element ? q.element == source : f.packed() ? q.element == f.element : fp8;
-  if (!element_fits)
-    return fail(concat({name, " data cannot be ", info(q.element).name}),
-                f.packed() ? "" : "element=e4m3 or element=e5m2");
+  if (!f.has_element(q.element, source))
+    return fail(
+        concat({name, " data cannot be ", info(q.element).name}),
+        has_several(f.elements) ? concat({"element=", join(words_of(f.elements, '|'), " or element=")}) : "");
   if (!contains(words_of(f.blocks, '|'), word_of(q.block)))
     return fail(concat({"block does not fit ", name}), concat({"allowed: ", f.blocks}));
+  if (q.packing != Packing::bytes && !has_several(f.packings))
+    return fail(concat({"packing is of formats that leave a choice, found ", name}));
   const bool makes = p.as<Quantize>() || p.as<Split>();
   if ((makes || p.as<Dequantize>()) && !is_wide_float(source))
     return fail(concat({"source must be f32, bf16 or f16, found ", info(source).name}));

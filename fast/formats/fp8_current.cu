@@ -173,7 +173,7 @@ std::string quantize_fp8_current(const Job& job) {
   return (computed ? "amax, " : "") + launch_fp8_pair<false>(job, "fp8_current", slots);
 }
 
-std::string dequantize_fp8_current(const Job& job) { return dequantize_fp8(job); }
+std::string dequantize_fp8_current(const Job& job) { return dequantize_fp8<FormatId::fp8_current>(job); }
 
 std::string scale_chain_f32(const Job& job) {
   const int64_t count = job.problem.x.shape.count();

@@ -76,7 +76,7 @@ std::string quantize_fp8_delayed(const Job& job) {
   return launch_fp8_pair<true>(job, "fp8_delayed", slots);
 }
 
-std::string dequantize_fp8_delayed(const Job& job) { return dequantize_fp8(job); }
+std::string dequantize_fp8_delayed(const Job& job) { return dequantize_fp8<FormatId::fp8_delayed>(job); }
 
 std::string run_update(const Job& job) {
   const Problem& p = job.problem;

@@ -62,14 +62,12 @@ struct Fp8DecodeScale {
   ASSAY_LANE float operator()(int64_t, int64_t line) const { return as_float(scale_inv[by_line ? line : 0]); }
 };
 
-inline std::string dequantize_fp8(const Job& job) {
+template <FormatId F> std::string dequantize_fp8(const Job& job) {
   const Direction d = job.problem.row ? Direction::row : Direction::col;
   const Fp8DecodeScale rule{job.input(d, "scale_inv"), job.problem.quantizer(d)->row_scaled};
   if (d == Direction::row)
-    return launch_dequantize<false, Encoding::e4m3, Encoding::e5m2>(
-        job, d, BlockScales<false, Fp8DecodeScale>{rule, {}});
-  return launch_dequantize<true, Encoding::e4m3, Encoding::e5m2>(job, d,
-                                                                 BlockScales<true, Fp8DecodeScale>{rule, {}});
+    return launch_dequantize<F, false>(job, d, BlockScales<false, Fp8DecodeScale>{rule, {}});
+  return launch_dequantize<F, true>(job, d, BlockScales<true, Fp8DecodeScale>{rule, {}});
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

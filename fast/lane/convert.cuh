@@ -1,4 +1,4 @@
-// Conversion policies: how a tuned kernel turns pairs of binary32 values into 8-bit or 4-bit codes with N2.1,
+// Conversion policies: how a kernel turns pairs of binary32 values into codes of 8, 6 or 4 bits with N2.1,
 // N2.2, N2.4, N2.5.
 //   Bits       integer arithmetic, everywhere (encode.cuh)
 //   Hardware   the conversion instructions where the target has them; under the host executor a twin of
@@ -9,11 +9,14 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
+// Where the second code of a pair stands.
+template <Encoding E> inline constexpr int kPairShift = Layout<E>::kBits == 4 ? 4 : 8;
+
 struct Bits {
   static constexpr const char* kName = "bits";
-  // The codes of lo and hi in bits 0..7 and 8..15; of E2M1 in bits 0..3 and 4..7.
+  // The codes of lo and hi in bits 0..7 and 8..15; of 4-bit codes in bits 0..3 and 4..7.
   template <Encoding E> ASSAY_LANE static uint32_t pair(float lo, float hi) {
-    return encode<E>(as_bits(lo)) | encode<E>(as_bits(hi)) << Layout<E>::kBits;
+    return encode<E>(as_bits(lo)) | encode<E>(as_bits(hi)) << kPairShift<E>;
   }
   // The E8M0 code, rounded up and saturated (N2.7).
   ASSAY_LANE static uint32_t e8m0(float value) { return encode_e8m0(as_bits(value)); }
@@ -24,21 +27,27 @@ struct Hardware {
 
 #if defined(__CUDA_ARCH__)
   template <Encoding E> ASSAY_LANE static uint32_t pair(float lo, float hi) {
-    static_assert(E == Encoding::e4m3 || E == Encoding::e5m2 || E == Encoding::e2m1);
+    static_assert(Layout<E>::kBits <= 8 && info(E).has_sign());
     uint16_t codes;
-#if __CUDA_ARCH__ >= 1000
-    if constexpr (E == Encoding::e2m1)
-      asm("{ .reg .b8 both; cvt.rn.satfinite.e2m1x2.f32 both, %1, %2; mov.b16 %0, {both, 0}; }"
-          : "=h"(codes)
-          : "f"(hi), "f"(lo));
-    else
-#else
-    if constexpr (E == Encoding::e2m1) codes = uint16_t(Bits::pair<E>(lo, hi));
-    else
-#endif
-        if constexpr (E == Encoding::e4m3)
+    if constexpr (E == Encoding::e4m3) {
       asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(hi), "f"(lo));
-    else asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(hi), "f"(lo));
+    } else if constexpr (E == Encoding::e5m2) {
+      asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(hi), "f"(lo));
+    } else {
+#if __CUDA_ARCH__ >= 1000
+      static_assert(E == Encoding::e2m3 || E == Encoding::e3m2 || E == Encoding::e2m1);
+      if constexpr (E == Encoding::e2m3)
+        asm("cvt.rn.satfinite.e2m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(hi), "f"(lo));
+      if constexpr (E == Encoding::e3m2)
+        asm("cvt.rn.satfinite.e3m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(hi), "f"(lo));
+      if constexpr (E == Encoding::e2m1)
+        asm("{ .reg .b8 both; cvt.rn.satfinite.e2m1x2.f32 both, %1, %2; mov.b16 %0, {both, 0}; }"
+            : "=h"(codes)
+            : "f"(hi), "f"(lo));
+#else
+      codes = uint16_t(Bits::pair<E>(lo, hi));
+#endif
+    }
     return codes;
   }
   ASSAY_LANE static uint32_t e8m0(float value) {
@@ -74,7 +83,7 @@ struct Hardware {
     return sign | (quanta + ((exponent - (L::kMinNormal >> 23)) << L::kMantissa));
   }
   template <Encoding E> ASSAY_LANE static uint32_t pair(float lo, float hi) {
-    return one<E>(lo) | one<E>(hi) << Layout<E>::kBits;
+    return one<E>(lo) | one<E>(hi) << kPairShift<E>;
   }
   // Twin: the least power of two not below, by adding the largest fraction before the exponent is read.
   ASSAY_LANE static uint32_t e8m0(float value) {

@@ -20,12 +20,14 @@ struct ElementRule {
   ElementTies ties{};
   Overflow overflow = Overflow::sat;
   PreRound pre_round{};
+  int code_bits = 8;
 
   // `divides`: some block divides.
   static ElementRule of(const Quantizer& q, bool divides) {
     const Numerics& n = q.numerics;
-    ElementRule rule{divides, q.element, n.neg_zero, n.element_ties, Overflow::sat, n.pre_round};
-    if (n.element_overflow == ElementOverflow::nan && q.element != Encoding::e2m1)
+    ElementRule rule{divides,       q.element,   n.neg_zero,          n.element_ties,
+                     Overflow::sat, n.pre_round, info(q.element).bits};
+    if (n.element_overflow == ElementOverflow::nan && info(q.element).bits == 8)
       rule.overflow = Overflow::nosat;  // N17.2
     rule.on |= rule.zero == NegZero::drop || rule.zero == NegZero::minus || rule.ties != ElementTies::even ||
                rule.overflow == Overflow::nosat || rule.pre_round != PreRound::none;
@@ -50,13 +52,24 @@ struct ElementRule {
   }
   // N17.1, N17.2.
   ASSAY_LANE uint32_t cast(uint32_t y) const {
-    if (element == Encoding::e4m3) return encode<Encoding::e4m3>(y, Round::rne, overflow, ties);
-    if (element == Encoding::e5m2) return encode<Encoding::e5m2>(y, Round::rne, overflow, ties);
-    return encode<Encoding::e2m1>(y, Round::rne, Overflow::sat, ties);
+    switch (element) {
+      case Encoding::e4m3: return encode<Encoding::e4m3>(y, Round::rne, overflow, ties);
+      case Encoding::e5m2: return encode<Encoding::e5m2>(y, Round::rne, overflow, ties);
+      case Encoding::e2m3: return encode<Encoding::e2m3>(y, Round::rne, Overflow::sat, ties);
+      case Encoding::e3m2: return encode<Encoding::e3m2>(y, Round::rne, Overflow::sat, ties);
+      case Encoding::e2m1: return encode<Encoding::e2m1>(y, Round::rne, Overflow::sat, ties);
+      case Encoding::f32:
+      case Encoding::bf16:
+      case Encoding::f16:
+      case Encoding::e8m0:
+      case Encoding::u8:
+      case Encoding::u32: break;  // no element of scaled data
+    }
+    return 0;
   }
   // A code that is stored: neg_zero=drop knows no -0 (N17.4).
   ASSAY_LANE uint32_t stored(uint32_t code) const {
-    const uint32_t sign = element == Encoding::e2m1 ? 0x8u : 0x80u;
+    const uint32_t sign = 1u << (code_bits - 1);
     return zero == NegZero::drop && code == sign ? 0u : code;
   }
   // The same of eight E2M1 codes in 4 bits each.
@@ -68,10 +81,10 @@ struct ElementRule {
   }
   ASSAY_LANE uint32_t code(uint32_t x, ElementFactor f) const { return stored(cast(rounded(scaled(x, f)))); }
 
-  // The codes of 8 elements side by side, the first lowest: in 8 bits each, or in 4 of E2M1. One copy of the
-  // code for all of them, as it is long.
+  // The codes of 8 elements side by side, the first lowest: in 4 bits each where they have 4, else in 8. One
+  // copy of the code for all of them, as it is long.
   ASSAY_LANE uint64_t eight(const uint32_t (&x)[8], ElementFactor f) const {
-    const int width = element == Encoding::e2m1 ? 4 : 8;
+    const int width = code_bits == 4 ? 4 : 8;
     uint64_t codes = 0;
 #pragma unroll 1
     for (int k = 0; k < 8; ++k) codes |= uint64_t(code(x[k], f)) << (width * k);

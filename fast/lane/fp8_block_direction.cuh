@@ -18,7 +18,7 @@ struct Fp8BlockDirection : WithoutAmaxPass {
     const bool divides = q.numerics.scale_order == ScaleOrder::decode_divide;
     return {{direction_planes(job, d)},
             current_scale(q, job.problem.x.source),
-            {q.element == Encoding::e5m2, job.policy == Policy::general},
+            {q.element, job.policy == Policy::general},
             ElementRule::of(q, divides),
             is_square(q.block),
             q.numerics.neg_zero == NegZero::plus,

@@ -21,7 +21,7 @@ struct Fp8TensorDirection {
     lane.planes = direction_planes(job, d);
     lane.delayed = q.format == FormatId::fp8_delayed;
     if (!lane.delayed) lane.rule = current_scale(q, job.problem.x.source);
-    lane.convert = {q.element == Encoding::e5m2, job.policy == Policy::general};
+    lane.convert = {q.element, job.policy == Policy::general};
     lane.plus_zero = q.numerics.neg_zero == NegZero::plus;
     lane.divides = q.numerics.scale_order == ScaleOrder::decode_divide;
     lane.element = ElementRule::of(q, lane.divides);

@@ -1,25 +1,37 @@
-// MXFP8 and MXFP4 as one direction lane: they differ in the scaled amax, the element and the layout of
-// columns (N5, N15).
+// The microscaling formats as one direction lane: they differ in the scaled amax, the element, and how data
+// and columns are stored (N5, N15, N18).
 #pragma once
 #include "fast/lane/mx_scale.cuh"
 #include "fast/move/direction.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
+using MxConvert = Convert<Encoding::e4m3, Encoding::e5m2, Encoding::e2m3, Encoding::e3m2, Encoding::e2m1>;
+static_assert(are_elements_of<Encoding::e4m3, Encoding::e5m2, Encoding::e2m3, Encoding::e3m2, Encoding::e2m1>(
+                  Family::mx),
+              "a row of formats.def has an element that the lane of microscaling formats does not know");
+
+// How the codes of a line are stored (N6.1, N6.8).
+enum class MxCodes : uint8_t { bytes, sixes, nibbles };
+
 struct MxDirection : WithoutAmaxPass {
   static constexpr bool kCopies = false;
-  Fp8Convert convert;
+  MxConvert convert;
   MxScaleRule scale_code;
   ElementRule element;
-  bool fp4 = false, square = false, nan_wins = false, plus_zero = false;
+  MxCodes stored{};
+  bool transposed = false, square = false, nan_wins = false, plus_zero = false;
 
   static MxDirection of(const Job& job, Direction d) {
     const Quantizer& q = *job.problem.quantizer(d);
     return {{direction_planes(job, d)},
-            {q.element == Encoding::e5m2, job.policy == Policy::general},
+            {q.element, job.policy == Policy::general},
             MxScaleRule::of(q),
             ElementRule::of(q, false),
-            q.element == Encoding::e2m1,
+            !is_packed(q)               ? MxCodes::bytes
+            : info(q.element).bits == 4 ? MxCodes::nibbles
+                                        : MxCodes::sixes,
+            info(q.format).column_data == ColumnData::transposed,
             is_square(q.block),
             q.numerics.nan_amax == NanAmax::propagate,
             q.numerics.neg_zero == NegZero::plus};
@@ -40,10 +52,10 @@ struct MxDirection : WithoutAmaxPass {
     if (step.store) {
 #pragma unroll
       for (int l = 0; l < kPatch; ++l) scales[l] = byte_of(codes, l);
-      if (fp4 || kRows) store_byte_scales<kRows, 32, false>(planes, tile, scales);
+      if (transposed || kRows) store_byte_scales<kRows, 32, false>(planes, tile, scales);
       else store_byte_scales<kRows, 32, true>(planes, tile, scales);
     }
-    if (fp4) encode4<kRows>(tile, patch, codes, step);
+    if (stored == MxCodes::nibbles) encode4<kRows>(tile, patch, codes, step);
     else encode8<kRows>(tile, patch, codes, step);
   }
 
@@ -62,7 +74,7 @@ struct MxDirection : WithoutAmaxPass {
 #pragma unroll
         for (int k = 0; k < 4; ++k)
           pairs[k] = convert(scaled(A::at(patch, l, 2 * k), multiplier, plus_zero),
-                             scaled(A::at(patch, l, 2 * k + 1), multiplier, plus_zero));  // N5.5
+                             scaled(A::at(patch, l, 2 * k + 1), multiplier, plus_zero));  // N5.5, N18.3
         codes[l] = make_uint2(pairs[0] | pairs[1] << 16, pairs[2] | pairs[3] << 16);
       }
       if (!step.decode) continue;
@@ -72,7 +84,10 @@ struct MxDirection : WithoutAmaxPass {
         A::at(patch, l, k) =
             as_bits(__fmul_rn(as_float(convert.decoded(byte_of(codes[l], k))), scale));  // N5.9
     }
-    if (step.store) store_bytes<kRows, false>(planes.data, tile, codes);
+    if (!step.store) return;
+    if (stored == MxCodes::sixes) store_sixes<kRows>(planes.data, tile, codes);
+    else if (transposed) store_bytes<kRows, true>(planes.data, tile, codes);
+    else store_bytes<kRows, false>(planes.data, tile, codes);
   }
   template <bool kRows>
   ASSAY_DEVICE void encode4(const Tile& tile, Patch& patch, uint2 scales,
@@ -92,8 +107,8 @@ struct MxDirection : WithoutAmaxPass {
         codes[l] = 0;
 #pragma unroll
         for (int k = 0; k < kPatch; k += 2) {
-          const uint32_t pair = convert.e2m1(scaled(A::at(patch, l, k), multiplier, plus_zero),
-                                             scaled(A::at(patch, l, k + 1), multiplier, plus_zero));  // N15.3
+          const uint32_t pair = convert(scaled(A::at(patch, l, k), multiplier, plus_zero),
+                                        scaled(A::at(patch, l, k + 1), multiplier, plus_zero));  // N15.3
           codes[l] |= pair << (4 * k);
         }
       }
@@ -102,7 +117,7 @@ struct MxDirection : WithoutAmaxPass {
 #pragma unroll
       for (int k = 0; k < kPatch; ++k)
         A::at(patch, l, k) =
-            as_bits(__fmul_rn(as_float(decode<Encoding::e2m1>((codes[l] >> (4 * k)) & 15u)), scale));  // N5.9
+            as_bits(__fmul_rn(as_float(convert.decoded((codes[l] >> (4 * k)) & 15u)), scale));  // N5.9
     }
     if (step.store) store_nibbles<kRows>(planes.data, tile, codes);
   }

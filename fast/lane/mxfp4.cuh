@@ -10,11 +10,4 @@ ASSAY_LANE uint32_t mxfp4_scaled_amax(uint32_t amax) {
   return as_bits(__fdiv_rn(as_float(amax), as_float(kLargest<Encoding::e2m1>)));
 }
 
-// Of either format, which the element tells apart.
-ASSAY_LANE uint32_t mx_scaled_amax_of(Encoding element, uint32_t amax) {
-  if (element == Encoding::e2m1) return mxfp4_scaled_amax(amax);
-  return element == Encoding::e5m2 ? mx_scaled_amax<Encoding::e5m2>(amax)
-                                   : mx_scaled_amax<Encoding::e4m3>(amax);
-}
-
 }  // namespace assay::ASSAY_FAST_NAMESPACE

@@ -3,7 +3,7 @@
 #pragma once
 #include "fast/choose.h"
 #include "fast/lane/encode.cuh"
-#include "fast/lane/mxfp8.cuh"
+#include "fast/lane/mxfp6.cuh"
 #include "fast/move/block_index.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
@@ -50,48 +50,52 @@ ASSAY_LANE uint2 spread_nibbles(uint32_t word) {
   return make_uint2(four(word & 0xFFFFu), four(word >> 16));
 }
 
-// The codes of a patch of the stored data, one a byte: `rows` rows of `cols` codes from (row, col) on.
-template <Encoding E, bool kVector>
+// The codes of a patch of the stored data, one a byte, from kBits bits each: `rows` rows of `cols` codes from
+// (row, col) on.
+template <int kBits, bool kVector>
 ASSAY_DEVICE void load_codes(const uint8_t* data, int64_t stored_cols, int64_t row, int64_t col, int rows,
                              int cols, uint2 (&codes)[kPatch]) {
-  constexpr bool kPacked = Layout<E>::kBits == 4;
-  constexpr int kWords = kPacked ? 1 : 2;
-  const int64_t pitch = kPacked ? (stored_cols + 1) >> 1 : stored_cols;
-  const int bytes = kPacked ? (cols + 1) >> 1 : cols;
-  const uint8_t* from = data + row * pitch + (kPacked ? col >> 1 : col);
+  constexpr int kShift = kBits == 4 ? 1 : kBits == 6 ? 2 : 0;  // 2^kShift codes fill whole bytes,
+  constexpr int kGroup = kBits == 4 ? 1 : kBits == 6 ? 3 : 1;  // so many of them
+  static_assert(kBits == 4 || kBits == 6 || kBits == 8);
+  const auto bytes_of = [](int64_t n) { return ((n + (1 << kShift) - 1) >> kShift) * kGroup; };
+  const int64_t pitch = bytes_of(stored_cols);
+  const int bytes = int(bytes_of(cols));
+  const uint8_t* from = data + row * pitch + bytes_of(col);  // col is a multiple of 8
 #pragma unroll
   for (int i = 0; i < kPatch; ++i, from += pitch) {
     uint32_t words[2] = {};
-    if constexpr (kVector) {
+    if constexpr (kVector && kBits == 4) {
+      if (i < rows) words[0] = *reinterpret_cast<const uint32_t*>(from);
+    } else if constexpr (kVector && kBits == 8) {
       if (i < rows) {
-        if constexpr (kPacked) {
-          words[0] = *reinterpret_cast<const uint32_t*>(from);
-        } else {
-          const uint2 v = load8_streaming(from);
-          words[0] = v.x, words[1] = v.y;
-        }
+        const uint2 v = load8_streaming(from);
+        words[0] = v.x, words[1] = v.y;
       }
     } else {
 #pragma unroll
-      for (int b = 0; b < 4 * kWords; ++b)
+      for (int b = 0; b < kBits; ++b)
         if (i < rows && b < bytes) words[b >> 2] |= uint32_t(from[b]) << (8 * (b & 3));
     }
-    codes[i] = kPacked ? spread_nibbles(words[0]) : make_uint2(words[0], words[1]);
+    if constexpr (kBits == 4) codes[i] = spread_nibbles(words[0]);
+    else if constexpr (kBits == 6)
+      codes[i] = make_uint2(spread_sixes(words[0]), spread_sixes(words[0] >> 24 | words[1] << 8));
+    else codes[i] = make_uint2(words[0], words[1]);
   }
 }
 
 // kVector: codes of a patch's stored row aligned to their size, y 16-byte aligned, cols a multiple of 8, and
 // rows too where the data are transposed.
-template <Encoding E, Encoding Out, class Scales, bool kTransposed, bool kVector>
+template <Encoding E, int kBits, Encoding Out, class Scales, bool kTransposed, bool kVector>
 __global__ void __launch_bounds__(kThreads, 2) dequantize_kernel(DequantizeArgs a, Scales scales) {
   const Place at = my_place(a.extent);
   if (at.rows == 0 || at.cols == 0) return;
   uint2 codes[kPatch];
   if constexpr (kTransposed) {
-    load_codes<E, kVector>(a.data, a.extent.rows, at.col, at.row, at.cols, at.rows, codes);
+    load_codes<kBits, kVector>(a.data, a.extent.rows, at.col, at.row, at.cols, at.rows, codes);
     transpose8(codes);
   } else {
-    load_codes<E, kVector>(a.data, a.extent.cols, at.row, at.col, at.rows, at.cols, codes);
+    load_codes<kBits, kVector>(a.data, a.extent.cols, at.row, at.col, at.rows, at.cols, codes);
   }
 
   const auto scale = scales.hold(a.extent, at);
@@ -124,27 +128,47 @@ __global__ void __launch_bounds__(kThreads, 2) dequantize_kernel(DequantizeArgs 
   }
 }
 
-// The codes may be of any of kElements. kTransposed: the stored data are [cols, rows] (N6.1).
-template <bool kTransposed, Encoding... kElements, class Scales>
+// Calls f(Constant<element>{}, Constant<bits>{}) with the element and the bits that it takes in the data, for
+// each element and packing that the row of F in formats.def allows; false where it allows no such element.
+template <FormatId F, class Call> bool with_stored_element(const Quantizer& q, const Call& f) {
+  bool known = false;
+  const auto one = [&](auto element) {
+    constexpr Encoding kElement = decltype(element)::value;
+    if constexpr (has_word(info(F).elements, info(kElement).name)) {
+      constexpr int kBits = info(kElement).bits, kWhole = 8 * info(kElement).bytes();
+      if (q.element != kElement) return;
+      known = true;
+      if constexpr (kBits != kWhole && has_word(info(F).packings, word_of(Packing::packed)))
+        if (is_packed(q)) return f(element, Constant<kBits>{});
+      if constexpr (has_word(info(F).packings, word_of(Packing::bytes))) f(element, Constant<kWhole>{});
+    }
+  };
+#define ENCODING(name, ...) one(Constant<Encoding::name>{});
+#include "contract/encodings.def"
+#undef ENCODING
+  return known;
+}
+
+// The codes may be of any element of F. kTransposed: the stored data are [cols, rows] (N6.1).
+template <FormatId F, bool kTransposed, class Scales>
 std::string launch_dequantize(const Job& job, Direction d, const Scales& scales) {
   const Problem& p = job.problem;
   const Encoding element = p.quantizer(d)->element;
   const Shape s = p.x.shape;
   const DequantizeArgs args{job.input<uint8_t>(d, "data"), job.output<void>("y"), {s.rows, s.cols}};
-  const size_t bytes = kPatch * size_t(info(element).bits) / 8;
+  const size_t bytes = is_packed(*p.quantizer(d)) && info(element).bits == 4 ? kPatch / 2 : kPatch;
   const bool vector = s.cols % kPatch == 0 && (!kTransposed || s.rows % kPatch == 0) &&
                       aligned(bytes, {args.data}) && aligned(16, {args.y});
   const LaunchConfig config{.name = "dequantize", .grid = args.extent.tiles(), .block = kThreads};
   if (s.count() != 0)
     with_source(p.as<Dequantize>()->out, [&](auto out) {
       with_flag(vector, [&](auto v) {
-        const bool known =
-            ((element == kElements &&
-              (launch(config,
-                      dequantize_kernel<kElements, decltype(out)::kEncoding, Scales, kTransposed, v.value>,
-                      args, scales),
-               true)) ||
-             ...);
+        const bool known = with_stored_element<F>(*p.quantizer(d), [&](auto e, auto bits) {
+          launch(
+              config,
+              dequantize_kernel<e.value, bits.value, decltype(out)::kEncoding, Scales, kTransposed, v.value>,
+              args, scales);
+        });
         if (!known) throw std::runtime_error("no kernel reads " + std::string(info(element).name));
       });
     });
@@ -161,11 +185,7 @@ template <FormatId F, class Rule> std::string dequantize_blocks(const Job& job, 
   const BlockIndex index = block_index(*p.quantizer(d), p.x.shape, d, p.quantizer(d)->scales);
   auto launched = [&](auto columns) {
     const BlockScales<columns.value, Rule> scales{rule, index};
-    if constexpr (info(F).packed())
-      return launch_dequantize < columns.value && kTransposed, Encoding::e2m1 > (job, d, scales);
-    else
-      return launch_dequantize < columns.value && kTransposed, Encoding::e4m3,
-             Encoding::e5m2 > (job, d, scales);
+    return launch_dequantize<F, (columns.value && kTransposed)>(job, d, scales);
   };
   return d == Direction::row ? launched(Constant<false>{}) : launched(Constant<true>{});
 }

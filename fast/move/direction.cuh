@@ -27,6 +27,7 @@
 #include "fast/lane/convert.cuh"
 #include "fast/lane/decode.cuh"
 #include "fast/lane/element_rule.cuh"
+#include "fast/lane/mxfp6.cuh"
 #include "fast/move/patch.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
@@ -309,6 +310,26 @@ ASSAY_DEVICE void store_nibbles(uint8_t* data, const Tile& tile, const uint32_t 
   }
 }
 
+// codes[l] holds the 8 codes of line l, one a byte, of 6 bits; four are stored in three bytes (N6.8). Lines
+// are stored rows; a padding code is 0.
+template <bool kRows>
+ASSAY_DEVICE void store_sixes(uint8_t* data, const Tile& tile, const uint2 (&codes)[kPatch]) {
+  using A = Axis<kRows>;
+  const int64_t pitch = ((A::element_count(tile) + 3) >> 2) * 3;
+  uint8_t* to = data + A::line(tile) * pitch + (A::first(tile) >> 2) * 3;
+  const int count = A::elements(tile), bytes = ((count + 3) >> 2) * 3;
+  const uint64_t mask = count >= kPatch ? ~uint64_t{0} : (uint64_t{1} << (8 * count)) - 1u;
+#pragma unroll
+  for (int l = 0; l < kPatch; ++l, to += pitch) {
+    if (l >= A::lines(tile)) continue;
+    const uint32_t low = squeeze_sixes(codes[l].x & uint32_t(mask)),
+                   high = squeeze_sixes(codes[l].y & uint32_t(mask >> 32));
+#pragma unroll
+    for (int b = 0; b < 6; ++b)
+      if (b < bytes) to[b] = uint8_t((b < 3 ? low : high) >> (8 * (b % 3)));
+  }
+}
+
 // --- block scales. A block's first patch stores; a tile stores its share of the padding as 0 (N6.4) ---
 
 // scales[l]: the one-byte scale of the block of kLength elements of line l. Compact scales are [line][block]
@@ -333,26 +354,43 @@ ASSAY_DEVICE void store_byte_scales(const DirectionPlanes& planes, const Tile& t
 }
 // --- elements ------------------------------------------------------------------------------------
 
-// Two codes of E4M3 or E5M2 in the low bytes, or of E2M1 in the low byte. On a GPU the conversion
-// instructions; on the host executor their twins, or integers, so that both are judged (convert.cuh).
-struct Fp8Convert {
-  bool e5m2 = false, integers = false;
+// Two codes of one of kElements, in the low bytes, or those of 4 bits in the low byte. On a GPU the
+// conversion instructions; on the host executor their twins, or integers, so that both are judged
+// (convert.cuh). What the element is is known when a kernel is launched.
+template <Encoding... kElements> struct Convert {
+  Encoding element{};
+  bool integers = false;
   ASSAY_LANE uint32_t operator()(float lo, float hi) const {
-#if !defined(__CUDA_ARCH__)
-    if (integers) return e5m2 ? Bits::pair<Encoding::e5m2>(lo, hi) : Bits::pair<Encoding::e4m3>(lo, hi);
-#endif
-    return e5m2 ? Hardware::pair<Encoding::e5m2>(lo, hi) : Hardware::pair<Encoding::e4m3>(lo, hi);
-  }
-  ASSAY_LANE uint32_t e2m1(float lo, float hi) const {
-#if !defined(__CUDA_ARCH__)
-    if (integers) return Bits::pair<Encoding::e2m1>(lo, hi);
-#endif
-    return Hardware::pair<Encoding::e2m1>(lo, hi);
+    uint32_t codes = 0;
+    ((element == kElements ? void(codes = pair<kElements>(lo, hi)) : void()), ...);
+    return codes;
   }
   ASSAY_LANE uint32_t decoded(uint32_t code) const {
-    return e5m2 ? decode<Encoding::e5m2>(code) : decode<Encoding::e4m3>(code);
+    uint32_t bits = kNan;
+    ((element == kElements ? void(bits = decode<kElements>(code)) : void()), ...);
+    return bits;
+  }
+
+ private:
+  template <Encoding E> ASSAY_LANE uint32_t pair(float lo, float hi) const {
+#if !defined(__CUDA_ARCH__)
+    if (integers) return Bits::pair<E>(lo, hi);
+#endif
+    return Hardware::pair<E>(lo, hi);
   }
 };
+// Whether every format of a family takes these elements and no other: what its lane knows.
+template <Encoding... kElements> constexpr bool are_elements_of(Family family) {
+  for (const FormatInfo& f : kFormats)
+    for (size_t e = 0; e < kEncodings.size() && f.family == family; ++e)
+      if (has_word(f.elements, kEncodings[e].name) && ((static_cast<Encoding>(e) != kElements) && ...))
+        return false;
+  return true;
+}
+using Fp8Convert = Convert<Encoding::e4m3, Encoding::e5m2>;
+static_assert(are_elements_of<Encoding::e4m3, Encoding::e5m2>(Family::fp8_tensor) &&
+                  are_elements_of<Encoding::e4m3, Encoding::e5m2>(Family::fp8_block),
+              "a row of formats.def has an element that the lanes of FP8 do not know");
 // The code of E that widens to `bits`: the inverse of widening, for values that E has.
 template <Encoding E> ASSAY_LANE uint32_t narrow_exactly(uint32_t bits) {
   if constexpr (E == Encoding::f32) return bits;

@@ -26,7 +26,7 @@ struct GemmOperand {
   int64_t lines = 0, k = 0;
   int64_t pitch = 0;  // elements of a stored row, those that fill a packed one's last byte among them
   Encoding element{};
-  int bits = 0;  // of an element as it is stored
+  int bits = 0;  // of an element as it is stored: 32, 16, 8, packed 6 or 4
   Factor factor{};
   bool along_k = true, vector = false;
   BlockIndex index;
@@ -60,7 +60,17 @@ ASSAY_DEVICE void load_octet(const GemmOperand& o, int64_t stored_row, int64_t a
   if (o.bits == 8) return load_octet_of<1>(o, first, count, codes);
   if (o.bits == 16) return load_octet_of<2>(o, first, count, codes);
   if (o.bits == 32) return load_octet_of<4>(o, first, count, codes);
-  const uint8_t* from = static_cast<const uint8_t*>(o.data) + (first >> 1);  // N6.8
+  if (o.bits == 6) {  // N6.8: four codes in three bytes
+    const uint8_t* from = static_cast<const uint8_t*>(o.data) + (first >> 2) * 3;
+    uint64_t bits = 0;
+#pragma unroll
+    for (int b = 0; b < 6; ++b)
+      if (4 * (b / 3) < count) bits |= uint64_t(from[b]) << (8 * b);
+#pragma unroll
+    for (int j = 0; j < 8; ++j) codes[j] = j < count ? uint32_t(bits >> (6 * j)) & 63u : 0u;
+    return;
+  }
+  const uint8_t* from = static_cast<const uint8_t*>(o.data) + (first >> 1);  // N6.8: two in a byte
   uint32_t word = 0;
   if (o.vector && count == 8) {
     word = *reinterpret_cast<const uint32_t*>(from);
@@ -86,8 +96,15 @@ ASSAY_DEVICE void decode_octet(Encoding element, const uint32_t (&codes)[8], con
     case Encoding::f16: return scale_octet<Encoding::f16>(codes, factor, out);
     case Encoding::e4m3: return scale_octet<Encoding::e4m3>(codes, factor, out);
     case Encoding::e5m2: return scale_octet<Encoding::e5m2>(codes, factor, out);
-    default: return scale_octet<Encoding::e2m1>(codes, factor, out);
+    case Encoding::e2m3: return scale_octet<Encoding::e2m3>(codes, factor, out);
+    case Encoding::e3m2: return scale_octet<Encoding::e3m2>(codes, factor, out);
+    case Encoding::e2m1: return scale_octet<Encoding::e2m1>(codes, factor, out);
+    case Encoding::e8m0:
+    case Encoding::u8:
+    case Encoding::u32: break;  // no operand has them
   }
+#pragma unroll
+  for (int j = 0; j < 8; ++j) out[j] = as_float(kNan);
 }
 
 // Lines first_line .. + 63 and k first_k .. + 31 of an operand to tile[k][line]; what lies outside the

@@ -19,6 +19,7 @@ WORDS = {
     "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32", "bool": "U8",
     "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
     "float8_e8m0fnu": "F8_E8M0", "float4_e2m1fn": "U8", "float4_e2m1fn_x2": "U8",
+    "float6_e2m3fn": "U8", "float6_e3m2fn": "U8",
 }
 WIDTHS = {"U8": 1, "I8": 1, "U16": 2, "I16": 2, "U32": 4, "I32": 4, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1}
 SOURCES = {"F32": "f32", "BF16": "bf16", "F16": "f16"}   # what a line calls the encoding of x
@@ -232,17 +233,46 @@ def _shaped(buffer: bytearray, encoding: str, shape: Sequence[int]) -> memoryvie
     return view.cast(form, tuple(shape)) if len(buffer) else view
 
 
-def unpack_codes(packed: Any, cols: int) -> Any:
-    """Two 4-bit codes in a byte, the first in the low half, as a byte each: [..., n] to [..., cols]."""
+def codes_of_bytes(data: Any, bits: int) -> bytearray:
+    """Codes of `bits` bits that stand one after another, the first in the lowest bits, as a byte each."""
+    whole = int.from_bytes(bytes(data[:3 if bits == 6 else 1]), "little")
+    if len(data) > 3:   # group by group: a number of all of them would be long
+        step, out = (3 if bits == 6 else 1), bytearray()
+        for at in range(0, len(data), step):
+            out += codes_of_bytes(data[at:at + step], bits)
+        return out
+    return bytearray(whole >> at & ((1 << bits) - 1) for at in range(0, 8 * len(data) - bits + 1, bits))
+
+
+def bytes_of_codes(codes: Any, bits: int) -> bytes:
+    """The inverse of codes_of_bytes: codes that fill whole bytes."""
+    group = 8 // bits if 8 % bits == 0 else 4
+    out = bytearray()
+    for at in range(0, len(codes), group):
+        number = sum(code << bits * i for i, code in enumerate(codes[at:at + group]))
+        out += number.to_bytes(group * bits // 8, "little")
+    return bytes(out)
+
+
+def _split_codes(packed: Any, bits: int) -> list[Any]:
+    """The codes of an array's bytes by their places in a group of whole bytes."""
+    if bits == 4:
+        return [packed & 15, packed >> 4]
+    first, second, third = packed[..., 0::3], packed[..., 1::3], packed[..., 2::3]
+    return [first & 63, first >> 6 | (second & 15) << 2, second >> 4 | (third & 3) << 4, third >> 2]
+
+
+def unpack_codes(packed: Any, cols: int, bits: int = 4) -> Any:
+    """Packed codes of 4 or 6 bits, the first in the lowest bits, as a byte each: [..., n] to [..., cols]."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(packed, torch.Tensor):
-        return torch.stack([packed & 15, packed >> 4], -1).flatten(-2)[..., :cols].contiguous()
+        return torch.stack(_split_codes(packed, bits), -1).flatten(-2)[..., :cols].contiguous()
     if isinstance(packed, memoryview):
         rows: Any = packed.tolist() if len(packed) and packed.ndim == 2 else []
-        codes = bytearray(code for row in rows for code in [half for byte in row for half in (byte & 15, byte >> 4)][:cols])
+        codes = bytearray(code for row in rows for code in codes_of_bytes(row, bits)[:cols])
         return memoryview(codes).cast("B", (len(rows), cols)) if codes else memoryview(codes)
     np = numpy()
-    return np.ascontiguousarray(np.stack([packed & 15, packed >> 4], -1).reshape(*packed.shape[:-1], -1)[..., :cols])
+    return np.ascontiguousarray(np.stack(_split_codes(packed, bits), -1).reshape(*packed.shape[:-1], -1)[..., :cols])
 
 
 def library_for(out: str, like: str) -> str:

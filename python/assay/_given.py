@@ -109,9 +109,10 @@ class Outputs:
         rows, cols = flat(data.shape, f"{direction}.data")
         form = self.words.format[0].partition("/") if self.words.format else ("", "", "")
         name = (form[2] or form[0]) if direction == "col" else form[0]
-        four = name in ("nvfp4", "mxfp4")
-        if four and data.name != "float4_e2m1fn":
+        if name in ("nvfp4", "mxfp4") and data.name != "float4_e2m1fn":
             cols *= 2
+        if name == "mxfp6" and "packed" in (self.words.keys.get("packing"), self.words.keys.get(f"{direction}.packing")):
+            cols = cols * 8 // 6
         transposed = direction == "col" and name != "mxfp8" and name != "identity"
         return (cols, rows) if transposed else (rows, cols)
 
@@ -137,6 +138,8 @@ def guessed(planes: Mapping[str, Array]) -> str:
             return "nvfp4" + layout
         if data.name in ("float4_e2m1fn", "float4_e2m1fn_x2") and scale.word == "F8_E8M0":
             return "mxfp4" + layout
+        if data.name in ("float6_e2m3fn", "float6_e3m2fn") and scale.word == "F8_E8M0":
+            return f"mxfp6 element={data.name[7:11]}{layout}"
     found = ", ".join(f"{n} {a.name}" for n, a in planes.items())
     raise LineError(f"expected spec=, found none, and these planes do not tell it: {found}", 0, "pass a format and its keys, such as spec='mxfp8'")
 

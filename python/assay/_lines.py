@@ -13,6 +13,7 @@ from ._errors import LineError, PlaneError, raise_answer
 
 OPS = ("cast", "quantize", "dequantize", "update", "swizzle", "scale_chain", "hadamard", "split", "philox", "gemm")
 _FLOATS = ("amax", "scale", "prior_amax", "eps", "noop", "alpha", "beta")
+CODE_BITS = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
 _ENCODINGS = ("f32", "bf16", "f16", "e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "e8m0", "u8", "u32")
 _SOURCES = {"float32": "f32", "bfloat16": "bf16", "float16": "f16", "f32": "f32", "bf16": "bf16", "f16": "f16"}
 
@@ -35,7 +36,7 @@ class Plane:
     logical: tuple[int, int]    # meaningful elements
     padded: tuple[int, int]     # elements that its bytes hold
     bytes: int
-    packed: bool                # two 4-bit codes in a byte
+    packed: bool                # codes of fewer than 8 bits one after another, the first in the lowest bits (N6.8)
     transposed: bool
     gemm: bool                  # in the tile order of the GEMM layout
     direction: str              # row, col or empty
@@ -44,7 +45,12 @@ class Plane:
     @property
     def stored(self) -> tuple[int, int]:
         """The shape of its array: that of `padded`, of packed codes in bytes."""
-        return (self.padded[0], self.padded[1] // 2) if self.packed else self.padded
+        return (self.padded[0], self.padded[1] * self.code_bits // 8) if self.packed else self.padded
+
+    @property
+    def code_bits(self) -> int:
+        """The bits of one code: 4 or 6 of the encodings that can be packed."""
+        return CODE_BITS.get(self.encoding, 8)
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def computed(text: str, given: Mapping[str, Array], library: str, *, unpacked: b
     made = {}
     for name, (plane, finish) in arrays.items():
         array = finish()
-        made[name] = unpack_codes(array, plane.logical[1]) if unpacked and plane.packed else array
+        made[name] = unpack_codes(array, plane.logical[1], plane.code_bits) if unpacked and plane.packed else array
     return kind(found, made, library, sum(a.copied for a in given.values()))
 
 
@@ -68,7 +68,7 @@ def quantize(x: Any, spec: str = "mxfp8", *, dir: str = "row", flavour: str | No
     rng       (seed, offset[, member]) of stochastic rounding
     amax      the tensor's amax, where it is given and not computed; scale: the given scale of delayed scaling
     out       the library of the arrays: that of x (like), numpy, torch or jax
-    unpacked  4-bit codes in a byte each; otherwise two, the first in the low half
+    unpacked  packed codes in a byte each; otherwise as they are stored, the first in the lowest bits
     x_dtype   what the elements are, where x holds their bits: "bf16" for uint16
     given     more input planes of the line, by name: {"row.given.scale_inv": scales} under scale_from=scale
     threads   0: the cores of this machine

@@ -28,7 +28,7 @@ class Planes(Mapping[str, Any]):
         if plane.gemm and plane.logical != plane.padded:
             raise PlaneError("expected a row-major plane, found the GEMM layout; quantize with scales=compact", name)
         rows, cols = plane.logical
-        return array[:rows, : -(-cols // 2) if plane.packed and array.shape[1] != cols else cols]
+        return array[:rows, : -(-cols * plane.code_bits // 8) if plane.packed and array.shape[1] != cols else cols]
 
     def __getitem__(self, name: str) -> Any:
         return self._arrays[name]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _assay
-from ._arrays import WIDTHS, Array
+from ._arrays import WIDTHS, Array, bytes_of_codes, codes_of_bytes
 from ._errors import PlaneError
 from ._lines import answered, line
 from ._ops import run
@@ -46,10 +46,10 @@ class Vector:
             offset, logical, padded = plane.members[int(member[:-1])]
         width = {"f32": 4, "u32": 4, "bf16": 2, "f16": 2}.get(plane.encoding, 1)
         if plane.packed:
-            data = bytes(half for byte in data for half in (byte & 15, byte >> 4))
+            data = bytes(codes_of_bytes(data, plane.code_bits))
         data = data[offset * width:(offset + padded[0] * padded[1]) * width]
         if self.padded:
-            packed = bytes(a | b << 4 for a, b in zip(data[::2], data[1::2])) if plane.packed else data
+            packed = bytes_of_codes(data, plane.code_bits) if plane.packed else data
             return packed == self.want
         if self.at:
             return b"".join(data[n * width:(n + 1) * width] for n in self.at) == self.want

@@ -20,6 +20,7 @@ FILLS = ("ties", "edges", "amax_edges", "denormal", "nonfinite", "outliers")
 _FORMATS = {
     "mxfp8": {"element": ("e4m3", "e5m2"), "block": ("1x32", "32x32"), "scales": ("compact", "gemm")},
     "nvfp4": {"block": ("1x16", "16x16"), "scales": ("compact", "gemm"), "four_over_six": ("off", "mae", "mse")},
+    "mxfp6": {"element": ("e2m3", "e3m2"), "packing": ("bytes", "packed"), "scales": ("compact", "gemm")},
     "mxfp4": {"scales": ("compact", "gemm")},
     "fp8_block": {"element": ("e4m3", "e5m2"), "block": ("1x128", "128x128"), "pow2": ("0", "1")},
     "fp8_current": {"element": ("e4m3", "e5m2"), "pow2": ("0", "1")},

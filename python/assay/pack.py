@@ -39,6 +39,7 @@ kDtypes = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
     "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
     "float8_e8m0fnu": "F8_E8M0", "float4_e2m1fn": "U8", "float4_e2m1fn_x2": "U8",
+    "float6_e2m3fn": "U8", "float6_e3m2fn": "U8",
 }
 kSources = {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}   # what a line calls the encoding of x
 kBits = {"BOOL": 8, "U8": 8, "I8": 8, "U16": 16, "I16": 16, "U32": 32, "I32": 32, "F32": 32, "F16": 16, "BF16": 16,
@@ -115,16 +116,20 @@ def swapped(shape):
     return math.prod(shape[1:]), shape[0]
 
 
+# Safetensors' word for the data of an element, the format of MXTensors of it, the bits of a code.
+kElements = {"e4m3": ("F8_E4M3", "mxfp8", 8), "e5m2": ("F8_E5M2", "mxfp8", 8), "e2m3": ("U8", "mxfp6", 6), "e3m2": ("U8", "mxfp6", 6), "e2m1": ("U8", "mxfp4", 4)}
+
+
 def element_of(dtype, what):
     name = dtype_name(dtype).lower()
-    for element in ("e4m3", "e5m2", "e2m1"):
+    for element in kElements:
         if element in name:
             return element
-    raise PackError(f"{what}: expected a dtype named for E4M3, E5M2 or E2M1, found {dtype_name(dtype)}")
+    raise PackError(f"{what}: expected a dtype named for E4M3, E5M2, E2M3, E3M2 or E2M1, found {dtype_name(dtype)}")
 
 
 def data_dtype(element):
-    return {"e4m3": "F8_E4M3", "e5m2": "F8_E5M2", "e2m1": "U8"}[element]
+    return kElements[element][0]
 
 
 def up(n, m):
@@ -319,23 +324,40 @@ def ao_stored(value, what):
 
 def ao_mx(t, given):
     size, name = int(first(t, "block_size", "_block_size")), dtype_name(first(t, "elem_dtype", "_elem_dtype"))
-    if size != 32 or not any(e in name for e in ("e4m3", "e5m2", "float4_e2m1")):
-        raise PackError(f"MXTensor: expected blocks of 32 of float8_e4m3fn, float8_e5m2 or float4_e2m1fn_x2, found {size} of {name}")
+    if size != 32 or not any(e in name.lower() for e in ("e4m3", "e5m2", "e2m3", "e3m2", "float4_e2m1")):
+        raise PackError(f"MXTensor: expected blocks of 32 of float8_e4m3fn, float8_e5m2, fp6_e2m3, fp6_e3m2 or float4_e2m1fn_x2, found {size} of {name}")
     element, gemm = element_of(name, "elem_dtype"), ao_layout(t, "is_swizzled_scales", "_is_swizzled_scales")
     d, stored = ao_stored(first(t, "qdata", "_data"), "qdata")
     data = Array(stored, f"{d}.data").as_dtype(data_dtype(element), f"{d}.data")
+    if kElements[element][1] == "mxfp6" and bool(first_or(t, False, "pack_fp6", "_pack_fp6")):
+        data = sixes_apart(data)
     m, blocks_of = flat((*data.shape[:-1], data.shape[-1] * (2 if element == "e2m1" else 1)), "qdata")
     scale = first(t, "scale", "_scale_e8m0")
     scale = ao_stored(scale, "scale")[1] if d == "col" and len(scale.shape) == 2 else scale
     what, logical = f"{d}.scale_inv", (m, -(-blocks_of // 32))
     plane, scales = scale_plane(scale, what, "F8_E8M0", logical, (up(m, 128), up(logical[1], 4)), gemm)
-    if d == "col" and element != "e2m1":   # columns of MXFP8 stay [rows, cols]: only the bytes of what is stored turn
+    kind = kElements[element][1]
+    if d == "col" and kind == "mxfp8":   # columns of MXFP8 stay [rows, cols]: only the bytes of what is stored turn
         data = turned(data, (m, blocks_of))
         if not gemm:
             scales = turned(scales, logical if scales.count == math.prod(logical) else (up(m, 128), up(logical[1], 4)))
     keys = {"element": element if element != "e2m1" else None, "scales": "gemm" if gemm else None}
     shape = (m, blocks_of) if d == "row" else (blocks_of, m)
-    return {d: Side("mxfp4" if element == "e2m1" else "mxfp8", shape, keys, {plane: scales, "data": data})}
+    return {d: Side(kind, shape, keys, {plane: scales, "data": data})}
+
+
+def first_or(t, otherwise, *names):
+    return next((getattr(t, n) for n in names if hasattr(t, n)), otherwise)
+
+
+def sixes_apart(array):
+    """torchao's packed 6-bit codes as a byte each. Of four codes a b c d the first byte holds the upper four bits of a and b, the second those of
+    d and c, the third the lower two of a, b, d and c, each from the highest bits down."""
+    upper_ab, upper_dc, lower = np.frombuffer(array.data, np.uint8).reshape(-1, 3).T
+    codes = [upper_ab >> 4 << 2 | lower >> 6, (upper_ab & 15) << 2 | lower >> 4 & 3, (upper_dc & 15) << 2 | lower & 3, upper_dc >> 4 << 2 | lower >> 2 & 3]
+    array.data = np.stack(codes, -1).astype(np.uint8).tobytes()
+    array.shape = (*array.shape[:-1], array.shape[-1] * 4 // 3)
+    return array
 
 
 def turned(array, shape):

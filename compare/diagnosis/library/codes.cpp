@@ -167,17 +167,20 @@ template <size_t n> void add_table(Rows& rows, const CodeRow (&table)[n], Stage 
         .stage = stage;
 }
 
+// The other elements of the format's row.
 void add_other_encoding(Rows& rows) {
-  if (info(rows.q.element).bits != 8) return;
-  const Encoding other = rows.q.element == Encoding::e4m3 ? Encoding::e5m2 : Encoding::e4m3;
-  add_code(rows, other == Encoding::e5m2 ? "as_e5m2" : "as_e4m3",
-           fmt::format("codes are those of {}, of values scaled for {}", info(other).name,
-                       info(rows.q.element).name),
-           [other](const CodeView& c) { return element_code(other, c.scaled()); });
+  for (size_t i = 0; i < kFloatEncodings; ++i) {
+    const Encoding other = static_cast<Encoding>(i);
+    if (!has_word(rows.format.elements, info(other).name) || other == rows.q.element) continue;
+    add_code(rows, "as_" + string(info(other).name),
+             fmt::format("codes are those of {}, of values scaled for {}", info(other).name,
+                         info(rows.q.element).name),
+             [other](const CodeView& c) { return element_code(other, c.scaled()); });
+  }
 }
 
 void add_tails(Rows& rows) {
-  if (info(rows.q.element).bits != 4) return;
+  if (info(rows.q.element).bits >= 8) return;
   const Shape shape = rows.lane.x.shape;
   const int64_t length = rows.d == Direction::row ? shape.cols : shape.rows;
   for (const int64_t unit : {2, 4, 8})
@@ -199,7 +202,7 @@ void add_code_rows(Rows& rows) {
     add_other_encoding(rows);
     add_table(rows, kNearestRows);
   }
-  if (rows.format.packed()) add_table(rows, kPackedRows, Stage::packing);
+  if (is_packed(rows.q) && info(rows.q.element).bits == 4) add_table(rows, kPackedRows, Stage::packing);
   add_table(rows, kCodeRows);
   add_tails(rows);
 }

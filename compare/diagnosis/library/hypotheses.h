@@ -97,6 +97,9 @@ struct Hypothesis {
   std::string code_keys;
   // The code of element (i, j) is the one that stands at this place.
   std::function<std::pair<int64_t, int64_t>(int64_t i, int64_t j, int64_t lines, int64_t length)> code_place;
+  // What becomes of four packed codes of 6 bits, the first in the lowest (N6.8), as the little-endian number
+  // of three bytes.
+  std::function<uint32_t(uint32_t)> packed;
   // A plane holds the other direction's bytes: "data" or "scales" its bytes as they are, "scales:logical"
   // its codes by their places, "scales:transposed" by their exchanged places. "blocks:logical" and
   // "blocks:transposed": both planes of a direction that is quantized as this one is; "blocks:codes": its

@@ -111,8 +111,11 @@ double unrounded(const ScaleGrid& s, int64_t i, int64_t b, Nvfp4Scale order, flo
     case Nvfp4Scale::folded: return static_cast<double>(a * (e * sixth));
     case Nvfp4Scale::product_first: return static_cast<double>(e * (a * sixth));
     case Nvfp4Scale::unit: return static_cast<double>(a / most);
-    default: return static_cast<double>(a / most * e);
+    case Nvfp4Scale::quotient_first:
+    case Nvfp4Scale::decode:
+    case Nvfp4Scale::decode_product: break;
   }
+  return static_cast<double>(a / most * e);
 }
 
 uint32_t nearest(double v) { return element_code(Encoding::e4m3, v); }

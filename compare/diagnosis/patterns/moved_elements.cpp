@@ -50,7 +50,7 @@ void offer_orders_in_words(LayoutSearch& search) {
                     fmt::format("the {} of each {} reversed", what, m),
                     [m](int64_t i) { return i ^ (m - 1); });
   };
-  if (!search.codes().plane.packed) {
+  if (search.codes().plane.bits() != 4) {
     for (const int64_t m : {2, 4, 8, 16}) reversed(m, "elements");
     return;
   }

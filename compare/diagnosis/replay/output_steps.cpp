@@ -47,6 +47,21 @@ bool move_codes(Run& run) {
   return true;
 }
 
+bool repack_codes(Run& run) {
+  for (const Hypothesis* h : run.hypotheses) {
+    if (!h->packed) continue;
+    PlaneData& data = *run.window.data_in(run.planes);
+    if (!run.everything || data.plane.bits() != 6) return false;
+    for (size_t at = 0; at + 3 <= data.bytes.size(); at += 3) {
+      uint32_t number = 0;
+      for (size_t b = 3; b-- > 0;) number = number << 8 | std::to_integer<uint32_t>(data.bytes[at + b]);
+      number = h->packed(number);
+      for (size_t b = 0; b < 3; ++b, number >>= 8) data.bytes[at + b] = static_cast<std::byte>(number & 0xFF);
+    }
+  }
+  return true;
+}
+
 bool keep_own_planes(Run& run, const Problem& own) {
   const Direction d = run.window.d;
   std::vector<PlaneData> out;

@@ -56,7 +56,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
   give_inputs(run);
   if (!choose_block_edits(run) || !make_planes(run)) return {};
   if (!change_scales(run) || !take_codes_of_line(run) || !change_codes(run)) return {};
-  if (!move_codes(run) || !change_stored_scales(run)) return {};
+  if (!move_codes(run) || !repack_codes(run) || !change_stored_scales(run)) return {};
   if (!keep_own_planes(run, own) || !take_from_other(run)) return {};
   change_scalars(run);
   return std::move(run.planes);

@@ -72,6 +72,8 @@ bool take_codes_of_line(Run& run);
 bool change_codes(Run& run);
 // Codes that stand in each other's place.
 bool move_codes(Run& run);
+// Packed codes in another order of their bits.
+bool repack_codes(Run&);
 // Scales as they are stored.
 bool change_stored_scales(Run& run);
 // The planes of `own`, the lane's own line, the amax among them where the run had it given.

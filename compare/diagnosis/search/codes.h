@@ -14,15 +14,14 @@ namespace assay::cause {
 class Codes {
  public:
   explicit Codes(const PlaneData& data) : Codes(data.plane, data.bytes) {}
-  Codes(const Plane& plane, std::span<const std::byte> bytes)
-      : bytes_(bytes.data()), width_(plane.packed ? 0 : info(plane.encoding).bytes()) {}
+  Codes(const Plane& plane, std::span<const std::byte> bytes) : bytes_(bytes.data()), bits_(plane.bits()) {}
   uint32_t operator[](int64_t i) const {
-    switch (width_) {
-      case 0: return std::to_integer<uint32_t>(bytes_[i / 2]) >> (i % 2 * 4) & 15;
-      case 1: return std::to_integer<uint32_t>(bytes_[i]);
-      case 2: return read<uint16_t>(i);
-      default: return read<uint32_t>(i);
+    switch (bits_) {
+      case 8: return std::to_integer<uint32_t>(bytes_[i]);
+      case 16: return read<uint16_t>(i);
+      case 32: return read<uint32_t>(i);
     }
+    return packed_code(bytes_, bits_, i);
   }
 
  private:
@@ -32,7 +31,7 @@ class Codes {
     return code;
   }
   const std::byte* bytes_;
-  int width_;  // in bytes; 0: two codes in a byte
+  int bits_;  // of an element as it is stored
 };
 
 // Calls f(row, column, flat index) for every logical element.

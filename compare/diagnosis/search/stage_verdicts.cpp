@@ -60,7 +60,7 @@ Stage stage_of_unexplained(const JudgedLane& lane) {
     return any(have, {"amax_index", "amax_tail", "amax_outside"}) ? Stage::amax : Stage::block_scale;
   }
   if (!data) return Stage::code;
-  if (data->want.plane.packed && nibbles_swapped(*data)) return Stage::packing;
+  if (data->want.plane.bits() == 4 && nibbles_swapped(*data)) return Stage::packing;
   return permuted(prints_of(lane, *data)) ? Stage::layout : Stage::code;
 }
 

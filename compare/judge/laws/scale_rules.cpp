@@ -47,7 +47,7 @@ namespace {
 // that a rounded p decides have slack.
 bool e8m0_fits(const Quantizer& q, uint32_t k, double amax) {
   const double most = value_of(q.element, info(q.element).max_finite), scale = value_of(Encoding::e8m0, k);
-  constexpr double kSlack = 0x1p-22;  // p is off by two roundings at most (N5.2, N15.2)
+  constexpr double kSlack = 0x1p-22;  // p is off by two roundings at most (N5.2, N15.2, N18.2)
   const bool least = k == 0;          // what lies below is clamped to it
   const auto within = [&](double low, double high, double slack) {
     return (least || amax >= low * (1 - slack)) && amax <= high * (1 + slack);
@@ -92,9 +92,9 @@ bool block_scale_fits(const Quantizer& q, Encoding source, uint32_t k, double sc
 
 bool scale_fits(const Quantizer& q, Encoding source, const std::optional<TensorScales>& of_tensor, uint32_t k,
                 Encoding e, double amax, bool nan) {
-  if (q.format == FormatId::nvfp4)
+  if (info(q.format).family == Family::nvfp4)
     return !of_tensor || nan || nvfp4_scale_fits(q, source, *of_tensor, k, amax);
-  if (q.format == FormatId::fp8_block) return block_scale_fits(q, source, k, value_of(e, k), amax);
+  if (info(q.format).family == Family::fp8_block) return block_scale_fits(q, source, k, value_of(e, k), amax);
   // N5.7, N10.4, N17.12
   const bool spreads = nan && (q.numerics.nan_amax == NanAmax::propagate || q.scale_from == ScaleFrom::amax);
   if (spreads) return k == 0xFF;

@@ -160,8 +160,7 @@ Fit fit_of(const safetensors::Tensor& t, const Plane& plane) {
   const Shape shape = shape_of(t);
   const int64_t count = t.count();
   if (plane.packed) {
-    const bool fits =
-        shape == Shape{plane.padded.rows, plane.padded.cols / 2} || count * 2 == plane.padded.count();
+    const bool fits = shape == plane.stored() || count == plane.stored().count();
     return fits ? Fit::padded : Fit::none;
   }
   const auto same = [&](Shape s) {

@@ -151,6 +151,17 @@ void add_mxfp4(Rows& rows) {
   rows.dequantize("mxfp4", "mxfp4" + kShape, "row.scale_inv=~scale_e8m0 row.data=~data");
 }
 
+void add_mxfp6(Rows& rows) {
+  const string keys = "mxfp6" + kShape + " element={format}", packed = keys + " packing=packed";
+  rows.quantize("mxfp6", "quantize " + keys,
+                {{"~data", "row.data"},
+                 {"~scale_e8m0", "row.scale_inv"},
+                 {"~data_t", "col.data"},
+                 {"~scale_e8m0_t", "col.scale_inv"}});
+  rows.quantize("mxfp6", "quantize " + packed,
+                {{"~data_packed", "row.data"}, {"~data_packed_t", "col.data"}});
+}
+
 // NVFP4: the amax is given; where it is the tensor's own it is computed as well.
 const string kGiven = " amax={bits:~global_amax}", kComputed = " amax={amax:~global_amax,~input}",
              kNvfp4 = "quantize nvfp4" + kShape;
@@ -249,6 +260,7 @@ void add_swizzles(Rows& rows) {
 std::vector<VectorRow> make_rows() {
   Rows rows;
   add_fp8_block(rows);
+  add_mxfp6(rows);
   add_mxfp4(rows);
   add_nvfp4(rows);
   add_nvfp4_choices(rows);
