@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/dequantized_rows.h"
 #include "compare/arithmetic/places.h"
 #include "compare/judge/judge.h"
 #include "compare/judge/parity.h"
@@ -180,16 +181,7 @@ std::optional<PlaneData> dequantized_rows(const CaseInputs& c, Subject& s, const
   back.col.reset();
   back.flavour = Flavour::assay;
   forget_fill(back);
-  Quantizer &q = *back.row, plain;
-  plain.format = q.format;
-  plain.element = q.element;
-  plain.block = q.block;
-  plain.row_scaled = q.row_scaled;
-  plain.four_over_six = q.four_over_six;
-  plain.e4m3_max = q.e4m3_max;
-  plain.scales = q.scales;
-  plain.pow2 = q.pow2;
-  q = plain;
+  back.row = what_is_read(*back.row);
   if (!s.supports(back).yes) return {};
   std::vector<PlaneData> inputs;
   for (const Plane& plane : input_planes(back)) {
