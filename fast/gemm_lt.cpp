@@ -41,8 +41,14 @@ cudaDataType_t type_of(Encoding e) {
     case Encoding::f16: return CUDA_R_16F;
     case Encoding::e4m3: return CUDA_R_8F_E4M3;
     case Encoding::e5m2: return CUDA_R_8F_E5M2;
-    default: throw std::invalid_argument("cuBLASLt has no operand of " + std::string(info(e).name));
+    case Encoding::e2m3:
+    case Encoding::e3m2:
+    case Encoding::e2m1:
+    case Encoding::e8m0:
+    case Encoding::u8:
+    case Encoding::u32: break;
   }
+  throw std::invalid_argument("cuBLASLt has no operand of " + std::string(info(e).name));
 }
 
 }  // namespace

@@ -4,6 +4,20 @@
 
 namespace assay {
 
+Quantizer what_is_read(const Quantizer& q) {
+  Quantizer plain;
+  plain.format = q.format;
+  plain.element = q.element;
+  plain.block = q.block;
+  plain.packing = q.packing;
+  plain.row_scaled = q.row_scaled;
+  plain.four_over_six = q.four_over_six;
+  plain.e4m3_max = q.e4m3_max;
+  plain.scales = q.scales;
+  plain.pow2 = q.pow2;
+  return plain;
+}
+
 Problem row_dequantize(const Problem& pair) {
   Problem back = pair;
   back.op = Dequantize{pair.x.source, CodesFrom::codes};
@@ -11,18 +25,7 @@ Problem row_dequantize(const Problem& pair) {
   back.col_source = ColSource::original;
   back.flavour = Flavour::assay;
   back.x.fill = {FillKind::literal, 0, 0, 0, "00"};
-  // Only what a dequantize reads of a quantizer.
-  const Quantizer& q = *pair.row;
-  Quantizer plain;
-  plain.format = q.format;
-  plain.element = q.element;
-  plain.block = q.block;
-  plain.row_scaled = q.row_scaled;
-  plain.four_over_six = q.four_over_six;
-  plain.e4m3_max = q.e4m3_max;
-  plain.scales = q.scales;
-  plain.pow2 = q.pow2;
-  back.row = plain;
+  back.row = what_is_read(*pair.row);
   return back;
 }
 

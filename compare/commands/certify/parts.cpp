@@ -319,9 +319,12 @@ constexpr Row kRows[] = {
      policy_sides},
     {"kernels: ", "quantize mxfp8 1x8 f32 dir=row element={e4m3,e5m2}", "N5.1 N5.2 N5.3 N5.4 N5.5",
      Inputs::amax_rows, policy_sides},
+    {"kernels: ", "quantize mxfp6 1x8 f32 dir=row element={e2m3,e3m2} packing={bytes,packed}",
+     "N6.8 N18.1 N18.2 N18.3", Inputs::amax_rows, policy_sides},
     // Scales.
-    {"", "scale_chain {mxfp8,mxfp4} 1x1 e8m0", "N5.4 N5.9", Inputs::codes, kernel_sides},
+    {"", "scale_chain {mxfp8,mxfp6,mxfp4} 1x1 e8m0", "N5.4 N5.9", Inputs::codes, kernel_sides},
     {"", "scale_chain mxfp8 1x1 f32 element={e4m3,e5m2}", "N5.2 N5.3 N5.4 N5.9", Inputs::amaxes, amax_sides},
+    {"", "scale_chain mxfp6 1x1 f32 element={e2m3,e3m2}", "N18.2 N5.3 N5.4 N5.9", Inputs::amaxes, amax_sides},
     {"", "scale_chain mxfp4 1x1 f32", "N15.2 N5.3 N5.4 N5.9", Inputs::amaxes, amax_sides},
     {"", "scale_chain {fp8_current,fp8_block} 1x1 f32 element={e4m3,e5m2} pow2={0,1} inf_amax={unit,zero}",
      "N3.3 N3.4 N3.5 N3.6 N3.7", Inputs::structured_amaxes, amax_sides},

@@ -134,7 +134,7 @@ std::vector<BlockSeen> blocks_of(const Problem& p, Direction d, const PlaneData&
       b.scale = code_at(scale.plane, scale.bytes, at);
       if (!std::isfinite(v)) b.special = true;
       b.amax = std::max(b.amax, std::fabs(v));
-      const uint32_t sign = q.element == Encoding::e2m1 ? 8 : 0x80;
+      const uint32_t sign = 1u << (info(q.element).bits - 1);
       const uint32_t code = code_at(data.plane, data.bytes, index_of(data.plane, i, j));
       const bool turned = (code & ~sign) != 0 && ((code & sign) != 0) != std::signbit(v);
       b.elements.push_back({v, turned ? kNoCode : code & ~sign});
@@ -208,7 +208,7 @@ void judge_nvfp4(const Kernel& kernel, const std::vector<BlockSeen>& blocks, dou
 
 void judge_mx(const Kernel& kernel, const std::vector<BlockSeen>& blocks, Encoding element,
               Consistency& out) {
-  const Grid grid(element, element == Encoding::e2m1 ? 7 : 0x7F);
+  const Grid grid(element, info(element).nan);
   out.scales_outside += least_wrong(reciprocals(value_of(element, info(element).max_finite)), [&](double r) {
     int64_t wrong = 0;
     for (const BlockSeen& b : blocks) {

@@ -30,7 +30,9 @@ string text_of(const Interval& i) {
 
 // Whether a NaN became this code (N2.4).
 bool may_be_nan(const DirectionValues& d, int64_t r, int64_t c) {
-  return d.has_scale() && d.quantizer().element == Encoding::e2m1 && (d.code(r, c) & 7) == 7;
+  const EncodingInfo& e = info(d.quantizer().element);
+  const uint32_t magnitude = d.code(r, c) & ((1u << (e.bits - 1)) - 1);
+  return d.has_scale() && e.nan == e.max_finite && magnitude == e.max_finite;
 }
 
 // What a rotation makes of 16 elements at place j (N11).

@@ -79,15 +79,23 @@ struct Magnitudes {
 };
 
 const Magnitudes& magnitudes(Encoding e) {
-  static const Magnitudes e4m3(4, 3, 7, 0x7E, 0x7F), e5m2(5, 2, 15, 0x7B, 0x7F), e2m1(2, 1, 1, 7, 7),
-      f16(5, 10, 15, 0x7BFF, 0x7FFF), bf16(8, 7, 127, 0x7F7F, 0x7FFF);
+  static const Magnitudes e4m3(4, 3, 7, 0x7E, 0x7F), e5m2(5, 2, 15, 0x7B, 0x7F), e2m3(2, 3, 1, 0x1F, 0x1F),
+      e3m2(3, 2, 3, 0x1F, 0x1F), e2m1(2, 1, 1, 7, 7), f16(5, 10, 15, 0x7BFF, 0x7FFF),
+      bf16(8, 7, 127, 0x7F7F, 0x7FFF);
   switch (e) {
     case Encoding::e5m2: return e5m2;
     case Encoding::e2m1: return e2m1;
     case Encoding::f16: return f16;
     case Encoding::bf16: return bf16;
-    default: return e4m3;
+    case Encoding::e2m3: return e2m3;
+    case Encoding::e3m2: return e3m2;
+    case Encoding::e4m3:
+    case Encoding::f32:  // never rounded to
+    case Encoding::e8m0:
+    case Encoding::u8:
+    case Encoding::u32: break;
   }
+  return e4m3;
 }
 double largest_value(Encoding e) { return magnitudes(e).value.back(); }
 
