@@ -4,6 +4,9 @@
 
 namespace assay {
 
+namespace {
+
+// The part of a quantizer that a dequantize of its result reads.
 Quantizer what_is_read(const Quantizer& q) {
   Quantizer plain;
   plain.format = q.format;
@@ -17,6 +20,8 @@ Quantizer what_is_read(const Quantizer& q) {
   plain.pow2 = q.pow2;
   return plain;
 }
+
+}  // namespace
 
 Problem row_dequantize(const Problem& pair) {
   Problem back = pair;

@@ -9,9 +9,6 @@
 
 namespace assay {
 
-// The part of a quantizer that a dequantize of its result reads.
-Quantizer what_is_read(const Quantizer&);
-
 // The line that dequantizes the rows of `pair` to the encoding of x. Its fill says nothing, for its inputs
 // are given.
 Problem row_dequantize(const Problem& pair);
