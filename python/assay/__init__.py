@@ -10,6 +10,7 @@ Arrays are NumPy's, PyTorch's, JAX's, or anything with DLPack or the buffer prot
 from __future__ import annotations
 
 from . import _assay
+from ._error_plot import ErrorPlot, plot_error
 from ._errors import AssayError, LineError, NotJudged, PackError, PlaneError, UnsupportedEncoding
 from ._judge import QuantizedMismatch, assert_bitwise, assert_quantized, check, coherence, explain, identify, trace
 from ._lines import Line, Plane, Spec, line
@@ -23,10 +24,10 @@ from ._verdict import Cause, Choice, Coherence, Diagnosis, Divergence, Identific
 __version__: str = _assay.version
 
 __all__ = [
-    "AssayError", "Case", "Cause", "Choice", "Coherence", "Diagnosis", "Divergence", "Identification", "Line", "LineError", "NotJudged", "Pack",
+    "AssayError", "Case", "Cause", "Choice", "Coherence", "Diagnosis", "Divergence", "ErrorPlot", "Identification", "Line", "LineError", "NotJudged", "Pack",
     "PackError", "Plane", "PlaneError", "PlaneResult", "Planes", "Quantized", "QuantizedMismatch", "Report", "Result", "Side", "Spec", "Step", "Subject", "Trace",
     "UnsupportedEncoding", "Vector", "Verdict", "assert_bitwise", "assert_quantized", "cast", "check", "coherence", "dequantize", "explain", "fill", "gemm",
-    "hadamard", "identify", "inputs", "line", "load", "quantize", "run", "split", "suite", "swizzle", "trace", "vectors",
+    "hadamard", "identify", "inputs", "line", "load", "plot_error", "quantize", "run", "split", "suite", "swizzle", "trace", "vectors",
 ]
 
 

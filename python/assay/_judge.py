@@ -36,7 +36,7 @@ def check(x: Any, outputs: Any, spec: str | None = None, *, cause: bool = False,
     """
     case = _case(x, outputs, spec, {"rng": rng, "amax": amax, "scale": scale, "x_dtype": x_dtype, "copy": copy, **keys})
     answer = answered(_assay.check(case.text, case.given, threads, _CAUSE_SECONDS if cause else 0.0, "outputs", unpinned))
-    return Verdict.of_answer(answer, case.copied_bytes, case.notes)
+    return Verdict.of_answer(answer, case.copied_bytes, case.notes, case)
 
 
 def explain(x: Any, outputs: Any, spec: str | None = None, *, budget_s: float = 10.0, pairs: bool = True, threads: int = 0, unpinned: str = "",
@@ -101,7 +101,7 @@ def assert_quantized(x: Any, outputs: Any, spec: str | None = None, *, explain: 
     from . import _settings
     seconds = _CAUSE_SECONDS if explain and _settings.explains() else 0.0
     answer = answered(_assay.check(case.text, case.given, keys.get("threads", 0), seconds, "outputs", keys.get("unpinned", "")))
-    verdict = Verdict.of_answer(answer, case.copied_bytes, case.notes)
+    verdict = Verdict.of_answer(answer, case.copied_bytes, case.notes, case)
     if verdict.ok:
         return
     text = f"quantized tensors differ: {verdict.summary()}\n\n{verdict}"

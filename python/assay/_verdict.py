@@ -75,13 +75,14 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
     copied_bytes: int = 0
     facts: dict[str, Any] = field(default_factory=dict, repr=False)
+    case: Any = field(default=None, repr=False, compare=False)   # the arrays, where something differs: a notebook's picture is drawn of them
 
     @staticmethod
-    def of_answer(answer: dict[str, Any], copied: int, notes: list[str]) -> Verdict:
+    def of_answer(answer: dict[str, Any], copied: int, notes: list[str], case: Any = None) -> Verdict:
         first = Divergence.of_answer(answer["first"]) if answer["first"] else None
         planes = {n: _plane_result(p) for n, p in answer["planes"].items()}
         return Verdict(answer["ok"], answer["line"], first, planes, answer["screen"].strip("\n"), answer["cause"], answer["missing"],
-                       [*answer["notes"], *notes], copied, answer)
+                       [*answer["notes"], *notes], copied, answer, None if answer["ok"] else case)
 
     def __bool__(self) -> bool:
         return self.ok
