@@ -68,6 +68,8 @@ std::string run(const Job& job) {
   if (p.as<Split>()) return run_split(job);
   if (p.as<Philox>()) return run_philox(job);
   if (p.as<Gemm>()) return run_gemm(job);
+  if (p.as<Adam>()) return run_adam(job);
+  if (p.as<ScaleState>()) return run_scale_state(job);
   if (p.row->format == FormatId::nvfp4) return scale_chain_nvfp4(job);
   return info(p.row->format).scale == Encoding::e8m0 ? scale_chain_e8m0(job) : scale_chain_f32(job);
 }
