@@ -277,6 +277,14 @@ std::vector<Plane> input_planes(const Problem& p) {
       }
     if (op->reads_c()) out.push_back(matrix("c", Part::input, p.x.source, shape));
     if (op->bias) out.push_back(matrix("bias", Part::input, *op->bias, {1, shape.cols}));
+  } else if (const Adam* op = p.as<Adam>()) {
+    out.push_back(x);
+    out.push_back(matrix("p", Part::input, op->parameter, shape));
+    out.push_back(matrix("m", Part::input, op->moments, shape));
+    out.push_back(matrix("v", Part::input, op->moments, shape));
+  } else if (const ScaleState* op = p.as<ScaleState>()) {
+    out.push_back(x);
+    if (op->inverse) out.push_back(scalars("scale", Part::input));
   }
   return out;
 }
@@ -338,6 +346,14 @@ std::vector<Plane> output_planes(const Problem& p) {
     out.push_back(matrix("y", Part::output, Encoding::u32, shape));
   } else if (p.as<Gemm>()) {
     out.push_back(matrix("d", Part::output, p.x.source, shape));
+  } else if (const Adam* op = p.as<Adam>()) {
+    out.push_back(matrix("next.m", Part::output, op->moments, shape));
+    out.push_back(matrix("next.v", Part::output, op->moments, shape));
+    out.push_back(matrix("next.p", Part::output, op->parameter, shape));  // N19.4
+  } else if (const ScaleState* op = p.as<ScaleState>()) {
+    if (!op->inverse) out.push_back(scalars("scale", Part::output));
+    if (!op->inverse) out.push_back(scalars("multiplier", Part::output));
+    out.push_back(matrix("y", Part::output, op->inverse ? Encoding::f32 : op->to, shape));
   }
   return out;
 }

@@ -16,6 +16,8 @@
 //   gemm                    a.amax (nvfp4), a.scale_inv, a.data, b.* likewise (as the operand's own quantize
 //                           writes them), c [N, M] where beta is not
 //                           zero, bias [1, M]
+//   adam                    x (the gradient), p, m, v
+//   scale_state             x (f32); inverse: x (the state), scale
 // Output planes, in causal order (a difference in an earlier plane explains those after it):
 //   cast, dequantize        y
 //   quantize                <d>.amax, <d>.scale, <d>.scale_inv or <d>.scale_gemm, <d>.data; row before col
@@ -29,6 +31,8 @@
 //                           members
 //   philox                  y [n, 4] (u32)
 //   gemm                    d [N, M]
+//   adam                    next.m, next.v, next.p
+//   scale_state             scale, multiplier, y; inverse: y (f32)
 // <d> is row or col. scale_inv is the stored decode scale; `scale` multiplies on quantize and exists only for
 // per-tensor FP8.
 #pragma once
@@ -129,6 +133,8 @@ Problem operand_problem(const Problem& gemm, Side);
 Problem operand_dequantize(const Problem& gemm, Side);
 // The seeds of C and of the bias, which are drawn by x's fill: the second and third after its seed.
 inline constexpr uint64_t kSeedOfB = 1, kSeedOfC = 2, kSeedOfBias = 3;
+// Of an adam's p, m and v likewise.
+inline constexpr uint64_t kSeedOfParameter = 1, kSeedOfMoment = 2, kSeedOfSquares = 3;
 
 // "row.data": the name of a plane that belongs to one direction.
 inline std::string plane_name(Direction d, std::string_view stem) {

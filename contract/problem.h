@@ -185,6 +185,23 @@ struct Gemm {
   bool reads_c() const { return (beta & 0x7FFFFFFF) != 0; }
 };
 
+// One step of Adam (N19.1 to N19.5, N19.8): x is the gradient; p, m and v are planes beside it.
+struct Adam {
+  Encoding parameter = Encoding::f32, moments = Encoding::f32;
+  AdamRounding adam = AdamRounding::plain;
+  WeightDecay decoupling = WeightDecay::adamw;
+  bool bias_correction = true;
+  int step = 1;
+  F32Bits lr = 0x3A83126F, beta1 = 0x3F666666, beta2 = 0x3F7FBE77, eps = 0x322BCC77, decay = 0;
+  bool operator==(const Adam&) const = default;
+};
+// Store a state of an optimizer beside one scale (N19.6), or read it back (N19.7).
+struct ScaleState {
+  Encoding to = Encoding::f16;  // f16 or e4m3
+  bool inverse = false;
+  bool operator==(const ScaleState&) const = default;
+};
+
 struct Problem {
   Tensor x;
   std::optional<Quantizer> row, col;  // absent directions are not produced; cast and gemm have neither
@@ -193,7 +210,9 @@ struct Problem {
   Dispatch dispatch = Dispatch::automatic;
   ColSource col_source = ColSource::original;  // quantize and split with both directions
   Rng rng;                                     // quantize, split and gemm with a direction of round=sr
-  std::variant<Cast, Quantize, Dequantize, Update, Swizzle, ScaleChain, Hadamard, Split, Philox, Gemm> op;
+  std::variant<Cast, Quantize, Dequantize, Update, Swizzle, ScaleChain, Hadamard, Split, Philox, Gemm, Adam,
+               ScaleState>
+      op;
 
   bool operator==(const Problem&) const = default;
   const std::optional<Quantizer>& quantizer(Direction d) const { return d == Direction::row ? row : col; }
@@ -204,8 +223,9 @@ struct Problem {
 };
 
 // "cast", "quantize", ... in the order of Problem::op.
-inline constexpr std::string_view kOps[] = {"cast",        "quantize", "dequantize", "update", "swizzle",
-                                            "scale_chain", "hadamard", "split",      "philox", "gemm"};
+inline constexpr std::string_view kOps[] = {"cast",    "quantize",    "dequantize", "update",
+                                            "swizzle", "scale_chain", "hadamard",   "split",
+                                            "philox",  "gemm",        "adam",       "scale_state"};
 inline std::string_view op_name(const Problem& p) { return kOps[p.op.index()]; }
 
 // The noop flag of a quantize or a split, where one is given (N6.7).

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "contract/line.h"
+#include "reference/adam.h"
 #include "reference/formats/format.h"
 #include "reference/gemm.h"
 #include "reference/hadamard.h"
@@ -190,6 +191,10 @@ class ReferenceSubject final : public Subject {
       philox(run);
     } else if (p.as<Gemm>()) {
       gemm(run, dequantize);
+    } else if (p.as<Adam>()) {
+      adam(run);
+    } else if (p.as<ScaleState>()) {
+      scale_state(run);
     } else {
       format_of(run.quantizer(Direction::row)).scale_chain(run);
     }
@@ -201,6 +206,7 @@ class ReferenceSubject final : public Subject {
     const Run run{p, inputs, {}, 1};
     if (p.as<Cast>()) return trace_cast(run, row, col);
     if (p.as<Gemm>()) return trace_gemm(run, dequantize, row, col);
+    if (p.as<Adam>()) return trace_adam(run, row, col);
     if (p.as<Swizzle>() || !p.quantizer(d)) return {};  // a swizzle computes nothing
     if (p.as<Quantize>()) return trace_quantize(run, d, row, col);
     if (p.as<Split>())

@@ -56,7 +56,7 @@ inline constexpr unsigned kCast = kBitOf<Cast>, kQuantize = kBitOf<Quantize>,
                           kDequantize = kBitOf<Dequantize>, kUpdate = kBitOf<Update>,
                           kSwizzle = kBitOf<Swizzle>, kScaleChain = kBitOf<ScaleChain>,
                           kHadamard = kBitOf<Hadamard>, kSplit = kBitOf<Split>, kPhilox = kBitOf<Philox>,
-                          kGemm = kBitOf<Gemm>;
+                          kGemm = kBitOf<Gemm>, kAdam = kBitOf<Adam>, kScaleState = kBitOf<ScaleState>;
 // Of a gemm too, but a value for each operand: the key sees the operand's own line.
 inline constexpr unsigned kOperand = 1u << std::variant_size_v<decltype(Problem::op)>;
 

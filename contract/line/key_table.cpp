@@ -1,6 +1,7 @@
 // The table of keys. It gives parser, printer, defaults and help.
 #include <deque>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -94,6 +95,7 @@ std::string default_pow2(const Problem& p, Direction d) {
 
 // ---- the table -----------------------------------------------------------------------
 
+constexpr int kMaxStep = std::numeric_limits<int>::max();
 constexpr unsigned kMake = kQuantize | kSplit | kOperand;  // ops that make quantized data
 constexpr unsigned kChain = kMake | kScaleChain;           // and their scales
 constexpr unsigned kData = kMake | kDequantize;            // ops that have quantized data
@@ -151,6 +153,21 @@ constexpr Key kKeys[] = {
   f32<&Gemm::beta>("beta", kGemm, "multiplies c, which is added where beta is not 0", "0"),
   {"bias", kGemm, false, kBiasValues,
    "encoding of a bias, added to every row of d", get_bias, set_bias, "none"},
+
+  encoding<&Adam::moments>("moments", kAdam, "f32|bf16", "encoding of both moments", "f32"),
+  choice<&Adam::adam>("adam", kAdam,
+    "rounding: of every operation, or with sums of products as fused multiply-adds", "plain"),
+  choice<&Adam::decoupling>("decoupling", kAdam,
+    "weight decay joins the update (adamw), or the gradient (l2)", "adamw"),
+  choice<&Adam::bias_correction>("bias_correction", kAdam,
+    "moments are divided by 1 - beta^step", "1"),
+  integer<&Adam::step, 1, kMaxStep>("step", kAdam, "1..2^31-1", "which step it is", "1"),
+  f32<&Adam::lr>("lr", kAdam, "learning rate", "0.001"),
+  f32<&Adam::beta1>("beta1", kAdam, "decay of the first moment, from 0 to below 1", "0.9"),
+  f32<&Adam::beta2>("beta2", kAdam, "decay of the second moment, from 0 to below 1", "0.999"),
+  f32<&Adam::eps>("eps", kAdam, "added to the root of the second moment", "1e-08"),
+  f32<&Adam::decay>("decay", kAdam, "weight decay", "0"),
+  choice<&ScaleState::inverse>("inverse", kScaleState, "from the stored state back to f32", "0"),
 
   // Keys of a Quantizer.
   encoding<&Tensor::source>(kSource, kOperand, "f32|bf16|f16",

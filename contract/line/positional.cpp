@@ -51,11 +51,19 @@ Result<std::array<FormatId, 2>> formats_of(std::string_view word, const Problem&
   return formats;
 }
 
+// Where an op names an encoding instead of a format; null elsewhere.
+Encoding* encoding_of(Problem& p) {
+  if (Cast* cast = p.as<Cast>()) return &cast->to;
+  if (Adam* adam = p.as<Adam>()) return &adam->parameter;
+  if (ScaleState* state = p.as<ScaleState>()) return &state->to;
+  return nullptr;
+}
+
 MaybeError read_format(std::string_view word, Problem& p) {
-  if (Cast* cast = p.as<Cast>()) {
+  if (Encoding* named = encoding_of(p)) {
     const auto to = encoding_named(word);
     if (!to) return unknown("encoding", word, names_of(kEncodings));
-    cast->to = *to;
+    *named = *to;
     return {};
   }
   if (p.as<Philox>()) {

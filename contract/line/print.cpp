@@ -33,6 +33,10 @@ std::string positional_words(const Problem& p, bool canonical) {
     out += concat({" ", info(cast->to).name});
   } else if (p.as<Philox>()) {
     out += " u32";
+  } else if (const Adam* adam = p.as<Adam>()) {
+    out += concat({" ", info(adam->parameter).name});
+  } else if (const ScaleState* state = p.as<ScaleState>()) {
+    out += concat({" ", info(state->to).name});
   } else {
     out += concat({" ", info((p.row ? *p.row : *p.col).format).name});
     if (p.row && p.col && p.row->format != p.col->format) out += concat({"/", info(p.col->format).name});

@@ -234,6 +234,34 @@ MaybeError validate_gemm(const Problem& p) {
   return validate_sum(g);
 }
 
+MaybeError validate_adam(const Problem& p) {
+  const Adam& a = *p.as<Adam>();
+  if (!is_wide_float(p.x.source) || !is_wide_float(a.parameter))
+    return fail("adam has a gradient and a parameter of f32, bf16 or f16", "adam f32 64x256 bf16");
+  if (a.moments != Encoding::f32 && a.moments != Encoding::bf16)
+    return fail(concat({"moments must be f32 or bf16, found ", info(a.moments).name}));
+  constexpr F32Bits kOne = 0x3F800000, kInfinity = 0x7F800000, kMagnitude = 0x7FFFFFFF;
+  for (F32Bits beta : {a.beta1, a.beta2})
+    if (beta >= kOne) return fail("beta1 and beta2 are from 0 to below 1 (N19.1)", "beta1=0.9 beta2=0.999");
+  for (F32Bits number : {a.lr, a.eps, a.decay})
+    if ((number & kMagnitude) >= kInfinity) return fail("lr, eps and decay are finite (N19.1)");
+  if (p.row || p.col) return fail("adam has no quantizer");
+  return {};
+}
+
+MaybeError validate_scale_state(const Problem& p) {
+  const ScaleState& s = *p.as<ScaleState>();
+  if (s.to != Encoding::f16 && s.to != Encoding::e4m3)
+    return fail(concat({"scale_state stores f16 or e4m3, found ", info(s.to).name}),
+                "scale_state f16 64x256 f32");
+  const Encoding from = s.inverse ? s.to : Encoding::f32;
+  if (p.x.source != from)
+    return fail(concat({"scale_state reads ", info(from).name, s.inverse ? " with inverse=1" : "", ", found ",
+                        info(p.x.source).name}));
+  if (p.row || p.col) return fail("scale_state has no quantizer");
+  return {};
+}
+
 MaybeError validate_dequantize(const Problem& p, const Quantizer& q) {
   const Encoding out = p.as<Dequantize>()->out;
   if (!is_wide_float(out)) return fail("out must be f32, bf16 or f16");
@@ -302,6 +330,8 @@ std::optional<Error> validate(const Problem& p) {
     return {};
   }
   if (p.as<Gemm>()) return validate_gemm(p);
+  if (p.as<Adam>()) return validate_adam(p);
+  if (p.as<ScaleState>()) return validate_scale_state(p);
   if (!p.row && !p.col)
     return fail(concat({"a ", op_name(p), " needs a quantizer in at least one direction"}));
   if ((p.as<Dequantize>() || p.as<Swizzle>()) && p.row && p.col)

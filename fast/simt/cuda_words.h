@@ -298,6 +298,7 @@ inline float __fadd_rn(float a, float b) { return canonical(a + b); }
 inline float __fsub_rn(float a, float b) { return canonical(a - b); }
 inline float __fmaf_rn(float a, float b, float c) { return canonical(std::fma(a, b, c)); }
 inline float __fdiv_rn(float a, float b) { return canonical(a / b); }
+inline float __fsqrt_rn(float a) { return canonical(std::sqrt(a)); }
 inline float __frcp_rn(float a) { return canonical(1.0f / a); }
 inline float fmaxf(float a, float b) {
   if (a != a) return canonical(b);

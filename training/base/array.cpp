@@ -20,6 +20,7 @@ struct DTypeInfo {
 constexpr std::array kDTypes = {
     DTypeInfo{DType::uint8, "uint8", 1, Encoding::u8},
     DTypeInfo{DType::boolean, "bool", 1, std::nullopt},
+    DTypeInfo{DType::int16, "int16", 2, std::nullopt},
     DTypeInfo{DType::int32, "int32", 4, std::nullopt},
     DTypeInfo{DType::int64, "int64", 8, std::nullopt},
     DTypeInfo{DType::float16, "float16", 2, Encoding::f16},

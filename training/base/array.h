@@ -15,7 +15,7 @@
 
 namespace assay::training {
 
-enum class DType : uint8_t { uint8, boolean, int32, int64, float16, bfloat16, float32 };
+enum class DType : uint8_t { uint8, boolean, int16, int32, int64, float16, bfloat16, float32 };
 std::string_view name_of(DType);  // "bfloat16"
 std::optional<DType> dtype_named(std::string_view);
 int64_t bytes_of(DType);

@@ -5,9 +5,10 @@
 namespace assay::training {
 
 namespace {
-constexpr std::string_view kNames[] = {"ValueError",          "TypeError",          "RuntimeError",
-                                       "NotImplementedError", "AssertionError",     "AttributeError",
-                                       "ValidationError",     "FrozenInstanceError"};
+constexpr std::string_view kNames[] = {"ValueError",          "TypeError",           "RuntimeError",
+                                       "NotImplementedError", "AssertionError",      "AttributeError",
+                                       "ValidationError",     "FrozenInstanceError", "KeyError",
+                                       "PicklingError"};
 }
 
 std::string_view name_of(ErrorClass c) { return kNames[static_cast<size_t>(c)]; }

@@ -19,7 +19,9 @@ enum class ErrorClass : uint8_t {
   assertion_error,
   attribute_error,
   validation_error,
-  frozen_instance_error
+  frozen_instance_error,
+  key_error,
+  pickling_error
 };
 // "ValueError", "TypeError", ...
 std::string_view name_of(ErrorClass);

@@ -43,6 +43,9 @@ class Storage : public std::enable_shared_from_this<Storage> {
   GroupPtr amax_reduction_group;  // of per-tensor FP8 and NVFP4: the ranks that hold the other shards, noted
                                   // by FSDP2 (training/formats/ops.h)
 
+  ArrayPtr init_value;  // of a parameter: the high-precision values that it was made from, where
+                        // somebody asked to preserve them (TE get_high_precision_init_val)
+
   virtual ~Storage() = default;
   // Keeps a copy of `original`: what later happens to a module's quantizer does not reach a tensor that
   // exists.
@@ -95,6 +98,7 @@ class Storage : public std::enable_shared_from_this<Storage> {
     auto out = std::make_shared<S>(s);
     out->keep(s.quantizer);
     out->amax_reduction_group = nullptr;
+    out->init_value = nullptr;
     return out;
   }
 };

@@ -33,8 +33,10 @@ LinearQuantizers quantizers_of(const ModuleState& state, const StepOptions& opti
 
 void quantize_parameter(Session& session, Parameter& parameter, Quantizer& quantizer, bool grad_enabled) {
   quantizer.internal = false;
-  parameter.value = quantize_for(session, quantizer, std::get<ArrayPtr>(parameter.value), parameter.name,
-                                 {true, grad_enabled});
+  const ArrayPtr plain = std::get<ArrayPtr>(parameter.value);
+  const StoragePtr made = quantize_for(session, quantizer, plain, parameter.name, {true, grad_enabled});
+  if (parameter.preserve_init_value) made->init_value = clone(plain);
+  parameter.value = made;
 }
 
 Linear::Linear(Session& session, LinearSettings s)

@@ -83,6 +83,37 @@ void ModuleState::set_meta_tensor(Session& session, Mode mode, const RecipePtr& 
   if (wanted->custom()) check_operands(mode);
 }
 
+pickle::Bytes ModuleState::extra_state() const {
+  return write_extra_state({recipe, states_[0], states_[1], static_cast<int64_t>(num_gemms)});
+}
+
+void ModuleState::set_extra_state(Session& session, const ExtraState& from, bool trusted) {
+  using Kind = ExtraState::Kind;
+  if (from.kind == Kind::nothing) return;
+  const auto refuse = [&](const char* why) {
+    throw SemanticError(ErrorClass::runtime_error, "module '" + name + "': extra state: " + why);
+  };
+  if (from.kind == Kind::other) refuse("expected a tensor of bytes, found something else");
+  if (from.kind == Kind::stream && !trusted)
+    refuse("refusing to load a stream, which may be unsafe. Say that the file is trusted to load it");
+  const auto loaded = read_extra_state(from.bytes, trusted);
+  if (!loaded) return;
+  const ModuleState before = *this;
+  try {
+    recipe = loaded->recipe;
+    fp8_meta_tensors_initialized = false;
+    for (const Mode mode : kModes) {
+      states_[index(mode)] = nullptr;  // nothing is inherited: what was stored is all
+      set_meta_tensor(session, mode, recipe);
+    }
+    fp8_meta_tensors_initialized = true;
+    restore_delayed(*loaded, states_[0], states_[1]);
+  } catch (...) {
+    *this = before;
+    throw;
+  }
+}
+
 void ModuleState::make_quantizers(Session& session, Mode mode) {
   quantizers_[index(mode)] = states_[index(mode)]->make_quantizers(session);
   checked_[index(mode)] = false;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "training/recipes/producers.h"
 #include "training/recipes/recipe.h"
 #include "training/recipes/recipe_state.h"
+#include "training/state/extra_state.h"
 
 namespace assay::training {
 
@@ -89,6 +91,19 @@ class ModuleState {
   // module/grouped_linear.py).
   using OperandCheck = std::function<void(const std::vector<QuantizerPtr>& list, std::string_view operand)>;
   OperandCheck check_operand;
+
+  // The module's extra state in a checkpoint (training/state/extra_state.h).
+  pickle::Bytes extra_state() const;
+  // What a loader hands over: the bytes of a tensor, nothing, a stream that Python would unpickle, or
+  // something else.
+  struct ExtraState {
+    enum class Kind : uint8_t { tensor, nothing, stream, other } kind = Kind::tensor;
+    std::span<const std::byte> bytes;
+  };
+  // States and quantizers of the stored recipe, with the stored scales and histories. Nothing happens where
+  // the bytes are ignored; RuntimeError where they are refused, unreadable or of another size, and for a
+  // stream that is not trusted and anything else: the module is then as it was.
+  void set_extra_state(Session&, const ExtraState&, bool trusted);
 
   // A custom recipe cannot know who consumes an output or a grad input that is to be quantized: a UserWarning
   // each, at every call, where no role is configured.

@@ -46,8 +46,9 @@ struct Parameter {
   Tensorlike value;  // quantized where the module was built under quantized_model_init
   DType dtype = DType::bfloat16;
   bool requires_grad = true;
-  ArrayPtr grad;       // of the last backward; null where main_grad took it
-  ArrayPtr main_grad;  // float32: where set, wgrads are accumulated here
+  ArrayPtr grad;                     // of the last backward; null where main_grad took it
+  ArrayPtr main_grad;                // float32: where set, wgrads are accumulated here
+  bool preserve_init_value = false;  // a quantized parameter keeps the values that it was made from
 };
 
 struct NamedArray {

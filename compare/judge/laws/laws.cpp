@@ -9,6 +9,7 @@
 #include "compare/judge/laws/gemm.h"
 #include "compare/judge/laws/layouts.h"
 #include "compare/judge/laws/ops.h"
+#include "compare/judge/laws/optimizer.h"
 #include "compare/judge/laws/record.h"
 #include "compare/judge/laws/scales.h"
 
@@ -54,6 +55,10 @@ void check_line(LawRecord& laws) {
     check_philox(laws);
   } else if (p.as<Gemm>()) {
     check_gemm(laws);
+  } else if (p.as<Adam>()) {
+    check_adam(laws);
+  } else if (p.as<ScaleState>()) {
+    check_scale_state(laws);
   }
 }
 

@@ -325,6 +325,7 @@ constexpr Group kGroups[] = {
 }  // namespace
 
 json::Value witness_offload(std::string_view group, const Given& given, Subject& subject) {
+  if (is_checkpoint_group(group)) return witness_checkpoints(group, given, subject);
   Session session = session_of(given, subject);
   return row_called(kGroups, group, "group")->then(given, session);
 }

@@ -27,6 +27,7 @@ constexpr Topic kTopics[] = {
     {"semantics_slot_lists", witness_slot_lists},
     {"semantics_hybrid_quantizer", witness_hybrid_quantizer},
     {"semantics_state_tensor_ops", witness_tensor_ops},
+    {"semantics_state_optimizer", witness_optimizer},
     {"semantics_ranks_gather", witness_gather},
     {"semantics_state_fsdp", witness_fsdp},
     {"semantics_state_checkpoint_offload_recompute", witness_offload},

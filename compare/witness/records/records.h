@@ -26,6 +26,10 @@ json::Value witness_delayed_scaling(std::string_view group, const Given& given, 
 json::Value witness_tensor_ops(std::string_view group, const Given& given, Subject& subject);
 json::Value witness_fsdp(std::string_view group, const Given& given, Subject& subject);
 json::Value witness_offload(std::string_view group, const Given& given, Subject& subject);
+json::Value witness_optimizer(std::string_view group, const Given& given, Subject& subject);
+// Of witness_offload's topic: extra state, quantized parameters at construction, recomputed regions.
+bool is_checkpoint_group(std::string_view group);
+json::Value witness_checkpoints(std::string_view group, const Given& given, Subject& subject);
 json::Value witness_gather(std::string_view group, const Given& given, Subject& subject);
 
 // Whether `family` ("semantics_storages") is one of records.
