@@ -74,6 +74,14 @@ TEST(Geometry,
   EXPECT_EQ(outputs("quantize mxfp4 48x80 bf16"),
             "row.scale_inv e8m0 48x3/128x4, row.data e2m1 48x80, col.scale_inv e8m0 80x2/128x4, col.data "
             "e2m1 80x48");
+  EXPECT_EQ(outputs("quantize mxfp6 5x7 bf16 packing=packed"),  // N18.4: stored rows of whole groups of four
+            "row.scale_inv e8m0 5x1/128x4, row.data e2m3 5x7/5x8, col.scale_inv e8m0 7x1/128x4, col.data "
+            "e2m3 7x5/7x8");
+  EXPECT_EQ(outputs("quantize mxfp6 5x7 bf16 element=e3m2 dir=col"),
+            "col.scale_inv e8m0 7x1/128x4, col.data e3m2 7x5");
+  const auto sixes = output_planes(*parse_line("quantize mxfp6 5x7 bf16 dir=row packing=packed"));
+  EXPECT_EQ(sixes[1].bytes(), 5u * 6u);
+  EXPECT_EQ(sixes[1].stored(), (Shape{5, 6}));
   const auto packed = output_planes(*parse_line("quantize nvfp4 5x7 bf16 dir=row"));
   EXPECT_EQ(packed[2].bytes(), 5u * 4u);
   EXPECT_EQ(outputs("hadamard nvfp4 64x256 bf16"), "y bf16 256x64, amax f32 1x1");
