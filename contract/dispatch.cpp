@@ -74,7 +74,8 @@ TeKernel nvfp4_kernel(const Problem& p) {
       (p.row->block != p.col->block || p.row->row_scaled != p.col->row_scaled ||
        p.row->four_over_six != p.col->four_over_six || p.row->e4m3_max != p.col->e4m3_max ||
        p.row->round != p.col->round || p.row->scales != p.col->scales))
-    return rejected("TransformerEngine's NVFP4 kernels make both directions alike but for the rotation");
+    return rejected(
+        "TransformerEngine's NVFP4 kernels make both directions in the same way, except for the rotation");
   if (p.dispatch == Dispatch::generic || p.dispatch == Dispatch::specialised)
     return rejected("NVFP4 has the kernels t1d, q2d, fb and rhtrc to force");
   if (row_scaled && !row) return rejected("row-scaled NVFP4 needs row data");
@@ -83,7 +84,7 @@ TeKernel nvfp4_kernel(const Problem& p) {
     if (p.dispatch != Dispatch::automatic) return rejected("four-over-six has one kernel");
     if (gemm) return rejected("the four-over-six kernel writes compact scales");
     if (square && !row) return rejected("four-over-six with 16x16 blocks needs row data");
-    if (row_scaled && col) return rejected("row-scaled four-over-six makes row data alone");
+    if (row_scaled && col) return rejected("row-scaled four-over-six makes only row data");
     return {"nvfp4 four over six", "", {}, {}};
   }
 
@@ -172,7 +173,7 @@ TeKernel group_kernel(const Problem& p) {
       if (p.arch == Arch::sm90) return k;
       if (!every([](Shape m) { return m.cols % 16 == 0; }))
         return rejected(
-            "the sign of a zero depends on its column where the rows of a member are no whole vectors: "
+            "the sign of a zero depends on its column if the rows of a member are not whole vectors: "
             "columns % 16 == 0");
       k.row.neg_zero = k.col.neg_zero = NegZero::plus;
       return k;
@@ -191,7 +192,7 @@ TeKernel group_kernel(const Problem& p) {
       if (p.arch == Arch::sm90) return rejected("TransformerEngine's MXFP8 kernels need sm100 or later");
       if (!rows_128 || (!one_width && !cols_128))
         return rejected(
-            "grouped MXFP8 needs members of multiples of 128 rows, and of 128 columns where these vary");
+            "grouped MXFP8 needs members of multiples of 128 rows, and of 128 columns if the columns vary");
       return {"group mxfp8", "", {}, {}};
     case FormatId::nvfp4: {
       if (p.col && !p.col->rht)

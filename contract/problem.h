@@ -59,7 +59,7 @@ struct Quantizer {
   F32Bits eps = 0;                   // fp8_current, fp8_block: least amax (N3.2)
   std::optional<F32Bits> amax;  // fp8_current, nvfp4: given; nothing: computed from the tensor (N3.1, N10.1)
   F32Bits scale = 0x3F800000;   // fp8_delayed: the given scale (N3.11)
-  F32Bits prior_amax = 0;       // fp8_delayed: what the amax slot holds before (N3.1)
+  F32Bits prior_amax = 0;       // fp8_delayed: the previous value of the amax slot (N3.1)
   Round round = Round::rne;     // nvfp4: rne or sr
   bool rht = false;             // nvfp4 columns: of the rotated tensor (N11)
   uint16_t sign_mask = kRhtSignMask;  // rht: bit i set negates element i of each 16 (N11.1)

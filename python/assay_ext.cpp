@@ -49,7 +49,7 @@ bool is_contiguous(const auto& array) {
 
 template <class Byte, class Array> std::span<Byte> bytes_of(const Array& array) {
   if (!is_contiguous(array) || array.device_type() != nb::device::cpu::value)
-    throw nb::buffer_error("expected a contiguous array of the CPU");
+    throw nb::buffer_error("expected a contiguous array in CPU memory");
   return {static_cast<Byte*>(array.data()), array.nbytes()};
 }
 
@@ -133,7 +133,8 @@ nb::tuple array_facts(const Read& array) {
 
 // The elements in rows of C order.
 nb::bytes array_bytes(const Read& array) {
-  if (array.device_type() != nb::device::cpu::value) throw nb::buffer_error("expected an array of the CPU");
+  if (array.device_type() != nb::device::cpu::value)
+    throw nb::buffer_error("expected an array in CPU memory");
   const size_t width = array.itemsize();
   std::string out(array.nbytes(), '\0');
   std::vector<size_t> at(array.ndim(), 0);

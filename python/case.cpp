@@ -165,7 +165,8 @@ json::Value inputs(const string& line, const std::vector<OutputPlane>& outputs) 
   for (const OutputPlane& o : outputs) {
     const PlaneData* plane = find_plane(*made, o.name);
     if (!plane || plane->bytes.size() != o.bytes.size())
-      throw Failure("plane", {"'" + o.name + "' is no input plane of this line, or has another size", 0, ""},
+      throw Failure("plane",
+                    {"'" + o.name + "' is not an input plane of this line, or has a different size", 0, ""},
                     o.name);
     std::copy(plane->bytes.begin(), plane->bytes.end(), o.bytes.begin());
   }
@@ -176,7 +177,7 @@ json::Value check(const string& line, const std::vector<GivenPlane>& planes, con
   const GivenCase c(line, planes, settings);
   if (writes_nothing(c.problem))
     throw Failure("line",
-                  {"under noop=1 nothing is written: there is nothing to judge", 0, "leave noop= out"});
+                  {"under noop=1 nothing is written, so there is nothing to judge", 0, "leave noop= out"});
   refuse_unknown_planes(c);
   const std::vector<PlaneData> got = given_outputs(c);
   if (got.empty()) {

@@ -42,7 +42,7 @@ GivenCase::GivenCase(const string& line, const std::vector<GivenPlane>& planes, 
   recorded.unpinned = settings.unpinned;
   for (const GivenPlane& g : planes) {
     const auto dtype = safetensors::dtype_named(g.dtype);
-    if (!dtype) throw Failure("plane", {"'" + g.dtype + "' is no dtype of safetensors", 0, ""}, g.name);
+    if (!dtype) throw Failure("plane", {"'" + g.dtype + "' is not a dtype of safetensors", 0, ""}, g.name);
     recorded.planes.push_back({g.name, safetensors::Tensor{g.name, *dtype, g.shape, g.bytes}, ""});
   }
   std::sort(recorded.planes.begin(), recorded.planes.end(),
@@ -61,11 +61,11 @@ Inputs::Inputs(const GivenCase& c) : planes_(input_planes(c.problem)) {
     if (c.recorded.find(plane.name)) continue;
     missing = true;
     if (!drawn && !said_by_keys(plane.name))
-      throw Failure(
-          "plane",
-          {"expected the input plane " + plane.name + ", found none, and the line has no fill= to draw it by",
-           0, "pass it"},
-          plane.name);
+      throw Failure("plane",
+                    {"expected the input plane " + plane.name +
+                         ", found none, and the line has no fill= to draw it from",
+                     0, "pass it"},
+                    plane.name);
   }
   std::vector<PlaneData> made;
   if (missing) {

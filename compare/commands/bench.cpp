@@ -349,7 +349,7 @@ int run_bench(const BenchOptions& options, const Subjects& subjects, std::ostrea
 void register_bench(Program& program) {
   const auto bench = std::make_shared<BenchOptions>();
   CommonOptions& common = program.common;
-  Command c(program.app, "bench", "judge, then time: no number without a verdict");
+  Command c(program.app, "bench", "judge each case, then time it; a case without a verdict gets no time");
   c.footer(
       "Examples:\n"
       "  assay bench 'quantize mxfp8 {1024,4096}x4096 bf16'\n"
@@ -359,12 +359,16 @@ void register_bench(Program& program) {
   add_what(c, common);
   add_subjects(c, common, "reference,host");
   add_environment(c, common);
-  c.option("--timeout", bench->timeout, "seconds a case may take on one subject").positive().show_default();
+  c.option("--timeout", bench->timeout, "time limit of a case on one subject, in seconds")
+      .positive()
+      .show_default();
   c.option("--repetitions", bench->repetitions, "samples").range(1, 1000).show_default();
-  c.option("--min-time", bench->min_time, "seconds a sample lasts at least").positive().show_default();
+  c.option("--min-time", bench->min_time, "minimum duration of a sample, in seconds")
+      .positive()
+      .show_default();
   c.option("--output,-o", bench->output, "write the results as JSON");
-  c.option("--against", bench->against, "results of an earlier run: fail where a case is slower");
-  c.option("--noise", bench->noise, "the share that counts as slower").positive().show_default();
+  c.option("--against", bench->against, "results of an earlier run; fail if a case is slower");
+  c.option("--noise", bench->noise, "relative slowdown that counts as slower").positive().show_default();
   c.callback([&program, bench] {
     const Subjects subjects = program.make_subjects(program.common);
     bench->subjects = chosen_subjects(program.common, subjects, "reference,host");

@@ -23,8 +23,8 @@ struct BenchOptions {
   std::vector<SuiteEntry> entries;
   std::vector<std::string> subjects = {"reference", "host"};
   int repetitions = 9;     // samples; fewer make medians unsteady
-  double min_time = 0.02;  // seconds a sample lasts at least, by repeating the run
-  double timeout = 600;    // seconds a case may take on one subject
+  double min_time = 0.02;  // minimum duration of a sample, in seconds, by repeating the run
+  double timeout = 600;    // time limit of a case on one subject, in seconds
   std::string output;      // JSON of the results; empty: none
   std::string against;     // JSON of an earlier run; empty: none
   double noise = 0.10;     // a median must be slower by this share, and by kNoiseSeconds, to be a regression

@@ -44,8 +44,7 @@ class CertifyRun {
   int run(std::vector<CertifyPart> parts) {
     std::map<std::string, json::Value> earlier;
     if (options_.resume) {
-      if (options_.output.empty())
-        return refuse({"--resume goes on with the certificate that -o names", 0, ""});
+      if (options_.output.empty()) return refuse({"--resume continues the certificate that -o names", 0, ""});
       Result<std::map<std::string, json::Value>> found = certificate_.earlier();
       if (!found) return refuse(found.error());
       earlier = std::move(*found);
@@ -135,7 +134,8 @@ class CertifyRun {
     fmt::print(out_, "{} in {}\n", parts == 1 ? "1 part" : fmt::format("{} parts", parts),
                duration_text(seconds()));
     if (interrupted())
-      fmt::print(out_, "interrupted: {:.0f} % was compared; --resume goes on with the parts that are whole\n",
+      fmt::print(out_,
+                 "interrupted: {:.0f} % was compared; --resume keeps the complete parts and continues\n",
                  100 * done_ / std::max(weight_, 1e-9));
     fmt::print(out_, "{}\n", totals_.last_line());
     const int status = totals_.exit_status();
@@ -164,7 +164,7 @@ class CertifyRun {
 
 int run_certify(const CertifyOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
   if (std::find(options.subjects.begin(), options.subjects.end(), "reference") != options.subjects.end()) {
-    fmt::print(err, "assay: the reference is what the others are compared with; name another --subject\n");
+    fmt::print(err, "assay: every subject is compared with the reference; name another --subject\n");
     return 2;
   }
   std::vector<CertifyPart> parts = chosen_parts(options);
@@ -195,16 +195,19 @@ void register_certify(Program& program) {
       "  assay certify --only 'cast e4m3 f32' -o e4m3.json --resume\n"
       "  assay certify --list\n"
       "  assay certify --quick --subject gpu\n"
-      "Exit status: 0 every claim holds; 1 one does not; 2 bad usage, or a certificate that cannot be "
+      "Exit status: 0 every claim holds; 1 a claim does not hold; 2 bad usage, or a certificate that cannot "
+      "be "
       "written; 3 nothing was compared.");
   c.flag("--quick", certify->quick, "rounding boundaries instead of every float: for continuous integration");
   c.option("--output,-o", certify->output, "write the certificate here as JSON, again after every part");
   c.option("--only", certify->only, "only parts whose name contains this");
-  c.flag("--list", certify->list, "print the parts and what goes into them");
+  c.flag("--list", certify->list, "print the parts and their inputs");
   c.flag("--resume", certify->resume,
-         "take over the parts that the certificate at -o holds already, where the same build made it");
+         "keep the parts that the certificate at -o already holds, if the same build made them");
   add_subjects(c, common, "those that each part names");
-  c.option("--timeout", certify->timeout, "seconds that 2^22 elements may take").positive().show_default();
+  c.option("--timeout", certify->timeout, "time limit for 2^22 elements, in seconds")
+      .positive()
+      .show_default();
   add_jobs(c, common);
   c.callback([&program, certify] {
     const Subjects subjects = program.make_subjects(program.common);

@@ -27,8 +27,8 @@ struct CertifyOptions {
   bool colour = false;
 };
 
-// Exit status: 0 every claim holds; 1 one does not; 2 no such part, or a certificate that cannot be written
-// or resumed; 3 nothing was compared.
+// Exit status: 0 every claim holds; 1 a claim does not hold; 2 no such part, or a certificate that cannot be
+// written or resumed; 3 nothing was compared.
 int run_certify(const CertifyOptions&, const Subjects&, std::FILE* out, std::FILE* err);
 
 void register_certify(Program&);

@@ -35,7 +35,7 @@ struct FirstFailure {
 // What the first divergence comes from, where a short search finds it.
 string cause_of(const FirstFailure& first, Subject& reference, const CheckOptions& options) {
   if (!first.checked.window && first.checked.tiling)
-    return "a value of the whole tensor is wrong, and of a tensor of this size only parts are searched";
+    return "a value of the whole tensor is wrong, but only parts of a tensor of this size are searched";
   const auto seen = observed(*first.place, first.problem, first.checked, reference);
   if (!seen) return {};
   DiagnoseOptions search;
@@ -95,23 +95,24 @@ int run_check(const CheckOptions& options, const Subjects& subjects, std::ostrea
 void register_check(Program& program) {
   const auto check = std::make_shared<CheckOptions>();
   check->budget = 2;
-  Command c(program.app, "check", "somebody's tensors against the reference (docs/packs.md)");
+  Command c(program.app, "check", "judge dumped tensors against the reference (docs/packs.md)");
   c.footer(
       "Examples:\n"
       "  assay check dump.safetensors\n"
       "  assay check dumps/     names the first divergence by step, module, role and direction");
   c.option("pack", check->paths, "safetensors files, or folders of them").required();
   c.flag("--coherence", check->coherence,
-         "rows against columns of each case, without the tensor that both were made from");
+         "compare the rows of each case with its columns, without the tensor that both were made from");
   c.flag("--github", check->github, "annotations for GitHub Actions on standard output");
-  c.option("--timeout", check->timeout, "seconds a case may take, or a part of a large one")
+  c.option("--timeout", check->timeout, "time limit of a case, or of a part of a large case, in seconds")
       .positive()
       .show_default();
-  c.option("--budget", check->budget, "seconds of looking for the cause of the first divergence")
+  c.option("--budget", check->budget,
+           "time limit of the search for the cause of the first divergence, in seconds")
       .positive()
       .show_default();
   c.flag(
-      "--no-cause", [check] { check->cause = false; }, "do not look for it");
+      "--no-cause", [check] { check->cause = false; }, "do not search for that cause");
   add_jobs(c, program.common);
   c.callback([&program, check] {
     check->jobs = program.common.jobs;

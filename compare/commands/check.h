@@ -14,11 +14,11 @@ namespace assay {
 struct Program;
 
 struct CheckOptions {
-  std::vector<std::string> paths;    // packs, or folders that are searched for *.safetensors
-  double timeout = 60;               // seconds a run of the reference may take: of a case, or of a part
-  double budget = 60;                // seconds of looking for the cause of the first divergence
-  bool cause = true;                 // look for it
-  int jobs = 0;                      // worker processes of a large case; 0: the cores of this machine
+  std::vector<std::string> paths;  // packs, or folders that are searched for *.safetensors
+  double timeout = 60;             // seconds a run of the reference may take: of a case, or of a part
+  double budget = 60;  // time limit of the search for the cause of the first divergence, in seconds
+  bool cause = true;   // look for it
+  int jobs = 0;        // worker processes of a large case; 0: the cores of this machine
   int64_t large = int64_t{1} << 22;  // elements from which on a case is judged in parts
   bool progress = false;             // a line on `err` that is rewritten
   bool coherence = false;            // judge rows against columns instead, without their source

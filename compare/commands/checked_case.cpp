@@ -61,7 +61,7 @@ void note_unknown_planes(const PackCase& c, const Problem& problem, CaseReport& 
     if (known.contains(plane.name)) continue;
     const string near = nearest_word(plane.name, names);
     const string hint = near.empty() ? "" : " (did you mean '" + near + "'?)";
-    report.notes.push_back("plane '" + plane.name + "' is none of this line" + hint);
+    report.notes.push_back("plane '" + plane.name + "this line has no plane '...'" + hint);
   }
 }
 
@@ -82,7 +82,7 @@ void check_unpinned(const Problem& problem, const std::vector<PlaneData>& inputs
   else if (!v.breaches.empty()) report.breach = v.breaches.front();
 }
 
-constexpr std::string_view kNothing = "no plane of this line is in the pack: there is nothing to judge";
+constexpr std::string_view kNothing = "the pack holds no plane of this line, so there is nothing to judge";
 
 // A case as one run of the reference. Error: what cannot be judged, and why.
 std::optional<Error> check_whole(const PackCase& c, const Problem& problem, const Subjects& subjects,
@@ -129,8 +129,9 @@ std::optional<Error> check_tiles(const DumpCase& c, Tiling tiling, const Subject
   out.explainable = report.breach && !report.breach->plane.empty() && !report.breach->in_padding;
   out.cut_short = judged->tiles < judged->of;
   if (out.cut_short)
-    report.notes.push_back(fmt::format("interrupted after {} of {} parts of the tensor: counts are of these",
-                                       judged->tiles, judged->of));
+    report.notes.push_back(
+        fmt::format("interrupted after {} of {} parts of the tensor; the counts cover these parts",
+                    judged->tiles, judged->of));
   if (out.explainable && judged->first)
     out.window = window_around(tiling, region_of(&tiling.problem, j.cause->plane, j.cause->place));
   out.tiling = std::move(tiling);

@@ -170,7 +170,7 @@ int run_diff(const DiffOptions& options, std::ostream& out, std::ostream& err) {
     }
     const CaseReport report = diff_case(*c, *partner);
     if (report.judged.empty() && !report.breach)
-      printer.skip(a->path + ":" + c->id, "no plane is in both packs");
+      printer.skip(a->path + ":" + c->id, "the packs have no plane in common");
     else printer.print(c->id, c->line, "first == second", report);
   }
   for (const PackCase& c : b->cases)
@@ -181,7 +181,7 @@ int run_diff(const DiffOptions& options, std::ostream& out, std::ostream& err) {
 
 void register_diff(Program& program) {
   const auto diff = std::make_shared<DiffOptions>();
-  Command c(program.app, "diff", "two dumps against each other, trusting neither");
+  Command c(program.app, "diff", "compare two dumps with each other, without trusting either");
   c.footer("Examples:\n  assay diff before.safetensors after.safetensors");
   c.option("a", diff->a, "a pack").required();
   c.option("b", diff->b, "another").required();

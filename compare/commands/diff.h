@@ -1,4 +1,4 @@
-// `assay diff <pack> <pack>`: two dumps against each other, trusting neither. The form of a pack:
+// `assay diff <pack> <pack>`: compare two dumps with each other, without trusting either. The form of a pack:
 // compare/packs/pack.h.
 #pragma once
 #include <iosfwd>

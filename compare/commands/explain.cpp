@@ -73,9 +73,11 @@ void register_explain(Program& program) {
   explain.budget = 10;
   CommonOptions& common = program.common;
   Command c(program.app, "explain",
-            "where, which stage first, which cause; with the evidence (docs/debugging-a-divergence.md)");
+            "say where a difference begins, at which stage, and what causes it, with the evidence "
+            "(docs/debugging-a-divergence.md)");
   c.footer(
-      "Replays some hundred causes on the reference, single ones and then pairs, and takes one that gives "
+      "Replays some hundred causes on the reference, first singly and then in pairs, and accepts a cause "
+      "that gives every byte. If no cause fits, it says so. "
       "every byte; where none fits, it says so.\n"
       "Examples:\n"
       "  assay explain 'quantize mxfp8 64x256 bf16' --plugin ./libmine.so\n"
@@ -86,7 +88,8 @@ void register_explain(Program& program) {
   c.option("what", explain.what, "a line in quotes, or a pack");
   c.option("--case", explain.case_id, "a case of the pack (default: the first that differs)");
   c.flag("--hypotheses", given->hypotheses,
-         "instead: the causes that can be named; what may be a format (docs/causes.md)");
+         "list the causes that can be named, instead of searching; the argument may be a format "
+         "(docs/causes.md)");
   add_subjects(c, common, "host");
   c.option("--html", explain.html, "write the report page here, one file");
   c.option("--json", explain.json, "write the diagnosis here");
@@ -97,7 +100,8 @@ void register_explain(Program& program) {
   c.flag("--github", explain.github, "annotations for GitHub Actions on standard output");
   c.option("--budget", explain.budget, "seconds for the search").positive().show_default();
   c.flag(
-      "--no-cause", [given] { given->explain.cause = false; }, "only what differs, and where first");
+      "--no-cause", [given] { given->explain.cause = false; },
+      "say only what differs and where the first difference is");
   add_environment(c, common);
   add_timeout(c, common);
   add_jobs(c, common);

@@ -89,7 +89,7 @@ string no_such_format(const string& name, const std::vector<FormatInfo>& formats
   std::vector<string_view> names;
   for (const FormatInfo& f : formats) names.push_back(f.name);
   const string near = nearest_word(name, names);
-  return fmt::format("no flavour is of '{}': expected one of {}{}", name, fmt::join(names, ", "),
+  return fmt::format("no flavour applies to '{}': expected one of {}{}", name, fmt::join(names, ", "),
                      near.empty() ? "" : "; did you mean '" + near + "'?");
 }
 
@@ -134,7 +134,7 @@ int run_flavours(const FlavoursOptions& options, const Subjects& subjects, std::
   if (!options.measure)
     fmt::print(out,
                "flavour=te follows TransformerEngine's kernel selection (docs/numerics.md, N8). "
-               "`assay flavours <format> --measure` says how far they lie apart.\n");
+               "`assay flavours <format> --measure` measures how far their results differ.\n");
   if (!options.json.empty())
     if (auto error = write_file(
             options.json,
@@ -146,7 +146,8 @@ int run_flavours(const FlavoursOptions& options, const Subjects& subjects, std::
 
 void register_flavours(Program& program) {
   const auto flavours = std::make_shared<FlavoursOptions>();
-  Command c(program.app, "flavours", "sets of choices that have a name, and how far they lie apart");
+  Command c(program.app, "flavours",
+            "list the named sets of choices, and measure how far their results differ");
   c.footer("Examples:\n  assay flavours\n  assay flavours mxfp8 --measure");
   c.option("format", flavours->format, "of this format only");
   c.flag("--measure", flavours->measure, "the share of scales and codes in which each pair differs");

@@ -1,4 +1,4 @@
-// `assay flavours`: the sets of choices that have a name, and how far they lie apart.
+// `assay flavours`: the list the named sets of choices, and measure how far their results differ.
 #pragma once
 #include <cstdio>
 #include <string>

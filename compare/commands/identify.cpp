@@ -88,7 +88,7 @@ string exact_text(const Answer& a) {
     if (const FlavourInfo* row = row_of(c); row && rows <= 3)
       out += fmt::format("    {} is {}\n", c.name, row->users);
   if (choices.size() == 1) return out;
-  if (a.apart.empty()) out += "    these make equal bytes of this input, and of every fill tried\n";
+  if (a.apart.empty()) out += "    these give equal bytes for this input and for every fill that was tried\n";
   for (const Parting& p : a.apart) out += parting_text(p);
   return out;
 }
@@ -101,7 +101,7 @@ string answer_text(const Group& group, const Answer& a, size_t most) {
     out += "    no choice runs on this line, or the packs hold none of its output planes\n";
   if (!a.ranking.empty() && a.ranking.front().outcome.all()) out += exact_text(a);
   else if (!a.changed.empty())
-    out += "    no named set makes these bytes; the ones above marked = do, with the keys added\n";
+    out += "    no named set makes these bytes; the sets marked = above make them with the added keys\n";
   for (const Fit& f : a.layouts)
     out += fmt::format("  = {}, with {} in another layout: {}\n", f.choice.name, f.plane, f.description);
   std::vector<string_view> kernels;
@@ -112,7 +112,8 @@ string answer_text(const Group& group, const Answer& a, size_t most) {
   if (!a.named() && !a.ranking.empty()) {
     const DumpCase& first = *group.cases.front().dump;
     out += fmt::format(
-        "    nobody known makes these bytes; nearest first. `assay explain {} --case {}` looks for the "
+        "    no known set makes these bytes; the nearest sets come first. `assay explain {} --case {}` looks "
+        "for the "
         "cause\n",
         shell_word(first.pack->path), shell_word(first.recorded->id));
   }
@@ -130,7 +131,7 @@ string missing_text(const Group& group) {
   if (group.cases.empty() && needs_x)
     out +=
         "    identify needs the tensor before quantization: pass x= to Pack.add "
-        "(docs/from-a-tensor-dump.md); `assay check --coherence` needs none\n";
+        "(docs/from-a-tensor-dump.md); `assay check --coherence` does not need it\n";
   return out;
 }
 
@@ -208,7 +209,7 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
   for (size_t i = 0; i < groups.size(); ++i) {
     const Group& group = groups[i];
     if (interrupted()) {
-      fmt::print(out, "interrupted: {} of {} modules were looked at\n", i, groups.size());
+      fmt::print(out, "interrupted: {} of {} modules were examined\n", i, groups.size());
       break;
     }
     progress.show(fmt::format("{} of {}: {}", i + 1, groups.size(), printable(group.module)));
@@ -233,12 +234,13 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
 void register_identify(Program& program) {
   const auto identify = std::make_shared<IdentifyOptions>();
   CommonOptions& common = program.common;
-  Command c(program.app, "identify", "whose choices made these bytes");
+  Command c(program.app, "identify", "name the library whose choices made these bytes");
   c.footer(
       "Examples:\n"
       "  assay identify dump.safetensors\n"
       "  assay identify fixtures/packs/libraries --filter mxfp4\n"
-      "Exit status: 0 every group of cases has a flavour that makes its bytes; 1 one has none; 2 bad input; "
+      "Exit status: 0 every group of cases has a flavour that makes its bytes; 1 a group has no such "
+      "flavour; 2 bad input; "
       "3 no case.");
   c.option("pack", identify->paths, "safetensors files, or folders of them").required();
   c.option("--filter", identify->filter, "only cases whose name contains this");

@@ -1,4 +1,4 @@
-// `assay identify <pack>`: whose choices made these bytes.
+// `assay identify <pack>`: name the library whose choices made these bytes.
 #pragma once
 #include <cstdio>
 #include <string>

@@ -84,8 +84,8 @@ void register_list(Program& program) {
   add_what(c, common, false);
   add_subjects(c, common, "host");
   c.flag("--canonical", options->canonical, "every key, resolved");
-  c.flag("--support", options->support, "say of each subject whether it runs the line");
-  c.flag("--suites", options->suites, "the suites that are found by name");
+  c.flag("--support", options->support, "say for each subject whether it runs the line");
+  c.flag("--suites", options->suites, "list the suites that can be named");
   c.flag("--keys", options->keys, "every key of the line, with its values");
   c.flag("--subjects", options->subjects, "the subjects, and whether they are present");
   c.callback([&program, options] {

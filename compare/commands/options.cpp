@@ -33,9 +33,9 @@ void add_plugin(Command& c, CommonOptions& o) {
   c.option("--plugin", o.plugin, "a shared library to judge (contract/assay_plugin.h)");
   c.option("--ptx-kernel", o.ptx_kernel, "PTX to judge: a launch file, run on the CPU (docs/ptx.md)");
   c.option("--ptx", o.ptx.ptx, "PTX to judge, with one launch that the next six options describe");
-  c.option("--entry", o.ptx.entry, "the entry; the only one of the text where it is left out");
+  c.option("--entry", o.ptx.entry, "the entry (default: the only entry of the text)");
   c.option("--grid", o.ptx.grid, "'cdiv(rows, 32), cols': one to three expressions");
-  c.option("--block", o.ptx.block, "threads of a block; left out: the entry's .reqntid");
+  c.option("--block", o.ptx.block, "threads of a block (default: the entry's .reqntid)");
   c.option("--shared", o.ptx.shared, "bytes of dynamic shared memory");
   c.option("--args", o.ptx.args,
            "'x, row.data, row.scale_inv, i32:rows, null', in the order of the parameters");
@@ -43,15 +43,18 @@ void add_plugin(Command& c, CommonOptions& o) {
 }
 
 void add_environment(Command& c, CommonOptions& o) {
-  c.option("--env", o.environment, "order=17,poison=7f,threads=2,alignment=16,arch=sm_100a: decides no bit");
+  c.option("--env", o.environment,
+           "order=17,poison=7f,threads=2,alignment=16,arch=sm_100a; it affects no bit of a right result");
 }
 
 void add_timeout(Command& c, CommonOptions& o) {
-  c.option("--timeout", o.timeout, "seconds of processor time a case may take").positive().show_default();
+  c.option("--timeout", o.timeout, "time limit of a case, in seconds of processor time")
+      .positive()
+      .show_default();
 }
 
 void add_jobs(Command& c, CommonOptions& o) {
-  c.option("--jobs,-j", o.jobs, "worker processes (default: the cores)").range(1, 1024);
+  c.option("--jobs,-j", o.jobs, "number of worker processes (default: number of cores)").range(1, 1024);
 }
 
 std::vector<std::string> chosen_subjects(const CommonOptions& common, const Subjects& subjects,

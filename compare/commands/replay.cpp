@@ -84,11 +84,11 @@ int run_replay(const ReplayOptions& options, const Subjects& subjects, std::FILE
 void register_replay(Program& program) {
   const auto replay = std::make_shared<ReplayOptions>();
   CommonOptions& common = program.common;
-  Command c(program.app, "replay", "recordings of `assay record` against the reference");
+  Command c(program.app, "replay", "judge recordings of `assay record` against the reference");
   c.footer(
       "Examples:\n"
       "  assay replay fixtures/packs/gpu.safetensors\n"
-      "A recording is stale where its line has changed its meaning, or other kernels made it.");
+      "A recording is stale if the meaning of its line has changed, or if other kernels made it.");
   c.option("pack", replay->packs, "packs that assay record wrote").required();
   add_environment(c, common);
   add_timeout(c, common);

@@ -1,4 +1,4 @@
-// `assay replay <pack>...`: judges recordings of `assay record` against the reference.
+// `assay replay <pack>...`: judges judge recordings of `assay record` against the reference.
 #pragma once
 #include <cstdio>
 #include <string>

@@ -17,7 +17,7 @@ namespace {
 bool required_present(const RunOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
   for (const std::string& name : options.require) {
     Subject* s = subjects.find(name);
-    const Support p = s ? present_in_child(*s) : Support{false, "there is no subject of this name"};
+    const Support p = s ? present_in_child(*s) : Support{false, "no subject has this name"};
     if (p.yes) continue;
     fmt::print(err, "assay: the required subject {} is absent: {}\n", name, p.why);
     fmt::print(out, "0 passed, 0 failed, {} skipped\n",
@@ -71,7 +71,7 @@ int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out,
   if (status == 3) {
     const bool nothing_left = options.entries.empty() && options.training_cases.empty();
     fmt::print(err, "assay: nothing was judged{}\n",
-               nothing_left ? ": no line is left of what was asked for" : "");
+               nothing_left ? ": no line matches what you asked for" : "");
   }
   return status;
 }
@@ -84,7 +84,7 @@ void register_run(Program& program) {
   const auto given = std::make_shared<Given>();
   RunOptions& run = given->run;
   CommonOptions& common = program.common;
-  Command c(program.app, "run", "judge: subjects against the reference, and against the laws");
+  Command c(program.app, "run", "judge subjects against the reference and against the laws");
   c.footer(
       "Examples:\n"
       "  assay run smoke\n"
@@ -95,7 +95,7 @@ void register_run(Program& program) {
       "A plugin's own output is shown under --in-process only.");
   add_what(c, common);
   add_subjects(c, common, "host");
-  c.option("--require", given->require, "subjects that must be present, else exit status 3");
+  c.option("--require", given->require, "subjects that must be present; otherwise the exit status is 3");
   add_environment(c, common);
   add_timeout(c, common);
   add_jobs(c, common);

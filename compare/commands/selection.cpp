@@ -42,7 +42,7 @@ Result<std::vector<SuiteEntry>> select(const Selection& selection) {
       pattern.emplace(f.substr(1, f.size() - 2));
     } catch (const std::regex_error& e) {
       return Error{fmt::format("--filter {}: {}", f, e.what()), 0,
-                   "without the slashes it is looked for as it stands"};
+                   "without the slashes the text is searched for literally"};
     }
   }
   std::vector<SuiteEntry> out;

@@ -46,7 +46,7 @@ std::string shrunk_text(const ShrinkCommandOptions& options, const Subjects& sub
   std::string out = fmt::format("shrunk   {} to {} in {} runs, {:.1f} s{}\n", sizes_text(options.problem),
                                 sizes_text(shrunk.bad), shrunk.runs, seconds,
                                 interrupted()      ? "; it was interrupted"
-                                : shrunk.exhausted ? "; the limit of runs ended it"
+                                : shrunk.exhausted ? "; stopped at the limit of runs"
                                                    : "");
   out += fmt::format("  from     {}\n  fails    {}\n  claim    {}: {}\n", to_line(options.problem),
                      to_line(shrunk.bad), breach.claim,
@@ -54,7 +54,7 @@ std::string shrunk_text(const ShrinkCommandOptions& options, const Subjects& sub
   out += cause_text(breach);
   if (shrunk.good)
     out += fmt::format("  passes   {}\n           {}\n", to_line(*shrunk.good), shrunk.good_differs);
-  else out += "  passes   none of those that were tried\n";
+  else out += "  passes   no line that was tried\n";
   return out + fmt::format("  repro    assay run{}{} '{}'\n", subject, environment, to_line(shrunk.bad));
 }
 
@@ -94,13 +94,13 @@ void register_shrink(Program& program) {
   };
   const auto given = std::make_shared<Given>();
   CommonOptions& common = program.common;
-  Command c(program.app, "shrink", "the smallest failing line, and the nearest passing one");
+  Command c(program.app, "shrink", "find the smallest failing line and the nearest passing line");
   c.footer("Examples:\n  assay shrink 'quantize mxfp8 96x160 bf16 fill=ties' --plugin ./libmine.so");
   c.option("line", given->line, "a line in quotes").required();
   add_subjects(c, common, "host");
   add_environment(c, common);
   add_timeout(c, common);
-  c.option("--max-runs", given->shrink.max_runs, "runs of the subject in all").show_default();
+  c.option("--max-runs", given->shrink.max_runs, "maximum number of runs of the subject").show_default();
   c.option("--reproducer", given->shrink.reproducer,
            "write the result into this folder: a pack and a C++ program");
   c.callback([&program, given] {

@@ -154,13 +154,13 @@ void register_trace(Program& program) {
   };
   const auto given = std::make_shared<Given>();
   CommonOptions& common = program.common;
-  Command c(program.app, "trace", "both sides clause by clause for one element");
+  Command c(program.app, "trace", "show both sides of one element, clause by clause");
   c.footer(
       "Examples:\n"
       "  assay trace 'quantize mxfp8 64x256 bf16 fill=ties' --at 12,48\n"
       "  assay trace dump.safetensors --case fc1 --at 12,48\n"
       "  assay trace 'quantize fp8_current 8x8 f32 dir=both' --direction col");
-  c.option("line", given->line, "a line in quotes, or a pack: then its bytes are one side").required();
+  c.option("line", given->line, "a line in quotes, or a pack, whose bytes are then one side").required();
   c.option("--case", given->case_id, "a case of the pack (default: the first that differs)");
   c.option("--at", given->at,
            "row,column of the tensor, of a gemm n,m of d (default: the first that differs)");

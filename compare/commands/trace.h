@@ -1,5 +1,5 @@
-// `assay trace <line|pack>`: both sides clause by clause for one element, and the first step on which they
-// part.
+// `assay trace <line|pack>`: show both sides of one element, clause by clause, and the first step on which
+// they part.
 #pragma once
 #include <iosfwd>
 #include <string>

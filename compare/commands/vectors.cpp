@@ -101,7 +101,7 @@ int run_vectors(const VectorOptions& options, const Subjects& subjects, std::ost
 void register_vectors(Program& program) {
   const auto vectors = std::make_shared<VectorOptions>();
   CommonOptions& common = program.common;
-  Command c(program.app, "vectors", "third-party vectors against the subjects");
+  Command c(program.app, "vectors", "judge the subjects by third-party vectors");
   c.footer(
       "Examples:\n"
       "  assay vectors fixtures/vectors\n"

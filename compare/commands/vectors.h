@@ -1,4 +1,4 @@
-// `assay vectors <dir>`: third-party vectors against the subjects, bit for bit. Nobody in this project made
+// `assay vectors <dir>`: judge the subjects by third-party vectors, bit for bit. Nobody in this project made
 // them, so they witness both sides. The form of the folder: compare/witness/index.h. Families that Assay does
 // not know are counted as skipped, by name.
 #pragma once

@@ -230,8 +230,8 @@ constexpr std::string_view kLoad = R"program(  const char* path = argc > 1 ? arg
     const auto abi = reinterpret_cast<uint32_t (*)()>(dlsym(library, "assay_plugin_abi"));
     const auto on_device = reinterpret_cast<int (*)()>(dlsym(library, "assay_plugin_memory"));
     const auto run = reinterpret_cast<int (*)(const char*, const Plane*, size_t, const Plane*, size_t, char*, size_t)>(dlsym(library, "assay_plugin_run"));
-    if (!abi || !run || abi() < @oldest || abi() > @newest) return std::printf("%s is no plugin of interface @oldest to @newest\n", path), 2;
-    if (on_device && on_device()) return std::printf("%s takes device pointers, which this program has not: ./reproduce recorded\n", path), 2;
+    if (!abi || !run || abi() < @oldest || abi() > @newest) return std::printf("%s is not a plugin of interface @oldest to @newest\n", path), 2;
+    if (on_device && on_device()) return std::printf("%s takes device pointers, which this program does not have: ./reproduce recorded\n", path), 2;
     char message[4096] = "";
     if (const int status = run(kLine, in.data(), in_count, out.data(), out_count, message, sizeof message)) return std::printf("the plugin returned %d: %s\n", status, message), 1;
     ran = true;
@@ -255,7 +255,8 @@ string program_text(const Problem& bad, const string& cause, const string& libra
   string out = comment("Assay: " + to_line(bad)) + comment(cause) +
                "//\n//   c++ -std=c++17 -O1 reproduce.cpp -o reproduce" + (plugin ? " -ldl" : "") + "\n";
   out += plugin ? "//   ./reproduce [<plugin>.so | recorded]     default: the plugin of kLibrary\n"
-                : "//   ./reproduce                              my_kernel below; as it stands, what was "
+                : "//   ./reproduce                              my_kernel below; unchanged, it returns the "
+                  "recording "
                   "recorded\n";
   out += "// Exit status: 0 equal, 1 different, 2 nothing could be run.\n" +
          replaced(kPlanes, {{"@include", plugin ? "#include <dlfcn.h>\n" : ""}});
@@ -315,7 +316,7 @@ std::optional<Error> write_reproducer(const string& folder, const Problem& bad,
                                                   ? subject_argument.substr(kPluginFlag.size())
                                                   : "";
   string cause = got.empty() ? "the subject wrote nothing that could be recorded"
-                             : "what was recorded of both sides is equal: the failure shows only in a run";
+                             : "the recordings of both sides are equal: the failure shows only in a run";
   if (!got.empty())
     if (const auto breach = parity_breach(bad, judge(&bad, got, want), "got", "want"))
       cause = cause_text(*breach);

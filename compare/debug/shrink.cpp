@@ -31,7 +31,7 @@ Result<Breach> failure_of(const ShrinkOptions& options, Trials& trials) {
   if (first.breach.has_value() != second.breach.has_value() ||
       (first.breach && !(*first.breach == *second.breach)))
     return Error{"two runs of this line on " + options.subject +
-                     " differ: not deterministic, so nothing can be shrunk",
+                     " differ: the subject is not deterministic, so the line cannot be shrunk",
                  0, "assay run judges claim repeat with other orders"};
   if (!first.breach)
     return Error{"this line passes on " + options.subject + ": there is nothing to shrink", 0, ""};
@@ -97,7 +97,7 @@ void find_nearest(Trials& trials, const State& bad, Shrunk& out) {
   State last = *trials.last_passed();
   if (last.loaded && !express(last)) return;
   out.good = last.problem;
-  out.good_differs = "the last part tried that passes";
+  out.good_differs = "the last part that was tried and passes";
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ std::optional<Error> check_element(const TraceOptions& options, const Trace& out
   const Problem& p = options.problem;
   const bool product = p.as<Gemm>() != nullptr;
   if (product && options.direction)
-    return Error{"a gemm has no directions: expected --at n,m of d alone, found --direction " +
+    return Error{"a gemm has no directions: expected only --at n,m of d, found --direction " +
                      std::string(name_of(*options.direction)),
                  0, "leave --direction out"};
   if (!product && !p.as<Cast>() && !p.quantizer(out.direction))

@@ -152,7 +152,7 @@ std::string rejection(const Problem& problem, const Subject& reference) {
 // The verdict on a subject that does not run the case; passed where it runs it.
 Verdict before_run(const Problem& problem, const std::string& name, const Subject* s,
                    const std::string& rejected) {
-  const Support present = s ? s->present() : Support{false, "there is no subject of this name"};
+  const Support present = s ? s->present() : Support{false, "no subject has this name"};
   if (!present.yes) return without_run(name, Outcome::skipped, present.why);
   if (!rejected.empty()) return without_run(name, Outcome::unsupported, rejected);
   if (const Support supports = s->supports(problem); !supports.yes)

@@ -108,8 +108,8 @@ std::string order(const Pattern& p) {
     other.layout = p.plane.layout == ScaleLayout::gemm ? ScaleLayout::compact : ScaleLayout::gemm;
     if (other.padded.count() % 512 == 0 && logical_codes(*p.c.got, other) == want)
       return other.layout == ScaleLayout::gemm
-                 ? "the right scales in GEMM order where the compact one is asked for (N6.2, N6.3)"
-                 : "the right scales in compact order where the GEMM order is asked for (N6.3)";
+                 ? "the right scales, but in GEMM order; the line asks for compact order (N6.2, N6.3)"
+                 : "the right scales, but in compact order; the line asks for GEMM order (N6.3)";
   }
   std::vector<uint32_t> a = got, b = want;
   std::sort(a.begin(), a.end());
@@ -129,11 +129,11 @@ std::string tail(const Pattern& p) {
     return "only in the last column: the column bound, or a tail";
   for (int64_t unit : {16, 32, 64, 128}) {
     if (s.cols > unit && s.cols % unit != 0 && all([&](Place x) { return x.col >= s.cols / unit * unit; }))
-      return fmt::format("only in the last {} columns, which fill no block of {}: tail handling",
+      return fmt::format("only in the last {} columns, which do not fill a block of {}: tail handling",
                          s.cols % unit, unit);
     if (s.rows > unit && s.rows % unit != 0 && all([&](Place x) { return x.row >= s.rows / unit * unit; }))
-      return fmt::format("only in the last {} rows, which fill no block of {}: tail handling", s.rows % unit,
-                         unit);
+      return fmt::format("only in the last {} rows, which do not fill a block of {}: tail handling",
+                         s.rows % unit, unit);
   }
   return {};
 }
@@ -176,7 +176,7 @@ std::string product(const Pattern& p) {
       std::ldexp(1.0, -info(p.e).mantissa_bits);  // what rounding alone does to a ratio is below two
   if (least > 0 && most / least < 1 + 2 * ulp && std::fabs(least - 1) > 8 * ulp)
     return fmt::format(
-        "about {:.4g} times what is right in all of them: alpha, an amax or a scale, not the sum",
+        "about {:.4g} times the right value in all of them: alpha, an amax or a scale, not the sum",
         std::sqrt(least * most));
   const auto gap = [&](int64_t i) {
     return std::fabs(value_of(p.e, p.got(i))) - std::fabs(value_of(p.e, p.want(i)));

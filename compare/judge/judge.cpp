@@ -151,9 +151,9 @@ std::string mismatch(const PlaneData* got, const PlaneData& want) {
   if (!(got->plane.padded == w.padded))
     return fmt::format("plane {} is {}, expected {}", w.name, shape_text(got->plane.padded),
                        shape_text(w.padded));
-  if (got->plane.layout != w.layout) return fmt::format("plane {} has another scale layout", w.name);
+  if (got->plane.layout != w.layout) return fmt::format("plane {} has a different scale layout", w.name);
   if (got->plane.packed != w.packed || got->plane.members != w.members)
-    return fmt::format("plane {} is stored another way", w.name);
+    return fmt::format("plane {} is stored in a different way", w.name);
   for (const PlaneData* p : {got, &want})
     if (p->bytes.size() != w.bytes())
       return fmt::format("plane {} has {} bytes, expected {}", w.name, p->bytes.size(), w.bytes());

@@ -53,8 +53,7 @@ void say_unwritten(const Unwritten& u, Verdict& v, Breach& repeat) {
     if (b.claim != "parity" || b.plane != u.plane) continue;
     b.hint = unwritten_text(u);
     if (b.differ > count)
-      b.hint +=
-          fmt::format("; other elements differ too, of a cause of their own: {} more", b.differ - count);
+      b.hint += fmt::format("; {} other elements differ for a separate cause", b.differ - count);
   }
 }
 
@@ -72,7 +71,8 @@ void claim_repeat(const CaseInputs& c, Subject& s, const Execution& first, Verdi
   b->claim = "repeat";
   b->environment = to_text(env);
   b->hint =
-      "equal inputs gave other bytes under another environment: a race, an unwritten byte (poison), or a "
+      "equal inputs gave different bytes under a different environment: a race, an unwritten byte (poison), "
+      "or a "
       "read outside";
   for (const Unwritten& u :
        unwritten(c.problem, first.planes, c.environment.poison, again->planes, env.poison))
@@ -127,7 +127,7 @@ void claim_round_trip(const CaseInputs& c, Subject& s, const Execution& first, V
       const uint32_t g = code_at(got.plane, got.bytes, index_of(got.plane, r, col));
       const uint32_t w = code_at(want.plane, want.bytes, index_of(want.plane, r, col));
       if (g == w || (q.format == FormatId::fp8_block && blocks_agree(q, want, r, col, g))) continue;
-      Breach b = complaint("round-trip", s.name(), "there and back is not the input");
+      Breach b = complaint("round-trip", s.name(), "the inverse does not restore the input");
       b.of_plane(got.plane);
       b.where = fmt::format("row {}, column {} of the scales", r, col);
       b.row = r;

@@ -28,7 +28,7 @@ std::string whole_because(const Problem& p) {
   if (p.row && p.col && p.col_source == ColSource::row_dequantized && computes_amax(*p.col))
     return "the amax of the columns is that of the dequantized rows";
   if (has_lines(p, Direction::row) && has_lines(p, Direction::col))
-    return "every row and every column has a scale of its own";
+    return "every row and every column has its own scale";
   return {};
 }
 
@@ -96,7 +96,7 @@ Result<Tiling> tiling_of(const Problem& problem, int64_t elements) {
     cols = std::min(x.cols, units(elements / std::max(rows, int64_t{1})));
   }
   if (rows * cols > kLargestTile * std::max(elements, kTileUnit * kTileUnit))
-    return Error{"rows or columns with a scale each are longer than a part may be", 0, ""};
+    return Error{"rows or columns that each have a scale are longer than a part may be", 0, ""};
   for (int64_t r = 0; r < x.rows; r += rows)
     for (int64_t c = 0; c < x.cols; c += cols)
       out.tiles.push_back({r, c, {std::min(rows, x.rows - r), std::min(cols, x.cols - c)}});

@@ -63,7 +63,7 @@ std::optional<Error> wrong_waiver(const std::string& path, const PackCase& c) {
   const Result<Problem> p = parse_line(c.line);
   if (!p || leaves_bits_open(*p)) return {};
   return Error{fmt::format("{}: {}{} = '{}' says that bits of this case are not pinned, expected no such "
-                           "key: N16.13 leaves none open of '{}'",
+                           "key: N16.13 pins every bit of '{}'",
                            path, kUnpinnedKey, c.id, c.unpinned, c.line),
                0, "remove the key from the file's metadata: d is then judged bit for bit"};
 }
@@ -100,8 +100,8 @@ Result<Pack> read_pack(const std::string& path) {
     const std::string form = note(*file, "assay.pack");
     if (!form.empty() && form != std::to_string(kPackVersion))
       return Error{
-          fmt::format("{}: a pack of form '{}', this program reads form {}", name, form, kPackVersion), 0,
-          "update Assay, or record it again"};
+          fmt::format("{}: the pack has form '{}', but this program reads form {}", name, form, kPackVersion),
+          0, "update Assay, or record it again"};
     if (n == 0) {
       pack.subject = note(*file, "assay.subject");
       pack.environment = note(*file, "assay.environment");

@@ -88,7 +88,7 @@ Execution execute(Subject& subject, const Problem& problem, const std::vector<Pl
   } catch (const std::exception& e) {
     out.error = e.what();
   } catch (...) {
-    out.error = "an exception that is no std::exception";
+    out.error = "a non-standard exception";
   }
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 

@@ -358,7 +358,8 @@ Result<std::unique_ptr<Subject>> make_plugin_subject(const std::string& path,
                                                      std::shared_ptr<DeviceMemory> device) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored) || access(path.c_str(), R_OK) != 0)
-    return Error{"plugin " + path + " is no readable file", 0, "--plugin takes the path of a shared library"};
+    return Error{"plugin " + path + " is not a readable file", 0,
+                 "--plugin takes the path of a shared library"};
   // dlopen looks a bare file name up in the system's library folders; the file that was named is meant.
   return std::unique_ptr<Subject>(
       new PluginSubject(std::filesystem::absolute(path).lexically_normal().string(), std::move(device)));

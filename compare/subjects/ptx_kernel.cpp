@@ -223,7 +223,7 @@ class Run {
       return shared->second;
     const int64_t bytes = names_.integer(a.text);
     if (bytes < 0 || bytes > int64_t{1} << 32)
-      throw std::runtime_error("\"" + a.spelled + "\" is no size of memory");
+      throw std::runtime_error("\"" + a.spelled + "\" is not a size of memory");
     constexpr size_t kAlign = 256;
     auto& block = scratch_.emplace_back(static_cast<size_t>(bytes) + kAlign,
                                         a.what == What::scratch ? std::byte{0} : std::byte{env_.poison});
@@ -348,7 +348,7 @@ namespace {
 Result<std::unique_ptr<Subject>> subject_of(const std::string& path, const std::string& argument,
                                             PtxLaunchFile file) {
   std::ifstream in(file.ptx, std::ios::binary);
-  if (!in) return Error{path + ": \"ptx\" names " + file.ptx + ", which is no readable file", 0, ""};
+  if (!in) return Error{path + ": \"ptx\" names " + file.ptx + ", which cannot be read", 0, ""};
   std::string text{std::istreambuf_iterator<char>(in), {}};
   try {
     ptx::Module module(text);

@@ -96,9 +96,10 @@ Result<PtxArgument> argument_of(const std::string& text) {
       a.what = what;
       return a;
     }
-  return wrong("argument \"" + text +
-               "\" is of no kind that there is (a plane, null, zeros, i32: u32: i64: u64: f32: bf16: bytes: "
-               "scratch: poison:)");
+  return wrong(
+      "argument \"" + text +
+      "\" has an unknown kind; expected one of (a plane, null, zeros, i32: u32: i64: u64: f32: bf16: bytes: "
+      "scratch: poison:)");
 }
 
 Result<PtxLaunch> launch_of(const json::Value& v, const std::string& where) {
@@ -245,7 +246,7 @@ class Expression {
       int64_t v = 0;
       const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), v);
       if (error != std::errc() || end != name.data() + name.size())
-        fail("'" + std::string(name) + "' is no integer");
+        fail("'" + std::string(name) + "' is not an integer");
       return v;
     }
     if (take('(')) return call(name);
@@ -260,7 +261,7 @@ class Expression {
     if (name == "min") return std::min(a, b);
     if (name == "max") return std::max(a, b);
     if (name != "cdiv") fail("unknown function '" + std::string(name) + "'");
-    if (b <= 0 || a < 0) fail("cdiv of a negative number or by none");
+    if (b <= 0 || a < 0) fail("cdiv of a negative number, or with a divisor that is not positive");
     return error_ ? 0 : a / b + (a % b != 0);
   }
 

@@ -40,7 +40,7 @@ std::optional<Error> read_tensors(const json::Value& entry, const string& where,
 
 Result<std::vector<IndexFile>> read_index(const string& directory) {
   std::error_code ignored;
-  if (!std::filesystem::is_directory(directory, ignored)) return bad(directory + " is no folder");
+  if (!std::filesystem::is_directory(directory, ignored)) return bad(directory + " is not a folder");
   const string path = directory + "/index.json";
   auto index = json::read(path);
   if (!index) return index.error();

@@ -118,7 +118,7 @@ constexpr Key kKeys[] = {
 
   // Keys of one op, or of two.
   choice<&Problem::col_source>("col_source", kQuantize | kSplit,
-    "what the columns are quantized from", "original", both_directions),
+    "the tensor that the columns are quantized from", "original", both_directions),
   choice<&Split::vary>("vary", kSplit, "which sizes differ between members", "first"),
   {"groups", kSplit, false, "<size>,... or <rows>x<cols>,...",
    "sizes of the members along the side that varies", get_groups, set_groups, default_groups},
@@ -130,13 +130,13 @@ constexpr Key kKeys[] = {
     default_cast_round),
   choice<&Cast::sr_rule>(kNumeric<SrRule>.name, kCast, kNumeric<SrRule>.summary, "integer", cast_draws),
   choice<&Cast::overflow>("overflow", kCast,
-    "beyond the largest finite value: that value, or infinity (NaN where there is none)", default_overflow),
+    "beyond the largest finite value: that value, or infinity (NaN if the encoding has no infinity)", default_overflow),
   {"noop", kQuantize | kSplit, false, "none|float", "the noop flag; exactly 1 leaves every output untouched",
    get_noop, set_noop, kNoNoop},
   encoding<&Dequantize::out>("out", kDequantize, "f32|bf16|f16",
     "encoding of the dequantized tensor (default: the source's)", default_out),
   choice<&Dequantize::input>("input", kDequantize,
-    "what is dequantized: x quantized by the reference, or arbitrary codes and scales", "quantized"),
+    "the input of the dequantize: x quantized by the reference, or arbitrary codes and scales", "quantized"),
   choice<&Update::algo>("algo", kUpdate, "which amax of the history sets the scale", "max"),
   choice<&Update::rule>("rule", kUpdate, "which of TransformerEngine's three updates", "bulk"),
   integer<&Update::margin, -126, 126>("margin", kUpdate, "-126..126",
@@ -149,8 +149,8 @@ constexpr Key kKeys[] = {
     "columns and columns (wgrad)", "TN"),
   choice<&Gemm::sum>("sum", kGemm, "how the products are summed", "f32_sequential"),
   encoding<&Tensor::source>("out", kGemm, "f32|bf16|f16|e4m3|e5m2", "encoding of d, and of c", "bf16"),
-  f32<&Gemm::alpha>("alpha", kGemm, "multiplies the sum, where it is not 1", "1"),
-  f32<&Gemm::beta>("beta", kGemm, "multiplies c, which is added where beta is not 0", "0"),
+  f32<&Gemm::alpha>("alpha", kGemm, "multiplies the sum, if it is not 1", "1"),
+  f32<&Gemm::beta>("beta", kGemm, "multiplies c, which is added if beta is not 0", "0"),
   {"bias", kGemm, false, kBiasValues,
    "encoding of a bias, added to every row of d", get_bias, set_bias, "none"},
 
@@ -172,7 +172,7 @@ constexpr Key kKeys[] = {
   // Keys of a Quantizer.
   encoding<&Tensor::source>(kSource, kOperand, "f32|bf16|f16",
     "encoding of the tensor that an operand is quantized from "
-    "(written as a word behind the sizes where both are alike)", "bf16"),
+    "(written as a word after the sizes if both operands have the same)", "bf16"),
   encoding<&Quantizer::element>("element", kData | kUpdate | kScaleChain, element_values,
     "encoding of the data", default_element, row_has<several_elements>),
   {"block", kData | kSwizzle, true, block_values,
@@ -197,11 +197,11 @@ constexpr Key kKeys[] = {
   {"amax", kMake, true, "computed|float",
    "the tensor amax: computed, or given", get_amax, set_amax, kComputed, computes_amax},
   f32<&Quantizer::scale>("scale", kMake, "the given scale", "1", kDelayed),
-  f32<&Quantizer::prior_amax>("prior_amax", kMake, "what the amax slot holds before", "0", kDelayed),
+  f32<&Quantizer::prior_amax>("prior_amax", kMake, "the previous value of the amax slot", "0", kDelayed),
   choice<&Quantizer::scales>("scales", kQuantize | kSplit | kDequantize,
     "layout of the scale tensor", "compact", kBlocked),
   choice<&Quantizer::scale_from>("scale_from", kQuantize,
-    "where the scales of blocks come from: the elements, or the plane given.block_amax, or given.scale_inv",
+    "source of the block scales: the elements, or the plane given.block_amax, or given.scale_inv",
     "x", kBlocked),
 
   // The rows of contract/numerics.def.
@@ -236,7 +236,7 @@ constexpr Key kKeys[] = {
   {"at", kAll, false, "<row>,<col>",
    "the fill's origin: x is a window of a larger tensor", get_at, set_at, "0,0"},
   {"rng", kQuantize | kSplit | kGemm, false, "<seed>,<offset>,<member>",
-   "where the random bytes of round=sr come from (default: the fill's seed, 0, 0)",
+   "source of the random bytes of round=sr (default: the fill's seed, 0, 0)",
    get_rng, set_rng, default_rng, draws_somewhere},
 };
 // clang-format on

@@ -60,7 +60,7 @@ MaybeError validate_nvfp4(const Problem& p, const Quantizer& q, Direction d) {
   }
   if (q.row_scaled && (is_square(q.block) || q.rht || sr || q.amax))
     return fail(
-        "row_scaled=1 has computed amaxes, blocks of 1x16, no rht and no stochastic rounding (N10.9)");
+        "row_scaled=1 needs computed amaxes and blocks of 1x16, without rht and stochastic rounding (N10.9)");
   if (q.four_over_six != FourOverSix::off && (q.rht || sr || q.numerics.multiplier != Multiplier::reciprocal))
     return fail("four_over_six takes round=rne, no rht and multiplier=reciprocal (N10.10)");
   if (q.e4m3_max == E4m3Max::m256 && q.four_over_six == FourOverSix::off && !p.as<ScaleChain>())
@@ -115,7 +115,7 @@ MaybeError validate_quantizer(const Problem& p, const Quantizer& q, Direction d)
   if (q.row_scaled && q.format != FormatId::nvfp4) {
     if (q.format != FormatId::fp8_current) return fail("row_scaled is for fp8_current and nvfp4");
     if (q.amax)
-      return fail("row_scaled=1 computes the amax of each stored row: none is given (N3.12)",
+      return fail("row_scaled=1 computes the amax of each stored row, so no amax may be given (N3.12)",
                   "leave amax out");
   }
   return q.format == FormatId::nvfp4 ? validate_nvfp4(p, q, d) : MaybeError{};
@@ -189,7 +189,7 @@ MaybeError validate_sum(const Gemm& g) {
         return fail("sum=hopper_fp8_split takes two operands of per-tensor FP8, or two of fp8_block (N16.5)",
                     "a=fp8_current b=fp8_current");
       if (both(blockwise) && is_square(g.a.quantizer.block) && is_square(g.b.quantizer.block))
-        return fail("sum=hopper_fp8_split takes no two operands of 128x128 blocks (N16.7)",
+        return fail("sum=hopper_fp8_split does not take two operands of 128x128 blocks (N16.7)",
                     "a.block=128x128 b.block=1x128");
       return {};
     case GemmSum::hopper_f16: {

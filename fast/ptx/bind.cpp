@@ -142,7 +142,7 @@ uint64_t Binder::number_bits(const Operand& o, Type t) const {
     return n.bits;
   }
   if (type.kind == Kind::natural || type.kind == Kind::integer)
-    throw Fault("'" + o.text + "' is no integer, the operand is ." + std::string(type.name));
+    throw Fault("'" + o.text + "' is not an integer, the operand is ." + std::string(type.name));
   // A decimal fraction serves binary32 too; the bits of 0f and 0d serve operands of their own width.
   if (type.bits == 32 && n.form == Number::Form::binary64 && o.text.find('.') != std::string::npos)
     return std::bit_cast<uint32_t>(static_cast<float>(std::bit_cast<double>(n.bits)));

@@ -88,7 +88,7 @@ class Outputs:
                 case = pack.Pack()   # the line follows the dtype of x
                 name = case.add(value, x=x, module="outputs", **given)
         if name is None:
-            raise PlaneError("expected a tensor that was written, found noop=1, under which nothing is", "outputs")
+            raise PlaneError("expected a tensor that was written, found noop=1, under which nothing is written", "outputs")
         planes = {n.rpartition("/")[2]: Array(a.dtype, tuple(a.shape), a.data, "torch", a.name, len(a.data)) for n, a in case.tensors.items()}
         planes.pop("x", None)
         text = case.lines[name]
@@ -141,7 +141,7 @@ def guessed(planes: Mapping[str, Array]) -> str:
         if data.name in ("float6_e2m3fn", "float6_e3m2fn") and scale.word == "F8_E8M0":
             return f"mxfp6 element={data.name[7:11]}{layout}"
     found = ", ".join(f"{n} {a.name}" for n, a in planes.items())
-    raise LineError(f"expected spec=, found none, and these planes do not tell it: {found}", 0, "pass a format and its keys, such as spec='mxfp8'")
+    raise LineError(f"expected spec=, found none, and these planes do not determine it: {found}", 0, "pass a format and its keys, such as spec='mxfp8'")
 
 
 @dataclass

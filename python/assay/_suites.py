@@ -40,7 +40,7 @@ class Vector:
         made = _made(self.line, tuple((n, a.word, a.shape, bytes(a.view)) for n, a in self.given.items()))
         plane = line(self.line).plane(name)
         if plane.gemm and not self.padded and plane.logical != plane.padded:
-            raise PlaneError("expected wanted bytes with their padding in the GEMM layout, found them without", self.plane)
+            raise PlaneError("expected the wanted bytes to include their padding in the GEMM layout, found bytes without padding", self.plane)
         data, offset, logical, padded = made[name], 0, plane.logical, plane.padded
         if member:
             offset, logical, padded = plane.members[int(member[:-1])]

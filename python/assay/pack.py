@@ -142,7 +142,7 @@ def scale_plane(value, what, dtype, logical, padded, gemm):
     allowed = {math.prod(padded)} if gemm else {math.prod(padded), math.prod(logical)}
     if array.count not in allowed:
         either = f"{list(padded)} elements" + ("" if gemm else f", or {list(logical)} without padding")
-        raise PackError(f"{what}: expected {either}, found {list(array.shape)}; pass the tensor as the quantizer made it, uncut")
+        raise PackError(f"{what}: expected {either}, found {list(array.shape)}; pass the whole tensor that the quantizer made")
     return ("scale_gemm" if gemm else "scale_inv"), array
 
 
@@ -238,7 +238,7 @@ def te_nvfp4(t, given):
         planes = {"amax": amax, name: scale, "data": data}
         if random and given["rng"] is None:
             del planes["data"]
-            warnings.warn("stochastic rounding: the codes are left out, for they cannot be judged without the random state; pass rng=(seed, offset)", stacklevel=4)
+            warnings.warn("stochastic rounding: the codes are left out, because they cannot be judged without the random state; pass rng=(seed, offset)", stacklevel=4)
         sides[d] = Side("nvfp4", shape, keys, planes)
     return sides
 
@@ -283,7 +283,7 @@ def delayed_scale(given, remembered, inverse):
             if np.float32(1) / scale == inverse:
                 return scale
     raise PackError(f"delayed scaling: expected quantizer.scale to be the reciprocal of _scale_inv = {inverse}, found "
-                    f"{'none' if remembered is None else scale}: it was updated since; pass scale= as it was")
+                    f"{'none' if remembered is None else scale}: the quantizer was updated since; pass the earlier scale as scale=")
 
 
 def te_identity(t, given):
@@ -510,7 +510,7 @@ class Pack:
             planes["x"] = source_array = Array(x, "x")
             source = source_array.name if source_array.name != "uint16" else nominal(tensor, sides)   # bf16 as bits, where NumPy has no bf16
             if flat(source_array.shape, "x") != shape:
-                raise PackError(f"{module}: x: expected {shape[0]}x{shape[1]} when flattened, found {list(source_array.shape)}; pass what this tensor was made from")
+                raise PackError(f"{module}: x: expected {shape[0]}x{shape[1]} when flattened, found {list(source_array.shape)}; pass the tensor from which this one was made")
         else:
             source = nominal(tensor, sides)
         if source not in kSources:

@@ -261,7 +261,7 @@ ArrayPtr concatenate(std::span<const ArrayPtr> parts) {
         !std::equal(shape.begin() + 1, shape.end(), p->shape.begin() + 1))
       throw SemanticError(ErrorClass::runtime_error,
                           "concatenate: expected arrays like " + text(parts[0]->shape) +
-                              " but for the first dimension, found " + text(p->shape));
+                              " except in the first dimension, found " + text(p->shape));
     shape[0] += p->shape[0];
   }
   ArrayPtr out = fresh(shape, parts[0]->dtype, std::byte{0});

@@ -27,7 +27,8 @@ Usages planes_of(const Session& session, Usages u) { return session.tn_only() ? 
 void check_columns_alone(const Session& session, const Quantizer& q) {
   if (session.tn_only() && !session.stand_ins && q.columnwise_usage && !q.rowwise_usage)  // exclusion E8
     fail(not_implemented_error, q,
-         "columns alone: per-tensor FP8 kernels write a transpose only beside the rows; turn rowwise usage "
+         "columns alone: per-tensor FP8 kernels write a transpose only together with the rows; turn rowwise "
+         "usage "
          "on, or run on an architecture that needs no transpose");
 }
 

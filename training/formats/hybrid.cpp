@@ -256,7 +256,7 @@ std::vector<ArrayPtr> HybridStorage::get_data_tensors(bool rowwise, bool columnw
 std::vector<std::string> HybridStorage::fsdp_buffer_fields() const {
   throw SemanticError(
       ErrorClass::not_implemented_error,
-      "fsdp: expected a storage with buffers of its own, found a hybrid, whose children gather for it");
+      "fsdp: expected a storage with its own buffers, found a hybrid, whose children gather for it");
 }
 
 // Helper decisions of the modules

@@ -341,7 +341,8 @@ HybridGather fsdp_pre_all_gather(HybridStorage& shard, GroupPtr mesh) {
     fail(ErrorClass::not_implemented_error,
          string("fsdp: expected a ") + direction +
              " tensor with fsdp_buffer_fields in a hybrid parameter, found a " + string(child->class_name()) +
-             "; NVFP4, whose columnwise data nobody dequantizes, vectors of blockwise FP8 and light storages "
+             "; NVFP4, whose columnwise data cannot be dequantized, vectors of blockwise FP8 and light "
+             "storages "
              "cannot be gathered");
   };
   expect_fields(shard.rowwise_storage, "rowwise");

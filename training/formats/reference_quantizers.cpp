@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void no_reference_arithmetic(const Quantizer& q, std::string_view what) {
   throw SemanticError(not_implemented_error, string(what) + ": " + string(q.class_name()) +
-                                                 " is a Python reference, whose settings alone are modelled");
+                                                 " is a Python reference; only its settings are modelled");
 }
 
 }  // namespace

@@ -47,8 +47,8 @@ void check(const char* entry, const Session& session, const Quantizer& q, const 
     never(g.varying_both_dims(), "sizes that vary both ways");
   } else if (dynamic_cast<const Float8BlockQuantizer*>(&q)) {
     never(!g.all_same_last_dim(), "last dimensions that vary");
-    need(session.arch == Arch::sm90, entry, "sm90, which alone has the kernel of Float8BlockQuantizer,",
-         "another architecture");
+    need(session.arch == Arch::sm90, entry,
+         "sm90, the only architecture with the kernel of Float8BlockQuantizer,", "another architecture");
     for (const Dims& m : g.tensor_shapes)
       need(m[0] % 128 == 0, entry, "members of a multiple of 128 rows", std::to_string(m[0]));
   } else if (const auto* fp4 = dynamic_cast<const NVFP4Quantizer*>(&q)) {

@@ -353,7 +353,7 @@ GroupedTensorPtr make_grouped_tensor(Session& session, const GroupedLayout& layo
   if (quantizer) format_of(*quantizer);
   if (layout.logical.rows < 0 || layout.logical.cols <= 0)
     raise(ErrorClass::assertion_error,
-          "grouped tensor: expected a logical shape of no negative rows and at least one column, found (" +
+          "grouped tensor: expected a logical shape with at least 0 rows and at least 1 column, found (" +
               std::to_string(layout.logical.rows) + ", " + std::to_string(layout.logical.cols) + ")");
   if (!quantizer && !dtype)
     raise(ErrorClass::assertion_error,

@@ -120,7 +120,7 @@ Result<Cell> parity_cell(string_view text) {
     return Error{string(c.module) + " is not run over ranks: there is no phase=" + string(name_of(c.phase)),
                  0, "linear, layernorm_linear and layernorm_mlp are"};
   if (c.packed && c.module != "grouped_linear")
-    return Error{string(c.module) + " has no weights to pack", 0, "packed= is of grouped_linear"};
+    return Error{string(c.module) + " has no weights to pack", 0, "packed= is only for grouped_linear"};
   return with_formats(c);
 }
 

@@ -94,10 +94,10 @@ Result<Operands> operands_of(const QFactory& factory, const RolePtr& role, const
     if (o->quantizer) o->format = format_of(*o->quantizer);
     o->plain = o->quantizer && o->format != "identity" && row.quantizer == col.quantizer;
     if (o->format.empty())
-      return Error{"expected a quantizer that a built-in recipe has too for " + o->text() + ", which " +
+      return Error{"expected a quantizer that a built-in recipe also has for " + o->text() + ", which " +
                        string(kGemms[o->gemm]) + " reads; " + factory.name + " returns " +
                        found_text(made, *o),
-                   0, "scenarios judge what has no vanilla counterpart: assay list scenarios"};
+                   0, "scenarios judge quantizers without a vanilla counterpart: assay list scenarios"};
   }
   return Operands{row, col};
 }
@@ -191,9 +191,9 @@ Result<Cell> with_formats(Cell c) {
   c.formats = *formats;
   const string found = ", found " + to_text(c.formats) + " (fprop | dgrad | wgrad)";
   if (c.module == "layernorm_mlp" && !c.formats.one())
-    return Error{
-        "expected one format for all GEMMs of layernorm_mlp" + found, 0,
-        "E6 of docs/parity.md: its second layer's backward depends on both, no single vanilla step has it"};
+    return Error{"expected one format for all GEMMs of layernorm_mlp" + found, 0,
+                 "E6 of docs/parity.md: its second layer's backward depends on both formats, and no single "
+                 "vanilla step has both"};
   const bool gradients_plain =
       c.formats.dgrad == "identity" && c.formats.wgrad == "identity" && c.formats.fprop != "identity";
   const bool dequantized = std::all_of(operands->begin(), operands->end(), [](const Operand& o) {

@@ -123,7 +123,7 @@ CellResult judge_cell(const Cell& c, Subject& subject, const Environment& enviro
   CellResult result;
   if (const Found d = compare_settings(c)) {
     note(result, *d);
-    result.reason = "the two recipes ask for different things: nothing was run";
+    result.reason = "the two recipes ask for different settings, so nothing was run";
     return result;
   }
   const Compared plain = run_cell(c, {}, subject, environment);

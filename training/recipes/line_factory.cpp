@@ -72,7 +72,8 @@ Result<Answer> answer_of(const QuantizerLike& made, const string& who) {
   if (const auto* other = std::get_if<NotAQuantizer>(&made))
     return Error{who + " returns " + other->what + " and no quantizer", 0, ""};
   const QuantizerPtr* q = std::get_if<QuantizerPtr>(&made);
-  if (!q || !*q) return Error{who + " returns nothing", 0, "identity is the format of what is not quantized"};
+  if (!q || !*q)
+    return Error{who + " returns nothing", 0, "use the format identity for a tensor that is not quantized"};
   Answer a{*q, *q};
   if (const auto* pair = dynamic_cast<const HybridQuantizer*>(q->get()))
     a = {pair->rowwise_quantizer, pair->columnwise_quantizer,
@@ -93,7 +94,7 @@ Result<string> printed(const Answer& a, const string& who) {
     const auto* identity = dynamic_cast<const IdentityQuantizer*>(q.get());
     if (!p.quantizer(d) || (identity && identity->dtype))
       return Error{who + " returns " + string(q->class_name()) +
-                       (identity ? " of a dtype, which casts" : "") + ": no line can say that",
+                       (identity ? " of a dtype, which casts" : "") + ": no line can express that",
                    0, "name formats and keys instead"};
   }
   if (!p.row && !p.col) return Error{who + " returns a quantizer without any usage", 0, ""};

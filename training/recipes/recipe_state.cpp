@@ -176,7 +176,7 @@ RecipePtr recipe_of(const DelayedScalingRequest& r) {
   throw SemanticError(ErrorClass::value_error,
                       "slot " + std::to_string(slot) + " (role=" + role_text(role) +
                           "): expected a quantizer or a DelayedScalingRequest from qfactory, found None; "
-                          "return an IdentityQuantizer where nothing is to be quantized");
+                          "return an IdentityQuantizer for a tensor that must not be quantized");
 }
 
 }  // namespace

@@ -206,7 +206,7 @@ void s57(ScenarioRun& run) {
     run.expect(!trace(session).empty(), "the amax is reduced");
     run.expect_equal(groups(*made), {}, "groups that the result carries");
     run.expect_equal(groups(q), before, "groups of the caller's quantizer");
-    run.expect(made->quantizer.get() != &q, "the result keeps a quantizer of its own");
+    run.expect(made->quantizer.get() != &q, "the result keeps its own quantizer");
 
     // What the result's own quantizer does later is this rank's business alone.
     const size_t reductions = session.collectives.size();

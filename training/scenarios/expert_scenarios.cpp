@@ -453,7 +453,7 @@ void s78(ScenarioRun& run) {
 
 constexpr Scenario kScenarios[] = {
     {"S-73",
-     "Experts are linears of their own",
+     "Experts are separate linears",
      "a grouped linear, gradients from 1e-8 to 1e8",
      "it takes a step under built-in, custom and hybrid recipes",
      "custom current scaling equals the built-in one, and every expert equals a linear with its weight and "

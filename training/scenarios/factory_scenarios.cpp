@@ -271,8 +271,7 @@ void attention_in_fp8(ScenarioRun& run) {
   histories.reduce_and_update(session, true);
   run.expect_different(slice(inner->scale, 0, 2, 3), slice(before, 0, 2, 3),
                        "the scale of S follows its amax");
-  run.expect_equal(slice(inner->scale, 0, 0, 2), slice(before, 0, 0, 2),
-                   "those of the slots that nobody used stay");
+  run.expect_equal(slice(inner->scale, 0, 0, 2), slice(before, 0, 0, 2), "unused slots keep theirs");
 
   run.about("fp8_mha, edges wired to linear layers");
   MultiheadAttention wired(session, {"a", false, false});

@@ -493,7 +493,7 @@ void s71(ScenarioRun& run) {
     expect_members(run, session, *g, q, tensors);
     expect_equal_buffers(run, *g, *quiet, "1e4 beyond the members against none");
     const bool varies = options.first_dims || options.last_dims;
-    run.expect_equal(int64_t{used < x->count()}, int64_t{varies}, "something stands beyond the members");
+    run.expect_equal(int64_t{used < x->count()}, int64_t{varies}, "there is memory beyond the members");
     if (varies) {
       run.expect_error(ErrorClass::runtime_error, "a destination whose members vary", [&] {
         GroupQuantizeOptions again = options;

@@ -45,7 +45,7 @@ void construction(ScenarioRun& run) {
                       number = NotAQuantizer{"a number"}, none = std::monostate{};
 
   // In this order: each case also breaks every check that comes later.
-  run.expect_error(type_error, "rows: a request, before columns that are no quantizer",
+  run.expect_error(type_error, "rows: a request, before columns that are not a quantizer",
                    build(request, number, "nowhere"), {"rowwise", "request"});
   run.expect_error(type_error, "rows: the base request", build(base_request, q("MX"), "nowhere"),
                    {"rowwise", "request"});
@@ -106,7 +106,7 @@ void construction(ScenarioRun& run) {
       std::make_shared<HybridQuantizer>(QuantizerPtr(std::make_shared<NVFP4QuantizerRef>()),
                                         QuantizerPtr(std::make_shared<NVFP4QuantizerRef>()));
   run.expect_error(attribute_error, "children without copy: copy", [&] { references->copy(); });
-  run.expect_error(value_error, "update of a tensor that is no hybrid", [&] {
+  run.expect_error(value_error, "update of a tensor that is not a hybrid", [&] {
     columns->update_quantized(session, x, *quantizer_named("MX")->quantize(session, x), std::nullopt);
   });
 

@@ -316,7 +316,7 @@ void high_precision_forward(ScenarioRun& run) {
 }
 
 constexpr Scenario kScenarios[] = {
-    {"S-40", "All-Identity is no quantization",
+    {"S-40", "All-Identity does not quantize",
      "every module with ID or H(ID|ID) in all slots, with bias and without", "a step runs",
      "without bias everything equals the unquantized step; with bias output, dgrad and bias gradients do",
      all_identity, ""},

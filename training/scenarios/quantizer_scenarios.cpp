@@ -675,7 +675,7 @@ const Scenario kScenarios[] = {
      "each of nine requests is made",
      "directions afterwards and errors are the class's; what is made from rows is what quantization makes",
      update_usage, ""},
-    {"S-19", "A result keeps a quantizer of its own", "every format, and amax groups",
+    {"S-19", "A result keeps its own quantizer", "every format, and amax groups",
      "the caller changes its quantizer after a quantize",
      "the result and its copy do not follow, and the copy has no amax group",
      results_keep_a_quantizer_of_their_own, ""},

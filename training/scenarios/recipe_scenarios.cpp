@@ -307,7 +307,7 @@ void refused_returns(ScenarioRun& run) {
 }
 
 void warned_boundaries(ScenarioRun& run) {
-  run.about("a quantized output or grad input whose consumer nobody named");
+  run.about("a quantized output or grad input whose consumer has no name");
   for (const bool custom : {true, false}) {
     LinearBench bench(run);
     StepOptions options =

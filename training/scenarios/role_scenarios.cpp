@@ -348,7 +348,7 @@ void positional_fallback(ScenarioRun& run) {
         }
       }
   }
-  run.about("a role of its own type");
+  run.about("a role with its own type");
   const RolePtr odd = role("linear", "qkv", "x");
   const RecipeStatePtr state = RecipeState::create(session, make_recipe("NVFP4BlockScaling"), Mode::forward,
                                                    1, std::vector<RolePtr>{odd});

@@ -275,7 +275,7 @@ constexpr Scenario kScenarios[] = {
     {"S-53",
      "Training, evaluation, training",
      "a quantized weight in every module and format",
-     "an evaluation stands between steps whose optimizer rewrites the weight",
+     "an evaluation runs between steps whose optimizer rewrites the weight",
      "no buffer is stale after any optimizer step, the weight keeps wanting both directions, and the last "
      "step equals one on a new weight",
      s53,

@@ -125,7 +125,7 @@ int OffloadContext::checked(Session& session) const {
     session.warn("UserWarning",
                  "Offload of all layers but the last is not recommended: nothing overlaps with the copies");
   if (stream && !manual_synchronization)
-    fail(ErrorClass::value_error, "offload: expected manual synchronization for a stream of one's own");
+    fail(ErrorClass::value_error, "offload: expected manual synchronization for a stream of the caller");
   return results;
 }
 

@@ -123,12 +123,12 @@ Result<std::map<std::string, json::Value>> Certificate::earlier() const {
   const Result<json::Value> doc = json::read(path_);
   if (!doc) return doc.error();
   if (doc->text("schema") != "assay.certificate" || !doc->find("parts") || !doc->find("parts")->array())
-    return Error{path_ + " is no certificate", 0, "give another -o"};
+    return Error{path_ + " is not a certificate", 0, "give another -o"};
   if (!doc->find("build") || *doc->find("build") != build_ || doc->text("mode") != mode_)
     return Error{path_ + " was made by another build or in another mode", 0,
                  "without --resume it is replaced"};
   if (build_.text("commit").ends_with("-dirty") || build_.text("commit") == "no git")
-    return Error{"a build whose sources are no commit cannot resume", 0, "without --resume it is replaced"};
+    return Error{"a build from uncommitted sources cannot resume", 0, "without --resume it is replaced"};
   for (const json::Value& part : *doc->find("parts")->array())
     if (all_passed(part)) out.emplace(part.text("name"), part);
   return out;

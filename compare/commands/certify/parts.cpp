@@ -363,7 +363,7 @@ std::vector<CertifyPart> certify_parts(bool quick) {
       const Result<Problem> p = parse_line(line);
       if (!p)
         throw std::logic_error(
-            fmt::format("a row of the certificate is no line: {}: {}", line, p.error().text()));
+            fmt::format("a row of the certificate is not a line: {}: {}", line, p.error().text()));
       CertifyPart part;
       part.name = row.prefix + name_of_line(*p);
       part.clauses = row.clauses;

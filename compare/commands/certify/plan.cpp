@@ -17,7 +17,7 @@ class Presence {
     const auto known = present_.find(name);
     if (known != present_.end()) return known->second;
     const Subject* s = subjects_.find(name);
-    return present_[name] = s ? present_in_child(*s) : Support{false, "there is no subject of this name"};
+    return present_[name] = s ? present_in_child(*s) : Support{false, "no subject has this name"};
   }
 
  private:

@@ -81,7 +81,7 @@ std::string run_piece(const CertifyPiece& piece, Subject& subject, const Environ
   } catch (const std::exception& e) {
     return fmt::format("threw: {}", e.what());
   } catch (...) {
-    return "threw an exception that is no std::exception";
+    return "threw a non-standard exception";
   }
   return {};
 }

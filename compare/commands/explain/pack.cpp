@@ -130,7 +130,7 @@ int explain_pack(ExplainSession& s) {
   }
   if (!chosen) {
     const string more =
-        missed.size() > 1 ? fmt::format(" (nor can {} more cases be compared)", missed.size() - 1) : "";
+        missed.size() > 1 ? fmt::format(" ({} more cases cannot be compared either)", missed.size() - 1) : "";
     return s.fail(missed.front() + more, 2);
   }
   s.progress.wipe();

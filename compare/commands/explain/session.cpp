@@ -88,9 +88,8 @@ void print_difference(ExplainSession& s, const Problem& problem, const PlaneDiff
 }
 
 int ExplainSession::interrupted_before(bool any_equal) {
-  return fail(any_equal
-                  ? "interrupted: the cases that were judged are as they should be, others were not judged"
-                  : "interrupted before a case was judged",
+  return fail(any_equal ? "interrupted: the judged cases are right; the others were not judged"
+                        : "interrupted before a case was judged",
               kInterrupted);
 }
 

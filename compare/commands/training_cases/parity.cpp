@@ -53,8 +53,8 @@ void place_factory(const training::Cell& cell, TrainingCase& out) {
   out.column = training::circumstances(cell);
   if (out.column.empty()) out.column = training::name_of(cell.phase);
   if (!cell.formats.fprop.empty())
-    out.about.push_back(fmt::format("{} is {} here: fprop|dgrad|wgrad, equal ones said once", cell.factory,
-                                    training::to_text(cell.formats)));
+    out.about.push_back(fmt::format("{} is {} here (fprop|dgrad|wgrad; equal formats are written once)",
+                                    cell.factory, training::to_text(cell.formats)));
 }
 
 }  // namespace

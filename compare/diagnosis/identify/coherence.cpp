@@ -86,7 +86,7 @@ Coherence RowsAgainstColumns::run() {
   if (cq.rht) compare_sums();
   else compare_elements();
   if (result_.of == 0)
-    result_.undecidable = "no element says anything: scales or codes are NaN, or scales are zero";
+    result_.undecidable = "no element can be compared: scales or codes are NaN, or scales are zero";
   if (result_.apart) {
     result_.where = apart_.where(p_);
     result_.verdict = apart_.verdict(result_.apart, result_.of);
@@ -95,7 +95,7 @@ Coherence RowsAgainstColumns::run() {
 }
 
 string RowsAgainstColumns::why_undecidable() {
-  if (p_.x.shape.count() == 0) return "there is no element";
+  if (p_.x.shape.count() == 0) return "the tensor has no elements";
   for (const DirectionValues* d : {&row_, &col_})
     if (!d->trouble().empty()) return d->trouble();
   if (!row_.unscaled() && !col_.unscaled()) return "";
@@ -103,7 +103,7 @@ string RowsAgainstColumns::why_undecidable() {
   const Quantizer &rq = row_.quantizer(), &cq = col_.quantizer();
   const bool plain = p_.col_source == ColSource::original && !cq.rht && !rq.row_scaled && !cq.row_scaled;
   if (!row_.unscaled() || !col_.unscaled() || !plain)
-    return fmt::format("the pack holds no {}.amax, without which NVFP4 codes have no values",
+    return fmt::format("the pack holds no {}.amax; without it, NVFP4 codes have no values",
                        row_.unscaled() ? "row" : "col");
   row_.take_unit();
   col_.take_unit();
@@ -117,7 +117,7 @@ void RowsAgainstColumns::compare_amaxes() {
   if (!(a->plane.logical == Shape{1, 1}) || !(b->plane.logical == Shape{1, 1})) return;
   const uint32_t x = code_at(a->plane, a->bytes, 0), y = code_at(b->plane, b->bytes, 0);
   if (x != y)
-    result_.notes.push_back(fmt::format("row.amax is {}, col.amax {}: one tensor has one (N10.1)",
+    result_.notes.push_back(fmt::format("row.amax is {}, col.amax {}: a tensor has only one amax (N10.1)",
                                         value_text(Encoding::f32, x), value_text(Encoding::f32, y)));
 }
 
@@ -141,7 +141,7 @@ void RowsAgainstColumns::compare_codes(int64_t r, int64_t c) {
   const bool scales = row_.has_scale() && row_.scale_code(r, c) != col_.scale_code(r, c);
   const uint32_t a = row_.code(r, c), b = col_.code(r, c);
   string why;
-  if (scales) why = "rows and columns have another scale there, where they share it";
+  if (scales) why = "rows and columns have different scales there, but should share one";
   else if (a != b)
     why = fmt::format("rows hold {}, columns {}, under equal scales", code_hex(row_.quantizer().element, a),
                       code_hex(row_.quantizer().element, b));
@@ -227,7 +227,7 @@ Coherence coherence(const Problem& problem, const std::vector<PlaneData>& planes
     out.first_text = one.first_text;
     out.where = one.where;
   }
-  if (out.of == 0) out.undecidable = "there is no element";
+  if (out.of == 0) out.undecidable = "the tensor has no elements";
   return out;
 }
 

@@ -49,7 +49,7 @@ string ApartElements::verdict(int64_t apart, int64_t of) const {
   const auto most = std::max_element(binades_.begin(), binades_.end());
   const int binade = static_cast<int>(most - binades_.begin()) - 8;
   if (told_ >= 16 && opposite_ * 20 < told_ && *most * 10 >= told_ * 9 && binade != 0)
-    return fmt::format("scale: columns are 2^{} times the rows where they are apart, {} % of the elements",
+    return fmt::format("scale: columns are 2^{} times the rows where they differ, {} % of the elements",
                        binade, share);
   // Signs, too, are another tensor's.
   if (told_ >= 16 ? opposite_ * 5 >= told_ : share >= 50) return stale(share);

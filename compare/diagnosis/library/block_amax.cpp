@@ -65,9 +65,9 @@ constexpr AmaxRow kSquareRows[] = {
      [](const BlockView& b) { return b.x.amax(b.i0, b.i1 - 1, b.j0, b.j1); }},
     {"misses_first_line", "the amax of a square block misses its first line",
      [](const BlockView& b) { return b.x.amax(b.i0 + 1, b.i1, b.j0, b.j1); }},
-    {"first_line", "the amax of a square block sees its first line alone",
+    {"first_line", "the amax of a square block covers only its first line",
      [](const BlockView& b) { return b.x.amax(b.i0, b.i0 + 1, b.j0, b.j1); }},
-    {"last_line", "the amax of a square block sees its last line alone",
+    {"last_line", "the amax of a square block covers only its last line",
      [](const BlockView& b) { return b.x.amax(b.i1 - 1, b.i1, b.j0, b.j1); }},
     {"first_half_lines", "the amax of a square block sees the first half of its lines",
      [](const BlockView& b) { return b.x.amax(b.i0, b.i0 + b.height / 2, b.j0, b.j1); }},
@@ -154,7 +154,7 @@ void add_parts(Rows& rows) {
                fmt::format("the amax of a block misses its quarter {}", quarter + 1),
                [=](int64_t k, int64_t) { return k / quarters != quarter; });
     add_places(rows, fmt::format("quarter={}", quarter),
-               fmt::format("the amax of a block sees its quarter {} alone", quarter + 1),
+               fmt::format("the amax of a block covers only its quarter {}", quarter + 1),
                [=](int64_t k, int64_t) { return k / quarters == quarter; });
   }
   for (const PlacesRow& row : kPlacesRows) add_places(rows, row.id, row.title, row.in);
@@ -171,7 +171,7 @@ void add_parts(Rows& rows) {
   for (const int64_t unit : {2, 4, 8, 16})
     if (unit < n)
       add_places(rows, fmt::format("tail_cut={}", unit),
-                 fmt::format("the amax of the last block misses what does not fill {}", unit),
+                 fmt::format("the amax of the last block misses the elements that do not fill {}", unit),
                  [=](int64_t k, int64_t of) { return k < of / unit * unit; });
 }
 
@@ -305,15 +305,15 @@ double finite_or_zero(double v) { return std::isinf(v) ? 0 : std::fabs(v); }
 constexpr AmaxRow kArithmeticRows[] = {
     {"without_abs", "the amax is the largest element, without abs",
      [](const BlockView& b) { return largest(b, 0, [](double v) { return v; }); }},
-    {"negative_only", "the amax sees negative elements alone",
+    {"negative_only", "the amax covers only negative elements",
      [](const BlockView& b) { return largest(b, 0, [](double v) { return -v; }); }},
     {"signed", "the amax is the magnitude of the largest element", signed_largest},
     {"mean", "the amax is the mean magnitude", mean},
     {"second", "the amax is the second largest magnitude", second_largest},
-    {"infinity_ignored", "an infinite element takes no part in the amax",
+    {"infinity_ignored", "the amax ignores an infinite element",
      [](const BlockView& b) { return largest(b, 0, finite_or_zero); }},
     {"via_bf16", "the amax goes through bf16", [](const BlockView& b) { return bf16_of(b.amax()); }},
-    {"via_bf16_cut", "the amax goes through bf16, cut",
+    {"via_bf16_cut", "the amax is truncated to bf16",
      [](const BlockView& b) {
        const double a = b.amax();
        return std::isfinite(a) ? value_of(Encoding::bf16, truncated_code(Encoding::bf16, a)) : a;
@@ -336,7 +336,7 @@ void add_epsilons(Rows& rows) {
                [e](const BlockView& b) { return std::max(b.amax(), e); });
   }
   if (const double own = rows.own_eps(); own > 0 && rows.q.format == FormatId::fp8_block)
-    add_amax(rows, "plus_eps", "eps is added to the amax, not its least value",
+    add_amax(rows, "plus_eps", "eps is added to the amax instead of being its least value",
              [own](const BlockView& b) { return f32_of(b.amax() + own); });
 }
 

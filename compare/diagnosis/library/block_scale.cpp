@@ -145,7 +145,7 @@ void add_other_blocks(Rows& rows) {
   const int64_t n = rows.length, line = rows.square ? n : 1;
   if (rows.square)
     add_scale(
-        rows, "first_copy_only", "of a square block's repeated scales the first alone is stored",
+        rows, "first_copy_only", "only the first of a square block's repeated scales is stored",
         [n](const ScaleGrid& s, int64_t i, int64_t b) { return i % n == 0 ? s.at(i, b) : 0; }, kStored, true);
   add_scale(
       rows, "last_zero", "the scale of the last block of a line is 0",
@@ -173,7 +173,7 @@ void add_scale(Rows& rows, const string& id, const string& title, const ScaleOf&
   for (const Hypothesis::Use use : {both, codes, stored}) {
     if ((uses >> static_cast<unsigned>(use) & 1) == 0) continue;
     const char* suffix = use == codes ? ".codes" : use == stored ? ".stored" : "";
-    const char* where = use == codes    ? ", for the elements only"
+    const char* where = use == codes    ? ", only for the elements"
                         : use == stored ? ", as it is stored only"
                                         : "";
     Hypothesis& h = rows.add("scale." + id + suffix, title + where, Stage::block_scale, clause_of(rows));

@@ -72,9 +72,9 @@ bool subnormal(const CodeView& c) { return magnitude(c) < 1u << info(c.encoding)
 uint32_t nan_of(const CodeView& c) { return sign(c) | info(c.encoding).nan; }
 
 constexpr CodeRow kPackedRows[] = {
-    {"odd_zero", "of two codes in a byte the second is 0",
+    {"odd_zero", "the second of the two codes in a byte is 0",
      [](const CodeView& c, uint32_t) { return c.j % 2 == 1 ? 0 : c.code; }, "N6.8"},
-    {"even_zero", "of two codes in a byte the first is 0",
+    {"even_zero", "the first of the two codes in a byte is 0",
      [](const CodeView& c, uint32_t) { return c.j % 2 == 0 ? 0 : c.code; }, "N6.8"},
 };
 

@@ -36,11 +36,11 @@ constexpr RngRow kRngRows[] = {
      [](Rng r) {
        return Rng{0, r.offset, r.member};
      }},
-    {"seed_low", "the key is the low half of the seed alone",
+    {"seed_low", "the key is only the low half of the seed",
      [](Rng r) {
        return Rng{low_half(r.seed), r.offset, r.member};
      }},
-    {"seed_high", "the key is the high half of the seed alone",
+    {"seed_high", "the key is only the high half of the seed",
      [](Rng r) {
        return Rng{r.seed >> 32 << 32, r.offset, r.member};
      }},
@@ -150,7 +150,7 @@ constexpr DrawRow kDrawRows[] = {
      [](const DrawOf& d) { return d.byte(d.e() / 4, 3 - d.e() % 4); }},
     {"all_reversed", "the bytes of a draw serve in the other order",
      [](const DrawOf& d) { return d.byte(3 - d.e() / 4, 3 - d.e() % 4); }},
-    {"word_by_byte", "word and byte of a draw have changed places",
+    {"word_by_byte", "the word and the byte of a draw are swapped",
      [](const DrawOf& d) { return d.byte(d.e() % 4, d.e() / 4); }},
     {"one_byte=0", "byte 0 of a word serves all its elements",
      [](const DrawOf& d) { return d.byte(d.e() / 4, 0); }},
@@ -180,9 +180,9 @@ constexpr DrawRow kDrawRows[] = {
      [](const DrawOf& d) { return d.of_block(d.block() - 1); }},
     {"blocks_down", "blocks are counted down the columns",
      [](const DrawOf& d) { return d.of_block(static_cast<uint64_t>(d.c.j / 16 * d.c.lines + d.c.i)); }},
-    {"block_alone", "draws know the block of a line, not the line",
+    {"block_alone", "draws depend on the block of a line, but not on the line",
      [](const DrawOf& d) { return d.of_block(d.along()); }},
-    {"line_alone", "draws know the line, not the block",
+    {"line_alone", "draws depend on the line, but not on the block",
      [](const DrawOf& d) { return d.of_block(d.line()); }},
     {"zero", "every draw is 0", [](const DrawOf&) { return 0u; }},
     {"half", "every draw is 128", [](const DrawOf&) { return 128u; }},

@@ -77,8 +77,8 @@ std::optional<Hypothesis> rotated_places(const string& id, const Problem&, Direc
   long k = 0;
   if (std::sscanf(id.c_str() + id.find(':'), ":%ld", &k) != 1) return {};
   Hypothesis h = row_of(id, layout, "N6.1",
-                        fmt::format("{}s of codes stand {} {}, around the end", columns ? "column" : "row",
-                                    std::abs(k), k > 0 ? "later" : "earlier"));
+                        fmt::format("{}s of codes are shifted {} {}, with wraparound",
+                                    columns ? "column" : "row", std::abs(k), k > 0 ? "later" : "earlier"));
   h.wide = true;
   const bool along = columns == (d == Direction::row);
   h.code_place = [=](int64_t i, int64_t j, int64_t lines, int64_t length) -> std::pair<int64_t, int64_t> {
@@ -152,7 +152,7 @@ std::optional<Hypothesis> unwritten_part(const string& id, const Problem& lane, 
   const Quantizer& q = *lane.quantizer(d);
   if (!part || !info(q.format).has_blocks()) return {};
   Hypothesis h = row_of(id, block_scale, "N2.1",
-                        "codes and scales are 0, as where nothing is written, in " + part->text());
+                        "codes and scales are 0, as if nothing was written, in " + part->text());
   h.wide = true;
   h.use = Hypothesis::Use::stored;
   h.scale = [part = *part, n = length_of(q.block)](const ScaleGrid& s, int64_t i, int64_t b) {
@@ -172,7 +172,7 @@ double number_of(const string& id) { return value_of(Encoding::f32, hex(id.subst
 std::optional<Hypothesis> amax_at_least(const string& id, const Problem&, Direction) {
   const double came = number_of(id);
   Hypothesis h = row_of(id, amax, "N3.1",
-                        fmt::format("the tensor's amax is at least {}, as where a slot is not reset", came));
+                        fmt::format("the tensor's amax is at least {}, as if a slot was not reset", came));
   h.tensor_amax = [=](const Matrix& x, const Matrix&) { return std::max(x.amax(), came); };
   return h;
 }
@@ -180,7 +180,7 @@ std::optional<Hypothesis> amax_at_least(const string& id, const Problem&, Direct
 std::optional<Hypothesis> amax_at_most(const string& id, const Problem&, Direction) {
   const double came = number_of(id);
   Hypothesis h =
-      row_of(id, amax, "N3.1", fmt::format("the tensor's amax is at most {}, as where it saturates", came));
+      row_of(id, amax, "N3.1", fmt::format("the tensor's amax is at most {}, as if it saturated", came));
   h.tensor_amax = [=](const Matrix& x, const Matrix&) { return std::min(x.amax(), came); };
   return h;
 }

@@ -49,7 +49,7 @@ constexpr ElementRow kElementRows[] = {
     {"ftz_positive", "subnormal elements of x are read as +0", kAny,
      [](double v, Encoding e) { return is_subnormal(e, v) ? 0 : v; }},
     {"via_bf16", "x goes through bf16", kF32 | kF16, [](double v, Encoding) { return bf16_of(v); }},
-    {"via_bf16_cut", "x goes through bf16, cut", kF32,
+    {"via_bf16_cut", "x is truncated to bf16", kF32,
      [](double v, Encoding) { return cut(Encoding::bf16, v); }},
     {"via_tf32", "x goes through TF32", kF32, [](double v, Encoding) { return via_tf32(v); }},
     {"via_f16", "x goes through f16", kF32 | kBf16, [](double v, Encoding) { return via_f16(v); }},
@@ -196,12 +196,11 @@ void add_columns(Rows& rows) {
   const int64_t cols = rows.lane.x.shape.cols;
   for (const int64_t unit : {8, 16, 32, 64, 128})
     if (cols % unit != 0 && cols > unit)
-      add_place(
-          rows, fmt::format("tail_columns_repeat={}", unit),
-          fmt::format("columns of x beyond the last {} that are whole repeat the column before them", unit),
-          [unit](At at, Shape of) {
-            return At{at.row, std::min(at.col, of.cols / unit * unit - 1)};
-          });
+      add_place(rows, fmt::format("tail_columns_repeat={}", unit),
+                fmt::format("columns of x beyond the last whole {} repeat the column before them", unit),
+                [unit](At at, Shape of) {
+                  return At{at.row, std::min(at.col, of.cols / unit * unit - 1)};
+                });
 }
 
 struct PlaceRow {
@@ -255,11 +254,11 @@ void add_tails(Rows& rows) {
   for (const int64_t unit : {8, 16, 32, 64, 128}) {
     if (shape.cols % unit != 0)
       add_place(rows, fmt::format("tail_columns_zero={}", unit),
-                fmt::format("columns of x beyond the last {} that are whole are read as zeros", unit),
+                fmt::format("columns of x beyond the last whole {} are read as zeros", unit),
                 [unit](At at, Shape of) { return at.col >= of.cols / unit * unit ? kNowhere : at; });
     if (shape.rows % unit != 0)
       add_place(rows, fmt::format("tail_rows_zero={}", unit),
-                fmt::format("rows of x beyond the last {} that are whole are read as zeros", unit),
+                fmt::format("rows of x beyond the last whole {} are read as zeros", unit),
                 [unit](At at, Shape of) { return at.row >= of.rows / unit * unit ? kNowhere : at; });
   }
 }

@@ -75,7 +75,7 @@ constexpr KeyRow kKeyRows[] = {
     {"nan_clamp", "propagate", tensor_scale, "the minimum with FLT_MAX keeps a NaN"},
     {"nan_clamp", "drop", tensor_scale, "the minimum with FLT_MAX drops a NaN"},
     {"nan_amax", "propagate", amax, "a NaN makes its block's amax NaN"},
-    {"nan_amax", "ignore", amax, "a NaN takes no part in its block's amax"},
+    {"nan_amax", "ignore", amax, "the amax of a block ignores NaN"},
     {"multiplier", "reciprocal", scaled_value, "elements are multiplied by 1 / (scale * 1/S)"},
     {"multiplier", "bf16_quotient", scaled_value,
      "elements are multiplied by S / scale rounded to bf16 (fast math)"},

@@ -27,14 +27,16 @@ constexpr PlaneRow kScaleRows[] = {
 };
 constexpr PlaneRow kBlockRows[] = {
     {"blocks_across",
-     "blocks run along the other axis; codes stand in their places, scales as the other direction's", amax,
-     "blocks:logical"},
+     "blocks run along the other axis; codes are in their places, and scales are laid out as in the other "
+     "direction",
+     amax, "blocks:logical"},
     {"blocks_across_turned",
-     "blocks run along the other axis; codes stand in their places, scales as the other direction's, "
+     "blocks run along the other axis; codes are in their places, and scales are laid out as in the other "
+     "direction, "
      "transposed",
      amax, "blocks:transposed"},
     {"codes_across",
-     "elements are scaled by blocks along the other axis, but the scales of the right ones are stored",
+     "elements are scaled by blocks along the other axis, but the scales of the right blocks are stored",
      scaled_value, "blocks:codes"},
 };
 

@@ -88,7 +88,7 @@ constexpr RotationRow kRotationRows[] = {
      true},
     {"cut", "the rotated elements are cut to bf16, not rounded", rotated_plainly, Group::along,
      truncated_code},
-    {"bit_reversed", "the rotated elements stand in bit-reversed order",
+    {"bit_reversed", "the rotated elements are in bit-reversed order",
      [](Values v, uint16_t mask, int64_t k) { return rotated16(v, mask, bits_reversed(k)); }},
     {"stage_missing=0", "stage 1 of the rotation's butterflies is missing",
      [](Values v, uint16_t mask, int64_t k) { return rotated16(v, mask, k, 0b1110); }},

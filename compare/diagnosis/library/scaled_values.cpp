@@ -46,9 +46,9 @@ constexpr ScaledRow kScaledRows[] = {
      [](const CodeView& c, double) {
        return c.divides ? f32_of(c.x / c.factor) / c.factor : f32_of(c.x * c.factor) * c.factor;
      }},
-    {"doubled", "elements are scaled by twice what they should be",
+    {"doubled", "elements are scaled by twice the right scale",
      [](const CodeView& c, double) { return c.divides ? c.x / c.factor * 2 : c.x * c.factor * 2; }},
-    {"halved", "elements are scaled by half of what they should be",
+    {"halved", "elements are scaled by half of the right scale",
      [](const CodeView& c, double) { return c.divides ? c.x / c.factor / 2 : c.x * c.factor / 2; }},
     {"via_f16", "scaled elements are rounded to f16 before they are cast", via_f16},
     {"by_stored_scale", "elements are divided by the stored scale",

@@ -42,9 +42,9 @@ constexpr PartRow kPartRows[] = {
      [](int64_t r, int64_t, Shape) { return r != 0; }},
     {"misses_first_column", "the tensor's amax misses the first column",
      [](int64_t, int64_t c, Shape) { return c != 0; }},
-    {"first_row", "the tensor's amax sees the first row alone",
+    {"first_row", "the tensor's amax covers only the first row",
      [](int64_t r, int64_t, Shape) { return r == 0; }},
-    {"first_column", "the tensor's amax sees the first column alone",
+    {"first_column", "the tensor's amax covers only the first column",
      [](int64_t, int64_t c, Shape) { return c == 0; }},
     {"first_half_rows", "the tensor's amax sees the first half of the rows",
      [](int64_t r, int64_t, Shape of) { return r < of.rows / 2; }},
@@ -137,19 +137,21 @@ struct AmaxRow {
 constexpr AmaxRow kAmaxRows[] = {
     {"without_abs", "the tensor's amax is the largest element, without abs",
      [](const Matrix& x) { return largest(x, [](double v) { return v; }); }},
-    {"negative_only", "the tensor's amax sees negative elements alone",
+    {"negative_only", "the tensor's amax covers only negative elements",
      [](const Matrix& x) { return largest(x, [](double v) { return -v; }); }},
     {"via_bf16", "the tensor's amax goes through bf16", [](const Matrix& x) { return bf16_of(x.amax()); }},
     {"via_f16", "the tensor's amax goes through f16",
      [](const Matrix& x) { return value_of(Encoding::f16, nearest_code(Encoding::f16, x.amax())); }},
     {"doubled", "the tensor's amax is doubled", [](const Matrix& x) { return 2 * x.amax(); }},
     {"halved", "the tensor's amax is halved", [](const Matrix& x) { return x.amax() / 2; }},
-    {"quarter", "the tensor's amax is a quarter of it", [](const Matrix& x) { return x.amax() / 4; }},
-    {"fourfold", "the tensor's amax is four times it", [](const Matrix& x) { return x.amax() * 4; }},
+    {"quarter", "the tensor's amax is a quarter of the right amax",
+     [](const Matrix& x) { return x.amax() / 4; }},
+    {"fourfold", "the tensor's amax is four times the right amax",
+     [](const Matrix& x) { return x.amax() * 4; }},
     {"power_of_two", "the tensor's amax is raised to a power of two", raised_to_power},
     {"zero", "the tensor's amax is 0", [](const Matrix&) { return 0.0; }},
     {"one", "the tensor's amax is 1", [](const Matrix&) { return 1.0; }},
-    {"finite_only", "infinite elements take no part in the tensor's amax",
+    {"finite_only", "the tensor's amax ignores infinite elements",
      [](const Matrix& x) { return largest(x, [](double v) { return std::isinf(v) ? 0 : std::fabs(v); }); }},
     {"nan", "a NaN makes the tensor's amax NaN", amax_or_nan},
 };
@@ -225,7 +227,7 @@ void add_nvfp4(Rows& rows) {
 
 void add_tensor_amax_rows(Rows& rows) {
   if (rows.q.amax)
-    add_amax(rows, "own", "the given amax is not used, but the tensor's own",
+    add_amax(rows, "own", "the tensor's own amax is used instead of the given amax",
              [](const Matrix& x, const Matrix&) { return x.amax(); });
   if (!rows.computes_tensor_amax()) return;
   add_parts(rows);

@@ -61,8 +61,8 @@ constexpr RuleRow kRuleRows[] = {
      [](float a, float most) { return most * (1 / a); }},
     {"via_bf16", "the scale goes through bf16",
      [](float a, float most) { return static_cast<float>(bf16_of(static_cast<double>(most / a))); }},
-    {"of_240", "MAX is 240, in a division of its own", [](float a, float) { return 240 / a; }},
-    {"of_256", "MAX is 256, in a division of its own", [](float a, float) { return 256 / a; }},
+    {"of_240", "MAX is 240, in a separate division", [](float a, float) { return 240 / a; }},
+    {"of_256", "MAX is 256, in a separate division", [](float a, float) { return 256 / a; }},
     {"one_place_less", "the scale is one place too small",
      [](float a, float most) { return std::nextafter(most / a, 0.0f); }},
     {"power_above", "the scale is raised to a power of two",
@@ -98,7 +98,7 @@ void add_per_tensor_fp8(Rows& rows) {
   rows.add("tensor_amax.stored_of_scaled", "the stored amax is that of scaled elements", amax, "N3.1")
       .scalars = [](TensorScalars& s) { s.amax *= s.scale; };
   if (rows.own_eps() > 0)
-    add_stored_least(rows, "eps", "the stored amax is at least eps, which the scale alone is made of",
+    add_stored_least(rows, "eps", "the stored amax is at least eps, which only the scale should use",
                      rows.own_eps());
   for (const char* eps : kEpsilons)
     add_stored_least(rows, fmt::format("least={}", eps),

@@ -109,7 +109,7 @@ void look_for_special_values(Differences& d) {
     if (d.everywhere([&](uint32_t, uint32_t w) { return (w & ~sign) == 0; }))
       d.add("zero_want", "only where a zero is wanted");
     if (sign && d.everywhere([&](uint32_t g, uint32_t w) { return g == (w ^ sign); }))
-      d.add("sign", "the sign, and nothing else");
+      d.add("sign", "only the sign");
   }
 }
 
@@ -122,7 +122,7 @@ void look_for_one_code_or_bit(Differences& d) {
   if (!one_bit || !d.everywhere([&](uint32_t g, uint32_t w) { return (g ^ w) == flipped; })) return;
   int bit = 0;
   while (flipped >> bit != 1) ++bit;
-  d.add("bit", fmt::format("bit {} of the code is the other way round, and nothing else", bit));
+  d.add("bit", fmt::format("bit {} of the code is inverted, and nothing else differs", bit));
 }
 
 // ---- magnitudes -------------------------------------------------------------------------------------------
@@ -268,9 +268,9 @@ void look_for_places_of_the_amax(Differences& d) {
   const bool many = bad->blocks >= static_cast<int64_t>(kFew);
   const string in_every = "in every block whose scale differs the largest element ";
   if (bad->at.first == bad->at.last)
-    d.add("amax_index", fmt::format("{}stands at index {} of {}", in_every, bad->at.first, bad->length));
+    d.add("amax_index", fmt::format("{}is at index {} of {}", in_every, bad->at.first, bad->length));
   else if (bad->at.first >= bad->length - bad->length / 4)
-    d.add("amax_last_quarter", in_every + "stands in the last quarter");
+    d.add("amax_last_quarter", in_every + "is in the last quarter");
   else if (many && bad->at.first >= half) d.add("amax_second_half", in_every + "stands in the second half");
   else if (many && bad->at.last < half) d.add("amax_first_half", in_every + "stands in the first half");
   if (bad->at.negative && many) d.add("amax_negative", in_every + "is negative");

@@ -65,7 +65,7 @@ const std::vector<Order>& orders() {
       {"tiles_64x64", "tiles of 64x64 one after the other", {{'o', 64}, {'k', 64}, {'o', 1, 64}, {'k', 1, 64}}},
       {"tiles_128x128", "tiles of 128x128 one after the other", {{'o', 128}, {'k', 128}, {'o', 1, 128}, {'k', 1, 128}}},
       {"tiles_128x128_down", "tiles of 128x128 one after the other, down before along", {{'k', 128}, {'o', 128}, {'o', 1, 128}, {'k', 1, 128}}},
-      {"transposed_16x16", "each tile of 16x16 transposed where it stands", {{'o', 16}, {'k', 1, 16}, {'k', 16}, {'o', 1, 16}}},
+      {"transposed_16x16", "each tile of 16x16 transposed in place (and 32x32, 64x64, 128x128)", {{'o', 16}, {'k', 1, 16}, {'k', 16}, {'o', 1, 16}}},
       {"transposed_32x32", "each tile of 32x32 transposed where it stands", {{'o', 32}, {'k', 1, 32}, {'k', 32}, {'o', 1, 32}}},
       {"transposed_64x64", "each tile of 64x64 transposed where it stands", {{'o', 64}, {'k', 1, 64}, {'k', 64}, {'o', 1, 64}}},
       {"transposed_128x128", "each tile of 128x128 transposed where it stands", {{'o', 128}, {'k', 1, 128}, {'k', 128}, {'o', 1, 128}}},

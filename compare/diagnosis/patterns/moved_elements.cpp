@@ -54,7 +54,7 @@ void offer_orders_in_words(LayoutSearch& search) {
     for (const int64_t m : {2, 4, 8, 16}) reversed(m, "elements");
     return;
   }
-  offer_addresses(search, "nibbles_swapped", "the two codes of a byte have changed places",
+  offer_addresses(search, "nibbles_swapped", "the two codes of a byte are swapped",
                   [](int64_t i) { return i ^ 1; });
   for (const int64_t m : {2, 4, 8})
     offer_addresses(search, fmt::format("bytes_reversed_{}", m),

@@ -194,8 +194,9 @@ std::pair<string, string> describe(const std::vector<int32_t>& source, const Pla
   const int64_t n = static_cast<int64_t>(source.size()), offset = most_frequent(offsets);
   const auto mapped = std::count_if(source.begin(), source.end(), [](int32_t s) { return s >= 0; });
   if (offsets.at(offset) * 10 >= mapped * 9)
-    return {fmt::format("offset_{}", offset), fmt::format("every code stands {} places {}", std::abs(offset),
-                                                          offset > 0 ? "later" : "earlier")};
+    return {fmt::format("offset_{}", offset),
+            fmt::format("every code is shifted {} places {}", std::abs(offset),
+                        offset > 0 ? "later" : "earlier")};
   const int64_t length = most_frequent(lengths_of(source));
   if (n % length != 0) return {"runs", fmt::format("runs of about {} codes in another order", length)};
   std::vector<int64_t> starts;

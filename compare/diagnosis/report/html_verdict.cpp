@@ -133,7 +133,7 @@ string verdict(const Diagnosis& d) {
   if (!d.part.empty())
     facts += fact("Searched", "", escaped(d.part) + ", the part around the first difference");
   if (d.cut_short)
-    facts += fact("Search", "", "ended by its budget or by the user: other causes may do as well");
+    facts += fact("Search", "", "ended by its budget or by the user: other causes may also match");
   if (!facts.empty()) out += "<dl class=\"facts\">\n" + facts + "</dl>\n";
   return out + "</header>\n";
 }
@@ -169,7 +169,8 @@ string stages(const Diagnosis& d) {
   }
   if (out.empty()) return out;
   return "<section>\n<h2>Stages</h2>\n<p class=\"quiet\">In the order in which a quantizer takes them. "
-         "“Follows” is wrong only because an earlier stage is; “not seen” has no plane that shows it.</p>\n" +
+         "“Follows” means wrong only because an earlier stage is wrong; “not seen” means that no plane shows "
+         "the stage “not seen” has no plane that shows it.</p>\n" +
          out + "</section>\n";
 }
 

@@ -179,9 +179,10 @@ string no_coordinates(const Diagnosis& d) {
   const bool all = std::any_of(d.planes.begin(), d.planes.end(), [&](const PlaneSummary& p) {
     return p.plane == d.heat->plane && p.differ == p.of;
   });
-  return fmt::format("<h3>Coordinates</h3>\n<p>{}</p>\n",
-                     all ? "Every element of this plane differs."
-                         : "No row, column, block, tile, lane or tail tells where the differences lie.");
+  return fmt::format(
+      "<h3>Coordinates</h3>\n<p>{}</p>\n",
+      all ? "Every element of this plane differs."
+          : "The places of the differences do not follow a row, column, block, tile, lane or tail.");
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ string subject_row(const Diagnosis& d) {
 }
 
 string equal_row(const Diagnosis& d) {
-  if (d.elements == 0) return row("result", "it has no element: nothing can differ");
+  if (d.elements == 0) return row("result", "the tensor has no elements, so nothing can differ");
   const char* what =
       d.unpinned.empty() ? "as they should be" : "inside the bound: there is nothing to explain";
   return row("result", fmt::format("all {} elements are {}", d.elements, what));
@@ -139,7 +139,7 @@ string exact_rows(const Diagnosis& d, size_t exact) {
     const Explanation& e = d.explanations[i];
     out += row(i ? "or" : "cause", named(e));
     if (d.of_padding())
-      out += row("", fmt::format("all {} elements are as they should be: the padding alone is not", e.of));
+      out += row("", fmt::format("all {} elements are right; only the padding is wrong", e.of));
     else if (i == 0)
       out += row("", fmt::format("makes all {} differences and nothing else: {} of {} elements", e.differ,
                                  e.agree, e.of));

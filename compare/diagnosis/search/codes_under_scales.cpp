@@ -50,7 +50,7 @@ void judge_codes_under_scales(SearchState& s) {
                                  ? "under the scales that came every code is right"
                                  : fmt::format("under the scales that came every code is explained: {}",
                                                s.bad().front()->by_id.at(fits[n].ids[1])->title));
-  if (fits.empty()) s.under_scales.push_back("codes are wrong under the scales that came, too");
+  if (fits.empty()) s.under_scales.push_back("codes are also wrong under the scales that came");
 }
 
 }  // namespace assay::cause

@@ -22,13 +22,13 @@ using std::string;
 // Whether the planes that came are those of the line.
 std::optional<Error> check_planes(const Observation& seen) {
   if (seen.got.empty())
-    return Error{"no output plane of this line is there: there is nothing to judge", 0, ""};
+    return Error{"the pack holds no output plane of this line, so there is nothing to judge", 0, ""};
   const std::vector<Plane> planes = output_planes(seen.problem);
   for (const PlaneData& g : seen.got) {
     const auto plane =
         std::find_if(planes.begin(), planes.end(), [&](const Plane& p) { return p.name == g.plane.name; });
     if (plane == planes.end())
-      return Error{"plane " + g.plane.name + " is none of this line's output planes", 0, ""};
+      return Error{"plane " + g.plane.name + " plane '...' is not an output plane of this line", 0, ""};
     if (g.bytes.size() != plane->bytes())
       return Error{
           fmt::format("plane {}: expected {} bytes, found {}", plane->name, plane->bytes(), g.bytes.size()),

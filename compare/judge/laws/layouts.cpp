@@ -203,7 +203,7 @@ void check_offsets(LawRecord& laws, const std::vector<Problem>& members) {
     for (size_t m = 0; m <= members.size(); ++m) {
       if (static_cast<int64_t>(code(p, 0, static_cast<int64_t>(m))) != (sum & 0xFFFFFFFF))
         laws.breach(p, 0, static_cast<int64_t>(m),
-                    [&] { return fmt::format("{} elements stand before this member (N14.3)", sum); });
+                    [&] { return fmt::format("{} elements precede this member (N14.3)", sum); });
       if (m == members.size()) break;
       const std::optional<Direction> d = p.plane.direction;
       sum += d ? geometry(*members[m].quantizer(*d), op.members[m], *d).scale_padded.count()

@@ -7,7 +7,7 @@ namespace assay {
 // Each element of a cast is rounded as the line says (N2), and larger elements have no smaller codes.
 void check_cast(LawRecord& laws);
 void check_monotone(LawRecord& laws);
-// With drawn bits each element is one of the two codes beside it (N12.3).
+// With drawn bits each element is one of the two neighbouring codes (N12.3).
 void check_stochastic_cast(LawRecord& laws);
 // The codes of one direction stand for the scaled elements, and the scales for the amaxes.
 void check_quantize(LawRecord& laws, Direction d, const Quantizer& q);

@@ -45,7 +45,7 @@ std::string nearest(Encoding e, uint32_t got, double v, double slack, const Roun
     const bool clamped = std::fabs(q) == most, gone = std::isnan(q) || std::isinf(q);
     if (rule.saturates || unsure ? clamped : gone) return "";
     if (unsure && !rule.saturates && gone) return "";
-    return text(rule.saturates ? "the largest finite value" : "an infinity, or NaN where there is none");
+    return text(rule.saturates ? "the largest finite value" : "an infinity, or NaN if the encoding has none");
   }
   if (a > most)
     return std::fabs(q) == most && std::signbit(q) == std::signbit(v) ? "" : text("the largest finite value");
@@ -112,7 +112,7 @@ std::string between(Encoding e, uint32_t got, double v, double slack, NegZero ze
   const double low =
       std::floor((a - slack) / step_at(e, std::max(a - slack, 0.0))) * step_at(e, std::max(a - slack, 0.0));
   const double step = step_at(e, a + slack), high = std::min(std::ceil((a + slack) / step) * step, most);
-  return m >= low && m <= high ? "" : text("one of the two codes beside it");
+  return m >= low && m <= high ? "" : text("one of the two neighbouring codes");
 }
 
 }  // namespace assay

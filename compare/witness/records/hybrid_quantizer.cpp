@@ -309,7 +309,8 @@ Value calls_update(const Given& given, tr::Session& session) {
     if (given.text("dst_kind").find("hybrid") != string::npos)
       given.at("dst_kind", "")
           .refuse(
-              "a storage that is no hybrid: all of those are refused alike, so an identity stands for them");
+              "a storage that is not a hybrid: all of these are refused in the same way, so an identity "
+              "represents them");
     other.hp_data = filled(session, kOld);
     Value got = outcome([&] {
       return hybrid(quantizer("ID"), quantizer("ID"))->update_quantized(session, x, other, std::nullopt),

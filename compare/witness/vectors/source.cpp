@@ -109,7 +109,7 @@ Result<string> of_tensor(const VectorSource& from, string_view what, string_view
     const auto e = encoding_of(t.dtype);
     if (e) return string(info(*e).name);
     return wrong(
-        fmt::format("tensor '{}' is {}, which is no source encoding", name, safetensors::name(t.dtype)));
+        fmt::format("tensor '{}' is {}, which is not a source encoding", name, safetensors::name(t.dtype)));
   }
   const Dtype dtype = what == "word" ? Dtype::U32 : Dtype::F32;
   if (t.dtype != dtype || t.count() < 1)

@@ -137,7 +137,7 @@ Result<std::vector<VectorCheck>> tensor_core_checks(const safetensors::File& fil
           const auto pieces = pieces_of(*of_a, code_at(Encoding::f32, c->bytes, first + r));
           if (!pieces || (before == 0 && !pieces->a.empty()))
             return wrong(
-                fmt::format("c[{}] is no sum of products of {}", first + r, info(of_a->element).name));
+                fmt::format("c[{}] is not a sum of products of {}", first + r, info(of_a->element).name));
           const std::vector<uint32_t>& factors = plane.name == "a.data" ? pieces->a : pieces->b;
           for (size_t i = 0; i < factors.size(); ++i)
             set_code(plane, data.bytes, r * (before + k) + static_cast<int64_t>(i), factors[i]);

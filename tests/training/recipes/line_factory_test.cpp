@@ -199,9 +199,9 @@ TEST(LineFactory, WhatNoLineCanSayIsAnError) {
   EXPECT_EQ(with("line_factory_test_rows", " dir=both"),
             "column 80: line_factory_test_rows for linear/input makes no columns (leave dir= out)");
   EXPECT_NE(with("line_factory_test_casts")
-                .find("returns IdentityQuantizer of a dtype, which casts: no line can say that"),
+                .find("returns IdentityQuantizer of a dtype, which casts: no line can express that"),
             std::string::npos);
-  EXPECT_NE(with("nvfp4_ref_rht_2d_factory").find("returns NVFP4QuantizerRef: no line can say that"),
+  EXPECT_NE(with("nvfp4_ref_rht_2d_factory").find("returns NVFP4QuantizerRef: no line can express that"),
             std::string::npos);
   EXPECT_EQ(with("mxfp8_factroy"),
             "column 53: unknown factory 'mxfp8_factroy' (did you mean 'mxfp8_factory'?)");

@@ -145,7 +145,7 @@ TEST(Coherence, AScaleIsToldFromAnotherTensor) {
   Case t("quantize mxfp8 64x96 bf16 dir=both block=32x32");  // the same codes under another scale
   t.spoil("col.scale_inv", [](int64_t, int64_t k, uint32_t w) { return k < 32 ? w + 1 : w; });
   EXPECT_EQ(judged(t).apart, 64 * 32);
-  EXPECT_EQ(judged(t).first_text, "rows and columns have another scale there, where they share it");
+  EXPECT_EQ(judged(t).first_text, "rows and columns have different scales there, but should share one");
   Case n("quantize nvfp4 128x256 bf16 dir=both");
   n.spoil("row.data", [](int64_t, int64_t, uint32_t w) { return (w & 7) == 7 ? w - 1 : w; });
   EXPECT_TRUE(judged(n).verdict.find("cannot come from one tensor") != string::npos) << judged(n).verdict;
@@ -210,7 +210,7 @@ TEST(Coherence, AmaxesAndMissingPlanes) {
   EXPECT_NE(judged(rht).undecidable.find("no col.amax"), string::npos);
   EXPECT_EQ(judged(Case("quantize mxfp8 32x32 bf16 dir=row")).undecidable, "the line has one direction");
   EXPECT_EQ(judged(Case("cast e4m3 1x32 bf16")).undecidable, "cast has no rows and columns");
-  EXPECT_EQ(judged(Case("quantize mxfp8 0x32 bf16 dir=both")).undecidable, "there is no element");
+  EXPECT_EQ(judged(Case("quantize mxfp8 0x32 bf16 dir=both")).undecidable, "the tensor has no elements");
 }
 
 TEST(Coherence, MembersOfASplit) {

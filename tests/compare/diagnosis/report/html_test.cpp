@@ -72,13 +72,13 @@ TEST(ReportPage, SaysTheVerdictFirst) {
 
 TEST(ReportPage, SaysWhatWasNeverWrittenAndWhatWasNotLookedAt) {
   Diagnosis d = samples::certain();
-  for (const char* text : {"Never written", "Searched", "other causes may do as well"})
+  for (const char* text : {"Never written", "Searched", "other causes may also match"})
     expect_out(diagnosis_page(d), text);
   d.unwritten = {"33 elements of row.data still hold the poison: never written, all in column 69"};
   d.part = "rows 0..255, columns 0..1023";
   d.cut_short = true;
   const string page = diagnosis_page(d);
-  for (const char* text : {"all in column 69", "rows 0..255, columns 0..1023", "other causes may do as well"})
+  for (const char* text : {"all in column 69", "rows 0..255, columns 0..1023", "other causes may also match"})
     expect_in(page, text);
   d.confidence = Confidence::random;
   expect_in(diagnosis_page(d), ">not written</span>");
