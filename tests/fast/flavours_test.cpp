@@ -234,6 +234,14 @@ TEST(Flavours, DecodeScaleFirst) {  // N17.5
 constexpr MxScale kMxScales[] = {MxScale::up,        MxScale::floor, MxScale::ceil,   MxScale::even,
                                  MxScale::even_e2m1, MxScale::down,  MxScale::nearest};
 
+MxScaleRule rule_of(Encoding element, MxScale by, bool inf_is_nan) {
+  Quantizer q;
+  q.element = element;
+  q.numerics.mx_scale = by;
+  q.numerics.mx_inf = inf_is_nan ? MxInf::nan : MxInf::max;
+  return MxScaleRule::of(q);
+}
+
 TEST(Flavours, E8m0Scales) {  // N17.6
   struct Row {
     Encoding element;
@@ -250,6 +258,11 @@ TEST(Flavours, E8m0Scales) {  // N17.6
       {Encoding::e4m3, bits_of(-672), {128, 128, 129, 128, 128, 127, 128}},
       {Encoding::e5m2, bits_of(61439), {128, 127, 128, 127, 128, 127, 127}},
       {Encoding::e5m2, bits_of(61440), {128, 127, 128, 128, 128, 127, 127}},  // + 4096 is 65536
+      {Encoding::e2m3, bits_of(7.5f), {127, 127, 128, 127, 128, 127, 127}},
+      {Encoding::e2m3, bits_of(7.75f), {128, 127, 128, 128, 128, 127, 127}},  // + 1/4 is 8
+      {Encoding::e2m3, bits_of(12), {128, 128, 129, 128, 128, 127, 128}},
+      {Encoding::e3m2, bits_of(28), {127, 127, 128, 127, 128, 127, 127}},
+      {Encoding::e3m2, bits_of(30), {128, 127, 128, 128, 128, 127, 127}},  // + 2 is 32
       {Encoding::e2m1, bits_of(6), {127, 127, 128, 127, 127, 127, 127}},
       {Encoding::e2m1, bits_of(7), {128, 127, 128, 128, 128, 127, 127}},
       {Encoding::e2m1, bits_of(8.99f), {128, 128, 129, 128, 128, 127, 127}},
@@ -266,14 +279,14 @@ TEST(Flavours, E8m0Scales) {  // N17.6
   for (const Row& r : rows)
     for (size_t i = 0; i < std::size(kMxScales); ++i)
       for (bool nan : {false, true})
-        EXPECT_EQ((MxScaleRule{r.element, kMxScales[i], nan}(r.amax)), uint32_t(r.want[i]))
+        EXPECT_EQ(rule_of(r.element, kMxScales[i], nan)(r.amax), uint32_t(r.want[i]))
             << std::hex << r.amax << ' ' << i;
   for (MxScale by : kMxScales)  // N17.7
-    for (Encoding e : {Encoding::e4m3, Encoding::e5m2, Encoding::e2m1}) {
-      EXPECT_EQ((MxScaleRule{e, by, false}(kInf)), 254u);
-      EXPECT_EQ((MxScaleRule{e, by, true}(kInf)), 255u);
-      EXPECT_EQ((MxScaleRule{e, by, false}(0x7F800001u)), 255u);
-      EXPECT_EQ((MxScaleRule{e, by, true}(kNan)), 255u);
+    for (Encoding e : {Encoding::e4m3, Encoding::e5m2, Encoding::e2m3, Encoding::e3m2, Encoding::e2m1}) {
+      EXPECT_EQ(rule_of(e, by, false)(kInf), 254u);
+      EXPECT_EQ(rule_of(e, by, true)(kInf), 255u);
+      EXPECT_EQ(rule_of(e, by, false)(0x7F800001u), 255u);
+      EXPECT_EQ(rule_of(e, by, true)(kNan), 255u);
     }
 }
 

@@ -39,7 +39,7 @@ void try_wide(SearchState& s) {
     }
   const auto touches = [&](const Hypothesis& h) {
     if (!h.wide) return false;
-    if (!h.keys.empty()) return data && !scales;
+    if (!h.keys.empty() || h.packed) return data && !scales;
     if (h.of_other.starts_with("blocks:"))
       return many && (h.of_other == "blocks:codes") != scales;  // other blocks leave few codes as they are
     if (!h.of_other.empty()) return (h.of_other == "data") == data && (h.of_other == "data") != scales;
