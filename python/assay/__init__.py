@@ -35,4 +35,7 @@ def __getattr__(name: str) -> object:
     if name == "Pack":   # which needs NumPy
         from .pack import Pack
         return Pack
+    if name == "torch":   # which needs PyTorch
+        import importlib
+        return importlib.import_module(".torch", __name__)
     raise AttributeError(f"module 'assay' has no attribute '{name}'")

@@ -5,7 +5,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Mapping, Sequence
 
-from ._arrays import SOURCES, Array, array_of
+from . import _stored
+from ._arrays import SOURCES, Array, array_of, numpy
 from ._errors import LineError, NotJudged, PlaneError
 from ._lines import Line, Words, flat, line, line_text, words_of
 from ._ops import seeds, x_array
@@ -33,12 +34,19 @@ class Outputs:
 
     @staticmethod
     def of(value: Any, spec: str | None, *, x: Any = None, copy: bool | None = None, given: Mapping[str, Any] | None = None) -> Outputs:
-        """Takes a mapping of planes, a pair (codes, scales), what quantize returned, a quantized tensor of TransformerEngine or torchao, or a
-        single array. Raises PlaneError, LineError."""
+        """Takes a mapping of planes, a pair (codes, scales), what quantize returned, a quantized tensor of TransformerEngine or torchao, a
+        weight of ModelOpt or compressed-tensors, or a single array. Raises PlaneError, LineError."""
         if isinstance(value, Outputs):
             return value
         if isinstance(value, Planes):
             return Outputs._of_planes(value, spec, copy)
+        from . import pack
+        kinds: Any = pack.kKinds if numpy() is not None else []
+        if any(all(any(hasattr(value, a) for a in names) for names in attributes) for _, attributes, _ in kinds):
+            return Outputs._of_tensor(value, spec, x, given or {})
+        stored = _stored.found_in(value)
+        if stored is not None:
+            return Outputs._of_stored(*stored, spec, copy)
         if isinstance(value, Mapping):
             if not value:
                 raise PlaneError("expected a mapping of planes such as {'row.data': codes, 'row.scale_inv': scales}, found an empty one", "outputs")
@@ -46,13 +54,20 @@ class Outputs:
         elif isinstance(value, (tuple, list)):
             planes = Outputs._of_pair(value, spec, copy)
         else:
-            from . import pack
-            kinds: Any = pack.kKinds
-            if any(all(any(hasattr(value, a) for a in names) for names in attributes) for _, attributes, _ in kinds):
-                return Outputs._of_tensor(value, spec, x, given or {})
             planes = {_ONE: array_of(value, "outputs", copy)}
         text = guessed(planes) if spec is None else spec
         return Outputs(planes, _spec_of(text), words_of(text))
+
+    @staticmethod
+    def _of_stored(codes: Any, scales: Any, whose: str, spec: str | None, copy: bool | None) -> Outputs:
+        """By what ModelOpt and compressed-tensors call the parts of a weight; a spec with a format wins over what the dtypes tell."""
+        planes, told = _stored.planes_of(codes, scales, whose, copy)
+        if spec is not None and words_of(spec).format:
+            told = spec
+        elif spec is not None:
+            told += " " + _keys_of(spec)
+        notes = [f"{whose} keeps no amax of the tensor: it is not judged"] if told.startswith("nvfp4") else []
+        return Outputs(planes, _spec_of(told), words_of(told), notes=notes)
 
     @staticmethod
     def _of_planes(value: Planes, spec: str | None, copy: bool | None) -> Outputs:

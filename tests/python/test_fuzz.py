@@ -1,8 +1,15 @@
 """Calls with arrays, specs and names of any kind give answers or the package's own errors: never another exception, never a crash.
-ASSAY_FUZZ=<calls> makes more of them than the few thousand that the suite has time for."""
+
+    python3 tests/python/test_fuzz.py --calls 1000000 [--from SEED]     more of them than the few thousand that the suite has time for
+
+ASSAY_FUZZ=<calls> does so under pytest. A crash ends the interpreter: the last seed that was printed, and those behind it, are where to look."""
+import argparse
 import collections
+import faulthandler
 import os
 import random
+import sys
+import time
 import warnings
 
 import ml_dtypes
@@ -26,6 +33,19 @@ kWords = ["mxfp8", "nvfp4", "mxfp4", "fp8_current", "fp8_delayed", "fp8_block", 
 kPlanes = ["row.data", "row.scale_inv", "col.data", "col.scale_inv", "row.amax", "row.scale_gemm", "row.scale", "x", "y", "", "row.dta", "a.data",
            "data", "scale_inv", "noop", "row.given.scale_inv"]
 kThings = [None, 1, 1.5, "s", [], {}, float("nan"), 1e300, -1, True, object()]
+
+
+kParts = ["weight", "weight_packed", "weight_scale", "layer.weight_packed", "layer.weight_scale", "weight_global_scale"]
+kAttributes = ["weight", "weight_scale", "weight_packed", "_quantized_data", "metadata", "qdata", "scale", "elem_dtype", "block_size", "_fp8_dtype",
+               "_rowwise_data", "_rowwise_scale_inv", "_columnwise_data", "_data", "_scale_inv", "_hp_data", "dtype", "_quantizer"]
+
+
+class Thing:
+    """An object with some of the attributes by which quantized tensors are known, and anything as their values."""
+
+    def __init__(self, maker):
+        for name in maker.rng.sample(kAttributes, maker.rng.randint(1, 8)):
+            setattr(self, name, maker.array() if maker.rng.random() < 0.7 else maker.rng.choice(kThings))
 
 
 class Maker:
@@ -62,7 +82,9 @@ class Maker:
         kind = self.rng.random()
         if kind < 0.6:
             return {self.rng.choice(kPlanes): self.array() for _ in range(self.rng.randint(0, 4))}
-        return (self.array(), self.array()) if kind < 0.8 else self.array()
+        if kind < 0.7:   # what ModelOpt and compressed-tensors call the parts of a weight
+            return {self.rng.choice(kParts): self.array() for _ in range(self.rng.randint(1, 3))}
+        return (self.array(), self.array()) if kind < 0.8 else Thing(self) if kind < 0.9 else self.array()
 
     def case(self):
         """x and what should be its planes, some of them broken."""
@@ -78,6 +100,9 @@ class Maker:
                 planes[n] = a[: rng.randint(0, len(a))]
         return x, planes
 
+    def plotted(self):
+        return assay.plot_error(*self.case(), self.spec(), dir=self.rng.choice([None, "row", "col", "x"]))
+
     def call(self):
         rng = self.rng
         rng.choice([
@@ -90,6 +115,8 @@ class Maker:
             lambda: assay.identify(*self.case(), self.spec()) if rng.random() < 0.02 else None,
             lambda: assay.explain(*self.case(), self.spec(), budget_s=0.05) if rng.random() < 0.02 else None,
             lambda: assay.dequantize(self.outputs(), self.spec()),
+            lambda: self.plotted()._repr_html_(),
+            lambda: assay.check(*self.case(), self.spec())._repr_html_(),
             lambda: assay.cast(self.array(), rng.choice(["e4m3", "e5m2", "e2m1", "e8m0", "f32", "zz", ""])),
             lambda: assay.split(self.array(), self.spec() or "mxfp8", [rng.randint(-1, 40) for _ in range(rng.randint(0, 3))]),
             lambda: assay.hadamard(self.array()),
@@ -100,11 +127,12 @@ class Maker:
         ])()
 
 
-def test_calls_of_any_kind():
+def fuzzed(seeds):
+    """What the calls of these seeds gave, by kind, and those that gave what no caller expects."""
     seen, wrong = collections.Counter(), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for seed in range(int(os.environ.get("ASSAY_FUZZ", 4000))):
+        for seed in seeds:
             try:
                 Maker(seed).call()
                 seen["answer"] += 1
@@ -112,5 +140,32 @@ def test_calls_of_any_kind():
                 seen[type(error).__name__] += 1
             except Exception as error:   # noqa: BLE001
                 wrong.append(f"seed {seed}: {type(error).__name__}: {error}")
+    return seen, wrong
+
+
+def test_calls_of_any_kind():
+    seen, wrong = fuzzed(range(int(os.environ.get("ASSAY_FUZZ", 4000))))
     assert not wrong, f"{len(wrong)}: {wrong[:5]}"
     assert min(seen[n] for n in ("answer", "PlaneError", "LineError", "UnsupportedEncoding")) > 100, seen
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=100_000)
+    parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed")
+    args = parser.parse_args()
+    faulthandler.enable()
+    total, wrong, start = collections.Counter(), [], time.monotonic()
+    for first in range(args.first, args.first + args.calls, 1000):
+        print(f"seeds from {first}, {time.monotonic() - start:.0f} s", flush=True)
+        seen, bad = fuzzed(range(first, min(first + 1000, args.first + args.calls)))
+        total.update(seen)
+        wrong += bad
+        print(*bad, sep="\n", end="\n" if bad else "", flush=True)
+    print(", ".join(f"{name} {n}" for name, n in total.most_common()))
+    print(f"{args.calls - len(wrong)} passed, {len(wrong)} failed")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()
