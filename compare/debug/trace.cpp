@@ -163,7 +163,7 @@ std::optional<Error> check_element(const TraceOptions& options, const Trace& out
     return Error{"a gemm has no directions: expected only --at n,m of d, found --direction " +
                      std::string(name_of(*options.direction)),
                  0, "leave --direction out"};
-  if (!product && !p.as<Cast>() && !p.quantizer(out.direction))
+  if (!product && !p.as<Cast>() && !p.as<Adam>() && !p.quantizer(out.direction))
     return Error{"this line has no direction " + std::string(name_of(out.direction)), 0, ""};
   const Shape x = p.x.shape;
   if (out.row >= 0 && out.row < x.rows && out.col >= 0 && out.col < x.cols) return {};

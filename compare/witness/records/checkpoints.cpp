@@ -26,11 +26,14 @@ using std::string;
 
 // ---- recipes ---------------------------------------------------------------------------
 
-bool is_backward(const RolePtr& role) { return role && role->tensor_type.starts_with("grad"); }
+// Slots at a module's edge have no role until somebody configures one.
+bool is_forward(const RolePtr& role) {
+  return role && (role->tensor_type == "input" || role->tensor_type == "weight");
+}
 
 QuantizerLike current() { return QuantizerPtr(std::make_shared<Float8CurrentScalingQuantizer>()); }
 QuantizerLike mixed(const RolePtr& role) {
-  if (is_backward(role)) return current();
+  if (!is_forward(role)) return current();
   return DelayedScalingRequest{};
 }
 QuantizerLike hybrid(const RolePtr&) {
