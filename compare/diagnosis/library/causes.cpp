@@ -24,7 +24,6 @@ constexpr const char* kLines[] = {
     "quantize {} 200x200 f32",
     "quantize {} 200x200 f16",
     "quantize {} 200x200 bf16 element=e5m2",
-    "quantize {} 200x200 bf16 element=e3m2 packing=packed",
     "quantize {} 200x200 bf16 block=16x16",
     "quantize {} 200x200 bf16 block=32x32",
     "quantize {} 200x200 bf16 block=128x128",
