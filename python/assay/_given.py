@@ -7,7 +7,7 @@ from typing import Any, Mapping, Sequence
 
 from . import _stored
 from ._arrays import SOURCES, Array, array_of, numpy
-from ._errors import LineError, NotJudged, PlaneError
+from ._errors import AssayError, LineError, NotJudged, PlaneError
 from ._lines import Line, Words, flat, line, line_text, words_of
 from ._ops import seeds, x_array
 from ._quantized import Planes
@@ -43,7 +43,7 @@ class Outputs:
         from . import pack
         kinds: Any = pack.kKinds if numpy() is not None else []
         if any(all(any(hasattr(value, a) for a in names) for names in attributes) for _, attributes, _ in kinds):
-            return Outputs._of_tensor(value, spec, x, given or {})
+            return Outputs._of_known(value, spec, x, given or {})
         stored = _stored.found_in(value)
         if stored is not None:
             return Outputs._of_stored(*stored, spec, copy)
@@ -88,6 +88,17 @@ class Outputs:
         side = "col" if keys.get("dir") == "col" else "row"
         gemm = "scale_gemm" if "gemm" in (keys.get("scales"), keys.get(f"{side}.scales")) else "scale_inv"
         return {f"{side}.data": array_of(value[0], f"{side}.data", copy), f"{side}.{gemm}": array_of(value[1], f"{side}.{gemm}", copy)}
+
+    @staticmethod
+    def _of_known(value: Any, spec: str | None, x: Any, given: Mapping[str, Any]) -> Outputs:
+        """What has the attributes of a quantized tensor, but other things in them, is an error of this package too."""
+        try:
+            return Outputs._of_tensor(value, spec, x, given)
+        except AssayError:
+            raise
+        except (TypeError, ValueError, AttributeError, IndexError, KeyError, RuntimeError, ArithmeticError) as error:
+            raise PlaneError(f"expected a quantized tensor, for its attributes are those of one, found {type(value).__name__} with other contents: {error}",
+                             "outputs") from error
 
     @staticmethod
     def _of_tensor(value: Any, spec: str | None, x: Any, given: Mapping[str, Any]) -> Outputs:

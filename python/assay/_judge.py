@@ -57,7 +57,10 @@ def identify(x: Any, outputs: Any, spec: str | None = None, *, threads: int = 0,
 
 
 def coherence(outputs: Any, spec: str | None = None) -> Coherence:
-    """Rows against columns, without the tensor that both were made from. Needs codes and scales of both directions."""
+    """Rows against columns, without the tensor that both were made from. Needs codes and scales of both directions.
+
+    Raises PlaneError where one of them is missing, LineError.
+    """
     found = Outputs.of(outputs, spec)
     if not all(f"{d}.data" in found.planes for d in ("row", "col")):
         raise PlaneError(f"expected row.data and col.data, found {', '.join(found.planes)}; coherence compares two directions", "outputs")
@@ -67,7 +70,10 @@ def coherence(outputs: Any, spec: str | None = None) -> Coherence:
 
 
 def trace(x: Any, outputs: Any, at: tuple[int, int], spec: str | None = None, *, dir: str | None = None, **keys: Any) -> Trace:
-    """One element of x, at (row, column): the reference's steps clause by clause, and the bytes that came beside its own."""
+    """One element of x, at (row, column): the reference's steps clause by clause, and the bytes that came beside its own.
+
+    Raises PlaneError for an element that x does not have, LineError, and what check raises.
+    """
     try:
         row, col = (int(n) for n in at)
     except (TypeError, ValueError):
@@ -129,7 +135,7 @@ def _codes(array: Array, encoding: str) -> tuple[tuple[int, int], Any]:
 
 
 def assert_bitwise(actual: Any, expected: Any, *, encoding: str | None = None, msg: str | Callable[[str], str] | None = None) -> None:
-    """Raises an AssertionError unless two arrays have one shape and equal bits; NaN equals itself, and -0 differs from 0.
+    """Raises an AssertionError unless actual and expected have one shape and equal bits; NaN equals itself, and -0 differs from 0.
 
     encoding  what the codes are, where the dtype does not tell: "e4m3" of uint8, "e2m1" of packed codes
     msg       replaces the text, or makes another of it, as in torch.testing.assert_close

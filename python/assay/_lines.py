@@ -66,6 +66,7 @@ class Line:
     planes: tuple[Plane, ...]
 
     def plane(self, name: str) -> Plane:
+        """The geometry of the plane of that name. Raises PlaneError for one that the line does not have."""
         for plane in self.planes:
             if plane.name == name:
                 return plane
@@ -76,10 +77,12 @@ class Line:
 
     @property
     def inputs(self) -> tuple[Plane, ...]:
+        """The planes that are read, in the order of the line."""
         return tuple(p for p in self.planes if p.input)
 
     @property
     def outputs(self) -> tuple[Plane, ...]:
+        """The planes that are written, in causal order."""
         return tuple(p for p in self.planes if not p.input)
 
 
@@ -93,7 +96,7 @@ def answered(text: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=512)
 def line(text: str) -> Line:
-    """Reads a line. Raises LineError with the column and the nearest valid word."""
+    """Reads the text of a line. Raises LineError with the column and the nearest valid word."""
     if "\0" in text:
         raise LineError("expected text without NUL characters, found one", text.index("\0") + 1)
     facts = answered(_assay.line(text))

@@ -27,7 +27,7 @@ class Case(Mapping[str, Any]):
         self.digests: dict[str, str] = {p["name"]: p["digest"] for p in facts["planes"] if p["digest"]}
 
     def array(self, name: str) -> Array:
-        """The plane as the package's functions take it, without NumPy."""
+        """The plane of a name as the package's functions take it, without NumPy. Raises KeyError for a plane that has no bytes here."""
         if name not in self._planes or not self._planes[name][1]["dtype"]:
             raise KeyError(name)
         index, facts = self._planes[name]
@@ -62,10 +62,12 @@ class Case(Mapping[str, Any]):
         return check(given, outputs, self.line, **settings)
 
     def explain(self, **settings: Any) -> Diagnosis:
+        """The diagnosis of `assay explain` on this case; settings as of assay.explain."""
         given, outputs = self._split()
         return explain(given, outputs, self.line, **settings)
 
     def identify(self, **settings: Any) -> Identification:
+        """Whose choices made the bytes of this case; settings as of assay.identify."""
         given, outputs = self._split()
         return identify(given, outputs, self.line, **settings)
 
@@ -74,7 +76,7 @@ class Case(Mapping[str, Any]):
 
 
 def load(path: str | os.PathLike[str] | Sequence[str]) -> list[Case]:
-    """The cases of packs, and of folders of packs, in the order of a training step. Raises AssayError for what cannot be read."""
+    """The cases of packs, and of folders of packs, in the order of a training step. path is one of them, or several. Raises AssayError for what cannot be read."""
     paths = [os.fspath(p) for p in path] if isinstance(path, (list, tuple)) else [os.fspath(path)]  # type: ignore[arg-type]
     dump = _assay.load([str(pathlib.Path(p)) for p in paths])
     if isinstance(dump, str):

@@ -125,7 +125,7 @@ def hadamard(x: Any, *, out: str = "like", x_dtype: Any = None, threads: int = 0
 
 def swizzle(scales: Any, spec: str = "mxfp8", *, shape: Sequence[int], dir: str = "row", inverse: bool = False, out: str = "like",
             threads: int = 0, **keys: Any) -> Any:
-    """The scales of a tensor of `shape`, from row-major to the GEMM layout, or back. Scales have the padded shape of their plane."""
+    """The scales of a tensor of `shape`, from row-major to the GEMM layout, or back with inverse=True. Scales have the padded shape of their plane."""
     array = array_of(scales, "scales")
     source = {"nvfp4": "e4m3", "fp8_block": "f32"}.get(words_of(spec).format[0] if words_of(spec).format else "", "e8m0")
     text = line_text("swizzle", spec, flat(tuple(shape)), source, {"dir": _direction(spec, dir), "inverse": inverse or None, **keys})
@@ -163,6 +163,9 @@ def dequantize(q: Any, spec: str | None = None, *, dtype: Any = "f32", dir: str 
     dtype  of the result: f32, bf16 or f16
     dir    row or col (default: the rows, where there are any)
     shape  of the tensor, where codes do not tell it (an odd number of 4-bit codes in a row)
+    source the dtype of the tensor that q was made from, where nothing tells it
+
+    Returns an array [rows, columns]. Raises LineError, PlaneError.
     """
     from ._given import Outputs
     outputs = Outputs.of(q, spec)
@@ -191,6 +194,9 @@ def gemm(a: Any, b: Any, spec: str = "", *, op: str = "TN", c: Any = None, bias:
     a, b   what quantize returned, or mappings {"data", "scale_inv", "amax"} with a spec "a=mxfp8 b=mxfp8 MxNxK ..."
     op     which directions are read: TN rows and rows, NN columns of a and rows of b, NT columns and columns
     c, bias, alpha, beta   of the epilogue; dtype: of d
+    sum    the order in which products are added, as the key of the line says it
+
+    Raises LineError, and PlaneError where operands do not fit one another.
     """
     from ._given import Outputs
     sides, formats, settings, shapes = {}, [], {}, {}
@@ -238,7 +244,7 @@ def gemm(a: Any, b: Any, spec: str = "", *, op: str = "TN", c: Any = None, bias:
 
 
 def run(text: str, planes: Mapping[str, Any] | None = None, *, out: str = "numpy", unpacked: bool = False, threads: int = 0) -> Planes:
-    """Any line, on input planes by name; those that are not given come from the line's fill= and keys. Returns its output planes."""
+    """Any line (its text), on input planes by name; those that are not given come from the line's fill= and keys. Returns its output planes."""
     given = _extra(planes)
     found: Line = line(text)
     for name in given:
@@ -249,7 +255,7 @@ def run(text: str, planes: Mapping[str, Any] | None = None, *, out: str = "numpy
 
 
 def inputs(text: str, *, out: str = "numpy") -> Planes:
-    """The input planes of a line as the suites have them: drawn by its fill=, or said by its keys."""
+    """The input planes of a line (its text) as the suites have them: drawn by its fill=, or said by its keys."""
     found = line(text)
     library, arrays, outputs = library_for(out, "numpy"), {}, []
     for plane in found.inputs:
@@ -265,6 +271,11 @@ def fill(line_or_shape: Any, kind: str = "ties", seed: int = 1, dtype: Any = "bf
 
     kind is a fill of `assay list --fills`: normal, edges, ties, every_code, outliers, wide, exact_sums, zeros, denormal, nonfinite,
     amax_edges, negative_zeros.
+
+    line_or_shape   a line, whose x is drawn, or the sizes of the array
+    seed            of the drawing; equal ones give equal arrays
+
+    Raises LineError, and PlaneError for a line without x.
     """
     if isinstance(line_or_shape, str):
         found = line(line_or_shape)

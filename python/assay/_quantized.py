@@ -19,11 +19,11 @@ class Planes(Mapping[str, Any]):
         return self._line.text
 
     def plane(self, name: str) -> Any:
-        """The geometry of a plane (assay.Plane): encoding, logical and padded shape, layout."""
+        """The geometry of the plane of that name (assay.Plane): encoding, logical and padded shape, layout."""
         return self._line.plane(name)
 
     def logical(self, name: str) -> Any:
-        """A plane without its padding. Packed codes keep whole bytes. Raises PlaneError for the GEMM layout, where padding lies in between."""
+        """The plane of that name without its padding. Packed codes keep whole bytes. Raises PlaneError for the GEMM layout, where padding lies in between."""
         plane, array = self._line.plane(name), self[name]
         if plane.gemm and plane.logical != plane.padded:
             raise PlaneError("expected a row-major plane, found the GEMM layout; quantize with scales=compact", name)
@@ -72,10 +72,12 @@ class Quantized(Planes):
 
     @property
     def row(self) -> Side:
+        """The planes of the rows by the ends of their names: q.row.data, q.row.scale_inv."""
         return Side(self, "row")
 
     @property
     def col(self) -> Side:
+        """The planes of the columns by the ends of their names: q.col.data, q.col.scale_inv."""
         return Side(self, "col")
 
     def dequantize(self, dtype: Any = "f32", dir: str | None = None) -> Any:

@@ -56,8 +56,8 @@ def _codes(value: Any) -> Any:
 def planes_of(codes: Any, scales: Any, whose: str, copy: bool | None = None) -> tuple[dict[str, Array], str]:
     """The planes of rows, and the spec that they tell: the format by the dtypes, its blocks by the count of the scales."""
     data, scale = array_of(codes, "row.data", copy), array_of(scales, "row.scale_inv", copy)
-    if len(data.shape) < 2:
-        raise PlaneError(f"expected the codes of a matrix from {whose}, found shape {list(data.shape)}", "row.data")
+    if len(data.shape) < 2 or not data.count:
+        raise PlaneError(f"expected the codes of a matrix with elements from {whose}, found shape {list(data.shape)}", "row.data")
     rows, width = data.count // data.shape[-1], data.shape[-1]
     packed = data.word == "U8"
     cols = 2 * width if packed else width

@@ -56,10 +56,12 @@ class Report:
 
     @property
     def failed(self) -> list[Result]:
+        """The results that are neither passed nor unsupported."""
         return [r for r in self.results if r.outcome not in ("passed", "unsupported")]
 
     @property
     def counts(self) -> tuple[int, int, int]:
+        """How many passed, failed and were not judged."""
         passed = sum(r.outcome == "passed" for r in self.results)
         return passed, len(self.failed), len(self.results) - passed - len(self.failed)
 
@@ -233,14 +235,14 @@ class Subject:
         return arrays[""] if set(arrays) == {""} else arrays
 
     def line_of(self, text: str) -> str:
-        """A line's tensor under the subject's own spec: sizes, source and fill of the line, format and keys of the spec."""
+        """The tensor of a line (its text) under the subject's own spec: sizes, source and fill of the line, format and keys of the spec."""
         words, own = words_of(text), words_of(self.spec)
         drawn = {k: v for k, v in words_of(line(text).canonical).keys.items() if k in ("fill", "seed", "at")}
         keys = {**own.keys, **drawn}
         return " ".join(["quantize", *own.format, words.sizes, words.source or "bf16", *(f"{k}={v}" for k, v in keys.items())])
 
     def check(self, text: str) -> Result:
-        """One line: its x goes through the function, and the planes that come out are judged."""
+        """One line (its text): its x goes through the function, and the planes that come out are judged."""
         status, planes = self._asked(text)
         if status != "ok":
             return Result(text, status, planes)
@@ -253,7 +255,10 @@ class Subject:
         return Result(text, "passed" if verdict.ok else "failed", "" if verdict.ok else verdict.summary(), verdict)
 
     def run(self, what: str | Iterable[str] = "smoke", *, most: int | None = None) -> Report:
-        """A suite by name, or lines: those of quantize in the subject's format, each tensor once, under the subject's spec."""
+        """Runs `what`: a suite by name, or lines: those of quantize in the subject's format, each tensor once, under the subject's spec; at most `most` of them.
+
+        Raises AssayError where no line is left, LineError.
+        """
         lines = suite(what) if isinstance(what, str) and " " not in what else [what] if isinstance(what, str) else list(what)
         own, texts = words_of(self.spec).format, []
         for text in lines:
@@ -266,14 +271,17 @@ class Subject:
         return Report([self.check(text) for text in texts])
 
     def explain(self, text: str, **settings: Any) -> Diagnosis:
-        """The cause of what differs on one line."""
+        """The cause of what differs on one line (its text); settings as of assay.explain. Raises AssayError where the function gave no planes."""
         status, planes = self._asked(text)
         if status != "ok":
             raise AssayError(f"expected planes of '{text}', found: {status}: {planes}")
         return explain(fill(text), self._outputs(planes), text, **settings)
 
     def shrink(self, text: str) -> Result:
-        """A smaller line that ends as this one does: fewer rows and columns, windows of the same tensor."""
+        """A smaller line that ends as this one does: fewer rows and columns, windows of the same tensor.
+
+        text is the line. Raises AssayError where it does not fail.
+        """
         best = self.check(text)
         if best or best.outcome == "unsupported":
             raise AssayError(f"expected a line that fails, found {best.outcome}: '{text}'")
@@ -285,6 +293,7 @@ class Subject:
         return best
 
     def close(self) -> None:
+        """Ends the interpreter in which the function runs. Twice does no harm."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None

@@ -35,7 +35,7 @@ class Vector:
     want: bytes
 
     def check(self) -> bool:
-        """Runs the line and compares its bytes."""
+        """Runs the line and compares its bytes with those that were recorded. Raises AssayError where the line cannot run."""
         name, _, member = self.plane.partition("[")
         made = _made(self.line, tuple((n, a.word, a.shape, bytes(a.view)) for n, a in self.given.items()))
         plane = line(self.line).plane(name)

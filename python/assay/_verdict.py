@@ -54,6 +54,7 @@ class PlaneResult:
 
     @property
     def ok(self) -> bool:
+        """Whether no element of the plane differs."""
         return self.differ == 0
 
 
@@ -237,6 +238,7 @@ class Identification:
 
     @property
     def best(self) -> Choice | None:
+        """The first of the ranking; None where nothing was judged."""
         return self.ranking[0] if self.ranking else None
 
     @staticmethod
@@ -267,6 +269,7 @@ class Identification:
         return "\n".join([*rows, "named" if self.named else "not named"])
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON has them."""
         return self.facts
 
     def _repr_html_(self) -> str:
@@ -315,6 +318,7 @@ class Trace:
         return "\n".join(text)
 
     def to_dict(self) -> dict[str, Any]:
+        """Plain values, as JSON has them."""
         return self.facts
 
     def _repr_html_(self) -> str:

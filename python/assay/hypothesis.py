@@ -6,8 +6,6 @@
 
 A failing example prints its line (a note of Hypothesis), so that `assay run` and `assay explain` repeat it without Python.
 """
-from __future__ import annotations
-
 from typing import Any, Sequence
 
 from hypothesis import note
@@ -28,7 +26,7 @@ _FORMATS = {
 
 
 def shapes(*, multiple_of: int | None = None, tails: bool = True, most: int = 256) -> st.SearchStrategy[tuple[int, int]]:
-    """Shapes of two dimensions, at most `most` each: whole multiples, and with `tails` one less or more than one where no multiple is asked for."""
+    """Shapes of two dimensions, at most `most` each: whole multiples of multiple_of, and with `tails` one less or more than one where no multiple is asked for."""
     step = multiple_of or 1
     whole = st.integers(1, max(1, most // step)).map(lambda n: n * step)
     if multiple_of is None and tails:
@@ -47,7 +45,7 @@ def arrays(draw: Any, shape: Any = None, dtype: Any = "bfloat16", fills: Sequenc
 
 @st.composite
 def sparse_arrays(draw: Any, shape: Any = None, dtype: Any = "bfloat16", most: int = 8) -> Any:
-    """Tensors of zeros with a few elements of any bits: the line says each of them (fill=literal)."""
+    """Tensors of a shape (or of shapes that are drawn) that are zeros but for at most `most` elements of any bits: the line says each of them (fill=literal)."""
     size = draw(shape if hasattr(shape, "example") else st.just(tuple(shape)) if shape is not None else shapes())
     digits = 8 if dtype_word(dtype) == "f32" else 4
     place = st.tuples(st.integers(0, size[0] - 1), st.integers(0, size[1] - 1))

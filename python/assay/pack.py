@@ -494,6 +494,8 @@ class Pack:
         scale                delayed scaling: the scale that was in force, where the quantizer has moved on
         format               "fp8_current" or "fp8_delayed", where a Float8Tensor has no quantizer
         keys                 more of the line: "flavour=te arch=sm100"
+
+        Raises PackError for what cannot be judged as it is, and says what to pass.
         """
         given = {"rng": rng, "amax": amax, "scale": scale, "format": format}
         flag_value = None if noop is None else Array(noop if hasattr(noop, "dtype") else np.float32(noop), "noop").f32("noop")
@@ -527,7 +529,10 @@ class Pack:
         return self._put(name, line_of(shape, kSources[source], sides, case_keys, keys), planes)
 
     def add_planes(self, line, planes, *, module, role="", step=0):
-        """Arrays under a line: {"x": x, "row.scale_inv": scales, "row.data": codes}. Returns the case's name."""
+        """Arrays under a line: {"x": x, "row.scale_inv": scales, "row.data": codes}, the planes by name. Returns the case's name.
+
+        module, role and step are as of add. Raises PackError.
+        """
         if len(line.split()) < 4:
             raise PackError(f"{module}: expected a line such as 'quantize mxfp8 64x256 bf16 dir=row', found '{line}'")
         if not planes:
@@ -552,7 +557,7 @@ class Pack:
         return name
 
     def write(self, path):
-        """Writes the pack, whole or not at all. Returns its path."""
+        """Writes the pack, whole or not at all. Returns its path. Raises PackError where it holds no case."""
         if not self.lines:
             raise PackError(f"{path}: expected at least one case, found none; call add or add_planes first")
         header = {"__metadata__": {**self.notes, **{f"assay.line.{name}": line for name, line in self.lines.items()}}}
