@@ -290,6 +290,29 @@ void Undefined::change(Warp& w, const Instruction& i, unsigned lane, Space space
   if (i.destinations) set(w, i, 0, 1u << lane, {}, 0);
 }
 
+void Undefined::check_rows(Warp& w, const Instruction& i) const {
+  const uint32_t lanes = i.vector == 4 ? ~0u : (1u << kMatrixRows * i.vector) - 1;
+  if (const uint32_t bad = source(w, i, 0) & lanes)
+    report(w, i, bad, "is given an undefined address", origin_of(w, i, 0));
+}
+
+void Undefined::move_matrices(const Warp& w, const Instruction& i, const MatrixRows& rows) {
+  const auto origin = static_cast<uint32_t>(&i - b_.kernel->code.data()) + 1;
+  std::array<Bytes, 4> registers{};
+  if (i.kind == Class::store)
+    for (unsigned k = 0; k < i.vector; ++k) registers[k] = bytes(w, i.s[1 + k]);
+  for_elements(i, [&](unsigned matrix, unsigned row, unsigned column, unsigned lane, unsigned half) {
+    const uint64_t at = rows[kMatrixRows * matrix + row] + 2 * column;
+    for (unsigned n = 0; n < 2; ++n) {
+      uint32_t& undefined = registers[matrix].of[2 * half + n];
+      if (i.kind == Class::store) shared_[at + n] = !(undefined >> lane & 1);
+      else if (!shared_[at + n]) undefined |= 1u << lane;
+    }
+  });
+  if (i.kind == Class::load)
+    for (unsigned k = 0; k < i.vector; ++k) set(w, i, k, ~0u, registers[k], origin);
+}
+
 void Undefined::meet(Warp& w, const Meeting& m, MeetingHandler handler) {
   const bool shuffles = b_.kernel->opcodes[m.parts[0].instruction->opcode].row->form == Form::shfl;
   std::array<uint32_t, kLanes> flags{}, source_was{}, destination_was{};
