@@ -144,7 +144,8 @@ bool Undefined::move_bytes(const Warp& w, const Instruction& i, const Opcode& op
     case Form::cvt_int:
     case Form::cvt_pair:
     case Form::cvt_e8m0:
-    case Form::cvt_half_pair: return convert_bytes(w, i, op), true;
+    case Form::cvt_half_pair:
+    case Form::cvt_unpack: return convert_bytes(w, i, op), true;
     case Form::shl:
     case Form::shr: return shift_bytes(w, i, op);
     case Form::prmt:
@@ -180,6 +181,12 @@ void Undefined::convert_bytes(const Warp& w, const Instruction& i, const Opcode&
     // Beyond the narrower of the two lies its sign, or zeros.
     for (unsigned n = 0; n < 8; ++n)
       pending_[0].of[n] = kept == 0 ? from.any() : from.of[std::min(n, kept - 1)];
+    return;
+  }
+  if (op.row->form == Form::cvt_unpack) {  // each half of the result from its own code
+    const Bytes from = bytes(w, i.s[0]);
+    const bool nibbles = op.last() == Type::e2m1x2;
+    for (unsigned n = 0; n < 4; ++n) pending_[0].of[n] = from.of[nibbles ? 0 : n / 2];
     return;
   }
   const uint32_t high = bytes(w, i.s[0]).any(), low = bytes(w, i.s[1]).any();
