@@ -110,6 +110,7 @@ Subjects make_subjects(const CommonOptions& common) {
   if (!common.ptx_kernel.empty()) {
     auto kernel = make_ptx_kernel_subject(common.ptx_kernel);
     if (!kernel) throw Refusal{kernel.error().text()};
+    s.owned.front() = reference_behind(std::move(s.owned.front()), **kernel);
     s.owned.push_back(std::move(*kernel));
   }
   if (!common.ptx.empty()) {

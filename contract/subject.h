@@ -96,6 +96,11 @@ class Subject {
   // failure.
   virtual Served run(const Problem&, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
                      const Environment&) = 0;
+  // Puts into x what the op of the line is applied to, where a kernel makes that of the line's x itself (a
+  // norm or an activation before a quantizer). `inputs` are the planes as the line has them. Nothing is
+  // changed by a subject of the op alone, which is every subject but those of fused kernels. Throws
+  // std::exception on failure.
+  virtual void prepare(const Problem&, std::span<const ConstBuffer> /*inputs*/, std::span<std::byte> /*x*/) {}
   // The steps that lead to the data element at tensor coordinates (row, col) in direction d, in order. May be
   // empty.
   virtual std::vector<TraceStep> trace(const Problem&, std::span<const ConstBuffer>, Direction, int64_t,

@@ -32,6 +32,9 @@ class ForwardingSubject : public Subject {
              const Environment& environment) override {
     return subject_.run(p, inputs, outputs, environment);
   }
+  void prepare(const Problem& p, std::span<const ConstBuffer> inputs, std::span<std::byte> x) override {
+    subject_.prepare(p, inputs, x);
+  }
   std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d,
                                int64_t row, int64_t col) override {
     return subject_.trace(p, inputs, d, row, col);

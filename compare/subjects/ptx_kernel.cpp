@@ -11,11 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "compare/subjects/forwarding.h"
 #include "compare/subjects/ptx_launch_file.h"
 #include "contract/f32_text.h"
 #include "contract/line.h"
 #include "fast/ptx/contraction.h"
 #include "fast/ptx/run.h"
+#include "fixtures/fill.h"
 
 namespace assay {
 
@@ -47,7 +49,9 @@ std::string misfit(const PtxArgument& a, const ptx::Parameter& p) {
     case What::plane:
     case What::null:
     case What::scratch:
-    case What::poison: return needs(8, true);
+    case What::poison:
+    case What::raw:
+    case What::drawn: return needs(8, true);
     case What::i64:
     case What::u64: return needs(8, false);
     case What::i32:
@@ -95,6 +99,9 @@ class CaseNames {
       numbers_[plane.name + ".padded_cols"] = plane.padded.cols;
       numbers_[plane.name + ".bytes"] = static_cast<int64_t>(plane.bytes());
     }
+    numbers_["rng.seed"] = static_cast<int64_t>(p.rng.seed);
+    numbers_["rng.offset"] = static_cast<int64_t>(p.rng.offset);
+    numbers_["rng.member"] = p.rng.member;
     for (const std::string& word : words_of(line_))
       if (const size_t equals = word.find('='); equals != std::string::npos)
         keys_[word.substr(0, equals)] = word.substr(equals + 1);
@@ -125,16 +132,34 @@ class CaseNames {
   std::map<std::string, std::string, std::less<>> keys_;
 };
 
-// The pairs of each entry that are fused in a run (contraction.h).
-using Fused = std::map<std::string, std::vector<ptx::Contraction>>;
+// Texts by their paths, and the modules of one run.
+using Texts = std::map<std::string, std::string>;
+class Modules {
+ public:
+  explicit Modules(const Texts& texts) {
+    for (const auto& [path, text] : texts) modules_.try_emplace(path, text);
+  }
+  ptx::Module& of(const PtxLaunch& l) { return modules_.at(l.ptx); }
+
+ private:
+  std::map<std::string, ptx::Module> modules_;
+};
+
+// The pairs of each kernel that are fused in a run (contraction.h), by its text and its entry.
+using KernelName = std::pair<std::string, std::string>;
+using Fused = std::map<KernelName, std::vector<ptx::Contraction>>;
+KernelName kernel_name(const PtxLaunch& l) { return {l.ptx, l.entry}; }
 
 // One run: the planes, scratch memory that the launches share, and what was counted.
 class Run {
  public:
-  Run(const PtxLaunchFile& file, ptx::Module& module, const Problem& p, std::span<const ConstBuffer> inputs,
+  Run(const PtxLaunchFile& file, Modules& modules, const Problem& p, std::span<const ConstBuffer> inputs,
       std::span<const Buffer> outputs, const Environment& env)
-      : file_(file), module_(module), names_(p, all_planes(inputs, outputs)), env_(env) {
-    for (const ConstBuffer& b : inputs) add(b.plane->name, b.bytes.data(), b.bytes.size(), false, true);
+      : file_(file), modules_(modules), problem_(p), names_(p, all_planes(inputs, outputs)), env_(env) {
+    for (const ConstBuffer& b : inputs) {
+      if (file.fused() && b.plane->name == "x") addresses_["x"] = made(b.bytes.size());
+      else add(b.plane->name, b.bytes.data(), b.bytes.size(), false, true);
+    }
     for (const Buffer& b : outputs) {
       const bool zeroed =
           std::find(file.zeroed.begin(), file.zeroed.end(), b.plane->name) != file.zeroed.end();
@@ -147,17 +172,19 @@ class Run {
   int launch_all(const Fused& fused = {}) {
     int launched = 0;
     for (const PtxLaunch& l : file_.launches) {
-      const auto pairs = fused.find(l.entry);
+      const auto pairs = fused.find(kernel_name(l));
       if (pairs == fused.end()) {
         launched += launch(l, nullptr);
       } else {
-        const ptx::Kernel kernel = ptx::contracted(module_.kernel(l.entry), pairs->second);
+        const ptx::Kernel kernel = ptx::contracted(modules_.of(l).kernel(l.entry), pairs->second);
         launched += launch(l, &kernel);
       }
     }
     return launched;
   }
   const ptx::Counters& counters() const { return counters_; }
+  // What the kernels made x of; empty where they are given it.
+  std::span<const std::byte> made_x() const { return made_x_; }
 
  private:
   static std::vector<Plane> all_planes(std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
@@ -172,7 +199,8 @@ class Run {
   }
 
   bool launch(const PtxLaunch& l, const ptx::Kernel* in_place) {
-    const ptx::Entry& e = module_.entry(l.entry);
+    ptx::Module& module = modules_.of(l);
+    const ptx::Entry& e = module.entry(l.entry);
     ptx::Launch out;
     const auto size = [&](const std::string& text) {
       const int64_t v = names_.integer(text);
@@ -191,7 +219,7 @@ class Run {
       std::copy(bytes.begin(), bytes.end(),
                 out.parameters.begin() + static_cast<std::ptrdiff_t>(e.parameters[n].offset));
     }
-    counters_.add(ptx::run(module_, l.entry, out, memory_,
+    counters_.add(ptx::run(module, l.entry, out, memory_,
                            {.order = env_.order,
                             .poison = env_.poison,
                             .check = env_.order != Environment::kForward,
@@ -210,6 +238,10 @@ class Run {
       case What::bf16: v = names_.f32(a.text), v = (v + 0x7FFF + (v >> 16 & 1)) >> 16; break;
       case What::scratch:
       case What::poison: v = scratch(a); break;
+      case What::raw: v = drawn("raw", problem_.x.fill, problem_.x.shape); break;
+      case What::drawn:
+        v = drawn(a.spelled.substr(0, a.spelled.find(':')), other_fill(a.name), {1, size_of_memory(a)});
+        break;
       case What::bytes: return digits(a.text);
       default: v = static_cast<uint64_t>(names_.integer(a.text));
     }
@@ -221,16 +253,45 @@ class Run {
     if (const auto shared = addresses_.find("scratch." + a.name);
         !a.name.empty() && shared != addresses_.end())
       return shared->second;
-    const int64_t bytes = names_.integer(a.text);
-    if (bytes < 0 || bytes > int64_t{1} << 32)
+    const auto bytes = static_cast<size_t>(size_of_memory(a));
+    std::byte* at = aligned(bytes, a.what == What::scratch ? std::byte{0} : std::byte{env_.poison});
+    add(a.name.empty() ? a.spelled : "scratch." + a.name, at, bytes, true, a.what == What::scratch);
+    return reinterpret_cast<uint64_t>(at);
+  }
+  int64_t size_of_memory(const PtxArgument& a) const {
+    const int64_t size = names_.integer(a.text);
+    if (size < 0 || size > int64_t{1} << 32)
       throw std::runtime_error("\"" + a.spelled + "\" is not a size of memory");
+    return size;
+  }
+  std::byte* aligned(size_t bytes, std::byte fill) {
     constexpr size_t kAlign = 256;
-    auto& block = scratch_.emplace_back(static_cast<size_t>(bytes) + kAlign,
-                                        a.what == What::scratch ? std::byte{0} : std::byte{env_.poison});
-    const auto at = ptx::align_up(reinterpret_cast<uint64_t>(block.data()), kAlign);
-    add(a.name.empty() ? a.spelled : "scratch." + a.name, reinterpret_cast<std::byte*>(at),
-        static_cast<size_t>(bytes), true, a.what == What::scratch);
-    return at;
+    auto& block = scratch_.emplace_back(bytes + kAlign, fill);
+    return reinterpret_cast<std::byte*>(ptx::align_up(reinterpret_cast<uint64_t>(block.data()), kAlign));
+  }
+  // Memory for the x that a fused kernel makes.
+  uint64_t made(size_t bytes) {
+    std::byte* at = aligned(bytes, std::byte{env_.poison});
+    made_x_ = {at, bytes};
+    add("x", at, bytes, true, false);
+    return reinterpret_cast<uint64_t>(at);
+  }
+  // A tensor that no plane of the line is.
+  uint64_t drawn(const std::string& name, const Fill& fill, Shape shape) {
+    if (const auto there = addresses_.find(name); there != addresses_.end()) return there->second;
+    const auto bytes = static_cast<size_t>(shape.count() * info(problem_.x.source).bytes());
+    std::byte* at = aligned(bytes, std::byte{0});
+    if (const auto error = fill_tensor(fill, problem_.x.source, shape, {at, bytes}))
+      throw std::runtime_error("\"" + name + "\": " + error->text());
+    add(name, at, bytes, false, true);
+    return reinterpret_cast<uint64_t>(at);
+  }
+  // A bell-shaped tensor of a seed that the line's seed and the name give.
+  Fill other_fill(const std::string& name) const {
+    Fill fill;
+    fill.seed = problem_.x.fill.seed + 1;
+    for (const char c : name) fill.seed = fill.seed * 31 + static_cast<unsigned char>(c);
+    return fill;
   }
   static std::vector<std::byte> digits(const std::string& hex) {
     std::vector<std::byte> out;
@@ -240,22 +301,24 @@ class Run {
   }
 
   const PtxLaunchFile& file_;
-  ptx::Module& module_;
+  Modules& modules_;
+  const Problem& problem_;
   CaseNames names_;
   const Environment& env_;
   ptx::Memory memory_;
   std::map<std::string, uint64_t> addresses_;
   std::vector<std::vector<std::byte>> scratch_;
+  std::span<const std::byte> made_x_;
   ptx::Counters counters_;
 };
 
 class PtxKernelSubject final : public Subject {
  public:
-  PtxKernelSubject(const std::string& path, std::string argument, PtxLaunchFile file, std::string text)
+  PtxKernelSubject(const std::string& path, std::string argument, PtxLaunchFile file, Texts texts)
       : argument_(std::move(argument)),
         name_("ptx:" + std::filesystem::path(path).stem().string()),
         file_(std::move(file)),
-        text_(std::move(text)) {}
+        texts_(std::move(texts)) {}
 
   std::string_view name() const override { return name_; }
   std::string argument() const override { return argument_; }
@@ -292,52 +355,81 @@ class PtxKernelSubject final : public Subject {
     std::vector<std::vector<std::byte>> before;
     for (const Buffer& b : outputs) before.emplace_back(b.bytes.begin(), b.bytes.end());
     // Variables of a module keep what a run leaves in them: every run begins with a module of its own.
-    ptx::Module module(text_);
-    Run run(file_, module, p, inputs, outputs, env);
+    Modules modules(texts_);
+    Run run(file_, modules, p, inputs, outputs, env);
     const int launches = run.launch_all();
+    if (file_.fused()) check_made(p, run.made_x(), find(inputs, "x")->bytes);
     std::string by;
     for (const PtxLaunch& l : file_.launches) by += (by.empty() ? "" : ", ") + l.entry;
     by += "; " + std::to_string(run.counters().lane_instructions) + " lane instructions";
     for (const auto& [where, lanes] : run.counters().unpinned)
       by += "; not pinned: " + std::to_string(lanes) + " lanes of " + where;
-    by += contraction(module, p, inputs, outputs, before);
+    by += contraction(modules, p, inputs, outputs, run.made_x(), before);
     return {by, launches};
   }
 
+  void prepare(const Problem& p, std::span<const ConstBuffer> inputs, std::span<std::byte> x) override {
+    if (!file_.fused() || x.empty() || !supports(p).yes) return;
+    const std::vector<Plane> planes = output_planes(p);
+    std::vector<std::vector<std::byte>> bytes;
+    std::vector<Buffer> outputs;
+    for (const Plane& plane : planes) bytes.emplace_back(plane.bytes());
+    for (size_t n = 0; n < planes.size(); ++n) outputs.push_back({&planes[n], bytes[n]});
+    const Environment environment;
+    Modules modules(texts_);
+    Run run(file_, modules, p, inputs, outputs, environment);
+    run.launch_all();
+    std::copy(run.made_x().begin(), run.made_x().end(), x.begin());
+  }
+
  private:
+  // The x that this run made must be that of the run before it, by which the op is judged.
+  static void check_made(const Problem& p, std::span<const std::byte> made, std::span<const std::byte> x) {
+    const auto [at, other] = std::mismatch(made.begin(), made.end(), x.begin(), x.end());
+    if (at == made.end()) return;
+    const int64_t element = (at - made.begin()) / info(p.x.source).bytes();
+    throw std::runtime_error(
+        "the x that the kernel made of its raw input differs from that of its first run, "
+        "or from the x that this case is given, at row " +
+        std::to_string(element / p.x.shape.cols) + ", column " + std::to_string(element % p.x.shape.cols));
+  }
+
   // Whether the bytes are the same where products and sums without a rounding are fused, as ptxas may do;
   // empty where there are none. `before` is what the outputs held before the run.
-  std::string contraction(ptx::Module& module, const Problem& p, std::span<const ConstBuffer> inputs,
-                          std::span<const Buffer> outputs,
+  std::string contraction(Modules& modules, const Problem& p, std::span<const ConstBuffer> inputs,
+                          std::span<const Buffer> outputs, std::span<const std::byte> made_x,
                           const std::vector<std::vector<std::byte>>& before) const {
     Fused all;
     size_t pairs = 0;
     for (const PtxLaunch& l : file_.launches)
-      if (auto found = ptx::contractions(module.kernel(l.entry)); !found.empty() && !all.contains(l.entry))
-        pairs += found.size(), all[l.entry] = std::move(found);
+      if (auto found = ptx::contractions(modules.of(l).kernel(l.entry));
+          !found.empty() && !all.contains(kernel_name(l)))
+        pairs += found.size(), all[kernel_name(l)] = std::move(found);
     if (pairs == 0) return "";
     const auto same = [&](const Fused& fused) {
       std::vector<std::vector<std::byte>> bytes = before;
       std::vector<Buffer> again;
       for (size_t n = 0; n < outputs.size(); ++n) again.push_back({outputs[n].plane, bytes[n]});
-      ptx::Module own(text_);
+      Modules own(texts_);
       const Environment environment;
-      Run(file_, own, p, inputs, again, environment).launch_all(fused);
+      Run run(file_, own, p, inputs, again, environment);
+      run.launch_all(fused);
+      if (!std::equal(made_x.begin(), made_x.end(), run.made_x().begin(), run.made_x().end())) return false;
       for (size_t n = 0; n < outputs.size(); ++n)
         if (!std::equal(bytes[n].begin(), bytes[n].end(), outputs[n].bytes.begin())) return false;
       return true;
     };
     if (same(all)) return "; independent of contraction (" + std::to_string(pairs) + " pairs)";
-    for (const auto& [entry, found] : all)
-      for (const ptx::Contraction& one : found)
-        if (!same({{entry, {one}}}))
-          return "; depends on contraction at " + to_text(module.kernel(entry), one);
+    for (const PtxLaunch& l : file_.launches)
+      for (const ptx::Contraction& one : all[kernel_name(l)])
+        if (!same({{kernel_name(l), {one}}}))
+          return "; depends on contraction at " + to_text(modules.of(l).kernel(l.entry), one);
     return "; depends on contraction of several of its " + std::to_string(pairs) + " pairs";
   }
 
   std::string argument_, name_;
   PtxLaunchFile file_;
-  std::string text_;
+  Texts texts_;
 };
 
 }  // namespace
@@ -347,23 +439,25 @@ namespace {
 // `path` is what the user named: a launch file or the text itself. `argument` names it again.
 Result<std::unique_ptr<Subject>> subject_of(const std::string& path, const std::string& argument,
                                             PtxLaunchFile file) {
-  std::ifstream in(file.ptx, std::ios::binary);
-  if (!in) return Error{path + ": \"ptx\" names " + file.ptx + ", which cannot be read", 0, ""};
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  try {
-    ptx::Module module(text);
-    for (PtxLaunch& l : file.launches) {
+  Texts texts;
+  for (PtxLaunch& l : file.launches) {
+    std::ifstream in(l.ptx, std::ios::binary);
+    if (!in) return Error{path + ": \"ptx\" names " + l.ptx + ", which cannot be read", 0, ""};
+    std::string& text = texts[l.ptx];
+    text = {std::istreambuf_iterator<char>(in), {}};
+    try {
+      ptx::Module module(text);
       const auto entries = module.entries();
       if (l.entry.empty() && entries.size() == 1) l.entry = entries.front();
       if (l.entry.empty())
         return Error{path + ": name one of its entries by --entry: " + joined(entries), 0, ""};
       if (auto e = check_arguments(module.entry(l.entry), l)) return Error{path + ": " + e->message, 0, ""};
       module.kernel(l.entry);
+    } catch (const ptx::Fault& e) {
+      return Error{l.ptx + ": " + e.what(), 0, ""};
     }
-  } catch (const ptx::Fault& e) {
-    return Error{file.ptx + ": " + e.what(), 0, ""};
   }
-  return std::unique_ptr<Subject>(new PtxKernelSubject(path, argument, std::move(file), std::move(text)));
+  return std::unique_ptr<Subject>(new PtxKernelSubject(path, argument, std::move(file), std::move(texts)));
 }
 
 }  // namespace
@@ -378,6 +472,21 @@ Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const PtxLaunchWords& w
   auto file = launch_file_of(words);
   if (!file) return file.error();
   return subject_of(words.ptx, to_options(words), std::move(*file));
+}
+
+std::unique_ptr<Subject> reference_behind(std::unique_ptr<Subject> reference, Subject& kernel) {
+  class Behind final : public ForwardingSubject {
+   public:
+    Behind(std::unique_ptr<Subject> subject, Subject& kernel)
+        : ForwardingSubject(std::move(subject), "reference"), kernel_(kernel) {}
+    void prepare(const Problem& p, std::span<const ConstBuffer> inputs, std::span<std::byte> x) override {
+      kernel_.prepare(p, inputs, x);
+    }
+
+   private:
+    Subject& kernel_;
+  };
+  return std::make_unique<Behind>(std::move(reference), kernel);
 }
 
 }  // namespace assay

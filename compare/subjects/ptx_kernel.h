@@ -14,8 +14,14 @@ namespace assay {
 // understood, an argument does not fit its parameter; then with the entry's signature. run() throws what the
 // kernel did wrong, with block, thread and line. Served::by names the instructions whose bits the PTX ISA
 // does not pin.
+// Where the file has the argument "raw", the kernel makes x itself and prepare() puts it into a case's
+// inputs; a run that makes another x throws.
 Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const std::string& path);
 // The same of one launch that was typed. name() is "ptx:<name of the PTX file without extension>".
 Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const PtxLaunchWords&);
+
+// The reference for a case of this kernel: its prepare() is the kernel's, so that whoever draws inputs with
+// it gets the x that the kernel's own prologue makes. `kernel` must outlive it.
+std::unique_ptr<Subject> reference_behind(std::unique_ptr<Subject> reference, Subject& kernel);
 
 }  // namespace assay

@@ -74,14 +74,17 @@ Result<std::array<std::string, 3>> sizes_of(const json::Value& v, const std::str
 Result<PtxArgument> argument_of(const std::string& text) {
   using What = PtxArgument::What;
   static constexpr std::pair<std::string_view, What> kKinds[] = {
-      {"i32", What::i32},     {"u32", What::u32},         {"i64", What::i64},
-      {"u64", What::u64},     {"f32", What::f32},         {"bf16", What::bf16},
-      {"bytes", What::bytes}, {"scratch", What::scratch}, {"poison", What::poison}};
+      {"i32", What::i32},       {"u32", What::u32},    {"i64", What::i64},     {"u64", What::u64},
+      {"f32", What::f32},       {"bf16", What::bf16},  {"bytes", What::bytes}, {"scratch", What::scratch},
+      {"poison", What::poison}, {"drawn", What::drawn}};
   PtxArgument a;
   a.spelled = text;
   const size_t colon = text.find(':');
   if (colon == std::string::npos) {
-    a.what = text == "null" ? What::null : text == "zeros" ? What::zeros : What::plane;
+    a.what = text == "null"    ? What::null
+             : text == "zeros" ? What::zeros
+             : text == "raw"   ? What::raw
+                               : What::plane;
     a.text = text;
     return a;
   }
@@ -92,20 +95,24 @@ Result<PtxArgument> argument_of(const std::string& text) {
     kind.resize(dot);
   }
   for (const auto& [word, what] : kKinds)
-    if (word == kind && (a.name.empty() || what == What::scratch || what == What::poison)) {
+    if (word == kind && (what == What::drawn     ? !a.name.empty()
+                         : what == What::scratch ? true
+                         : what == What::poison  ? true
+                                                 : a.name.empty())) {
       a.what = what;
       return a;
     }
   return wrong(
       "argument \"" + text +
-      "\" has an unknown kind; expected one of (a plane, null, zeros, i32: u32: i64: u64: f32: bf16: bytes: "
-      "scratch: poison:)");
+      "\" has an unknown kind; expected one of (a plane, raw, null, zeros, i32: u32: i64: u64: f32: bf16: "
+      "bytes: scratch: poison: drawn.NAME:)");
 }
 
 Result<PtxLaunch> launch_of(const json::Value& v, const std::string& where) {
   if (!v.object()) return wrong(where + " must be an object, found " + v.describe());
-  if (auto e = unknown_key(v, {"entry", "grid", "block", "shared", "args"}, where)) return *e;
+  if (auto e = unknown_key(v, {"ptx", "entry", "grid", "block", "shared", "args"}, where)) return *e;
   PtxLaunch l;
+  l.ptx = v.text("ptx");
   l.entry = v.text("entry");
   if (l.entry.empty()) return wrong(where + " needs \"entry\"");
   for (auto& [key, to] : {std::pair{"grid", &l.grid}, std::pair{"block", &l.block}}) {
@@ -137,7 +144,6 @@ Result<PtxLaunchFile> file_of(const json::Value& v) {
     return *e;
   PtxLaunchFile f;
   f.ptx = v.text("ptx");
-  if (f.ptx.empty()) return wrong("\"ptx\" must name the file of PTX text");
   std::string words(v.text("for"));
   for (size_t at = 0; at < words.size();) {
     const size_t end = std::min(words.find(' ', at), words.size());
@@ -163,8 +169,11 @@ Result<PtxLaunchFile> file_of(const json::Value& v) {
   for (size_t n = 0; n < launches->array()->size(); ++n) {
     auto l = launch_of((*launches->array())[n], "launches[" + std::to_string(n) + "]");
     if (!l) return l.error();
+    if (l->ptx.empty() && f.ptx.empty()) return wrong("\"ptx\" must name the file of PTX text");
     f.launches.push_back(*l);
   }
+  if (f.fused() && !f.names("x"))
+    return wrong("a launch takes \"raw\", so one must be given \"x\" for what it makes of it");
   return f;
 }
 
@@ -279,14 +288,24 @@ Result<PtxLaunchFile> read_ptx_launch_file(const std::string& path) {
   if (!text) return text.error();
   auto file = file_of(*text);
   if (!file) return wrong(path + ": " + file.error().message);
-  file->ptx = (std::filesystem::path(path).parent_path() / file->ptx).string();
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  file->ptx = (folder / file->ptx).string();
+  for (PtxLaunch& l : file->launches) l.ptx = l.ptx.empty() ? file->ptx : (folder / l.ptx).string();
   return file;
+}
+
+bool PtxLaunchFile::names(std::string_view argument) const {
+  for (const PtxLaunch& l : launches)
+    for (const PtxArgument& a : l.args)
+      if (a.spelled == argument) return true;
+  return false;
 }
 
 Result<PtxLaunchFile> launch_file_of(const PtxLaunchWords& words) {
   PtxLaunchFile f;
   f.ptx = words.ptx;
   PtxLaunch l;
+  l.ptx = words.ptx;
   l.entry = words.entry;
   for (const auto& [option, text, to] :
        {std::tuple{"--grid", &words.grid, &l.grid}, std::tuple{"--block", &words.block, &l.block}}) {

@@ -1,7 +1,7 @@
 // The file that says how somebody's PTX is launched (docs/ptx.md): JSON, read and checked as far as that goes
 // without a case.
 //
-//   { "ptx": "quantize.ptx",                      beside the file
+//   { "ptx": "quantize.ptx",                      beside the file; a launch may name another
 //     "for": "quantize mxfp8 bf16 dir=row",       words that the canonical line of a case must have
 //     "alignment": 16,                            what the compiler was promised of every pointer
 //     "zeroed": ["row.scale_inv"],                outputs that are zero before the first launch, as
@@ -35,14 +35,17 @@ struct PtxArgument {
     bf16,
     bytes,
     scratch,
-    poison
+    poison,
+    raw,   // the tensor that the line's fill draws, of which a fused kernel makes x
+    drawn  // another tensor of x's encoding: "drawn.gamma:cols"
   } what = What::plane;
   std::string text;     // a plane's name, an expression, or digits
-  std::string name;     // of scratch memory that launches share: "scratch.partial:rows*4"
+  std::string name;     // of memory that launches share: "scratch.partial:rows*4"
   std::string spelled;  // as it stands in the file
 };
 
 struct PtxLaunch {
+  std::string ptx;  // the path of its text
   std::string entry;
   std::array<std::string, 3> grid = {"1", "1", "1"},
                              block;  // expressions; an empty block is the entry's .reqntid
@@ -56,6 +59,10 @@ struct PtxLaunchFile {
   int64_t alignment = 1;
   std::vector<std::string> zeroed;
   std::vector<PtxLaunch> launches;
+  // Whether a kernel makes x itself: then x is an output of the launches, and what the op is judged by.
+  bool fused() const { return names("raw"); }
+  // Whether a launch is given this argument, as it is spelled.
+  bool names(std::string_view argument) const;
 };
 
 // One launch as it is typed behind a line: --ptx FILE --entry NAME --grid .. --block .. --shared .. --args ..

@@ -42,7 +42,7 @@ std::string Binder::label(const std::vector<Operand>& operands) {
 
 void Binder::bind(const Opcode& op, const std::vector<Operand>& operands, Instruction& i) {
   i.space = space_of(op);
-  i.vector = op.has("v2") ? 2 : op.has("v4") ? 4 : op.has("v8") ? 8 : 1;
+  i.vector = op.has("v2") || op.has("x2") ? 2 : op.has("v4") || op.has("x4") ? 4 : op.has("v8") ? 8 : 1;
   const auto patterns = patterns_of(op.row->operands);
   size_t optional = 0;
   for (std::string_view p : patterns) optional += p.front() == '[';
@@ -59,6 +59,9 @@ void Binder::bind(const Opcode& op, const std::vector<Operand>& operands, Instru
     if (may_lack && !i.with_optional) continue;
     bind_one(op, may_lack ? p.substr(1, p.size() - 2) : p, operands[at++], i);
   }
+  // Where every lane takes part, the mask of members is no operand of the text.
+  if (op.row->form == Form::ldmatrix || op.row->form == Form::stmatrix)
+    add_source(names_.constant(0xFFFFFFFF, false), i);
 }
 
 void Binder::bind_one(const Opcode& op, std::string_view pattern, const Operand& o, Instruction& i) {
@@ -83,6 +86,8 @@ void Binder::bind_one(const Opcode& op, std::string_view pattern, const Operand&
     case 'm': address(o, i); break;
     case 'v': accessed(op, o, true, i); break;
     case 's': accessed(op, o, false, i); break;
+    case 'f':
+    case 'g': fragments(op, o, letter == 'f', i); break;
     case 'i':
       if (o.what != Operand::What::number) wrong(o, "number");
       i.code = static_cast<uint32_t>(o.number.bits);
@@ -230,6 +235,18 @@ void Binder::accessed(const Opcode& op, const Operand& o, bool load, Instruction
     } else {
       add_source(source(e, op.last(), true), i);
     }
+  }
+}
+
+// One register of 32 bits for each matrix.
+void Binder::fragments(const Opcode& op, const Operand& o, bool written, Instruction& i) {
+  const std::vector<Operand> single = {o};
+  const std::vector<Operand>& all = o.what == Operand::What::vector ? o.parts : single;
+  if (all.size() != i.vector)
+    throw Fault("'" + op.text + "' needs " + std::to_string(i.vector) + " elements");
+  for (const Operand& e : all) {
+    if (written) destination(e, 32, false, i);
+    else add_source(source(e, Type::b32, false), i);
   }
 }
 

@@ -39,6 +39,7 @@ class Binder {
   void predicate_source(const Operand&, Instruction&);
   void address(const Operand&, Instruction&);
   void accessed(const Opcode&, const Operand&, bool load, Instruction&);
+  void fragments(const Opcode&, const Operand&, bool written, Instruction&);
   void add_source(uint32_t place, Instruction&);
   // The register of a source of a type; numbers and symbols become constants.
   uint32_t source(const Operand&, Type, bool relaxed, bool* wide = nullptr);

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 
+#include "fast/ptx/matrix.h"
+
 namespace assay::ptx {
 
 namespace {
@@ -87,9 +89,27 @@ void Checks::after(Warp& w, const Instruction& i) {
 }
 
 void Checks::meet(Warp& w, const Meeting& m, MeetingHandler handler) {
+  const Instruction& i = *m.parts[0].instruction;
+  if (touches_memory(i)) return move_matrices(w, m, handler);
   undefined_.meet(w, m, handler);
   if (b_.kernel->opcodes[m.parts[0].instruction->opcode].row->form == Form::bar_warp_sync)
     races_.meet(w, m.lanes);
+}
+
+// Every row is an access of the lane that holds its address.
+void Checks::move_matrices(Warp& w, const Meeting& m, MeetingHandler handler) {
+  const Instruction& i = *m.parts[0].instruction;
+  undefined_.check_rows(w, i);
+  const MatrixRows rows = matrix_rows(w, i);
+  handler(w, m);
+  undefined_.move_matrices(w, i, rows);
+  const auto kind = i.kind == Class::load ? Races::Kind::read : Races::Kind::write;
+  for (unsigned lane = 0; lane < kMatrixRows * i.vector; ++lane) {
+    std::array<uint8_t, kMatrixRowBytes> values{};
+    std::memcpy(values.data(), b_.shared.data() + rows[lane], values.size());
+    races_.access(w, i, lane, Space::shared, rows[lane], kMatrixRowBytes, kind,
+                  kind == Races::Kind::write ? values.data() : nullptr);
+  }
 }
 
 void Checks::arrive(uint32_t barrier, Warp& w, const Instruction& i, uint32_t lanes) {

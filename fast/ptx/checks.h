@@ -27,6 +27,7 @@ class Checks {
     bool orders = false;  // .acquire, .release, .acq_rel
     bool fence = false;
   };
+  void move_matrices(Warp&, const Meeting&, MeetingHandler);
   void access(Warp&, const Instruction&, unsigned lane, uint64_t address);
 
   const Block& b_;

@@ -144,7 +144,8 @@ bool Undefined::move_bytes(const Warp& w, const Instruction& i, const Opcode& op
     case Form::cvt_int:
     case Form::cvt_pair:
     case Form::cvt_e8m0:
-    case Form::cvt_half_pair: return convert_bytes(w, i, op), true;
+    case Form::cvt_half_pair:
+    case Form::cvt_unpack: return convert_bytes(w, i, op), true;
     case Form::shl:
     case Form::shr: return shift_bytes(w, i, op);
     case Form::prmt:
@@ -180,6 +181,12 @@ void Undefined::convert_bytes(const Warp& w, const Instruction& i, const Opcode&
     // Beyond the narrower of the two lies its sign, or zeros.
     for (unsigned n = 0; n < 8; ++n)
       pending_[0].of[n] = kept == 0 ? from.any() : from.of[std::min(n, kept - 1)];
+    return;
+  }
+  if (op.row->form == Form::cvt_unpack) {  // each half of the result from its own code
+    const Bytes from = bytes(w, i.s[0]);
+    const bool nibbles = op.last() == Type::e2m1x2;
+    for (unsigned n = 0; n < 4; ++n) pending_[0].of[n] = from.of[nibbles ? 0 : n / 2];
     return;
   }
   const uint32_t high = bytes(w, i.s[0]).any(), low = bytes(w, i.s[1]).any();
@@ -288,6 +295,29 @@ void Undefined::change(Warp& w, const Instruction& i, unsigned lane, Space space
              (space == Space::shared ? "shared memory, offset " + std::to_string(address)
                                      : b_.memory->place(address)));
   if (i.destinations) set(w, i, 0, 1u << lane, {}, 0);
+}
+
+void Undefined::check_rows(Warp& w, const Instruction& i) const {
+  const uint32_t lanes = i.vector == 4 ? ~0u : (1u << kMatrixRows * i.vector) - 1;
+  if (const uint32_t bad = source(w, i, 0) & lanes)
+    report(w, i, bad, "is given an undefined address", origin_of(w, i, 0));
+}
+
+void Undefined::move_matrices(const Warp& w, const Instruction& i, const MatrixRows& rows) {
+  const auto origin = static_cast<uint32_t>(&i - b_.kernel->code.data()) + 1;
+  std::array<Bytes, 4> registers{};
+  if (i.kind == Class::store)
+    for (unsigned k = 0; k < i.vector; ++k) registers[k] = bytes(w, i.s[1 + k]);
+  for_elements(i, [&](unsigned matrix, unsigned row, unsigned column, unsigned lane, unsigned half) {
+    const uint64_t at = rows[kMatrixRows * matrix + row] + 2 * column;
+    for (unsigned n = 0; n < 2; ++n) {
+      uint32_t& undefined = registers[matrix].of[2 * half + n];
+      if (i.kind == Class::store) shared_[at + n] = !(undefined >> lane & 1);
+      else if (!shared_[at + n]) undefined |= 1u << lane;
+    }
+  });
+  if (i.kind == Class::load)
+    for (unsigned k = 0; k < i.vector; ++k) set(w, i, k, ~0u, registers[k], origin);
 }
 
 void Undefined::meet(Warp& w, const Meeting& m, MeetingHandler handler) {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "fast/ptx/machine.h"
+#include "fast/ptx/matrix.h"
 
 namespace assay::ptx {
 
@@ -44,6 +44,11 @@ class Undefined {
 
   // *.sync: what the instruction gives to each part. A shuffle moves what is undefined with the values.
   void meet(Warp&, const Meeting&, MeetingHandler);
+
+  // ldmatrix and stmatrix. Before the handler, a Fault: the address of a row is undefined. Behind it: what
+  // was moved is as defined as it was.
+  void check_rows(Warp&, const Instruction&) const;
+  void move_matrices(const Warp&, const Instruction&, const MatrixRows&);
 
  private:
   // The lanes in which each byte of a value is undefined.

@@ -3,82 +3,19 @@
 #include "compare/subjects/ptx_kernel.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "compare/subjects/ptx_launch_file.h"
-#include "contract/line.h"
 #include "fixtures/inputs.h"
 #include "reference/subject.h"
+#include "tests/compare/subjects/ptx_fixtures.h"
 
 namespace assay {
 namespace {
 
-std::string fixture(const std::string& name) {
-  return std::string(ASSAY_SOURCE_DIR "/fixtures/triton/") + name;
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-using Planes = std::vector<std::vector<std::byte>>;
-Planes run(Subject& subject, const Problem& p, const std::vector<PlaneData>& inputs,
-           const Environment& env = {}, Served* served = nullptr) {
-  const auto planes = output_planes(p);
-  Planes bytes;
-  std::vector<Buffer> out;
-  for (const Plane& plane : planes) bytes.emplace_back(plane.bytes(), std::byte{env.poison});
-  for (size_t n = 0; n < planes.size(); ++n) out.push_back({&planes[n], bytes[n]});
-  const Served s = subject.run(p, views(inputs), out, env);
-  if (served) *served = s;
-  return bytes;
-}
-
-Problem parsed(const std::string& line) {
-  auto p = parse_line(line);
-  if (!p) throw std::runtime_error(line + ": " + p.error().text());
-  return *p;
-}
-
-// "" where the kernel gives the reference's bytes; else the first plane that differs, what was thrown, or why
-// it does not run.
-std::string difference(Subject& subject, const std::string& line, const Environment& env = {},
-                       Served* served = nullptr) {
-  const Problem p = parsed(line);
-  if (const Support s = subject.supports(p); !s.yes) return "unsupported: " + s.why;
-  const auto reference = make_reference_subject();
-  const auto inputs = make_inputs(p, *reference);
-  if (!inputs) return inputs.error().text();
-  const Planes want = run(*reference, p, *inputs);
-  Planes got;
-  try {
-    got = run(subject, p, *inputs, env, served);
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  const auto planes = output_planes(p);
-  for (size_t n = 0; n < planes.size(); ++n)
-    if (got[n] != want[n]) {
-      size_t count = 0;
-      for (size_t k = 0; k < want[n].size(); ++k) count += got[n][k] != want[n][k];
-      return planes[n].name + ": " + std::to_string(count) + " of " + std::to_string(want[n].size()) +
-             " bytes";
-    }
-  return "";
-}
-
-std::unique_ptr<Subject> load(const std::string& path) {
-  auto subject = make_ptx_kernel_subject(path);
-  if (!subject) throw std::runtime_error(subject.error().text());
-  return std::move(*subject);
-}
+using namespace ptx_fixtures;
 
 const char* const kFills[] = {"normal", "ties",     "edges",          "amax_edges", "nonfinite",
                               "wide",   "denormal", "negative_zeros", "zeros"};
@@ -184,38 +121,6 @@ TEST(PtxKernel, SaysWhatItDoesNotRun) {
   EXPECT_EQ(difference(*subject, "quantize mxfp8 64x256 bf16 dir=row", env),
             "its pointers are multiples of 16, and alignment=2 breaks that promise");
 }
-
-// A copy of a fixture in a folder of its own, with one text changed.
-class Copy {
- public:
-  explicit Copy(const std::string& name)
-      : folder_(std::filesystem::temp_directory_path() / ("assay-ptx-" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(folder_);
-    json = text_of(fixture(name + ".json"));
-    ptx = text_of(fixture(name + ".ptx"));
-    name_ = name;
-  }
-  ~Copy() { std::filesystem::remove_all(folder_); }
-  std::string write() const {
-    std::ofstream(folder_ / (name_ + ".ptx")) << ptx;
-    std::ofstream(folder_ / (name_ + ".json")) << json;
-    return (folder_ / (name_ + ".json")).string();
-  }
-  std::string error() const {
-    const auto subject = make_ptx_kernel_subject(write());
-    return subject ? "" : subject.error().text();
-  }
-  void change(std::string& text, const std::string& from, const std::string& to) const {
-    const size_t at = text.find(from);
-    ASSERT_NE(at, std::string::npos) << from;
-    text.replace(at, from.size(), to);
-  }
-  std::string json, ptx;
-
- private:
-  std::filesystem::path folder_;
-  std::string name_;
-};
 
 TEST(PtxKernel, MistakesInALaunchFileAreToldWithTheSignature) {
   const auto with = [](const std::string& from, const std::string& to) {

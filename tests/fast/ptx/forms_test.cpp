@@ -45,6 +45,8 @@ std::string operands_of(const Opcode& op, bool with_optional) {
       case 'm': o = op.has("param") ? "[pointer]" : "[%d+16]"; break;
       case 'v':
       case 's': o = list(register_of(last), vector); break;
+      case 'f':
+      case 'g': o = list("%r", op.has("x2") ? 2 : op.has("x4") ? 4 : 1); break;
       case 'i': o = "3"; break;
       case '4': o = list(register_of(last), 4); break;
       case 'L': o = "HERE"; break;

@@ -1,0 +1,163 @@
+// Every kernel of fixtures/triton has a verdict: equal to the reference or to a named flavour, or parted from
+// it in a way that is stated here and in docs/triton.md.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include "tests/compare/subjects/ptx_fixtures.h"
+
+namespace assay {
+namespace {
+
+using namespace ptx_fixtures;
+
+// A kernel that gives the reference's bytes on these fills of a line, and a change of its text that does not.
+struct EqualKernel {
+  const char* name;
+  const char* line;
+  const char* fills;
+  const char* from;
+  const char* to;
+};
+const EqualKernel kEqual[] = {
+#include "tests/compare/subjects/triton_kernels.inc"
+};
+
+std::vector<std::string> words_of(const char* text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+TEST(TritonKernels, AreTheReferenceOrANamedFlavour) {
+  for (const EqualKernel& k : kEqual) {
+    const auto subject = load(fixture(std::string(k.name) + ".json"));
+    for (const std::string& fill : words_of(k.fills)) {
+      const std::string line = std::string(k.line) + " fill=" + fill;
+      EXPECT_EQ(difference(*subject, line), "") << k.name << ": " << line;
+      // Another order finds races and values that nobody wrote.
+      Environment env;
+      env.order = 3;
+      env.poison = 0x5A;
+      EXPECT_EQ(difference(*subject, line, env), "") << k.name << ": " << line;
+    }
+  }
+}
+
+TEST(TritonKernels, ABrokenCopyOfEachIsNoticed) {
+  for (const EqualKernel& k : kEqual) {
+    Copy copy(k.name);
+    copy.change_text(k.from, k.to);
+    const auto subject = make_ptx_kernel_subject(copy.write());
+    ASSERT_TRUE(subject) << k.name << ": " << subject.error().text();
+    bool noticed = false;
+    for (const std::string& fill : words_of(k.fills))
+      noticed = noticed || !difference(**subject, std::string(k.line) + " fill=" + fill).empty();
+    EXPECT_TRUE(noticed) << k.name << ": " << k.from << " -> " << k.to;
+  }
+}
+
+TEST(TritonKernels, EveryFileHasAVerdict) {
+  // Those of ptx_kernel_test.cpp, and those that are never equal.
+  std::set<std::string> judged = {"mxfp8_rows_sm90", "mxfp8_rows_sm100", "mxfp8_rows_wide", "fp8_blocks",
+                                  "fp8_tokens",      "fp8_blocks_exact", "nvcc_mxfp8_rows"};
+  for (const EqualKernel& k : kEqual) judged.insert(k.name);
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(fixture("")))
+    if (entry.path().extension() == ".json") {
+      ++files;
+      EXPECT_TRUE(judged.contains(entry.path().stem().string())) << entry.path().filename();
+    }
+  EXPECT_EQ(files, judged.size());
+  EXPECT_GE(files, 40u);
+}
+
+Served served_on(const std::string& name, const std::string& line) {
+  Served served;
+  difference(*load(fixture(name + ".json")), line, {}, &served);
+  return served;
+}
+
+// floor(log2(amax)) is the exponent of the amax except just below a power of two, where the logarithm rounds
+// up to the whole number: near 1 logarithms lie close enough, near -32 they do not. bf16 has no such amax.
+TEST(TritonKernels, ALogarithmLosesTheBinadeJustBelowAPowerOfTwo) {
+  const auto subject = load(fixture("mxfp8_log2_f32.json"));
+  const std::string line = "quantize mxfp8 1x32 f32 dir=row flavour=ocp fill=literal:";
+  EXPECT_EQ(difference(*subject, line + "40000000@0.3"), "");
+  EXPECT_EQ(difference(*subject, line + "3fffffff@0.3"), "");
+  EXPECT_EQ(difference(*subject, line + "2f7ffff0@0.3"), "row.scale_inv: 1 of 512 bytes");
+}
+
+TEST(TritonKernels, WithoutALeastAmaxAZeroBlockIsNotANumber) {
+  const auto subject = load(fixture("act_quant.json"));
+  const std::string line =
+      "quantize fp8_block 3x256 bf16 dir=row flavour=vllm.group scale_division=reciprocal eps=0 fill=";
+  EXPECT_EQ(difference(*subject, line + "wide"), "");
+  const Problem p = parsed(line + "zeros");
+  const auto reference = make_reference_subject();
+  const auto inputs = make_inputs(p, *reference);
+  ASSERT_TRUE(inputs);
+  const Planes got = run(*subject, p, *inputs);
+  for (const std::byte code : got[1]) EXPECT_EQ(code, std::byte{0x7F});  // 0 / 0
+  for (size_t n = 0; n < 2 * 4; ++n) EXPECT_EQ(got[0][n], std::byte{0}) << n;
+}
+
+// Adding all ones of the fraction rounds a subnormal step up to 2^-126; the reference has 2^-127 and takes
+// every least block to the code 00.
+TEST(TritonKernels, AnIntegerRoundingOfTheStepHasNoLeastScale) {
+  const auto subject = load(fixture("mxfp4_bits.json"));
+  const std::string line = "quantize mxfp4 3x96 bf16 dir=row flavour=triton.mxfp4 fill=";
+  EXPECT_EQ(difference(*subject, line + "literal:0080@0.0"), "row.scale_inv: 1 of 512 bytes");
+  EXPECT_EQ(difference(*subject, line + "literal:0200@0.0"), "");
+}
+
+TEST(TritonKernels, WhatIsNotPinnedIsNamed) {
+  EXPECT_NE(served_on("act_quant", "quantize fp8_block 3x256 bf16 dir=row flavour=vllm.group")
+                .by.find("div.full.f32"),
+            std::string::npos);
+  EXPECT_NE(served_on("rmsnorm_fp8", "quantize fp8_current 3x256 bf16 dir=row row_scaled=1")
+                .by.find("rsqrt.approx"),
+            std::string::npos);
+  EXPECT_EQ(served_on("nvfp4_rows", "quantize nvfp4 16x64 bf16 dir=row").by.find("not pinned"),
+            std::string::npos);
+}
+
+// A fused kernel's codes are judged by the tensor that it makes, whose own bits nobody vouches for.
+TEST(TritonKernels, AFusedKernelIsJudgedByTheTensorThatItMakes) {
+  const auto subject = load(fixture("rmsnorm_fp8.json"));
+  const Problem p = parsed("quantize fp8_current 5x256 bf16 dir=row row_scaled=1");
+  const auto plain = make_reference_subject(), behind = reference_behind(make_reference_subject(), *subject);
+  const auto raw = make_inputs(p, *plain), made = make_inputs(p, *behind);
+  ASSERT_TRUE(raw && made);
+  EXPECT_NE((*raw)[0].bytes, (*made)[0].bytes);
+  EXPECT_EQ(run(*subject, p, *made), run(*behind, p, *made));
+  // Given another x than it makes, it says so.
+  try {
+    run(*subject, p, *raw);
+    FAIL() << "ran";
+  } catch (const std::runtime_error& e) {
+    EXPECT_NE(std::string(e.what()).find("the x that the kernel made of its raw input differs"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
+TEST(TritonKernels, ARawInputNeedsAnXThatIsMadeOfIt) {
+  Copy copy("rmsnorm_fp8");
+  copy.change(copy.json, "\"x\"", "\"poison:rows*cols*2\"");
+  EXPECT_NE(copy.error().find("a launch takes \"raw\", so one must be given \"x\""), std::string::npos)
+      << copy.error();
+  Copy unnamed("rmsnorm_fp8");
+  unnamed.change(unnamed.json, "drawn.gamma:", "drawn:");
+  EXPECT_NE(unnamed.error().find("is of no kind that there is"), std::string::npos) << unnamed.error();
+}
+
+TEST(TritonKernels, ALaunchThatNamesNoTextIsRefused) {
+  Copy copy("fp8_split_k");
+  copy.change(copy.json, "\"ptx\": \"fp8_split_k.tensor_scale.ptx\"", "\"ptx\": \"\"");
+  EXPECT_NE(copy.error().find("\"ptx\" must name the file of PTX text"), std::string::npos) << copy.error();
+}
+
+}  // namespace
+}  // namespace assay
