@@ -5,9 +5,9 @@
 namespace assay::training {
 
 namespace {
-constexpr std::string_view kNames[] = {"ValueError",          "TypeError",          "RuntimeError",
-                                       "NotImplementedError", "AssertionError",     "AttributeError",
-                                       "ValidationError",     "FrozenInstanceError"};
+constexpr std::string_view kNames[] = {"ValueError",          "TypeError",           "RuntimeError",
+                                       "NotImplementedError", "AssertionError",      "AttributeError",
+                                       "ValidationError",     "FrozenInstanceError", "IndexError"};
 }
 
 std::string_view name_of(ErrorClass c) { return kNames[static_cast<size_t>(c)]; }

@@ -19,7 +19,8 @@ enum class ErrorClass : uint8_t {
   assertion_error,
   attribute_error,
   validation_error,
-  frozen_instance_error
+  frozen_instance_error,
+  index_error
 };
 // "ValueError", "TypeError", ...
 std::string_view name_of(ErrorClass);
