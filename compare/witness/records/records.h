@@ -27,6 +27,7 @@ json::Value witness_tensor_ops(std::string_view group, const Given& given, Subje
 json::Value witness_fsdp(std::string_view group, const Given& given, Subject& subject);
 json::Value witness_offload(std::string_view group, const Given& given, Subject& subject);
 json::Value witness_gather(std::string_view group, const Given& given, Subject& subject);
+json::Value witness_attention(std::string_view group, const Given& given, Subject& subject);
 
 // Whether `family` ("semantics_storages") is one of records.
 bool is_witness_family(std::string_view family);
