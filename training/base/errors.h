@@ -21,7 +21,8 @@ enum class ErrorClass : uint8_t {
   validation_error,
   frozen_instance_error,
   key_error,
-  pickling_error
+  pickling_error,
+  index_error
 };
 // "ValueError", "TypeError", ...
 std::string_view name_of(ErrorClass);

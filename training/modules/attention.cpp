@@ -1,57 +1,16 @@
 #include "training/modules/attention.h"
 
-#include "training/formats/float8.h"
-#include "training/formats/mxfp8.h"
+#include "training/attention/local_recipes.h"
 #include "training/recipes/delayed.h"
 
 namespace assay::training {
 
 namespace {
 
-// The slot of each group that the core reads (TE's FP8FwdTensors and FP8BwdTensors by the names of three
-// GEMMs).
-struct CoreSlot {
-  QuantizerPtr AttentionQuantizers::*member;
-  Mode mode;
-  size_t slot;
-  const char* name;
-  bool inner;  // S and dP never leave the core
-};
-constexpr CoreSlot kCoreSlots[] = {
-    {&AttentionQuantizers::qkv, Mode::forward, 2, "QKV", false},
-    {&AttentionQuantizers::o, Mode::forward, 3, "O", false},
-    {&AttentionQuantizers::s, Mode::forward, 8, "S", true},
-    {&AttentionQuantizers::dqkv, Mode::backward, 0, "dQKV", false},
-    {&AttentionQuantizers::do_, Mode::backward, 3, "dO", false},
-    {&AttentionQuantizers::dp, Mode::backward, 5, "dP", true},
-};
-const CoreSlot& kQkv = kCoreSlots[0];
-
-enum class Family { none, delayed, current, mxfp8 };
-Family family_of(const QuantizerPtr& q) {
-  if (dynamic_cast<const Float8Quantizer*>(q.get())) return Family::delayed;
-  if (dynamic_cast<const Float8CurrentScalingQuantizer*>(q.get())) return Family::current;
-  if (dynamic_cast<const MXFP8Quantizer*>(q.get())) return Family::mxfp8;
-  return Family::none;
-}
-
-QuantizerPtr at(const ModuleState& state, const CoreSlot& slot) {
+QuantizerPtr qkv_of(const ModuleState& state) {
+  const AttentionSlot& slot = attention_slot("QKV");
   const std::vector<QuantizerPtr>& all = state.quantizers(slot.mode);
   return slot.slot < all.size() ? all[slot.slot] : nullptr;
-}
-
-[[noreturn]] void refuse(const ModuleState& state, const CoreSlot& slot, const QuantizerPtr& q) {
-  if (!q) {
-    throw SemanticError(ErrorClass::runtime_error,
-                        std::string("attention '") + state.name + "': expected a quantizer in slot " +
-                            slot.name + ", found none: run init_fp8_metadata with a recipe that makes one");
-  }
-  throw SemanticError(
-      ErrorClass::type_error,
-      std::string("attention '") + state.name +
-          "': expected Float8Quantizer, Float8CurrentScalingQuantizer or MXFP8Quantizer in slot " +
-          slot.name + ", found " + std::string(q->class_name()) +
-          ": return one of them from the factory for its role");
 }
 
 RolePtr role(std::string_view module_type, std::string_view tensor_type, const ModuleState& consumer) {
@@ -61,35 +20,26 @@ RolePtr role(std::string_view module_type, std::string_view tensor_type, const M
 
 }  // namespace
 
-AttentionQuantizers DotProductAttention::quantizers() const {
-  AttentionQuantizers found;
-  const bool mxfp8 = family_of(at(state, kQkv)) == Family::mxfp8;
-  for (const CoreSlot& slot : kCoreSlots) {
-    QuantizerPtr q = at(state, slot);
-    if (slot.inner && mxfp8)
-      continue;  // the kernel keeps S and dP to itself, so whatever the factory made for them is not looked
-                 // at
-    if (!q) refuse(state, slot, q);
-    q->internal = slot.inner;
-    q->set_usage(true, mxfp8);  // MXFP8 operands are read along both of their dimensions
-    if (mxfp8 && (slot.member == &AttentionQuantizers::qkv || slot.member == &AttentionQuantizers::do_))
-      q->optimize_for_gemm = true;
-    if (family_of(q) == Family::none) refuse(state, slot, q);
-    found.*slot.member = std::move(q);
+void DotProductAttention::init_fp8_metadata(Session& session, const Autocast& autocast) {
+  const bool active = autocast.enabled || autocast.calibrating || autocast.fp8_parameters;
+  if (!active || !autocast.recipe || autocast.recipe->custom()) {
+    built_in_.clear();
+    return state.init_fp8_metadata(session, autocast);
   }
-  return found;
+  built_in_ = attention_recipes(autocast.recipe, switches);
+  state.init_fp8_metadata(session, autocast, built_in_.back(),
+                          built_in_.size() > 1 ? built_in_.front() : nullptr);
 }
 
 AttentionCapability DotProductAttention::capability() const {
-  const QuantizerPtr qkv = at(state, kQkv);
-  const Family family = family_of(qkv);
-  if (family == Family::none) refuse(state, kQkv, qkv);
-  return {family == Family::current, family == Family::mxfp8};
+  const QuantizerPtr qkv = qkv_of(state);
+  const AttentionKind kind = attention_kind(qkv);
+  if (kind == AttentionKind::none) refuse_attention_slot(attention_slot("QKV"), qkv, state.name);
+  return {kind == AttentionKind::current, kind == AttentionKind::mxfp8};
 }
 
 const std::vector<RecipePtr>& DotProductAttention::local_recipes() {
-  static const std::vector<RecipePtr> kNone;
-  if (!state.recipe || !state.recipe->custom()) return kNone;
+  if (!state.recipe || !state.recipe->custom()) return built_in_;
   Key key{state.state(Mode::forward), state.quantizers(Mode::forward), state.recipe->fp8_format,
           state.recipe->fp8_dpa, state.recipe->fp8_mha};
   if (key_ == key) return local_recipes_;
@@ -105,11 +55,11 @@ const std::vector<RecipePtr>& DotProductAttention::local_recipes() {
     recipe->fp8_format = state.recipe->fp8_format;
     local(std::move(recipe));
   };
-  const Family qkv = family_of(at(state, kQkv));
+  const AttentionKind qkv = attention_kind(qkv_of(state));
   const DelayedStatePtr inner = state.state(Mode::forward) ? state.state(Mode::forward)->delayed() : nullptr;
-  if (qkv == Family::mxfp8) in_format(std::make_shared<MXFP8BlockScaling>());
-  if (qkv == Family::current && inner) in_format(std::make_shared<Float8CurrentScaling>());
-  if ((qkv == Family::current || qkv == Family::delayed) && inner)
+  if (qkv == AttentionKind::mxfp8) in_format(std::make_shared<MXFP8BlockScaling>());
+  if (qkv == AttentionKind::current && inner) in_format(std::make_shared<Float8CurrentScaling>());
+  if ((qkv == AttentionKind::current || qkv == AttentionKind::delayed) && inner)
     local(std::make_shared<DelayedScaling>(inner->settings()));
   return local_recipes_;
 }
@@ -167,7 +117,7 @@ AttentionFlags MultiheadAttention::prepare(Session& session, const Autocast& aut
   AttentionCapability family{recipe.float8_current_scaling(), recipe.mxfp8()};
   if (prewired) {
     wire_boundary_roles({!rotary_embedding, true, true});
-    core_attention.state.init_fp8_metadata(session, autocast);
+    core_attention.init_fp8_metadata(session, autocast);
     family = core_attention.capability();
   }
   AttentionFlags flags;

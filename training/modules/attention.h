@@ -8,14 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "training/attention/slots.h"
+#include "training/attention/switches.h"
 #include "training/modules/module_state.h"
 
 namespace assay::training {
-
-// The quantizers that the core reads, each from one slot of its group. Borrowed from the state.
-struct AttentionQuantizers {
-  QuantizerPtr qkv, o, s, dqkv, do_, dp;  // s and dp are null where QKV is MXFP8
-};
 
 // Which family of recipes the QKV quantizer of a custom recipe stands for.
 struct AttentionCapability {
@@ -28,20 +25,27 @@ class DotProductAttention {
   DotProductAttention(Session& session, std::optional<std::string> name)
       : state(session, Producer::dot_product_attention, std::move(name)) {}
   ModuleState state;
+  AttentionSwitches switches;  // read at every init_fp8_metadata; the original reads them once, at import
 
-  // The six quantizers, with the usages that the core wants set on them: rows, and columns too where QKV is
-  // MXFP8. TypeError where one is neither per-tensor FP8 (delayed or current) nor MXFP8: the core has no
-  // kernel for hybrid, identity, block or NVFP4 tensors. RuntimeError where a slot was never built.
-  AttentionQuantizers quantizers() const;
+  // What ModuleState does, by the recipes that the core works by (training/attention/local_recipes.h). The
+  // switch "F16" changes the autocast's recipe object.
+  void init_fp8_metadata(Session&, const Autocast&);
+
+  // The six quantizers, with the usages that the core wants set on them, or the errors of
+  // attention_quantizers.
+  AttentionQuantizers quantizers() const {
+    return attention_quantizers(state.quantizers(Mode::forward), state.quantizers(Mode::backward),
+                                state.name);
+  }
   // Read from the QKV quantizer. RuntimeError where the slot was never built, TypeError where the core cannot
   // work with its class.
   AttentionCapability capability() const;
 
   // The recipes that a custom recipe means for the core, by its QKV quantizer and the requests for delayed
   // scaling among its forward slots: MXFP8 means [MXFP8BlockScaling], current scaling beside requests
-  // [Float8CurrentScaling, DelayedScaling as requested], delayed [DelayedScaling as requested]. All else, and
-  // a built-in recipe, none. Inferred once per set of forward quantizers and of the recipe's attention
-  // fields.
+  // [Float8CurrentScaling, DelayedScaling as requested], delayed [DelayedScaling as requested]. All else
+  // none. Inferred once per set of forward quantizers and of the recipe's attention fields. Of a built-in
+  // recipe those of the last init_fp8_metadata.
   const std::vector<RecipePtr>& local_recipes();
   int inferences() const { return inferences_; }
 
@@ -54,7 +58,7 @@ class DotProductAttention {
     bool operator==(const Key&) const = default;
   };
   std::optional<Key> key_;
-  std::vector<RecipePtr> local_recipes_;
+  std::vector<RecipePtr> local_recipes_, built_in_;
   int inferences_ = 0;
 };
 

@@ -30,7 +30,8 @@ void ModuleState::assign(RolePtr& slot, RolePtr role) {
   fp8_meta_tensors_initialized = false;
 }
 
-void ModuleState::init_fp8_metadata(Session& session, const Autocast& autocast) {
+void ModuleState::init_fp8_metadata(Session& session, const Autocast& autocast, const RecipePtr& wanted,
+                                    const RecipePtr& others) {
   fp8 = autocast.enabled;
   fp8_calibration = autocast.calibrating;
   fp8_parameters = autocast.fp8_parameters;
@@ -39,17 +40,17 @@ void ModuleState::init_fp8_metadata(Session& session, const Autocast& autocast) 
     fp8_initialized = false;
     return;
   }
-  if (!autocast.recipe)
+  if (!wanted)
     throw SemanticError(
         ErrorClass::value_error,
         "module '" + name +
             "' expected a recipe where quantization is on, found none: pass one in Autocast::recipe");
-  if (fp8_initialized && *autocast.recipe == *recipe) return;
+  if (fp8_initialized && *wanted == *recipe) return;
 
-  const RecipePtr before = std::exchange(recipe, autocast.recipe);
+  const RecipePtr before = std::exchange(recipe, wanted);
   if (active) fp8_group = autocast.amax_reduction_group;
   if (active || !fp8_initialized) {
-    for (const Mode mode : kModes) set_meta_tensor(session, mode, recipe);
+    for (const Mode mode : kModes) set_meta_tensor(session, mode, recipe, others);
     fp8_meta_tensors_initialized = true;
   }
   if (active) fp8_initialized = true;
@@ -63,7 +64,8 @@ void ModuleState::init_fp8_metadata(Session& session, const Autocast& autocast) 
   }
 }
 
-void ModuleState::set_meta_tensor(Session& session, Mode mode, const RecipePtr& wanted) {
+void ModuleState::set_meta_tensor(Session& session, Mode mode, const RecipePtr& wanted,
+                                  const RecipePtr& others) {
   RecipeStatePtr& state = states_[index(mode)];
   if (fp8_meta_tensors_initialized && state && keeps_state(*state, wanted)) {
     if (state->adjust_history(*wanted)) make_quantizers(session, mode);
@@ -75,10 +77,19 @@ void ModuleState::set_meta_tensor(Session& session, Mode mode, const RecipePtr& 
                                                            std::to_string(slots) + " roles, found " +
                                                            std::to_string(roles.size()));
     }
-    RecipeStatePtr fresh = RecipeState::create(session, wanted, mode, slots, std::move(roles));
+    const size_t own = others ? slots_of_module(mode, 1) : slots;
+    const auto cut = roles.begin() + static_cast<std::ptrdiff_t>(slots - own);
+    RecipeStatePtr fresh = RecipeState::create(session, wanted, mode, own, std::vector(cut, roles.end()));
     if (state) fresh->inherit(*state);
     state = std::move(fresh);
     make_quantizers(session, mode);
+    if (others) {
+      const std::vector<QuantizerPtr> first =
+          RecipeState::create(session, others, mode, slots - own, std::vector(roles.begin(), cut))
+              ->make_quantizers(session);
+      std::vector<QuantizerPtr>& all = quantizers_[index(mode)];
+      all.insert(all.begin(), first.begin(), first.end());
+    }
   }
   if (wanted->custom()) check_operands(mode);
 }

@@ -62,12 +62,21 @@ class ModuleState {
   //   otherwise                              set_meta_tensor for both directions
   // Where the class of recipe differs from the module's last one it warns (UserWarning) and drops the cached
   // weight workspaces.
-  void init_fp8_metadata(Session&, const Autocast&);
+  void init_fp8_metadata(Session& session, const Autocast& autocast) {
+    init_fp8_metadata(session, autocast, autocast.recipe);
+  }
+  // The same for a module that works by a recipe of its own: `wanted` instead of the autocast's. Where
+  // `others` is given, it makes the quantizers of every GEMM but the last, and `wanted` those of the last
+  // one, whose state is the one that is kept.
+  void init_fp8_metadata(Session&, const Autocast&, const RecipePtr& wanted,
+                         const RecipePtr& others = nullptr);
   // One direction. While the states are not stale, a built-in recipe keeps a state of its class whatever its
   // fields (delayed scaling takes over the length of the history), a custom one keeps a state of the very
   // same recipe object. Otherwise a new state, which inherits the buffers of the old one, and new quantizers.
   // AssertionError where the role list has another length than the slots.
-  void set_meta_tensor(Session&, Mode, const RecipePtr&);
+  // A kept state whose history is cut or grown makes its own quantizers anew, and only these: where `others`
+  // made more of them, the list is too short afterwards (as in the original).
+  void set_meta_tensor(Session&, Mode, const RecipePtr&, const RecipePtr& others = nullptr);
 
   bool fp8 = false, fp8_calibration = false, fp8_parameters = false;
   bool fp8_initialized = false;

@@ -17,6 +17,9 @@ using std::string;
 struct Topic {
   std::string_view family;
   json::Value (*then)(std::string_view group, const Given& given, Subject& subject);
+  // The group whose records show steps between which something else computed: each step is judged on the
+  // input that was recorded, so its reader sees `then` as given.recorded.
+  std::string_view stepwise = {};
 };
 constexpr Topic kTopics[] = {
     {"semantics_factories", witness_factories},
@@ -29,6 +32,7 @@ constexpr Topic kTopics[] = {
     {"semantics_state_tensor_ops", witness_tensor_ops},
     {"semantics_state_optimizer", witness_optimizer},
     {"semantics_ranks_gather", witness_gather},
+    {"semantics_attention", witness_attention, "emulation"},
     {"semantics_state_fsdp", witness_fsdp},
     {"semantics_state_checkpoint_offload_recompute", witness_offload},
 };
@@ -88,8 +92,11 @@ string witness_difference(std::string_view family, const json::Value& record, Su
       topic_of(family == kMixed ? "semantics_" + string(record.text("topic")) : string(family));
   const json::Value *given = record.find("given"), *then = record.find("then");
   if (!topic || !given || !then) return "no answer: expected a record {given, then} of a known family";
+  json::Value seen = *given;
+  const std::string_view group = record.text("group");
+  if (!group.empty() && group == topic->stepwise && seen.object()) seen.set("recorded", *then);
   try {
-    return first_difference(*then, topic->then(record.text("group"), Given(*given), subject));
+    return first_difference(*then, topic->then(group, Given(seen), subject));
   } catch (const std::exception& e) {
     return string("no answer: ") + e.what();
   }

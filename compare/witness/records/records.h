@@ -31,6 +31,7 @@ json::Value witness_optimizer(std::string_view group, const Given& given, Subjec
 bool is_checkpoint_group(std::string_view group);
 json::Value witness_checkpoints(std::string_view group, const Given& given, Subject& subject);
 json::Value witness_gather(std::string_view group, const Given& given, Subject& subject);
+json::Value witness_attention(std::string_view group, const Given& given, Subject& subject);
 
 // Whether `family` ("semantics_storages") is one of records.
 bool is_witness_family(std::string_view family);
