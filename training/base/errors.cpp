@@ -8,7 +8,7 @@ namespace {
 constexpr std::string_view kNames[] = {"ValueError",          "TypeError",           "RuntimeError",
                                        "NotImplementedError", "AssertionError",      "AttributeError",
                                        "ValidationError",     "FrozenInstanceError", "KeyError",
-                                       "PicklingError",      "IndexError"};
+                                       "PicklingError",       "IndexError"};
 }
 
 std::string_view name_of(ErrorClass c) { return kNames[static_cast<size_t>(c)]; }
