@@ -1,5 +1,6 @@
 #include "compare/diagnosis/identify/choice_runs.h"
 
+#include <algorithm>
 #include <span>
 #include <thread>
 #include <utility>
@@ -103,6 +104,23 @@ void ChoiceRuns::judge(const Case& c, const Problem& p, Outcome& out, string& ma
   }
 }
 
+namespace {
+
+// Whether a pack of the group says that the library of this choice was there: "torchao=0.18.0" of
+// torchao.float8.
+bool pack_names(const Group& group, const Choice& choice) {
+  string library = choice.name.substr(0, choice.name.find('.'));
+  if (library == choice.name) return false;
+  for (const bool dashes : {false, true}) {
+    if (dashes) std::replace(library.begin(), library.end(), '_', '-');
+    for (const Case& c : group.cases)
+      if ((" " + c.dump->pack->fingerprint).find(" " + library + "=") != string::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices) {
   std::vector<Class> out;
   for (const Choice& choice : choices) {
@@ -113,6 +131,9 @@ std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices) {
     if (same != out.end()) same->choices.push_back(choice);
     else out.push_back({{choice}, outcome});
   }
+  for (Class& c : out)
+    std::stable_partition(c.choices.begin(), c.choices.end(),
+                          [&](const Choice& choice) { return pack_names(runs.group(), choice); });
   std::stable_sort(out.begin(), out.end(), [](const Class& a, const Class& b) {
     return std::pair(a.outcome.all(), a.outcome.agreement()) >
            std::pair(b.outcome.all(), b.outcome.agreement());

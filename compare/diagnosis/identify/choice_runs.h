@@ -64,7 +64,8 @@ class ChoiceRuns {
   std::map<std::string, Outcome> outcomes_;
 };
 
-// Classes by what they make, the best first; among equals in the order of the choices.
+// Classes by what they make, the best first; in a class those whose library the pack names come first, and
+// else the order is that of the choices.
 std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices);
 
 }  // namespace assay::identifying

@@ -308,6 +308,17 @@ constexpr AmaxRow kArithmeticRows[] = {
     {"negative_only", "the amax covers only negative elements",
      [](const BlockView& b) { return largest(b, 0, [](double v) { return -v; }); }},
     {"signed", "the amax is the magnitude of the largest element", signed_largest},
+    {"nan_restarts",
+     "a NaN makes the amax begin anew behind it, as where (a < m) ? m : a is taken for the larger",
+     [](const BlockView& b) {
+       double m = 0;
+       for (int64_t i = b.i0; i < b.i1; ++i)
+         for (int64_t j = b.j0; j < b.j1; ++j) {
+           const double a = std::fabs(b.x.value(i, j));
+           m = a < m ? m : a;
+         }
+       return m;
+     }},
     {"mean", "the amax is the mean magnitude", mean},
     {"second", "the amax is the second largest magnitude", second_largest},
     {"infinity_ignored", "the amax ignores an infinite element",

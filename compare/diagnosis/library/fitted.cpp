@@ -10,16 +10,12 @@
 
 #include "compare/arithmetic/codes.h"
 #include "compare/arithmetic/encode.h"
+#include "compare/diagnosis/library/fitted_forms.h"
 #include "compare/diagnosis/library/rows.h"
 
 namespace assay {
 
-namespace {
-
-using std::string;
-using enum Stage;
-
-Hypothesis row_of(const string& id, Stage stage, const char* clause, string title) {
+Hypothesis fitted::row_of(const std::string& id, Stage stage, const char* clause, std::string title) {
   Hypothesis h;
   h.id = id;
   h.title = std::move(title);
@@ -27,6 +23,13 @@ Hypothesis row_of(const string& id, Stage stage, const char* clause, string titl
   h.clause = clause;
   return h;
 }
+
+namespace {
+
+using std::string;
+using enum Stage;
+using fitted::Form;
+using fitted::row_of;
 
 uint32_t hex(const string& text) { return static_cast<uint32_t>(std::strtoul(text.c_str(), nullptr, 16)); }
 
@@ -256,10 +259,6 @@ std::optional<Hypothesis> laid_out(const string& id, const Problem&, Direction) 
   return h;
 }
 
-struct Form {
-  const char* prefix;
-  std::optional<Hypothesis> (*row)(const string& id, const Problem& lane, Direction d);
-};
 constexpr Form kForms[] = {
     {"code.map:", mapped},
     {"input.zero:", read_part},
@@ -286,8 +285,14 @@ constexpr Form kForms[] = {
 }  // namespace
 
 Fitted fitted_row(const string& id, const Problem& lane, Direction d) {
-  for (const Form& form : kForms)
-    if (id.starts_with(form.prefix)) return {true, form.row(id, lane, d)};
+  const auto in = [&](const auto& forms) -> std::optional<Fitted> {
+    for (const Form& form : forms)
+      if (id.starts_with(form.prefix)) return Fitted{true, form.row(id, lane, d)};
+    return {};
+  };
+  if (auto row = in(kForms)) return std::move(*row);
+  if (auto row = in(fitted::scale_forms())) return std::move(*row);
+  if (auto row = in(fitted::region_forms())) return std::move(*row);
   return {};
 }
 

@@ -57,11 +57,13 @@ struct CodeView {
   double tensor_amax;  // of formats that have one
   Lazy block_amax;
   double encode_scale;  // N10.2, of a tensor with one amax
+  Lazy own_amax;        // of the tensor, whatever amax is given
 };
 
 // What a per-tensor format stores of its scale.
 struct TensorScalars {
   float amax = 0, scale = 0, scale_inv = 0;
+  float own_amax = 0;  // of the tensor, whatever amax is given or was there before
 };
 
 struct Hypothesis {
@@ -89,6 +91,8 @@ struct Hypothesis {
   enum class Use : uint8_t { both, codes, stored } use = Use::both;
   // What is stored of a tensor's scale.
   std::function<void(TensorScalars&)> scalars;
+  // Under row scales: the line whose scale_inv is stored at this one.
+  std::function<int64_t(int64_t line)> inverse_place;
   // An element's scaled value, which is narrowed to binary32 and cast anew.
   std::function<double(const CodeView&)> scaled;
   // A code of the data.

@@ -147,18 +147,29 @@ constexpr RoundedRow kRoundedRows[] = {
     {"via_f16", "scales go through f16",
      [](double v) { return nearest(value_of(Encoding::f16, nearest_code(Encoding::f16, v))); }},
     {"max_240", "scales saturate at 240", [](double v) { return std::min(nearest(v), 0x77u); }},
+    {"beyond_as_nan", "a scale beyond 448 becomes NaN: a cast without a clamp",
+     [](double v) { return v > 464 ? 0x7Fu : nearest(v); }},
     {"for_4", "scales are made for a largest element of 4", nearest, 4},
     {"for_8", "scales are made for a largest element of 8", nearest, 8},
     {"for_1", "scales leave the 6 of E2M1 out", nearest, 1},
 };
 
-// S = 1440 / amax, which is 2688 over no amax, so that its steps are written out.
-void add_max_240(Rows& rows) {
-  Hypothesis& h = rows.add("tensor_scale.max_240", "the tensor scale aims at block scales of 240",
-                           Stage::tensor_scale, "N10.2");
+// Tensor scales that are 2688 over no amax, so that their steps are written out.
+struct EncodeScaleRow {
+  const char* id;
+  const char* title;
+  float (*encode)(float amax);
+};
+constexpr EncodeScaleRow kEncodeScaleRows[] = {
+    {"max_240", "the tensor scale aims at block scales of 240", [](float a) { return 1440 / a; }},
+    {"inverted", "the tensor scale is amax / 2688: the decode scale is taken for the encode scale",
+     [](float a) { return a / 2688; }},
+};
+void add_encode_scale(Rows& rows, const EncodeScaleRow& row) {
+  Hypothesis& h = rows.add(string("tensor_scale.") + row.id, row.title, Stage::tensor_scale, "N10.2");
   static constexpr float kMost = std::numeric_limits<float>::max();
-  const auto encode = [](double amax) {
-    return amax > 0 ? std::min(1440 / static_cast<float>(amax), kMost) : 1.0f;
+  const auto encode = [f = row.encode](double amax) {
+    return amax > 0 ? std::min(f(static_cast<float>(amax)), kMost) : 1.0f;
   };
   h.scale = [encode](const ScaleGrid& s, int64_t i, int64_t b) {
     const float a = static_cast<float>(s.amax(i, b));
@@ -215,7 +226,7 @@ void add_nvfp4_rule_rows(Rows& rows) {
   const Nvfp4Scale order = q.numerics.nvfp4_scale;
   if (q.round != Round::sr && q.numerics.multiplier == Multiplier::reciprocal &&
       order == Nvfp4Scale::folded && q.e4m3_max == E4m3Max::m448)
-    add_max_240(rows);
+    for (const EncodeScaleRow& row : kEncodeScaleRows) add_encode_scale(rows, row);
   for (const RoundedRow& row : kRoundedRows)
     add_scale(
         rows, row.id, row.title,

@@ -226,6 +226,10 @@ void add_nvfp4(Rows& rows) {
 }  // namespace
 
 void add_tensor_amax_rows(Rows& rows) {
+  if (rows.q.amax && rows.q.format == FormatId::nvfp4)
+    add_for_scale(rows, "own",
+                  "the tensor scale is of the tensor's own amax (local, not reduced), not of the given one",
+                  [](const Matrix& x, const Matrix&) { return x.amax(); });
   if (rows.q.amax)
     add_amax(rows, "own", "the tensor's own amax is used instead of the given amax",
              [](const Matrix& x, const Matrix&) { return x.amax(); });
@@ -233,6 +237,21 @@ void add_tensor_amax_rows(Rows& rows) {
   add_parts(rows);
   for (const AmaxRow& row : kAmaxRows)
     add_amax(rows, row.id, row.title, [f = row.amax](const Matrix& x, const Matrix&) { return f(x); });
+  // (a < m) ? m : a, as C++'s std::max has it, over the rows of x.
+  add_amax(
+      rows, "nan_restarts",
+      "a NaN makes the tensor's amax begin anew behind it, as where (a < m) ? m : a is taken for the larger",
+      [d = rows.d](const Matrix& x, const Matrix&) {
+        const int64_t rows_of_x = d == Direction::row ? x.lines() : x.length(),
+                      columns = d == Direction::row ? x.length() : x.lines();
+        double m = 0;
+        for (int64_t r = 0; r < rows_of_x; ++r)
+          for (int64_t c = 0; c < columns; ++c) {
+            const double a = std::fabs(d == Direction::row ? x.value(r, c) : x.value(c, r));
+            m = a < m ? m : a;
+          }
+        return m;
+      });
   if (rows.q.rht)
     add_amax(rows, "unrotated", "the tensor's amax is that before the rotation",
              [](const Matrix&, const Matrix& x) { return x.amax(); });

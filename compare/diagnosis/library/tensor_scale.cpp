@@ -92,6 +92,49 @@ void add_stored_least(Rows& rows, const string& id, const string& title, double 
       [least = static_cast<float>(least)](TensorScalars& s) { s.amax = std::max(s.amax, least); };
 }
 
+// A scale is given, or an amax, and the tensor's own is taken: for the elements, for what is stored, for
+// both.
+void add_of_own_amax(Rows& rows) {
+  const bool delayed = rows.q.format == FormatId::fp8_delayed;
+  if (!delayed && (!rows.q.amax || rows.of_rows)) return;
+  const auto own = [most = static_cast<float>(rows.largest_element())](double amax) -> std::optional<float> {
+    const float a = static_cast<float>(amax);
+    return a > 0 && std::isfinite(a) ? std::optional(most / a) : std::nullopt;
+  };
+  const auto stored = [own, delayed](TensorScalars& s) {
+    const auto scale = own(static_cast<double>(s.own_amax));
+    if (!scale) return;
+    if (!delayed) s.scale = *scale;
+    s.scale_inv = 1 / *scale;
+  };
+  const auto scaled = [own](const CodeView& c) {
+    const auto scale = own(c.own_amax());
+    return scale ? c.x * static_cast<double>(*scale) : c.scaled();
+  };
+  const char* given = delayed ? "scale" : "amax";
+  rows.add("tensor_scale.own_stored",
+           fmt::format(
+               "scale_inv is of the tensor's own amax, as the next step's is; elements take the given {}",
+               given),
+           tensor_scale, "N3.11")
+      .scalars = stored;
+  rows.add("tensor_scale.own_used",
+           fmt::format(
+               "elements are scaled for the tensor's own amax (local, not reduced, or this step's); what "
+               "is stored is of the given {}",
+               given),
+           scaled_value, "N3.11")
+      .scaled = scaled;
+  if (!delayed) return;
+  Hypothesis& both =
+      rows.add("tensor_scale.own", "the given scale is not used, but that of the tensor's own amax",
+               tensor_scale, "N3.11");
+  both.scalars = stored;
+  both.scaled = scaled;
+  rows.add("tensor_amax.prior_ignored", "the prior amax of the slot takes no part", amax, "N3.1").scalars =
+      [](TensorScalars& s) { s.amax = s.own_amax; };
+}
+
 void add_per_tensor_fp8(Rows& rows) {
   for (const StoredRow& row : kStoredRows)
     rows.add(string("tensor_scale.") + row.id, row.title, tensor_scale, "N3.7").scalars = row.change;
@@ -103,6 +146,7 @@ void add_per_tensor_fp8(Rows& rows) {
   for (const char* eps : kEpsilons)
     add_stored_least(rows, fmt::format("least={}", eps),
                      fmt::format("the stored amax is at least {}, the scale's is not", eps), epsilon(eps));
+  add_of_own_amax(rows);
   if (rows.q.format != FormatId::fp8_current || rows.q.amax) return;
   rows.add("tensor_scale.zero_amax_f32_max", "an amax of 0 gives the scale FLT_MAX", tensor_scale, "N3.3")
       .scalars = [](TensorScalars& s) {

@@ -1,6 +1,7 @@
 #include "compare/diagnosis/patterns/fingerprints.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <optional>
@@ -175,6 +176,32 @@ void look_for_neighbours(Differences& d) {
 
 // ---- the values that were rounded -------------------------------------------------------------------------
 
+// Whether codes go to the larger neighbour as often as the part that is dropped says, over eight classes of
+// that part: a mixture of other roundings, or noise on the values, does not.
+bool rises_with_the_rest(const Differences& d, const ScaledValues& scaled) {
+  constexpr size_t kClasses = 8;
+  std::array<double, kClasses> of{}, up{}, part{};
+  const double most = value_of(d.encoding, d.facts.max_finite);
+  const PlaneCodes& codes = d.codes;
+  for (size_t i = 0; i < codes.got.size(); ++i) {
+    const auto v = scaled.at(codes.row(i), codes.col(i));
+    if (!v || !std::isfinite(v->value)) continue;
+    const double a = std::fabs(v->value), got = std::fabs(value_of(d.encoding, codes.got[i]));
+    const auto f = between_codes(d.encoding, most, a);
+    if (!f || *f <= 0 || *f >= 1) continue;
+    const size_t k = std::min(kClasses - 1, static_cast<size_t>(*f * kClasses));
+    of[k] += 1, up[k] += got > a, part[k] += *f;
+  }
+  size_t judged = 0;
+  for (size_t k = 0; k < kClasses; ++k) {
+    if (of[k] < 32) continue;
+    ++judged;
+    const double p = part[k] / of[k], deviation = std::sqrt(p * (1 - p) / of[k]);
+    if (std::fabs(up[k] / of[k] - p) > 5 * deviation + 0.01) return false;
+  }
+  return judged >= 4;
+}
+
 void look_for_roundings(Differences& d) {
   if (!can_scale(d.problem, d.plane, d.inputs, d.got_all)) return;
   const ScaledValues scaled(d.problem, *d.plane.direction, d.inputs, d.got_all);
@@ -203,7 +230,7 @@ void look_for_roundings(Differences& d) {
     if (!ties && !adjacent) break;
   }
   if (ties) d.add("ties", "only where the scaled value lies halfway between two codes");
-  if (adjacent && !ties && up && down)
+  if (adjacent && !ties && up && down && rises_with_the_rest(d, scaled))
     d.add("adjacent",
           "the scaled value rounded to one of its two neighbours, down and up: as stochastic rounding does");
 }

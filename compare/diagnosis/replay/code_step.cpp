@@ -1,5 +1,6 @@
 // The step of a replay that changes codes one by one.
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -37,6 +38,29 @@ class BlockAmaxes {
   int64_t height_ = 1, across_ = 1;
   std::vector<std::optional<double>> known_;
 };
+
+// A value that a hypothesis scales, rounded before the cast as the line says (N17.3).
+double before_cast(const Numerics& n, double v) {
+  const double y = static_cast<float>(v);
+  if (n.pre_round == PreRound::bf16) return value_of(Encoding::bf16, nearest_code(Encoding::bf16, y));
+  if (n.pre_round == PreRound::f16_rz && std::isfinite(y))
+    return value_of(Encoding::f16, truncated_code(Encoding::f16, y));
+  return y;
+}
+
+// ... and its code, with the ties and the overflow of the line (N17.1, N17.2).
+uint32_t cast_by_line(const Numerics& n, Encoding e, double v) {
+  const uint32_t c = element_code(e, v), sign = c & sign_bit(e), m = c ^ sign, most = info(e).max_finite;
+  if (!std::isfinite(v) || m > most) return c;
+  const double a = std::fabs(v), near = value_of(e, m), largest = value_of(e, most);
+  if (n.element_overflow == ElementOverflow::nan && info(e).bits == 8 &&
+      a > largest + step_at(e, largest) / 2)
+    return sign | (e == Encoding::e5m2 ? info(e).infinity : info(e).nan);
+  if (n.element_ties == ElementTies::even || a == near || a > largest) return c;
+  const uint32_t other = near > a ? m - 1 : m + 1;
+  if (other > most || std::fabs(value_of(e, other) - a) != std::fabs(near - a)) return c;
+  return (n.element_ties == ElementTies::away) == (other > m) ? sign | other : c;
+}
 
 // What the elements of a block are scaled by.
 struct BlockScale {
@@ -120,15 +144,19 @@ class CodeStep {
     std::optional<double> otherwise;  // the value that is scaled another way
     const auto scaled = [&] { return otherwise ? *otherwise : factors_.scaled(v, s.factor); };
     const auto block_amax = [&] { return amaxes_.at(i, j / length_); };
+    const auto own_amax = [&] {
+      if (!own_amax_) own_amax_ = run_.edited ? w_.quantized->amax() : run_.whole.amax();
+      return *own_amax_;
+    };
     const auto view = [&] {
       return CodeView{
-          code,           encoding,         line,    place,         x.lines(),  x.length(), v, scaled,
-          s.factor.value, s.factor.divides, s.scale, s.tensor_amax, block_amax, encode_};
+          code,           encoding,         line,    place,         x.lines(),  x.length(), v,       scaled,
+          s.factor.value, s.factor.divides, s.scale, s.tensor_amax, block_amax, encode_,    own_amax};
     };
     for (const Hypothesis* h : run_.hypotheses)
       if (h->scaled) {
-        otherwise = static_cast<float>(h->scaled(view()));
-        code = element_code(encoding, *otherwise);
+        otherwise = before_cast(run_.q().numerics, h->scaled(view()));
+        code = cast_by_line(run_.q().numerics, encoding, *otherwise);
       }
     for (const Hypothesis* h : run_.hypotheses)
       if (h->code) code = h->code(view());
@@ -142,6 +170,7 @@ class CodeStep {
   PlaneData& data_;
   const PlaneData *scales_, *row_amax_, *tensor_scale_;
   double whole_amax_, encode_;
+  std::optional<double> own_amax_;
   bool as_seen_;
   int64_t length_;  // of a block, or of a line
 };

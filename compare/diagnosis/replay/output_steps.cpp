@@ -155,10 +155,18 @@ void change_scalars(Run& run) {
       for (const auto& [plane, field] : fields)
         if (plane) t.*field = std::bit_cast<float>(code_at(Encoding::f32, plane->bytes, row));
       if (given) t.scale = scalar_of(*given);
+      t.own_amax = static_cast<float>(run.edited ? run.x().amax() : run.whole.amax());
       h->scalars(t);
       for (const auto& [plane, field] : fields)
         if (plane) set_code(Encoding::f32, plane->bytes, row, std::bit_cast<uint32_t>(t.*field));
     }
+  PlaneData* inverse = run.of_rows && run.everything ? scalars_of("scale_inv") : nullptr;
+  for (const Hypothesis* h : run.hypotheses) {
+    if (!h->inverse_place || !inverse) continue;
+    const std::vector<std::byte> before = inverse->bytes;
+    for (int64_t row = 0; row < run.window.lines(); ++row)
+      set_code(Encoding::f32, inverse->bytes, row, code_at(Encoding::f32, before, h->inverse_place(row)));
+  }
 }
 
 }  // namespace assay

@@ -108,7 +108,11 @@ bool set_tensor_amax(Run& run, std::optional<double> observed) {
     const double amax = edit->tensor_part ? run.whole.amax_of_part(quantized, edit->tensor_part, run.edited)
                                           : edit->tensor_amax(quantized, run.x());
     run.tensor_amax = static_cast<float>(amax);
-    run.shown_amax = edit->amax_shown ? *run.tensor_amax : run.edited ? run.x().amax() : run.whole.amax();
+    const PlaneData* given = run.whole.given_amax();
+    run.shown_amax = edit->amax_shown ? *run.tensor_amax
+                     : given          ? static_cast<double>(scalar_of(*given))
+                     : run.edited     ? run.x().amax()
+                                      : run.whole.amax();
   } else if (!run.everything && !run.amax_given) {
     run.tensor_amax = run.shown_amax = amax_for_part(run, observed);
   }

@@ -211,9 +211,24 @@ void Explanations::in_one_of_two(Direction d, Direction other) {
   }
 }
 
+// How little an explanation says of other tensors: a rule says most, a number that was fitted to this one
+// least, and a place that was fitted (a region, a map of codes) lies between them.
+int how_fitted(const Explanation& e) {
+  int out = 0;
+  for (const string& id : e.ids) {
+    const size_t equals = id.find('=');
+    const bool number = equals != string::npos && id.size() >= equals + 9 &&
+                        id.find_first_not_of("0123456789ABCDEF,", equals + 1) == string::npos;
+    out = std::max(out, number ? 2 : id.find(':') != string::npos ? 1 : 0);
+  }
+  return out;
+}
+
+// Of equals the most likely comes first.
 bool better(const Explanation& a, const Explanation& b) {
   if (a.exact() != b.exact()) return a.exact();
   if (!a.exact()) return a.agree > b.agree;
+  if (a.ids.size() == b.ids.size() && how_fitted(a) != how_fitted(b)) return how_fitted(a) < how_fitted(b);
   return a.ids.size() != b.ids.size() ? a.ids.size() < b.ids.size()
                                       : a.stage > b.stage;  // the nearest to what is seen
 }

@@ -72,8 +72,17 @@ void put_into(std::vector<PlaneData>& out, const std::vector<PlaneData>& planes,
 
 }  // namespace
 
+std::optional<Problem> columns_of_rows(const Problem& problem) {
+  return with_keys(problem, "col_source=row_dequantized");
+}
+
 Result<std::vector<PlaneData>> predict(const Explanation& e, const Problem& problem,
                                        const std::vector<PlaneData>& inputs, Subject& reference) {
+  if (e.ids == std::vector{string(kColumnsOfRows)}) {
+    const auto changed = columns_of_rows(problem);
+    if (!changed) return Error{"this explanation does not apply to " + to_line(problem), 0, ""};
+    return reference_planes(*changed, inputs, reference);
+  }
   auto out = reference_planes(problem, inputs, reference);
   if (!out) return out.error();
   std::set<string> used;

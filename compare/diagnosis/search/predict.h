@@ -1,7 +1,9 @@
 // What an explanation says of other inputs.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compare/diagnosis/diagnosis.h"
@@ -11,6 +13,10 @@
 #include "fixtures/inputs.h"
 
 namespace assay {
+
+// The id of the cause that is a key of the whole line, which a direction alone has not, and that line.
+inline constexpr std::string_view kColumnsOfRows = "line.col_source=row_dequantized";
+std::optional<Problem> columns_of_rows(const Problem& problem);
 
 // The output planes (of output_planes(problem), in that order) that a subject with this explanation would
 // make of other inputs, of a problem of the same kind: what the explanation says beyond the bytes that it was

@@ -27,8 +27,8 @@ struct Blocks {
   uint8_t at(int64_t group, int64_t block) const { return bad[static_cast<size_t>(group * blocks + block)]; }
 };
 
-void mark_codes(Blocks& b, const JudgedPlane& data, bool as_seen) {
-  const Codes got(data.got), want(data.want);
+void mark_codes(Blocks& b, const JudgedPlane& data, const PlaneData& made, bool as_seen) {
+  const Codes got(data.got), want(made);
   for_places(data.want.plane, [&](int64_t r, int64_t c, int64_t at) {
     if (got[at] == want[at]) return;
     uint8_t& block = b.at((as_seen ? r : c) / b.height, (as_seen ? c : r) / b.length);
@@ -36,9 +36,10 @@ void mark_codes(Blocks& b, const JudgedPlane& data, bool as_seen) {
   });
 }
 
-void mark_scales(Blocks& b, const JudgedPlane& scales, const Quantizer& q, bool as_seen) {
+void mark_scales(Blocks& b, const JudgedPlane& scales, const PlaneData& made, const Quantizer& q,
+                 bool as_seen) {
   const Plane& plane = scales.want.plane;
-  const Codes got(scales.got), want(scales.want);
+  const Codes got(scales.got), want(made);
   for (int64_t g = 0; g < b.groups; ++g)
     for (int64_t k = 0; k < b.blocks; ++k) {
       const int64_t i = g * b.height, p = k * b.length;
@@ -48,7 +49,8 @@ void mark_scales(Blocks& b, const JudgedPlane& scales, const Quantizer& q, bool 
     }
 }
 
-Blocks blocks_of(const JudgedLane& lane) {
+// `made`: what the planes are held to; null: what they should be.
+Blocks blocks_of(const JudgedLane& lane, const std::vector<PlaneData>* made = nullptr) {
   const Quantizer& q = lane.quantizer();
   Blocks b;
   if (const int64_t n = length_of(q.block)) b.length = n;
@@ -57,9 +59,10 @@ Blocks blocks_of(const JudgedLane& lane) {
   b.blocks = ceil_div(lane.length(), b.length);
   b.bad.assign(static_cast<size_t>(b.groups * b.blocks), 0);
   for (const JudgedPlane& j : lane.judged) {
-    if (j.differ == 0 || j.is_scalar()) continue;
-    if (j.is_data()) mark_codes(b, j, lane.as_seen());
-    else mark_scales(b, j, q, lane.as_seen());
+    const PlaneData& right = made ? (*made)[j.index] : j.want;
+    if ((!made && j.differ == 0) || j.is_scalar()) continue;
+    if (j.is_data()) mark_codes(b, j, right, lane.as_seen());
+    else mark_scales(b, j, right, q, lane.as_seen());
   }
   return b;
 }
@@ -225,6 +228,13 @@ size_t Sample::elements() const {
 
 std::optional<Sample> sample_of(const JudgedLane& lane, int64_t elements, bool leading) {
   auto sample = read_sample(lane, select(lane, elements, leading));
+  return sample ? std::move(sample) : read_sample(lane, {});
+}
+
+std::optional<Sample> sample_of_rest(const JudgedLane& lane, const std::vector<PlaneData>& made,
+                                     int64_t elements) {
+  if (lane.lane().problem.x.shape.count() <= 2 * elements) return read_sample(lane, {});
+  auto sample = read_sample(lane, spread_blocks(lane, blocks_of(lane, &made), elements));
   return sample ? std::move(sample) : read_sample(lane, {});
 }
 

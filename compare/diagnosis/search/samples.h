@@ -26,4 +26,8 @@ struct Sample {
 // count from the first line: there it is the lines up to the first bad one, or with `leading` only so many.
 std::optional<Sample> sample_of(const JudgedLane& lane, int64_t elements, bool leading = false);
 
+// Likewise, of blocks in which `made`, the planes of a replay, is not what came, and of some others.
+std::optional<Sample> sample_of_rest(const JudgedLane& lane, const std::vector<PlaneData>& made,
+                                     int64_t elements);
+
 }  // namespace assay::cause

@@ -41,8 +41,11 @@ Causes find_causes(JudgedCase& judged_case, std::optional<Direction> d,
   if (d && looking()) try_code_map(s);
   if (d && looking()) try_places(s);
   if (d && looking()) try_regions(s);
+  if (d && looking()) try_moved_regions(s);
   if (looking()) try_named_sets(s);
+  if (d && looking()) try_factors(s);
   if (d && looking() && pairs) try_displaced(s);
+  if (d && looking() && pairs) try_residuals(s);
   if (d && looking() && pairs) try_pairs(s);
   if (d && looking()) try_tensor_values(s);
   if (d && looking()) judge_codes_under_scales(s);

@@ -27,6 +27,9 @@ void try_wide(SearchState& s);
 void try_named_sets(SearchState& s);
 void try_pairs(SearchState& s);
 
+// residual_pairs.cpp: a second cause where a first one leaves something.
+void try_residuals(SearchState& s);
+
 // layout_stages.cpp: things that stand elsewhere, alone or under a single cause.
 void try_layouts(SearchState& s);
 void try_displaced(SearchState& s);
@@ -36,6 +39,12 @@ void try_code_map(SearchState& s);
 void try_places(SearchState& s);
 void try_regions(SearchState& s);
 void try_tensor_values(SearchState& s);
+
+// fitted_factors.cpp: codes or scales of blocks that were made with another scale than the stored one.
+void try_factors(SearchState& s);
+
+// region_stages.cpp: regions that carry what belongs to other regions.
+void try_moved_regions(SearchState& s);
 
 // codes_under_scales.cpp: N17.12, what made the codes where nothing explains the scales.
 void judge_codes_under_scales(SearchState& s);

@@ -15,13 +15,16 @@ namespace assay {
 namespace {
 
 #include "tests/self/diagnosis/cases.inc"
+#include "tests/self/diagnosis/later_cases.inc"
 
 constexpr Stage kStageOf[] = {
 #define SWITCH(name, stage, what) Stage::stage,
 #define OUTSIDE(name, stage, what) Stage::stage,
+#define FOREIGN(name, stage, says, what) Stage::stage,
 #include "tests/self/diagnosis/switches.def"
 #undef SWITCH
 #undef OUTSIDE
+#undef FOREIGN
 };
 
 Problem problem_of(const std::string& text) {
@@ -80,6 +83,25 @@ bool right_stage(const Case& c, const Revealed& r, Stage said) {
   return false;
 }
 
+// What has to be said of a case that no rule foretells: of all its switches that have such words, these. Of a
+// case that follows rules none of the words may be said.
+Found said_of(const Case& c, const Diagnosis& d, Found otherwise) {
+  const Switches on = switches_of(c);
+  bool due = false, all = true, wrongly = false;
+  for (size_t i = 0; i < kSwitches.size(); ++i) {
+    if (kSwitches[i].says.empty()) continue;
+    const bool said = std::any_of(d.fingerprints.begin(), d.fingerprints.end(), [&](const std::string& text) {
+      return text.find(kSwitches[i].says) != std::string::npos;
+    });
+    due |= on[i];
+    if (on[i]) all &= said;
+    bool wanted = false;  // by another switch with the same words
+    for (size_t k = 0; k < kSwitches.size(); ++k) wanted |= on[k] && kSwitches[k].says == kSwitches[i].says;
+    wrongly |= said && !wanted;
+  }
+  return wrongly ? Found::wrong_class : due && all ? Found::told : otherwise;
+}
+
 double cpu_seconds() {
   timespec t{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -93,9 +115,16 @@ std::string text_of(const Case& c) {
 }
 
 std::vector<Case> cases(CaseKind kind) {
-  const std::span<const Case> rows = kind == CaseKind::single    ? std::span<const Case>(kSingles)
-                                     : kind == CaseKind::doubled ? std::span<const Case>(kDoubles)
-                                                                 : std::span<const Case>(kOutside);
+  const auto rows = [kind]() -> std::span<const Case> {
+    switch (kind) {
+      case CaseKind::single: return kSingles;
+      case CaseKind::doubled: return kDoubles;
+      case CaseKind::outside: return kOutside;
+      case CaseKind::later_single: return kLaterSingles;
+      case CaseKind::later_doubled: return kLaterDoubles;
+    }
+    return {};
+  }();
   std::vector<Case> out(rows.begin(), rows.end());
   for (Case& c : out) c.kind = kind;
   return out;
@@ -138,8 +167,9 @@ std::optional<Revealed> reveal(const Case& c, const RevealOptions& options, Subj
 }
 
 std::string_view name_of(Found j) {
-  static constexpr std::string_view kNames[] = {"invisible",       "named",   "in class",    "wrong class",
-                                                "wrongly certain", "partial", "unexplained", "failed"};
+  static constexpr std::string_view kNames[] = {"invisible", "named",       "in class",
+                                                "told",      "wrong class", "wrongly certain",
+                                                "partial",   "unexplained", "failed"};
   return kNames[static_cast<size_t>(j)];
 }
 
@@ -169,8 +199,12 @@ Named judge_case(const Case& c, Subject& reference, int jobs) {
     out.says = best.title;
     out.repaired = best.differ ? static_cast<double>(best.repaired) / static_cast<double>(best.differ) : 0;
   }
-  if (d->confidence == Confidence::partial) return out.found = Found::partial, out;
-  if (d->confidence == Confidence::unexplained) return out.found = Found::unexplained, out;
+  if (d->confidence == Confidence::partial || d->confidence == Confidence::unexplained) {
+    out.found = said_of(c, *d, d->confidence == Confidence::partial ? Found::partial : Found::unexplained);
+    if (out.found == Found::told || out.found == Found::wrong_class)
+      out.says = d->fingerprints.empty() ? "" : d->fingerprints.front();
+    return out;
+  }
   if (d->confidence == Confidence::equal || d->confidence == Confidence::random)
     return out.says = "says " + std::string(name_of(d->confidence)), out;
 
@@ -211,6 +245,7 @@ void Tally::add(const Named& r) {
   switch (r.found) {
     case Found::named: ++named; break;
     case Found::in_class: ++in_class; break;
+    case Found::told: ++told; break;
     case Found::wrong_class: ++wrong_class; break;
     case Found::wrongly_certain: ++wrongly_certain; break;
     case Found::partial: ++partial; break;

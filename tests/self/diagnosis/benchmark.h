@@ -18,7 +18,8 @@
 
 namespace assay {
 
-enum class CaseKind : uint8_t { single, doubled, outside };
+// later: the second list, which was frozen before any rule was written for it.
+enum class CaseKind : uint8_t { single, doubled, outside, later_single, later_doubled };
 struct Case {
   std::string_view switches;  // "c_rz", or two joined by '+'
   std::string_view line;
@@ -49,6 +50,7 @@ enum class Found : uint8_t {
   invisible,        // no input was found that shows the fault: does not count
   named,            // the only exact explanation, and right
   in_class,         // a stated class of equivalents holds a right one
+  told,             // nothing foretells the bytes, and what has to be said of them is said
   wrong_class,      // a class of which none is right
   wrongly_certain,  // the only exact explanation, and wrong on the held-out input
   partial,          // no exact explanation; some of the difference is explained
@@ -75,11 +77,11 @@ struct Named {
 Named judge_case(const Case&, Subject& reference, int jobs);
 
 struct Tally {
-  int counted = 0, named = 0, in_class = 0, wrong_class = 0, wrongly_certain = 0, partial = 0,
+  int counted = 0, named = 0, in_class = 0, told = 0, wrong_class = 0, wrongly_certain = 0, partial = 0,
       unexplained = 0, failed = 0, right_stage = 0, invisible = 0;
   double seconds = 0;
   void add(const Named&);
-  int explained() const { return named + in_class; }
+  int explained() const { return named + in_class + told; }
 };
 Tally tally(std::span<const Named>);
 

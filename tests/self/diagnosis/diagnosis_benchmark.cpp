@@ -1,8 +1,9 @@
 // diagnosis_benchmark: how well faults are named. Runs every case of cases.inc through `diagnose` and prints
 // a row for each, then the statistics.
 //
-//   diagnosis_benchmark [--only <text>] [--kind single|double|outside] [--misses] [--json <path>] [--jobs n]
-//   diagnosis_benchmark --large      time and peak memory of single faults on 1024x1024, each in a process of
+//   diagnosis_benchmark [--only <text>] [--kind single|double|outside|later|later_double] [--misses] [--json
+//   <path>] [--jobs n] diagnosis_benchmark --large      time and peak memory of single faults on 1024x1024,
+//   each in a process of
 //                                    its own
 //   diagnosis_benchmark --shrink     what `assay shrink` leaves of single faults
 #include <sys/resource.h>
@@ -35,7 +36,7 @@ struct Options {
   int jobs = 1;
 };
 
-constexpr std::string_view kKinds[] = {"single", "double", "outside"};
+constexpr std::string_view kKinds[] = {"single", "double", "outside", "later", "later_double"};
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -43,7 +44,8 @@ double now() {
 
 std::vector<Case> chosen(const Options& o) {
   std::vector<Case> out;
-  for (CaseKind k : {CaseKind::single, CaseKind::doubled, CaseKind::outside}) {
+  for (CaseKind k : {CaseKind::single, CaseKind::doubled, CaseKind::outside, CaseKind::later_single,
+                     CaseKind::later_doubled}) {
     if (!o.kind.empty() && o.kind != kKinds[static_cast<size_t>(k)]) continue;
     for (const Case& c : cases(k))
       if (o.only.empty() || (std::string(c.switches) + " " + text_of(c)).find(o.only) != std::string::npos)
@@ -72,9 +74,9 @@ std::string stages_of(const Named& r) {
 }
 
 void print(const std::string& title, const Tally& t) {
-  std::printf("%-26s %4d  %5d %8d %11d %15d %7d %11d %6d  %4d %%  %4d %%  %6.2f s\n", title.c_str(),
-              t.counted, t.named, t.in_class, t.wrong_class, t.wrongly_certain, t.partial, t.unexplained,
-              t.failed, t.counted ? 100 * t.explained() / t.counted : 0,
+  std::printf("%-26s %4d  %5d %8d %4d %11d %15d %7d %11d %6d  %4d %%  %4d %%  %6.2f s\n", title.c_str(),
+              t.counted, t.named, t.in_class, t.told, t.wrong_class, t.wrongly_certain, t.partial,
+              t.unexplained, t.failed, t.counted ? 100 * t.explained() / t.counted : 0,
               t.counted ? 100 * t.right_stage / t.counted : 0, t.seconds);
 }
 
@@ -89,10 +91,11 @@ int run_table(const Options& o) {
     const Named& r = results.back();
     const std::string kind(kKinds[static_cast<size_t>(c.kind)]);
     by_kind[kind].add(r);
-    if (c.kind == CaseKind::single) by_group[group_of(r)].add(r), by_stage[stages_of(r)].add(r);
+    if (c.kind == CaseKind::single || c.kind == CaseKind::later_single)
+      by_group[group_of(r)].add(r), by_stage[stages_of(r)].add(r);
     const bool good = c.kind == CaseKind::outside
                           ? r.right_stage && (r.found == Found::partial || r.found == Found::unexplained)
-                          : r.found == Found::named || r.found == Found::in_class;
+                          : r.found == Found::named || r.found == Found::in_class || r.found == Found::told;
     if (o.misses && good) continue;
     std::printf("%-7s %-34s %-15s %-5s %-12s %5.1f %%  %2zu  %5.2f s  %s\n        %s\n        %s\n",
                 kind.c_str(), std::string(c.switches).c_str(), std::string(name_of(r.found)).c_str(),
@@ -101,8 +104,9 @@ int run_table(const Options& o) {
     std::fflush(stdout);
   }
   if (isatty(2)) std::fputs("\r\033[K", stderr);
-  std::printf("\n%-26s %4s  %5s %8s %11s %15s %7s %11s %6s  %6s  %6s  %8s\n", "", "of", "named", "in class",
-              "wrong class", "wrongly certain", "partial", "unexplained", "failed", "named", "stage", "CPU");
+  std::printf("\n%-26s %4s  %5s %8s %4s %11s %15s %7s %11s %6s  %6s  %6s  %8s\n", "", "of", "named",
+              "in class", "told", "wrong class", "wrongly certain", "partial", "unexplained", "failed",
+              "named", "stage", "CPU");
   for (const auto& [name, t] : by_kind) print(name, t);
   std::printf("\nsingle faults by format\n");
   for (const auto& [name, t] : by_group) print(name, t);
@@ -285,7 +289,7 @@ int main(int argc, char** argv) {
              2;
   }
   if (!o.kind.empty() && std::find(std::begin(kKinds), std::end(kKinds), o.kind) == std::end(kKinds))
-    return std::fprintf(stderr, "--kind is single, double or outside\n"), 2;
+    return std::fprintf(stderr, "--kind is single, double, outside, later or later_double\n"), 2;
   try {
     return o.large ? run_large(o) : o.shrink ? run_shrinks(o) : run_table(o);
   } catch (const std::exception& e) {

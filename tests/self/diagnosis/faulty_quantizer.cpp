@@ -187,6 +187,7 @@ class Run {
   const Matrix x_;
   std::optional<float> row_tensor_scale_;
   std::vector<uint32_t> row_stored_;  // scales of the rows, block after block
+  std::optional<Matrix> row_values_;  // the dequantized rows
 
   bool on(Switch s) const { return on_[static_cast<size_t>(s)]; }
 
@@ -249,6 +250,12 @@ class Run {
       if (on(in_inf_max) && std::isinf(v))
         v = std::copysign(
             p_.x.source == Encoding::f32 ? FLT_MAX : static_cast<float>(largest_value(p_.x.source)), v);
+      if (on(in_nan_to_num) && !std::isfinite(v))
+        v = std::isnan(v)
+                ? 0.0f
+                : std::copysign(
+                      p_.x.source == Encoding::f32 ? FLT_MAX : static_cast<float>(largest_value(p_.x.source)),
+                      v);
       if (on(in_relu) && v < 0) v = 0;
       if (on(in_sign_lost)) v = std::fabs(v);
       if (on(in_zero_plus) && v == 0) v = 0;
@@ -303,6 +310,7 @@ class Run {
 
   float tensor_amax(const Matrix& m) const {
     float amax = on(ta_not_reset) ? 16.0f : 0.0f;
+    bool nan = false;  // the running amax is NaN
     double sum = 0;
     for (int64_t r = 0; r < m.rows; ++r)
       for (int64_t c = 0; c < m.cols; ++c) {
@@ -313,7 +321,8 @@ class Run {
         if (on(ta_half) && r >= m.rows / 2) continue;
         if (on(ta_lane_missed) && c % 32 == 31) continue;
         const float v = m.at(r, c);
-        if (on(ta_nan) && std::isnan(v)) return kNaN;
+        if ((on(ta_nan) || on(dv_nan_scale)) && std::isnan(v)) return kNaN;
+        if (on(ta_nan_restarts) && (nan = std::isnan(v))) amax = 0;
         float a = on(ta_signed) ? v : std::fabs(v);
         if (on(o_ta_median) && c > 0 && c + 1 < m.cols) {
           const float x = std::fabs(m.at(r, c - 1)), z = std::fabs(m.at(r, c + 1));
@@ -324,6 +333,8 @@ class Run {
       }
     if (on(o_ta_mean))
       amax = static_cast<float>(4 * sum / static_cast<double>(std::max<int64_t>(m.rows * m.cols, 1)));
+    if (nan) return kNaN;
+    if (on(ta_at_most)) amax = std::min(amax, 2.5f);
     return on(ta_bf16) ? through(amax, Encoding::bf16) : amax;
   }
 
@@ -361,7 +372,8 @@ class Run {
             ? static_cast<uint32_t>(b.width)
             : hashed(static_cast<uint64_t>(bi), static_cast<uint64_t>(bj)) % static_cast<uint32_t>(b.width);
     const auto take = [&](float v) {
-      nan |= std::isnan(v);
+      nan = std::isnan(v) || (nan && !on(ba_nan_restarts));
+      if (on(ba_nan_restarts) && nan) amax = second = 0;
       const float a = on(ba_signed) ? v : std::fabs(v);
       if (on(ba_inf_ignored) && std::isinf(v)) return;
       if (on(ba_ftz) && subnormal(v)) return;
@@ -375,7 +387,9 @@ class Run {
       }
     if (on(ba_tail_wraps) && vector && bj == b.across - 1 && bi + 1 < m.rows)
       for (int64_t j = 0; j < b.across * b.width - m.cols; ++j) take(m.at(bi + 1, j));
-    if (on(ba_nan) && nan) return kNaN;
+    if ((on(ba_nan) || on(ba_nan_restarts) || on(dv_nan_scale)) && nan) return kNaN;
+    if (on(ba_at_most)) amax = std::min(amax, 2.0f);
+    if (on(ba_at_least)) amax = std::max(amax, 1e-4f);
     if (on(o_ba_second)) amax = 0.5f * (amax + second);
     return on(ba_bf16) ? through(amax, Encoding::bf16) : amax;
   }
@@ -402,6 +416,9 @@ class Run {
 
   struct Divided {
     float scale = 1, inverse = 1;
+    float unrounded = 1;            // the scale before it was made a power of two
+    std::optional<float> factor{};  // of elements, where it is not the scale
+    bool divides = false;
   };
   // N3.2 to N3.7.
   Divided divide(float amax, const Quantizer& q) const {
@@ -423,6 +440,7 @@ class Run {
       if (on(dv_decode_first)) d.scale = 1.0f / (a / max);
       if (on(dv_stale)) d.scale = 13.25f;
       if (std::isinf(d.scale)) d.scale = FLT_MAX;
+      d.unrounded = d.scale;
       if ((q.pow2 && !on(dv_pow2_missing)) || on(dv_pow2_extra)) {
         int e = 0;
         const float f = std::frexp(d.scale, &e);  // scale = f 2^e
@@ -437,10 +455,44 @@ class Run {
     if (on(dv_decode_first) && std::isfinite(a) && a != 0) d.inverse = a / max;
     if (on(dv_inv_ulp) && std::isfinite(d.inverse) && d.inverse != 0)
       d.inverse = as_float(as_bits(d.inverse) - 1);
+    if (std::isnan(a) && on(dv_nan_scale)) d.scale = d.inverse = kNaN;
+    if (std::isfinite(a) && a != 0) quotients(d, a, max);
+    return d;
+  }
+  // scale_inv and the multiplier by quotients that a compiler made something else of.
+  void quotients(Divided& d, float a, float max) const {
+    const float product = a * (1.0f / max);
+    if (on(dv_product_divided)) d.inverse = product, d.factor = product, d.divides = true;
+    if (on(dv_product_inverted)) d.inverse = product, d.factor = 1.0f / product;
+    if (on(dv_approximate_divided)) {
+      d.inverse = a * as_float(as_bits(1.0f / max) - 1);
+      d.factor = d.inverse, d.divides = true;
+    }
+    if (on(dv_full)) d.inverse = a / max, d.factor = as_float(as_bits(1.0f / d.inverse) - 1);
+    if (on(el_rcp_down)) d.factor = as_float(as_bits(1.0f / d.inverse) - 1);
+    if (on(el_rcp_up)) d.factor = as_float(as_bits(1.0f / d.inverse) + 1);
+    if (on(el_before_pow2)) d.factor = d.unrounded;
+    if (on(bs_unrounded_stored)) d.factor = d.scale, d.inverse = 1.0f / d.unrounded;
+    if (on(el_stale)) d.factor = 13.25f;
+    if (on(el_next_step)) d.factor = d.scale * 0.8125f;
+  }
+  // N3.11: the scale that is given, and its reciprocal.
+  Divided given_scale(float amax, const Quantizer& q) const {
+    const Divided own = divide(amax, q);
+    Divided d;
+    d.scale = on(dl_current) ? own.scale : as_float(q.scale);
+    d.inverse = 1.0f / d.scale;
+    if (on(dv_inv_ulp)) d.inverse = as_float(as_bits(d.inverse) - 1);
+    if (on(dl_codes_current)) d.factor = own.scale;
+    if (on(dl_inv_next)) d.factor = d.scale, d.inverse = own.inverse;
+    if (on(dl_inv_stale)) d.factor = d.scale, d.inverse = 1.0f / 13.25f;
+    if (on(el_stale)) d.factor = 13.25f;
+    if (on(el_next_step)) d.factor = d.scale * 0.8125f;
     return d;
   }
   BlockScale divided_block(const Divided& d) const {
     BlockScale b{as_bits(d.inverse), d.scale, false, false};
+    if (d.factor) b.factor = *d.factor, b.divides = d.divides;
     if (std::isnan(d.inverse)) b.stored = 0x7FFFFFFF;
     if (on(dv_inv_is_scale) || on(bs_divided_other)) b.stored = as_bits(d.scale);
     if (on(el_inverse)) b.factor = d.inverse;
@@ -456,12 +508,27 @@ class Run {
     if (on(e8_max_240)) max = 240;
     if (on(e8_max_256)) max = fp4 ? 4 : q.element == Encoding::e5m2 ? 32768 : 256;
     if (on(e8_max_other)) max = q.element == Encoding::e5m2 ? 448 : 57344;
-    const float p = fp4 ? amax / static_cast<float>(max) : amax * (1.0f / static_cast<float>(max));
+    const float reciprocal = 1.0f / static_cast<float>(max);
+    const float p = on(e8_rcp_up) ? amax * as_float(as_bits(reciprocal) + 1)
+                    : fp4         ? amax / static_cast<float>(max)
+                                  : amax * reciprocal;
     int k = e8m0(p, on(e8_down), on(e8_nearest));
     if (on(e8_floor) && std::isfinite(amax)) {
       int e = -126 - 22;
       if (amax != 0) std::frexp(amax, &e);
       k = std::clamp(e - 1 - (fp4 ? 2 : q.element == Encoding::e5m2 ? 15 : 8) + 127, 0, 254);
+    }
+    const int mantissa = fp4                           ? 1
+                         : q.element == Encoding::e5m2 ? 2
+                                                       : 3,
+              most = fp4                           ? 2
+                     : q.element == Encoding::e5m2 ? 15
+                                                   : 8;
+    if ((on(e8_even) || on(e8_ceil)) && std::isfinite(amax)) {
+      int e = -126 - 22;
+      const uint32_t up = on(e8_even) ? as_bits(amax) + (1u << (22 - mantissa)) : as_bits(amax) + 0x7FFFFF;
+      if (const float a = as_float(up & 0x7F800000); a != 0 && std::isfinite(a)) std::frexp(a, &e);
+      k = std::clamp(e - 1 - most + 127, 0, 254);
     }
     if (on(e8_always_up) && k < 254 && p == power(k - 127)) ++k;
     if (on(e8_plus_one) && k < 254) ++k;
@@ -485,7 +552,7 @@ class Run {
 
   float encode_scale(float amax) const {
     const float target = on(ts_256) ? 1536.0f : on(ts_240) ? 1440.0f : on(ts_no_six) ? 448.0f : 2688.0f;
-    float s = on(ts_reciprocal) ? target * (1.0f / amax) : target / amax;
+    float s = on(ts_reciprocal) ? target * (1.0f / amax) : on(ts_inverted) ? amax / target : target / amax;
     if (!(s < FLT_MAX)) s = FLT_MAX;
     if (amax == 0 || s == 0) s = 1;
     if (on(ts_ulp) && amax != 0) s = as_float(as_bits(s) - 1);
@@ -500,6 +567,10 @@ class Run {
     constexpr float kSixth = 0x1.555556p-3f;  // N10.5: 3E2AAAAB
     const Magnitudes& e4m3 = magnitudes(Encoding::e4m3);
     float v = amax * (s * kSixth);
+    const float of_blocks = s;  // the tensor scale that block scales are made with
+    if (on(nv_scales_stale)) s = encode_scale(7.25f);
+    v = amax * (s * kSixth);
+    if (on(sf_product_first)) v = s * (amax * kSixth);
     if (on(sf_quotient)) v = (amax / 6.0f) * s;
     if (on(sf_decode)) v = (amax / 6.0f) / (tensor_amax / 2688.0f);
     if (on(sf_no_sixth)) v = amax * s;
@@ -507,6 +578,7 @@ class Run {
     if (!(v < FLT_MAX)) v = FLT_MAX;
     if (on(sf_bf16)) v = through(v, Encoding::bf16);
     if (on(sf_f16)) v = through(v, Encoding::f16);
+    s = of_blocks;
     if (on(sf_least_normal)) v = std::max(v, 0x1p-6f);
     const Toward toward = on(sf_rz) ? Toward::zero : on(sf_rp) ? Toward::away : Toward::nearest;
     uint32_t code =
@@ -515,11 +587,15 @@ class Run {
     if (on(sf_max_240)) code = std::min(code, 0x77u);
     if (on(sf_ftz) && code < e4m3.first_normal) code = 0;
     if (on(sf_zero_one) && code == 0) code = 0x38;
+    if (on(sf_zero_eighth) && code == 0) code = 0x20;
+    if (on(sf_nan_over) && v > 464) return BlockScale{0x7F, kNaN, false, false};
     if (on(sf_plus_one)) code = std::min(code + 1, e4m3.largest());
     if (on(sf_minus_one) && code > 0) --code;
     return nvfp4_of_code(code, v, s);
   }
   BlockScale nvfp4_of_code(uint32_t code, float v, float s) const {
+    if (on(nv_codes_stale)) s = encode_scale(7.25f);
+    if (on(nv_codes_next)) s *= 0.8125f;
     const float inverse = 1.0f / s;
     const auto sf = static_cast<float>(magnitudes(Encoding::e4m3).value[code]);
     const auto reciprocal = [&](float scale) {
@@ -536,6 +612,8 @@ class Run {
     if (on(el_twice)) b.factor = std::min(b.factor * b.factor, FLT_MAX);
     if (on(el_unscaled)) b.factor = 1;
     if (on(el_zero_scale) && code == 0) b.zeroes = true;
+    if (on(el_rcp_down) && b.factor < FLT_MAX) b.factor = as_float(as_bits(b.factor) - 1);
+    if (on(el_rcp_up) && b.factor < FLT_MAX) b.factor = as_float(as_bits(b.factor) + 1);
     return b;
   }
 
@@ -551,9 +629,10 @@ class Run {
     if (std::isnan(y)) {
       if (on(c_nan_zero)) return 0;
       if (on(c_nan_max)) return m.largest();
-      return m.nan | (on(c_nan_sign) && negative ? m.sign : 0);
+      return m.nan | ((on(c_nan_sign) && negative) || (on(c_nan_negative) && fp8) ? m.sign : 0);
     }
     double a = std::fabs(static_cast<double>(y));
+    if (on(c_nan_above_max) && fp8 && a > m.value.back()) return m.nan | (negative ? m.sign : 0);
     if (on(c_fnuz) && fp8) a = a * 2;  // a bias of one more: the same pattern means half as much
     Toward toward = on(c_rz) ? Toward::zero : on(c_up) ? Toward::away : Toward::nearest;
     if (on(c_floor)) toward = negative ? Toward::away : Toward::zero;
@@ -563,7 +642,12 @@ class Run {
       const uint32_t h = hashed(static_cast<uint64_t>(i)) % 3;
       toward = h == 0 ? Toward::zero : h == 1 ? Toward::away : Toward::nearest;
     }
-    (void)j;
+    if (on(sr_foreign) && a < m.value.back()) {
+      const uint32_t low = m.round(a, Toward::zero, Tie::even);
+      const double part = (a - m.value[low]) / (m.value[low + 1] - m.value[low]);
+      const uint32_t draw = hashed(static_cast<uint64_t>(i) << 32 | static_cast<uint64_t>(j), p_.x.fill.seed);
+      a = m.value[low + (draw * 0x1p-32 < part ? 1 : 0)];
+    }
     uint32_t c = std::isinf(a) ? static_cast<uint32_t>(m.value.size()) : m.round(a, toward, tie);
     if (c > m.largest()) {
       if (on(c_nan_overflow) && fp8)
@@ -575,6 +659,7 @@ class Run {
     if (on(c_ftz) && c < m.first_normal) c = 0;
     if (on(c_drop_neg_zero) && c == 0) return 0;
     if (on(c_sign_lost)) return c;
+    if (on(c_plus_zero_minus) && y == 0) return m.sign;
     return c | (negative ? m.sign : 0);
   }
 
@@ -636,11 +721,52 @@ class Run {
 
   // -- one direction ------------------------------------------------------------------------------
 
+  // Elements of another tensor, and of this one a step before.
+  float foreign(const Matrix& m, int64_t i, int64_t j) const {
+    const uint32_t h = hashed(static_cast<uint64_t>(i) << 32 | static_cast<uint64_t>(j), 77 + p_.x.fill.seed);
+    return 0.9f * m.v[h % m.v.size()];
+  }
+  float step_before(const Matrix& m, int64_t i, int64_t j) const {
+    const uint32_t h = hashed(static_cast<uint64_t>(i) << 32 | static_cast<uint64_t>(j), 99 + p_.x.fill.seed);
+    const float v = m.at(i, j) * (1 + 0.08f * (static_cast<float>(h % 2001) / 1000.0f - 1));
+    return p_.x.source == Encoding::f32 ? v : through(v, p_.x.source);
+  }
+  // What the direction quantizes in place of its own elements.
+  void replace(Matrix& v, bool col) const {
+    const Matrix own = v;
+    for (int64_t i = 0; i < v.rows; ++i)
+      for (int64_t j = 0; j < v.cols; ++j) {
+        if ((col && on(col_foreign)) || (on(rg_foreign_rows) && i >= 64 && i < 96))
+          v.at(i, j) = foreign(own, i, j);
+        if (col ? on(col_stale) : on(row_stale)) v.at(i, j) = step_before(own, i, j);
+      }
+    if (col && on(col_of_row_codes) && row_values_) v = transposed(*row_values_);
+  }
+  // The dequantized rows, rounded to x's encoding (N14.3), for columns that are made of them.
+  void keep_values(const Quantizer& q, const Matrix& v, const Blocks& b,
+                   const std::vector<BlockScale>& scales, const std::vector<uint8_t>& codes) {
+    const Magnitudes& m = magnitudes(q.element);
+    const bool mx = q.format == FormatId::mxfp8 || q.format == FormatId::mxfp4;
+    Matrix values(v.rows, v.cols);
+    for (int64_t i = 0; i < v.rows; ++i)
+      for (int64_t j = 0; j < v.cols; ++j) {
+        const uint32_t c = codes[static_cast<size_t>(i * v.cols + j)],
+                       stored = scales[static_cast<size_t>(b.index(i / b.height, j / b.width))].stored;
+        const auto a = static_cast<float>(m.value[std::min(c & (m.sign - 1), m.largest())]);
+        const float decode = mx ? power(static_cast<int>(stored) - 127) : as_float(stored),
+                    value = a * decode;
+        values.at(i, j) = std::copysign(p_.x.source == Encoding::f32 ? value : through(value, p_.x.source),
+                                        c & m.sign ? -1.0f : 1.0f);
+      }
+    row_values_ = std::move(values);
+  }
+
   void quantize(Direction d) {
     const Quantizer& q = *p_.quantizer(d);
     const bool col = d == Direction::col;
     // Stored rows in the order of the contraction: x, or its transpose.
     Matrix v = col ? transposed(x_) : x_;
+    if (!on(rg_foreign_rows)) replace(v, col);
     const bool rotated = q.rht && col;
     if (rotated && on(rht_wrong_axis)) {
       Matrix along = x_;
@@ -652,7 +778,8 @@ class Run {
 
     const bool by_rows =
         q.format == FormatId::fp8_current && q.row_scaled;  // N3.12: a block is a whole stored row
-    const bool per_tensor = q.format == FormatId::fp8_current && !by_rows,
+    const bool delayed = q.format == FormatId::fp8_delayed,
+               per_tensor = delayed || (q.format == FormatId::fp8_current && !by_rows),
                nvfp4 = q.format == FormatId::nvfp4,
                mx = q.format == FormatId::mxfp8 || q.format == FormatId::mxfp4;
     Blocks b;
@@ -679,29 +806,42 @@ class Run {
     float amax = 0, s = 1;
     if (per_tensor || nvfp4) {
       const bool given = q.amax && !on(ta_given_ignored);
-      const bool of_x = !rotated || on(ta_of_x);
+      const bool of_x =
+          (!rotated && !on(col_foreign) && !on(col_stale) && !on(col_of_row_codes) && !on(row_stale)) ||
+          on(ta_of_x);
       amax = given ? as_float(*q.amax) : tensor_amax(of_x ? x_ : v);
       float stored = amax;
+      if (delayed && !on(ta_prior_ignored)) stored = std::max(stored, as_float(q.prior_amax));
       if (on(ta_stored_eps) && stored < as_float(q.eps)) stored = as_float(q.eps);
       if (on(ta_stored_encode)) stored = 2688.0f / stored;
       if (const Buffer* out = find(outputs_, plane_name(d, "amax")))
         put(*out, 0, std::isnan(stored) ? 0x7FFFFFFF : as_bits(stored));
     }
+    if (on(rg_foreign_rows)) replace(v, col);
     if (per_tensor) {
-      const Divided t = divide(amax, q);
+      Divided t = delayed ? given_scale(amax, q) : divide(amax, q);
+      if (on(el_local) && q.amax) t.factor = divide(tensor_amax(v), q).scale;
       scales[0] = divided_block(t);
       if (const Buffer* out = find(outputs_, plane_name(d, "scale")))
         put(*out, 0, as_bits(on(dv_scale_is_inv) ? t.inverse : t.scale));
     } else {
       if (nvfp4) {
-        s = encode_scale(amax);
+        s = encode_scale(on(nv_both_stale) ? 7.25f : on(ts_local) ? tensor_amax(v) : amax);
         if (!col) row_tensor_scale_ = s;
         if (col && on(ts_of_row) && row_tensor_scale_) s = *row_tensor_scale_;
       }
       std::vector<float> amaxes = block_amaxes(v, b);
       if (on(ba_one_for_all) && !amaxes.empty())
         std::fill(amaxes.begin(), amaxes.end(), *std::max_element(amaxes.begin(), amaxes.end()));
+      const float whole = s;
+      float of_half = s;
+      if (nvfp4 && on(ta_expert)) {
+        Matrix half = v;
+        half.v.erase(half.v.begin(), half.v.begin() + v.rows / 2 * v.cols), half.rows -= v.rows / 2;
+        of_half = encode_scale(tensor_amax(half));
+      }
       for (size_t i = 0; i < amaxes.size(); ++i) {
+        s = static_cast<int64_t>(i) / b.across >= b.down / 2 ? of_half : whole;
         scales[i] = mx      ? mx_block(amaxes[i], q)
                     : nvfp4 ? nvfp4_block(amaxes[i], amax, s)
                             : divided_block(divide(amaxes[i], q));
@@ -733,6 +873,7 @@ class Run {
         if (on(el_next_scale) && bj + 1 < b.across) ++bj;
         if (on(el_previous_scale) && bj > 0) --bj;
         if (on(el_row_pair_scale) && (bi ^ 1) < b.down) bi ^= 1;
+        if (on(rg_rows_used) && b.height == 1 && bi >= 64 && bi < 96) bi -= 64;
         const BlockScale& scale = scales[static_cast<size_t>(b.index(bi, bj))];
         const float x = v.at(i, j);
         float y = scale.zeroes ? x * 0.0f : scale.divides ? x / scale.factor : x * scale.factor;
@@ -755,6 +896,7 @@ class Run {
             draws_here ? stochastic(y, bytes[static_cast<size_t>(j % 16)]) : code(y, q, i, j));
       }
     }
+    if (!col && on(col_of_row_codes)) keep_values(q, v, b, scales, codes);
     spoil(codes, v, b, q);
 
     // Stored scales: a matrix of rows by blocks; square blocks repeat theirs, but 128x128.
@@ -771,10 +913,16 @@ class Run {
           if (on(bs_stored_next) && bj + 1 < b.across) ++bj;
           if (on(bs_stored_row_pair) && (bi ^ 1) < b.down) bi ^= 1;
           if (on(bs_row_of_tile_first) && b.height == 1) bi = bi / 32 * 32;
+          if ((on(rg_rows_scales) || on(rg_rows_both)) && b.height == 1 && bi >= 64 && bi < 96) bi -= 64;
+          if (on(rg_halves_scales)) bi = (bi + b.down / 2) % b.down;
+          if (on(rg_cols_scales)) bj %= std::max<int64_t>(b.across / 2, 1);
           uint32_t& out = stored[static_cast<size_t>(i * b.across + j)];
           out = scales[static_cast<size_t>(b.index(bi, bj))].stored;
           if (on(bs_not_repeated) && plain_square && i % b.height) out = 0;
           if (on(bs_tail_missing) && v.cols % b.width && j == b.across - 1) out = 0;
+          if (on(rg_foreign_scales) && b.height == 1 && bi >= 64 && bi < 96)
+            out =
+                scales[hashed(static_cast<uint64_t>(b.index(bi, bj)), p_.x.fill.seed) % scales.size()].stored;
           if (on(o_ly_scales_permuted)) {
             const int64_t from =
                 (j + 1 + hashed(static_cast<uint64_t>(i)) % static_cast<uint32_t>(b.across)) % b.across;
@@ -826,6 +974,12 @@ class Run {
         if (on(c_last_column_zero) && j == v.cols - 1) c = 0;
         if (on(c_last_row_zero) && i == v.rows - 1) c = 0;
         if (on(c_lane_repeated) && j % 32 == 31) c = right[at - 1];
+        const auto from = [&](int64_t r, int64_t k) { return right[static_cast<size_t>(r * v.cols + k)]; };
+        if (on(rg_tile_codes) && i >= 32 && i < 64 && j >= 64 && j < 128 && v.rows >= 128)
+          c = from(i + 64, j - 64);
+        if (on(rg_rows_codes) && i >= 48 && i < 64) c = from(i - 32, j);
+        if (on(rg_halves_codes)) c = from((i + v.rows / 2) % v.rows, j);
+        if (on(rg_rows_both) && i >= 64 && i < 96) c = from(i - 64, j);
         if (on(c_tile_zero) && i >= 32 && i < 64 && j >= 64 && j < 96) c = 0;
         if (on(o_c_every_37) && at % 37 == 36) c ^= 1;
         if (on(o_c_noise) && hashed(at) % 100 == 0) c = larger(c);
@@ -886,6 +1040,11 @@ class Run {
                                                     : i / 128 * tiles + j / 4;
           at = tile * 512 + i % 32 * 16 + i % 128 / 32 * 4 + j % 4;
           if (on(ly_swizzle_inner)) at = tile * 512 + i % 32 * 16 + j % 4 * 4 + i % 128 / 32;
+          if (on(ly_swizzle_8x4)) at = (i / 8 * tiles + j / 4) * 32 + i % 8 * 4 + j % 4;
+          if (on(ly_swizzle_twice)) {
+            const int64_t pitch = 4 * tiles, r = at / pitch, c = at % pitch;
+            at = (r / 128 * tiles + c / 4) * 512 + r % 32 * 16 + r % 128 / 32 * 4 + c % 4;
+          }
           if (on(ly_swizzle_rows)) at = tile * 512 + i % 128 / 4 * 16 + i % 4 * 4 + j % 4;
         } else {
           const bool by_columns = transposed || (gemm && mx_col);
@@ -918,6 +1077,9 @@ class Run {
         if (on(ly_tiles_swapped) && (c ^ 32) < stored_cols) j = c ^ 32;
         if (on(ly_data_words) && (c | 3) < stored_cols) j = c ^ 3;
         if (on(ly_data_transposed)) to = c * stored_rows + r;
+        if (on(ly_data_tiles16)) to = (r / 16 * (stored_cols / 16) + c / 16) * 256 + r % 16 * 16 + c % 16;
+        if (on(ly_data_vnni)) to = r / 2 * 2 * stored_cols + c * 2 + r % 2;
+        if (on(ly_data_vnni4)) to = r / 4 * 4 * stored_cols + c * 4 + r % 4;
         if (on(o_ly_rows_permuted) && (r | 31) < stored_rows) {
           std::array<int64_t, 32> order{};
           std::iota(order.begin(), order.end(), int64_t{0});
@@ -941,6 +1103,12 @@ class Run {
         };
         uint8_t low = at(2 * n), high = at(2 * n + 1);
         if (on(pk_halves)) low = at(n / 8 * 16 + n % 8), high = at(n / 8 * 16 + n % 8 + 8);
+        if (on(pk_gguf)) low = at(n / 16 * 32 + n % 16), high = at(n / 16 * 32 + n % 16 + 16);
+        if (on(pk_interleaved)) {
+          constexpr std::array kOrder = {0, 2, 4, 6, 1, 3, 5, 7};
+          const auto slot = static_cast<size_t>(2 * n % 8);
+          low = at(2 * n / 8 * 8 + kOrder[slot]), high = at(2 * n / 8 * 8 + kOrder[slot + 1]);
+        }
         if (on(pk_low_repeated)) high = low;
         if (on(pk_high_missing)) high = 0;
         if (on(pk_nibbles_swapped)) std::swap(low, high);
@@ -966,8 +1134,7 @@ class FaultyQuantizer : public Subject {
       return {false, "the faulty quantizer makes columns from x"};
     for (Direction d : kDirections)
       if (const auto& q = p.quantizer(d)) {
-        if (q->format == FormatId::identity || q->format == FormatId::fp8_delayed)
-          return {false, "the faulty quantizer has no such format"};
+        if (q->format == FormatId::identity) return {false, "the faulty quantizer has no such format"};
         if (q->four_over_six != FourOverSix::off || (q->row_scaled && q->format == FormatId::nvfp4) ||
             q->scale_from != ScaleFrom::x)
           return {false,

@@ -17,21 +17,26 @@ namespace assay {
 enum class Switch : uint16_t {
 #define SWITCH(name, ...) name,
 #define OUTSIDE(name, ...) name,
+#define FOREIGN(name, ...) name,
 #include "tests/self/diagnosis/switches.def"
 #undef SWITCH
 #undef OUTSIDE
+#undef FOREIGN
 };
 
 struct SwitchInfo {
   std::string_view name, stage, what;
-  bool outside = false;  // no list of causes has it
+  bool outside = false;        // no list of causes has it
+  std::string_view says = {};  // what has to be said where nothing foretells its bytes; else empty
 };
 inline constexpr std::array kSwitches = {
 #define SWITCH(name, stage, what) SwitchInfo{#name, #stage, what, false},
 #define OUTSIDE(name, stage, what) SwitchInfo{#name, #stage, what, true},
+#define FOREIGN(name, stage, says, what) SwitchInfo{#name, #stage, what, false, says},
 #include "tests/self/diagnosis/switches.def"
 #undef SWITCH
 #undef OUTSIDE
+#undef FOREIGN
 };
 inline const SwitchInfo& info(Switch s) { return kSwitches[static_cast<size_t>(s)]; }
 
@@ -39,9 +44,9 @@ using Switches = std::bitset<kSwitches.size()>;
 // "c_rz" or "c_rz+ly_scales_transposed"; empty or "none": no fault. Nothing: a word is no switch.
 std::optional<Switches> parse_switches(std::string_view text);
 
-// quantize of mxfp8, mxfp4, nvfp4 (no four_over_six, not row-scaled), fp8_block and fp8_current from f32,
-// bf16 and f16, any direction, both scale layouts, default Numerics. name() is "faulty". Has no state: run()
-// may be called from several threads. A switch whose step a line does not reach does nothing.
+// quantize of mxfp8, mxfp4, nvfp4 (no four_over_six, not row-scaled), fp8_block, fp8_current and fp8_delayed
+// from f32, bf16 and f16, any direction, both scale layouts, default Numerics. name() is "faulty". Has no
+// state: run() may be called from several threads. A switch whose step a line does not reach does nothing.
 std::unique_ptr<Subject> make_faulty_quantizer(const Switches&);
 
 }  // namespace assay

@@ -41,6 +41,8 @@ INSTANTIATE_TEST_SUITE_P(
         "quantize mxfp4 {64x128,65x97} {bf16,f32} scales={compact,gemm}",
         "quantize fp8_current 33x65 {bf16,f16,f32} element={e4m3,e5m2} pow2={0,1} eps={0,2}",
         "quantize fp8_current 33x65 bf16 amax={3,1e-40,inf}",
+        "quantize fp8_delayed 33x65 {bf16,f16,f32} element={e4m3,e5m2} scale={1,17,0.0625}",
+        "quantize fp8_delayed 33x65 bf16 scale=3 prior_amax={0,3,300}",
         "quantize fp8_current {33x65,1x1,0x64,64x0} {bf16,f32} row_scaled=1 element={e4m3,e5m2} pow2={0,1} "
         "eps={0,2}",
         "quantize fp8_block 130x257 {bf16,f32} element={e4m3,e5m2} pow2={0,1} eps={0,0.5} "
