@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import pathlib
 import queue
@@ -88,7 +89,10 @@ class Watch:
         self.step, self.cases, self.dropped, self.writer_seconds = -1, 0, 0, 0.0
         self.written: list[str] = []
         self.errors: list[str] = []
-        self._next, self._sample, self._current, self._stack = 0, None, None, []   # type: Any
+        self._next = 0
+        self._sample: Any = None
+        self._current: Any = None
+        self._stack: list[Any] = []
         self._undo: list[Callable[[], None]] = []
         self._queue: queue.Queue[Any] = queue.Queue(2)
         self._thread: threading.Thread | None = threading.Thread(target=self._write_all, name="assay-watch", daemon=True)
@@ -182,7 +186,7 @@ class Watch:
 
     def _replace_quantizers(self, place: Any, module: Any) -> None:
         """TransformerEngine's quantizers are objects of the module, each for one tensor."""
-        quantizers = getattr(module, "quantizers", None)
+        quantizers: Any = getattr(module, "quantizers", None)
         for key, roles in _TE.items() if isinstance(quantizers, dict) else ():
             for n, quantizer in enumerate(quantizers.get(key) or ()):
                 if quantizer is None or "quantize" in vars(quantizer):
@@ -195,7 +199,7 @@ class Watch:
                     return made
 
                 quantizer.quantize = quantize
-                self._undo.append(lambda q=quantizer: vars(q).pop("quantize", None))
+                self._undo.append(functools.partial(_forget, quantizer))
 
     def _leave(self, place: Any, module: Any, outputs: Any) -> None:
         self._current = self._stack.pop() if self._stack else None
@@ -279,6 +283,11 @@ class Watch:
             pack.add(made, x=source, step=step, module=module, role=role, keys=self.keys)
 
 
+def _forget(quantizer: Any) -> None:
+    """The class's own method serves again."""
+    vars(quantizer).pop("quantize", None)
+
+
 def snapshot_source(source: Any) -> Any:
     import torch
     return torch.Tensor.detach(source).clone(memory_format=torch.contiguous_format)
@@ -292,7 +301,9 @@ class Sample:
     """What one step gave so far."""
 
     def __init__(self, step: int):
-        self.step, self.items, self.taken = step, [], set()   # type: Any
+        self.step = step
+        self.items: list[Any] = []
+        self.taken: set[tuple[str, str]] = set()
         self.event: Any = None
 
     def mark(self) -> None:
@@ -314,7 +325,8 @@ class Place:
         self.name, self.weight = name, vars(module).get("_parameters", {}).get("weight")
         self.input: Any = None
         self.grad: Any = None
-        self.backward, self.seen = False, set()   # type: Any
+        self.backward = False
+        self.seen: set[str] = set()
 
     def role_of(self, source: Any, said: str) -> str | None:
         """By torchao's own word where it gives one; by the memory of the weight; else by shape, in the order in which a linear layer quantizes."""
