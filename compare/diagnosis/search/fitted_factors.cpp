@@ -235,10 +235,19 @@ std::vector<string> rows_of_bounds(const JudgedLane& lane) {
       bound = {i.low * 6 / s, i.high * 6 / s};
       break;
     }
-    default: {
+    case Encoding::f32: {
       const double v = value_of(Encoding::f32, *common) * most;
       bound = {v * (1 - 0x1p-22), v * (1 + 0x1p-22)};
+      break;
     }
+    case Encoding::bf16:
+    case Encoding::f16:
+    case Encoding::e5m2:
+    case Encoding::e2m3:
+    case Encoding::e3m2:
+    case Encoding::e2m1:
+    case Encoding::u8:
+    case Encoding::u32: return {};  // no format stores such scales
   }
   (smaller ? bound.high : bound.low) =
       smaller ? std::min(bound.high, amaxes.low) : std::max(bound.low, amaxes.high);

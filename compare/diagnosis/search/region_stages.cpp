@@ -179,7 +179,7 @@ void try_moved_regions(SearchState& s) {
   if (of_rows) scales = lane.find(".scale_inv");
   const bool has_scales = scales && (info(q.format).has_blocks() || of_rows);
   const Grid codes(lane, *data);
-  const auto moved = data->differ > 0 ? source_of(codes) : std::nullopt;
+  const std::optional<Source> moved = source_of(codes);
   if (has_scales && scales->differ > 0) {
     const Grid grid(lane, *scales);
     if (const auto from = source_of(grid))
