@@ -1,4 +1,5 @@
 // A step of Adam, one thread an element (N19), and optimizer states stored beside one scale (N19.6, N19.7).
+#include <bit>
 #include <cmath>
 
 #include "fast/choose.h"
@@ -36,8 +37,9 @@ float bias_correction(float beta, int step) {
 
 AdamNumbers numbers_of(const Adam& op) {
   AdamNumbers n;
-  n.lr = as_float(op.lr), n.beta1 = as_float(op.beta1), n.beta2 = as_float(op.beta2);
-  n.eps = as_float(op.eps), n.decay = as_float(op.decay);
+  n.lr = std::bit_cast<float>(op.lr), n.beta1 = std::bit_cast<float>(op.beta1),
+  n.beta2 = std::bit_cast<float>(op.beta2);
+  n.eps = std::bit_cast<float>(op.eps), n.decay = std::bit_cast<float>(op.decay);
   n.rest1 = 1.0f - n.beta1, n.rest2 = 1.0f - n.beta2;
   n.l2 = op.decoupling == WeightDecay::l2;
   if (!op.bias_correction) return n;

@@ -27,7 +27,7 @@ struct Hardware {
 
 #if defined(__CUDA_ARCH__)
   template <Encoding E> ASSAY_LANE static uint32_t pair(float lo, float hi) {
-    static_assert(Layout<E>::kBits <= 8 && info(E).has_sign());
+    static_assert(Layout<E>::kBits <= 8 && E != Encoding::e8m0);
     uint16_t codes;
     if constexpr (E == Encoding::e4m3) {
       asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(hi), "f"(lo));

@@ -309,7 +309,7 @@ TEST(Line, ErrorsNameTheColumnAndTheNearestWord) {
             std::string::npos);
   // What the key is for says what is missing, and it is not among the keys that apply.
   const std::string rng = error_of("split mxfp8 192x256 bf16 groups=0,31,33,128 rng=7,3,0");
-  EXPECT_NE(rng.find("key 'rng' does not apply here (rng is: where the random bytes of round=sr come from"),
+  EXPECT_NE(rng.find("key 'rng' does not apply here (rng is: source of the random bytes of round=sr"),
             std::string::npos)
       << rng;
   EXPECT_EQ(rng.find(", rng"), std::string::npos) << rng;

@@ -278,7 +278,7 @@ class Lines(unittest.TestCase):
         delayed = {"scale": np.full(1, 4, np.float32), "amax": np.ones(1, np.float32)}
         self.assertEqual(self.line(te_float8(32, 48, delayed)), "quantize fp8_delayed 32x48 bf16 dir=both element=e5m2 scale=0x40800000")
         moved = {"scale": np.full(1, 8, np.float32)}
-        with self.assertRaisesRegex(PackError, "reciprocal of _scale_inv = 0.25, found 8.0: it was updated since; pass scale="):
+        with self.assertRaisesRegex(PackError, "reciprocal of _scale_inv = 0.25, found 8.0: the quantizer was updated since; pass the earlier scale as scale="):
             self.line(te_float8(32, 48, moved))
         self.assertEqual(self.line(te_float8(32, 48, moved), scale=4), "quantize fp8_delayed 32x48 bf16 dir=both element=e5m2 scale=0x40800000")
         bare = te_float8(32, 48, {})
@@ -320,8 +320,10 @@ class Lines(unittest.TestCase):
         self.assertEqual(self.add(swizzled), ("quantize mxfp8 64x96 bf16 dir=row element=e4m3 scales=gemm", ["row.data", "row.scale_gemm"]))
         newer = mx(np.zeros((64, 96), np.uint8), np.zeros((128, 4), np.uint8), swizzle_type=thing("Swizzle_32_4_4"))
         self.assertIn("scales=gemm", self.line(newer))
-        with self.assertRaisesRegex(PackError, "blocks of 32 of .*found 32 of fp6_e3m2"):
-            self.line(mx(np.zeros((64, 96), np.uint8), np.zeros((64, 3), np.uint8), "fp6_e3m2"))
+        for word in ("fp6_e3m2", "fp6_e2m3"):
+            self.assertEqual(self.line(mx(np.zeros((64, 96), np.uint8), np.zeros((64, 3), np.uint8), word)), f"quantize mxfp6 64x96 bf16 dir=row element={word[4:]}")
+        with self.assertRaisesRegex(PackError, "blocks of 32 of .*found 32 of int6"):
+            self.line(mx(np.zeros((64, 96), np.uint8), np.zeros((64, 3), np.uint8), "int6"))
         with self.assertRaisesRegex(PackError, "blocks of 32 of .*found 16 of float8_e4m3fn"):
             self.line(mx(np.zeros((64, 96), np.uint8), np.zeros((64, 6), np.uint8), block_size=16))
 
@@ -382,7 +384,7 @@ class Lines(unittest.TestCase):
                 ("row.data: expected F8_E4M3 or an integer of its width, found bool", te_mxfp8(96, 160, rowwise_data=np.zeros((96, 160), bool)), {}),
                 ("row.scale_inv: expected an array, found None", te_mxfp8(96, 160, rowwise_scale_inv=None), {}),
                 ("expected _rowwise_data or _columnwise_data, found neither", te_mxfp8(96, 160, rowwise_data=None, columnwise_data=None), {}),
-                ("named for E4M3, E5M2 or E2M1, found kByte", te_mxfp8(96, 160, fp8_dtype="kByte"), {}),
+                ("named for E4M3, E5M2, E2M3, E3M2 or E2M1, found kByte", te_mxfp8(96, 160, fp8_dtype="kByte"), {}),
                 (r"m: x: expected 96x160 when flattened, found \[160, 96\]", te_mxfp8(96, 160), {"x": bf16((160, 96))}),
                 ("m: x: expected float32, bfloat16 or float16, found uint8", te_mxfp8(96, 160), {"x": np.zeros((96, 160), np.uint8)}),
                 ('amax="recorded": expected an NVFP4 tensor', te_float8(32, 32, {"amax_epsilon": 0.0}), {"amax": "recorded"})):

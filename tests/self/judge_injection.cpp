@@ -86,6 +86,8 @@ const char* const kLines[] = {
     "scale_chain nvfp4 64x2 f32",
     "hadamard nvfp4 32x67 bf16",
     "philox u32 16x4 u32",
+    "adam bf16 9x17 f32 step=3",
+    "scale_state f16 9x17 f32",
     "cast e2m1 5x67 f32 round=sr",
     "split nvfp4 49x67 bf16 groups=16,0,33 capacity=4000",
     "split mxfp8/fp8_block 49x67 bf16 groups=16,33 scales=gemm",

@@ -115,7 +115,7 @@ void judge_padding(JudgedCase& judged_case, Diagnosis& out) {
   e.ids = {string(kUnclearedPadding)};
   e.title = "padding was never cleared";
   if (codes.size() == 1)
-    e.title += fmt::format(": what is not 0 of it is {}", code_hex(encoding, *codes.begin()));
+    e.title += fmt::format(": its bytes that are not 0 are {}", code_hex(encoding, *codes.begin()));
   e.stage = Stage::layout;
   e.clause = "N6.4";
   e.agree = e.of = out.elements;

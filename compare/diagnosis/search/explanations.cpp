@@ -211,15 +211,19 @@ void Explanations::in_one_of_two(Direction d, Direction other) {
   }
 }
 
-// How little an explanation says of other tensors: a rule says most, a number that was fitted to this one
-// least, and a place that was fitted (a region, a map of codes) lies between them.
+// How little an explanation says of other tensors: a rule says most ("layout.data:nibbles_swapped" is one), a
+// number that was fitted to this one least, and a place that was fitted (a region, a map of codes) lies
+// between them.
 int how_fitted(const Explanation& e) {
   int out = 0;
   for (const string& id : e.ids) {
     const size_t equals = id.find('=');
     const bool number = equals != string::npos && id.size() >= equals + 9 &&
                         id.find_first_not_of("0123456789ABCDEF,", equals + 1) == string::npos;
-    out = std::max(out, number ? 2 : id.find(':') != string::npos ? 1 : 0);
+    const size_t colon = id.find(':');
+    const bool place =
+        colon != string::npos && colon + 1 < id.size() && (id[colon + 1] < 'a' || id[colon + 1] > 'z');
+    out = std::max(out, number ? 2 : place ? 1 : 0);
   }
   return out;
 }

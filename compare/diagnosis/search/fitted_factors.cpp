@@ -120,7 +120,10 @@ std::vector<string> rows_of_codes(const JudgedLane& lane, const Interval& ratio)
             "tensor_scale.codes_times=" + times_text(simplest(ratio))};
   }
   // The tensor's own amax comes first: a rule foretells other tensors too, where a number does not.
-  std::vector<string> out = {"tensor_scale.own_used", "scaled.times=" + times_text(simplest(ratio))};
+  const double times = simplest(ratio);
+  std::vector<string> out = {"tensor_scale.own_used", times == 0.5 ? "scaled.halved"
+                                                      : times == 2 ? "scaled.doubled"
+                                                                   : "scaled.times=" + times_text(times)};
   if (info(q.format).per_tensor_fp8() && !q.row_scaled) {
     const JudgedPlane* inverse = lane.find(".scale_inv");
     const double s = inverse ? 1 / scalar(&inverse->want) : 0;

@@ -52,6 +52,16 @@ TrainedPtr parameter(Session& session, const Given& kind, uint64_t seed) {
   return out;
 }
 
+// A dtype by its name in the framework: constructors refuse those that they do not take by themselves.
+string dtype_word(const Given& value) {
+  static constexpr std::string_view kDtypes[] = {"float32",       "float16",     "bfloat16", "float64",
+                                                 "float8_e4m3fn", "float8_e5m2", "uint8",    "int8",
+                                                 "int16",         "int32",       "int64"};
+  const string word = value.text();
+  if (std::ranges::find(kDtypes, word) == std::end(kDtypes)) value.refuse("a dtype of the framework");
+  return word;
+}
+
 AdamOptions options_in(const Given& given) {
   AdamOptions o;
   o.lr = kEighth;
@@ -63,9 +73,9 @@ AdamOptions options_in(const Given& given) {
     else if (name == "bias_correction") o.bias_correction = value.flag();
     else if (name == "store_param_remainders") o.store_param_remainders = value.flag();
     else if (name == "set_grad_none") o.set_grad_none = value.flag();
-    else if (name == "master_weight_dtype") o.master_weight_dtype = value.text();
-    else if (name == "exp_avg_dtype") o.exp_avg_dtype = value.text();
-    else if (name == "exp_avg_sq_dtype") o.exp_avg_sq_dtype = value.text();
+    else if (name == "master_weight_dtype") o.master_weight_dtype = dtype_word(value);
+    else if (name == "exp_avg_dtype") o.exp_avg_dtype = dtype_word(value);
+    else if (name == "exp_avg_sq_dtype") o.exp_avg_sq_dtype = dtype_word(value);
     else if (name == "weight_decay") {
       const auto decay = value.value().to_double();
       if (!decay) value.refuse("a number");
@@ -204,7 +214,7 @@ json::Value step(const Given& given, Session& session) {
 json::Value state_init(const Given& given, Session& session) {
   AdamOptions options;
   options.master_weights = true;
-  options.master_weight_dtype = given.text("master_weight_dtype");
+  options.master_weight_dtype = dtype_word(given.at("master_weight_dtype", "a dtype"));
   return outcome([&] {
     const TrainedPtr p = parameter(session, given.at("param", "a kind of parameter"), 41);
     FusedAdam adam(session, {{{p}, 0}}, options);

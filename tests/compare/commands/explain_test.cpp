@@ -112,8 +112,8 @@ TEST(Explain, PaddingThatWasNeverCleared) {
   EXPECT_TRUE(told.text.starts_with("EXPLAINED")) << told.text;
   for (const char* said :
        {"layout, rows", "layout DIFFERS", "row.scale_gemm padding (e8m0)  212 of 212",
-        "padding was never cleared: what is not 0 of it is 7F   [padding.not_cleared, N6.4]",
-        "all 9900 elements are as they should be"})
+        "padding was never cleared: its bytes that are not 0 are 7F   [padding.not_cleared, N6.4]",
+        "all 9900 elements are right; only the padding is wrong"})
     EXPECT_NE(told.text.find(said), std::string::npos) << said << "\n" << told.text;
   EXPECT_EQ(told.json.text("confidence"), "certain");
   EXPECT_EQ(told.json.text("first_stage"), "layout");
@@ -137,7 +137,7 @@ TEST(Explain, CasesThatCannotBeComparedAreNoted) {
   EXPECT_EQ(explain(pack, "a").status, 2);
   const Told empty = explain(pack, "b");
   EXPECT_EQ(empty.status, 0) << empty.error;
-  EXPECT_NE(empty.text.find("it has no element"), std::string::npos) << empty.text;
+  EXPECT_NE(empty.text.find("the tensor has no elements"), std::string::npos) << empty.text;
   EXPECT_EQ(explain(pack_of({{"a", kLine, false}, {"c", kLine, false}})).status, 2);
 }
 

@@ -204,7 +204,7 @@ TEST(Judge, HintsOfAProduct) {
                    for (int n = 0; n < 50; ++n)
                      for (int m = 0; m < 70; ++m) add(g, n, m, int64_t{1} << 23);
                  }),
-      "about 2 times what is right");
+      "about 2 times the right value");
   has(hint_after(line,
                  [&](auto& g) {
                    for (int n = 0; n < 50; ++n)

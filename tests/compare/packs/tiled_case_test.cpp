@@ -174,7 +174,7 @@ TEST(TiledCase, WhatCannotBeCutSaysWhy) {
       {"quantize nvfp4 300x700 bf16 dir=row round=sr", "round=sr counts its draws"},
       {"cast e2m1 300x700 f32 round=sr", "round=sr counts its draws"},
       {"quantize mxfp8/nvfp4 304x704 bf16 col_source=row_dequantized", "dequantized rows"},
-      {"quantize fp8_current 300x700 bf16 dir=both row_scaled=1", "a scale of its own"},
+      {"quantize fp8_current 300x700 bf16 dir=both row_scaled=1", "has its own scale"},
       {"split mxfp8 192x256 bf16 groups=0,31,33,128", "a split is judged as a whole"},
   };
   for (const auto& [text, why] : lines) {

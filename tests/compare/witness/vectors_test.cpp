@@ -226,7 +226,7 @@ TEST(Vectors, RecordingsOfTensorCores) {
   put(fp8.of("d"), 0, 449);
   EXPECT_EQ(judged(fp8).status, 0);
   put(fp8.of("c"), 0, 1 + 0x1p-14f);  // no result of a step
-  EXPECT_NE(judged(fp8).out.find("c[0] is no sum of products of e4m3"), std::string::npos);
+  EXPECT_NE(judged(fp8).out.find("c[0] is not a sum of products of e4m3"), std::string::npos);
   Folder mixed("tensor_core_bf16_hand.safetensors");
   for (st::Tensor& t : mixed.tensors)
     if (t.name == "b") t.dtype = st::Dtype::F16;

@@ -189,8 +189,9 @@ TEST(LineFactory, WhatNoLineCanSayIsAnError) {
             "column 53: delayed_scaling_factory for linear/input requests delayed scaling, whose scale comes "
             "from a history that a line does not have (write fp8_delayed with scale=)");
   EXPECT_EQ(with("line_factory_test_none"),
-            "column 53: line_factory_test_none for linear/input returns nothing (identity is the format of "
-            "what is not quantized)");
+            "column 53: line_factory_test_none for linear/input returns nothing (use the format identity for "
+            "a tensor that "
+            "is not quantized)");
   EXPECT_EQ(with("line_factory_test_number"),
             "column 53: line_factory_test_number for linear/input returns a number and no quantizer");
   EXPECT_EQ(with("line_factory_test_raises"),
