@@ -51,8 +51,10 @@ struct AdamBounds {
     const double added = l2() ? decay * p : 0, grad = g + added,
                  off = l2() ? 2 * last_place(std::max(std::fabs(g), std::fabs(added))) : 0;
     const double m1 = beta1 * m, m2 = (1 - beta1) * grad, v1 = beta2 * v, v2 = (1 - beta2) * grad * grad;
-    return {m1 + m2, 2 * last_place(std::max(std::fabs(m1), std::fabs(m2))) + off, v1 + v2,
-            2 * last_place(std::max(v1, v2)) + 3 * std::fabs(grad) * off};
+    // In last places of the larger addend: 1 - beta at most one, each product a half (the second of v' is
+    // carried through the third: one more), the sum one where it reaches the next binade.
+    return {m1 + m2, 3 * last_place(std::max(std::fabs(m1), std::fabs(m2))) + off, v1 + v2,
+            4 * last_place(std::max(v1, v2)) + 3 * std::fabs(grad) * off};
   }
   // The new parameter from the new moments, and how far it may be.
   struct Parameter {
