@@ -144,8 +144,11 @@ void Batch::run(const std::vector<MasterWeight>& batch) {
   for (const MasterWeight& w : batch) route(w);
   void (Batch::*const kSteps[])(std::vector<Target>&) = {&Batch::delayed, &Batch::current, &Batch::block,
                                                          &Batch::mxfp8,   &Batch::nvfp4,   &Batch::identity};
-  for (size_t b = 0; b < kBuckets; ++b)
-    if (!buckets_[b].empty()) (this->*kSteps[b])(buckets_[b]);
+  for (size_t b = 0; b < kBuckets; ++b) {
+    const auto step =
+        kSteps[b];  // g++ 12's check of bounds reads a wrong index where the call itself indexes
+    if (!buckets_[b].empty()) (this->*step)(buckets_[b]);
+  }
 }
 
 // ---- what the formats share ------------------------------------------------------------
