@@ -145,8 +145,7 @@ void Batch::run(const std::vector<MasterWeight>& batch) {
   void (Batch::*const kSteps[])(std::vector<Target>&) = {&Batch::delayed, &Batch::current, &Batch::block,
                                                          &Batch::mxfp8,   &Batch::nvfp4,   &Batch::identity};
   for (size_t b = 0; b < kBuckets; ++b) {
-    const auto step =
-        kSteps[b];  // g++ 12's check of bounds reads a wrong index where the call itself indexes
+    const auto step = kSteps[b];  // in the call itself g++ 12's check of bounds reads a wrong index
     if (!buckets_[b].empty()) (this->*step)(buckets_[b]);
   }
 }
