@@ -16,6 +16,7 @@
 #include "fast/lane/mxfp8.cuh"
 #include "fast/lane/source.cuh"
 #include "fixtures/safetensors.h"
+#include "tests/source_path.h"
 
 namespace assay::fast_host {
 namespace {
@@ -32,7 +33,7 @@ std::vector<uint32_t> elements(const safetensors::Tensor& t) {
   return out;
 }
 safetensors::File vectors(const std::string& name) {
-  auto file = safetensors::read(std::string(ASSAY_SOURCE_DIR) + "/fixtures/vectors/" + name + ".safetensors");
+  auto file = safetensors::read(source_path("fixtures/vectors/") + name + ".safetensors");
   if (!file) throw std::runtime_error(file.error().text());
   return *file;
 }

@@ -16,6 +16,7 @@
 #include "fast/lane/philox.cuh"
 #include "fast/lane/stochastic.cuh"
 #include "fixtures/safetensors.h"
+#include "tests/source_path.h"
 
 namespace assay::fast_host {
 namespace {
@@ -24,7 +25,7 @@ float value(uint32_t f32_bits) { return std::bit_cast<float>(f32_bits); }
 uint32_t bits_of(float v) { return std::bit_cast<uint32_t>(v); }
 
 safetensors::File vectors(const std::string& name) {
-  auto file = safetensors::read(std::string(ASSAY_SOURCE_DIR) + "/fixtures/vectors/" + name + ".safetensors");
+  auto file = safetensors::read(source_path("fixtures/vectors/") + name + ".safetensors");
   if (!file) throw std::runtime_error(file.error().text());
   return *file;
 }

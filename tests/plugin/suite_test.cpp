@@ -14,6 +14,7 @@
 #include "fixtures/json.h"
 #include "fixtures/suite.h"
 #include "reference/subject.h"
+#include "tests/source_path.h"
 #include "training/recipes/line_factory.h"
 
 namespace {
@@ -69,7 +70,7 @@ Subjects with(const std::string& name) {
 }
 
 std::vector<SuiteEntry> smoke() {
-  auto suite = load_suite(ASSAY_SOURCE_DIR "/fixtures/suites/smoke.cases", training::resolve_factory);
+  auto suite = load_suite(source_path("fixtures/suites/smoke.cases"), training::resolve_factory);
   EXPECT_TRUE(suite) << suite.error().text();
   return std::move(suite->entries);
 }

@@ -12,6 +12,7 @@
 #include "reference/rounding.h"
 #include "reference/tensor_core.h"
 #include "tests/reference/run_line.h"
+#include "tests/source_path.h"
 
 namespace assay {
 namespace {
@@ -314,7 +315,7 @@ TEST(Hadamard, TensorCoreByHand) {
 // is fixtures/vectors/silicon, or the one that ASSAY_SILICON names; ci/gpu leaves a recording of its own GPU.
 TEST(Hadamard, TensorCoreRecordings) {
   const char* named = std::getenv("ASSAY_SILICON");
-  const std::string folder = named ? named : ASSAY_SOURCE_DIR "/fixtures/vectors/silicon";
+  const std::string folder = named ? named : source_path("fixtures/vectors/silicon");
   int recordings = 0;
   for (const char* gpu : {"h100", "h200", "gpu"}) {
     const auto file = safetensors::read(folder + "/" + gpu + "_bf16.safetensors");

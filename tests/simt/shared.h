@@ -11,6 +11,7 @@
 #include "fast/simt/executor.h"
 #include "fast/simt/race/race.h"
 #include "fast/simt/report.h"
+#include "tests/source_path.h"
 
 namespace assay::simt {
 
@@ -35,7 +36,7 @@ inline std::string to_text(const ExecutorOptions& o) {
 inline std::string marked(const std::string& name, const char* file = __builtin_FILE()) {
   const std::string site = to_text(Site{file, 0}),
                     path = site.substr(0, site.rfind(':'));  // from the root, whatever the compiler was given
-  std::ifstream text(std::string(ASSAY_SOURCE_DIR "/") + path);
+  std::ifstream text(source_path(path));
   std::string line;
   for (int number = 1; std::getline(text, line); ++number)
     if (line.ends_with("// <- " + name)) return path + ":" + std::to_string(number);

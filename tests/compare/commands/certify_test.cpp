@@ -16,6 +16,7 @@
 #include "fixtures/json.h"
 #include "tests/compare/faulty_subject.h"
 #include "tests/fixtures/scratch.h"
+#include "tests/source_path.h"
 
 namespace assay {
 namespace {
@@ -372,7 +373,7 @@ TEST(Certify, ACertificateOfVersion01IsRead) {
   const Scratch scratch;
   CertifyOptions options;
   options.output = scratch.path("c.json");
-  std::filesystem::copy_file(ASSAY_SOURCE_DIR "/fixtures/packs/version_0.1/certificate.json", options.output);
+  std::filesystem::copy_file(source_path("fixtures/packs/version_0.1/certificate.json"), options.output);
   EXPECT_EQ(certificate(options.output).find("build")->text("version"), "0.1.0");
   options.resume = true;
   options.parts = {window(0x3F800000, 1000)};

@@ -14,6 +14,7 @@
 #include "compare/packs/dump.h"
 #include "fixtures/files.h"
 #include "tests/compare/faulty_subject.h"
+#include "tests/source_path.h"
 
 namespace assay {
 namespace {
@@ -418,7 +419,7 @@ TEST(Check, PackedCodesOfSomebodyElse) {
 
 // Written by the program of that version. Whoever keeps recordings must be able to read them.
 TEST(Check, RecordingsOfVersion01AreRead) {
-  const Ran r = check({ASSAY_SOURCE_DIR "/fixtures/packs/version_0.1/recording.safetensors"});
+  const Ran r = check({source_path("fixtures/packs/version_0.1/recording.safetensors")});
   EXPECT_EQ(r.status, 0) << r.out << r.err;
   for (const char* text :
        {"quantize mxfp8 4x64 bf16", "quantize nvfp4 16x32 bf16 dir=both", "dequantize mxfp8 4x64 bf16",

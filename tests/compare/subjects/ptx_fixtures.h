@@ -19,12 +19,11 @@
 #include "contract/line.h"
 #include "fixtures/inputs.h"
 #include "reference/subject.h"
+#include "tests/source_path.h"
 
 namespace assay::ptx_fixtures {
 
-inline std::string fixture(const std::string& name) {
-  return std::string(ASSAY_SOURCE_DIR "/fixtures/triton/") + name;
-}
+inline std::string fixture(const std::string& name) { return source_path("fixtures/triton/") + name; }
 
 inline std::string text_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

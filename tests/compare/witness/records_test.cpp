@@ -11,12 +11,13 @@
 
 #include "fast/subject_host.h"
 #include "reference/subject.h"
+#include "tests/source_path.h"
 
 namespace assay {
 namespace {
 
 using std::string;
-const string kRecords = ASSAY_SOURCE_DIR "/fixtures/witness/";
+const string kRecords = source_path("fixtures/witness/");
 
 struct File {
   string family;

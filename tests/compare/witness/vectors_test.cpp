@@ -18,12 +18,13 @@
 #include "fixtures/json.h"
 #include "fixtures/sha256.h"
 #include "reference/subject.h"
+#include "tests/source_path.h"
 
 namespace assay {
 namespace {
 
 namespace st = safetensors;
-const std::string kVectors = ASSAY_SOURCE_DIR "/fixtures/vectors";
+const std::string kVectors = source_path("fixtures/vectors");
 
 const Subjects& subjects() {
   static const Subjects all = [] {

@@ -103,7 +103,7 @@ TEST(PtxMatrix, WhatIsWrongNamesTheLane) {
       error(kFill + ("setp.eq.u32 %p1, %r0, 5;\n@!%p1 " + load)).find("is carried out by a part of its warp"),
       std::string::npos)
       << error(kFill + ("setp.eq.u32 %p1, %r0, 5;\n@!%p1 " + load));
-  EXPECT_NE(error(kFill + generic).find("is none of shared memory"), std::string::npos)
+  EXPECT_NE(error(kFill + generic).find("outside shared memory"), std::string::npos)
       << error(kFill + generic);
   // Values that nobody wrote come out of memory with the matrix, and stay what they are on their way in.
   EXPECT_NE(error(load + kStoreFour, true).find("stores an undefined value"), std::string::npos)

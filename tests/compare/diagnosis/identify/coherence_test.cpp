@@ -9,6 +9,7 @@
 
 #include "fixtures/suite.h"
 #include "tests/compare/diagnosis/planes.h"
+#include "tests/source_path.h"
 
 namespace assay {
 namespace {
@@ -90,7 +91,7 @@ TEST(Coherence, OneTensorIsCoherent) {
 }
 
 TEST(Coherence, NoFalseAlarmInTheSmokeSuite) {
-  const auto suite = load_suite(ASSAY_SOURCE_DIR "/fixtures/suites/smoke.cases");
+  const auto suite = load_suite(source_path("fixtures/suites/smoke.cases"));
   ASSERT_TRUE(suite) << suite.error().text();
   int judged_lines = 0;
   for (const SuiteEntry& e : suite->entries) {

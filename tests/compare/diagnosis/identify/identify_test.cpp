@@ -17,11 +17,12 @@
 #include "fixtures/json.h"
 #include "reference/subject.h"
 #include "tests/compare/diagnosis/planes.h"
+#include "tests/source_path.h"
 
 namespace assay {
 namespace {
 
-const std::string kFolder = ASSAY_SOURCE_DIR "/fixtures/packs/libraries";
+const std::string kFolder = source_path("fixtures/packs/libraries");
 
 std::vector<std::string> fields(const std::string& row) {
   std::vector<std::string> out;

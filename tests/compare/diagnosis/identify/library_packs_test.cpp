@@ -13,6 +13,7 @@
 #include "compare/process/guarded_run.h"
 #include "contract/line.h"
 #include "reference/subject.h"
+#include "tests/source_path.h"
 
 namespace assay {
 namespace {
@@ -165,7 +166,7 @@ std::map<std::string, int64_t> apart(const DumpCase& c, const std::string& keys)
 }
 
 TEST(LibraryPacks, FlavoursMakeTheirBytes) {
-  const Result<Dump> dump = read_dump({ASSAY_SOURCE_DIR "/fixtures/packs/libraries"});
+  const Result<Dump> dump = read_dump({source_path("fixtures/packs/libraries")});
   ASSERT_TRUE(dump) << dump.error().text();
   std::map<std::string, std::map<std::string, int64_t>> found;
   for (const DumpCase& c : dump->cases) {

@@ -11,6 +11,7 @@
 #include "contract/line.h"
 #include "fixtures/suite.h"
 #include "tests/compare/fakes.h"
+#include "tests/source_path.h"
 
 namespace assay {
 namespace {
@@ -177,7 +178,7 @@ TEST(GemmLaws, ZerosOfAStep) {
 
 // The kernels skip these lines, so that no run of theirs would look at the reference's other sums.
 TEST(GemmLaws, SuiteOfTheOtherSums) {
-  const auto suite = load_suite(ASSAY_SOURCE_DIR "/fixtures/suites/tensor_core.cases");
+  const auto suite = load_suite(source_path("fixtures/suites/tensor_core.cases"));
   ASSERT_TRUE(suite) << suite.error().text();
   const Subjects subjects = fakes::with("fake", nullptr);
   std::set<GemmSum> sums;
