@@ -35,6 +35,8 @@ class SemanticError : public std::runtime_error {
   ErrorClass error_class;
 };
 
+[[noreturn]] inline void fail(ErrorClass c, const std::string& what) { throw SemanticError(c, what); }
+
 struct Warning {
   std::string category;  // "UserWarning"
   std::string text;

@@ -8,10 +8,6 @@ namespace {
 
 using std::string;
 
-[[noreturn]] void fail(ErrorClass c, const string& what) { throw SemanticError(c, what); }
-
-template <class S> const S* as(const StoragePtr& s) { return dynamic_cast<const S*>(s.get()); }
-
 bool is_scale(const string& field) {
   return field.find("scale_inv") != string::npos || field.find("amax") != string::npos;
 }
@@ -57,11 +53,11 @@ StoragePtr zeros_of(const MXFP8Storage& s, const Dims& shape, std::optional<DTyp
 }  // namespace
 
 StoragePtr method_clone(Session& session, const StoragePtr& s) {
-  if (const auto* h = as<HybridStorage>(s))
+  if (const auto* h = storage_as<HybridStorage>(s))
     return std::make_shared<HybridStorage>(cloned_child(session, h->rowwise_storage),
                                            cloned_child(session, h->columnwise_storage), h->quantizer,
                                            h->dtype);
-  if (const auto* fp4 = as<NVFP4Storage>(s); fp4 && !fp4->rowwise_data)
+  if (const auto* fp4 = storage_as<NVFP4Storage>(s); fp4 && !fp4->rowwise_data)
     fail(ErrorClass::assertion_error,
          "clone: expected row-wise data of an NVFP4Tensor, found none; keep the rows");
   const StoragePtr out = s->make_like();
@@ -71,13 +67,13 @@ StoragePtr method_clone(Session& session, const StoragePtr& s) {
 }
 
 Piece clone(Session& session, const StoragePtr& s) {
-  if (as<Float8BlockwiseStorage>(s) || as<NVFP4Storage>(s)) return s->dequantize(session);
+  if (storage_as<Float8BlockwiseStorage>(s) || storage_as<NVFP4Storage>(s)) return s->dequantize(session);
   return method_clone(session, s);
 }
 
 StoragePtr deep_copy(Session& session, const StoragePtr& s) {
   // Of a hybrid the clone's children are replaced by copies of the tensor's own, so only an error counts.
-  if (const auto* h = as<HybridStorage>(s)) {
+  if (const auto* h = storage_as<HybridStorage>(s)) {
     for (const StoragePtr& child : {h->rowwise_storage, h->columnwise_storage})
       if (child) clone(session, child);
   } else {
@@ -91,7 +87,7 @@ StoragePtr deep_copy(Session& session, const StoragePtr& s) {
 
 Piece to(Session& session, const StoragePtr& s, DType dtype) {
   if (dtype == s->dtype) return s;
-  if (as<Float8Storage>(s))
+  if (storage_as<Float8Storage>(s))
     session.warn("UserWarning",
                  "A function call on a Float8Tensor may not return a Float8Tensor: its class may be lost");
   return cast(session, s->dequantize(session), dtype);
@@ -104,11 +100,12 @@ StoragePtr to_dtype(const StoragePtr& s, DType dtype) {
 }
 
 Piece new_zeros(Session& session, const StoragePtr& s, const Dims& shape, std::optional<DType> dtype) {
-  if (const auto* fp8 = as<Float8Storage>(s)) return zeros_of(*fp8, shape, dtype);
+  if (const auto* fp8 = storage_as<Float8Storage>(s)) return zeros_of(*fp8, shape, dtype);
   const Shape m = flattened(shape);
-  if (const auto* mx = as<MXFP8Storage>(s); mx && m.rows % 32 == 0 && m.cols % 32 == 0)
+  if (const auto* mx = storage_as<MXFP8Storage>(s); mx && m.rows % 32 == 0 && m.cols % 32 == 0)
     return zeros_of(*mx, shape, dtype);
-  if (as<HybridStorage>(s) || as<IdentityStorage>(s)) return training::new_zeros(session, *s, shape, dtype);
+  if (storage_as<HybridStorage>(s) || storage_as<IdentityStorage>(s))
+    return training::new_zeros(session, *s, shape, dtype);
   s->dequantize(session);  // the framework's own, on the dequantized tensor
   return zeros(shape, dtype.value_or(s->dtype));
 }

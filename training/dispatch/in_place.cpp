@@ -9,11 +9,6 @@ namespace {
 
 using std::string;
 
-[[noreturn]] void fail(ErrorClass c, const string& what) { throw SemanticError(c, what); }
-
-template <class S> S* as(Storage& s) { return dynamic_cast<S*>(&s); }
-template <class S> S* as(const StoragePtr& s) { return dynamic_cast<S*>(s.get()); }
-
 // The bytes of `from` into `to`, whatever either means.
 void copy_buffer(const ArrayPtr& from, const ArrayPtr& to) {
   if (from && to) training::copy_into(*from, *to);
@@ -69,7 +64,7 @@ bool forgets_flag(const Storage& dst) { return dynamic_cast<const BlockScaledSto
 // A hybrid hands a quantized source to its children as it is, and the kernel of one casts it.
 bool casts_its_source(const Storage& dst) {
   const auto* h = dynamic_cast<const HybridStorage*>(&dst);
-  const auto kernel = [](const StoragePtr& child) { return child && !as<IdentityStorage>(child); };
+  const auto kernel = [](const StoragePtr& child) { return child && !storage_as<IdentityStorage>(child); };
   return h && (kernel(h->rowwise_storage) || kernel(h->columnwise_storage));
 }
 
@@ -86,7 +81,7 @@ void quantize_(Session& session, const Piece& source, Storage& dst, std::optiona
   if (!dst.quantizer)
     fail(ErrorClass::value_error, "quantize_: expected a " + string(dst.class_name()) +
                                       " with its quantizer, found none; quantize it anew");
-  if (quantized && as<Float8Storage>(*quantized) && casts_its_source(dst))
+  if (quantized && storage_as<Float8Storage>(*quantized) && casts_its_source(dst))
     session.warn("UserWarning",
                  "A function call on a Float8Tensor may not return a Float8Tensor: its class may be lost");
   const ArrayPtr plain = quantized ? (*quantized)->dequantize(session) : std::get<ArrayPtr>(source);
@@ -95,26 +90,26 @@ void quantize_(Session& session, const Piece& source, Storage& dst, std::optiona
 
 void apply(Session& session, Storage& dst, const std::function<ArrayPtr(const ArrayPtr&)>& act,
            bool is_zero) {
-  if (is_zero && as<NVFP4Storage>(dst)) return;
+  if (is_zero && storage_as<NVFP4Storage>(dst)) return;
   quantize_(session, act(dst.dequantize(session)), dst);
 }
 
 void copy_(Session& session, const Piece& source, const StoragePtr& dst) {
   const StoragePtr* quantized = std::get_if<StoragePtr>(&source);
-  if (auto* identity = as<IdentityStorage>(*dst)) {
+  if (auto* identity = storage_as<IdentityStorage>(*dst)) {
     const ArrayPtr plain =
         quantized ? (*quantized)->dequantize(session, identity->hp_data->dtype) : std::get<ArrayPtr>(source);
     return training::copy_into(*cast(session, plain, identity->hp_data->dtype), *identity->hp_data);
   }
   if (quantized) {
     Storage& src = **quantized;
-    auto *f8 = as<Float8Storage>(src), *to_f8 = as<Float8Storage>(*dst);
+    auto *f8 = storage_as<Float8Storage>(src), *to_f8 = storage_as<Float8Storage>(*dst);
     if (f8 && to_f8) return copy_float8(*f8, *to_f8);
-    auto *mx = as<MXFP8Storage>(src), *to_mx = as<MXFP8Storage>(*dst);
+    auto *mx = storage_as<MXFP8Storage>(src), *to_mx = storage_as<MXFP8Storage>(*dst);
     if (mx && to_mx && covers(*mx, *to_mx)) return copy_all(src, *dst);
-    auto *fp4 = as<NVFP4Storage>(src), *to_fp4 = as<NVFP4Storage>(*dst);
+    auto *fp4 = storage_as<NVFP4Storage>(src), *to_fp4 = storage_as<NVFP4Storage>(*dst);
     if (fp4 && to_fp4) return copy_nvfp4(*fp4, *to_fp4);
-    auto *hybrid = as<HybridStorage>(src), *to_hybrid = as<HybridStorage>(*dst);
+    auto *hybrid = storage_as<HybridStorage>(src), *to_hybrid = storage_as<HybridStorage>(*dst);
     if (hybrid && to_hybrid) return copy_hybrid(session, *hybrid, *to_hybrid);
     if (alike(src, *dst)) return copy_all(src, *dst);
     return quantize_(session, src.dequantize(session), *dst);
@@ -123,15 +118,15 @@ void copy_(Session& session, const Piece& source, const StoragePtr& dst) {
 }
 
 void set_data(Session& session, const ArrayPtr& plain, Storage& dst) {
-  if (as<HybridStorage>(dst) || as<IdentityStorage>(dst)) return;
+  if (storage_as<HybridStorage>(dst) || storage_as<IdentityStorage>(dst)) return;
   if (!dst.quantizer)
     fail(ErrorClass::assertion_error, "data: expected a " + string(dst.class_name()) +
                                           " with its quantizer, found none; quantize it anew");
-  if (as<Float8BlockwiseStorage>(dst)) return dst.quantizer->update_quantized(session, plain, dst);
-  if (as<NVFP4Storage>(dst)) return refresh(session, plain, dst);
+  if (storage_as<Float8BlockwiseStorage>(dst)) return dst.quantizer->update_quantized(session, plain, dst);
+  if (storage_as<NVFP4Storage>(dst)) return refresh(session, plain, dst);
   for (const Field& f : dst.fields())  // new buffers, not the old ones refreshed
     if (*f.slot) *f.slot = training::clone(*f.slot);
-  if (auto* fp8 = as<Float8Storage>(dst)) return refresh(session, plain, *fp8);
+  if (auto* fp8 = storage_as<Float8Storage>(dst)) return refresh(session, plain, *fp8);
   dst.quantizer->update_quantized(session, plain, dst);
 }
 

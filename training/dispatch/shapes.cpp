@@ -12,10 +12,6 @@ namespace {
 
 using std::string;
 
-[[noreturn]] void fail(ErrorClass c, const string& what) { throw SemanticError(c, what); }
-
-template <class S> const S* as(const StoragePtr& s) { return dynamic_cast<const S*>(s.get()); }
-
 ArrayPtr plain_view(Session& session, const StoragePtr& s, const Dims& shape) {
   return training::view(s->dequantize(session), shape);
 }
@@ -101,15 +97,15 @@ Dims asked_size(Session& session, const Storage& s) {
 }
 
 Piece view(Session& session, const StoragePtr& s, const Dims& shape) {
-  if (const auto* h = as<HybridStorage>(s)) {
+  if (const auto* h = storage_as<HybridStorage>(s)) {
     if (shape == h->size()) return h->make_like();
     return hybrid_of(*h, child_view(session, h->rowwise_storage, shape),
                      child_view(session, h->columnwise_storage, shape), false);
   }
-  if (as<MXFP8Storage>(s) && (shape.size() < 2 || shape.back() != s->size().back()))
+  if (storage_as<MXFP8Storage>(s) && (shape.size() < 2 || shape.back() != s->size().back()))
     fail(ErrorClass::value_error,
          "view: expected two dimensions or more with the last one of an MXFP8Tensor, found others");
-  if (const auto* block = as<Float8BlockwiseStorage>(s)) {
+  if (const auto* block = storage_as<Float8BlockwiseStorage>(s)) {
     if (!block->rowwise_data)
       fail(ErrorClass::not_implemented_error,
            "view: expected a Float8BlockwiseQTensor with its rows, found columns alone");
@@ -118,21 +114,23 @@ Piece view(Session& session, const StoragePtr& s, const Dims& shape) {
            "view: expected the shape of a Float8BlockwiseQTensor, found another");
     return s->make_like();
   }
-  if (as<NVFP4Storage>(s))
+  if (storage_as<NVFP4Storage>(s))
     return shape == asked_size(session, *s) ? Piece(s->make_like()) : method_view(session, s, shape);
   return s->view(shape);
 }
 
 Piece method_view(Session& session, const StoragePtr& s, const Dims& wanted) {
-  if (const auto* h = as<HybridStorage>(s)) {
+  if (const auto* h = storage_as<HybridStorage>(s)) {
     if (wanted == asked_size(session, *s))
       return hybrid_of(*h, h->rowwise_storage, h->columnwise_storage, true);
     return hybrid_of(*h, child_view(session, h->rowwise_storage, wanted),
                      child_view(session, h->columnwise_storage, wanted), true);
   }
   const Dims now = s->size(), shape = resolved(wanted, count_of(now));
-  const auto* block = as<Float8BlockwiseStorage>(s);
-  const size_t kept = block ? (block->is_2d ? 2 : 1) : as<MXFP8Storage>(s) || as<NVFP4Storage>(s) ? 1 : 0;
+  const auto* block = storage_as<Float8BlockwiseStorage>(s);
+  const size_t kept = block                                                        ? (block->is_2d ? 2 : 1)
+                      : storage_as<MXFP8Storage>(s) || storage_as<NVFP4Storage>(s) ? 1
+                                                                                   : 0;
   if (!keeps_last(now, shape, kept)) {
     session.warn("UserWarning", string(s->class_name()) + " does not show another inner dimension");
     return plain_view(session, s, shape);
@@ -142,10 +140,10 @@ Piece method_view(Session& session, const StoragePtr& s, const Dims& wanted) {
 }
 
 Piece method_reshape(Session& session, const StoragePtr& s, const Dims& wanted) {
-  if (const auto* fp8 = as<Float8Storage>(s); fp8 && !fp8->data)
+  if (const auto* fp8 = storage_as<Float8Storage>(s); fp8 && !fp8->data)
     fail(ErrorClass::attribute_error,
          "reshape: expected the byte plane of a Float8Tensor, found its transpose alone");
-  if (as<HybridStorage>(s) || as<IdentityStorage>(s))
+  if (storage_as<HybridStorage>(s) || storage_as<IdentityStorage>(s))
     return view(session, s, resolved(wanted, count_of(s->size())));
   return method_view(session, s, wanted);
 }
@@ -154,14 +152,15 @@ Piece slice(Session& session, const StoragePtr& s, int64_t dim, int64_t start, i
   const Dims now = s->size();
   const size_t d = dimension(now, dim);
   const int64_t stop = std::min(end, now[d]);
-  if (as<NVFP4Storage>(s)) {
+  if (storage_as<NVFP4Storage>(s)) {
     asked_size(session, *s);
     if (start == 0 && end >= now[d]) return s->make_like();
     fail(ErrorClass::not_implemented_error,
          "slice: expected the whole of an NVFP4Tensor, found a part; dequantize it first");
   }
-  if (as<Float8Storage>(s) || as<IdentityStorage>(s)) return training::slice(session, *s, dim, start, stop);
-  if (const auto* h = as<HybridStorage>(s)) {
+  if (storage_as<Float8Storage>(s) || storage_as<IdentityStorage>(s))
+    return training::slice(session, *s, dim, start, stop);
+  if (const auto* h = storage_as<HybridStorage>(s)) {
     if (start == 0) asked_size(session, *s);
     if (start == 0 && end == now[d]) return s->make_like();
     if (const StoragePtr both =
@@ -175,7 +174,7 @@ Piece slice(Session& session, const StoragePtr& s, int64_t dim, int64_t start, i
 
 Piece select(Session& session, const StoragePtr& s, int64_t dim, int64_t index) {
   const size_t d = dimension(s->size(), dim);
-  if (const auto* fp8 = as<Float8Storage>(s)) return selected(*fp8, d, index);
+  if (const auto* fp8 = storage_as<Float8Storage>(s)) return selected(*fp8, d, index);
   const ArrayPtr one = training::slice(s->dequantize(session), d, index, index + 1);
   Dims shape = one->shape, strides = one->strides;
   shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(d));
@@ -191,20 +190,20 @@ Piece as_strided(Session& session, const StoragePtr& s, const Dims& shape, const
                  int64_t offset) {
   const Dims now = s->size();
   const Dims own = empty(now, DType::uint8)->strides;
-  if (as<NVFP4Storage>(s)) {
+  if (storage_as<NVFP4Storage>(s)) {
     asked_size(session, *s);
     if (shape == now && strides == own && offset == 0) return s->make_like();
     fail(ErrorClass::not_implemented_error,
          "as_strided: expected an NVFP4Tensor's own geometry, found another; dequantize it first");
   }
-  if (const auto* fp8 = as<Float8Storage>(s); fp8 && fp8->data) {
+  if (const auto* fp8 = storage_as<Float8Storage>(s); fp8 && fp8->data) {
     auto out = std::dynamic_pointer_cast<Float8Storage>(s->make_like());
     out->data = training::as_strided(fp8->data, shape, strides, offset);
     if (fp8->has_transpose())
       out->transpose = training::as_strided(fp8->transpose, turned(shape), turned(strides), offset);
     return out;
   }
-  if (const auto* h = as<HybridStorage>(s)) {
+  if (const auto* h = storage_as<HybridStorage>(s)) {
     if (shape == asked_size(session, *s) && strides == own && offset == 0) return s->make_like();
     if (const StoragePtr both = delegated(
             *h, [&](const StoragePtr& c) { return as_strided(session, c, shape, strides, offset); }))

@@ -1,7 +1,7 @@
 // Operations of a framework that give another shape over the same elements (TE tensor/*_tensor.py,
 // __torch_dispatch__, view and reshape). The answer is quantized where the class cuts its bytes, else the
 // dequantized tensor, cut. Errors have the original's classes; NVFP4 with columns alone cannot be dequantized
-// (NotImplementedError) and warns whoever asks for its size.
+// (NotImplementedError) and warns the caller that asks for its size.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -15,8 +15,6 @@ using std::string;
 
 constexpr int64_t kMxBlock = 32;
 
-[[noreturn]] void fail(ErrorClass c, const string& what) { throw SemanticError(c, what); }
-
 size_t dimension(const Storage& s, int64_t dim) {
   const auto rank = static_cast<int64_t>(s.size().size());
   const int64_t d = dim < 0 ? dim + rank : dim;

@@ -103,6 +103,10 @@ class Storage : public std::enable_shared_from_this<Storage> {
   }
 };
 
+// The storage as one of class S; null where it is of another class.
+template <class S> S* storage_as(Storage& s) { return dynamic_cast<S*>(&s); }
+template <class S> S* storage_as(const StoragePtr& s) { return dynamic_cast<S*>(s.get()); }
+
 // Whether a cached quantized weight still serves the usages that a forward wants; what each class checks
 // differs (TE module/base.py).
 bool workspace_valid(const Storage& cached, const Quantizer& wanted, bool tn_only);

@@ -9,10 +9,6 @@ namespace {
 
 using std::string;
 
-[[noreturn]] void fail(ErrorClass c, const string& what) { throw SemanticError(c, what); }
-
-template <class S> S* as(Storage& s) { return dynamic_cast<S*>(&s); }
-
 bool own_columns(const Storage& shard) { return shard.quantizer && shard.quantizer->columnwise_usage; }
 
 Usages usages_of(const Storage& shard, const std::optional<ParamGroup>& group) {
@@ -163,18 +159,18 @@ StoragePtr after(NVFP4Storage& shard, const FsdpSent& sent, const std::vector<Ar
 }  // namespace
 
 FsdpSent fsdp_pre_all_gather(Storage& shard, const GroupPtr& mesh, const std::optional<ParamGroup>& group) {
-  if (auto* hybrid = as<HybridStorage>(shard)) {
+  if (auto* hybrid = storage_as<HybridStorage>(shard)) {
     FsdpSent out;
     out.hybrid = fsdp_pre_all_gather(*hybrid, mesh);
     out.buffers = out.hybrid.buffers;
     if (shard.quantizer) out.usages = shard.quantizer->usages();
     return out;
   }
-  if (auto* fp4 = as<NVFP4Storage>(shard)) return before(*fp4, mesh);
+  if (auto* fp4 = storage_as<NVFP4Storage>(shard)) return before(*fp4, mesh);
   if (mesh) note_fsdp_group(shard, mesh);
-  if (auto* fp8 = as<Float8Storage>(shard)) return before(*fp8, group);
-  if (auto* mx = as<MXFP8Storage>(shard)) return before(*mx, group);
-  if (auto* block = as<Float8BlockwiseStorage>(shard)) return before(*block, group);
+  if (auto* fp8 = storage_as<Float8Storage>(shard)) return before(*fp8, group);
+  if (auto* mx = storage_as<MXFP8Storage>(shard)) return before(*mx, group);
+  if (auto* block = storage_as<Float8BlockwiseStorage>(shard)) return before(*block, group);
   FsdpSent out;
   out.buffers = shard.fsdp_extract_buffers().buffers;
   out.usages = shard.quantizer ? shard.quantizer->usages() : Usages{true, true};
@@ -183,27 +179,28 @@ FsdpSent fsdp_pre_all_gather(Storage& shard, const GroupPtr& mesh, const std::op
 
 StoragePtr fsdp_post_all_gather(Storage& shard, const FsdpSent& sent, const std::vector<ArrayPtr>& gathered,
                                 DType parameter, StoragePtr out) {
-  if (auto* hybrid = as<HybridStorage>(shard)) {
+  if (auto* hybrid = storage_as<HybridStorage>(shard)) {
     const auto made =
         fsdp_post_all_gather(*hybrid, sent.hybrid, gathered, std::dynamic_pointer_cast<HybridStorage>(out));
     if (!out) made->dtype = parameter;
     return made;
   }
-  if (auto* identity = as<IdentityStorage>(shard))
+  if (auto* identity = storage_as<IdentityStorage>(shard))
     return fsdp_post_all_gather(*identity, gathered, parameter,
                                 std::dynamic_pointer_cast<IdentityStorage>(out));
-  if (auto* fp8 = as<Float8Storage>(shard)) return after(*fp8, sent, gathered, parameter, out);
-  if (auto* mx = as<MXFP8Storage>(shard)) return after(*mx, sent, gathered, parameter, out);
-  if (auto* block = as<Float8BlockwiseStorage>(shard)) return after(*block, sent, gathered, parameter, out);
+  if (auto* fp8 = storage_as<Float8Storage>(shard)) return after(*fp8, sent, gathered, parameter, out);
+  if (auto* mx = storage_as<MXFP8Storage>(shard)) return after(*mx, sent, gathered, parameter, out);
+  if (auto* block = storage_as<Float8BlockwiseStorage>(shard))
+    return after(*block, sent, gathered, parameter, out);
   return after(dynamic_cast<NVFP4Storage&>(shard), sent, gathered, parameter, out);
 }
 
 void clear_columns(Storage& weight) {
-  if (auto* fp8 = as<Float8Storage>(weight)) {
+  if (auto* fp8 = storage_as<Float8Storage>(weight)) {
     fp8->transpose = nullptr;
     fp8->transpose_invalid = true;
   }
-  if (auto* blocks = as<BlockScaledStorage>(weight))
+  if (auto* blocks = storage_as<BlockScaledStorage>(weight))
     blocks->columnwise_data = blocks->columnwise_scale_inv = nullptr;
 }
 

@@ -11,9 +11,7 @@ namespace {
 
 using std::string;
 
-[[noreturn]] void fail(ErrorClass c, const string& what) { throw SemanticError(c, what); }
-
-template <class S> std::shared_ptr<S> as(const Piece& p) {
+template <class S> std::shared_ptr<S> piece_as(const Piece& p) {
   const StoragePtr* s = std::get_if<StoragePtr>(&p);
   return s ? std::dynamic_pointer_cast<S>(*s) : nullptr;
 }
@@ -74,7 +72,7 @@ Gathered gather_fp8(const Call& c, const Piece& shard, Dims whole) {
   if (c.quantizer && !is_fp8(c.quantizer))
     fail(ErrorClass::value_error,
          "gather: expected a quantizer of per-tensor FP8, found a " + string(c.quantizer->class_name()));
-  auto own = as<Float8Storage>(shard);
+  auto own = piece_as<Float8Storage>(shard);
   if (!own) {
     if (std::holds_alternative<StoragePtr>(shard))
       fail(ErrorClass::type_error, "gather: expected a plain shard or one of per-tensor FP8, found another");
@@ -122,7 +120,7 @@ Gathered gather_block(const Call& c, const Piece& shard, const Dims& part, const
     c.warn(kCannotQuantize);
     return c.high_precision(plain());
   }
-  auto own = as<Float8BlockwiseStorage>(shard);
+  auto own = piece_as<Float8BlockwiseStorage>(shard);
   if (own && lacks_direction(*q, *own)) {
     c.warn(kOtherUsages);
     own = nullptr;
@@ -147,7 +145,7 @@ Gathered gather_block(const Call& c, const Piece& shard, const Dims& part, const
 
 // The shard as a storage of its format, or nothing where it must travel in high precision.
 template <class S> std::shared_ptr<S> quantized_shard(const Call& c, const Piece& shard, const Dims& part) {
-  auto own = as<S>(shard);
+  auto own = piece_as<S>(shard);
   if (!own) {
     if (!c.quantizer->is_quantizable(part)) return nullptr;
     if (const StoragePtr* other = std::get_if<StoragePtr>(&shard))
@@ -191,7 +189,7 @@ Gathered gather_mxfp8(const Call& c, const Piece& shard, const Dims& part, const
 Gathered gather_nvfp4(const Call& c, const Piece& shard, const Dims& part, const Dims& whole) {
   if (!is<NVFP4Quantizer>(c.quantizer))
     fail(ErrorClass::type_error, "gather: expected an NVFP4Quantizer for NVFP4, found another or none");
-  const auto given = as<NVFP4Storage>(shard);
+  const auto given = piece_as<NVFP4Storage>(shard);
   const bool knew_columns =
       !given || given->columnwise_data;  // shapes are taken before anything is made anew
   const auto own = quantized_shard<NVFP4Storage>(c, shard, part);
@@ -237,11 +235,13 @@ Gathered gather_along_first_dim(Session& session, const Piece& shard, ProcessGro
   const Dims part = quantized ? dispatch::asked_size(session, **quantized) : std::get<ArrayPtr>(shard)->shape;
   Dims whole = part;
   if (!whole.empty()) whole[0] *= group.size;
-  if (as<Float8Storage>(shard) || is_fp8(quantizer)) return gather_fp8(c, shard, whole);
-  if (as<Float8BlockwiseStorage>(shard) || is<Float8BlockQuantizer>(quantizer))
+  if (piece_as<Float8Storage>(shard) || is_fp8(quantizer)) return gather_fp8(c, shard, whole);
+  if (piece_as<Float8BlockwiseStorage>(shard) || is<Float8BlockQuantizer>(quantizer))
     return gather_block(c, shard, part, whole);
-  if (as<MXFP8Storage>(shard) || is<MXFP8Quantizer>(quantizer)) return gather_mxfp8(c, shard, part, whole);
-  if (as<NVFP4Storage>(shard) || is<NVFP4Quantizer>(quantizer)) return gather_nvfp4(c, shard, part, whole);
+  if (piece_as<MXFP8Storage>(shard) || is<MXFP8Quantizer>(quantizer))
+    return gather_mxfp8(c, shard, part, whole);
+  if (piece_as<NVFP4Storage>(shard) || is<NVFP4Quantizer>(quantizer))
+    return gather_nvfp4(c, shard, part, whole);
   if (quantizer || quantized) c.warn(kUnsupported);
   const ArrayPtr plain = quantized ? (*quantized)->dequantize(session) : std::get<ArrayPtr>(shard);
   if (quantizer) return c.high_precision(plain);

@@ -16,11 +16,10 @@ namespace {
 
 using std::string;
 
-[[noreturn]] void fail(ErrorClass c, const string& what) {
+[[noreturn]] void fail_weights(ErrorClass c, const string& what) {
   throw SemanticError(c, "quantize_master_weights: " + what);
 }
 
-template <class S> S* as(const StoragePtr& s) { return dynamic_cast<S*>(s.get()); }
 template <class Q> Q& quantizer_of(Storage& s) { return dynamic_cast<Q&>(*s.quantizer); }
 
 // A plane of one parameter, or of one child of a hybrid, that a fragment goes into.
@@ -33,11 +32,12 @@ struct Target {
   // Where fragments must lie inside the parameter.
   void check_offset() const {
     if (!master) return;
-    if (!offset || *offset < 0) fail(ErrorClass::value_error, "expected a start_offset of 0 and up");
+    if (!offset || *offset < 0) fail_weights(ErrorClass::value_error, "expected a start_offset of 0 and up");
     if (*offset + master->count() > count())
-      fail(ErrorClass::value_error, "expected a fragment inside the parameter's " + std::to_string(count()) +
-                                        " elements, found one whose start_offset and length make an end that "
-                                        "exceeds them");
+      fail_weights(ErrorClass::value_error,
+                   "expected a fragment inside the parameter's " + std::to_string(count()) +
+                       " elements, found one whose start_offset and length make an end that "
+                       "exceeds them");
   }
   Fragment fragment() const { return {master, offset.value_or(0), flattened(storage->size())}; }
 };
@@ -91,24 +91,25 @@ class Batch {
 // ---- the batch -------------------------------------------------------------------------
 
 void Batch::check(const MasterWeight& w) const {
-  const auto* fp8 = as<Float8Storage>(w.weight);
+  const auto* fp8 = storage_as<Float8Storage>(w.weight);
   if (fp8 && session_.tn_only() && !fp8->data && fp8->transpose && !w.shard.empty())
-    fail(ErrorClass::not_implemented_error,
-         "expected the byte plane of a Float8Tensor beside a shard, found a transpose alone");
-  const auto* hybrid = as<HybridStorage>(w.weight);
+    fail_weights(ErrorClass::not_implemented_error,
+                 "expected the byte plane of a Float8Tensor beside a shard, found a transpose alone");
+  const auto* hybrid = storage_as<HybridStorage>(w.weight);
   if (!hybrid) return;
   const auto& q = quantizer_of<HybridQuantizer>(*w.weight);
   if (hybrid->columnwise_storage && q.columnwise_source == "rowwise_dequantized")
-    fail(ErrorClass::not_implemented_error,
-         "expected columnwise data made from the original, found a hybrid that makes it from its dequantized "
-         "rowwise data");
+    fail_weights(
+        ErrorClass::not_implemented_error,
+        "expected columnwise data made from the original, found a hybrid that makes it from its dequantized "
+        "rowwise data");
   const bool both = hybrid->rowwise_storage && hybrid->columnwise_storage;
   if (!both || !w.master || w.shard.size() == 2) return;
   const int64_t count = count_of(w.weight->size());
   if (w.offset != 0 || w.master->count() != count)
-    fail(ErrorClass::value_error,
-         "expected all " + std::to_string(count) +
-             " elements for a hybrid with rowwise and columnwise data, found a partial fragment");
+    fail_weights(ErrorClass::value_error,
+                 "expected all " + std::to_string(count) +
+                     " elements for a hybrid with rowwise and columnwise data, found a partial fragment");
 }
 
 void Batch::route(const MasterWeight& w) {
@@ -116,25 +117,26 @@ void Batch::route(const MasterWeight& w) {
   const ArrayPtr master =
       w.master ? cast(session_, w.master, w.weight->dtype) : nullptr;  // the first of two roundings
   const auto shard = [&](size_t i) { return i < w.shard.size() ? w.shard[i] : nullptr; };
-  auto* hybrid = as<HybridStorage>(w.weight);
+  auto* hybrid = storage_as<HybridStorage>(w.weight);
   if (!hybrid) {
     const Bucket b = bucket_of(*w.weight);
     if (b == kBuckets)
-      fail(ErrorClass::not_implemented_error,
-           "expected a quantized parameter, found a " + string(w.weight->class_name()));
+      fail_weights(ErrorClass::not_implemented_error,
+                   "expected a quantized parameter, found a " + string(w.weight->class_name()));
     buckets_[b].push_back({w.weight, master, w.offset, shard(0)});
     return;
   }
   if (!hybrid->rowwise_storage && !hybrid->columnwise_storage)
-    fail(ErrorClass::not_implemented_error, "expected a hybrid with a direction, found neither");
+    fail_weights(ErrorClass::not_implemented_error, "expected a hybrid with a direction, found neither");
   size_t plane = 0;
   for (const auto& [child, direction] :
        {std::pair{hybrid->rowwise_storage, "rowwise"}, std::pair{hybrid->columnwise_storage, "columnwise"}}) {
     if (!child) continue;
     const Bucket b = bucket_of(*child);
     if (b != kDelayed && b != kCurrent && b != kIdentity)
-      fail(ErrorClass::not_implemented_error, string("a ") + string(child->class_name()) + " as the " +
-                                                  direction + " child of a hybrid is not supported");
+      fail_weights(ErrorClass::not_implemented_error, string("a ") + string(child->class_name()) +
+                                                          " as the " + direction +
+                                                          " child of a hybrid is not supported");
     buckets_[b].push_back({child, master, w.offset, shard(plane++)});
   }
 }
@@ -175,8 +177,8 @@ void Batch::write_fp8(const Target& t, std::span<const std::byte> bytes) {
   const auto n = static_cast<int64_t>(bytes.size());
   if (t.shard) {
     if (t.shard->count() != n)
-      fail(ErrorClass::runtime_error,
-           "expected a shard of " + std::to_string(n) + " bytes, found " + std::to_string(t.shard->count()));
+      fail_weights(ErrorClass::runtime_error, "expected a shard of " + std::to_string(n) + " bytes, found " +
+                                                  std::to_string(t.shard->count()));
     return kernels::write(t.shard, bytes);
   }
   if (!s.data) {  // a transpose alone takes all elements at once
@@ -188,8 +190,8 @@ void Batch::write_fp8(const Target& t, std::span<const std::byte> bytes) {
   const auto place = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + all : i, 0, all); };
   const int64_t first = place(*t.offset), last = std::max(first, place(*t.offset + n));
   if (last - first != n)
-    fail(ErrorClass::runtime_error,
-         "expected room for " + std::to_string(n) + " elements, found " + std::to_string(last - first));
+    fail_weights(ErrorClass::runtime_error, "expected room for " + std::to_string(n) + " elements, found " +
+                                                std::to_string(last - first));
   std::ranges::copy(bytes, s.data->bytes().begin() + first);
 }
 
@@ -241,7 +243,7 @@ void Batch::delayed(std::vector<Target>& targets) {
       const int64_t n = t.master->count();
       call(cast_call(q, json::array({1, n})));
       if (n == 0 && session_.stand_ins)
-        fail(ErrorClass::runtime_error, "the stand-in of the cast takes no empty fragment");
+        fail_weights(ErrorClass::runtime_error, "the stand-in of the cast takes no empty fragment");
       const auto made = quantized(flat(t.master, {1, n}), q, Direction::row);
       kernels::write(q.amax, find_plane(made, "row.amax")->bytes);
       write_fp8(t, find_plane(made, "row.data")->bytes);
@@ -255,7 +257,8 @@ void Batch::delayed(std::vector<Target>& targets) {
     const auto& q = quantizer_of<Float8Quantizer>(*targets[i].storage);
     kernels::write(q.amax, std::as_bytes(std::span(&amaxes[i], 1)));
     const auto any = quantized(zeros({1, 1}, targets[i].storage->dtype), q, Direction::row);
-    kernels::write(as<Float8Storage>(targets[i].storage)->scale_inv, find_plane(any, "row.scale_inv")->bytes);
+    kernels::write(storage_as<Float8Storage>(targets[i].storage)->scale_inv,
+                   find_plane(any, "row.scale_inv")->bytes);
   }
 }
 
@@ -266,13 +269,13 @@ void Batch::current(std::vector<Target>& targets) {
     const auto& q = quantizer_of<Float8CurrentScalingQuantizer>(*t.storage);
     if (q.dtype != first.dtype || q.force_pow_2_scales != first.force_pow_2_scales ||
         q.amax_epsilon != first.amax_epsilon)
-      fail(ErrorClass::value_error,
-           "expected quantizers of one FP8 dtype, one choice of powers of two and one amax epsilon");
+      fail_weights(ErrorClass::value_error,
+                   "expected quantizers of one FP8 dtype, one choice of powers of two and one amax epsilon");
     F32Bits amax = 0;
     if (t.master) {
       call(json::array({"compute_amax"}));
       if (t.master->count() == 0 && session_.stand_ins)
-        fail(ErrorClass::runtime_error, "the stand-in of the amax takes no empty fragment");
+        fail_weights(ErrorClass::runtime_error, "the stand-in of the amax takes no empty fragment");
       if (t.master->count() != 0) {
         const ArrayPtr x = flat(t.master, {1, t.master->count()});
         amax =
@@ -293,7 +296,7 @@ void Batch::current(std::vector<Target>& targets) {
     const Target& t = targets[i];
     reset_columns(*t.storage);
     if (!t.master) continue;
-    if (!t.offset && !t.shard) fail(ErrorClass::type_error, "expected a start_offset, found none");
+    if (!t.offset && !t.shard) fail_weights(ErrorClass::type_error, "expected a start_offset, found none");
     const int64_t n = t.master->count();
     call(json::array({"quantize", "Float8Quantizer", true, true, json::array({n})}));
     const auto made = quantized(flat(t.master, {1, n}), *t.storage->quantizer, Direction::row, amaxes[i]);
@@ -317,15 +320,16 @@ std::vector<uint32_t> narrowed(std::span<const F32Bits> wide) {
 
 void expect_bf16(const Target& t) {
   if (t.storage->dtype != DType::bfloat16)
-    fail(ErrorClass::runtime_error, "the kernels of block scales take a nominal dtype of bfloat16, found " +
-                                        string(name_of(t.storage->dtype)));
+    fail_weights(ErrorClass::runtime_error,
+                 "the kernels of block scales take a nominal dtype of bfloat16, found " +
+                     string(name_of(t.storage->dtype)));
 }
 
 void Batch::block(std::vector<Target>& targets) {
   std::vector<F32Bits> all;  // of every tile of the padded scales
   std::vector<size_t> starts;
   const auto tile_of = [](const Target& t) {
-    return as<Float8BlockwiseStorage>(t.storage)->is_2d ? BlockShape{128, 128} : BlockShape{1, 128};
+    return storage_as<Float8BlockwiseStorage>(t.storage)->is_2d ? BlockShape{128, 128} : BlockShape{1, 128};
   };
   const auto call_partial = [&](const char* name, const Target& t) {
     const Shape m = flattened(t.storage->size());
@@ -376,11 +380,11 @@ void Batch::mxfp8(std::vector<Target>& targets) {
   for (const Target& t : targets) {
     const auto& s = dynamic_cast<MXFP8Storage&>(*t.storage);
     if (!s.rowwise_data || !s.columnwise_data)
-      fail(ErrorClass::attribute_error, "expected both directions of an MXFP8Tensor, found one");
+      fail_weights(ErrorClass::attribute_error, "expected both directions of an MXFP8Tensor, found one");
     expect_bf16(t);
     if (s.element != Encoding::e4m3)
-      fail(ErrorClass::not_implemented_error,
-           "the original scales E5M2 by E4M3's largest value here; Assay models E4M3 weights alone");
+      fail_weights(ErrorClass::not_implemented_error,
+                   "the original scales E5M2 by E4M3's largest value here; Assay models E4M3 weights alone");
     const Fragment f = t.fragment();
     if (t.master)
       call(json::array({"mxfp8_scaling_compute_partial_amax", f.matrix.rows, f.matrix.cols, f.offset}));
@@ -415,7 +419,7 @@ void Batch::nvfp4(std::vector<Target>& targets) {
   constexpr BlockShape kTile{16, 16};
   for (const Target& t : targets) {
     if (!quantizer_of<NVFP4Quantizer>(*t.storage).with_2d_quantization)
-      fail(ErrorClass::value_error, "expected an NVFP4 quantizer with 2D blocks, found 1D ones");
+      fail_weights(ErrorClass::value_error, "expected an NVFP4 quantizer with 2D blocks, found 1D ones");
     expect_bf16(t);
   }
   std::vector<F32Bits> all, global;
@@ -471,21 +475,21 @@ void quantize_master_weights(Session& session, const std::vector<MasterWeight>& 
 
 void post_all_gather_processing(Session& session, const std::vector<StoragePtr>& weights) {
   for (const StoragePtr& w : weights) {
-    if (auto* fp8 = as<Float8Storage>(w)) {
+    if (auto* fp8 = storage_as<Float8Storage>(w)) {
       if (!fp8->tn_only || !fp8->data) continue;
       fp8->transpose_invalid = true;
       fp8->update_usage(std::nullopt, true);
-    } else if (auto* block = as<Float8BlockwiseStorage>(w)) {
+    } else if (auto* block = storage_as<Float8BlockwiseStorage>(w)) {
       if (!block->is_2d)
         throw SemanticError(ErrorClass::assertion_error,
                             "post_all_gather_processing: expected 2D blocks of a Float8BlockwiseQTensor, "
-                            "found vectors, whose columns nobody derives");
+                            "found vectors, whose columns cannot be derived");
       block->columnwise_data = block->columnwise_scale_inv = nullptr;
       block->update_usage(std::nullopt, true);
-    } else if (auto* fp4 = as<NVFP4Storage>(w)) {
+    } else if (auto* fp4 = storage_as<NVFP4Storage>(w)) {
       fp4->columnwise_data = fp4->columnwise_scale_inv = nullptr;
       fp4->update_usage(true, true);
-    } else if (auto* hybrid = as<HybridStorage>(w)) {
+    } else if (auto* hybrid = storage_as<HybridStorage>(w)) {
       for (const StoragePtr& child : {hybrid->rowwise_storage, hybrid->columnwise_storage})
         if (child) post_all_gather_processing(session, {child});
     }

@@ -21,8 +21,8 @@ struct MasterWeight {
   std::vector<ArrayPtr> shard;
 };
 
-// Every kernel and collective in order: ["compute_amax"], ["all_reduce", [3], "float32"], ... Empty: nobody
-// listens.
+// Every kernel and collective in order: ["compute_amax"], ["all_reduce", [3], "float32"], ... Empty: nothing
+// is recorded.
 using MasterLog = std::function<void(json::Value)>;
 
 // First the whole batch is checked: NotImplementedError for a transpose alone of per-tensor FP8 with a shard,

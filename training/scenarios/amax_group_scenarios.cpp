@@ -492,7 +492,7 @@ void s60(ScenarioRun& run) {
   run.expect_equal(calls, 0, "reductions");
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kAmaxGroupScenarios[] = {
     {"S-56",
      "Two groups, one module",
      "a linear that is used with two tensor parallel groups",
@@ -534,6 +534,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> amax_group_scenarios() { return kScenarios; }
+std::span<const Scenario> amax_group_scenarios() { return kAmaxGroupScenarios; }
 
 }  // namespace assay::training

@@ -472,7 +472,7 @@ void s125(ScenarioRun& run) {
                        "the group's sum of cast heads is not that of the heads");
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kAttentionScenarios[] = {
     {"S-114",
      "The recipes that attention works by",
      "recipes and switches of section 'attention' of docs/training.md",
@@ -547,6 +547,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> attention_scenarios() { return kScenarios; }
+std::span<const Scenario> attention_scenarios() { return kAttentionScenarios; }
 
 }  // namespace assay::training

@@ -3,6 +3,7 @@
 
 #include "training/base/f32.h"
 #include "training/formats/formats.h"
+#include "training/kit/extra_pieces.h"
 #include "training/modules/linear.h"
 #include "training/recipes/factories.h"
 #include "training/scenarios/tables.h"
@@ -95,15 +96,9 @@ void s100(ScenarioRun& run) {
 }
 
 void s101(ScenarioRun& run) {
+  using extra_pieces::dict, extra_pieces::recipe, extra_pieces::tensor;
   using pickle::Object;
   using pickle::Value;
-  const auto recipe = [](const char* name) {
-    return Value{Object{"transformer_engine.common.recipe", name, {{string("{}")}}}};
-  };
-  const Value tensor{Object{"torch._utils", "_rebuild_tensor_v2", {{string("float32")}}}};
-  const auto dict = [](std::vector<std::pair<string, Value>> items) {
-    return pickle::dumps({pickle::Dict{std::move(items)}});
-  };
   pickle::Bytes cut = dict({{"recipe", recipe("DelayedScaling")}});
   cut.pop_back();
   struct Case {
@@ -119,11 +114,11 @@ void s101(ScenarioRun& run) {
       {"blockwise", dict({{"recipe", recipe("Float8BlockScaling")}}), false},
       {"NVFP4", dict({{"recipe", recipe("NVFP4BlockScaling")}}), false},
       {"a custom recipe", dict({{"recipe", recipe("CustomRecipe")}}), false},
-      {"a custom recipe with scales", dict({{"recipe", recipe("CustomRecipe")}, {"scale_fwd", tensor}}),
+      {"a custom recipe with scales", dict({{"recipe", recipe("CustomRecipe")}, {"scale_fwd", tensor()}}),
        true},
       {"delayed scaling", dict({{"recipe", recipe("DelayedScaling")}}), true},
       {"an unknown recipe", dict({{"recipe", recipe("Unheard")}}), true},
-      {"scales alone", dict({{"amax_history_bwd", tensor}}), true},
+      {"scales alone", dict({{"amax_history_bwd", tensor()}}), true},
       {"a global alone", dict({{"x", Value{Object{"os", "system", {}}}}}), true},
       {"cut off", cut, true},
       {"noise", pickle::Bytes{std::byte{0xFF}, std::byte{0x00}}, true},
@@ -177,7 +172,7 @@ void s113(ScenarioRun& run) {
 }
 
 // clang-format off
-const Scenario kScenarios[] = {
+const Scenario kCheckpointScenarios[] = {
     {"S-100", "Extra state as bytes",
      "modules of every recipe", "their extra state is written and read, whole and cut off",
      "recipes without state write nothing; scales and histories come back bit for bit; bad bytes lose nothing", s100, {}},
@@ -192,6 +187,6 @@ const Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> checkpoint_scenarios() { return kScenarios; }
+std::span<const Scenario> checkpoint_scenarios() { return kCheckpointScenarios; }
 
 }  // namespace assay::training

@@ -59,7 +59,7 @@ struct Experts {
   Arch arch = Arch::sm100;
 };
 
-// The factory as a grouped linear asks it, whoever asks.
+// The factory as a grouped linear asks it.
 RecipePtr as_if_grouped(const RecipePtr& recipe) {
   const auto* custom = dynamic_cast<const CustomRecipe*>(recipe.get());
   if (!custom) return recipe;
@@ -451,7 +451,7 @@ void s78(ScenarioRun& run) {
       "members of a group whose sizes vary, made before the capture");
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kExpertScenarios[] = {
     {"S-73",
      "Experts are separate linears",
      "a grouped linear, gradients from 1e-8 to 1e8",
@@ -496,6 +496,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> expert_scenarios() { return kScenarios; }
+std::span<const Scenario> expert_scenarios() { return kExpertScenarios; }
 
 }  // namespace assay::training

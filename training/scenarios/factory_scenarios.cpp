@@ -301,7 +301,7 @@ void attention_in_fp8(ScenarioRun& run) {
                    {"QKV"});
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kFactoryScenarios[] = {
     {"S-06", "What every factory returns for every role",
      "15 factories and 49 roles: four module types, ten tensor types, None, hints of attention",
      "each factory is called twice with each role",
@@ -317,6 +317,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> factory_scenarios() { return kScenarios; }
+std::span<const Scenario> factory_scenarios() { return kFactoryScenarios; }
 
 }  // namespace assay::training

@@ -314,7 +314,7 @@ void s90(ScenarioRun& run) {
       }
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kFsdpScenarios[] = {
     {"S-61",
      "A gathered parameter is the whole one quantized",
      "shards of four shapes in six formats, with equal largest magnitudes",
@@ -376,6 +376,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> fsdp_scenarios() { return kScenarios; }
+std::span<const Scenario> fsdp_scenarios() { return kFsdpScenarios; }
 
 }  // namespace assay::training

@@ -235,7 +235,7 @@ void s109(ScenarioRun& run) {
   }
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kGatherScenarios[] = {
     {"S-66",
      "A gather of quantized shards is the whole tensor quantized",
      "shards of per-tensor FP8 and NVFP4 with one amax, of MXFP8 and 1-D blocks, on two and three ranks",
@@ -275,6 +275,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> gather_scenarios() { return kScenarios; }
+std::span<const Scenario> gather_scenarios() { return kGatherScenarios; }
 
 }  // namespace assay::training

@@ -669,7 +669,7 @@ void s77(ScenarioRun& run) {
   }
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kGroupedScenarios[] = {
     {"S-67",
      "Sizes of grouped buffers",
      "every format, four ways in which members may vary, all usages",
@@ -723,6 +723,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> grouped_scenarios() { return kScenarios; }
+std::span<const Scenario> grouped_scenarios() { return kGroupedScenarios; }
 
 }  // namespace assay::training

@@ -515,7 +515,7 @@ void gemms_select_directions(ScenarioRun& run) {
   }
 }
 
-const Scenario kScenarios[] = {
+const Scenario kHybridScenarios[] = {
     {"S-20", "What a hybrid quantizer is made of",
      "requests, non-quantizers, one object twice, unknown sources; and pairs that fit",
      "it is constructed and copied",
@@ -562,6 +562,6 @@ const Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> hybrid_scenarios() { return kScenarios; }
+std::span<const Scenario> hybrid_scenarios() { return kHybridScenarios; }
 
 }  // namespace assay::training

@@ -315,7 +315,7 @@ void high_precision_forward(ScenarioRun& run) {
     }
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kIdentityScenarios[] = {
     {"S-40", "All-Identity does not quantize",
      "every module with ID or H(ID|ID) in all slots, with bias and without", "a step runs",
      "without bias everything equals the unquantized step; with bias output, dgrad and bias gradients do",
@@ -338,6 +338,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> identity_scenarios() { return kScenarios; }
+std::span<const Scenario> identity_scenarios() { return kIdentityScenarios; }
 
 }  // namespace assay::training

@@ -312,7 +312,7 @@ void s130(ScenarioRun& run) {
   }
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kKeptStateScenarios[] = {
     {"S-51",
      "Saved tensors on the CPU",
      "twelve formats of two sizes, in either direction and both",
@@ -380,6 +380,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> kept_state_scenarios() { return kScenarios; }
+std::span<const Scenario> kept_state_scenarios() { return kKeptStateScenarios; }
 
 }  // namespace assay::training

@@ -399,7 +399,7 @@ void saved_originals(ScenarioRun& run) {
   }
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kLinearScenarios[] = {
     {"S-30", "A hybrid of two formats is two recipes",
      "Linear with input and weight H(a|b) and gradient b, for the 14 ordered pairs of formats",
      "a step runs on 64 and on 96 rows",
@@ -438,6 +438,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> linear_scenarios() { return kScenarios; }
+std::span<const Scenario> linear_scenarios() { return kLinearScenarios; }
 
 }  // namespace assay::training

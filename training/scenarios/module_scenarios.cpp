@@ -358,7 +358,7 @@ void observers(ScenarioRun& run) {
         }
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kModuleScenarios[] = {
     {"S-44", "Current scaling in every module", "six modules with input and weight H(CS|CS)",
      "a step runs against vanilla, and against vanilla without fused producers",
      "LayerNormMLP differs in output and fc2's wgrad, with bias also behind fc1's gradient (E1); all else, "
@@ -389,6 +389,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> module_scenarios() { return kScenarios; }
+std::span<const Scenario> module_scenarios() { return kModuleScenarios; }
 
 }  // namespace assay::training

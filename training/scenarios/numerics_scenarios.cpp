@@ -20,7 +20,7 @@ namespace {
 using std::string;
 using std::string_view;
 
-template <class S> S& as(const StoragePtr& s) { return dynamic_cast<S&>(*s); }
+template <class S> S& of_class(const StoragePtr& s) { return dynamic_cast<S&>(*s); }
 
 string dims_text(int64_t rows, int64_t cols) { return std::to_string(rows) + "x" + std::to_string(cols); }
 
@@ -33,11 +33,12 @@ void row_scaled_products(ScenarioRun& run) {
     return q.copy()->quantize(session, drawn(std::move(shape), DType::bfloat16, seed, FillKind::wide));
   };
   const auto amaxes = [&](const StoragePtr& s, bool rows) {
-    return floats(session, rows ? as<NVFP4Storage>(s).amax_rowwise : as<NVFP4Storage>(s).amax_columnwise);
+    return floats(session,
+                  rows ? of_class<NVFP4Storage>(s).amax_rowwise : of_class<NVFP4Storage>(s).amax_columnwise);
   };
   const auto without_amax = [](const StoragePtr& s) {
     StoragePtr out = s->make_like();
-    auto& plain = as<NVFP4Storage>(out);
+    auto& plain = of_class<NVFP4Storage>(out);
     plain.row_scaled = false;
     plain.amax_rowwise = plain.amax_columnwise = f32_array({1}, std::vector<float>{1.0f});
     return out;
@@ -186,8 +187,8 @@ Drawn drawn_by(Session& session, const Quantizer& like, bool as_hybrid, const Ar
     if (p.col) out.col = std::to_string(p.rng.offset);
   }
   const auto* hybrid = dynamic_cast<const HybridStorage*>(s.get());
-  out.row_data = as<NVFP4Storage>(hybrid ? hybrid->rowwise_storage : s).rowwise_data;
-  out.col_data = as<NVFP4Storage>(hybrid ? hybrid->columnwise_storage : s).columnwise_data;
+  out.row_data = of_class<NVFP4Storage>(hybrid ? hybrid->rowwise_storage : s).rowwise_data;
+  out.col_data = of_class<NVFP4Storage>(hybrid ? hybrid->columnwise_storage : s).columnwise_data;
   return out;
 }
 
@@ -292,7 +293,7 @@ void constant_gradients(ScenarioRun& run) {
   };
   const StepRecord constant = step(true, 7), random = step(false, 7);
   expect_same_steps(run, step(false, 7), random);
-  // The negative control: whoever sums for a loss sees nothing of a wrong generator.
+  // The negative control: a sum that serves as a loss shows nothing of a wrong generator.
   run.about("constant gradient, another seed");
   expect_same_outputs(run, step(true, 8), constant);
   run.about("random gradient, another seed");
@@ -315,8 +316,9 @@ void signs_of_zero(ScenarioRun& run) {
     const StoragePtr v = made(std::make_shared<MXFP8Quantizer>()),
                      h = made(std::make_shared<HybridQuantizer>(std::make_shared<MXFP8Quantizer>(),
                                                                 std::make_shared<MXFP8Quantizer>()));
-    const auto &vanilla = as<MXFP8Storage>(v), &row = as<MXFP8Storage>(as<HybridStorage>(h).rowwise_storage),
-               &col = as<MXFP8Storage>(as<HybridStorage>(h).columnwise_storage);
+    const auto &vanilla = of_class<MXFP8Storage>(v),
+               &row = of_class<MXFP8Storage>(of_class<HybridStorage>(h).rowwise_storage),
+               &col = of_class<MXFP8Storage>(of_class<HybridStorage>(h).columnwise_storage);
     run.expect_equal(row.rowwise_scale_inv, vanilla.rowwise_scale_inv, "scales of rows");
     run.expect_equal(col.columnwise_scale_inv, vanilla.columnwise_scale_inv, "scales of columns");
     const auto codes = [&](const ArrayPtr& got, const ArrayPtr& want, bool differ, const string& what) {
@@ -353,7 +355,7 @@ void signs_of_zero(ScenarioRun& run) {
           }
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kNumericsScenarios[] = {
     {"S-36", "Row-scaled products",
      "NVFP4 operands with an amax per row or column, or one for all, in each layout",
      "they are multiplied and a bias is added",
@@ -386,6 +388,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> numerics_scenarios() { return kScenarios; }
+std::span<const Scenario> numerics_scenarios() { return kNumericsScenarios; }
 
 }  // namespace assay::training

@@ -411,7 +411,7 @@ void s96(ScenarioRun& run) {
 }
 
 // clang-format off
-const Scenario kScenarios[] = {
+const Scenario kOptimizerScenarios[] = {
     {"S-47", "FusedAdam writes back what it has",
      "quantized parameters with masters in f32", "five steps are made",
      "every buffer is a fresh quantization of the f32 master after every step", s47, {}},
@@ -453,6 +453,6 @@ const Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> optimizer_scenarios() { return kScenarios; }
+std::span<const Scenario> optimizer_scenarios() { return kOptimizerScenarios; }
 
 }  // namespace assay::training

@@ -648,7 +648,7 @@ void results_keep_a_quantizer_of_their_own(ScenarioRun& run) {
   }
 }
 
-const Scenario kScenarios[] = {
+const Scenario kQuantizerScenarios[] = {
     {"S-13", "Each direction has its buffers, whichever others are made",
      "every format and usages TT, TF, FT at shapes with whole and partial blocks", "a tensor is quantized",
      "its buffers, dtypes and shapes are the known ones; bytes are the reference's and do not depend on the "
@@ -683,6 +683,6 @@ const Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> quantizer_scenarios() { return kScenarios; }
+std::span<const Scenario> quantizer_scenarios() { return kQuantizerScenarios; }
 
 }  // namespace assay::training

@@ -379,7 +379,7 @@ void refusals(ScenarioRun& run) {
   refused_weights(run);
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kRecipeScenarios[] = {
     {"S-07", "A factory is asked once per slot", "a Linear under a factory that counts",
      "it trains, caches its weight, evaluates",
      "input, weight, None, grad_output, None in the first step and nothing afterwards; quantizers and bytes "
@@ -407,6 +407,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> recipe_scenarios() { return kScenarios; }
+std::span<const Scenario> recipe_scenarios() { return kRecipeScenarios; }
 
 }  // namespace assay::training

@@ -355,7 +355,7 @@ void positional_fallback(ScenarioRun& run) {
   run.expect(state->slot_role(0) == odd, "is handed on as the same object");
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kRoleScenarios[] = {
     {"S-01", "The role lists of a linear layer", "a Linear called x, its boundaries not configured",
      "its lists are asked for, and a factory is asked while it runs a step",
      "forward [input, weight, None], backward [grad_output, None]; unnamed modules count themselves, "
@@ -389,6 +389,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> role_scenarios() { return kScenarios; }
+std::span<const Scenario> role_scenarios() { return kRoleScenarios; }
 
 }  // namespace assay::training

@@ -293,7 +293,7 @@ void configured_before_forward(ScenarioRun& run) {
     }
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kStateScenarios[] = {
     {"S-79", "A history that is cut or lengthened",
      "delayed scaling with amaxes 64, 16, 4, 1 behind it in a history of 4",
      "the recipe's length becomes 4, 2, 1, 6, and two steps follow",
@@ -314,6 +314,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> state_scenarios() { return kScenarios; }
+std::span<const Scenario> state_scenarios() { return kStateScenarios; }
 
 }  // namespace assay::training

@@ -271,7 +271,7 @@ void s55(ScenarioRun& run) {
     }
 }
 
-constexpr Scenario kScenarios[] = {
+constexpr Scenario kUsageScenarios[] = {
     {"S-53",
      "Training, evaluation, training",
      "a quantized weight in every module and format",
@@ -300,6 +300,6 @@ constexpr Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> usage_scenarios() { return kScenarios; }
+std::span<const Scenario> usage_scenarios() { return kUsageScenarios; }
 
 }  // namespace assay::training

@@ -23,7 +23,9 @@ constexpr const char* kDelayedKeys[] = {"scale_fwd", "scale_bwd", "amax_history_
 constexpr const char* kStateless[] = {"Float8CurrentScaling", "MXFP8BlockScaling", "Float8BlockScaling",
                                       "NVFP4BlockScaling", "CustomRecipe"};
 
-[[noreturn]] void fail(ErrorClass c, const string& what) { throw SemanticError(c, "extra state: " + what); }
+[[noreturn]] void fail_to_load(ErrorClass c, const string& what) {
+  throw SemanticError(c, "extra state: " + what);
+}
 
 // ---- writing ---------------------------------------------------------------------------
 
@@ -39,9 +41,9 @@ Value tensor(const Array& a) {
 Value recipe_value(const Recipe& r) {
   if (const auto* custom = dynamic_cast<const CustomRecipe*>(&r))
     if (!custom->qfactory || factory_named(custom->qfactory->name) != custom->qfactory)
-      fail(ErrorClass::pickling_error,
-           "expected a factory with a name that a reader can find, found a function without; "
-           "register_factory gives it one");
+      fail_to_load(ErrorClass::pickling_error,
+                   "expected a factory with a name that a reader can find, found a function without; "
+                   "register_factory gives it one");
   return {Object{kRecipes, string(r.class_name()), {{json::dump(r.fields())}}}};
 }
 
@@ -57,7 +59,7 @@ Value extra_variables(const ModuleExtraState& m) {
 ArrayPtr tensor_of(const Value* v, const char* key) {
   if (!v) return nullptr;
   const auto* o = v->as<Object>();
-  const auto refuse = [&] { fail(ErrorClass::runtime_error, string("expected a tensor as ") + key); };
+  const auto refuse = [&] { fail_to_load(ErrorClass::runtime_error, string("expected a tensor as ") + key); };
   if (!o || o->module != kTensors || o->name != kTensor || o->arguments.size() != 3) refuse();
   const auto* dtype = o->arguments[0].as<string>();
   const auto* shape = o->arguments[1].as<Tuple>();
@@ -80,9 +82,9 @@ RecipePtr recipe_of(const Value* v) {
   if (!v) return make_recipe("DelayedScaling");
   const auto* o = v->as<Object>();
   const auto* text = o && o->arguments.size() == 1 ? o->arguments[0].as<string>() : nullptr;
-  if (!text || o->module != kRecipes) fail(ErrorClass::runtime_error, "expected a recipe");
+  if (!text || o->module != kRecipes) fail_to_load(ErrorClass::runtime_error, "expected a recipe");
   const auto fields = json::parse(*text);
-  if (!fields) fail(ErrorClass::runtime_error, "expected a recipe with fields that can be read");
+  if (!fields) fail_to_load(ErrorClass::runtime_error, "expected a recipe with fields that can be read");
   return make_recipe(o->name, *fields);
 }
 
@@ -97,9 +99,9 @@ pickle::Bytes write_extra_state(const ModuleExtraState& m) {
   const auto recipe = [&] { return recipe_value(*m.recipe); };
   if (fwd || bwd) {
     if (!fwd || !bwd)
-      fail(ErrorClass::type_error,
-           "expected delayed scaling in both directions, found it in one: the other "
-           "has no scale to write");
+      fail_to_load(ErrorClass::type_error,
+                   "expected delayed scaling in both directions, found it in one: the other "
+                   "has no scale to write");
     state.items = {{"recipe", recipe()},
                    {"scale_fwd", tensor(*fwd->scale)},
                    {"amax_history_fwd", tensor(*fwd->amax_history)},
@@ -133,9 +135,10 @@ bool loads_extra_state(std::span<const std::byte> bytes, bool trusted) {
     unsafe = true;
   }
   if (unsafe && !trusted)
-    fail(ErrorClass::runtime_error,
-         "refusing to load bytes that may be unsafe: they hold more than plain values and a recipe without "
-         "scales. Say that the file is trusted to load it");
+    fail_to_load(
+        ErrorClass::runtime_error,
+        "refusing to load bytes that may be unsafe: they hold more than plain values and a recipe without "
+        "scales. Say that the file is trusted to load it");
   return unsafe;
 }
 
@@ -145,10 +148,10 @@ std::optional<LoadedExtraState> read_extra_state(std::span<const std::byte> byte
   try {
     v = pickle::loads(bytes);
   } catch (const pickle::Unreadable& e) {
-    fail(ErrorClass::runtime_error, string("expected a pickle of an extra state, found ") + e.what());
+    fail_to_load(ErrorClass::runtime_error, string("expected a pickle of an extra state, found ") + e.what());
   }
   const auto* dict = v.as<Dict>();
-  if (!dict) fail(ErrorClass::runtime_error, "expected a dictionary");
+  if (!dict) fail_to_load(ErrorClass::runtime_error, "expected a dictionary");
   LoadedExtraState out;
   out.recipe = recipe_of(dict->find("recipe"));
   ArrayPtr* const slots[] = {&out.scale_fwd, &out.scale_bwd, &out.amax_history_fwd, &out.amax_history_bwd};
@@ -170,7 +173,8 @@ void restore_delayed(const LoadedExtraState& from, const RecipeStatePtr& forward
   for (Pair& p : pairs(backward, from.scale_bwd, from.amax_history_bwd)) all.push_back(std::move(p));
   for (const Pair& p : all)
     if (p.from && (!p.to || p.from->shape != p.to->shape))
-      fail(ErrorClass::runtime_error, "expected as many scales and amaxes as the module has, found others");
+      fail_to_load(ErrorClass::runtime_error,
+                   "expected as many scales and amaxes as the module has, found others");
   for (const Pair& p : all)
     if (p.from) copy_into(*p.from, *p.to);
 }

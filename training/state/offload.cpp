@@ -8,8 +8,6 @@ namespace {
 
 using std::string;
 
-[[noreturn]] void fail(ErrorClass c, const string& what) { throw SemanticError(c, what); }
-
 }  // namespace
 
 void OffloadedLayer::expect(std::string_view what, std::initializer_list<std::string_view> allowed) const {

@@ -12,6 +12,7 @@
 #include "training/base/f32.h"
 #include "training/dispatch/in_place.h"
 #include "training/formats/formats.h"
+#include "training/kit/extra_pieces.h"
 #include "training/modules/linear.h"
 #include "training/recipes/factories.h"
 #include "training/state/checkpoint.h"
@@ -153,15 +154,9 @@ json::Value extra(const Given& given, Session& session) {
 
 // The bytes that a record calls by a word.
 pickle::Bytes payload(const Given& given) {
+  using extra_pieces::dict, extra_pieces::recipe, extra_pieces::tensor;
   using pickle::Object;
   using pickle::Value;
-  const auto recipe = [](const char* name) {
-    return Value{Object{"transformer_engine.common.recipe", name, {{string("{}")}}}};
-  };
-  const Value tensor{Object{"torch._utils", "_rebuild_tensor_v2", {{string("float32")}}}};
-  const auto dict = [](std::vector<std::pair<string, Value>> items) {
-    return pickle::dumps({pickle::Dict{std::move(items)}});
-  };
   const Value plain{pickle::Dict{{{"num_gemms", {int64_t{1}}}}}};
   const string word = given.text("payload");
   if (word == "empty") return {};
@@ -173,8 +168,9 @@ pickle::Bytes payload(const Given& given) {
   if (word == "recipe delayed") return dict({{"recipe", recipe("DelayedScaling")}});
   if (word == "recipe unknown") return dict({{"recipe", recipe("Unheard")}});
   if (word == "custom without buffers") return dict({{"recipe", recipe("CustomRecipe")}});
-  if (word == "custom with buffers") return dict({{"recipe", recipe("CustomRecipe")}, {"scale_fwd", tensor}});
-  if (word == "tensors without recipe") return dict({{"scale_fwd", tensor}});
+  if (word == "custom with buffers")
+    return dict({{"recipe", recipe("CustomRecipe")}, {"scale_fwd", tensor()}});
+  if (word == "tensors without recipe") return dict({{"scale_fwd", tensor()}});
   if (word == "global without recipe") return dict({{"x", Value{Object{"builtins", "print", {}}}}});
   if (word == "truncated") {
     pickle::Bytes cut = dict({{"recipe", recipe("DelayedScaling")}});
