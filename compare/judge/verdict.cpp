@@ -37,7 +37,7 @@ template <class B, class Field> void visit_breach(B& b, Field&& field) {
   field("environment", b.environment, !b.environment.empty());
 }
 
-// `argument` stays here: whoever reads a verdict knows the subject.
+// `argument` stays here: the reader of a verdict knows the subject.
 template <class V, class Field> void visit_verdict(V& v, Field&& field) {
   field("subject", v.subject, true);
   field("outcome", v.outcome, true);

@@ -23,7 +23,8 @@ std::optional<int64_t> bytes_available() {
 }
 
 std::optional<std::string> lacks_memory(const Problem& problem) {
-  constexpr int64_t kSmall = int64_t{64} << 20;  // elements up to which nobody asks
+  constexpr int64_t kSmall = int64_t{64}
+                             << 20;  // a case of fewer elements is begun without a look at the memory
   if (problem.x.shape.count() < kSmall) return {};
   const int64_t bytes = bytes_as_a_whole(problem);
   const auto available = bytes_available();

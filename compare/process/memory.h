@@ -15,7 +15,7 @@ int64_t bytes_as_a_whole(const Problem& problem);
 // What this machine can still give out, in bytes; nothing where it does not say.
 std::optional<int64_t> bytes_available();
 
-// Why a case of this size is not begun; nothing where there is room, or nobody knows.
+// Why a case of this size is not begun; nothing where there is room, or where the free memory is not known.
 std::optional<std::string> lacks_memory(const Problem& problem);
 
 // "5.6 GiB".

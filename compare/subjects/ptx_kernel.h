@@ -20,8 +20,8 @@ Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const std::string& path
 // The same of one launch that was typed. name() is "ptx:<name of the PTX file without extension>".
 Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const PtxLaunchWords&);
 
-// The reference for a case of this kernel: its prepare() is the kernel's, so that whoever draws inputs with
-// it gets the x that the kernel's own prologue makes. `kernel` must outlive it.
+// The reference for a case of this kernel: its prepare() is the kernel's, so that a caller who draws inputs
+// with it gets the x that the kernel's own prologue makes. `kernel` must outlive it.
 std::unique_ptr<Subject> reference_behind(std::unique_ptr<Subject> reference, Subject& kernel);
 
 }  // namespace assay

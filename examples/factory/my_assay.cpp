@@ -21,7 +21,8 @@ QuantizerPtr nvfp4(const RolePtr& role) {
   return q;
 }
 
-// Asked once for every slot of every module; `role` is null where nobody says what the slot is for.
+// Asked once for every slot of every module; `role` is null where the caller does not say what the slot is
+// for.
 QuantizerLike my_hybrid(const RolePtr& role) {
   if (role && role->tensor_type == "grad_output") return nvfp4(role);  // rows: dgrad; columns: wgrad
   return std::make_shared<HybridQuantizer>(std::make_shared<MXFP8Quantizer>(),

@@ -23,7 +23,7 @@ template <class F> void for_elements(const Instruction& i, F f) {
       }
 }
 
-// The offset in shared memory of the row whose address a lane holds. Fault: it is none of shared memory, is
+// The offset in shared memory of the row whose address a lane holds. Fault: it is not in shared memory, is
 // no multiple of 16, or lies outside.
 inline uint64_t matrix_row(Warp& w, const Instruction& i, unsigned lane) {
   uint64_t address = w.words[i.s[0] + lane];
@@ -32,7 +32,7 @@ inline uint64_t matrix_row(Warp& w, const Instruction& i, unsigned lane) {
   if (!i.wide_s) address = static_cast<uint32_t>(address);
   resolve(w, i, static_cast<int>(lane), address, kMatrixRowBytes, i.kind == Class::store);
   if (located(i, address) != Space::shared)
-    fail(w, i, static_cast<int>(lane), "is given an address that is none of shared memory");
+    fail(w, i, static_cast<int>(lane), "is given an address outside shared memory");
   return address;
 }
 

@@ -49,7 +49,8 @@ struct SplitOptions {
                                              // native and hybrid ones as it is
   bool bias_gradient = false;
   bool disable_bulk_allocation = false;  // members do not share buffers, so that each can be offloaded alone
-  bool with_quantized_output = true;  // false: plain splits in `activation_dtype`, whoever the quantizers are
+  bool with_quantized_output =
+      true;  // false: plain splits in `activation_dtype`, whichever quantizers are given
 };
 struct SplitResult {
   std::vector<Tensorlike> outputs;

@@ -72,7 +72,7 @@ struct LinearForward {
   LinearSaved saved;
 };
 
-// `x` is plain, or quantized already by a fused producer or by whoever came before; then `produced_here` says
+// `x` is plain, or quantized already by a fused producer or by an earlier step; then `produced_here` says
 // whether this layer may drop its rows. The order of events is the original's: input, weight, bias, GEMM,
 // saving.
 LinearForward linear_forward(Session&, LinearCall, const Tensorlike& x, bool produced_here = false);

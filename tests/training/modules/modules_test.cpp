@@ -421,7 +421,7 @@ TEST_F(Modules, BoundariesAreQuantizedOnRequest) {
   o.fp8_output = true;
   const auto mixed = linear();
   expect_error(ErrorClass::not_implemented_error, "HybridQuantizer", [&] { mixed->forward(session, x, o); });
-  EXPECT_FALSE(session.warnings.empty());  // nobody configured who consumes the output
+  EXPECT_FALSE(session.warnings.empty());  // the consumer of the output is not configured
 }
 
 TEST_F(Modules, NeighboursOfAnOperationQuantizeItsResultsByDelayedScalingAlone) {
