@@ -41,6 +41,7 @@
 #include "compare/subjects/pack_subject.h"
 #include "compare/subjects/plugin.h"
 #include "compare/subjects/ptx_kernel.h"
+#include "compare/subjects/python_function.h"
 #include "compare/text/printable.h"
 #include "contract/line.h"
 #include "contract/recipes.h"
@@ -106,6 +107,11 @@ Subjects make_subjects(const CommonOptions& common) {
     auto plugin = make_plugin_subject(common.plugin, make_device_memory());
     if (!plugin) throw Refusal{plugin.error().text()};
     s.owned.push_back(std::move(*plugin));
+  }
+  if (!common.python.empty()) {
+    auto function = make_python_subject(common.python, common.python_spec);
+    if (!function) throw Refusal{function.error().text()};
+    s.owned.push_back(std::move(*function));
   }
   if (!common.ptx_kernel.empty()) {
     auto kernel = make_ptx_kernel_subject(common.ptx_kernel);

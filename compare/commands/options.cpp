@@ -21,7 +21,7 @@ void add_what(Command& c, CommonOptions& o, bool required) {
 void add_subjects(Command& c, CommonOptions& o, const char* fallback) {
   constexpr std::string_view kHelp =
       "reference, host, gpu, ptx, cublaslt, headers, lanes, lanes_twin, host_general, plugin:<name>, "
-      "ptx:<name>, "
+      "ptx:<name>, python:<function>, "
       "pack; "
       "several with commas (default: {})";
   c.option("--subject", o.subjects, fmt::format(kHelp, fallback));
@@ -31,6 +31,8 @@ void add_subjects(Command& c, CommonOptions& o, const char* fallback) {
 
 void add_plugin(Command& c, CommonOptions& o) {
   c.option("--plugin", o.plugin, "a shared library to judge (contract/assay_plugin.h)");
+  c.option("--python", o.python, "package.module:function, a Python function to judge (docs/python.md)");
+  c.option("--python-spec", o.python_spec, "what that function promises: 'mxfp8 dir=both'");
   c.option("--ptx-kernel", o.ptx_kernel, "PTX to judge: a launch file, run on the CPU (docs/ptx.md)");
   c.option("--ptx", o.ptx.ptx, "PTX to judge, with one launch that the next six options describe");
   c.option("--entry", o.ptx.entry, "the entry (default: the only entry of the text)");
@@ -62,7 +64,8 @@ std::vector<std::string> chosen_subjects(const CommonOptions& common, const Subj
   std::vector<std::string> names = split_names(common.subjects);
   if (names.empty())
     for (const auto& s : subjects.owned)
-      if (s->name().starts_with("plugin:") || s->name().starts_with("ptx:"))
+      if (s->name().starts_with("plugin:") || s->name().starts_with("ptx:") ||
+          s->name().starts_with("python:"))
         names.push_back(std::string(s->name()));
   if (names.empty() && !common.pack.empty()) names = {"pack"};
   if (names.empty()) names = split_names(fallback);

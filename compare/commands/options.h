@@ -18,7 +18,7 @@ struct TrainingCase;
 // Options that mean the same in every command that has them.
 struct CommonOptions {
   std::vector<std::string> what;  // suites and lines
-  std::string filter, shard, subjects, environment, plugin, ptx_kernel, pack;
+  std::string filter, shard, subjects, environment, plugin, python, python_spec, ptx_kernel, pack;
   PtxLaunchWords ptx;
   double timeout = 60;  // seconds a case may take
   int jobs = 0;         // worker processes; 0: the cores of this machine

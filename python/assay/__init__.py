@@ -35,7 +35,7 @@ def __getattr__(name: str) -> object:
     if name == "Pack":   # which needs NumPy
         from .pack import Pack
         return Pack
-    if name == "torch":   # which needs PyTorch
+    if name in ("torch", "distributed"):   # torch needs PyTorch
         import importlib
-        return importlib.import_module(".torch", __name__)
+        return importlib.import_module("." + name, __name__)
     raise AttributeError(f"module 'assay' has no attribute '{name}'")

@@ -107,7 +107,7 @@ def _call(function: Function, text: str, out: str) -> tuple[str, Any]:
         return "ok", {n: (a.word, a.shape, a.name, a.tobytes()) for n, a in arrays.items()}
     except NotImplementedError as error:
         return "unsupported", str(error) or "NotImplementedError"
-    except Exception as error:   # whatever somebody's kernel raises costs its case alone
+    except Exception as error:   # whatever a user's kernel raises costs its case alone
         return "raised", f"{type(error).__name__}: {error}"
 
 
@@ -195,7 +195,7 @@ def serve() -> None:
 
 
 class Subject:
-    """Somebody's quantizer, judged as the program judges its subjects. Close it, or use it in a `with`."""
+    """A quantizer of the user's, judged as the program judges its subjects. Close it, or use it in a `with`."""
 
     _worker: _Worker | None = None
 

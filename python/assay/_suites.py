@@ -23,7 +23,7 @@ def suite(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Vector:
-    """What one plane of a line must equal, by somebody else's account."""
+    """What one plane of a line must equal, by the account of a third party."""
 
     file: str
     tensor: str

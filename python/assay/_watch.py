@@ -264,18 +264,22 @@ class Watch:
         import torch
         held = sum(e.stat().st_size for e in os.scandir(self.folder) if e.name.endswith(".safetensors"))
         if held >= self.most_bytes:
-            self.dropped += 1
-            self._note(f"step {sample.step}: {self.folder} holds {held} bytes, the limit is {self.most_bytes}; nothing is written until it has room")
-            return
+            return self._drop(sample, held)
         sample.wait()
         rank = torch.distributed.get_rank() if torch.distributed.is_available() and torch.distributed.is_initialized() else None
         pack = Pack(made_by="assay.torch.watch" + ("" if rank is None else f", rank {rank}"), versions=_versions())
         for module, role, source, made in sample.items:
             self._guarded(self._add, pack, made, source, module, role, sample.step)
+        if pack.lines and held + pack.size() > self.most_bytes:
+            return self._drop(sample, held)
         if pack.lines:
             name = f"step{sample.step:08d}" + ("" if rank is None else f".rank{rank}") + ".safetensors"
             self.written.append(str(pack.write(self.folder / name)))
             self.cases += len(pack.lines)
+
+    def _drop(self, sample: Any, held: int) -> None:
+        self.dropped += 1
+        self._note(f"step {sample.step}: {self.folder} holds {held} bytes, the limit is {self.most_bytes}; nothing is written until it has room")
 
     def _add(self, pack: Any, made: Any, source: Any, module: str, role: str, step: int) -> None:
         with warnings.catch_warnings():

@@ -556,10 +556,8 @@ class Pack:
             self.tensors[f"{name}/{plane}"] = array
         return name
 
-    def write(self, path):
-        """Writes the pack, whole or not at all. Returns its path. Raises PackError where it holds no case."""
-        if not self.lines:
-            raise PackError(f"{path}: expected at least one case, found none; call add or add_planes first")
+    def _header(self):
+        """The file's first bytes, and the order of the tensors behind them."""
         header = {"__metadata__": {**self.notes, **{f"assay.line.{name}": line for name, line in self.lines.items()}}}
         order, at = sorted(self.tensors, key=lambda name: (-kBits[self.tensors[name].dtype], name)), 0   # wide elements first stay aligned
         for name in order:
@@ -568,10 +566,21 @@ class Pack:
             at += len(array.data)
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
+        return struct.pack("<Q", len(text)) + text, order
+
+    def size(self):
+        """The bytes that write() would write."""
+        return len(self._header()[0]) + sum(len(a.data) for a in self.tensors.values())
+
+    def write(self, path):
+        """Writes the pack, whole or not at all. Returns its path. Raises PackError where it holds no case."""
+        if not self.lines:
+            raise PackError(f"{path}: expected at least one case, found none; call add or add_planes first")
+        head, order = self._header()
         path = os.fspath(path)
         os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with open(path + ".part", "wb") as f:
-            f.write(struct.pack("<Q", len(text)) + text)
+            f.write(head)
             for name in order:
                 f.write(self.tensors[name].data)
         os.replace(path + ".part", path)

@@ -55,7 +55,7 @@ def test_torch_casts_agree(t):
 
 
 def test_a_bug_is_caught(t):
-    """An MXFP8 quantizer that floors its scales, as a kernel of somebody's might."""
+    """An MXFP8 quantizer that floors its scales, as a user's kernel might."""
     blocks = t.float().reshape(64, 8, 32)
     exponent = torch.floor(torch.log2(blocks.abs().amax(-1))) - 8
     codes = (blocks / torch.exp2(exponent)[..., None]).clamp(-448, 448).to(torch.float8_e4m3fn).reshape(64, 256)

@@ -25,7 +25,7 @@ cases: list[assay.Case] = assay.load("pack.safetensors")
 
 
 def mypy(*arguments, cwd):
-    return subprocess.run([sys.executable, "-m", "mypy", "--no-incremental", *arguments], cwd=cwd, capture_output=True, text=True, timeout=300)
+    return subprocess.run([sys.executable, "-m", "mypy", "--no-incremental", *arguments], cwd=cwd, capture_output=True, text=True, timeout=1200)
 
 
 def test_package_is_typed(tmp_path):
