@@ -1,5 +1,6 @@
 #include "compare/commands/run.h"
 
+#include <algorithm>
 #include <memory>
 
 #include <fmt/format.h>
@@ -56,6 +57,14 @@ void run_all(const RunOptions& options, const Subjects& subjects, Reports& repor
   reports.ended_at(done, count);
 }
 
+// The word "roles" stands for the whole matrix, or for what its choice leaves out.
+void choose_roles(CommonOptions& common, bool left_out) {
+  const auto roles = std::find(common.what.begin(), common.what.end(), "roles");
+  if (roles == common.what.end())
+    throw Refusal{"--all and --list-left-out choose among the cells of roles: assay run roles --all"};
+  *roles = left_out ? "roles left-out" : "roles all";
+}
+
 }  // namespace
 
 int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
@@ -80,6 +89,7 @@ void register_run(Program& program) {
   struct Given {
     RunOptions run;
     std::string require;
+    bool all = false, left_out = false;
   };
   const auto given = std::make_shared<Given>();
   RunOptions& run = given->run;
@@ -91,6 +101,7 @@ void register_run(Program& program) {
       "  assay run ci --jobs 2 --jsonl report.jsonl --shard 1/4\n"
       "  assay run 'quantize mxfp8 64x256 bf16 fill=ties' --env order=17,threads=2\n"
       "  assay run ci --subject host,gpu --require gpu\n"
+      "  assay run roles --all --jobs 4\n"
       "  assay run smoke --plugin ./libmine.so\n"
       "A plugin's own output is shown under --in-process only.");
   add_what(c, common);
@@ -104,9 +115,17 @@ void register_run(Program& program) {
   add_reports(c, run.report);
   c.option("--html", run.report.html,
            "write the parity matrix of `roles` or `roles factory=<name>` here, as one page");
+  c.flag("--all", given->all, "with roles: the cells that the choice of `roles` leaves out as well");
+  c.flag("--list-left-out", given->left_out,
+         "with roles: print the cells that are left out, and run nothing");
   c.callback([&program, given] {
     RunOptions& run = given->run;
     CommonOptions& common = program.common;
+    if (given->all || given->left_out) choose_roles(common, given->left_out);
+    if (given->left_out) {
+      for (const TrainingCase& cell : training_cases_of(common)) fmt::print("{}\n", cell.entry.text);
+      return;
+    }
     const Subjects subjects = program.make_subjects(common);
     run.settings.subjects = chosen_subjects(common, subjects, "host");
     run.settings.claims.environment = environment_of(common);

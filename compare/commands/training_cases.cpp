@@ -24,8 +24,10 @@ using Cases = std::vector<TrainingCase>;
 Result<Cases> factory_matrix(const string& word) {
   constexpr std::string_view kForm = "roles factory=";
   if (!word.starts_with(kForm) || word.find(' ', kForm.size()) != word.npos)
-    return Error{fmt::format("expected roles, or 'roles factory=<name>', found '{}'", word), 0,
-                 "--filter chooses among the cells"};
+    return Error{
+        fmt::format("expected roles, 'roles all', 'roles left-out' or 'roles factory=<name>', found '{}'",
+                    word),
+        0, "--filter chooses among the cells"};
   const auto cells = training::factory_cells(std::string_view(word).substr(kForm.size()));
   if (!cells) return cells.error();
   Cases out;
@@ -52,10 +54,11 @@ std::optional<Result<Cases>> cases_of(const string& word) {
     for (const training::Scenario& s : training::scenarios()) out.push_back(case_of(s));
     return out;
   }
-  if (word == "roles") {
+  if (word == "roles" || word == "roles all")
     for (const training::Cell& c : training::parity_cells()) out.push_back(case_of(c));
-    return out;
-  }
+  if (word == "roles left-out" || word == "roles all")
+    for (const training::Cell& c : training::left_out_cells()) out.push_back(case_of(c));
+  if (!out.empty()) return out;
   if (word.starts_with("roles ")) return factory_matrix(word);
   if (word.starts_with("parity ")) return one_cell(word);
   if (word.starts_with("S-")) return one_scenario(word);

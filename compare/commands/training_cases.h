@@ -21,9 +21,9 @@ struct TrainingCase {
   std::function<Verdict(Subject& subject, Subject& reference, const Environment&)> judge;
 };
 
-// Takes the words "scenarios", "roles" and "roles factory=<name>", the ids of scenarios and the names of
-// cells out of `what` and returns their cases in that order, those whose text contains `filter`. Fails on a
-// word that looks like a scenario id or the name of a cell but does not exist.
+// Takes the words "scenarios", "roles", "roles all", "roles left-out" and "roles factory=<name>", the ids of
+// scenarios and the names of cells out of `what` and returns their cases in that order, those whose text
+// contains `filter`. Fails on a word that looks like a scenario id or the name of a cell but does not exist.
 Result<std::vector<TrainingCase>> take_training_cases(std::vector<std::string>& what,
                                                       const std::string& filter);
 

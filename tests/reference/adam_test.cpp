@@ -79,6 +79,62 @@ TEST(Adam, ScaledStates) {
   EXPECT_EQ(hexes(back.u32("y")), hexes({bits_of(0.25f), bits_of(-0.5f)}));
 }
 
+// N19.2: beta1 = 1 - 2^-15, so q1 g is exactly 1 + 2^-23, and beta1 m = 2^-24 (1 - 2^-30) lies below half a
+// unit of it. One rounding leaves 1 + 2^-23. Rounded first, the product is 2^-24, a tie, and goes to the even
+// neighbour; so it does in a binary64 that is rounded to binary32 afterwards.
+TEST(Adam, AFmaRoundsOnce) {
+  const auto reference = make_reference_subject(), host = make_host_subject();
+  const float m = std::ldexp(1.0f + std::ldexp(1.0f, -15), -24),
+              g = std::ldexp(1.0f + std::ldexp(1.0f, -23), 15);
+  for (Subject* subject : {reference.get(), host.get()})
+    for (const auto& [rounding, want] : {std::pair{"fma", 0x3F800001u}, {"plain", 0x3F800002u}}) {
+      LineCase c(std::string("adam f32 1x1 f32 adam=") + rounding +
+                     " beta1=0.999969482421875 beta2=0.5 eps=1 lr=0.5 bias_correction=0",
+                 {{"x", floats({g})}, {"p", floats({0})}, {"m", floats({m})}, {"v", floats({1})}});
+      subject->run(c.p, c.inputs, c.outputs, Environment{});
+      EXPECT_EQ(hexes(codes<uint32_t>(c.out_bytes[0])), hexes({want})) << subject->name() << " " << rounding;
+    }
+}
+
+// N19.6 and N19.7 on both sides: what is stored of a state, by plane.
+TEST(Adam, ScaledStatesOnBothSides) {
+  const auto reference = make_reference_subject(), host = make_host_subject();
+  const float quiet = std::numeric_limits<float>::quiet_NaN();
+  struct Row {
+    const char* line;
+    std::vector<float> x;
+    uint32_t scale, multiplier;
+    std::vector<uint32_t> y;
+  };
+  const Row rows[] = {
+      {"scale_state f16 1x2 f32", {32752, -16376}, bits_of(1.0f), bits_of(1.0f), {0x77FF, 0xF3FF}},
+      {"scale_state f16 1x2 f32", {0, 0}, 0, 0, {0, 0}},
+      {"scale_state f16 1x2 f32", {1, quiet}, 0x7FFFFFFF, 0, {0, 0x7FFF}},
+      {"scale_state e4m3 1x2 f32", {896, -2}, bits_of(2.0f), bits_of(0.5f), {0x7E, 0xB8}},
+      {"scale_state e4m3 1x2 f32", {0, 0}, 0, 0x7F800000, {0x7F, 0x7F}},
+  };
+  for (Subject* subject : {reference.get(), host.get()})
+    for (const Row& row : rows) {
+      LineCase c(row.line, {{"x", floats(row.x)}});
+      subject->run(c.p, c.inputs, c.outputs, Environment{});
+      const std::vector<Plane> planes = output_planes(c.p);
+      for (size_t i = 0; i < planes.size(); ++i) {
+        const std::string where = std::string(subject->name()) + ": " + row.line + ", " + planes[i].name;
+        if (planes[i].name == "scale")
+          EXPECT_EQ(hexes(codes<uint32_t>(c.out_bytes[i])), hexes({row.scale})) << where;
+        if (planes[i].name == "multiplier")
+          EXPECT_EQ(hexes(codes<uint32_t>(c.out_bytes[i])), hexes({row.multiplier})) << where;
+        if (planes[i].name != "y") continue;
+        std::vector<uint32_t> y;
+        if (c.out_bytes[i].size() == 4)
+          for (const uint16_t code : codes<uint16_t>(c.out_bytes[i])) y.push_back(code);
+        else
+          for (const uint8_t code : codes<uint8_t>(c.out_bytes[i])) y.push_back(code);
+        EXPECT_EQ(hexes(y), hexes(row.y)) << where;
+      }
+    }
+}
+
 #if ASSAY_HAVE_MPFR
 // Binary32 as MPFR has it: 24 digits, the exponents of binary32, subnormals by mpfr_subnormalize.
 class Number {

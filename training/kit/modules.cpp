@@ -40,7 +40,8 @@ std::unique_ptr<Module> make_mlp(Session& session, const ModuleSettings& s) {
   mlp.bias = s.bias;
   mlp.params_dtype = s.dtype;
   mlp.activation = s.activation;
-  mlp.sequence_parallel = mlp.set_parallel_mode = s.parallel != ParallelMode::none;
+  mlp.set_parallel_mode = s.parallel != ParallelMode::none;
+  mlp.sequence_parallel = mlp.set_parallel_mode && s.sequence;
   return std::make_unique<LayerNormMLP>(session, mlp);
 }
 
@@ -85,7 +86,7 @@ std::unique_ptr<Module> make_module(Session& session, const ModuleSettings& s) {
   if (s.module == "grouped_linear" || s.module == "ops_grouped_linear") return make_grouped(session, s);
   auto linear = linear_settings<LinearSettings>(s);
   linear.parallel_mode = s.parallel;
-  linear.sequence_parallel = s.parallel != ParallelMode::none;
+  linear.sequence_parallel = s.parallel != ParallelMode::none && s.sequence;
   linear.save_original_input = s.save_original_input;
   if (s.module == "linear") return std::make_unique<Linear>(session, linear);
   if (s.module == "layernorm_linear")

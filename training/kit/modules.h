@@ -25,6 +25,7 @@ struct ModuleSettings {
   bool bias = true, save_original_input = false;
   DType dtype = DType::bfloat16;  // of parameters, input and gradient
   ParallelMode parallel = ParallelMode::none;
+  bool sequence = true;  // sequence parallel, where the module is parallel
   Activation activation = Activation::srelu;
   std::vector<int64_t> splits = {};  // of grouped modules; empty: see splits_of
   bool packed = false;               // grouped_linear: all weights in one parameter

@@ -6,6 +6,7 @@
 #include "training/base/f32.h"
 #include "training/formats/nvfp4.h"
 #include "training/formats/observer.h"
+#include "training/modules/tensor_parallel.h"
 
 namespace assay::training {
 namespace {
@@ -48,6 +49,14 @@ Produced produce(Session& session, const ArrayPtr& unrounded, DType dtype, Produ
   }
   out.tensor = made;
   return out;
+}
+
+bool fuses_before_gather(const LinearCall& c) { return !meets(c.input_group()) || c.options.fusions.gathers; }
+
+Usages usages_behind_norm(const LinearCall& c) {
+  const Quantizer* q = c.quantizers.input.get();
+  const bool rows_travel = q && meets(c.input_group()) && q->supports_only_rowwise_all_gather();
+  return {true, c.columns_of_input() && !rows_travel};
 }
 
 }  // namespace assay::training

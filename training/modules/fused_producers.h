@@ -23,4 +23,10 @@ struct Produced {
 Produced produce(Session&, const ArrayPtr& unrounded, DType dtype, ProducerKind, Quantizer* quantizer,
                  bool fuse, const std::string& who, Usages usages, const GroupPtr& group);
 
+// A norm's kernel quantizes this rank's shard before it is gathered, unless shards travel unquantized.
+bool fuses_before_gather(const LinearCall&);
+// The directions that a norm's result is quantized in: of one that is gathered, columns only where they can
+// travel.
+Usages usages_behind_norm(const LinearCall&);
+
 }  // namespace assay::training

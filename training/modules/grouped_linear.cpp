@@ -149,6 +149,11 @@ Forward grouped_forward(Session& session, GroupedCall g, const ArrayPtr& x) {
 
 GroupedLinear::GroupedLinear(Session& session, GroupedLinearSettings s)
     : settings(std::move(s)), state(session, Producer::grouped_linear, settings.name, settings.num_gemms) {
+  if (settings.tp_size > 1 && settings.bias)
+    throw SemanticError(ErrorClass::value_error,
+                        "GroupedLinear: expected no bias with " + std::to_string(settings.tp_size) +
+                            " tensor parallel ranks, which communicate outside of this module; build it with "
+                            "bias off");
   state.check_operand = [](const std::vector<QuantizerPtr>& list, std::string_view) {
     validate_split_quantizers(list);
   };
@@ -174,6 +179,11 @@ void GroupedLinear::quantize_parameters(Session& session, const RecipePtr& recip
 }
 
 Forward GroupedLinear::forward_impl(Session& session, const ArrayPtr& x, const StepOptions& options) {
+  if (settings.tp_size > 1 && options.recipe && options.recipe->float8_current_scaling())
+    throw SemanticError(ErrorClass::value_error,
+                        "GroupedLinear: expected another recipe than current scaling with " +
+                            std::to_string(settings.tp_size) +
+                            " tensor parallel ranks, which share no amax here");
   begin_forward(session, state, options);
   GroupedCall g;
   g.m_splits = m_splits;

@@ -12,6 +12,11 @@ struct GroupedLinearSettings {
   bool bias = true;
   DType params_dtype = DType::bfloat16;
   bool save_original_input = false;
+  // Sizes are this rank's. Ranks exchange tensors outside of this module, so nothing here gathers or reduces;
+  // with more than one, ValueError for a bias at construction, and for current scaling at a forward.
+  ParallelMode parallel_mode = ParallelMode::none;
+  bool sequence_parallel = false;
+  int tp_size = 1;
   bool single_grouped_parameter =
       false;  // packed weights: NotImplementedError at a quantization with hybrids or Identity
 };

@@ -62,17 +62,16 @@ Forward LayerNormLinear::forward_impl(Session& session, const ArrayPtr& input, c
   call.activation_dtype = activation_dtype(input, options);
   call.parallel_mode = settings.linear.parallel_mode;
   call.sequence_parallel = settings.linear.sequence_parallel;
+  call.behind_norm = true;
   expect_recipe_of_weight(*call.weight, options);
   const DType dtype = call.activation_dtype;
 
   NormLayer norm = norm_layer(*this, settings.norm);
   norm.forward(session, cast(session, input, dtype));
-  const bool gathers =
-      call.input_group() && call.input_group()->all_gather;  // then rounded rows are gathered first
   const bool fuse = call.plan.quantized && options.fusions.norm &&
-                    call.plan.backward_override == BackwardOverride::none && !gathers;
+                    call.plan.backward_override == BackwardOverride::none && fuses_before_gather(call);
   const Produced x = produce(session, norm.saved.out, dtype, ProducerKind::norm, call.quantizers.input.get(),
-                             fuse, "input", {true, call.columns_of_input()}, call.input_group());
+                             fuse, "input", usages_behind_norm(call), call.input_group());
   LinearForward done = linear_forward(session, std::move(call), x.tensor, x.quantized);
   Forward out{std::move(done.out), nullptr};
   if (options.grad_enabled)

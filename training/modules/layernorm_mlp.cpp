@@ -79,6 +79,7 @@ LinearCall LayerNormMLP::call_of(const StepOptions& options, size_t gemm, DType 
                                                    : ParallelMode::row;
   call.sequence_parallel = settings.sequence_parallel;
   call.unfused_bias_gradient = gemm == 0 && call.plan.custom;
+  call.behind_norm = gemm == 0;
   expect_recipe_of_weight(*call.weight, options);
   return call;
 }
@@ -96,11 +97,9 @@ Forward LayerNormMLP::forward_impl(Session& session, const ArrayPtr& input, cons
 
   NormLayer norm = norm_layer(*this, settings.norm);
   norm.forward(session, cast(session, input, dtype));
-  const bool gathers =
-      fc1.input_group() && fc1.input_group()->all_gather;  // then rounded rows are gathered first
   const Produced x = produce(session, norm.saved.out, dtype, ProducerKind::norm, fc1.quantizers.input.get(),
-                             fusible && options.fusions.norm && !gathers, "fc1.input",
-                             {true, fc1.columns_of_input()}, fc1.input_group());
+                             fusible && options.fusions.norm && fuses_before_gather(fc1), "fc1.input",
+                             usages_behind_norm(fc1), fc1.input_group());
   LinearForward first = linear_forward(session, std::move(fc1), x.tensor, x.quantized);
   const ArrayPtr fc1_out = std::get<ArrayPtr>(first.out);
 
@@ -115,9 +114,11 @@ Forward LayerNormMLP::forward_impl(Session& session, const ArrayPtr& input, cons
   if (options.grad_enabled)
     out.backward = [fc1 = std::move(first.saved), fc2 = std::move(second.saved), norm, fc1_out,
                     activation = settings.activation](Session& s, const ArrayPtr& dy) -> Tensorlike {
-      const ArrayPtr d = std::get<ArrayPtr>(linear_backward(s, fc2, prepare_grad_output(s, fc2, dy)));
+      const GradOutput grad = prepare_grad_output(s, fc2, dy);
+      const Tensorlike input = wgrad_input(s, fc1);  // its gather begins before the second layer's GEMMs
+      const ArrayPtr d = std::get<ArrayPtr>(linear_backward(s, fc2, grad));
       const ArrayPtr dz =
-          std::get<ArrayPtr>(linear_backward(s, fc1, activation_grad(s, fc1, activation, d, fc1_out)));
+          std::get<ArrayPtr>(linear_backward(s, fc1, activation_grad(s, fc1, activation, d, fc1_out), input));
       return norm.backward(s, dz);
     };
   return out;

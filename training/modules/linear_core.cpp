@@ -2,6 +2,8 @@
 
 #include "training/base/f32.h"
 #include "training/formats/hybrid.h"
+#include "training/modules/tensor_parallel.h"
+#include "training/ranks/fsdp.h"
 
 namespace assay::training {
 namespace {
@@ -33,52 +35,6 @@ bool saves_plain(const LinearCall& c) {
 
 std::string named(const LinearCall& c, std::string_view what) {
   return c.prefix + std::string(what) + c.suffix;
-}
-
-// ---- tensors across ranks (TE distributed.py) ---------------------------------------------------
-
-bool meets(const GroupPtr& group) { return group && group->all_gather; }
-
-ArrayPtr gathered(const GroupPtr& group, const ArrayPtr& local) {
-  return concatenate(group->all_gather(clone(local)));
-}
-
-void note_gather(Session& session, const GroupPtr& group, const std::string& who) {
-  session.collectives.push_back({"all_gather", who, group->name});
-}
-
-// All rows of a tensor of which `local` are this rank's. Native formats gather codes: with one amax for all
-// ranks, and shards of whole blocks, those of the whole tensor. Others have no gather of codes: they are
-// dequantized, gathered and quantized again; `shard` is then this rank's quantized part.
-StoragePtr quantized_gather(Session& session, Quantizer& q, const ArrayPtr& local, const std::string& who,
-                            Usages usages, const GroupPtr& group, StoragePtr& shard) {
-  ArrayPtr whole;
-  if (fuses_with_producers(q)) {
-    whole = gathered(group, local);
-  } else {
-    session.warn("UserWarning", std::string(q.class_name()) + " gathers in high precision: '" + who +
-                                    "' is dequantized, gathered and quantized again");
-    shard = quantize_for(session, q, local, who, usages, group);
-    whole = gathered(group, shard->dequantize(session, local->dtype));
-    note_gather(session, group, who);
-  }
-  StoragePtr out = quantize_for(session, q, whole, who, usages, group);
-  if (!shard) note_gather(session, group, who);
-  return out;
-}
-
-// The sum of all ranks' partial results, binary32 in rank order and rounded once; of a scatter this rank's
-// rows.
-ArrayPtr reduced(Session& session, const GroupPtr& group, const ArrayPtr& partial, const std::string& who,
-                 bool scatter) {
-  session.collectives.push_back({scatter ? "reduce_scatter" : "all_reduce", who, group->name});
-  ArrayPtr sum;
-  for (const ArrayPtr& part : group->all_gather(clone(partial)))
-    sum = sum ? add(session, sum, part) : cast(session, part, DType::float32);
-  sum = cast(session, sum, partial->dtype);
-  if (!scatter) return sum;
-  const int64_t rows = sum->shape[0] / group->size;
-  return clone(slice(sum, 0, group->rank * rows, (group->rank + 1) * rows));
 }
 
 GemmOptions gemm_options(const LinearCall& c, std::string_view name, std::string_view a, std::string_view b) {
@@ -166,15 +122,16 @@ Tensorlike quantized_weight(Session& session, const LinearCall& c, bool columns)
   q.set_usage(true, columns);
   session.tensor_name = named(c, "weight");
   if (const StoragePtr parameter = storage_of(c.weight->value)) {
-    if (c.workspaces)
-      parameter->update_usage(
-          true, columns ? std::optional(true)
-                        : std::nullopt);  // asked for, never dropped; an operation asks in backward only
+    // Asked for, never dropped; an operation asks in backward only. What FSDP2 gathered has what its own
+    // quantizer says, and no columns yet where a forward is resharded.
+    const bool asked =
+        c.options.fsdp2 ? parameter->quantizer && parameter->quantizer->columnwise_usage : columns;
+    if (c.workspaces) parameter->update_usage(true, asked ? std::optional(true) : std::nullopt);
     event("parameter");
     return parameter;
   }
   const ArrayPtr x = cast(session, std::get<ArrayPtr>(c.weight->value), c.activation_dtype);
-  const bool kept = c.workspaces && c.options.is_first_microbatch.has_value();
+  const bool kept = c.workspaces && c.options.is_first_microbatch.has_value() && !c.options.fsdp2;
   StoragePtr workspace;
   if (kept)
     if (const auto found = c.workspaces->find(name); found != c.workspaces->end()) {
@@ -205,85 +162,123 @@ Tensorlike quantized_weight(Session& session, const LinearCall& c, bool columns)
 
 namespace {
 
-// The input as the GEMM reads it.
+// The input as the GEMM reads it, and what backward may keep of it.
 struct ForwardInput {
-  Tensorlike value;
+  Tensorlike value, kept;
   bool own = false;     // made here, so that this layer may drop a direction
-  bool gather = false;  // gathered from all ranks
-  StoragePtr shard;     // this rank's part of an input that is gathered in high precision
+  bool gather = false;  // `value` has the rows of all ranks, `kept` this rank's
 };
 
-ForwardInput input_of(Session& session, const LinearCall& c, const Tensorlike& x, bool produced_here) {
-  const StoragePtr given = storage_of(x);
+bool is_custom(const LinearCall& c) {
+  return c.quantizers.input->custom() || (c.quantizers.weight && c.quantizers.weight->custom());
+}
+
+// Which directions of the input this rank quantizes before they are gathered.
+Usages usages_of_shard(const LinearCall& c, const Quantizer& q) {
+  const bool rows_travel = c.behind_norm
+                               ? q.supports_only_rowwise_all_gather()
+                               : is(&q, "Float8Quantizer") || is(&q, "Float8CurrentScalingQuantizer");
+  return {true, c.columns_of_input() && !c.save_original_input && !rows_travel &&
+                    c.plan.backward_override == BackwardOverride::none};
+}
+
+// Column parallel with sequence parallelism: the shard is quantized here, then gathered in rows alone.
+ForwardInput gathered_input_of(Session& session, const LinearCall& c, const Tensorlike& x, bool own) {
+  ForwardInput input{x, x, own, true};
   const GroupPtr group = c.input_group();
-  ForwardInput input{x, produced_here, meets(group) && !given, nullptr};
-  if (c.plan.quantized && given) {
+  const std::string who = named(c, "input");
+  if (!storage_of(x)) input.kept = plain(session, x, c.activation_dtype);
+  if (!c.plan.quantized) {
+    input.value = gather(session, input.kept, group, nullptr, who);
+    return input;
+  }
+  Quantizer& q = wanted(c.quantizers.input, who);
+  set_amax_reduction_group(q, group);
+  if (!storage_of(x) && !is_custom(c) && c.options.fusions.gathers) {
+    input.kept = quantize_for(session, q, std::get<ArrayPtr>(input.kept), who, usages_of_shard(c, q), group);
+    input.own = !c.save_original_input;
+  }
+  q.set_usage(true, false);
+  input.value = gather(session, input.kept, group, c.quantizers.input, who, c.options.fusions.gathers);
+  return input;
+}
+
+ForwardInput input_of(Session& session, const LinearCall& c, const Tensorlike& x, bool produced_here) {
+  const GroupPtr group = c.input_group();
+  if (meets(group)) return gathered_input_of(session, c, x, produced_here);
+  ForwardInput input{x, x, produced_here, false};
+  if (!c.plan.quantized) {
+    input.value = plain(session, x, c.activation_dtype);
+  } else if (const StoragePtr given = storage_of(x)) {
     given->update_usage(true, std::nullopt);
-  } else if (c.plan.quantized) {
+  } else {
     Quantizer& q = wanted(c.quantizers.input, named(c, "input"));
     const bool columns =
         c.columns_of_input() && !c.save_original_input && c.plan.backward_override == BackwardOverride::none;
-    const Usages usages{true, columns};
-    const ArrayPtr local = plain(session, x, c.activation_dtype);
-    if (input.gather)
-      input.value = quantized_gather(session, q, local, named(c, "input"), usages, group, input.shard);
-    else input.value = quantize_for(session, q, local, named(c, "input"), usages, group);
+    input.value = quantize_for(session, q, plain(session, x, c.activation_dtype), named(c, "input"),
+                               {true, columns}, group);
     input.own = true;
-  } else {
-    input.value = plain(session, x, c.activation_dtype);
-    if (input.gather) {
-      input.value = gathered(group, std::get<ArrayPtr>(input.value));
-      note_gather(session, group, named(c, "input"));
-    }
   }
+  input.kept = input.value;
   return input;
 }
 
 Tensorlike forward_gemm(Session& session, const LinearCall& c, const Tensorlike& weight,
                         const Tensorlike& input) {
   GemmOptions gemm = gemm_options(c, "fprop", "weight", "input");
-  const bool partial = c.parallel_mode == ParallelMode::row && meets(c.options.tp_group);
+  const bool row = c.parallel_mode == ParallelMode::row;  // a bias comes after what ranks do, on one rank too
   const bool narrow = c.plan.quantized && c.activation_dtype == DType::float32;
   const ArrayPtr bias =
-      c.bias ? plain(session, c.bias->value, narrow ? DType::bfloat16 : c.activation_dtype) : nullptr;
-  if (!partial) gemm.bias = bias;
+      c.bias ? plain(session, c.bias->value, narrow && !row ? DType::bfloat16 : c.activation_dtype) : nullptr;
+  if (!row) gemm.bias = bias;
   gemm.use_split_accumulator = c.plan.split_fprop;
   if (c.plan.quantized && c.options.fp8_output) {
     gemm.out_quantizer = c.quantizers.output;
     if (gemm.out_quantizer) gemm.out_quantizer->set_usage(true, false);
   }
   Tensorlike out = general_gemm(session, weight, input, GemmOp::TN, gemm);
-  if (!partial) return out;
-  out =
-      reduced(session, c.options.tp_group, std::get<ArrayPtr>(out), named(c, "output"), c.sequence_parallel);
-  return bias ? add_bias(session, std::get<ArrayPtr>(out), bias) : out;
+  if (!row) return out;
+  if (meets(c.options.tp_group))
+    out = reduced(session, c.options.tp_group, std::get<ArrayPtr>(out), named(c, "output"),
+                  c.sequence_parallel);
+  return bias ? add_bias(session, plain(session, out, c.activation_dtype), bias) : out;
 }
 
-// What backward gets: the original input `x`, or what `input` and `weight` still hold of their directions.
+// Which direction of an own quantized input is kept. Of one that backward gathers, the columns travel, or the
+// rows where columns cannot: a plain layer asks the weight's quantizer, as the original does; one behind a
+// norm drops rows of the block formats alone, so that a hybrid keeps both and gathers its rows.
+void drop_direction(const LinearCall& c, const ForwardInput& input) {
+  Storage& kept = *storage_of(input.kept);
+  if (input.gather && c.behind_norm) {
+    const std::string_view of = kept.quantizer ? kept.quantizer->class_name() : "";
+    if (of == "MXFP8Quantizer" || of == "Float8BlockQuantizer") kept.update_usage(false, std::nullopt);
+    return;
+  }
+  const bool rows =
+      input.gather && wanted(c.quantizers.weight, named(c, "weight")).supports_only_rowwise_all_gather();
+  kept.update_usage(rows, !rows);
+}
+
+// What backward gets: the original input `x`, or what is kept of the quantized one, and the weight.
 void save(Session& session, const LinearCall& c, const Tensorlike& x, ForwardInput input, Tensorlike weight,
           LinearSaved& saved) {
-  using Gather = LinearSaved::Gather;
-  if (input.gather) saved.gather = Gather::again;
+  saved.gather = input.gather;
   if (saves_plain(c)) {
     weight = plain(session, c.weight->value, c.activation_dtype);
-    if (c.plan.quantized || input.gather) input.value = plain(session, x, c.activation_dtype);
+    if (c.plan.quantized || input.gather) input.kept = plain(session, x, c.activation_dtype);
   } else if (c.plan.backward_override == BackwardOverride::dequantized) {
-    if (input.own) storage_of(input.value)->update_usage(true, false);
-    if (input.gather) saved.gather = Gather::done;
+    if (input.own && storage_of(input.kept)) storage_of(input.kept)->update_usage(true, false);
   } else if (c.save_original_input) {
-    input.value = plain(session, x, c.activation_dtype);
-  } else if (input.shard) {  // the weight's quantizer is asked, as in the original (semantics of TE
-                             // module/linear.py)
-    const bool rows = wanted(c.quantizers.weight, named(c, "weight")).supports_only_rowwise_all_gather();
-    if (c.columns_of_input()) input.shard->update_usage(rows, !rows);
-    input.value = input.shard;
-  } else if (input.own && c.columns_of_input()) {
-    storage_of(input.value)->update_usage(false, true);
-    if (input.gather) saved.gather = Gather::done;
+    input.kept = plain(session, x, c.activation_dtype);
+  } else if (input.own && c.columns_of_input() && storage_of(input.kept)) {
+    drop_direction(c, input);
   }
-  if (!c.columns_of_input()) input.value = ArrayPtr{};
-  if (c.record && !absent(input.value)) note_usages(c.record, named(c, "saved input"), input.value);
-  saved.input = input.value;
+  if (!c.columns_of_input()) input.kept = ArrayPtr{};
+  // FSDP2: a workspace of a plain weight is not kept; backward quantizes the gathered weight again.
+  if (c.options.fsdp2 && c.plan.quantized && !saves_plain(c) && !storage_of(c.weight->value))
+    weight = ArrayPtr{};
+  if (c.record && !absent(input.kept)) note_usages(c.record, named(c, "saved input"), input.kept);
+  saved.input = input.kept;
   saved.weight = weight;
 }
 
@@ -293,9 +288,11 @@ LinearForward linear_forward(Session& session, LinearCall c, const Tensorlike& x
   c.save_original_input = !storage_of(x) && resolve_save_original_input(session, c.save_original_input,
                                                                         c.plan, c.quantizers.input.get());
   const ForwardInput input = input_of(session, c, x, produced_here);
-  // Columns of the weight serve dgrad alone.
-  const bool columns_of_weight =
-      c.options.grad_enabled && c.input_requires_grad && c.plan.backward_override == BackwardOverride::none;
+  // Columns of the weight serve dgrad alone. A first forward of a region that is recomputed makes them for
+  // the workspace that backward finds; the recompute does not ask again.
+  const bool columns_of_weight = (c.options.grad_enabled && c.input_requires_grad && !c.options.fsdp2 &&
+                                  c.plan.backward_override == BackwardOverride::none) ||
+                                 c.options.first_of_recompute;
   const Tensorlike weight = c.plan.quantized
                                 ? quantized_weight(session, c, columns_of_weight)
                                 : Tensorlike(plain(session, c.weight->value, c.activation_dtype));
@@ -314,6 +311,18 @@ ArrayPtr add_bias(Session& session, const ArrayPtr& y, const ArrayPtr& bias) {
   return cast(session, add(session, y, concatenate(rows)), y->dtype);
 }
 
+namespace {
+
+// The gradient where nothing is quantized: gathered as it is.
+GradOutput plain_grad_output(Session& session, const LinearCall& c, const ArrayPtr& dy,
+                             const ArrayPtr& bias) {
+  const GroupPtr group = c.grad_output_group();
+  if (!meets(group)) return {dy, bias};
+  return {gather(session, dy, group, nullptr, named(c, "grad_output")), bias};
+}
+
+}  // namespace
+
 GradOutput prepare_grad_output(Session& session, const LinearSaved& saved, const ArrayPtr& dy) {
   const LinearCall& c = saved.call;
   if (!c.options.grad_enabled)
@@ -324,71 +333,101 @@ GradOutput prepare_grad_output(Session& session, const LinearSaved& saved, const
   const auto bias_grad = [&](RowSum order) {
     return cast(session, cast(session, sum_rows(session, dy, order), dy->dtype), c.bias->dtype);
   };
-  if (!c.plan.quantized || c.plan.backward_override != BackwardOverride::none) {
-    out.grad = dy;
-    if (const GroupPtr group = c.grad_output_group(); meets(group)) {
-      out.grad = gathered(group, dy);
-      note_gather(session, group, named(c, "grad_output"));
-    }
-    if (bias) out.bias_grad = bias_grad(RowSum::plain);
-    return out;
-  }
+  if (!c.plan.quantized || c.plan.backward_override != BackwardOverride::none)
+    return plain_grad_output(session, c, dy, bias ? bias_grad(RowSum::plain) : nullptr);
   Quantizer& q = wanted(c.quantizers.grad_output, named(c, "grad_output"));
   const Usages usages{c.input_requires_grad, c.weight->requires_grad};
+  // Row parallel, the bias is added outside of the layer, so its gradient is the plain sum of this rank's.
   const bool plainly = sums_bias_plainly(q) || !c.options.fusions.bias_gradient || c.unfused_bias_gradient ||
-                       c.grad_output_group();
+                       c.parallel_mode == ParallelMode::row;
   if (bias)
     out.bias_grad = bias_grad(plainly                                          ? RowSum::plain
                               : !usages.columnwise && is(&q, "MXFP8Quantizer") ? RowSum::chunks_rowwise_only
                                                                                : RowSum::chunks);
-  StoragePtr shard;
   const GroupPtr group = c.grad_output_group();
-  out.grad = meets(group) ? quantized_gather(session, q, dy, named(c, "grad_output"), usages, group, shard)
-                          : quantize_for(session, q, dy, named(c, "grad_output"), usages, group);
+  if (!meets(group)) {
+    out.grad = quantize_for(session, q, dy, named(c, "grad_output"), usages, group);
+    return out;
+  }
+  set_amax_reduction_group(q, group);
+  q.set_usage(true, usages.columnwise);
+  out.grad = gather(session, dy, group, c.quantizers.grad_output, named(c, "grad_output"),
+                    c.options.fusions.gathers);
   return out;
 }
 
-Tensorlike linear_backward(Session& session, const LinearSaved& saved, const GradOutput& grad_output) {
+Tensorlike wgrad_input(Session& session, const LinearSaved& saved) {
+  const LinearCall& c = saved.call;
+  if (!c.weight->requires_grad) return ArrayPtr{};
+  const bool quantized = c.plan.quantized && c.plan.backward_override == BackwardOverride::none;
+  const std::string who = named(c, "input");
+  const GroupPtr group = c.input_group();
+  Tensorlike input = saved.input;
+  if (!quantized) {
+    input = plain(session, input, c.activation_dtype);
+    return saved.gather ? gather(session, input, group, nullptr, who) : input;
+  }
+  const QuantizerPtr& q = c.quantizers.input;
+  const bool given = storage_of(input) != nullptr;
+  if (!given && (!saved.gather || (!is_custom(c) && c.options.fusions.gathers))) {
+    Quantizer& made_by = wanted(q, who);
+    const bool rows = made_by.supports_only_rowwise_all_gather();
+    const Usages usages = saved.gather ? Usages{rows, !rows} : Usages{false, true};
+    input = quantize_for(session, made_by, std::get<ArrayPtr>(input), who, usages, group);
+  }
+  if (!saved.gather) return input;
+  const Usages usages = wgrad_gather_usages(*q);
+  set_amax_reduction_group(*q, group);
+  q->set_usage(usages.rowwise, usages.columnwise);
+  return gather(session, input, group, q, who, c.options.fusions.gathers);
+}
+
+namespace {
+
+// The weight as dgrad reads it. Under FSDP2 a plain one is quantized again, in both directions.
+Tensorlike weight_of_dgrad(Session& session, const LinearSaved& saved) {
   const LinearCall& c = saved.call;
   const bool quantized = c.plan.quantized && c.plan.backward_override == BackwardOverride::none;
-  const bool dequantizes = c.plan.quantized && c.plan.backward_override == BackwardOverride::dequantized;
-  Tensorlike dgrad = ArrayPtr{};
-  if (c.input_requires_grad) {
-    Tensorlike weight = saved.weight;
-    if (dequantizes) weight = plain(session, weight, c.activation_dtype);
-    if (quantized) storage_of(weight)->update_usage(std::nullopt, true);
-    GemmOptions gemm = gemm_options(c, "dgrad", "weight", "grad_output");
-    gemm.use_split_accumulator = c.plan.split_dgrad;
-    if (quantized && c.options.fp8_grad) {
-      gemm.out_quantizer = c.quantizers.grad_input;
-      if (gemm.out_quantizer) gemm.out_quantizer->set_usage(true, false);
-    }
-    dgrad = general_gemm(session, weight, grad_output.grad, GemmOp::NN, gemm);
-    if (c.parallel_mode == ParallelMode::column && meets(c.options.tp_group))
-      dgrad = reduced(session, c.options.tp_group, std::get<ArrayPtr>(dgrad), named(c, "dgrad"),
-                      c.sequence_parallel);
+  if (!quantized) return c.plan.quantized ? plain(session, saved.weight, c.activation_dtype) : saved.weight;
+  Tensorlike weight = saved.weight;
+  if (absent(weight)) {
+    const ArrayPtr x = cast(session, std::get<ArrayPtr>(c.weight->value), c.activation_dtype);
+    weight = quantize_for(session, wanted(c.quantizers.weight, named(c, "weight")), x, named(c, "weight"),
+                          {true, true});
+    if (c.record) c.record->cache.push_back({c.weight->name, "built again"});
   }
+  storage_of(weight)->update_usage(std::nullopt, true);
+  return weight;
+}
+
+Tensorlike dgrad_of(Session& session, const LinearSaved& saved, const Tensorlike& grad_output) {
+  const LinearCall& c = saved.call;
+  const bool quantized = c.plan.quantized && c.plan.backward_override == BackwardOverride::none;
+  const Tensorlike weight = weight_of_dgrad(session, saved);
+  GemmOptions gemm = gemm_options(c, "dgrad", "weight", "grad_output");
+  gemm.use_split_accumulator = c.plan.split_dgrad;
+  if (quantized && c.options.fp8_grad) {
+    gemm.out_quantizer = c.quantizers.grad_input;
+    if (gemm.out_quantizer) gemm.out_quantizer->set_usage(true, false);
+  }
+  const Tensorlike dgrad = general_gemm(session, weight, grad_output, GemmOp::NN, gemm);
+  if (quantized && c.options.fsdp2) clear_columns(*storage_of(weight));
+  if (c.parallel_mode != ParallelMode::column || !meets(c.options.tp_group)) return dgrad;
+  return reduced(session, c.options.tp_group, std::get<ArrayPtr>(dgrad), named(c, "dgrad"),
+                 c.sequence_parallel);
+}
+
+}  // namespace
+
+Tensorlike linear_backward(Session& session, const LinearSaved& saved, const GradOutput& grad_output,
+                           Tensorlike input) {
+  const LinearCall& c = saved.call;
+  const bool quantized = c.plan.quantized && c.plan.backward_override == BackwardOverride::none;
+  if (absent(input)) input = wgrad_input(session, saved);  // before dgrad, whose GEMM hides the gather
+  Tensorlike dgrad = ArrayPtr{};
+  if (c.input_requires_grad) dgrad = dgrad_of(session, saved, grad_output.grad);
   if (c.weight->requires_grad) {
-    Tensorlike input = saved.input;
-    if (saved.gather != LinearSaved::Gather::none) note_gather(session, c.input_group(), named(c, "input"));
-    if (saved.gather == LinearSaved::Gather::again) {
-      const ArrayPtr whole = gathered(c.input_group(), plain(session, input, c.activation_dtype));
-      input = whole;
-      if (quantized) {
-        Quantizer& q = wanted(c.quantizers.input, named(c, "input"));
-        input = quantize_for(session, q, whole, named(c, "input"), wgrad_gather_usages(q), c.input_group());
-      }
-    }
-    if (dequantizes) {
-      input = plain(session, input, c.activation_dtype);
-    } else if (quantized) {
-      if (const StoragePtr s = storage_of(input)) {
-        s->update_usage(std::nullopt, true);
-      } else {
-        input = quantize_for(session, wanted(c.quantizers.input, named(c, "input")),
-                             std::get<ArrayPtr>(input), named(c, "input"), {false, true}, c.input_group());
-      }
-    }
+    if (quantized) storage_of(input)->update_usage(std::nullopt, true);
     GemmOptions gemm = gemm_options(c, "wgrad", "input", "grad_output");
     gemm.use_split_accumulator = c.plan.split_wgrad;
     if (c.weight->main_grad)

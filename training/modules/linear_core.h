@@ -43,6 +43,7 @@ struct LinearCall {
   bool sequence_parallel = false;
   bool save_original_input = false;
   bool unfused_bias_gradient = false;  // LayerNormMLP's first layer under a custom recipe
+  bool behind_norm = false;            // of a module that begins with a norm
   bool input_requires_grad = true;
 
   bool columns_of_input() const { return options.grad_enabled && weight->requires_grad; }
@@ -60,11 +61,7 @@ struct LinearCall {
 struct LinearSaved {
   LinearCall call;
   Tensorlike input, weight;  // as backward reads them; null where nothing needs it
-  enum class Gather : uint8_t {
-    none,
-    done,
-    again
-  } gather = Gather::none;  // done: the input is whole already, as if gathered codes had been gathered again
+  bool gather = false;       // the input is this rank's shard, to be gathered again
 };
 
 struct LinearForward {
@@ -85,9 +82,13 @@ struct GradOutput {
 };
 // Sums the bias gradient and quantizes, fused as vanilla quantizers are.
 GradOutput prepare_grad_output(Session&, const LinearSaved&, const ArrayPtr& dy);
-// dgrad where the input needs it, and wgrad and bias grad into the parameters. Throws RuntimeError where
-// forward ran without gradients.
-Tensorlike linear_backward(Session&, const LinearSaved&, const GradOutput&);
+// The input as wgrad reads it: quantized again where the original was saved, gathered again where it is a
+// shard. Null where the weight needs no gradient.
+Tensorlike wgrad_input(Session&, const LinearSaved&);
+// dgrad where the input needs it, and wgrad and bias grad into the parameters. `input`: what wgrad_input
+// gave, where the caller has asked for it early; null: this call asks. Throws RuntimeError where forward ran
+// without gradients.
+Tensorlike linear_backward(Session&, const LinearSaved&, const GradOutput&, Tensorlike input = ArrayPtr{});
 
 // The weight in the directions that `columns` and the forward's GEMM ask for: a quantized parameter as it is,
 // a kept workspace, or a new tensor.

@@ -1,12 +1,27 @@
 #include "training/modules/module_state.h"
 
 #include <algorithm>
+#include <array>
+
+#include "training/recipes/delayed.h"
 
 namespace assay::training {
 
 namespace {
 
 constexpr Mode kModes[] = {Mode::forward, Mode::backward};
+
+// What a load may change in a state of delayed scaling: its history may get another length. Scales are
+// written last of all, when nothing can fail any more.
+struct KeptDelayed {
+  explicit KeptDelayed(const RecipeStatePtr& s)
+      : state(s ? s->delayed() : nullptr), history(state ? state->amax_history : nullptr) {}
+  void put_back() const {
+    if (state) state->amax_history = history;
+  }
+  DelayedStatePtr state;
+  ArrayPtr history;
+};
 
 size_t gemms_of(Producer p, size_t asked) {
   switch (p) {
@@ -110,17 +125,16 @@ void ModuleState::set_extra_state(Session& session, const ExtraState& from, bool
   const auto loaded = read_extra_state(from.bytes, trusted);
   if (!loaded) return;
   const ModuleState before = *this;
+  const std::array kept{KeptDelayed(states_[0]), KeptDelayed(states_[1])};
   try {
     recipe = loaded->recipe;
-    fp8_meta_tensors_initialized = false;
-    for (const Mode mode : kModes) {
-      states_[index(mode)] = nullptr;  // nothing is inherited: what was stored is all
-      set_meta_tensor(session, mode, recipe);
-    }
+    // A state of the stored recipe's class stays the object that it is: quantized weights share its scales.
+    for (const Mode mode : kModes) set_meta_tensor(session, mode, recipe);
     fp8_meta_tensors_initialized = true;
     restore_delayed(*loaded, states_[0], states_[1]);
   } catch (...) {
     *this = before;
+    for (const KeptDelayed& state : kept) state.put_back();
     throw;
   }
 }

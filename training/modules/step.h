@@ -21,8 +21,9 @@ namespace assay::training {
 // What vanilla quantizers fuse with their producer. A route that is off quantizes a materialised, rounded
 // tensor, or sums it plainly: the causes E1 and E13 of docs/parity.md removed. Hybrids, Identity and
 // references never fuse.
+// `gathers` is off where shards travel between ranks unquantized, of hybrids too: the cause E14 removed.
 struct Fusions {
-  bool norm = true, activation = true, bias_gradient = true;
+  bool norm = true, activation = true, bias_gradient = true, gathers = true;
 };
 
 // The circumstances of one forward.
@@ -37,6 +38,8 @@ struct StepOptions {
   GroupPtr tp_group;                          // of parallel modules
   GroupPtr amax_reduction_group;              // of the autocast: delayed scaling's histories
   bool fp8_output = false, fp8_grad = false;  // quantize the module's output and grad input
+  bool fsdp2 = false;                         // weights are gathered by FSDP2 (training/ranks/fsdp.h)
+  bool first_of_recompute = false;            // the forward of a region that runs again in backward
   Fusions fusions;
 };
 

@@ -15,8 +15,23 @@ ModuleSettings module_of(const Cell& c, bool packed) {
                : c.phase == Phase::row  ? ParallelMode::row
                                         : ParallelMode::none;
   s.packed = packed;
+  if (c.ranks > 0) s.sequence = c.sequence;
+  // Under FSDP2 each rank's rows of a weight are a whole tile of square blocks, the largest there is.
+  if (!c.fsdp.empty()) {
+    s.out = s.hidden = 128 * mesh_size(c);
+    if (c.module == "layernorm_mlp") s.in = s.hidden;
+  }
   return s;
 }
+
+int tensor_ranks(const Cell& c) {
+  if (!is_parallel(c.phase)) return 1;
+  return c.fsdp.empty() || c.ranks == 1 ? c.ranks : c.ranks / 2;
+}
+
+int mesh_size(const Cell& c) { return c.fsdp.empty() ? 1 : c.ranks / tensor_ranks(c); }
+
+bool is_trained(const Cell& c) { return c.ranks > 0 || c.adam || c.recompute; }
 
 string to_text(const GemmFormats& f) {
   string out(f.fprop);
@@ -35,6 +50,11 @@ string circumstances(const Cell& c) {
   if (c.flavour != Flavour::assay) say("flavour", "te");
   if (c.tokens != 64) say("tokens", std::to_string(c.tokens));
   if (c.packed) say("packed", "1");
+  if (c.ranks > 0) say("ranks", std::to_string(c.ranks));
+  if (c.sequence) say("sequence", "1");
+  if (!c.fsdp.empty()) say("fsdp", c.fsdp);
+  if (c.adam) say("optimizer", "adam");
+  if (c.recompute) say("recompute", "1");
   return out;
 }
 

@@ -43,6 +43,14 @@ struct Cell {
   // of a fused sum of rows.
   int64_t tokens = 64;
   bool packed = false;  // grouped weights in one parameter
+  // Ranks that take the step together. 0: one process, which meets a stand-in for another rank's amaxes where
+  // the phase is parallel. With fsdp and a parallel phase, half of four ranks shard weights and half
+  // features.
+  int ranks = 0;
+  bool sequence = false;       // of a parallel phase on ranks: rows are sharded too
+  std::string_view fsdp = "";  // "reshard", "keep": FSDP2's weights after forward; needs ranks
+  bool adam = false;           // FusedAdam updates the parameters, and a second step follows
+  bool recompute = false;      // forward runs again in backward
   // Where set, hybrid's quantizers come from this registered factory and `formats` follows from them; `roles`
   // then says nothing.
   std::string_view factory = "";
@@ -50,6 +58,11 @@ struct Cell {
 };
 
 bool is_parallel(Phase);
+// Of a cell on ranks: how many share the features of a layer, and how many the rows of its weights.
+int tensor_ranks(const Cell&);
+int mesh_size(const Cell&);
+// Whether the cell runs on ranks, or keeps more over its steps than a module does by itself.
+bool is_trained(const Cell&);
 // The module of a cell; `packed` may be taken away from it.
 ModuleSettings module_of(const Cell&, bool packed);
 

@@ -103,13 +103,14 @@ class CellReader {
 }  // namespace
 
 Result<Cell> parity_cell(string_view text) {
-  for (const Cell& c : parity_cells())
-    if (to_text(c) == text) return c;
+  for (const std::vector<Cell>* cells : {&parity_cells(), &left_out_cells()})
+    for (const Cell& c : *cells)
+      if (to_text(c) == text) return c;
   Words words = words_of(text, ' ');
   std::erase(words, "");
   if (words.size() < 2 || words[0] != "parity" || text.find("factory=") == text.npos)
     return Error{"the parity matrix has no cell '" + string(text) + "'", 0,
-                 "assay list roles prints them; 'parity linear factory=<name>' is one of a factory"};
+                 "assay list 'roles all' prints them; 'parity linear factory=<name>' is one of a factory"};
   const Result<Cell> read = CellReader(text).read(words);
   if (!read) return read.error();
   const Cell& c = *read;

@@ -1,9 +1,11 @@
 #include "training/parity/cells.h"
 
+#include <algorithm>
 #include <iterator>
 #include <optional>
 
 #include "training/parity/factory.h"
+#include "training/parity/trained_cells.h"
 #include "training/recipes/line_factory.h"
 
 namespace assay::training {
@@ -104,6 +106,8 @@ std::vector<Cell> make_cells() {
   add_overrides(cells);
   add_three_formats(cells);
   cells.push_back(packed(cell_of("grouped_linear", {"mxfp8", "mxfp8", "mxfp8"})));
+  const std::vector<Cell>& trained = chosen_trained_cells();
+  cells.insert(cells.end(), trained.begin(), trained.end());
   return cells;
 }
 
@@ -115,6 +119,17 @@ bool has_tensor_parallelism(string_view module) {
 
 const std::vector<Cell>& parity_cells() {
   static const std::vector<Cell> kCells = make_cells();
+  return kCells;
+}
+
+const std::vector<Cell>& left_out_cells() {
+  static const std::vector<Cell> kCells = [] {
+    const std::vector<Cell>& chosen = chosen_trained_cells();
+    std::vector<Cell> rest = all_trained_cells();
+    std::erase_if(rest,
+                  [&](const Cell& c) { return std::find(chosen.begin(), chosen.end(), c) != chosen.end(); });
+    return rest;
+  }();
   return kCells;
 }
 

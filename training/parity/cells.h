@@ -9,8 +9,11 @@
 
 namespace assay::training {
 
-// Every cell of `assay run roles`, in the order of the table.
+// Every cell of `assay run roles`, in the order of the table: those of one process, and of those on ranks,
+// with an optimizer or with a recompute a choice (training/parity/trained_cells.h).
 const std::vector<Cell>& parity_cells();
+// The cells that the choice leaves out: `assay run roles --all` adds them.
+const std::vector<Cell>& left_out_cells();
 
 // A cell by its text: one of the matrix, or any with factory=. Errors: an unknown word, with the nearest;
 // what with_formats refuses (training/parity/factory.h).

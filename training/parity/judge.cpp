@@ -42,6 +42,10 @@ constexpr Cause kCauses[] = {
      [](const Cell& c) { return c.flavour == Flavour::te && uses(c, "mxfp8"); }},
     {"E8", "per-tensor FP8 has no columns without rows where columns are a physical transpose",
      &Removed::tn_only, transposes},
+    {"E14", "vanilla gathers codes between ranks, a hybrid dequantizes one direction and quantizes the whole",
+     &Removed::gathers_of_codes, [](const Cell& c) { return c.sequence; }},
+    {"E15", "NVFP4 within a hybrid has no buffers that FSDP2 could gather", &Removed::fsdp,
+     [](const Cell& c) { return !c.fsdp.empty() && uses(c, "nvfp4"); }},
     {"E10", "packed grouped weights take neither hybrids nor Identity", &Removed::packed,
      [](const Cell& c) { return c.packed; }},
 };
@@ -57,18 +61,23 @@ Compared run_cell(const Cell& c, const Removed& removed, Subject& subject, const
     return run_route(c, vanilla_recipe(c, format), removed, subject, environment);
   };
   const GemmFormats& f = c.formats;
-  std::array<StepRecord, 3> routes;
+  std::array<std::vector<StepRecord>, 3> routes;
   routes[0] = vanilla(f.fprop);
   routes[1] = f.dgrad == f.fprop || !c.backward_override.empty() ? routes[0] : vanilla(f.dgrad);
   routes[2] = f.wgrad == f.dgrad ? routes[1] : f.wgrad == f.fprop ? routes[0] : vanilla(f.wgrad);
-  StepRecord hybrid;
+  std::vector<StepRecord> hybrid;
   try {
     hybrid = run_route(c, hybrid_recipe(c), removed, subject, environment);
   } catch (const SemanticError& e) {
     out.difference = Difference{"hybrid's step", "a step", string(name_of(e.error_class)) + ": " + e.what()};
     return out;
   }
-  out.difference = compare_steps(c, hybrid, routes, removed.random_states, out.bytes);
+  for (size_t rank = 0; rank < hybrid.size() && !out.difference; ++rank) {
+    out.difference = compare_steps(c, hybrid[rank], {routes[0][rank], routes[1][rank], routes[2][rank]},
+                                   removed.random_states, out.bytes);
+    if (out.difference && hybrid.size() > 1)
+      out.difference->what = "rank " + std::to_string(rank) + ": " + out.difference->what;
+  }
   return out;
 }
 

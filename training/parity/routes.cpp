@@ -9,6 +9,7 @@
 
 #include "training/base/data.h"
 #include "training/base/f32.h"
+#include "training/parity/trained_route.h"
 #include "training/recipes/format_table.h"
 
 namespace assay::training {
@@ -33,7 +34,8 @@ uint64_t hash_of(std::string_view text) {
   return h;
 }
 
-// Makes of a new session what the cell and the removed causes say. `session` stays where it is.
+}  // namespace
+
 void prepare(Session& session, const Cell& c, const Removed& removed) {
   session.arch = removed.tn_only ? Arch::sm100 : c.arch;
   session.flavour = c.flavour;
@@ -46,6 +48,8 @@ void prepare(Session& session, const Cell& c, const Removed& removed) {
       if (removed.sign_of_zero) n.neg_zero = NegZero::keep;
     };
 }
+
+namespace {
 
 // The module of one route, its binary32 weights and the options of its steps.
 class Route {
@@ -150,11 +154,12 @@ RecipePtr vanilla_recipe(const Cell& c, std::string_view format) {
   return recipe;
 }
 
-StepRecord run_route(const Cell& c, const RecipePtr& recipe, const Removed& removed, Subject& subject,
-                     const Environment& environment) {
+std::vector<StepRecord> run_route(const Cell& c, const RecipePtr& recipe, const Removed& removed,
+                                  Subject& subject, const Environment& environment) {
+  if (is_trained(c)) return run_trained_route(c, recipe, removed, subject, environment);
   Session session(subject, environment);
   prepare(session, c, removed);
-  return Route(session, c, recipe, removed).run();
+  return {Route(session, c, recipe, removed).run()};
 }
 
 }  // namespace assay::training

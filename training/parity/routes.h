@@ -1,5 +1,7 @@
 // The two routes through a cell, as steps that can be compared, with causes of differences taken away.
 #pragma once
+#include <vector>
+
 #include "contract/subject.h"
 #include "training/parity/cell.h"
 
@@ -17,6 +19,8 @@ struct Removed {
   bool fused_bias_gradient = false;  // E13: vanilla sums the bias gradient plainly
   bool tn_only = false;              // E8: an architecture without a physical transpose
   bool packed = false;               // E10: separate weights
+  bool gathers_of_codes = false;     // E14: shards travel unquantized on both routes
+  bool fsdp = false;                 // E15: weights are whole on every rank
 };
 
 // The cell's recipes: hybrid's, and vanilla's for one of the cell's formats.
@@ -24,7 +28,9 @@ RecipePtr hybrid_recipe(const Cell&);
 RecipePtr vanilla_recipe(const Cell&, std::string_view format);
 
 // One route: the module is built, filled and stepped through the cell's phase. The record is that of its last
-// step.
-StepRecord run_route(const Cell&, const RecipePtr&, const Removed&, Subject&, const Environment&);
+// step, of each rank where the cell has ranks; after an optimizer's update masters and moments are among its
+// outputs.
+std::vector<StepRecord> run_route(const Cell&, const RecipePtr&, const Removed&, Subject&,
+                                  const Environment&);
 
 }  // namespace assay::training

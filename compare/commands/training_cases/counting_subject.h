@@ -1,5 +1,7 @@
 // A subject that counts what ran on it, for the statistics of a training case.
 #pragma once
+#include <atomic>
+
 #include <fmt/format.h>
 
 #include "compare/judge/verdict.h"
@@ -19,12 +21,12 @@ class CountingSubject final : public ForwardingSubject {
   }
   // Into the verdict's statistics.
   void report(Verdict& v) const {
-    v.launches = launches_;
-    v.witness += fmt::format(", {} Problems", problems_);
+    v.launches = launches_.load();
+    v.witness += fmt::format(", {} Problems", problems_.load());
   }
 
  private:
-  int problems_ = 0, launches_ = 0;
+  std::atomic<int> problems_ = 0, launches_ = 0;  // ranks run in threads
 };
 
 }  // namespace assay

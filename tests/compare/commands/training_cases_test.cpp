@@ -13,6 +13,7 @@
 #include "training/formats/hybrid.h"
 #include "training/parity/cells.h"
 #include "training/parity/judge.h"
+#include "training/parity/trained_cells.h"
 #include "training/recipes/factories.h"
 
 namespace assay {
@@ -98,6 +99,22 @@ TEST(TakeStories, EveryCellHasANameOfItsOwn) {
   EXPECT_GT(names.size(), 800u);
 }
 
+TEST(TakeStories, TheChoiceHoldsEveryValidPair) {
+  const auto& all = training::all_trained_cells();
+  const auto& chosen = training::chosen_trained_cells();
+  EXPECT_EQ(training::pairs_left_out(chosen), 0u);
+  EXPECT_GT(training::pairs_left_out({chosen.begin() + 1, chosen.end()}), 0u);  // no cell is idle
+  EXPECT_EQ(training::left_out_cells().size() + chosen.size(), all.size());
+  EXPECT_LT(chosen.size(), 60u);
+  std::vector<std::string> what = {"roles", "roles left-out"}, whole = {"roles all"};
+  EXPECT_EQ(take_training_cases(what, "")->size(), take_training_cases(whole, "")->size());
+  for (const training::Cell& c : all) {
+    const auto again = training::parity_cell(training::to_text(c));
+    ASSERT_TRUE(again) << training::to_text(c);
+    EXPECT_EQ(*again, c);
+  }
+}
+
 // The reference, but columns that are quantized alone have one wrong byte: what a hybrid's own launch would
 // do.
 class WrongAlone final : public Subject {
@@ -118,8 +135,7 @@ class WrongAlone final : public Subject {
 };
 
 training::CellResult judged(std::string_view text, Subject& subject) {
-  for (const training::Cell& c : training::parity_cells())
-    if (training::to_text(c) == text) return training::judge_cell(c, subject, {});
+  if (const auto c = training::parity_cell(text)) return training::judge_cell(*c, subject, {});
   ADD_FAILURE() << "no cell " << text;
   return {};
 }
@@ -128,7 +144,9 @@ TEST(Parity, AWrongByteIsExcusedByNoCause) {
   WrongAlone subject;
   for (const char* text :
        {"parity linear mxfp8", "parity linear mxfp8 flavour=te", "parity layernorm_mlp fp8_block",
-        "parity linear nvfp4 roles=input,weight,grad_output", "parity linear mxfp8|nvfp4"}) {
+        "parity linear nvfp4 roles=input,weight,grad_output", "parity linear mxfp8|nvfp4",
+        "parity linear mxfp8 phase=row ranks=2 sequence=1", "parity linear mxfp8 phase=column ranks=2",
+        "parity linear mxfp8 phase=quantized_init ranks=2 fsdp=reshard optimizer=adam"}) {
     const training::CellResult r = judged(text, subject);
     EXPECT_EQ(r.outcome, training::CellResult::Outcome::failed) << text << ": " << r.exclusions;
     EXPECT_NE(r.first.find("data"), std::string::npos) << text << ": " << r.first;
@@ -144,6 +162,9 @@ TEST(Parity, ExclusionsAreTheCausesThatTheyName) {
       {"parity linear mxfp8 roles=input,weight,grad_output tokens=160", "E13"},
       {"parity layernorm_mlp fp8_current", "E1"},
       {"parity linear fp8_current arch=sm90", "E8"},
+      {"parity linear mxfp8 phase=column ranks=2 sequence=1", "E14"},
+      {"parity linear fp8_current phase=column ranks=2 sequence=1", ""},
+      {"parity linear nvfp4 phase=quantized_init ranks=2 fsdp=keep", "E15"},
       {"parity grouped_linear mxfp8 phase=quantized_init packed=1", "E10"}};
   for (const auto& [text, codes] : kCells) EXPECT_EQ(judged(text, *reference).exclusions, codes) << text;
 }

@@ -759,12 +759,16 @@ TEST_F(Modules, ShardsTogetherAreTheWhole) {
     }
     std::string trace;
     for (const Collective& c : column[0].collectives) trace += c.what + "(" + c.who + ") ";
-    EXPECT_EQ(trace, sequence_parallel ? "all_gather(input) reduce_scatter(dgrad) all_gather(input) "
+    // Codes travel, scales before data: rows in forward, columns in backward, before dgrad's GEMM.
+    EXPECT_EQ(trace, sequence_parallel ? "all_gather(input) all_gather(input) all_gather(input) "
+                                         "all_gather(input) reduce_scatter(dgrad) "
                                        : "all_reduce(dgrad) ");
     trace.clear();
     for (const Collective& c : row[0].collectives) trace += c.what + "(" + c.who + ") ";
-    EXPECT_EQ(trace,
-              sequence_parallel ? "reduce_scatter(output) all_gather(grad_output) " : "all_reduce(output) ");
+    EXPECT_EQ(trace, sequence_parallel ? "reduce_scatter(output) all_gather(grad_output) "
+                                         "all_gather(grad_output) all_gather(grad_output) "
+                                         "all_gather(grad_output) "
+                                       : "all_reduce(output) ");
   }
 }
 
@@ -794,7 +798,7 @@ TEST_F(Modules, HybridEqualsVanillaOnTheSameRanks) {
                   gemm(vanilla[1], "fprop").planes[2].bytes);  // the input's scale_inv is the group's
         std::string trace;
         for (const Collective& c : vanilla[0].collectives) trace += c.what + "(" + c.who + ") ";
-        EXPECT_EQ(trace, "all_reduce_max(input) all_gather(input) reduce_scatter(dgrad) all_gather(input) ");
+        EXPECT_EQ(trace, "all_reduce_max(input) all_gather(input) all_gather(input) reduce_scatter(dgrad) ");
         EXPECT_FALSE(mixed[0].warnings.empty());
       }
 }
