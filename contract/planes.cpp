@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "contract/attention.h"
+
 namespace assay {
 
 Geometry geometry(const Quantizer& q, Shape shape, Direction d, ScaleLayout layout) {
@@ -285,6 +287,8 @@ std::vector<Plane> input_planes(const Problem& p) {
   } else if (const ScaleState* op = p.as<ScaleState>()) {
     out.push_back(x);
     if (op->inverse) out.push_back(scalars("scale", Part::input));
+  } else if (p.as<Attention>()) {
+    return attention_inputs(p);
   }
   return out;
 }
@@ -354,6 +358,8 @@ std::vector<Plane> output_planes(const Problem& p) {
     if (!op->inverse) out.push_back(scalars("scale", Part::output));
     if (!op->inverse) out.push_back(scalars("multiplier", Part::output));
     out.push_back(matrix("y", Part::output, op->inverse ? Encoding::f32 : op->to, shape));
+  } else if (p.as<Attention>()) {
+    return attention_outputs(p);
   }
   return out;
 }

@@ -18,6 +18,10 @@
 //                           zero, bias [1, M]
 //   adam                    x (the gradient), p, m, v
 //   scale_state             x (f32); inverse: x (the state), scale
+//   attention               q, k, v; q, kv or qkv where the layout packs them (N20.1); cu_seqlens_q,
+//   cu_seqlens_kv
+//                           [1, batch + 1] (u32) with lengths, bias [heads * q, kv], keep (u8) with dropout;
+//                           do; <slot>.given.scale, <slot>.prior.amax (fp8_delayed)
 // Output planes, in causal order (a difference in an earlier plane explains those after it):
 //   cast, dequantize        y
 //   quantize                <d>.amax, <d>.scale, <d>.scale_inv or <d>.scale_gemm, <d>.data; row before col
@@ -33,6 +37,9 @@
 //   gemm                    d [N, M]
 //   adam                    next.m, next.v, next.p
 //   scale_state             scale, multiplier, y; inverse: y (f32)
+//   attention               the planes of each slot's cast as quantize has them, <slot> for <d>, and between
+//                           them the tensors that are cast: p, s, o, out; with backward=1 also dv, ds, dp,
+//                           dq, dk, and grad.q, grad.k, grad.v as q, k, v are packed (N20.2)
 // <d> is row or col. scale_inv is the stored decode scale; `scale` multiplies on quantize and exists only for
 // per-tensor FP8.
 #pragma once
@@ -134,6 +141,8 @@ Problem operand_dequantize(const Problem& gemm, Side);
 // The seeds of C and of the bias, which are drawn by x's fill: the second and third after its seed.
 inline constexpr uint64_t kSeedOfB = 1, kSeedOfC = 2, kSeedOfBias = 3;
 // Of an adam's p, m and v likewise.
+// Of an attention's K, V, bias and dO.
+inline constexpr uint64_t kSeedOfKeys = 1, kSeedOfValues = 2, kSeedOfAttentionBias = 3, kSeedOfGradient = 4;
 inline constexpr uint64_t kSeedOfParameter = 1, kSeedOfMoment = 2, kSeedOfSquares = 3;
 
 // "row.data": the name of a plane that belongs to one direction.

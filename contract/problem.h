@@ -4,6 +4,7 @@
 // (contract/line.h). Round, FillKind, Arch and the other enums whose values are words of a line are rows of
 // contract/choices.def.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -202,6 +203,33 @@ struct ScaleState {
   bool operator==(const ScaleState&) const = default;
 };
 
+// Attention's core by emulation E (N20): O = softmax(scale Q K^T + mask) V, and its gradients. x is Q, whose
+// rows are tokens and whose columns are heads.
+enum class AttentionSlot : uint8_t { qkv, s, o, d_o, dp, dqkv };
+inline constexpr std::array kAttentionSlots = {AttentionSlot::qkv, AttentionSlot::s,  AttentionSlot::o,
+                                               AttentionSlot::d_o, AttentionSlot::dp, AttentionSlot::dqkv};
+inline constexpr std::string_view kSlotNames[] = {"qkv", "s", "o", "do", "dp", "dqkv"};
+constexpr std::string_view name_of(AttentionSlot s) { return kSlotNames[static_cast<size_t>(s)]; }
+struct Attention {
+  int64_t batch = 1, heads = 1, kv_heads = 1;
+  int64_t kv = 0;  // keys of a sequence
+  AttentionLayout layout = AttentionLayout::bshd;
+  std::vector<int64_t> lengths, kv_lengths;  // tokens of each sequence; empty: all have the same number
+  AttentionMask mask = AttentionMask::none;
+  int64_t window_left = -1, window_right = -1;  // keys before and after the query's own; -1: all
+  AttentionBias bias = AttentionBias::none;
+  std::optional<F32Bits> softmax_scale;  // nothing: 1 / sqrt(depth)
+  F32Bits dropout = 0;                   // the share that is dropped; 0: no plane `keep`
+  ExpRule exp = ExpRule::exact;
+  bool backward = false;
+  std::array<Quantizer, kAttentionSlots.size()> slots;
+  bool operator==(const Attention&) const = default;
+  const Quantizer& slot(AttentionSlot s) const { return slots[static_cast<size_t>(s)]; }
+  Quantizer& slot(AttentionSlot s) { return slots[static_cast<size_t>(s)]; }
+};
+// Whether the slot takes part: those of gradients do so in the backward pass alone.
+constexpr bool has_slot(const Attention& a, AttentionSlot s) { return a.backward || s <= AttentionSlot::o; }
+
 struct Problem {
   Tensor x;
   std::optional<Quantizer> row, col;  // absent directions are not produced; cast and gemm have neither
@@ -211,7 +239,7 @@ struct Problem {
   ColSource col_source = ColSource::original;  // quantize and split with both directions
   Rng rng;                                     // quantize, split and gemm with a direction of round=sr
   std::variant<Cast, Quantize, Dequantize, Update, Swizzle, ScaleChain, Hadamard, Split, Philox, Gemm, Adam,
-               ScaleState>
+               ScaleState, Attention>
       op;
 
   bool operator==(const Problem&) const = default;
@@ -223,9 +251,9 @@ struct Problem {
 };
 
 // "cast", "quantize", ... in the order of Problem::op.
-inline constexpr std::string_view kOps[] = {"cast",    "quantize",    "dequantize", "update",
-                                            "swizzle", "scale_chain", "hadamard",   "split",
-                                            "philox",  "gemm",        "adam",       "scale_state"};
+inline constexpr std::string_view kOps[] = {"cast",        "quantize",    "dequantize", "update", "swizzle",
+                                            "scale_chain", "hadamard",    "split",      "philox", "gemm",
+                                            "adam",        "scale_state", "attention"};
 inline std::string_view op_name(const Problem& p) { return kOps[p.op.index()]; }
 
 // The noop flag of a quantize or a split, where one is given (N6.7).

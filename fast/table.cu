@@ -71,6 +71,7 @@ std::string run(const Job& job) {
   if (p.as<Gemm>()) return run_gemm(job);
   if (p.as<Adam>()) return run_adam(job);
   if (p.as<ScaleState>()) return run_scale_state(job);
+  if (p.as<Attention>()) return run_attention(job);
   switch (info(p.row->format).family) {
     case Family::nvfp4: return scale_chain_nvfp4(job);
     case Family::mx: return scale_chain_e8m0(job);

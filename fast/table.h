@@ -78,6 +78,7 @@ std::string run_philox(const Job&);
 std::string run_gemm(const Job&);  // of the sums of kernel_sums (fast/gemm_plan.h)
 std::string run_adam(const Job&);
 std::string run_scale_state(const Job&);
+std::string run_attention(const Job&);
 std::string scale_chain_nvfp4(const Job&);
 std::string scale_chain_f32(const Job&);   // fp8_current, fp8_block
 std::string scale_chain_e8m0(const Job&);  // mxfp8, mxfp6, mxfp4

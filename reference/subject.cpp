@@ -6,6 +6,7 @@
 
 #include "contract/line.h"
 #include "reference/adam.h"
+#include "reference/attention.h"
 #include "reference/formats/format.h"
 #include "reference/gemm.h"
 #include "reference/hadamard.h"
@@ -195,6 +196,8 @@ class ReferenceSubject final : public Subject {
       adam(run);
     } else if (p.as<ScaleState>()) {
       scale_state(run);
+    } else if (p.as<Attention>()) {
+      attention(run, format_of);
     } else {
       format_of(run.quantizer(Direction::row)).scale_chain(run);
     }
@@ -207,6 +210,7 @@ class ReferenceSubject final : public Subject {
     if (p.as<Cast>()) return trace_cast(run, row, col);
     if (p.as<Gemm>()) return trace_gemm(run, dequantize, row, col);
     if (p.as<Adam>()) return trace_adam(run, row, col);
+    if (p.as<Attention>()) return trace_attention(run, format_of, row, col);
     if (p.as<Swizzle>() || !p.quantizer(d)) return {};  // a swizzle computes nothing
     if (p.as<Quantize>()) return trace_quantize(run, d, row, col);
     if (p.as<Split>())

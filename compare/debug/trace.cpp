@@ -11,6 +11,7 @@
 #include "compare/judge/judge.h"
 #include "compare/process/pool.h"
 #include "compare/process/run_in_child.h"
+#include "contract/attention.h"
 #include "contract/line.h"
 #include "fixtures/json.h"
 
@@ -129,6 +130,17 @@ std::vector<PlaneDifference> differences_of(const TraceOptions& options, const R
   return out;
 }
 
+// N20.2: the element of o that an element of another plane of an attention leads to: of a logit or a
+// probability the first one of its query and head, of o itself that element, of any other plane the first of
+// all.
+std::pair<int64_t, int64_t> result_of(const Problem& p, const PlaneDifference& d) {
+  const AttentionSizes n = attention_sizes(p);
+  const int64_t row = d.place.row;
+  if (d.plane.name == "o" || d.plane.name == "o.data") return {row, d.place.col};
+  if (!(d.plane.logical == Shape{n.rows(), n.kv})) return {0, 0};
+  return {row % n.q * n.batch + row / (n.q * n.heads), row / n.q % n.heads * n.depth};
+}
+
 // The element that is traced, and its direction: the one that is asked for, or the first that differs.
 void choose_element(const TraceOptions& options, const Runs& runs, Subject& subject, Trace& out) {
   const Problem& p = options.problem;
@@ -145,6 +157,7 @@ void choose_element(const TraceOptions& options, const Runs& runs, Subject& subj
     }
     out.row = region.row0;
     out.col = region.col0;
+    if (p.as<Attention>()) std::tie(out.row, out.col) = result_of(p, cause);
   }
   if (const auto why = subject.unpinned(p)) {
     out.unpinned = *why;
@@ -163,9 +176,11 @@ std::optional<Error> check_element(const TraceOptions& options, const Trace& out
     return Error{"a gemm has no directions: expected only --at n,m of d, found --direction " +
                      std::string(name_of(*options.direction)),
                  0, "leave --direction out"};
-  if (!product && !p.as<Cast>() && !p.as<Adam>() && !p.quantizer(out.direction))
+  if (!product && !p.as<Cast>() && !p.as<Adam>() && !p.as<Attention>() && !p.quantizer(out.direction))
     return Error{"this line has no direction " + std::string(name_of(out.direction)), 0, ""};
-  const Shape x = p.x.shape;
+  Shape x = p.x.shape;
+  if (p.as<Attention>())
+    x.rows = attention_sizes(p).q * attention_sizes(p).batch;  // padded sequences (N20.2)
   if (out.row >= 0 && out.row < x.rows && out.col >= 0 && out.col < x.cols) return {};
   return Error{
       fmt::format("element ({}, {}) is outside {}{}x{}{}", out.row, out.col,

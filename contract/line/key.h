@@ -56,11 +56,15 @@ inline constexpr unsigned kCast = kBitOf<Cast>, kQuantize = kBitOf<Quantize>,
                           kDequantize = kBitOf<Dequantize>, kUpdate = kBitOf<Update>,
                           kSwizzle = kBitOf<Swizzle>, kScaleChain = kBitOf<ScaleChain>,
                           kHadamard = kBitOf<Hadamard>, kSplit = kBitOf<Split>, kPhilox = kBitOf<Philox>,
-                          kGemm = kBitOf<Gemm>, kAdam = kBitOf<Adam>, kScaleState = kBitOf<ScaleState>;
-// Of a gemm too, but a value for each operand: the key sees the operand's own line.
+                          kGemm = kBitOf<Gemm>, kAdam = kBitOf<Adam>, kScaleState = kBitOf<ScaleState>,
+                          kAttention = kBitOf<Attention>;
+// Of a gemm too, but a value for each operand: the key sees the operand's own line. Directional keys of them
+// are an attention's as well, with a value for each slot.
 inline constexpr unsigned kOperand = 1u << std::variant_size_v<decltype(Problem::op)>;
 
-inline unsigned op_bits(const Problem& p) { return p.as<Gemm>() ? kGemm | kOperand : 1u << p.op.index(); }
+inline unsigned op_bits(const Problem& p) {
+  return 1u << p.op.index() | (p.as<Gemm>() || p.as<Attention>() ? kOperand : 0u);
+}
 
 // Every key, in the order of dependency: a fallback may read only earlier keys.
 std::span<const Key> keys();

@@ -32,6 +32,20 @@ inline constexpr std::string_view kBiasValues = "none|f32|bf16|f16";
 std::string get_bias(const Problem&, Direction);
 MaybeError set_bias(Problem&, Direction, std::string_view);
 
+// Of an attention: softmax_scale=auto|float, bias, lengths, window
+inline constexpr std::string_view kAuto = "auto", kAllTokens = "full", kAnyKey = "any";
+std::string get_softmax_scale(const Problem&, Direction);
+MaybeError set_softmax_scale(Problem&, Direction, std::string_view);
+std::string get_lengths(const Problem&, Direction);
+MaybeError set_lengths(Problem&, Direction, std::string_view);
+std::string get_kv_lengths(const Problem&, Direction);
+MaybeError set_kv_lengths(Problem&, Direction, std::string_view);
+std::string default_kv_lengths(const Problem&, Direction);
+std::string get_window(const Problem&, Direction);
+MaybeError set_window(Problem&, Direction, std::string_view);
+std::string default_kv(const Problem&, Direction);
+std::string default_kv_heads(const Problem&, Direction);
+
 // A block of the format
 std::string block_values();
 std::string get_block(const Problem&, Direction);

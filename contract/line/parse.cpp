@@ -88,7 +88,10 @@ MaybeError read_key(const Token& t, const Problem& p, Written& written) {
   }
   if (place != kBare && !prefixed(*key, p))
     return error_at(t.column,
-                    concat({"'", name, "' is not a key of one ", p.as<Gemm>() ? "operand" : "direction"}),
+                    concat({"'", name, "' is not a key of one ",
+                            p.as<Gemm>()        ? "operand"
+                            : p.as<Attention>() ? "slot"
+                                                : "direction"}),
                     concat({"write it without ", join(prefixes, ". or "), "."}));
   if (find(written, *key, place)) return given_twice(prefixed_name, t);
   written.keys.push_back({key, place, given});
@@ -176,6 +179,8 @@ Result<Problem> parse_line(std::string_view text) {
   if (Gemm* g = p.as<Gemm>())
     for (Side side : kSides)
       settle(g->operand(side).quantizer, g->operand(side).source, static_cast<int>(side), p);
+  if (Attention* a = p.as<Attention>())
+    for (AttentionSlot slot : kAttentionSlots) settle(a->slot(slot), p.x.source, static_cast<int>(slot), p);
   if (auto error = validate(p)) return *error;
   return p;
 }

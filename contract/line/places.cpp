@@ -1,5 +1,6 @@
 #include "contract/line/places.h"
 
+#include "contract/attention.h"
 #include "contract/flavours.h"
 #include "contract/planes.h"
 #include "contract/recipes.h"
@@ -12,15 +13,21 @@ constexpr std::string_view kDirectionPlaces[] = {"row", "col"}, kOperandPlaces[]
 constexpr int kPlaceOfC = 2;
 
 bool of_operands(const Key& k, const Problem& p) { return p.as<Gemm>() && (k.ops & kOperand); }
+bool of_slots(const Key& k, const Problem& p) {
+  return p.as<Attention>() && k.directional && (k.ops & kOperand);
+}
 
 }  // namespace
 
 std::span<const std::string_view> places_of(const Problem& p) {
   if (p.as<Gemm>()) return kOperandPlaces;
+  if (p.as<Attention>()) return kSlotNames;
   return kDirectionPlaces;
 }
 
-bool prefixed(const Key& k, const Problem& p) { return p.as<Gemm>() ? of_operands(k, p) : k.directional; }
+bool prefixed(const Key& k, const Problem& p) {
+  return p.as<Gemm>() ? of_operands(k, p) : p.as<Attention>() ? of_slots(k, p) : k.directional;
+}
 
 std::vector<int> places(const Key& k, const Problem& p) {
   std::vector<int> out;
@@ -29,6 +36,11 @@ std::vector<int> places(const Key& k, const Problem& p) {
     const bool draws_c = (g->reads_c() || g->bias) && !k.directional && k.name != kSource;
     for (int place = 0; place < (draws_c ? 3 : 2); ++place)
       if (At(k, p, place).applies()) out.push_back(place);
+  } else if (const Attention* a = p.as<Attention>()) {
+    for (AttentionSlot slot : kAttentionSlots)
+      if (of_slots(k, p) && has_slot(*a, slot) && At(k, p, static_cast<int>(slot)).applies())
+        out.push_back(static_cast<int>(slot));
+    if (!k.directional && (k.ops & kAttention)) out.push_back(0);
   } else if (!k.directional) {
     if (k.applies(p, Direction::row)) out.push_back(0);
   } else {
@@ -44,6 +56,13 @@ At::At(const Key& k, const Problem& p, int place)
       direction_(static_cast<Direction>(place)),
       viewed_(of_operands(k, p) && place != kPlaceOfC) {
   if (place == kPlaceOfC) direction_ = Direction::row;
+  if (of_slots(k, p)) {
+    viewed_ = true;
+    slot_ = static_cast<AttentionSlot>(place);
+    direction_ = Direction::row;
+    view_ = slot_problem(p, slot_);
+    return;
+  }
   if (!viewed_) return;
   side_ = static_cast<Side>(place);
   direction_ = p.as<Gemm>()->direction(side_);
@@ -66,6 +85,10 @@ std::string At::fallback() const {
 MaybeError At::set(Problem& p, std::string_view text) {
   if (!viewed_) return key_.set(p, direction_, text);
   if (auto error = key_.set(view_, direction_, text)) return error;
+  if (Attention* a = p.as<Attention>()) {
+    a->slot(slot_) = *view_.row;
+    return {};
+  }
   p.as<Gemm>()->operand(side_) = {*view_.quantizer(direction_), view_.x.source, view_.x.fill};
   return {};
 }

@@ -1,6 +1,6 @@
 // Where a key holds a value: a bare key at 0; a directional key at each direction that has a Quantizer; a
-// gemm's key of operands at a, at b and, where c or a bias is drawn, at c. A place has the prefix that names
-// it in a line.
+// gemm's key of operands at a, at b and, where c or a bias is drawn, at c; an attention's key of a Quantizer
+// at each slot. A place has the prefix that names it in a line.
 #pragma once
 #include <span>
 #include <string>
@@ -38,6 +38,7 @@ class At {
   Direction direction_;
   bool viewed_;
   Side side_{};
+  AttentionSlot slot_{};
   Problem view_;
 };
 

@@ -36,7 +36,7 @@ MaybeError read_op(std::string_view word, Problem& p) {
 // The formats of both directions: "mxfp8", or a pair "mxfp8/nvfp4".
 Result<std::array<FormatId, 2>> formats_of(std::string_view word, const Problem& p) {
   const Words parts = words_of(word, '/');
-  if (parts.size() > 2 || (parts.size() == 2 && !p.as<Quantize>() && !p.as<Split>()))
+  if (parts.size() > 2 || (parts.size() == 2 && !p.as<Quantize>() && !p.as<Split>() && !p.as<Attention>()))
     return error_at(0, concat({op_name(p), " takes one format, found '", word, "'"}));
   std::array<FormatId, 2> formats{};
   for (size_t i = 0; i < 2; ++i) {
@@ -59,6 +59,19 @@ Encoding* encoding_of(Problem& p) {
   return nullptr;
 }
 
+// An attention's formats: of all slots, or "fp8_current/fp8_delayed": of Q, K, V, O and their gradients, and
+// of S and dP. Formats with blocks leave S and dP as they are (N20.9).
+MaybeError read_slots(const std::array<FormatId, 2>& formats, bool pair, Attention& a) {
+  for (AttentionSlot slot : kAttentionSlots) {
+    const bool inner = slot == AttentionSlot::s || slot == AttentionSlot::dp;
+    a.slot(slot).format = !inner                          ? formats[0]
+                          : pair                          ? formats[1]
+                          : info(formats[0]).has_blocks() ? FormatId::identity
+                                                          : formats[0];
+  }
+  return {};
+}
+
 MaybeError read_format(std::string_view word, Problem& p) {
   if (Encoding* named = encoding_of(p)) {
     const auto to = encoding_named(word);
@@ -78,6 +91,7 @@ MaybeError read_format(std::string_view word, Problem& p) {
     p.col->rht = true;
     return {};
   }
+  if (Attention* a = p.as<Attention>()) return read_slots(*formats, words_of(word, '/').size() == 2, *a);
   p.row.emplace().format = (*formats)[0];
   if (p.as<Quantize>() || p.as<Dequantize>() || p.as<Swizzle>() || p.as<Split>())
     p.col.emplace().format = (*formats)[1];  // `dir` removes what is not wanted

@@ -37,6 +37,12 @@ std::string positional_words(const Problem& p, bool canonical) {
     out += concat({" ", info(adam->parameter).name});
   } else if (const ScaleState* state = p.as<ScaleState>()) {
     out += concat({" ", info(state->to).name});
+  } else if (const Attention* attention = p.as<Attention>()) {
+    const FormatId outer = attention->slot(AttentionSlot::qkv).format,
+                   inner = attention->slot(AttentionSlot::s).format;
+    out += concat({" ", info(outer).name});
+    if (inner != (info(outer).has_blocks() ? FormatId::identity : outer))
+      out += concat({"/", info(inner).name});
   } else {
     out += concat({" ", info((p.row ? *p.row : *p.col).format).name});
     if (p.row && p.col && p.row->format != p.col->format) out += concat({"/", info(p.col->format).name});
@@ -62,7 +68,7 @@ std::string key_words(const Key& k, const Problem& p, bool canonical) {
     alike &= values.back().text == values[0].text;
   }
   if (values.empty() || (!canonical && defaults)) return "";
-  const bool several = p.as<Gemm>() || (p.row && p.col);
+  const bool several = p.as<Gemm>() || p.as<Attention>() || (p.row && p.col);
   if (!prefixed(k, p) || !several || (values.size() >= 2 && alike))
     return concat({" ", k.name, "=", values[0].text});
   std::string out;

@@ -1,7 +1,9 @@
 // What makes a Problem impossible, op by op.
+#include <algorithm>
 #include <string>
 #include <string_view>
 
+#include "contract/attention.h"
 #include "contract/dispatch.h"
 #include "contract/flavours.h"
 #include "contract/line.h"
@@ -262,6 +264,97 @@ MaybeError validate_scale_state(const Problem& p) {
   return {};
 }
 
+MaybeError validate_lengths(const Problem& p) {
+  const Attention& a = *p.as<Attention>();
+  const AttentionSizes n = attention_sizes(p);
+  const bool ragged = token_order(a.layout) == TokenOrder::ragged;
+  if (a.lengths.empty() != a.kv_lengths.empty())
+    return fail("lengths and kv_lengths are given together", "lengths=5,3 kv_lengths=8,8");
+  if (ragged && a.lengths.empty())
+    return fail(concat({"layout=", word_of(a.layout), " needs the tokens of each sequence (N20.1)"}),
+                "lengths=5,3,8");
+  const size_t batch = static_cast<size_t>(a.batch);
+  if (!a.lengths.empty() && (a.lengths.size() != batch || a.kv_lengths.size() != batch))
+    return fail(concat({"lengths has ", std::to_string(a.lengths.size()), " sequences and kv_lengths ",
+                        std::to_string(a.kv_lengths.size()), ", batch is ", std::to_string(a.batch)}));
+  int64_t tokens = 0, keys = 0;
+  for (int64_t one : a.lengths) tokens += one;
+  for (int64_t one : a.kv_lengths) keys += one;
+  if (!in_range({tokens, 1}) || !in_range({keys, n.kv_heads * n.depth}))
+    return fail("the lengths are out of range");
+  if (ragged)
+    return tokens == p.x.shape.rows
+               ? MaybeError{}
+               : fail(concat({"the lengths make ", std::to_string(tokens), " tokens, the shape has ",
+                              std::to_string(p.x.shape.rows)}));
+  for (size_t b = 0; b < a.lengths.size(); ++b)
+    if (a.lengths[b] > n.q || a.kv_lengths[b] > n.kv)
+      return fail(concat(
+          {"a sequence has at most ", std::to_string(n.q), " queries and ", std::to_string(n.kv), " keys"}));
+  return {};
+}
+
+MaybeError validate_slots(const Problem& p) {
+  const Attention& a = *p.as<Attention>();
+  const AttentionSizes n = attention_sizes(p);
+  for (AttentionSlot slot : kAttentionSlots) {
+    const Quantizer& q = a.slot(slot);
+    const bool inner = slot == AttentionSlot::s || slot == AttentionSlot::dp;
+    const bool known = info(q.format).per_tensor_fp8() || q.format == FormatId::identity ||
+                       (q.format == FormatId::mxfp8 && !inner);
+    if (!known)
+      return fail(concat({"attention casts by fp8_delayed, fp8_current or mxfp8, S and dP by fp8_delayed or "
+                          "fp8_current; "
+                          "identity leaves them as they are; found ",
+                          info(q.format).name}),
+                  "attention fp8_current 64x32 bf16");
+    if (q.row_scaled || q.amax || q.block != info(q.format).block || q.scales != ScaleLayout::compact)
+      return fail("a slot of an attention has one computed or given scale, or blocks of 1x32 (N20.3)");
+    if (!has_slot(a, slot)) continue;
+    if (auto error = validate_quantizer(slot_problem(p, slot), q, Direction::row))
+      return Error{concat({name_of(slot), ": ", error->message}), 0, error->hint};
+  }
+  if (a.slot(AttentionSlot::qkv).format != FormatId::mxfp8) return {};
+  if (n.q % 128 != 0 || n.kv % 128 != 0 || n.depth % 32 != 0)
+    return fail(
+        "attention by mxfp8 needs multiples of 128 queries and keys, and of 32 elements of a head (N20.3)");
+  return token_order(a.layout) == TokenOrder::ragged
+             ? fail("attention by mxfp8 takes no ragged layout (N20.3)")
+             : MaybeError{};
+}
+
+MaybeError validate_attention(const Problem& p) {
+  const Attention& a = *p.as<Attention>();
+  constexpr F32Bits kOne = 0x3F800000;
+  if (p.row || p.col) return fail("attention has quantizers in its slots only");
+  if (p.x.source != Encoding::bf16 && p.x.source != Encoding::f16)
+    return fail(concat({"attention is of bf16 or f16, found ", info(p.x.source).name}));
+  if (a.batch < 1 || a.heads < 1 || a.kv_heads < 1) return fail("batch, heads and kv_heads are at least 1");
+  if (p.x.shape.cols == 0 || p.x.shape.cols % a.heads != 0)
+    return fail(concat({"the ", std::to_string(p.x.shape.cols), " columns of Q are not ",
+                        std::to_string(a.heads), " heads of one size"}),
+                "heads=4");
+  if (a.heads % a.kv_heads != 0) return fail("heads is a multiple of kv_heads (N20.1)", "heads=8 kv_heads=2");
+  const bool ragged = token_order(a.layout) == TokenOrder::ragged;
+  if (!ragged && p.x.shape.rows % a.batch != 0)
+    return fail(concat({"the ", std::to_string(p.x.shape.rows), " tokens are not ", std::to_string(a.batch),
+                        " sequences of one length"}),
+                "batch=2, or layout=thd with lengths");
+  if (auto error = validate_lengths(p)) return error;
+  const AttentionSizes n = attention_sizes(p);
+  const AttentionPart k = part_of(a.layout, AttentionTensor::k);
+  if (k.tensors == 3 && (a.heads != a.kv_heads || n.q != n.kv || a.lengths != a.kv_lengths))
+    return fail(concat({"layout=", word_of(a.layout), " packs Q, K and V of one shape (N20.1)"}),
+                "a layout that packs K and V only, such as bshd_bs2hd");
+  if (n.batch > kMaxElements / n.heads || !in_range({n.batch * n.heads, std::max<int64_t>(n.q, n.kv)}) ||
+      !in_range({n.rows(), n.kv}) || !in_range({n.rows() + 2 * n.repeated_rows(), n.depth}))
+    return fail("the logits or the gradients have more than 2^31 elements");
+  if (a.window_left < -1 || a.window_right < -1)
+    return fail("window has integers of -1 and up", "window=128,0");
+  if (a.dropout >= kOne) return fail("dropout is from 0 to below 1 (N20.10)", "dropout=0.1");
+  return validate_slots(p);
+}
+
 MaybeError validate_dequantize(const Problem& p, const Quantizer& q) {
   const Encoding out = p.as<Dequantize>()->out;
   if (!is_wide_float(out)) return fail("out must be f32, bf16 or f16");
@@ -332,6 +425,7 @@ std::optional<Error> validate(const Problem& p) {
   if (p.as<Gemm>()) return validate_gemm(p);
   if (p.as<Adam>()) return validate_adam(p);
   if (p.as<ScaleState>()) return validate_scale_state(p);
+  if (p.as<Attention>()) return validate_attention(p);
   if (!p.row && !p.col)
     return fail(concat({"a ", op_name(p), " needs a quantizer in at least one direction"}));
   if ((p.as<Dequantize>() || p.as<Swizzle>()) && p.row && p.col)

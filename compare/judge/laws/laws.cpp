@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/places.h"
+#include "compare/judge/laws/attention.h"
 #include "compare/judge/laws/gemm.h"
 #include "compare/judge/laws/layouts.h"
 #include "compare/judge/laws/ops.h"
@@ -59,6 +60,8 @@ void check_line(LawRecord& laws) {
     check_adam(laws);
   } else if (p.as<ScaleState>()) {
     check_scale_state(laws);
+  } else if (p.as<Attention>()) {
+    check_attention(laws);
   }
 }
 

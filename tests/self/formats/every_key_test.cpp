@@ -37,6 +37,12 @@ const std::map<string, std::vector<string>, std::less<>> kSamples = {
     {"1..16", {"7"}},
     {"-126..126", {"-3"}},
     {"0..2^64-1", {"9"}},
+    {"1..2^31", {"2"}},
+    {"auto", {}},  // the default
+    {"full", {}},
+    {"any", {}},
+    {"<tokens>,...", {"64,64", "5"}},
+    {"<before>,<after>", {"3,1"}},
 };
 
 std::vector<string> values_of(const KeyInfo& key) {
@@ -66,7 +72,8 @@ std::vector<string> lines_of(const FormatInfo& f) {
           "update " + name + " 4x6 f32",
           "hadamard " + name + " 32x24 bf16",
           "gemm a=" + name + " b=identity 17x9x48",
-          "gemm a=identity b=" + name + " 9x17x48"};
+          "gemm a=identity b=" + name + " 9x17x48",
+          "attention " + name + " 128x64 bf16 heads=2 backward=1"};
 }
 
 std::vector<std::vector<std::byte>> outputs_of(Subject& subject, const Problem& p,

@@ -1,0 +1,205 @@
+// Attention (N20): bytes worked by hand on both sides, and the exponential against MPFR (the whole of it:
+// exponential_certificate).
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "contract/attention.h"
+#include "contract/line.h"
+#include "fast/lane/exponential.cuh"
+#include "fast/subject_host.h"
+#include "fixtures/inputs.h"
+#include "reference/exponential.h"
+#include "reference/subject.h"
+#include "tests/reference/run_line.h"
+#if ASSAY_HAVE_MPFR
+#include <mpfr.h>
+#endif
+
+namespace assay {
+namespace {
+
+uint16_t bf16(float v) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(v) >> 16); }
+Blob halves(const std::vector<float>& v) {
+  std::vector<uint16_t> out;
+  for (float x : v) out.push_back(bf16(x));
+  return blob(out);
+}
+std::vector<float> floats(const Outputs& y, const std::string& plane) {
+  std::vector<float> out;
+  for (uint16_t code : y.u16(plane)) out.push_back(std::bit_cast<float>(uint32_t{code} << 16));
+  return out;
+}
+
+// The outputs of the kernels on the host for the same line and inputs.
+void expect_same_on_host(const std::string& line, const std::map<std::string, Blob>& given,
+                         const Outputs& want) {
+  const Problem p = problem(line);
+  const auto subject = make_host_subject();
+  const std::vector<Plane> read = input_planes(p), made = output_planes(p);
+  std::vector<ConstBuffer> inputs;
+  for (const Plane& plane : read) inputs.push_back({&plane, given.at(plane.name)});
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<Buffer> outputs;
+  for (const Plane& plane : made) bytes.emplace_back(plane.bytes(), std::byte{0x7F});
+  for (size_t i = 0; i < made.size(); ++i) outputs.push_back({&made[i], bytes[i]});
+  subject->run(p, inputs, outputs, {});
+  for (size_t i = 0; i < made.size(); ++i)
+    EXPECT_EQ(bytes[i], want.at(made[i].name)) << line << ": " << made[i].name;
+}
+
+// Q = 0: all logits are 0, S is 1/2 everywhere, and O is the mean of two values. dO = (1, 2): dV is half of
+// it for each key; dS = dO V^T; D its mean; dP = (dS - D) / 2.
+TEST(Attention, TwoKeysByHand) {
+  const std::string line = "attention identity 1x2 bf16 kv=2 softmax_scale=1 backward=1";
+  const std::map<std::string, Blob> given = {{"q", halves({0, 0})},
+                                             {"k", halves({1, 0, 0, 1})},
+                                             {"v", halves({1, 2, 3, 4})},
+                                             {"do", halves({1, 2})}};
+  const Outputs y = run_line(line, given);
+  EXPECT_EQ(floats(y, "p"), (std::vector<float>{0, 0}));
+  EXPECT_EQ(floats(y, "s"), (std::vector<float>{0.5f, 0.5f}));
+  EXPECT_EQ(floats(y, "out"), (std::vector<float>{2, 3}));
+  EXPECT_EQ(floats(y, "dv"), (std::vector<float>{0.5f, 1, 0.5f, 1}));
+  EXPECT_EQ(floats(y, "ds"), (std::vector<float>{5, 11}));
+  EXPECT_EQ(floats(y, "dp"), (std::vector<float>{-1.5f, 1.5f}));
+  EXPECT_EQ(floats(y, "grad.q"), (std::vector<float>{-1.5f, 1.5f}));
+  EXPECT_EQ(floats(y, "grad.k"), (std::vector<float>{0, 0, 0, 0}));
+  expect_same_on_host(line, given, y);
+}
+
+// N20.6: the mask is -10000 in binary32. Under a causal mask the first query sees the first key alone; a row
+// of padding is zero; a valid query without keys shares itself among all keys.
+TEST(Attention, MasksByHand) {
+  const std::map<std::string, Blob> qkv = {
+      {"q", halves({1, 1})}, {"k", halves({0, 0})}, {"v", halves({4, 8})}};
+  const std::string causal = "attention identity 2x1 bf16 mask=causal";
+  const Outputs y = run_line(causal, qkv);
+  EXPECT_EQ(floats(y, "s"), (std::vector<float>{1, 0, 0.5f, 0.5f}));
+  EXPECT_EQ(floats(y, "out"), (std::vector<float>{4, 6}));
+  expect_same_on_host(causal, qkv, y);
+  std::map<std::string, Blob> padded = qkv;
+  padded["cu_seqlens_q"] = blob(std::vector<uint32_t>{0, 1});
+  padded["cu_seqlens_kv"] = blob(std::vector<uint32_t>{0, 0});
+  const std::string padding = "attention identity 2x1 bf16 lengths=1 kv_lengths=0";
+  const Outputs z = run_line(padding, padded);
+  EXPECT_EQ(floats(z, "s"), (std::vector<float>{0.5f, 0.5f, 0, 0}));
+  expect_same_on_host(padding, padded, z);
+}
+
+// N20.1: two queries' heads share a head of keys; N20.16: their gradients are summed after the cast.
+TEST(Attention, SharedHeadsByHand) {
+  const std::string line = "attention identity 1x2 bf16 heads=2 kv_heads=1 kv=1 backward=1";
+  const std::map<std::string, Blob> given = {
+      {"q", halves({1, 2})}, {"k", halves({1})}, {"v", halves({3})}, {"do", halves({1, -0.5f})}};
+  const Outputs y = run_line(line, given);
+  EXPECT_EQ(floats(y, "out"), (std::vector<float>{3, 3}));
+  EXPECT_EQ(floats(y, "dv"), (std::vector<float>{1, -0.5f}));
+  EXPECT_EQ(floats(y, "grad.v"), (std::vector<float>{0.5f}));
+  expect_same_on_host(line, given, y);
+}
+
+// One scale for Q, K and V: 448 / 896, so 3 becomes 1.5 and its step is 1/8 there.
+TEST(Attention, OneScaleForThree) {
+  const std::string line = "attention fp8_current 1x1 bf16";
+  const Outputs y = run_line(line, {{"q", halves({3})}, {"k", halves({-1})}, {"v", halves({896})}});
+  EXPECT_EQ(y.u32("qkv.amax"), (std::vector<uint32_t>{std::bit_cast<uint32_t>(896.0f)}));
+  EXPECT_EQ(y.u8("qkv.data"), (std::vector<uint8_t>{0x3C, 0xB0, 0x7E}));
+}
+
+// Every layout, mask, bias and format: the reference and the kernels give the same bytes from drawn inputs.
+class AttentionSides : public testing::TestWithParam<const char*> {};
+TEST_P(AttentionSides, Agree) {
+  const auto reference = make_reference_subject();
+  const auto lines = expand_sweep(GetParam());
+  ASSERT_TRUE(lines) << GetParam();
+  for (const std::string& line : *lines) {
+    const Problem p = problem(line);
+    EXPECT_EQ(problem(to_line(p)), p) << line << " prints as " << to_line(p);
+    const auto inputs = make_inputs(p, *reference);
+    ASSERT_TRUE(inputs) << line;
+    std::map<std::string, Blob> given;
+    for (const PlaneData& plane : *inputs) given[plane.plane.name] = plane.bytes;
+    expect_same_on_host(line, given, run_line(line, given));
+  }
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, AttentionSides,
+    testing::Values(
+        "attention {fp8_delayed,fp8_current,identity,fp8_current/fp8_delayed} 24x32 {bf16,f16} heads=2 "
+        "backward={0,1} seed=3",
+        "attention fp8_delayed 24x32 bf16 heads=2 backward=1 qkv.scale=16 s.scale=256 o.scale=8 "
+        "do.element=e5m2 "
+        "dp.element=e5m2 dqkv.element=e5m2 do.scale=4 dp.scale=64 dqkv.scale=32 s.prior_amax=0.5",
+        "attention fp8_current 30x48 bf16 batch=2 heads=3 backward=1 "
+        "layout={sbhd,bshd,sb3hd,bs3hd,sbh3d,bsh3d,sbhd_sb2hd,bshd_bs2hd,sbhd_sbh2d,bshd_bsh2d}",
+        "attention fp8_current 11x48 bf16 batch=3 heads=3 backward=1 "
+        "layout={thd,t3hd,th3d,thd_t2hd,thd_th2d} "
+        "lengths=5,0,6",
+        "attention fp8_current 11x48 f16 batch=2 heads=3 backward=1 layout={thd,thd_t2hd} lengths=5,6 "
+        "kv_lengths=7,2",
+        "attention fp8_current 24x32 bf16 batch=2 heads=4 kv_heads={1,2} kv={5,70} backward=1 "
+        "mask={none,causal,causal_bottom_right}",
+        "attention fp8_current 24x32 bf16 batch=2 kv=20 backward=1 lengths=7,12 kv_lengths=20,3 "
+        "mask={none,causal,causal_bottom_right} window=any",
+        "attention fp8_current 24x32 bf16 batch=2 kv=20 backward=1 lengths=7,12 kv_lengths=20,3 "
+        "mask={none,causal} window=3,0",
+        "attention fp8_current 24x32 bf16 batch=2 kv=20 backward=1 mask={none,causal_bottom_right} "
+        "window=-1,1",
+        "attention fp8_delayed 12x32 bf16 heads=2 backward=1 bias={none,pre_scale,post_scale} "
+        "softmax_scale={auto,0.3} "
+        "dropout={0,0.25} exp={exact,ex2}",
+        "attention mxfp8 256x64 bf16 batch=2 heads=2 backward=1 layout={bshd,sbhd,bs3hd} kv_heads=2",
+        "attention {mxfp8,mxfp8/fp8_current} 128x64 f16 heads=2 kv_heads=1 mask=causal backward=1 "
+        "element=e5m2",
+        "attention fp8_current 12x32 bf16 backward=1 "
+        "fill={edges,ties,outliers,wide,zeros,denormal,nonfinite,negative_zeros}",
+        "attention fp8_current {0,1,130}x32 bf16 kv={0,1,129} backward=1"));
+
+TEST(Exponential, Ends) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const auto& [x, want] : {std::pair{0.0f, 1.0f}, {-0.0f, 1.0f}, {-infinity, 0.0f}, {-1000.0f, 0.0f}}) {
+    EXPECT_EQ(reference::exact_exponential(x), want);
+    EXPECT_EQ(fast_host::exact_exponential(x), want);
+    EXPECT_EQ(reference::exponential_of_two(x), want);
+    EXPECT_EQ(fast_host::exponential_of_two(x), want);
+  }
+  EXPECT_TRUE(std::isnan(reference::exact_exponential(NAN)));
+  EXPECT_TRUE(std::isnan(fast_host::exact_exponential(NAN)));
+}
+
+// exp=ex2: both sides take the nearest power of two, by two methods.
+TEST(Exponential, OfTwo) {
+  for (uint32_t bits = 0x80000000u; bits < 0xC3000000u; bits += 4093) {
+    const float x = std::bit_cast<float>(bits);
+    ASSERT_EQ(reference::exponential_of_two(x), fast_host::exponential_of_two(x)) << x;
+  }
+}
+
+#if ASSAY_HAVE_MPFR
+TEST(Exponential, EqualsMpfr) {
+  const mpfr_exp_t low = mpfr_get_emin(), high = mpfr_get_emax();
+  mpfr_set_emin(-148);
+  mpfr_set_emax(128);
+  mpfr_t y;
+  mpfr_init2(y, 24);
+  for (uint32_t bits = 0xB2FFFF00u; bits < 0xC2D10000u; bits += 4093) {
+    const float x = std::bit_cast<float>(bits);
+    mpfr_set_flt(y, x, MPFR_RNDN);
+    const int inexact = mpfr_exp(y, y, MPFR_RNDN);
+    mpfr_subnormalize(y, mpfr_check_range(y, inexact, MPFR_RNDN), MPFR_RNDN);
+    const float want = mpfr_get_flt(y, MPFR_RNDN);
+    ASSERT_EQ(reference::exact_exponential(x), want) << x;
+    ASSERT_EQ(fast_host::exact_exponential(x), want) << x;
+  }
+  mpfr_clear(y);
+  mpfr_set_emin(low);
+  mpfr_set_emax(high);
+}
+#else
+TEST(Exponential, EqualsMpfr) { GTEST_SKIP() << "MPFR was not found"; }
+#endif
+
+}  // namespace
+}  // namespace assay
