@@ -79,7 +79,8 @@ struct Verdict {
   std::string
       excluded;  // parity matrix: the causes that were removed to make it equal; `reason` explains them
   std::vector<std::string> about;  // of a story: what is given, done and expected; empty for lines
-  double seconds = 0;              // all runs of the subject in this case
+  std::string ranks;   // of a case of several ranks: what each did, as JSON; goes to the transcript alone
+  double seconds = 0;  // all runs of the subject in this case
   bool operator==(const Verdict&) const = default;
 };
 
