@@ -14,9 +14,9 @@ namespace {
 // The number of `object` in `known`, where it is put if it is new; of null it is -1.
 template <class Pointer> int64_t number_of(const Pointer& object, std::vector<Pointer>& known) {
   if (!object) return -1;
-  const auto at = std::find(known.begin(), known.end(), object);
-  if (at == known.end()) known.push_back(object);
-  return at - known.begin();
+  const int64_t at = std::find(known.begin(), known.end(), object) - known.begin();
+  if (at == static_cast<int64_t>(known.size())) known.push_back(object);
+  return at;
 }
 
 }  // namespace
