@@ -19,6 +19,7 @@ struct TrainingCase {
   SuiteEntry entry;                // file "scenarios" or "roles"; the text is what `assay run` takes
   int ranks = 1;                   // that it runs at once (docs/ranks.md)
   std::vector<std::string> about;  // printed under the text: "given ...", "when ...", "then ..."
+  // Throws training::RankError where processes lost one another.
   std::function<Verdict(Subject& subject, Subject& reference, const Environment&)> judge;
 };
 

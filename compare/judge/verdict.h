@@ -34,7 +34,7 @@ constexpr bool is_red(Outcome o) {
 struct Breach {
   // parity repeat guard padding untouched hybrid.row hybrid.col hybrid.same member | half-step adjacent
   // monotone range coherent round-trip orthogonal injective bound integer | device replay run witness expect
-  // crash | scenario roles
+  // crash | scenario roles ranks
   std::string claim;
   std::string got, want;       // names: "host", "reference"; for laws want is empty
   std::string message;         // for laws and errors: what was expected and what was found

@@ -34,7 +34,7 @@ string reason_to_skip(const TrainingCase& c) {
 
 Verdict skipped(const string& reason) {
   Verdict v;
-  v.claims = {"scenario"};
+  v.claims = {"ranks"};
   v.outcome = Outcome::skipped;
   v.reason = reason;
   return v;
@@ -50,7 +50,7 @@ Verdict merged(Verdict mine) {
     mine.outcome = other.outcome;
     mine.breaches = other.breaches;
     mine.reason = fmt::format("rank {}: {}", p, other.reason);
-    if (mine.breaches.empty()) mine.breaches.push_back(complaint("scenario", "", mine.reason));
+    if (mine.breaches.empty()) mine.breaches.push_back(complaint("ranks", mine.subject, mine.reason));
     else mine.breaches.front().message = fmt::format("rank {}: {}", p, mine.breaches.front().message);
   }
   return mine;
@@ -58,21 +58,21 @@ Verdict merged(Verdict mine) {
 
 // What this process makes of losing the others. In the first one a verdict; the others give it time to
 // report, and end the run themselves where it does not.
-Verdict lost(const string& why) {
+Verdict lost(const string& why, const Subject& subject) {
   if (rank_engine().process() != 0) {
     // The first reports within kLastWords, where it is there and waits itself. A launcher kills after a
     // second.
     const std::chrono::milliseconds patience(rank_engine().told_to_end() ? 100 : 5000);
     std::this_thread::sleep_for(kLastWords + patience +
                                 rank_engine().process() * std::chrono::milliseconds(50));
-    rank_engine().abort(1, fmt::format("assay: {}; rank 0 does not report", why));
+    rank_engine().abort(1, fmt::format("assay: {}", why));
   }
   Verdict v;
   v.outcome = Outcome::failed;
-  v.claims = {"scenario"};
+  v.claims = {"ranks"};
   string all = why;
   for (const string& words : rank_engine().last_words(kLastWords)) all += "\n" + words;
-  v.breaches.push_back(complaint("ranks", "", all));
+  v.breaches.push_back(complaint("ranks", subject.name(), all));
   return v;
 }
 
@@ -113,14 +113,12 @@ bool run_in_processes(const std::vector<TrainingCase>& cases, const Subjects& su
       Verdict verdict;
       try {
         verdict = c.judge(subject, subjects.reference(), settings.claims.environment);
-        if (rank_engine().lost)
-          ended = verdict.breaches.empty() ? "a rank is lost" : verdict.breaches.back().message;
-        else verdict = merged(std::move(verdict));
+        verdict = merged(std::move(verdict));
       } catch (const RankError& e) {
         ended = e.what();
         rank_engine().lost = true;
       }
-      const bool go_on = tell(ended.empty() ? std::move(verdict) : lost(ended));
+      const bool go_on = tell(ended.empty() ? std::move(verdict) : lost(ended, subject));
       if (rank_engine().lost) return false;
       if (settings.stop_at_first && texts_of_processes("the next case", go_on ? "" : "end").front() == "end")
         return true;

@@ -6,6 +6,7 @@
 
 #include "compare/commands/training_cases/counting_subject.h"
 #include "fixtures/json.h"
+#include "training/base/rank_engine.h"
 #include "training/base/ranks.h"
 
 namespace assay {
@@ -34,10 +35,14 @@ string to_text(const std::vector<training::RankRun>& runs) {
   return json::dump(out);
 }
 
-// Runs the scenario. Returns what ended it early, or an empty string.
+// Runs the scenario. Returns what ended it early, or an empty string. Ranks that lost one another end more
+// than the scenario.
 string run_scenario(const Scenario& s, ScenarioRun& run) {
   try {
     s.run(run);
+  } catch (const training::RankError& e) {
+    if (training::rank_engine().lost) throw;
+    return e.what();
   } catch (const std::exception& e) {
     return e.what();
   }
