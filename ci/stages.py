@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import time
 
 from tally import ROOT, Tally, build, finish, run_counted
@@ -115,6 +116,18 @@ def stage_certify(args):
     return run_counted("certify", [program, "certify", *quick, "-o", ROOT / "build/cpu/certificate.json"], 3600)
 
 
+def stage_mpi(args):
+    """Ranks that are processes: the suite `ranks` over MPI with 2 and 4 of them against virtual ranks, and ranks that die, hang and disagree."""
+    if not (shutil.which("mpirun") and shutil.which("mpicc")):
+        print("mpi                          skipped: no Open MPI on this machine; type:  ci/setup --mpi")
+        return Tally(skipped=1)
+    program = build("mpi", "assay", "faulty_ranks")
+    if program is None:
+        return Tally(failed=1)
+    test = [sys.executable, "tests/training/mpi/test_ranks.py", program, program.parent / "faulty_ranks", "--subject", "reference,host"]
+    return run_counted("ranks over MPI", test, 1200) + warnings("mpi")
+
+
 def stage_python(args):
     """The Python package in a fresh environment: installed without a package index, its program's suite `smoke`, its tests."""
     return run_counted("python", ["ci/python"], 3600, tail=80)
@@ -127,7 +140,7 @@ def stage_faults(args):
 
 
 STAGES = {"check": stage_check, "tidy": stage_tidy, "cpu": stage_cpu, "cuda": stage_cuda, "certify": stage_certify, "asan": stage_asan,
-          "race": stage_race, "python": stage_python, "faults": stage_faults}
+          "race": stage_race, "mpi": stage_mpi, "python": stage_python, "faults": stage_faults}
 
 
 def main():

@@ -20,6 +20,7 @@ install(FILES ${CMAKE_BINARY_DIR}/assayConfig.cmake ${CMAKE_BINARY_DIR}/assayCon
 # Includes are written from the repository root; installed they are written the same, from include/assay.
 file(GLOB_RECURSE headers RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS
   contract/*.h contract/*.def fixtures/*.h training/*.h compare/*.h reference/subject.h fast/subject_*.h fast/device_memory.h)
+list(FILTER headers EXCLUDE REGEX "^training/mpi/")   # its library is in the preset mpi alone
 foreach(header IN LISTS headers)
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/assay/${folder})

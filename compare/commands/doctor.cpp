@@ -11,6 +11,7 @@
 #include "compare/report/doctor.h"
 #include "contract/line.h"
 #include "fixtures/json.h"
+#include "training/base/rank_engine.h"
 
 namespace assay {
 
@@ -45,6 +46,26 @@ void print_machine(const json::Value& facts, bool sound, std::ostream& out) {
     if (!value.to_bool()) print_row(out, "", fmt::format("{}: {}", name, *value.string()));
 }
 
+// What ranks are here, and what they could be.
+json::Value rank_facts() {
+  const training::RankEngine& engine = training::rank_engine();
+  const std::string& library = training::rank_library();
+  return json::object({{"engine", engine.name()},
+                       {"processes", engine.processes()},
+                       {"mpi", library.empty() ? json::Value() : json::Value(library)}});
+}
+
+void print_ranks(const json::Value& ranks, std::ostream& out) {
+  const int64_t processes = ranks.find("processes")->to_int().value_or(1);
+  if (processes > 1) print_row(out, "ranks", fmt::format("{} processes, {}", processes, ranks.text("mpi")));
+  else if (ranks.text("mpi").empty())
+    print_row(out, "ranks", "threads; no MPI in this program: ci/setup --mpi && ci/build mpi assay");
+  else
+    print_row(
+        out, "ranks",
+        fmt::format("threads, as no launcher started it; {}: mpirun -n 4 ... run ranks", ranks.text("mpi")));
+}
+
 void print_witnesses(const json::Value& facts, std::ostream& out) {
   for (const json::Value& s : *facts.find("subjects")->array()) {
     const bool present = s.find("present")->to_bool().value_or(false);
@@ -62,7 +83,8 @@ void print_witnesses(const json::Value& facts, std::ostream& out) {
 }  // namespace
 
 int run_doctor(const DoctorOptions& options, std::span<Subject* const> subjects, std::ostream& out) {
-  const json::Value facts = doctor_facts(subjects);
+  json::Value facts = doctor_facts(subjects);
+  facts.set("ranks", rank_facts());
   bool sound = true;
   for (const auto& [name, value] : *facts.find("float")->object()) sound &= value.to_bool().value_or(false);
   if (options.json) {
@@ -70,6 +92,7 @@ int run_doctor(const DoctorOptions& options, std::span<Subject* const> subjects,
   } else {
     print_build(facts, out);
     print_machine(facts, sound, out);
+    print_ranks(*facts.find("ranks"), out);
     print_witnesses(facts, out);
     print_row(out, "id", facts.text("fingerprint"));
   }

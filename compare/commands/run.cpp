@@ -7,8 +7,12 @@
 
 #include "compare/commands/options.h"
 #include "compare/commands/selection.h"
+#include "compare/commands/training_cases/processes.h"
+#include "compare/commands/transcript.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
+#include "training/base/rank_engine.h"
+#include "training/base/ranks.h"
 
 namespace assay {
 
@@ -28,7 +32,9 @@ bool required_present(const RunOptions& options, const Subjects& subjects, std::
   return true;
 }
 
-void run_all(const RunOptions& options, const Subjects& subjects, Reports& reports, std::FILE* err) {
+// False where processes lost one another.
+bool run_all(const RunOptions& options, const Subjects& subjects, Reports& reports, Transcript& transcript,
+             std::FILE* err) {
   RunSettings settings = options.settings;
   if (options.report.verbose)
     settings.on_start = [&](const SuiteEntry& e) {
@@ -45,16 +51,21 @@ void run_all(const RunOptions& options, const Subjects& subjects, Reports& repor
     }
     reports.progress(++done, count, options.entries[r.index].text);
   });
-  if (interrupted()) return reports.ended_at(done, count);
-  if (red && settings.stop_at_first) return;
-  run_training_cases(options.training_cases, subjects, settings,
-                     [&](const TrainingCase& s, const Verdict& v) {
-                       reports.result(s.entry, v);
-                       reports.cell(s, v);
-                       reports.progress(++done, count, s.entry.text);
-                       return !(settings.stop_at_first && is_red(v.outcome));
-                     });
+  if (interrupted()) {
+    reports.ended_at(done, count);
+    return true;
+  }
+  if (red && settings.stop_at_first) return true;
+  const bool whole = run_training_cases(options.training_cases, subjects, settings,
+                                        [&](const TrainingCase& s, const Verdict& with_ranks) {
+                                          const Verdict v = transcript.take(s.entry, with_ranks);
+                                          reports.result(s.entry, v);
+                                          reports.cell(s, v);
+                                          reports.progress(++done, count, s.entry.text);
+                                          return !(settings.stop_at_first && is_red(v.outcome));
+                                        });
   reports.ended_at(done, count);
+  return whole;
 }
 
 // The word "roles" stands for the whole matrix, or for what its choice leaves out.
@@ -65,24 +76,68 @@ void choose_roles(CommonOptions& common, bool left_out) {
   *roles = left_out ? "roles left-out" : "roles all";
 }
 
-}  // namespace
+// Why the processes of a launcher cannot run this together; empty where they can.
+std::string refusal_of_processes(const RunOptions& options) {
+  if (!options.entries.empty())
+    return fmt::format(
+        "a launcher's processes judge cases of several ranks: `assay run ranks`, or scenarios by "
+        "name; run '{}' without mpirun",
+        options.entries.front().text);
+  return disagreement_of_processes(options.training_cases, options.settings);
+}
 
-int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
-  if (!required_present(options, subjects, out, err)) return 3;
+// Every process calls it before the first case: whether the first one is ready to report.
+bool starts(bool ready) {
+  return training::rank_engine().processes() == 1 ||
+         training::texts_of_processes("the start", ready ? "" : "end").front().empty();
+}
+
+// The processes after the first judge like it, and say nothing.
+int run_silently(const RunOptions& options, const Subjects& subjects) {
+  if (starts(true))
+    run_training_cases(options.training_cases, subjects, options.settings,
+                       [](const TrainingCase&, const Verdict&) { return true; });
+  return 0;
+}
+
+// What keeps a report from being opened, said on `err`; true where nothing does.
+bool opened(const std::optional<Error>& error, std::FILE* err) {
+  if (error) fmt::print(err, "assay: {}\n", error->text());
+  return !error;
+}
+
+int run_and_report(const RunOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
+  if (!required_present(options, subjects, out, err)) return starts(false), 3;
+  Transcript transcript(options.transcript);
   Reports reports(options.report, options.settings.claims.environment, subjects, out, err);
-  if (reports.error()) {
-    fmt::print(err, "assay: {}\n", reports.error()->text());
-    return 2;
-  }
-  const InterruptScope scope;
-  run_all(options, subjects, reports, err);
-  const int status = reports.finish();
+  if (!opened(transcript.trouble(), err) || !opened(reports.error(), err)) return starts(false), 2;
+  std::optional<InterruptScope> scope;
+  // A launcher's signals end the meeting that waits.
+  if (training::rank_engine().processes() == 1) scope.emplace();
+  const bool whole = !starts(true) || run_all(options, subjects, reports, transcript, err);
+  int status = reports.finish();
+  if (!opened(transcript.trouble(), err)) status = 2;
   if (status == 3) {
     const bool nothing_left = options.entries.empty() && options.training_cases.empty();
     fmt::print(err, "assay: nothing was judged{}\n",
                nothing_left ? ": no line matches what you asked for" : "");
   }
+  if (!whole) training::rank_engine().abort(status, "");
   return status;
+}
+
+}  // namespace
+
+int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
+  training::RankEngine& ranks = training::rank_engine();
+  ranks.deadline = std::chrono::duration<double>(options.deadline);
+  if (ranks.processes() == 1) return run_and_report(options, subjects, out, err);
+  const InThisProcess no_forks;
+  if (const std::string why = refusal_of_processes(options); !why.empty()) {
+    if (ranks.process() == 0) fmt::print(err, "assay: {}\n", why);
+    return 2;
+  }
+  return ranks.process() == 0 ? run_and_report(options, subjects, out, err) : run_silently(options, subjects);
 }
 
 void register_run(Program& program) {
@@ -103,6 +158,7 @@ void register_run(Program& program) {
       "  assay run ci --subject host,gpu --require gpu\n"
       "  assay run roles --all --jobs 4\n"
       "  assay run smoke --plugin ./libmine.so\n"
+      "  mpirun -n 4 build/mpi/bin/assay run ranks --transcript ranks.jsonl\n"
       "A plugin's own output is shown under --in-process only.");
   add_what(c, common);
   add_subjects(c, common, "host");
@@ -110,6 +166,9 @@ void register_run(Program& program) {
   add_environment(c, common);
   add_timeout(c, common);
   add_jobs(c, common);
+  c.option("--deadline", run.deadline, "seconds that a rank waits for the others in a collective")
+      .positive()
+      .show_default();
   c.flag("--first", run.settings.stop_at_first, "stop at the first failure");
   c.flag("--in-process", run.settings.in_process, "no worker processes: for debuggers");
   add_reports(c, run.report);
@@ -118,6 +177,8 @@ void register_run(Program& program) {
   c.flag("--all", given->all, "with roles: the cells that the choice of `roles` leaves out as well");
   c.flag("--list-left-out", given->left_out,
          "with roles: print the cells that are left out, and run nothing");
+  c.option("--transcript", run.transcript,
+           "write what every rank did here: its process, its collectives and digests of its shards");
   c.callback([&program, given] {
     RunOptions& run = given->run;
     CommonOptions& common = program.common;

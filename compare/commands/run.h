@@ -18,6 +18,8 @@ struct RunOptions {
   RunSettings settings;
   std::vector<std::string> require;  // subjects that must be present
   ReportOptions report;
+  double deadline = 120;   // seconds that a rank waits for the others in a collective
+  std::string transcript;  // path; what every rank did, as JSON lines
 };
 
 // Exit status: 0; 1 something failed, crashed or is mistrusted; 2 a report cannot be written; 3 nothing was

@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 
 #include "compare/commands/training_cases/parity.h"
+#include "compare/commands/training_cases/processes.h"
 #include "compare/commands/training_cases/scenario.h"
 #include "compare/commands/worker_verdict.h"
 #include "compare/process/pool.h"
 #include "fixtures/json.h"
+#include "training/base/rank_engine.h"
 #include "training/parity/cells.h"
 #include "training/parity/judge.h"
 #include "training/scenarios/scenario.h"
@@ -54,6 +56,13 @@ std::optional<Result<Cases>> cases_of(const string& word) {
     for (const training::Scenario& s : training::scenarios()) out.push_back(case_of(s));
     return out;
   }
+  if (word == "ranks") {
+    for (const training::Scenario& s : training::scenarios())
+      if (s.ranks > 1) out.push_back(case_of(s));
+    for (const training::Cell& c : training::parity_cells())
+      if (c.ranks > 1) out.push_back(case_of(c));
+    return out;
+  }
   if (word == "roles" || word == "roles all")
     for (const training::Cell& c : training::parity_cells()) out.push_back(case_of(c));
   if (word == "roles left-out" || word == "roles all")
@@ -90,8 +99,9 @@ Result<Cases> take_training_cases(std::vector<string>& what, const string& filte
   return out;
 }
 
-void run_training_cases(const Cases& cases, const Subjects& subjects, const RunSettings& settings,
+bool run_training_cases(const Cases& cases, const Subjects& subjects, const RunSettings& settings,
                         const std::function<bool(const TrainingCase&, const Verdict&)>& on_result) {
+  if (training::rank_engine().processes() > 1) return run_in_processes(cases, subjects, settings, on_result);
   const std::vector<string>& names = settings.subjects;
   const auto case_at = [&](size_t i) -> const TrainingCase& { return cases[i / names.size()]; };
   const auto subject_at = [&](size_t i) -> Subject& { return *subjects.find(names[i % names.size()]); };
@@ -107,14 +117,15 @@ void run_training_cases(const Cases& cases, const Subjects& subjects, const RunS
   const size_t count = cases.size() * names.size();
   if (settings.in_process) {
     for (size_t i = 0; i < count; ++i)
-      if (!done(i, judge(i))) return;
-    return;
+      if (!done(i, judge(i))) return true;
+    return true;
   }
   TaskHooks hooks;
   hooks.task = [&](size_t i) { return json::dump(to_json(judge(i))); };
   hooks.crashed = [](const string& why) { return json::dump(to_json(crashed_verdict(why))); };
   hooks.result = [&](size_t i, string text) { return done(i, verdict_of_worker(text)); };
   run_tasks(count, settings.jobs, settings.timeout, std::move(hooks));
+  return true;
 }
 
 }  // namespace assay

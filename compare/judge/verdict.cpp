@@ -51,6 +51,7 @@ template <class V, class Field> void visit_verdict(V& v, Field&& field) {
   field("inside", v.inside, !v.unpinned.empty());
   field("excluded", v.excluded, !v.excluded.empty());
   field("about", v.about, !v.about.empty());
+  field("ranks", v.ranks, !v.ranks.empty());
   field("seconds", v.seconds, true);
 }
 

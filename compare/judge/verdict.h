@@ -34,7 +34,7 @@ constexpr bool is_red(Outcome o) {
 struct Breach {
   // parity repeat guard padding untouched hybrid.row hybrid.col hybrid.same member | half-step adjacent
   // monotone range coherent round-trip orthogonal injective bound integer | device replay run witness expect
-  // crash | scenario roles
+  // crash | scenario roles ranks
   std::string claim;
   std::string got, want;       // names: "host", "reference"; for laws want is empty
   std::string message;         // for laws and errors: what was expected and what was found
@@ -79,7 +79,8 @@ struct Verdict {
   std::string
       excluded;  // parity matrix: the causes that were removed to make it equal; `reason` explains them
   std::vector<std::string> about;  // of a story: what is given, done and expected; empty for lines
-  double seconds = 0;              // all runs of the subject in this case
+  std::string ranks;   // of a case of several ranks: what each did, as JSON; goes to the transcript alone
+  double seconds = 0;  // all runs of the subject in this case
   bool operator==(const Verdict&) const = default;
 };
 

@@ -153,9 +153,12 @@ void Totals::add(const Verdict& v) {
     ++failed;
   } else {
     ++skipped;
-    ++skip_reasons[fmt::format("{} {}: {}", v.subject,
-                               v.outcome == Outcome::skipped ? "is absent" : "does not support it",
-                               v.reason)];
+    const bool processes = !v.claims.empty() && v.claims.front() == "ranks";  // the subject is not to blame
+    ++skip_reasons[processes
+                       ? v.reason
+                       : fmt::format("{} {}: {}", v.subject,
+                                     v.outcome == Outcome::skipped ? "is absent" : "does not support it",
+                                     v.reason)];
   }
 }
 

@@ -7,6 +7,7 @@
 #include "training/formats/formats.h"
 #include "training/formats/observer.h"
 #include "training/formats/ops.h"
+#include "training/formats/wire.h"
 #include "training/modules/linear.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
@@ -287,18 +288,21 @@ struct Shards {
 // group.
 Shards refreshed(ScenarioRun& run, string_view quantizer, const ArrayPtr& master, bool meshed) {
   Shards out;
-  run_ranks(2, "F", [&](int rank, const GroupPtr& group) {
-    Session session = run.session();
-    const QuantizerPtr q = quantizer_named(quantizer);
-    const StoragePtr shard = q->quantize(session, drawn({kRows, kIn}, DType::bfloat16, 5));
-    if (meshed) note_fsdp_group(*shard, group);
-    refresh(session, slice(master, 0, rank * kRows, (rank + 1) * kRows), *shard);
-    const auto at = static_cast<size_t>(rank);
-    out.trace[at] = training::trace(session);
-    out.own[at] = groups(*shard->quantizer);
-    out.callers[at] = groups(*q);
-    out.parts[at] = shard;
-  });
+  run_ranks(
+      2, "F",
+      [&](int rank, const GroupPtr& group) {
+        Session session = run.session();
+        const QuantizerPtr q = quantizer_named(quantizer);
+        const StoragePtr shard = q->quantize(session, drawn({kRows, kIn}, DType::bfloat16, 5));
+        if (meshed) note_fsdp_group(*shard, group);
+        refresh(session, slice(master, 0, rank * kRows, (rank + 1) * kRows), *shard);
+        const auto at = static_cast<size_t>(rank);
+        out.trace[at] = training::trace(session);
+        out.own[at] = groups(*shard->quantizer);
+        out.callers[at] = groups(*q);
+        out.parts[at] = shard;
+      },
+      shared(out.parts, out.trace, out.own, out.callers));
   return out;
 }
 
@@ -343,29 +347,35 @@ struct Rank {
   ArrayPtr input_scale, grad_scale, input_codes, grad_codes, out, wgrad;
   std::vector<string> trace;
 };
+void wire(Wire& w, Rank& r) {
+  w(r.input_scale, r.grad_scale, r.input_codes, r.grad_codes, r.out, r.wgrad, r.trace);
+}
 enum class Meeting { nothing, amaxes, tensors };  // what the ranks exchange
 // One step of a parallel linear on each of two ranks, the last of which has an outlier in its input and its
 // gradient.
 std::vector<Rank> steps(ScenarioRun& run, const RecipePtr& recipe, const LinearSettings& settings,
                         const std::vector<ArrayPtr>& x, const std::vector<ArrayPtr>& dy, Meeting meeting) {
   std::vector<Rank> out(2);
-  run_ranks(2, "TP", [&](int rank, const GroupPtr& whole) {
-    const auto at = static_cast<size_t>(rank);
-    Session session = run.session();
-    const auto module = filled(session, settings);
-    const auto group = std::make_shared<ProcessGroup>(*whole);
-    if (meeting == Meeting::amaxes) group->all_gather = nullptr;
-    StepOptions options = under(recipe);
-    if (meeting != Meeting::nothing) options.tp_group = group;
-    const StepRecord& r = module->step(session, x[at], dy[at], options);
-    out[at] = {plane_of(r, "fprop", "b.scale_inv"),
-               plane_of(r, "dgrad", "b.scale_inv"),
-               plane_of(r, "fprop", "b.data"),
-               plane_of(r, "dgrad", "b.data"),
-               last_gemm(r, "fprop")->out,
-               last_gemm(r, "wgrad")->out,
-               trace(session)};
-  });
+  run_ranks(
+      2, "TP",
+      [&](int rank, const GroupPtr& whole) {
+        const auto at = static_cast<size_t>(rank);
+        Session session = run.session();
+        const auto module = filled(session, settings);
+        const auto group = std::make_shared<ProcessGroup>(*whole);
+        if (meeting == Meeting::amaxes) group->all_gather = nullptr;
+        StepOptions options = under(recipe);
+        if (meeting != Meeting::nothing) options.tp_group = group;
+        const StepRecord& r = module->step(session, x[at], dy[at], options);
+        out[at] = {plane_of(r, "fprop", "b.scale_inv"),
+                   plane_of(r, "dgrad", "b.scale_inv"),
+                   plane_of(r, "fprop", "b.data"),
+                   plane_of(r, "dgrad", "b.data"),
+                   last_gemm(r, "fprop")->out,
+                   last_gemm(r, "wgrad")->out,
+                   trace(session)};
+      },
+      shared(out));
   return out;
 }
 
@@ -515,14 +525,16 @@ constexpr Scenario kAmaxGroupScenarios[] = {
      "both shards are those of the whole tensor quantized; quantizers stay as they were, but for a hybrid's "
      "own",
      s58,
-     {}},
+     {},
+     2},
     {"S-59",
      "An outlier on the last rank",
      "shards of which the last holds 1000",
      "a linear runs on two ranks, with and without a group",
      "sequence parallel tensors share one scale, that of the whole tensor; without the reduction they do not",
      s59,
-     {}},
+     {},
+     2},
     {"S-60",
      "Formats without a shared amax",
      "MXFP8, blockwise FP8, Identity and row-scaled NVFP4",

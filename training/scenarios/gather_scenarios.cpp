@@ -5,6 +5,7 @@
 #include "training/base/data.h"
 #include "training/base/ranks.h"
 #include "training/formats/formats.h"
+#include "training/formats/wire.h"
 #include "training/ranks/gather.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/formats.h"
@@ -33,6 +34,7 @@ struct Outcome {
   Warnings warnings;
   Usages after;
 };
+void wire(Wire& w, Outcome& o) { w(o.tensor, o.shard, o.collectives, o.warnings, o.after); }
 
 ArrayPtr whole_of(const Setting& s) {
   const ArrayPtr x = drawn({s.ranks * s.rows, s.cols}, DType::bfloat16, 66);
@@ -52,25 +54,29 @@ string shape_text(const Dims& shape) {
 
 Outcome gathered(ScenarioRun& run, const Setting& s) {
   Outcome out;
-  run_ranks(s.ranks, "tp", [&](int rank, const GroupPtr& group) {
-    Session session = run.session(s.arch);
-    const ArrayPtr own = clone(slice(whole_of(s), 0, rank * s.rows, (rank + 1) * s.rows));
-    const QuantizerPtr q = quantizer_named(s.kind, s.present);
-    if (s.group) set_amax_reduction_group(*q, group);
-    Piece shard = own;
-    if (s.quantized) shard = q->quantize(session, own);
-    std::vector<string> seen;
-    const GatherLog log{
-        [&](string_view what, const Array* sent, bool) {
-          seen.push_back(sent ? string(name_of(sent->dtype)) + " " + shape_text(sent->shape) : string(what));
-        },
-        {}};
-    q->set_usage(s.asked.rowwise, s.asked.columnwise);
-    const Gathered g = gather_along_first_dim(session, shard, *group, q, false, log);
-    if (rank != 0) return;
-    out = {std::get<StoragePtr>(g.tensor), s.quantized ? std::get<StoragePtr>(shard) : nullptr, seen,
-           session.warnings, q->usages()};
-  });
+  run_ranks(
+      s.ranks, "tp",
+      [&](int rank, const GroupPtr& group) {
+        Session session = run.session(s.arch);
+        const ArrayPtr own = clone(slice(whole_of(s), 0, rank * s.rows, (rank + 1) * s.rows));
+        const QuantizerPtr q = quantizer_named(s.kind, s.present);
+        if (s.group) set_amax_reduction_group(*q, group);
+        Piece shard = own;
+        if (s.quantized) shard = q->quantize(session, own);
+        std::vector<string> seen;
+        const GatherLog log{
+            [&](string_view what, const Array* sent, bool) {
+              seen.push_back(sent ? string(name_of(sent->dtype)) + " " + shape_text(sent->shape)
+                                  : string(what));
+            },
+            {}};
+        q->set_usage(s.asked.rowwise, s.asked.columnwise);
+        const Gathered g = gather_along_first_dim(session, shard, *group, q, false, log);
+        if (rank != 0) return;
+        out = {std::get<StoragePtr>(g.tensor), s.quantized ? std::get<StoragePtr>(shard) : nullptr, seen,
+               session.warnings, q->usages()};
+      },
+      of_rank(0, out));
   return out;
 }
 
@@ -242,35 +248,40 @@ constexpr Scenario kGatherScenarios[] = {
      "they are gathered in either direction and in both",
      "every buffer is that of the whole tensor; shards that cannot be quantized travel in high precision",
      s66,
-     {}},
+     {},
+     4},
     {"S-105",
      "What travels, in which order",
      "rows, columns and both of five formats",
      "two ranks gather",
      "scales go before data and rows before columns, in one coalesced group; usages are as before",
      s105,
-     {}},
+     {},
+     2},
     {"S-106",
      "A shard that lacks the direction",
      "MXFP8, 1-D blocks and NVFP4 with one direction",
      "the other one is asked for",
      "a warning, and the columns of the dequantized rows or the reverse; NVFP4 fails both ways",
      s106,
-     {}},
+     {},
+     2},
     {"S-107",
      "An outlier on one rank of a gather",
      "three shards of which the last holds 1000",
      "they are quantized with and without a group and gathered",
      "with the group the bytes are the whole tensor's; without it codes of other scales come under one",
      s107,
-     {}},
+     {},
+     3},
     {"S-109",
      "Hybrid MXFP8 that kept one direction",
      "an input with its row or its column dropped",
      "columns are gathered again",
      "they are the columns of what travelled: vanilla's values from columns, others from rows",
      s109,
-     {}},
+     {},
+     2},
 };
 
 }  // namespace

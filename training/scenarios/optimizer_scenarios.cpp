@@ -388,16 +388,19 @@ void s96(ScenarioRun& run) {
     values[static_cast<size_t>(kAll / 2)] = 8;
     const ArrayPtr whole = f32_array({kSide, kSide}, values);
     ArrayPtr parts[2], scales[2], amaxes[2];
-    run_ranks(2, "dp", [&](int rank, const GroupPtr& group) {
-      Session session = run.session();
-      const StoragePtr s = weight(session, kind, 96);
-      quantize_master_weights(session, {master_of(s, whole, rank * kAll / 2, kAll / 2)}, *group);
-      parts[rank] =
-          clone(slice(view(buffer(*s, "_data"), {kAll}), 0, rank * kAll / 2, (rank + 1) * kAll / 2));
-      scales[rank] = clone(buffer(*s, "_scale_inv"));
-      if (const auto* q = dynamic_cast<const Float8Quantizer*>(s->quantizer.get()))
-        amaxes[rank] = clone(q->amax);
-    });
+    run_ranks(
+        2, "dp",
+        [&](int rank, const GroupPtr& group) {
+          Session session = run.session();
+          const StoragePtr s = weight(session, kind, 96);
+          quantize_master_weights(session, {master_of(s, whole, rank * kAll / 2, kAll / 2)}, *group);
+          parts[rank] =
+              clone(slice(view(buffer(*s, "_data"), {kAll}), 0, rank * kAll / 2, (rank + 1) * kAll / 2));
+          scales[rank] = clone(buffer(*s, "_scale_inv"));
+          if (const auto* q = dynamic_cast<const Float8Quantizer*>(s->quantizer.get()))
+            amaxes[rank] = clone(q->amax);
+        },
+        shared(parts, scales, amaxes));
     Session session = run.session();
     const StoragePtr want =
         quantizer_named(kind, kRowUsage)->quantize(session, cast(session, whole, DType::bfloat16));
@@ -438,7 +441,7 @@ const Scenario kOptimizerScenarios[] = {
      "earlier buckets are written; refusals of the first pass leave initial values, those of the second clear them", s95, {}},
     {"S-96", "Halves of a weight on two ranks",
      "amax 1 on one rank and 8 on the other", "each casts its half",
-     "both use the scale of the whole, and the joined bytes are its cast", s96, {}},
+     "both use the scale of the whole, and the joined bytes are its cast", s96, {}, 2},
     {"S-97", "States in f16 and FP8",
      "moments stored in f16 and FP8", "one step is made",
      "the scale is amax / 32752 or amax / 448, and zeros have the scale 0", s97, {}},

@@ -81,6 +81,7 @@ struct Scenario {
   std::string_view given, when, then;
   void (*run)(ScenarioRun&);     // null: unsupported
   std::string_view unsupported;  // why; empty where run is set
+  int ranks = 1;  // the most that it runs at once (training/base/ranks.h); another number fails
 };
 
 // All, by number. Built from the tables of training/scenarios/.

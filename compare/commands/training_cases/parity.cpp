@@ -1,5 +1,6 @@
 #include "compare/commands/training_cases/parity.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include <fmt/format.h>
@@ -64,6 +65,7 @@ TrainingCase case_of(const training::Cell& cell) {
   out.entry.file = "roles";
   out.entry.text = training::to_text(cell);
   out.about = {"hybrid against vanilla, bit for bit"};
+  out.ranks = std::max(1, cell.ranks);
   if (cell.factory.empty()) place(cell, out);
   else place_factory(cell, out);
   out.judge = [cell](Subject& subject, Subject&, const Environment& environment) {

@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include "compare/commands/training_cases/counting_subject.h"
+#include "fixtures/json.h"
+#include "training/base/rank_engine.h"
+#include "training/base/ranks.h"
 
 namespace assay {
 
@@ -14,10 +17,32 @@ using training::ScenarioRun;
 
 namespace {
 
-// Runs the scenario. Returns what ended it early, or an empty string.
+// As JSON; empty where no ranks ran.
+string to_text(const std::vector<training::RankRun>& runs) {
+  if (runs.empty()) return {};
+  json::Value out = json::array();
+  for (const training::RankRun& run : runs) {
+    json::Value ranks = json::array();
+    for (const training::RankRecord& r : run.ranks)
+      ranks.push(
+          json::object({{"rank", r.rank},
+                        {"process", r.process},
+                        {"collectives", json::Value(json::Array(r.collectives.begin(), r.collectives.end()))},
+                        {"shards", json::Value(json::Array(r.left.begin(), r.left.end()))}}));
+    json::Value& told = out.push(json::object({{"group", run.group}, {"size", run.size}, {"ranks", ranks}}));
+    if (!run.error.empty()) told.set("error", run.error);
+  }
+  return json::dump(out);
+}
+
+// Runs the scenario. Returns what ended it early, or an empty string. Ranks that lost one another end more
+// than the scenario.
 string run_scenario(const Scenario& s, ScenarioRun& run) {
   try {
     s.run(run);
+  } catch (const training::RankError& e) {
+    if (training::rank_engine().lost) throw;
+    return e.what();
   } catch (const std::exception& e) {
     return e.what();
   }
@@ -35,12 +60,18 @@ Verdict judge_scenario(const Scenario& s, Subject& judged, Subject& reference,
     return v;
   }
   ScenarioRun run(subject, reference, environment);
+  const training::RankTranscript ranks;
   const auto start = std::chrono::steady_clock::now();
   const string ended = run_scenario(s, run);
   v.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  v.ranks = to_text(ranks.runs);
   for (const training::Unmet& u : run.unmet())
     v.breaches.push_back(complaint("scenario", subject.name(),
                                    fmt::format("{}\nexpected {}\nfound    {}", u.what, u.expected, u.found)));
+  if (ended.empty() && ranks.most() != s.ranks)
+    v.breaches.push_back(complaint(
+        "scenario", subject.name(),
+        fmt::format("its row says that it runs {} rank(s) at once, found {}", s.ranks, ranks.most())));
   if (!ended.empty()) v.breaches.push_back(complaint("scenario", subject.name(), "ended early: " + ended));
   v.witness = fmt::format("{} expectations, {} bytes compared", run.expectations(), run.bytes_compared());
   subject.report(v);
@@ -59,6 +90,7 @@ TrainingCase case_of(const Scenario& s) {
   TrainingCase out;
   out.entry.file = "scenarios";
   out.entry.text = s.id;
+  out.ranks = s.ranks;
   out.about = {string(s.title), "given " + string(s.given), "when  " + string(s.when),
                "then  " + string(s.then)};
   out.judge = [&s](Subject& subject, Subject& reference, const Environment& e) {
