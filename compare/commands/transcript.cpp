@@ -31,6 +31,7 @@ Verdict Transcript::take(const SuiteEntry& entry, Verdict v) {
   const Result<json::Value> runs = json::parse(ranks);
   const training::RankEngine& engine = training::rank_engine();
   const json::Value record = json::object({{"record", "ranks"},
+                                           {"version", 1},
                                            {"line", entry.text},
                                            {"subject", v.subject},
                                            {"outcome", name_of(v.outcome)},

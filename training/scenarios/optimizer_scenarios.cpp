@@ -381,11 +381,14 @@ void s95(ScenarioRun& run) {
 }
 
 void s96(ScenarioRun& run) {
-  for (const string_view kind : {"CS", "DS"}) {
-    run.about(string(kind));
+  for (const std::pair<string_view, int64_t>& row :
+       {std::pair<string_view, int64_t>{"CS", 0}, {"CS", 1}, {"DS", 0}, {"DS", 1}}) {
+    const string_view kind = row.first;
+    const int64_t larger = row.second;
+    run.about(string(kind) + ", the larger amax on rank " + std::to_string(larger));
     std::vector<float> values(static_cast<size_t>(kAll), 0.25f);
-    values[0] = 1;
-    values[static_cast<size_t>(kAll / 2)] = 8;
+    values[static_cast<size_t>((1 - larger) * kAll / 2)] = 1;
+    values[static_cast<size_t>(larger * kAll / 2)] = 8;
     const ArrayPtr whole = f32_array({kSide, kSide}, values);
     ArrayPtr parts[2], scales[2], amaxes[2];
     run_ranks(

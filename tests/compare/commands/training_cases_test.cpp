@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "compare/commands/training_cases.h"
+#include "compare/commands/training_cases/scenario.h"
 #include "compare/report/parity_table.h"
 #include "compare/witness/records/records.h"
 #include "fixtures/json.h"
 #include "reference/subject.h"
+#include "training/base/ranks.h"
 #include "training/formats/formats.h"
 #include "training/formats/hybrid.h"
 #include "training/parity/cells.h"
@@ -84,6 +86,37 @@ TEST(TakeStories, TakesItsWordsAndLeavesLines) {
   EXPECT_EQ((*cases)[0].entry.text, "S-01");
   EXPECT_EQ((*cases)[1].row, "linear input,weight");
   EXPECT_EQ(what, std::vector<std::string>{"smoke"});
+}
+
+TEST(TakeStories, TheSuiteRanksHasEveryScenarioOfSeveral) {
+  std::vector<std::string> word = {"ranks"}, all = {"scenarios"};
+  const auto ranks = take_training_cases(word, ""), scenarios = take_training_cases(all, "");
+  ASSERT_TRUE(ranks && scenarios);
+  std::set<std::string> found, expected;
+  for (const TrainingCase& c : *ranks) found.insert(c.entry.text);
+  for (const TrainingCase& c : *scenarios)
+    if (c.ranks > 1) expected.insert(c.entry.text);
+  EXPECT_EQ(found, expected);
+  for (const char* id : {"S-58", "S-59", "S-66", "S-96"}) EXPECT_TRUE(found.contains(id)) << id;
+  EXPECT_FALSE(found.contains("S-01"));
+}
+
+TEST(TakeStories, AScenarioThatMiscountsItsRanksFails) {
+  const auto two = [](training::ScenarioRun& run) {
+    training::run_ranks(2, "dp", [](int, const training::GroupPtr&) {});
+    run.expect(true, "it ran");
+  };
+  const auto reference = make_reference_subject();
+  const auto outcome_of = [&](int ranks) {
+    const training::Scenario s{"X-1", "", "", "", "", two, {}, ranks};
+    return case_of(s).judge(*reference, *reference, {});
+  };
+  EXPECT_EQ(outcome_of(2).outcome, Outcome::passed);
+  EXPECT_NE(outcome_of(2).ranks.find("\"size\":2"), std::string::npos) << outcome_of(2).ranks;
+  for (const int wrong : {1, 3}) {
+    ASSERT_EQ(outcome_of(wrong).outcome, Outcome::failed);
+    EXPECT_NE(outcome_of(wrong).breaches[0].message.find("found 2"), std::string::npos);
+  }
 }
 
 TEST(TakeStories, AnUnknownOneIsAnError) {
