@@ -111,6 +111,7 @@ TEST(Adam, ScaledStatesOnBothSides) {
       {"scale_state f16 1x2 f32", {0, 0}, 0, 0, {0, 0}},
       {"scale_state f16 1x2 f32", {1, quiet}, 0x7FFFFFFF, 0, {0, 0x7FFF}},
       {"scale_state e4m3 1x2 f32", {896, -2}, bits_of(2.0f), bits_of(0.5f), {0x7E, 0xB8}},
+      {"scale_state e4m3 1x2 f32", {2, -896}, bits_of(2.0f), bits_of(0.5f), {0x38, 0xFE}},
       {"scale_state e4m3 1x2 f32", {0, 0}, 0, 0x7F800000, {0x7F, 0x7F}},
   };
   for (Subject* subject : {reference.get(), host.get()})

@@ -136,7 +136,7 @@ string clause_of(std::string_view key) {
 void set_key(std::vector<string>& line, const string& word, const KeyInfo& key,
              std::optional<Direction> only) {
   const auto remove = [&](const string& name) {
-    std::erase_if(line, [&](const string& w) { return w.substr(0, w.find('=')) == name; });
+    std::erase_if(line, [&](const string& w) { return w.starts_with(name + "="); });  // "adam" is an op too
   };
   const bool everywhere = !only || !key.directional;
   const string name(key.name);
@@ -196,6 +196,7 @@ std::vector<Hypothesis> line_hypotheses(const Problem& problem) {
       out.push_back(std::move(h));
     }
   }
+  for (Hypothesis& h : optimizer_hypotheses(problem)) out.push_back(std::move(h));
   return out;
 }
 

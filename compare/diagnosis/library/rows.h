@@ -58,6 +58,9 @@ void add_code_rows(Rows&);          // codes.cpp
 void add_draw_rows(Rows&);          // draws.cpp
 void add_plane_rows(Rows&);         // planes.cpp
 
+// Rows of a step of Adam, which change numbers of its line; none for other ops (optimizer.cpp).
+std::vector<Hypothesis> optimizer_hypotheses(const Problem& problem);
+
 // Rows about the scale of a block, one for each bit of `uses` (block_scale.cpp).
 using ScaleOf = std::function<uint32_t(const ScaleGrid&, int64_t line, int64_t block)>;
 enum ScaleUses : unsigned {

@@ -18,6 +18,7 @@
 #include "compare/diagnosis/library/hypotheses.h"
 #include "compare/diagnosis/report/text.h"
 #include "contract/line.h"
+#include "contract/words.h"
 #include "reference/subject.h"
 
 namespace assay {
@@ -110,6 +111,30 @@ TEST(Diagnose, OtherOps) {
   Case product("gemm a=identity b=identity 48x64x96 fill=wide");
   product.made_by("gemm a=identity b=identity 48x64x96 fill=wide sum=exact");
   expect_named(product.diagnosis(), {"line.sum=exact"}, Stage::code);
+}
+
+TEST(Diagnose, StepsOfAdam) {
+  const std::string line = "adam f32 16x32 f32 step=5 decay=0.25 lr=0.5 beta2=0.99 eps=0.125 fill=wide";
+  const std::pair<const char*, const char*> kMistakes[] = {
+      {"step=4", "adam.step_late"},         {"step=6", "adam.step_early"},
+      {"step=1", "adam.step_first"},        {"beta1=0.99 beta2=0.9", "adam.betas_swapped"},
+      {"beta2=0.9", "adam.one_beta1"},      {"beta1=0.99", "adam.one_beta2"},
+      {"beta1=0", "adam.momentum_missing"}, {"eps=0", "adam.eps_missing"},
+      {"eps=1e-8", "adam.eps_default"},     {"decay=0", "adam.decay_missing"},
+      {"lr=1", "adam.lr_missing"},          {"decoupling=l2", "line.decoupling=l2"},
+      {"adam=fma", "line.adam=fma"},        {"bias_correction=0", "line.bias_correction=0"}};
+  for (const auto& [keys, id] : kMistakes) {
+    Case c(line);
+    std::string made = line;
+    for (const std::string_view word : words_of(keys, ' ')) {
+      const std::string key(word.substr(0, word.find('=') + 1));
+      const size_t at = made.find(" " + key);
+      if (at == made.npos) made += " " + std::string(word);
+      else made.replace(at + 1, made.find(' ', at + 1) - at - 1, word);
+    }
+    c.made_by(made);
+    expect_named(c.diagnosis(), {id}, Stage::code);
+  }
 }
 
 // By a loop of its own, not the library's.
