@@ -552,6 +552,21 @@ class Judged(unittest.TestCase):
                 with self.subTest(direction=d, tensor=type(tensor).__name__):
                     self.assertIn("1 passed, 0 failed, 0 skipped", self.check(tensor, p["x"]))
 
+    def test_torchao_float8_in_blocks(self):
+        torch = torch_stand_in()
+        sys.modules["torch"] = torch
+        self.addCleanup(sys.modules.pop, "torch")
+        for block, name in ([1, 128], "1x128"), ([128, 128], "128x128"):
+            with self.subTest(name):
+                p = self.recorded(f"quantize fp8_block 128x256 bf16 dir=row block={name} pow2=0 fill=outliers")
+                scale = p["row.scale_inv"][:, :128].T if block[0] == 1 else p["row.scale_inv"][:, :2]
+                tensor = thing("Float8Tensor", qdata=torch.Tensor(p["row.data"].reshape(-1), "torch.float8_e4m3fn", (128, 256)), scale=np.ascontiguousarray(scale), block_size=block,
+                               mm_config=None, dtype="torch.bfloat16")
+                self.assertIn("1 passed, 0 failed, 0 skipped", self.check(tensor, p["x"]))
+                tensor.scale = tensor.scale[:1, :1]
+                with self.assertRaisesRegex(PackError, "row.scale_inv: expected .* scales, found"):
+                    self.check(tensor, p["x"])
+
     def test_torchao_columns(self):
         for layout in ("compact", "gemm"):
             with self.subTest(layout):
