@@ -16,12 +16,24 @@ constexpr std::array kFlavours = {
 #undef FLAVOUR
 };
 
+constexpr std::array kNames = {
+#define FLAVOUR_NAME(name, formats, row) FlavourName{name, formats, Flavour::row},
+#include "contract/flavour_names.def"
+#undef FLAVOUR_NAME
+};
+
+bool among(std::string_view formats, FormatId f) {
+  const Words names = words_of(formats, ' ');
+  return std::find(names.begin(), names.end(), info(f).name) != names.end();
+}
+
 }  // namespace
 
-bool FlavourInfo::is_of(FormatId f) const {
-  const Words names = words_of(formats, ' ');
-  return std::find(names.begin(), names.end(), assay::info(f).name) != names.end();
-}
+bool FlavourInfo::is_of(FormatId f) const { return among(formats, f); }
+
+bool FlavourName::is_of(FormatId f) const { return among(formats, f); }
+
+std::span<const FlavourName> flavour_names() { return kNames; }
 
 std::span<const FlavourInfo> flavours() { return kFlavours; }
 

@@ -19,6 +19,14 @@ struct FlavourInfo {
   bool is_of(FormatId) const;
 };
 std::span<const FlavourInfo> flavours();
+// Another name of a flavour, in a library's own words. Generated from flavour_names.def.
+struct FlavourName {
+  std::string_view name;     // "torchao.floor"
+  std::string_view formats;  // of which it is a name
+  Flavour flavour;           // what it names: a row, or assay, the defaults
+  bool is_of(FormatId) const;
+};
+std::span<const FlavourName> flavour_names();
 // The row of a flavour, or null for assay and te, which have none.
 const FlavourInfo* info(Flavour);
 

@@ -343,6 +343,8 @@ class BenchRun {
 }  // namespace
 
 int run_bench(const BenchOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err) {
+  if (const auto error = options.output.empty() ? std::nullopt : cannot_write(options.output, "--output"))
+    return err << "assay: " << error->text() << "\n", 2;
   return BenchRun(options, subjects, out, err).run();
 }
 

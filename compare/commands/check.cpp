@@ -10,8 +10,6 @@
 #include "compare/commands/checked_case.h"
 #include "compare/commands/coherence.h"
 #include "compare/commands/options.h"
-#include "compare/diagnosis/report/text.h"
-#include "compare/diagnosis/search/diagnose.h"
 #include "compare/packs/dump.h"
 #include "compare/process/interrupt.h"
 #include "compare/report/report.h"
@@ -31,25 +29,6 @@ struct FirstFailure {
   Problem problem;
   CheckedCase checked;
 };
-
-// What the first divergence comes from, where a short search finds it.
-string cause_of(const FirstFailure& first, Subject& reference, const CheckOptions& options) {
-  if (!first.checked.window && first.checked.tiling)
-    return "a value of the whole tensor is wrong, but only parts of a tensor of this size are searched";
-  const auto seen = observed(*first.place, first.problem, first.checked, reference);
-  if (!seen) return {};
-  DiagnoseOptions search;
-  search.budget = options.budget;
-  search.jobs = options.jobs;
-  const auto found = diagnose(*seen, reference, search);
-  string text = found ? cause_line(*found) : "";
-  const string part = looked_at(first.checked);
-  if (!text.empty() && !part.empty()) text += " in " + part + ", the part that was searched";
-  if (interrupted()) text += text.empty() ? "the search was interrupted" : " (the search was interrupted)";
-  else if (text.empty() && found && found->cut_short)
-    text = fmt::format("none was found in {:g} s (--budget)", options.budget);
-  return text;
-}
 
 }  // namespace
 
@@ -85,7 +64,9 @@ int run_check(const CheckOptions& options, const Subjects& subjects, std::ostrea
   printer.print_first();
   if (judged < dump->cases.size()) return printer.finish_interrupted(judged, dump->cases.size());
   if (first) {
-    if (options.cause) printer.print_cause(cause_of(*first, subjects.reference(), options));
+    if (options.cause)
+      printer.print_cause(first_cause(*first->place, first->problem, first->checked, subjects.reference(),
+                                      options.budget, options.jobs));
     printer.print_next(fmt::format("assay explain {} --case {}", shell_quoted(first->place->pack->path),
                                    shell_quoted(first->place->recorded->id)));
   }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/places.h"
+#include "compare/diagnosis/report/text.h"
 #include "compare/judge/judge.h"
 #include "compare/judge/unpinned.h"
 #include "compare/packs/tiled_case.h"
@@ -188,6 +189,25 @@ Result<Observation> observed(const DumpCase& c, const Problem& problem, const Ch
       seen.got.push_back(std::move(*data));
     }
   return seen;
+}
+
+string first_cause(const DumpCase& c, const Problem& problem, const CheckedCase& checked, Subject& reference,
+                   double budget, int jobs) {
+  if (!checked.window && checked.tiling)
+    return "a value of the whole tensor is wrong, but only parts of a tensor of this size are searched";
+  const auto seen = observed(c, problem, checked, reference);
+  if (!seen) return {};
+  DiagnoseOptions search;
+  search.budget = budget;
+  search.jobs = jobs;
+  const auto found = diagnose(*seen, reference, search);
+  string text = found ? cause_line(*found) : "";
+  const string part = looked_at(checked);
+  if (!text.empty() && !part.empty()) text += " in " + part + ", the part that was searched";
+  if (interrupted()) text += text.empty() ? "the search was interrupted" : " (the search was interrupted)";
+  else if (text.empty() && found && found->cut_short)
+    text = fmt::format("none was found in {:g} s (--budget)", budget);
+  return text;
 }
 
 string looked_at(const CheckedCase& checked) {

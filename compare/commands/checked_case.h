@@ -35,6 +35,10 @@ CheckedCase check_case(const DumpCase&, const Problem&, const Subjects&, const C
 
 // What a search for the cause looks at: the case, or its window. Errors: what the pack lacks.
 Result<Observation> observed(const DumpCase&, const Problem&, const CheckedCase&, Subject& reference);
+// What the first divergence comes from, where a search of `budget` seconds finds it, and where it was looked
+// for; empty where there is nothing to say.
+std::string first_cause(const DumpCase&, const Problem&, const CheckedCase&, Subject& reference,
+                        double budget, int jobs);
 // "rows 0..255, columns 1024..2047", of a window; empty where the whole case is looked at.
 std::string looked_at(const CheckedCase&);
 

@@ -58,6 +58,11 @@ int run_explain(const ExplainOptions& options, const Subjects& subjects, std::FI
       fmt::print(err, "assay: {}\n", error->text());
       return 2;
     }
+  if (!options.reproducer.empty())
+    if (const auto error = cannot_write_reproducer(options.reproducer, "--reproducer")) {
+      fmt::print(err, "assay: {}\n", error->text());
+      return 2;
+    }
   const InterruptScope scope;
   ExplainSession session(options, subjects, out, err);
   return names_pack(options.what) ? explain_pack(session) : explain_line(session);
@@ -83,8 +88,8 @@ void register_explain(Program& program) {
       "  assay explain 'quantize mxfp8 64x256 bf16' --plugin ./libmine.so\n"
       "  assay explain dump.safetensors\n"
       "  assay explain dumps/step12.safetensors --case fc1.weight --html why.html\n"
-      "Exit status: 0 nothing differs; 1 something does; 2 bad input; 3 the subject is absent or does not "
-      "run the line.");
+      "Exit status, as that of check: 0 nothing differs; 1 something does, or a case of a pack cannot be "
+      "judged; 2 bad input; 3 the subject is absent or does not run the line.");
   c.option("what", explain.what, "a line in quotes, or a pack");
   c.option("--case", explain.case_id, "a case of the pack (default: the first that differs)");
   c.flag("--hypotheses", given->hypotheses,

@@ -58,14 +58,15 @@ string class_text(const Class& c) {
   size_t width = indent;
   out += "  ";
   for (const Choice& choice : c.choices) {
-    if (width > indent && width + choice.name.size() > 150) {
+    const string name = choice.called.empty() ? choice.name : choice.called + " (" + choice.name + ")";
+    if (width > indent && width + name.size() > 150) {
       out += ",\n" + string(indent, ' ');
       width = indent;
     } else if (width > indent) {
       out += ", ";
     }
-    out += choice.name;
-    width += choice.name.size() + 2;
+    out += name;
+    width += name.size() + 2;
   }
   return out + "\n";
 }
@@ -148,8 +149,11 @@ json::Value json_of(const std::vector<Class>& classes) {
   json::Value out = json::array();
   for (const Class& c : classes) {
     json::Value list = json::array(), planes = json::array();
-    for (const Choice& choice : c.choices)
-      list.push(json::object({{"name", choice.name}, {"keys", choice.keys}}));
+    for (const Choice& choice : c.choices) {
+      json::Value one = json::object({{"name", choice.name}, {"keys", choice.keys}});
+      if (!choice.called.empty()) one.set("called", choice.called);
+      list.push(std::move(one));
+    }
     for (const auto& [name, share] : c.outcome.planes)
       planes.push(json::object({{"plane", name}, {"agree", share.agree}, {"of", share.of}}));
     out.push(json::object({{"choices", list}, {"exact", c.outcome.all()}, {"planes", planes}}));

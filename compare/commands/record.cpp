@@ -93,6 +93,10 @@ Recorded recorded_from(const std::string& text, const Problem& problem) {
 }  // namespace
 
 int run_record(const RecordOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
+  if (const auto error = cannot_write(options.output, "--output")) {
+    fmt::print(err, "assay: {}\n", error->text());
+    return 2;
+  }
   Subject& reference = subjects.reference();
   Subject& subject = *subjects.find(options.subject);
   PackWriter writer(options.output, options.subject, options.environment, options.fingerprint,

@@ -344,4 +344,21 @@ std::optional<Error> write_reproducer(const string& folder, const Problem& bad,
   return write_file(at + "README", text);
 }
 
+std::optional<Error> cannot_write_reproducer(const string& folder, std::string_view option) {
+  std::error_code ignored;
+  std::filesystem::path at = std::filesystem::absolute(folder, ignored);
+  if (std::filesystem::exists(at, ignored) && !std::filesystem::is_directory(at, ignored))
+    return Error{fmt::format("{}: cannot write into {}: it is no folder", option, folder), 0,
+                 "name a folder, which is made where it is not there"};
+  while (!std::filesystem::exists(at, ignored) && at.has_relative_path()) at = at.parent_path();
+  if (!std::filesystem::is_directory(at, ignored))
+    return Error{fmt::format("{}: cannot write into {}: {} is no folder", option, folder, at.string()), 0,
+                 "name a folder whose parent can be written"};
+  if (auto error = cannot_write((at / "case.safetensors").string(), option)) {
+    error->hint = "name a folder that can be written";
+    return error;
+  }
+  return {};
+}
+
 }  // namespace assay

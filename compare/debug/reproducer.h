@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "contract/problem.h"
@@ -30,5 +31,8 @@ std::optional<Error> write_reproducer(const std::string& folder, const Problem& 
                                       const std::string& subject_argument,
                                       const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& got,
                                       const std::vector<PlaneData>& want);
+// Why write_reproducer could not write into `folder`, as far as that can be known before; makes and writes
+// nothing. `option` as cannot_write has it.
+std::optional<Error> cannot_write_reproducer(const std::string& folder, std::string_view option);
 
 }  // namespace assay

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "compare/text/html.h"
+#include "contract/words.h"
 
 namespace assay {
 
@@ -20,7 +21,10 @@ constexpr std::string_view kStyle = R"css(
 .matrix th,.matrix td{border:1px solid var(--rule);padding:.25rem .55rem;white-space:nowrap}
 .matrix tbody th{position:sticky;left:0;background:var(--ground)}
 .matrix .good{background:var(--good-ground)}.matrix .exc{background:var(--warn-ground)}.matrix .bad{background:var(--bad-ground);font-weight:650}
-.list td:first-child{min-width:16rem}
+.matrix td{white-space:normal;min-width:2.5rem}.matrix td a{color:inherit}
+.list td:first-child{min-width:16rem}tr:target{background:var(--warn-ground)}
+@media screen and (min-width:46.01rem) and (max-width:100rem){.matrix{font-size:.85rem}.matrix th,.matrix td{padding:.2rem .35rem}.matrix tbody th{white-space:normal;overflow-wrap:anywhere;min-width:9rem}
+.matrix thead th+th{writing-mode:vertical-rl;vertical-align:bottom}}
 @media screen and (max-width:46rem){main{padding:1.5rem 1rem}.matrix tbody th{position:static;white-space:normal;overflow-wrap:anywhere;min-width:8rem}
 .list,.list tbody,.list tr,.list td{display:block}.list thead{position:absolute;clip-path:inset(50%)}.list tr{border-bottom:1px solid var(--rule);padding:.4rem 0}.list td{border:0;padding:0}}
 @media print{@page{size:A4 landscape;margin:10mm}html{font-size:7pt}.matrix th,.matrix td{padding:.12rem .3rem}.matrix tbody th{position:static}
@@ -88,20 +92,64 @@ string Matrix::text(size_t width) const {
          "(docs/parity.md).\n";
 }
 
-string Matrix::html() const {
-  size_t bitwise = 0, excluded = 0, failed = 0, other = 0;
-  for (const auto& [at, f] : fields_) {
-    bitwise += f.bitwise;
-    failed += f.failed;
-    other += f.other;
-    for (const auto& [codes, n] : f.excluded) excluded += n;
+namespace {
+
+// What each code of "excluded by E1 E8: one thing; another; differed at ..." stands for.
+void learn_codes(const Verdict& v, std::map<string, string>& legend) {
+  const size_t colon = v.reason.find(": ");
+  if (colon == string::npos) return;
+  string rest = v.reason.substr(colon + 2);
+  for (const std::string_view code : words_of(v.excluded, ' ')) {
+    const size_t end = rest.find("; ");
+    if (end == string::npos) return;
+    legend.emplace(code, rest.substr(0, end));
+    rest = rest.substr(end + 2);
   }
-  string out = page_head("Assay: parity matrix", kStyle) + "<h1>Hybrid against vanilla</h1>\n";
-  out += fmt::format(
-      "<p>{} cells bitwise, {} excluded by a cause whose removal makes them bitwise, {} failed, {} not "
-      "run.</p>\n",
-      bitwise, excluded, failed, other);
-  out +=
+}
+
+// Where a cell that is excluded differed: what stands behind its causes.
+string where_text(const Verdict& v) {
+  const size_t at = v.reason.rfind("; ");
+  return at == string::npos ? v.reason : v.reason.substr(at + 2);
+}
+
+string heading(size_t bitwise, size_t excluded, size_t failed, size_t other) {
+  return page_head("Assay: parity matrix", kStyle) + "<h1>Hybrid against vanilla</h1>\n" +
+         fmt::format(
+             "<p>{} cells bitwise, {} excluded by a cause whose removal makes them bitwise, {} failed, {} "
+             "not "
+             "run. A number in the table leads to its lines.</p>\n",
+             bitwise, excluded, failed, other);
+}
+
+string legend_table(const std::map<string, string>& legend, const std::map<string, size_t>& cells) {
+  if (legend.empty()) return {};
+  string out =
+      "<h2>Causes of exclusions</h2>\n<div class=\"scroll\"><table class=\"legend\"><thead><tr><th "
+      "scope=\"col\">cause</th><th scope=\"col\">what it is</th><th "
+      "scope=\"col\">cells</th></tr></thead><tbody>\n";
+  for (const auto& [code, what] : legend)
+    out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td></tr>\n", escaped(code), escaped(what),
+                       cells.contains(code) ? cells.at(code) : 0);
+  return out + "</tbody></table></div>\n";
+}
+
+}  // namespace
+
+string Matrix::legend() const {
+  std::map<string, string> legend;
+  std::map<string, size_t> cells;
+  for (const auto& [at, f] : fields_)
+    for (const Entry& e : f.entries) {
+      if (e.verdict.excluded.empty()) continue;
+      learn_codes(e.verdict, legend);
+      for (const std::string_view code : words_of(e.verdict.excluded, ' ')) ++cells[string(code)];
+    }
+  return legend_table(legend, cells);
+}
+
+string Matrix::table() const {
+  string out =
       "<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th scope=\"col\">module, hybrid roles</th>";
   for (const string& c : columns_) out += fmt::format("<th scope=\"col\">{}</th>", escaped(c));
   out += "</tr></thead><tbody>\n";
@@ -115,33 +163,64 @@ string Matrix::html() const {
       }
       const Field& f = at->second;
       const char* kind = f.failed ? "bad" : !f.excluded.empty() ? "exc" : f.bitwise ? "good" : "";
-      out += fmt::format("<td class=\"{}\">{}</td>", kind, escaped(text_of(f)));
+      out += fmt::format("<td class=\"{}\"><a href=\"#{}\">{}</a></td>", kind, anchor_of(r, c),
+                         escaped(text_of(f)));
     }
     out += "</tr>\n";
   }
-  out += "</tbody></table></div>\n";
-  for (const bool red : {true, false}) {
-    string rows;
-    for (const string& r : rows_)
-      for (const string& c : columns_) {
-        const auto at = fields_.find({r, c});
-        if (at == fields_.end()) continue;
-        for (const Entry& e : at->second.entries) {
-          if (is_red(e.verdict.outcome) != red || (!red && e.verdict.excluded.empty())) continue;
-          string why = e.verdict.reason;
-          if (why.empty() && !e.verdict.breaches.empty()) why = e.verdict.breaches[0].message;
-          rows += fmt::format("<tr><td><code>{}</code></td><td>{}</td><td>{}</td></tr>\n", escaped(e.line),
-                              escaped(red ? string(name_of(e.verdict.outcome)) : e.verdict.excluded),
-                              escaped(why));
-        }
+  return out + "</tbody></table></div>\n";
+}
+
+string Matrix::anchor_of(const string& row, const string& column) const {
+  const auto r = std::ranges::find(rows_, row) - rows_.begin(),
+             c = std::ranges::find(columns_, column) - columns_.begin();
+  return fmt::format("cell-{}-{}", r, c);
+}
+
+string Matrix::list(const char* title, const char* outcome, const char* why,
+                    const std::function<bool(const Verdict&)>& of, std::set<string>& anchored) const {
+  string rows;
+  for (const string& r : rows_)
+    for (const string& c : columns_) {
+      const auto at = fields_.find({r, c});
+      if (at == fields_.end()) continue;
+      for (const Entry& e : at->second.entries) {
+        const Verdict& v = e.verdict;
+        if (!of(v)) continue;
+        const bool excluded = !v.excluded.empty();
+        string reason = excluded ? where_text(v) : v.reason;
+        if (reason.empty() && !v.breaches.empty()) reason = v.breaches[0].message;
+        const string anchor = anchor_of(r, c);
+        const string id = anchored.insert(anchor).second ? " id=\"" + anchor + "\"" : "";
+        rows +=
+            fmt::format("<tr{}><td><code>{}</code></td><td>{}</td><td>{}</td></tr>\n", id, escaped(e.line),
+                        escaped(excluded ? v.excluded : string(name_of(v.outcome))), escaped(reason));
       }
-    if (rows.empty()) continue;
-    out += fmt::format(
-        "<h2>{}</h2>\n<div class=\"scroll\"><table class=\"list\"><thead><tr><th scope=\"col\">cell</th><th "
-        "scope=\"col\">{}</th><th scope=\"col\">{}</th></tr></thead><tbody>\n{}</tbody></table></div>\n",
-        red ? "Failed" : "Excluded", red ? "outcome" : "cause", red ? "where" : "what it is", rows);
+    }
+  if (rows.empty()) return {};
+  return fmt::format(
+      "<h2>{}</h2>\n<div class=\"scroll\"><table class=\"list\"><thead><tr><th scope=\"col\">cell</th><th "
+      "scope=\"col\">{}</th><th scope=\"col\">{}</th></tr></thead><tbody>\n{}</tbody></table></div>\n",
+      title, outcome, why, rows);
+}
+
+string Matrix::html() const {
+  size_t bitwise = 0, excluded = 0, failed = 0, other = 0;
+  for (const auto& [at, f] : fields_) {
+    bitwise += f.bitwise;
+    failed += f.failed;
+    other += f.other;
+    for (const auto& [codes, n] : f.excluded) excluded += n;
   }
-  return out + page_end();
+  std::set<string> anchored;  // a field leads to its first line: one that failed, else one that is excluded
+  const auto is_excluded = [](const Verdict& v) { return !is_red(v.outcome) && !v.excluded.empty(); };
+  const string red = list(
+      "Failed", "outcome", "where", [](const Verdict& v) { return is_red(v.outcome); }, anchored);
+  const string apart = list("Excluded", "cause", "where it differed", is_excluded, anchored);
+  const string rest = list(
+      "Bitwise, and not run", "outcome", "why",
+      [&](const Verdict& v) { return !is_red(v.outcome) && !is_excluded(v); }, anchored);
+  return heading(bitwise, excluded, failed, other) + table() + legend() + red + apart + rest + page_end();
 }
 
 }  // namespace assay

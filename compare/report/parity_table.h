@@ -2,7 +2,9 @@
 // formats, and a field says of its cells how many are bitwise, how many are excluded and by what, and how
 // many failed.
 #pragma once
+#include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,8 +20,8 @@ class Matrix {
   bool empty() const { return rows_.empty(); }
   // In blocks of as many columns as fit `width` characters; fields read "12", "9 + 3 E13", "1 FAILED".
   std::string text(size_t width = 150) const;
-  // One self-contained page, light and dark: the table, and below it every cell that is not plainly bitwise
-  // with its reason.
+  // One self-contained page, light and dark: the table, what the causes of its exclusions are, and every cell
+  // with its line and its reason. A field of the table leads to its lines.
   std::string html() const;
 
  private:
@@ -33,6 +35,12 @@ class Matrix {
     std::vector<Entry> entries;
   };
   static std::string text_of(const Field&);
+  // Parts of the page. `anchored`: the fields that have a row to lead to, which the list adds to.
+  std::string table() const;
+  std::string legend() const;
+  std::string list(const char* title, const char* outcome, const char* why,
+                   const std::function<bool(const Verdict&)>& of, std::set<std::string>& anchored) const;
+  std::string anchor_of(const std::string& row, const std::string& column) const;
   std::vector<std::string> rows_, columns_;
   std::map<std::pair<std::string, std::string>, Field> fields_;
 };

@@ -65,6 +65,8 @@ MaybeError set_flavour(Problem& p, Direction, std::string_view text) {
     return p.flavour = text == "te" ? Flavour::te : Flavour::assay, MaybeError{};
   for (const FlavourInfo& row : flavours())
     if (row.name == text) return p.flavour = row.flavour, MaybeError{};
+  for (const FlavourName& other : flavour_names())
+    if (other.name == text) return p.flavour = other.flavour, MaybeError{};
   Words words = names_of(flavours());
   words.insert(words.begin(), {"assay", "te"});
   return unknown("value", text, words);

@@ -31,6 +31,7 @@ import warnings
 
 import numpy as np
 
+from ._dump_checks import check_case, up
 from ._errors import PackError
 
 # Safetensors' word for each dtype, by the name that NumPy with ml_dtypes, JAX and PyTorch share. ml_dtypes keeps a 4-bit code in a byte,
@@ -53,15 +54,35 @@ def dtype_name(dtype):
     return str(getattr(dtype, "name", None) or dtype).removeprefix("torch.")
 
 
+def refuse_what_holds_nothing(value, what):
+    """PackError for what has no bytes to dump: a freed buffer, a tensor of a trace, a tensor whose elements do not lie side by side."""
+    kind = type(value).__name__
+    if value is None:
+        raise PackError(f"{what}: expected an array, found None: the buffer was freed, or this tensor does not keep it; dump before it is freed")
+    if "fnuz" in str(getattr(value, "dtype", "")):
+        raise PackError(f"{what}: {value.dtype} is not judged: Assay knows the encodings of OCP and NVIDIA, and not those without a negative zero")
+    if kind in ("FakeTensor", "FunctionalTensor", "Proxy") or getattr(getattr(value, "device", None), "type", "") == "meta":
+        raise PackError(f"{what}: expected values, found a {kind} on {getattr(value, 'device', 'no device')}, which has none; dump outside of torch.compile and of meta devices")
+    if getattr(value, "is_sparse", False) or "sparse" in str(getattr(value, "layout", "")):
+        raise PackError(f"{what}: expected a dense tensor, found a sparse one; pass x.to_dense()")
+    if str(getattr(value, "dtype", "")) in ("torch.float64", "float64"):
+        raise PackError(f"{what}: expected at most 32 bits, found float64; convert it first, so that the pack says what was rounded, for instance x.float()")
+
+
 class Array:
-    """The bytes of one array of any library, in row-major order: `dtype` (kDtypes), `shape`, `data`."""
+    """The bytes of one array of any library, in row-major order: `dtype` (kDtypes), `shape`, `data`. A number is an array of one binary32 element."""
 
     def __init__(self, value, what):
+        refuse_what_holds_nothing(value, what)
+        if isinstance(value, (int, float)) and not isinstance(value, (bool, np.generic)):
+            value = np.asarray([value], np.float32)
         if hasattr(value, "detach"):   # PyTorch, whose NumPy bridge has no bfloat16 and no float8: through bytes
             name, self.shape = dtype_name(value.dtype), tuple(value.shape)
             flat = value.detach().cpu().contiguous().reshape(-1)
             data = np.asarray(flat.view(sys.modules["torch"].uint8).numpy()) if name in kDtypes else None
         else:
+            if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):   # NumPy takes no 8-bit floats that way
+                value = dlpack_array(value, what)
             value = np.asarray(value)   # JAX arrays become ml_dtypes arrays
             name, self.shape = dtype_name(value.dtype), value.shape
             data = np.ascontiguousarray(value)
@@ -82,6 +103,13 @@ class Array:
         if self.dtype != "F32" or self.count != 1:
             raise PackError(f"{what}: expected one float32, found {self.name} of shape {list(self.shape)}")
         return np.frombuffer(self.data, np.float32)[0]
+
+
+def dlpack_array(value, what):
+    try:
+        return np.from_dlpack(value)
+    except (RuntimeError, BufferError, TypeError) as why:
+        raise PackError(f"{what}: NumPy cannot take this {type(value).__name__} by DLPack ({why}); pass it through its own library, for instance torch.from_dlpack(x)") from None
 
 
 def bits(value):
@@ -130,10 +158,6 @@ def element_of(dtype, what):
 
 def data_dtype(element):
     return kElements[element][0]
-
-
-def up(n, m):
-    return -(-n // m) * m
 
 
 def scale_plane(value, what, dtype, logical, padded, gemm):
@@ -384,7 +408,7 @@ def ao_nvfp4(t, given):
 
 def ao_float8(t, given):
     """Float8TrainingTensor keeps the scale that multiplies and the axis of its amaxes, Float8Tensor the one that divides and its block: one scale for the tensor,
-    for each row, or for each column."""
+    for each row, for each column, or for blocks of 128."""
     training = hasattr(t, "_axiswise_dim")
     value, stem = (t._data, "scale") if training else (t.qdata, "scale_inv")
     data = Array(value, "data")
@@ -398,8 +422,10 @@ def ao_float8(t, given):
         block = tuple(int(n) for n in t.block_size or data.shape)
         kind = {data.shape: "tensor", (*[1] * (len(data.shape) - 1), data.shape[-1]): "row"}.get(block, "col" if block == (data.shape[0], 1) else None)
         found = f"blocks of {list(block)} in {list(data.shape)}"
+        if kind is None and len(block) == len(data.shape) and block[-1] == 128 and block[-2:][0] in (1, 128):
+            return ao_float8_blocks(t, data.as_dtype(data_dtype(element), "row.data"), element, square=len(block) > 1 and block[-2] == 128)
     if kind is None:
-        raise PackError(f"{type(t).__name__}: expected one scale for the tensor, for each row or for each column of a matrix, found {found}; use add_planes(line, planes)")
+        raise PackError(f"{type(t).__name__}: expected one scale for the tensor, for each row or column of a matrix, or for blocks of 1x128 or 128x128, found {found}; use add_planes(line, planes)")
     d, rows = ("col" if kind == "col" else "row"), (shape[1] if kind == "col" else shape[0])
     scale = Array(t._scale if training else t.scale, f"{d}.{stem}").as_dtype("F32", f"{d}.{stem}")
     if scale.count != (1 if kind == "tensor" else rows):
@@ -409,6 +435,18 @@ def ao_float8(t, given):
         data = turned(data, shape)
     keys = {"element": element, "row_scaled": None if kind == "tensor" else 1, "amax": given_amax(given)}
     return {d: Side("fp8_current", shape, keys, {stem: scale, "data": data})}
+
+
+def ao_float8_blocks(t, data, element, square):
+    """Float8Tensor in blocks: torchao keeps scales as the blocks lie, a line's scales of 1x128 are transposed."""
+    m, k = flat(data.shape, "row.data")
+    rows, logical = (-(-m // 128) if square else m), -(-k // 128)
+    scale = Array(t.scale, "row.scale_inv").as_dtype("F32", "row.scale_inv")
+    if scale.count != rows * logical:
+        raise PackError(f"row.scale_inv: expected {rows}x{logical} scales, found {list(scale.shape)}")
+    if not square:
+        scale.data, scale.shape = np.frombuffer(scale.data, np.uint32).reshape(rows, logical).T.tobytes(), (logical, rows)
+    return {"row": Side("fp8_block", (m, k), {"element": element, "block": "128x128" if square else "1x128", "pow2": 0}, {"scale_inv": scale, "data": data})}
 
 
 def first(t, *names):
@@ -531,10 +569,9 @@ class Pack:
     def add_planes(self, line, planes, *, module, role="", step=0):
         """Arrays under a line: {"x": x, "row.scale_inv": scales, "row.data": codes}, the planes by name. Returns the case's name.
 
-        module, role and step are as of add. Raises PackError.
+        module, role and step are as of add. A number stands for a plane of one binary32 element. Raises PackError for what `assay check`
+        would refuse later, or not judge: a line, a plane's name, its count, its dtype, a tensor without values.
         """
-        if len(line.split()) < 4:
-            raise PackError(f"{module}: expected a line such as 'quantize mxfp8 64x256 bf16 dir=row', found '{line}'")
         if not planes:
             raise PackError(f"{module}: expected at least one plane, found none; name them as docs/packs.md does, x and row.data for instance")
         for plane in planes:
@@ -551,6 +588,7 @@ class Pack:
         return name
 
     def _put(self, name, line, planes):
+        check_case(line, planes, name)
         self.lines[name] = line
         for plane, array in planes.items():
             self.tensors[f"{name}/{plane}"] = array

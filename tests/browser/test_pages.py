@@ -38,7 +38,7 @@ kOverflow = """(() => {
   return [over, who ? who.outerHTML.slice(0, 120) : ''];
 })()"""
 # Elements that could load or run something.
-kForeign = "[...document.querySelectorAll('script,img,iframe,object,embed,link,base,form,[src],[href],[style*=url],[onerror],[onload],[onclick]')].map(e => e.outerHTML.slice(0, 80))"
+kForeign = "[...document.querySelectorAll('script,img,iframe,object,embed,link,base,form,[src],[href]:not([href^=\\"#\\"]),[style*=url],[onerror],[onload],[onclick]')].map(e => e.outerHTML.slice(0, 80))"
 
 
 class Checks:
@@ -181,6 +181,10 @@ def main():
             check_others(page, folder, checks)
             page.open(f"file://{folder}/parity.html")
             checks.check(texts(page, ".matrix td.good"), "parity: no field is bitwise")
+            page.view(width=1280)   # a laptop's
+            checks.check(page.evaluate("(e => e.scrollWidth <= e.clientWidth)(document.querySelector('.matrix').parentElement)"), "parity: columns are cut off at 1280 pixels")
+            checks.equal(page.evaluate("[...document.querySelectorAll('.matrix a')].filter(a => !document.querySelector(a.getAttribute('href'))).length"), 0, "parity: fields that lead nowhere")
+            page.view(1200)
             if (folder / "explained.html").exists():
                 page.open(f"file://{folder}/explained.html")
                 checks.check("block scale" in texts(page, ".stages .differs .name"), "explained: the block scale is not said to differ")

@@ -105,30 +105,30 @@ class Arrays(unittest.TestCase):
 
     def test_numpy_arrays_travel_as_their_bytes_under_the_case(self):
         x = np.arange(6, dtype=np.float32).reshape(2, 3).T   # not contiguous
-        tensors, metadata = self.written({"x": x, "row.data": np.arange(5, dtype=np.uint8)})
+        tensors, metadata = self.written({"x": x, "y": np.arange(5, dtype=np.uint8)})
         self.assertEqual(tensors["step3/m/input/x"], ("F32", [3, 2], x.tobytes()))
-        self.assertEqual(tensors["step3/m/input/row.data"], ("U8", [5], bytes(range(5))))
+        self.assertEqual(tensors["step3/m/input/y"], ("U8", [5], bytes(range(5))))
         self.assertEqual(metadata["assay.line.step3/m/input"], "cast e4m3 1x4 f32")
         self.assertEqual((metadata["assay.pack"], metadata["assay.subject"], metadata["assay.fingerprint"]), ("1", "test", "numpy=1"))
 
     def test_wide_elements_are_aligned_behind_narrow_ones(self):
         with tempfile.TemporaryDirectory() as folder:
             pack = Pack()
-            pack.add_planes("cast e4m3 1x4 f32", {"a": np.zeros(3, np.uint8), "b": np.zeros(2, np.float32), "c": np.zeros(1, np.float16)}, module="m")
+            pack.add_planes("cast e4m3 1x4 f32", {"bits": np.zeros(3, np.uint8), "x": np.zeros(2, np.float32), "y": np.zeros(1, np.float16)}, module="m")
             blob = pathlib.Path(pack.write(f"{folder}/d.safetensors")).read_bytes()
         size = struct.unpack("<Q", blob[:8])[0]
         self.assertEqual(size % 8, 0)
         header = json.loads(blob[8:8 + size])
-        self.assertEqual([header[f"step0/m/{n}"]["data_offsets"] for n in "bca"], [[0, 8], [8, 10], [10, 13]])
+        self.assertEqual([header[f"step0/m/{n}"]["data_offsets"] for n in ("x", "y", "bits")], [[0, 8], [8, 10], [10, 13]])
 
     def test_torch_arrays_go_through_bytes(self):
         torch = torch_stand_in()
         sys.modules["torch"] = torch
         try:
             raw = np.arange(8, dtype=np.uint8)
-            tensors, _ = self.written({"x": torch.Tensor(raw, "torch.bfloat16", [2, 2]), "d": torch.Tensor(raw, "torch.float8_e4m3fn", [8]),
-                                       "f": torch.Tensor(raw, "torch.float4_e2m1fn_x2", [8])})
-            self.assertEqual([tensors[f"step3/m/input/{n}"][:2] for n in "xdf"], [("BF16", [2, 2]), ("F8_E4M3", [8]), ("U8", [8])])
+            tensors, _ = self.written({"x": torch.Tensor(raw, "torch.bfloat16", [2, 2]), "y": torch.Tensor(raw, "torch.float8_e4m3fn", [8]),
+                                       "bits": torch.Tensor(raw, "torch.float4_e2m1fn_x2", [8])})
+            self.assertEqual([tensors[f"step3/m/input/{n}"][:2] for n in ("x", "y", "bits")], [("BF16", [2, 2]), ("F8_E4M3", [8]), ("U8", [8])])
             self.assertEqual({t[2] for t in tensors.values()}, {bytes(range(8))})
             with self.assertRaisesRegex(PackError, "expected one of .*found complex64"):
                 self.written({"x": torch.Tensor(raw, "torch.complex64", [1])})
@@ -147,7 +147,7 @@ class Arrays(unittest.TestCase):
     def test_what_is_refused(self):
         for message, planes, line in (
                 ("found float64; convert", {"x": np.zeros(2)}, "cast e4m3 1x4 f32"),
-                ("found object", {"x": None}, "cast e4m3 1x4 f32"),
+                ("x: expected an array, found None: the buffer was freed", {"x": None}, "cast e4m3 1x4 f32"),
                 ("at least one plane, found none", {}, "cast e4m3 1x4 f32"),
                 ("a plane such as row.data, found 'a/b'", {"a/b": np.zeros(2, np.uint8)}, "cast e4m3 1x4 f32"),
                 ("expected a line such as .*found 'mxfp8'", {"x": np.zeros(2, np.uint8)}, "mxfp8")):
@@ -163,6 +163,86 @@ class Arrays(unittest.TestCase):
             pack.add(np.zeros((2, 2), np.float32), module="n")
         with self.assertRaisesRegex(PackError, "module: expected a name"):
             pack.add_planes("cast e4m3 1x4 f32", {"x": np.zeros(4, np.float32)}, module="")
+
+
+@needs_numpy
+class RefusedAtOnce(unittest.TestCase):
+    """What `assay check` would refuse later, or leave unjudged."""
+
+    LINE = "quantize mxfp8 64x96 bf16 dir=row"
+
+    def planes(self, **more):
+        return {"x": bf16((64, 96)), "row.scale_inv": np.zeros((64, 3), np.uint8), "row.data": np.zeros((64, 96), np.uint8), **more}
+
+    def refused(self, message, line=LINE, **more):
+        with self.assertRaisesRegex(PackError, message):
+            Pack().add_planes(line, {k.replace("__", "."): v for k, v in self.planes(**more).items()}, module="m")
+
+    def test_lines(self):
+        Pack().add_planes(self.LINE, self.planes(), module="m")
+        self.refused("expected an op .*found 'quantise'; did you mean 'quantize'", "quantise mxfp8 64x96 bf16")
+        self.refused("expected a format .*found 'mxpf8'; did you mean 'mxfp8'", "quantize mxpf8 64x96 bf16 dir=row")
+        self.refused("expected a shape such as 64x256, found '64,96'", "quantize mxfp8 64,96 bf16 dir=row")
+        self.refused("expected the source f32, bf16 or f16, found 'bf61'; did you mean 'bf16'", "quantize mxfp8 64x96 bf61 dir=row")
+        self.refused("expected a key of quantize, found 'elemnt'; did you mean 'element'", self.LINE + " elemnt=e5m2")
+        self.refused("dir: expected one of row.col.both, found 'rows'; did you mean 'row'", "quantize mxfp8 64x96 bf16 dir=rows")
+        self.refused("flavour: .*found 'torchao.flor'; did you mean 'torchao.floor'", self.LINE + " flavour=torchao.flor")
+        self.refused("before the keys, found 'quantize mxfp8 64x96'", "quantize mxfp8 64x96 dir=row")
+
+    def test_planes(self):
+        self.refused("expected a plane of the line .*found 'row.scales'; did you mean 'row.scale_inv'", row__scales=np.zeros((64, 3), np.uint8))
+        self.refused("found 'col.data'", col__data=np.zeros((64, 96), np.uint8))
+        self.refused("row.scale_inv: expected 192 or 512 elements, found 6144", row__scale_inv=np.zeros((64, 96), np.uint8))
+        self.refused("row.data: expected 6144 elements, found 6143", row__data=np.zeros(6143, np.uint8))
+        self.refused("row.data: expected F8_E4M3 or an integer of its width, found float32", row__data=np.zeros((64, 96), np.float32))
+        self.refused("x: expected BF16 or an integer of its width, found float32", x=np.zeros((64, 96), np.float32))
+        with self.assertRaisesRegex(PackError, "expected a plane that can be judged"):
+            Pack().add_planes(self.LINE, {"x": bf16((64, 96))}, module="m")
+
+    def test_tensors_without_values(self):
+        fnuz = thing("Tensor", dtype="torch.float8_e4m3fnuz")
+        meta = thing("Tensor", dtype="torch.uint8", device=thing("device", type="meta"))
+        self.refused("float8_e4m3fnuz is not judged", row__data=fnuz)
+        self.refused("dump outside of torch.compile and of meta devices", row__data=meta)
+        self.refused("dump outside of torch.compile", row__data=thing("FakeTensor", dtype="torch.uint8", device="cpu"))
+        self.refused("expected a dense tensor, found a sparse one", row__data=thing("Tensor", dtype="torch.uint8", is_sparse=True, device="cpu"))
+        try:
+            import ml_dtypes
+        except ImportError:
+            return
+        four = np.zeros((64, 3), ml_dtypes.float4_e2m1fn)
+        self.refused("row.scale_inv: expected e8m0, found float4_e2m1fn: a tensor of 4-bit codes is no plane of e8m0", row__scale_inv=four)
+
+    def test_numbers_and_dlpack(self):
+        line = "quantize fp8_current 4x8 bf16 dir=row"
+        only = type("OnlyDlpack", (), {"__dlpack__": lambda self, **k: self.held.__dlpack__(**k), "__dlpack_device__": lambda self: (1, 0)})()
+        only.held = np.ones((4, 8), np.uint8)
+        pack = Pack()
+        pack.add_planes(line, {"x": bf16((4, 8)), "row.amax": 2.0, "row.scale": 224, "row.scale_inv": np.float32(1 / 224), "row.data": only}, module="m")
+        self.assertEqual(pack.tensors["step0/m/row.amax"].data, np.float32(2).tobytes())
+        self.assertEqual(pack.tensors["step0/m/row.scale"].data, np.float32(224).tobytes())
+        self.assertEqual(pack.tensors["step0/m/row.data"].data, bytes([1] * 32))
+
+    @needs_program
+    def test_shapes_are_the_programs(self):
+        """Every plane that the program records of a line is taken as it is, and refused with one element more."""
+        lines = ("quantize mxfp8 33x70 bf16", "quantize mxfp8 33x70 f32 block=32x32 scales=gemm", "quantize nvfp4 32x64 bf16", "quantize nvfp4 33x64 f16 dir=row row_scaled=1",
+                 "quantize mxfp4 32x96 bf16", "quantize mxfp6 32x96 bf16 packing=packed", "quantize mxfp6 33x96 bf16 element=e3m2 dir=row", "quantize fp8_block 130x260 bf16",
+                 "quantize fp8_block 130x260 bf16 block=128x128", "quantize fp8_block 130x260 bf16 scales=gemm", "quantize fp8_current 5x7 bf16", "quantize fp8_delayed 5x7 f32 scale=2",
+                 "quantize fp8_current 5x7 bf16 row_scaled=1", "quantize identity 5x7 f16", "quantize mxfp8/nvfp4 64x96 bf16", "quantize nvfp4/fp8_current 32x96 bf16 noop=0")
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(f"{folder}/lines.cases").write_text("\n".join(lines) + "\n")
+            subprocess.run([PROGRAM, "record", f"{folder}/lines.cases", "--subject", "reference", "--all-bytes", "-o", f"{folder}/r.safetensors"], check=True, capture_output=True)
+            tensors, metadata = read(f"{folder}/r.safetensors")
+        kinds = {"F32": np.float32, "F16": np.float16}
+        for number, line in enumerate(lines):
+            planes = {n.split("/")[1]: np.frombuffer(b, kinds.get(w, np.uint16 if w == "BF16" else np.uint8)) for n, (w, _, b) in tensors.items() if n.startswith(f"{number:06}/")}
+            self.assertTrue(planes, line)
+            with self.subTest(line):
+                Pack().add_planes(line, planes, module="m")
+                for plane in planes:
+                    with self.assertRaisesRegex(PackError, f"{plane}: expected .* elements"):
+                        Pack().add_planes(line, {**planes, plane: np.append(planes[plane], planes[plane][:1])}, module="m")
 
 
 def bf16(shape):
@@ -471,6 +551,21 @@ class Judged(unittest.TestCase):
             for tensor in (training, weights):
                 with self.subTest(direction=d, tensor=type(tensor).__name__):
                     self.assertIn("1 passed, 0 failed, 0 skipped", self.check(tensor, p["x"]))
+
+    def test_torchao_float8_in_blocks(self):
+        torch = torch_stand_in()
+        sys.modules["torch"] = torch
+        self.addCleanup(sys.modules.pop, "torch")
+        for block, name in ([1, 128], "1x128"), ([128, 128], "128x128"):
+            with self.subTest(name):
+                p = self.recorded(f"quantize fp8_block 128x256 bf16 dir=row block={name} pow2=0 fill=outliers")
+                scale = p["row.scale_inv"][:, :128].T if block[0] == 1 else p["row.scale_inv"][:, :2]
+                tensor = thing("Float8Tensor", qdata=torch.Tensor(p["row.data"].reshape(-1), "torch.float8_e4m3fn", (128, 256)), scale=np.ascontiguousarray(scale), block_size=block,
+                               mm_config=None, dtype="torch.bfloat16")
+                self.assertIn("1 passed, 0 failed, 0 skipped", self.check(tensor, p["x"]))
+                tensor.scale = tensor.scale[:1, :1]
+                with self.assertRaisesRegex(PackError, "row.scale_inv: expected .* scales, found"):
+                    self.check(tensor, p["x"])
 
     def test_torchao_columns(self):
         for layout in ("compact", "gemm"):

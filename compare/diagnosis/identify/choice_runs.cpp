@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "compare/arithmetic/codes.h"
 #include "compare/packs/dump.h"
 #include "compare/process/run_in_child.h"
+#include "contract/flavours.h"
 #include "contract/line.h"
 
 namespace assay::identifying {
@@ -106,17 +108,42 @@ void ChoiceRuns::judge(const Case& c, const Problem& p, Outcome& out, string& ma
 
 namespace {
 
-// Whether a pack of the group says that the library of this choice was there: "torchao=0.18.0" of
-// torchao.float8.
-bool pack_names(const Group& group, const Choice& choice) {
-  string library = choice.name.substr(0, choice.name.find('.'));
-  if (library == choice.name) return false;
-  for (const bool dashes : {false, true}) {
-    if (dashes) std::replace(library.begin(), library.end(), '_', '-');
-    for (const Case& c : group.cases)
-      if ((" " + c.dump->pack->fingerprint).find(" " + library + "=") != string::npos) return true;
-  }
+// Whether a pack of the group says that the library of this name was there: "torchao=0.18.0" of
+// torchao.float8. A package may be called otherwise than its library.
+bool pack_names(const Group& group, std::string_view name) {
+  string library(name.substr(0, name.find('.')));
+  if (library == "pytorch") library = "torch";
+  std::vector<string> packages{library, "nvidia-" + library};
+  std::replace(library.begin(), library.end(), '_', '-');
+  packages.push_back(library);
+  for (const Case& c : group.cases)
+    for (const string& package : packages)
+      if ((" " + c.dump->pack->fingerprint).find(" " + package + "=") != string::npos) return true;
   return false;
+}
+
+// What other libraries stand on is there beside them, and says less.
+bool is_framework(std::string_view name) {
+  constexpr std::string_view kFrameworks[] = {"pytorch", "triton", "jax", "ml_dtypes"};
+  return std::ranges::find(kFrameworks, name.substr(0, name.find('.'))) != std::end(kFrameworks);
+}
+
+// How near the choice stands to the libraries that the group's packs name: 0 a library, 1 what it stands on,
+// 2 none of them. Writes what that library calls the choice, where the row has another name.
+int nearness(const Group& group, Choice& choice) {
+  constexpr int kNone = 2;
+  const auto of_name = [&](std::string_view name) {
+    return !pack_names(group, name) ? kNone : is_framework(name) ? 1 : 0;
+  };
+  int nearest = of_name(choice.name);
+  for (const FlavourName& other : flavour_names()) {
+    const FlavourInfo* row = info(other.flavour);
+    const bool same = row ? choice.keys == "flavour=" + string(row->name) : choice.keys.empty();
+    if (!same || !other.is_of(group.format) || of_name(other.name) >= nearest) continue;
+    nearest = of_name(other.name);
+    choice.called = other.name;
+  }
+  return nearest;
 }
 
 }  // namespace
@@ -131,9 +158,16 @@ std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices) {
     if (same != out.end()) same->choices.push_back(choice);
     else out.push_back({{choice}, outcome});
   }
-  for (Class& c : out)
-    std::stable_partition(c.choices.begin(), c.choices.end(),
-                          [&](const Choice& choice) { return pack_names(runs.group(), choice); });
+  for (Class& c : out) {
+    std::vector<std::pair<int, Choice>> near;
+    for (Choice& choice : c.choices) {
+      const int nearest = nearness(runs.group(), choice);
+      near.emplace_back(nearest, std::move(choice));
+    }
+    std::ranges::stable_sort(near, {}, &std::pair<int, Choice>::first);
+    c.choices.clear();
+    for (auto& [nearest, choice] : near) c.choices.push_back(std::move(choice));
+  }
   std::stable_sort(out.begin(), out.end(), [](const Class& a, const Class& b) {
     return std::pair(a.outcome.all(), a.outcome.agreement()) >
            std::pair(b.outcome.all(), b.outcome.agreement());

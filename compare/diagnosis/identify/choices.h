@@ -15,6 +15,8 @@ namespace assay {
 struct Choice {
   std::string name;  // "defaults", "te", "te arch=sm120", "torchao.rceil", "pow2=0"
   std::string keys;  // of the line: "", "flavour=te arch=sm120", "flavour=torchao.rceil"
+  std::string called =
+      {};  // by the library that a pack names, if it has another name for it: "torchao.floor" of ocp
 };
 // The choices for a format, defaults first, then te, then the rows in their order. te of other architectures
 // counts where the line's kernels differ: see with_choice.

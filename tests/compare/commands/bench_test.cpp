@@ -103,6 +103,16 @@ TEST(Bench, ARegressionIsStatusOne) {
   EXPECT_EQ(bench(options, subjects).status, 2);
 }
 
+TEST(Bench, AnUnwritablePathIsRefusedBeforeTheRun) {
+  BenchOptions options;
+  options.subjects = {"faulty"};
+  options.output = scratch("no folder") + "/times.json";
+  const Ran r = bench(options, with_fault(no_fault));
+  EXPECT_EQ(r.status, 2);
+  EXPECT_EQ(r.out, "");
+  EXPECT_NE(r.err.find("--output: cannot write"), std::string::npos) << r.err;
+}
+
 TEST(Bench, NothingTimedIsStatusThree) {
   class Picky : public FaultySubject {
    public:

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "compare/commands/check.h"
 #include "compare/commands/identify.h"
 #include "compare/commands/trace.h"
 #include "fixtures/files.h"
@@ -134,11 +135,49 @@ TEST(Explain, CasesThatCannotBeComparedAreNoted) {
   EXPECT_NE(told.text.find(":c"), std::string::npos) << told.text;
   EXPECT_NE(told.error.find("note: not compared: "), std::string::npos) << told.error;
   EXPECT_NE(told.error.find(":a: the pack holds no plane x"), std::string::npos) << told.error;
-  EXPECT_EQ(explain(pack, "a").status, 2);
+  EXPECT_EQ(explain(pack, "a").status, 1);
   const Told empty = explain(pack, "b");
   EXPECT_EQ(empty.status, 0) << empty.error;
   EXPECT_NE(empty.text.find("the tensor has no elements"), std::string::npos) << empty.text;
-  EXPECT_EQ(explain(pack_of({{"a", kLine, false}, {"c", kLine, false}})).status, 2);
+  EXPECT_EQ(explain(pack_of({{"a", kLine, false}, {"c", kLine, false}})).status, 1);
+}
+
+// What `assay check` says of a pack, `assay explain` says too.
+TEST(Explain, ItsStatusIsThatOfCheck) {
+  const auto both = [](const std::string& pack, int status) {
+    std::ostringstream out, err;
+    CheckOptions options;
+    options.paths = {pack};
+    options.cause = false;
+    EXPECT_EQ(run_check(options, reference_alone(), out, err), status) << out.str() << err.str();
+    const Told told = explain(pack);
+    EXPECT_EQ(told.status, status) << told.text << told.error;
+  };
+  both(pack_of({{"a", kLine}, {"b", kLine}}), 0);
+  both(pack_of({{"a", kLine, true, wrong_scale}}), 1);
+  both(pack_of({{"a", kLine, false}, {"b", kLine}}), 1);  // one cannot be judged, and the other is right
+  both(pack_of({{"a", kLine, false}}), 1);
+  both(own("absent.safetensors"), 2);
+  const std::string empty = own("empty.safetensors");
+  ASSERT_FALSE(st::write(empty, {}, {{"assay.pack", "1"}}));
+  both(empty, 2);
+  std::remove(empty.c_str());
+}
+
+TEST(Explain, AnUnwritablePathIsRefusedBeforeTheSearch) {
+  const std::string pack = pack_of({{"a", kLine, true, wrong_scale}}), file = own("file");
+  ASSERT_FALSE(write_file(file, "no folder"));
+  for (const std::string& folder : {file, file + "/below", std::string("/proc/nothing/here")}) {
+    ExplainOptions options;
+    options.what = pack;
+    options.reproducer = folder;
+    std::FILE *out = std::tmpfile(), *err = std::tmpfile();
+    EXPECT_EQ(run_explain(options, reference_alone(), out, err), 2) << folder;
+    EXPECT_EQ(all_of(out), "") << folder;
+    const std::string said = all_of(err);
+    EXPECT_NE(said.find("--reproducer: cannot write"), std::string::npos) << said;
+  }
+  std::remove(file.c_str());
 }
 
 TEST(Explain, WhatAPackSaysIsNoCommand) {

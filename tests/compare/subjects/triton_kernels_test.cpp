@@ -91,8 +91,7 @@ TEST(TritonKernels, ALogarithmLosesTheBinadeJustBelowAPowerOfTwo) {
 
 TEST(TritonKernels, WithoutALeastAmaxAZeroBlockIsNotANumber) {
   const auto subject = load(fixture("act_quant.json"));
-  const std::string line =
-      "quantize fp8_block 3x256 bf16 dir=row flavour=vllm.group scale_division=reciprocal eps=0 fill=";
+  const std::string line = "quantize fp8_block 3x256 bf16 dir=row flavour=deepseek.v3 fill=";
   EXPECT_EQ(difference(*subject, line + "wide"), "");
   const Problem p = parsed(line + "zeros");
   const auto reference = make_reference_subject();

@@ -73,6 +73,12 @@ Told identify(const std::vector<std::string>& paths, const std::string& filter =
   return told;
 }
 
+// Of all packs at once, which takes a while.
+const Told& all() {
+  static const Told told = identify({kFolder});
+  return told;
+}
+
 // The choices that make all bytes, by "pack/module".
 std::map<std::string, std::set<std::string>> exact(const json::Value& told) {
   std::map<std::string, std::set<std::string>> out;
@@ -89,7 +95,7 @@ std::map<std::string, std::set<std::string>> exact(const json::Value& told) {
 TEST(Identify, LibrariesAreNamed) {
   const std::map<std::string, std::string> want = said();
   ASSERT_GT(want.size(), 70u);
-  const Told told = identify({kFolder});
+  const Told& told = all();
   EXPECT_EQ(told.status, 1) << "some modules are nobody's";
   const auto found = exact(told.json);
   std::set<std::string> alone;  // libraries that are told from every other choice
@@ -120,19 +126,57 @@ TEST(Identify, LibrariesAreNamed) {
                            "triton.mxfp4",
                            "quark.old",
                            "deepgemm",
-                           "deepgemm.ue8m0",
                            "deepgemm.fp4",
                            "onnx.fp8",
                            "onnx.nearest",
-                           "vllm.dynamic"})
+                           "vllm.dynamic",
+                           "gguf.mxfp4",
+                           "pytorch.eager",
+                           "torchao.float8_tensor",
+                           "triton.group"})
     EXPECT_TRUE(alone.contains(name)) << name;
+}
+
+// What stands first in a class of exact choices, in the words of the pack's library.
+TEST(Identify, ALibrarysPacksAreNamedInItsOwnWords) {
+  const std::map<std::string, std::set<std::string>> words = {
+      {"compressed_tensors_cpu", {"compressed_tensors"}},
+      {"compressed_tensors_fp8", {"compressed_tensors"}},
+      {"gfloat_mx", {"gfloat"}},
+      {"gguf_mxfp4", {"gguf"}},
+      {"jax_scaled", {"jax"}},
+      {"ml_dtypes_mx", {"ml_dtypes"}},
+      {"modelopt_cpu", {"modelopt"}},
+      {"onnx_reference", {"onnx"}},
+      {"pytorch_2_15", {"pytorch"}},
+      {"pytorch_2_8", {"pytorch"}},
+      {"torchao_cpu", {"torchao"}},
+      {"torchao_float8", {"torchao"}},
+      {"torchao_weights", {"torchao"}},
+      {"transformers_fp8", {"transformers"}},
+      {"triton_interpreted", {"vllm", "triton"}},
+      {"vllm_cpu", {"vllm", "triton"}}};
+  const Told& told = all();
+  size_t named = 0;
+  for (const json::Value& group : *told.json.find("groups")->array()) {
+    const json::Array& ranking = *group.find("ranking")->array();
+    if (ranking.empty() || !*ranking.front().find("exact")->to_bool()) continue;
+    const json::Value& first = ranking.front().find("choices")->array()->front();
+    const std::string name(first.text("called").empty() ? first.text("name") : first.text("called"));
+    const std::string pack(group.text("pack").substr(0, group.text("pack").find('.')));
+    ASSERT_TRUE(words.contains(pack)) << pack << ": what does its library call its choices?";
+    EXPECT_TRUE(words.at(pack).contains(name.substr(0, name.find('.'))))
+        << pack << " " << group.text("module") << " is named " << name;
+    ++named;
+  }
+  EXPECT_GT(named, 100u);
 }
 
 TEST(Identify, EquivalentChoicesAndWhatPartsThem) {
   const Told told = identify({kFolder + "/torchao_cpu.safetensors"}, "mxfp8.rceil");
   EXPECT_EQ(told.status, 0);
   EXPECT_NE(told.text.find("this input does not tell them apart; fill=nonfinite does: torchao.rceil | "
-                           "defaults, te, flashinfer.bf16, triton.sm89 | pytorch.eager"),
+                           "pytorch.eager | defaults, te, flashinfer.bf16, triton.sm89"),
             std::string::npos)
       << told.text;
   EXPECT_NE(told.text.find("1 named, 0 not named"), std::string::npos);
