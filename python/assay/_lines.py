@@ -11,7 +11,7 @@ from . import _assay
 from ._arrays import f32_bits
 from ._errors import LineError, PlaneError, raise_answer
 
-OPS = ("cast", "quantize", "dequantize", "update", "swizzle", "scale_chain", "hadamard", "split", "philox", "gemm", "adam", "scale_state")
+OPS = ("cast", "quantize", "dequantize", "update", "swizzle", "scale_chain", "hadamard", "split", "philox", "gemm", "adam", "scale_state", "attention")
 _FLOATS = ("amax", "scale", "prior_amax", "eps", "noop", "alpha", "beta")
 CODE_BITS = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
 _ENCODINGS = ("f32", "bf16", "f16", "e4m3", "e5m2", "e2m3", "e3m2", "e2m1", "e8m0", "u8", "u32")

@@ -69,6 +69,20 @@ TEST(Attention, TwoKeysByHand) {
   expect_same_on_host(line, given, y);
 }
 
+// N20.4: of 4 elements the scale is 1/2, so 2 * 3 becomes 3; dP of the only key is 0.
+TEST(Attention, ScaleByHand) {
+  const std::string line = "attention identity 1x4 bf16 kv=1 backward=1";
+  const std::map<std::string, Blob> given = {{"q", halves({2, 0, 0, 0})},
+                                             {"k", halves({3, 0, 0, 0})},
+                                             {"v", halves({1, 2, 3, 4})},
+                                             {"do", halves({1, 1, 1, 1})}};
+  const Outputs y = run_line(line, given);
+  EXPECT_EQ(floats(y, "p"), (std::vector<float>{3}));
+  EXPECT_EQ(floats(y, "out"), (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(floats(y, "dp"), (std::vector<float>{0}));
+  expect_same_on_host(line, given, y);
+}
+
 // N20.6: the mask is -10000 in binary32. Under a causal mask the first query sees the first key alone; a row
 // of padding is zero; a valid query without keys shares itself among all keys.
 TEST(Attention, MasksByHand) {

@@ -125,8 +125,8 @@ class Seen {
   AttentionSizes n_;
 };
 
-// Half a last place of n beside a value of at most 1, relative, and below the normal range.
-double half_step(Encoding n) { return n == Encoding::bf16 ? 0x1p-9 : 0x1p-12; }
+// Half a last place of n, relative to the value.
+double half_step(Encoding n) { return n == Encoding::bf16 ? 0x1p-8 : 0x1p-11; }
 
 // What one row of the logits says beforehand.
 struct RowFacts {

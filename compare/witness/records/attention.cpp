@@ -109,7 +109,7 @@ json::Value local_recipes(const Given& given, Session& session) {
 }
 
 json::Value slots_shown(const AttentionQuantizers& q) {
-  return list_of(attention_slots(), [&](const AttentionSlot& slot) {
+  return list_of(attention_slots(), [&](const training::AttentionSlot& slot) {
     const QuantizerPtr& p = q.*slot.member;
     return p ? json::array({p->class_name(), p->rowwise_usage, p->columnwise_usage, p->internal,
                             p->optimize_for_gemm})
@@ -138,7 +138,7 @@ json::Value slot_types(const Given& given) {
       backward(slots_of_module(Mode::backward, 3));
   for (std::vector<QuantizerPtr>* list : {&forward, &backward})
     for (QuantizerPtr& q : *list) q = quantizer_of_kind(others, "given.others");
-  const AttentionSlot& slot = attention_slot(tensor);
+  const training::AttentionSlot& slot = attention_slot(tensor);
   (slot.mode == Mode::forward ? forward : backward)[slot.slot] =
       kind.is_null() ? nullptr : quantizer_of_kind(kind);
   return outcome([&] { return slots_shown(attention_quantizers(forward, backward, "core")); },
@@ -150,7 +150,7 @@ json::Value slot_types(const Given& given) {
 json::Value slot_index(const Given& given) {
   given.word("what", {"slot of each tensor"});
   json::Value out = json::object();
-  for (const AttentionSlot& s : attention_slots())
+  for (const training::AttentionSlot& s : attention_slots())
     out.set(string(s.tensor), json::array({s.mode == Mode::forward ? "scaling_fwd" : "scaling_bwd", s.slot}));
   return out;
 }
