@@ -4,6 +4,7 @@
 #include "fast/ptx/choose.h"
 #include "fast/ptx/handlers.h"
 #include "fast/ptx/matrix.h"
+#include "fast/ptx/traffic.h"
 
 namespace assay::ptx {
 
@@ -15,7 +16,7 @@ template <bool kLoad> void move_matrices(Warp& w, const Meeting& m) {
     fail(w, i, std::countr_zero(m.lanes),
          "is carried out by a part of its warp, and .aligned asks for all of it");
   const MatrixRows rows = matrix_rows(w, i);
-  if (w.block->counters) ++w.block->counters->shared_requests;
+  if (w.block->counters) count_rows(w, i, rows.data(), kMatrixRows * i.vector);
   for_elements(i, [&](unsigned matrix, unsigned row, unsigned column, unsigned lane, unsigned half) {
     std::byte* element = w.block->shared.data() + rows[kMatrixRows * matrix + row] + 2 * column;
     uint32_t& word = w.words[(kLoad ? i.d[matrix] : i.s[1 + matrix]) + lane];

@@ -1,6 +1,7 @@
 // Moves, loads, stores and atomics (9.7.9.3 to 9.7.9.20, 9.7.13.5, 9.7.13.6).
 #include "fast/ptx/choose.h"
 #include "fast/ptx/handlers.h"
+#include "fast/ptx/traffic.h"
 #include "fast/ptx/values_float.h"
 #include "fast/ptx/values_integer.h"
 

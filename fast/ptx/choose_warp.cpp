@@ -6,6 +6,7 @@
 
 #include "fast/ptx/choose.h"
 #include "fast/ptx/handlers.h"
+#include "fast/ptx/shuffle.h"
 #include "fast/ptx/values_float.h"
 #include "fast/ptx/values_integer.h"
 
@@ -26,20 +27,6 @@ bool lane_predicate(const Warp& w, const Instruction& i, unsigned k, unsigned la
   return predicate(w, i, k) >> lane & 1;
 }
 
-enum class Shuffle { up, down, bfly, idx };
-// The lane that is read, and whether it lies in the segment.
-template <Shuffle kMode> bool source_lane(unsigned lane, uint32_t b, uint32_t c, unsigned& from) {
-  const uint32_t step = b & 31, clamp = c & 31, segment = c >> 8 & 31;
-  const uint32_t greatest = (lane & segment) | (clamp & ~segment), least = lane & segment;
-  if constexpr (kMode == Shuffle::up) {
-    from = lane - step;
-    return static_cast<int32_t>(from) >= static_cast<int32_t>(greatest);
-  }
-  from = kMode == Shuffle::down   ? lane + step
-         : kMode == Shuffle::bfly ? lane ^ step
-                                  : (least | (step & ~segment));
-  return from <= greatest;
-}
 // All 32 lanes at one line, the frequent case: every lane that may be read takes part.
 template <Shuffle kMode> void shfl_all(Warp& w, const Instruction& i) {
   alignas(16) int32_t inside[kLanes];
@@ -49,7 +36,7 @@ template <Shuffle kMode> void shfl_all(Warp& w, const Instruction& i) {
   const uint32_t* c = w.words + i.s[2];
   for (unsigned l = 0; l < kLanes; ++l) {
     unsigned lane = l;
-    const bool yes = source_lane<kMode>(l, b[l], c[l], lane);
+    const bool yes = source_lane(kMode, l, b[l], c[l], lane);
     from[l] = yes ? lane : l;
     inside[l] = -static_cast<int32_t>(yes);
   }
@@ -62,7 +49,7 @@ template <Shuffle kMode> void shfl(Warp& w, const Meeting& m) {
   for_members(m, [&](const Instruction& i, unsigned l) { values[l] = w.words[i.s[0] + l]; });
   for_members(m, [&](const Instruction& i, unsigned l) {
     unsigned from = l;
-    const bool inside = source_lane<kMode>(l, w.words[i.s[1] + l], w.words[i.s[2] + l], from);
+    const bool inside = source_lane(kMode, l, w.words[i.s[1] + l], w.words[i.s[2] + l], from);
     if (!inside) from = l;
     if (from >= kLanes || !(m.lanes >> from & 1))
       fail(w, i, static_cast<int>(l), "reads lane " + std::to_string(from) + ", which takes no part");

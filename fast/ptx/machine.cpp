@@ -1,8 +1,5 @@
 #include "fast/ptx/machine.h"
 
-#include <algorithm>
-#include <bit>
-
 namespace assay::ptx {
 
 void fail(const Warp& w, const Instruction& i, int lane, const std::string& what) {
@@ -86,32 +83,6 @@ std::byte* resolve(Warp& w, const Instruction& i, int lane, uint64_t address, un
     default: break;
   }
   return resolve_global(w, i, lane, address, bytes, write);
-}
-
-void count_access(Warp& w, const Instruction& i, const uint64_t* addresses, unsigned bytes, bool read,
-                  bool write) {
-  Counters& c = *w.block->counters;
-  uint64_t first = addresses[std::countr_zero(w.active)];
-  const Space space = located(i, first);
-  if (space == Space::shared) ++c.shared_requests;
-  if (space != Space::global) return;
-  // At most 32 lanes with two sectors each, for the greatest vector of 32 bytes.
-  std::array<uint64_t, 2 * kLanes> sectors;
-  size_t n = 0;
-  for (uint32_t m = w.active; m; m &= m - 1) {
-    const uint64_t at = addresses[std::countr_zero(m)];
-    for (uint64_t s = at >> 5; s <= (at + bytes - 1) >> 5; ++s)
-      if ((n == 0 || sectors[n - 1] != s) && n < sectors.size()) sectors[n++] = s;
-  }
-  std::sort(sectors.begin(), sectors.begin() + n);
-  n = static_cast<size_t>(std::unique(sectors.begin(), sectors.begin() + n) - sectors.begin());
-  const auto add = [&](Traffic& t) {
-    ++t.requests;
-    t.sectors += n;
-    t.bytes += uint64_t{bytes} * static_cast<unsigned>(std::popcount(w.active));
-  };
-  if (read) add(c.loads);
-  if (write) add(c.stores);
 }
 
 }  // namespace assay::ptx

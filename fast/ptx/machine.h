@@ -51,13 +51,20 @@ struct Meeting {
 };
 
 class Checks;
+class Recorder;
+struct TouchedSectors;
 
 struct Block {
   const Kernel* kernel = nullptr;
   const Launch* launch = nullptr;
   const Memory* memory = nullptr;
-  Checks* checks = nullptr;      // null: nothing is checked beyond single accesses
-  Counters* counters = nullptr;  // null: nothing is counted but what is not pinned
+  Checks* checks = nullptr;  // null: nothing is checked beyond single accesses
+  Recorder* recorder = nullptr;
+  Counters* counters = nullptr;       // null: nothing is counted but what is not pinned
+  TouchedSectors* sectors = nullptr;  // where there are counters (traffic.h)
+  InstructionCounters& counted(const Instruction& i) const {
+    return counters->by_instruction[static_cast<size_t>(&i - kernel->code.data())];
+  }
   Dim index;
   unsigned threads = 0, live_threads = 0;
   std::vector<std::byte> shared;
@@ -75,8 +82,5 @@ struct Block {
 std::byte* resolve(Warp&, const Instruction&, int lane, uint64_t address, unsigned bytes, bool write);
 // The space of an access, whose address becomes one in it.
 Space located(const Instruction&, uint64_t& address);
-// Counts a load, store or atomic of the active lanes.
-void count_access(Warp&, const Instruction&, const uint64_t* addresses, unsigned bytes, bool read,
-                  bool write);
 
 }  // namespace assay::ptx

@@ -7,7 +7,15 @@ namespace assay::ptx {
 void Memory::add(const void* data, size_t bytes, std::string name, bool writable, bool written) {
   const auto base = reinterpret_cast<uint64_t>(data);
   auto flags = written ? nullptr : std::make_shared<std::vector<uint8_t>>(bytes, 0);
-  by_base_[base] = {base, bytes, std::move(name), writable, std::move(flags)};
+  const uint32_t times = ++times_[name];
+  std::string id = times == 1 ? name : name + "#" + std::to_string(times);
+  by_base_[base] = {base, bytes, std::move(name), std::move(id), writable, std::move(flags)};
+}
+
+const Allocation* Memory::named(const std::string& id) const {
+  for (const auto& [base, a] : by_base_)
+    if (a.id == id) return &a;
+  return nullptr;
 }
 
 void Memory::remove(const void* data) { by_base_.erase(reinterpret_cast<uint64_t>(data)); }

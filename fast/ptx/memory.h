@@ -19,7 +19,7 @@ inline constexpr uint64_t kMostShared = 227 * 1024;
 
 struct Allocation {
   uint64_t base = 0, bytes = 0;
-  std::string name;
+  std::string name, id;  // the id tells allocations of one name apart: "scratch", "scratch#2"
   bool writable = true;
   // 1 for each byte that was written; none where all of it counts as written.
   std::shared_ptr<std::vector<uint8_t>> written;
@@ -32,6 +32,8 @@ class Memory {
   void add(const void* data, size_t bytes, std::string name, bool writable = true, bool written = true);
   // What was added at this address is reachable no more.
   void remove(const void* data);
+  // The allocation of this id, or null.
+  const Allocation* named(const std::string& id) const;
   // The allocation that holds all of [address, address + bytes), or null.
   const Allocation* holding(uint64_t address, uint64_t bytes) const;
   // Where an address lies: "'x' (512 bytes), offset 4"; where no allocation holds it, nearest().
@@ -41,6 +43,7 @@ class Memory {
 
  private:
   std::map<uint64_t, Allocation> by_base_;
+  std::map<std::string, uint32_t> times_;  // that a name was added
 };
 
 }  // namespace assay::ptx

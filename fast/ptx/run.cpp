@@ -6,7 +6,9 @@
 
 #include "fast/ptx/checks.h"
 #include "fast/ptx/machine.h"
+#include "fast/ptx/recorder.h"
 #include "fast/ptx/schedule.h"
+#include "fast/ptx/traffic.h"
 
 namespace assay::ptx {
 
@@ -140,6 +142,10 @@ Counters run(Module& module, std::string_view name, const Launch& launch, const 
   block.launch = &launch;
   block.memory = &all;
   block.counters = options.count ? &counters : nullptr;
+  TouchedSectors sectors;
+  if (options.count) counters.by_instruction.resize(kernel.code.size()), block.sectors = &sectors;
+  block.recorder = options.recorder;
+  if (block.recorder) block.recorder->start_launch(module, kernel, all);
   block.threads = static_cast<unsigned>(launch.block.count());
   block.shared.resize(align_up(kernel.static_shared, 16) + launch.dynamic_shared);
   block.unpinned.assign(kernel.code.size(), 0);
@@ -157,9 +163,11 @@ Counters run(Module& module, std::string_view name, const Launch& launch, const 
          static_cast<unsigned>(at / plane)},
         options.poison);
     if (checks) checks->start_block();
+    if (block.recorder) block.recorder->start_block(block);
     scheduler.run();
   }
   counters.lane_instructions = block.lane_instructions;
+  counters.sectors_read = sectors.read.count(), counters.sectors_written = sectors.written.count();
   for (size_t k = 0; k < kernel.code.size(); ++k)
     if (block.unpinned[k])
       counters

@@ -23,13 +23,16 @@ struct Launch {
   std::vector<std::byte> parameters;  // laid out as the entry declares them
 };
 
+class Recorder;
+
 struct RunOptions {
   // Of blocks and of the warps of a block: 0 forward, 1 reverse, 2 and up a seed. Odd ones also let other
   // lanes of a warp run first (schedule.h).
   uint64_t order = 0;
   uint8_t poison = 0x7F;  // fills registers, shared and local memory
   bool count = false;
-  bool check = false;  // values that nobody wrote, and races (checks.h)
+  bool check = false;            // values that nobody wrote, and races (checks.h)
+  Recorder* recorder = nullptr;  // keeps what blocks did, for a slice (slice.h)
   // Run in place of the entry's own kernel, of which it was made (contraction.h).
   const Kernel* in_place = nullptr;
   uint64_t most_instructions = uint64_t{1}

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "fast/ptx/checks.h"
+#include "fast/ptx/recorder.h"
 
 namespace assay::ptx {
 
@@ -72,10 +73,13 @@ template <bool kWatch> void Scheduler::count(const Instruction& i, uint32_t acti
     if (!b_.counters) return;
     Counters& c = *b_.counters;
     const auto kind = static_cast<size_t>(i.kind);
-    ++c.warp_instructions, ++c.warps_by_class[kind];
-    c.lanes_by_class[kind] += lane_count(active);
-    if (i.flow == Flow::branch && i.has_guard)
-      ++c.branches, c.divergent_branches += active && active != lanes;
+    InstructionCounters& own = b_.counted(i);
+    ++c.warp_instructions, ++c.warps_by_class[kind], ++own.warps;
+    c.lanes_by_class[kind] += lane_count(active), own.lanes += lane_count(active);
+    if (i.flow == Flow::branch && i.has_guard) {
+      const bool parts = active && active != lanes;
+      ++c.branches, c.divergent_branches += parts, own.divergent += parts;
+    }
   }
 }
 
@@ -99,7 +103,9 @@ template <bool kWatch> uint32_t Scheduler::run_group(Warp& w, Group g) {
         w.active = active;
         if constexpr (kWatch) {
           if (b_.checks) b_.checks->before(w, i);
+          if (b_.recorder) b_.recorder->before(w, i);
           i.handler(w, i);
+          if (b_.recorder) b_.recorder->after(w, i);
           if (b_.checks) b_.checks->after(w, i);
         } else {
           i.handler(w, i);
@@ -171,8 +177,10 @@ bool Scheduler::try_meeting(Warp& w, uint32_t pc, uint32_t lanes, uint32_t membe
     if (members & w.live & ~m.lanes) return false;
   }
   w.active = m.lanes;
+  if (b_.recorder) b_.recorder->before(w, m);
   if (b_.checks) b_.checks->meet(w, m, code[pc].meeting);
   else code[pc].meeting(w, m);
+  if (b_.recorder) b_.recorder->after(w, m);
   for (size_t p = 1; p < m.count; ++p)
     put_ready(w, {static_cast<uint32_t>(m.parts[p].instruction - code.data()) + 1, m.parts[p].lanes});
   std::erase_if(w.meeting, [&](const Group& g) { return (g.lanes & m.lanes) != 0; });
@@ -230,6 +238,7 @@ void Scheduler::arrive(Warp& w, const Instruction& i, uint32_t pc, uint32_t lane
          "waits for " + std::to_string(expected) + " threads, others at barrier " + std::to_string(id) +
              " for " + std::to_string(barrier.expected));
   if (b_.checks) b_.checks->arrive(id, w, i, lanes);
+  if (b_.counters) ++b_.counters->barriers;
   barrier.expected = expected;
   barrier.arrived += lane_count(lanes);
   if (i.barrier == BarrierKind::popc || i.barrier == BarrierKind::all || i.barrier == BarrierKind::any) {
@@ -311,7 +320,7 @@ void Scheduler::run() {
     bool any = false;
     for (uint64_t n = 0; n < count; ++n) {
       Warp& w = b_.warps[in_order(order_, n, count)];
-      any |= b_.counters || b_.checks ? turn<true>(w) : turn<false>(w);
+      any |= b_.counters || b_.checks || b_.recorder ? turn<true>(w) : turn<false>(w);
     }
     if (b_.live_threads == 0) return;
     if (!any && !settle_barriers()) fail_deadlock();

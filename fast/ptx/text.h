@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "fast/ptx/types.h"
 
@@ -46,6 +47,11 @@ struct Number {
 // Fault: `word` is no number.
 Number parse_number(std::string_view word);
 bool begins_number(std::string_view word);
+
+// The lines of a text, the first at 0, without their ends.
+std::vector<std::string_view> lines_of(std::string_view text);
+// Without blanks at its ends, and one where several stood.
+std::string squeezed(std::string_view text);
 
 // Throws a Fault that begins with the line.
 [[noreturn]] void fail_at(uint32_t line, const std::string& what);
