@@ -58,6 +58,7 @@ class State:
         return sum(s.right for s in sums), sum(s.wrong for s in sums), sum(s.not_judged for s in sums)
 
     def add(self, event: Event) -> None:
+        """Adds what one event of a ledger says; other kinds of events change nothing."""
         kind = event["event"]
         if kind == "begin":
             self.begun[event["pack"]] = self.begun.get(event["pack"], 0) + 1
@@ -105,7 +106,7 @@ class State:
             setattr(self, name, event[name])
 
     def merge(self, other: State) -> None:
-        """Adds what another node judged."""
+        """Adds what another node judged: the sums of `other`."""
         for key, sums in other.roles.items():
             mine = self.roles.setdefault(key, Sums())
             newer = mine.step is None or (sums.step or 0) >= mine.step
@@ -208,6 +209,7 @@ class Ledger:
         os.replace(self.path, self.folder / "verdicts.1.jsonl")
         os.replace(fresh, self.path)
         self._file = open(self.path, "ab", buffering=0)
+        self.state = state_of(self.path)   # which has forgotten the packs that are gone
 
     def close(self) -> None:
         self._file.close()

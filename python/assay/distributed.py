@@ -20,7 +20,7 @@ __all__ = ["DaskJudges", "State", "judge", "judge_pack", "judge_pack_or_say"]
 
 
 def judge_pack_or_say(path: str, settings: dict[str, Any]) -> list[Record] | str:
-    """judge_pack as a task: what cannot be read is an answer in words, not an error of the cluster."""
+    """judge_pack of a path as a task, with its settings as a mapping: what cannot be read is an answer in words, not an error of the cluster."""
     try:
         return judge_pack(path, **settings)
     except AssayError as error:
