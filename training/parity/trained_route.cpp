@@ -7,6 +7,7 @@
 #include "training/base/data.h"
 #include "training/base/ranks.h"
 #include "training/kit/trained_module.h"
+#include "training/modules/wire.h"
 
 namespace assay::training {
 
@@ -121,10 +122,13 @@ std::vector<StepRecord> run_trained_route(const Cell& c, const RecipePtr& recipe
                                           Subject& subject, const Environment& environment) {
   if (c.ranks == 0) return {run_rank(c, recipe, removed, subject, environment, {}, 0)};
   std::vector<StepRecord> out(static_cast<size_t>(c.ranks));
-  run_ranks(c.ranks, "world", [&](int rank, const GroupPtr& world) {
-    out[static_cast<size_t>(rank)] =
-        run_rank(c, recipe, removed, subject, environment, place_of(c, removed, world), rank);
-  });
+  run_ranks(
+      c.ranks, "world",
+      [&](int rank, const GroupPtr& world) {
+        out[static_cast<size_t>(rank)] =
+            run_rank(c, recipe, removed, subject, environment, place_of(c, removed, world), rank);
+      },
+      shared(out));
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include "training/base/ranks.h"
 #include "training/formats/formats.h"
 #include "training/modules/grouped_linear.h"
+#include "training/modules/wire.h"
 #include "training/recipes/format_table.h"
 #include "training/scenarios/common.h"
 #include "training/scenarios/steps.h"
@@ -57,16 +58,19 @@ ModuleSettings settings_of(const Topology& t) {
 
 std::vector<StepRecord> step_on_ranks(ScenarioRun& run, const Topology& t, const RecipePtr& recipe) {
   std::vector<StepRecord> out(kRanks);
-  run_ranks(kRanks, "tp", [&](int rank, const GroupPtr& group) {
-    Session session = run.session();
-    session.rng.reseed(7);
-    const auto module = make_module(session, settings_of(t));
-    fill_parameters(*module, static_cast<uint64_t>(100 + 10 * rank));
-    StepOptions options = under(recipe);
-    options.tp_group = group;
-    out[static_cast<size_t>(rank)] =
-        module->step(session, input_of_rank(t, rank), gradient_of_rank(t, rank), options);
-  });
+  run_ranks(
+      kRanks, "tp",
+      [&](int rank, const GroupPtr& group) {
+        Session session = run.session();
+        session.rng.reseed(7);
+        const auto module = make_module(session, settings_of(t));
+        fill_parameters(*module, static_cast<uint64_t>(100 + 10 * rank));
+        StepOptions options = under(recipe);
+        options.tp_group = group;
+        out[static_cast<size_t>(rank)] =
+            module->step(session, input_of_rank(t, rank), gradient_of_rank(t, rank), options);
+      },
+      shared(out));
   return out;
 }
 
@@ -249,25 +253,31 @@ void s141(ScenarioRun& run) {
       s.parallel_mode = mode;
       s.sequence_parallel = sequence;
       s.tp_size = 2;
-      run_ranks(kRanks, "tp", [&](int rank, const GroupPtr& group) {
-        Session session = run.session(), alone = run.session();
-        const auto step = [&](Session& on, const GroupPtr& with) {
-          GroupedLinearSettings own = s;
-          own.bias = false;
-          if (!with) own.parallel_mode = ParallelMode::none, own.tp_size = 1;
-          GroupedLinear module(on, own);
-          module.m_splits = {64, 64};
-          fill_parameters(module, static_cast<uint64_t>(7 + rank));
-          StepOptions options = under(built_in_recipe("mxfp8"));
-          options.tp_group = with;
-          return module.step(on, drawn({128, kFeatures}, DType::bfloat16, static_cast<uint64_t>(rank)),
-                             gradient({128, kFeatures}, DType::bfloat16, 3), options);
-        };
-        const StepRecord got = step(session, group), want = step(alone, nullptr);
-        if (rank != 0) return;
-        run.expect_equal(collectives_of(got), {}, "collectives");
-        expect_same_steps(run, got, want);
-      });
+      std::array<StepRecord, kRanks> got, want;
+      run_ranks(
+          kRanks, "tp",
+          [&](int rank, const GroupPtr& group) {
+            Session session = run.session(), alone = run.session();
+            const auto step = [&](Session& on, const GroupPtr& with) {
+              GroupedLinearSettings own = s;
+              own.bias = false;
+              if (!with) own.parallel_mode = ParallelMode::none, own.tp_size = 1;
+              GroupedLinear module(on, own);
+              module.m_splits = {64, 64};
+              fill_parameters(module, static_cast<uint64_t>(7 + rank));
+              StepOptions options = under(built_in_recipe("mxfp8"));
+              options.tp_group = with;
+              return module.step(on, drawn({128, kFeatures}, DType::bfloat16, static_cast<uint64_t>(rank)),
+                                 gradient({128, kFeatures}, DType::bfloat16, 3), options);
+            };
+            got[static_cast<size_t>(rank)] = step(session, group);
+            want[static_cast<size_t>(rank)] = step(alone, nullptr);
+          },
+          shared(got, want));
+      for (size_t rank = 0; rank < kRanks; ++rank) {
+        run.expect_equal(collectives_of(got[rank]), {}, "collectives");
+        expect_same_steps(run, got[rank], want[rank]);
+      }
       Session session = run.session();
       run.expect_error(ErrorClass::value_error, "a bias on two ranks", [&] { GroupedLinear(session, s); },
                        {"bias", "outside"});
@@ -292,50 +302,58 @@ void s108(ScenarioRun& run) {
       run.about(string(format) + (hybrid ? ", hybrid" : ""));
       const RecipePtr recipe =
           hybrid ? per_gemm({format, format, format}, "input,weight,grad_output") : built_in_recipe(format);
-      run_ranks(kRanks, "tp", [&](int rank, const GroupPtr& group) {
-        Session session = run.session();
-        ModuleSettings s = settings_of({"linear", ParallelMode::row, true});
-        const auto module = make_module(session, s);
-        fill_parameters(*module, 9);
-        StepOptions options = under(recipe);
-        options.tp_group = group;
-        const ArrayPtr dy = gradient({kRows, kFeatures}, DType::bfloat16, static_cast<uint64_t>(40 + rank));
-        plant_sum_order(*dy, kColumn);
-        const StepRecord& r =
-            module->step(session, drawn({kRanks * kRows, kFeatures}, DType::bfloat16, 8), dy, options);
-        std::vector<float> sums(kFeatures, 0.0f);
-        const std::vector<float> values = floats(session, dy);
-        for (size_t i = 0; i < values.size(); ++i) sums[i % kFeatures] += values[i];
-        const ArrayPtr want = cast(session, f32_array({kFeatures}, sums), DType::bfloat16),
-                       chunked = cast(session, sum_rows(session, dy, RowSum::chunks), DType::bfloat16);
-        if (rank != 0) return;
-        run.expect_equal(output_of(r, "bias.grad"), want, "the plain sum of this rank's gradient");
-        run.expect_different(chunked, want, "sums of chunks");
-      });
+      std::array<ArrayPtr, kRanks> got, want, chunked;
+      run_ranks(
+          kRanks, "tp",
+          [&](int rank, const GroupPtr& group) {
+            Session session = run.session();
+            ModuleSettings s = settings_of({"linear", ParallelMode::row, true});
+            const auto module = make_module(session, s);
+            fill_parameters(*module, 9);
+            StepOptions options = under(recipe);
+            options.tp_group = group;
+            const ArrayPtr dy =
+                gradient({kRows, kFeatures}, DType::bfloat16, static_cast<uint64_t>(40 + rank));
+            plant_sum_order(*dy, kColumn);
+            const StepRecord& r =
+                module->step(session, drawn({kRanks * kRows, kFeatures}, DType::bfloat16, 8), dy, options);
+            std::vector<float> sums(kFeatures, 0.0f);
+            const std::vector<float> values = floats(session, dy);
+            for (size_t i = 0; i < values.size(); ++i) sums[i % kFeatures] += values[i];
+            const auto own = static_cast<size_t>(rank);
+            got[own] = output_of(r, "bias.grad");
+            want[own] = cast(session, f32_array({kFeatures}, sums), DType::bfloat16);
+            chunked[own] = cast(session, sum_rows(session, dy, RowSum::chunks), DType::bfloat16);
+          },
+          shared(got, want, chunked));
+      for (size_t rank = 0; rank < kRanks; ++rank) {
+        run.expect_equal(got[rank], want[rank], "the plain sum of this rank's gradient");
+        run.expect_different(chunked[rank], want[rank], "sums of chunks");
+      }
     }
 }
 
 // clang-format off
-const Scenario kScenarios[] = {
+const Scenario kParallelScenarios[] = {
     {"S-65", "Hybrid equals vanilla on the same ranks",
      "Linear and LayerNormLinear, column and row parallel, with and without sequence parallelism, in five formats",
      "both take a step on two ranks",
      "operands and results are equal; of a gathered input wgrad reads the columns of what travelled: of dequantized columns the same values, of "
-     "dequantized rows, as NVFP4 must send them, others, whatever is rounded stochastically", s65, {}},
+     "dequantized rows, as NVFP4 must send them, others, whatever is rounded stochastically", s65, {}, 2},
     {"S-108", "The bias gradient of row parallel layers",
      "a gradient whose rows are shards", "five formats take a step, vanilla and hybrid",
-     "it is the plain sum of the rank's own rows, so that no fused sum differs from it", s108, {}},
+     "it is the plain sum of the rank's own rows, so that no fused sum differs from it", s108, {}, 2},
     {"S-140", "Collectives of a step in order",
      "Linear, LayerNormLinear and LayerNormMLP on two ranks", "they take a step",
-     "amaxes before codes, scales before data; backward gathers grad_output, then the input, before any GEMM, and reduces dgrad last", s140, {}},
+     "amaxes before codes, scales before data; backward gathers grad_output, then the input, before any GEMM, and reduces dgrad last", s140, {}, 2},
     {"S-141", "GroupedLinear leaves ranks to others",
      "experts whose weights are shards", "they take a step, with and without a group",
-     "no collective runs and the bytes are those of one process; a bias and current scaling are refused on more than one rank", s141, {}},
+     "no collective runs and the bytes are those of one process; a bias and current scaling are refused on more than one rank", s141, {}, 2},
 };
 // clang-format on
 
 }  // namespace
 
-std::span<const Scenario> parallel_scenarios() { return kScenarios; }
+std::span<const Scenario> parallel_scenarios() { return kParallelScenarios; }
 
 }  // namespace assay::training

@@ -9,6 +9,7 @@
 #include "training/formats/formats.h"
 #include "training/kit/trained_module.h"
 #include "training/modules/linear.h"
+#include "training/modules/wire.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/format_table.h"
 #include "training/scenarios/common.h"
@@ -38,44 +39,50 @@ struct Trajectory {
   std::vector<NamedArray> outputs, gradients, masters, shards;
 };
 
+void wire(Wire& w, Trajectory& t) { w(t.outputs, t.gradients, t.masters, t.shards); }
+
 Trajectory trajectory(ScenarioRun& run, const RecipePtr& recipe, bool reshard, Arch arch = Arch::sm100) {
   constexpr int64_t kRows = 64, kIn = 128,
                     kWide = 256;  // a shard has 128 rows, a whole tile of square blocks
   std::array<Trajectory, kRanks> all;
-  run_ranks(kRanks, "mesh", [&](int rank, const GroupPtr& mesh) {
-    Trajectory& out = all[static_cast<size_t>(rank)];
-    Session session = run.session(arch);
-    const auto layer = [&](int64_t in, uint64_t seed) {
-      ModuleSettings s;
-      s.in = in;
-      s.out = kWide;
-      auto module = make_module(session, s);
-      fill_parameters(*module, seed);
-      return module;
-    };
-    const auto first = layer(kIn, 640), second = layer(kWide, 650);
-    TrainedSettings settings;
-    settings.quantized_weights = recipe;
-    settings.mesh = mesh;
-    settings.reshard = reshard;
-    TrainedModule a(session, *first, settings), b(session, *second, settings);
-    for (uint64_t step = 0; step < 5; ++step) {
-      const uint64_t seed = 1000 * (step + 1) + static_cast<uint64_t>(rank);
-      const ArrayPtr hidden = a.forward(gradient({kRows, kIn}, DType::bfloat16, seed), under(recipe));
-      out.outputs.push_back({"output", clone(b.forward(hidden, under(recipe)))});
-      const ArrayPtr back = b.backward(gradient({kRows, kWide}, DType::bfloat16, seed + 500));
-      out.gradients.push_back({"dgrad", clone(a.backward(back))});
-      for (const auto& [module, name] : {std::pair{first.get(), "first."}, {second.get(), "second."}})
-        for (const Parameter& p : module->parameters) out.gradients.push_back({name + p.name, clone(p.grad)});
-      a.update();
-      b.update();
-    }
-    for (TrainedModule* m : {&a, &b})
-      for (NamedArray& n : m->state())
-        (n.name.find(".master") != n.name.npos || n.name.find(".exp_avg") != n.name.npos ? out.masters
-                                                                                         : out.shards)
-            .push_back({n.name, clone(n.array ? n.array : zeros({0}, DType::uint8))});
-  });
+  run_ranks(
+      kRanks, "mesh",
+      [&](int rank, const GroupPtr& mesh) {
+        Trajectory& out = all[static_cast<size_t>(rank)];
+        Session session = run.session(arch);
+        const auto layer = [&](int64_t in, uint64_t seed) {
+          ModuleSettings s;
+          s.in = in;
+          s.out = kWide;
+          auto module = make_module(session, s);
+          fill_parameters(*module, seed);
+          return module;
+        };
+        const auto first = layer(kIn, 640), second = layer(kWide, 650);
+        TrainedSettings settings;
+        settings.quantized_weights = recipe;
+        settings.mesh = mesh;
+        settings.reshard = reshard;
+        TrainedModule a(session, *first, settings), b(session, *second, settings);
+        for (uint64_t step = 0; step < 5; ++step) {
+          const uint64_t seed = 1000 * (step + 1) + static_cast<uint64_t>(rank);
+          const ArrayPtr hidden = a.forward(gradient({kRows, kIn}, DType::bfloat16, seed), under(recipe));
+          out.outputs.push_back({"output", clone(b.forward(hidden, under(recipe)))});
+          const ArrayPtr back = b.backward(gradient({kRows, kWide}, DType::bfloat16, seed + 500));
+          out.gradients.push_back({"dgrad", clone(a.backward(back))});
+          for (const auto& [module, name] : {std::pair{first.get(), "first."}, {second.get(), "second."}})
+            for (const Parameter& p : module->parameters)
+              out.gradients.push_back({name + p.name, clone(p.grad)});
+          a.update();
+          b.update();
+        }
+        for (TrainedModule* m : {&a, &b})
+          for (NamedArray& n : m->state())
+            (n.name.find(".master") != n.name.npos || n.name.find(".exp_avg") != n.name.npos ? out.masters
+                                                                                             : out.shards)
+                .push_back({n.name, clone(n.array ? n.array : zeros({0}, DType::uint8))});
+      },
+      shared(all));
   Trajectory out;
   for (Trajectory& t : all) {
     const auto append = [](std::vector<NamedArray>& to, std::vector<NamedArray>& from) {
@@ -142,31 +149,39 @@ void s91(ScenarioRun& run) {
   for (const Row& row : rows)
     for (const bool microbatches : {false, true}) {
       run.about(string(row.format) + (microbatches ? ", first of several microbatches" : ""));
-      run_ranks(kRanks, "mesh", [&](int rank, const GroupPtr& mesh) {
-        Session session = run.session(row.arch), whole_session = run.session(row.arch);
-        ModuleSettings s;
-        s.out = 192;
-        const auto module = make_module(session, s), whole = make_module(whole_session, s);
-        fill_parameters(*module, 91);
-        fill_parameters(*whole, 91);
-        TrainedSettings settings;
-        settings.mesh = mesh;
-        TrainedModule trained(session, *module, settings);
-        StepOptions options = under(built_in_recipe(row.format));
-        const ArrayPtr x = gradient({64, s.in}, DType::bfloat16, 5),
-                       dy = gradient({64, s.out}, DType::bfloat16, 6);
-        const StepRecord want = whole->step(whole_session, x, dy, options);
-        if (microbatches) options.is_first_microbatch = true;
-        const size_t before = session.launches.size();
-        const StepRecord& r = trained.step(x, dy, options);
-        if (rank != 0) return;
-        run.expect_equal(quantizations_of(session, before, "192x128"), row.quantizations,
+      std::array<StepRecord, kRanks> got, want;
+      std::array<std::vector<string>, kRanks> quantizations;
+      run_ranks(
+          kRanks, "mesh",
+          [&](int rank, const GroupPtr& mesh) {
+            const auto own = static_cast<size_t>(rank);
+            Session session = run.session(row.arch), whole_session = run.session(row.arch);
+            ModuleSettings s;
+            s.out = 192;
+            const auto module = make_module(session, s), whole = make_module(whole_session, s);
+            fill_parameters(*module, 91);
+            fill_parameters(*whole, 91);
+            TrainedSettings settings;
+            settings.mesh = mesh;
+            TrainedModule trained(session, *module, settings);
+            StepOptions options = under(built_in_recipe(row.format));
+            const ArrayPtr x = gradient({64, s.in}, DType::bfloat16, 5),
+                           dy = gradient({64, s.out}, DType::bfloat16, 6);
+            want[own] = whole->step(whole_session, x, dy, options);
+            if (microbatches) options.is_first_microbatch = true;
+            const size_t before = session.launches.size();
+            got[own] = trained.step(x, dy, options);
+            quantizations[own] = quantizations_of(session, before, "192x128");
+          },
+          shared(got, want, quantizations));
+      for (size_t rank = 0; rank < kRanks; ++rank) {
+        run.expect_equal(quantizations[rank], row.quantizations,
                          "quantizations of the weight: forward, then backward");
         std::vector<string> events;
-        for (const CacheEvent& e : r.cache) events.push_back(to_text(e));
+        for (const CacheEvent& e : got[rank].cache) events.push_back(to_text(e));
         run.expect_equal(events, {"weight built", "weight built again"}, "no workspace is kept");
-        expect_same_steps(run, r, want);
-      });
+        expect_same_steps(run, got[rank], want[rank]);
+      }
     }
 }
 
@@ -295,7 +310,7 @@ void s102(ScenarioRun& run) {
 }
 
 // clang-format off
-const Scenario kScenarios[] = {
+const Scenario kTrainedScenarios[] = {
     {"S-50", "Recompute changes nothing",
      "Linear, LayerNormMLP and GroupedLinear in seven recipes, stochastic rounding and histories among them",
      "three steps keep what forward made, or make it again in backward",
@@ -303,10 +318,10 @@ const Scenario kScenarios[] = {
     {"S-64", "Five steps under FSDP2",
      "two linear layers whose quantized weights are sharded over two ranks, with FusedAdam on the shards",
      "vanilla and hybrid train, resharding after forward or not",
-     "outputs, gradients, masters and moments of every step are equal", s64, {}},
+     "outputs, gradients, masters and moments of every step are equal", s64, {}, 2},
     {"S-91", "Plain weights under FSDP2",
      "bf16 weights that are sharded", "a quantized layer takes a step",
-     "forward quantizes the gathered weight in rows, backward in both directions, and no workspace is kept", s91, {}},
+     "forward quantizes the gathered weight in rows, backward in both directions, and no workspace is kept", s91, {}, 2},
     {"S-102", "Plain weights into delayed scaling",
      "a state dict with bf16 weights and extra state of scale 4", "it is loaded into quantized weights",
      "extra state comes first, and the bytes are those by the loaded scale", s102, {}},
@@ -315,6 +330,6 @@ const Scenario kScenarios[] = {
 
 }  // namespace
 
-std::span<const Scenario> trained_scenarios() { return kScenarios; }
+std::span<const Scenario> trained_scenarios() { return kTrainedScenarios; }
 
 }  // namespace assay::training
