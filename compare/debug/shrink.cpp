@@ -117,6 +117,7 @@ Result<Shrunk> shrink(const ShrinkOptions& options, const Subjects& subjects,
   drop_members(trials, state);
   drop_direction(trials, state);
   drop_epilogue(trials, state);
+  drop_attention(trials, state);
   const State line = state;
   make_narrow(trials, state);
   make_plain(trials, state);

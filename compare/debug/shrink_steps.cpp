@@ -8,6 +8,7 @@
 
 #include "compare/arithmetic/codes.h"
 #include "compare/debug/shrink_crop.h"
+#include "contract/attention.h"
 #include "contract/line.h"
 #include "fixtures/fill.h"
 
@@ -67,6 +68,56 @@ void drop_epilogue(Trials& trials, State& state) {
     drop(*candidate.problem.as<Gemm>());
     if (!(candidate.problem == state.problem)) trials.keep(state, candidate);
   }
+}
+
+namespace {
+
+// An attention's line with one thing less in it: fewer sequences, heads or keys, no gradients, no mask.
+using Drop = std::function<void(Problem&, Attention&)>;
+const std::initializer_list<Drop> kAttentionDrops = {
+    [](Problem&, Attention& a) { a.backward = false; },
+    [](Problem& p, Attention& a) {  // one sequence
+      p.x.shape.rows = attention_sizes(p).q;
+      a.batch = 1, a.lengths.clear(), a.kv_lengths.clear();
+      if (token_order(a.layout) == TokenOrder::ragged) a.layout = AttentionLayout::bshd;
+    },
+    [](Problem& p, Attention& a) {  // one head
+      p.x.shape.cols /= a.heads;
+      a.heads = a.kv_heads = 1;
+    },
+    [](Problem&, Attention& a) { a.kv_heads = a.heads; },
+    [](Problem&, Attention& a) { a.layout = AttentionLayout::bshd; },
+    [](Problem&, Attention& a) { a.lengths.clear(), a.kv_lengths.clear(); },
+    [](Problem&, Attention& a) { a.mask = AttentionMask::none; },
+    [](Problem&, Attention& a) { a.window_left = a.window_right = -1; },
+    [](Problem&, Attention& a) { a.bias = AttentionBias::none; },
+    [](Problem&, Attention& a) { a.dropout = 0; },
+    [](Problem&, Attention& a) { a.softmax_scale.reset(); },
+};
+
+// Half of the keys, or of the queries, as long as it fails.
+void halve_tokens(Trials& trials, State& state) {
+  for (const bool keys : {true, false})
+    for (bool kept = true; kept && !trials.spent();) {
+      State candidate = state;
+      Attention& a = *candidate.problem.as<Attention>();
+      int64_t& tokens = keys ? a.kv : candidate.problem.x.shape.rows;
+      if (tokens <= 1 || !a.lengths.empty() || a.batch != 1) return;
+      tokens = (tokens + 1) / 2;
+      kept = trials.keep(state, candidate);
+    }
+}
+
+}  // namespace
+
+void drop_attention(Trials& trials, State& state) {
+  if (!state.problem.as<Attention>()) return;
+  for (const Drop& drop : kAttentionDrops) {
+    State candidate = state;
+    drop(candidate.problem, *candidate.problem.as<Attention>());
+    if (!(candidate.problem == state.problem)) trials.keep(state, candidate);
+  }
+  halve_tokens(trials, state);
 }
 
 // ---- the data ---------------------------------------------------------------------------------------------

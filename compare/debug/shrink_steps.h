@@ -11,6 +11,8 @@ void drop_members(Trials& trials, State& state);
 void drop_direction(Trials& trials, State& state);
 // A gemm loses bias, beta and alpha: what follows the sum, where the failure does without it.
 void drop_epilogue(Trials& trials, State& state);
+// Of an attention sequences, heads, gradients, masks and tokens.
+void drop_attention(Trials&, State&);
 
 // Of a loaded state: zeroes elements in halving chunks, then clears signs and mantissa bits of those that are
 // left.

@@ -313,7 +313,8 @@ std::span<const KeyInfo> line_keys() {
       KeyInfo& row =
           out.emplace_back(KeyInfo{k.name, k.directional, values.emplace_back(k.values()), k.summary, {}});
       for (size_t op = 0; op < std::size(kOps); ++op)
-        if (k.ops >> op & 1 || (1u << op == line::kGemm && k.ops & line::kOperand))
+        if (k.ops >> op & 1 || (1u << op == line::kGemm && k.ops & line::kOperand) ||
+            (1u << op == line::kAttention && k.directional && k.ops & line::kOperand))
           row.ops.push_back(kOps[op]);
     }
     return out;
