@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "contract/planes.h"
@@ -71,6 +72,33 @@ struct TraceStep {
   uint32_t bits = 0;
 };
 
+// One instruction of a compiled kernel on the way to a stored value, for `assay trace`.
+struct SliceStep {
+  std::string instruction;  // "add.f32 %r78, %r31, %r55"
+  uint32_t line = 0;        // of the PTX
+  std::string source;       // "mx_kernels.py:31"; empty where the compiler left no lines
+  std::string who;          // "mxfp8_log2 block (0,0,0)"
+  uint32_t thread = 0;      // of the block
+  std::string memory;       // what it loads or stores: a plane's name, "shared memory"; else empty
+  uint64_t offset = 0;      // in bytes
+  std::string type;         // of the value: "f32", "b32", "pred"
+  uint64_t bits = 0;        // the value that it gave
+};
+
+// What one launch of a compiled kernel did, counted exactly (docs/ptx.md): totals by name, and the lines of
+// its text that were carried out, with one number for each of `columns`.
+struct LaunchCounts {
+  struct Line {
+    uint32_t line = 0;  // of the PTX
+    std::string instruction, source;
+    std::vector<uint64_t> counts;
+  };
+  std::string entry, grid, block;  // "mxfp8_rows", "(64,2,1)", "(128,1,1)"
+  std::vector<std::pair<std::string, uint64_t>> totals;
+  std::vector<std::string> columns;
+  std::vector<Line> lines;
+};
+
 // Thrown by Subject::run where only the data tell that it cannot run a Problem that it supports: the judge
 // counts the case as unsupported, with this reason.
 struct Unsupported : std::runtime_error {
@@ -105,6 +133,21 @@ class Subject {
   // empty.
   virtual std::vector<TraceStep> trace(const Problem&, std::span<const ConstBuffer>, Direction, int64_t,
                                        int64_t) {
+    return {};
+  }
+  // The instructions behind the bits [bit, bit + bits) of an output plane's bytes, in the order of execution,
+  // for subjects that run compiled kernels one instruction at a time (fast/ptx/slice.h). Empty for others.
+  virtual std::vector<SliceStep> slice(const Problem&, std::span<const ConstBuffer> /*inputs*/,
+                                       std::string_view /*plane*/, size_t /*bit*/, size_t /*bits*/,
+                                       const Environment&) {
+    return {};
+  }
+  // Whether it carries out a compiled kernel instruction by instruction: then the time that it takes says
+  // nothing of the kernel, and count() says what the kernel does.
+  virtual bool interprets() const { return false; }
+  // What each launch of the line does. Empty for subjects that do not interpret.
+  virtual std::vector<LaunchCounts> count(const Problem&, std::span<const ConstBuffer> /*inputs*/,
+                                          const Environment&) {
     return {};
   }
   // Device times of `repeats` runs, without transfers, for subjects that can time themselves (a GPU). `cold`:

@@ -32,6 +32,45 @@ class PtxSubject final : public Subject {
   Served run(const Problem& problem, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
              const Environment& env) override {
     stand_in::Device device(env);
+    return run_on(device, problem, inputs, outputs, env);
+  }
+
+  bool interprets() const override { return true; }
+  std::vector<LaunchCounts> count(const Problem& problem, std::span<const ConstBuffer> inputs,
+                                  const Environment& env) override {
+    std::vector<LaunchCounts> out;
+    stand_in::Device device(env);
+    device.count(out);
+    run_for_itself(device, problem, inputs, env);
+    return out;
+  }
+
+  std::vector<SliceStep> slice(const Problem& problem, std::span<const ConstBuffer> inputs,
+                               std::string_view plane, size_t bit, size_t bits,
+                               const Environment& env) override {
+    const auto run_all = [&](stand_in::Device& device) { run_for_itself(device, problem, inputs, env); };
+    return stand_in::slice_behind(run_all, env, plane, bit, bits);
+  }
+
+  std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d,
+                               int64_t row, int64_t col) override {
+    return fast_host::trace(p, inputs, d, row, col);
+  }
+
+ private:
+  // A run whose outputs nobody asks for.
+  static void run_for_itself(stand_in::Device& device, const Problem& problem,
+                             std::span<const ConstBuffer> inputs, const Environment& env) {
+    const std::vector<Plane> planes = output_planes(problem);
+    std::vector<std::vector<std::byte>> bytes;
+    std::vector<Buffer> outputs;
+    for (const Plane& plane : planes) bytes.emplace_back(plane.bytes(), std::byte{env.poison});
+    for (size_t n = 0; n < planes.size(); ++n) outputs.push_back({&planes[n], bytes[n]});
+    run_on(device, problem, inputs, outputs, env);
+  }
+
+  static Served run_on(stand_in::Device& device, const Problem& problem, std::span<const ConstBuffer> inputs,
+                       std::span<const Buffer> outputs, const Environment& env) {
     const stand_in::UseDevice use(device);
     const auto place = [&](const Plane* plane, std::span<const std::byte> bytes, bool writable) {
       const int alignment = std::max(env.alignment, info(plane->encoding).bytes());
@@ -54,11 +93,6 @@ class PtxSubject final : public Subject {
       if (!outputs[i].bytes.empty())
         std::memcpy(outputs[i].bytes.data(), out[i].data, outputs[i].bytes.size());
     return served;
-  }
-
-  std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d,
-                               int64_t row, int64_t col) override {
-    return fast_host::trace(p, inputs, d, row, col);
   }
 };
 

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "compare/commands/bench_results.h"
+#include "compare/commands/count.h"
 #include "compare/commands/options.h"
 #include "compare/judge/cases.h"
 #include "compare/judge/claims.h"
@@ -271,6 +272,14 @@ class BenchRun {
   // False where a row cannot be compared with the earlier one.
   bool time_case(const Problem& problem, const string& line, const string& name) {
     Subject& subject = *subjects_.find(name);
+    if (subject.interprets()) {
+      ++skipped_;
+      out_ << fmt::format(
+          "  {:<10} not timed: it carries out the kernel's instructions on a CPU, and the time that "
+          "takes says nothing of the kernel; what it does is counted by {}\n",
+          name, count_command(line, subject));
+      return true;
+    }
     if (const auto why = judged(problem, name, subjects_, options_)) {
       ++(why->skipped ? skipped_ : refused_);
       out_ << fmt::format("  {:<10} {}\n", name, why->text);

@@ -6,7 +6,8 @@
 // second and the ratio to a copy that reads and writes as many bytes in the same process: memcpy on the host,
 // a quantize to identity on a device. A plugin is timed by its own assay_plugin_time where it has one, else
 // by device events or a clock; its copy is memcpy, or that of the kernels here on the same GPU, and without
-// those there is no ratio. Rows of the host executor are labelled: they say nothing about any GPU.
+// those there is no ratio. Rows of the host executor are labelled: they say nothing about any GPU. A subject
+// that interprets a compiled kernel gets no time; `assay count` says what the kernel does.
 #pragma once
 #include <iosfwd>
 #include <string>

@@ -11,6 +11,7 @@
 #include "compare/commands/checked_case.h"
 #include "compare/commands/options.h"
 #include "compare/commands/recorded_case.h"
+#include "compare/debug/slice_rows.h"
 #include "compare/process/memory.h"
 #include "compare/process/run_in_child.h"
 #include "compare/subjects/forwarding.h"
@@ -71,6 +72,66 @@ class TraceTable {
   bool found_ = false;
 };
 
+// The slice, the oldest instruction first, with a heading wherever the kernel or its source line changes.
+class SliceTable {
+ public:
+  SliceTable(const Slice& slice, const std::string& other, std::ostream& out)
+      : slice_(slice), other_(other), out_(out) {
+    for (const SliceRow& r : slice.rows)
+      text_ = std::max(text_, std::min(r.step.instruction.size(), kMostText));
+  }
+  void print() {
+    out_ << fmt::format("\nslice of {} {}: {} instructions, values alone (docs/ptx.md)\n", slice_.plane,
+                        slice_.place, slice_.rows.size());
+    out_ << fmt::format("   {:>6} {:>6}  {:<{}}  {:<26}  {}\n", "PTX", "thread", "instruction", text_,
+                        "value", other_);
+    const size_t first = slice_.rows.size() > kMostRows ? slice_.rows.size() - kMostRows : 0;
+    if (first) out_ << fmt::format("   ... {} earlier instructions\n", first);
+    for (size_t n = first; n < slice_.rows.size(); ++n) row(n);
+    if (slice_.parting) out_ << "\n" << sentence() << "\n";
+  }
+
+ private:
+  static constexpr size_t kMostText = 58, kMostRows = 400;
+
+  void row(size_t n) {
+    const SliceStep& s = slice_.rows[n].step;
+    if (s.who != who_ || s.source != source_)
+      out_ << "   " << s.who << (s.source.empty() ? "" : ", ") << s.source << "\n";
+    who_ = s.who, source_ = s.source;
+    const bool parts = slice_.parting && slice_.parting->row == n;
+    std::string beside;
+    if (const auto& same = slice_.rows[n].same) beside = same->clause + " " + same->what;
+    if (parts) beside = step_text(slice_.parting->step) + "   <- parts here";
+    if (!s.memory.empty() && beside.empty()) beside = fmt::format("{}, byte {}", s.memory, s.offset);
+    std::string line = fmt::format(
+        "{} {:>6} {:>6}  {:<{}}  {:<26}  {}", parts ? "->" : "  ", s.line, s.thread,
+        s.instruction.size() > kMostText ? s.instruction.substr(0, kMostText - 3) + "..." : s.instruction,
+        text_, slice_value_text(s), beside);
+    line.erase(line.find_last_not_of(' ') + 1);
+    out_ << line << "\n";
+  }
+  static std::string step_text(const TraceStep& s) {
+    return fmt::format("{} {}: {}  {}", s.clause, s.what, code_hex(s.encoding, s.bits),
+                       value_text(s.encoding, s.bits));
+  }
+  std::string sentence() const {
+    const Parting& p = *slice_.parting;
+    std::string out;
+    if (p.agreed)
+      out = fmt::format("equal up to PTX line {} ({} {}); ", slice_.rows[*p.agreed].step.line,
+                        slice_.rows[*p.agreed].same->clause, slice_.rows[*p.agreed].same->what);
+    return out + fmt::format("PTX line {} has {} where {} has {}", slice_.rows[p.row].step.line,
+                             slice_value_text(slice_.rows[p.row].step), other_, step_text(p.step));
+  }
+
+  const Slice& slice_;
+  const std::string& other_;
+  std::ostream& out_;
+  size_t text_ = 11;
+  std::string who_, source_;
+};
+
 // "12,48" of --at.
 std::pair<int64_t, int64_t> read_at(const std::string& text) {
   long long row = 0, col = 0;
@@ -93,6 +154,8 @@ int run_trace(const TraceOptions& options, const Subjects& subjects, std::ostrea
                      traced->col, product ? "of d [n, m]" : name_of(traced->direction));
   const bool found = TraceTable(options, *traced, out).print();
   if (!traced->unpinned.empty()) out << "\nbits of d are not pinned (N16.13): " << traced->unpinned << "\n";
+  if (!traced->no_slice.empty()) out << "\n" << traced->no_slice << "\n";
+  if (traced->slice) SliceTable(*traced->slice, options.other, out).print();
   if (!found)
     out << (traced->unpinned.empty() || !traced->inside
                 ? "\nno step and no output of this element differs\n"
@@ -164,6 +227,8 @@ void register_trace(Program& program) {
   c.option("--case", given->case_id, "a case of the pack (default: the first that differs)");
   c.option("--at", given->at,
            "row,column of the tensor, of a gemm n,m of d (default: the first that differs)");
+  c.option("--plane", given->trace.plane,
+           "the output whose instructions a compiled kernel shows (default: the first that differs)");
   c.option("--direction", given->direction, "row or col").one_of({"row", "col"});
   add_subjects(c, common, "host");
   add_environment(c, common);
@@ -174,6 +239,7 @@ void register_trace(Program& program) {
     const bool is_pack = names_pack(given->line);
     if (!is_pack) trace.problem = problem_of_line(given->line);
     take_subject(trace, program.common, subjects);
+    trace.slice = true;
     if (!given->at.empty()) trace.at = read_at(given->at);
     if (!given->direction.empty())
       trace.direction = given->direction == "row" ? Direction::row : Direction::col;

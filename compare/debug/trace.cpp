@@ -7,6 +7,7 @@
 
 #include "compare/arithmetic/codes.h"
 #include "compare/arithmetic/gemm_bounds.h"
+#include "compare/debug/slice_rows.h"
 #include "compare/judge/claims.h"
 #include "compare/judge/judge.h"
 #include "compare/process/pool.h"
@@ -196,9 +197,14 @@ bool inside_bound(const Problem& p, const Runs& runs, const Trace& out) {
   return interval && interval->holds(value_of(d.plane.encoding, code_at(d.plane, d.bytes, index)));
 }
 
-// The output bytes that belong to the element.
-std::vector<TraceRow> outputs_of(const Problem& p, const Runs& runs, const Trace& traced) {
-  std::vector<TraceRow> out;
+// An output that belongs to the element: its row, and where it lies.
+struct Output {
+  TraceRow row;
+  const PlaneData* plane = nullptr;
+  Place place;
+};
+std::vector<Output> outputs_of(const Problem& p, const Runs& runs, const Trace& traced) {
+  std::vector<Output> out;
   for (size_t i = 0; i < runs.want.size(); ++i) {
     const PlaneData &w = runs.want[i], &g = runs.got[i];
     if (w.plane.direction && *w.plane.direction != traced.direction) continue;
@@ -206,10 +212,42 @@ std::vector<TraceRow> outputs_of(const Problem& p, const Runs& runs, const Trace
     if (!place) continue;
     const int64_t index = index_of(w.plane, place->row, place->col);
     const Encoding e = w.plane.encoding;
-    out.push_back({"", fmt::format("{} {}", w.plane.name, place_text(&p, w.plane, *place)),
-                   std::pair{e, code_at(w.plane, w.bytes, index)},
-                   std::pair{e, code_at(w.plane, g.bytes, index)}});
+    out.push_back(
+        {{"", fmt::format("{} {}", w.plane.name, place_text(&p, w.plane, *place)),
+          std::pair{e, code_at(w.plane, w.bytes, index)}, std::pair{e, code_at(w.plane, g.bytes, index)}},
+         &w,
+         *place});
   }
+  return out;
+}
+
+// The output whose slice is shown: the plane that is asked for, else the first that differs, else the last,
+// which holds the data.
+const Output* sliced_output(const TraceOptions& options, const std::vector<Output>& outputs) {
+  for (const Output& o : outputs)
+    if (options.plane.empty() ? o.row.differs() : o.plane->plane.name == options.plane) return &o;
+  return options.plane.empty() && !outputs.empty() ? &outputs.back() : nullptr;
+}
+
+// The slice behind an output, made in a child process; empty for subjects that have none.
+Result<std::optional<Slice>> slice_of(const TraceOptions& options, Subject& subject, const Runs& runs,
+                                      const Output& output, const std::vector<TraceStep>& other) {
+  const Plane& plane = output.plane->plane;
+  const int64_t bit = index_of(plane, output.place.row, output.place.col) * plane.bits();
+  const auto text = in_child(
+      [&] {
+        return to_json(subject.slice(options.problem, views(runs.inputs), plane.name,
+                                     static_cast<size_t>(bit), static_cast<size_t>(plane.bits()),
+                                     options.environment));
+      },
+      options.timeout);
+  if (!text) return Error{"the slice on " + std::string(subject.name()) + ": " + text.error().text(), 0, ""};
+  auto steps = slice_steps_of(*text);
+  if (!steps) return steps.error();
+  if (steps->empty()) return std::optional<Slice>{};
+  std::optional<Slice> out = beside(std::move(*steps), other, output.row);
+  out->plane = plane.name;
+  out->place = place_text(&options.problem, plane, output.place);
   return out;
 }
 
@@ -237,7 +275,15 @@ Result<Trace> trace(const TraceOptions& options, const Subjects& subjects) {
   const auto right = steps(*subject);
   if (!right) return right.error();
   out.steps = align(*left, *right);
-  out.outputs = outputs_of(p, *runs, out);
+  const std::vector<Output> outputs = outputs_of(p, *runs, out);
+  for (const Output& o : outputs) out.outputs.push_back(o.row);
+  const Output* const sliced = sliced_output(options, outputs);
+  if (!options.plane.empty() && !sliced)
+    return Error{"this element has no output '" + options.plane + "'", 0, "--plane row.data"};
+  if (!sliced || !options.slice) return out;
+  auto slice = slice_of(options, *subject, *runs, *sliced, *left);
+  if (slice) out.slice = std::move(*slice);
+  else out.no_slice = slice.error().text();
   return out;
 }
 

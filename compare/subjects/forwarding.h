@@ -39,6 +39,15 @@ class ForwardingSubject : public Subject {
                                int64_t row, int64_t col) override {
     return subject_.trace(p, inputs, d, row, col);
   }
+  std::vector<SliceStep> slice(const Problem& p, std::span<const ConstBuffer> inputs, std::string_view plane,
+                               size_t bit, size_t bits, const Environment& environment) override {
+    return subject_.slice(p, inputs, plane, bit, bits, environment);
+  }
+  bool interprets() const override { return subject_.interprets(); }
+  std::vector<LaunchCounts> count(const Problem& p, std::span<const ConstBuffer> inputs,
+                                  const Environment& environment) override {
+    return subject_.count(p, inputs, environment);
+  }
   std::vector<std::chrono::nanoseconds> time(const Problem& p, std::span<const ConstBuffer> inputs,
                                              int repeats, bool cold) override {
     return subject_.time(p, inputs, repeats, cold);

@@ -17,6 +17,7 @@
 #include "contract/line.h"
 #include "fast/ptx/contraction.h"
 #include "fast/ptx/run.h"
+#include "fast/ptx/slice.h"
 #include "fixtures/fill.h"
 
 namespace assay {
@@ -24,6 +25,7 @@ namespace assay {
 namespace {
 
 using What = PtxArgument::What;
+constexpr F32Bits kOne = 0x3F800000;
 
 std::vector<std::string> words_of(const std::string& line) {
   std::istringstream in(line);
@@ -34,6 +36,10 @@ std::string joined(const std::vector<std::string>& names) {
   std::string out;
   for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
   return out;
+}
+
+std::string to_text(const ptx::Dim& d) {
+  return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
 }
 
 // Why an argument cannot be handed to a parameter; empty where it can.
@@ -163,7 +169,8 @@ class Run {
     for (const Buffer& b : outputs) {
       const bool zeroed =
           std::find(file.zeroed.begin(), file.zeroed.end(), b.plane->name) != file.zeroed.end();
-      if (zeroed) std::fill(b.bytes.begin(), b.bytes.end(), std::byte{0});
+      // N6.7: under the flag nothing is written, not even the zeros of the caller.
+      if (zeroed && noop_of(p) != kOne) std::fill(b.bytes.begin(), b.bytes.end(), std::byte{0});
       add(b.plane->name, b.bytes.data(), b.bytes.size(), true, zeroed);
     }
   }
@@ -183,6 +190,10 @@ class Run {
     return launched;
   }
   const ptx::Counters& counters() const { return counters_; }
+  // Launches that follow are recorded.
+  void record(ptx::Recorder& recorder) { recorder_ = &recorder; }
+  // Launches that follow are counted, each into a row of its own.
+  void count(std::vector<LaunchCounts>& counts) { counts_ = &counts; }
   // What the kernels made x of; empty where they are given it.
   std::span<const std::byte> made_x() const { return made_x_; }
 
@@ -219,14 +230,27 @@ class Run {
       std::copy(bytes.begin(), bytes.end(),
                 out.parameters.begin() + static_cast<std::ptrdiff_t>(e.parameters[n].offset));
     }
-    counters_.add(ptx::run(module, l.entry, out, memory_,
-                           {.order = env_.order,
-                            .poison = env_.poison,
-                            .check = env_.order != Environment::kForward,
-                            .in_place = in_place}));
+    const ptx::Counters counted = ptx::run(module, l.entry, out, memory_,
+                                           {.order = env_.order,
+                                            .poison = env_.poison,
+                                            .count = counts_ != nullptr,
+                                            .check = env_.order != Environment::kForward,
+                                            .recorder = recorder_,
+                                            .in_place = in_place});
+    counters_.add(counted);
+    if (counts_) counts_->push_back(counts_of(module, l.entry, out, counted));
     return true;
   }
 
+  static LaunchCounts counts_of(ptx::Module& module, const std::string& entry, const ptx::Launch& launch,
+                                const ptx::Counters& counters) {
+    LaunchCounts out{
+        entry, to_text(launch.grid), to_text(launch.block), ptx::totals_of(counters), ptx::line_columns(),
+        {}};
+    for (auto& line : ptx::by_line(module.kernel(entry), counters, module.text()))
+      out.lines.push_back({line.line, std::move(line.text), std::move(line.source), std::move(line.counts)});
+    return out;
+  }
   std::vector<std::byte> value_of(const PtxArgument& a, size_t bytes) {
     uint64_t v = 0;
     switch (a.what) {
@@ -310,6 +334,19 @@ class Run {
   std::vector<std::vector<std::byte>> scratch_;
   std::span<const std::byte> made_x_;
   ptx::Counters counters_;
+  ptx::Recorder* recorder_ = nullptr;
+  std::vector<LaunchCounts>* counts_ = nullptr;
+};
+
+// Memory for the outputs of a case.
+struct Outputs {
+  Outputs(const Problem& p, uint8_t poison) : planes(output_planes(p)) {
+    for (const Plane& plane : planes) bytes.emplace_back(plane.bytes(), std::byte{poison});
+    for (size_t n = 0; n < planes.size(); ++n) buffers.push_back({&planes[n], bytes[n]});
+  }
+  std::vector<Plane> planes;
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<Buffer> buffers;
 };
 
 class PtxKernelSubject final : public Subject {
@@ -341,6 +378,10 @@ class PtxKernelSubject final : public Subject {
             return {false, "the line has no plane " + a.text};
           used.push_back(a.text);
         }
+    // A kernel that does not look at the flag must not pass where the flag happens to be 0.
+    if (std::any_of(inputs.begin(), inputs.end(), is("noop")) &&
+        std::find(used.begin(), used.end(), "noop") == used.end())
+      return {false, "the line has noop=, and no launch is given noop"};
     for (const Plane& plane : outputs)
       if (std::find(used.begin(), used.end(), plane.name) == used.end())
         return {false, "no launch is given " + plane.name};
@@ -368,16 +409,43 @@ class PtxKernelSubject final : public Subject {
     return {by, launches};
   }
 
+  std::vector<SliceStep> slice(const Problem& p, std::span<const ConstBuffer> inputs, std::string_view plane,
+                               size_t bit, size_t bits, const Environment& env) override {
+    Outputs made(p, env.poison);
+    const auto run_all = [&](ptx::Recorder& recorder) {
+      Modules modules(texts_);
+      Run run(file_, modules, p, inputs, made.buffers, env);
+      run.record(recorder);
+      run.launch_all();
+    };
+    std::vector<SliceStep> out;
+    for (const ptx::SliceStep& s :
+         ptx::slice_behind(run_all, std::string(plane), bit, static_cast<unsigned>(bits)))
+      out.push_back({s.text, s.line,
+                     s.source.file.empty() ? "" : s.source.file + ":" + std::to_string(s.source.line),
+                     s.kernel + " block " + to_text(s.block), s.thread, s.memory, s.offset,
+                     s.predicate ? "pred" : std::string(ptx::info(s.type).name), s.value});
+    return out;
+  }
+
+  bool interprets() const override { return true; }
+  std::vector<LaunchCounts> count(const Problem& p, std::span<const ConstBuffer> inputs,
+                                  const Environment& env) override {
+    Outputs made(p, env.poison);
+    Modules modules(texts_);
+    Run run(file_, modules, p, inputs, made.buffers, env);
+    std::vector<LaunchCounts> out;
+    run.count(out);
+    run.launch_all();
+    return out;
+  }
+
   void prepare(const Problem& p, std::span<const ConstBuffer> inputs, std::span<std::byte> x) override {
     if (!file_.fused() || x.empty() || !supports(p).yes) return;
-    const std::vector<Plane> planes = output_planes(p);
-    std::vector<std::vector<std::byte>> bytes;
-    std::vector<Buffer> outputs;
-    for (const Plane& plane : planes) bytes.emplace_back(plane.bytes());
-    for (size_t n = 0; n < planes.size(); ++n) outputs.push_back({&planes[n], bytes[n]});
+    Outputs made(p, 0);
     const Environment environment;
     Modules modules(texts_);
-    Run run(file_, modules, p, inputs, outputs, environment);
+    Run run(file_, modules, p, inputs, made.buffers, environment);
     run.launch_all();
     std::copy(run.made_x().begin(), run.made_x().end(), x.begin());
   }

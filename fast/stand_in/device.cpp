@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "fast/ptx/run.h"
+#include "fast/ptx/slice.h"
 #include "fast/stand_in/kernel_texts.h"
 
 namespace assay::stand_in {
@@ -44,6 +45,19 @@ std::string short_name(const std::string& entry) {
     else if (whole[at] == ' ' || whole[at] == ':') begin = at + 1;
   }
   return whole.substr(begin, at - begin);
+}
+
+std::string text(const ptx::Dim& d) {
+  return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
+}
+
+LaunchCounts counts_of(ptx::Module& module, const std::string& entry, const ptx::Launch& l,
+                       const ptx::Counters& counted) {
+  LaunchCounts out{short_name(entry),       text(l.grid),        text(l.block),
+                   ptx::totals_of(counted), ptx::line_columns(), {}};
+  for (ptx::LineCounters& line : ptx::by_line(module.kernel(entry), counted, module.text()))
+    out.lines.push_back({line.line, std::move(line.text), std::move(line.source), std::move(line.counts)});
+  return out;
 }
 
 void replace(std::string& text, const std::string& what, const std::string& with) {
@@ -99,7 +113,10 @@ void Device::launch(const void* function, const Size& grid, const Size& block, v
     const ptx::Counters counted = ptx::run(module, name, launch, memory_->reachable,
                                            {.order = environment_.order,
                                             .poison = environment_.poison,
-                                            .check = environment_.order != Environment::kForward});
+                                            .count = counts_ != nullptr,
+                                            .check = environment_.order != Environment::kForward,
+                                            .recorder = recorder_});
+    if (counts_) counts_->push_back(counts_of(module, name, launch, counted));
     lane_instructions_ += counted.lane_instructions;
   } catch (const ptx::Fault& fault) {
     std::string what = fault.what();
@@ -120,6 +137,24 @@ std::string Device::report() const {
   return out + "; " + std::to_string(lane_instructions_) + " lane instructions";
 }
 
+std::vector<SliceStep> slice_behind(const std::function<void(Device&)>& run_all,
+                                    const Environment& environment, std::string_view plane, size_t bit,
+                                    size_t bits) {
+  const auto recorded = [&](ptx::Recorder& recorder) {
+    Device device(environment);
+    device.record(recorder);
+    run_all(device);
+  };
+  std::vector<SliceStep> out;
+  for (const ptx::SliceStep& s :
+       ptx::slice_behind(recorded, std::string(plane), bit, static_cast<unsigned>(bits)))
+    out.push_back({s.text, s.line,
+                   s.source.file.empty() ? "" : s.source.file + ":" + std::to_string(s.source.line),
+                   short_name(s.kernel) + " block " + text(s.block), s.thread, s.memory, s.offset,
+                   s.predicate ? "pred" : std::string(ptx::info(s.type).name), s.value});
+  return out;
+}
+
 UseDevice::UseDevice(Device& device) : before_(std::exchange(in_use, &device)) {}
 UseDevice::~UseDevice() { in_use = before_; }
 
@@ -131,7 +166,9 @@ Support texts_present() {
   for (const Architecture a : kArchitectures)
     if (!kernel_texts(a).empty()) return {};
   return {false,
-          "no PTX of the kernels beside this program: build the preset cuda, and run it where it was built"};
+          "no PTX of the kernels, neither in the folder this program was built in nor in ../share/assay/ptx "
+          "beside it: "
+          "ci/build cuda assay makes it, and cmake --install copies it"};
 }
 
 }  // namespace assay::stand_in

@@ -4,11 +4,18 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "contract/subject.h"
+
+namespace assay::ptx {
+class Recorder;
+}
 
 namespace assay::stand_in {
 
@@ -31,6 +38,10 @@ class Device {
   // parameters' values. std::runtime_error: what the kernel did wrong, with its block, thread and PTX line.
   void launch(const void* function, const Size& grid, const Size& block, void** arguments, size_t shared);
 
+  // Launches that follow are recorded for a slice, or counted into a row each.
+  void record(ptx::Recorder& recorder) { recorder_ = &recorder; }
+  void count(std::vector<LaunchCounts>& counts) { counts_ = &counts; }
+
   int launches() const { return launches_; }
   // "sm_90a: mxfp8_rows, amax x2; 18432 lane instructions".
   std::string report() const;
@@ -42,6 +53,8 @@ class Device {
   std::map<std::string, int> entries_;  // launches by the kernel's short name
   uint64_t lane_instructions_ = 0;
   int launches_ = 0;
+  ptx::Recorder* recorder_ = nullptr;
+  std::vector<LaunchCounts>* counts_ = nullptr;
 };
 
 // While it lives, the launchers of this OS thread run on the device (runtime.cpp).
@@ -54,6 +67,11 @@ class UseDevice {
  private:
   Device* before_;
 };
+
+// The slice behind the bits [bit, bit + bits) of an output's memory (Subject::slice). `run_all` runs
+// everything on the device it is given, always in the same way.
+std::vector<SliceStep> slice_behind(const std::function<void(Device&)>& run_all, const Environment&,
+                                    std::string_view plane, size_t bit, size_t bits);
 
 // The device in use, or null.
 Device* device_in_use();

@@ -31,6 +31,14 @@ std::vector<fs::path> texts_in(const std::string& folder, std::string_view endin
   return found;
 }
 
+// Of the build that made the program, or of the installation that it belongs to (cmake/install.cmake).
+std::string folder_of_texts() {
+  std::error_code absent;
+  if (fs::is_directory(ASSAY_PTX_FOLDER, absent)) return ASSAY_PTX_FOLDER;
+  return (fs::read_symlink("/proc/self/exe", absent).parent_path().parent_path() / "share/assay/ptx")
+      .string();
+}
+
 }  // namespace
 
 KernelTexts::KernelTexts(const std::string& folder, Architecture architecture)
@@ -60,7 +68,7 @@ ptx::Module& KernelTexts::module_of(std::string_view entry) {
 KernelTexts& kernel_texts(Architecture architecture) {
   static std::array<std::unique_ptr<KernelTexts>, kArchitectures.size()> texts;
   auto& slot = texts[static_cast<size_t>(architecture)];
-  if (!slot) slot = std::make_unique<KernelTexts>(ASSAY_PTX_FOLDER, architecture);
+  if (!slot) slot = std::make_unique<KernelTexts>(folder_of_texts(), architecture);
   return *slot;
 }
 

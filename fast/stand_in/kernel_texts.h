@@ -27,7 +27,8 @@ class KernelTexts {
   std::map<std::string, std::unique_ptr<ptx::Module>, std::less<>> modules_;  // by path
 };
 
-// Those of this build. The first call for an architecture looks through the folder.
+// Those of this build, or of the installation (share/assay/ptx beside bin). The first call for an
+// architecture looks through the folder.
 KernelTexts& kernel_texts(Architecture);
 
 }  // namespace assay::stand_in

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "compare/judge/cases.h"
+#include "compare/subjects/forwarding.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
 #include "tests/compare/faulty_subject.h"
@@ -61,6 +62,24 @@ TEST(Bench, AWrongKernelGetsNoTime) {
   const Ran r = bench(options, with_fault(fault));
   EXPECT_EQ(r.status, 1);
   EXPECT_NE(r.out.find("not timed: failed (claim parity)"), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.find("median"), std::string::npos) << r.out;
+}
+
+// The time of an interpreter of PTX is not that of the kernel.
+TEST(Bench, ASubjectThatInterpretsGetsNoTimeButACommand) {
+  struct Interpreter final : ForwardingSubject {
+    using ForwardingSubject::ForwardingSubject;
+    bool interprets() const override { return true; }
+  };
+  BenchOptions options;
+  options.subjects = {"interpreter"};
+  Subjects subjects = with_fault(no_fault);
+  subjects.owned.push_back(std::make_unique<Interpreter>(make_reference_subject(), "interpreter"));
+  const Ran r = bench(options, subjects);
+  EXPECT_EQ(r.status, 3) << r.out;
+  EXPECT_NE(r.out.find("assay count 'quantize mxfp8 64x64 bf16 dir=row' --subject interpreter"),
+            std::string::npos)
+      << r.out;
   EXPECT_EQ(r.out.find("median"), std::string::npos) << r.out;
 }
 
