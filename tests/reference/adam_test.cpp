@@ -121,11 +121,11 @@ TEST(Adam, ScaledStatesOnBothSides) {
       const std::vector<Plane> planes = output_planes(c.p);
       for (size_t i = 0; i < planes.size(); ++i) {
         const std::string where = std::string(subject->name()) + ": " + row.line + ", " + planes[i].name;
-        if (planes[i].name == "scale")
-          EXPECT_EQ(hexes(codes<uint32_t>(c.out_bytes[i])), hexes({row.scale})) << where;
-        if (planes[i].name == "multiplier")
-          EXPECT_EQ(hexes(codes<uint32_t>(c.out_bytes[i])), hexes({row.multiplier})) << where;
-        if (planes[i].name != "y") continue;
+        if (planes[i].name != "y") {
+          const uint32_t want = planes[i].name == "scale" ? row.scale : row.multiplier;
+          EXPECT_EQ(hexes(codes<uint32_t>(c.out_bytes[i])), hexes({want})) << where;
+          continue;
+        }
         std::vector<uint32_t> y;
         if (c.out_bytes[i].size() == 4)
           for (const uint16_t code : codes<uint16_t>(c.out_bytes[i])) y.push_back(code);
