@@ -169,7 +169,9 @@ TEST(EveryKeyOfTheTable, IsTakenBySomeLine) {
                                      "cast e4m3 8x8 f32",
                                      "philox u32 8x4 u32",
                                      "adam f32 8x16 f32",
-                                     "scale_state f16 8x16 f32"};
+                                     "scale_state f16 8x16 f32",
+                                     "attention fp8_current 6x8 bf16",
+                                     "attention fp8_current 5x8 bf16 lengths=5"};
   for (const KeyInfo& key : line_keys()) {
     std::vector<string> tries = lines;
     for (const FormatInfo& f : kFormats)
