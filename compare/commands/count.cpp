@@ -132,13 +132,13 @@ int run_count(const CountOptions& options, const Subjects& subjects, std::ostrea
   };
   Subject* subject = subjects.find(options.subject);
   if (!subject) return refuse(2, "no subject '" + options.subject + "'");
+  if (const Support here = present_in_child(*subject); !here.yes)
+    return refuse(3, options.subject + " is absent: " + here.why);
   if (!subject->interprets())
     return refuse(
         2, options.subject +
                " does not carry out compiled kernels instruction by instruction; expected --subject ptx, "
                "--ptx-kernel FILE or --ptx FILE");
-  if (const Support here = present_in_child(*subject); !here.yes)
-    return refuse(3, options.subject + " is absent: " + here.why);
   if (const Support yes = subject->supports(options.problem); !yes.yes)
     return refuse(3, options.subject + " does not support this line: " + yes.why);
   const auto launches = counted(*subject, options, subjects);
