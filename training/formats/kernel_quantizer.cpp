@@ -57,7 +57,7 @@ ArrayPtr kept_by(Storage& s, const Plane& p) {
 
 }  // namespace
 
-void fail_for(ErrorClass c, const Quantizer& q, const string& what) {
+void fail(ErrorClass c, const Quantizer& q, const string& what) {
   throw SemanticError(c, string(q.class_name()) + ": " + what);
 }
 
@@ -113,9 +113,9 @@ void reduce_amaxes(Session& session, const Quantizer& q, const AmaxReduction& re
                    const Array& x) {
   if (!reduction.enabled && !reduction.local) return;
   if (reduction.enabled && !reduction.group)
-    fail_for(runtime_error, q,
-             "with_amax_reduction is on without an amax_reduction_group; set the group or call "
-             "set_amax_reduction_group");
+    fail(runtime_error, q,
+         "with_amax_reduction is on without an amax_reduction_group; set the group or call "
+         "set_amax_reduction_group");
   Problem own = p;
   if (p.row && info(p.row->format).per_tensor_fp8()) own.col.reset();  // one amax serves both of its planes
   std::vector<F32Bits> amaxes =
@@ -184,12 +184,11 @@ StoragePtr allocate(Session& session, const Quantizer& q, const StoragePtr& s, c
 void check_destination(const Quantizer& q, const Storage& dst, bool of_this_class, std::string_view wanted,
                        ErrorClass otherwise, const ArrayPtr& x) {
   if (!of_this_class || !dst.is_tensor)
-    fail_for(otherwise, q,
-             "update_quantized: expected a " + string(wanted) + ", found a " + string(dst.class_name()));
+    fail(otherwise, q,
+         "update_quantized: expected a " + string(wanted) + ", found a " + string(dst.class_name()));
   if (flattened(dst.size()) != flattened(x->shape))
-    fail_for(
-        runtime_error, q,
-        "update_quantized: expected a source of shape " + text(dst.size()) + ", found " + text(x->shape));
+    fail(runtime_error, q,
+         "update_quantized: expected a source of shape " + text(dst.size()) + ", found " + text(x->shape));
 }
 
 }  // namespace assay::training::kernels

@@ -244,13 +244,13 @@ std::optional<Planes> run_rows(const Run& run, const Hypothesis& h) {
   const Matrix& x = run.x();
   const PlaneData& part = *find_plane(w.inputs, "x");
   if (w.places() == 0) return {};
-  const std::optional<double> of_tensor = h.tensor_amax ? std::optional(h.tensor_amax(x, x)) : std::nullopt;
+  const F32Bits of_tensor = h.tensor_amax ? bits_of(h.tensor_amax(x, x)) : 0;
   Planes out;
   for (const Plane& plane : output_planes(w.p)) out.push_back({plane, std::vector<std::byte>(plane.bytes())});
   PlaneData* amaxes = plane_in(out, w.name("amax"));
   for (int64_t i = 0; i < w.lines(); ++i) {
     const BlockView view{x, x, w.line(i), w.line(i) + 1, 0, x.length(), 1, x.length()};
-    const F32Bits amax = bits_of(of_tensor ? *of_tensor : h.amax(view));
+    const F32Bits amax = h.tensor_amax ? of_tensor : bits_of(h.amax(view));
     const auto made = run_row(run, part, i, amax);
     if (!made || !place_row(out, *made, i, w.lines(), w.name("amax"))) return {};
     if (amaxes) set_code(Encoding::f32, amaxes->bytes, i, h.amax_shown ? amax : bits_of(view.amax()));

@@ -19,7 +19,9 @@ json::Value shown(const std::vector<string>& texts) {
 
 string hex(F32Bits bits) { return fmt::format("{:08x}", bits); }
 
-json::Value shown(std::span<const F32Bits> bits) { return list_of(bits, hex); }
+json::Value shown(std::span<const F32Bits> bits) {
+  return list_of(bits, [](F32Bits b) { return hex(b); });
+}
 
 json::Value shown(const training::RolePtr& r) {
   if (!r) return nullptr;

@@ -47,7 +47,9 @@ Outcome run(CaseKind kind) {
 void expect_named(CaseKind kind, int counted, int percent) {
   const Outcome r = run(kind);
   EXPECT_GE(r.tally.counted, counted);
-  if (kind == CaseKind::single || kind == CaseKind::later_single) EXPECT_EQ(r.tally.invisible, 0) << r.misses;
+  if (kind == CaseKind::single || kind == CaseKind::later_single) {
+    EXPECT_EQ(r.tally.invisible, 0) << r.misses;
+  }
   EXPECT_GE(100 * r.tally.explained(), percent * r.tally.counted) << r.misses;
   EXPECT_EQ(r.tally.wrongly_certain, 0) << r.misses;
 }
