@@ -38,7 +38,7 @@ kOverflow = """(() => {
   return [over, who ? who.outerHTML.slice(0, 120) : ''];
 })()"""
 # Elements that could load or run something.
-kForeign = "[...document.querySelectorAll('script,img,iframe,object,embed,link,base,form,[src],[href]:not([href^=\\"#\\"]),[style*=url],[onerror],[onload],[onclick]')].map(e => e.outerHTML.slice(0, 80))"
+kForeign = "[...document.querySelectorAll('script,img,iframe,object,embed,link,base,form,[src],[href]:not([href^=\"#\"]),[style*=url],[onerror],[onload],[onclick]')].map(e => e.outerHTML.slice(0, 80))"
 
 
 class Checks:

@@ -99,6 +99,7 @@ const char* const kLines[] = {
     "gemm a=fp8_current b=fp8_current 33x20x64 row_scaled=1",
     "gemm a=mxfp8 b=nvfp4 33x20x64 fill=wide",
     "gemm a=fp8_block b=fp8_block 20x33x130 op=NT out=f32 beta=1 bias=f32",
+    "attention fp8_current 24x32 bf16 heads=2 backward=1 mask=causal",
 };
 
 // One array that the judge describes by itself: a plane, or a member of a grouped one, `offset` elements into
