@@ -54,7 +54,7 @@ std::vector<PlaneData> planes_of_member(const std::vector<PlaneData>& planes, si
   std::vector<PlaneData> out;
   for (const PlaneData& p : planes) {
     if (p.plane.members.empty() && p.plane.name != "noop") continue;
-    out.push_back(p.plane.members.empty() ? p : std::move(members_of(p)[member]));
+    out.push_back(p.plane.members.empty() ? p : members_of(p)[member]);
     if (const size_t open = out.back().plane.name.find('['); open != std::string::npos)
       out.back().plane.name.resize(open);
   }

@@ -19,7 +19,8 @@ using std::string;
 
 // ---- of a part of the tensor ----
 
-void add_part(Rows& rows, string id, string title, std::function<bool(int64_t r, int64_t c, Shape of)> in) {
+void add_part(Rows& rows, const string& id, string title,
+              std::function<bool(int64_t r, int64_t c, Shape of)> in) {
   rows.add("tensor_amax." + id, std::move(title), Stage::amax, "N3.1").tensor_part = std::move(in);
 }
 

@@ -81,12 +81,11 @@ std::vector<Bytes> cast_inputs(const LawRecord& laws, AttentionSlot slot, size_t
 // N20.3: a cast obeys the laws of the quantize that it is.
 void check_casts(LawRecord& laws, AttentionSlot slot) {
   const std::vector<AttentionCast> casts = attention_casts(laws.problem, slot);
-  std::vector<Bytes> inputs = cast_inputs(laws, slot, casts.size());
+  const std::vector<Bytes> inputs = cast_inputs(laws, slot, casts.size());
   for (size_t i = 0; i < casts.size() && i < inputs.size(); ++i) {
     std::vector<PlaneData> in, out;
     for (Plane& plane : input_planes(casts[i].line)) {
-      Bytes bytes =
-          plane.name == "x" ? std::move(inputs[i]) : laws.in(plane_of_cast(casts[i], plane.name)).bytes;
+      Bytes bytes = plane.name == "x" ? inputs[i] : laws.in(plane_of_cast(casts[i], plane.name)).bytes;
       in.push_back({std::move(plane), std::move(bytes)});
     }
     for (Plane& plane : output_planes(casts[i].line)) {

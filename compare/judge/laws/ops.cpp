@@ -177,9 +177,10 @@ void check_philox(LawRecord& laws) {
   std::map<std::pair<std::vector<uint32_t>, std::vector<uint32_t>>, int64_t> seen;
   for (int64_t r = 0; r < laws.problem.x.shape.rows; ++r) {
     const auto [at, fresh] = seen.try_emplace({words(key, r, 2), words(y, r, 4)}, r);
-    if (!fresh && words(x, r, 4) != words(x, at->second, 4))
+    const int64_t first = at->second;
+    if (!fresh && words(x, r, 4) != words(x, first, 4))
       laws.breach(y, r, 0, [&] {
-        return fmt::format("the counters of rows {} and {} gave one output (N12.1)", at->second, r);
+        return fmt::format("the counters of rows {} and {} gave one output (N12.1)", first, r);
       });
   }
 }
