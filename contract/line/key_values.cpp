@@ -145,7 +145,7 @@ std::string default_block(const Problem& p, Direction d) {
 MaybeError set_round(Problem& p, Direction d, std::string_view text) {
   const Words words = words_of(kRoundValues, '|');
   if (!contains(words, text)) return unknown("value", text, words);
-  p.quantizer(d)->round = text == "sr" ? Round::sr : Round::rne;
+  p.quantizer(d)->round = static_cast<Round>(*index_of_word(kWords<Round>, text));
   return {};
 }
 

@@ -75,7 +75,7 @@ bool rows_of_rotating_kernel(const Problem& p, std::string_view settings) {
   Problem fused = p;
   fused.dispatch = Dispatch::rhtrc;
   if (const auto round = setting(settings, "round", Direction::row))
-    fused.row->round = *round == "sr" ? Round::sr : Round::rne;
+    fused.row->round = static_cast<Round>(*index_of_word(kWords<Round>, *round));
   return te_kernel(fused).rejected.empty();
 }
 
