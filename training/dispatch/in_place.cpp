@@ -59,7 +59,10 @@ void copy_hybrid(Session& session, HybridStorage& src, HybridStorage& dst) {
   if (dst.columnwise_storage) copy_(session, src.columnwise_storage, dst.columnwise_storage);
 }
 
-bool forgets_flag(const Storage& dst) { return dynamic_cast<const BlockScaledStorage*>(&dst) != nullptr; }
+// Of the original's classes. What a user brings passes the flag on, as the base class does.
+bool forgets_flag(const Storage& dst) {
+  return dynamic_cast<const BlockScaledStorage*>(&dst) && !dynamic_cast<const MxStorage*>(&dst);
+}
 
 // A hybrid hands a quantized source to its children as it is, and the kernel of one casts it.
 bool casts_its_source(const Storage& dst) {
@@ -70,6 +73,8 @@ bool casts_its_source(const Storage& dst) {
 
 // Whether the framework's own copy applies: quantizers of one class and the same directions.
 bool alike(const Storage& a, const Storage& b) {
+  const auto *mx = dynamic_cast<const MxStorage*>(&a), *to_mx = dynamic_cast<const MxStorage*>(&b);
+  if (mx && to_mx && mx->settings != to_mx->settings) return false;  // codes of E3M2 mean nothing in E2M3
   return a.quantizer && b.quantizer && a.quantizer->class_name() == b.quantizer->class_name() &&
          a.present() == b.present();
 }

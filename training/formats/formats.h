@@ -4,6 +4,7 @@
 #include "training/formats/float8.h"
 #include "training/formats/hybrid.h"
 #include "training/formats/identity.h"
+#include "training/formats/mx.h"
 #include "training/formats/mxfp8.h"
 #include "training/formats/nvfp4.h"
 #include "training/formats/quantizer.h"

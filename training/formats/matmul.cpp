@@ -5,6 +5,7 @@
 
 #include "contract/line.h"
 #include "contract/planes.h"
+#include "training/formats/describe.h"
 #include "training/formats/formats.h"
 
 namespace assay::training {
@@ -82,6 +83,9 @@ Selected select_blocks(const BlockScaledStorage& b, Direction d, std::string_vie
     q.format = FormatId::fp8_block;
     q.block = f->is_2d ? Block::b128x128 : Block::b1x128;
     s.scaling_mode = f->is_2d ? "blocks of 128x128" : "blocks of 1x128";
+  } else if (const auto* m = dynamic_cast<const MxStorage*>(&b)) {
+    q = m->settings.line();
+    s.scaling_mode = upper(info(q.format).name);
   } else {
     q.format = FormatId::mxfp8;
     q.block = Block::b1x32;

@@ -313,7 +313,7 @@ StoragePtr NVFP4Storage::view(const Dims& shape) {
                         std::to_string(now.back()));
   auto out = another(*this);
   const Shape matrix = flattened(wanted);
-  if (rowwise_data) out->rowwise_data = training::view(rowwise_data, packed(wanted));
+  if (rowwise_data) out->rowwise_data = training::view(rowwise_data, packed(wanted, element));
   if (columnwise_data)
     out->columnwise_data = training::view(
         columnwise_data, {matrix.cols, matrix.rows / 2});  // columns know no leading dimensions

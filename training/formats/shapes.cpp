@@ -38,8 +38,8 @@ bool multiples_of(const Dims& shape, int64_t n) {
   return s.rows % n == 0 && s.cols % n == 0;
 }
 
-Dims packed(Dims shape) {
-  if (!shape.empty()) shape.back() /= 2;
+Dims packed(Dims shape, Encoding code) {
+  if (!shape.empty()) shape.back() = shape.back() * info(code).bits / 8;
   return shape;
 }
 
@@ -80,7 +80,9 @@ std::vector<BufferShape> allocated(const Quantizer& quantizer, const Dims& shape
   }
   const DType scale_dtype = dtype_of(*format.scale);
   const bool nvfp4 = settings->format == FormatId::nvfp4;
-  const auto data = [&](Dims codes) { return format.packed() ? packed(std::move(codes)) : codes; };
+  const auto data = [&](Dims codes) {
+    return is_packed(*settings) ? packed(std::move(codes), settings->element) : codes;
+  };
   if (usages.rowwise) {
     out.push_back({"_rowwise_data", data(shape), DType::uint8});
     out.push_back({"_rowwise_scale_inv", scale_shape(*settings, shape, Direction::row), scale_dtype});

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/encoding.h"
 #include "contract/planes.h"
 #include "training/formats/quantizer.h"
 
@@ -40,7 +41,7 @@ Dims turned(const Dims& shape);
 Dims turned_back(const Dims& shape);
 // Whether the rows and the columns of the matrix are both multiples of n.
 bool multiples_of(const Dims& shape, int64_t n);
-// Two codes to a byte: the last dimension halved, rounded down.
-Dims packed(Dims shape);
+// The bytes of packed codes (N6.8): the last dimension, times the code's bits over 8, rounded down.
+Dims packed(Dims shape, Encoding code);
 
 }  // namespace assay::training

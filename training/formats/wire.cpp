@@ -33,6 +33,7 @@ void members(Wire& w, NVFP4Quantizer& q) {
     q.reduction);
 }
 void members(Wire& w, IdentityQuantizer& q) { w(q.dtype); }
+template <FormatId F> void members(Wire& w, MxQuantizer<F>& q) { w(q.settings.dtype, q.settings.packing); }
 
 // Writes or reads `q` where it is, or shall be, a Q; `made` makes the object to read into.
 template <class Q, class Make> bool as_quantizer(Wire& w, QuantizerPtr& q, const string& name, Make made) {
@@ -71,6 +72,10 @@ void members(Wire& w, NVFP4Storage& s) {
   w(s.amax_rowwise, s.amax_columnwise, s.row_scaled, s.use_4over6, s.e4m3_max);
 }
 void members(Wire& w, IdentityStorage& s) { w(s.hp_data); }
+template <FormatId F> void members(Wire& w, MxTensor<F>& s) {
+  buffers(w, s);
+  w(s.settings.dtype, s.settings.packing);
+}
 
 template <class S, class Make> bool as_storage(Wire& w, StoragePtr& s, const string& name, Make made) {
   if (name != S::kNames.tensor) return false;
@@ -111,7 +116,7 @@ void wire(Wire& w, QuantizerPtr& q) {
     return;
   }
   if (name == "HybridQuantizer") return hybrid_quantizer(w, q);
-  const bool known =
+  bool known =
       as_quantizer<Float8Quantizer>(
           w, q, name, [] { return std::make_shared<Float8Quantizer>(nullptr, nullptr, Encoding::e4m3); }) ||
       as_quantizer<Float8CurrentScalingQuantizer>(
@@ -121,6 +126,9 @@ void wire(Wire& w, QuantizerPtr& q) {
                                          [] { return std::make_shared<Float8BlockQuantizer>(); }) ||
       as_quantizer<NVFP4Quantizer>(w, q, name, [] { return std::make_shared<NVFP4Quantizer>(); }) ||
       as_quantizer<IdentityQuantizer>(w, q, name, [] { return std::make_shared<IdentityQuantizer>(); });
+  for_each_mx_format([&]<FormatId F>() {
+    known |= as_quantizer<MxQuantizer<F>>(w, q, name, [] { return std::make_shared<MxQuantizer<F>>(); });
+  });
   if (!known) cannot_travel(name);
 }
 
@@ -131,13 +139,15 @@ void wire(Wire& w, StoragePtr& s) {
     s = nullptr;
     return;
   }
-  const bool known =
-      as_storage<Float8Storage>(w, s, name, [] { return std::make_shared<Float8Storage>(false); }) ||
-      as_storage<MXFP8Storage>(w, s, name, [] { return std::make_shared<MXFP8Storage>(); }) ||
-      as_storage<Float8BlockwiseStorage>(w, s, name,
-                                         [] { return std::make_shared<Float8BlockwiseStorage>(); }) ||
-      as_storage<NVFP4Storage>(w, s, name, [] { return std::make_shared<NVFP4Storage>(); }) ||
-      as_storage<IdentityStorage>(w, s, name, [] { return std::make_shared<IdentityStorage>(); });
+  bool known = as_storage<Float8Storage>(w, s, name, [] { return std::make_shared<Float8Storage>(false); }) ||
+               as_storage<MXFP8Storage>(w, s, name, [] { return std::make_shared<MXFP8Storage>(); }) ||
+               as_storage<Float8BlockwiseStorage>(
+                   w, s, name, [] { return std::make_shared<Float8BlockwiseStorage>(); }) ||
+               as_storage<NVFP4Storage>(w, s, name, [] { return std::make_shared<NVFP4Storage>(); }) ||
+               as_storage<IdentityStorage>(w, s, name, [] { return std::make_shared<IdentityStorage>(); });
+  for_each_mx_format([&]<FormatId F>() {
+    known |= as_storage<MxTensor<F>>(w, s, name, [] { return std::make_shared<MxTensor<F>>(); });
+  });
   if (name == HybridStorage::kNames.tensor) hybrid_storage(w, s);
   else if (!known) cannot_travel(name);
   w(s->dtype, s->is_tensor, s->amax_reduction_group, s->init_value);

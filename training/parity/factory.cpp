@@ -33,7 +33,7 @@ struct Operand {
   QuantizerPtr quantizer = nullptr;
   string_view format = "";
   bool from_rows = false;  // columns of dequantized rows
-  bool plain = false;      // a built-in recipe's own quantizer, no hybrid
+  bool plain = false;      // a built-in recipe's quantizer, no hybrid
   string text() const {
     return string(direction == Direction::row ? "rows of " : "columns of ") + role->module_type + "/" +
            role->tensor_type + (role->name.empty() ? "" : "/" + role->name);
@@ -47,7 +47,7 @@ constexpr struct Readers {
   size_t row, col;
 } kReaders[] = {{"input", 0, 2}, {"weight", 0, 1}, {"grad_output", 1, 2}};
 
-// The format word of a quantizer; empty where no built-in recipe makes it from the first step on.
+// The format word of a quantizer; empty where no recipe of one format makes it from the first step on.
 string_view format_of(const Quantizer& q) {
   const FormatRow* row = row_of_quantizer(q);
   return row && row->format != "fp8_delayed" ? row->format : "";
@@ -92,7 +92,8 @@ Result<Operands> operands_of(const QFactory& factory, const RolePtr& role, const
   }
   for (Operand* o : {&row, &col}) {
     if (o->quantizer) o->format = format_of(*o->quantizer);
-    o->plain = o->quantizer && o->format != "identity" && row.quantizer == col.quantizer;
+    o->plain = o->quantizer && o->format != "identity" && row.quantizer == col.quantizer &&
+               !only_by_factory(o->format);
     if (o->format.empty())
       return Error{"expected a quantizer that a built-in recipe also has for " + o->text() + ", which " +
                        string(kGemms[o->gemm]) + " reads; " + factory.name + " returns " +
@@ -135,8 +136,25 @@ Result<GemmFormats> formats_of(const Cell& c, const Operands& operands) {
   return GemmFormats{first[0]->format, first[1]->format, first[2]->format};
 }
 
+// The error of a cell that needs a kernel of the original for a format that only a factory makes, or nothing.
+std::optional<Error> kernel_refusal(const Cell& c) {
+  for (const string_view f : {c.formats.fprop, c.formats.dgrad, c.formats.wgrad}) {
+    if (!only_by_factory(f)) continue;
+    if (c.flavour == Flavour::te)
+      return Error{"expected formats that TransformerEngine has kernels for, found " + string(f), 0,
+                   "leave flavour=te out"};
+    if (c.packed)
+      return Error{
+          "expected formats that TransformerEngine has recipes for in packed grouped weights, found " +
+              string(f),
+          0, "leave packed=1 out"};
+  }
+  return std::nullopt;
+}
+
 // The error of a cell that vanilla cannot run, or nothing.
 std::optional<Error> refusal(const Cell& c, const Operands& operands) {
+  if (auto error = kernel_refusal(c)) return error;
   const string formats = to_text(c.formats) + " (fprop | dgrad | wgrad)";
   const bool keeps_weights =
       c.phase == Phase::quantized_init || c.phase == Phase::trajectory || c.phase == Phase::evaluation;
@@ -171,10 +189,16 @@ string settings_text(const assay::Quantizer& q, Direction d) {
 // One operand's settings against those of the built-in recipe of its format.
 Found compare_settings(const Operand& o) {
   const Direction d = o.direction;
+  const std::optional<assay::Quantizer> got = o.quantizer->line(d);
+  if (only_by_factory(o.format)) {
+    const assay::Quantizer want = *base_quantizer(o.format, o.role)->line(d);
+    if (got == want) return std::nullopt;
+    return Difference{"settings of " + o.text() + ", which " + string(kGemms[o.gemm]) + " reads",
+                      settings_text(want, d), settings_text(*got, d)};
+  }
   const Result<Problem> vanilla =
       parse_line("quantize " + string(o.format) + " 128x256 bf16 role=" + o.role->module_type + "/" +
                  o.role->tensor_type);
-  const std::optional<assay::Quantizer> got = o.quantizer->line(d);
   if (vanilla && got && *got == *vanilla->quantizer(d)) return std::nullopt;
   const string want = vanilla ? settings_text(*vanilla->quantizer(d), d) : vanilla.error().text();
   const string reads = vanilla && got ? ", which " + string(kGemms[o.gemm]) + " reads" : "";

@@ -9,7 +9,9 @@
 
 #include "training/base/data.h"
 #include "training/base/f32.h"
+#include "training/formats/hybrid.h"
 #include "training/parity/trained_route.h"
+#include "training/recipes/factories.h"
 #include "training/recipes/format_table.h"
 
 namespace assay::training {
@@ -142,14 +144,31 @@ class Route {
 
 }  // namespace
 
+namespace {
+
+// The factory's own recipe, but for formats that no recipe of the original has. Vanilla of such a format is a
+// plain quantizer too, so a plain answer is split into a pair of two; else one route would be compared with
+// itself.
+RecipePtr split_recipe(const QFactory& factory) {
+  return recipe_around(factory.name, [call = factory.call](const RolePtr& role) -> QuantizerLike {
+    QuantizerLike made = call(role);
+    const QuantizerPtr* q = std::get_if<QuantizerPtr>(&made);
+    const FormatRow* row = q && *q ? row_of_quantizer(**q) : nullptr;
+    if (!row || !only_by_factory(row->format)) return made;
+    return std::make_shared<HybridQuantizer>((*q)->copy(), (*q)->copy());
+  });
+}
+
+}  // namespace
+
 RecipePtr hybrid_recipe(const Cell& c) {
-  if (!c.factory.empty()) return custom_recipe(c.factory);
+  if (!c.factory.empty()) return split_recipe(*factory_named(c.factory));
   return per_gemm(c.formats, c.roles,
                   c.backward_override == "dequantized" ? "rowwise_dequantized" : "original");
 }
 
 RecipePtr vanilla_recipe(const Cell& c, std::string_view format) {
-  const RecipePtr recipe = built_in_recipe(c.backward_override.empty() ? format : c.formats.fprop);
+  const RecipePtr recipe = recipe_of_format(c.backward_override.empty() ? format : c.formats.fprop);
   if (recipe && !c.backward_override.empty()) recipe->backward_override = std::string(c.backward_override);
   return recipe;
 }

@@ -213,6 +213,10 @@ std::vector<QFactoryPtr> built_in() {
     all.push_back(
         factory(string(row.name), [&row](const RolePtr& role) { return make(cell_of(row, role)); }));
   all.push_back(factory("nvfp4_linear_fp8_dpa_factory", nvfp4_linear_fp8_dpa));
+  for_each_mx_format([&]<FormatId F>() {
+    all.push_back(factory(string(MxNames<F>::kFactory),
+                          [](const RolePtr&) -> QuantizerPtr { return std::make_shared<MxQuantizer<F>>(); }));
+  });
   for (const SuiteRow& s : kSuiteRows)
     all.push_back(factory(string(s.name), [&s](const RolePtr& role) {
       return suite_quantizer(s.row, s.col ? MakeQuantizer(s.col) : nullptr, s.grad, s.everywhere, role);

@@ -1,9 +1,11 @@
 #include "training/recipes/format_table.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "contract/format.h"
 #include "training/formats/formats.h"
@@ -40,6 +42,14 @@ constexpr FormatRow row_of_recipe(string_view word, string_view format_word, str
   throw std::logic_error("a recipe without a factory and a quantizer");
 }
 
+template <FormatId F> constexpr FormatRow row_of_mx() {
+  return {"", info(F).name, "", MxNames<F>::kFactory, MxNames<F>::kQuantizer};
+}
+constexpr auto kMxRows = []<size_t... I>(std::index_sequence<I...>) {
+  return std::array{row_of_mx<kMxFormats[I]>()...};
+}
+(std::make_index_sequence<kMxFormats.size()>{});
+
 constexpr FormatRow kRows[] = {
     {"identity", "identity", "", "high_precision_factory", IdentityQuantizer::kClass},
 #define RECIPE(word, te_class, format) row_of_recipe(#word, #format, te_class, FormatId::format),
@@ -51,10 +61,12 @@ constexpr FormatRow kRows[] = {
 };
 
 const FormatRow* row_with(string_view FormatRow::*column, string_view value) {
-  const auto rows = format_rows();
-  const auto at =
-      std::find_if(rows.begin(), rows.end(), [&](const FormatRow& r) { return r.*column == value; });
-  return at == rows.end() ? nullptr : &*at;
+  for (const std::span<const FormatRow> rows : {format_rows(), std::span<const FormatRow>(kMxRows)})
+    if (const auto at =
+            std::find_if(rows.begin(), rows.end(), [&](const FormatRow& r) { return r.*column == value; });
+        at != rows.end())
+      return &*at;
+  return nullptr;
 }
 
 }  // namespace
@@ -76,6 +88,14 @@ QuantizerPtr base_quantizer(string_view format, const RolePtr& role) {
 RecipePtr built_in_recipe(string_view format) {
   const FormatRow* row = row_of_format(format);
   return row && !row->recipe.empty() ? make_recipe(row->recipe) : nullptr;
+}
+
+bool only_by_factory(string_view format) {
+  return std::ranges::any_of(kMxRows, [&](const FormatRow& r) { return r.format == format; });
+}
+
+RecipePtr recipe_of_format(string_view format) {
+  return only_by_factory(format) ? custom_recipe(row_of_format(format)->factory) : built_in_recipe(format);
 }
 
 }  // namespace assay::training

@@ -19,22 +19,28 @@ struct FormatRow {
   std::string_view quantizer;  // "Float8CurrentScalingQuantizer"
 };
 
-// Every format: identity, which has no recipe, then the formats of contract/recipes.def in their order.
+// identity, which has no recipe, then the formats of contract/recipes.def in their order. Formats that only a
+// custom recipe's factory makes are not among them.
 std::span<const FormatRow> format_rows();
 // Every recipe: those of contract/recipes.def in their order, then "custom", which has a recipe class and
 // nothing else.
 std::span<const FormatRow> recipe_rows();
 
-// The row of a format ("fp8_block"), and that of a quantizer's class; null for any other word or class, such
-// as a hybrid's.
+// The row of a format ("fp8_block"), and that of a quantizer's class, formats that only a factory makes
+// included; null for any other word or class, such as a hybrid's.
 const FormatRow* row_of_format(std::string_view format);
 const FormatRow* row_of_quantizer(const Quantizer&);
 
 // What the factory of this format makes for one role. Delayed scaling has no such quantizer, because its
 // factory makes a request. std::logic_error for a word that is no format.
 QuantizerPtr base_quantizer(std::string_view format, const RolePtr&);
-// The recipe of this format as it is made without arguments; null for identity and for a word that is no
-// format.
+// The recipe of this format as it is made without arguments; null for identity, for a format that only a
+// factory makes, and for a word that is no format.
 RecipePtr built_in_recipe(std::string_view format);
+// Whether the original has no recipe for this format, so that a user brings it by a factory ("mxfp6").
+bool only_by_factory(std::string_view format);
+// The recipe that quantizes by this format alone: the built-in one, or a CustomRecipe of the format's factory
+// where there is none. Null for identity and for a word that is no format.
+RecipePtr recipe_of_format(std::string_view format);
 
 }  // namespace assay::training

@@ -44,6 +44,8 @@ constexpr Settings kSettings[] = {
     {"BLK2",
      R"({"class": "Float8BlockQuantizer", "dtype": "E4M3", "amax_epsilon": 0.0, "block_len": 128, "block_scaling_dim": 2, "force_pow_2_scales": true})"},
     {"MX", R"({"class": "MXFP8Quantizer", "dtype": "E4M3", "with_2d_quantization": false})"},
+    {"MX6", R"({"class": "MXFP6Quantizer", "dtype": "E2M3", "packing": "bytes"})"},
+    {"MX4", R"({"class": "MXFP4Quantizer", "dtype": "E2M1", "packing": "packed"})"},
     {"FP4p", "{}"},
     {"FP4rs", R"({"row_scaled_nvfp4": true})"},
     {"FP4w", R"({"with_2d_quantization": true})"},
@@ -93,6 +95,8 @@ constexpr FactoryRow kFactories[] = {
      "lin/weight=FP4w lin/grad_output=FP4g *=FP4i"},
     {"current_scaling_ref_factory", "any/grad_output=REF5 *=REF4"},
     {"nvfp4_ref_rht_2d_factory", "lin/weight=RFP4w *=RFP4"},
+    {"mxfp6_factory", "*=MX6"},
+    {"mxfp4_factory", "*=MX4"},
 };
 
 bool fits(string_view module, string_view tensor, const QuantizerRole& r) {
@@ -303,7 +307,7 @@ void attention_in_fp8(ScenarioRun& run) {
 
 constexpr Scenario kFactoryScenarios[] = {
     {"S-06", "What every factory returns for every role",
-     "15 factories and 49 roles: four module types, ten tensor types, None, hints of attention",
+     "17 factories and 49 roles: four module types, ten tensor types, None, hints of attention",
      "each factory is called twice with each role",
      "class and every setting are those of the table, children of hybrids included; two calls share no "
      "object",

@@ -31,6 +31,13 @@ QuantizerPtr native(string_view name) {
   if (name == "DS")
     return std::make_shared<Float8Quantizer>(f32_scalar({}, 3), f32_scalar({1}, 0), Encoding::e4m3);
   if (name == "MX") return std::make_shared<MXFP8Quantizer>();
+  if (name == "MX4") return std::make_shared<MXFP4Quantizer>();
+  if (name == "MX6") return std::make_shared<MXFP6Quantizer>();
+  if (name == "MX6P") {
+    auto q = std::make_shared<MXFP6Quantizer>(Encoding::e3m2);
+    q->settings.packing = Packing::packed;
+    return q;
+  }
   if (name == "BLK1") return std::make_shared<Float8BlockQuantizer>(Encoding::e4m3, 1);
   if (name == "BLK2") return std::make_shared<Float8BlockQuantizer>(Encoding::e4m3, 2);
   if (name == "ID") return std::make_shared<IdentityQuantizer>();

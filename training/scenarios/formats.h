@@ -12,10 +12,10 @@
 namespace assay::training {
 
 // A new quantizer: "CS" current scaling and "DS" delayed (with a scale of 3 of its own), per-tensor E4M3;
-// "MX" MXFP8; "BLK1", "BLK2" blockwise FP8 of 1x128 and 128x128; of NVFP4 "FP4p" plain, "FP4w" square blocks,
-// "FP4i" RHT, "FP4g" RHT and stochastic rounding, "FP4rs" row-scaled; "ID" Identity; and hybrids of two of
-// them: "H(MX|CS)", and "H(MX|CS;rwdq)" where columns come from the dequantized rows. std::logic_error of
-// another name.
+// "MX" MXFP8; "MX4" MXFP4, "MX6" MXFP6 in E2M3 and a code in a byte, "MX6P" in E3M2 and packed; "BLK1",
+// "BLK2" blockwise FP8 of 1x128 and 128x128; of NVFP4 "FP4p" plain, "FP4w" square blocks, "FP4i" RHT, "FP4g"
+// RHT and stochastic rounding, "FP4rs" row-scaled; "ID" Identity; and hybrids of two of them: "H(MX|CS)", and
+// "H(MX|CS;rwdq)" where columns come from the dequantized rows. std::logic_error of another name.
 QuantizerPtr quantizer_named(std::string_view name, Usages usages = {true, true});
 // The same, as the hybrid that it is.
 std::shared_ptr<HybridQuantizer> hybrid_named(std::string_view name, Usages usages = {true, true});

@@ -132,6 +132,15 @@ void s66(ScenarioRun& run) {
     run.expect_equal(o.collectives, {"bfloat16 24x64"}, "it travels in high precision");
     is_whole(run, s, *o.tensor, whole_of(s), "quantized as a whole");
   }
+  for (const string_view kind : {"MX6P", "MX4"})
+    for (const Usages asked : {kRowUsage, kColumnUsage, kBothUsages}) {
+      const Setting s{.kind = kind, .rows = 32, .asked = asked, .quantized = false};
+      const Outcome o = gathered(run, s);
+      run.about(string(kind) + ", which a user brought, " + text(asked));
+      run.expect_equal(o.collectives, {"bfloat16 32x256"}, "it travels in high precision");
+      run.expect_equal(static_cast<int64_t>(o.warnings.size()), 1, "warnings");
+      is_whole(run, s, *o.tensor, whole_of(s), "quantized as a whole");
+    }
 }
 
 void s105(ScenarioRun& run) {
@@ -246,7 +255,8 @@ constexpr Scenario kGatherScenarios[] = {
      "A gather of quantized shards is the whole tensor quantized",
      "shards of per-tensor FP8 and NVFP4 with one amax, of MXFP8 and 1-D blocks, on two and three ranks",
      "they are gathered in either direction and in both",
-     "every buffer is that of the whole tensor; shards that cannot be quantized travel in high precision",
+     "every buffer is that of the whole tensor; shards that cannot be quantized, and formats that users "
+     "bring, travel in high precision",
      s66,
      {},
      4},

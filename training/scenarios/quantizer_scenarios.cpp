@@ -93,6 +93,11 @@ const std::vector<Golden>& golden() {
        {198, 130},
        {{"_rowwise_data", {198, 130}}, {"_rowwise_scale_inv", {2, 200}, f32}},
        {{"_columnwise_data", {130, 198}}, {"_columnwise_scale_inv", {2, 132}, f32}}},
+      {"BLK1",
+       Arch::sm100,
+       {2, 128, 384},
+       {{"_rowwise_data", {2, 128, 384}}, {"_rowwise_scale_inv", {3, 256}, f32}},
+       {{"_columnwise_data", {384, 2, 128}}, {"_columnwise_scale_inv", {2, 384}, f32}}},
       {"BLK2",
        Arch::sm100,
        {256, 384},
@@ -136,6 +141,21 @@ const std::vector<Golden>& golden() {
        {{"_columnwise_data", {384, 128}},
         {"_columnwise_scale_inv", {384, 16}},
         {"_amax_columnwise", {384}, f32}}},
+      {"MX6",
+       Arch::sm100,
+       {96, 160},
+       {{"_rowwise_data", {96, 160}}, {"_rowwise_scale_inv", {128, 8}}},
+       {{"_columnwise_data", {160, 96}}, {"_columnwise_scale_inv", {256, 4}}}},
+      {"MX6P",
+       Arch::sm100,
+       {96, 160},
+       {{"_rowwise_data", {96, 120}}, {"_rowwise_scale_inv", {128, 8}}},
+       {{"_columnwise_data", {160, 72}}, {"_columnwise_scale_inv", {256, 4}}}},
+      {"MX4",
+       Arch::sm100,
+       {2, 32, 64},
+       {{"_rowwise_data", {2, 32, 32}}, {"_rowwise_scale_inv", {128, 4}}},
+       {{"_columnwise_data", {64, 2, 16}}, {"_columnwise_scale_inv", {128, 4}}}},
       {"ID",
        Arch::sm100,
        {48, 80},
@@ -268,10 +288,10 @@ void noop_stops_at_one(ScenarioRun& run) {
   };
   const Row rows[] = {
       {"CS", Arch::sm90, {48, 80}},     {"CS", Arch::sm100, {48, 80}},    {"DS", Arch::sm90, {48, 80}},
-      {"DS", Arch::sm100, {48, 80}},    {"MX", Arch::sm100, {64, 96}},    {"BLK1", Arch::sm100, {64, 130}},
-      {"BLK2", Arch::sm100, {64, 130}}, {"FP4p", Arch::sm100, {64, 96}},  {"FP4w", Arch::sm100, {48, 80}},
-      {"FP4i", Arch::sm100, {48, 80}},  {"FP4i", Arch::sm100, {64, 128}}, {"FP4g", Arch::sm100, {48, 80}},
-      {"FP4rs", Arch::sm100, {64, 96}}, {"ID", Arch::sm100, {48, 80}}};
+      {"DS", Arch::sm100, {48, 80}},    {"MX", Arch::sm100, {64, 96}},    {"MX6P", Arch::sm100, {64, 96}},
+      {"BLK1", Arch::sm100, {64, 130}}, {"BLK2", Arch::sm100, {64, 130}}, {"FP4p", Arch::sm100, {64, 96}},
+      {"FP4w", Arch::sm100, {48, 80}},  {"FP4i", Arch::sm100, {48, 80}},  {"FP4i", Arch::sm100, {64, 128}},
+      {"FP4g", Arch::sm100, {48, 80}},  {"FP4rs", Arch::sm100, {64, 96}}, {"ID", Arch::sm100, {48, 80}}};
   for (const Row& row : rows)
     for (const Flag& flag : kFlags) {
       run.about(string(row.format) + " " + dims(row.shape) + " " + arch_text(row.arch) + " flag " +
@@ -332,11 +352,11 @@ void requantization_is_safe_where_it_says_so(ScenarioRun& run) {
     string_view format;
     bool safe;
   };
-  constexpr Row kRows[] = {{"CS", true},          {"MX", true},          {"BLK1", true},
-                           {"BLK2", true},        {"ID", true},          {"FP4p", true},
-                           {"FP4w", true},        {"FP4i", true},        {"FP4rs", true},
-                           {"FP4g", false},       {"DS", false},         {"H(MX|FP4p)", true},
-                           {"H(MX|FP4g)", false}, {"H(FP4g|MX)", false}, {"H(DS|MX)", false}};
+  constexpr Row kRows[] = {
+      {"CS", true},         {"MX6", true},         {"MX", true},          {"BLK1", true},
+      {"BLK2", true},       {"ID", true},          {"FP4p", true},        {"FP4w", true},
+      {"FP4i", true},       {"FP4rs", true},       {"FP4g", false},       {"DS", false},
+      {"H(MX|FP4p)", true}, {"H(MX|FP4g)", false}, {"H(FP4g|MX)", false}, {"H(DS|MX)", false}};
   const ArrayPtr x = gradient({64, 128}, DType::bfloat16, 16);
   for (const Row& row : kRows) {
     run.about(row.format.data());
@@ -386,8 +406,8 @@ void dequantize_reads_what_exists(ScenarioRun& run) {
     return quantizer_named(format, u)->quantize(session, x)->dequantize(session);
   };
 
-  for (const string_view format : {"CS", "DS", "MX", "BLK1", "BLK2", "FP4p", "FP4w", "FP4i", "FP4rs", "ID",
-                                   "H(MX|BLK1)", "H(BLK1|FP4p)"}) {
+  for (const string_view format : {"CS", "DS", "MX", "MX6", "MX6P", "MX4", "BLK1", "BLK2", "FP4p", "FP4w",
+                                   "FP4i", "FP4rs", "ID", "H(MX|BLK1)", "H(BLK1|FP4p)"}) {
     run.about(string(format));
     const StoragePtr s = quantizer_named(format)->quantize(session, x);
     const ArrayPtr got = s->dequantize(session);
@@ -404,7 +424,7 @@ void dequantize_reads_what_exists(ScenarioRun& run) {
   }
 
   // Columns alone. Blocks of columns are blocks of rows of the turned tensor.
-  for (const string_view format : {"MX", "BLK1"}) {
+  for (const string_view format : {"MX", "MX6P", "MX4", "BLK1"}) {
     run.about(string(format) + " columns alone");
     const ArrayPtr columns = values(format, kColumnUsage);
     const ArrayPtr rows_of_turned =

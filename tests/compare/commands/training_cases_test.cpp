@@ -259,6 +259,34 @@ TEST(ParityFactory, AFactorysCellsAreHeldToTheRecipesOfItsFormats) {
   EXPECT_NE(r.first.find("data"), std::string::npos) << r.first;
 }
 
+// Vanilla of a format without a recipe is its own factory's plain quantizer, which hybrid's route splits into
+// pairs.
+TEST(ParityFactory, AFormatWithoutARecipeIsHeldToItsOwnFactory) {
+  using Outcome = training::CellResult::Outcome;
+  training::register_factory(
+      "training_cases_test_mxfp6_backward", [](const training::RolePtr& role) -> training::QuantizerLike {
+        if (role && role->tensor_type == "grad_output") return std::make_shared<training::MXFP6Quantizer>();
+        return std::make_shared<training::HybridQuantizer>(std::make_shared<training::MXFP8Quantizer>(),
+                                                           std::make_shared<training::MXFP6Quantizer>());
+      });
+  const std::unique_ptr<Subject> reference = make_reference_subject();
+  for (const char* cell :
+       {"parity linear factory=mxfp6_factory", "parity linear factory=mxfp4_factory phase=quantized_init",
+        "parity grouped_linear factory=mxfp6_factory", "parity linear factory=mxfp6_factory phase=column",
+        "parity layernorm_linear factory=training_cases_test_mxfp6_backward"}) {
+    const training::CellResult r = judged_factory(cell, *reference);
+    EXPECT_EQ(r.outcome, Outcome::bitwise) << cell << ": " << r.first << " " << r.reason;
+    EXPECT_GT(r.compared, 10000) << cell;
+  }
+  WrongAlone wrong;
+  EXPECT_EQ(judged_factory("parity linear factory=mxfp6_factory", wrong).outcome, Outcome::failed);
+  EXPECT_EQ(refusal("parity linear factory=mxfp6_factory flavour=te"),
+            "expected formats that TransformerEngine has kernels for, found mxfp6 (leave flavour=te out)");
+  EXPECT_EQ(refusal("parity grouped_linear factory=mxfp4_factory phase=quantized_init packed=1"),
+            "expected formats that TransformerEngine has recipes for in packed grouped weights, found mxfp4 "
+            "(leave packed=1 out)");
+}
+
 // Every setting is the recipe's, and yet the columns are others: only the bytes of the factory's own
 // quantizers show it.
 TEST(ParityFactory, TheFactorysOwnQuantizersRun) {

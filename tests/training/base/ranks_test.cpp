@@ -174,6 +174,8 @@ TEST(Wire, QuantizersKeepTheirSettings) {
   fp4->reduction.group = std::make_shared<ProcessGroup>();
   fp4->reduction.group->name = "tp";
   const auto block = std::make_shared<Float8BlockQuantizer>(Encoding::e5m2, 2);
+  const auto mxfp6 = std::make_shared<MXFP6Quantizer>(Encoding::e3m2);
+  mxfp6->settings.packing = Packing::packed;
   const QuantizerPtr all[] = {
       fp4,
       std::make_shared<Float8Quantizer>(bytes_from(1, 1, DType::float32), bytes_from(1, 2, DType::float32),
@@ -181,6 +183,8 @@ TEST(Wire, QuantizersKeepTheirSettings) {
       std::make_shared<Float8CurrentScalingQuantizer>(Encoding::e5m2),
       std::make_shared<MXFP8Quantizer>(Encoding::e5m2),
       std::make_shared<IdentityQuantizer>(DType::bfloat16),
+      mxfp6,
+      std::make_shared<MXFP4Quantizer>(),
       std::make_shared<HybridQuantizer>(std::make_shared<MXFP8Quantizer>(), block, "rowwise_dequantized"),
   };
   for (const QuantizerPtr& q : all) {

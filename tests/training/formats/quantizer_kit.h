@@ -40,18 +40,6 @@ inline Bytes bytes_of(Storage& s) {
     if (*f.slot) out[f.name].assign(contiguous(*f.slot)->bytes().begin(), contiguous(*f.slot)->bytes().end());
   return out;
 }
-inline std::map<std::string, Dims> shapes_of(Storage& s) {
-  std::map<std::string, Dims> out;
-  for (const Field& f : s.fields())
-    if (*f.slot) out[f.name] = (*f.slot)->shape;
-  return out;
-}
-inline std::map<std::string, const std::byte*> addresses_of(Storage& s) {
-  std::map<std::string, const std::byte*> out;
-  for (const Field& f : s.fields())
-    if (*f.slot) out[f.name] = (*f.slot)->data();
-  return out;
-}
 
 inline void update(Quantizer& q, Session& session, const ArrayPtr& x, Storage& dst,
                    std::optional<F32Bits> noop = std::nullopt) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
 
 #include <gtest/gtest.h>
 
@@ -14,66 +13,6 @@ namespace {
 constexpr F32Bits kOne = 0x3F800000;
 
 // What quantize makes
-
-TEST(Quantize, BuffersHaveTheOriginalsShapes) {
-  Setting t;
-  using Shapes = std::map<std::string, Dims>;
-  const ArrayPtr x = random_bf16({2, 128, 384});
-  EXPECT_EQ(shapes_of(*make<MXFP8Quantizer>()->quantize(t.session, x)),
-            (Shapes{{"_rowwise_data", {2, 128, 384}},
-                    {"_rowwise_scale_inv", {256, 12}},
-                    {"_columnwise_data", {2, 128, 384}},
-                    {"_columnwise_scale_inv", {8, 384}}}));
-  EXPECT_EQ(shapes_of(*make<NVFP4Quantizer>()->quantize(t.session, x)),
-            (Shapes{{"_rowwise_data", {2, 128, 192}},
-                    {"_rowwise_scale_inv", {256, 24}},
-                    {"_columnwise_data", {384, 128}},
-                    {"_columnwise_scale_inv", {384, 16}},
-                    {"_amax_rowwise", {1}},
-                    {"_amax_columnwise", {1}}}));
-  EXPECT_EQ(shapes_of(*make<Float8BlockQuantizer>(Encoding::e4m3, 1)->quantize(t.session, x)),
-            (Shapes{{"_rowwise_data", {2, 128, 384}},
-                    {"_rowwise_scale_inv", {3, 256}},
-                    {"_columnwise_data", {384, 2, 128}},
-                    {"_columnwise_scale_inv", {2, 384}}}));
-  EXPECT_EQ(shapes_of(*make<Float8CurrentScalingQuantizer>()->quantize(t.session, x)),
-            (Shapes{{"_data", {2, 128, 384}}, {"_scale_inv", {1}}}));
-  t.session.arch = Arch::sm90;
-  EXPECT_EQ(shapes_of(*make<Float8CurrentScalingQuantizer>()->quantize(t.session, x)),
-            (Shapes{{"_data", {2, 128, 384}}, {"_transpose", {384, 2, 128}}, {"_scale_inv", {1}}}));
-}
-
-TEST(Quantize, RowScaledNvfp4KeepsAnAmaxForEachRowAndColumn) {
-  Setting t;
-  auto q = make<NVFP4Quantizer>();
-  q->row_scaled_nvfp4 = true;
-  const StoragePtr s = q->quantize(t.session, random_bf16({64, 96}));
-  EXPECT_EQ(shapes_of(*s).at("_amax_rowwise"), (Dims{64}));
-  EXPECT_EQ(shapes_of(*s).at("_amax_columnwise"), (Dims{96}));
-}
-
-TEST(Quantize, ADirectionHasTheSameBytesWithAndWithoutTheOther) {
-  for (Arch arch : {Arch::sm100, Arch::sm90}) {
-    for (const QuantizerPtr& q : vanilla()) {
-      Setting t;
-      t.session.arch = arch;
-      const ArrayPtr x = random_bf16({128, 256});
-      q->set_usage(true, true);
-      const Bytes both = bytes_of(*q->quantize(t.session, x));
-      for (const Usages u : {Usages{true, false}, Usages{false, true}}) {
-        q->set_usage(u.rowwise, u.columnwise);
-        const bool per_tensor =
-            q->class_name().starts_with("Float8Q") || q->class_name().starts_with("Float8C");
-        if (per_tensor && arch == Arch::sm90 && !u.rowwise) continue;
-        const Bytes one = bytes_of(*q->quantize(t.session, x));
-        ASSERT_FALSE(one.empty());
-        for (const auto& [name, bytes] : one)
-          EXPECT_EQ(bytes, both.at(name)) << q->class_name() << " " << name;
-        EXPECT_EQ(one.size() < both.size(), !per_tensor || arch == Arch::sm90) << q->class_name();
-      }
-    }
-  }
-}
 
 TEST(Quantize, TheResultKnowsItsDtypeClassAndACopyOfItsQuantizer) {
   Setting t;
@@ -177,33 +116,6 @@ TEST(QuantizeErrors, TheRotationWantsBf16AndItsOwnAmax) {
 }
 
 // Refreshing in place
-
-TEST(Update, GivesTheBytesOfAFreshTensorAtTheSameAddresses) {
-  for (const QuantizerPtr& q : vanilla()) {
-    Setting t;
-    t.session.arch = Arch::sm90;
-    const StoragePtr s = q->quantize(t.session, random_bf16({128, 256}, 1));
-    const auto before = addresses_of(*s);
-    const ArrayPtr x = random_bf16({128, 256}, 2);
-    update(*q, t.session, x, *s);
-    EXPECT_EQ(bytes_of(*s), bytes_of(*q->quantize(t.session, x))) << q->class_name();
-    EXPECT_EQ(addresses_of(*s), before) << q->class_name();
-  }
-}
-
-TEST(Update, AFlagOfExactlyOneLeavesEveryByte) {
-  for (const QuantizerPtr& q : vanilla()) {
-    Setting t;
-    t.session.arch = Arch::sm90;
-    const StoragePtr s = q->quantize(t.session, random_bf16({128, 256}, 1));
-    const Bytes before = bytes_of(*s);
-    const ArrayPtr x = random_bf16({128, 256}, 2);
-    update(*q, t.session, x, *s, kOne);
-    EXPECT_EQ(bytes_of(*s), before) << q->class_name();
-    update(*q, t.session, x, *s, 0x40000000);
-    EXPECT_NE(bytes_of(*s), before) << q->class_name();
-  }
-}
 
 TEST(Update, BuffersFollowTheUsages) {
   Setting t;

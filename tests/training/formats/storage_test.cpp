@@ -42,20 +42,6 @@ TEST(StorageDequantize, AClassReadsColumnsWhereRowsAreGone) {
   EXPECT_TRUE(equal_bytes(*rows[1].columns->dequantize(t.session), *x)) << "powers of two are exact in MXFP8";
 }
 
-TEST(StorageDequantize, DependsOnBuffersAndNotOnTheQuantizersWishes) {
-  Setting t;
-  const ArrayPtr x = bf16({64, 64});
-  for (const QuantizerPtr& q :
-       std::vector<QuantizerPtr>{std::make_shared<MXFP8Quantizer>(), std::make_shared<NVFP4Quantizer>()}) {
-    const StoragePtr s = q->quantize(t.session, x);
-    const ArrayPtr before = s->dequantize(t.session);
-    s->quantizer->set_usage(false, true);
-    EXPECT_TRUE(equal_bytes(*s->dequantize(t.session), *before)) << q->class_name();
-    s->quantizer = nullptr;
-    EXPECT_TRUE(equal_bytes(*s->dequantize(t.session), *before)) << q->class_name();
-  }
-}
-
 TEST(StorageDequantize, NominalDtypeUnlessAnotherIsAskedFor) {
   Setting t;
   const ArrayPtr x = bf16({32, 32}, true);

@@ -159,35 +159,6 @@ TEST_F(Modules, LeadingDimensionsStay) {
   for (const NamedArray& out : r.outputs) EXPECT_EQ(out.array->dtype, DType::bfloat16) << out.name;
 }
 
-TEST_F(Modules, HybridOfOneFormatEqualsVanilla) {
-  for (const Arch arch : {Arch::sm90, Arch::sm100})
-    for (const Make& q : {kCurrent, kMx, kFp4}) {
-      if (arch == Arch::sm90 && q().get()->class_name() == "Float8CurrentScalingQuantizer")
-        continue;  // columns alone: E8
-      session.arch = arch;
-      SCOPED_TRACE(q()->class_name());
-      const auto a = linear(), b = linear();
-      const StepRecord vanilla = step(*a, all(q)), mixed = step(*b, recipe([&](const std::string&tensor) {
-                                                     return tensor == "grad_output" ? q : hybrid(q, q);
-                                                   }));
-      expect_same_operands(vanilla, mixed);
-      expect_same_outputs(vanilla, mixed);
-    }
-}
-
-TEST_F(Modules, EveryGemmHasItsOwnFormat) {
-  // fprop in MXFP8, dgrad in current scaling, wgrad in NVFP4: each equals the plain recipe of that format.
-  const auto m = linear(false), mx = linear(false), cs = linear(false), fp4 = linear(false);
-  const StepRecord r = step(*m, recipe([](const std::string& t) {
-    return t == "weight"        ? hybrid(kMx, kCurrent)
-           : t == "grad_output" ? hybrid(kCurrent, kFp4)
-                                : hybrid(kMx, kFp4);
-  }));
-  EXPECT_TRUE(equal_bytes(*output(r, "output"), *output(step(*mx, all(kMx)), "output")));
-  EXPECT_TRUE(equal_bytes(*output(r, "dgrad"), *output(step(*cs, all(kCurrent)), "dgrad")));
-  EXPECT_TRUE(equal_bytes(*output(r, "weight.grad"), *output(step(*fp4, all(kFp4)), "weight.grad")));
-}
-
 TEST_F(Modules, GemmRefusesWhatDoesNotGoTogether) {
   const StoragePtr mx = kMx()->quantize(session, x), cs = kCurrent()->quantize(session, x),
                    blocks = kBlock2()->quantize(session, x);
