@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 
 from . import _assay
-from ._errors import PlaneError, UnsupportedEncoding
+from ._errors import AssayError, PlaneError, UnsupportedEncoding
 
 # Safetensors' word for each dtype, by the name that NumPy with ml_dtypes, JAX and PyTorch share.
 WORDS = {
@@ -85,6 +85,8 @@ def _copying(what: str, why: str, copy: bool | None) -> None:
 
 def _of_torch(value: Any, what: str, copy: bool | None, device_copy: bool) -> Array:
     torch = sys.modules["torch"]
+    if value.is_nested:
+        raise PlaneError("expected one dense tensor, found a nested one; judge its parts, which .unbind() gives", what, "dense", "nested")
     local = getattr(value, "to_local", None)
     if local is not None:
         warnings.warn(f"{what}: a DTensor is judged by its local shard", stacklevel=5)
@@ -197,8 +199,23 @@ def array_of(value: Any, what: str, copy: bool | None = None, device_copy: bool 
         return _of_dlpack(value, what, copy)
     if _has_buffer(value):
         return _of_buffer(value, what, copy)
-    raise PlaneError(f"expected an array (NumPy, PyTorch, JAX, or anything with DLPack or the buffer protocol), found {type(value).__name__}", what,
+    hint = "; numpy.asarray(values, dtype=...) makes one" if isinstance(value, (list, tuple)) and what != "outputs" else ""
+    raise PlaneError(f"expected an array (NumPy, PyTorch, JAX, or anything with DLPack or the buffer protocol), found {type(value).__name__}{hint}", what,
                      "an array", type(value).__name__)
+
+
+def threads_of(value: Any) -> int:
+    """threads= of a call. Raises AssayError for what is no number of threads."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= value.__index__() <= 1 << 16:
+        raise AssayError(f"threads: expected a number of threads, 0 for every core, found {value!r}")
+    return int(value.__index__())
+
+
+def seconds_of(value: Any, what: str) -> float:
+    """A time limit of a call. Raises AssayError for what is no number of seconds."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise AssayError(f"{what}: expected a number of seconds, 0 or more, found {value!r}")
+    return float(value)
 
 
 def f32(value: Any, what: str) -> float:

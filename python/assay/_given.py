@@ -8,7 +8,7 @@ from typing import Any, Mapping, Sequence
 from . import _stored
 from ._arrays import SOURCES, Array, array_of, numpy
 from ._errors import AssayError, LineError, NotJudged, PlaneError
-from ._lines import Line, Words, flat, line, line_text, words_of
+from ._lines import Line, Plane, Words, flat, line, line_text, words_of
 from ._ops import seeds, x_array
 from ._quantized import Planes
 
@@ -53,6 +53,9 @@ class Outputs:
             planes = {str(n): array_of(a, str(n), copy) for n, a in value.items() if n != "x"}
         elif isinstance(value, (tuple, list)):
             planes = Outputs._of_pair(value, spec, copy)
+        elif value is None or isinstance(value, (bool, str)):
+            raise PlaneError("expected a mapping of planes such as {'row.data': codes, 'row.scale_inv': scales}, a pair (codes, scales), or a quantized tensor, "
+                             f"found {type(value).__name__}", "outputs", "planes", type(value).__name__)
         else:
             planes = {_ONE: array_of(value, "outputs", copy)}
         text = guessed(planes) if spec is None else spec
@@ -213,8 +216,20 @@ class Case:
             if name == _ONE and len(names) != 1:
                 raise PlaneError(f"expected a mapping of planes, found one array; the planes of '{known.text}' are {', '.join(names)}", "outputs")
             planes[names[0] if name == _ONE else name] = a
+        notes = [*found.notes, *(text for p in known.outputs if p.name in planes for text in _other_shape(p, planes[p.name]))]
         library = planes["x"].library if "x" in planes else next((a.library for a in planes.values()), "numpy")
-        return Case(known, text, planes, library, found.notes)
+        return Case(known, text, planes, library, notes)
+
+
+def _other_shape(plane: Plane, array: Array) -> list[str]:
+    """What to say of a matrix that has the elements of its plane, but neither its shape nor that without padding: a transposed one, for instance."""
+    if plane.members or plane.gemm or len(array.shape) != 2 or 1 in array.shape:
+        return []
+    packed = (plane.logical[0], -(-plane.logical[1] * plane.code_bits // 8))
+    if array.shape in (plane.stored, plane.padded, plane.logical, packed):
+        return []
+    rows, cols = packed if plane.packed else plane.logical
+    return [f"{plane.name}: expected the shape [{rows}, {cols}], found [{array.shape[0]}, {array.shape[1]}]; its elements were read row by row"]
 
 
 def _written_line(op: str, found: Outputs, planes: Mapping[str, Array]) -> str:

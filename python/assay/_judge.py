@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any, Callable, Mapping, Sequence
 
 from . import _assay
-from ._arrays import WIDTHS, Array, array_of
+from ._arrays import WIDTHS, Array, array_of, seconds_of, threads_of
 from ._errors import LineError, PlaneError
 from ._given import Case, Outputs, _written_line
 from ._lines import answered, flat, line
@@ -35,7 +35,7 @@ def check(x: Any, outputs: Any, spec: str | None = None, *, cause: bool = False,
     Raises LineError, PlaneError, UnsupportedEncoding, NotJudged.
     """
     case = _case(x, outputs, spec, {"rng": rng, "amax": amax, "scale": scale, "x_dtype": x_dtype, "copy": copy, **keys})
-    answer = answered(_assay.check(case.text, case.given, threads, _CAUSE_SECONDS if cause else 0.0, "outputs", unpinned))
+    answer = answered(_assay.check(case.text, case.given, threads_of(threads), _CAUSE_SECONDS if cause else 0.0, "outputs", unpinned))
     return Verdict.of_answer(answer, case.copied_bytes, case.notes, case)
 
 
@@ -46,14 +46,14 @@ def explain(x: Any, outputs: Any, spec: str | None = None, *, budget_s: float = 
     budget_s  seconds of searching; pairs: whether two causes together are tried. Ctrl-C ends it. Other arguments as of check.
     """
     case = _case(x, outputs, spec, keys)
-    answer = answered(_assay.explain(case.text, case.given, threads, float(budget_s), pairs, "outputs", unpinned))
+    answer = answered(_assay.explain(case.text, case.given, threads_of(threads), seconds_of(budget_s, "budget_s"), bool(pairs), "outputs", unpinned))
     return Diagnosis.of_answer(answer, case)
 
 
 def identify(x: Any, outputs: Any, spec: str | None = None, *, threads: int = 0, **keys: Any) -> Identification:
     """Whose choices made these bytes: TransformerEngine's kernels, or a library by name, the best first. Arguments as of check."""
     case = _case(x, outputs, spec, keys)
-    return Identification.of_answer(answered(_assay.identify(case.text, case.given, threads)))
+    return Identification.of_answer(answered(_assay.identify(case.text, case.given, threads_of(threads))))
 
 
 def coherence(outputs: Any, spec: str | None = None) -> Coherence:
@@ -106,7 +106,7 @@ def assert_quantized(x: Any, outputs: Any, spec: str | None = None, *, explain: 
     case = _case(x, outputs, spec, known)
     from . import _settings
     seconds = _CAUSE_SECONDS if explain and _settings.explains() else 0.0
-    answer = answered(_assay.check(case.text, case.given, keys.get("threads", 0), seconds, "outputs", keys.get("unpinned", "")))
+    answer = answered(_assay.check(case.text, case.given, threads_of(keys.get("threads", 0)), seconds, "outputs", keys.get("unpinned", "")))
     verdict = Verdict.of_answer(answer, case.copied_bytes, case.notes, case)
     if verdict.ok:
         return
@@ -151,10 +151,12 @@ def assert_bitwise(actual: Any, expected: Any, *, encoding: str | None = None, m
     if name is None:   # integers of 16 bits, which no encoding is: byte for byte
         a, b = (Array("U8", (*c.shape[:-1], 2 * c.shape[-1]) if c.shape else (2,), c.view, c.library, c.name) for c in (a, b))
         name = "u8"
+    if name not in (*_ENCODINGS.values(), "e2m1", "e2m3", "e3m2"):
+        raise PlaneError(f"expected encoding= to be one of {', '.join(dict.fromkeys([*_ENCODINGS.values(), 'e2m1', 'e2m3', 'e3m2']))}, found '{name}'", "actual")
     if _BITS.get(name, 1) != WIDTHS[a.word]:
         raise PlaneError(f"expected elements of {_BITS.get(name, 1)} bytes for encoding {name}, found {a.name}", "actual", name, a.name)
     if encoding and word not in integers and _ENCODINGS.get(word) != encoding:
-        raise PlaneError(f"expected {encoding}, found {a.name}", "actual", encoding, a.name)
+        raise PlaneError(f"expected elements of encoding={encoding}, found {a.name}; leave encoding= out where the dtype tells it", "actual", encoding, a.name)
     if name == "e2m1" and a.count and b.count:
         packed = max(max(a.tobytes()), max(b.tobytes())) > 15
         (rows, cols), left = _unpacked(a) if packed else _codes(a, "u8")

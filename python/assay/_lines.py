@@ -189,6 +189,8 @@ def line_text(op: str, spec: str, shape: tuple[int, int], source: str, settings:
     """The line of `spec` for a tensor of this shape and source. Keys of `settings` that are not None win over those of the spec; what
     spec says of op, sizes and source must be what x is. Raises LineError."""
     words = words_of(spec)
+    if not spec.strip() and op in ("quantize", "split", "cast", "dequantize"):
+        raise LineError("expected spec to begin with a format, found an empty one", 1, "such as 'e4m3'" if op == "cast" else "such as 'mxfp8' or 'nvfp4'")
     if words.op not in (None, op):
         raise LineError(f"expected the op {op}, found {words.op}", 1, f"leave the op out, or call assay.{words.op}")
     if words.shape not in (None, shape):

@@ -7,7 +7,7 @@ from typing import Any, Iterator, Mapping, Sequence
 
 from . import _assay
 from ._arrays import WIDTHS, Array, numpy, ml_dtypes
-from ._errors import PlaneError
+from ._errors import AssayError, PlaneError
 from ._judge import check, explain, identify
 from ._lines import answered, line
 from ._verdict import Diagnosis, Identification, Verdict
@@ -77,7 +77,10 @@ class Case(Mapping[str, Any]):
 
 def load(path: str | os.PathLike[str] | Sequence[str]) -> list[Case]:
     """The cases of packs, and of folders of packs, in the order of a training step. path is one of them, or several. Raises AssayError for what cannot be read."""
-    paths = [os.fspath(p) for p in path] if isinstance(path, (list, tuple)) else [os.fspath(path)]  # type: ignore[arg-type]
+    try:
+        paths = [os.fspath(p) for p in path] if isinstance(path, (list, tuple)) else [os.fspath(path)]  # type: ignore[arg-type]
+    except TypeError:
+        raise AssayError(f"path: expected the path of a pack or of a folder of packs, or several, found {path!r}") from None
     dump = _assay.load([str(pathlib.Path(p)) for p in paths])
     if isinstance(dump, str):
         answered(dump)

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from . import _assay
-from ._arrays import SOURCES, Array, array_of, library_for, output_array, unpack_codes
+from ._arrays import SOURCES, Array, array_of, library_for, output_array, threads_of, unpack_codes
 from ._errors import LineError, PlaneError, UnsupportedEncoding
 from ._lines import Line, answered, dtype_word, flat, keys, line, line_text, words_of
 from ._quantized import Planes, Quantized
@@ -35,7 +35,7 @@ def computed(text: str, given: Mapping[str, Array], library: str, *, unpacked: b
         target, finish = output_array(library, plane.encoding, plane.bytes, plane.stored)
         arrays[plane.name] = (plane, finish)
         outputs.append((plane.name, target))
-    answered(_assay.run(text, [a.given(name) for name, a in given.items()], outputs, threads))
+    answered(_assay.run(text, [a.given(name) for name, a in given.items()], outputs, threads_of(threads)))
     made = {}
     for name, (plane, finish) in arrays.items():
         array = finish()

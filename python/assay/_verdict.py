@@ -89,7 +89,8 @@ class Verdict:
         return self.ok
 
     def __str__(self) -> str:
-        return self.screen + (f"\n  because  {self.cause}" if self.cause else "")
+        said = self.facts.get("notes", [])   # the library's own notes are part of its screen
+        return "\n".join([self.screen, *([f"  because  {self.cause}"] if self.cause else []), *(f"  note     {n}" for n in self.notes if n not in said)])
 
     def summary(self) -> str:
         """One line: "row.scale_inv (e8m0) 89 / 512 (17.4 %), first at (0, 4)"."""

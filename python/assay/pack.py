@@ -527,7 +527,7 @@ class Pack:
 
         module, role, step   where in the step it stood: "blocks.0.fc1"; input, weight, grad_output, ... (what check orders by)
         noop                 the noop flag (a number or an array of one); exactly 1 wrote nothing, and nothing is recorded
-        rng                  (seed, offset[, member]) of stochastic rounding, as the kernel got them
+        rng                  (seed, offset[, member]) of stochastic rounding, as the kernel got them; a tensor that is not rounded so needs none and drops it
         amax                 the amax over the group where ranks reduce it: a number, or "recorded" for the one that NVFP4 keeps
         scale                delayed scaling: the scale that was in force, where the quantizer has moved on
         format               "fp8_current" or "fp8_delayed", where a Float8Tensor has no quantizer
@@ -556,11 +556,12 @@ class Pack:
         if source not in kSources:
             raise PackError(f"{module}: x: expected float32, bfloat16 or float16, found {source}")
         quantizer = getattr(tensor, "_quantizer", None)
+        random = "round=sr" in keys or any(s.keys.get("round") == "sr" for s in sides.values())
         case_keys = {
             "col_source": "row_dequantized" if getattr(quantizer, "columnwise_source", "") == "rowwise_dequantized" and len(sides) == 2 else None,
             "noop": None if flag_value is None else bits(flag_value),
             "dispatch": "rhtrc" if rows_of_rotating_kernel(quantizer, sides, shape, kSources[source], keys) else None,
-            "rng": ",".join(str(int(n)) for n in (*rng, 0)[:3]) if rng is not None else None,
+            "rng": ",".join(str(int(n)) for n in (*rng, 0)[:3]) if random and rng is not None else None,
         }
         name = self._name(step, module, role)
         self.notes[f"assay.class.{name}"] = type(tensor).__name__

@@ -25,21 +25,26 @@ def _line_of(x: torch.Tensor, spec: str, dir: str, rng: Optional[Sequence[int]],
 
 
 def _op(x: torch.Tensor, spec: str, dir: str = "row", rng: Optional[List[int]] = None, amax: Optional[float] = None,
-        scale: Optional[float] = None) -> List[torch.Tensor]:
+        scale: Optional[float] = None, bits: bool = False) -> List[torch.Tensor]:
     made = quantize(x, spec, dir=dir, rng=rng, amax=amax, scale=scale, out="torch")
-    return [made[name].to(x.device) for name in made]
+    planes = [made[name].to(x.device) for name in made]
+    return [plane.view(_dtype(plane.dtype, bits)) for plane in planes]
+
+
+def _dtype(dtype: torch.dtype, bits: bool) -> torch.dtype:
+    return torch.uint8 if bits and dtype.itemsize == 1 else dtype
 
 
 def _fake(x: torch.Tensor, spec: str, dir: str = "row", rng: Optional[List[int]] = None, amax: Optional[float] = None,
-          scale: Optional[float] = None) -> List[torch.Tensor]:
-    return [torch.empty(plane.stored, dtype=getattr(torch, NAMES.get(plane.encoding, "uint8"), torch.uint8), device=x.device)
+          scale: Optional[float] = None, bits: bool = False) -> List[torch.Tensor]:
+    return [torch.empty(plane.stored, dtype=_dtype(getattr(torch, NAMES.get(plane.encoding, "uint8"), torch.uint8), bits), device=x.device)
             for plane in _line_of(x, spec, dir, rng, amax, scale).outputs]
 
 
 # The schema is written out: annotations of this file are text, which PyTorch would have to guess from.
 _reference_quantize = torch.library.custom_op(
     "assay::reference_quantize", _op, mutates_args=(),
-    schema='(Tensor x, str spec, str dir="row", int[]? rng=None, float? amax=None, float? scale=None) -> Tensor[]')
+    schema='(Tensor x, str spec, str dir="row", int[]? rng=None, float? amax=None, float? scale=None, bool bits=False) -> Tensor[]')
 _reference_quantize.register_fake(_fake)
 
 
@@ -49,16 +54,18 @@ def plane_names(x: torch.Tensor, spec: str = "mxfp8", dir: str = "row") -> List[
 
 
 def reference_quantize(x: torch.Tensor, spec: str = "mxfp8", *, dir: str = "row", rng: Optional[Sequence[int]] = None,
-                       amax: Optional[float] = None, scale: Optional[float] = None) -> dict[str, torch.Tensor]:
+                       amax: Optional[float] = None, scale: Optional[float] = None, bits: bool = False) -> dict[str, torch.Tensor]:
     """The reference's planes of x by name, through the custom op torch.ops.assay.reference_quantize, which torch.compile leaves in its graph whole.
 
     x     float32, bfloat16 or float16, on any device: it is copied to the CPU, and the planes are copied back
     spec, dir, rng, amax, scale   as of assay.quantize
+    bits  codes and scales of one byte come as uint8: the code that torch.compile generates knows few operations on float8_e8m0fnu (PyTorch 2.8: a
+          cast to float, but no .view), and all of them on uint8
 
     The shapes are those of assay.quantize: scales with their padding, two 4-bit codes in a byte. No gradient flows through it. Raises LineError,
     PlaneError, UnsupportedEncoding.
     """
-    made = torch.ops.assay.reference_quantize(x, spec, dir, None if rng is None else list(rng), amax, scale)
+    made = torch.ops.assay.reference_quantize(x, spec, dir, None if rng is None else list(rng), amax, scale, bits)
     return dict(zip([p.name for p in _line_of(x, spec, dir, rng, amax, scale).outputs], made))
 
 

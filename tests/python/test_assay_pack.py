@@ -321,6 +321,7 @@ class Lines(unittest.TestCase):
                 ({"with_rht": True, "with_post_rht_amax": True, "rht_matrix_random_sign_mask_t": 0xD7E8}, {}, {}, "dir=both col.rht=1 col.sign_mask=0xD7E8"),
                 ({"with_2d_quantization": True}, {}, {}, "dir=both block=16x16"),
                 ({"stochastic_rounding": True}, {}, {"rng": (7, 8)}, "dir=both round=sr rng=7,8,0"),
+                ({}, {}, {"rng": (7, 8)}, "dir=both"),   # rounded to nearest: the state is of no use
                 ({"nvfp4_4over6_err_mode": "MSE"}, {"nvfp4_use_4over6": True, "nvfp4_e4m3_max": 256, **only_row}, {}, "dir=row e4m3_max=256 four_over_six=mse"),
                 ({}, {"row_scaled_nvfp4": True, "amax_rowwise": np.ones(48, np.float32), **only_row}, {}, "dir=row row_scaled=1"),
                 ({"with_amax_reduction": True}, {}, {}, "dir=both row.amax=0x3F800000 col.amax=0x40000000"),

@@ -44,23 +44,38 @@ def test_op_under_compile(t):
     assert [int(n) for n in ours(t)] == [int(a.view(torch.uint8).to(torch.int32).sum()) for a in assay.quantize(t * 2, "nvfp4", dir="both").values()]
 
 
+def compiled(function):
+    """By inductor; skipped where it finds no C++ compiler, without which it can generate nothing."""
+    if not shutil.which("g++") and not shutil.which("clang++"):
+        pytest.skip("no C++ compiler for inductor")
+    torch._dynamo.reset()
+    return torch.compile(function, backend="inductor", fullgraph=True)
+
+
 def test_op_under_inductor(t):
-    """With the code that torch.compile generates around it; PyTorch 2.8 knows no float8_e8m0fnu there, so that the scales are E4M3."""
+    """With the code that torch.compile generates around it: the op's planes leave the graph as they are."""
     assert assay.torch
+    for spec in ("mxfp8", "nvfp4", "mxfp4", "fp8_current element=e5m2", "fp8_block scales=gemm", "identity"):
+        made = compiled(lambda v: torch.ops.assay.reference_quantize(v * 2, spec, "both"))(t)
+        want = assay.quantize(t * 2, spec, dir="both")
+        assert [bits(p) for p in made] == [bits(p) for p in want.values()] and [p.dtype for p in made] == [p.dtype for p in want.values()], spec
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+@pytest.mark.parametrize("spec", ["mxfp8 element=e5m2", "nvfp4", "fp8_block scales=gemm"])
+def test_bits_of_the_op_under_inductor(t, spec, dtype):
+    """bits=True: what follows in the graph sees uint8, on which inductor knows every operation; it has no .view of float8_e8m0fnu in PyTorch 2.8."""
+    assert assay.torch
+    v = t.to(getattr(torch, dtype))
 
     def step(v):
-        planes = torch.ops.assay.reference_quantize(torch.nn.functional.gelu(v) * 2, "nvfp4", "both")
-        return [p.view(torch.uint8).to(torch.int32).sum() for p in planes]
+        return [p.view(torch.uint8).to(torch.int32).sum() for p in torch.ops.assay.reference_quantize(v * 2, spec, "both", bits=True)]
 
-    try:
-        made = torch.compile(step, backend="inductor", fullgraph=True)(t)
-    except Exception as error:   # no C++ compiler where this runs: inductor cannot generate anything
-        if "compiler" in str(error).lower() and not shutil.which("g++"):
-            pytest.skip("no C++ compiler for inductor")
-        raise
-    # inductor may compute gelu in another order of roundings: the op's bytes are compared on what it was given
-    given = torch.compile(lambda v: torch.nn.functional.gelu(v) * 2, backend="inductor")(t)
-    assert [int(n) for n in made] == [int(a.view(torch.uint8).to(torch.int32).sum()) for a in assay.quantize(given, "nvfp4", dir="both").values()]
+    made, want = compiled(step)(v), assay.quantize(v * 2, spec, dir="both")
+    assert [int(n) for n in made] == [int(a.view(torch.uint8).to(torch.int32).sum()) for a in want.values()]
+    named = assay.torch.reference_quantize(v * 2, spec, dir="both", bits=True)
+    assert {n: bits(p) for n, p in named.items()} == {n: bits(p) for n, p in want.items()}
+    assert all(p.dtype == torch.uint8 for n, p in named.items() if n.endswith(".data"))
 
 
 def test_op_takes_the_random_state(t):
