@@ -275,8 +275,7 @@ void save(Session& session, const LinearCall& c, const Tensorlike& x, ForwardInp
   }
   if (!c.columns_of_input()) input.kept = ArrayPtr{};
   // FSDP2: a workspace of a plain weight is not kept; backward quantizes the gathered weight again.
-  if (c.fsdp2() && c.plan.quantized && !saves_plain(c) && !storage_of(c.weight->value))
-    weight = ArrayPtr{};
+  if (c.fsdp2() && c.plan.quantized && !saves_plain(c) && !storage_of(c.weight->value)) weight = ArrayPtr{};
   if (c.record && !absent(input.kept)) note_usages(c.record, named(c, "saved input"), input.kept);
   saved.input = input.kept;
   saved.weight = weight;
