@@ -23,6 +23,7 @@ struct ReportOptions {
   bool verbose = false;
   bool progress = false;  // a line on standard error that is rewritten; for terminals
   bool colour = false;
+  std::string launched;  // what stands before `run` in a repro; empty: assay
 };
 
 // --junit, --github, --jsonl, --verbose.

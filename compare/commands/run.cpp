@@ -1,7 +1,9 @@
 #include "compare/commands/run.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -126,6 +128,15 @@ int run_and_report(const RunOptions& options, const Subjects& subjects, std::FIL
   return status;
 }
 
+// The program as a launcher finds it: no alias of a shell helps there.
+std::string own_path() {
+  std::error_code absent;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", absent);
+  if (absent) return "assay";
+  const std::filesystem::path near = self.lexically_proximate(std::filesystem::current_path(absent));
+  return near.empty() || near.native().starts_with("..") ? self.string() : near.string();
+}
+
 }  // namespace
 
 int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
@@ -137,7 +148,10 @@ int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out,
     if (ranks.process() == 0) fmt::print(err, "assay: {}\n", why);
     return 2;
   }
-  return ranks.process() == 0 ? run_and_report(options, subjects, out, err) : run_silently(options, subjects);
+  if (ranks.process() != 0) return run_silently(options, subjects);
+  RunOptions told = options;
+  told.report.launched = fmt::format("mpirun -n {} {}", ranks.processes(), own_path());
+  return run_and_report(told, subjects, out, err);
 }
 
 void register_run(Program& program) {

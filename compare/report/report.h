@@ -46,6 +46,7 @@ struct TextOptions {
   bool verbose = false;  // a line for each case, not only for red ones
   bool colour = false;
   size_t full_screens = 20;  // failures after these are one line each
+  std::string launched;      // what stands before `run` in a repro; empty: assay
   Environment environment;
 };
 // The report that people read, on `out`.
@@ -65,6 +66,8 @@ Result<std::unique_ptr<Report>> make_junit_report(const std::string& path);
 std::string shell_quoted(std::string_view text);
 
 // The screen of one red verdict, with line ends.
-std::string failure_screen(const SuiteEntry& entry, const Verdict& verdict, const Environment& environment);
+// `launched`: what stands before `run` in the repro, such as "mpirun -n 4 build/mpi/bin/assay"; empty: assay.
+std::string failure_screen(const SuiteEntry& entry, const Verdict& verdict, const Environment& environment,
+                           const std::string& launched = {});
 
 }  // namespace assay

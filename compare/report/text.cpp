@@ -79,7 +79,7 @@ class TextReport final : public Report {
     if (is_red(v.outcome)) {
       if (!options_.verbose && is_same_cause(v)) return;
       if (screens_++ < options_.full_screens) {
-        std::string screen = failure_screen(e, v, options_.environment);
+        std::string screen = failure_screen(e, v, options_.environment, options_.launched);
         if (options_.colour) {
           const size_t word = screen.find(' ');
           screen = coloured(screen.substr(0, word), Colour::red) + screen.substr(word);
@@ -180,7 +180,8 @@ std::string shell_quoted(std::string_view text) {
   return out + "'";
 }
 
-std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Environment& environment) {
+std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Environment& environment,
+                           const std::string& launched) {
   std::string out =
       fmt::format("{}  {}\n  {}\n", upper(name_of(v.outcome)), place_of_entry(entry), printable(entry.text)) +
       about_text(v);
@@ -213,7 +214,8 @@ std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Envi
     env = to_text(environment);
   }
   const std::string line = shell_quoted(entry.text), subject = subject_flag(v);
-  out += fmt::format("  repro    assay run {}{}{}\n", line, subject, env.empty() ? "" : " --env " + env);
+  out += fmt::format("  repro    {} run {}{}{}\n", launched.empty() ? "assay" : launched, line, subject,
+                     env.empty() ? "" : " --env " + env);
   if (v.about.empty() &&
       (v.outcome == Outcome::failed || v.outcome == Outcome::crashed)) {  // shrink and trace take lines
     out += fmt::format("  smaller  assay shrink {}{}\n", line, subject);

@@ -52,6 +52,10 @@ std::unique_ptr<Module> make_grouped(Session& session, const ModuleSettings& s) 
     settings.num_gemms = splits.size();
     settings.save_original_input = s.save_original_input;
     settings.single_grouped_parameter = s.packed;
+    settings.parallel_mode = s.parallel;
+    settings.sequence_parallel = s.parallel != ParallelMode::none && s.sequence;
+    settings.tp_size = s.tp_size;
+    settings.bias = s.bias && s.tp_size == 1;
     auto m = std::make_unique<GroupedLinear>(session, settings);
     m->m_splits = splits;
     return m;
@@ -81,8 +85,12 @@ Producer producer_of(string_view module) {
 
 std::unique_ptr<Module> make_module(Session& session, const ModuleSettings& s) {
   if (s.module == "layernorm_mlp") return make_mlp(session, s);
-  if (s.module == "ops_linear")
-    return std::make_unique<OpsLinear>(session, linear_settings<OpsLinearSettings>(s));
+  if (s.module == "ops_linear") {
+    auto settings = linear_settings<OpsLinearSettings>(s);
+    settings.parallel_mode = s.parallel;
+    settings.sequence_parallel = s.parallel != ParallelMode::none && s.sequence;
+    return std::make_unique<OpsLinear>(session, settings);
+  }
   if (s.module == "grouped_linear" || s.module == "ops_grouped_linear") return make_grouped(session, s);
   auto linear = linear_settings<LinearSettings>(s);
   linear.parallel_mode = s.parallel;

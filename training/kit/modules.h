@@ -26,6 +26,7 @@ struct ModuleSettings {
   DType dtype = DType::bfloat16;  // of parameters, input and gradient
   ParallelMode parallel = ParallelMode::none;
   bool sequence = true;  // sequence parallel, where the module is parallel
+  int tp_size = 1;       // of grouped_linear, which shares nothing with those ranks and then takes no bias
   Activation activation = Activation::srelu;
   std::vector<int64_t> splits = {};  // of grouped modules; empty: see splits_of
   bool packed = false;               // grouped_linear: all weights in one parameter

@@ -194,6 +194,7 @@ Forward GroupedLinear::forward_impl(Session& session, const ArrayPtr& x, const S
     call.plan = plan_of(options);
     call.options = options;
     call.options.fp8_output = call.options.fp8_grad = false;
+    call.ignores_fsdp2 = true;
     call.quantizers = quantizers_of(state, options, i);
     call.weight = &parameters[i];
     call.bias = settings.bias ? &parameters[settings.num_gemms + i] : nullptr;

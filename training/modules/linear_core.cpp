@@ -131,7 +131,7 @@ Tensorlike quantized_weight(Session& session, const LinearCall& c, bool columns)
     return parameter;
   }
   const ArrayPtr x = cast(session, std::get<ArrayPtr>(c.weight->value), c.activation_dtype);
-  const bool kept = c.workspaces && c.options.is_first_microbatch.has_value() && !c.options.fsdp2;
+  const bool kept = c.workspaces && c.options.is_first_microbatch.has_value() && !c.fsdp2();
   StoragePtr workspace;
   if (kept)
     if (const auto found = c.workspaces->find(name); found != c.workspaces->end()) {
@@ -194,7 +194,7 @@ ForwardInput gathered_input_of(Session& session, const LinearCall& c, const Tens
   }
   Quantizer& q = wanted(c.quantizers.input, who);
   set_amax_reduction_group(q, group);
-  if (!storage_of(x) && !is_custom(c) && c.options.fusions.gathers) {
+  if (!storage_of(x) && !is_custom(c) && !c.gathers_plain_shards && c.options.fusions.gathers) {
     input.kept = quantize_for(session, q, std::get<ArrayPtr>(input.kept), who, usages_of_shard(c, q), group);
     input.own = !c.save_original_input;
   }
@@ -275,8 +275,7 @@ void save(Session& session, const LinearCall& c, const Tensorlike& x, ForwardInp
   }
   if (!c.columns_of_input()) input.kept = ArrayPtr{};
   // FSDP2: a workspace of a plain weight is not kept; backward quantizes the gathered weight again.
-  if (c.options.fsdp2 && c.plan.quantized && !saves_plain(c) && !storage_of(c.weight->value))
-    weight = ArrayPtr{};
+  if (c.fsdp2() && c.plan.quantized && !saves_plain(c) && !storage_of(c.weight->value)) weight = ArrayPtr{};
   if (c.record && !absent(input.kept)) note_usages(c.record, named(c, "saved input"), input.kept);
   saved.input = input.kept;
   saved.weight = weight;
@@ -290,7 +289,7 @@ LinearForward linear_forward(Session& session, LinearCall c, const Tensorlike& x
   const ForwardInput input = input_of(session, c, x, produced_here);
   // Columns of the weight serve dgrad alone. A first forward of a region that is recomputed makes them for
   // the workspace that backward finds; the recompute does not ask again.
-  const bool columns_of_weight = (c.options.grad_enabled && c.input_requires_grad && !c.options.fsdp2 &&
+  const bool columns_of_weight = (c.options.grad_enabled && c.input_requires_grad && !c.fsdp2() &&
                                   c.plan.backward_override == BackwardOverride::none) ||
                                  c.options.first_of_recompute;
   const Tensorlike weight = c.plan.quantized
@@ -369,14 +368,15 @@ Tensorlike wgrad_input(Session& session, const LinearSaved& saved) {
   }
   const QuantizerPtr& q = c.quantizers.input;
   const bool given = storage_of(input) != nullptr;
-  if (!given && (!saved.gather || (!is_custom(c) && c.options.fusions.gathers))) {
+  const bool quantized_here = !is_custom(c) && !c.gathers_plain_shards && c.options.fusions.gathers;
+  if (!given && (!saved.gather || quantized_here)) {
     Quantizer& made_by = wanted(q, who);
     const bool rows = made_by.supports_only_rowwise_all_gather();
     const Usages usages = saved.gather ? Usages{rows, !rows} : Usages{false, true};
     input = quantize_for(session, made_by, std::get<ArrayPtr>(input), who, usages, group);
   }
   if (!saved.gather) return input;
-  const Usages usages = wgrad_gather_usages(*q);
+  const Usages usages = c.gathers_plain_shards ? Usages{false, true} : wgrad_gather_usages(*q);
   set_amax_reduction_group(*q, group);
   q->set_usage(usages.rowwise, usages.columnwise);
   return gather(session, input, group, q, who, c.options.fusions.gathers);
@@ -411,7 +411,7 @@ Tensorlike dgrad_of(Session& session, const LinearSaved& saved, const Tensorlike
     if (gemm.out_quantizer) gemm.out_quantizer->set_usage(true, false);
   }
   const Tensorlike dgrad = general_gemm(session, weight, grad_output, GemmOp::NN, gemm);
-  if (quantized && c.options.fsdp2) clear_columns(*storage_of(weight));
+  if (quantized && c.fsdp2()) clear_columns(*storage_of(weight));
   if (c.parallel_mode != ParallelMode::column || !meets(c.options.tp_group)) return dgrad;
   return reduced(session, c.options.tp_group, std::get<ArrayPtr>(dgrad), named(c, "dgrad"),
                  c.sequence_parallel);

@@ -44,8 +44,15 @@ struct LinearCall {
   bool save_original_input = false;
   bool unfused_bias_gradient = false;  // LayerNormMLP's first layer under a custom recipe
   bool behind_norm = false;            // of a module that begins with a norm
+  // Of a fusible operation: its shard stays plain, and each gather of it quantizes what that pass reads (TE
+  // ops/basic/basic_linear.py).
+  bool gathers_plain_shards = false;
+  // GroupedLinear and the operations have no branch for FSDP2: a gathered weight is quantized and kept as on
+  // one rank, and nobody clears its columns.
+  bool ignores_fsdp2 = false;
   bool input_requires_grad = true;
 
+  bool fsdp2() const { return options.fsdp2 && !ignores_fsdp2; }
   bool columns_of_input() const { return options.grad_enabled && weight->requires_grad; }
   // Column parallel with sequence parallelism: the input is a shard of its rows; row parallel: the gradient
   // of the output is. Null elsewhere.

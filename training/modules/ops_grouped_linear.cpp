@@ -58,6 +58,7 @@ Forward OpsGroupedLinear::forward_impl(Session& session, const ArrayPtr& x, cons
     call.plan = plan_of(options);
     call.options = options;
     call.options.fp8_output = call.options.fp8_grad = false;
+    call.ignores_fsdp2 = true;
     call.weight = &parameters[i];
     call.bias = settings.bias ? &parameters[settings.num_groups + i] : nullptr;
     if (options.recipe) {

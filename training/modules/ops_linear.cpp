@@ -5,6 +5,7 @@
 #include "training/base/f32.h"
 #include "training/formats/float8.h"
 #include "training/formats/observer.h"
+#include "training/modules/tensor_parallel.h"
 
 namespace assay::training {
 
@@ -64,6 +65,9 @@ void OpsLinear::prepare(Session& session, const StepOptions& options) {
 
 Forward OpsLinear::forward_impl(Session& session, const ArrayPtr& x, const StepOptions& options) {
   prepare(session, options);
+  const bool parallel = meets(options.tp_group);
+  const bool row = parallel && settings.parallel_mode == ParallelMode::row;
+  const bool column = parallel && settings.parallel_mode == ParallelMode::column;
   LinearCall call;
   call.plan = plan_of(options);
   call.options = options;
@@ -72,14 +76,14 @@ Forward OpsLinear::forward_impl(Session& session, const ArrayPtr& x, const StepO
     call.quantizers.input = state.get_quantizer(Mode::forward, 0);
     call.quantizers.weight = state.get_quantizer(Mode::forward, 1);
     call.quantizers.grad_output = state.get_quantizer(Mode::backward, 0);
-    call.quantizers.grad_input = previous_grad_output_quantizer;
+    call.quantizers.grad_input = column ? nullptr : previous_grad_output_quantizer;
   }
   // The bias is an operation of its own: it adds to the rounded result, quantizes nothing, and its gradient
   // is a plain sum. Only where the one behind it wants codes, and the weight has 16 bits, does the fused
   // operation run, whose GEMM adds the bias (TE ops/fused/forward_linear_bias_activation.py).
   Parameter* bias = settings.bias ? &parameter("bias") : nullptr;
   if (options.recipe && (!bias || call.weight->dtype != DType::float32))
-    call.quantizers.output = next_input_quantizer;
+    call.quantizers.output = row ? nullptr : next_input_quantizer;
   const bool codes = call.quantizers.output != nullptr;
   if (codes) {
     expect_delayed(*call.quantizers.output, "next", "output");
@@ -90,6 +94,9 @@ Forward OpsLinear::forward_impl(Session& session, const ArrayPtr& x, const StepO
   call.record = &record;
   call.activation_dtype = activation_dtype(x, options);
   call.input_requires_grad = options.input_requires_grad;
+  if (parallel) call.parallel_mode = settings.parallel_mode;
+  call.sequence_parallel = parallel && settings.sequence_parallel;
+  call.gathers_plain_shards = call.ignores_fsdp2 = true;
   if (!call.plan.custom)
     expect_recipe_of_weight(*call.weight,
                             options);  // operations let a custom recipe have weights of any format

@@ -19,6 +19,9 @@ struct OpsLinearSettings {
   bool bias = false;
   DType params_dtype = DType::bfloat16;
   UsagePolicy usage_policy = UsagePolicy::assign;
+  // Over the ranks of the step's tp_group; sizes are this rank's. Nothing on one rank.
+  ParallelMode parallel_mode = ParallelMode::none;
+  bool sequence_parallel = false;
 };
 
 // Parameters: "weight" [out_features, in_features], "bias".

@@ -15,7 +15,10 @@ ModuleSettings module_of(const Cell& c, bool packed) {
                : c.phase == Phase::row  ? ParallelMode::row
                                         : ParallelMode::none;
   s.packed = packed;
-  if (c.ranks > 0) s.sequence = c.sequence;
+  if (c.ranks > 0) {
+    s.sequence = c.sequence;
+    s.tp_size = tensor_ranks(c);
+  }
   // Under FSDP2 each rank's rows of a weight are a whole tile of square blocks, the largest there is.
   if (!c.fsdp.empty()) {
     s.out = s.hidden = 128 * mesh_size(c);

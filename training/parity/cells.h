@@ -27,7 +27,8 @@ struct FactoryCell {
 };
 Result<std::vector<FactoryCell>> factory_cells(std::string_view factory);
 
-// Linear, LayerNormLinear and LayerNormMLP are run over ranks; the others are not.
+// Linear, LayerNormLinear and LayerNormMLP meet the stand-in for another rank's amaxes; the others have no
+// such group on one rank.
 bool has_tensor_parallelism(std::string_view module);
 
 }  // namespace assay::training

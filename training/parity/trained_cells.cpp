@@ -27,16 +27,22 @@ constexpr Phase kTrainedPhases[] = {Phase::train, Phase::quantized_init, Phase::
 bool on_ranks(const Cell& c) {
   const bool spread = is_parallel(c.phase) || !c.fsdp.empty();
   if (c.ranks == 0) return c.fsdp.empty() && !is_parallel(c.phase) && (c.adam || c.recompute);
-  if (!spread || !has_tensor_parallelism(c.module)) return false;
+  if (!spread || (is_parallel(c.phase) && c.module == "ops_grouped_linear")) return false;  // takes no group
   return !is_parallel(c.phase) || c.fsdp.empty() || c.ranks != 2;  // both kinds need one rank or two by two
 }
 
-// What the original runs, and what has a vanilla beside it.
+bool uses(const GemmFormats& f, string_view format) {
+  return f.fprop == format || f.dgrad == format || f.wgrad == format;
+}
+
+// What the original runs, and what has a vanilla beside it. GroupedLinear refuses the recipe of current
+// scaling on more than one tensor parallel rank.
 bool is_valid(const Cell& c) {
   if (!on_ranks(c)) return false;
   if (c.sequence && tensor_ranks(c) < 2) return false;
   const bool one = c.formats.one();
   if (!one && (c.module == "layernorm_mlp" || c.adam)) return false;  // E6; a trajectory of several formats
+  if (c.module == "grouped_linear" && tensor_ranks(c) > 1 && uses(c.formats, "fp8_current")) return false;
   // A recompute needs rows where a gather in a backward pass brings columns alone.
   return !(c.recompute && c.fsdp == "reshard" && c.phase == Phase::quantized_init);
 }

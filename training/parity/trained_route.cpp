@@ -67,9 +67,14 @@ Data data_of(const Cell& c, const ModuleSettings& s, const Place& place, int ran
   const bool column = c.phase == Phase::column, row = c.phase == Phase::row;
   const bool mlp = c.module == "layernorm_mlp";
   const int64_t rows = input_rows(s);
-  const bool sums = place.features && place.features->size > 1;
+  const bool sums = place.features && place.features->size > 1, experts = c.module == "grouped_linear";
   Data out{{rows, s.in}, {rows, output_columns(s)}, 10 + 1000 * others, 20 + 1000 * others};
   if (!sums) return out;
+  if (experts) {  // what its ranks have in common is their caller's business
+    out.x_seed += 100 * mine;
+    out.dy_seed += 100 * mine;
+    return out;
+  }
   if (c.sequence && column && !mlp) out.dy[0] = rows * tensor;
   if (c.sequence && row && !mlp) out.dy[0] = rows / tensor;
   // Sharded rows or features are other data on every rank; an MLP's input and output are sharded by rows

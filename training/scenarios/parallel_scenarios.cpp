@@ -333,6 +333,52 @@ void s108(ScenarioRun& run) {
     }
 }
 
+// What an operation's step has in its GEMMs and outputs, hybrid and vanilla, on the same ranks.
+void expect_same_operation(ScenarioRun& run, const Topology& t, string_view format) {
+  run.about(text_of(t, format));
+  const std::vector<StepRecord> vanilla = step_on_ranks(run, t, built_in_recipe(format)),
+                                hybrid = step_on_ranks(run, t, per_gemm({format, format, format}));
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    expect_same_steps(run, hybrid[rank], vanilla[rank]);
+    run.expect_equal(static_cast<int64_t>(hybrid[rank].rng_offset),
+                     static_cast<int64_t>(vanilla[rank].rng_offset), "random states drawn");
+  }
+  if (!t.column() || !t.sequence || format == "identity") return;
+  const ArrayPtr whole = whole_input(run, t);
+  for (const PlaneData& p : wgrad_operand(run, format, whole, "original").planes)
+    if (p.plane.name.starts_with("a."))
+      run.expect_equal(plane_of_gemm(hybrid[0], "wgrad", p.plane.name),
+                       from_bytes({static_cast<int64_t>(p.bytes.size())}, DType::uint8, p.bytes),
+                       "hybrid's wgrad reads the columns of the input: " + p.plane.name);
+}
+
+void s142(ScenarioRun& run) {
+  for (const ParallelMode mode : {ParallelMode::column, ParallelMode::row})
+    for (const bool sequence : {true, false})
+      for (const string_view format : {"fp8_current", "mxfp8", "fp8_block", "nvfp4", "identity"})
+        expect_same_operation(run, {"ops_linear", mode, sequence}, format);
+  const string in = "all_gather input", amax = "all_reduce_max input", grad = "all_gather grad_output";
+  struct Case {
+    string_view format;
+    ParallelMode mode;
+    bool sequence;
+    std::vector<string> want;
+  };
+  const Case cases[] = {
+      {"fp8_current", ParallelMode::column, true, {amax, in, amax, in, "reduce_scatter dgrad"}},
+      {"mxfp8", ParallelMode::column, true, {in, in, in, in, "reduce_scatter dgrad"}},
+      {"mxfp8", ParallelMode::column, false, {"all_reduce dgrad"}},
+      {"mxfp8", ParallelMode::row, true, {"reduce_scatter output", grad, grad, grad, grad}},
+      {"nvfp4", ParallelMode::row, false, {"all_reduce output"}},
+  };
+  for (const Case& c : cases) {
+    const Topology t{"ops_linear", c.mode, c.sequence};
+    run.about(text_of(t, c.format));
+    for (const StepRecord& r : step_on_ranks(run, t, built_in_recipe(c.format)))
+      run.expect_equal(collectives_of(r), c.want, "collectives in order");
+  }
+}
+
 // clang-format off
 const Scenario kParallelScenarios[] = {
     {"S-65", "Hybrid equals vanilla on the same ranks",
@@ -349,6 +395,9 @@ const Scenario kParallelScenarios[] = {
     {"S-141", "GroupedLinear leaves ranks to others",
      "experts whose weights are shards", "they take a step, with and without a group",
      "no collective runs and the bytes are those of one process; a bias and current scaling are refused on more than one rank", s141, {}, 2},
+    {"S-142", "The operation BasicLinear on ranks",
+     "BasicLinear, column and row parallel, with and without sequence parallelism, in five formats", "vanilla and hybrid take a step on two ranks",
+     "all is equal: its shard stays in high precision and each pass quantizes it anew, so that wgrad reads the columns of the input; amaxes are reduced again in backward", s142, {}, 2},
 };
 // clang-format on
 

@@ -185,6 +185,61 @@ void s91(ScenarioRun& run) {
     }
 }
 
+// Two steps of current scaling on an architecture whose columns are a transpose, with an update between them.
+struct TwoSteps {
+  StepRecord first, second;
+};
+void wire(Wire& w, TwoSteps& t) { w(t.first, t.second); }
+
+std::array<TwoSteps, kRanks> two_kept_steps(ScenarioRun& run, string_view module) {
+  std::array<TwoSteps, kRanks> out;
+  run_ranks(
+      kRanks, "mesh",
+      [&](int rank, const GroupPtr& mesh) {
+        Session session = run.session(Arch::sm90);
+        ModuleSettings s;
+        s.module = module;
+        s.out = 256;
+        if (module == "grouped_linear") s.splits = {64, 64};
+        const auto layer = make_module(session, s);
+        fill_parameters(*layer, 640);
+        TrainedSettings settings;
+        settings.quantized_weights = built_in_recipe("fp8_current");
+        settings.mesh = mesh;
+        settings.reshard = false;
+        TrainedModule trained(session, *layer, settings);
+        const ArrayPtr x = gradient({input_rows(s), s.in}, DType::bfloat16, 5),
+                       dy = gradient({input_rows(s), s.out}, DType::bfloat16, 6);
+        TwoSteps& own = out[static_cast<size_t>(rank)];
+        own.first = trained.step(x, dy, under(settings.quantized_weights));
+        trained.update();
+        own.second = trained.step(x, dy, under(settings.quantized_weights));
+      },
+      shared(out));
+  return out;
+}
+
+void s143(ScenarioRun& run) {
+  const auto weight_of = [](const StepRecord& r, string_view gemm) {
+    for (const GemmRecord& g : r.gemms)
+      if (g.name.starts_with(gemm))
+        for (const PlaneData& p : g.planes)
+          if (p.plane.name == "a.data")
+            return from_bytes({static_cast<int64_t>(p.bytes.size())}, DType::uint8, p.bytes);
+    return ArrayPtr{};
+  };
+  for (const string_view module : {"linear", "layernorm_linear", "ops_linear", "grouped_linear"})
+    for (const TwoSteps& steps : two_kept_steps(run, module)) {
+      run.about(string(module));
+      run.expect_different(weight_of(steps.second, "fprop"), weight_of(steps.first, "fprop"),
+                           "the weight of the second forward is new");
+      const ArrayPtr first = weight_of(steps.first, "dgrad"), second = weight_of(steps.second, "dgrad");
+      if (module == "linear" || module == "layernorm_linear")
+        run.expect_different(second, first, "the weight of the second dgrad is new");
+      else run.expect_equal(second, first, "the weight of the second dgrad is that of the first");
+    }
+}
+
 // ---- recompute -------------------------------------------------------------------------------
 
 struct AfterSteps {
@@ -322,6 +377,9 @@ const Scenario kTrainedScenarios[] = {
     {"S-91", "Plain weights under FSDP2",
      "bf16 weights that are sharded", "a quantized layer takes a step",
      "forward quantizes the gathered weight in rows, backward in both directions, and no workspace is kept", s91, {}, 2},
+    {"S-143", "A stale transpose under FSDP2",
+     "quantized weights of current scaling that stay gathered, where columns are a physical transpose", "two steps are taken with an update between them",
+     "Linear and LayerNormLinear clear the transpose after dgrad; BasicLinear and GroupedLinear do not, and their second dgrad reads the weight of the first step (gap)", s143, {}, 2},
     {"S-102", "Plain weights into delayed scaling",
      "a state dict with bf16 weights and extra state of scale 4", "it is loaded into quantized weights",
      "extra state comes first, and the bytes are those by the loaded scale", s102, {}},

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "compare/commands/training_cases/counting_subject.h"
+#include "compare/commands/training_cases/rank_runs.h"
+#include "training/base/rank_engine.h"
 #include "training/parity/judge.h"
 
 namespace assay {
@@ -18,14 +20,21 @@ Verdict judge_parity(const training::Cell& cell, Subject& judged, const Environm
   v.claims = {"roles"};
   const auto start = std::chrono::steady_clock::now();
   training::CellResult r;
+  const training::RankTranscript ranks;
   try {
     r = training::judge_cell(cell, subject, environment);
+  } catch (const training::RankError& e) {
+    if (training::rank_engine().lost) throw;  // ranks that lost one another end more than the cell
+    r.first = "the ranks";
+    r.expected = "the same collectives on every rank";
+    r.found = e.what();
   } catch (const std::exception& e) {
     r.first = "vanilla's step";
     r.expected = "a step";
     r.found = e.what();
   }
   v.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  v.ranks = to_text(ranks.runs);
   v.witness = fmt::format("{} bytes compared", r.compared);
   subject.report(v);
   using enum training::CellResult::Outcome;

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "compare/commands/training_cases/counting_subject.h"
-#include "fixtures/json.h"
+#include "compare/commands/training_cases/rank_runs.h"
 #include "training/base/rank_engine.h"
 #include "training/base/ranks.h"
 
@@ -16,24 +16,6 @@ using training::Scenario;
 using training::ScenarioRun;
 
 namespace {
-
-// As JSON; empty where no ranks ran.
-string to_text(const std::vector<training::RankRun>& runs) {
-  if (runs.empty()) return {};
-  json::Value out = json::array();
-  for (const training::RankRun& run : runs) {
-    json::Value ranks = json::array();
-    for (const training::RankRecord& r : run.ranks)
-      ranks.push(
-          json::object({{"rank", r.rank},
-                        {"process", r.process},
-                        {"collectives", json::Value(json::Array(r.collectives.begin(), r.collectives.end()))},
-                        {"shards", json::Value(json::Array(r.left.begin(), r.left.end()))}}));
-    json::Value& told = out.push(json::object({{"group", run.group}, {"size", run.size}, {"ranks", ranks}}));
-    if (!run.error.empty()) told.set("error", run.error);
-  }
-  return json::dump(out);
-}
 
 // Runs the scenario. Returns what ended it early, or an empty string. Ranks that lost one another end more
 // than the scenario.

@@ -101,6 +101,9 @@ struct Hypothesis {
   std::string code_keys;
   // The code of element (i, j) is the one that stands at this place.
   std::function<std::pair<int64_t, int64_t>(int64_t i, int64_t j, int64_t lines, int64_t length)> code_place;
+  // Of another op than quantize: changes its outputs, as the reference made them of these inputs.
+  std::function<void(const Problem&, const std::vector<PlaneData>& inputs, std::vector<PlaneData>& made)>
+      remake;
   // What becomes of four packed codes of 6 bits, the first in the lowest (N6.8), as the little-endian number
   // of three bytes.
   std::function<uint32_t(uint32_t)> packed;
@@ -119,7 +122,7 @@ struct Hypothesis {
 // The rows that can apply to one direction of a quantize, in the order in which equal explanations are
 // told. `lane` has only that direction's Quantizer, or both where they draw together.
 std::vector<Hypothesis> hypotheses(const Problem& lane, Direction d);
-// The values of the keys of any other op, as rows that change the line alone.
+// Rows of any other op: the values of its keys, and what its steps may do wrong.
 std::vector<Hypothesis> line_hypotheses(const Problem& problem);
 // The row of this id, or the fitted one that search finds ("code.map:7E>7D", "layout.data:transposed").
 // Nothing where this lane has no such row.

@@ -60,6 +60,10 @@ void add_plane_rows(Rows&);         // planes.cpp
 
 // Rows of a step of Adam, which change numbers of its line; none for other ops (optimizer.cpp).
 std::vector<Hypothesis> optimizer_hypotheses(const Problem& problem);
+// Rows of an update of delayed scaling, and of a scaled state of an optimizer; none for other ops
+// (delayed_update.cpp, scaled_states.cpp).
+std::vector<Hypothesis> update_hypotheses(const Problem& problem);
+std::vector<Hypothesis> scale_state_hypotheses(const Problem& problem);
 
 // Rows about the scale of a block, one for each bit of `uses` (block_scale.cpp).
 using ScaleOf = std::function<uint32_t(const ScaleGrid&, int64_t line, int64_t block)>;

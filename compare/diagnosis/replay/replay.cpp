@@ -34,15 +34,18 @@ Problem Replay::part_of(const Selection& s) const {
   return p;
 }
 
-// Another op than a quantize has its line alone.
+// Another op than a quantize has its line and its outputs alone.
 std::optional<std::vector<PlaneData>> Replay::run_other_op(const Problem& p, Hypotheses hypotheses) const {
   const std::vector<Plane> before = output_planes(lane().problem), after = output_planes(p);
   if (before.size() != after.size()) return {};
   for (size_t i = 0; i < before.size(); ++i)
     if (before[i].bytes() != after[i].bytes()) return {};
   for (const Hypothesis* h : hypotheses)
-    if (h->keys.empty() && h->layout.empty()) return {};
-  return whole_.execute(p, lane().inputs);
+    if (h->keys.empty() && h->layout.empty() && !h->remake) return {};
+  auto planes = whole_.execute(p, lane().inputs);
+  for (const Hypothesis* h : hypotheses)
+    if (planes && h->remake) h->remake(p, lane().inputs, *planes);
+  return planes;
 }
 
 std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypotheses hypotheses) const {

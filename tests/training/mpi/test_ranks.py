@@ -26,12 +26,12 @@ kEnvironment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_
                 "NO_COLOR": "1"}
 
 
-def run(processes, command, limit):
+def run(processes, command, limit, variables={}):
     """(exit status, output, error output, seconds) of the command as so many processes; as itself where that is 0."""
     start = time.monotonic()
     launched = ["mpirun", "-n", str(processes), *map(str, command)] if processes else [str(c) for c in command]
     try:
-        done = subprocess.run(launched, cwd=ROOT, env=kEnvironment, capture_output=True, text=True, errors="replace", timeout=limit)
+        done = subprocess.run(launched, cwd=ROOT, env={**kEnvironment, **variables}, capture_output=True, text=True, errors="replace", timeout=limit)
     except subprocess.TimeoutExpired as late:
         return "no end", (late.stdout or b"").decode(errors="replace"), (late.stderr or b"").decode(errors="replace"), limit
     return done.returncode, done.stdout, done.stderr, time.monotonic() - start
@@ -83,6 +83,23 @@ def same_both_ways(checks, program, subjects, folder):
             checks.check(f"{processes} processes: {key} in processes of their own", f"one process has all of {alone}" if alone or not where[key] else None)
 
 
+def carried_by_nccl(checks, program, subjects, folder):
+    """One scenario over NCCL against threads; skipped where the program says why NCCL cannot be. Another word is refused."""
+    def judged(processes, by):
+        path = folder / f"carried by {by}.jsonl"
+        status, output, errors, _ = run(processes, [program, "run", "S-96", "--subject", subjects, "--transcript", path], 300, {"ASSAY_RANKS": by})
+        return status, output + errors, transcript_of(path)[0] if path.exists() else {}
+
+    status, output, _ = judged(2, "pigeons")
+    checks.check("another word", None if status == 2 and "expected mpi or nccl" in output else f"exit {status}", output)
+    status, output, told = judged(2, "nccl")
+    if status == 2 and (why := re.search(r"ASSAY_RANKS=nccl: (expected .*found .*)", output)):
+        print(f"ranks over NCCL: skipped: {why[1]}", flush=True)
+        checks.tally += Tally(skipped=1)
+        return
+    checks.check("ranks over NCCL", None if status == 0 and told and told == judged(0, "threads")[2] else f"exit {status}", output)
+
+
 # The fault; on which ranks; what its scenario's screen says, with RANK for the faulty rank; whether ranks meet again afterwards.
 kFaults = [
     ("none", [0], None, True),
@@ -99,7 +116,11 @@ kFaults = [
 ]
 
 
-def problem_of(fault, rank, words, again, status, output, errors, seconds):
+# What the repro of a failure begins with, as threads and as processes.
+kRepro = (r"repro +assay run ", r"repro +mpirun -n 3 \S*faulty_ranks run ")
+
+
+def problem_of(fault, rank, processes, words, again, status, output, errors, seconds):
     if status == "no end":
         return "it hung"
     tally = read_tally(output)
@@ -110,6 +131,8 @@ def problem_of(fault, rank, words, again, status, output, errors, seconds):
         return None if status == 0 and tally == Tally(passed=2) else f"expected 2 passed, found {tally}, exit {status}"
     if status == 0:
         return "exit 0"
+    if tally and tally.failed and not re.search(kRepro[processes > 0], output):
+        return f"expected /{kRepro[processes > 0]}/"
     if again:
         return None if tally == Tally(passed=1, failed=1) else f"expected 1 passed, 1 failed, found {tally}"
     if seconds > kDeadline + 12:
@@ -123,7 +146,7 @@ def ends_well(checks, program):
             # As threads only what a thread can do and its process survives.
             for processes in [3, 0] if again and rank == ranks[-1] else [3]:
                 status, output, errors, seconds = run(processes, [program, fault, rank, kDeadline], 60)
-                problem = problem_of(fault, rank, words, again, status, output, errors, seconds)
+                problem = problem_of(fault, rank, processes, words, again, status, output, errors, seconds)
                 checks.check(f"{fault} on rank {rank}, {processes} processes", problem, output + errors)
 
 
@@ -139,6 +162,7 @@ def main():
     checks = Checks()
     with tempfile.TemporaryDirectory() as folder:
         same_both_ways(checks, args.program.resolve(), args.subject, pathlib.Path(folder))
+        carried_by_nccl(checks, args.program.resolve(), args.subject, pathlib.Path(folder))
     ends_well(checks, args.faulty.resolve())
     finish(checks.tally)
 
