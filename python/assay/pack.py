@@ -31,7 +31,8 @@ import warnings
 
 import numpy as np
 
-from ._dump_checks import check_case, up
+from ._dump_checks import check_case
+from ._dump_planes import up
 from ._errors import PackError
 
 # Safetensors' word for each dtype, by the name that NumPy with ml_dtypes, JAX and PyTorch share. ml_dtypes keeps a 4-bit code in a byte,

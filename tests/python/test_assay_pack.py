@@ -97,7 +97,7 @@ class Source(unittest.TestCase):
 
 @needs_numpy
 class Arrays(unittest.TestCase):
-    def written(self, planes, line="cast e4m3 1x4 f32"):
+    def written(self, planes, line="cast e4m3 3x2 f32"):
         with tempfile.TemporaryDirectory() as folder:
             pack = Pack(made_by="test", versions={"numpy": "1"})
             pack.add_planes(line, planes, module="m", role="input", step=3)
@@ -105,31 +105,32 @@ class Arrays(unittest.TestCase):
 
     def test_numpy_arrays_travel_as_their_bytes_under_the_case(self):
         x = np.arange(6, dtype=np.float32).reshape(2, 3).T   # not contiguous
-        tensors, metadata = self.written({"x": x, "y": np.arange(5, dtype=np.uint8)})
+        tensors, metadata = self.written({"x": x, "y": np.arange(6, dtype=np.uint8)})
         self.assertEqual(tensors["step3/m/input/x"], ("F32", [3, 2], x.tobytes()))
-        self.assertEqual(tensors["step3/m/input/y"], ("U8", [5], bytes(range(5))))
-        self.assertEqual(metadata["assay.line.step3/m/input"], "cast e4m3 1x4 f32")
+        self.assertEqual(tensors["step3/m/input/y"], ("U8", [6], bytes(range(6))))
+        self.assertEqual(metadata["assay.line.step3/m/input"], "cast e4m3 3x2 f32")
         self.assertEqual((metadata["assay.pack"], metadata["assay.subject"], metadata["assay.fingerprint"]), ("1", "test", "numpy=1"))
 
     def test_wide_elements_are_aligned_behind_narrow_ones(self):
         with tempfile.TemporaryDirectory() as folder:
             pack = Pack()
-            pack.add_planes("cast e4m3 1x4 f32", {"bits": np.zeros(3, np.uint8), "x": np.zeros(2, np.float32), "y": np.zeros(1, np.float16)}, module="m")
+            pack.add_planes("dequantize fp8_current 1x3 f32 dir=row out=f16",
+                            {"row.data": np.zeros(3, np.uint8), "row.scale_inv": np.zeros(1, np.float32), "y": np.zeros(3, np.float16)}, module="m")
             blob = pathlib.Path(pack.write(f"{folder}/d.safetensors")).read_bytes()
         size = struct.unpack("<Q", blob[:8])[0]
         self.assertEqual(size % 8, 0)
         header = json.loads(blob[8:8 + size])
-        self.assertEqual([header[f"step0/m/{n}"]["data_offsets"] for n in ("x", "y", "bits")], [[0, 8], [8, 10], [10, 13]])
+        self.assertEqual([header[f"step0/m/{n}"]["data_offsets"] for n in ("row.scale_inv", "y", "row.data")], [[0, 4], [4, 10], [10, 13]])
 
     def test_torch_arrays_go_through_bytes(self):
         torch = torch_stand_in()
         sys.modules["torch"] = torch
         try:
             raw = np.arange(8, dtype=np.uint8)
-            tensors, _ = self.written({"x": torch.Tensor(raw, "torch.bfloat16", [2, 2]), "y": torch.Tensor(raw, "torch.float8_e4m3fn", [8]),
-                                       "bits": torch.Tensor(raw, "torch.float4_e2m1fn_x2", [8])})
-            self.assertEqual([tensors[f"step3/m/input/{n}"][:2] for n in ("x", "y", "bits")], [("BF16", [2, 2]), ("F8_E4M3", [8]), ("U8", [8])])
-            self.assertEqual({t[2] for t in tensors.values()}, {bytes(range(8))})
+            for line, dtype, shape, word in (("cast bf16 2x2 f32", "bfloat16", [2, 2], "BF16"), ("cast e4m3 1x8 f32", "float8_e4m3fn", [8], "F8_E4M3"),
+                                             ("cast e2m1 1x16 f32", "float4_e2m1fn_x2", [8], "U8")):
+                tensors, _ = self.written({"y": torch.Tensor(raw, f"torch.{dtype}", shape)}, line)
+                self.assertEqual(tensors["step3/m/input/y"], (word, shape, bytes(range(8))))
             with self.assertRaisesRegex(PackError, "expected one of .*found complex64"):
                 self.written({"x": torch.Tensor(raw, "torch.complex64", [1])})
         finally:
@@ -140,9 +141,10 @@ class Arrays(unittest.TestCase):
             import ml_dtypes
         except ImportError:
             self.skipTest("no ml_dtypes")
-        for name, word in (("bfloat16", "BF16"), ("float8_e4m3fn", "F8_E4M3"), ("float8_e5m2", "F8_E5M2"), ("float8_e8m0fnu", "F8_E8M0"), ("float4_e2m1fn", "U8")):
+        for name, to, word in (("bfloat16", "bf16", "BF16"), ("float8_e4m3fn", "e4m3", "F8_E4M3"), ("float8_e5m2", "e5m2", "F8_E5M2"), ("float8_e8m0fnu", "e8m0", "F8_E8M0"),
+                               ("float4_e2m1fn", "e2m1", "U8")):
             value = np.array([1.0, 2.0], dtype=getattr(ml_dtypes, name))
-            self.assertEqual(self.written({"x": value})[0]["step3/m/input/x"], (word, [2], value.tobytes()))
+            self.assertEqual(self.written({"y": value}, f"cast {to} 1x2 f32")[0]["step3/m/input/y"], (word, [2], value.tobytes()))
 
     def test_what_is_refused(self):
         for message, planes, line in (
@@ -156,9 +158,9 @@ class Arrays(unittest.TestCase):
         pack = Pack()
         with self.assertRaisesRegex(PackError, "at least one case, found none"):
             pack.write("nowhere.safetensors")
-        pack.add_planes("cast e4m3 1x4 f32", {"x": np.zeros(4, np.float32)}, module="m")
+        pack.add_planes("cast e4m3 1x4 f32", {"y": np.zeros(4, np.uint8)}, module="m")
         with self.assertRaisesRegex(PackError, "step0/m: expected each case once"):
-            pack.add_planes("cast e4m3 1x4 f32", {"x": np.zeros(4, np.float32)}, module="m")
+            pack.add_planes("cast e4m3 1x4 f32", {"y": np.zeros(4, np.uint8)}, module="m")
         with self.assertRaisesRegex(PackError, "expected a quantized tensor .*found numpy.ndarray; for plain arrays use add_planes"):
             pack.add(np.zeros((2, 2), np.float32), module="n")
         with self.assertRaisesRegex(PackError, "module: expected a name"):
@@ -188,6 +190,12 @@ class RefusedAtOnce(unittest.TestCase):
         self.refused("dir: expected one of row.col.both, found 'rows'; did you mean 'row'", "quantize mxfp8 64x96 bf16 dir=rows")
         self.refused("flavour: .*found 'torchao.flor'; did you mean 'torchao.floor'", self.LINE + " flavour=torchao.flor")
         self.refused("before the keys, found 'quantize mxfp8 64x96'", "quantize mxfp8 64x96 dir=row")
+        self.refused("expected the format of an operand, b=<format>, found '64x64x64'", "gemm a=mxfp8 64x64x64")
+        self.refused("expected a format .*found 'mxpf8'; did you mean 'mxfp8'", "gemm a=mxfp8 b=mxpf8 64x64x64")
+        self.refused("expected sizes such as 256x512x384 after the operands, found '64x64'", "gemm a=mxfp8 b=mxfp8 64x64")
+        self.refused("expected a key of attention, found 'q.scale'", "attention fp8_current 64x64 bf16 q.scale=3")
+        self.refused("expected an encoding .*found 'e4m4'; did you mean 'e4m3'", "cast e4m4 4x4 bf16")
+        self.refused("expected one format for update, found 'mxfp8/nvfp4'", "update mxfp8/nvfp4 4x4 f32")
 
     def test_planes(self):
         self.refused("expected a plane of the line .*found 'row.scales'; did you mean 'row.scale_inv'", row__scales=np.zeros((64, 3), np.uint8))
@@ -223,27 +231,55 @@ class RefusedAtOnce(unittest.TestCase):
         self.assertEqual(pack.tensors["step0/m/row.scale"].data, np.float32(224).tobytes())
         self.assertEqual(pack.tensors["step0/m/row.data"].data, bytes([1] * 32))
 
+    LINES = ("quantize mxfp8 33x70 bf16", "quantize mxfp8 33x70 f32 block=32x32 scales=gemm", "quantize nvfp4 32x64 bf16", "quantize nvfp4 33x64 f16 dir=row row_scaled=1",
+             "quantize mxfp4 32x96 bf16", "quantize mxfp6 32x96 bf16 packing=packed", "quantize mxfp6 33x96 bf16 element=e3m2 dir=row", "quantize fp8_block 130x260 bf16",
+             "quantize fp8_block 130x260 bf16 block=128x128", "quantize fp8_block 130x260 bf16 scales=gemm", "quantize fp8_current 5x7 bf16", "quantize fp8_delayed 5x7 f32 scale=2",
+             "quantize fp8_current 5x7 bf16 row_scaled=1", "quantize identity 5x7 f16", "quantize mxfp8/nvfp4 64x96 bf16", "quantize nvfp4/fp8_current 32x96 bf16 noop=0",
+             "cast e4m3 3x17 f32", "cast e2m1 3x17 f32 round=sr", "cast f32 1x16 e2m1", "dequantize nvfp4 33x64 bf16 dir=row out=f16", "dequantize fp8_block 130x260 bf16 dir=col scales=gemm",
+             "dequantize fp8_current 5x7 bf16 dir=row row_scaled=1", "update fp8_delayed 4x6 f32 reduction=1", "swizzle mxfp8 65x97 e8m0 dir=col", "swizzle mxfp8 65x97 e8m0 dir=row inverse=1",
+             "swizzle fp8_block 130x260 f32 dir=row", "scale_chain mxfp8 5x7 f32", "scale_chain mxfp8 5x7 e8m0", "scale_chain nvfp4 5x2 f32", "scale_chain fp8_current 5x7 f32",
+             "hadamard nvfp4 32x48 bf16", "philox u32 8x4 u32", "split mxfp8 96x64 bf16 groups=31,0,65", "split nvfp4 48x96 bf16 vary=last groups=32,64 capacity=4700",
+             "split mxfp6 1x80 bf16 vary=both groups=8x4,4x12 packing=packed capacity=99", "split fp8_delayed 33x64 bf16 groups=1,32 scale=3", "adam bf16 5x7 bf16", "adam f32 5x7 f32 moments=bf16",
+             "scale_state e4m3 5x7 f32", "scale_state e4m3 5x7 e4m3 inverse=1", "gemm a=mxfp8 b=nvfp4 33x18x96 out=f32", "gemm a=fp8_current b=mxfp8 33x18x48 op=NT a.row_scaled=1 bias=f32 beta=1",
+             "gemm a=identity b=identity 5x6x7 f32 op=NN", "attention fp8_current 30x48 bf16 batch=2 heads=3 backward=1 layout=bs3hd",
+             "attention fp8_delayed 11x48 bf16 batch=3 heads=3 kv_heads=1 layout=thd_th2d lengths=5,0,6 s.scale=256 qkv.scale=16",
+             "attention mxfp8/fp8_current 256x64 bf16 batch=2 heads=2 backward=1 bias=pre_scale dropout=0.25")
+
     @needs_program
     def test_shapes_are_the_programs(self):
         """Every plane that the program records of a line is taken as it is, and refused with one element more."""
-        lines = ("quantize mxfp8 33x70 bf16", "quantize mxfp8 33x70 f32 block=32x32 scales=gemm", "quantize nvfp4 32x64 bf16", "quantize nvfp4 33x64 f16 dir=row row_scaled=1",
-                 "quantize mxfp4 32x96 bf16", "quantize mxfp6 32x96 bf16 packing=packed", "quantize mxfp6 33x96 bf16 element=e3m2 dir=row", "quantize fp8_block 130x260 bf16",
-                 "quantize fp8_block 130x260 bf16 block=128x128", "quantize fp8_block 130x260 bf16 scales=gemm", "quantize fp8_current 5x7 bf16", "quantize fp8_delayed 5x7 f32 scale=2",
-                 "quantize fp8_current 5x7 bf16 row_scaled=1", "quantize identity 5x7 f16", "quantize mxfp8/nvfp4 64x96 bf16", "quantize nvfp4/fp8_current 32x96 bf16 noop=0")
         with tempfile.TemporaryDirectory() as folder:
-            pathlib.Path(f"{folder}/lines.cases").write_text("\n".join(lines) + "\n")
+            pathlib.Path(f"{folder}/lines.cases").write_text("\n".join(self.LINES) + "\n")
             subprocess.run([PROGRAM, "record", f"{folder}/lines.cases", "--subject", "reference", "--all-bytes", "-o", f"{folder}/r.safetensors"], check=True, capture_output=True)
             tensors, metadata = read(f"{folder}/r.safetensors")
-        kinds = {"F32": np.float32, "F16": np.float16}
-        for number, line in enumerate(lines):
+        kinds = {"F32": np.float32, "F16": np.float16, "U32": np.uint32}
+        for number, line in enumerate(self.LINES):
             planes = {n.split("/")[1]: np.frombuffer(b, kinds.get(w, np.uint16 if w == "BF16" else np.uint8)) for n, (w, _, b) in tensors.items() if n.startswith(f"{number:06}/")}
             self.assertTrue(planes, line)
             with self.subTest(line):
                 Pack().add_planes(line, planes, module="m")
+                with self.assertRaisesRegex(PackError, "expected a plane of the line .*, found 'nothing'"):
+                    Pack().add_planes(line, {**planes, "nothing": planes[min(planes)]}, module="m")
                 for plane in planes:
                     with self.assertRaisesRegex(PackError, f"{plane}: expected .* elements"):
                         Pack().add_planes(line, {**planes, plane: np.append(planes[plane], planes[plane][:1])}, module="m")
 
+    @needs_program
+    def test_inputs_are_the_programs(self):
+        """The program takes every plane of a line, inputs too, of the counts that the dumper asks for, and knows its name."""
+        kinds = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16, "u32": np.uint32}
+        pack = Pack()
+        for number, line in enumerate(self.LINES):
+            facts = assay_pack.LineFacts(line, "m")
+            inputs, outputs = assay_pack.kPlanesOfOp[facts.op](facts)
+            planes = {**inputs, **outputs}
+            pack.add_planes(line, {plane: np.ones(max(counts), kinds.get(encoding, np.uint8)) for plane, (encoding, counts) in planes.items() if not plane.endswith("given.amax")},
+                            module=f"m{number}")
+        with tempfile.TemporaryDirectory() as folder:
+            told = subprocess.run([PROGRAM, "check", "--no-cause", pack.write(f"{folder}/ones.safetensors")], text=True, capture_output=True)
+        self.assertEqual(told.stderr, "")
+        self.assertRegex(told.stdout, rf"\d+ passed, \d+ failed, 0 skipped")
+        self.assertNotRegex(told.stdout, r"expected \d+ elements|is not a plane|not judged|absent from")
 
 def bf16(shape):
     return np.zeros(shape, np.uint16)   # as bits: NumPy alone has no bfloat16

@@ -132,11 +132,30 @@ void add_nan(Rows& rows) {
   };
 }
 
+// A NaN that is stored as a block's scale with other bits than the canonical ones. It shows only under what
+// makes the NaN.
+void add_nan_bits(Rows& rows, const char* id, const char* title, uint32_t bits) {
+  Hypothesis& h = rows.add(string("nan_bits.scale_inv.") + id, title, rows.scale_stage(), "N1.3");
+  h.use = Hypothesis::Use::stored;
+  h.scale = [bits](const ScaleGrid& s, int64_t i, int64_t b) {
+    return std::isnan(std::bit_cast<float>(s.at(i, b))) ? bits : s.at(i, b);
+  };
+}
+
 }  // namespace
 
 void add_quotient_rows(Rows& rows) {
   if (rows.q.format != FormatId::fp8_block && rows.q.format != FormatId::fp8_current) return;
   if (!rows.q.amax) add_nan(rows);
+  if (rows.q.format == FormatId::fp8_block && rows.q.scales != ScaleLayout::gemm) {
+    add_nan_bits(
+        rows, "quiet",
+        "a NaN in scale_inv is stored as 7FC00000, the quiet NaN that compilers and PyTorch on a CPU write",
+        0x7FC00000);
+    add_nan_bits(rows, "negative",
+                 "a NaN in scale_inv is stored as FFC00000, the NaN that an invalid operation gives on x86",
+                 0xFFC00000);
+  }
   for (const QuotientRow& row : kRows)
     if (row.pow2 == rows.q.pow2) add_quotient(rows, row);
 }

@@ -1,9 +1,11 @@
 // What is stored of a tensor's amax and scale, and other steps from the amax to the scale.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -157,6 +159,45 @@ void add_per_tensor_fp8(Rows& rows) {
   for (const RuleRow& row : kRuleRows) add_rule(rows, row);
 }
 
+// A NaN that is stored with other bits than the canonical ones. It shows only under what makes the NaN.
+struct NanRow {
+  const char* id;
+  const char* title;
+  uint32_t bits;
+};
+constexpr NanRow kNanRows[] = {
+    {"quiet", "7FC00000, the quiet NaN that compilers and PyTorch on a CPU write", 0x7FC00000},
+    {"negative", "FFC00000, the NaN that an invalid operation gives on x86", 0xFFC00000},
+};
+struct ScalarPlane {
+  const char* name;
+  float TensorScalars::*value;
+};
+
+void add_nan_bits(Rows& rows) {
+  static constexpr ScalarPlane kPlanes[] = {{"amax", &TensorScalars::amax},
+                                            {"scale", &TensorScalars::scale},
+                                            {"scale_inv", &TensorScalars::scale_inv}};
+  const auto add = [&](const NanRow& row, const char* id, const char* where,
+                       std::vector<float TensorScalars::*> values) {
+    rows.add(fmt::format("nan_bits.{}.{}", id, row.id),
+             fmt::format("a NaN in {} is stored as {}", where, row.title), tensor_scale, "N1.3")
+        .scalars = [values = std::move(values), bits = row.bits](TensorScalars& s) {
+      for (float TensorScalars::*value : values)
+        if (std::isnan(s.*value)) s.*value = std::bit_cast<float>(bits);
+    };
+  };
+  for (const NanRow& row : kNanRows) {
+    for (const ScalarPlane& plane : kPlanes)
+      if (rows.format.per_tensor_fp8() || string(plane.name) == "amax")
+        add(row, plane.name, plane.name, {plane.value});
+    if (!rows.format.per_tensor_fp8()) continue;
+    add(row, "scales", "scale and scale_inv", {&TensorScalars::scale, &TensorScalars::scale_inv});
+    add(row, "all", "amax, scale and scale_inv",
+        {&TensorScalars::amax, &TensorScalars::scale, &TensorScalars::scale_inv});
+  }
+}
+
 // NVFP4: other libraries store what they make of the tensor's amax, not the amax. `range`: 448 * 6, or 256
 // * 6.
 struct PlaneRow {
@@ -185,6 +226,7 @@ void add_nvfp4(Rows& rows) {
 
 void add_tensor_scale_rows(Rows& rows) {
   if (rows.format.per_tensor_fp8()) add_per_tensor_fp8(rows);
+  if (rows.format.per_tensor_fp8() || rows.q.format == FormatId::nvfp4) add_nan_bits(rows);
   if (rows.q.format == FormatId::nvfp4 && !rows.q.row_scaled) add_nvfp4(rows);
 }
 

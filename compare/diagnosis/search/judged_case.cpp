@@ -28,7 +28,7 @@ std::optional<Error> check_planes(const Observation& seen) {
     const auto plane =
         std::find_if(planes.begin(), planes.end(), [&](const Plane& p) { return p.name == g.plane.name; });
     if (plane == planes.end())
-      return Error{"plane " + g.plane.name + " plane '...' is not an output plane of this line", 0, ""};
+      return Error{"plane '" + g.plane.name + "' is not an output plane of this line", 0, ""};
     if (g.bytes.size() != plane->bytes())
       return Error{
           fmt::format("plane {}: expected {} bytes, found {}", plane->name, plane->bytes(), g.bytes.size()),

@@ -83,7 +83,7 @@ void print(const std::string& title, const Tally& t) {
 int run_table(const Options& o) {
   const auto reference = make_reference_subject();
   std::vector<Named> results;
-  std::map<std::string, Tally> by_kind, by_group, by_stage;
+  std::map<std::string, Tally> by_kind, by_group, by_stage, pairs_by_format;
   const std::vector<Case> list = chosen(o);
   for (const Case& c : list) {
     if (isatty(2)) std::fprintf(stderr, "\r%zu of %zu ", results.size() + 1, list.size());
@@ -93,6 +93,7 @@ int run_table(const Options& o) {
     by_kind[kind].add(r);
     if (c.kind == CaseKind::single || c.kind == CaseKind::later_single)
       by_group[group_of(r)].add(r), by_stage[stages_of(r)].add(r);
+    else if (c.kind != CaseKind::outside) pairs_by_format[group_of(r)].add(r);
     const bool good = c.kind == CaseKind::outside
                           ? r.right_stage && (r.found == Found::partial || r.found == Found::unexplained)
                           : r.found == Found::named || r.found == Found::in_class || r.found == Found::told;
@@ -112,6 +113,8 @@ int run_table(const Options& o) {
   for (const auto& [name, t] : by_group) print(name, t);
   std::printf("\nsingle faults by stage\n");
   for (const auto& [name, t] : by_stage) print(name, t);
+  std::printf("\npairs of faults by format\n");
+  for (const auto& [name, t] : pairs_by_format) print(name, t);
   const auto elsewhere =
       std::count_if(results.begin(), results.end(), [](const Named& r) { return r.elsewhere; });
   const auto right = std::count_if(results.begin(), results.end(), [](const Named& r) {
