@@ -42,8 +42,8 @@ void add_packed(std::vector<Plane>& out, const Problem& p, Part part, const std:
     if (held.plane == last) continue;
     last = held.plane;
     const int64_t heads = t == AttentionTensor::q ? n.heads : n.kv_heads;
-    out.push_back(
-        matrix(prefix + held.plane, part, p.x.source, {tokens_of(p, t), held.tensors * heads * n.depth}));
+    out.push_back(matrix(prefix + held.plane, part, part == Part::input ? input_encoding(p) : p.x.source,
+                         {tokens_of(p, t), held.tensors * heads * n.depth}));
   }
 }
 
@@ -73,6 +73,15 @@ AttentionSizes attention_sizes(const Problem& p) {
   n.q = is_ragged(p) ? longest(a.lengths) : p.x.shape.rows / std::max<int64_t>(a.batch, 1);
   if (is_ragged(p)) n.kv = longest(a.kv_lengths);
   return n;
+}
+
+Encoding input_encoding(const Problem& p) {
+  switch (op_of(p).codes) {
+    case AttentionCodes::none: break;
+    case AttentionCodes::e4m3: return Encoding::e4m3;
+    case AttentionCodes::e5m2: return Encoding::e5m2;
+  }
+  return p.x.source;
 }
 
 int64_t q_length(const Problem& p, int64_t b) {
@@ -168,6 +177,9 @@ std::vector<Plane> attention_inputs(const Problem& p) {
   const AttentionSizes n = attention_sizes(p);
   std::vector<Plane> out;
   add_packed(out, p, Part::input, "");
+  if (a.codes != AttentionCodes::none)
+    for (const char* name : {"q.descale", "k.descale", "v.descale"})
+      out.push_back(matrix(name, Part::input, Encoding::f32, {n.batch, n.kv_heads}));
   if (!a.lengths.empty()) {
     out.push_back(matrix("cu_seqlens_q", Part::input, Encoding::u32, {1, n.batch + 1}));
     out.push_back(matrix("cu_seqlens_kv", Part::input, Encoding::u32, {1, n.batch + 1}));
@@ -181,6 +193,8 @@ std::vector<Plane> attention_inputs(const Problem& p) {
   return out;
 }
 
+// In causal order, in which those of a kernel whose bits are not pinned are judged one after the other
+// (N20.18).
 std::vector<Plane> attention_outputs(const Problem& p) {
   const Attention& a = op_of(p);
   const AttentionSizes n = attention_sizes(p);

@@ -21,6 +21,9 @@ struct AttentionSizes {
 };
 AttentionSizes attention_sizes(const Problem&);
 
+// The encoding of Q, K and V as they come: n, or that of their codes (N20.17).
+Encoding input_encoding(const Problem&);
+
 // The tokens that sequence b has; where no lengths are given, all.
 int64_t q_length(const Problem&, int64_t b);
 int64_t kv_length(const Problem&, int64_t b);

@@ -18,7 +18,8 @@
 //                           zero, bias [1, M]
 //   adam                    x (the gradient), p, m, v
 //   scale_state             x (f32); inverse: x (the state), scale
-//   attention               q, k, v; q, kv or qkv where the layout packs them (N20.1); cu_seqlens_q,
+//   attention               q, k, v; q, kv or qkv where the layout packs them (N20.1); q.descale, k.descale,
+//                           v.descale with codes (N20.17); cu_seqlens_q,
 //   cu_seqlens_kv
 //                           [1, batch + 1] (u32) with lengths, bias [heads * q, kv], keep (u8) with dropout;
 //                           do; <slot>.given.scale, <slot>.prior.amax (fp8_delayed)

@@ -221,6 +221,8 @@ struct Attention {
   std::optional<F32Bits> softmax_scale;  // nothing: 1 / sqrt(depth)
   F32Bits dropout = 0;                   // the share that is dropped; 0: no plane `keep`
   ExpRule exp = ExpRule::exact;
+  AttentionSums sums = AttentionSums::ascending;
+  AttentionCodes codes = AttentionCodes::none;  // N20.17: of Q, K and V
   bool backward = false;
   std::array<Quantizer, kAttentionSlots.size()> slots;
   bool operator==(const Attention&) const = default;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "fast/attention_numbers.h"
+#include "fast/attention_online.cuh"
 #include "fast/choose.h"
 #include "fast/lane/exponential.cuh"
 #include "fast/launch.h"
@@ -273,6 +274,7 @@ template <Encoding N> class AttentionRun {
 
   void forward();
   void backward();
+  void online();
 
  private:
   uint16_t* q() { return qkv_.as<uint16_t>(); }
@@ -304,8 +306,19 @@ template <Encoding N> class AttentionRun {
       launch({.name = name, .grid = blocks_for(a.count, kThreads), .block = kThreads}, kernel, a);
   }
   void gather(AttentionTensor t, uint16_t* to) const {
+    if (op_.codes == AttentionCodes::e4m3) return descale<Encoding::e4m3>(t, to);
+    if (op_.codes == AttentionCodes::e5m2) return descale<Encoding::e5m2>(t, to);
     start("attention_gather", attention_gather<false>,
           move(t, job_.input<uint16_t>(part_of(op_.layout, t).plane), to));
+  }
+  template <Encoding E> void descale(AttentionTensor t, uint16_t* to) const {
+    const bool q = t == AttentionTensor::q;
+    DescaleArgs a{move(t, nullptr, to), job_.input<uint8_t>(part_of(op_.layout, t).plane)};
+    a.descales = job_.input<float>(q ? "q.descale" : t == AttentionTensor::k ? "k.descale" : "v.descale");
+    a.group = q ? n_.repeats() : 1;
+    if (a.move.count != 0)
+      launch({.name = "attention_descale", .grid = blocks_for(a.move.count, kThreads), .block = kThreads},
+             attention_descale<N, E>, a);
   }
   void scatter(AttentionTensor t, const uint16_t* from) const {
     MoveArgs a = move(t, from, plane("grad." + part_of(op_.layout, t).plane));
@@ -419,9 +432,31 @@ template <Encoding N> void AttentionRun<N>::forward() {
   ProductArgs o = product(Ending::plain, n_.kv, plane("o"));
   o.m = weights(s_hat_, true), o.n = by_elements(v(), n_.kv_heads, n_.kv);
   o.by_batch = n_.heads * n_.depth, o.by_head = n_.depth, o.by_line = n_.batch * n_.heads * n_.depth;
-  start("attention_result", o);
+  if (op_.sums == AttentionSums::online) online();
+  else start("attention_result", o);
   const uint16_t* o_hat = cast_slot(AttentionSlot::o, plane("o"), result_);
   start("attention_scatter", attention_scatter<N, true>, move_result(o_hat, plane("out")));
+}
+
+// N20.19: O once more from the logits, in an order of its own.
+template <Encoding N> void AttentionRun<N>::online() {
+  if (n_.rows() == 0) return;
+  const Quantizer& slot = op_.slot(AttentionSlot::s);
+  const SoftmaxArgs row = softmax(nullptr);
+  const int64_t group = n_.repeats();
+  Scratch sums(size_t(n_.rows() * n_.depth) * 4);
+  OnlineArgs a;
+  a.p = row.p, a.v = v(), a.keep = row.keep, a.keep_factor = row.keep_factor, a.exp = row.exp;
+  a.sums = sums.as<float>(), a.out = plane("o");
+  a.rows = row.rows, a.heads = row.heads, a.repeats = group, a.depth = n_.depth;
+  a.computes_scale = slot.format == FormatId::fp8_current;
+  if (slot.format == FormatId::fp8_delayed) a.scale = job_.input<float>("s.given.scale");
+  if (slot.element == Encoding::e5m2) {
+    a.largest_code = 57344;
+    launch(rows("attention_online"), attention_online<N, Encoding::e5m2, Mask>, a, row.mask);
+  } else {
+    launch(rows("attention_online"), attention_online<N, Encoding::e4m3, Mask>, a, row.mask);
+  }
 }
 
 template <Encoding N> void AttentionRun<N>::backward() {

@@ -6,6 +6,7 @@
 
 #include "fast/gpu_case.h"
 #include "fast/launch.h"
+#include "fast/own_order.h"
 #include "fast/supports.h"
 #include "fast/table.h"
 #include "fast/trace.h"
@@ -50,6 +51,8 @@ class GpuSubject final : public Subject {
     const Support here = present();
     return here.yes ? kernels_run(p) : here;
   }
+
+  std::optional<std::string> unpinned(const Problem& p) const override { return own_order(p); }
 
   Served run(const Problem& problem, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
              const Environment& env) override {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "fast/own_order.h"
 #include "fast/simt/device_buffer.h"
 #include "fast/simt/executor.h"
 #include "fast/supports.h"
@@ -25,6 +26,8 @@ class HostSubject final : public Subject {
     return policy_ == Policy::automatic ? "host" : policy_ == Policy::general ? "host_general" : "host_apart";
   }
   Support supports(const Problem& p) const override { return kernels_run(p); }
+
+  std::optional<std::string> unpinned(const Problem& p) const override { return own_order(p); }
 
   Served run(const Problem& problem, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
              const Environment& env) override {

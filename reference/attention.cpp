@@ -80,8 +80,23 @@ class Core {
     const AttentionPart held = part_of(op_.layout, t);
     const ConstBuffer& plane = run_.input(held.plane);
     Codes out(static_cast<size_t>((t == AttentionTensor::q ? n_.rows() : n_.kv_rows()) * n_.depth));
+    if (op_.codes != AttentionCodes::none) return descaled(t, held, plane, std::move(out));
     each(t, held, [&](int64_t to, int64_t from) {
       out[static_cast<size_t>(to)] = static_cast<uint16_t>(load(plane, from));
+    });
+    return out;
+  }
+  // N20.17.
+  Codes descaled(AttentionTensor t, const AttentionPart& held, const ConstBuffer& plane, Codes out) const {
+    static constexpr const char* kScales[] = {"q.descale", "k.descale", "v.descale"};
+    const ConstBuffer& scales = run_.input(kScales[static_cast<size_t>(t)]);
+    const Decoder decode(input_encoding(run_.problem));
+    const bool q = t == AttentionTensor::q;
+    each(t, held, [&](int64_t to, int64_t from) {
+      const Place at = place(to / n_.depth, q ? n_.q : n_.kv, q ? n_.heads : n_.kv_heads);
+      const int64_t head = at.b * n_.kv_heads + (q ? at.h / n_.repeats() : at.h);
+      const double scale = value_of(Encoding::f32, load(scales, head));
+      out[static_cast<size_t>(to)] = code(narrowed(decode(load(plane, from)) * scale));
     });
     return out;
   }

@@ -171,7 +171,7 @@ Result<Problem> problem_of(const PackCase& c) {
 bool said_by_keys(const string& plane) {
   const string last = plane.substr(plane.rfind('.') + 1);
   return plane.find("given.") != string::npos || plane.ends_with("prior.amax") || last == "noop" ||
-         last == "first_dims" || last == "last_dims" || last == "bits";
+         last == "first_dims" || last == "last_dims" || last == "bits" || plane.starts_with("cu_seqlens_");
 }
 
 Result<std::vector<PlaneData>> dump_inputs(const PackCase& c, const Problem& problem, Subject& reference) {

@@ -193,6 +193,10 @@ constexpr Key kKeys[] = {
     "0"),
   choice<&Attention::exp>("exp", kAttention,
     "e^x: correctly rounded, or 2^(x log2 e) by the approximate instruction", "exact"),
+  choice<&Attention::sums>("sums", kAttention,
+    "order of the kernels' sums: that of the clauses, or tile by tile with a running maximum, held to a bound", "ascending"),
+  choice<&Attention::codes>("codes", kAttention,
+    "Q, K and V come as FP8 codes with descales of each sequence and head of keys", "none"),
   choice<&Attention::backward>("backward", kAttention, "the gradients as well", "0"),
 
   // Keys of a Quantizer.

@@ -314,6 +314,10 @@ MaybeError validate_slots(const Problem& p) {
     if (auto error = validate_quantizer(slot_problem(p, slot), q, Direction::row))
       return Error{concat({name_of(slot), ": ", error->message}), 0, error->hint};
   }
+  if (a.codes != AttentionCodes::none && a.slot(AttentionSlot::qkv).format != FormatId::identity)
+    return fail(concat({"codes=", word_of(a.codes),
+                        ": Q, K and V have been cast, so the slot qkv casts nothing (N20.17)"}),
+                "attention identity/fp8_delayed 64x32 bf16 codes=e4m3");
   if (a.slot(AttentionSlot::qkv).format != FormatId::mxfp8) return {};
   if (n.q % 128 != 0 || n.kv % 128 != 0 || n.depth % 32 != 0)
     return fail(

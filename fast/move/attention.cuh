@@ -77,6 +77,24 @@ template <bool kResult> __global__ void __launch_bounds__(kThreads) attention_ga
   a.to[at] = from < 0 ? uint16_t(0) : a.from[from];
 }
 
+// N20.17: codes of E and the descales of their heads, [sequence, head of keys]; `group` heads share one.
+struct DescaleArgs {
+  MoveArgs move;
+  const uint8_t* codes = nullptr;
+  const float* descales = nullptr;
+  int64_t group = 1;
+};
+template <Encoding N, Encoding E>
+__global__ void __launch_bounds__(kThreads) attention_descale(DescaleArgs a) {
+  const int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (at >= a.move.count) return;
+  const ElementOf x = element_of(a.move, at, false);
+  const int64_t from = a.move.place(x.b, x.h, x.i, x.e);
+  const float scale = a.descales[x.b * (a.move.heads / a.group) + x.h / a.group];
+  a.move.to[at] =
+      from < 0 ? uint16_t(0) : nominal_code<N>(__fmul_rn(as_float(decode<E>(a.codes[from])), scale));
+}
+
 template <Encoding N, bool kResult>
 __global__ void __launch_bounds__(kThreads) attention_scatter(MoveArgs a) {
   const int64_t at = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -122,6 +122,20 @@ TEST(Attention, OneScaleForThree) {
   EXPECT_EQ(y.u8("qkv.data"), (std::vector<uint8_t>{0x3C, 0xB0, 0x7E}));
 }
 
+// N20.17: codes of 2 and descales that are no powers of two; both heads of Q read the only head of keys. f16
+// of 2 * 0.3 is 0.6001, and the logit its square.
+TEST(Attention, CodesByHand) {
+  const std::string line = "attention identity 1x2 f16 heads=2 kv_heads=1 kv=1 codes=e4m3 softmax_scale=1";
+  const std::map<std::string, Blob> given = {
+      {"q", blob(std::vector<uint8_t>{0x40, 0x44})}, {"k", blob(std::vector<uint8_t>{0x38})},
+      {"v", blob(std::vector<uint8_t>{0xC0})},       {"q.descale", blob(std::vector<float>{0.25f})},
+      {"k.descale", blob(std::vector<float>{3})},    {"v.descale", blob(std::vector<float>{0.3f})}};
+  const Outputs y = run_line(line, given);
+  EXPECT_EQ(y.u16("p"), (std::vector<uint16_t>{0x3E00, 0x4080}));    // 0.5 * 3 and 0.75 * 3
+  EXPECT_EQ(y.u16("out"), (std::vector<uint16_t>{0xB8CD, 0xB8CD}));  // -2 * 0.3 in f16
+  expect_same_on_host(line, given, y);
+}
+
 // Every layout, mask, bias and format: the reference and the kernels give the same bytes from drawn inputs.
 class AttentionSides : public testing::TestWithParam<const char*> {};
 TEST_P(AttentionSides, Agree) {
@@ -169,6 +183,11 @@ INSTANTIATE_TEST_SUITE_P(
         "element=e5m2",
         "attention fp8_current 12x32 bf16 backward=1 "
         "fill={edges,ties,outliers,wide,zeros,denormal,nonfinite,negative_zeros}",
+        "attention {identity,identity/fp8_delayed,identity/fp8_current} 24x32 {bf16,f16} batch=2 heads=4 "
+        "kv_heads=2 kv=17 backward=1 codes={e4m3,e5m2}",
+        "attention identity/fp8_delayed 11x48 bf16 batch=2 heads=3 codes=e4m3 "
+        "layout={thd,t3hd,th3d,thd_t2hd} "
+        "lengths=5,6",
         "attention fp8_current {0,1,130}x32 bf16 kv={0,1,129} backward=1"));
 
 TEST(Exponential, Ends) {

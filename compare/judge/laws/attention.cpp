@@ -81,6 +81,7 @@ std::vector<Bytes> cast_inputs(const LawRecord& laws, AttentionSlot slot, size_t
 // N20.3: a cast obeys the laws of the quantize that it is.
 void check_casts(LawRecord& laws, AttentionSlot slot) {
   const std::vector<AttentionCast> casts = attention_casts(laws.problem, slot);
+  if (casts.empty()) return;
   const std::vector<Bytes> inputs = cast_inputs(laws, slot, casts.size());
   for (size_t i = 0; i < casts.size() && i < inputs.size(); ++i) {
     std::vector<PlaneData> in, out;

@@ -171,7 +171,8 @@ TEST(EveryKeyOfTheTable, IsTakenBySomeLine) {
                                      "adam f32 8x16 f32",
                                      "scale_state f16 8x16 f32",
                                      "attention fp8_current 6x8 bf16",
-                                     "attention fp8_current 5x8 bf16 lengths=5"};
+                                     "attention fp8_current 5x8 bf16 lengths=5",
+                                     "attention identity 6x8 bf16"};
   for (const KeyInfo& key : line_keys()) {
     std::vector<string> tries = lines;
     for (const FormatInfo& f : kFormats)

@@ -1,0 +1,86 @@
+// Attention's result tile by tile with a running maximum (sums=online, N20.19): exponentials are cast before
+// they are divided by their sum, and what was summed before a larger logit came is scaled down. A thread has
+// a row.
+#pragma once
+#include "fast/attention_numbers.h"
+#include "fast/lane/exponential.cuh"
+#include "fast/move/attention.cuh"
+
+namespace assay::ASSAY_FAST_NAMESPACE {
+
+inline constexpr int kOnlineRows = 64, kOnlineTile = 64;
+
+struct OnlineArgs {
+  const uint16_t *p = nullptr, *v = nullptr;  // logits; V, [sequence, head of keys, key, element]
+  const float* scale = nullptr;               // of S; null: its slot casts to n
+  const uint8_t* keep = nullptr;
+  float* sums = nullptr;    // [rows, depth]: what a row has summed so far
+  uint16_t* out = nullptr;  // (token, sequence, head, element)
+  int64_t rows = 0, heads = 0, repeats = 1, depth = 0;
+  float keep_factor = 1, largest_code = 448;
+  bool computes_scale = false;  // exponentials are at most 1, so the scale is the largest code
+  ExpRule exp{};
+};
+
+// What the products take of an exponential: its code, or what n has of it.
+template <Encoding N, Encoding E>
+ASSAY_DEVICE float cast_exponential(const OnlineArgs& a, float scale, float e) {
+  if (a.scale == nullptr && !a.computes_scale) return once_rounded<N>(e);
+  return as_float(decode<E>(encode<E>(as_bits(__fmul_rn(e, scale)), Round::rne, Overflow::sat)));
+}
+
+template <Encoding N, Encoding E, class MaskOf>
+__global__ void __launch_bounds__(kOnlineRows) attention_online(OnlineArgs a, MaskOf mask) {
+  ASSAY_SHARED(uint16_t, logits, [kOnlineRows][kOnlineTile + 2]);
+  ASSAY_SHARED(float, weights, [kOnlineRows][kOnlineTile + 1]);
+  const int64_t first_row = int64_t(blockIdx.x) * kOnlineRows, row = first_row + threadIdx.x;
+  const int64_t keys = mask.kv.count, head = row / mask.q.count;
+  const auto seen = mask.seen(row < a.rows ? head / a.heads : 0, row < a.rows ? row % mask.q.count : 0);
+  const float scale = a.computes_scale ? a.largest_code : a.scale != nullptr ? a.scale[0] : 1.0f;
+  float most = as_float(kInf | kSign), total = 0.0f;
+  float* const mine = a.sums + row * a.depth;
+  const uint16_t* const v = a.v + head / a.repeats * keys * a.depth;
+  for (int64_t e = 0; row < a.rows && e < a.depth; ++e) mine[e] = 0.0f;
+#pragma unroll 1
+  for (int64_t first = 0; first < keys; first += kOnlineTile) {
+    const int count = keys - first < kOnlineTile ? int(keys - first) : kOnlineTile;
+    __syncthreads();
+#pragma unroll 1
+    for (int r = 0; r < kOnlineRows; ++r)
+      if (first_row + r < a.rows && int(threadIdx.x) < count)
+        logits[r][threadIdx.x] = a.p[(first_row + r) * keys + first + threadIdx.x];
+    __syncthreads();
+    if (row >= a.rows) continue;
+    float now = most;
+    for (int c = 0; c < count; ++c) {
+      const float x = seen(first + c) ? as_float(decode<N>(logits[threadIdx.x][c])) : -10000.0f;
+      weights[threadIdx.x][c] = x;
+      now = fmaxf(now, x);
+    }
+    const float less = exponential(a.exp, __fadd_rn(most, as_float(as_bits(now) ^ kSign)));
+    total = __fmul_rn(total, less);
+    for (int c = 0; c < count; ++c) {
+      const float e = exponential(a.exp, __fadd_rn(weights[threadIdx.x][c], as_float(as_bits(now) ^ kSign)));
+      total = __fadd_rn(total, e);
+      float w = e;
+      if (a.keep != nullptr) w = a.keep[row * keys + first + c] != 0 ? __fmul_rn(e, a.keep_factor) : 0.0f;
+      weights[threadIdx.x][c] = cast_exponential<N, E>(a, scale, w);
+    }
+    most = now;
+    for (int64_t e = 0; e < a.depth; ++e) {
+      float sum = __fmul_rn(mine[e], less);
+      for (int c = 0; c < count; ++c)
+        sum = accumulate(sum, weights[threadIdx.x][c], nominal_value<N>(v, (first + c) * a.depth + e));
+      mine[e] = sum;
+    }
+  }
+  if (row >= a.rows) return;
+  const int64_t b = head / a.heads, h = head % a.heads, i = row % mask.q.count,
+                batch = a.rows / mask.q.count / a.heads;
+  const float inverse = __fdiv_rn(1.0f, __fmul_rn(total, scale));
+  for (int64_t e = 0; e < a.depth; ++e)
+    a.out[((i * batch + b) * a.heads + h) * a.depth + e] =
+        seen.padding || keys == 0 ? uint16_t(0) : nominal_code<N>(__fmul_rn(mine[e], inverse));
+}
+
+}  // namespace assay::ASSAY_FAST_NAMESPACE
