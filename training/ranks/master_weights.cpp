@@ -122,7 +122,8 @@ void Batch::route(const MasterWeight& w) {
     const Bucket b = bucket_of(*w.weight);
     if (b == kBuckets)
       fail_weights(ErrorClass::not_implemented_error,
-                   "expected a quantized parameter, found a " + string(w.weight->class_name()));
+                   "expected a parameter in a format of a built-in recipe, found " +
+                       with_article(w.weight->class_name()));
     buckets_[b].push_back({w.weight, master, w.offset, shard(0)});
     return;
   }
