@@ -1,4 +1,4 @@
-// S-142 to S-144: MXFP6 and MXFP4, which the original has no quantizer for and users bring by a factory.
+// S-145 to S-147: MXFP6 and MXFP4, which the original has no quantizer for and users bring by a factory.
 #include <array>
 #include <bit>
 #include <span>
@@ -112,7 +112,7 @@ string starts(const ArrayPtr& a, int64_t rows, int64_t bytes) {
   return out;
 }
 
-// ---- S-142 ------------------------------------------------------------------------------
+// ---- S-145 ------------------------------------------------------------------------------
 
 void expect_by_hand(ScenarioRun& run, const ByHand& c) {
   Session session = run.session();
@@ -179,7 +179,7 @@ void brought_formats_by_hand(ScenarioRun& run) {
   run.expect_equal(*s, *same, "from a quantized source under a flag of 1");
 }
 
-// ---- S-143 ------------------------------------------------------------------------------
+// ---- S-146 ------------------------------------------------------------------------------
 
 float value_at(const ArrayPtr& f32, int64_t i) {
   F32Bits bits = 0;
@@ -239,7 +239,7 @@ void brought_formats_in_modules(ScenarioRun& run) {
     }
 }
 
-// ---- S-144 ------------------------------------------------------------------------------
+// ---- S-147 ------------------------------------------------------------------------------
 
 void brought_formats_refused(ScenarioRun& run) {
   Session session = run.session();
@@ -294,14 +294,14 @@ void brought_formats_refused(ScenarioRun& run) {
 }
 
 constexpr Scenario kMxScenarios[] = {
-    {"S-142", "MXFP6 and MXFP4 by a factory: bytes worked by hand",
+    {"S-145", "MXFP6 and MXFP4 by a factory: bytes worked by hand",
      "matrices of four values in E2M3, E3M2 and E2M1, packed and a code in a byte",
      "the quantizers of mxfp6_factory and mxfp4_factory, and others of their class, quantize them",
      "codes and scales of both directions are those worked by hand, columns are transposed, every value "
      "comes back; "
      "a copy from another element is quantized anew",
      brought_formats_by_hand, ""},
-    {"S-143", "MXFP6 and MXFP4 by a factory: modules",
+    {"S-146", "MXFP6 and MXFP4 by a factory: modules",
      "Linear, LayerNormLinear, LayerNormMLP, GroupedLinear and the operation, plain and as hybrids of one "
      "format, and "
      "as pairs with MXFP8",
@@ -310,7 +310,7 @@ constexpr Scenario kMxScenarios[] = {
      "MXFP8 takes "
      "each GEMM from its own format's step",
      brought_formats_in_modules, ""},
-    {"S-144", "MXFP6 and MXFP4 by a factory: what is refused", "tensors of both formats",
+    {"S-147", "MXFP6 and MXFP4 by a factory: what is refused", "tensors of both formats",
      "partial blocks, views across packed codes, GEMMs with other formats, FSDP2, groups, fragments of "
      "masters, "
      "kernels of TransformerEngine",
