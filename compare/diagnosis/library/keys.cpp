@@ -178,7 +178,7 @@ void add_flavour_rows(Rows& rows) {
 }
 
 std::vector<Hypothesis> line_hypotheses(const Problem& problem) {
-  constexpr std::string_view kNotTried[] = {"fill", "dir", "flavour", "scale_from"};
+  constexpr std::string_view kNotTried[] = {"fill", "dir", "flavour", "scale_from", "codes", "sums"};
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
   std::vector<Hypothesis> out;
   for (const KeyInfo& key : line_keys()) {
@@ -197,6 +197,7 @@ std::vector<Hypothesis> line_hypotheses(const Problem& problem) {
     }
   }
   for (Hypothesis& h : optimizer_hypotheses(problem)) out.push_back(std::move(h));
+  for (Hypothesis& h : attention_hypotheses(problem)) out.push_back(std::move(h));
   return out;
 }
 

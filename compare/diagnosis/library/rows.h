@@ -60,6 +60,8 @@ void add_plane_rows(Rows&);         // planes.cpp
 
 // Rows of a step of Adam, which change numbers of its line; none for other ops (optimizer.cpp).
 std::vector<Hypothesis> optimizer_hypotheses(const Problem& problem);
+// Steps of an attention done otherwise; none for other ops (attention.cpp).
+std::vector<Hypothesis> attention_hypotheses(const Problem& problem);
 
 // Rows about the scale of a block, one for each bit of `uses` (block_scale.cpp).
 using ScaleOf = std::function<uint32_t(const ScaleGrid&, int64_t line, int64_t block)>;
