@@ -300,6 +300,8 @@ kKeysOfOp = {
         "softmax_scale": (),
         "dropout": (),
         "exp": ("exact", "ex2"),
+        "sums": ("ascending", "online"),
+        "codes": ("none", "e4m3", "e5m2"),
         "backward": ("0", "1"),
         "element": ("e4m3", "e5m2", "e2m3", "e3m2"),
         "block": ("1x16", "16x16", "1x32", "32x32", "1x128", "128x128"),
@@ -433,8 +435,8 @@ kFlavours = {
 kOtherPlanes = {
     "cast": {"x", "bits", "y"}, "dequantize": {"row", "col", "y"}, "update": {"history", "scale", "reduced", "next"}, "swizzle": {"row", "col"},
     "scale_chain": {"x", "scale", "scale_inv", "multiplier", "decoded", "encode_scale"}, "hadamard": {"x", "y", "amax"}, "philox": {"x", "key", "y"},
-    "split": {"x", "first_dims", "last_dims", "noop", "offsets", "row", "col"}, "gemm": {"a", "b", "c", "bias", "d"},
-    "adam": {"x", "p", "m", "v", "next"}, "scale_state": {"x", "scale", "multiplier", "y"},
+    "split": {"x", "first_dims", "last_dims", "noop", "offsets", "row", "col"}, "gemm": {"a", "b", "c", "bias", "d"}, "adam": {"x", "p", "m", "v", "next"}, "scale_state": {"x", "scale", "multiplier", "y"},
+    "attention": set("q k v kv qkv cu_seqlens_q cu_seqlens_kv bias keep do p s o out dq dk dv ds dp dqkv grad".split()),
 }
 kShape = re.compile(r"(\d+)x(\d+)\Z")
 kDataPlanes = ("data", "scale_inv", "scale_gemm", "scale", "amax")   # what can be judged of a quantize
@@ -473,7 +475,7 @@ class LineFacts:
 
     def key_and_value(self, word):
         key, value = word.split("=", 1)
-        bare = key.split(".", 1)[1] if key.split(".")[0] in ("row", "col", "a", "b") and "." in key else key
+        bare = key.split(".", 1)[1] if key.split(".")[0] in ("row", "col", "a", "b", "qkv", "s", "o", "do", "dp", "dqkv") and "." in key else key
         known = kKeysOfOp[self.op]
         if bare not in known:
             raise PackError(f"{self.where}: expected a key of {self.op}, found '{key}'{nearest(bare, known)}")
