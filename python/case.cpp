@@ -96,7 +96,7 @@ std::optional<Breach> unpinned_breach(const GivenCase& c, const Inputs& inputs,
                                       const string& why, std::vector<string>& notes) {
   Verdict v;
   v.subject = c.recorded.id;
-  const bool vacuous = judge_unpinned(c.problem, inputs.copies(), got, want, why, v);
+  const bool vacuous = judge_unpinned(c.problem, inputs.copies(), got, want, why, *c.reference, v);
   notes.push_back(unpinned_text(v));
   if (vacuous) return message_breach(string(kNoBound));
   if (!v.breaches.empty()) return v.breaches.front();

@@ -27,7 +27,8 @@ namespace {
 using std::string;
 
 Observation observed(const GivenCase& c, const Inputs& inputs, const CaseSettings& settings) {
-  return {c.problem, settings.subject, inputs.copies(), given_outputs(c)};
+  return {c.problem, settings.subject, inputs.copies(), given_outputs(c),
+          unpinned_of(c.recorded, c.problem).has_value()};
 }
 
 // The caller's bytes as a subject; what was not given is the reference's.
@@ -142,7 +143,8 @@ json::Value explain(const string& line, const std::vector<GivenPlane>& planes, c
   if (const auto why = unpinned_of(c.recorded, c.problem)) {
     Verdict v;
     v.subject = settings.subject;
-    const bool vacuous = judge_unpinned(c.problem, seen.inputs, seen.got, wanted(c, inputs), *why, v);
+    const bool vacuous =
+        judge_unpinned(c.problem, seen.inputs, seen.got, wanted(c, inputs), *why, *c.reference, v);
     d->unpinned = unpinned_text(v);
     if (v.breaches.empty() && !vacuous) {
       d->confidence = Confidence::equal;

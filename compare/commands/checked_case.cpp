@@ -62,13 +62,14 @@ void note_unknown_planes(const PackCase& c, const Problem& problem, CaseReport& 
     if (known.contains(plane.name)) continue;
     const string near = nearest_word(plane.name, names);
     const string hint = near.empty() ? "" : " (did you mean '" + near + "'?)";
-    report.notes.push_back("plane '" + plane.name + "' is not a plane of this line, and is not judged" + hint);
+    report.notes.push_back("plane '" + plane.name + "' is not a plane of this line, and is not judged" +
+                           hint);
   }
 }
 
 // Bits that are not pinned are held to the bound (N16.13).
 void check_unpinned(const Problem& problem, const std::vector<PlaneData>& inputs, const JudgedPlanes& planes,
-                    const string& unpinned, CaseReport& report) {
+                    const string& unpinned, Subject& reference, CaseReport& report) {
   if (planes.got.empty()) {
     report.breach = message_breach(
         "d: bits that are not pinned are judged by the bound (N16.13), which needs bytes: "
@@ -77,7 +78,7 @@ void check_unpinned(const Problem& problem, const std::vector<PlaneData>& inputs
   }
   Verdict v;
   v.subject = "pack";
-  const bool vacuous = judge_unpinned(problem, inputs, planes.got, planes.wanted, unpinned, v);
+  const bool vacuous = judge_unpinned(problem, inputs, planes.got, planes.wanted, unpinned, reference, v);
   report.notes.push_back(unpinned_text(v));
   if (vacuous) report.breach = message_breach(string(kNoBound));
   else if (!v.breaches.empty()) report.breach = v.breaches.front();
@@ -99,7 +100,7 @@ std::optional<Error> check_whole(const PackCase& c, const Problem& problem, cons
   if (report.judged.empty()) return Error{string(kNothing), 0, ""};
   if (const auto unpinned = unpinned_of(c, problem);
       unpinned && !(planes->got.empty() && planes->digests.empty())) {
-    check_unpinned(problem, *inputs, *planes, *unpinned, report);
+    check_unpinned(problem, *inputs, *planes, *unpinned, subjects.reference(), report);
     return {};
   }
   if (!planes->got.empty())

@@ -7,6 +7,7 @@
 
 #include "compare/arithmetic/codes.h"
 #include "compare/judge/judge.h"
+#include "compare/judge/unpinned.h"
 #include "compare/process/interrupt.h"
 #include "contract/line.h"
 
@@ -64,6 +65,12 @@ std::optional<Breach> Trials::difference(const Problem& p, const std::vector<Pla
                                          const std::vector<PlaneData>& got,
                                          const std::vector<PlaneData>& want) {
   const bool unpinned = subject_.unpinned(p).has_value();  // N16.13: what lies inside the bound is no failure
+  if (unpinned && p.as<Attention>()) {
+    Verdict v;
+    v.subject = options_.subject;
+    judge_unpinned(p, inputs, got, want, *subject_.unpinned(p), subjects_.reference(), v);
+    return v.breaches.empty() ? std::nullopt : std::optional(v.breaches.front());
+  }
   if (!unpinned)
     if (auto breach = parity_breach(p, judge(&p, got, want), options_.subject, "reference")) return breach;
   // Where a difference of bytes is looked for, a law that is broken instead would be another failure.

@@ -160,7 +160,7 @@ void choose_element(const TraceOptions& options, const Runs& runs, Subject& subj
     out.col = region.col0;
     if (p.as<Attention>()) std::tie(out.row, out.col) = result_of(p, cause);
   }
-  if (const auto why = subject.unpinned(p)) {
+  if (const auto why = p.as<Gemm>() ? subject.unpinned(p) : std::nullopt) {
     out.unpinned = *why;
     const auto outside = check_laws(p, runs.inputs, runs.got, options.subject, nullptr, GemmOrder::any);
     if (!outside.empty()) std::tie(out.row, out.col) = std::pair(outside[0].row, outside[0].col);

@@ -92,12 +92,12 @@ bool same_bytes(const Execution& a, const Execution& b) {
 }
 
 // What a subject made, compared with the reference and held to the laws. True where it could not be judged.
-bool claim_result(const CaseInputs& c, Subject& s, const Execution& got, const ReferenceRun& want, bool laws,
-                  Verdict& v) {
+bool claim_result(const CaseInputs& c, Subject& s, Subject& reference, const Execution& got,
+                  const ReferenceRun& want, bool laws, Verdict& v) {
   bool vacuous = false;
   const std::optional<std::string> unpinned = s.unpinned(c.problem);
   if (unpinned && want.made)
-    vacuous = judge_unpinned(c.problem, c.inputs, got.planes, want.made->planes, *unpinned, v);
+    vacuous = judge_unpinned(c.problem, c.inputs, got.planes, want.made->planes, *unpinned, reference, v);
   else if (want.made) claim_parity(c, s, got, *want.made, v);
   if (!laws) return vacuous;
   if (want.made && same_bytes(got, *want.made)) {  // equal bytes obey the laws as far as the reference's do
@@ -122,7 +122,7 @@ Verdict judge_subject(const CaseInputs& c, Subject& s, Subject& reference, const
   } else {
     const std::optional<Execution> got = sound_run(c, s, c.environment, v);
     if (v.outcome == Outcome::unsupported) return v;
-    if (got) vacuous = claim_result(c, s, *got, want, laws, v);
+    if (got) vacuous = claim_result(c, s, reference, *got, want, laws, v);
     // A reference that breaks a law vouches for no result.
     for (const Breach& b : want.verdict.breaches) v.breaches.push_back(b);
   }

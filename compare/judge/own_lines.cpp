@@ -16,7 +16,9 @@
 #include "compare/arithmetic/places.h"
 #include "compare/judge/judge.h"
 #include "compare/judge/parity.h"
+#include "compare/judge/permuted_heads.h"
 #include "compare/judge/unwritten.h"
+#include "contract/attention.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -233,6 +235,32 @@ void claim_members(const CaseInputs& c, Subject& s, const Execution& all, Verdic
   }
 }
 
+constexpr int64_t kMovedLogits = 1 << 20;  // of larger cases a second run says nothing more
+
+// N20: heads moved on by one group give the same bytes, moved.
+void claim_moved_heads(const CaseInputs& c, Subject& s, const Execution& got, Verdict& v) {
+  const Attention* op = c.problem.as<Attention>();
+  if (!op || op->kv_heads < 2) return;
+  const AttentionSizes n = attention_sizes(c.problem);
+  if (n.rows() * n.kv > kMovedLogits) return;
+  Problem moved = c.problem;
+  forget_fill(moved);
+  if (!s.supports(moved).yes) return;
+  const CaseInputs other{moved, c.environment, with_moved_heads(c.problem, c.inputs)};
+  const std::optional<Execution> e = sound_run(other, s, c.environment, v);
+  if (!e) return;
+  add_kind(v.claims, "moved-heads");
+  const std::vector<PlaneData> want = with_moved_heads(c.problem, got.planes);
+  std::vector<PlaneData> made;
+  for (const PlaneData& w : want) made.push_back(*find_plane(e->planes, w.plane.name));
+  std::optional<Breach> b = parity_breach(c.problem, judge(&c.problem, made, want), s.name(), s.name());
+  if (!b) return;
+  b->claim = "moved-heads";
+  b->want = fmt::format("{} with its heads in place", s.name());
+  b->hint = "heads of keys, and the queries' heads with them, were moved on by one: a head reads another one";
+  v.breaches.push_back(std::move(*b));
+}
+
 }  // namespace
 
 void claim_own_lines(const CaseInputs& c, Subject& s, const Execution& got, Verdict& v) {
@@ -241,6 +269,7 @@ void claim_own_lines(const CaseInputs& c, Subject& s, const Execution& got, Verd
   claim_round_trip(c, s, got, v);
   claim_hybrid(c, s, got, v);
   claim_members(c, s, got, v);
+  claim_moved_heads(c, s, got, v);
 }
 
 }  // namespace assay

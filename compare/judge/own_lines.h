@@ -8,7 +8,8 @@
 namespace assay {
 
 // Runs the same line under another Environment, a swizzle there and back, the directions of a pair and the
-// members of a split alone, and looks at what stands beyond the members.
+// members of a split alone, an attention with its heads moved on, and looks at what stands beyond the
+// members.
 void claim_own_lines(const CaseInputs& c, Subject& s, const Execution& got, Verdict& v);
 
 }  // namespace assay

@@ -1,22 +1,82 @@
 #include "compare/judge/unpinned.h"
 
+#include <algorithm>
+#include <exception>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "compare/arithmetic/attention_core.h"
 #include "compare/arithmetic/codes.h"
+#include "compare/judge/judge.h"
 #include "compare/judge/laws/laws.h"
+#include "compare/judge/parity.h"
 
 namespace assay {
 
+namespace {
+
+constexpr std::string_view kOfAttention = "attention-bound";
+
+int64_t elements_apart(const PlaneData& a, const PlaneData& b) {
+  int64_t out = 0;
+  for (int64_t i = 0; i < b.plane.logical.count(); ++i)
+    out += code_at(a.plane, a.bytes, i) != code_at(b.plane, b.bytes, i);
+  return out;
+}
+
+std::optional<std::vector<PlaneData>> run_line(Subject& reference, const Problem& line,
+                                               const std::vector<PlaneData>& inputs) {
+  std::vector<ConstBuffer> from;
+  std::vector<Plane> read = input_planes(line);
+  for (const Plane& plane : read) {
+    const PlaneData* given = find_plane(inputs, plane.name);
+    if (!given) return {};
+    from.push_back({&plane, given->bytes});
+  }
+  std::vector<PlaneData> out;
+  for (const Plane& plane : output_planes(line))
+    out.push_back({plane, std::vector<std::byte>(plane.bytes())});
+  std::vector<Buffer> to;
+  for (PlaneData& data : out) to.push_back({&data.plane, data.bytes});
+  try {
+    reference.run(line, from, to, Environment{});
+  } catch (const std::exception&) {
+    return {};
+  }
+  return out;
+}
+
+// N20.18. The planes that came, against what the bound allows around what follows from those before them.
+bool judge_attention(const Problem& problem, const std::vector<PlaneData>& inputs,
+                     const std::vector<PlaneData>& got, const std::vector<PlaneData>& want,
+                     Subject& reference, Verdict& v) {
+  for (const PlaneData& w : want)
+    if (const PlaneData* g = find_plane(got, w.plane.name)) v.inside += elements_apart(*g, w);
+  const RunLine run = [&](const Problem& line, const std::vector<PlaneData>& in) {
+    return run_line(reference, line, in);
+  };
+  const auto near = attention_planes(problem, inputs, {}, run, &got);
+  if (!near) return true;
+  std::vector<PlaneData> allowed;
+  for (const PlaneData& plane : *near)
+    if (find_plane(got, plane.plane.name)) allowed.push_back(plane);
+  add_kind(v.claims, kOfAttention);
+  if (auto breach = parity_breach(problem, judge(&problem, got, allowed), v.subject, "the bound"))
+    v.breaches.push_back(std::move(*breach));
+  return false;
+}
+
+}  // namespace
+
 bool judge_unpinned(const Problem& problem, const std::vector<PlaneData>& inputs,
                     const std::vector<PlaneData>& got, const std::vector<PlaneData>& want,
-                    const std::string& why, Verdict& v) {
+                    const std::string& why, Subject& reference, Verdict& v) {
   v.unpinned = why;
-  const PlaneData &g = *find_plane(got, "d"), &w = *find_plane(want, "d");
   v.inside = 0;
-  for (int64_t i = 0; i < w.plane.logical.count(); ++i)
-    v.inside += code_at(g.plane, g.bytes, i) != code_at(w.plane, w.bytes, i);
+  if (problem.as<Attention>()) return judge_attention(problem, inputs, got, want, reference, v);
+  v.inside = elements_apart(*find_plane(got, "d"), *find_plane(want, "d"));
   std::vector<std::string> judged;
   for (Breach& b : check_laws(problem, inputs, got, v.subject, &judged, GemmOrder::any))
     v.breaches.push_back(std::move(b));
@@ -26,8 +86,10 @@ bool judge_unpinned(const Problem& problem, const std::vector<PlaneData>& inputs
 
 std::string unpinned_text(const Verdict& v) {
   if (v.unpinned.empty()) return {};
-  return fmt::format("bits not pinned (N16.13), judged by the bound: {}; {} element{} from the reference's",
-                     v.unpinned, v.inside, v.inside == 1 ? " differs" : "s differ");
+  return fmt::format(
+      "bits not pinned ({}), judged by the bound: {}; {} element{} from the reference's",
+      std::find(v.claims.begin(), v.claims.end(), kOfAttention) != v.claims.end() ? "N20.18" : "N16.13",
+      v.unpinned, v.inside, v.inside == 1 ? " differs" : "s differ");
 }
 
 }  // namespace assay

@@ -55,7 +55,9 @@ void collect(const safetensors::File& file, std::map<std::string, PackCase>& cas
     if (auto c = cases.find(key); c != cases.end() && c->second.line.empty()) c->second.line = value;
 }
 
-bool leaves_bits_open(const Problem& p) { return p.as<Gemm>() && has_unpinned_bits(*p.as<Gemm>()); }
+bool leaves_bits_open(const Problem& p) {
+  return p.as<Attention>() || (p.as<Gemm>() && has_unpinned_bits(*p.as<Gemm>()));
+}
 
 // A note that waives the bits of a line all of whose bits are pinned would let a wrong d pass.
 std::optional<Error> wrong_waiver(const std::string& path, const PackCase& c) {

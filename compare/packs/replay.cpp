@@ -108,7 +108,7 @@ Verdict judge_replay(const Pack& pack, const PackCase& recorded, const Subjects&
   if (const PlaneData* p = planes->differs) {
     v.breaches.push_back(other_digest(v.subject, *p, recorded.find(p->plane.name)->digest));
   } else if (unpinned && !planes->want.empty()) {
-    vacuous = judge_unpinned(*problem, *inputs, planes->got, planes->want, *unpinned, v);
+    vacuous = judge_unpinned(*problem, *inputs, planes->got, planes->want, *unpinned, reference, v);
   } else if (!planes->want.empty()) {
     const Judgement judgement = judge(&*problem, planes->got, planes->want);
     if (std::optional<Breach> b = parity_breach(*problem, judgement, v.subject, "reference")) {

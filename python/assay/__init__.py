@@ -10,6 +10,7 @@ Arrays are NumPy's, PyTorch's, JAX's, or anything with DLPack or the buffer prot
 from __future__ import annotations
 
 from . import _assay
+from ._attention import attention
 from ._error_plot import ErrorPlot, plot_error
 from ._errors import AssayError, LineError, NotJudged, PackError, PlaneError, UnsupportedEncoding
 from ._judge import QuantizedMismatch, assert_bitwise, assert_quantized, check, coherence, explain, identify, trace
@@ -26,7 +27,7 @@ __version__: str = _assay.version
 __all__ = [
     "AssayError", "Case", "Cause", "Choice", "Coherence", "Diagnosis", "Divergence", "ErrorPlot", "Identification", "Line", "LineError", "NotJudged", "Pack",
     "PackError", "Plane", "PlaneError", "PlaneResult", "Planes", "Quantized", "QuantizedMismatch", "Report", "Result", "Side", "Spec", "Step", "Subject", "Trace",
-    "UnsupportedEncoding", "Vector", "Verdict", "assert_bitwise", "assert_quantized", "cast", "check", "coherence", "dequantize", "explain", "fill", "gemm",
+    "UnsupportedEncoding", "Vector", "Verdict", "assert_bitwise", "assert_quantized", "attention", "cast", "check", "coherence", "dequantize", "explain", "fill", "gemm",
     "hadamard", "identify", "inputs", "line", "load", "plot_error", "quantize", "run", "split", "suite", "swizzle", "trace", "vectors",
 ]
 

@@ -238,6 +238,16 @@ def _written_line(op: str, found: Outputs, planes: Mapping[str, Array]) -> str:
     keys = dict(words.keys)
     if op in ("quantize", "split") and "dir" not in keys:
         keys["dir"] = found.direction()
+    if op == "attention" and not words.sizes:
+        from ._attention import attention_line
+        layout = keys.get("layout", "bshd")
+        tensors = {n: a for n, a in planes.items() if n in ("q", "k", "v", "kv", "qkv")}
+        first = next((a for a in tensors.values()), None)
+        nominal = words.source or SOURCES.get(first.word if first else "", "bf16")
+        more: dict[str, object] = {"backward": 1} if "do" in planes and "backward" not in keys else {}
+        if first and first.word in ("F8_E4M3", "F8_E5M2"):   # N20.17
+            more["codes"] = first.word[3:].lower()
+        return attention_line(found.spec, tensors, nominal, more, layout)
     if words.sizes:
         sizes = words.sizes
     else:

@@ -24,6 +24,7 @@ class Case(Mapping[str, Any]):
         self.id: str = facts["id"]
         self.pack: str = facts["pack"]
         self.line: str = facts["line"]
+        self.unpinned: str = facts["unpinned"]   # why bits are held to a bound; empty: they are not
         self.digests: dict[str, str] = {p["name"]: p["digest"] for p in facts["planes"] if p["digest"]}
 
     def array(self, name: str) -> Array:
@@ -59,12 +60,12 @@ class Case(Mapping[str, Any]):
     def check(self, **settings: Any) -> Verdict:
         """The verdict of `assay check` on this case."""
         given, outputs = self._split()
-        return check(given, outputs, self.line, **settings)
+        return check(given, outputs, self.line, **{"unpinned": self.unpinned, **settings})
 
     def explain(self, **settings: Any) -> Diagnosis:
         """The diagnosis of `assay explain` on this case; settings as of assay.explain."""
         given, outputs = self._split()
-        return explain(given, outputs, self.line, **settings)
+        return explain(given, outputs, self.line, **{"unpinned": self.unpinned, **settings})
 
     def identify(self, **settings: Any) -> Identification:
         """Whose choices made the bytes of this case; settings as of assay.identify."""

@@ -101,11 +101,13 @@ Result<Diagnosis> diagnosed(ExplainSession& s, const Observation& seen,
   if (!want.sound()) return Error{"the reference: " + want.trouble(), 0, ""};
   Verdict v;
   v.subject = seen.subject;
-  const bool vacuous =
-      judge_unpinned(seen.problem, seen.inputs, seen.got, want.execution.planes, *unpinned, v);
+  const bool vacuous = judge_unpinned(seen.problem, seen.inputs, seen.got, want.execution.planes, *unpinned,
+                                      s.subjects.reference(), v);
   const string text = unpinned_text(v) + (vacuous ? fmt::format(": {}", kNoBound) : "");
   if (v.breaches.empty() && !vacuous) return inside_the_bound(seen, text);
-  auto found = search(s, seen);
+  Observation bounded = seen;
+  bounded.unpinned = true;
+  auto found = search(s, bounded);
   if (found) found->unpinned = text;
   return found;
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "compare/arithmetic/attention_core.h"
 #include "compare/diagnosis/diagnosis.h"
 #include "compare/diagnosis/library/matrix.h"
 #include "contract/encoding.h"
@@ -114,6 +115,9 @@ struct Hypothesis {
   std::string of_other;
   // "<plane stem>:<name>": the place of everything in a plane (compare/diagnosis/patterns/layouts.h).
   std::string layout;
+
+  // A step of an attention (N20).
+  std::optional<AttentionChange> attention;
 
   bool wide = false;       // looks at other blocks than its own: a sample cannot show what it does
   bool named_set = false;  // a flavour: several keys that a known quantizer has together

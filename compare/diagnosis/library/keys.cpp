@@ -178,7 +178,7 @@ void add_flavour_rows(Rows& rows) {
 }
 
 std::vector<Hypothesis> line_hypotheses(const Problem& problem) {
-  constexpr std::string_view kNotTried[] = {"fill", "dir", "flavour", "scale_from"};
+  constexpr std::string_view kNotTried[] = {"fill", "dir", "flavour", "scale_from", "codes", "sums"};
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
   std::vector<Hypothesis> out;
   for (const KeyInfo& key : line_keys()) {
@@ -196,7 +196,7 @@ std::vector<Hypothesis> line_hypotheses(const Problem& problem) {
       out.push_back(std::move(h));
     }
   }
-  for (auto* rows : {optimizer_hypotheses, update_hypotheses, scale_state_hypotheses})
+  for (auto* rows : {optimizer_hypotheses, update_hypotheses, scale_state_hypotheses, attention_hypotheses})
     for (Hypothesis& h : rows(problem)) out.push_back(std::move(h));
   return out;
 }

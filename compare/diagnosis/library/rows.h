@@ -64,6 +64,8 @@ std::vector<Hypothesis> optimizer_hypotheses(const Problem& problem);
 // (delayed_update.cpp, scaled_states.cpp).
 std::vector<Hypothesis> update_hypotheses(const Problem& problem);
 std::vector<Hypothesis> scale_state_hypotheses(const Problem& problem);
+// Steps of an attention done otherwise; none for other ops (attention.cpp).
+std::vector<Hypothesis> attention_hypotheses(const Problem& problem);
 
 // Rows about the scale of a block, one for each bit of `uses` (block_scale.cpp).
 using ScaleOf = std::function<uint32_t(const ScaleGrid&, int64_t line, int64_t block)>;

@@ -21,6 +21,9 @@ struct Lane {
       partner;  // of the other direction, where both draw and some mappings count them together (N12.4)
   std::optional<Quantizer> other;  // of the other direction, where both are made of x
   std::vector<PlaneData> inputs;   // of input_planes(problem), perhaps more
+  // N20.18: what came of an attention whose bits are not pinned. Its replays then have these codes wherever
+  // they lie inside the bound.
+  std::optional<std::vector<PlaneData>> observed = {};
 };
 
 // The lanes of a case, member by member, rows before columns. `made`: output planes of the case as far as

@@ -40,8 +40,18 @@ std::optional<std::vector<PlaneData>> Replay::run_other_op(const Problem& p, Hyp
   if (before.size() != after.size()) return {};
   for (size_t i = 0; i < before.size(); ++i)
     if (before[i].bytes() != after[i].bytes()) return {};
-  for (const Hypothesis* h : hypotheses)
-    if (h->keys.empty() && h->layout.empty() && !h->remake) return {};
+  AttentionChange change;
+  for (const Hypothesis* h : hypotheses) {
+    if (h->attention && change != AttentionChange{}) return {};  // one of the core at a time
+    if (h->attention) change = *h->attention;
+    else if (h->keys.empty() && h->layout.empty() && !h->remake) return {};
+  }
+  if (p.as<Attention>() && (change != AttentionChange{} || lane().observed)) {
+    const RunLine run = [&](const Problem& line, const std::vector<PlaneData>& in) {
+      return whole_.execute(line, in);
+    };
+    return attention_planes(p, lane().inputs, change, run, lane().observed ? &*lane().observed : nullptr);
+  }
   auto planes = whole_.execute(p, lane().inputs);
   for (const Hypothesis* h : hypotheses)
     if (planes && h->remake) h->remake(p, lane().inputs, *planes);

@@ -23,6 +23,7 @@ struct Observation {
   std::vector<PlaneData> inputs;  // of input_planes(problem)
   std::vector<PlaneData>
       got;  // of output_planes(problem), in that order, some of them; padding that is not known holds zeros
+  bool unpinned = false;  // of an attention: what lies inside the bound of N20.18 is right
 };
 
 struct DiagnoseOptions {

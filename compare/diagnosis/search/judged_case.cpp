@@ -66,6 +66,7 @@ std::optional<Error> JudgedCase::gather() {
   if (const auto error = check_planes(seen)) return *error;
   auto all = assay::lanes_of(seen.problem, seen.inputs, seen.got, reference);
   if (!all) return all.error();
+  if (seen.unpinned && seen.problem.as<Attention>()) all->front().observed = seen.got;
   for (Lane& lane : *all) lanes.emplace_back().replay = std::make_unique<Replay>(std::move(lane), reference);
   std::atomic<bool> failed = false;
   parallel(jobs, lanes.size(), [&](size_t n) {

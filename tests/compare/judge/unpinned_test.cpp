@@ -416,9 +416,9 @@ TEST(Unpinned, WhatHasNoBoundIsNotAccepted) {
   const auto reference = make_reference_subject();
   std::vector<PlaneData> want = execute(*reference, e.problem, e.inputs, {}).planes, got = want;
   Verdict v;
-  EXPECT_FALSE(judge_unpinned(e.problem, e.inputs, got, want, kWhy, v));  // equal all the same
+  EXPECT_FALSE(judge_unpinned(e.problem, e.inputs, got, want, kWhy, *reference, v));  // equal all the same
   set_code(Encoding::f32, got[0].bytes, 0, 0x42000000);
-  EXPECT_TRUE(judge_unpinned(e.problem, e.inputs, got, want, kWhy, v));
+  EXPECT_TRUE(judge_unpinned(e.problem, e.inputs, got, want, kWhy, *reference, v));
   EXPECT_TRUE(v.breaches.empty());
   EXPECT_EQ(v.inside, 1);
 }
