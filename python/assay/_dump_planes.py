@@ -319,7 +319,10 @@ def of_attention(facts):
     outer, *inner = facts.kind.split("/")
     inner = inner[0] if inner else outer if kFormats[outer][0] in ("fp8_tensor", "identity") else "identity"
     backward, x = facts.keys.get("backward") == "1", facts.source
-    inputs = {name: (x, {count}) for name, count in n.packed().items()}
+    codes = facts.keys.get("codes", "none")
+    inputs = {name: (x if codes == "none" else codes, {count}) for name, count in n.packed().items()}
+    if codes != "none":
+        inputs.update({f"{name}.descale": ("f32", {n.batch * n.kv_heads}) for name in "qkv"})
     result, logits = n.q * n.batch * n.heads * n.depth, n.rows * n.kv
     outputs = {name: (x, {count}) for name, count in (("p", logits), ("s", logits), ("o", result), ("out", math.prod(facts.shape)))}
     if n.has_lengths:
@@ -333,7 +336,7 @@ def of_attention(facts):
         outputs.update({name: (x, {count}) for name, count in (
             ("dv", n.repeated * n.depth), ("ds", logits), ("dp", logits), ("dq", n.rows * n.depth), ("dk", n.repeated * n.depth))})
         outputs.update({f"grad.{name}": (x, {count}) for name, count in n.packed().items()})
-    for slot in ("qkv", "s", "o", *(("do", "dp", "dqkv") if backward else ())):
+    for slot in (*(("qkv",) if codes == "none" else ()), "s", "o", *(("do", "dp", "dqkv") if backward else ())):
         kind = inner if slot in ("s", "dp") else outer
         for name, shape, d in casts_of(facts, n, slot, kind):
             q = Quantized(kind, d, shape, x, lambda key, otherwise=None, slot=slot: facts.key(slot, key, otherwise))

@@ -243,6 +243,7 @@ class RefusedAtOnce(unittest.TestCase):
              "scale_state e4m3 5x7 f32", "scale_state e4m3 5x7 e4m3 inverse=1", "gemm a=mxfp8 b=nvfp4 33x18x96 out=f32", "gemm a=fp8_current b=mxfp8 33x18x48 op=NT a.row_scaled=1 bias=f32 beta=1",
              "gemm a=identity b=identity 5x6x7 f32 op=NN", "attention fp8_current 30x48 bf16 batch=2 heads=3 backward=1 layout=bs3hd",
              "attention fp8_delayed 11x48 bf16 batch=3 heads=3 kv_heads=1 layout=thd_th2d lengths=5,0,6 s.scale=256 qkv.scale=16",
+             "attention identity/fp8_delayed 22x32 bf16 batch=2 heads=2 codes=e4m3 sums=online",
              "attention mxfp8/fp8_current 256x64 bf16 batch=2 heads=2 backward=1 bias=pre_scale dropout=0.25")
 
     @needs_program
