@@ -137,9 +137,12 @@ void add_of_own_amax(Rows& rows) {
       [](TensorScalars& s) { s.amax = s.own_amax; };
 }
 
-void add_per_tensor_fp8(Rows& rows) {
+void add_stored(Rows& rows) {
   for (const StoredRow& row : kStoredRows)
     rows.add(string("tensor_scale.") + row.id, row.title, tensor_scale, "N3.7").scalars = row.change;
+}
+
+void add_per_tensor_fp8(Rows& rows) {
   rows.add("tensor_amax.stored_of_scaled", "the stored amax is that of scaled elements", amax, "N3.1")
       .scalars = [](TensorScalars& s) { s.amax *= s.scale; };
   if (rows.own_eps() > 0)
@@ -225,7 +228,10 @@ void add_nvfp4(Rows& rows) {
 }  // namespace
 
 void add_tensor_scale_rows(Rows& rows) {
-  if (rows.format.per_tensor_fp8()) add_per_tensor_fp8(rows);
+  if (rows.format.per_tensor_fp8()) {
+    add_per_tensor_fp8(rows);
+    add_stored(rows);  // after what makes the scale (JudgedLane::in_order)
+  }
   if (rows.format.per_tensor_fp8() || rows.q.format == FormatId::nvfp4) add_nan_bits(rows);
   if (rows.q.format == FormatId::nvfp4 && !rows.q.row_scaled) add_nvfp4(rows);
 }
