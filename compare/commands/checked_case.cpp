@@ -62,7 +62,8 @@ void note_unknown_planes(const PackCase& c, const Problem& problem, CaseReport& 
     if (known.contains(plane.name)) continue;
     const string near = nearest_word(plane.name, names);
     const string hint = near.empty() ? "" : " (did you mean '" + near + "'?)";
-    report.notes.push_back("plane '" + plane.name + "' is not a plane of this line, and is not judged" + hint);
+    report.notes.push_back("plane '" + plane.name + "' is not a plane of this line, and is not judged" +
+                           hint);
   }
 }
 

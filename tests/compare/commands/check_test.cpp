@@ -242,7 +242,8 @@ TEST(Check, WhatIsMissingIsNamedAndNothingIsAnError) {
   const Ran none = check({d.write("none.safetensors")});
   EXPECT_EQ(none.status, 1);
   EXPECT_NE(none.out.find("there is nothing to judge"), std::string::npos) << none.out;
-  EXPECT_NE(none.out.find("plane 'row.date' is not a plane of this line, and is not judged (did you mean 'row.data'?)"),
+  EXPECT_NE(none.out.find(
+                "plane 'row.date' is not a plane of this line, and is not judged (did you mean 'row.data'?)"),
             std::string::npos)
       << none.out;
 }
