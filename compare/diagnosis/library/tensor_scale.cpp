@@ -177,30 +177,6 @@ struct ScalarPlane {
   float TensorScalars::*value;
 };
 
-void add_nan_bits(Rows& rows) {
-  static constexpr ScalarPlane kPlanes[] = {{"amax", &TensorScalars::amax},
-                                            {"scale", &TensorScalars::scale},
-                                            {"scale_inv", &TensorScalars::scale_inv}};
-  const auto add = [&](const NanRow& row, const char* id, const char* where,
-                       std::vector<float TensorScalars::*> values) {
-    rows.add(fmt::format("nan_bits.{}.{}", id, row.id),
-             fmt::format("a NaN in {} is stored as {}", where, row.title), tensor_scale, "N1.3")
-        .scalars = [values = std::move(values), bits = row.bits](TensorScalars& s) {
-      for (float TensorScalars::*value : values)
-        if (std::isnan(s.*value)) s.*value = std::bit_cast<float>(bits);
-    };
-  };
-  for (const NanRow& row : kNanRows) {
-    for (const ScalarPlane& plane : kPlanes)
-      if (rows.format.per_tensor_fp8() || string(plane.name) == "amax")
-        add(row, plane.name, plane.name, {plane.value});
-    if (!rows.format.per_tensor_fp8()) continue;
-    add(row, "scales", "scale and scale_inv", {&TensorScalars::scale, &TensorScalars::scale_inv});
-    add(row, "all", "amax, scale and scale_inv",
-        {&TensorScalars::amax, &TensorScalars::scale, &TensorScalars::scale_inv});
-  }
-}
-
 // NVFP4: other libraries store what they make of the tensor's amax, not the amax. `range`: 448 * 6, or 256
 // * 6.
 struct PlaneRow {
@@ -232,8 +208,33 @@ void add_tensor_scale_rows(Rows& rows) {
     add_per_tensor_fp8(rows);
     add_stored(rows);  // after what makes the scale (JudgedLane::in_order)
   }
-  if (rows.format.per_tensor_fp8() || rows.q.format == FormatId::nvfp4) add_nan_bits(rows);
   if (rows.q.format == FormatId::nvfp4 && !rows.q.row_scaled) add_nvfp4(rows);
+}
+
+// After the rows that make a NaN (JudgedLane::in_order).
+void add_nan_bit_rows(Rows& rows) {
+  if (!rows.format.per_tensor_fp8() && rows.q.format != FormatId::nvfp4) return;
+  static constexpr ScalarPlane kPlanes[] = {{"amax", &TensorScalars::amax},
+                                            {"scale", &TensorScalars::scale},
+                                            {"scale_inv", &TensorScalars::scale_inv}};
+  const auto add = [&](const NanRow& row, const char* id, const char* where,
+                       std::vector<float TensorScalars::*> values) {
+    rows.add(fmt::format("nan_bits.{}.{}", id, row.id),
+             fmt::format("a NaN in {} is stored as {}", where, row.title), tensor_scale, "N1.3")
+        .scalars = [values = std::move(values), bits = row.bits](TensorScalars& s) {
+      for (float TensorScalars::*value : values)
+        if (std::isnan(s.*value)) s.*value = std::bit_cast<float>(bits);
+    };
+  };
+  for (const NanRow& row : kNanRows) {
+    for (const ScalarPlane& plane : kPlanes)
+      if (rows.format.per_tensor_fp8() || string(plane.name) == "amax")
+        add(row, plane.name, plane.name, {plane.value});
+    if (!rows.format.per_tensor_fp8()) continue;
+    add(row, "scales", "scale and scale_inv", {&TensorScalars::scale, &TensorScalars::scale_inv});
+    add(row, "all", "amax, scale and scale_inv",
+        {&TensorScalars::amax, &TensorScalars::scale, &TensorScalars::scale_inv});
+  }
 }
 
 }  // namespace assay
