@@ -209,7 +209,7 @@ class Tracer {
         : by == MxScale::up ? "N5.3"
                             : "N17.6",
         "scale", Encoding::e8m0, rule(amax_of_block));
-    add("N5.4", "multiplier", Encoding::f32, mx_multiplier(steps_.back().bits));
+    add("N5.4", "multiplier", Encoding::f32, rule.multiplier(steps_.back().bits));
   }
   ElementFactor fp8_scale(const Quantizer& q, uint32_t tensor_amax) {
     const CurrentScale rule = current_scale(q, p_.x.source);
@@ -484,7 +484,7 @@ class Tracer {
       fp8_scale(q, given);
     } else if (p_.x.source == Encoding::e8m0) {
       add("N5.3", "scale", Encoding::e8m0, given);
-      add("N5.4", "multiplier", Encoding::f32, mx_multiplier(given));
+      add("N5.4", "multiplier", Encoding::f32, MxScaleRule::of(q).multiplier(given));
       add("N5.9", "decoded", Encoding::f32, mx_scale(given));
     } else {
       add("N5.1", "amax", Encoding::f32, given);

@@ -14,7 +14,10 @@ namespace assay::reference {
 double decoded_scale(uint32_t k) {
   return k == 255 ? kNaN : power_of_two(static_cast<int>(k) - 127);
 }  // N5.9
-double multiplier(uint32_t k) { return k == 255 ? kNaN : power_of_two(127 - static_cast<int>(k)); }  // N5.4
+double multiplier(uint32_t k, const Quantizer& q) {
+  if (k == 0 && q.numerics.zero_amax == ZeroAmax::divided) return kInfinity;  // N17.15
+  return k == 255 ? kNaN : power_of_two(127 - static_cast<int>(k));           // N5.4
+}
 
 namespace {
 
@@ -125,7 +128,7 @@ void quantize_mx(const Run& run, Direction d, const MxFormat& format) {
   for_blocks(x, q.block, run.threads, [&](const Span& s) {
     const std::optional<uint32_t> scale = given.scale(s);
     const uint32_t k = scale ? *scale : scale_code(given.amax(x, s, q.numerics.nan_amax), q, format);
-    const ElementFactor m{multiplier(k)};
+    const ElementFactor m{multiplier(k, q)};
     for (int64_t r = s.r; r < s.r_end; ++r) {
       scales(r, s.c / length) = static_cast<uint8_t>(k);  // N5.8: repeated for every row of a square block
       cast.codes(&x(r, s.c), s.c_end - s.c, m, &codes(r, s.c));  // N5.5, N15.3
@@ -152,7 +155,7 @@ void scale_chain_mx(const Run& run, const MxFormat& format) {
   for (int64_t i = 0; i < x.plane->logical.count(); ++i) {
     const uint32_t k = chain_code(x, i, format, run.quantizer(Direction::row), last);
     if (scales) store(*scales, i, k);
-    store(multipliers, i, f32_code(multiplier(k)));
+    store(multipliers, i, f32_code(multiplier(k, run.quantizer(Direction::row))));
     store(decoded, i, f32_code(decoded_scale(k)));
   }
 }
@@ -170,7 +173,7 @@ std::vector<TraceStep> trace_mx(const Run& run, Direction d, int64_t row, int64_
     if (amaxes) add_scale_steps(steps, value_of(Encoding::f32, load(x, i)), format, q);
     uint32_t any = 0;
     const uint32_t k = chain_code(x, i, format, q, any);
-    steps.push_back(value_step("N5.4", "multiplier", multiplier(k)));
+    steps.push_back(value_step("N5.4", "multiplier", multiplier(k, q)));
     steps.push_back(value_step("N5.9", "decoded scale", decoded_scale(k)));
     return steps;
   }
@@ -198,7 +201,7 @@ std::vector<TraceStep> trace_mx(const Run& run, Direction d, int64_t row, int64_
     add_scale_steps(steps, amax, format, q);
     k = scale_code(amax, q, format);
   }
-  const ElementFactor m{multiplier(*k)};
+  const ElementFactor m{multiplier(*k, q)};
   steps.push_back(value_step("N5.4", "multiplier", m.value));
   for (TraceStep& step : trace_element(x(r, c), m, q, std::string(format.element_clause)))
     steps.push_back(std::move(step));

@@ -12,7 +12,7 @@ namespace assay::reference {
 
 // What a reader multiplies by (N5.9), what elements are multiplied by (N5.4). k = 255 is NaN.
 double decoded_scale(uint32_t k);
-double multiplier(uint32_t k);
+double multiplier(uint32_t k, const Quantizer&);
 
 struct MxFormat {
   double (*scaled_amax)(double amax,

@@ -53,6 +53,7 @@ std::vector<TraceStep> Divider::trace_decode(const char* what, double most) cons
 
 ElementCast::ElementCast(const Quantizer& q)
     : neg_zero_(q.numerics.neg_zero),
+      nan_negative_(q.numerics.nan_code == NanCode::negative),
       cast_(q.element, Round::rne,
             q.numerics.element_overflow == ElementOverflow::nan ? Overflow::nosat : Overflow::sat,
             q.numerics.element_ties),  // N17.2, N17.1
@@ -62,7 +63,7 @@ ElementCast::ElementCast(const Quantizer& q)
 }
 
 void ElementCast::codes(const float* x, int64_t n, const ElementFactor& factor, uint8_t* out) const {
-  if (pre_round_ || neg_zero_ == NegZero::drop) {
+  if (pre_round_ || neg_zero_ == NegZero::drop || nan_negative_) {
     for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>((*this)(scaled(x[i], factor)));
     return;
   }
@@ -122,6 +123,10 @@ Chain chain_of(double amax, const Quantizer& q, Encoding source) {
   const bool infinite = std::isinf(c.least);
   const bool special =
       c.least == 0 || std::isnan(c.least) || (infinite && q.numerics.inf_amax == InfAmax::unit);
+  if (c.least == 0 && q.numerics.zero_amax == ZeroAmax::divided) {  // N17.15
+    const bool divides = q.numerics.scale_order == ScaleOrder::decode_divide;
+    return {c.least, kInfinity, 0, divides ? ElementFactor{0, true} : ElementFactor{kInfinity}};
+  }
   if (q.numerics.scale_order != ScaleOrder::encode_first) {
     double d = special ? 1 : division.decode(c.least, max_of(q.element));  // N3.4, N17.5, N17.14
     if (q.pow2 && !special) d = raised_to_power_of_two(d);                 // N17.5

@@ -89,6 +89,7 @@ class ElementCast {
   }
   // The code of such a value.
   uint32_t operator()(double scaled) const {
+    if (nan_negative_ && std::isnan(scaled)) return cast_(scaled) | sign_;  // N17.16
     return signed_zero(cast_(scaled));
   }  // N2.1 to N2.5, N17.1, N17.2
   // N17.4, of a code however it was rounded.
@@ -108,6 +109,7 @@ class ElementCast {
   }
 
   NegZero neg_zero_;
+  bool nan_negative_;
   Encoder cast_;
   uint32_t sign_;  // the code of -0
   std::optional<Grid> pre_round_;

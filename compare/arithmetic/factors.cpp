@@ -15,8 +15,11 @@ constexpr float kMost = std::numeric_limits<float>::max();
 
 double largest_of(Encoding e) { return value_of(e, info(e).max_finite); }
 
-// N5.4: of the scale 2^(code - 127).
-double mx_multiplier(uint32_t code) {
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// N5.4: of the scale 2^(code - 127); N17.15.
+double mx_multiplier(uint32_t code, const Quantizer& q) {
+  if (code == 0 && q.numerics.zero_amax == ZeroAmax::divided) return kInfinity;
   return code == 0xFF ? std::numeric_limits<double>::quiet_NaN()
                       : std::ldexp(1.0, 127 - static_cast<int>(code));
 }
@@ -88,7 +91,7 @@ Factor Factors::of(uint32_t scale_code, Encoding scales, double amax, double ten
                                                                   : Factor{scale};
     case FormatId::mxfp8:
     case FormatId::mxfp6:
-    case FormatId::mxfp4: return {mx_multiplier(scale_code)};
+    case FormatId::mxfp4: return {mx_multiplier(scale_code, q_)};
     case FormatId::fp8_block: return fp8_block(value_of(scales, scale_code), amax);
     case FormatId::nvfp4:
       return nvfp4(static_cast<float>(value_of(scales, scale_code)), static_cast<float>(tensor_amax));
@@ -115,6 +118,7 @@ Factor Factors::fp8_block(double scale_inv, double amax) const {
   if (n.scale_order == ScaleOrder::decode_divide) return {scale_inv, true};
   if (n.scale_order == ScaleOrder::decode_first) return {Division(q_, source_).rounded(1 / scale_inv)};
   const double least = std::max(amax, value_of(Encoding::f32, q_.eps));
+  if (least == 0 && n.zero_amax == ZeroAmax::divided) return {kInfinity};  // N17.15
   if (least == 0 || std::isnan(amax) || (std::isinf(least) && n.inf_amax == InfAmax::unit)) return {1};
   double scale = Division(q_, source_).encode(largest_of(q_.element), least);
   if (std::isinf(scale))
@@ -204,7 +208,7 @@ std::optional<Factor> factor_within(const Quantizer& q, Encoding source, const P
   const double scale = value_of(scales.encoding, code);
   switch (info(q.format).family) {
     case Family::fp8_tensor: return Factor{scale};
-    case Family::mx: return Factor{mx_multiplier(code)};
+    case Family::mx: return Factor{mx_multiplier(code, q)};
     case Family::nvfp4: return nvfp4_within(q, source, code, scale, tensor_amax);
     case Family::fp8_block: return fp8_block_within(q, source, scales, code, scale);
     case Family::identity: break;

@@ -16,6 +16,7 @@
 #include "compare/process/pool.h"
 #include "compare/process/run_in_child.h"
 #include "fixtures/json.h"
+#include "fixtures/mapped_pages.h"
 
 namespace assay {
 
@@ -314,12 +315,17 @@ class Totals {
 
 // Runs a task for every tile and hands its JSON over, in order. Returns the number of tiles, or the first
 // error.
-Result<size_t> for_tiles(const Tiling& tiling, const TiledOptions& options, size_t before, size_t of,
-                         const std::function<string(const Tile&)>& task,
+Result<size_t> for_tiles(const PackCase& c, const Tiling& tiling, const TiledOptions& options, size_t before,
+                         size_t of, const std::function<string(const Tile&)>& task,
                          const std::function<void(const Tile&, const json::Value&)>& result) {
   std::optional<Error> error;
   TaskHooks hooks;
-  hooks.task = [&](size_t i) { return task(tiling.tiles[i]); };
+  hooks.task = [&](size_t i) {
+    string found = task(tiling.tiles[i]);
+    for (const PackPlane& plane : c.planes)  // what was read stays no longer than its tile
+      if (plane.tensor) release_mapped_pages(plane.tensor->bytes);
+    return found;
+  };
   hooks.crashed = [](const string& why) { return failure("reference: " + why); };
   hooks.result = [&](size_t i, string text) {
     const auto found = json::parse(text);
@@ -345,7 +351,7 @@ Result<size_t> find_amaxes(const PackCase& c, Tiling& tiling, Subject& reference
   if (!source) return source.error();
   std::array<F32Bits, 2> most{};
   const auto done = for_tiles(
-      tiling, options, 0, 2 * tiling.tiles.size(),
+      c, tiling, options, 0, 2 * tiling.tiles.size(),
       [&](const Tile& tile) {
         json::Value found = json::array();
         for (const Direction d : wanted) {
@@ -400,7 +406,7 @@ Result<TiledJudgement> judge_in_tiles(const PackCase& c, Tiling& tiling, Subject
   size_t done = 0;
   if (*scanned == count) {
     const auto judged = for_tiles(
-        tiling, options, (passes - 1) * count, passes * count,
+        c, tiling, options, (passes - 1) * count, passes * count,
         [&](const Tile& tile) { return judge_tile(*source, tile); },
         [&](const Tile& tile, const json::Value& found) { totals.add(tile, found); });
     if (!judged) return judged.error();

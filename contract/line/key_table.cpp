@@ -255,6 +255,8 @@ constexpr Key kKeys[] = {
   numeric<&Numerics::nvfp4_floor>(kChain, nvfp4_plain),
   numeric<&Numerics::zero_multiplier>(kChain, nvfp4_plain),
   numeric<&Numerics::scale_round>(kChain, nvfp4_plain),
+  numeric<&Numerics::zero_amax>(kChain, format_is<F::fp8_current, F::fp8_block, F::mxfp8>),
+  numeric<&Numerics::nan_code>(kMake, row_has<overflows>),
   numeric<&Numerics::rht_sum>(kMake | kHadamard, rotated),
   numeric<&Numerics::sr_rule>(kMake, drawn),
   numeric<&Numerics::sr_bytes>(kMake, drawn),

@@ -15,6 +15,7 @@ inline CurrentScale current_scale(const Quantizer& q, Encoding source) {
     rule.limit = source == Encoding::bf16 ? kLargest<Encoding::bf16> : kLargest<Encoding::f16>;
   rule.order = q.numerics.scale_order;
   rule.quotient = ScaleQuotient::of(q, source);
+  rule.zero_divides = q.numerics.zero_amax == ZeroAmax::divided;
   return rule;
 }
 

@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads) mx_scale_chain(ChainArgs a) {
     code = a.rule(static_cast<const uint32_t*>(a.x)[i]);
     a.codes[i] = uint8_t(code);
   }
-  a.multiplier[i] = mx_multiplier(code);
+  a.multiplier[i] = a.rule.multiplier(code);
   a.decoded[i] = mx_scale(code);
 }
 

@@ -21,6 +21,7 @@ struct ElementRule {
   Overflow overflow = Overflow::sat;
   PreRound pre_round{};
   int code_bits = 8;
+  bool nan_negative = false;  // a scaled element that is NaN has its sign bit set (N17.16)
 
   // `divides`: some block divides.
   static ElementRule of(const Quantizer& q, bool divides) {
@@ -29,8 +30,10 @@ struct ElementRule {
                      Overflow::sat, n.pre_round, info(q.element).bits};
     if (n.element_overflow == ElementOverflow::nan && info(q.element).bits == 8)
       rule.overflow = Overflow::nosat;  // N17.2
-    rule.on |= rule.zero == NegZero::drop || rule.zero == NegZero::minus || rule.ties != ElementTies::even ||
-               rule.overflow == Overflow::nosat || rule.pre_round != PreRound::none;
+    rule.nan_negative = n.nan_code == NanCode::negative && info(q.element).bits == 8;
+    rule.on |= rule.nan_negative || rule.zero == NegZero::drop || rule.zero == NegZero::minus ||
+               rule.ties != ElementTies::even || rule.overflow == Overflow::nosat ||
+               rule.pre_round != PreRound::none;
     return rule;
   }
 
@@ -79,7 +82,10 @@ struct ElementRule {
         (codes | codes << 1 | codes << 2) & 0x44444444u;  // bit 2 of each: whether there is any
     return codes & ~(~(magnitude << 1) & 0x88888888u);
   }
-  ASSAY_LANE uint32_t code(uint32_t x, ElementFactor f) const { return stored(cast(rounded(scaled(x, f)))); }
+  ASSAY_LANE uint32_t code(uint32_t x, ElementFactor f) const {
+    const uint32_t y = rounded(scaled(x, f));
+    return nan_negative && is_nan(y) ? cast(y) | 0x80u : stored(cast(y));
+  }
 
   // The codes of 8 elements side by side, the first lowest: in 4 bits each where they have 4, else in 8. One
   // copy of the code for all of them, as it is long.

@@ -27,9 +27,11 @@ struct CurrentScale {
   uint32_t limit = kMaxFinite;  // what replaces an infinite scale
   ScaleOrder order = ScaleOrder::encode_first;
   ScaleQuotient quotient;
+  bool zero_divides = false;  // an amax of 0 gives the decode scale 0 and an infinite scale (N17.15)
 
   ASSAY_LANE Fp8Scales operator()(uint32_t amax) const {
     const uint32_t a = as_float(amax) < as_float(eps) ? eps : amax;  // N3.2
+    if ((a & kAbs) == 0u && zero_divides) return {kInf, 0u};
     if ((a & kAbs) == 0u || is_nan(a) || ((a & kAbs) == kInf && inf_amax == InfAmax::unit))
       return {kOne, kOne};  // N3.4
     if (order != ScaleOrder::encode_first) {

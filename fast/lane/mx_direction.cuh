@@ -69,7 +69,7 @@ struct MxDirection : WithoutAmaxPass {
 #pragma unroll
     for (int l = 0; l < kPatch; ++l) {
       if (!element.on) {
-        const float multiplier = as_float(mx_multiplier(byte_of(scales, l)));
+        const float multiplier = as_float(scale_code.multiplier(byte_of(scales, l)));
         uint32_t pairs[4];
 #pragma unroll
         for (int k = 0; k < 4; ++k)
@@ -103,7 +103,7 @@ struct MxDirection : WithoutAmaxPass {
 #pragma unroll
     for (int l = 0; l < kPatch; ++l) {
       if (!element.on) {
-        const float multiplier = as_float(mx_multiplier(byte_of(scales, l)));
+        const float multiplier = as_float(scale_code.multiplier(byte_of(scales, l)));
         codes[l] = 0;
 #pragma unroll
         for (int k = 0; k < kPatch; k += 2) {
@@ -125,7 +125,7 @@ struct MxDirection : WithoutAmaxPass {
   ASSAY_DEVICE void by_rule(const Patch& patch, uint2 scales, uint2 (&codes)[kPatch]) const {
     uint32_t multipliers[kPatch];
 #pragma unroll
-    for (int l = 0; l < kPatch; ++l) multipliers[l] = mx_multiplier(byte_of(scales, l));
+    for (int l = 0; l < kPatch; ++l) multipliers[l] = scale_code.multiplier(byte_of(scales, l));
     rule_codes<kRows>(element, patch, multipliers, false, codes);
   }
 };

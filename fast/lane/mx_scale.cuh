@@ -30,11 +30,21 @@ struct MxScaleRule {
   bool inf_is_nan = false;
   uint32_t half_unit = 0;         // of the element's precision, in the fraction of a binary32 pattern
   uint32_t largest_exponent = 0;  // of MAX
+  bool zero_divides = false;      // elements under the code 00 are divided by 0 (N17.15)
 
   static MxScaleRule of(const Quantizer& q) {
     const EncodingInfo& e = info(q.element);
-    return {q.element, q.numerics.mx_scale, q.numerics.mx_inf == MxInf::nan, 1u << (22 - e.mantissa_bits),
-            (e.max_finite >> e.mantissa_bits) - uint32_t(e.bias)};
+    return {q.element,
+            q.numerics.mx_scale,
+            q.numerics.mx_inf == MxInf::nan,
+            1u << (22 - e.mantissa_bits),
+            (e.max_finite >> e.mantissa_bits) - uint32_t(e.bias),
+            q.numerics.zero_amax == ZeroAmax::divided};
+  }
+
+  // What elements under a scale code are multiplied by, as binary32 bits (N5.4).
+  ASSAY_LANE uint32_t multiplier(uint32_t code) const {
+    return code == 0u && zero_divides ? kInf : mx_multiplier(code);
   }
 
   ASSAY_LANE uint32_t operator()(uint32_t amax) const {

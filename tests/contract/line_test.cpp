@@ -143,7 +143,8 @@ TEST(Line, FlavourSetsTheNumericsThatTheLineLeavesOpen) {
             "quantize mxfp8 64x256 bf16 dir=both flavour=te arch=sm120 dispatch=auto col_source=original "
             "noop=none element=e4m3 block=1x32 scales=compact scale_from=x neg_zero=plus "
             "row.nan_amax=ignore col.nan_amax=propagate element_ties=even element_overflow=saturate "
-            "pre_round=none mx_scale=up mx_inf=max fill=normal seed=0 at=0,0");
+            "pre_round=none mx_scale=up mx_inf=max zero_amax=guarded nan_code=positive fill=normal seed=0 "
+            "at=0,0");
 }
 
 // Keys of operands: bare for both, prefixed for one; what the quantizer of one side does not have does not
@@ -167,7 +168,7 @@ TEST(Line, KeysOfAGemmsOperands) {
             "gemm a=mxfp8 b=identity 3x5x7 bf16 op=TN sum=f32_sequential out=bf16 alpha=1 beta=0 bias=none "
             "a.element=e4m3 a.block=1x32 a.neg_zero=keep a.nan_amax=ignore "
             "a.element_ties=even a.element_overflow=saturate a.pre_round=none a.mx_scale=up a.mx_inf=max "
-            "fill=normal seed=0 at=0,0");
+            "a.zero_amax=guarded a.nan_code=positive fill=normal seed=0 at=0,0");
   EXPECT_EQ(error_of("gemm mxfp8 64x256 bf16"),
             "column 6: expected the format of an operand, a=<format>, found 'mxfp8' (a line is gemm "
             "a=<format> b=<format> <M>x<N>x<K> [<source>] key=value ...)");

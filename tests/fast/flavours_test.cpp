@@ -206,6 +206,12 @@ TEST(Flavours, DecodeScaleFirst) {  // N17.5
     expect("scale_order=decode_first pow2=1", special, kOne, kOne);  // N3.4
   expect("scale_order=decode_first inf_amax=zero", kInf, 0u, kInf);
   expect("scale_order=decode_divide inf_amax=zero pow2=1", kInf, 0u, kInf);
+  for (uint32_t zero : {0u, kSign}) {  // N17.15
+    expect("zero_amax=divided", zero, kInf, 0u);
+    expect("scale_order=decode_first pow2=1 zero_amax=divided", zero, kInf, 0u);
+    expect("scale_division=in_source zero_amax=divided", zero, kInf, 0u);
+  }
+  expect("scale_order=decode_first zero_amax=divided eps=448", 0u, kOne, kOne);
   expect("scale_order=decode_first eps=448", 0u, kOne, kOne);
   expect("scale_order=decode_first eps=448", bits_of(1), kOne, kOne);
   EXPECT_EQ(power_of_two_above(0x007FFFFFu), 0x00800000u);

@@ -216,6 +216,43 @@ TEST(Flavours, DecodeScaleOfSpecialAmax) {  // N17.5, N3.2, N3.4
             (Divided{0, 0x7F800000, {0x00, 0x00, 0x00, 0x7F, 0x7F}}));
 }
 
+TEST(Flavours, AmaxOfZeroIsDivided) {  // N17.15, N17.16
+  const Floats x = {0, -1, 500, -0.0f, kMinusNan};
+  for (const char* order : {"", " scale_order=decode_first", " scale_order=decode_divide", " pow2=1",
+                            " scale_division=reciprocal", " scale_order=decode_divide pow2=1"}) {
+    const std::string keys = std::string("amax=0 zero_amax=divided") + order;
+    EXPECT_EQ(current(keys, x), (Divided{0x7F800000, 0, {0x7F, 0xFE, 0x7E, 0x7F, 0x7F}})) << keys;
+    EXPECT_EQ(current(keys + " nan_code=negative", x),
+              (Divided{0x7F800000, 0, {0xFF, 0xFE, 0x7E, 0xFF, 0xFF}}))
+        << keys;
+    // eps is an amax like any other (N3.2).
+    EXPECT_EQ(current(keys + " eps=448", {0, 3}), current(std::string("amax=0 eps=448") + order, {0, 3}));
+  }
+  const Outputs zeros = run_line(
+      "quantize fp8_block 1x256 f32 dir=row zero_amax=divided scale_order=decode_divide", f32(Floats(256)));
+  EXPECT_EQ(zeros.u32("row.scale_inv")[0], 0u);
+  EXPECT_EQ(zeros.u8("row.data")[0], 0x7F);
+  // The scale code 00 is 2^-127, flushed to 0; the block beside it is a block like any other.
+  Floats two(64);
+  two[32] = 448;
+  for (const char* element : {"e4m3", "e5m2"}) {
+    const std::string line =
+        std::string("quantize mxfp8 1x64 f32 dir=row zero_amax=divided element=") + element;
+    const Outputs out = run_line(line, f32(two)), negative = run_line(line + " nan_code=negative", f32(two));
+    EXPECT_EQ(out.u8("row.scale_inv")[0], 0x00);
+    EXPECT_EQ(out.u8("row.data")[0], 0x7F);
+    EXPECT_EQ(negative.u8("row.data")[31], 0xFF);
+    EXPECT_EQ(out.u8("row.data")[33], 0x00);
+    EXPECT_EQ(negative.u8("row.data")[32], out.u8("row.data")[32]);
+  }
+}
+
+// Overflow is no NaN, and keeps its own sign.
+TEST(Flavours, NanCodeOfOverflow) {  // N17.2, N17.16
+  EXPECT_EQ(current("amax=448 nan_code=negative element_overflow=nan", {500, -500, kMinusNan}).codes,
+            (Codes{0x7F, 0xFF, 0xFF}));
+}
+
 TEST(Flavours, DecodeScalePowerOfTwo) {  // N17.5: d is raised, where N3.6 floors the encode scale
   EXPECT_EQ(current("amax=448 pow2=1 scale_order=decode_first", {448}),
             (Divided{0x3F800000, 0x3F800000, {0x7E}}));

@@ -53,6 +53,7 @@ std::vector<Hypothesis> hypotheses(const Problem& lane, Direction d) {
   add_tensor_scale_rows(rows);
   if (rows.format.has_blocks()) add_block_scale_rows(rows);
   add_quotient_rows(rows);
+  add_nan_bit_rows(rows);
   if (rows.square) add_own_line_rows(rows);
   add_plane_rows(rows);
   add_input_rows(rows);

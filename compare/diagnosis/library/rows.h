@@ -53,6 +53,7 @@ void add_f32_rule_rows(Rows&);
 void add_nvfp4_rule_rows(Rows&);
 void add_fp8_block_rule_rows(Rows&);
 void add_quotient_rows(Rows&);      // quotients.cpp
+void add_nan_bit_rows(Rows&);       // tensor_scale.cpp
 void add_scaled_value_rows(Rows&);  // scaled_values.cpp
 void add_code_rows(Rows&);          // codes.cpp
 void add_draw_rows(Rows&);          // draws.cpp

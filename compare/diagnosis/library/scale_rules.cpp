@@ -154,6 +154,18 @@ constexpr RoundedRow kRoundedRows[] = {
     {"for_1", "scales leave the 6 of E2M1 out", nearest, 1},
 };
 
+// What stands for a scale that came out as 0. Unlike the line's nvfp4_floor it acts on the code, so also
+// after another rounding than the line's.
+struct ZeroRow {
+  const char* id;
+  const char* title;
+  uint32_t code;
+};
+constexpr ZeroRow kZeroRows[] = {
+    {"zero_becomes_one", "a block scale that came out as 0 becomes 1", 0x38},
+    {"zero_becomes_eighth", "a block scale that came out as 0 becomes 0.125", 0x20},
+};
+
 // Tensor scales that are 2688 over no amax, so that their steps are written out.
 struct EncodeScaleRow {
   const char* id;
@@ -232,6 +244,13 @@ void add_nvfp4_rule_rows(Rows& rows) {
         rows, row.id, row.title,
         [row, order](const ScaleGrid& s, int64_t i, int64_t b) {
           return row.code(unrounded(s, i, b, order, row.most));
+        },
+        kBoth);
+  for (const ZeroRow& row : kZeroRows)
+    add_scale(
+        rows, row.id, row.title,
+        [code = row.code](const ScaleGrid& s, int64_t i, int64_t b) {
+          return s.at(i, b) == 0 ? code : s.at(i, b);
         },
         kBoth);
 }

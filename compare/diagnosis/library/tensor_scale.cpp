@@ -137,9 +137,12 @@ void add_of_own_amax(Rows& rows) {
       [](TensorScalars& s) { s.amax = s.own_amax; };
 }
 
-void add_per_tensor_fp8(Rows& rows) {
+void add_stored(Rows& rows) {
   for (const StoredRow& row : kStoredRows)
     rows.add(string("tensor_scale.") + row.id, row.title, tensor_scale, "N3.7").scalars = row.change;
+}
+
+void add_per_tensor_fp8(Rows& rows) {
   rows.add("tensor_amax.stored_of_scaled", "the stored amax is that of scaled elements", amax, "N3.1")
       .scalars = [](TensorScalars& s) { s.amax *= s.scale; };
   if (rows.own_eps() > 0)
@@ -174,30 +177,6 @@ struct ScalarPlane {
   float TensorScalars::*value;
 };
 
-void add_nan_bits(Rows& rows) {
-  static constexpr ScalarPlane kPlanes[] = {{"amax", &TensorScalars::amax},
-                                            {"scale", &TensorScalars::scale},
-                                            {"scale_inv", &TensorScalars::scale_inv}};
-  const auto add = [&](const NanRow& row, const char* id, const char* where,
-                       std::vector<float TensorScalars::*> values) {
-    rows.add(fmt::format("nan_bits.{}.{}", id, row.id),
-             fmt::format("a NaN in {} is stored as {}", where, row.title), tensor_scale, "N1.3")
-        .scalars = [values = std::move(values), bits = row.bits](TensorScalars& s) {
-      for (float TensorScalars::*value : values)
-        if (std::isnan(s.*value)) s.*value = std::bit_cast<float>(bits);
-    };
-  };
-  for (const NanRow& row : kNanRows) {
-    for (const ScalarPlane& plane : kPlanes)
-      if (rows.format.per_tensor_fp8() || string(plane.name) == "amax")
-        add(row, plane.name, plane.name, {plane.value});
-    if (!rows.format.per_tensor_fp8()) continue;
-    add(row, "scales", "scale and scale_inv", {&TensorScalars::scale, &TensorScalars::scale_inv});
-    add(row, "all", "amax, scale and scale_inv",
-        {&TensorScalars::amax, &TensorScalars::scale, &TensorScalars::scale_inv});
-  }
-}
-
 // NVFP4: other libraries store what they make of the tensor's amax, not the amax. `range`: 448 * 6, or 256
 // * 6.
 struct PlaneRow {
@@ -225,9 +204,37 @@ void add_nvfp4(Rows& rows) {
 }  // namespace
 
 void add_tensor_scale_rows(Rows& rows) {
-  if (rows.format.per_tensor_fp8()) add_per_tensor_fp8(rows);
-  if (rows.format.per_tensor_fp8() || rows.q.format == FormatId::nvfp4) add_nan_bits(rows);
+  if (rows.format.per_tensor_fp8()) {
+    add_per_tensor_fp8(rows);
+    add_stored(rows);  // after what makes the scale (JudgedLane::in_order)
+  }
   if (rows.q.format == FormatId::nvfp4 && !rows.q.row_scaled) add_nvfp4(rows);
+}
+
+// After the rows that make a NaN (JudgedLane::in_order).
+void add_nan_bit_rows(Rows& rows) {
+  if (!rows.format.per_tensor_fp8() && rows.q.format != FormatId::nvfp4) return;
+  static constexpr ScalarPlane kPlanes[] = {{"amax", &TensorScalars::amax},
+                                            {"scale", &TensorScalars::scale},
+                                            {"scale_inv", &TensorScalars::scale_inv}};
+  const auto add = [&](const NanRow& row, const char* id, const char* where,
+                       std::vector<float TensorScalars::*> values) {
+    rows.add(fmt::format("nan_bits.{}.{}", id, row.id),
+             fmt::format("a NaN in {} is stored as {}", where, row.title), tensor_scale, "N1.3")
+        .scalars = [values = std::move(values), bits = row.bits](TensorScalars& s) {
+      for (float TensorScalars::*value : values)
+        if (std::isnan(s.*value)) s.*value = std::bit_cast<float>(bits);
+    };
+  };
+  for (const NanRow& row : kNanRows) {
+    for (const ScalarPlane& plane : kPlanes)
+      if (rows.format.per_tensor_fp8() || string(plane.name) == "amax")
+        add(row, plane.name, plane.name, {plane.value});
+    if (!rows.format.per_tensor_fp8()) continue;
+    add(row, "scales", "scale and scale_inv", {&TensorScalars::scale, &TensorScalars::scale_inv});
+    add(row, "all", "amax, scale and scale_inv",
+        {&TensorScalars::amax, &TensorScalars::scale, &TensorScalars::scale_inv});
+  }
 }
 
 }  // namespace assay

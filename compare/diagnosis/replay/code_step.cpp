@@ -51,6 +51,8 @@ double before_cast(const Numerics& n, double v) {
 // ... and its code, with the ties and the overflow of the line (N17.1, N17.2).
 uint32_t cast_by_line(const Numerics& n, Encoding e, double v) {
   const uint32_t c = element_code(e, v), sign = c & sign_bit(e), m = c ^ sign, most = info(e).max_finite;
+  if (std::isnan(v) && n.nan_code == NanCode::negative && info(e).bits == 8)
+    return c | sign_bit(e);  // N17.16
   if (!std::isfinite(v) || m > most) return c;
   const double a = std::fabs(v), near = value_of(e, m), largest = value_of(e, most);
   if (n.element_overflow == ElementOverflow::nan && info(e).bits == 8 &&

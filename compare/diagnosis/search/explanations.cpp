@@ -217,13 +217,10 @@ void Explanations::in_one_of_two(Direction d, Direction other) {
 int how_fitted(const Explanation& e) {
   int out = 0;
   for (const string& id : e.ids) {
-    const size_t equals = id.find('=');
-    const bool number = equals != string::npos && id.size() >= equals + 9 &&
-                        id.find_first_not_of("0123456789ABCDEF,", equals + 1) == string::npos;
     const size_t colon = id.find(':');
     const bool place =
         colon != string::npos && colon + 1 < id.size() && (id[colon + 1] < 'a' || id[colon + 1] > 'z');
-    out = std::max(out, number ? 2 : place ? 1 : 0);
+    out = std::max(out, holds_number(id) ? 2 : place ? 1 : 0);
   }
   return out;
 }

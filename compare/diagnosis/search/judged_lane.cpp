@@ -9,6 +9,12 @@ namespace assay::cause {
 
 using std::string;
 
+bool holds_number(const string& id) {
+  const size_t equals = id.find('=');
+  return equals != string::npos && id.size() >= equals + 9 &&
+         id.find_first_not_of("0123456789ABCDEF,", equals + 1) == string::npos;
+}
+
 void JudgedPlane::count() {
   of = differ = 0;
   const Codes g(got), w(want);
@@ -61,6 +67,17 @@ std::optional<std::vector<const Hypothesis*>> JudgedLane::rows(const Ids& ids) c
     out.push_back(found->second);
   }
   return out;
+}
+
+Ids JudgedLane::in_order(const Hypothesis& a, const Hypothesis& b) const {
+  bool first = a.stage < b.stage;
+  if (a.stage == b.stage)
+    for (const Hypothesis& h : library)
+      if (&h == &a || &h == &b) {
+        first = &h == &a;
+        break;
+      }
+  return first ? Ids{a.id, b.id} : Ids{b.id, a.id};
 }
 
 }  // namespace assay::cause

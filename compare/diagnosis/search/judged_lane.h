@@ -17,6 +17,9 @@ namespace assay::cause {
 
 using Ids = std::vector<std::string>;  // of hypotheses, in the order in which they act
 
+// Whether an id holds a number that was fitted to this tensor ("tensor_scale.is=3F800000,3F800000").
+bool holds_number(const std::string& id);
+
 // One plane of a lane: as it came, as it should be.
 struct JudgedPlane {
   size_t index = 0;  // among the lane's output planes
@@ -48,6 +51,9 @@ struct JudgedLane {
   // lane cannot have it.
   const Hypothesis* row(const std::string& id, const std::string& title = "");
   std::optional<std::vector<const Hypothesis*>> rows(const Ids& ids) const;
+  // Two rows of the library in the order in which they act: by stage, and within a stage as the library has
+  // them, where what replaces a value comes after what makes it.
+  Ids in_order(const Hypothesis& a, const Hypothesis& b) const;
 };
 
 }  // namespace assay::cause

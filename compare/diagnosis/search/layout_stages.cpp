@@ -130,6 +130,11 @@ void try_layouts(SearchState& s) {
     values = s.screening.screen(s.screening.sampled(kSampleElements), s.screening.library(single));
     std::erase_if(values, [](const Candidate& c) { return !c.sample.exact(); });
     if (values.size() > 16) values.resize(16);
+    if (values.empty()) {
+      SearchState inner{s.screening.anew(), s.direction, s.elsewhere};
+      try_factors(inner);
+      values = std::move(inner.exact);
+    }
   }
   came.restore();
   if (nothing_left) return take_layouts(s, placed);

@@ -114,7 +114,7 @@ std::vector<Ids> pairs_of(const SearchState& s, size_t elements) {
       if (one == other || !tried.insert({std::min(one, other), std::max(one, other)}).second) continue;
       const Hypothesis &x = *first.by_id.at(one), &y = *first.by_id.at(other);
       if (x.named_set || y.named_set) continue;
-      pairs.push_back({x.stage <= y.stage ? Ids{one, other} : Ids{other, one}, (b + 1) * (v + 1)});
+      pairs.push_back({first.in_order(x, y), (b + 1) * (v + 1)});
     }
   if (const size_t most = std::max<size_t>(kPairWork / elements, 4 * kMostPairs); most < pairs.size()) {
     std::stable_sort(pairs.begin(), pairs.end(),

@@ -206,4 +206,33 @@ void try_moved_regions(SearchState& s) {
   }
 }
 
+// A single cause that leaves no scale wrong, and a region that carries the codes of another one under it.
+void try_regions_under(SearchState& s) {
+  constexpr size_t kMostFirst = 4;
+  JudgedLane& lane = *s.bad().front();
+  if (s.bad().size() != 1 || lane.quantizer().round == Round::sr || s.screening.whole_is_large()) return;
+  std::vector<Candidate> found;
+  size_t tried = 0;
+  for (const Candidate& first : s.singles) {
+    if (first.ids.size() != 1 || !first.sample.scales_agree || first.sample.repaired == 0) continue;
+    const auto rows = lane.rows(first.ids);
+    if (!rows || (*rows)[0]->code_place || !(*rows)[0]->layout.empty()) continue;
+    if (++tried > kMostFirst || !s.screening.of().in_time()) break;
+    const auto made = lane.replay->run({}, *rows);
+    if (!made) continue;
+    for (const JudgedPlane& j : lane.judged) {
+      if (!j.is_data()) continue;
+      JudgedPlane under{j.index, j.got, (*made)[j.index]};
+      under.count();
+      const auto moved = source_of(Grid(lane, under));
+      if (!moved) continue;
+      const string id = "code.from" + place_text(moved->box, moved->down, moved->along);
+      if (lane.row(id)) found.push_back({{first.ids[0], id}, {}, {}});
+    }
+  }
+  s.screening.confirm(found);
+  std::erase_if(found, [](const Candidate& c) { return !c.whole.exact(); });
+  s.exact = std::move(found);
+}
+
 }  // namespace assay::cause

@@ -38,15 +38,17 @@ std::vector<Candidate> firsts(const SearchState& s) {
   return out;
 }
 
-// The first cause with each of the others, in the order in which they act.
+// The first cause with each of the others, in the order in which they act. A number that was fitted explains
+// whatever is left, so it is no second cause.
 std::vector<Ids> with_others(const SearchState& s, const Candidate& first) {
   const JudgedLane& lane = *s.bad().front();
   const Hypothesis& one = *lane.by_id.at(first.ids[0]);
   std::vector<Ids> out;
   for (const Hypothesis& h : lane.library) {
-    if (h.wide || h.named_set || h.id == one.id || (one.code_place && h.stage < Stage::scaled_value))
+    if (h.wide || h.named_set || h.id == one.id || holds_number(h.id) ||
+        (one.code_place && h.stage < Stage::scaled_value))
       continue;
-    out.push_back(one.stage <= h.stage ? Ids{one.id, h.id} : Ids{h.id, one.id});
+    out.push_back(lane.in_order(one, h));
   }
   return out;
 }

@@ -23,6 +23,8 @@ class Screening {
 
   const std::vector<JudgedLane*>& lanes() const { return lanes_; }  // of this direction that differ
   const JudgedCase& of() const { return case_; }
+  // The same of the bytes as they stand now, for a search within a search.
+  Screening anew() const { return {case_, direction_}; }
   bool whole_is_large() const;
   bool can_sample() const { return !samples_.empty(); }
   const std::vector<Sample>& samples() const { return samples_; }

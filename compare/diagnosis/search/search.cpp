@@ -45,6 +45,7 @@ Causes find_causes(JudgedCase& judged_case, std::optional<Direction> d,
   if (looking()) try_named_sets(s);
   if (d && looking()) try_factors(s);
   if (d && looking() && pairs) try_displaced(s);
+  if (d && looking() && pairs) try_regions_under(s);
   if (d && looking() && pairs) try_residuals(s);
   if (d && looking() && pairs) try_pairs(s);
   if (d && looking()) try_tensor_values(s);

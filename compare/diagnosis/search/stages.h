@@ -45,6 +45,7 @@ void try_factors(SearchState& s);
 
 // region_stages.cpp: regions that carry what belongs to other regions.
 void try_moved_regions(SearchState& s);
+void try_regions_under(SearchState& s);  // ... of the codes that a single cause makes
 
 // codes_under_scales.cpp: N17.12, what made the codes where nothing explains the scales.
 void judge_codes_under_scales(SearchState& s);

@@ -6,13 +6,14 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/encode.h"
 
 namespace assay {
 
 Rounding rounding_of(const Quantizer& q) {
   const bool saturates =
       q.numerics.element_overflow == ElementOverflow::saturate || info(q.element).bits < 8;  // N17.2
-  return {saturates, q.numerics.element_ties, q.numerics.neg_zero};
+  return {saturates, q.numerics.element_ties, q.numerics.neg_zero, q.numerics.nan_code};
 }
 
 bool saturates(Encoding to, Overflow overflow) {
@@ -29,7 +30,9 @@ std::string nearest(Encoding e, uint32_t got, double v, double slack, const Roun
   };
   if (std::isnan(v)) {
     const bool narrow = to.bits <= 8;
-    return (narrow ? got == to.nan : is_nan(e, got)) ? "" : text("the NaN code " + code_hex(e, to.nan));
+    const uint32_t nan =
+        to.nan | (rule.nan == NanCode::negative && to.bits == 8 ? sign_bit(e) : 0);  // N17.16
+    return (narrow ? got == nan : is_nan(e, got)) ? "" : text("the NaN code " + code_hex(e, nan));
   }
   const bool exact = slack == 0;
   // Where nearest even leaves the finite values; a tie there stays when the largest code is even (464 gives

@@ -12,6 +12,7 @@ struct Rounding {
   bool saturates = true;
   ElementTies ties = ElementTies::even;  // N17.1
   NegZero zeros = NegZero::keep;         // N17.4
+  NanCode nan = NanCode::positive;       // N17.16
 };
 Rounding rounding_of(const Quantizer& q);
 // Whether a cast keeps a value that is too large at the largest finite one (N2.3).

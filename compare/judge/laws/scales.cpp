@@ -135,6 +135,8 @@ void check_current_scale(LawRecord& laws, Direction d, const Quantizer& q, const
   const PlaneData& made = encodes ? scale : scale_inv;
   const double got = value(made, row, 0);
   const auto good = [&] {
+    if (a == 0 && q.numerics.zero_amax == ZeroAmax::divided)
+      return encodes ? std::isinf(got) : got == 0;  // N17.15
     if (a == 0 || std::isnan(a) || (std::isinf(a) && q.numerics.inf_amax == InfAmax::unit)) return got == 1;
     if (!(a > 0) || std::isinf(a) || std::isinf(want) || (q.pow2 && want < 0x1p-126)) return true;
     if (!q.pow2) return got == want;
@@ -264,7 +266,8 @@ void check_scale_chain(LawRecord& laws) {
       }
       // Codes 1 to 253 have an exact reciprocal, and so do 0 and 254 with a subnormal (N5.4, N5.9).
       const double m = value(laws.out("multiplier"), r, c), s_dec = value(laws.out("decoded"), r, c);
-      if (std::isnan(m) != std::isnan(s_dec) || (!std::isnan(m) && m * s_dec != 1))
+      const bool flushed = s_dec == 0x1p-127 && q.numerics.zero_amax == ZeroAmax::divided;  // N17.15
+      if (flushed ? !std::isinf(m) : std::isnan(m) != std::isnan(s_dec) || (!std::isnan(m) && m * s_dec != 1))
         laws.breach(laws.out("decoded"), r, c, [&] {
           return fmt::format("multiplier {} and decoded scale {} are not reciprocal", number_text(m),
                              number_text(s_dec));

@@ -3,9 +3,13 @@
 #include "compare/commands/import.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -248,6 +252,54 @@ TEST_F(Import, GgufBesideGgufAndBesideSafetensors) {
     store("cut.gguf", {cut.begin(), cut.begin() + static_cast<long>(size)});
     EXPECT_EQ(import("cut.gguf", "o.gguf"), 2) << size;
   }
+}
+
+// A safetensors file of tensors that repeat a part of them `times` times.
+void write_repeated(const fs::path& path, const std::vector<Stored>& tensors, int times) {
+  string header;
+  size_t at = 0;
+  for (const Stored& t : tensors) {
+    const size_t end = at + t.bytes.size() * static_cast<size_t>(times);
+    header += (header.empty() ? "{" : ",") + string("\"") + t.name + "\":{\"dtype\":\"" +
+              string(safetensors::name(t.dtype)) + "\",\"shape\":[" + std::to_string(t.shape[0] * times) +
+              "," + std::to_string(t.shape[1]) + "],\"data_offsets\":[" + std::to_string(at) + "," +
+              std::to_string(end) + "]}";
+    at = end;
+  }
+  header += "}";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  std::ofstream out(path, std::ios::binary);
+  const uint64_t size = header.size();
+  out.write(reinterpret_cast<const char*>(&size), sizeof size) << header;
+  for (const Stored& t : tensors)
+    for (int i = 0; i < times; ++i)
+      out.write(reinterpret_cast<const char*>(t.bytes.data()), static_cast<std::streamsize>(t.bytes.size()));
+}
+
+// A layer of 96 MiB is judged in parts, and what was read of it does not stay in memory.
+TEST_F(Import, ALargeLayerIsStreamed) {
+  {
+    const planes::Case c("quantize mxfp8 1024x1024 bf16 dir=row fill=wide");
+    write_repeated(folder_ / "quantized/model.safetensors",
+                   {{"up.weight", Dtype::F8_E4M3, {1024, 1024}, c.wanted("row.data").bytes},
+                    {"up.weight_scale", Dtype::U8, {1024, 32}, logical(c.wanted("row.scale_inv"))}},
+                   32);
+    write_repeated(folder_ / "original/model.safetensors",
+                   {{"up.weight", Dtype::BF16, {1024, 1024}, c.inputs.front().bytes}}, 32);
+  }
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(import("quantized", "original", "assay"));
+  long before = 0, pages = 0;
+  {
+    std::ifstream of_child("/proc/" + std::to_string(child) + "/statm");
+    of_child >> pages >> before;
+  }
+  int status = -1;
+  rusage usage{};
+  ASSERT_EQ(::wait4(child, &status, 0, &usage), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  const long begun = before * ::sysconf(_SC_PAGESIZE) / 1024;
+  EXPECT_LT(usage.ru_maxrss, begun + 64 * 1024) << "KiB; at the beginning " << begun;
 }
 
 TEST_F(Import, WhatIsRefused) {

@@ -119,7 +119,6 @@ TEST(Identify, LibrariesAreNamed) {
                            "compressed_tensors.mxfp4",
                            "compressed_tensors.nvfp4",
                            "compressed_tensors.nvfp4_in_source",
-                           "modelopt.fp8_in_source",
                            "modelopt.mxfp4",
                            "modelopt.nvfp4",
                            "triton.down",
@@ -127,12 +126,14 @@ TEST(Identify, LibrariesAreNamed) {
                            "quark.old",
                            "deepgemm",
                            "deepgemm.fp4",
-                           "onnx.fp8",
                            "onnx.nearest",
                            "vllm.dynamic",
                            "gguf.mxfp4",
                            "pytorch.eager",
-                           "torchao.float8_tensor",
+                           "torchao.float8_tensor_x86",
+                           "compressed_tensors.fp8_clamped",
+                           "compressed_tensors.fp8_clamped_in_source",
+                           "jax.scaled_x86",
                            "triton.group"})
     EXPECT_TRUE(alone.contains(name)) << name;
 }
@@ -142,6 +143,7 @@ TEST(Identify, ALibrarysPacksAreNamedInItsOwnWords) {
   const std::map<std::string, std::set<std::string>> words = {
       {"compressed_tensors_cpu", {"compressed_tensors"}},
       {"compressed_tensors_fp8", {"compressed_tensors"}},
+      {"compressed_tensors_0_11", {"compressed_tensors"}},
       {"gfloat_mx", {"gfloat"}},
       {"gguf_mxfp4", {"gguf"}},
       {"jax_scaled", {"jax"}},

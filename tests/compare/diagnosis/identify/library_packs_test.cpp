@@ -48,6 +48,9 @@ const std::vector<Module> kModules = {
     {"compressed_tensors_cpu/nvfp4.f32", "flavour=compressed_tensors.nvfp4"},
     {"compressed_tensors_cpu/nvfp4.f32.edges",
      "flavour=compressed_tensors.nvfp4"},  // 2688 times 1/448 is 6.0000005
+    {"compressed_tensors_0_11/fp8_current.channel.bf16.zeros",
+     "flavour=compressed_tensors.fp8_clamped_in_source"},
+    {"compressed_tensors_0_11/fp8_current.channel.f32.zeros", "flavour=compressed_tensors.fp8_clamped"},
     {"compressed_tensors_fp8/fp8_block.block.bf16", "flavour=modelopt.fp8_in_source"},
     {"compressed_tensors_fp8/fp8_block.block.f32", "flavour=torchao.float8_tensor"},
     {"compressed_tensors_fp8/fp8_current.channel.bf16", "flavour=modelopt.fp8_in_source"},
@@ -72,10 +75,8 @@ const std::vector<Module> kModules = {
     {"torchao_weights/fp8_block.1x128.bf16", "flavour=torchao.float8_tensor"},
     {"torchao_weights/fp8_block.1x128.f16", "flavour=torchao.float8_tensor"},
     {"torchao_weights/fp8_block.1x128.f32", "flavour=torchao.float8_tensor"},
-    // A row of zeros has the scale 0, and 0 / 0 is a NaN.
-    {"torchao_weights/fp8_current.row.bf16.zeros",
-     "flavour=torchao.float8_tensor",
-     {{"input/row.scale_inv", 6}, {"input/row.data", 384}}},
+    // A row of zeros has the scale 0, and 0 / 0 is a NaN (N17.15), whose sign x86 sets (N17.16).
+    {"torchao_weights/fp8_current.row.bf16.zeros", "flavour=torchao.float8_tensor_x86"},
     {"torchao_weights/fp8_current.tensor.bf16", "flavour=torchao.float8_tensor"},
     {"torchao_weights/fp8_current.tensor.bf16.edges", "flavour=torchao.float8_tensor"},
     {"torchao_weights/fp8_current.tensor.f16", "flavour=torchao.float8_tensor"},
@@ -96,11 +97,11 @@ const std::vector<Module> kModules = {
     {"gfloat_mx/mxfp8_e5m2.TiesToAway", "flavour=ocp.away"},
     {"gfloat_mx/mxfp8_e5m2.TiesToEven", "flavour=ocp"},
     {"jax_scaled/fp8_current.f32", ""},
-    // 24 blocks of zeros are divided by a scale of 0 (mxfp8: 2^-127, flushed) and become NaN: 7F, and in
-    // E2M1, which has none, ml_dtypes' 8. The one more element of nvfp4 is -3.4999998, which XLA rounds to
-    // f16 before it casts: a tie then.
-    {"jax_scaled/mxfp8.bf16", "", {{"input/row.data", 384}}},
-    {"jax_scaled/mxfp8.f32", "", {{"input/row.data", 384}}},
+    // Blocks of zeros are divided by a scale of 0 (mxfp8: 2^-127, flushed) and become NaN: in E2M1, which has
+    // none, ml_dtypes' 8. The one more element of nvfp4 is -3.4999998, which XLA rounds to f16 before it
+    // casts: a tie then.
+    {"jax_scaled/mxfp8.bf16", "flavour=jax.scaled_x86"},
+    {"jax_scaled/mxfp8.f32", "flavour=jax.scaled_x86"},
     {"jax_scaled/nvfp4.f32", "nvfp4_scale=decode multiplier=divide_product", {{"input/row.data", 385}}},
     {"ml_dtypes_mx/fp8_current.clipped", ""},
     {"ml_dtypes_mx/fp8_current.divided", "flavour=onnx.fp8"},

@@ -13,7 +13,8 @@
 namespace assay {
 namespace {
 
-constexpr const char* kFills[] = {"normal", "ties", "amax_edges", "nonfinite", "wide", "negative_zeros"};
+constexpr const char* kFills[] = {"normal", "ties",           "amax_edges", "nonfinite",
+                                  "wide",   "negative_zeros", "zeros"};
 
 // Breaches of the laws of `judged` by what the reference makes of `made`, over all fills.
 size_t breaches(const std::string& made, const std::string& judged) {
@@ -39,6 +40,10 @@ const std::vector<Field> kFields = {
     {"quantize mxfp4 33x70 bf16", "element_ties", {"even", "zero", "away"}},
     {"quantize fp8_delayed 33x70 bf16 scale=17", "element_overflow", {"saturate", "nan"}},
     {"quantize fp8_delayed 33x70 bf16 scale=17 element=e5m2", "element_overflow", {"saturate", "nan"}},
+    {"quantize fp8_current 33x70 f32 amax=0", "zero_amax", {"guarded", "divided"}},
+    {"quantize fp8_block 33x200 f32 scale_order=decode_divide", "zero_amax", {"guarded", "divided"}},
+    {"quantize mxfp8 33x70 bf16", "zero_amax", {"guarded", "divided"}},
+    {"quantize mxfp8 33x70 bf16", "nan_code", {"positive", "negative"}},
     {"quantize fp8_current 33x70 f32", "pre_round", {"none", "bf16", "f16_rz"}},
     {"quantize nvfp4 33x70 f32", "pre_round", {"none", "bf16", "f16_rz"}},
     {"quantize mxfp8 33x70 bf16", "neg_zero", {"plus", "drop", "minus"}},
