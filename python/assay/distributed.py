@@ -4,7 +4,11 @@
     found = assay.distributed.judge(sorted(glob("dumps/*.safetensors")), Client("tcp://scheduler:8786"))
     print(found.cases, found.first, found.flips())
 
-judge_pack is a function of a path that returns plain values, so that other schedulers take it as it is: ray.remote(assay.distributed.judge_pack).
+    import ray
+    ray.init("auto")
+    found = assay.distributed.judge(sorted(glob("dumps/*.safetensors")), ray)
+
+judge_pack is a function of a path that returns plain values, so that other schedulers take it as it is.
 The workers need the package, and the packs under the same path (shared storage).
 """
 from __future__ import annotations
@@ -59,14 +63,17 @@ def judge(paths: Iterable[str], client: Any, **settings: Any) -> State:
     """Judges packs on a cluster and adds up the verdicts, as `assay report` does.
 
     paths     packs, under a path that every worker has
-    client    a Dask client or the address of a scheduler; or an executor of concurrent.futures
+    client    a Dask client or the address of a scheduler; the module ray, once ray.init has found its cluster; or an executor of concurrent.futures
     settings  of judge_pack: sdc, cause_s, threads
 
     Returns a State: .cases (right, wrong, not judged), .first, .flips(), .roles by (module, role). Raises AssayError where there is no scheduler.
     """
     found, names = State(), [str(p) for p in paths]
-    if hasattr(client, "submit") and not hasattr(client, "nthreads") and not isinstance(client, str):
-        answers: Iterable[Any] = client.map(judge_pack_or_say, names, [settings] * len(names))
+    if hasattr(client, "remote") and hasattr(client, "get"):
+        task = client.remote(judge_pack_or_say)
+        answers: Iterable[Any] = client.get([task.remote(os.path.abspath(p), settings) for p in names])
+    elif hasattr(client, "submit") and not hasattr(client, "nthreads") and not isinstance(client, str):
+        answers = client.map(judge_pack_or_say, names, [settings] * len(names))
     else:
         answers = DaskJudges(client).judge(names, **settings)
     for name, answer in zip(names, answers):

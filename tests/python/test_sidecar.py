@@ -284,6 +284,19 @@ def test_dask_cluster(tmp_path):
         assay.distributed.DaskJudges("tcp://127.0.0.1:1")
 
 
+def test_ray_cluster(tmp_path):
+    """Ray on this machine; skipped where it is not installed."""
+    ray = pytest.importorskip("ray")
+    paths = [str(write(tmp_path, step, wrong=["fc1"] if step == 3 else [])) for step in range(6)]
+    (tmp_path / "broken.safetensors").write_bytes(b"no pack")
+    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
+    try:
+        found = assay.distributed.judge([*paths, str(tmp_path / "broken.safetensors")], ray, sdc=True)
+    finally:
+        ray.shutdown()
+    assert found.cases == (11, 1, 0) and found.packs == 7 and found.unreadable == 1 and found.first["record"]["case"] == "step3/fc1/weight"
+
+
 def test_beside_a_training_run(tmp_path):
     """What assay.torch.watch drops is judged while the loop runs."""
     torch = pytest.importorskip("torch")
