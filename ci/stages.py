@@ -88,13 +88,15 @@ def stage_cuda(args):
 
 
 def stage_asan(args):
-    """The suite `smoke`, the scenarios and the records under AddressSanitizer and UndefinedBehaviorSanitizer."""
+    """Under AddressSanitizer and UndefinedBehaviorSanitizer: the suite `smoke`, the scenarios and the records; with --nightly
+    the Python module, with all of its tests."""
     program = build("asan", "assay")
     if program is None:
         return Tally(failed=1)
     tally = run_counted("asan smoke", [program, "run", "smoke", "--subject", "host"], 1800)
     tally += run_counted("asan scenarios", [program, "run", "scenarios", "--subject", "reference", "--timeout", "300"], 1800)
-    return tally + run_counted("asan records", [program, "vectors", "fixtures/witness", "--subject", "reference"], 900)
+    tally += run_counted("asan records", [program, "vectors", "fixtures/witness", "--subject", "reference"], 900)
+    return tally + run_counted("asan python", ["ci/python", "--asan-whole"], 7200) if args.nightly else tally
 
 
 def stage_race(args):

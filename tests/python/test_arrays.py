@@ -174,9 +174,9 @@ try:
 except KeyboardInterrupt:
     print("interrupted", time.monotonic() - start)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=280)
     word, seconds = done.stdout.split() if done.stdout.startswith("interrupted") else ("", "999")
-    assert word == "interrupted" and float(seconds) < 60, done.stdout + done.stderr
+    assert word == "interrupted" and float(seconds) < 150, done.stdout + done.stderr
 
 
 def test_without_numpy(tmp_path):
