@@ -75,6 +75,8 @@ int assay_plugin_supports(const char* line, char* why, size_t why_bytes) {
                                       "arch=",
                                       "dispatch=",
                                       "neg_zero=keep",
+                                      "zero_amax=guarded",
+                                      "nan_code=positive",
                                       "nan_amax=ignore",
                                       "element_ties=even",
                                       "element_overflow=saturate",

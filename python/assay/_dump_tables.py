@@ -302,6 +302,8 @@ kKeysOfOp = {
         "softmax_scale": (),
         "dropout": (),
         "exp": ("exact", "ex2"),
+        "sums": ("ascending", "online"),
+        "codes": ("none", "e4m3", "e5m2"),
         "backward": ("0", "1"),
         "element": ("e4m3", "e5m2", "e2m3", "e3m2"),
         "block": ("1x16", "16x16", "1x32", "32x32", "1x128", "128x128"),
