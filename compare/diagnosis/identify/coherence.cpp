@@ -35,6 +35,11 @@ bool may_be_nan(const DirectionValues& d, int64_t r, int64_t c) {
   return d.has_scale() && e.nan == e.max_finite && magnitude == e.max_finite;
 }
 
+// Whether a zero became this NaN: nothing guards the division by its block's amax (N17.15).
+bool may_be_zero(const DirectionValues& d, int64_t r, int64_t c) {
+  return d.quantizer().numerics.zero_amax == ZeroAmax::divided && d.has_scale() && d.scale_code(r, c) == 0;
+}
+
 // What a rotation makes of 16 elements at place j (N11).
 Interval rotated(const std::array<Interval, 16>& x, uint16_t mask, unsigned j) {
   Interval out{Interval::Kind::known, 0, 0};
@@ -156,7 +161,10 @@ void RowsAgainstColumns::compare_element(int64_t r, int64_t c) {
   if (a.kind == open || b.kind == open) {
     ++result_.open;
   } else if (a.kind == nan || b.kind == nan) {
-    const bool both = a.kind == b.kind || may_be_nan(a.kind == nan ? col_ : row_, r, c);
+    const bool rows = a.kind == nan;
+    const Interval& other = rows ? b : a;
+    const bool zero = may_be_zero(rows ? row_ : col_, r, c) && other.low <= 0 && other.high >= 0;
+    const bool both = a.kind == b.kind || zero || may_be_nan(rows ? col_ : row_, r, c);
     count(r, c, !both, a, b);
   } else {
     count(r, c, disjoint(a, b), a, b);
