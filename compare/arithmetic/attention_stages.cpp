@@ -33,6 +33,7 @@ double both_least(Encoding e) { return e == Encoding::e5m2 ? 0x1p-16 : 0x1p-9; }
 void Values::append(const Values& more) {
   values_.insert(values_.end(), more.values_.begin(), more.values_.end());
   off_.insert(off_.end(), more.off_.begin(), more.off_.end());
+  derived_off_.insert(derived_off_.end(), more.derived_off_.begin(), more.derived_off_.end());
 }
 Values Values::part(size_t first, size_t count) const {
   Values out;
@@ -40,7 +41,7 @@ Values Values::part(size_t first, size_t count) const {
     const auto begin = from.begin() + static_cast<std::ptrdiff_t>(first);
     to.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
   };
-  cut(values_, out.values_), cut(off_, out.off_);
+  cut(values_, out.values_), cut(off_, out.off_), cut(derived_off_, out.derived_off_);
   return out;
 }
 bool Values::known() const {
@@ -164,7 +165,7 @@ void AttentionStages::put(std::string_view name, Values& x) {
   const PlaneData* const seen = observed(name);
   for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i) {
     const double now = store(to, seen, i, x.at(i), x.off(i));
-    if (seen) x.put(i, now, 0);
+    if (seen) x.observe(i, now);
   }
   x.observed = seen != nullptr;
 }
@@ -297,7 +298,7 @@ double AttentionStages::cast_off(const AttentionCast& cast, const Values& x, int
                                  double inverse) const {
   const Encoding e = cast.line.quantizer(cast.direction())->element;
   const double unit = bare(cast) ? 1 / inverse : 1;
-  if (x.off(i) == 0 && now == x.at(i) * unit) return 0;
+  if (x.derived_off(i) == 0 && now == x.at(i) * unit) return 0;
   return (x.off(i) + both_halves(e) * (std::fabs(x.at(i)) + x.off(i)) + both_least(e) * std::fabs(inverse)) *
          std::fabs(unit);
 }

@@ -15,20 +15,29 @@ namespace assay {
 // Elements, and how far a correct kernel may be from each.
 class Values {
  public:
-  void resize(size_t count) { values_.assign(count, 0), off_.assign(count, 0); }
+  void resize(size_t count) {
+    values_.assign(count, 0), off_.assign(count, 0), derived_off_.assign(count, 0);
+  }
   size_t size() const { return values_.size(); }
   double at(int64_t i) const { return values_[static_cast<size_t>(i)]; }
   double off(int64_t i) const { return off_[static_cast<size_t>(i)]; }
   void put(int64_t i, double value, double off) {
-    values_[static_cast<size_t>(i)] = value, off_[static_cast<size_t>(i)] = std::isfinite(off) ? off : 0;
+    values_[static_cast<size_t>(i)] = value;
+    off_[static_cast<size_t>(i)] = derived_off_[static_cast<size_t>(i)] = std::isfinite(off) ? off : 0;
   }
+  // The element is what was observed. How far it could be when it was derived stays: a kernel that shows a
+  // rounded S may go on from what it had before.
+  void observe(int64_t i, double value) {
+    values_[static_cast<size_t>(i)] = value, off_[static_cast<size_t>(i)] = 0;
+  }
+  double derived_off(int64_t i) const { return derived_off_[static_cast<size_t>(i)]; }
   void append(const Values& more);
   Values part(size_t first, size_t count) const;
   bool known() const;  // every element: nothing is off
   bool observed = false;
 
  private:
-  std::vector<double> values_, off_;
+  std::vector<double> values_, off_, derived_off_;
 };
 
 class AttentionStages {
