@@ -327,7 +327,7 @@ Result<size_t> for_tiles(const PackCase& c, const Tiling& tiling, const TiledOpt
     return found;
   };
   hooks.crashed = [](const string& why) { return failure("reference: " + why); };
-  hooks.result = [&](size_t i, string text) {
+  hooks.result = [&](size_t i, const string& text) {
     const auto found = json::parse(text);
     if (!found) error = found.error();
     else if (found->find("error")) error = Error{string(found->text("error")), 0, ""};

@@ -23,7 +23,7 @@ string clause_of(const Rows& rows) {
   return rows.q.format == FormatId::nvfp4 ? "N10.4" : rows.q.format == FormatId::fp8_block ? "N9.1" : "N5.1";
 }
 
-Hypothesis& add_amax(Rows& rows, string id, string title, std::function<double(const BlockView&)> f) {
+Hypothesis& add_amax(Rows& rows, const string& id, string title, std::function<double(const BlockView&)> f) {
   for (size_t at = 0; rows.of_rows && (at = title.find("block", at)) != string::npos;)
     title.replace(at, 5, "row");
   Hypothesis& h = rows.add("amax." + id, std::move(title), Stage::amax, clause_of(rows));
@@ -32,8 +32,8 @@ Hypothesis& add_amax(Rows& rows, string id, string title, std::function<double(c
 }
 
 // Of the places of a block for which `in` holds; k counts from the block's beginning.
-void add_places(Rows& rows, string id, string title, std::function<bool(int64_t k, int64_t of)> in) {
-  add_amax(rows, std::move(id), std::move(title), [in](const BlockView& b) {
+void add_places(Rows& rows, const string& id, string title, std::function<bool(int64_t k, int64_t of)> in) {
+  add_amax(rows, id, std::move(title), [in = std::move(in)](const BlockView& b) {
     double out = 0;
     for (int64_t j = b.j0; j < b.j1; ++j)
       if (in(j - b.j0, b.j1 - b.j0)) out = std::max(out, b.x.amax(b.i0, b.i1, j, j + 1));

@@ -17,6 +17,8 @@
 #include "tests/source_path.h"
 
 namespace assay {
+
+using namespace std::string_literals;
 namespace {
 
 namespace st = safetensors;
@@ -315,8 +317,7 @@ TEST(Check, HostilePacksAreStatusTwo) {
   const std::vector<std::string> files = {
       "", "short", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f", 8),
       std::string("\x02\0\0\0\0\0\0\0[]", 10),
-      std::string(
-          "\x40\0\0\0\0\0\0\0{\"a/x\":{\"dtype\":\"F32\",\"shape\":[99999999999,99999999999],\"data_o", 72)};
+      "\x40\0\0\0\0\0\0\0{\"a/x\":{\"dtype\":\"F32\",\"shape\":[99999999999,99999999999],\"data_o"s};
   for (const std::string& text : files) {
     const std::string path = folder + "/p.safetensors";
     std::ofstream(path, std::ios::binary) << text;
