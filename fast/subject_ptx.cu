@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "fast/own_order.h"
 #include "fast/stand_in/device.h"
 #include "fast/supports.h"
 #include "fast/table.h"
@@ -28,6 +30,7 @@ class PtxSubject final : public Subject {
     const Support here = present();
     return here.yes ? kernels_run(p) : here;
   }
+  std::optional<std::string> unpinned(const Problem& p) const override { return own_order(p); }
 
   Served run(const Problem& problem, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
              const Environment& env) override {
