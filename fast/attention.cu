@@ -131,13 +131,14 @@ struct SoftmaxArgs {
 inline constexpr int kRowThreads = 64, kRowTile = 64;
 using RowTile = uint16_t[kRowThreads][kRowTile + 2];  // a pitch that spreads a column over the banks
 
-// Columns first .. + 63 of the block's rows, from global memory to shared or back.
+// Columns first .. + 63 of the block's rows, from global memory to shared or back. Rows beyond the last are
+// zeros: their threads read them like the others.
 ASSAY_DEVICE void load_rows(const uint16_t* from, int64_t first_row, int64_t rows, int64_t first,
                             int64_t cols, RowTile& tile) {
 #pragma unroll 1
   for (int r = 0; r < kRowThreads; ++r) {
     const int64_t row = first_row + r, col = first + threadIdx.x;
-    if (row < rows && col < cols) tile[r][threadIdx.x] = from[row * cols + col];
+    if (col < cols) tile[r][threadIdx.x] = row < rows ? from[row * cols + col] : uint16_t(0);
   }
 }
 ASSAY_DEVICE void store_rows(uint16_t* to, int64_t first_row, int64_t rows, int64_t first, int64_t cols,
