@@ -26,11 +26,14 @@ kNotRun = {
     ("docs/python.md", "$ python3 benchmarks/python_cost.py"): "a measurement of a minute, by hand",
     ("docs/python.md", "$ python3 tests/python/test_fuzz.py --calls 1000000"): "half an hour; test_fuzz.py makes 4000 of these calls",
     ("docs/python-training-walk.md", "$ python3 benchmarks/watch_cost.py"): "a measurement of a minute, by hand",
+    ("docs/attention.md", "forward"): "a drawing",
+    ("docs/attention.md", "from assay_pack import Pack"): "needs FlashAttention-3 on a GPU; test_attention.py makes such packs",
+    ("docs/attention.md", "assay check attention.safetensors"): "judges what the block above would write",
     ("docs/from-a-tensor-dump.md", "assay import Model-NVFP4/"): "a checkpoint of several gigabytes; tests/compare has small ones",
     ("docs/from-a-tensor-dump.md", "nvfp4: judged as modelopt.nvfp4"): "what the command above prints",
 }
 kPages = ["README.md", "docs/python.md", "docs/assert-quantized.md", "docs/python-training-walk.md", "docs/python-sidecar.md", "docs/from-a-tensor-dump.md",
-          "docs/packs.md"]
+          "docs/packs.md", "docs/attention.md"]
 # What a page takes for granted, before its first block. The kernel floors its scales, as the pages say.
 kBefore = '''
 import torch
@@ -150,7 +153,8 @@ def need_shell():
 
 def need(*modules):
     for module in modules:
-        if importlib.util.find_spec(module) is None:
+        package = module.split(".")[0]   # of a package that is not there no module can be looked for
+        if importlib.util.find_spec(package) is None or importlib.util.find_spec(module) is None:
             pytest.skip(f"{module} is not installed")
 
 
@@ -326,7 +330,22 @@ def pack_page(page, block):
         pytest.skip("the page shows what a broken dump gives; tests/compare has it")
 
 
-kReaders = {"README.md": readme, "docs/python.md": python_page, "docs/assert-quantized.md": assert_page, "docs/python-training-walk.md": walk_page,
+def attention_page(page, block):
+    if block.kind == "commands":
+        page.command(block.text)
+        assert " 0 failed" in page.said, page.said
+        return
+    page.python(textwrap.dedent('''
+        import assay
+        q, k, v, do = (assay.fill((32, 32), "normal", seed).reshape(2, 16, 4, 8) for seed in range(4))
+        right = assay.attention(q, k, v, "fp8_current mask=causal", do=do)
+        mine, my_dp = right["out"], right["dp"]
+        '''))
+    page.python(block.text)
+    assert "made" in page.names and not page.said, page.said
+
+
+kReaders = {"docs/attention.md": attention_page, "README.md": readme, "docs/python.md": python_page, "docs/assert-quantized.md": assert_page, "docs/python-training-walk.md": walk_page,
             "docs/python-sidecar.md": sidecar_page, "docs/from-a-tensor-dump.md": dump_page, "docs/packs.md": pack_page}
 
 

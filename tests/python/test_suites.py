@@ -31,6 +31,8 @@ def test_smoke_is_the_programs(recorded):
     lines, planes, wrong = set(), 0, []
     for case in recorded:
         lines.add(assay.line(case.line).text)
+        if "sums=online" in case.line:   # the kernels' own order (N20.19): the program holds it to a bound
+            continue
         made = assay.run(case.line)
         for name, want in case.digests.items():
             if name in made:
