@@ -8,7 +8,10 @@ endif()
 set(race_options
   -fsanitize=thread
   -fno-builtin-memcpy -fno-builtin-memmove -fno-builtin-memset   # copies stay calls, which the runtime wraps
-  -gdwarf-4 -g1)                                                 # lines for the reports; addr2line misreads clang's DWARF 5
+  -gdwarf-4 -g1                                                  # lines for the reports; addr2line misreads clang's DWARF 5
+  # The same folder in every clone: the compiler's cache gives one clone what was compiled in another, and reports name files from the
+  # root of the sources (fast/simt/race/source_lines.cpp).
+  -fdebug-prefix-map=${CMAKE_SOURCE_DIR}=/assay)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   list(APPEND race_options "SHELL:-mllvm -tsan-instrument-read-before-write=1")   # else a read that a write follows goes unseen
 endif()

@@ -47,13 +47,17 @@ std::vector<std::string> lines_of(const std::string& command) {
   return lines;
 }
 
-// "fast/move/pair.cuh:93" of "/somewhere/fast/move/pair.cuh:93 (discriminator 2)"; empty where it is unknown.
+// What cmake/race.cmake has the compiler write for the folder of the sources.
+constexpr std::string_view kRoot = "/assay/";
+
+// "fast/move/pair.cuh:93" of "/assay/build/race/../../fast/move/pair.cuh:93 (discriminator 2)"; empty where it
+// is unknown.
 std::string short_line(std::string_view line) {
   const size_t colon = line.rfind(':');
   if (colon == std::string_view::npos || line.starts_with("??")) return {};
   const int number = std::atoi(line.data() + colon + 1);
-  const std::string path = std::filesystem::path(line.substr(0, colon))
-                               .lexically_normal();  // "build/race/../../fast/..." as ccache has it compiled
+  std::string path = std::filesystem::path(line.substr(0, colon)).lexically_normal();
+  if (path.starts_with(kRoot)) path.erase(0, kRoot.size());
   return number ? to_text(Site{path.c_str(), number}) : std::string{};
 }
 
