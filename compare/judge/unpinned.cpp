@@ -1,7 +1,6 @@
 #include "compare/judge/unpinned.h"
 
 #include <algorithm>
-#include <exception>
 #include <optional>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "compare/judge/judge.h"
 #include "compare/judge/laws/laws.h"
 #include "compare/judge/parity.h"
+#include "compare/process/plain_run.h"
 
 namespace assay {
 
@@ -26,36 +26,17 @@ int64_t elements_apart(const PlaneData& a, const PlaneData& b) {
   return out;
 }
 
-std::optional<std::vector<PlaneData>> run_line(Subject& reference, const Problem& line,
-                                               const std::vector<PlaneData>& inputs) {
-  std::vector<ConstBuffer> from;
-  std::vector<Plane> read = input_planes(line);
-  for (const Plane& plane : read) {
-    const PlaneData* given = find_plane(inputs, plane.name);
-    if (!given) return {};
-    from.push_back({&plane, given->bytes});
-  }
-  std::vector<PlaneData> out;
-  for (const Plane& plane : output_planes(line))
-    out.push_back({plane, std::vector<std::byte>(plane.bytes())});
-  std::vector<Buffer> to;
-  for (PlaneData& data : out) to.push_back({&data.plane, data.bytes});
-  try {
-    reference.run(line, from, to, Environment{});
-  } catch (const std::exception&) {
-    return {};
-  }
-  return out;
-}
-
 // N20.18. The planes that came, against what the bound allows around what follows from those before them.
 bool judge_attention(const Problem& problem, const std::vector<PlaneData>& inputs,
                      const std::vector<PlaneData>& got, const std::vector<PlaneData>& want,
                      Subject& reference, Verdict& v) {
   for (const PlaneData& w : want)
     if (const PlaneData* g = find_plane(got, w.plane.name)) v.inside += elements_apart(*g, w);
-  const RunLine run = [&](const Problem& line, const std::vector<PlaneData>& in) {
-    return run_line(reference, line, in);
+  const RunLine run = [&](const Problem& line,
+                          const std::vector<PlaneData>& in) -> std::optional<std::vector<PlaneData>> {
+    auto made = plain_run(reference, line, in);
+    if (!made) return {};
+    return std::move(*made);
   };
   const auto near = attention_planes(problem, inputs, {}, run, &got);
   if (!near) return true;

@@ -3,7 +3,7 @@ import difflib
 import re
 
 from ._dump_planes import kPlanesOfOp, kSmallElements
-from ._dump_tables import kEncodings, kFlavours, kFormats, kKeysOfOp
+from ._dump_tables import kEncodings, kFlavours, kFormats, kKeys
 from ._errors import PackError
 
 kShape = re.compile(r"(\d+)x(\d+)\Z")
@@ -12,6 +12,20 @@ kSizes = re.compile(r"(\d+)x(\d+)x(\d+)\Z")
 kPlacesOfOp = {"gemm": ("a", "b", "c"), "attention": ("qkv", "s", "o", "do", "dp", "dqkv")}
 kEncodingOps = ("cast", "adam", "scale_state", "philox")   # their first word is an encoding, not a format
 kPairOps = ("quantize", "split", "dequantize", "swizzle", "attention")
+
+
+def keys_of_ops():
+    """{op: {key: its words, or () where any value may stand}}. Rows of one key add up, unless one of them takes any value."""
+    ops = {}
+    for key, words, names in kKeys:
+        for op in names.split():
+            known = ops.setdefault(op, {})
+            more = tuple(words.split("|")) if words else ()
+            known[key] = tuple(dict.fromkeys((*known[key], *more))) if known.get(key) and more else more
+    return ops
+
+
+kKeysOfOp = keys_of_ops()
 
 
 def nearest(word, words):

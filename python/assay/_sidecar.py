@@ -140,9 +140,9 @@ class Sidecar:
 
     def tick(self) -> int:
         """Judges what waits now, as many packs as one batch has, and tells the rest of the world. Returns how many were judged."""
-        todo = self.waiting(self.packs())
-        self.backlog = len(todo)
-        batch = todo[:self.judges.batch]
+        queue = self.waiting(self.packs())
+        self.backlog = len(queue)
+        batch = queue[:self.judges.batch]
         done = 0
         for w in batch:
             if self.ledger.state.begun.get(w.name, 0) >= _MOST_TRIES:

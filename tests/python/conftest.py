@@ -8,6 +8,19 @@ collect_ignore = ["test_assay_pack.py"]   # a program of its own (ci/test), with
 pytest_plugins = ["pytester"]
 
 
+class OnlyDlpack:
+    """An array that has nothing but the protocol."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __dlpack__(self, **keys):
+        return self.a.__dlpack__(**keys)
+
+    def __dlpack_device__(self):
+        return self.a.__dlpack_device__()
+
+
 @pytest.fixture
 def x():
     import assay

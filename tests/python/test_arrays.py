@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import assay
+from conftest import OnlyDlpack
 
 
 def raw(a):
@@ -81,19 +82,6 @@ def test_buffers_without_a_library():
 
 def want_shape(data):
     return memoryview(data).cast("B", (2, 32))
-
-
-class OnlyDlpack:
-    """An array that has nothing but the protocol."""
-
-    def __init__(self, a):
-        self.a = a
-
-    def __dlpack__(self, **keys):
-        return self.a.__dlpack__(**keys)
-
-    def __dlpack_device__(self):
-        return self.a.__dlpack_device__()
 
 
 def test_dlpack():

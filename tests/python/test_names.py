@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import assay
+from conftest import OnlyDlpack
 
 kNames = ["quantize", "dequantize", "check", "explain", "identify", "coherence", "trace", "fill", "load", "Pack", "assert_bitwise", "assert_quantized", "cast",
           "split", "swizzle", "hadamard", "gemm", "Subject", "Verdict", "Diagnosis", "Identification", "Trace", "Quantized", "plot_error", "AssayError",
@@ -49,21 +50,8 @@ def as_jax(x):
     return pytest.importorskip("jax.numpy").asarray(np.asarray(x))
 
 
-class Dlpack:
-    """Nothing but the protocol."""
-
-    def __init__(self, a):
-        self.a = a
-
-    def __dlpack__(self, **keys):
-        return self.a.__dlpack__(**keys)
-
-    def __dlpack_device__(self):
-        return self.a.__dlpack_device__()
-
-
 kLibraries = {"numpy": np.asarray, "torch": as_torch, "jax": as_jax,
-              "dlpack": lambda x: Dlpack(np.asarray(x).astype(np.float32)), "buffer": lambda x: memoryview(np.asarray(x).astype(np.float32))}
+              "dlpack": lambda x: OnlyDlpack(np.asarray(x).astype(np.float32)), "buffer": lambda x: memoryview(np.asarray(x).astype(np.float32))}
 
 
 @pytest.mark.parametrize("library", kLibraries)

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 
 #include "compare/arithmetic/factors.h"
 #include "compare/diagnosis/replay/planes.h"
 #include "compare/diagnosis/replay/window.h"
+#include "compare/process/plain_run.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -15,23 +15,9 @@ std::optional<std::vector<PlaneData>> WholeTensor::execute(const Problem& p,
                                                            const std::vector<PlaneData>& inputs) const {
   if (validate(p)) return {};
   ++runs_;
-  const std::vector<Plane> read = input_planes(p);
-  std::vector<PlaneData> out;
-  for (const Plane& plane : output_planes(p)) out.push_back({plane, std::vector<std::byte>(plane.bytes())});
-  std::vector<ConstBuffer> in;
-  for (const Plane& plane : read) {
-    const PlaneData* data = find_plane(inputs, plane.name);
-    if (!data || data->bytes.size() != plane.bytes()) return {};
-    in.push_back({&plane, data->bytes});
-  }
-  std::vector<Buffer> buffers;
-  for (PlaneData& data : out) buffers.push_back({&data.plane, data.bytes});
-  try {
-    reference_.run(p, in, buffers, Environment{});
-  } catch (const std::exception&) {
-    return {};
-  }
-  return out;
+  auto made = plain_run(reference_, p, inputs);
+  if (!made) return {};
+  return std::move(*made);
 }
 
 const PlaneData* WholeTensor::given_amax() const {

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <exception>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "compare/diagnosis/library/hypotheses.h"
 #include "compare/diagnosis/replay/replay.h"
+#include "compare/process/plain_run.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -16,22 +16,6 @@ namespace assay {
 using std::string;
 
 namespace {
-
-// The output planes of the reference.
-Result<std::vector<PlaneData>> reference_planes(const Problem& problem, const std::vector<PlaneData>& inputs,
-                                                Subject& reference) {
-  std::vector<PlaneData> out;
-  for (const Plane& plane : output_planes(problem))
-    out.push_back({plane, std::vector<std::byte>(plane.bytes())});
-  std::vector<Buffer> buffers;
-  for (PlaneData& data : out) buffers.push_back({&data.plane, data.bytes});
-  try {
-    reference.run(problem, views(inputs), buffers, Environment{});
-  } catch (const std::exception& error) {
-    return Error{string("the reference: ") + error.what(), 0, ""};
-  }
-  return out;
-}
 
 // The row of an id on one lane; nothing where it does not act there.
 std::optional<Hypothesis> row_for(const string& id, const Lane& lane) {
@@ -81,9 +65,9 @@ Result<std::vector<PlaneData>> predict(const Explanation& e, const Problem& prob
   if (e.ids == std::vector{string(kColumnsOfRows)}) {
     const auto changed = columns_of_rows(problem);
     if (!changed) return Error{"this explanation does not apply to " + to_line(problem), 0, ""};
-    return reference_planes(*changed, inputs, reference);
+    return plain_run(reference, *changed, inputs);
   }
-  auto out = reference_planes(problem, inputs, reference);
+  auto out = plain_run(reference, problem, inputs);
   if (!out) return out.error();
   std::set<string> used;
   // Rows first: columns may be made of them.

@@ -99,12 +99,12 @@ class EveryKey : public ::testing::TestWithParam<FormatInfo> {
       return true;
     }
     for (Subject* side : {general_.get(), host_.get()}) {
-      if (!side->supports(*p).yes) continue;
+      // What a side leaves open is held to its bound by the suites; it counts as a line that was not held.
+      if (!side->supports(*p).yes || side->unpinned(*p)) continue;
       ++held_;
       const std::vector<Plane> planes = output_planes(*p);
       const auto got = outputs_of(*side, *p, *inputs), want = outputs_of(*reference_, *p, *inputs);
-      // What leaves bits open is held to its bound by the suites.
-      for (size_t i = 0; i < planes.size() && !side->unpinned(*p); ++i)
+      for (size_t i = 0; i < planes.size(); ++i)
         EXPECT_EQ(got[i], want[i]) << line << ": " << side->name() << " differs in " << planes[i].name;
     }
     return true;

@@ -96,7 +96,7 @@ TEST(Identify, LibrariesAreNamed) {
   const std::map<std::string, std::string> want = said();
   ASSERT_GT(want.size(), 70u);
   const Told& told = all();
-  EXPECT_EQ(told.status, 0) << "a module is nobody's";
+  EXPECT_EQ(told.status, 0) << "identify leaves a module of a library without a name";
   const auto found = exact(told.json);
   std::set<std::string> alone;  // libraries that are told from every other choice
   for (const auto& [module, names] : found) {
