@@ -1,6 +1,7 @@
 #include "fast/ptx/bind.h"
 
 #include <bit>
+#include <utility>
 
 namespace assay::ptx {
 
@@ -83,11 +84,12 @@ void Binder::bind_one(const Opcode& op, std::string_view pattern, const Operand&
     case 'w': add_source(source(o, Type::b64, false), i); break;
     case 'y': add_source(source(o, op.last(), true, &i.wide_s), i); break;
     case 'q': predicate_source(o, i); break;
-    case 'm': address(o, i); break;
+    case 'm': op.row->kind == Class::copy&& i.sources == 0 ? copy_target(o, i) : address(o, i); break;
     case 'v': accessed(op, o, true, i); break;
     case 's': accessed(op, o, false, i); break;
     case 'f':
     case 'g': fragments(op, o, letter == 'f', i); break;
+    case 'L': break;  // of the decoder (decode.cpp)
     case 'i':
       if (o.what != Operand::What::number) wrong(o, "number");
       i.code = static_cast<uint32_t>(o.number.bits);
@@ -198,6 +200,7 @@ void Binder::address(const Operand& o, Instruction& i) {
   if (o.what != Operand::What::symbol) wrong(o, "address");
   const Variable* v = names_.find_variable(o.text);
   if (!v) throw Fault("unknown name '" + o.text + "'");
+  if (i.space == Space::param && v->of_call) i.space = Space::local;
   if (i.space == Space::generic ? v->space != Space::global && v->space != Space::constant
                                 : v->space != i.space)
     throw Fault("'" + o.text + "' lies in another space than the instruction names");
@@ -208,6 +211,15 @@ void Binder::address(const Operand& o, Instruction& i) {
   Operand base = o;
   base.displacement = 0;
   add_source(symbol_address(base, true), i);
+}
+
+// Of the two addresses of a copy the first, which lies in shared memory.
+void Binder::copy_target(const Operand& o, Instruction& i) {
+  const Space from = std::exchange(i.space, Space::shared);
+  address(o, i);
+  i.space = from;
+  i.to_offset = i.offset;
+  i.wide_to = i.wide_s;
 }
 
 // What a load writes or a store reads: as many elements as .v2, .v4 or .v8 says, in registers of one width.

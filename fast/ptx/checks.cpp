@@ -41,6 +41,7 @@ void Checks::start_block() {
 
 void Checks::before(Warp& w, const Instruction& i) {
   if (manners_[i.opcode].fence) fenced_ = true;
+  if (i.kind == Class::copy) undefined_.check_operands(w, i);
   if (!touches_memory(i)) return undefined_.before(w, i);
   undefined_.check_address(w, i);
   for (uint32_t m = w.active; m; m &= m - 1) {
@@ -86,6 +87,19 @@ void Checks::access(Warp& w, const Instruction& i, unsigned lane, uint64_t addre
 
 void Checks::after(Warp& w, const Instruction& i) {
   if (!touches_memory(i)) undefined_.after(w, i);
+  if (i.kind == Class::copy) issue(w, i);
+}
+
+// Until a copy arrives, nobody may use what it writes to, nor write there.
+void Checks::issue(Warp& w, const Instruction& i) {
+  const Instruction& store = b_.kernel->code[b_.kernel->arrivals[i.target].store];
+  for (uint32_t m = w.active; m; m &= m - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(m));
+    const uint64_t at = cell(w, i.d[0], true, lane);
+    resolve(w, store, static_cast<int>(lane), at, i.code, true);
+    races_.access(w, store, lane, Space::shared, at, i.code, Races::Kind::write, nullptr);
+    undefined_.forget_shared(at, i.code);
+  }
 }
 
 void Checks::meet(Warp& w, const Meeting& m, MeetingHandler handler) {

@@ -11,6 +11,7 @@ class Checks {
   void start_block();
 
   void guard(Warp& w, const Instruction& i, uint32_t lanes) const { undefined_.check_guard(w, i, lanes); }
+  void operands(Warp& w, const Instruction& i) const { undefined_.check_operands(w, i); }
   // Around the handler of an instruction that is not *.sync, with the lanes in Warp::active.
   void before(Warp&, const Instruction&);
   void after(Warp&, const Instruction&);
@@ -28,6 +29,7 @@ class Checks {
     bool fence = false;
   };
   void move_matrices(Warp&, const Meeting&, MeetingHandler);
+  void issue(Warp&, const Instruction& copy);
   void access(Warp&, const Instruction&, unsigned lane, uint64_t address);
 
   const Block& b_;

@@ -28,10 +28,12 @@ bool choose_barrier(const Opcode& op, Instruction& i) {
 bool choose_control(const Opcode& op, Instruction& i) {
   switch (op.row->form) {
     case Form::bra: i.flow = Flow::branch; return true;
+    case Form::brx_idx: i.flow = Flow::table; return true;
     case Form::ret:
     case Form::exit: i.flow = Flow::exit; return true;
     case Form::trap:
     case Form::brkpt: i.flow = Flow::trap; return true;
+    case Form::call:  // its body follows (decode.cpp)
     // One block runs at a time, lane after lane: memory is in order, and so are launches.
     case Form::membar:
     case Form::fence:

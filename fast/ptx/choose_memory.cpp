@@ -232,7 +232,11 @@ bool choose_memory(const Opcode& op, Instruction& i) {
                             op.last(), i.wide_d);
       break;
     case Form::st:
-    case Form::st_hint: i.handler = access_of(Access::store, op.last(), i.wide_d); break;
+    case Form::st_hint:
+    case Form::st_param:
+      if (i.space == Space::param) throw Fault("'" + op.text + "' writes to a parameter of the entry");
+      i.handler = access_of(Access::store, op.last(), i.wide_d);
+      break;
     default:
       i.handler = moves(op, i);
       if (!i.handler) i.handler = atomics(op);

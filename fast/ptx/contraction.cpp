@@ -23,6 +23,8 @@ std::set<uint32_t> begins(const Kernel& k) {
     if (k.code[n].flow == Flow::plain) continue;
     out.insert(n + 1);
     if (k.code[n].flow == Flow::branch) out.insert(k.code[n].target);
+    if (k.code[n].flow == Flow::table)
+      out.insert(k.tables[k.code[n].code].begin(), k.tables[k.code[n].code].end());
   }
   return out;
 }

@@ -35,6 +35,22 @@ class Decoder {
   }
 
   Kernel read() {
+    body();
+    Instruction end;
+    end.flow = Flow::exit;
+    end.kind = Class::control;
+    end.opcode = opcode("exit");
+    k_.code.push_back(end);
+    for (const size_t copy : copies_) k_.code[copy].target = arrival(k_.code[copy]);
+    resolve_jumps();
+    names_.set_dynamic_base(align_up(k_.static_shared, 16));
+    return std::move(k_);
+  }
+
+ private:
+  using Label = std::pair<size_t, std::string>;  // a scope and a name in it
+  // From behind the brace of a body to the one that ends it.
+  void body() {
     open_scope();
     const size_t outer = scopes_.size() - 1;
     while (scopes_.size() > outer) {
@@ -46,17 +62,7 @@ class Decoder {
         fail_at(line, e.what());
       }
     }
-    Instruction end;
-    end.flow = Flow::exit;
-    end.kind = Class::control;
-    end.opcode = opcode("exit");
-    k_.code.push_back(end);
-    resolve_jumps();
-    names_.set_dynamic_base(align_up(k_.static_shared, 16));
-    return std::move(k_);
   }
-
- private:
   void advance() { now_ = std::exchange(next_, lexer_.next()); }
   bool is(std::string_view word) const { return now_.text == word; }
   std::string_view take() {
@@ -89,15 +95,25 @@ class Decoder {
       return advance();
     }
     if (is(";")) return advance();
-    if (next_.text == ":") {
-      if (!labels_
-               .try_emplace({scopes_.back(), std::string(now_.text)}, static_cast<uint32_t>(k_.code.size()))
-               .second)
-        throw Fault("label '" + std::string(now_.text) + "' stands twice");
-      return advance(), advance();
-    }
+    if (next_.text == ":") return label();
     if (now_.text.starts_with('.')) return directive();
     instruction();
+  }
+
+  // A place of the body, or the name of what .branchtargets lists (9.7.12.4).
+  void label() {
+    const Label here{scopes_.back(), std::string(take())};
+    need(":");
+    if (!labels_.try_emplace(here, static_cast<uint32_t>(k_.code.size())).second)
+      throw Fault("label '" + here.second + "' stands twice");
+    if (!is(".branchtargets")) return;
+    advance();
+    auto& targets = targets_[here];
+    do {
+      if (is(",")) advance();
+      targets.emplace_back(take());
+    } while (is(","));
+    need(";");
   }
 
   void directive() {
@@ -107,11 +123,11 @@ class Decoder {
     if (word == ".shared") return variable(Space::shared);
     if (word == ".local") return variable(Space::local);
     if (word == ".loc") return location(line);
-    if (word == ".pragma") {
+    if (word == ".param") return variable(Space::param);
+    if (word == ".pragma" || word == ".callprototype" || word == ".calltargets") {
       while (take() != ";") {}
       return;
     }
-    if (word == ".param") throw Fault("calls of functions are not understood");
     throw Fault("'" + std::string(word) + "' is no directive of a body that is understood");
   }
 
@@ -148,9 +164,11 @@ class Decoder {
     top += v.bytes;
     if (top > kMostBytes) throw Fault("variable '" + v.name + "' is too large");
   }
+  // What a call is given and gives is memory of the lane (5.1.6.2).
   void variable(Space space) {
     Variable v;
-    v.space = space;
+    v.of_call = space == Space::param;
+    v.space = v.of_call ? Space::local : space;
     while (now_.text.starts_with('.')) {
       if (is(".align")) advance(), v.align = take_number();
       else v.type = take_type();
@@ -217,6 +235,7 @@ class Decoder {
       i.guard = r->place;
     }
     i.opcode = opcode(take());
+    if (k_.opcodes[i.opcode].row->form == Form::call) return call(i);
     std::vector<Operand> operands;
     while (!is(";")) {
       operands.push_back(operand());
@@ -226,10 +245,150 @@ class Decoder {
     advance();
     const Opcode& op = k_.opcodes[i.opcode];
     if (op.row->form == Form::bra)
-      jumps_.push_back({k_.code.size(), scopes_.back(), Binder::label(operands)});
+      jumps_.push_back({k_.code.size(), {scopes_.back(), Binder::label(operands)}});
     else binder_.bind(op, operands, i);
+    if (op.row->form == Form::brx_idx) {
+      i.code = static_cast<uint32_t>(indexed_.size());
+      indexed_.push_back({k_.code.size(), {scopes_.back(), operands[1].text}});
+    }
     choose(op, i);
+    if (op.row->kind == Class::copy) copy(i);
+    if (op.row->form == Form::ret && !calls_.empty()) jump(i, calls_.back().end);
+    else add(i);
+  }
+  // A copy keeps its two addresses in registers that its arrival reads.
+  void copy(Instruction& i) {
+    if (i.code != 16 && (k_.opcodes[i.opcode].has("cg") || (i.code != 4 && i.code != 8)))
+      throw Fault("'" + k_.opcodes[i.opcode].text + "' does not copy " + std::to_string(i.code) + " bytes");
+    i.destinations = 2;
+    i.d[0] = names_.unnamed(true), i.d[1] = names_.unnamed(true);
+    copies_.push_back(k_.code.size());
+  }
+  // The instructions of an arrival, which stand behind the end and have the text and the line of their copy.
+  uint32_t arrival(const Instruction of) {
+    const unsigned words = of.code / 4;
+    const std::string vector = words == 1 ? "" : ".v" + std::to_string(words);
+    uint32_t data[4] = {};
+    for (unsigned n = 0; n < words; ++n) data[n] = names_.unnamed(false);
+    const auto begun = [&](const std::string& text) {
+      Instruction i;
+      i.line = of.line, i.source = of.source;
+      i.opcode = static_cast<uint32_t>(k_.opcodes.size());
+      k_.opcodes.push_back(understand(text));
+      k_.opcodes.back().text = k_.text(of);
+      return i;
+    };
+    const auto ended = [&](Instruction& i) {
+      choose(k_.opcodes[i.opcode], i);
+      k_.code.push_back(i);
+      return static_cast<uint32_t>(k_.code.size() - 1);
+    };
+    const auto access = [&](const std::string& text, Space space, uint32_t address) {
+      Instruction i = begun(text + vector + ".b32");
+      i.space = space, i.vector = static_cast<uint8_t>(words), i.wide_s = true;
+      i.s[i.sources++] = address;
+      return i;
+    };
+    Instruction load = access("ld.global", Space::global, of.d[1]);
+    for (unsigned n = 0; n < words; ++n) load.d[load.destinations++] = data[n];
+    Instruction store = access("st.shared", Space::shared, of.d[0]);
+    for (unsigned n = 0; n < words; ++n) store.s[store.sources++] = data[n];
+    Kernel::Arrival a{ended(load), static_cast<uint32_t>(k_.code.size()), words, 0};
+    for (unsigned n = 0; n < words; ++n) {
+      Instruction zero = begun("mov.b32");
+      zero.d[zero.destinations++] = data[n], zero.s[zero.sources++] = names_.constant(0, false);
+      ended(zero);
+    }
+    a.store = ended(store);
+    k_.arrivals.push_back(a);
+    return static_cast<uint32_t>(k_.arrivals.size() - 1);
+  }
+  void add(const Instruction& i) {
+    if (k_.code.size() == kMostInstructions) throw Fault("the body is too long, with the functions it calls");
     k_.code.push_back(i);
+  }
+  void jump(Instruction i, const Label& to) {
+    i.flow = Flow::branch;
+    jumps_.push_back({k_.code.size(), to});
+    add(i);
+  }
+
+  // 9.7.12.5: (results), name, (arguments). The body of the function follows in place of the call, each time
+  // with registers and variables of its own; its parameters are the variables that the call names.
+  void call(Instruction i) {
+    const std::vector<std::string> results = is("(") ? names_in_parentheses() : std::vector<std::string>{};
+    if (is(",")) advance();
+    const std::string name(take());
+    if (find(name)) throw Fault("a call of the function in a register ('" + name + "') is not understood");
+    if (is(",")) advance();
+    const std::vector<std::string> arguments = is("(") ? names_in_parentheses() : std::vector<std::string>{};
+    need(";");
+    const Function* f = m_.function(name);
+    if (!f) throw Fault("there is no function '" + name + "'");
+    if (!f->has_body) return call_of_library(i, name, arguments);
+    for (const Call& c : calls_)
+      if (c.function == f) throw Fault("'" + name + "' calls itself, which is not understood");
+    if (calls_.size() == kMostNested) throw Fault("too many calls within calls");
+
+    names_.open();
+    bind_parameters(*f, f->results, results);
+    bind_parameters(*f, f->parameters, arguments);
+    const Label end{parents_.size(), " end of " + name};  // a blank: no label of the text
+    parents_.push_back(scopes_.back());
+    choose(k_.opcodes[i.opcode], i);
+    if (i.has_guard) i.guard_inverted = !i.guard_inverted, jump(i, end);
+    else add(i);
+    calls_.push_back({f, end});
+    const Lexer text = std::exchange(lexer_, Lexer(m_.text(), f->body, f->line));
+    const Token now = now_, next = next_;
+    const uint32_t source = source_;
+    advance(), advance();
+    body();
+    lexer_ = text, now_ = now, next_ = next, source_ = source;
+    labels_[end] = static_cast<uint32_t>(k_.code.size());
+    calls_.pop_back();
+    names_.close();
+  }
+  std::vector<std::string> names_in_parentheses() {
+    std::vector<std::string> out;
+    need("(");
+    while (!is(")")) {
+      out.emplace_back(take());
+      if (!is(")")) need(",");
+    }
+    need(")");
+    return out;
+  }
+  void bind_parameters(const Function& f, const std::vector<Parameter>& parameters,
+                       const std::vector<std::string>& given) {
+    if (parameters.size() != given.size())
+      throw Fault("'" + f.name + "' has " + std::to_string(parameters.size()) +
+                  " parameters or results, not " + std::to_string(given.size()));
+    for (size_t n = 0; n < given.size(); ++n) {
+      if (parameters[n].in_register)
+        throw Fault("'" + f.name + "' takes its parameter '" + parameters[n].name +
+                    "' in a register, which is not understood");
+      const Variable* v = names_.find_variable(given[n]);
+      if (!v || !v->of_call) throw Fault("'" + given[n] + "' is no .param variable of this body");
+      if (v->bytes != parameters[n].bytes)
+        throw Fault("'" + given[n] + "' has " + std::to_string(v->bytes) + " bytes, '" + parameters[n].name +
+                    "' of '" + f.name + "' has " + std::to_string(parameters[n].bytes));
+      Variable own = *v;
+      own.name = parameters[n].name;
+      names_.declare(own);
+    }
+  }
+  // Functions of the CUDA runtime on the device, which no module defines.
+  void call_of_library(Instruction i, const std::string& name, const std::vector<std::string>& arguments) {
+    choose(k_.opcodes[i.opcode], i);
+    if (name == "vprintf") return add(i);  // it prints nothing here
+    if (name != "__assertfail") throw Fault("'" + name + "' has no body in this module");
+    const Variable* message = arguments.empty() ? nullptr : names_.find_variable(arguments.front());
+    if (!message || !message->of_call || message->bytes != 8)
+      throw Fault("'__assertfail' needs the address of its message first");
+    i.flow = Flow::trap;
+    i.offset = static_cast<int64_t>(message->address);
+    add(i);
   }
 
   // One operand, with what stands behind its bar (6.4).
@@ -314,23 +473,34 @@ class Decoder {
     return o;
   }
 
+  // What a table has under a label, which the scope or one around it declares.
+  template <class T> const T& find_label(const std::map<Label, T>& table, Label label, size_t instruction) {
+    auto found = table.find(label);
+    while (found == table.end() && (label.first = parents_[label.first]) != kNoScope)
+      found = table.find(label);
+    if (found == table.end()) fail_at(k_.code[instruction].line, "there is no label '" + label.second + "'");
+    return found->second;
+  }
   void resolve_jumps() {
-    for (const Jump& jump : jumps_) {
-      size_t scope = jump.scope;
-      auto found = labels_.find({scope, jump.label});
-      while (found == labels_.end() && (scope = parents_[scope]) != kNoScope)
-        found = labels_.find({scope, jump.label});
-      if (found == labels_.end())
-        fail_at(k_.code[jump.instruction].line, "there is no label '" + jump.label + "'");
-      k_.code[jump.instruction].target = found->second;
+    for (const Jump& jump : jumps_)
+      k_.code[jump.instruction].target = find_label(labels_, jump.to, jump.instruction);
+    for (const Jump& jump : indexed_) {
+      auto& places = k_.tables.emplace_back();
+      for (const std::string& name : find_label(targets_, jump.to, jump.instruction))
+        places.push_back(find_label(labels_, {jump.to.first, name}, jump.instruction));
     }
   }
 
   static constexpr size_t kNoScope = ~size_t{0};
-  static constexpr uint64_t kMostRegisters = 1u << 20, kMostBytes = 1u << 24, kMostAlign = 1024;
+  static constexpr uint64_t kMostRegisters = 1u << 20, kMostBytes = 1u << 24, kMostAlign = 1024,
+                            kMostInstructions = 1u << 22, kMostNested = 64;
   struct Jump {
-    size_t instruction, scope;
-    std::string label;
+    size_t instruction;
+    Label to;
+  };
+  struct Call {
+    const Function* function;
+    Label end;
   };
   const Module& m_;
   Lexer lexer_;
@@ -339,8 +509,11 @@ class Decoder {
   Names names_;
   Binder binder_;
   std::vector<size_t> scopes_, parents_;  // open scopes; the parent of each scope there was
-  std::map<std::pair<size_t, std::string>, uint32_t> labels_;
-  std::vector<Jump> jumps_;
+  std::map<Label, uint32_t> labels_;
+  std::map<Label, std::vector<std::string>> targets_;  // what .branchtargets lists
+  std::vector<Jump> jumps_, indexed_;                  // to a label; by a list of labels
+  std::vector<size_t> copies_;                         // instructions
+  std::vector<Call> calls_;                            // whose bodies are being read
   std::unordered_map<std::string, uint32_t> opcode_index_;
   std::map<std::pair<uint64_t, uint32_t>, uint32_t> source_index_;
   uint32_t source_ = 0;

@@ -23,13 +23,14 @@ enum class Class : uint8_t {
   control,
   load,
   store,
+  copy,
   warp,
   atomic,
   barrier
 };
-inline constexpr std::array<std::string_view, 13> kClassNames = {
+inline constexpr std::array<std::string_view, 14> kClassNames = {
     "move",    "integer", "floating", "convert", "narrow", "special", "compare",
-    "control", "load",    "store",    "warp",    "atomic", "barrier"};
+    "control", "load",    "store",    "copy",    "warp",   "atomic",  "barrier"};
 
 enum class Form : uint16_t {
 #define FORM(id, name, modifiers, types, operands, kind, section) id,

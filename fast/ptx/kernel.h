@@ -20,7 +20,7 @@ using Handler = void (*)(Warp&, const Instruction&);
 using MeetingHandler = void (*)(Warp&, const Meeting&);
 
 // What an instruction does to the order of instructions.
-enum class Flow : uint8_t { plain, branch, exit, barrier, meeting, trap };
+enum class Flow : uint8_t { plain, branch, table, exit, barrier, meeting, trap };
 enum class BarrierKind : uint8_t { sync, arrive, popc, all, any };
 
 inline constexpr unsigned kLanes = 32;
@@ -39,20 +39,21 @@ struct Instruction {
   Space space = Space::generic;  // of loads, stores and atomics
   uint8_t vector = 1;            // elements that one lane loads or stores
   uint8_t width = 0;             // bytes of one of them; bits of one part of mov
-  bool wide_d = false,
-       wide_s = false;         // the register takes eight bytes where the type alone does not decide it
+  bool wide_d = false, wide_s = false,
+       wide_to = false;        // the register takes eight bytes where the type alone does not decide it
   bool unpinned = false;       // the PTX ISA gives only a bound of the result (9.7.3)
   bool with_optional = false;  // the operand that may be absent is there
   bool aligned = false;        // a barrier that whole warps reach together
   BarrierKind barrier = BarrierKind::sync;
   bool has_guard = false, guard_inverted = false;
   uint32_t guard = 0;   // a predicate
-  uint32_t target = 0;  // of a branch: an instruction
-  uint32_t code = 0;    // what else a handler needs: a table of lop3, a rounding
+  uint32_t target = 0;  // of a branch: an instruction; of a copy: its place in Kernel::arrivals
+  uint32_t code = 0;    // what else a handler needs: a table of lop3, a rounding, an index of Kernel::tables
   int64_t offset = 0;   // of an address
-  uint32_t opcode = 0;  // in Kernel::opcodes
-  uint32_t line = 0;    // of the PTX text
-  uint32_t source = 0;  // in Kernel::sources, from 1; 0 where no .loc stands before it
+  int64_t to_offset = 0;  // of the address that a copy writes to
+  uint32_t opcode = 0;    // in Kernel::opcodes
+  uint32_t line = 0;      // of the PTX text
+  uint32_t source = 0;    // in Kernel::sources, from 1; 0 where no .loc stands before it
 };
 
 // A line of the source that was compiled, from .loc (11.5.2).
@@ -102,10 +103,17 @@ struct Kernel {
     bool wide;
     uint64_t value;
   };
+  // What a copy does when it arrives: places in `code` behind the end of the body. `zero` is the first of
+  // `words` moves.
+  struct Arrival {
+    uint32_t load, zero, words, store;
+  };
+  std::vector<Arrival> arrivals;
   std::vector<Constant> constants;  // registers that hold a number
   std::vector<bool> wide;           // by place / kLanes: whether a register of eight bytes begins there
-  uint32_t true_predicate = 0;      // predicates[true_predicate] is set in every lane
-  uint32_t special[kSpecials];      // the register of each special register that is read, else kUnused
+  std::vector<std::vector<uint32_t>> tables;  // targets of branches by an index
+  uint32_t true_predicate = 0;                // predicates[true_predicate] is set in every lane
+  uint32_t special[kSpecials];  // the register of each special register that is read, else kUnused
   uint64_t static_shared = 0, local_bytes = 0;
   const std::string& text(const Instruction& i) const { return opcodes[i.opcode].text; }
 };

@@ -22,6 +22,14 @@ struct Group {
   uint32_t pc = 0, lanes = 0;
 };
 
+// A copy that lanes of a warp have issued and that has not arrived (copies.h).
+struct Copy {
+  const Instruction* instruction = nullptr;
+  uint32_t lanes = 0, whole = 0;          // whose copy is still to come; who read memory and not zeros
+  std::array<uint64_t, kLanes> to, from;  // addresses in shared and in global memory
+  std::array<uint32_t, kLanes> group;     // groups that the lane had closed
+};
+
 // A register file: registers of 32 lanes with 4 or 8 bytes each, and predicates of one word each.
 struct Warp {
   uint32_t* words = nullptr;
@@ -36,6 +44,8 @@ struct Warp {
   std::vector<Group> parked;     // at an aligned barrier, until the whole warp has come
   std::vector<Group> arrived;    // wait for a barrier to complete
   std::vector<std::byte> local;  // lane by lane
+  std::vector<Copy> copies;      // in the order in which they were issued
+  std::array<uint32_t, kLanes> closed_groups{};
   std::vector<uint32_t> storage;
 };
 

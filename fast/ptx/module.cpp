@@ -106,11 +106,41 @@ class Module::Reader {
     fail("'" + std::string(now_.text) + "' is no directive of a module that is understood");
   }
 
-  // Functions are read only as far as their end: an entry that calls one is refused where it calls it.
+  // A declaration, or a definition, whose body is read where a kernel calls it.
   void function() {
-    while (!is("{") && !is(";")) take();
-    if (is(";")) return advance();
-    skip_braces();
+    advance();
+    Function f;
+    if (is("(")) f.results = parameters_of_function();
+    f.name = take();
+    if (is("(")) f.parameters = parameters_of_function();
+    while (!is("{") && !is(";")) take();  // .noreturn and the like
+    f.has_body = is("{");
+    f.body = lexer_.position();
+    f.line = lexer_.line();
+    if (f.has_body) skip_braces();
+    else advance();
+    Function& known = m_.functions_[f.name];
+    if (known.has_body && f.has_body) fail("there are two functions '" + f.name + "'");
+    if (!known.has_body) known = std::move(f);
+  }
+  std::vector<Parameter> parameters_of_function() {
+    std::vector<Parameter> out;
+    need("(");
+    while (!is(")")) {
+      if (is(".reg")) {
+        Parameter p;
+        p.in_register = true;
+        while (now_.text.starts_with('.')) take();
+        p.name = take();
+        out.push_back(std::move(p));
+      } else {
+        uint64_t top = 0;
+        out.push_back(parameter(top));
+      }
+      if (!is(")")) need(",");
+    }
+    need(")");
+    return out;
   }
 
   void entry() {
@@ -287,6 +317,11 @@ const Entry& Module::entry(std::string_view name) const {
   for (const auto& [other, entry] : entries_) known += (known.empty() ? "" : ", ") + other;
   throw Fault("the module has no entry '" + std::string(name) + "'; it has " +
               (known.empty() ? "none" : known));
+}
+
+const Function* Module::function(std::string_view name) const {
+  const auto found = functions_.find(name);
+  return found == functions_.end() ? nullptr : &found->second;
 }
 
 const Kernel& Module::kernel(std::string_view name) {

@@ -19,8 +19,9 @@ namespace assay::ptx {
 struct Parameter {
   std::string name;
   Type type = Type::b32;
-  bool pointer = false;  // .ptr
-  bool array = false;    // a struct by value: .b8 name[88]
+  bool pointer = false;      // .ptr
+  bool array = false;        // a struct by value: .b8 name[88]
+  bool in_register = false;  // of a function alone: .reg
   uint64_t offset = 0, bytes = 0, align = 1;
 };
 
@@ -31,6 +32,16 @@ struct Variable {
   uint64_t bytes = 0;  // 0 where the launch gives the size: .extern .shared name[]
   uint64_t align = 1;
   uint64_t address = 0;  // in its space
+  bool of_call = false;  // a .param variable of a body: an argument or a result of a call
+};
+
+// A function that kernels call (10, 11.1).
+struct Function {
+  std::string name;
+  std::vector<Parameter> results, parameters;
+  bool has_body = false;
+  size_t body = 0;    // where the text behind its brace begins
+  uint32_t line = 0;  // of that place
 };
 
 struct Entry {
@@ -56,6 +67,8 @@ class Module {
   std::vector<std::string> entries() const;
   // Fault: there is no entry of the name; the message lists those that there are.
   const Entry& entry(std::string_view name) const;
+  // The function of the name, or null.
+  const Function* function(std::string_view name) const;
   // The kernel, decoded by the first call. Fault: an unknown form or a wrong operand, with its line and text.
   const Kernel& kernel(std::string_view name);
 
@@ -72,6 +85,7 @@ class Module {
       variables_;  // of .global and .const: address is that of their storage
   std::vector<std::unique_ptr<std::byte[]>> storage_;
   std::map<std::string, Entry, std::less<>> entries_;
+  std::map<std::string, Function, std::less<>> functions_;
   std::map<std::string, std::unique_ptr<Kernel>, std::less<>> kernels_;
 };
 

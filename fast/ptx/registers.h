@@ -37,6 +37,8 @@ class Names {
   // The register that holds a special register of this name ("%tid.x"), or null.
   const Register* find_special(std::string_view name);
 
+  // A register that the text does not name.
+  uint32_t unnamed(bool wide) { return allocate(wide); }
   // A register of a constant value. Equal values share one.
   uint32_t constant(uint64_t value, bool wide);
   // The address of memory that the launch adds, `offset` bytes into it; it is known when all variables are.

@@ -119,7 +119,8 @@ void start_block(Block& b, const Dim& index, uint8_t poison) {
     const unsigned left = b.threads - w.index * kLanes;
     w.live = left >= kLanes ? ~0u : (1u << left) - 1;
     w.carry = 0;
-    w.meeting.clear(), w.parked.clear(), w.arrived.clear();
+    w.meeting.clear(), w.parked.clear(), w.arrived.clear(), w.copies.clear();
+    w.closed_groups = {};
     w.ready.assign(1, {0, w.live});
     set_specials(b, w, true);
   }

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <numeric>
 
 #include "fast/ptx/checks.h"
+#include "fast/ptx/copies.h"
 #include "fast/ptx/recorder.h"
 
 namespace assay::ptx {
@@ -45,6 +47,24 @@ std::string hex(uint32_t v) {
   std::string out = "0x00000000";
   for (size_t k = 0; k < 8; ++k) out[9 - k] = kDigits[v >> (4 * k) & 15];
   return out;
+}
+
+// What a lane says that comes to a trap, or to __assertfail with the address of its message.
+std::string reached(Warp& w, const Instruction& i, int lane) {
+  const Block& b = *w.block;
+  if (b.kernel->opcodes[i.opcode].row->form != Form::call) return "was reached";
+  uint64_t at = 0;
+  std::memcpy(
+      &at,
+      w.local.data() + static_cast<uint64_t>(lane) * b.kernel->local_bytes + static_cast<uint64_t>(i.offset),
+      sizeof at);
+  std::string message;
+  for (; message.size() < 200 && b.memory->holding(at, 1); ++at) {
+    const char c = *reinterpret_cast<const char*>(at);
+    if (c == 0) break;
+    message += c >= ' ' && c < 127 ? c : '?';
+  }
+  return "of __assertfail: the assertion '" + message + "' failed";
 }
 
 }  // namespace
@@ -117,10 +137,11 @@ template <bool kWatch> uint32_t Scheduler::run_group(Warp& w, Group g) {
     } else {
       switch (i.flow) {
         case Flow::branch: g = branch(w, i, g, active); break;
+        case Flow::table: g = branch_by_index(w, i, g, active); break;
         case Flow::exit: g = leave(w, g, active); break;
         case Flow::meeting: g = meet(w, i, g, active); break;
         case Flow::barrier: g = reach_barrier(w, i, g, active); break;
-        default: fail(w, i, first_lane(active), "was reached");
+        default: fail(w, i, first_lane(active), reached(w, i, first_lane(active)));
       }
       if (!g.lanes) return steps;
       next = merge_place(w);
@@ -137,7 +158,27 @@ Group Scheduler::branch(Warp& w, const Instruction& i, Group g, uint32_t active)
   return {g.pc + 1, g.lanes & ~active};
 }
 
+// 9.7.12.4: the lanes of each index go to its target.
+Group Scheduler::branch_by_index(Warp& w, const Instruction& i, Group g, uint32_t active) {
+  w.active = active;
+  if (b_.checks) b_.checks->operands(w, i);
+  const std::vector<uint32_t>& targets = b_.kernel->tables[i.code];
+  for (uint32_t left = active; left;) {
+    const uint32_t index = word(w, i.s[0], first_lane(left));
+    if (index >= targets.size())
+      fail(w, i, first_lane(left),
+           "has index " + std::to_string(index) + " of " + std::to_string(targets.size()) + " targets");
+    uint32_t alike = 0;
+    for (uint32_t m = left; m; m &= m - 1)
+      if (word(w, i.s[0], first_lane(m)) == index) alike |= 1u << first_lane(m);
+    put_ready(w, {targets[index], alike});
+    left &= ~alike;
+  }
+  return {g.pc + 1, g.lanes & ~active};
+}
+
 Group Scheduler::leave(Warp& w, Group g, uint32_t active) {
+  finish_copies(w, active);
   w.live &= ~active;
   b_.live_threads -= lane_count(active);
   return {g.pc + 1, g.lanes & ~active};

@@ -34,6 +34,7 @@ class Scheduler {
   uint32_t merge_place(const Warp&) const;
   // The group after an instruction that is not plain; its lanes are empty where it must wait.
   Group branch(Warp&, const Instruction&, Group, uint32_t active);
+  Group branch_by_index(Warp&, const Instruction&, Group, uint32_t active);
   Group leave(Warp&, Group, uint32_t active);
   Group meet(Warp&, const Instruction&, Group, uint32_t active);
   Group reach_barrier(Warp&, const Instruction&, Group, uint32_t active);

@@ -8,6 +8,7 @@
 // whole where any operand is. selp asks for the value that it takes, and.pred, or.pred and and.b32 for no
 // more than what decides them.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -39,6 +40,10 @@ class Undefined {
   // One lane's bytes, which a load takes to destination `k`, or a store takes from its source `k`.
   void load(Warp&, const Instruction&, unsigned lane, unsigned k, Space, uint64_t address, unsigned bytes);
   void store(Warp&, const Instruction&, unsigned lane, unsigned k, Space, uint64_t address, unsigned bytes);
+  // Bytes of shared memory that a copy will write: until it arrives, nobody has.
+  void forget_shared(uint64_t address, unsigned bytes) {
+    std::fill_n(shared_.begin() + static_cast<long>(address), bytes, uint8_t{0});
+  }
   // Destinations of an atomic are what memory held. Fault: nobody wrote it.
   void change(Warp&, const Instruction&, unsigned lane, Space, uint64_t address, unsigned bytes);
 

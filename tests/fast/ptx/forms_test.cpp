@@ -42,14 +42,17 @@ std::string operands_of(const Opcode& op, bool with_optional) {
       case 'w': o = "%d"; break;
       case 'p':
       case 'q': o = "%p"; break;
-      case 'm': o = op.has("param") ? "[pointer]" : "[%d+16]"; break;
+      case 'm':
+        o = op.row->name == "st" && op.has("param") ? "[given]" : op.has("param") ? "[pointer]" : "[%d+16]";
+        break;
       case 'v':
       case 's': o = list(register_of(last), vector); break;
       case 'f':
       case 'g': o = list("%r", op.has("x2") ? 2 : op.has("x4") ? 4 : 1); break;
-      case 'i': o = "3"; break;
+      case 'i': o = op.row->kind == Class::copy ? "16" : "3"; break;
       case '4': o = list(register_of(last), 4); break;
-      case 'L': o = "HERE"; break;
+      case 'L': o = op.has("idx") ? "LIST" : "HERE"; break;
+      case 'c': o = "work"; break;
       default: ADD_FAILURE() << p;
     }
     if (p.size() == 3) o += "|%p";
@@ -72,10 +75,12 @@ TEST(PtxForms, EveryFormOfTheTableIsDecoded) {
       const bool optional = op.row->name.starts_with("set") ? joins : true;
       const std::string statement = text + " " + operands_of(op, optional) + ";";
       const std::string body =
-          ".reg .pred %p;\n.reg .b8 %b;\n.reg .b16 %h;\n.reg .b32 %r;\n.reg .b64 %d;\nHERE:\n" + statement +
-          "\nret;";
+          ".reg .pred %p;\n.reg .b8 %b;\n.reg .b16 %h;\n.reg .b32 %r;\n.reg .b64 %d;\n.param .b8 "
+          "given[64];\nHERE:\n" +
+          statement + "\nret;\nLIST: .branchtargets HERE;";
       try {
-        Module m(kernel_text(".param .u64 pointer", body));
+        Module m(replaced(kernel_text(".param .u64 pointer", body), ".visible",
+                          ".func work() { ret; }\n.visible"));
         m.kernel("kernel");
         EXPECT_FALSE(wide) << statement;
       } catch (const Fault& e) {

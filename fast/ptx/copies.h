@@ -1,0 +1,20 @@
+// Copies from global to shared memory that arrive later (cp.async, 9.7.9.25.3). Each arrives as late as the
+// text allows, when its lane waits for it or leaves. What it does then are instructions that stand behind the
+// end of the kernel's code: a load, a move of zeros, a store (Kernel::Arrival).
+#pragma once
+#include <cstdint>
+
+#include "fast/ptx/machine.h"
+
+namespace assay::ptx {
+
+// Handlers: issue a copy, close a group, wait until no more than Instruction::code groups are left, wait for
+// everything. Fault: a source size between nothing and the whole; what the accesses throw.
+void issue_copy(Warp&, const Instruction&);
+void close_group(Warp&, const Instruction&);
+void wait_for_groups(Warp&, const Instruction&);
+void wait_for_all(Warp&, const Instruction&);
+// The copies of lanes that leave arrive.
+void finish_copies(Warp&, uint32_t lanes);
+
+}  // namespace assay::ptx
