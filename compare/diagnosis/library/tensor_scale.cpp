@@ -98,6 +98,8 @@ void add_stored_least(Rows& rows, const string& id, const string& title, double 
 // both.
 void add_of_own_amax(Rows& rows) {
   const bool delayed = rows.q.format == FormatId::fp8_delayed;
+  if (delayed && (rows.q.row_scaled || rows.q.numerics.scale_order != ScaleOrder::encode_first))
+    return;  // the scales of rows, and decode scales, are no tensor's
   if (!delayed && (!rows.q.amax || rows.of_rows)) return;
   const auto own = [most = static_cast<float>(rows.largest_element())](double amax) -> std::optional<float> {
     const float a = static_cast<float>(amax);
