@@ -50,8 +50,8 @@ std::vector<std::string> lines_of(const std::string& command) {
 // What cmake/race.cmake has the compiler write for the folder of the sources.
 constexpr std::string_view kRoot = "/assay/";
 
-// "fast/move/pair.cuh:93" of "/assay/build/race/../../fast/move/pair.cuh:93 (discriminator 2)"; empty where it
-// is unknown.
+// "fast/move/pair.cuh:93" of "/assay/build/race/../../fast/move/pair.cuh:93 (discriminator 2)"; empty where
+// it is unknown.
 std::string short_line(std::string_view line) {
   const size_t colon = line.rfind(':');
   if (colon == std::string_view::npos || line.starts_with("??")) return {};
