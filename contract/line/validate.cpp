@@ -115,11 +115,6 @@ MaybeError validate_quantizer(const Problem& p, const Quantizer& q, Direction d)
   if (q.format != FormatId::nvfp4 && (q.round == Round::sr || q.rht || q.four_over_six != FourOverSix::off))
     return fail("round, rht and four_over_six are for nvfp4");
   if (q.row_scaled && q.format != FormatId::nvfp4) {
-    if (q.format == FormatId::fp8_delayed && !p.as<Quantize>() && !p.as<Dequantize>())
-      return fail(
-          "row_scaled=1 of fp8_delayed is for a quantize or a dequantize: the scales of its rows are given "
-          "(N3.12)",
-          "fp8_current row_scaled=1");
     if (!info(q.format).per_tensor_fp8()) return fail("row_scaled is for fp8_current, fp8_delayed and nvfp4");
     if (q.amax)
       return fail("row_scaled=1 computes the amax of each stored row, so no amax may be given (N3.12)",
@@ -130,6 +125,10 @@ MaybeError validate_quantizer(const Problem& p, const Quantizer& q, Direction d)
 
 MaybeError validate_split(const Problem& p) {
   const Split& op = *p.as<Split>();
+  for (Direction d : kDirections)
+    if (p.quantizer(d) && p.quantizer(d)->format == FormatId::fp8_delayed && p.quantizer(d)->row_scaled)
+      return fail("members of a split are given one scale each, not one for each row (N14.4)",
+                  "split fp8_current 192x48 bf16 groups=64,128 row_scaled=1");
   if (op.members.empty()) return fail("a split has at least one member", "groups=32,0,64");
   int64_t rows = 0, cols = 0, count = 0;
   for (Shape m : op.members) {

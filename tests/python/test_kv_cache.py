@@ -82,11 +82,21 @@ def test_a_wrong_record_is_found(tmp_path):
 def test_a_scale_that_multiplies_is_named(tmp_path):
     from assay.pack import Pack
     from kv_cache_dump import add_given
-    pack, x = Pack(made_by="NumPy"), drawn(kTokens, kHeads, kSize)
-    scale = f32(np.abs(x.astype(f32)).max() / 400)
+    pack, x, scale = Pack(made_by="NumPy"), drawn(kTokens, kHeads, kSize), f32(7)
+    x[:, 0, :16] = bf16(10.9375) * 2.0 ** np.arange(-8, 8).astype(f32)   # 7 times a tie; fl(1 / 7) is above 1 / 7
     add_given(pack, x, cast(x.astype(f32) * (f32(1) / scale)), scale, module="reciprocal")
     found = next(iter(judged(pack, tmp_path).values())).explain(budget_s=30)
     assert any("line.scale_order=decode_first" in c.ids for c in found.causes if c.exact), str(found)
+
+
+def test_the_scale_of_another_head_is_named(tmp_path):
+    from assay.pack import Pack
+    from kv_cache_dump import add_given
+    pack, x = Pack(made_by="NumPy"), drawn(kTokens, kHeads, kSize)
+    heads = (np.abs(x.astype(f32)).max((0, 2)) / f32(400)).astype(f32)
+    add_given(pack, x, given(x, np.roll(heads, 1)[:, None]), heads, module="previous")
+    found = next(iter(judged(pack, tmp_path).values())).explain(budget_s=30)
+    assert [list(c.ids) for c in found.causes if c.exact] == [["scaled.given_of_previous_row"]], str(found)
 
 
 def test_what_does_not_fit_is_refused():
