@@ -223,7 +223,7 @@ TeKernel group_kernel(const Problem& p) {
 
 TeKernel te_kernel(const Problem& p) {
   for (Direction d : kDirections)  // N8.2
-    if (p.quantizer(d) && p.quantizer(d)->format == FormatId::fp8_current && p.quantizer(d)->row_scaled)
+    if (p.quantizer(d) && info(p.quantizer(d)->format).per_tensor_fp8() && p.quantizer(d)->row_scaled)
       return rejected("TransformerEngine scales per-tensor FP8 by the tensor, not by the row");
   if (p.as<Split>()) return group_kernel(p);
   if (p.as<Swizzle>()) {  // N8.3

@@ -105,8 +105,8 @@ void add_givens(std::vector<Plane>& out, const Quantizer& q, Shape shape, Direct
   if (q.scale_from != ScaleFrom::x) out.push_back(block_given(q, shape, d));
   if (q.amax) out.push_back(scalars(plane_name(d, "given.amax"), Part::input, d));
   if (q.format == FormatId::fp8_delayed) {
-    out.push_back(scalars(plane_name(d, "given.scale"), Part::input, d));
-    out.push_back(scalars(plane_name(d, "prior.amax"), Part::input, d));
+    out.push_back(of_tensor_or_rows("given.scale", q, shape, d, Part::input));
+    out.push_back(of_tensor_or_rows("prior.amax", q, shape, d, Part::input));
   }
 }
 
@@ -169,6 +169,11 @@ Plane member_plane(const Plane& g, size_t m) {
   return p;
 }
 
+F32Bits halved(F32Bits value, size_t place) {
+  const F32Bits exponent = value >> 23 & 0xFF, times = static_cast<F32Bits>(place % 4);
+  return exponent > times && exponent < 0xFF ? value - (times << 23) : value;
+}
+
 std::vector<Problem> member_problems(const Problem& split) {
   const Split& op = *split.as<Split>();
   std::vector<Problem> out;
@@ -185,15 +190,9 @@ std::vector<Problem> member_problems(const Problem& split) {
     for (Direction d : kDirections) {
       if (!p.quantizer(d)) continue;
       Quantizer& q = *p.quantizer(d);
-      // N14.4: halved from member to member, four times in turn, so that no two neighbours share a value;
-      // exact on the exponent field.
-      auto halved = [&](F32Bits& v) {
-        const F32Bits exponent = v >> 23 & 0xFF, times = static_cast<F32Bits>(m % 4);
-        if (exponent > times && exponent < 0xFF) v -= times << 23;
-      };
-      halved(q.scale);
-      halved(q.prior_amax);
-      if (q.amax) halved(*q.amax);
+      q.scale = halved(q.scale, m);  // N14.4
+      q.prior_amax = halved(q.prior_amax, m);
+      if (q.amax) q.amax = halved(*q.amax, m);
     }
     out.push_back(std::move(p));
     row += op.members[m].rows;

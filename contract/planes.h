@@ -4,7 +4,7 @@
 // Input planes, by op:
 //   cast                    x; with round=sr also bits [as x] (u8)
 //   quantize                x, <d>.given.amax, <d>.given.scale, <d>.prior.amax, noop      (1x1 f32, where the
-//                           key applies)
+//                           key applies; given.scale and prior.amax of row_scaled [R, 1])
 //   dequantize              <d>.amax (nvfp4), <d>.scale_inv or <d>.scale_gemm, <d>.data   (as quantize writes
 //                           them)
 //   update                  history [length, slots], scale [1, slots], reduced [1, slots] (f32)
@@ -130,6 +130,9 @@ std::vector<Plane> output_planes(const Problem&);
 // N14.2: the line of each member of a split: a quantize of the member's shape, whose fill begins where the
 // member's rows begin and whose given and prior values are the member's (N14.4).
 std::vector<Problem> member_problems(const Problem& split);
+// N14.4, N3.12: a given value at member or row `place`: halved from one to the next, four times in turn, so
+// that no two neighbours share a value; exact on the exponent field.
+F32Bits halved(F32Bits value, size_t place);
 
 // N16.1: the line of one operand of a gemm: a quantize of its tensor in the one direction that is read, [M,
 // K] or [K, M] for a, [N, K] or [K, N] for b. The fill is the operand's, drawn for b with the next seed, so

@@ -59,14 +59,14 @@ struct Quantizer {
   bool pow2 = false;                 // fp8_current, fp8_block: scale floored to a power of two (N3.6)
   F32Bits eps = 0;                   // fp8_current, fp8_block: least amax (N3.2)
   std::optional<F32Bits> amax;  // fp8_current, nvfp4: given; nothing: computed from the tensor (N3.1, N10.1)
-  F32Bits scale = 0x3F800000;   // fp8_delayed: the given scale (N3.11)
+  F32Bits scale = 0x3F800000;   // fp8_delayed: the given scale (N3.11), or decode scale (N17.5)
   F32Bits prior_amax = 0;       // fp8_delayed: the previous value of the amax slot (N3.1)
   Round round = Round::rne;     // nvfp4: rne or sr
   bool rht = false;             // nvfp4 columns: of the rotated tensor (N11)
   uint16_t sign_mask = kRhtSignMask;  // rht: bit i set negates element i of each 16 (N11.1)
   FourOverSix four_over_six = FourOverSix::off;
   E4m3Max e4m3_max = E4m3Max::m448;  // nvfp4 under four_over_six
-  bool row_scaled = false;           // fp8_current, nvfp4: one amax per stored row (N3.12, N10.9)
+  bool row_scaled = false;           // fp8_current, fp8_delayed, nvfp4: of each stored row (N3.12, N10.9)
   ScaleLayout scales = ScaleLayout::compact;
   ScaleFrom scale_from = ScaleFrom::x;  // formats with blocks
   Numerics numerics;

@@ -240,8 +240,10 @@ class Tracer {
     const bool divided = chain.quotient.by == ScaleDivision::divide || chain.scale == Nvfp4Scale::unit;
     add(divided ? "N10.2" : "N17.14", "encode scale", Encoding::f32, canonical(as_bits(t.encode)));
     add("N10.7", "decode scale", Encoding::f32, canonical(as_bits(t.decode)));
-    const bool by_p = chain.by == Multiplier::decode_reciprocal || chain.by == Multiplier::divide_product;
-    if (by_p || chain.scale == Nvfp4Scale::decode || chain.scale == Nvfp4Scale::decode_product)
+    const bool by_p = chain.by == Multiplier::decode_reciprocal || chain.by == Multiplier::divide_product ||
+                      chain.by == Multiplier::product_reciprocal;
+    if (by_p || chain.scale == Nvfp4Scale::decode || chain.scale == Nvfp4Scale::decode_product ||
+        chain.scale == Nvfp4Scale::given_product)
       add(divided ? "N17.8" : "N17.14", "amax / (6 F)", Encoding::f32, canonical(as_bits(t.decode_first)));
   }
   uint32_t nvfp4_block_scale(const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t amax_of_block) {
@@ -363,10 +365,16 @@ class Tracer {
       }
       case FormatId::nvfp4: return quantize_nvfp4(q);
       case FormatId::fp8_delayed: {
-        const uint32_t scale = element(input(d_, "given.scale"), 0);
-        add("N3.11", "given scale", Encoding::f32, scale);
-        add("N3.7", "scale_inv", Encoding::f32, reciprocal(scale));
-        return code_of(q, "N3.8", {as_float(scale), false});
+        const int64_t line = q.row_scaled ? d_ == Direction::row ? row_ : col_ : 0;  // N3.12
+        const uint32_t number = element(input(d_, "given.scale"), line);
+        const bool decodes = q.numerics.scale_order != ScaleOrder::encode_first,
+                   divides = q.numerics.scale_order == ScaleOrder::decode_divide;
+        add(decodes ? "N17.5" : "N3.11", decodes ? "given decode scale" : "given scale", Encoding::f32,
+            number);
+        if (!divides)
+          add(decodes ? "N17.5" : "N3.7", decodes ? "scale" : "scale_inv", Encoding::f32, reciprocal(number));
+        const uint32_t factor = decodes && !divides ? reciprocal(number) : number;
+        return code_of(q, "N3.8", {as_float(factor), divides});
       }
     }
   }

@@ -56,11 +56,16 @@ double Division::decode(double amax, double most) const {
 
 double full_range(const Quantizer& q) { return q.e4m3_max == E4m3Max::m256 ? 1536 : 2688; }
 
+// What S is divided from and P by: F * 6, or 1 where the amax is P itself (N17.8).
+static double range_of(const Quantizer& q) {
+  return q.numerics.nvfp4_scale == Nvfp4Scale::given_product ? 1 : full_range(q);
+}
+
 float encode_scale(const Quantizer& q, float amax, Encoding source) {
   const Numerics& n = q.numerics;
   if (n.nvfp4_scale == Nvfp4Scale::unit) return 1;
   if (std::isnan(amax) && n.nan_tensor_amax == NanTensorAmax::unit) return 1;
-  const float s = static_cast<float>(Division(q, source).encode(full_range(q), amax));  // N17.14
+  const float s = static_cast<float>(Division(q, source).encode(range_of(q), amax));  // N17.14
   const float limited = at_most(s, kMost, n.nan_clamp);
   if (std::isinf(amax) && n.inf_amax == InfAmax::zero) return limited;
   return amax == 0 || limited == 0 ? 1 : limited;
@@ -70,22 +75,34 @@ std::optional<TensorScales> tensor_scales(double amax, const Quantizer& q, Encod
   if (q.numerics.nvfp4_scale == Nvfp4Scale::unit) return TensorScales{};
   if (!std::isfinite(amax) || amax < 0) return {};
   return TensorScales{encode_scale(q, static_cast<float>(amax), source),
-                      Division(q, source).decode(amax, full_range(q))};
+                      Division(q, source).decode(amax, range_of(q))};
 }
 
 bool reads_decode(Nvfp4Scale rule) {
-  return rule == Nvfp4Scale::decode || rule == Nvfp4Scale::decode_product;
+  return rule == Nvfp4Scale::decode || rule == Nvfp4Scale::decode_product ||
+         rule == Nvfp4Scale::given_product;
 }
 bool reads_decode(Multiplier rule) {
-  return rule == Multiplier::decode_reciprocal || rule == Multiplier::divide_product;
+  return rule == Multiplier::decode_reciprocal || rule == Multiplier::divide_product ||
+         rule == Multiplier::product_reciprocal;
 }
 
 // ---- exact factors ----
 
+// N3.11, N17.5: what elements are scaled by under a number that is given.
+static Factor given_factor(double number, const Quantizer& q) {
+  switch (q.numerics.scale_order) {
+    case ScaleOrder::decode_divide: return {number, true};
+    case ScaleOrder::decode_first: return {static_cast<float>(1 / number)};
+    case ScaleOrder::encode_first: break;
+  }
+  return {number};
+}
+
 Factor Factors::of(uint32_t scale_code, Encoding scales, double amax, double tensor_amax,
                    double scale) const {
   switch (q_.format) {
-    case FormatId::fp8_delayed: return {scale};
+    case FormatId::fp8_delayed: return given_factor(scale, q_);
     case FormatId::fp8_current:
       return q_.numerics.scale_order == ScaleOrder::decode_divide ? Factor{value_of(scales, scale_code), true}
                                                                   : Factor{scale};
@@ -131,11 +148,12 @@ Factor Factors::nvfp4(float s, float tensor_amax) const {
   const Numerics& n = q_.numerics;
   const float encode = encode_scale(q_, tensor_amax, source_);
   const bool unit = n.nvfp4_scale == Nvfp4Scale::unit;
-  const float p = unit ? 1 : static_cast<float>(Division(q_, source_).decode(tensor_amax, full_range(q_)));
+  const float p = unit ? 1 : static_cast<float>(Division(q_, source_).decode(tensor_amax, range_of(q_)));
   if (s == 0 && n.zero_multiplier == ZeroMultiplier::zero) return {0};
   switch (n.multiplier) {
     case Multiplier::divide_product: return {s * p, true};
     case Multiplier::divide_quotient: return {s / encode, true};
+    case Multiplier::product_reciprocal: return {1.0f / (s * p)};
     case Multiplier::quotient: return {at_most(encode / s, kMost, n.nan_clamp)};
     case Multiplier::decode_reciprocal: return {at_most(1.0f / p / s, kMost, n.nan_clamp)};
     case Multiplier::bf16_quotient:
@@ -171,11 +189,14 @@ std::optional<Factor> nvfp4_within(const Quantizer& q, Encoding source, uint32_t
   // N17.10: P has fewer digits where S is near the largest, and no special case of an amax of 0.
   const bool special = t->encode > 0x1p100 || tensor_amax == 0;
   if (n.multiplier != Multiplier::reciprocal && n.nvfp4_scale != Nvfp4Scale::unit && special) return {};
-  if (reads_decode(n.multiplier) && t->decode == 0) return {};
+  if (reads_decode(n.multiplier) && (t->decode == 0 || scale * t->decode > static_cast<double>(kMost)))
+    return {};
   const double s = reads_decode(n.multiplier) ? 1 / t->decode : t->encode;
   const bool divides =
       n.multiplier == Multiplier::divide_product || n.multiplier == Multiplier::divide_quotient;
   if (divides) return Factor{scale / s, true, scale == 0 ? 0 : 0x1p-21};
+  if (n.multiplier == Multiplier::product_reciprocal && scale / s < 0x1p-100)
+    return {};  // infinite, or nearly
   const double r = scale == 0 ? std::numeric_limits<double>::infinity() : s / scale;
   if (r > static_cast<double>(kMost) * (1 + 0x1p-15)) return Factor{kMost};
   // Near the largest S the decode scale is subnormal and has fewer digits (N10.7).
@@ -207,7 +228,8 @@ std::optional<Factor> factor_within(const Quantizer& q, Encoding source, const P
                                     double tensor_amax) {
   const double scale = value_of(scales.encoding, code);
   switch (info(q.format).family) {
-    case Family::fp8_tensor: return Factor{scale};
+    case Family::fp8_tensor:
+      return q.format == FormatId::fp8_delayed ? given_factor(scale, q) : Factor{scale};
     case Family::mx: return Factor{mx_multiplier(code, q)};
     case Family::nvfp4: return nvfp4_within(q, source, code, scale, tensor_amax);
     case Family::fp8_block: return fp8_block_within(q, source, scales, code, scale);

@@ -199,6 +199,7 @@ int run_trace_of_pack(const std::string& path, const std::string& id, TraceOptio
   const IsolatedRun want =
       run_isolated(subjects.reference(), *problem, seen->inputs, Environment{}, options.timeout);
   if (!want.sound()) return fail("reference: " + want.trouble());
+  const std::vector<PlaneData> inputs = seen->inputs;  // what was given came with the pack
   Subjects both;
   both.owned.push_back(std::make_unique<ForwardingSubject>(subjects.reference()));
   both.owned.push_back(
@@ -206,6 +207,7 @@ int run_trace_of_pack(const std::string& path, const std::string& id, TraceOptio
   options.problem = *drawn;
   options.subject = "pack";
   options.environment = {};
+  options.inputs = &inputs;
   out << "case     " << c.where() << "\n";
   return run_trace(options, both, out, err);
 }

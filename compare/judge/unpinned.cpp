@@ -65,12 +65,14 @@ bool judge_unpinned(const Problem& problem, const std::vector<PlaneData>& inputs
   return judged.empty() && v.inside > 0;
 }
 
+std::string_view bound_clause(const Verdict& v) {
+  return std::find(v.claims.begin(), v.claims.end(), kOfAttention) != v.claims.end() ? "N20.18" : "N16.13";
+}
+
 std::string unpinned_text(const Verdict& v) {
   if (v.unpinned.empty()) return {};
-  return fmt::format(
-      "bits not pinned ({}), judged by the bound: {}; {} element{} from the reference's",
-      std::find(v.claims.begin(), v.claims.end(), kOfAttention) != v.claims.end() ? "N20.18" : "N16.13",
-      v.unpinned, v.inside, v.inside == 1 ? " differs" : "s differ");
+  return fmt::format("bits not pinned ({}), judged by the bound: {}; {} element{} from the reference's",
+                     bound_clause(v), v.unpinned, v.inside, v.inside == 1 ? " differs" : "s differ");
 }
 
 }  // namespace assay

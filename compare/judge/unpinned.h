@@ -21,6 +21,9 @@ bool judge_unpinned(const Problem& problem, const std::vector<PlaneData>& inputs
                     const std::string& why, Subject& reference, Verdict& v);
 inline constexpr std::string_view kNoBound =
     "no element of d has a bound (N16.13): sums or products may overflow";
+// The clause of the bound by which a verdict of bits that are not pinned was found: N20.18 of an attention,
+// else N16.13.
+std::string_view bound_clause(const Verdict& v);
 // "bits not pinned (N16.13), judged by the bound: <why>; 3 elements differ from the reference's"; empty where
 // they are pinned.
 std::string unpinned_text(const Verdict& v);

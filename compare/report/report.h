@@ -21,9 +21,10 @@ struct Totals {
   std::map<Outcome, size_t> by_outcome;
   std::map<std::string, size_t> skip_reasons;  // "gpu: no CUDA device" -> 12
   std::map<std::string, size_t>
-      unpinned_reasons;  // "cublaslt: ..." -> 3: judged by the bound (N16.13), whatever the outcome
-  size_t empty = 0;      // of the passed, those whose tensor has no element
-  size_t launches = 0;   // kernels
+      unpinned_reasons;  // "cublaslt: ..." -> 3: judged by the bound, whatever the outcome
+  std::map<std::string, std::string> unpinned_clauses;  // "cublaslt: ..." -> "N16.13": whose bound that was
+  size_t empty = 0;                                     // of the passed, those whose tensor has no element
+  size_t launches = 0;                                  // kernels
   double seconds = 0;
 
   void add(const Verdict& v);

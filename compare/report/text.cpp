@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/places.h"
+#include "compare/judge/unpinned.h"
 #include "compare/report/report.h"
 #include "compare/report/screen.h"
 #include "compare/text/printable.h"
@@ -105,7 +106,7 @@ class TextReport final : public Report {
                  screens_ - options_.full_screens);
     for (const auto& [reason, count] : t.skip_reasons) fmt::print(out_, "skipped {}: {}\n", count, reason);
     for (const auto& [reason, count] : t.unpinned_reasons)
-      fmt::print(out_, "judged by the bound (N16.13) {}: {}\n", count, reason);
+      fmt::print(out_, "judged by the bound ({}) {}: {}\n", t.unpinned_clauses.at(reason), count, reason);
     for (Outcome o : {Outcome::mistrusted, Outcome::crashed, Outcome::stale})
       if (const auto n = t.by_outcome.find(o); n != t.by_outcome.end())
         fmt::print(out_, "{} of the failed {} {}\n", n->second, n->second == 1 ? "is" : "are", name_of(o));
@@ -145,7 +146,11 @@ void Totals::add(const Verdict& v) {
   ++by_outcome[v.outcome];
   launches += static_cast<size_t>(v.launches);
   seconds += v.seconds;
-  if (!v.unpinned.empty()) ++unpinned_reasons[v.subject + ": " + v.unpinned];
+  if (!v.unpinned.empty()) {
+    const string reason = v.subject + ": " + v.unpinned;
+    ++unpinned_reasons[reason];
+    unpinned_clauses[reason] = bound_clause(v);
+  }
   if (v.outcome == Outcome::passed) {
     ++passed;
     empty += v.reason == kNoElement;
@@ -191,7 +196,7 @@ std::string failure_screen(const SuiteEntry& entry, const Verdict& v, const Envi
     const Breach& b = v.breaches[0];
     const bool bounded = !v.unpinned.empty() && (b.claim == "bound" || b.claim == "integer");
     out += fmt::format("  claim    {:<56} policy {}\n", claim_text(b),
-                       bounded ? "bound, any order (N16.13)" : "bitwise");
+                       bounded ? fmt::format("bound, any order ({})", bound_clause(v)) : "bitwise");
     out += cause_text(b);
     for (size_t i = 1; i < std::min<size_t>(v.breaches.size(), 4); ++i) {
       const Breach& also = v.breaches[i];

@@ -23,6 +23,7 @@ template <FormatId... Formats> bool format_is(const Problem& p, Direction d) {
 }
 using F = FormatId;
 constexpr Applies kDivided = format_is<F::fp8_current, F::fp8_block>;
+constexpr Applies kOrdered = format_is<F::fp8_current, F::fp8_block, F::fp8_delayed>;
 constexpr Applies kDelayed = format_is<F::fp8_delayed>, kNvfp4 = format_is<F::nvfp4>;
 
 // Whether the row of the direction's format in formats.def has this.
@@ -217,7 +218,8 @@ constexpr Key kKeys[] = {
    "bit i set negates element i of each 16 before the rotation",
    get_sign_mask, set_sign_mask, default_sign_mask, rotated},
   choice<&Quantizer::row_scaled>("row_scaled", kData,
-    "one amax per stored row rather than one for the tensor", "0", format_is<F::fp8_current, F::nvfp4>),
+    "one amax and one scale per stored row rather than one for the tensor", "0",
+    format_is<F::fp8_current, F::fp8_delayed, F::nvfp4>),
   choice<&Quantizer::four_over_six>("four_over_six", kData,
     "choose each block's scale for a largest value of 4 or 6 by the smaller error", "off", kNvfp4),
   choice<&Quantizer::e4m3_max>("e4m3_max", kData | kScaleChain,
@@ -247,7 +249,7 @@ constexpr Key kKeys[] = {
   numeric<&Numerics::element_ties>(kMake, nearest),
   numeric<&Numerics::element_overflow>(kMake, row_has<overflows>),
   numeric<&Numerics::pre_round>(kMake, nearest),
-  numeric<&Numerics::scale_order>(kChain, kDivided),
+  numeric<&Numerics::scale_order>(kChain, kOrdered),
   numeric<&Numerics::scale_division>(kChain, format_is<F::fp8_current, F::fp8_block, F::nvfp4>),
   numeric<&Numerics::mx_scale>(kChain, kE8m0Scales),
   numeric<&Numerics::mx_inf>(kChain, kE8m0Scales),

@@ -115,7 +115,7 @@ MaybeError validate_quantizer(const Problem& p, const Quantizer& q, Direction d)
   if (q.format != FormatId::nvfp4 && (q.round == Round::sr || q.rht || q.four_over_six != FourOverSix::off))
     return fail("round, rht and four_over_six are for nvfp4");
   if (q.row_scaled && q.format != FormatId::nvfp4) {
-    if (q.format != FormatId::fp8_current) return fail("row_scaled is for fp8_current and nvfp4");
+    if (!info(q.format).per_tensor_fp8()) return fail("row_scaled is for fp8_current, fp8_delayed and nvfp4");
     if (q.amax)
       return fail("row_scaled=1 computes the amax of each stored row, so no amax may be given (N3.12)",
                   "leave amax out");
@@ -125,6 +125,10 @@ MaybeError validate_quantizer(const Problem& p, const Quantizer& q, Direction d)
 
 MaybeError validate_split(const Problem& p) {
   const Split& op = *p.as<Split>();
+  for (Direction d : kDirections)
+    if (p.quantizer(d) && p.quantizer(d)->format == FormatId::fp8_delayed && p.quantizer(d)->row_scaled)
+      return fail("members of a split are given one scale each, not one for each row (N14.4)",
+                  "split fp8_current 192x48 bf16 groups=64,128 row_scaled=1");
   if (op.members.empty()) return fail("a split has at least one member", "groups=32,0,64");
   int64_t rows = 0, cols = 0, count = 0;
   for (Shape m : op.members) {
@@ -310,6 +314,9 @@ MaybeError validate_slots(const Problem& p) {
                   "attention fp8_current 64x32 bf16");
     if (q.row_scaled || q.amax || q.block != info(q.format).block || q.scales != ScaleLayout::compact)
       return fail("a slot of an attention has one computed or given scale, or blocks of 1x32 (N20.3)");
+    if (q.format == FormatId::fp8_delayed && q.numerics.scale_order != ScaleOrder::encode_first)
+      return fail("a slot of an attention is given an encode scale: scale_order=encode_first (N20.3)",
+                  concat({name_of(slot), ".scale=64"}));
     if (!has_slot(a, slot)) continue;
     if (auto error = validate_quantizer(slot_problem(p, slot), q, Direction::row))
       return Error{concat({name_of(slot), ": ", error->message}), 0, error->hint};

@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(kThreads) delayed_update(UpdateArgs a) {
 }  // namespace
 
 std::string quantize_fp8_delayed(const Job& job) {
-  if (!fp8_tunable(job)) return quantize_directions(job);
   const Problem& p = job.problem;
+  if (!fp8_tunable(job) || (p.row ? p.row : p.col)->row_scaled) return quantize_directions(job);
   StartArgs args;
   args.noop = job.input("noop");
   Fp8Slots slots;

@@ -13,6 +13,7 @@ struct Fp8TensorDirection {
   Fp8Convert convert;
   ElementRule element;
   bool delayed = false, plus_zero = false, divides = false;
+  bool given_decodes = false;  // delayed: the given number is the decode scale (N17.5)
   int64_t slots = 1;
 
   static Fp8TensorDirection of(const Job& job, Direction d) {
@@ -24,6 +25,7 @@ struct Fp8TensorDirection {
     lane.convert = {q.element, job.policy == Policy::general};
     lane.plus_zero = q.numerics.neg_zero == NegZero::plus;
     lane.divides = q.numerics.scale_order == ScaleOrder::decode_divide;
+    lane.given_decodes = lane.delayed && q.numerics.scale_order != ScaleOrder::encode_first;
     lane.element = ElementRule::of(q, lane.divides);
     lane.slots = amax_slots(job.problem, d);
     return lane;
@@ -35,8 +37,10 @@ struct Fp8TensorDirection {
   int64_t finish_slots() const { return delayed ? 0 : slots; }
 
   ASSAY_DEVICE void start(int64_t slot) const {
-    planes.amax[slot] = delayed ? planes.prior[slot] : 0u;                 // N3.1
-    if (delayed) planes.scale_inv[slot] = reciprocal(planes.given[slot]);  // N3.11
+    planes.amax[slot] = delayed ? planes.prior[slot] : 0u;  // N3.1
+    if (!delayed) return;
+    const uint32_t number = planes.given[slot];
+    planes.scale_inv[slot] = given_decodes ? canonical(number) : reciprocal(number);  // N17.5, N3.11
   }
   ASSAY_DEVICE void finish(int64_t slot) const {
     const Fp8Scales s = rule(planes.given != nullptr ? planes.given[slot] : planes.amax[slot]);
@@ -54,6 +58,9 @@ struct Fp8TensorDirection {
     uint32_t factor[kPatch];
     uint2 codes[kPatch];
     of_lines<kRows>(tile, scales, factor);
+    if (given_decodes && !divides)
+#pragma unroll
+      for (int l = 0; l < kPatch; ++l) factor[l] = reciprocal(factor[l]);  // N17.5
     if (element.on) {
       rule_codes<kRows>(element, patch, factor, divides, codes);
     } else {

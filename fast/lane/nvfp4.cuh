@@ -52,7 +52,9 @@ struct Nvfp4Chain {
   }
   // 6 * F, the value of the largest code of the largest scale: 2688 or 1536.
   ASSAY_LANE float largest() const { return as_float(m256 ? 0x44C00000u : 0x45280000u); }
-  // The binary32 nearest to its reciprocal (N10.15).
+  // The same, or 1 where the amax is P itself (N17.8).
+  ASSAY_LANE float range() const { return scale == Nvfp4Scale::given_product ? 1.0f : largest(); }
+  // The binary32 nearest to the reciprocal of largest() (N10.15).
   ASSAY_LANE float reciprocal_of_largest() const { return as_float(m256 ? 0x3A2AAAABu : 0x39C30C31u); }
 
   // N10.3: the minimum with `limit`; a NaN loses unless `nan_wins`.
@@ -64,12 +66,12 @@ struct Nvfp4Chain {
   // N10.2, N10.5, N10.7, N17.14.
   ASSAY_LANE Nvfp4Scales of_tensor(uint32_t amax) const {
     if (scale == Nvfp4Scale::unit) return {as_float(amax), 1.0f, 1.0f, as_float(kSixth), 1.0f};
-    uint32_t encode = as_bits(clamp(quotient.over_amax(largest(), as_float(amax)), kMaxFinite));
+    uint32_t encode = as_bits(clamp(quotient.over_amax(range(), as_float(amax)), kMaxFinite));
     const bool kept_zero = inf_zero && (amax & kAbs) == kInf;
     if ((amax & kAbs) == 0u || ((encode & kAbs) == 0u && !kept_zero)) encode = kOne;
     if (nan_unit && is_nan(amax)) encode = kOne;
     return {as_float(amax), as_float(encode), __frcp_rn(as_float(encode)),
-            __fmul_rn(as_float(encode), as_float(kSixth)), quotient.of_amax(as_float(amax), largest())};
+            __fmul_rn(as_float(encode), as_float(kSixth)), quotient.of_amax(as_float(amax), range())};
   }
   // What becomes the block's scale once it is cast (N10.6, N17.8, N17.9, N17.14).
   ASSAY_LANE uint32_t scaled_amax(const Nvfp4Scales& t, uint32_t block_amax) const {
@@ -80,7 +82,8 @@ struct Nvfp4Chain {
       case Nvfp4Scale::quotient_first: v = __fmul_rn(quotient.rounded(__fdiv_rn(b, six)), t.encode); break;
       case Nvfp4Scale::product_first: v = __fmul_rn(t.encode, __fmul_rn(b, as_float(kSixth))); break;
       case Nvfp4Scale::decode: v = __fdiv_rn(quotient.rounded(__fdiv_rn(b, six)), t.decode_first); break;
-      case Nvfp4Scale::decode_product: v = __fdiv_rn(b, __fmul_rn(six, t.decode_first)); break;
+      case Nvfp4Scale::decode_product:
+      case Nvfp4Scale::given_product: v = __fdiv_rn(b, __fmul_rn(six, t.decode_first)); break;
       case Nvfp4Scale::unit: v = quotient.rounded(__fdiv_rn(b, six)); break;
     }
     v = clamp(v, kMaxFinite);
@@ -110,6 +113,7 @@ struct Nvfp4Chain {
       case Multiplier::quotient: return clamp(__fdiv_rn(t.encode, value), kMaxFinite);
       case Multiplier::decode_reciprocal:
         return clamp(__fdiv_rn(__frcp_rn(t.decode_first), value), kMaxFinite);
+      case Multiplier::product_reciprocal: return __frcp_rn(__fmul_rn(value, t.decode_first));
       case Multiplier::divide_product: return __fmul_rn(value, t.decode_first);
       case Multiplier::divide_quotient: return __fdiv_rn(value, t.encode);
     }

@@ -85,7 +85,7 @@ class Quantized:
         if self.family in ("fp8_tensor", "nvfp4"):
             out["given.amax"] = "f32", {self.slots}
         if self.kind == "fp8_delayed":
-            out["given.scale"] = out["prior.amax"] = "f32", {1}
+            out["given.scale"] = out["prior.amax"] = "f32", {self.slots}
         source = self.key("scale_from", "x")
         if self.scale != "none" and source != "x":
             counts = {math.prod(self.scales(False)[0])}

@@ -12,14 +12,38 @@ namespace assay::reference {
 
 namespace {
 
+// What a given number means: the encode scale (N3.11), or the decode scale (N17.5).
+struct Given {
+  double scale_inv;
+  ElementFactor factor;
+};
+Given given_scale(double number, const Quantizer& q) {
+  switch (q.numerics.scale_order) {
+    case ScaleOrder::decode_divide: return {number, {number, true}};
+    case ScaleOrder::decode_first: return {number, {narrowed(1.0 / number)}};
+    case ScaleOrder::encode_first: break;
+  }
+  return {decode_scale(number), {number}};  // N3.7
+}
+
 void quantize(const Run& run, Direction d) {
   const Quantizer& q = run.quantizer(d);
-  const Values x = seen(run, d);  // N3.9: one scale, so the transpose's codes are the codes' transpose
-  const double scale = scalar(run.input(d, "given.scale"));  // N3.11
-  store_scalar(run.output(d, "amax"),
-               tensor_amax(x, scalar(run.input(d, "prior.amax")), run.threads));    // N3.1
-  store_scalar(run.output(d, "scale_inv"), decode_scale(scale));                    // N3.7
-  store(run.output(d, "data"), per_tensor_elements(x, {{scale}}, q, run.threads));  // N6.1
+  const Values x = seen(run, d);  // N3.9: under one scale the transpose's codes are the codes' transpose
+  const Values numbers = values(run.input(d, "given.scale"), run.threads),
+               prior = values(run.input(d, "prior.amax"), run.threads);
+  Values amax(numbers.rows(), 1), scale_inv(numbers.rows(), 1);
+  std::vector<ElementFactor> factors;
+  for (int64_t i = 0; i < numbers.rows(); ++i) {  // N3.12
+    const Given given = given_scale(numbers(i, 0), q);
+    scale_inv(i, 0) = static_cast<float>(given.scale_inv);  // exact
+    factors.push_back(given.factor);
+    const double most = q.row_scaled ? tensor_amax(x.row(i), prior(i, 0), 1)
+                                     : tensor_amax(x, prior(i, 0), run.threads);  // N3.1
+    amax(i, 0) = static_cast<float>(most);                                        // exact
+  }
+  store(run.output(d, "amax"), amax);
+  store(run.output(d, "scale_inv"), scale_inv);
+  store(run.output(d, "data"), per_tensor_elements(x, factors, q, run.threads));  // N6.1
 }
 
 // N4: one slot. Floats are moved as they are, so that what rolls keeps its bits.
@@ -122,13 +146,24 @@ std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t c
             bits_step("N4.6", "new scale (N4.7 applied)", u.slot.scale)};
   }
   const Quantizer& q = run.quantizer(d);
-  const Values x = values(run.input("x"), run.threads);
-  const double scale = scalar(run.input(d, "given.scale")), prior = scalar(run.input(d, "prior.amax"));
+  const Values stored = seen(run, d);
+  const auto [i, j] = seen_at(d, row, col);
+  const int64_t of = scale_row(q, i);
+  const double number = values(run.input(d, "given.scale"), run.threads)(of, 0),
+               prior = values(run.input(d, "prior.amax"), run.threads)(of, 0);
+  const bool decodes = q.numerics.scale_order != ScaleOrder::encode_first;
+  const Given given = given_scale(number, q);
   std::vector<TraceStep> steps = {
       value_step("N3.1", "prior amax", prior),
-      value_step("N3.1", "amax of the tensor", tensor_amax(x, prior, run.threads)),
-      value_step("N3.11", "scale (given)", scale), value_step("N3.7", "decode scale", decode_scale(scale))};
-  for (TraceStep& step : trace_element(x(row, col), {scale}, q, "N3.8")) steps.push_back(std::move(step));
+      q.row_scaled
+          ? value_step("N3.12", "amax of the stored row", tensor_amax(stored.row(i), prior, run.threads))
+          : value_step("N3.1", "amax of the tensor", tensor_amax(stored, prior, run.threads)),
+      decodes ? value_step("N17.5", "decode scale (given)", number)
+              : value_step("N3.11", "scale (given)", number),
+      decodes ? value_step("N17.5", "factor", given.factor.value)
+              : value_step("N3.7", "decode scale", given.scale_inv)};
+  for (TraceStep& step : trace_element(stored(i, j), given.factor, q, "N3.8"))
+    steps.push_back(std::move(step));
   return steps;
 }
 

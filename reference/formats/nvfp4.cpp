@@ -21,6 +21,10 @@ constexpr int64_t kBlock = length_of(Block::b1x16);
 
 double largest_scale(const Quantizer& q) { return q.e4m3_max == E4m3Max::m256 ? 256 : 448; }  // F
 double full_range(const Quantizer& q) { return largest_scale(q) * max_of(Encoding::e2m1); }   // F * 6, exact
+// What the amax is divided by for P, and what S is divided from: F * 6, or 1 where the amax is P (N17.8).
+double range_of(const Quantizer& q) {
+  return q.numerics.nvfp4_scale == Nvfp4Scale::given_product ? 1 : full_range(q);
+}
 
 // N10.3: the lesser of v and a finite limit; a NaN v gives the limit, or stays.
 double at_most(double v, double limit, NanClamp nan_clamp) {
@@ -39,7 +43,7 @@ struct TensorScales {
 };
 double encode_scale(double amax, const Quantizer& q, const Divider& division) {
   if (std::isnan(amax) && q.numerics.nan_tensor_amax == NanTensorAmax::unit) return 1;  // N10.2
-  const double scale = at_most(division.encode(full_range(q), amax), max_of(Encoding::f32),
+  const double scale = at_most(division.encode(range_of(q), amax), max_of(Encoding::f32),
                                q.numerics.nan_clamp);                          // N10.2, N17.14
   if (std::isinf(amax) && q.numerics.inf_amax == InfAmax::zero) return scale;  // N10.2: 0, and stays
   return amax == 0 || scale == 0 ? 1 : scale;                                  // N10.2
@@ -50,7 +54,7 @@ TensorScales tensor_scales(double amax, const Quantizer& q, Encoding source) {
       .amax = amax, .encode = 1, .decode = 1, .multiplier = 1, .quotient = 1, .division = Divider(q, source)};
   if (!unit) {
     t.encode = encode_scale(amax, q, t.division);
-    t.quotient = t.division.decode(amax, full_range(q));  // N17.8, N17.14
+    t.quotient = t.division.decode(amax, range_of(q));  // N17.8, N17.14
   }
   t.decode = decode_scale(t.encode);                      // N10.7
   t.multiplier = narrowed(t.encode * narrowed(1.0 / 6));  // N10.5: a product with fl(1 / 6)
@@ -68,7 +72,8 @@ double unlimited(double amax, const TensorScales& t, Nvfp4Scale order) {
       return narrowed(t.division.quotient(amax, 6) * t.encode);  // N17.8, N17.14, as those below
     case Nvfp4Scale::product_first: return narrowed(t.encode * narrowed(amax * narrowed(1.0 / 6)));
     case Nvfp4Scale::decode: return narrowed(t.division.quotient(amax, 6) / t.quotient);
-    case Nvfp4Scale::decode_product: return narrowed(amax / narrowed(6 * t.quotient));
+    case Nvfp4Scale::decode_product:
+    case Nvfp4Scale::given_product: return narrowed(amax / narrowed(6 * t.quotient));
     default: return t.division.quotient(amax, 6);
   }
 }
@@ -111,6 +116,8 @@ double element_multiplier(uint32_t sf, const TensorScales& t, const Numerics& n)
   if (n.multiplier == Multiplier::decode_reciprocal)
     return at_most(narrowed(narrowed(1.0 / t.quotient) / e4m3_value(sf)), max_of(Encoding::f32),
                    n.nan_clamp);  // N17.10
+  if (n.multiplier == Multiplier::product_reciprocal)
+    return narrowed(1.0 / narrowed(e4m3_value(sf) * t.quotient));  // N17.10: no minimum
   if (n.multiplier == Multiplier::bf16_quotient) {
     const double quotient = at_most(narrowed(t.encode / e4m3_value(sf)), max_of(Encoding::bf16), n.nan_clamp);
     return value_of(Encoding::bf16, Encoder(Encoding::bf16, Round::rne, Overflow::nosat)(quotient));
@@ -325,10 +332,13 @@ Steps trace_tensor(const TensorScales& t, const char* amax_clause, const std::st
   if (!unit) append(steps, t.division.trace_encode(t.amax));
   append(steps, {value_step(unit ? "N10.2" : t.division.cites("N10.2"), "encode scale", t.encode),
                  value_step("N10.7", "decode scale", t.decode)});
-  if (n.nvfp4_scale == Nvfp4Scale::decode || n.nvfp4_scale == Nvfp4Scale::decode_product ||
-      n.multiplier == Multiplier::decode_reciprocal || n.multiplier == Multiplier::divide_product) {
-    if (!unit) append(steps, t.division.trace_decode("1 / (F * 6)", full_range(q)));
-    steps.push_back(value_step(unit ? "N17.8" : t.division.cites("N17.8"), "amax / (F * 6)", t.quotient));
+  const bool given = n.nvfp4_scale == Nvfp4Scale::given_product;
+  if (given || n.nvfp4_scale == Nvfp4Scale::decode || n.nvfp4_scale == Nvfp4Scale::decode_product ||
+      n.multiplier == Multiplier::decode_reciprocal || n.multiplier == Multiplier::divide_product ||
+      n.multiplier == Multiplier::product_reciprocal) {
+    if (!unit && !given) append(steps, t.division.trace_decode("1 / (F * 6)", full_range(q)));
+    steps.push_back(value_step(unit ? "N17.8" : t.division.cites("N17.8"),
+                               given ? "P, the amax itself" : "amax / (F * 6)", t.quotient));
   }
   return steps;
 }

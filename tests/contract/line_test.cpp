@@ -359,7 +359,6 @@ TEST(Line, ImpossibleProblemsAreErrors) {
                            "quantize nvfp4 8x16 bf16 col.rht=1",
                            "quantize nvfp4 16x16 bf16 row.rht=1",
                            "quantize fp8_current 16x16 bf16 row_scaled=1 amax=1",
-                           "quantize fp8_delayed 16x16 bf16 row_scaled=1",
                            "quantize nvfp4 16x16 bf16 row_scaled=1 block=16x16",
                            "quantize nvfp4 16x16 bf16 row_scaled=1 round=sr",
                            "quantize nvfp4 16x16 bf16 row_scaled=1 amax=1",
@@ -421,6 +420,8 @@ TEST(Line, ImpossibleProblemsAreErrors) {
                            "gemm a=identity b=identity 4x4x4 sum=hopper_tf32",
                            "gemm a=nvfp4 b=mxfp8 4x4x4 a.row_scaled=1",
                            "gemm a=nvfp4 b=nvfp4 4x4x4 rht=1",
+                           "split fp8_delayed 16x16 bf16 groups=8,8 row_scaled=1",
+                           "attention fp8_delayed 16x16 bf16 s.scale_order=decode_divide",
                            "gemm a=nvfp4 b=nvfp4 4x4x8 op=NT rht=1",
                            "quantize fp8_current 4x4 bf16 eps=0x12"}) {
     EXPECT_FALSE(parse_line(line)) << line;

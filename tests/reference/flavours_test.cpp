@@ -453,6 +453,40 @@ TEST(Flavours, ElementsUnderAVanishingScale) {  // N17.10, N2.4
   EXPECT_EQ(block("zero_multiplier=zero", {kMinusNan})[0], 7);
 }
 
+TEST(Flavours, GivenDecodeScale) {  // N17.5, N3.12
+  // 10.9375 / 7 is the tie 1.5625; fl(1 / 7) is above 1 / 7, and the product is above the tie. 69.1875 / 41
+  // is the tie 1.6875; fl(1 / 41) is below 1 / 41.
+  const auto made = [](const std::string& keys) {
+    auto in = f32({10.9375f, 69.1875f});
+    in["row.given.scale"] = blob<float>({7, 41});
+    in["row.prior.amax"] = blob<float>({20, 20});
+    return run_line("quantize fp8_delayed 2x1 f32 dir=row row_scaled=1 " + keys, in);
+  };
+  const Outputs divided = made("scale_order=decode_divide"), times = made("scale_order=decode_first"),
+                encode = made("");
+  EXPECT_EQ(divided.u8("row.data"), (Codes{0x3C, 0x3E}));
+  EXPECT_EQ(times.u8("row.data"), (Codes{0x3D, 0x3D}));
+  EXPECT_EQ(encode.u8("row.data"), (Codes{0x6A, 0x7E}));  // 76.5625, and 2836 saturates
+  for (const Outputs* out : {&divided, &times}) {
+    EXPECT_EQ(out->u32("row.scale_inv"), (std::vector<uint32_t>{bits(7), bits(41)}));
+    EXPECT_EQ(out->u32("row.amax"),
+              (std::vector<uint32_t>{bits(20), bits(69.1875f)}));  // of each row, after its own
+  }
+  EXPECT_EQ(encode.u32("row.scale_inv"), (std::vector<uint32_t>{bits(1.0f / 7), bits(1.0f / 41)}));
+}
+
+TEST(Flavours, Nvfp4UnderAGivenDecodeScale) {  // N17.8, N17.10: the tensor amax is P
+  const std::string keys = "nvfp4_scale=given_product multiplier=product_reciprocal";
+  // P = 0.5, b = 7: v = 7 / 3, s = 2.25, 1 / (2.25 * 0.5).
+  const auto c = chain(keys, {0.5f, 7});
+  EXPECT_EQ(c.encode, 0x40000000u);  // S = 1 / P
+  EXPECT_EQ(c.scale, 0x41);
+  EXPECT_EQ(step(keys, {0.5f, 7}, "scaled amax"), bits(7.0f / 3));
+  EXPECT_EQ(c.factor, 0x3F638E39u);
+  EXPECT_EQ(chain(keys, {0.5f, 0}).factor, bits(kInf));  // no minimum
+  EXPECT_EQ(chain(keys + " zero_multiplier=zero", {0.5f, 0}).factor, 0u);
+}
+
 TEST(Flavours, DivisionAndProductOfElements) {  // N17.10
   // amax 7 * 2688 and a block of 42: P = 7, S = fl(1 / 7), s = 1. 12.25 / 7 is the tie 1.75; fl(1 / 7) is
   // above 1 / 7 by 4.5e-8 of it, and 12.25 times that rounds to 1.7500001.

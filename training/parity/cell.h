@@ -29,8 +29,12 @@ inline constexpr std::string_view kPhaseNames[] = {
     "train", "cached", "quantized_init", "trajectory", "evaluation", "column", "row"};
 constexpr std::string_view name_of(Phase p) { return kPhaseNames[static_cast<size_t>(p)]; }
 
+// The module of a cell that is attention's core: its formats are one of fp8_current, mxfp8 and fp8_delayed,
+// and its roles are the slots that are hybrids under a custom recipe, "qkv", or kNoHybrid.
+inline constexpr std::string_view kAttention = "attention", kNoHybrid = "plain";
+
 struct Cell {
-  std::string_view module;  // one of kModules
+  std::string_view module;  // one of kModules, or kAttention
   GemmFormats formats;
   // Tensors that are hybrids. The others are vanilla's where one format serves both directions.
   std::string_view roles = "input,weight";

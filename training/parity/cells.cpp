@@ -4,6 +4,7 @@
 #include <iterator>
 #include <optional>
 
+#include "contract/words.h"
 #include "training/parity/factory.h"
 #include "training/parity/trained_cells.h"
 #include "training/recipes/line_factory.h"
@@ -93,6 +94,36 @@ void add_three_formats(std::vector<Cell>& cells) {
           if (f != d && d != w && f != w) cells.push_back(cell_of(module, {f, d, w}));
 }
 
+// Attention's core: custom recipes of plain quantizers, and hybrids in one slot or in all. Requests for
+// delayed scaling cannot be in a hybrid (E4).
+void add_attention(std::vector<Cell>& cells) {
+  struct Row {
+    string_view format, hybrids;
+  };
+  constexpr Row kRows[] = {
+      {"fp8_delayed", ""}, {"fp8_current", "qkv o do dqkv"}, {"mxfp8", "qkv o s do dp dqkv s,dp"}};
+  for (const Row& row : kRows) {
+    Cell c = cell_of(kAttention, {row.format, row.format, row.format});
+    c.roles = kNoHybrid;
+    for (const Phase phase : {Phase::train, Phase::trajectory}) {
+      c.phase = phase;
+      cells.push_back(c);
+      for (const string_view roles : words_of(row.hybrids, ' ')) {
+        if (roles.empty()) continue;
+        Cell hybrid = c;
+        hybrid.roles = roles;
+        cells.push_back(hybrid);
+      }
+    }
+    c.phase = Phase::train;
+    c.arch = Arch::sm90;
+    cells.push_back(c);
+    c.arch = Arch::sm100;
+    c.flavour = Flavour::te;
+    cells.push_back(c);
+  }
+}
+
 Cell packed(Cell c) {
   c.phase = Phase::quantized_init;
   c.packed = true;
@@ -106,6 +137,7 @@ std::vector<Cell> make_cells() {
   add_overrides(cells);
   add_three_formats(cells);
   cells.push_back(packed(cell_of("grouped_linear", {"mxfp8", "mxfp8", "mxfp8"})));
+  add_attention(cells);
   const std::vector<Cell>& trained = chosen_trained_cells();
   cells.insert(cells.end(), trained.begin(), trained.end());
   return cells;

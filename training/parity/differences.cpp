@@ -23,6 +23,8 @@ string hex_at(const std::vector<std::byte>& bytes, size_t i) {
   return {kDigits[b >> 4], kDigits[b & 15]};
 }
 
+}  // namespace
+
 Found compare_bytes(const string& what, const std::vector<std::byte>& got, const std::vector<std::byte>& want,
                     int64_t& compared) {
   if (got.size() != want.size())
@@ -37,6 +39,8 @@ Found compare_bytes(const string& what, const std::vector<std::byte>& got, const
                     hex_at(got, at) + "; " + std::to_string(differ) + " of " + std::to_string(got.size()) +
                         " bytes differ"};
 }
+
+namespace {
 
 std::vector<std::byte> bytes_of_array(const ArrayPtr& a) {
   if (!a) return {};

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "training/base/errors.h"
+#include "training/parity/attention_route.h"
 #include "training/parity/differences.h"
 #include "training/parity/factory.h"
 #include "training/parity/routes.h"
@@ -44,6 +45,8 @@ constexpr Cause kCauses[] = {
      &Removed::tn_only, transposes},
     {"E14", "vanilla gathers codes between ranks, a hybrid dequantizes one direction and quantizes the whole",
      &Removed::gathers_of_codes, [](const Cell& c) { return c.sequence; }},
+    {"E5", "the core of attention takes no hybrid", &Removed::core_hybrids,
+     [](const Cell& c) { return c.module == kAttention && c.roles != kNoHybrid; }},
     {"E15", "NVFP4 within a hybrid has no buffers that FSDP2 could gather", &Removed::fsdp,
      [](const Cell& c) { return !c.fsdp.empty() && uses(c, "nvfp4"); }},
     {"E10", "packed grouped weights take neither hybrids nor Identity", &Removed::packed,
@@ -57,6 +60,10 @@ struct Compared {
 
 Compared run_cell(const Cell& c, const Removed& removed, Subject& subject, const Environment& environment) {
   Compared out;
+  if (c.module == kAttention) {
+    out.difference = compare_attention(c, removed, subject, environment, out.bytes);
+    return out;
+  }
   const auto vanilla = [&](string_view format) {
     return run_route(c, vanilla_recipe(c, format), removed, subject, environment);
   };

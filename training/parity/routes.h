@@ -20,6 +20,7 @@ struct Removed {
   bool tn_only = false;              // E8: an architecture without a physical transpose
   bool packed = false;               // E10: separate weights
   bool gathers_of_codes = false;     // E14: shards travel unquantized on both routes
+  bool core_hybrids = false;         // E5: plain quantizers in the slots of attention's core
   bool fsdp = false;                 // E15: weights are whole on every rank
 };
 

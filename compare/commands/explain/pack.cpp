@@ -42,7 +42,8 @@ int look_closer(ExplainSession& s, Diagnosis& d, const Observation& seen, const 
       run_isolated(reference, seen.problem, seen.inputs, Environment{}, s.options.timeout);
   if (!want.sound()) return 0;
   subjects.owned.push_back(make_recorded_subject(seen, want.execution.planes, explained, reference));
-  const TraceOptions t{*drawn, "pack", "reference", {}, {}, Environment{}, s.options.timeout};
+  TraceOptions t{*drawn, "pack", "reference", {}, {}, Environment{}, s.options.timeout};
+  t.inputs = &seen.inputs;  // what was given came with the pack, and a line would draw other scales
   if (auto traced = trace(t, subjects)) d.trace = std::move(*traced);
   if (!exact) return 0;
   subjects.owned.push_back(make_explained_subject(d.explanations.front(), "explained", reference));

@@ -72,11 +72,14 @@ struct Kernel {
   bool sixth;  // NVFP4: the scale is S * (b * rcp(6)); else b * (S * fl(1/6))
   bool inner;  // NVFP4: rcp(s * rcp(S)); else rcp(s * fl(1/S))
   ZeroScale zero;
+  bool given =
+      false;  // NVFP4: the amax is P (nvfp4_scale=given_product): S is rcp(P), and the multiplier rcp(s * P)
 };
 // clang-format off
 const std::array kKernels = {
     Kernel{{"vllm.kernel", FormatId::nvfp4, "vllm.nvfp4", "vLLM's NVFP4 kernels; QuTLASS on sm_120", "vLLM csrc/quantization/fp4/nvfp4_utils.cuh"}, true, true, ZeroScale::zero},
     Kernel{{"flashinfer.fast", FormatId::nvfp4, "vllm.nvfp4", "FlashInfer's NVFP4 kernels without te_exact", "FlashInfer csrc/quantization_utils.cuh"}, true, true, ZeroScale::infinite},
+    Kernel{{"flashinfer.kv_cache", FormatId::nvfp4, "flashinfer.kv_cache", "FlashInfer's nvfp4_kv_quantize", "FlashInfer csrc/fp4_kv_quantization.cu"}, true, true, ZeroScale::infinite, true},
     Kernel{{"torchao.cutedsl", FormatId::nvfp4, "", "torchao's CuTeDSL kernel of NVFP4 training", "torchao prototype NVFP4 training kernels"}, false, false, ZeroScale::most},
     Kernel{{"flashinfer.mx", FormatId::mxfp8, "", "FlashInfer's MXFP8 kernels", "FlashInfer csrc/quantization_utils.cuh"}, false, false, ZeroScale::zero},
     Kernel{{"flashinfer.mx", FormatId::mxfp4, "", "FlashInfer's MXFP4 kernels", "FlashInfer csrc/quantization_utils.cuh"}, false, false, ZeroScale::zero},
@@ -159,17 +162,20 @@ const Grid& e4m3() {
   return grid;
 }
 
-// Scales that no reciprocal of 6 gives.
-int64_t nvfp4_scales_outside(const Kernel& kernel, const std::vector<BlockSeen>& blocks, double encode) {
+// Scales that no reciprocal of 6, with one of the `encodes` that S may be, gives.
+int64_t nvfp4_scales_outside(const Kernel& kernel, const std::vector<BlockSeen>& blocks,
+                             const std::vector<double>& encodes) {
   const std::vector<double> sixths = kernel.sixth ? reciprocals(6) : std::vector<double>{narrow(1.0 / 6)};
-  return least_wrong(sixths, [&](double sixth) {
-    int64_t wrong = 0;
-    for (const BlockSeen& b : blocks) {
-      const double v = kernel.sixth ? narrow(encode * narrow(b.amax * sixth))
-                                    : std::min(narrow(b.amax * narrow(encode * sixth)), kMost);
-      wrong += e4m3().nearest(v) != b.scale;
-    }
-    return wrong;
+  return least_wrong(encodes, [&](double encode) {
+    return least_wrong(sixths, [&](double sixth) {
+      int64_t wrong = 0;
+      for (const BlockSeen& b : blocks) {
+        const double v = kernel.sixth ? narrow(encode * narrow(b.amax * sixth))
+                                      : std::min(narrow(b.amax * narrow(encode * sixth)), kMost);
+        wrong += e4m3().nearest(v) != b.scale;
+      }
+      return wrong;
+    });
   });
 }
 
@@ -193,10 +199,12 @@ int64_t nvfp4_codes_outside(const Kernel& kernel, uint32_t code, const std::vect
 
 void judge_nvfp4(const Kernel& kernel, const std::vector<BlockSeen>& blocks, double amax, Consistency& out) {
   const double encode = amax == 0 ? 1 : std::min(narrow(2688 / amax), kMost);  // N10.2
-  out.scales_outside += nvfp4_scales_outside(kernel, blocks, encode);
+  out.scales_outside +=
+      nvfp4_scales_outside(kernel, blocks, kernel.given ? reciprocals(amax) : std::vector<double>{encode});
   const auto groups = by_scale(blocks);
-  const std::vector<double> decodes =
-      kernel.inner ? reciprocals(encode) : std::vector<double>{narrow(1 / encode)};
+  const std::vector<double> decodes = kernel.given   ? std::vector<double>{amax}
+                                      : kernel.inner ? reciprocals(encode)
+                                                     : std::vector<double>{narrow(1 / encode)};
   out.codes_outside += least_wrong(decodes, [&](double decode) {
     int64_t wrong = 0;
     for (const auto& [code, members] : groups) wrong += nvfp4_codes_outside(kernel, code, members, decode);
@@ -232,7 +240,8 @@ void judge_mx(const Kernel& kernel, const std::vector<BlockSeen>& blocks, Encodi
 // Whether a kernel quantizes like this at all.
 bool takes(const Kernel& kernel, const Quantizer& q) {
   return q.format == kernel.row.format && q.round == Round::rne && !q.rht && !q.row_scaled &&
-         q.four_over_six == FourOverSix::off && !is_square(q.block);
+         q.four_over_six == FourOverSix::off && !is_square(q.block) &&
+         kernel.given == (q.numerics.nvfp4_scale == Nvfp4Scale::given_product);
 }
 
 double amax_of(const PlaneData& x, const Quantizer& q) {

@@ -129,7 +129,7 @@ double DirectionValues::unit(int64_t r, int64_t c) const {
     return std::fabs(scale) < 0x1p-126 && scale_->plane.encoding == Encoding::f32 ? 0 : scale;
   if (q_.numerics.nvfp4_scale == Nvfp4Scale::unit) return scale;
   const double a = tensor_amax(r, c);
-  const double s = Division(q_, source_).encode(q_.e4m3_max == E4m3Max::m256 ? 1536 : 2688, a);
+  const double s = static_cast<double>(encode_scale(q_, static_cast<float>(a), source_));
   return a > 0 && std::isfinite(a) && s < 0x1p127 ? scale / s : 0;
 }
 

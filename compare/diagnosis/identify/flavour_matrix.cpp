@@ -1,6 +1,8 @@
 #include "compare/diagnosis/identify/flavour_matrix.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -63,6 +65,28 @@ void add_difference(const Planes& a, const Planes& b, Apart& out) {
   }
 }
 
+// The given number in the meaning that the choice has for it: a decode scale where the line has an encode
+// scale (N17.5), a power of two; and P where the line has the tensor's own amax (N17.8).
+void give_as_read(Problem& p, std::vector<PlaneData>& inputs) {
+  Quantizer& q = *p.row;
+  if (q.format == FormatId::fp8_delayed && q.numerics.scale_order != ScaleOrder::encode_first)
+    for (PlaneData& plane : inputs)
+      if (plane.plane.name == "row.given.scale")
+        set_code(Encoding::f32, plane.bytes, 0,
+                 std::bit_cast<uint32_t>(1 / std::bit_cast<float>(code_at(Encoding::f32, plane.bytes, 0))));
+  if (q.format != FormatId::nvfp4 || q.numerics.nvfp4_scale != Nvfp4Scale::given_product) return;
+  const PlaneData& x = *find_plane(inputs, "x");
+  double amax = 0;
+  for (int64_t i = 0; i < x.plane.logical.count(); ++i)
+    amax = std::max(amax, std::fabs(value_of(x.plane.encoding, code_at(x.plane, x.bytes, i))));
+  q.amax = std::bit_cast<uint32_t>(static_cast<float>(amax / 2688));
+  for (const Plane& plane : input_planes(p))
+    if (plane.name == "row.given.amax") {
+      inputs.push_back({plane, std::vector<std::byte>(plane.bytes())});
+      set_code(Encoding::f32, inputs.back().bytes, 0, *q.amax);
+    }
+}
+
 // What each choice makes of one tensor.
 Result<std::vector<Planes>> made_by(const std::vector<Choice>& choices, const string& line,
                                     Subject& reference, const Environment& environment) {
@@ -72,11 +96,13 @@ Result<std::vector<Planes>> made_by(const std::vector<Choice>& choices, const st
   if (!inputs) return inputs.error();
   std::vector<Planes> out;
   for (const Choice& choice : choices) {
-    const auto problem = with_choice(*base, choice.keys);
+    auto problem = with_choice(*base, choice.keys);
     if (!problem) return problem.error();
+    std::vector<PlaneData> given = *inputs;
+    give_as_read(*problem, given);
     if (const Support support = reference.supports(*problem); !support.yes)
       return Error{to_line(*problem) + ": " + support.why, 0, ""};
-    Execution run = execute(reference, *problem, *inputs, environment);
+    Execution run = execute(reference, *problem, given, environment);
     if (run.error) return Error{to_line(*problem) + ": " + *run.error, 0, ""};
     out.push_back(std::move(run.planes));
   }

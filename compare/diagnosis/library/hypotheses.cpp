@@ -15,7 +15,7 @@ Rows::Rows(const Problem& lane, Direction d)
       q(*lane.quantizer(d)),
       d(d),
       format(info(q.format)),
-      of_rows(q.row_scaled && !format.has_blocks()),
+      of_rows(q.row_scaled && !format.has_blocks() && q.format != FormatId::fp8_delayed),  // those are given
       square(is_square(q.block)) {
   const int64_t row = d == Direction::row ? lane.x.shape.cols : lane.x.shape.rows;
   length = of_rows ? row : length_of(q.block);

@@ -15,6 +15,7 @@
 #include "compare/diagnosis/library/matrix.h"
 #include "contract/encoding.h"
 #include "contract/problem.h"
+#include "fixtures/inputs.h"
 
 namespace assay {
 
@@ -59,6 +60,8 @@ struct CodeView {
   Lazy block_amax;
   double encode_scale;  // N10.2, of a tensor with one amax
   Lazy own_amax;        // of the tensor, whatever amax is given
+  const PlaneData* row_scales =
+      nullptr;  // given.scale of every row of the tensor, where each is given its own
 };
 
 // What a per-tensor format stores of its scale.

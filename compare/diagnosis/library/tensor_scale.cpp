@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/arithmetic/codes.h"
 #include "compare/arithmetic/encode.h"
 #include "compare/diagnosis/library/rows.h"
 
@@ -98,6 +99,8 @@ void add_stored_least(Rows& rows, const string& id, const string& title, double 
 // both.
 void add_of_own_amax(Rows& rows) {
   const bool delayed = rows.q.format == FormatId::fp8_delayed;
+  if (delayed && (rows.q.row_scaled || rows.q.numerics.scale_order != ScaleOrder::encode_first))
+    return;  // the scales of rows, and decode scales, are no tensor's
   if (!delayed && (!rows.q.amax || rows.of_rows)) return;
   const auto own = [most = static_cast<float>(rows.largest_element())](double amax) -> std::optional<float> {
     const float a = static_cast<float>(amax);
@@ -137,6 +140,37 @@ void add_of_own_amax(Rows& rows) {
       [](TensorScalars& s) { s.amax = s.own_amax; };
 }
 
+// Rows, such as the heads of a KV cache, that are scaled by what another row is given.
+struct GivenRow {
+  const char* id;
+  const char* title;
+  int64_t (*place)(int64_t row, int64_t rows);
+};
+constexpr GivenRow kGivenRows[] = {
+    {"next", "rows are scaled by what the next row is given",
+     [](int64_t i, int64_t n) { return (i + 1) % n; }},
+    {"previous", "rows are scaled by what the row before is given",
+     [](int64_t i, int64_t n) { return (i + n - 1) % n; }},
+    {"first", "every row is scaled by what the first row is given",
+     [](int64_t, int64_t) { return int64_t{0}; }},
+    {"reversed", "rows are scaled by what the rows are given from the last one on",
+     [](int64_t i, int64_t n) { return n - 1 - i; }},
+};
+
+void add_given_of_rows(Rows& rows) {
+  if (rows.q.format != FormatId::fp8_delayed || !rows.q.row_scaled) return;
+  for (const GivenRow& row : kGivenRows)
+    rows.add(string("scaled.given_of_") + row.id + "_row", row.title, scaled_value, "N3.12").scaled =
+        [order = rows.q.numerics.scale_order, place = row.place](const CodeView& c) {
+          if (!c.row_scales) return c.scaled();
+          const Plane& plane = c.row_scales->plane;
+          const int64_t at = place(c.i, plane.logical.rows);
+          const float given = std::bit_cast<float>(code_at(plane.encoding, c.row_scales->bytes, at));
+          if (order == ScaleOrder::decode_divide) return c.x / static_cast<double>(given);
+          return c.x * static_cast<double>(order == ScaleOrder::decode_first ? 1 / given : given);
+        };
+}
+
 void add_stored(Rows& rows) {
   for (const StoredRow& row : kStoredRows)
     rows.add(string("tensor_scale.") + row.id, row.title, tensor_scale, "N3.7").scalars = row.change;
@@ -152,6 +186,7 @@ void add_per_tensor_fp8(Rows& rows) {
     add_stored_least(rows, fmt::format("least={}", eps),
                      fmt::format("the stored amax is at least {}, the scale's is not", eps), epsilon(eps));
   add_of_own_amax(rows);
+  add_given_of_rows(rows);
   if (rows.q.format != FormatId::fp8_current || rows.q.amax) return;
   rows.add("tensor_scale.zero_amax_f32_max", "an amax of 0 gives the scale FLT_MAX", tensor_scale, "N3.3")
       .scalars = [](TensorScalars& s) {

@@ -82,6 +82,9 @@ class CodeStep {
         scales_(w_.scales_in(run.planes)),
         row_amax_(run.q().row_scaled ? find_plane(run.planes, w_.name("amax")) : nullptr),
         tensor_scale_(tensor_scale()),
+        row_scales_(run_.q().format == FormatId::fp8_delayed && run_.of_rows
+                        ? find_plane(run_.whole.lane().inputs, w_.name("given.scale"))
+                        : nullptr),
         whole_amax_(run.whole_amax()),
         encode_(tensor_encode_scale()),
         as_seen_(w_.stored_as_seen()),
@@ -151,9 +154,10 @@ class CodeStep {
       return *own_amax_;
     };
     const auto view = [&] {
-      return CodeView{
-          code,           encoding,         line,    place,         x.lines(),  x.length(), v,       scaled,
-          s.factor.value, s.factor.divides, s.scale, s.tensor_amax, block_amax, encode_,    own_amax};
+      return CodeView{code,           encoding,         line,     place,
+                      x.lines(),      x.length(),       v,        scaled,
+                      s.factor.value, s.factor.divides, s.scale,  s.tensor_amax,
+                      block_amax,     encode_,          own_amax, row_scales_};
     };
     for (const Hypothesis* h : run_.hypotheses)
       if (h->scaled) {
@@ -170,7 +174,7 @@ class CodeStep {
   Factors factors_;
   BlockAmaxes amaxes_;
   PlaneData& data_;
-  const PlaneData *scales_, *row_amax_, *tensor_scale_;
+  const PlaneData *scales_, *row_amax_, *tensor_scale_, *row_scales_;
   double whole_amax_, encode_;
   std::optional<double> own_amax_;
   bool as_seen_;

@@ -139,8 +139,16 @@ bool couple_draws(Run& run) {
 
 void give_inputs(Run& run) {
   Window& w = run.window;
-  for (const PlaneData& data : run.whole.lane().inputs)
-    if (data.plane.name != "x") w.inputs.push_back(data);
+  for (const PlaneData& data : run.whole.lane().inputs) {
+    if (data.plane.name == "x") continue;
+    w.inputs.push_back(data);
+    if (run.everything || data.plane.logical.rows <= 1 || !run.of_rows) continue;
+    PlaneData& given = w.inputs.back();  // one value for each row of the whole: those of the part's rows
+    given.plane.logical = given.plane.padded = {w.lines(), 1};
+    given.bytes.resize(given.plane.bytes());
+    for (int64_t i = 0; i < w.lines(); ++i)
+      set_code(Encoding::f32, given.bytes, i, code_at(Encoding::f32, data.bytes, w.line(i)));
+  }
   if (run.everything && !run.edited) {
     w.inputs.push_back(run.whole.x());
   } else {

@@ -216,6 +216,16 @@ void check_tensor_amax(LawRecord& laws, Direction d, const Quantizer& q, const S
   check_stored_amax(laws, *stored, *amax);
 }
 
+// N17.5: a decode scale that is given is stored as it is.
+static void check_given_decode(LawRecord& laws, const PlaneData& given, const PlaneData& stored,
+                               int64_t row) {
+  const double want = value(given, row, 0), got = value(stored, row, 0);
+  if (std::isnan(want) ? std::isnan(got) : got == want) return;
+  laws.breach(stored, row, 0, [&] {
+    return fmt::format("the decode scale {} is given, stored is {}", number_text(want), number_text(got));
+  });
+}
+
 void check_tensor_scales(LawRecord& laws, Direction d, const Quantizer& q, const ScaledValues& scaled) {
   laws.begin("range");
   const PlaneData* stored = find_plane(laws.outputs, plane_name(d, "amax"));
@@ -223,9 +233,11 @@ void check_tensor_scales(LawRecord& laws, Direction d, const Quantizer& q, const
                          : std::nullopt) {
     bool free = false;  // a NaN prior or given amax decides by clauses that need no law
     if (q.format == FormatId::fp8_delayed) {
-      const double prior = value(laws.in(plane_name(d, "prior.amax")), 0, 0);
-      free = std::isnan(prior) || std::signbit(prior);
-      amax->front() = std::max(amax->front(), prior);
+      for (size_t row = 0; row < amax->size(); ++row) {
+        const double prior = value(laws.in(plane_name(d, "prior.amax")), static_cast<int64_t>(row), 0);
+        free |= std::isnan(prior) || std::signbit(prior);
+        (*amax)[row] = std::max((*amax)[row], prior);
+      }
     }
     if (!free) check_stored_amax(laws, *stored, *amax);
   }
@@ -233,8 +245,9 @@ void check_tensor_scales(LawRecord& laws, Direction d, const Quantizer& q, const
                                                              : laws.out(plane_name(d, "scale"));
   const PlaneData& scale_inv = laws.out(plane_name(d, "scale_inv"));
   for (int64_t row = 0; row < scale_inv.plane.logical.rows; ++row) {
-    if (q.format == FormatId::fp8_current && q.numerics.scale_order != ScaleOrder::encode_first)
-      check_inverse(laws, q, scale_inv, scale, row, 0);  // N17.5
+    const bool decodes = q.numerics.scale_order != ScaleOrder::encode_first;
+    if (q.format == FormatId::fp8_delayed && decodes) check_given_decode(laws, scale, scale_inv, row);
+    else if (decodes) check_inverse(laws, q, scale_inv, scale, row, 0);  // N17.5
     else check_inverse(laws, q, scale, scale_inv, row, 0);
     if (q.format == FormatId::fp8_current) check_current_scale(laws, d, q, scale, scale_inv, row);
   }

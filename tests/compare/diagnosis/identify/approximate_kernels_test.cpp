@@ -148,6 +148,23 @@ TEST(Consistent, AVanishedScaleTellsTheKernelsApart) {
   EXPECT_EQ(judge(infinite, "vllm.kernel").codes_outside, 16);
 }
 
+TEST(Consistent,
+     AGivenDecodeScaleIsInverted) {  // P = 0.5: a block of amax 3 has v = 2 * (3 / 6) = 1 and m = 2
+  Case c = case_of("quantize nvfp4 1x48 bf16 dir=row flavour=flashinfer.kv_cache amax=0.5");
+  set_x(c, 0, -3), set_scale(c, 0, 0x38), set_data(c, 0, 0xF);
+  set_x(c, 1, 1.25f), set_data(c, 1, 5);  // 2.5: either
+  set_x(c, 2, 1), set_data(c, 2, 4);
+  set_x(c, 32, 0x1p-20f);  // its scale vanishes, and 1 / 0 is infinite: 0 * inf is NaN
+  for (int64_t i = 32; i < 48; ++i) set_data(c, i, 7);
+  EXPECT_TRUE(judge(c, "flashinfer.kv_cache").consistent());
+  EXPECT_FALSE(judge(c, "vllm.kernel").decided) << "it makes the tensor's scale of an amax";
+  set_data(c, 2, 5);
+  EXPECT_EQ(judge(c, "flashinfer.kv_cache").codes_outside, 1);
+  set_data(c, 2, 4), set_scale(c, 0, 0x39);
+  EXPECT_EQ(judge(c, "flashinfer.kv_cache").scales_outside, 1);
+  EXPECT_FALSE(judge(halfway(), "flashinfer.kv_cache").decided);
+}
+
 TEST(Consistent, ScalesOfMxAreTheExactOnesAndTiesMayFall) {
   // 448 * R(448) is 1 or just below it, so the scale is 2^0. 17 lies halfway between 16 (58) and 18 (59).
   Case c = case_of("quantize mxfp8 1x32 bf16 dir=row");

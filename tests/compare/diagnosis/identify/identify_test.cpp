@@ -157,7 +157,8 @@ TEST(Identify, ALibrarysPacksAreNamedInItsOwnWords) {
       {"torchao_weights", {"torchao"}},
       {"transformers_fp8", {"transformers"}},
       {"triton_interpreted", {"vllm", "triton"}},
-      {"vllm_cpu", {"vllm", "triton"}}};
+      {"vllm_cpu", {"vllm", "triton"}},
+      {"vllm_kv_cache", {"vllm"}}};
   const Told& told = all();
   size_t named = 0;
   for (const json::Value& group : *told.json.find("groups")->array()) {
