@@ -21,6 +21,7 @@
 #include "compare/commands/check.h"
 #include "compare/commands/completion.h"
 #include "compare/commands/count.h"
+#include "compare/commands/coverage.h"
 #include "compare/commands/diff.h"
 #include "compare/commands/doctor.h"
 #include "compare/commands/explain.h"
@@ -89,10 +90,10 @@ const char kExamples[] =
 
 // In the order of the help.
 constexpr void (*kCommands[])(Program&) = {
-    register_list,   register_run,     register_bench,      register_check,    register_replay,
-    register_diff,   register_vectors, register_explain,    register_identify, register_flavours,
-    register_shrink, register_trace,   register_count,      register_record,   register_certify,
-    register_import, register_doctor,  register_completion,
+    register_list,    register_run,     register_bench,   register_check,      register_replay,
+    register_diff,    register_vectors, register_explain, register_identify,   register_flavours,
+    register_shrink,  register_trace,   register_count,   register_record,     register_coverage,
+    register_certify, register_import,  register_doctor,  register_completion,
 };
 
 Subjects make_subjects(const CommonOptions& common) {
