@@ -12,7 +12,8 @@
 #include "compare/commands/options.h"
 #include "compare/commands/selection.h"
 #include "compare/text/terminal.h"
-#include "contract/words.h"
+#include "contract/dispatch.h"
+#include "contract/line.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
 
@@ -97,10 +98,14 @@ json::Value document(const CoverageOptions& options, const std::vector<GroupCove
                        {"groups", std::move(list)}});
 }
 
+// A line is drawn for its choices, and what it gives may be all zeros.
+constexpr const char* kTrust = " trust any \"drawn for its pairs\"\n";
+
 // Lines for what is left out, as a suite.
 std::string suite_text(const Space& space, const Exercised& exercised, const CoverageOptions& options) {
   std::string out;
-  for (const std::string& line : lines_for(space, exercised, options.space)) out += line + "\n";
+  for (const std::string& line : lines_for(space, exercised, options.space))
+    out += to_line(*parse_line(line)) + kTrust;
   return out;
 }
 
@@ -171,7 +176,9 @@ void register_coverage(Program& program) {
     if (!names.empty()) {
       options.subject = chosen_subjects(common, *subjects, names[0])[0];
       Subject* subject = subjects->find(options.subject);
-      options.space.accepts = [subject](const Problem& p) { return subject->supports(p).yes; };
+      options.space.accepts = [subject](const Problem& p) {
+        return subject->supports(p).yes && (p.flavour != Flavour::te || te_kernel(p).rejected.empty());
+      };
     }
     if (!common.what.empty())
       for (SuiteEntry& e : entries_of(common))

@@ -86,7 +86,8 @@ class Hunt {
   // Batches until the time is up.
   void go() {
     uint64_t n = folder_.batches();
-    for (int64_t done = 0; !over() && (options_.batches == 0 || done < options_.batches); ++done, ++n) {
+    for (int64_t done = 0;
+         lines_.groups() > 0 && !over() && (options_.batches == 0 || done < options_.batches); ++done, ++n) {
       batch(lines_.batch(n, kBatch));
       if (trouble_ || interrupted()) return;
       trouble_ = folder_.ended(n, batch_ran_, seconds(), lines_.pairs());

@@ -112,6 +112,7 @@ std::vector<Problem> Lines::batch(uint64_t n, size_t lines) {
     drawer.dice() = Dice(choices::seed_of(seed_, fmt::format("{} {}", name, n)));
   for (auto& [name, group] : groups_) group.planned = group.covered;
   std::vector<Problem> out;
+  if (drawers_.empty()) return out;
   for (size_t tries = 0; out.size() < lines && tries < 20 * lines; ++tries) {
     std::optional<Problem> best;
     size_t most = 0;
