@@ -141,7 +141,15 @@ def stage_faults(args):
     return run_counted("faults", ["ci/faults", *sample], 6 * 3600, tail=80)
 
 
-STAGES = {"check": stage_check, "cpu": stage_cpu, "tidy": stage_tidy, "cuda": stage_cuda, "certify": stage_certify, "asan": stage_asan,
+def stage_hunt(args):
+    """Plugins with one planted bug each: the hunt finds them."""
+    program = build("cpu", "assay")
+    if program is None or build("cpu", "planted_plugins") is None:
+        return Tally(failed=1)
+    return run_counted("hunted", ["ci/hunted", "--minutes", "2" if args.nightly else "0.3", program], 1800)
+
+
+STAGES = {"hunt": stage_hunt, "check": stage_check, "cpu": stage_cpu, "tidy": stage_tidy, "cuda": stage_cuda, "certify": stage_certify, "asan": stage_asan,
           "race": stage_race, "mpi": stage_mpi, "python": stage_python, "faults": stage_faults}
 
 

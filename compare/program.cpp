@@ -21,10 +21,12 @@
 #include "compare/commands/check.h"
 #include "compare/commands/completion.h"
 #include "compare/commands/count.h"
+#include "compare/commands/coverage.h"
 #include "compare/commands/diff.h"
 #include "compare/commands/doctor.h"
 #include "compare/commands/explain.h"
 #include "compare/commands/flavours.h"
+#include "compare/commands/hunt.h"
 #include "compare/commands/identify.h"
 #include "compare/commands/import.h"
 #include "compare/commands/list.h"
@@ -89,10 +91,10 @@ const char kExamples[] =
 
 // In the order of the help.
 constexpr void (*kCommands[])(Program&) = {
-    register_list,   register_run,     register_bench,      register_check,    register_replay,
-    register_diff,   register_vectors, register_explain,    register_identify, register_flavours,
-    register_shrink, register_trace,   register_count,      register_record,   register_certify,
-    register_import, register_doctor,  register_completion,
+    register_list,   register_run,     register_bench,   register_check,    register_replay,
+    register_diff,   register_vectors, register_explain, register_identify, register_flavours,
+    register_shrink, register_trace,   register_count,   register_record,   register_coverage,
+    register_hunt,   register_certify, register_import,  register_doctor,   register_completion,
 };
 
 Subjects make_subjects(const CommonOptions& common) {

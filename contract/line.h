@@ -34,6 +34,15 @@ std::string to_line(const Problem&);
 // Prints every key that applies, resolved; meant for packs and for comparing meanings across versions.
 std::string to_canonical_line(const Problem&);
 
+// One key of a Problem and the value that it has there, as a canonical line writes them: place is "row",
+// "col", "a", "do", ..., and empty where the key takes no prefix. Every key that applies, at each of its
+// places.
+struct KeyValue {
+  std::string_view place, name;
+  std::string value;
+};
+std::vector<KeyValue> key_values(const Problem&);
+
 // What makes a Problem impossible (an unknown block for the format, a history of 0 rows, ...), or nothing.
 // parse_line has already called it; call it on Problems built by hand.
 std::optional<Error> validate(const Problem&);

@@ -211,7 +211,9 @@ std::optional<Factor> fp8_block_within(const Quantizer& q, Encoding source, cons
   const bool gemm = scales.layout == ScaleLayout::gemm;
   if (!std::isfinite(scale) || scale == 0) return {};
   if (gemm && q.scale_from == ScaleFrom::scale) return {};  // a given scale is any
-  if (gemm && order != ScaleOrder::encode_first && code == 0) return {};
+  const bool zero =
+      q.numerics.zero_amax == ZeroAmax::divided;  // N17.15: the code 00 may stand for a scale_inv of 0
+  if (gemm && code == 0 && (order != ScaleOrder::encode_first || zero)) return {};
   if (order == ScaleOrder::decode_divide) return Factor{scale, true};  // N17.5
   if (order == ScaleOrder::decode_first)
     return Factor{Division(q, source).rounded(1 / scale)};  // N17.5: one step from what is stored

@@ -1,4 +1,4 @@
-// to_line and to_canonical_line.
+// to_line, to_canonical_line and key_values.
 #include <string>
 #include <vector>
 
@@ -86,6 +86,15 @@ std::string print(const Problem& p, bool canonical) {
 }
 
 }  // namespace
+
+std::vector<KeyValue> key_values(const Problem& p) {
+  std::vector<KeyValue> out;
+  for (const Key& k : keys())
+    for (int place : places(k, p))
+      out.push_back({prefixed(k, p) ? places_of(p)[static_cast<size_t>(place)] : std::string_view{}, k.name,
+                     At(k, p, place).get()});
+  return out;
+}
 
 std::string to_line(const Problem& p) { return print(p, false); }
 std::string to_canonical_line(const Problem& p) { return print(p, true); }

@@ -76,7 +76,7 @@ bool e8m0_fits(const Quantizer& q, uint32_t k, double amax) {
 bool block_scale_fits(const Quantizer& q, Encoding source, uint32_t k, double scale, double amax) {
   const double most = value_of(q.element, info(q.element).max_finite);
   const double eps = value_of(Encoding::f32, q.eps), a = amax < eps ? eps : amax;
-  if (a == 0 && q.numerics.zero_amax == ZeroAmax::divided) return scale == 0;  // N17.15
+  if (a == 0 && q.numerics.zero_amax == ZeroAmax::divided) return k == 0;  // N17.15; in E8M0 the code 00
   if (a == 0 || (std::isinf(a) && q.numerics.inf_amax == InfAmax::unit)) return scale == 1;
   if (std::isinf(a)) return std::isinf(scale) || k == 0xFF;
   const Division division(q, source);

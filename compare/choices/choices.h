@@ -1,0 +1,24 @@
+// The choices of a Problem, by op and format: "row.round=sr", "fill=ties", "rows=tail", "col format=nvfp4".
+//
+// A group is an op with a format: "quantize mxfp8", "cast e4m3". A line of two formats (a pair, a gemm of
+// two) belongs to both groups; each has the keys of its own format's direction or operand, those that take no
+// prefix, and the other's format. So a pair of choices never joins keys of two formats, but each key meets
+// every other format.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "contract/problem.h"
+
+namespace assay::choices {
+
+struct GroupChoices {
+  std::string group;                 // "quantize mxfp8"
+  std::vector<std::string> choices;  // "<key>=<value or class>", each key once
+};
+std::vector<GroupChoices> choices_of(const Problem&);
+
+// What stands before '='.
+std::string key_of_choice(const std::string& choice);
+
+}  // namespace assay::choices

@@ -1,0 +1,77 @@
+// Lines at random, of one op and format: keys, values, sizes, sources and partners are drawn, the parser is
+// asked, and what it refuses is taken out again until it accepts. Sizes are biased to tails, empty tensors,
+// primes and the borders of tiles.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compare/choices/dice.h"
+#include "compare/choices/draft.h"
+#include "contract/problem.h"
+
+namespace assay::choices {
+
+// Whether a line that the parser accepts is wanted: all are, or those that a subject runs.
+using Accepts = std::function<bool(const Problem&)>;
+
+struct Drawn {
+  Draft draft;
+  Problem problem;
+};
+
+// A choice that a line must have, as choices_of names it: {"row.round", "sr"}, {"rows", "tail"}.
+using Wish = std::pair<std::string, std::string>;
+Wish wish_of(const std::string& choice);
+
+// Every op with every format or encoding that it may name: "quantize mxfp8", "cast e4m3"; also those that no
+// line has.
+std::vector<std::string> all_groups();
+
+class Drawer {
+ public:
+  // `most`: elements of the largest tensor of a line; products of a gemm are at most 16 times that.
+  Drawer(const std::string& group, int64_t most, Accepts accepts, uint64_t seed);
+  // Whether any line of this group is accepted.
+  bool any() const { return !sources_.empty(); }
+
+  // A line with many or few keys.
+  std::optional<Drawn> line();
+  // The draft with these choices, and without what the parser refuses beside them. Nothing where no try was
+  // accepted; the caller may try again. Of `also` it has as many as the parser takes.
+  std::optional<Drawn> with(Draft draft, const std::vector<Wish>& wishes, const std::vector<Wish>& also = {});
+  // The draft with another value of one of its keys, or with other sizes or another source.
+  std::optional<Drawn> changed(const Draft& draft);
+  // The plainest draft of the group.
+  const Draft& plain() const { return plain_; }
+  // Sources, partners and size classes as choices, to be tried beside those of keys.
+  std::vector<std::string> positional_choices() const;
+  Dice& dice() { return dice_; }
+
+ private:
+  std::optional<Drawn> settle(Draft draft, const std::vector<Wish>& wishes);
+  void add(Drawn& drawn, std::vector<Wish>& kept, std::span<const Wish> also);
+  bool repair(Draft& draft, const std::string& culprit, const std::vector<Wish>& wishes);
+  bool put(Draft& draft, const std::vector<Wish>& wishes);
+  bool put_key(Draft& draft, const Wish& wish);
+  void draw_sizes(Draft& draft);
+  void draw_members(Draft& draft);
+  void draw_heads(Draft& draft);
+  bool draw_sizes_for(Draft& draft, const std::vector<Wish>& wishes);
+  void add_keys(Draft& draft, const Problem& p, std::set<std::string>& decided, size_t eighths);
+  int64_t draw_size();
+
+  std::string group_, op_, format_;
+  int64_t most_;
+  Accepts accepts_;
+  Dice dice_;
+  std::vector<std::string> sources_, seconds_;
+  Draft plain_;
+};
+
+}  // namespace assay::choices

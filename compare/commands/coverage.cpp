@@ -1,0 +1,197 @@
+#include "compare/commands/coverage.h"
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "compare/commands/options.h"
+#include "compare/commands/selection.h"
+#include "compare/text/terminal.h"
+#include "contract/dispatch.h"
+#include "contract/line.h"
+#include "fixtures/files.h"
+#include "fixtures/json.h"
+
+namespace assay {
+
+namespace {
+
+using choices::Exercised;
+using choices::GroupSpace;
+using choices::Pairs;
+using choices::Space;
+
+// One op and format: what is left out, with a line that would show it.
+struct GroupCoverage {
+  std::string group;
+  size_t choices = 0, valid = 0, exercised = 0;
+  struct LeftOut {
+    std::string one, other, line;
+  };
+  std::vector<LeftOut> left_out;
+};
+
+std::vector<GroupCoverage> coverage_of(const Space& space, const Exercised& exercised) {
+  std::vector<GroupCoverage> out;
+  for (const auto& [name, group] : space) {
+    const auto own = exercised.find(name);
+    const Pairs none;
+    const Pairs& done = own == exercised.end() ? none : own->second;
+    GroupCoverage& c =
+        out.emplace_back(GroupCoverage{name, group.names.size(), group.valid.size(), done.size(), {}});
+    group.valid.each_beyond(done, group.names.size(), [&](int a, int b) {
+      c.left_out.push_back({group.names.name(a), group.names.name(b),
+                            group.lines[group.shown_by.at(GroupSpace::pair_key(a, b))]});
+    });
+  }
+  return out;
+}
+
+std::string percent(size_t part, size_t whole) {
+  if (part == whole) return "100 %";
+  // Never rounded up to 100.
+  return fmt::format("{:.1f} %",
+                     std::min(99.9, 100.0 * static_cast<double>(part) / static_cast<double>(whole)));
+}
+
+void print(const CoverageOptions& options, const std::vector<GroupCoverage>& groups, std::ostream& out) {
+  size_t valid = 0, exercised = 0;
+  out << fmt::format("{:<24} {:>8} {:>12} {:>10}\n", "op and format", "choices", "valid pairs", "exercised");
+  for (const GroupCoverage& c : groups) {
+    valid += c.valid;
+    exercised += c.exercised;
+    out << fmt::format("{:<24} {:>8} {:>12} {:>10}   {}\n", c.group, c.choices, c.valid, c.exercised,
+                       percent(c.exercised, c.valid));
+    for (size_t i = 0; i < std::min(options.list, c.left_out.size()); ++i)
+      out << fmt::format("  left out   {} with {}: '{}'\n", c.left_out[i].one, c.left_out[i].other,
+                         c.left_out[i].line);
+    if (c.left_out.size() > options.list && options.list)
+      out << fmt::format("  and {} more\n", c.left_out.size() - options.list);
+  }
+  out << fmt::format("{} of {} pairs of choices, {}, by {} lines{}\n", exercised, valid,
+                     percent(exercised, valid), options.lines.size(),
+                     options.subject.empty() ? "" : " on " + options.subject);
+}
+
+json::Value document(const CoverageOptions& options, const std::vector<GroupCoverage>& groups) {
+  json::Value list = json::array(), suites = json::array();
+  for (const std::string& suite : options.suites) suites.push(suite);
+  for (const GroupCoverage& c : groups) {
+    json::Value left = json::array();
+    for (const auto& l : c.left_out)
+      left.push(json::object({{"one", l.one}, {"other", l.other}, {"line", l.line}}));
+    list.push(json::object({{"group", c.group},
+                            {"choices", c.choices},
+                            {"valid", c.valid},
+                            {"exercised", c.exercised},
+                            {"left_out", std::move(left)}}));
+  }
+  return json::object({{"schema", "assay.coverage/1"},
+                       {"suites", std::move(suites)},
+                       {"subject", options.subject},
+                       {"lines", options.lines.size()},
+                       {"groups", std::move(list)}});
+}
+
+// A line is drawn for its choices, and what it gives may be all zeros.
+constexpr const char* kTrust = " trust any \"drawn for its pairs\"\n";
+
+// Lines for what is left out, as a suite.
+std::string suite_text(const Space& space, const Exercised& exercised, const CoverageOptions& options) {
+  std::string out;
+  for (const std::string& line : lines_for(space, exercised, options.space))
+    out += to_line(*parse_line(line)) + kTrust;
+  return out;
+}
+
+}  // namespace
+
+int run_coverage(const CoverageOptions& options, std::ostream& out, std::ostream& err) {
+  const std::pair<const std::string&, const char*> files[] = {{options.json, "--json"},
+                                                              {options.complete, "--complete"}};
+  const auto refuse = [&](const std::optional<Error>& error) {
+    if (error) err << "assay: " << error->text() << "\n";
+    return error.has_value();
+  };
+  for (const auto& [path, option] : files)
+    if (refuse(path.empty() ? std::nullopt : cannot_write(path, option))) return 2;
+  Space space = find_space(options.space);
+  const Exercised exercised = exercise(space, options.lines);
+  const std::vector<GroupCoverage> groups = coverage_of(space, exercised);
+  print(options, groups, out);
+  if (!options.json.empty() &&
+      refuse(write_file(options.json, json::dump(document(options, groups), 1) + "\n")))
+    return 2;
+  if (!options.complete.empty() &&
+      refuse(write_file(options.complete, suite_text(space, exercised, options))))
+    return 2;
+  const bool whole =
+      std::all_of(groups.begin(), groups.end(), [](const GroupCoverage& c) { return c.left_out.empty(); });
+  return options.whole && !whole ? 1 : 0;
+}
+
+void register_coverage(Program& program) {
+  const auto coverage = std::make_shared<CoverageOptions>();
+  CommonOptions& common = program.common;
+  Command c(program.app, "coverage", "which pairs of key values a suite exercises, of all that are valid");
+  c.footer(
+      "A pair of values is valid if the parser accepts some line that has both; the command finds all of "
+      "them by asking it "
+      "(docs/hunt.md).\n"
+      "Examples:\n"
+      "  assay coverage ci\n"
+      "  assay coverage pairs --subject host --whole\n"
+      "  assay coverage mine.cases --subject host --complete rest.cases --json coverage.json\n"
+      "Exit status: 0; 1 with --whole: a pair is left out; 2 bad usage, or a file cannot be written.");
+  add_what(c, common, false);
+  c.option("--subject", common.subjects, "count only lines that this subject runs (default: every line)");
+  add_plugin(c, common);
+  c.option("--only", coverage->space.only, "only ops with a format that contain this: 'quantize mxfp8'");
+  c.option("--list", coverage->list, "pairs that are left out, of each op and format, on the screen")
+      .show_default();
+  c.option("--json", coverage->json, "write every number and every pair that is left out");
+  c.option("--complete", coverage->complete, "write a suite here that exercises what is left out");
+  c.flag("--whole", coverage->whole, "exit status 1 where a pair is left out");
+  c.option("--seed", coverage->space.seed, "of the search for valid pairs, and of the lines of --complete")
+      .show_default();
+  c.option("--max-elements", coverage->space.most, "elements of a tensor of a line that is drawn")
+      .positive()
+      .show_default();
+  add_jobs(c, common);
+  c.callback([&program, coverage] {
+    CommonOptions& common = program.common;
+    CoverageOptions& options = *coverage;
+    const auto subjects = std::make_shared<Subjects>(program.make_subjects(common));
+    options.suites = common.what;
+    std::vector<std::string> names = split_names(common.subjects);
+    if (names.empty() && !chosen_subjects(common, *subjects, "reference").empty())
+      for (const std::string& name : chosen_subjects(common, *subjects, "reference"))
+        if (name != "reference") names.push_back(name);
+    if (names.size() > 1) throw Refusal{"coverage takes one --subject"};
+    if (!names.empty()) {
+      options.subject = chosen_subjects(common, *subjects, names[0])[0];
+      Subject* subject = subjects->find(options.subject);
+      options.space.accepts = [subject](const Problem& p) {
+        return subject->supports(p).yes && (p.flavour != Flavour::te || te_kernel(p).rejected.empty());
+      };
+    }
+    if (!common.what.empty())
+      for (SuiteEntry& e : entries_of(common))
+        if (!options.space.accepts || options.space.accepts(e.problem))
+          options.lines.push_back(std::move(e.problem));
+    options.space.jobs = common.jobs;
+    ProgressLine progress(std::cerr, program.progress);
+    options.space.on_progress = [&](size_t done, size_t of) {
+      progress.show(fmt::format("searching pairs: {} of {} ops with a format", done, of));
+      if (done == of) progress.wipe();
+    };
+    program.status = run_coverage(options, std::cout, std::cerr);
+  });
+}
+
+}  // namespace assay

@@ -1,0 +1,32 @@
+// `assay coverage <suite|line>...`: which pairs of choices (compare/choices/choices.h) the lines exercise, of
+// all that some accepted line has, by op and format; what is left out; and lines that would exercise it.
+#pragma once
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "compare/choices/space.h"
+#include "contract/problem.h"
+
+namespace assay {
+
+struct Program;
+
+struct CoverageOptions {
+  std::vector<std::string> suites;  // as they were named
+  std::vector<Problem> lines;       // of them, those that the subject runs
+  std::string subject;              // empty: every line that the parser accepts
+  std::string json;                 // a path; empty: none
+  std::string complete;             // where lines for what is left out are written; empty: nowhere
+  size_t list = 3;                  // pairs that are shown of each op and format
+  bool whole = false;               // exit status 1 where a pair is left out
+  choices::SpaceOptions space;
+};
+
+// The JSON document's `schema` is "assay.coverage/1" (docs/schemas/coverage.schema.json). Exit status: 0; 1
+// `whole` and a pair is left out; 2 a file cannot be written.
+int run_coverage(const CoverageOptions&, std::ostream& out, std::ostream& err);
+
+void register_coverage(Program&);
+
+}  // namespace assay

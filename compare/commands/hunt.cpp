@@ -1,0 +1,297 @@
+#include "compare/commands/hunt.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "compare/commands/hunt/cause.h"
+#include "compare/commands/hunt/folder.h"
+#include "compare/commands/hunt/lines.h"
+#include "compare/commands/options.h"
+#include "compare/process/interrupt.h"
+#include "compare/process/pool.h"
+#include "compare/report/report.h"
+#include "compare/text/printable.h"
+#include "compare/text/terminal.h"
+#include "contract/line.h"
+#include "fixtures/files.h"
+
+namespace assay {
+
+namespace {
+
+using hunting::Fate;
+using hunting::Finding;
+using hunting::Folder;
+using hunting::Lines;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kBatch = 96;    // lines; small, because a kill costs one batch
+constexpr size_t kSameKind = 3;  // lines of one kind whose cause is looked for; later ones are counted
+constexpr size_t kCausesAtOnce =
+    4;  // of one batch, so that a subject that is all wrong is still searched widely
+
+// An entry of a drawn line: what could hardly have failed is no finding.
+SuiteEntry drawn_entry(const Problem& p) {
+  SuiteEntry e = entry_of(p);
+  e.file = "hunt";
+  e.expect.trust = "drawn at random";
+  return e;
+}
+
+// One run of the command.
+class Hunt {
+ public:
+  Hunt(const HuntOptions& options, const Subjects& subjects, Folder& folder, std::FILE* out, std::FILE* err)
+      : options_(options),
+        subjects_(subjects),
+        folder_(folder),
+        out_(out),
+        progress_(err, options.progress),
+        lines_(options.seed, options.max_elements, options.only) {
+    settings_ = options.settings;
+    settings_.subjects = {options.subject};
+    for (const Problem& p : folder.kept()) lines_.know(p);
+    for (const Finding& f : folder.findings()) causes_.insert(f.cause);
+    judged_before_ = folder.lines();
+  }
+
+  // The lines of found.cases once more.
+  void repeat(const std::vector<Problem>& found) {
+    if (found.empty()) return;
+    judge(found, [&](const Problem& p, const Verdict& v) {
+      const bool red = is_red(v.outcome);
+      failing_ += red;
+      say(fmt::format("{}  {}\n",
+                      red                            ? "still fails"
+                      : v.outcome == Outcome::passed ? "passes now "
+                                                     : "did not run",
+                      to_line(p)));
+    });
+  }
+
+  void begin(const std::vector<Problem>& known) {
+    if (folder_.batches() > 0) return;
+    batch(lines_.first());
+    if (!known.empty()) batch(known);
+  }
+
+  // Batches until the time is up.
+  void go() {
+    uint64_t n = folder_.batches();
+    for (int64_t done = 0;
+         lines_.groups() > 0 && !over() && (options_.batches == 0 || done < options_.batches); ++done, ++n) {
+      batch(lines_.batch(n, kBatch));
+      if (trouble_ || interrupted()) return;
+      trouble_ = folder_.ended(n, batch_ran_, seconds(), lines_.pairs());
+      record(json::object({{"record", "batch"},
+                           {"batch", static_cast<int64_t>(n)},
+                           {"lines", batch_ran_},
+                           {"seconds", seconds()},
+                           {"pairs", lines_.pairs()}}));
+    }
+  }
+
+  int finish(std::FILE* err) {
+    progress_.wipe();
+    if (trouble_) {
+      fmt::print(err, "assay: {}\n", trouble_->text());
+      return 2;
+    }
+    fmt::print(out_, "{}\n", state_text());
+    if (ran_ + judged_before_ == 0)
+      return fmt::print(err, "assay: nothing was judged: {} runs no line that was drawn\n", options_.subject),
+             interrupted() ? kInterrupted : 3;
+    if (!folder_.findings().empty())
+      fmt::print(out_, "assay run {}/found.cases repeats what was found\n", options_.folder);
+    const bool red = failing_ + new_findings_ > 0;
+    return red ? 1 : interrupted() ? kInterrupted : 0;
+  }
+
+ private:
+  double seconds() const {
+    return folder_.seconds() + std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+  bool over() const {
+    const double run = std::chrono::duration<double>(Clock::now() - start_).count();
+    return trouble_ || interrupted() || run >= 60 * options_.minutes;
+  }
+
+  std::string state_text() const {
+    return fmt::format(
+        "hunted {:.1f} min: {} lines judged, {} not supported, {} pairs of choices, {} failures of {} causes",
+        seconds() / 60, ran_ + judged_before_, unsupported_, lines_.pairs(), failures_,
+        folder_.findings().size());
+  }
+
+  void say(const std::string& text) {
+    progress_.wipe();
+    fmt::print(out_, "{}", printable(text.substr(0, text.size() - 1)) + "\n");
+    std::fflush(out_);
+  }
+
+  void record(const json::Value& value) {
+    if (options_.jsonl.empty() || trouble_) return;
+    records_ += json::dump(value) + "\n";
+    trouble_ = write_file(options_.jsonl, records_);
+  }
+
+  void judge(const std::vector<Problem>& problems,
+             const std::function<void(const Problem&, const Verdict&)>& take) {
+    std::vector<SuiteEntry> entries;
+    for (const Problem& p : problems) entries.push_back(drawn_entry(p));
+    run_cases(entries, subjects_, settings_, [&](const CaseResult& r) {
+      take(entries[r.index].problem, r.verdicts.front());
+      progress_.show(state_text());
+    });
+  }
+
+  void batch(const std::vector<Problem>& problems) {
+    batch_ran_ = 0;
+    std::vector<std::pair<Problem, Breach>> red;
+    judge(problems, [&](const Problem& p, const Verdict& v) {
+      if (v.outcome == Outcome::unsupported || v.outcome == Outcome::skipped) {
+        ++unsupported_;
+        lines_.told(p, Fate::unsupported);
+        return;
+      }
+      ++ran_, ++batch_ran_;
+      const bool failed = is_red(v.outcome);
+      if (lines_.told(p, failed || v.inside > 0 ? Fate::near_trouble : Fate::quiet))
+        if (auto error = folder_.keep(to_line(p))) trouble_ = error;
+      if (!failed) return;
+      ++failures_;
+      red.emplace_back(p, v.breaches.empty() ? Breach{} : v.breaches.front());
+    });
+    look_into(red);
+  }
+
+  // Small lines first, because their cause is found soonest.
+  void look_into(std::vector<std::pair<Problem, Breach>>& red) {
+    std::stable_sort(red.begin(), red.end(), [](const auto& a, const auto& b) {
+      return a.first.x.shape.count() < b.first.x.shape.count();
+    });
+    size_t looked = 0;
+    for (const auto& [p, breach] : red) {
+      if (interrupted() || trouble_ || looked == kCausesAtOnce) return;
+      size_t& seen = kinds_[hunting::kind_of(p, breach)];
+      if (seen++ >= kSameKind) continue;
+      ++looked;
+      progress_.show("looking for the cause of " + to_line(p));
+      add(p, breach);
+    }
+  }
+
+  void add(const Problem& p, const Breach& breach) {
+    const size_t number = folder_.findings().size() + 1;
+    hunting::CauseOptions o;
+    o.subject = options_.subject;
+    o.environment = settings_.claims.environment;
+    o.timeout = settings_.timeout;
+    o.budget = options_.budget;
+    o.folder = folder_.finding_folder(number);
+    Finding f = find_cause(p, breach, subjects_, o);
+    if (!causes_.insert(f.cause).second) return;
+    f.number = number;
+    f.seconds = seconds();
+    ++new_findings_;
+    say(fmt::format("found {} after {:.0f} s: {}\n", number, f.seconds, f.headline));
+    say(fmt::format("  cause    {}\n", f.cause));
+    say(fmt::format("  line     {}\n", f.line));
+    if (auto error = folder_.add(f)) trouble_ = error;
+    record(to_json(f));
+  }
+
+  const HuntOptions& options_;
+  const Subjects& subjects_;
+  Folder& folder_;
+  std::FILE* out_;
+  ProgressLine progress_;
+  Lines lines_;
+  RunSettings settings_;
+  std::set<std::string> causes_;
+  std::map<std::string, size_t> kinds_;
+  std::string records_;
+  std::optional<Error> trouble_;
+  size_t ran_ = 0, batch_ran_ = 0, judged_before_ = 0, unsupported_ = 0, failures_ = 0, failing_ = 0,
+         new_findings_ = 0;
+  const Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace
+
+int run_hunt(const HuntOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
+  const auto refuse = [&](const Error& error) {
+    return fmt::print(err, "assay: {}\n", printable(error.text())), 2;
+  };
+  if (!options.jsonl.empty())
+    if (const auto error = cannot_write(options.jsonl, "--jsonl")) return refuse(*error);
+  if (const Support here = present_in_child(*subjects.find(options.subject)); !here.yes)
+    return fmt::print(err, "assay: subject {} is absent: {}\n", options.subject, here.why), 3;
+  const auto folder =
+      Folder::open(options.folder, {options.subject, options.seed, options.max_elements, options.only});
+  if (!folder) return refuse(folder.error());
+  const Result<std::vector<Problem>> found = (*folder)->found();
+  if (!found) return refuse(found.error());
+  const InterruptScope scope;
+  Hunt hunt(options, subjects, **folder, out, err);
+  hunt.repeat(*found);
+  hunt.begin(options.known);
+  hunt.go();
+  return hunt.finish(err);
+}
+
+void register_hunt(Program& program) {
+  const auto hunt = std::make_shared<HuntOptions>();
+  CommonOptions& common = program.common;
+  Command c(program.app, "hunt", "draw lines and judge them for a given time; keep what fails, by its cause");
+  c.footer(
+      "Lines are drawn from the table of keys, guided by the pairs of choices that no line had yet "
+      "(docs/hunt.md).\n"
+      "Examples:\n"
+      "  assay hunt --plugin ./libmine.so --minutes 10 --to hunt-mine\n"
+      "  assay hunt --subject host --only 'quantize nvfp4' --seed 7\n"
+      "  assay hunt smoke --python mine:quantize --python-spec 'mxfp8 dir=row'\n"
+      "The same command with the same --to goes on where it ended, also after a kill.\n"
+      "Exit status: 0 nothing found; 1 something fails; 2 bad usage, or the folder cannot be used; 3 nothing "
+      "ran; 130 the user "
+      "ended it and nothing had failed.");
+  add_what(c, common, false);
+  add_subjects(c, common, "host");
+  c.option("--to", hunt->folder, "the folder of the hunt: its state, found.cases, and a pack of each finding")
+      .show_default();
+  c.option("--minutes", hunt->minutes, "how long this run takes").positive().show_default();
+  c.option("--batches", hunt->batches,
+           "end after so many batches of 96 lines; the same lines on every machine");
+  c.option("--seed", hunt->seed, "of the lines").show_default();
+  c.option("--max-elements", hunt->max_elements, "elements of a tensor of a line").positive().show_default();
+  c.option("--only", hunt->only, "only ops with a format that contain this: 'quantize mxfp8'");
+  c.option("--budget", hunt->budget, "seconds for the search of one cause").positive().show_default();
+  c.option("--jsonl", hunt->jsonl, "write each batch and each finding here as a JSON line");
+  add_environment(c, common);
+  add_timeout(c, common);
+  add_jobs(c, common);
+  c.callback([&program, hunt] {
+    const CommonOptions& common = program.common;
+    const Subjects subjects = program.make_subjects(common);
+    const std::vector<std::string> names = chosen_subjects(common, subjects, "host");
+    if (names.size() != 1) throw Refusal{"this command takes one --subject"};
+    hunt->subject = names[0];
+    hunt->settings.claims.environment = environment_of(common);
+    hunt->settings.timeout = common.timeout;
+    hunt->settings.jobs = common.jobs;
+    if (!common.what.empty())
+      for (const SuiteEntry& e : entries_of(common)) hunt->known.push_back(e.problem);
+    hunt->progress = program.progress;
+    program.status = run_hunt(*hunt, subjects, stdout, stderr);
+  });
+}
+
+}  // namespace assay

@@ -1,0 +1,108 @@
+#include "compare/commands/hunt/cause.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "compare/commands/explain.h"
+#include "compare/process/pool.h"
+#include "contract/line.h"
+#include "contract/words.h"
+
+namespace assay::hunting {
+
+using std::string;
+
+namespace {
+
+// "quantize mxfp8/nvfp4": the first words of the line.
+string head_of(const Problem& p) {
+  const string line = to_line(p);
+  const Words words = words_of(line, ' ');
+  return p.as<Gemm>() ? concat({words[0], " ", words[1], " ", words[2]}) : concat({words[0], " ", words[1]});
+}
+
+// The diagnosis that explain writes; null where it had nothing to say.
+json::Value diagnosis_of(const Problem& p, const Subjects& subjects, const CauseOptions& options) {
+  std::error_code failed;
+  std::filesystem::create_directories(options.folder, failed);
+  const string path = (std::filesystem::path(options.folder) / "diagnosis.json").string();
+  ExplainOptions explain;
+  explain.what = to_line(p);
+  explain.subject = options.subject;
+  explain.environment = options.environment;
+  explain.timeout = options.timeout;
+  explain.budget = options.budget;
+  explain.json = path;
+  explain.reproducer = options.folder;
+  explain.jobs = 1;
+  const auto work = [&] {
+    std::FILE* nowhere = std::fopen("/dev/null", "w");
+    const int status = run_explain(explain, subjects, nowhere, nowhere);
+    std::fclose(nowhere);
+    return std::to_string(status);
+  };
+  // A run of the subject may take its whole time, and shrinking has limits of its own.
+  const Result<string> status = in_child(work, 10 * options.budget + 4 * options.timeout);
+  if (!status || *status != "1") return {};
+  const Result<json::Value> read = json::read(path);
+  return read ? *read : json::Value();
+}
+
+string ids_of(const json::Value& diagnosis) {
+  const json::Value* list = diagnosis.find("explanations");
+  if (!list || !list->array() || list->array()->empty()) return {};
+  const json::Value* ids = list->array()->front().find("ids");
+  string out;
+  if (ids && ids->array())
+    for (const json::Value& id : *ids->array())
+      if (id.string()) out += (out.empty() ? "" : "+") + *id.string();
+  return out;
+}
+
+string title_of(const json::Value& diagnosis) {
+  const json::Value* list = diagnosis.find("explanations");
+  return list && list->array() && !list->array()->empty() ? string(list->array()->front().text("title"))
+                                                          : string();
+}
+
+}  // namespace
+
+string kind_of(const Problem& p, const Breach& b) {
+  return fmt::format("{} {}{}{}", head_of(p), b.claim, b.plane.empty() ? "" : " " + b.plane,
+                     b.in_padding ? " padding" : "");
+}
+
+Finding find_cause(const Problem& p, const Breach& b, const Subjects& subjects, const CauseOptions& options) {
+  Finding out;
+  out.drawn = out.line = to_line(p);
+  out.claim = b.claim;
+  out.plane = b.plane;
+  out.cause = kind_of(p, b);
+  out.headline = b.message.empty() ? fmt::format("{} differs at {}", b.plane, b.where) : b.message;
+  const json::Value diagnosis = diagnosis_of(p, subjects, options);
+  const std::string_view confidence = diagnosis.text("confidence");
+  if (confidence.empty() || confidence == "equal") return out;
+  if (const std::string_view smaller = diagnosis.text("reproducer"); !smaller.empty()) out.line = smaller;
+  const string ids = ids_of(diagnosis);
+  out.explained = confidence == "certain" || confidence == "equivalent";
+  if (out.explained && !ids.empty()) {
+    out.cause = fmt::format("{} {}", op_name(p), ids);
+    out.headline = title_of(diagnosis);
+  } else if (confidence == "random") {
+    out.cause = fmt::format("{} differs from run to run", head_of(p));
+    out.headline = "two runs on the same input differ, or elements are never written";
+  } else {
+    out.cause = fmt::format("{} {} {} unexplained", head_of(p), diagnosis.text("first_stage"),
+                            diagnosis.text("direction"));
+    const string near = title_of(diagnosis);
+    out.headline =
+        "no single cause makes all of the bytes" + (near.empty() ? "" : "; the nearest is: " + near);
+  }
+  return out;
+}
+
+}  // namespace assay::hunting

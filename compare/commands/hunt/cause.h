@@ -1,0 +1,27 @@
+// Why a line failed: what `assay explain` says of it, run in a child process.
+#pragma once
+#include <string>
+
+#include "compare/commands/hunt/folder.h"
+#include "compare/judge/verdict.h"
+#include "compare/process/guarded_run.h"
+
+namespace assay::hunting {
+
+struct CauseOptions {
+  std::string subject;
+  Environment environment;
+  double timeout = 60;  // seconds a run of the subject may take
+  double budget = 5;    // seconds for the search of a cause
+  std::string folder;   // receives the reproducer
+};
+
+// What two failures of one kind have in common before anybody has looked for the cause: op, formats, claim,
+// plane.
+std::string kind_of(const Problem&, const Breach&);
+
+// Explains and shrinks. Where explain finds no difference (a law that fails, a crash), the line stays as it
+// is and its kind stands for the cause.
+Finding find_cause(const Problem&, const Breach&, const Subjects&, const CauseOptions&);
+
+}  // namespace assay::hunting

@@ -1,0 +1,163 @@
+#include "compare/commands/hunt/lines.h"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "compare/choices/choices.h"
+#include "contract/line.h"
+
+namespace assay::hunting {
+
+using choices::choices_of;
+using choices::Dice;
+using choices::Draft;
+using choices::draft_of;
+using choices::Drawer;
+using choices::GroupChoices;
+
+namespace {
+
+constexpr size_t kCandidates = 4;    // of which the one with the most new pairs is taken
+constexpr size_t kMostKept = 256;    // lines of a group to change
+constexpr size_t kMostTrouble = 64;  // lines near trouble
+constexpr size_t kFewTries = 24;     // after which a group without a supported line is rarely tried
+
+std::string group_of(const Draft& d) { return d.op + " " + d.format; }
+
+}  // namespace
+
+Lines::Lines(uint64_t seed, int64_t most_elements, const std::string& only) : seed_(seed) {
+  for (const std::string& group : choices::all_groups()) {
+    if (group.find(only) == std::string::npos) continue;
+    Drawer drawer(
+        group, most_elements, [](const Problem&) { return true; }, seed);
+    if (drawer.any()) drawers_.emplace(group, std::move(drawer));
+  }
+}
+
+std::vector<Problem> Lines::first() const {
+  std::vector<Problem> out;
+  for (const auto& [group, drawer] : drawers_)
+    for (const char* dir : {"", "row", "col", "both"})
+      for (const char* source : {"", "f32", "bf16", "f16"}) {
+        Draft d = drawer.plain();
+        if (*dir) d.keys["dir"] = dir;
+        if (*source && d.op != "gemm") d.source = source;
+        for (const int64_t size : {int64_t{64}, d.sizes[0]}) {
+          if (d.op != "split" && d.op != "attention" && size == 64)
+            for (int64_t& n : d.sizes) n = n == 4 || n == 2 ? n : 64;
+          const Result<Problem> p = parse_line(d.text());
+          if (p && std::find(out.begin(), out.end(), *p) == out.end()) out.push_back(*p);
+          if (p) break;
+          d.sizes = drawer.plain().sizes;
+        }
+      }
+  return out;
+}
+
+size_t Lines::fresh(const Problem& p) {
+  size_t count = 0;
+  for (const GroupChoices& own : choices_of(p)) {
+    Group& group = groups_[own.group];
+    count += group.planned.fresh(group.names.numbers(own.choices));
+  }
+  return count;
+}
+
+void Lines::plan(const Problem& p) {
+  for (const GroupChoices& own : choices_of(p)) {
+    Group& group = groups_[own.group];
+    group.planned.add(group.names.numbers(own.choices));
+  }
+}
+
+// Most often a group of which the subject runs some line.
+std::string Lines::pick_group(Dice& dice) const {
+  std::vector<const std::string*> open, all;
+  for (const auto& [name, drawer] : drawers_) {
+    all.push_back(&name);
+    const auto known = groups_.find(name);
+    const bool closed =
+        known != groups_.end() && known->second.tried >= kFewTries && known->second.supported == 0;
+    if (!closed) open.push_back(&name);
+  }
+  return *(open.empty() || dice.chance(1, 50) ? dice.pick(all) : dice.pick(open));
+}
+
+std::optional<Problem> Lines::candidate(Dice& dice) {
+  const std::string name = pick_group(dice);
+  Group& group = groups_[name];
+  // A subject that runs few of the lines at random is asked for its own lines with one thing changed.
+  const bool narrow = group.tried >= kFewTries && group.supported * 4 < group.tried;
+  std::optional<Draft> from;
+  if (!trouble_.empty() && dice.chance(1, 8)) from = dice.pick(trouble_);
+  else if (!group.kept.empty() && dice.chance(narrow ? 7 : 2, 8)) from = dice.pick(group.kept);
+  if (!from) {
+    const auto drawn = drawers_.at(name).line();
+    return drawn ? std::optional(drawn->problem) : std::nullopt;
+  }
+  const auto drawer = drawers_.find(group_of(*from));
+  if (drawer == drawers_.end()) return {};
+  std::optional<choices::Drawn> changed;
+  for (size_t steps = 1 + dice.below(3); steps > 0; --steps)
+    if (auto next = drawer->second.changed(changed ? changed->draft : *from)) changed = std::move(next);
+  return changed ? std::optional(changed->problem) : std::nullopt;
+}
+
+std::vector<Problem> Lines::batch(uint64_t n, size_t lines) {
+  Dice dice(choices::seed_of(seed_, fmt::format("batch {}", n)));
+  for (auto& [name, drawer] : drawers_)
+    drawer.dice() = Dice(choices::seed_of(seed_, fmt::format("{} {}", name, n)));
+  for (auto& [name, group] : groups_) group.planned = group.covered;
+  std::vector<Problem> out;
+  if (drawers_.empty()) return out;
+  for (size_t tries = 0; out.size() < lines && tries < 20 * lines; ++tries) {
+    std::optional<Problem> best;
+    size_t most = 0;
+    for (size_t i = 0; i < kCandidates; ++i) {
+      std::optional<Problem> p = candidate(dice);
+      if (!p) continue;
+      const size_t count = fresh(*p);
+      if (!best || count > most) best = std::move(p), most = count;
+    }
+    if (!best) continue;
+    plan(*best);
+    out.push_back(std::move(*best));
+  }
+  return out;
+}
+
+void Lines::know(const Problem& p) {
+  const Draft d = draft_of(p);
+  std::vector<Draft>& kept = groups_[group_of(d)].kept;
+  if (kept.size() < kMostKept) kept.push_back(d);
+  for (const GroupChoices& own : choices_of(p)) {
+    Group& group = groups_[own.group];
+    pairs_ += group.covered.add(group.names.numbers(own.choices));
+    ++group.tried, ++group.supported;
+  }
+}
+
+bool Lines::told(const Problem& p, Fate fate) {
+  size_t added = 0;
+  for (const GroupChoices& own : choices_of(p)) {
+    Group& group = groups_[own.group];
+    ++group.tried;
+    if (fate == Fate::unsupported) continue;
+    ++group.supported;
+    added += group.covered.add(group.names.numbers(own.choices));
+  }
+  pairs_ += added;
+  const Draft d = draft_of(p);
+  std::vector<Draft>& kept = groups_[group_of(d)].kept;
+  if (added && kept.size() < kMostKept) kept.push_back(d);
+  if (fate == Fate::near_trouble) {
+    if (trouble_.size() == kMostTrouble) trouble_.erase(trouble_.begin());
+    trouble_.push_back(d);
+  }
+  return added > 0;
+}
+
+}  // namespace assay::hunting

@@ -1,0 +1,59 @@
+// The lines of a hunt, batch by batch. Batch n depends on the seed, on n, and on what the batches before it
+// gave, and on nothing else: not on the time, nor on the number of workers.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "compare/choices/draw.h"
+#include "compare/choices/pairs.h"
+#include "contract/problem.h"
+
+namespace assay::hunting {
+
+// What became of a line, as far as it guides the search.
+enum class Fate : uint8_t {
+  unsupported,
+  quiet,
+  near_trouble
+};  // near: it failed, or its bits differ in a bound
+
+class Lines {
+ public:
+  Lines(uint64_t seed, int64_t most_elements, const std::string& only);
+
+  // First of all, for every op with a format, the plain lines that subjects of narrow support may run.
+  std::vector<Problem> first() const;
+  // The lines of batch n. Each is the one of several candidates with the most new pairs of choices; a third
+  // are earlier lines with one thing changed, those near trouble before others.
+  std::vector<Problem> batch(uint64_t n, size_t lines);
+  // A line that the user gave to begin from, or that an earlier hunt kept.
+  void know(const Problem&);
+  // What became of a line. Returns whether it had new pairs that were exercised: such lines are kept.
+  bool told(const Problem&, Fate);
+
+  size_t pairs() const { return pairs_; }  // exercised so far
+  size_t groups() const { return drawers_.size(); }
+
+ private:
+  struct Group {
+    choices::Names names;
+    choices::Pairs covered, planned;  // planned: with those of the batch that is being made
+    size_t tried = 0, supported = 0;
+    std::vector<choices::Draft> kept;
+  };
+  size_t fresh(const Problem&);
+  void plan(const Problem&);
+  std::string pick_group(choices::Dice&) const;
+  std::optional<Problem> candidate(choices::Dice&);
+
+  std::map<std::string, choices::Drawer> drawers_;
+  std::map<std::string, Group> groups_;
+  std::vector<choices::Draft> trouble_;
+  uint64_t seed_;
+  size_t pairs_ = 0;
+};
+
+}  // namespace assay::hunting

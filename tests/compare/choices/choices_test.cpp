@@ -1,0 +1,187 @@
+// What lines choose, the lines that are drawn, and the search for every valid pair.
+#include "compare/choices/choices.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compare/choices/draft.h"
+#include "compare/choices/draw.h"
+#include "compare/choices/space.h"
+#include "compare/choices/values.h"
+#include "contract/line.h"
+
+namespace assay::choices {
+namespace {
+
+using std::string;
+
+Problem line(const string& text) {
+  const Result<Problem> p = parse_line(text);
+  EXPECT_TRUE(p) << text;
+  return p ? *p : Problem{};
+}
+
+std::vector<string> choices_in(const string& text, const string& group) {
+  for (const GroupChoices& own : choices_of(line(text)))
+    if (own.group == group) return own.choices;
+  return {};
+}
+
+bool has(const std::vector<string>& list, const string& word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+TEST(Choices, AreThoseOfTheFormatAndWhatTakesNoPrefix) {
+  const string pair = "quantize mxfp8/nvfp4 96x33 bf16 row.mx_scale=floor col.round=sr fill=ties";
+  const auto rows = choices_in(pair, "quantize mxfp8"), cols = choices_in(pair, "quantize nvfp4");
+  for (const char* both : {"fill=ties", "rows=32n", "cols=tail", "source=bf16", "row format=mxfp8",
+                           "col format=nvfp4", "dir=both"}) {
+    EXPECT_TRUE(has(rows, both)) << both;
+    EXPECT_TRUE(has(cols, both)) << both;
+  }
+  EXPECT_TRUE(has(rows, "row.mx_scale=floor"));
+  EXPECT_FALSE(has(cols, "row.mx_scale=floor"));
+  EXPECT_TRUE(has(cols, "col.round=sr"));
+  EXPECT_FALSE(has(rows, "col.round=sr"));
+  const auto gemm = choices_in("gemm a=mxfp8 b=mxfp8 128x1x0 b.fill=zeros", "gemm mxfp8");
+  for (const char* own : {"m=128n", "n=1", "k=0", "a.fill=normal", "b.fill=zeros"})
+    EXPECT_TRUE(has(gemm, own)) << own;
+}
+
+TEST(Choices, NumbersAreClasses) {
+  const auto chosen = [&](const string& eps) {
+    const auto all = choices_in("quantize fp8_current 4x4 bf16 dir=row eps=" + eps, "quantize fp8_current");
+    for (const string& choice : all)
+      if (choice.starts_with("row.eps=")) return choice.substr(8);
+    return string();
+  };
+  const std::map<string, string> table = {{"0", "0"},         {"1", "1"},
+                                          {"4", "2^n"},       {"0.3", "number"},
+                                          {"-2", "negative"}, {"1e-40", "subnormal"},
+                                          {"inf", "inf"},     {"0x7FC00001", "nan"},
+                                          {"0x80000000", "0"}};
+  for (const auto& [eps, name] : table) EXPECT_EQ(chosen(eps), name) << eps;
+}
+
+// Every word of every key that is a list is drawn: a new key or value needs no row here.
+TEST(Choices, EveryWordOfAKeyIsAClass) {
+  for (const KeyInfo& key : line_keys()) {
+    if (key.values.find_first_of("<.") != string::npos || key.values.find('|') == string::npos) continue;
+    std::set<string> names;
+    for (const ValueClass& c : classes_of(key)) {
+      EXPECT_FALSE(c.values.empty());
+      names.insert(c.name);
+    }
+    for (std::string_view word : {key.values.substr(0, key.values.find('|'))})
+      EXPECT_TRUE(names.contains(string(word))) << key.name << "=" << word;
+  }
+}
+
+TEST(Draft, ReadsBackWhatALinePrints) {
+  for (const char* text :
+       {"quantize mxfp8/nvfp4 96x160 bf16 fill=ties seed=7", "gemm a=mxfp8 b=identity 3x4x5 f16 b.seed=9",
+        "attention fp8_current 6x8 bf16 heads=2 backward=1", "split mxfp8 96x64 f32 groups=0,96 seed=3",
+        "cast e4m3 1x7 f32 overflow=nosat"}) {
+    const Result<Problem> again = parse_line(draft_of(line(text)).text());
+    ASSERT_TRUE(again) << text;
+    EXPECT_EQ(*again, line(text)) << text << "\n" << draft_of(line(text)).text();
+  }
+  const Draft d = draft_of(line("quantize mxfp8 96x160 bf16 fill=ties seed=7"));
+  EXPECT_EQ(d.key_at(d.text().find("seed") + 1), "seed");
+  EXPECT_EQ(d.key_at(d.text().find("ties") + 1), "fill");
+  EXPECT_EQ(d.key_at(1), "");
+}
+
+TEST(Drawer, IsDeterministicAndBounded) {
+  const auto all = [](const Problem&) { return true; };
+  for (const char* group :
+       {"quantize nvfp4", "split mxfp6", "gemm fp8_block", "attention fp8_delayed", "philox u32"}) {
+    Drawer one(group, 500, all, 7), two(group, 500, all, 7), other(group, 500, all, 8);
+    bool differs = false;
+    for (int i = 0; i < 40; ++i) {
+      const auto a = one.line(), b = two.line(), c = other.line();
+      ASSERT_EQ(a.has_value(), b.has_value());
+      if (!a) continue;
+      EXPECT_EQ(a->draft.text(), b->draft.text());
+      differs |= !c || c->draft.text() != a->draft.text();
+      EXPECT_LE(string(group).starts_with("attention") ? 0 : a->problem.x.shape.count(), 500)
+          << a->draft.text();
+      EXPECT_EQ(*parse_line(to_line(a->problem)), a->problem);
+    }
+    EXPECT_TRUE(differs) << group;
+  }
+}
+
+TEST(Drawer, GrantsItsWishesOrNothing) {
+  Drawer drawer(
+      "quantize nvfp4", 16384, [](const Problem&) { return true; }, 3);
+  const std::vector<Wish> wishes = {{"col.rht", "1"}, {"rows", "16n"}};
+  int granted = 0;
+  for (int i = 0; i < 20; ++i) {
+    const auto drawn = drawer.with(drawer.plain(), wishes);
+    if (!drawn) continue;
+    ++granted;
+    EXPECT_TRUE(has(choices_in(drawn->draft.text(), "quantize nvfp4"), "col.rht=1")) << drawn->draft.text();
+    EXPECT_TRUE(has(choices_in(drawn->draft.text(), "quantize nvfp4"), "rows=16n")) << drawn->draft.text();
+  }
+  EXPECT_GT(granted, 0);
+  for (int i = 0; i < 20; ++i)  // N11.2: rows are never rotated
+    EXPECT_FALSE(drawer.with(drawer.plain(), {{"col.rht", "1"}, {"source", "f32"}}));
+}
+
+// The search against trying everything: all pairs of an op whose lines are few.
+TEST(Space, HasEveryPairThatTryingEverythingFinds) {
+  SpaceOptions options;
+  options.only = "cast e8m0";
+  options.jobs = 1;
+  Space space = find_space(options);
+  ASSERT_EQ(space.size(), 1u);
+  const size_t found = space.begin()->second.valid.size();
+  std::vector<Problem> all;
+  for (const char* source : {"f32", "bf16", "f16", "e4m3", "e5m2", "e2m1"})
+    for (const char* sizes :
+         {"0x0",   "0x128", "1x1",    "7x16",  "16x32", "32x7",   "128x1",  "1x128",   "16x0",
+          "0x1",   "7x0",   "32x0",   "0x7",   "0x16",  "0x32",   "1x7",    "1x16",    "1x32",
+          "7x1",   "7x7",   "7x32",   "7x128", "16x1",  "16x7",   "16x16",  "16x128",  "32x1",
+          "32x16", "32x32", "32x128", "128x0", "128x7", "128x16", "128x32", "128x128", "1x0"})
+      for (const char* round : {"rne", "rz", "rp", "sr"})
+        for (const char* fill : {"normal", "edges", "ties", "every_code", "outliers", "wide", "exact_sums",
+                                 "zeros", "denormal", "nonfinite", "amax_edges", "negative_zeros"})
+          for (const char* at : {"0,0", "3,5"})
+            for (const char* overflow : {"sat", "nosat"})
+              if (auto p = parse_line("cast e8m0 " + string(sizes) + " " + source + " round=" + round +
+                                      " fill=" + fill + " at=" + at + " overflow=" + overflow))
+                all.push_back(*p);
+  ASSERT_GT(all.size(), 1000u);
+  const Exercised exercised = exercise(space, all);
+  EXPECT_EQ(space.begin()->second.valid.size(), found) << "the search missed a pair that a line has";
+  EXPECT_EQ(exercised.begin()->second.size(), found)
+      << "the search found a pair that trying everything does not have";
+}
+
+TEST(Space, TheLinesForWhatIsLeftOutCoverItAndAreFew) {
+  SpaceOptions options;
+  options.only = "swizzle nvfp4";
+  options.jobs = 1;
+  Space space = find_space(options);
+  const std::vector<string> lines = lines_for(space, {}, options);
+  std::vector<Problem> problems;
+  for (const string& text : lines) problems.push_back(line(text));
+  const GroupSpace& group = space.begin()->second;
+  const size_t valid = group.valid.size();
+  EXPECT_EQ(exercise(space, problems).begin()->second.size(), valid);
+  EXPECT_LT(lines.size(), group.lines.size() / 2);  // those that the search met
+  EXPECT_TRUE(lines_for(space, exercise(space, problems), options).empty());
+  problems.erase(problems.begin());
+  Space fresh = find_space(options);
+  EXPECT_LT(exercise(fresh, problems).begin()->second.size(), valid) << "a line was not needed";
+  EXPECT_EQ(find_space(options).begin()->second.lines, find_space(options).begin()->second.lines);
+}
+
+}  // namespace
+}  // namespace assay::choices

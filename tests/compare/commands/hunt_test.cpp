@@ -1,0 +1,184 @@
+// assay hunt and assay coverage as commands: what is found is found again, nothing is lost, the same seed
+// gives the same lines.
+#include "compare/commands/hunt.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "compare/commands/coverage.h"
+#include "compare/commands/hunt/folder.h"
+#include "compare/commands/hunt/lines.h"
+#include "contract/line.h"
+#include "fixtures/files.h"
+#include "fixtures/json.h"
+#include "fixtures/suite.h"
+#include "tests/compare/fakes.h"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+using hunting::Fate;
+using hunting::Lines;
+
+class Hunt : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ =
+        testing::TempDir() + "assay_hunt_" + testing::UnitTest::GetInstance()->current_test_info()->name();
+    fs::remove_all(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  HuntOptions options(const std::string& only, int64_t batches) {
+    HuntOptions o;
+    o.subject = "fake";
+    o.folder = folder_;
+    o.only = only;
+    o.minutes = 60;
+    o.batches = batches;
+    o.max_elements = 512;
+    o.budget = 2;
+    o.settings.jobs = 2;
+    return o;
+  }
+  struct Told {
+    int status;
+    std::string text;
+  };
+  Told hunt(const HuntOptions& o, const Subjects& subjects) {
+    std::FILE *out = std::tmpfile(), *err = std::tmpfile();
+    Told told{run_hunt(o, subjects, out, err), {}};
+    for (std::FILE* file : {out, err}) {
+      std::rewind(file);
+      for (int c; (c = std::fgetc(file)) != EOF;) told.text += static_cast<char>(c);
+      std::fclose(file);
+    }
+    return told;
+  }
+  std::string read(const std::string& name) {
+    const auto mapped = MappedFile::open(folder_ + "/" + name);
+    if (!mapped) return {};
+    return {reinterpret_cast<const char*>(mapped->bytes().data()), mapped->bytes().size()};
+  }
+  std::string folder_;
+};
+
+// Wrong only where the last block of a row is partial and the rows are several: no plain line shows it.
+void tail_is_wrong(const Problem& p, std::span<const Buffer> out, const Environment&) {
+  const Buffer* scales = find<Buffer>(out, "row.scale_inv");
+  if (!scales || scales->bytes.empty() || p.x.shape.cols % 32 == 0 || p.x.shape.rows < 2) return;
+  scales->bytes[0] ^= std::byte{1};
+}
+
+TEST_F(Hunt, FindsShrinksAndRepeats) {
+  const Subjects wrong = fakes::with("fake", tail_is_wrong);
+  const Told first = hunt(options("quantize mxfp8", 2), wrong);
+  EXPECT_EQ(first.status, 1) << first.text;
+  const Result<Suite> found = load_suite(folder_ + "/found.cases");
+  ASSERT_TRUE(found) << found.error().text();
+  ASSERT_FALSE(found->entries.empty());
+  const Shape smallest = found->entries.front().problem.x.shape;
+  EXPECT_LE(smallest.rows, 2) << to_line(found->entries.front().problem);
+  EXPECT_TRUE(fs::exists(folder_ + "/1/case.safetensors")) << first.text;
+  const size_t causes = found->entries.size();
+  EXPECT_LE(causes, 6u) << "one fault, and a finding for each line: " << read("found.cases");
+  const Told again = hunt(options("quantize mxfp8", 1), wrong);
+  EXPECT_EQ(again.status, 1);
+  EXPECT_NE(again.text.find("still fails"), std::string::npos) << again.text;
+  const Told mended = hunt(options("quantize mxfp8", 1), fakes::with("fake", nullptr));
+  EXPECT_EQ(mended.status, 0) << mended.text;
+  EXPECT_NE(mended.text.find("passes now"), std::string::npos) << mended.text;
+}
+
+TEST_F(Hunt, ARightSubjectGivesNothing) {
+  const Told told = hunt(options("cast", 3), fakes::with("fake", nullptr));
+  EXPECT_EQ(told.status, 0) << told.text;
+  EXPECT_EQ(read("found.cases"), "");
+  EXPECT_NE(read("kept.cases"), "");
+}
+
+TEST_F(Hunt, NothingRanIsNoSuccess) {
+  Subjects none = fakes::with("fake", nullptr);
+  HuntOptions o = options("no such op", 1);
+  EXPECT_EQ(hunt(o, none).status, 3);
+}
+
+TEST_F(Hunt, GoesOnAfterAKill) {
+  const Subjects right = fakes::with("fake", nullptr);
+  ASSERT_EQ(hunt(options("scale_chain", 2), right).status, 0);
+  const std::string whole = read("kept.cases"), records = read("hunt.jsonl");
+  // What a kill leaves: a record and a line that were cut short.
+  ASSERT_FALSE(write_file(folder_ + "/kept.cases", whole + "scale_chain nvf"));
+  ASSERT_FALSE(write_file(folder_ + "/hunt.jsonl", records + "{\"record\": \"bat"));
+  ASSERT_EQ(hunt(options("scale_chain", 2), right).status, 0);
+  const std::string cut = read("kept.cases");
+  fs::remove_all(folder_);
+  ASSERT_EQ(hunt(options("scale_chain", 4), right).status, 0);
+  std::set<std::string> one, other;
+  for (const auto& [text, lines] : {std::pair{cut, &one}, std::pair{read("kept.cases"), &other}}) {
+    std::istringstream in(text);
+    for (std::string word; std::getline(in, word);)
+      if (parse_line(word)) lines->insert(word);
+  }
+  for (const std::string& kept : one) EXPECT_TRUE(other.contains(kept)) << kept;
+  EXPECT_GE(one.size() + 5, other.size());
+  EXPECT_EQ(hunt(
+                [&] {
+                  auto o = options("scale_chain", 1);
+                  o.seed = 2;
+                  return o;
+                }(),
+                right)
+                .status,
+            2)
+      << "the folder holds a hunt with another seed";
+}
+
+TEST(HuntLines, AreEqualForASeedAndFollowWhatIsCovered) {
+  Lines one(7, 512, "quantize mxfp8"), two(7, 512, "quantize mxfp8"), other(8, 512, "quantize mxfp8");
+  EXPECT_EQ(one.batch(0, 30), two.batch(0, 30));
+  EXPECT_NE(one.batch(0, 30), other.batch(0, 30));
+  size_t guided = 0;
+  for (const Problem& p : one.batch(1, 60)) one.told(p, Fate::quiet);
+  guided = one.pairs();
+  EXPECT_GT(guided, 1000u);
+  Lines blind(7, 512, "quantize mxfp8");
+  for (const Problem& p : blind.batch(1, 60)) blind.told(p, Fate::unsupported);
+  EXPECT_EQ(blind.pairs(), 0u) << "a line that did not run covers nothing";
+}
+
+TEST(Coverage, SaysWhatASuiteLeavesOut) {
+  CoverageOptions o;
+  o.space.only = "philox";
+  o.space.jobs = 1;
+  o.suites = {"mine"};
+  o.lines = {fakes::problem("philox u32 8x4 u32"), fakes::problem("philox u32 1x4 u32 rounds=1 fill=ties")};
+  o.json = testing::TempDir() + "assay_coverage.json";
+  o.complete = testing::TempDir() + "assay_coverage.cases";
+  o.whole = true;
+  std::ostringstream out, err;
+  EXPECT_EQ(run_coverage(o, out, err), 1) << err.str();
+  const auto json = json::read(o.json);
+  ASSERT_TRUE(json);
+  const json::Value& group = json->find("groups")->array()->front();
+  const int64_t valid = *group.find("valid")->to_int(), done = *group.find("exercised")->to_int();
+  EXPECT_EQ(static_cast<size_t>(valid - done), group.find("left_out")->array()->size());
+  EXPECT_GT(done, 10);
+  const Result<Suite> rest = load_suite(o.complete);
+  ASSERT_TRUE(rest) << rest.error().text();
+  for (const SuiteEntry& e : rest->entries) o.lines.push_back(e.problem);
+  EXPECT_EQ(run_coverage(o, out, err), 0) << out.str();
+  EXPECT_NE(out.str().find("100 %"), std::string::npos);
+  std::remove(o.json.c_str());
+  std::remove(o.complete.c_str());
+}
+
+}  // namespace
+}  // namespace assay
