@@ -20,7 +20,7 @@ constexpr std::string_view kStyle =
 
 // Logarithmic axes: instructions of lanes for each byte moved to the right, bytes per second up.
 constexpr double kLeft = 64, kTop = 16, kWide = 720, kHigh = 380;
-constexpr double kLeastX = 0.1, kMostX = 100, kLeastY = 1e10, kMostY = 2e13;
+constexpr double kLeastX = 0.1, kMostX = 100, kLeastY = 1e11, kMostY = 2e13;
 
 double at_x(double v) {
   return kLeft + kWide * std::log(std::clamp(v, kLeastX, kMostX) / kLeastX) / std::log(kMostX / kLeastX);
@@ -59,7 +59,7 @@ string roofs(const Gpu& gpu) {
          segment("issue", at_x(corner), at_y(gpu.copy), at_x(kMostX), at_y(issued / kMostX)) +
          label(at_x(kLeastX) + 8, at_y(gpu.copy) - 6, "roofname", "start",
                fmt::format("copy, {:g} TB/s", gpu.copy / 1e12)) +
-         label(at_x(kMostX) - 8, at_y(issued / kMostX) - 12, "roofname", "end", "issue of instructions");
+         label(at_x(corner) + 12, at_y(gpu.copy) - 6, "roofname", "start", "issue of instructions");
 }
 
 // A launch that takes next to none of its line's time says nothing.
@@ -77,7 +77,7 @@ string point(const LaunchModel& l, int number) {
              "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"6\"><title>{}. {}: {:.3g} TB/s, {} "
              "binds</title></circle>",
              x, y, number, escaped(l.entry), bytes / l.time.seconds / 1e12, escaped(l.time.limit)) +
-         label(x + 9, y + 4, "number", "start", std::to_string(number));
+         label(x, number % 2 ? y - 10 : y + 20, "number", "middle", std::to_string(number));
 }
 
 string row(const Model& m, const LaunchModel& l, int number, bool first) {
