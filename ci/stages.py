@@ -58,23 +58,27 @@ def stage_cpu(args):
     return tally + run_counted("install", ["ci/install", "build/cpu"], 300)
 
 
+def count_of_commits():
+    return int(subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip() or "0")
+
+
 def stage_ptx(program, args):
     """What nvcc made of the kernels, run on the CPU for every architecture: the suite `smoke`, and a twentieth of `ci` that moves on with every
     commit; with --nightly all of `ci`, `gemm`, the scenarios and the parity matrix."""
     tally = Tally()
-    commits = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip() or "0"
+    commits = count_of_commits()
     for n, arch in enumerate(("sm_90a", "sm_100a", "sm_120a")):
         run = [program, "run", "--subject", "ptx", "--require", "ptx", "--timeout", "300", "--env", f"arch={arch}"]
         tally += run_counted(f"ptx smoke {arch}", [*run, "smoke"], 600)
         if args.nightly:
             tally += run_counted(f"ptx {arch}", [*run, "ci", "gemm", "scenarios", "roles"], 4 * 3600)
-        elif n == int(commits) % 3:
-            tally += run_counted(f"ptx ci {arch}", [*run, "ci", "--shard", f"{int(commits) % 20 + 1}/20"], 1800)
+        elif n == commits % 3:
+            tally += run_counted(f"ptx ci {arch}", [*run, "ci", "--shard", f"{commits % 20 + 1}/20"], 1800)
     return tally
 
 
 def stage_cuda(args):
-    """The kernels by nvcc, for every architecture, what it makes of them run on the CPU, and the lint of it."""
+    """The kernels by nvcc, for every architecture, what it makes of them run on the CPU, their counts for the model, and the lint of it."""
     if not nvcc():
         print("cuda                         skipped: no nvcc on this machine")
         return Tally(skipped=1)
@@ -84,6 +88,8 @@ def stage_cuda(args):
     # The GPU is absent as a rule; the program must still build, say so, and judge.
     tally = run_counted("cuda smoke", [program, "run", "smoke", "--subject", "host,gpu"], 1800)
     tally += stage_ptx(program, args)
+    gpu = [] if args.nightly else ["--gpu", ("h200", "b200")[count_of_commits() % 2]]
+    tally += run_counted("model counts", ["ci/model_counts", program, *gpu], 3600)
     return tally + warnings("cuda") + run_counted("ptx lint", ["ci/ptx_lint"], 1800)
 
 

@@ -30,6 +30,7 @@
 #include "compare/commands/identify.h"
 #include "compare/commands/import.h"
 #include "compare/commands/list.h"
+#include "compare/commands/model.h"
 #include "compare/commands/options.h"
 #include "compare/commands/record.h"
 #include "compare/commands/replay.h"
@@ -91,10 +92,11 @@ const char kExamples[] =
 
 // In the order of the help.
 constexpr void (*kCommands[])(Program&) = {
-    register_list,   register_run,     register_bench,   register_check,    register_replay,
-    register_diff,   register_vectors, register_explain, register_identify, register_flavours,
-    register_shrink, register_trace,   register_count,   register_record,   register_coverage,
-    register_hunt,   register_certify, register_import,  register_doctor,   register_completion,
+    register_list,       register_run,     register_bench,   register_check,    register_replay,
+    register_diff,       register_vectors, register_explain, register_identify, register_flavours,
+    register_shrink,     register_trace,   register_count,   register_model,    register_record,
+    register_coverage,   register_hunt,    register_certify, register_import,   register_doctor,
+    register_completion,
 };
 
 Subjects make_subjects(const CommonOptions& common) {

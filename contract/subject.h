@@ -97,6 +97,10 @@ struct LaunchCounts {
   std::vector<std::pair<std::string, uint64_t>> totals;
   std::vector<std::string> columns;
   std::vector<Line> lines;
+  // What was launched, for a compiler behind the PTX: the entry's name in the text, the path of the text, and
+  // the bytes of shared memory that the launch asked for.
+  std::string symbol = {}, text = {};
+  uint64_t dynamic_shared = 0;
 };
 
 // Thrown by Subject::run where only the data tell that it cannot run a Problem that it supports: the judge

@@ -9,76 +9,16 @@
 #include "compare/commands/counts_page.h"
 #include "compare/commands/options.h"
 #include "compare/commands/shell_word.h"
+#include "compare/model/launches.h"
 #include "compare/process/pool.h"
-#include "compare/process/run_in_child.h"
 #include "compare/text/html.h"
 #include "contract/line.h"
 #include "fixtures/files.h"
-#include "fixtures/inputs.h"
 #include "fixtures/json.h"
 
 namespace assay {
 
 namespace {
-
-json::Value to_json(const LaunchCounts& l) {
-  json::Value totals = json::array(), columns = json::array(), lines = json::array();
-  for (const auto& [name, n] : l.totals) totals.push(json::object({{"name", name}, {"count", n}}));
-  for (const std::string& name : l.columns) columns.push(name);
-  for (const LaunchCounts::Line& line : l.lines) {
-    json::Value counts = json::array();
-    for (const uint64_t n : line.counts) counts.push(n);
-    lines.push(json::object({{"line", line.line},
-                             {"instruction", line.instruction},
-                             {"source", line.source},
-                             {"counts", std::move(counts)}}));
-  }
-  return json::object({{"entry", l.entry},
-                       {"grid", l.grid},
-                       {"block", l.block},
-                       {"totals", std::move(totals)},
-                       {"columns", std::move(columns)},
-                       {"lines", std::move(lines)}});
-}
-
-uint64_t number(const json::Value* v) { return v ? static_cast<uint64_t>(v->to_int().value_or(0)) : 0; }
-
-LaunchCounts launch_of(const json::Value& v) {
-  LaunchCounts l{
-      std::string(v.text("entry")), std::string(v.text("grid")), std::string(v.text("block")), {}, {}, {}};
-  for (const json::Value& one : *v.find("totals")->array())
-    l.totals.emplace_back(one.text("name"), number(one.find("count")));
-  for (const json::Value& name : *v.find("columns")->array()) l.columns.emplace_back(*name.string());
-  for (const json::Value& line : *v.find("lines")->array()) {
-    LaunchCounts::Line one{static_cast<uint32_t>(number(line.find("line"))),
-                           std::string(line.text("instruction")),
-                           std::string(line.text("source")),
-                           {}};
-    for (const json::Value& n : *line.find("counts")->array()) one.counts.push_back(number(&n));
-    l.lines.push_back(std::move(one));
-  }
-  return l;
-}
-
-// The launches, counted in a child process.
-Result<std::vector<LaunchCounts>> counted(Subject& subject, const CountOptions& options,
-                                          const Subjects& subjects) {
-  const auto inputs = make_inputs(options.problem, subjects.reference());
-  if (!inputs) return inputs.error();
-  const auto text = in_child(
-      [&] {
-        json::Value list = json::array();
-        for (const LaunchCounts& l : subject.count(options.problem, views(*inputs), options.environment))
-          list.push(to_json(l));
-        return json::dump(list);
-      },
-      options.timeout);
-  const auto list = text ? json::parse(*text) : Result<json::Value>(text.error());
-  if (!list) return list.error();
-  std::vector<LaunchCounts> out;
-  for (const json::Value& one : *list->array()) out.push_back(launch_of(one));
-  return out;
-}
 
 // "98.4 %"; nothing of nothing.
 std::string share(uint64_t part, uint64_t whole) {
@@ -115,12 +55,6 @@ void print_launch(const LaunchCounts& l, int64_t elements, int lines, std::ostre
 
 }  // namespace
 
-uint64_t total(const LaunchCounts& l, std::string_view name) {
-  for (const auto& [each, n] : l.totals)
-    if (each == name) return n;
-  return 0;
-}
-
 std::string count_command(const std::string& line, const Subject& subject) {
   return "assay count " + shell_word(line) + " " + subject.argument();
 }
@@ -141,7 +75,8 @@ int run_count(const CountOptions& options, const Subjects& subjects, std::ostrea
                "--ptx-kernel FILE or --ptx FILE");
   if (const Support yes = subject->supports(options.problem); !yes.yes)
     return refuse(3, options.subject + " does not support this line: " + yes.why);
-  const auto launches = counted(*subject, options, subjects);
+  const auto launches =
+      counted_launches(*subject, options.problem, subjects.reference(), options.environment, options.timeout);
   if (!launches) return refuse(1, options.subject + ": " + launches.error().text());
   const std::string line = to_line(options.problem);
   out << "count    " << line << "\n  subject  " << options.subject

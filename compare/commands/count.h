@@ -4,8 +4,6 @@
 #pragma once
 #include <iosfwd>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "compare/process/guarded_run.h"
 #include "contract/problem.h"
@@ -26,9 +24,6 @@ struct CountOptions {
 // Exit status: 0; 1 the subject failed; 2 it does not interpret a kernel, or a file cannot be written; 3 it
 // does not support the line, or nothing was launched.
 int run_count(const CountOptions&, const Subjects&, std::ostream& out, std::ostream& err);
-
-// The total of this name; 0 where there is none.
-uint64_t total(const LaunchCounts&, std::string_view name);
 
 // What to type for the counts of a line on a subject that interprets.
 std::string count_command(const std::string& line, const Subject&);

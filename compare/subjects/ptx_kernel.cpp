@@ -238,7 +238,12 @@ class Run {
                                             .recorder = recorder_,
                                             .in_place = in_place});
     counters_.add(counted);
-    if (counts_) counts_->push_back(counts_of(module, l.entry, out, counted));
+    if (counts_) {
+      counts_->push_back(counts_of(module, l.entry, out, counted));
+      counts_->back().symbol = l.entry;
+      counts_->back().text = l.ptx;
+      counts_->back().dynamic_shared = out.dynamic_shared;
+    }
     return true;
   }
 
@@ -338,15 +343,44 @@ class Run {
   std::vector<LaunchCounts>* counts_ = nullptr;
 };
 
+// Memory that begins where an allocator of a GPU would put it: which sectors and lines a request touches does
+// not follow from the heap of this process.
+class Placed {
+ public:
+  Placed(size_t bytes, std::byte fill) : block_(bytes + kAlign, fill), size_(bytes) {}
+  std::span<std::byte> bytes() {
+    return {reinterpret_cast<std::byte*>(ptx::align_up(reinterpret_cast<uint64_t>(block_.data()), kAlign)),
+            size_};
+  }
+
+ private:
+  static constexpr size_t kAlign = 256;
+  std::vector<std::byte> block_;
+  size_t size_;
+};
+
 // Memory for the outputs of a case.
 struct Outputs {
   Outputs(const Problem& p, uint8_t poison) : planes(output_planes(p)) {
-    for (const Plane& plane : planes) bytes.emplace_back(plane.bytes(), std::byte{poison});
-    for (size_t n = 0; n < planes.size(); ++n) buffers.push_back({&planes[n], bytes[n]});
+    for (const Plane& plane : planes) memory.emplace_back(plane.bytes(), std::byte{poison});
+    for (size_t n = 0; n < planes.size(); ++n) buffers.push_back({&planes[n], memory[n].bytes()});
   }
   std::vector<Plane> planes;
-  std::vector<std::vector<std::byte>> bytes;
+  std::vector<Placed> memory;
   std::vector<Buffer> buffers;
+};
+
+// Copies of the inputs of a case.
+struct Inputs {
+  explicit Inputs(std::span<const ConstBuffer> given) {
+    for (const ConstBuffer& b : given) memory.emplace_back(b.bytes.size(), std::byte{0});
+    for (size_t n = 0; n < given.size(); ++n) {
+      std::copy(given[n].bytes.begin(), given[n].bytes.end(), memory[n].bytes().begin());
+      buffers.push_back({given[n].plane, memory[n].bytes()});
+    }
+  }
+  std::vector<Placed> memory;
+  std::vector<ConstBuffer> buffers;
 };
 
 class PtxKernelSubject final : public Subject {
@@ -431,9 +465,10 @@ class PtxKernelSubject final : public Subject {
   bool interprets() const override { return true; }
   std::vector<LaunchCounts> count(const Problem& p, std::span<const ConstBuffer> inputs,
                                   const Environment& env) override {
+    const Inputs placed(inputs);
     Outputs made(p, env.poison);
     Modules modules(texts_);
-    Run run(file_, modules, p, inputs, made.buffers, env);
+    Run run(file_, modules, p, placed.buffers, made.buffers, env);
     std::vector<LaunchCounts> out;
     run.count(out);
     run.launch_all();

@@ -84,6 +84,45 @@ ASSAY_DEVICE void load_codes(const uint8_t* data, int64_t stored_cols, int64_t r
   }
 }
 
+// What two codes stand for (N2.8), the first in the low byte. nvcc's kernels take the conversion
+// instructions, through F16, which holds every value of both encodings; the host executor takes the integers
+// of decode().
+struct ValuePair {
+  float lo, hi;
+};
+template <Encoding E> ASSAY_LANE ValuePair values_of_pair(uint32_t codes) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (E == Encoding::e4m3 || E == Encoding::e5m2) {
+    uint32_t halves;
+    if constexpr (E == Encoding::e4m3)
+      asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(uint16_t(codes)));
+    else asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(halves) : "h"(uint16_t(codes)));
+    ValuePair v;
+    asm("{ .reg .b16 lo, hi; mov.b32 {lo, hi}, %2; cvt.f32.f16 %0, lo; cvt.f32.f16 %1, hi; }"
+        : "=f"(v.lo), "=f"(v.hi)
+        : "r"(halves));
+    return v;
+  } else
+#endif
+  {
+    return {as_float(decode<E>(codes & 0xFFu)), as_float(decode<E>((codes >> 8) & 0xFFu))};
+  }
+}
+
+// Two values narrowed to 16 bits each, to the nearest, infinite beyond the largest (N2.1, N2.6), a NaN to
+// 7FFF (N2.4); the first in the low half.
+template <Encoding Out> ASSAY_LANE uint32_t narrowed_pair(float lo, float hi) {
+#if defined(__CUDA_ARCH__)
+  uint32_t both;
+  if constexpr (Out == Encoding::bf16) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(hi), "f"(lo));
+  else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(hi), "f"(lo));
+  return both;
+#else
+  return encode<Out>(as_bits(lo), Round::rne, Overflow::nosat) |
+         encode<Out>(as_bits(hi), Round::rne, Overflow::nosat) << 16;
+#endif
+}
+
 // kVector: codes of a patch's stored row aligned to their size, y 16-byte aligned, cols a multiple of 8, and
 // rows too where the data are transposed.
 template <Encoding E, int kBits, Encoding Out, class Scales, bool kTransposed, bool kVector>
@@ -104,24 +143,25 @@ __global__ void __launch_bounds__(kThreads, 2) dequantize_kernel(DequantizeArgs 
 #pragma unroll
   for (int i = 0; i < kPatch; ++i, to += a.extent.cols * kBytes) {
     if (i >= at.rows) continue;
+    // Of elements of 16 bits each word holds two.
     uint32_t out[kPatch];
 #pragma unroll
-    for (int j = 0; j < kPatch; ++j) {
-      const uint32_t code = ((j < 4 ? codes[i].x : codes[i].y) >> (8 * (j & 3))) & 0xFFu;
-      out[j] = encode<Out>(as_bits(__fmul_rn(as_float(decode<E>(code)), scale(i, j))), Round::rne,
-                           Overflow::nosat);
+    for (int j = 0; j < kPatch; j += 2) {
+      const uint32_t pair = (j < 4 ? codes[i].x : codes[i].y) >> (8 * (j & 3));
+      const ValuePair v = values_of_pair<E>(pair);
+      const float lo = __fmul_rn(v.lo, scale(i, j)), hi = __fmul_rn(v.hi, scale(i, j + 1));
+      if constexpr (kBytes == 2) out[j / 2] = narrowed_pair<Out>(lo, hi);
+      else out[j] = encode<Out>(as_bits(lo)), out[j + 1] = encode<Out>(as_bits(hi));
     }
-    if constexpr (kVector && kBytes == 2) {
-      store16(to, make_uint4(out[0] | out[1] << 16, out[2] | out[3] << 16, out[4] | out[5] << 16,
-                             out[6] | out[7] << 16));
-    } else if constexpr (kVector) {
+    if constexpr (kVector) {
       store16(to, make_uint4(out[0], out[1], out[2], out[3]));
-      store16(to + 16, make_uint4(out[4], out[5], out[6], out[7]));
+      if constexpr (kBytes == 4) store16(to + 16, make_uint4(out[4], out[5], out[6], out[7]));
     } else {
 #pragma unroll
       for (int j = 0; j < kPatch; ++j) {
         if (j >= at.cols) continue;
-        if constexpr (kBytes == 2) reinterpret_cast<uint16_t*>(to)[j] = uint16_t(out[j]);
+        if constexpr (kBytes == 2)
+          reinterpret_cast<uint16_t*>(to)[j] = uint16_t(out[j / 2] >> (16 * (j & 1)));
         else reinterpret_cast<uint32_t*>(to)[j] = out[j];
       }
     }

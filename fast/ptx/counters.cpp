@@ -13,6 +13,7 @@ void Traffic::add(const Traffic& other) {
   sectors += other.sectors;
   lines += other.lines;
   bytes += other.bytes;
+  partial += other.partial;
 }
 
 void SharedTraffic::add(const SharedTraffic& other) {
@@ -38,6 +39,7 @@ void Counters::add(const Counters& other) {
   barriers += other.barriers;
   atomics += other.atomics;
   collisions += other.collisions;
+  atomic_addresses += other.atomic_addresses;
   for (const auto& [where, lanes] : other.unpinned) unpinned[where] += lanes;
 }
 
@@ -56,6 +58,7 @@ std::vector<std::pair<std::string, uint64_t>> totals_of(const Counters& c) {
     out.emplace_back(name + "sectors", t->sectors);
     out.emplace_back(name + "lines", t->lines);
     out.emplace_back(name + "bytes", t->bytes);
+    out.emplace_back(name + "partial sectors", t->partial);
   }
   out.emplace_back("distinct sectors read", c.sectors_read);
   out.emplace_back("distinct sectors written", c.sectors_written);
@@ -65,6 +68,7 @@ std::vector<std::pair<std::string, uint64_t>> totals_of(const Counters& c) {
   out.emplace_back("barriers waited", c.barriers);
   out.emplace_back("atomic lanes", c.atomics);
   out.emplace_back("atomic collisions", c.collisions);
+  out.emplace_back("atomic addresses", c.atomic_addresses);
   uint64_t unpinned = 0;
   for (const auto& [where, lanes] : c.unpinned) unpinned += lanes;
   out.emplace_back("lanes not pinned", unpinned);

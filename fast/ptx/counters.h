@@ -15,9 +15,10 @@ namespace assay::ptx {
 struct Kernel;
 
 // Requests to global memory: one for each warp instruction that reaches it. Sectors and lines are the
-// distinct units of 32 and of 128 bytes that its lanes touch, bytes what the lanes asked for.
+// distinct units of 32 and of 128 bytes that its lanes touch, bytes what the lanes asked for. Of a partial
+// sector the request asks for less than all 32 bytes.
 struct Traffic {
-  uint64_t requests = 0, sectors = 0, lines = 0, bytes = 0;
+  uint64_t requests = 0, sectors = 0, lines = 0, bytes = 0, partial = 0;
   void add(const Traffic&);
 };
 
@@ -47,7 +48,8 @@ struct Counters {
   SharedTraffic shared;
   uint64_t barriers = 0;  // warps that came to one
   uint64_t atomics = 0,
-           collisions = 0;  // lanes; those that found another lane of their request at its address
+           collisions = 0;        // lanes; those that found another lane of their request at its address
+  uint64_t atomic_addresses = 0;  // distinct, of the whole launch
   // Lanes that carried out an instruction whose bits the PTX ISA does not pin, by "PTX line 12:
   // ex2.approx.f32". Counted always.
   std::map<std::string, uint64_t> unpinned;

@@ -169,6 +169,7 @@ Counters run(Module& module, std::string_view name, const Launch& launch, const 
   }
   counters.lane_instructions = block.lane_instructions;
   counters.sectors_read = sectors.read.count(), counters.sectors_written = sectors.written.count();
+  counters.atomic_addresses = sectors.atomic.count();
   for (size_t k = 0; k < kernel.code.size(); ++k)
     if (block.unpinned[k])
       counters

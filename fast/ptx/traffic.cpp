@@ -55,6 +55,23 @@ size_t sectors_of(const uint64_t* addresses, unsigned bytes, uint32_t lanes, uin
   return distinct(sectors, n);
 }
 
+// How many of these sectors, which rise, the lanes do not ask for whole.
+size_t partial_of(const uint64_t* addresses, unsigned bytes, uint32_t lanes, const uint64_t* sectors,
+                  size_t count) {
+  std::array<uint32_t, size_t{2} * kLanes> asked{};  // a bit for each byte of a sector
+  for (uint32_t m = lanes; m; m &= m - 1) {
+    const uint64_t at = addresses[std::countr_zero(m)], end = at + bytes;
+    for (uint64_t s = at >> 5; s <= (end - 1) >> 5; ++s) {
+      const uint64_t from = std::max(at, s << 5) & 31, to = std::min(end, (s + 1) << 5) - (s << 5);
+      const uint64_t mask = ((uint64_t{1} << to) - 1) & ~((uint64_t{1} << from) - 1);
+      asked[static_cast<size_t>(std::lower_bound(sectors, sectors + count, s) - sectors)] |=
+          static_cast<uint32_t>(mask);
+    }
+  }
+  return static_cast<size_t>(std::count_if(asked.begin(), asked.begin() + static_cast<std::ptrdiff_t>(count),
+                                           [](uint32_t bits) { return bits != ~uint32_t{0}; }));
+}
+
 void count_global(Warp& w, const Instruction& i, const uint64_t* addresses, unsigned bytes, uint32_t lanes,
                   bool read, bool write) {
   Block& b = *w.block;
@@ -63,6 +80,7 @@ void count_global(Warp& w, const Instruction& i, const uint64_t* addresses, unsi
   t.requests = 1;
   t.sectors = sectors_of(addresses, bytes, lanes, sectors.data());
   t.bytes = uint64_t{bytes} * static_cast<unsigned>(std::popcount(lanes));
+  t.partial = partial_of(addresses, bytes, lanes, sectors.data(), t.sectors);
   for (size_t k = 0; k < t.sectors; ++k) {
     t.lines += k == 0 || sectors[k] >> 2 != sectors[k - 1] >> 2;
     if (read) b.sectors->read.insert(sectors[k]);
@@ -110,6 +128,7 @@ void count_access(Warp& w, const Instruction& i, const uint64_t* addresses, unsi
     std::array<uint64_t, kLanes> all;
     size_t n = 0;
     for (uint32_t m = w.active; m; m &= m - 1) all[n++] = addresses[std::countr_zero(m)];
+    for (size_t k = 0; k < n; ++k) w.block->sectors->atomic.insert(all[k]);
     c.atomics += n;
     c.collisions += n - distinct(all.data(), n);
   }

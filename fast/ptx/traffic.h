@@ -8,7 +8,7 @@
 
 namespace assay::ptx {
 
-// Distinct sectors of 32 bytes.
+// Distinct numbers: of sectors of 32 bytes, and of addresses that atomics reach.
 class Sectors {
  public:
   void insert(uint64_t sector) {
@@ -28,6 +28,7 @@ class Sectors {
 
 struct TouchedSectors {
   Sectors read, written;
+  Sectors atomic;  // addresses, in bytes
 };
 
 // A load, store or atomic of the active lanes; `addresses` are those of all lanes.

@@ -116,7 +116,12 @@ void Device::launch(const void* function, const Size& grid, const Size& block, v
                                             .count = counts_ != nullptr,
                                             .check = environment_.order != Environment::kForward,
                                             .recorder = recorder_});
-    if (counts_) counts_->push_back(counts_of(module, name, launch, counted));
+    if (counts_) {
+      counts_->push_back(counts_of(module, name, launch, counted));
+      counts_->back().symbol = name;
+      counts_->back().text = kernel_texts(environment_.architecture).path_of(name);
+      counts_->back().dynamic_shared = shared;
+    }
     lane_instructions_ += counted.lane_instructions;
   } catch (const ptx::Fault& fault) {
     std::string what = fault.what();

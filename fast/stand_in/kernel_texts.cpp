@@ -65,6 +65,11 @@ ptx::Module& KernelTexts::module_of(std::string_view entry) {
   return *module;
 }
 
+std::string KernelTexts::path_of(std::string_view entry) const {
+  const auto found = text_of_.find(entry);
+  return found == text_of_.end() ? std::string() : found->second;
+}
+
 KernelTexts& kernel_texts(Architecture architecture) {
   static std::array<std::unique_ptr<KernelTexts>, kArchitectures.size()> texts;
   auto& slot = texts[static_cast<size_t>(architecture)];

@@ -20,6 +20,8 @@ class KernelTexts {
   bool empty() const { return text_of_.empty(); }
   // The module that has the entry. std::runtime_error: there is none.
   ptx::Module& module_of(std::string_view entry);
+  // The path of that module's text; empty where there is none.
+  std::string path_of(std::string_view entry) const;
 
  private:
   std::string architecture_;

@@ -143,6 +143,16 @@ TEST(PtxKernel, CountsItsLaunches) {
   uint64_t lanes = 0;
   for (const auto& line : counts[0].lines) lanes += line.counts[1];
   EXPECT_EQ(lanes, total("lane instructions"));
+  EXPECT_EQ(total("global load sectors"), 64u * 256 * 2 / 32);
+  // The sectors are those of planes on a GPU, wherever this process keeps x.
+  std::vector<std::byte> elsewhere(inputs->front().bytes.size() + 256);
+  for (const size_t shift : {16, 48}) {
+    std::vector<ConstBuffer> moved = views(*inputs);
+    const std::span<std::byte> x(elsewhere.data() + shift, inputs->front().bytes.size());
+    std::copy(moved[0].bytes.begin(), moved[0].bytes.end(), x.begin());
+    moved[0].bytes = x;
+    EXPECT_EQ(subject->count(p, moved, {})[0].totals, counts[0].totals) << shift;
+  }
 }
 
 }  // namespace

@@ -69,6 +69,12 @@ TEST(PtxCounters, SectorsAndLinesOfGlobalMemory) {
     EXPECT_EQ(c->of("global load requests"), 0u);
     EXPECT_EQ(c->at("st.global.b32", "sectors"), sectors);
   }
+  // Of 32 lanes that store four bytes 32 apart each sector is asked for in part; of one place it is, too.
+  EXPECT_EQ(dense.of("global store partial sectors"), 0u);
+  EXPECT_EQ(wide.of("global store partial sectors"), 32u);
+  EXPECT_EQ(one.of("global store partial sectors"), 1u);
+  // Every other word of eight sectors.
+  EXPECT_EQ(counted(strided(8)).of("global store partial sectors"), 8u);
   // Two blocks that store to one place: twice the requests, the same distinct sectors.
   const Counted twice = counted(strided(4), 32, 2);
   EXPECT_EQ(twice.of("global store sectors"), 8u);
@@ -115,6 +121,7 @@ TEST(PtxCounters, InstructionsBranchesBarriersAndAtomics) {
   EXPECT_EQ(c.of("barriers waited"), 2u);
   EXPECT_EQ(c.of("atomic lanes"), 64u);
   EXPECT_EQ(c.of("atomic collisions"), 56u);
+  EXPECT_EQ(c.of("atomic addresses"), 4u);
   uint64_t warps = 0, lanes = 0;
   for (const LineCounters& line : c.lines) warps += line.counts[0], lanes += line.counts[1];
   EXPECT_EQ(warps, c.of("warp instructions"));

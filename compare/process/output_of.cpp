@@ -1,0 +1,73 @@
+#include "compare/process/output_of.h"
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace assay {
+
+namespace {
+
+constexpr int kNotStarted = 127;
+
+[[noreturn]] void become(const std::vector<std::string>& words, const std::array<int, 2>& pipe) {
+  ::dup2(pipe[1], STDOUT_FILENO);
+  ::dup2(pipe[1], STDERR_FILENO);
+  ::close(pipe[0]);
+  ::close(pipe[1]);
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  ::_exit(kNotStarted);
+}
+
+}  // namespace
+
+Result<std::string> output_of(const std::vector<std::string>& words) {
+  std::array<int, 2> pipe{};
+  if (::pipe(pipe.data()) != 0) return Error{std::string("no pipe: ") + std::strerror(errno), 0, ""};
+  const pid_t child = ::fork();
+  if (child < 0) return Error{std::string("no process: ") + std::strerror(errno), 0, ""};
+  if (child == 0) become(words, pipe);
+  ::close(pipe[1]);
+  std::string text;
+  std::array<char, 65536> buffer;
+  while (true) {
+    const ssize_t n = ::read(pipe[0], buffer.data(), buffer.size());
+    if (n > 0) text.append(buffer.data(), static_cast<size_t>(n));
+    else if (n == 0 || errno != EINTR) break;
+  }
+  ::close(pipe[0]);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return text;
+  const std::string end = WIFEXITED(status) ? "exit status " + std::to_string(WEXITSTATUS(status))
+                                            : "signal " + std::to_string(WTERMSIG(status));
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted && text.empty())
+    return Error{words[0] + " cannot be started", 0, ""};
+  constexpr size_t kMostShown = 400;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  if (text.size() > kMostShown) text = "..." + text.substr(text.size() - kMostShown);
+  return Error{words[0] + ": " + end + (text.empty() ? "" : ": " + text), 0, ""};
+}
+
+std::string program_path(const std::string& name, const std::string& given,
+                         const std::vector<std::string>& folders) {
+  if (!given.empty()) return given;
+  const char* path = std::getenv("PATH");
+  std::istringstream list(path ? path : "");
+  std::vector<std::string> places;
+  for (std::string folder; std::getline(list, folder, ':');) places.push_back(folder);
+  places.insert(places.end(), folders.begin(), folders.end());
+  for (const std::string& folder : places)
+    if (!folder.empty() && ::access((folder + "/" + name).c_str(), X_OK) == 0) return folder + "/" + name;
+  return "";
+}
+
+}  // namespace assay

@@ -1,0 +1,20 @@
+// What another program prints.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "contract/result.h"
+
+namespace assay {
+
+// Runs a program with these words, the first of which is its path or a name that PATH has, and returns what
+// it wrote to standard output and standard error, together. Error: it cannot be started, or its exit status
+// is not 0; then with the last of what it wrote.
+Result<std::string> output_of(const std::vector<std::string>& words);
+
+// The path of a program: `given` where that is not empty, else the first of PATH, else that of the folders
+// that holds it. Empty where there is none.
+std::string program_path(const std::string& name, const std::string& given,
+                         const std::vector<std::string>& folders = {});
+
+}  // namespace assay
