@@ -155,7 +155,7 @@ def stage_hunt(args):
     return run_counted("hunted", ["ci/hunted", "--minutes", "2" if args.nightly else "0.3", program], 1800)
 
 
-STAGES = {"hunt": stage_hunt, "check": stage_check, "cpu": stage_cpu, "tidy": stage_tidy, "cuda": stage_cuda, "certify": stage_certify, "asan": stage_asan,
+STAGES = {"check": stage_check, "cpu": stage_cpu, "tidy": stage_tidy, "cuda": stage_cuda, "certify": stage_certify, "hunt": stage_hunt, "asan": stage_asan,
           "race": stage_race, "mpi": stage_mpi, "python": stage_python, "faults": stage_faults}
 
 
