@@ -88,8 +88,10 @@ def stage_cuda(args):
     # The GPU is absent as a rule; the program must still build, say so, and judge.
     tally = run_counted("cuda smoke", [program, "run", "smoke", "--subject", "host,gpu"], 1800)
     tally += stage_ptx(program, args)
-    gpu = [] if args.nightly else ["--gpu", ("h200", "b200")[count_of_commits() % 2]]
-    tally += run_counted("model counts", ["ci/model_counts", program, *gpu], 3600)
+    # A quarter of the lines for one GPU, which moves on with every commit; all of them with --nightly.
+    turn = count_of_commits()
+    part = [] if args.nightly else ["--gpu", ("h200", "b200")[turn % 2], "--part", f"{turn // 2 % 4 + 1}/4"]
+    tally += run_counted("model counts", ["ci/model_counts", program, *part], 3600)
     return tally + warnings("cuda") + run_counted("ptx lint", ["ci/ptx_lint"], 1800)
 
 
@@ -148,11 +150,14 @@ def stage_faults(args):
 
 
 def stage_hunt(args):
-    """Plugins with one planted bug each: the hunt finds them."""
+    """Plugins with one planted bug each: the hunt finds them. And a fifth of the covering array, the suite `pairs`, which moves on with every
+    commit; with --nightly all of it."""
     program = build("cpu", "assay")
     if program is None or build("cpu", "planted_plugins") is None:
         return Tally(failed=1)
-    return run_counted("hunted", ["ci/hunted", "--minutes", "2" if args.nightly else "0.3", program], 1800)
+    shard = [] if args.nightly else ["--shard", f"{count_of_commits() % 5 + 1}/5"]
+    pairs = run_counted("pairs", [program, "run", "pairs", "--subject", "host", *shard], 1800)
+    return pairs + run_counted("hunted", ["ci/hunted", "--minutes", "2" if args.nightly else "0.3", program], 1800)
 
 
 STAGES = {"check": stage_check, "cpu": stage_cpu, "tidy": stage_tidy, "cuda": stage_cuda, "certify": stage_certify, "hunt": stage_hunt, "asan": stage_asan,
