@@ -80,6 +80,7 @@ class Core {
   void softmax_row(int64_t row);
   void make_result();
   bool exact_row(int64_t row, const Place& at, int64_t e) const;
+  bool may_overflow(const Place& at, int64_t e) const;
   double dropped(double v, int64_t at) const;
   void make_gradient_of_v(const Values& d_o);
   void make_gradient_of_s(const Values& d_o);
@@ -193,6 +194,15 @@ bool Core::exact_row(int64_t row, const Place& at, int64_t e) const {
   return total <= 1024 * least;
 }
 
+// Whether exponentials of at most 1 times V, summed before they are divided, may leave binary32.
+bool Core::may_overflow(const Place& at, int64_t e) const {
+  double total = 0;
+  for (int64_t j = 0; j < n_.kv; ++j)
+    if (seen(at, j)) total += std::fabs(v_.at((keys_of(at) + j) * n_.depth + e));
+  if (op_.dropout != 0) total /= 1 - value_of(Encoding::f32, op_.dropout);
+  return total >= 0x1p127;
+}
+
 // N20.11.
 void Core::make_result() {
   o_.resize(static_cast<size_t>(n_.rows() * n_.depth));
@@ -206,7 +216,9 @@ void Core::make_result() {
       double v = sum.value;
       if (change_.normalised != Normalised::before_cast) v = f32_of(v / totals_[static_cast<size_t>(row)]);
       const bool exact = bounded_ && n(v) == v && exact_row(row, at, e);
-      o_.put(result_of(at) + e, n(v), exact ? 0 : sum.error(1, v));
+      const double off =
+          bounded_ && may_overflow(at, e) ? std::numeric_limits<double>::infinity() : sum.error(1, v);
+      o_.put(result_of(at) + e, n(v), exact ? 0 : off);
     }
   }
 }

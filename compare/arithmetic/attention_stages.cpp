@@ -22,6 +22,9 @@ double element(const PlaneData& p, int64_t i) {
   return value_of(p.plane.encoding, code_at(p.plane, p.bytes, i));
 }
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+bool within(double a, double b, double off) {
+  return std::isinf(off) || same(a, b) || std::fabs(a - b) <= off;
+}
 
 // Half a step of a code on each side, relative, and where codes are subnormal, in units of the scale's
 // inverse (N20.18).
@@ -154,7 +157,7 @@ double AttentionStages::store(PlaneData& to, const PlaneData* seen, int64_t at, 
   if (seen) {
     const uint32_t other = code_at(to.plane, seen->bytes, at);
     now = value_of(to.plane.encoding, other);
-    if (same(now, value) || std::fabs(now - value) <= off) code = other;
+    if (within(now, value, off)) code = other;
   }
   set_code(to.plane, to.bytes, at, code);
   return now;
@@ -288,7 +291,7 @@ void AttentionStages::settle_data(const AttentionCast& cast, const Values& x, Ma
     }
     const uint32_t other = code_at(data.plane, seen->bytes, i);
     const double there = value_of(data.plane.encoding, other) * (bare(cast) ? 1 : inverse);
-    if (same(there, now) || std::fabs(there - now) <= off) set_code(data.plane, data.bytes, i, other);
+    if (within(there, now, off)) set_code(data.plane, data.bytes, i, other);
     made.back.put(i, nominal(f32_of(there)), 0);
   }
 }

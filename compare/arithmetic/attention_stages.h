@@ -3,6 +3,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -20,10 +21,14 @@ class Values {
   }
   size_t size() const { return values_.size(); }
   double at(int64_t i) const { return values_[static_cast<size_t>(i)]; }
+  // Infinite where nothing is claimed. An infinity or a NaN is claimed as it is.
   double off(int64_t i) const { return off_[static_cast<size_t>(i)]; }
   void put(int64_t i, double value, double off) {
     values_[static_cast<size_t>(i)] = value;
-    off_[static_cast<size_t>(i)] = derived_off_[static_cast<size_t>(i)] = std::isfinite(off) ? off : 0;
+    off_[static_cast<size_t>(i)] = derived_off_[static_cast<size_t>(i)] =
+        std::isfinite(off)     ? off
+        : std::isfinite(value) ? std::numeric_limits<double>::infinity()
+                               : 0;
   }
   // The element is what was observed. How far it could be when it was derived stays: a kernel that shows a
   // rounded S may go on from what it had before.

@@ -78,9 +78,10 @@ TEST(Choices, EveryWordOfAKeyIsAClass) {
       EXPECT_FALSE(c.values.empty());
       names.insert(c.name);
     }
-    for (std::string_view word : words_of(key.values, '|'))
-      if (word != "float")  // a number: classes of its own
-        EXPECT_TRUE(names.contains(string(word))) << key.name << "=" << word;
+    for (std::string_view word : words_of(key.values, '|')) {
+      if (word == "float") continue;  // a number: classes of its own
+      EXPECT_TRUE(names.contains(string(word))) << key.name << "=" << word;
+    }
   }
 }
 
