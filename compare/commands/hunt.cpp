@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -198,7 +199,11 @@ class Hunt {
     o.budget = options_.budget;
     o.folder = folder_.finding_folder(number);
     Finding f = find_cause(p, breach, subjects_, o);
-    if (!causes_.insert(f.cause).second) return;
+    if (!causes_.insert(f.cause).second) {
+      std::error_code gone;
+      std::filesystem::remove_all(o.folder, gone);  // what a known cause has shown again
+      return;
+    }
     f.number = number;
     f.seconds = seconds();
     ++new_findings_;

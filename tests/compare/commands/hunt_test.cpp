@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <set>
@@ -95,6 +96,24 @@ TEST_F(Hunt, FindsShrinksAndRepeats) {
   const Told mended = hunt(options("quantize mxfp8", 1), fakes::with("fake", nullptr));
   EXPECT_EQ(mended.status, 0) << mended.text;
   EXPECT_NE(mended.text.find("passes now"), std::string::npos) << mended.text;
+}
+
+// Every scale is a binade too small, and nothing else: one cause for all lines.
+void scales_are_small(const Problem&, std::span<const Buffer> out, const Environment&) {
+  for (const char* name : {"row.scale_inv", "col.scale_inv", "row.scale_gemm", "col.scale_gemm"})
+    if (const Buffer* scales = find<Buffer>(out, name))
+      for (std::byte& b : scales->bytes)
+        if (b != std::byte{0}) b = static_cast<std::byte>(static_cast<unsigned>(b) - 1);
+}
+
+TEST_F(Hunt, ACauseThatIsKnownLeavesNoFolder) {
+  hunt(options("quantize mxfp8", 3), fakes::with("fake", scales_are_small));
+  const std::string found = read("found.cases");  // each cause stands behind a "#"
+  const auto causes = std::count(found.begin(), found.end(), '#');
+  ASSERT_GT(causes, 0);
+  long folders = 0;
+  for (const auto& entry : fs::directory_iterator(folder_)) folders += entry.is_directory();
+  EXPECT_EQ(folders, causes) << found;
 }
 
 TEST_F(Hunt, ARightSubjectGivesNothing) {
