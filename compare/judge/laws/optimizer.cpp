@@ -62,10 +62,13 @@ struct AdamBounds {
     bool spoken;
   };
   Parameter parameter(double p, double m, double v, double moment_error) const {
-    const double ratio = (m / c1) / (std::sqrt(v / c2) + eps), update = ratio + (l2() ? 0 : decay * p);
+    const double root = std::sqrt(v / c2), ratio = (m / c1) / (root + eps),
+                 update = ratio + (l2() ? 0 : decay * p);
     const double slack =
         2 * last_place(std::max({std::fabs(p), std::fabs(lr * update), std::fabs(lr * decay * p)}));
-    return {p - lr * update, slack + (0x1p-19 + moment_error) * std::fabs(lr * ratio),
+    // A negative eps cancels the root, whose error then weighs more.
+    const double grows = eps < 0 ? (root - eps) / std::fabs(root + eps) : 1;
+    return {p - lr * update, slack + (0x1p-19 + moment_error) * grows * std::fabs(lr * ratio),
             all_spoken_of(m / c1, v / c2, ratio, update, lr * update, p - lr * update)};
   }
 
