@@ -206,6 +206,10 @@ bool Core::may_overflow(const Place& at, int64_t e) const {
 // N20.11.
 void Core::make_result() {
   o_.resize(static_cast<size_t>(n_.rows() * n_.depth));
+  if (bounded_ && !stages_.has_usable_scale("s")) {
+    for (int64_t i = 0; i < static_cast<int64_t>(o_.size()); ++i) o_.put_open(i);
+    return;
+  }
   for (int64_t row = 0; row < n_.rows(); ++row) {
     const Place at = query(row);
     for (int64_t e = 0; e < n_.depth; ++e) {
@@ -215,6 +219,11 @@ void Core::make_result() {
                 v_.at((keys_of(at) + j) * n_.depth + e), 0);
       double v = sum.value;
       if (change_.normalised != Normalised::before_cast) v = f32_of(v / totals_[static_cast<size_t>(row)]);
+      // Fused kernels leave rows of padding out: 0 times a NaN or an infinity does not reach them.
+      if (bounded_ && padding(at) && !std::isfinite(v)) {
+        o_.put_open(result_of(at) + e);
+        continue;
+      }
       const bool exact = bounded_ && n(v) == v && exact_row(row, at, e);
       const double off =
           bounded_ && may_overflow(at, e) ? std::numeric_limits<double>::infinity() : sum.error(1, v);

@@ -247,20 +247,28 @@ std::optional<AttentionStages::Made> AttentionStages::made_by(const AttentionCas
   return out;
 }
 
+bool AttentionStages::has_usable_scale(const string& slot) const {
+  const PlaneData* inverse = find_plane(planes_, slot + ".scale_inv");
+  if (!inverse || inverse->plane.padded != Shape{1, 1}) return true;
+  const double v = scalar(*inverse);
+  return std::isfinite(v) && v > 0;
+}
+
 // Amax and scales of a tensor of which elements may be off.
 void AttentionStages::settle_scalars(const AttentionCast& cast, const Values& x, Made& made) const {
   double most = 0, off = 0;
   for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i)
     if (std::isfinite(x.at(i))) most = std::max(most, std::fabs(x.at(i))), off = std::max(off, x.off(i));
-  const double share = most > 0 ? off / most + 0x1p-7 : 0;
+  const double share = std::isinf(off) ? off : most > 0 ? off / most + 0x1p-7 : 0;
   for (PlaneData& data : made.planes) {
     const string& name = data.plane.name;
     const bool amax = name.ends_with("amax"), scale = name.ends_with(".scale") || name.ends_with("scale_inv");
     if (data.plane.padded != Shape{1, 1} || (!amax && !scale)) continue;
     if (scale && cast.line.quantizer(cast.direction())->format == FormatId::fp8_delayed) continue;  // given
     const PlaneData* const seen = observed(plane_of_cast(cast, name));
-    if (seen && std::fabs(scalar(*seen) - scalar(data)) <=
-                    share / (1 - std::min(share, 0.5)) * std::fabs(scalar(data)))
+    const double off_here =
+        std::isinf(share) ? share : share / (1 - std::min(share, 0.5)) * std::fabs(scalar(data));
+    if (seen && (std::isinf(off_here) || std::fabs(scalar(*seen) - scalar(data)) <= off_here))
       data.bytes = seen->bytes;
   }
 }
@@ -301,6 +309,7 @@ double AttentionStages::cast_off(const AttentionCast& cast, const Values& x, int
                                  double inverse) const {
   const Encoding e = cast.line.quantizer(cast.direction())->element;
   const double unit = bare(cast) ? 1 / inverse : 1;
+  if (std::isinf(x.off(i))) return x.off(i);
   if (x.derived_off(i) == 0 && now == x.at(i) * unit) return 0;
   return (x.off(i) + both_halves(e) * (std::fabs(x.at(i)) + x.off(i)) + both_least(e) * std::fabs(inverse)) *
          std::fabs(unit);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -29,6 +30,12 @@ class Values {
         std::isfinite(off)     ? off
         : std::isfinite(value) ? std::numeric_limits<double>::infinity()
                                : 0;
+  }
+  // Nothing is claimed of the element, whatever it is.
+  void put_open(int64_t i) {
+    values_[static_cast<size_t>(i)] = 0;
+    off_[static_cast<size_t>(i)] = derived_off_[static_cast<size_t>(i)] =
+        std::numeric_limits<double>::infinity();
   }
   // The element is what was observed. How far it could be when it was derived stays: a kernel that shows a
   // rounded S may go on from what it had before.
@@ -61,6 +68,8 @@ class AttentionStages {
   void put(std::string_view plane, Values& x);
   // Writes the planes of a slot's only cast, and gives what it makes.
   std::optional<Values> cast(AttentionSlot, const Values&);
+  // Whether the scale of a slot that has one ("s") is a finite number above 0.
+  bool has_usable_scale(const std::string& slot) const;
   bool put_result(const Values& o);
   double result_off(int64_t i) const { return result_.off(i); }  // of O after its cast
   bool put_gradients(const Values& dq, const Values& dk, const Values& dv);
