@@ -100,8 +100,8 @@ def test_the_scale_of_another_head_is_named(tmp_path):
 
 
 def test_what_does_not_fit_is_refused():
-    from assay.pack import Pack, PackError
-    from kv_cache_dump import add_given, add_mla
+    from assay.pack import Pack
+    from kv_cache_dump import PackError, add_given, add_mla  # of the one-file dumper, which lies beside it
     pack, x = Pack(made_by="NumPy"), drawn(kTokens, kHeads, kSize)
     with pytest.raises(PackError, match="one of each of the 4 heads, found 3"):
         add_given(pack, x, given(x, f32(1)), np.ones(3, f32), module="m")
