@@ -47,7 +47,7 @@ void add_sizes(const Problem& p, GroupChoices& out) {
   }
   add(out, "rows", size_class(p.x.shape.rows));
   add(out, "cols", size_class(p.x.shape.cols));
-  if (p.as<Gemm>() == nullptr) add(out, "source", info(p.x.source).name);
+  add(out, "source", info(p.x.source).name);
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ std::vector<GroupChoices> choices_of(const Problem& p) {
       const auto at =
           std::find_if(places.begin(), places.end(), [&](const Place& o) { return o.name == v.place; });
       if (!v.place.empty() && at != places.end() && at->format != place.format) continue;
-      const KeyInfo* key = assay::choices::key_of(op_name(p), v.name);
+      const KeyInfo* key = key_of(op_name(p), v.name);
       const string value = key ? class_of(*key, v.value, p) : string();
       if (value.empty()) continue;
       add(own, v.place.empty() ? string(v.name) : concat({v.place, ".", v.name}), value);

@@ -15,7 +15,8 @@ using std::string_view;
 
 namespace {
 
-// What stands for a part of a key's help that is no word.
+// Values for those parts of a key's help that describe a form ("float", "<row>,<col>") and are not values
+// themselves.
 const std::map<string_view, std::vector<string>>& forms() {
   static const std::map<string_view, std::vector<string>> table = {
       {"float",

@@ -23,8 +23,8 @@ struct ValueClass {
 };
 const std::vector<ValueClass>& classes_of(const KeyInfo&);
 
-// The class of a key's value in this Problem; empty: it is no choice (seed decides no rule,
-// and the data of fill=literal and fill=pack are no words of a list).
+// The class of a key's value in this Problem. Empty where the value does not count as a choice: seed decides
+// no rule, and fill=literal and fill=pack name data.
 std::string class_of(const KeyInfo&, std::string_view value, const Problem&);
 
 // "0", "1", "tail" (no multiple of 16), "16n", "32n" and "128n": the borders of blocks and tiles.

@@ -39,7 +39,7 @@ constexpr size_t kSameKind = 3;  // lines of one kind whose cause is looked for;
 constexpr size_t kCausesAtOnce =
     4;  // of one batch, so that a subject that is all wrong is still searched widely
 
-// An entry of a drawn line: what could hardly have failed is no finding.
+// An entry of a drawn line. A line that could hardly have failed does not count as a finding.
 SuiteEntry drawn_entry(const Problem& p) {
   SuiteEntry e = entry_of(p);
   e.file = "hunt";
@@ -70,7 +70,7 @@ class Hunt {
     judge(found, [&](const Problem& p, const Verdict& v) {
       const bool red = is_red(v.outcome);
       failing_ += red;
-      say(fmt::format("{}  {}\n",
+      say(fmt::format("{}  {}",
                       red                            ? "still fails"
                       : v.outcome == Outcome::passed ? "passes now "
                                                      : "did not run",
@@ -117,13 +117,9 @@ class Hunt {
   }
 
  private:
-  double seconds() const {
-    return folder_.seconds() + std::chrono::duration<double>(Clock::now() - start_).count();
-  }
-  bool over() const {
-    const double run = std::chrono::duration<double>(Clock::now() - start_).count();
-    return trouble_ || interrupted() || run >= 60 * options_.minutes;
-  }
+  double seconds_of_run() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double seconds() const { return folder_.seconds() + seconds_of_run(); }
+  bool over() const { return trouble_ || interrupted() || seconds_of_run() >= 60 * options_.minutes; }
 
   std::string state_text() const {
     return fmt::format(
@@ -132,9 +128,9 @@ class Hunt {
         folder_.findings().size());
   }
 
-  void say(const std::string& text) {
+  void say(const std::string& line) {
     progress_.wipe();
-    fmt::print(out_, "{}", printable(text.substr(0, text.size() - 1)) + "\n");
+    fmt::print(out_, "{}\n", printable(line));
     std::fflush(out_);
   }
 
@@ -207,9 +203,9 @@ class Hunt {
     f.number = number;
     f.seconds = seconds();
     ++new_findings_;
-    say(fmt::format("found {} after {:.0f} s: {}\n", number, f.seconds, f.headline));
-    say(fmt::format("  cause    {}\n", f.cause));
-    say(fmt::format("  line     {}\n", f.line));
+    say(fmt::format("found {} after {:.0f} s: {}", number, f.seconds, f.headline));
+    say(fmt::format("  cause    {}", f.cause));
+    say(fmt::format("  line     {}", f.line));
     if (auto error = folder_.add(f)) trouble_ = error;
     record(to_json(f));
   }

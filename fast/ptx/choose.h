@@ -1,5 +1,6 @@
 // From an opcode to the handler that carries it out. Each function knows some of the forms of the table, and
-// returns whether it knows this one; operands are bound already.
+// returns whether it knows this one; what it does to an instruction that it does not know is thrown away.
+// Operands are bound already.
 #pragma once
 #include "fast/ptx/kernel.h"
 
@@ -20,9 +21,14 @@ bool choose_control(const Opcode&, Instruction&);
 // Fault: the table has a row that no function knows.
 inline void choose(const Opcode& op, Instruction& i) {
   i.kind = op.row->kind;
-  for (auto* known : {choose_copy, choose_integer, choose_float, choose_half, choose_compare, choose_convert,
-                      choose_narrow, choose_memory, choose_warp, choose_matrix, choose_control})
-    if (known(op, i)) return;
+  for (auto* known :
+       {choose_integer, choose_float, choose_half, choose_compare, choose_convert, choose_narrow,
+        choose_memory, choose_warp, choose_matrix, choose_copy, choose_control}) {
+    Instruction chosen = i;
+    if (!known(op, chosen)) continue;
+    i = chosen;
+    return;
+  }
   throw Fault("'" + op.text + "' has no handler");
 }
 

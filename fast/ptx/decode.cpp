@@ -265,6 +265,7 @@ class Decoder {
     copies_.push_back(k_.code.size());
   }
   // The instructions of an arrival, which stand behind the end and have the text and the line of their copy.
+  // That is given by value, because the code that holds it grows here.
   uint32_t arrival(const Instruction of) {
     const unsigned words = of.code / 4;
     const std::string vector = words == 1 ? "" : ".v" + std::to_string(words);
