@@ -6,17 +6,11 @@ and FlashInfer's NVFP4. Every step is rounded to binary32 by ctypes. The planes 
 The last line is `N passed, N failed, 0 skipped`, in lines. The exit status is 1 if one failed.
 """
 import ctypes
-import json
 import math
-import pathlib
 import random
 import struct
-import subprocess
-import sys
-import tempfile
 
-kDtype = {"bf16": "BF16", "e4m3": "F8_E4M3", "f32": "F32", "u8": "U8"}
-kWidth = {"bf16": "H", "e4m3": "B", "f32": "I", "u8": "B"}
+from judged_packs import judge
 
 
 def f32(v):
@@ -95,9 +89,9 @@ def mla(name, least_amax, least_scale, keys, seed):
     assert all(len(r) == 656 for r in records)
     codes = [c for r in records for c in r[:512]]
     scales = [struct.unpack_from("<I", r, 512 + 4 * t)[0] for t in range(4) for r in records]   # N9.4: blocks outside, rows inside
-    return [(f"quantize fp8_block {kTokens}x{kRank} bf16 dir=row {keys}", {"x": plane_of(x), "row.scale_inv": ("f32", scales), "row.data": ("e4m3", codes)}, "row.data", name),
+    return [(f"quantize fp8_block {kTokens}x{kRank} bf16 dir=row {keys}", {"x": plane_of(x), "row.scale_inv": ("f32", scales), "row.data": ("e4m3", codes)}, name),
             (f"quantize identity {kTokens}x{kRotary} bf16 dir=row",
-             {"x": plane_of(rotary), "row.data": ("bf16", [struct.unpack_from("<H", r, 528 + 2 * i)[0] for r in records for i in range(kRotary)])}, "row.data", f"{name}, rotary values")]
+             {"x": plane_of(rotary), "row.data": ("bf16", [struct.unpack_from("<H", r, 528 + 2 * i)[0] for r in records for i in range(kRotary)])}, f"{name}, rotary values")]
 
 
 def given_of_heads(seed):
@@ -110,7 +104,7 @@ def given_of_heads(seed):
     amax = [bits(max(abs(v) for v in row)) for row in x]
     return [(f"quantize fp8_delayed {kHeads}x{kElements} bf16 dir=row row_scaled=1 flavour=vllm.kv_cache",
              {"x": plane_of(x), "row.given.scale": ("f32", words), "row.prior.amax": ("f32", [0] * kHeads), "row.amax": ("f32", amax), "row.scale_inv": ("f32", words), "row.data": ("e4m3", codes)},
-             "row.data", "given scales of heads")]
+             "given scales of heads")]
 
 
 def nvfp4(seed):
@@ -132,48 +126,17 @@ def nvfp4(seed):
         scales.append(row_scales)
         codes += [low | high << 4 for low, high in zip(nibbles[::2], nibbles[1::2])]
     return [(f"quantize nvfp4 {kTokens}x{kElements} bf16 dir=row flavour=flashinfer.kv_cache amax={p!r}",
-             {"x": plane_of(x), "row.scale_inv": ("e4m3", flat(scales)), "row.data": ("u8", codes)}, "row.data", "FlashInfer's NVFP4")]
+             {"x": plane_of(x), "row.scale_inv": ("e4m3", flat(scales)), "row.data": ("u8", codes)}, "FlashInfer's NVFP4")]
 
 
-def write(path, line, planes):
-    """A safetensors file with the planes and the line."""
-    head, data = {"__metadata__": {"assay.line.case": line}}, b""
-    for name, (encoding, codes) in planes.items():
-        raw = struct.pack(f"<{len(codes)}{kWidth[encoding]}", *codes)
-        head[f"case/{name}"] = {"dtype": kDtype[encoding], "shape": [len(codes)], "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(head).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
-def check(program, path):
-    done = subprocess.run([program, "check", str(path)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    return done.returncode, done.stdout
-
-
-def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: kv_cache_witness.py <program>")
-    cases = [c for seed in (1, 2, 3) for c in (*mla("vLLM's MLA record", 0.0, 2.0**-126, "flavour=vllm.kv_cache_mla", seed),
-                                               *mla("the indexer's cache", f32(1e-4), 0.0, "flavour=vllm.kv_cache_indexer", 10 + seed)[:1], *given_of_heads(20 + seed), *nvfp4(30 + seed))]
-    passed = failed = 0
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "cache.safetensors"
-        for line, planes, broken_plane, name in cases:
-            write(path, line, planes)
-            status, text = check(sys.argv[1], path)
-            encoding, codes = planes[broken_plane]
-            write(path, line, {**planes, broken_plane: (encoding, [codes[0] ^ 1, *codes[1:]])})   # a check that cannot fail shows nothing
-            broken, _ = check(sys.argv[1], path)
-            if status == 0 and broken == 1:
-                passed += 1
-                continue
-            failed += 1
-            print(f"{name}\n{line}\n  exit {status}, and {broken} of the copy with one wrong bit\n{text}")
-    print(f"{passed} passed, {failed} failed, 0 skipped")
-    sys.exit(failed > 0)
+def packs():
+    """(line, planes, name) of each case."""
+    for seed in (1, 2, 3):
+        yield from mla("vLLM's MLA record", 0.0, 2.0**-126, "flavour=vllm.kv_cache_mla", seed)
+        yield from mla("the indexer's cache", f32(1e-4), 0.0, "flavour=vllm.kv_cache_indexer", 10 + seed)[:1]
+        yield from given_of_heads(20 + seed)
+        yield from nvfp4(30 + seed)
 
 
 if __name__ == "__main__":
-    main()
+    judge(packs(), "row.data")
