@@ -17,7 +17,8 @@ struct OnlineArgs {
   float* sums = nullptr;    // [rows, depth]: what a row has summed so far
   uint16_t* out = nullptr;  // (token, sequence, head, element)
   int64_t rows = 0, heads = 0, repeats = 1, depth = 0;
-  float keep_factor = 1, largest_code = 448;
+  float keep_factor = 1;  // 1 / (1 - dropout)
+  float largest_code = 448;
   bool computes_scale = false;  // exponentials are at most 1, so the scale is the largest code
   ExpRule exp{};
 };
@@ -62,9 +63,9 @@ __global__ void __launch_bounds__(kOnlineRows) attention_online(OnlineArgs a, Ma
     for (int c = 0; c < count; ++c) {
       const float e = exponential(a.exp, __fadd_rn(weights[threadIdx.x][c], as_float(as_bits(now) ^ kSign)));
       total = __fadd_rn(total, e);
-      float w = e;
-      if (a.keep != nullptr) w = a.keep[row * keys + first + c] != 0 ? __fmul_rn(e, a.keep_factor) : 0.0f;
-      weights[threadIdx.x][c] = cast_exponential<N, E>(a, scale, w);
+      // keep_factor is applied behind the sum: here it could take an exponential beyond the largest code.
+      const bool dropped = a.keep != nullptr && a.keep[row * keys + first + c] == 0;
+      weights[threadIdx.x][c] = cast_exponential<N, E>(a, scale, dropped ? 0.0f : e);
     }
     most = now;
     for (int64_t e = 0; e < a.depth; ++e) {
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(kOnlineRows) attention_online(OnlineArgs a, Ma
   if (row >= a.rows) return;
   const int64_t b = head / a.heads, h = head % a.heads, i = row % mask.q.count,
                 batch = a.rows / mask.q.count / a.heads;
-  const float inverse = __fdiv_rn(1.0f, __fmul_rn(total, scale));
+  const float inverse = __fdiv_rn(a.keep_factor, __fmul_rn(total, scale));
   for (int64_t e = 0; e < a.depth; ++e)
     a.out[((i * batch + b) * a.heads + h) * a.depth + e] =
         seen.padding || keys == 0 ? uint16_t(0) : nominal_code<N>(__fmul_rn(mine[e], inverse));
