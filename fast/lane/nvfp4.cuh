@@ -73,20 +73,25 @@ struct Nvfp4Chain {
     return {as_float(amax), as_float(encode), __frcp_rn(as_float(encode)),
             __fmul_rn(as_float(encode), as_float(kSixth)), quotient.of_amax(as_float(amax), range())};
   }
-  // What becomes the block's scale once it is cast (N10.6, N17.8, N17.9, N17.14).
-  ASSAY_LANE uint32_t scaled_amax(const Nvfp4Scales& t, uint32_t block_amax) const {
-    const float b = as_float(block_amax), six = as_float(kLargest<Encoding::e2m1>);
-    float v = 0;
+  // A block's amax in terms of the tensor's scale (N10.6, N17.8, N17.14). The default is asked for first, so
+  // that its blocks pay one comparison.
+  ASSAY_LANE float in_tensor_scale(const Nvfp4Scales& t, float b) const {
+    if (scale == Nvfp4Scale::folded) return __fmul_rn(b, t.factor);
+    const float six = as_float(kLargest<Encoding::e2m1>);
     switch (scale) {
-      case Nvfp4Scale::folded: v = __fmul_rn(b, t.factor); break;
-      case Nvfp4Scale::quotient_first: v = __fmul_rn(quotient.rounded(__fdiv_rn(b, six)), t.encode); break;
-      case Nvfp4Scale::product_first: v = __fmul_rn(t.encode, __fmul_rn(b, as_float(kSixth))); break;
-      case Nvfp4Scale::decode: v = __fdiv_rn(quotient.rounded(__fdiv_rn(b, six)), t.decode_first); break;
+      case Nvfp4Scale::folded: break;
+      case Nvfp4Scale::quotient_first: return __fmul_rn(quotient.rounded(__fdiv_rn(b, six)), t.encode);
+      case Nvfp4Scale::product_first: return __fmul_rn(t.encode, __fmul_rn(b, as_float(kSixth)));
+      case Nvfp4Scale::decode: return __fdiv_rn(quotient.rounded(__fdiv_rn(b, six)), t.decode_first);
       case Nvfp4Scale::decode_product:
-      case Nvfp4Scale::given_product: v = __fdiv_rn(b, __fmul_rn(six, t.decode_first)); break;
-      case Nvfp4Scale::unit: v = quotient.rounded(__fdiv_rn(b, six)); break;
+      case Nvfp4Scale::given_product: return __fdiv_rn(b, __fmul_rn(six, t.decode_first));
+      case Nvfp4Scale::unit: break;
     }
-    v = clamp(v, kMaxFinite);
+    return quotient.rounded(__fdiv_rn(b, six));
+  }
+  // What becomes the block's scale once it is cast (N10.6, N17.9).
+  ASSAY_LANE uint32_t scaled_amax(const Nvfp4Scales& t, uint32_t block_amax) const {
+    const float v = clamp(in_tensor_scale(t, as_float(block_amax)), kMaxFinite);
     constexpr uint32_t kLeastNormal = Layout<Encoding::e4m3>::kMinNormal, kLeast = 0x3B000000u;  // 2^-6, 2^-9
     if (floor == Nvfp4Floor::least_normal && v < as_float(kLeastNormal)) return kLeastNormal;
     if (floor == Nvfp4Floor::one && v != 0.0f && v < as_float(kLeast)) return kLeast;
@@ -103,8 +108,8 @@ struct Nvfp4Chain {
   ASSAY_LANE float multiplier(const Nvfp4Scales& t, uint32_t scale) const {
     if (zeroes(scale)) return 0.0f;
     const float value = as_float(decode<Encoding::e4m3>(scale));
+    if (by == Multiplier::reciprocal) return clamp(__frcp_rn(__fmul_rn(value, t.decode)), kMaxFinite);
     switch (by) {
-      case Multiplier::reciprocal: break;
       case Multiplier::bf16_quotient: {
         const uint32_t code = encode<Encoding::bf16>(as_bits(clamp(__fdiv_rn(t.encode, value), kLargestBf16)),
                                                      Round::rne, Overflow::nosat);
@@ -115,9 +120,10 @@ struct Nvfp4Chain {
         return clamp(__fdiv_rn(__frcp_rn(t.decode_first), value), kMaxFinite);
       case Multiplier::product_reciprocal: return __frcp_rn(__fmul_rn(value, t.decode_first));
       case Multiplier::divide_product: return __fmul_rn(value, t.decode_first);
-      case Multiplier::divide_quotient: return __fdiv_rn(value, t.encode);
+      case Multiplier::reciprocal:
+      case Multiplier::divide_quotient: break;
     }
-    return clamp(__frcp_rn(__fmul_rn(value, t.decode)), kMaxFinite);
+    return __fdiv_rn(value, t.encode);
   }
   // Whether a block with that scale divides.
   ASSAY_LANE bool divides(uint32_t scale) const {
