@@ -55,6 +55,7 @@ class Core {
   };
   Place query(int64_t row) const { return {row / (n_.heads * n_.q), row / n_.q % n_.heads, row % n_.q}; }
   double n(double v) const { return stages_.nominal(v); }
+  double least_step() const { return value_of(p_.x.source, 1); }
   int64_t shared(int64_t h) const { return change_.heads_wrap ? h % n_.kv_heads : h / n_.repeats(); }
   int64_t keys_of(const Place& at) const { return (at.b * n_.kv_heads + shared(at.h)) * n_.kv; }
   int64_t result_of(const Place& at) const { return ((at.i * n_.batch + at.b) * n_.heads + at.h) * n_.depth; }
@@ -70,10 +71,10 @@ class Core {
       magnitude += std::fabs(a * b);
       off += a_off * (std::fabs(b) + b_off) + std::fabs(a) * b_off;
     }
-    // Rounded to n and perhaps multiplied: how far a kernel may be from it.
-    double error(double scale, double rounded) const {
+    // Rounded to n, whose least step is `least`, and perhaps multiplied: how far a kernel may be from it.
+    double error(double scale, double rounded, double least) const {
       if (off == 0 && magnitude == 0) return 0;
-      return off * scale + kOfSums * magnitude * scale + kNominal * std::fabs(rounded);
+      return off * scale + kOfSums * magnitude * scale + std::max(kNominal * std::fabs(rounded), least);
     }
   };
   void make_logits();
@@ -81,6 +82,7 @@ class Core {
   void make_result();
   bool exact_row(int64_t row, const Place& at, int64_t e) const;
   bool may_overflow(const Place& at, int64_t e) const;
+  bool is_open(int64_t row, const Place& at, double v) const;
   double dropped(double v, int64_t at) const;
   void make_gradient_of_v(const Values& d_o);
   void make_gradient_of_s(const Values& d_o);
@@ -95,8 +97,9 @@ class Core {
   bool bounded_;
   double alpha_;
   Values q_, k_, v_, logits_, s_, cast_s_, o_, dv_, ds_, dp_, dq_, dk_;
-  std::vector<double> exact_, exact_off_;  // S before it is rounded to n, and how far it may be
-  std::vector<double> totals_;             // Z of each row
+  std::vector<double> exact_, exact_off_;       // S before it is rounded to n, and how far it may be
+  std::vector<double> totals_;                  // Z of each row
+  double scale_of_s_ = 1, largest_weight_ = 1;  // of S's cast, and its largest code
 };
 
 bool Core::seen(const Place& at, int64_t j) const {
@@ -185,6 +188,7 @@ bool Core::exact_row(int64_t row, const Place& at, int64_t e) const {
     if (cast_s_.off(row * n_.kv + j) > 0x1p-40) return false;
     const double term = cast_s_.at(row * n_.kv + j) * v_.at((keys_of(at) + j) * n_.depth + e);
     if (term == 0) continue;
+    if (!std::isfinite(term)) return false;
     int exponent;
     double rest = std::fabs(std::frexp(term, &exponent));
     for (; rest != 0; --exponent) rest = 2 * rest - std::trunc(2 * rest);
@@ -194,19 +198,40 @@ bool Core::exact_row(int64_t row, const Place& at, int64_t e) const {
   return total <= 1024 * least;
 }
 
-// Whether exponentials of at most 1 times V, summed before they are divided, may leave binary32.
+// Whether exponentials of at most 1 times V, summed as codes of S before they are divided, may leave
+// binary32.
 bool Core::may_overflow(const Place& at, int64_t e) const {
   double total = 0;
-  for (int64_t j = 0; j < n_.kv; ++j)
-    if (seen(at, j)) total += std::fabs(v_.at((keys_of(at) + j) * n_.depth + e));
+  for (int64_t j = 0; j < n_.kv; ++j) total += std::fabs(v_.at((keys_of(at) + j) * n_.depth + e));
   if (op_.dropout != 0) total /= 1 - value_of(Encoding::f32, op_.dropout);
-  return total >= 0x1p127;
+  return total * largest_weight_ >= 0x1p127;
+}
+
+// Whether an element of O has no bound: the quotient of S and its exponential part ways where one of them is
+// no longer a finite number.
+bool Core::is_open(int64_t row, const Place& at, double v) const {
+  // Fused kernels leave rows of padding out: 0 times a NaN or an infinity does not reach them.
+  if (padding(at)) return !std::isfinite(v);
+  const double total = totals_[static_cast<size_t>(row)];
+  // A NaN of the sum reaches every element at the end, dropped ones too; a sum that overflows once it is
+  // scaled makes its reciprocal 0.
+  if (std::isnan(total)) return !std::isnan(v);
+  if (total * scale_of_s_ >= 0x1p127) return true;
+  // What rounds a quotient to a NaN need not do so to the exponential.
+  const int64_t first = row * n_.kv;
+  for (int64_t j = 0; j < n_.kv; ++j)
+    if (std::isnan(cast_s_.at(first + j)) && !std::isnan(s_.at(first + j))) return true;
+  return false;
 }
 
 // N20.11.
 void Core::make_result() {
   o_.resize(static_cast<size_t>(n_.rows() * n_.depth));
-  if (bounded_ && !stages_.has_usable_scale("s")) {
+  const double inverse = stages_.scale_inverse("s");
+  const bool usable = std::isfinite(inverse) && inverse > 0;
+  scale_of_s_ = 1 / inverse;
+  largest_weight_ = stages_.largest_code(AttentionSlot::s);
+  if (bounded_ && !usable) {
     for (int64_t i = 0; i < static_cast<int64_t>(o_.size()); ++i) o_.put_open(i);
     return;
   }
@@ -219,15 +244,12 @@ void Core::make_result() {
                 v_.at((keys_of(at) + j) * n_.depth + e), 0);
       double v = sum.value;
       if (change_.normalised != Normalised::before_cast) v = f32_of(v / totals_[static_cast<size_t>(row)]);
-      // Fused kernels leave rows of padding out: 0 times a NaN or an infinity does not reach them.
-      if (bounded_ && padding(at) && !std::isfinite(v)) {
+      if (bounded_ && (is_open(row, at, v) || (!std::isnan(v) && may_overflow(at, e)))) {
         o_.put_open(result_of(at) + e);
         continue;
       }
       const bool exact = bounded_ && n(v) == v && exact_row(row, at, e);
-      const double off =
-          bounded_ && may_overflow(at, e) ? std::numeric_limits<double>::infinity() : sum.error(1, v);
-      o_.put(result_of(at) + e, n(v), exact ? 0 : off);
+      o_.put(result_of(at) + e, n(v), exact ? 0 : sum.error(1, v, least_step()));
     }
   }
 }
@@ -267,7 +289,7 @@ void Core::make_gradient_of_v(const Values& d_o) {
           sum.add(cast_s_.at(row * n_.kv + j), cast_s_.off(row * n_.kv + j),
                   d_o.at(result_of(query(row)) + e), 0);
         }
-        dv_.put((head * n_.kv + j) * n_.depth + e, n(sum.value), sum.error(1, sum.value));
+        dv_.put((head * n_.kv + j) * n_.depth + e, n(sum.value), sum.error(1, sum.value, least_step()));
       }
 }
 
@@ -325,7 +347,7 @@ void Core::make_gradients() {
     double v = n(sum.value);
     if (!before)
       for (int t = 0; t < change_.scale_times; ++t) v = n(f32_of(v * alpha_));
-    to.put(at, v, sum.error(std::fabs(scale), v));
+    to.put(at, v, sum.error(std::fabs(scale), v, least_step()));
   };
   dq_.resize(static_cast<size_t>(n_.rows() * n_.depth));
   for (int64_t row = 0; row < n_.rows(); ++row)

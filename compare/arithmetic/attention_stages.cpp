@@ -247,11 +247,15 @@ std::optional<AttentionStages::Made> AttentionStages::made_by(const AttentionCas
   return out;
 }
 
-bool AttentionStages::has_usable_scale(const string& slot) const {
+double AttentionStages::scale_inverse(const string& slot) const {
   const PlaneData* inverse = find_plane(planes_, slot + ".scale_inv");
-  if (!inverse || inverse->plane.padded != Shape{1, 1}) return true;
-  const double v = scalar(*inverse);
-  return std::isfinite(v) && v > 0;
+  return inverse && inverse->plane.padded == Shape{1, 1} ? scalar(*inverse) : 1;
+}
+double AttentionStages::largest_code(AttentionSlot slot) const {
+  const auto casts = attention_casts(p_, slot);
+  if (casts.empty()) return 1;
+  const Quantizer& q = *casts[0].line.quantizer(casts[0].direction());
+  return info(q.format).per_tensor_fp8() ? value_of(q.element, info(q.element).max_finite) : 1;
 }
 
 // Amax and scales of a tensor of which elements may be off.

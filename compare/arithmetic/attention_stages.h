@@ -68,8 +68,10 @@ class AttentionStages {
   void put(std::string_view plane, Values& x);
   // Writes the planes of a slot's only cast, and gives what it makes.
   std::optional<Values> cast(AttentionSlot, const Values&);
-  // Whether the scale of a slot that has one ("s") is a finite number above 0.
-  bool has_usable_scale(const std::string& slot) const;
+  // The inverse scale of a slot ("s") that has one for its whole tensor; otherwise 1.
+  double scale_inverse(const std::string& slot) const;
+  // The largest value of a code of a slot that is cast with one scale; otherwise 1.
+  double largest_code(AttentionSlot) const;
   bool put_result(const Values& o);
   double result_off(int64_t i) const { return result_.off(i); }  // of O after its cast
   bool put_gradients(const Values& dq, const Values& dk, const Values& dv);
