@@ -150,14 +150,16 @@ def stage_faults(args):
 
 
 def stage_hunt(args):
-    """Plugins with one planted bug each: the hunt finds them. And a fifth of the covering array, the suite `pairs`, which moves on with every
-    commit; with --nightly all of it."""
+    """Plugins with one planted bug each: the hunt finds them. And the covering array, the suite `pairs`. A quarter of the plugins and a fifth
+    of the suite, which move on with every commit; with --nightly all."""
     program = build("cpu", "assay")
     if program is None or build("cpu", "planted_plugins") is None:
         return Tally(failed=1)
-    shard = [] if args.nightly else ["--shard", f"{count_of_commits() % 5 + 1}/5"]
+    turn = count_of_commits()
+    shard = [] if args.nightly else ["--shard", f"{turn % 5 + 1}/5"]
     pairs = run_counted("pairs", [program, "run", "pairs", "--subject", "host", *shard], 1800)
-    return pairs + run_counted("hunted", ["ci/hunted", "--minutes", "2" if args.nightly else "0.3", program], 1800)
+    hunt = ["--minutes", "2"] if args.nightly else ["--minutes", "0.3", "--part", f"{turn % 4 + 1}/4"]
+    return pairs + run_counted("hunted", ["ci/hunted", *hunt, program], 1800)
 
 
 STAGES = {"check": stage_check, "cpu": stage_cpu, "tidy": stage_tidy, "cuda": stage_cuda, "certify": stage_certify, "hunt": stage_hunt, "asan": stage_asan,
