@@ -51,11 +51,6 @@ template <class T> std::string shortest(T v) {
 
 }  // namespace
 
-uint32_t code_at(const Plane& plane, std::span<const std::byte> bytes, int64_t index) {
-  if (!plane.packed) return code_at(plane.encoding, bytes, index);
-  return packed_code(bytes.data(), plane.bits(), index);
-}
-
 void set_code(const Plane& plane, std::span<std::byte> bytes, int64_t index, uint32_t code) {
   if (!plane.packed) return set_code(plane.encoding, bytes, index, code);
   const int64_t width = plane.bits();
@@ -64,13 +59,6 @@ void set_code(const Plane& plane, std::span<std::byte> bytes, int64_t index, uin
     const std::byte mask{static_cast<unsigned char>(1u << bit % 8)};
     byte = (code >> i & 1) != 0 ? byte | mask : byte & ~mask;
   }
-}
-
-uint32_t code_at(Encoding e, std::span<const std::byte> bytes, int64_t index) {
-  const size_t size = static_cast<size_t>(info(e).bytes());
-  uint32_t code = 0;
-  std::memcpy(&code, bytes.data() + static_cast<size_t>(index) * size, size);
-  return code;
 }
 
 void set_code(Encoding e, std::span<std::byte> bytes, int64_t index, uint32_t code) {

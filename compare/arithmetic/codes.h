@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,12 +21,24 @@ inline uint32_t packed_code(const std::byte* bytes, int bits, int64_t index) {
   return word >> first & ((1u << bits) - 1);
 }
 
-// The element at flat index `index` of a plane's bytes, in a packed plane of its bits alone (N6.8).
-uint32_t code_at(const Plane& plane, std::span<const std::byte> bytes, int64_t index);
-void set_code(const Plane& plane, std::span<std::byte> bytes, int64_t index, uint32_t code);
-// The same of unpacked elements. Codes of fewer than 8 bits take a byte each and come back as the whole byte.
-uint32_t code_at(Encoding e, std::span<const std::byte> bytes, int64_t index);
+// The element at flat index `index` of bytes that are not packed. Codes of fewer than 8 bits take a byte each
+// and come back as the whole byte. Inline: the judge reads every code of a case several times.
+inline uint32_t code_at(Encoding e, std::span<const std::byte> bytes, int64_t index) {
+  const int size = info(e).bytes();
+  const std::byte* at = bytes.data() + index * size;
+  if (size == 1) return std::to_integer<uint32_t>(*at);
+  uint16_t half;
+  uint32_t word;
+  if (size == 2) return std::memcpy(&half, at, sizeof half), half;
+  return std::memcpy(&word, at, sizeof word), word;
+}
 void set_code(Encoding e, std::span<std::byte> bytes, int64_t index, uint32_t code);
+// The same of a plane's bytes, in a packed plane of its bits alone (N6.8).
+inline uint32_t code_at(const Plane& plane, std::span<const std::byte> bytes, int64_t index) {
+  if (!plane.packed) return code_at(plane.encoding, bytes, index);
+  return packed_code(bytes.data(), plane.bits(), index);
+}
+void set_code(const Plane& plane, std::span<std::byte> bytes, int64_t index, uint32_t code);
 
 // Exact value of a code (N2.8): NaN for NaN codes, +-inf where the encoding has them. E8M0: 2^(code-127), NaN
 // for FF.

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cstddef>
 #include <span>
-#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,14 +13,41 @@
 
 namespace assay {
 
+namespace {
+
+// How many different codes of 32 bits there are, up to kMost.
+class DistinctWords {
+ public:
+  void add(uint32_t code) {
+    if (full_) return;
+    codes_.push_back(code);
+    if (codes_.size() == 2 * kMost) keep_one_of_each();
+  }
+  int64_t count() {
+    keep_one_of_each();
+    return static_cast<int64_t>(std::min(codes_.size(), kMost));
+  }
+
+ private:
+  static constexpr size_t kMost = 65536;
+  void keep_one_of_each() {
+    std::sort(codes_.begin(), codes_.end());
+    codes_.erase(std::unique(codes_.begin(), codes_.end()), codes_.end());
+    full_ = codes_.size() >= kMost;
+  }
+  bool full_ = false;
+  std::vector<uint32_t> codes_;
+};
+
+}  // namespace
+
 std::vector<PlaneWitness> witness(const std::vector<PlaneData>& planes) {
-  constexpr size_t kMostDistinct = 65536;
   std::vector<PlaneWitness> out;
   for (const PlaneData& data : planes) {
     const Plane& plane = data.plane;
     PlaneWitness w{plane.name, plane.encoding, 0};
     const EncodingInfo& e = info(plane.encoding);
-    std::unordered_set<uint32_t> wide;
+    DistinctWords wide;
     std::vector<bool> narrow(e.bits <= 16 ? size_t{1} << (8 * e.bytes()) : 0);
     const bool has_zero = e.mantissa_bits > 0;
     const auto look = [&](const Plane& part, std::span<const std::byte> bytes) {
@@ -32,8 +58,8 @@ std::vector<PlaneWitness> witness(const std::vector<PlaneData>& planes) {
         if (!narrow.empty()) {
           if (!narrow[code]) ++w.distinct;
           narrow[code] = true;
-        } else if (wide.size() < kMostDistinct && wide.insert(code).second) {
-          ++w.distinct;
+        } else {
+          wide.add(code);
         }
         const uint32_t magnitude = e.has_sign() ? code & ((1u << (e.bits - 1)) - 1) : code;
         w.zeros += has_zero && magnitude == 0;
@@ -46,6 +72,7 @@ std::vector<PlaneWitness> witness(const std::vector<PlaneData>& planes) {
       const Plane part = member_plane(plane, m);
       look(part, std::span(data.bytes).subspan(plane.bytes_of(plane.members[m].offset), part.bytes()));
     }
+    if (narrow.empty()) w.distinct = wide.count();
     out.push_back(std::move(w));
   }
   return out;
