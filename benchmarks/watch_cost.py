@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What assay.torch.watch costs a training loop with torchao's MXLinear on the CPU.
+"""What assay.torch.watch costs a training loop with torchao's MXFP8Linear on the CPU.
 
     python3 benchmarks/watch_cost.py [--steps 300] [--width 512] [--tokens 1024] [--layers 4] [--every 100]
 
@@ -12,18 +12,17 @@ import tempfile
 import time
 
 import torch
-from torchao.prototype.mx_formats.config import MXLinearConfig
-from torchao.prototype.mx_formats.mx_linear import MXLinear
+from torchao.prototype.moe_training.mxfp8_linear import MXFP8Linear
+from torchao.prototype.mx_formats.config import ScaleCalculationMode
+from torchao.quantization.quantize_.common import KernelPreference
 
 import assay
 
 
 def model_of(width, layers):
     torch.manual_seed(1)
-    model = torch.nn.Sequential(*(m for _ in range(layers) for m in (torch.nn.Linear(width, width, dtype=torch.bfloat16), torch.nn.GELU())))
-    for module in model:
-        if isinstance(module, torch.nn.Linear):
-            MXLinear.from_float(module, MXLinearConfig())
+    how = {"kernel_preference": KernelPreference.EMULATED, "wgrad_with_hp": True, "scale_calculation_mode": ScaleCalculationMode.RCEIL}
+    model = torch.nn.Sequential(*(m for _ in range(layers) for m in (MXFP8Linear(width, width, dtype=torch.bfloat16, **how), torch.nn.GELU())))
     return model, torch.optim.AdamW(model.parameters(), 1e-4)
 
 

@@ -104,7 +104,7 @@ def stage_asan(args):
     tally = run_counted("asan smoke", [program, "run", "smoke", "--subject", "host"], 1800)
     tally += run_counted("asan scenarios", [program, "run", "scenarios", "--subject", "reference", "--timeout", "300"], 1800)
     tally += run_counted("asan records", [program, "vectors", "fixtures/witness", "--subject", "reference"], 900)
-    return tally + run_counted("asan python", ["ci/python", "--asan-whole"], 7200) if args.nightly else tally
+    return tally + run_counted("asan python", ["ci/python", "--asan-whole"], 8 * 3600) if args.nightly else tally
 
 
 def stage_race(args):

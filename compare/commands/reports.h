@@ -55,7 +55,7 @@ class Reports {
 
   const ReportOptions& options_;
   std::FILE *out_, *err_;
-  Matrix matrix_;
+  ParityTable matrix_;
   std::vector<std::unique_ptr<Report>> reports_;
   std::optional<Error> error_;
   Totals totals_;

@@ -32,7 +32,7 @@ Result<Shard> parse_shard(const std::string& text) {
 
 }  // namespace
 
-Result<std::vector<SuiteEntry>> select(const Selection& selection) {
+Result<std::vector<SuiteEntry>> select(const CaseSelection& selection) {
   const Result<Shard> shard = parse_shard(selection.shard);
   if (!shard) return shard.error();
   std::optional<std::regex> pattern;

@@ -11,7 +11,7 @@
 
 namespace assay {
 
-struct Selection {
+struct CaseSelection {
   std::vector<std::string>
       what;            // a suite by name or path, or a line (it holds a space), with sweeps and annotations
   std::string filter;  // keeps lines that contain it; /.../ is an ECMAScript regular expression
@@ -19,7 +19,7 @@ struct Selection {
 };
 
 // In the order given; a line that occurs twice is kept once.
-Result<std::vector<SuiteEntry>> select(const Selection& selection);
+Result<std::vector<SuiteEntry>> select(const CaseSelection& selection);
 
 // "host,gpu" as names.
 std::vector<std::string> split_names(std::string_view text);

@@ -33,7 +33,7 @@ constexpr std::string_view kStyle = R"css(
 
 }  // namespace
 
-void Matrix::add(const string& row, const string& column, const string& line, const Verdict& v) {
+void ParityTable::add(const string& row, const string& column, const string& line, const Verdict& v) {
   keep(rows_, row);
   keep(columns_, column);
   Field& f = fields_[{row, column}];
@@ -44,7 +44,7 @@ void Matrix::add(const string& row, const string& column, const string& line, co
   f.entries.push_back({line, v});
 }
 
-string Matrix::text_of(const Field& f) {
+string ParityTable::text_of(const Field& f) {
   std::vector<string> parts;
   if (f.failed) parts.push_back(fmt::format("{} FAILED", f.failed));
   if (f.bitwise) parts.push_back(std::to_string(f.bitwise));
@@ -53,7 +53,7 @@ string Matrix::text_of(const Field& f) {
   return fmt::format("{}", fmt::join(parts, " + "));
 }
 
-string Matrix::text(size_t width) const {
+string ParityTable::text(size_t width) const {
   size_t first = 0;
   for (const string& r : rows_) first = std::max(first, r.size());
   string out;
@@ -136,7 +136,7 @@ string legend_table(const std::map<string, string>& legend, const std::map<strin
 
 }  // namespace
 
-string Matrix::legend() const {
+string ParityTable::legend() const {
   std::map<string, string> legend;
   std::map<string, size_t> cells;
   for (const auto& [at, f] : fields_)
@@ -148,7 +148,7 @@ string Matrix::legend() const {
   return legend_table(legend, cells);
 }
 
-string Matrix::table() const {
+string ParityTable::table() const {
   string out =
       "<div class=\"scroll\"><table class=\"matrix\"><thead><tr><th scope=\"col\">module, hybrid roles</th>";
   for (const string& c : columns_) out += fmt::format("<th scope=\"col\">{}</th>", escaped(c));
@@ -171,14 +171,14 @@ string Matrix::table() const {
   return out + "</tbody></table></div>\n";
 }
 
-string Matrix::anchor_of(const string& row, const string& column) const {
+string ParityTable::anchor_of(const string& row, const string& column) const {
   const auto r = std::ranges::find(rows_, row) - rows_.begin(),
              c = std::ranges::find(columns_, column) - columns_.begin();
   return fmt::format("cell-{}-{}", r, c);
 }
 
-string Matrix::list(const char* title, const char* outcome, const char* why,
-                    const std::function<bool(const Verdict&)>& of, std::set<string>& anchored) const {
+string ParityTable::list(const char* title, const char* outcome, const char* why,
+                         const std::function<bool(const Verdict&)>& of, std::set<string>& anchored) const {
   string rows;
   for (const string& r : rows_)
     for (const string& c : columns_) {
@@ -204,7 +204,7 @@ string Matrix::list(const char* title, const char* outcome, const char* why,
       title, outcome, why, rows);
 }
 
-string Matrix::html() const {
+string ParityTable::html() const {
   size_t bitwise = 0, excluded = 0, failed = 0, other = 0;
   for (const auto& [at, f] : fields_) {
     bitwise += f.bitwise;

@@ -12,7 +12,7 @@
 
 namespace assay {
 
-class Matrix {
+class ParityTable {
  public:
   // One cell of the matrix, judged. Rows and columns appear in the order in which they are first added.
   void add(const std::string& row, const std::string& column, const std::string& line,

@@ -20,12 +20,22 @@ class LineError(AssayError):
         self.column, self.suggestion = column, suggestion
 
 
+def _said(message: str) -> tuple[str, str]:
+    """What a message says that was expected, and what was found: "expected X, found Y; do Z" or "tensor T is Y, expected X"."""
+    before, _, expected = message.partition("expected ")
+    expected, _, found = expected.partition(", found ")
+    if not found:
+        found = before.rstrip(", ").partition(" is ")[2]
+    return expected.partition(" (")[0].partition(";")[0], found.partition(" (")[0].partition(";")[0]
+
+
 class PlaneError(AssayError):
     """An array that is not what its plane needs: absent, of another size, dtype or place."""
 
     def __init__(self, message: str, plane: str = "", expected: str = "", found: str = ""):
         super().__init__(f"{plane}: {message}" if plane and not message.startswith(plane) else message)
-        self.plane, self.expected, self.found = plane, expected, found
+        said = _said(message)
+        self.plane, self.expected, self.found = plane, expected or said[0], found or said[1]
 
 
 class UnsupportedEncoding(AssayError, TypeError):
@@ -51,6 +61,5 @@ def raise_answer(error: Mapping[str, Any]) -> None:
         raise LineError(message, int(error["column"]), hint)
     text = message + (f" ({hint})" if hint else "")
     if error["kind"] == "plane":
-        expected, _, found = message.partition(", found ")
-        raise PlaneError(text, plane, expected.rpartition("expected ")[2], found)
+        raise PlaneError(text, plane)
     raise AssayError(text)

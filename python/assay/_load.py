@@ -82,6 +82,8 @@ def load(path: str | os.PathLike[str] | Sequence[str]) -> list[Case]:
         paths = [os.fspath(p) for p in path] if isinstance(path, (list, tuple)) else [os.fspath(path)]  # type: ignore[arg-type]
     except TypeError:
         raise AssayError(f"path: expected the path of a pack or of a folder of packs, or several, found {path!r}") from None
+    if gone := [p for p in paths if not os.path.exists(p)]:
+        raise AssayError(f"{gone[0]} does not exist: expected a pack (a .safetensors file, as Pack.write and `--assay-dump` make it) or a folder of packs")
     dump = _assay.load([str(pathlib.Path(p)) for p in paths])
     if isinstance(dump, str):
         answered(dump)

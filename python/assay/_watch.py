@@ -20,7 +20,7 @@ _TORCHAO = (("torchao.prototype.mx_formats.mx_tensor", "MXTensor.to_mx", True), 
             ("torchao.float8.float8_linear", "hp_tensor_to_float8_dynamic", False), ("torchao.float8.float8_linear", "hp_tensor_and_scale_to_float8", False))
 # The quantizers that a TransformerEngine module keeps for each GEMM, in their order.
 _TE = {"scaling_fwd": ("input", "weight", "output"), "scaling_bwd": ("grad_output", "grad_input")}
-# What MXLinear quantizes in its backward pass, in order: the rows of grad_output, then what is read along the other axis.
+# What a linear layer of torchao in MXFP8 quantizes in its backward pass, in order: the rows of grad_output, then what is read along the other axis.
 _BACKWARD = ("grad_output", "weight.col", "grad_output.col", "input.col")
 
 
@@ -50,7 +50,6 @@ def snapshot(value: Any) -> Any:
 
 def quantizes(module: Any) -> bool:
     """Whether a module is one of torchao's or TransformerEngine's that quantize, by where its class is from and by its attributes."""
-    home = type(module).__module__.partition(".")[0]
     if isinstance(getattr(module, "quantizers", None), dict):
         return True
     from .pack import kKinds
@@ -58,7 +57,12 @@ def quantizes(module: Any) -> bool:
     kinds: Any = kKinds
     if weight is not None and any(all(any(hasattr(weight, a) for a in names) for names in attributes) for _, attributes, _ in kinds):
         return True
-    return home == "torchao" and weight is not None
+    return weight is not None and (_home(module) == "torchao" or _home(weight) == "torchao")
+
+
+def _home(thing: Any) -> str:
+    """The library that a class is from."""
+    return type(thing).__module__.partition(".")[0]
 
 
 class Watch:
@@ -322,11 +326,17 @@ class Sample:
             self.event.synchronize()
 
 
+def _held(weight: Any) -> Any:
+    """The tensor inside of a weight that torchao's quantize_ has wrapped for training: its operations are quantized, itself is not."""
+    inner = getattr(weight, "_data", None)
+    return inner if inner is not None and _home(weight) == "torchao" and "TrainingWeightWrapper" in type(weight).__name__ else weight
+
+
 class Place:
     """A module whose tensors are taken in this step, and how to tell which of its tensors one is."""
 
     def __init__(self, name: str, module: Any):
-        self.name, self.weight = name, vars(module).get("_parameters", {}).get("weight")
+        self.name, self.weight = name, _held(vars(module).get("_parameters", {}).get("weight"))
         self.input: Any = None
         self.grad: Any = None
         self.backward = False

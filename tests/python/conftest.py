@@ -1,6 +1,7 @@
 """What the tests of the package share."""
 import pathlib
 
+import numpy   # noqa: F401   before pytester, which forgets the modules that its sessions loaded: NumPy cannot be loaded twice in a process
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

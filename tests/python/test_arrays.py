@@ -118,8 +118,12 @@ def test_errors_say_what_to_do(x):
     with pytest.raises(assay.PlaneError) as wrong:
         assay.check(x, {"row.dta": x}, "mxfp8")
     assert wrong.value.plane == "row.dta" and "row.data" in str(wrong.value)
-    with pytest.raises(assay.PlaneError, match="expected 16384 elements of e4m3"):
+    with pytest.raises(assay.PlaneError, match="expected 16384 elements of e4m3") as wrong:
         assay.check(x, {"row.data": np.zeros((4, 4), np.uint8)}, "mxfp8")
+    assert (wrong.value.plane, wrong.value.expected, wrong.value.found) == ("row.data", "16384 elements of e4m3 for plane row.data", "U8 [4x4]")
+    with pytest.raises(assay.PlaneError) as wrong:
+        assay.check(x, (x,), "mxfp8")
+    assert (wrong.value.expected, wrong.value.found) == ("a pair", "1 values")
     with pytest.raises(assay.PlaneError, match="F8_E5M2"):
         assay.check(x, {"row.data": np.zeros((64, 256), ml_dtypes.float8_e5m2)}, "mxfp8")
 

@@ -1,12 +1,15 @@
 """Calls with arrays, specs and names of any kind give answers or the package's own errors: never another exception, never a crash.
 
-    python3 tests/python/test_fuzz.py --calls 1000000 [--from SEED]     more of them than the few thousand that the suite has time for
+    python3 tests/python/test_fuzz.py --calls 1000000 [--from SEED] [--resume FILE]     more of them than the few thousand that the suite has time for
 
-ASSAY_FUZZ=<calls> does so under pytest. A crash ends the interpreter: the last seed that was printed, and those behind it, are where to look."""
+ASSAY_FUZZ=<calls> does so under pytest. A crash ends the interpreter: the last seed that was printed, and those behind it, are where to look. With --resume the
+sums are kept in FILE after every thousand calls, and the next run with the same arguments goes on behind them."""
 import argparse
 import collections
 import faulthandler
+import json
 import os
+import pathlib
 import random
 import sys
 import time
@@ -153,15 +156,25 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed")
+    parser.add_argument("--resume", type=pathlib.Path, help="a file that keeps what was done")
     args = parser.parse_args()
     faulthandler.enable()
-    total, wrong, start = collections.Counter(), [], time.monotonic()
-    for first in range(args.first, args.first + args.calls, 1000):
+    total, wrong, begin, start = collections.Counter(), [], args.first, time.monotonic()
+    asked = [args.first, args.calls]
+    if args.resume and args.resume.is_file():
+        kept = json.loads(args.resume.read_text())
+        if kept["asked"] != asked:
+            parser.error(f"{args.resume} is of --from {kept['asked'][0]} --calls {kept['asked'][1]}: give these, or another file")
+        total, wrong, begin = collections.Counter(kept["seen"]), kept["wrong"], kept["next"]
+    for first in range(begin, args.first + args.calls, 1000):
         print(f"seeds from {first}, {time.monotonic() - start:.0f} s", flush=True)
         seen, bad = fuzzed(range(first, min(first + 1000, args.first + args.calls)))
         total.update(seen)
         wrong += bad
         print(*bad, sep="\n", end="\n" if bad else "", flush=True)
+        if args.resume:
+            args.resume.with_suffix(".new").write_text(json.dumps({"asked": asked, "next": first + 1000, "seen": total, "wrong": wrong}))
+            args.resume.with_suffix(".new").replace(args.resume)
     print(", ".join(f"{name} {n}" for name, n in total.most_common()))
     print(f"{args.calls - len(wrong)} passed, {len(wrong)} failed")
     sys.exit(bool(wrong))

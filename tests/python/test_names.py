@@ -125,7 +125,7 @@ kOdd = {
     "an encoding": (lambda x, c, s: assay.assert_bitwise(c, c, encoding="e9"), assay.PlaneError, "actual: expected encoding= to be one of .*found 'e9'"),
     "another encoding": (lambda x, c, s: assay.assert_bitwise(c, c, encoding="e5m2"), assay.PlaneError, "expected elements of encoding=e5m2, found float8_e4m3fn; leave"),
     "no path": (lambda x, c, s: assay.load(None), assay.AssayError, "path: expected the path of a pack .*found None"),
-    "no file": (lambda x, c, s: assay.load("nowhere.safetensors"), assay.AssayError, "nowhere.safetensors does not exist"),
+    "no file": (lambda x, c, s: assay.load("nowhere.safetensors"), assay.AssayError, "nowhere.safetensors does not exist: expected a pack"),
     "a random rounding": (lambda x, c, s: assay.check(x, assay.quantize(x, "nvfp4")["row.data"], "nvfp4 round=sr"), assay.NotJudged, r"expected the random state.*pass rng=\(seed, offset\)"),
     "a fill": (lambda x, c, s: assay.fill((4, 4), "gauss"), assay.LineError, "unknown fill 'gauss' .one of normal"),
     "a wide dtype": (lambda x, c, s: assay.fill((4, 4), dtype="float64"), assay.LineError, "expected a dtype float32, bfloat16 or float16, found float64"),

@@ -14,6 +14,7 @@ import time
 
 import numpy as np
 import pytest
+import torchao_models
 
 import assay
 
@@ -207,7 +208,7 @@ def assert_page(page, block):
 
 
 def walk_page(page, block):
-    need("torch", "torchao.prototype.mx_formats.mx_linear")
+    need("torch", "torchao.prototype.moe_training.mxfp8_linear")
     page.python(block.text)
     assert not page.said, page.said
 
@@ -233,8 +234,9 @@ def sidecar_page(page, block):
         dump_a_run(shared / "dumps", ".rank3")
     text = block.text.replace("/shared", str(shared))
     if block.kind == "python" and "Client" not in text:
-        need("torchao.prototype.mx_formats.mx_linear")
-        page.python(kWatched)
+        torchao_models.need_mx()
+        import torch
+        page.names.update(assay=assay, model=torchao_models.mx(torch.nn.Sequential(torch.nn.Linear(128, 64, dtype=torch.bfloat16))))
         page.python(text)
         page.python("watch.close()")
         assert not page.said
@@ -254,15 +256,6 @@ def sidecar_page(page, block):
         watches = "assay watch" in text
         page.command(text.rstrip() + " --once" if watches else text)
         assert ("7 passed, 1 failed" in page.said) if watches else (shared / "../all.prom").is_file() and "7 right" in page.said, page.said
-
-
-kWatched = '''
-import torch, assay
-from torchao.prototype.mx_formats.config import MXLinearConfig
-from torchao.prototype.mx_formats.mx_linear import MXLinear
-model = torch.nn.Sequential(torch.nn.Linear(128, 64, dtype=torch.bfloat16))
-MXLinear.from_float(model[0], MXLinearConfig())
-'''
 
 
 def dump_a_run(folder, suffix=""):

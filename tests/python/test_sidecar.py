@@ -13,6 +13,7 @@ import urllib.request
 
 import numpy as np
 import pytest
+import torchao_models
 
 import assay
 from assay._ledger import Ledger, events_of, state_of
@@ -300,10 +301,7 @@ def test_ray_cluster(tmp_path):
 def test_beside_a_training_run(tmp_path):
     """What assay.torch.watch drops is judged while the loop runs."""
     torch = pytest.importorskip("torch")
-    module = pytest.importorskip("torchao.prototype.mx_formats.mx_linear")
-    from torchao.prototype.mx_formats.config import MXLinearConfig
-    model = torch.nn.Sequential(torch.nn.Linear(128, 64, dtype=torch.bfloat16))
-    module.MXLinear.from_float(model[0], MXLinearConfig())
+    model = torchao_models.mx(torch.nn.Sequential(torch.nn.Linear(128, 64, dtype=torch.bfloat16)))
     folder = tmp_path / "dumps"
     folder.mkdir()
     process = command("watch", folder, "--plain", "--nice", 0, "--interval", 0.1, "--explain", "never")

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+import torchao_models
 
 torch = pytest.importorskip("torch")
 
@@ -95,12 +96,7 @@ def mlp():
 
 @pytest.fixture
 def mx():
-    module = pytest.importorskip("torchao.prototype.mx_formats.mx_linear")
-    from torchao.prototype.mx_formats.config import MXLinearConfig
-    model = mlp()
-    for n in (0, 2):
-        module.MXLinear.from_float(model[n], MXLinearConfig())
-    return model
+    return torchao_models.mx(mlp())
 
 
 @pytest.fixture
@@ -148,20 +144,38 @@ def test_torchao(name, flavour, request, tmp_path):
 
 def test_roles_of_square_layers(tmp_path):
     """Where all shapes are alike, roles are told by the order of the backward pass."""
-    module = pytest.importorskip("torchao.prototype.mx_formats.mx_linear")
-    from torchao.prototype.mx_formats.config import MXLinearConfig
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(64, 64, bias=False, dtype=torch.bfloat16))
-    module.MXLinear.from_float(model[0], MXLinearConfig())
+    model = torchao_models.mx(torch.nn.Sequential(torch.nn.Linear(64, 64, bias=False, dtype=torch.bfloat16)))
     x, weight = torch.randn(64, 64, dtype=torch.bfloat16), model[0].weight.detach().clone()
     with assay.torch.watch(model, every=1, to=tmp_path):
         y = model(x)
         y.retain_grad()
         y.float().square().mean().backward()
     found = cases(tmp_path)
-    assert len(found) == 6
-    for role, tensor in (("input", x), ("weight", weight), ("grad_output", y.grad), ("input.col", x.t()), ("weight.col", weight.t()), ("grad_output.col", y.grad.t())):
+    tensors = {"input": x, "weight": weight, "grad_output": y.grad, "input.col": x.t(), "weight.col": weight.t(), "grad_output.col": y.grad.t()}
+    roles = {"input", "weight"} | torchao_models.mx_backward_roles()
+    assert set(found) == {f"step0/0/{role}" for role in roles}
+    for role, tensor in ((r, tensors[r]) for r in sorted(roles)):
         assert np.asarray(found[f"step0/0/{role}"]["x"]).view(np.uint8).tobytes() == bits(tensor), role
+
+
+def test_weights_that_quantize_has_wrapped(tmp_path):
+    """torchao's quantize_ leaves nn.Linear as it is and wraps its weight, whose operations are quantized. Its scales are rounded up, as Assay's are."""
+    config = pytest.importorskip("torchao.prototype.moe_training.config")
+    if not hasattr(config, "MXFP8TrainingOpConfig"):
+        pytest.skip("a torchao without MXFP8TrainingOpConfig")
+    from torchao.quantization import quantize_
+    model, recipe = mlp(), config.MXFP8TrainingOpConfig.from_recipe(config.MXFP8TrainingRecipe.MXFP8_EMULATED_RCEIL)
+    recipe.wgrad_with_hp = True
+    quantize_(model, recipe, filter_fn=lambda module, name: isinstance(module, torch.nn.Linear))
+    before = model[0].weight._data.detach().clone()
+    with assay.torch.watch(model, every=2, to=tmp_path) as watch:
+        train(model, 3)
+    found = cases(tmp_path)
+    assert not watch.errors and all(case.check() for case in found.values())
+    assert set(found) == {f"step{n}/{m}/{role}" for n in (0, 2) for m in (0, 2) for role in ("input", "weight", "grad_output", "weight.col")}
+    assert np.asarray(found["step0/0/weight"]["x"]).view(np.uint8).tobytes() == bits(before)
+    assert np.asarray(found["step2/0/weight"]["x"]).view(np.uint8).tobytes() != bits(before)
 
 
 def test_what_is_chosen(mx, tmp_path):

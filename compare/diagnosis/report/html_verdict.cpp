@@ -170,7 +170,7 @@ string stages(const Diagnosis& d) {
   if (out.empty()) return out;
   return "<section>\n<h2>Stages</h2>\n<p class=\"quiet\">In the order in which a quantizer takes them. "
          "“Follows” means wrong only because an earlier stage is wrong; “not seen” means that no plane shows "
-         "the stage “not seen” has no plane that shows it.</p>\n" +
+         "the stage.</p>\n" +
          out + "</section>\n";
 }
 

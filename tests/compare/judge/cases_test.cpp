@@ -152,7 +152,7 @@ TEST(Runner, WorkInAChild) {
 
 TEST(Select, LinesFiltersAndShards) {
   const std::string sweep = "quantize mxfp8 {8,16}x{32,64} bf16 dir={row,both}";
-  auto count = [&](Selection s) {
+  auto count = [&](CaseSelection s) {
     const auto r = select(s);
     return r ? static_cast<int>(r->size()) : -1;
   };

@@ -1,0 +1,8 @@
+namespace assay {
+
+class Matrix {
+ public:
+  int rows = 0;
+};
+
+}  // namespace assay
