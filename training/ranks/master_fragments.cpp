@@ -61,17 +61,17 @@ ArrayPtr standing_for_all(const Fragment& f, BlockShape shape, const std::vector
   return out;
 }
 
-void copy_fragment(const Array& made, const Fragment& f, Array& plane) {
-  const auto at = static_cast<size_t>(f.offset), n = static_cast<size_t>(f.count());
-  std::ranges::copy(made.bytes().subspan(at, n), plane.bytes().begin() + f.offset);
+void copy_fragment(const Array& made, const Fragment& f, Array& plane, int64_t at) {
+  const auto from = static_cast<size_t>(f.offset), n = static_cast<size_t>(f.count());
+  std::ranges::copy(made.bytes().subspan(from, n), plane.bytes().begin() + at);
 }
 
-void copy_nibbles(const Array& made, const Fragment& f, Array& plane) {
+void copy_nibbles(const Array& made, const Fragment& f, Array& plane, int64_t at) {
   for (int64_t i = 0; i < f.count(); ++i) {
     const int64_t element = f.offset + i;
     const bool high = element % 2 != 0;
     const std::byte both = made.bytes()[static_cast<size_t>(element / 2)];
-    std::byte& to = plane.bytes()[static_cast<size_t>(f.offset / 2 + i / 2)];
+    std::byte& to = plane.bytes()[static_cast<size_t>(at + i / 2)];
     const std::byte mask{static_cast<unsigned char>(high ? 0xF0 : 0x0F)};
     to = (to & ~mask) | (both & mask);
   }

@@ -31,10 +31,11 @@ std::vector<uint32_t> block_amaxes(const Fragment&, BlockShape);
 // quantizer makes of it has the group's scales and the fragment's codes.
 ArrayPtr standing_for_all(const Fragment&, BlockShape, const std::vector<uint32_t>& amaxes, DType dtype);
 
-// Bytes of the fragment from `made` into `plane`, both planes of the whole matrix, a byte an element.
-void copy_fragment(const Array& made, const Fragment&, Array& plane);
+// Bytes of the fragment from `made`, a plane of the whole matrix with a byte an element, into `plane` from
+// byte `at` on.
+void copy_fragment(const Array& made, const Fragment&, Array& plane, int64_t at);
 // The same with two codes in a byte. From an odd offset on, byte and half part: the byte counts from the
 // fragment's first element, the half from the matrix's.
-void copy_nibbles(const Array& made, const Fragment&, Array& plane);
+void copy_nibbles(const Array& made, const Fragment&, Array& plane, int64_t at);
 
 }  // namespace assay::training

@@ -27,7 +27,8 @@ struct Target {
   StoragePtr storage;
   ArrayPtr master;  // in the nominal dtype; null: none
   std::optional<int64_t> offset;
-  ArrayPtr shard;  // null: the storage's own plane
+  ArrayPtr shard;          // null: the storage's own plane
+  ArrayPtr shard_columns;  // of MXFP8, which writes both directions at once
   int64_t count() const { return count_of(storage->size()); }
   // Where fragments must lie inside the parameter.
   void check_offset() const {
@@ -38,6 +39,22 @@ struct Target {
                    "expected a fragment inside the parameter's " + std::to_string(count()) +
                        " elements, found one whose start_offset and length make an end that "
                        "exceeds them");
+  }
+  // A start for what slices or hands on a number, which None is not.
+  void expect_offset() const {
+    if (master && !offset) fail_weights(ErrorClass::type_error, "expected a start_offset, found none");
+  }
+  // The kernels of block scales take matrices, and nothing that lies outside of the parameter.
+  void check_fragment() const {
+    if (storage->size().size() != 2)
+      fail_weights(ErrorClass::value_error, "expected a parameter that is 2D, found one of " +
+                                                std::to_string(storage->size().size()) + " dimensions");
+    expect_offset();
+    if (master && (*offset < 0 || *offset + master->count() > count()))
+      fail_weights(ErrorClass::runtime_error, "expected a fragment inside the parameter's " +
+                                                  std::to_string(count()) + " elements, found " +
+                                                  std::to_string(master->count()) + " from " +
+                                                  std::to_string(*offset));
   }
   Fragment fragment() const { return {master, offset.value_or(0), flattened(storage->size())}; }
 };
@@ -52,6 +69,12 @@ Bucket bucket_of(const Storage& s) {
   if (dynamic_cast<const NVFP4Storage*>(&s)) return kNvfp4;
   if (dynamic_cast<const IdentityStorage*>(&s)) return kIdentity;
   return kBuckets;
+}
+
+// Per-tensor FP8 that lives in its transpose: a fragment's rows are columns of it.
+bool is_transpose_alone(const Storage& s) {
+  const auto* fp8 = dynamic_cast<const Float8Storage*>(&s);
+  return fp8 && !fp8->data && fp8->transpose && !fp8->transpose_invalid;
 }
 
 class Batch {
@@ -91,11 +114,13 @@ class Batch {
 // ---- the batch -------------------------------------------------------------------------
 
 void Batch::check(const MasterWeight& w) const {
-  const auto* fp8 = storage_as<Float8Storage>(w.weight);
-  if (fp8 && session_.tn_only() && !fp8->data && fp8->transpose && !w.shard.empty())
-    fail_weights(ErrorClass::not_implemented_error,
-                 "expected the byte plane of a Float8Tensor beside a shard, found a transpose alone");
   const auto* hybrid = storage_as<HybridStorage>(w.weight);
+  const StoragePtr rows = hybrid ? hybrid->rowwise_storage : w.weight,
+                   cols = hybrid ? hybrid->columnwise_storage : nullptr;
+  for (const StoragePtr& s : {rows, cols})
+    if (s && session_.tn_only() && !w.shard.empty() && is_transpose_alone(*s))
+      fail_weights(ErrorClass::not_implemented_error,
+                   "expected the byte plane of a Float8Tensor beside a shard, found a transpose alone");
   if (!hybrid) return;
   const auto& q = quantizer_of<HybridQuantizer>(*w.weight);
   if (hybrid->columnwise_storage && q.columnwise_source == "rowwise_dequantized")
@@ -121,14 +146,13 @@ void Batch::route(const MasterWeight& w) {
   if (!hybrid) {
     const Bucket b = bucket_of(*w.weight);
     if (b == kBuckets)
-      fail_weights(ErrorClass::not_implemented_error,
-                   "expected a parameter in a format of a built-in recipe, found " +
-                       with_article(w.weight->class_name()));
-    buckets_[b].push_back({w.weight, master, w.offset, shard(0)});
+      fail_weights(ErrorClass::value_error, "expected a parameter in a format of a built-in recipe, found " +
+                                                with_article(w.weight->class_name()));
+    buckets_[b].push_back({w.weight, master, w.offset, shard(0), shard(1)});
     return;
   }
   if (!hybrid->rowwise_storage && !hybrid->columnwise_storage)
-    fail_weights(ErrorClass::not_implemented_error, "expected a hybrid with a direction, found neither");
+    fail_weights(ErrorClass::value_error, "expected a hybrid with a direction, found neither");
   size_t plane = 0;
   for (const auto& [child, direction] :
        {std::pair{hybrid->rowwise_storage, "rowwise"}, std::pair{hybrid->columnwise_storage, "columnwise"}}) {
@@ -138,7 +162,7 @@ void Batch::route(const MasterWeight& w) {
       fail_weights(ErrorClass::not_implemented_error, string("a ") + string(child->class_name()) +
                                                           " as the " + direction +
                                                           " child of a hybrid is not supported");
-    buckets_[b].push_back({child, master, w.offset, shard(plane++)});
+    buckets_[b].push_back({child, master, w.offset, shard(plane++), nullptr});
   }
 }
 
@@ -182,11 +206,16 @@ void Batch::write_fp8(const Target& t, std::span<const std::byte> bytes) {
                                                   std::to_string(t.shard->count()));
     return kernels::write(t.shard, bytes);
   }
-  if (!s.data) {  // a transpose alone takes all elements at once
-    t.check_offset();
-    const ArrayPtr whole = from_bytes(s.size(), DType::uint8, bytes);
-    return kernels::write(s.transpose, last_to_front(whole)->bytes());
+  if (!s.data) {  // element by element into a transpose alone
+    const Shape m = flattened(s.size());
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t at = *t.offset + i;
+      s.transpose->bytes()[static_cast<size_t>(at % m.cols * m.rows + at / m.cols)] =
+          bytes[static_cast<size_t>(i)];
+    }
+    return;
   }
+  t.expect_offset();
   const int64_t all = t.count();
   const auto place = [&](int64_t i) { return std::clamp<int64_t>(i < 0 ? i + all : i, 0, all); };
   const int64_t first = place(*t.offset), last = std::max(first, place(*t.offset + n));
@@ -227,9 +256,10 @@ ArrayPtr Batch::codes(const ArrayPtr& x, const Quantizer& q, Direction d, const 
 
 ArrayPtr flat(const ArrayPtr& a, Dims shape) { return view(contiguous(a), std::move(shape)); }
 
-json::Value cast_call(const Quantizer& q, json::Value shape) {
-  const Usages u = q.usages();
-  return json::array({"quantize", "Float8Quantizer", u.rowwise, u.columnwise, std::move(shape)});
+json::Value cast_call(Usages u, const Dims& shape) {
+  json::Value dims = json::array();
+  for (const int64_t d : shape) dims.push(d);
+  return json::array({"quantize", "Float8Quantizer", u.rowwise, u.columnwise, std::move(dims)});
 }
 
 // ---- per-tensor FP8 --------------------------------------------------------------------
@@ -238,18 +268,17 @@ void Batch::delayed(std::vector<Target>& targets) {
   std::vector<F32Bits> amaxes;
   for (Target& t : targets) {
     const auto& q = quantizer_of<Float8Quantizer>(*t.storage);
+    reset_columns(*t.storage);
     if (t.master) {
       t.check_offset();
-      reset_columns(*t.storage);
       const int64_t n = t.master->count();
-      call(cast_call(q, json::array({1, n})));
-      if (n == 0 && session_.stand_ins)
+      const bool scattered = !t.shard && is_transpose_alone(*t.storage);
+      if (!scattered || n != 0) call(cast_call(scattered ? Usages{true, false} : q.usages(), {1, n}));
+      if (n == 0 && session_.stand_ins && !scattered)
         fail_weights(ErrorClass::runtime_error, "the stand-in of the cast takes no empty fragment");
       const auto made = quantized(flat(t.master, {1, n}), q, Direction::row);
       kernels::write(q.amax, find_plane(made, "row.amax")->bytes);
       write_fp8(t, find_plane(made, "row.data")->bytes);
-    } else {
-      reset_columns(*t.storage);
     }
     amaxes.push_back(kernels::bits_of(*q.amax));
   }
@@ -297,9 +326,12 @@ void Batch::current(std::vector<Target>& targets) {
     const Target& t = targets[i];
     reset_columns(*t.storage);
     if (!t.master) continue;
-    if (!t.offset && !t.shard) fail_weights(ErrorClass::type_error, "expected a start_offset, found none");
+    if (!t.shard) t.expect_offset();
     const int64_t n = t.master->count();
-    call(json::array({"quantize", "Float8Quantizer", true, true, json::array({n})}));
+    const bool scattered = !t.shard && is_transpose_alone(*t.storage);
+    if (scattered) t.check_offset();
+    if (scattered && n == 0) continue;
+    call(scattered ? cast_call({true, false}, {1, n}) : cast_call({true, true}, {n}));
     const auto made = quantized(flat(t.master, {1, n}), *t.storage->quantizer, Direction::row, amaxes[i]);
     write_fp8(t, find_plane(made, "row.data")->bytes);
   }
@@ -319,6 +351,16 @@ std::vector<uint32_t> narrowed(std::span<const F32Bits> wide) {
   return out;
 }
 
+// A fragment of a flat plane of bytes into its place, or into a shard of its own length.
+void copy_into_plane(const Array& made, const Target& t, const ArrayPtr& shard, Array& plane) {
+  if (!shard) return copy_fragment(made, t.fragment(), plane, t.offset.value_or(0));
+  const int64_t n = t.master ? t.master->count() : 0;
+  if (shard->count() != n)
+    fail_weights(ErrorClass::runtime_error, "expected a shard of " + std::to_string(n) + " bytes, found " +
+                                                std::to_string(shard->count()));
+  copy_fragment(made, t.fragment(), *shard, 0);
+}
+
 void expect_bf16(const Target& t) {
   if (t.storage->dtype != DType::bfloat16)
     fail_weights(ErrorClass::runtime_error,
@@ -336,10 +378,19 @@ void Batch::block(std::vector<Target>& targets) {
     const Shape m = flattened(t.storage->size());
     call(json::array({name, m.rows, m.cols, t.offset.value_or(0), 128}));
   };
+  const auto& first = quantizer_of<Float8BlockQuantizer>(*targets.front().storage);
   for (const Target& t : targets) {
-    expect_bf16(t);
-    starts.push_back(all.size());
     const auto& s = dynamic_cast<Float8BlockwiseStorage&>(*t.storage);
+    const auto& q = quantizer_of<Float8BlockQuantizer>(*t.storage);
+    if (q.dtype != first.dtype || q.force_pow_2_scales != first.force_pow_2_scales ||
+        q.amax_epsilon != first.amax_epsilon)
+      fail_weights(ErrorClass::value_error,
+                   "expected quantizers of one FP8 dtype, one choice of powers of two and one amax epsilon");
+    if (!s.rowwise_scale_inv)
+      fail_weights(ErrorClass::attribute_error, "expected rows of a Float8BlockwiseQTensor, found none");
+    expect_bf16(t);
+    t.check_fragment();
+    starts.push_back(all.size());
     if (t.master) call_partial("fp8_block_scaling_compute_partial_amax", t);
     const std::vector<F32Bits> own = widened(block_amaxes(t.fragment(), tile_of(t)));
     all.insert(all.end(), own.begin(), own.end());
@@ -367,17 +418,13 @@ void Batch::block(std::vector<Target>& targets) {
     reset_columns(s);
     if (!t.master) continue;
     call_partial("fp8_block_scaling_partial_cast", t);
-    copy_fragment(*made, f, t.shard ? *t.shard : *s.rowwise_data);
+    copy_into_plane(*made, t, t.shard, *s.rowwise_data);
   }
 }
 
 void Batch::mxfp8(std::vector<Target>& targets) {
   constexpr BlockShape kRow{1, 32}, kCol{32, 1};
-  std::vector<F32Bits> all;
-  struct Part {
-    size_t row, col, end;
-  };
-  std::vector<Part> parts;
+  std::vector<std::vector<F32Bits>> amaxes;  // of rows of every weight, then of columns
   for (const Target& t : targets) {
     const auto& s = dynamic_cast<MXFP8Storage&>(*t.storage);
     if (!s.rowwise_data || !s.columnwise_data)
@@ -386,16 +433,26 @@ void Batch::mxfp8(std::vector<Target>& targets) {
     if (s.element != Encoding::e4m3)
       fail_weights(ErrorClass::not_implemented_error,
                    "the original scales E5M2 by E4M3's largest value here; Assay models E4M3 weights alone");
+    t.check_fragment();
+    if (t.shard && !t.shard_columns)
+      fail_weights(ErrorClass::runtime_error, "expected shards of both directions of an MXFP8Tensor");
+  }
+  for (const Target& t : targets) {
     const Fragment f = t.fragment();
     if (t.master)
       call(json::array({"mxfp8_scaling_compute_partial_amax", f.matrix.rows, f.matrix.cols, f.offset}));
-    Part part{};
-    part.row = all.size();
-    for (const F32Bits a : widened(block_amaxes(f, kRow))) all.push_back(a);
-    part.col = all.size();
-    for (const F32Bits a : widened(block_amaxes(f, kCol))) all.push_back(a);
-    part.end = all.size();
-    parts.push_back(part);
+    amaxes.push_back(widened(block_amaxes(f, kRow)));
+  }
+  for (const Target& t : targets) amaxes.push_back(widened(block_amaxes(t.fragment(), kCol)));
+  // What travels has the sizes of the padded scales.
+  std::vector<F32Bits> all;
+  std::vector<size_t> starts;
+  for (size_t i = 0; i < amaxes.size(); ++i) {
+    const auto& s = dynamic_cast<MXFP8Storage&>(*targets[i % targets.size()].storage);
+    const ArrayPtr& scale = i < targets.size() ? s.rowwise_scale_inv : s.columnwise_scale_inv;
+    starts.push_back(all.size());
+    all.insert(all.end(), amaxes[i].begin(), amaxes[i].end());
+    all.resize(starts.back() + static_cast<size_t>(scale->count()));
   }
   reduce(all, "bfloat16");
   call(json::array({"compute_scale_inv_e8m0", static_cast<int64_t>(2 * targets.size())}));
@@ -404,15 +461,14 @@ void Batch::mxfp8(std::vector<Target>& targets) {
     auto& s = dynamic_cast<MXFP8Storage&>(*t.storage);
     const Fragment f = t.fragment();
     if (t.master) call(json::array({"mxfp8_scaling_partial_cast", f.matrix.rows, f.matrix.cols, f.offset}));
-    const auto amaxes = [&](size_t from, size_t to) {
-      return narrowed(std::span(all).subspan(from, to - from));
-    };
-    const ArrayPtr rows = codes(standing_for_all(f, kRow, amaxes(parts[i].row, parts[i].col), s.dtype),
-                                *s.quantizer, Direction::row, s.rowwise_scale_inv);
-    const ArrayPtr cols = codes(standing_for_all(f, kCol, amaxes(parts[i].col, parts[i].end), s.dtype),
-                                *s.quantizer, Direction::col, s.columnwise_scale_inv);
-    copy_fragment(*rows, f, *s.rowwise_data);
-    copy_fragment(*cols, f, *s.columnwise_data);
+    const auto of = [&](size_t n) { return narrowed(std::span(all).subspan(starts[n], amaxes[n].size())); };
+    const ArrayPtr rows = codes(standing_for_all(f, kRow, of(i), s.dtype), *s.quantizer, Direction::row,
+                                s.rowwise_scale_inv),
+                   cols = codes(standing_for_all(f, kCol, of(targets.size() + i), s.dtype), *s.quantizer,
+                                Direction::col, s.columnwise_scale_inv);
+    if (!t.master) continue;
+    copy_into_plane(*rows, t, t.shard, *s.rowwise_data);
+    copy_into_plane(*cols, t, t.shard_columns, *s.columnwise_data);
   }
 }
 
@@ -421,22 +477,26 @@ void Batch::nvfp4(std::vector<Target>& targets) {
   for (const Target& t : targets) {
     if (!quantizer_of<NVFP4Quantizer>(*t.storage).with_2d_quantization)
       fail_weights(ErrorClass::value_error, "expected an NVFP4 quantizer with 2D blocks, found 1D ones");
-    expect_bf16(t);
   }
   std::vector<F32Bits> all, global;
-  bool any = false;
+  bool any = false, any_amax = false;
   for (const Target& t : targets) {
+    if (!dynamic_cast<NVFP4Storage&>(*t.storage).rowwise_scale_inv)
+      fail_weights(ErrorClass::runtime_error, "expected rows of an NVFP4Tensor, found none");
+    expect_bf16(t);
+    t.check_fragment();
     const std::vector<F32Bits> own = widened(block_amaxes(t.fragment(), kTile));
     all.insert(all.end(), own.begin(), own.end());
     global.push_back(own.empty() ? 0 : *std::max_element(own.begin(), own.end()));
-    any = any || t.master;
+    any = any || (t.master && t.master->count() != 0);  // no kernel for empty fragments alone
+    any_amax = any_amax || dynamic_cast<NVFP4Storage&>(*t.storage).amax_rowwise;
   }
   if (any) call(json::array({"nvfp4_multi_tensor_compute_partial_amax", 16}));
   reduce(all, "float32");
   reduce(global, "float32");
   call(json::array({"nvfp4_compute_global_scale"}));
   for (const Target& t : targets) reset_columns(*t.storage);
-  call(json::array({"nvfp4_multi_tensor_fused_scale", 16}));
+  if (any_amax) call(json::array({"nvfp4_multi_tensor_fused_scale", 16}));
   if (any) call(json::array({"nvfp4_multi_tensor_2d_partial_cast", 16}));
   size_t at = 0;
   for (size_t i = 0; i < targets.size(); ++i) {
@@ -450,7 +510,11 @@ void Batch::nvfp4(std::vector<Target>& targets) {
     const ArrayPtr made =
         codes(standing_for_all(f, kTile, amaxes, s.dtype), *s.quantizer, Direction::row, scale, global[i]);
     if (s.amax_rowwise) kernels::write(s.amax_rowwise, std::as_bytes(std::span(&global[i], 1)));
-    if (t.master) copy_nibbles(*made, f, *s.rowwise_data);
+    if (!t.master) continue;
+    if (t.shard && t.shard->count() < (f.count() + 1) / 2)
+      fail_weights(ErrorClass::runtime_error, "expected a shard of " + std::to_string((f.count() + 1) / 2) +
+                                                  " bytes, found " + std::to_string(t.shard->count()));
+    copy_nibbles(*made, f, t.shard ? *t.shard : *s.rowwise_data, t.shard ? 0 : f.offset / 2);
   }
 }
 
@@ -459,6 +523,9 @@ void Batch::identity(std::vector<Target>& targets) {
     if (!t.master) continue;
     t.check_offset();
     Array& to = t.shard ? *t.shard : *dynamic_cast<IdentityStorage&>(*t.storage).hp_data;
+    if (t.shard && to.count() < t.master->count())
+      fail_weights(ErrorClass::value_error, "expected a shard of " + std::to_string(t.master->count()) +
+                                                " elements, found " + std::to_string(to.count()));
     const ArrayPtr values = cast(session_, t.master, to.dtype);
     const int64_t at = t.shard ? 0 : *t.offset * bytes_of(to.dtype);
     std::ranges::copy(values->bytes(), to.bytes().begin() + at);
@@ -499,6 +566,10 @@ void post_all_gather_processing(Session& session, const std::vector<StoragePtr>&
 
 void replace_raw_data(Storage& s, const ArrayPtr& memory) {
   const auto rebind = [&](ArrayPtr& slot, const char* words) {
+    if (!slot)
+      throw SemanticError(
+          dynamic_cast<IdentityStorage*>(&s) ? ErrorClass::runtime_error : ErrorClass::attribute_error,
+          "replace_raw_data: expected rows of a " + string(s.class_name()) + ", found none");
     if (memory->dtype != slot->dtype)
       throw SemanticError(ErrorClass::value_error,
                           string("replace_raw_data: expected data types that agree") + words + ", " +
@@ -513,9 +584,10 @@ void replace_raw_data(Storage& s, const ArrayPtr& memory) {
   if (auto* identity = dynamic_cast<IdentityStorage*>(&s)) return rebind(identity->hp_data, " in dtype");
   auto* hybrid = dynamic_cast<HybridStorage*>(&s);
   if (hybrid && hybrid->rowwise_storage) return replace_raw_data(*hybrid->rowwise_storage, memory);
-  throw SemanticError(ErrorClass::not_implemented_error,
-                      "replace_raw_data: a " + string(s.class_name()) +
-                          (hybrid ? " without rowwise data is not supported" : " is not supported"));
+  throw SemanticError(
+      hybrid || dynamic_cast<MXFP8Storage*>(&s) ? ErrorClass::not_implemented_error : ErrorClass::value_error,
+      "replace_raw_data: a " + string(s.class_name()) +
+          (hybrid ? " without rowwise data is not supported" : " is not supported"));
 }
 
 }  // namespace assay::training

@@ -17,7 +17,7 @@ struct MasterWeight {
   ArrayPtr master;                // flat, f32; null: none of it lies on this rank
   std::optional<int64_t> offset;  // of the fragment, in elements of the flat parameter
   // Where the bytes go instead of into the parameter: flat planes of the fragment's own length, of the rows
-  // and, for a hybrid with both directions, of the columns. Empty: into the parameter.
+  // and, for MXFP8 and for a hybrid with both directions, of the columns. Empty: into the parameter.
   std::vector<ArrayPtr> shard;
 };
 
@@ -26,10 +26,11 @@ struct MasterWeight {
 using MasterLog = std::function<void(json::Value)>;
 
 // First the whole batch is checked: NotImplementedError for a transpose alone of per-tensor FP8 with a shard,
-// and for columns of a hybrid that come from its dequantized rows; ValueError for a partial fragment of a
-// hybrid with both directions. Nothing has happened by then. Then, weight by weight, the preserved initial
-// value goes and the master is rounded to the nominal dtype; a child of a hybrid that is neither per-tensor
-// FP8 nor Identity is a NotImplementedError. Then by format: delayed scaling, current scaling, blockwise FP8,
+// also in a hybrid, and for columns of a hybrid that come from its dequantized rows; ValueError for a partial
+// fragment of a hybrid with both directions. Nothing has happened by then. Then, weight by weight, the
+// preserved initial value goes and the master is rounded to the nominal dtype; a child of a hybrid that is
+// neither per-tensor FP8 nor Identity is a NotImplementedError, a format that the original does not know and
+// a hybrid without a direction a ValueError. Then by format: delayed scaling, current scaling, blockwise FP8,
 // MXFP8, NVFP4, Identity. An error of a later format leaves the earlier ones written.
 //
 //   delayed    bytes by the present scale; amaxes are reduced afterwards. ValueError for a bad offset
@@ -37,12 +38,13 @@ using MasterLog = std::function<void(json::Value)>;
 //              eps; offsets are not checked: TypeError without one, RuntimeError where the fragment does not
 //              fit
 //   blockwise  the amax of each tile over the group; bytes of rows. Outside the fragment the original leaves
-//              them undefined; here they stay
+//              them undefined; here they stay. ValueError unless all quantizers agree, as above
 //   MXFP8      both directions (AttributeError without), E4M3; scales from the group's amaxes in bf16
 //   NVFP4      2D blocks (ValueError), 4-bit codes. From an odd offset on pairs land a byte too low, as in
-//   the
-//              original
-//   Identity   copied. ValueError for a bad offset
+//              the original. Empty fragments start no kernel
+//   Identity   copied. ValueError for a bad offset, or a shard that is too short
+// The three with block scales take matrices alone (ValueError), and a fragment outside of the parameter is a
+// RuntimeError.
 //
 // `manual`: derived columns are kept, stale, until post_all_gather_processing; else they are dropped.
 void quantize_master_weights(Session&, const std::vector<MasterWeight>& batch, ProcessGroup& group,
@@ -53,7 +55,8 @@ void quantize_master_weights(Session&, const std::vector<MasterWeight>& batch, P
 void post_all_gather_processing(Session&, const std::vector<StoragePtr>& weights);
 
 // Puts the bytes of the rows into `memory`, which the parameter holds from then on. ValueError unless the
-// dtype is theirs; NotImplementedError for MXFP8, and for a hybrid without rows.
+// dtype is theirs, and for a format that the original does not know; NotImplementedError for MXFP8, and for a
+// hybrid without rows; AttributeError for another tensor without rows.
 void replace_raw_data(Storage&, const ArrayPtr& memory);
 
 }  // namespace assay::training

@@ -1,4 +1,5 @@
 // Extra state of modules as bytes, and regions that are recomputed.
+#include <span>
 #include <string>
 
 #include "training/base/f32.h"
@@ -95,6 +96,11 @@ void s100(ScenarioRun& run) {
                    [&] { unnamed.state.extra_state(); });
 }
 
+pickle::Bytes text_of(string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
 void s101(ScenarioRun& run) {
   using extra_pieces::dict, extra_pieces::recipe, extra_pieces::tensor;
   using pickle::Object;
@@ -122,6 +128,13 @@ void s101(ScenarioRun& run) {
       {"a global alone", dict({{"x", Value{Object{"os", "system", {}}}}}), true},
       {"cut off", cut, true},
       {"noise", pickle::Bytes{std::byte{0xFF}, std::byte{0x00}}, true},
+      {"a recipe of a module that is called nearly so",
+       dict({{"recipe", Value{Object{"transformer_engine.common.recipe.mine", "MXFP8BlockScaling", {}}}}}),
+       true},
+      {"a global without a name", text_of("\x80\x04}\x8c\x06recipe\x93."), true},
+      {"an instance, which counts as no global", text_of("(ios\nsystem\n."), false},
+      {"scales in quotes", text_of("S'scale_fwd'\n."), true},
+      {"a quote that does not end", text_of("S'scale_fwd\n."), true},
   };
   for (const Case& c : cases) {
     run.about(c.what);
@@ -133,7 +146,48 @@ void s101(ScenarioRun& run) {
   }
 }
 
+// A region that is not reentrant keeps numbers; whatever is taken first runs it again, as a whole.
+void take_saved(ScenarioRun& run) {
+  run.about("what a region saved");
+  Session session = run.session();
+  RecomputePhase phase;
+  int runs = 0;
+  const ArrayPtr first = zeros({1}, DType::float32), second = zeros({2}, DType::float32);
+  Checkpoint checkpoint(session, phase,
+                        [&](const RegionView&) {
+                          ++runs;
+                          return RegionResult{first, nullptr, {first, second}};
+                        },
+                        false, {});
+  checkpoint.forward();
+  run.expect(checkpoint.take(1) == second && runs == 2, "the first that is taken runs all again");
+  run.expect(checkpoint.take(0) == first && runs == 2, "the next one is there by then");
+  run.expect(checkpoint.take(1) == nullptr && runs == 2, "a second time there is none, as in the original");
+  run.expect_error(ErrorClass::index_error, "a third tensor", [&] { checkpoint.take(2); });
+  run.about("an output that requires no gradient");
+  Checkpoint constant(session, phase,
+                      [&](const RegionView&) {
+                        return RegionResult{first, nullptr, {}};
+                      },
+                      true, {});
+  constant.forward();
+  run.expect_error(ErrorClass::runtime_error, "refused",
+                   [&] { constant.backward(zeros({1}, DType::float32)); }, {"requires"});
+
+  run.about("saved activations over ranks");
+  const auto region = [&](const RegionView&) { return RegionResult{first, nullptr, {}}; };
+  Checkpoint alone(session, phase, region, true, {}), many(session, phase, region, true, {}),
+      other(session, phase, region, false, {});
+  alone.distribute_saved(false);
+  run.expect_error(ErrorClass::runtime_error, "without ranks", [&] { alone.forward(); }, {"ranks"});
+  many.distribute_saved(true);
+  run.expect(many.forward() == first && session.warnings.empty(), "with ranks");
+  other.distribute_saved(false);
+  run.expect(other.forward() == first && session.warnings.size() == 1, "a warning where it has no effect");
+}
+
 void s113(ScenarioRun& run) {
+  take_saved(run);
   for (const bool reentrant : {true, false}) {
     run.about(reentrant ? "reentrant" : "not reentrant");
     Session session = run.session();

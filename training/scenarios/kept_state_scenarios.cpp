@@ -60,6 +60,64 @@ void s51(ScenarioRun& run) {
       }
 }
 
+// One object that is pushed twice and views of it: what is copied is one tensor.
+void moved_views(ScenarioRun& run, Session& session) {
+  run.about("views and duplicates");
+  const ArrayPtr base = drawn({512, 1024}, DType::bfloat16, 99), turned = transpose(base, 0, 1),
+                 part = slice(base, 1, 0, 768);
+  OffloadedLayer layer;
+  const Pushed first = layer.push(session, base), again = layer.push(session, base),
+               marked = layer.push(session, turned, false, {base, true}),
+               cut = layer.push(session, part, false, {base, true}),
+               whole = layer.push(session, view(base, {1024, 512}), false, {base});
+  run.expect_equal(static_cast<int64_t>(layer.waiting().size()), 5, "what waits");
+  layer.start_offload();
+  run.expect_equal(static_cast<int64_t>(layer.waiting().size()), 1, "what is copied");
+  layer.release();
+  layer.start_reload();
+  const auto back = [&](const Pushed& p) { return std::get<ArrayPtr>(layer.pop(p)); };
+  run.expect(back(first) == back(again), "one object comes back for both");
+  run.expect_equal(back(marked), turned, "the turned view");
+  run.expect_equal(back(cut), part, "the view of a part");
+  run.expect(back(cut)->strides == part->strides && share_memory(*back(cut), *back(first)),
+             "with its strides, in the base's memory");
+  run.expect_equal(back(whole)->shape == Dims{1024, 512}, true, "the view of as many elements");
+  OffloadedLayer wrong;
+  wrong.push(session, base, false, {nullptr, true});
+  run.expect_error(ErrorClass::runtime_error, "a mark without a base", [&] { wrong.start_offload(); },
+                   {"view"});
+  OffloadedLayer gaps;
+  gaps.push(session, part, false, {turned, true});
+  run.expect_error(ErrorClass::value_error, "a base with gaps", [&] { gaps.start_offload(); },
+                   {"contiguous"});
+}
+
+// Buffers on the CPU that are used again look at the shape alone.
+void kept_buffers(ScenarioRun& run, Session& session) {
+  run.about("kept buffers");
+  const auto round = [&](OffloadedLayer& layer, const ArrayPtr& x) {
+    const Pushed p = layer.push(session, x);
+    layer.start_offload();
+    layer.release();
+    layer.start_reload();
+    const ArrayPtr back = std::get<ArrayPtr>(layer.pop(p));
+    layer.release_all();
+    return back;
+  };
+  const ArrayPtr x = drawn({512, 512}, DType::bfloat16, 98), wide = drawn({512, 512}, DType::float32, 97);
+  OffloadedLayer kept(true);
+  run.expect_equal(round(kept, x), x, "the first time");
+  run.expect_equal(round(kept, wide), cast(session, wide, DType::bfloat16), "another dtype is converted");
+  run.expect_error(ErrorClass::value_error, "another shape",
+                   [&] {
+                     round(kept, zeros({256, 1024}, DType::bfloat16));
+                   },
+                   {"shape"});
+  OffloadedLayer anew;
+  round(anew, x);
+  run.expect_equal(round(anew, wide), wide, "buffers that are not kept");
+}
+
 void s99(ScenarioRun& run) {
   for (const auto& [layers, n] : {std::pair<int64_t, int64_t>{3, 1}, {5, 2}, {8, 3}}) {
     const OffloadSchedule s = offload_schedule(layers, n);
@@ -107,10 +165,12 @@ void s99(ScenarioRun& run) {
                      layer.pop(p);
                    },
                    {"Invalid state"});
-  OffloadedLayer layer;
-  run.expect_equal(static_cast<int64_t>(std::get<size_t>(layer.push(session, x))), 0, "the first tensor");
-  run.expect_equal(static_cast<int64_t>(std::get<size_t>(layer.push(session, x))), 0,
-                   "the same object again");
+  OffloadContext context;
+  context.enabled = context.debug = true;
+  context.model_layers = 3;
+  run.expect_error(ErrorClass::runtime_error, "debug mode", [&] { context.checked(session); }, {"debug"});
+  moved_views(run, session);
+  kept_buffers(run, session);
 }
 
 void s103(ScenarioRun& run) {

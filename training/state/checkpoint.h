@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "training/base/array.h"
 #include "training/base/session.h"
@@ -22,6 +23,7 @@ struct RegionView {
 struct RegionResult {
   ArrayPtr out;
   std::function<ArrayPtr(const ArrayPtr&)> pullback;
+  std::vector<ArrayPtr> saved = {};  // what it keeps for backward, in order; read where it is not reentrant
 };
 
 class Checkpoint {
@@ -35,7 +37,13 @@ class Checkpoint {
         reentrant_(reentrant),
         surrounding_(std::move(surrounding)) {}
 
+  // Whether the input that a reentrant region keeps is to be cut over the ranks, and whether there are ranks.
+  // It is gathered before it is used, so no byte depends on it.
+  void distribute_saved(bool has_ranks) { distributes_ = true, has_ranks_ = has_ranks; }
+
   // Runs the region, without gradients where it is reentrant; keeps where the random numbers stood.
+  // RuntimeError where a reentrant region distributes what it saves and there are no ranks; a UserWarning,
+  // and nothing else, where one that is not reentrant does.
   ArrayPtr forward();
   // Puts the random numbers back to where they stood, runs the region again with gradients, in the phase of a
   // recompute and without the group of amax reductions (the original does not pass it on), then its pullback;
@@ -43,13 +51,21 @@ class Checkpoint {
   // and `through_backward` false: asked for single gradients, as autograd.grad does, of a reentrant region.
   ArrayPtr backward(const ArrayPtr& grad, bool through_backward = true);
 
+  // What a region that is not reentrant saved as number `index`: a first forward keeps numbers alone, and the
+  // first that is taken runs all of the region again. Each may be taken once; a second time there is none.
+  // IndexError where the region saved fewer.
+  ArrayPtr take(size_t index);
+
  private:
   RegionResult run(bool grad_enabled, bool recompute);
+  RegionResult run_again();
   Session& session_;
   RecomputePhase& phase_;
   Region region_;
   bool reentrant_;
   RegionView surrounding_;
+  bool distributes_ = false, has_ranks_ = false;
+  std::vector<ArrayPtr> recomputed_;
   uint64_t seed_ = 0, offset_ = 0;
 };
 

@@ -125,9 +125,8 @@ bool loads_extra_state(std::span<const std::byte> bytes, bool trusted) {
     const bool delayed = std::any_of(std::begin(kDelayedKeys), std::end(kDelayedKeys), says);
     if (seen.globals.empty() && !delayed) return false;
     const auto is_recipe = [&](const char* name) {
-      return std::any_of(seen.globals.begin(), seen.globals.end(), [&](const string& g) {
-        return g.starts_with(kRecipes) && g.ends_with(string(" ") + name);
-      });
+      return std::find(seen.globals.begin(), seen.globals.end(), string(kRecipes) + " " + name) !=
+             seen.globals.end();
     };
     const bool known = std::any_of(std::begin(kStateless), std::end(kStateless), is_recipe);
     unsafe = !says("recipe") || is_recipe("DelayedScaling") || delayed || !known;

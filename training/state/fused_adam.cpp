@@ -80,7 +80,8 @@ void FusedAdam::check() const {
   if (o.exp_avg_dtype != o.exp_avg_sq_dtype || !one_of(o.exp_avg_dtype, {"float32", "bfloat16"}))
     refuse("Capturable mode takes moments that are both float32 or both bfloat16, found " + o.exp_avg_dtype +
            " and " + o.exp_avg_sq_dtype);
-  if (o.store_param_remainders) refuse("Capturable mode stores no remainders of parameters");
+  if (o.store_param_remainders && o.master_weights)
+    refuse("Capturable mode stores no remainders of parameters");
 }
 
 // ---- states ----------------------------------------------------------------------------
@@ -166,7 +167,7 @@ struct FusedAdam::Work {
   std::vector<AdamEntry> half, remainder, fp8, full;
   std::vector<AdamEntry> quantized;  // to be written back, in parameter order
   std::vector<AdamEntry> all;
-  bool float16 = false, bfloat16 = false, any_quantized = false;
+  bool float16 = false, bfloat16 = false;
 };
 
 void FusedAdam::collect(const TrainedPtr& p, Work& work) {
@@ -174,6 +175,9 @@ void FusedAdam::collect(const TrainedPtr& p, Work& work) {
   if (!p->grad) return;
   if (p->sparse_grad) refuse("gradients that are sparse are not supported");
   AdamStates& s = states_[p];
+  // A checkpoint without masters leaves none behind, and nothing makes them anew.
+  if (options_.master_weights && !s.master && (p->quantized() || p->nominal() != DType::float32))
+    throw SemanticError(ErrorClass::key_error, "FusedAdam: expected the state master_param, found none");
   AdamEntry e{p,
               &s,
               p->grad,
@@ -181,11 +185,10 @@ void FusedAdam::collect(const TrainedPtr& p, Work& work) {
               operand(s.exp_avg_sq, fuse_unscale_),
               s.master ? operand(*s.master, false) : nullptr};
   if (p->quantized()) {
-    work.any_quantized = true;
     if (p->delayed()) {
       work.fp8.push_back(e);
     } else {
-      if (!s.master)
+      if (!options_.master_weights)
         refuse("expected master_weights for a parameter of class " + string(p->quantized()->class_name()) +
                ", found none");
       e.grad = cast(session_, e.grad, DType::float32);
@@ -199,6 +202,9 @@ void FusedAdam::collect(const TrainedPtr& p, Work& work) {
     (keeps_remainder(*p) ? work.remainder : work.half).push_back(e);
   }
   work.all.push_back(e);
+  if (options_.capturable && p->quantized())
+    refuse("capturable mode does not update quantized parameters; construct it without");
+  if (work.float16 && work.bfloat16) refuse("a mix of float16 and bfloat16 parameters is not supported");
 }
 
 void FusedAdam::step() {
@@ -206,9 +212,6 @@ void FusedAdam::step() {
     if (!options_.capturable || !noop_flag) ++group.step;
     Work work;
     for (const TrainedPtr& p : group.params) collect(p, work);
-    if (options_.capturable && work.any_quantized)
-      refuse("capturable mode does not update quantized parameters; construct it without");
-    if (work.float16 && work.bfloat16) refuse("a mix of float16 and bfloat16 parameters is not supported");
     launch(work, group.step);
     write_back(work);
     for (const AdamEntry& e : work.all) {
@@ -315,17 +318,26 @@ FusedAdam::Saved FusedAdam::state_dict() {
 }
 
 void FusedAdam::load_state_dict(const Saved& from) {
-  size_t at = 0;
+  size_t at = 0, wanted = 0;
+  for (const AdamGroup& group : groups_) wanted += group.params.size();
+  if (from.steps.size() != groups_.size() || from.states.size() != wanted)
+    throw SemanticError(ErrorClass::value_error, "FusedAdam: expected a state of " +
+                                                     std::to_string(groups_.size()) + " groups with " +
+                                                     std::to_string(wanted) + " parameters, found " +
+                                                     std::to_string(from.steps.size()) + " with " +
+                                                     std::to_string(from.states.size()));
   for (size_t g = 0; g < groups_.size(); ++g) {
-    groups_[g].step = from.steps.at(g);
+    groups_[g].step = from.steps[g];
     for (const TrainedPtr& p : groups_[g].params) {
-      const auto& saved = from.states.at(at++);
+      const auto& saved = from.states[at++];
+      states_.erase(p);  // what is not in the checkpoint is not there any more
       if (saved.empty()) continue;
       initialize_state(p);
       AdamStates& s = states_[p];
       store(s.exp_avg, saved.at("exp_avg"));
       store(s.exp_avg_sq, saved.at("exp_avg_sq"));
-      if (s.master) store(*s.master, saved.at("master_param"));
+      if (!saved.contains("master_param")) s.master.reset();
+      else if (s.master) store(*s.master, saved.at("master_param"));
     }
   }
 }

@@ -98,7 +98,9 @@ class FusedAdam {
     std::vector<std::map<std::string, ArrayPtr>> states;
   };
   Saved state_dict();
-  // States are scaled anew: f16 and FP8 give the same bytes where the largest magnitude was kept.
+  // States are scaled anew: f16 and FP8 give the same bytes where the largest magnitude was kept. ValueError
+  // where the groups are others. Of a checkpoint without masters an optimizer with masters has none either: a
+  // step then ends in a KeyError for every parameter that needs one.
   void load_state_dict(const Saved&);
 
   // Capturable: what found an overflow in the gradients sets it; at exactly 1 no kernel changes anything, and

@@ -27,6 +27,7 @@ enum Op : unsigned char {
   kEmptyDict = '}',
   kSetItems = 'u',
   kTuple = 't',
+  kGlobal = 'c',
   kStackGlobal = 0x93,
   kReduce = 'R',
   kProto = 0x80
@@ -279,6 +280,17 @@ const Value* Dict::find(const string& key) const {
   return nullptr;
 }
 
+namespace {
+
+// What stands between the quotes of a line; a pickle's other strings have none.
+string unquoted(const string& line) {
+  if (line.size() < 2 || line.front() != line.back() || (line.front() != '\'' && line.front() != '"'))
+    throw Unreadable("a string without quotes");
+  return line.substr(1, line.size() - 2);
+}
+
+}  // namespace
+
 Bytes dumps(const Value& v) {
   Writer w;
   w.op(kProto);
@@ -307,12 +319,13 @@ Scan scan(std::span<const std::byte> bytes) {
     if (kind == Argument::lines) {
       std::vector<string> lines;
       for (size_t i = 0; i < n; ++i) lines.push_back(in.line());
-      if (n == 2) out.globals.push_back(lines[0] + " " + lines[1]);
-      else if (op == 'V' || op == 'S') out.strings.push_back(lines[0]);
+      if (op == kGlobal) out.globals.push_back(lines[0] + " " + lines[1]);  // not of an instance, 'i'
+      else if (op == 'V') out.strings.push_back(lines[0]);
+      else if (op == 'S') out.strings.push_back(unquoted(lines[0]));
     }
     if (op == kStackGlobal) {
-      if (out.strings.size() < 2) throw Unreadable("a global without a name");
-      out.globals.push_back(out.strings[out.strings.size() - 2] + " " + out.strings.back());
+      const bool named = out.strings.size() >= 2;
+      out.globals.push_back(named ? out.strings[out.strings.size() - 2] + " " + out.strings.back() : "");
     }
   }
 }
