@@ -4,7 +4,7 @@
     python3 benchmarks/reference_speed.py [--rows 4096] [--cols 4096] [--repeats 5]
 
 Each repeat runs all of them in turn, on one thread, so that what else the machine does falls on all; the best of each counts. The table gives million elements
-per second. "same" says how many of torchao's scales and codes are the reference's: a time for other bits is no comparison. Without PyTorch and torchao their
+per second of processor time: what waits for a busy processor does not count. "same" says how many of torchao's scales and codes are the reference's: a time for other bits is no comparison. Without PyTorch and torchao their
 columns say so. The source is bf16.
 """
 import argparse
@@ -51,9 +51,9 @@ def share_of_equal(made, theirs):
 
 
 def seconds(function):
-    start = time.perf_counter()
+    start = time.process_time()   # of all threads: the reference may run on one of its own
     out = function()
-    return time.perf_counter() - start, out
+    return time.process_time() - start, out
 
 
 def main():
@@ -67,7 +67,7 @@ def main():
         import torch
         x = torch.from_numpy(np.asarray(x).view(np.uint16).copy()).view(torch.bfloat16)
     count = args.rows * args.cols
-    print(f"{args.rows}x{args.cols} bf16, one thread, million elements per second")
+    print(f"{args.rows}x{args.cols} bf16, one thread, million elements per second of processor time")
     print(f"{'spec':<36} {'reference':>10} {'copy':>10} {'torchao':>10}   same")
     for spec, direction, flavour in kSpecs:
         quantize = functools.partial(assay.quantize, x, spec, dir=direction, flavour=flavour, out="numpy", threads=1)

@@ -162,9 +162,12 @@ int assay::program_main(int argc, char** argv) {
   std::string message;
   try {
     const int status = run_program(argc, argv);
+    errno = 0;
     std::cout.flush();
     if (status == kBadUsage || (std::cout && std::fflush(stdout) == 0 && !std::ferror(stdout))) return status;
-    message = fmt::format("cannot write all of the result to standard output: {}", std::strerror(errno));
+    message = "cannot write all of the result to standard output";
+    if (errno)
+      message += fmt::format(": {}", std::strerror(errno));  // where it failed before, the reason is gone
   } catch (const Refusal& r) {
     message = r.message;
   } catch (const std::exception& e) {

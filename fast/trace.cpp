@@ -241,16 +241,16 @@ class Tracer {
     add(divided ? "N10.2" : "N17.14", "encode scale", Encoding::f32, canonical(as_bits(t.encode)));
     add("N10.7", "decode scale", Encoding::f32, canonical(as_bits(t.decode)));
     const bool by_p = chain.by == Multiplier::decode_reciprocal || chain.by == Multiplier::divide_product ||
-                      chain.by == Multiplier::product_reciprocal;
+                      chain.by == Multiplier::product_reciprocal || chain.by == Multiplier::divide_twice;
     if (by_p || chain.scale == Nvfp4Scale::decode || chain.scale == Nvfp4Scale::decode_product ||
-        chain.scale == Nvfp4Scale::given_product)
+        chain.scale == Nvfp4Scale::given_product || chain.scale == Nvfp4Scale::decode_first)
       add(divided ? "N17.8" : "N17.14", "amax / (6 F)", Encoding::f32, canonical(as_bits(t.decode_first)));
   }
   uint32_t nvfp4_block_scale(const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t amax_of_block) {
     const bool folded = chain.scale == Nvfp4Scale::folded;
     if (folded) add("N10.5", "scale multiplier", Encoding::f32, canonical(as_bits(t.factor)));
     const bool sixths = chain.scale == Nvfp4Scale::quotient_first || chain.scale == Nvfp4Scale::decode ||
-                        chain.scale == Nvfp4Scale::unit;
+                        chain.scale == Nvfp4Scale::unit || chain.scale == Nvfp4Scale::decode_first;
     const bool rounds = sixths && chain.quotient.by == ScaleDivision::in_source;
     add(chain.floor == Nvfp4Floor::least_normal ? "N17.9"
         : rounds                                ? "N17.14"
@@ -258,9 +258,9 @@ class Tracer {
                                                 : "N17.8",
         "scaled amax", Encoding::f32, canonical(chain.scaled_amax(t, amax_of_block)));
     const bool vanishes = chain.floor == Nvfp4Floor::one || chain.floor == Nvfp4Floor::eighth;
-    add(vanishes   ? "N17.9"
-        : chain.up ? "N17.11"
-                   : "N10.6",
+    add(vanishes                         ? "N17.9"
+        : chain.round != ScaleRound::rne ? "N17.11"
+                                         : "N10.6",
         "scale", Encoding::e4m3, chain.block_scale(t, amax_of_block));
     return steps_.back().bits;
   }
@@ -329,7 +329,7 @@ class Tracer {
   }
   // What the elements under a block scale are multiplied or divided by.
   ElementFactor element_factor(const Nvfp4Chain& chain, const Nvfp4Scales& t, uint32_t scale) {
-    const ElementFactor by{chain.multiplier(t, scale), chain.divides(scale)};
+    const ElementFactor by = chain.factor(t, scale);
     const bool usual =
         !chain.zeroes(scale) && (chain.by == Multiplier::reciprocal || chain.by == Multiplier::bf16_quotient);
     add(usual ? "N10.8" : "N17.10", by.divides ? "divisor" : "multiplier", Encoding::f32,

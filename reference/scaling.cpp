@@ -53,17 +53,19 @@ std::vector<TraceStep> Divider::trace_decode(const char* what, double most) cons
 
 ElementCast::ElementCast(const Quantizer& q)
     : neg_zero_(q.numerics.neg_zero),
-      nan_negative_(q.numerics.nan_code == NanCode::negative),
+      nan_sign_(q.numerics.nan_code != NanCode::positive),
       cast_(q.element, Round::rne,
             q.numerics.element_overflow == ElementOverflow::nan ? Overflow::nosat : Overflow::sat,
             q.numerics.element_ties),  // N17.2, N17.1
-      sign_(uint32_t{1} << (info(q.element).bits - 1)) {
+      sign_(uint32_t{1} << (info(q.element).bits - 1)),
+      nan_code_(q.numerics.nan_code == NanCode::negative ? cast_(kNaN) | sign_ : sign_) {      // N17.16
   if (q.numerics.pre_round == PreRound::bf16) pre_round_.emplace(Encoding::bf16);              // N17.3
+  if (q.numerics.pre_round == PreRound::f16) pre_round_.emplace(Encoding::f16);                // N17.3
   if (q.numerics.pre_round == PreRound::f16_rz) pre_round_.emplace(Encoding::f16, Round::rz);  // N17.3
 }
 
 void ElementCast::codes(const float* x, int64_t n, const ElementFactor& factor, uint8_t* out) const {
-  if (pre_round_ || neg_zero_ == NegZero::drop || nan_negative_) {
+  if (pre_round_ || neg_zero_ == NegZero::drop || nan_sign_) {
     for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint8_t>((*this)(scaled(x[i], factor)));
     return;
   }
@@ -105,6 +107,11 @@ double floored_to_power_of_two(double scale) {
   return std::copysign(power_of_two(exponent - 1), scale);
 }
 
+// N17.15: the distance from 1 to the next value.
+double epsilon_of(Encoding source) {
+  return power_of_two(source == Encoding::bf16 ? -7 : source == Encoding::f16 ? -10 : -23);
+}
+
 // N17.5: the least power of two not below |d|, 2^-149 at least; an infinite d stays.
 double raised_to_power_of_two(double d) {
   if (d == 0) return power_of_two(-149);
@@ -129,11 +136,15 @@ Chain chain_of(double amax, const Quantizer& q, Encoding source) {
   }
   if (q.numerics.scale_order != ScaleOrder::encode_first) {
     double d = special ? 1 : division.decode(c.least, max_of(q.element));  // N3.4, N17.5, N17.14
-    if (q.pow2 && !special) d = raised_to_power_of_two(d);                 // N17.5
+    if ((d == 0 || c.least == 0) && q.numerics.zero_amax == ZeroAmax::epsilon)
+      d = epsilon_of(source);                               // N17.15
+    if (q.pow2 && !special) d = raised_to_power_of_two(d);  // N17.5
     const Chain decoded = chain_from(d, q, source);
     return {c.least, decoded.scale, decoded.scale_inv, decoded.factor};
   }
-  if (special) {
+  if (c.least == 0 && q.numerics.zero_amax == ZeroAmax::epsilon) {
+    c.scale = 1 / epsilon_of(source);  // N17.15
+  } else if (special) {
     c.scale = 1;  // N3.4
   } else {
     c.scale = division.encode(max_of(q.element), c.least);  // N3.3, N17.14

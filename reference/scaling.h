@@ -73,6 +73,7 @@ class Divider {
 struct ElementFactor {
   double value;
   bool divides = false;
+  double before = 1;  // with `divides`: a divisor that comes first (N17.10: divide_twice)
 };
 
 // How a quantizer's elements become codes.
@@ -89,7 +90,7 @@ class ElementCast {
   }
   // The code of such a value.
   uint32_t operator()(double scaled) const {
-    if (nan_negative_ && std::isnan(scaled)) return cast_(scaled) | sign_;  // N17.16
+    if (nan_sign_ && std::isnan(scaled)) return nan_code_;  // N17.16
     return signed_zero(cast_(scaled));
   }  // N2.1 to N2.5, N17.1, N17.2
   // N17.4, of a code however it was rounded.
@@ -98,9 +99,12 @@ class ElementCast {
   void codes(const float* x, int64_t n, const ElementFactor&, uint8_t* out) const;
 
  private:
+  static double first_divided(double x, const ElementFactor& factor) {
+    return factor.before == 1 ? x : narrowed(x / factor.before);
+  }
   static double narrowed_once(double x, const ElementFactor& factor, NegZero neg_zero) {
     const double result =
-        factor.divides ? x / factor.value
+        factor.divides ? first_divided(x, factor) / factor.value
                        : x * factor.value;  // zero only where it is exactly: binary64 does not underflow here
     if (result == 0 && neg_zero == NegZero::plus)
       return 0.0;  // N5.6: only an exact zero; what rounds to zero keeps its sign
@@ -109,9 +113,10 @@ class ElementCast {
   }
 
   NegZero neg_zero_;
-  bool nan_negative_;
+  bool nan_sign_;  // a NaN has a code with a sign bit
   Encoder cast_;
   uint32_t sign_;  // the code of -0
+  uint32_t nan_code_;
   std::optional<Grid> pre_round_;
 };
 

@@ -21,7 +21,7 @@ double value_at(const PlaneData& p, int64_t index) {
 // they lie on both sides of the largest value.
 std::optional<Scaled> pre_rounded(const Scaled& v, PreRound rule) {
   const bool cuts = rule == PreRound::f16_rz;
-  const Encoding e = cuts ? Encoding::f16 : Encoding::bf16;
+  const Encoding e = rule == PreRound::bf16 ? Encoding::bf16 : Encoding::f16;
   const double a = std::fabs(v.value), most = value_of(e, info(e).max_finite);
   if (!std::isfinite(a) || a == 0) return v;
   const auto rounded = [&](double magnitude) {

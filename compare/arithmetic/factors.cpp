@@ -80,12 +80,20 @@ std::optional<TensorScales> tensor_scales(double amax, const Quantizer& q, Encod
 
 bool reads_decode(Nvfp4Scale rule) {
   return rule == Nvfp4Scale::decode || rule == Nvfp4Scale::decode_product ||
-         rule == Nvfp4Scale::given_product;
+         rule == Nvfp4Scale::given_product || rule == Nvfp4Scale::decode_first;
 }
 bool reads_decode(Multiplier rule) {
   return rule == Multiplier::decode_reciprocal || rule == Multiplier::divide_product ||
-         rule == Multiplier::product_reciprocal;
+         rule == Multiplier::product_reciprocal || rule == Multiplier::divide_twice;
 }
+bool divides_elements(Multiplier rule) {
+  return rule == Multiplier::divide_product || rule == Multiplier::divide_quotient ||
+         rule == Multiplier::divide_twice;
+}
+
+float zero_scale_multiplier(ZeroMultiplier rule) { return rule == ZeroMultiplier::tiny ? 1e-8f : 0; }
+
+double source_epsilon(Encoding source) { return step_at(source, 1); }
 
 // ---- exact factors ----
 
@@ -119,11 +127,12 @@ Factor Factors::of(uint32_t scale_code, Encoding scales, double amax, double ten
 
 double Factors::scaled(double x, const Factor& f) const {
   const double exact =
-      f.divides ? x / f.value
+      f.divides ? static_cast<double>(static_cast<float>(x / f.before)) / f.value
                 : x * f.value;  // of two binary32 values: narrowing a binary64 quotient is exact too
   const double y = static_cast<float>(exact);
   if (q_.numerics.pre_round == PreRound::bf16)
     return value_of(Encoding::bf16, nearest_code(Encoding::bf16, y));
+  if (q_.numerics.pre_round == PreRound::f16) return value_of(Encoding::f16, nearest_code(Encoding::f16, y));
   if (q_.numerics.pre_round == PreRound::f16_rz && std::isfinite(y))
     return value_of(Encoding::f16, truncated_code(Encoding::f16, y));
   return y;
@@ -135,7 +144,8 @@ Factor Factors::fp8_block(double scale_inv, double amax) const {
   if (n.scale_order == ScaleOrder::decode_divide) return {scale_inv, true};
   if (n.scale_order == ScaleOrder::decode_first) return {Division(q_, source_).rounded(1 / scale_inv)};
   const double least = std::max(amax, value_of(Encoding::f32, q_.eps));
-  if (least == 0 && n.zero_amax == ZeroAmax::divided) return {kInfinity};  // N17.15
+  if (least == 0 && n.zero_amax == ZeroAmax::divided) return {kInfinity};                    // N17.15
+  if (least == 0 && n.zero_amax == ZeroAmax::epsilon) return {1 / source_epsilon(source_)};  // N17.15
   if (least == 0 || std::isnan(amax) || (std::isinf(least) && n.inf_amax == InfAmax::unit)) return {1};
   double scale = Division(q_, source_).encode(largest_of(q_.element), least);
   if (std::isinf(scale))
@@ -149,10 +159,11 @@ Factor Factors::nvfp4(float s, float tensor_amax) const {
   const float encode = encode_scale(q_, tensor_amax, source_);
   const bool unit = n.nvfp4_scale == Nvfp4Scale::unit;
   const float p = unit ? 1 : static_cast<float>(Division(q_, source_).decode(tensor_amax, range_of(q_)));
-  if (s == 0 && n.zero_multiplier == ZeroMultiplier::zero) return {0};
+  if (s == 0 && n.zero_multiplier != ZeroMultiplier::limit) return {zero_scale_multiplier(n.zero_multiplier)};
   switch (n.multiplier) {
     case Multiplier::divide_product: return {s * p, true};
     case Multiplier::divide_quotient: return {s / encode, true};
+    case Multiplier::divide_twice: return {s, true, 0, p};
     case Multiplier::product_reciprocal: return {1.0f / (s * p)};
     case Multiplier::quotient: return {at_most(encode / s, kMost, n.nan_clamp)};
     case Multiplier::decode_reciprocal: return {at_most(1.0f / p / s, kMost, n.nan_clamp)};
@@ -184,7 +195,8 @@ std::optional<Factor> nvfp4_within(const Quantizer& q, Encoding source, uint32_t
   const Numerics& n = q.numerics;
   const auto t = tensor_scales(tensor_amax, q, source);  // N10.8
   if (!t || std::isnan(scale) || code >= 0x80) return {};
-  if (scale == 0 && n.zero_multiplier == ZeroMultiplier::zero) return Factor{0};  // N17.10
+  if (scale == 0 && n.zero_multiplier != ZeroMultiplier::limit)
+    return Factor{zero_scale_multiplier(n.zero_multiplier)};  // N17.10
   if (n.multiplier == Multiplier::bf16_quotient) return bf16_quotient_within(t->encode, scale);
   // N17.10: P has fewer digits where S is near the largest, and no special case of an amax of 0.
   const bool special = t->encode > 0x1p100 || tensor_amax == 0;
@@ -192,9 +204,7 @@ std::optional<Factor> nvfp4_within(const Quantizer& q, Encoding source, uint32_t
   if (reads_decode(n.multiplier) && (t->decode == 0 || scale * t->decode > static_cast<double>(kMost)))
     return {};
   const double s = reads_decode(n.multiplier) ? 1 / t->decode : t->encode;
-  const bool divides =
-      n.multiplier == Multiplier::divide_product || n.multiplier == Multiplier::divide_quotient;
-  if (divides) return Factor{scale / s, true, scale == 0 ? 0 : 0x1p-21};
+  if (divides_elements(n.multiplier)) return Factor{scale / s, true, scale == 0 ? 0 : 0x1p-21};
   if (n.multiplier == Multiplier::product_reciprocal && scale / s < 0x1p-100)
     return {};  // infinite, or nearly
   const double r = scale == 0 ? std::numeric_limits<double>::infinity() : s / scale;

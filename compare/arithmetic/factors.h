@@ -41,13 +41,20 @@ std::optional<TensorScales> tensor_scales(double amax, const Quantizer& q, Encod
 // Whether the rules that q has read P.
 bool reads_decode(Nvfp4Scale rule);
 bool reads_decode(Multiplier rule);
+// Whether elements are divided, not multiplied.
+bool divides_elements(Multiplier rule);
+// N17.10: what elements under a scale of 0 are multiplied by, where it is not the limit.
+float zero_scale_multiplier(ZeroMultiplier rule);
+// N17.15: the distance from 1 to the next value.
+double source_epsilon(Encoding source);
 
 // ---- what elements are multiplied by, or divided by ----
 
 struct Factor {
   double value = 1;
   bool divides = false;
-  double slack = 0;  // 0 of an exact one; relative for a divisor
+  double slack = 0;   // 0 of an exact one; relative for a divisor
+  double before = 1;  // with `divides`: a divisor that comes first, a step of its own (N17.10)
 };
 
 // The factor of a block from what is stored of its scale, and the value that is cast.

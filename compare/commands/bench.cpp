@@ -17,6 +17,7 @@
 #include "compare/commands/options.h"
 #include "compare/judge/cases.h"
 #include "compare/judge/claims.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/process/run_in_child.h"
 #include "compare/report/doctor.h"
@@ -239,7 +240,10 @@ class BenchRun {
 
   int run() {
     if (!begin()) return 2;
+    const InterruptScope scope;
     for (const SuiteEntry& entry : options_.entries) {
+      if (interrupted()) break;
+      ++reached_;
       const string line = to_line(entry.problem);
       out_ << line << "\n";
       for (const string& name : options_.subjects)
@@ -336,8 +340,12 @@ class BenchRun {
     }
     if (!options_.against.empty())
       out_ << fmt::format("{} compared with {}, {} slower\n", compared_, options_.against, slower_);
+    const bool cut_short = reached_ < options_.entries.size();
+    if (cut_short)
+      out_ << fmt::format("interrupted: {} of {} lines were reached\n", reached_, options_.entries.size());
     out_ << fmt::format("{} timed, {} failed, {} skipped\n", timed_, refused_, skipped_);
     if (refused_ || slower_) return 1;
+    if (cut_short) return kInterrupted;
     return timed_ ? 0 : 3;
   }
 
@@ -346,7 +354,7 @@ class BenchRun {
   std::ostream &out_, &err_;
   json::Value facts_, rows_ = json::array();
   std::map<string, EarlierRow> earlier_;
-  size_t timed_ = 0, refused_ = 0, skipped_ = 0, slower_ = 0, compared_ = 0;
+  size_t reached_ = 0, timed_ = 0, refused_ = 0, skipped_ = 0, slower_ = 0, compared_ = 0;
 };
 
 }  // namespace

@@ -83,6 +83,11 @@ void CasePrinter::print(const string& place, const string& recorded, const strin
   out_ << std::flush;
 }
 
+void CasePrinter::print_early(const string& place, const string& first) {
+  out_ << fmt::format("differs  {}  at {}; the rest is judged for the counts\n", printable(place), first)
+       << std::flush;
+}
+
 void CasePrinter::skip(const string& where, const string& why) {
   ++skipped_;
   out_ << fmt::format("skipped  {}  {}\n", printable(where), printable(why));

@@ -37,6 +37,8 @@ class CasePrinter {
 
   void print(const std::string& place, const std::string& recorded_line, const std::string& claim,
              const CaseReport&);
+  // Of a large case that is still being judged: that it has failed, and where it differs.
+  void print_early(const std::string& place, const std::string& first);
   void skip(const std::string& where, const std::string& why);
 
   // Of the first divergence, each at once: where it is, what it comes from, and the command that says more.

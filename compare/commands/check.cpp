@@ -53,6 +53,10 @@ int run_check(const CheckOptions& options, const Subjects& subjects, std::ostrea
     if (interrupted()) break;
     const auto problem = problem_of(*c.recorded);
     CheckedCase checked;
+    settings.on_first = [&](const string& where) {
+      progress.wipe();
+      printer.print_early(c.where(), where);
+    };
     if (problem) checked = check_case(c, *problem, subjects, settings);
     else checked.report.breach = message_breach(problem.error().text());
     progress.wipe();

@@ -115,7 +115,12 @@ std::optional<Error> check_whole(const PackCase& c, const Problem& problem, cons
 // A case in tiles, which stay within some hundred megabytes whatever its size.
 std::optional<Error> check_tiles(const DumpCase& c, Tiling tiling, const Subjects& subjects,
                                  const CaseSettings& settings, CheckedCase& out) {
-  TiledOptions options{settings.jobs, settings.timeout, {}};
+  TiledOptions options{settings.jobs, settings.timeout, {}, {}};
+  if (settings.on_first)
+    options.on_first = [&](const PlaneDifference& d) {
+      settings.on_first(
+          fmt::format("plane {}, {}", d.plane.name, place_text(&tiling.problem, d.plane, d.place)));
+    };
   if (settings.on_progress)
     options.on_progress = [&](size_t tiles, size_t of) {
       settings.on_progress(fmt::format("{} % of {}", 100 * tiles / of, c.recorded->id));

@@ -21,6 +21,9 @@ struct CaseSettings {
   double timeout = 60;  // seconds that a run of the reference may take: of the case, or of one tile
   int64_t large = kLargeCase;
   std::function<void(const std::string&)> on_progress;  // "37 % of step12/fc1"; may be empty
+  // "plane row.data, row 0, column 0": the first difference that a part of a large case shows, while the
+  // others are still judged; may be empty.
+  std::function<void(const std::string&)> on_first;
 };
 
 struct CheckedCase {

@@ -82,8 +82,7 @@ void register_explain(Program& program) {
             "(docs/debugging-a-divergence.md)");
   c.footer(
       "Replays some hundred causes on the reference, first singly and then in pairs, and accepts a cause "
-      "that gives every byte. If no cause fits, it says so. "
-      "every byte; where none fits, it says so.\n"
+      "that gives every byte. If no cause fits, it says so.\n"
       "Examples:\n"
       "  assay explain 'quantize mxfp8 64x256 bf16' --plugin ./libmine.so\n"
       "  assay explain dump.safetensors\n"

@@ -107,9 +107,11 @@ class Hunt {
       return 2;
     }
     fmt::print(out_, "{}\n", state_text());
+    if (ran_ + judged_before_ == 0 && interrupted())
+      return fmt::print(err, "assay: interrupted before the first line was judged\n"), kInterrupted;
     if (ran_ + judged_before_ == 0)
       return fmt::print(err, "assay: nothing was judged: {} runs no line that was drawn\n", options_.subject),
-             interrupted() ? kInterrupted : 3;
+             3;
     if (!folder_.findings().empty())
       fmt::print(out_, "assay run {}/found.cases repeats what was found\n", options_.folder);
     const bool red = failing_ + new_findings_ > 0;

@@ -211,7 +211,7 @@ int run_import(const ImportOptions& options, const Subjects& subjects, std::ostr
     err << "assay: no quantized layer"
         << (options.filter.empty() ? "" : " whose name contains '" + printable(options.filter) + "'")
         << ": expected <layer>.weight or <layer>.weight_packed beside <layer>.weight_scale or "
-           ".weight_scale_inv, or GGUF's MXFP4\n";
+           ".weight_scale_inv, or GGUF's MXFP4 or NVFP4\n";
     return 3;
   }
   return judge_layers(options, subjects, import, out, err);
@@ -225,7 +225,7 @@ void register_import(Program& program) {
       "A checkpoint is a folder, an index file (model.safetensors.index.json), a safetensors file or a GGUF "
       "file;\n"
       "pickle files are refused. Read are the forms of compressed-tensors, ModelOpt and DeepSeek, and GGUF's "
-      "MXFP4.\n"
+      "MXFP4 and NVFP4.\n"
       "Examples:\n"
       "  assay import Model-NVFP4/ --original Model/\n"
       "  assay import model-mxfp4.gguf --original model-bf16.gguf --filter mlp -o differing/\n"

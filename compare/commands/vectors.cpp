@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "compare/commands/options.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/text/printable.h"
 #include "compare/witness/records/records.h"
@@ -73,7 +74,11 @@ int run_vectors(const VectorOptions& options, const Subjects& subjects, std::ost
   VectorCounts counts;
   std::map<string, Unknown> unknown;  // by family
   bool unreadable = false;
+  size_t files = 0;
+  const InterruptScope scope;
   for (IndexFile& entry : *index) {
+    if (interrupted()) break;
+    ++files;
     if (!is_witness_family(entry.family) && !known_family(entry.family)) {
       unknown[entry.family].add(entry, options);
       continue;
@@ -92,9 +97,12 @@ int run_vectors(const VectorOptions& options, const Subjects& subjects, std::ost
   if (counts.disputed)
     out << fmt::format("{} results on tensors whose sources disagree: reported, not counted\n",
                        counts.disputed);
+  const bool cut_short = files < index->size();
+  if (cut_short) out << fmt::format("interrupted: {} of {} files were judged\n", files, index->size());
   out << fmt::format("{} passed, {} failed, {} skipped\n", counts.passed, counts.failed, counts.skipped);
   if (unreadable) return 2;
   if (counts.failed) return 1;
+  if (cut_short) return kInterrupted;
   return counts.passed ? 0 : 3;
 }
 

@@ -17,9 +17,10 @@
 
 namespace assay {
 
-// One tensor of a checkpoint. GGUF's MXFP4 has no word among safetensors' dtypes: its bytes are blocks of 17.
+// One tensor of a checkpoint. GGUF's MXFP4 and NVFP4 have no word among safetensors' dtypes: their bytes are
+// blocks of 17 (32 elements) and of 36 (64).
 struct StoredTensor {
-  std::string word;            // "BF16", "F8_E4M3", "U8", ...; "MXFP4" in GGUF
+  std::string word;            // "BF16", "F8_E4M3", "U8", ...; "MXFP4" and "NVFP4" in GGUF
   std::vector<int64_t> shape;  // row-major: the last size runs fastest
   std::span<const std::byte> bytes;
 

@@ -19,6 +19,7 @@ using std::string;
 constexpr double kNvfp4Range = 6.0 * 448.0;  // N10.2
 
 bool is_fp8(const string& word) { return word == "F8_E4M3" || word == "F8_E5M2"; }
+bool is_gguf_fp4(const string& word) { return word == "MXFP4" || word == "NVFP4"; }
 bool is_byte(const string& word) { return word == "U8" || word == "F8_E8M0"; }
 
 // The values of a scale tensor of any type that scales are stored in. Empty: another type.
@@ -113,11 +114,15 @@ void read_fp4(CheckpointLayer& layer, const Checkpoint& c, const StoredTensor& c
 CheckpointLayer layer_at(const Checkpoint& c, const string& name, const StoredTensor& t) {
   CheckpointLayer out;
   const bool packed = name.ends_with(".weight_packed");
-  if (t.word == "MXFP4" || t.word.starts_with("ggml type")) {
+  if (is_gguf_fp4(t.word) || t.word.starts_with("ggml type")) {
     out.name = name;
     out.original = out.codes = name;
+    const string scale = name.substr(0, name.rfind('.')) + ".scale";  // that of a repacked NVFP4 checkpoint
     if (t.word == "MXFP4") out.format = "mxfp4";
-    else out.why_not = t.word + " is no format that is judged";
+    else if (t.word == "NVFP4") out.format = "nvfp4";
+    if (const StoredTensor* s = t.word == "NVFP4" ? c.find(scale) : nullptr; s && s->count() == 1)
+      out.tensor_scale = scale;
+    if (out.format.empty()) out.why_not = t.word + " is no format that is judged";
     return out;
   }
   if (!packed && !name.ends_with(".weight")) return out;
@@ -173,23 +178,28 @@ void add_plane(LayerCase& out, string name, safetensors::Dtype dtype, Shape shap
   out.recorded.planes.push_back({std::move(name), std::move(tensor), ""});
 }
 
-// Codes and scales of GGUF's blocks of 17 bytes, in the order of their elements: a byte of a block holds an
-// element of its first half and one of its second.
-void add_gguf_planes(LayerCase& out, std::span<const std::byte> blocks, Shape x) {
-  const size_t n = blocks.size() / 17;
-  std::vector<std::byte> scales(n), codes(n * 16);
-  for (size_t b = 0; b < n; ++b) {
-    const std::byte* in = blocks.data() + 17 * b;
-    scales[b] = in[0];
-    for (size_t i = 0; i < 16; ++i) {
-      const size_t first = 2 * (i % 8);
-      const auto nibble = [&](size_t at) { return i < 8 ? in[1 + at] & std::byte{15} : in[1 + at] >> 4; };
-      codes[16 * b + i] = nibble(first) | nibble(first + 1) << 4;
+// Codes and scales of GGUF's blocks, in the order of their elements. A block holds the scales of its parts, 1
+// of 32 elements (MXFP4) or 4 of 16 (NVFP4), and then the parts' codes: a byte holds an element of a part's
+// first half and one of its second.
+void add_gguf_planes(LayerCase& out, const string& word, std::span<const std::byte> blocks, Shape x) {
+  const bool nvfp4 = word == "NVFP4";
+  const size_t parts = nvfp4 ? 4 : 1, half = nvfp4 ? 8 : 16, size = parts + parts * half,
+               n = blocks.size() / size;
+  std::vector<std::byte> scales(n * parts), codes(n * parts * half);
+  for (size_t part = 0; part < n * parts; ++part) {
+    const std::byte* block = blocks.data() + size * (part / parts);
+    const std::byte* in = block + parts + half * (part % parts);
+    scales[part] = block[part % parts];
+    for (size_t i = 0; i < half; ++i) {
+      const size_t first = 2 * (i % (half / 2));
+      const auto nibble = [&](size_t at) { return i < half / 2 ? in[at] & std::byte{15} : in[at] >> 4; };
+      codes[half * part + i] = nibble(first) | nibble(first + 1) << 4;
     }
   }
   out.owned.push_back(std::move(scales));
   out.owned.push_back(std::move(codes));
-  add_plane(out, "row.scale_inv", safetensors::Dtype::F8_E8M0, {x.rows, x.cols / 32}, out.owned[0]);
+  add_plane(out, "row.scale_inv", nvfp4 ? safetensors::Dtype::F8_E4M3 : safetensors::Dtype::F8_E8M0,
+            {x.rows, x.cols / static_cast<int64_t>(2 * half)}, out.owned[0]);
   add_plane(out, "row.data", safetensors::Dtype::U8, {x.rows, x.cols / 2}, out.owned[1]);
 }
 
@@ -223,6 +233,7 @@ void add_safetensors_planes(LayerCase& out, const CheckpointLayer& layer, const 
 // The key that says the amax of the tensor, and a note where the weight has another one.
 string tensor_amax(LayerCase& out, const CheckpointLayer& layer, const Checkpoint& quantized,
                    const StoredTensor& x, bool part) {
+  if (layer.format == "nvfp4" && layer.tensor_scale.empty()) return {};  // GGUF's own has none
   if (layer.format == "nvfp4") {
     const double stored = values_of(*quantized.find(layer.tensor_scale)).front();
     const double amax = layer.divides ? kNvfp4Range / stored : stored * kNvfp4Range;
@@ -265,7 +276,7 @@ Result<LayerCase> case_of_layer(const CheckpointLayer& layer, const Checkpoint& 
                  0, ""};
   const StoredTensor& codes = *quantized.find(layer.codes);
   Shape shape = x->matrix();
-  const int64_t stored = codes.count() * (layer.format.ends_with("fp4") && codes.word != "MXFP4" ? 2 : 1);
+  const int64_t stored = codes.count() * (layer.format.ends_with("fp4") && !is_gguf_fp4(codes.word) ? 2 : 1);
   if (stored != shape.count())
     return Error{fmt::format("{}: expected {} codes, as many as {} has elements, found {}",
                              printable(layer.codes), shape.count(), printable(layer.original), stored),
@@ -277,7 +288,8 @@ Result<LayerCase> case_of_layer(const CheckpointLayer& layer, const Checkpoint& 
   out.recorded.line = fmt::format("quantize {} {}x{} {} dir=row {}{}", layer.format, rows, shape.cols, source,
                                   layer.keys, amax);
   out.owned.reserve(2);
-  if (codes.word == "MXFP4") add_gguf_planes(out, first_rows(codes, rows, shape.rows), {rows, shape.cols});
+  if (is_gguf_fp4(codes.word))
+    add_gguf_planes(out, codes.word, first_rows(codes, rows, shape.rows), {rows, shape.cols});
   else add_safetensors_planes(out, layer, codes, *quantized.find(layer.scales), shape, rows);
   add_plane(out, "x", *safetensors::dtype_named(x->word), {rows, shape.cols},
             first_rows(*x, rows, shape.rows));

@@ -23,7 +23,7 @@ struct BlockType {
   int64_t elements, bytes;
 };
 constexpr BlockType kTypes[] = {
-    {0, "F32", 1, 4}, {1, "F16", 1, 2}, {30, "BF16", 1, 2}, {39, "MXFP4", 32, 17}};
+    {0, "F32", 1, 4}, {1, "F16", 1, 2}, {30, "BF16", 1, 2}, {39, "MXFP4", 32, 17}, {40, "NVFP4", 64, 36}};
 
 // Reads a header from its beginning; after the first value that is not there everything is zero.
 class Reader {

@@ -404,11 +404,18 @@ Result<TiledJudgement> judge_in_tiles(const PackCase& c, Tiling& tiling, Subject
   if (!source) return source.error();
   Totals totals(tiling, source->out);
   size_t done = 0;
+  bool told = false;
   if (*scanned == count) {
     const auto judged = for_tiles(
         c, tiling, options, (passes - 1) * count, passes * count,
         [&](const Tile& tile) { return judge_tile(*source, tile); },
-        [&](const Tile& tile, const json::Value& found) { totals.add(tile, found); });
+        [&](const Tile& tile, const json::Value& found) {
+          totals.add(tile, found);
+          if (told || !options.on_first) return;
+          const TiledJudgement so_far = totals.judgement();
+          told = so_far.judgement.cause.has_value();
+          if (told) options.on_first(*so_far.judgement.cause);
+        });
     if (!judged) return judged.error();
     done = *judged;
   }

@@ -19,6 +19,8 @@ struct TiledOptions {
   int jobs = 0;                                              // workers; 0: the cores of this machine
   double timeout = 60;                                       // seconds that one tile may take
   std::function<void(size_t tiles, size_t of)> on_progress;  // may be empty
+  std::function<void(const PlaneDifference&)> on_first =
+      {};  // the first that a tile shows, at once; may be empty
 };
 
 struct TiledJudgement {

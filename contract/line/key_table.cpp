@@ -40,6 +40,10 @@ constexpr bool scales_as_data(const FormatInfo& f) {
   return f.family == Family::mx && f.column_data == ColumnData::as_is;
 }
 constexpr bool overflows(const FormatInfo& f) { return f.element && info(*f.element).bits == 8; }
+// Where libraries differ in the code of a NaN (N17.16).
+constexpr bool codes_nan(const FormatInfo& f) {
+  return f.element && (info(*f.element).bits == 8 || *f.element == Encoding::e2m1);
+}
 constexpr bool several_elements(const FormatInfo& f) { return has_several(f.elements); }
 constexpr bool several_blocks(const FormatInfo& f) { return has_several(f.blocks); }
 constexpr bool several_packings(const FormatInfo& f) { return has_several(f.packings); }
@@ -52,6 +56,7 @@ bool draws_somewhere(const Problem& p, Direction) { return draws(p); }
 bool cast_draws(const Problem& p, Direction) { return p.as<Cast>()->round == Round::sr; }
 bool drawn(const Problem& p, Direction d) { return p.quantizer(d) && p.quantizer(d)->round == Round::sr; }
 bool nearest(const Problem& p, Direction d) { return kQuantized(p, d) && !drawn(p, d); }
+bool nan_coded(const Problem& p, Direction d) { return row_has<codes_nan>(p, d) && !drawn(p, d); }
 bool rotated(const Problem& p, Direction d) { return p.quantizer(d) && p.quantizer(d)->rht; }
 bool rotatable(const Problem& p, Direction d) { return d == Direction::col && kNvfp4(p, d); }
 bool computes_amax(const Problem& p, Direction d) {
@@ -258,7 +263,7 @@ constexpr Key kKeys[] = {
   numeric<&Numerics::zero_multiplier>(kChain, nvfp4_plain),
   numeric<&Numerics::scale_round>(kChain, nvfp4_plain),
   numeric<&Numerics::zero_amax>(kChain, format_is<F::fp8_current, F::fp8_block, F::mxfp8>),
-  numeric<&Numerics::nan_code>(kMake, row_has<overflows>),
+  numeric<&Numerics::nan_code>(kMake, nan_coded),
   numeric<&Numerics::rht_sum>(kMake | kHadamard, rotated),
   numeric<&Numerics::sr_rule>(kMake, drawn),
   numeric<&Numerics::sr_bytes>(kMake, drawn),

@@ -114,6 +114,11 @@ MaybeError validate_quantizer(const Problem& p, const Quantizer& q, Direction d)
   }
   if (q.format != FormatId::nvfp4 && (q.round == Round::sr || q.rht || q.four_over_six != FourOverSix::off))
     return fail("round, rht and four_over_six are for nvfp4");
+  const bool narrow = info(q.element).bits < 8;
+  if (q.numerics.nan_code == (narrow ? NanCode::negative : NanCode::minus_zero))
+    return fail("nan_code=negative is for elements of 8 bits, nan_code=minus_zero for E2M1 (N17.16)");
+  if (q.numerics.zero_amax == ZeroAmax::epsilon && !f.per_tensor_fp8() && q.format != FormatId::fp8_block)
+    return fail("zero_amax=epsilon is for fp8_current and fp8_block (N17.15)", "zero_amax=divided");
   if (q.row_scaled && q.format != FormatId::nvfp4) {
     if (!info(q.format).per_tensor_fp8()) return fail("row_scaled is for fp8_current, fp8_delayed and nvfp4");
     if (q.amax)

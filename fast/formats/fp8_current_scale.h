@@ -16,6 +16,10 @@ inline CurrentScale current_scale(const Quantizer& q, Encoding source) {
   rule.order = q.numerics.scale_order;
   rule.quotient = ScaleQuotient::of(q, source);
   rule.zero_divides = q.numerics.zero_amax == ZeroAmax::divided;
+  if (q.numerics.zero_amax == ZeroAmax::epsilon)  // 2^-7, 2^-10, 2^-23
+    rule.epsilon = source == Encoding::bf16  ? 0x3C000000u
+                   : source == Encoding::f16 ? 0x3A800000u
+                                             : 0x34000000u;
   return rule;
 }
 

@@ -11,6 +11,7 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 struct ElementFactor {
   float value = 0;
   bool divides = false;
+  float before = 1.0f;  // with `divides`: a divisor that comes first (N17.10: divide_twice)
 };
 
 struct ElementRule {
@@ -21,7 +22,8 @@ struct ElementRule {
   Overflow overflow = Overflow::sat;
   PreRound pre_round{};
   int code_bits = 8;
-  bool nan_negative = false;  // a scaled element that is NaN has its sign bit set (N17.16)
+  uint32_t nan_bits = 0;    // set in the code of a scaled element that is NaN (N17.16)
+  uint32_t nan_mask = ~0u;  // what stays of that code
 
   // `divides`: some block divides.
   static ElementRule of(const Quantizer& q, bool divides) {
@@ -30,8 +32,9 @@ struct ElementRule {
                      Overflow::sat, n.pre_round, info(q.element).bits};
     if (n.element_overflow == ElementOverflow::nan && info(q.element).bits == 8)
       rule.overflow = Overflow::nosat;  // N17.2
-    rule.nan_negative = n.nan_code == NanCode::negative && info(q.element).bits == 8;
-    rule.on |= rule.nan_negative || rule.zero == NegZero::drop || rule.zero == NegZero::minus ||
+    if (n.nan_code != NanCode::positive) rule.nan_bits = 1u << (rule.code_bits - 1);
+    if (n.nan_code == NanCode::minus_zero) rule.nan_mask = 0u;
+    rule.on |= rule.nan_bits != 0u || rule.zero == NegZero::drop || rule.zero == NegZero::minus ||
                rule.ties != ElementTies::even || rule.overflow == Overflow::nosat ||
                rule.pre_round != PreRound::none;
     return rule;
@@ -40,8 +43,9 @@ struct ElementRule {
   // fl(x * f) or fl(x / f), and what becomes of an exact zero (N5.6, N17.4).
   ASSAY_LANE uint32_t scaled(uint32_t x, ElementFactor f) const {
     const uint32_t factor = as_bits(f.value) & kAbs;
-    const uint32_t y = as_bits(f.divides ? __fdiv_rn(as_float(x), f.value) : __fmul_rn(as_float(x), f.value));
-    const bool exact = (x & kAbs) == 0u || factor == (f.divides ? kInf : 0u);
+    const float v = f.divides ? __fdiv_rn(as_float(x), f.before) : as_float(x);
+    const uint32_t y = as_bits(f.divides ? __fdiv_rn(v, f.value) : __fmul_rn(v, f.value));
+    const bool exact = (as_bits(v) & kAbs) == 0u || factor == (f.divides ? kInf : 0u);
     if ((y & kAbs) != 0u || !exact) return y;
     return zero == NegZero::plus ? 0u : zero == NegZero::minus ? kSign : y;
   }
@@ -49,6 +53,8 @@ struct ElementRule {
   ASSAY_LANE uint32_t rounded(uint32_t y) const {
     if (pre_round == PreRound::bf16)
       return decode<Encoding::bf16>(encode<Encoding::bf16>(y, Round::rne, Overflow::nosat));
+    if (pre_round == PreRound::f16)
+      return decode<Encoding::f16>(encode<Encoding::f16>(y, Round::rne, Overflow::nosat));
     if (pre_round == PreRound::f16_rz)
       return decode<Encoding::f16>(encode<Encoding::f16>(y, Round::rz, Overflow::nosat));
     return y;
@@ -84,7 +90,7 @@ struct ElementRule {
   }
   ASSAY_LANE uint32_t code(uint32_t x, ElementFactor f) const {
     const uint32_t y = rounded(scaled(x, f));
-    return nan_negative && is_nan(y) ? cast(y) | 0x80u : stored(cast(y));
+    return nan_bits != 0u && is_nan(y) ? (cast(y) & nan_mask) | nan_bits : stored(cast(y));
   }
 
   // The codes of 8 elements side by side, the first lowest: in 4 bits each where they have 4, else in 8. One

@@ -28,14 +28,17 @@ struct CurrentScale {
   ScaleOrder order = ScaleOrder::encode_first;
   ScaleQuotient quotient;
   bool zero_divides = false;  // an amax of 0 gives the decode scale 0 and an infinite scale (N17.15)
+  uint32_t epsilon = 0;       // or this decode scale, where it is not 0 (N17.15)
 
   ASSAY_LANE Fp8Scales operator()(uint32_t amax) const {
     const uint32_t a = as_float(amax) < as_float(eps) ? eps : amax;  // N3.2
     if ((a & kAbs) == 0u && zero_divides) return {kInf, 0u};
+    if ((a & kAbs) == 0u && epsilon != 0u) return {inverse(epsilon), epsilon};
     if ((a & kAbs) == 0u || is_nan(a) || ((a & kAbs) == kInf && inf_amax == InfAmax::unit))
       return {kOne, kOne};  // N3.4
     if (order != ScaleOrder::encode_first) {
       uint32_t d = as_bits(quotient.of_amax(as_float(a), as_float(largest)));  // N17.5
+      if ((d & kAbs) == 0u && epsilon != 0u) d = epsilon;
       if (pow2) d = power_of_two_above(d);
       return {inverse(d), d};
     }

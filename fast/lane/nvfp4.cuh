@@ -27,13 +27,24 @@ ASSAY_LANE uint32_t encode_e4m3_up(uint32_t bits) {
   return below ? cut + 1u : cut;
 }
 
+// The code of a scale by away_240 (N17.11).
+ASSAY_LANE uint32_t encode_e4m3_away_240(uint32_t bits) {
+  const uint32_t a = bits & kAbs, sign = (bits & kSign) >> 24;
+  if (is_nan(bits)) return Layout<Encoding::e4m3>::kNanCode;
+  if (a == 0x3A7FFFFFu) return sign | 1u;  // below 2^-10 by its last place: half a unit more rounds up to one
+  const uint32_t code = encode<Encoding::e4m3>(a, Round::rne, Overflow::sat, ElementTies::away);
+  if (a < Layout<Encoding::e4m3>::kMinNormal) return sign | (code < 7u ? code : 7u);
+  return sign | (code > 0x77u ? 0x7Eu : code);
+}
+
 // From amaxes to scales, with every choice of the Numerics.
 struct Nvfp4Chain {
   bool m256 = false, inf_zero = false, nan_unit = false, nan_wins = false;
   Multiplier by{};
   Nvfp4Scale scale{};
   Nvfp4Floor floor{};
-  bool zero_wins = false, up = false;
+  ZeroMultiplier under_zero{};
+  ScaleRound round{};
   ScaleQuotient quotient;
 
   // `source`: x's encoding.
@@ -46,8 +57,8 @@ struct Nvfp4Chain {
             n.multiplier,
             n.nvfp4_scale,
             n.nvfp4_floor,
-            n.zero_multiplier == ZeroMultiplier::zero,
-            n.scale_round == ScaleRound::rp,
+            n.zero_multiplier,
+            n.scale_round,
             ScaleQuotient::of(q, source)};
   }
   // 6 * F, the value of the largest code of the largest scale: 2688 or 1536.
@@ -85,6 +96,7 @@ struct Nvfp4Chain {
       case Nvfp4Scale::decode: return __fdiv_rn(quotient.rounded(__fdiv_rn(b, six)), t.decode_first);
       case Nvfp4Scale::decode_product:
       case Nvfp4Scale::given_product: return __fdiv_rn(b, __fmul_rn(six, t.decode_first));
+      case Nvfp4Scale::decode_first: return quotient.rounded(__fdiv_rn(__fdiv_rn(b, t.decode_first), six));
       case Nvfp4Scale::unit: break;
     }
     return quotient.rounded(__fdiv_rn(b, six));
@@ -99,14 +111,17 @@ struct Nvfp4Chain {
   }
   // The stored scale of a block.
   ASSAY_LANE uint32_t block_scale(const Nvfp4Scales& t, uint32_t block_amax) const {
-    const uint32_t v = scaled_amax(t, block_amax), code = up ? encode_e4m3_up(v) : encode<Encoding::e4m3>(v);
+    const uint32_t v = scaled_amax(t, block_amax);
+    const uint32_t code = round == ScaleRound::rne  ? encode<Encoding::e4m3>(v)
+                          : round == ScaleRound::rp ? encode_e4m3_up(v)
+                                                    : encode_e4m3_away_240(v);
     if (code != 0u) return code;
     return floor == Nvfp4Floor::one ? 0x38u : floor == Nvfp4Floor::eighth ? 0x20u : 0u;  // N17.9
   }
   // What elements of a block with that scale are multiplied by (N10.8, N17.10), or divided by where divides()
   // says so.
   ASSAY_LANE float multiplier(const Nvfp4Scales& t, uint32_t scale) const {
-    if (zeroes(scale)) return 0.0f;
+    if (zeroes(scale)) return under_zero == ZeroMultiplier::zero ? 0.0f : as_float(0x322BCC77u);  // 1e-8
     const float value = as_float(decode<Encoding::e4m3>(scale));
     if (by == Multiplier::reciprocal) return clamp(__frcp_rn(__fmul_rn(value, t.decode)), kMaxFinite);
     switch (by) {
@@ -120,17 +135,27 @@ struct Nvfp4Chain {
         return clamp(__fdiv_rn(__frcp_rn(t.decode_first), value), kMaxFinite);
       case Multiplier::product_reciprocal: return __frcp_rn(__fmul_rn(value, t.decode_first));
       case Multiplier::divide_product: return __fmul_rn(value, t.decode_first);
+      case Multiplier::divide_twice: return value;
       case Multiplier::reciprocal:
       case Multiplier::divide_quotient: break;
     }
     return __fdiv_rn(value, t.encode);
   }
   // Whether a block with that scale divides.
-  ASSAY_LANE bool divides(uint32_t scale) const {
-    return (by == Multiplier::divide_product || by == Multiplier::divide_quotient) && !zeroes(scale);
+  ASSAY_LANE bool divides(uint32_t scale) const { return divides_some(by) && !zeroes(scale); }
+  // Whether blocks divide by that rule.
+  ASSAY_LANE static bool divides_some(Multiplier by) {
+    return by == Multiplier::divide_product || by == Multiplier::divide_quotient ||
+           by == Multiplier::divide_twice;
   }
-  // N17.10: a scale of either zero makes a multiplier of 0.
-  ASSAY_LANE bool zeroes(uint32_t scale) const { return zero_wins && (scale & 0x7Fu) == 0u; }
+  // The factor of the elements of a block with that scale, whole.
+  ASSAY_LANE ElementFactor factor(const Nvfp4Scales& t, uint32_t scale) const {
+    return {multiplier(t, scale), divides(scale), by == Multiplier::divide_twice ? t.decode_first : 1.0f};
+  }
+  // N17.10: a scale of either zero has a multiplier of its own.
+  ASSAY_LANE bool zeroes(uint32_t scale) const {
+    return under_zero != ZeroMultiplier::limit && (scale & 0x7Fu) == 0u;
+  }
   // What codes of a block with that scale are multiplied by (N10.15). `amax`: that of the direction or of the
   // stored row.
   ASSAY_LANE float decode_multiplier(uint32_t amax, uint32_t scale) const {

@@ -30,8 +30,7 @@ struct Nvfp4Direction {
     lane.four_over_six = FourOverSixRule::of(q);
     lane.rht = {q.rht, q.sign_mask, q.numerics.rht_sum};
     if (q.round == Round::sr) lane.draws = Draws::of(p, d);
-    lane.element = ElementRule::of(q, q.numerics.multiplier == Multiplier::divide_product ||
-                                          q.numerics.multiplier == Multiplier::divide_quotient);
+    lane.element = ElementRule::of(q, Nvfp4Chain::divides_some(q.numerics.multiplier));
     lane.square = is_square(q.block);
     lane.nan_wins = q.numerics.nan_amax == NanAmax::propagate;
     lane.plus_zero = q.numerics.neg_zero == NegZero::plus;
@@ -147,7 +146,7 @@ struct Nvfp4Direction {
     return Hardware::pair<Encoding::e2m1>(lo, hi);
   }
   ASSAY_LANE ElementFactor factor(const Nvfp4Scales& t, uint32_t scale) const {
-    return {chain.multiplier(t, scale), chain.divides(scale)};
+    return chain.factor(t, scale);
   }
   // The 8 codes of a line, the first lowest (N10.9).
   ASSAY_LANE uint32_t nearest_codes(const uint32_t (&line)[kPatch], ElementFactor by) const {

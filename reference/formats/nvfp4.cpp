@@ -74,6 +74,7 @@ double unlimited(double amax, const TensorScales& t, Nvfp4Scale order) {
     case Nvfp4Scale::decode: return narrowed(t.division.quotient(amax, 6) / t.quotient);
     case Nvfp4Scale::decode_product:
     case Nvfp4Scale::given_product: return narrowed(amax / narrowed(6 * t.quotient));
+    case Nvfp4Scale::decode_first: return t.division.quotient(narrowed(amax / t.quotient), 6);
     default: return t.division.quotient(amax, 6);
   }
 }
@@ -100,12 +101,30 @@ uint32_t e4m3_code_above(double v) {
   return code + (negative ? kSign : 0);
 }
 
+// N17.11, away_240: by the integers of v in units of its place, as a converter that knows no 256 counts them.
+uint32_t e4m3_code_away(double v) {
+  if (std::isnan(v)) return info(Encoding::e4m3).nan;
+  const uint32_t sign = std::signbit(v) ? 0x80 : 0;
+  const double a = std::abs(v);
+  if (a < power_of_two(-6))
+    return sign | static_cast<uint32_t>(std::min(std::floor(narrowed(a * 512 + 0.5)), 7.0));
+  if (a >= 248) return sign | 0x7E;
+  const double place = binade_of(a) / 8;  // 8 to 15 of them
+  const uint32_t count = static_cast<uint32_t>(std::floor(a / place + 0.5));
+  const double rounded = count * place;
+  uint32_t code = 0x08;
+  while (e4m3_value(code) < rounded) ++code;
+  return sign | code;
+}
+
 // The scale that is the code of v.
 uint32_t scale_code(double amax, const TensorScales& t, const Numerics& n) {
   const double v = scaled_amax(amax, t, n);
-  const uint32_t code = n.scale_round == ScaleRound::rp ? e4m3_code_above(v) : e4m3_code(v);  // N17.11, N10.6
-  if (code == 0 && n.nvfp4_floor == Nvfp4Floor::one) return e4m3_code(1);                     // N17.9
-  if (code == 0 && n.nvfp4_floor == Nvfp4Floor::eighth) return e4m3_code(0.125);              // N17.9
+  const uint32_t code = n.scale_round == ScaleRound::rp    ? e4m3_code_above(v)  // N17.11
+                        : n.scale_round == ScaleRound::rne ? e4m3_code(v)        // N10.6
+                                                           : e4m3_code_away(v);
+  if (code == 0 && n.nvfp4_floor == Nvfp4Floor::one) return e4m3_code(1);         // N17.9
+  if (code == 0 && n.nvfp4_floor == Nvfp4Floor::eighth) return e4m3_code(0.125);  // N17.9
   return code;
 }
 
@@ -129,6 +148,8 @@ double element_multiplier(uint32_t sf, const TensorScales& t, const Numerics& n)
 ElementFactor element_factor(uint32_t sf, const TensorScales& t, const Numerics& n) {
   const double s = e4m3_value(sf);
   if (s == 0 && n.zero_multiplier == ZeroMultiplier::zero) return {0};                      // N17.10
+  if (s == 0 && n.zero_multiplier == ZeroMultiplier::tiny) return {narrowed(1 / 1e8)};      // N17.10
+  if (n.multiplier == Multiplier::divide_twice) return {s, true, t.quotient};               // N17.10
   if (n.multiplier == Multiplier::divide_product) return {narrowed(s * t.quotient), true};  // N17.10
   if (n.multiplier == Multiplier::divide_quotient) return {narrowed(s / t.encode), true};   // N17.10
   return {element_multiplier(sf, t, n)};
@@ -335,7 +356,8 @@ Steps trace_tensor(const TensorScales& t, const char* amax_clause, const std::st
   const bool given = n.nvfp4_scale == Nvfp4Scale::given_product;
   if (given || n.nvfp4_scale == Nvfp4Scale::decode || n.nvfp4_scale == Nvfp4Scale::decode_product ||
       n.multiplier == Multiplier::decode_reciprocal || n.multiplier == Multiplier::divide_product ||
-      n.multiplier == Multiplier::product_reciprocal) {
+      n.multiplier == Multiplier::product_reciprocal || n.multiplier == Multiplier::divide_twice ||
+      n.nvfp4_scale == Nvfp4Scale::decode_first) {
     if (!unit && !given) append(steps, t.division.trace_decode("1 / (F * 6)", full_range(q)));
     steps.push_back(value_step(unit ? "N17.8" : t.division.cites("N17.8"),
                                given ? "P, the amax itself" : "amax / (F * 6)", t.quotient));
@@ -348,7 +370,7 @@ Steps trace_scale(double b, const TensorScales& t, const Quantizer& q) {
   if (folded) steps.push_back(value_step("N10.5", "scale multiplier", t.multiplier));
   steps.push_back(
       value_step(folded ? "N10.6" : "N17.8", "scaled amax of the block", scaled_amax(b, t, q.numerics)));
-  steps.push_back(code_step(q.numerics.scale_round == ScaleRound::rp     ? "N17.11"
+  steps.push_back(code_step(q.numerics.scale_round != ScaleRound::rne    ? "N17.11"
                             : q.numerics.nvfp4_floor == Nvfp4Floor::none ? "N10.6"
                                                                          : "N17.9",
                             "scale", Encoding::e4m3, scale_code(b, t, q.numerics)));

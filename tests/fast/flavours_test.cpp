@@ -139,6 +139,25 @@ TEST(Flavours, RoundedTwice) {  // N17.3
   EXPECT_EQ(rule(Encoding::e4m3, both).code(0x3F880001u, one), 0x39u);  // the second rounding sees a tie
 }
 
+TEST(Flavours, RoundedToTheNearestF16First) {  // N17.3
+  const ElementFactor one{1.0f, false};
+  const ElementRule f16 = first_to(PreRound::f16);
+  EXPECT_EQ(f16.code(bits_of(1.0625f + 0x1p-11f), one), 0x38u);
+  EXPECT_EQ(f16.code(bits_of(1.0625f + 0x1p-11f) + 1, one), 0x39u);
+  EXPECT_EQ(f16.rounded(bits_of(65520.0f)), kInf);
+  EXPECT_EQ(f16.rounded(bits_of(65519.0f)), bits_of(65504.0f));
+  EXPECT_EQ(f16.rounded(bits_of(-0x1p-26f)), kSign);
+}
+
+TEST(Flavours, CodesOfNan) {  // N17.16
+  const auto nan_code = [](const char* line) {
+    return ElementRule::of(*parsed(line).row, false).code(kNan, {1.0f, false});
+  };
+  EXPECT_EQ(nan_code("quantize fp8_current 1x1 f32 nan_code=negative"), 0xFFu);
+  EXPECT_EQ(nan_code("quantize mxfp4 1x32 f32 nan_code=minus_zero neg_zero=drop"), 8u);
+  EXPECT_EQ(nan_code("quantize nvfp4 1x16 f32 element_ties=zero"), 7u);
+}
+
 TEST(Flavours, Zeros) {  // N5.6, N17.4
   struct Row {
     float x, factor;
@@ -212,6 +231,11 @@ TEST(Flavours, DecodeScaleFirst) {  // N17.5
     expect("scale_division=in_source zero_amax=divided", zero, kInf, 0u);
   }
   expect("scale_order=decode_first zero_amax=divided eps=448", 0u, kOne, kOne);
+  for (uint32_t zero : {0u, kSign})  // N17.15
+    for (const char* keys : {"zero_amax=epsilon", "zero_amax=epsilon scale_order=decode_divide pow2=1"})
+      expect(keys, zero, bits_of(0x1p23f), bits_of(0x1p-23f));
+  expect("zero_amax=epsilon scale_order=decode_first", 1u, bits_of(0x1p23f), bits_of(0x1p-23f));
+  expect("zero_amax=epsilon scale_order=decode_first", bits_of(448), kOne, kOne);
   expect("scale_order=decode_first eps=448", 0u, kOne, kOne);
   expect("scale_order=decode_first eps=448", bits_of(1), kOne, kOne);
   EXPECT_EQ(power_of_two_above(0x007FFFFFu), 0x00800000u);
@@ -402,6 +426,13 @@ TEST(Flavours, Nvfp4Elements) {  // N17.10
     expect(keys, four, 0x80, 0u, false);
     EXPECT_NE(bits_of(factor(keys, four, 0x01).value), 0u);
   }
+  expect("multiplier=divide_twice", four, 0x44, bits_of(3), true);  // the scale itself, after P
+  expect("multiplier=divide_twice", four, 0x00, 0u, true);
+  expect("zero_multiplier=tiny", four, 0x00, 0x322BCC77u, false);
+  expect("zero_multiplier=tiny multiplier=divide_twice", four, 0x80, 0x322BCC77u, false);
+  const Nvfp4Chain twice = chain("multiplier=divide_twice nvfp4_scale=decode_first");
+  EXPECT_EQ(twice.factor(twice.of_tensor(quarter), 0x44).before, 4.0f);
+  EXPECT_EQ(value(rule(Encoding::e2m1, {}, true).scaled(bits_of(5), {3.0f, true, 7.0f})), 5.0f / 7 / 3);
   // fl(x / d) is not fl(x * fl(1 / d)).
   const ElementRule divided = rule(Encoding::e2m1, {}, true);
   EXPECT_TRUE(divided.on);
@@ -432,6 +463,51 @@ TEST(Flavours, Nvfp4ScalesRoundedUp) {  // N17.11
   const Nvfp4Chain up = chain("scale_round=rp");
   EXPECT_EQ(up.block_scale(up.of_tensor(bits_of(2688)), bits_of(6.01f)), 0x39u);
   EXPECT_EQ(up.block_scale(up.of_tensor(bits_of(2688)), bits_of(3000)), 0x7Eu);
+}
+
+TEST(Flavours, Nvfp4ScalesOfGguf) {  // N17.11
+  struct Row {
+    float v;
+    uint32_t code;
+  };
+  const Row rows[] = {{0, 0x00},
+                      {-0.0f, 0x80},
+                      {0x1.fffffcp-11f, 0x00},
+                      {0x1.fffffep-11f, 0x01},
+                      {0x1p-10f, 0x01},
+                      {0x1.8p-9f, 0x02},
+                      {0x1.9ffffep-7f, 0x06},
+                      {0x1.Ap-7f, 0x07},
+                      {0x1.Ep-7f, 0x07},
+                      {0x1.fffffep-7f, 7},
+                      {0x1p-6f, 0x08},
+                      {0x1.0ffffep-6f, 0x08},
+                      {0x1.1p-6f, 0x09},
+                      {1.0625f, 0x39},
+                      {240, 0x77},
+                      {0x1.effffep7f, 0x77},
+                      {248, 0x7E},
+                      {INFINITY, 0x7E},
+                      {-1.0625f, 0xB9},
+                      {-300, 0xFE}};
+  for (const Row& r : rows) EXPECT_EQ(encode_e4m3_away_240(bits_of(r.v)), r.code) << r.v;
+  EXPECT_EQ(encode_e4m3_away_240(kNan), 0x7Fu);
+  // Beside ggml's own steps in plain arithmetic: half up at the place of the value, by integers.
+  Random random{11};
+  for (int i = 0; i < 100000; ++i) {
+    const uint32_t v = 0x39000000u + random() % 0x0B000000u;  // 2^-13 to 2^9
+    const float a = value(v);
+    uint32_t want = 0;
+    if (a < 0x1p-6f) {
+      const int n = static_cast<int>(a * 512.0f + 0.5f);
+      want = static_cast<uint32_t>(n > 7 ? 7 : n);
+    } else {
+      const uint32_t up = (v + (1u << 19)) >> 20;  // of exponent and three digits
+      want = up - ((127u - 7u) << 3);
+      if (want > 0x77u) want = 0x7E;
+    }
+    ASSERT_EQ(encode_e4m3_away_240(v), want) << a;
+  }
 }
 
 // Rounded to the encoding in value space: its quantum at the value's exponent, ties to even by nearbyint.
@@ -581,8 +657,8 @@ TEST(Flavours, ElementsOfALine) {
     for (const char* element : {"e4m3", "e5m2"})
       for (const char* keys :
            {"element_ties=zero", "element_ties=away", "element_ties=away element_overflow=nan",
-            "element_overflow=nan", "pre_round=bf16", "pre_round=f16_rz", "neg_zero=drop", "neg_zero=minus",
-            "neg_zero=minus pre_round=bf16 element_ties=zero"}) {
+            "element_overflow=nan", "pre_round=bf16", "pre_round=f16_rz", "pre_round=f16", "neg_zero=drop",
+            "neg_zero=minus", "neg_zero=minus pre_round=bf16 element_ties=zero"}) {
         const std::string line = std::string("quantize fp8_delayed 24x40 ") + source +
                                  " scale=0.25 element=" + element + " " + keys;
         const Problem p = parsed(line);

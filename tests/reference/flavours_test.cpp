@@ -121,6 +121,15 @@ TEST(Flavours, RoundedTwice) {  // N17.3
   EXPECT_EQ(cast("element=e5m2", {0x1p-17f + 0x1p-25f}), (Codes{0x01}));
 }
 
+TEST(Flavours, RoundedToTheNearestF16First) {  // N17.3
+  // F16 steps by 2^-10 here: what lies above the tie by half of that or less becomes the tie.
+  const Floats x = {1.0625f + 0x1p-12f, 1.0625f + 0x1p-11f, above(1.0625f + 0x1p-11f), below(1.0625f)};
+  EXPECT_EQ(cast("pre_round=f16", x), (Codes{0x38, 0x38, 0x39, 0x38}));
+  EXPECT_EQ(cast("pre_round=f16 element_ties=away", {below(1.0625f)}), (Codes{0x39}));
+  EXPECT_EQ(cast("element=e5m2 element_overflow=nan pre_round=f16", {65519, 65520, kMinusNan, -0x1p-26f}),
+            (Codes{0x7C, 0x7C, 0x7F, 0x80}));
+}
+
 TEST(Flavours, RoundedTwiceAtTheEnds) {  // N17.3: BF16 overflows to infinity (N2.3), F16 toward zero stops at
                                          // 65504 (N2.6)
   const Floats x = {0x1.FFFFFEp127f, kInf, -kInf, kMinusNan, -0.0f, -0x1p-140f, 0x1p-149f};
@@ -245,6 +254,30 @@ TEST(Flavours, AmaxOfZeroIsDivided) {  // N17.15, N17.16
     EXPECT_EQ(out.u8("row.data")[33], 0x00);
     EXPECT_EQ(negative.u8("row.data")[32], out.u8("row.data")[32]);
   }
+}
+
+TEST(Flavours, AmaxOfZeroGivesEpsilon) {  // N17.15
+  const auto made = [](const std::string& source, const std::string& keys, float amax) {
+    const std::string line = "quantize fp8_current 1x1 " + source +
+                             " dir=row amax=" + (amax == 0 ? "0" : "1e-45") + " zero_amax=epsilon " + keys;
+    const Outputs out = run_line(line, {{"row.given.amax", blob<uint32_t>({*problem(line).row->amax})}});
+    return out.u32("row.scale_inv")[0];
+  };
+  for (const char* keys : {"", "scale_order=decode_first", "scale_order=decode_divide", "pow2=1",
+                           "scale_order=decode_divide scale_division=in_source"}) {
+    EXPECT_EQ(made("f32", keys, 0), bits(0x1p-23f)) << keys;
+    EXPECT_EQ(made("bf16", keys, 0), bits(0x1p-7f)) << keys;
+    EXPECT_EQ(made("f16", keys, 0), bits(0x1p-10f)) << keys;
+  }
+  // 2^-149 / 448 is 0 as well; an encode scale of it is not.
+  EXPECT_EQ(made("f32", "scale_order=decode_divide", 1e-45f), bits(0x1p-23f));
+  EXPECT_NE(made("f32", "", 1e-45f), bits(0x1p-23f));
+  EXPECT_EQ(current("amax=0 zero_amax=epsilon scale_order=decode_divide", {0, 0x1p-23f, -1}),
+            (Divided{0x4B000000, 0x34000000, {0x00, 0x38, 0xFE}}));
+  const Outputs zeros = run_line(
+      "quantize fp8_block 1x256 f32 dir=row zero_amax=epsilon scale_order=decode_divide", f32(Floats(256)));
+  EXPECT_EQ(zeros.u32("row.scale_inv")[0], bits(0x1p-23f));
+  EXPECT_FALSE(parse_line("quantize mxfp8 1x32 f32 zero_amax=epsilon"));
 }
 
 // Overflow is no NaN, and keeps its own sign.
@@ -451,6 +484,61 @@ TEST(Flavours, ElementsUnderAVanishingScale) {  // N17.10, N2.4
   EXPECT_EQ(first("multiplier=divide_product"), (Codes{7, 15, 7, 7}));          // 0 / 0 is a NaN
   EXPECT_EQ(first("multiplier=divide_quotient zero_multiplier=zero"), (Codes{0, 8, 0, 8}));
   EXPECT_EQ(block("zero_multiplier=zero", {kMinusNan})[0], 7);
+}
+
+TEST(Flavours, TinyMultiplierUnderAVanishingScale) {  // N17.10
+  const Floats x = {1e-6f, -1e-6f, 0, -0.0f};
+  const auto first = [&](const std::string& keys) {
+    Codes c = block(keys, x);
+    c.resize(4);
+    return c;
+  };
+  EXPECT_EQ(first("zero_multiplier=tiny"), (Codes{0, 8, 0, 8}));
+  EXPECT_EQ(first("zero_multiplier=tiny neg_zero=plus"), (Codes{0, 8, 0, 0}));  // x * 1e-8 is no zero
+  EXPECT_EQ(chain("zero_multiplier=tiny", {1, 0}).factor, 0x322BCC77u);
+  EXPECT_EQ(chain("zero_multiplier=tiny multiplier=divide_twice", {1, 0}).factor, 0x322BCC77u);
+}
+
+TEST(Flavours, DividedTwice) {  // N17.8, N17.10
+  const std::string keys = "nvfp4_scale=decode_first multiplier=divide_twice";
+  // The tensor amax 7 * 2688: P = 7. b = 42: fl(fl(42 / 7) / 6) = 1.
+  EXPECT_EQ(step(keys, {18816, 42}, "scaled amax"), bits(1));
+  EXPECT_EQ(chain(keys, {18816, 42}).scale, 0x38);
+  EXPECT_EQ(chain(keys, {18816, 42}).factor, bits(1));  // s itself
+  // P = 0.3 rounded: fl(fl(b / P) / 6) and fl(fl(b / 6) / P) differ for this b.
+  const float p = 806.4f / 2688, b = 1.7f;
+  EXPECT_EQ(step(keys, {806.4f, b}, "scaled amax"), bits(b / p / 6));
+  auto in = f32({42, 12.25f, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0});
+  in["row.given.amax"] = blob<float>({18816});
+  const Outputs out = run_line("quantize nvfp4 1x16 f32 dir=row amax=18816 element_ties=zero " + keys, in);
+  EXPECT_EQ(unpacked(out.u8("row.data"))[1], 3);  // 12.25 / 7 is the tie 1.75
+  // Zeros of a block of zeros are 0 / 0: 7 by N2.4, or the code of -0.
+  const auto zeros = [&](const std::string& more) {
+    auto given = f32(Floats(16));
+    given["row.given.amax"] = blob<float>({2688});
+    return unpacked(
+        run_line("quantize nvfp4 1x16 f32 dir=row amax=2688 " + keys + more, given).u8("row.data"))[0];
+  };
+  EXPECT_EQ(zeros(""), 7);
+  EXPECT_EQ(zeros(" nan_code=minus_zero"), 8);
+  EXPECT_EQ(zeros(" nan_code=minus_zero neg_zero=drop"), 8);
+  EXPECT_FALSE(parse_line("quantize nvfp4 1x16 f32 nan_code=negative"));
+  EXPECT_FALSE(parse_line("quantize mxfp8 1x32 f32 nan_code=minus_zero"));
+}
+
+TEST(Flavours, ScalesOfGguf) {  // N17.11; unit: v = fl(b / 6), so b = 6 v for v of few digits
+  const auto scale = [](float v) {
+    return static_cast<uint8_t>(chain("nvfp4_scale=unit scale_round=away_240", {1, 6 * v}).scale);
+  };
+  const std::vector<std::pair<float, int>> rows = {
+      {0, 0x00},         {0x1p-11f, 0x00}, {0x1p-10f, 0x01},  {0x1.8p-9f, 0x02}, {0x1.Cp-7f, 0x07},
+      {0x1.Fp-7f, 0x07}, {0x1p-6f, 0x08},  {0x1.1p-6f, 0x09}, {0x1.3p-6f, 0x0A}, {1, 0x38},
+      {1.0625f, 0x39},   {1.1875f, 0x3A},  {1.875f, 0x3F},    {1.9375f, 0x40},   {224, 0x76},
+      {240, 0x77},       {247, 0x77},      {248, 0x7E},       {256, 0x7E},       {448, 0x7E}};
+  for (const auto& [v, code] : rows) EXPECT_EQ(scale(v), code) << v;
+  // The last value below 2^-10: fl(512 v + 0.5) is 1.
+  EXPECT_EQ(chain("nvfp4_scale=unit scale_round=away_240", {1, below(0x1.8p-8f)}).scale, 0x01);
+  EXPECT_EQ(chain("nvfp4_scale=unit scale_round=away_240", {1, below(below(below(0x1.8p-8f)))}).scale, 0x00);
 }
 
 TEST(Flavours, GivenDecodeScale) {  // N17.5, N3.12

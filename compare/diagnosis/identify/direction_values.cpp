@@ -43,7 +43,7 @@ Interval before_rounding(const Quantizer& q, uint32_t code) {
 double slack_of(const Quantizer& q, Encoding source) {
   double out = q.numerics.multiplier == Multiplier::bf16_quotient ? 0x1p-7 : 0x1p-19;
   if (q.numerics.pre_round == PreRound::bf16) out += 0x1p-8;
-  if (q.numerics.pre_round == PreRound::f16_rz) out += 0x1p-9;
+  if (q.numerics.pre_round == PreRound::f16_rz || q.numerics.pre_round == PreRound::f16) out += 0x1p-9;
   const bool in_source = q.numerics.scale_division == ScaleDivision::in_source;
   if (in_source && info(q.format).scale == Encoding::f32)
     out += step_at(source, 1);  // N17.14: the stored scale has fewer digits

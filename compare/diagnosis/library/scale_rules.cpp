@@ -114,7 +114,8 @@ double unrounded(const ScaleGrid& s, int64_t i, int64_t b, Nvfp4Scale order, flo
     case Nvfp4Scale::quotient_first:
     case Nvfp4Scale::decode:
     case Nvfp4Scale::decode_product:
-    case Nvfp4Scale::given_product: break;
+    case Nvfp4Scale::given_product:
+    case Nvfp4Scale::decode_first: break;
   }
   return static_cast<double>(a / most * e);
 }

@@ -43,6 +43,7 @@ class BlockAmaxes {
 double before_cast(const Numerics& n, double v) {
   const double y = static_cast<float>(v);
   if (n.pre_round == PreRound::bf16) return value_of(Encoding::bf16, nearest_code(Encoding::bf16, y));
+  if (n.pre_round == PreRound::f16) return value_of(Encoding::f16, nearest_code(Encoding::f16, y));
   if (n.pre_round == PreRound::f16_rz && std::isfinite(y))
     return value_of(Encoding::f16, truncated_code(Encoding::f16, y));
   return y;
@@ -52,7 +53,8 @@ double before_cast(const Numerics& n, double v) {
 uint32_t cast_by_line(const Numerics& n, Encoding e, double v) {
   const uint32_t c = element_code(e, v), sign = c & sign_bit(e), m = c ^ sign, most = info(e).max_finite;
   if (std::isnan(v) && n.nan_code == NanCode::negative && info(e).bits == 8)
-    return c | sign_bit(e);  // N17.16
+    return c | sign_bit(e);                                                                         // N17.16
+  if (std::isnan(v) && n.nan_code == NanCode::minus_zero && info(e).bits == 4) return sign_bit(e);  // N17.16
   if (!std::isfinite(v) || m > most) return c;
   const double a = std::fabs(v), near = value_of(e, m), largest = value_of(e, most);
   if (n.element_overflow == ElementOverflow::nan && info(e).bits == 8 &&

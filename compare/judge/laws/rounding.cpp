@@ -31,7 +31,9 @@ std::string nearest(Encoding e, uint32_t got, double v, double slack, const Roun
   if (std::isnan(v)) {
     const bool narrow = to.bits <= 8;
     const uint32_t nan =
-        to.nan | (rule.nan == NanCode::negative && to.bits == 8 ? sign_bit(e) : 0);  // N17.16
+        rule.nan == NanCode::minus_zero && to.bits == 4
+            ? sign_bit(e)
+            : to.nan | (rule.nan == NanCode::negative && to.bits == 8 ? sign_bit(e) : 0);  // N17.16
     return (narrow ? got == nan : is_nan(e, got)) ? "" : text("the NaN code " + code_hex(e, nan));
   }
   const bool exact = slack == 0;

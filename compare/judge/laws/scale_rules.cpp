@@ -8,6 +8,16 @@
 
 namespace assay {
 
+// N17.11: 7/512 is the largest below 2^-6, and 448 stands for 248 and more.
+static bool fits_away_240(uint32_t c, double v, double slack) {
+  if (c == 0x7E) return v + slack >= 248;
+  if (c > 0x77 || v - slack >= 248) return false;
+  if (c == 0x07 && v < 0x1p-6) return v + slack >= 6.5 / 512;
+  if (c == 0x08 && v + slack < 0x1p-6) return false;
+  return nearest(Encoding::e4m3, c, v, slack + 0x1p-34, {})
+      .empty();  // a tie goes up, and so does 2^-10 but for its last place
+}
+
 bool nvfp4_scale_fits(const Quantizer& q, Encoding source, const TensorScales& t, uint32_t k, double amax) {
   const Numerics& n = q.numerics;
   const bool by_p = reads_decode(n.nvfp4_scale);
@@ -17,7 +27,7 @@ bool nvfp4_scale_fits(const Quantizer& q, Encoding source, const TensorScales& t
     return true;  // b / 6 is subnormal, and may be 0
   const Encoding e = Encoding::e4m3;
   const bool sixth = n.nvfp4_scale == Nvfp4Scale::quotient_first || n.nvfp4_scale == Nvfp4Scale::decode ||
-                     n.nvfp4_scale == Nvfp4Scale::unit;
+                     n.nvfp4_scale == Nvfp4Scale::unit;  // decode_first rounds b / P first: within the slack
   const double b = sixth ? Division(q, source).rounded(amax / 6) : amax / 6;  // N17.14
   const double exact = by_p ? b / t.decode : b * t.encode;
   if (n.nvfp4_floor == Nvfp4Floor::one && exact > 0 && exact < 0x1p-120)
@@ -29,6 +39,7 @@ bool nvfp4_scale_fits(const Quantizer& q, Encoding source, const TensorScales& t
   const double slack = std::isfinite(v) ? v * 0x1p-21 + narrowing(v) : 0;
   const auto fits = [&](uint32_t c) {
     if (n.scale_round == ScaleRound::rne) return nearest(e, c, v, slack, {}).empty();
+    if (n.scale_round == ScaleRound::away_240) return fits_away_240(c, v, slack);
     if (is_nan(e, c) || c >= 0x80) return false;
     const double most = value_of(e, info(e).max_finite), got = value_of(e, c);
     return (got >= v - slack || got == most) && (c == 0 || value_of(e, c - 1) < v + slack);
@@ -77,6 +88,7 @@ bool block_scale_fits(const Quantizer& q, Encoding source, uint32_t k, double sc
   const double most = value_of(q.element, info(q.element).max_finite);
   const double eps = value_of(Encoding::f32, q.eps), a = amax < eps ? eps : amax;
   if (a == 0 && q.numerics.zero_amax == ZeroAmax::divided) return k == 0;  // N17.15; in E8M0 the code 00
+  if (a == 0 && q.numerics.zero_amax == ZeroAmax::epsilon) return scale == source_epsilon(source);
   if (a == 0 || (std::isinf(a) && q.numerics.inf_amax == InfAmax::unit)) return scale == 1;
   if (std::isinf(a)) return std::isinf(scale) || k == 0xFF;
   const Division division(q, source);

@@ -137,7 +137,13 @@ void check_current_scale(LawRecord& laws, Direction d, const Quantizer& q, const
   const auto good = [&] {
     if (a == 0 && q.numerics.zero_amax == ZeroAmax::divided)
       return encodes ? std::isinf(got) : got == 0;  // N17.15
+    if (a == 0 && q.numerics.zero_amax == ZeroAmax::epsilon) {
+      const double epsilon = source_epsilon(laws.problem.x.source);
+      return got == (encodes ? 1 / epsilon : epsilon);
+    }
     if (a == 0 || std::isnan(a) || (std::isinf(a) && q.numerics.inf_amax == InfAmax::unit)) return got == 1;
+    if (want == 0 && q.numerics.zero_amax == ZeroAmax::epsilon)
+      return got == source_epsilon(laws.problem.x.source);
     if (!(a > 0) || std::isinf(a) || std::isinf(want) || (q.pow2 && want < 0x1p-126)) return true;
     if (!q.pow2) return got == want;
     return encodes ? got <= want && 2 * got > want : got >= want && got < 2 * want;
@@ -168,15 +174,19 @@ void check_nvfp4_chain(LawRecord& laws) {
         return fmt::format("the block amax {} has the scale {}", number_text(b), number_text(sf));
       });
     const Multiplier rule = q.numerics.multiplier;
-    const bool divides = rule == Multiplier::divide_product || rule == Multiplier::divide_quotient;
-    const bool zero = sf == 0 && q.numerics.zero_multiplier == ZeroMultiplier::zero;
+    const bool divides = divides_elements(rule);
+    const bool zero = sf == 0 && q.numerics.zero_multiplier != ZeroMultiplier::limit;
     if (rule != Multiplier::reciprocal && rule != Multiplier::bf16_quotient && s > 0x1p100 && !unit)
       continue;  // P is subnormal, and may be 0
     if (std::isnan(sf) || (reads_decode(rule) && t->decode == 0)) continue;
     const double by = reads_decode(rule) ? 1 / t->decode : t->encode;
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const double m = value(multiplier, r, 0);
-    const double ideal = zero ? 0 : divides ? sf / by : sf == 0 ? kInfinity : by / sf;  // N10.8, N17.10
+    const double ideal = zero ? static_cast<double>(zero_scale_multiplier(q.numerics.zero_multiplier))
+                         : rule == Multiplier::divide_twice ? sf
+                         : divides                          ? sf / by
+                         : sf == 0                          ? kInfinity
+                                                            : by / sf;  // N10.8, N17.10
     const double slack = q.numerics.multiplier == Multiplier::bf16_quotient ? 0x1p-8
                          : s > 0x1p100                                      ? 0x1p-15
                                                                             : 0x1p-21;

@@ -27,6 +27,7 @@ TEST(Factors, ExactOnesLieWithinTheirSlack) {
             Factors(q, Encoding::bf16).of(code, Encoding::e4m3, 0, static_cast<double>(amax), 1);
         const double slack = within->divides ? within->slack * std::fabs(within->value) : within->slack;
         EXPECT_EQ(exact.divides, within->divides);
+        EXPECT_EQ(exact.before, 1.0);
         EXPECT_LE(std::fabs(exact.value - within->value), slack) << "amax " << amax << " code " << code;
         ++judged;
       }

@@ -254,6 +254,31 @@ TEST_F(Import, GgufBesideGgufAndBesideSafetensors) {
   }
 }
 
+TEST_F(Import, GgufOfNvfp4) {
+  const planes::Case c("quantize nvfp4 96x256 bf16 dir=row flavour=gguf.nvfp4 fill=wide");
+  const std::vector<std::byte> scales = logical(c.wanted("row.scale_inv")),
+                               codes = logical(c.wanted("row.data"));
+  const auto code = [&](size_t at) { return at % 2 ? codes[at / 2] >> 4 : codes[at / 2] & std::byte{15}; };
+  std::vector<std::byte> blocks;
+  for (size_t b = 0; b < scales.size(); b += 4) {
+    blocks.insert(blocks.end(), scales.begin() + static_cast<long>(b),
+                  scales.begin() + static_cast<long>(b + 4));
+    for (size_t part = b; part < b + 4; ++part)
+      for (size_t i = 0; i < 8; ++i) blocks.push_back(code(16 * part + i) | code(16 * part + 8 + i) << 4);
+  }
+  const auto store = [&](const string& name, const std::vector<std::byte>& bytes) {
+    ASSERT_FALSE(write_file((folder_ / name).string(), bytes));
+  };
+  store("q.gguf", gguf("blk.3.ffn_down.weight", {96, 256}, 40, blocks));
+  write(folder_ / "original/model.safetensors", {original("model.layers.3.mlp.down_proj.weight", c)});
+  EXPECT_EQ(import("q.gguf", "original"), 0) << said_;
+  EXPECT_TRUE(said("nvfp4: judged as gguf.nvfp4, which makes every byte")) << said_;
+  blocks[36 * 200 + 4] ^= std::byte{1};
+  store("q.gguf", gguf("blk.3.ffn_down.weight", {96, 256}, 40, blocks));
+  EXPECT_EQ(import("q.gguf", "original"), 1) << said_;
+  EXPECT_TRUE(said("row.data (e2m1)   1 of 24576 differ")) << said_;
+}
+
 // A safetensors file of tensors that repeat a part of them `times` times.
 void write_repeated(const fs::path& path, const std::vector<Stored>& tensors, int times) {
   string header;

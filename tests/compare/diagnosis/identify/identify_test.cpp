@@ -134,6 +134,11 @@ TEST(Identify, LibrariesAreNamed) {
                            "compressed_tensors.fp8_clamped",
                            "compressed_tensors.fp8_clamped_in_source",
                            "jax.scaled_x86",
+                           "jax.nvfp4",
+                           "gguf.nvfp4",
+                           "vllm.nvfp4",
+                           "compressed_tensors.fp8_epsilon",
+                           "compressed_tensors.fp8_epsilon_in_source",
                            "triton.group"})
     EXPECT_TRUE(alone.contains(name)) << name;
 }
@@ -144,8 +149,10 @@ TEST(Identify, ALibrarysPacksAreNamedInItsOwnWords) {
       {"compressed_tensors_cpu", {"compressed_tensors"}},
       {"compressed_tensors_fp8", {"compressed_tensors"}},
       {"compressed_tensors_0_11", {"compressed_tensors"}},
+      {"compressed_tensors_zeros", {"compressed_tensors"}},
       {"gfloat_mx", {"gfloat"}},
       {"gguf_mxfp4", {"gguf"}},
+      {"gguf_nvfp4", {"gguf"}},
       {"jax_scaled", {"jax"}},
       {"ml_dtypes_mx", {"ml_dtypes"}},
       {"modelopt_cpu", {"modelopt"}},
@@ -163,7 +170,9 @@ TEST(Identify, ALibrarysPacksAreNamedInItsOwnWords) {
   size_t named = 0;
   for (const json::Value& group : *told.json.find("groups")->array()) {
     const json::Array& ranking = *group.find("ranking")->array();
-    if (ranking.empty() || !*ranking.front().find("exact")->to_bool()) continue;
+    ASSERT_FALSE(ranking.empty());
+    EXPECT_TRUE(*ranking.front().find("exact")->to_bool())
+        << group.text("pack") << " " << group.text("module");
     const json::Value& first = ranking.front().find("choices")->array()->front();
     const std::string name(first.text("called").empty() ? first.text("name") : first.text("called"));
     const std::string pack(group.text("pack").substr(0, group.text("pack").find('.')));

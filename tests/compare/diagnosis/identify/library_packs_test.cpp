@@ -51,6 +51,9 @@ const std::vector<Module> kModules = {
     {"compressed_tensors_0_11/fp8_current.channel.bf16.zeros",
      "flavour=compressed_tensors.fp8_clamped_in_source"},
     {"compressed_tensors_0_11/fp8_current.channel.f32.zeros", "flavour=compressed_tensors.fp8_clamped"},
+    {"compressed_tensors_zeros/fp8_current.channel.bf16.zeros",
+     "flavour=compressed_tensors.fp8_epsilon_in_source"},
+    {"compressed_tensors_zeros/fp8_current.channel.f32.zeros", "flavour=compressed_tensors.fp8_epsilon"},
     {"compressed_tensors_fp8/fp8_block.block.bf16", "flavour=modelopt.fp8_in_source"},
     {"compressed_tensors_fp8/fp8_block.block.f32", "flavour=torchao.float8_tensor"},
     {"compressed_tensors_fp8/fp8_current.channel.bf16", "flavour=modelopt.fp8_in_source"},
@@ -61,6 +64,11 @@ const std::vector<Module> kModules = {
     {"gguf_mxfp4/mxfp4.gguf.bf16.edges", "flavour=gguf.mxfp4"},
     {"gguf_mxfp4/mxfp4.gguf.f32", "flavour=gguf.mxfp4"},
     {"gguf_mxfp4/mxfp4.gguf.f32.edges", "flavour=gguf.mxfp4"},
+    {"gguf_nvfp4/nvfp4.gguf.bf16", "flavour=gguf.nvfp4"},
+    {"gguf_nvfp4/nvfp4.gguf.bf16.edges", "flavour=gguf.nvfp4"},
+    {"gguf_nvfp4/nvfp4.gguf.f32", "flavour=gguf.nvfp4"},
+    {"gguf_nvfp4/nvfp4.gguf.f32.edges", "flavour=gguf.nvfp4"},
+    {"gguf_nvfp4/nvfp4.gguf.scales", "flavour=gguf.nvfp4"},
     {"pytorch_2_15/fp8_delayed.e4m3", ""},
     {"pytorch_2_15/fp8_delayed.e4m3.edges", ""},
     {"pytorch_2_15/fp8_delayed.e5m2", "flavour=pytorch.eager"},
@@ -101,11 +109,10 @@ const std::vector<Module> kModules = {
     {"gfloat_mx/mxfp8_e5m2.TiesToEven", "flavour=ocp"},
     {"jax_scaled/fp8_current.f32", ""},
     // Blocks of zeros are divided by a scale of 0 (mxfp8: 2^-127, flushed) and become NaN: in E2M1, which has
-    // none, ml_dtypes' 8. The one more element of nvfp4 is -3.4999998, which XLA rounds to f16 before it
-    // casts: a tie then.
+    // none, XLA's 8. One element of nvfp4 is -3.4999998, which XLA rounds to f16 before it casts: a tie then.
     {"jax_scaled/mxfp8.bf16", "flavour=jax.scaled_x86"},
     {"jax_scaled/mxfp8.f32", "flavour=jax.scaled_x86"},
-    {"jax_scaled/nvfp4.f32", "nvfp4_scale=decode multiplier=divide_product", {{"input/row.data", 385}}},
+    {"jax_scaled/nvfp4.f32", "flavour=jax.nvfp4"},
     {"ml_dtypes_mx/fp8_current.clipped", ""},
     {"ml_dtypes_mx/fp8_current.divided", "flavour=onnx.fp8"},
     {"ml_dtypes_mx/mxfp4.ceil", "flavour=torchao.rceil"},
@@ -172,7 +179,7 @@ const std::vector<Module> kModules = {
     {"vllm_cpu/mxfp8.vllm.edges", ""},
     {"vllm_cpu/nvfp4.vllm", "flavour=vllm.nvfp4"},
     // Under a scale of 0 the multiplier is 1e-8: small elements keep their sign, zeros lose it.
-    {"vllm_cpu/nvfp4.vllm.edges", "flavour=vllm.nvfp4", {{"input/row.data", 72}}},
+    {"vllm_cpu/nvfp4.vllm.edges", "flavour=vllm.nvfp4"},
 };
 
 // Elements of a case's planes that the reference makes otherwise under `keys`, by "<role>/<plane>".
