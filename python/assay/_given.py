@@ -40,8 +40,10 @@ class Outputs:
             return value
         if isinstance(value, Planes):
             return Outputs._of_planes(value, spec, copy)
-        from . import pack
-        kinds: Any = pack.kKinds if numpy() is not None else []
+        kinds: Any = []
+        if numpy() is not None:   # the readers of libraries' tensors need it
+            from . import pack
+            kinds = pack.kKinds
         if any(all(any(hasattr(value, a) for a in names) for names in attributes) for _, attributes, _ in kinds):
             return Outputs._of_known(value, spec, x, given or {})
         stored = _stored.found_in(value)

@@ -182,6 +182,10 @@ data = memoryview(array.array("f", range(64))).cast("B").cast("f", (2, 32))
 q = assay.quantize(data, "nvfp4")
 assert q["row.data"].shape == (2, 16) and q["row.amax"][0, 0] == 63.0
 assert assay.check(data, q) and assay.quantize(data, "nvfp4", unpacked=True)["row.data"].shape == (2, 32)
+planes = {{**q, "row.data": bytes(q["row.data"])}}
+assert assay.check(data, planes, "nvfp4") and assay.check(data, dict(q), "nvfp4")
+planes["row.data"] = bytes([planes["row.data"][0] ^ 1]) + planes["row.data"][1:]
+assert assay.check(data, planes, "nvfp4").first.col == 0 and assay.explain(data, planes, "nvfp4", budget_s=0.1).verdict != "equal"
 print(bytes(q["row.data"]).hex())
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
