@@ -4,6 +4,7 @@ No library is imported here but NumPy, where it is installed and needed; PyTorch
 """
 from __future__ import annotations
 
+import importlib.util
 import math
 import struct
 import sys
@@ -297,6 +298,10 @@ def library_for(out: str, like: str) -> str:
     if out not in ("like", "numpy", "torch", "jax"):
         raise PlaneError(f"expected out= to be one of like, numpy, torch, jax, found '{out}'")
     library = like if out == "like" else out
+    if library in ("torch", "jax") and sys.modules.get(library) is None and importlib.util.find_spec(library) is None:
+        if out != "like":
+            raise PlaneError(f"expected {library} for out='{out}', found it is not installed; type  python3 -m pip install {library}")
+        library = "buffer"   # an object with the attributes of that library's arrays
     if library == "buffer" and numpy() is not None:
         return "numpy"
     if library in ("numpy", "jax") and numpy() is None:

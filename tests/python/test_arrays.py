@@ -191,3 +191,11 @@ print(bytes(q["row.data"]).hex())
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     want = assay.quantize(np.arange(64, dtype=np.float32).reshape(2, 32), "nvfp4")["row.data"]
     assert done.returncode == 0 and done.stdout.strip() == bytes(want).hex(), done.stderr
+
+
+def test_a_library_that_is_not_there(x, monkeypatch):
+    """out= names what to install; an object that only looks like that library's arrays gets NumPy's."""
+    monkeypatch.setitem(sys.modules, "torch", None)   # its import fails
+    with pytest.raises(assay.PlaneError, match="torch for out='torch'.*pip install torch"):
+        assay.quantize(x, out="torch")
+    assert assay._arrays.library_for("like", "torch") == "numpy"
