@@ -46,6 +46,7 @@ struct Nvfp4Chain {
   ZeroMultiplier under_zero{};
   ScaleRound round{};
   ScaleQuotient quotient;
+  bool by_division = false;  // elements are divided rather than multiplied (N17.10)
 
   // `source`: x's encoding.
   static Nvfp4Chain of(const Quantizer& q, Encoding source) {
@@ -59,7 +60,9 @@ struct Nvfp4Chain {
             n.nvfp4_floor,
             n.zero_multiplier,
             n.scale_round,
-            ScaleQuotient::of(q, source)};
+            ScaleQuotient::of(q, source),
+            n.multiplier == Multiplier::divide_product || n.multiplier == Multiplier::divide_quotient ||
+                n.multiplier == Multiplier::divide_twice};
   }
   // 6 * F, the value of the largest code of the largest scale: 2688 or 1536.
   ASSAY_LANE float largest() const { return as_float(m256 ? 0x44C00000u : 0x45280000u); }
@@ -142,12 +145,7 @@ struct Nvfp4Chain {
     return __fdiv_rn(value, t.encode);
   }
   // Whether a block with that scale divides.
-  ASSAY_LANE bool divides(uint32_t scale) const { return divides_some(by) && !zeroes(scale); }
-  // Whether blocks divide by that rule.
-  ASSAY_LANE static bool divides_some(Multiplier by) {
-    return by == Multiplier::divide_product || by == Multiplier::divide_quotient ||
-           by == Multiplier::divide_twice;
-  }
+  ASSAY_LANE bool divides(uint32_t scale) const { return by_division && !zeroes(scale); }
   // The factor of the elements of a block with that scale, whole.
   ASSAY_LANE ElementFactor factor(const Nvfp4Scales& t, uint32_t scale) const {
     return {multiplier(t, scale), divides(scale), by == Multiplier::divide_twice ? t.decode_first : 1.0f};

@@ -30,7 +30,7 @@ struct Nvfp4Direction {
     lane.four_over_six = FourOverSixRule::of(q);
     lane.rht = {q.rht, q.sign_mask, q.numerics.rht_sum};
     if (q.round == Round::sr) lane.draws = Draws::of(p, d);
-    lane.element = ElementRule::of(q, Nvfp4Chain::divides_some(q.numerics.multiplier));
+    lane.element = ElementRule::of(q, lane.chain.by_division);
     lane.square = is_square(q.block);
     lane.nan_wins = q.numerics.nan_amax == NanAmax::propagate;
     lane.plus_zero = q.numerics.neg_zero == NegZero::plus;

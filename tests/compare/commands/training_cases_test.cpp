@@ -55,7 +55,7 @@ Verdict failed(std::string message) {
 }
 
 TEST(MatrixText, CountsEachOutcomeAndBreaksWideTables) {
-  Matrix m;
+  ParityTable m;
   m.add("linear", "mxfp8", "parity linear mxfp8", passed());
   m.add("linear", "mxfp8", "parity linear mxfp8 phase=cached", passed());
   m.add("linear", "mxfp8", "parity linear mxfp8 flavour=te", passed("E12"));
@@ -67,7 +67,7 @@ TEST(MatrixText, CountsEachOutcomeAndBreaksWideTables) {
 }
 
 TEST(MatrixHtml, SaysWhatIsExcludedAndWhatFailedAndEscapes) {
-  Matrix m;
+  ParityTable m;
   m.add("linear <a>", "mxfp8", "parity linear mxfp8 flavour=te", passed("E12"));
   m.add("linear <a>", "nvfp4", "parity linear nvfp4", failed("dgrad: b.data"));
   const std::string page = m.html();
