@@ -134,7 +134,8 @@ TEST(Check, TheVerdictComesBeforeTheCause) {
   EXPECT_NE(out.str().find("\nexplain: "), std::string::npos) << out.str();
 }
 
-// A large case is judged in parts, and prints what it prints as a whole; the cause is that of a part.
+// A large case is judged in parts: it says at once where it differs, and then prints what it prints as a
+// whole; the cause is that of a part.
 TEST(Check, ALargeCaseIsJudgedInParts) {
   Dump d;
   d.add("a", "quantize mxfp8 300x1100 bf16 dir=row");
@@ -153,7 +154,11 @@ TEST(Check, ALargeCaseIsJudgedInParts) {
   EXPECT_EQ(ran(right).status, 0);
   const Ran parts = ran(wrong), whole = check({wrong});
   EXPECT_EQ(parts.status, 1);
-  EXPECT_EQ(parts.out.substr(0, parts.out.find("\ncause: ")),
+  const size_t verdict = parts.out.find("\nFAILED");
+  EXPECT_EQ(parts.out.find("differs  "), 0u) << parts.out;
+  EXPECT_NE(parts.out.find("at plane row.scale_inv, row 0, columns 0..31"), std::string::npos) << parts.out;
+  ASSERT_NE(verdict, std::string::npos) << parts.out;
+  EXPECT_EQ(parts.out.substr(verdict, parts.out.find("\ncause: ") - verdict),
             whole.out.substr(0, whole.out.find("\ncause: ")));
   EXPECT_NE(parts.out.find("in rows 0..255, columns 0..1023, the part that was searched"), std::string::npos)
       << parts.out;
