@@ -62,7 +62,8 @@ ASSAY_DEVICE void store8_streaming(void* p, uint2 v) { __stcs(static_cast<uint2*
 #define ASSAY_FAST_NAMESPACE fast_host
 #define ASSAY_LANE inline
 #define ASSAY_DEVICE inline
-// The array keeps its real type, so that the compiler and UBSan see its bounds.
+// The array keeps its real type, so that the compiler and UBSan see its bounds. A type takes no parentheses:
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define ASSAY_SHARED_ALIGNED(alignment, T, name, dims)                          \
   using name##_shared_type = T dims;                                            \
   static constinit thread_local ::assay::simt::SharedSlot name##_shared_slot{}; \
@@ -70,5 +71,6 @@ ASSAY_DEVICE void store8_streaming(void* p, uint2 v) { __stcs(static_cast<uint2*
       ::assay::simt::shared_array(name##_shared_slot, sizeof(name##_shared_type), alignment, #name))
 #define ASSAY_SHARED(T, name, dims) ASSAY_SHARED_ALIGNED(alignof(T), T, name, dims)
 #define ASSAY_DYNAMIC_SHARED(T, name) T* name = static_cast<T*>(::assay::simt::dynamic_shared())
+// NOLINTEND(bugprone-macro-parentheses)
 
 #endif

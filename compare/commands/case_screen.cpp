@@ -15,7 +15,7 @@ namespace assay {
 
 using std::string;
 
-Breach message_breach(string message) {
+Breach message_breach(const string& message) {
   Breach b;
   b.message = printable(message);
   return b;

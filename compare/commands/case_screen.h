@@ -23,7 +23,7 @@ struct CaseReport {
 };
 
 // A breach that is a sentence, of text that may come from a file.
-Breach message_breach(std::string message);
+Breach message_breach(const std::string& message);
 
 // The breach of a judgement. Padding of compact planes is not judged.
 std::optional<Breach> breach_of(const Problem&, Judgement, std::string_view got, std::string_view want);

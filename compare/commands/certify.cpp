@@ -85,7 +85,7 @@ class CertifyRun {
       r.trouble = "crashed: " + why;
       return to_text(r);
     };
-    hooks.result = [&](size_t i, std::string text) {
+    hooks.result = [&](size_t i, const std::string& text) {
       take(plan_.tasks[i], task_from(text));
       return !unwritten_;
     };

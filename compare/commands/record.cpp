@@ -106,7 +106,7 @@ int run_record(const RecordOptions& options, const Subjects& subjects, std::FILE
   TaskHooks hooks;
   hooks.task = [&](size_t i) { return record_one(options.entries[i], subject, reference, options); };
   hooks.crashed = [](const std::string& why) { return json::dump(json::object({{"failed", why}})) + "\n"; };
-  hooks.result = [&](size_t i, std::string text) {
+  hooks.result = [&](size_t i, const std::string& text) {
     const SuiteEntry& entry = options.entries[i];
     const Recorded recorded = recorded_from(text, entry.problem);
     if (recorded.failed) {

@@ -7,7 +7,7 @@
 // deltas of __shfl_up_sync,
 // __shfl_down_sync and __shfl_xor_sync are 0..31. Breaking one is a KernelFault that names the line.
 // Float arithmetic relies on -ffp-contract=off, which linking assay_simt sets.
-#pragma once
+#pragma once  // NOLINTBEGIN(bugprone-reserved-identifier): the names are CUDA's
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -321,3 +321,4 @@ requires std::is_integral_v<T>
 constexpr T max(T a, T b) { return a < b ? b : a; }
 
 }  // namespace assay::fast_host
+// NOLINTEND(bugprone-reserved-identifier)

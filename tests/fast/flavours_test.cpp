@@ -499,7 +499,7 @@ TEST(Flavours, Nvfp4ScalesOfGguf) {  // N17.11
     const float a = value(v);
     uint32_t want = 0;
     if (a < 0x1p-6f) {
-      const int n = static_cast<int>(a * 512.0f + 0.5f);
+      const int n = static_cast<int>(std::floor(a * 512.0f + 0.5f));
       want = static_cast<uint32_t>(n > 7 ? 7 : n);
     } else {
       const uint32_t up = (v + (1u << 19)) >> 20;  // of exponent and three digits

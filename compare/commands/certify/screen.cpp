@@ -1,5 +1,7 @@
 #include "compare/commands/certify/screen.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "compare/judge/cases.h"
@@ -67,7 +69,7 @@ std::string part_text(const CertifyPart& part, const PartRecord& record, const j
 }
 
 std::string duration_text(double s) {
-  const int seconds = static_cast<int>(s + 0.5);
+  const long seconds = std::lround(s);
   return seconds < 60 ? fmt::format("{} s", seconds) : fmt::format("{} min {} s", seconds / 60, seconds % 60);
 }
 

@@ -80,7 +80,7 @@ class Given {
 
   // The same of a member.
   const std::string& text(std::string_view key) const { return at(key, "a string").text(); }
-  std::string text(std::string_view key, std::string otherwise) const {
+  std::string text(std::string_view key, const std::string& otherwise) const {
     return has(key) ? text(key) : otherwise;
   }
   std::optional<std::string> name(std::string_view key = "name") const;  // null or not there: nothing
