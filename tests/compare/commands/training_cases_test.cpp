@@ -39,7 +39,7 @@ TEST(Witness, ADifferenceIsNamedByItsPlace) {
   EXPECT_EQ(first_difference(parsed("null"), parsed("false")), "then: expected null, found false");
 }
 
-Verdict passed(std::string excluded = "") {
+Verdict passed(const std::string& excluded = "") {
   Verdict v;
   v.excluded = excluded;
   if (!excluded.empty()) v.reason = "excluded by " + excluded;
