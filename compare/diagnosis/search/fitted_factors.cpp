@@ -13,6 +13,7 @@
 
 #include "compare/arithmetic/codes.h"
 #include "compare/arithmetic/expected_values.h"
+#include "compare/diagnosis/patterns/plane_codes.h"
 #include "compare/diagnosis/search/codes.h"
 #include "compare/diagnosis/search/stages.h"
 
@@ -73,8 +74,10 @@ Interval ratio_of_codes(const JudgedLane& lane, const std::vector<PlaneData>& un
   const JudgedPlane& data = *lane.find(".data");
   const Plane& plane = data.got.plane;
   const Codes got(data.got);
-  const ScaledValues scaled(lane.lane().problem, *lane.lane().direction, lane.lane().inputs, under);
   Interval out;
+  // A pack need not have the scales.
+  if (!patterns::can_scale(lane.lane().problem, plane, lane.lane().inputs, under)) return {1, 0};
+  const ScaledValues scaled(lane.lane().problem, *lane.lane().direction, lane.lane().inputs, under);
   for (int64_t r = 0; r < plane.logical.rows && !out.empty(); ++r)
     for (int64_t c = 0; c < plane.logical.cols && !out.empty(); ++c) {
       const uint32_t code = got[index_of(plane, r, c)];
