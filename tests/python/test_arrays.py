@@ -157,9 +157,9 @@ def test_interrupt_ends_a_search():
 import os, signal, threading, time
 import numpy as np, assay
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with the signal ignored
-x = assay.fill((2048, 2048), "normal", 1)
-bad = np.random.default_rng(1).integers(0, 120, (2048, 2048), np.uint8)
-threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+x = assay.fill((4096, 4096), "normal", 1)
+bad = np.random.default_rng(1).integers(0, 120, (4096, 4096), np.uint8)
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 start = time.monotonic()
 try:
     assay.explain(x, {"row.data": bad}, "mxfp8", budget_s=300)
