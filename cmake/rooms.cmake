@@ -71,6 +71,7 @@ function(assay_room name)
   target_link_libraries(assay_${name} PUBLIC ${ROOM_LINKS})
   set_target_properties(assay_${name} PROPERTIES EXPORT_NAME ${name})
   set_property(GLOBAL APPEND PROPERTY ASSAY_ROOMS assay_${name})   # cmake/install.cmake
+  assay_precompile(assay_${name})
 endfunction()
 
 # assay_test(<name> SOURCES ... [LINKS ...]): one GoogleTest program bin/test_<name>; ci/test runs every bin/test_*.
@@ -80,5 +81,6 @@ function(assay_test name)
   add_executable(test_${name} ${TEST_SOURCES})
   target_link_libraries(test_${name} PRIVATE ${TEST_LINKS} test_environment GTest::gtest_main)
   assay_batches(test_${name} 1000)
+  assay_precompile(test_${name} gtest/gtest.h)
   add_test(NAME ${name} COMMAND test_${name})
 endfunction()
