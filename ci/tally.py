@@ -1,4 +1,5 @@
 """Runs commands whose last line counts `N passed, N failed, N skipped` (bench: `N timed`), and adds the counts up."""
+import argparse
 import dataclasses
 import os
 import pathlib
@@ -75,6 +76,14 @@ def finish(tally):
     sys.stdout.flush()
     print(tally)
     sys.exit(0 if tally.good() else 1)
+
+
+def part(text):
+    """The type of an argument K/N: a function from a list to each N-th of its members, from the K-th on."""
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise argparse.ArgumentTypeError(f"expected K/N, from 1/N to N/N, found {text}")
+    return lambda members: members[int(found[1]) - 1::int(found[2])]
 
 
 def cores():

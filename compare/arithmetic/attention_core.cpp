@@ -82,7 +82,7 @@ class Core {
   void make_result();
   bool exact_row(int64_t row, const Place& at, int64_t e) const;
   bool may_overflow(const Place& at, int64_t e) const;
-  bool is_open(int64_t row, const Place& at, double v) const;
+  bool is_open(int64_t row, const Place& at, int64_t e, double v) const;
   double dropped(double v, int64_t at) const;
   void make_gradient_of_v(const Values& d_o);
   void make_gradient_of_s(const Values& d_o);
@@ -209,7 +209,8 @@ bool Core::may_overflow(const Place& at, int64_t e) const {
 
 // Whether an element of O has no bound: the quotient of S and its exponential part ways where one of them is
 // no longer a finite number.
-bool Core::is_open(int64_t row, const Place& at, double v) const {
+bool Core::is_open(int64_t row, const Place& at, int64_t e, double v) const {
+  if (!std::isnan(v) && may_overflow(at, e)) return true;
   // Fused kernels leave rows of padding out: 0 times a NaN or an infinity does not reach them.
   if (padding(at)) return !std::isfinite(v);
   const double total = totals_[static_cast<size_t>(row)];
@@ -244,7 +245,7 @@ void Core::make_result() {
                 v_.at((keys_of(at) + j) * n_.depth + e), 0);
       double v = sum.value;
       if (change_.normalised != Normalised::before_cast) v = f32_of(v / totals_[static_cast<size_t>(row)]);
-      if (bounded_ && (is_open(row, at, v) || (!std::isnan(v) && may_overflow(at, e)))) {
+      if (bounded_ && is_open(row, at, e, v)) {
         o_.put_open(result_of(at) + e);
         continue;
       }

@@ -66,6 +66,7 @@ ScaledValues::ScaledValues(const Problem& p, Direction d, const std::vector<Plan
 }
 
 std::optional<double> ScaledValues::element(int64_t i, int64_t j) const {
+  if (!x_) return {};
   if (d_ == Direction::col && p_.row && p_.col_source == ColSource::row_dequantized) return {};
   const int64_t r = transposed_ ? j : i, c = transposed_ ? i : j;
   if (!q_.rht) return value(*x_, r, c);
@@ -78,11 +79,14 @@ std::optional<double> ScaledValues::element(int64_t i, int64_t j) const {
 double ScaledValues::tensor_amax(int64_t i) const { return value_at(*amax_, q_.row_scaled ? i : 0); }
 
 std::optional<TensorScales> ScaledValues::tensor_scales(int64_t i) const {
+  if (!amax_) return {};
   return assay::tensor_scales(tensor_amax(i), q_, p_.x.source);
 }
 
 std::optional<Factor> ScaledValues::factor(int64_t i, int64_t j) const {
+  if (q_.format == FormatId::nvfp4 && !amax_) return {};
   if (divisor_) return Factor{value_at(*divisor_, scale_index(q_, divisor_->plane, i, j)), true};
+  if (!scale_) return {};
   const uint32_t code = code_at(scale_->plane, scale_->bytes, scale_index(q_, scale_->plane, i, j));
   return factor_within(q_, p_.x.source, scale_->plane, code, amax_ ? tensor_amax(i) : 0);
 }

@@ -31,7 +31,8 @@ class ScaledValues {
                const std::vector<PlaneData>& out);
 
   // Of stored element (i, j). Nothing where no law says what it must be: a special tensor amax or scale,
-  // which clauses decide; columns of the dequantized rows; a rotation whose sums are not exact.
+  // which clauses decide; columns of the dequantized rows; a rotation whose sums are not exact. Nothing
+  // either where `in` and `out`, of a dump, lack a plane that it is made of.
   std::optional<Scaled> at(int64_t i, int64_t j) const;
   // The element of the tensor that this direction quantizes: x, or the rotated x. Nothing as above.
   std::optional<double> element(int64_t i, int64_t j) const;

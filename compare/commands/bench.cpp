@@ -379,7 +379,7 @@ void register_bench(Program& program) {
   add_subjects(c, common, "reference,host");
   add_environment(c, common);
   c.option("--timeout", bench->timeout, "time limit of a case on one subject, in seconds")
-      .positive()
+      .seconds()
       .show_default();
   c.option("--repetitions", bench->repetitions, "samples").range(1, 1000).show_default();
   c.option("--min-time", bench->min_time, "minimum duration of a sample, in seconds")

@@ -1,5 +1,6 @@
 #include "compare/commands/command_line.h"
 
+#include <cmath>
 #include <utility>
 
 #include "contract/words.h"
@@ -51,7 +52,25 @@ CommandOption& CommandOption::required(bool yes) {
 }
 
 CommandOption& CommandOption::positive() {
-  option_->check(CLI::PositiveNumber);
+  option_->check(CLI::Validator(
+      [](const std::string& text) {
+        double value = 0;
+        const bool good = CLI::detail::lexical_cast(text, value) && value > 0 && std::isfinite(value);
+        return good ? "" : "expected a number above 0, found " + text;
+      },
+      "POSITIVE"));
+  return *this;
+}
+
+CommandOption& CommandOption::seconds() {
+  positive();
+  // Checks see what the transformations before them left. CLI11 runs those that were added last first.
+  option_->transform(CLI::Validator(
+      [](std::string& text) {
+        if (text.size() > 1 && text.ends_with('s')) text.pop_back();
+        return std::string();
+      },
+      ""));
   return *this;
 }
 

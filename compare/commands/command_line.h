@@ -21,6 +21,7 @@ class CommandOption {
   explicit CommandOption(CLI::Option* option) : option_(option) {}
   CommandOption& required(bool yes = true);
   CommandOption& positive();                // a number above zero
+  CommandOption& seconds();                 // the same, which may end in "s"
   CommandOption& range(int low, int high);  // an integer, ends included
   CommandOption& one_of(std::initializer_list<const char*> words);
   CommandOption& show_default();  // the help shows what the target holds now

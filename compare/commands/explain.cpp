@@ -102,7 +102,7 @@ void register_explain(Program& program) {
   c.flag(
       "--no-pairs", [given] { given->explain.pairs = false; }, "single causes only");
   c.flag("--github", explain.github, "annotations for GitHub Actions on standard output");
-  c.option("--budget", explain.budget, "seconds for the search").positive().show_default();
+  c.option("--budget", explain.budget, "seconds for the search").seconds().show_default();
   c.flag(
       "--no-cause", [given] { given->explain.cause = false; },
       "say only what differs and where the first difference is");

@@ -276,7 +276,7 @@ void register_hunt(Program& program) {
   c.option("--seed", hunt->seed, "of the lines").show_default();
   c.option("--max-elements", hunt->max_elements, "elements of a tensor of a line").positive().show_default();
   c.option("--only", hunt->only, "only ops with a format that contain this: 'quantize mxfp8'");
-  c.option("--budget", hunt->budget, "seconds for the search of one cause").positive().show_default();
+  c.option("--budget", hunt->budget, "seconds for the search of one cause").seconds().show_default();
   c.option("--jsonl", hunt->jsonl, "write each batch and each finding here as a JSON line");
   add_environment(c, common);
   add_timeout(c, common);

@@ -242,7 +242,7 @@ void register_import(Program& program) {
            "write layers that differ into this folder, as packs for assay explain");
   c.option("--budget", import->budget,
            "time limit of the search for the cause of the first divergence, in seconds")
-      .positive()
+      .seconds()
       .show_default();
   add_timeout(c, program.common);
   add_jobs(c, program.common);

@@ -51,7 +51,7 @@ void add_environment(Command& c, CommonOptions& o) {
 
 void add_timeout(Command& c, CommonOptions& o) {
   c.option("--timeout", o.timeout, "time limit of a case, in seconds of processor time")
-      .positive()
+      .seconds()
       .show_default();
 }
 

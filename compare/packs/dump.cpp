@@ -114,7 +114,11 @@ Result<std::vector<string>> packs_under(const string& path) {
 }  // namespace
 
 Result<PlaneView> dump_view(const safetensors::Tensor& tensor, const Plane& plane) {
-  const bool bare = plane.layout == ScaleLayout::compact && !(plane.logical == plane.padded) &&
+  // 6 codes of 6 bits take 6 bytes where rows are packed with their padding: such bytes are packed, as the
+  // plane is (N6.8).
+  const bool whole =
+      plane.packed && safetensors::bits(tensor.dtype) == 8 && tensor.bytes.size() == plane.bytes();
+  const bool bare = plane.layout == ScaleLayout::compact && !(plane.logical == plane.padded) && !whole &&
                     tensor.count() == plane.logical.count();
   if (!bare) return view_plane(tensor, plane);
   Plane unpadded = plane;

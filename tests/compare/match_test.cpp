@@ -60,6 +60,18 @@ TEST(Match, ScalesWithoutTheirPadding) {
               HasSubstr("1 of 99 differ     first at row 2, columns 32..63"));
 }
 
+// 6 codes of 6 bits in a row that is padded to 8 take 6 bytes, as many as there are codes: they are packed
+// all the same.
+TEST(Match, PackedRowsOfAsManyBytesAsCodes) {
+  for (int cols : {3, 6, 9}) {
+    const auto line =
+        "quantize mxfp6 5x" + std::to_string(cols) + " bf16 dir=row packing=packed fill=ties seed=4";
+    const auto planes = outputs(line);
+    ASSERT_EQ(planes[1].bytes.size(), 5u * static_cast<size_t>(cols));
+    EXPECT_THAT(planes[1].bytes, MatchesReference(line, "row.data")) << line;
+  }
+}
+
 TEST(Match, WrongBytesAreToldLikeAFailure) {
   auto planes = outputs(kLine);
   for (std::byte& b : planes[0].bytes) b = static_cast<std::byte>(static_cast<int>(b) - (b != std::byte{0}));

@@ -116,14 +116,14 @@ Operation selected(std::string_view name, int64_t dim) {
       name, [=](Session& s, const StoragePtr& x) { return Result(dispatch::select(s, x, dim, kIndex)); },
       [=](Session&, const ArrayPtr& x) { return std::vector{taken(x, static_cast<size_t>(dim), kIndex)}; }};
 }
-Operation strided(std::string_view name, Dims shape, Dims strides, int64_t offset) {
+Operation strided(std::string_view name, const Dims& shape, const Dims& strides, int64_t offset) {
   return {name,
           [=](Session& s, const StoragePtr& x) {
             return Result(dispatch::as_strided(s, x, shape, strides, offset));
           },
           [=](Session&, const ArrayPtr& x) { return std::vector{as_strided(x, shape, strides, offset)}; }};
 }
-Operation zeroed(std::string_view name, Dims shape, std::optional<DType> dtype) {
+Operation zeroed(std::string_view name, const Dims& shape, std::optional<DType> dtype) {
   return {name,
           [=](Session& s, const StoragePtr& x) { return Result(dispatch::new_zeros(s, x, shape, dtype)); },
           [=](Session&, const ArrayPtr& x) { return std::vector{zeros(shape, dtype.value_or(x->dtype))}; }};
@@ -133,7 +133,7 @@ Operation same(std::string_view name, std::function<Result(Session&, const Stora
   return {name, std::move(run), [](Session&, const ArrayPtr& x) { return std::vector{x}; }};
 }
 // What a framework computes on the dequantized tensor.
-Operation computed(std::string_view name, std::function<ArrayPtr(Session&, const ArrayPtr&)> f) {
+Operation computed(std::string_view name, const std::function<ArrayPtr(Session&, const ArrayPtr&)>& f) {
   return {name, [=](Session& s, const StoragePtr& x) { return Result(Piece(f(s, x->dequantize(s)))); },
           [=](Session& s, const ArrayPtr& x) { return std::vector{f(s, x)}; }};
 }

@@ -76,6 +76,11 @@ TEST(BadUsage, EveryErrorBeginsWithTheProgram) {
   expect_refused({"diff", "a", "b", "c"},
                  "The following argument was not expected: c\nRun with --help for more information.");
   expect_refused({"explain"}, "what is required\nRun with --help for more information.");
+  expect_refused({"explain", "a.safetensors", "--budget", "0s"},
+                 "--budget: expected a number above 0, found 0\nRun with --help for more information.");
+  expect_refused({"explain", "a.safetensors", "--budget", "soon"},
+                 "--budget: expected a number above 0, found soon\nRun with --help for more information.");
+  expect_refused({"explain", "a.safetensors", "--budget", "2s"}, "a.safetensors does not exist");
   expect_refused({"shrink", "quantize mxfp9 8x8 bf16"},
                  "column 10: unknown format 'mxfp9' (did you mean 'mxfp8'?)");
 }

@@ -86,7 +86,9 @@ std::string pack_of(const std::vector<Recorded>& cases) {
         if (list == &c.got || r.with_x)
           tensors.push_back({r.id + "/" + p.plane.name,
                              st::dtype_of(p.plane.encoding),
-                             {p.plane.padded.rows, p.plane.padded.cols},
+                             {p.plane.padded.rows,
+                              p.plane.packed ? static_cast<int64_t>(p.bytes.size()) / p.plane.padded.rows
+                                             : p.plane.padded.cols},
                              p.bytes});
     metadata.emplace_back("assay.line." + r.id, r.line);
   }
@@ -140,6 +142,22 @@ TEST(Explain, CasesThatCannotBeComparedAreNoted) {
   EXPECT_EQ(empty.status, 0) << empty.error;
   EXPECT_NE(empty.text.find("the tensor has no elements"), std::string::npos) << empty.text;
   EXPECT_EQ(explain(pack_of({{"a", kLine, false}, {"c", kLine, false}})).status, 1);
+}
+
+// Codes alone: no search reads the scales, which the pack does not have.
+TEST(Explain, CodesWithoutTheirScales) {
+  for (const std::string format : {"mxfp8", "fp8_current", "fp8_block", "nvfp4", "mxfp4", "mxfp6"}) {
+    const std::string line = "quantize " + format + " 128x128 bf16 dir=row";
+    const Told told = explain(
+        pack_of({{"a", line, true, [](planes::Case& c) {
+                    std::erase_if(c.got, [](const PlaneData& p) { return !p.plane.name.ends_with(".data"); });
+                    c.spoil("row.data", [](int64_t r, int64_t k, uint32_t code) {
+                      return code ^ static_cast<uint32_t>((r * 7 + k * 5) % 11 == 0);
+                    });
+                  }}}));
+    EXPECT_EQ(told.status, 1) << format << told.text << told.error;
+    EXPECT_NE(told.text.find("row.data"), std::string::npos) << told.text;
+  }
 }
 
 // What `assay check` says of a pack, `assay explain` says too.
