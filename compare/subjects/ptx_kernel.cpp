@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compare/subjects/forwarding.h"
+#include "compare/subjects/ptx_arguments.h"
 #include "compare/subjects/ptx_launch_file.h"
 #include "contract/f32_text.h"
 #include "contract/line.h"
@@ -40,55 +41,6 @@ std::string joined(const std::vector<std::string>& names) {
 
 std::string to_text(const ptx::Dim& d) {
   return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
-}
-
-// Why an argument cannot be handed to a parameter; empty where it can.
-std::string misfit(const PtxArgument& a, const ptx::Parameter& p) {
-  const auto needs = [&](uint64_t bytes, bool pointer) -> std::string {
-    if (p.array)
-      return "is a struct of " + std::to_string(p.bytes) + " bytes, which \"bytes:\" or \"zeros\" can give";
-    if (p.bytes != bytes) return "takes " + std::to_string(p.bytes) + " bytes, not " + std::to_string(bytes);
-    if (!pointer && p.pointer) return "is a pointer";
-    return "";
-  };
-  switch (a.what) {
-    case What::plane:
-    case What::null:
-    case What::scratch:
-    case What::poison:
-    case What::raw:
-    case What::drawn: return needs(8, true);
-    case What::i64:
-    case What::u64: return needs(8, false);
-    case What::i32:
-    case What::u32:
-    case What::f32: return needs(4, false);
-    case What::bf16: return needs(2, false);
-    case What::bytes:
-      if (a.text.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos)
-        return "is given digits that are not hexadecimal";
-      return a.text.size() == 2 * p.bytes
-                 ? ""
-                 : "takes " + std::to_string(p.bytes) + " bytes, not " + std::to_string(a.text.size() / 2);
-    case What::zeros: return "";
-  }
-  return "";
-}
-
-std::optional<Error> check_arguments(const ptx::Entry& e, const PtxLaunch& launch) {
-  const auto refuse = [&](const std::string& why) {
-    return Error{"entry " + e.signature() + ": " + why, 0, ""};
-  };
-  if (launch.args.size() != e.parameters.size())
-    return refuse("has " + std::to_string(e.parameters.size()) + " parameters, and \"args\" has " +
-                  std::to_string(launch.args.size()));
-  for (size_t n = 0; n < launch.args.size(); ++n)
-    if (const std::string why = misfit(launch.args[n], e.parameters[n]); !why.empty())
-      return refuse("argument \"" + launch.args[n].spelled + "\": parameter " + e.parameters[n].name + " " +
-                    why);
-  if (launch.block[0].empty() && !e.required_block[0])
-    return refuse("\"block\" is missing, and the entry has no .reqntid");
-  return {};
 }
 
 // The names that expressions of a case may use: rows, cols, sizes of planes, and the numbers among the keys
@@ -161,7 +113,12 @@ class Run {
  public:
   Run(const PtxLaunchFile& file, Modules& modules, const Problem& p, std::span<const ConstBuffer> inputs,
       std::span<const Buffer> outputs, const Environment& env)
-      : file_(file), modules_(modules), problem_(p), names_(p, all_planes(inputs, outputs)), env_(env) {
+      : file_(file),
+        modules_(modules),
+        problem_(p),
+        planes_(all_planes(inputs, outputs)),
+        names_(p, planes_),
+        env_(env) {
     for (const ConstBuffer& b : inputs) {
       if (file.fused() && b.plane->name == "x") addresses_["x"] = made(b.bytes.size());
       else add(b.plane->name, b.bytes.data(), b.bytes.size(), false, true);
@@ -272,6 +229,7 @@ class Run {
         v = drawn(a.spelled.substr(0, a.spelled.find(':')), other_fill(a.name), {1, size_of_memory(a)});
         break;
       case What::bytes: return digits(a.text);
+      case What::map: return map(a, bytes);
       default: v = static_cast<uint64_t>(names_.integer(a.text));
     }
     std::vector<std::byte> out(bytes);
@@ -322,6 +280,21 @@ class Run {
     for (const char c : name) fill.seed = fill.seed * 31 + static_cast<unsigned char>(c);
     return fill;
   }
+  // The map itself, or a pointer to it.
+  std::vector<std::byte> map(const PtxArgument& a, size_t bytes) {
+    const auto plane =
+        std::find_if(planes_.begin(), planes_.end(), [&](const Plane& p) { return p.name == a.name; });
+    const auto integer = [&](const std::string& text) { return names_.integer(text); };
+    std::vector<std::byte> out = tensor_map_of(a, *plane, addresses_.at(a.name), integer);
+    if (bytes == out.size()) return out;
+    std::byte* at = aligned(out.size(), std::byte{0});
+    std::copy(out.begin(), out.end(), at);
+    add(a.spelled, at, out.size(), false, true);
+    const auto address = reinterpret_cast<uint64_t>(at);
+    out.resize(bytes);
+    std::memcpy(out.data(), &address, sizeof address);
+    return out;
+  }
   static std::vector<std::byte> digits(const std::string& hex) {
     std::vector<std::byte> out;
     for (size_t n = 0; n + 1 < hex.size(); n += 2)
@@ -332,6 +305,7 @@ class Run {
   const PtxLaunchFile& file_;
   Modules& modules_;
   const Problem& problem_;
+  std::vector<Plane> planes_;
   CaseNames names_;
   const Environment& env_;
   ptx::Memory memory_;
@@ -406,11 +380,12 @@ class PtxKernelSubject final : public Subject {
     std::vector<std::string> used;
     for (const PtxLaunch& l : file_.launches)
       for (const PtxArgument& a : l.args)
-        if (a.what == What::plane) {
-          if (std::none_of(inputs.begin(), inputs.end(), is(a.text)) &&
-              std::none_of(outputs.begin(), outputs.end(), is(a.text)))
-            return {false, "the line has no plane " + a.text};
-          used.push_back(a.text);
+        if (a.what == What::plane || a.what == What::map) {
+          const std::string& plane = a.what == What::map ? a.name : a.text;
+          if (std::none_of(inputs.begin(), inputs.end(), is(plane)) &&
+              std::none_of(outputs.begin(), outputs.end(), is(plane)))
+            return {false, "the line has no plane " + plane};
+          used.push_back(plane);
         }
     // A kernel that does not look at the flag must not pass where the flag happens to be 0.
     if (std::any_of(inputs.begin(), inputs.end(), is("noop")) &&

@@ -37,6 +37,20 @@ std::vector<std::string> cut(std::string_view text) {
   return parts;
 }
 
+std::string trimmed(const std::string& text);
+
+// Behind the plane of a tensor map stand words with `=`, which belong to it.
+std::vector<std::string> with_their_words(const std::vector<std::string>& parts) {
+  std::vector<std::string> out;
+  for (const std::string& part : parts) {
+    const bool word = !out.empty() && trimmed(out.back()).starts_with("tensormap:") &&
+                      part.find('=') != std::string::npos && part.find(':') == std::string::npos;
+    if (word) out.back().append(",").append(trimmed(part));
+    else out.push_back(part);
+  }
+  return out;
+}
+
 std::string trimmed(const std::string& text) {
   const size_t from = text.find_first_not_of(' ');
   return from == std::string::npos ? "" : text.substr(from, text.find_last_not_of(' ') - from + 1);
@@ -94,6 +108,13 @@ Result<PtxArgument> argument_of(const std::string& text) {
     a.name = kind.substr(dot + 1);
     kind.resize(dot);
   }
+  if (kind == "tensormap" && a.name.empty()) {
+    a.what = What::map;
+    a.name = trimmed(a.text.substr(0, a.text.find(',')));
+    if (a.text.find(",box=") == std::string::npos && a.text.find(", box=") == std::string::npos)
+      return wrong("argument \"" + text + "\" needs its box: tensormap:PLANE,box=ROWSxCOLUMNS");
+    return a;
+  }
   for (const auto& [word, what] : kKinds)
     if (word == kind && (what == What::drawn     ? !a.name.empty()
                          : what == What::scratch ? true
@@ -105,7 +126,7 @@ Result<PtxArgument> argument_of(const std::string& text) {
   return wrong(
       "argument \"" + text +
       "\" has an unknown kind; expected one of (a plane, raw, null, zeros, i32: u32: i64: u64: f32: bf16: "
-      "bytes: scratch: poison: drawn.NAME:)");
+      "bytes: scratch: poison: drawn.NAME: tensormap:)");
 }
 
 Result<PtxLaunch> launch_of(const json::Value& v, const std::string& where) {
@@ -317,7 +338,7 @@ Result<PtxLaunchFile> launch_file_of(const PtxLaunchWords& words) {
   if (!words.shared.empty()) l.shared = words.shared;
   if (words.args.empty())
     return wrong("--ptx needs --args: the arguments in the order of the entry's parameters");
-  for (const std::string& each : cut(words.args)) {
+  for (const std::string& each : with_their_words(cut(words.args))) {
     auto argument = argument_of(trimmed(each));
     if (!argument) return wrong("--args: " + argument.error().message);
     l.args.push_back(*argument);

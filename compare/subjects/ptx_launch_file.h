@@ -36,8 +36,9 @@ struct PtxArgument {
     bytes,
     scratch,
     poison,
-    raw,   // the tensor that the line's fill draws, of which a fused kernel makes x
-    drawn  // another tensor of x's encoding: "drawn.gamma:cols"
+    raw,    // the tensor that the line's fill draws, of which a fused kernel makes x
+    drawn,  // another tensor of x's encoding: "drawn.gamma:cols"
+    map     // a tensor map: "tensormap:x,box=32x64"; its words are in `text`, the plane is the name
   } what = What::plane;
   std::string text;     // a plane's name, an expression, or digits
   std::string name;     // of memory that launches share: "scratch.partial:rows*4"

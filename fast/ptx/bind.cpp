@@ -3,6 +3,8 @@
 #include <bit>
 #include <utility>
 
+#include "fast/ptx/fragments.h"
+
 namespace assay::ptx {
 
 namespace {
@@ -44,6 +46,11 @@ std::string Binder::label(const std::vector<Operand>& operands) {
 void Binder::bind(const Opcode& op, const std::vector<Operand>& operands, Instruction& i) {
   i.space = space_of(op);
   i.vector = op.has("v2") || op.has("x2") ? 2 : op.has("v4") || op.has("x4") ? 4 : op.has("v8") ? 8 : 1;
+  if (op.has("bulk") && op.row->kind == Class::copy) {
+    i.space = Space::generic;  // of the tensor map, which may lie anywhere
+    i.target = static_cast<uint32_t>(k_.bulks.size());
+    k_.bulks.emplace_back().to_shared = !op.has("bulk_group");
+  }
   const auto patterns = patterns_of(op.row->operands);
   size_t optional = 0;
   for (std::string_view p : patterns) optional += p.front() == '[';
@@ -61,14 +68,15 @@ void Binder::bind(const Opcode& op, const std::vector<Operand>& operands, Instru
     bind_one(op, may_lack ? p.substr(1, p.size() - 2) : p, operands[at++], i);
   }
   // Where every lane takes part, the mask of members is no operand of the text.
-  if (op.row->form == Form::ldmatrix || op.row->form == Form::stmatrix)
+  if (op.row->form == Form::ldmatrix || op.row->form == Form::stmatrix || op.row->name == "mma")
     add_source(names_.constant(0xFFFFFFFF, false), i);
 }
 
 void Binder::bind_one(const Opcode& op, std::string_view pattern, const Operand& o, Instruction& i) {
   const char letter = pattern.front();
+  if (letter == 'm' && !o.parts.empty()) throw Fault("'" + op.text + "' takes no coordinates");
   if (o.barred && pattern.size() == 1) throw Fault("'" + op.text + "' has no second destination");
-  if (o.address != (letter == 'm'))
+  if (o.address != (std::string_view("mkGBM").find(letter) != std::string_view::npos))
     throw Fault(o.address ? "'" + op.text + "' takes no address there"
                           : "'" + op.text + "' needs an address in brackets, not '" + o.text + "'");
   switch (letter) {
@@ -85,10 +93,22 @@ void Binder::bind_one(const Opcode& op, std::string_view pattern, const Operand&
     case 'y': add_source(source(o, op.last(), true, &i.wide_s), i); break;
     case 'q': predicate_source(o, i); break;
     case 'm': op.row->kind == Class::copy&& i.sources == 0 ? copy_target(o, i) : address(o, i); break;
+    case 'k':
+    case 'G':
+    case 'B':
+    case 'M': bulk_address(letter, op, o, i); break;
+    case 'z':
+      add_source(source(o, Type::b32, false), i);
+      k_.bulks[i.target].bytes = i.s[i.sources - 1];
+      break;
     case 'v': accessed(op, o, true, i); break;
     case 's': accessed(op, o, false, i); break;
     case 'f':
     case 'g': fragments(op, o, letter == 'f', i); break;
+    case 'R':
+    case 'X':
+    case 'Y':
+    case 'Z': multiplied(letter, op, o, i); break;
     case 'L': break;  // of the decoder (decode.cpp)
     case 'i':
       if (o.what != Operand::What::number) wrong(o, "number");
@@ -213,6 +233,31 @@ void Binder::address(const Operand& o, Instruction& i) {
   add_source(symbol_address(base, true), i);
 }
 
+// An address of a bulk copy: in shared or global memory, of its mbarrier, of a tensor map with coordinates.
+void Binder::bulk_address(char letter, const Opcode& op, const Operand& o, Instruction& i) {
+  Instruction own;
+  own.space = letter == 'k' || letter == 'B' ? Space::shared : letter == 'G' ? Space::global : Space::generic;
+  address(o, own);
+  if (own.sources == 0) wrong(o, "address of a bulk copy");
+  add_source(own.s[0], i);
+  Kernel::Bulk& b = k_.bulks[i.target];
+  const Kernel::Bulk::Address at{own.s[0], own.wide_s, own.offset};
+  (letter == 'k' ? b.shared : letter == 'B' ? b.barrier : b.global) = at;
+  if ((letter == 'M') != !o.parts.empty())
+    throw Fault("'" + op.text +
+                (letter == 'M' ? "' needs coordinates behind its tensor map"
+                               : "' takes coordinates behind its tensor map alone"));
+  if (letter != 'M') return;
+  while (!op.has(std::to_string(b.rank) + "d")) ++b.rank;
+  if (o.parts.size() != b.rank)
+    throw Fault("'" + op.text + "' needs " + std::to_string(b.rank) + " coordinates, not " +
+                std::to_string(o.parts.size()));
+  for (uint32_t d = 0; d < b.rank; ++d) {
+    add_source(source(o.parts[d], Type::s32, false), i);
+    b.at[d] = i.s[i.sources - 1];
+  }
+}
+
 // Of the two addresses of a copy the first, which lies in shared memory.
 void Binder::copy_target(const Operand& o, Instruction& i) {
   const Space from = std::exchange(i.space, Space::shared);
@@ -259,6 +304,21 @@ void Binder::fragments(const Opcode& op, const Operand& o, bool written, Instruc
   for (const Operand& e : all) {
     if (written) destination(e, 32, false, i);
     else add_source(source(e, Type::b32, false), i);
+  }
+}
+
+// A fragment of mma: registers of 32 bits, as many as the shape gives it.
+void Binder::multiplied(char letter, const Opcode& op, const Operand& o, Instruction& i) {
+  const MmaShape s = mma_shape(op);
+  const size_t count = letter == 'X' ? s.a_registers() : letter == 'Y' ? s.b_registers() : 4;
+  const std::vector<Operand> single = {o};
+  const std::vector<Operand>& all = o.what == Operand::What::vector ? o.parts : single;
+  if (all.size() != count)
+    throw Fault("'" + op.text + "' needs " + std::to_string(count) + " registers there, not " +
+                std::to_string(all.size()));
+  for (const Operand& e : all) {
+    if (letter == 'R') destination(e, 32, false, i);
+    else add_source(source(e, letter == 'Z' ? Type::f32 : Type::b32, false), i);
   }
 }
 

@@ -38,8 +38,10 @@ class Binder {
   void predicate_destination(const Operand&, Instruction&);
   void predicate_source(const Operand&, Instruction&);
   void address(const Operand&, Instruction&);
+  void bulk_address(char letter, const Opcode&, const Operand&, Instruction&);
   void copy_target(const Operand&, Instruction&);
   void accessed(const Opcode&, const Operand&, bool load, Instruction&);
+  void multiplied(char letter, const Opcode&, const Operand&, Instruction&);
   void fragments(const Opcode&, const Operand&, bool written, Instruction&);
   void add_source(uint32_t place, Instruction&);
   // The register of a source of a type; numbers and symbols become constants.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "fast/ptx/matrix.h"
+#include "fast/ptx/mbarriers.h"
 
 namespace assay::ptx {
 
@@ -29,6 +30,7 @@ Checks::Checks(const Block& block) : b_(block), undefined_(block), races_(block)
     m.orders = op.has("acquire") || op.has("release") || op.has("acq_rel");
     m.strong = m.orders || op.has("relaxed") || op.has("volatile") || op.row->kind == Class::atomic;
     m.fence = op.row->form == Form::membar || op.row->form == Form::fence;
+    m.proxy_fence = op.row->form == Form::fence_proxy;
     manners_.push_back(m);
   }
 }
@@ -41,7 +43,8 @@ void Checks::start_block() {
 
 void Checks::before(Warp& w, const Instruction& i) {
   if (manners_[i.opcode].fence) fenced_ = true;
-  if (i.kind == Class::copy) undefined_.check_operands(w, i);
+  if (manners_[i.opcode].proxy_fence) races_.fence_proxies(w, w.active);
+  if (i.kind == Class::copy || i.kind == Class::barrier) undefined_.check_operands(w, i);
   if (!touches_memory(i)) return undefined_.before(w, i);
   undefined_.check_address(w, i);
   for (uint32_t m = w.active; m; m &= m - 1) {
@@ -60,13 +63,18 @@ void Checks::access(Warp& w, const Instruction& i, unsigned lane, uint64_t addre
   // The errors of the access itself come first.
   resolve(w, i, static_cast<int>(lane), address, bytes * count, !load);
   const Space space = located(i, address);
+  if (space == Space::shared)
+    if (const auto mbarrier = overlapped(b_, address, bytes * count))
+      fail(w, i, static_cast<int>(lane),
+           "reaches into the mbarrier at shared offset " + std::to_string(*mbarrier) +
+               ", which only instructions of mbarriers may before mbarrier.inval");
   for (unsigned k = 0; k < count; ++k) {
     const uint64_t at = address + uint64_t{k} * bytes;
     if (load) undefined_.load(w, i, lane, k, space, at, bytes);
     else if (store) undefined_.store(w, i, lane, k + 1, space, at, bytes);
     else undefined_.change(w, i, lane, space, at, bytes);
   }
-  if (space != Space::shared && space != Space::global) return;
+  if ((space != Space::shared && space != Space::global) || carries_pieces_) return;
   // What nobody may write does not race.
   if (const Allocation* a = space == Space::global ? b_.memory->holding(address, 1) : nullptr;
       a && !a->writable)
@@ -85,9 +93,17 @@ void Checks::access(Warp& w, const Instruction& i, unsigned lane, uint64_t addre
   races_.access(w, i, lane, space, address, bytes * count, kind, store ? values.data() : nullptr);
 }
 
+void Checks::touch(Warp& w, const Instruction& i, unsigned lane, uint64_t mbarrier, bool begins_or_ends) {
+  races_.access(w, i, lane, Space::shared, mbarrier, kMbarrierBytes,
+                begins_or_ends ? Races::Kind::write : Races::Kind::atomic, nullptr);
+  if (!begins_or_ends) return;
+  races_.forget(mbarrier);
+  undefined_.forget_shared(mbarrier, kMbarrierBytes);
+}
+
 void Checks::after(Warp& w, const Instruction& i) {
   if (!touches_memory(i)) undefined_.after(w, i);
-  if (i.kind == Class::copy) issue(w, i);
+  if (i.kind == Class::copy && !b_.kernel->opcodes[i.opcode].has("bulk")) issue(w, i);
 }
 
 // Until a copy arrives, nobody may use what it writes to, nor write there.
@@ -99,6 +115,18 @@ void Checks::issue(Warp& w, const Instruction& i) {
     resolve(w, store, static_cast<int>(lane), at, i.code, true);
     races_.access(w, store, lane, Space::shared, at, i.code, Races::Kind::write, nullptr);
     undefined_.forget_shared(at, i.code);
+  }
+}
+
+void Checks::issue_bulk(Warp& w, BulkCopy& c) {
+  const Instruction& i = *c.instruction;
+  c.number = races_.begin_copy(w, c.lane, c.to_shared ? std::nullopt : std::optional(c.group));
+  for (const BulkPiece& p : c.pieces) {
+    races_.access_by_copy(w, i, c.lane, Space::shared, p.shared, p.bytes, c.to_shared, c.to_shared);
+    const Allocation* a = p.zero ? nullptr : b_.memory->holding(p.global, p.bytes);
+    if (a && a->writable)
+      races_.access_by_copy(w, i, c.lane, Space::global, p.global, p.bytes, !c.to_shared, c.to_shared);
+    if (c.to_shared) undefined_.forget_shared(p.shared, p.bytes);
   }
 }
 

@@ -21,12 +21,30 @@ class Checks {
   void arrive(uint32_t barrier, Warp&, const Instruction&, uint32_t lanes);
   void complete(uint32_t barrier) { races_.complete(barrier); }
 
+  // An mbarrier instruction of one lane reaches the object at a shared offset: it begins or ends it, or is
+  // one of those that do not race with each other. Fault: it races with what another thread did there.
+  void touch(Warp&, const Instruction&, unsigned lane, uint64_t mbarrier, bool begins_or_ends);
+  void arrive_at(uint64_t mbarrier, const Warp& w, unsigned lane) {
+    races_.arrive_at(mbarrier, w, 1u << lane);
+  }
+  void complete_phase(uint64_t mbarrier) { races_.complete_phase(mbarrier); }
+  // A bulk copy is issued. Fault: it races; it reads what the generic proxy wrote and no fence.proxy.async
+  // stands between.
+  void issue_bulk(Warp&, BulkCopy&);
+  // It has arrived, and its mbarrier learns it. Lanes wait until at most `left` of their groups have not
+  // read, or written.
+  void complete_bulk(const BulkCopy& c) { races_.complete_copy(c.mbarrier, *c.warp, c.lane, c.number); }
+  void wait_for_bulk(const Warp& w, uint32_t left, bool reads) { races_.wait_for_copies(w, left, reads); }
+  // Accesses that follow are those of a copy that was issued: they race with nothing anew.
+  void carry_pieces(bool on) { carries_pieces_ = on; }
+  void pass(uint64_t mbarrier, const Warp& w, uint32_t lanes) { races_.pass(mbarrier, w, lanes); }
+
  private:
   // How an opcode touches memory.
   struct Manner {
     bool strong = false;  // two such operations on one address do not race
     bool orders = false;  // .acquire, .release, .acq_rel
-    bool fence = false;
+    bool fence = false, proxy_fence = false;
   };
   void move_matrices(Warp&, const Meeting&, MeetingHandler);
   void issue(Warp&, const Instruction& copy);
@@ -36,7 +54,8 @@ class Checks {
   Undefined undefined_;
   Races races_;
   std::vector<Manner> manners_;  // by opcode
-  bool fenced_ = false;          // the block has come to a fence
+  bool carries_pieces_ = false;
+  bool fenced_ = false;  // the block has come to a fence
 };
 
 }  // namespace assay::ptx

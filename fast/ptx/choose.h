@@ -15,15 +15,17 @@ bool choose_narrow(const Opcode&, Instruction&);
 bool choose_memory(const Opcode&, Instruction&);
 bool choose_warp(const Opcode&, Instruction&);
 bool choose_matrix(const Opcode&, Instruction&);
+bool choose_mma(const Opcode&, Instruction&);
 bool choose_copy(const Opcode&, Instruction&);
+bool choose_mbarrier(const Opcode&, Instruction&);
 bool choose_control(const Opcode&, Instruction&);
 
 // Fault: the table has a row that no function knows.
 inline void choose(const Opcode& op, Instruction& i) {
   i.kind = op.row->kind;
-  for (auto* known :
-       {choose_integer, choose_float, choose_half, choose_compare, choose_convert, choose_narrow,
-        choose_memory, choose_warp, choose_matrix, choose_copy, choose_control}) {
+  for (auto* known : {choose_integer, choose_float, choose_half, choose_compare, choose_convert,
+                      choose_narrow, choose_memory, choose_warp, choose_matrix, choose_mma, choose_copy,
+                      choose_mbarrier, choose_control}) {
     Instruction chosen = i;
     if (!known(op, chosen)) continue;
     i = chosen;

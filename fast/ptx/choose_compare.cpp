@@ -164,8 +164,8 @@ struct XorMask {
   uint32_t operator()(uint32_t a, uint32_t b) const { return a ^ b; }
 };
 
-// 9.7.9.19: whether a generic address lies in a window. Param and const have no window here: no generic
-// address lies in them.
+// 9.7.9.19: whether a generic address lies in a window. That of parameters lies within that of global
+// memory (6.4); const has none here: no generic address lies in it.
 void isspacep(Warp& w, const Instruction& i) {
   uint32_t truth = 0;
   for (uint32_t m = w.active; m; m &= m - 1) {
@@ -174,6 +174,7 @@ void isspacep(Warp& w, const Instruction& i) {
     const bool shared = at - kSharedWindow < kWindowBytes, local = at - kLocalWindow < kWindowBytes;
     const bool yes = i.space == Space::shared  ? shared
                      : i.space == Space::local ? local
+                     : i.space == Space::param ? at - kParameterWindow < kWindowBytes
                                                : i.space == Space::global && !shared && !local;
     truth |= static_cast<uint32_t>(yes) << l;
   }

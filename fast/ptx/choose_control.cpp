@@ -37,6 +37,8 @@ bool choose_control(const Opcode& op, Instruction& i) {
     // One block runs at a time, lane after lane: memory is in order, and so are launches.
     case Form::membar:
     case Form::fence:
+    case Form::fence_proxy:
+    case Form::fence_mbarrier:
     case Form::griddepcontrol:
     case Form::nanosleep: i.handler = &nothing; return true;
     default: return choose_barrier(op, i);

@@ -1,4 +1,5 @@
-// Copies that arrive later (9.7.9.25.3).
+// Copies that arrive later (9.7.9.25).
+#include "fast/ptx/bulk.h"
 #include "fast/ptx/choose.h"
 #include "fast/ptx/copies.h"
 
@@ -11,6 +12,16 @@ bool choose_copy(const Opcode& op, Instruction& i) {
     case Form::cp_async_commit: i.handler = &close_group; return true;
     case Form::cp_async_wait: i.handler = &wait_for_groups; return true;
     case Form::cp_async_wait_all: i.handler = &wait_for_all; return true;
+    case Form::bulk_load:
+    case Form::bulk_load_hint:
+    case Form::bulk_store:
+    case Form::bulk_store_hint:
+    case Form::tensor_load:
+    case Form::tensor_load_hint:
+    case Form::tensor_store:
+    case Form::tensor_store_hint: i.handler = &issue_bulk; return true;
+    case Form::bulk_commit: i.handler = &close_bulk_group; return true;
+    case Form::bulk_wait: i.handler = &wait_for_bulk_groups; return true;
     default: return false;
   }
 }

@@ -209,10 +209,12 @@ Handler moves(const Opcode& op, Instruction& i) {
       if (i.width) return i.sources > 1 ? &pack : &unpack;
       return info(op.last()).bits == 64 ? &copy<uint64_t> : &copy<uint32_t>;
     case Form::createpolicy: return &zero_policy;
-    case Form::prefetch: return &nothing;
+    case Form::prefetch:
+    case Form::prefetch_map: return &nothing;
     case Form::cvta: {
       const uint64_t base = i.space == Space::shared  ? kSharedWindow
                             : i.space == Space::local ? kLocalWindow
+                            : i.space == Space::param ? kParameterWindow
                                                       : 0;
       i.offset = static_cast<int64_t>(op.has("to") ? 0 - base : base);
       return &convert_address;

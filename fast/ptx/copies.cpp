@@ -9,13 +9,6 @@
 
 namespace assay::ptx {
 
-namespace {
-
-uint64_t address_of(Warp& w, uint32_t base, bool wide, int64_t offset, unsigned lane) {
-  const uint64_t at = read_cell(w, base, wide, lane) + static_cast<uint64_t>(offset);
-  return wide ? at : static_cast<uint32_t>(at);
-}
-
 void carry_out(Warp& w, const Instruction& i, uint32_t lanes) {
   if (!lanes) return;
   Block& b = *w.block;
@@ -27,6 +20,31 @@ void carry_out(Warp& w, const Instruction& i, uint32_t lanes) {
   if (b.checks) b.checks->after(w, i);
 }
 
+namespace {
+
+uint64_t address_of(Warp& w, uint32_t base, bool wide, int64_t offset, unsigned lane) {
+  const uint64_t at = read_cell(w, base, wide, lane) + static_cast<uint64_t>(offset);
+  return wide ? at : static_cast<uint32_t>(at);
+}
+
+// Lanes that read fewer bytes than they write: byte by byte, and zeros behind the last.
+void arrive_in_part(Warp& w, const Copy& c, uint32_t lanes) {
+  const Kernel& k = *w.block->kernel;
+  const Kernel::Arrival& a = k.arrivals[c.instruction->target + 1];
+  for (uint32_t n = 0; lanes && n < c.instruction->code; ++n) {
+    uint32_t read = 0;
+    for (uint32_t m = lanes; m; m &= m - 1) {
+      const auto l = static_cast<unsigned>(std::countr_zero(m));
+      if (n < c.given[l]) read |= 1u << l;
+      cells<uint64_t>(w, c.instruction->d[0])[l] = c.to[l] + n;
+      cells<uint64_t>(w, c.instruction->d[1])[l] = c.from[l] + n;
+    }
+    carry_out(w, k.code[a.load], read);
+    carry_out(w, k.code[a.zero], lanes & ~read);
+    carry_out(w, k.code[a.store], lanes);
+  }
+}
+
 // The lanes of one copy, whose registers may hold the addresses of a later one by now.
 void arrive(Warp& w, const Copy& c, uint32_t lanes) {
   const Kernel& k = *w.block->kernel;
@@ -36,9 +54,13 @@ void arrive(Warp& w, const Copy& c, uint32_t lanes) {
     cells<uint64_t>(w, c.instruction->d[0])[l] = c.to[l];
     cells<uint64_t>(w, c.instruction->d[1])[l] = c.from[l];
   }
+  uint32_t none = 0, part = 0;
+  for (uint32_t m = lanes & ~c.whole; m; m &= m - 1)
+    (c.given[static_cast<size_t>(std::countr_zero(m))] ? part : none) |= m & (0 - m);
   carry_out(w, k.code[a.load], lanes & c.whole);
-  for (uint32_t n = 0; n < a.words; ++n) carry_out(w, k.code[a.zero + n], lanes & ~c.whole);
-  carry_out(w, k.code[a.store], lanes);
+  for (uint32_t n = 0; n < a.words; ++n) carry_out(w, k.code[a.zero + n], none);
+  carry_out(w, k.code[a.store], lanes & ~part);
+  arrive_in_part(w, c, part);
 }
 
 // Of the copies of `lanes`, in the order in which they were issued, those arrive of which due(copy, lane).
@@ -71,11 +93,16 @@ void issue_copy(Warp& w, const Instruction& i) {
     cells<uint64_t>(w, i.d[0])[l] = c.to[l];
     cells<uint64_t>(w, i.d[1])[l] = c.from[l];
     const uint32_t given = i.with_optional ? w.words[i.s[2] + l] : bytes;
-    if (given == 0) c.whole &= ~(1u << l);
-    else if (given != bytes)
+    if (given > bytes)
       fail(w, i, static_cast<int>(l),
            "has " + std::to_string(given) + " bytes to read of the " + std::to_string(bytes) +
-               " that it writes: only none and all are understood");
+               " that it writes");
+    if (given != bytes) c.whole &= ~(1u << l);
+    c.given[l] = static_cast<uint8_t>(given);
+    if (given && c.from[l] % bytes)
+      fail(w, i, static_cast<int>(l),
+           "of " + std::to_string(bytes) +
+               " bytes at an address that is no multiple of them: " + w.block->memory->place(c.from[l]));
   }
   w.copies.push_back(c);
 }

@@ -9,11 +9,13 @@
 namespace assay::ptx {
 
 // Handlers: issue a copy, close a group, wait until no more than Instruction::code groups are left, wait for
-// everything. Fault: a source size between nothing and the whole; what the accesses throw.
+// everything. Fault: a source size beyond the whole; what the accesses throw.
 void issue_copy(Warp&, const Instruction&);
 void close_group(Warp&, const Instruction&);
 void wait_for_groups(Warp&, const Instruction&);
 void wait_for_all(Warp&, const Instruction&);
+// One instruction for these lanes, with what watches it around it.
+void carry_out(Warp&, const Instruction&, uint32_t lanes);
 // The copies of lanes that leave arrive.
 void finish_copies(Warp&, uint32_t lanes);
 

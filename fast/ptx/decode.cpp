@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "fast/ptx/arrivals.h"
 #include "fast/ptx/bind.h"
 #include "fast/ptx/choose.h"
 #include "fast/ptx/module.h"
@@ -41,7 +42,8 @@ class Decoder {
     end.kind = Class::control;
     end.opcode = opcode("exit");
     k_.code.push_back(end);
-    for (const size_t copy : copies_) k_.code[copy].target = arrival(k_.code[copy]);
+    Arrivals arrivals(k_, names_);
+    for (const size_t copy : copies_) arrivals.make(copy);
     resolve_jumps();
     names_.set_dynamic_base(align_up(k_.static_shared, 16));
     return std::move(k_);
@@ -119,7 +121,9 @@ class Decoder {
   void directive() {
     const uint32_t line = now_.line;
     const std::string_view word = take();
-    if (word == ".reg") return registers();
+    if (word == ".reg") return registers(take_type());
+    // No blank need stand before the type: .reg.b64 x;
+    if (word.starts_with(".reg.")) return registers(type_of(word.substr(4)));
     if (word == ".shared") return variable(Space::shared);
     if (word == ".local") return variable(Space::local);
     if (word == ".loc") return location(line);
@@ -131,8 +135,8 @@ class Decoder {
     throw Fault("'" + std::string(word) + "' is no directive of a body that is understood");
   }
 
-  Type take_type() {
-    const std::string_view word = take();
+  Type take_type() { return type_of(take()); }
+  static Type type_of(std::string_view word) {
     const auto type = word.front() == '.' ? type_named(word.substr(1)) : std::nullopt;
     if (!type) throw Fault("'" + std::string(word) + "' is no type");
     return *type;
@@ -140,8 +144,7 @@ class Decoder {
   uint64_t take_number() { return parse_number(take()).bits; }
 
   // .reg .b32 %r<100>, x;
-  void registers() {
-    const Type type = take_type();
+  void registers(Type type) {
     do {
       if (is(",")) advance();
       const std::string name(take());
@@ -243,6 +246,7 @@ class Decoder {
       else if (!is(";")) throw Fault("expected ',' or ';', found '" + std::string(now_.text) + "'");
     }
     advance();
+    if (k_.opcodes[i.opcode].first() == Type::b128) return in_halves(i, operands);
     const Opcode& op = k_.opcodes[i.opcode];
     if (op.row->form == Form::bra)
       jumps_.push_back({k_.code.size(), {scopes_.back(), Binder::label(operands)}});
@@ -256,53 +260,48 @@ class Decoder {
     if (op.row->form == Form::ret && !calls_.empty()) jump(i, calls_.back().end);
     else add(i);
   }
+  // Instructions of 128 bits are those of their two halves.
+  void in_halves(const Instruction& begun, std::vector<Operand> operands) {
+    const Opcode op = k_.opcodes[begun.opcode];
+    if (operands.size() != 2)
+      throw Fault("'" + op.text + "' takes 2 operands, not " + std::to_string(operands.size()));
+    const auto add_as = [&](const std::string& text, const std::vector<Operand>& of_it) {
+      Instruction i = begun;
+      i.opcode = static_cast<uint32_t>(k_.opcodes.size());
+      k_.opcodes.push_back(understand(text));
+      k_.opcodes.back().text = op.text;
+      binder_.bind(k_.opcodes[i.opcode], of_it, i);
+      choose(k_.opcodes[i.opcode], i);
+      add(i);
+    };
+    if (op.row->form != Form::mov_b128) {
+      operands[op.row->kind == Class::load ? 0 : 1] = halves(operands[op.row->kind == Class::load ? 0 : 1]);
+      const size_t type = op.text.find(".b128");
+      return add_as(op.text.substr(0, type) + ".v2.b64" + op.text.substr(type + 5), operands);
+    }
+    const Operand to = halves(operands[0]), from = halves(operands[1]);
+    for (size_t n = 0; n < 2; ++n) add_as("mov.b64", {to.parts[n], from.parts[n]});
+  }
+  static Operand halves(const Operand& o) {
+    if (o.what == Operand::What::vector && o.parts.size() == 2) return o;
+    if (o.what != Operand::What::reg || o.reg.type != Type::b128)
+      throw Fault("'" + o.text + "' is neither a register of 128 bits nor two of 64 in braces");
+    Operand both, half = o;
+    both.what = Operand::What::vector;
+    half.reg.type = Type::b64;
+    both.parts.push_back(half);
+    half.reg.place += 2 * kLanes;
+    both.parts.push_back(half);
+    return both;
+  }
   // A copy keeps its two addresses in registers that its arrival reads.
   void copy(Instruction& i) {
+    copies_.push_back(k_.code.size());
+    if (k_.opcodes[i.opcode].has("bulk")) return;
     if (i.code != 16 && (k_.opcodes[i.opcode].has("cg") || (i.code != 4 && i.code != 8)))
       throw Fault("'" + k_.opcodes[i.opcode].text + "' does not copy " + std::to_string(i.code) + " bytes");
     i.destinations = 2;
     i.d[0] = names_.unnamed(true), i.d[1] = names_.unnamed(true);
-    copies_.push_back(k_.code.size());
-  }
-  // The instructions of an arrival, which stand behind the end and have the text and the line of their copy.
-  // That is given by value, because the code that holds it grows here.
-  uint32_t arrival(const Instruction of) {
-    const unsigned words = of.code / 4;
-    const std::string vector = words == 1 ? "" : ".v" + std::to_string(words);
-    uint32_t data[4] = {};
-    for (unsigned n = 0; n < words; ++n) data[n] = names_.unnamed(false);
-    const auto begun = [&](const std::string& text) {
-      Instruction i;
-      i.line = of.line, i.source = of.source;
-      i.opcode = static_cast<uint32_t>(k_.opcodes.size());
-      k_.opcodes.push_back(understand(text));
-      k_.opcodes.back().text = k_.text(of);
-      return i;
-    };
-    const auto ended = [&](Instruction& i) {
-      choose(k_.opcodes[i.opcode], i);
-      k_.code.push_back(i);
-      return static_cast<uint32_t>(k_.code.size() - 1);
-    };
-    const auto access = [&](const std::string& text, Space space, uint32_t address) {
-      Instruction i = begun(text + vector + ".b32");
-      i.space = space, i.vector = static_cast<uint8_t>(words), i.wide_s = true;
-      i.s[i.sources++] = address;
-      return i;
-    };
-    Instruction load = access("ld.global", Space::global, of.d[1]);
-    for (unsigned n = 0; n < words; ++n) load.d[load.destinations++] = data[n];
-    Instruction store = access("st.shared", Space::shared, of.d[0]);
-    for (unsigned n = 0; n < words; ++n) store.s[store.sources++] = data[n];
-    Kernel::Arrival a{ended(load), static_cast<uint32_t>(k_.code.size()), words, 0};
-    for (unsigned n = 0; n < words; ++n) {
-      Instruction zero = begun("mov.b32");
-      zero.d[zero.destinations++] = data[n], zero.s[zero.sources++] = names_.constant(0, false);
-      ended(zero);
-    }
-    a.store = ended(store);
-    k_.arrivals.push_back(a);
-    return static_cast<uint32_t>(k_.arrivals.size() - 1);
   }
   void add(const Instruction& i) {
     if (k_.code.size() == kMostInstructions) throw Fault("the body is too long, with the functions it calls");
@@ -452,7 +451,7 @@ class Decoder {
     need("}");
     return o;
   }
-  // [base], [base+8], [base+-8], [16]
+  // [base], [base+8], [base+-8], [16], [map, {x, y}]
   Operand address() {
     Operand o;
     need("[");
@@ -468,6 +467,10 @@ class Decoder {
       if (is("-")) advance(), negative = !negative;
       const auto step = static_cast<int64_t>(take_number());
       o.displacement += negative ? -step : step;
+    }
+    if (is(",")) {
+      advance();
+      o.parts = vector().parts;
     }
     need("]");
     o.address = true;

@@ -69,6 +69,14 @@ std::optional<std::string> mismatch(const Opcode& op, const FormRow& row) {
   return {};
 }
 
+// Whether an opcode that no row has is for clusters of blocks.
+bool reaches_other_blocks(const std::vector<std::string_view>& words) {
+  return words[0] == "mapa" || words[0] == "getctarank" || contains(words, "multicast::cluster") ||
+         (words[0] == "barrier" && contains(words, "cluster")) ||
+         (contains(words, "shared::cluster") &&
+          (words[0] == "mbarrier" || contains(words, "shared::cta") || words[0] == "st" || words[0] == "ld"));
+}
+
 }  // namespace
 
 bool Opcode::has(std::string_view modifier) const {
@@ -94,6 +102,9 @@ Opcode understand(std::string_view text) {
     }
     why += (why.empty() ? "" : "; ") + std::string(row.section) + ": " + *problem;
   }
+  if (reaches_other_blocks(words))
+    throw Fault("unsupported form '" + op.text +
+                "': it reaches other blocks of a cluster, and here every block runs alone");
   if (why.empty())
     throw Fault("unsupported instruction '" + op.text + "': the table has no '" + std::string(words[0]) +
                 "'");

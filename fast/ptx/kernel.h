@@ -1,5 +1,6 @@
 // A kernel that is ready to run: instructions with their handlers, and the plan of its registers and memory.
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -20,11 +21,11 @@ using Handler = void (*)(Warp&, const Instruction&);
 using MeetingHandler = void (*)(Warp&, const Meeting&);
 
 // What an instruction does to the order of instructions.
-enum class Flow : uint8_t { plain, branch, table, exit, barrier, meeting, trap };
+enum class Flow : uint8_t { plain, branch, table, exit, barrier, meeting, wait, trap };
 enum class BarrierKind : uint8_t { sync, arrive, popc, all, any };
 
 inline constexpr unsigned kLanes = 32;
-inline constexpr unsigned kMostDestinations = 8, kMostSources = 10;
+inline constexpr unsigned kMostDestinations = 8, kMostSources = 11;
 
 struct Instruction {
   Handler handler = nullptr;
@@ -47,7 +48,7 @@ struct Instruction {
   BarrierKind barrier = BarrierKind::sync;
   bool has_guard = false, guard_inverted = false;
   uint32_t guard = 0;   // a predicate
-  uint32_t target = 0;  // of a branch: an instruction; of a copy: its place in Kernel::arrivals
+  uint32_t target = 0;  // of a branch: an instruction; of a copy: its place in Kernel::arrivals or bulks
   uint32_t code = 0;    // what else a handler needs: a table of lop3, a rounding, an index of Kernel::tables
   int64_t offset = 0;   // of an address
   int64_t to_offset = 0;  // of the address that a copy writes to
@@ -109,6 +110,21 @@ struct Kernel {
     uint32_t load, zero, words, store;
   };
   std::vector<Arrival> arrivals;
+  // The operands of a bulk copy, and what moves its pieces (arrivals.h).
+  struct Bulk {
+    struct Address {
+      uint32_t place = 0;
+      bool wide = true;
+      int64_t offset = 0;
+    };
+    Address shared, global, barrier;  // `global` is that of the tensor map where there is one
+    uint32_t bytes = 0;               // the register of the size
+    uint32_t rank = 0;                // coordinates of a tensor copy, and their registers; else 0
+    std::array<uint32_t, 5> at{};
+    bool to_shared = false;
+    uint32_t arrival = 0, shared_at = 0, global_at = 0;  // registers with the addresses of pieces
+  };
+  std::vector<Bulk> bulks;
   std::vector<Constant> constants;  // registers that hold a number
   std::vector<bool> wide;           // by place / kLanes: whether a register of eight bytes begins there
   std::vector<std::vector<uint32_t>> tables;  // targets of branches by an index

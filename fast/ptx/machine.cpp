@@ -4,6 +4,7 @@ namespace assay::ptx {
 
 void fail(const Warp& w, const Instruction& i, int lane, const std::string& what) {
   const Block& b = *w.block;
+  if (w.speaks_for >= 0) lane = w.speaks_for;
   const auto at = [](const Dim& d) {
     return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
   };
@@ -46,6 +47,7 @@ std::byte* within(Warp& w, const Instruction& i, int lane, std::byte* base, uint
 Space space_of(uint64_t& address) {
   if (address - kSharedWindow < kWindowBytes) return address -= kSharedWindow, Space::shared;
   if (address - kLocalWindow < kWindowBytes) return address -= kLocalWindow, Space::local;
+  if (address - kParameterWindow < kWindowBytes) return address -= kParameterWindow, Space::param;
   return Space::global;
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 namespace assay::ptx {
 
 struct Block;
+struct Warp;
 
 // Lanes of one warp that stand at one instruction.
 struct Group {
@@ -25,9 +27,36 @@ struct Group {
 // A copy that lanes of a warp have issued and that has not arrived (copies.h).
 struct Copy {
   const Instruction* instruction = nullptr;
-  uint32_t lanes = 0, whole = 0;          // whose copy is still to come; who read memory and not zeros
+  uint32_t lanes = 0, whole = 0;          // whose copy is still to come; who reads all that it writes
+  std::array<uint8_t, kLanes> given{};    // bytes that each reads; zeros follow them
   std::array<uint64_t, kLanes> to, from;  // addresses in shared and in global memory
   std::array<uint32_t, kLanes> group;     // groups that the lane had closed
+};
+
+// Bytes of a bulk copy that lie side by side on both sides; those of zeros come from nowhere.
+struct BulkPiece {
+  uint64_t shared = 0, global = 0;
+  uint32_t bytes = 0;
+  bool zero = false;
+};
+// A bulk copy that a lane has issued and that has not arrived (bulk.h).
+struct BulkCopy {
+  const Instruction* instruction = nullptr;
+  Warp* warp = nullptr;
+  unsigned lane = 0;
+  bool to_shared = false;
+  uint64_t mbarrier = 0, bytes = 0;  // which learns that so many have come
+  uint32_t group = 0;                // bulk groups that the lane had closed
+  uint32_t number = 0;               // among those of its thread, for the race checker
+  std::vector<BulkPiece> pieces;
+};
+
+// An mbarrier object in shared memory (mbarriers.h).
+struct Mbarrier {
+  uint32_t expected = 0, pending = 0;  // arrivals of each phase; those of this one that are still to come
+  int64_t bytes = 0;                   // that are still to come: the transaction count
+  uint64_t phase = 0;                  // the one that is not complete
+  uint32_t line = 0;                   // of the PTX text that initialised it
 };
 
 // A register file: registers of 32 lanes with 4 or 8 bytes each, and predicates of one word each.
@@ -43,9 +72,14 @@ struct Warp {
   std::vector<Group> meeting;    // wait for the others of a *.sync
   std::vector<Group> parked;     // at an aligned barrier, until the whole warp has come
   std::vector<Group> arrived;    // wait for a barrier to complete
+  std::vector<Group> stalled;    // asked an mbarrier whose phase was not complete; go on behind that
+  std::vector<uint32_t> asked;   // the instructions that did since then
+  uint64_t stalled_at = 0;       // Block::phases at that time
+  uint32_t passed = 0;           // lanes of the last such question whose phase was complete
   std::vector<std::byte> local;  // lane by lane
   std::vector<Copy> copies;      // in the order in which they were issued
-  std::array<uint32_t, kLanes> closed_groups{};
+  std::array<uint32_t, kLanes> closed_groups{}, closed_bulk_groups{};
+  int speaks_for = -1;  // the lane whose copy the lanes carry out: errors name it
   std::vector<uint32_t> storage;
 };
 
@@ -79,7 +113,10 @@ struct Block {
   unsigned threads = 0, live_threads = 0;
   std::vector<std::byte> shared;
   std::vector<Warp> warps;
-  std::vector<uint64_t> unpinned;  // lanes, by instruction
+  std::map<uint64_t, Mbarrier> mbarriers;  // by their offsets in shared memory
+  std::vector<BulkCopy> bulk;              // in the order in which they were issued
+  uint64_t phases = 0;                     // that were completed, of all of them
+  std::vector<uint64_t> unpinned;          // lanes, by instruction
   uint64_t lane_instructions = 0;
   // The allocations that were used last, so that most accesses need no search.
   Allocation last_load, last_store;

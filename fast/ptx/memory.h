@@ -10,10 +10,10 @@
 
 namespace assay::ptx {
 
-// Where the generic addresses of shared and local memory lie: no process of Linux maps anything there
-// (6.4.2).
+// Where the generic addresses of shared and local memory and of parameters lie: no process of Linux maps
+// anything there (6.4.2).
 inline constexpr uint64_t kSharedWindow = 0x7E0000000000ull, kLocalWindow = 0x7F0000000000ull,
-                          kWindowBytes = 0x1000000ull;
+                          kParameterWindow = 0x7D0000000000ull, kWindowBytes = 0x1000000ull;
 // What one block may have on the devices that are modelled.
 inline constexpr uint64_t kMostShared = 227 * 1024;
 

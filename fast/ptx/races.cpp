@@ -22,7 +22,7 @@ void remember(std::array<Races::Access, 2>& slots, const Races::Access& now) {
 }
 
 std::string words(Races::Kind kind) {
-  return kind == Races::Kind::read ? "reads" : kind == Races::Kind::write ? "writes" : "changes";
+  return kind == Races::Kind::read ? "reads" : kind == Races::Kind::atomic ? "changes" : "writes";
 }
 
 }  // namespace
@@ -35,10 +35,14 @@ uint32_t Races::block_number() const {
 }
 
 void Races::start_block() {
+  slots_ = b_.kernel->bulks.empty() ? b_.threads : size_t{5} * b_.threads;
   clock_.assign(b_.threads, 1);
-  common_.assign(b_.threads, 0);
+  clock_.resize(slots_);
+  common_.assign(slots_, 0);
+  groups_.clear();
   more_.assign(b_.threads, nullptr);
   arrivals_.clear();
+  phases_.clear();
   blocks_known_.assign(b_.launch->grid.count() + 1, false);
 }
 
@@ -102,16 +106,17 @@ void Races::report(Warp& w, const Instruction& i, unsigned lane, Space space, ui
   const uint32_t n = before.block - 1;
   const std::string block = "block (" + std::to_string(n % g.x) + "," + std::to_string(n / g.x % g.y) + "," +
                             std::to_string(n / g.x / g.y) + ") ";
-  const std::string missing = !same_block ? "blocks of one grid are not ordered"
+  const std::string missing = !same_block                   ? "blocks of one grid are not ordered"
+                              : before.thread >= b_.threads ? "nobody has waited for that copy"
                               : before.thread / kLanes == now.thread / kLanes
                                   ? "no bar.warp.sync or barrier orders these lanes"
                                   : "no barrier of the block orders them";
   const Instruction& other = b_.kernel->code[before.pc];
   fail(w, i, static_cast<int>(lane),
        "of " + std::to_string(bytes) + " bytes " + words(now.kind) + " a byte that " +
-           (same_block ? "" : block) + "thread " + std::to_string(before.thread) + " " + words(before.kind) +
-           " at PTX line " + std::to_string(other.line) + " (" + b_.kernel->text(other) + "), and " +
-           missing + ": " +
+           (same_block ? "" : block) + "thread " + std::to_string(before.thread % b_.threads) + " " +
+           words(before.kind) + " at PTX line " + std::to_string(other.line) + " (" + b_.kernel->text(other) +
+           "), and " + missing + ": " +
            (space == Space::shared ? "shared memory, offset " + std::to_string(address)
                                    : b_.memory->place(address)));
 }
@@ -123,7 +128,7 @@ void Races::raise(Clocks& to, uint16_t thread) const {
 }
 
 void Races::join(const std::vector<uint16_t>& from, const std::vector<uint16_t>& to) {
-  auto known = std::make_shared<Clocks>(b_.threads, 0);
+  auto known = std::make_shared<Clocks>(slots_, 0);
   const Clocks* last = nullptr;
   for (const uint16_t t : from) {
     // Lanes of one warp mostly know the same.
@@ -144,7 +149,7 @@ void Races::join(const std::vector<uint16_t>& from, const std::vector<uint16_t>&
 void Races::order_by(const Warp& w, unsigned lane, Space space, uint64_t address) {
   const uint16_t thread = thread_of(w, lane);
   Order& order = orders_[{space, address}];
-  auto known = std::make_shared<Clocks>(b_.threads, 0);
+  auto known = std::make_shared<Clocks>(slots_, 0);
   raise(*known, thread);
   if (order.block == block_number() && order.known)
     for (size_t u = 0; u < known->size(); ++u) (*known)[u] = std::max((*known)[u], (*order.known)[u]);
@@ -171,6 +176,125 @@ void Races::complete(uint32_t barrier) {
   Arrivals& a = arrivals_[barrier];
   join(a.all, a.waiting);
   a = {};
+}
+
+void Races::arrive_at(uint64_t mbarrier, const Warp& w, uint32_t lanes) {
+  Clocks& now = phases_[mbarrier].now;
+  now.resize(clock_.size());
+  for (const uint16_t t : threads_of(w, lanes)) {
+    raise(now, t);
+    ++clock_[t];
+  }
+}
+
+void Races::complete_phase(uint64_t mbarrier) {
+  Phases& p = phases_[mbarrier];
+  p.complete.resize(clock_.size());
+  for (size_t u = 0; u < p.now.size(); ++u) p.complete[u] = std::max(p.complete[u], p.now[u]);
+  p.now.clear();
+}
+
+void Races::pass(uint64_t mbarrier, const Warp& w, uint32_t lanes) {
+  const Clocks& complete = phases_[mbarrier].complete;
+  if (complete.empty()) return;
+  // Lanes of one warp mostly know the same.
+  std::shared_ptr<const Clocks> before, after;
+  for (const uint16_t t : threads_of(w, lanes)) {
+    if (!after || more_[t] != before) {
+      before = more_[t];
+      auto known = std::make_shared<Clocks>(complete);
+      for (size_t u = 0; before && u < known->size(); ++u) (*known)[u] = std::max((*known)[u], (*before)[u]);
+      after = std::move(known);
+    }
+    more_[t] = after;
+  }
+}
+
+uint32_t Races::known(uint16_t thread, uint16_t of) const {
+  return std::max(common_[of], more_[thread] ? (*more_[thread])[of] : 0);
+}
+
+void Races::learn(uint16_t thread, uint16_t of, uint32_t clock) {
+  if (known(thread, of) >= clock) return;
+  auto now = more_[thread] ? std::make_shared<Clocks>(*more_[thread]) : std::make_shared<Clocks>(slots_, 0);
+  (*now)[of] = clock;
+  more_[thread] = now;
+}
+
+uint32_t Races::begin_copy(const Warp& w, unsigned lane, std::optional<uint32_t> group) {
+  const uint16_t t = thread_of(w, lane);
+  if (!group) return ++clock_[loader(t)];
+  const uint32_t number = ++clock_[reader(t)];
+  clock_[writer(t)] = number;
+  groups_[t].emplace_back(*group, number);
+  return number;
+}
+
+void Races::access_by_copy(Warp& w, const Instruction& i, unsigned lane, Space space, uint64_t address,
+                           unsigned bytes, bool write, bool loads) {
+  Access now;
+  now.block = block_number();
+  now.thread = thread_of(w, lane);
+  now.pc = static_cast<uint32_t>(&i - b_.kernel->code.data());
+  now.kind = write ? Kind::copied : Kind::read;
+  Access kept = now;
+  kept.thread = loads ? loader(now.thread) : write ? writer(now.thread) : reader(now.thread);
+  kept.clock = clock_[kept.thread];
+  for (unsigned k = 0; k < bytes; ++k) {
+    Cell* c = cell(space, address + k);
+    if (!c) return;
+    if (space == Space::shared && c->writes[0].block != now.block && c->reads[0].block != now.block) *c = {};
+    // It comes behind what its thread knows when it issues it, but is no part of that thread.
+    if (const auto before = conflict(*c, now)) report(w, i, lane, space, address + k, bytes, *before, now);
+    if (!write) check_proxy(w, i, lane, space, address + k, c->writes[0]);
+    remember(write ? c->writes : c->reads, kept);
+  }
+}
+
+// Memory Consistency Model: what the generic proxy wrote precedes what the async proxy reads only where a
+// proxy fence stands on the way from one to the other.
+void Races::check_proxy(Warp& w, const Instruction& i, unsigned lane, Space space, uint64_t address,
+                        const Access& before) const {
+  if (before.kind == Kind::none || before.block != block_number() || before.thread >= b_.threads) return;
+  if (before.clock <= known(thread_of(w, lane), fenced(before.thread))) return;
+  const Instruction& other = b_.kernel->code[before.pc];
+  fail(w, i, static_cast<int>(lane),
+       "reads a byte that thread " + std::to_string(before.thread) + " writes at PTX line " +
+           std::to_string(other.line) + " (" + b_.kernel->text(other) +
+           "), and no fence.proxy.async stands between the two: " +
+           (space == Space::shared ? "shared memory, offset " + std::to_string(address)
+                                   : b_.memory->place(address)));
+}
+
+void Races::complete_copy(uint64_t mbarrier, const Warp& w, unsigned lane, uint32_t number) {
+  const uint16_t t = thread_of(w, lane);
+  Clocks& now = phases_[mbarrier].now;
+  now.resize(slots_);
+  now[loader(t)] = std::max(now[loader(t)], number);
+}
+
+void Races::wait_for_copies(const Warp& w, uint32_t left, bool reads) {
+  for (uint32_t m = w.active; m; m &= m - 1) {
+    const auto lane = static_cast<unsigned>(std::countr_zero(m));
+    const uint16_t t = thread_of(w, lane);
+    uint32_t last = 0;
+    for (const auto& [group, number] : groups_[t])
+      if (uint64_t{group} + left < w.closed_bulk_groups[lane]) last = std::max(last, number);
+    if (last == 0) continue;
+    learn(t, reader(t), last);
+    if (!reads) learn(t, writer(t), last);
+  }
+}
+
+void Races::fence_proxies(const Warp& w, uint32_t lanes) {
+  if (slots_ == b_.threads) return;
+  for (const uint16_t t : threads_of(w, lanes)) {
+    auto now = more_[t] ? std::make_shared<Clocks>(*more_[t]) : std::make_shared<Clocks>(slots_, 0);
+    for (uint16_t u = 0; u < b_.threads; ++u) (*now)[fenced(u)] = known(t, u);
+    (*now)[fenced(t)] = clock_[t];
+    more_[t] = now;
+    ++clock_[t];
+  }
 }
 
 void Races::meet(const Warp& w, uint32_t lanes) {

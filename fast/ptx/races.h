@@ -25,7 +25,7 @@ namespace assay::ptx {
 class Races {
  public:
   // A byte's access: a read, a write, or both at once by an operation that is atomic or strong.
-  enum class Kind : uint8_t { none, read, write, atomic };
+  enum class Kind : uint8_t { none, read, write, atomic, copied };  // copied: a write of unknown values
   struct Access {
     uint32_t block = 0, clock = 0, pc = 0;  // the block's place in the grid, from 1
     uint16_t thread = 0;
@@ -47,11 +47,37 @@ class Races {
   // Lanes come to a barrier; those that wait are ordered after all who came, once it is complete.
   void arrive(uint32_t barrier, const Warp&, uint32_t lanes, bool waits);
   void complete(uint32_t barrier);
+  // Lanes arrive at the mbarrier of a shared offset; its phase is complete; lanes learn that it is: they are
+  // ordered after all who arrived in it and in the phases before. The mbarrier begins anew, or ends.
+  void arrive_at(uint64_t mbarrier, const Warp&, uint32_t lanes);
+  void complete_phase(uint64_t mbarrier);
+  void pass(uint64_t mbarrier, const Warp&, uint32_t lanes);
+  void forget(uint64_t mbarrier) { phases_.erase(mbarrier); }
+  // Bulk copies are actors of their own beside the thread that issues them: what they read and write is known
+  // to whoever waited for them, and to nobody else. begin_copy gives the number of a copy of a lane, with the
+  // bulk group that it belongs to, if any.
+  uint32_t begin_copy(const Warp&, unsigned lane, std::optional<uint32_t> group);
+  void access_by_copy(Warp&, const Instruction&, unsigned lane, Space, uint64_t address, unsigned bytes,
+                      bool write, bool loads);
+  void complete_copy(uint64_t mbarrier, const Warp&, unsigned lane, uint32_t number);
+  void wait_for_copies(const Warp&, uint32_t left, bool reads);
+  // fence.proxy.async: copies may read what these lanes know of by now.
+  void fence_proxies(const Warp&, uint32_t lanes);
   // bar.warp.sync of these lanes.
   void meet(const Warp&, uint32_t lanes);
 
  private:
-  using Clocks = std::vector<uint32_t>;  // one for each thread of the block
+  // One for each thread of the block; where there are bulk copies, four more for each: what its stores have
+  // read, what they have written, what it wrote before a fence of proxies, and its loads.
+  using Clocks = std::vector<uint32_t>;
+  uint16_t reader(uint16_t thread) const { return static_cast<uint16_t>(b_.threads + thread); }
+  uint16_t writer(uint16_t thread) const { return static_cast<uint16_t>(2 * b_.threads + thread); }
+  uint16_t fenced(uint16_t thread) const { return static_cast<uint16_t>(3 * b_.threads + thread); }
+  uint16_t loader(uint16_t thread) const { return static_cast<uint16_t>(4 * b_.threads + thread); }
+  uint32_t known(uint16_t thread, uint16_t of) const;
+  void check_proxy(Warp&, const Instruction&, unsigned lane, Space, uint64_t address,
+                   const Access& before) const;
+  void learn(uint16_t thread, uint16_t of, uint32_t clock);
   struct Cell {
     std::array<Access, 2> writes, reads;  // the last, and the last of another thread
   };
@@ -63,6 +89,10 @@ class Races {
     uint32_t block = 0;
     std::shared_ptr<const Clocks> known;
     std::vector<bool> blocks;
+  };
+  // What those knew who arrived at an mbarrier: in this phase, and in those that are complete.
+  struct Phases {
+    Clocks now, complete;
   };
   static constexpr size_t kPageBytes = 256, kMostPages = 16384;
   using Page = std::array<Cell, kPageBytes>;
@@ -85,6 +115,9 @@ class Races {
   Page* last_ = nullptr;
   std::map<uint32_t, Arrivals> arrivals_;
   std::map<std::pair<Space, uint64_t>, Order> orders_;
+  std::map<uint64_t, Phases> phases_;
+  std::map<uint16_t, std::vector<std::pair<uint32_t, uint32_t>>> groups_;  // a thread's: group, copy
+  size_t slots_ = 0;                                                       // of Clocks
   std::vector<bool> blocks_known_;  // those that this block is ordered after
 };
 

@@ -63,8 +63,8 @@ uint32_t Names::allocate(bool wide) {
 }
 
 void Names::declare(Type type, std::string name) {
-  if (type == Type::b128) throw Fault("registers of 128 bits are not understood");
   const uint32_t place = type == Type::pred ? k_.predicates++ : allocate(info(type).bits > 32);
+  if (type == Type::b128) allocate(true);  // the upper half, right behind the lower one
   if (k_.predicates > kMostWords) throw Fault("too many registers");
   scopes_.back().registers[std::move(name)] = {type, place};
 }

@@ -14,6 +14,7 @@
 
 namespace assay::ptx {
 
+// One of 128 bits is two of 64 behind each other, the lower half first.
 struct Register {
   Type type = Type::b32;
   uint32_t place = 0;  // in words, or the index of a predicate

@@ -115,12 +115,14 @@ void start_block(Block& b, const Dim& index, uint8_t poison) {
   b.index = index;
   b.live_threads = b.threads;
   std::fill(b.shared.begin(), b.shared.end(), std::byte{poison});
+  b.mbarriers.clear(), b.bulk.clear();
   for (Warp& w : b.warps) {
     const unsigned left = b.threads - w.index * kLanes;
     w.live = left >= kLanes ? ~0u : (1u << left) - 1;
     w.carry = 0;
     w.meeting.clear(), w.parked.clear(), w.arrived.clear(), w.copies.clear();
-    w.closed_groups = {};
+    w.stalled.clear(), w.asked.clear();
+    w.closed_groups = w.closed_bulk_groups = {};
     w.ready.assign(1, {0, w.live});
     set_specials(b, w, true);
   }

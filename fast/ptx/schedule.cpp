@@ -4,9 +4,12 @@
 #include <bit>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
+#include "fast/ptx/bulk.h"
 #include "fast/ptx/checks.h"
 #include "fast/ptx/copies.h"
+#include "fast/ptx/mbarriers.h"
 #include "fast/ptx/recorder.h"
 
 namespace assay::ptx {
@@ -15,6 +18,7 @@ namespace {
 
 constexpr uint32_t kFar = 0xFFFFFFFFu;
 constexpr uint32_t kMostInTurn = 1u << 20;  // a warp that waits for another in a loop lets it run
+constexpr uint32_t kPatience = 4096;
 
 uint32_t lane_count(uint32_t lanes) { return static_cast<uint32_t>(std::popcount(lanes)); }
 int first_lane(uint32_t lanes) { return std::countr_zero(lanes); }
@@ -141,6 +145,7 @@ template <bool kWatch> uint32_t Scheduler::run_group(Warp& w, Group g) {
         case Flow::exit: g = leave(w, g, active); break;
         case Flow::meeting: g = meet(w, i, g, active); break;
         case Flow::barrier: g = reach_barrier(w, i, g, active); break;
+        case Flow::wait: g = ask(w, i, g, active); break;
         default: fail(w, i, first_lane(active), reached(w, i, first_lane(active)));
       }
       if (!g.lanes) return steps;
@@ -237,6 +242,37 @@ uint32_t Scheduler::barrier_of(Warp& w, const Instruction& i, uint32_t lanes) co
       fail(w, i, first_lane(m), "names another barrier than the lanes beside it");
   if (id >= barriers_.size()) fail(w, i, first_lane(lanes), "names barrier " + std::to_string(id) + " of 16");
   return id;
+}
+
+// 9.7.13.15.16: lanes that ask too early are told so, and then let all others run.
+Group Scheduler::ask(Warp& w, const Instruction& i, Group g, uint32_t active) {
+  carry_out(w, i, active);
+  const uint32_t late = active & ~w.passed;
+  if (late) {
+    if (w.stalled_at != b_.phases) w.asked.clear();
+    if (std::find(w.asked.begin(), w.asked.end(), g.pc) == w.asked.end()) {
+      w.asked.push_back(g.pc);
+      answered_ = true;
+    }
+    w.stalled.push_back({g.pc, late});
+    w.stalled_at = b_.phases;
+  }
+  return {g.pc + 1, g.lanes & ~late};
+}
+
+void Scheduler::wake(Warp& w) {
+  for (const Group& g : w.stalled) put_ready(w, {g.pc + 1, g.lanes});
+  w.stalled.clear();
+}
+
+bool Scheduler::wake_all() {
+  if (patience_at_ != b_.phases) patience_at_ = b_.phases, patience_ = kPatience;
+  bool any = false;
+  for (Warp& w : b_.warps) any |= !w.stalled.empty();
+  if (!any || patience_ == 0) return false;
+  --patience_;
+  for (Warp& w : b_.warps) wake(w);
+  return true;
 }
 
 Group Scheduler::reach_barrier(Warp& w, const Instruction& i, Group g, uint32_t active) {
@@ -338,8 +374,9 @@ bool Scheduler::settle_barriers() {
   return any;
 }
 
-template <bool kWatch> bool Scheduler::turn(Warp& w) {
-  if (w.ready.empty() && !settle(w)) return false;
+template <bool kWatch> Scheduler::Turn Scheduler::turn(Warp& w) {
+  if (!w.stalled.empty() && w.stalled_at != b_.phases) wake(w);
+  if (w.ready.empty() && !settle(w)) return Turn::nothing;
   for (uint32_t steps = 0; !w.ready.empty() && steps < kMostInTurn;) {
     const auto chosen = furthest_first_ ? w.ready.begin() : w.ready.end() - 1;
     const Group g = *chosen;
@@ -351,20 +388,27 @@ template <bool kWatch> bool Scheduler::turn(Warp& w) {
     left_ -= run;
     steps += run;
   }
-  return true;
+  return w.ready.empty() ? Turn::whole : Turn::cut;
 }
 
 void Scheduler::run() {
   barriers_ = {};
+  patience_ = kPatience, patience_at_ = b_.phases, answered_ = false;
   const uint64_t count = b_.warps.size();
   while (true) {
-    bool any = false;
+    bool any = false, whole = false;
     for (uint64_t n = 0; n < count; ++n) {
       Warp& w = b_.warps[in_order(order_, n, count)];
-      any |= b_.counters || b_.checks || b_.recorder ? turn<true>(w) : turn<false>(w);
+      const Turn t = b_.counters || b_.checks || b_.recorder ? turn<true>(w) : turn<false>(w);
+      any |= t != Turn::nothing, whole |= t == Turn::whole;
     }
-    if (b_.live_threads == 0) return;
-    if (!any && !settle_barriers()) fail_deadlock();
+    if (b_.live_threads == 0) return finish_bulk(b_);
+    // A warp that had its turn cut may wait in a loop for what a copy brings.
+    if (whole || (!any && settle_barriers())) continue;
+    // Whoever has been told no may go on before anything arrives: it need not ask again.
+    if (std::exchange(answered_, false) && wake_all()) continue;
+    if (deliver_bulk(b_, furthest_first_) || any) continue;
+    if (!wake_all()) fail_deadlock();
   }
 }
 
@@ -372,11 +416,17 @@ void Scheduler::fail_deadlock() const {
   std::string who;
   const Instruction* first = nullptr;
   const Warp* of = nullptr;
-  int lane = 0, told = 0;
+  int lane = 0, told = 0, waiting = 0;
+  std::vector<std::string> reasons;
   const auto tell = [&](const Warp& w, const Group& g, const std::string& what) {
     const Instruction& i = b_.kernel->code[g.pc];
     if (!first) first = &i, of = &w, lane = first_lane(g.lanes);
-    if (++told <= 4)
+    // Warps that wait for the same at the same place need one line.
+    const std::string reason = std::to_string(i.line) + what;
+    const bool new_reason = std::find(reasons.begin(), reasons.end(), reason) == reasons.end();
+    if (new_reason) reasons.push_back(reason);
+    ++waiting;
+    if (new_reason && ++told <= 4)
       who += "; warp " + std::to_string(w.index) + " lanes " + hex(g.lanes) + " at PTX line " +
              std::to_string(i.line) + " (" + b_.kernel->text(i) + ") " + what;
   };
@@ -385,6 +435,7 @@ void Scheduler::fail_deadlock() const {
       tell(w, g,
            "for lanes " + hex(members_of(w, b_.kernel->code[g.pc], first_lane(g.lanes)) & w.live & ~g.lanes));
     for (const Group& g : w.parked) tell(w, g, "for the rest of the warp, lanes " + hex(w.live & ~g.lanes));
+    for (const Group& g : w.stalled) tell(w, g, held_by(w, b_.kernel->code[g.pc], first_lane(g.lanes)));
     for (const Group& g : w.arrived) {
       const uint32_t id = word(w, b_.kernel->code[g.pc].s[0], first_lane(g.lanes));
       const Barrier& barrier = barriers_[id];
@@ -395,7 +446,9 @@ void Scheduler::fail_deadlock() const {
   }
   if (!first) throw Fault("kernel '" + b_.kernel->name + "': deadlock");
   fail(*of, *first, lane,
-       "is in a deadlock" + who + (told > 4 ? "; and " + std::to_string(told - 4) + " more" : ""));
+       "is in a deadlock" + who +
+           (waiting > told || told > 4 ? "; and " + std::to_string(waiting - std::min(told, 4)) + " more"
+                                       : ""));
 }
 
 }  // namespace assay::ptx

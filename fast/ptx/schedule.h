@@ -26,8 +26,13 @@ class Scheduler {
     uint32_t arrived = 0, expected = 0;  // threads; 0 expected: all of the block that have not left
     uint32_t truths = 0;                 // arrivals whose predicate was true
   };
-  // Runs a warp until none of its lanes can go on. True where anything was done.
-  template <bool kWatch> bool turn(Warp&);
+  // Runs a warp until none of its lanes can go on, or for a turn's worth of instructions.
+  enum class Turn : uint8_t { nothing, whole, cut };
+  template <bool kWatch> Turn turn(Warp&);
+  // Lets lanes that an mbarrier held go on: those of a warp where a phase was completed since, or all, as far
+  // as the block's patience goes.
+  void wake(Warp&);
+  bool wake_all();
   // Runs one group, up to a place where the warp must choose again. Returns how many instructions it ran.
   template <bool kWatch> uint32_t run_group(Warp&, Group);
   template <bool kWatch> void count(const Instruction&, uint32_t active, uint32_t lanes);
@@ -37,6 +42,7 @@ class Scheduler {
   Group branch_by_index(Warp&, const Instruction&, Group, uint32_t active);
   Group leave(Warp&, Group, uint32_t active);
   Group meet(Warp&, const Instruction&, Group, uint32_t active);
+  Group ask(Warp&, const Instruction&, Group, uint32_t active);
   Group reach_barrier(Warp&, const Instruction&, Group, uint32_t active);
 
   bool try_meeting(Warp&, uint32_t pc, uint32_t lanes, uint32_t members, uint32_t& done);
@@ -56,6 +62,9 @@ class Scheduler {
   bool furthest_first_;
   uint64_t left_;
   std::array<Barrier, 16> barriers_;
+  uint32_t patience_ = 0;     // how often lanes may still ask in vain while nothing happens
+  bool answered_ = false;     // an instruction has been told no for the first time in its phase
+  uint64_t patience_at_ = 0;  // Block::phases at that time
 };
 
 // Index n of `count`, in the order that a launch asks for: 0 forward, 1 reverse, 2 and up a seed.

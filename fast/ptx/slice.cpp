@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "fast/ptx/flow.h"
+#include "fast/ptx/fragments.h"
 #include "fast/ptx/matrix.h"
 #include "fast/ptx/shuffle.h"
 #include "fast/ptx/text.h"
@@ -236,6 +237,7 @@ class Walk {
       step(*w.e, w.lane, r_.destination(*w.e, w.k, w.lane), (i.predicate_d >> w.k & 1) != 0,
            opcode(*w.e).last());
       if (opcode(*w.e).row->form == Form::shfl && w.k == 0) shuffled(first, end, *w.e, w.lane, w.bits);
+      else if (opcode(*w.e).row->name == "mma") multiplied(*w.e, w.lane, w.k);
       else reduced(first, end, *w.e, w.lane, w.k);
     }
   }
@@ -261,6 +263,19 @@ class Walk {
       }
   }
 
+  // An element of D is made of a row of A, a column of B and its element of C.
+  void multiplied(const Recorded& e, unsigned lane, unsigned k) {
+    const MmaShape s = mma_shape(opcode(e));
+    const unsigned row = lane / 4 + 8 * (k / 2), column = 2 * (lane % 4) + k % 2;
+    const auto want = [&](unsigned first, const Place& p) {
+      want_source(e, first + p.index, p.lane, low_bits_mask(s.bits) << (16 * p.half));
+    };
+    for (unsigned n = 0; n < s.k; ++n) {
+      want(0, place_in_a(s, row, n));
+      want(s.a_registers(), place_in_b(s, n, column));
+    }
+    want_source(e, s.a_registers() + s.b_registers() + k, lane, ~uint64_t{0});
+  }
   void load_matrices(const Recorded& e) {
     const Instruction& i = r_.instruction(e);
     for_elements(i, [&](unsigned matrix, unsigned row, unsigned column, unsigned lane, unsigned half) {

@@ -53,13 +53,12 @@ size_t Lexer::word_end() const {
   size_t end = at_;
   const bool number = std::isdigit(static_cast<unsigned char>(text_[at_])) && text_.substr(at_, 2) != "0x";
   while (end < text_.size()) {
-    if (is_word(text_[end])) ++end;
-    else if (text_.substr(end, 2) == "::") end += 2;
     // The sign of a decimal fraction's exponent: 1.5e-3.
-    else if ((text_[end] == '-' || text_[end] == '+') && number &&
-             (text_[end - 1] == 'e' || text_[end - 1] == 'E') &&
-             text_.substr(at_, end - at_).find('.') != std::string_view::npos)
-      ++end;
+    const bool sign = (text_[end] == '-' || text_[end] == '+') && number &&
+                      (text_[end - 1] == 'e' || text_[end - 1] == 'E') &&
+                      text_.substr(at_, end - at_).find('.') != std::string_view::npos;
+    if (text_.substr(end, 2) == "::") end += 2;
+    else if (is_word(text_[end]) || sign) ++end;
     else break;
   }
   return end;

@@ -44,6 +44,7 @@ void Undefined::start_block() {
     for (const Kernel::Constant& c : k.constants) define(c.place);
     for (const uint32_t place : k.special)
       if (place != kUnused) define(place);
+    for (const Kernel::Bulk& bulk : k.bulks) define(bulk.shared_at), define(bulk.global_at);
     local_[n].assign(k.local_bytes * kLanes, 0);
   }
 }

@@ -58,6 +58,79 @@ TEST(TritonKernels, ABrokenCopyOfEachIsNoticed) {
   }
 }
 
+// What a kernel with bulk copies forgets is named, whatever bytes it gives.
+TEST(TritonKernels, ABulkCopyWithoutItsFenceOrItsWaitIsNamed) {
+  const struct {
+    const char *name, *from, *to;
+    std::vector<const char*> words;
+  } kBroken[] = {
+      {"nvcc_mxfp8_tma",
+       "fence.proxy.async.shared::cta;\n\t// end inline asm\n\t.loc",
+       "// end inline asm\n\t.loc",
+       {"cp.async.bulk.tensor.2d.global.shared::cta.bulk_group reads a byte that thread",
+        "no fence.proxy.async stands between the two"}},
+      {"nvcc_mxfp8_tma", "cp.async.bulk.wait_group.read 1;", "", {"nobody has waited for that copy"}},
+      {"nvcc_mxfp8_tma",
+       "selp.u32 %r56, 1, 0, p;",
+       "selp.u32 %r56, 1, 1, p;",
+       {"reads a byte that thread 0 writes", "nobody has waited for that copy"}},
+      {"nvcc_mxfp8_ring",
+       "selp.u32 %r97, 1, 0, p;",
+       "selp.u32 %r97, 1, 1, p;",
+       {"mbarrier.arrive.expect_tx.shared.b64 arrives 1 times at", "where 1 of 1 arrivals have come"}},
+      {"nvcc_mxfp8_ring",
+       "mbarrier.arrive.shared.b64 _, [%r64];",
+       "",
+       {"deadlock", "at the mbarrier at shared offset", "where 0 of 128 arrivals have come"}},
+      {"nvcc_mxfp8_ring",
+       "_, [%r104], %r103;",
+       "_, [%r104], 1024;",
+       {"deadlock", "bytes of copies are missing"}},
+  };
+  for (const auto& b : kBroken) {
+    Copy copy(b.name);
+    copy.change_text(b.from, b.to);
+    const auto subject = make_ptx_kernel_subject(copy.write());
+    ASSERT_TRUE(subject) << b.from << ": " << subject.error().text();
+    Environment env;
+    env.order = 3;
+    const std::string line = std::string(b.name).ends_with("ring") ? "3x1440" : "45x224";
+    const std::string error = difference(**subject, "quantize mxfp8 " + line + " bf16 dir=row", env);
+    for (const char* w : b.words)
+      EXPECT_NE(error.find(w), std::string::npos) << b.from << ": " << w << " is not in: " << error;
+  }
+}
+
+TEST(TritonKernels, TensorMapsAreCheckedAndMayHaveOtherSizes) {
+  const std::string line = "quantize mxfp8 45x224 bf16 dir=row";
+  const auto with = [&](const std::string& map) {
+    Copy copy("nvcc_mxfp8_tma");
+    copy.change(copy.json, "tensormap:x,box=32x64", map);
+    const auto subject = make_ptx_kernel_subject(copy.write());
+    return subject ? difference(**subject, line) : subject.error().text();
+  };
+  EXPECT_EQ(with("tensormap:x, box=32x(cols-160), dims=(rows)x224"), "");
+  // A tensor of fewer columns ends in zeros: some codes and scales are 0.
+  EXPECT_NE(with("tensormap:x,box=32x64,dims=(rows)x192").find("bytes"), std::string::npos);
+  const std::pair<const char*, const char*> kWrong[] = {
+      {"tensormap:x", "needs its box: tensormap:PLANE,box=ROWSxCOLUMNS"},
+      {"tensormap:x,box=32", "names 2 coordinates, and its tensor map has 1"},
+      {"tensormap:x,box=1x32x64", "its box has 3 sizes, and the tensor 2"},
+      {"tensormap:x,box=32x512", "there may be 1 to 256"},
+      {"tensormap:x,box=32x3", "rows are multiples of 16 bytes, not 6"},
+      {"tensormap:x,box=32x64,swizzle=64", "that swizzles by 64 bytes has a box with rows of 128 bytes"},
+      {"tensormap:x,box=32x64,fill=nan", "'fill=nan' is none of box=, dims=, swizzle=, bytes="},
+      {"tensormap:y,box=32x64", "the line has no plane y"},
+      {"u64:4", "is a struct of 128 bytes, which \"bytes:\" or \"zeros\" can give, or \"tensormap:\""},
+      {"tensormap:x,box=32x64,swizzle=128", "row.scale_inv"},  // the kernel does not undo it
+      {"tensormap:x,box=16x64", "deadlock"},
+      {"bytes:00", "takes 128 bytes, not 1"}};
+  for (const auto& [map, words] : kWrong)
+    EXPECT_NE(with(map).find(words), std::string::npos) << map << ": " << with(map);
+  // Behind a pointer in global memory the map is the same, and a zeroed struct is none.
+  EXPECT_NE(with("zeros").find("is given an address of no tensor map"), std::string::npos) << with("zeros");
+}
+
 TEST(TritonKernels, EveryFileHasAVerdict) {
   // Those of ptx_kernel_test.cpp, and those that are never equal.
   std::set<std::string> judged = {"mxfp8_rows_sm90", "mxfp8_rows_sm100", "mxfp8_rows_wide", "fp8_blocks",

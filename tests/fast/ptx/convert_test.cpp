@@ -217,8 +217,11 @@ TEST(PtxConvert, ToSixteenBitsIsNearestEvenOrTowardZero) {
 
 TEST(PtxConvert, FloatToIntegerRoundsAndClamps) {
   const auto a = samples();
-  for (const auto& [mode, round] : std::map<std::string, double (*)(double)>{
+  for (const auto& [name, function] : std::map<std::string, double (*)(double)>{
            {"rni", std::nearbyint}, {"rzi", std::trunc}, {"rmi", std::floor}, {"rpi", std::ceil}}) {
+    // A lambda of C++20 may name bindings; clang 14 does not know that.
+    const std::string& mode = name;
+    double (*const round)(double) = function;
     const auto check = [&](const std::string& type, int bits, double low, double high, uint64_t of_nan) {
       const auto got = evaluate("cvt." + mode + "." + type + ".f32 $d, $a;", bits, {{32, a}});
       for (size_t n = 0; n < a.size(); ++n) {

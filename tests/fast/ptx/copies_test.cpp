@@ -92,6 +92,23 @@ TEST(PtxCopies, ACopyOfNothingIsZeros) {
             "");
 }
 
+TEST(PtxCopies, WhatIsNotReadIsZeros) {
+  // Thread n reads n % 17 of its 16 bytes.
+  const Outcome o = outcome_of("rem.u32 %r6, %r0, 17;\ncp.async.ca.shared.global [%r4], [%rd2], 16, %r6;\n" +
+                               kWait + kBarrier + kOut);
+  ASSERT_EQ(o.error, "");
+  for (unsigned n = 0; n < 4 * kThreads; ++n) {
+    const unsigned bytes = (n / 4 ^ 32) % 17, before = 4 * (n % 4);
+    const uint64_t kept = bytes <= before ? 0 : bytes - before >= 4 ? ~0u : (1u << 8 * (bytes - before)) - 1;
+    EXPECT_EQ(o.values[n], given(n ^ 128) & kept) << n;
+  }
+  // The last lane's bytes end with the buffer; those that it does not read may lie outside.
+  EXPECT_EQ(outcome_of("cp.async.ca.shared.global [%r4], [%rd2+16], 8, 0;\n" + kWait).error, "");
+  expect_words(
+      outcome_of("mov.u32 %r6, 5;\ncp.async.ca.shared.global [%r4], [%rd2+4], 8, %r6;\n" + kWait).error,
+      {"no multiple of them: 'in'"});
+}
+
 TEST(PtxCopies, GroupsArriveInTheirOrder) {
   // Two stages: the first may be read while the second is on its way.
   const std::string stages =
@@ -144,7 +161,7 @@ TEST(PtxCopies, ErrorsOfTheAccessesNameTheCopy) {
   expect_words(copy("[%r4], [%rd2+4], 16"), {"thread 0:", "no multiple of them", "'in'"});
   expect_words(copy("[%r4+8], [%rd2], 16"), {"thread 0:", "no multiple of them"});
   expect_words(copy("[%r4], [%rd2], 16, %r7"), {"takes an undefined operand"});
-  expect_words(copy("[%r4], [%rd2], 16, 8"), {"has 8 bytes to read of the 16 that it writes"});
+  expect_words(copy("[%r4], [%rd2], 16, 17"), {"has 17 bytes to read of the 16 that it writes"});
   expect_words(copy("[%r4], [%rd2], 8"), {"does not copy 8 bytes"});
   // Also where nobody waits.
   expect_words(outcome_of("cp.async.cg.shared.global [%r4], [%rd2+1008], 16;\n").error, {"outside"});

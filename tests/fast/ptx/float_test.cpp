@@ -161,6 +161,14 @@ TEST(PtxFloat, ExtremesOfNaNAndZeros) {
   EXPECT_EQ(
       evaluate("max.xorsign.abs.f32 $d, $a, $b;", 32, {{32, {one, minus}}, {32, {0xC0000000, 0xC0000000}}}),
       (std::vector<uint64_t>{0xC0000000, 0x40000000}));
+  // Of pairs of bf16: -3 and 2, 1 and -NaN, NaN and NaN; 1 and 1. The low half has the first of each two.
+  const std::vector<Column> pairs = {{32, {0x3F80C040, 0x3F807FC0}}, {32, {0xFFC04000, 0x3F80FFC0}}};
+  EXPECT_EQ(evaluate("max.xorsign.abs.bf16x2 $d, $a, $b;", 32, pairs),
+            (std::vector<uint64_t>{0xBF80C040, 0x3F807FFF}));
+  EXPECT_EQ(evaluate("min.NaN.xorsign.abs.bf16x2 $d, $a, $b;", 32, pairs),
+            (std::vector<uint64_t>{0x7FFFC000, 0x3F807FFF}));
+  EXPECT_EQ(evaluate("min.xorsign.abs.f16 $d, $a, $b;", 16, {{16, {0xC000, 0x3C00}}, {16, {0x3C00, 0x7E00}}}),
+            (std::vector<uint64_t>{0xBC00, 0x3C00}));
 }
 
 TEST(PtxFloat, ComparisonsOfNumbersAreFalseForNaNAndTheOthersTrue) {

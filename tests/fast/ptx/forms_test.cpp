@@ -8,7 +8,9 @@
 namespace assay::ptx {
 namespace {
 
-std::string register_of(int bits) { return bits == 8 ? "%b" : bits == 16 ? "%h" : bits == 64 ? "%d" : "%r"; }
+std::string register_of(int bits) {
+  return bits == 8 ? "%b" : bits == 16 ? "%h" : bits == 64 ? "%d" : bits == 128 ? "%q" : "%r";
+}
 
 // Operands that fit an opcode, by the letters of its row.
 std::string operands_of(const Opcode& op, bool with_optional) {
@@ -45,6 +47,26 @@ std::string operands_of(const Opcode& op, bool with_optional) {
       case 'm':
         o = op.row->name == "st" && op.has("param") ? "[given]" : op.has("param") ? "[pointer]" : "[%d+16]";
         break;
+      case 'k':
+      case 'B': o = "[%r+16]"; break;
+      case 'G': o = "[%d+16]"; break;
+      case 'z': o = "%r"; break;
+      case 'R':
+      case 'Z': o = list("%r", 4); break;
+      case 'X':
+        o = list("%r", op.has("m16n8k4") || (op.has("m16n8k8") && op.types[1] != Type::tf32) ? 2 : 4);
+        break;
+      case 'Y':
+        o = list("%r", op.has("m16n8k4") || (op.has("m16n8k8") && op.types[1] != Type::tf32) ? 1 : 2);
+        break;
+      case 'M':
+        for (const char* n : {"1", "2", "3", "4", "5"})
+          if (op.has(std::string(n) + "d")) {
+            o = "%r";
+            for (char k = '1'; k < *n; ++k) o += ", %r";
+          }
+        o = "[%d, {" + o + "}]";
+        break;
       case 'v':
       case 's': o = list(register_of(last), vector); break;
       case 'f':
@@ -75,7 +97,8 @@ TEST(PtxForms, EveryFormOfTheTableIsDecoded) {
       const bool optional = op.row->name.starts_with("set") ? joins : true;
       const std::string statement = text + " " + operands_of(op, optional) + ";";
       const std::string body =
-          ".reg .pred %p;\n.reg .b8 %b;\n.reg .b16 %h;\n.reg .b32 %r;\n.reg .b64 %d;\n.param .b8 "
+          ".reg .pred %p;\n.reg .b8 %b;\n.reg .b16 %h;\n.reg .b32 %r;\n.reg .b64 %d;\n.reg .b128 %q;\n.param "
+          ".b8 "
           "given[64];\nHERE:\n" +
           statement + "\nret;\nLIST: .branchtargets HERE;";
       try {
@@ -107,7 +130,7 @@ std::string refusal(const std::string& statement) {
 
 TEST(PtxForms, OthersRefuseTheKernelWithLineAndText) {
   for (const char* statement :
-       {"add.rn.ftz.f64 %d, %d, %d;", "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 %r, %r, %r;",
+       {"add.rn.ftz.f64 %d, %d, %d;", "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 %r, %r, %r;",
         "add.s33 %r, %r, %r;", "mul.s32 %r, %r, %r;", "cvt.rn.e4m3x2.f32 %h, %r, %r;",
         "cvt.rz.satfinite.e4m3x2.f32 %h, %r, %r;", "fma.f32 %r, %r, %r, %r;", "shfl.bfly.b32 %r, %r, 1, 31;",
         "ld.global.v3.b32 {%r, %r, %r}, [%d];", "add.rn.rz.f32 %r, %r, %r;", "wgmma.fence.sync.aligned;",
@@ -146,7 +169,11 @@ TEST(PtxForms, OperandsOfTheWrongKindAreRefused) {
                                 "cvt.s64.s32 %r, %r;",
                                 "add.u32 %r|%p, %r, %r;",
                                 "lop3.b32 %r, %r, %r, %r, %r;",
-                                "neg.s32 %r, !%p;"})
+                                "neg.s32 %r, !%p;",
+                                "mov.b128 %d, %d;",
+                                "mov.b128 {%d, %d}, {%d, %r};",
+                                "ld.global.b128 %r, [%d];",
+                                "cvt.u64.u32 %d, [%d, {%r}];"})
     EXPECT_TRUE(refusal(statement).starts_with("PTX line ")) << statement << ": " << refusal(statement);
 }
 

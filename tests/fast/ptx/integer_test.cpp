@@ -269,5 +269,21 @@ TEST(PtxInteger, SaturatedSumsAndHalves) {
   });
 }
 
+// 9.7.9.4: two halves of 64, the lower first.
+TEST(PtxMoves, RegistersOf128BitsAreTwoHalves) {
+  const std::vector<Column> in = {{64, {1, 0x123456789ABCDEF0}}, {64, {2, 0xFEDCBA9876543210}}};
+  const std::string pair = ".reg .b128 %q, %u;\nmov.b128 %q, {$a, $b};\nmov.b128 %u, %q;\n";
+  EXPECT_EQ(evaluate(pair + "mov.b128 {$d, _}, %u;", 64, in), in[0].values);
+  EXPECT_EQ(evaluate(pair + "mov.b128 {_, $d}, %u;", 64, in), in[1].values);
+  EXPECT_EQ(evaluate(".local .align 16 .b8 own[32];\n" + pair +
+                         "st.local.b128 [own+16], %u;\nld.local.b64 $d, [own+24];",
+                     64, in),
+            in[1].values);
+  EXPECT_EQ(evaluate(".local .align 16 .b8 own[32];\n" + pair +
+                         "st.local.v2.b64 [own], {$b, $a};\nld.local.b128 %q, [own];\nmov.b128 {_, $d}, %q;",
+                     64, in),
+            in[0].values);
+}
+
 }  // namespace
 }  // namespace assay::ptx

@@ -131,6 +131,12 @@ TEST(PtxText, LabelsAndRegistersLiveInTheirScope) {
   EXPECT_NE(body("{ .reg .b32 %r; }\nmov.b32 %r, 1;").find("'%r' is no register"), std::string::npos);
 }
 
+// As TransformerEngine's inline text has it.
+TEST(PtxText, NoBlankNeedStandBeforeTheTypeOfARegister) {
+  EXPECT_EQ(evaluate("{\n.reg.b32 twice;\nadd.u32 twice, $a, $a;\nmov.b32 $d, twice;\n}", 32, {{32, {7}}}),
+            std::vector<uint64_t>{14});
+}
+
 TEST(PtxText, LaunchesThatDoNotFitPrintTheSignature) {
   Module m(kWhole);
   const auto refused = [&](const Launch& launch) -> std::string {

@@ -1,0 +1,25 @@
+// What a launch file says of arguments, held against the parameters of an entry; tensor maps of planes.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compare/subjects/ptx_launch_file.h"
+#include "contract/planes.h"
+#include "fast/ptx/module.h"
+
+namespace assay {
+
+// Error: a number of arguments, an argument or a block that does not fit the entry, whose signature it
+// prints.
+std::optional<Error> check_arguments(const ptx::Entry&, const PtxLaunch&);
+
+// The 128 bytes of the map of a plane that lies at this address: "tensormap:x,box=32x64,swizzle=128". Throws
+// std::runtime_error: a word that is not understood, and what a tensor map may not have.
+std::vector<std::byte> tensor_map_of(const PtxArgument&, const Plane&, uint64_t address,
+                                     const std::function<int64_t(const std::string&)>& integer);
+
+}  // namespace assay

@@ -1,0 +1,67 @@
+#include "fast/ptx/arrivals.h"
+
+#include <string>
+
+#include "fast/ptx/choose.h"
+
+namespace assay::ptx {
+
+void Arrivals::make(size_t copy) {
+  const Instruction of = k_.code[copy];  // a copy of it: the code grows
+  const auto first = static_cast<uint32_t>(k_.arrivals.size());
+  const Form form = k_.opcodes[of.opcode].row->form;
+  if (form == Form::cp_async || form == Form::cp_async_hint) {
+    make_one(of, of.code, of.d[1], of.d[0], true);
+    make_one(of, 1, of.d[1], of.d[0], true);
+    k_.code[copy].target = first;
+    return;
+  }
+  Kernel::Bulk& b = k_.bulks[of.target];
+  b.arrival = first;
+  b.shared_at = names_.unnamed(true), b.global_at = names_.unnamed(true);
+  const uint32_t from = b.to_shared ? b.global_at : b.shared_at, to = b.to_shared ? b.shared_at : b.global_at;
+  for (const unsigned bytes : {1u, 2u, 4u, 8u, 16u}) make_one(of, bytes, from, to, b.to_shared);
+}
+
+Instruction Arrivals::begun(const Instruction& of, const std::string& text) {
+  Instruction i;
+  i.line = of.line, i.source = of.source;
+  i.opcode = static_cast<uint32_t>(k_.opcodes.size());
+  k_.opcodes.push_back(understand(text));
+  k_.opcodes.back().text = k_.text(of);
+  return i;
+}
+
+uint32_t Arrivals::ended(Instruction& i) {
+  choose(k_.opcodes[i.opcode], i);
+  k_.code.push_back(i);
+  return static_cast<uint32_t>(k_.code.size() - 1);
+}
+
+void Arrivals::make_one(const Instruction& of, unsigned bytes, uint32_t from, uint32_t to, bool to_shared) {
+  if (data_[0] == kUnused)
+    for (uint32_t& place : data_) place = names_.unnamed(false);
+  const unsigned words = bytes < 4 ? 1 : bytes / 4;
+  const std::string type = bytes < 4 ? ".b" + std::to_string(8 * bytes) : ".b32";
+  const std::string vector = words == 1 ? "" : ".v" + std::to_string(words);
+  const auto access = [&](const char* opcode, bool shared, uint32_t address) {
+    Instruction i = begun(of, std::string(opcode) + (shared ? ".shared" : ".global") + vector + type);
+    i.space = shared ? Space::shared : Space::global;
+    i.vector = static_cast<uint8_t>(words), i.wide_s = true;
+    i.s[i.sources++] = address;
+    return i;
+  };
+  Instruction load = access("ld", !to_shared, from), store = access("st", to_shared, to);
+  for (unsigned n = 0; n < words; ++n) load.d[load.destinations++] = data_[n];
+  for (unsigned n = 0; n < words; ++n) store.s[store.sources++] = data_[n];
+  Kernel::Arrival a{ended(load), static_cast<uint32_t>(k_.code.size()), words, 0};
+  for (unsigned n = 0; n < words; ++n) {
+    Instruction zero = begun(of, "mov.b32");
+    zero.d[zero.destinations++] = data_[n], zero.s[zero.sources++] = names_.constant(0, false);
+    ended(zero);
+  }
+  a.store = ended(store);
+  k_.arrivals.push_back(a);
+}
+
+}  // namespace assay::ptx

@@ -1,0 +1,269 @@
+// mma.sync (9.7.14.5.14): where the elements of its fragments lie, and the sums of bf16, f16 and tf32 against
+// values worked by hand and against the same rule computed in binary64.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "fast/ptx/slice.h"
+#include "fixtures/safetensors.h"
+#include "tests/fast/ptx/harness.h"
+#include "tests/source_path.h"
+
+namespace assay::ptx {
+namespace {
+
+constexpr unsigned kRows = 16, kColumns = 8;
+
+struct MmaCase {
+  const char* shape;
+  const char* type;
+  unsigned k, bits, fraction;
+  int least;  // exponent of the least normal value
+};
+const MmaCase kCases[] = {{"m16n8k16", "bf16", 16, 16, 7, -126}, {"m16n8k8", "bf16", 8, 16, 7, -126},
+                          {"m16n8k16", "f16", 16, 16, 10, -14},  {"m16n8k8", "f16", 8, 16, 10, -14},
+                          {"m16n8k8", "tf32", 8, 32, 10, -126},  {"m16n8k4", "tf32", 4, 32, 10, -126}};
+
+uint32_t bits_of(const MmaCase& m, double v) {
+  const uint32_t f32 = std::bit_cast<uint32_t>(static_cast<float>(v));
+  if (m.bits == 32) return f32;
+  if (m.fraction == 7) return f32 >> 16;
+  const uint32_t sign = std::signbit(v) ? 0x8000u : 0;
+  if (std::isnan(v)) return 0x7E00;
+  if (std::isinf(v)) return sign | 0x7C00;
+  const double a = std::fabs(v);
+  if (a < 0x1p-14) return sign | static_cast<uint32_t>(a * 0x1p24);
+  const int e = std::ilogb(a);
+  return sign | static_cast<uint32_t>(e + 15) << 10 | (static_cast<uint32_t>(std::ldexp(a, 10 - e)) & 1023);
+}
+
+// The fragments as the figures of 9.7.14.5 give them: element n of a lane, its row and its column.
+std::pair<unsigned, unsigned> element_of_a(const MmaCase& m, unsigned lane, unsigned n) {
+  const unsigned group = lane >> 2, in_group = lane % 4;
+  if (m.bits == 32) return {n == 0 || n == 2 ? group : group + 8, n < 2 ? in_group : in_group + 4};
+  return {n < 2 || (n >= 4 && n < 6) ? group : group + 8, in_group * 2 + (n & 1) + (n >= 4 ? 8 : 0)};
+}
+std::pair<unsigned, unsigned> element_of_b(const MmaCase& m, unsigned lane, unsigned n) {
+  const unsigned group = lane >> 2, in_group = lane % 4;
+  if (m.bits == 32) return {in_group + 4 * n, group};
+  return {in_group * 2 + (n & 1) + (n >= 2 ? 8 : 0), group};
+}
+
+struct Matrices {
+  std::vector<double> a, b;      // [16, k], [k, 8]
+  std::vector<uint32_t> c, d;    // [16, 8], bits of binary32
+  std::vector<SliceStep> slice;  // behind D[9][5], where it is asked for
+};
+
+std::string registers(const std::string& name, unsigned count) {
+  std::string out;
+  for (unsigned n = 0; n < count; ++n) out += (n ? ", %" : "%") + name + std::to_string(n);
+  return "{" + out + "}";
+}
+
+void multiply(const MmaCase& m, Matrices& x, bool slice = false) {
+  const unsigned a_elements = kRows * m.k / 32, b_elements = kColumns * m.k / 32, each = 32 / m.bits;
+  const unsigned a_words = a_elements / each, b_words = b_elements / each, words = a_words + b_words + 4;
+  std::vector<uint32_t> in(size_t{words} * 32), out(4 * 32);
+  const auto put = [&](unsigned lane, unsigned word, unsigned part, uint32_t bits) {
+    in[size_t{lane} * words + word] |= bits << (part * m.bits % 32);
+  };
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    for (unsigned n = 0; n < a_elements; ++n) {
+      const auto [row, column] = element_of_a(m, lane, n);
+      put(lane, n / each, n % each, bits_of(m, x.a[row * m.k + column]));
+    }
+    for (unsigned n = 0; n < b_elements; ++n) {
+      const auto [row, column] = element_of_b(m, lane, n);
+      put(lane, a_words + n / each, n % each, bits_of(m, x.b[row * kColumns + column]));
+    }
+    for (unsigned n = 0; n < 4; ++n)
+      in[size_t{lane} * words + a_words + b_words + n] =
+          x.c[((lane >> 2) + 8 * (n / 2)) * kColumns + lane % 4 * 2 + n % 2];
+  }
+  std::string body =
+      ".reg .b64 %rd<4>;\n.reg .b32 %a<4>, %b<2>, %c<4>, %d<4>, %t;\nld.param.u64 %rd0, [out];\n"
+      "ld.param.u64 %rd1, [in];\nmov.u32 %t, %tid.x;\nmad.wide.u32 %rd0, %t, 16, %rd0;\nmad.wide.u32 %rd1, "
+      "%t, " +
+      std::to_string(4 * words) + ", %rd1;\n";
+  unsigned at = 0;
+  for (const auto& [name, count] : {std::pair{"a", a_words}, {"b", b_words}, {"c", 4u}})
+    for (unsigned n = 0; n < count; ++n)
+      body += std::string("ld.global.b32 %") + name + std::to_string(n) + ", [%rd1+" +
+              std::to_string(4 * at++) + "];\n";
+  body += std::string("mma.sync.aligned.") + m.shape + ".row.col.f32." + m.type + "." + m.type + ".f32 " +
+          registers("d", 4) + ", " + registers("a", a_words) + ", " +
+          (b_words == 1 ? "%b0" : registers("b", b_words)) + ", " + registers("c", 4) +
+          ";\nst.global.v4.b32 [%rd0], {%d0, %d1, %d2, %d3};\nret;";
+  Module module(kernel_text(".param .u64 out, .param .u64 in", body));
+  Memory memory;
+  memory.add(out.data(), out.size() * 4, "out", true, false);
+  memory.add(in.data(), in.size() * 4, "in", false);
+  Launch launch;
+  launch.block = {32, 1, 1};
+  launch.parameters = parameters_of(module.entry("kernel"), {reinterpret_cast<uint64_t>(out.data()),
+                                                             reinterpret_cast<uint64_t>(in.data())});
+  RunOptions options;
+  options.check = true;
+  run(module, "kernel", launch, memory, options);
+  if (slice)  // D[9][5] is element 3 of lane 4 * 1 + 2
+    x.slice = slice_behind(
+        [&](Recorder& r) {
+          RunOptions recorded;
+          recorded.recorder = &r;
+          run(module, "kernel", launch, memory, recorded);
+        },
+        "out", uint64_t{32} * (4 * 6 + 3), 32);
+  x.d.assign(kRows * kColumns, 0);
+  for (unsigned lane = 0; lane < 32; ++lane)
+    for (unsigned n = 0; n < 4; ++n)
+      x.d[((lane >> 2) + 8 * (n / 2)) * kColumns + lane % 4 * 2 + n % 2] = out[4 * lane + n];
+}
+
+Matrices empty_matrices(const MmaCase& m) {
+  return {std::vector<double>(size_t{kRows} * m.k),
+          std::vector<double>(size_t{kColumns} * m.k),
+          std::vector<uint32_t>(kRows * kColumns),
+          {},
+          {}};
+}
+
+TEST(PtxMma, SmallIntegersGiveTheProductOfMatrices) {
+  for (const MmaCase& m : kCases) {
+    Matrices x = empty_matrices(m);
+    Draw draw;
+    for (auto* v : {&x.a, &x.b})
+      for (double& e : *v) e = static_cast<double>(static_cast<int>(draw() % 17) - 8);
+    for (uint32_t& c : x.c)
+      c = std::bit_cast<uint32_t>(static_cast<float>(static_cast<int>(draw() % 99) - 49));
+    multiply(m, x);
+    for (unsigned row = 0; row < kRows; ++row)
+      for (unsigned column = 0; column < kColumns; ++column) {
+        double sum = std::bit_cast<float>(x.c[row * kColumns + column]);
+        for (unsigned k = 0; k < m.k; ++k) sum += x.a[row * m.k + k] * x.b[k * kColumns + column];
+        EXPECT_EQ(std::bit_cast<float>(x.d[row * kColumns + column]), sum)
+            << m.shape << m.type << row << "," << column;
+      }
+  }
+}
+
+// The rule in binary64, in which each cut and each sum here is exact.
+uint32_t in_binary64(const MmaCase& m, const std::vector<double>& a, const std::vector<double>& b, float c) {
+  const auto exponent = [](double v, int least) { return std::max(std::ilogb(v), least); };
+  int largest = c != 0 ? exponent(c, -126) : -100000;
+  for (size_t k = 0; k < a.size(); ++k)
+    if (a[k] != 0 && b[k] != 0)
+      largest = std::max(largest, exponent(a[k], m.least) + exponent(b[k], m.least));
+  if (largest == -100000) return 0;
+  double sum = std::trunc(std::ldexp(static_cast<double>(c), 25 - largest));
+  for (size_t k = 0; k < a.size(); ++k) sum += std::trunc(std::ldexp(a[k] * b[k], 25 - largest));
+  if (sum == 0) return 0;
+  const int e = std::max(std::ilogb(sum) + largest - 25, -126);
+  const double cut = std::trunc(std::ldexp(sum, largest - 25 - (e - 23)));
+  const double v = std::ldexp(cut, e - 23);
+  if (std::fabs(v) >= 0x1p128) return v < 0 ? 0xFF800000u : 0x7F800000u;
+  return std::bit_cast<uint32_t>(static_cast<float>(std::copysign(v, sum)));
+}
+
+TEST(PtxMma, SumsAreCutAsTheRuleSays) {
+  Draw draw;
+  size_t tried = 0, inexact = 0;
+  for (const MmaCase& m : kCases)
+    for (int round = 0; round < 300; ++round) {
+      Matrices x = empty_matrices(m);
+      // From terms of one size to terms that only the cut of the largest leaves out; some subnormal.
+      const int spread = 1 + round % 40, middle = round % 3 == 0   ? m.least + 2
+                                                  : round % 5 == 0 ? m.least / 2
+                                                                   : 0;
+      const auto value = [&](unsigned fraction, int least) {
+        const int e = std::clamp(
+            middle + static_cast<int>(draw() % static_cast<unsigned>(spread)) - spread / 2, least - 3, 15);
+        const int places = std::min(static_cast<int>(fraction), e - least + static_cast<int>(fraction));
+        const double one = 1 + std::floor(std::ldexp(static_cast<double>(draw() % 65536) / 65536, places)) /
+                                   std::ldexp(1, places);
+        return draw() % 9 == 0 ? 0 : std::ldexp(draw() & 1 ? one : -one, e);
+      };
+      for (auto* v : {&x.a, &x.b})
+        for (double& e : *v) e = value(m.fraction, m.least);
+      for (uint32_t& c : x.c) c = std::bit_cast<uint32_t>(static_cast<float>(value(10, -126)));
+      multiply(m, x);
+      for (unsigned row = 0; row < kRows; ++row)
+        for (unsigned column = 0; column < kColumns; ++column) {
+          std::vector<double> a(m.k), b(m.k);
+          double exact = std::bit_cast<float>(x.c[row * kColumns + column]);
+          for (unsigned k = 0; k < m.k; ++k) {
+            a[k] = x.a[row * m.k + k], b[k] = x.b[k * kColumns + column];
+            exact += a[k] * b[k];
+          }
+          const uint32_t want = in_binary64(m, a, b, std::bit_cast<float>(x.c[row * kColumns + column]));
+          ASSERT_EQ(x.d[row * kColumns + column], want) << m.shape << m.type << " round " << round;
+          ++tried, inexact += std::bit_cast<float>(want) != exact;
+        }
+    }
+  EXPECT_EQ(tried, 6u * 300 * 128);
+  EXPECT_GT(inexact, tried / 4);
+}
+
+TEST(PtxMma, ValuesWorkedByHandComeOut) {
+  size_t compared = 0;
+  for (const auto& [file, index] : {std::pair{"bf16", 0}, {"fp16", 2}, {"tf32", 5}}) {
+    const MmaCase& m = kCases[index];
+    const auto read = safetensors::read(
+        source_path("fixtures/vectors/tensor_core_" + std::string(file) + "_hand.safetensors"));
+    ASSERT_TRUE(read);
+    const auto words = [&](const char* name, size_t bytes) {
+      const safetensors::Tensor* t = read->find(name);
+      std::vector<uint32_t> out(t->bytes.size() / bytes);
+      for (size_t n = 0; n < out.size(); ++n) std::memcpy(&out[n], t->bytes.data() + n * bytes, bytes);
+      return out;
+    };
+    const auto c = words("c", 4), d = words("d", 4);
+    const auto a = words("a", m.bits / 8), b = words("b", m.bits / 8);
+    const auto value = [&](uint32_t bits) -> double {
+      if (m.bits == 32) return std::bit_cast<float>(bits);
+      if (m.fraction == 7) return std::bit_cast<float>(bits << 16);
+      const int e = static_cast<int>(bits >> 10 & 31);
+      const double f = bits & 1023,
+                   magnitude = e == 31 ? (f != 0 ? std::nan("") : std::numeric_limits<double>::infinity())
+                               : e     ? std::ldexp(1024 + f, e - 25)
+                                       : std::ldexp(f, -24);
+      return bits & 0x8000 ? -magnitude : magnitude;
+    };
+    for (size_t first = 0; first < c.size(); first += kColumns) {
+      Matrices x = empty_matrices(m);
+      const size_t count = std::min<size_t>(kColumns, c.size() - first);
+      for (size_t r = 0; r < count; ++r) {
+        for (size_t k = 0; k < m.k; ++k) {
+          x.a[r * m.k + k] = value(a[(first + r) * m.k + k]);
+          x.b[k * kColumns + r] = value(b[(first + r) * m.k + k]);
+        }
+        x.c[r * kColumns + r] = c[first + r];
+      }
+      multiply(m, x);
+      for (size_t r = 0; r < count; ++r, ++compared) {
+        const uint32_t got = x.d[r * kColumns + r], want = d[first + r];
+        if (std::isnan(std::bit_cast<float>(want))) EXPECT_TRUE(std::isnan(std::bit_cast<float>(got)));
+        else EXPECT_EQ(got, want) << file << " row " << first + r;
+      }
+    }
+  }
+  EXPECT_EQ(compared, 22u);
+}
+
+TEST(PtxMma, ASliceHasTheRowTheColumnAndTheSumBefore) {
+  Matrices x = empty_matrices(kCases[0]);
+  for (double& v : x.a) v = 1;
+  for (double& v : x.b) v = 2;
+  multiply(kCases[0], x, true);
+  // 8 registers of A (a row of 16, in pairs), 8 of B, one of C; the product, its store.
+  ASSERT_EQ(x.slice.size(), 8u + 8u + 1u + 2u);
+  for (const SliceStep& s : x.slice)
+    if (s.loads) {
+      EXPECT_TRUE(s.thread / 4 == 1 || s.thread / 4 == 5) << s.thread;
+    }
+}
+
+}  // namespace
+}  // namespace assay::ptx
