@@ -118,12 +118,15 @@ def stage_race(args):
 
 
 def stage_certify(args):
-    """The certificate: every rounding boundary, every 16-bit source and every code; with --nightly every float."""
+    """The certificate: every rounding boundary, every 16-bit source and every code; with --nightly every float. The same of the vectorised method,
+    and with --nightly its bytes on ARM's NEON."""
     program = build("cpu", "assay")
     if program is None:
         return Tally(failed=1)
     quick = [] if args.nightly else ["--quick"]
-    return run_counted("certify", [program, "certify", *quick, "-o", ROOT / "build/cpu/certificate.json"], 3600)
+    tally = run_counted("certify", [program, "certify", *quick, "-o", ROOT / "build/cpu/certificate.json"], 3600)
+    tally += run_counted("certify simd", [program, "certify", *quick, "--subject", "simd"], 3600)
+    return tally + run_counted("neon", ["ci/neon"], 900) if args.nightly else tally
 
 
 def stage_mpi(args):

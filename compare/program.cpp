@@ -57,6 +57,7 @@
 #include "fast/subject_host.h"
 #include "fast/subject_lanes.h"
 #include "fast/subject_ptx.h"
+#include "fast/subject_simd.h"
 #include "fixtures/headers/subject_headers.h"
 #include "reference/subject.h"
 
@@ -110,6 +111,7 @@ Subjects make_subjects(const CommonOptions& common) {
   s.owned.push_back(make_lanes_subject());
   s.owned.push_back(make_lanes_twin_subject());
   s.owned.push_back(make_general_host_subject());
+  s.owned.push_back(make_simd_subject());
   if (!common.plugin.empty()) {
     auto plugin = make_plugin_subject(common.plugin, make_device_memory());
     if (!plugin) throw Refusal{plugin.error().text()};

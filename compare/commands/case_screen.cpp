@@ -77,6 +77,7 @@ void CasePrinter::print(const string& place, const string& recorded, const strin
       first_ = fmt::format("{}{}{}", where, breach->plane.empty() ? "" : ", plane " + breach->plane,
                            breach->where.empty() ? "" : ", " + breach->where);
   }
+  if (!r.judges.empty()) out_ << "  judged " << printable(r.judges) << "\n";
   if (!r.missing.empty())
     out_ << "  not judged, absent from the pack: " << printable(join(r.missing)) << "\n";
   if (breach) out_ << "\n";

@@ -19,6 +19,7 @@ namespace assay {
 struct CaseReport {
   std::vector<std::string> judged, missing;  // planes
   std::vector<std::string> notes;
+  std::string judges;  // who judged how much, where it was not the reference alone
   std::optional<Breach> breach;
 };
 

@@ -15,6 +15,7 @@
 #include "compare/commands/certify/screen.h"
 #include "compare/commands/certify/task.h"
 #include "compare/commands/options.h"
+#include "compare/commands/simd_certificate.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/text/terminal.h"
@@ -183,6 +184,36 @@ int run_certify(const CertifyOptions& options, const Subjects& subjects, std::FI
   return CertifyRun(options, subjects, out, err).run(std::move(parts));
 }
 
+namespace {
+
+// `assay certify --simd`: the vectorised method alone, with the best instructions of this machine; that it
+// passed whole is kept for `assay check`.
+int run_simd(CertifyOptions options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
+  Acceptor* const acceptor = acceptor_of(subjects);
+  if (!acceptor) {
+    const Subject* simd = subjects.find("simd");
+    fmt::print(err, "assay: there is nothing to certify: {}\n",
+               simd ? simd->present().why : "this program has no subject simd");
+    return 3;
+  }
+  std::set<std::string, std::less<>> all;
+  for (const std::string_view target : acceptor->uncertified()) all.emplace(target);
+  acceptor->use_certified(all);
+  options.subjects = {"simd"};
+  const int status = run_certify(options, subjects, out, err);
+  if (status != 0) return status;
+  const bool whole = !options.quick && options.only.empty();
+  if (whole)
+    fmt::print(err, "{}: {}\n", acceptor->target(), keep_certificate(simd_certificate_path(), *acceptor));
+  else
+    fmt::print(err,
+               "{}: not kept for `assay check`, which takes the whole certificate: assay certify --simd\n",
+               acceptor->target());
+  return 0;
+}
+
+}  // namespace
+
 void register_certify(Program& program) {
   const auto certify = std::make_shared<CertifyOptions>();
   CommonOptions& common = program.common;
@@ -195,10 +226,15 @@ void register_certify(Program& program) {
       "  assay certify --only 'cast e4m3 f32' -o e4m3.json --resume\n"
       "  assay certify --list\n"
       "  assay certify --quick --subject gpu\n"
+      "  assay certify --simd      what `assay check` may use on this processor\n"
       "Exit status: 0 every claim holds; 1 a claim does not hold; 2 bad usage, or a certificate that cannot "
       "be "
       "written; 3 nothing was compared.");
   c.flag("--quick", certify->quick, "rounding boundaries instead of every float: for continuous integration");
+  c.flag(
+      "--simd", certify->simd,
+      "the vectorised method alone, with the widest instructions of this processor; that it passed is kept, "
+      "and `assay check` may use them from then on");
   c.option("--output,-o", certify->output, "write the certificate here as JSON, again after every part");
   c.option("--only", certify->only, "only parts whose name contains this");
   c.flag("--list", certify->list, "print the parts and their inputs");
@@ -206,7 +242,7 @@ void register_certify(Program& program) {
          "keep the parts that the certificate at -o already holds, if the same build made them");
   add_subjects(c, common, "those that each part names");
   c.option("--timeout", certify->timeout, "time limit for 2^22 elements, in seconds")
-      .positive()
+      .seconds()
       .show_default();
   add_jobs(c, common);
   c.callback([&program, certify] {
@@ -215,7 +251,8 @@ void register_certify(Program& program) {
     certify->jobs = program.common.jobs;
     certify->progress = program.progress;
     certify->colour = program.colour;
-    program.status = run_certify(*certify, subjects, stdout, stderr);
+    program.status = certify->simd ? run_simd(*certify, subjects, stdout, stderr)
+                                   : run_certify(*certify, subjects, stdout, stderr);
   });
 }
 

@@ -17,6 +17,7 @@ struct CertifyOptions {
   bool quick = false;
   bool list = false;                  // print the parts and stop
   std::string output;                 // the certificate's path; empty: none is written
+  bool simd = false;                  // the vectorised method alone, and keep that it passed
   bool resume = false;                // take over the parts that `output` holds already
   std::string only;                   // parts whose name contains this
   std::vector<std::string> subjects;  // instead of those that the parts name

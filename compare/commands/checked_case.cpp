@@ -1,6 +1,7 @@
 #include "compare/commands/checked_case.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 #include <utility>
 
@@ -112,18 +113,33 @@ std::optional<Error> check_whole(const PackCase& c, const Problem& problem, cons
   return {};
 }
 
+// ", 12 s left", by the speed so far; empty before there is one.
+string left_text(double seconds, size_t done, size_t of) {
+  constexpr double kSteady = 1;  // seconds
+  if (seconds < kSteady || done == 0) return {};
+  return fmt::format(", {:.0f} s left", seconds * static_cast<double>(of - done) / static_cast<double>(done));
+}
+
+// "by simd AVX2: 31900000 of 33554432 blocks; by the reference: 1654432".
+string judges_text(const JudgedBlocks& b, const Acceptor& acceptor) {
+  return fmt::format("by simd {}: {} of {} blocks; by the reference: {}", acceptor.target(), b.accepted,
+                     b.accepted + b.referred, b.referred);
+}
+
 // A case in tiles, which stay within some hundred megabytes whatever its size.
 std::optional<Error> check_tiles(const DumpCase& c, Tiling tiling, const Subjects& subjects,
                                  const CaseSettings& settings, CheckedCase& out) {
-  TiledOptions options{settings.jobs, settings.timeout, {}, {}};
+  TiledOptions options{settings.jobs, settings.timeout, {}, {}, settings.acceptor};
   if (settings.on_first)
     options.on_first = [&](const PlaneDifference& d) {
       settings.on_first(
           fmt::format("plane {}, {}", d.plane.name, place_text(&tiling.problem, d.plane, d.place)));
     };
   if (settings.on_progress)
-    options.on_progress = [&](size_t tiles, size_t of) {
-      settings.on_progress(fmt::format("{} % of {}", 100 * tiles / of, c.recorded->id));
+    options.on_progress = [&, start = std::chrono::steady_clock::now()](size_t tiles, size_t of) {
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      settings.on_progress(
+          fmt::format("{} % of {}{}", 100 * tiles / of, c.recorded->id, left_text(seconds, tiles, of)));
     };
   auto judged = judge_in_tiles(*c.recorded, tiling, subjects.reference(), options);
   if (!judged) return judged.error();
@@ -131,6 +147,10 @@ std::optional<Error> check_tiles(const DumpCase& c, Tiling tiling, const Subject
   report.judged = judged->judged;
   report.missing = judged->missing;
   if (report.judged.empty()) return Error{string(kNothing), 0, ""};
+  if (settings.acceptor && judged->blocks.accepted + judged->blocks.referred > 0) {
+    out.blocks = judged->blocks;
+    report.judges = judges_text(judged->blocks, *settings.acceptor);
+  }
   const Judgement& j = judged->judgement;
   report.breach = breach_of(tiling.problem, j, "pack", "reference");
   out.explainable = report.breach && !report.breach->plane.empty() && !report.breach->in_padding;

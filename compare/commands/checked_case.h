@@ -8,6 +8,7 @@
 #include "compare/commands/case_screen.h"
 #include "compare/diagnosis/search/diagnose.h"
 #include "compare/judge/tiling.h"
+#include "compare/packs/accepted_tile.h"
 #include "compare/packs/dump.h"
 #include "compare/process/guarded_run.h"
 
@@ -20,7 +21,8 @@ struct CaseSettings {
   int jobs = 0;         // workers of a large case; 0: the cores of this machine
   double timeout = 60;  // seconds that a run of the reference may take: of the case, or of one tile
   int64_t large = kLargeCase;
-  std::function<void(const std::string&)> on_progress;  // "37 % of step12/fc1"; may be empty
+  std::function<void(const std::string&)> on_progress;  // "37 % of step12/fc1, 12 s left"; may be empty
+  Acceptor* acceptor = nullptr;  // asked about parts of a large case before the reference; may be null
   // "plane row.data, row 0, column 0": the first difference that a part of a large case shows, while the
   // others are still judged; may be empty.
   std::function<void(const std::string&)> on_first;
@@ -28,10 +30,11 @@ struct CaseSettings {
 
 struct CheckedCase {
   CaseReport report;
-  bool cut_short = false;        // the user ended it before all of it was judged
-  bool explainable = false;      // a plane differs, so there is a cause to look for
-  std::optional<Tiling> tiling;  // of a large case, with its amaxes
-  std::optional<Tile> window;    // of a large case: the part around the first difference
+  std::optional<JudgedBlocks> blocks;  // of a large case: who judged them
+  bool cut_short = false;              // the user ended it before all of it was judged
+  bool explainable = false;            // a plane differs, so there is a cause to look for
+  std::optional<Tiling> tiling;        // of a large case, with its amaxes
+  std::optional<Tile> window;          // of a large case: the part around the first difference
 };
 
 CheckedCase check_case(const DumpCase&, const Problem&, const Subjects&, const CaseSettings&);

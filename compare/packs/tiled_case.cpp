@@ -58,7 +58,7 @@ PlaneData part_of(const PlaneView& whole, const Plane& plane, Shape origin) {
 }
 
 // The recorded planes of one part of the line, by name.
-using Views = std::map<string, PlaneView, std::less<>>;
+using Views = PlaneViews;
 Result<Views> views_of(const PackCase& c, const std::vector<Plane>& planes) {
   Views out;
   for (const Plane& plane : planes) {
@@ -160,9 +160,24 @@ json::Value list_of(const std::vector<PlaneDifference>& differences) {
 
 string failure(const string& why) { return json::dump(json::object({{"error", why}})); }
 
-// One tile against the reference. Planes of one value are no tile's: the reference's are handed on.
-string judge_tile(const Source& s, const Tile& tile) {
+json::Value to_json(const JudgedBlocks& b) {
+  return json::object({{"accepted", b.accepted}, {"referred", b.referred}});
+}
+
+// One tile against the reference, whose work the acceptor may shorten. Planes of one value are no tile's: the
+// reference's are handed on.
+string judge_tile(const Source& s, const Tile& tile, Acceptor* acceptor) {
   const Problem p = s.tiling.problem_of(tile);
+  JudgedBlocks blocks;
+  if (acceptor) {
+    if (const auto accepted = accept_tile(p, tile, s.in, s.out, *acceptor, s.reference)) {
+      json::Value scalars = json::object();
+      for (const auto& [name, bits] : accepted->scalars) scalars.set(name, bits);
+      return json::dump(
+          json::object({{"scalars", std::move(scalars)}, {"blocks", to_json(accepted->blocks)}}));
+    }
+    blocks.referred = blocks_of(p, s.out, *acceptor);
+  }
   const auto inputs = s.inputs(p, tile);
   if (!inputs) return failure(inputs.error().text());
   if (const Support support = s.reference.supports(p); !support.yes)
@@ -183,7 +198,7 @@ string judge_tile(const Source& s, const Tile& tile) {
   const Judgement j =
       want.empty() ? Judgement{} : judge(&p, parts_of(s.out, s.tiling, tile, planes), want, true);
   if (!j.error.empty()) return failure(j.error);
-  json::Value out = json::object({{"scalars", std::move(scalars)}});
+  json::Value out = json::object({{"scalars", std::move(scalars)}, {"blocks", to_json(blocks)}});
   if (j.cause) {
     out.set("cause", to_json(*j.cause));
     out.set("after", list_of(j.after));
@@ -218,6 +233,10 @@ class Totals {
   }
 
   void add(const Tile& tile, const json::Value& found) {
+    if (const json::Value* blocks = found.find("blocks")) {
+      blocks_.accepted += number(*blocks, "accepted");
+      blocks_.referred += number(*blocks, "referred");
+    }
     if (const json::Value* scalars = found.find("scalars"); scalars && scalars->object())
       for (const auto& [name, bits] : *scalars->object())
         add_scalar(name, static_cast<F32Bits>(bits.to_int().value_or(0)));
@@ -251,6 +270,7 @@ class Totals {
 
   TiledJudgement judgement() {
     TiledJudgement out;
+    out.blocks = blocks_;
     Judgement& j = out.judgement;
     const Total* cause = nullptr;
     for (Total& t : totals_) {
@@ -309,6 +329,7 @@ class Totals {
   std::vector<Total> totals_;
   std::map<string, string> hints_;  // by the first plane that differs in a tile; empty where tiles disagree
   std::map<string, F32Bits> scalars_;
+  JudgedBlocks blocks_;
 };
 
 // ---- tasks ------------------------------------------------------------------------------------------------
@@ -408,7 +429,7 @@ Result<TiledJudgement> judge_in_tiles(const PackCase& c, Tiling& tiling, Subject
   if (*scanned == count) {
     const auto judged = for_tiles(
         c, tiling, options, (passes - 1) * count, passes * count,
-        [&](const Tile& tile) { return judge_tile(*source, tile); },
+        [&](const Tile& tile) { return judge_tile(*source, tile, options.acceptor); },
         [&](const Tile& tile, const json::Value& found) {
           totals.add(tile, found);
           if (told || !options.on_first) return;

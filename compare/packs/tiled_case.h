@@ -9,6 +9,7 @@
 
 #include "compare/judge/judge.h"
 #include "compare/judge/tiling.h"
+#include "compare/packs/accepted_tile.h"
 #include "compare/packs/pack.h"
 #include "contract/subject.h"
 #include "fixtures/inputs.h"
@@ -20,7 +21,8 @@ struct TiledOptions {
   double timeout = 60;                                       // seconds that one tile may take
   std::function<void(size_t tiles, size_t of)> on_progress;  // may be empty
   std::function<void(const PlaneDifference&)> on_first =
-      {};  // the first that a tile shows, at once; may be empty
+      {};                        // the first that a tile shows, at once; may be empty
+  Acceptor* acceptor = nullptr;  // asked before the reference; null: the reference judges all
 };
 
 struct TiledJudgement {
@@ -28,6 +30,7 @@ struct TiledJudgement {
   std::vector<std::string> judged, missing;  // planes
   std::optional<Tile> first;                 // holds the first difference of a plane that grows with x
   size_t tiles = 0, of = 0;                  // fewer where the user interrupted it
+  JudgedBlocks blocks;                       // of lines that the acceptor takes
 };
 
 // The case as one that can be judged in tiles. Error: why it cannot, whatever its size.

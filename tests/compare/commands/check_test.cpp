@@ -2,6 +2,7 @@
 // folder is judged.
 #include "compare/commands/check.h"
 #include "compare/commands/diff.h"
+#include "compare/commands/simd_certificate.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +11,13 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
+
 #include "compare/arithmetic/codes.h"
 #include "compare/packs/dump.h"
+#include "fast/subject_simd.h"
 #include "fixtures/files.h"
+#include "fixtures/json.h"
 #include "tests/compare/faulty_subject.h"
 #include "tests/source_path.h"
 
@@ -28,14 +33,18 @@ struct Ran {
   int status;
   std::string out, err;
 };
+Ran check(const CheckOptions& options) {
+  std::ostringstream out, err;
+  Subjects subjects = with_fault(no_fault);
+  subjects.owned.push_back(make_simd_subject());
+  const int status = run_check(options, subjects, out, err);
+  return {status, out.str(), err.str()};
+}
 Ran check(std::vector<std::string> paths, bool github = false) {
   CheckOptions options;
   options.github = github;
   options.paths = std::move(paths);
-  std::ostringstream out, err;
-  const Subjects subjects = with_fault(no_fault);
-  const int status = run_check(options, subjects, out, err);
-  return {status, out.str(), err.str()};
+  return check(options);
 }
 Ran diff(const std::string& a, const std::string& b) {
   std::ostringstream out, err;
@@ -175,6 +184,69 @@ TEST(Check, ALargeCaseThatCannotBeCutSaysWhatItTakes) {
   EXPECT_NE(out.str().find("judged as a whole, in about 0.0 GiB of memory: round=sr counts its draws"),
             std::string::npos)
       << out.str();
+}
+
+// A large case says who judged it, on the screen and in JSON; --exact leaves all to the reference, and so
+// does a line with another key. The verdict is the same.
+TEST(Check, ALargeCaseSaysWhoJudgedIt) {
+  const auto simd = make_simd_subject();
+  if (!simd->present().yes) GTEST_SKIP() << simd->present().why;
+  Dump d;
+  d.add("a", "quantize mxfp8 256x512 bf16 dir=both");
+  d.add("b", "quantize mxfp8 256x512 bf16 dir=row mx_scale=floor");
+  d.add("c", "quantize mxfp8 256x512 bf16 dir=row");
+  d.of("c/row.data")[7] ^= std::byte{1};
+  CheckOptions options;
+  options.paths = {d.write("d.safetensors")};
+  options.json = folder_of(options.paths[0]) + "/verdicts.json";
+  options.large = 256 * 512;
+  options.cause = false;
+  const auto blocks_of_case = [&](size_t i) {
+    const auto file = json::read(options.json);
+    const json::Value* blocks = file->find("cases")->array()->at(i).find("blocks");
+    return blocks ? std::pair(*blocks->find("simd")->to_int(), *blocks->find("reference")->to_int())
+                  : std::pair<int64_t, int64_t>(-1, -1);
+  };
+  Ran r = check(options);
+  EXPECT_EQ(r.status, 1) << r.err;
+  EXPECT_NE(r.out.find("2 passed, 1 failed, 0 skipped"), std::string::npos) << r.out;
+  const auto [simd_blocks, reference_blocks] = blocks_of_case(0);
+  EXPECT_EQ(simd_blocks + reference_blocks, 2 * 256 * 512 / 32);
+  EXPECT_GT(simd_blocks, reference_blocks);
+  EXPECT_NE(r.out.find(fmt::format("judged by simd {}: {} of 8192 blocks; by the reference: {}",
+                                   dynamic_cast<Acceptor&>(*simd).target(), simd_blocks, reference_blocks)),
+            std::string::npos)
+      << r.out;
+  EXPECT_EQ(blocks_of_case(1).first, -1) << "no block of another line is taken";
+  EXPECT_EQ(blocks_of_case(2), std::pair(int64_t{0}, int64_t{256 * 512 / 32})) << "one part, which differs";
+  EXPECT_NE(r.out.find("row.data (e4m3)   1 of 131072 differ"), std::string::npos) << r.out;
+  options.exact = true;
+  const Ran exact = check(options);
+  EXPECT_EQ(exact.status, 1);
+  EXPECT_EQ(exact.out.find("simd"), std::string::npos) << exact.out;
+  EXPECT_EQ(blocks_of_case(0).first, -1);
+}
+
+// What a machine certified is kept for its processor and these sources, and for no others.
+TEST(SimdCertificate, IsOfThisProcessorAndTheseSources) {
+  const auto simd = make_simd_subject();
+  if (!simd->present().yes) GTEST_SKIP() << simd->present().why;
+  const auto& acceptor = dynamic_cast<Acceptor&>(*simd);
+  const std::string path = testing::TempDir() + "assay_simd_certificate/of/simd.json";
+  std::filesystem::remove_all(folder_of(path));
+  EXPECT_TRUE(certified_targets(path, acceptor).empty());
+  EXPECT_TRUE(certified_targets("", acceptor).empty());
+  EXPECT_NE(keep_certificate(path, acceptor).find("may use"), std::string::npos);
+  EXPECT_TRUE(certified_targets(path, acceptor).contains(acceptor.target()));
+  const auto file = json::read(path);
+  for (const char* key : {"processor", "sources"}) {
+    json::Value other = *file;
+    other.set(key, "another");
+    ASSERT_FALSE(write_file(path, json::dump(other)));
+    EXPECT_TRUE(certified_targets(path, acceptor).empty()) << key;
+  }
+  ASSERT_FALSE(write_file(path, std::string_view("no JSON")));
+  EXPECT_TRUE(certified_targets(path, acceptor).empty());
 }
 
 TEST(Check, GithubIsToldOfEachFailure) {

@@ -7,6 +7,7 @@
 #include "compare/arithmetic/codes.h"
 #include "compare/packs/dump.h"
 #include "compare/process/guarded_run.h"
+#include "fast/subject_simd.h"
 #include "tests/compare/faulty_subject.h"
 
 namespace assay {
@@ -72,13 +73,13 @@ void expect_equal(const std::vector<PlaneDifference>& a, const std::vector<Plane
 }
 
 // The judgement in tiles is the judgement of the whole.
-void expect_as_whole(const Recorded& r, const std::string& what) {
+void expect_judged(const Recorded& r, const std::string& what, Acceptor* acceptor) {
   const PackCase c = r.recorded();
   auto tiling = tiling_of_case(c, r.problem, kSmallTile);
   ASSERT_TRUE(tiling) << what << ": " << tiling.error().text();
   ASSERT_GT(tiling->tiles.size(), 2u) << what;
   auto reference = make_reference_subject();
-  const auto tiled = judge_in_tiles(c, *tiling, *reference, {2, 60, {}});
+  const auto tiled = judge_in_tiles(c, *tiling, *reference, {2, 60, {}, {}, acceptor});
   ASSERT_TRUE(tiled) << what << ": " << tiled.error().text();
   EXPECT_EQ(tiled->tiles, tiling->tiles.size());
   const Judgement whole = judge(&r.problem, r.outputs, r.want), &j = tiled->judgement;
@@ -96,9 +97,18 @@ void expect_as_whole(const Recorded& r, const std::string& what) {
   for (size_t i = 0; i < gemm.size(); ++i) EXPECT_EQ(j.padding[i].differ, gemm[i].differ) << what;
 }
 
+// ... whether the reference judges alone or an acceptor is asked.
+void expect_as_whole(const Recorded& r, const std::string& what) {
+  expect_judged(r, what, nullptr);
+  const auto simd = make_simd_subject();
+  auto* const acceptor = dynamic_cast<Acceptor*>(simd.get());
+  if (acceptor && acceptor->accepts(r.problem).yes) expect_judged(r, what + " (simd)", acceptor);
+}
+
 const char* const kLines[] = {
     "quantize mxfp8 300x700 bf16 dir=both",
     "quantize mxfp8 300x700 bf16 dir=both scales=gemm fill=nonfinite",
+    "quantize mxfp8 300x700 f16 dir=both element=e5m2 fill=wide",
     "quantize mxfp4 300x700 bf16 dir=both",
     "quantize nvfp4 300x700 bf16 dir=both",
     "quantize nvfp4 304x700 bf16 dir=col rht=1 fill=outliers",
@@ -112,6 +122,8 @@ const char* const kLines[] = {
     "quantize fp8_current 300x400 bf16 dir=row row_scaled=1",
     "quantize fp8_current 300x400 bf16 dir=col row_scaled=1",
     "quantize fp8_delayed 300x700 bf16 dir=both",
+    "quantize fp8_current 300x700 f16 dir=both amax=2.5",
+    "quantize fp8_delayed 300x700 f32 dir=both scale=-3 prior_amax=0x40a00000 element=e5m2",
     "quantize fp8_block 300x700 bf16 dir=both",
     "quantize fp8_block 300x700 bf16 dir=both block=128x128",
     "quantize fp8_block 300x700 bf16 dir=both pow2=1 scales=gemm",
@@ -158,6 +170,25 @@ TEST(TiledCase, WhatFollowsIsCountedAlike) {
   }
 }
 
+// A recorded scale or amax is what the case was made with, whatever the key says.
+TEST(TiledCase, WhatIsRecordedStandsInThePlaceOfItsKey) {
+  const std::pair<const char*, const char*> lines[] = {
+      {"quantize fp8_current 300x700 bf16 dir=both amax=2.5",
+       "quantize fp8_current 300x700 bf16 dir=both amax=7"},
+      {"quantize fp8_delayed 300x700 bf16 dir=both scale=3",
+       "quantize fp8_delayed 300x700 bf16 dir=both scale=5"},
+      {"quantize fp8_delayed 300x700 bf16 dir=both",
+       "quantize fp8_delayed 300x700 bf16 dir=both prior_amax=64"},
+  };
+  for (const auto& [text, recorded] : lines) {
+    Recorded r(text), other(recorded);
+    r.inputs = other.inputs;
+    r.outputs = other.outputs;
+    r.want = other.want;
+    expect_as_whole(r, text);
+  }
+}
+
 TEST(TiledCase, PaddingOfTheGemmLayoutIsJudged) {
   for (const char* text :
        {"quantize mxfp8 300x700 bf16 dir=row scales=gemm", "quantize mxfp8 300x700 bf16 dir=col scales=gemm",
@@ -182,6 +213,87 @@ TEST(TiledCase, WhatCannotBeCutSaysWhy) {
     ASSERT_FALSE(tiling) << text;
     EXPECT_NE(tiling.error().text().find(why), std::string::npos) << tiling.error().text();
   }
+}
+
+// ---- acceptors ------------------------------------------------------------------------------------
+
+// Knows every block, whatever it holds, or no block at all.
+class Gullible final : public Acceptor {
+ public:
+  explicit Gullible(bool knows) : knows_(knows) {}
+  std::string_view target() const override { return "none"; }
+  std::string_view sources() const override { return "none"; }
+  std::vector<std::string_view> uncertified() const override { return {}; }
+  void use_certified(const std::set<std::string, std::less<>>&) override {}
+  Support accepts(const Problem& p) const override { return {p.row && p.row->format == FormatId::mxfp8, ""}; }
+  std::vector<BlockPlace> unknown(const Problem& p, Direction, StridedBytes, StridedBytes,
+                                  StridedBytes) override {
+    std::vector<BlockPlace> all;
+    for (uint32_t r = 0; !knows_ && r < p.x.shape.rows; ++r)
+      for (uint32_t c = 0; c < ceil_div(p.x.shape.cols, 32); ++c) all.push_back({r, c});
+    return all;
+  }
+
+ private:
+  bool knows_;
+};
+
+TiledJudgement judged_by(const Recorded& r, Acceptor& acceptor) {
+  const PackCase c = r.recorded();
+  auto tiling = tiling_of_case(c, r.problem, kSmallTile);
+  auto reference = make_reference_subject();
+  return *judge_in_tiles(c, *tiling, *reference, {1, 60, {}, {}, &acceptor});
+}
+
+constexpr const char* kAccepted = "quantize mxfp8 256x1024 bf16 dir=row";
+constexpr int64_t kAcceptedBlocks = 256 * 1024 / 32;
+
+// An acceptor that lies is caught by the sample, wherever a tile is wrong in more than a few blocks: and then
+// the counts are those of the reference.
+TEST(TiledCase, TheSampleCatchesAnAcceptorThatKnowsEverything) {
+  Gullible acceptor(true);
+  Recorded r(kAccepted);
+  const TiledJudgement right = judged_by(r, acceptor);
+  EXPECT_TRUE(right.judgement.equal());
+  EXPECT_EQ(right.blocks.accepted + right.blocks.referred, kAcceptedBlocks);
+  EXPECT_GE(right.blocks.referred, kAcceptedBlocks / kSampledBlocks);
+  EXPECT_LE(right.blocks.referred, kAcceptedBlocks / kSampledBlocks + 16);
+  for (const char* plane : {"row.data", "row.scale_inv"}) {
+    Recorded spoilt = r;
+    for (std::byte& code : spoilt.output(plane).bytes) code ^= std::byte{1};
+    const TiledJudgement wrong = judged_by(spoilt, acceptor);
+    ASSERT_TRUE(wrong.judgement.cause) << plane;
+    EXPECT_EQ(wrong.judgement.cause->differ, spoilt.output(plane).plane.logical.count()) << plane;
+    EXPECT_EQ(wrong.blocks.accepted, 0) << plane;
+    EXPECT_EQ(wrong.blocks.referred, kAcceptedBlocks) << plane;
+  }
+}
+
+// An acceptor that knows nothing changes nothing.
+TEST(TiledCase, WhatNoBlockIsKnownOfTheReferenceJudges) {
+  Gullible acceptor(false);
+  Recorded r(kAccepted);
+  const TiledJudgement right = judged_by(r, acceptor);
+  EXPECT_TRUE(right.judgement.equal());
+  EXPECT_EQ(right.blocks.accepted, 0);
+  EXPECT_EQ(right.blocks.referred, kAcceptedBlocks);
+}
+
+// Only one tile holds the wrong code: the reference judges that one as a whole, and the others' samples.
+TEST(TiledCase, OnlyTheWrongTileIsJudgedAgain) {
+  const auto simd = make_simd_subject();
+  auto* const acceptor = dynamic_cast<Acceptor*>(simd.get());
+  if (!acceptor) GTEST_SKIP() << simd->present().why;
+  Recorded r(kAccepted);
+  const int64_t before = judged_by(r, *acceptor).blocks.referred;
+  flip(r.output("row.data"), 200, 900);
+  const TiledJudgement wrong = judged_by(r, *acceptor);
+  ASSERT_TRUE(wrong.judgement.cause);
+  EXPECT_EQ(wrong.judgement.cause->differ, 1);
+  EXPECT_EQ(wrong.judgement.cause->place.row, 200);
+  EXPECT_EQ(wrong.judgement.cause->place.col, 900);
+  EXPECT_LT(wrong.blocks.referred, before + kSmallTile / 32);
+  EXPECT_GT(wrong.blocks.referred, kSmallTile / 32);
 }
 
 // A part of the case is a case: the search for a cause sees the same planes.

@@ -1,0 +1,573 @@
+// The kernels, compiled once for every instruction set (foreach_target.h includes this file again for each).
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "fast/simd/kernels.h"
+
+// Not worth their compilation, or, of SVE, of a width that only the processor knows.
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#endif
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "fast/simd/kernels.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace assay::simd {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D = hn::ScalableTag<int32_t>;
+using V = hn::Vec<D>;
+using M = hn::Mask<D>;
+
+constexpr int64_t kBlock = 32;        // N5.1
+constexpr int32_t kInf = 0x7F800000;  // bits of infinity; NaNs are above
+constexpr int kOne = 127;             // the E8M0 code of 1
+constexpr int kInfiniteScale = 254;   // ... of an infinite amax, and of no other
+
+// The encodings. `kBias` is the exponent's, `kTop` the code of the largest finite magnitude, `kMaxExponent`
+// the exponent of that value, which is 1.75 times a power of two in both.
+struct E4m3 {
+  static constexpr int kMantissa = 3, kBias = 7, kTop = 0x7E, kMaxExponent = 8;
+};
+struct E5m2 {
+  static constexpr int kMantissa = 2, kBias = 15, kTop = 0x7B, kMaxExponent = 15;
+};
+
+HWY_INLINE V constant(int32_t value) { return hn::Set(D(), value); }
+
+// Loads one vector of elements as the bits of binary32 (N1.2).
+struct FromBf16 {
+  static constexpr size_t kBytes = 2;
+  static HWY_INLINE V load(const std::byte* at) {
+    const hn::Rebind<uint16_t, D> narrow;
+    const hn::RebindToUnsigned<D> wide;
+    const auto halves = hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(at));
+    return hn::BitCast(D(), hn::ShiftLeft<16>(hn::PromoteTo(wide, halves)));
+  }
+};
+struct FromF16 {
+  static constexpr size_t kBytes = 2;
+  static HWY_INLINE V load(const std::byte* at) {
+    const hn::Rebind<hwy::float16_t, D> narrow;
+    const hn::RebindToFloat<D> wide;
+    const auto halves = hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(at));
+    return hn::BitCast(D(), hn::PromoteTo(wide, halves));
+  }
+};
+struct FromF32 {
+  static constexpr size_t kBytes = 4;
+  static HWY_INLINE V load(const std::byte* at) {
+    return hn::LoadU(D(), reinterpret_cast<const int32_t*>(at));
+  }
+};
+
+HWY_INLINE V magnitude(V bits) { return hn::And(bits, constant(0x7FFFFFFF)); }
+
+// N5.2, N5.3 without the product: amax * fl(1 / MAX) is above 2^j exactly where the amax is above 1.75 * 2^j'
+// for the j' of MAX, but for one amax, whose product is rounded among the subnormals.
+template <class F> HWY_INLINE V scale_of(V amax) {
+  constexpr int32_t kLeast = F::kMaxExponent << 23 | 0x600001;  // up to here the scale is 2^-127
+  const V above = hn::Add(amax, constant(0x1FFFFF));            // carries where the fraction is above 0.75
+  V k = hn::Sub(hn::ShiftRight<23>(above), constant(F::kMaxExponent));
+  k = hn::IfThenElseZero(hn::Gt(amax, constant(kLeast)), k);
+  k = hn::IfThenElse(hn::Gt(amax, constant(kInf - 1)), constant(kInfiniteScale), k);
+  return hn::IfThenElse(hn::Gt(amax, constant(kInf)), constant(255), k);
+}
+
+// N2.1, N2.2: the code of |x| * 2^(127 - k) without a sign, from the bits of |x|, which may be a NaN or an
+// infinity: these give the largest code, unless k is that of an infinite amax. The significand is cut at the
+// place of the code's last bit; what is cut off is compared with one half. k is at least kTinyScale, or x is
+// not subnormal: so 0 and subnormals need no other significand, since all of it is cut off.
+template <class F> HWY_INLINE V code_of(V a, V k) {
+  const V binade = hn::Sub(hn::ShiftRight<23>(a), hn::Sub(k, constant(F::kBias - 1)));  // 0: the least normal
+  const V significand = hn::Or(hn::And(a, constant(0x7FFFFF)), constant(0x800000));
+  const V below = hn::Max(hn::Neg(binade), hn::Zero(D()));
+  const V cut = hn::Min(hn::Add(below, constant(23 - F::kMantissa)), constant(30));
+  const V kept = hn::Shr(significand, cut);
+  const V left = hn::Sub(significand, hn::Shl(kept, cut));
+  const V twice = hn::Add(hn::Add(left, left), hn::And(kept, constant(1)));  // odd: a tie goes up
+  const M up = hn::Gt(twice, hn::Shl(constant(1), cut));
+  const V base = hn::ShiftLeft<F::kMantissa>(hn::Max(binade, hn::Zero(D())));
+  return hn::Min(hn::Sub(hn::Add(base, kept), hn::VecFromMask(D(), up)), constant(F::kTop));
+}
+HWY_INLINE V sign_of(V bits) { return hn::And(hn::ShiftRight<24>(bits), constant(0x80)); }  // N2.5, N5.6
+// The code as it is written: an infinity stays one whatever the scale (N2.2); N2.4.
+template <class F> HWY_INLINE V whole_code(V code, V a, V bits) {
+  code = hn::IfThenElse(hn::Gt(a, constant(kInf - 1)), constant(F::kTop), code);
+  return hn::IfThenElse(hn::Gt(a, constant(kInf)), constant(0x7F), hn::Or(code, sign_of(bits)));
+}
+
+// Blocks whose scale is tiny hold subnormals of binary32: these are lifted by 2^64, which is exact, and their
+// codes taken with a scale that is as much larger.
+constexpr int kTinyScale = 64;
+HWY_INLINE V lifted(V a, M tiny) {
+  const hn::RebindToFloat<D> f;
+  const auto factor =
+      hn::IfThenElse(hn::RebindMask(f, tiny), hn::Set(f, 18446744073709551616.0f), hn::Set(f, 1.0f));
+  return hn::BitCast(D(), hn::Mul(hn::BitCast(f, a), factor));
+}
+
+// The codes of a quantizer are written ...
+HWY_INLINE void write(V codes, std::byte* at) {
+  const hn::Rebind<uint8_t, D> bytes;
+  hn::StoreU(hn::DemoteTo(bytes, codes), bytes, reinterpret_cast<uint8_t*>(at));
+}
+
+// ... or compared with those of a dump. What was seen of a block, or of neighbouring ones lane by lane.
+struct Seen {
+  using U = hn::RebindToUnsigned<D>;
+  V differ;          // 0: every code was the recorded one
+  V most;            // the largest code without its sign
+  hn::Vec<U> least;  // the least but 0, less 1
+
+  static HWY_INLINE Seen nothing() { return {hn::Zero(D()), hn::Zero(D()), hn::Set(U(), 0xFFFFFFFFu)}; }
+
+  HWY_INLINE void add(V code, V bits, const std::byte* recorded) {
+    const hn::Rebind<uint8_t, D> bytes;
+    const V there = hn::PromoteTo(D(), hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(recorded)));
+    differ = hn::Or(differ, hn::Xor(there, hn::Or(code, sign_of(bits))));
+    see(code);
+  }
+  HWY_INLINE void see(V code) {
+    most = hn::Max(most, code);
+    least = hn::Min(least, hn::BitCast(U(), hn::Sub(code, constant(1))));
+  }
+  // Not 0 where a code differs, is subnormal, or is one of the largest magnitude, as those of NaN and
+  // infinity are; and where the amax is infinite.
+  template <class F> HWY_INLINE V doubt(V k) const {
+    constexpr uint32_t kNormal = 1u << F::kMantissa;
+    const V subnormal = hn::BitCast(D(), hn::VecFromMask(U(), hn::Gt(hn::Set(U(), kNormal - 1), least)));
+    const V top = hn::VecFromMask(D(), hn::Gt(most, constant(F::kTop - 1)));
+    const V infinite = hn::VecFromMask(D(), hn::Gt(k, constant(kInfiniteScale - 1)));
+    return hn::Or(hn::Or(differ, infinite), hn::Or(subnormal, top));
+  }
+};
+
+HWY_INLINE V amax_step(V most, V a) {  // N5.1: a NaN is passed over
+  return hn::Max(most, hn::IfThenZeroElse(hn::Gt(a, constant(kInf)), a));
+}
+
+// Vectors [at, at + n) of one block or of a row of neighbouring blocks, `step` and `to_step` bytes apart in x
+// and data. Returns the doubt.
+template <class S, class F, bool kAccept, bool kLift>
+HWY_INLINE V codes_with(const std::byte* x, size_t step, std::byte* data, size_t to_step, int64_t n, V k) {
+  const M tiny = hn::Lt(k, constant(kTinyScale));
+  if constexpr (kLift) k = hn::Add(k, hn::IfThenElseZero(tiny, constant(64)));
+  Seen seen = Seen::nothing();
+  for (int64_t i = 0; i < n; ++i) {
+    const V bits = S::load(x + static_cast<size_t>(i) * step);
+    V a = magnitude(bits);
+    if constexpr (kLift) a = lifted(a, tiny);
+    const V code = code_of<F>(a, k);
+    std::byte* const to = data + static_cast<size_t>(i) * to_step;
+    if constexpr (kAccept) seen.add(code, bits, to);
+    else write(whole_code<F>(code, a, bits), to);
+  }
+  return seen.doubt<F>(k);
+}
+template <class S, class F, bool kAccept>
+HWY_INLINE V codes_of(const std::byte* x, size_t step, std::byte* data, size_t to_step, int64_t n, V k) {
+  if (HWY_LIKELY(hn::AllFalse(D(), hn::Lt(k, constant(kTinyScale)))))
+    return codes_with<S, F, kAccept, false>(x, step, data, to_step, n, k);
+  return codes_with<S, F, kAccept, true>(x, step, data, to_step, n, k);
+}
+
+// A block along a row, whole. Its scale and doubt.
+struct RowBlock {
+  uint8_t scale;
+  bool doubt;
+};
+template <class S, class F, bool kAccept> HWY_INLINE RowBlock row_block(const std::byte* x, std::byte* data) {
+  constexpr size_t lanes = hn::MaxLanes(D());
+  constexpr int64_t vectors = kBlock / static_cast<int64_t>(lanes);
+  V most = hn::Zero(D());
+  for (int64_t i = 0; i < vectors; ++i)
+    most = amax_step(most, magnitude(S::load(x + static_cast<size_t>(i) * lanes * S::kBytes)));
+  const V k = scale_of<F>(hn::MaxOfLanes(D(), most));
+  const V doubt = codes_of<S, F, kAccept>(x, lanes * S::kBytes, data, lanes, vectors, k);
+  return {static_cast<uint8_t>(hn::GetLane(k)), kAccept && !hn::AllTrue(D(), hn::Eq(doubt, hn::Zero(D())))};
+}
+
+template <class S, class F, bool kAccept> void rows_of(const Job& job) {
+  const int64_t whole = job.cols / kBlock, rest = job.cols % kBlock;
+  HWY_ALIGN std::array<std::byte, kBlock * 4> x{};  // of the last block of a row, where it is shorter
+  HWY_ALIGN std::array<std::byte, kBlock> data{};
+  for (int64_t r = 0; r < job.rows; ++r) {
+    const std::byte* const from = job.x.first + static_cast<size_t>(r) * job.x.stride;
+    std::byte* const to = job.data.first + static_cast<size_t>(r) * job.data.stride;
+    std::byte* const scales = job.scales.first + static_cast<size_t>(r) * job.scales.stride;
+    const auto put = [&](int64_t b, RowBlock made) {
+      if (!kAccept) scales[b] = static_cast<std::byte>(made.scale);
+      else if (made.doubt || static_cast<std::byte>(made.scale) != scales[b]) job.doubt(r, b);
+    };
+    for (int64_t b = 0; b < whole; ++b)
+      put(b, row_block<S, F, kAccept>(from + static_cast<size_t>(b * kBlock) * S::kBytes, to + b * kBlock));
+    if (!rest) continue;
+    std::memcpy(x.data(), from + static_cast<size_t>(whole * kBlock) * S::kBytes,
+                static_cast<size_t>(rest) * S::kBytes);
+    if (kAccept) std::memcpy(data.data(), to + whole * kBlock, static_cast<size_t>(rest));
+    put(whole, row_block<S, F, kAccept>(x.data(), data.data()));
+    if (!kAccept) std::memcpy(to + whole * kBlock, data.data(), static_cast<size_t>(rest));
+  }
+}
+
+// As many neighbouring blocks down columns as a vector has lanes, of `height` rows. Scales and doubts go to
+// arrays of so many.
+template <class S, class F, bool kAccept>
+HWY_INLINE void column_blocks(const std::byte* x, size_t stride, std::byte* data, size_t to_stride,
+                              int64_t height, int32_t* scales, int32_t* doubts) {
+  V most = hn::Zero(D());
+  for (int64_t i = 0; i < height; ++i)
+    most = amax_step(most, magnitude(S::load(x + static_cast<size_t>(i) * stride)));
+  const V k = scale_of<F>(most);
+  hn::Store(k, D(), scales);
+  hn::Store(codes_of<S, F, kAccept>(x, stride, data, to_stride, height, k), D(), doubts);
+}
+
+template <class S, class F, bool kAccept> void columns_of(const Job& job) {
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  constexpr size_t kMost = 16;  // lanes of any target
+  HWY_ALIGN std::array<int32_t, kMost> made{}, doubts{};
+  HWY_ALIGN std::array<std::byte, kBlock * kMost * 4> x{};  // of the last columns, where they fill no vector
+  HWY_ALIGN std::array<std::byte, kBlock * kMost> data{};
+  for (int64_t r = 0; r < job.rows; r += kBlock) {
+    const int64_t height = std::min(kBlock, job.rows - r);
+    std::byte* const scales = job.scales.first + static_cast<size_t>(r / kBlock) * job.scales.stride;
+    for (int64_t c = 0; c < job.cols; c += lanes) {
+      const int64_t width = std::min(lanes, job.cols - c);
+      const std::byte* from =
+          job.x.first + static_cast<size_t>(r) * job.x.stride + static_cast<size_t>(c) * S::kBytes;
+      std::byte* const to = job.data.first + static_cast<size_t>(r) * job.data.stride + c;
+      if (width == lanes) {
+        column_blocks<S, F, kAccept>(from, job.x.stride, to, job.data.stride, height, made.data(),
+                                     doubts.data());
+      } else {
+        const size_t step = static_cast<size_t>(lanes) * S::kBytes, to_step = static_cast<size_t>(lanes);
+        for (int64_t i = 0; i < height; ++i) {
+          std::memcpy(x.data() + static_cast<size_t>(i) * step, from + static_cast<size_t>(i) * job.x.stride,
+                      static_cast<size_t>(width) * S::kBytes);
+          if (kAccept)
+            std::memcpy(data.data() + static_cast<size_t>(i) * to_step,
+                        to + static_cast<size_t>(i) * job.data.stride, static_cast<size_t>(width));
+        }
+        column_blocks<S, F, kAccept>(x.data(), step, data.data(), to_step, height, made.data(),
+                                     doubts.data());
+        for (int64_t i = 0; !kAccept && i < height; ++i)
+          std::memcpy(to + static_cast<size_t>(i) * job.data.stride,
+                      data.data() + static_cast<size_t>(i) * to_step, static_cast<size_t>(width));
+      }
+      for (int64_t i = 0; i < width; ++i) {
+        const auto scale = static_cast<std::byte>(made[static_cast<size_t>(i)]);
+        if (!kAccept) scales[c + i] = scale;
+        else if (doubts[static_cast<size_t>(i)] || scale != scales[c + i]) job.doubt(r / kBlock, c + i);
+      }
+    }
+  }
+}
+
+// ---- FP8 with scales of binary32 -----------------------------------------------------------------
+
+using W = hn::RebindToFloat<D>;
+
+// N3.3 to N3.6 of the bits of an amax: MAX / amax, at most FLT_MAX, without its fraction where the scale is
+// to be a power of two; 1 of 0, infinity and NaN.
+template <class F> HWY_INLINE hn::Vec<W> factor_of(V amax, bool pow2) {
+  constexpr float kMax = 1.75f * static_cast<float>(1 << F::kMaxExponent);
+  const auto quotient = hn::Div(hn::Set(W(), kMax), hn::BitCast(W(), amax));
+  const V bits =
+      hn::And(hn::Min(hn::BitCast(D(), quotient), constant(kInf - 1)), constant(pow2 ? kInf : 0x7FFFFFFF));
+  const M special = hn::Or(hn::Eq(amax, hn::Zero(D())), hn::Gt(amax, constant(kInf - 1)));
+  return hn::BitCast(W(), hn::IfThenElse(special, constant(0x3F800000), bits));
+}
+HWY_INLINE V inverse_of(hn::Vec<W> factor) {  // N3.7
+  return hn::BitCast(D(), hn::Div(hn::Set(W(), 1.0f), factor));
+}
+
+// N3.8: the bits of fl(x * factor).
+template <class S> HWY_INLINE V scaled(const std::byte* x, hn::Vec<W> factor) {
+  return hn::BitCast(D(), hn::Mul(hn::BitCast(W(), S::load(x)), factor));
+}
+
+constexpr int64_t kLongest = 128;  // elements of the longest block
+
+// A block along a row, filled up with zeros to whole vectors.
+struct Fp8Block {
+  uint32_t scale;  // the stored one, where the block has its own
+  bool doubt;
+};
+template <class S, class F, bool kAccept>
+HWY_INLINE Fp8Block fp8_row_block(const Fp8Job& job, const std::byte* x, std::byte* data, int64_t vectors) {
+  constexpr size_t lanes = hn::MaxLanes(D());
+  auto factor = hn::BitCast(W(), constant(static_cast<int32_t>(job.scale)));
+  if (job.blocks) {
+    V most = hn::Zero(D());
+    for (int64_t i = 0; i < vectors; ++i)
+      most = amax_step(most, magnitude(S::load(x + static_cast<size_t>(i) * lanes * S::kBytes)));
+    factor = factor_of<F>(hn::MaxOfLanes(D(), most), job.pow2);
+  }
+  Seen seen = Seen::nothing();
+  for (int64_t i = 0; i < vectors; ++i) {
+    const V bits = scaled<S>(x + static_cast<size_t>(i) * lanes * S::kBytes, factor);
+    const V a = magnitude(bits), code = code_of<F>(a, constant(kOne));
+    std::byte* const to = data + static_cast<size_t>(i) * lanes;
+    if constexpr (kAccept) seen.add(code, bits, to);
+    else write(whole_code<F>(code, a, bits), to);
+  }
+  const V doubt = seen.doubt<F>(constant(kOne));
+  return {static_cast<uint32_t>(hn::GetLane(inverse_of(factor))),
+          kAccept && !hn::AllTrue(D(), hn::Eq(doubt, hn::Zero(D())))};
+}
+
+template <class S, class F, bool kAccept> void fp8_rows_of(const Fp8Job& job) {
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  HWY_ALIGN std::array<std::byte, kLongest * 4> x{};
+  HWY_ALIGN std::array<std::byte, kLongest> data{};
+  for (int64_t r = 0; r < job.rows; ++r)
+    for (int64_t c = 0; c < job.cols; c += job.length) {
+      const int64_t n = std::min(job.length, job.cols - c);
+      const std::byte* from =
+          job.x.first + static_cast<size_t>(r) * job.x.stride + static_cast<size_t>(c) * S::kBytes;
+      std::byte* const to = job.data.first + static_cast<size_t>(r) * job.data.stride + c;
+      const bool whole = n % lanes == 0;
+      if (!whole) {
+        x.fill(std::byte{0});
+        data.fill(std::byte{0});
+        std::memcpy(x.data(), from, static_cast<size_t>(n) * S::kBytes);
+        if (kAccept) std::memcpy(data.data(), to, static_cast<size_t>(n));
+        from = x.data();
+      }
+      const Fp8Block made =
+          fp8_row_block<S, F, kAccept>(job, from, whole ? to : data.data(), (n + lanes - 1) / lanes);
+      if (!kAccept && !whole) std::memcpy(to, data.data(), static_cast<size_t>(n));
+      const bool right = job.put_scale(c / job.length, r, made.scale);
+      if (kAccept && (made.doubt || !right)) job.doubt(r, c / job.length);
+    }
+}
+
+// As many neighbouring blocks down columns as a vector has lanes; data are stored transposed (N3.9, N9.3).
+template <class S, class F, bool kAccept>
+void fp8_column_blocks(const Fp8Job& job, const std::byte* x, size_t stride, int64_t r, int64_t c,
+                       int64_t height, int64_t width) {
+  constexpr size_t lanes = hn::MaxLanes(D());
+  HWY_ALIGN std::array<std::byte, kLongest * lanes> codes;
+  HWY_ALIGN std::array<int32_t, lanes> scales, doubts;
+  auto factor = hn::BitCast(W(), constant(static_cast<int32_t>(job.scale)));
+  if (job.blocks) {
+    V most = hn::Zero(D());
+    for (int64_t i = 0; i < height; ++i)
+      most = amax_step(most, magnitude(S::load(x + static_cast<size_t>(i) * stride)));
+    factor = factor_of<F>(most, job.pow2);
+  }
+  Seen seen = Seen::nothing();
+  for (int64_t i = 0; i < height; ++i) {
+    const V bits = scaled<S>(x + static_cast<size_t>(i) * stride, factor);
+    const V a = magnitude(bits), code = code_of<F>(a, constant(kOne));
+    seen.see(code);
+    write(whole_code<F>(code, a, bits), codes.data() + static_cast<size_t>(i) * lanes);
+  }
+  hn::Store(inverse_of(factor), D(), scales.data());
+  hn::Store(seen.doubt<F>(constant(kOne)), D(), doubts.data());
+  for (int64_t k = 0; k < width; ++k) {
+    std::byte* const to = job.data.first + static_cast<size_t>(c + k) * job.data.stride + r;
+    std::byte differ{0};
+    for (int64_t i = 0; i < height; ++i) {
+      const std::byte code = codes[static_cast<size_t>(i) * lanes + static_cast<size_t>(k)];
+      if constexpr (kAccept) differ |= code ^ to[i];
+      else to[i] = code;
+    }
+    const bool right =
+        job.put_scale(r / job.length, c + k, static_cast<uint32_t>(scales[static_cast<size_t>(k)]));
+    if (kAccept && (doubts[static_cast<size_t>(k)] || differ != std::byte{0} || !right))
+      job.doubt(r / job.length, c + k);
+  }
+}
+
+template <class S, class F, bool kAccept> void fp8_columns_of(const Fp8Job& job) {
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  HWY_ALIGN std::array<std::byte, kLongest * lanes * 4> x{};
+  for (int64_t r = 0; r < job.rows; r += job.length)
+    for (int64_t c = 0; c < job.cols; c += lanes) {
+      const int64_t height = std::min(job.length, job.rows - r), width = std::min(lanes, job.cols - c);
+      const std::byte* const from =
+          job.x.first + static_cast<size_t>(r) * job.x.stride + static_cast<size_t>(c) * S::kBytes;
+      if (width == lanes) {
+        fp8_column_blocks<S, F, kAccept>(job, from, job.x.stride, r, c, height, width);
+        continue;
+      }
+      constexpr size_t step = static_cast<size_t>(lanes) * S::kBytes;
+      for (int64_t i = 0; i < height; ++i)
+        std::memcpy(x.data() + static_cast<size_t>(i) * step, from + static_cast<size_t>(i) * job.x.stride,
+                    static_cast<size_t>(width) * S::kBytes);
+      fp8_column_blocks<S, F, kAccept>(job, x.data(), step, r, c, height, width);
+    }
+}
+
+template <class S, class F, bool kAccept> void directed(const Job& job) {
+  if (job.columns) columns_of<S, F, kAccept>(job);
+  else rows_of<S, F, kAccept>(job);
+}
+template <class S, class F> void asked(const Job& job) {
+  if (job.unknown) directed<S, F, true>(job);
+  else directed<S, F, false>(job);
+}
+template <class S> void of_source(const Job& job) {
+  if (job.element == Element::e4m3) asked<S, E4m3>(job);
+  else asked<S, E5m2>(job);
+}
+
+template <class S, class F, bool kAccept> void fp8_directed(const Fp8Job& job) {
+  if (job.columns) fp8_columns_of<S, F, kAccept>(job);
+  else fp8_rows_of<S, F, kAccept>(job);
+}
+template <class S, class F> void fp8_asked(const Fp8Job& job) {
+  if (job.unknown) fp8_directed<S, F, true>(job);
+  else fp8_directed<S, F, false>(job);
+}
+template <class S> void fp8_of_source(const Fp8Job& job) {
+  if (job.element == Element::e4m3) fp8_asked<S, E4m3>(job);
+  else fp8_asked<S, E5m2>(job);
+}
+void run_fp8(const Fp8Job& job) {
+  switch (job.source) {
+    case Source::bf16: return fp8_of_source<FromBf16>(job);
+    case Source::f16: return fp8_of_source<FromF16>(job);
+    case Source::f32: return fp8_of_source<FromF32>(job);
+  }
+}
+
+void run_job(const Job& job) {
+  switch (job.source) {
+    case Source::bf16: return of_source<FromBf16>(job);
+    case Source::f16: return of_source<FromF16>(job);
+    case Source::f32: return of_source<FromF32>(job);
+  }
+}
+
+// ---- the steps alone ------------------------------------------------------------------------------
+
+template <class S, class F> void cast_of(const std::byte* x, std::byte* y, int64_t count) {
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  HWY_ALIGN std::array<std::byte, 64> rest{};
+  HWY_ALIGN std::array<std::byte, 16> made{};
+  for (int64_t i = 0; i < count; i += lanes) {
+    const size_t n = static_cast<size_t>(std::min(lanes, count - i));
+    const std::byte* from = x + static_cast<size_t>(i) * S::kBytes;
+    if (n < static_cast<size_t>(lanes)) {
+      std::memcpy(rest.data(), from, n * S::kBytes);
+      from = rest.data();
+    }
+    const V bits = S::load(from);
+    const V a = magnitude(bits);
+    write(whole_code<F>(code_of<F>(a, constant(kOne)), a, bits), made.data());
+    std::memcpy(y + i, made.data(), n);
+  }
+}
+template <class S> void cast_from(Element element, const std::byte* x, std::byte* y, int64_t count) {
+  if (element == Element::e4m3) cast_of<S, E4m3>(x, y, count);
+  else cast_of<S, E5m2>(x, y, count);
+}
+void run_cast(Source source, Element element, const std::byte* x, std::byte* y, int64_t count) {
+  switch (source) {
+    case Source::bf16: return cast_from<FromBf16>(element, x, y, count);
+    case Source::f16: return cast_from<FromF16>(element, x, y, count);
+    case Source::f32: return cast_from<FromF32>(element, x, y, count);
+  }
+}
+
+template <class F> void scales_of(const uint32_t* amaxes, uint8_t* scales, int64_t count) {
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  HWY_ALIGN std::array<uint32_t, 16> rest{};
+  HWY_ALIGN std::array<std::byte, 16> made{};
+  for (int64_t i = 0; i < count; i += lanes) {
+    const size_t n = static_cast<size_t>(std::min(lanes, count - i));
+    std::memcpy(rest.data(), amaxes + i, n * 4);
+    const V bits = FromF32::load(reinterpret_cast<const std::byte*>(rest.data()));
+    write(scale_of<F>(magnitude(bits)), made.data());
+    std::memcpy(scales + i, made.data(), n);
+  }
+}
+void run_scales(Element element, const uint32_t* amaxes, uint8_t* scales, int64_t count) {
+  if (element == Element::e4m3) scales_of<E4m3>(amaxes, scales, count);
+  else scales_of<E5m2>(amaxes, scales, count);
+}
+
+template <class S> uint32_t amax_of(const std::byte* x, int64_t count) {
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  HWY_ALIGN std::array<std::byte, lanes * 4> rest{};
+  V most = hn::Zero(D());
+  for (int64_t i = 0; i < count; i += lanes) {
+    const std::byte* from = x + static_cast<size_t>(i) * S::kBytes;
+    if (count - i < lanes) {
+      rest.fill(std::byte{0});
+      std::memcpy(rest.data(), from, static_cast<size_t>(count - i) * S::kBytes);
+      from = rest.data();
+    }
+    most = amax_step(most, magnitude(S::load(from)));
+  }
+  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(D(), most)));
+}
+uint32_t run_amax(Source source, const std::byte* x, int64_t count) {
+  switch (source) {
+    case Source::bf16: return amax_of<FromBf16>(x, count);
+    case Source::f16: return amax_of<FromF16>(x, count);
+    case Source::f32: return amax_of<FromF32>(x, count);
+  }
+  return 0;
+}
+
+template <class F>
+void factors_of(bool pow2, const uint32_t* amaxes, uint32_t* factors, uint32_t* inverses, int64_t count) {
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  HWY_ALIGN std::array<int32_t, lanes> rest{}, made{}, inverse{};
+  for (int64_t i = 0; i < count; i += lanes) {
+    const size_t n = static_cast<size_t>(std::min(lanes, count - i));
+    std::memcpy(rest.data(), amaxes + i, n * 4);
+    const auto factor = factor_of<F>(magnitude(hn::Load(D(), rest.data())), pow2);
+    hn::Store(hn::BitCast(D(), factor), D(), made.data());
+    hn::Store(inverse_of(factor), D(), inverse.data());
+    std::memcpy(factors + i, made.data(), n * 4);
+    std::memcpy(inverses + i, inverse.data(), n * 4);
+  }
+}
+void run_factors(Element element, bool pow2, const uint32_t* amaxes, uint32_t* factors, uint32_t* inverses,
+                 int64_t count) {
+  if (element == Element::e4m3) factors_of<E4m3>(pow2, amaxes, factors, inverses, count);
+  else factors_of<E5m2>(pow2, amaxes, factors, inverses, count);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace assay::simd
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace assay::simd {
+
+// Highway's own choice of a target needs its library; this one needs the headers alone.
+const Kernels* kernels_of(std::string_view target) {
+#if HWY_TARGETS & HWY_AVX3
+  static constexpr Kernels kAvx3 = {N_AVX3::run_job, N_AVX3::run_cast,    N_AVX3::run_scales,
+                                    N_AVX3::run_fp8, N_AVX3::run_factors, N_AVX3::run_amax};
+  if (target == "AVX3") return &kAvx3;
+#endif
+#if HWY_TARGETS & HWY_AVX2
+  static constexpr Kernels kAvx2 = {N_AVX2::run_job, N_AVX2::run_cast,    N_AVX2::run_scales,
+                                    N_AVX2::run_fp8, N_AVX2::run_factors, N_AVX2::run_amax};
+  if (target == "AVX2") return &kAvx2;
+#endif
+#if HWY_TARGETS & HWY_NEON
+  static constexpr Kernels kNeon = {N_NEON::run_job, N_NEON::run_cast,    N_NEON::run_scales,
+                                    N_NEON::run_fp8, N_NEON::run_factors, N_NEON::run_amax};
+  if (target == "NEON") return &kNeon;
+#endif
+  return nullptr;
+}
+
+}  // namespace assay::simd
+#endif

@@ -1,0 +1,246 @@
+#include "fast/subject_simd.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "contract/acceptor.h"
+#include "fast/simd/simd.h"
+
+namespace assay {
+namespace {
+
+static_assert(simd::kPiece == kAcceptedPiece);
+
+std::optional<simd::Source> source_of(Encoding e) {
+  if (e == Encoding::bf16) return simd::Source::bf16;
+  if (e == Encoding::f16) return simd::Source::f16;
+  if (e == Encoding::f32) return simd::Source::f32;
+  return {};
+}
+std::optional<simd::Element> element_of(Encoding e) {
+  if (e == Encoding::e4m3) return simd::Element::e4m3;
+  if (e == Encoding::e5m2) return simd::Element::e5m2;
+  return {};
+}
+
+// A quantizer that differs in nothing from that of a line that names format and element alone, with a given
+// amax (fp8_current), scale and prior amax (fp8_delayed), and with scales of powers of two or not: a key that
+// is added to the Quantizer later is seen here by itself.
+bool is_plain_quantizer(const Quantizer& q) {
+  Quantizer plain;
+  plain.format = q.format;
+  plain.element = q.element;
+  plain.pow2 = q.pow2;
+  if (q.format == FormatId::mxfp8) plain.block = Block::b1x32, plain.pow2 = false;
+  else if (q.format == FormatId::fp8_block) plain.block = Block::b1x128;
+  else if (q.format == FormatId::fp8_current) plain.amax = q.amax;
+  else if (q.format == FormatId::fp8_delayed)
+    plain.scale = q.scale, plain.prior_amax = q.prior_amax, plain.pow2 = false;
+  else return false;
+  return q == plain && element_of(q.element);
+}
+
+// The same for a whole line, but for how x is filled and which kernels would be selected.
+bool is_plain_quantize(const Problem& p) {
+  Problem plain;
+  plain.x = p.x;
+  plain.row = p.row;
+  plain.col = p.col;
+  plain.flavour = p.flavour;
+  plain.arch = p.arch;
+  plain.dispatch = p.dispatch;
+  plain.op = Quantize{};
+  return p == plain && source_of(p.x.source) && (p.row || p.col);
+}
+
+bool is_plain_cast(const Problem& p) {
+  Problem plain;
+  plain.x = p.x;
+  Cast cast;
+  if (const Cast* c = p.as<Cast>()) cast.to = c->to;
+  plain.op = cast;
+  return p == plain && source_of(p.x.source) && element_of(cast.to);
+}
+
+bool is_plain_chain(const Problem& p) {
+  Problem plain;
+  plain.x = p.x;
+  plain.row = p.row;
+  plain.op = ScaleChain{};
+  return p == plain && p.x.source == Encoding::f32 && p.row && is_plain_quantizer(*p.row) && !p.row->amax;
+}
+
+// A plane that the line does not have is left out: a given amax is no output.
+void put_bits(const Buffer* plane, int64_t i, uint32_t bits) {
+  if (plane) std::memcpy(plane->bytes.data() + 4 * i, &bits, 4);
+}
+
+simd::Bytes rows_of(const Buffer& b) { return {b.bytes.data(), b.plane->bytes_of(b.plane->padded.cols)}; }
+
+void clear_padding(const Buffer& scales) {
+  const Plane& p = *scales.plane;
+  for (int64_t r = 0; r < p.padded.rows; ++r) {
+    const int64_t used = r < p.logical.rows ? p.logical.cols : 0;
+    std::fill_n(scales.bytes.data() + p.bytes_of(r * p.padded.cols + used), p.bytes_of(p.padded.cols - used),
+                std::byte{0});  // N6.4
+  }
+}
+
+class SimdSubject final : public Subject, public Acceptor {
+ public:
+  std::string_view name() const override { return "simd"; }
+  Support present() const override {
+    if (simd::target_in_use().empty()) return {false, "this processor has none of AVX2, AVX-512 and NEON"};
+    return {};
+  }
+
+  Support supports(const Problem& p) const override {
+    if (!present().yes) return present();
+    if (is_plain_cast(p) || is_plain_chain(p) || quantizes(p).yes) return {};
+    return {false,
+            "the vectorised method has casts to e4m3 and e5m2, their scale_chain, and mxfp8, without "
+            "other keys"};
+  }
+
+  Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
+             const Environment&) override {
+    const ConstBuffer* x = find(inputs, "x");
+    if (!supports(p).yes || !x) throw std::invalid_argument("the vectorised method does not run this line");
+    if (const Cast* c = p.as<Cast>())
+      simd::cast(*source_of(p.x.source), *element_of(c->to), x->bytes.data(),
+                 find(outputs, "y")->bytes.data(), p.x.shape.count());
+    else if (p.as<ScaleChain>()) chain(p, *x, outputs);
+    else
+      for (const Direction d : kDirections)
+        if (p.quantizer(d)) quantize(p, d, *x, outputs);
+    return {"simd " + std::string(simd::target_in_use()), 0};
+  }
+
+  std::string_view target() const override { return simd::target_in_use(); }
+  std::string_view sources() const override { return simd::sources(); }
+  std::vector<std::string_view> uncertified() const override {
+    std::vector<std::string_view> out = simd::targets();
+    std::erase_if(out, [](std::string_view t) { return !simd::needs_certificate(t); });
+    return out;
+  }
+  void use_certified(const std::set<std::string, std::less<>>& certified) override {
+    for (const std::string_view t : simd::targets())
+      if (!simd::needs_certificate(t) || certified.contains(t)) {
+        simd::use_target(t);
+        return;
+      }
+  }
+
+  Support accepts(const Problem& p) const override {
+    if (const Support able = quantizes(p); !able.yes) return able;
+    for (const Direction d : kDirections)
+      if (const auto& q = p.quantizer(d); q && q->format == FormatId::fp8_current && !q->amax)
+        return {false, "the amax of the tensor is not given"};
+      else if (q && q->format == FormatId::fp8_delayed && q->prior_amax > 0x7F800000)
+        return {false, "the slot held no magnitude"};
+    return {};
+  }
+
+  Support quantizes(const Problem& p) const {
+    if (!present().yes) return present();
+    for (const Direction d : kDirections)
+      if (const auto& q = p.quantizer(d); q && !is_plain_quantizer(*q))
+        return {false, "it has keys that the vectorised method does not know"};
+    if (!is_plain_quantize(p)) return {false, "the vectorised method quantizes bf16, f16 and f32"};
+    return {};
+  }
+
+  std::vector<BlockPlace> unknown(const Problem& p, Direction d, StridedBytes x, StridedBytes data,
+                                  StridedBytes scales) override {
+    std::vector<simd::Block> found;
+    const simd::ConstBytes codes{data.first, data.stride}, stored{scales.first, scales.stride};
+    if (p.quantizer(d)->format == FormatId::mxfp8)
+      simd::accept(mxfp8_of(p, d), rectangle_of(p, x), codes, stored, found);
+    else simd::accept(fp8_of(p, d, given_amax(p, d)), rectangle_of(p, x), codes, stored, found);
+    std::vector<BlockPlace> out;
+    out.reserve(found.size());
+    for (const simd::Block& b : found) out.push_back({b.row, b.col});
+    return out;
+  }
+
+ private:
+  static simd::Mxfp8 mxfp8_of(const Problem& p, Direction d) {
+    return {*element_of(p.quantizer(d)->element), d == Direction::col};
+  }
+  // Of a tensor scale: with the factor of its amax.
+  static simd::Fp8 fp8_of(const Problem& p, Direction d, uint32_t amax) {
+    const Quantizer& q = *p.quantizer(d);
+    simd::Fp8 out{*element_of(q.element), d == Direction::col, q.format == FormatId::fp8_block, q.pow2, 0};
+    uint32_t inverse = 0;
+    if (q.format == FormatId::fp8_delayed) out.scale = q.scale;  // N3.11
+    else simd::fp8_scales(out.element, q.pow2, &amax, &out.scale, &inverse, 1);
+    return out;
+  }
+  static uint32_t given_amax(const Problem& p, Direction d) { return p.quantizer(d)->amax.value_or(0); }
+  static simd::Rectangle rectangle_of(const Problem& p, StridedBytes x) {
+    return {*source_of(p.x.source), {x.first, x.stride}, p.x.shape.rows, p.x.shape.cols};
+  }
+
+  static void quantize(const Problem& p, Direction d, const ConstBuffer& x, std::span<const Buffer> outputs) {
+    const Buffer &data = *find(outputs, plane_name(d, "data")),
+                 &scales = *find(outputs, plane_name(d, "scale_inv"));
+    const auto stride = static_cast<size_t>(p.x.shape.cols * info(p.x.source).bytes());
+    const simd::Rectangle from = rectangle_of(p, {x.bytes.data(), stride});
+    if (p.quantizer(d)->format == FormatId::mxfp8) {
+      simd::quantize(mxfp8_of(p, d), from, rows_of(data), rows_of(scales));
+      clear_padding(scales);
+    } else if (p.quantizer(d)->format == FormatId::fp8_block) {
+      simd::quantize(fp8_of(p, d, 0), from, rows_of(data), rows_of(scales));
+      clear_padding(scales);
+    } else {
+      const uint32_t computed = simd::amax(from.source, x.bytes.data(), p.x.shape.count());
+      const Quantizer& q = *p.quantizer(d);
+      uint32_t amax = q.amax.value_or(computed);
+      if (q.format == FormatId::fp8_delayed)
+        amax = q.prior_amax > 0x7F800000 ? 0x7FFFFFFF : std::max(q.prior_amax, computed);  // N3.1, N1.3
+      const simd::Fp8 format = fp8_of(p, d, amax);
+      simd::quantize(format, from, rows_of(data), {});
+      put_tensor_scales(format, amax, d, outputs);
+    }
+  }
+
+  static void put_tensor_scales(const simd::Fp8& format, uint32_t amax, Direction d,
+                                std::span<const Buffer> outputs) {
+    put_bits(find(outputs, plane_name(d, "amax")), 0, amax);
+    put_bits(find(outputs, plane_name(d, "scale")), 0, format.scale);
+    put_bits(find(outputs, plane_name(d, "scale_inv")), 0, simd::reciprocal(format.scale));
+  }
+
+  static void fp8_chain(const Problem& p, const std::vector<uint32_t>& amaxes,
+                        std::span<const Buffer> outputs) {
+    auto* const factors = reinterpret_cast<uint32_t*>(find(outputs, "scale")->bytes.data());
+    auto* const inverses = reinterpret_cast<uint32_t*>(find(outputs, "scale_inv")->bytes.data());
+    simd::fp8_scales(*element_of(p.row->element), p.row->pow2, amaxes.data(), factors, inverses,
+                     p.x.shape.count());
+  }
+
+  // The scale, and as bits what N5.4 and N5.9 make of it.
+  static void chain(const Problem& p, const ConstBuffer& x, std::span<const Buffer> outputs) {
+    const int64_t count = p.x.shape.count();
+    std::vector<uint32_t> amaxes(static_cast<size_t>(count));
+    if (count) std::memcpy(amaxes.data(), x.bytes.data(), x.bytes.size());
+    if (p.row->format != FormatId::mxfp8) return fp8_chain(p, amaxes, outputs);
+    auto* const scales = reinterpret_cast<uint8_t*>(find(outputs, "scale_inv")->bytes.data());
+    simd::mx_scales(*element_of(p.row->element), amaxes.data(), scales, count);
+    constexpr uint32_t kLeast = 0x00400000, kNan = 0x7FFFFFFF;  // 2^-127; N1.3
+    for (int64_t i = 0; i < count; ++i) {
+      const uint32_t k = scales[i];
+      put_bits(find(outputs, "multiplier"), i, k == 255 ? kNan : k == 254 ? kLeast : (254 - k) << 23);
+      put_bits(find(outputs, "decoded"), i, k == 255 ? kNan : k == 0 ? kLeast : k << 23);
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Subject> make_simd_subject() { return std::make_unique<SimdSubject>(); }
+
+}  // namespace assay

@@ -1,0 +1,375 @@
+// The vectorised method against the reference, on every instruction set of this machine: its steps alone,
+// whole tensors with edges, and what the acceptor says of right and of wrong dumps.
+#include "fast/simd/simd.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "contract/acceptor.h"
+#include "contract/line.h"
+#include "fast/subject_simd.h"
+#include "fixtures/inputs.h"
+#include "reference/subject.h"
+
+namespace assay {
+namespace {
+
+Problem line(const std::string& text) {
+  auto p = parse_line(text);
+  if (!p) throw std::runtime_error(text + ": " + p.error().text());
+  return *p;
+}
+
+std::vector<PlaneData> run(Subject& subject, const Problem& p, const std::vector<PlaneData>& inputs) {
+  std::vector<PlaneData> out;
+  for (Plane& plane : output_planes(p)) {
+    const size_t bytes = plane.bytes();
+    out.push_back({std::move(plane), std::vector<std::byte>(bytes, std::byte{0x5A})});
+  }
+  std::vector<Buffer> buffers;
+  for (PlaneData& d : out) buffers.push_back({&d.plane, d.bytes});
+  subject.run(p, views(inputs), buffers, Environment{});
+  return out;
+}
+
+// x of a line of one row, with these patterns.
+std::vector<PlaneData> row_of(const Problem& p, const std::vector<uint32_t>& patterns) {
+  PlaneData x{input_planes(p).front(), {}};
+  x.bytes.resize(x.plane.bytes());
+  const size_t width = x.plane.bytes_of(1);
+  for (size_t i = 0; i < patterns.size(); ++i) std::memcpy(x.bytes.data() + i * width, &patterns[i], width);
+  return {x};
+}
+
+// Every pattern that ends in one of `low`.
+std::vector<uint32_t> ending_in(std::initializer_list<uint32_t> low) {
+  std::vector<uint32_t> out;
+  for (uint32_t high = 0; high < 1u << 20; ++high)
+    for (const uint32_t l : low) out.push_back(high << 12 | l);
+  return out;
+}
+std::vector<uint32_t> every_16_bits() {
+  std::vector<uint32_t> out(1 << 16);
+  for (uint32_t i = 0; i < out.size(); ++i) out[i] = i;
+  return out;
+}
+
+class Simd : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override { ASSERT_TRUE(simd::use_target(GetParam())); }
+
+  void expect_as_reference(const Problem& p, const std::vector<PlaneData>& inputs) {
+    const auto want = run(*reference_, p, inputs), got = run(*simd_, p, inputs);
+    ASSERT_EQ(want.size(), got.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      const auto differ = std::mismatch(want[i].bytes.begin(), want[i].bytes.end(), got[i].bytes.begin());
+      EXPECT_EQ(differ.first, want[i].bytes.end())
+          << to_line(p) << " " << want[i].plane.name << " byte " << differ.first - want[i].bytes.begin();
+    }
+  }
+
+  std::unique_ptr<Subject> reference_ = make_reference_subject(), simd_ = make_simd_subject();
+};
+
+std::vector<std::string> targets() {
+  std::vector<std::string> out;
+  for (const std::string_view t : simd::targets()) out.emplace_back(t);
+  return out;
+}
+INSTANTIATE_TEST_SUITE_P(On, Simd, testing::ValuesIn(targets()), [](const auto& i) { return i.param; });
+// A machine without these instructions has nothing to test here.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Simd);
+
+TEST_P(Simd, EveryCastOf16BitsAndEveryBoundaryOfFloats) {
+  const auto halves = every_16_bits(), floats = ending_in({0x000, 0x001, 0xFFF});
+  for (const char* element : {"e4m3", "e5m2"}) {
+    for (const char* source : {"bf16", "f16"}) {
+      const Problem p = line(std::string("cast ") + element + " 1x65536 " + source);
+      expect_as_reference(p, row_of(p, halves));
+    }
+    const Problem p = line(std::string("cast ") + element + " 1x" + std::to_string(floats.size()) + " f32");
+    expect_as_reference(p, row_of(p, floats));
+  }
+}
+
+TEST_P(Simd, CastsThatFillNoVector) {
+  for (int n = 0; n < 40; ++n) {
+    const Problem p = line("cast e4m3 1x" + std::to_string(n) + " f32");
+    expect_as_reference(p, *make_inputs(p, *reference_));
+  }
+}
+
+TEST_P(Simd, TheScaleOfEveryKindOfAmax) {
+  std::vector<uint32_t> amaxes = ending_in({0x000, 0x001, 0x7FF, 0x800, 0xFFF});
+  for (const char* element : {"e4m3", "e5m2"}) {
+    const Problem p =
+        line("scale_chain mxfp8 1x" + std::to_string(amaxes.size()) + " f32 element=" + element);
+    expect_as_reference(p, row_of(p, amaxes));
+  }
+}
+
+const char* const kFills[] = {"normal", "ties",       "edges",    "wide",     "outliers",
+                              "zeros",  "every_code", "denormal", "nonfinite"};
+
+TEST_P(Simd, TensorsOfEveryFillSourceAndShape) {
+  for (const char* fill : kFills)
+    for (const char* source : {"bf16", "f16", "f32"})
+      for (const char* element : {"e4m3", "e5m2"})
+        for (const char* shape : {"1x1", "33x65", "64x96", "31x160", "70x49"}) {
+          const Problem p = line(std::string("quantize mxfp8 ") + shape + " " + source +
+                                 " dir=both element=" + element + " fill=" + fill);
+          expect_as_reference(p, *make_inputs(p, *reference_));
+        }
+}
+
+// Row r holds one number of every binade, among zeros, subnormals and the least normal numbers; or column r
+// does, so that neighbouring blocks down columns have tiny scales and large ones.
+TEST_P(Simd, BlocksOfEveryBinade) {
+  for (const char* element : {"e4m3", "e5m2"}) {
+    for (const bool down : {false, true}) {
+      const Problem p = line(std::string("quantize mxfp8 ") + (down ? "32x255" : "255x32") +
+                             " f32 dir=both element=" + element);
+      std::vector<uint32_t> x(255 * 32);
+      for (uint32_t binade = 0; binade < 255; ++binade)
+        for (uint32_t i = 0; i < 32; ++i) {
+          const uint32_t beside[] = {0, 0x80000000, 1, 0x00400000, 0x007FFFFF, 0x80800000, binade << 22};
+          const uint32_t value = i == binade % 32 ? binade << 23 | 0x5A5A5A : beside[i % std::size(beside)];
+          x[down ? i * 255 + (binade * 37) % 255 : binade * 32 + i] = value;
+        }
+      expect_as_reference(p, row_of(p, x));
+    }
+  }
+}
+
+TEST_P(Simd, ScalesOfBinary32) {
+  const std::vector<uint32_t> amaxes = ending_in({0x000, 0x001, 0x800, 0xFFF});
+  for (const char* rest : {"fp8_current", "fp8_block"})
+    for (const char* keys : {"", " element=e5m2", " pow2=0", " pow2=1 element=e5m2"}) {
+      const Problem p =
+          line(std::string("scale_chain ") + rest + " 1x" + std::to_string(amaxes.size()) + " f32" + keys);
+      std::vector<uint32_t> x = amaxes;
+      for (uint32_t& bits : x) bits &= 0x7FFFFFFF;  // an amax has no sign
+      expect_as_reference(p, row_of(p, x));
+    }
+}
+
+TEST_P(Simd, Fp8TensorsOfEveryFillSourceAndShape) {
+  for (const char* format : {"fp8_current", "fp8_block"})
+    for (const char* fill : kFills)
+      for (const char* source : {"bf16", "f16", "f32"})
+        for (const char* keys : {" pow2=0", " pow2=1 element=e5m2"})
+          for (const char* shape : {"1x1", "33x65", "130x160", "70x259"}) {
+            const Problem p = line(std::string("quantize ") + format + " " + shape + " " + source +
+                                   " dir=both" + keys + " fill=" + fill);
+            expect_as_reference(p, *make_inputs(p, *reference_));
+          }
+}
+
+TEST_P(Simd, DelayedScales) {
+  for (const char* keys : {"", " scale=-3", " scale=0", " scale=0x7f800000", " scale=0x7fc00000",
+                           " scale=0x00000001", " prior_amax=100", " prior_amax=0x7fc00000"})
+    for (const char* fill : {"normal", "nonfinite", "wide"})
+      for (const char* shape : {"33x65", "0x8"}) {
+        const Problem p =
+            line(std::string("quantize fp8_delayed ") + shape + " bf16 dir=both fill=" + fill + keys);
+        expect_as_reference(p, *make_inputs(p, *reference_));
+      }
+}
+
+// ---- the acceptor ---------------------------------------------------------------------------------
+
+// A recorded direction with room beside it: strides are longer than rows, and what stands there is noise.
+struct Dump {
+  Problem problem;
+  Direction direction;
+  Shape shape;
+  size_t x_width = 2;
+  std::vector<std::byte> x, data, scales;
+  size_t x_stride = 0, stride = 0, scale_stride = 0;
+
+  FormatId format() const { return problem.quantizer(direction)->format; }
+  int64_t length() const { return format() == FormatId::fp8_block ? 128 : 32; }
+  bool transposed() const { return direction == Direction::col && format() != FormatId::mxfp8; }
+  size_t scale_width() const { return format() == FormatId::mxfp8 ? 1 : 4; }
+  // The code of an element of x, and the first byte of the scale of a block.
+  std::byte& code(int64_t r, int64_t c) {
+    if (transposed()) std::swap(r, c);
+    return data[static_cast<size_t>(r) * stride + static_cast<size_t>(c)];
+  }
+  std::byte& scale(int64_t r, int64_t c) {
+    if (format() == FormatId::fp8_block && direction == Direction::row) std::swap(r, c);
+    return scales[static_cast<size_t>(r) * scale_stride + static_cast<size_t>(c) * scale_width()];
+  }
+  Shape grid() const {
+    if (direction == Direction::row) return {shape.rows, ceil_div(shape.cols, length())};
+    return {ceil_div(shape.rows, length()), shape.cols};
+  }
+};
+
+std::vector<std::byte> with_room(const PlaneData& p, Shape used, size_t width, size_t& stride) {
+  stride = (static_cast<size_t>(used.cols) + 5) * width;
+  std::vector<std::byte> out(static_cast<size_t>(used.rows) * stride + 64, std::byte{0xA5});
+  for (int64_t r = 0; r < used.rows; ++r)
+    std::memcpy(out.data() + static_cast<size_t>(r) * stride,
+                p.bytes.data() + static_cast<size_t>(r * p.plane.padded.cols) * width,
+                static_cast<size_t>(used.cols) * width);
+  return out;
+}
+
+using Blocks = std::set<std::pair<uint32_t, uint32_t>>;
+
+class SimdAcceptor : public Simd {
+ protected:
+  Acceptor& acceptor() { return dynamic_cast<Acceptor&>(*simd_); }
+
+  Dump right_dump(const std::string& text, Direction d) {
+    Dump out{line(text), d, {}, 2, {}, {}, {}};
+    const auto inputs = *make_inputs(out.problem, *reference_);
+    const auto planes = run(*reference_, out.problem, inputs);
+    const PlaneData &data = *find_plane(planes, plane_name(d, "data")),
+                    &scales = *find_plane(planes, plane_name(d, "scale_inv"));
+    out.shape = out.problem.x.shape;
+    out.x_width = inputs.front().plane.bytes_of(1);
+    out.x = with_room(inputs.front(), out.shape, out.x_width, out.x_stride);
+    out.data = with_room(data, data.plane.logical, 1, out.stride);
+    out.scales = with_room(scales, scales.plane.logical, out.scale_width(), out.scale_stride);
+    if (const PlaneData* amax = find_plane(planes, plane_name(d, "amax"))) {
+      F32Bits bits;
+      std::memcpy(&bits, amax->bytes.data(), 4);
+      for (const Direction each : kDirections) out.problem.quantizer(each)->amax = bits;
+    }
+    return out;
+  }
+
+  Blocks unknown(const Dump& d) {
+    Blocks out;
+    for (const BlockPlace& b :
+         acceptor().unknown(d.problem, d.direction, {d.x.data(), d.x_stride}, {d.data.data(), d.stride},
+                            {d.scales.data(), d.scale_stride}))
+      EXPECT_TRUE(out.emplace(b.row, b.col).second) << "a block is named twice";
+    return out;
+  }
+
+  std::pair<uint32_t, uint32_t> block_at(const Dump& d, int64_t r, int64_t c) {
+    if (d.direction == Direction::row) c /= d.length();
+    else r /= d.length();
+    return {static_cast<uint32_t>(r), static_cast<uint32_t>(c)};
+  }
+
+  // The blocks that always go to the reference, from the reference's own codes.
+  Blocks special(Dump& d) {
+    const bool e4m3 = d.problem.quantizer(d.direction)->element == Encoding::e4m3;
+    const uint32_t top = e4m3 ? 0x7E : 0x7B, normal = e4m3 ? 8 : 4;
+    Blocks out;
+    for (int64_t r = 0; r < d.shape.rows; ++r)
+      for (int64_t c = 0; c < d.shape.cols; ++c) {
+        const uint32_t code = static_cast<uint32_t>(d.code(r, c)) & 0x7F;
+        if (code >= top || (code > 0 && code < normal)) out.insert(block_at(d, r, c));
+      }
+    return out;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(On, SimdAcceptor, testing::ValuesIn(targets()),
+                         [](const auto& i) { return i.param; });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(SimdAcceptor);
+
+TEST_P(SimdAcceptor, ARightDumpIsKnownButForItsSpecialBlocks) {
+  size_t known = 0;
+  for (const char* fill : kFills)
+    for (const char* source : {"bf16", "f16", "f32"})
+      for (const char* element : {"e4m3", "e5m2"})
+        for (const Direction d : kDirections)
+          for (const char* format : {"mxfp8 70x49", "mxfp8 64x96", "mxfp8 31x160", "fp8_current 70x49",
+                                     "fp8_block 140x49", "fp8_block 30x259"}) {
+            const std::string text = std::string("quantize ") + format + " " + source +
+                                     " dir=both element=" + element + " fill=" + fill;
+            Dump dump = right_dump(text, d);
+            const Blocks want = special(dump);
+            EXPECT_EQ(unknown(dump), want) << text << " " << name_of(d);
+            known += static_cast<size_t>(dump.grid().count()) - want.size();
+          }
+  EXPECT_GT(known, 10000u);
+}
+
+// Every bit of every code and of every scale, one at a time: the block is named, and no other one beside
+// those of the right dump.
+TEST_P(SimdAcceptor, OneWrongBitIsNamedWhereverItStands) {
+  for (const char* element : {"e4m3", "e5m2"})
+    for (const Direction d : kDirections)
+      for (const char* shape :
+           {"mxfp8 37x41", "mxfp8 5x64", "fp8_current 36x41", "fp8_block 131x3", "fp8_block 3x131"}) {
+        Dump dump = right_dump(std::string("quantize ") + shape + " bf16 dir=both element=" + element, d);
+        const Blocks before = unknown(dump);
+        const auto expect_named = [&](std::byte& wrong, std::pair<uint32_t, uint32_t> block) {
+          for (int bit = 0; bit < 8; ++bit) {
+            wrong ^= std::byte{1} << bit;
+            Blocks want = before;
+            want.insert(block);
+            ASSERT_EQ(unknown(dump), want) << shape << " " << name_of(d) << " bit " << bit;
+            wrong ^= std::byte{1} << bit;
+          }
+        };
+        for (int64_t r = 0; r < dump.shape.rows; ++r)
+          for (int64_t c = 0; c < dump.shape.cols; ++c) expect_named(dump.code(r, c), block_at(dump, r, c));
+        if (dump.format() == FormatId::fp8_current) continue;  // the reference judges its scale
+        for (int64_t r = 0; r < dump.grid().rows; ++r)
+          for (int64_t c = 0; c < dump.grid().cols; ++c)
+            expect_named(dump.scale(r, c), {static_cast<uint32_t>(r), static_cast<uint32_t>(c)});
+      }
+}
+
+// An infinity makes the scale 2^127, under which a method that did not look would code it as 2.
+TEST_P(SimdAcceptor, AnInfinityIsNeverKnown) {
+  for (const Direction d : kDirections) {
+    Dump dump = right_dump("quantize mxfp8 32x32 f32 dir=both fill=zeros", d);
+    const uint32_t infinity = 0x7F800000;
+    std::memcpy(dump.x.data(), &infinity, 4);
+    dump.scale(0, 0) = std::byte{254};
+    dump.code(0, 0) = std::byte{0x40};
+    EXPECT_TRUE(unknown(dump).contains({0, 0}));
+  }
+}
+
+TEST(SimdLines, OnlyDefaultsAreTaken) {
+  const auto subject = make_simd_subject();
+  if (!subject->present().yes) GTEST_SKIP() << subject->present().why;
+  const auto& acceptor = dynamic_cast<Acceptor&>(*subject);
+  for (const char* text : {"quantize mxfp8 64x96 bf16", "quantize mxfp8 64x96 f16 dir=row element=e5m2",
+                           "quantize mxfp8 64x96 f32 dir=col fill=wide seed=7",
+                           "quantize fp8_block 64x96 bf16", "quantize fp8_current 64x96 bf16 amax=3"})
+    EXPECT_TRUE(acceptor.accepts(line(text)).yes) << text;
+  for (const char* text :
+       {"quantize mxfp4 64x96 bf16", "quantize mxfp8 64x96 bf16 block=32x32",
+        "quantize mxfp8/nvfp4 64x96 bf16", "quantize mxfp8 64x96 bf16 col_source=row_dequantized",
+        "quantize mxfp8 64x96 bf16 noop=0.0", "quantize mxfp8 64x96 bf16 dir=row scales=gemm",
+        "quantize fp8_current 64x96 bf16", "quantize fp8_current 64x96 bf16 amax=3 eps=1",
+        "quantize fp8_block 64x96 bf16 block=128x128", "quantize mxfp8 64x96 bf16 dir=row scale_from=amax",
+        "quantize mxfp8 64x128 bf16 dir=row flavour=te", "cast e4m3 64x96 bf16"})
+    EXPECT_FALSE(acceptor.accepts(line(text)).yes) << text;
+}
+
+// Every key of numerics.def, at a value that is not the default.
+TEST(SimdLines, NoOtherNumericsAreTaken) {
+  const auto subject = make_simd_subject();
+  if (!subject->present().yes) GTEST_SKIP() << subject->present().why;
+  const auto& acceptor = dynamic_cast<Acceptor&>(*subject);
+  for (const char* text : {"quantize mxfp8 64x96 bf16 dir=row", "quantize fp8_block 64x96 bf16 dir=row",
+                           "quantize fp8_current 64x96 bf16 dir=row amax=3"}) {
+    Problem p = line(text);
+    ASSERT_TRUE(acceptor.accepts(p).yes);
+#define NUMERIC(name, Type, ...)                  \
+  p.row->numerics.name = static_cast<Type>(1);    \
+  EXPECT_FALSE(acceptor.accepts(p).yes) << #name; \
+  p.row->numerics.name = {};
+#include "contract/numerics.def"
+#undef NUMERIC
+  }
+}
+
+}  // namespace
+}  // namespace assay
