@@ -101,8 +101,8 @@ class SimdSubject final : public Subject, public Acceptor {
     if (!present().yes) return present();
     if (is_plain_cast(p) || is_plain_chain(p) || quantizes(p).yes) return {};
     return {false,
-            "the vectorised method has casts to e4m3 and e5m2, their scale_chain, and mxfp8, without "
-            "other keys"};
+            "the vectorised method has casts to e4m3 and e5m2, mxfp8, fp8_delayed, fp8_current and fp8_block "
+            "with 1x128 blocks, and their scale_chain, without other keys"};
   }
 
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,

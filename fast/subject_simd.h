@@ -8,8 +8,8 @@
 namespace assay {
 
 // "simd": casts to FP8, MXFP8, and FP8 with current and with 1x128 block scales, in default Numerics; also an
-// Acceptor. Absent where the program was compiled
-// without Highway or the processor has no instruction set that it uses.
+// Acceptor. Absent where the program was compiled without Highway, or the processor has no instruction set
+// that it uses.
 std::unique_ptr<Subject> make_simd_subject();
 
 }  // namespace assay
