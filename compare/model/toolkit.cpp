@@ -1,8 +1,9 @@
 #include "compare/model/toolkit.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <regex>
+#include <string_view>
 #include <vector>
 
 #include "compare/model/ptx_text.h"
@@ -23,30 +24,33 @@ std::vector<std::string> toolkit_folders() {
   return out;
 }
 
+// The first number, with points or without, that stands between these two texts; empty where none does.
+std::string number_between(std::string_view text, std::string_view before, std::string_view after) {
+  constexpr std::string_view kDigits = "0123456789", kNumber = "0123456789.";
+  for (size_t at = text.find_first_of(kDigits); at != std::string_view::npos;) {
+    const size_t end = std::min(text.find_first_not_of(kNumber, at), text.size());
+    if (text.substr(0, at).ends_with(before) && text.substr(end).starts_with(after))
+      return std::string(text.substr(at, end - at));
+    at = text.find_first_of(kDigits, end);
+  }
+  return "";
+}
+
 // "13.0.88" of "Cuda compilation tools, release 13.0, V13.0.88".
 std::string version_of(const std::string& program) {
   if (program.empty()) return "";
   const auto text = output_of({program, "--version"});
-  std::smatch found;
-  return text && std::regex_search(*text, found, std::regex("V([0-9]+\\.[0-9.]*[0-9])")) ? found[1].str()
-                                                                                         : "";
-}
-
-int number_before(const std::string& text, const char* pattern) {
-  std::smatch found;
-  return std::regex_search(text, found, std::regex(pattern)) ? std::stoi(found[1].str()) : 0;
+  return text ? number_between(*text, ", V", "\n") : "";
 }
 
 // The text with the newest .version that this ptxas says that it takes; empty where it complains of something
 // else. The number only says which instructions a text may have: one that an older ptxas lacks is refused.
 std::string with_version_taken(std::string text, const std::string& complaint) {
-  std::smatch found;
-  if (!std::regex_search(complaint, found,
-                         std::regex("Unsupported \\.version .*current version is '([0-9.]+)'")))
-    return "";
+  const std::string newest = number_between(complaint, "current version is '", "'");
+  if (complaint.find("Unsupported .version ") == std::string::npos || newest.empty()) return "";
   const size_t at = text.find(".version "), end = text.find('\n', at);
   if (at == std::string::npos || end == std::string::npos) return "";
-  return text.replace(at, end - at, ".version " + found[1].str());
+  return text.replace(at, end - at, ".version " + newest);
 }
 
 std::string on_one_line(std::string text) {
@@ -128,13 +132,17 @@ Result<Machine> Toolkit::compile(const std::string& path, const std::string& ent
 }
 
 Result<Compiled> read_resources(const std::string& text) {
+  const auto number = [&](const char* before, const char* after) {
+    const std::string found = number_between(text, before, after);
+    return found.empty() ? 0 : std::stoi(found);
+  };
   Compiled c;
-  c.registers = number_before(text, "Used ([0-9]+) registers");
+  c.registers = number("Used ", " registers");
   if (c.registers == 0) return Error{"ptxas -v says nothing of registers: " + text.substr(0, 300), 0, ""};
-  c.stack = number_before(text, "([0-9]+) bytes stack frame");
-  c.spill_stores = number_before(text, "([0-9]+) bytes spill stores");
-  c.spill_loads = number_before(text, "([0-9]+) bytes spill loads");
-  c.static_shared = static_cast<uint64_t>(number_before(text, "([0-9]+) bytes smem"));
+  c.stack = number("", " bytes stack frame");
+  c.spill_stores = number("", " bytes spill stores");
+  c.spill_loads = number("", " bytes spill loads");
+  c.static_shared = static_cast<uint64_t>(number("", " bytes smem"));
   return c;
 }
 
