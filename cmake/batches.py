@@ -4,7 +4,7 @@ A batch pastes its sources one after another, so each sees the names that the on
 of another one. Sources therefore share a batch only where
 - no name is kept by two of them,
 - no source, nor a header that it includes, calls a function or mentions a type or a constant that another source keeps,
-- all of them open the same namespaces.
+- none after the first that opens namespaces opens others.
 """
 import functools
 import pathlib
@@ -59,15 +59,16 @@ class Source:
         self.used = used_names(code)
         self.opened = set(OPENED.findall(code))
 
-    def agrees_with(self, other):
+    def agrees_with(self, earlier):
         # What a source uses and keeps itself is its own; were it another's as well, two would keep it.
-        return self.opened == other.opened and not (self.kept & (other.kept | other.used) or other.kept & self.used)
+        return earlier.opened in (set(), self.opened) and not (self.kept & (earlier.kept | earlier.used) or earlier.kept & self.used)
 
 
 def batches(sources, most):
-    """First fit, in the order given, so that neighbours stay together and a new file moves few others."""
+    """First fit, in the order given, so that neighbours stay together and a new file moves few others. A source that opens a namespace opens it for all after it,
+    so these come last."""
     made = []
-    for source in sources:
+    for source in sorted(sources, key=lambda s: bool(s.opened)):
         for batch in made:
             if sum(s.lines for s in batch) + source.lines <= most and all(source.agrees_with(s) for s in batch):
                 batch.append(source)

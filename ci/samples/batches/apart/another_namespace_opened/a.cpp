@@ -1,0 +1,2 @@
+using namespace one;
+int first() { return f(1); }

@@ -1,0 +1,2 @@
+using namespace two;
+int second() { return f(1); }
