@@ -296,6 +296,32 @@ TEST(TiledCase, OnlyTheWrongTileIsJudgedAgain) {
   EXPECT_GT(wrong.blocks.referred, kSmallTile / 32);
 }
 
+// The reference looks at few blocks of a right case, whatever the format and the direction are, and
+// whatever scale was recorded in the place of the line's. An acceptor that is asked about other bytes would
+// leave all of them to the reference.
+TEST(TiledCase, OfRightBlocksFewGoToTheReference) {
+  const auto simd = make_simd_subject();
+  auto* const acceptor = dynamic_cast<Acceptor*>(simd.get());
+  if (!acceptor) GTEST_SKIP() << simd->present().why;
+  const std::pair<const char*, const char*> lines[] = {
+      {"mxfp8 300x700 bf16 dir=both", ""},
+      {"mxfp8 300x700 f16 dir=both element=e5m2", ""},
+      {"fp8_block 300x700 bf16 dir=both", ""},
+      {"fp8_block 300x700 f32 dir=both pow2=1", ""},
+      {"fp8_current 300x700 bf16 dir=both amax=2.5", "fp8_current 300x700 bf16 dir=both amax=7"},
+      {"fp8_delayed 300x700 bf16 dir=both scale=3", "fp8_delayed 300x700 bf16 dir=both scale=50"},
+      {"fp8_delayed 300x700 bf16 dir=both scale=50",
+       "fp8_delayed 300x700 bf16 dir=both scale=50 prior_amax=64"},
+  };
+  for (const auto& [said, recorded] : lines) {
+    Recorded r(std::string("quantize ") + (*recorded ? recorded : said));
+    r.problem = line(std::string("quantize ") + said);
+    const TiledJudgement right = judged_by(r, *acceptor);
+    EXPECT_TRUE(right.judgement.equal()) << said << " recorded: " << recorded;
+    EXPECT_GT(right.blocks.accepted, 4 * right.blocks.referred) << said << " recorded: " << recorded;
+  }
+}
+
 // A part of the case is a case: the search for a cause sees the same planes.
 TEST(TiledCase, AWindowHasTheTensorsAmax) {
   const Recorded r("quantize nvfp4 300x700 bf16 dir=both fill=outliers");
