@@ -260,7 +260,7 @@ def te_nvfp4(t, given):
         if flag(t, "nvfp4_use_4over6", False):
             keys["four_over_six"] = str(getattr(quantizer, "nvfp4_4over6_err_mode", "MAE")).lower()
             keys["e4m3_max"] = int(flag(t, "nvfp4_e4m3_max", 448))
-        planes = {"amax": amax, name: scale, "data": data}
+        planes = {"amax": amax, name: scale, "data": data} if keys["amax"] is None else {name: scale, "data": data}   # a given amax is not judged
         if random and given["rng"] is None:
             del planes["data"]
             warnings.warn("stochastic rounding: the codes are left out, because they cannot be judged without the random state; pass rng=(seed, offset)", stacklevel=4)
