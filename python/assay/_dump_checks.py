@@ -14,6 +14,7 @@ def bits_of_word(word):
 
 def check_plane(where, plane, array, encoding, counts):
     bits, word, _ = kEncodings[encoding]
+    array.as_code(encoding, f"{where}: {plane}")
     small = encoding in kSmallElements
     narrow = re.match(r"float([46])_", array.name)
     if narrow and int(narrow[1]) != kSmallElements.get(encoding):
