@@ -357,12 +357,12 @@ kKinds = [
 ]
 
 
-def describe(tensor, given):
-    """{direction: Side} of a quantized tensor."""
+def describe(tensor, given, others=""):
+    """{direction: Side} of a quantized tensor. `others`: what else the caller knows."""
     for _, attributes, reader in kKinds:
         if all(any(hasattr(tensor, a) for a in names) for names in attributes):
             return reader(tensor, given)
-    raise PackError(f"expected a quantized tensor ({', '.join(k[0] for k in kKinds)}), found {type(tensor).__module__}.{type(tensor).__name__}; "
+    raise PackError(f"expected a quantized tensor ({', '.join(k[0] for k in kKinds)}){' or ' if others else ''}{others}, found {type(tensor).__module__}.{type(tensor).__name__}; "
                     "for plain arrays use add_planes(line, planes)")
 
 

@@ -16,7 +16,7 @@ here. A walk from a training step to a verdict:
     $ assay diff a.safetensors b.safetensors
 
 `add` knows a quantized tensor by the names of its attributes: TransformerEngine's Float8Tensor, MXFP8Tensor, Float8BlockwiseQTensor,
-NVFP4Tensor, IdentityTensor and HybridQuantizedTensor (and their storages), torchao's MXTensor, NVFP4Tensor, Float8TrainingTensor and Float8Tensor. It writes the line from
+NVFP4Tensor, IdentityTensor and HybridQuantizedTensor (and their storages), torchao's MXTensor, NVFP4Tensor, Float8TrainingTensor and Float8Tensor, and the weight of a module of compressed-tensors or ModelOpt. It writes the line from
 the tensor and its quantizer's flags: element, block, RHT and its signs, stochastic rounding, four-over-six, row scaling, powers of two,
 amax epsilon, the swizzled layout of the scales. What a tensor does not remember, `add` has arguments for, and asks for them.
 
@@ -31,6 +31,7 @@ import numpy as np
 
 from ._dump_arrays import Array, bits, kBits, kSources
 from ._dump_checks import check_case
+from ._dump_modules import kOfModules, weight_of_module
 from ._dump_tensors import describe, flat, kKinds, line_of, nominal, rows_of_rotating_kernel
 from ._errors import PackError
 
@@ -57,19 +58,20 @@ class Pack:
 
         Raises PackError for what cannot be judged as it is, and says what to pass.
         """
-        given = {"rng": rng, "amax": amax, "scale": scale, "format": format}
+        source_array = None if x is None else Array(x, "x")
+        given = {"rng": rng, "amax": amax, "scale": scale, "format": format, "x": source_array}
         flag_value = None if noop is None else Array(noop if hasattr(noop, "dtype") else np.float32(noop), "noop").f32("noop")
         if flag_value == 1:
             warnings.warn(f"{module}: noop is 1, so the kernel wrote nothing and nothing is recorded", stacklevel=2)
             return None
-        sides = describe(tensor, given)
+        sides = weight_of_module(tensor, given) or describe(tensor, given, kOfModules)
         shapes = {s.shape for s in sides.values()}
         if len(shapes) != 1:
             raise PackError(f"{module}: expected rows and columns of one shape, found {' and '.join(f'{r}x{c}' for r, c in shapes)}")
         shape = shapes.pop()
         planes = {f"{d}.{name}": a for d, s in sides.items() for name, a in s.planes.items()}
         if x is not None:
-            planes["x"] = source_array = Array(x, "x")
+            planes["x"] = source_array
             source = source_array.name if source_array.name != "uint16" else nominal(tensor, sides)   # bf16 as bits, where NumPy has no bf16
             if flat(source_array.shape, "x") != shape:
                 raise PackError(f"{module}: x: expected {shape[0]}x{shape[1]} when flattened, found {list(source_array.shape)}; pass the tensor from which this one was made")
