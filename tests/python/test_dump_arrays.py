@@ -51,7 +51,7 @@ def test_a_freed_buffer_is_refused(view, needed):
     refused(f"row.data: expected the {needed} bytes that this tensor is a view of, found a storage of {view.held}: the buffer was freed", view)
 
 
-@pytest.mark.parametrize("view", [View(128), View(132, offset=1), View(0, shape=(0, 8)), View(4, strides=(0, 0))])
+@pytest.mark.parametrize("view", [View(128), View(132, offset=1), View(0, shape=(0, 8)), View(0, offset=9, shape=(0, 8)), View(4, strides=(0, 0))])
 def test_a_buffer_that_is_there_is_read(view):
     refused("found a View: read", view)
 
