@@ -1,6 +1,8 @@
 """The planes of every op: their names, encodings and element counts, as contract/planes.h has them. Needs the standard library alone."""
 import math
 
+from ._dump_lines import f32_bits
+from ._dump_rules import AttentionSizes, kMagnitude
 from ._dump_tables import kFormats
 
 kSmallElements = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
@@ -10,17 +12,13 @@ def up(n, m):
     return -(-n // m) * m
 
 
-def sizes(word):
-    return tuple(int(n) for n in word.split("x"))
-
-
 # ---- one direction of a quantized tensor -----------------------------------------------------------------------------
 class Quantized:
     """One direction of one tensor: `kind` of `shape` (as x has it) from `source`, under the keys that key(name, otherwise) gives."""
 
     def __init__(self, kind, direction, shape, source, key):
         self.kind, self.key = kind, key
-        self.family, elements, self.scale, block, columns = kFormats[kind]
+        self.family, elements, self.scale, block, columns, *_ = kFormats[kind]
         self.as_is = direction == "col" and columns == "as_is"
         self.rows, self.cols = shape[::-1] if direction == "col" and columns == "transposed" else shape
         self.block = key("block", block)
@@ -28,6 +26,7 @@ class Quantized:
         if self.element == "source":
             self.element = source
         self.slots = self.rows if key("row_scaled") == "1" else 1   # of an amax: one, or one for each stored row
+        self.amax_is_given = key("amax", "computed") != "computed"
 
     def scales(self, gemm):
         """The logical and the padded shape of the scales in one layout, and their encoding."""
@@ -71,19 +70,19 @@ class Quantized:
         return out
 
     def outputs(self):
-        """What a quantize writes."""
+        """What a quantize writes. An amax that the line gives is none of its results."""
         out = {}
-        if self.family in ("fp8_tensor", "nvfp4"):
+        if self.family in ("fp8_tensor", "nvfp4") and not self.amax_is_given:
             out["amax"] = "f32", {self.slots}
         if self.kind == "fp8_current":
             out["scale"] = "f32", {self.slots}
-        return {**out, **self.as_read()}
+        return {**out, **{name: plane for name, plane in self.as_read().items() if name != "amax" or name in out}}
 
     def givens(self):
         """What a quantize reads beside x."""
         out = {}
-        if self.family in ("fp8_tensor", "nvfp4"):
-            out["given.amax"] = "f32", {self.slots}
+        if self.amax_is_given:
+            out["given.amax"] = "f32", {1}
         if self.kind == "fp8_delayed":
             out["given.scale"] = out["prior.amax"] = "f32", {self.slots}
         source = self.key("scale_from", "x")
@@ -117,7 +116,7 @@ def directions(facts):
 
 def of_quantize(facts):
     inputs, outputs = {"x": (facts.source, {math.prod(facts.shape)})}, {}
-    if "noop" in facts.keys:
+    if facts.keys.get("noop", "none") != "none":
         inputs["noop"] = "f32", {1}
     for d, q in directions(facts):
         inputs.update(named(d, q.givens()))
@@ -161,7 +160,7 @@ def of_update(facts):
 
 def of_scale_chain(facts):
     count, rows = {math.prod(facts.shape)}, {facts.shape[0]}
-    family, _, scale, _, _ = kFormats[facts.kind]
+    family, _, scale, *_ = kFormats[facts.kind]
     if family == "nvfp4":
         outputs = {"encode_scale": ("f32", rows), "scale_inv": ("e4m3", rows), "multiplier": ("f32", rows)}
     elif scale == "f32":
@@ -204,28 +203,15 @@ def of_gemm(facts):
                       lambda name, otherwise=None, side=side: facts.key(side, name, otherwise))
         inputs.update(named(side, q.as_read()))
     out = facts.keys.get("out", "bf16")
-    if float(facts.keys.get("beta", "0")):
+    if f32_bits(facts.keys.get("beta", "0")) & kMagnitude:
         inputs["c"] = out, {m * n}
     if facts.keys.get("bias", "none") != "none":
         inputs["bias"] = facts.keys["bias"], {m}
     return inputs, {"d": (out, {m * n})}
 
 
-def members_of(facts):
-    """The shapes of a split's members."""
-    rows, cols = facts.shape
-    vary = facts.keys.get("vary", "first")
-    if "groups" not in facts.keys:
-        return [facts.shape]
-    out = []
-    for word in facts.keys["groups"].split(","):
-        n = sizes(word)
-        out.append(n if vary == "both" else (rows, n[0]) if vary == "last" else (n[0], cols))
-    return out
-
-
 def of_split(facts):
-    members = members_of(facts)
+    members = facts.members()
     active = sum(math.prod(m) for m in members)
     spare = int(facts.keys.get("capacity", math.prod(facts.shape))) - active
     inputs, outputs = {}, {"offsets": ("u32", {len(members) + 1})}
@@ -233,7 +219,7 @@ def of_split(facts):
     for word, varies in (("first_dims", ("first", "both")), ("last_dims", ("last", "both"))):
         if vary in varies:
             inputs[word] = "u32", {len(members)}
-    if "noop" in facts.keys:
+    if facts.keys.get("noop", "none") != "none":
         inputs["noop"] = "f32", {1}
 
     inputs["x"] = facts.source, {active + spare_codes(spare, 1)}
@@ -267,35 +253,14 @@ def grouped_codes(members, spare):
 
 
 # ---- attention (N20) ---------------------------------------------------------------------------------------------------
-def lengths_of(facts, key, otherwise):
-    text = facts.keys.get(key, "full")
-    return [int(n) for n in text.split(",")] if text != "full" else otherwise
-
-
-class AttentionSizes:
-    def __init__(self, facts):
-        one = lambda key, otherwise: int(facts.keys.get(key, otherwise))
-        self.batch, self.heads = one("batch", 1), one("heads", 1)
-        self.kv_heads = one("kv_heads", self.heads)
-        self.layout = facts.keys.get("layout", "bshd")
-        self.tokens = facts.shape[0]
-        self.depth = facts.shape[1] // max(self.heads, 1)
-        lengths = lengths_of(facts, "lengths", [])
-        kv_lengths = lengths_of(facts, "kv_lengths", lengths)
-        self.has_lengths, self.ragged = bool(lengths), self.layout.startswith("t")
-        self.q = max(lengths, default=0) if self.ragged else self.tokens // self.batch
-        self.kv = max(kv_lengths, default=0) if self.ragged else one("kv", self.tokens // self.batch)
-        self.kv_tokens = sum(kv_lengths) if self.ragged else self.batch * self.kv
-        self.rows, self.kv_rows, self.repeated = self.batch * self.heads * self.q, self.batch * self.kv_heads * self.kv, self.batch * self.heads * self.kv
-
-    def packed(self):
-        """{plane: elements} of Q, K and V as the layout packs them."""
-        kv = self.kv_tokens * self.kv_heads * self.depth
-        packing = self.layout.split("_")[-1]
-        if "3" in packing:
-            return {"qkv": 3 * self.tokens * self.heads * self.depth}
-        q = {"q": self.tokens * self.heads * self.depth}
-        return {**q, "kv": 2 * kv} if "2" in packing else {**q, "k": kv, "v": kv}
+def packed_planes(n):
+    """{plane: elements} of Q, K and V as the layout packs them."""
+    kv = n.kv_tokens * n.kv_heads * n.depth
+    packing = n.layout.split("_")[-1]
+    if "3" in packing:
+        return {"qkv": 3 * n.tokens * n.heads * n.depth}
+    q = {"q": n.tokens * n.heads * n.depth}
+    return {**q, "kv": 2 * kv} if "2" in packing else {**q, "k": kv, "v": kv}
 
 
 def casts_of(facts, n, slot, kind):
@@ -320,7 +285,7 @@ def of_attention(facts):
     inner = inner[0] if inner else outer if kFormats[outer][0] in ("fp8_tensor", "identity") else "identity"
     backward, x = facts.keys.get("backward") == "1", facts.source
     codes = facts.keys.get("codes", "none")
-    inputs = {name: (x if codes == "none" else codes, {count}) for name, count in n.packed().items()}
+    inputs = {name: (x if codes == "none" else codes, {count}) for name, count in packed_planes(n).items()}
     if codes != "none":
         inputs.update({f"{name}.descale": ("f32", {n.batch * n.kv_heads}) for name in "qkv"})
     result, logits = n.q * n.batch * n.heads * n.depth, n.rows * n.kv
@@ -329,13 +294,13 @@ def of_attention(facts):
         inputs["cu_seqlens_q"] = inputs["cu_seqlens_kv"] = "u32", {n.batch + 1}
     if facts.keys.get("bias", "none") != "none":
         inputs["bias"] = x, {n.heads * n.q * n.kv}
-    if float(facts.keys.get("dropout", "0")):
+    if f32_bits(facts.keys.get("dropout", "0")):
         inputs["keep"] = "u8", {logits}
     if backward:
         inputs["do"] = x, {math.prod(facts.shape)}
         outputs.update({name: (x, {count}) for name, count in (
             ("dv", n.repeated * n.depth), ("ds", logits), ("dp", logits), ("dq", n.rows * n.depth), ("dk", n.repeated * n.depth))})
-        outputs.update({f"grad.{name}": (x, {count}) for name, count in n.packed().items()})
+        outputs.update({f"grad.{name}": (x, {count}) for name, count in packed_planes(n).items()})
     for slot in (*(("qkv",) if codes == "none" else ()), "s", "o", *(("do", "dp", "dqkv") if backward else ())):
         kind = inner if slot in ("s", "dp") else outer
         for name, shape, d in casts_of(facts, n, slot, kind):

@@ -20,7 +20,7 @@ import assay
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 kProgram = pathlib.Path(assay.__file__).parent / "bin/assay"
-kCommands = re.compile(r"^(\$ |assay |python3 |mkdir |alias |export |pytest )")
+kCommands = re.compile(r"^(\$ |\$\(ci/build |assay |python3 |mkdir |alias |export |pytest )")
 # By page and the beginning of the block.
 kNotRun = {
     ("docs/python.md", "python3 -m pip install ."): "ci/python and ci/wheels install the package",
@@ -32,6 +32,7 @@ kNotRun = {
     ("docs/attention.md", "assay check attention.safetensors"): "judges what the block above would write",
     ("docs/from-a-tensor-dump.md", "assay import Model-NVFP4/"): "a checkpoint of several gigabytes; tests/compare has small ones",
     ("docs/from-a-tensor-dump.md", "nvfp4: judged as modelopt.nvfp4"): "what the command above prints",
+    ("docs/from-a-tensor-dump.md", "passed   dump.safetensors:a"): "the last line of the verdict on a dump of 3 GB",
 }
 kPages = ["README.md", "docs/python.md", "docs/assert-quantized.md", "docs/python-training-walk.md", "docs/python-sidecar.md", "docs/from-a-tensor-dump.md",
           "docs/packs.md", "docs/attention.md"]
@@ -45,6 +46,14 @@ def my_kernel(x):
     exponent = torch.floor(torch.log2(blocks.abs().amax(-1))) - 8
     codes = (blocks * torch.exp2(-exponent).unsqueeze(-1)).clamp(-448, 448).to(torch.float8_e4m3fn)
     return codes.flatten(-2), (exponent + 127).to(torch.uint8).view(torch.float8_e8m0fnu)
+'''
+
+
+# A tensor of torchao, by its attributes, and what it was made from.
+kQuantized = '''
+x = torch.randn(64, 256, dtype=torch.bfloat16)
+made = assay.quantize(x, "mxfp8")
+quantized = type("MXTensor", (), dict(qdata=made["row.data"], scale=made.logical("row.scale_inv"), elem_dtype=torch.float8_e4m3fn, block_size=32, orig_dtype=x.dtype))()
 '''
 
 
@@ -163,8 +172,13 @@ def need(*modules):
 
 def readme(page, block):
     need("torch")
-    page.python(kBefore)
+    if not page.names:
+        page.python(kBefore + "import sys\n" + f"sys.path.append({str(ROOT / 'fixtures/from_python')!r})\n" + kQuantized)
     page.python(block.text)
+    if "pack.write" in block.text:
+        page.command("assay check dump.safetensors")
+        assert "1 passed, 0 failed, 0 skipped" in page.said, page.said
+        return
     said = re.search(r"# AssertionError: (.*?) \.\.\.$", block.text, re.M).group(1)
     assert line_form(page.said.splitlines()[0], True).startswith(line_form(said, True)), page.said
 
@@ -274,11 +288,12 @@ def dump_a_run(folder, suffix=""):
 
 
 def dump_page(page, block):
+    if block.text.startswith("$(ci/build"):   # in the clone, by the program that is built already
+        page.command(f"cd {ROOT} && {block.text.replace('$(ci/build cpu assay)', str(page.folder / 'bin/assay'))}")
+        return
     need("torch")
-    if block.kind == "commands" and block.text.startswith("alias"):
-        assert (ROOT / "fixtures/from_python/assay_pack.py").is_file()
-        page.env["PYTHONPATH"] = re.search(r"export PYTHONPATH=(.*)", block.text).group(1).replace("$PWD", str(ROOT))
-    elif block.kind == "python" and block.text.startswith("import"):
+    if block.kind == "python" and block.text.startswith("import"):
+        shutil.copy(ROOT / "fixtures/from_python/assay_pack.py", page.work)
         (page.work / "dump.py").write_text(block.text)
         page.command("python3 dump.py")
         assert (page.work / "dump.safetensors").is_file(), page.said
