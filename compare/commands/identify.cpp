@@ -89,16 +89,30 @@ string exact_text(const Answer& a) {
     if (const FlavourInfo* row = row_of(c); row && rows <= 3)
       out += fmt::format("    {} is {}\n", c.name, row->users);
   if (choices.size() == 1) return out;
-  if (a.apart.empty()) out += "    these give equal bytes for this input and for every fill that was tried\n";
+  if (a.apart.empty() && !a.cut_short)
+    out += "    these give equal bytes for this input and for every fill that was tried\n";
   for (const Parting& p : a.apart) out += parting_text(p);
   return out;
+}
+
+// What an interrupt left undone, and what was found until then.
+string interrupted_text(const Answer& a) {
+  const bool exact = !a.ranking.empty() && a.ranking.front().outcome.all();
+  string out = fmt::format("    interrupted: {} of {} known sets were tried; ", a.tried, a.of);
+  if (exact)
+    return out + (a.tried < a.of ? "those marked = above make these bytes, and others may make them too\n"
+                                 : "those marked = above make these bytes; the search ended there\n");
+  if (a.named()) return out + "what is said above holds, and more may be found\n";
+  if (a.tried == 0) return out + "nothing is known of these bytes\n";
+  return out + (a.tried < a.of ? "none of these makes these bytes\n"
+                               : "none makes these bytes; one or two keys more were not all tried\n");
 }
 
 string answer_text(const Group& group, const Answer& a, size_t most) {
   string out;
   for (const Class& c : a.changed) out += class_text(c);
   for (size_t i = 0; i < a.ranking.size() && i < most; ++i) out += class_text(a.ranking[i]);
-  if (a.ranking.empty())
+  if (a.ranking.empty() && !a.cut_short)
     out += "    no choice runs on this line, or the packs hold none of its output planes\n";
   if (!a.ranking.empty() && a.ranking.front().outcome.all()) out += exact_text(a);
   else if (!a.changed.empty())
@@ -110,6 +124,7 @@ string answer_text(const Group& group, const Answer& a, size_t most) {
   if (!kernels.empty())
     out +=
         fmt::format("  ~ consistent with {} (approximate reciprocals, N17.13)\n", fmt::join(kernels, ", "));
+  if (a.cut_short) return out + interrupted_text(a);
   if (!a.named() && !a.ranking.empty()) {
     const DumpCase& first = *group.cases.front().dump;
     out += fmt::format(
@@ -182,6 +197,11 @@ json::Value json_of(const Group& group, const Answer& a) {
                                   {"with_more_keys", json_of(a.changed)},
                                   {"layouts", layouts},
                                   {"consistent", approximate}});
+  if (a.cut_short) {
+    out.set("cut_short", true);
+    out.set("tried", a.tried);
+    out.set("of", a.of);
+  }
   if (group.side) out.set("direction", name_of(*group.side));
   return out;
 }
@@ -207,7 +227,7 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
             of_filter),
         3);
   }
-  size_t named = 0;
+  size_t named = 0, unnamed = 0;
   json::Value all = json::array();
   ProgressLine progress(err, options.progress);
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -221,10 +241,13 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
         group.cases.empty() ? Answer{} : answer(group, subjects.reference(), options.jobs, options.timeout);
     progress.wipe();
     named += a.named();
+    unnamed += !a.named() && !a.cut_short;
     fmt::print(out, "{}", text_of(group, a, options.most));
     all.push(json_of(group, a));
   }
-  fmt::print(out, "{} named, {} not named\n", named, groups.size() - named);
+  const size_t open = groups.size() - named - unnamed;  // an interrupt came before they were decided
+  fmt::print(out, "{} named, {} not named{}\n", named, unnamed,
+             open ? fmt::format(", {} not decided", open) : "");
   if (!options.json.empty())
     if (auto error = write_file(
             options.json,
@@ -232,7 +255,7 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
                        1) +
                 "\n"))
       return fail(error->text(), 2);
-  return named == groups.size() ? 0 : interrupted() ? kInterrupted : 1;
+  return unnamed ? 1 : interrupted() ? kInterrupted : 0;
 }
 
 void register_identify(Program& program) {
@@ -245,7 +268,7 @@ void register_identify(Program& program) {
       "  assay identify fixtures/packs/libraries --filter mxfp4\n"
       "Exit status: 0 every group of cases has a flavour that makes its bytes; 1 a group has no such "
       "flavour; 2 bad input; "
-      "3 no case.");
+      "3 no case; 130 it was interrupted before a group was found to have none.");
   c.option("pack", identify->paths, "safetensors files, or folders of them").required();
   c.option("--filter", identify->filter, "only cases whose name contains this");
   c.option("--most", identify->most, "flavours shown for a group").range(1, 1000).show_default();

@@ -23,7 +23,7 @@ struct IdentifyOptions {
 // over all cases that one program made of a module. A group is named where a choice makes all its bytes,
 // alone or with one or two more keys, or makes them in another layout, or where they are consistent with a
 // kernel of N17.13. Exit status: 0 every group is named; 1 one is not, or has no case that can be judged; 2 a
-// path or pack cannot be read; 3 no case at all.
+// path or pack cannot be read; 3 no case at all; 130 it was interrupted before a group was left unnamed.
 int run_identify(const IdentifyOptions&, const Subjects&, std::FILE* out, std::FILE* err);
 
 void register_identify(Program&);

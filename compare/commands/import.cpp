@@ -108,7 +108,7 @@ class Import {
     group.cases.push_back({&(*probe)->place, (*probe)->problem, std::move(*inputs)});
     identifying::ChoiceRuns runs(group, subjects_.reference(), options_.jobs, options_.timeout);
     const auto ranking = rank(runs, choices_for(runs));
-    if (ranking.empty()) return at->second;
+    if (ranking.empty() || interrupted()) return at->second;
     const Choice& best = ranking.front().choices.front();
     out_ << fmt::format("{}: judged as {}, which makes {} of the first rows of {}\n", layer.format,
                         best.called.empty() ? best.name : best.called + " (" + best.name + ")",

@@ -116,7 +116,8 @@ class Pool {
   void replace(std::unique_ptr<Worker>& w, const std::string& why) {
     const std::vector<size_t> pending = w->pending();
     w.reset();
-    if (pending.empty()) return;
+    // A signal to the whole group (`timeout`, a batch system) ends the workers too: that is no crash.
+    if (pending.empty() || interrupted()) return;
     queue_.insert(queue_.begin(), pending.begin() + 1, pending.end());
     deliver(pending[0], hooks_.crashed(why));
   }

@@ -7,6 +7,7 @@
 #include "compare/diagnosis/identify/tried_choices.h"
 #include "compare/diagnosis/patterns/layouts.h"
 #include "compare/packs/dump.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/run_in_child.h"
 #include "contract/line.h"
 
@@ -37,6 +38,7 @@ std::vector<Parting> tell_apart(const Group& group, const std::vector<Choice>& c
       const auto inputs = p ? make_inputs(*p, reference) : Result<std::vector<PlaneData>>(Error{});
       if (!inputs) continue;
       const IsolatedRun run = run_isolated(reference, *p, *inputs, Environment{}, 60);
+      if (run.status == IsolatedRun::Status::interrupted) return out;
       string bytes;
       for (const PlaneData& plane : run.execution.planes) bytes += digest(plane.bytes);
       if (by_bytes[bytes].empty()) order.push_back(bytes);
@@ -157,8 +159,11 @@ Consistency consistency(const Approximate& kernel, const Group& group) {
 Answer answer(const Group& group, Subject& reference, int jobs, double timeout) {
   Answer out;
   ChoiceRuns runs(group, reference, jobs, timeout);
-  out.ranking = rank(runs, choices_for(runs));
-  if (out.ranking.empty()) return out;
+  const std::vector<Choice> choices = choices_for(runs);
+  out.of = choices.size();
+  out.ranking = rank(runs, choices, &out.tried);
+  out.cut_short = out.tried < out.of;
+  if (out.ranking.empty() || out.cut_short) return out;
   const Class& best = out.ranking.front();
   if (best.outcome.all()) {
     if (best.choices.size() > 1) out.apart = tell_apart(group, best.choices, reference);
@@ -167,10 +172,12 @@ Answer answer(const Group& group, Subject& reference, int jobs, double timeout) 
     if (out.layouts.empty()) out.changed = one_or_two_keys(runs, out.ranking, reference, jobs, timeout);
   }
   for (const Approximate& kernel : approximates()) {
+    if (interrupted()) break;
     if (kernel.format != group.format || group.side) continue;
     const Approximation a{&kernel, consistency(kernel, group)};
     if (a.sum.consistent()) out.approximate.push_back(a);
   }
+  out.cut_short = interrupted();
   return out;
 }
 

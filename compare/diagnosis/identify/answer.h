@@ -30,13 +30,16 @@ struct Answer {
   std::vector<Fit> layouts;  // of planes that a choice makes in another order, where no choice is exact
   std::vector<Approximation> approximate;  // kernels that the bytes are consistent with
   std::vector<Parting> apart;              // fill, and how it parts the exact choices
+  size_t tried = 0, of = 0;                // choices that were run, of those that have a name
+  bool cut_short = false;                  // an interrupt ended it: what was not tried is not known
   bool named() const {
     return (!ranking.empty() && ranking.front().outcome.all()) || !changed.empty() || !layouts.empty() ||
            !approximate.empty();
   }
 };
 
-// `jobs` and `timeout` as ChoiceRuns has them.
+// `jobs` and `timeout` as ChoiceRuns has them. An interrupt (compare/process/interrupt.h) ends it with what
+// was found until then.
 Answer answer(const Group& group, Subject& reference, int jobs, double timeout);
 
 }  // namespace assay::identifying

@@ -67,6 +67,7 @@ const Outcome& ChoiceRuns::outcome(const string& keys) {
   string made;
   for (size_t i = 0; i < problems.size() && out.trouble.empty(); ++i)
     judge(group_.cases[i], problems[i], out, made);
+  out.cut_short = cut_short_;
   out.bytes = digest(std::as_bytes(std::span(made)));
   return outcomes_[means] = out;
 }
@@ -75,6 +76,7 @@ std::optional<std::vector<PlaneData>> ChoiceRuns::planes(const Case& c, const Pr
   IsolatedRun run = run_isolated(reference_, p, c.inputs, environment_, timeout_);
   if (!run.sound()) {
     trouble_ = run.trouble();
+    cut_short_ = run.status == IsolatedRun::Status::interrupted;
     return {};
   }
   for (PlaneData& plane : run.execution.planes) clear_spare(plane);
@@ -148,10 +150,12 @@ int nearness(const Group& group, Choice& choice) {
 
 }  // namespace
 
-std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices) {
+std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices, size_t* tried) {
   std::vector<Class> out;
   for (const Choice& choice : choices) {
     const Outcome& outcome = runs.outcome(choice.keys);
+    if (outcome.cut_short) break;
+    if (tried) ++*tried;
     if (!outcome.trouble.empty() || outcome.planes.empty()) continue;
     const auto same = std::find_if(out.begin(), out.end(),
                                    [&](const Class& c) { return c.outcome.bytes == outcome.bytes; });

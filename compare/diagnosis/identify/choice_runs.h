@@ -20,8 +20,9 @@ struct Share {
 };
 struct Outcome {
   std::map<std::string, Share> planes;  // in causal order of `order`
-  std::string bytes;    // digest of what the choice makes: equal ones cannot be told apart here
-  std::string trouble;  // it cannot be run
+  std::string bytes;       // digest of what the choice makes: equal ones cannot be told apart here
+  std::string trouble;     // it cannot be run
+  bool cut_short = false;  // an interrupt ended its run: nothing is known of it
   bool all() const {
     return trouble.empty() && !planes.empty() &&
            std::all_of(planes.begin(), planes.end(), [](const auto& p) { return p.second.all(); });
@@ -61,11 +62,13 @@ class ChoiceRuns {
   double timeout_;
   Environment environment_;
   std::string trouble_;
+  bool cut_short_ = false;
   std::map<std::string, Outcome> outcomes_;
 };
 
 // Classes by what they make, the best first; in a class those whose library the pack names come first, and
-// else the order is that of the choices.
-std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices);
+// else the order is that of the choices. An interrupt ends it with the choices that were run until then;
+// `tried` is told how many that were.
+std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices, size_t* tried = nullptr);
 
 }  // namespace assay::identifying
