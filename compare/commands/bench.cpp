@@ -159,8 +159,8 @@ std::vector<Samples> time_here(Subject& subject, const Problem& p, const Subject
 
 // Why a case is not timed on a subject; nothing where it is passed.
 struct NotTimed {
-  bool skipped = false;  // the subject does not run it; otherwise it failed
-  string text;
+  bool skipped = false;  // the subject does not run it; otherwise it failed, or it was interrupted
+  string text;           // empty: interrupted
 };
 
 std::optional<NotTimed> judged(const Problem& problem, const string& name, const Subjects& subjects,
@@ -171,6 +171,7 @@ std::optional<NotTimed> judged(const Problem& problem, const string& name, const
   settings.jobs = 1;
   settings.timeout = options.timeout;
   const std::vector<Verdict> verdicts = run_one(problem, subjects, settings);
+  if (verdicts.empty() && interrupted()) return NotTimed{};
   if (verdicts.empty())
     return NotTimed{false, fmt::format("not timed: {} (no verdict)", name_of(Outcome::crashed))};
   const Verdict& v = verdicts.front();
@@ -243,11 +244,14 @@ class BenchRun {
     const InterruptScope scope;
     for (const SuiteEntry& entry : options_.entries) {
       if (interrupted()) break;
-      ++reached_;
       const string line = to_line(entry.problem);
       out_ << line << "\n";
-      for (const string& name : options_.subjects)
-        if (!time_case(entry.problem, line, name)) return 2;
+      for (const string& name : options_.subjects) {
+        if (interrupted()) cut_short_ = true;
+        if (!cut_short_ && !time_case(entry.problem, line, name)) return 2;
+      }
+      if (cut_short_) break;
+      ++done_;
     }
     return finish();
   }
@@ -273,7 +277,8 @@ class BenchRun {
     return true;
   }
 
-  // False where a row cannot be compared with the earlier one.
+  // False where a row cannot be compared with the earlier one. What an interrupt ends is neither timed nor
+  // failed.
   bool time_case(const Problem& problem, const string& line, const string& name) {
     Subject& subject = *subjects_.find(name);
     if (subject.interprets()) {
@@ -285,11 +290,13 @@ class BenchRun {
       return true;
     }
     if (const auto why = judged(problem, name, subjects_, options_)) {
+      if (why->text.empty()) return cut_short_ = true;
       ++(why->skipped ? skipped_ : refused_);
       out_ << fmt::format("  {:<10} {}\n", name, why->text);
       return true;
     }
     const auto samples = time_in_child(subject, problem, subjects_, options_);
+    if (!samples && interrupted()) return cut_short_ = true;
     if (!samples) {
       ++refused_;
       out_ << fmt::format("  {:<10} not timed: {}\n", name, samples.error().text());
@@ -340,9 +347,10 @@ class BenchRun {
     }
     if (!options_.against.empty())
       out_ << fmt::format("{} compared with {}, {} slower\n", compared_, options_.against, slower_);
-    const bool cut_short = reached_ < options_.entries.size();
+    const bool cut_short = done_ < options_.entries.size();
     if (cut_short)
-      out_ << fmt::format("interrupted: {} of {} lines were reached\n", reached_, options_.entries.size());
+      out_ << fmt::format("interrupted: {} of {} lines were judged and timed\n", done_,
+                          options_.entries.size());
     out_ << fmt::format("{} timed, {} failed, {} skipped\n", timed_, refused_, skipped_);
     if (refused_ || slower_) return 1;
     if (cut_short) return kInterrupted;
@@ -354,7 +362,8 @@ class BenchRun {
   std::ostream &out_, &err_;
   json::Value facts_, rows_ = json::array();
   std::map<string, EarlierRow> earlier_;
-  size_t reached_ = 0, timed_ = 0, refused_ = 0, skipped_ = 0, slower_ = 0, compared_ = 0;
+  bool cut_short_ = false;  // an interrupt ended a line
+  size_t done_ = 0, timed_ = 0, refused_ = 0, skipped_ = 0, slower_ = 0, compared_ = 0;
 };
 
 }  // namespace
@@ -374,7 +383,10 @@ void register_bench(Program& program) {
       "  assay bench 'quantize mxfp8 {1024,4096}x4096 bf16'\n"
       "  assay bench smoke --output results.json\n"
       "  assay bench smoke --against results.json\n"
-      "  assay bench 'quantize mxfp8 4096x4096 bf16 dir=row' --plugin ./libmine.so");
+      "  assay bench 'quantize mxfp8 4096x4096 bf16 dir=row' --plugin ./libmine.so\n"
+      "Exit status: 0 every case was timed; 1 a case failed, or is slower than --against; 2 bad input; 3 "
+      "nothing "
+      "was timed; 130 it was interrupted before anything failed.");
   add_what(c, common);
   add_subjects(c, common, "reference,host");
   add_environment(c, common);

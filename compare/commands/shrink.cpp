@@ -45,7 +45,7 @@ std::string shrunk_text(const ShrinkCommandOptions& options, const Subjects& sub
   const Breach& breach = shrunk.breach;
   std::string out = fmt::format("shrunk   {} to {} in {} runs, {:.1f} s{}\n", sizes_text(options.problem),
                                 sizes_text(shrunk.bad), shrunk.runs, seconds,
-                                interrupted()      ? "; it was interrupted"
+                                interrupted()      ? "; it was interrupted, and smaller lines may fail too"
                                 : shrunk.exhausted ? "; stopped at the limit of runs"
                                                    : "");
   out += fmt::format("  from     {}\n  fails    {}\n  claim    {}: {}\n", to_line(options.problem),
@@ -72,12 +72,20 @@ int run_shrink(const ShrinkCommandOptions& options, const Subjects& subjects, st
   ProgressLine progress(err, options.progress);
   const auto shrunk = shrink(options, subjects, [&](const std::string& text) { progress.show(text); });
   progress.wipe();
+  if (!shrunk && interrupted()) {
+    err << "assay: interrupted before the line was seen to fail\n";
+    return kInterrupted;
+  }
   if (!shrunk) {
     err << "assay: " << shrunk.error().text() << "\n";
     return 2;
   }
   out << shrunk_text(options, subjects, *shrunk,
                      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  if (interrupted()) {
+    if (!options.reproducer.empty()) out << "  wrote    no reproducer, because it was interrupted\n";
+    return kInterrupted;
+  }
   if (options.reproducer.empty()) return 0;
   if (const auto error = reproduce(options, subjects, shrunk->bad)) {
     err << "assay: " << error->text() << "\n";
@@ -95,7 +103,12 @@ void register_shrink(Program& program) {
   const auto given = std::make_shared<Given>();
   CommonOptions& common = program.common;
   Command c(program.app, "shrink", "find the smallest failing line and the nearest passing line");
-  c.footer("Examples:\n  assay shrink 'quantize mxfp8 96x160 bf16 fill=ties' --plugin ./libmine.so");
+  c.footer(
+      "Examples:\n"
+      "  assay shrink 'quantize mxfp8 96x160 bf16 fill=ties' --plugin ./libmine.so\n"
+      "Exit status: 0 a smaller line was looked for to the end; 2 bad input, or the line passes; 3 the "
+      "subject is "
+      "absent; 130 it was interrupted, and the smallest line so far is printed.");
   c.option("line", given->line, "a line in quotes").required();
   add_subjects(c, common, "host");
   add_environment(c, common);

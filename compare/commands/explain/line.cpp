@@ -131,6 +131,7 @@ int explain_problem(ExplainSession& s, Subject& subject, const Problem& problem,
   // Determinism first, because two runs that differ have no cause in the numbers.
   s.progress.show("running " + name);
   IsolatedRun first = run_isolated(subject, problem, inputs, s.options.environment, s.options.timeout);
+  if (first.status == IsolatedRun::Status::interrupted) return s.interrupted_before(false);
   if (first.status == IsolatedRun::Status::unsupported) return s.fail(name + ": " + first.trouble(), 3);
   if (!first.sound()) {
     s.fail(name + " " + first.trouble(), 1);
@@ -140,12 +141,14 @@ int explain_problem(ExplainSession& s, Subject& subject, const Problem& problem,
   }
   const Environment other = changed(s.options.environment);
   const IsolatedRun second = run_isolated(subject, problem, inputs, other, s.options.timeout);
+  if (second.status == IsolatedRun::Status::interrupted) return s.interrupted_before(false);
   const Observation seen{problem, name, inputs, std::move(first.execution.planes)};
   const bool repeats =
       second.sound() &&
       !judge(problem.x.shape.count() ? &problem : nullptr, second.execution.planes, seen.got).cause;
   auto d = repeats ? diagnosed(s, seen, subject.unpinned(problem))
                    : of_differing_runs(s, seen, second, other.poison);
+  if (!d && interrupted()) return s.interrupted_before(false);
   if (!d) return s.fail(d.error().text(), 2);
   d->deterministic = repeats;
   d->argument = name == "host" ? "" : subject.argument();
