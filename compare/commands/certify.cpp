@@ -19,6 +19,7 @@
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/text/terminal.h"
+#include "fixtures/files.h"
 
 namespace assay {
 
@@ -179,6 +180,10 @@ int run_certify(const CertifyOptions& options, const Subjects& subjects, std::FI
     for (const CertifyPart& p : parts)
       fmt::print(out, "{:<64} {:>10}  {}\n", p.name, p.domain.count, p.domain.words);
     return 0;
+  }
+  if (const auto error = options.output.empty() ? std::nullopt : cannot_write(options.output, "--output")) {
+    fmt::print(err, "assay: {}\n", error->text());
+    return 2;
   }
   const InterruptScope scope;
   return CertifyRun(options, subjects, out, err).run(std::move(parts));

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -65,6 +67,11 @@ int run_count(const CountOptions& options, const Subjects& subjects, std::ostrea
     err << "assay: " << why << "\n";
     return status;
   };
+  const std::pair<const std::string&, const char*> files[] = {{options.json, "--json"},
+                                                              {options.html, "--html"}};
+  for (const auto& [path, option] : files)
+    if (const auto error = path.empty() ? std::nullopt : cannot_write(path, option))
+      return refuse(2, error->text());
   Subject* subject = subjects.find(options.subject);
   if (!subject) return refuse(2, "no subject '" + options.subject + "'");
   if (const Support here = present_in_child(*subject); !here.yes)

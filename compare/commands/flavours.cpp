@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -119,6 +120,8 @@ int run_flavours(const FlavoursOptions& options, const Subjects& subjects, std::
   std::erase_if(formats,
                 [&](const FormatInfo& f) { return !options.format.empty() && options.format != f.name; });
   if (formats.empty()) return fail(no_such_format(options.format, known));
+  if (const auto error = options.json.empty() ? std::nullopt : cannot_write(options.json, "--json"))
+    return fail(error->text());
   json::Value all = json::array();
   string text;
   const InterruptScope scope;

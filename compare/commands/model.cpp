@@ -4,6 +4,7 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -91,6 +92,8 @@ int run_model(const ModelCommand& command, const Subjects& subjects, std::ostrea
   };
   const model::Gpu* gpu = model::gpu_named(command.gpu);
   if (!gpu) return refuse(2, "no GPU '" + command.gpu + "'; expected --arch " + gpu_names());
+  if (const auto error = command.html.empty() ? std::nullopt : cannot_write(command.html, "--html"))
+    return refuse(2, error->text());
   Subject* subject = subjects.find(command.subject);
   if (!subject) return refuse(2, "no subject '" + command.subject + "'");
   if (const Support here = present_in_child(*subject); !here.yes)
