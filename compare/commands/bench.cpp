@@ -22,6 +22,7 @@
 #include "compare/process/run_in_child.h"
 #include "compare/report/doctor.h"
 #include "compare/subjects/plugin.h"
+#include "compare/text/terminal.h"
 #include "contract/line.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
@@ -164,12 +165,13 @@ struct NotTimed {
 };
 
 std::optional<NotTimed> judged(const Problem& problem, const string& name, const Subjects& subjects,
-                               const BenchOptions& options) {
+                               const BenchOptions& options, const std::function<void()>& waiting) {
   RunSettings settings;
   settings.subjects = {name};
   settings.claims.environment = options.environment;
   settings.jobs = 1;
   settings.timeout = options.timeout;
+  settings.on_wait = waiting;
   const std::vector<Verdict> verdicts = run_one(problem, subjects, settings);
   if (verdicts.empty() && interrupted()) return NotTimed{};
   if (verdicts.empty())
@@ -196,7 +198,8 @@ std::vector<double> numbers(const json::Value* values) {
 
 // The samples of a case, taken in a child process and sent as JSON.
 Result<std::vector<Samples>> time_in_child(Subject& subject, const Problem& problem, const Subjects& subjects,
-                                           const BenchOptions& options) {
+                                           const BenchOptions& options,
+                                           const std::function<void()>& waiting) {
   const auto text = in_child(
       [&] {
         json::Value list = json::array();
@@ -205,7 +208,7 @@ Result<std::vector<Samples>> time_in_child(Subject& subject, const Problem& prob
               {{"temperature", s.temperature}, {"seconds", numbers(s.seconds)}, {"copy", numbers(s.copy)}}));
         return json::dump(list);
       },
-      options.timeout);
+      options.timeout, waiting);
   const auto list = text ? json::parse(*text) : Result<json::Value>(text.error());
   if (!list) return list.error();
   if (!list->array()) return Error{"no samples", 0, ""};
@@ -237,7 +240,7 @@ BenchRow row_of(const Problem& problem, const string& line, const string& name, 
 class BenchRun {
  public:
   BenchRun(const BenchOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err)
-      : options_(options), subjects_(subjects), out_(out), err_(err) {}
+      : options_(options), subjects_(subjects), out_(out), err_(err), progress_(err, options.progress) {}
 
   int run() {
     if (!begin()) return 2;
@@ -260,6 +263,15 @@ class BenchRun {
   bool fail(const string& message) {
     err_ << "assay: " << message << "\n";
     return false;
+  }
+
+  // Shows what runs from now on, and for how long it has.
+  std::function<void()> shower(const string& what, const string& line) {
+    return [this, what, line, start = std::chrono::steady_clock::now()] {
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      constexpr double kLong = 2;
+      if (seconds >= kLong) progress_.show(fmt::format("{}, {:.0f} s: {}", what, seconds, line));
+    };
   }
 
   bool begin() {
@@ -289,13 +301,16 @@ class BenchRun {
           name, count_command(line, subject));
       return true;
     }
-    if (const auto why = judged(problem, name, subjects_, options_)) {
+    const auto why = judged(problem, name, subjects_, options_, shower("judging " + name, line));
+    progress_.wipe();
+    if (why) {
       if (why->text.empty()) return cut_short_ = true;
       ++(why->skipped ? skipped_ : refused_);
       out_ << fmt::format("  {:<10} {}\n", name, why->text);
       return true;
     }
-    const auto samples = time_in_child(subject, problem, subjects_, options_);
+    const auto samples = time_in_child(subject, problem, subjects_, options_, shower("timing " + name, line));
+    progress_.wipe();
     if (!samples && interrupted()) return cut_short_ = true;
     if (!samples) {
       ++refused_;
@@ -360,6 +375,7 @@ class BenchRun {
   const BenchOptions& options_;
   const Subjects& subjects_;
   std::ostream &out_, &err_;
+  ProgressLine progress_;
   json::Value facts_, rows_ = json::array();
   std::map<string, EarlierRow> earlier_;
   bool cut_short_ = false;  // an interrupt ended a line
@@ -404,6 +420,7 @@ void register_bench(Program& program) {
     const Subjects subjects = program.make_subjects(program.common);
     bench->subjects = chosen_subjects(program.common, subjects, "reference,host");
     bench->environment = environment_of(program.common);
+    bench->progress = program.progress;
     bench->entries = entries_of(program.common);
     program.status = run_bench(*bench, subjects, std::cout, std::cerr);
   });

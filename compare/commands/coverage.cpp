@@ -1,6 +1,7 @@
 #include "compare/commands/coverage.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -206,8 +207,12 @@ void register_coverage(Program& program) {
           options.lines.push_back(std::move(e.problem));
     options.space.jobs = common.jobs;
     ProgressLine progress(std::cerr, program.progress);
+    auto start = std::chrono::steady_clock::now();
     options.space.on_progress = [&](size_t done, size_t of) {
-      progress.show(fmt::format("searching pairs: {} of {} ops with a format", done, of));
+      if (done == 0) start = std::chrono::steady_clock::now();  // the pairs, or the lines of --complete
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      progress.show(fmt::format("searching pairs: {} of {} ops with a format{}", done, of,
+                                left_text(seconds, done, of)));
       if (done == of) progress.wipe();
     };
     program.status = run_coverage(options, std::cout, std::cerr);

@@ -1,6 +1,7 @@
 #include "compare/commands/identify.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <string_view>
@@ -111,7 +112,15 @@ string interrupted_text(const Answer& a) {
 string answer_text(const Group& group, const Answer& a, size_t most) {
   string out;
   for (const Class& c : a.changed) out += class_text(c);
-  for (size_t i = 0; i < a.ranking.size() && i < most; ++i) out += class_text(a.ranking[i]);
+  bool sampled = false;
+  for (size_t i = 0; i < a.ranking.size() && i < most; ++i) {
+    out += class_text(a.ranking[i]);
+    sampled |= a.ranking[i].sampled;
+  }
+  if (sampled)
+    out += fmt::format(
+        "    the sets without = differ in a sample of {} elements, and the shares are of this sample\n",
+        a.sample);
   if (a.ranking.empty() && !a.cut_short)
     out += "    no choice runs on this line, or the packs hold none of its output planes\n";
   if (!a.ranking.empty() && a.ranking.front().outcome.all()) out += exact_text(a);
@@ -171,7 +180,9 @@ json::Value json_of(const std::vector<Class>& classes) {
     }
     for (const auto& [name, share] : c.outcome.planes)
       planes.push(json::object({{"plane", name}, {"agree", share.agree}, {"of", share.of}}));
-    out.push(json::object({{"choices", list}, {"exact", c.outcome.all()}, {"planes", planes}}));
+    json::Value one = json::object({{"choices", list}, {"exact", c.outcome.all()}, {"planes", planes}});
+    if (c.sampled) one.set("sampled", true);
+    out.push(std::move(one));
   }
   return out;
 }
@@ -230,15 +241,23 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
   size_t named = 0, unnamed = 0;
   json::Value all = json::array();
   ProgressLine progress(err, options.progress);
+  const auto start = std::chrono::steady_clock::now();
   for (size_t i = 0; i < groups.size(); ++i) {
     const Group& group = groups[i];
     if (interrupted()) {
       fmt::print(out, "interrupted: {} of {} modules were examined\n", i, groups.size());
       break;
     }
-    progress.show(fmt::format("{} of {}: {}", i + 1, groups.size(), printable(group.module)));
-    const Answer a =
-        group.cases.empty() ? Answer{} : answer(group, subjects.reference(), options.jobs, options.timeout);
+    const string place = fmt::format("{} of {}: {}", i + 1, groups.size(), printable(group.module));
+    progress.show(place);
+    const auto on_progress = [&](size_t done, size_t of) {
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      progress.show(fmt::format("{}, {} of {} sets{}", place, done, of,
+                                left_text(seconds, i * of + done, groups.size() * of)));
+    };
+    const Answer a = group.cases.empty() ? Answer{}
+                                         : answer(group, subjects.reference(), options.jobs, options.timeout,
+                                                  {options.large, on_progress});
     progress.wipe();
     named += a.named();
     unnamed += !a.named() && !a.cut_short;

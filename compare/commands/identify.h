@@ -1,5 +1,6 @@
 // `assay identify <pack>`: name the library whose choices made these bytes.
 #pragma once
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct IdentifyOptions {
   int jobs = 0;
   double timeout = 60;
   bool progress = false, colour = false;
+  int64_t large = int64_t{1} << 22;  // elements from which on a case is first looked at on a sample
 };
 // Ranks the choices of each format (compare/diagnosis/identify/choices.h) by agreement with the packs' bytes,
 // over all cases that one program made of a module. A group is named where a choice makes all its bytes,

@@ -46,7 +46,10 @@ ChoiceRuns::ChoiceRuns(const Group& group, Subject& reference, int jobs, double 
 }
 
 Result<Problem> ChoiceRuns::problem(const Case& c, const string& keys) const {
-  return group_.side ? with_choice(c.problem, keys, *group_.side) : with_choice(c.problem, keys);
+  auto out = group_.side ? with_choice(c.problem, keys, *group_.side) : with_choice(c.problem, keys);
+  // What a choice means is decided by the whole tensor's line, whose shape may choose a kernel.
+  if (out && c.tile) return Tiling{*out, {}, {}, {}}.problem_of(*c.tile);
+  return out;
 }
 
 const Outcome& ChoiceRuns::outcome(const string& keys) {
@@ -91,6 +94,14 @@ void ChoiceRuns::judge(const Case& c, const Problem& p, Outcome& out, string& ma
   }
   for (const PlaneData& plane : *want) {
     if (group_.side && plane.plane.direction != group_.side) continue;
+    if (c.tile) {
+      if (is_scalar(plane.plane)) continue;  // it is of the whole tensor
+      const PlaneData* got = find_plane(c.got, plane.plane.name);
+      if (!got) continue;
+      made += plane.plane.name + digest(plane.bytes);
+      compare_planes(*got, plane, out.planes[plane.plane.name]);
+      continue;
+    }
     const PackPlane* recorded = c.dump->recorded->find(plane.plane.name);
     if (!recorded) continue;
     Share& share = out.planes[plane.plane.name];
@@ -152,10 +163,12 @@ int nearness(const Group& group, Choice& choice) {
 
 std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices, size_t* tried) {
   std::vector<Class> out;
-  for (const Choice& choice : choices) {
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const Choice& choice = choices[i];
     const Outcome& outcome = runs.outcome(choice.keys);
     if (outcome.cut_short) break;
     if (tried) ++*tried;
+    if (runs.on_progress) runs.on_progress(i + 1, choices.size());
     if (!outcome.trouble.empty() || outcome.planes.empty()) continue;
     const auto same = std::find_if(out.begin(), out.end(),
                                    [&](const Class& c) { return c.outcome.bytes == outcome.bytes; });

@@ -1,6 +1,7 @@
 // What the choices of a format make of the cases of a group, and how much of it came.
 #pragma once
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -37,6 +38,7 @@ struct Outcome {
 struct Class {
   std::vector<Choice> choices;
   Outcome outcome;
+  bool sampled = false;  // seen on a sample alone, where it is not exact
 };
 
 // Runs choices on the reference, on all cases of one group. Each is run once.
@@ -53,6 +55,8 @@ class ChoiceRuns {
   std::optional<std::vector<PlaneData>> planes(const Case& c, const Problem& p);
 
   const Group& group() const { return group_; }
+  // Told after every choice that rank() has run, with the number of those that it was given.
+  std::function<void(size_t done, size_t of)> on_progress;
 
  private:
   void judge(const Case& c, const Problem& p, Outcome& out, std::string& made);

@@ -62,13 +62,13 @@ struct Told {
   json::Value json;
 };
 Told identify(const std::vector<std::string>& paths, const std::string& filter,
-              std::unique_ptr<Subject> reference) {
+              std::unique_ptr<Subject> reference, int64_t large = int64_t{1} << 22) {
   Subjects subjects;
   subjects.owned.push_back(std::move(reference));
   const std::string path = testing::TempDir() + "assay_identify.json";
   std::FILE* out = std::tmpfile();
   Told told;
-  told.status = run_identify({paths, filter, path, 5, 0, 60, false, false}, subjects, out, out);
+  told.status = run_identify({paths, filter, path, 5, 0, 60, false, false, large}, subjects, out, out);
   std::rewind(out);
   for (int c; (c = std::fgetc(out)) != EOF;) told.text += static_cast<char>(c);
   std::fclose(out);
@@ -311,6 +311,47 @@ TEST(Identify, AnInterruptKeepsWhatWasFound) {
   EXPECT_NE(keys.text.find("none makes these bytes; one or two keys more were not all tried"),
             std::string::npos)
       << keys.text;
+}
+
+// A large case: a sample of whole blocks tells the sets apart, and the whole is run for what is left.
+TEST(Identify, OfALargeCaseASampleTellsSetsApartFirst) {
+  planes::Case c("quantize mxfp8 1024x1024 bf16 dir=both fill=wide flavour=torchao.even");
+  const std::string path = pack_of(c, c.got, "assay_identify_large");
+  const Told whole = identify({path});
+  auto reference = std::make_unique<fakes::Interrupting>("reference", 0);
+  auto& runs = *reference;
+  runs.counted = [](const Problem& p) { return p.x.shape == Shape{1024, 1024}; };
+  Subjects subjects;
+  subjects.owned.push_back(std::move(reference));
+  std::FILE* out = std::tmpfile();
+  const std::string json = testing::TempDir() + "assay_identify_sample.json";
+  const IdentifyOptions options{{path}, "", json, 5, 0, 60, false, false, 1};
+  EXPECT_EQ(run_identify(options, subjects, out, out), 0);
+  std::fclose(out);
+  EXPECT_LE(runs.runs(), 4) << "of more than twenty sets";
+  const json::Value sampled = *json::read(json);
+  EXPECT_EQ(exact(sampled), exact(whole.json));
+  const json::Array& ranking = *sampled.find("groups")->array()->front().find("ranking")->array();
+  ASSERT_GT(ranking.size(), 2u);
+  EXPECT_FALSE(ranking[0].find("sampled"));
+  EXPECT_TRUE(ranking[1].find("sampled"));
+}
+
+TEST(Identify, WhatTheSampleLeavesOutIsJudged) {
+  planes::Case c("quantize mxfp8 1024x1024 bf16 dir=row fill=wide");
+  c.spoil("row.data", [](int64_t r, int64_t, uint32_t code) { return r == 200 ? code ^ 1 : code; });
+  const Told told = identify({pack_of(c, c.got, "assay_identify_beside")}, "", make_reference_subject(), 1);
+  EXPECT_EQ(told.status, 1) << told.text;
+  EXPECT_NE(told.text.find("no known set makes these bytes"), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("   scales all     codes 99.90 %"), std::string::npos) << told.text;
+}
+
+// The amax of NVFP4 is the whole tensor's.
+TEST(Identify, WhatNeedsTheWholeTensorIsNotSampled) {
+  planes::Case c("quantize nvfp4 256x512 bf16 dir=row");
+  const Told told = identify({pack_of(c, c.got, "assay_identify_whole")}, "", make_reference_subject(), 1);
+  EXPECT_EQ(told.status, 0) << told.text;
+  EXPECT_EQ(told.text.find("sample"), std::string::npos) << told.text;
 }
 
 TEST(Identify, NoCaseAndNoPack) {
