@@ -422,6 +422,7 @@ void register_bench(Program& program) {
     bench->environment = environment_of(program.common);
     bench->progress = program.progress;
     bench->entries = entries_of(program.common);
+    refuse_too_large(bench->entries);
     program.status = run_bench(*bench, subjects, std::cout, std::cerr);
   });
 }

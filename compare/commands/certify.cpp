@@ -233,8 +233,7 @@ void register_certify(Program& program) {
       "  assay certify --quick --subject gpu\n"
       "  assay certify --simd      what `assay check` may use on this processor\n"
       "Exit status: 0 every claim holds; 1 a claim does not hold; 2 bad usage, or a certificate that cannot "
-      "be "
-      "written; 3 nothing was compared.");
+      "be written; 3 nothing was compared; 130 it was interrupted, and what was compared until then holds.");
   c.flag("--quick", certify->quick, "rounding boundaries instead of every float: for continuous integration");
   c.flag(
       "--simd", certify->simd,

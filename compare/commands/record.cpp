@@ -166,6 +166,7 @@ void register_record(Program& program) {
     record->fingerprint = print ? *print : "unknown";
     record->kernels = build::kKernels;
     record->entries = entries_of(common);
+    refuse_too_large(record->entries);
     program.status = run_record(*record, subjects, stdout, stderr);
   });
 }

@@ -222,6 +222,7 @@ void register_run(Program& program) {
     run.report.progress = program.progress;
     run.training_cases = training_cases_of(common);
     if (!common.what.empty()) run.entries = entries_of(common);
+    refuse_too_large(run.entries);
     program.status = run_run(run, subjects, stdout, stderr);
   });
 }

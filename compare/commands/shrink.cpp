@@ -1,6 +1,7 @@
 #include "compare/commands/shrink.h"
 
 #include <chrono>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "compare/commands/options.h"
 #include "compare/commands/recorded_case.h"
 #include "compare/debug/reproducer.h"
+#include "compare/judge/cases.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/process/run_in_child.h"
@@ -95,10 +97,30 @@ int run_shrink(const ShrinkCommandOptions& options, const Subjects& subjects, st
   return 0;
 }
 
+namespace {
+
+// A pack is refused, with the command that was meant.
+void refuse_pack(std::string what, std::string case_id) {
+  split_case(what, case_id);
+  std::error_code ignored;
+  if (what.ends_with(".safetensors") && !std::filesystem::exists(what, ignored))
+    throw Refusal{fmt::format("{} does not exist", what)};
+  if (!names_pack(what)) {
+    if (case_id.empty()) return;
+    throw Refusal{fmt::format("--case names a case of a pack, and '{}' is none", what)};
+  }
+  throw Refusal{
+      fmt::format("a recording holds the bytes of one input and cannot be run on a smaller one: "
+                  "assay explain {}{} names the cause, and shrinks the case with what it named",
+                  shell_quoted(what), case_id.empty() ? "" : " --case " + shell_quoted(case_id))};
+}
+
+}  // namespace
+
 void register_shrink(Program& program) {
   struct Given {
     ShrinkCommandOptions shrink;
-    std::string line;
+    std::string line, case_id;
   };
   const auto given = std::make_shared<Given>();
   CommonOptions& common = program.common;
@@ -110,6 +132,7 @@ void register_shrink(Program& program) {
       "subject is "
       "absent; 130 it was interrupted, and the smallest line so far is printed.");
   c.option("line", given->line, "a line in quotes").required();
+  c.option("--case", given->case_id, "a case of a pack: refused with the `assay explain` that shrinks it");
   add_subjects(c, common, "host");
   add_environment(c, common);
   add_timeout(c, common);
@@ -117,13 +140,10 @@ void register_shrink(Program& program) {
   c.option("--reproducer", given->shrink.reproducer,
            "write the result into this folder: a pack and a C++ program");
   c.callback([&program, given] {
-    if (names_pack(given->line))
-      throw Refusal{
-          fmt::format("a recording holds the bytes of one input and cannot be run on a smaller one: "
-                      "assay explain {} names the cause, and shrinks the case with what it named",
-                      shell_quoted(given->line))};
+    refuse_pack(given->line, given->case_id);
     const Subjects subjects = program.make_subjects(program.common);
     given->shrink.problem = problem_of_line(given->line);
+    refuse_too_large({entry_of(given->shrink.problem)});
     take_subject(given->shrink, program.common, subjects);
     given->shrink.progress = program.progress;
     program.status = run_shrink(given->shrink, subjects, std::cout, std::cerr);

@@ -12,6 +12,7 @@
 #include "compare/commands/options.h"
 #include "compare/commands/recorded_case.h"
 #include "compare/debug/slice_rows.h"
+#include "compare/judge/cases.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/memory.h"
 #include "compare/process/run_in_child.h"
@@ -251,8 +252,12 @@ void register_trace(Program& program) {
   c.callback([&program, given] {
     TraceOptions& trace = given->trace;
     const Subjects subjects = program.make_subjects(program.common);
+    split_case(given->line, given->case_id);
     const bool is_pack = names_pack(given->line);
-    if (!is_pack) trace.problem = problem_of_line(given->line);
+    if (!is_pack) {
+      trace.problem = problem_of_line(given->line);
+      refuse_too_large({entry_of(trace.problem)});
+    }
     take_subject(trace, program.common, subjects);
     trace.slice = true;
     if (!given->at.empty()) trace.at = read_at(given->at);
