@@ -159,10 +159,11 @@ std::vector<string> split_lines(const string& text) {
   return out;
 }
 
-// `work` for each of `count` groups in worker processes, `take` with the lines of each in order.
-void in_workers(size_t count, const SpaceOptions& options,
-                const std::function<std::vector<string>(size_t)>& work,
-                const std::function<void(std::vector<string>)>& take) {
+// `work` for each of `count` groups in worker processes, `take` with the lines of each in order. Returns how
+// many that were: fewer than `count` where an interrupt ended it.
+size_t in_workers(size_t count, const SpaceOptions& options,
+                  const std::function<std::vector<string>(size_t)>& work,
+                  const std::function<void(std::vector<string>)>& take) {
   constexpr double kLongest = 3600;
   TaskHooks hooks;
   hooks.task = [&](size_t i) { return joined(work(i)); };
@@ -170,12 +171,13 @@ void in_workers(size_t count, const SpaceOptions& options,
     throw std::runtime_error("a worker of the search ended: " + why);
   };
   size_t done = 0;
+  if (options.on_progress) options.on_progress(0, count);
   hooks.result = [&](size_t, const string& text) {
     take(split_lines(text));
     if (options.on_progress) options.on_progress(++done, count);
     return true;
   };
-  run_tasks(count, options.jobs, kLongest, std::move(hooks));
+  return run_tasks(count, options.jobs, kLongest, std::move(hooks));
 }
 
 // The lines that fill one group, one after the other.
@@ -305,7 +307,7 @@ Space find_space(const SpaceOptions& options) {
   const auto wanted = [&](const string& group) { return group.find(options.only) != string::npos; };
   std::erase_if(groups, [&](const string& g) { return !wanted(g); });
   Space out;
-  in_workers(
+  const size_t searched = in_workers(
       groups.size(), options, [&](size_t i) { return Search(groups[i], options).run(); },
       [&](const std::vector<string>& lines) {
         for (const string& line : lines)
@@ -313,6 +315,8 @@ Space find_space(const SpaceOptions& options) {
             for (const GroupChoices& own : choices_of(*p))
               if (wanted(own.group)) out[own.group].add(own.choices, line);
       });
+  // What an interrupt left out is known by lines of the others alone.
+  for (size_t i = searched; i < groups.size(); ++i) out.erase(groups[i]);
   return out;
 }
 

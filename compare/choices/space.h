@@ -45,6 +45,8 @@ struct GroupSpace {
 };
 using Space = std::map<std::string, GroupSpace>;  // by group; those that some line has
 
+// An interrupt (compare/process/interrupt.h) ends it with the groups that were searched until then, as
+// on_progress was told.
 Space find_space(const SpaceOptions&);
 
 // The pairs of each group that these lines exercise, among the valid ones. A pair of a line that the search
@@ -53,7 +55,8 @@ using Exercised = std::map<std::string, Pairs>;
 Exercised exercise(Space&, std::span<const Problem> lines);
 
 // Lines that exercise what is left out, and no line without which the others do it too: greedy, the line with
-// the most new pairs of `candidates` first (as AETG does). Deterministic for a seed.
+// the most new pairs of `candidates` first (as AETG does). Deterministic for a seed. An interrupt ends it
+// with some of them.
 std::vector<std::string> lines_for(const Space&, const Exercised&, const SpaceOptions&, int candidates = 5);
 
 }  // namespace assay::choices

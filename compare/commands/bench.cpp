@@ -22,6 +22,7 @@
 #include "compare/process/run_in_child.h"
 #include "compare/report/doctor.h"
 #include "compare/subjects/plugin.h"
+#include "compare/text/terminal.h"
 #include "contract/line.h"
 #include "fixtures/files.h"
 #include "fixtures/json.h"
@@ -159,18 +160,20 @@ std::vector<Samples> time_here(Subject& subject, const Problem& p, const Subject
 
 // Why a case is not timed on a subject; nothing where it is passed.
 struct NotTimed {
-  bool skipped = false;  // the subject does not run it; otherwise it failed
-  string text;
+  bool skipped = false;  // the subject does not run it; otherwise it failed, or it was interrupted
+  string text;           // empty: interrupted
 };
 
 std::optional<NotTimed> judged(const Problem& problem, const string& name, const Subjects& subjects,
-                               const BenchOptions& options) {
+                               const BenchOptions& options, const std::function<void()>& waiting) {
   RunSettings settings;
   settings.subjects = {name};
   settings.claims.environment = options.environment;
   settings.jobs = 1;
   settings.timeout = options.timeout;
+  settings.on_wait = waiting;
   const std::vector<Verdict> verdicts = run_one(problem, subjects, settings);
+  if (verdicts.empty() && interrupted()) return NotTimed{};
   if (verdicts.empty())
     return NotTimed{false, fmt::format("not timed: {} (no verdict)", name_of(Outcome::crashed))};
   const Verdict& v = verdicts.front();
@@ -195,7 +198,8 @@ std::vector<double> numbers(const json::Value* values) {
 
 // The samples of a case, taken in a child process and sent as JSON.
 Result<std::vector<Samples>> time_in_child(Subject& subject, const Problem& problem, const Subjects& subjects,
-                                           const BenchOptions& options) {
+                                           const BenchOptions& options,
+                                           const std::function<void()>& waiting) {
   const auto text = in_child(
       [&] {
         json::Value list = json::array();
@@ -204,7 +208,7 @@ Result<std::vector<Samples>> time_in_child(Subject& subject, const Problem& prob
               {{"temperature", s.temperature}, {"seconds", numbers(s.seconds)}, {"copy", numbers(s.copy)}}));
         return json::dump(list);
       },
-      options.timeout);
+      options.timeout, waiting);
   const auto list = text ? json::parse(*text) : Result<json::Value>(text.error());
   if (!list) return list.error();
   if (!list->array()) return Error{"no samples", 0, ""};
@@ -236,18 +240,21 @@ BenchRow row_of(const Problem& problem, const string& line, const string& name, 
 class BenchRun {
  public:
   BenchRun(const BenchOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err)
-      : options_(options), subjects_(subjects), out_(out), err_(err) {}
+      : options_(options), subjects_(subjects), out_(out), err_(err), progress_(err, options.progress) {}
 
   int run() {
     if (!begin()) return 2;
     const InterruptScope scope;
     for (const SuiteEntry& entry : options_.entries) {
       if (interrupted()) break;
-      ++reached_;
       const string line = to_line(entry.problem);
       out_ << line << "\n";
-      for (const string& name : options_.subjects)
-        if (!time_case(entry.problem, line, name)) return 2;
+      for (const string& name : options_.subjects) {
+        if (interrupted()) cut_short_ = true;
+        if (!cut_short_ && !time_case(entry.problem, line, name)) return 2;
+      }
+      if (cut_short_) break;
+      ++done_;
     }
     return finish();
   }
@@ -256,6 +263,15 @@ class BenchRun {
   bool fail(const string& message) {
     err_ << "assay: " << message << "\n";
     return false;
+  }
+
+  // Shows what runs from now on, and for how long it has.
+  std::function<void()> shower(const string& what, const string& line) {
+    return [this, what, line, start = std::chrono::steady_clock::now()] {
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      constexpr double kLong = 2;
+      if (seconds >= kLong) progress_.show(fmt::format("{}, {:.0f} s: {}", what, seconds, line));
+    };
   }
 
   bool begin() {
@@ -273,7 +289,8 @@ class BenchRun {
     return true;
   }
 
-  // False where a row cannot be compared with the earlier one.
+  // False where a row cannot be compared with the earlier one. What an interrupt ends is neither timed nor
+  // failed.
   bool time_case(const Problem& problem, const string& line, const string& name) {
     Subject& subject = *subjects_.find(name);
     if (subject.interprets()) {
@@ -284,12 +301,17 @@ class BenchRun {
           name, count_command(line, subject));
       return true;
     }
-    if (const auto why = judged(problem, name, subjects_, options_)) {
+    const auto why = judged(problem, name, subjects_, options_, shower("judging " + name, line));
+    progress_.wipe();
+    if (why) {
+      if (why->text.empty()) return cut_short_ = true;
       ++(why->skipped ? skipped_ : refused_);
       out_ << fmt::format("  {:<10} {}\n", name, why->text);
       return true;
     }
-    const auto samples = time_in_child(subject, problem, subjects_, options_);
+    const auto samples = time_in_child(subject, problem, subjects_, options_, shower("timing " + name, line));
+    progress_.wipe();
+    if (!samples && interrupted()) return cut_short_ = true;
     if (!samples) {
       ++refused_;
       out_ << fmt::format("  {:<10} not timed: {}\n", name, samples.error().text());
@@ -340,9 +362,10 @@ class BenchRun {
     }
     if (!options_.against.empty())
       out_ << fmt::format("{} compared with {}, {} slower\n", compared_, options_.against, slower_);
-    const bool cut_short = reached_ < options_.entries.size();
+    const bool cut_short = done_ < options_.entries.size();
     if (cut_short)
-      out_ << fmt::format("interrupted: {} of {} lines were reached\n", reached_, options_.entries.size());
+      out_ << fmt::format("interrupted: {} of {} lines were judged and timed\n", done_,
+                          options_.entries.size());
     out_ << fmt::format("{} timed, {} failed, {} skipped\n", timed_, refused_, skipped_);
     if (refused_ || slower_) return 1;
     if (cut_short) return kInterrupted;
@@ -352,9 +375,11 @@ class BenchRun {
   const BenchOptions& options_;
   const Subjects& subjects_;
   std::ostream &out_, &err_;
+  ProgressLine progress_;
   json::Value facts_, rows_ = json::array();
   std::map<string, EarlierRow> earlier_;
-  size_t reached_ = 0, timed_ = 0, refused_ = 0, skipped_ = 0, slower_ = 0, compared_ = 0;
+  bool cut_short_ = false;  // an interrupt ended a line
+  size_t done_ = 0, timed_ = 0, refused_ = 0, skipped_ = 0, slower_ = 0, compared_ = 0;
 };
 
 }  // namespace
@@ -374,7 +399,10 @@ void register_bench(Program& program) {
       "  assay bench 'quantize mxfp8 {1024,4096}x4096 bf16'\n"
       "  assay bench smoke --output results.json\n"
       "  assay bench smoke --against results.json\n"
-      "  assay bench 'quantize mxfp8 4096x4096 bf16 dir=row' --plugin ./libmine.so");
+      "  assay bench 'quantize mxfp8 4096x4096 bf16 dir=row' --plugin ./libmine.so\n"
+      "Exit status: 0 every case was timed; 1 a case failed, or is slower than --against; 2 bad input; 3 "
+      "nothing "
+      "was timed; 130 it was interrupted before anything failed.");
   add_what(c, common);
   add_subjects(c, common, "reference,host");
   add_environment(c, common);
@@ -392,7 +420,9 @@ void register_bench(Program& program) {
     const Subjects subjects = program.make_subjects(program.common);
     bench->subjects = chosen_subjects(program.common, subjects, "reference,host");
     bench->environment = environment_of(program.common);
+    bench->progress = program.progress;
     bench->entries = entries_of(program.common);
+    refuse_too_large(bench->entries);
     program.status = run_bench(*bench, subjects, std::cout, std::cerr);
   });
 }

@@ -30,6 +30,7 @@ struct BenchOptions {
   std::string against;     // JSON of an earlier run; empty: none
   double noise = 0.10;     // a median must be slower by this share, and by kNoiseSeconds, to be a regression
   Environment environment;
+  bool progress = false;  // a line on standard error says what runs, and for how long it has
 };
 inline constexpr double kNoiseSeconds = 2e-6;
 

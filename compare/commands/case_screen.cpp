@@ -99,7 +99,7 @@ void CasePrinter::print_first() {
 }
 
 void CasePrinter::print_cause(const string& text) {
-  if (!text.empty()) out_ << "cause: " << text << "\n" << std::flush;
+  out_ << "cause: " << (text.empty() ? "none was found" : text) << "\n" << std::flush;
 }
 
 void CasePrinter::print_next(const string& command) { out_ << "explain: " << command << "\n"; }

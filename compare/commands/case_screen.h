@@ -43,7 +43,7 @@ class CasePrinter {
   void skip(const std::string& where, const std::string& why);
 
   // Of the first divergence, each at once: where it is, what it comes from, and the command that says more.
-  // An empty text prints nothing.
+  // An empty cause is that none was found.
   void print_first();
   void print_cause(const std::string& text);
   void print_next(const std::string& command);

@@ -19,6 +19,7 @@
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/text/terminal.h"
+#include "fixtures/files.h"
 
 namespace assay {
 
@@ -180,6 +181,10 @@ int run_certify(const CertifyOptions& options, const Subjects& subjects, std::FI
       fmt::print(out, "{:<64} {:>10}  {}\n", p.name, p.domain.count, p.domain.words);
     return 0;
   }
+  if (const auto error = options.output.empty() ? std::nullopt : cannot_write(options.output, "--output")) {
+    fmt::print(err, "assay: {}\n", error->text());
+    return 2;
+  }
   const InterruptScope scope;
   return CertifyRun(options, subjects, out, err).run(std::move(parts));
 }
@@ -228,8 +233,7 @@ void register_certify(Program& program) {
       "  assay certify --quick --subject gpu\n"
       "  assay certify --simd      what `assay check` may use on this processor\n"
       "Exit status: 0 every claim holds; 1 a claim does not hold; 2 bad usage, or a certificate that cannot "
-      "be "
-      "written; 3 nothing was compared.");
+      "be written; 3 nothing was compared; 130 it was interrupted, and what was compared until then holds.");
   c.flag("--quick", certify->quick, "rounding boundaries instead of every float: for continuous integration");
   c.flag(
       "--simd", certify->simd,

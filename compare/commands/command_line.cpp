@@ -133,6 +133,4 @@ void refuse_argument(const std::string& name, const std::string& why) {
   throw CLI::ValidationError(name, why);
 }
 
-void refuse_missing_argument(const std::string& name) { throw CLI::RequiredError(name); }
-
 }  // namespace assay

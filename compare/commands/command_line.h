@@ -74,6 +74,5 @@ HelpTexts help_texts_of(const CLI::App& program);
 
 // What a command throws when an argument cannot be taken, or is absent: bad usage, exit status 2.
 [[noreturn]] void refuse_argument(const std::string& name, const std::string& why);
-[[noreturn]] void refuse_missing_argument(const std::string& name);
 
 }  // namespace assay

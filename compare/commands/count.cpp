@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -10,6 +12,7 @@
 #include "compare/commands/options.h"
 #include "compare/commands/shell_word.h"
 #include "compare/model/launches.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/text/html.h"
 #include "contract/line.h"
@@ -64,6 +67,11 @@ int run_count(const CountOptions& options, const Subjects& subjects, std::ostrea
     err << "assay: " << why << "\n";
     return status;
   };
+  const std::pair<const std::string&, const char*> files[] = {{options.json, "--json"},
+                                                              {options.html, "--html"}};
+  for (const auto& [path, option] : files)
+    if (const auto error = path.empty() ? std::nullopt : cannot_write(path, option))
+      return refuse(2, error->text());
   Subject* subject = subjects.find(options.subject);
   if (!subject) return refuse(2, "no subject '" + options.subject + "'");
   if (const Support here = present_in_child(*subject); !here.yes)
@@ -75,8 +83,11 @@ int run_count(const CountOptions& options, const Subjects& subjects, std::ostrea
                "--ptx-kernel FILE or --ptx FILE");
   if (const Support yes = subject->supports(options.problem); !yes.yes)
     return refuse(3, options.subject + " does not support this line: " + yes.why);
+  const InterruptScope scope;
   const auto launches =
       counted_launches(*subject, options.problem, subjects.reference(), options.environment, options.timeout);
+  if (!launches && interrupted())
+    return refuse(kInterrupted, "interrupted before the kernel had run to its end: nothing was counted");
   if (!launches) return refuse(1, options.subject + ": " + launches.error().text());
   const std::string line = to_line(options.problem);
   out << "count    " << line << "\n  subject  " << options.subject
@@ -111,7 +122,10 @@ void register_count(Program& program) {
       "Examples:\n"
       "  assay count 'quantize mxfp8 1024x1024 bf16 dir=row' --ptx-kernel "
       "fixtures/triton/mxfp8_rows_sm90.json\n"
-      "  assay count 'quantize mxfp8 1024x1024 bf16' --subject ptx --html counts.html");
+      "  assay count 'quantize mxfp8 1024x1024 bf16' --subject ptx --html counts.html\n"
+      "Exit status: 0; 1 the kernel failed; 2 bad usage, or a file cannot be written; 3 the subject is "
+      "absent or does "
+      "not run the line; 130 it was interrupted, and nothing was counted.");
   c.option("line", given->line, "a line in quotes").required();
   c.option("--lines", given->count.lines, "lines of each launch that are shown")
       .range(0, 10000)

@@ -1,6 +1,7 @@
 #include "compare/commands/coverage.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "compare/commands/options.h"
 #include "compare/commands/selection.h"
+#include "compare/process/interrupt.h"
 #include "compare/text/terminal.h"
 #include "contract/dispatch.h"
 #include "contract/line.h"
@@ -78,7 +80,8 @@ void print(const CoverageOptions& options, const std::vector<GroupCoverage>& gro
                      options.subject.empty() ? "" : " on " + options.subject);
 }
 
-json::Value document(const CoverageOptions& options, const std::vector<GroupCoverage>& groups) {
+json::Value document(const CoverageOptions& options, const std::vector<GroupCoverage>& groups,
+                     bool cut_short) {
   json::Value list = json::array(), suites = json::array();
   for (const std::string& suite : options.suites) suites.push(suite);
   for (const GroupCoverage& c : groups) {
@@ -91,11 +94,13 @@ json::Value document(const CoverageOptions& options, const std::vector<GroupCove
                             {"exercised", c.exercised},
                             {"left_out", std::move(left)}}));
   }
-  return json::object({{"schema", "assay.coverage/1"},
-                       {"suites", std::move(suites)},
-                       {"subject", options.subject},
-                       {"lines", options.lines.size()},
-                       {"groups", std::move(list)}});
+  json::Value out = json::object({{"schema", "assay.coverage/1"},
+                                  {"suites", std::move(suites)},
+                                  {"subject", options.subject},
+                                  {"lines", options.lines.size()},
+                                  {"groups", std::move(list)}});
+  if (cut_short) out.set("cut_short", true);
+  return out;
 }
 
 // A line is drawn for its choices, and what it gives may be all zeros.
@@ -120,19 +125,33 @@ int run_coverage(const CoverageOptions& options, std::ostream& out, std::ostream
   };
   for (const auto& [path, option] : files)
     if (refuse(path.empty() ? std::nullopt : cannot_write(path, option))) return 2;
-  Space space = find_space(options.space);
+  const InterruptScope scope;
+  choices::SpaceOptions search = options.space;
+  size_t searched = 0, of = 0;
+  search.on_progress = [&](size_t done, size_t count) {
+    searched = done, of = count;
+    if (options.space.on_progress) options.space.on_progress(done, count);
+  };
+  Space space = find_space(search);
+  const bool cut_short = searched < of;
   const Exercised exercised = exercise(space, options.lines);
   const std::vector<GroupCoverage> groups = coverage_of(space, exercised);
-  print(options, groups, out);
+  if (!cut_short || !groups.empty()) print(options, groups, out);
+  if (cut_short)
+    out << fmt::format(
+        "interrupted: {} of {} ops with a format were searched; the others are left out above\n", searched,
+        of);
   if (!options.json.empty() &&
-      refuse(write_file(options.json, json::dump(document(options, groups), 1) + "\n")))
+      refuse(write_file(options.json, json::dump(document(options, groups, cut_short), 1) + "\n")))
     return 2;
-  if (!options.complete.empty() &&
-      refuse(write_file(options.complete, suite_text(space, exercised, options))))
-    return 2;
+  if (!options.complete.empty()) {
+    const std::string suite = interrupted() ? "" : suite_text(space, exercised, options);
+    if (interrupted()) out << "interrupted: " << options.complete << " was not written\n";
+    else if (refuse(write_file(options.complete, suite))) return 2;
+  }
   const bool whole =
       std::all_of(groups.begin(), groups.end(), [](const GroupCoverage& c) { return c.left_out.empty(); });
-  return options.whole && !whole ? 1 : 0;
+  return options.whole && !whole ? 1 : interrupted() ? kInterrupted : 0;
 }
 
 void register_coverage(Program& program) {
@@ -147,7 +166,9 @@ void register_coverage(Program& program) {
       "  assay coverage ci\n"
       "  assay coverage pairs --subject host --whole\n"
       "  assay coverage mine.cases --subject host --complete rest.cases --json coverage.json\n"
-      "Exit status: 0; 1 with --whole: a pair is left out; 2 bad usage, or a file cannot be written.");
+      "Exit status: 0; 1 with --whole: a pair is left out; 2 bad usage, or a file cannot be written; 130 it "
+      "was "
+      "interrupted, and the ops that were searched until then are reported.");
   add_what(c, common, false);
   c.option("--subject", common.subjects, "count only lines that this subject runs (default: every line)");
   add_plugin(c, common);
@@ -186,8 +207,12 @@ void register_coverage(Program& program) {
           options.lines.push_back(std::move(e.problem));
     options.space.jobs = common.jobs;
     ProgressLine progress(std::cerr, program.progress);
+    auto start = std::chrono::steady_clock::now();
     options.space.on_progress = [&](size_t done, size_t of) {
-      progress.show(fmt::format("searching pairs: {} of {} ops with a format", done, of));
+      if (done == 0) start = std::chrono::steady_clock::now();  // the pairs, or the lines of --complete
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      progress.show(fmt::format("searching pairs: {} of {} ops with a format{}", done, of,
+                                left_text(seconds, done, of)));
       if (done == of) progress.wipe();
     };
     program.status = run_coverage(options, std::cout, std::cerr);

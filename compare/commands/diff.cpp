@@ -11,6 +11,7 @@
 #include "compare/commands/options.h"
 #include "compare/packs/dump.h"
 #include "compare/packs/pack.h"
+#include "compare/process/interrupt.h"
 #include "compare/text/printable.h"
 #include "contract/line.h"
 
@@ -162,7 +163,11 @@ int run_diff(const DiffOptions& options, std::ostream& out, std::ostream& err) {
   for (const PackCase& c : a->cases) ordered.push_back(&c);
   std::stable_sort(ordered.begin(), ordered.end(),
                    [](const PackCase* l, const PackCase* r) { return dump_order(l->id, r->id); });
+  const InterruptScope scope;
+  size_t judged = 0;
   for (const PackCase* c : ordered) {
+    if (interrupted()) break;
+    ++judged;
     const PackCase* partner = partner_of(*c, *b);
     if (!partner || !used.insert(partner).second) {
       printer.skip(a->path + ":" + c->id, "only in " + a->path);
@@ -173,6 +178,10 @@ int run_diff(const DiffOptions& options, std::ostream& out, std::ostream& err) {
       printer.skip(a->path + ":" + c->id, "the packs have no plane in common");
     else printer.print(c->id, c->line, "first == second", report);
   }
+  if (judged < ordered.size()) {
+    printer.print_first();
+    return printer.finish_interrupted(judged, ordered.size());
+  }
   for (const PackCase& c : b->cases)
     if (!used.contains(&c)) printer.skip(b->path + ":" + c.id, "only in " + b->path);
   printer.print_first();
@@ -182,7 +191,12 @@ int run_diff(const DiffOptions& options, std::ostream& out, std::ostream& err) {
 void register_diff(Program& program) {
   const auto diff = std::make_shared<DiffOptions>();
   Command c(program.app, "diff", "compare two dumps with each other, without trusting either");
-  c.footer("Examples:\n  assay diff before.safetensors after.safetensors");
+  c.footer(
+      "Examples:\n"
+      "  assay diff before.safetensors after.safetensors\n"
+      "Exit status: 0 what both hold is equal; 1 something differs; 2 bad input; 3 they have nothing in "
+      "common; 130 it "
+      "was interrupted before anything differed.");
   c.option("a", diff->a, "a pack").required();
   c.option("b", diff->b, "another").required();
   c.callback([&program, diff] { program.status = run_diff(*diff, std::cout, std::cerr); });

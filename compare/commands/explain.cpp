@@ -88,7 +88,8 @@ void register_explain(Program& program) {
       "  assay explain dump.safetensors\n"
       "  assay explain dumps/step12.safetensors --case fc1.weight --html why.html\n"
       "Exit status, as that of check: 0 nothing differs; 1 something does, or a case of a pack cannot be "
-      "judged; 2 bad input; 3 the subject is absent or does not run the line.");
+      "judged; 2 bad input; 3 the subject is absent or does not run the line; 130 it was "
+      "interrupted before a difference was found.");
   c.option("what", explain.what, "a line in quotes, or a pack");
   c.option("--case", explain.case_id, "a case of the pack (default: the first that differs)");
   c.flag("--hypotheses", given->hypotheses,
@@ -112,7 +113,11 @@ void register_explain(Program& program) {
   c.callback([&program, given] {
     ExplainOptions& explain = given->explain;
     if (given->hypotheses) return print_causes(explain.what);
-    if (explain.what.empty()) refuse_missing_argument("what");
+    if (explain.what.empty())
+      throw Refusal{
+          "explain takes a line in quotes or a pack: assay explain 'quantize mxfp8 64x256 bf16' --plugin "
+          "./libmine.so, or assay explain dump.safetensors"};
+    split_case(explain.what, explain.case_id);
     const Subjects subjects = program.make_subjects(program.common);
     take_subject(explain, program.common, subjects);
     explain.jobs = program.common.jobs;

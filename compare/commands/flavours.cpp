@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -9,6 +10,7 @@
 
 #include "compare/commands/options.h"
 #include "compare/diagnosis/identify/flavour_matrix.h"
+#include "compare/process/interrupt.h"
 #include "contract/flavours.h"
 #include "contract/format.h"
 #include "contract/line.h"
@@ -118,9 +120,14 @@ int run_flavours(const FlavoursOptions& options, const Subjects& subjects, std::
   std::erase_if(formats,
                 [&](const FormatInfo& f) { return !options.format.empty() && options.format != f.name; });
   if (formats.empty()) return fail(no_such_format(options.format, known));
+  if (const auto error = options.json.empty() ? std::nullopt : cannot_write(options.json, "--json"))
+    return fail(error->text());
   json::Value all = json::array();
   string text;
+  const InterruptScope scope;
+  size_t done = 0;  // formats
   for (const FormatInfo& format : formats) {
+    if (interrupted()) break;
     if (!options.measure) {
       all.push(list_rows(format.id, text));
       continue;
@@ -128,27 +135,36 @@ int run_flavours(const FlavoursOptions& options, const Subjects& subjects, std::
     const auto matrix = measure_flavours(format.id, subjects.reference(), options.jobs);
     if (!matrix) return fail(matrix.error().text());
     fmt::print(out, "{}", matrix_text(*matrix));
-    all.push(to_json(*matrix));
+    if (!matrix->fills.empty()) all.push(to_json(*matrix));
+    done += matrix->fills.size() == matrix->of;
   }
+  const bool cut_short = options.measure && done < formats.size();
+  if (cut_short)
+    fmt::print(out,
+               "interrupted: {} of {} formats were measured; a table that is not shown was not completed\n",
+               done, formats.size());
   fmt::print(out, "{}", text);
   if (!options.measure)
     fmt::print(out,
                "flavour=te follows TransformerEngine's kernel selection (docs/numerics.md, N8). "
                "`assay flavours <format> --measure` measures how far their results differ.\n");
-  if (!options.json.empty())
-    if (auto error = write_file(
-            options.json,
-            json::dump(json::object({{"schema", "assay.flavours"}, {"version", 1}, {"formats", all}}), 1) +
-                "\n"))
-      return fail(error->text());
-  return 0;
+  if (!options.json.empty()) {
+    json::Value file = json::object({{"schema", "assay.flavours"}, {"version", 1}, {"formats", all}});
+    if (cut_short) file.set("cut_short", true);
+    if (auto error = write_file(options.json, json::dump(file, 1) + "\n")) return fail(error->text());
+  }
+  return cut_short ? kInterrupted : 0;
 }
 
 void register_flavours(Program& program) {
   const auto flavours = std::make_shared<FlavoursOptions>();
   Command c(program.app, "flavours",
             "list the named sets of choices, and measure how far their results differ");
-  c.footer("Examples:\n  assay flavours\n  assay flavours mxfp8 --measure");
+  c.footer(
+      "Examples:\n  assay flavours\n  assay flavours mxfp8 --measure\n"
+      "Exit status: 0; 2 no such format, or a file cannot be written; 130 it was interrupted, and what was "
+      "measured "
+      "until then is printed.");
   c.option("format", flavours->format, "of this format only");
   c.flag("--measure", flavours->measure, "the share of scales and codes in which each pair differs");
   c.option("--json", flavours->json, "write them here");

@@ -17,7 +17,7 @@ struct FlavoursOptions {
   bool colour = false;
 };
 // Lists flavours.def, or measures for each pair of flavours of a format which share of scales and of codes
-// differs on stated tensors. Exit status: 0; 2 no such format.
+// differs on stated tensors. Exit status: 0; 2 no such format; 130 interrupted.
 int run_flavours(const FlavoursOptions&, const Subjects&, std::FILE* out, std::FILE* err);
 
 void register_flavours(Program&);

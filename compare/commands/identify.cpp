@@ -1,6 +1,7 @@
 #include "compare/commands/identify.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <string_view>
@@ -89,16 +90,38 @@ string exact_text(const Answer& a) {
     if (const FlavourInfo* row = row_of(c); row && rows <= 3)
       out += fmt::format("    {} is {}\n", c.name, row->users);
   if (choices.size() == 1) return out;
-  if (a.apart.empty()) out += "    these give equal bytes for this input and for every fill that was tried\n";
+  if (a.apart.empty() && !a.cut_short)
+    out += "    these give equal bytes for this input and for every fill that was tried\n";
   for (const Parting& p : a.apart) out += parting_text(p);
   return out;
+}
+
+// What an interrupt left undone, and what was found until then.
+string interrupted_text(const Answer& a) {
+  const bool exact = !a.ranking.empty() && a.ranking.front().outcome.all();
+  string out = fmt::format("    interrupted: {} of {} known sets were tried; ", a.tried, a.of);
+  if (exact)
+    return out + (a.tried < a.of ? "those marked = above make these bytes, and others may make them too\n"
+                                 : "those marked = above make these bytes; the search ended there\n");
+  if (a.named()) return out + "what is said above holds, and more may be found\n";
+  if (a.tried == 0) return out + "nothing is known of these bytes\n";
+  return out + (a.tried < a.of ? "none of these makes these bytes\n"
+                               : "none makes these bytes; one or two keys more were not all tried\n");
 }
 
 string answer_text(const Group& group, const Answer& a, size_t most) {
   string out;
   for (const Class& c : a.changed) out += class_text(c);
-  for (size_t i = 0; i < a.ranking.size() && i < most; ++i) out += class_text(a.ranking[i]);
-  if (a.ranking.empty())
+  bool sampled = false;
+  for (size_t i = 0; i < a.ranking.size() && i < most; ++i) {
+    out += class_text(a.ranking[i]);
+    sampled |= a.ranking[i].sampled;
+  }
+  if (sampled)
+    out += fmt::format(
+        "    the sets without = differ in a sample of {} elements, and the shares are of this sample\n",
+        a.sample);
+  if (a.ranking.empty() && !a.cut_short)
     out += "    no choice runs on this line, or the packs hold none of its output planes\n";
   if (!a.ranking.empty() && a.ranking.front().outcome.all()) out += exact_text(a);
   else if (!a.changed.empty())
@@ -110,6 +133,7 @@ string answer_text(const Group& group, const Answer& a, size_t most) {
   if (!kernels.empty())
     out +=
         fmt::format("  ~ consistent with {} (approximate reciprocals, N17.13)\n", fmt::join(kernels, ", "));
+  if (a.cut_short) return out + interrupted_text(a);
   if (!a.named() && !a.ranking.empty()) {
     const DumpCase& first = *group.cases.front().dump;
     out += fmt::format(
@@ -156,7 +180,9 @@ json::Value json_of(const std::vector<Class>& classes) {
     }
     for (const auto& [name, share] : c.outcome.planes)
       planes.push(json::object({{"plane", name}, {"agree", share.agree}, {"of", share.of}}));
-    out.push(json::object({{"choices", list}, {"exact", c.outcome.all()}, {"planes", planes}}));
+    json::Value one = json::object({{"choices", list}, {"exact", c.outcome.all()}, {"planes", planes}});
+    if (c.sampled) one.set("sampled", true);
+    out.push(std::move(one));
   }
   return out;
 }
@@ -182,6 +208,11 @@ json::Value json_of(const Group& group, const Answer& a) {
                                   {"with_more_keys", json_of(a.changed)},
                                   {"layouts", layouts},
                                   {"consistent", approximate}});
+  if (a.cut_short) {
+    out.set("cut_short", true);
+    out.set("tried", a.tried);
+    out.set("of", a.of);
+  }
   if (group.side) out.set("direction", name_of(*group.side));
   return out;
 }
@@ -207,24 +238,35 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
             of_filter),
         3);
   }
-  size_t named = 0;
+  size_t named = 0, unnamed = 0;
   json::Value all = json::array();
   ProgressLine progress(err, options.progress);
+  const auto start = std::chrono::steady_clock::now();
   for (size_t i = 0; i < groups.size(); ++i) {
     const Group& group = groups[i];
     if (interrupted()) {
       fmt::print(out, "interrupted: {} of {} modules were examined\n", i, groups.size());
       break;
     }
-    progress.show(fmt::format("{} of {}: {}", i + 1, groups.size(), printable(group.module)));
-    const Answer a =
-        group.cases.empty() ? Answer{} : answer(group, subjects.reference(), options.jobs, options.timeout);
+    const string place = fmt::format("{} of {}: {}", i + 1, groups.size(), printable(group.module));
+    progress.show(place);
+    const auto on_progress = [&](size_t done, size_t of) {
+      const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      progress.show(fmt::format("{}, {} of {} sets{}", place, done, of,
+                                left_text(seconds, i * of + done, groups.size() * of)));
+    };
+    const Answer a = group.cases.empty() ? Answer{}
+                                         : answer(group, subjects.reference(), options.jobs, options.timeout,
+                                                  {options.large, on_progress});
     progress.wipe();
     named += a.named();
+    unnamed += !a.named() && !a.cut_short;
     fmt::print(out, "{}", text_of(group, a, options.most));
     all.push(json_of(group, a));
   }
-  fmt::print(out, "{} named, {} not named\n", named, groups.size() - named);
+  const size_t open = groups.size() - named - unnamed;  // an interrupt came before they were decided
+  fmt::print(out, "{} named, {} not named{}\n", named, unnamed,
+             open ? fmt::format(", {} not decided", open) : "");
   if (!options.json.empty())
     if (auto error = write_file(
             options.json,
@@ -232,7 +274,7 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
                        1) +
                 "\n"))
       return fail(error->text(), 2);
-  return named == groups.size() ? 0 : interrupted() ? kInterrupted : 1;
+  return unnamed ? 1 : interrupted() ? kInterrupted : 0;
 }
 
 void register_identify(Program& program) {
@@ -245,7 +287,7 @@ void register_identify(Program& program) {
       "  assay identify fixtures/packs/libraries --filter mxfp4\n"
       "Exit status: 0 every group of cases has a flavour that makes its bytes; 1 a group has no such "
       "flavour; 2 bad input; "
-      "3 no case.");
+      "3 no case; 130 it was interrupted before a group was found to have none.");
   c.option("pack", identify->paths, "safetensors files, or folders of them").required();
   c.option("--filter", identify->filter, "only cases whose name contains this");
   c.option("--most", identify->most, "flavours shown for a group").range(1, 1000).show_default();

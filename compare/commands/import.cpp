@@ -108,7 +108,7 @@ class Import {
     group.cases.push_back({&(*probe)->place, (*probe)->problem, std::move(*inputs)});
     identifying::ChoiceRuns runs(group, subjects_.reference(), options_.jobs, options_.timeout);
     const auto ranking = rank(runs, choices_for(runs));
-    if (ranking.empty()) return at->second;
+    if (ranking.empty() || interrupted()) return at->second;
     const Choice& best = ranking.front().choices.front();
     out_ << fmt::format("{}: judged as {}, which makes {} of the first rows of {}\n", layer.format,
                         best.called.empty() ? best.name : best.called + " (" + best.name + ")",
@@ -176,10 +176,12 @@ int judge_layers(const ImportOptions& options, const Subjects& subjects, Import&
   printer.print_first();
   if (at < layers.size()) return printer.finish_interrupted(at, layers.size());
   if (first) {
-    const auto again = import.ready(*first);
-    const CheckedCase checked = check_case((*again)->place, (*again)->problem, subjects, settings);
-    printer.print_cause(first_cause((*again)->place, (*again)->problem, checked, subjects.reference(),
-                                    options.budget, options.jobs));
+    if (options.cause) {
+      const auto again = import.ready(*first);
+      const CheckedCase checked = check_case((*again)->place, (*again)->problem, subjects, settings);
+      printer.print_cause(first_cause((*again)->place, (*again)->problem, checked, subjects.reference(),
+                                      options.budget, options.jobs));
+    }
     printer.print_next(kept.empty()
                            ? "the same command with -o FOLDER keeps the layers that differ, for assay explain"
                            : "assay explain " + shell_word(kept));
@@ -230,7 +232,7 @@ void register_import(Program& program) {
       "  assay import Model-NVFP4/ --original Model/\n"
       "  assay import model-mxfp4.gguf --original model-bf16.gguf --filter mlp -o differing/\n"
       "Exit status: 0 every layer's bytes are the reference's; 1 a layer differs; 2 bad input; 3 no layer "
-      "was judged.");
+      "was judged; 130 it was interrupted before a layer differed.");
   c.option("checkpoint", import->quantized, "the quantized checkpoint").required();
   c.option("--original", import->originals, "the checkpoint that it was made from, in 16 or 32 bits")
       .required();
@@ -244,6 +246,8 @@ void register_import(Program& program) {
            "time limit of the search for the cause of the first divergence, in seconds")
       .seconds()
       .show_default();
+  c.flag(
+      "--no-cause", [import] { import->cause = false; }, "do not search for that cause");
   add_timeout(c, program.common);
   add_jobs(c, program.common);
   c.callback([&program, import] {

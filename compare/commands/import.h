@@ -17,6 +17,7 @@ struct ImportOptions {
   std::string folder;   // write layers that differ here, as packs
   double timeout = 60, budget = 2;  // seconds: of a run of the reference, of the search for the first cause
   int jobs = 0;
+  bool cause = true;  // look for the cause of the first divergence
   bool progress = false;
 };
 

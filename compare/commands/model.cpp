@@ -4,9 +4,13 @@
 #include <functional>
 #include <iostream>
 #include <memory>
+#include <optional>
+
+#include <fmt/format.h>
 
 #include "compare/commands/options.h"
 #include "compare/model/report.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "contract/line.h"
 #include "fixtures/files.h"
@@ -24,7 +28,7 @@ std::string gpu_names() {
 // The models of the lines, in their order, and how many failed. What is not supported is named and left out.
 struct Modelled {
   std::vector<model::Model> models;
-  size_t failed = 0;
+  size_t failed = 0, reached = 0;  // reached: lines that no interrupt came before
 };
 
 // `done` is told of each model as soon as there is one.
@@ -34,11 +38,15 @@ Modelled models_of(const ModelCommand& command, Subject& subject, const Subjects
   Modelled out;
   model::Toolkit toolkit(command.ptxas, command.nvdisasm);
   for (const Problem& p : command.problems) {
+    if (interrupted()) break;
     if (const Support yes = subject.supports(p); !yes.yes) {
+      ++out.reached;
       err << "assay: " << command.subject << " does not support " << to_line(p) << ": " << yes.why << "\n";
       continue;
     }
     auto one = model::model_of(p, subject, subjects.reference(), toolkit, options);
+    if (!one && interrupted()) break;
+    ++out.reached;
     if (one) {
       out.failed += !one->proven();
       done(*one);
@@ -84,6 +92,8 @@ int run_model(const ModelCommand& command, const Subjects& subjects, std::ostrea
   };
   const model::Gpu* gpu = model::gpu_named(command.gpu);
   if (!gpu) return refuse(2, "no GPU '" + command.gpu + "'; expected --arch " + gpu_names());
+  if (const auto error = command.html.empty() ? std::nullopt : cannot_write(command.html, "--html"))
+    return refuse(2, error->text());
   Subject* subject = subjects.find(command.subject);
   if (!subject) return refuse(2, "no subject '" + command.subject + "'");
   if (const Support here = present_in_child(*subject); !here.yes)
@@ -95,6 +105,7 @@ int run_model(const ModelCommand& command, const Subjects& subjects, std::ostrea
                "--ptx-kernel FILE or --ptx FILE");
   model::ModelOptions options{gpu, command.environment, command.timeout};
   options.environment.architecture = gpu->architecture;
+  const InterruptScope scope;
   const Modelled modelled = models_of(command, *subject, subjects, options, teller(command, *gpu, out), err);
   if (!modelled.models.empty()) {
     if (command.json) out << json::dump(json_of(modelled.models), 1) << "\n";
@@ -103,7 +114,11 @@ int run_model(const ModelCommand& command, const Subjects& subjects, std::ostrea
       if (const auto e = write_file(command.html, model::model_page(modelled.models)))
         return refuse(2, e->text());
   }
-  return modelled.failed ? 1 : modelled.models.empty() ? 3 : 0;
+  const bool cut_short = modelled.reached < command.problems.size();
+  if (cut_short)
+    err << fmt::format("assay: interrupted: {} of {} lines were modelled\n", modelled.reached,
+                       command.problems.size());
+  return modelled.failed ? 1 : cut_short ? kInterrupted : modelled.models.empty() ? 3 : 0;
 }
 
 void register_model(Program& program) {
@@ -116,7 +131,10 @@ void register_model(Program& program) {
       "  assay model 'quantize mxfp8 16384x16384 bf16' --arch h200\n"
       "  assay model 'quantize mxfp8 16384x16384 bf16 dir=row' --ptx-kernel "
       "fixtures/triton/mxfp8_rows_sm90.json --json\n"
-      "  assay model fixtures/suites/model.cases --arch b200 --html roofline.html");
+      "  assay model fixtures/suites/model.cases --arch b200 --html roofline.html\n"
+      "Exit status: 0; 1 a kernel failed; 2 bad usage, or a file cannot be written; 3 the subject is absent "
+      "or runs "
+      "no line; 130 it was interrupted before anything failed, and the lines until then are modelled.");
   add_what(c, common);
   c.option("--arch", given->gpu, "the GPU: " + gpu_names()).show_default();
   c.flag("--json", given->json, "write every figure as JSON on standard output, and nothing else");

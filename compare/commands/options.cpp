@@ -1,11 +1,15 @@
 #include "compare/commands/options.h"
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "compare/commands/selection.h"
 #include "compare/commands/training_cases.h"
+#include "compare/process/memory.h"
+#include "compare/text/printable.h"
 #include "contract/line.h"
 #include "contract/words.h"
 #include "training/recipes/line_factory.h"
@@ -101,8 +105,21 @@ std::vector<TrainingCase> training_cases_of(CommonOptions& common) {
 
 Problem problem_of_line(const std::string& text) {
   const Result<Problem> p = training::read_line(text);
-  if (!p) throw Refusal{p.error().text()};
+  if (!p) throw Refusal{not_a_line(text, p.error())};
   return *p;
+}
+
+std::string not_a_line(const std::string& text, const Error& why) {
+  const bool is_op = std::find(std::begin(kOps), std::end(kOps), text) != std::end(kOps);
+  if (is_op || text.find(' ') != std::string::npos) return why.text();
+  return fmt::format("'{}' is no file that exists, and no line, as 'quantize mxfp8 64x256 bf16' is",
+                     printable(text));
+}
+
+void refuse_too_large(const std::vector<SuiteEntry>& entries) {
+  for (const SuiteEntry& e : entries)
+    if (const auto lacking = lacks_memory(e.problem))
+      throw Refusal{fmt::format("{}: {}; take a smaller shape, or leave the line out", e.text, *lacking)};
 }
 
 std::vector<Subject*> pointers(const Subjects& subjects) {

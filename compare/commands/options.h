@@ -56,6 +56,10 @@ Environment environment_of(const CommonOptions&);
 std::vector<SuiteEntry> entries_of(const CommonOptions&);
 std::vector<TrainingCase> training_cases_of(CommonOptions&);  // takes them out of `what`
 Problem problem_of_line(const std::string& text);
+// What is said of a word that does not read as a line: where it is no op, the user meant a file.
+std::string not_a_line(const std::string& text, const Error& why);
+// Refuses cases that this machine has no memory for.
+void refuse_too_large(const std::vector<SuiteEntry>& entries);
 
 // Fills in what every command on one subject is told about it.
 template <class Options>

@@ -9,6 +9,7 @@
 #include "compare/commands/options.h"
 #include "compare/judge/judge.h"
 #include "compare/judge/runs.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/report/build.h"
 #include "compare/report/doctor.h"
@@ -119,14 +120,20 @@ int run_record(const RecordOptions& options, const Subjects& subjects, std::FILE
     }
     return !trouble;
   };
-  run_tasks(options.entries.size(), options.jobs, options.timeout, std::move(hooks));
-  if (!trouble) trouble = writer.finish();
+  const InterruptScope scope;
+  const size_t done = run_tasks(options.entries.size(), options.jobs, options.timeout, std::move(hooks));
+  const bool cut_short = interrupted() && done < options.entries.size();
+  // A recording of nothing must not take the place of an earlier one.
+  if (!trouble && !(cut_short && writer.cases() == 0)) trouble = writer.finish();
   if (trouble) {
     fmt::print(err, "assay: {}\n", trouble->text());
     return 2;
   }
+  if (cut_short)
+    fmt::print(out, "interrupted: {} of {} cases were reached; {}\n", done, options.entries.size(),
+               writer.cases() ? options.output + " holds those that were recorded" : "nothing was written");
   fmt::print(out, "{} passed, {} failed, {} skipped\n", writer.cases(), failed, skipped);
-  return failed ? 1 : writer.cases() ? 0 : 3;
+  return failed ? 1 : cut_short ? kInterrupted : writer.cases() ? 0 : 3;
 }
 
 void register_record(Program& program) {
@@ -136,7 +143,11 @@ void register_record(Program& program) {
   c.footer(
       "Examples:\n"
       "  assay record ci --subject gpu -o gpu.safetensors\n"
-      "  assay record smoke --subject reference --all-bytes -o smoke.safetensors");
+      "  assay record smoke --subject reference --all-bytes -o smoke.safetensors\n"
+      "Exit status: 0; 1 a case could not be recorded; 2 bad usage, or the pack cannot be written; 3 nothing "
+      "was "
+      "recorded; 130 it was interrupted before anything failed, and the pack holds what was recorded until "
+      "then.");
   add_what(c, common);
   add_subjects(c, common, "host");
   c.option("--output,-o", record->output, "the pack; more than 12 MiB go to <name>.1.safetensors, ...")
@@ -155,6 +166,7 @@ void register_record(Program& program) {
     record->fingerprint = print ? *print : "unknown";
     record->kernels = build::kKernels;
     record->entries = entries_of(common);
+    refuse_too_large(record->entries);
     program.status = run_record(*record, subjects, stdout, stderr);
   });
 }

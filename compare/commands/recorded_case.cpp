@@ -72,6 +72,17 @@ bool names_pack(const string& what) {
   return std::filesystem::exists(what, ignored) || what.ends_with(".safetensors");
 }
 
+void split_case(string& what, string& case_id) {
+  std::error_code ignored;
+  if (!case_id.empty() || std::filesystem::exists(what, ignored)) return;
+  for (size_t at = what.find(':'); at != string::npos; at = what.find(':', at + 1))
+    if (std::filesystem::is_regular_file(what.substr(0, at), ignored)) {
+      case_id = what.substr(at + 1);
+      what.resize(at);
+      return;
+    }
+}
+
 Result<std::vector<const DumpCase*>> cases_named(const Dump& dump, const string& path, const string& id) {
   std::vector<const DumpCase*> out;
   for (const DumpCase& c : dump.cases)

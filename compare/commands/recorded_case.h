@@ -16,6 +16,10 @@ namespace assay {
 // Whether an argument names a pack, or a folder of them, and no line.
 bool names_pack(const std::string& what);
 
+// "dump.safetensors:fc1", as reports name a case, becomes the path and the case, where a file is called like
+// the first part and nothing like the whole, and no case is named otherwise.
+void split_case(std::string& what, std::string& case_id);
+
 // The cases of `dump` that are asked for: the one called `id`, or all. Error: there is none, with the names
 // of those that there are.
 Result<std::vector<const DumpCase*>> cases_named(const Dump& dump, const std::string& path,

@@ -1,10 +1,12 @@
 #include "compare/commands/replay.h"
 
+#include <algorithm>
 #include <memory>
 
 #include <fmt/format.h>
 
 #include "compare/commands/options.h"
+#include "compare/commands/shell_word.h"
 #include "compare/commands/worker_verdict.h"
 #include "compare/judge/verdict.h"
 #include "compare/packs/pack.h"
@@ -25,6 +27,12 @@ struct Task {
   const PackCase* recorded;
   SuiteEntry entry;
 };
+
+// Tensors of somebody else: they bring their x, and were not written by this program.
+bool is_dump(const Pack& pack) {
+  return pack.line_version == 0 && std::any_of(pack.cases.begin(), pack.cases.end(),
+                                               [](const PackCase& c) { return c.find("x") != nullptr; });
+}
 
 std::vector<Task> tasks_of(const std::vector<Pack>& packs) {
   std::vector<Task> tasks;
@@ -50,6 +58,14 @@ int run_replay(const ReplayOptions& options, const Subjects& subjects, std::FILE
     Result<Pack> pack = read_pack(path);
     if (!pack) {
       fmt::print(err, "assay: {}\n", printable(pack.error().text()));
+      return 2;
+    }
+    if (is_dump(*pack)) {
+      fmt::print(
+          err,
+          "assay: {0} is a dump, and no recording of `assay record`, whose inputs are drawn from its lines: "
+          "assay check {1} judges it\n",
+          printable(path), shell_word(path));
       return 2;
     }
     packs.push_back(std::move(*pack));

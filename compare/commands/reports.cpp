@@ -70,6 +70,12 @@ void Reports::progress(size_t done, size_t count, const std::string& line) {
                              printable(line.substr(0, 100))));
 }
 
+void Reports::waiting(size_t done, size_t count, const std::string& line, double seconds) {
+  constexpr double kLong = 2;
+  if (seconds < kLong) return;
+  progress_.show(fmt::format("{}/{}  {:.0f} s at {}", done, count, seconds, printable(line.substr(0, 100))));
+}
+
 int Reports::finish() {
   progress_.wipe();
   if (!matrix_.empty()) fmt::print(out_, "{}\n", matrix_.text());

@@ -40,6 +40,8 @@ class Reports {
   // Counts a cell of the parity matrix, which is printed before the totals.
   void cell(const TrainingCase&, const Verdict&);
   void progress(size_t done, size_t count, const std::string& line);
+  // That a line has been running for some seconds.
+  void waiting(size_t done, size_t count, const std::string& line, double seconds);
 
   // How many cases there are and were judged, where that is not what progress() said last.
   void ended_at(size_t done, size_t count) { done_ = done, count_ = count; }

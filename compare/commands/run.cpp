@@ -1,7 +1,9 @@
 #include "compare/commands/run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <system_error>
 
@@ -37,16 +39,25 @@ bool required_present(const RunOptions& options, const Subjects& subjects, std::
 // False where processes lost one another.
 bool run_all(const RunOptions& options, const Subjects& subjects, Reports& reports, Transcript& transcript,
              std::FILE* err) {
+  using Clock = std::chrono::steady_clock;
   RunSettings settings = options.settings;
-  if (options.report.verbose)
-    settings.on_start = [&](const SuiteEntry& e) {
-      fmt::print(err, "running     {}\n", e.text);
-      std::fflush(err);
-    };
+  std::map<const SuiteEntry*, Clock::time_point> begun;  // cases that have no result yet
   size_t done = 0;
   bool red = false;
   const size_t count = options.entries.size() + options.training_cases.size() * settings.subjects.size();
+  settings.on_start = [&](const SuiteEntry& e) {
+    begun.emplace(&e, Clock::now());
+    if (!options.report.verbose) return;
+    fmt::print(err, "running     {}\n", e.text);
+    std::fflush(err);
+  };
+  settings.on_wait = [&] {
+    if (begun.empty()) return;
+    const auto& [first, since] = *begun.begin();
+    reports.waiting(done, count, first->text, std::chrono::duration<double>(Clock::now() - since).count());
+  };
   run_cases(options.entries, subjects, settings, [&](const CaseResult& r) {
+    begun.erase(&options.entries[r.index]);
     for (const Verdict& v : r.verdicts) {
       reports.result(options.entries[r.index], v);
       red |= is_red(v.outcome);
@@ -211,6 +222,7 @@ void register_run(Program& program) {
     run.report.progress = program.progress;
     run.training_cases = training_cases_of(common);
     if (!common.what.empty()) run.entries = entries_of(common);
+    refuse_too_large(run.entries);
     program.status = run_run(run, subjects, stdout, stderr);
   });
 }

@@ -12,6 +12,8 @@
 #include "compare/commands/options.h"
 #include "compare/commands/recorded_case.h"
 #include "compare/debug/slice_rows.h"
+#include "compare/judge/cases.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/memory.h"
 #include "compare/process/run_in_child.h"
 #include "compare/subjects/forwarding.h"
@@ -141,10 +143,14 @@ std::pair<int64_t, int64_t> read_at(const std::string& text) {
   return {row, col};
 }
 
-}  // namespace
+int refuse_interrupted(std::ostream& err) {
+  err << "assay: interrupted before both sides had run: nothing was traced\n";
+  return kInterrupted;
+}
 
-int run_trace(const TraceOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err) {
+int show_trace(const TraceOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err) {
   const auto traced = trace(options, subjects);
+  if (!traced && interrupted()) return refuse_interrupted(err);
   if (!traced) {
     err << "assay: " << traced.error().text() << "\n";
     return 2;
@@ -160,10 +166,8 @@ int run_trace(const TraceOptions& options, const Subjects& subjects, std::ostrea
     out << (traced->unpinned.empty() || !traced->inside
                 ? "\nno step and no output of this element differs\n"
                 : "no step of this element differs, and its output lies inside the bound\n");
-  return found ? 1 : 0;
+  return found ? 1 : interrupted() ? kInterrupted : 0;
 }
-
-namespace {
 
 // The case that is traced: the one that was named, else the first whose bytes differ, else the first.
 const DumpCase& traced_case(const std::vector<const DumpCase*>& cases, const Subjects& subjects,
@@ -171,12 +175,17 @@ const DumpCase& traced_case(const std::vector<const DumpCase*>& cases, const Sub
   CaseSettings settings;
   settings.timeout = timeout;
   for (const DumpCase* c : cases)
-    if (const auto problem = problem_of(*c->recorded); problem && cases.size() > 1)
+    if (const auto problem = problem_of(*c->recorded); problem && cases.size() > 1 && !interrupted())
       if (check_case(*c, *problem, subjects, settings).explainable) return *c;
   return *cases.front();
 }
 
 }  // namespace
+
+int run_trace(const TraceOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err) {
+  const InterruptScope scope;
+  return show_trace(options, subjects, out, err);
+}
 
 int run_trace_of_pack(const std::string& path, const std::string& id, TraceOptions options,
                       const Subjects& subjects, std::ostream& out, std::ostream& err) {
@@ -188,6 +197,7 @@ int run_trace_of_pack(const std::string& path, const std::string& id, TraceOptio
   if (!dump) return fail(dump.error().text());
   const auto cases = cases_named(*dump, path, id);
   if (!cases) return fail(cases.error().text());
+  const InterruptScope scope;
   const DumpCase& c = traced_case(*cases, subjects, options.timeout);
   const auto problem = problem_of(*c.recorded);
   if (!problem) return fail(c.where() + ": " + problem.error().text());
@@ -198,6 +208,7 @@ int run_trace_of_pack(const std::string& path, const std::string& id, TraceOptio
   if (!drawn) return fail(c.where() + ": its x cannot be read again");
   const IsolatedRun want =
       run_isolated(subjects.reference(), *problem, seen->inputs, Environment{}, options.timeout);
+  if (interrupted()) return refuse_interrupted(err);
   if (!want.sound()) return fail("reference: " + want.trouble());
   const std::vector<PlaneData> inputs = seen->inputs;  // what was given came with the pack
   Subjects both;
@@ -209,7 +220,7 @@ int run_trace_of_pack(const std::string& path, const std::string& id, TraceOptio
   options.environment = {};
   options.inputs = &inputs;
   out << "case     " << c.where() << "\n";
-  return run_trace(options, both, out, err);
+  return show_trace(options, both, out, err);
 }
 
 void register_trace(Program& program) {
@@ -224,7 +235,10 @@ void register_trace(Program& program) {
       "Examples:\n"
       "  assay trace 'quantize mxfp8 64x256 bf16 fill=ties' --at 12,48\n"
       "  assay trace dump.safetensors --case fc1 --at 12,48\n"
-      "  assay trace 'quantize fp8_current 8x8 f32 dir=both' --direction col");
+      "  assay trace 'quantize fp8_current 8x8 f32 dir=both' --direction col\n"
+      "Exit status: 0 no step of the element differs; 1 one does; 2 bad input; 130 it was interrupted before "
+      "a "
+      "difference was found.");
   c.option("line", given->line, "a line in quotes, or a pack, whose bytes are then one side").required();
   c.option("--case", given->case_id, "a case of the pack (default: the first that differs)");
   c.option("--at", given->at,
@@ -238,8 +252,12 @@ void register_trace(Program& program) {
   c.callback([&program, given] {
     TraceOptions& trace = given->trace;
     const Subjects subjects = program.make_subjects(program.common);
+    split_case(given->line, given->case_id);
     const bool is_pack = names_pack(given->line);
-    if (!is_pack) trace.problem = problem_of_line(given->line);
+    if (!is_pack) {
+      trace.problem = problem_of_line(given->line);
+      refuse_too_large({entry_of(trace.problem)});
+    }
     take_subject(trace, program.common, subjects);
     trace.slice = true;
     if (!given->at.empty()) trace.at = read_at(given->at);

@@ -77,16 +77,17 @@ int run_vectors(const VectorOptions& options, const Subjects& subjects, std::ost
   size_t files = 0;
   const InterruptScope scope;
   for (IndexFile& entry : *index) {
-    if (interrupted()) break;
-    ++files;
+    if (interrupted() || counts.cut_short) break;
     if (!is_witness_family(entry.family) && !known_family(entry.family)) {
       unknown[entry.family].add(entry, options);
+      ++files;
       continue;
     }
     if (const auto error = judge_file(entry, options, subjects, out, counts)) {
       err << "assay: " << printable(error->text()) << "\n";
       unreadable = true;
     }
+    files += !counts.cut_short;
   }
   for (const auto& [family, n] : unknown) {
     if (n.tensors == 0) continue;
@@ -98,7 +99,8 @@ int run_vectors(const VectorOptions& options, const Subjects& subjects, std::ost
     out << fmt::format("{} results on tensors whose sources disagree: reported, not counted\n",
                        counts.disputed);
   const bool cut_short = files < index->size();
-  if (cut_short) out << fmt::format("interrupted: {} of {} files were judged\n", files, index->size());
+  if (cut_short)
+    out << fmt::format("interrupted: {} of {} files were judged to the end\n", files, index->size());
   out << fmt::format("{} passed, {} failed, {} skipped\n", counts.passed, counts.failed, counts.skipped);
   if (unreadable) return 2;
   if (counts.failed) return 1;
@@ -113,7 +115,10 @@ void register_vectors(Program& program) {
   c.footer(
       "Examples:\n"
       "  assay vectors fixtures/vectors\n"
-      "  assay vectors fixtures/vectors --filter mxfp8 --subject reference");
+      "  assay vectors fixtures/vectors --filter mxfp8 --subject reference\n"
+      "Exit status: 0 every tensor that was judged is equal; 1 one is not; 2 bad input; 3 nothing was "
+      "judged; 130 "
+      "it was interrupted before anything failed.");
   c.option("directory", vectors->directory, "safetensors files with an index.json").required();
   c.option("--filter", vectors->filter, "only tensors whose <file>#<tensor> contains this");
   add_subjects(c, common, "reference,host");

@@ -1,5 +1,7 @@
 #include "compare/debug/shrink.h"
 
+#include <tuple>
+
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
@@ -7,6 +9,7 @@
 #include "compare/debug/shrink_state.h"
 #include "compare/debug/shrink_steps.h"
 #include "compare/debug/shrink_trials.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "contract/line.h"
 #include "fixtures/fill.h"
@@ -27,7 +30,8 @@ namespace {
 Result<Breach> failure_of(const ShrinkOptions& options, Trials& trials) {
   const State line{options.problem, false, {}, {}};
   const Trial first = trials.run(line), second = options.known ? first : trials.run(line);
-  if (!first.valid) return Error{first.why, 0, ""};
+  for (const Trial* one : {&first, &second})
+    if (!one->valid) return Error{one->why, 0, ""};
   if (first.breach.has_value() != second.breach.has_value() ||
       (first.breach && !(*first.breach == *second.breach)))
     return Error{"two runs of this line on " + options.subject +
@@ -66,7 +70,7 @@ void make_plain(Trials& trials, State& state) {
 // The line with one element changed where it then passes, and what that changes.
 bool pass_by_one_element(Trials& trials, const State& loaded, int64_t i, uint32_t code, Shrunk& out) {
   const uint32_t own = element(loaded, i);
-  if (code == own) return false;
+  if (code == own || interrupted()) return false;
   State candidate = loaded;
   set_code(source(loaded), candidate.x, i, code);
   const Trial trial = trials.run(candidate);
@@ -129,6 +133,11 @@ Result<Shrunk> shrink(const ShrinkOptions& options, const Subjects& subjects,
   Trial last = trials.run(state);  // the line itself, without the data kept beside it
   // A tensor of a pack that has another shape than the line's has no windows.
   if (state.problem.x.fill.kind == FillKind::pack && !last.breach) last = trials.run(state = line);
+  if (interrupted()) {  // no line is run any more: the last that was seen to fail is the answer
+    std::tie(out.bad, out.breach) = trials.failing_line();
+    out.runs = trials.runs();
+    return out;
+  }
   if (!last.breach || !same_failure(*last.breach, *original))
     return Error{"the shrunk line does not fail: " + to_line(state.problem), 0,
                  "report this as a defect of assay shrink"};

@@ -39,7 +39,8 @@ struct Shrunk {
 // are left become fill=literal; with more, the smallest window (`at=`) is the answer. A gemm loses bias, beta
 // and alpha, is cropped in M, N and K, and each operand's tensor shrinks like x does (`a.fill=literal:`,
 // `a.at=`, `a.amax=`). Errors: the line passes, is unsupported, or two runs of it differ (not deterministic:
-// shrinking would follow noise).
+// shrinking would follow noise). An interrupt ends it with the smallest line that was seen to fail until
+// then, or with an Error where none was.
 Result<Shrunk> shrink(const ShrinkOptions&, const Subjects&,
                       const std::function<void(const std::string&)>& on_progress = {});
 

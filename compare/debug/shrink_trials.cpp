@@ -49,7 +49,9 @@ Trial Trials::run(const State& s) {
   const auto inputs = inputs_of(s);
   if (!inputs) return {false, {}, inputs.error().text()};
   const IsolatedRun got = run_isolated(subject_, s.problem, *inputs, options_.environment, options_.timeout);
-  if (got.status == IsolatedRun::Status::unsupported) return {false, {}, got.trouble()};
+  if (got.status == IsolatedRun::Status::interrupted) --runs_;
+  if (got.status == IsolatedRun::Status::interrupted || got.status == IsolatedRun::Status::unsupported)
+    return {false, {}, got.trouble()};
   elements_ += s.problem.x.shape.count();
   if (!got.sound()) return {true, trouble_of(got, options_.subject), ""};
   const IsolatedRun want = run_reference(s.problem, *inputs);
@@ -132,6 +134,7 @@ bool Trials::keep(State& state, State candidate) {
   if (!fails(candidate)) return false;
   kept_ = failed_;
   state = std::move(candidate);
+  if (!state.loaded) failing_line_ = {state.problem, kept_};
   return true;
 }
 

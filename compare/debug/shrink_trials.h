@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compare/debug/shrink.h"
@@ -39,8 +40,11 @@ class Trials {
 
   // Runs a candidate on both sides.
   Trial run(const State& state);
-  // From here on a candidate fails where it does so like this.
-  void look_for(const Breach& failure) { original_ = kept_ = failure; }
+  // From here on a candidate fails where it does so like this, as the options' line does.
+  void look_for(const Breach& failure) {
+    original_ = kept_ = failure;
+    failing_line_ = {options_.problem, failure};
+  }
   // Whether a candidate fails in the same way. Answers are remembered, because the steps ask for some parts
   // more than once. False where a limit was reached.
   bool fails(const State& state);
@@ -56,6 +60,8 @@ class Trials {
   std::optional<uint32_t> amax_of(const State& state, Direction d);
 
   const Breach& breach() const { return kept_; }  // of the state that is kept
+  // The last line that was kept and needs no data beside it, and how it fails: what an interrupt leaves.
+  const std::pair<Problem, Breach>& failing_line() const { return failing_line_; }
   const std::optional<State>& last_passed() const { return passed_; }
   size_t runs() const { return runs_; }
 
@@ -73,6 +79,7 @@ class Trials {
   Breach original_, kept_, failed_;  // failed_: of the last that failed
   std::map<std::string, std::optional<Breach>>
       failures_;  // of what was run: nothing where it did not fail in the same way
+  std::pair<Problem, Breach> failing_line_;
   std::optional<State> passed_;
   size_t runs_ = 0;
   int64_t elements_ = 0;

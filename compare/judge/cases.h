@@ -19,6 +19,7 @@ struct RunSettings {
   bool stop_at_first = false;  // ends after the first case that is red
   // Called when a case has begun, before it ends; in the order in which the workers begin. May be empty.
   std::function<void(const SuiteEntry&)> on_start;
+  std::function<void()> on_wait = {};  // called once a second or more often while workers work; may be empty
 };
 
 struct CaseResult {

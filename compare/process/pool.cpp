@@ -64,6 +64,7 @@ class Pool {
     const int wait_ms = static_cast<int>(std::clamp(wait * 1000, 1.0, 1000.0));
     if (::poll(polled.data(), polled.size(), wait_ms) < 0 && errno != EINTR)
       throw std::runtime_error("poll failed");
+    if (hooks_.waiting) hooks_.waiting();
     for (size_t i = 0; i < polled.size() && !stopped_; ++i) {
       std::unique_ptr<Worker>& w = *owners[i];
       if (polled[i].revents != 0) {
@@ -116,7 +117,8 @@ class Pool {
   void replace(std::unique_ptr<Worker>& w, const std::string& why) {
     const std::vector<size_t> pending = w->pending();
     w.reset();
-    if (pending.empty()) return;
+    // A signal to the whole group (`timeout`, a batch system) ends the workers too: that is no crash.
+    if (pending.empty() || interrupted()) return;
     queue_.insert(queue_.begin(), pending.begin() + 1, pending.end());
     deliver(pending[0], hooks_.crashed(why));
   }
@@ -154,12 +156,14 @@ size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks) {
 InThisProcess::InThisProcess() { ++in_this_process; }
 InThisProcess::~InThisProcess() { --in_this_process; }
 
-Result<std::string> in_child(const std::function<std::string()>& work, double timeout) {
+Result<std::string> in_child(const std::function<std::string()>& work, double timeout,
+                             const std::function<void()>& waiting) {
   if (in_this_process > 0) return work();
   std::optional<std::string> text;
   std::string why;
   TaskHooks hooks;
   hooks.task = [&](size_t) { return work(); };
+  hooks.waiting = waiting;
   hooks.crashed = [&](const std::string& reason) {
     why = reason;
     return std::string();

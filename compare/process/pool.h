@@ -16,6 +16,7 @@ struct TaskHooks {
       crashed;                          // the result of a task whose worker ended or ran out of time
   std::function<void(size_t)> started;  // here, when a worker says so; may be empty
   std::function<bool(size_t, std::string)> result;  // here, in order; false: stop
+  std::function<void()> waiting = {};  // here, once a second or more often while workers work; may be empty
 };
 // A task may use `timeout` seconds of processor time, and stand still, using next to none, for as long but at
 // most kLongestPause: so a busy machine ends no task that works, and a deadlock ends all the same.
@@ -25,8 +26,9 @@ inline constexpr double kLongestPause = 30;  // seconds
 size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks);
 
 // Runs `work` in a child process and returns the text that it returns, or an Error that says how the child
-// ended.
-Result<std::string> in_child(const std::function<std::string()>& work, double timeout);
+// ended. `waiting` as TaskHooks has it.
+Result<std::string> in_child(const std::function<std::string()>& work, double timeout,
+                             const std::function<void()>& waiting = {});
 
 // While one lives, what its thread would run in a child process runs on the thread itself. For hosts that
 // must not be forked, such as a Python interpreter with threads: a crash is then the host's, and no time

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "fixtures/json.h"
 
@@ -32,6 +33,7 @@ std::string pack_run(Subject& subject, const Problem& problem, const std::vector
 std::string IsolatedRun::trouble() const {
   if (status == Status::unsupported) return "unsupported: " + why;
   if (status == Status::crashed) return "crashed: " + why;
+  if (status == Status::interrupted) return "interrupted";
   if (execution.error) return *execution.error;
   return execution.trespass.value_or("");
 }
@@ -45,6 +47,10 @@ IsolatedRun run_isolated(Subject& subject, const Problem& problem, const std::ve
     out.why = std::move(why);
     return out;
   };
+  if (!text && interrupted()) {
+    out.status = IsolatedRun::Status::interrupted;
+    return out;
+  }
   if (!text) return crashed(text.error().text());
   const size_t end = text->find('\n');
   const auto head = end == std::string::npos ? Result<json::Value>(Error{"no answer", 0, ""})

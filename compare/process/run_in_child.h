@@ -10,12 +10,12 @@
 namespace assay {
 
 struct IsolatedRun {
-  enum class Status : uint8_t { ran, unsupported, crashed };
+  enum class Status : uint8_t { ran, unsupported, crashed, interrupted };
   Status status = Status::ran;
   std::string why;      // unsupported: the subject's reason; crashed: how the child ended
   Execution execution;  // ran: planes of output_planes(problem); its error and trespass may be set
   bool sound() const { return status == Status::ran && !execution.error && !execution.trespass; }
-  // Why it is not sound; empty where it is.
+  // Why it is not sound; empty where it is. Of an interrupted run nothing is known: it is no failure.
   std::string trouble() const;
 };
 IsolatedRun run_isolated(Subject& subject, const Problem& problem, const std::vector<PlaneData>& inputs,

@@ -78,6 +78,7 @@ VectorAnswer judge_vectors(const VectorCase& c, Subject& subject, const Subjects
   const auto inputs = inputs_with(c.problem, c.given, subjects.reference());
   if (!inputs) return failed(inputs.error().text());
   const IsolatedRun run = run_isolated(subject, c.problem, *inputs, environment, timeout);
+  if (run.status == IsolatedRun::Status::interrupted) return answer.interrupted = true, answer;
   if (run.status == IsolatedRun::Status::unsupported) return answer.unsupported = run.why, answer;
   if (!run.sound()) return failed(run.trouble());
 

@@ -24,6 +24,7 @@ struct VectorAnswer {
   std::optional<std::string> unsupported;
   std::vector<bool> equal;  // per check; empty where the subject failed before there was anything to compare
   std::optional<Breach> breach;
+  bool interrupted = false;  // nothing was judged
 };
 
 VectorAnswer judge_vectors(const VectorCase&, Subject&, const Subjects&, const Environment&, double timeout);

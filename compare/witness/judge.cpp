@@ -2,9 +2,11 @@
 
 #include <map>
 #include <ostream>
+#include <set>
 
 #include <fmt/format.h>
 
+#include "compare/process/interrupt.h"
 #include "compare/report/screen.h"
 #include "compare/witness/agreement.h"
 #include "compare/witness/case.h"
@@ -85,18 +87,24 @@ class SubjectRun {
       : entry_(entry), subject_(subject), subjects_(subjects), options_(options), result_(result) {}
 
   void judge(const FileTensors& tensors) {
-    for (const VectorCase& c : tensors.cases) judge_case(c);
+    for (const VectorCase& c : tensors.cases)
+      if (!judge_case(c))
+        for (const VectorCheck& check : c.checks) open_.insert(base(check.tensor));
     for (const string& tensor : tensors.tensors) count(tensor);
-    const string agreed = agreement_text(agreement_, entry_, subject_.name());
+    result_.counts.cut_short |= !open_.empty();
+    const string agreed = open_.empty() ? agreement_text(agreement_, entry_, subject_.name()) : "";
     if (!agreed.empty()) result_.notes.push_back(agreed);
   }
 
  private:
-  void judge_case(const VectorCase& c) {
+  // False where an interrupt came before it was judged.
+  bool judge_case(const VectorCase& c) {
+    if (interrupted()) return false;
     const VectorAnswer answer = judge_vectors(c, subject_, subjects_, options_.environment, options_.timeout);
+    if (answer.interrupted) return false;
     if (answer.unsupported) {
       for (const VectorCheck& check : c.checks) unsupported_[base(check.tensor)] = *answer.unsupported;
-      return;
+      return true;
     }
     bool all = true;
     for (size_t i = 0; i < c.checks.size(); ++i) {
@@ -112,10 +120,13 @@ class SubjectRun {
       ++n.second;
     }
     if (!all && !entry_.disputed()) result_.screens.push_back(screen(entry_, c, subject_, answer, options_));
+    return true;
   }
 
   void count(const string& tensor) {
     const auto judged = equal_.find(tensor);
+    const bool wrong = judged != equal_.end() && !judged->second;
+    if (open_.contains(tensor) && !wrong) return;
     if (judged == equal_.end()) {
       ++result_.counts.skipped;
       result_.notes.push_back(
@@ -133,6 +144,7 @@ class SubjectRun {
   const VectorOptions& options_;
   FileResult& result_;
   std::map<string, bool> equal_;  // by tensor; absent: not judged
+  std::set<string> open_;         // tensors of cases that an interrupt came before
   std::map<string, string> unsupported_;
   Agreement agreement_;
 };
@@ -158,6 +170,7 @@ VectorCounts& VectorCounts::operator+=(const VectorCounts& other) {
   failed += other.failed;
   skipped += other.skipped;
   disputed += other.disputed;
+  cut_short |= other.cut_short;
   return *this;
 }
 
@@ -170,12 +183,15 @@ VectorCounts judge_vector_file(const IndexFile& entry, const safetensors::File& 
   for (const string& name : options.subjects) {
     Subject& subject = *subjects.find(name);
     SubjectRun(entry, subject, subjects, options, result).judge(tensors);
-    for (const string& tensor : tensors.trained)
-      judge_training_tensor(entry, file, tensor, subject, options, result);
+    for (const string& tensor : tensors.trained) {
+      if (interrupted()) result.counts.cut_short = true;
+      if (!result.counts.cut_short) judge_training_tensor(entry, file, tensor, subject, options, result);
+    }
   }
   const VectorCounts& counts = result.counts;
   const bool nothing = counts.passed + counts.failed + counts.disputed == 0;
   const char* outcome = counts.failed      ? "FAILED  "
+                        : counts.cut_short ? "partly  "
                         : nothing          ? "skipped "
                         : entry.disputed() ? "disputed"
                                            : "passed  ";
@@ -196,6 +212,10 @@ std::optional<Error> judge_record_file(const IndexFile& entry, const string& pat
     if (const string found = sha256(mapped->bytes()); found != entry.sha256)
       return Error{fmt::format("{}: sha256 is {}, the index says {}", path, found, entry.sha256), 0, ""};
   for (const string& name : options.subjects) {
+    if (interrupted()) {
+      counts.cut_short = true;
+      return std::nullopt;
+    }
     const auto n = judge_witness(path, entry.family, options.filter, *subjects.find(name), out);
     if (!n) return n.error();
     out.flush();

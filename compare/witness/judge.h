@@ -32,6 +32,7 @@ struct VectorOptions {
 // Tensors, once per subject.
 struct VectorCounts {
   size_t passed = 0, failed = 0, skipped = 0, disputed = 0;
+  bool cut_short = false;  // an interrupt came: tensors that were not judged count nowhere
   VectorCounts& operator+=(const VectorCounts&);
 };
 

@@ -4,12 +4,14 @@
 #include "compare/arithmetic/codes.h"
 #include "compare/arithmetic/places.h"
 #include "compare/commands/explain/session.h"
+#include "compare/commands/options.h"
 #include "compare/debug/trace.h"
 #include "compare/diagnosis/patterns/coordinates.h"
 #include "compare/diagnosis/patterns/summaries.h"
 #include "compare/judge/judge.h"
 #include "compare/judge/unwritten.h"
 #include "compare/process/interrupt.h"
+#include "compare/process/memory.h"
 #include "compare/process/pool.h"
 #include "compare/process/run_in_child.h"
 #include "compare/report/report.h"
@@ -131,6 +133,7 @@ int explain_problem(ExplainSession& s, Subject& subject, const Problem& problem,
   // Determinism first, because two runs that differ have no cause in the numbers.
   s.progress.show("running " + name);
   IsolatedRun first = run_isolated(subject, problem, inputs, s.options.environment, s.options.timeout);
+  if (first.status == IsolatedRun::Status::interrupted) return s.interrupted_before(false);
   if (first.status == IsolatedRun::Status::unsupported) return s.fail(name + ": " + first.trouble(), 3);
   if (!first.sound()) {
     s.fail(name + " " + first.trouble(), 1);
@@ -140,12 +143,14 @@ int explain_problem(ExplainSession& s, Subject& subject, const Problem& problem,
   }
   const Environment other = changed(s.options.environment);
   const IsolatedRun second = run_isolated(subject, problem, inputs, other, s.options.timeout);
+  if (second.status == IsolatedRun::Status::interrupted) return s.interrupted_before(false);
   const Observation seen{problem, name, inputs, std::move(first.execution.planes)};
   const bool repeats =
       second.sound() &&
       !judge(problem.x.shape.count() ? &problem : nullptr, second.execution.planes, seen.got).cause;
   auto d = repeats ? diagnosed(s, seen, subject.unpinned(problem))
                    : of_differing_runs(s, seen, second, other.poison);
+  if (!d && interrupted()) return s.interrupted_before(false);
   if (!d) return s.fail(d.error().text(), 2);
   d->deterministic = repeats;
   d->argument = name == "host" ? "" : subject.argument();
@@ -161,7 +166,8 @@ int explain_problem(ExplainSession& s, Subject& subject, const Problem& problem,
 int explain_line(ExplainSession& s) {
   const string& name = s.options.subject;
   const auto problem = training::read_line(s.options.what);
-  if (!problem) return s.fail(s.options.what + " is neither a file nor a line: " + problem.error().text(), 2);
+  if (!problem) return s.fail(not_a_line(s.options.what, problem.error()), 2);
+  if (const auto lacking = lacks_memory(*problem)) return s.fail(s.options.what + ": " + *lacking, 2);
   Subject* subject = s.subjects.find(name);
   if (!subject) return s.fail("no subject '" + name + "'", 3);
   if (const Support here = present_in_child(*subject); !here.yes)

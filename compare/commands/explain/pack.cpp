@@ -115,6 +115,7 @@ int explain_pack(ExplainSession& s) {
     const DumpCase& c = *one;
     if (interrupted()) return s.interrupted_before(chosen.has_value());
     auto found = explain_case(s, c);
+    if (!found && interrupted()) return s.interrupted_before(chosen.has_value());
     if (!found) {
       missed.push_back(c.where() + ": " + found.error().text());
       continue;

@@ -123,6 +123,11 @@ int reduce(ExplainSession& s, Diagnosis& d, const Problem& problem, const string
   d.evaluations += static_cast<int>(shrunk->runs);
   const string& folder = s.options.reproducer;
   if (folder.empty()) return 0;
+  if (interrupted()) {
+    s.progress.wipe();
+    fmt::print(s.err, "note: no reproducer was written, because it was interrupted\n");
+    return 0;
+  }
   const auto inputs = make_inputs(shrunk->bad, subjects.reference());
   if (!inputs) return s.fail(inputs.error().text(), 2);
   const IsolatedRun got =

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "compare/diagnosis/identify/tried_choices.h"
 #include "compare/diagnosis/patterns/layouts.h"
 #include "compare/packs/dump.h"
+#include "compare/process/interrupt.h"
 #include "compare/process/run_in_child.h"
 #include "contract/line.h"
 
@@ -37,6 +39,7 @@ std::vector<Parting> tell_apart(const Group& group, const std::vector<Choice>& c
       const auto inputs = p ? make_inputs(*p, reference) : Result<std::vector<PlaneData>>(Error{});
       if (!inputs) continue;
       const IsolatedRun run = run_isolated(reference, *p, *inputs, Environment{}, 60);
+      if (run.status == IsolatedRun::Status::interrupted) return out;
       string bytes;
       for (const PlaneData& plane : run.execution.planes) bytes += digest(plane.bytes);
       if (by_bytes[bytes].empty()) order.push_back(bytes);
@@ -60,9 +63,13 @@ std::vector<Parting> tell_apart(const Group& group, const std::vector<Choice>& c
 // The first choice of the ranking whose every plane that differs is the wanted one in another order, by the
 // group's first case.
 std::vector<Fit> layouts_of(ChoiceRuns& runs, const std::vector<Class>& ranking) {
+  constexpr size_t kOfSample =
+      3;  // of a large case, which takes a while: those that are nearest on the sample
   const Group& group = runs.group();
   const Case& c = group.cases.front();
-  for (const Class& choice : ranking) {
+  for (size_t i = 0; i < ranking.size(); ++i) {
+    const Class& choice = ranking[i];
+    if (choice.sampled && i == kOfSample) break;
     const auto p = runs.problem(c, choice.choices.front().keys);
     const auto want = p ? runs.planes(c, *p) : std::nullopt;
     if (!want) continue;
@@ -86,6 +93,8 @@ std::vector<Fit> layouts_of(ChoiceRuns& runs, const std::vector<Class>& ranking)
   return {};
 }
 
+int64_t elements_of(const Case& c) { return c.tile ? c.tile->shape.count() : c.problem.x.shape.count(); }
+
 // The smallest case that the best choice does not make.
 Group smallest_open(const Group& group, const Choice& best, Subject& reference, int jobs, double timeout) {
   Group out = group;
@@ -93,18 +102,17 @@ Group smallest_open(const Group& group, const Choice& best, Subject& reference, 
   for (const Case& c : group.cases) {
     Group one = out;
     one.cases = {c};
-    const bool smaller =
-        out.cases.empty() || c.problem.x.shape.count() < out.cases.front().problem.x.shape.count();
+    const bool smaller = out.cases.empty() || elements_of(c) < elements_of(out.cases.front());
     if (smaller && !ChoiceRuns(one, reference, jobs, timeout).outcome(best.keys).all()) out.cases = {c};
   }
   return out;
 }
 
 // Exact choices that are one more key, or two, away from one of the three best. They are looked for on the
-// smallest case that tells, and then held to all.
-std::vector<Class> one_or_two_keys(ChoiceRuns& runs, const std::vector<Class>& ranking, Subject& reference,
-                                   int jobs, double timeout) {
-  const Group small = smallest_open(runs.group(), ranking.front().choices.front(), reference, jobs, timeout);
+// smallest case that tells, or part of one, and then held to all.
+std::vector<Class> one_or_two_keys(ChoiceRuns& runs, const Group& open, const std::vector<Class>& ranking,
+                                   Subject& reference, int jobs, double timeout) {
+  const Group small = smallest_open(open, ranking.front().choices.front(), reference, jobs, timeout);
   if (small.cases.empty()) return {};
   ChoiceRuns screen(small, reference, jobs, timeout);
   std::vector<Choice> found, next;
@@ -152,25 +160,55 @@ Consistency consistency(const Approximate& kernel, const Group& group) {
   return sum;
 }
 
+// The ranking by a sample, but what is exact there is judged on the whole.
+std::vector<Class> rank_by_sample(ChoiceRuns& runs, ChoiceRuns& sample, const std::vector<Choice>& choices,
+                                  size_t& tried) {
+  std::vector<Class> seen = rank(sample, choices, &tried);
+  std::vector<Choice> survivors;
+  for (Class& c : seen) {
+    c.sampled = !c.outcome.all();
+    if (!c.sampled) survivors.insert(survivors.end(), c.choices.begin(), c.choices.end());
+  }
+  std::erase_if(seen, [](const Class& c) { return !c.sampled; });
+  size_t judged = 0;
+  std::vector<Class> out = rank(runs, survivors, &judged);
+  tried -= survivors.size() - judged;
+  out.insert(out.end(), seen.begin(), seen.end());
+  return out;
+}
+
 }  // namespace
 
-Answer answer(const Group& group, Subject& reference, int jobs, double timeout) {
+Answer answer(const Group& group, Subject& reference, int jobs, double timeout, const AnswerHooks& hooks) {
   Answer out;
   ChoiceRuns runs(group, reference, jobs, timeout);
-  out.ranking = rank(runs, choices_for(runs));
-  if (out.ranking.empty()) return out;
+  const std::vector<Choice> choices = choices_for(runs);
+  out.of = choices.size();
+  const std::optional<Group> sample = sample_of(group, hooks.large, reference);
+  ChoiceRuns sampled(sample ? *sample : group, reference, jobs, timeout);
+  runs.on_progress = sampled.on_progress = hooks.on_progress;
+  if (sample)
+    for (const Case& c : sample->cases) out.sample += elements_of(c);
+  out.ranking = sample ? rank_by_sample(runs, sampled, choices, out.tried) : rank(runs, choices, &out.tried);
+  runs.on_progress = {};
+  out.cut_short = out.tried < out.of;
+  if (out.ranking.empty() || out.cut_short) return out;
   const Class& best = out.ranking.front();
   if (best.outcome.all()) {
     if (best.choices.size() > 1) out.apart = tell_apart(group, best.choices, reference);
   } else {
     out.layouts = layouts_of(runs, out.ranking);
-    if (out.layouts.empty()) out.changed = one_or_two_keys(runs, out.ranking, reference, jobs, timeout);
+    if (out.layouts.empty())
+      out.changed = one_or_two_keys(runs, best.sampled ? sampled.group() : group, out.ranking, reference,
+                                    jobs, timeout);
   }
   for (const Approximate& kernel : approximates()) {
+    if (interrupted()) break;
     if (kernel.format != group.format || group.side) continue;
     const Approximation a{&kernel, consistency(kernel, group)};
     if (a.sum.consistent()) out.approximate.push_back(a);
   }
+  out.cut_short = interrupted();
   return out;
 }
 

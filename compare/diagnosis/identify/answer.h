@@ -1,5 +1,7 @@
 // Whose choices made the bytes of a group of cases.
 #pragma once
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,13 +32,22 @@ struct Answer {
   std::vector<Fit> layouts;  // of planes that a choice makes in another order, where no choice is exact
   std::vector<Approximation> approximate;  // kernels that the bytes are consistent with
   std::vector<Parting> apart;              // fill, and how it parts the exact choices
+  size_t tried = 0, of = 0;                // choices that were run, of those that have a name
+  int64_t sample = 0;  // elements of the sample that told choices apart first; 0: all were run on the whole
+  bool cut_short = false;  // an interrupt ended it: what was not tried is not known
   bool named() const {
     return (!ranking.empty() && ranking.front().outcome.all()) || !changed.empty() || !layouts.empty() ||
            !approximate.empty();
   }
 };
 
-// `jobs` and `timeout` as ChoiceRuns has them.
-Answer answer(const Group& group, Subject& reference, int jobs, double timeout);
+struct AnswerHooks {
+  int64_t large = int64_t{1} << 22;  // elements from which on a case is first looked at on a sample
+  std::function<void(size_t done, size_t of)> on_progress = {};  // choices; may be empty
+};
+// `jobs` and `timeout` as ChoiceRuns has them. An interrupt (compare/process/interrupt.h) ends it with what
+// was found until then.
+Answer answer(const Group& group, Subject& reference, int jobs, double timeout,
+              const AnswerHooks& hooks = {});
 
 }  // namespace assay::identifying

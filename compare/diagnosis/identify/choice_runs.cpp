@@ -46,7 +46,10 @@ ChoiceRuns::ChoiceRuns(const Group& group, Subject& reference, int jobs, double 
 }
 
 Result<Problem> ChoiceRuns::problem(const Case& c, const string& keys) const {
-  return group_.side ? with_choice(c.problem, keys, *group_.side) : with_choice(c.problem, keys);
+  auto out = group_.side ? with_choice(c.problem, keys, *group_.side) : with_choice(c.problem, keys);
+  // What a choice means is decided by the whole tensor's line, whose shape may choose a kernel.
+  if (out && c.tile) return Tiling{*out, {}, {}, {}}.problem_of(*c.tile);
+  return out;
 }
 
 const Outcome& ChoiceRuns::outcome(const string& keys) {
@@ -67,6 +70,7 @@ const Outcome& ChoiceRuns::outcome(const string& keys) {
   string made;
   for (size_t i = 0; i < problems.size() && out.trouble.empty(); ++i)
     judge(group_.cases[i], problems[i], out, made);
+  out.cut_short = cut_short_;
   out.bytes = digest(std::as_bytes(std::span(made)));
   return outcomes_[means] = out;
 }
@@ -75,6 +79,7 @@ std::optional<std::vector<PlaneData>> ChoiceRuns::planes(const Case& c, const Pr
   IsolatedRun run = run_isolated(reference_, p, c.inputs, environment_, timeout_);
   if (!run.sound()) {
     trouble_ = run.trouble();
+    cut_short_ = run.status == IsolatedRun::Status::interrupted;
     return {};
   }
   for (PlaneData& plane : run.execution.planes) clear_spare(plane);
@@ -89,6 +94,14 @@ void ChoiceRuns::judge(const Case& c, const Problem& p, Outcome& out, string& ma
   }
   for (const PlaneData& plane : *want) {
     if (group_.side && plane.plane.direction != group_.side) continue;
+    if (c.tile) {
+      if (is_scalar(plane.plane)) continue;  // it is of the whole tensor
+      const PlaneData* got = find_plane(c.got, plane.plane.name);
+      if (!got) continue;
+      made += plane.plane.name + digest(plane.bytes);
+      compare_planes(*got, plane, out.planes[plane.plane.name]);
+      continue;
+    }
     const PackPlane* recorded = c.dump->recorded->find(plane.plane.name);
     if (!recorded) continue;
     Share& share = out.planes[plane.plane.name];
@@ -148,10 +161,14 @@ int nearness(const Group& group, Choice& choice) {
 
 }  // namespace
 
-std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices) {
+std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices, size_t* tried) {
   std::vector<Class> out;
-  for (const Choice& choice : choices) {
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const Choice& choice = choices[i];
     const Outcome& outcome = runs.outcome(choice.keys);
+    if (outcome.cut_short) break;
+    if (tried) ++*tried;
+    if (runs.on_progress) runs.on_progress(i + 1, choices.size());
     if (!outcome.trouble.empty() || outcome.planes.empty()) continue;
     const auto same = std::find_if(out.begin(), out.end(),
                                    [&](const Class& c) { return c.outcome.bytes == outcome.bytes; });

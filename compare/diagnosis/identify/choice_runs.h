@@ -1,6 +1,7 @@
 // What the choices of a format make of the cases of a group, and how much of it came.
 #pragma once
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,8 +21,9 @@ struct Share {
 };
 struct Outcome {
   std::map<std::string, Share> planes;  // in causal order of `order`
-  std::string bytes;    // digest of what the choice makes: equal ones cannot be told apart here
-  std::string trouble;  // it cannot be run
+  std::string bytes;       // digest of what the choice makes: equal ones cannot be told apart here
+  std::string trouble;     // it cannot be run
+  bool cut_short = false;  // an interrupt ended its run: nothing is known of it
   bool all() const {
     return trouble.empty() && !planes.empty() &&
            std::all_of(planes.begin(), planes.end(), [](const auto& p) { return p.second.all(); });
@@ -36,6 +38,7 @@ struct Outcome {
 struct Class {
   std::vector<Choice> choices;
   Outcome outcome;
+  bool sampled = false;  // seen on a sample alone, where it is not exact
 };
 
 // Runs choices on the reference, on all cases of one group. Each is run once.
@@ -52,6 +55,8 @@ class ChoiceRuns {
   std::optional<std::vector<PlaneData>> planes(const Case& c, const Problem& p);
 
   const Group& group() const { return group_; }
+  // Told after every choice that rank() has run, with the number of those that it was given.
+  std::function<void(size_t done, size_t of)> on_progress;
 
  private:
   void judge(const Case& c, const Problem& p, Outcome& out, std::string& made);
@@ -61,11 +66,13 @@ class ChoiceRuns {
   double timeout_;
   Environment environment_;
   std::string trouble_;
+  bool cut_short_ = false;
   std::map<std::string, Outcome> outcomes_;
 };
 
 // Classes by what they make, the best first; in a class those whose library the pack names come first, and
-// else the order is that of the choices.
-std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices);
+// else the order is that of the choices. An interrupt ends it with the choices that were run until then;
+// `tried` is told how many that were.
+std::vector<Class> rank(ChoiceRuns& runs, const std::vector<Choice>& choices, size_t* tried = nullptr);
 
 }  // namespace assay::identifying

@@ -50,6 +50,15 @@ Result<Problem> with_choice(const Problem& base, string_view keys) {
   string out;
   for (string_view word : words_of(line, ' '))
     if (word.find('=') == string_view::npos || !gone.contains(key_of(word))) out += string(word) + " ";
+  // Whether scales are powers of two is of the bytes, and no choice: where the line's flavour says it, it
+  // stays when the flavour goes.
+  Problem plain = base;
+  plain.flavour = Flavour::assay;
+  const string expanded = to_line(plain);
+  for (string_view word : words_of(expanded, ' '))
+    if (key_of(word) == "pow2" && !gone.contains("pow2") &&
+        (" " + out).find(" " + string(word) + " ") == string::npos)
+      out += string(word) + " ";
   return parse_line(out + string(keys));
 }
 

@@ -9,6 +9,7 @@
 
 #include "compare/arithmetic/codes.h"
 #include "compare/process/guarded_run.h"
+#include "compare/process/interrupt.h"
 #include "contract/line.h"
 #include "fixtures/inputs.h"
 
@@ -96,6 +97,7 @@ Result<std::vector<Planes>> made_by(const std::vector<Choice>& choices, const st
   if (!inputs) return inputs.error();
   std::vector<Planes> out;
   for (const Choice& choice : choices) {
+    if (interrupted()) return Error{"interrupted", 0, ""};
     auto problem = with_choice(*base, choice.keys);
     if (!problem) return problem.error();
     std::vector<PlaneData> given = *inputs;
@@ -133,13 +135,14 @@ string other_default(FormatId format) {
 }  // namespace
 
 Result<FlavourMatrix> measure_flavours(FormatId format, Subject& reference, int jobs) {
-  FlavourMatrix out{format, choices_of(format), {}};
+  FlavourMatrix out{format, choices_of(format), {}, samples_of(format).size()};
   if (const string other = other_default(format); !other.empty())
     out.choices.insert(out.choices.begin() + 1, {other, other});
   Environment environment;
   environment.threads = std::max(1, jobs);
   for (const Sample& sample : samples_of(format)) {
     auto matrix = measure(sample, out.choices, reference, environment);
+    if (!matrix && interrupted()) return out;
     if (!matrix) return matrix.error();
     out.fills.push_back(std::move(*matrix));
   }

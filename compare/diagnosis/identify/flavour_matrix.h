@@ -1,5 +1,6 @@
 // How far the choices of a format lie apart, measured on stated tensors.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,10 +24,11 @@ struct FillMatrix {
 struct FlavourMatrix {
   FormatId format;
   std::vector<Choice> choices;
-  std::vector<FillMatrix> fills;
+  std::vector<FillMatrix> fills;  // fewer than `of` where an interrupt ended it
+  size_t of = 0;
 };
 // Runs every choice of the format on stated tensors of about a million elements each. Errors: a reference
-// that does not run one.
+// that does not run one. An interrupt (compare/process/interrupt.h) ends it with the fills that are complete.
 Result<FlavourMatrix> measure_flavours(FormatId, Subject& reference, int jobs);
 
 }  // namespace assay

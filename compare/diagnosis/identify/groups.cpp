@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "compare/packs/tiled_case.h"
+
 namespace assay::identifying {
 
 namespace {
@@ -95,6 +97,28 @@ std::vector<Group> groups_of(const Dump& dump, const string& filter, Subject& re
     }
   }
   return out;
+}
+
+std::optional<Group> sample_of(const Group& group, int64_t large, Subject& reference) {
+  constexpr int64_t kElements = int64_t{1} << 16;  // of a part
+  Group out{group.module, group.pack, group.formats, group.format, group.side, {}, {}, {}};
+  bool any = false;
+  for (const Case& c : group.cases) {
+    const size_t before = out.cases.size();
+    const auto tiling = c.problem.x.shape.count() >= large
+                            ? tiling_of_case(*c.dump->recorded, c.problem, kElements)
+                            : Result<Tiling>(Error{"it is small", 0, ""});
+    if (tiling && !tiling->needs_amax(Direction::row) && !tiling->needs_amax(Direction::col))
+      for (const size_t i : std::set<size_t>{0, tiling->tiles.size() / 2, tiling->tiles.size() - 1}) {
+        auto part = planes_of_tile(*c.dump->recorded, *tiling, tiling->tiles[i], reference);
+        if (!part) continue;
+        out.cases.push_back(
+            {c.dump, c.problem, std::move(part->inputs), tiling->tiles[i], std::move(part->got)});
+        any = true;
+      }
+    if (out.cases.size() == before) out.cases.push_back(c);
+  }
+  return any ? std::optional(std::move(out)) : std::nullopt;
 }
 
 }  // namespace assay::identifying

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "compare/judge/tiling.h"
 #include "compare/packs/dump.h"
 #include "contract/problem.h"
 #include "fixtures/inputs.h"
@@ -15,6 +16,9 @@ struct Case {
   const DumpCase* dump = nullptr;
   Problem problem;
   std::vector<PlaneData> inputs;
+  // Of a sample: the part of the whole tensor, which `problem` is about, that `inputs` and `got` hold.
+  std::optional<Tile> tile = {};
+  std::vector<PlaneData> got = {};
 };
 struct Group {
   std::string module, pack, formats;
@@ -28,5 +32,10 @@ struct Group {
 // The groups of the cases whose name contains `filter`, over steps and roles, in the order in which they
 // first occur.
 std::vector<Group> groups_of(const Dump& dump, const std::string& filter, Subject& reference);
+
+// The group with a few parts of whole blocks in place of each case of `large` elements or more. What a set
+// makes of the whole it makes of these bit for bit, so that a set which differs there differs. Nothing where
+// no case is that large, or none can be judged in parts without a look at the whole.
+std::optional<Group> sample_of(const Group& group, int64_t large, Subject& reference);
 
 }  // namespace assay::identifying

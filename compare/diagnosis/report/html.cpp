@@ -122,9 +122,7 @@ string diagnosis_page(const Diagnosis& d, const json::Value& doctor) {
 }
 
 std::optional<Error> write_diagnosis_page(const Diagnosis& d, const string& path, const json::Value& doctor) {
-  if (write_file(path, std::string_view(diagnosis_page(d, doctor))))
-    return Error{"cannot write " + path, 0, "--html takes a file in a folder that exists"};
-  return std::nullopt;
+  return write_file(path, std::string_view(diagnosis_page(d, doctor)));
 }
 
 }  // namespace assay

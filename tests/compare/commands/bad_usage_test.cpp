@@ -6,7 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include "compare/process/memory.h"
 #include "compare/program.h"
+#include "contract/line.h"
+#include "tests/source_path.h"
 
 namespace assay {
 namespace {
@@ -75,7 +78,10 @@ TEST(BadUsage, EveryErrorBeginsWithTheProgram) {
                  "--jobs: Value 0 not in range 1 to 1024\nRun with --help for more information.");
   expect_refused({"diff", "a", "b", "c"},
                  "The following argument was not expected: c\nRun with --help for more information.");
-  expect_refused({"explain"}, "what is required\nRun with --help for more information.");
+  expect_refused(
+      {"explain"},
+      "explain takes a line in quotes or a pack: assay explain 'quantize mxfp8 64x256 bf16' --plugin "
+      "./libmine.so, or assay explain dump.safetensors");
   expect_refused({"explain", "a.safetensors", "--budget", "0s"},
                  "--budget: expected a number above 0, found 0\nRun with --help for more information.");
   expect_refused({"explain", "a.safetensors", "--budget", "soon"},
@@ -83,6 +89,60 @@ TEST(BadUsage, EveryErrorBeginsWithTheProgram) {
   expect_refused({"explain", "a.safetensors", "--budget", "2s"}, "a.safetensors does not exist");
   expect_refused({"shrink", "quantize mxfp9 8x8 bf16"},
                  "column 10: unknown format 'mxfp9' (did you mean 'mxfp8'?)");
+}
+
+TEST(BadUsage, AFileThatIsMissingIsNoUnknownOp) {
+  for (const char* command : {"trace", "shrink", "explain", "count"})
+    expect_refused({command, "nosuch.dump"},
+                   "'nosuch.dump' is no file that exists, and no line, as 'quantize mxfp8 64x256 bf16' is");
+  for (const char* command : {"trace", "shrink", "explain"})
+    expect_refused({command, "nosuch.safetensors"}, "nosuch.safetensors does not exist");
+  EXPECT_NE(assay_called({"trace", "quantize"}).err.find("column"), std::string::npos);
+}
+
+TEST(BadUsage, ACaseOfAPackIsNamedInEitherWay) {
+  const std::string pack = source_path("fixtures/packs/libraries/torchao_cpu.safetensors"),
+                    id = "step0/mxfp8.rceil/input";
+  const auto shrinks = [&](const std::string& more) {
+    return "a recording holds the bytes of one input and cannot be run on a smaller one: assay explain '" +
+           pack + "'" + more + " names the cause, and shrinks the case with what it named";
+  };
+  expect_refused({"shrink", pack}, shrinks(""));
+  expect_refused({"shrink", pack, "--case", id}, shrinks(" --case '" + id + "'"));
+  expect_refused({"shrink", pack + ":" + id}, shrinks(" --case '" + id + "'"));
+  expect_refused({"shrink", "cast e4m3 8x8 bf16", "--case", "a"},
+                 "--case names a case of a pack, and 'cast e4m3 8x8 bf16' is none");
+  EXPECT_EQ(assay_called({"explain", pack + ":" + id}).out,
+            assay_called({"explain", pack, "--case", id}).out);
+  EXPECT_NE(assay_called({"trace", pack + ":" + id}).out.find(id), std::string::npos);
+  EXPECT_NE(assay_called({"trace", pack + ":nobody"}).err.find("holds no case 'nobody'"), std::string::npos);
+}
+
+TEST(BadUsage, ADumpIsNoRecording) {
+  const std::string pack = source_path("fixtures/packs/libraries/torchao_cpu.safetensors");
+  expect_refused({"replay", pack},
+                 pack +
+                     " is a dump, and no recording of `assay record`, whose inputs are drawn from its lines: "
+                     "assay check " +
+                     pack + " judges it");
+}
+
+TEST(BadUsage, AFullDeviceIsSaid) {
+  const Said said = assay_called({"explain", "quantize mxfp8 8x8 bf16 dir=row", "--html", "/dev/full"});
+  EXPECT_EQ(said.status, kBadUsage);
+  EXPECT_EQ(said.err, "assay: /dev/full: cannot write: No space left on device\n");
+}
+
+// A refusal, and no failure of the kernel.
+TEST(BadUsage, ALineThatNeedsTooMuchMemoryIsRefused) {
+  const std::string line = "quantize nvfp4 32768x65536 f32";
+  if (!lacks_memory(*parse_line(line))) GTEST_SKIP() << "this machine has room for the largest line";
+  for (const char* command : {"run", "bench", "shrink", "trace", "explain"}) {
+    const Said said = assay_called({command, line});
+    EXPECT_EQ(said.status, kBadUsage) << command;
+    EXPECT_EQ(said.out, "") << command;
+    EXPECT_NE(said.err.find(line + ": it needs about "), std::string::npos) << said.err;
+  }
 }
 
 TEST(BadUsage, ALineWithoutQuotesIsQuoted) {

@@ -11,6 +11,7 @@
 #include "fixtures/files.h"
 #include "fixtures/json.h"
 #include "tests/compare/faulty_subject.h"
+#include "tests/compare/interrupting.h"
 
 namespace assay {
 namespace {
@@ -63,6 +64,24 @@ TEST(Bench, AWrongKernelGetsNoTime) {
   EXPECT_EQ(r.status, 1);
   EXPECT_NE(r.out.find("not timed: failed (claim parity)"), std::string::npos) << r.out;
   EXPECT_EQ(r.out.find("median"), std::string::npos) << r.out;
+}
+
+// Ctrl-C in the verdict, and in the timing: the case is neither timed nor failed.
+TEST(Bench, AnInterruptIsNoFailure) {
+  for (const int n : {1, 2, 4}) {  // a sample is one run or more
+    BenchOptions options;
+    options.subjects = {"reference", "interrupting"};
+    options.output = scratch("interrupted.json");
+    Subjects subjects = with_fault(no_fault);
+    subjects.owned.push_back(std::make_unique<fakes::Interrupting>("interrupting", n));
+    const Ran r = bench(options, subjects);
+    EXPECT_EQ(r.status, 130) << r.out;
+    EXPECT_EQ(r.out.find("crashed"), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find("interrupted: 0 of 1 lines were judged and timed\n1 timed, 0 failed, 0 skipped\n"),
+              std::string::npos)
+        << r.out;
+    EXPECT_EQ(json::read(options.output)->find("results")->array()->size(), 1u);
+  }
 }
 
 // The time of an interpreter of PTX is not that of the kernel.

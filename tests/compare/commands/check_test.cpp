@@ -143,6 +143,19 @@ TEST(Check, TheVerdictComesBeforeTheCause) {
   EXPECT_NE(out.str().find("\nexplain: "), std::string::npos) << out.str();
 }
 
+TEST(Check, ThatNoCauseWasFoundIsSaid) {
+  Dump d;
+  d.add("a", "quantize mxfp8 1x32 bf16 dir=row");
+  size_t i = 0;
+  for (std::byte& code : d.of("a/row.data")) code = static_cast<std::byte>((37 * ++i) % 120);
+  CheckOptions options;
+  options.paths = {d.write("d.safetensors")};
+  options.budget = 60;  // the search ends much sooner
+  const Ran r = check(options);
+  EXPECT_EQ(r.status, 1) << r.out;
+  EXPECT_NE(r.out.find("\ncause: none was found\n"), std::string::npos) << r.out;
+}
+
 // A large case is judged in parts: it says at once where it differs, and then prints what it prints as a
 // whole; the cause is that of a part.
 TEST(Check, ALargeCaseIsJudgedInParts) {

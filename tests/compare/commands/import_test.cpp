@@ -88,6 +88,7 @@ class Import : public testing::Test {
     options.flavour = flavour;
     options.folder = out.empty() ? "" : (folder_ / out).string();
     options.jobs = 1;
+    options.cause = cause_;
     std::ostringstream screen;
     const int status = run_import(options, subjects, screen, screen);
     said_ = screen.str();
@@ -97,6 +98,7 @@ class Import : public testing::Test {
 
   fs::path folder_;
   string said_;
+  bool cause_ = true;
 };
 
 Stored original(const string& name, const planes::Case& c) {
@@ -137,6 +139,10 @@ TEST_F(Import, ShardsByTheirIndexAndAVerdictForEachLayer) {
   EXPECT_TRUE(said("1 passed, 1 failed, 0 skipped")) << said_;
   EXPECT_TRUE(fs::exists(folder_ / "kept/model.layers.10.down.safetensors"));
   EXPECT_FALSE(fs::exists(folder_ / "kept/model.layers.2.down.safetensors"));
+  EXPECT_TRUE(said("\ncause: ")) << said_;
+  cause_ = false;
+  EXPECT_EQ(import(), 1) << said_;
+  EXPECT_FALSE(said("\ncause: ")) << said_;
   // A shard that is not there, and one that lacks what the index says of it.
   fs::rename(folder_ / "quantized/b.safetensors", folder_ / "quantized/c.safetensors");
   EXPECT_EQ(import(), 2) << said_;

@@ -17,6 +17,7 @@
 #include "compare/judge/cases.h"
 #include "fixtures/fill.h"
 #include "tests/compare/faulty_subject.h"
+#include "tests/compare/interrupting.h"
 
 namespace assay {
 namespace {
@@ -314,6 +315,46 @@ TEST(Shrink, AnOperandsAmaxIsPinned) {
 }
 
 // Unlike a name that no subject has, which is bad usage.
+// Ctrl-C in the n-th run of the subject.
+struct Ended {
+  int status;
+  std::string out, err;
+};
+Ended interrupted_in(int n, const std::string& text) {
+  ShrinkCommandOptions options;
+  options.problem = line(text);
+  options.subject = "interrupting";
+  Subjects subjects;
+  subjects.owned.push_back(make_reference_subject());
+  subjects.owned.push_back(
+      std::make_unique<fakes::Interrupting>("interrupting", n, std::make_unique<FaultySubject>(truncation)));
+  std::ostringstream out, err;
+  const int status = run_shrink(options, subjects, out, err);
+  return {status, out.str(), err.str()};
+}
+
+TEST(Shrink, AnInterruptIsNoFailureOfTheLine) {
+  for (const int n : {1, 2}) {
+    const Ended r = interrupted_in(n, "quantize mxfp8 64x64 bf16 dir=row");
+    EXPECT_EQ(r.status, 130) << r.out << r.err;
+    EXPECT_EQ(r.err, "assay: interrupted before the line was seen to fail\n");
+  }
+}
+
+TEST(Shrink, AnInterruptLeavesTheSmallestLineThatFailed) {
+  for (const int n : {3, 6, 12, 20}) {
+    const Ended r = interrupted_in(n, "quantize mxfp8 64x64 bf16 dir=row");
+    EXPECT_EQ(r.status, 130) << r.out << r.err;
+    EXPECT_EQ(r.err, "");
+    EXPECT_NE(r.out.find("; it was interrupted"), std::string::npos) << r.out;
+    EXPECT_NE(r.out.find("claim    parity"), std::string::npos) << r.out;
+    const size_t at = r.out.find("  fails    ") + 11;
+    const std::string left = r.out.substr(at, r.out.find('\n', at) - at);
+    EXPECT_EQ(outcome(line(left), with_fault(truncation)), Outcome::failed) << left;
+    EXPECT_EQ(n > 3, line(left).x.shape.count() < 64 * 64) << left;
+  }
+}
+
 TEST(Shrink, AnAbsentSubjectIsStatusThree) {
   class Absent : public FaultySubject {
    public:

@@ -140,6 +140,42 @@ TEST(Runner, AnInterruptEndsItWithWhatThereIs) {
   EXPECT_LT(done, 200u);
 }
 
+// A byte from the process that waits to the one that works: work that ends no sooner than somebody waited for
+// it.
+struct Baton {
+  Baton() { EXPECT_EQ(::pipe(ends), 0); }
+  ~Baton() {
+    for (const int end : ends) ::close(end);
+  }
+  void give() const { EXPECT_EQ(::write(ends[1], "", 1), 1); }
+  void take() const {
+    char byte = 0;
+    EXPECT_EQ(::read(ends[0], &byte, 1), 1);
+  }
+  int ends[2] = {};
+};
+
+// What a progress line is written by while one case takes long.
+TEST(Runner, WaitingIsToldOfWhileACaseRuns) {
+  const Baton baton;
+  const Subjects subjects = fakes::with("fake", [&](const Problem& p, auto, auto&) {
+    if (p.x.fill.seed == 0) baton.take();
+  });
+  RunSettings s = settings(1);
+  size_t started = 0, waited = 0;
+  s.on_start = [&](const SuiteEntry&) { ++started; };
+  s.on_wait = [&] {
+    if (started == 0 || waited++ > 0) return;
+    for (int i = 0; i < 16; ++i) baton.give();  // claims run the subject again
+  };
+  const auto results = run(entries(1), subjects, s);
+  ASSERT_EQ(results.size(), 1u);
+  EXPECT_EQ(results[0].verdicts[0].outcome, Outcome::passed) << results[0].verdicts[0].reason;
+  EXPECT_GT(waited, 0u);
+  const auto text = in_child([&] { return baton.take(), std::string("done"); }, 30, [&] { baton.give(); });
+  EXPECT_TRUE(text);
+}
+
 TEST(Runner, WorkInAChild) {
   std::string bytes("a\0b\n\xFF", 5);
   const auto text = in_child([&] { return bytes; }, 30);

@@ -18,6 +18,7 @@
 #include "fixtures/json.h"
 #include "fixtures/sha256.h"
 #include "reference/subject.h"
+#include "tests/compare/interrupting.h"
 #include "tests/source_path.h"
 
 namespace assay {
@@ -298,6 +299,27 @@ TEST(Vectors, AnEmptyMember) {
   folder.of("t1.data")[0] ^= std::byte{1};
   const Ran wrong = run(folder.write());
   EXPECT_TRUE(last_line(wrong.out).ends_with(" 2 failed, 0 skipped")) << wrong.out;
+}
+
+// Ctrl-C in the n-th run: what was judged counts, and the rest is no failure.
+TEST(Vectors, AnInterruptIsNoFailure) {
+  for (const int n : {1, 9}) {
+    Subjects subjects;
+    subjects.owned.push_back(make_reference_subject());
+    subjects.owned.push_back(std::make_unique<fakes::Interrupting>("interrupting", n));
+    VectorOptions options;
+    options.directory = kVectors;
+    options.filter = "mxfp8_a0";
+    options.subjects = {"interrupting"};
+    std::ostringstream out, err;
+    const int status = run_vectors(options, subjects, out, err);
+    EXPECT_EQ(status, 130) << out.str() << err.str();
+    EXPECT_EQ(out.str().find("FAILED"), std::string::npos) << out.str();
+    EXPECT_EQ(out.str().find("crashed"), std::string::npos) << out.str();
+    EXPECT_NE(out.str().find("interrupted: "), std::string::npos) << out.str();
+    EXPECT_NE(last_line(out.str()).find(" 0 failed, 0 skipped"), std::string::npos) << out.str();
+    EXPECT_EQ(last_line(out.str()).starts_with("0 passed"), n == 1) << out.str();
+  }
 }
 
 TEST(Vectors, ATensorWithoutARowIsAFailure) {

@@ -42,6 +42,21 @@ const Apart& apart(const FlavourMatrix& m, size_t fill, const std::string& a, co
   return m.fills[fill].apart[at(a)][at(b)];
 }
 
+TEST(Choices, ThatScalesAreNoPowersOfTwoStaysWhenTheFlavourGoes) {
+  const auto pow2 = [](const std::string& keys, const std::string& line) {
+    const auto p = with_choice(*parse_line("quantize fp8_block 64x512 bf16 dir=row " + keys), line);
+    return p && p->row->pow2;
+  };
+  EXPECT_TRUE(pow2("", ""));
+  for (const char* keys :
+       {"pow2=0", "flavour=deepgemm", "flavour=deepgemm pow2=0", "flavour=deepgemm.ue8m0 pow2=0"}) {
+    EXPECT_FALSE(pow2(keys, "")) << keys;
+    EXPECT_FALSE(pow2(keys, "flavour=te")) << keys;
+    EXPECT_TRUE(pow2(keys, "pow2=1")) << keys;
+    EXPECT_TRUE(pow2(keys, "flavour=deepgemm.ue8m0")) << keys;
+  }
+}
+
 TEST(FlavoursMatrix, EveryRowIsListed) {
   const Told all = told({});
   EXPECT_EQ(all.status, 0);

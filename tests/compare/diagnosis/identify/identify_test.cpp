@@ -13,10 +13,13 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "compare/packs/pack.h"
 #include "fixtures/json.h"
 #include "reference/subject.h"
 #include "tests/compare/diagnosis/planes.h"
+#include "tests/compare/interrupting.h"
 #include "tests/source_path.h"
 
 namespace assay {
@@ -58,19 +61,24 @@ struct Told {
   std::string text;
   json::Value json;
 };
-Told identify(const std::vector<std::string>& paths, const std::string& filter = "") {
+Told identify(const std::vector<std::string>& paths, const std::string& filter,
+              std::unique_ptr<Subject> reference, int64_t large = int64_t{1} << 22) {
   Subjects subjects;
-  subjects.owned.push_back(make_reference_subject());
+  subjects.owned.push_back(std::move(reference));
   const std::string path = testing::TempDir() + "assay_identify.json";
   std::FILE* out = std::tmpfile();
   Told told;
-  told.status = run_identify({paths, filter, path, 5, 0, 60, false, false}, subjects, out, out);
+  told.status = run_identify({paths, filter, path, 5, 0, 60, false, false, large}, subjects, out, out);
   std::rewind(out);
   for (int c; (c = std::fgetc(out)) != EOF;) told.text += static_cast<char>(c);
   std::fclose(out);
-  if (told.status < 2) told.json = *json::read(path);
+  if (told.status < 2 || told.status == 130) told.json = *json::read(path);
   std::remove(path.c_str());
   return told;
+}
+
+Told identify(const std::vector<std::string>& paths, const std::string& filter = "") {
+  return identify(paths, filter, make_reference_subject());
 }
 
 // Of all packs at once, which takes a while.
@@ -257,6 +265,93 @@ TEST(Identify, AnAmaxThatNobodyMakesIsNotNamed) {
   EXPECT_EQ(identify({pack_of(empty, empty.got, "assay_identify_empty")}).status, 0);
   empty.spoil("row.amax", [](int64_t, int64_t, uint32_t) { return 0x3F800000u; });
   EXPECT_EQ(identify({pack_of(empty, empty.got, "assay_identify_empty_amax")}).status, 1);
+}
+
+// Ctrl-C in its n-th run of the reference.
+Told interrupted_in(int n, const std::string& path) {
+  return identify({path}, "", std::make_unique<fakes::Interrupting>("reference", n));
+}
+
+TEST(Identify, AnInterruptIsNoVerdict) {
+  planes::Case c("quantize mxfp8 64x256 bf16 dir=row fill=wide flavour=triton.down");
+  const std::string path = pack_of(c, c.got, "assay_identify_interrupted");
+  const size_t sets = [&] {
+    const Told whole = identify({path});
+    size_t n = 0;
+    for (const json::Value& one : *whole.json.find("groups")->array()->front().find("ranking")->array())
+      n += one.find("choices")->array()->size();
+    return n;
+  }();
+  const Told early = interrupted_in(2, path);
+  EXPECT_EQ(early.status, 130) << early.text;
+  EXPECT_NE(early.text.find(fmt::format("interrupted: 1 of {} known sets were tried; none of these", sets)),
+            std::string::npos)
+      << early.text;
+  EXPECT_NE(early.text.find("0 named, 0 not named, 1 not decided"), std::string::npos) << early.text;
+  EXPECT_EQ(early.text.find("no known set makes these bytes"), std::string::npos) << early.text;
+  EXPECT_EQ(early.text.find("assay explain"), std::string::npos) << early.text;
+  const json::Value& group = early.json.find("groups")->array()->front();
+  EXPECT_TRUE(group.find("cut_short"));
+  EXPECT_EQ(group.find("tried")->to_int().value_or(0), 1);
+}
+
+// After the right set, and in the search for one or two more keys.
+TEST(Identify, AnInterruptKeepsWhatWasFound) {
+  planes::Case ocp("quantize mxfp8 64x256 bf16 dir=row fill=wide flavour=ocp");
+  const std::string path = pack_of(ocp, ocp.got, "assay_identify_interrupted_late");
+  const Told late = interrupted_in(6, path);
+  EXPECT_EQ(late.status, 130) << late.text;
+  EXPECT_NE(late.text.find("1 named, 0 not named\n"), std::string::npos) << late.text;
+  EXPECT_NE(late.text.find("those marked = above make these bytes"), std::string::npos) << late.text;
+
+  planes::Case nobody("quantize nvfp4 64x256 bf16 dir=row");
+  nobody.spoil("row.data", [](int64_t r, int64_t, uint32_t code) { return r == 3 ? code ^ 1 : code; });
+  const Told keys = interrupted_in(40, pack_of(nobody, nobody.got, "assay_identify_interrupted_keys"));
+  EXPECT_EQ(keys.status, 130) << keys.text;
+  EXPECT_NE(keys.text.find("none makes these bytes; one or two keys more were not all tried"),
+            std::string::npos)
+      << keys.text;
+}
+
+// A large case: a sample of whole blocks tells the sets apart, and the whole is run for what is left.
+TEST(Identify, OfALargeCaseASampleTellsSetsApartFirst) {
+  planes::Case c("quantize mxfp8 1024x1024 bf16 dir=both fill=wide flavour=torchao.even");
+  const std::string path = pack_of(c, c.got, "assay_identify_large");
+  const Told whole = identify({path});
+  auto reference = std::make_unique<fakes::Interrupting>("reference", 0);
+  auto& runs = *reference;
+  runs.counted = [](const Problem& p) { return p.x.shape == Shape{1024, 1024}; };
+  Subjects subjects;
+  subjects.owned.push_back(std::move(reference));
+  std::FILE* out = std::tmpfile();
+  const std::string json = testing::TempDir() + "assay_identify_sample.json";
+  const IdentifyOptions options{{path}, "", json, 5, 0, 60, false, false, 1};
+  EXPECT_EQ(run_identify(options, subjects, out, out), 0);
+  std::fclose(out);
+  EXPECT_LE(runs.runs(), 4) << "of more than twenty sets";
+  const json::Value sampled = *json::read(json);
+  EXPECT_EQ(exact(sampled), exact(whole.json));
+  const json::Array& ranking = *sampled.find("groups")->array()->front().find("ranking")->array();
+  ASSERT_GT(ranking.size(), 2u);
+  EXPECT_FALSE(ranking[0].find("sampled"));
+  EXPECT_TRUE(ranking[1].find("sampled"));
+}
+
+TEST(Identify, WhatTheSampleLeavesOutIsJudged) {
+  planes::Case c("quantize mxfp8 1024x1024 bf16 dir=row fill=wide");
+  c.spoil("row.data", [](int64_t r, int64_t, uint32_t code) { return r == 200 ? code ^ 1 : code; });
+  const Told told = identify({pack_of(c, c.got, "assay_identify_beside")}, "", make_reference_subject(), 1);
+  EXPECT_EQ(told.status, 1) << told.text;
+  EXPECT_NE(told.text.find("no known set makes these bytes"), std::string::npos) << told.text;
+  EXPECT_NE(told.text.find("   scales all     codes 99.90 %"), std::string::npos) << told.text;
+}
+
+// The amax of NVFP4 is the whole tensor's.
+TEST(Identify, WhatNeedsTheWholeTensorIsNotSampled) {
+  planes::Case c("quantize nvfp4 256x512 bf16 dir=row");
+  const Told told = identify({pack_of(c, c.got, "assay_identify_whole")}, "", make_reference_subject(), 1);
+  EXPECT_EQ(told.status, 0) << told.text;
+  EXPECT_EQ(told.text.find("sample"), std::string::npos) << told.text;
 }
 
 TEST(Identify, NoCaseAndNoPack) {
