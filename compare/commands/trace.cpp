@@ -14,6 +14,7 @@
 #include "compare/debug/slice_rows.h"
 #include "compare/process/memory.h"
 #include "compare/process/run_in_child.h"
+#include "compare/report/screen.h"
 #include "compare/subjects/forwarding.h"
 #include "compare/text/printable.h"
 #include "contract/line.h"
@@ -165,39 +166,52 @@ int run_trace(const TraceOptions& options, const Subjects& subjects, std::ostrea
 
 namespace {
 
-// The case that is traced: the one that was named, else the first whose bytes differ, else the first.
-const DumpCase& traced_case(const std::vector<const DumpCase*>& cases, const Subjects& subjects,
-                            double timeout) {
+// The case that is traced, as `check` judges it.
+struct TracedCase {
+  const DumpCase* place;
+  Problem problem;
+  CheckedCase checked;
+};
+
+// The first whose bytes differ, else the first that is right. Prints what is to be known of each case before
+// its verdict. Error: none of them can be judged, and why. `missed`: those that cannot.
+Result<TracedCase> traced_case(const std::vector<const DumpCase*>& cases, const Subjects& subjects,
+                               double timeout, std::vector<std::string>& missed, std::ostream& out) {
   CaseSettings settings;
   settings.timeout = timeout;
-  for (const DumpCase* c : cases)
-    if (const auto problem = problem_of(*c->recorded); problem && cases.size() > 1)
-      if (check_case(*c, *problem, subjects, settings).explainable) return *c;
-  return *cases.front();
+  std::optional<TracedCase> right;
+  for (const DumpCase* c : cases) {
+    const auto problem = problem_of(*c->recorded);
+    if (!problem) {
+      missed.push_back(c->where() + ": " + problem.error().text());
+      continue;
+    }
+    TracedCase now{c, *problem, check_case(*c, *problem, subjects, settings)};
+    out << notes_text(c->where(), now.checked.report);
+    const std::optional<Breach>& breach = now.checked.report.breach;
+    if (breach && !breach->plane.empty()) return now;
+    if (breach) missed.push_back(c->where() + ": " + breach->message);
+    else if (!right) right = std::move(now);
+  }
+  if (right) return std::move(*right);
+  return Error{missed.front(), 0, ""};
 }
 
-}  // namespace
-
-int run_trace_of_pack(const std::string& path, const std::string& id, TraceOptions options,
-                      const Subjects& subjects, std::ostream& out, std::ostream& err) {
+// The table of one case. Exit status: that of run_trace.
+int trace_recorded(const TracedCase& traced, TraceOptions options, const Subjects& subjects,
+                   std::ostream& out, std::ostream& err) {
+  const DumpCase& c = *traced.place;
   const auto fail = [&](const std::string& message) {
     err << "assay: " << printable(message) << "\n";
     return 2;
   };
-  const auto dump = read_dump({path});
-  if (!dump) return fail(dump.error().text());
-  const auto cases = cases_named(*dump, path, id);
-  if (!cases) return fail(cases.error().text());
-  const DumpCase& c = traced_case(*cases, subjects, options.timeout);
-  const auto problem = problem_of(*c.recorded);
-  if (!problem) return fail(c.where() + ": " + problem.error().text());
-  if (const auto lacking = lacks_memory(*problem)) return fail(c.where() + ": " + *lacking);
-  auto seen = observed(c, *problem, {}, subjects.reference());
+  if (const auto lacking = lacks_memory(traced.problem)) return fail(c.where() + ": " + *lacking);
+  auto seen = observed(c, traced.problem, {}, subjects.reference());
   if (!seen) return fail(c.where() + ": " + seen.error().text());
-  const auto drawn = drawn_from(c, *problem);
+  const auto drawn = drawn_from(c, traced.problem);
   if (!drawn) return fail(c.where() + ": its x cannot be read again");
   const IsolatedRun want =
-      run_isolated(subjects.reference(), *problem, seen->inputs, Environment{}, options.timeout);
+      run_isolated(subjects.reference(), traced.problem, seen->inputs, Environment{}, options.timeout);
   if (!want.sound()) return fail("reference: " + want.trouble());
   const std::vector<PlaneData> inputs = seen->inputs;  // what was given came with the pack
   Subjects both;
@@ -210,6 +224,28 @@ int run_trace_of_pack(const std::string& path, const std::string& id, TraceOptio
   options.inputs = &inputs;
   out << "case     " << c.where() << "\n";
   return run_trace(options, both, out, err);
+}
+
+}  // namespace
+
+int run_trace_of_pack(const std::string& path, const std::string& id, const TraceOptions& options,
+                      const Subjects& subjects, std::ostream& out, std::ostream& err) {
+  const auto fail = [&](const std::string& message, int status) {
+    err << "assay: " << printable(message) << "\n";
+    return status;
+  };
+  const auto dump = read_dump({path});
+  if (!dump) return fail(dump.error().text(), 2);
+  const auto cases = cases_named(*dump, path, id);
+  if (!cases) return fail(cases.error().text(), 2);
+  std::vector<std::string> missed;
+  const auto traced = traced_case(*cases, subjects, options.timeout, missed, out);
+  if (!traced) return fail(traced.error().text(), 1);  // as `assay check` counts such a case: as failed
+  const int status = trace_recorded(*traced, options, subjects, out, err);
+  for (const std::string& m : missed) err << "note: not compared: " << printable(m) << "\n";
+  const std::optional<Breach>& breach = traced->checked.report.breach;
+  if (status == 0 && breach) out << "the case differs elsewhere:\n" << cause_text(*breach);
+  return status == 0 && !options.at && (breach || !missed.empty()) ? 1 : status;
 }
 
 void register_trace(Program& program) {
