@@ -70,7 +70,9 @@ size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, 
   };
   hooks.crashed = [&](const std::string& why) { return to_text(all_crashed(settings.subjects, why)); };
   hooks.started = start;
-  hooks.result = [&](size_t i, const std::string& v) { return report(i, verdicts_from(v, settings.subjects)); };
+  hooks.result = [&](size_t i, const std::string& v) {
+    return report(i, verdicts_from(v, settings.subjects));
+  };
   return run_tasks(entries.size(), settings.jobs, settings.timeout, std::move(hooks));
 }
 
