@@ -226,10 +226,12 @@ string first_cause(const DumpCase& c, const Problem& problem, const CheckedCase&
   DiagnoseOptions search;
   search.budget = budget;
   search.jobs = jobs;
+  search.flips = true;
   const auto found = diagnose(*seen, reference, search);
   string text = found ? cause_line(*found) : "";
   const string part = looked_at(checked);
-  if (!text.empty() && !part.empty()) text += " in " + part + ", the part that was searched";
+  if (!text.empty() && !part.empty())
+    text += " in " + part + ", the part that was searched (a place in it counts from its first element)";
   if (interrupted()) text += text.empty() ? "the search was interrupted" : " (the search was interrupted)";
   else if (text.empty() && found && found->cut_short)
     text = fmt::format("none was found in {:g} s (--budget)", budget);

@@ -161,6 +161,26 @@ TEST(Explain, CodesWithoutTheirScales) {
   }
 }
 
+// A bit that is flipped in a recording is called that, by check too; no hypothesis that makes thousands of
+// new differences is called its cause.
+TEST(Explain, OneFlippedBitOfAPack) {
+  const auto flipped = [](planes::Case& c) {
+    c.spoil("row.data",
+            [](int64_t r, int64_t k, uint32_t code) { return code ^ (r == 19 && k == 40 ? 0x10u : 0u); });
+  };
+  const std::string pack = pack_of({{"a", kLine, true, flipped}});
+  const Told told = explain(pack);
+  EXPECT_NE(told.text.find("cause      one flipped bit: bit 4 of row.data, row 19, column 40: "),
+            std::string::npos)
+      << told.text;
+  EXPECT_NE(told.text.find("makes the only difference and nothing else"), std::string::npos) << told.text;
+  std::ostringstream out, err;
+  CheckOptions options;
+  options.paths = {pack};
+  EXPECT_EQ(run_check(options, reference_alone(), out, err), 1);
+  EXPECT_NE(out.str().find("cause: one flipped bit: bit 4 of row.data"), std::string::npos) << out.str();
+}
+
 // What the three commands that judge a pack say of it.
 struct Said {
   int status;
