@@ -77,7 +77,7 @@ std::string kind_of_plane(std::string_view plane) {
 // How far off the first element is, where no hint says more.
 std::string distance_text(const Breach& b) {
   if (b.in_padding) return "padding";
-  if (!b.apart) return b.got_code ? "NaN on one side" : "";
+  if (!b.apart) return b.got_code && b.want_code ? "NaN on one side" : "";
   if (*b.apart == 0) return "the same value in another code";
   return *b.apart == 1 ? "one code apart" : "several codes apart";
 }
@@ -86,10 +86,19 @@ std::string distance_text(const Breach& b) {
 // a line, and of roundings that are off by one code without the direction, which is that of the numbers.
 std::string sort_of(const std::string& text) {
   if (text.starts_with("one code apart")) return "one code apart";
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto goes_on = [&](char c) {  // "1.7e+38", "0..31", "7F"
+    return digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') || c == '.' || c == '+' || c == '-';
+  };
   std::string out;
-  for (const char c : text)
-    if (c < '0' || c > '9') out += c;
-    else if (out.empty() || out.back() != '#') out += '#';
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (!digit(text[i])) {
+      out += text[i];
+      continue;
+    }
+    out += '#';
+    while (i + 1 < text.size() && goes_on(text[i + 1])) ++i;
+  }
   return out;
 }
 
@@ -105,7 +114,9 @@ FailureCause cause_of(const Verdict& v) {
   const Breach& b = v.breaches[0];
   const bool counted = !b.plane.empty() && b.of > 0;  // else the message is all there is
   const std::string distance = distance_text(b);
-  const std::string why = !counted ? b.message : !b.hint.empty() ? b.hint : distance;
+  const std::string why = counted && !b.hint.empty()     ? b.hint
+                          : counted && b.message.empty() ? distance
+                                                         : b.message;
   const std::string kind = kind_of_plane(b.plane);
   const std::string at = kind.empty() ? "" : " at " + kind;
   return {fmt::format("{}|{}|{}|{}|{}", v.subject, name_of(v.outcome), b.claim, kind,

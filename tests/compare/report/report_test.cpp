@@ -138,6 +138,34 @@ TEST(Report, APluginThatFailsEverywhereHasOneCause) {
   EXPECT_EQ(count_of(run(entries, subjects, all).out, "FAILED  some.cases"), 12u);
 }
 
+// What a law says has other numbers on each line.
+TEST(Report, ALawThatFailsOnManyLinesIsOneCause) {
+  std::FILE* out = std::tmpfile();
+  const auto report = make_text_report(out, {});
+  Totals totals;
+  for (const char* amax : {"3", "1.7e+38", "448"}) {
+    Verdict v;
+    v.subject = "host";
+    v.outcome = Outcome::failed;
+    Breach& b = v.breaches.emplace_back();
+    b.claim = "range";
+    b.got = "reference";
+    b.plane = "row.scale";
+    b.differ = b.of = 1;
+    b.got_code = 0;
+    b.message = fmt::format("the amax {} has the scale 0", amax);
+    totals.add(v);
+    report->result(entry(kLine, totals.failed), v);
+  }
+  report->finish(totals);
+  std::string said(static_cast<size_t>(std::ftell(out)), ' ');
+  std::rewind(out);
+  ASSERT_EQ(std::fread(said.data(), 1, said.size(), out), said.size());
+  std::fclose(out);
+  expect_in(said, "same cause as above: 2 more lines");
+  expect_in(said, "       3  range of reference at scale: the amax 3 has the scale 0   first some.cases:1\n");
+}
+
 // However many workers judge, the lines come in the suite's order, and so do the causes.
 TEST(Report, TheCausesAreTheSameForAnyNumberOfWorkers) {
   std::vector<SuiteEntry> entries;
