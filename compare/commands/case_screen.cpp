@@ -50,6 +50,16 @@ string join(const std::vector<string>& words) {
   return out;
 }
 
+string notes_text(const string& place, const CaseReport& r) {
+  string out;
+  const auto note = [&](const string& text) {
+    out += fmt::format("note     {}  {}\n", printable(place), printable(text));
+  };
+  for (const string& n : r.notes) note(n);
+  if (!r.missing.empty()) note("not judged, absent from the pack: " + join(r.missing));
+  return out;
+}
+
 CasePrinter::CasePrinter(std::ostream& out, bool github) : out_(out) {
   if (github) github_ = make_github_report([this](const string& lines) { out_ << lines << std::flush; });
 }
@@ -64,7 +74,7 @@ void CasePrinter::print(const string& place, const string& recorded, const strin
   }
   if (github_)
     report_check(*github_, totals_, place, line, breach);  // which names the file, and has escapes of its own
-  for (const string& n : r.notes) out_ << fmt::format("note     {}  {}\n", where, printable(n));
+  out_ << notes_text(place, r);
   if (!breach) {
     ++passed_;
     out_ << fmt::format("passed   {}  {}   judged {}\n", where, line, printable(join(r.judged)));
@@ -78,8 +88,6 @@ void CasePrinter::print(const string& place, const string& recorded, const strin
                            breach->where.empty() ? "" : ", " + breach->where);
   }
   if (!r.judges.empty()) out_ << "  judged " << printable(r.judges) << "\n";
-  if (!r.missing.empty())
-    out_ << "  not judged, absent from the pack: " << printable(join(r.missing)) << "\n";
   if (breach) out_ << "\n";
   out_ << std::flush;
 }

@@ -31,6 +31,10 @@ std::optional<Breach> breach_of(const Problem&, Judgement, std::string_view got,
 
 std::string join(const std::vector<std::string>& words);
 
+// The lines of what is to be known before the verdict: the notes, and the planes that are not judged because
+// the pack lacks them. Empty where there is nothing to note.
+std::string notes_text(const std::string& place, const CaseReport&);
+
 // Prints one case after the other and remembers the first that failed.
 class CasePrinter {
  public:

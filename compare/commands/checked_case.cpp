@@ -36,10 +36,7 @@ Result<JudgedPlanes> judged_planes(const PackCase& c, const std::vector<PlaneDat
   for (const PlaneData& plane : reference) {
     const string& name = plane.plane.name;
     const PackPlane* recorded = c.find(name);
-    if (!recorded) {
-      report.missing.push_back(name);
-      continue;
-    }
+    if (!recorded) continue;
     if (recorded->tensor) {
       auto data = dump_plane(*recorded->tensor, plane.plane, &plane);
       if (!data) return Error{name + ": " + data.error().text(), 0, ""};
@@ -51,21 +48,6 @@ Result<JudgedPlanes> judged_planes(const PackCase& c, const std::vector<PlaneDat
     report.judged.push_back(name);
   }
   return out;
-}
-
-// Planes of the pack that the line does not have.
-void note_unknown_planes(const PackCase& c, const Problem& problem, CaseReport& report) {
-  std::set<string> known;
-  for (const Plane& plane : input_planes(problem)) known.insert(plane.name);
-  for (const Plane& plane : output_planes(problem)) known.insert(plane.name);
-  const std::vector<std::string_view> names(known.begin(), known.end());
-  for (const PackPlane& plane : c.planes) {
-    if (known.contains(plane.name)) continue;
-    const string near = nearest_word(plane.name, names);
-    const string hint = near.empty() ? "" : " (did you mean '" + near + "'?)";
-    report.notes.push_back("plane '" + plane.name + "' is not a plane of this line, and is not judged" +
-                           hint);
-  }
 }
 
 // Bits that are not pinned are held to the bound (N16.13).
@@ -145,7 +127,6 @@ std::optional<Error> check_tiles(const DumpCase& c, Tiling tiling, const Subject
   if (!judged) return judged.error();
   CaseReport& report = out.report;
   report.judged = judged->judged;
-  report.missing = judged->missing;
   if (report.judged.empty()) return Error{string(kNothing), 0, ""};
   if (settings.acceptor && judged->blocks.accepted + judged->blocks.referred > 0) {
     out.blocks = judged->blocks;
@@ -176,10 +157,29 @@ std::optional<Error> admit_whole(const Problem& problem, const string& why, Case
 
 }  // namespace
 
+CaseReport noted_planes(const PackCase& c, const Problem& problem) {
+  CaseReport report;
+  std::set<string> known;
+  for (const Plane& plane : input_planes(problem)) known.insert(plane.name);
+  for (const Plane& plane : output_planes(problem)) {
+    known.insert(plane.name);
+    if (!c.find(plane.name)) report.missing.push_back(plane.name);
+  }
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  for (const PackPlane& plane : c.planes) {
+    if (known.contains(plane.name)) continue;
+    const string near = nearest_word(plane.name, names);
+    const string hint = near.empty() ? "" : " (did you mean '" + near + "'?)";
+    report.notes.push_back("plane '" + plane.name + "' is not a plane of this line, and is not judged" +
+                           hint);
+  }
+  return report;
+}
+
 CheckedCase check_case(const DumpCase& c, const Problem& problem, const Subjects& subjects,
                        const CaseSettings& settings) {
   CheckedCase out;
-  note_unknown_planes(*c.recorded, problem, out.report);
+  out.report = noted_planes(*c.recorded, problem);
   std::optional<Error> error;
   bool whole = problem.x.shape.count() < settings.large;
   if (!whole) {
@@ -226,10 +226,12 @@ string first_cause(const DumpCase& c, const Problem& problem, const CheckedCase&
   DiagnoseOptions search;
   search.budget = budget;
   search.jobs = jobs;
+  search.flips = true;
   const auto found = diagnose(*seen, reference, search);
   string text = found ? cause_line(*found) : "";
   const string part = looked_at(checked);
-  if (!text.empty() && !part.empty()) text += " in " + part + ", the part that was searched";
+  if (!text.empty() && !part.empty())
+    text += " in " + part + ", the part that was searched (a place in it counts from its first element)";
   if (interrupted()) text += text.empty() ? "the search was interrupted" : " (the search was interrupted)";
   else if (text.empty() && found && found->cut_short)
     text = fmt::format("none was found in {:g} s (--budget)", budget);

@@ -37,6 +37,10 @@ struct CheckedCase {
   std::optional<Tile> window;          // of a large case: the part around the first difference
 };
 
+// What check, explain and trace all say of a case before its verdict: the planes of the pack that the line
+// does not have, and the output planes of the line that the pack lacks.
+CaseReport noted_planes(const PackCase&, const Problem&);
+
 CheckedCase check_case(const DumpCase&, const Problem&, const Subjects&, const CaseSettings&);
 
 // What a search for the cause looks at: the case, or its window. Errors: what the pack lacks.

@@ -16,6 +16,7 @@
 #include "compare/process/interrupt.h"
 #include "compare/process/memory.h"
 #include "compare/process/run_in_child.h"
+#include "compare/report/screen.h"
 #include "compare/subjects/forwarding.h"
 #include "compare/text/printable.h"
 #include "contract/line.h"
@@ -169,17 +170,6 @@ int show_trace(const TraceOptions& options, const Subjects& subjects, std::ostre
   return found ? 1 : interrupted() ? kInterrupted : 0;
 }
 
-// The case that is traced: the one that was named, else the first whose bytes differ, else the first.
-const DumpCase& traced_case(const std::vector<const DumpCase*>& cases, const Subjects& subjects,
-                            double timeout) {
-  CaseSettings settings;
-  settings.timeout = timeout;
-  for (const DumpCase* c : cases)
-    if (const auto problem = problem_of(*c->recorded); problem && cases.size() > 1 && !interrupted())
-      if (check_case(*c, *problem, subjects, settings).explainable) return *c;
-  return *cases.front();
-}
-
 }  // namespace
 
 int run_trace(const TraceOptions& options, const Subjects& subjects, std::ostream& out, std::ostream& err) {
@@ -187,27 +177,55 @@ int run_trace(const TraceOptions& options, const Subjects& subjects, std::ostrea
   return show_trace(options, subjects, out, err);
 }
 
-int run_trace_of_pack(const std::string& path, const std::string& id, TraceOptions options,
-                      const Subjects& subjects, std::ostream& out, std::ostream& err) {
+namespace {
+
+// The case that is traced, as `check` judges it.
+struct TracedCase {
+  const DumpCase* place;
+  Problem problem;
+  CheckedCase checked;
+};
+
+// The first whose bytes differ, else the first that is right. Prints what is to be known of each case before
+// its verdict. Error: an interrupt, or none of them can be judged, and why. `missed`: those that cannot.
+Result<TracedCase> traced_case(const std::vector<const DumpCase*>& cases, const Subjects& subjects,
+                               double timeout, std::vector<std::string>& missed, std::ostream& out) {
+  CaseSettings settings;
+  settings.timeout = timeout;
+  std::optional<TracedCase> right;
+  for (const DumpCase* c : cases) {
+    const auto problem = problem_of(*c->recorded);
+    if (!problem) {
+      missed.push_back(c->where() + ": " + problem.error().text());
+      continue;
+    }
+    TracedCase now{c, *problem, check_case(*c, *problem, subjects, settings)};
+    if (interrupted()) break;
+    out << notes_text(c->where(), now.checked.report);
+    const std::optional<Breach>& breach = now.checked.report.breach;
+    if (breach && !breach->plane.empty()) return now;
+    if (breach) missed.push_back(c->where() + ": " + breach->message);
+    else if (!right) right = std::move(now);
+  }
+  if (right && !interrupted()) return std::move(*right);
+  return Error{missed.empty() ? "" : missed.front(), 0, ""};
+}
+
+// The table of one case. Exit status: that of run_trace.
+int trace_recorded(const TracedCase& traced, TraceOptions options, const Subjects& subjects,
+                   std::ostream& out, std::ostream& err) {
+  const DumpCase& c = *traced.place;
   const auto fail = [&](const std::string& message) {
     err << "assay: " << printable(message) << "\n";
     return 2;
   };
-  const auto dump = read_dump({path});
-  if (!dump) return fail(dump.error().text());
-  const auto cases = cases_named(*dump, path, id);
-  if (!cases) return fail(cases.error().text());
-  const InterruptScope scope;
-  const DumpCase& c = traced_case(*cases, subjects, options.timeout);
-  const auto problem = problem_of(*c.recorded);
-  if (!problem) return fail(c.where() + ": " + problem.error().text());
-  if (const auto lacking = lacks_memory(*problem)) return fail(c.where() + ": " + *lacking);
-  auto seen = observed(c, *problem, {}, subjects.reference());
+  if (const auto lacking = lacks_memory(traced.problem)) return fail(c.where() + ": " + *lacking);
+  auto seen = observed(c, traced.problem, {}, subjects.reference());
   if (!seen) return fail(c.where() + ": " + seen.error().text());
-  const auto drawn = drawn_from(c, *problem);
+  const auto drawn = drawn_from(c, traced.problem);
   if (!drawn) return fail(c.where() + ": its x cannot be read again");
   const IsolatedRun want =
-      run_isolated(subjects.reference(), *problem, seen->inputs, Environment{}, options.timeout);
+      run_isolated(subjects.reference(), traced.problem, seen->inputs, Environment{}, options.timeout);
   if (interrupted()) return refuse_interrupted(err);
   if (!want.sound()) return fail("reference: " + want.trouble());
   const std::vector<PlaneData> inputs = seen->inputs;  // what was given came with the pack
@@ -221,6 +239,30 @@ int run_trace_of_pack(const std::string& path, const std::string& id, TraceOptio
   options.inputs = &inputs;
   out << "case     " << c.where() << "\n";
   return show_trace(options, both, out, err);
+}
+
+}  // namespace
+
+int run_trace_of_pack(const std::string& path, const std::string& id, const TraceOptions& options,
+                      const Subjects& subjects, std::ostream& out, std::ostream& err) {
+  const auto fail = [&](const std::string& message, int status) {
+    err << "assay: " << printable(message) << "\n";
+    return status;
+  };
+  const auto dump = read_dump({path});
+  if (!dump) return fail(dump.error().text(), 2);
+  const auto cases = cases_named(*dump, path, id);
+  if (!cases) return fail(cases.error().text(), 2);
+  const InterruptScope scope;
+  std::vector<std::string> missed;
+  const auto traced = traced_case(*cases, subjects, options.timeout, missed, out);
+  if (interrupted()) return refuse_interrupted(err);
+  if (!traced) return fail(traced.error().text(), 1);  // as `assay check` counts such a case: as failed
+  const int status = trace_recorded(*traced, options, subjects, out, err);
+  for (const std::string& m : missed) err << "note: not compared: " << printable(m) << "\n";
+  const std::optional<Breach>& breach = traced->checked.report.breach;
+  if (status == 0 && breach) out << "the case differs elsewhere:\n" << cause_text(*breach);
+  return status == 0 && !options.at && (breach || !missed.empty()) ? 1 : status;
 }
 
 void register_trace(Program& program) {
@@ -237,8 +279,7 @@ void register_trace(Program& program) {
       "  assay trace dump.safetensors --case fc1 --at 12,48\n"
       "  assay trace 'quantize fp8_current 8x8 f32 dir=both' --direction col\n"
       "Exit status: 0 no step of the element differs; 1 one does; 2 bad input; 130 it was interrupted before "
-      "a "
-      "difference was found.");
+      "a difference was found.");
   c.option("line", given->line, "a line in quotes, or a pack, whose bytes are then one side").required();
   c.option("--case", given->case_id, "a case of the pack (default: the first that differs)");
   c.option("--at", given->at,

@@ -17,8 +17,9 @@ struct Program;
 int run_trace(const TraceOptions&, const Subjects&, std::ostream& out, std::ostream& err);
 
 // The same of a recorded case, whose bytes stand for the subject: the case called `id`, else the first of the
-// pack that differs. A recording has no steps, so its column holds outputs alone.
-int run_trace_of_pack(const std::string& path, const std::string& id, TraceOptions, const Subjects&,
+// pack that differs. A recording has no steps, so its column holds outputs alone. The exit status is that of
+// `check` (1 where a case cannot be judged), but with an element that was asked for that of this element.
+int run_trace_of_pack(const std::string& path, const std::string& id, const TraceOptions&, const Subjects&,
                       std::ostream& out, std::ostream& err);
 
 void register_trace(Program&);

@@ -94,13 +94,15 @@ struct Explanation {
   int64_t agree = 0, of = 0;         // elements of all judged planes that come out as they came
   int64_t repaired = 0, differ = 0;  // of those that differ from what is wanted
   bool exact() const { return agree == of; }
+  // Elements that were right and that it would make wrong.
+  int64_t made_anew() const { return (of - agree) - (differ - repaired); }
 };
 
 enum class Confidence : uint8_t {
   equal,        // nothing differs
   certain,      // one explanation is exact, and no other
   equivalent,   // several are, and this input cannot tell them apart
-  partial,      // none is exact; the best one repairs most of the differences
+  partial,      // none is exact; the best one repairs most of the differences, and makes fewer new ones
   unexplained,  // nothing in the library comes near
   random        // two runs of the subject differ: nothing else is looked at
 };

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -14,37 +16,54 @@ namespace assay {
 
 namespace {
 
+// The differences of a plane, and the pairs of codes that they are: of narrow codes each pair once, so that a
+// rule about codes takes no longer where every element of a large plane differs.
 struct Pattern {
+  explicit Pattern(const Compared& compared) : c(compared) {
+    constexpr size_t kNarrow = 8;  // bits
+    if (info(e).bits > static_cast<int>(kNarrow)) return;
+    std::vector<uint8_t> seen(size_t{1} << (2 * kNarrow));
+    for (const int64_t i : c.differing) {
+      const uint32_t g = got(i), w = want(i);
+      if (uint8_t& pair = seen[g << kNarrow | w]; pair == 0) pair = 1, pairs.emplace_back(g, w);
+    }
+  }
   const Compared& c;
   const Plane& plane = c.want->plane;
   Encoding e = plane.encoding;
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;  // of narrow codes: got and want
   uint32_t got(int64_t i) const { return code_at(plane, c.got->bytes, i); }
   uint32_t want(int64_t i) const { return code_at(plane, c.want->bytes, i); }
-  template <class F> bool all(F f) const { return std::all_of(c.differing.begin(), c.differing.end(), f); }
+  // Whether f(got, want) holds for every difference.
+  template <class F> bool all(F f) const {
+    if (!pairs.empty())
+      return std::all_of(pairs.begin(), pairs.end(), [&](const auto& p) { return f(p.first, p.second); });
+    return std::all_of(c.differing.begin(), c.differing.end(), [&](int64_t i) { return f(got(i), want(i)); });
+  }
   bool many() const { return c.differing.size() > 1; }
 };
 
 std::string one_value(const Pattern& p) {
   if (p.c.differing.size() < 8) return {};
   const uint32_t first = p.got(p.c.differing[0]);
-  if (!p.all([&](int64_t i) { return p.got(i) == first; })) return {};
+  if (!p.all([&](uint32_t g, uint32_t) { return g == first; })) return {};
   return fmt::format("the code {} in all of them: not written, or written with a constant",
                      code_hex(p.e, first));
 }
 
 std::string nan_only(const Pattern& p) {
-  if (p.all([&](int64_t i) { return is_nan(p.e, p.got(i)) && is_nan(p.e, p.want(i)); }))
+  if (p.all([&](uint32_t g, uint32_t w) { return is_nan(p.e, g) && is_nan(p.e, w); }))
     return "NaN on both sides with other bits: which NaN is written (N1.3, N2.4)";
-  if (p.all([&](int64_t i) { return is_nan(p.e, p.got(i)); }))
+  if (p.all([&](uint32_t g, uint32_t) { return is_nan(p.e, g); }))
     return "NaN only on the judged side: NaN or infinity handling, not rounding";
-  if (p.all([&](int64_t i) { return is_nan(p.e, p.want(i)); }))
+  if (p.all([&](uint32_t, uint32_t w) { return is_nan(p.e, w); }))
     return "a NaN is missing on the judged side: NaN handling, not rounding";
   return {};
 }
 
 std::string zero_sign(const Pattern& p) {
-  const bool all = p.all([&](int64_t i) {
-    return info(p.e).has_sign() && value_of(p.e, p.got(i)) == 0 && value_of(p.e, p.want(i)) == 0;
+  const bool all = p.all([&](uint32_t g, uint32_t w) {
+    return info(p.e).has_sign() && value_of(p.e, g) == 0 && value_of(p.e, w) == 0;
   });
   return all ? "the sign of zero only (N2.5, N5.6 neg_zero)" : "";
 }
@@ -52,15 +71,14 @@ std::string zero_sign(const Pattern& p) {
 std::string other_sign(const Pattern& p) {
   if (!info(p.e).has_sign()) return {};
   const uint32_t sign = 1u << (info(p.e).bits - 1);
-  return p.all([&](int64_t i) { return (p.got(i) ^ p.want(i)) == sign; })
+  return p.all([&](uint32_t g, uint32_t w) { return (g ^ w) == sign; })
              ? "the sign only, the magnitudes are equal"
              : "";
 }
 
 std::string saturation(const Pattern& p) {
-  const bool all = p.all([&](int64_t i) {
-    return is_saturated(p.e, p.got(i)) || is_saturated(p.e, p.want(i)) || is_nan(p.e, p.got(i)) ||
-           is_nan(p.e, p.want(i));
+  const bool all = p.all([&](uint32_t g, uint32_t w) {
+    return is_saturated(p.e, g) || is_saturated(p.e, w) || is_nan(p.e, g) || is_nan(p.e, w);
   });
   return all ? "only at the largest values: saturation against infinity or NaN (N2.2, N2.3)" : "";
 }
@@ -68,9 +86,9 @@ std::string saturation(const Pattern& p) {
 std::string one_binade(const Pattern& p) {
   if (p.e != Encoding::e8m0) return {};
   auto by = [&](int64_t step) {
-    return p.all([&](int64_t i) {
-      const auto g = ordinal(p.e, p.got(i)), w = ordinal(p.e, p.want(i));
-      return g && w && *g - *w == step;
+    return p.all([&](uint32_t g, uint32_t w) {
+      const auto a = ordinal(p.e, g), b = ordinal(p.e, w);
+      return a && b && *a - *b == step;
     });
   };
   if (by(-1))
@@ -178,26 +196,24 @@ std::string product(const Pattern& p) {
     return fmt::format(
         "about {:.4g} times the right value in all of them: alpha, an amax or a scale, not the sum",
         std::sqrt(least * most));
-  const auto gap = [&](int64_t i) {
-    return std::fabs(value_of(p.e, p.got(i))) - std::fabs(value_of(p.e, p.want(i)));
-  };
-  if (!p.all([&](int64_t i) {
-        return codes_apart(p.e, p.got(i), p.want(i)) == 1 ||
-               std::fabs(value_of(p.e, p.got(i)) - value_of(p.e, p.want(i))) <= std::ldexp(largest, -16);
+  if (!p.all([&](uint32_t g, uint32_t w) {
+        return codes_apart(p.e, g, w) == 1 ||
+               std::fabs(value_of(p.e, g) - value_of(p.e, w)) <= std::ldexp(largest, -16);
       }))
     return {};
-  if (p.all([&](int64_t i) { return gap(i) < 0; }))
+  if (p.all(
+          [&](uint32_t g, uint32_t w) { return std::fabs(value_of(p.e, g)) < std::fabs(value_of(p.e, w)); }))
     return "small, and always toward zero: terms or results of the sum are cut, not rounded (N16.4)";
   return "small, in either direction: the sum's own roundings, its order, a fused operation or another "
          "accumulator (N16.2 to N16.7); not operands or layout";
 }
 
 std::string one_apart(const Pattern& p) {
-  if (!p.all([&](int64_t i) { return codes_apart(p.e, p.got(i), p.want(i)) == 1; })) return {};
+  if (!p.all([&](uint32_t g, uint32_t w) { return codes_apart(p.e, g, w) == 1; })) return {};
   auto toward = [&](bool up) {
-    return p.all([&](int64_t i) {
-      const double g = std::fabs(value_of(p.e, p.got(i))), w = std::fabs(value_of(p.e, p.want(i)));
-      return up ? g > w : g < w;
+    return p.all([&](uint32_t g, uint32_t w) {
+      const double a = std::fabs(value_of(p.e, g)), b = std::fabs(value_of(p.e, w));
+      return up ? a > b : a < b;
     });
   };
   if (p.many() && toward(false))

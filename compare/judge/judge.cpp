@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstring>
 #include <list>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -26,16 +27,21 @@ void note(PlaneDifference& d, const Compared& c, int64_t index, Place place) {
   d.apart = codes_apart(plane.encoding, d.got, d.want);
 }
 
-// The flat indices at which two row-major planes without padding differ, in one pass over codes of type T.
+// The flat indices at which two row-major planes without padding differ, over codes of type T. They are
+// counted first: where all of them differ, a growing list costs more than the second pass.
 template <class T>
 void differing_codes(const PlaneData& got, const PlaneData& want, std::vector<int64_t>& out) {
-  const int64_t count = want.plane.logical.count();
-  for (int64_t i = 0; i < count; ++i) {
-    T g, w;
-    std::memcpy(&g, got.bytes.data() + i * static_cast<int64_t>(sizeof g), sizeof g);
-    std::memcpy(&w, want.bytes.data() + i * static_cast<int64_t>(sizeof w), sizeof w);
-    if (g != w) out.push_back(i);
-  }
+  const auto count = static_cast<size_t>(want.plane.logical.count());
+  const auto at = [](const PlaneData& p, size_t i) {
+    T code;
+    std::memcpy(&code, p.bytes.data() + i * sizeof code, sizeof code);
+    return code;
+  };
+  size_t differ = 0;
+  for (size_t i = 0; i < count; ++i) differ += at(got, i) != at(want, i);
+  out.reserve(differ);
+  for (size_t i = 0; i < count; ++i)
+    if (at(got, i) != at(want, i)) out.push_back(static_cast<int64_t>(i));
 }
 
 // Whether a plane is that simple.
@@ -198,7 +204,7 @@ Judgement judge(const Problem* problem, const std::vector<PlaneData>& got, const
   if (first != compared.end()) {
     j.cause = first->logical;
     j.hint = hint_of(*first, part);
-    const Affected affected(*first);
+    std::optional<Affected> affected;  // made where it is asked: it costs more than the comparison
     const std::optional<Direction> chain = first->want->plane.direction;
     for (auto later = first + 1; later != compared.end(); ++later) {
       if (later->logical.differ == 0) continue;
@@ -206,7 +212,8 @@ Judgement judge(const Problem* problem, const std::vector<PlaneData>& got, const
       if ((chain && d && *chain != *d) || later->problem != first->problem) {
         j.beside.push_back(later->logical);
       } else {
-        later->logical.explained = affected.count(*later);
+        if (!affected) affected.emplace(*first);
+        later->logical.explained = affected->count(*later);
         j.after.push_back(later->logical);
       }
     }

@@ -447,8 +447,6 @@ Result<TiledJudgement> judge_in_tiles(const PackCase& c, Tiling& tiling, Subject
   TiledJudgement out = totals.judgement();
   out.tiles = done;
   out.of = count;
-  for (const Plane& plane : output_planes(tiling.problem))
-    if (!source->out.contains(plane.name)) out.missing.push_back(plane.name);
   return out;
 }
 

@@ -27,10 +27,10 @@ struct TiledOptions {
 
 struct TiledJudgement {
   Judgement judgement;
-  std::vector<std::string> judged, missing;  // planes
-  std::optional<Tile> first;                 // holds the first difference of a plane that grows with x
-  size_t tiles = 0, of = 0;                  // fewer where the user interrupted it
-  JudgedBlocks blocks;                       // of lines that the acceptor takes
+  std::vector<std::string> judged;  // planes
+  std::optional<Tile> first;        // holds the first difference of a plane that grows with x
+  size_t tiles = 0, of = 0;         // fewer where the user interrupted it
+  JudgedBlocks blocks;              // of lines that the acceptor takes
 };
 
 // The case as one that can be judged in tiles. Error: why it cannot, whatever its size.

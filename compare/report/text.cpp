@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -63,13 +66,62 @@ std::string parenthesis(const Verdict& v) {
                            unpinned);
 }
 
-// What a failure comes from, as far as it says so itself; empty where it does not.
-std::string cause_key(const Verdict& v) {
-  const Breach* b = v.breaches.empty() ? nullptr : &v.breaches[0];
-  const std::string why = !b ? v.reason : !b->message.empty() ? b->message : b->hint;
-  if (why.empty()) return {};
-  return fmt::format("{}|{}|{}|{}|{}", v.subject, name_of(v.outcome), b ? b->claim : "", b ? b->plane : "",
-                     why);
+// "scales" of row.scale_inv, col.scale_inv[2] and row.scale_gemm: one mistake shows in all of them.
+std::string kind_of_plane(std::string_view plane) {
+  plane = plane.substr(0, plane.find('['));
+  for (const std::string_view side : {"row.", "col."})
+    if (plane.starts_with(side)) plane.remove_prefix(side.size());
+  return std::string(plane == "scale_inv" || plane == "scale_gemm" ? "scales" : plane);
+}
+
+// How far off the first element is, where no hint says more.
+std::string distance_text(const Breach& b) {
+  if (b.in_padding) return "padding";
+  if (!b.apart) return b.got_code && b.want_code ? "NaN on one side" : "";
+  if (*b.apart == 0) return "the same value in another code";
+  return *b.apart == 1 ? "one code apart" : "several codes apart";
+}
+
+// A failure as a word of the sort that two failures of one cause share: without numbers, which are those of
+// a line, and of roundings that are off by one code without the direction, which is that of the numbers.
+std::string sort_of(const std::string& text) {
+  if (text.starts_with("one code apart")) return "one code apart";
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto goes_on = [&](char c) {  // "1.7e+38", "0..31", "7F"
+    return digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') || c == '.' || c == '+' || c == '-';
+  };
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (!digit(text[i])) {
+      out += text[i];
+      continue;
+    }
+    out += '#';
+    while (i + 1 < text.size() && goes_on(text[i + 1])) ++i;
+  }
+  return out;
+}
+
+// What a failure comes from as far as it says so itself, and the key that other failures of it have too.
+struct FailureCause {
+  std::string key, text;
+};
+FailureCause cause_of(const Verdict& v) {
+  const auto first_line = [](const std::string& text) { return text.substr(0, text.find('\n')); };
+  if (v.breaches.empty())
+    return {fmt::format("{}|{}|{}", v.subject, name_of(v.outcome), v.reason),
+            fmt::format("{} {}: {}", v.subject, name_of(v.outcome), first_line(v.reason))};
+  const Breach& b = v.breaches[0];
+  const bool counted = !b.plane.empty() && b.of > 0;  // else the message is all there is
+  const std::string distance = distance_text(b);
+  const std::string why = counted && !b.hint.empty()     ? b.hint
+                          : counted && b.message.empty() ? distance
+                                                         : b.message;
+  const std::string kind = kind_of_plane(b.plane);
+  const std::string at = kind.empty() ? "" : " at " + kind;
+  return {fmt::format("{}|{}|{}|{}|{}", v.subject, name_of(v.outcome), b.claim, kind,
+                      b.plane.empty() ? why : sort_of(why)),
+          fmt::format("{}{}{}", claim_text(b), at, why.empty() ? "" : ": " + first_line(why))};
 }
 
 class TextReport final : public Report {
@@ -78,7 +130,7 @@ class TextReport final : public Report {
 
   void result(const SuiteEntry& e, const Verdict& v) override {
     if (is_red(v.outcome)) {
-      if (!options_.verbose && is_same_cause(v)) return;
+      if (is_told(e, v) && !options_.verbose) return;
       if (screens_++ < options_.full_screens) {
         std::string screen = failure_screen(e, v, options_.environment, options_.launched);
         if (options_.colour) {
@@ -101,6 +153,7 @@ class TextReport final : public Report {
 
   void finish(const Totals& t) override {
     print_same();
+    print_causes();
     if (screens_ > options_.full_screens)
       fmt::print(out_, "{} failures are shown in one line each; --filter or --first shows one\n",
                  screens_ - options_.full_screens);
@@ -119,25 +172,54 @@ class TextReport final : public Report {
   }
 
  private:
-  // A cause that is said once is counted from then on, for as long as nothing else fails.
-  bool is_same_cause(const Verdict& v) {
-    const std::string key = cause_key(v);
-    if (!key.empty() && key == cause_) return ++same_ > 0;
-    print_same();
-    cause_ = key;
-    return false;
+  // Whether a failure of this cause has been shown. One that is shown once is counted from then on.
+  bool is_told(const SuiteEntry& e, const Verdict& v) {
+    FailureCause cause = cause_of(v);
+    const auto [at, fresh] = numbers_.try_emplace(std::move(cause.key), causes_.size());
+    if (fresh) causes_.push_back({std::move(cause.text), place_of_entry(e), 0});
+    ++causes_[at->second].failures;
+    ++failures_;
+    if (fresh) {
+      print_same();
+      latest_ = at->second;
+      return false;
+    }
+    ++same_;
+    one_cause_ &= at->second == latest_;
+    return true;
   }
   void print_same() {
-    if (same_ > 0)
-      fmt::print(out_, "same cause as above: {} more line{} (-v shows {})\n\n", same_, same_ == 1 ? "" : "s",
-                 same_ == 1 ? "it" : "them");
+    if (same_ > 0 && !options_.verbose)
+      fmt::print(out_, "same cause{} as above: {} more line{} (-v shows {})\n\n", one_cause_ ? "" : "s",
+                 same_, same_ == 1 ? "" : "s", same_ == 1 ? "it" : "them");
     same_ = 0;
+    one_cause_ = true;
+  }
+  // The causes by the failures that they count, where one of them counts several.
+  void print_causes() {
+    if (failures_ == causes_.size()) return;
+    std::vector<const Cause*> sorted;
+    for (const Cause& c : causes_) sorted.push_back(&c);
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const Cause* a, const Cause* b) { return a->failures > b->failures; });
+    fmt::print(out_, "causes of the {} failures, as far as they show\n", failures_);
+    for (const Cause* c : sorted)
+      fmt::print(out_, "  {:>6}  {}   first {}\n", c->failures, printable(c->text), c->first);
+    fmt::print(out_, "\n");
   }
 
+  // What failures have in common, as far as they say so themselves.
+  struct Cause {
+    std::string text, first;  // the suite's file and line of the first failure
+    size_t failures = 0;
+  };
   std::FILE* out_;
   TextOptions options_;
-  size_t screens_ = 0, same_ = 0;
-  std::string cause_;  // of the latest failure that was printed
+  size_t screens_ = 0, failures_ = 0;
+  std::vector<Cause> causes_;              // in the order in which they came
+  std::map<std::string, size_t> numbers_;  // of the causes, by their keys
+  size_t same_ = 0, latest_ = 0;  // failures since the cause that was shown last, which are not shown
+  bool one_cause_ = true;         // ... and all of that one
 };
 
 }  // namespace

@@ -56,6 +56,15 @@ struct Explained {
   std::optional<Observation> seen;  // of a case that is small enough to be looked at as a whole
 };
 
+// What is to be known of a case before its verdict.
+void print_notes(ExplainSession& s, const DumpCase& c, const CaseReport& report) {
+  const string text = notes_text(c.where(), report);
+  if (text.empty()) return;
+  s.progress.wipe();
+  fmt::print(s.out, "{}", text);
+  std::fflush(s.out);
+}
+
 // A large case: judged in tiles, and searched where the first difference lies.
 Result<Explained> explain_large(ExplainSession& s, const DumpCase& c, const Problem& problem) {
   CaseSettings settings;
@@ -66,7 +75,7 @@ Result<Explained> explain_large(ExplainSession& s, const DumpCase& c, const Prob
   const CheckedCase checked = check_case(c, problem, s.subjects, settings);
   s.progress.wipe();
   const CaseReport& report = checked.report;
-  for (const string& note : report.notes) fmt::print(s.err, "note: {}\n", printable(note));
+  print_notes(s, c, report);
   if (!report.breach && checked.cut_short) return Error{"interrupted before it was judged", 0, ""};
   if (report.breach && report.breach->plane.empty()) return Error{report.breach->message, 0, ""};
   Explained out;
@@ -95,6 +104,7 @@ Result<Explained> explain_case(ExplainSession& s, const DumpCase& c) {
   if (!problem) return problem.error();
   if (problem->x.shape.count() >= s.options.large && tiling_of_case(*c.recorded, *problem))
     return explain_large(s, c, *problem);
+  print_notes(s, c, noted_planes(*c.recorded, *problem));
   auto seen = observed(c, *problem, {}, s.subjects.reference());
   if (!seen) return seen.error();
   auto found = diagnosed(s, *seen, unpinned_of(*c.recorded, *problem));

@@ -7,6 +7,7 @@
 
 #include "compare/arithmetic/codes.h"
 #include "compare/arithmetic/places.h"
+#include "compare/commands/recorded_case.h"
 #include "compare/debug/reproducer.h"
 #include "compare/debug/shrink.h"
 #include "compare/diagnosis/report/github.h"
@@ -38,6 +39,7 @@ Result<Diagnosis> search(ExplainSession& s, const Observation& seen) {
   DiagnoseOptions o;
   o.jobs = s.options.jobs;
   o.pairs = s.options.pairs;
+  o.flips = names_pack(s.options.what);
   o.budget = s.options.budget;
   if (!s.options.cause) o.budget = 0;
   o.on_progress = [&s](const string& text) { s.progress.show(text); };

@@ -293,6 +293,7 @@ Fitted fitted_row(const string& id, const Problem& lane, Direction d) {
   if (auto row = in(kForms)) return std::move(*row);
   if (auto row = in(fitted::scale_forms())) return std::move(*row);
   if (auto row = in(fitted::region_forms())) return std::move(*row);
+  if (auto row = in(fitted::flip_forms())) return std::move(*row);
   return {};
 }
 

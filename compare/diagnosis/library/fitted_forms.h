@@ -14,6 +14,7 @@ struct Form {
 };
 const std::vector<Form>& scale_forms();   // fitted_scales.cpp
 const std::vector<Form>& region_forms();  // fitted_regions.cpp
+const std::vector<Form>& flip_forms();    // fitted_flips.cpp
 
 // A row that does nothing yet.
 Hypothesis row_of(const std::string& id, Stage stage, const char* clause, std::string title);

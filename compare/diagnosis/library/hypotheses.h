@@ -116,6 +116,13 @@ struct Hypothesis {
   // "blocks:transposed": both planes of a direction that is quantized as this one is; "blocks:codes": its
   // codes alone.
   std::string of_other;
+  // Bits of one code that are inverted where it is stored.
+  struct Flip {
+    std::string stem;          // of the plane: "data", "scale_inv", "amax"
+    int64_t row = 0, col = 0;  // in the plane
+    uint32_t mask = 0;
+  };
+  std::optional<Flip> flip;
   // "<plane stem>:<name>": the place of everything in a plane (compare/diagnosis/patterns/layouts.h).
   std::string layout;
 

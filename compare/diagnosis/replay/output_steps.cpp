@@ -169,4 +169,17 @@ void change_scalars(Run& run) {
   }
 }
 
+bool flip_bits(Run& run) {
+  for (const Hypothesis* h : run.hypotheses) {
+    if (!h->flip) continue;
+    const Hypothesis::Flip& f = *h->flip;
+    PlaneData* plane = plane_in(run.planes, plane_name(run.window.d, f.stem));
+    if (!run.everything || !plane || f.row >= plane->plane.logical.rows || f.col >= plane->plane.logical.cols)
+      return false;
+    const int64_t at = index_of(plane->plane, f.row, f.col);
+    set_code(plane->plane, plane->bytes, at, code_at(plane->plane, plane->bytes, at) ^ f.mask);
+  }
+  return true;
+}
+
 }  // namespace assay

@@ -72,6 +72,7 @@ std::optional<std::vector<PlaneData>> Replay::run(const Selection& chosen, Hypot
   if (!move_codes(run) || !repack_codes(run) || !change_stored_scales(run)) return {};
   if (!keep_own_planes(run, own) || !take_from_other(run)) return {};
   change_scalars(run);
+  if (!flip_bits(run)) return {};
   return std::move(run.planes);
 }
 

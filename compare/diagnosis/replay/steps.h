@@ -82,5 +82,7 @@ bool keep_own_planes(Run& run, const Problem& own);
 bool take_from_other(Run& run);
 // What is stored of the tensor's scale.
 void change_scalars(Run& run);
+// Bits that are flipped where they are stored, over the whole tensor.
+bool flip_bits(Run& run);
 
 }  // namespace assay

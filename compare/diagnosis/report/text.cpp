@@ -22,6 +22,10 @@ string percent(int64_t part, int64_t of) {
   return p >= 99.95 ? "99.9 %" : p > 0 && p < 0.05 ? "below 0.1 %" : fmt::format("{:.1f} %", p);
 }
 
+string all_of(int64_t differences) {
+  return differences == 1 ? "the only difference" : fmt::format("all {} differences", differences);
+}
+
 string row(std::string_view label, const string& text) {
   return fmt::format("  {:<10} {}\n", label, printable(text));
 }
@@ -141,8 +145,8 @@ string exact_rows(const Diagnosis& d, size_t exact) {
     if (d.of_padding())
       out += row("", fmt::format("all {} elements are right; only the padding is wrong", e.of));
     else if (i == 0)
-      out += row("", fmt::format("makes all {} differences and nothing else: {} of {} elements", e.differ,
-                                 e.agree, e.of));
+      out += row(
+          "", fmt::format("makes {} and nothing else: {} of {} elements", all_of(e.differ), e.agree, e.of));
     if (!e.line.empty() && i < 2) out += row("", "as " + shell_quoted(e.line));
   }
   if (exact > kMost) out += row("", fmt::format("or {} more that make the same bytes", exact - kMost));
@@ -155,7 +159,7 @@ string runner_up_rows(const Diagnosis& d, size_t exact) {
   if (exact >= d.explanations.size()) return "";
   const bool partial = d.confidence == Confidence::partial;
   const Explanation& e = d.explanations[exact];
-  const int64_t wrong = (e.of - e.agree) - (e.differ - e.repaired);
+  const int64_t wrong = e.made_anew();
   string out = row(partial ? "cause" : "next best",
                    fmt::format("{}: {} of the differences{}", named(e), percent(e.repaired, e.differ),
                                wrong > 0 ? fmt::format(", and {} new ones", wrong) : ""));
@@ -209,7 +213,7 @@ string cause_line(const Diagnosis& d) {
   const Explanation& e = d.explanations.front();
   const string clause = e.clause.empty() ? "" : " (" + e.clause + ")";
   switch (d.confidence) {
-    case Confidence::certain: return fmt::format("{}{}: all {} differences", e.title, clause, e.differ);
+    case Confidence::certain: return fmt::format("{}{}: {}", e.title, clause, all_of(e.differ));
     case Confidence::equivalent: {
       const auto exact = std::count_if(d.explanations.begin(), d.explanations.end(),
                                        [](const Explanation& x) { return x.exact(); });
@@ -217,8 +221,6 @@ string cause_line(const Diagnosis& d) {
                          exact == 2 ? "" : "s", exact == 2 ? "s" : "");
     }
     case Confidence::partial:
-      if ((e.of - e.agree) - (e.differ - e.repaired) > e.repaired)
-        return {};  // it makes more than it explains
       return fmt::format("perhaps {}{}: {} of the differences", e.title, clause,
                          percent(e.repaired, e.differ));
     default: return {};

@@ -29,6 +29,8 @@ struct Observation {
 struct DiagnoseOptions {
   int jobs = 0;        // threads; 0: the cores of this machine
   bool pairs = true;   // where no single cause is exact, pairs of causes
+  bool flips = false;  // where no rule is exact, few flipped bits: of recorded bytes, for a subject that
+                       // makes them anew flips no bit twice
   double budget = 60;  // seconds after which the search ends with what it has; Ctrl-C ends it as well
                        // (compare/process/interrupt.h)
   std::function<void(const std::string&)> on_progress;  // "31 of 84 hypotheses"; may be empty

@@ -213,8 +213,9 @@ void Explanations::in_one_of_two(Direction d, Direction other) {
 
 // How little an explanation says of other tensors: a rule says most ("layout.data:nibbles_swapped" is one), a
 // number that was fitted to this one least, and a place that was fitted (a region, a map of codes) lies
-// between them.
+// between them. One scale for everything is a rule before the others: which block has it too is chance.
 int how_fitted(const Explanation& e) {
+  if (e.ids.size() == 1 && e.ids[0].starts_with("scale.constant")) return -1;
   int out = 0;
   for (const string& id : e.ids) {
     const size_t colon = id.find(':');
@@ -247,7 +248,10 @@ void explain(JudgedCase& judged_case, CausesByDirection& causes, Diagnosis& out)
   }
   const auto exact = static_cast<size_t>(std::count_if(list.begin(), list.end(), is_exact));
   if (list.size() > exact + 3) list.resize(exact + 3);
-  const bool most = !list.empty() && list.front().repaired * 2 > list.front().differ;
+  const auto mostly = [](const Explanation& e) {  // a cause that makes more than it explains is none
+    return e.repaired * 2 > e.differ && e.made_anew() <= e.repaired;
+  };
+  const bool most = !list.empty() && mostly(list.front());
   if (exact > 0) out.confidence = exact == 1 ? Confidence::certain : Confidence::equivalent;
   else out.confidence = most ? Confidence::partial : Confidence::unexplained;
 }

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/places.h"
 #include "compare/diagnosis/search/codes.h"
 #include "compare/diagnosis/search/stages.h"
 
@@ -135,21 +136,25 @@ namespace {
 
 int64_t area(const Region& r) { return (r.row1 - r.row0) * (r.col1 - r.col0); }
 
-// What differs of a lane's data.
+// What differs of a lane's data, but for what lies in `spared` regions.
 struct Differing {
   Region box;                        // around it
   std::optional<uint32_t> constant;  // the code that all of it has
+  bool empty() const { return box.row0 >= box.row1; }
 };
-Differing differing(const JudgedPlane& data, Shape shape) {
+Differing differing(const JudgedPlane& data, Shape shape, const std::vector<Region>& spared = {}) {
   const Plane& plane = data.want.plane;
   const Codes got(data.got), want(data.want);
   Differing out{{shape.rows, 0, shape.cols, 0}, {}};
   bool constant = data.differ >= 32;  // of fewer it says nothing
   for_places(plane, [&](int64_t i, int64_t j, int64_t at) {
     if (got[at] == want[at]) return;
+    const int64_t r = plane.transposed ? j : i, c = plane.transposed ? i : j;
+    if (std::any_of(spared.begin(), spared.end(),
+                    [&](const Region& s) { return r >= s.row0 && r < s.row1 && c >= s.col0 && c < s.col1; }))
+      return;
     constant &= out.constant.value_or(got[at]) == got[at];
     out.constant = got[at];
-    const int64_t r = plane.transposed ? j : i, c = plane.transposed ? i : j;
     Region& box = out.box;
     box = {std::min(box.row0, r), std::max(box.row1, r + 1), std::min(box.col0, c),
            std::max(box.col1, c + 1)};
@@ -175,12 +180,28 @@ std::vector<Region> tiles_around(const Region& box, Shape shape) {
   return out;
 }
 
+// The blocks whose scale differs, where they are few: all their codes follow the scale, also those of
+// elements that were read and written as they should be.
+std::vector<Region> blocks_of_wrong_scales(const JudgedLane& lane) {
+  constexpr int64_t kMost = 64;
+  std::vector<Region> out;
+  for (const JudgedPlane& j : lane.judged) {
+    if (j.is_data() || j.is_scalar() || j.differ == 0) continue;
+    if (j.differ > kMost) return {};
+    const Codes got(j.got), want(j.want);
+    for_places(j.want.plane, [&](int64_t r, int64_t c, int64_t at) {
+      if (got[at] != want[at]) out.push_back(region_of(&lane.lane().problem, j.want.plane, {false, r, c}));
+    });
+  }
+  return out;
+}
+
 }  // namespace
 
 // One part of the tensor that was not read or not written: where the codes that differ lie, and the tiles
 // around them.
 void try_regions(SearchState& s) {
-  constexpr size_t kMost = 120;
+  constexpr size_t kMost = 180, kMostSmaller = 12;
   JudgedLane& lane = *s.bad().front();
   const JudgedPlane* data = lane.find(".data");
   if (s.bad().size() != 1 || !data || data->differ == 0) return;
@@ -191,7 +212,14 @@ void try_regions(SearchState& s) {
     if (c.whole.exact() && c.ids.size() == 1 && c.ids[0].find(':') != string::npos) tried.push_back(c.ids[0]);
   std::vector<string> kinds = {"code.zero", "input.above", "input.left", "input.zero", "output.zero"};
   if (what.constant && *what.constant != 0) kinds = {fmt::format("code.is={:02X}", *what.constant)};
-  for (const Region& r : tiles_around(what.box, shape))
+  std::vector<Region> tiles = tiles_around(what.box, shape);
+  if (const auto spared = blocks_of_wrong_scales(lane); !spared.empty())
+    if (const Differing rest = differing(*data, shape, spared); !rest.empty()) {
+      std::vector<Region> smaller = tiles_around(rest.box, shape);
+      if (smaller.size() > kMostSmaller) smaller.resize(kMostSmaller);
+      tiles.insert(tiles.begin(), smaller.begin(), smaller.end());
+    }
+  for (const Region& r : tiles)
     for (const string& kind : kinds) {
       const string id = fmt::format("{}:{}-{},{}-{}", kind, r.row0, r.row1, r.col0, r.col1);
       if (std::find(tried.begin(), tried.end(), id) == tried.end()) tried.push_back(id);

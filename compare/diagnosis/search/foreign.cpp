@@ -42,6 +42,7 @@ class HeldLane {
 
   bool judged() const { return data_ && !q_.rht && q_.round != Round::sr && !q_.row_scaled; }
   bool codes_differ() const { return data_->differ > 0; }
+  int64_t stored_scales_differing() const { return scales_ ? scales_->differ : 0; }
   bool blocks() const { return info(q_.format).has_blocks(); }
   // Whether a plane that follows the amax differs: what makes codes alone wrong is no other tensor.
   bool amaxes_differ() const {
@@ -137,6 +138,8 @@ Against HeldLane::against(const LineRange& l) const {
   return out;
 }
 
+constexpr int64_t kFewScales = 8;  // of square blocks a scale stands for many lines, and says no more for it
+
 // One direction that differs: all of it beside another direction that is right, or some lines beside others.
 std::optional<string> told(const HeldLane& lane, bool other_is_right) {
   const LineRange lines = lane.differing();
@@ -144,7 +147,7 @@ std::optional<string> told(const HeldLane& lane, bool other_is_right) {
   if (lines.count() < 8 || (whole && !other_is_right)) return {};
   const char* beside = whole ? "the other direction is right" : "everything else is right";
   if (!lane.codes_differ())
-    return whole || lane.scales_differing(lines) < 0.4
+    return whole || lane.stored_scales_differing() < kFewScales || lane.scales_differing(lines) < 0.4
                ? std::nullopt
                : std::optional(
                      fmt::format("the stored scales of {} are of another tensor or step: the codes beside "

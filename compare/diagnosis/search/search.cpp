@@ -37,12 +37,15 @@ Causes find_causes(JudgedCase& judged_case, std::optional<Direction> d,
   const auto looking = [&] { return s.unexplained() && judged_case.in_time(); };
   try_singles(s);
   if (d && looking()) try_wide(s);
+  if (d && judged_case.in_time()) try_constant_scales(s);
   if (d && judged_case.in_time()) try_layouts(s);  // before values: what is left after them is judged again
   if (d && looking()) try_code_map(s);
   if (d && looking()) try_places(s);
+  if (looking()) try_named_sets(s);
+  if (d && s.unexplained() && judged_case.options.flips)
+    try_flips(s);  // else a region of one code describes it
   if (d && looking()) try_regions(s);
   if (d && looking()) try_moved_regions(s);
-  if (looking()) try_named_sets(s);
   if (d && looking()) try_factors(s);
   if (d && looking() && pairs) try_displaced(s);
   if (d && looking() && pairs) try_regions_under(s);

@@ -43,6 +43,10 @@ void try_tensor_values(SearchState& s);
 // fitted_factors.cpp: codes or scales of blocks that were made with another scale than the stored one.
 void try_factors(SearchState& s);
 
+// flip_stages.cpp: one scale for everything; few flipped bits, which no rule makes.
+void try_constant_scales(SearchState& s);
+void try_flips(SearchState& s);
+
 // region_stages.cpp: regions that carry what belongs to other regions.
 void try_moved_regions(SearchState& s);
 void try_regions_under(SearchState& s);  // ... of the codes that a single cause makes

@@ -142,7 +142,7 @@ void check_current_scale(LawRecord& laws, Direction d, const Quantizer& q, const
       return got == (encodes ? 1 / epsilon : epsilon);
     }
     if (a == 0 || std::isnan(a) || (std::isinf(a) && q.numerics.inf_amax == InfAmax::unit)) return got == 1;
-    if (want == 0 && q.numerics.zero_amax == ZeroAmax::epsilon)
+    if (!encodes && want == 0 && q.numerics.zero_amax == ZeroAmax::epsilon)  // N17.15: of a d, not of a scale
       return got == source_epsilon(laws.problem.x.source);
     if (!(a > 0) || std::isinf(a) || std::isinf(want) || (q.pow2 && want < 0x1p-126)) return true;
     if (!q.pow2) return got == want;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <functional>
@@ -160,26 +161,97 @@ TEST(Explain, CodesWithoutTheirScales) {
   }
 }
 
-// What `assay check` says of a pack, `assay explain` says too.
-TEST(Explain, ItsStatusIsThatOfCheck) {
-  const auto both = [](const std::string& pack, int status) {
-    std::ostringstream out, err;
-    CheckOptions options;
-    options.paths = {pack};
-    options.cause = false;
-    EXPECT_EQ(run_check(options, reference_alone(), out, err), status) << out.str() << err.str();
-    const Told told = explain(pack);
-    EXPECT_EQ(told.status, status) << told.text << told.error;
+// A bit that is flipped in a recording is called that, by check too; no hypothesis that makes thousands of
+// new differences is called its cause.
+TEST(Explain, OneFlippedBitOfAPack) {
+  const auto flipped = [](planes::Case& c) {
+    c.spoil("row.data",
+            [](int64_t r, int64_t k, uint32_t code) { return code ^ (r == 19 && k == 40 ? 0x10u : 0u); });
   };
-  both(pack_of({{"a", kLine}, {"b", kLine}}), 0);
-  both(pack_of({{"a", kLine, true, wrong_scale}}), 1);
-  both(pack_of({{"a", kLine, false}, {"b", kLine}}), 1);  // one cannot be judged, and the other is right
-  both(pack_of({{"a", kLine, false}}), 1);
-  both(own("absent.safetensors"), 2);
+  const std::string pack = pack_of({{"a", kLine, true, flipped}});
+  const Told told = explain(pack);
+  EXPECT_NE(told.text.find("cause      one flipped bit: bit 4 of row.data, row 19, column 40: "),
+            std::string::npos)
+      << told.text;
+  EXPECT_NE(told.text.find("makes the only difference and nothing else"), std::string::npos) << told.text;
+  std::ostringstream out, err;
+  CheckOptions options;
+  options.paths = {pack};
+  EXPECT_EQ(run_check(options, reference_alone(), out, err), 1);
+  EXPECT_NE(out.str().find("cause: one flipped bit: bit 4 of row.data"), std::string::npos) << out.str();
+}
+
+// What the three commands that judge a pack say of it.
+struct Said {
+  int status;
+  std::string out, err;
+};
+std::array<Said, 3> said_of(const std::string& pack) {
+  std::ostringstream check_out, check_err, trace_out, trace_err;
+  CheckOptions options;
+  options.paths = {pack};
+  options.cause = false;
+  const int check = run_check(options, reference_alone(), check_out, check_err);
+  const Told told = explain(pack);
+  const int trace = run_trace_of_pack(pack, "", {}, reference_alone(), trace_out, trace_err);
+  return {Said{check, check_out.str(), check_err.str()}, Said{told.status, told.text, told.error},
+          Said{trace, trace_out.str(), trace_err.str()}};
+}
+constexpr const char* kCommands[] = {"check", "explain", "trace"};
+
+void without_planes(planes::Case& c) {
+  for (PlaneData& p : c.got) p.plane.name.pop_back();
+}
+
+// What `assay check` says of a pack, `assay explain` and `assay trace` say too.
+TEST(Explain, ItsStatusIsThatOfCheckAndTrace) {
+  const auto all = [](const std::string& pack, int status) {
+    const auto said = said_of(pack);
+    for (size_t n = 0; n < said.size(); ++n)
+      EXPECT_EQ(said[n].status, status) << kCommands[n] << "\n" << said[n].out << said[n].err;
+  };
+  const auto uncleared = [](planes::Case& c) {
+    PlaneData& p = c["row.scale_gemm"];
+    for (int64_t i = 0; i < p.plane.padded.count(); ++i)
+      if (place_of(p.plane, i).padding) set_code(p.plane, p.bytes, i, 0x7F);
+  };
+  all(pack_of({{"a", kLine}, {"b", kLine}}), 0);
+  all(pack_of({{"a", kLine, true, wrong_scale}}), 1);
+  all(pack_of({{"a", kLine, false}, {"b", kLine}}), 1);  // one cannot be judged, and the other is right
+  all(pack_of({{"a", kLine}, {"b", kLine, false}}), 1);
+  all(pack_of({{"a", kLine, false}}), 1);
+  all(pack_of({{"a", kLine, true, without_planes}}), 1);
+  all(pack_of({{"a", "quantize mxfp8 100x96 bf16 dir=row scales=gemm", true, uncleared}}), 1);
+  all(own("absent.safetensors"), 2);
   const std::string empty = own("empty.safetensors");
   ASSERT_FALSE(st::write(empty, {}, {{"assay.pack", "1"}}));
-  both(empty, 2);
+  all(empty, 2);
   std::remove(empty.c_str());
+}
+
+// A plane that is misspelt or absent is not judged, and a verdict must not hide that.
+TEST(Explain, PlanesThatAreNotJudgedAreNamedBeforeTheVerdict) {
+  const auto misspelt = [](planes::Case& c) { c["row.scale_inv"].plane.name = "row.scale_imv"; };
+  const auto said = said_of(pack_of({{"a", kLine, true, misspelt}}));
+  constexpr const char* kVerdicts[] = {"passed", "EQUAL", "case "};
+  for (size_t n = 0; n < said.size(); ++n) {
+    EXPECT_EQ(said[n].status, 0) << kCommands[n];
+    const size_t verdict = said[n].out.find(kVerdicts[n]);
+    ASSERT_NE(verdict, std::string::npos) << said[n].out;
+    for (const char* note :
+         {"plane 'row.scale_imv' is not a plane of this line, and is not judged (did you mean "
+          "'row.scale_inv'?)",
+          "not judged, absent from the pack: row.scale_inv"})
+      EXPECT_LT(said[n].out.find(note), verdict) << kCommands[n] << "\n" << said[n].out;
+  }
+  const auto none = said_of(pack_of({{"a", kLine, true, without_planes}}));
+  for (size_t n = 0; n < none.size(); ++n) {
+    EXPECT_NE(none[n].out.find("plane 'row.dat' is not a plane of this line"), std::string::npos)
+        << none[n].out;
+    EXPECT_NE((none[n].out + none[n].err).find("so there is nothing to judge"), std::string::npos)
+        << kCommands[n] << "\n"
+        << none[n].out << none[n].err;
+  }
 }
 
 TEST(Explain, AnUnwritablePathIsRefusedBeforeTheSearch) {

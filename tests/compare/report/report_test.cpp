@@ -32,7 +32,7 @@ Ran run(const std::vector<SuiteEntry>& entries, const Subjects& subjects, RunOpt
   fs::create_directories(dir);
   o.entries = entries;
   if (o.settings.subjects == std::vector<std::string>{"host"}) o.settings.subjects = {"fake"};
-  o.settings.jobs = 2;
+  if (o.settings.jobs == RunOptions{}.settings.jobs) o.settings.jobs = 2;
   o.report.junit = dir / "r.xml";
   o.report.jsonl = dir / "r.jsonl";
   std::FILE* out = std::fopen((dir / "out").c_str(), "w");
@@ -89,7 +89,13 @@ TEST(Report, CasesWithoutAnElementAreCounted) {
   EXPECT_EQ(run({entry(kLine, 2)}, subjects).out.find("no element"), std::string::npos);
 }
 
-// What fails everywhere in one way is told once; another failure between is not swallowed.
+size_t count_of(const std::string& text, const std::string& part) {
+  size_t n = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++n;
+  return n;
+}
+
+// What fails everywhere in one way is told once, also after another failure between, which is not swallowed.
 TEST(Report, OneCauseOfManyLinesIsToldOnce) {
   const Subjects subjects = fakes::with("fake", [](const Problem& p, auto out, auto&) {
     if (p.x.fill.seed == 3) fakes::output(out, "row.data")->bytes[0] ^= std::byte{1};
@@ -100,13 +106,83 @@ TEST(Report, OneCauseOfManyLinesIsToldOnce) {
   const Ran r = run(entries, subjects);
   EXPECT_EQ(r.status, 1);
   EXPECT_EQ(last_line(r.out), "0 passed, 7 failed, 0 skipped");
-  expect_in(r.out,
-            "same cause as above: 2 more lines (-v shows them)");  // before the other one, and after it
-  const size_t first = r.out.find("same cause as above");
-  EXPECT_NE(r.out.find("same cause as above", first + 1), std::string::npos) << r.out;
-  size_t screens = 0;
-  for (size_t at = 0; (at = r.out.find("FAILED  some.cases", at)) != std::string::npos; ++at) ++screens;
-  EXPECT_EQ(screens, 3u) << r.out;
+  expect_in(r.out, "same cause as above: 2 more lines (-v shows them)");   // before the other one
+  expect_in(r.out, "same causes as above: 3 more lines (-v shows them)");  // and after it
+  expect_in(r.out, "causes of the 7 failures, as far as they show\n       6  ");
+  expect_in(r.out, "no device   first some.cases:1\n       1  fake == reference at data: one code apart");
+  EXPECT_EQ(count_of(r.out, "FAILED  some.cases"), 2u) << r.out;
+}
+
+// A plugin with one mistake fails on many lines, in both directions and several formats, and its first
+// difference is another number each time.
+TEST(Report, APluginThatFailsEverywhereHasOneCause) {
+  const Subjects subjects = fakes::with("fake", [](const Problem& p, auto out, auto&) {
+    const Buffer* b = fakes::output(out, p.x.fill.seed % 2 ? "col.data" : "row.data");
+    const size_t n = std::min<size_t>(b->bytes.size(), 4 + p.x.fill.seed * 3);
+    for (size_t i = p.x.fill.seed; i < n; ++i) b->bytes[i] ^= static_cast<std::byte>(8 << (i % 3));
+  });
+  std::vector<SuiteEntry> entries;
+  for (size_t i = 0; i < 12; ++i)
+    entries.push_back(entry(
+        fmt::format("quantize {} {}x96 bf16 seed={}", i % 3 ? "mxfp8" : "fp8_current", 32 + 32 * (i % 2), i),
+        i + 1));
+  const Ran r = run(entries, subjects);
+  EXPECT_EQ(last_line(r.out), "0 passed, 12 failed, 0 skipped");
+  EXPECT_EQ(count_of(r.out, "FAILED  some.cases"), 1u) << r.out;
+  expect_in(r.out, "same cause as above: 11 more lines (-v shows them)");
+  expect_in(r.out, "      12  fake == reference at data: several codes apart   first some.cases:1\n");
+  EXPECT_EQ(count_of(r.jsonl, "\"record\": \"case\""), 12u) << "the files hold every failure";
+  EXPECT_EQ(count_of(r.junit, "<failure "), 12u);
+  RunOptions all;
+  all.report.verbose = true;
+  EXPECT_EQ(count_of(run(entries, subjects, all).out, "FAILED  some.cases"), 12u);
+}
+
+// What a law says has other numbers on each line.
+TEST(Report, ALawThatFailsOnManyLinesIsOneCause) {
+  std::FILE* out = std::tmpfile();
+  const auto report = make_text_report(out, {});
+  Totals totals;
+  for (const char* amax : {"3", "1.7e+38", "448"}) {
+    Verdict v;
+    v.subject = "host";
+    v.outcome = Outcome::failed;
+    Breach& b = v.breaches.emplace_back();
+    b.claim = "range";
+    b.got = "reference";
+    b.plane = "row.scale";
+    b.differ = b.of = 1;
+    b.got_code = 0;
+    b.message = fmt::format("the amax {} has the scale 0", amax);
+    totals.add(v);
+    report->result(entry(kLine, totals.failed), v);
+  }
+  report->finish(totals);
+  std::string said(static_cast<size_t>(std::ftell(out)), ' ');
+  std::rewind(out);
+  ASSERT_EQ(std::fread(said.data(), 1, said.size(), out), said.size());
+  std::fclose(out);
+  expect_in(said, "same cause as above: 2 more lines");
+  expect_in(said, "       3  range of reference at scale: the amax 3 has the scale 0   first some.cases:1\n");
+}
+
+// However many workers judge, the lines come in the suite's order, and so do the causes.
+TEST(Report, TheCausesAreTheSameForAnyNumberOfWorkers) {
+  std::vector<SuiteEntry> entries;
+  for (size_t i = 0; i < 24; ++i) entries.push_back(entry(fmt::format("{} seed={}", kLine, i), i + 1));
+  const Subjects subjects = fakes::with("fake", [](const Problem& p, auto out, auto&) {
+    const auto seed = p.x.fill.seed;
+    if (seed % 3 == 0) fakes::output(out, "row.data")->bytes[seed] ^= std::byte{1};
+    else fakes::output(out, seed % 3 == 1 ? "row.scale_inv" : "col.scale_inv")->bytes[0] ^= std::byte{0x10};
+  });
+  const auto shown = [&](int jobs) {
+    RunOptions o;
+    o.settings.jobs = jobs;
+    return run(entries, subjects, o).out;
+  };
+  const std::string one = shown(1);
+  expect_in(one, "causes of the 24 failures");
+  EXPECT_EQ(one, shown(4));
 }
 
 TEST(Report, StatusAndLastLine) {
