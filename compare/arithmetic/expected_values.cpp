@@ -95,8 +95,10 @@ std::optional<Scaled> ScaledValues::at(int64_t i, int64_t j) const {
   const auto x = element(i, j);
   const auto f = x ? factor(i, j) : std::nullopt;
   if (!f) return {};
+  if (f->before != 1 && *x != 0 && std::fabs(*x / f->before) < 0x1p-126)
+    return {};  // N17.10: fl(x / P) has few digits, or is 0
   Scaled v;
-  v.value = f->divides ? *x / f->value : *x * f->value;
+  v.value = f->divides ? *x / f->before / f->value : *x * f->value;
   v.slack = f->divides ? std::fabs(v.value) * f->slack : std::fabs(*x * f->slack);
   // 48 significant bits at most, and a quotient is that far from what binary32 has; such a value is not
   // rounded again.

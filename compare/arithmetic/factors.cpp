@@ -204,7 +204,11 @@ std::optional<Factor> nvfp4_within(const Quantizer& q, Encoding source, uint32_t
   if (reads_decode(n.multiplier) && (t->decode == 0 || scale * t->decode > static_cast<double>(kMost)))
     return {};
   const double s = reads_decode(n.multiplier) ? 1 / t->decode : t->encode;
-  if (divides_elements(n.multiplier)) return Factor{scale / s, true, scale == 0 ? 0 : 0x1p-21};
+  const double slack = scale == 0 ? 0 : 0x1p-21;
+  if (n.multiplier == Multiplier::divide_twice) return Factor{scale, true, slack, t->decode};
+  if (divides_elements(n.multiplier)) return Factor{scale / s, true, slack};
+  if (n.multiplier == Multiplier::reciprocal && std::isinf(static_cast<float>(1 / t->encode)))
+    return {};  // given_product: 1 / S overflows (N10.7)
   if (n.multiplier == Multiplier::product_reciprocal && scale / s < 0x1p-100)
     return {};  // infinite, or nearly
   const double r = scale == 0 ? std::numeric_limits<double>::infinity() : s / scale;

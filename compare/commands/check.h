@@ -22,9 +22,9 @@ struct CheckOptions {
   int64_t large = int64_t{1} << 22;  // elements from which on a case is judged in parts
   bool progress = false;             // a line on `err` that is rewritten
   bool coherence = false;            // judge rows against columns instead, without their source
-  bool exact = false;   // the reference judges every block, also those that the vectorised method knows
-  std::string json;     // a file that receives the verdicts; empty: none
-  bool github = false;  // annotations for GitHub Actions on `out`
+  bool exact = false;     // the reference judges every block, also those that the vectorised method knows
+  std::string json = {};  // a file that receives the verdicts; empty: none
+  bool github = false;    // annotations for GitHub Actions on `out`
 };
 
 // Runs the reference on each case's line and input planes (those of the pack; others from the line, and x

@@ -29,7 +29,11 @@ bool nvfp4_scale_fits(const Quantizer& q, Encoding source, const TensorScales& t
   const bool sixth = n.nvfp4_scale == Nvfp4Scale::quotient_first || n.nvfp4_scale == Nvfp4Scale::decode ||
                      n.nvfp4_scale == Nvfp4Scale::unit;  // decode_first rounds b / P first: within the slack
   const double b = sixth ? Division(q, source).rounded(amax / 6) : amax / 6;  // N17.14
-  const double exact = by_p ? b / t.decode : b * t.encode;
+  const bool overflows =
+      (n.nvfp4_scale == Nvfp4Scale::decode_product || n.nvfp4_scale == Nvfp4Scale::given_product) &&
+      std::isinf(static_cast<float>(6 * t.decode));
+  if (overflows && std::isinf(amax)) return true;  // a NaN of IEEE's
+  const double exact = overflows ? 0 : by_p ? b / t.decode : b * t.encode;
   if (n.nvfp4_floor == Nvfp4Floor::one && exact > 0 && exact < 0x1p-120)
     return k == 0x38 || k == 0x01;  // v may be 0, or was on the way
   const double least = n.nvfp4_floor == Nvfp4Floor::least_normal       ? 0x1p-6
