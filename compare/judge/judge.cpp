@@ -119,7 +119,7 @@ class Affected {
     int64_t n = 0;
     const Plane& plane = later.want->plane;
     if (is_plain(plane) && plane.name.ends_with(".data") && plane.direction) {  // an element of x each
-      for (const int64_t i : later.differing) n += marked_[place_in_x(plane, i)];
+      for (const int64_t i : later.differing) n += is_marked(place_in_x(plane, i));
       return n;
     }
     for (int64_t i : later.differing)
@@ -128,11 +128,12 @@ class Affected {
   }
 
  private:
+  // Planes of an attention may be larger than its x, which is Q.
+  bool is_marked(size_t at) const { return at < marked_.size() && marked_[at]; }
   bool touches(const Region& g) const {
     for (int64_t r = g.row0; r < g.row1; ++r)
       for (int64_t c = g.col0; c < g.col1; ++c)
-        if (const auto at = static_cast<size_t>(r * cols_ + c); at < marked_.size() && marked_[at])
-          return true;
+        if (is_marked(static_cast<size_t>(r * cols_ + c))) return true;
     return false;
   }
   size_t place_in_x(const Plane& data, int64_t i) const {

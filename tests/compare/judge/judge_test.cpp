@@ -260,5 +260,19 @@ TEST(Judge, HintsOfAProduct) {
             "");
 }
 
+// Its gradients have the keys' rows, of which Q may have none.
+TEST(Judge, PlanesOfAnAttentionMayBeLargerThanItsQuery) {
+  const Problem p = line(
+      "attention fp8_delayed/fp8_current 0x8 f16 batch=2 layout=thd lengths=0,0 kv_lengths=8,8 backward=1");
+  const std::vector<PlaneData> want = outputs_of(p);
+  std::vector<PlaneData> got = want;
+  for (PlaneData& plane : got)
+    for (std::byte& b : plane.bytes) b ^= std::byte{1};
+  const Judgement j = judge(&p, got, want);
+  ASSERT_TRUE(j.cause);
+  EXPECT_TRUE(std::any_of(j.after.begin(), j.after.end(),
+                          [](const PlaneDifference& d) { return d.plane.name == "dqkv.data"; }));
+}
+
 }  // namespace
 }  // namespace assay
