@@ -40,7 +40,9 @@ struct GroupCoverage {
 
 std::vector<GroupCoverage> coverage_of(const Space& space, const Exercised& exercised) {
   std::vector<GroupCoverage> out;
-  for (const auto& [name, group] : space) {
+  for (const auto& named : space) {
+    const std::string& name = named.first;
+    const GroupSpace& group = named.second;
     const auto own = exercised.find(name);
     const Pairs none;
     const Pairs& done = own == exercised.end() ? none : own->second;

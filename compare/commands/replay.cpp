@@ -86,7 +86,7 @@ int run_replay(const ReplayOptions& options, const Subjects& subjects, std::FILE
     v.subject = "reference";
     return json::dump(to_json(v));
   };
-  hooks.result = [&](size_t i, std::string text) {
+  hooks.result = [&](size_t i, const std::string& text) {
     reports.result(tasks[i].entry, verdict_of_worker(text));
     reports.progress(i + 1, tasks.size(), tasks[i].entry.text);
     return true;

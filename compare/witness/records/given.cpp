@@ -135,8 +135,8 @@ training::DType Given::dtype() const {
 training::RolePtr Given::role() const {
   if (is_null()) return nullptr;
   if (!value_->object()) refuse("a role, {module_type, tensor_type, name}, or null");
-  return std::make_shared<const training::QuantizerRole>(text("module_type", ""), text("tensor_type", ""),
-                                                         text("name", ""));
+  return std::make_shared<const training::QuantizerRole>(
+      training::QuantizerRole{text("module_type", ""), text("tensor_type", ""), text("name", "")});
 }
 
 std::optional<string> Given::name(string_view key) const {

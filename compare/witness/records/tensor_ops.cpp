@@ -93,7 +93,8 @@ ArrayPtr taken(const ArrayPtr& x, size_t dim, int64_t index) {
 
 constexpr int64_t kM = 256, kK = 256, kIndex = 3;
 
-Operation viewed(std::string_view name, Piece (*how)(Session&, const StoragePtr&, const Dims&), Dims wanted) {
+Operation viewed(std::string_view name, Piece (*how)(Session&, const StoragePtr&, const Dims&),
+                 const Dims& wanted) {
   Dims shape = wanted;
   for (int64_t& d : shape)
     if (d == -1) d = wanted.size() == 1 ? kM * kK : kM;

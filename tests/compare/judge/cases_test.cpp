@@ -188,7 +188,7 @@ TEST(Runner, WorkInAChild) {
 
 TEST(Select, LinesFiltersAndShards) {
   const std::string sweep = "quantize mxfp8 {8,16}x{32,64} bf16 dir={row,both}";
-  auto count = [&](CaseSelection s) {
+  auto count = [&](const CaseSelection& s) {
     const auto r = select(s);
     return r ? static_cast<int>(r->size()) : -1;
   };
