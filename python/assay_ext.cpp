@@ -179,10 +179,12 @@ void define_cases(nb::module_& m) {
     return unlocked([&] { return python::inputs(line, to); });
   });
   m.def("check", [](const std::string& line, const Given& given, int threads, double budget,
-                    const std::string& subject, const std::string& unpinned) {
+                    const std::string& subject, const std::string& unpinned, bool exact) {
     const auto planes = planes_of(given);
     return interruptible([&](const std::atomic<bool>& stop) {
-      return python::check(line, planes, settings_of(threads, budget, true, subject, unpinned, &stop));
+      auto settings = settings_of(threads, budget, true, subject, unpinned, &stop);
+      settings.exact = exact;
+      return python::check(line, planes, settings);
     });
   });
   m.def("explain", [](const std::string& line, const Given& given, int threads, double budget, bool pairs,

@@ -33,6 +33,7 @@ struct CaseSettings {
   bool pairs = true;
   std::string subject = "outputs";  // what the bytes are called in an answer
   std::string unpinned;             // why the bits of a gemm are not pinned (N16.13); empty: they are
+  bool exact = false;  // check: the reference judges every block, also those that the vectorised method knows
   const std::atomic<bool>* stop = nullptr;
 };
 

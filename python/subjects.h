@@ -1,11 +1,16 @@
-// The subject that the package calls in its own process.
+// The subjects that the package calls in its own process.
 #pragma once
 #include <memory>
 
+#include "contract/acceptor.h"
 #include "contract/subject.h"
 
 namespace assay::python {
 
 std::unique_ptr<Subject> reference();
+
+// The vectorised method, which knows right blocks of large cases before the reference looks at them. Null: it
+// was not compiled, or this processor has no instruction set for it.
+Acceptor* acceptor();
 
 }  // namespace assay::python

@@ -102,12 +102,6 @@ string left_text(double seconds, size_t done, size_t of) {
   return fmt::format(", {:.0f} s left", seconds * static_cast<double>(of - done) / static_cast<double>(done));
 }
 
-// "by simd AVX2: 31900000 of 33554432 blocks; by the reference: 1654432".
-string judges_text(const JudgedBlocks& b, const Acceptor& acceptor) {
-  return fmt::format("by simd {}: {} of {} blocks; by the reference: {}", acceptor.target(), b.accepted,
-                     b.accepted + b.referred, b.referred);
-}
-
 // A case in tiles, which stay within some hundred megabytes whatever its size.
 std::optional<Error> check_tiles(const DumpCase& c, Tiling tiling, const Subjects& subjects,
                                  const CaseSettings& settings, CheckedCase& out) {

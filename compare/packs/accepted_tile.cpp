@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "compare/arithmetic/codes.h"
 #include "compare/packs/dump.h"
 #include "compare/process/guarded_run.h"
@@ -232,6 +234,23 @@ bool accept_direction(const Problem& tile, const DirectionPlanes& p, const Plane
 }
 
 }  // namespace
+
+Result<PlaneViews> views_of(const PackCase& c, const std::vector<Plane>& planes) {
+  PlaneViews out;
+  for (const Plane& plane : planes) {
+    const PackPlane* recorded = c.find(plane.name);
+    if (!recorded || !recorded->tensor) continue;
+    auto view = dump_view(*recorded->tensor, plane);
+    if (!view) return Error{plane.name + ": " + view.error().text(), 0, ""};
+    out.emplace(plane.name, std::move(*view));
+  }
+  return out;
+}
+
+std::string judges_text(const JudgedBlocks& b, const Acceptor& acceptor) {
+  return fmt::format("by simd {}: {} of {} blocks; by the reference: {}", acceptor.target(), b.accepted,
+                     b.accepted + b.referred, b.referred);
+}
 
 int64_t blocks_of(const Problem& tile, const PlaneViews& out, const Acceptor& acceptor) {
   if (!acceptor.accepts(tile).yes) return 0;

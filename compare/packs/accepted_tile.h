@@ -14,11 +14,15 @@ namespace assay {
 
 // Recorded planes by name, where they lie.
 using PlaneViews = std::map<std::string, PlaneView, std::less<>>;
+// Those of `planes` that the case holds. Error: a tensor that does not fit its plane.
+Result<PlaneViews> views_of(const PackCase& c, const std::vector<Plane>& planes);
 
 // Who judged how many blocks.
 struct JudgedBlocks {
   int64_t accepted = 0, referred = 0;  // by the acceptor alone; by the reference
 };
+// "by simd AVX2: 31900000 of 33554432 blocks; by the reference: 1654432".
+std::string judges_text(const JudgedBlocks& b, const Acceptor& acceptor);
 
 // ... and what the reference made of planes of one value, which belong to no tile.
 struct AcceptedTile {

@@ -57,19 +57,7 @@ PlaneData part_of(const PlaneView& whole, const Plane& plane, Shape origin) {
   return part;
 }
 
-// The recorded planes of one part of the line, by name.
 using Views = PlaneViews;
-Result<Views> views_of(const PackCase& c, const std::vector<Plane>& planes) {
-  Views out;
-  for (const Plane& plane : planes) {
-    const PackPlane* recorded = c.find(plane.name);
-    if (!recorded || !recorded->tensor) continue;
-    auto view = dump_view(*recorded->tensor, plane);
-    if (!view) return Error{plane.name + ": " + view.error().text(), 0, ""};
-    out.emplace(plane.name, std::move(*view));
-  }
-  return out;
-}
 
 // Of the planes of a tile those that are recorded.
 std::vector<PlaneData> parts_of(const Views& views, const Tiling& tiling, const Tile& tile,

@@ -21,7 +21,7 @@ def _case(x: Any, outputs: Any, spec: str | None, settings: Mapping[str, Any]) -
 
 def check(x: Any, outputs: Any, spec: str | None = None, *, cause: bool = False, threads: int = 0, rng: Sequence[int] | None = None,
           amax: float | None = None, scale: float | None = None, x_dtype: Any = None, copy: bool | None = None, unpinned: str = "",
-          **keys: Any) -> Verdict:
+          exact: bool = False, **keys: Any) -> Verdict:
     """Judges outputs, bit for bit, as `assay check` judges a pack. The directions whose planes are given are judged.
 
     x        what was quantized; a mapping of input planes for other ops ({"row.data": ..., "row.scale_inv": ...} of a dequantize)
@@ -31,11 +31,13 @@ def check(x: Any, outputs: Any, spec: str | None = None, *, cause: bool = False,
     cause    also look for the cause of a divergence, for a few seconds
     rng, amax, scale   as of quantize; stochastic rounding is judged with rng alone
     unpinned why the bits of a gemm are not pinned: then d is held to the bound (N16.13)
+    exact    the reference judges every block. Else the vectorised method looks first at tensors of 4 Mi elements or more: the reference judges the
+             blocks that it does not know, every special one and a sample, and str(verdict) says who judged how many
 
     Raises LineError, PlaneError, UnsupportedEncoding, NotJudged.
     """
     case = _case(x, outputs, spec, {"rng": rng, "amax": amax, "scale": scale, "x_dtype": x_dtype, "copy": copy, **keys})
-    answer = answered(_assay.check(case.text, case.given, threads_of(threads), _CAUSE_SECONDS if cause else 0.0, "outputs", unpinned))
+    answer = answered(_assay.check(case.text, case.given, threads_of(threads), _CAUSE_SECONDS if cause else 0.0, "outputs", unpinned, bool(exact)))
     return Verdict.of_answer(answer, case.copied_bytes, case.notes, case)
 
 
@@ -102,11 +104,12 @@ def assert_quantized(x: Any, outputs: Any, spec: str | None = None, *, explain: 
                      **keys: Any) -> None:
     """Raises an AssertionError unless outputs are what the reference makes of x. Its text is the screen of `assay check`, with the cause
     unless explain is false; msg replaces it, or makes another of it. Arguments as of check."""
-    known = {k: v for k, v in keys.items() if k not in ("threads", "unpinned")}
+    known = {k: v for k, v in keys.items() if k not in ("threads", "unpinned", "exact")}
     case = _case(x, outputs, spec, known)
     from . import _settings
     seconds = _CAUSE_SECONDS if explain and _settings.explains() else 0.0
-    answer = answered(_assay.check(case.text, case.given, threads_of(keys.get("threads", 0)), seconds, "outputs", keys.get("unpinned", "")))
+    answer = answered(_assay.check(case.text, case.given, threads_of(keys.get("threads", 0)), seconds, "outputs", keys.get("unpinned", ""),
+                                   bool(keys.get("exact"))))
     verdict = Verdict.of_answer(answer, case.copied_bytes, case.notes, case)
     if verdict.ok:
         return
