@@ -16,7 +16,7 @@ namespace {
 
 using std::string;
 
-void add_edit(Rows& rows, string id, string title, Matrix::Edit edit) {
+void add_edit(Rows& rows, const string& id, string title, Matrix::Edit edit) {
   rows.add("input." + id, std::move(title), Stage::input, "N1.2").element = std::move(edit);
 }
 
@@ -115,9 +115,9 @@ At at_flat(int64_t index, Shape of) {
 }
 
 // The element at `at` is the one that stands where `read` says.
-void add_place(Rows& rows, string id, string title, std::function<At(At at, Shape of)> read) {
+void add_place(Rows& rows, const string& id, string title, std::function<At(At at, Shape of)> read) {
   const bool by_rows = rows.d == Direction::row;
-  add_edit(rows, std::move(id), std::move(title),
+  add_edit(rows, id, std::move(title),
            [by_rows, read = std::move(read)](const Matrix& x, int64_t i, int64_t j) {
              const Shape of = by_rows ? Shape{x.lines(), x.length()} : Shape{x.length(), x.lines()};
              const At at = read(by_rows ? At{i, j} : At{j, i}, of);
@@ -134,8 +134,8 @@ void add_memory_orders(Rows& rows) {
   else if (shape.count() > 0)
     add_place(rows, "column_major", "x is read in column-major order",
               [](At at, Shape of) { return at_flat(at.col * of.rows + at.row, of); });
-  const auto flat = [&](string id, string title, int64_t by) {
-    add_place(rows, std::move(id), std::move(title),
+  const auto flat = [&](const string& id, string title, int64_t by) {
+    add_place(rows, id, std::move(title),
               [by](At at, Shape of) { return at_flat(at.row * of.cols + at.col + by, of); });
   };
   for (const int64_t by : {1, 2, 4, 8}) {

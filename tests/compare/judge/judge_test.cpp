@@ -262,7 +262,7 @@ TEST(Judge, HintsOfAProduct) {
 
 // Its gradients have the keys' rows, of which Q may have none.
 TEST(Judge, PlanesOfAnAttentionMayBeLargerThanItsQuery) {
-  const Problem p = line(
+  const Problem p = fakes::problem(
       "attention fp8_delayed/fp8_current 0x8 f16 batch=2 layout=thd lengths=0,0 kv_lengths=8,8 backward=1");
   const std::vector<PlaneData> want = outputs_of(p);
   std::vector<PlaneData> got = want;
