@@ -401,8 +401,7 @@ void register_bench(Program& program) {
       "  assay bench smoke --against results.json\n"
       "  assay bench 'quantize mxfp8 4096x4096 bf16 dir=row' --plugin ./libmine.so\n"
       "Exit status: 0 every case was timed; 1 a case failed, or is slower than --against; 2 bad input; 3 "
-      "nothing "
-      "was timed; 130 it was interrupted before anything failed.");
+      "nothing was timed; 130 it was interrupted before anything failed.");
   add_what(c, common);
   add_subjects(c, common, "reference,host");
   add_environment(c, common);

@@ -248,7 +248,7 @@ void explain(JudgedCase& judged_case, CausesByDirection& causes, Diagnosis& out)
   }
   const auto exact = static_cast<size_t>(std::count_if(list.begin(), list.end(), is_exact));
   if (list.size() > exact + 3) list.resize(exact + 3);
-  const auto mostly = [](const Explanation& e) {  // a cause that makes more than it explains is none
+  const auto mostly = [](const Explanation& e) {  // one that makes more than it explains is no cause
     return e.repaired * 2 > e.differ && e.made_anew() <= e.repaired;
   };
   const bool most = !list.empty() && mostly(list.front());

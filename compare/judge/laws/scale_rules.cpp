@@ -32,7 +32,7 @@ bool nvfp4_scale_fits(const Quantizer& q, Encoding source, const TensorScales& t
   const bool overflows =
       (n.nvfp4_scale == Nvfp4Scale::decode_product || n.nvfp4_scale == Nvfp4Scale::given_product) &&
       std::isinf(static_cast<float>(6 * t.decode));
-  if (overflows && std::isinf(amax)) return true;  // a NaN of IEEE's
+  if (overflows && std::isinf(amax)) return true;  // v is a NaN
   const double exact = overflows ? 0 : by_p ? b / t.decode : b * t.encode;
   if (n.nvfp4_floor == Nvfp4Floor::one && exact > 0 && exact < 0x1p-120)
     return k == 0x38 || k == 0x01;  // v may be 0, or was on the way

@@ -24,37 +24,14 @@
 #include "compare/packs/pack.h"
 #include "contract/line.h"
 #include "fixtures/json.h"
+#include "tests/compare/ended.h"
 #include "tests/compare/fakes.h"
 #include "tests/compare/interrupting.h"
 
 namespace assay {
 namespace {
 
-struct Ended {
-  int status = 0;
-  std::string out, err;
-  bool says(const std::string& text) const { return (out + err).find(text) != std::string::npos; }
-};
-
 std::string scratch(const std::string& name) { return testing::TempDir() + "assay_interrupt_" + name; }
-
-// What run(out, err) ends with, for commands that write to files of C.
-template <class Run> Ended of_files(const Run& run) {
-  std::FILE *out = std::tmpfile(), *err = std::tmpfile();
-  Ended ended{run(out, err), {}, {}};
-  for (auto [file, text] : {std::pair(out, &ended.out), {err, &ended.err}}) {
-    std::rewind(file);
-    for (int c; (c = std::fgetc(file)) != EOF;) *text += static_cast<char>(c);
-    std::fclose(file);
-  }
-  return ended;
-}
-
-template <class Run> Ended of_streams(const Run& run) {
-  std::ostringstream out, err;
-  const int status = run(out, err);
-  return {status, out.str(), err.str()};
-}
 
 Subjects with_interrupting(int n) {
   Subjects subjects;

@@ -1,15 +1,14 @@
 // A file that cannot be written is refused before anything is run.
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <memory>
-#include <sstream>
 #include <string>
 
 #include "compare/commands/certify.h"
 #include "compare/commands/count.h"
 #include "compare/commands/flavours.h"
 #include "compare/commands/model.h"
+#include "tests/compare/ended.h"
 #include "tests/compare/fakes.h"
 #include "tests/compare/interrupting.h"
 
@@ -32,22 +31,6 @@ class Ran final : public ForwardingSubject {
     throw std::runtime_error("it was run");
   }
 };
-
-struct Ended {
-  int status;
-  std::string out, err;
-};
-
-template <class Run> Ended of_files(const Run& run) {
-  std::FILE *out = std::tmpfile(), *err = std::tmpfile();
-  Ended ended{run(out, err), {}, {}};
-  for (auto [file, text] : {std::pair(out, &ended.out), {err, &ended.err}}) {
-    std::rewind(file);
-    for (int c; (c = std::fgetc(file)) != EOF;) *text += static_cast<char>(c);
-    std::fclose(file);
-  }
-  return ended;
-}
 
 TEST(Outputs, CountAndModelRefuseBeforeTheRun) {
   Subjects subjects;
