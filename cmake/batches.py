@@ -1,10 +1,11 @@
-"""Decides which sources of a room are compiled as one unit; prints `<batch number> <source>` for each of them (cmake/rooms.cmake).
-    batches.py <most lines a batch> <source> ...
+"""Decides which sources of a room are compiled as one unit, writes those units, and prints `<unit> <source>` for each source of them (cmake/rooms.cmake).
+    batches.py <folder and first letters of the units> <most lines a batch> <source> ...
 A batch pastes its sources one after another, so each sees the names that the ones before it keep in an anonymous namespace. Such a name must not take the place
-of another one. Sources therefore share a batch only where
-- no name is kept by two of them,
-- no source, nor a header that it includes, calls a function or mentions a type or a constant that another source keeps,
-- none after the first that opens namespaces opens others.
+of another one. A batch therefore includes the headers of all its sources first, and renames by a macro, in its own source, each kept name that
+- another source keeps as well, or
+- another source or one of its headers calls, or mentions as a type or a constant.
+Two sources share no batch where such a name cannot be renamed, because it is also a member's or that of a function or type of a header,
+or stands behind `::`; or where both open namespaces and not the same.
 """
 import functools
 import pathlib
@@ -20,10 +21,14 @@ FUNCTION = re.compile(r"(?<![\w.>:])([A-Za-z_]\w*)\(")
 OPENED = re.compile(r"^using (?:namespace |enum )?(?!std::)[\w:]+;", re.M)
 CALL = re.compile(r"(?<![\w.])(?<!->)(?<!::)([A-Za-z_]\w*)(?:<[^;(){}]*>)?\(")
 INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
+# What a macro must leave alone: a member, a name that says where it belongs, the name of a test's fixture.
+FIXED = re.compile(r"(?:\.|->|::|\bTEST_[FP]\(|\bTEST_SUITE_P\([^)]*)\s*([A-Za-z_]\w*)")
+HEADER = re.compile(r'^#include ("[^"]+\.h"|<[^>]+>)', re.M)
+CONDITIONAL = re.compile(r"^#if.*?^#endif", re.S | re.M)
 NAME = re.compile(r"(?<![\w.])(?<!->)(?<!::)(?:k[A-Z0-9]|[A-Z])\w*")  # of a type or a constant; not a member, not qualified
 # What stands before a parenthesis and is no function of the project's.
 NO_FUNCTION = {"if", "for", "while", "switch", "return", "decltype", "alignas", "sizeof", "noexcept", "requires", "void", "bool", "int", "catch", "static_assert",
-               "string", "TEST", "TEST_F", "TEST_P", "INSTANTIATE_TEST_SUITE_P"}
+               "string"}  # nor is a macro, in capitals
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -33,7 +38,7 @@ def kept_names(code):
         names |= {a or b for a, b in TYPE.findall(part)}
         for line in part.splitlines():
             if line and line[0] not in " #})":
-                functions = [n for n in FUNCTION.findall(line.split("=")[0]) if n not in NO_FUNCTION]
+                functions = [n for n in FUNCTION.findall(line.split("=")[0]) if n not in NO_FUNCTION and not n.isupper()]
                 names |= set(CONSTANT.findall(line)) | set(functions[:1])
     return names
 
@@ -50,6 +55,18 @@ def used_in_header(name):
     return used_names(NOT_CODE.sub(" ", file.read_text())) if file.is_file() else frozenset()  # else it belongs to a library
 
 
+@functools.cache
+def declared_in_header(name):
+    """The types and functions that it and the headers it includes declare in a namespace, and the constants that they mention."""
+    file = ROOT / name
+    if not file.is_file():
+        return frozenset()
+    code = NOT_CODE.sub(" ", file.read_text())
+    own = {name for line in code.splitlines() if line[:1].isalpha() for name in FUNCTION.findall(line)[:1]} | {a or b for a, b in TYPE.findall(code)}
+    own.update(name for name in NAME.findall(code) if name[0] == "k")
+    return frozenset(own.union(*map(declared_in_header, INCLUDE.findall(code))))
+
+
 class Source:
     def __init__(self, path):
         code = NOT_CODE.sub(" ", pathlib.Path(path).read_text())  # without comments and strings; includes stay
@@ -58,10 +75,15 @@ class Source:
         self.kept = kept_names(code)
         self.used = used_names(code)
         self.opened = set(OPENED.findall(code))
+        self.fixed = self.kept & set(FIXED.findall(code)).union(*map(declared_in_header, INCLUDE.findall(code)))
+        self.headers = HEADER.findall(CONDITIONAL.sub("", code))
+
+    def renamed_beside(self, other):
+        return self.kept & (other.kept | other.used)
 
     def agrees_with(self, earlier):
-        # What a source uses and keeps itself is its own; were it another's as well, two would keep it.
-        return earlier.opened in (set(), self.opened) and not (self.kept & (earlier.kept | earlier.used) or earlier.kept & self.used)
+        renamed = self.renamed_beside(earlier) & self.fixed | earlier.renamed_beside(self) & earlier.fixed
+        return earlier.opened in (set(), self.opened) and not renamed
 
 
 def batches(sources, most):
@@ -78,7 +100,26 @@ def batches(sources, most):
     return made
 
 
-if __name__ == "__main__":
-    for number, batch in enumerate(batches([Source(p) for p in sys.argv[2:]], int(sys.argv[1]))):
+def unit_of(batch):
+    """The text of the unit that compiles a batch."""
+    text = "".join(f"#include {header}\n" for header in dict.fromkeys(h for source in batch for h in source.headers))
+    for number, source in enumerate(batch):
+        renamed = sorted(set().union(*(source.renamed_beside(other) for other in batch if other is not source)))
+        text += "".join(f"#define {name} {name}_{number}\n" for name in renamed)
+        text += f'#include "{pathlib.Path(source.path).resolve().relative_to(ROOT)}"\n'
+        text += "".join(f"#undef {name}\n" for name in renamed)
+    return text
+
+
+def main(first_letters, most, *paths):
+    for number, batch in enumerate(b for b in batches([Source(p) for p in paths], int(most)) if len(b) > 1):
+        unit = pathlib.Path(f"{first_letters}{number}.cpp")
+        unit.parent.mkdir(parents=True, exist_ok=True)
+        if not unit.exists() or unit.read_text() != unit_of(batch):  # what does not change is not compiled again
+            unit.write_text(unit_of(batch))
         for source in batch:
-            print(number, source.path)
+            print(unit, source.path)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -38,7 +38,9 @@ function(assay_precompiled_header out target)
   get_target_property(own_options ${target} COMPILE_OPTIONS)
   get_target_property(type ${target} TYPE)
   string(REGEX REPLACE "[$]<[$]<COMPILE_LANGUAGE:CUDA>:[^>]*>" "" own_options "${own_options}")
-  list(FILTER own_options EXCLUDE REGEX "^-W|NOTFOUND$")   # warnings change no code
+  string(REGEX REPLACE "[$]<[$]<COMPILE_LANG[A-Z_]*:[A-Z,]*>:-W[^>]*>" "" own_options "${own_options}")
+  # Warnings change no code. A header is parsed and not optimized: a unit may read it at another level, where that defines the same macros.
+  list(FILTER own_options EXCLUDE REGEX "^-W|^-O[12g]$|NOTFOUND$")
   set(headers ${assay_precompiled_headers} ${ARGN})
   string(REPLACE "${CMAKE_SOURCE_DIR}" "" named_options "${own_options}")   # another clone's header has the same name
   string(SHA256 key "${headers};${type};${folder_options};${named_options};${CMAKE_CXX_FLAGS};${CMAKE_BUILD_TYPE}")

@@ -1,0 +1,4 @@
+namespace {
+int rank(int x) { return x; }
+}  // namespace
+int first(int x) { return rank(x) + other::rank(x); }
