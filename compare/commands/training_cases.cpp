@@ -123,7 +123,7 @@ bool run_training_cases(const Cases& cases, const Subjects& subjects, const RunS
   TaskHooks hooks;
   hooks.task = [&](size_t i) { return json::dump(to_json(judge(i))); };
   hooks.crashed = [](const string& why) { return json::dump(to_json(crashed_verdict(why))); };
-  hooks.result = [&](size_t i, string text) { return done(i, verdict_of_worker(text)); };
+  hooks.result = [&](size_t i, const string& text) { return done(i, verdict_of_worker(text)); };
   run_tasks(count, settings.jobs, settings.timeout, std::move(hooks));
   return true;
 }

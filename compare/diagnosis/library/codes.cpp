@@ -149,7 +149,7 @@ constexpr CodeRow kNearestRows[] = {
      "N2.2"},
 };
 
-Hypothesis& add_code(Rows& rows, string id, string title, std::function<uint32_t(const CodeView&)> f,
+Hypothesis& add_code(Rows& rows, const string& id, string title, std::function<uint32_t(const CodeView&)> f,
                      const char* clause = "N2.1") {
   Hypothesis& h = rows.add("code." + id, std::move(title), Stage::code, clause);
   h.code = std::move(f);
