@@ -116,10 +116,9 @@ struct FaultyUpdate {
     const float old = scale;
     const int m = mistake == "margin_missing" ? 0 : mistake == "margin_negated" ? -margin : margin;
     if (std::isfinite(amax) && amax > 0) scale = std::ldexp(most, -m) / amax;
-    else if (amax == 0 && mistake == "zero_gives_one") scale = 1;
     else if (amax == 0 && mistake == "zero_gives_most") scale = std::numeric_limits<float>::max();
     else if (std::isinf(amax) && mistake == "infinite_gives_zero") scale = 0;
-    else if (mistake == "odd_gives_one") scale = 1;
+    else if (mistake == "odd_gives_one" || (amax == 0 && mistake == "zero_gives_one")) scale = 1;
     if (std::isinf(scale) && mistake != "infinite_stays") scale = std::numeric_limits<float>::max();
     if (mistake == "scale_kept") scale = old;
     if (mistake == "scale_inverted") scale = 1 / scale;
@@ -239,8 +238,7 @@ void store_with(Case& c, const string& mistake, bool half) {
   float amax = 0, most = half ? 32752.0f : 448.0f;
   for (size_t i = 0; i < (mistake == "amax_of_first_row" ? cols : x.size()); ++i) {
     const float v = mistake == "signed_amax" ? x[i] : std::fabs(x[i]);
-    if (std::isnan(v) && mistake != "nan_ignored") amax = v;
-    else if (v > amax) amax = v;
+    if (v > amax || (std::isnan(v) && mistake != "nan_ignored")) amax = v;
   }
   if (mistake == "max_65504") most = 65504;
   if (mistake == "max_240") most = 240;
