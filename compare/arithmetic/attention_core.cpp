@@ -354,6 +354,8 @@ void Core::make_gradient_of_s(const Values& d_o) {
 // N20.14, N20.23: kernels take the sum of dS S from dO and O, before the cast of O or behind it. How far that
 // may be from `total`.
 double Core::sum_off(const Values& d_o, const Place& at, double total) const {
+  constexpr double kOpen = std::numeric_limits<double>::infinity();
+  if (!std::isfinite(total)) return kOpen;
   double out = 0;
   for (const Values* o : {&std::as_const(o_), &stages_.result()}) {
     Sum sum;
@@ -368,7 +370,7 @@ double Core::sum_off(const Values& d_o, const Place& at, double total) const {
     // What is known of O need not be what S and V give, whose casts it has; what follows from them is as far
     // off as a kernel's.
     out = std::max(out, sum.error(kOfLogits) + (known ? std::fabs(by_result - total) : 0));
-    if (std::isnan(sum.off)) return std::numeric_limits<double>::infinity();
+    if (std::isnan(sum.off) || !std::isfinite(by_result)) return kOpen;
   }
   return out;
 }
@@ -398,7 +400,8 @@ void Core::make_gradient_of_logits(const Values& d_o) {
       const double s_off = exact_off_[static_cast<size_t>(k)] + step(s), apart_off = ds_.off(k) + total_off;
       const double off = s_off * (std::fabs(apart) + apart_off) + s * apart_off +
                          kOfArgument * s * (std::fabs(ds_.at(k)) + std::fabs(total));
-      put(dp_, k, y, !seen(at, j) ? 0 : off, v);
+      if (bounded_ && seen(at, j) && !std::isfinite(total_off)) dp_.put_open(k);
+      else put(dp_, k, y, !seen(at, j) ? 0 : off, v);
     }
   }
 }

@@ -58,7 +58,7 @@ std::vector<std::byte> columns(const safetensors::Tensor& records, const RecordF
   return out;
 }
 
-PackPlane plane_of(std::string name, safetensors::Dtype dtype, Shape shape,
+PackPlane plane_of(const std::string& name, safetensors::Dtype dtype, Shape shape,
                    const std::vector<std::byte>& bytes) {
   return {name, safetensors::Tensor{name, dtype, {shape.rows, shape.cols}, bytes}, {}};
 }
