@@ -194,7 +194,7 @@ std::vector<Plane> attention_inputs(const Problem& p) {
 }
 
 // In causal order, in which those of a kernel whose bits are not pinned are judged one after the other
-// (N20.18).
+// (N20.18, with the bounds of N20.20, N20.21, N20.22 and N20.23).
 std::vector<Plane> attention_outputs(const Problem& p) {
   const Attention& a = op_of(p);
   const AttentionSizes n = attention_sizes(p);

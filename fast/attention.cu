@@ -276,6 +276,7 @@ template <Encoding N> class AttentionRun {
   void forward();
   void backward();
   void online();
+  void online_gradient(const uint16_t* d_o);
 
  private:
   uint16_t* q() { return qkv_.as<uint16_t>(); }
@@ -460,6 +461,16 @@ template <Encoding N> void AttentionRun<N>::online() {
   }
 }
 
+// N20.19: the gradient of the logits by S and D of its own.
+template <Encoding N> void AttentionRun<N>::online_gradient(const uint16_t* d_o) {
+  if (logits_ == 0) return;
+  const SoftmaxArgs row = softmax(nullptr);
+  OnlineGradientArgs a;
+  a.p = row.p, a.ds = plane("ds"), a.o = plane("o"), a.d_o = d_o, a.out = plane("dp");
+  a.rows = row.rows, a.heads = row.heads, a.depth = n_.depth, a.exp = row.exp;
+  launch(rows("attention_online_gradient"), attention_online_gradient<N, Mask>, a, row.mask);
+}
+
 template <Encoding N> void AttentionRun<N>::backward() {
   uint16_t* const d_o = result_.as<uint16_t>();
   start("attention_gather", attention_gather<true>, move_result(job_.input<uint16_t>("do"), d_o));
@@ -479,7 +490,8 @@ template <Encoding N> void AttentionRun<N>::backward() {
 
   SoftmaxArgs gradient = softmax(plane("dp"));
   gradient.ds = plane("ds"), gradient.keep = nullptr;
-  if (logits_ != 0) launch(rows("attention_softmax_gradient"), attention_softmax_gradient<N>, gradient);
+  if (op_.sums == AttentionSums::online) online_gradient(d_o);
+  else if (logits_ != 0) launch(rows("attention_softmax_gradient"), attention_softmax_gradient<N>, gradient);
   const uint16_t* dp_hat = cast_slot(AttentionSlot::dp, plane("dp"), s_);
 
   const bool before = op_.bias == AttentionBias::pre_scale;  // N20.15

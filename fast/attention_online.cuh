@@ -1,6 +1,6 @@
-// Attention's result tile by tile with a running maximum (sums=online, N20.19): exponentials are cast before
-// they are divided by their sum, and what was summed before a larger logit came is scaled down. A thread has
-// a row.
+// Attention's result and the gradient of its logits tile by tile with a running maximum (sums=online,
+// N20.19): exponentials are cast before they are divided by their sum, what was summed before a larger logit
+// came is scaled down, and the sum of dS S is that of dO O. A thread has a row.
 #pragma once
 #include "fast/attention_numbers.h"
 #include "fast/lane/exponential.cuh"
@@ -82,6 +82,80 @@ __global__ void __launch_bounds__(kOnlineRows) attention_online(OnlineArgs a, Ma
   for (int64_t e = 0; e < a.depth; ++e)
     a.out[((i * batch + b) * a.heads + h) * a.depth + e] =
         seen.padding || keys == 0 ? uint16_t(0) : nominal_code<N>(__fmul_rn(mine[e], inverse));
+}
+
+struct OnlineGradientArgs {
+  const uint16_t *p = nullptr, *ds = nullptr;  // logits; the gradient of S
+  const uint16_t *o = nullptr,
+                 *d_o = nullptr;  // O before its cast; dO behind it, both (token, sequence, head, element)
+  uint16_t* out = nullptr;        // of the logits
+  int64_t rows = 0, heads = 0, depth = 0;
+  ExpRule exp{};
+};
+
+using OnlineRows = uint16_t[kOnlineRows][kOnlineTile + 2];
+ASSAY_DEVICE void load_online_rows(const uint16_t* from, int64_t first_row, int64_t rows, int64_t first,
+                                   int64_t keys, OnlineRows& tile) {
+  const int64_t key = first + threadIdx.x;
+#pragma unroll 1
+  for (int r = 0; r < kOnlineRows; ++r)
+    if (first_row + r < rows && key < keys) tile[r][threadIdx.x] = from[(first_row + r) * keys + key];
+}
+
+template <Encoding N, class MaskOf>
+__global__ void __launch_bounds__(kOnlineRows) attention_online_gradient(OnlineGradientArgs a, MaskOf mask) {
+  ASSAY_SHARED(uint16_t, logits, [kOnlineRows][kOnlineTile + 2]);
+  ASSAY_SHARED(uint16_t, gradients, [kOnlineRows][kOnlineTile + 2]);
+  const int64_t first_row = int64_t(blockIdx.x) * kOnlineRows, row = first_row + threadIdx.x;
+  const int64_t keys = mask.kv.count, head = row / mask.q.count, i = row % mask.q.count;
+  const bool mine = row < a.rows;
+  const auto seen = mask.seen(mine ? head / a.heads : 0, mine ? i : 0);
+  const auto logit = [&](int64_t first, int c) {
+    return seen(first + c) ? as_float(decode<N>(logits[threadIdx.x][c])) : -10000.0f;
+  };
+  const auto count_of = [&](int64_t first) {
+    return keys - first < kOnlineTile ? int(keys - first) : kOnlineTile;
+  };
+  float most = as_float(kInf | kSign), total = 0.0f;
+#pragma unroll 1
+  for (int64_t first = 0; first < keys; first += kOnlineTile) {
+    __syncthreads();
+    load_online_rows(a.p, first_row, a.rows, first, keys, logits);
+    __syncthreads();
+    if (!mine) continue;
+    float now = most;
+    for (int c = 0; c < count_of(first); ++c) now = fmaxf(now, logit(first, c));
+    const float minus = as_float(as_bits(now) ^ kSign);
+    total = __fmul_rn(total, exponential(a.exp, __fadd_rn(most, minus)));
+    for (int c = 0; c < count_of(first); ++c)
+      total = __fadd_rn(total, exponential(a.exp, __fadd_rn(logit(first, c), minus)));
+    most = now;
+  }
+  float sum = 0.0f;  // of dO O, in place of dS S
+  const int64_t batch = mine ? a.rows / mask.q.count / a.heads : 1,
+                at = mine ? ((i * batch + head / a.heads) * a.heads + head % a.heads) * a.depth : 0;
+  for (int64_t e = 0; mine && e < a.depth; ++e)
+    sum = accumulate(sum, nominal_value<N>(a.d_o, at + e), nominal_value<N>(a.o, at + e));
+  const float less = as_float(as_bits(sum) ^ kSign), inverse = __frcp_rn(total),
+              minus = as_float(as_bits(most) ^ kSign);
+#pragma unroll 1
+  for (int64_t first = 0; first < keys; first += kOnlineTile) {
+    __syncthreads();
+    load_online_rows(a.p, first_row, a.rows, first, keys, logits);
+    load_online_rows(a.ds, first_row, a.rows, first, keys, gradients);
+    __syncthreads();
+    for (int c = 0; mine && c < count_of(first); ++c) {
+      const float s = __fmul_rn(exponential(a.exp, __fadd_rn(logit(first, c), minus)), inverse),
+                  apart = __fadd_rn(as_float(decode<N>(gradients[threadIdx.x][c])), less);
+      gradients[threadIdx.x][c] = seen(first + c) ? nominal_code<N>(__fmul_rn(s, apart)) : uint16_t(0);
+    }
+    __syncthreads();
+    const int64_t key = first + threadIdx.x;
+#pragma unroll 1
+    for (int r = 0; r < kOnlineRows; ++r)
+      if (first_row + r < a.rows && key < keys)
+        a.out[(first_row + r) * keys + key] = gradients[r][threadIdx.x];
+  }
 }
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

@@ -250,7 +250,7 @@ class Tracer {
     const bool folded = chain.scale == Nvfp4Scale::folded;
     if (folded) add("N10.5", "scale multiplier", Encoding::f32, canonical(as_bits(t.factor)));
     const bool sixths = chain.scale == Nvfp4Scale::quotient_first || chain.scale == Nvfp4Scale::decode ||
-                        chain.scale == Nvfp4Scale::unit || chain.scale == Nvfp4Scale::decode_first;
+                        chain.scale == Nvfp4Scale::unit;
     const bool rounds = sixths && chain.quotient.by == ScaleDivision::in_source;
     add(chain.floor == Nvfp4Floor::least_normal ? "N17.9"
         : rounds                                ? "N17.14"

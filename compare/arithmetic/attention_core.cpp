@@ -21,9 +21,8 @@ using Normalised = AttentionChange::Normalised;
 using LogitGradient = AttentionChange::LogitGradient;
 
 constexpr double kMasked = -10000;
-// N20.18: the width and order of sums, of the sum of magnitudes; rounding to n on both sides; what a narrower
-// exponential adds.
-constexpr double kOfLogits = 0x1p-10, kOfSums = 0x1p-7, kNominal = 0x1p-8, kOfExponential = 0x1p-20;
+// N20.18: what lies so near to a value that n or a code has is that value behind the next rounding.
+constexpr double kSame = 0x1p-40;
 
 double exponential(ExpRule rule, double x) {
   if (rule == ExpRule::exact)
@@ -43,7 +42,8 @@ class Core {
         stages_(p, inputs, change, run, observed),
         bounded_(observed != nullptr),
         alpha_(op_.softmax_scale ? value_of(Encoding::f32, *op_.softmax_scale)
-                                 : f32_of(1 / std::sqrt(static_cast<double>(n_.depth)))) {}
+                                 : f32_of(1 / std::sqrt(static_cast<double>(n_.depth)))),
+        keep_factor_(f32_of(1 / f32_of(1 - value_of(Encoding::f32, op_.dropout)))) {}
 
   bool forward();
   bool backward();
@@ -54,38 +54,30 @@ class Core {
     int64_t b, h, i;
   };
   Place query(int64_t row) const { return {row / (n_.heads * n_.q), row / n_.q % n_.heads, row % n_.q}; }
+  using Sum = BoundedSum;
   double n(double v) const { return stages_.nominal(v); }
-  double least_step() const { return value_of(p_.x.source, 1); }
+  double step(double y, double off = 0) const { return stages_.rounding().step(y, off); }
+  // Puts `kept`, which E rounds to n from y; a kernel rounds a value within `off` of y (N20.18).
+  void put(Values& to, int64_t at, double y, double off, double kept) const;
   int64_t shared(int64_t h) const { return change_.heads_wrap ? h % n_.kv_heads : h / n_.repeats(); }
   int64_t keys_of(const Place& at) const { return (at.b * n_.kv_heads + shared(at.h)) * n_.kv; }
   int64_t result_of(const Place& at) const { return ((at.i * n_.batch + at.b) * n_.heads + at.h) * n_.depth; }
   bool padding(const Place& at) const { return at.i >= q_length(p_, at.b); }
   bool seen(const Place& at, int64_t j) const;
 
-  // A sum of products with the clauses' order, the sum of magnitudes, and that of what the factors may be
-  // off.
-  struct Sum {
-    double value = 0, magnitude = 0, off = 0;
-    void add(double a, double a_off, double b, double b_off) {
-      value = f32_of(value + f32_of(a * b));
-      magnitude += std::fabs(a * b);
-      off += a_off * (std::fabs(b) + b_off) + std::fabs(a) * b_off;
-    }
-    // Rounded to n, whose least step is `least`, and perhaps multiplied: how far a kernel may be from it.
-    double error(double scale, double rounded, double least) const {
-      if (off == 0 && magnitude == 0) return 0;
-      return off * scale + kOfSums * magnitude * scale + std::max(kNominal * std::fabs(rounded), least);
-    }
-  };
   void make_logits();
   void softmax_row(int64_t row);
+  void put_probability(int64_t row, int64_t j, double cast, double error);
+  void doubt_probabilities();
   void make_result();
   bool exact_row(int64_t row, const Place& at, int64_t e) const;
   bool may_overflow(const Place& at, int64_t e) const;
   bool is_open(int64_t row, const Place& at, int64_t e, double v) const;
+  bool is_dropped(int64_t at) const;
   double dropped(double v, int64_t at) const;
   void make_gradient_of_v(const Values& d_o);
   void make_gradient_of_s(const Values& d_o);
+  double sum_off(const Values& d_o, const Place& at, double total) const;
   void make_gradient_of_logits(const Values& d_o);
   void make_gradients();
 
@@ -95,10 +87,10 @@ class Core {
   const AttentionChange& change_;
   AttentionStages stages_;
   bool bounded_;
-  double alpha_;
+  double alpha_, keep_factor_;
   Values q_, k_, v_, logits_, s_, cast_s_, o_, dv_, ds_, dp_, dq_, dk_;
   std::vector<double> exact_, exact_off_;       // S before it is rounded to n, and how far it may be
-  std::vector<double> totals_;                  // Z of each row
+  Exponentials exponentials_;                   // Z of each row; how far a kernel's S may be from s_
   double scale_of_s_ = 1, largest_weight_ = 1;  // of S's cast, and its largest code
 };
 
@@ -121,25 +113,37 @@ void Core::make_logits() {
       Sum sum;
       for (int64_t e = 0; e < n_.depth; ++e)
         sum.add(q_.at(row * n_.depth + e), 0, k_.at((keys_of(at) + j) * n_.depth + e), 0);
-      double v = sum.value, scale = 1;
+      double v = sum.value, scale = 1, lost = 0;  // by roundings that a kernel need not do
       const double add = bias ? value_of(bias->plane.encoding,
                                          code_at(bias->plane, bias->bytes, (at.h * n_.q + at.i) * n_.kv + j))
                               : 0;
-      if (op_.bias == AttentionBias::pre_scale) v = n(f32_of(n(v) + add));
-      for (int t = 0; t < change_.scale_times; ++t) v = f32_of(v * alpha_), scale *= std::fabs(alpha_);
-      if (op_.bias == AttentionBias::post_scale) v = f32_of(n(v) + add);
-      const double most = sum.magnitude * scale + std::fabs(add) * (bias ? 1 + scale : 0);
-      logits_.put(row * n_.kv + j, n(v), kOfLogits * most + kNominal * std::fabs(v));
+      const auto to_n = [&](double y) {
+        lost += std::fabs(y - n(y)) + step(y);
+        return n(y);
+      };
+      if (op_.bias == AttentionBias::pre_scale) v = to_n(f32_of(to_n(v) + add));
+      for (int t = 0; t < change_.scale_times; ++t)
+        v = f32_of(v * alpha_), scale *= std::fabs(alpha_), lost *= std::fabs(alpha_);
+      if (op_.bias == AttentionBias::post_scale) v = f32_of(to_n(v) + add);
+      const double of_bias = std::fabs(add) * (bias ? 1 + scale : 0);
+      put(logits_, row * n_.kv + j, v, sum.error(kOfLogits) * scale + kOfLogits * of_bias + lost, n(v));
     }
   }
 }
 
-// N20.6, N20.7, N20.10 of one row; N20.18: with logits off by t at most, S_j is off by a share of itself and
-// of what the others have.
+void Core::put(Values& to, int64_t at, double y, double off, double kept) const {
+  if (std::isnan(off)) off = std::isfinite(y) ? std::numeric_limits<double>::infinity() : 0;
+  if (off == 0) to.put(at, kept, 0);
+  else if (bounded_ && stages_.rounding().may_overflow(y, off)) to.put_open(at);
+  else to.put(at, kept, stages_.rounding().after(y, off, kept));
+}
+
+// N20.6, N20.7 of one row; N20.21: with logits off by t at most, S_j is off by a share of itself and of what
+// the others have.
 void Core::softmax_row(int64_t row) {
   const Place at = query(row);
   const int64_t first = row * n_.kv;
-  double most = -std::numeric_limits<double>::infinity(), off = 0, total = 0, wide = 0;
+  double most = -std::numeric_limits<double>::infinity(), off = 0, total = 0, wide = 0, largest = 0;
   std::vector<double> e(static_cast<size_t>(n_.kv));
   int64_t count = 0;
   bool nan = false, equal = true;
@@ -147,7 +151,10 @@ void Core::softmax_row(int64_t row) {
     const bool visible = seen(at, j);
     const double x = visible ? logits_.at(first + j) : kMasked;
     nan |= std::isnan(x);
-    if (visible) off = std::max(off, logits_.off(first + j)), equal &= count++ == 0 || x == most;
+    if (visible) {
+      off = std::max(off, logits_.off(first + j)), equal &= count++ == 0 || x == most;
+      largest = std::max(largest, std::fabs(x));
+    }
     most = std::max(most, x);
     e[static_cast<size_t>(j)] = x;
   }
@@ -156,28 +163,62 @@ void Core::softmax_row(int64_t row) {
     x = exponential(op_.exp, f32_of(x - most));
     total = f32_of(total + x), wide += x;
   }
-  totals_[static_cast<size_t>(row)] = total;
+  exponentials_.totals[static_cast<size_t>(row)] = total;
   const bool halves = equal && count > 0 && (count & (count - 1)) == 0 && off == 0;
-  const double share = std::expm1(2 * off) + kOfExponential;
+  const double share = std::expm1(2 * (off + kOfArgument * largest)) + kOfExponential;
   for (int64_t j = 0; j < n_.kv; ++j) {
+    const size_t at_j = static_cast<size_t>(first + j);
     const double p = padding(at) ? 0 : f32_of(e[static_cast<size_t>(j)] / total);
     const double rest = std::max(0.0, wide - e[static_cast<size_t>(j)]) / wide;
     const double error = halves || padding(at) ? 0 : share * std::min(p, rest);
-    exact_[static_cast<size_t>(first + j)] = p;
-    exact_off_[static_cast<size_t>(first + j)] = error;
-    const double cast = change_.normalised == Normalised::before_cast ? p : e[static_cast<size_t>(j)];
-    const bool rounds = change_.normalised != Normalised::after_product;
-    const double kept = rounds ? dropped(n(cast), first + j) : cast;
-    const bool stands = error < 0x1p-40 && n(p) == p;
-    s_.put(first + j, kept, stands ? error : error * (kept > p ? kept / p : 1) + kNominal * std::fabs(kept));
+    exact_[at_j] = p;
+    // A sum of exponentials that all of a row share may be off as well.
+    exact_off_[at_j] = error + (halves ? 0 : kOfArgument * largest * p);
+    if (change_.normalised == Normalised::before_cast) put_probability(row, j, p, error);
+    else put_probability(row, j, e[static_cast<size_t>(j)], error * (p > 0 ? total : 1));
   }
+}
+
+// N20.10, N20.21: what the cast of S takes, of an unrounded probability or exponential.
+void Core::put_probability(int64_t row, int64_t j, double cast, double error) {
+  const int64_t at = row * n_.kv + j;
+  const bool rounds = change_.normalised != Normalised::after_product;
+  const double kept = rounds ? dropped(n(cast), at) : cast, y = cast * keep_factor_;
+  int exponent;
+  const bool whole = std::frexp(keep_factor_, &exponent) == 0.5;  // a power of two rounds nothing
+  const bool stands = error < kSame / 2 && n(cast) == cast && (cast == 0 || cast >= kFlushed) && whole;
+  double off = is_dropped(at) ? 0 : error * keep_factor_;
+  if (!stands && !is_dropped(at)) {
+    // S, or the exponential in its place, and with dropout the product are rounded.
+    off += std::max(kFlushed, step(cast)) * keep_factor_ + std::fabs(y - kept);
+    if (op_.dropout != 0) off += step(y);
+  }
+  if (std::isnan(off)) off = std::isfinite(cast) ? std::numeric_limits<double>::infinity() : 0;
+  s_.put(at, kept, off);
+  exponentials_.off[static_cast<size_t>(at)] = off;
+}
+
+// Of a row of S that came: it is rounded from what a kernel goes on from.
+void Core::doubt_probabilities() {
+  if (!s_.observed) return;
+  for (int64_t i = 0; i < static_cast<int64_t>(s_.size()); ++i) {
+    double& off = exponentials_.off[static_cast<size_t>(i)];
+    if (off < kSame) off *= 2;
+    else if (!std::isinf(off))
+      off = 2 * std::max(kFlushed, step(s_.at(i) / keep_factor_)) * keep_factor_ +
+            (op_.dropout == 0 ? 0 : step(s_.at(i)));
+  }
+}
+
+bool Core::is_dropped(int64_t at) const {
+  if (op_.dropout == 0) return false;
+  const PlaneData& keep = stages_.input("keep");
+  return code_at(keep.plane, keep.bytes, at) == 0;
 }
 
 double Core::dropped(double v, int64_t at) const {
   if (op_.dropout == 0) return v;
-  const double factor = f32_of(1 / f32_of(1 - value_of(Encoding::f32, op_.dropout)));
-  const PlaneData& keep = stages_.input("keep");
-  return code_at(keep.plane, keep.bytes, at) != 0 ? n(f32_of(v * factor)) : 0;
+  return is_dropped(at) ? 0 : n(f32_of(v * keep_factor_));
 }
 
 // Whether no order and no width of a sum rounds O there: probabilities known, and all terms multiples of one
@@ -185,7 +226,7 @@ double Core::dropped(double v, int64_t at) const {
 bool Core::exact_row(int64_t row, const Place& at, int64_t e) const {
   double least = std::numeric_limits<double>::infinity(), total = 0;
   for (int64_t j = 0; j < n_.kv; ++j) {
-    if (cast_s_.off(row * n_.kv + j) > 0x1p-40) return false;
+    if (cast_s_.off(row * n_.kv + j) > kSame) return false;
     const double term = cast_s_.at(row * n_.kv + j) * v_.at((keys_of(at) + j) * n_.depth + e);
     if (term == 0) continue;
     if (!std::isfinite(term)) return false;
@@ -203,8 +244,7 @@ bool Core::exact_row(int64_t row, const Place& at, int64_t e) const {
 bool Core::may_overflow(const Place& at, int64_t e) const {
   double total = 0;
   for (int64_t j = 0; j < n_.kv; ++j) total += std::fabs(v_.at((keys_of(at) + j) * n_.depth + e));
-  if (op_.dropout != 0) total /= 1 - value_of(Encoding::f32, op_.dropout);
-  return total * largest_weight_ >= 0x1p127;
+  return total * keep_factor_ * largest_weight_ >= 0x1p127;
 }
 
 // Whether an element of O has no bound: the quotient of S and its exponential part ways where one of them is
@@ -213,16 +253,11 @@ bool Core::is_open(int64_t row, const Place& at, int64_t e, double v) const {
   if (!std::isnan(v) && may_overflow(at, e)) return true;
   // Fused kernels leave rows of padding out: 0 times a NaN or an infinity does not reach them.
   if (padding(at)) return !std::isfinite(v);
-  const double total = totals_[static_cast<size_t>(row)];
+  const double total = exponentials_.totals[static_cast<size_t>(row)];
   // A NaN of the sum reaches every element at the end, dropped ones too; a sum that overflows once it is
   // scaled makes its reciprocal 0.
   if (std::isnan(total)) return !std::isnan(v);
-  if (total * scale_of_s_ >= 0x1p127) return true;
-  // What rounds a quotient to a NaN need not do so to the exponential.
-  const int64_t first = row * n_.kv;
-  for (int64_t j = 0; j < n_.kv; ++j)
-    if (std::isnan(cast_s_.at(first + j)) && !std::isnan(s_.at(first + j))) return true;
-  return false;
+  return total * scale_of_s_ >= 0x1p127;
 }
 
 // N20.11.
@@ -244,13 +279,14 @@ void Core::make_result() {
         sum.add(cast_s_.at(row * n_.kv + j), cast_s_.off(row * n_.kv + j),
                 v_.at((keys_of(at) + j) * n_.depth + e), 0);
       double v = sum.value;
-      if (change_.normalised != Normalised::before_cast) v = f32_of(v / totals_[static_cast<size_t>(row)]);
+      if (change_.normalised != Normalised::before_cast)
+        v = f32_of(v / exponentials_.totals[static_cast<size_t>(row)]);
       if (bounded_ && is_open(row, at, e, v)) {
         o_.put_open(result_of(at) + e);
         continue;
       }
       const bool exact = bounded_ && n(v) == v && exact_row(row, at, e);
-      o_.put(result_of(at) + e, n(v), exact ? 0 : sum.error(1, v, least_step()));
+      put(o_, result_of(at) + e, v, exact ? 0 : sum.error(kOfSums), n(v));
     }
   }
 }
@@ -261,7 +297,8 @@ bool Core::forward() {
   stages_.put("p", logits_);
   s_.resize(static_cast<size_t>(n_.rows() * n_.kv));
   exact_.assign(s_.size(), 0), exact_off_.assign(s_.size(), 0);
-  totals_.assign(static_cast<size_t>(n_.rows()), 0);
+  exponentials_ = {std::vector<double>(static_cast<size_t>(n_.rows())), std::vector<double>(s_.size()),
+                   keep_factor_};
   for (int64_t row = 0; row < n_.rows(); ++row) softmax_row(row);
   if (change_.normalised == Normalised::after_product) {
     Values plane = s_;
@@ -270,7 +307,8 @@ bool Core::forward() {
   } else {
     stages_.put("s", s_);
   }
-  auto cast = stages_.cast(AttentionSlot::s, s_);
+  doubt_probabilities();
+  auto cast = stages_.cast_probabilities(s_, exponentials_);
   if (!cast) return false;
   cast_s_ = std::move(*cast);
   make_result();
@@ -290,7 +328,7 @@ void Core::make_gradient_of_v(const Values& d_o) {
           sum.add(cast_s_.at(row * n_.kv + j), cast_s_.off(row * n_.kv + j),
                   d_o.at(result_of(query(row)) + e), 0);
         }
-        dv_.put((head * n_.kv + j) * n_.depth + e, n(sum.value), sum.error(1, sum.value, least_step()));
+        put(dv_, (head * n_.kv + j) * n_.depth + e, sum.value, sum.error(kOfSums), n(sum.value));
       }
 }
 
@@ -303,14 +341,41 @@ void Core::make_gradient_of_s(const Values& d_o) {
       Sum sum;
       for (int64_t e = 0; e < n_.depth; ++e)
         sum.add(d_o.at(result_of(at) + e), 0, v_.at((keys_of(at) + j) * n_.depth + e), 0);
-      const double v = op_.dropout == 0 ? n(sum.value) : dropped(n(sum.value), row * n_.kv + j);
-      ds_.put(row * n_.kv + j, v,
-              sum.magnitude == 0 ? 0 : kOfLogits * sum.magnitude + kNominal * std::fabs(v));
+      const int64_t k = row * n_.kv + j;
+      double off = sum.error(kOfLogits) * keep_factor_;
+      // n(sum) is multiplied by 1 / (1 - dropout), and a kernel may round or not.
+      if (op_.dropout != 0) off += (std::fabs(sum.value - n(sum.value)) + step(sum.value)) * keep_factor_;
+      put(ds_, k, sum.value * keep_factor_, is_dropped(k) || sum.magnitude == 0 ? 0 : off,
+          dropped(n(sum.value), k));
     }
   }
 }
 
-// N20.14; N20.18: kernels take the sum of dS S from dO and O, which has been cast.
+// N20.14, N20.23: kernels take the sum of dS S from dO and O, before the cast of O or behind it. How far that
+// may be from `total`.
+double Core::sum_off(const Values& d_o, const Place& at, double total) const {
+  constexpr double kOpen = std::numeric_limits<double>::infinity();
+  if (!std::isfinite(total)) return kOpen;
+  double out = 0;
+  for (const Values* o : {&std::as_const(o_), &stages_.result()}) {
+    Sum sum;
+    bool known = true;
+    double by_result = 0;
+    for (int64_t e = 0; e < n_.depth; ++e) {
+      const double weight = d_o.at(result_of(at) + e), off = o->off(result_of(at) + e);
+      sum.add(weight, 0, o->at(result_of(at) + e), off);
+      by_result += weight * o->at(result_of(at) + e);
+      known = known && off == 0;
+    }
+    // What is known of O need not be what S and V give, whose casts it has; what follows from them is as far
+    // off as a kernel's.
+    out = std::max(out, sum.error(kOfLogits) + (known ? std::fabs(by_result - total) : 0));
+    if (std::isnan(sum.off) || !std::isfinite(by_result)) return kOpen;
+  }
+  return out;
+}
+
+// N20.14, N20.23.
 void Core::make_gradient_of_logits(const Values& d_o) {
   dp_.resize(ds_.size());
   for (int64_t row = 0; row < n_.rows(); ++row) {
@@ -320,44 +385,52 @@ void Core::make_gradient_of_logits(const Values& d_o) {
       const size_t s = static_cast<size_t>(row * n_.kv + j);
       const double ds = ds_.at(row * n_.kv + j);
       total = f32_of(total + f32_of(ds * exact_[s]));
-      total_off += exact_[s] * ds_.off(row * n_.kv + j) + exact_off_[s] * std::fabs(ds) +
-                   kNominal * std::fabs(ds * exact_[s]);
+      total_off +=
+          exact_[s] * ds_.off(row * n_.kv + j) + (exact_off_[s] + step(exact_[s]) + kOfSums * exact_[s]) *
+                                                     (std::fabs(ds) + ds_.off(row * n_.kv + j));
     }
-    for (int64_t e = 0; e < n_.depth; ++e)
-      total_off += std::fabs(d_o.at(result_of(at) + e)) * stages_.result_off(result_of(at) + e);
+    total_off += sum_off(d_o, at, total);
     for (int64_t j = 0; j < n_.kv; ++j) {
       const int64_t k = row * n_.kv + j;
       const double s = exact_[static_cast<size_t>(k)], apart = f32_of(ds_.at(k) - total);
-      double v = !seen(at, j) ? 0 : n(f32_of(s * apart));
+      double y = s * apart, v = !seen(at, j) ? 0 : n(f32_of(y));
       if (change_.logit_gradient == LogitGradient::ds ||
           (change_.logit_gradient == LogitGradient::ds_masked && seen(at, j)))
-        v = ds_.at(k);
-      const double off = (exact_off_[static_cast<size_t>(k)] + kNominal * s) * std::fabs(apart) +
-                         s * (ds_.off(k) + total_off);
-      dp_.put(k, v, !seen(at, j) ? 0 : off + kNominal * std::fabs(v));
+        y = v = ds_.at(k);
+      const double s_off = exact_off_[static_cast<size_t>(k)] + step(s), apart_off = ds_.off(k) + total_off;
+      const double off = s_off * (std::fabs(apart) + apart_off) + s * apart_off +
+                         kOfArgument * s * (std::fabs(ds_.at(k)) + std::fabs(total));
+      if (bounded_ && seen(at, j) && !std::isfinite(total_off)) dp_.put_open(k);
+      else put(dp_, k, y, !seen(at, j) ? 0 : off, v);
     }
   }
 }
 
-// N20.15.
+// N20.15, N20.23.
 void Core::make_gradients() {
   const bool before = op_.bias == AttentionBias::pre_scale;
-  const double scale = std::pow(alpha_, change_.scale_times);
-  const auto weight = [&](int64_t k) { return before ? n(f32_of(dp_.at(k) * alpha_)) : dp_.at(k); };
-  const auto put = [&](Values& to, int64_t at, const Sum& sum) {
-    double v = n(sum.value);
-    if (!before)
-      for (int t = 0; t < change_.scale_times; ++t) v = n(f32_of(v * alpha_));
-    to.put(at, v, sum.error(std::fabs(scale), v, least_step()));
+  const double scale = std::pow(std::fabs(alpha_), change_.scale_times);
+  // What the sums take of dP after its cast, and how far a kernel's may be from it.
+  const auto add = [&](Sum& sum, int64_t k, double x) {
+    const double dp = dp_.at(k), w = before ? n(f32_of(dp * alpha_)) : dp;
+    const double off =
+        before ? std::fabs(alpha_) * dp_.off(k) + std::fabs(w - dp * alpha_) + step(dp * alpha_) : dp_.off(k);
+    sum.add(w, dp == 0 && dp_.off(k) == 0 ? 0 : off, x, 0);
+  };
+  const auto keep = [&](Values& to, int64_t at, const Sum& sum) {
+    if (before) return put(to, at, sum.value, sum.error(kOfSums), n(sum.value));
+    double v = n(sum.value), y = sum.value;
+    for (int t = 0; t < change_.scale_times; ++t) v = n(f32_of(v * alpha_)), y *= alpha_;
+    const double off = sum.error(kOfSums) * scale;
+    put(to, at, y, off == 0 ? 0 : off + step(y), v);  // a kernel may round before alpha as well
   };
   dq_.resize(static_cast<size_t>(n_.rows() * n_.depth));
   for (int64_t row = 0; row < n_.rows(); ++row)
     for (int64_t e = 0; e < n_.depth; ++e) {
       Sum sum;
       for (int64_t j = 0; j < n_.kv; ++j)
-        sum.add(weight(row * n_.kv + j), dp_.off(row * n_.kv + j),
-                k_.at((keys_of(query(row)) + j) * n_.depth + e), 0);
-      put(dq_, row * n_.depth + e, sum);
+        add(sum, row * n_.kv + j, k_.at((keys_of(query(row)) + j) * n_.depth + e));
+      keep(dq_, row * n_.depth + e, sum);
     }
   dk_.resize(static_cast<size_t>(n_.repeated_rows() * n_.depth));
   for (int64_t head = 0; head < n_.batch * n_.heads; ++head)
@@ -365,9 +438,8 @@ void Core::make_gradients() {
       for (int64_t e = 0; e < n_.depth; ++e) {
         Sum sum;
         for (int64_t i = 0; i < n_.q; ++i)
-          sum.add(weight((head * n_.q + i) * n_.kv + j), dp_.off((head * n_.q + i) * n_.kv + j),
-                  q_.at((head * n_.q + i) * n_.depth + e), 0);
-        put(dk_, (head * n_.kv + j) * n_.depth + e, sum);
+          add(sum, (head * n_.q + i) * n_.kv + j, q_.at((head * n_.q + i) * n_.depth + e));
+        keep(dk_, (head * n_.kv + j) * n_.depth + e, sum);
       }
 }
 

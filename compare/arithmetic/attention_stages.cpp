@@ -26,17 +26,15 @@ bool within(double a, double b, double off) {
   return std::isinf(off) || same(a, b) || std::fabs(a - b) <= off;
 }
 
-// Half a step of a code on each side, relative, and where codes are subnormal, in units of the scale's
-// inverse (N20.18).
-double both_halves(Encoding e) { return e == Encoding::e5m2 ? 0x1p-2 : 0x1p-3; }
-double both_least(Encoding e) { return e == Encoding::e5m2 ? 0x1p-16 : 0x1p-9; }
+// N20.22: half a step of a block's codes, and what their least step is of the tensor's largest element.
+double half_step(Encoding e) { return e == Encoding::e5m2 ? 0x1p-3 : 0x1p-4; }
+constexpr double kOfLargest = 0x1p-15;
 
 }  // namespace
 
 void Values::append(const Values& more) {
   values_.insert(values_.end(), more.values_.begin(), more.values_.end());
   off_.insert(off_.end(), more.off_.begin(), more.off_.end());
-  derived_off_.insert(derived_off_.end(), more.derived_off_.begin(), more.derived_off_.end());
 }
 Values Values::part(size_t first, size_t count) const {
   Values out;
@@ -44,7 +42,7 @@ Values Values::part(size_t first, size_t count) const {
     const auto begin = from.begin() + static_cast<std::ptrdiff_t>(first);
     to.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
   };
-  cut(values_, out.values_), cut(off_, out.off_), cut(derived_off_, out.derived_off_);
+  cut(values_, out.values_), cut(off_, out.off_);
   return out;
 }
 bool Values::known() const {
@@ -60,7 +58,8 @@ AttentionStages::AttentionStages(const Problem& p, const std::vector<PlaneData>&
       inputs_(inputs),
       change_(change),
       run_(run),
-      observed_(observed) {
+      observed_(observed),
+      rounding_(p.x.source) {
   for (const Plane& plane : output_planes(p))
     planes_.push_back({plane, std::vector<std::byte>(plane.bytes())});
 }
@@ -288,45 +287,41 @@ void AttentionStages::settle_data(const AttentionCast& cast, const Values& x, Ma
       if (const PlaneData* other = observed(plane_of_cast(cast, one.plane.name))) one.bytes = other->bytes;
     double most = 0;
     for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i) most = std::max(most, std::fabs(x.at(i)));
-    for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i)
-      made.back.put(i, made.back.at(i),
-                    x.off(i) + both_halves(q.element) * std::fabs(x.at(i)) + 0x1p-15 * most);
+    for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i) {
+      const double now = made.back.at(i);
+      made.back.put(i, now,
+                    std::fabs(now - x.at(i)) + x.off(i) +
+                        half_step(q.element) * (std::fabs(x.at(i)) + x.off(i)) + kOfLargest * most);
+    }
     return;
   }
-  const double inverse = scalar(*find_plane(made.planes, plane_name(d, "scale_inv")));
+  const KernelCast kernel = kernel_cast(cast, scalar(*find_plane(made.planes, plane_name(d, "scale_inv"))));
   for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i) {
-    const double now = made.back.at(i);
-    const double off = cast_off(cast, x, i, now, inverse);
+    const double now = made.back.at(i), off = cast_off(cast, kernel, x.at(i), x.off(i), now);
     if (!seen) {
-      made.back.put(i, now, off);
+      if (std::isinf(off)) made.back.put_open(i);
+      else made.back.put(i, now, off);
       continue;
     }
     const uint32_t other = code_at(data.plane, seen->bytes, i);
-    const double there = value_of(data.plane.encoding, other) * (bare(cast) ? 1 : inverse);
+    const double there = value_of(data.plane.encoding, other) * (bare(cast) ? 1 : kernel.inverse);
     if (within(there, now, off)) set_code(data.plane, data.bytes, i, other);
     made.back.put(i, nominal(f32_of(there)), 0);
   }
 }
 
-// How far a cast may be from x as it is here; what the slot makes of x is `now`, in units of `unit`.
-double AttentionStages::cast_off(const AttentionCast& cast, const Values& x, int64_t i, double now,
-                                 double inverse) const {
-  const Encoding e = cast.line.quantizer(cast.direction())->element;
-  const double unit = bare(cast) ? 1 / inverse : 1;
-  if (std::isinf(x.off(i))) return x.off(i);
-  if (x.derived_off(i) == 0 && now == x.at(i) * unit) return 0;
-  return (x.off(i) + both_halves(e) * (std::fabs(x.at(i)) + x.off(i)) + both_least(e) * std::fabs(inverse)) *
-         std::fabs(unit);
+// N20.22. A mistake that takes the codes of S for its values has both in units of the scale.
+double AttentionStages::cast_off(const AttentionCast& cast, const KernelCast& kernel, double x, double off,
+                                 double now) const {
+  const double unit = bare(cast) ? 1 / kernel.inverse : 1;
+  return kernel.off(x, off, now / unit, rounding_) * std::fabs(unit);
 }
 
-// The products of a fused kernel may take exponentials that were cast before their division, whatever it
-// shows of S.
-void AttentionStages::allow_other_casts(const AttentionCast& cast, const Values& x, Made& made) const {
-  const double inverse = scalar(*find_plane(made.planes, plane_name(cast.direction(), "scale_inv")));
-  for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i) {
-    const double now = made.back.at(i);
-    made.back.put(i, now, std::max(made.back.off(i), cast_off(cast, x, i, now, inverse)));
-  }
+KernelCast AttentionStages::kernel_cast(const AttentionCast& cast, double inverse) const {
+  const Quantizer& q = *cast.line.quantizer(cast.direction());
+  KernelCast out{.element = q.element, .inverse = inverse};
+  out.exponentials = cast.slot == AttentionSlot::s, out.computed = q.format == FormatId::fp8_current;
+  return out;
 }
 
 std::optional<Values> AttentionStages::cast_one(const AttentionCast& cast, const Values& x) {
@@ -337,7 +332,6 @@ std::optional<Values> AttentionStages::cast_one(const AttentionCast& cast, const
     settle_scalars(cast, x, *made);
     settle_data(cast, x, *made);
   }
-  if (observed_ && cast.slot == AttentionSlot::s) allow_other_casts(cast, x, *made);
   for (PlaneData& data : made->planes)
     if (PlaneData* to = plane(plane_of_cast(cast, data.plane.name))) to->bytes = data.bytes;
   return std::move(made->back);
@@ -346,6 +340,23 @@ std::optional<Values> AttentionStages::cast_one(const AttentionCast& cast, const
 std::optional<Values> AttentionStages::cast(AttentionSlot slot, const Values& x) {
   const auto casts = attention_casts(p_, slot);
   return casts.empty() ? std::optional(x) : cast_one(casts[0], x);
+}
+
+std::optional<Values> AttentionStages::cast_probabilities(const Values& s, const Exponentials& e) {
+  auto out = cast(AttentionSlot::s, s);
+  if (!out || !observed_) return out;
+  const auto casts = attention_casts(p_, AttentionSlot::s);
+  KernelCast kernel;
+  if (!casts.empty()) kernel = kernel_cast(casts[0], scale_inverse("s"));
+  kernel.keep_factor = e.keep_factor;
+  for (int64_t i = 0; i < static_cast<int64_t>(s.size()); ++i) {
+    const double now = out->at(i), off = std::max(s.off(i), e.off[static_cast<size_t>(i)]);
+    kernel.total = e.totals[static_cast<size_t>(i / n_.kv)];
+    const double all = casts.empty() ? off : cast_off(casts[0], kernel, s.at(i), off, now);
+    if (std::isinf(all)) out->put_open(i);
+    else out->put(i, now, std::max(out->off(i), all));
+  }
+  return out;
 }
 
 bool AttentionStages::cast_three(AttentionSlot slot, Values& q, Values& k, Values& v) {
@@ -402,7 +413,7 @@ Values AttentionStages::as_wide(const Values& heads) const {
           off += heads.off((b * n_.heads + h) * size + k);
         }
         out.put((b * n_.kv_heads + head) * size + k, nominal(sum),
-                off + (off > 0 ? 0x1p-8 * std::fabs(sum) : 0));
+                off > 0 ? rounding_.after(sum, off, nominal(sum)) : 0);
       }
   return out;
 }

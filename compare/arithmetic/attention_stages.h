@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compare/arithmetic/attention_bound.h"
 #include "compare/arithmetic/attention_core.h"
 #include "contract/attention.h"
 
@@ -17,39 +18,41 @@ namespace assay {
 // Elements, and how far a correct kernel may be from each.
 class Values {
  public:
-  void resize(size_t count) {
-    values_.assign(count, 0), off_.assign(count, 0), derived_off_.assign(count, 0);
-  }
+  void resize(size_t count) { values_.assign(count, 0), off_.assign(count, 0); }
   size_t size() const { return values_.size(); }
   double at(int64_t i) const { return values_[static_cast<size_t>(i)]; }
   // Infinite where nothing is claimed. An infinity or a NaN is claimed as it is.
   double off(int64_t i) const { return off_[static_cast<size_t>(i)]; }
   void put(int64_t i, double value, double off) {
     values_[static_cast<size_t>(i)] = value;
-    off_[static_cast<size_t>(i)] = derived_off_[static_cast<size_t>(i)] =
-        std::isfinite(off)     ? off
-        : std::isfinite(value) ? std::numeric_limits<double>::infinity()
-                               : 0;
+    off_[static_cast<size_t>(i)] = std::isfinite(off)     ? off
+                                   : std::isfinite(value) ? std::numeric_limits<double>::infinity()
+                                                          : 0;
   }
   // Nothing is claimed of the element, whatever it is.
   void put_open(int64_t i) {
     values_[static_cast<size_t>(i)] = 0;
-    off_[static_cast<size_t>(i)] = derived_off_[static_cast<size_t>(i)] =
-        std::numeric_limits<double>::infinity();
+    off_[static_cast<size_t>(i)] = std::numeric_limits<double>::infinity();
   }
-  // The element is what was observed. How far it could be when it was derived stays: a kernel that shows a
-  // rounded S may go on from what it had before.
+  // The element is what was observed.
   void observe(int64_t i, double value) {
     values_[static_cast<size_t>(i)] = value, off_[static_cast<size_t>(i)] = 0;
   }
-  double derived_off(int64_t i) const { return derived_off_[static_cast<size_t>(i)]; }
   void append(const Values& more);
   Values part(size_t first, size_t count) const;
   bool known() const;  // every element: nothing is off
   bool observed = false;
 
  private:
-  std::vector<double> values_, off_, derived_off_;
+  std::vector<double> values_, off_;
+};
+
+// What a kernel may cast in place of S (N20.18): of each row the sum of its exponentials, how far what the
+// kernel goes on from may be from S as it is here, and 1 / (1 - dropout).
+struct Exponentials {
+  std::vector<double> totals;
+  std::vector<double> off;
+  double keep_factor = 1;
 };
 
 class AttentionStages {
@@ -68,12 +71,15 @@ class AttentionStages {
   void put(std::string_view plane, Values& x);
   // Writes the planes of a slot's only cast, and gives what it makes.
   std::optional<Values> cast(AttentionSlot, const Values&);
+  // The same of S, of which a kernel may cast exponentials whatever it shows.
+  std::optional<Values> cast_probabilities(const Values& s, const Exponentials&);
   // The inverse scale of a slot ("s") that has one for its whole tensor; otherwise 1.
   double scale_inverse(const std::string& slot) const;
   // The largest value of a code of a slot that is cast with one scale; otherwise 1.
   double largest_code(AttentionSlot) const;
+  const NominalRounding& rounding() const { return rounding_; }
   bool put_result(const Values& o);
-  double result_off(int64_t i) const { return result_.off(i); }  // of O after its cast
+  const Values& result() const { return result_; }  // O after its cast
   bool put_gradients(const Values& dq, const Values& dk, const Values& dv);
   std::vector<PlaneData> take() { return std::move(planes_); }
 
@@ -94,8 +100,8 @@ class AttentionStages {
   std::optional<Values> cast_one(const AttentionCast&, const Values&);
   void settle_scalars(const AttentionCast&, const Values& x, Made& made) const;
   bool bare(const AttentionCast& c) const { return c.slot == AttentionSlot::s && change_.s_not_descaled; }
-  double cast_off(const AttentionCast&, const Values& x, int64_t i, double now, double inverse) const;
-  void allow_other_casts(const AttentionCast&, const Values& x, Made& made) const;
+  KernelCast kernel_cast(const AttentionCast&, double inverse) const;
+  double cast_off(const AttentionCast&, const KernelCast&, double x, double off, double now) const;
   void settle_data(const AttentionCast&, const Values& x, Made& made) const;
   // Writes one element of a plane: the observed one where it is inside.
   double store(PlaneData& to, const PlaneData* seen, int64_t at, double value, double off) const;
@@ -107,6 +113,7 @@ class AttentionStages {
   const AttentionChange& change_;
   const RunLine& run_;
   const std::vector<PlaneData>* observed_;
+  NominalRounding rounding_;
   std::vector<PlaneData> planes_;
   Values result_;
 };

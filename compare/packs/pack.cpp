@@ -9,6 +9,7 @@
 
 #include "compare/arithmetic/codes.h"
 #include "compare/arithmetic/gemm_bounds.h"
+#include "compare/packs/token_records.h"
 #include "contract/line.h"
 #include "fixtures/sha256.h"
 
@@ -119,9 +120,14 @@ Result<Pack> read_pack(const std::string& path) {
     if (c.planes.empty() && c.line.empty()) continue;
     c.id = id;
     if (auto error = wrong_waiver(path, c)) return *error;
-    std::sort(c.planes.begin(), c.planes.end(),
-              [](const PackPlane& a, const PackPlane& b) { return a.name < b.name; });
-    pack.cases.push_back(std::move(c));
+    std::vector<PackCase> more;
+    if (auto error = unpack_records(c, more, pack.unpacked)) return *error;
+    more.insert(more.begin(), std::move(c));
+    for (PackCase& one : more) {
+      std::sort(one.planes.begin(), one.planes.end(),
+                [](const PackPlane& a, const PackPlane& b) { return a.name < b.name; });
+      pack.cases.push_back(std::move(one));
+    }
   }
   if (pack.cases.empty())
     return Error{

@@ -16,6 +16,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,8 +58,9 @@ struct PackCase {
 std::optional<std::string> unpinned_of(const PackCase& recorded, const Problem& problem);
 struct Pack {
   std::string path;
-  std::vector<safetensors::File> files;  // keep the bytes mapped
-  std::vector<PackCase> cases;           // sorted by id
+  std::vector<safetensors::File> files;         // keep the bytes mapped
+  std::deque<std::vector<std::byte>> unpacked;  // bytes of planes that records were taken apart to
+  std::vector<PackCase> cases;                  // sorted by id
   std::string subject, environment, fingerprint, kernels;
   int line_version = 0;  // 0: not said
 

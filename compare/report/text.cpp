@@ -229,7 +229,7 @@ void Totals::add(const Verdict& v) {
   launches += static_cast<size_t>(v.launches);
   seconds += v.seconds;
   if (!v.unpinned.empty()) {
-    const string reason = v.subject + ": " + v.unpinned;
+    const std::string reason = v.subject + ": " + v.unpinned;
     ++unpinned_reasons[reason];
     unpinned_clauses[reason] = bound_clause(v);
   }

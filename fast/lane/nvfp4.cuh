@@ -99,7 +99,7 @@ struct Nvfp4Chain {
       case Nvfp4Scale::decode: return __fdiv_rn(quotient.rounded(__fdiv_rn(b, six)), t.decode_first);
       case Nvfp4Scale::decode_product:
       case Nvfp4Scale::given_product: return __fdiv_rn(b, __fmul_rn(six, t.decode_first));
-      case Nvfp4Scale::decode_first: return quotient.rounded(__fdiv_rn(__fdiv_rn(b, t.decode_first), six));
+      case Nvfp4Scale::decode_first: return __fdiv_rn(__fdiv_rn(b, t.decode_first), six);  // N17.14: binary32
       case Nvfp4Scale::unit: break;
     }
     return quotient.rounded(__fdiv_rn(b, six));

@@ -74,7 +74,7 @@ double unlimited(double amax, const TensorScales& t, Nvfp4Scale order) {
     case Nvfp4Scale::decode: return narrowed(t.division.quotient(amax, 6) / t.quotient);
     case Nvfp4Scale::decode_product:
     case Nvfp4Scale::given_product: return narrowed(amax / narrowed(6 * t.quotient));
-    case Nvfp4Scale::decode_first: return t.division.quotient(narrowed(amax / t.quotient), 6);
+    case Nvfp4Scale::decode_first: return narrowed(narrowed(amax / t.quotient) / 6);  // N17.14: binary32
     default: return t.division.quotient(amax, 6);
   }
 }

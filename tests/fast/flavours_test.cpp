@@ -622,7 +622,8 @@ TEST(Flavours, DivisionOfNvfp4Scales) {  // N17.14
   }
   for (const auto& [keys, want] : {std::pair{"", 0x3F955556u},
                                    {" nvfp4_scale=product_first", 0x3F955556u},
-                                   {" nvfp4_scale=decode_product", 0x3F955555u}})
+                                   {" nvfp4_scale=decode_product", 0x3F955555u},
+                                   {" nvfp4_scale=decode_first", 0x3F955555u}})
     EXPECT_EQ(chain(in_source + keys, bf16).scaled_amax(one, bits_of(7)), want) << keys;
 
   Random random{13};

@@ -847,6 +847,8 @@ TEST(ScaleDivision,
   EXPECT_EQ(v("bf16", "product_first", "in_source"), 0x441D8001u);   // b times C is not rounded again
   EXPECT_EQ(v("bf16", "decode", "in_source"), 0x441C53EFu);          // 1.1640625 / P
   EXPECT_EQ(v("bf16", "decode_product", "in_source"), 0x441CAD77u);  // 7 / fl(6 * P)
+  EXPECT_EQ(v("bf16", "decode_first", "in_source"),
+            0x441CAD77u);  // neither 7 / P nor its sixth is rounded again
   EXPECT_EQ(v("bf16", "unit", "in_source"), 0x3F950000u);
   EXPECT_EQ(v("f16", "quotient_first", "in_source"), 0x441CD088u);  // 1.1669921875 * 537.5
   EXPECT_EQ(v("f16", "unit", "in_source"), 0x3F956000u);
