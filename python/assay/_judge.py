@@ -83,6 +83,9 @@ def trace(x: Any, outputs: Any, at: tuple[int, int], spec: str | None = None, *,
     if dir not in (None, "row", "col"):
         raise LineError(f"expected dir= to be row or col, found '{dir}'")
     case = _case(x, outputs, spec, keys)
+    rows, cols = case.line.shape
+    if not (0 <= row < rows and 0 <= col < cols):
+        raise PlaneError(f"element ({row}, {col}) is outside the {rows}x{cols} tensor; at=(row, column) counts from 0", "x", "an element of x", f"({row}, {col})")
     return Trace.of_answer(answered(_assay.trace(case.text, case.given, row, col, dir or "")))
 
 
@@ -94,6 +97,9 @@ class QuantizedMismatch(AssertionError):
     def __init__(self, text: str, verdict: Verdict, case: Case):
         super().__init__(text)
         self.verdict, self.case = verdict, case
+
+    def __reduce__(self) -> tuple[Any, ...]:   # a task of another process raises it here
+        return type(self), (*self.args, self.verdict, self.case)
 
 
 def _told(text: str, msg: str | Callable[[str], str] | None) -> str:
