@@ -110,6 +110,7 @@ def assert_quantized(x: Any, outputs: Any, spec: str | None = None, *, explain: 
                      **keys: Any) -> None:
     """Raises an AssertionError unless outputs are what the reference makes of x. Its text is the screen of `assay check`, with the cause
     unless explain is false; msg replaces it, or makes another of it. Arguments as of check."""
+    __tracebackhide__ = True   # a failure is shown where the test calls this
     known = {k: v for k, v in keys.items() if k not in ("threads", "unpinned", "exact")}
     case = _case(x, outputs, spec, known)
     from . import _settings
@@ -119,6 +120,8 @@ def assert_quantized(x: Any, outputs: Any, spec: str | None = None, *, explain: 
     verdict = Verdict.of_answer(answer, case.copied_bytes, case.notes, case)
     if verdict.ok:
         return
+    if seconds:
+        _settings.explained()
     text = f"quantized tensors differ: {verdict.summary()}\n\n{verdict}"
     pack = _settings.dump(case, verdict)
     if pack:
@@ -149,6 +152,7 @@ def assert_bitwise(actual: Any, expected: Any, *, encoding: str | None = None, m
     encoding  what the codes are, where the dtype does not tell: "e4m3" of uint8, "e2m1" of packed codes
     msg       replaces the text, or makes another of it, as in torch.testing.assert_close
     """
+    __tracebackhide__ = True   # a failure is shown where the test calls this
     a, b = array_of(actual, "actual"), array_of(expected, "expected")
     if a.shape != b.shape:
         raise AssertionError(_told(f"arrays differ: shape {list(a.shape)} of actual, {list(b.shape)} of expected", msg))

@@ -4,6 +4,7 @@ from __future__ import annotations
 import difflib
 from typing import Any, Callable, Iterator, Mapping
 
+from ._arrays import array_of
 from ._errors import NoSuchPlane, PlaneError
 from ._lines import Line, line
 
@@ -44,6 +45,15 @@ class Planes(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._arrays)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other has the same line and, bit for bit, the same planes."""
+        if not isinstance(other, Planes):
+            return NotImplemented
+        same = lambda name: array_of(self[name], name).tobytes() == array_of(other[name], name).tobytes()
+        return self.line == other.line and self.keys() == other.keys() and all(map(same, self))
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         planes = ", ".join(f"{n} {p.encoding} {list(p.padded)}" for n in self for p in [self._line.plane(n)])

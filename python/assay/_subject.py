@@ -216,7 +216,7 @@ class Subject:
     """A quantizer of the user's, judged as the program judges its subjects. Close it, or use it in a `with`."""
 
     _worker: _Worker | None = None
-    _at_exit: weakref.finalize[[], Subject] | None = None   # ends the worker with this object, or with the interpreter while its threads still run
+    _at_exit: Callable[[], Any] | None = None   # ends the worker with this object, or with the interpreter while its threads still run
 
     def __init__(self, function: Function, spec: str, out: str, isolate: bool, timeout: float):
         self.function, self.spec, self.out, self.isolate, self.timeout = function, spec, out, isolate, timeout
@@ -314,7 +314,7 @@ class Subject:
         return best
 
     def hunt(self, minutes: float = 1.0, *, to: Any = None) -> Report:
-        """Lines that nobody wrote, drawn and judged for so long by `assay hunt` (docs/hunt.md). The results are one line for each cause that was found, made
+        """Lines that nobody wrote, drawn and judged for so many minutes by `assay hunt` (docs/hunt.md). The results are one line for each cause that was found, made
         small, with the cause as its reason.
 
         to  the folder that keeps what is found, and in which a second hunt goes on (default: none is left)

@@ -55,6 +55,7 @@ def test_a_plane_that_is_not_there(x):
     with pytest.raises(KeyError, match=r"did you mean 'row\.data'") as caught:
         q["row.dat"]
     assert isinstance(caught.value, assay.PlaneError) and caught.value.plane == "row.dat" and str(caught.value)[0] != '"'
+    assert q == assay.quantize(x, "mxfp8") and q != assay.quantize(x, "mxfp8 mx_scale=floor") and q != 3
     assert q.get("row.dat") is None and "row.dat" not in q
     with pytest.raises(assay.PlaneError, match=r"element \(0, 256\) is outside the 64x256 tensor; at="):
         assay.trace(x, q, at=(0, 256))
