@@ -41,7 +41,7 @@ TEST(TasksInThisProcess, AResultMayEndThem) {
   const InThisProcess here;
   std::vector<std::string> results;
   TaskHooks hooks = counted(results);
-  hooks.result = [&](size_t i, std::string) { return i < 4; };
+  hooks.result = [&](size_t i, const std::string&) { return i < 4; };
   EXPECT_EQ(run_tasks(100, 4, 60, std::move(hooks)), 5u);
 }
 
