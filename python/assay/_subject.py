@@ -36,6 +36,7 @@ from ._verdict import Diagnosis, Verdict
 
 Function = Callable[..., Any]
 _MOST_CASES = 200    # of a shrink
+_START_S = 120.0     # that an interpreter may take to import the function: its module may import PyTorch
 
 
 @dataclass
@@ -147,6 +148,7 @@ class _Worker:
         self.errors: list[bytes] = []
         self.reader = threading.Thread(target=self._keep_errors, daemon=True)
         self.reader.start()
+        self.ready = False
         self._send((pickle.dumps(sys.path), sent, out))
 
     def _send(self, value: Any) -> None:
@@ -161,14 +163,26 @@ class _Worker:
         for text in self.process.stderr:
             self.errors = [*self.errors[-20:], text]
 
-    def ask(self, text: str, timeout: float) -> tuple[str, Any]:
+    def _answer(self, timeout: float) -> tuple[Any, bool]:
+        """What it says next, None where it ended; and whether the time was over."""
         assert self.process.stdout is not None
         late = threading.Timer(timeout, self.process.kill)
         late.start()
-        self._send(text)
         answer = _read(self.process.stdout)
         expired = not late.is_alive()
         late.cancel()
+        return answer, expired
+
+    def ask(self, text: str, timeout: float) -> tuple[str, Any]:
+        self._send(text)
+        answer, expired = None, False
+        if not self.ready:
+            start = max(timeout, _START_S)
+            said, expired = self._answer(start)
+            self.ready = said is not None
+            timeout = timeout if self.ready else start
+        if self.ready:   # the time of a case begins here
+            answer, expired = self._answer(timeout)
         if answer is not None:
             return answer  # type: ignore[no-any-return]
         status = self.process.wait()
@@ -208,6 +222,7 @@ def serve() -> None:
     else:
         function = pickle.loads(first)
     served = Served(function, "")
+    _write(answers, "ready")
     while (text := _read(questions)) is not None:
         _write(answers, _call(served, text, out))
 
@@ -228,7 +243,7 @@ class Subject:
 
         spec     what it promises: a format and keys
         out      the library of x: numpy, torch or jax (default: PyTorch where it is imported here, else NumPy)
-        isolate  False: in this process, where a crash is the end; timeout: seconds for one call
+        isolate  False: in this process, where a crash is the end; timeout: seconds for one call, beside the start of its interpreter
         """
         if not callable(function):
             raise AssayError(f"expected a function, found {type(function).__name__}")

@@ -122,6 +122,14 @@ def test_a_function_may_see_the_line_and_has_to_return_planes():
         assert "(test_subject.py, line " in subject.check(lines(2)[0]).reason
 
 
+def test_the_start_of_an_interpreter_is_no_part_of_a_case(tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(4)\n\ndef quantize(x):\n    import assay\n    return assay.quantize(x)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import slow_to_import
+    with assay.Subject.from_callable(slow_to_import.quantize, "mxfp8", out="numpy", timeout=3) as subject:
+        assert [subject.check(text).outcome for text in lines(2, 3)] == ["passed", "passed"]
+
+
 def test_a_wrong_spec_or_line_is_an_error():
     for spec in ("mxfp9", "mxfp8 elment=e5m2", "cast e4m3"):
         with pytest.raises(assay.LineError):
