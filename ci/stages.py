@@ -142,8 +142,10 @@ def stage_mpi(args):
 
 
 def stage_python(args):
-    """The Python package in a fresh environment: installed without a package index, its program's suite `smoke`, its tests."""
-    return run_counted("python", ["ci/python"], 3600, tail=80)
+    """The Python package in a fresh environment: installed without a package index, its program's suite `smoke`, its tests; with --nightly
+    the tests of PyTorch, torchao, compressed-tensors and JAX too."""
+    tally = run_counted("python", ["ci/python"], 3600, tail=80)
+    return tally + run_counted("python beside PyTorch", ["ci/python", "--torch"], 3 * 3600, tail=80) if args.nightly else tally
 
 
 def stage_faults(args):

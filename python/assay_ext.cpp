@@ -74,6 +74,8 @@ std::string answer(const std::function<json::Value()>& work) {
     return json::dump(python::to_json(f));
   } catch (const std::bad_alloc&) {
     return json::dump(python::to_json(python::Failure("run", {"not enough memory for this case", 0, ""})));
+  } catch (const std::exception& e) {  // no thread to be had, for instance
+    return json::dump(python::to_json(python::Failure("run", {e.what(), 0, ""})));
   }
 }
 
@@ -115,7 +117,12 @@ std::string interruptible(const std::function<json::Value(const std::atomic<bool
 
 python::CaseSettings settings_of(int threads, double budget, bool pairs, const std::string& subject,
                                  const std::string& unpinned, const std::atomic<bool>* stop) {
-  return {threads, budget, pairs, subject, unpinned, stop};
+  return {.threads = threads,
+          .budget = budget,
+          .pairs = pairs,
+          .subject = subject,
+          .unpinned = unpinned,
+          .stop = stop};
 }
 
 // What an array of any library says of itself: (DLPack's type code, bits, lanes, shape, strides in elements,

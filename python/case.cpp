@@ -19,8 +19,9 @@
 #include "compare/judge/runs.h"
 #include "compare/judge/unpinned.h"
 #include "compare/judge/verdict.h"
-#include "compare/packs/accepted_tile.h"
 #include "compare/packs/dump.h"
+#include "compare/packs/tiled_case.h"
+#include "compare/process/pool.h"
 #include "compare/report/screen.h"
 #include "contract/line.h"
 #include "contract/words.h"
@@ -65,9 +66,9 @@ json::Value difference_facts(const Problem* problem, const PlaneDifference& d) {
 }
 
 // How each plane that was judged came out, by name.
-json::Value planes_facts(const Problem& problem, const std::vector<PlaneData>& got, const Judgement& j) {
+json::Value planes_facts(const Problem& problem, const std::vector<Plane>& judged, const Judgement& j) {
   json::Value out = json::object();
-  for (const PlaneData& p : got) out.set(p.plane.name, plane_facts(p.plane));
+  for (const Plane& p : judged) out.set(p.name, plane_facts(p));
   const auto add = [&](const PlaneDifference& d) {
     if (!d.in_padding || d.plane.layout == ScaleLayout::gemm)
       out.set(d.plane.name, difference_facts(&problem, d));
@@ -107,39 +108,75 @@ std::optional<Breach> unpinned_breach(const GivenCase& c, const Inputs& inputs,
 }
 
 // The cause in one line, where a short search finds one.
-string cause_of(const GivenCase& c, const Inputs& inputs, const std::vector<PlaneData>& got,
-                const CaseSettings& settings) {
+string cause_of(const GivenCase& c, const CaseSettings& settings) {
   DiagnoseOptions search;
   search.budget = settings.budget;
   search.jobs = settings.threads;
   search.pairs = settings.pairs;
   search.stop = settings.stop;
-  const auto found =
-      diagnose(Observation{c.problem, settings.subject, inputs.copies(), got}, *c.reference, search);
+  const auto found = diagnose(Observation{c.problem, settings.subject, Inputs(c).copies(), given_outputs(c)},
+                              *c.reference, search);
   return found ? cause_line(*found) : "";
 }
 
-// The reference's planes of a large case that the vectorised method knows to be right, but for the blocks
-// that the reference looked at: then they are the given ones, and its own where a plane has one value.
-// `judges`: who judged how many blocks. Nothing: the reference has to make them.
-std::optional<std::vector<PlaneData>> known_planes(const GivenCase& c, const std::vector<PlaneData>& got,
-                                                   string& judges) {
-  Acceptor* const simd = acceptor();
-  if (!simd || !c.problem.as<Quantize>() || c.problem.x.shape.count() < kLargeCase) return {};
-  const std::vector<Plane> planes = output_planes(c.problem);
-  const auto in = views_of(c.recorded, input_planes(c.problem)), out = views_of(c.recorded, planes);
-  if (!in || !out) return {};
-  const auto tile = accept_tile(c.problem, {0, 0, c.problem.x.shape}, *in, *out, *simd, *c.reference);
-  if (!tile || tile->blocks.accepted == 0) return {};
-  judges = judges_text(tile->blocks, *simd);
-  std::vector<PlaneData> known;
-  for (const Plane& plane : planes) {
-    const PlaneData* given = find_plane(got, plane.name);
-    known.push_back(given ? *given : PlaneData{plane, {}});
-    if (const auto value = tile->scalars.find(plane.name); given && value != tile->scalars.end())
-      set_code(plane, known.back().bytes, 0, value->second);
+// A large case part by part, as `assay check` judges a pack: its planes are read where the caller has them,
+// and the vectorised method is asked before the reference. Nothing: its line has to be judged as a whole.
+// `judges`: who judged how many blocks.
+std::optional<Judgement> judged_in_tiles(const GivenCase& c, const CaseSettings& settings, string& judges) {
+  if (c.problem.x.shape.count() < kLargeCase || unpinned_of(c.recorded, c.problem)) return {};
+  auto tiling = tiling_of_case(c.recorded, c.problem);
+  if (!tiling) return {};
+  const InThisProcess here;
+  TiledOptions options;
+  options.jobs = c.environment.threads;
+  options.acceptor = settings.exact ? nullptr : acceptor();
+  options.stop = settings.stop;
+  auto judged = judge_in_tiles(c.recorded, *tiling, *c.reference, options);
+  if (!judged) throw Failure("run", judged.error());
+  if (options.acceptor && judged->blocks.accepted + judged->blocks.referred > 0)
+    judges = judges_text(judged->blocks, *options.acceptor);
+  return std::move(judged->judgement);
+}
+
+// Every given plane against all of the reference's. A compact one that came without its padding has the
+// reference's.
+Judgement judged_whole(const GivenCase& c, CaseReport& report) {
+  const Inputs inputs(c);
+  std::vector<PlaneData> got, want;
+  for (PlaneData& w : wanted(c, inputs)) {
+    const PackPlane* const given = c.recorded.find(w.plane.name);
+    if (!given) continue;
+    auto data = dump_plane(*given->tensor, w.plane, &w);
+    if (!data) throw Failure("plane", data.error(), w.plane.name);
+    clear_spare(got.emplace_back(std::move(*data)));
+    want.push_back(std::move(w));
   }
-  return known;
+  Judgement judgement = judge(&c.problem, got, want);
+  if (const auto why = unpinned_of(c.recorded, c.problem))
+    report.breach = unpinned_breach(c, inputs, got, want, *why, report.notes);
+  else report.breach = breach_of(c.problem, judgement, c.recorded.id, "reference");
+  return judgement;
+}
+
+// The output planes of the line that were given. Throws Failure "plane": there is none, or a plane does not
+// fit. `missing`: the names of the others.
+std::vector<Plane> planes_to_judge(const GivenCase& c, std::vector<string>& missing) {
+  const auto refuse_misfit = [&](const Plane& plane) {
+    const PackPlane* const found = c.recorded.find(plane.name);
+    if (!found) return false;
+    const auto view = dump_view(*found->tensor, plane);
+    if (!view) throw Failure("plane", view.error(), plane.name);
+    return true;
+  };
+  for (const Plane& plane : input_planes(c.problem)) refuse_misfit(plane);
+  std::vector<Plane> given;
+  for (Plane& plane : output_planes(c.problem))
+    if (refuse_misfit(plane)) given.push_back(std::move(plane));
+    else missing.push_back(plane.name);
+  if (given.empty())
+    throw Failure("plane", {"expected an output plane of this line, found none", 0,
+                            "they are " + assay::join(missing)});
+  return given;
 }
 
 json::Value list_of(const std::vector<string>& words) {
@@ -205,38 +242,17 @@ json::Value check(const string& line, const std::vector<GivenPlane>& planes, con
     throw Failure("line",
                   {"under noop=1 nothing is written, so there is nothing to judge", 0, "leave noop= out"});
   refuse_unknown_planes(c);
-  const std::vector<PlaneData> got = given_outputs(c);
-  if (got.empty()) {
-    std::vector<std::string_view> names;
-    const std::vector<Plane> expected = output_planes(c.problem);
-    for (const Plane& p : expected) names.push_back(p.name);
-    throw Failure("plane", {"expected an output plane of this line, found none", 0,
-                            "they are " + assay::join(names, ", ")});
-  }
-  const Inputs inputs(c);
-  CaseReport report;
-  auto known = settings.exact ? std::nullopt : known_planes(c, got, report.judges);
-  std::vector<PlaneData> want;
   std::vector<string> missing;
-  for (PlaneData& w : known ? *known : known.emplace(wanted(c, inputs))) {
-    if (find_plane(got, w.plane.name)) want.push_back(std::move(w));
-    else missing.push_back(w.plane.name);
-  }
-  std::vector<PlaneData> padded;  // compact planes that came without their padding have the reference's
-  for (const PlaneData& w : want) {
-    auto data = dump_plane(*c.recorded.find(w.plane.name)->tensor, w.plane, &w);
-    if (!data) throw Failure("plane", data.error(), w.plane.name);
-    clear_spare(padded.emplace_back(std::move(*data)));
-  }
-  const Judgement judgement = judge(&c.problem, padded, want);
-  for (const PlaneData& p : padded) report.judged.push_back(p.plane.name);
-  if (const auto why = unpinned_of(c.recorded, c.problem))
-    report.breach = unpinned_breach(c, inputs, padded, want, *why, report.notes);
-  else report.breach = breach_of(c.problem, judgement, settings.subject, "reference");
+  const std::vector<Plane> given = planes_to_judge(c, missing);
+  CaseReport report;
+  for (const Plane& plane : given) report.judged.push_back(plane.name);
+  auto judgement = judged_in_tiles(c, settings, report.judges);
+  if (!judgement) judgement = judged_whole(c, report);
+  else report.breach = breach_of(c.problem, *judgement, settings.subject, "reference");
   if (!missing.empty()) report.notes.push_back("not given, so not judged: " + assay::join(missing));
   string cause;
   if (report.breach && !report.breach->plane.empty() && !report.breach->in_padding && settings.budget > 0)
-    cause = cause_of(c, inputs, padded, settings);
+    cause = cause_of(c, settings);
   std::ostringstream screen;
   CasePrinter(screen).print(settings.subject, line, settings.subject + " == reference", report);
   return json::object({{"ok", !report.breach},
@@ -246,7 +262,7 @@ json::Value check(const string& line, const std::vector<GivenPlane>& planes, con
                        {"missing", list_of(missing)},
                        {"notes", list_of(report.notes)},
                        {"first", report.breach ? breach_facts(*report.breach) : json::Value()},
-                       {"planes", planes_facts(c.problem, padded, judgement)},
+                       {"planes", planes_facts(c.problem, given, *judgement)},
                        {"cause", cause}});
 }
 

@@ -342,7 +342,7 @@ Result<size_t> for_tiles(const PackCase& c, const Tiling& tiling, const TiledOpt
     else if (found->find("error")) error = Error{string(found->text("error")), 0, ""};
     else result(tiling.tiles[i], *found);
     if (options.on_progress) options.on_progress(before + i + 1, of);
-    return !error;
+    return !error && !(options.stop && *options.stop);
   };
   const size_t done = run_tasks(tiling.tiles.size(), options.jobs, options.timeout, std::move(hooks));
   if (error) return *error;

@@ -1,6 +1,7 @@
 // A recorded case judged in tiles (compare/judge/tiling.h), in worker processes: the pack's bytes are read
 // where they are mapped, and no plane is ever held as a whole.
 #pragma once
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -21,8 +22,9 @@ struct TiledOptions {
   double timeout = 60;                                       // seconds that one tile may take
   std::function<void(size_t tiles, size_t of)> on_progress;  // may be empty
   std::function<void(const PlaneDifference&)> on_first =
-      {};                        // the first that a tile shows, at once; may be empty
-  Acceptor* acceptor = nullptr;  // asked before the reference; null: the reference judges all
+      {};                                   // the first that a tile shows, at once; may be empty
+  Acceptor* acceptor = nullptr;             // asked before the reference; null: the reference judges all
+  const std::atomic<bool>* stop = nullptr;  // ends it as Ctrl-C does
 };
 
 struct TiledJudgement {

@@ -1,11 +1,15 @@
 #include "compare/process/pool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <thread>
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -149,12 +153,50 @@ int cores() { return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN
 
 }  // namespace
 
-size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks) {
-  return Pool(count, jobs > 0 ? jobs : cores(), timeout, std::move(hooks)).run();
-}
-
 InThisProcess::InThisProcess() { ++in_this_process; }
 InThisProcess::~InThisProcess() { --in_this_process; }
+
+namespace {
+
+// Runs the tasks on threads of this process, as a Pool does in workers; what a task throws is thrown here.
+size_t run_on_threads(size_t count, size_t jobs, const TaskHooks& hooks) {
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> stopped = false;
+  std::mutex mutex;  // of what follows
+  std::map<size_t, std::string> early;
+  std::exception_ptr thrown;
+  size_t handed_over = 0;
+  const auto work = [&] {
+    const InThisProcess here;  // on a thread of its own, too
+    for (size_t i; !stopped && !interrupted() && (i = next++) < count;) try {
+        std::string text = hooks.task(i);
+        const std::lock_guard lock(mutex);
+        early.emplace(i, std::move(text));
+        for (auto it = early.begin(); !stopped && it != early.end() && it->first == handed_over;
+             it = early.erase(it), ++handed_over)
+          stopped = !hooks.result(it->first, std::move(it->second));
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        stopped = true;
+        thrown = std::current_exception();
+      }
+  };
+  {
+    std::vector<std::jthread> others;
+    for (size_t t = 1; t < std::min(jobs, count); ++t) others.emplace_back(work);
+    work();
+  }
+  if (thrown) std::rethrow_exception(thrown);
+  return handed_over;
+}
+
+}  // namespace
+
+size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks) {
+  if (in_this_process > 0)
+    return run_on_threads(count, static_cast<size_t>(jobs > 0 ? jobs : cores()), hooks);
+  return Pool(count, jobs > 0 ? jobs : cores(), timeout, std::move(hooks)).run();
+}
 
 Result<std::string> in_child(const std::function<std::string()>& work, double timeout,
                              const std::function<void()>& waiting) {

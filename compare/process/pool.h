@@ -30,9 +30,9 @@ size_t run_tasks(size_t count, int jobs, double timeout, TaskHooks hooks);
 Result<std::string> in_child(const std::function<std::string()>& work, double timeout,
                              const std::function<void()>& waiting = {});
 
-// While one lives, what its thread would run in a child process runs on the thread itself. For hosts that
-// must not be forked, such as a Python interpreter with threads: a crash is then the host's, and no time
-// limit holds.
+// While one lives, what its thread would run in a child process runs on the thread itself, and tasks on
+// threads beside it. For hosts that must not be forked, such as a Python interpreter with threads: a crash is
+// then the host's, and no time limit holds.
 class InThisProcess {
  public:
   InThisProcess();

@@ -12,7 +12,7 @@ from __future__ import annotations
 from . import _assay
 from ._attention import attention
 from ._error_plot import ErrorPlot, plot_error
-from ._errors import AssayError, LineError, NotJudged, PackError, PlaneError, UnsupportedEncoding
+from ._errors import AssayError, LineError, NoSuchPlane, NotJudged, PackError, PlaneError, UnsupportedEncoding
 from ._judge import QuantizedMismatch, assert_bitwise, assert_quantized, check, coherence, explain, identify, trace
 from ._lines import Line, Plane, Spec, line
 from ._load import Case, load
@@ -22,10 +22,13 @@ from ._subject import Report, Result, Subject
 from ._suites import Vector, suite, vectors
 from ._verdict import Cause, Choice, Coherence, Diagnosis, Divergence, Identification, PlaneResult, Step, Trace, Verdict
 
+for _kind in (AssayError, LineError, NoSuchPlane, NotJudged, PackError, PlaneError, UnsupportedEncoding, QuantizedMismatch):
+    _kind.__module__ = "assay"   # a traceback has the name by which it is caught
+
 __version__: str = _assay.version
 
 __all__ = [
-    "AssayError", "Case", "Cause", "Choice", "Coherence", "Diagnosis", "Divergence", "ErrorPlot", "Identification", "Line", "LineError", "NotJudged", "Pack",
+    "AssayError", "Case", "Cause", "Choice", "Coherence", "Diagnosis", "Divergence", "ErrorPlot", "Identification", "Line", "LineError", "NoSuchPlane", "NotJudged", "Pack",
     "PackError", "Plane", "PlaneError", "PlaneResult", "Planes", "Quantized", "QuantizedMismatch", "Report", "Result", "Side", "Spec", "Step", "Subject", "Trace",
     "UnsupportedEncoding", "Vector", "Verdict", "assert_bitwise", "assert_quantized", "attention", "cast", "check", "coherence", "dequantize", "explain", "fill", "gemm",
     "hadamard", "identify", "inputs", "line", "load", "plot_error", "quantize", "run", "split", "suite", "swizzle", "trace", "vectors",

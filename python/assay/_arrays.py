@@ -74,9 +74,7 @@ def ml_dtypes() -> Any:
 
 
 def _refuse(name: str, what: str) -> UnsupportedEncoding:
-    hint = " (pass x_dtype=\"bf16\" with the bits of a bfloat16)" if name == "uint16" else ""
-    return UnsupportedEncoding(f"{what}: encoding not judged: expected one of {', '.join(sorted(set(WORDS) - {'bool'}))}, found {name}{hint}; "
-                               "convert it first, for instance to float32")
+    return UnsupportedEncoding(what, f"one of {', '.join(sorted(set(WORDS) - {'bool'}))}", name, "convert it first, for instance to float32")
 
 
 def _copying(what: str, why: str, copy: bool | None) -> None:

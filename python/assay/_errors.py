@@ -7,6 +7,15 @@ from typing import Any, Mapping
 class AssayError(ValueError):
     """The base of all errors of this package."""
 
+    def __reduce__(self) -> tuple[Any, ...]:   # a task of another process raises it here
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[AssayError], args: tuple[Any, ...], facts: Mapping[str, Any]) -> AssayError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(facts)
+    return error
+
 
 class LineError(AssayError):
     """A line, or the `spec` that it is made from, that cannot be read or does not fit x.
@@ -38,8 +47,18 @@ class PlaneError(AssayError):
         self.plane, self.expected, self.found = plane, expected or said[0], found or said[1]
 
 
+class NoSuchPlane(PlaneError, KeyError):
+    """A name that none of these planes has: also a KeyError, as of any mapping."""
+
+    __str__ = ValueError.__str__   # a KeyError puts its text in quotes
+
+
 class UnsupportedEncoding(AssayError, TypeError):
-    """An array of a dtype that no line has."""
+    """An array of a dtype that no line has, or not at this place."""
+
+    def __init__(self, what: str, expected: str, found: str, hint: str = ""):
+        super().__init__(f"{what}: encoding not judged: expected {expected}, found {found}" + (f"; {hint}" if hint else ""))
+        self.plane, self.expected, self.found, self.hint = what, expected, found, hint
 
 
 class NotJudged(AssayError):

@@ -83,6 +83,9 @@ def trace(x: Any, outputs: Any, at: tuple[int, int], spec: str | None = None, *,
     if dir not in (None, "row", "col"):
         raise LineError(f"expected dir= to be row or col, found '{dir}'")
     case = _case(x, outputs, spec, keys)
+    rows, cols = case.line.shape
+    if not (0 <= row < rows and 0 <= col < cols):
+        raise PlaneError(f"element ({row}, {col}) is outside the {rows}x{cols} tensor; at=(row, column) counts from 0", "x", "an element of x", f"({row}, {col})")
     return Trace.of_answer(answered(_assay.trace(case.text, case.given, row, col, dir or "")))
 
 
@@ -95,6 +98,9 @@ class QuantizedMismatch(AssertionError):
         super().__init__(text)
         self.verdict, self.case = verdict, case
 
+    def __reduce__(self) -> tuple[Any, ...]:   # a task of another process raises it here
+        return type(self), (*self.args, self.verdict, self.case)
+
 
 def _told(text: str, msg: str | Callable[[str], str] | None) -> str:
     return text if msg is None else msg(text) if callable(msg) else msg
@@ -104,6 +110,7 @@ def assert_quantized(x: Any, outputs: Any, spec: str | None = None, *, explain: 
                      **keys: Any) -> None:
     """Raises an AssertionError unless outputs are what the reference makes of x. Its text is the screen of `assay check`, with the cause
     unless explain is false; msg replaces it, or makes another of it. Arguments as of check."""
+    __tracebackhide__ = True   # a failure is shown where the test calls this
     known = {k: v for k, v in keys.items() if k not in ("threads", "unpinned", "exact")}
     case = _case(x, outputs, spec, known)
     from . import _settings
@@ -113,6 +120,8 @@ def assert_quantized(x: Any, outputs: Any, spec: str | None = None, *, explain: 
     verdict = Verdict.of_answer(answer, case.copied_bytes, case.notes, case)
     if verdict.ok:
         return
+    if seconds:
+        _settings.explained()
     text = f"quantized tensors differ: {verdict.summary()}\n\n{verdict}"
     pack = _settings.dump(case, verdict)
     if pack:
@@ -143,6 +152,7 @@ def assert_bitwise(actual: Any, expected: Any, *, encoding: str | None = None, m
     encoding  what the codes are, where the dtype does not tell: "e4m3" of uint8, "e2m1" of packed codes
     msg       replaces the text, or makes another of it, as in torch.testing.assert_close
     """
+    __tracebackhide__ = True   # a failure is shown where the test calls this
     a, b = array_of(actual, "actual"), array_of(expected, "expected")
     if a.shape != b.shape:
         raise AssertionError(_told(f"arrays differ: shape {list(a.shape)} of actual, {list(b.shape)} of expected", msg))

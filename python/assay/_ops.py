@@ -13,9 +13,15 @@ from ._quantized import Planes, Quantized
 _OF_THE_TENSOR = ("fill", "seed", "at", "noop", "rng", "dir")
 
 
+_X_DTYPES = "float32, bfloat16 or float16"
+
+
 def x_array(x: Any, x_dtype: Any = None, copy: bool | None = None, device_copy: bool = False, what: str = "x") -> tuple[Array, str]:
     """x as the module reads it, and what a line calls its encoding."""
-    array = array_of(x, what, copy, device_copy)
+    try:
+        array = array_of(x, what, copy, device_copy)
+    except UnsupportedEncoding as error:   # a plane may have more dtypes than x
+        raise UnsupportedEncoding(what, _X_DTYPES, error.found, error.hint) from None
     if x_dtype is not None:
         source = dtype_word(x_dtype)
         word = source.upper()
@@ -23,8 +29,8 @@ def x_array(x: Any, x_dtype: Any = None, copy: bool | None = None, device_copy: 
             raise PlaneError(f"expected x_dtype to be the dtype of x or that of its bits, found {x_dtype} for {array.name}", what, source, array.name)
         return Array(word, array.shape, array.view, array.library, array.name, array.copied), source
     if array.word not in SOURCES:
-        hint = '; pass x_dtype="bf16" where it holds the bits of one' if array.word == "U16" else ""
-        raise UnsupportedEncoding(f"{what}: encoding not judged: expected float32, bfloat16 or float16, found {array.name}{hint}")
+        hint = 'pass x_dtype="bf16" where it holds the bits of one' if array.word == "U16" else "convert it first, for instance to float32"
+        raise UnsupportedEncoding(what, _X_DTYPES, array.name, hint)
     return array, SOURCES[array.word]
 
 

@@ -1,9 +1,11 @@
 """Planes that the library made, under the names of their line."""
 from __future__ import annotations
 
+import difflib
 from typing import Any, Callable, Iterator, Mapping
 
-from ._errors import PlaneError
+from ._arrays import array_of
+from ._errors import NoSuchPlane, PlaneError
 from ._lines import Line, line
 
 
@@ -31,13 +33,27 @@ class Planes(Mapping[str, Any]):
         return array[:rows, : -(-cols * plane.code_bits // 8) if plane.packed and array.shape[1] != cols else cols]
 
     def __getitem__(self, name: str) -> Any:
-        return self._arrays[name]
+        try:
+            return self._arrays[name]
+        except KeyError:
+            near = difflib.get_close_matches(str(name), self._arrays, 1)
+            hint = f"did you mean '{near[0]}'?" if near else f"they are {', '.join(self._arrays)}"
+            raise NoSuchPlane(f"expected a plane of '{self.line}', found '{name}' ({hint})", str(name), " ".join(self._arrays), str(name)) from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
 
     def __len__(self) -> int:
         return len(self._arrays)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other has the same line and, bit for bit, the same planes."""
+        if not isinstance(other, Planes):
+            return NotImplemented
+        same = lambda name: array_of(self[name], name).tobytes() == array_of(other[name], name).tobytes()
+        return self.line == other.line and self.keys() == other.keys() and all(map(same, self))
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         planes = ", ".join(f"{n} {p.encoding} {list(p.padded)}" for n in self for p in [self._line.plane(n)])

@@ -9,6 +9,7 @@ import inspect
 import json
 import os
 import sys
+import traceback
 from typing import IO, Any, Callable, Mapping
 
 from ._arrays import Array, array_of, bytes_of_codes, output_array
@@ -36,6 +37,12 @@ def function_of(name: str) -> Callable[..., Any]:
     if not callable(found):
         raise AssayError(f"expected {name} to be a function, found {type(found).__name__}")
     return found  # type: ignore[no-any-return]
+
+
+def raised_text(error: BaseException) -> str:
+    """What a user's function raised, and the line of it where that was: "ValueError: of a kernel (kernels.py, line 12)"."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(os.path.dirname(__file__))]
+    return f"{type(error).__name__}: {error}" + (f" ({os.path.basename(frames[0].filename)}, line {frames[0].lineno})" if frames else "")
 
 
 class Served:
@@ -78,8 +85,11 @@ class Served:
         if x:
             memoryview(target.numpy() if library == "torch" else target)[:] = x
         array = finish()
-        made = self.function(array, text) if self.wants_line else self.function(array)
-        return self.planes(found, self.named(found, made), x)
+        return self.planes(found, self.made(found, array), x)
+
+    def made(self, found: Line, x: Any) -> dict[str, Array]:
+        """What the function makes of x, by plane."""
+        return self.named(found, self.function(x, found.text) if self.wants_line else self.function(x))
 
     def named(self, found: Line, made: Any) -> dict[str, Array]:
         """What the function returned, by plane."""
@@ -136,7 +146,7 @@ def answer(served: Served, question: Mapping[str, Any], data: bytes) -> tuple[di
     except (Refused, NotImplementedError) as error:
         return {"status": "unsupported", "why": str(error) or "NotImplementedError"}, []
     except Exception as error:   # whatever a user's kernel raises costs its case alone
-        return {"status": "raised", "why": f"{type(error).__name__}: {error}"}, []
+        return {"status": "raised", "why": raised_text(error)}, []
 
 
 def serve(served: Served, questions: IO[bytes], answers: IO[bytes]) -> None:

@@ -12,24 +12,31 @@ The function runs in a spawned interpreter, which is started again after a crash
 from __future__ import annotations
 
 import importlib
+import json
+import os
+import pathlib
 import pickle
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
+import weakref
 from dataclasses import dataclass, field
 from typing import IO, Any, Callable, Iterable, Mapping
 
-from ._arrays import Array, array_of
+from ._arrays import Array
 from ._errors import AssayError, LineError, NotJudged
 from ._judge import check, explain
-from ._lines import line, words_of
+from ._lines import Words, line, line_text, words_of
 from ._ops import fill
+from ._serve_program import Served, raised_text
 from ._suites import suite
 from ._verdict import Diagnosis, Verdict
 
 Function = Callable[..., Any]
 _MOST_CASES = 200    # of a shrink
+_START_S = 120.0     # that an interpreter may take to import the function: its module may import PyTorch
 
 
 @dataclass
@@ -41,18 +48,28 @@ class Result:
     reason: str = ""
     verdict: Verdict | None = None
 
-    def __bool__(self) -> bool:
+    @property
+    def ok(self) -> bool:
+        """Whether it passed."""
         return self.outcome == "passed"
+
+    def __bool__(self) -> bool:
+        return self.ok
 
     def __str__(self) -> str:
         return str(self.verdict) if self.verdict is not None and self.outcome == "failed" else f"{self.outcome}  {self.line}  {self.reason}".rstrip()
 
 
-@dataclass
+@dataclass(repr=False)
 class Report:
     """The results of a run, in the order of its lines. True where something passed and nothing is red."""
 
     results: list[Result] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether something passed and nothing is red."""
+        return not self.failed and self.counts[0] > 0
 
     @property
     def failed(self) -> list[Result]:
@@ -66,7 +83,10 @@ class Report:
         return passed, len(self.failed), len(self.results) - passed - len(self.failed)
 
     def __bool__(self) -> bool:
-        return not self.failed and self.counts[0] > 0
+        return self.ok
+
+    def __repr__(self) -> str:
+        return "<Report {} passed, {} failed, {} skipped>".format(*self.counts)
 
     def __str__(self) -> str:
         shown = [str(r) for r in self.failed[:3]]
@@ -98,17 +118,14 @@ def _sent(function: Function) -> bytes:
         raise AssayError(f"expected a function that cloudpickle can send to another interpreter, found {error}; pass isolate=False") from error
 
 
-def _call(function: Function, text: str, out: str) -> tuple[str, Any]:
+def _call(served: Served, text: str, out: str) -> tuple[str, Any]:
     """(ok, planes) or (raised, text)."""
     try:
-        made = function(fill(text, out=out))
-        planes = made if isinstance(made, Mapping) else {"": made} if not isinstance(made, (tuple, list)) else dict(zip(("codes", "scales"), made))
-        arrays = {str(n): array_of(a, str(n)) for n, a in planes.items()}
-        return "ok", {n: (a.word, a.shape, a.name, a.tobytes()) for n, a in arrays.items()}
+        return "ok", {n: (a.word, a.shape, a.name, a.tobytes()) for n, a in served.made(line(text), fill(text, out=out)).items()}
     except NotImplementedError as error:
         return "unsupported", str(error) or "NotImplementedError"
     except Exception as error:   # whatever a user's kernel raises costs its case alone
-        return "raised", f"{type(error).__name__}: {error}"
+        return "raised", raised_text(error)
 
 
 def _write(pipe: IO[bytes], value: Any) -> None:
@@ -131,6 +148,7 @@ class _Worker:
         self.errors: list[bytes] = []
         self.reader = threading.Thread(target=self._keep_errors, daemon=True)
         self.reader.start()
+        self.ready = False
         self._send((pickle.dumps(sys.path), sent, out))
 
     def _send(self, value: Any) -> None:
@@ -145,14 +163,26 @@ class _Worker:
         for text in self.process.stderr:
             self.errors = [*self.errors[-20:], text]
 
-    def ask(self, text: str, timeout: float) -> tuple[str, Any]:
+    def _answer(self, timeout: float) -> tuple[Any, bool]:
+        """What it says next, None where it ended; and whether the time was over."""
         assert self.process.stdout is not None
         late = threading.Timer(timeout, self.process.kill)
         late.start()
-        self._send(text)
         answer = _read(self.process.stdout)
         expired = not late.is_alive()
         late.cancel()
+        return answer, expired
+
+    def ask(self, text: str, timeout: float) -> tuple[str, Any]:
+        self._send(text)
+        answer, expired = None, False
+        if not self.ready:
+            start = max(timeout, _START_S)
+            said, expired = self._answer(start)
+            self.ready = said is not None
+            timeout = timeout if self.ready else start
+        if self.ready:   # the time of a case begins here
+            answer, expired = self._answer(timeout)
         if answer is not None:
             return answer  # type: ignore[no-any-return]
         status = self.process.wait()
@@ -168,7 +198,9 @@ class _Worker:
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+        self.reader.join(1)
+        # A child of the function may still have the standard error: then the reader waits for it, and to close what it reads would wait too.
+        for pipe in (self.process.stdin, self.process.stdout, None if self.reader.is_alive() else self.process.stderr):
             if pipe is not None:
                 try:
                     pipe.close()
@@ -178,7 +210,6 @@ class _Worker:
 
 def serve() -> None:
     """The loop of a spawned interpreter. What the function prints goes to standard error."""
-    import os
     answers, questions = os.fdopen(os.dup(1), "wb"), sys.stdin.buffer
     os.dup2(2, 1)
     path, sent, out = _read(questions)
@@ -190,14 +221,17 @@ def serve() -> None:
             function = getattr(function, part)
     else:
         function = pickle.loads(first)
+    served = Served(function, "")
+    _write(answers, "ready")
     while (text := _read(questions)) is not None:
-        _write(answers, _call(function, text, out))
+        _write(answers, _call(served, text, out))
 
 
 class Subject:
     """A quantizer of the user's, judged as the program judges its subjects. Close it, or use it in a `with`."""
 
     _worker: _Worker | None = None
+    _at_exit: Callable[[], Any] | None = None   # ends the worker with this object, or with the interpreter while its threads still run
 
     def __init__(self, function: Function, spec: str, out: str, isolate: bool, timeout: float):
         self.function, self.spec, self.out, self.isolate, self.timeout = function, spec, out, isolate, timeout
@@ -209,30 +243,31 @@ class Subject:
 
         spec     what it promises: a format and keys
         out      the library of x: numpy, torch or jax (default: PyTorch where it is imported here, else NumPy)
-        isolate  False: in this process, where a crash is the end; timeout: seconds for one call
+        isolate  False: in this process, where a crash is the end; timeout: seconds for one call, beside the start of its interpreter
         """
         if not callable(function):
             raise AssayError(f"expected a function, found {type(function).__name__}")
-        words_of(spec)
+        own = words_of(spec)
+        if own.op not in (None, "quantize"):
+            raise LineError(f"expected a spec of quantize, found {own.op}", 1, f"the program judges a function of other ops: assay run '{own.op} ...' --python module:function")
+        line(line_text("quantize", _sizeless(own), (128, 128), own.source or "bf16", {}))
         chosen = ("torch" if "torch" in sys.modules else "numpy") if out == "like" else out
         return Subject(function, spec, chosen, isolate, timeout)
 
     def _asked(self, text: str) -> tuple[str, Any]:
         if not self.isolate:
-            return _call(self.function, text, self.out)
+            return _call(Served(self.function, ""), text, self.out)
         if self._worker is None or not self._worker.alive():
             self.close()
             self._worker = _Worker(self._sent, self.out)
+            self._at_exit = weakref.finalize(self, self._worker.close)
         answer = self._worker.ask(text, self.timeout)
         if answer[0] in ("timeout", "crashed"):
             self.close()
         return answer
 
     def _outputs(self, planes: Mapping[str, tuple[str, tuple[int, ...], str, bytes]]) -> Any:
-        arrays = {n: Array(word, tuple(shape), data, "numpy", name) for n, (word, shape, name, data) in planes.items()}
-        if set(arrays) == {"codes", "scales"}:
-            return arrays["codes"], arrays["scales"]
-        return arrays[""] if set(arrays) == {""} else arrays
+        return {n: Array(word, tuple(shape), data, "numpy", name) for n, (word, shape, name, data) in planes.items()}
 
     def line_of(self, text: str) -> str:
         """The tensor of a line (its text) under the subject's own spec: sizes, source and fill of the line, format and keys of the spec."""
@@ -242,7 +277,8 @@ class Subject:
         return " ".join(["quantize", *own.format, words.sizes, words.source or "bf16", *(f"{k}={v}" for k, v in keys.items())])
 
     def check(self, text: str) -> Result:
-        """One line (its text): its x goes through the function, and the planes that come out are judged."""
+        """One line (its text): its x goes through the function, and the planes that come out are judged. Raises LineError."""
+        line(text)
         status, planes = self._asked(text)
         if status != "ok":
             return Result(text, status, planes)
@@ -292,11 +328,34 @@ class Subject:
             best = found
         return best
 
+    def hunt(self, minutes: float = 1.0, *, to: Any = None) -> Report:
+        """Lines that nobody wrote, drawn and judged for so many minutes by `assay hunt` (docs/hunt.md). The results are one line for each cause that was found, made
+        small, with the cause as its reason.
+
+        to  the folder that keeps what is found, and in which a second hunt goes on (default: none is left)
+
+        The program calls the function by its name: raises AssayError for one that cannot be imported.
+        """
+        kind, module, name, _ = pickle.loads(self._sent or _sent(self.function))
+        program = pathlib.Path(__file__).resolve().parent / "bin/assay"
+        if kind != "name" or not program.is_file():
+            raise AssayError(f"expected a function that can be imported by its name, found {name or self.function!r}; put it into a module" if kind != "name" else
+                             f"expected the program at {program}, found none; install the package again: python3 -m pip install .")
+        with tempfile.TemporaryDirectory() as spare:
+            folder = pathlib.Path(to or spare)
+            command = [str(program), "hunt", "--python", f"{module}:{name}", "--python-spec", self.spec, "--minutes", str(minutes), "--to", str(folder)]
+            env = {**os.environ, "ASSAY_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+            done = subprocess.run(command, env=env, capture_output=True, text=True)
+            if done.returncode not in (0, 1):
+                raise AssayError(f"expected a hunt, found exit {done.returncode}: {(done.stderr or done.stdout).strip()}")
+            found = [json.loads(text) for text in (folder / "hunt.jsonl").read_text().splitlines()]
+        return Report([Result(f["line"], "failed", f["headline"]) for f in found if f.get("record") == "finding"])
+
     def close(self) -> None:
         """Ends the interpreter in which the function runs. Twice does no harm."""
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = None
+        if self._at_exit is not None:
+            self._at_exit()
+            self._worker = self._at_exit = None
 
     def __enter__(self) -> Subject:
         return self
@@ -304,8 +363,9 @@ class Subject:
     def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        self.close()
+
+def _sizeless(words: Words) -> str:
+    return " ".join([*words.format, *(f"{k}={v}" for k, v in words.keys.items())])
 
 
 def _smaller(text: str) -> list[str]:

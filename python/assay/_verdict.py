@@ -62,7 +62,7 @@ def _plane_result(p: Mapping[str, Any]) -> PlaneResult:
     return PlaneResult(**{**p, "first": tuple(p["first"]) if "first" in p else None})
 
 
-@dataclass
+@dataclass(repr=False)
 class Verdict:
     """Whether bytes are the reference's. True where they are; prints as the screen of `assay check`."""
 
@@ -88,6 +88,9 @@ class Verdict:
     def __bool__(self) -> bool:
         return self.ok
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {'passed' if self.ok else 'FAILED'} '{self.line}': {self.summary()}>"
+
     def __str__(self) -> str:
         said = self.facts.get("notes", [])   # the library's own notes are part of its screen
         return "\n".join([self.screen, *([f"  because  {self.cause}"] if self.cause else []), *(f"  note     {n}" for n in self.notes if n not in said)])
@@ -111,7 +114,7 @@ class Verdict:
         return _html.verdict(self)
 
 
-@dataclass
+@dataclass(repr=False)
 class Coherence(Verdict):
     """Whether rows and columns can come from one tensor. True where nothing speaks against it; `undecidable` says why nothing was judged."""
 
@@ -120,6 +123,11 @@ class Coherence(Verdict):
     @staticmethod
     def of_coherence(f: dict[str, Any], text: str) -> Coherence:
         return Coherence(f["ok"], text, None, {}, _coherence_screen(f, text), notes=f["notes"], facts={**f, "line": text}, undecidable=f["undecidable"])
+
+    def summary(self) -> str:
+        """One line: what was judged, or why nothing was."""
+        f = self.facts
+        return self.undecidable or f.get("verdict", "") or f"{f['of'] - f['apart']} of {f['of']} elements can come from one tensor"
 
     def _repr_html_(self) -> str:
         return _html.screen(str(self), self.ok)
@@ -159,7 +167,7 @@ class Cause:
 _VERDICTS = {"equal": "equal", "certain": "explained", "equivalent": "explained", "partial": "partly", "unexplained": "unexplained", "random": "unexplained"}
 
 
-@dataclass
+@dataclass(repr=False)
 class Diagnosis:
     """Why bytes differ. `causes` make every byte that came; `equivalents` are those beside the first, which this input cannot tell from it."""
 
@@ -191,6 +199,9 @@ class Diagnosis:
     def __bool__(self) -> bool:
         """Whether nothing differs."""
         return self.verdict == "equal"
+
+    def __repr__(self) -> str:
+        return f"<Diagnosis {self.verdict} '{self.facts.get('line', '')}': {self.headline}>"
 
     def __str__(self) -> str:
         return self.screen
@@ -229,7 +240,7 @@ class Choice:
     same_as: tuple[str, ...]     # choices that make equal bytes of this input
 
 
-@dataclass
+@dataclass(repr=False)
 class Identification:
     """Whose choices made these bytes: `ranking` has the best first. True where one makes every byte."""
 
@@ -256,6 +267,10 @@ class Identification:
 
     def __bool__(self) -> bool:
         return self.named
+
+    def __repr__(self) -> str:
+        best = [c.name for c in self.ranking if c.exact] or [f"nearest {c.name}, {100 * c.agreement:.1f} %" for c in self.ranking[:1]]
+        return f"<Identification {'named' if self.named else 'not named'}: {', '.join(best) or 'nothing was judged'}>"
 
     def __str__(self) -> str:
         rows = []
@@ -288,7 +303,7 @@ class Step:
     differs: bool
 
 
-@dataclass
+@dataclass(repr=False)
 class Trace:
     """One element, clause by clause: the reference's steps, and the bytes that came beside its own."""
 
@@ -308,6 +323,10 @@ class Trace:
     def __bool__(self) -> bool:
         """Whether no output of this element differs."""
         return not any(s.differs for s in self.outputs)
+
+    def __repr__(self) -> str:
+        wrong = [s.what for s in self.outputs if s.differs]
+        return f"<Trace of ({self.row}, {self.col}) {self.direction} '{self.line}': {', '.join(wrong) + ' differs' if wrong else 'equal'}>"
 
     def __str__(self) -> str:
         cell = lambda c: f"{c['hex']:<8}  {c['value']}" if c else "-"

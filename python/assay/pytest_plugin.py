@@ -45,6 +45,7 @@ class Oracle:
 
         @functools.wraps(function)
         def judged(x: Any, outputs: Any, spec: str | None = None, **keys: Any) -> Any:
+            __tracebackhide__ = True
             return function(x, outputs, spec if spec is not None else self.spec, **keys)
         return judged
 

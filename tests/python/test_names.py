@@ -100,7 +100,7 @@ def pair(q):
 
 kOdd = {
     "a scalar": (lambda x, c, s: assay.quantize(np.float32(1)), assay.PlaneError, "x: expected at least one dimension, found a scalar; reshape"),
-    "objects": (lambda x, c, s: assay.quantize(x.astype(object)), assay.UnsupportedEncoding, "x: .*expected one of .*found object; convert"),
+    "objects": (lambda x, c, s: assay.quantize(x.astype(object)), assay.UnsupportedEncoding, "x: .*expected float32, bfloat16 or float16, found object; convert"),
     "bits without a dtype": (lambda x, c, s: assay.quantize(x.view(np.uint16)), assay.UnsupportedEncoding, 'expected float32.*found uint16; pass x_dtype="bf16"'),
     "a list": (lambda x, c, s: assay.quantize([[1.0]]), assay.PlaneError, "x: expected an array .*found list; numpy.asarray"),
     "lists of codes": (lambda x, c, s: assay.check(x, {"row.data": c.tolist()}, "mxfp8"), assay.PlaneError, "row.data: expected an array .*found list; numpy"),

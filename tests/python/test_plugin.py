@@ -13,6 +13,9 @@ x = assay.fill((64, 256), "normal", 3)
 bad = assay.quantize(x, "mxfp8 mx_scale=floor")
 outputs = {n: bad[n] for n in bad}
 
+def test_equal():
+    assay.assert_quantized(x, assay.quantize(x, "mxfp8"))
+
 @pytest.mark.assay("mxfp8")
 def test_fails(assay_oracle):
     assay_oracle.assert_quantized(x, outputs)
@@ -41,15 +44,16 @@ def session(pytester, monkeypatch):
 
 def test_marker_and_text(session):
     result = session()
-    result.assert_outcomes(passed=1, failed=3)
+    result.assert_outcomes(passed=2, failed=3)
     text = result.stdout.str()
     assert text.count("floored exponent of the amax (OCP) (N17.6)") >= 2 and "quantized tensors differ: row.scale_inv (e8m0)" in text
     assert "the verdict is False" in text and "FAILED  outputs" in text
+    assert "assay.QuantizedMismatch: " in text and "_judge.py" not in text   # the test's line, not the package's
 
 
 def test_explain_never_and_first(session):
     assert "floored exponent" not in session("--assay-explain=never").stdout.str()
-    text = session("--assay-explain=first", "-k", "fails").stdout.str()
+    text = session("--assay-explain=first", "-k", "equal or fails").stdout.str()   # what passes before is no first failure
     assert text.count("because  ") == 1
 
 
@@ -101,11 +105,13 @@ import assay.hypothesis as strategies
 def test_kernel(x):
     assay.assert_quantized(x, dict(assay.quantize(x, "mxfp8 mx_scale=floor")), "mxfp8", explain=False)
 """)
-    text = pytester.runpytest_subprocess("-p", "no:cacheprovider", *([] if kLoaded else ["-p", "assay.pytest_plugin"])).stdout.str()
+    text = pytester.runpytest_subprocess("-p", "no:cacheprovider", "--assay-dump=packs", *([] if kLoaded else ["-p", "assay.pytest_plugin"])).stdout.str()
     line = next(t for t in text.splitlines() if "assay: quantize <format> 4x32 bf16 fill=literal:" in t).partition("assay: ")[2]
     said = line.replace("<format>", "mxfp8").strip(" |+")
     x = assay.fill(said)
     assert (x.astype("float32") != 0).sum() == 1      # shrunk to one element that is not zero
+    pack, = pathlib.Path("packs").iterdir()           # of that example, not one for each that was tried
+    assert (assay.load(pack)[0]["x"].astype("float32") != 0).sum() == 1
     assert not assay.check(x, dict(assay.quantize(x, "mxfp8 mx_scale=floor")), "mxfp8")
 
 

@@ -70,15 +70,18 @@ def test_what_is_not_known(t):
 def test_compressed_tensors_itself(t):
     """A model that the library quantizes and compresses: its modules, and their state dict."""
     quantization = pytest.importorskip("compressed_tensors.quantization")
-    from compressed_tensors.compressors.quantized_compressors.nvfp4_quantized import NVFP4PackedCompressor
+    NVFP4PackedCompressor = pytest.importorskip("compressed_tensors.compressors.nvfp4.base", reason="compressors of a state dict").NVFP4PackedCompressor
     from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
-    args = quantization.QuantizationArgs(num_bits=4, type="float", strategy="tensor_group", group_size=16, symmetric=True)
+    args = quantization.QuantizationArgs(num_bits=4, type="float", strategy="tensor_group", group_size=16, symmetric=True,
+                                         scale_dtype=torch.float8_e4m3fn)
     weight = t.float()
     blocks, tensor_scale = weight.unflatten(-1, (-1, 16)), generate_gparam(*torch.aminmax(weight))
     scale, _ = calculate_qparams(blocks.amin(-1), blocks.amax(-1), args, global_scale=tensor_scale)
     with torch.compiler.set_stance("force_eager"):   # it compiles its packing, for which a test has no time
-        done = NVFP4PackedCompressor.__new__(NVFP4PackedCompressor).compress_weight(weight, scale, tensor_scale, args)
-    state = {"layer.weight_packed": done["weight_packed"], "layer.weight_scale": scale.to(torch.float8_e4m3fn), "layer.weight_global_scale": tensor_scale}
+        done = NVFP4PackedCompressor.compress({"weight": weight, "weight_scale": scale, "weight_global_scale": tensor_scale},
+                                              quantization.QuantizationScheme(targets=["Linear"], weights=args))
+    state = {f"layer.{name}": tensor for name, tensor in done.items()}
+    assert state["layer.weight_packed"].dtype == torch.uint8 and state["layer.weight_scale"].dtype == torch.float8_e4m3fn
     verdict = assay.check(weight, state, "flavour=compressed_tensors.nvfp4")
     assert verdict, verdict
     assert assay.identify(weight, state).best.name.startswith("compressed_tensors") or "compressed_tensors.nvfp4" in assay.identify(weight, state).best.same_as
@@ -92,13 +95,13 @@ def test_compressed_tensors_itself(t):
 
 def test_compressed_tensors_fp8(t):
     quantization = pytest.importorskip("compressed_tensors.quantization")
-    from compressed_tensors.compressors.quantized_compressors.naive_quantized import FloatQuantizationCompressor
+    FloatQuantizationCompressor = pytest.importorskip("compressed_tensors.compressors.naive_quantized.base", reason="compressors of a state dict").FloatQuantizationCompressor
     from compressed_tensors.quantization.utils import calculate_qparams
     weight = t.float()
     for strategy, low, high, spec in (("tensor", weight.min(), weight.max(), "flavour=onnx.fp8"), ("channel", weight.amin(-1, True), weight.amax(-1, True), "row_scaled=1")):
         args = quantization.QuantizationArgs(num_bits=8, type="float", strategy=strategy, symmetric=True)
         scale, zero = calculate_qparams(low, high, args)
-        state = FloatQuantizationCompressor.__new__(FloatQuantizationCompressor).compress_weight(weight, scale, args, zero_point=None)
-        verdict = assay.check(weight, {**state, "weight_scale": scale})
+        state = FloatQuantizationCompressor.compress({"weight": weight, "weight_scale": scale}, quantization.QuantizationScheme(targets=["Linear"], weights=args))
+        verdict = assay.check(weight, state)
         assert {"row.data", "row.scale_inv"} <= set(verdict.planes) and verdict.line.split()[1] == "fp8_current"
         assert ("row_scaled=1" in verdict.line) == (strategy == "channel")

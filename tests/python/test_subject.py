@@ -1,6 +1,9 @@
 """Functions as subjects: right ones pass, wrong ones are found, crashes and hangs cost one case."""
 import math
 import os
+import pathlib
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -98,3 +101,57 @@ def test_exceptions_and_functions_without_a_name():
         assay.Subject.from_callable(3)
     with pytest.raises(assay.LineError, match="found none"):
         inside.run(["cast e4m3 4x4 bf16"])
+
+
+def sees_the_line(x, text):
+    return assay.quantize(x, " ".join(text.split()[1:2] + text.split()[4:]))
+
+
+def gives_three(x):
+    return (*mxfp8(x), "a third")
+
+
+def test_a_function_may_see_the_line_and_has_to_return_planes():
+    with assay.Subject.from_callable(sees_the_line, "mxfp8 element=e5m2", out="numpy") as subject:
+        assert subject.check("quantize mxfp8 4x64 bf16 dir=row element=e5m2").ok
+    for isolate in (True, False):
+        with assay.Subject.from_callable(gives_three, "mxfp8", out="numpy", isolate=isolate) as subject:
+            result = subject.check(lines(2)[0])
+            assert not result.ok and "found 3 values" in result.reason
+    with assay.Subject.from_callable(raises, "mxfp8", out="numpy") as subject:
+        assert "(test_subject.py, line " in subject.check(lines(2)[0]).reason
+
+
+def test_the_start_of_an_interpreter_is_no_part_of_a_case(tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(4)\n\ndef quantize(x):\n    import assay\n    return assay.quantize(x)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import slow_to_import
+    with assay.Subject.from_callable(slow_to_import.quantize, "mxfp8", out="numpy", timeout=3) as subject:
+        assert [subject.check(text).outcome for text in lines(2, 3)] == ["passed", "passed"]
+
+
+def test_a_wrong_spec_or_line_is_an_error():
+    for spec in ("mxfp9", "mxfp8 elment=e5m2", "cast e4m3"):
+        with pytest.raises(assay.LineError):
+            assay.Subject.from_callable(mxfp8, spec)
+    with assay.Subject.from_callable(mxfp8, "mxfp8", out="numpy") as subject, pytest.raises(assay.LineError, match="shape"):
+        subject.check("quantize mxfp8 64x")
+
+
+def test_the_interpreter_may_end_with_an_open_subject(tmp_path):
+    """The reader of the worker's errors is a daemon thread: what it reads must not be closed when threads no longer run."""
+    (tmp_path / "answers.py").write_text("import assay\n\ndef quantize(x):\n    return assay.quantize(x)\n")
+    script = "import assay, answers\nkept = assay.Subject.from_callable(answers.quantize, 'mxfp8', out='numpy')\n" \
+             "print(kept.check('quantize mxfp8 2x32 bf16').outcome)\nkept = [kept]\nkept.append(kept)\n"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "passed\n", "")
+
+
+@pytest.mark.skipif(not (pathlib.Path(assay.__file__).parent / "bin/assay").is_file(), reason="the package has no program beside it")
+def test_hunt(tmp_path):
+    with assay.Subject.from_callable(floors, "mxfp8 dir=row", out="numpy") as subject:
+        report = subject.hunt(0.05, to=tmp_path / "found")
+        assert not report and any("floored exponent of the amax" in r.reason for r in report.results), str(report)
+        assert not subject.check(report.results[0].line) and (tmp_path / "found/found.cases").is_file()
+    with pytest.raises(assay.AssayError, match="put it into a module"):
+        assay.Subject.from_callable(lambda x: mxfp8(x), "mxfp8", isolate=False).hunt()

@@ -7,6 +7,7 @@
 #include "compare/arithmetic/codes.h"
 #include "compare/packs/dump.h"
 #include "compare/process/guarded_run.h"
+#include "compare/process/pool.h"
 #include "fast/subject_simd.h"
 #include "tests/compare/faulty_subject.h"
 
@@ -72,14 +73,22 @@ void expect_equal(const std::vector<PlaneDifference>& a, const std::vector<Plane
   for (size_t i = 0; i < a.size(); ++i) expect_equal(a[i], b[i], what + " " + a[i].plane.name);
 }
 
+// In worker processes or, with `here`, on threads of this one.
+Result<TiledJudgement> judged(const PackCase& c, Tiling& tiling, Subject& reference,
+                              const TiledOptions& options, bool here) {
+  std::optional<InThisProcess> no_forks;
+  if (here) no_forks.emplace();
+  return judge_in_tiles(c, tiling, reference, options);
+}
+
 // The judgement in tiles is the judgement of the whole.
-void expect_judged(const Recorded& r, const std::string& what, Acceptor* acceptor) {
+void expect_judged(const Recorded& r, const std::string& what, Acceptor* acceptor, bool here) {
   const PackCase c = r.recorded();
   auto tiling = tiling_of_case(c, r.problem, kSmallTile);
   ASSERT_TRUE(tiling) << what << ": " << tiling.error().text();
   ASSERT_GT(tiling->tiles.size(), 2u) << what;
   auto reference = make_reference_subject();
-  const auto tiled = judge_in_tiles(c, *tiling, *reference, {2, 60, {}, {}, acceptor});
+  const auto tiled = judged(c, *tiling, *reference, {2, 60, {}, {}, acceptor}, here);
   ASSERT_TRUE(tiled) << what << ": " << tiled.error().text();
   EXPECT_EQ(tiled->tiles, tiling->tiles.size());
   const Judgement whole = judge(&r.problem, r.outputs, r.want), &j = tiled->judgement;
@@ -97,12 +106,16 @@ void expect_judged(const Recorded& r, const std::string& what, Acceptor* accepto
   for (size_t i = 0; i < gemm.size(); ++i) EXPECT_EQ(j.padding[i].differ, gemm[i].differ) << what;
 }
 
-// ... whether the reference judges alone or an acceptor is asked.
+// ... whether the reference judges alone or an acceptor is asked, in workers and in this process.
 void expect_as_whole(const Recorded& r, const std::string& what) {
-  expect_judged(r, what, nullptr);
+  expect_judged(r, what, nullptr, false);
+  expect_judged(r, what + " (in this process)", nullptr, true);
   const auto simd = make_simd_subject();
   auto* const acceptor = dynamic_cast<Acceptor*>(simd.get());
-  if (acceptor && acceptor->accepts(r.problem).yes) expect_judged(r, what + " (simd)", acceptor);
+  if (acceptor && acceptor->accepts(r.problem).yes) {
+    expect_judged(r, what + " (simd)", acceptor, false);
+    expect_judged(r, what + " (simd, in this process)", acceptor, true);
+  }
 }
 
 const char* const kLines[] = {
@@ -198,6 +211,20 @@ TEST(TiledCase, PaddingOfTheGemmLayoutIsJudged) {
       if (p.plane.layout == ScaleLayout::gemm) flip(p, p.plane.padded.rows - 1, p.plane.padded.cols - 1);
     expect_as_whole(wrong, text);
   }
+}
+
+TEST(TiledCase, AStopEndsItAsCtrlCDoes) {
+  const Recorded r("quantize fp8_current 300x700 bf16");
+  const PackCase c = r.recorded();
+  auto tiling = tiling_of_case(c, r.problem, kSmallTile);
+  const auto reference = make_reference_subject();
+  std::atomic<bool> stop = false;
+  TiledOptions options{1, 60, [&](size_t done, size_t) { stop = done == tiling->tiles.size() + 3; }};
+  options.stop = &stop;
+  const auto found = judged(c, *tiling, *reference, options, true);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->tiles, 3u);  // of the second pass: the first finds the amax
+  EXPECT_EQ(found->of, tiling->tiles.size());
 }
 
 TEST(TiledCase, WhatCannotBeCutSaysWhy) {
