@@ -170,7 +170,8 @@ void Core::softmax_row(int64_t row) {
     const size_t at_j = static_cast<size_t>(first + j);
     const double p = padding(at) ? 0 : f32_of(e[static_cast<size_t>(j)] / total);
     const double rest = std::max(0.0, wide - e[static_cast<size_t>(j)]) / wide;
-    const double error = halves || padding(at) ? 0 : share * std::min(p, rest);
+    // Where no key is seen, fused kernels write zeros.
+    const double error = halves || padding(at) ? 0 : count == 0 ? p : share * std::min(p, rest);
     exact_[at_j] = p;
     // A sum of exponentials that all of a row share may be off as well.
     exact_off_[at_j] = error + (halves ? 0 : kOfArgument * largest * p);

@@ -60,7 +60,9 @@ TEST(AttentionBound, HoldsCastsOfKernels) {
             if (d.off > 0) nearest = std::max(nearest, std::fabs(d.kernel - d.now) / d.off);
           }
           // Not wider than it has to be: some kernel comes near.
-          if (by_exponential) EXPECT_GT(nearest, 0.6) << scale << ' ' << keep_factor;
+          if (by_exponential) {
+            EXPECT_GT(nearest, 0.6) << scale << ' ' << keep_factor;
+          }
         }
 }
 
@@ -110,13 +112,19 @@ struct Line {
   }
   double at(const std::string& name, int64_t i) const {
     const PlaneData& p = plane(name);
-    return value_of(p.plane.encoding, code_at(p.plane, p.bytes, i));
+    return value_of(p.plane.encoding, code(name, i));
   }
-  // Whether element i of a plane may have this code, beside planes that are the reference's.
-  bool inside(const std::string& name, int64_t i, uint32_t code) const {
+  uint32_t code(const std::string& name, int64_t i) const {
+    const PlaneData& p = plane(name);
+    return code_at(p.plane, p.bytes, i);
+  }
+  // Whether element i of a plane may have this code, beside planes that are the reference's, or `alone`.
+  bool inside(const std::string& name, int64_t i, uint32_t code, bool alone = false) const {
     Planes got;
-    for (const PlaneData& p : want)  // those before it, and itself
-      if (got.push_back(p); p.plane.name == name) break;
+    for (const PlaneData& p : want) {  // those before it, and itself
+      if (!alone || p.plane.name == name) got.push_back(p);
+      if (p.plane.name == name) break;
+    }
     set_code(got.back().plane, got.back().bytes, i, code);
     const auto run = [&](const Problem& p, const Planes& in) -> std::optional<Planes> {
       auto made = plain_run(*reference, p, in);
@@ -196,6 +204,20 @@ TEST(AttentionBound, Probabilities) {
                    s + kHalf * r.s[j] + std::fabs(r.s[j] - bf16_of(r.s[j])));
     }
   }
+}
+
+// Row 3 of a window of the own key and the one before it, over two keys: E gives each key a half.
+TEST(AttentionBound, WhatSeesNoKeyMayBeZero) {
+  const Line line("attention identity 4x8 bf16 kv=2 mask=causal window=1,0 seed=3");
+  ASSERT_EQ(line.at("s", 3 * 2), 0.5);
+  const auto code = [](double v) { return element_code(Encoding::bf16, v); };
+  EXPECT_TRUE(line.inside("s", 3 * 2, code(0)));
+  EXPECT_FALSE(line.inside("s", 3 * 2, code(-0.01)));
+  EXPECT_FALSE(line.inside("s", 3 * 2, code(1.25)));
+  EXPECT_TRUE(line.inside("o", 3 * 8, code(0), true));  // S did not come
+  EXPECT_FALSE(line.inside("o", 3 * 8, code(0)));       // halves came
+  EXPECT_TRUE(line.inside("s", 1 * 2, line.code("s", 1 * 2)));
+  EXPECT_FALSE(line.inside("s", 1 * 2, code(0)));
 }
 
 // What S may be off where it came: it, and the exponential in its place, are rounded.
