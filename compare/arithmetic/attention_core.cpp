@@ -352,8 +352,8 @@ void Core::make_gradient_of_s(const Values& d_o) {
   }
 }
 
-// N20.14, N20.23: kernels take the sum of dS S from dO and O, before the cast of O or behind it. How far that
-// may be from `total`.
+// N20.14, N20.23: kernels take the sum of dS S from dO and O, before the cast of O or behind it, and under
+// MXFP8 before that of dO. How far that may be from `total`.
 double Core::sum_off(const Values& d_o, const Place& at, double total) const {
   constexpr double kOpen = std::numeric_limits<double>::infinity();
   if (!std::isfinite(total)) return kOpen;
@@ -361,17 +361,20 @@ double Core::sum_off(const Values& d_o, const Place& at, double total) const {
   for (const Values* o : {&std::as_const(o_), &stages_.result()}) {
     Sum sum;
     bool known = true;
-    double by_result = 0;
+    double by_result = 0, of_cast = 0;
     for (int64_t e = 0; e < n_.depth; ++e) {
       const double weight = d_o.at(result_of(at) + e), off = o->off(result_of(at) + e);
       sum.add(weight, 0, o->at(result_of(at) + e), off);
       by_result += weight * o->at(result_of(at) + e);
       known = known && off == 0;
+      if (const Values* given = stages_.gradient_before_cast())
+        of_cast += (given->at(result_of(at) + e) - weight) * o->at(result_of(at) + e);
     }
     // What is known of O need not be what S and V give, whose casts it has; what follows from them is as far
     // off as a kernel's.
-    out = std::max(out, sum.error(kOfLogits) + (known ? std::fabs(by_result - total) : 0));
-    if (std::isnan(sum.off) || !std::isfinite(by_result)) return kOpen;
+    out =
+        std::max(out, sum.error(kOfLogits) + (known ? std::fabs(by_result - total) : 0) + std::fabs(of_cast));
+    if (std::isnan(sum.off) || !std::isfinite(by_result) || !std::isfinite(of_cast)) return kOpen;
   }
   return out;
 }

@@ -144,6 +144,8 @@ std::optional<Values> AttentionStages::take_gradient() {
     const int64_t at = row_of(AttentionTensor::q, row % n_.batch, row / n_.batch);
     for (int64_t c = 0; at >= 0 && c < width; ++c) x.put(row * width + c, element(from, at * width + c), 0);
   }
+  for (const AttentionCast& c : attention_casts(p_, AttentionSlot::d_o))
+    if (const auto& row = c.line.row; row && row->format == FormatId::mxfp8) gradient_ = x;
   return cast(AttentionSlot::d_o, x);
 }
 

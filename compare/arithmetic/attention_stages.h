@@ -67,6 +67,8 @@ class AttentionStages {
   bool take_inputs(Values& q, Values& k, Values& v);
   // dO after its cast and back, (token, sequence, head, element).
   std::optional<Values> take_gradient();
+  // dO before its cast, where kernels of the recipe get it as well (MXFP8, N20.23); otherwise nothing.
+  const Values* gradient_before_cast() const { return gradient_ ? &*gradient_ : nullptr; }
   // Writes a plane; where the plane is observed, `x` becomes what is observed.
   void put(std::string_view plane, Values& x);
   // Writes the planes of a slot's only cast, and gives what it makes.
@@ -116,6 +118,7 @@ class AttentionStages {
   NominalRounding rounding_;
   std::vector<PlaneData> planes_;
   Values result_;
+  std::optional<Values> gradient_;
 };
 
 }  // namespace assay

@@ -106,6 +106,13 @@ struct Line {
         inputs(*make_inputs(problem, *reference)),
         want(*plain_run(*reference, problem, inputs)) {}
 
+  // Gives an input one value everywhere.
+  void fill(const std::string& name, double value) {
+    for (PlaneData& p : inputs)
+      for (int64_t i = 0; p.plane.name == name && i < p.plane.logical.count(); ++i)
+        set_code(p.plane, p.bytes, i, element_code(p.plane.encoding, value));
+    want = *plain_run(*reference, problem, inputs);
+  }
   const PlaneData& plane(const std::string& name) const {
     const PlaneData* found = find_plane(want, name);
     return found ? *found : *find_plane(inputs, name);
@@ -120,19 +127,29 @@ struct Line {
   }
   // Whether element i of a plane may have this code, beside planes that are the reference's, or `alone`.
   bool inside(const std::string& name, int64_t i, uint32_t code, bool alone = false) const {
+    return count_inside(name, i, {code}, alone) == 1;
+  }
+  // How many elements of a plane from i on may have these codes.
+  int64_t count_inside(const std::string& name, int64_t i, const std::vector<uint32_t>& codes,
+                       bool alone = false) const {
     Planes got;
     for (const PlaneData& p : want) {  // those before it, and itself
       if (!alone || p.plane.name == name) got.push_back(p);
       if (p.plane.name == name) break;
     }
-    set_code(got.back().plane, got.back().bytes, i, code);
+    for (size_t k = 0; k < codes.size(); ++k)
+      set_code(got.back().plane, got.back().bytes, i + static_cast<int64_t>(k), codes[k]);
     const auto run = [&](const Problem& p, const Planes& in) -> std::optional<Planes> {
       auto made = plain_run(*reference, p, in);
       if (!made) return {};
       return std::move(*made);
     };
     const auto near = attention_planes(problem, inputs, {}, run, &got);
-    return near && code_at(got.back().plane, find_plane(*near, name)->bytes, i) == code;
+    int64_t count = 0;
+    for (size_t k = 0; near && k < codes.size(); ++k)
+      count +=
+          code_at(got.back().plane, find_plane(*near, name)->bytes, i + static_cast<int64_t>(k)) == codes[k];
+    return count;
   }
 
   Problem problem;
@@ -277,6 +294,27 @@ TEST(AttentionBound, Gradients) {
     expect_bound(line, "dq", 8 + e,
                  off + kHalf * (std::fabs(dq * alpha) + off) + std::fabs(dq * alpha - now));
   }
+}
+
+// Under MXFP8 a kernel also gets dO in 16 bits, and may take D from it: 1.0625, of which the cast makes 1.
+TEST(AttentionBound, MxfpTakesTheSumFromEitherGradient) {
+  Line line("attention mxfp8 128x32 bf16 kv=128 softmax_scale=0.3 backward=1 seed=3");
+  line.fill("v", 1);
+  line.fill("do", 1.0625);
+  constexpr int64_t kKeys = 128, kDepth = 32, kRow = 5;
+  double sum = 0;
+  for (int64_t e = kRow * kDepth; e < (kRow + 1) * kDepth; ++e) sum += line.at("do", e) * line.at("o", e);
+  const Row r = row_of(line, kRow, kKeys);
+  const auto made = [&](double of_sum) {
+    std::vector<uint32_t> codes;
+    for (int64_t j = 0; j < kKeys; ++j) {
+      const double ds = line.at("ds", kRow * kKeys + j);
+      codes.push_back(element_code(Encoding::bf16, r.s[static_cast<size_t>(j)] * (ds - of_sum)));
+    }
+    return codes;
+  };
+  EXPECT_EQ(line.count_inside("dp", kRow * kKeys, made(sum)), kKeys);
+  EXPECT_LT(line.count_inside("dp", kRow * kKeys, made(0)), kKeys);
 }
 
 }  // namespace
