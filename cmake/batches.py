@@ -28,7 +28,7 @@ CONDITIONAL = re.compile(r"^#if.*?^#endif", re.S | re.M)
 NAME = re.compile(r"(?<![\w.])(?<!->)(?<!::)(?:k[A-Z0-9]|[A-Z])\w*")  # of a type or a constant; not a member, not qualified
 # What stands before a parenthesis and is no function of the project's.
 NO_FUNCTION = {"if", "for", "while", "switch", "return", "decltype", "alignas", "sizeof", "noexcept", "requires", "void", "bool", "int", "catch", "static_assert",
-               "string"}  # nor is a macro, in capitals
+               "string"}  # nor are macros, in capitals, and words of the compiler, behind two underscores
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -38,7 +38,7 @@ def kept_names(code):
         names |= {a or b for a, b in TYPE.findall(part)}
         for line in part.splitlines():
             if line and line[0] not in " #})":
-                functions = [n for n in FUNCTION.findall(line.split("=")[0]) if n not in NO_FUNCTION and not n.isupper()]
+                functions = [n for n in FUNCTION.findall(line.split("=")[0]) if n not in NO_FUNCTION and not n.isupper() and n[:2] != "__"]
                 names |= set(CONSTANT.findall(line)) | set(functions[:1])
     return names
 

@@ -100,13 +100,19 @@ MaybeError read_key(const Token& t, const Problem& p, Written& written) {
 
 MaybeError read_keys(std::span<const Token> tokens, const Problem& p, Written& written) {
   const auto is_word = [](const Token& t) { return t.text.find('=') == std::string_view::npos; };
+  const Token* both = nullptr;  // the source of both operands
   if (p.as<Gemm>() && !tokens.empty() && is_word(tokens[0])) {
-    const Token& t = tokens[0];  // the source of both operands
-    written.keys.push_back({key_named(kSource, p), kBare, {kSource, t.text, t.column, t.column}});
+    both = &tokens[0];
+    written.keys.push_back({key_named(kSource, p), kBare, {kSource, both->text, both->column, both->column}});
     tokens = tokens.subspan(1);
   }
   for (const Token& t : tokens)
     if (auto error = read_key(t, p, written)) return error;
+  // A word that each operand overrides is given to none, and would be anything.
+  const auto source = both ? encoding_named(both->text) : std::nullopt;
+  const Key* const key = both ? key_named(kSource, p) : nullptr;
+  if (both && find(written, *key, 0) && find(written, *key, 1) && (!source || !is_wide_float(*source)))
+    return Error{concat({"source must be f32, bf16 or f16, found '", both->text, "'"}), both->column, ""};
   return {};
 }
 

@@ -178,6 +178,8 @@ TEST(Line, KeysOfAGemmsOperands) {
             "column 22: expected sizes <M>x<N>x<K>, found '64x256' (for example 256x512x384)");
   EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp8 4x4x4 b16"),
             "column 28: source: unknown value 'b16' (did you mean 'bf16'?)");
+  EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp8 4x4x4 mxfp8 a.source=f32 b.source=f16"),
+            "column 28: source must be f32, bf16 or f16, found 'mxfp8'");
   EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp8 4x4x4 a.sum=exact"),
             "column 28: 'sum' is not a key of one operand (write it without a. or b. or c.)");
   EXPECT_NE(error_of("gemm a=mxfp8 b=fp8_current 4x4x4 a.pow2=1")
