@@ -49,10 +49,10 @@ TEST(Line, ShortLinePrintsWhatDiffersFromTheDefaults) {
            "quantize identity 3x5 f32 fill=literal:3f800000@0.1+80000000@2.4",
            "quantize mxfp8 32x32 bf16 seed=18446744073709551615 at=64,128",
            "gemm a=fp8_current b=fp8_current 256x512x384 sum=hopper_fp8_split",
-           "gemm a=mxfp8 b=nvfp4 33x0x16 op=NT sum=exact out=e4m3 alpha=-2 bias=f32 a.element=e5m2 b.rht=1 "
-           "a.fill=wide b.fill=ties c.fill=edges seed=7",
-           "gemm a=identity b=identity 16x8x24 f32 sum=hopper_tf32 out=f32 beta=1 a.seed=1 b.seed=2 c.seed=3 "
-           "c.at=4,5",
+           ("gemm a=mxfp8 b=nvfp4 33x0x16 op=NT sum=exact out=e4m3 alpha=-2 bias=f32 a.element=e5m2 b.rht=1 "
+            "a.fill=wide b.fill=ties c.fill=edges seed=7"),
+           ("gemm a=identity b=identity 16x8x24 f32 sum=hopper_tf32 out=f32 beta=1 a.seed=1 b.seed=2 "
+            "c.seed=3 c.at=4,5"),
            "gemm a=identity b=fp8_block 16x8x24 op=NN a.source=f32 b.block=128x128",
            "gemm a=nvfp4 b=nvfp4 16x32x64 op=NN row_scaled=1 fill=wide",
            "quantize fp8_current 16x32 bf16 row_scaled=1",
