@@ -4,8 +4,9 @@ A batch pastes its sources one after another, so each sees the names that the on
 of another one. A batch therefore includes the headers of all its sources first, and renames by a macro, in its own source, each kept name that
 - another source keeps as well, or
 - another source or one of its headers calls, or mentions as a type or a constant.
-Two sources share no batch where such a name cannot be renamed, because it is also a member's or that of a function or type of a header,
-or stands behind `::`; or where both open namespaces and not the same.
+A name cannot be renamed where its source also uses it for a member or behind `::`, or where a header of the source declares it. Two sources share no batch
+- where one of them keeps such a name and the other one keeps or mentions it,
+- or where they open different namespaces.
 """
 import functools
 import pathlib

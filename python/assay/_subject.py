@@ -329,7 +329,7 @@ class Subject:
         return best
 
     def hunt(self, minutes: float = 1.0, *, to: Any = None) -> Report:
-        """Lines that nobody wrote, drawn and judged for so many minutes by `assay hunt` (docs/hunt.md). The results are one line for each cause that was found, made
+        """Draws lines and judges them for so many minutes, as `assay hunt` does (docs/hunt.md). The results are one line for each cause that was found, made
         small, with the cause as its reason.
 
         to  the folder that keeps what is found, and in which a second hunt goes on (default: none is left)
