@@ -1,5 +1,6 @@
 // Acceptor: what `assay check` may ask about a large recorded tensor before the reference looks at it. It
-// says which blocks it does not know; only the reference can fail a case.
+// says which blocks it does not know; only the reference can fail a case. Of a case that the reference failed
+// it may count what differs.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,16 @@ struct BlockPlace {
 };
 inline constexpr int64_t kAcceptedPiece = 32;  // elements
 
+// A block that an acceptor does not know to be right, and what it saw there.
+struct DoubtfulBlock : BlockPlace {
+  // It holds a NaN, an infinity, a subnormal code or a code of the largest magnitude: only the reference can
+  // say what differs.
+  bool special = false;
+  bool scale = false;  // the scale is not the one that it makes
+  int differ = 0;      // codes that are not those that it makes
+  int first = 0;       // of a block down a column: the first of these, counted from the block's first element
+};
+
 class Acceptor {
  public:
   virtual ~Acceptor() = default;
@@ -43,11 +54,11 @@ class Acceptor {
   // Whether it takes this line: where not, why.
   virtual Support accepts(const Problem&) const = 0;
   // The blocks of direction d that it does not know to be right, of a line that it takes: those that differ,
-  // and those with a NaN, an infinity, a subnormal code or a code of the largest magnitude. Every other block
-  // has the right codes and the right scale, bit for bit. x has the shape of p's x; data and scales are laid
-  // out as the planes are, compactly. `scales` is empty where the tensor has one scale, whose amax p gives.
-  virtual std::vector<BlockPlace> unknown(const Problem& p, Direction d, StridedBytes x, StridedBytes data,
-                                          StridedBytes scales) = 0;
+  // and the special ones. Every other block has the right codes and the right scale, bit for bit. x has the
+  // shape of p's x; data and scales are laid out as the planes are, compactly. `scales` is empty where the
+  // tensor has one scale, whose amax p gives.
+  virtual std::vector<DoubtfulBlock> unknown(const Problem& p, Direction d, StridedBytes x, StridedBytes data,
+                                             StridedBytes scales) = 0;
 };
 
 }  // namespace assay

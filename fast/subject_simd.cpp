@@ -153,16 +153,16 @@ class SimdSubject final : public Subject, public Acceptor {
     return {};
   }
 
-  std::vector<BlockPlace> unknown(const Problem& p, Direction d, StridedBytes x, StridedBytes data,
-                                  StridedBytes scales) override {
+  std::vector<DoubtfulBlock> unknown(const Problem& p, Direction d, StridedBytes x, StridedBytes data,
+                                     StridedBytes scales) override {
     std::vector<simd::Block> found;
     const simd::ConstBytes codes{data.first, data.stride}, stored{scales.first, scales.stride};
     if (p.quantizer(d)->format == FormatId::mxfp8)
       simd::accept(mxfp8_of(p, d), rectangle_of(p, x), codes, stored, found);
     else simd::accept(fp8_of(p, d, given_amax(p, d)), rectangle_of(p, x), codes, stored, found);
-    std::vector<BlockPlace> out;
+    std::vector<DoubtfulBlock> out;
     out.reserve(found.size());
-    for (const simd::Block& b : found) out.push_back({b.row, b.col});
+    for (const simd::Block& b : found) out.push_back({{b.row, b.col}, b.special, b.scale, b.differ, b.first});
     return out;
   }
 

@@ -106,7 +106,7 @@ void register_check(Program& program) {
   c.flag("--github", check->github, "annotations for GitHub Actions on standard output");
   c.flag("--exact", check->exact,
          "the reference judges every block; else it judges those that the vectorised method does not know to "
-         "be right, and one in a hundred of the others");
+         "be right, and one in a hundred of the others; where more differ, that method counts them");
   c.option("--json", check->json, "write the verdicts here");
   c.option("--timeout", check->timeout, "time limit of a case, or of a part of a large case, in seconds")
       .seconds()

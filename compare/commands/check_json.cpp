@@ -44,6 +44,7 @@ void CheckJson::add(const DumpCase& c, const CheckedCase& checked) {
   if (checked.blocks)
     entry.set("blocks", json::object({{"simd", checked.blocks->accepted},
                                       {"reference", checked.blocks->referred},
+                                      {"counted", checked.blocks->counted},
                                       {"instructions", acceptor_->target()}}));
   cases_.push(std::move(entry));
 }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/judge/hints.h"
 #include "compare/packs/dump.h"
 #include "compare/process/guarded_run.h"
 #include "contract/planes.h"
@@ -50,6 +51,18 @@ struct DirectionPlanes {
   int64_t length(const BlockPlace& b) const {
     const Shape at = origin(b);
     return std::min(length(), rows() ? tile.shape.cols - at.cols : tile.shape.rows - at.rows);
+  }
+  // Whether the codes of a block stand side by side.
+  bool together() const { return rows() || transposed(); }
+  // Where the scale of a block and its i-th code stand in the tile's planes.
+  std::pair<int64_t, int64_t> scale_place(const BlockPlace& b) const {
+    if (rows() && format == FormatId::fp8_block) return {b.col, b.row};
+    return {b.row, b.col};
+  }
+  std::pair<int64_t, int64_t> code_place(const BlockPlace& b, int i) const {
+    const Shape at = origin(b);
+    const int64_t row = at.rows + (rows() ? 0 : i), col = at.cols + (rows() ? i : 0);
+    return transposed() ? std::pair(col, row) : std::pair(row, col);
   }
   StridedBytes x_from(Shape at) const { return from(*x, tile.row + at.rows, tile.col + at.cols); }
   StridedBytes data_from(Shape at) const {
@@ -128,7 +141,10 @@ uint64_t mixed(uint64_t seed) {
   return z ^ z >> 31;
 }
 
-// Adds one block of every kSampledBlocks, and leaves every block in the list once.
+std::pair<uint32_t, uint32_t> key(const BlockPlace& b) { return {b.row, b.col}; }
+bool is_before(const BlockPlace& a, const BlockPlace& b) { return key(a) < key(b); }
+
+// Adds one block of every kSampledBlocks, and leaves every block in the list once, in order.
 void add_sample(const DirectionPlanes& p, std::vector<BlockPlace>& blocks) {
   const Shape s = p.grid();
   const uint64_t seed = mixed(mixed(static_cast<uint64_t>(p.tile.row)) ^ static_cast<uint64_t>(p.tile.col)) ^
@@ -139,11 +155,33 @@ void add_sample(const DirectionPlanes& p, std::vector<BlockPlace>& blocks) {
                                                    static_cast<uint64_t>(width));
     blocks.push_back({static_cast<uint32_t>(i / s.cols), static_cast<uint32_t>(i % s.cols)});
   }
-  const auto key = [](const BlockPlace& b) { return std::pair(b.row, b.col); };
-  std::sort(blocks.begin(), blocks.end(),
-            [&](const BlockPlace& a, const BlockPlace& b) { return key(a) < key(b); });
-  const auto same = [&](const BlockPlace& a, const BlockPlace& b) { return key(a) == key(b); };
+  std::sort(blocks.begin(), blocks.end(), is_before);
+  const auto same = [](const BlockPlace& x, const BlockPlace& y) { return key(x) == key(y); };
   blocks.erase(std::unique(blocks.begin(), blocks.end(), same), blocks.end());
+}
+
+// The blocks that the reference is asked about, in order: every doubtful one where few of them differ, else
+// the special ones and those that hold the first difference of a plane; and the sample. `doubtful` is in
+// order.
+std::vector<BlockPlace> blocks_to_refer(const DirectionPlanes& p,
+                                        const std::vector<DoubtfulBlock>& doubtful) {
+  const auto needs_reference = [](const DoubtfulBlock& b) { return b.special || (!b.scale && !b.differ); };
+  const auto special = std::count_if(doubtful.begin(), doubtful.end(), needs_reference);
+  const bool few = static_cast<int64_t>(doubtful.size()) - special <= p.grid().count() / kSampledBlocks;
+  const DoubtfulBlock *scale = nullptr, *code = nullptr;
+  std::vector<BlockPlace> out;
+  for (const DoubtfulBlock& b : doubtful) {
+    if (few || needs_reference(b)) {
+      out.push_back(b);
+      continue;
+    }
+    if (b.scale && (!scale || p.scale_place(b) < p.scale_place(*scale))) scale = &b;
+    if (b.differ && (!code || p.code_place(b, b.first) < p.code_place(*code, code->first))) code = &b;
+  }
+  for (const DoubtfulBlock* b : {scale, code})
+    if (b) out.push_back(*b);
+  add_sample(p, out);
+  return out;
 }
 
 // The line of these blocks alone, side by side: a tensor of n rows, or of n columns. A shorter block is
@@ -173,63 +211,191 @@ PlaneData gathered(const DirectionPlanes& p, const std::vector<BlockPlace>& bloc
   return x;
 }
 
-// Whether the recorded blocks hold what the reference made of them. `scales` may be null.
-bool as_recorded(const DirectionPlanes& p, const std::vector<BlockPlace>& blocks, const PlaneData& data,
-                 const PlaneData* scales) {
-  const bool together = p.rows() || p.transposed();  // the codes of a block
-  const auto step = static_cast<size_t>(data.plane.padded.cols);
-  for (size_t n = 0; n < blocks.size(); ++n) {
-    if (scales) {
-      const bool down = p.rows() && p.format == FormatId::mxfp8;
-      const size_t width = scales->plane.bytes_of(1),
-                   at = (down ? n * static_cast<size_t>(scales->plane.padded.cols) : n) * width;
-      if (std::memcmp(p.scale_from(blocks[n]).first, scales->bytes.data() + at, width) != 0) return false;
-    }
-    const StridedBytes there = p.data_from(p.origin(blocks[n]));
-    const size_t length = static_cast<size_t>(p.length(blocks[n]));
-    if (together) {
-      if (std::memcmp(there.first, data.bytes.data() + n * step, length) != 0) return false;
-      continue;
-    }
-    for (size_t i = 0; i < length; ++i)
-      if (there.first[i * there.stride] != data.bytes[i * step + n]) return false;
+// What the reference made of some blocks of a direction, beside what is recorded there.
+class ReferredBlocks {
+ public:
+  ReferredBlocks(const DirectionPlanes& p, std::vector<BlockPlace> blocks)
+      : p_(p), blocks_(std::move(blocks)) {}
+
+  const std::vector<BlockPlace>& blocks() const { return blocks_; }
+
+  // Runs the reference, and notes what it makes of planes of one value. False: it cannot run on blocks alone.
+  bool run(const Problem& tile, const PlaneViews& out, Subject& reference, AcceptedTile& accepted) {
+    const Problem few = problem_of_blocks(tile, p_, static_cast<int64_t>(blocks_.size()));
+    const std::vector<Plane> inputs = input_planes(few);
+    const bool x_alone = std::all_of(inputs.begin(), inputs.end(), [](const Plane& plane) {
+      return plane.name == "x" || said_by_keys(plane.name);
+    });
+    if (!x_alone || !reference.supports(few).yes) return false;
+    std::vector<PlaneData> planes = *make_inputs(few, reference);
+    for (PlaneData& plane : planes)
+      if (plane.plane.name == "x") plane = gathered(p_, blocks_, plane.plane);
+    Execution run = execute(reference, few, planes, Environment{});
+    if (run.error || run.trespass) return false;
+    for (const PlaneData& plane : run.planes)
+      if (const auto whole = out.find(plane.plane.name); whole != out.end() && is_scalar(whole->second.plane))
+        accepted.scalars[plane.plane.name] = code_at(plane.plane, plane.bytes, 0);
+    planes_ = std::move(run.planes);
+    data_ = find_plane(planes_, plane_name(p_.direction, "data"));
+    if (p_.scales) scales_ = find_plane(planes_, plane_name(p_.direction, "scale_inv"));
+    return true;
   }
-  return true;
+
+  // How the n-th block differs, as an acceptor says it.
+  DoubtfulBlock seen(size_t n) const {
+    DoubtfulBlock out{blocks_[n], false, false, 0, 0};
+    out.scale = scales_ && scale(n) != recorded_scale(n);
+    const Codes made = codes(n), there = recorded_codes(n);
+    const int length = static_cast<int>(p_.length(blocks_[n]));
+    if (p_.together() && std::memcmp(there.first, made.first, static_cast<size_t>(length)) == 0) return out;
+    for (int i = length; i-- > 0;)
+      if (made[i] != there[i]) ++out.differ, out.first = i;
+    return out;
+  }
+
+  // The codes of the n-th block, from its first on: the reference's, and the recorded ones.
+  struct Codes {
+    const std::byte* first;
+    size_t step;
+    uint32_t operator[](int i) const {
+      return std::to_integer<uint32_t>(first[static_cast<size_t>(i) * step]);
+    }
+  };
+  Codes codes(size_t n) const {
+    const auto cols = static_cast<size_t>(data_->plane.padded.cols);
+    return p_.together() ? Codes{data_->bytes.data() + n * cols, 1} : Codes{data_->bytes.data() + n, cols};
+  }
+  Codes recorded_codes(size_t n) const {
+    const StridedBytes there = p_.data_from(p_.origin(blocks_[n]));
+    return {there.first, p_.together() ? 1 : there.stride};
+  }
+  uint32_t scale(size_t n) const {
+    const bool down = p_.rows() && p_.format == FormatId::mxfp8;
+    return code_at(scales_->plane.encoding, scales_->bytes,
+                   static_cast<int64_t>(n) * (down ? scales_->plane.padded.cols : 1));
+  }
+  uint32_t recorded_scale(size_t n) const {
+    const Encoding e = scales_->plane.encoding;
+    return code_at(e, std::span(p_.scale_from(blocks_[n]).first, static_cast<size_t>(info(e).bytes())), 0);
+  }
+
+  // What the pattern of the differing scales, or codes, of these blocks suggests. No rule asks for more than
+  // a few differences of a pair of codes, so that many are no more work than a few.
+  std::string hint(bool of_scales) const {
+    constexpr uint8_t kFew = 8;
+    std::vector<uint8_t> times(size_t{1} << 16);
+    std::vector<std::pair<uint32_t, uint32_t>> pairs;
+    for (size_t n = 0; n < blocks_.size(); ++n) {
+      if (of_scales) {
+        if (scale(n) != recorded_scale(n)) pairs.emplace_back(recorded_scale(n), scale(n));
+        continue;
+      }
+      const Codes made = codes(n), there = recorded_codes(n);
+      const int length = static_cast<int>(p_.length(blocks_[n]));
+      for (int i = 0; i < length; ++i)
+        if (uint8_t& seen = times[there[i] << 8 | made[i]]; made[i] != there[i] && seen < kFew)
+          ++seen, pairs.emplace_back(there[i], made[i]);
+    }
+    Plane plane = (of_scales ? *scales_ : *data_).plane;
+    plane.logical = plane.padded = {1, static_cast<int64_t>(pairs.size())};
+    PlaneData got{plane, std::vector<std::byte>(plane.bytes())}, want = got;
+    Compared compared{nullptr, &got, &want, {}, {}, {}};
+    for (size_t i = 0; i < pairs.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      set_code(plane, got.bytes, at, pairs[i].first);
+      set_code(plane, want.bytes, at, pairs[i].second);
+      compared.differing.push_back(at);
+    }
+    return pairs.empty() ? "" : hint_of(compared, true);
+  }
+
+ private:
+  const DirectionPlanes& p_;
+  std::vector<BlockPlace> blocks_;
+  std::vector<PlaneData> planes_;
+  const PlaneData *data_ = nullptr, *scales_ = nullptr;  // scales: null where the tensor has one
+};
+
+// The planes of a direction as they differ, put together from blocks.
+struct DirectionDifferences {
+  PlaneDifference scales, codes;
+  int64_t counted = 0;  // blocks that the reference did not see
+
+  // A block of which only the numbers are known ...
+  void add(const DoubtfulBlock& b) {
+    scales.differ += b.scale;
+    codes.differ += b.differ;
+    if (b.scale) codes.explained += b.differ;
+  }
+  // ... and the n-th that the reference saw.
+  void add(const DirectionPlanes& p, const ReferredBlocks& referred, size_t n, const DoubtfulBlock& b) {
+    add(b);
+    const auto note = [](PlaneDifference& d, std::pair<int64_t, int64_t> at, uint32_t got, uint32_t want) {
+      if (d.place.row >= 0 && std::pair(d.place.row, d.place.col) <= at) return;
+      d.place = {false, at.first, at.second};
+      d.got = got;
+      d.want = want;
+    };
+    if (b.scale) note(scales, p.scale_place(b), referred.recorded_scale(n), referred.scale(n));
+    if (b.differ)
+      note(codes, p.code_place(b, b.first), referred.recorded_codes(n)[b.first], referred.codes(n)[b.first]);
+  }
+};
+
+// What the blocks of a direction come to. Nothing: the acceptor says of a block another thing than the
+// reference.
+std::optional<DirectionDifferences> added_up(const DirectionPlanes& p, const ReferredBlocks& referred,
+                                             const std::vector<DoubtfulBlock>& doubtful) {
+  DirectionDifferences out;
+  out.scales.place.row = out.codes.place.row = -1;
+  size_t n = 0;
+  const auto refer = [&](const DoubtfulBlock& said) {
+    const DoubtfulBlock seen = referred.seen(n);
+    const bool same_first = p.rows() || seen.differ == 0 || seen.first == said.first;
+    if (!said.special && (seen.scale != said.scale || seen.differ != said.differ || !same_first))
+      return false;
+    out.add(p, referred, n++, seen);
+    return true;
+  };
+  const std::vector<BlockPlace>& blocks = referred.blocks();
+  for (const DoubtfulBlock& b : doubtful) {
+    for (; n < blocks.size() && is_before(blocks[n], b);)
+      if (!refer(DoubtfulBlock{blocks[n], false, false, 0, 0})) return {};
+    const bool asked = n < blocks.size() && key(blocks[n]) == key(b);
+    if (!asked) out.add(b), ++out.counted;
+    else if (!refer(b)) return {};
+  }
+  while (n < blocks.size())
+    if (!refer(DoubtfulBlock{blocks[n], false, false, 0, 0})) return {};
+  return out;
 }
 
-bool reference_agrees(const Problem& tile, const DirectionPlanes& p, const std::vector<BlockPlace>& blocks,
-                      const PlaneViews& out, Subject& reference, AcceptedTile& accepted) {
-  const Problem few = problem_of_blocks(tile, p, static_cast<int64_t>(blocks.size()));
-  const std::vector<Plane> inputs = input_planes(few);
-  const bool x_alone = std::all_of(inputs.begin(), inputs.end(), [](const Plane& plane) {
-    return plane.name == "x" || said_by_keys(plane.name);
-  });
-  if (!x_alone || !reference.supports(few).yes) return false;
-  std::vector<PlaneData> planes = *make_inputs(few, reference);
-  for (PlaneData& plane : planes)
-    if (plane.plane.name == "x") plane = gathered(p, blocks, plane.plane);
-  const Execution run = execute(reference, few, planes, Environment{});
-  if (run.error || run.trespass) return false;
-  for (const PlaneData& plane : run.planes)
-    if (const auto whole = out.find(plane.plane.name); whole != out.end() && is_scalar(whole->second.plane))
-      accepted.scalars[plane.plane.name] = code_at(plane.plane, plane.bytes, 0);
-  return as_recorded(p, blocks, *find_plane(run.planes, plane_name(p.direction, "data")),
-                     p.scales ? find_plane(run.planes, plane_name(p.direction, "scale_inv")) : nullptr);
-}
-
-// Judges a direction, adding to `accepted`. False: it is not known to be right.
+// Judges a direction, adding to `accepted`. False: the reference has to judge the tile.
 bool accept_direction(const Problem& tile, const DirectionPlanes& p, const PlaneViews& out,
                       Acceptor& acceptor, Subject& reference, AcceptedTile& accepted) {
   const int64_t count = p.grid().count();
-  std::vector<BlockPlace> blocks =
+  std::vector<DoubtfulBlock> doubtful =
       acceptor.unknown(tile, p.direction, p.x_from({}), p.data_from({}), p.scale_from({}));
-  constexpr int64_t kFew = 4;  // one doubtful block in so many is worth a run of its own
-  if (count == 0 || static_cast<int64_t>(blocks.size()) > count / kFew) return false;
-  add_sample(p, blocks);
-  if (!reference_agrees(tile, p, blocks, out, reference, accepted)) return false;
-  const auto referred = static_cast<int64_t>(blocks.size());
-  accepted.blocks.accepted += count - referred;
-  accepted.blocks.referred += referred;
+  if (!std::is_sorted(doubtful.begin(), doubtful.end(), is_before))
+    std::sort(doubtful.begin(), doubtful.end(), is_before);
+  ReferredBlocks referred(p, blocks_to_refer(p, doubtful));
+  const auto asked = static_cast<int64_t>(referred.blocks().size());
+  constexpr int64_t kFew = 4;  // one block in so many is worth a run of its own
+  if (count == 0 || asked > count / kFew + count / kSampledBlocks + 1) return false;
+  if (!referred.run(tile, out, reference, accepted)) return false;
+  auto found = added_up(p, referred, doubtful);
+  if (!found) return false;
+  accepted.blocks.accepted += count - asked - found->counted;
+  accepted.blocks.referred += asked;
+  accepted.blocks.counted += found->counted;
+  const bool first = accepted.differences.empty();
+  for (const auto& [view, difference] :
+       {std::pair(p.scales, &found->scales), std::pair(p.data, &found->codes)})
+    if (difference->differ) {
+      difference->plane = view->plane;
+      accepted.differences.push_back(*difference);
+    }
+  if (first && !accepted.differences.empty()) accepted.hint = referred.hint(found->scales.differ > 0);
   return true;
 }
 
@@ -248,8 +414,13 @@ Result<PlaneViews> views_of(const PackCase& c, const std::vector<Plane>& planes)
 }
 
 std::string judges_text(const JudgedBlocks& b, const Acceptor& acceptor) {
-  return fmt::format("by simd {}: {} of {} blocks; by the reference: {}", acceptor.target(), b.accepted,
-                     b.accepted + b.referred, b.referred);
+  const int64_t all = b.accepted + b.referred + b.counted;
+  std::string out = fmt::format("by simd {}: {} of {} blocks; by the reference: {}", acceptor.target(),
+                                b.accepted, all, b.referred);
+  if (b.counted)
+    out += fmt::format(", which found differences; what differs in the other {} was counted by simd {} alone",
+                       b.counted, acceptor.target());
+  return out;
 }
 
 int64_t blocks_of(const Problem& tile, const PlaneViews& out, const Acceptor& acceptor) {

@@ -149,7 +149,24 @@ json::Value list_of(const std::vector<PlaneDifference>& differences) {
 string failure(const string& why) { return json::dump(json::object({{"error", why}})); }
 
 json::Value to_json(const JudgedBlocks& b) {
-  return json::object({{"accepted", b.accepted}, {"referred", b.referred}});
+  return json::object({{"accepted", b.accepted}, {"referred", b.referred}, {"counted", b.counted}});
+}
+
+// A tile that was judged block by block.
+json::Value to_json(const AcceptedTile& accepted) {
+  json::Value scalars = json::object();
+  for (const auto& [name, bits] : accepted.scalars) scalars.set(name, bits);
+  json::Value out = json::object({{"scalars", std::move(scalars)}, {"blocks", to_json(accepted.blocks)}});
+  if (accepted.differences.empty()) return out;
+  const PlaneDifference& cause = accepted.differences.front();
+  std::vector<PlaneDifference> after, beside;
+  for (auto d = accepted.differences.begin() + 1; d != accepted.differences.end(); ++d)
+    (d->plane.direction == cause.plane.direction ? after : beside).push_back(*d);
+  out.set("cause", to_json(cause));
+  out.set("after", list_of(after));
+  out.set("beside", list_of(beside));
+  out.set("hint", accepted.hint);
+  return out;
 }
 
 // One tile against the reference, whose work the acceptor may shorten. Planes of one value are no tile's: the
@@ -158,12 +175,8 @@ string judge_tile(const Source& s, const Tile& tile, Acceptor* acceptor) {
   const Problem p = s.tiling.problem_of(tile);
   JudgedBlocks blocks;
   if (acceptor) {
-    if (const auto accepted = accept_tile(p, tile, s.in, s.out, *acceptor, s.reference)) {
-      json::Value scalars = json::object();
-      for (const auto& [name, bits] : accepted->scalars) scalars.set(name, bits);
-      return json::dump(
-          json::object({{"scalars", std::move(scalars)}, {"blocks", to_json(accepted->blocks)}}));
-    }
+    if (const auto accepted = accept_tile(p, tile, s.in, s.out, *acceptor, s.reference))
+      return json::dump(to_json(*accepted));
     blocks.referred = blocks_of(p, s.out, *acceptor);
   }
   const auto inputs = s.inputs(p, tile);
@@ -224,6 +237,7 @@ class Totals {
     if (const json::Value* blocks = found.find("blocks")) {
       blocks_.accepted += number(*blocks, "accepted");
       blocks_.referred += number(*blocks, "referred");
+      blocks_.counted += number(*blocks, "counted");
     }
     if (const json::Value* scalars = found.find("scalars"); scalars && scalars->object())
       for (const auto& [name, bits] : *scalars->object())
@@ -270,6 +284,7 @@ class Totals {
         cause = &t;
         j.cause = t.logical;
         j.hint = hints_[t.plane.name];
+        if (blocks_.counted && !j.hint.empty()) j.hint = "in the blocks that the reference judged: " + j.hint;
         if (!is_scalar(t.plane)) out.first = t.first;
         continue;
       }

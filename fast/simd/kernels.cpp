@@ -123,30 +123,58 @@ HWY_INLINE void write(V codes, std::byte* at) {
 // ... or compared with those of a dump. What was seen of a block, or of neighbouring ones lane by lane.
 struct Seen {
   using U = hn::RebindToUnsigned<D>;
-  V differ;          // 0: every code was the recorded one
+  V equal;           // how many codes were the recorded ones
+  V alike, leading;  // -1: all were so far; how many were before the first other one
   V most;            // the largest code without its sign
   hn::Vec<U> least;  // the least but 0, less 1
 
-  static HWY_INLINE Seen nothing() { return {hn::Zero(D()), hn::Zero(D()), hn::Set(U(), 0xFFFFFFFFu)}; }
+  static HWY_INLINE Seen nothing() {
+    const V zero = hn::Zero(D());
+    return {zero, constant(-1), zero, zero, hn::Set(U(), 0xFFFFFFFFu)};
+  }
 
   HWY_INLINE void add(V code, V bits, const std::byte* recorded) {
     const hn::Rebind<uint8_t, D> bytes;
     const V there = hn::PromoteTo(D(), hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(recorded)));
-    differ = hn::Or(differ, hn::Xor(there, hn::Or(code, sign_of(bits))));
+    const V same = hn::VecFromMask(D(), hn::Eq(there, hn::Or(code, sign_of(bits))));
+    equal = hn::Sub(equal, same);
+    alike = hn::And(alike, same);
+    leading = hn::Sub(leading, alike);
     see(code);
   }
   HWY_INLINE void see(V code) {
     most = hn::Max(most, code);
     least = hn::Min(least, hn::BitCast(U(), hn::Sub(code, constant(1))));
   }
-  // Not 0 where a code differs, is subnormal, or is one of the largest magnitude, as those of NaN and
-  // infinity are; and where the amax is infinite.
-  template <class F> HWY_INLINE V doubt(V k) const {
+  // Not 0 where a code is subnormal or one of the largest magnitude, as those of NaN and infinity are, and
+  // where the amax is infinite.
+  template <class F> HWY_INLINE V special(V k) const {
     constexpr uint32_t kNormal = 1u << F::kMantissa;
     const V subnormal = hn::BitCast(D(), hn::VecFromMask(U(), hn::Gt(hn::Set(U(), kNormal - 1), least)));
     const V top = hn::VecFromMask(D(), hn::Gt(most, constant(F::kTop - 1)));
     const V infinite = hn::VecFromMask(D(), hn::Gt(k, constant(kInfiniteScale - 1)));
-    return hn::Or(hn::Or(differ, infinite), hn::Or(subnormal, top));
+    return hn::Or(infinite, hn::Or(subnormal, top));
+  }
+  // Of one block in n vectors.
+  template <class F> HWY_INLINE Doubt of_block(V k, int64_t n) const {
+    const V rare = special<F>(k), differ = hn::Sub(constant(static_cast<int32_t>(n)), equal);
+    if (HWY_LIKELY(hn::AllTrue(D(), hn::Eq(hn::Or(rare, differ), hn::Zero(D()))))) return {};
+    return {!hn::AllTrue(D(), hn::Eq(rare, hn::Zero(D()))), hn::GetLane(hn::SumOfLanes(D(), differ)), 0};
+  }
+};
+
+// Of as many neighbouring blocks down columns as a vector has lanes.
+struct Columns {
+  static constexpr size_t kMost = 16;  // lanes of any target
+  HWY_ALIGN std::array<int32_t, kMost> scales{}, special{}, equal{}, leading{};
+  template <class F> HWY_INLINE void put(const Seen& seen, V k) {
+    hn::Store(seen.special<F>(k), D(), special.data());
+    hn::Store(seen.equal, D(), equal.data());
+    hn::Store(seen.leading, D(), leading.data());
+  }
+  Doubt of(size_t lane, int64_t height) const {
+    const int32_t differ = static_cast<int32_t>(height) - equal[lane];
+    return {special[lane] != 0, differ, differ ? leading[lane] : 0};
   }
 };
 
@@ -155,9 +183,9 @@ HWY_INLINE V amax_step(V most, V a) {  // N5.1: a NaN is passed over
 }
 
 // Vectors [at, at + n) of one block or of a row of neighbouring blocks, `step` and `to_step` bytes apart in x
-// and data. Returns the doubt.
+// and data.
 template <class S, class F, bool kAccept, bool kLift>
-HWY_INLINE V codes_with(const std::byte* x, size_t step, std::byte* data, size_t to_step, int64_t n, V k) {
+HWY_INLINE Seen codes_with(const std::byte* x, size_t step, std::byte* data, size_t to_step, int64_t n, V k) {
   const M tiny = hn::Lt(k, constant(kTinyScale));
   if constexpr (kLift) k = hn::Add(k, hn::IfThenElseZero(tiny, constant(64)));
   Seen seen = Seen::nothing();
@@ -170,19 +198,19 @@ HWY_INLINE V codes_with(const std::byte* x, size_t step, std::byte* data, size_t
     if constexpr (kAccept) seen.add(code, bits, to);
     else write(whole_code<F>(code, a, bits), to);
   }
-  return seen.doubt<F>(k);
+  return seen;
 }
 template <class S, class F, bool kAccept>
-HWY_INLINE V codes_of(const std::byte* x, size_t step, std::byte* data, size_t to_step, int64_t n, V k) {
+HWY_INLINE Seen codes_of(const std::byte* x, size_t step, std::byte* data, size_t to_step, int64_t n, V k) {
   if (HWY_LIKELY(hn::AllFalse(D(), hn::Lt(k, constant(kTinyScale)))))
     return codes_with<S, F, kAccept, false>(x, step, data, to_step, n, k);
   return codes_with<S, F, kAccept, true>(x, step, data, to_step, n, k);
 }
 
-// A block along a row, whole. Its scale and doubt.
+// What is made of a block along a row: its scale as it is stored, where it has its own.
 struct RowBlock {
-  uint8_t scale;
-  bool doubt;
+  uint32_t scale;
+  Doubt doubt;
 };
 template <class S, class F, bool kAccept> HWY_INLINE RowBlock row_block(const std::byte* x, std::byte* data) {
   constexpr size_t lanes = hn::MaxLanes(D());
@@ -191,8 +219,8 @@ template <class S, class F, bool kAccept> HWY_INLINE RowBlock row_block(const st
   for (int64_t i = 0; i < vectors; ++i)
     most = amax_step(most, magnitude(S::load(x + static_cast<size_t>(i) * lanes * S::kBytes)));
   const V k = scale_of<F>(hn::MaxOfLanes(D(), most));
-  const V doubt = codes_of<S, F, kAccept>(x, lanes * S::kBytes, data, lanes, vectors, k);
-  return {static_cast<uint8_t>(hn::GetLane(k)), kAccept && !hn::AllTrue(D(), hn::Eq(doubt, hn::Zero(D())))};
+  const Seen seen = codes_of<S, F, kAccept>(x, lanes * S::kBytes, data, lanes, vectors, k);
+  return {static_cast<uint32_t>(hn::GetLane(k)), kAccept ? seen.of_block<F>(k, vectors) : Doubt{}};
 }
 
 template <class S, class F, bool kAccept> void rows_of(const Job& job) {
@@ -204,8 +232,9 @@ template <class S, class F, bool kAccept> void rows_of(const Job& job) {
     std::byte* const to = job.data.first + static_cast<size_t>(r) * job.data.stride;
     std::byte* const scales = job.scales.first + static_cast<size_t>(r) * job.scales.stride;
     const auto put = [&](int64_t b, RowBlock made) {
-      if (!kAccept) scales[b] = static_cast<std::byte>(made.scale);
-      else if (made.doubt || static_cast<std::byte>(made.scale) != scales[b]) job.doubt(r, b);
+      const auto scale = static_cast<std::byte>(made.scale);
+      if (!kAccept) scales[b] = scale;
+      else if (made.doubt.any() || scale != scales[b]) job.doubt(r, b, made.doubt, scale != scales[b]);
     };
     for (int64_t b = 0; b < whole; ++b)
       put(b, row_block<S, F, kAccept>(from + static_cast<size_t>(b * kBlock) * S::kBytes, to + b * kBlock));
@@ -218,25 +247,23 @@ template <class S, class F, bool kAccept> void rows_of(const Job& job) {
   }
 }
 
-// As many neighbouring blocks down columns as a vector has lanes, of `height` rows. Scales and doubts go to
-// arrays of so many.
+// As many neighbouring blocks down columns as a vector has lanes, of `height` rows.
 template <class S, class F, bool kAccept>
 HWY_INLINE void column_blocks(const std::byte* x, size_t stride, std::byte* data, size_t to_stride,
-                              int64_t height, int32_t* scales, int32_t* doubts) {
+                              int64_t height, Columns& made) {
   V most = hn::Zero(D());
   for (int64_t i = 0; i < height; ++i)
     most = amax_step(most, magnitude(S::load(x + static_cast<size_t>(i) * stride)));
   const V k = scale_of<F>(most);
-  hn::Store(k, D(), scales);
-  hn::Store(codes_of<S, F, kAccept>(x, stride, data, to_stride, height, k), D(), doubts);
+  hn::Store(k, D(), made.scales.data());
+  made.put<F>(codes_of<S, F, kAccept>(x, stride, data, to_stride, height, k), k);
 }
 
 template <class S, class F, bool kAccept> void columns_of(const Job& job) {
   constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
-  constexpr size_t kMost = 16;  // lanes of any target
-  HWY_ALIGN std::array<int32_t, kMost> made{}, doubts{};
-  HWY_ALIGN std::array<std::byte, kBlock * kMost * 4> x{};  // of the last columns, where they fill no vector
-  HWY_ALIGN std::array<std::byte, kBlock * kMost> data{};
+  Columns made;
+  HWY_ALIGN std::array<std::byte, kBlock * lanes * 4> x{};  // of the last columns, where they fill no vector
+  HWY_ALIGN std::array<std::byte, kBlock * lanes> data{};
   for (int64_t r = 0; r < job.rows; r += kBlock) {
     const int64_t height = std::min(kBlock, job.rows - r);
     std::byte* const scales = job.scales.first + static_cast<size_t>(r / kBlock) * job.scales.stride;
@@ -246,8 +273,7 @@ template <class S, class F, bool kAccept> void columns_of(const Job& job) {
           job.x.first + static_cast<size_t>(r) * job.x.stride + static_cast<size_t>(c) * S::kBytes;
       std::byte* const to = job.data.first + static_cast<size_t>(r) * job.data.stride + c;
       if (width == lanes) {
-        column_blocks<S, F, kAccept>(from, job.x.stride, to, job.data.stride, height, made.data(),
-                                     doubts.data());
+        column_blocks<S, F, kAccept>(from, job.x.stride, to, job.data.stride, height, made);
       } else {
         const size_t step = static_cast<size_t>(lanes) * S::kBytes, to_step = static_cast<size_t>(lanes);
         for (int64_t i = 0; i < height; ++i) {
@@ -257,16 +283,20 @@ template <class S, class F, bool kAccept> void columns_of(const Job& job) {
             std::memcpy(data.data() + static_cast<size_t>(i) * to_step,
                         to + static_cast<size_t>(i) * job.data.stride, static_cast<size_t>(width));
         }
-        column_blocks<S, F, kAccept>(x.data(), step, data.data(), to_step, height, made.data(),
-                                     doubts.data());
+        column_blocks<S, F, kAccept>(x.data(), step, data.data(), to_step, height, made);
         for (int64_t i = 0; !kAccept && i < height; ++i)
           std::memcpy(to + static_cast<size_t>(i) * job.data.stride,
                       data.data() + static_cast<size_t>(i) * to_step, static_cast<size_t>(width));
       }
       for (int64_t i = 0; i < width; ++i) {
-        const auto scale = static_cast<std::byte>(made[static_cast<size_t>(i)]);
-        if (!kAccept) scales[c + i] = scale;
-        else if (doubts[static_cast<size_t>(i)] || scale != scales[c + i]) job.doubt(r / kBlock, c + i);
+        const auto scale = static_cast<std::byte>(made.scales[static_cast<size_t>(i)]);
+        if (!kAccept) {
+          scales[c + i] = scale;
+          continue;
+        }
+        const Doubt doubt = made.of(static_cast<size_t>(i), height);
+        if (doubt.any() || scale != scales[c + i])
+          job.doubt(r / kBlock, c + i, doubt, scale != scales[c + i]);
       }
     }
   }
@@ -298,12 +328,8 @@ template <class S> HWY_INLINE V scaled(const std::byte* x, hn::Vec<W> factor) {
 constexpr int64_t kLongest = 128;  // elements of the longest block
 
 // A block along a row, filled up with zeros to whole vectors.
-struct Fp8Block {
-  uint32_t scale;  // the stored one, where the block has its own
-  bool doubt;
-};
 template <class S, class F, bool kAccept>
-HWY_INLINE Fp8Block fp8_row_block(const Fp8Job& job, const std::byte* x, std::byte* data, int64_t vectors) {
+HWY_INLINE RowBlock fp8_row_block(const Fp8Job& job, const std::byte* x, std::byte* data, int64_t vectors) {
   constexpr size_t lanes = hn::MaxLanes(D());
   auto factor = hn::BitCast(W(), constant(static_cast<int32_t>(job.scale)));
   if (job.blocks) {
@@ -320,9 +346,8 @@ HWY_INLINE Fp8Block fp8_row_block(const Fp8Job& job, const std::byte* x, std::by
     if constexpr (kAccept) seen.add(code, bits, to);
     else write(whole_code<F>(code, a, bits), to);
   }
-  const V doubt = seen.doubt<F>(constant(kOne));
   return {static_cast<uint32_t>(hn::GetLane(inverse_of(factor))),
-          kAccept && !hn::AllTrue(D(), hn::Eq(doubt, hn::Zero(D())))};
+          kAccept ? seen.of_block<F>(constant(kOne), vectors) : Doubt{}};
 }
 
 template <class S, class F, bool kAccept> void fp8_rows_of(const Fp8Job& job) {
@@ -338,16 +363,16 @@ template <class S, class F, bool kAccept> void fp8_rows_of(const Fp8Job& job) {
       const bool whole = n % lanes == 0;
       if (!whole) {
         x.fill(std::byte{0});
-        data.fill(std::byte{0});
+        data.fill(static_cast<std::byte>(job.scale >> 24 & 0x80));  // the codes of these zeros
         std::memcpy(x.data(), from, static_cast<size_t>(n) * S::kBytes);
         if (kAccept) std::memcpy(data.data(), to, static_cast<size_t>(n));
         from = x.data();
       }
-      const Fp8Block made =
+      const RowBlock made =
           fp8_row_block<S, F, kAccept>(job, from, whole ? to : data.data(), (n + lanes - 1) / lanes);
       if (!kAccept && !whole) std::memcpy(to, data.data(), static_cast<size_t>(n));
       const bool right = job.put_scale(c / job.length, r, made.scale);
-      if (kAccept && (made.doubt || !right)) job.doubt(r, c / job.length);
+      if (kAccept && (made.doubt.any() || !right)) job.doubt(r, c / job.length, made.doubt, !right);
     }
 }
 
@@ -357,7 +382,7 @@ void fp8_column_blocks(const Fp8Job& job, const std::byte* x, size_t stride, int
                        int64_t height, int64_t width) {
   constexpr size_t lanes = hn::MaxLanes(D());
   HWY_ALIGN std::array<std::byte, kLongest * lanes> codes;
-  HWY_ALIGN std::array<int32_t, lanes> scales, doubts;
+  Columns made;
   auto factor = hn::BitCast(W(), constant(static_cast<int32_t>(job.scale)));
   if (job.blocks) {
     V most = hn::Zero(D());
@@ -372,20 +397,19 @@ void fp8_column_blocks(const Fp8Job& job, const std::byte* x, size_t stride, int
     seen.see(code);
     write(whole_code<F>(code, a, bits), codes.data() + static_cast<size_t>(i) * lanes);
   }
-  hn::Store(inverse_of(factor), D(), scales.data());
-  hn::Store(seen.doubt<F>(constant(kOne)), D(), doubts.data());
+  hn::Store(inverse_of(factor), D(), made.scales.data());
+  hn::Store(seen.special<F>(constant(kOne)), D(), made.special.data());
   for (int64_t k = 0; k < width; ++k) {
+    const auto lane = static_cast<size_t>(k);
     std::byte* const to = job.data.first + static_cast<size_t>(c + k) * job.data.stride + r;
-    std::byte differ{0};
-    for (int64_t i = 0; i < height; ++i) {
-      const std::byte code = codes[static_cast<size_t>(i) * lanes + static_cast<size_t>(k)];
-      if constexpr (kAccept) differ |= code ^ to[i];
-      else to[i] = code;
+    Doubt doubt{made.special[lane] != 0, 0, 0};
+    for (int64_t i = height; i-- > 0;) {
+      const std::byte code = codes[static_cast<size_t>(i) * lanes + lane];
+      if (!kAccept) to[i] = code;
+      else if (code != to[i]) ++doubt.differ, doubt.first = static_cast<int32_t>(i);
     }
-    const bool right =
-        job.put_scale(r / job.length, c + k, static_cast<uint32_t>(scales[static_cast<size_t>(k)]));
-    if (kAccept && (doubts[static_cast<size_t>(k)] || differ != std::byte{0} || !right))
-      job.doubt(r / job.length, c + k);
+    const bool right = job.put_scale(r / job.length, c + k, static_cast<uint32_t>(made.scales[lane]));
+    if (kAccept && (doubt.any() || !right)) job.doubt(r / job.length, c + k, doubt, !right);
   }
 }
 

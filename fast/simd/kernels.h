@@ -6,6 +6,17 @@
 
 namespace assay::simd {
 
+// What was seen of the codes of a block, as simd::Block says it.
+struct Doubt {
+  bool special = false;
+  int32_t differ = 0, first = 0;
+  bool any() const { return special || differ != 0; }
+};
+inline void add(std::vector<Block>& unknown, int64_t row, int64_t col, const Doubt& d, bool scale) {
+  unknown.push_back({static_cast<uint32_t>(row), static_cast<uint32_t>(col), d.special, scale,
+                     static_cast<uint8_t>(d.differ), static_cast<uint8_t>(d.first)});
+}
+
 struct Job {
   Source source;
   Element element;
@@ -15,8 +26,8 @@ struct Job {
   Bytes data, scales;           // only read where `unknown` is set
   std::vector<Block>* unknown;  // null: codes and scales are written
 
-  void doubt(int64_t row, int64_t col) const {
-    unknown->push_back({static_cast<uint32_t>(row), static_cast<uint32_t>(col)});
+  void doubt(int64_t row, int64_t col, const Doubt& d, bool scale) const {
+    add(*unknown, row, col, d, scale);
   }
 };
 
@@ -34,8 +45,8 @@ struct Fp8Job {
   Bytes data, scales;
   std::vector<Block>* unknown;
 
-  void doubt(int64_t row, int64_t col) const {
-    unknown->push_back({static_cast<uint32_t>(row), static_cast<uint32_t>(col)});
+  void doubt(int64_t row, int64_t col, const Doubt& d, bool scale) const {
+    add(*unknown, row, col, d, scale);
   }
   // Writes the scale of a block, or says whether it is the recorded one.
   bool put_scale(int64_t row, int64_t col, uint32_t bits) const {

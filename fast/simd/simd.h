@@ -49,13 +49,19 @@ struct Mxfp8 {
 // Writes codes and scales (N5.1 to N5.6, default Numerics).
 void quantize(const Mxfp8&, const Rectangle&, Bytes data, Bytes scales);
 
-// A block, by its place in the plane of scales.
+// A block, by its place in the plane of scales, and what was seen of it.
 struct Block {
   uint32_t row = 0, col = 0;
+  // It holds a NaN, an infinity, a subnormal code or a code of the largest magnitude: `differ` and `first`
+  // say nothing.
+  bool special = false;
+  bool scale = false;  // the scale is another than quantize() writes
+  uint8_t differ = 0;  // codes that are others than quantize() writes
+  uint8_t first = 0;   // of a block down a column: the first of these codes
 };
 // Appends the blocks of which it is not known that they hold the right codes and the right scale: those that
-// differ from what quantize() writes, and those with a NaN, an infinity, a subnormal code or a code of the
-// largest magnitude, whatever they hold. Every other block is equal, bit for bit.
+// differ from what quantize() writes, and the special ones, whatever they hold. Every other block is equal,
+// bit for bit.
 void accept(const Mxfp8&, const Rectangle&, ConstBytes data, ConstBytes scales, std::vector<Block>& unknown);
 
 // FP8 with scales of binary32: one for the tensor, or one for each block of 128 along a row, or down a

@@ -32,7 +32,8 @@ def check(x: Any, outputs: Any, spec: str | None = None, *, cause: bool = False,
     rng, amax, scale   as of quantize; stochastic rounding is judged with rng alone
     unpinned why the bits of a gemm are not pinned: then d is held to the bound (N16.13)
     exact    the reference judges every block. Else the vectorised method looks first at tensors of 4 Mi elements or more: the reference judges the
-             blocks that it does not know, every special one and a sample, and str(verdict) says who judged how many
+             blocks that it does not know, every special one and a sample, and str(verdict) says who judged how many; where many blocks differ, the
+             reference judges some of them, and the method counts what differs in the others
 
     Raises LineError, PlaneError, UnsupportedEncoding, NotJudged.
     """

@@ -231,7 +231,9 @@ TEST(Check, ALargeCaseSaysWhoJudgedIt) {
             std::string::npos)
       << r.out;
   EXPECT_EQ(blocks_of_case(1).first, -1) << "no block of another line is taken";
-  EXPECT_EQ(blocks_of_case(2), std::pair(int64_t{0}, int64_t{256 * 512 / 32})) << "one part, which differs";
+  const auto [known, judged] = blocks_of_case(2);
+  EXPECT_EQ(known + judged, 256 * 512 / 32) << "one block differs, which the reference judges";
+  EXPECT_GT(known, judged);
   EXPECT_NE(r.out.find("row.data (e4m3)   1 of 131072 differ"), std::string::npos) << r.out;
   options.exact = true;
   const Ran exact = check(options);

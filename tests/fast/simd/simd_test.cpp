@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -321,6 +322,47 @@ TEST_P(SimdAcceptor, OneWrongBitIsNamedWhereverItStands) {
           for (int64_t c = 0; c < dump.grid().cols; ++c)
             expect_named(dump.scale(r, c), {static_cast<uint32_t>(r), static_cast<uint32_t>(c)});
       }
+}
+
+// Of blocks that differ it says how many codes do, where the first one stands down a column, and whether the
+// scale differs; unless they are special.
+TEST_P(SimdAcceptor, WhatDiffersIsCounted) {
+  size_t seen = 0;
+  for (const Direction d : kDirections)
+    for (const char* format :
+         {"mxfp8 70x49", "mxfp8 37x160", "fp8_current 70x49", "fp8_block 140x49", "fp8_block 30x259"})
+      for (const char* element : {"e4m3", "e5m2"})
+        for (const int every : {1, 3, 29}) {
+          const std::string text = std::string("quantize ") + format + " bf16 dir=both element=" + element;
+          Dump dump = right_dump(text, d);
+          const Blocks rare = special(dump);
+          std::map<std::pair<uint32_t, uint32_t>, std::pair<int, int>> want;  // how many, and the first
+          for (int64_t c = 0; c < dump.shape.cols; ++c)
+            for (int64_t r = 0; r < dump.shape.rows; ++r) {
+              if ((r * 7 + c * 5) % every) continue;
+              dump.code(r, c) ^= std::byte{0x81};
+              auto& [count, first] = want[block_at(dump, r, c)];
+              if (count++ == 0 && d == Direction::col) first = static_cast<int>(r % dump.length());
+            }
+          Blocks scales;
+          if (dump.format() != FormatId::fp8_current)
+            for (int64_t r = 0; r < dump.grid().rows; r += 2) {
+              dump.scale(r, 0) ^= std::byte{4};
+              scales.emplace(static_cast<uint32_t>(r), 0u);
+            }
+          for (const DoubtfulBlock& b :
+               acceptor().unknown(dump.problem, d, {dump.x.data(), dump.x_stride},
+                                  {dump.data.data(), dump.stride}, {dump.scales.data(), dump.scale_stride})) {
+            const std::pair place(b.row, b.col);
+            ASSERT_EQ(b.special, rare.contains(place)) << text;
+            if (b.special) continue;
+            ++seen;
+            ASSERT_EQ(b.differ, want[place].first) << text << " " << b.row << "," << b.col;
+            ASSERT_EQ(b.first, want[place].second) << text << " " << b.row << "," << b.col;
+            ASSERT_EQ(b.scale, scales.contains(place)) << text;
+          }
+        }
+  EXPECT_GT(seen, 5000u);
 }
 
 // An infinity makes the scale 2^127, under which a method that did not look would code it as 2.
