@@ -51,7 +51,7 @@ string class_text(const Class& c) {
     sum.agree += share.agree;
     sum.of += share.of;
   }
-  string out = c.outcome.all() ? "  =" : "   ";
+  string out = c.exact() ? "  =" : "   ";
   for (const auto& [label, share] : {std::pair("amax", amax), std::pair("scale", scale),
                                      std::pair("scales", scales), std::pair("codes", codes)})
     if (share.of) out += fmt::format(" {} {:<7}", label, share_text(share));
@@ -98,7 +98,7 @@ string exact_text(const Answer& a) {
 
 // What an interrupt left undone, and what was found until then.
 string interrupted_text(const Answer& a) {
-  const bool exact = !a.ranking.empty() && a.ranking.front().outcome.all();
+  const bool exact = !a.ranking.empty() && a.ranking.front().exact();
   string out = fmt::format("    interrupted: {} of {} known sets were tried; ", a.tried, a.of);
   if (exact)
     return out + (a.tried < a.of ? "those marked = above make these bytes, and others may make them too\n"
@@ -119,11 +119,17 @@ string answer_text(const Group& group, const Answer& a, size_t most) {
   }
   if (sampled)
     out += fmt::format(
-        "    the sets without = differ in a sample of {} elements, and the shares are of this sample\n",
-        a.sample);
+        "    the whole of {} was run only for the sets that make a sample of {} elements; the shares of the "
+        "others are of this sample\n",
+        group.cases.size() == 1 ? "the case" : "the cases", a.sample);
+  if (a.out_of_time)
+    out += fmt::format(
+        "    the search ended at its budget (--budget): a set without = whose shares are all \"all\" makes "
+        "the "
+        "sample, and was not run on the whole\n");
   if (a.ranking.empty() && !a.cut_short)
     out += "    no choice runs on this line, or the packs hold none of its output planes\n";
-  if (!a.ranking.empty() && a.ranking.front().outcome.all()) out += exact_text(a);
+  if (!a.ranking.empty() && a.ranking.front().exact()) out += exact_text(a);
   else if (!a.changed.empty())
     out += "    no named set makes these bytes; the sets marked = above make them with the added keys\n";
   for (const Fit& f : a.layouts)
@@ -180,7 +186,7 @@ json::Value json_of(const std::vector<Class>& classes) {
     }
     for (const auto& [name, share] : c.outcome.planes)
       planes.push(json::object({{"plane", name}, {"agree", share.agree}, {"of", share.of}}));
-    json::Value one = json::object({{"choices", list}, {"exact", c.outcome.all()}, {"planes", planes}});
+    json::Value one = json::object({{"choices", list}, {"exact", c.exact()}, {"planes", planes}});
     if (c.sampled) one.set("sampled", true);
     out.push(std::move(one));
   }
@@ -208,6 +214,7 @@ json::Value json_of(const Group& group, const Answer& a) {
                                   {"with_more_keys", json_of(a.changed)},
                                   {"layouts", layouts},
                                   {"consistent", approximate}});
+  if (a.out_of_time) out.set("out_of_time", true);
   if (a.cut_short) {
     out.set("cut_short", true);
     out.set("tried", a.tried);
@@ -257,7 +264,7 @@ int run_identify(const IdentifyOptions& options, const Subjects& subjects, std::
     };
     const Answer a = group.cases.empty() ? Answer{}
                                          : answer(group, subjects.reference(), options.jobs, options.timeout,
-                                                  {options.large, on_progress});
+                                                  {options.large, options.budget, on_progress});
     progress.wipe();
     named += a.named();
     unnamed += !a.named() && !a.cut_short;
@@ -292,6 +299,10 @@ void register_identify(Program& program) {
   c.option("--filter", identify->filter, "only cases whose name contains this");
   c.option("--most", identify->most, "flavours shown for a group").range(1, 1000).show_default();
   c.option("--json", identify->json, "write the ranking here");
+  c.option("--budget", identify->budget,
+           "seconds after which no further set is run on the whole of a large case; the first always is")
+      .seconds()
+      .show_default();
   add_timeout(c, common);
   add_jobs(c, common);
   c.callback([&program, identify] {

@@ -20,6 +20,7 @@ struct IdentifyOptions {
   double timeout = 60;
   bool progress = false, colour = false;
   int64_t large = int64_t{1} << 22;  // elements from which on a case is first looked at on a sample
+  double budget = 10;                // seconds after which no further set is run on the whole of such a case
 };
 // Ranks the choices of each format (compare/diagnosis/identify/choices.h) by agreement with the packs' bytes,
 // over all cases that one program made of a module. A group is named where a choice makes all its bytes,

@@ -1,8 +1,10 @@
 #include "compare/diagnosis/identify/answer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "compare/diagnosis/identify/tried_choices.h"
@@ -17,6 +19,18 @@ namespace assay::identifying {
 using std::string;
 
 namespace {
+
+// The time that runs on the whole of a group may take. A group that was not sampled has as much as it needs.
+class Time {
+ public:
+  Time(double seconds, bool limited) : seconds_(seconds), limited_(limited) {}
+  bool is_up() const { return limited_ && std::chrono::steady_clock::now() - start_ > seconds_; }
+
+ private:
+  std::chrono::duration<double> seconds_;
+  bool limited_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
 
 // ---- choices that are equal here --------------------------------------------------------------------------
 
@@ -62,14 +76,14 @@ std::vector<Parting> tell_apart(const Group& group, const std::vector<Choice>& c
 
 // The first choice of the ranking whose every plane that differs is the wanted one in another order, by the
 // group's first case.
-std::vector<Fit> layouts_of(ChoiceRuns& runs, const std::vector<Class>& ranking) {
+std::vector<Fit> layouts_of(ChoiceRuns& runs, const std::vector<Class>& ranking, const Time& time) {
   constexpr size_t kOfSample =
       3;  // of a large case, which takes a while: those that are nearest on the sample
   const Group& group = runs.group();
   const Case& c = group.cases.front();
   for (size_t i = 0; i < ranking.size(); ++i) {
     const Class& choice = ranking[i];
-    if (choice.sampled && i == kOfSample) break;
+    if ((choice.sampled && i == kOfSample) || time.is_up()) break;
     const auto p = runs.problem(c, choice.choices.front().keys);
     const auto want = p ? runs.planes(c, *p) : std::nullopt;
     if (!want) continue;
@@ -160,20 +174,36 @@ Consistency consistency(const Approximate& kernel, const Group& group) {
   return sum;
 }
 
-// The ranking by a sample, but what is exact there is judged on the whole.
+// The ranking by a sample, but what is exact there is judged on the whole, as far as the time allows.
 std::vector<Class> rank_by_sample(ChoiceRuns& runs, ChoiceRuns& sample, const std::vector<Choice>& choices,
-                                  size_t& tried) {
-  std::vector<Class> seen = rank(sample, choices, &tried);
+                                  const Time& time, Answer& answer) {
+  std::vector<Class> seen = rank(sample, choices, &answer.tried);
   std::vector<Choice> survivors;
   for (Class& c : seen) {
-    c.sampled = !c.outcome.all();
-    if (!c.sampled) survivors.insert(survivors.end(), c.choices.begin(), c.choices.end());
+    c.sampled = true;
+    if (c.outcome.all()) survivors.insert(survivors.end(), c.choices.begin(), c.choices.end());
   }
-  std::erase_if(seen, [](const Class& c) { return !c.sampled; });
-  size_t judged = 0;
-  std::vector<Class> out = rank(runs, survivors, &judged);
-  tried -= survivors.size() - judged;
-  out.insert(out.end(), seen.begin(), seen.end());
+  std::vector<Choice> judged;
+  for (const Choice& choice : survivors) {
+    if (!judged.empty() && time.is_up()) break;
+    if (runs.outcome(choice.keys).cut_short) break;
+    judged.push_back(choice);
+    if (runs.on_progress) runs.on_progress(judged.size(), survivors.size());
+  }
+  if (interrupted()) answer.tried -= survivors.size() - judged.size();
+  else answer.out_of_time = judged.size() < survivors.size();
+  std::vector<Class> out = rank(runs, judged);
+  const auto is_judged = [&](const Choice& choice) {
+    return std::any_of(judged.begin(), judged.end(), [&](const Choice& j) { return j.keys == choice.keys; });
+  };
+  for (Class& c : seen) {
+    if (c.outcome.all()) std::erase_if(c.choices, is_judged);
+    if (!c.choices.empty()) out.push_back(std::move(c));
+  }
+  std::stable_sort(out.begin(), out.end(), [](const Class& a, const Class& b) {
+    return std::tuple(a.exact(), a.outcome.all(), a.outcome.agreement()) >
+           std::tuple(b.exact(), b.outcome.all(), b.outcome.agreement());
+  });
   return out;
 }
 
@@ -185,19 +215,20 @@ Answer answer(const Group& group, Subject& reference, int jobs, double timeout, 
   const std::vector<Choice> choices = choices_for(runs);
   out.of = choices.size();
   const std::optional<Group> sample = sample_of(group, hooks.large, reference);
+  const Time time(hooks.budget, sample.has_value());
   ChoiceRuns sampled(sample ? *sample : group, reference, jobs, timeout);
   runs.on_progress = sampled.on_progress = hooks.on_progress;
   if (sample)
     for (const Case& c : sample->cases) out.sample += elements_of(c);
-  out.ranking = sample ? rank_by_sample(runs, sampled, choices, out.tried) : rank(runs, choices, &out.tried);
+  out.ranking = sample ? rank_by_sample(runs, sampled, choices, time, out) : rank(runs, choices, &out.tried);
   runs.on_progress = {};
   out.cut_short = out.tried < out.of;
   if (out.ranking.empty() || out.cut_short) return out;
   const Class& best = out.ranking.front();
-  if (best.outcome.all()) {
+  if (best.exact()) {
     if (best.choices.size() > 1) out.apart = tell_apart(group, best.choices, reference);
   } else {
-    out.layouts = layouts_of(runs, out.ranking);
+    out.layouts = layouts_of(runs, out.ranking, time);
     if (out.layouts.empty())
       out.changed = one_or_two_keys(runs, best.sampled ? sampled.group() : group, out.ranking, reference,
                                     jobs, timeout);
@@ -205,9 +236,14 @@ Answer answer(const Group& group, Subject& reference, int jobs, double timeout, 
   for (const Approximate& kernel : approximates()) {
     if (interrupted()) break;
     if (kernel.format != group.format || group.side) continue;
+    if (time.is_up()) {
+      out.out_of_time = true;
+      break;
+    }
     const Approximation a{&kernel, consistency(kernel, group)};
     if (a.sum.consistent()) out.approximate.push_back(a);
   }
+  out.out_of_time |= time.is_up() && !best.exact();
   out.cut_short = interrupted();
   return out;
 }

@@ -34,15 +34,18 @@ struct Answer {
   std::vector<Parting> apart;              // fill, and how it parts the exact choices
   size_t tried = 0, of = 0;                // choices that were run, of those that have a name
   int64_t sample = 0;  // elements of the sample that told choices apart first; 0: all were run on the whole
-  bool cut_short = false;  // an interrupt ended it: what was not tried is not known
+  bool cut_short = false;    // an interrupt ended it: what was not tried is not known
+  bool out_of_time = false;  // the budget ended it: some choices were seen on the sample alone
   bool named() const {
-    return (!ranking.empty() && ranking.front().outcome.all()) || !changed.empty() || !layouts.empty() ||
+    return (!ranking.empty() && ranking.front().exact()) || !changed.empty() || !layouts.empty() ||
            !approximate.empty();
   }
 };
 
 struct AnswerHooks {
   int64_t large = int64_t{1} << 22;  // elements from which on a case is first looked at on a sample
+  // Seconds after which no further choice is run on the whole of a group that was sampled, but for the first.
+  double budget = 10;
   std::function<void(size_t done, size_t of)> on_progress = {};  // choices; may be empty
 };
 // `jobs` and `timeout` as ChoiceRuns has them. An interrupt (compare/process/interrupt.h) ends it with what

@@ -47,9 +47,39 @@ ChoiceRuns::ChoiceRuns(const Group& group, Subject& reference, int jobs, double 
 
 Result<Problem> ChoiceRuns::problem(const Case& c, const string& keys) const {
   auto out = group_.side ? with_choice(c.problem, keys, *group_.side) : with_choice(c.problem, keys);
+  if (!out || !c.tile) return out;
   // What a choice means is decided by the whole tensor's line, whose shape may choose a kernel.
-  if (out && c.tile) return Tiling{*out, {}, {}, {}}.problem_of(*c.tile);
-  return out;
+  Tiling tiling{*out, {}, {}, {}};
+  for (const Direction d : kDirections) {
+    if (!tiling.needs_amax(d)) continue;
+    const auto amax = amax_of_whole(c, tiling, d);
+    if (!amax) return amax.error();
+    (d == Direction::row ? tiling.row_amax : tiling.col_amax) = *amax;
+  }
+  return tiling.problem_of(*c.tile);
+}
+
+// What the choice's line makes of the amax of the whole tensor that a sample is of. Of a rotated one: the
+// recorded amax, because a choice that makes all the bytes makes that.
+Result<F32Bits> ChoiceRuns::amax_of_whole(const Case& c, const Tiling& tiling, Direction d) const {
+  const string name = plane_name(d, "amax");
+  if (tiling.problem.quantizer(d)->rht) {
+    const PackPlane* recorded = c.dump->recorded->find(name);
+    if (!recorded || !recorded->tensor) return Error{"the amax of the rotated tensor is not recorded", 0, ""};
+    return code_at(Encoding::f32, recorded->tensor->bytes, 0);
+  }
+  if (!c.extremes) return Error{"the amax of the tensor is not known", 0, ""};
+  Problem p = tiling.problem_of({0, 0, c.extremes->plane.logical});
+  p.quantizer(d == Direction::row ? Direction::col : Direction::row).reset();
+  p.col_source = ColSource::original;
+  const auto known = amaxes_.find({&c, to_canonical_line(p)});
+  if (known != amaxes_.end()) return known->second;
+  const auto inputs = inputs_with(p, {*c.extremes}, reference_);
+  if (!inputs) return inputs.error();
+  const Execution run = execute(reference_, p, *inputs, Environment{});
+  const PlaneData* amax = find_plane(run.planes, name);
+  if (run.error || !amax) return Error{run.error.value_or("the line has no amax"), 0, ""};
+  return amaxes_[{&c, to_canonical_line(p)}] = code_at(Encoding::f32, amax->bytes, 0);
 }
 
 const Outcome& ChoiceRuns::outcome(const string& keys) {
@@ -76,7 +106,16 @@ const Outcome& ChoiceRuns::outcome(const string& keys) {
 }
 
 std::optional<std::vector<PlaneData>> ChoiceRuns::planes(const Case& c, const Problem& p) {
-  IsolatedRun run = run_isolated(reference_, p, c.inputs, environment_, timeout_);
+  std::vector<PlaneData> of_part;  // with the amax of the whole
+  if (c.tile) {
+    auto inputs = inputs_with(p, c.inputs, reference_);
+    if (!inputs) {
+      trouble_ = inputs.error().text();
+      return {};
+    }
+    of_part = std::move(*inputs);
+  }
+  IsolatedRun run = run_isolated(reference_, p, c.tile ? of_part : c.inputs, environment_, timeout_);
   if (!run.sound()) {
     trouble_ = run.trouble();
     cut_short_ = run.status == IsolatedRun::Status::interrupted;

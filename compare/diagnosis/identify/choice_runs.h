@@ -38,7 +38,8 @@ struct Outcome {
 struct Class {
   std::vector<Choice> choices;
   Outcome outcome;
-  bool sampled = false;  // seen on a sample alone, where it is not exact
+  bool sampled = false;  // seen on a sample alone
+  bool exact() const { return !sampled && outcome.all(); }
 };
 
 // Runs choices on the reference, on all cases of one group. Each is run once.
@@ -60,6 +61,7 @@ class ChoiceRuns {
 
  private:
   void judge(const Case& c, const Problem& p, Outcome& out, std::string& made);
+  Result<F32Bits> amax_of_whole(const Case& c, const Tiling& tiling, Direction d) const;
 
   const Group& group_;
   Subject& reference_;
@@ -68,6 +70,7 @@ class ChoiceRuns {
   std::string trouble_;
   bool cut_short_ = false;
   std::map<std::string, Outcome> outcomes_;
+  mutable std::map<std::pair<const Case*, std::string>, F32Bits> amaxes_;  // of samples, by their lines
 };
 
 // Classes by what they make, the best first; in a class those whose library the pack names come first, and

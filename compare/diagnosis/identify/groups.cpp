@@ -1,8 +1,10 @@
 #include "compare/diagnosis/identify/groups.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
+#include "compare/arithmetic/codes.h"
 #include "compare/packs/tiled_case.h"
 
 namespace assay::identifying {
@@ -81,6 +83,48 @@ void add_case(Group& group, const DumpCase& c, const Result<Problem>& problem, S
   group.cases.push_back({&c, *problem, std::move(*inputs)});
 }
 
+// The extreme elements of x, whose codes are of type T, as an x of kExtremes.
+constexpr Shape kExtremes{16, 16};  // a shape that every format has
+template <class T> PlaneData extremes_of(const PlaneData& x) {
+  const EncodingInfo& e = info(x.plane.encoding);
+  const auto sign = static_cast<T>(uint32_t{1} << (e.bits - 1));
+  T most[2] = {0, static_cast<T>(sign)}, infinite[2] = {0, 0}, nan = 0;
+  for (size_t i = 0; i < static_cast<size_t>(x.plane.logical.count()); ++i) {
+    T code;
+    std::memcpy(&code, x.bytes.data() + i * sizeof code, sizeof code);
+    const auto magnitude = static_cast<T>(code & ~sign);
+    const bool negative = magnitude != code;
+    if (magnitude < e.infinity) most[negative] = std::max(most[negative], code);
+    else (magnitude == e.infinity ? infinite[negative] : nan) = code;
+  }
+  PlaneData out{x.plane, {}};
+  out.plane.logical = out.plane.padded = kExtremes;
+  out.bytes.resize(out.plane.bytes());
+  int64_t at = 0;
+  for (const T code : {most[0], most[1], infinite[0], infinite[1], nan})
+    set_code(out.plane, out.bytes, at++, code);
+  return out;
+}
+std::optional<PlaneData> extremes_of(const PlaneData& x) {
+  if (x.plane.encoding == Encoding::f32) return extremes_of<uint32_t>(x);
+  if (x.plane.encoding == Encoding::bf16 || x.plane.encoding == Encoding::f16)
+    return extremes_of<uint16_t>(x);
+  return {};
+}
+
+// What a sample of the case needs beside its parts. False: it cannot be sampled.
+bool add_extremes(const Case& c, const Tiling& tiling, std::optional<PlaneData>& extremes) {
+  bool needed = false;
+  for (const Direction d : kDirections) {
+    if (!tiling.needs_amax(d)) continue;
+    if (!c.problem.quantizer(d)->rht) needed = true;
+    else if (const PackPlane* amax = c.dump->recorded->find(plane_name(d, "amax")); !amax || !amax->tensor)
+      return false;
+  }
+  if (needed) extremes = extremes_of(*find_plane(c.inputs, "x"));
+  return !needed || extremes.has_value();
+}
+
 }  // namespace
 
 std::vector<Group> groups_of(const Dump& dump, const string& filter, Subject& reference) {
@@ -108,12 +152,13 @@ std::optional<Group> sample_of(const Group& group, int64_t large, Subject& refer
     const auto tiling = c.problem.x.shape.count() >= large
                             ? tiling_of_case(*c.dump->recorded, c.problem, kElements)
                             : Result<Tiling>(Error{"it is small", 0, ""});
-    if (tiling && !tiling->needs_amax(Direction::row) && !tiling->needs_amax(Direction::col))
+    std::optional<PlaneData> extremes;
+    if (tiling && add_extremes(c, *tiling, extremes))
       for (const size_t i : std::set<size_t>{0, tiling->tiles.size() / 2, tiling->tiles.size() - 1}) {
         auto part = planes_of_tile(*c.dump->recorded, *tiling, tiling->tiles[i], reference);
         if (!part) continue;
         out.cases.push_back(
-            {c.dump, c.problem, std::move(part->inputs), tiling->tiles[i], std::move(part->got)});
+            {c.dump, c.problem, std::move(part->inputs), tiling->tiles[i], std::move(part->got), extremes});
         any = true;
       }
     if (out.cases.size() == before) out.cases.push_back(c);

@@ -19,6 +19,10 @@ struct Case {
   // Of a sample: the part of the whole tensor, which `problem` is about, that `inputs` and `got` hold.
   std::optional<Tile> tile = {};
   std::vector<PlaneData> got = {};
+  // ... where its scale comes from the whole's amax: an x of few elements that has the whole's amax under
+  // every choice, because the extreme elements of the whole are in it: the largest of each sign, infinities,
+  // a NaN.
+  std::optional<PlaneData> extremes = {};
 };
 struct Group {
   std::string module, pack, formats;
@@ -35,7 +39,7 @@ std::vector<Group> groups_of(const Dump& dump, const std::string& filter, Subjec
 
 // The group with a few parts of whole blocks in place of each case of `large` elements or more. What a set
 // makes of the whole it makes of these bit for bit, so that a set which differs there differs. Nothing where
-// no case is that large, or none can be judged in parts without a look at the whole.
+// no case is that large, or none can be judged in parts: the amax of a rotated tensor has to be recorded.
 std::optional<Group> sample_of(const Group& group, int64_t large, Subject& reference);
 
 }  // namespace assay::identifying

@@ -346,12 +346,60 @@ TEST(Identify, WhatTheSampleLeavesOutIsJudged) {
   EXPECT_NE(told.text.find("   scales all     codes 99.90 %"), std::string::npos) << told.text;
 }
 
-// The amax of NVFP4 is the whole tensor's.
+// Where the scale comes from the whole tensor's amax, a few extreme elements of the whole tell it: whatever a
+// set makes of NaN and infinities.
+TEST(Identify, OfATensorScaleASampleTellsSetsApartToo) {
+  for (const char* text :
+       {"quantize nvfp4 512x512 bf16 dir=row flavour=vllm.nvfp4", "quantize nvfp4 512x512 bf16 dir=both",
+        "quantize nvfp4 512x512 bf16 dir=col rht=1", "quantize fp8_current 512x512 f32 dir=row",
+        "quantize nvfp4 512x512 bf16 dir=row fill=nonfinite nan_amax=propagate nan_tensor_amax=unit",
+        "quantize fp8_current 512x512 bf16 dir=row fill=nonfinite"}) {
+    planes::Case c(text);
+    const std::string path = pack_of(c, c.got, "assay_identify_amax");
+    const Told whole = identify({path}), sampled = identify({path}, "", make_reference_subject(), 1);
+    EXPECT_EQ(exact(sampled.json), exact(whole.json)) << text << "\n" << sampled.text << whole.text;
+    EXPECT_EQ(sampled.status, whole.status) << text;
+    EXPECT_NE(sampled.text.find("sample of 196608 elements"), std::string::npos) << text << sampled.text;
+  }
+}
+
+// The amax of a rotated tensor has to be recorded for that.
 TEST(Identify, WhatNeedsTheWholeTensorIsNotSampled) {
-  planes::Case c("quantize nvfp4 256x512 bf16 dir=row");
+  planes::Case c("quantize nvfp4 256x512 bf16 dir=col rht=1");
+  for (auto* planes : {&c.got, &c.want})
+    std::erase_if(*planes, [](const PlaneData& p) { return p.plane.name == "col.amax"; });
   const Told told = identify({pack_of(c, c.got, "assay_identify_whole")}, "", make_reference_subject(), 1);
   EXPECT_EQ(told.status, 0) << told.text;
   EXPECT_EQ(told.text.find("sample"), std::string::npos) << told.text;
+}
+
+// Once the budget is spent no further set is run on the whole, and that is said of those that make the
+// sample.
+TEST(Identify, TheBudgetEndsTheRunsOnTheWhole) {
+  planes::Case c("quantize mxfp8 1024x1024 bf16 dir=row");
+  auto reference = std::make_unique<fakes::Interrupting>("reference", 0);
+  auto& runs = *reference;
+  runs.counted = [](const Problem& p) { return p.x.shape == Shape{1024, 1024}; };
+  Subjects subjects;
+  subjects.owned.push_back(std::move(reference));
+  const std::string json = testing::TempDir() + "assay_identify_budget.json";
+  IdentifyOptions options{{pack_of(c, c.got, "assay_identify_budget")}, "", json, 5, 0, 60, false, false, 1};
+  options.budget = 0;
+  std::FILE* out = std::tmpfile();
+  EXPECT_EQ(run_identify(options, subjects, out, out), 0);
+  EXPECT_EQ(runs.runs(), 1);
+  std::rewind(out);
+  std::string text;
+  for (int ch; (ch = std::fgetc(out)) != EOF;) text += static_cast<char>(ch);
+  std::fclose(out);
+  EXPECT_NE(text.find("the search ended at its budget (--budget)"), std::string::npos) << text;
+  const json::Value told = *json::read(json);
+  const json::Value& group = told.find("groups")->array()->front();
+  EXPECT_TRUE(*group.find("out_of_time")->to_bool());
+  const json::Array& ranking = *group.find("ranking")->array();
+  EXPECT_TRUE(*ranking[0].find("exact")->to_bool());
+  EXPECT_FALSE(*ranking[1].find("exact")->to_bool());
+  EXPECT_TRUE(*ranking[1].find("sampled")->to_bool());
 }
 
 TEST(Identify, NoCaseAndNoPack) {
