@@ -48,6 +48,7 @@ std::optional<Error> Reports::open(const Environment& environment, const Subject
   text.colour = options_.colour;
   text.environment = environment;
   text.launched = options_.launched;
+  text.common_cause = options_.common_cause;
   reports_.push_back(make_text_report(out_, text));  // last, because its last line ends the output
   return std::nullopt;
 }

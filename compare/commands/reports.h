@@ -24,6 +24,7 @@ struct ReportOptions {
   bool progress = false;  // a line on standard error that is rewritten; for terminals
   bool colour = false;
   std::string launched;  // what stands before `run` in a repro; empty: assay
+  decltype(TextOptions::common_cause) common_cause = {};
 };
 
 // --junit, --github, --jsonl, --verbose.

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/commands/common_cause.h"
 #include "compare/commands/options.h"
 #include "compare/commands/selection.h"
 #include "compare/commands/training_cases/processes.h"
@@ -122,7 +123,12 @@ bool opened(const std::optional<Error>& error, std::FILE* err) {
 int run_and_report(const RunOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
   if (!required_present(options, subjects, out, err)) return starts(false), 3;
   Transcript transcript(options.transcript);
-  Reports reports(options.report, options.settings.claims.environment, subjects, out, err);
+  const RunSettings& settings = options.settings;
+  const Environment& environment = settings.claims.environment;
+  CommonCause cause(subjects, environment, settings.timeout, settings.jobs, options.budget);
+  ReportOptions report = options.report;
+  report.common_cause = [&](const std::vector<Failure>& failures) { return cause.of(failures); };
+  Reports reports(report, environment, subjects, out, err);
   if (!opened(transcript.trouble(), err) || !opened(reports.error(), err)) return starts(false), 2;
   std::optional<InterruptScope> scope;
   // A launcher's signals end the meeting that waits.
@@ -193,6 +199,10 @@ void register_run(Program& program) {
   add_jobs(c, common);
   c.option("--deadline", run.deadline, "seconds that a rank waits for the others in a collective")
       .positive()
+      .show_default();
+  c.option("--budget", run.budget,
+           "seconds for telling whether failures of several patterns have one cause; 0: no search")
+      .seconds()
       .show_default();
   c.flag("--first", run.settings.stop_at_first, "stop at the first failure");
   c.flag("--in-process", run.settings.in_process, "no worker processes: for debuggers");

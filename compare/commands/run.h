@@ -18,6 +18,7 @@ struct RunOptions {
   RunSettings settings;
   std::vector<std::string> require;  // subjects that must be present
   ReportOptions report;
+  double budget = 10;      // seconds for telling whether failures of several patterns have one cause
   double deadline = 120;   // seconds that a rank waits for the others in a collective
   std::string transcript;  // path; what every rank did, as JSON lines
 };

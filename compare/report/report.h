@@ -3,6 +3,7 @@
 #pragma once
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,12 +44,21 @@ class Report {
   virtual std::optional<Error> trouble() const { return std::nullopt; }
 };
 
+// One line that failed.
+struct Failure {
+  SuiteEntry entry;
+  Verdict verdict;
+};
+
 struct TextOptions {
   bool verbose = false;  // a line for each case, not only for red ones
   bool colour = false;
   size_t full_screens = 20;  // failures after these are one line each
   std::string launched;      // what stands before `run` in a repro; empty: assay
   Environment environment;
+  // In words the cause that makes every byte of all these failures of one subject, or nothing. Failures of
+  // another pattern are counted with earlier ones that they have a cause in common with. May be empty.
+  std::function<std::optional<std::string>(const std::vector<Failure>&)> common_cause;
 };
 // The report that people read, on `out`.
 std::unique_ptr<Report> make_text_report(std::FILE* out, const TextOptions& options);

@@ -175,8 +175,10 @@ class TextReport final : public Report {
   // Whether a failure of this cause has been shown. One that is shown once is counted from then on.
   bool is_told(const SuiteEntry& e, const Verdict& v) {
     FailureCause cause = cause_of(v);
-    const auto [at, fresh] = numbers_.try_emplace(std::move(cause.key), causes_.size());
-    if (fresh) causes_.push_back({std::move(cause.text), place_of_entry(e), 0});
+    const auto [at, is_new] = numbers_.try_emplace(std::move(cause.key), causes_.size());
+    if (is_new) at->second = cause_in_common({e, v});
+    const bool fresh = at->second == causes_.size();
+    if (fresh) causes_.push_back({std::move(cause.text), place_of_entry(e), 0, {{e, v}}, {}});
     ++causes_[at->second].failures;
     ++failures_;
     if (fresh) {
@@ -187,6 +189,20 @@ class TextReport final : public Report {
     ++same_;
     one_cause_ &= at->second == latest_;
     return true;
+  }
+  // The earlier cause that a failure of a new pattern has too; the number of causes where there is none.
+  size_t cause_in_common(const Failure& failure) {
+    for (size_t i = 0; options_.common_cause && i < causes_.size(); ++i) {
+      Cause& c = causes_[i];
+      if (c.patterns.front().verdict.subject != failure.verdict.subject) continue;
+      c.patterns.push_back(failure);
+      if (auto name = options_.common_cause(c.patterns)) {
+        c.name = std::move(*name);
+        return i;
+      }
+      c.patterns.pop_back();
+    }
+    return causes_.size();
   }
   void print_same() {
     if (same_ > 0 && !options_.verbose)
@@ -203,8 +219,14 @@ class TextReport final : public Report {
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const Cause* a, const Cause* b) { return a->failures > b->failures; });
     fmt::print(out_, "causes of the {} failures, as far as they show\n", failures_);
-    for (const Cause* c : sorted)
+    for (const Cause* c : sorted) {
       fmt::print(out_, "  {:>6}  {}   first {}\n", c->failures, printable(c->text), c->first);
+      if (c->patterns.size() > 1)
+        fmt::print(
+            out_,
+            "          and {} more pattern{}; one cause makes every byte of the first line of each: {}\n",
+            c->patterns.size() - 1, c->patterns.size() == 2 ? "" : "s", printable(c->name));
+    }
     fmt::print(out_, "\n");
   }
 
@@ -212,6 +234,8 @@ class TextReport final : public Report {
   struct Cause {
     std::string text, first;  // the suite's file and line of the first failure
     size_t failures = 0;
+    std::vector<Failure> patterns;  // the first failure of each pattern that it shows
+    std::string name;               // where these are several
   };
   std::FILE* out_;
   TextOptions options_;

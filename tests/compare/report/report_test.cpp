@@ -138,6 +138,45 @@ TEST(Report, APluginThatFailsEverywhereHasOneCause) {
   EXPECT_EQ(count_of(run(entries, subjects, all).out, "FAILED  some.cases"), 12u);
 }
 
+// One mistake that looks like another one on another input: eight scales and more hold a constant, a single
+// one is several codes off. The cause that explains the one predicts the other.
+TEST(Report, PatternsOfOneCauseAreOneCause) {
+  const Subjects subjects = fakes::with("fake", [](auto&, auto out, auto&) {
+    for (std::byte& scale : fakes::output(out, "row.scale_inv")->bytes) scale = std::byte{0};
+  });
+  const std::vector<SuiteEntry> entries = {entry("quantize mxfp8 64x96 bf16 dir=row", 1),
+                                           entry("quantize mxfp8 1x1 bf16 dir=row", 2),
+                                           entry("quantize mxfp8 64x96 bf16 dir=row seed=1", 3)};
+  RunOptions options;
+  options.settings.jobs = 1;  // in the order of the lines
+  const Ran r = run(entries, subjects, options);
+  EXPECT_EQ(last_line(r.out), "0 passed, 3 failed, 0 skipped");
+  EXPECT_EQ(count_of(r.out, "FAILED  some.cases"), 1u) << r.out;
+  expect_in(r.out, "       3  fake == reference at scales: the code 00 in all of them");
+  expect_in(r.out, "and 1 more pattern; one cause makes every byte of the first line of each: scales are 0");
+  expect_in(r.out, "[scale.zero.stored]");
+  options.budget = 0;  // no search
+  EXPECT_EQ(count_of(run(entries, subjects, options).out, "FAILED  some.cases"), 2u);
+}
+
+// Two mistakes in one plane stay two, whichever comes first: neither cause predicts the other's bytes.
+TEST(Report, PatternsOfTwoCausesStayApart) {
+  const Subjects subjects = fakes::with("fake", [](const Problem& p, auto out, auto&) {
+    for (std::byte& scale : fakes::output(out, "row.scale_inv")->bytes)
+      scale = p.x.fill.seed % 2 ? static_cast<std::byte>(std::to_integer<int>(scale) - 1) : std::byte{0};
+  });
+  std::vector<SuiteEntry> entries;
+  for (size_t i = 0; i < 6; ++i)
+    entries.push_back(entry(fmt::format("quantize mxfp8 64x96 bf16 dir=row seed={}", i), i + 1));
+  for (const bool turned : {false, true}) {
+    if (turned) std::reverse(entries.begin(), entries.end());
+    const Ran r = run(entries, subjects);
+    EXPECT_EQ(count_of(r.out, "FAILED  some.cases"), 2u) << r.out;
+    EXPECT_EQ(count_of(r.out, "\n       3  fake == reference at scales: "), 2u) << r.out;
+    EXPECT_EQ(r.out.find("more pattern"), std::string::npos) << r.out;
+  }
+}
+
 // What a law says has other numbers on each line.
 TEST(Report, ALawThatFailsOnManyLinesIsOneCause) {
   std::FILE* out = std::tmpfile();
