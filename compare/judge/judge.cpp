@@ -27,8 +27,8 @@ void note(PlaneDifference& d, const Compared& c, int64_t index, Place place) {
   d.apart = codes_apart(plane.encoding, d.got, d.want);
 }
 
-// The flat indices at which two row-major planes without padding differ, over codes of type T. They are
-// counted first: where all of them differ, a growing list costs more than the second pass.
+// The flat indices at which two row-major planes without padding differ, over codes of type T, one in each
+// place. They are counted first: where all of them differ, a growing list costs more than the second pass.
 template <class T>
 void differing_codes(const PlaneData& got, const PlaneData& want, std::vector<int64_t>& out) {
   const auto count = static_cast<size_t>(want.plane.logical.count());
@@ -44,9 +44,23 @@ void differing_codes(const PlaneData& got, const PlaneData& want, std::vector<in
     if (at(got, i) != at(want, i)) out.push_back(static_cast<int64_t>(i));
 }
 
-// Whether a plane is that simple.
+// The same where a byte holds several codes: only bytes that differ are taken apart.
+void differing_packed(const PlaneData& got, const PlaneData& want, std::vector<int64_t>& out) {
+  const Plane& plane = want.plane;
+  const int64_t count = plane.logical.count(), codes = info(plane.encoding).packed_codes();
+  const auto group = static_cast<size_t>(info(plane.encoding).bits * codes / 8);  // bytes of whole codes
+  for (size_t b = 0; b < want.bytes.size(); b += group) {
+    const size_t bytes = std::min(group, want.bytes.size() - b);
+    if (std::memcmp(got.bytes.data() + b, want.bytes.data() + b, bytes) == 0) continue;
+    const int64_t first = static_cast<int64_t>(b / group) * codes;
+    for (int64_t i = first; i < std::min(first + codes, count); ++i)
+      if (code_at(plane, got.bytes, i) != code_at(plane, want.bytes, i)) out.push_back(i);
+  }
+}
+
+// Whether a plane is that simple: its flat index is that of its rows and columns.
 bool is_plain(const Plane& p) {
-  return p.logical == p.padded && p.layout == ScaleLayout::compact && !p.packed && p.members.empty();
+  return p.logical == p.padded && p.layout == ScaleLayout::compact && p.members.empty();
 }
 
 // Every element where it stands, padding among them.
@@ -72,7 +86,8 @@ Compared compare_plane(const Problem* problem, const PlaneData& got, const Plane
     compare_places(c);
   } else {
     const int bytes = info(plane.encoding).bytes();
-    bytes == 1   ? differing_codes<uint8_t>(got, want, c.differing)
+    plane.packed ? differing_packed(got, want, c.differing)
+    : bytes == 1 ? differing_codes<uint8_t>(got, want, c.differing)
     : bytes == 2 ? differing_codes<uint16_t>(got, want, c.differing)
                  : differing_codes<uint32_t>(got, want, c.differing);
     if (!c.differing.empty()) note(c.logical, c, c.differing.front(), place_of(plane, c.differing.front()));
