@@ -23,12 +23,15 @@ std::optional<simd::Source> source_of(Encoding e) {
 std::optional<simd::Element> element_of(Encoding e) {
   if (e == Encoding::e4m3) return simd::Element::e4m3;
   if (e == Encoding::e5m2) return simd::Element::e5m2;
+  if (e == Encoding::e2m1) return simd::Element::e2m1;
   return {};
 }
 
+bool is_no_amax(F32Bits bits) { return bits > 0x7F800000; }  // a NaN, or a negative number
+
 // A quantizer that differs in nothing from that of a line that names format and element alone, with a given
-// amax (fp8_current), scale and prior amax (fp8_delayed), and with scales of powers of two or not: a key that
-// is added to the Quantizer later is seen here by itself.
+// amax (fp8_current, nvfp4), scale and prior amax (fp8_delayed), and with scales of powers of two or not: a
+// key that is added to the Quantizer later is seen here by itself.
 bool is_plain_quantizer(const Quantizer& q) {
   Quantizer plain;
   plain.format = q.format;
@@ -37,7 +40,10 @@ bool is_plain_quantizer(const Quantizer& q) {
   if (q.format == FormatId::mxfp8) plain.block = Block::b1x32, plain.pow2 = false;
   else if (q.format == FormatId::fp8_block) plain.block = Block::b1x128;
   else if (q.format == FormatId::fp8_current) plain.amax = q.amax;
-  else if (q.format == FormatId::fp8_delayed)
+  else if (q.format == FormatId::nvfp4) {
+    if (q.amax && is_no_amax(*q.amax)) return false;
+    plain.amax = q.amax, plain.block = Block::b1x16, plain.pow2 = false;
+  } else if (q.format == FormatId::fp8_delayed)
     plain.scale = q.scale, plain.prior_amax = q.prior_amax, plain.pow2 = false;
   else return false;
   return q == plain && element_of(q.element);
@@ -101,8 +107,9 @@ class SimdSubject final : public Subject, public Acceptor {
     if (!present().yes) return present();
     if (is_plain_cast(p) || is_plain_chain(p) || quantizes(p).yes) return {};
     return {false,
-            "the vectorised method has casts to e4m3 and e5m2, mxfp8, fp8_delayed, fp8_current and fp8_block "
-            "with 1x128 blocks, and their scale_chain, without other keys"};
+            "the vectorised method has casts to e4m3, e5m2 and e2m1, mxfp8, fp8_delayed, fp8_current, "
+            "fp8_block with 1x128 blocks and nvfp4 with 1x16 blocks, and their scale_chain, without other "
+            "keys"};
   }
 
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
@@ -137,9 +144,10 @@ class SimdSubject final : public Subject, public Acceptor {
   Support accepts(const Problem& p) const override {
     if (const Support able = quantizes(p); !able.yes) return able;
     for (const Direction d : kDirections)
-      if (const auto& q = p.quantizer(d); q && q->format == FormatId::fp8_current && !q->amax)
+      if (const auto& q = p.quantizer(d);
+          q && (q->format == FormatId::fp8_current || q->format == FormatId::nvfp4) && !q->amax)
         return {false, "the amax of the tensor is not given"};
-      else if (q && q->format == FormatId::fp8_delayed && q->prior_amax > 0x7F800000)
+      else if (q && q->format == FormatId::fp8_delayed && is_no_amax(q->prior_amax))
         return {false, "the slot held no magnitude"};
     return {};
   }
@@ -157,9 +165,12 @@ class SimdSubject final : public Subject, public Acceptor {
                                      StridedBytes scales) override {
     std::vector<simd::Block> found;
     const simd::ConstBytes codes{data.first, data.stride}, stored{scales.first, scales.stride};
-    if (p.quantizer(d)->format == FormatId::mxfp8)
-      simd::accept(mxfp8_of(p, d), rectangle_of(p, x), codes, stored, found);
-    else simd::accept(fp8_of(p, d, given_amax(p, d)), rectangle_of(p, x), codes, stored, found);
+    const simd::Rectangle from = rectangle_of(p, x);
+    const FormatId format = p.quantizer(d)->format;
+    const uint32_t amax = given_amax(p, d);
+    if (format == FormatId::mxfp8) simd::accept(mxfp8_of(p, d), from, codes, stored, found);
+    else if (format == FormatId::nvfp4) simd::accept(nvfp4_of(d, amax), from, codes, stored, found);
+    else simd::accept(fp8_of(p, d, amax), from, codes, stored, found);
     std::vector<DoubtfulBlock> out;
     out.reserve(found.size());
     for (const simd::Block& b : found) out.push_back({{b.row, b.col}, b.special, b.scale, b.differ, b.first});
@@ -179,6 +190,7 @@ class SimdSubject final : public Subject, public Acceptor {
     else simd::fp8_scales(out.element, q.pow2, &amax, &out.scale, &inverse, 1);
     return out;
   }
+  static simd::Nvfp4 nvfp4_of(Direction d, uint32_t amax) { return {d == Direction::col, amax}; }
   static uint32_t given_amax(const Problem& p, Direction d) { return p.quantizer(d)->amax.value_or(0); }
   static simd::Rectangle rectangle_of(const Problem& p, StridedBytes x) {
     return {*source_of(p.x.source), {x.first, x.stride}, p.x.shape.rows, p.x.shape.cols};
@@ -195,12 +207,18 @@ class SimdSubject final : public Subject, public Acceptor {
     } else if (p.quantizer(d)->format == FormatId::fp8_block) {
       simd::quantize(fp8_of(p, d, 0), from, rows_of(data), rows_of(scales));
       clear_padding(scales);
+    } else if (p.quantizer(d)->format == FormatId::nvfp4) {
+      const uint32_t amax =
+          p.quantizer(d)->amax.value_or(simd::amax(from.source, x.bytes.data(), p.x.shape.count()));
+      simd::quantize(nvfp4_of(d, amax), from, rows_of(data), rows_of(scales));
+      clear_padding(scales);
+      put_bits(find(outputs, plane_name(d, "amax")), 0, amax);
     } else {
       const uint32_t computed = simd::amax(from.source, x.bytes.data(), p.x.shape.count());
       const Quantizer& q = *p.quantizer(d);
       uint32_t amax = q.amax.value_or(computed);
       if (q.format == FormatId::fp8_delayed)
-        amax = q.prior_amax > 0x7F800000 ? 0x7FFFFFFF : std::max(q.prior_amax, computed);  // N3.1, N1.3
+        amax = is_no_amax(q.prior_amax) ? 0x7FFFFFFF : std::max(q.prior_amax, computed);  // N3.1, N1.3
       const simd::Fp8 format = fp8_of(p, d, amax);
       simd::quantize(format, from, rows_of(data), {});
       put_tensor_scales(format, amax, d, outputs);
@@ -222,11 +240,23 @@ class SimdSubject final : public Subject, public Acceptor {
                      p.x.shape.count());
   }
 
+  static void nvfp4_chain(const std::vector<uint32_t>& amaxes, std::span<const Buffer> outputs) {
+    std::vector<simd::Nvfp4Chain> made(amaxes.size() / 2);
+    simd::nvfp4_chain(amaxes.data(), made.data(), static_cast<int64_t>(made.size()));
+    for (size_t i = 0; i < made.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      put_bits(find(outputs, "encode_scale"), at, made[i].encode_scale);
+      put_bits(find(outputs, "multiplier"), at, made[i].multiplier);
+      find(outputs, "scale_inv")->bytes[i] = static_cast<std::byte>(made[i].scale);
+    }
+  }
+
   // The scale, and as bits what N5.4 and N5.9 make of it.
   static void chain(const Problem& p, const ConstBuffer& x, std::span<const Buffer> outputs) {
     const int64_t count = p.x.shape.count();
     std::vector<uint32_t> amaxes(static_cast<size_t>(count));
     if (count) std::memcpy(amaxes.data(), x.bytes.data(), x.bytes.size());
+    if (p.row->format == FormatId::nvfp4) return nvfp4_chain(amaxes, outputs);
     if (p.row->format != FormatId::mxfp8) return fp8_chain(p, amaxes, outputs);
     auto* const scales = reinterpret_cast<uint8_t*>(find(outputs, "scale_inv")->bytes.data());
     simd::mx_scales(*element_of(p.row->element), amaxes.data(), scales, count);

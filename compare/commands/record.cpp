@@ -152,7 +152,8 @@ void register_record(Program& program) {
   add_subjects(c, common, "host");
   c.option("--output,-o", record->output, "the pack; more than 12 MiB go to <name>.1.safetensors, ...")
       .required();
-  c.flag("--all-bytes", record->all_bytes, "bytes of every case, not only of small and failing ones");
+  c.flag("--all-bytes", record->all_bytes,
+         "bytes of every case up to 8 MiB, not only of small and failing ones");
   add_environment(c, common);
   add_timeout(c, common);
   add_jobs(c, common);

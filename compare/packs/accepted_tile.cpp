@@ -34,10 +34,13 @@ struct DirectionPlanes {
                   *scales = nullptr;  // null: the tensor has one scale, or nothing is there
 
   bool rows() const { return direction == Direction::row; }
-  bool has_block_scales() const { return format == FormatId::mxfp8 || format == FormatId::fp8_block; }
+  bool has_block_scales() const {
+    return format == FormatId::mxfp8 || format == FormatId::fp8_block || format == FormatId::nvfp4;
+  }
   bool transposed() const { return !rows() && format != FormatId::mxfp8; }  // N6.1
   int64_t length() const {                                                  // of a block
     if (format == FormatId::fp8_block) return length_of(Block::b1x128);
+    if (format == FormatId::nvfp4) return length_of(Block::b1x16);
     return format == FormatId::mxfp8 ? length_of(Block::b1x32) : kAcceptedPiece;
   }
   Shape grid() const {
@@ -54,9 +57,12 @@ struct DirectionPlanes {
   }
   // Whether the codes of a block stand side by side.
   bool together() const { return rows() || transposed(); }
+  // N6.2, N9.4, N10.14: scales of 1x128 blocks along rows are stored block by block, and those of NVFP4 down
+  // columns column by column.
+  bool swapped_scales() const { return format == (rows() ? FormatId::fp8_block : FormatId::nvfp4); }
   // Where the scale of a block and its i-th code stand in the tile's planes.
   std::pair<int64_t, int64_t> scale_place(const BlockPlace& b) const {
-    if (rows() && format == FormatId::fp8_block) return {b.col, b.row};
+    if (swapped_scales()) return {b.col, b.row};
     return {b.row, b.col};
   }
   std::pair<int64_t, int64_t> code_place(const BlockPlace& b, int i) const {
@@ -69,12 +75,11 @@ struct DirectionPlanes {
     return transposed() ? from(*data, tile.col + at.cols, tile.row + at.rows)
                         : from(*data, tile.row + at.rows, tile.col + at.cols);
   }
-  // N6.2, N9.4: scales of 1x128 blocks along rows are stored block by block.
   StridedBytes scale_from(const BlockPlace& b) const {
     if (!scales) return {};
     const int64_t row = (rows() ? tile.row : tile.row / length()) + b.row,
                   col = (rows() ? tile.col / length() : tile.col) + b.col;
-    return rows() && format == FormatId::fp8_block ? from(*scales, col, row) : from(*scales, row, col);
+    return swapped_scales() ? from(*scales, col, row) : from(*scales, row, col);
   }
 };
 
@@ -129,7 +134,9 @@ std::optional<DirectionPlanes> planes_of(const Problem& p, Direction d, const Ti
   if (planes.has_block_scales()) planes.scales = view(out, plane_name(d, "scale_inv"));
   if (!planes.x || !planes.data || planes.has_block_scales() != (planes.scales != nullptr)) return {};
   for (const PlaneView* v : {planes.data, planes.scales})
-    if (v && (v->plane.layout != ScaleLayout::compact || v->plane.packed)) return {};
+    if (v && v->plane.layout != ScaleLayout::compact) return {};
+  // NVFP4's codes as the line has them, two a byte, and not as a library may store them.
+  if (planes.data->plane.packed != (planes.format == FormatId::nvfp4)) return {};
   return planes;
 }
 
@@ -247,7 +254,8 @@ class ReferredBlocks {
     out.scale = scales_ && scale(n) != recorded_scale(n);
     const Codes made = codes(n), there = recorded_codes(n);
     const int length = static_cast<int>(p_.length(blocks_[n]));
-    if (p_.together() && std::memcmp(there.first, made.first, static_cast<size_t>(length)) == 0) return out;
+    const size_t bytes = data_->plane.bytes_of(length + (data_->plane.packed ? length % 2 : 0));  // N6.8
+    if (p_.together() && std::memcmp(there.first, made.first, bytes) == 0) return out;
     for (int i = length; i-- > 0;)
       if (made[i] != there[i]) ++out.differ, out.first = i;
     return out;
@@ -257,20 +265,23 @@ class ReferredBlocks {
   struct Codes {
     const std::byte* first;
     size_t step;
+    bool packed;  // two in a byte (N6.8)
     uint32_t operator[](int i) const {
+      if (packed) return std::to_integer<uint32_t>(first[i / 2]) >> i % 2 * 4 & 15;
       return std::to_integer<uint32_t>(first[static_cast<size_t>(i) * step]);
     }
   };
   Codes codes(size_t n) const {
-    const auto cols = static_cast<size_t>(data_->plane.padded.cols);
-    return p_.together() ? Codes{data_->bytes.data() + n * cols, 1} : Codes{data_->bytes.data() + n, cols};
+    const size_t row = data_->plane.bytes_of(data_->plane.padded.cols);
+    if (p_.together()) return {data_->bytes.data() + n * row, 1, data_->plane.packed};
+    return {data_->bytes.data() + n, row, false};
   }
   Codes recorded_codes(size_t n) const {
     const StridedBytes there = p_.data_from(p_.origin(blocks_[n]));
-    return {there.first, p_.together() ? 1 : there.stride};
+    return {there.first, p_.together() ? 1 : there.stride, data_->plane.packed};
   }
   uint32_t scale(size_t n) const {
-    const bool down = p_.rows() && p_.format == FormatId::mxfp8;
+    const bool down = p_.format == FormatId::nvfp4 || (p_.rows() && p_.format == FormatId::mxfp8);
     return code_at(scales_->plane.encoding, scales_->bytes,
                    static_cast<int64_t>(n) * (down ? scales_->plane.padded.cols : 1));
   }
@@ -297,6 +308,7 @@ class ReferredBlocks {
           ++seen, pairs.emplace_back(there[i], made[i]);
     }
     Plane plane = (of_scales ? *scales_ : *data_).plane;
+    plane.packed = false;
     plane.logical = plane.padded = {1, static_cast<int64_t>(pairs.size())};
     PlaneData got{plane, std::vector<std::byte>(plane.bytes())}, want = got;
     Compared compared{nullptr, &got, &want, {}, {}, {}};

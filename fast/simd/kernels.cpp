@@ -1,74 +1,28 @@
-// The kernels, compiled once for every instruction set (foreach_target.h includes this file again for each).
+// The kernels of MXFP8 and FP8, compiled once for every instruction set (foreach_target.h includes this file
+// again for each).
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "fast/simd/kernels.h"
-
-// Not worth their compilation, or, of SVE, of a width that only the processor knows.
-#ifndef HWY_DISABLED_TARGETS
-#define HWY_DISABLED_TARGETS \
-  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
-#endif
+#include "fast/simd/targets.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "fast/simd/kernels.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "fast/simd/steps.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace assay::simd {
 namespace HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
+void run_nvfp4(const Nvfp4Job&);  // fast/simd/nvfp4.cpp
+void run_nvfp4_chain(const uint32_t* amaxes, Nvfp4Chain* out, int64_t count);
 
-using D = hn::ScalableTag<int32_t>;
-using V = hn::Vec<D>;
-using M = hn::Mask<D>;
-
-constexpr int64_t kBlock = 32;        // N5.1
-constexpr int32_t kInf = 0x7F800000;  // bits of infinity; NaNs are above
-constexpr int kOne = 127;             // the E8M0 code of 1
-constexpr int kInfiniteScale = 254;   // ... of an infinite amax, and of no other
-
-// The encodings. `kBias` is the exponent's, `kTop` the code of the largest finite magnitude, `kMaxExponent`
-// the exponent of that value, which is 1.75 times a power of two in both.
-struct E4m3 {
-  static constexpr int kMantissa = 3, kBias = 7, kTop = 0x7E, kMaxExponent = 8;
-};
-struct E5m2 {
-  static constexpr int kMantissa = 2, kBias = 15, kTop = 0x7B, kMaxExponent = 15;
-};
-
-HWY_INLINE V constant(int32_t value) { return hn::Set(D(), value); }
-
-// Loads one vector of elements as the bits of binary32 (N1.2).
-struct FromBf16 {
-  static constexpr size_t kBytes = 2;
-  static HWY_INLINE V load(const std::byte* at) {
-    const hn::Rebind<uint16_t, D> narrow;
-    const hn::RebindToUnsigned<D> wide;
-    const auto halves = hn::LoadU(narrow, reinterpret_cast<const uint16_t*>(at));
-    return hn::BitCast(D(), hn::ShiftLeft<16>(hn::PromoteTo(wide, halves)));
-  }
-};
-struct FromF16 {
-  static constexpr size_t kBytes = 2;
-  static HWY_INLINE V load(const std::byte* at) {
-    const hn::Rebind<hwy::float16_t, D> narrow;
-    const hn::RebindToFloat<D> wide;
-    const auto halves = hn::LoadU(narrow, reinterpret_cast<const hwy::float16_t*>(at));
-    return hn::BitCast(D(), hn::PromoteTo(wide, halves));
-  }
-};
-struct FromF32 {
-  static constexpr size_t kBytes = 4;
-  static HWY_INLINE V load(const std::byte* at) {
-    return hn::LoadU(D(), reinterpret_cast<const int32_t*>(at));
-  }
-};
-
-HWY_INLINE V magnitude(V bits) { return hn::And(bits, constant(0x7FFFFFFF)); }
+constexpr int64_t kBlock = 32;       // N5.1
+constexpr int kInfiniteScale = 254;  // the E8M0 code of an infinite amax, and of no other
 
 // N5.2, N5.3 without the product: amax * fl(1 / MAX) is above 2^j exactly where the amax is above 1.75 * 2^j'
 // for the j' of MAX, but for one amax, whose product is rounded among the subnormals.
@@ -81,29 +35,6 @@ template <class F> HWY_INLINE V scale_of(V amax) {
   return hn::IfThenElse(hn::Gt(amax, constant(kInf)), constant(255), k);
 }
 
-// N2.1, N2.2: the code of |x| * 2^(127 - k) without a sign, from the bits of |x|, which may be a NaN or an
-// infinity: these give the largest code, unless k is that of an infinite amax. The significand is cut at the
-// place of the code's last bit; what is cut off is compared with one half. k is at least kTinyScale, or x is
-// not subnormal: so 0 and subnormals need no other significand, since all of it is cut off.
-template <class F> HWY_INLINE V code_of(V a, V k) {
-  const V binade = hn::Sub(hn::ShiftRight<23>(a), hn::Sub(k, constant(F::kBias - 1)));  // 0: the least normal
-  const V significand = hn::Or(hn::And(a, constant(0x7FFFFF)), constant(0x800000));
-  const V below = hn::Max(hn::Neg(binade), hn::Zero(D()));
-  const V cut = hn::Min(hn::Add(below, constant(23 - F::kMantissa)), constant(30));
-  const V kept = hn::Shr(significand, cut);
-  const V left = hn::Sub(significand, hn::Shl(kept, cut));
-  const V twice = hn::Add(hn::Add(left, left), hn::And(kept, constant(1)));  // odd: a tie goes up
-  const M up = hn::Gt(twice, hn::Shl(constant(1), cut));
-  const V base = hn::ShiftLeft<F::kMantissa>(hn::Max(binade, hn::Zero(D())));
-  return hn::Min(hn::Sub(hn::Add(base, kept), hn::VecFromMask(D(), up)), constant(F::kTop));
-}
-HWY_INLINE V sign_of(V bits) { return hn::And(hn::ShiftRight<24>(bits), constant(0x80)); }  // N2.5, N5.6
-// The code as it is written: an infinity stays one whatever the scale (N2.2); N2.4.
-template <class F> HWY_INLINE V whole_code(V code, V a, V bits) {
-  code = hn::IfThenElse(hn::Gt(a, constant(kInf - 1)), constant(F::kTop), code);
-  return hn::IfThenElse(hn::Gt(a, constant(kInf)), constant(0x7F), hn::Or(code, sign_of(bits)));
-}
-
 // Blocks whose scale is tiny hold subnormals of binary32: these are lifted by 2^64, which is exact, and their
 // codes taken with a scale that is as much larger.
 constexpr int kTinyScale = 64;
@@ -114,13 +45,8 @@ HWY_INLINE V lifted(V a, M tiny) {
   return hn::BitCast(D(), hn::Mul(hn::BitCast(f, a), factor));
 }
 
-// The codes of a quantizer are written ...
-HWY_INLINE void write(V codes, std::byte* at) {
-  const hn::Rebind<uint8_t, D> bytes;
-  hn::StoreU(hn::DemoteTo(bytes, codes), bytes, reinterpret_cast<uint8_t*>(at));
-}
-
-// ... or compared with those of a dump. What was seen of a block, or of neighbouring ones lane by lane.
+// The codes of a quantizer are written, or compared with those of a dump. What was seen of a block, or of
+// neighbouring ones lane by lane.
 struct Seen {
   using U = hn::RebindToUnsigned<D>;
   V equal;           // how many codes were the recorded ones
@@ -133,10 +59,10 @@ struct Seen {
     return {zero, constant(-1), zero, zero, hn::Set(U(), 0xFFFFFFFFu)};
   }
 
-  HWY_INLINE void add(V code, V bits, const std::byte* recorded) {
+  template <class F> HWY_INLINE void add(V code, V bits, const std::byte* recorded) {
     const hn::Rebind<uint8_t, D> bytes;
     const V there = hn::PromoteTo(D(), hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(recorded)));
-    const V same = hn::VecFromMask(D(), hn::Eq(there, hn::Or(code, sign_of(bits))));
+    const V same = hn::VecFromMask(D(), hn::Eq(there, hn::Or(code, sign_of<F>(bits))));
     equal = hn::Sub(equal, same);
     alike = hn::And(alike, same);
     leading = hn::Sub(leading, alike);
@@ -178,10 +104,6 @@ struct Columns {
   }
 };
 
-HWY_INLINE V amax_step(V most, V a) {  // N5.1: a NaN is passed over
-  return hn::Max(most, hn::IfThenZeroElse(hn::Gt(a, constant(kInf)), a));
-}
-
 // Vectors [at, at + n) of one block or of a row of neighbouring blocks, `step` and `to_step` bytes apart in x
 // and data.
 template <class S, class F, bool kAccept, bool kLift>
@@ -195,7 +117,7 @@ HWY_INLINE Seen codes_with(const std::byte* x, size_t step, std::byte* data, siz
     if constexpr (kLift) a = lifted(a, tiny);
     const V code = code_of<F>(a, k);
     std::byte* const to = data + static_cast<size_t>(i) * to_step;
-    if constexpr (kAccept) seen.add(code, bits, to);
+    if constexpr (kAccept) seen.add<F>(code, bits, to);
     else write(whole_code<F>(code, a, bits), to);
   }
   return seen;
@@ -304,8 +226,6 @@ template <class S, class F, bool kAccept> void columns_of(const Job& job) {
 
 // ---- FP8 with scales of binary32 -----------------------------------------------------------------
 
-using W = hn::RebindToFloat<D>;
-
 // N3.3 to N3.6 of the bits of an amax: MAX / amax, at most FLT_MAX, without its fraction where the scale is
 // to be a power of two; 1 of 0, infinity and NaN.
 template <class F> HWY_INLINE hn::Vec<W> factor_of(V amax, bool pow2) {
@@ -343,7 +263,7 @@ HWY_INLINE RowBlock fp8_row_block(const Fp8Job& job, const std::byte* x, std::by
     const V bits = scaled<S>(x + static_cast<size_t>(i) * lanes * S::kBytes, factor);
     const V a = magnitude(bits), code = code_of<F>(a, constant(kOne));
     std::byte* const to = data + static_cast<size_t>(i) * lanes;
-    if constexpr (kAccept) seen.add(code, bits, to);
+    if constexpr (kAccept) seen.add<F>(code, bits, to);
     else write(whole_code<F>(code, a, bits), to);
   }
   return {static_cast<uint32_t>(hn::GetLane(inverse_of(factor))),
@@ -494,8 +414,11 @@ template <class S, class F> void cast_of(const std::byte* x, std::byte* y, int64
   }
 }
 template <class S> void cast_from(Element element, const std::byte* x, std::byte* y, int64_t count) {
-  if (element == Element::e4m3) cast_of<S, E4m3>(x, y, count);
-  else cast_of<S, E5m2>(x, y, count);
+  switch (element) {
+    case Element::e4m3: return cast_of<S, E4m3>(x, y, count);
+    case Element::e5m2: return cast_of<S, E5m2>(x, y, count);
+    case Element::e2m1: return cast_of<S, E2m1>(x, y, count);
+  }
 }
 void run_cast(Source source, Element element, const std::byte* x, std::byte* y, int64_t count) {
   switch (source) {
@@ -576,18 +499,21 @@ namespace assay::simd {
 // Highway's own choice of a target needs its library; this one needs the headers alone.
 const Kernels* kernels_of(std::string_view target) {
 #if HWY_TARGETS & HWY_AVX3
-  static constexpr Kernels kAvx3 = {N_AVX3::run_job, N_AVX3::run_cast,    N_AVX3::run_scales,
-                                    N_AVX3::run_fp8, N_AVX3::run_factors, N_AVX3::run_amax};
+  static constexpr Kernels kAvx3 = {N_AVX3::run_job,   N_AVX3::run_cast,       N_AVX3::run_scales,
+                                    N_AVX3::run_fp8,   N_AVX3::run_factors,    N_AVX3::run_amax,
+                                    N_AVX3::run_nvfp4, N_AVX3::run_nvfp4_chain};
   if (target == "AVX3") return &kAvx3;
 #endif
 #if HWY_TARGETS & HWY_AVX2
-  static constexpr Kernels kAvx2 = {N_AVX2::run_job, N_AVX2::run_cast,    N_AVX2::run_scales,
-                                    N_AVX2::run_fp8, N_AVX2::run_factors, N_AVX2::run_amax};
+  static constexpr Kernels kAvx2 = {N_AVX2::run_job,   N_AVX2::run_cast,       N_AVX2::run_scales,
+                                    N_AVX2::run_fp8,   N_AVX2::run_factors,    N_AVX2::run_amax,
+                                    N_AVX2::run_nvfp4, N_AVX2::run_nvfp4_chain};
   if (target == "AVX2") return &kAvx2;
 #endif
 #if HWY_TARGETS & HWY_NEON
-  static constexpr Kernels kNeon = {N_NEON::run_job, N_NEON::run_cast,    N_NEON::run_scales,
-                                    N_NEON::run_fp8, N_NEON::run_factors, N_NEON::run_amax};
+  static constexpr Kernels kNeon = {N_NEON::run_job,   N_NEON::run_cast,       N_NEON::run_scales,
+                                    N_NEON::run_fp8,   N_NEON::run_factors,    N_NEON::run_amax,
+                                    N_NEON::run_nvfp4, N_NEON::run_nvfp4_chain};
   if (target == "NEON") return &kNeon;
 #endif
   return nullptr;

@@ -58,6 +58,22 @@ struct Fp8Job {
   }
 };
 
+// NVFP4 with blocks of 16 along rows, or down columns, which are stored as rows: data [cols, bytes of rows],
+// scales [cols, blocks of a column].
+struct Nvfp4Job {
+  Source source;
+  bool columns;
+  uint32_t amax;  // of the tensor
+  ConstBytes x;
+  int64_t rows, cols;
+  Bytes data, scales;           // only read where `unknown` is set
+  std::vector<Block>* unknown;  // null: codes and scales are written
+
+  void doubt(int64_t row, int64_t col, const Doubt& d, bool scale) const {
+    add(*unknown, row, col, d, scale);
+  }
+};
+
 // The functions of simd.h as one instruction set has them.
 struct Kernels {
   void (*job)(const Job&);
@@ -67,6 +83,8 @@ struct Kernels {
   void (*factors)(Element, bool pow2, const uint32_t* amaxes, uint32_t* factors, uint32_t* inverses,
                   int64_t count);
   uint32_t (*amax)(Source, const std::byte* x, int64_t count);
+  void (*nvfp4)(const Nvfp4Job&);
+  void (*nvfp4_chain)(const uint32_t* amaxes, Nvfp4Chain* out, int64_t count);
 };
 
 // Null: the program was not compiled for it.

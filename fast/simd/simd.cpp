@@ -63,6 +63,10 @@ Fp8Job job_of(const Fp8& f, const Rectangle& x, Bytes data, Bytes scales, std::v
           x.x,      x.rows,    x.cols,    data,     scales, unknown};
 }
 
+Nvfp4Job job_of(const Nvfp4& f, const Rectangle& x, Bytes data, Bytes scales, std::vector<Block>* unknown) {
+  return {x.source, f.columns, f.amax, x.x, x.rows, x.cols, data, scales, unknown};
+}
+
 // Planes that are only read.
 Bytes read_only(ConstBytes bytes) { return {const_cast<std::byte*>(bytes.first), bytes.stride}; }
 
@@ -105,6 +109,19 @@ void quantize(const Fp8& format, const Rectangle& x, Bytes data, Bytes scales) {
 void accept(const Fp8& format, const Rectangle& x, ConstBytes data, ConstBytes scales,
             std::vector<Block>& unknown) {
   in_use().kernels->fp8(job_of(format, x, read_only(data), read_only(scales), &unknown));
+}
+
+void quantize(const Nvfp4& format, const Rectangle& x, Bytes data, Bytes scales) {
+  in_use().kernels->nvfp4(job_of(format, x, data, scales, nullptr));
+}
+
+void accept(const Nvfp4& format, const Rectangle& x, ConstBytes data, ConstBytes scales,
+            std::vector<Block>& unknown) {
+  in_use().kernels->nvfp4(job_of(format, x, read_only(data), read_only(scales), &unknown));
+}
+
+void nvfp4_chain(const uint32_t* amaxes, Nvfp4Chain* out, int64_t count) {
+  in_use().kernels->nvfp4_chain(amaxes, out, count);
 }
 
 void fp8_scales(Element element, bool pow2, const uint32_t* amaxes, uint32_t* factors, uint32_t* inverses,

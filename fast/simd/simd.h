@@ -1,5 +1,5 @@
-// Vectorised casts and quantizers of MXFP8 and FP8, and the acceptor that `assay check` asks before the
-// reference. Planes are given where their bytes lie; nothing here knows a line.
+// Vectorised casts and quantizers of MXFP8, FP8 and NVFP4, and the acceptor that `assay check` asks before
+// the reference. Planes are given where their bytes lie; nothing here knows a line.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace assay::simd {
 
 enum class Source : uint8_t { bf16, f16, f32 };
-enum class Element : uint8_t { e4m3, e5m2 };
+enum class Element : uint8_t { e4m3, e5m2, e2m1 };  // e2m1: of cast() alone
 
 // The instruction sets that this machine has and the program was compiled for, best first: "AVX3", "AVX2",
 // "NEON". Empty where it has none that is wide enough.
@@ -85,6 +85,27 @@ void fp8_scales(Element element, bool pow2, const uint32_t* amaxes, uint32_t* fa
                 int64_t count);
 // fl(1 / factor) of one factor of any sign (N3.7); a NaN is 7FFFFFFF.
 uint32_t reciprocal(uint32_t factor);
+
+// NVFP4 with blocks of 16 along a row, or down a column. Columns are stored as rows (N6.1, N10.14): data are
+// [rows, cols] or [cols, rows], two codes a byte (N6.8), scales [rows, cdiv(cols, 16)] or [cols, cdiv(rows,
+// 16)].
+struct Nvfp4 {
+  bool columns = false;
+  uint32_t amax = 0;  // of the tensor: bits of binary32, no NaN and no sign
+};
+void quantize(const Nvfp4&, const Rectangle&, Bytes data, Bytes scales);  // N10.2 to N10.9
+// Appends the blocks that differ from what quantize() writes, and those with a NaN, an infinity or a scale
+// that is subnormal, the largest, or 0 though its amax is not. Blocks are named as those of FP8 are. Codes
+// of elements that are subnormal or of the largest magnitude stand in nearly every block and say nothing.
+void accept(const Nvfp4&, const Rectangle&, ConstBytes data, ConstBytes scales, std::vector<Block>& unknown);
+// What a pair of amaxes gives, of the tensor and of a block: S, the multiplier (N10.2, N10.8), bits of
+// binary32, and the code of the stored scale (N10.6). Signs of amaxes are ignored.
+struct Nvfp4Chain {
+  uint32_t encode_scale, multiplier;
+  uint8_t scale;
+};
+void nvfp4_chain(const uint32_t* amaxes, Nvfp4Chain* out, int64_t count);
+
 // The largest magnitude that is no NaN, as bits of binary32 (N3.1).
 uint32_t amax(Source source, const std::byte* x, int64_t count);
 

@@ -74,6 +74,22 @@ void quantized(Source source, Element element, bool columns, Digest& planes, Dig
   for (const Block& b : unknown) answers.add(&b, sizeof b);
 }
 
+void quantized_nvfp4(Source source, bool columns, Digest& planes, Digest& answers) {
+  constexpr int64_t kRows = 133, kCols = 231, kBytes = 128;  // of a stored row of either direction, at most
+  const size_t width = source == Source::f32 ? 4 : 2;
+  const auto x = tensor(source, kRows * kCols);
+  const Rectangle rectangle{source, {x.data(), kCols * width}, kRows, kCols};
+  const Nvfp4 format{columns, 0x40490FDB};
+  std::vector<std::byte> data(kCols * kBytes), scales(kCols * kBytes);
+  quantize(format, rectangle, {data.data(), kBytes}, {scales.data(), kBytes});
+  planes.add(data.data(), data.size());
+  planes.add(scales.data(), scales.size());
+  for (size_t i = 0; i < data.size(); i += 977) data[i] ^= std::byte{1};
+  std::vector<Block> unknown;
+  accept(format, rectangle, {data.data(), kBytes}, {scales.data(), kBytes}, unknown);
+  for (const Block& b : unknown) answers.add(&b, sizeof b);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -83,6 +99,8 @@ int main(int argc, char** argv) {
   }
   std::fprintf(stderr, "%s\n", std::string(target_in_use()).c_str());
   Digest casts, scales, planes, answers;
+  for (const Source source : {Source::bf16, Source::f16, Source::f32})
+    for (const bool columns : {false, true}) quantized_nvfp4(source, columns, planes, answers);
   for (const Element element : {Element::e4m3, Element::e5m2}) {
     for (const Source source : {Source::bf16, Source::f16, Source::f32}) {
       const auto x = patterns(source);

@@ -88,7 +88,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Simd);
 
 TEST_P(Simd, EveryCastOf16BitsAndEveryBoundaryOfFloats) {
   const auto halves = every_16_bits(), floats = ending_in({0x000, 0x001, 0xFFF});
-  for (const char* element : {"e4m3", "e5m2"}) {
+  for (const char* element : {"e4m3", "e5m2", "e2m1"}) {
     for (const char* source : {"bf16", "f16"}) {
       const Problem p = line(std::string("cast ") + element + " 1x65536 " + source);
       expect_as_reference(p, row_of(p, halves));
@@ -99,10 +99,11 @@ TEST_P(Simd, EveryCastOf16BitsAndEveryBoundaryOfFloats) {
 }
 
 TEST_P(Simd, CastsThatFillNoVector) {
-  for (int n = 0; n < 40; ++n) {
-    const Problem p = line("cast e4m3 1x" + std::to_string(n) + " f32");
-    expect_as_reference(p, *make_inputs(p, *reference_));
-  }
+  for (int n = 0; n < 40; ++n)
+    for (const char* element : {"e4m3", "e2m1"}) {
+      const Problem p = line(std::string("cast ") + element + " 3x" + std::to_string(n) + " f32");
+      expect_as_reference(p, *make_inputs(p, *reference_));
+    }
 }
 
 TEST_P(Simd, TheScaleOfEveryKindOfAmax) {
@@ -171,6 +172,32 @@ TEST_P(Simd, Fp8TensorsOfEveryFillSourceAndShape) {
           }
 }
 
+// Every amax of a block that ends in these bits, under amaxes of tensors of every kind.
+TEST_P(Simd, ScalesOfNvfp4) {
+  const std::vector<uint32_t> blocks = ending_in({0x000, 0x001, 0x7FF, 0x800});
+  std::vector<uint32_t> pairs;
+  for (const uint32_t tensor : {0x00000000u, 0x00000001u, 0x00800000u, 0x3F800000u, 0x40C00000u, 0x45280000u,
+                                0x4049F123u, 0x7F7FFFFFu, 0x7F800000u, 0x7FC00000u})
+    for (const uint32_t block : blocks) {
+      if (block >> 31) continue;  // an amax has no sign
+      pairs.push_back(tensor);
+      pairs.push_back(block);
+    }
+  const Problem p = line("scale_chain nvfp4 " + std::to_string(pairs.size() / 2) + "x2 f32");
+  expect_as_reference(p, row_of(p, pairs));
+}
+
+TEST_P(Simd, Nvfp4TensorsOfEveryFillSourceAndShape) {
+  for (const char* fill : kFills)
+    for (const char* source : {"bf16", "f16", "f32"})
+      for (const char* keys : {"", " amax=0.25", " amax=0", " amax=0x7f800000"})
+        for (const char* shape : {"1x1", "33x65", "16x16", "31x160", "70x259"}) {
+          const Problem p = line(std::string("quantize nvfp4 ") + shape + " " + source + " dir=both" + keys +
+                                 " fill=" + fill);
+          expect_as_reference(p, *make_inputs(p, *reference_));
+        }
+}
+
 TEST_P(Simd, DelayedScales) {
   for (const char* keys : {"", " scale=-3", " scale=0", " scale=0x7f800000", " scale=0x7fc00000",
                            " scale=0x00000001", " prior_amax=100", " prior_amax=0x7fc00000"})
@@ -194,16 +221,20 @@ struct Dump {
   size_t x_stride = 0, stride = 0, scale_stride = 0;
 
   FormatId format() const { return problem.quantizer(direction)->format; }
-  int64_t length() const { return format() == FormatId::fp8_block ? 128 : 32; }
+  int64_t length() const {
+    return format() == FormatId::fp8_block ? 128 : format() == FormatId::nvfp4 ? 16 : 32;
+  }
   bool transposed() const { return direction == Direction::col && format() != FormatId::mxfp8; }
-  size_t scale_width() const { return format() == FormatId::mxfp8 ? 1 : 4; }
-  // The code of an element of x, and the first byte of the scale of a block.
+  bool one_byte_scales() const { return format() == FormatId::mxfp8 || format() == FormatId::nvfp4; }
+  size_t scale_width() const { return one_byte_scales() ? 1 : 4; }
+  // The byte that holds the code of an element of x, and the first byte of the scale of a block.
   std::byte& code(int64_t r, int64_t c) {
     if (transposed()) std::swap(r, c);
+    if (format() == FormatId::nvfp4) c /= 2;
     return data[static_cast<size_t>(r) * stride + static_cast<size_t>(c)];
   }
   std::byte& scale(int64_t r, int64_t c) {
-    if (format() == FormatId::fp8_block && direction == Direction::row) std::swap(r, c);
+    if (format() == (direction == Direction::row ? FormatId::fp8_block : FormatId::nvfp4)) std::swap(r, c);
     return scales[static_cast<size_t>(r) * scale_stride + static_cast<size_t>(c) * scale_width()];
   }
   Shape grid() const {
@@ -217,8 +248,20 @@ std::vector<std::byte> with_room(const PlaneData& p, Shape used, size_t width, s
   std::vector<std::byte> out(static_cast<size_t>(used.rows) * stride + 64, std::byte{0xA5});
   for (int64_t r = 0; r < used.rows; ++r)
     std::memcpy(out.data() + static_cast<size_t>(r) * stride,
-                p.bytes.data() + static_cast<size_t>(r * p.plane.padded.cols) * width,
+                p.bytes.data() + static_cast<size_t>(r) * p.plane.bytes_of(p.plane.padded.cols),
                 static_cast<size_t>(used.cols) * width);
+  return out;
+}
+
+// These quantizers of bf16 with each of their elements: NVFP4 has one.
+std::vector<std::string> with_elements(std::initializer_list<const char*> quantizers) {
+  std::vector<std::string> out;
+  for (const std::string quantizer : quantizers) {
+    const std::string text = "quantize " + quantizer + " bf16 dir=both";
+    if (quantizer.starts_with("nvfp4")) out.push_back(text);
+    else
+      for (const char* element : {" element=e4m3", " element=e5m2"}) out.push_back(text + element);
+  }
   return out;
 }
 
@@ -237,7 +280,7 @@ class SimdAcceptor : public Simd {
     out.shape = out.problem.x.shape;
     out.x_width = inputs.front().plane.bytes_of(1);
     out.x = with_room(inputs.front(), out.shape, out.x_width, out.x_stride);
-    out.data = with_room(data, data.plane.logical, 1, out.stride);
+    out.data = with_room(data, data.plane.packed ? data.plane.stored() : data.plane.logical, 1, out.stride);
     out.scales = with_room(scales, scales.plane.logical, out.scale_width(), out.scale_stride);
     if (const PlaneData* amax = find_plane(planes, plane_name(d, "amax"))) {
       F32Bits bits;
@@ -263,7 +306,29 @@ class SimdAcceptor : public Simd {
   }
 
   // The blocks that always go to the reference, from the reference's own codes.
-  Blocks special(Dump& d) {
+  Blocks special(Dump& d) { return d.format() == FormatId::nvfp4 ? special_scales(d) : special_codes(d); }
+
+  // By N10.6 and by the elements of x; d's are bf16.
+  Blocks special_scales(Dump& d) {
+    Blocks out;
+    std::set<std::pair<uint32_t, uint32_t>> with_amax;
+    for (int64_t r = 0; r < d.shape.rows; ++r)
+      for (int64_t c = 0; c < d.shape.cols; ++c) {
+        uint16_t bits = 0;
+        std::memcpy(&bits, d.x.data() + static_cast<size_t>(r) * d.x_stride + static_cast<size_t>(c) * 2, 2);
+        if ((bits & 0x7F80) == 0x7F80) out.insert(block_at(d, r, c));
+        if (bits & 0x7FFF) with_amax.insert(block_at(d, r, c));
+      }
+    for (int64_t r = 0; r < d.grid().rows; ++r)
+      for (int64_t c = 0; c < d.grid().cols; ++c) {
+        const std::pair block{static_cast<uint32_t>(r), static_cast<uint32_t>(c)};
+        const auto code = static_cast<uint32_t>(d.scale(r, c));
+        if (code >= 0x7E || (code < 8 && with_amax.contains(block))) out.insert(block);
+      }
+    return out;
+  }
+
+  Blocks special_codes(Dump& d) {
     const bool e4m3 = d.problem.quantizer(d.direction)->element == Encoding::e4m3;
     const uint32_t top = e4m3 ? 0x7E : 0x7B, normal = e4m3 ? 8 : 4;
     Blocks out;
@@ -297,31 +362,45 @@ TEST_P(SimdAcceptor, ARightDumpIsKnownButForItsSpecialBlocks) {
   EXPECT_GT(known, 10000u);
 }
 
+TEST_P(SimdAcceptor, ARightDumpOfNvfp4IsKnownButForItsSpecialBlocks) {
+  size_t known = 0;
+  for (const char* fill : kFills)
+    for (const Direction d : kDirections)
+      for (const char* shape : {"70x49", "64x96", "31x160", "16x16"}) {
+        const std::string text = std::string("quantize nvfp4 ") + shape + " bf16 dir=both fill=" + fill;
+        Dump dump = right_dump(text, d);
+        const Blocks want = special(dump);
+        EXPECT_EQ(unknown(dump), want) << text << " " << name_of(d);
+        known += static_cast<size_t>(dump.grid().count()) - want.size();
+      }
+  EXPECT_GT(known, 5000u);
+}
+
 // Every bit of every code and of every scale, one at a time: the block is named, and no other one beside
 // those of the right dump.
 TEST_P(SimdAcceptor, OneWrongBitIsNamedWhereverItStands) {
-  for (const char* element : {"e4m3", "e5m2"})
-    for (const Direction d : kDirections)
-      for (const char* shape :
-           {"mxfp8 37x41", "mxfp8 5x64", "fp8_current 36x41", "fp8_block 131x3", "fp8_block 3x131"}) {
-        Dump dump = right_dump(std::string("quantize ") + shape + " bf16 dir=both element=" + element, d);
-        const Blocks before = unknown(dump);
-        const auto expect_named = [&](std::byte& wrong, std::pair<uint32_t, uint32_t> block) {
-          for (int bit = 0; bit < 8; ++bit) {
-            wrong ^= std::byte{1} << bit;
-            Blocks want = before;
-            want.insert(block);
-            ASSERT_EQ(unknown(dump), want) << shape << " " << name_of(d) << " bit " << bit;
-            wrong ^= std::byte{1} << bit;
-          }
-        };
-        for (int64_t r = 0; r < dump.shape.rows; ++r)
-          for (int64_t c = 0; c < dump.shape.cols; ++c) expect_named(dump.code(r, c), block_at(dump, r, c));
-        if (dump.format() == FormatId::fp8_current) continue;  // the reference judges its scale
-        for (int64_t r = 0; r < dump.grid().rows; ++r)
-          for (int64_t c = 0; c < dump.grid().cols; ++c)
-            expect_named(dump.scale(r, c), {static_cast<uint32_t>(r), static_cast<uint32_t>(c)});
-      }
+  for (const Direction d : kDirections)
+    for (const std::string& text :
+         with_elements({"mxfp8 37x41", "mxfp8 5x64", "fp8_current 36x41", "fp8_block 131x3",
+                        "fp8_block 3x131", "nvfp4 37x41", "nvfp4 18x5", "nvfp4 5x150"})) {
+      Dump dump = right_dump(text, d);
+      const Blocks before = unknown(dump);
+      const auto expect_named = [&](std::byte& wrong, std::pair<uint32_t, uint32_t> block) {
+        for (int bit = 0; bit < 8; ++bit) {
+          wrong ^= std::byte{1} << bit;
+          Blocks want = before;
+          want.insert(block);
+          ASSERT_EQ(unknown(dump), want) << text << " " << name_of(d) << " bit " << bit;
+          wrong ^= std::byte{1} << bit;
+        }
+      };
+      for (int64_t r = 0; r < dump.shape.rows; ++r)
+        for (int64_t c = 0; c < dump.shape.cols; ++c) expect_named(dump.code(r, c), block_at(dump, r, c));
+      if (dump.format() == FormatId::fp8_current) continue;  // the reference judges its scale
+      for (int64_t r = 0; r < dump.grid().rows; ++r)
+        for (int64_t c = 0; c < dump.grid().cols; ++c)
+          expect_named(dump.scale(r, c), {static_cast<uint32_t>(r), static_cast<uint32_t>(c)});
+    }
 }
 
 // Of blocks that differ it says how many codes do, where the first one stands down a column, and whether the
@@ -329,39 +408,39 @@ TEST_P(SimdAcceptor, OneWrongBitIsNamedWhereverItStands) {
 TEST_P(SimdAcceptor, WhatDiffersIsCounted) {
   size_t seen = 0;
   for (const Direction d : kDirections)
-    for (const char* format :
-         {"mxfp8 70x49", "mxfp8 37x160", "fp8_current 70x49", "fp8_block 140x49", "fp8_block 30x259"})
-      for (const char* element : {"e4m3", "e5m2"})
-        for (const int every : {1, 3, 29}) {
-          const std::string text = std::string("quantize ") + format + " bf16 dir=both element=" + element;
-          Dump dump = right_dump(text, d);
-          const Blocks rare = special(dump);
-          std::map<std::pair<uint32_t, uint32_t>, std::pair<int, int>> want;  // how many, and the first
-          for (int64_t c = 0; c < dump.shape.cols; ++c)
-            for (int64_t r = 0; r < dump.shape.rows; ++r) {
-              if ((r * 7 + c * 5) % every) continue;
-              dump.code(r, c) ^= std::byte{0x81};
-              auto& [count, first] = want[block_at(dump, r, c)];
-              if (count++ == 0 && d == Direction::col) first = static_cast<int>(r % dump.length());
-            }
-          Blocks scales;
-          if (dump.format() != FormatId::fp8_current)
-            for (int64_t r = 0; r < dump.grid().rows; r += 2) {
-              dump.scale(r, 0) ^= std::byte{4};
-              scales.emplace(static_cast<uint32_t>(r), 0u);
-            }
-          for (const DoubtfulBlock& b :
-               acceptor().unknown(dump.problem, d, {dump.x.data(), dump.x_stride},
-                                  {dump.data.data(), dump.stride}, {dump.scales.data(), dump.scale_stride})) {
-            const std::pair place(b.row, b.col);
-            ASSERT_EQ(b.special, rare.contains(place)) << text;
-            if (b.special) continue;
-            ++seen;
-            ASSERT_EQ(b.differ, want[place].first) << text << " " << b.row << "," << b.col;
-            ASSERT_EQ(b.first, want[place].second) << text << " " << b.row << "," << b.col;
-            ASSERT_EQ(b.scale, scales.contains(place)) << text;
+    for (const std::string& text :
+         with_elements({"mxfp8 70x49", "mxfp8 37x160", "fp8_current 70x49", "fp8_block 140x49",
+                        "fp8_block 30x259", "nvfp4 70x49", "nvfp4 37x160"}))
+      for (const int every : {1, 3, 29}) {
+        Dump dump = right_dump(text, d);
+        const Blocks rare = special(dump);
+        std::map<std::pair<uint32_t, uint32_t>, std::pair<int, int>> want;  // how many, and the first
+        for (int64_t c = 0; c < dump.shape.cols; ++c)
+          for (int64_t r = 0; r < dump.shape.rows; ++r) {
+            if ((r * 7 + c * 5) % every) continue;
+            const bool high = (d == Direction::row ? c : r) % 2;  // of two codes in a byte
+            dump.code(r, c) ^= std::byte{dump.format() != FormatId::nvfp4 ? 0x81 : high ? 0x90 : 0x09};
+            auto& [count, first] = want[block_at(dump, r, c)];
+            if (count++ == 0 && d == Direction::col) first = static_cast<int>(r % dump.length());
           }
+        Blocks scales;
+        if (dump.format() != FormatId::fp8_current)
+          for (int64_t r = 0; r < dump.grid().rows; r += 2) {
+            dump.scale(r, 0) ^= std::byte{4};
+            scales.emplace(static_cast<uint32_t>(r), 0u);
+          }
+        for (const DoubtfulBlock& b :
+             acceptor().unknown(dump.problem, d, {dump.x.data(), dump.x_stride},
+                                {dump.data.data(), dump.stride}, {dump.scales.data(), dump.scale_stride})) {
+          const std::pair place(b.row, b.col);
+          ASSERT_EQ(b.special, rare.contains(place)) << text;
+          if (b.special) continue;
+          ++seen;
+          ASSERT_EQ(b.differ, want[place].first) << text << " " << b.row << "," << b.col;
+          ASSERT_EQ(b.first, want[place].second) << text << " " << b.row << "," << b.col;
+          ASSERT_EQ(b.scale, scales.contains(place)) << text;
         }
+      }
   EXPECT_GT(seen, 5000u);
 }
 
@@ -381,17 +460,21 @@ TEST(SimdLines, OnlyDefaultsAreTaken) {
   const auto subject = make_simd_subject();
   if (!subject->present().yes) GTEST_SKIP() << subject->present().why;
   const auto& acceptor = dynamic_cast<Acceptor&>(*subject);
-  for (const char* text : {"quantize mxfp8 64x96 bf16", "quantize mxfp8 64x96 f16 dir=row element=e5m2",
-                           "quantize mxfp8 64x96 f32 dir=col fill=wide seed=7",
-                           "quantize fp8_block 64x96 bf16", "quantize fp8_current 64x96 bf16 amax=3"})
+  for (const char* text :
+       {"quantize mxfp8 64x96 bf16", "quantize mxfp8 64x96 f16 dir=row element=e5m2",
+        "quantize mxfp8 64x96 f32 dir=col fill=wide seed=7", "quantize fp8_block 64x96 bf16",
+        "quantize fp8_current 64x96 bf16 amax=3", "quantize nvfp4 64x96 bf16 amax=3"})
     EXPECT_TRUE(acceptor.accepts(line(text)).yes) << text;
   for (const char* text :
        {"quantize mxfp4 64x96 bf16", "quantize mxfp8 64x96 bf16 block=32x32",
-        "quantize mxfp8/nvfp4 64x96 bf16", "quantize mxfp8 64x96 bf16 col_source=row_dequantized",
-        "quantize mxfp8 64x96 bf16 noop=0.0", "quantize mxfp8 64x96 bf16 dir=row scales=gemm",
-        "quantize fp8_current 64x96 bf16", "quantize fp8_current 64x96 bf16 amax=3 eps=1",
-        "quantize fp8_block 64x96 bf16 block=128x128", "quantize mxfp8 64x96 bf16 dir=row scale_from=amax",
-        "quantize mxfp8 64x128 bf16 dir=row flavour=te", "cast e4m3 64x96 bf16"})
+        "quantize mxfp8/nvfp4 64x96 bf16", "quantize nvfp4 64x96 bf16", "quantize nvfp4 64x96 bf16 amax=-3",
+        "quantize nvfp4 64x96 bf16 amax=3 round=sr", "quantize nvfp4 64x96 bf16 amax=3 block=16x16",
+        "quantize nvfp4 64x96 bf16 amax=3 rht=1", "quantize nvfp4 64x96 bf16 dir=row row_scaled=1",
+        "quantize mxfp8 64x96 bf16 col_source=row_dequantized", "quantize mxfp8 64x96 bf16 noop=0.0",
+        "quantize mxfp8 64x96 bf16 dir=row scales=gemm", "quantize fp8_current 64x96 bf16",
+        "quantize fp8_current 64x96 bf16 amax=3 eps=1", "quantize fp8_block 64x96 bf16 block=128x128",
+        "quantize mxfp8 64x96 bf16 dir=row scale_from=amax", "quantize mxfp8 64x128 bf16 dir=row flavour=te",
+        "cast e4m3 64x96 bf16"})
     EXPECT_FALSE(acceptor.accepts(line(text)).yes) << text;
 }
 
@@ -400,8 +483,9 @@ TEST(SimdLines, NoOtherNumericsAreTaken) {
   const auto subject = make_simd_subject();
   if (!subject->present().yes) GTEST_SKIP() << subject->present().why;
   const auto& acceptor = dynamic_cast<Acceptor&>(*subject);
-  for (const char* text : {"quantize mxfp8 64x96 bf16 dir=row", "quantize fp8_block 64x96 bf16 dir=row",
-                           "quantize fp8_current 64x96 bf16 dir=row amax=3"}) {
+  for (const char* text :
+       {"quantize mxfp8 64x96 bf16 dir=row", "quantize fp8_block 64x96 bf16 dir=row",
+        "quantize fp8_current 64x96 bf16 dir=row amax=3", "quantize nvfp4 64x96 bf16 dir=row amax=3"}) {
     Problem p = line(text);
     ASSERT_TRUE(acceptor.accepts(p).yes);
 #define NUMERIC(name, Type, ...)                  \
