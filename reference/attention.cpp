@@ -132,7 +132,7 @@ class Core {
   }
   void write(const char* plane, const Codes& codes) const {
     const Buffer& to = run_.output(plane);
-    std::memcpy(to.bytes.data(), codes.data(), codes.size() * sizeof codes[0]);
+    if (!codes.empty()) std::memcpy(to.bytes.data(), codes.data(), codes.size() * sizeof codes[0]);
   }
 
   // ---- rows ----
