@@ -75,8 +75,8 @@ class Route {
       // The largest amaxes come first, so that a scale of the latest one differs from a scale of the largest.
       fill_ = n == 0 ? FillKind::outliers : FillKind::normal;
       const string step = steps == 1 ? "" : "step " + std::to_string(n) + ", ";
-      fused(step + "fused: ", static_cast<uint64_t>(100 * n));
-      emulated(step + "emulation: ", static_cast<uint64_t>(100 * n + 50));
+      fused(step + "fused: ", 100 * static_cast<uint64_t>(n));
+      emulated(step + "emulation: ", 100 * static_cast<uint64_t>(n) + 50);
       for (const bool forward : {true, false}) histories_.reduce_and_update(session_, forward);
     }
     log_.text("random states", std::to_string(session_.rng.offset));
