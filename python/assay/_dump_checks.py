@@ -2,7 +2,7 @@
 import re
 
 from ._dump_lines import LineFacts, nearest
-from ._dump_planes import kPlanesOfOp, kSmallElements
+from ._dump_planes import kPlanesOfOp, kSmallElements, of_records
 from ._dump_rules import fault_of
 from ._dump_tables import kEncodings
 from ._errors import PackError
@@ -31,7 +31,9 @@ def check_case(line, planes, where):
     facts = LineFacts(line, where)
     if fault := fault_of(facts):
         raise PackError(f"{where}: {fault}; the line is '{line}'")
-    inputs, outputs = kPlanesOfOp[facts.op](facts)
+    inputs, outputs = of_records(facts, planes) if "row.record" in planes else kPlanesOfOp[facts.op](facts)
+    if not outputs:
+        raise PackError(f"{where}: row.record: expected a line of E4M3 codes in blocks of 1x128 in rows (quantize fp8_block <tokens>x512 bf16 dir=row), found '{line}'")
     known = {**inputs, **outputs}
     for plane, array in planes.items():
         if plane not in known:

@@ -124,6 +124,19 @@ def of_quantize(facts):
     return inputs, outputs
 
 
+def of_records(facts, planes):
+    """What a quantize has that is dumped as a record of bytes for each token, `row.record`: E4M3 codes, a binary32 scale for each 128 of them, and 16-bit values that are not cast,
+    made from the plane `rotary` (docs/flavours.md, KV caches). Nothing where the line has no such records."""
+    tokens, codes = facts.shape
+    quantized = dict(directions(facts)) if facts.op == "quantize" else {}
+    row = quantized.get("row")
+    if len(quantized) != 1 or not row or row.family != "fp8_block" or row.block.lstrip("b") != "1x128" or row.element != "e4m3" or not tokens or codes % 128:
+        return {}, {}
+    least = tokens * (codes + 4 * (codes // 128))
+    rotary = planes["rotary"].count if "rotary" in planes else max(0, planes["row.record"].count - least) // (2 * tokens) * tokens
+    return {"x": (facts.source, {tokens * codes}), "rotary": (facts.source, {rotary // tokens * tokens})}, {"row.record": ("u8", {least + 2 * rotary})}
+
+
 def of_dequantize(facts):
     inputs = {}
     for d, q in directions(facts):

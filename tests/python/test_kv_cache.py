@@ -100,12 +100,19 @@ def test_the_scale_of_another_head_is_named(tmp_path):
 
 
 def test_what_does_not_fit_is_refused():
-    from assay.pack import Pack
+    from assay.pack import Pack, PackError as Refused
     from kv_cache_dump import PackError, add_given, add_mla  # of the one-file dumper, which lies beside it
     pack, x = Pack(made_by="NumPy"), drawn(kTokens, kHeads, kSize)
     with pytest.raises(PackError, match="one of each of the 4 heads, found 3"):
         add_given(pack, x, given(x, f32(1)), np.ones(3, f32), module="m")
     with pytest.raises(PackError, match="expected bfloat16 or float16, found float32"):
         add_given(pack, x.astype(f32), given(x, f32(1)), f32(1), module="m")
-    with pytest.raises(PackError, match=r"bytes of shape \[12, 656\]"):
-        add_mla(pack, drawn(kTokens, 512), drawn(kTokens, 64), np.zeros((kTokens, 640), np.uint8), module="m")
+    latent, rotary = drawn(kTokens, 512), drawn(kTokens, 64)
+    for records, found in ((np.zeros((kTokens, 640), np.uint8), r"row.record: expected 7872 elements, found 7680"),
+                           (np.zeros((kTokens, 656), np.int16), "expected bytes"), (np.zeros(kTokens * 656, np.uint8), r"found uint8 \[7872\]")):
+        with pytest.raises((PackError, Refused), match=found):
+            add_mla(pack, latent, rotary, records, module="m")
+    for line in ("quantize fp8_block 12x512 bf16 dir=row block=128x128", "quantize fp8_block 12x512 bf16", "quantize mxfp8 12x512 bf16 dir=row", "cast e4m3 12x512 bf16"):
+        with pytest.raises(Refused, match="row.record: expected a line of E4M3 codes"):
+            pack.add_planes(line, {"x": latent, "row.record": np.zeros((kTokens, 656), np.uint8)}, module="m")
+    assert pack.add_planes("quantize fp8_block 12x512 bf16 dir=row", {"x": latent, "row.record": np.zeros((kTokens, 528), np.uint8)}, module="m")  # no values behind the scales

@@ -127,8 +127,8 @@ std::array<Tensorlike, 3> fused_backward(Session& session, const SavedAttention&
     for (Tensorlike& t : out) t = in_16_bits(session, t);
   } else if (std::holds_alternative<ArrayPtr>(out[0])) {
     // The gradients go back as Q, K and V came: cast together, with one scale.
-    PlainQkv plain{saved.plain_layout, {}};
-    for (const Tensorlike& t : out) plain.buffers.push_back(std::get<ArrayPtr>(t));
+    const auto tensor = [&](size_t i) { return std::get<ArrayPtr>(out[i]); };
+    const PlainQkv plain{saved.plain_layout, pack_qkv(saved.plain_layout, {tensor(0), tensor(1), tensor(2)})};
     out = as_tensors(quantize_qkv(session, plain, q.dqkv, {true, true}, log).tensors);
   }
   return out;

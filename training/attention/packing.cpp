@@ -224,6 +224,22 @@ QuantizedQkv mxfp8(Session& session, const PlainQkv& x, const std::vector<Part>&
 
 std::array<ArrayPtr, 3> split_qkv(const PlainQkv& x) { return split(parts_of(x.layout), x.buffers); }
 
+std::vector<ArrayPtr> pack_qkv(const string& layout, const std::array<ArrayPtr, 3>& tensors) {
+  const std::vector<Part> parts = parts_of(layout);
+  std::vector<ArrayPtr> buffers;
+  size_t next = 0;
+  for (const Part& part : parts) {
+    Dims shape = tensors.at(next)->shape;
+    if (part.count > 1)
+      shape.insert(shape.begin() + static_cast<std::ptrdiff_t>(part.at), static_cast<int64_t>(part.count));
+    buffers.push_back(zeros(std::move(shape), tensors[next]->dtype));
+    next += part.count;
+  }
+  const std::array<ArrayPtr, 3> places = split(parts, buffers);
+  for (size_t i = 0; i < places.size(); ++i) copy_into(*tensors[i], *places[i]);
+  return buffers;
+}
+
 QuantizedQkv quantize_qkv(Session& session, const PlainQkv& x, const QuantizerPtr& q, PackedFor used,
                           const CastLog& log, bool slow) {
   const std::vector<Part> parts = parts_of(x.layout);

@@ -28,6 +28,8 @@ struct PlainQkv {
 // Q, K and V as aliasing views, without the dimension in which they are packed. ValueError where the layout
 // or a shape is none of the above.
 std::array<ArrayPtr, 3> split_qkv(const PlainQkv&);
+// The reverse: copies of three tensors of any one dtype in buffers as the layout packs them.
+std::vector<ArrayPtr> pack_qkv(const std::string& layout, const std::array<ArrayPtr, 3>& tensors);
 
 struct QuantizedQkv {
   std::string layout;                       // of `tensors`

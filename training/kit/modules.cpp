@@ -1,11 +1,15 @@
 #include "training/kit/modules.h"
 
+#include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "contract/planes.h"
+#include "training/base/data.h"
+#include "training/modules/attention_module.h"
 #include "training/modules/grouped_linear.h"
 #include "training/modules/layernorm_linear.h"
 #include "training/modules/layernorm_mlp.h"
@@ -67,7 +71,35 @@ std::unique_ptr<Module> make_grouped(Session& session, const ModuleSettings& s) 
   return m;
 }
 
+// Weights and inputs that are drawn make logits of thousands, whose softmax is one key: a smaller softmax
+// scale than usual spreads the probabilities.
+std::unique_ptr<Module> make_attention(Session& session, const ModuleSettings& s) {
+  constexpr int64_t kHead = 32;
+  constexpr F32Bits kScale = 0x3A800000;  // 2^-10
+  AttentionModuleSettings settings;
+  settings.name = "m";
+  settings.hidden_size = s.in;
+  settings.heads = s.hidden / kHead;
+  settings.head_size = kHead;
+  settings.cross = s.module == "cross_mha";
+  settings.input_layernorm = s.module == "layernorm_mha";
+  settings.bias = s.bias;
+  settings.params_dtype = s.dtype;
+  settings.set_parallel_mode = s.parallel != ParallelMode::none;
+  settings.sequence_parallel = settings.set_parallel_mode && s.sequence;
+  settings.checkpoint_core = s.checkpoint_core;
+  settings.softmax_scale = kScale;
+  auto m = std::make_unique<AttentionModule>(session, settings);
+  if (settings.cross) m->context = gradient({input_rows(s), s.in}, s.dtype, 40);
+  return m;
+}
+
 }  // namespace
+
+bool is_attention_module(string_view module) {
+  return std::find(std::begin(kAttentionModules), std::end(kAttentionModules), module) !=
+         std::end(kAttentionModules);
+}
 
 Producer producer_of(string_view module) {
   static constexpr std::pair<string_view, Producer> kProducers[] = {
@@ -85,6 +117,7 @@ Producer producer_of(string_view module) {
 
 std::unique_ptr<Module> make_module(Session& session, const ModuleSettings& s) {
   if (s.module == "layernorm_mlp") return make_mlp(session, s);
+  if (is_attention_module(s.module)) return make_attention(session, s);
   if (s.module == "ops_linear") {
     auto settings = linear_settings<OpsLinearSettings>(s);
     settings.parallel_mode = s.parallel;
@@ -107,11 +140,14 @@ std::vector<int64_t> splits_of(const ModuleSettings& s) {
 }
 
 int64_t input_rows(const ModuleSettings& s) {
+  if (is_attention_module(s.module)) return round_up(s.rows, 128);  // what MXFP8 needs of a sequence
   if (!grouped(s.module)) return s.rows;
   const std::vector<int64_t> splits = splits_of(s);
   return std::accumulate(splits.begin(), splits.end(), int64_t{0});
 }
 
-int64_t output_columns(const ModuleSettings& s) { return s.module == "layernorm_mlp" ? s.in : s.out; }
+int64_t output_columns(const ModuleSettings& s) {
+  return s.module == "layernorm_mlp" || is_attention_module(s.module) ? s.in : s.out;
+}
 
 }  // namespace assay::training

@@ -13,6 +13,9 @@ namespace assay::training {
 
 inline constexpr std::string_view kModules[] = {"linear",         "layernorm_linear", "layernorm_mlp",
                                                 "grouped_linear", "ops_linear",       "ops_grouped_linear"};
+// Multi-head attention: self attention, the same behind a norm, and cross attention.
+inline constexpr std::string_view kAttentionModules[] = {"mha", "layernorm_mha", "cross_mha"};
+bool is_attention_module(std::string_view module);
 // The producer of roles that a module of kModules is. std::logic_error of another name.
 Producer producer_of(std::string_view module);
 
@@ -20,7 +23,7 @@ Producer producer_of(std::string_view module);
 // default activation is a square because its result has twice the bits of its root and must be rounded to
 // bfloat16, so that E1 of docs/parity.md shows; GELU's results need no such rounding.
 struct ModuleSettings {
-  std::string_view module = "linear";  // one of kModules
+  std::string_view module = "linear";  // one of kModules or kAttentionModules
   int64_t rows = 64, in = 128, out = 96, hidden = 160;
   bool bias = true, save_original_input = false;
   DType dtype = DType::bfloat16;  // of parameters, input and gradient
@@ -30,6 +33,8 @@ struct ModuleSettings {
   Activation activation = Activation::srelu;
   std::vector<int64_t> splits = {};  // of grouped modules; empty: see splits_of
   bool packed = false;               // grouped_linear: all weights in one parameter
+  // Of attention modules `hidden` is the width of all heads of 32 that this rank has, and `out` says nothing.
+  bool checkpoint_core = false;
 };
 
 // Called "m".

@@ -19,6 +19,21 @@ ArrayPtr rows_of(const ArrayPtr& x, const ProcessGroup& group) {
   return clone(slice(x, 0, group.rank * rows, (group.rank + 1) * rows));
 }
 
+std::vector<DelayedStatePtr> delayed_states(const Module& module) {
+  std::vector<DelayedStatePtr> out;
+  for (const RecipeStatePtr& state : module.recipe_states(Mode::forward))
+    if (const DelayedStatePtr delayed = state->delayed()) out.push_back(delayed);
+  return out;
+}
+
+void update_histories(Session& session, const Module& module, const StepOptions& options, Mode mode) {
+  if (!options.recipe) return;
+  AmaxBuffers histories;
+  for (const RecipeStatePtr& state : module.recipe_states(mode))
+    histories.add(state, options.amax_reduction_group);
+  histories.reduce_and_update(session, mode == Mode::forward);
+}
+
 void add_buffers(std::vector<NamedArray>& out, const std::string& name, const Piece& value) {
   const Tensorlike t = std::holds_alternative<StoragePtr>(value) ? Tensorlike(std::get<StoragePtr>(value))
                                                                  : Tensorlike(std::get<ArrayPtr>(value));
@@ -87,13 +102,13 @@ void TrainedModule::gather(TrainingState state) {
 RegionResult TrainedModule::run_region(const RegionView& view, const ArrayPtr& x, StepOptions options) {
   options.grad_enabled = view.grad_enabled;
   options.first_of_recompute = !view.recompute_phase;
-  const RecipeStatePtr before = module_.recipe_state(Mode::forward);
-  const DelayedStatePtr delayed = before ? before->delayed() : nullptr;
-  if (view.recompute_phase && delayed) stash_.get(delayed);
+  if (view.recompute_phase)
+    for (const DelayedStatePtr& s : delayed_states(module_)) stash_.get(s);
   open_ = module_.forward(session_, x, options);
-  if (view.recompute_phase && delayed) stash_.restore(delayed);
-  if (!view.recompute_phase)
-    if (const RecipeStatePtr state = module_.recipe_state(Mode::forward)) stash_.copy(state->delayed());
+  for (const DelayedStatePtr& s : delayed_states(module_)) {
+    if (view.recompute_phase) stash_.restore(s);
+    else stash_.copy(s);
+  }
   RegionResult out{plain(session_, open_.out, dtype_of(open_.out)), nullptr};
   if (view.grad_enabled)
     out.pullback = [this](const ArrayPtr& dy) {
@@ -120,11 +135,7 @@ ArrayPtr TrainedModule::forward(const ArrayPtr& x, const StepOptions& given) {
     open_ = module_.forward(session_, x, options_);
     out = plain(session_, open_.out, dtype_of(open_.out));
   }
-  if (options_.recipe) {
-    AmaxBuffers histories;
-    histories.add(module_.recipe_state(Mode::forward), options_.amax_reduction_group);
-    histories.reduce_and_update(session_, true);
-  }
+  update_histories(session_, module_, options_, Mode::forward);
   return out;
 }
 
@@ -137,11 +148,7 @@ ArrayPtr TrainedModule::backward(const ArrayPtr& dy) {
     const Tensorlike made = open_.backward(session_, dy);
     dx = absent(made) ? nullptr : plain(session_, made, dtype_of(made));
   }
-  if (options_.recipe) {
-    AmaxBuffers histories;
-    histories.add(module_.recipe_state(Mode::backward), options_.amax_reduction_group);
-    histories.reduce_and_update(session_, false);
-  }
+  update_histories(session_, module_, options_, Mode::backward);
   for (Weight& w : weights_) {
     w.trained->grad = w.parameter->grad;
     if (w.trained->grad && settings_.mesh)

@@ -105,8 +105,8 @@ void MultiheadAttention::wire_boundary_roles(const AttentionFlags& flags) {
                                                           : nullptr);
 }
 
-AttentionFlags MultiheadAttention::prepare(Session& session, const Autocast& autocast,
-                                           bool rotary_embedding) {
+AttentionFlags MultiheadAttention::prepare(Session& session, const Autocast& autocast, bool rotary_embedding,
+                                           const EdgeRules& rules) {
   const bool fp8 = autocast.enabled;
   if (!fp8) {
     wire_boundary_roles({});
@@ -123,9 +123,10 @@ AttentionFlags MultiheadAttention::prepare(Session& session, const Autocast& aut
   AttentionFlags flags;
   flags.qkv_fp8_output = recipe.fp8_mha && !rotary_embedding && !family.current_scaling && !family.mxfp8;
   flags.dpa_fp8_output =
-      (recipe.custom() ? recipe.fp8_mha : recipe.fp8_dpa || recipe.fp8_mha) && !family.mxfp8;
+      (recipe.custom() || !rules.built_in ? recipe.fp8_mha : recipe.fp8_dpa || recipe.fp8_mha) &&
+      !family.mxfp8;
   flags.proj_fp8_grad = flags.dpa_fp8_output && !family.current_scaling;
-  if (!prewired) wire_boundary_roles(flags);
+  if (!prewired || !rules.early_names) wire_boundary_roles(flags);
   return flags;
 }
 

@@ -11,6 +11,7 @@
 #include "training/attention/slots.h"
 #include "training/attention/switches.h"
 #include "training/modules/module_state.h"
+#include "training/modules/step.h"
 
 namespace assay::training {
 
@@ -94,7 +95,7 @@ class MultiheadAttention {
   // What forward does before its first submodule runs: decides the flags and wires. Under a custom recipe
   // with fp8_mha the edges are wired first, as if they would all be quantized, since the factory must see the
   // consumers before the core's quantizers can tell what is possible; that wiring stays.
-  AttentionFlags prepare(Session&, const Autocast&, bool rotary_embedding);
+  AttentionFlags prepare(Session&, const Autocast&, bool rotary_embedding, const EdgeRules& = {});
   // Every wiring, in order.
   const std::vector<AttentionFlags>& wirings() const { return wirings_; }
   // The members with the original's attribute names, in the order in which they are constructed.

@@ -322,16 +322,24 @@ GradOutput plain_grad_output(Session& session, const LinearCall& c, const ArrayP
 
 }  // namespace
 
-GradOutput prepare_grad_output(Session& session, const LinearSaved& saved, const ArrayPtr& dy) {
+GradOutput prepare_grad_output(Session& session, const LinearSaved& saved, const Tensorlike& given) {
   const LinearCall& c = saved.call;
   if (!c.options.grad_enabled)
     throw SemanticError(ErrorClass::runtime_error,
                         "backward needs what a forward with gradients saves; this one ran without");
   GradOutput out;
   const bool bias = c.bias && c.bias->requires_grad;
+  const StoragePtr quantized = storage_of(given);
+  const ArrayPtr dy = !quantized ? std::get<ArrayPtr>(given)
+                      : bias     ? quantized->dequantize(session)
+                                 : nullptr;
   const auto bias_grad = [&](RowSum order) {
     return cast(session, cast(session, sum_rows(session, dy, order), dy->dtype), c.bias->dtype);
   };
+  if (quantized) {
+    quantized->update_usage(true, c.weight->requires_grad ? std::optional(true) : std::nullopt);
+    return {quantized, bias ? bias_grad(RowSum::plain) : nullptr};
+  }
   if (!c.plan.quantized || c.plan.backward_override != BackwardOverride::none)
     return plain_grad_output(session, c, dy, bias ? bias_grad(RowSum::plain) : nullptr);
   Quantizer& q = wanted(c.quantizers.grad_output, named(c, "grad_output"));

@@ -87,8 +87,9 @@ struct GradOutput {
   Tensorlike grad;
   ArrayPtr bias_grad;
 };
-// Sums the bias gradient and quantizes, fused as vanilla quantizers are.
-GradOutput prepare_grad_output(Session&, const LinearSaved&, const ArrayPtr& dy);
+// Sums the bias gradient and quantizes, fused as vanilla quantizers are. A gradient that comes quantized is
+// taken as it is; its bias gradient is the plain sum of what it dequantizes to.
+GradOutput prepare_grad_output(Session&, const LinearSaved&, const Tensorlike& dy);
 // The input as wgrad reads it: quantized again where the original was saved, gathered again where it is a
 // shard. Null where the weight needs no gradient.
 Tensorlike wgrad_input(Session&, const LinearSaved&);

@@ -47,6 +47,11 @@ Parameter& Module::parameter(std::string_view name) {
   throw std::out_of_range(std::string(kind()) + " has no parameter '" + std::string(name) + "'");
 }
 
+std::vector<RecipeStatePtr> Module::recipe_states(Mode mode) const {
+  const RecipeStatePtr state = recipe_state(mode);
+  return state ? std::vector{state} : std::vector<RecipeStatePtr>{};
+}
+
 Forward Module::forward(Session& session, const ArrayPtr& x, const StepOptions& options) {
   record = {};
   Forward done;
@@ -82,7 +87,9 @@ const StepRecord& Module::step(Session& session, const ArrayPtr& x, const ArrayP
   if (!options.grad_enabled) return record;
   AmaxBuffers histories;
   for (const Mode mode : {Mode::forward, Mode::backward})
-    if (options.recipe) histories.add(recipe_state(mode), options.amax_reduction_group);
+    if (options.recipe)
+      for (const RecipeStatePtr& state : recipe_states(mode))
+        histories.add(state, options.amax_reduction_group);
   traced(session, [&] { histories.reduce_and_update(session, true); });
   done.backward(session, dy);
   traced(session, [&] { histories.reduce_and_update(session, false); });

@@ -34,6 +34,8 @@ class Module {
   virtual void quantize_parameters(Session&, const RecipePtr&, bool grad_enabled = true) = 0;
   // Null before the first quantized forward.
   virtual RecipeStatePtr recipe_state(Mode) const = 0;
+  // Those of every part, without null ones: what histories are updated and stashed by.
+  virtual std::vector<RecipeStatePtr> recipe_states(Mode) const;
 
   std::vector<Parameter> parameters;            // never grows after construction
   Parameter& parameter(std::string_view name);  // std::out_of_range

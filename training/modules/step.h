@@ -25,6 +25,15 @@ namespace assay::training {
 struct Fusions {
   bool norm = true, activation = true, bias_gradient = true, gathers = true;
 };
+// Where built-in and custom recipes differ at the edges between attention's core and its projections. Off:
+// the causes E16 and E17 removed.
+//   built_in      under fp8_dpa alone a built-in recipe quantizes the edges of the core; off: it needs
+//                 fp8_mha for that, as a custom one does
+//   early_names   under fp8_mha a custom recipe names the consumer at every edge before it is known which are
+//                 quantized, and the names stay; off: they go where an edge is not
+struct EdgeRules {
+  bool built_in = true, early_names = true;
+};
 
 // The circumstances of one forward.
 struct StepOptions {
@@ -41,6 +50,7 @@ struct StepOptions {
   bool fsdp2 = false;                         // weights are gathered by FSDP2 (training/ranks/fsdp.h)
   bool first_of_recompute = false;            // the forward of a region that runs again in backward
   Fusions fusions;
+  EdgeRules edges;
 };
 
 // A weight, bias, or a norm's scale or shift.

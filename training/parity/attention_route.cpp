@@ -9,17 +9,15 @@
 #include <variant>
 #include <vector>
 
-#include "contract/words.h"
 #include "fixtures/json.h"
 #include "training/attention/emulation.h"
 #include "training/attention/fused_flow.h"
 #include "training/base/data.h"
 #include "training/base/errors.h"
-#include "training/formats/hybrid.h"
 #include "training/modules/attention.h"
+#include "training/parity/attention_recipes.h"
 #include "training/parity/trained_route.h"
 #include "training/recipes/delayed.h"
-#include "training/recipes/factories.h"
 
 namespace assay::training {
 
@@ -30,50 +28,6 @@ using std::string_view;
 
 // MXFP8 needs multiples of 128 tokens, of 32 elements, and of 128 elements of all heads together.
 constexpr EmulationShape kShape{1, 4, 128, 128, 32};
-
-// ---- recipes ----
-
-struct BuiltIn {
-  string_view format, recipe, factory;  // the factory whose answers for attention's roles are that recipe's
-};
-constexpr BuiltIn kBuiltIn[] = {{"fp8_current", "Float8CurrentScaling", "nvfp4_linear_fp8_dpa_factory"},
-                                {"mxfp8", "MXFP8BlockScaling", "mxfp8_factory"},
-                                {"fp8_delayed", "DelayedScaling", ""}};
-const BuiltIn& built_in(const Cell& c) {
-  for (const BuiltIn& row : kBuiltIn)
-    if (row.format == c.formats.fprop) return row;
-  throw std::logic_error(string(c.formats.fprop) + " is no format of attention's core");
-}
-
-// The slot that a role stands for; a boundary without a consumer is known by its name.
-string_view slot_of(const RolePtr& role) {
-  if (!role) return "";
-  if (role->module_type == "dpa") return role->tensor_type;
-  if (role->name.find("dpa_grad_input") != string::npos) return "dqkv";
-  return role->name.find("dpa_output") != string::npos ? "o" : "";
-}
-
-QuantizerLike plain_answer(const BuiltIn& row, const RolePtr& role) {
-  if (!row.factory.empty()) return factory_named(row.factory)->call(role);
-  DelayedScalingRequest request;
-  request.amax_history_len = 16;  // the built-in recipe's
-  return request;
-}
-
-RecipePtr custom_of(const Cell& c, const Removed& removed) {
-  const BuiltIn& row = built_in(c);
-  const Words hybrids = removed.core_hybrids ? Words{} : words_of(c.roles, ',');
-  const auto recipe = recipe_around("attention", [row, hybrids](const RolePtr& role) -> QuantizerLike {
-    QuantizerLike made = plain_answer(row, role);
-    const QuantizerPtr* q = std::get_if<QuantizerPtr>(&made);
-    for (const string_view slot : hybrids)
-      if (q && *q && slot == slot_of(role))
-        return std::make_shared<HybridQuantizer>((*q)->copy(), (*q)->copy());
-    return made;
-  });
-  recipe->fp8_dpa = true;
-  return recipe;
-}
 
 // ---- what a step leaves ----
 
@@ -121,8 +75,8 @@ class Route {
       // The largest amaxes come first, so that a scale of the latest one differs from a scale of the largest.
       fill_ = n == 0 ? FillKind::outliers : FillKind::normal;
       const string step = steps == 1 ? "" : "step " + std::to_string(n) + ", ";
-      fused(step + "fused: ", static_cast<uint64_t>(100 * n));
-      emulated(step + "emulation: ", static_cast<uint64_t>(100 * n + 50));
+      fused(step + "fused: ", 100 * static_cast<uint64_t>(n));
+      emulated(step + "emulation: ", 100 * static_cast<uint64_t>(n) + 50);
       for (const bool forward : {true, false}) histories_.reduce_and_update(session_, forward);
     }
     log_.text("random states", std::to_string(session_.rng.offset));
@@ -207,11 +161,11 @@ std::vector<Left> steps_under(const Cell& c, const RecipePtr& recipe, const Remo
 
 Found compare_attention(const Cell& c, const Removed& removed, Subject& subject,
                         const Environment& environment, int64_t& compared) {
-  const RecipePtr built = make_recipe(built_in(c).recipe, json::object({{"fp8_dpa", true}}));
+  const RecipePtr built = built_in_attention_recipe(c);
   const std::vector<Left> want = steps_under(c, built, removed, subject, environment);
   std::vector<Left> got;
   try {
-    got = steps_under(c, custom_of(c, removed), removed, subject, environment);
+    got = steps_under(c, custom_attention_recipe(c, removed), removed, subject, environment);
   } catch (const SemanticError& e) {
     return Difference{"the core under the custom recipe", "a step",
                       string(name_of(e.error_class)) + ": " + e.what()};

@@ -15,6 +15,8 @@ ModuleSettings module_of(const Cell& c, bool packed) {
                : c.phase == Phase::row  ? ParallelMode::row
                                         : ParallelMode::none;
   s.packed = packed;
+  s.checkpoint_core = c.checkpoint_core;
+  if (is_attention_module(c.module)) s.hidden = 128;
   if (c.ranks > 0) {
     s.sequence = c.sequence;
     s.tp_size = tensor_ranks(c);
@@ -22,7 +24,7 @@ ModuleSettings module_of(const Cell& c, bool packed) {
   // Under FSDP2 each rank's rows of a weight are a whole tile of square blocks, the largest there is.
   if (!c.fsdp.empty()) {
     s.out = s.hidden = 128 * mesh_size(c);
-    if (c.module == "layernorm_mlp") s.in = s.hidden;
+    if (c.module == "layernorm_mlp" || is_attention_module(c.module)) s.in = s.hidden;
   }
   return s;
 }
@@ -57,7 +59,8 @@ string circumstances(const Cell& c) {
   if (c.sequence) say("sequence", "1");
   if (!c.fsdp.empty()) say("fsdp", c.fsdp);
   if (c.adam) say("optimizer", "adam");
-  if (c.recompute) say("recompute", "1");
+  if (c.recompute || c.checkpoint_core)
+    say("recompute", !c.checkpoint_core ? "1" : c.recompute ? "1,core" : "core");
   return out;
 }
 
@@ -65,6 +68,7 @@ string to_text(const Cell& c) {
   const string formats = c.factory.empty() ? to_text(c.formats) : "factory=" + string(c.factory);
   string out = "parity " + string(c.module) + " " + formats;
   if (c.roles != "input,weight") out += " roles=" + string(c.roles);
+  if (!c.core.empty()) out += " core=" + string(c.core);
   if (!c.backward_override.empty()) out += " override=" + string(c.backward_override);
   const string rest = circumstances(c);
   return out + (rest.empty() ? "" : " " + rest);

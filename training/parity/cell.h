@@ -34,7 +34,7 @@ constexpr std::string_view name_of(Phase p) { return kPhaseNames[static_cast<siz
 inline constexpr std::string_view kAttention = "attention", kNoHybrid = "plain";
 
 struct Cell {
-  std::string_view module;  // one of kModules, or kAttention
+  std::string_view module;  // one of kModules or kAttentionModules, or kAttention
   GemmFormats formats;
   // Tensors that are hybrids. The others are vanilla's where one format serves both directions.
   std::string_view roles = "input,weight";
@@ -55,6 +55,10 @@ struct Cell {
   std::string_view fsdp = "";  // "reshard", "keep": FSDP2's weights after forward; needs ranks
   bool adam = false;           // FusedAdam updates the parameters, and a second step follows
   bool recompute = false;      // forward runs again in backward
+  // Of multi-head attention: "fp8_dpa" or "fp8_mha", the field of the recipe by which its core is quantized
+  // too; empty: the core runs in 16 bits.
+  std::string_view core = "";
+  bool checkpoint_core = false;  // the core alone runs again in backward
   // Where set, hybrid's quantizers come from this registered factory and `formats` follows from them; `roles`
   // then says nothing.
   std::string_view factory = "";

@@ -17,6 +17,7 @@ namespace {
 using std::string;
 using std::string_view;
 
+constexpr string_view kCores[] = {"fp8_dpa", "fp8_mha"};
 constexpr string_view kOverrides[] = {"high_precision", "dequantized"};
 
 // Reads the words of one text. Errors point into it.
@@ -25,9 +26,10 @@ class CellReader {
   explicit CellReader(string_view text) : text_(text) {}
 
   Result<Cell> read(const Words& words) {
-    const Result<size_t> module = choose("module", words[1], Words(std::begin(kModules), std::end(kModules)));
+    const Words modules = factory_modules();
+    const Result<size_t> module = choose("module", words[1], modules);
     if (!module) return module.error();
-    cell_.module = kModules[*module];
+    cell_.module = modules[*module];
     for (size_t i = 2; i < words.size(); ++i) {
       const size_t equals = std::min(words[i].find('='), words[i].size());
       const string_view key = words[i].substr(0, equals);
@@ -53,7 +55,8 @@ class CellReader {
 
   // Each key once, with a value that it knows. The number says nothing.
   Result<size_t> read_key(string_view key, string_view value) {
-    static const Words kKeys = {"factory", "override", "phase", "arch", "flavour", "tokens", "packed"};
+    static const Words kKeys = {"factory", "core",    "override", "phase",
+                                "arch",    "flavour", "tokens",   "packed"};
     if (const Result<size_t> which = choose("key", key, kKeys); !which) return which;
     if (std::find(seen_.begin(), seen_.end(), key) != seen_.end())
       return Error{"key '" + string(key) + "' is given twice", at(key), ""};
@@ -62,6 +65,7 @@ class CellReader {
     if (key == "tokens") return read_tokens(value);
     const Result<size_t> chosen = choose(key, value, values_of(key));
     if (!chosen) return chosen;
+    if (key == "core") cell_.core = kCores[*chosen];
     if (key == "override") cell_.backward_override = kOverrides[*chosen];
     if (key == "phase") cell_.phase = static_cast<Phase>(*chosen);
     if (key == "arch") cell_.arch = static_cast<Arch>(*chosen);
@@ -71,6 +75,7 @@ class CellReader {
   }
 
   static Words values_of(string_view key) {
+    if (key == "core") return {std::begin(kCores), std::end(kCores)};
     if (key == "override") return {std::begin(kOverrides), std::end(kOverrides)};
     if (key == "phase") return {std::begin(kPhaseNames), std::end(kPhaseNames)};
     if (key == "arch") return words_of(kWords<Arch>, ',');
@@ -120,6 +125,9 @@ Result<Cell> parity_cell(string_view text) {
   if (is_parallel(c.phase) && !has_tensor_parallelism(c.module))
     return Error{string(c.module) + " is not run over ranks: there is no phase=" + string(name_of(c.phase)),
                  0, "linear, layernorm_linear and layernorm_mlp are"};
+  if (!c.core.empty() && !is_attention_module(c.module))
+    return Error{string(c.module) + " has no core of attention: there is no core=" + string(c.core), 0,
+                 "core= is only for mha and layernorm_mha"};
   if (c.packed && c.module != "grouped_linear")
     return Error{string(c.module) + " has no weights to pack", 0, "packed= is only for grouped_linear"};
   return with_formats(c);

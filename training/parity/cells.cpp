@@ -124,6 +124,74 @@ void add_attention(std::vector<Cell>& cells) {
   }
 }
 
+Cell multihead(string_view module, string_view format, string_view core, string_view roles) {
+  Cell c = cell_of(module, {format, format, format});
+  c.core = core;
+  c.roles = roles;
+  return c;
+}
+
+// Multi-head attention around a core in 16 bits, and around a quantized one.
+void add_multihead(std::vector<Cell>& cells) {
+  for (const string_view module : kAttentionModules) {
+    const auto add = [&](string_view f, string_view core, string_view roles, auto... set) {
+      cells.push_back(multihead(module, f, core, roles));
+      (set(cells.back()), ...);
+    };
+    const auto trajectory = [](Cell& c) { c.phase = Phase::trajectory; };
+    const auto checkpointed = [](Cell& c) { c.checkpoint_core = true; };
+    for (const string_view f : kFormats) {
+      add(f, "", kRoleSets[0]);
+      add(f, "", kRoleSets[3]);
+      add(f, "", kRoleSets[0], [](Cell& c) { c.phase = Phase::quantized_init; });
+    }
+    for (const string_view core : {"fp8_dpa", "fp8_mha"})
+      for (const string_view f : {"fp8_delayed", "fp8_current", "mxfp8"}) {
+        add(f, core, kNoHybrid);
+        add(f, core, kNoHybrid, trajectory);
+        add(f, core, kNoHybrid, checkpointed);
+        if (f == "fp8_delayed") continue;  // in no hybrid (E4)
+        for (const string_view roles : {kRoleSets[0], kRoleSets[2], kRoleSets[3]}) add(f, core, roles);
+        if (module != kAttentionModules[0]) continue;
+        add(f, core, "qkv");
+        add(f, core, kRoleSets[2], trajectory);
+        add(f, core, kNoHybrid, [](Cell& c) { c.arch = Arch::sm90; });
+        add(f, core, kNoHybrid, [](Cell& c) { c.flavour = Flavour::te; });
+      }
+  }
+}
+
+// Multi-head attention on ranks, with an optimizer or a recompute of the whole.
+void add_multihead_on_ranks(std::vector<Cell>& cells) {
+  const Cell kRows[] = {multihead("mha", "fp8_current", "fp8_mha", "weight"),
+                        multihead("mha", "mxfp8", "fp8_dpa", kRoleSets[0]),
+                        multihead("mha", "nvfp4", "", kRoleSets[0])};
+  for (const Cell& c : kRows) {
+    const auto add = [&](auto set) {
+      cells.push_back(c);
+      set(cells.back());
+    };
+    add([](Cell& x) { x.phase = Phase::column; });
+    add([](Cell& x) { x.phase = Phase::column, x.ranks = 2; });
+    add([](Cell& x) { x.phase = Phase::column, x.ranks = 2, x.sequence = true; });
+    add([](Cell& x) { x.phase = Phase::column, x.ranks = 4, x.fsdp = "reshard"; });
+    add([](Cell& x) { x.ranks = 2, x.fsdp = "keep", x.adam = true; });
+    add([](Cell& x) { x.recompute = true; });
+    add([](Cell& x) { x.recompute = x.checkpoint_core = true; });
+  }
+}
+
+// A factory's cells of multi-head attention.
+void add_factory_attention(std::vector<Cell>& cells, Cell c) {
+  for (const string_view core : {"", "fp8_dpa", "fp8_mha"}) {
+    c.core = core;
+    for (const Phase phase : {Phase::train, Phase::quantized_init}) {
+      c.phase = phase;
+      cells.push_back(c);
+    }
+  }
+}
+
 Cell packed(Cell c) {
   c.phase = Phase::quantized_init;
   c.packed = true;
@@ -138,6 +206,8 @@ std::vector<Cell> make_cells() {
   add_three_formats(cells);
   cells.push_back(packed(cell_of("grouped_linear", {"mxfp8", "mxfp8", "mxfp8"})));
   add_attention(cells);
+  add_multihead(cells);
+  add_multihead_on_ranks(cells);
   const std::vector<Cell>& trained = chosen_trained_cells();
   cells.insert(cells.end(), trained.begin(), trained.end());
   return cells;
@@ -165,18 +235,25 @@ const std::vector<Cell>& left_out_cells() {
   return kCells;
 }
 
+std::vector<string_view> factory_modules() {
+  std::vector<string_view> out(std::begin(kModules), std::end(kModules));
+  out.insert(out.end(), {"mha", "layernorm_mha"});
+  return out;
+}
+
 Result<std::vector<FactoryCell>> factory_cells(string_view name) {
   const Result<QFactoryPtr> factory = find_factory(name);
   if (!factory) return factory.error();
   std::vector<FactoryCell> out;
   std::optional<Error> first;
   bool any = false;
-  for (const string_view module : kModules) {
+  for (const string_view module : factory_modules()) {
     Cell c;
     c.module = module;
     c.factory = (*factory)->name;  // the registry keeps it
     std::vector<Cell> cells;
-    add_circumstances(cells, c, true, true);
+    if (is_attention_module(module)) add_factory_attention(cells, c);
+    else add_circumstances(cells, c, true, true);
     if (module == "grouped_linear") cells.push_back(packed(c));
     for (const Cell& cell : cells) {
       const Result<Cell> whole = with_formats(cell);

@@ -21,6 +21,9 @@ Result<Cell> parity_cell(std::string_view text);
 
 // Every cell of one factory: modules, phases, architectures, kernel selection and row counts as a single
 // format has them in the matrix. Error: no such factory, or one that no module can be compared under.
+// The modules that have cells of a factory: all but cross attention, of which a layer has no name until a
+// session gives it one.
+std::vector<std::string_view> factory_modules();
 struct FactoryCell {
   Cell cell;
   std::string refused;  // why this one cannot be compared; empty: it can

@@ -53,14 +53,23 @@ string_view format_of(const Quantizer& q) {
   return row && row->format != "fp8_delayed" ? row->format : "";
 }
 
-// The roles of a module's slots, each once.
-std::vector<RolePtr> roles_of(Producer producer) {
+// The roles of a module's slots, each once; of self attention those of the layers around its core.
+std::vector<RolePtr> roles_of(string_view module) {
   std::vector<RolePtr> roles;
-  for (const Mode mode : {Mode::forward, Mode::backward})
-    for (const RolePtr& role : role_list(producer, "m", mode, slots_of_module(mode, 2)))
-      if (role &&
-          std::none_of(roles.begin(), roles.end(), [&](const RolePtr& r) { return same_role(r, role); }))
-        roles.push_back(role);
+  const auto add = [&](Producer producer, const string& name) {
+    for (const Mode mode : {Mode::forward, Mode::backward})
+      for (const RolePtr& role : role_list(producer, name, mode, slots_of_module(mode, 2)))
+        if (role &&
+            std::none_of(roles.begin(), roles.end(), [&](const RolePtr& r) { return same_role(r, role); }))
+          roles.push_back(role);
+  };
+  if (!is_attention_module(module)) {
+    add(producer_of(module), "m");
+    return roles;
+  }
+  if (module == "mha") add(Producer::linear, "m.linear_qkv");
+  else add(Producer::layernorm_linear, "m.layernorm_linear_qkv");
+  add(Producer::linear, "m.proj");
   return roles;
 }
 
@@ -107,7 +116,7 @@ Result<Operands> operands_of(const QFactory& factory, const RolePtr& role, const
 Result<Operands> operands_of(const Cell& c) {
   const QFactoryPtr factory = factory_named(c.factory);
   Operands out;
-  for (const RolePtr& role : roles_of(producer_of(c.module)))
+  for (const RolePtr& role : roles_of(c.module))
     for (const Readers& reader : kReaders) {
       if (role->tensor_type != reader.tensor) continue;
       const Result<Operands> both = operands_of(*factory, role, reader);
@@ -152,9 +161,37 @@ std::optional<Error> kernel_refusal(const Cell& c) {
   return std::nullopt;
 }
 
+// The error of a cell of attention that has no vanilla, or nothing.
+std::optional<Error> attention_refusal(const Cell& c) {
+  if (!is_attention_module(c.module)) return std::nullopt;
+  const string found = ", found " + to_text(c.formats) + " (fprop | dgrad | wgrad)";
+  if (!c.formats.one())
+    return Error{"expected one format for all GEMMs of " + string(c.module) + found, 0,
+                 "E6 of docs/parity.md: the core's backward depends on both formats, and no single vanilla "
+                 "step has both"};
+  if (!c.core.empty() && c.formats.fprop != "fp8_current" && c.formats.fprop != "mxfp8")
+    return Error{
+        "expected a format that a built-in recipe has for attention's core too, fp8_current or mxfp8" + found,
+        0, "leave core= out: the core then runs in 16 bits"};
+  if (c.core.empty() || c.formats.fprop != "fp8_current") return std::nullopt;
+  for (const char* tensor : {"s", "dp"}) {
+    const RolePtr role =
+        std::make_shared<const QuantizerRole>(QuantizerRole{"dpa", tensor, "m.core_attention"});
+    const QuantizerLike made = factory_named(c.factory)->call(role);
+    if (std::holds_alternative<DelayedScalingRequest>(made)) continue;
+    Operand o{role, Direction::row, 0};
+    if (const QuantizerPtr* q = std::get_if<QuantizerPtr>(&made)) o.quantizer = *q;
+    return Error{"expected a request for delayed scaling for dpa/" + string(tensor) +
+                     ", as the built-in recipe of current scaling has it, found " + found_text(made, o),
+                 0, "nvfp4_linear_fp8_dpa_factory shows one"};
+  }
+  return std::nullopt;
+}
+
 // The error of a cell that vanilla cannot run, or nothing.
 std::optional<Error> refusal(const Cell& c, const Operands& operands) {
   if (auto error = kernel_refusal(c)) return error;
+  if (auto error = attention_refusal(c)) return error;
   const string formats = to_text(c.formats) + " (fprop | dgrad | wgrad)";
   const bool keeps_weights =
       c.phase == Phase::quantized_init || c.phase == Phase::trajectory || c.phase == Phase::evaluation;

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "contract/words.h"
 #include "training/base/errors.h"
 #include "training/parity/attention_route.h"
 #include "training/parity/differences.h"
@@ -32,6 +33,19 @@ bool transposes(const Cell& c) {
   return uses(c, "fp8_current") && c.arch != Arch::sm100 && c.arch != Arch::sm110;
 }
 
+// Whether a hybrid of the cell has a role that a slot of attention's core has too: its own, or under fp8_mha
+// that of the consumer of an edge, a layer's input or the gradient of its output.
+bool meets_the_core(const Cell& c) {
+  if (c.module == kAttention) return c.roles != kNoHybrid;
+  if (!c.factory.empty()) return !c.core.empty();
+  for (const string_view role : words_of(c.roles, ',')) {
+    const bool of_edges = role == "input" || role == "grad_output";
+    if (!c.core.empty() && c.roles != kNoHybrid && role != "weight" && (!of_edges || c.core == "fp8_mha"))
+      return true;
+  }
+  return false;
+}
+
 constexpr Cause kCauses[] = {
     {"E13", "vanilla sums the bias gradient inside its kernel, in chunks of rows",
      &Removed::fused_bias_gradient, [](const Cell& c) { return uses(c, "mxfp8"); }},
@@ -45,8 +59,12 @@ constexpr Cause kCauses[] = {
      &Removed::tn_only, transposes},
     {"E14", "vanilla gathers codes between ranks, a hybrid dequantizes one direction and quantizes the whole",
      &Removed::gathers_of_codes, [](const Cell& c) { return c.sequence; }},
-    {"E5", "the core of attention takes no hybrid", &Removed::core_hybrids,
-     [](const Cell& c) { return c.module == kAttention && c.roles != kNoHybrid; }},
+    {"E5", "the core of attention takes no hybrid", &Removed::core_hybrids, meets_the_core},
+    {"E16",
+     "under fp8_dpa alone a built-in recipe quantizes the edges of attention's core, a custom one does not",
+     &Removed::built_in_edges, [](const Cell& c) { return c.core == "fp8_dpa"; }},
+    {"E17", "under fp8_mha a custom recipe names consumers at edges of attention that are then not quantized",
+     &Removed::early_names, [](const Cell& c) { return c.core == "fp8_mha"; }},
     {"E15", "NVFP4 within a hybrid has no buffers that FSDP2 could gather", &Removed::fsdp,
      [](const Cell& c) { return !c.fsdp.empty() && uses(c, "nvfp4"); }},
     {"E10", "packed grouped weights take neither hybrids nor Identity", &Removed::packed,
@@ -74,7 +92,7 @@ Compared run_cell(const Cell& c, const Removed& removed, Subject& subject, const
   routes[2] = f.wgrad == f.dgrad ? routes[1] : f.wgrad == f.fprop ? routes[0] : vanilla(f.wgrad);
   std::vector<StepRecord> hybrid;
   try {
-    hybrid = run_route(c, hybrid_recipe(c), removed, subject, environment);
+    hybrid = run_route(c, hybrid_recipe(c, removed), removed, subject, environment);
   } catch (const SemanticError& e) {
     out.difference = Difference{"hybrid's step", "a step", string(name_of(e.error_class)) + ": " + e.what()};
     return out;

@@ -10,6 +10,7 @@
 #include "training/base/data.h"
 #include "training/base/f32.h"
 #include "training/formats/hybrid.h"
+#include "training/parity/attention_recipes.h"
 #include "training/parity/trained_route.h"
 #include "training/recipes/factories.h"
 #include "training/recipes/format_table.h"
@@ -51,6 +52,11 @@ void prepare(Session& session, const Cell& c, const Removed& removed) {
     };
 }
 
+EdgeRules edges_of(const Removed& removed, const RecipePtr& recipe) {
+  const bool custom = recipe && recipe->custom();
+  return {custom || !removed.built_in_edges, !custom || !removed.early_names};
+}
+
 namespace {
 
 // The module of one route, its binary32 weights and the options of its steps.
@@ -68,11 +74,12 @@ class Route {
       masters_.push_back(drawn(shape, DType::float32, seed++));
       write_back(session, p, masters_.back());
     }
-    if (recipe &&
+    if (recipe && c.roles != kNoHybrid &&
         (c.phase == Phase::quantized_init || c.phase == Phase::evaluation || c.phase == Phase::trajectory))
       module_->quantize_parameters(session, recipe);
     options_.recipe = recipe;
     options_.fusions = {!removed.fused_producers, !removed.fused_producers, !removed.fused_bias_gradient};
+    options_.edges = edges_of(removed, recipe);
     if (is_parallel(c.phase)) options_.tp_group = tensor_parallel_group();
   }
 
@@ -161,13 +168,15 @@ RecipePtr split_recipe(const QFactory& factory) {
 
 }  // namespace
 
-RecipePtr hybrid_recipe(const Cell& c) {
+RecipePtr hybrid_recipe(const Cell& c, const Removed& removed) {
+  if (is_attention_module(c.module)) return custom_attention_recipe(c, removed);
   if (!c.factory.empty()) return split_recipe(*factory_named(c.factory));
   return per_gemm(c.formats, c.roles,
                   c.backward_override == "dequantized" ? "rowwise_dequantized" : "original");
 }
 
 RecipePtr vanilla_recipe(const Cell& c, std::string_view format) {
+  if (!c.core.empty()) return built_in_attention_recipe(c);
   const RecipePtr recipe = recipe_of_format(c.backward_override.empty() ? format : c.formats.fprop);
   if (recipe && !c.backward_override.empty()) recipe->backward_override = std::string(c.backward_override);
   return recipe;

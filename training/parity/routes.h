@@ -20,12 +20,14 @@ struct Removed {
   bool tn_only = false;              // E8: an architecture without a physical transpose
   bool packed = false;               // E10: separate weights
   bool gathers_of_codes = false;     // E14: shards travel unquantized on both routes
-  bool core_hybrids = false;         // E5: plain quantizers in the slots of attention's core
-  bool fsdp = false;                 // E15: weights are whole on every rank
+  bool core_hybrids = false;         // E5: plain quantizers wherever a role is also one of attention's core
+  bool built_in_edges = false;  // E16: built-in recipes follow the rule of custom ones at attention's edges
+  bool early_names = false;     // E17: an edge of attention has a name only where it is quantized
+  bool fsdp = false;            // E15: weights are whole on every rank
 };
 
 // The cell's recipes: hybrid's, and vanilla's for one of the cell's formats.
-RecipePtr hybrid_recipe(const Cell&);
+RecipePtr hybrid_recipe(const Cell&, const Removed& = {});
 RecipePtr vanilla_recipe(const Cell&, std::string_view format);
 
 // One route: the module is built, filled and stepped through the cell's phase. The record is that of its last

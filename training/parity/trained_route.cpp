@@ -65,7 +65,8 @@ Data data_of(const Cell& c, const ModuleSettings& s, const Place& place, int ran
   const int tensor = tensor_ranks(c);
   const auto mine = static_cast<uint64_t>(rank % tensor), others = static_cast<uint64_t>(rank / tensor);
   const bool column = c.phase == Phase::column, row = c.phase == Phase::row;
-  const bool mlp = c.module == "layernorm_mlp";
+  // Both have a column parallel layer first and a row parallel one last.
+  const bool mlp = c.module == "layernorm_mlp" || is_attention_module(c.module);
   const int64_t rows = input_rows(s);
   const bool sums = place.features && place.features->size > 1, experts = c.module == "grouped_linear";
   Data out{{rows, s.in}, {rows, output_columns(s)}, 10 + 1000 * others, 20 + 1000 * others};
@@ -104,6 +105,7 @@ StepRecord run_rank(const Cell& c, const RecipePtr& recipe, const Removed& remov
   options.tp_group = place.features;
   options.fusions = {!removed.fused_producers, !removed.fused_producers, !removed.fused_bias_gradient,
                      !removed.gathers_of_codes};
+  options.edges = edges_of(removed, recipe);
   const Data data = data_of(c, s, place, rank);
   const auto step = [&](uint64_t n) {
     trained.step(gradient(data.x, DType::bfloat16, data.x_seed + n),

@@ -50,16 +50,20 @@ Verdict judge_parity(const training::Cell& cell, Subject& judged, const Environm
   return v;
 }
 
+std::string core_of(const training::Cell& cell) {
+  return cell.core.empty() ? "" : fmt::format(" core={}", cell.core);
+}
+
 // Where the cell of a built-in recipe stands in the matrix.
 void place(const training::Cell& cell, TrainingCase& out) {
-  out.row = fmt::format("{} {}", cell.module, cell.roles);
+  out.row = fmt::format("{} {}{}", cell.module, cell.roles, core_of(cell));
   out.column = training::to_text(cell.formats);
   if (!cell.backward_override.empty()) out.column += fmt::format(" {}", cell.backward_override);
 }
 
 // The same for a cell of a factory, whose formats are said as well.
 void place_factory(const training::Cell& cell, TrainingCase& out) {
-  out.row = fmt::format("{} factory={}", cell.module, cell.factory);
+  out.row = fmt::format("{} factory={}{}", cell.module, cell.factory, core_of(cell));
   out.column = training::circumstances(cell);
   if (out.column.empty()) out.column = training::name_of(cell.phase);
   if (!cell.formats.fprop.empty())

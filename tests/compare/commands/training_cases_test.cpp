@@ -186,7 +186,8 @@ TEST(Parity, AWrongByteIsExcusedByNoCause) {
        {"parity linear mxfp8", "parity linear mxfp8 flavour=te", "parity layernorm_mlp fp8_block",
         "parity linear nvfp4 roles=input,weight,grad_output", "parity linear mxfp8|nvfp4",
         "parity linear mxfp8 phase=row ranks=2 sequence=1", "parity linear mxfp8 phase=column ranks=2",
-        "parity linear mxfp8 phase=quantized_init ranks=2 fsdp=reshard optimizer=adam"}) {
+        "parity linear mxfp8 phase=quantized_init ranks=2 fsdp=reshard optimizer=adam",
+        "parity mha fp8_block", "parity mha mxfp8 core=fp8_dpa", "parity cross_mha mxfp8 core=fp8_dpa"}) {
     const training::CellResult r = judged(text, subject);
     EXPECT_EQ(r.outcome, training::CellResult::Outcome::failed) << text << ": " << r.exclusions;
     EXPECT_NE(r.first.find("data"), std::string::npos) << text << ": " << r.first;
@@ -205,7 +206,13 @@ TEST(Parity, ExclusionsAreTheCausesThatTheyName) {
       {"parity linear mxfp8 phase=column ranks=2 sequence=1", "E14"},
       {"parity linear fp8_current phase=column ranks=2 sequence=1", ""},
       {"parity linear nvfp4 phase=quantized_init ranks=2 fsdp=keep", "E15"},
-      {"parity grouped_linear mxfp8 phase=quantized_init packed=1", "E10"}};
+      {"parity grouped_linear mxfp8 phase=quantized_init packed=1", "E10"},
+      {"parity mha fp8_delayed roles=plain core=fp8_mha phase=trajectory", ""},
+      {"parity mha mxfp8 core=fp8_dpa", ""},
+      {"parity mha mxfp8 roles=qkv core=fp8_dpa", "E5"},
+      {"parity mha fp8_delayed roles=plain core=fp8_dpa", "E16"},
+      {"parity mha fp8_current roles=weight core=fp8_mha", "E17"},
+      {"parity layernorm_mha fp8_current core=fp8_mha", "E5 E17"}};
   for (const auto& [text, codes] : kCells) EXPECT_EQ(judged(text, *reference).exclusions, codes) << text;
 }
 
@@ -285,6 +292,48 @@ TEST(ParityFactory, AFormatWithoutARecipeIsHeldToItsOwnFactory) {
   EXPECT_EQ(refusal("parity grouped_linear factory=mxfp4_factory phase=quantized_init packed=1"),
             "expected formats that TransformerEngine has recipes for in packed grouped weights, found mxfp4 "
             "(leave packed=1 out)");
+}
+
+// Multi-head attention under a factory: hybrids in its layers, the core's slots as the built-in recipe has
+// them.
+TEST(ParityFactory, AttentionUnderAFactoryIsHeldToItsRecipe) {
+  training::register_factory(
+      "training_cases_test_attention", [](const training::RolePtr& role) -> training::QuantizerLike {
+        using namespace training;
+        if (role && (role->module_type == "dpa" || role->name.find("dpa_") != std::string::npos))
+          return factory_named("nvfp4_linear_fp8_dpa_factory")->call(role);
+        const auto made = [&] {
+          return std::get<QuantizerPtr>(factory_named("current_scaling_factory")->call(role));
+        };
+        return std::make_shared<HybridQuantizer>(made(), made());
+      });
+  const std::unique_ptr<Subject> reference = make_reference_subject();
+  const std::pair<const char*, const char*> kCells[] = {
+      {"parity mha factory=training_cases_test_attention", ""},
+      {"parity mha factory=training_cases_test_attention core=fp8_dpa", "E16"},
+      {"parity layernorm_mha factory=training_cases_test_attention core=fp8_mha", "E5 E17"},
+      {"parity mha factory=mxfp8_factory core=fp8_dpa", ""},
+      {"parity mha factory=hybrid_mxfp8 core=fp8_dpa phase=quantized_init", ""}};
+  for (const auto& [text, codes] : kCells) {
+    const training::CellResult r = judged_factory(text, *reference);
+    EXPECT_NE(r.outcome, training::CellResult::Outcome::failed) << text << ": " << r.first;
+    EXPECT_EQ(r.exclusions, codes) << text;
+  }
+  EXPECT_EQ(
+      refusal("parity mha factory=current_scaling_factory core=fp8_dpa"),
+      "expected a request for delayed scaling for dpa/s, as the built-in recipe of current scaling has it, "
+      "found Float8CurrentScalingQuantizer (nvfp4_linear_fp8_dpa_factory shows one)");
+  EXPECT_EQ(
+      refusal("parity mha factory=nvfp4_factory core=fp8_mha"),
+      "expected a format that a built-in recipe has for attention's core too, fp8_current or mxfp8, found "
+      "nvfp4 (fprop | dgrad | wgrad) (leave core= out: the core then runs in 16 bits)");
+  EXPECT_EQ(refusal("parity mha factory=mxfp8_nvfp4").substr(0, 44),
+            "expected one format for all GEMMs of mha, fo");
+  EXPECT_EQ(
+      refusal("parity linear factory=mxfp8_factory core=fp8_dpa"),
+      "linear has no core of attention: there is no core=fp8_dpa (core= is only for mha and layernorm_mha)");
+  EXPECT_NE(refusal("parity mha factory=mxfp8_factory core=fp8"), "accepted");
+  EXPECT_NE(refusal("parity cross_mha factory=mxfp8_factory"), "accepted");
 }
 
 // Every setting is the recipe's, and yet the columns are others: only the bytes of the factory's own
@@ -370,7 +419,8 @@ TEST(TakeStories, TheMatrixOfAFactoryHasEveryModuleAndSaysWhatItLeavesOut) {
   std::vector<std::string> what = {"roles factory=mxfp8_nvfp4"};
   const auto cases = take_training_cases(what, "");
   ASSERT_TRUE(cases) << cases.error().text();
-  EXPECT_EQ(cases->size(), 3u * 11 + 3 * 9 + 1);  // modules with and without ranks, and packed weights
+  EXPECT_EQ(cases->size(),
+            3u * 11 + 3 * 9 + 1 + 2 * 3 * 2);  // modules with and without ranks, packed weights, attention
   std::set<std::string> rows, names;
   size_t left_out = 0;
   const std::unique_ptr<Subject> reference = make_reference_subject();
@@ -378,15 +428,15 @@ TEST(TakeStories, TheMatrixOfAFactoryHasEveryModuleAndSaysWhatItLeavesOut) {
     rows.insert(s.row);
     EXPECT_TRUE(names.insert(s.entry.text).second) << s.entry.text;
     if (s.entry.text.find("layernorm_mlp") == std::string::npos &&
-        s.entry.text.find("trajectory") == std::string::npos)
+        s.entry.text.find("mha") == std::string::npos && s.entry.text.find("trajectory") == std::string::npos)
       continue;
     const Verdict v = s.judge(*reference, *reference, {});
     EXPECT_EQ(v.outcome, Outcome::unsupported) << s.entry.text;
     EXPECT_NE(v.reason.find("mxfp8|nvfp4"), std::string::npos) << v.reason;
     ++left_out;
   }
-  EXPECT_EQ(rows.size(), 6u);
-  EXPECT_EQ(left_out, 11u + 5);
+  EXPECT_EQ(rows.size(), 6u + 6);  // attention with each core
+  EXPECT_EQ(left_out, 11u + 5 + 12);
   for (const char* word : {"roles factory=delayed_scaling_factory", "roles factory=nope", "roles mxfp8"}) {
     std::vector<std::string> refused = {word};
     EXPECT_FALSE(take_training_cases(refused, "")) << word;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "reference/subject.h"
+#include "training/attention/fused_flow.h"
 #include "training/base/data.h"
 #include "training/base/errors.h"
 #include "training/formats/float8.h"
@@ -48,6 +49,46 @@ TEST_F(Packing, ViewsOfAPackedBufferAreItsTensors) {
   const ArrayPtr by_head = drawn({4, 2, 2, 3, 8}, DType::bfloat16, 2);
   EXPECT_TRUE(equal_bytes(*contiguous(split_qkv({"sbh3d", {by_head}})[1]),
                           *view(contiguous(slice(by_head, 3, 1, 2)), {4, 2, 2, 8})));
+}
+
+TEST_F(Packing, PackedBuffersAreSplitAgain) {
+  const std::array<ArrayPtr, 3> t = {drawn({4, 2, 2, 8}, DType::bfloat16, 1),
+                                     drawn({4, 2, 2, 8}, DType::bfloat16, 2),
+                                     drawn({4, 2, 2, 8}, DType::bfloat16, 3)};
+  for (const char* layout : {"sb3hd", "sbh3d", "sbhd_sb2hd", "sbhd_sbh2d", "sbhd_sbhd_sbhd"}) {
+    const std::array<ArrayPtr, 3> again = split_qkv({layout, pack_qkv(layout, t)});
+    for (size_t i = 0; i < t.size(); ++i)
+      EXPECT_TRUE(equal_bytes(*contiguous(again[i]), *t[i])) << layout << i;
+  }
+}
+
+// Current scaling whose Q, K and V came quantized in one buffer: the gradients go back in one cast of that
+// buffer.
+TEST_F(Packing, GradientsOfAPackedBufferAreCastTogether) {
+  for (const char* layout : {"sb3hd", "sbhd_sbh2d", "sbhd_sbhd_sbhd"}) {
+    const std::array<ArrayPtr, 3> given = {drawn({4, 2, 2, 8}, DType::bfloat16, 4),
+                                           drawn({4, 2, 2, 8}, DType::bfloat16, 5),
+                                           drawn({4, 2, 2, 8}, DType::bfloat16, 6)};
+    const auto current = [] { return std::make_shared<Float8CurrentScalingQuantizer>(); };
+    const AttentionQuantizers q{current(), current(), current(), current(), current(), current()};
+    const PlainQkv plain{layout, pack_qkv(layout, given)};
+    FusedOptions options;
+    options.o_format = "sbhd";
+    const AttentionKernels kernels = {[&](const ForwardCall&) { return Tensorlike(given[0]); },
+                                      [&](const BackwardCall&) {
+                                        return std::array<Tensorlike, 3>{given[0], given[1], given[2]};
+                                      }};
+    const FusedForward done =
+        fused_forward(session, quantize_qkv(session, plain, q.qkv, {true, true}), q, options, kernels);
+    const auto back = fused_backward(session, *done.saved, given[0], options, kernels);
+    const QuantizedQkv want = quantize_qkv(session, plain, q.dqkv, {true, true});
+    for (size_t i = 0; i < back.size(); ++i) {
+      const auto& got = dynamic_cast<const Float8Storage&>(*std::get<StoragePtr>(back[i]));
+      const auto& one = dynamic_cast<const Float8Storage&>(*want.tensors[i]);
+      EXPECT_TRUE(equal_bytes(*contiguous(got.data), *contiguous(one.data))) << layout << i;
+      EXPECT_TRUE(equal_bytes(*got.scale_inv, *one.scale_inv)) << layout << i;
+    }
+  }
 }
 
 TEST_F(Packing, LayoutsThatAreNoneAreRefused) {
