@@ -87,7 +87,7 @@ def main():
             print(f"{path.name:<28} {tally}   {seconds:.1f} s", flush=True)
             total += tally
     if not args.filter:
-        for folder in [ROOT / "fixtures/vectors", ROOT / "fixtures/witness", *map(pathlib.Path, args.vectors)]:
+        for folder in [ROOT / "fixtures/vectors", ROOT / "fixtures/vectors/kernels", ROOT / "fixtures/witness", *map(pathlib.Path, args.vectors)]:
             total += run_counted(f"vectors {folder.name}", [program, "vectors", folder.resolve()], timeout=kTimeout)
         total += run_counted("python assay_pack", [python_with_numpy(), "tests/python/test_assay_pack.py", program], timeout=kTimeout)
         total += run_counted("attention witness", [sys.executable, "tests/reference/attention_witness.py", program], timeout=kTimeout)

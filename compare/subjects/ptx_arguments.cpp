@@ -103,14 +103,16 @@ std::vector<std::byte> tensor_map_of(const PtxArgument& a, const Plane& plane, u
     const size_t equals = word.find('=');
     const std::string key = word.substr(0, equals),
                       value = equals == std::string::npos ? "" : word.substr(equals + 1);
-    if (key != "box" && key != "dims" && key != "swizzle" && key != "bytes")
-      refuse("'" + word + "' is none of box=, dims=, swizzle=, bytes=");
+    if (key != "box" && key != "dims" && key != "swizzle" && key != "bytes" && key != "bits")
+      refuse("'" + word + "' is none of box=, dims=, swizzle=, bytes=, bits=");
     std::vector<int64_t> numbers;
     for (const std::string& size : sizes_in(value)) numbers.push_back(integer(size));
     if (key == "box") box = numbers;
     else if (key == "dims") dims = numbers, own_sizes = true;
     else if (key == "swizzle") m.swizzle = static_cast<uint32_t>(numbers.front());
-    else m.element_bytes = static_cast<uint32_t>(numbers.front());
+    else if (key == "bytes") m.element_bytes = static_cast<uint32_t>(numbers.front());
+    else if (numbers.front() == 4 && plane.packed) m.half_bytes = true, dims[1] = plane.logical.cols;
+    else refuse("bits=4 is for planes of two codes in a byte, and there is no other bits=");
     at = end;
   }
   if (box.size() == 1 && !own_sizes)

@@ -192,6 +192,7 @@ class Run {
                                             .poison = env_.poison,
                                             .count = counts_ != nullptr,
                                             .check = env_.order != Environment::kForward,
+                                            .stores_at_once = file_.stores_at_once,
                                             .recorder = recorder_,
                                             .in_place = in_place});
     counters_.add(counted);

@@ -161,7 +161,8 @@ Result<PtxLaunch> launch_of(const json::Value& v, const std::string& where) {
 
 Result<PtxLaunchFile> file_of(const json::Value& v) {
   if (!v.object()) return wrong("a launch file is an object, found " + v.describe());
-  if (auto e = unknown_key(v, {"ptx", "for", "alignment", "zeroed", "launches", "made_by"}, "launch file"))
+  if (auto e = unknown_key(v, {"ptx", "for", "alignment", "zeroed", "stores", "launches", "made_by"},
+                           "launch file"))
     return *e;
   PtxLaunchFile f;
   f.ptx = v.text("ptx");
@@ -183,6 +184,12 @@ Result<PtxLaunchFile> file_of(const json::Value& v) {
       if (!each.string()) return wrong("\"zeroed\" must hold names of planes, found " + each.describe());
       f.zeroed.push_back(*each.string());
     }
+  }
+  if (const json::Value* stores = v.find("stores")) {
+    const std::string word = stores->string() ? *stores->string() : stores->describe();
+    if (word != "late" && word != "at_once")
+      return wrong("\"stores\" must be \"late\" or \"at_once\", found " + word);
+    f.stores_at_once = word == "at_once";
   }
   const json::Value* launches = v.find("launches");
   if (!launches || !launches->array() || launches->array()->empty())

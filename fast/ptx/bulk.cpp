@@ -177,7 +177,8 @@ void issue_bulk(Warp& w, const Instruction& i) {
       mbarrier_at(w, i, l, c.mbarrier);
     }
     if (b.checks) b.checks->issue_bulk(w, c);
-    b.bulk.push_back(std::move(c));
+    if (b.stores_at_once && !c.to_shared) arrive(c);
+    else b.bulk.push_back(std::move(c));
   }
 }
 

@@ -1,6 +1,7 @@
 // Bulk copies between global and shared memory (9.7.9.25.4, 9.7.9.25.5): of bytes that lie side by side, or
 // of a box of a tensor. What they bring arrives as late as the text allows: at an mbarrier, when nobody in
-// the block can go on without it; of a bulk group, when its lane waits for the group.
+// the block can go on without it; of a bulk group, when its lane waits for the group, or at once under
+// RunOptions::stores_at_once.
 #pragma once
 #include "fast/ptx/machine.h"
 

@@ -115,6 +115,7 @@ struct Block {
   std::vector<Warp> warps;
   std::map<uint64_t, Mbarrier> mbarriers;  // by their offsets in shared memory
   std::vector<BulkCopy> bulk;              // in the order in which they were issued
+  bool stores_at_once = false;             // RunOptions::stores_at_once
   uint64_t phases = 0;                     // that were completed, of all of them
   std::vector<uint64_t> unpinned;          // lanes, by instruction
   uint64_t lane_instructions = 0;

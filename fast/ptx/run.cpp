@@ -148,6 +148,7 @@ Counters run(Module& module, std::string_view name, const Launch& launch, const 
   TouchedSectors sectors;
   if (options.count) counters.by_instruction.resize(kernel.code.size()), block.sectors = &sectors;
   block.recorder = options.recorder;
+  block.stores_at_once = options.stores_at_once && !options.check;
   if (block.recorder) block.recorder->start_launch(module, kernel, all);
   block.threads = static_cast<unsigned>(launch.block.count());
   block.shared.resize(align_up(kernel.static_shared, 16) + launch.dynamic_shared);

@@ -31,7 +31,9 @@ struct RunOptions {
   uint64_t order = 0;
   uint8_t poison = 0x7F;  // fills registers, shared and local memory
   bool count = false;
-  bool check = false;            // values that nobody wrote, and races (checks.h)
+  bool check = false;  // values that nobody wrote, and races (checks.h)
+  // Without checks: a bulk store reads and writes when it is issued, not as late as the text allows.
+  bool stores_at_once = false;
   Recorder* recorder = nullptr;  // keeps what blocks did, for a slice (slice.h)
   // Run in place of the entry's own kernel, of which it was made (contraction.h).
   const Kernel* in_place = nullptr;

@@ -18,7 +18,7 @@ struct StoredMap {
   std::array<uint64_t, kMostDimensions - 1> strides{};  // from dimension 1 on
   std::array<uint32_t, kMostDimensions> sizes{};        // less 1: they reach 2^32
   std::array<uint16_t, kMostDimensions> box{};
-  uint8_t rank = 0, element_bytes = 0, swizzle = 0;
+  uint8_t rank = 0, element_bytes = 0, swizzle = 0, half_bytes = 0;
 };
 static_assert(sizeof(StoredMap) <= kTensorMapBytes && std::is_trivially_copyable_v<StoredMap>);
 
@@ -47,8 +47,8 @@ void add_piece(std::vector<BulkPiece>& out, const TensorMap& m, uint64_t shared,
 }  // namespace
 
 uint64_t TensorMap::box_bytes() const {
-  uint64_t bytes = element_bytes;
-  for (uint32_t d = 0; d < rank; ++d) bytes *= box[d];
+  uint64_t bytes = inner_bytes();
+  for (uint32_t d = 1; d < rank; ++d) bytes *= box[d];
   return bytes;
 }
 
@@ -57,7 +57,9 @@ std::array<std::byte, kTensorMapBytes> encode(const TensorMap& m) {
   if (!std::has_single_bit(m.element_bytes) || m.element_bytes > 8)
     refuse("has elements of 1, 2, 4 or 8 bytes, not " + number(m.element_bytes));
   if (m.address % 16) refuse("needs a tensor at a multiple of 16 bytes");
-  const uint64_t inner = uint64_t{m.box[0]} * m.element_bytes;
+  if (m.half_bytes && (m.element_bytes != 1 || m.sizes[0] % 2 || m.box[0] % 2))
+    refuse("of elements of half a byte has an even number of them in a row of the tensor and of the box");
+  const uint64_t inner = m.inner_bytes();
   if (inner % 16) refuse("needs a box whose rows are multiples of 16 bytes, not " + number(inner));
   if (m.swizzle != 0 && m.swizzle != 32 && m.swizzle != 64 && m.swizzle != 128)
     refuse("swizzles by 32, 64 or 128 bytes, not " + number(m.swizzle));
@@ -80,7 +82,7 @@ std::array<std::byte, kTensorMapBytes> encode(const TensorMap& m) {
   }
   s.address = m.address;
   s.rank = static_cast<uint8_t>(m.rank), s.element_bytes = static_cast<uint8_t>(m.element_bytes);
-  s.swizzle = static_cast<uint8_t>(m.swizzle);
+  s.swizzle = static_cast<uint8_t>(m.swizzle), s.half_bytes = m.half_bytes;
   std::array<std::byte, kTensorMapBytes> out{};
   std::memcpy(out.data(), &s, sizeof s);
   return out;
@@ -93,6 +95,7 @@ TensorMap decode_tensor_map(std::span<const std::byte, kTensorMapBytes> bytes) {
     throw Fault("these 128 bytes are no tensor map");
   TensorMap m;
   m.address = s.address, m.rank = s.rank, m.element_bytes = s.element_bytes, m.swizzle = s.swizzle;
+  m.half_bytes = s.half_bytes != 0;
   for (uint32_t d = 0; d < m.rank; ++d) {
     m.sizes[d] = uint64_t{s.sizes[d]} + 1;
     m.box[d] = s.box[d];
@@ -103,7 +106,9 @@ TensorMap decode_tensor_map(std::span<const std::byte, kTensorMapBytes> bytes) {
 
 std::vector<BulkPiece> pieces_of(const TensorMap& m, std::span<const int32_t> first, uint64_t shared) {
   std::vector<BulkPiece> out;
-  const uint64_t row_bytes = uint64_t{m.box[0]} * m.element_bytes;
+  if (m.half_bytes && first[0] % 2)
+    refuse("of elements of half a byte is asked for the odd element " + std::to_string(first[0]));
+  const uint64_t row_bytes = m.inner_bytes();
   const uint64_t rows = m.box_bytes() / row_bytes;
   const int64_t begin = first[0], end = begin + m.box[0], size = static_cast<int64_t>(m.sizes[0]);
   for (uint64_t row = 0; row < rows; ++row, shared += row_bytes) {
@@ -117,7 +122,9 @@ std::vector<BulkPiece> pieces_of(const TensorMap& m, std::span<const int32_t> fi
     }
     const int64_t from = inside ? std::clamp<int64_t>(0, begin, end) : end;
     const int64_t to = inside ? std::clamp<int64_t>(size, from, end) : end;
-    const auto bytes = [&](int64_t elements) { return static_cast<uint64_t>(elements) * m.element_bytes; };
+    const auto bytes = [&](int64_t elements) {
+      return static_cast<uint64_t>(elements) * m.element_bytes >> m.half_bytes;
+    };
     add_piece(out, m, shared, 0, bytes(from - begin), true);
     if (to > from)
       add_piece(out, m, shared + bytes(from - begin), global + bytes(from), bytes(to - from), false);

@@ -74,6 +74,9 @@ const VectorRow kRows[] = {
     {"fp8_delayed_dbias", "{what:amax|data}", "quantize fp8_delayed {shape:grad} {source:grad} dir=row element={format} scale={bits:scale}", "x=grad", "row.{what}"},
     {"fp8_delayed_dbias", "{what:amax|data}", "quantize fp8_delayed {shape:grad} {source:grad} dir=both element={format} scale={bits:scale}", "x=grad", "row.{what}"},
 
+    // what a library's compiled kernel made of a line (fixtures/vectors/kernels): the line says all of it
+    {"kernel", "{c}.{dir:row|col}.{what}", "{line}", "", "{dir}.{what}"},
+
     // random bits
     {"philox_kat", "output[{i}]", "philox u32 1x4 u32 rounds={word:rounds[{i}]}", "x=counter[{i}] key=key[{i}]", "y"},
     {"philox_sequence", "~output", "philox u32 {shape:~output} u32", "x=@counters:~seed_subsequence_offset_lo_hi key=@seeds:~seed_subsequence_offset_lo_hi", "y"},

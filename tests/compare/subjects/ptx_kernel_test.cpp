@@ -140,6 +140,9 @@ TEST(PtxKernel, MistakesInALaunchFileAreToldWithTheSignature) {
                 .find("the module has no entry 'other'; it has mxfp8_rows"),
             std::string::npos);
   EXPECT_NE(with("\"grid\"", "\"grib\"").find("unknown key \"grib\""), std::string::npos);
+  EXPECT_EQ(with("\"for\"", "\"stores\": \"at_once\", \"for\""), "");
+  EXPECT_NE(with("\"for\"", "\"stores\": \"soon\", \"for\"").find("\"late\" or \"at_once\", found soon"),
+            std::string::npos);
   EXPECT_NE(with("mxfp8_rows_sm90.ptx", "absent.ptx").find("which cannot be read"), std::string::npos);
   EXPECT_NE(with("{", ""), "");
   Copy unknown("mxfp8_rows_sm90");

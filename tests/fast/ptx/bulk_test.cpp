@@ -291,6 +291,60 @@ TEST(PtxBulk, BoxesOfATensorWithZerosOutside) {
   expect_box(cube, {2, -1, 3});
 }
 
+// Elements of 4 bits are counted two to a byte, and lie without gaps on both sides.
+TEST(PtxBulk, BoxesOfElementsOfHalfAByte) {
+  TensorMap bytes = plain_map(), halves = plain_map();
+  bytes.element_bytes = 1, bytes.sizes = {50, 40}, bytes.strides = {1, 128}, bytes.box = {32, 8};
+  halves = bytes;
+  halves.half_bytes = true, halves.sizes = {100, 40}, halves.box = {64, 8};
+  EXPECT_EQ(halves.box_bytes(), bytes.box_bytes());
+  const auto loaded = [](const TensorMap& m, const std::string& at) {
+    return tried(
+        expect_bytes("256") +
+            "@%p0 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r3], "
+            "[%rd5, {" +
+            at + "}], [%r4];\n" + kWait + "setp.gt.u32 %p3, %r0, 7;\n@%p3 bra OUT;\n" + kToOut + "OUT:\n",
+        {0, 1}, m);
+  };
+  for (const auto& [first, byte] : {std::pair{"0, 0", "0, 0"}, {"70, 36", "35, 36"}, {"-6, -2", "-3, -2"}}) {
+    const Tried half = loaded(halves, first), whole = loaded(bytes, byte);
+    ASSERT_EQ(half.error, "");
+    EXPECT_EQ(half.out, whole.out) << first;
+  }
+  EXPECT_NE(loaded(halves, "0, 0").out, loaded(halves, "2, 0").out);
+  expect_fault(loaded(halves, "3, 0"), {"half a byte", "odd element 3"});
+  const auto refused = [&](auto change) {
+    TensorMap m = halves;
+    change(m);
+    EXPECT_THROW(encode(m), Fault);
+  };
+  refused([](TensorMap& m) { m.box[0] = 33; });
+  refused([](TensorMap& m) { m.sizes[0] = 99; });
+  refused([](TensorMap& m) { m.box[0] = 16; });  // rows of 8 bytes
+  refused([](TensorMap& m) { m.element_bytes = 2; });
+}
+
+// A store reads as late as the text allows, or when it is issued.
+TEST(PtxBulk, StoresMayReadAtOnce) {
+  const std::string body =
+      kFill + kFence + kBarrier + kStoreIt + kCommit + "@%p0 st.shared.u32 [%r3], 123456;\n" + kRead;
+  const auto first_word = [&](bool at_once, bool check) {
+    Tried t;
+    with_launch(body, plain_map(), t, [&](Module& m, const Launch& launch, const Memory& memory) {
+      RunOptions options;
+      options.stores_at_once = at_once, options.check = check;
+      run(m, "kernel", launch, memory, options);
+    });
+    EXPECT_EQ(t.error.empty(), !check) << t.error;
+    uint32_t word = 0;
+    std::memcpy(&word, t.out.data(), 4);
+    return word;
+  };
+  EXPECT_EQ(first_word(false, false), 123456u);
+  EXPECT_EQ(first_word(true, false), 5u);
+  first_word(true, true);  // with checks the missing wait is an error either way
+}
+
 TEST(PtxBulk, ABoxIsStoredInsideTheTensorAlone) {
   const Tried t =
       tried(kFill + kFence + kBarrier +
