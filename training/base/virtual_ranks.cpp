@@ -12,8 +12,10 @@ namespace {
 
 // Where the threads put their messages: a queue from every rank to every rank.
 struct Board {
-  explicit Board(int size) : queues(static_cast<size_t>(size * size)), size(size) {}
-  std::deque<Message>& queue(int from, int to) { return queues[static_cast<size_t>(from * size + to)]; }
+  explicit Board(int size) : queues(static_cast<size_t>(size) * static_cast<size_t>(size)), size(size) {}
+  std::deque<Message>& queue(int from, int to) {
+    return queues[static_cast<size_t>(from) * static_cast<size_t>(size) + static_cast<size_t>(to)];
+  }
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<std::deque<Message>> queues;

@@ -128,7 +128,7 @@ void run_apart(Session& session, Problem p, const Rng& columns, const Array& x, 
 
 // NVFP4Quantizer
 
-void NVFP4Quantizer::set_4over6(bool use, std::string err_mode, int e4m3_max) {
+void NVFP4Quantizer::set_4over6(bool use, const std::string& err_mode, int e4m3_max) {
   const std::string mode = upper(err_mode);
   if (mode != "MAE" && mode != "MSE")
     throw SemanticError(value_error, "nvfp4_4over6_err_mode: expected MAE or MSE, found " + err_mode);

@@ -49,7 +49,7 @@ class NVFP4Quantizer final : public KernelQuantizer<NVFP4Quantizer, NVFP4Storage
   static constexpr std::string_view kClass = "NVFP4Quantizer", kRecipe = "NVFP4BlockScaling";
   // As the original's constructor takes them: the mode in any case, "MAE" or "MSE"; the maximum 448 or 256,
   // and 448 where four-over-six is off whatever was asked for. ValueError for others.
-  void set_4over6(bool use, std::string err_mode, int e4m3_max);
+  void set_4over6(bool use, const std::string& err_mode, int e4m3_max);
   void set_random_sign_mask(bool on) { rht_matrix_random_sign_mask_t = on ? kRhtSignMask : 0; }
   bool with_rht = false, with_post_rht_amax = false, with_2d_quantization = false,
        stochastic_rounding = false, row_scaled_nvfp4 = false;

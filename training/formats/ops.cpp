@@ -326,7 +326,7 @@ StoragePtr unpickled(const Pickled& p) {
   return out;
 }
 
-HybridGather fsdp_pre_all_gather(HybridStorage& shard, GroupPtr mesh) {
+HybridGather fsdp_pre_all_gather(HybridStorage& shard, const GroupPtr& mesh) {
   if (mesh) note_fsdp_group(shard, mesh);
   HybridGather out;
   // Both children are asked before either gives anything.
@@ -367,7 +367,7 @@ std::shared_ptr<HybridStorage> fsdp_post_all_gather(HybridStorage& shard, const 
   if (!out) out = std::dynamic_pointer_cast<HybridStorage>(shard.make_like());
   const auto parent = std::dynamic_pointer_cast<HybridQuantizer>(shard.quantizer);
   const auto middle = gathered.begin() + static_cast<std::ptrdiff_t>(sent.row_buffers);
-  const auto put = [](const StoragePtr& child, const Quantizer& q, std::vector<ArrayPtr> buffers,
+  const auto put = [](const StoragePtr& child, const Quantizer& q, const std::vector<ArrayPtr>& buffers,
                       const json::Value& meta) {
     if (!child) return;
     child->fsdp_assign_gathered(buffers, meta);

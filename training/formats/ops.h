@@ -86,7 +86,7 @@ struct HybridGather {
   size_t row_buffers = 0;          // of `buffers`, the first belong to the rows
   json::Value row_meta, col_meta;  // null for a direction that is absent
 };
-HybridGather fsdp_pre_all_gather(HybridStorage& shard, GroupPtr mesh = nullptr);
+HybridGather fsdp_pre_all_gather(HybridStorage& shard, const GroupPtr& mesh = nullptr);
 // After: `gathered` is the concatenation of every shard's buffers. The result shares per-tensor scales with
 // the shard; `out`, of an earlier call, is written and returned itself. What the children's quantizers do not
 // use is dropped, so that no stale transpose survives.

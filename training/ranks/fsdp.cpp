@@ -178,7 +178,7 @@ FsdpSent fsdp_pre_all_gather(Storage& shard, const GroupPtr& mesh, const std::op
 }
 
 StoragePtr fsdp_post_all_gather(Storage& shard, const FsdpSent& sent, const std::vector<ArrayPtr>& gathered,
-                                DType parameter, StoragePtr out) {
+                                DType parameter, const StoragePtr& out) {
   if (auto* hybrid = storage_as<HybridStorage>(shard)) {
     const auto made =
         fsdp_post_all_gather(*hybrid, sent.hybrid, gathered, std::dynamic_pointer_cast<HybridStorage>(out));

@@ -45,7 +45,7 @@ FsdpSent fsdp_pre_all_gather(Storage& shard, const GroupPtr& mesh, const std::op
 // The shard's quantizer never changes. A transpose of per-tensor FP8 that `out` still holds is kept although
 // it is stale, as in the original: clear_columns drops it after use.
 StoragePtr fsdp_post_all_gather(Storage& shard, const FsdpSent& sent, const std::vector<ArrayPtr>& gathered,
-                                DType parameter, StoragePtr out = nullptr);
+                                DType parameter, const StoragePtr& out = nullptr);
 
 // What a linear layer does to its weight after dgrad under FSDP2: derived columns go, with their scales, and
 // a transpose is marked invalid; amaxes stay. A hybrid keeps everything, and so does Identity.

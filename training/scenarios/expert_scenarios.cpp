@@ -143,7 +143,7 @@ constexpr Disagreement kDisagreements[] = {
 };
 
 // Experts take turns between two quantizers for `operand`; all else is MXFP8.
-RecipePtr taking_turns(const Disagreement& d, string operand) {
+RecipePtr taking_turns(const Disagreement& d, const string& operand) {
   return recipe_around("taking turns",
                        [d, operand, turn = std::make_shared<int>(0)](const RolePtr& role) -> QuantizerLike {
                          if (!role || role->tensor_type != operand) return quantizer_named("MX");
@@ -409,11 +409,14 @@ void s78(ScenarioRun& run) {
         continue;
       }
       run.expect_error(ErrorClass::not_implemented_error, "GroupedLinear",
-                       [&] { module.quantize_parameters(session, recipe, true); }, {"separate weights"});
+                       [&, &recipe = recipe] { module.quantize_parameters(session, recipe, true); },
+                       {"separate weights"});
       run.expect_error(ErrorClass::not_implemented_error, "ops GroupedLinear",
-                       [&] { operation.quantize_parameters(session, recipe, true); }, {"separate weights"});
+                       [&, &recipe = recipe] { operation.quantize_parameters(session, recipe, true); },
+                       {"separate weights"});
       run.expect_error(ErrorClass::not_implemented_error, "ops GroupedLinear, in forward",
-                       [&] { operation.forward(session, x, under(recipe)); }, {"separate weights"});
+                       [&, &recipe = recipe] { operation.forward(session, x, under(recipe)); },
+                       {"separate weights"});
     }
   }
   run.about("delayed scaling and packed weights");

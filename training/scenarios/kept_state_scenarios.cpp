@@ -144,7 +144,7 @@ void s99(ScenarioRun& run) {
       {"reload twice", {start, release, reload, reload}}};
   for (const auto& [what, steps] : illegal)
     run.expect_error(ErrorClass::runtime_error, what,
-                     [&] {
+                     [&, &steps = steps] {
                        OffloadedLayer layer;
                        layer.push(session, x);
                        for (const Step s : steps) s(layer);

@@ -307,7 +307,7 @@ void signs_of_zero(ScenarioRun& run) {
     bool rows = false, cols = false;  // which directions may differ
   };
   const auto judge = [&](Session& session, const ArrayPtr& x, std::optional<F32Bits> noop, Where differs) {
-    const auto made = [&](QuantizerPtr q) {
+    const auto made = [&](const QuantizerPtr& q) {
       if (!noop) return q->quantize(session, x);
       const StoragePtr s = q->make_empty(session, x->shape, x->dtype);
       q->update_quantized(session, x, *s, noop);

@@ -100,7 +100,7 @@ TEST_F(Grouped, DelayedMembersNoteTheirAmaxEachInItsOwnSlot) {
   const uint16_t small[] = {0x3F80, 0, 0, 0xC000}, large[] = {0x4080, 0, 0, 0};  // 1, -2 and 4
   g->quantize(session, {from_bytes({2, 2}, DType::bfloat16, std::as_bytes(std::span(small))),
                         from_bytes({2, 2}, DType::bfloat16, std::as_bytes(std::span(large)))});
-  const float wanted[] = {2, 4};
+  const uint32_t wanted[] = {0x40000000, 0x40800000};  // 2 and 4
   EXPECT_EQ(std::memcmp(g->amax->data(), wanted, sizeof wanted), 0);
   EXPECT_TRUE(equal_bytes(*q->amax, *scalar(zero)));
 }
