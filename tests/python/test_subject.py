@@ -123,7 +123,7 @@ def test_a_function_may_see_the_line_and_has_to_return_planes():
 
 
 def test_the_start_of_an_interpreter_is_no_part_of_a_case(tmp_path, monkeypatch):
-    (tmp_path / "slow_to_import.py").write_text("import time\ntime.sleep(4)\n\ndef quantize(x):\n    import assay\n    return assay.quantize(x)\n")
+    (tmp_path / "slow_to_import.py").write_text("import time\nimport assay\ntime.sleep(4)\n\ndef quantize(x):\n    return assay.quantize(x)\n")
     monkeypatch.syspath_prepend(tmp_path)
     import slow_to_import
     with assay.Subject.from_callable(slow_to_import.quantize, "mxfp8", out="numpy", timeout=3) as subject:

@@ -11,6 +11,7 @@
 #include "training/base/data.h"
 #include "training/modules/attention_module.h"
 #include "training/modules/grouped_linear.h"
+#include "training/modules/layer_module.h"
 #include "training/modules/layernorm_linear.h"
 #include "training/modules/layernorm_mlp.h"
 #include "training/modules/linear.h"
@@ -73,9 +74,10 @@ std::unique_ptr<Module> make_grouped(Session& session, const ModuleSettings& s) 
 
 // Weights and inputs that are drawn make logits of thousands, whose softmax is one key: a smaller softmax
 // scale than usual spreads the probabilities.
+constexpr int64_t kHead = 32;
+constexpr F32Bits kSoftmaxScale = 0x3A800000;  // 2^-10
+
 std::unique_ptr<Module> make_attention(Session& session, const ModuleSettings& s) {
-  constexpr int64_t kHead = 32;
-  constexpr F32Bits kScale = 0x3A800000;  // 2^-10
   AttentionModuleSettings settings;
   settings.name = "m";
   settings.hidden_size = s.in;
@@ -88,10 +90,27 @@ std::unique_ptr<Module> make_attention(Session& session, const ModuleSettings& s
   settings.set_parallel_mode = s.parallel != ParallelMode::none;
   settings.sequence_parallel = settings.set_parallel_mode && s.sequence;
   settings.checkpoint_core = s.checkpoint_core;
-  settings.softmax_scale = kScale;
+  settings.softmax_scale = kSoftmaxScale;
   auto m = std::make_unique<AttentionModule>(session, settings);
   if (settings.cross) m->context = gradient({input_rows(s), s.in}, s.dtype, 40);
   return m;
+}
+
+std::unique_ptr<Module> make_layer(Session& session, const ModuleSettings& s) {
+  LayerModuleSettings settings;
+  settings.name = "m";
+  settings.hidden_size = s.in;
+  settings.ffn_hidden_size = s.hidden;
+  settings.heads = s.hidden / kHead;
+  settings.head_size = kHead;
+  settings.bias = s.bias;
+  settings.params_dtype = s.dtype;
+  settings.set_parallel_mode = s.parallel != ParallelMode::none;
+  settings.sequence_parallel = settings.set_parallel_mode && s.sequence;
+  settings.checkpoint_core = s.checkpoint_core;
+  settings.softmax_scale = kSoftmaxScale;
+  settings.activation = s.activation;
+  return std::make_unique<LayerModule>(session, settings);
 }
 
 }  // namespace
@@ -117,6 +136,7 @@ Producer producer_of(string_view module) {
 
 std::unique_ptr<Module> make_module(Session& session, const ModuleSettings& s) {
   if (s.module == "layernorm_mlp") return make_mlp(session, s);
+  if (s.module == "transformer_layer") return make_layer(session, s);
   if (is_attention_module(s.module)) return make_attention(session, s);
   if (s.module == "ops_linear") {
     auto settings = linear_settings<OpsLinearSettings>(s);

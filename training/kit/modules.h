@@ -13,8 +13,9 @@ namespace assay::training {
 
 inline constexpr std::string_view kModules[] = {"linear",         "layernorm_linear", "layernorm_mlp",
                                                 "grouped_linear", "ops_linear",       "ops_grouped_linear"};
-// Multi-head attention: self attention, the same behind a norm, and cross attention.
-inline constexpr std::string_view kAttentionModules[] = {"mha", "layernorm_mha", "cross_mha"};
+// Multi-head attention: self attention, the same behind a norm, and cross attention; and a whole layer.
+inline constexpr std::string_view kAttentionModules[] = {"mha", "layernorm_mha", "cross_mha",
+                                                         "transformer_layer"};
 bool is_attention_module(std::string_view module);
 // The producer of roles that a module of kModules is. std::logic_error of another name.
 Producer producer_of(std::string_view module);
@@ -33,7 +34,8 @@ struct ModuleSettings {
   Activation activation = Activation::srelu;
   std::vector<int64_t> splits = {};  // of grouped modules; empty: see splits_of
   bool packed = false;               // grouped_linear: all weights in one parameter
-  // Of attention modules `hidden` is the width of all heads of 32 that this rank has, and `out` says nothing.
+  // Of attention modules `hidden` is the width of all heads of 32 that this rank has, of a layer the rows of
+  // its fc1 as well, and `out` says nothing.
   bool checkpoint_core = false;
 };
 

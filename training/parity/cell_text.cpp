@@ -127,7 +127,7 @@ Result<Cell> parity_cell(string_view text) {
                  0, "linear, layernorm_linear and layernorm_mlp are"};
   if (!c.core.empty() && !is_attention_module(c.module))
     return Error{string(c.module) + " has no core of attention: there is no core=" + string(c.core), 0,
-                 "core= is only for mha and layernorm_mha"};
+                 "core= is only for mha, layernorm_mha and transformer_layer"};
   if (c.packed && c.module != "grouped_linear")
     return Error{string(c.module) + " has no weights to pack", 0, "packed= is only for grouped_linear"};
   return with_formats(c);

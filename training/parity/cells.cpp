@@ -134,6 +134,7 @@ Cell multihead(string_view module, string_view format, string_view core, string_
 // Multi-head attention around a core in 16 bits, and around a quantized one.
 void add_multihead(std::vector<Cell>& cells) {
   for (const string_view module : kAttentionModules) {
+    if (module == "transformer_layer") continue;  // fewer, below
     const auto add = [&](string_view f, string_view core, string_view roles, auto... set) {
       cells.push_back(multihead(module, f, core, roles));
       (set(cells.back()), ...);
@@ -159,6 +160,28 @@ void add_multihead(std::vector<Cell>& cells) {
         add(f, core, kNoHybrid, [](Cell& c) { c.flavour = Flavour::te; });
       }
   }
+}
+
+// A whole layer: what its parts do is in their own cells.
+void add_layers(std::vector<Cell>& cells) {
+  const auto add = [&](string_view f, string_view core, string_view roles, auto... set) {
+    cells.push_back(multihead("transformer_layer", f, core, roles));
+    (set(cells.back()), ...);
+  };
+  for (const string_view f : kFormats) {
+    add(f, "", kRoleSets[0]);
+    add(f, "", kRoleSets[0], [](Cell& c) { c.phase = Phase::quantized_init; });
+  }
+  for (const string_view core : {"fp8_dpa", "fp8_mha"})
+    for (const string_view f : {"fp8_delayed", "fp8_current", "mxfp8"}) {
+      add(f, core, kNoHybrid);
+      add(f, core, kNoHybrid, [](Cell& c) { c.phase = Phase::trajectory; });
+      if (f != "fp8_delayed") add(f, core, kRoleSets[0]);
+    }
+  add("mxfp8", "fp8_dpa", kRoleSets[0], [](Cell& c) { c.recompute = true; });
+  add("fp8_current", "fp8_mha", kNoHybrid, [](Cell& c) { c.checkpoint_core = true; });
+  add("mxfp8", "fp8_dpa", kRoleSets[0], [](Cell& c) { c.phase = Phase::column, c.ranks = 2; });
+  add("nvfp4", "", kRoleSets[0], [](Cell& c) { c.ranks = 2, c.fsdp = "keep", c.adam = true; });
 }
 
 // Multi-head attention on ranks, with an optimizer or a recompute of the whole.
@@ -208,6 +231,7 @@ std::vector<Cell> make_cells() {
   add_attention(cells);
   add_multihead(cells);
   add_multihead_on_ranks(cells);
+  add_layers(cells);
   const std::vector<Cell>& trained = chosen_trained_cells();
   cells.insert(cells.end(), trained.begin(), trained.end());
   return cells;
@@ -237,7 +261,7 @@ const std::vector<Cell>& left_out_cells() {
 
 std::vector<string_view> factory_modules() {
   std::vector<string_view> out(std::begin(kModules), std::end(kModules));
-  out.insert(out.end(), {"mha", "layernorm_mha"});
+  out.insert(out.end(), {"mha", "layernorm_mha", "transformer_layer"});
   return out;
 }
 

@@ -67,9 +67,12 @@ std::vector<RolePtr> roles_of(string_view module) {
     add(producer_of(module), "m");
     return roles;
   }
-  if (module == "mha") add(Producer::linear, "m.linear_qkv");
-  else add(Producer::layernorm_linear, "m.layernorm_linear_qkv");
-  add(Producer::linear, "m.proj");
+  const bool layer = module == "transformer_layer";
+  const string attention = layer ? "m.self_attention" : "m";
+  if (module == "mha") add(Producer::linear, attention + ".linear_qkv");
+  else add(Producer::layernorm_linear, attention + ".layernorm_linear_qkv");
+  add(Producer::linear, attention + ".proj");
+  if (layer) add(Producer::layernorm_mlp, "m.layernorm_mlp");
   return roles;
 }
 
@@ -175,8 +178,9 @@ std::optional<Error> attention_refusal(const Cell& c) {
         0, "leave core= out: the core then runs in 16 bits"};
   if (c.core.empty() || c.formats.fprop != "fp8_current") return std::nullopt;
   for (const char* tensor : {"s", "dp"}) {
-    const RolePtr role =
-        std::make_shared<const QuantizerRole>(QuantizerRole{"dpa", tensor, "m.core_attention"});
+    const RolePtr role = std::make_shared<const QuantizerRole>(QuantizerRole{
+        "dpa", tensor,
+        (c.module == "transformer_layer" ? "m.self_attention" : "m") + string(".core_attention")});
     const QuantizerLike made = factory_named(c.factory)->call(role);
     if (std::holds_alternative<DelayedScalingRequest>(made)) continue;
     Operand o{role, Direction::row, 0};

@@ -27,7 +27,7 @@ struct Cause {
 bool uses(const Cell& c, string_view format) {
   return c.formats.fprop == format || c.formats.dgrad == format || c.formats.wgrad == format;
 }
-bool normed(const Cell& c) { return c.module.starts_with("layernorm"); }
+bool normed(const Cell& c) { return c.module.starts_with("layernorm") || c.module == "transformer_layer"; }
 bool rounds_stochastically(const Cell& c) { return c.formats.dgrad == "nvfp4" || c.formats.wgrad == "nvfp4"; }
 bool transposes(const Cell& c) {
   return uses(c, "fp8_current") && c.arch != Arch::sm100 && c.arch != Arch::sm110;

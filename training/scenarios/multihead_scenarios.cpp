@@ -9,6 +9,9 @@
 #include "training/base/data.h"
 #include "training/base/f32.h"
 #include "training/modules/attention_module.h"
+#include "training/modules/layer_module.h"
+#include "training/modules/layernorm_mlp.h"
+#include "training/modules/transformer_layer.h"
 #include "training/recipes/delayed.h"
 #include "training/recipes/format_table.h"
 #include "training/scenarios/common.h"
@@ -172,6 +175,90 @@ void s151(ScenarioRun& run) {
     }
 }
 
+// ---- S-152
+
+// The sum beside a residual, element by element: of two bf16 numbers it is exact in binary64, and its
+// rounding to binary32 comes before that to bf16.
+ArrayPtr residual(Session& session, const ArrayPtr& a, const ArrayPtr& b) {
+  const std::vector<float> left = floats(session, a), right = floats(session, b);
+  std::vector<float> sum(left.size());
+  for (size_t i = 0; i < sum.size(); ++i)
+    sum[i] = static_cast<float>(static_cast<double>(left[i]) + static_cast<double>(right[i]));
+  return cast(session, f32_array(a->shape, sum), DType::bfloat16);
+}
+
+void take_values(Module& part, const Module& layer, const string& prefix) {
+  for (Parameter& mine : part.parameters)
+    for (const Parameter& p : layer.parameters)
+      if (p.name == prefix + mine.name) mine.value = clone(std::get<ArrayPtr>(p.value));
+}
+
+void expect_gradients(ScenarioRun& run, const StepRecord& layer, const Module& part, const string& prefix) {
+  for (const Parameter& p : part.parameters) {
+    const string name = prefix + p.name + ".grad";
+    run.expect_equal(output_of(layer, name), p.grad, name);
+  }
+}
+
+// The parts of a layer in a session of their own, one after another.
+void expect_parts(ScenarioRun& run, const RecipePtr& recipe) {
+  Bench bench(run, settings_of("transformer_layer"));
+  Bench apart(run, settings_of("transformer_layer"));  // its session and its data
+  const LayerModuleSettings& s = dynamic_cast<LayerModule&>(*bench.module).settings;
+  AttentionModuleSettings of_attention;
+  of_attention.name = "m.self_attention";
+  of_attention.hidden_size = s.hidden_size;
+  of_attention.heads = s.heads;
+  of_attention.head_size = s.head_size;
+  of_attention.input_layernorm = true;
+  of_attention.softmax_scale = s.softmax_scale;
+  LayerNormMLPSettings of_mlp;
+  of_mlp.name = "m.layernorm_mlp";
+  of_mlp.hidden_size = s.hidden_size;
+  of_mlp.ffn_hidden_size = s.ffn_hidden_size;
+  of_mlp.activation = s.activation;
+  Session& session = apart.session;
+  AttentionModule attention(session, of_attention);
+  LayerNormMLP mlp(session, of_mlp);
+  take_values(attention, *bench.module, "self_attention.");
+  take_values(mlp, *bench.module, "layernorm_mlp.");
+  const StepRecord& layer = bench.step(under(recipe));
+
+  const auto array = [](const Tensorlike& t) { return std::get<ArrayPtr>(t); };
+  const Forward first = attention.forward(session, apart.x, under(recipe));
+  const ArrayPtr hidden = residual(session, apart.x, array(first.out));
+  const Forward second = mlp.forward(session, hidden, under(recipe));
+  run.expect_equal(output_of(layer, "output"), residual(session, hidden, array(second.out)), "output");
+  const ArrayPtr d = residual(session, apart.dy, array(second.backward(session, apart.dy)));
+  run.expect_equal(output_of(layer, "dgrad"), residual(session, d, array(first.backward(session, d))),
+                   "dgrad");
+  expect_gradients(run, layer, attention, "self_attention.");
+  expect_gradients(run, layer, mlp, "layernorm_mlp.");
+  run.expect_equal(static_cast<int64_t>(layer.gemms.size()),
+                   static_cast<int64_t>(attention.record.gemms.size() + mlp.record.gemms.size()), "GEMMs");
+}
+
+void s152(ScenarioRun& run) {
+  const std::pair<string_view, string_view> kRecipes[] = {{"", ""},
+                                                          {"DelayedScaling", "fp8_mha"},
+                                                          {"Float8CurrentScaling", "fp8_dpa"},
+                                                          {"MXFP8BlockScaling", "fp8_dpa"}};
+  for (const auto& [name, field] : kRecipes) {
+    run.about(name.empty() ? "no recipe" : string(name) + " " + string(field));
+    expect_parts(run, name.empty() ? nullptr : recipe_of(name, field));
+  }
+  Bench bench(run, settings_of("transformer_layer"));
+  TransformerLayer named(bench.session, "m");
+  const std::vector<string> names = named.names();
+  const StepRecord& r = bench.step(under(recipe_of("MXFP8BlockScaling", "")));
+  for (const RoleList* roles : {&r.forward_roles, &r.backward_roles})
+    for (const RolePtr& role : roles->value())
+      if (role && !role->name.empty())
+        run.expect(std::any_of(names.begin(), names.end(),
+                               [&](const string& n) { return role->name.starts_with(n); }),
+                   "the layer has no part " + role->name);
+}
+
 const Scenario kScenarios[] = {
     {"S-150",
      "Whose cast stands at each edge of multi-head attention",
@@ -186,6 +273,13 @@ const Scenario kScenarios[] = {
      "three steps run, with scales that move between forward and backward",
      "the second forward is the first one, and operands, outputs, gradients, histories and scales are equal",
      s151,
+     {}},
+    {"S-152",
+     "A transformer layer is its parts",
+     "a layer, and its attention and its MLP in another session with the same weights",
+     "a step of the layer runs, and the parts run one after another beside sums of their residuals",
+     "output, input gradient and every parameter's gradient are equal, and parts are named after the layer",
+     s152,
      {}},
 };
 

@@ -313,6 +313,7 @@ TEST(ParityFactory, AttentionUnderAFactoryIsHeldToItsRecipe) {
       {"parity mha factory=training_cases_test_attention core=fp8_dpa", "E16"},
       {"parity layernorm_mha factory=training_cases_test_attention core=fp8_mha", "E5 E17"},
       {"parity mha factory=mxfp8_factory core=fp8_dpa", ""},
+      {"parity transformer_layer factory=hybrid_mxfp8 core=fp8_dpa", "E13"},
       {"parity mha factory=hybrid_mxfp8 core=fp8_dpa phase=quantized_init", ""}};
   for (const auto& [text, codes] : kCells) {
     const training::CellResult r = judged_factory(text, *reference);
@@ -329,9 +330,9 @@ TEST(ParityFactory, AttentionUnderAFactoryIsHeldToItsRecipe) {
       "nvfp4 (fprop | dgrad | wgrad) (leave core= out: the core then runs in 16 bits)");
   EXPECT_EQ(refusal("parity mha factory=mxfp8_nvfp4").substr(0, 44),
             "expected one format for all GEMMs of mha, fo");
-  EXPECT_EQ(
-      refusal("parity linear factory=mxfp8_factory core=fp8_dpa"),
-      "linear has no core of attention: there is no core=fp8_dpa (core= is only for mha and layernorm_mha)");
+  EXPECT_EQ(refusal("parity linear factory=mxfp8_factory core=fp8_dpa"),
+            "linear has no core of attention: there is no core=fp8_dpa (core= is only for mha, layernorm_mha "
+            "and transformer_layer)");
   EXPECT_NE(refusal("parity mha factory=mxfp8_factory core=fp8"), "accepted");
   EXPECT_NE(refusal("parity cross_mha factory=mxfp8_factory"), "accepted");
 }
@@ -420,7 +421,7 @@ TEST(TakeStories, TheMatrixOfAFactoryHasEveryModuleAndSaysWhatItLeavesOut) {
   const auto cases = take_training_cases(what, "");
   ASSERT_TRUE(cases) << cases.error().text();
   EXPECT_EQ(cases->size(),
-            3u * 11 + 3 * 9 + 1 + 2 * 3 * 2);  // modules with and without ranks, packed weights, attention
+            3u * 11 + 3 * 9 + 1 + 3 * 3 * 2);  // modules with and without ranks, packed weights, attention
   std::set<std::string> rows, names;
   size_t left_out = 0;
   const std::unique_ptr<Subject> reference = make_reference_subject();
@@ -428,15 +429,17 @@ TEST(TakeStories, TheMatrixOfAFactoryHasEveryModuleAndSaysWhatItLeavesOut) {
     rows.insert(s.row);
     EXPECT_TRUE(names.insert(s.entry.text).second) << s.entry.text;
     if (s.entry.text.find("layernorm_mlp") == std::string::npos &&
-        s.entry.text.find("mha") == std::string::npos && s.entry.text.find("trajectory") == std::string::npos)
+        s.entry.text.find("mha") == std::string::npos &&
+        s.entry.text.find("transformer_layer") == std::string::npos &&
+        s.entry.text.find("trajectory") == std::string::npos)
       continue;
     const Verdict v = s.judge(*reference, *reference, {});
     EXPECT_EQ(v.outcome, Outcome::unsupported) << s.entry.text;
     EXPECT_NE(v.reason.find("mxfp8|nvfp4"), std::string::npos) << v.reason;
     ++left_out;
   }
-  EXPECT_EQ(rows.size(), 6u + 6);  // attention with each core
-  EXPECT_EQ(left_out, 11u + 5 + 12);
+  EXPECT_EQ(rows.size(), 6u + 9);  // attention with each core
+  EXPECT_EQ(left_out, 11u + 5 + 18);
   for (const char* word : {"roles factory=delayed_scaling_factory", "roles factory=nope", "roles mxfp8"}) {
     std::vector<std::string> refused = {word};
     EXPECT_FALSE(take_training_cases(refused, "")) << word;

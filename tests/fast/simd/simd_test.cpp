@@ -419,7 +419,8 @@ TEST_P(SimdAcceptor, WhatDiffersIsCounted) {
           for (int64_t r = 0; r < dump.shape.rows; ++r) {
             if ((r * 7 + c * 5) % every) continue;
             const bool high = (d == Direction::row ? c : r) % 2;  // of two codes in a byte
-            dump.code(r, c) ^= std::byte{dump.format() != FormatId::nvfp4 ? 0x81 : high ? 0x90 : 0x09};
+            const int bits = dump.format() != FormatId::nvfp4 ? 0x81 : high ? 0x90 : 0x09;
+            dump.code(r, c) ^= static_cast<std::byte>(bits);
             auto& [count, first] = want[block_at(dump, r, c)];
             if (count++ == 0 && d == Direction::col) first = static_cast<int>(r % dump.length());
           }
