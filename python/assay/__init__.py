@@ -21,6 +21,7 @@ from ._quantized import Planes, Quantized, Side
 from ._subject import Report, Result, Subject
 from ._suites import Vector, suite, vectors
 from ._verdict import Cause, Choice, Coherence, Diagnosis, Divergence, Identification, PlaneResult, Step, Trace, Verdict
+from ._with_torch import register_when_both_are_imported
 
 for _kind in (AssayError, LineError, NoSuchPlane, NotJudged, PackError, PlaneError, UnsupportedEncoding, QuantizedMismatch):
     _kind.__module__ = "assay"   # a traceback has the name by which it is caught
@@ -43,3 +44,10 @@ def __getattr__(name: str) -> object:
         import importlib
         return importlib.import_module("." + name, __name__)
     raise AttributeError(f"module 'assay' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "Pack", "distributed", "torch"})
+
+
+register_when_both_are_imported()

@@ -220,7 +220,7 @@ def seconds_of(value: Any, what: str) -> float:
 def f32(value: Any, what: str) -> float:
     """A number as a binary32 holds it. Raises PlaneError for what is no number, or lies beyond its range."""
     try:
-        number = float(value)
+        number = float(value.item() if hasattr(value, "item") else value)   # an array of one element, whatever its sizes
         return struct.unpack("<f", struct.pack("<f", number))[0]
     except OverflowError:
         raise PlaneError(f"expected a number within the range of float32, found {value}", what) from None

@@ -52,7 +52,9 @@ class Served:
         self.function = function
         self.spec = spec or str(getattr(function, "assay_spec", ""))
         if self.spec:
-            words_of(self.spec)
+            own = words_of(self.spec)
+            if (own.op or "quantize") == "quantize" and "dir" not in own.keys and not any("/" in word for word in own.format):
+                self.spec += " dir=row"   # as quantize and Subject.from_callable take it
         try:
             kinds = [p for p in inspect.signature(function).parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.default is p.empty]
         except (TypeError, ValueError):
@@ -70,7 +72,7 @@ class Served:
             own = words_of(self.spec)
             if (own.op or "quantize") != found.op or own.format != words.format:
                 raise Refused(f"the function promises {self.spec}")
-            keys = {**own.keys, **{k: v for k, v in words.keys.items() if k in _DRAWN or k == "dir" and "dir" not in own.keys}}
+            keys = {**own.keys, **{k: v for k, v in words.keys.items() if k in _DRAWN or k == "dir" and "dir" not in own.keys}}   # of a pair of formats
             mine = line(" ".join([found.op, *own.format, words.sizes, found.source, *(f"{k}={v}" for k, v in keys.items())]))
             if mine.canonical != found.canonical:
                 raise Refused(f"the function promises {self.spec}")

@@ -157,3 +157,10 @@ def test_fill_is_the_suites():
     with pytest.raises(assay.PlaneError, match="assay.inputs"):
         assay.fill("dequantize mxfp8 16x64 bf16")
     assert list(assay.inputs("dequantize mxfp8 16x64 bf16")) == ["row.scale_inv", "row.data"]
+
+
+def test_a_number_may_be_an_array_of_one(x):
+    for amax in (4, 4.0, np.float32(4), np.array(4.0), np.array([4.0], np.float32), np.array([[4]])):
+        assert assay.quantize(x, "fp8_current", amax=amax).line.endswith("amax=4"), amax
+    with pytest.raises(assay.PlaneError, match="expected a number, found ndarray"):
+        assay.quantize(x, "fp8_current", amax=np.array([4.0, 5.0]))

@@ -88,6 +88,12 @@ def test_right_and_wrong(place):
 def test_spec_and_lines(place):
     status, text = program(place, "run", line(8, "element=e5m2"), line(8), "--python", "kernels:right", "--python-spec", "mxfp8 element=e5m2")
     assert status == 1 and "0 passed, 1 failed, 1 skipped" in text, text
+    others = "quantize mxfp8 8x64 bf16 dir=col", "quantize mxfp8 8x64 bf16"
+    status, text = program(place, "run", line(8), *others, "--python", "kernels:unpadded", "--python-spec", "mxfp8")
+    assert status == 0 and "1 passed, 0 failed, 2 skipped" in text, text
+    assert "the function promises mxfp8 dir=row" in program(place, "run", others[0], "-v", "--python", "kernels:unpadded", "--python-spec", "mxfp8")[1]
+    status, text = program(place, "run", "smoke", "--python", "kernels:unpadded", "--python-spec", "mxfp8")
+    assert status == 0 and " 0 failed" in text, text
     status, text = program(place, "run", line(8), "quantize nvfp4 32x64 bf16 dir=both round=sr rng=1,2,0", "cast e4m3 4x4 bf16", "--python", "kernels:any_line")
     assert status == 0 and "2 passed, 0 failed, 1 skipped" in text, text
     status, text = program(place, "run", "quantize nvfp4 4x32 bf16 dir=row", "--python", "kernels:no_amax")

@@ -1,4 +1,7 @@
 """PyTorch on the CPU; skipped where it is not installed."""
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -96,3 +99,10 @@ def test_torchao_itself(t):
     mx = pytest.importorskip("torchao.prototype.mx_formats.mx_tensor")
     made = mx.MXTensor.to_mx(t, torch.float8_e4m3fn, 32)
     assert "ocp" in (assay.identify(t, made).best.name, *assay.identify(t, made).best.same_as)
+
+
+@pytest.mark.parametrize("imports", ["import assay, torch", "import torch, assay", "import assay; import torch.nn as nn; import torch"])
+def test_the_op_is_there_once_both_are_imported(imports, tmp_path):
+    script = imports + "\nprint([list(p.shape) for p in torch.ops.assay.reference_quantize(torch.zeros(2, 32, dtype=torch.bfloat16), 'mxfp8', 'row')])"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0 and done.stdout == "[[128, 4], [2, 32]]\n", done.stdout + done.stderr
