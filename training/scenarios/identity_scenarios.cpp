@@ -129,7 +129,7 @@ void identity_gathers(IdentityCase& c, const StoragePtr& shard, DType parameter)
   const bool own =
       shard == c.cast_first;  // a quantizer that names a dtype decides, whatever the parameter has
   const ArrayPtr payload = identity(shard).hp_data;
-  const auto gather = [&](const ArrayPtr& buffer, std::shared_ptr<IdentityStorage> out = nullptr) {
+  const auto gather = [&](const ArrayPtr& buffer, const std::shared_ptr<IdentityStorage>& out = nullptr) {
     return fsdp_post_all_gather(identity(shard), {buffer}, parameter, out);
   };
   const DType logical = own ? DType::float32 : parameter;
@@ -272,11 +272,12 @@ void high_precision_backward(ScenarioRun& run) {
         run.about(string(module) + ", H(" + string(f.name) + "|ID), " + source);
         const RecipePtr builtin = f.recipe();
         builtin->backward_override = how;
-        const RecipePtr custom = by_tensor([&](const string& tensor, const RolePtr&) -> QuantizerLike {
-          if (tensor == "grad_output") return std::make_shared<IdentityQuantizer>();
-          return std::make_shared<HybridQuantizer>(f.make(tensor == "weight"),
-                                                   std::make_shared<IdentityQuantizer>(), source);
-        });
+        const RecipePtr custom =
+            by_tensor([&, &source = source](const string& tensor, const RolePtr&) -> QuantizerLike {
+              if (tensor == "grad_output") return std::make_shared<IdentityQuantizer>();
+              return std::make_shared<HybridQuantizer>(f.make(tensor == "weight"),
+                                                       std::make_shared<IdentityQuantizer>(), source);
+            });
         const ModuleSettings s{.module = module};
         const StepRecord vanilla = step_of(run, s, under(builtin)), hybrid = step_of(run, s, under(custom));
         expect_same_steps(run, hybrid, vanilla);
