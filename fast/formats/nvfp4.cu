@@ -2,8 +2,10 @@
 // direction lanes (lane/nvfp4_direction.cuh). Dequantized patch by patch (N10).
 #include "fast/directions.h"
 #include "fast/lane/nvfp4.cuh"
+#include "fast/lane/value_pairs.cuh"
 #include "fast/move/amax.cuh"
 #include "fast/move/dequantize.cuh"
+#include "fast/move/e2m1_lines.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 namespace {
@@ -37,16 +39,15 @@ struct Nvfp4PairArgs {
 // (N10.4). x as load_patch<S, true> needs it; the stored rows a multiple of 8 long.
 template <class S, bool kRows, bool kSquare>
 ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, const Place& at,
-                                  const uint32_t (&words)[kPatch][S::kWords]) {
+                                  const Nvfp4Scales& tensor, const uint32_t (&words)[kPatch][S::kWords]) {
   constexpr int kNext = kRows ? 1 : 8, kHalf = S::kWords / 2;
   const int64_t line = kRows ? at.row : at.col, first = kRows ? at.col : at.row;
   const int64_t lines = kRows ? extent.rows : extent.cols, elements = kRows ? extent.cols : extent.rows;
   const bool second = (at.lane & kNext) != 0;
   const Nvfp4Chain chain;
-  const Nvfp4Scales tensor = chain.of_tensor(*to.amax);
 
   uint32_t items[S::kWords], half[kHalf];
-  maxima<S, kRows>(words, items);
+  bool wild = maxima<S, kRows>(words, items);  // some scaled element may be NaN, or 7 and more
   if constexpr (kSquare) {
     uint32_t best = items[0];
 #pragma unroll
@@ -66,14 +67,23 @@ ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, c
   uint32_t scales[4];
   float multiplier[kPatch] = {};
 #pragma unroll
-  for (int k = 0; k < 4; ++k) {
+  for (int k = 0; k < 4; k += 2) {  // N10.6, N10.8
     if (kSquare && k > 0) {
-      scales[k] = scales[0];
-    } else {
-      scales[k] = chain.block_scale(tensor, S::widen(half, k));
-      multiplier[k] = chain.multiplier(tensor, scales[k]);
+      scales[k] = scales[k + 1] = scales[0];
+      continue;
     }
+    const float lo = as_float(chain.scaled_amax(tensor, S::widen(half, k))),
+                hi = kSquare ? lo : as_float(chain.scaled_amax(tensor, S::widen(half, k + 1)));
+    const uint32_t pair = Hardware::pair<Encoding::e4m3>(lo, hi);
+    const ValuePair values = values_of_pair<Encoding::e4m3>(pair);
+    scales[k] = pair & 0xFFu, scales[k + 1] = pair >> 8;
+    multiplier[k] = chain.multiplier_of(tensor, values.lo),
+    multiplier[k + 1] = chain.multiplier_of(tensor, values.hi);
   }
+#pragma unroll
+  for (int k = 0; k < 4; ++k)
+    wild |= !(__fmul_rn(as_float(S::widen(half, k)), multiplier[kSquare ? 0 : k]) < 7.0f);
+  const bool tame = __any_sync(kAllLanes, wild) == 0;
   if constexpr (kSquare) {
 #pragma unroll
     for (int k = 1; k < kPatch; ++k) multiplier[k] = multiplier[0];
@@ -94,22 +104,7 @@ ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, c
           i < lines && j < blocks ? uint8_t(scales[k]) : uint8_t(0);  // N6.4
     }
   }
-  const int inside_lines = kRows ? at.rows : at.cols;
-  uint8_t* data = to.data + ((line * elements + first) >> 1);
-#pragma unroll
-  for (int l = 0; l < kPatch; ++l, data += elements >> 1) {
-    if (l >= inside_lines) continue;
-    uint32_t codes = 0;
-#pragma unroll
-    for (int k = 0; k < kPatch; k += 2) {
-      const uint32_t lo = kRows ? S::widen(words[l], k) : S::widen(words[k], l);
-      const uint32_t hi = kRows ? S::widen(words[l], k + 1) : S::widen(words[k + 1], l);
-      codes |= Hardware::pair<Encoding::e2m1>(__fmul_rn(as_float(lo), multiplier[l]),
-                                              __fmul_rn(as_float(hi), multiplier[l]))
-               << (4 * k);  // N10.9
-    }
-    *reinterpret_cast<uint32_t*>(data) = codes;
-  }
+  store_e2m1_lines<S, kRows>(to.data, extent, at, words, multiplier, tame);  // N10.9
 }
 
 // Default numerics, one read. A thread per patch.
@@ -119,8 +114,14 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks > 2 ? 2 : S::kBlocks) nvf
   const Place at = my_place(a.extent);
   uint32_t words[kPatch][S::kWords];
   load_patch<S, true>(a.x, a.extent, at, words);
-  if constexpr (kRow) nvfp4_direction<S, true, kSquare>(a.row, a.extent, at, words);
-  if constexpr (kCol) nvfp4_direction<S, false, kSquare>(a.col, a.extent, at, words);
+  const Nvfp4Chain chain;
+  const uint32_t amax = *(kRow ? a.row : a.col).amax;
+  Nvfp4Scales tensor = chain.of_tensor(amax);
+  if constexpr (kRow) nvfp4_direction<S, true, kSquare>(a.row, a.extent, at, tensor, words);
+  if constexpr (kRow && kCol) {  // given amaxes may differ
+    if (*a.col.amax != amax) tensor = chain.of_tensor(*a.col.amax);
+  }
+  if constexpr (kCol) nvfp4_direction<S, false, kSquare>(a.col, a.extent, at, tensor, words);
 }
 
 __global__ void nvfp4_clear_amax(const uint32_t* noop, uint32_t* row, uint32_t* col) {

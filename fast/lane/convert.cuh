@@ -1,10 +1,11 @@
 // Conversion policies: how a kernel turns pairs of binary32 values into codes of 8, 6 or 4 bits with N2.1,
 // N2.2, N2.4, N2.5.
 //   Bits       integer arithmetic, everywhere (encode.cuh)
-//   Hardware   the conversion instructions where the target has them; under the host executor a twin of
-//              another make, so that
-//              every kernel a GPU can pick also runs there
+//   Hardware   the conversion instructions where the target has them, E2M1 by the adder where it has none
+//              (e2m1_adder.cuh); under the host executor a twin of another make, so that every kernel a GPU
+//              can pick also runs there
 #pragma once
+#include "fast/lane/e2m1_adder.cuh"
 #include "fast/lane/encode.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
@@ -45,7 +46,8 @@ struct Hardware {
             : "=h"(codes)
             : "f"(hi), "f"(lo));
 #else
-      codes = uint16_t(Bits::pair<E>(lo, hi));
+      if constexpr (E == Encoding::e2m1) codes = uint16_t(e2m1_pair(lo, hi));
+      else codes = uint16_t(Bits::pair<E>(lo, hi));
 #endif
     }
     return codes;
@@ -66,14 +68,6 @@ struct Hardware {
   template <Encoding E> ASSAY_LANE static uint32_t one(float value) {
     using L = Layout<E>;
     const uint32_t a = as_bits(value) & kAbs, sign = (as_bits(value) >> (32 - L::kBits)) & L::kSignCode;
-    if constexpr (E == Encoding::e2m1) {  // so few codes that they are counted: midpoints below, a tie where
-                                          // the code above is even. No branch
-      const uint32_t code = uint32_t(a > 0x3E800000u) + uint32_t(a >= 0x3F400000u) +
-                            uint32_t(a > 0x3FA00000u) + uint32_t(a >= 0x3FE00000u) +
-                            uint32_t(a > 0x40200000u) + uint32_t(a >= 0x40600000u) +
-                            uint32_t(a > 0x40A00000u);
-      return a > kInf ? L::kNanCode : sign | code;
-    }
     if (a > kInf) return L::kNanCode;
     if (a >= kLargest<E>) return sign | L::kMax;
     const uint32_t exponent = a < L::kMinNormal ? L::kMinNormal >> 23 : a >> 23;
@@ -83,7 +77,8 @@ struct Hardware {
     return sign | (quanta + ((exponent - (L::kMinNormal >> 23)) << L::kMantissa));
   }
   template <Encoding E> ASSAY_LANE static uint32_t pair(float lo, float hi) {
-    return one<E>(lo) | one<E>(hi) << kPairShift<E>;
+    if constexpr (E == Encoding::e2m1) return e2m1_pair(lo, hi);
+    else return one<E>(lo) | one<E>(hi) << kPairShift<E>;
   }
   // Twin: the least power of two not below, by adding the largest fraction before the exponent is read.
   ASSAY_LANE static uint32_t e8m0(float value) {
@@ -94,6 +89,24 @@ struct Hardware {
     return (a + kFraction) >> 23;
   }
 #endif
+
+  // Eight E2M1 codes, element k in bits 4k..4k+3. `tame`: every value is finite and below 7 in magnitude,
+  // which all threads of the warp agree on; it saves the adder two steps for each element. y is
+  // overwritten.
+  ASSAY_LANE static uint32_t e2m1_codes(float (&y)[8], bool tame) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+    uint32_t codes = 0;
+#pragma unroll
+    for (int k = 0; k < 8; k += 2) codes |= pair<Encoding::e2m1>(y[k], y[k + 1]) << (4 * k);
+    return codes;
+#else
+    if (!tame) {
+#pragma unroll
+      for (int k = 0; k < 8; ++k) y[k] = e2m1_clamped(y[k]);
+    }
+    return e2m1_eight(y);
+#endif
+  }
 };
 
 }  // namespace assay::ASSAY_FAST_NAMESPACE

@@ -125,7 +125,10 @@ struct Nvfp4Chain {
   // says so.
   ASSAY_LANE float multiplier(const Nvfp4Scales& t, uint32_t scale) const {
     if (zeroes(scale)) return under_zero == ZeroMultiplier::zero ? 0.0f : as_float(0x322BCC77u);  // 1e-8
-    const float value = as_float(decode<Encoding::e4m3>(scale));
+    return multiplier_of(t, as_float(decode<Encoding::e4m3>(scale)));
+  }
+  // The same of a scale with that value, where zeroes() says no.
+  ASSAY_LANE float multiplier_of(const Nvfp4Scales& t, float value) const {
     if (by == Multiplier::reciprocal) return clamp(__frcp_rn(__fmul_rn(value, t.decode)), kMaxFinite);
     switch (by) {
       case Multiplier::bf16_quotient: {

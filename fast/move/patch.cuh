@@ -163,14 +163,15 @@ template <class S> ASSAY_LANE bool any_nan(const uint32_t (&maxima)[S::kWords]) 
   return S::any_nan(best);
 }
 // Maxima along rows or columns. NaN is rare: it wins every integer maximum, and only then are the elements
-// looked at again.
+// looked at again. Returns whether there was one.
 template <class S, bool kRows>
-ASSAY_LANE void maxima(const uint32_t (&words)[kPatch][S::kWords], uint32_t (&out)[S::kWords]) {
+ASSAY_LANE bool maxima(const uint32_t (&words)[kPatch][S::kWords], uint32_t (&out)[S::kWords]) {
   if constexpr (kRows) row_maxima<S, false>(words, out);
   else col_maxima<S, false>(words, out);
-  if (!any_nan<S>(out)) return;
+  if (!any_nan<S>(out)) return false;
   if constexpr (kRows) row_maxima<S, true>(words, out);
   else col_maxima<S, true>(words, out);
+  return true;
 }
 
 // Reduces 8 items over the 4 lanes whose numbers differ in the bits kLow and kHigh, in halves: lane q of the

@@ -1,6 +1,7 @@
 // The lanes against third-party tables, and against what any correct cast must satisfy.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -181,6 +182,31 @@ TEST(Lanes, ConversionPoliciesAgree) {
   };
   for_sampled_f32(check);
   for (uint32_t h = 0; h < 0x10000; ++h) check(decode<Encoding::f16>(h));
+}
+
+// Each of the eight places, among neighbours of other signs and magnitudes; guarded, and where that is
+// allowed without the guard.
+TEST(Lanes, EightCodesByTheAdderAreThoseOfTheIntegers) {
+  const float around[] = {0.25f, -6.0f, 2.5f, -0.0f, 5.0f, -1.75f, 0.75f, 3.5f};
+  auto check = [&](uint32_t x) {
+    const int place = static_cast<int>(x % 8u);
+    float values[8];
+    uint32_t want = 0;
+    for (int k = 0; k < 8; ++k) {
+      values[k] = k == place ? std::bit_cast<float>(x) : around[k];
+      want |= Bits::pair<Encoding::e2m1>(values[k], 0.0f) << (4 * k);
+    }
+    const bool tame = fabsf(values[place]) < 7.0f;
+    float guarded[8];
+    std::copy(values, values + 8, guarded);
+    ASSERT_EQ(Hardware::e2m1_codes(guarded, false), want) << std::hex << x;
+    if (tame) ASSERT_EQ(Hardware::e2m1_codes(values, true), want) << std::hex << x;
+  };
+  for (uint64_t x = 0; x < uint64_t{1} << 32 && !HasFailure(); x += 40503) check(static_cast<uint32_t>(x));
+  for (uint32_t midpoint : {0x3E800000u, 0x3F400000u, 0x3FA00000u, 0x3FE00000u, 0x40200000u, 0x40600000u,
+                            0x40A00000u, 0x40C00000u, 0x40E00000u, 0x40000000u, 0x3F800000u, kInf})
+    for (uint32_t step = 0; step < 16; ++step)
+      for (uint32_t sign : {0u, kSign}) check((midpoint - 8u + step) | sign);
 }
 
 TEST(Lanes, PackedWordsAgreeWithSingleElements) {
