@@ -1,8 +1,8 @@
 // FP8 blockwise as a direction lane: 1x128 and 128x128 blocks, every Numerics (N9).
 #pragma once
 #include "fast/formats/fp8_current_scale.h"
-#include "fast/lane/fp8_block.cuh"
 #include "fast/move/direction.cuh"
+#include "fast/move/fp8_block_scales.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
@@ -80,7 +80,9 @@ struct Fp8BlockDirection : WithoutAmaxPass {
       const Fp8Scales s = rule(amax);  // N9.2
       shared.scales[mine] = s.scale;
       shared.decode_scales[mine] = s.scale_inv;
-      if (step.store) store_line<kRows>(tile, mine, s.scale_inv);
+      if (step.store)
+        store_block_scale(planes.scales, planes.gemm, A::line_count(tile), A::element_count(tile),
+                          first_line<kRows>(tile) + mine, tile_block<kRows>(tile), s.scale_inv);
     }
     __syncthreads();
 #pragma unroll
@@ -99,34 +101,8 @@ struct Fp8BlockDirection : WithoutAmaxPass {
     for (int l = 0; l < kPatch; ++l) scales[l] = s.scale, decode_scales[l] = s.scale_inv;
     const int mine = int(threadIdx.x);
     if (!step.store || mine >= kTile) return;
-    if (planes.gemm) return store_line<kRows>(tile, mine, s.scale_inv);
-    // N9.4: [line block][block], padded to 4 blocks; the tile at the end stores the padding (N6.4).
-    const int64_t blocks = (A::element_count(tile) + kTile - 1) / kTile, pitch = (blocks + 3) & ~int64_t{3},
-                  j = tile_block<kRows>(tile);
-    uint32_t* to = reinterpret_cast<uint32_t*>(planes.scales) + first_line<kRows>(tile) / kTile * pitch + j;
-    if (mine == 0) *to = s.scale_inv;
-    else if (j == blocks - 1 && j + mine < pitch) to[mine] = 0;
-  }
-  // The scale of line `mine` of the tile: in [block][line] padded to 4 lines (N9.4), or its exponent field
-  // four times (N9.6). Padding is 0 (N6.4).
-  template <bool kRows> ASSAY_DEVICE void store_line(const Tile& tile, int mine, uint32_t scale_inv) const {
-    using A = Axis<kRows>;
-    const int64_t i = first_line<kRows>(tile) + mine, j = tile_block<kRows>(tile),
-                  lines = A::line_count(tile);
-    const uint32_t scale = i < lines ? scale_inv : 0u;
-    if (planes.gemm) {
-      const int64_t blocks = (A::element_count(tile) + kTile - 1) / kTile;
-      uint8_t* to = planes.scales + gemm_index(i, 4 * j, blocks);
-      const uint32_t code = fp8_block_code(scale);
-      if ((reinterpret_cast<uintptr_t>(to) & 3u) == 0) {
-        *reinterpret_cast<uint32_t*>(to) = code * 0x01010101u;
-      } else {
-#pragma unroll
-        for (int copy = 0; copy < 4; ++copy) to[copy] = uint8_t(code);
-      }
-    } else if (const int64_t pitch = (lines + 3) & ~int64_t{3}; i < pitch) {
-      reinterpret_cast<uint32_t*>(planes.scales)[j * pitch + i] = scale;
-    }
+    store_tile_scale(planes.scales, planes.gemm, A::line_count(tile), A::element_count(tile),
+                     first_line<kRows>(tile) / kTile, tile_block<kRows>(tile), mine, s.scale_inv);
   }
   // The tile's first line, and its place along the lines in blocks.
   template <bool kRows> ASSAY_DEVICE static int64_t first_line(const Tile& tile) {
