@@ -221,6 +221,12 @@ void Binder::address(const Operand& o, Instruction& i) {
   const Variable* v = names_.find_variable(o.text);
   if (!v) throw Fault("unknown name '" + o.text + "'");
   if (i.space == Space::param && v->of_call) i.space = Space::local;
+  if (v->framed) {
+    if (i.space != Space::local)
+      throw Fault("'" + o.text + "' lies in another space than the instruction names");
+    i.offset += static_cast<int64_t>(v->address);
+    return add_source(names_.frame, i);
+  }
   if (i.space == Space::generic ? v->space != Space::global && v->space != Space::constant
                                 : v->space != i.space)
     throw Fault("'" + o.text + "' lies in another space than the instruction names");

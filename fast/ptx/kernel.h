@@ -24,6 +24,9 @@ using MeetingHandler = void (*)(Warp&, const Meeting&);
 enum class Flow : uint8_t { plain, branch, table, exit, barrier, meeting, wait, trap };
 enum class BarrierKind : uint8_t { sync, arrive, popc, all, any };
 
+// Why a call is a trap (Instruction::code).
+enum class CallTrap : uint32_t { assertion, no_function, too_deep };
+
 inline constexpr unsigned kLanes = 32;
 inline constexpr unsigned kMostDestinations = 8, kMostSources = 11;
 
