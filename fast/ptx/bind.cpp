@@ -50,6 +50,7 @@ void Binder::bind(const Opcode& op, const std::vector<Operand>& operands, Instru
     i.space = Space::generic;  // of the tensor map, which may lie anywhere
     i.target = static_cast<uint32_t>(k_.bulks.size());
     k_.bulks.emplace_back().to_shared = !op.has("bulk_group");
+    if (op.has("reduce")) k_.bulks.back().element = static_cast<uint32_t>(info(op.last()).bytes());
   }
   const auto patterns = patterns_of(op.row->operands);
   size_t optional = 0;

@@ -112,7 +112,7 @@ void Frames::add(const Instruction& of, const std::string& text, const std::vect
   k_.code.push_back(make(of, text, operands));
 }
 
-void Frames::trap(const Instruction& of, CallTrap why, std::vector<uint32_t> sources, uint32_t guard) {
+void Frames::trap(const Instruction& of, CallTrap why, const std::vector<uint32_t>& sources, uint32_t guard) {
   Instruction i;
   i.line = of.line, i.source = of.source, i.opcode = of.opcode;
   i.kind = Class::control;

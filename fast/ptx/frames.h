@@ -54,7 +54,7 @@ class Frames {
 
   // An instruction with the line and the text of another.
   Instruction make(const Instruction& of, const std::string& text, const std::vector<Operand>& operands);
-  void trap(const Instruction& of, CallTrap, std::vector<uint32_t> sources, uint32_t guard);
+  void trap(const Instruction& of, CallTrap, const std::vector<uint32_t>& sources, uint32_t guard);
   static Operand operand(Type, uint32_t place);
   uint32_t back() const { return back_; }
   uint32_t answer() {
