@@ -125,7 +125,7 @@ struct Kernel {
     uint32_t rank = 0;                // coordinates of a tensor copy, and their registers; else 0
     std::array<uint32_t, 5> at{};
     bool to_shared = false;
-    uint32_t element = 0;             // bytes, of a reduction; else 0
+    uint32_t element = 0;                                // bytes, of a reduction; else 0
     uint32_t arrival = 0, shared_at = 0, global_at = 0;  // registers with the addresses of pieces
   };
   std::vector<Bulk> bulks;
