@@ -82,11 +82,13 @@ def stage_cuda(args):
     if not nvcc():
         print("cuda                         skipped: no nvcc on this machine")
         return Tally(skipped=1)
-    program = build("cuda", "assay")
+    program = build("cuda", "assay", "test_fast_stand_in")
     if program is None:
         return Tally(failed=1)
+    tally, seconds, notes = run_program(program.parent / "test_fast_stand_in")
+    print(*notes, f"{'test_fast_stand_in':<28} {tally}   {seconds:.1f} s", sep="\n", flush=True)
     # The GPU is absent as a rule; the program must still build, say so, and judge.
-    tally = run_counted("cuda smoke", [program, "run", "smoke", "--subject", "host,gpu"], 1800)
+    tally += run_counted("cuda smoke", [program, "run", "smoke", "--subject", "host,gpu"], 1800)
     tally += stage_ptx(program, args)
     # A quarter of the lines for one GPU, which moves on with every commit; all of them with --nightly.
     turn = count_of_commits()

@@ -19,8 +19,29 @@ void Arrivals::make(size_t copy) {
   Kernel::Bulk& b = k_.bulks[of.target];
   b.arrival = first;
   b.shared_at = names_.unnamed(true), b.global_at = names_.unnamed(true);
+  if (b.element) return make_reduction(of, b);
   const uint32_t from = b.to_shared ? b.global_at : b.shared_at, to = b.to_shared ? b.shared_at : b.global_at;
   for (const unsigned bytes : {1u, 2u, 4u, 8u, 16u}) make_one(of, bytes, from, to, b.to_shared);
+}
+
+// 9.7.9.25.4.2: each element is combined by itself, as by red.relaxed.gpu.
+void Arrivals::make_reduction(const Instruction& of, const Kernel::Bulk& b) {
+  const std::string& text = k_.text(of);  // "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32"
+  const size_t type = text.rfind('.'), operation = text.rfind('.', type - 1);
+  const uint32_t data = names_.unnamed(b.element == 8);
+  Instruction load = begun(of, "ld.shared.b" + std::to_string(8 * b.element));
+  load.space = Space::shared;
+  load.s[load.sources++] = b.shared_at;
+  load.d[load.destinations++] = data;
+  Instruction reduce = begun(of, "red.relaxed.gpu.global" + k_.text(of).substr(operation));
+  reduce.space = Space::global;
+  reduce.s[reduce.sources++] = b.global_at;
+  reduce.s[reduce.sources++] = data;
+  load.wide_s = reduce.wide_s = true;
+  load.wide_d = b.element == 8;
+  Kernel::Arrival a{ended(load), 0, 0, 0};
+  a.store = ended(reduce);
+  k_.arrivals.push_back(a);
 }
 
 Instruction Arrivals::begun(const Instruction& of, const std::string& text) {

@@ -50,6 +50,7 @@ void Binder::bind(const Opcode& op, const std::vector<Operand>& operands, Instru
     i.space = Space::generic;  // of the tensor map, which may lie anywhere
     i.target = static_cast<uint32_t>(k_.bulks.size());
     k_.bulks.emplace_back().to_shared = !op.has("bulk_group");
+    if (op.has("reduce")) k_.bulks.back().element = static_cast<uint32_t>(info(op.last()).bytes());
   }
   const auto patterns = patterns_of(op.row->operands);
   size_t optional = 0;
@@ -221,6 +222,12 @@ void Binder::address(const Operand& o, Instruction& i) {
   const Variable* v = names_.find_variable(o.text);
   if (!v) throw Fault("unknown name '" + o.text + "'");
   if (i.space == Space::param && v->of_call) i.space = Space::local;
+  if (v->framed) {
+    if (i.space != Space::local)
+      throw Fault("'" + o.text + "' lies in another space than the instruction names");
+    i.offset += static_cast<int64_t>(v->address);
+    return add_source(names_.frame, i);
+  }
   if (i.space == Space::generic ? v->space != Space::global && v->space != Space::constant
                                 : v->space != i.space)
     throw Fault("'" + o.text + "' lies in another space than the instruction names");

@@ -110,7 +110,7 @@ class Mover {
   void move() {
     for (const BulkPiece& p : c_.pieces) {
       const uint64_t parts = p.shared | p.bytes | (p.zero ? 0 : p.global) | 16;
-      const auto size = static_cast<unsigned>(parts & (0 - parts));
+      const auto size = form_.element ? form_.element : static_cast<unsigned>(parts & (0 - parts));
       for (uint32_t done = 0; done < p.bytes; done += size)
         add(p.shared + done, p.global + done, size, p.zero);
     }
@@ -129,7 +129,8 @@ class Mover {
     if (count_ == 0) return;
     const uint32_t lanes = count_ == kLanes ? ~0u : (1u << count_) - 1;
     const Kernel& k = *w_.block->kernel;
-    const Kernel::Arrival& a = k.arrivals[form_.arrival + static_cast<unsigned>(std::countr_zero(size_))];
+    const auto way = form_.element ? 0 : static_cast<unsigned>(std::countr_zero(size_));
+    const Kernel::Arrival& a = k.arrivals[form_.arrival + way];
     if (!zero_) carry_out(w_, k.code[a.load], lanes);
     for (uint32_t n = 0; zero_ && n < a.words; ++n) carry_out(w_, k.code[a.zero + n], lanes);
     carry_out(w_, k.code[a.store], lanes);

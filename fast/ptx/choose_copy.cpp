@@ -16,6 +16,16 @@ bool choose_copy(const Opcode& op, Instruction& i) {
     case Form::bulk_load_hint:
     case Form::bulk_store:
     case Form::bulk_store_hint:
+    case Form::bulk_int:
+    case Form::bulk_int_hint:
+    case Form::bulk_long:
+    case Form::bulk_long_hint:
+    case Form::bulk_wrap:
+    case Form::bulk_wrap_hint:
+    case Form::bulk_bits:
+    case Form::bulk_bits_hint:
+    case Form::bulk_float:
+    case Form::bulk_float_hint:
     case Form::tensor_load:
     case Form::tensor_load_hint:
     case Form::tensor_store:

@@ -9,8 +9,11 @@
 
 #include "fast/ptx/arrivals.h"
 #include "fast/ptx/bind.h"
+#include "fast/ptx/call_graph.h"
 #include "fast/ptx/choose.h"
+#include "fast/ptx/frames.h"
 #include "fast/ptx/module.h"
+#include "fast/ptx/operands.h"
 #include "fast/ptx/registers.h"
 
 namespace assay::ptx {
@@ -18,12 +21,16 @@ namespace assay::ptx {
 namespace {
 
 // Reads the body of an entry, statement by statement (4.2, 4.3).
-class Decoder {
+class Decoder : OperandReader {
  public:
   Decoder(const Module& module, const Entry& entry)
-      : m_(module), lexer_(module.text(), entry.body, entry.line), names_(k_), binder_(k_, names_) {
+      : OperandReader(Lexer(module.text(), entry.body, entry.line), names_),
+        m_(module),
+        names_(k_),
+        binder_(k_, names_),
+        graph_(module, entry),
+        frames_(k_, names_, binder_) {
     k_.name = entry.name;
-    advance(), advance();
     open_scope();
     // Module variables lie around the body; shared ones come first in shared memory.
     for (const auto& [name, v] : m_.variables()) {
@@ -31,8 +38,11 @@ class Decoder {
       if (own.space == Space::shared && own.bytes) place(own, k_.static_shared);
       names_.declare(own);
     }
+    for (const auto& [name, f] : m_.functions())
+      if (f.has_body) names_.declare({name, Space::constant, Type::b8, 0, 1, f.address});
     for (const Parameter& p : entry.parameters)
       names_.declare({p.name, Space::param, p.type, p.bytes, p.align, p.offset});
+    functions_that_call_themselves(entry.line);
   }
 
   Kernel read() {
@@ -46,6 +56,7 @@ class Decoder {
     for (const size_t copy : copies_) arrivals.make(copy);
     resolve_jumps();
     names_.set_dynamic_base(align_up(k_.static_shared, 16));
+    frames_.end();
     return std::move(k_);
   }
 
@@ -64,19 +75,6 @@ class Decoder {
         fail_at(line, e.what());
       }
     }
-  }
-  void advance() { now_ = std::exchange(next_, lexer_.next()); }
-  bool is(std::string_view word) const { return now_.text == word; }
-  std::string_view take() {
-    if (now_.text.empty()) fail_at(now_.line, "the text ends inside a body");
-    const std::string_view word = now_.text;
-    advance();
-    return word;
-  }
-  void need(std::string_view word) {
-    if (!is(word))
-      throw Fault("expected '" + std::string(word) + "', found '" + std::string(now_.text) + "'");
-    advance();
   }
   void open_scope() {
     names_.open();
@@ -108,7 +106,8 @@ class Decoder {
     need(":");
     if (!labels_.try_emplace(here, static_cast<uint32_t>(k_.code.size())).second)
       throw Fault("label '" + here.second + "' stands twice");
-    if (!is(".branchtargets")) return;
+    if (is(".callprototype")) return prototype(here);
+    if (!is(".branchtargets") && !is(".calltargets")) return;
     advance();
     auto& targets = targets_[here];
     do {
@@ -128,20 +127,12 @@ class Decoder {
     if (word == ".local") return variable(Space::local);
     if (word == ".loc") return location(line);
     if (word == ".param") return variable(Space::param);
-    if (word == ".pragma" || word == ".callprototype" || word == ".calltargets") {
+    if (word == ".pragma") {
       while (take() != ";") {}
       return;
     }
     throw Fault("'" + std::string(word) + "' is no directive of a body that is understood");
   }
-
-  Type take_type() { return type_of(take()); }
-  static Type type_of(std::string_view word) {
-    const auto type = word.front() == '.' ? type_named(word.substr(1)) : std::nullopt;
-    if (!type) throw Fault("'" + std::string(word) + "' is no type");
-    return *type;
-  }
-  uint64_t take_number() { return parse_number(take()).bits; }
 
   // .reg .b32 %r<100>, x;
   void registers(Type type) {
@@ -190,7 +181,10 @@ class Decoder {
     if (v.align & (v.align - 1) || v.align > kMostAlign)
       throw Fault("an alignment is no power of two up to 1024");
     if (v.bytes > kMostBytes) throw Fault("variable '" + v.name + "' is too large");
-    place(v, space == Space::shared ? k_.static_shared : k_.local_bytes);
+    v.framed = frame_ && space != Space::shared;
+    place(v, v.framed ? frame_->top : space == Space::shared ? k_.static_shared : k_.local_bytes);
+    if (v.framed && v.align > 16)
+      throw Fault("an alignment of more than 16 bytes is not understood in a function that calls itself");
     names_.declare(v);
     need(";");
   }
@@ -248,6 +242,11 @@ class Decoder {
     advance();
     if (k_.opcodes[i.opcode].first() == Type::b128) return in_halves(i, operands);
     const Opcode& op = k_.opcodes[i.opcode];
+    for (Operand& o : operands)
+      if (const Variable* v =
+              o.what == Operand::What::symbol && !o.address ? names_.find_variable(o.text) : nullptr;
+          v && v->framed)
+        o = frames_.address_of(i, *v, o.displacement);
     if (op.row->form == Form::bra)
       jumps_.push_back({k_.code.size(), {scopes_.back(), Binder::label(operands)}});
     else binder_.bind(op, operands, i);
@@ -257,7 +256,7 @@ class Decoder {
     }
     choose(op, i);
     if (op.row->kind == Class::copy) copy(i);
-    if (op.row->form == Form::ret && !calls_.empty()) jump(i, calls_.back().end);
+    if (op.row->form == Form::ret && !ends_.empty()) jump(i, ends_.back());
     else add(i);
   }
   // Instructions of 128 bits are those of their two halves.
@@ -296,6 +295,7 @@ class Decoder {
   }
   // A copy keeps its two addresses in registers that its arrival reads.
   void copy(Instruction& i) {
+    if (frame_) throw Fault("a copy that arrives later is not understood in a function that calls itself");
     copies_.push_back(k_.code.size());
     if (k_.opcodes[i.opcode].has("bulk")) return;
     if (i.code != 16 && (k_.opcodes[i.opcode].has("cg") || (i.code != 4 && i.code != 8)))
@@ -313,54 +313,186 @@ class Decoder {
     add(i);
   }
 
-  // 9.7.12.5: (results), name, (arguments). The body of the function follows in place of the call, each time
-  // with registers and variables of its own; its parameters are the variables that the call names.
+  struct Call {
+    std::vector<std::string> results, arguments;
+    std::string list;  // the label of a prototype or of a list of functions
+  };
+  using Prototype = std::pair<std::vector<uint64_t>, std::vector<uint64_t>>;  // bytes of results, parameters
+  // 9.7.12.5: (results), name or register, (arguments), and for a register a prototype or a list of
+  // functions.
   void call(Instruction i) {
-    const std::vector<std::string> results = is("(") ? names_in_parentheses() : std::vector<std::string>{};
+    Call c;
+    if (is("(")) c.results = names_in_parentheses();
     if (is(",")) advance();
     const std::string name(take());
-    if (find(name)) throw Fault("a call of the function in a register ('" + name + "') is not understood");
     if (is(",")) advance();
-    const std::vector<std::string> arguments = is("(") ? names_in_parentheses() : std::vector<std::string>{};
+    if (is("(")) c.arguments = names_in_parentheses();
+    if (is(",")) advance();
+    if (!is(";")) c.list = take();
     need(";");
-    const Function* f = m_.function(name);
-    if (!f) throw Fault("there is no function '" + name + "'");
-    if (!f->has_body) return call_of_library(i, name, arguments);
-    for (const Call& c : calls_)
-      if (c.function == f) throw Fault("'" + name + "' calls itself, which is not understood");
-    if (calls_.size() == kMostNested) throw Fault("too many calls within calls");
-
-    names_.open();
-    bind_parameters(*f, f->results, results);
-    bind_parameters(*f, f->parameters, arguments);
-    const Label end{parents_.size(), " end of " + name};  // a blank: no label of the text
-    parents_.push_back(scopes_.back());
+    const Register* through = find(name);
+    const Function* f = through ? nullptr : m_.function(name);
+    if (!through && !f) throw Fault("there is no function '" + name + "'");
+    if (f && !f->has_body) return call_of_library(i, name, c.arguments);
     choose(k_.opcodes[i.opcode], i);
-    if (i.has_guard) i.guard_inverted = !i.guard_inverted, jump(i, end);
-    else add(i);
-    calls_.push_back({f, end});
-    const Lexer text = std::exchange(lexer_, Lexer(m_.text(), f->body, f->line));
-    const Token now = now_, next = next_;
-    const uint32_t source = source_;
-    advance(), advance();
-    body();
-    lexer_ = text, now_ = now, next_ = next, source_ = source;
-    labels_[end] = static_cast<uint32_t>(k_.code.size());
-    calls_.pop_back();
+    const Label end = unwritten_label("end of " + name);
+    if (i.has_guard) {
+      Instruction skip = i;
+      skip.guard_inverted = !skip.guard_inverted;
+      jump(skip, end);
+      i.has_guard = false;
+    } else {
+      add(i);
+    }
+    if (f) call_function(i, *f, c);
+    else call_through(i, *through, c);
+    place_label(end);
+  }
+  // Labels that no text has: their names begin with a blank.
+  Label unwritten_label(const std::string& name) {
+    const Label l{parents_.size(), " " + name};
+    parents_.push_back(scopes_.back());
+    return l;
+  }
+  void place_label(const Label& l) { labels_[l] = static_cast<uint32_t>(k_.code.size()); }
+
+  void call_function(const Instruction& i, const Function& f, const Call& c) {
+    check_parameters(f, f.results, c.results);
+    check_parameters(f, f.parameters, c.arguments);
+    if (Frame* to = frames_.of(&f)) {
+      frames_.enter(i, *to, frame_, c.arguments);
+      jump(i, {to->scope, kEnter});
+      auto& places = targets_[{to->scope, kReturns}];
+      places.push_back(" " + std::to_string(places.size()));
+      place_label({to->scope, places.back()});
+      return frames_.come_back(i, *to, frame_, c.results);
+    }
+    // The body of the function follows in place of the call, each time with registers and variables of its
+    // own; its parameters are the variables that the call names.
+    if (ends_.size() == kMostNested) throw Fault("too many calls within calls");
+    names_.open();
+    bind_parameters(f.results, c.results);
+    bind_parameters(f.parameters, c.arguments);
+    const Label end = unwritten_label("end of " + f.name);
+    body_of(f, end);
+    place_label(end);
     names_.close();
   }
-  std::vector<std::string> names_in_parentheses() {
-    std::vector<std::string> out;
-    need("(");
-    while (!is(")")) {
-      out.emplace_back(take());
-      if (!is(")")) need(",");
+  void body_of(const Function& f, const Label& end) {
+    ends_.push_back(end);
+    const State here = read_at(Lexer(m_.text(), f.body, f.line));
+    const uint32_t source = source_;
+    body();
+    source_ = source;
+    go_on_at(here);
+    ends_.pop_back();
+  }
+
+  // Each function that the register may name in its turn: those of .calltargets, or those with the parameters
+  // of .callprototype whose address something takes.
+  void call_through(const Instruction& i, const Register& through, const Call& c) {
+    if (through.bits() != 64) throw Fault("a call goes through a register of 64 bits");
+    const Label end = unwritten_label("behind the call");
+    bool any = false;
+    for (const Function* f : functions_of(c)) {
+      any = true;
+      const Label other = unwritten_label("another function");
+      Operand address;
+      address.what = Operand::What::number;
+      address.number.bits = f->address;
+      const Operand answer = Frames::operand(Type::pred, frames_.answer());
+      add(frames_.make(i, "setp.ne.u64", {answer, Frames::operand(Type::b64, through.place), address}));
+      Instruction skip = i;
+      skip.opcode = opcode("bra");
+      skip.has_guard = true, skip.guard = frames_.answer(), skip.guard_inverted = false;
+      jump(skip, other);
+      call_function(i, *f, c);
+      jump(i, end);
+      place_label(other);
     }
-    need(")");
+    if (!any) throw Fault("no function whose address is taken has the parameters of '" + c.list + "'");
+    frames_.trap(i, CallTrap::no_function, {through.place}, kUnused);
+    place_label(end);
+  }
+  std::vector<const Function*> functions_of(const Call& c) {
+    const size_t here = k_.code.size() - 1;
+    std::vector<const Function*> out;
+    if (const auto* names = look_for(targets_, {scopes_.back(), c.list})) {
+      for (const std::string& name : *names) {
+        out.push_back(m_.function(name));
+        if (!out.back() || !out.back()->has_body)
+          throw Fault("there is no function '" + name + "' with a body");
+      }
+      return out;
+    }
+    const Prototype& p = find_label(prototypes_, {scopes_.back(), c.list}, here);
+    for (const Function* f : graph_.taken())
+      if (sizes_of(f->results) == p.first && sizes_of(f->parameters) == p.second) out.push_back(f);
+    std::sort(out.begin(), out.end(), [](const auto* a, const auto* b) { return a->address < b->address; });
     return out;
   }
-  void bind_parameters(const Function& f, const std::vector<Parameter>& parameters,
-                       const std::vector<std::string>& given) {
+  static std::vector<uint64_t> sizes_of(const std::vector<Parameter>& parameters) {
+    std::vector<uint64_t> out;
+    for (const Parameter& p : parameters) out.push_back(p.bytes);
+    return out;
+  }
+  // .callprototype (.param .b32 _) _ (.param .align 8 .b8 _[16]);
+  void prototype(const Label& here) {
+    advance();
+    Prototype& p = prototypes_[here];
+    if (is("(")) p.first = sizes_in_parentheses();
+    take();
+    if (is("(")) p.second = sizes_in_parentheses();
+    while (take() != ";") {}
+  }
+
+  // They stand before the kernel's own body, so that lanes which are in one come back before others go on.
+  void functions_that_call_themselves(uint32_t line) {
+    const auto& functions = graph_.recursive();
+    if (functions.empty()) return;
+    frames_.begin(functions, line);
+    Instruction begin;
+    begin.line = line;
+    begin.opcode = opcode("bra");
+    choose(k_.opcodes[begin.opcode], begin);
+    const Label own = unwritten_label("body of the kernel");
+    jump(begin, own);
+    for (const Function* f : functions) {
+      frames_.of(f)->scope = unwritten_label(f->name).first;
+      targets_[{frames_.of(f)->scope, kReturns}] = {};
+    }
+    for (const Function* f : functions) {
+      Instruction call = begin;
+      call.line = f->line;
+      call.opcode = opcode("call");
+      frame_ = frames_.of(f);
+      names_.list_in(&frame_->registers);
+      const Label start{frame_->scope, " body"}, end{frame_->scope, " end"};
+      place_label(start);
+      names_.open();
+      for (const auto* variables : {&frame_->results, &frame_->parameters})
+        for (const Variable& v : *variables) names_.declare(v);
+      body_of(*f, end);
+      names_.close();
+      names_.list_in(nullptr);
+      place_label(end);
+      frames_.restore(call, *frame_);
+      Operand list;
+      list.what = Operand::What::symbol;
+      Instruction back = frames_.make(call, "brx.idx", {Frames::operand(Type::b32, frames_.back()), list});
+      back.code = static_cast<uint32_t>(indexed_.size());
+      indexed_.push_back({k_.code.size(), {frame_->scope, kReturns}});
+      add(back);
+      place_label({frame_->scope, kEnter});
+      frames_.keep(call, *frame_);
+      jump(call, start);
+      frame_ = nullptr;
+    }
+    place_label(own);
+  }
+
+  void check_parameters(const Function& f, const std::vector<Parameter>& parameters,
+                        const std::vector<std::string>& given) {
     if (parameters.size() != given.size())
       throw Fault("'" + f.name + "' has " + std::to_string(parameters.size()) +
                   " parameters or results, not " + std::to_string(given.size()));
@@ -373,7 +505,11 @@ class Decoder {
       if (v->bytes != parameters[n].bytes)
         throw Fault("'" + given[n] + "' has " + std::to_string(v->bytes) + " bytes, '" + parameters[n].name +
                     "' of '" + f.name + "' has " + std::to_string(parameters[n].bytes));
-      Variable own = *v;
+    }
+  }
+  void bind_parameters(const std::vector<Parameter>& parameters, const std::vector<std::string>& given) {
+    for (size_t n = 0; n < given.size(); ++n) {
+      Variable own = *names_.find_variable(given[n]);
       own.name = parameters[n].name;
       names_.declare(own);
     }
@@ -388,102 +524,22 @@ class Decoder {
       throw Fault("'__assertfail' needs the address of its message first");
     i.flow = Flow::trap;
     i.offset = static_cast<int64_t>(message->address);
+    if (message->framed) i.s[i.sources++] = names_.frame;
     add(i);
   }
 
-  // One operand, with what stands behind its bar (6.4).
-  Operand operand() {
-    Operand o = single();
-    if (is("|")) {
-      advance();
-      o.parts.push_back(single());
-      o.barred = true;
-    }
-    return o;
-  }
-  Operand single() {
-    if (is("{")) return vector();
-    if (is("[")) return address();
-    Operand o;
-    bool negative = false;
-    if (is("-")) advance(), negative = true;
-    if (is("!")) advance(), o.inverted = true;
-    const std::string_view word = take();
-    if (!is_word(word)) throw Fault("expected an operand, found '" + std::string(word) + "'");
-    o.text = word;
-    if (begins_number(word)) {
-      o.what = Operand::What::number;
-      o.number = parse_number(word);
-      if (negative) negate(o.number);
-      return o;
-    }
-    if (negative) throw Fault("only a number may be negative");
-    if (word == "_") o.what = Operand::What::sink;
-    else if (word == "WARP_SZ") o.what = Operand::What::number, o.number = {Number::Form::integer, kLanes};
-    else if (const Register* r = find(word)) o.what = Operand::What::reg, o.reg = *r;
-    else o.what = Operand::What::symbol;
-    if (o.what == Operand::What::symbol && is("+"))
-      advance(), o.displacement = static_cast<int64_t>(take_number());
-    return o;
-  }
-  static bool is_word(std::string_view word) {
-    const char c = word.front();
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '$' || c == '%' || c == '.';
-  }
-  const Register* find(std::string_view word) {
-    const Register* r = names_.find_register(word);
-    return r ? r : names_.find_special(word);
-  }
-  static void negate(Number& n) {
-    if (n.form == Number::Form::integer) n.bits = 0 - n.bits;
-    else n.bits ^= n.form == Number::Form::binary32 ? 0x80000000ull : 0x8000000000000000ull;
-  }
-  Operand vector() {
-    Operand o;
-    o.what = Operand::What::vector;
-    o.text = "{";
-    need("{");
-    do {
-      if (is(",")) advance();
-      o.parts.push_back(single());
-    } while (is(","));
-    need("}");
-    return o;
-  }
-  // [base], [base+8], [base+-8], [16], [map, {x, y}]
-  Operand address() {
-    Operand o;
-    need("[");
-    o = single();
-    if (o.what == Operand::What::number) {
-      o.displacement = static_cast<int64_t>(o.number.bits);
-      o.number = {};
-    } else if (o.what != Operand::What::reg && o.what != Operand::What::symbol) {
-      throw Fault("'" + o.text + "' is no address");
-    }
-    while (is("+") || is("-")) {
-      bool negative = take() == "-";
-      if (is("-")) advance(), negative = !negative;
-      const auto step = static_cast<int64_t>(take_number());
-      o.displacement += negative ? -step : step;
-    }
-    if (is(",")) {
-      advance();
-      o.parts = vector().parts;
-    }
-    need("]");
-    o.address = true;
-    return o;
-  }
-
   // What a table has under a label, which the scope or one around it declares.
-  template <class T> const T& find_label(const std::map<Label, T>& table, Label label, size_t instruction) {
+  template <class T> const T* look_for(const std::map<Label, T>& table, Label label) const {
     auto found = table.find(label);
     while (found == table.end() && (label.first = parents_[label.first]) != kNoScope)
       found = table.find(label);
-    if (found == table.end()) fail_at(k_.code[instruction].line, "there is no label '" + label.second + "'");
-    return found->second;
+    return found == table.end() ? nullptr : &found->second;
+  }
+  template <class T>
+  const T& find_label(const std::map<Label, T>& table, const Label& label, size_t instruction) {
+    const T* found = look_for(table, label);
+    if (!found) fail_at(k_.code[instruction].line, "there is no label '" + label.second + "'");
+    return *found;
   }
   void resolve_jumps() {
     for (const Jump& jump : jumps_)
@@ -502,22 +558,21 @@ class Decoder {
     size_t instruction;
     Label to;
   };
-  struct Call {
-    const Function* function;
-    Label end;
-  };
+  static constexpr const char *kEnter = " enter", *kReturns = " returns";
   const Module& m_;
-  Lexer lexer_;
-  Token now_, next_;
   Kernel k_;
   Names names_;
   Binder binder_;
+  CallGraph graph_;
+  Frames frames_;
+  Frame* frame_ = nullptr;                // of the function that calls itself whose body is being read
   std::vector<size_t> scopes_, parents_;  // open scopes; the parent of each scope there was
   std::map<Label, uint32_t> labels_;
   std::map<Label, std::vector<std::string>> targets_;  // what .branchtargets lists
   std::vector<Jump> jumps_, indexed_;                  // to a label; by a list of labels
   std::vector<size_t> copies_;                         // instructions
-  std::vector<Call> calls_;                            // whose bodies are being read
+  std::map<Label, Prototype> prototypes_;
+  std::vector<Label> ends_;  // of the functions whose bodies are being read
   std::unordered_map<std::string, uint32_t> opcode_index_;
   std::map<std::pair<uint64_t, uint32_t>, uint32_t> source_index_;
   uint32_t source_ = 0;

@@ -24,6 +24,9 @@ using MeetingHandler = void (*)(Warp&, const Meeting&);
 enum class Flow : uint8_t { plain, branch, table, exit, barrier, meeting, wait, trap };
 enum class BarrierKind : uint8_t { sync, arrive, popc, all, any };
 
+// Why a call is a trap (Instruction::code).
+enum class CallTrap : uint32_t { assertion, no_function, too_deep };
+
 inline constexpr unsigned kLanes = 32;
 inline constexpr unsigned kMostDestinations = 8, kMostSources = 11;
 
@@ -122,6 +125,7 @@ struct Kernel {
     uint32_t rank = 0;                // coordinates of a tensor copy, and their registers; else 0
     std::array<uint32_t, 5> at{};
     bool to_shared = false;
+    uint32_t element = 0;                                // bytes, of a reduction; else 0
     uint32_t arrival = 0, shared_at = 0, global_at = 0;  // registers with the addresses of pieces
   };
   std::vector<Bulk> bulks;

@@ -119,7 +119,9 @@ class Module::Reader {
     f.line = lexer_.line();
     if (f.has_body) skip_braces();
     else advance();
+    f.address = kFunctions + 16 * (m_.functions_.size() + 1);
     Function& known = m_.functions_[f.name];
+    if (known.address) f.address = known.address, f.in_variable = known.in_variable;
     if (known.has_body && f.has_body) fail("there are two functions '" + f.name + "'");
     if (!known.has_body) known = std::move(f);
   }
@@ -287,16 +289,20 @@ class Module::Reader {
     const bool generic = is("generic");
     if (generic) advance(), need("(");
     const auto found = m_.variables_.find(now_.text);
-    if (found == m_.variables_.end()) fail("no variable '" + std::string(now_.text) + "' stands before");
+    const auto function = m_.functions_.find(now_.text);
+    if (found == m_.variables_.end() && function == m_.functions_.end())
+      fail("no variable '" + std::string(now_.text) + "' stands before");
+    const bool of_variable = found != m_.variables_.end();
+    if (!of_variable) function->second.in_variable = true;
+    uint64_t value = of_variable ? found->second.address : function->second.address;
     advance();
     if (generic) need(")");
-    uint64_t value = found->second.address;
     if (is("+")) advance(), value += number();
     return value;
   }
 
   static constexpr uint64_t kMostParameterBytes = 32764, kMostVariableBytes = uint64_t{1} << 30,
-                            kMostAlign = 1024;
+                            kMostAlign = 1024, kFunctions = 0x7D0000000000;
   Module& m_;
   Lexer lexer_;
   Token now_;

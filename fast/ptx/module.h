@@ -33,6 +33,7 @@ struct Variable {
   uint64_t align = 1;
   uint64_t address = 0;  // in its space
   bool of_call = false;  // a .param variable of a body: an argument or a result of a call
+  bool framed = false;   // of a function that calls itself: the address counts from its frame (frames.h)
 };
 
 // A function that kernels call (10, 11.1).
@@ -40,8 +41,10 @@ struct Function {
   std::string name;
   std::vector<Parameter> results, parameters;
   bool has_body = false;
-  size_t body = 0;    // where the text behind its brace begins
-  uint32_t line = 0;  // of that place
+  uint64_t address = 0;      // what a register holds that names it; nothing can be loaded there
+  bool in_variable = false;  // the initial value of a variable has its address
+  size_t body = 0;           // where the text behind its brace begins
+  uint32_t line = 0;         // of that place
 };
 
 struct Entry {
@@ -69,6 +72,7 @@ class Module {
   const Entry& entry(std::string_view name) const;
   // The function of the name, or null.
   const Function* function(std::string_view name) const;
+  const std::map<std::string, Function, std::less<>>& functions() const { return functions_; }
   // The kernel, decoded by the first call. Fault: an unknown form or a wrong operand, with its line and text.
   const Kernel& kernel(std::string_view name);
 

@@ -236,7 +236,7 @@ void Races::access_by_copy(Warp& w, const Instruction& i, unsigned lane, Space s
   now.block = block_number();
   now.thread = thread_of(w, lane);
   now.pc = static_cast<uint32_t>(&i - b_.kernel->code.data());
-  now.kind = write ? Kind::copied : Kind::read;
+  now.kind = !write ? Kind::read : b_.kernel->bulks[i.target].element ? Kind::atomic : Kind::copied;
   Access kept = now;
   kept.thread = loads ? loader(now.thread) : write ? writer(now.thread) : reader(now.thread);
   kept.clock = clock_[kept.thread];

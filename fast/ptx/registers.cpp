@@ -66,6 +66,7 @@ void Names::declare(Type type, std::string name) {
   const uint32_t place = type == Type::pred ? k_.predicates++ : allocate(info(type).bits > 32);
   if (type == Type::b128) allocate(true);  // the upper half, right behind the lower one
   if (k_.predicates > kMostWords) throw Fault("too many registers");
+  if (declared_) declared_->push_back({type, place});
   scopes_.back().registers[std::move(name)] = {type, place};
 }
 

@@ -40,6 +40,17 @@ class Names {
 
   // A register that the text does not name.
   uint32_t unnamed(bool wide) { return allocate(wide); }
+  uint32_t unnamed_predicate() { return k_.predicates++; }
+  // A register whose value is told later, by the number that is returned with it.
+  std::pair<uint32_t, size_t> later_constant() {
+    const uint32_t place = allocate(true);
+    k_.constants.push_back({place, true, 0});
+    return {place, k_.constants.size() - 1};
+  }
+  // From now on every register that is declared is also put here; null ends it.
+  void list_in(std::vector<Register>* declared) { declared_ = declared; }
+  // The register of the address of the frame (frames.h), or kUnused.
+  uint32_t frame = kUnused;
   // A register of a constant value. Equal values share one.
   uint32_t constant(uint64_t value, bool wide);
   // The address of memory that the launch adds, `offset` bytes into it; it is known when all variables are.
@@ -67,6 +78,7 @@ class Names {
   std::map<std::pair<uint64_t, bool>, size_t> dynamic_;  // places in Kernel::constants
   Table<Register> specials_;
   uint32_t sink_ = kUnused, predicate_sink_ = kUnused;
+  std::vector<Register>* declared_ = nullptr;
 };
 
 }  // namespace assay::ptx

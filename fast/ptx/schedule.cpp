@@ -9,6 +9,7 @@
 #include "fast/ptx/bulk.h"
 #include "fast/ptx/checks.h"
 #include "fast/ptx/copies.h"
+#include "fast/ptx/frames.h"
 #include "fast/ptx/mbarriers.h"
 #include "fast/ptx/recorder.h"
 
@@ -53,15 +54,30 @@ std::string hex(uint32_t v) {
   return out;
 }
 
-// What a lane says that comes to a trap, or to __assertfail with the address of its message.
+uint64_t wide_word(const Warp& w, uint32_t place, int lane) {
+  uint64_t v = 0;
+  std::memcpy(&v, w.words + place + 2 * lane, sizeof v);
+  return v;
+}
+
+// What a lane says that comes to a trap: a call that finds no function or no room, or __assertfail with the
+// address of its message.
 std::string reached(Warp& w, const Instruction& i, int lane) {
   const Block& b = *w.block;
   if (b.kernel->opcodes[i.opcode].row->form != Form::call) return "was reached";
+  const auto why = static_cast<CallTrap>(i.code);
+  if (why == CallTrap::too_deep)
+    return "calls within calls that need more than the stack of " + std::to_string(kStackBytes) +
+           " bytes which each thread has here";
+  const uint64_t held = i.sources ? wide_word(w, i.s[0], lane) : 0;
+  if (why == CallTrap::no_function)
+    return "goes to " + hex(static_cast<uint32_t>(held >> 32)) + hex(static_cast<uint32_t>(held)).substr(2) +
+           ", which is the address of no function that it may call";
   uint64_t at = 0;
-  std::memcpy(
-      &at,
-      w.local.data() + static_cast<uint64_t>(lane) * b.kernel->local_bytes + static_cast<uint64_t>(i.offset),
-      sizeof at);
+  std::memcpy(&at,
+              w.local.data() + static_cast<uint64_t>(lane) * b.kernel->local_bytes + held +
+                  static_cast<uint64_t>(i.offset),
+              sizeof at);
   std::string message;
   for (; message.size() < 200 && b.memory->holding(at, 1); ++at) {
     const char c = *reinterpret_cast<const char*>(at);

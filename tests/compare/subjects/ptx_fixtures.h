@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -22,6 +23,21 @@
 #include "tests/source_path.h"
 
 namespace assay::ptx_fixtures {
+
+// A line and fills on which a kernel gives the reference's bytes.
+struct EqualKernel {
+  const char* name;
+  const char* line;
+  const char* fills;
+};
+inline const EqualKernel kEqual[] = {
+#include "tests/compare/subjects/triton_kernels.inc"
+};
+
+inline std::vector<std::string> words_of(const char* text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
 
 inline std::string fixture(const std::string& name) { return source_path("fixtures/triton/") + name; }
 
@@ -116,6 +132,14 @@ class Copy {
     for (auto& [file, text] : more)
       if (text.find(from) != std::string::npos) return change(text, from, to);
     change(ptx, from, to);
+  }
+  // How often a text stands in those of the kernel.
+  size_t count(const std::string& words) const {
+    std::string all = ptx;
+    for (const auto& [file, text] : more) all += "\n" + text;
+    size_t n = 0;
+    for (size_t at = 0; (at = all.find(words, at)) != std::string::npos; at += words.size()) ++n;
+    return n;
   }
   std::string json, ptx;
   std::map<std::string, std::string> more;  // texts of a launch file with several, by their names

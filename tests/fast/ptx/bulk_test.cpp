@@ -2,6 +2,8 @@
 // them. Expected tiles are computed here by their definition, element by element.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <functional>
 #include <numeric>
 
 #include "fast/ptx/slice.h"
@@ -129,6 +131,102 @@ TEST(PtxBulk, BytesArriveAtTheirMbarrier) {
   for (unsigned n = 0; n < kTileBytes; ++n) EXPECT_EQ(halves.out[n], halves.in[n]) << n;
 }
 
+// Threads set `out` to words that %r10 and %r11 hold in turn, and the tile to %r8 and %r9; one reduces the
+// tile into `out`.
+std::string reduction(const std::string& operation, const std::string& words) {
+  return words +
+         "mad.lo.u32 %r5, %r0, 32, %r3;\nmad.wide.u32 %rd7, %r0, 32, %rd1;\n"
+         "st.shared.v4.u32 [%r5], {%r8, %r9, %r8, %r9};\nst.shared.v4.u32 [%r5+16], {%r9, %r8, %r9, %r8};\n"
+         "st.global.v4.u32 [%rd7], {%r10, %r11, %r10, %r11};\n"
+         "st.global.v4.u32 [%rd7+16], {%r11, %r10, %r11, %r10};\nfence.proxy.async;\n" +
+         kBarrier + "@%p0 cp.reduce.async.bulk.global.shared::cta.bulk_group." + operation +
+         " [%rd1], [%r3], 2048" + (operation.starts_with("L2") ? ", %rd2" : "") + ";\n" + kCommit + kWritten;
+}
+// Thread t: its number times 77 and 5 more, and the complement of its number; against 4660 and -9.
+const std::string kWholeWords =
+    "mad.lo.u32 %r8, %r0, 77, 5;\nnot.b32 %r9, %r0;\nmov.u32 %r10, 4660;\nmov.u32 %r11, -9;\n";
+template <class T, class F>
+void expect_reduced(const std::string& operation, const std::string& words, F rule,
+                    const std::function<std::array<uint32_t, 4>(uint32_t)>& of) {
+  for (const uint64_t order : {0, 1, 2}) {
+    const Tried t = tried(reduction(operation, words), {order});
+    ASSERT_EQ(t.error, "") << operation;
+    for (uint32_t thread = 0; thread < kThreads; ++thread) {
+      const auto w = of(thread);
+      const std::array<uint32_t, 8> tile = {w[0], w[1], w[0], w[1], w[1], w[0], w[1], w[0]},
+                                    before = {w[2], w[3], w[2], w[3], w[3], w[2], w[3], w[2]};
+      std::array<T, 32 / sizeof(T)> a, b, got;
+      std::memcpy(a.data(), before.data(), 32), std::memcpy(b.data(), tile.data(), 32);
+      std::memcpy(got.data(), t.out.data() + 32 * thread, 32);
+      for (size_t n = 0; n < a.size(); ++n)
+        EXPECT_EQ(got[n], rule(a[n], b[n])) << operation << " " << thread << " " << n;
+    }
+    EXPECT_EQ(t.out[2048], 0xEE);
+  }
+}
+template <class T, class F> void expect_reduced_words(const std::string& operation, F rule) {
+  expect_reduced<T>(operation, kWholeWords, rule, [](uint32_t t) {
+    return std::array<uint32_t, 4>{t * 77 + 5, ~t, 4660, static_cast<uint32_t>(-9)};
+  });
+}
+
+TEST(PtxBulk, ReductionsCombineElementByElement) {
+  expect_reduced_words<uint32_t>("add.u32", [](uint32_t a, uint32_t b) { return a + b; });
+  expect_reduced_words<int32_t>(
+      "add.s32", [](int32_t a, int32_t b) { return static_cast<int32_t>(uint32_t(a) + uint32_t(b)); });
+  expect_reduced_words<uint64_t>("add.u64", [](uint64_t a, uint64_t b) { return a + b; });
+  expect_reduced_words<uint32_t>("min.u32", [](uint32_t a, uint32_t b) { return std::min(a, b); });
+  expect_reduced_words<int32_t>("min.s32", [](int32_t a, int32_t b) { return std::min(a, b); });
+  expect_reduced_words<int64_t>("max.s64", [](int64_t a, int64_t b) { return std::max(a, b); });
+  expect_reduced_words<uint64_t>("L2::cache_hint.max.u64",
+                                 [](uint64_t a, uint64_t b) { return std::max(a, b); });
+  expect_reduced_words<uint32_t>("and.b32", [](uint32_t a, uint32_t b) { return a & b; });
+  expect_reduced_words<uint64_t>("or.b64", [](uint64_t a, uint64_t b) { return a | b; });
+  expect_reduced_words<uint32_t>("xor.b32", [](uint32_t a, uint32_t b) { return a ^ b; });
+  expect_reduced_words<uint32_t>("inc.u32", [](uint32_t a, uint32_t b) { return a >= b ? 0 : a + 1; });
+  expect_reduced_words<uint32_t>("dec.u32",
+                                 [](uint32_t a, uint32_t b) { return a == 0 || a > b ? b : a - 1; });
+  expect_reduced<float>(
+      "add.f32",
+      "cvt.rn.f32.u32 %r8, %r0;\nneg.f32 %r9, %r8;\nmov.b32 %r10, 0f3E000001;\nmov.b32 %r11, 0f80000000;\n",
+      [](float a, float b) { return a + b; },
+      [](uint32_t t) {
+        const auto v = static_cast<float>(t);
+        return std::array<uint32_t, 4>{std::bit_cast<uint32_t>(v), std::bit_cast<uint32_t>(-v), 0x3E000001u,
+                                       0x80000000u};
+      });
+}
+
+TEST(PtxBulk, ReductionsAreCopiesThatArriveLateAndDoNotRaceWithEachOther) {
+  const std::string add = reduction("add.u32", kWholeWords);
+  const std::string twice =
+      replaced(add, kCommit,
+               replaced(kCommit, "@%p0",
+                        "@%p0 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 "
+                        "[%rd1], [%r3], 2048;\n@%p0"));
+  const Tried t = tried(twice, {1});
+  ASSERT_EQ(t.error, "");
+  uint32_t first = 0;
+  std::memcpy(&first, t.out.data(), 4);
+  EXPECT_EQ(first, 4660u + 5u + 5u);
+  expect_fault(tried(replaced(add, "fence.proxy.async;\n", ""), {1}),
+               {"no fence.proxy.async stands between the two"});
+  expect_fault(tried(replaced(add, kWritten, "") +
+                         "@%p0 ld.global.u32 %r12, [%rd1];\n@%p0 st.global.u32 [%rd1], %r12;\n",
+                     {1}),
+               {"nobody has waited for that copy"});
+  expect_fault(tried(replaced(add, "2048;\n@", "2040;\n@")),
+               {"needs a size that is a multiple of 16, and is given 2040"});
+  expect_fault(tried(replaced(add, "add.u32", "add.f16")), {"unsupported form"});
+  expect_fault(tried(replaced(add, "add.u32", "add.s64")), {"unsupported form"});
+  // What reads the place that is combined reads a value that nobody wrote.
+  expect_fault(
+      tried(replaced(add, "st.global.v4.u32 [%rd7+16], {%r11, %r10, %r11, %r10};\n", "") +
+                "@%p0 ld.global.u32 %r12, [%rd1+16];\nsetp.eq.u32 %p4, %r12, 0;\n@%p4 bra END;\nEND:\n",
+            {1}),
+      {"undefined"});
+}
+
 TEST(PtxBulk, WhoeverDoesNotWaitForALoadIsNamed) {
   expect_fault(tried(expect_bytes("2048") + kLoadIt),
                {"is not waited for: the block ends before it has written to its shared memory"});
@@ -212,7 +310,8 @@ TEST(PtxBulk, WrongAddressesAndSizesAreNamed) {
   expect_fault(
       tried("@%p0 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r3], 16;\n" + kCommit + kRead, {1}),
       {"thread 0:", "stores an undefined value to 'out'"});
-  expect_fault(tried("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%rd1], [%r3], 16;\n"),
+  expect_fault(tried("cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 "
+                     "[%r3], [%r3], 16, [%r4];\n"),
                {"unsupported"});
 }
 

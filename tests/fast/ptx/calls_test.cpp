@@ -118,13 +118,132 @@ TEST(PtxCalls, WhatIsNotUnderstoodRefusesTheKernel) {
   expect_words(refusal(kTwice, replaced(kCallTwice, "(back), twice", "twice")),
                {"'twice' has 1 parameters or results, not 0"});
   expect_words(refusal(kTwice, replaced(kCallTwice, "(given);", "(%r0);")), {"'%r0' is no .param variable"});
-  expect_words(refusal(kTwice, replaced(kCallTwice, "twice,", "%rd0,")), {"in a register ('%rd0')"});
+  expect_words(refusal(kTwice, replaced(kCallTwice, "twice,", "%rd0,")), {"there is no label ''"});
   expect_words(refusal(".func (.reg .b32 r) twice(.reg .b32 a) { ret; }\n", kCallTwice),
                {"takes its parameter 'r' in a register"});
-  expect_words(refusal(".func again() { call again; ret; }\n", "call again;"), {"'again' calls itself"});
   expect_words(refusal(replaced(kTwice, "@%p bra OUT;", "@%p bra THERE;"), kCallTwice),
                {"there is no label 'THERE'"});
   expect_words(refusal("", "st.param.b32 [out], %r0;"), {"writes to a parameter of the entry"});
+}
+
+// Functions of one argument, and a call of the one whose address is in %rd1.
+const char* const kThree =
+    ".func (.param .b32 r) times3(.param .b32 a)\n{\n.reg .b32 %r;\nld.param.b32 %r, [a];\n"
+    "mul.lo.u32 %r, %r, 3;\nst.param.b32 [r], %r;\nret;\n}\n";
+const char* const kCallThrough =
+    "{\n.param .b32 given;\n.param .b32 back;\nst.param.b32 [given], %r0;\n"
+    "PROTOTYPE: .callprototype (.param .b32 _) _ (.param .b32 _);\n"
+    "call (back), %rd1, (given), PROTOTYPE;\nld.param.b32 %r1, [back];\n}";
+const char* const kChosen =
+    "mov.u64 %rd1, twice;\nmov.u64 %rd2, times3;\nand.b32 %r2, %r0, 1;\nsetp.eq.u32 %p0, %r2, 0;\n"
+    "selp.b64 %rd1, %rd1, %rd2, %p0;\n";
+uint32_t twice_or_thrice(unsigned t) { return t % 2 ? 3 * t : t == 3 ? 99 : 2 * t; }
+
+TEST(PtxCalls, LanesCallTheFunctionsThatTheirRegistersName) {
+  const std::string functions = std::string(kTwice) + kThree;
+  for (const std::string& how : {std::string(kCallThrough),
+                                 replaced(kCallThrough, ".callprototype (.param .b32 _) _ (.param .b32 _)",
+                                          ".calltargets twice, times3"),
+                                 replaced(replaced(kCallThrough, "call (", "@%p1 call ("), "{\n.param",
+                                          "setp.ge.u32 %p1, %r0, 0;\n{\n.param")}) {
+    const Outcome o = outcome_of(functions, kChosen + how);
+    ASSERT_EQ(o.error, "");
+    for (unsigned t = 0; t < kThreads; ++t) EXPECT_EQ(o.values[t], twice_or_thrice(t)) << how;
+  }
+}
+
+TEST(PtxCalls, AddressesOfFunctionsLieInTables) {
+  const std::string functions =
+      std::string(kTwice) + kThree + ".global .align 8 .u64 table[2] = {twice, generic(times3)};\n";
+  const Outcome o =
+      outcome_of(functions,
+                 "and.b32 %r2, %r0, 1;\nmov.u64 %rd2, table;\nmad.wide.u32 %rd2, %r2, 8, %rd2;\n"
+                 "ld.global.u64 %rd1, [%rd2];\n" +
+                     std::string(kCallThrough));
+  ASSERT_EQ(o.error, "");
+  for (unsigned t = 0; t < kThreads; ++t) EXPECT_EQ(o.values[t], twice_or_thrice(t));
+}
+
+TEST(PtxCalls, ARegisterThatNamesNoFunctionIsAnError) {
+  const std::string functions = std::string(kTwice) + kThree;
+  expect_words(
+      outcome_of(functions, kChosen + replaced(kCallThrough, "call (", "mov.u64 %rd1, 4660;\ncall (")).error,
+      {"thread ", "goes to 0x0000000000001234, which is the address of no function that it may call"});
+  // A function whose parameters are others is none that the prototype lets it call.
+  expect_words(outcome_of(functions + ".func other(.param .b64 a) { ret; }\n",
+                          kChosen + replaced(kCallThrough, "call (", "mov.u64 %rd1, other;\ncall ("))
+                   .error,
+               {"which is the address of no function that it may call"});
+  expect_words(outcome_of(functions, kCallThrough).error,
+               {"no function whose address is taken has the parameters of 'PROTOTYPE'"});
+  expect_words(
+      outcome_of(functions, kChosen + replaced(kCallThrough, "given), PROTOTYPE", "given), NONE")).error,
+      {"PTX line ", "there is no label 'NONE'"});
+  expect_words(outcome_of(functions,
+                          kChosen + replaced(kCallThrough, ".callprototype (.param .b32 _) _ (.param .b32 _)",
+                                             ".calltargets twice, thrice"))
+                   .error,
+               {"there is no function 'thrice' with a body"});
+}
+
+// 1 for 0, else n times that of n - 1 (modulo 2^32): a register and a local variable live across the call.
+const char* const kFactorial =
+    ".func (.param .b32 r) factorial(.param .b32 n)\n{\n.reg .b32 %n, %m;\n.reg .pred %p;\n.reg .b64 %at;\n"
+    ".local .align 8 .b8 kept[8];\nld.param.b32 %n, [n];\nsetp.eq.u32 %p, %n, 0;\n@%p bra LEAF;\n"
+    "mov.u64 %at, kept;\nst.local.b32 [%at+4], %n;\nsub.u32 %m, %n, 1;\n{\n.param .b32 given;\n.param .b32 "
+    "back;\n"
+    "st.param.b32 [given], %m;\ncall.uni (back), factorial, (given);\nld.param.b32 %m, [back];\n}\n"
+    "mul.lo.u32 %m, %m, %n;\nld.local.b32 %n, [kept+4];\nadd.u32 %m, %m, %n;\n@!%p st.param.b32 [r], "
+    "%m;\nret;\n"
+    "LEAF:\nst.param.b32 [r], 1;\nret;\n}\n";
+uint32_t factorial(uint32_t n) { return n == 0 ? 1 : factorial(n - 1) * n + n; }
+const char* const kCallFactorial =
+    "and.b32 %r2, %r0, 15;\n{\n.param .b32 given;\n.param .b32 back;\nst.param.b32 [given], %r2;\n"
+    "call.uni (back), factorial, (given);\nld.param.b32 %r1, [back];\n}\n";
+
+TEST(PtxCalls, AFunctionMayCallItself) {
+  const Outcome o = outcome_of(kFactorial, kCallFactorial);
+  ASSERT_EQ(o.error, "");
+  for (unsigned t = 0; t < kThreads; ++t) EXPECT_EQ(o.values[t], factorial(t % 16)) << t;
+}
+
+// f(n) = f(n-1) + f(n-2), through another function and through a register.
+TEST(PtxCalls, FunctionsMayCallEachOther) {
+  const std::string head =
+      ".func (.param .b32 r) minus1(.param .b32 n);\n"
+      ".func (.param .b32 r) fib(.param .b32 n)\n{\n.reg .b32 %n, %a, %b;\n.reg .pred %p;\n.reg .b64 %f;\n"
+      "ld.param.b32 %n, [n];\nsetp.lt.u32 %p, %n, 2;\n@%p bra LEAF;\n"
+      "{\n.param .b32 x;\n.param .b32 y;\nst.param.b32 [x], %n;\ncall (y), minus1, (x);\nld.param.b32 %a, "
+      "[y];\n}\n"
+      "sub.u32 %n, %n, 2;\nmov.u64 %f, fib;\n"
+      "{\n.param .b32 x;\n.param .b32 y;\nst.param.b32 [x], %n;\nP: .callprototype (.param .b32 _) _ (.param "
+      ".b32 _);\n"
+      "call (y), %f, (x), P;\nld.param.b32 %b, [y];\n}\nadd.u32 %n, %a, %b;\nLEAF:\nst.param.b32 [r], "
+      "%n;\nret;\n}\n"
+      ".func (.param .b32 r) minus1(.param .b32 n)\n{\n.reg .b32 %n;\nld.param.b32 %n, [n];\nsub.u32 %n, %n, "
+      "1;\n"
+      "{\n.param .b32 x;\n.param .b32 y;\nst.param.b32 [x], %n;\ncall (y), fib, (x);\nld.param.b32 %n, "
+      "[y];\n}\n"
+      "st.param.b32 [r], %n;\nret;\n}\n";
+  const Outcome o = outcome_of(head, replaced(replaced(kCallFactorial, "factorial", "fib"), "15", "7"));
+  ASSERT_EQ(o.error, "");
+  const uint32_t kFib[] = {0, 1, 1, 2, 3, 5, 8, 13};
+  for (unsigned t = 0; t < kThreads; ++t) EXPECT_EQ(o.values[t], kFib[t % 8]) << t;
+}
+
+TEST(PtxCalls, AStackThatDoesNotEndIsAnError) {
+  expect_words(
+      outcome_of(replaced(kFactorial, "setp.eq.u32 %p, %n, 0;", "setp.eq.u32 %p, %n, 77;"), kCallFactorial)
+          .error,
+      {"thread ", "PTX line ", "calls within calls that need more than the stack of 32768 bytes"});
+  // One thread of the block that goes too deep is named.
+  expect_words(
+      outcome_of(kFactorial, "setp.eq.u32 %p0, %r0, 41;\n" + replaced(kCallFactorial, "{\n.param",
+                                                                      "@%p0 mov.u32 %r2, 100000;\n{\n.param"))
+          .error,
+      {"thread 41", "calls within calls"});
+  expect_words(outcome_of(replaced(kFactorial, "kept[8]", "kept[40000]"), kCallFactorial).error,
+               {"'factorial' calls itself and needs ", "bytes for a call, of 32768"});
 }
 
 TEST(PtxCalls, AnArgumentThatNobodyWroteIsFound) {
