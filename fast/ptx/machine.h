@@ -111,7 +111,7 @@ struct Block {
   Dim index;
   unsigned threads = 0, live_threads = 0;
   std::vector<std::byte> shared;
-  std::unique_ptr<std::byte[]> registers;  // of all warps
+  std::vector<std::byte> registers;  // of all warps
   std::vector<Warp> warps;
   std::map<uint64_t, Mbarrier> mbarriers;  // by their offsets in shared memory
   std::vector<BulkCopy> bulk;              // in the order in which they were issued

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "fast/ptx/checks.h"
 #include "fast/ptx/machine.h"
@@ -87,14 +88,22 @@ void set_specials(const Block& b, Warp& w, bool of_block) {
   }
 }
 
-// Makes registers for the warps of a block, with what is the same in every block. All lie in one piece of
-// memory, which the next launch is then given again without asking the system for it.
+// Memory for the registers of a block, which a thread keeps for its next launch: a kernel whose loops are
+// unrolled has tens of megabytes of them, and the system takes longer to give as many than it takes to run it.
+thread_local std::vector<std::byte> kept_registers;
+constexpr size_t kMostKept = size_t{256} << 20;
+
+// Makes registers for the warps of a block, with what is the same in every block.
 void make_warps(Block& block, uint8_t poison) {
   const Kernel& k = *block.kernel;
   const size_t warps = (block.threads + kLanes - 1) / kLanes;
   const size_t each = align_up((k.words + k.predicates) * sizeof(uint32_t), kRegisterAlign);
-  block.registers = std::make_unique_for_overwrite<std::byte[]>(warps * each + kRegisterAlign);
-  const auto base = align_up(reinterpret_cast<uint64_t>(block.registers.get()), kRegisterAlign);
+  block.registers = std::exchange(kept_registers, {});
+  if (block.registers.size() < warps * each + kRegisterAlign) {
+    block.registers.clear();  // so that what it holds is not copied
+    block.registers.resize(warps * each + kRegisterAlign);
+  }
+  const auto base = align_up(reinterpret_cast<uint64_t>(block.registers.data()), kRegisterAlign);
   block.warps.resize(warps);
   for (size_t n = 0; n < warps; ++n) {
     Warp& w = block.warps[n];
@@ -185,6 +194,7 @@ Counters run(Module& module, std::string_view name, const Launch& launch, const 
     if (block.recorder) block.recorder->start_block(block);
     scheduler.run();
   }
+  if (block.registers.size() <= kMostKept) kept_registers = std::move(block.registers);
   add_up(kernel, counters);
   counters.lane_instructions = block.lane_instructions;
   counters.sectors_read = sectors.read.count(), counters.sectors_written = sectors.written.count();
