@@ -18,21 +18,23 @@ template <class T> ASSAY_PTX_WIDE void copy(Warp& w, const Instruction& i) {
   for_lanes(w.active, [&](unsigned l) { d[l] = a[l]; });
 }
 uint64_t low_bits(uint64_t v, unsigned bits) { return bits >= 64 ? v : v & ((uint64_t{1} << bits) - 1); }
-// 9.7.9.4: parts of i.width bits, the first lowest.
-void pack(Warp& w, const Instruction& i) {
-  for_lanes(w.active, [&](unsigned l) {
-    uint64_t v = 0;
-    for (unsigned k = 0; k < i.sources; ++k)
-      v |= low_bits(read_cell(w, i.s[k], i.wide_s, l), i.width) << (i.width * k);
-    write_cell(w, i.d[0], i.wide_d, l, v);
-  });
+// 9.7.9.4: parts of i.width bits, the first lowest. A destination may be a source too, so all are read first.
+ASSAY_PTX_WIDE void pack(Warp& w, const Instruction& i) {
+  uint64_t v[kLanes] = {};
+  for (unsigned k = 0; k < i.sources; ++k) {
+    const auto add = [&](unsigned l, uint64_t part) { v[l] |= low_bits(part, i.width) << (i.width * k); };
+    if (i.wide_s) for_lanes(w.active, [&](unsigned l) { add(l, cells<uint64_t>(w, i.s[k])[l]); });
+    else for_lanes(w.active, [&](unsigned l) { add(l, w.words[i.s[k] + l]); });
+  }
+  for_lanes(w.active, [&](unsigned l) { write_cell(w, i.d[0], i.wide_d, l, v[l]); });
 }
-void unpack(Warp& w, const Instruction& i) {
-  for_lanes(w.active, [&](unsigned l) {
-    const uint64_t v = read_cell(w, i.s[0], i.wide_s, l);
-    for (unsigned k = 0; k < i.destinations; ++k)
-      write_cell(w, i.d[k], i.wide_d, l, low_bits(v >> (i.width * k), i.width));
-  });
+ASSAY_PTX_WIDE void unpack(Warp& w, const Instruction& i) {
+  uint64_t v[kLanes];
+  for_lanes(w.active, [&](unsigned l) { v[l] = read_cell(w, i.s[0], i.wide_s, l); });
+  for (unsigned k = 0; k < i.destinations; ++k)
+    for_lanes(w.active, [&](unsigned l) {
+      write_cell(w, i.d[k], i.wide_d, l, low_bits(v[l] >> (i.width * k), i.width));
+    });
 }
 // An address moves between its space and the generic one by the base of the window; i.offset is that base, or
 // its negative.
