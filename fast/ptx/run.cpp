@@ -89,7 +89,8 @@ void set_specials(const Block& b, Warp& w, bool of_block) {
 }
 
 // Memory for the registers of a block, which a thread keeps for its next launch: a kernel whose loops are
-// unrolled has tens of megabytes of them, and the system takes longer to give as many than it takes to run it.
+// unrolled has tens of megabytes of them, and the system takes longer to give as many than it takes to run
+// it.
 thread_local std::vector<std::byte> kept_registers;
 constexpr size_t kMostKept = size_t{256} << 20;
 
