@@ -47,18 +47,18 @@ void Checks::before(Warp& w, const Instruction& i) {
   if (i.kind == Class::copy || i.kind == Class::barrier) undefined_.check_operands(w, i);
   if (!touches_memory(i)) return undefined_.before(w, i);
   undefined_.check_address(w, i);
+  const unsigned bytes = access_bytes(b_.kernel->opcodes[i.opcode]);
   for (uint32_t m = w.active; m; m &= m - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(m));
     // A parameter at a place that the text gives has no register for its address.
     const uint64_t base = i.sources ? cell(w, i.s[0], i.wide_s, lane) : 0;
     const uint64_t address = base + static_cast<uint64_t>(i.offset);
-    access(w, i, lane, i.wide_s ? address : static_cast<uint32_t>(address));
+    access(w, i, lane, i.wide_s ? address : static_cast<uint32_t>(address), bytes);
   }
 }
 
-void Checks::access(Warp& w, const Instruction& i, unsigned lane, uint64_t address) {
+void Checks::access(Warp& w, const Instruction& i, unsigned lane, uint64_t address, unsigned bytes) {
   const bool load = i.kind == Class::load, store = i.kind == Class::store;
-  const unsigned bytes = access_bytes(b_.kernel->opcodes[i.opcode]);
   const unsigned count = load || store ? i.vector : 1;
   // The errors of the access itself come first.
   resolve(w, i, static_cast<int>(lane), address, bytes * count, !load);

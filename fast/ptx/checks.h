@@ -48,7 +48,8 @@ class Checks {
   };
   void move_matrices(Warp&, const Meeting&, MeetingHandler);
   void issue(Warp&, const Instruction& copy);
-  void access(Warp&, const Instruction&, unsigned lane, uint64_t address);
+  // `bytes`: of one element.
+  void access(Warp&, const Instruction&, unsigned lane, uint64_t address, unsigned bytes);
 
   const Block& b_;
   Undefined undefined_;

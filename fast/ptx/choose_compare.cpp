@@ -34,11 +34,11 @@ void set_both(Warp& w, const Instruction& i, uint32_t truth) {
   if (i.destinations > 1) set_predicate(w, i.d[1], q);
 }
 
-template <class Rule, class T> void setp(Warp& w, const Instruction& i) {
+template <class Rule, class T> ASSAY_PTX_WIDE void setp(Warp& w, const Instruction& i) {
   set_both(w, i, compare_lanes<Rule, T>(w, i));
 }
 // All ones, or 1.0 where the destination is a float: i.width says which.
-template <class Rule, class T> void set(Warp& w, const Instruction& i) {
+template <class Rule, class T> ASSAY_PTX_WIDE void set(Warp& w, const Instruction& i) {
   const auto join = static_cast<Join>(i.code);
   const uint32_t truth =
       joined(join, compare_lanes<Rule, T>(w, i), join == Join::none ? 0 : predicate(w, i, 2));
@@ -114,7 +114,7 @@ template <bool kSet> Handler comparison(const Opcode& op) {
   }
 }
 
-template <class T> void selp(Warp& w, const Instruction& i) {
+template <class T> ASSAY_PTX_WIDE void selp(Warp& w, const Instruction& i) {
   const uint32_t p = predicate(w, i, 2);
   Cell<T>* d = cells<T>(w, i.d[0]);
   const Cell<T>* a = cells<T>(w, i.s[0]);

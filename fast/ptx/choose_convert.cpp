@@ -21,7 +21,8 @@ template <class D, class S, bool kSaturate> D convert_integer(S v) {
   if constexpr (kSaturate) return saturate_to<D>(v);
   else return static_cast<D>(v);
 }
-template <class D, class S, bool kSaturate> void integer_to_integer(Warp& w, const Instruction& i) {
+template <class D, class S, bool kSaturate>
+ASSAY_PTX_WIDE void integer_to_integer(Warp& w, const Instruction& i) {
   uint32_t* d = w.words + i.d[0];
   const uint32_t* s = w.words + i.s[0];
   auto* d8 = cells<uint64_t>(w, i.d[0]);

@@ -1,4 +1,7 @@
 // Moves, loads, stores and atomics (9.7.9.3 to 9.7.9.20, 9.7.13.5, 9.7.13.6).
+#include <optional>
+#include <vector>
+
 #include "fast/ptx/choose.h"
 #include "fast/ptx/handlers.h"
 #include "fast/ptx/traffic.h"
@@ -9,27 +12,29 @@ namespace assay::ptx {
 
 namespace {
 
-template <class T> void copy(Warp& w, const Instruction& i) {
+template <class T> ASSAY_PTX_WIDE void copy(Warp& w, const Instruction& i) {
   Cell<T>* d = cells<T>(w, i.d[0]);
   const Cell<T>* a = cells<T>(w, i.s[0]);
   for_lanes(w.active, [&](unsigned l) { d[l] = a[l]; });
 }
 uint64_t low_bits(uint64_t v, unsigned bits) { return bits >= 64 ? v : v & ((uint64_t{1} << bits) - 1); }
-// 9.7.9.4: parts of i.width bits, the first lowest.
-void pack(Warp& w, const Instruction& i) {
-  for_lanes(w.active, [&](unsigned l) {
-    uint64_t v = 0;
-    for (unsigned k = 0; k < i.sources; ++k)
-      v |= low_bits(read_cell(w, i.s[k], i.wide_s, l), i.width) << (i.width * k);
-    write_cell(w, i.d[0], i.wide_d, l, v);
-  });
+// 9.7.9.4: parts of i.width bits, the first lowest. A destination may be a source too, so all are read first.
+ASSAY_PTX_WIDE void pack(Warp& w, const Instruction& i) {
+  uint64_t v[kLanes] = {};
+  for (unsigned k = 0; k < i.sources; ++k) {
+    const auto add = [&](unsigned l, uint64_t part) { v[l] |= low_bits(part, i.width) << (i.width * k); };
+    if (i.wide_s) for_lanes(w.active, [&](unsigned l) { add(l, cells<uint64_t>(w, i.s[k])[l]); });
+    else for_lanes(w.active, [&](unsigned l) { add(l, w.words[i.s[k] + l]); });
+  }
+  for_lanes(w.active, [&](unsigned l) { write_cell(w, i.d[0], i.wide_d, l, v[l]); });
 }
-void unpack(Warp& w, const Instruction& i) {
-  for_lanes(w.active, [&](unsigned l) {
-    const uint64_t v = read_cell(w, i.s[0], i.wide_s, l);
-    for (unsigned k = 0; k < i.destinations; ++k)
-      write_cell(w, i.d[k], i.wide_d, l, low_bits(v >> (i.width * k), i.width));
-  });
+ASSAY_PTX_WIDE void unpack(Warp& w, const Instruction& i) {
+  uint64_t v[kLanes];
+  for_lanes(w.active, [&](unsigned l) { v[l] = read_cell(w, i.s[0], i.wide_s, l); });
+  for (unsigned k = 0; k < i.destinations; ++k)
+    for_lanes(w.active, [&](unsigned l) {
+      write_cell(w, i.d[k], i.wide_d, l, low_bits(v[l] >> (i.width * k), i.width));
+    });
 }
 // An address moves between its space and the generic one by the base of the window; i.offset is that base, or
 // its negative.
@@ -47,7 +52,7 @@ void nothing(Warp&, const Instruction&) {}
 // 32 or 64 bits.
 struct Addresses {
   alignas(64) uint64_t of[kLanes];
-  Addresses(Warp& w, const Instruction& i) {
+  [[gnu::always_inline]] Addresses(Warp& w, const Instruction& i) {
     const uint64_t* wide = cells<uint64_t>(w, i.s[0]);
     const uint32_t* narrow = w.words + i.s[0];
     const auto offset = static_cast<uint64_t>(i.offset);
@@ -57,62 +62,123 @@ struct Addresses {
       for (unsigned l = 0; l < kLanes; ++l)
         of[l] = static_cast<uint32_t>(narrow[l] + static_cast<uint32_t>(offset));
   }
-  // Whether all 32 accesses are aligned and inside the allocation: the frequent case, asked without a branch
-  // for each lane.
-  bool all_inside(const Allocation& a, unsigned bytes) const {
-    uint64_t low = ~uint64_t{0}, high = 0, bits = 0;
+  // Whether all 32 accesses are aligned and inside [base, base + size): the frequent case, asked without a
+  // branch for each lane. `base` and `size` are below 2^63, so an offset outside has its top bit set, or
+  // `last` minus it has.
+  [[gnu::always_inline]] bool all_inside(uint64_t base, uint64_t size, unsigned bytes) const {
+    if (size < bytes) return false;
+    const uint64_t last = size - bytes;
+    uint64_t outside = 0, bits = 0;
     for (unsigned l = 0; l < kLanes; ++l) {
-      low = of[l] < low ? of[l] : low;
-      high = of[l] > high ? of[l] : high;
+      const uint64_t offset = of[l] - base;
+      outside |= offset | (last - offset);
       bits |= of[l];
     }
-    return low >= a.base && high - a.base <= a.bytes && bytes <= a.bytes - (high - a.base) &&
-           (bits & (bytes - 1)) == 0;
+    return !(outside >> 63) && (bits & (bytes - 1)) == 0;
+  }
+  // Whether each access begins where that of the lane before it ends.
+  [[gnu::always_inline]] bool in_a_row(unsigned bytes) const {
+    uint64_t differ = 0;
+    for (unsigned l = 0; l < kLanes; ++l) differ |= of[l] ^ (of[0] + uint64_t{l} * bytes);
+    return differ == 0;
   }
 };
 
-template <class T, bool kWide>
-void load_lane(Warp& w, const Instruction& i, unsigned l, const std::byte* from) {
-  for (unsigned k = 0; k < i.vector; ++k) {
-    T v;
-    std::memcpy(&v, from + k * sizeof(T), sizeof(T));
-    if constexpr (kWide) cells<uint64_t>(w, i.d[k])[l] = extend(v);
-    else w.words[i.d[k] + l] = static_cast<uint32_t>(extend(v));
-  }
+// What to add to each lane's address to find it in this process, where all 32 lanes access one piece of
+// global or shared memory as they may; else nothing, and resolve() has to be asked for each lane.
+[[gnu::always_inline]] inline std::optional<uint64_t> whole_warp(const Warp& w, const Instruction& i,
+                                                                 const Addresses& at, unsigned bytes,
+                                                                 const Allocation& last) {
+  if (w.active != ~0u) return {};
+  if (i.space == Space::global || i.space == Space::generic)
+    return at.all_inside(last.base, last.bytes, bytes) ? std::optional<uint64_t>(0) : std::nullopt;
+  const std::vector<std::byte>& shared = w.block->shared;
+  if (i.space != Space::shared || !at.all_inside(0, shared.size(), bytes)) return {};
+  return reinterpret_cast<uint64_t>(shared.data());
 }
-template <class T, bool kWide> void load(Warp& w, const Instruction& i) {
+
+template <class T, bool kWide>
+[[gnu::always_inline]] inline void set_element(Warp& w, uint32_t place, unsigned l, T v) {
+  if constexpr (kWide) cells<uint64_t>(w, place)[l] = extend(v);
+  else w.words[place + l] = static_cast<uint32_t>(extend(v));
+}
+template <class T, bool kWide> [[gnu::always_inline]] inline T element(Warp& w, uint32_t place, unsigned l) {
+  return static_cast<T>(kWide ? cells<uint64_t>(w, place)[l] : w.words[place + l]);
+}
+template <class T> [[gnu::always_inline]] inline T read(const std::byte* from) {
+  T v;
+  std::memcpy(&v, from, sizeof v);
+  return v;
+}
+
+// The elements of all lanes, which lie one behind the other.
+template <class T, bool kWide, unsigned kVector>
+[[gnu::always_inline]] inline void load_row(Warp& w, const Instruction& i, const std::byte* from) {
+  T row[kLanes * kVector];
+  std::memcpy(row, from, sizeof row);
+  for (unsigned k = 0; k < kVector; ++k)
+    for (unsigned l = 0; l < kLanes; ++l) set_element<T, kWide>(w, i.d[k], l, row[l * kVector + k]);
+}
+template <class T, bool kWide, unsigned kVector>
+[[gnu::always_inline]] inline void store_row(Warp& w, const Instruction& i, std::byte* to) {
+  T row[kLanes * kVector];
+  for (unsigned k = 0; k < kVector; ++k)
+    for (unsigned l = 0; l < kLanes; ++l) row[l * kVector + k] = element<T, kWide>(w, i.s[1 + k], l);
+  std::memcpy(to, row, sizeof row);
+}
+
+template <class T, bool kWide> ASSAY_PTX_WIDE void load(Warp& w, const Instruction& i) {
   const Addresses at(w, i);
   const auto bytes = static_cast<unsigned>(sizeof(T)) * i.vector;
   if (w.block->counters) count_access(w, i, at.of, bytes, true, false);
-  if (i.space == Space::global && w.active == ~0u && at.all_inside(w.block->last_load, bytes)) {
-    for (unsigned l = 0; l < kLanes; ++l)
-      load_lane<T, kWide>(w, i, l, reinterpret_cast<const std::byte*>(at.of[l]));
+  if (const auto base = whole_warp(w, i, at, bytes, w.block->last_load)) {
+    const auto* first = reinterpret_cast<const std::byte*>(*base + at.of[0]);
+    if (i.vector <= 4 && at.in_a_row(bytes)) {
+      if (i.vector == 1) return load_row<T, kWide, 1>(w, i, first);
+      if (i.vector == 2) return load_row<T, kWide, 2>(w, i, first);
+      return load_row<T, kWide, 4>(w, i, first);
+    }
+    for (unsigned k = 0; k < i.vector; ++k)
+      for (unsigned l = 0; l < kLanes; ++l)
+        set_element<T, kWide>(
+            w, i.d[k], l,
+            read<T>(reinterpret_cast<const std::byte*>(*base + at.of[l] + uint64_t{k} * sizeof(T))));
     return;
   }
   for (uint32_t m = w.active; m; m &= m - 1) {
     const int l = std::countr_zero(m);
-    load_lane<T, kWide>(w, i, static_cast<unsigned>(l), resolve(w, i, l, at.of[l], bytes, false));
+    const std::byte* from = resolve(w, i, l, at.of[l], bytes, false);
+    for (unsigned k = 0; k < i.vector; ++k)
+      set_element<T, kWide>(w, i.d[k], static_cast<unsigned>(l), read<T>(from + k * sizeof(T)));
   }
 }
 // Of the parameters at a place that the text gives: the same for every lane.
-template <class T, bool kWide> void load_parameter(Warp& w, const Instruction& i) {
+template <class T, bool kWide> ASSAY_PTX_WIDE void load_parameter(Warp& w, const Instruction& i) {
   const auto bytes = static_cast<unsigned>(sizeof(T)) * i.vector;
   const std::byte* from =
       resolve(w, i, std::countr_zero(w.active), static_cast<uint64_t>(i.offset), bytes, false);
-  for_lanes(w.active, [&](unsigned l) { load_lane<T, kWide>(w, i, l, from); });
+  for (unsigned k = 0; k < i.vector; ++k) {
+    const T v = read<T>(from + k * sizeof(T));
+    for_lanes(w.active, [&](unsigned l) { set_element<T, kWide>(w, i.d[k], l, v); });
+  }
 }
-template <class T, bool kWide> void store(Warp& w, const Instruction& i) {
+template <class T, bool kWide> ASSAY_PTX_WIDE void store(Warp& w, const Instruction& i) {
   const Addresses at(w, i);
   const auto bytes = static_cast<unsigned>(sizeof(T)) * i.vector;
   if (w.block->counters) count_access(w, i, at.of, bytes, false, true);
-  const bool inside =
-      i.space == Space::global && w.active == ~0u && at.all_inside(w.block->last_store, bytes);
+  const auto base = whole_warp(w, i, at, bytes, w.block->last_store);
+  if (base && i.vector <= 4 && at.in_a_row(bytes)) {
+    auto* first = reinterpret_cast<std::byte*>(*base + at.of[0]);
+    if (i.vector == 1) return store_row<T, kWide, 1>(w, i, first);
+    if (i.vector == 2) return store_row<T, kWide, 2>(w, i, first);
+    return store_row<T, kWide, 4>(w, i, first);
+  }
   for (uint32_t m = w.active; m; m &= m - 1) {
     const int l = std::countr_zero(m);
-    std::byte* to = inside ? reinterpret_cast<std::byte*>(at.of[l]) : resolve(w, i, l, at.of[l], bytes, true);
+    std::byte* to =
+        base ? reinterpret_cast<std::byte*>(*base + at.of[l]) : resolve(w, i, l, at.of[l], bytes, true);
     for (unsigned k = 0; k < i.vector; ++k) {
-      const auto v = static_cast<T>(kWide ? cells<uint64_t>(w, i.s[1 + k])[l]
-                                          : w.words[i.s[1 + k] + static_cast<unsigned>(l)]);
+      const T v = element<T, kWide>(w, i.s[1 + k], static_cast<unsigned>(l));
       std::memcpy(to + k * sizeof(T), &v, sizeof(T));
     }
   }

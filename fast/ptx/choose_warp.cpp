@@ -28,7 +28,7 @@ bool lane_predicate(const Warp& w, const Instruction& i, unsigned k, unsigned la
 }
 
 // All 32 lanes at one line, the frequent case: every lane that may be read takes part.
-template <Shuffle kMode> void shfl_all(Warp& w, const Instruction& i) {
+template <Shuffle kMode> ASSAY_PTX_WIDE void shfl_all(Warp& w, const Instruction& i) {
   alignas(16) int32_t inside[kLanes];
   uint32_t from[kLanes], values[kLanes];
   std::memcpy(values, w.words + i.s[0], sizeof values);

@@ -55,6 +55,7 @@ class Decoder : OperandReader {
     Arrivals arrivals(k_, names_);
     for (const size_t copy : copies_) arrivals.make(copy);
     resolve_jumps();
+    measure_stretches();
     names_.set_dynamic_base(align_up(k_.static_shared, 16));
     frames_.end();
     return std::move(k_);
@@ -549,6 +550,14 @@ class Decoder : OperandReader {
       for (const std::string& name : find_label(targets_, jump.to, jump.instruction))
         places.push_back(find_label(labels_, {jump.to.first, name}, jump.instruction));
     }
+  }
+
+  // Of instructions without a guard that neither branch nor wait, nor are counted whether counters are asked
+  // for or not.
+  void measure_stretches() {
+    uint32_t behind = 0;
+    for (auto i = k_.code.rbegin(); i != k_.code.rend(); ++i)
+      i->stretch = behind = i->flow == Flow::plain && !i->has_guard && !i->unpinned ? behind + 1 : 0;
   }
 
   static constexpr size_t kNoScope = ~size_t{0};

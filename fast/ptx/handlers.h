@@ -14,6 +14,15 @@
 
 namespace assay::ptx {
 
+// A handler that stands behind this word is compiled twice, and a processor of x86-64-v3 (AVX2) takes the
+// wider code when the program starts. No result depends on it: each lane does the same operations. Sanitizers
+// see the plain code alone, and so does clang, which does not take the attribute on a template.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(ASSAY_PTX_PLAIN)
+#define ASSAY_PTX_WIDE [[gnu::target_clones("arch=x86-64-v3", "default")]]
+#else
+#define ASSAY_PTX_WIDE
+#endif
+
 // Calls f(lane) for every active lane. Where all are active, the loop has no dependence between lanes that a
 // compiler need mind.
 template <class F> [[gnu::always_inline]] inline void for_lanes(uint32_t active, F&& f) {
@@ -54,18 +63,19 @@ inline void write_cell(Warp& w, uint32_t place, bool wide, unsigned lane, uint64
 }
 
 // d = Rule(a), Rule(a, b), Rule(a, b, c).
-template <class Rule, class D, class A> void apply1(Warp& w, const Instruction& i) {
+template <class Rule, class D, class A> ASSAY_PTX_WIDE void apply1(Warp& w, const Instruction& i) {
   Cell<D>* d = cells<D>(w, i.d[0]);
   const Cell<A>* a = cells<A>(w, i.s[0]);
   for_lanes(w.active, [&](unsigned l) { d[l] = put<D>(Rule{}(get<A>(a[l]))); });
 }
-template <class Rule, class D, class A, class B> void apply2(Warp& w, const Instruction& i) {
+template <class Rule, class D, class A, class B> ASSAY_PTX_WIDE void apply2(Warp& w, const Instruction& i) {
   Cell<D>* d = cells<D>(w, i.d[0]);
   const Cell<A>* a = cells<A>(w, i.s[0]);
   const Cell<B>* b = cells<B>(w, i.s[1]);
   for_lanes(w.active, [&](unsigned l) { d[l] = put<D>(Rule{}(get<A>(a[l]), get<B>(b[l]))); });
 }
-template <class Rule, class D, class A, class B, class C> void apply3(Warp& w, const Instruction& i) {
+template <class Rule, class D, class A, class B, class C>
+ASSAY_PTX_WIDE void apply3(Warp& w, const Instruction& i) {
   Cell<D>* d = cells<D>(w, i.d[0]);
   const Cell<A>* a = cells<A>(w, i.s[0]);
   const Cell<B>* b = cells<B>(w, i.s[1]);
@@ -73,7 +83,7 @@ template <class Rule, class D, class A, class B, class C> void apply3(Warp& w, c
   for_lanes(w.active, [&](unsigned l) { d[l] = put<D>(Rule{}(get<A>(a[l]), get<B>(b[l]), get<C>(c[l]))); });
 }
 // d = f(words of the sources), with the instruction at hand.
-template <auto kFunction, unsigned kSources> void apply_words(Warp& w, const Instruction& i) {
+template <auto kFunction, unsigned kSources> ASSAY_PTX_WIDE void apply_words(Warp& w, const Instruction& i) {
   uint32_t* d = w.words + i.d[0];
   const uint32_t* s[kSources];
   for (unsigned k = 0; k < kSources; ++k) s[k] = w.words + i.s[k];
@@ -143,7 +153,8 @@ inline uint32_t mask_of(const int32_t* truths) {
   return mask;
 }
 // The comparison of every lane; those that are not active give any bit.
-template <class Rule, class T> uint32_t compare_lanes(Warp& w, const Instruction& i) {
+template <class Rule, class T>
+[[gnu::always_inline]] inline uint32_t compare_lanes(Warp& w, const Instruction& i) {
   alignas(16) int32_t truths[kLanes];
   const Cell<T>* a = cells<T>(w, i.s[0]);
   const Cell<T>* b = cells<T>(w, i.s[1]);

@@ -56,6 +56,7 @@ struct Instruction {
   int64_t offset = 0;   // of an address
   int64_t to_offset = 0;  // of the address that a copy writes to
   uint32_t opcode = 0;    // in Kernel::opcodes
+  uint32_t stretch = 0;   // so many from here on always follow each other, for all lanes that come here
   uint32_t line = 0;      // of the PTX text
   uint32_t source = 0;    // in Kernel::sources, from 1; 0 where no .loc stands before it
 };

@@ -80,7 +80,6 @@ struct Warp {
   std::vector<Copy> copies;      // in the order in which they were issued
   std::array<uint32_t, kLanes> closed_groups{}, closed_bulk_groups{};
   int speaks_for = -1;  // the lane whose copy the lanes carry out: errors name it
-  std::vector<uint32_t> storage;
 };
 
 // One instruction that several groups of a warp carry out together: each part has its own registers.
@@ -112,6 +111,7 @@ struct Block {
   Dim index;
   unsigned threads = 0, live_threads = 0;
   std::vector<std::byte> shared;
+  std::vector<std::byte> registers;  // of all warps
   std::vector<Warp> warps;
   std::map<uint64_t, Mbarrier> mbarriers;  // by their offsets in shared memory
   std::vector<BulkCopy> bulk;              // in the order in which they were issued

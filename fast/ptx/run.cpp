@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "fast/ptx/checks.h"
 #include "fast/ptx/machine.h"
@@ -15,6 +17,7 @@ namespace assay::ptx {
 namespace {
 
 constexpr uint64_t kMostThreads = 1024;
+constexpr size_t kRegisterAlign = 64;
 
 std::string text(const Dim& d) {
   return std::to_string(d.x) + "x" + std::to_string(d.y) + "x" + std::to_string(d.z);
@@ -85,26 +88,36 @@ void set_specials(const Block& b, Warp& w, bool of_block) {
   }
 }
 
+// Memory for the registers of a block, which a thread keeps for its next launch: a kernel whose loops are
+// unrolled has tens of megabytes of them, and the system takes longer to give as many than it takes to run
+// it.
+thread_local std::vector<std::byte> kept_registers;
+constexpr size_t kMostKept = size_t{256} << 20;
+
 // Makes registers for the warps of a block, with what is the same in every block.
 void make_warps(Block& block, uint8_t poison) {
   const Kernel& k = *block.kernel;
-  uint32_t pattern = 0;
-  std::memset(&pattern, poison, sizeof pattern);
-  block.warps.resize((block.threads + kLanes - 1) / kLanes);
-  for (size_t n = 0; n < block.warps.size(); ++n) {
+  const size_t warps = (block.threads + kLanes - 1) / kLanes;
+  const size_t each = align_up((k.words + k.predicates) * sizeof(uint32_t), kRegisterAlign);
+  block.registers = std::exchange(kept_registers, {});
+  if (block.registers.size() < warps * each + kRegisterAlign) {
+    block.registers.clear();  // so that what it holds is not copied
+    block.registers.resize(warps * each + kRegisterAlign);
+  }
+  const auto base = align_up(reinterpret_cast<uint64_t>(block.registers.data()), kRegisterAlign);
+  block.warps.resize(warps);
+  for (size_t n = 0; n < warps; ++n) {
     Warp& w = block.warps[n];
     w.index = static_cast<unsigned>(n);
     w.block = &block;
-    w.storage.assign(k.words + k.predicates + 16, pattern);
-    const auto base = reinterpret_cast<uint64_t>(w.storage.data());
-    w.words = reinterpret_cast<uint32_t*>(align_up(base, 64));
+    w.words = reinterpret_cast<uint32_t*>(base + n * each);
     w.predicates = w.words + k.words;
+    std::memset(w.words, poison, each);
     w.predicates[k.true_predicate] = ~0u;
-    for (const Kernel::Constant& c : k.constants)
-      for (uint32_t l = 0; l < kLanes; ++l) {
-        if (c.wide) std::memcpy(w.words + c.place + 2 * l, &c.value, 8);
-        else w.words[c.place + l] = static_cast<uint32_t>(c.value);
-      }
+    for (const Kernel::Constant& c : k.constants) {
+      if (c.wide) std::fill_n(reinterpret_cast<uint64_t*>(w.words + c.place), kLanes, c.value);
+      else std::fill_n(w.words + c.place, kLanes, static_cast<uint32_t>(c.value));
+    }
     set_specials(block, w, false);
     w.local.assign(k.local_bytes * kLanes, std::byte{poison});
   }
@@ -125,6 +138,18 @@ void start_block(Block& b, const Dim& index, uint8_t poison) {
     w.closed_groups = w.closed_bulk_groups = {};
     w.ready.assign(1, {0, w.live});
     set_specials(b, w, true);
+  }
+}
+
+// What the instructions did, together.
+void add_up(const Kernel& k, Counters& c) {
+  for (size_t n = 0; n < c.by_instruction.size(); ++n) {
+    const Instruction& i = k.code[n];
+    const InstructionCounters& own = c.by_instruction[n];
+    const auto kind = static_cast<size_t>(i.kind);
+    c.warp_instructions += own.warps;
+    c.warps_by_class[kind] += own.warps, c.lanes_by_class[kind] += own.lanes;
+    if (i.flow == Flow::branch && i.has_guard) c.branches += own.warps, c.divergent_branches += own.divergent;
   }
 }
 
@@ -170,6 +195,8 @@ Counters run(Module& module, std::string_view name, const Launch& launch, const 
     if (block.recorder) block.recorder->start_block(block);
     scheduler.run();
   }
+  if (block.registers.size() <= kMostKept) kept_registers = std::move(block.registers);
+  add_up(kernel, counters);
   counters.lane_instructions = block.lane_instructions;
   counters.sectors_read = sectors.read.count(), counters.sectors_written = sectors.written.count();
   counters.atomic_addresses = sectors.atomic.count();

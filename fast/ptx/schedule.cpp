@@ -106,20 +106,28 @@ void Scheduler::put_ready(Warp& w, Group g) {
   else w.ready.insert(at, g);
 }
 
-template <bool kWatch> void Scheduler::count(const Instruction& i, uint32_t active, uint32_t lanes) {
+template <Scheduler::Watch kWatch>
+void Scheduler::count(const Instruction& i, uint32_t active, uint32_t lanes) {
   b_.lane_instructions += active == ~0u ? kLanes : lane_count(active);
   if (i.unpinned) b_.unpinned[static_cast<size_t>(&i - b_.kernel->code.data())] += lane_count(active);
-  if constexpr (kWatch) {
-    if (!b_.counters) return;
-    Counters& c = *b_.counters;
-    const auto kind = static_cast<size_t>(i.kind);
-    InstructionCounters& own = b_.counted(i);
-    ++c.warp_instructions, ++c.warps_by_class[kind], ++own.warps;
-    c.lanes_by_class[kind] += lane_count(active), own.lanes += lane_count(active);
-    if (i.flow == Flow::branch && i.has_guard) {
-      const bool parts = active && active != lanes;
-      ++c.branches, c.divergent_branches += parts, own.divergent += parts;
-    }
+  if (kWatch == Watch::nothing || !b_.counters) return;
+  InstructionCounters& own = b_.counted(i);
+  ++own.warps, own.lanes += lane_count(active);
+  if (i.flow == Flow::branch && i.has_guard) own.divergent += active && active != lanes;
+}
+
+// Instructions that follow each other for all of these lanes.
+template <Scheduler::Watch kWatch>
+void Scheduler::run_stretch(Warp& w, const Instruction* first, uint32_t count, uint32_t lanes) {
+  const uint32_t lanes_each = lane_count(lanes);
+  b_.lane_instructions += uint64_t{count} * lanes_each;
+  if constexpr (kWatch == Watch::counters) {
+    InstructionCounters* own = &b_.counted(*first);
+    for (uint32_t n = 0; n < count; ++n) ++own[n].warps, own[n].lanes += lanes_each;
+  }
+  for (const Instruction* i = first; i != first + count; ++i) {
+    w.active = lanes;
+    i->handler(w, *i);
   }
 }
 
@@ -128,42 +136,39 @@ uint32_t Scheduler::merge_place(const Warp& w) const {
   return w.ready.empty() || furthest_first_ ? kFar : w.ready.back().pc;
 }
 
-template <bool kWatch> uint32_t Scheduler::run_group(Warp& w, Group g) {
+template <Scheduler::Watch kWatch>
+void Scheduler::carry_out_plain(Warp& w, const Instruction& i, uint32_t active) {
+  w.active = active;
+  if constexpr (kWatch != Watch::all) return i.handler(w, i);
+  if (b_.checks) b_.checks->before(w, i);
+  if (b_.recorder) b_.recorder->before(w, i);
+  i.handler(w, i);
+  if (b_.recorder) b_.recorder->after(w, i);
+  if (b_.checks) b_.checks->after(w, i);
+}
+
+template <Scheduler::Watch kWatch> uint32_t Scheduler::run_group(Warp& w, Group g) {
   const Instruction* code = b_.kernel->code.data();
   uint32_t next = merge_place(w);
   uint32_t steps = 0;
   while (++steps < kMostInTurn) {
     const Instruction& i = code[g.pc];
-    if constexpr (kWatch)
+    if (kWatch != Watch::all && i.stretch) {
+      const uint32_t count = std::min({i.stretch, next - g.pc, kMostInTurn - steps});
+      run_stretch<kWatch>(w, &i, count, g.lanes);
+      g.pc += count, steps += count - 1;
+      if (g.pc >= next) break;
+      continue;
+    }
+    if constexpr (kWatch == Watch::all)
       if (i.has_guard && b_.checks) b_.checks->guard(w, i, g.lanes);
     const uint32_t active = guarded(w, i, g.lanes);
     count<kWatch>(i, active, g.lanes);
-    if (i.flow == Flow::plain) [[likely]] {
-      if (active) {
-        w.active = active;
-        if constexpr (kWatch) {
-          if (b_.checks) b_.checks->before(w, i);
-          if (b_.recorder) b_.recorder->before(w, i);
-          i.handler(w, i);
-          if (b_.recorder) b_.recorder->after(w, i);
-          if (b_.checks) b_.checks->after(w, i);
-        } else {
-          i.handler(w, i);
-        }
-      }
-      ++g.pc;
-    } else if (!active) {
+    if (!active || i.flow == Flow::plain) {
+      if (active) carry_out_plain<kWatch>(w, i, active);
       ++g.pc;
     } else {
-      switch (i.flow) {
-        case Flow::branch: g = branch(w, i, g, active); break;
-        case Flow::table: g = branch_by_index(w, i, g, active); break;
-        case Flow::exit: g = leave(w, g, active); break;
-        case Flow::meeting: g = meet(w, i, g, active); break;
-        case Flow::barrier: g = reach_barrier(w, i, g, active); break;
-        case Flow::wait: g = ask(w, i, g, active); break;
-        default: fail(w, i, first_lane(active), reached(w, i, first_lane(active)));
-      }
+      g = go_on(w, i, g, active);
       if (!g.lanes) return steps;
       next = merge_place(w);
     }
@@ -171,6 +176,18 @@ template <bool kWatch> uint32_t Scheduler::run_group(Warp& w, Group g) {
   }
   put_ready(w, g);
   return steps;
+}
+
+Group Scheduler::go_on(Warp& w, const Instruction& i, Group g, uint32_t active) {
+  switch (i.flow) {
+    case Flow::branch: return branch(w, i, g, active);
+    case Flow::table: return branch_by_index(w, i, g, active);
+    case Flow::exit: return leave(w, g, active);
+    case Flow::meeting: return meet(w, i, g, active);
+    case Flow::barrier: return reach_barrier(w, i, g, active);
+    case Flow::wait: return ask(w, i, g, active);
+    default: fail(w, i, first_lane(active), reached(w, i, first_lane(active)));
+  }
 }
 
 Group Scheduler::branch(Warp& w, const Instruction& i, Group g, uint32_t active) {
@@ -245,7 +262,7 @@ bool Scheduler::try_meeting(Warp& w, uint32_t pc, uint32_t lanes, uint32_t membe
   if (b_.recorder) b_.recorder->after(w, m);
   for (size_t p = 1; p < m.count; ++p)
     put_ready(w, {static_cast<uint32_t>(m.parts[p].instruction - code.data()) + 1, m.parts[p].lanes});
-  std::erase_if(w.meeting, [&](const Group& g) { return (g.lanes & m.lanes) != 0; });
+  if (!w.meeting.empty()) std::erase_if(w.meeting, [&](const Group& g) { return (g.lanes & m.lanes) != 0; });
   done |= lanes;
   return true;
 }
@@ -390,7 +407,7 @@ bool Scheduler::settle_barriers() {
   return any;
 }
 
-template <bool kWatch> Scheduler::Turn Scheduler::turn(Warp& w) {
+template <Scheduler::Watch kWatch> Scheduler::Turn Scheduler::turn(Warp& w) {
   if (!w.stalled.empty() && w.stalled_at != b_.phases) wake(w);
   if (w.ready.empty() && !settle(w)) return Turn::nothing;
   for (uint32_t steps = 0; !w.ready.empty() && steps < kMostInTurn;) {
@@ -415,7 +432,9 @@ void Scheduler::run() {
     bool any = false, whole = false;
     for (uint64_t n = 0; n < count; ++n) {
       Warp& w = b_.warps[in_order(order_, n, count)];
-      const Turn t = b_.counters || b_.checks || b_.recorder ? turn<true>(w) : turn<false>(w);
+      const Turn t = b_.checks || b_.recorder ? turn<Watch::all>(w)
+                     : b_.counters            ? turn<Watch::counters>(w)
+                                              : turn<Watch::nothing>(w);
       any |= t != Turn::nothing, whole |= t == Turn::whole;
     }
     if (b_.live_threads == 0) return finish_bulk(b_);

@@ -28,16 +28,21 @@ class Scheduler {
   };
   // Runs a warp until none of its lanes can go on, or for a turn's worth of instructions.
   enum class Turn : uint8_t { nothing, whole, cut };
-  template <bool kWatch> Turn turn(Warp&);
+  // Who looks on: nobody, the counters, or checks and a recorder too.
+  enum class Watch : uint8_t { nothing, counters, all };
+  template <Watch kWatch> Turn turn(Warp&);
   // Lets lanes that an mbarrier held go on: those of a warp where a phase was completed since, or all, as far
   // as the block's patience goes.
   void wake(Warp&);
   bool wake_all();
   // Runs one group, up to a place where the warp must choose again. Returns how many instructions it ran.
-  template <bool kWatch> uint32_t run_group(Warp&, Group);
-  template <bool kWatch> void count(const Instruction&, uint32_t active, uint32_t lanes);
+  template <Watch kWatch> uint32_t run_group(Warp&, Group);
+  template <Watch kWatch> void run_stretch(Warp&, const Instruction* first, uint32_t count, uint32_t lanes);
+  template <Watch kWatch> void carry_out_plain(Warp&, const Instruction&, uint32_t active);
+  template <Watch kWatch> void count(const Instruction&, uint32_t active, uint32_t lanes);
   uint32_t merge_place(const Warp&) const;
   // The group after an instruction that is not plain; its lanes are empty where it must wait.
+  Group go_on(Warp&, const Instruction&, Group, uint32_t active);
   Group branch(Warp&, const Instruction&, Group, uint32_t active);
   Group branch_by_index(Warp&, const Instruction&, Group, uint32_t active);
   Group leave(Warp&, Group, uint32_t active);

@@ -72,15 +72,34 @@ size_t partial_of(const uint64_t* addresses, unsigned bytes, uint32_t lanes, con
                                            [](uint32_t bits) { return bits != ~uint32_t{0}; }));
 }
 
+// The frequent case, without a search: all lanes access bytes that lie one behind the other.
+bool in_a_row(const uint64_t* addresses, unsigned bytes, uint32_t lanes) {
+  if (lanes != ~0u) return false;
+  uint64_t differ = 0;
+  for (unsigned l = 0; l < kLanes; ++l) differ |= addresses[l] ^ (addresses[0] + uint64_t{l} * bytes);
+  return differ == 0;
+}
+size_t sectors_of_row(uint64_t begin, uint64_t end, uint64_t* sectors, uint64_t& partial) {
+  size_t n = 0;
+  for (uint64_t s = begin >> 5; s <= (end - 1) >> 5; ++s) sectors[n++] = s;
+  const bool first = begin % 32 != 0, last = end % 32 != 0;
+  partial = n == 1 ? first || last : uint64_t{first} + last;
+  return n;
+}
+
 void count_global(Warp& w, const Instruction& i, const uint64_t* addresses, unsigned bytes, uint32_t lanes,
                   bool read, bool write) {
   Block& b = *w.block;
   std::array<uint64_t, size_t{2} * kLanes> sectors;
   Traffic t;
   t.requests = 1;
-  t.sectors = sectors_of(addresses, bytes, lanes, sectors.data());
   t.bytes = uint64_t{bytes} * static_cast<unsigned>(std::popcount(lanes));
-  t.partial = partial_of(addresses, bytes, lanes, sectors.data(), t.sectors);
+  if (in_a_row(addresses, bytes, lanes)) {
+    t.sectors = sectors_of_row(addresses[0], addresses[0] + t.bytes, sectors.data(), t.partial);
+  } else {
+    t.sectors = sectors_of(addresses, bytes, lanes, sectors.data());
+    t.partial = partial_of(addresses, bytes, lanes, sectors.data(), t.sectors);
+  }
   for (size_t k = 0; k < t.sectors; ++k) {
     t.lines += k == 0 || sectors[k] >> 2 != sectors[k - 1] >> 2;
     if (read) b.sectors->read.insert(sectors[k]);

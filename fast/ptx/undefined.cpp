@@ -56,7 +56,11 @@ Undefined::Bytes Undefined::bytes(const Warp& w, uint32_t place) const {
 }
 
 uint32_t Undefined::source(const Warp& w, const Instruction& i, unsigned k) const {
-  return written_by(i.predicate_s, k) ? warps_[w.index].predicates[i.s[k]] : bytes(w, i.s[k]).any();
+  const Registers& r = warps_[w.index];
+  if (written_by(i.predicate_s, k)) return r.predicates[i.s[k]];
+  const uint32_t* of = r.bytes.data() + 4 * (i.s[k] / kLanes);
+  const uint32_t low = of[0] | of[1] | of[2] | of[3];
+  return wide(i.s[k]) ? low | of[4] | of[5] | of[6] | of[7] : low;
 }
 
 uint32_t Undefined::origin_of(const Warp& w, const Instruction& i, unsigned k) const {
@@ -113,7 +117,15 @@ void Undefined::check_operands(Warp& w, const Instruction& i) const {
 }
 
 void Undefined::define(const Warp& w, const Instruction& i, uint32_t lanes) {
-  for (unsigned k = 0; k < i.destinations; ++k) set(w, i, k, lanes, {}, 0);
+  Registers& r = warps_[w.index];
+  for (unsigned k = 0; k < i.destinations; ++k) {
+    if (written_by(i.predicate_d, k)) {
+      r.predicates[i.d[k]] &= ~lanes;
+      continue;
+    }
+    uint32_t* of = r.bytes.data() + 4 * (i.d[k] / kLanes);
+    for (size_t n = 0; n < (wide(i.d[k]) ? 8u : 4u); ++n) of[n] &= ~lanes;
+  }
 }
 
 bool Undefined::move_bytes(const Warp& w, const Instruction& i, const Opcode& op) {
@@ -238,8 +250,9 @@ uint32_t Undefined::decided(const Warp& w, const Instruction& i, Form form) cons
 void Undefined::before(Warp& w, const Instruction& i) {
   pending_origin_ = 0;
   const uint32_t all = sources(w, i, pending_origin_);
+  defined_ = !(all & w.active);
+  if (defined_) return;
   pending_.fill({});
-  if (!(all & w.active)) return;
   const Opcode& op = b_.kernel->opcodes[i.opcode];
   if (move_bytes(w, i, op)) return;
   const Form form = op.row->form;
@@ -248,6 +261,7 @@ void Undefined::before(Warp& w, const Instruction& i) {
 }
 
 void Undefined::after(Warp& w, const Instruction& i) {
+  if (defined_) return define(w, i, w.active);
   for (unsigned k = 0; k < i.destinations; ++k) set(w, i, k, w.active, pending_[k], pending_origin_);
 }
 

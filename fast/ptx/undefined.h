@@ -88,7 +88,8 @@ class Undefined {
   std::vector<Registers> warps_;
   std::vector<uint8_t> shared_;                   // 1: written
   std::vector<std::vector<uint8_t>> local_;       // by warp
-  std::array<Bytes, kMostDestinations> pending_;  // of each destination
+  bool defined_ = false;                          // every source of the instruction is: the frequent case
+  std::array<Bytes, kMostDestinations> pending_;  // of each destination, where one is not
   uint32_t pending_origin_ = 0;
 };
 

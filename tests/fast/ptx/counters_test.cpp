@@ -75,6 +75,17 @@ TEST(PtxCounters, SectorsAndLinesOfGlobalMemory) {
   EXPECT_EQ(one.of("global store partial sectors"), 1u);
   // Every other word of eight sectors.
   EXPECT_EQ(counted(strided(8)).of("global store partial sectors"), 8u);
+  // Rows that begin or end inside a sector.
+  const auto row = [](const std::string& store) {
+    const Counted c = counted(
+        "cvt.u64.u32 %rd1, %r0;\nshl.b64 %rd2, %rd1, 2;\nadd.u64 %rd1, %rd0, %rd1;\n"
+        "add.u64 %rd2, %rd0, %rd2;\n" +
+        store);
+    return std::pair{c.of("global store sectors"), c.of("global store partial sectors")};
+  };
+  EXPECT_EQ(row("st.global.b8 [%rd1], %r0;"), (std::pair<uint64_t, uint64_t>{1, 0}));
+  EXPECT_EQ(row("st.global.b8 [%rd1+4], %r0;"), (std::pair<uint64_t, uint64_t>{2, 2}));
+  EXPECT_EQ(row("st.global.b32 [%rd2+4], %r0;"), (std::pair<uint64_t, uint64_t>{5, 2}));
   // Two blocks that store to one place: twice the requests, the same distinct sectors.
   const Counted twice = counted(strided(4), 32, 2);
   EXPECT_EQ(twice.of("global store sectors"), 8u);
