@@ -146,7 +146,7 @@ template <class R> RecipePtr made(const json::Value& fields) {
   if (!fields.object()) invalid(*r, "fields", "an object", fields.describe());
   for (const auto& [key, value] : *fields.object()) {
     bool known = false;
-    visit_fields(*r, [&](string_view name, auto& field) {
+    visit_fields(*r, [&, &key = key, &value = value](string_view name, auto& field) {  // clang 14 asks for names
       if (name != key) return;
       known = true;
       if (!read(value, field))
