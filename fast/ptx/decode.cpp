@@ -156,7 +156,7 @@ class Decoder {
       const uint64_t count = take_number();
       need(">");
       if (count > kMostRegisters) throw Fault("too many registers");
-      for (uint64_t n = 0; n < count; ++n) names_.declare(type, name + std::to_string(n));
+      names_.declare_row(type, name, count);
     } while (is(","));
     need(";");
   }
@@ -233,7 +233,7 @@ class Decoder {
       advance();
       i.has_guard = true;
       if (is("!")) advance(), i.guard_inverted = true;
-      const Register* r = names_.find_register(take());
+      const auto r = names_.find_register(take());
       if (!r || !r->predicate()) throw Fault("a guard must be a predicate");
       i.guard = r->place;
     }
@@ -420,7 +420,7 @@ class Decoder {
     if (negative) throw Fault("only a number may be negative");
     if (word == "_") o.what = Operand::What::sink;
     else if (word == "WARP_SZ") o.what = Operand::What::number, o.number = {Number::Form::integer, kLanes};
-    else if (const Register* r = find(word)) o.what = Operand::What::reg, o.reg = *r;
+    else if (const auto r = find(word)) o.what = Operand::What::reg, o.reg = *r;
     else o.what = Operand::What::symbol;
     if (o.what == Operand::What::symbol && is("+"))
       advance(), o.displacement = static_cast<int64_t>(take_number());
@@ -431,9 +431,10 @@ class Decoder {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '$' || c == '%' || c == '.';
   }
-  const Register* find(std::string_view word) {
-    const Register* r = names_.find_register(word);
-    return r ? r : names_.find_special(word);
+  std::optional<Register> find(std::string_view word) {
+    if (const auto r = names_.find_register(word)) return r;
+    const Register* special = names_.find_special(word);
+    return special ? std::optional(*special) : std::nullopt;
   }
   static void negate(Number& n) {
     if (n.form == Number::Form::integer) n.bits = 0 - n.bits;
