@@ -65,7 +65,12 @@ class Decoder {
       }
     }
   }
-  void advance() { now_ = std::exchange(next_, lexer_.next()); }
+  // Functions are read anew in place of each call: what calls call, and call again, is bounded here.
+  void advance() {
+    if (++words_ > kMostWords + m_.text().size()) too_long();
+    now_ = std::exchange(next_, lexer_.next());
+  }
+  [[noreturn]] static void too_long() { throw Fault("the body is too long, with the functions it calls"); }
   bool is(std::string_view word) const { return now_.text == word; }
   std::string_view take() {
     if (now_.text.empty()) fail_at(now_.line, "the text ends inside a body");
@@ -296,6 +301,8 @@ class Decoder {
   }
   // A copy keeps its two addresses in registers that its arrival reads.
   void copy(Instruction& i) {
+    if (copies_.size() == kMostCopies)
+      throw Fault("the body has too many copies, with the functions it calls");
     copies_.push_back(k_.code.size());
     if (k_.opcodes[i.opcode].has("bulk")) return;
     if (i.code != 16 && (k_.opcodes[i.opcode].has("cg") || (i.code != 4 && i.code != 8)))
@@ -304,7 +311,7 @@ class Decoder {
     i.d[0] = names_.unnamed(true), i.d[1] = names_.unnamed(true);
   }
   void add(const Instruction& i) {
-    if (k_.code.size() == kMostInstructions) throw Fault("the body is too long, with the functions it calls");
+    if (k_.code.size() == kMostInstructions + m_.text().size() / 4) too_long();
     k_.code.push_back(i);
   }
   void jump(Instruction i, const Label& to) {
@@ -498,7 +505,8 @@ class Decoder {
 
   static constexpr size_t kNoScope = ~size_t{0};
   static constexpr uint64_t kMostRegisters = 1u << 20, kMostBytes = 1u << 24, kMostAlign = 1024,
-                            kMostInstructions = 1u << 22, kMostNested = 64;
+                            kMostWords = 1u << 20, kMostInstructions = 1u << 18, kMostCopies = 1u << 13,
+                            kMostNested = 64;
   struct Jump {
     size_t instruction;
     Label to;
@@ -522,6 +530,7 @@ class Decoder {
   std::unordered_map<std::string, uint32_t> opcode_index_;
   std::map<std::pair<uint64_t, uint32_t>, uint32_t> source_index_;
   uint32_t source_ = 0;
+  uint64_t words_ = 0;  // that were read, of functions at each of their calls
 };
 
 }  // namespace

@@ -58,7 +58,8 @@ class Names {
     size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
   };
   template <class T> using Table = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
-  // Registers of one declaration, behind each other; a row is found by the part of its names before the number.
+  // Registers of one declaration, behind each other; a row is found by the part of its names before the
+  // number.
   struct Declared {
     Register first;
     uint64_t count = 1;
