@@ -55,7 +55,8 @@ std::optional<uint32_t> GivenBlocks::scale(const Span& s) const {
 }
 
 Bytes as_stored(Bytes made, const Plane& plane, int threads) {
-  return plane.direction == Direction::col && !plane.transposed ? transposed(made, threads) : made;
+  if (plane.direction == Direction::col && !plane.transposed) return transposed(made, threads);
+  return made;
 }
 
 }  // namespace assay::reference

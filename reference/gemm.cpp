@@ -38,7 +38,8 @@ bool amaxes_after(const Run& run) {
 
 // N16.1: [K, outer] as it is stored, or [outer, K].
 Values k_last(Values stored, bool k_first, int threads) {
-  return k_first ? transposed(stored, threads) : stored;
+  if (k_first) return transposed(stored, threads);
+  return stored;
 }
 
 // The data as values of their codes, [outer, K]. Transposed columns are stored so already (N6.1).

@@ -57,9 +57,8 @@ std::string escaped(std::string_view text) {
     else if (c == '\'') out += "&apos;";
     else if (c == '\n') out += "&#10;";
     else if (c == '\t') out += "&#9;";
-    else if (c < 0x20 || c == 0x7F) out += '?';
-    else if (c < 0x80) out += static_cast<char>(c);
-    else if (const size_t length = utf8_sequence(text, i)) {
+    else if (c >= 0x20 && c < 0x7F) out += static_cast<char>(c);
+    else if (const size_t length = c < 0x80 ? 0 : utf8_sequence(text, i)) {
       out += text.substr(i, length);
       i += length - 1;
     } else {

@@ -13,6 +13,7 @@ namespace assay::ptx {
 
 // Integer to integer with .sat: into the range of D.
 template <class D, class S> D saturate_to(S v) {
+  // NOLINTNEXTLINE(bugprone-signed-char-misuse): S and D are numbers here, also those of one byte
   const __int128 x = v, low = std::numeric_limits<D>::min(), high = std::numeric_limits<D>::max();
   return static_cast<D>(x < low ? low : x > high ? high : x);
 }

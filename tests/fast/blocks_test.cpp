@@ -13,9 +13,9 @@ template <class T> Bytes bytes_of(const std::vector<T>& values) {
   std::memcpy(out.data(), values.data(), out.size());
   return out;
 }
-Bytes bits(std::vector<uint32_t> v) { return bytes_of(v); }
-Bytes codes(std::vector<uint8_t> v) { return bytes_of(v); }
-Bytes floats(std::vector<float> v) { return bytes_of(v); }
+Bytes bits(const std::vector<uint32_t>& v) { return bytes_of(v); }
+Bytes codes(const std::vector<uint8_t>& v) { return bytes_of(v); }
+Bytes floats(const std::vector<float>& v) { return bytes_of(v); }
 
 // Element (i, j) of a compact plane, packed or not.
 uint32_t element(const Plane& plane, const Bytes& bytes, int64_t i, int64_t j) {

@@ -121,7 +121,7 @@ TEST(Gemm, RowAmaxesComeAfterTheSum) {
 // nvfp4.
 TEST(Gemm, RowScalesAreOfTheElements) {
   const Bytes ones = bytes_of({0x38, 0x38});
-  const auto products = [&](const char* keys, std::vector<float> a, std::vector<float> b) {
+  const auto products = [&](const char* keys, const std::vector<float>& a, const std::vector<float>& b) {
     return run(std::string("gemm a=fp8_current b=fp8_current 2x2x1 out=f32 ") + keys, {},
                {{"a.data", ones}, {"b.data", ones}, {"a.scale_inv", floats(a)}, {"b.scale_inv", floats(b)}})
         .out.at("d");

@@ -628,7 +628,8 @@ TEST(Kernels, Update) {
   auto update = [&](const std::string& keys) {
     return run("update fp8_delayed 3x2 f32 " + keys, {}, given).out;
   };
-  auto expect = [&](const std::string& keys, std::vector<float> history, std::vector<float> scale) {
+  auto expect = [&](const std::string& keys, const std::vector<float>& history,
+                    const std::vector<float>& scale) {
     expect_equal(update(keys), {{"next.history", floats(history)}, {"next.scale", floats(scale)}}, keys);
   };
   expect("algo=max rule=bulk", {0, 0, 2, 16, 4, 1}, {56, 3});  // slot 1: last is 0, all stays

@@ -190,11 +190,11 @@ const char* const kLines[] = {
     "quantize nvfp4 67x131 bf16 four_over_six=mae four_over_six_error=fast row_scaled=1",
     "quantize nvfp4 67x131 bf16 amax=3 multiplier=bf16_quotient",
     "quantize nvfp4 80x131 bf16 round=sr col.rht=1 rng=1,2,3",
-    "quantize nvfp4 32x71 bf16 round=sr draw=te_fb sr_rule=fma sr_bytes=interleaved col.rht=1 "
-    "col.rht_sum=exact",
+    ("quantize nvfp4 32x71 bf16 round=sr draw=te_fb sr_rule=fma sr_bytes=interleaved col.rht=1 "
+     "col.rht_sum=exact"),
     "quantize nvfp4 96x160 bf16 round=sr draw=te_t1d",
-    "quantize nvfp4 64x128 bf16 round=sr draw=te_rhtrc col.rht=1 col.rht_sum=tc16 inf_amax=zero "
-    "nan_tensor_amax=unit",
+    ("quantize nvfp4 64x128 bf16 round=sr draw=te_rhtrc col.rht=1 col.rht_sum=tc16 inf_amax=zero "
+     "nan_tensor_amax=unit"),
     "quantize nvfp4 67x131 bf16 round=sr col_source=row_dequantized",
     "dequantize nvfp4 67x131 bf16 dir=row out=f32",
     "dequantize nvfp4 67x131 bf16 dir=col row_scaled=1 scales=gemm",

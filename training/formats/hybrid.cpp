@@ -111,7 +111,7 @@ GroupPtr HybridQuantizer::amax_reduction_group() const {
   return common;
 }
 
-void HybridQuantizer::set_amax_reduction_group(GroupPtr group) {
+void HybridQuantizer::set_amax_reduction_group(const GroupPtr& group) {
   for (const QuantizerPtr& q : {rowwise_quantizer, columnwise_quantizer}) {
     if (auto* hybrid = dynamic_cast<HybridQuantizer*>(q.get())) hybrid->set_amax_reduction_group(group);
     else if (AmaxReduction* r = q->amax_reduction()) r->group = group;
@@ -261,7 +261,7 @@ std::vector<std::string> HybridStorage::fsdp_buffer_fields() const {
 
 // Helper decisions of the modules
 
-void set_amax_reduction_group(Quantizer& given, GroupPtr group) {
+void set_amax_reduction_group(Quantizer& given, const GroupPtr& group) {
   Quantizer& q = unwrapped(given);
   if (auto* hybrid = dynamic_cast<HybridQuantizer*>(&q)) {
     hybrid->set_with_amax_reduction(group != nullptr);

@@ -36,7 +36,7 @@ class HybridQuantizer final : public Quantizer {
   void set_with_amax_reduction(bool on);
   // Read: the children's common group; RuntimeError where they disagree.
   GroupPtr amax_reduction_group() const;
-  void set_amax_reduction_group(GroupPtr group);
+  void set_amax_reduction_group(const GroupPtr& group);
   void update_quantized(Session&, const ArrayPtr& x, Storage& dst, std::optional<F32Bits> noop) override;
   StoragePtr make_empty(Session&, const Dims& shape, DType dtype) const override;
 
@@ -75,7 +75,7 @@ class HybridStorage final : public Storage {
 // Helper decisions of the modules (TE module/_common.py).
 // Sets the group right before a quantize, or clears it with null; unwraps observers; nothing where a
 // quantizer has no such attribute (rule R1).
-void set_amax_reduction_group(Quantizer&, GroupPtr);
+void set_amax_reduction_group(Quantizer&, const GroupPtr&);
 // Whether the columns of a wgrad input can be rebuilt from the saved original.
 bool can_rebuild_wgrad_input(const Quantizer&);
 // Usages for an all-gather of the wgrad operand.

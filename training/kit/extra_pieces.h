@@ -17,7 +17,7 @@ inline pickle::Value tensor() {
   return {pickle::Object{"torch._utils", "_rebuild_tensor_v2", {{std::string("float32")}}}};
 }
 // The bytes of a dict.
-inline pickle::Bytes dict(std::vector<std::pair<std::string, pickle::Value>> items) {
+inline pickle::Bytes dict(std::vector<pickle::Entry> items) {
   return pickle::dumps({pickle::Dict{std::move(items)}});
 }
 

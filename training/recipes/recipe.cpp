@@ -146,7 +146,6 @@ template <class R> RecipePtr made(const json::Value& fields) {
   if (!fields.object()) invalid(*r, "fields", "an object", fields.describe());
   for (const auto& [key, value] : *fields.object()) {
     bool known = false;
-    // clang 14 captures a part of a structured binding by name alone.
     visit_fields(*r, [&, &key = key, &value = value](string_view name, auto& field) {
       if (name != key) return;
       known = true;

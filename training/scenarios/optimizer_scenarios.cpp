@@ -46,7 +46,7 @@ AdamOptions with_masters() {
 }
 
 ArrayPtr scalar(float v) { return f32_array({1}, std::vector<float>{v}); }
-ArrayPtr filled(Dims shape, float v) {
+ArrayPtr filled(const Dims& shape, float v) {
   return f32_array(shape, std::vector<float>(static_cast<size_t>(count_of(shape)), v));
 }
 Storage& storage_of(const TrainedPtr& p) { return *p->quantized(); }

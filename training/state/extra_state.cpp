@@ -110,7 +110,7 @@ pickle::Bytes write_extra_state(const ModuleExtraState& m) {
   } else {
     state.items = {{"recipe", recipe()}};
   }
-  state.items.emplace_back("extra_fp8_variables", extra_variables(m));
+  state.items.push_back({"extra_fp8_variables", extra_variables(m)});
   return pickle::dumps({state});
 }
 

@@ -263,7 +263,7 @@ class Machine {
     for (size_t i = 0; i < items.size(); i += 2) {
       const string* key = items[i].as<string>();
       if (!key) throw Unreadable("a key that is no string");
-      dict.items.emplace_back(*key, std::move(items[i + 1]));
+      dict.items.push_back({*key, std::move(items[i + 1])});
     }
   }
 

@@ -14,6 +14,7 @@
 namespace assay::training::pickle {
 
 struct Value;
+struct Entry;
 using Items = std::vector<Value>;
 struct List {
   Items items;
@@ -22,7 +23,7 @@ struct Tuple {
   Items items;
 };
 struct Dict {
-  std::vector<std::pair<std::string, Value>> items;  // keys are strings, in order
+  std::vector<Entry> items;  // in order
   const Value* find(const std::string& key) const;
 };
 // A call of a global: "module.name"(arguments). Read back it stays this description; nothing is called.
@@ -34,6 +35,11 @@ using Bytes = std::vector<std::byte>;
 struct Value {
   std::variant<std::monostate, bool, int64_t, double, std::string, Bytes, List, Tuple, Dict, Object> is;
   template <class T> const T* as() const { return std::get_if<T>(&is); }
+};
+// Of a dict.
+struct Entry {
+  std::string key;
+  Value value;
 };
 
 Bytes dumps(const Value&);

@@ -54,7 +54,7 @@ QFactoryPtr registered(const char* name, QuantizerLike (*call)(const RolePtr&)) 
 }
 
 RecipePtr recipe_in(const Given& given) {
-  const string name = given.text("recipe");
+  const string& name = given.text("recipe");
   if (name == "DelayedScaling") return make_recipe(name, json::object({{"amax_history_len", 4}}));
   if (name == "Custom_all_delayed")
     return custom(registered("witness_all_delayed",
@@ -158,7 +158,7 @@ pickle::Bytes payload(const Given& given) {
   using pickle::Object;
   using pickle::Value;
   const Value plain{pickle::Dict{{{"num_gemms", {int64_t{1}}}}}};
-  const string word = given.text("payload");
+  const string& word = given.text("payload");
   if (word == "empty") return {};
   if (word == "plain numbers") return dict({{"extra_fp8_variables", plain}});
   if (word == "recipe current") return dict({{"recipe", recipe("Float8CurrentScaling")}});

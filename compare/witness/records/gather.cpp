@@ -135,10 +135,11 @@ json::Value warnings_shown(const Session& session) {
       {"no gather supports", "unsupported_gather"},
       {"matching usages", "usages_do_not_match"}};
   json::Value out = json::array();
-  for (const auto& [words, tag] : kTags)
-    if (std::any_of(session.warnings.begin(), session.warnings.end(),
-                    [&](const Warning& w) { return w.text.find(words) != string::npos; }))
+  for (const auto& [words, tag] : kTags) {
+    const auto has_words = [&words = words](const Warning& w) { return w.text.find(words) != string::npos; };
+    if (std::any_of(session.warnings.begin(), session.warnings.end(), has_words))
       out.push("UserWarning:" + string(tag));
+  }
   return out;
 }
 

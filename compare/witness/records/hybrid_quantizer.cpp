@@ -413,7 +413,7 @@ Value plain_predicates(const Given& given, tr::Session&) {
                                                      {"128", {128}},
                                                      {"", {}}};
   for (const auto& [text, shape] : shapes)
-    quantizable.set(text, outcome([&] { return Value(q->is_quantizable(shape)); }));
+    quantizable.set(text, outcome([&, &shape = shape] { return Value(q->is_quantizable(shape)); }));
   out.set("compatible_recipe", outcome([&] { return Value(q->compatible_recipe()); }));
   out.set("custom", q->custom());
   out.set("quantizable", std::move(quantizable));

@@ -57,7 +57,7 @@ string dtype_word(const Given& value) {
   static constexpr std::string_view kDtypes[] = {"float32",       "float16",     "bfloat16", "float64",
                                                  "float8_e4m3fn", "float8_e5m2", "uint8",    "int8",
                                                  "int16",         "int32",       "int64"};
-  const string word = value.text();
+  const string& word = value.text();
   if (std::ranges::find(kDtypes, word) == std::end(kDtypes)) value.refuse("a dtype of the framework");
   return word;
 }

@@ -542,8 +542,8 @@ tr::QuantizerPtr weight_quantizer(const Given& kind) {
   if (name == "delayed")
     return std::make_shared<tr::Float8Quantizer>(tr::zeros({}, tr::DType::float32),
                                                  tr::zeros({1}, tr::DType::float32), Encoding::e4m3);
-  return std::get<tr::QuantizerPtr>(
-      tr::factory_named(factory)->call(std::make_shared<const tr::QuantizerRole>("linear", "weight", "")));
+  const auto role = std::make_shared<const tr::QuantizerRole>(tr::QuantizerRole{"linear", "weight", ""});
+  return std::get<tr::QuantizerPtr>(tr::factory_named(factory)->call(role));
 }
 
 Value correspondence(const Given& given) {

@@ -82,6 +82,7 @@ json::Value op(const Given& given) {
 json::Value role_value(const Given& given) {
   const RolePtr role = given.role("role");
   if (!role) given.at("role", "").refuse("a role");
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): the record asks about a copy
   const QuantizerRole copy = *role;
   // A role is handed out as a pointer to const: assigning to a field is refused before the program runs.
   constexpr bool kAssignable = std::is_assignable_v<decltype((std::declval<const RolePtr&>()->name)), string>;
