@@ -99,14 +99,17 @@ def stage_cuda(args):
 
 def stage_asan(args):
     """Under AddressSanitizer and UndefinedBehaviorSanitizer: the suite `smoke`, the scenarios and the records; with --nightly
-    the Python module, with all of its tests."""
+    the Python module, with all of its tests, and two minutes of hostile bytes for each reader (test_fuzz replays the corpora in every run)."""
     program = build("asan", "assay")
     if program is None:
         return Tally(failed=1)
     tally = run_counted("asan smoke", [program, "run", "smoke", "--subject", "host"], 1800)
     tally += run_counted("asan scenarios", [program, "run", "scenarios", "--subject", "reference", "--timeout", "300"], 1800)
     tally += run_counted("asan records", [program, "vectors", "fixtures/witness", "--subject", "reference"], 900)
-    return tally + run_counted("asan python", ["ci/python", "--asan-whole"], 8 * 3600) if args.nightly else tally
+    if args.nightly:
+        tally += run_counted("asan python", ["ci/python", "--asan-whole"], 8 * 3600)
+        tally += run_counted("fuzz", ["ci/fuzz", "--minutes", "22"], 2 * 3600)
+    return tally
 
 
 def stage_race(args):

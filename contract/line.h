@@ -48,8 +48,8 @@ std::vector<KeyValue> key_values(const Problem&);
 std::optional<Error> validate(const Problem&);
 
 // Expands every {a,b,c} and {lo..hi} group, leftmost varying slowest: "cast {e4m3,e5m2} 1x{1..3}" is 6 lines.
-// At most kMaxSweep lines.
-inline constexpr size_t kMaxSweep = 1000000;
+// At most kMaxSweep lines, of kMaxSweepBytes together.
+inline constexpr size_t kMaxSweep = 300000, kMaxSweepBytes = size_t{32} << 20;
 Result<std::vector<std::string>> expand_sweep(std::string_view text);
 
 // One row of the key table, for --help, documentation and completion.

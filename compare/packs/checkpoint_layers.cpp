@@ -24,6 +24,7 @@ bool is_byte(const string& word) { return word == "U8" || word == "F8_E8M0"; }
 
 // The values of a scale tensor of any type that scales are stored in. Empty: another type.
 std::vector<float> values_of(const StoredTensor& t) {
+  if (t.word != "F32" && t.word != "BF16" && t.word != "F16" && t.word != "F8_E8M0") return {};
   std::vector<float> out(static_cast<size_t>(t.count()));
   const auto* bytes = reinterpret_cast<const unsigned char*>(t.bytes.data());
   for (size_t i = 0; i < out.size(); ++i) {
@@ -41,10 +42,8 @@ std::vector<float> values_of(const StoredTensor& t) {
                          : exponent     ? std::ldexp(fraction + 1024, exponent - 25)
                                         : std::ldexp(fraction, -24);
       out[i] = half >> 15 ? -size : size;
-    } else if (t.word == "F8_E8M0") {
-      out[i] = std::ldexp(1.0f, bytes[i] - 127);
     } else {
-      return {};
+      out[i] = std::ldexp(1.0f, bytes[i] - 127);
     }
   }
   return out;
@@ -100,7 +99,7 @@ void read_fp4(CheckpointLayer& layer, const Checkpoint& c, const StoredTensor& c
     layer.divides = c.find(global) != nullptr;
     layer.tensor_scale = layer.divides ? global : c.find(second) ? second : "";
     if (layer.tensor_scale.empty()) layer.why_not = "NVFP4 without " + global + " or " + second;
-    else if (c.find(layer.tensor_scale)->count() != 1)
+    else if (c.find(layer.tensor_scale)->count() != 1 || values_of(*c.find(layer.tensor_scale)).empty())
       layer.why_not = layer.tensor_scale + ": expected one scale of the tensor";
   } else if (is_byte(scales.word) && blocks == (cols + 31) / 32) {
     layer.format = "mxfp4";
@@ -120,7 +119,8 @@ CheckpointLayer layer_at(const Checkpoint& c, const string& name, const StoredTe
     const string scale = name.substr(0, name.rfind('.')) + ".scale";  // that of a repacked NVFP4 checkpoint
     if (t.word == "MXFP4") out.format = "mxfp4";
     else if (t.word == "NVFP4") out.format = "nvfp4";
-    if (const StoredTensor* s = t.word == "NVFP4" ? c.find(scale) : nullptr; s && s->count() == 1)
+    if (const StoredTensor* s = t.word == "NVFP4" ? c.find(scale) : nullptr;
+        s && s->count() == 1 && !values_of(*s).empty())
       out.tensor_scale = scale;
     if (out.format.empty()) out.why_not = t.word + " is no format that is judged";
     return out;
@@ -135,6 +135,7 @@ CheckpointLayer layer_at(const Checkpoint& c, const string& name, const StoredTe
   out.codes = name;
   out.scales = scale;
   if (!scales) out.why_not = "no " + base + ".weight_scale and no " + base + ".weight_scale_inv";
+  else if (t.count() == 0 || scales->count() == 0) out.why_not = "codes or scales without an element";
   else if (is_fp8(t.word)) read_fp8(out, t, *scales);
   else if (t.word == "U8" || t.word == "I8")
     read_fp4(out, c, t, *scales, base + ".weight_global_scale", base + ".weight_scale_2");

@@ -15,6 +15,7 @@ namespace {
 using std::string;
 
 constexpr uint64_t kMostTensors = 1'000'000, kMostKeys = 1'000'000;
+constexpr uint64_t kLeastEntryBytes = 24;  // of a tensor without a name and sizes in the table of tensors
 
 // ggml's types that are read: a type, its word, the elements of a block and its bytes.
 struct BlockType {
@@ -86,8 +87,9 @@ bool read_entry(Reader& in, Entry& out) {
   uint64_t count = 1;
   for (uint32_t i = 0; i < rank; ++i) {
     const auto size = in.number<uint64_t>();
+    // The sizes beside a 0 are bounded too: StoredTensor::count multiplies them in another order.
     if (size > (uint64_t{1} << 40) || (size && count > (uint64_t{1} << 50) / size)) return false;
-    count *= size;
+    count *= std::max<uint64_t>(size, 1);
     out.shape.insert(out.shape.begin(), static_cast<int64_t>(size));
   }
   out.type = in.number<uint32_t>();
@@ -113,6 +115,8 @@ std::optional<Error> read_gguf(std::span<const std::byte> bytes, const string& p
     if (!in.ok() || !skip_value(in, type, key == "general.alignment" ? &alignment : nullptr))
       return fail(fmt::format("key {} of {} does not fit the file", i + 1, keys));
   }
+  if (tensors > (bytes.size() - in.at()) / kLeastEntryBytes)
+    return fail("the table of tensors does not fit the file");
   std::vector<Entry> entries(tensors);
   for (Entry& e : entries)
     if (!read_entry(in, e)) return fail("the table of tensors does not fit the file");

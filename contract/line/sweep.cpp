@@ -36,6 +36,15 @@ Result<std::vector<std::string>> expand_sweep(std::string_view text) {
     if (choices.size() > kMaxSweep / out.size())
       return Error{concat({"a sweep of more than ", std::to_string(kMaxSweep), " lines"}), open + 1,
                    "split it"};
+    // What it all comes to is known before anything is made of it. Whatever stands behind the group comes to
+    // every line as well.
+    size_t lines = 0, ends = 0;
+    for (const std::string& line : out) lines += line.size();
+    for (const std::string& choice : choices) ends += choice.size();
+    if (lines * choices.size() + out.size() * (ends + choices.size() * (text.size() - close)) >
+        kMaxSweepBytes)
+      return Error{concat({"a sweep of more than ", std::to_string(kMaxSweepBytes >> 20), " MiB of lines"}),
+                   open + 1, "split it"};
     std::vector<std::string> longer;
     longer.reserve(out.size() * choices.size());
     for (const std::string& line : out)

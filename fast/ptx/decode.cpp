@@ -24,7 +24,8 @@ namespace {
 class Decoder : OperandReader {
  public:
   Decoder(const Module& module, const Entry& entry)
-      : OperandReader(Lexer(module.text(), entry.body, entry.line), names_),
+      : OperandReader(Lexer(module.text(), entry.body, entry.line), names_,
+                      kMostWords + module.text().size()),
         m_(module),
         names_(k_),
         binder_(k_, names_),
@@ -148,7 +149,7 @@ class Decoder : OperandReader {
       const uint64_t count = take_number();
       need(">");
       if (count > kMostRegisters) throw Fault("too many registers");
-      for (uint64_t n = 0; n < count; ++n) names_.declare(type, name + std::to_string(n));
+      names_.declare_row(type, name, count);
     } while (is(","));
     need(";");
   }
@@ -228,7 +229,7 @@ class Decoder : OperandReader {
       advance();
       i.has_guard = true;
       if (is("!")) advance(), i.guard_inverted = true;
-      const Register* r = names_.find_register(take());
+      const auto r = names_.find_register(take());
       if (!r || !r->predicate()) throw Fault("a guard must be a predicate");
       i.guard = r->place;
     }
@@ -297,6 +298,8 @@ class Decoder : OperandReader {
   // A copy keeps its two addresses in registers that its arrival reads.
   void copy(Instruction& i) {
     if (frame_) throw Fault("a copy that arrives later is not understood in a function that calls itself");
+    if (copies_.size() == kMostCopies)
+      throw Fault("the body has too many copies, with the functions it calls");
     copies_.push_back(k_.code.size());
     if (k_.opcodes[i.opcode].has("bulk")) return;
     if (i.code != 16 && (k_.opcodes[i.opcode].has("cg") || (i.code != 4 && i.code != 8)))
@@ -305,7 +308,7 @@ class Decoder : OperandReader {
     i.d[0] = names_.unnamed(true), i.d[1] = names_.unnamed(true);
   }
   void add(const Instruction& i) {
-    if (k_.code.size() == kMostInstructions) throw Fault("the body is too long, with the functions it calls");
+    if (k_.code.size() == kMostInstructions + m_.text().size() / 4) too_long();
     k_.code.push_back(i);
   }
   void jump(Instruction i, const Label& to) {
@@ -331,7 +334,7 @@ class Decoder : OperandReader {
     if (is(",")) advance();
     if (!is(";")) c.list = take();
     need(";");
-    const Register* through = find(name);
+    const auto through = find(name);
     const Function* f = through ? nullptr : m_.function(name);
     if (!through && !f) throw Fault("there is no function '" + name + "'");
     if (f && !f->has_body) return call_of_library(i, name, c.arguments);
@@ -562,7 +565,8 @@ class Decoder : OperandReader {
 
   static constexpr size_t kNoScope = ~size_t{0};
   static constexpr uint64_t kMostRegisters = 1u << 20, kMostBytes = 1u << 24, kMostAlign = 1024,
-                            kMostInstructions = 1u << 22, kMostNested = 64;
+                            kMostWords = 1u << 20, kMostInstructions = 1u << 18, kMostCopies = 1u << 13,
+                            kMostNested = 64;
   struct Jump {
     size_t instruction;
     Label to;

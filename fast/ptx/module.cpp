@@ -258,6 +258,10 @@ class Module::Reader {
 
   void place(Variable& v, uint64_t size) {
     v.align = std::max<uint64_t>(v.align, 256);
+    placed_ += v.bytes;
+    if (placed_ > kMostVariableBytes)
+      fail("the variables of the module take more than " + std::to_string(kMostVariableBytes >> 20) +
+           " MiB up to '" + v.name + "'");
     m_.storage_.push_back(std::make_unique<std::byte[]>(v.bytes + size + v.align));
     v.address = align_up(reinterpret_cast<uint64_t>(m_.storage_.back().get()), v.align);
   }
@@ -301,8 +305,9 @@ class Module::Reader {
     return value;
   }
 
-  static constexpr uint64_t kMostParameterBytes = 32764, kMostVariableBytes = uint64_t{1} << 30,
+  static constexpr uint64_t kMostParameterBytes = 32764, kMostVariableBytes = uint64_t{1} << 25,
                             kMostAlign = 1024, kFunctions = 0x7D0000000000;
+  uint64_t placed_ = 0;  // bytes of variables in global and constant memory
   Module& m_;
   Lexer lexer_;
   Token now_;

@@ -44,15 +44,16 @@ Operand OperandReader::single() {
   if (negative) throw Fault("only a number may be negative");
   if (word == "_") o.what = Operand::What::sink;
   else if (word == "WARP_SZ") o.what = Operand::What::number, o.number = {Number::Form::integer, kLanes};
-  else if (const Register* r = find(word)) o.what = Operand::What::reg, o.reg = *r;
+  else if (const auto r = find(word)) o.what = Operand::What::reg, o.reg = *r;
   else o.what = Operand::What::symbol;
   if (o.what == Operand::What::symbol && is("+"))
     advance(), o.displacement = static_cast<int64_t>(take_number());
   return o;
 }
-const Register* OperandReader::find(std::string_view word) {
-  const Register* r = operand_names_.find_register(word);
-  return r ? r : operand_names_.find_special(word);
+std::optional<Register> OperandReader::find(std::string_view word) {
+  if (const auto r = operand_names_.find_register(word)) return r;
+  const Register* special = operand_names_.find_special(word);
+  return special ? std::optional(*special) : std::nullopt;
 }
 Operand OperandReader::vector() {
   Operand o;

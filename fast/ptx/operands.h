@@ -1,5 +1,7 @@
 // The words of a body, one ahead of the other, and the operands that they make (4, 6.4).
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,8 +15,13 @@ namespace assay::ptx {
 
 class OperandReader {
  protected:
-  // Names are looked up when operands are read. Reading begins where the lexer stands.
-  OperandReader(Lexer lexer, Names& names) : lexer_(lexer), operand_names_(names) { advance(), advance(); }
+  // Names are looked up when operands are read. Reading begins where the lexer stands, and ends with a Fault
+  // after most_words: functions are read anew in place of each call, so what calls call, and call again, is
+  // bounded here.
+  OperandReader(Lexer lexer, Names& names, uint64_t most_words)
+      : lexer_(lexer), operand_names_(names), words_left_(most_words) {
+    advance(), advance();
+  }
 
   struct State {
     Lexer lexer;
@@ -29,7 +36,11 @@ class OperandReader {
   }
   void go_on_at(const State& s) { lexer_ = s.lexer, now_ = s.now, next_ = s.next; }
 
-  void advance() { now_ = std::exchange(next_, lexer_.next()); }
+  void advance() {
+    if (words_left_-- == 0) too_long();
+    now_ = std::exchange(next_, lexer_.next());
+  }
+  [[noreturn]] static void too_long() { throw Fault("the body is too long, with the functions it calls"); }
   bool is(std::string_view word) const { return now_.text == word; }
   std::string_view take() {
     if (now_.text.empty()) fail_at(now_.line, "the text ends inside a body");
@@ -55,8 +66,8 @@ class OperandReader {
   std::vector<uint64_t> sizes_in_parentheses();
   // One operand, with what stands behind its bar. Fault: none stands here.
   Operand operand();
-  // A register of the text or a special one, or null.
-  const Register* find(std::string_view word);
+  // A register of the text or a special one.
+  std::optional<Register> find(std::string_view word);
 
   Token now_, next_;
 
@@ -66,6 +77,7 @@ class OperandReader {
   Operand address();
   Lexer lexer_;
   Names& operand_names_;
+  uint64_t words_left_;
 };
 
 }  // namespace assay::ptx

@@ -62,19 +62,49 @@ uint32_t Names::allocate(bool wide) {
   return place;
 }
 
-void Names::declare(Type type, std::string name) {
-  const uint32_t place = type == Type::pred ? k_.predicates++ : allocate(info(type).bits > 32);
-  if (type == Type::b128) allocate(true);  // the upper half, right behind the lower one
-  if (k_.predicates > kMostWords) throw Fault("too many registers");
-  if (declared_) declared_->push_back({type, place});
-  scopes_.back().registers[std::move(name)] = {type, place};
+Register Names::Declared::at(uint64_t number) const {
+  Register r = first;
+  const uint32_t each = r.predicate() ? 1 : r.bits() > 64 ? 4 * kLanes : r.wide() ? 2 * kLanes : kLanes;
+  r.place += static_cast<uint32_t>(number) * each;
+  return r;
 }
 
-const Register* Names::find_register(std::string_view name) const {
+void Names::declare(Type type, std::string_view name, uint64_t count, bool row) {
+  if (count > kMostWords) throw Fault("too many registers");
+  Declared declared{{type, k_.predicates}, count};
+  if (type == Type::pred) {
+    k_.predicates += static_cast<uint32_t>(count);
+    if (k_.predicates > kMostWords) throw Fault("too many registers");
+  } else {
+    declared.first.place = k_.words;
+    // Of 128 bits the upper half lies right behind the lower one.
+    for (uint64_t n = 0; n < count * (type == Type::b128 ? 2 : 1); ++n) allocate(info(type).bits > 32);
+  }
+  for (uint64_t n = 0; declared_ && n < count; ++n) declared_->push_back(declared.at(n));
+  Scope& scope = scopes_.back();
+  (row ? scope.rows : scope.single)[std::string(name)] = declared;
+}
+
+std::optional<Register> Names::Scope::find(std::string_view name) const {
+  if (const auto found = single.find(name); found != single.end()) return found->second.first;
+  // The number of a register has no zero before it, so every cut of the digits at the end is one of one row.
+  uint64_t number = 0, power = 1;
+  for (size_t cut = name.size(); cut > 1 && power <= kMostWords; power *= 10) {
+    const char digit = name[--cut];
+    if (digit < '0' || digit > '9') break;
+    number += power * static_cast<uint64_t>(digit - '0');
+    if (digit == '0' && power > 1) continue;
+    const auto found = rows.find(name.substr(0, cut));
+    if (found == rows.end() || number >= found->second.count) continue;
+    return found->second.at(number);
+  }
+  return {};
+}
+
+std::optional<Register> Names::find_register(std::string_view name) const {
   for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope)
-    if (const auto found = scope->registers.find(name); found != scope->registers.end())
-      return &found->second;
-  return nullptr;
+    if (const auto found = scope->find(name)) return found;
+  return {};
 }
 
 const Variable* Names::find_variable(std::string_view name) const {

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -31,9 +32,11 @@ class Names {
   void close() { scopes_.pop_back(); }
 
   // Fault: the type has no register, or too many registers are asked for.
-  void declare(Type, std::string name);
+  void declare(Type type, std::string_view name) { declare(type, name, 1, false); }
+  // `count` registers: name0, name1, ... They take no memory for each until the kernel runs.
+  void declare_row(Type type, std::string_view name, uint64_t count) { declare(type, name, count, true); }
   void declare(Variable v) { scopes_.back().variables[v.name] = std::move(v); }
-  const Register* find_register(std::string_view name) const;
+  std::optional<Register> find_register(std::string_view name) const;
   const Variable* find_variable(std::string_view name) const;
   // The register that holds a special register of this name ("%tid.x"), or null.
   const Register* find_special(std::string_view name);
@@ -66,10 +69,19 @@ class Names {
     size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
   };
   template <class T> using Table = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
-  struct Scope {
-    Table<Register> registers;
-    Table<Variable> variables;
+  // Registers of one declaration, behind each other; a row is found by the part of its names before the
+  // number.
+  struct Declared {
+    Register first;
+    uint64_t count = 1;
+    Register at(uint64_t number) const;
   };
+  struct Scope {
+    Table<Declared> single, rows;
+    Table<Variable> variables;
+    std::optional<Register> find(std::string_view name) const;
+  };
+  void declare(Type, std::string_view name, uint64_t count, bool row);
   uint32_t allocate(bool wide);
 
   Kernel& k_;

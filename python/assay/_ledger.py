@@ -28,6 +28,7 @@ class Sums:
 
     def add(self, record: Mapping[str, Any]) -> None:
         outcome = record["outcome"]
+        _expect(record, step=(int, type(None)), module=str, role=str, case=str)
         self.right += outcome == "right"
         self.wrong += outcome == "wrong"
         self.not_judged += outcome == "not judged"
@@ -89,6 +90,7 @@ class State:
                     self.first = {"pack": name, "record": record}
                 if (record.get("flips") or {}).get("verdict") == "flips" and len(self.suspects) < _KEPT_SUSPECTS:
                     self.suspects.append({"pack": name, "case": record["case"], "module": record["module"], "flips": record["flips"]["flips"]})
+                    _expect_suspect(self.suspects[-1])
         for module, right in good.items():
             self.right_packs[module] = self.right_packs.get(module, 0) + right
 
@@ -101,6 +103,17 @@ class State:
                 "wrong_packs": [n for n in self.wrong_packs if n in kept]}
 
     def _carry(self, event: Event) -> None:
+        fresh = State()
+        _expect(event, roles=list, first=(dict, type(None)),
+                **{name: type(value) for name, value in vars(fresh).items() if name not in ("roles", "first")})
+        for counts in ("right_packs", "begun"):
+            _expect(event[counts], **{name: int for name in event[counts]})
+        if event["first"] is not None:
+            _expect(event["first"], pack=str, record=dict)
+        for suspect in event["suspects"]:
+            _expect_suspect(suspect)
+        for _, _, sums in event["roles"]:
+            _expect({**vars(Sums()), **sums}, right=int, wrong=int, not_judged=int, step=(int, type(None)), last=str, words=str)
         self.roles = {(module, role): Sums(**sums) for module, role, sums in event["roles"]}
         for name in ("right_packs", "suspects", "packs", "unreadable", "dropped", "first", "judged", "begun", "wrong_packs", "told"):
             setattr(self, name, event[name])
@@ -139,6 +152,20 @@ class State:
         return f"bit flips in {elements}, {others} other pack{'s' if others != 1 else ''} right"
 
 
+def _expect(record: Mapping[str, Any], /, **types: Any) -> None:
+    """Refuses a member of another type than a sidecar writes."""
+    for name, kind in types.items():
+        value = record.get(name)
+        if not isinstance(value, kind):
+            raise TypeError(f"{name}: {value!r:.60}")
+
+
+def _expect_suspect(suspect: Mapping[str, Any]) -> None:
+    _expect(suspect, pack=str, case=str, module=str, flips=list)
+    for flip in suspect["flips"]:
+        _expect(flip, plane=str, row=int, col=int, bit=int)
+
+
 def before(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     """Whether one divergence stands before another in training; without steps the one that was judged first stays."""
     mine, theirs = a["record"].get("step"), b["record"].get("step")
@@ -152,15 +179,18 @@ def events_of(path: pathlib.Path) -> Iterator[Event]:
     for number, text in enumerate(lines[:-1], 1):
         try:
             yield json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise AssayError(f"{path}: expected JSON in line {number}, found {text[:60]!r}; move the file away to begin anew") from None
 
 
 def state_of(path: pathlib.Path) -> State:
-    """The sums of a ledger's file."""
+    """The sums of a ledger's file. Raises AssayError for a line that no sidecar wrote."""
     state = State()
-    for event in events_of(path):
-        state.add(event)
+    for number, event in enumerate(events_of(path), 1):
+        try:
+            state.add(event)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise AssayError(f"{path}: expected an event of a sidecar in line {number}, found {error!r}; move the file away to begin anew") from None
     return state
 
 

@@ -523,6 +523,10 @@ TEST(Line, SweepsExpandLeftmostSlowest) {
   for (const char* bad :
        {"a{", "a}", "{a{b}}", "{3..1}", "{0..9999999999}", "{0..999}{0..999}{0..999}", "{a..b}"})
     EXPECT_FALSE(expand_sweep(bad)) << bad;
+  // 32 MiB are reached by lines that are long, or whose end is.
+  for (const std::string& bad : {std::string(500, 'a') + "{0..99999}", "{0..99999}" + std::string(500, 'a'),
+                                 "{0..99}{0..999}" + std::string(500, 'a')})
+    EXPECT_FALSE(expand_sweep(bad)) << bad;
 }
 
 TEST(F32Text, ReadsAndPrintsBits) {

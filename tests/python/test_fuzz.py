@@ -1,6 +1,7 @@
 """Calls with arrays, specs and names of any kind give answers or the package's own errors: never another exception, never a crash.
 
     python3 tests/python/test_fuzz.py --calls 1000000 [--from SEED] [--resume FILE]     more of them than the few thousand that the suite has time for
+    python3 tests/python/test_fuzz.py --calls 1000000 --only watched                    of one kind alone: what `assay watch` reads in its folder beside packs
 
 ASSAY_FUZZ=<calls> does so under pytest. A crash ends the interpreter: the last seed that was printed, and those behind it, are where to look. With --resume the
 sums are kept in FILE after every thousand calls, and the next run with the same arguments goes on behind them."""
@@ -12,6 +13,7 @@ import os
 import pathlib
 import random
 import sys
+import tempfile
 import time
 import warnings
 
@@ -19,6 +21,7 @@ import ml_dtypes
 import numpy as np
 
 import assay
+from assay._ledger import State, state_of
 
 try:
     import torch
@@ -41,6 +44,27 @@ kThings = [None, 1, 1.5, "s", [], {}, float("nan"), 1e300, -1, True, object()]
 kParts = ["weight", "weight_packed", "weight_scale", "layer.weight_packed", "layer.weight_scale", "weight_global_scale"]
 kAttributes = ["weight", "weight_scale", "weight_packed", "_quantized_data", "metadata", "qdata", "scale", "elem_dtype", "block_size", "_fp8_dtype",
                "_rowwise_data", "_rowwise_scale_inv", "_columnwise_data", "_data", "_scale_inv", "_hp_data", "dtype", "_quantizer"]
+
+
+# A line of each kind that a sidecar writes into its ledger; the sums of them are another.
+kEvents = [
+    {"event": "begin", "pack": "a", "identity": "1:2", "time": 1.5},
+    {"event": "pack", "pack": "a", "identity": "1:2", "cases": [
+        {"case": "c", "module": "m", "role": "weight", "outcome": "wrong", "step": 3, "first": "row.data",
+         "flips": {"verdict": "flips", "flips": [{"plane": "row.data", "row": 1, "col": 2, "bit": 3}]}},
+        {"case": "d", "module": "m", "role": "input", "outcome": "right", "step": None}]},
+    {"event": "pack", "pack": "b", "identity": "1:2", "cases": [], "error": "unreadable"},
+    {"event": "dropped", "pack": "a", "identity": "x"},
+    {"event": "webhook"},
+]
+kValues = [None, 1, -1, 1.5, "s", "", [], {}, [1], {"a": 1}, True, 10**30, "wrong", "flips"]
+
+
+def all_events():
+    state = State()
+    for event in kEvents:
+        state.add(event)
+    return [*kEvents, state.carried(["a"])]
 
 
 class Thing:
@@ -103,6 +127,31 @@ class Maker:
                 planes[n] = a[: rng.randint(0, len(a))]
         return x, planes
 
+    def mutated(self, value):
+        rng = self.rng
+        if rng.random() < 0.12:
+            return rng.choice(kValues)
+        if isinstance(value, dict):
+            return {k if rng.random() > 0.03 else "x": self.mutated(v) for k, v in value.items() if rng.random() > 0.03}
+        if isinstance(value, list):
+            return [self.mutated(v) for v in value for _ in range(rng.choice([1] * 20 + [0, 2]))]
+        return value
+
+    def watched(self):
+        """The ledger in the folder of `assay watch`, with lines that no sidecar wrote, is read, summed up and told."""
+        rng = self.rng
+        events = [e if rng.random() < 0.6 else self.mutated(e) for e in rng.choices(kAllEvents, k=rng.randint(1, 4))]
+        raw = bytearray(b"".join(json.dumps(e).encode() + b"\n" for e in events))
+        if rng.random() < 0.2:
+            raw[rng.randrange(len(raw))] = rng.randrange(256)
+        path = kScratch / "verdicts.jsonl"
+        path.write_bytes(raw)
+        state, both = state_of(path), State()
+        for _ in range(2):
+            both.merge(state)
+        both.flips()
+        json.dumps([both.cases, state.carried(["a"])])
+
     def plotted(self):
         return assay.plot_error(*self.case(), self.spec(), dir=self.rng.choice([None, "row", "col", "x"]))
 
@@ -118,6 +167,7 @@ class Maker:
             lambda: assay.identify(*self.case(), self.spec()) if rng.random() < 0.02 else None,
             lambda: assay.explain(*self.case(), self.spec(), budget_s=0.05) if rng.random() < 0.02 else None,
             lambda: assay.dequantize(self.outputs(), self.spec()),
+            self.watched,
             lambda: self.plotted()._repr_html_(),
             lambda: assay.check(*self.case(), self.spec())._repr_html_(),
             lambda: assay.cast(self.array(), rng.choice(["e4m3", "e5m2", "e2m1", "e8m0", "f32", "zz", ""])),
@@ -130,14 +180,18 @@ class Maker:
         ])()
 
 
-def fuzzed(seeds):
+kFolder = tempfile.TemporaryDirectory()   # ends with the process
+kScratch, kAllEvents = pathlib.Path(kFolder.name), all_events()
+
+
+def fuzzed(seeds, kind="call"):
     """What the calls of these seeds gave, by kind, and those that gave what no caller expects."""
     seen, wrong = collections.Counter(), []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for seed in seeds:
             try:
-                Maker(seed).call()
+                getattr(Maker(seed), kind)()
                 seen["answer"] += 1
             except (assay.AssayError, BufferError, AssertionError) as error:
                 seen[type(error).__name__] += 1
@@ -156,11 +210,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first seed")
+    parser.add_argument("--only", choices=["watched", "plotted"], default="call", help="calls of one kind")
     parser.add_argument("--resume", type=pathlib.Path, help="a file that keeps what was done")
     args = parser.parse_args()
     faulthandler.enable()
     total, wrong, begin, start = collections.Counter(), [], args.first, time.monotonic()
-    asked = [args.first, args.calls]
+    asked = [args.first, args.calls, args.only]
     if args.resume and args.resume.is_file():
         kept = json.loads(args.resume.read_text())
         if kept["asked"] != asked:
@@ -168,7 +223,7 @@ def main():
         total, wrong, begin = collections.Counter(kept["seen"]), kept["wrong"], kept["next"]
     for first in range(begin, args.first + args.calls, 1000):
         print(f"seeds from {first}, {time.monotonic() - start:.0f} s", flush=True)
-        seen, bad = fuzzed(range(first, min(first + 1000, args.first + args.calls)))
+        seen, bad = fuzzed(range(first, min(first + 1000, args.first + args.calls)), args.only)
         total.update(seen)
         wrong += bad
         print(*bad, sep="\n", end="\n" if bad else "", flush=True)
