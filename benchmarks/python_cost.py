@@ -5,7 +5,7 @@
 
 Each repeat runs Python and the program in turn, on one thread, so that what else the machine does falls on both. The program's own times are
 
-- of quantize: what `assay bench` says that the reference took for the line, without its start and its verdict;
+- of quantize, under exact=True: what `assay bench` says that the reference took for the line, without its start and its verdict;
 - of check: the CPU's time of `assay check` of the same planes as a pack, with its start and its reading of the file.
 
 Python's are those of the call, in seconds of the same clock. The best of each counts. "of which Python" is what the call spends outside of the module's
@@ -95,7 +95,7 @@ def main():
             path = pack.write(os.path.join(folder, "case.safetensors"))
             quantize, check, bench, program = [], [], [], []
             for _ in range(args.repeats):
-                quantize.append(called(lambda: assay.quantize(x, spec, threads=1), "run"))
+                quantize.append(called(lambda: assay.quantize(x, spec, threads=1, exact=True), "run"))
                 bench.append(benched(args.program, f"{made.line} fill=normal seed=1", folder))
                 check.append(called(lambda: assay.check(x, made, spec, threads=1), "check"))
                 program.append(checked(args.program, path))

@@ -1,10 +1,12 @@
 #include "fast/subject_simd.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "contract/acceptor.h"
 #include "fast/simd/simd.h"
@@ -95,6 +97,37 @@ void clear_padding(const Buffer& scales) {
   }
 }
 
+// Calls body(part) for every part, on this thread and others.
+template <class Body> void on_threads(int threads, int64_t parts, Body body) {
+  std::atomic<int64_t> next = 0;
+  const auto work = [&] {
+    for (int64_t part = next++; part < parts; part = next++) body(part);
+  };
+  std::vector<std::jthread> others;
+  for (int64_t i = 1; i < std::min<int64_t>(threads, parts); ++i) others.emplace_back(work);
+  work();
+}
+
+// Consecutive rows that one thread quantizes at once. No block lies in two of them.
+struct Rows {
+  int64_t first = 0, count = 0;
+};
+constexpr int64_t kStripElements = 1 << 17;  // what a core's own cache holds
+constexpr int64_t kTallestBlock = 128;       // N9.1
+int64_t strip_height(const Problem& p) {
+  const int64_t rows = kStripElements / std::max<int64_t>(p.x.shape.cols, 1);
+  return p.col ? std::max(rows / kTallestBlock, int64_t{1}) * kTallestBlock : std::max<int64_t>(rows, 1);
+}
+
+// The strip of an output plane that belongs to these rows of x, of which `of` share an element (1 of the
+// codes of an FP8 tensor, 32 of the scales of MXFP8 columns). `down`: rows of x are columns of the plane.
+simd::Bytes strip_of(const Buffer& b, int64_t first_row, int64_t of, bool down) {
+  simd::Bytes out = rows_of(b);
+  const int64_t at = first_row / of;
+  out.first += down ? b.plane->bytes_of(at) : static_cast<size_t>(at) * out.stride;
+  return out;
+}
+
 class SimdSubject final : public Subject, public Acceptor {
  public:
   std::string_view name() const override { return "simd"; }
@@ -113,16 +146,12 @@ class SimdSubject final : public Subject, public Acceptor {
   }
 
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
-             const Environment&) override {
+             const Environment& env) override {
     const ConstBuffer* x = find(inputs, "x");
     if (!supports(p).yes || !x) throw std::invalid_argument("the vectorised method does not run this line");
-    if (const Cast* c = p.as<Cast>())
-      simd::cast(*source_of(p.x.source), *element_of(c->to), x->bytes.data(),
-                 find(outputs, "y")->bytes.data(), p.x.shape.count());
+    if (p.as<Cast>()) cast(p, *x, outputs, env.threads);
     else if (p.as<ScaleChain>()) chain(p, *x, outputs);
-    else
-      for (const Direction d : kDirections)
-        if (p.quantizer(d)) quantize(p, d, *x, outputs);
+    else quantize(p, *x, outputs, env.threads);
     return {"simd " + std::string(simd::target_in_use()), 0};
   }
 
@@ -196,33 +225,91 @@ class SimdSubject final : public Subject, public Acceptor {
     return {*source_of(p.x.source), {x.first, x.stride}, p.x.shape.rows, p.x.shape.cols};
   }
 
-  static void quantize(const Problem& p, Direction d, const ConstBuffer& x, std::span<const Buffer> outputs) {
+  static void cast(const Problem& p, const ConstBuffer& x, std::span<const Buffer> outputs, int threads) {
+    const int64_t count = p.x.shape.count();
+    std::byte* const y = find(outputs, "y")->bytes.data();
+    on_threads(threads, ceil_div(count, kStripElements), [&](int64_t strip) {
+      const int64_t first = strip * kStripElements;
+      simd::cast(*source_of(p.x.source), *element_of(p.as<Cast>()->to),
+                 x.bytes.data() + info(p.x.source).bytes() * first, y + first,
+                 std::min(kStripElements, count - first));
+    });
+  }
+
+  static uint32_t computed_amax(const Problem& p, const ConstBuffer& x, int threads) {
+    const int64_t count = p.x.shape.count();
+    std::atomic<uint32_t> most = 0;
+    on_threads(threads, ceil_div(count, kStripElements), [&](int64_t strip) {
+      const int64_t first = strip * kStripElements;
+      const uint32_t found =
+          simd::amax(*source_of(p.x.source), x.bytes.data() + info(p.x.source).bytes() * first,
+                     std::min(kStripElements, count - first));
+      uint32_t before = most;
+      while (before < found && !most.compare_exchange_weak(before, found)) {}
+    });
+    return most;
+  }
+
+  static bool has_tensor_amax(const Quantizer& q) {
+    return q.format == FormatId::fp8_current || q.format == FormatId::fp8_delayed ||
+           q.format == FormatId::nvfp4;
+  }
+  static uint32_t amax_of(const Quantizer& q, uint32_t computed) {
+    if (q.format == FormatId::fp8_delayed)
+      return is_no_amax(q.prior_amax) ? 0x7FFFFFFF : std::max(q.prior_amax, computed);  // N3.1, N1.3
+    return q.amax.value_or(computed);
+  }
+
+  // Strip by strip, so that the columns find in the cache what the rows have read.
+  static void quantize(const Problem& p, const ConstBuffer& x, std::span<const Buffer> outputs, int threads) {
+    bool amax_is_needed = false;
+    for (const Direction d : kDirections)
+      if (const auto& q = p.quantizer(d)) amax_is_needed |= has_tensor_amax(*q) && !q->amax;
+    const uint32_t computed = amax_is_needed ? computed_amax(p, x, threads) : 0;
+    const int64_t height = strip_height(p);
+    on_threads(threads, ceil_div(p.x.shape.rows, height), [&](int64_t strip) {
+      const int64_t first = strip * height;
+      for (const Direction d : kDirections)
+        if (p.quantizer(d))
+          quantize_strip(p, d, computed, {first, std::min(height, p.x.shape.rows - first)}, x, outputs);
+    });
+    for (const Direction d : kDirections) {
+      if (!p.quantizer(d)) continue;
+      const Quantizer& q = *p.quantizer(d);
+      if (q.format == FormatId::fp8_current || q.format == FormatId::fp8_delayed) {
+        const uint32_t amax = amax_of(q, computed);
+        put_tensor_scales(fp8_of(p, d, amax), amax, d, outputs);
+        continue;
+      }
+      clear_padding(*find(outputs, plane_name(d, "scale_inv")));
+      if (q.format == FormatId::nvfp4)
+        put_bits(find(outputs, plane_name(d, "amax")), 0, amax_of(q, computed));
+    }
+  }
+
+  static void quantize_strip(const Problem& p, Direction d, uint32_t computed, Rows rows,
+                             const ConstBuffer& x, std::span<const Buffer> outputs) {
+    const auto stride = static_cast<size_t>(p.x.shape.cols * info(p.x.source).bytes());
+    simd::Rectangle from =
+        rectangle_of(p, {x.bytes.data() + static_cast<size_t>(rows.first) * stride, stride});
+    from.rows = rows.count;
+    const Quantizer& q = *p.quantizer(d);
     const Buffer &data = *find(outputs, plane_name(d, "data")),
                  &scales = *find(outputs, plane_name(d, "scale_inv"));
-    const auto stride = static_cast<size_t>(p.x.shape.cols * info(p.x.source).bytes());
-    const simd::Rectangle from = rectangle_of(p, {x.bytes.data(), stride});
-    if (p.quantizer(d)->format == FormatId::mxfp8) {
-      simd::quantize(mxfp8_of(p, d), from, rows_of(data), rows_of(scales));
-      clear_padding(scales);
-    } else if (p.quantizer(d)->format == FormatId::fp8_block) {
-      simd::quantize(fp8_of(p, d, 0), from, rows_of(data), rows_of(scales));
-      clear_padding(scales);
-    } else if (p.quantizer(d)->format == FormatId::nvfp4) {
-      const uint32_t amax =
-          p.quantizer(d)->amax.value_or(simd::amax(from.source, x.bytes.data(), p.x.shape.count()));
-      simd::quantize(nvfp4_of(d, amax), from, rows_of(data), rows_of(scales));
-      clear_padding(scales);
-      put_bits(find(outputs, plane_name(d, "amax")), 0, amax);
-    } else {
-      const uint32_t computed = simd::amax(from.source, x.bytes.data(), p.x.shape.count());
-      const Quantizer& q = *p.quantizer(d);
-      uint32_t amax = q.amax.value_or(computed);
-      if (q.format == FormatId::fp8_delayed)
-        amax = is_no_amax(q.prior_amax) ? 0x7FFFFFFF : std::max(q.prior_amax, computed);  // N3.1, N1.3
-      const simd::Fp8 format = fp8_of(p, d, amax);
-      simd::quantize(format, from, rows_of(data), {});
-      put_tensor_scales(format, amax, d, outputs);
+    const bool columns = d == Direction::col;
+    if (q.format == FormatId::mxfp8) {
+      simd::quantize(mxfp8_of(p, d), from, strip_of(data, rows.first, 1, false),
+                     strip_of(scales, rows.first, columns ? 32 : 1, false));
+      return;
     }
+    const simd::Bytes codes = strip_of(data, rows.first, 1, columns);  // stored transposed
+    if (q.format == FormatId::fp8_block)
+      simd::quantize(fp8_of(p, d, 0), from, codes,
+                     strip_of(scales, rows.first, columns ? 128 : 1, !columns));  // N9.4
+    else if (q.format == FormatId::nvfp4)
+      simd::quantize(nvfp4_of(d, amax_of(q, computed)), from, codes,
+                     strip_of(scales, rows.first, columns ? 16 : 1, columns));
+    else simd::quantize(fp8_of(p, d, amax_of(q, computed)), from, codes, {});
   }
 
   static void put_tensor_scales(const simd::Fp8& format, uint32_t amax, Direction d,

@@ -7,9 +7,9 @@
 
 namespace assay {
 
-// "simd": casts to FP8, MXFP8, and FP8 with current and with 1x128 block scales, in default Numerics; also an
-// Acceptor. Absent where the program was compiled without Highway, or the processor has no instruction set
-// that it uses.
+// "simd": casts to FP8, MXFP8, FP8 with delayed, current and 1x128 block scales, and NVFP4, in default
+// Numerics, on as many threads as the environment has; also an Acceptor. Absent where the program was
+// compiled without Highway, or the processor has no instruction set that it uses.
 std::unique_ptr<Subject> make_simd_subject();
 
 }  // namespace assay

@@ -174,13 +174,18 @@ template <class T, class Argument> nb::object made(const Argument& argument) {
 }
 
 void define_cases(nb::module_& m) {
-  m.def("run", [](const std::string& line, const Given& given, const Outputs& outputs, int threads) {
-    const auto planes = planes_of(given);
-    const auto to = planes_of(outputs);
-    return interruptible([&](const std::atomic<bool>& stop) {
-      return python::run(line, planes, to, settings_of(threads, 0, false, "outputs", "", &stop));
-    });
-  });
+  m.def("run",
+        [](const std::string& line, const Given& given, const Outputs& outputs, int threads, bool exact) {
+          const auto planes = planes_of(given);
+          const auto to = planes_of(outputs);
+          // Nothing in it looks for Ctrl-C, so another thread would only cost its start: Python raises
+          // KeyboardInterrupt when it returns.
+          return unlocked([&] {
+            auto settings = settings_of(threads, 0, false, "outputs", "", nullptr);
+            settings.exact = exact;
+            return python::run(line, planes, to, settings);
+          });
+        });
   m.def("inputs", [](const std::string& line, const Outputs& outputs) {
     const auto to = planes_of(outputs);
     return unlocked([&] { return python::inputs(line, to); });

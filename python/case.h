@@ -33,13 +33,16 @@ struct CaseSettings {
   bool pairs = true;
   std::string subject = "outputs";  // what the bytes are called in an answer
   std::string unpinned;             // why the bits of a gemm are not pinned (N16.13); empty: they are
-  bool exact = false;  // check: the reference judges every block, also those that the vectorised method knows
+  // check: the reference judges every block, also those that the vectorised method knows. run: the reference
+  // makes the planes, also of lines that the vectorised method has.
+  bool exact = false;
   const std::atomic<bool>* stop = nullptr;
 };
 
 // The reference's outputs for the line, written where `outputs` say; planes that are not asked for are
-// computed and dropped. Input planes that are not given come from the keys of the line and its fill=. Returns
-// {"made": [planes that were]}.
+// computed and dropped. Input planes that are not given come from the keys of the line and its fill=. Unless
+// settings say `exact`, the vectorised method makes the planes of the lines that it has: the same bytes.
+// Returns {"made": [planes that were], "by": "reference" or "simd AVX2"}.
 json::Value run(const std::string& line, const std::vector<GivenPlane>& given,
                 const std::vector<OutputPlane>& outputs, const CaseSettings&);
 

@@ -1,4 +1,5 @@
-"""The ops of the line as functions: each gives the bytes that the reference writes, which are those of the program."""
+"""The ops of the line as functions: each gives the bytes that the reference writes, which are those of the program. Those of the common quantizers and casts
+are made by the vectorised method, which writes the same bytes faster (docs/independence.md)."""
 from __future__ import annotations
 
 from typing import Any, Mapping, Sequence
@@ -34,19 +35,20 @@ def x_array(x: Any, x_dtype: Any = None, copy: bool | None = None, device_copy: 
     return array, SOURCES[array.word]
 
 
-def computed(text: str, given: Mapping[str, Array], library: str, *, unpacked: bool = False, threads: int = 0, kind: type[Planes] = Planes) -> Any:
-    """Runs a line on the given input planes and returns its outputs as arrays of a library."""
+def computed(text: str, given: Mapping[str, Array], library: str, *, unpacked: bool = False, threads: int = 0, kind: type[Planes] = Planes,
+             exact: bool = True) -> Any:
+    """Runs a line on the given input planes and returns its outputs as arrays of a library. Unless `exact`, the vectorised method may make them."""
     found, arrays, outputs = line(text), {}, []
     for plane in found.outputs:
         target, finish = output_array(library, plane.encoding, plane.bytes, plane.stored)
         arrays[plane.name] = (plane, finish)
         outputs.append((plane.name, target))
-    answered(_assay.run(text, [a.given(name) for name, a in given.items()], outputs, threads_of(threads)))
+    answer = answered(_assay.run(text, [a.given(name) for name, a in given.items()], outputs, threads_of(threads), bool(exact)))
     made = {}
     for name, (plane, finish) in arrays.items():
         array = finish()
         made[name] = unpack_codes(array, plane.logical[1], plane.code_bits) if unpacked and plane.packed else array
-    return kind(found, made, library, sum(a.copied for a in given.values()))
+    return kind(found, made, library, sum(a.copied for a in given.values()), answer["by"])
 
 
 def _extra(given: Mapping[str, Any] | None) -> dict[str, Array]:
@@ -65,7 +67,8 @@ def _direction(spec: str, dir: str) -> str | None:
 
 def quantize(x: Any, spec: str = "mxfp8", *, dir: str = "row", flavour: str | None = None, rng: Sequence[int] | None = None,
              amax: float | None = None, scale: float | None = None, out: str = "like", unpacked: bool = False, x_dtype: Any = None,
-             given: Mapping[str, Any] | None = None, threads: int = 0, copy: bool | None = None, device_copy: bool = False, **keys: Any) -> Quantized:
+             given: Mapping[str, Any] | None = None, threads: int = 0, copy: bool | None = None, device_copy: bool = False,
+             exact: bool = False, **keys: Any) -> Quantized:
     """Quantizes x as the reference does; the bytes are those of `assay record`.
 
     spec      a format and keys of a line: "mxfp8", "nvfp4 round=sr", "mxfp8/nvfp4 dir=both" (docs/architecture.md, `assay list --keys`)
@@ -79,6 +82,8 @@ def quantize(x: Any, spec: str = "mxfp8", *, dir: str = "row", flavour: str | No
     given     more input planes of the line, by name: {"row.given.scale_inv": scales} under scale_from=scale
     threads   0: the cores of this machine
     copy      False: BufferError where x would have to be copied; device_copy: x may be on a device and larger than 1 GiB
+    exact     the reference itself makes the planes. Else those of MXFP8, FP8 and NVFP4 without other keys are made by the vectorised method, whose bytes
+              are the reference's; `.made_by` says which of the two it was
 
     Returns a mapping of plane names to arrays: q["row.data"], q["row.scale_inv"], q.row.data. Raises LineError, PlaneError,
     UnsupportedEncoding, BufferError.
@@ -87,7 +92,7 @@ def quantize(x: Any, spec: str = "mxfp8", *, dir: str = "row", flavour: str | No
     settings = {"dir": _direction(spec, dir), "flavour": flavour, "rng": None if rng is None else seeds(rng), "amax": amax, "scale": scale, **keys}
     text = line_text("quantize", spec, flat(source_array.shape), source, settings)
     return computed(text, {"x": source_array, **_extra(given)}, library_for(out, source_array.library), unpacked=unpacked, threads=threads,
-                    kind=Quantized)
+                    kind=Quantized, exact=exact)
 
 
 def seeds(rng: Sequence[int]) -> tuple[int, int, int]:
@@ -102,12 +107,12 @@ def seeds(rng: Sequence[int]) -> tuple[int, int, int]:
 
 
 def cast(x: Any, to: str = "e4m3", *, out: str = "like", x_dtype: Any = None, given: Mapping[str, Any] | None = None, threads: int = 0,
-         copy: bool | None = None, **keys: Any) -> Any:
+         copy: bool | None = None, exact: bool = False, **keys: Any) -> Any:
     """Converts every element of x to another encoding: cast(x, "e4m3", round="rz", overflow="nosat"). Returns an array; 4- and 6-bit codes
-    take a byte each."""
+    take a byte each. exact: as of quantize."""
     array, source = x_array(x, x_dtype, copy)
     text = line_text("cast", to, flat(array.shape), source, keys)
-    made = computed(text, {"x": array, **_extra(given)}, library_for(out, array.library), threads=threads)["y"]
+    made = computed(text, {"x": array, **_extra(given)}, library_for(out, array.library), threads=threads, exact=exact)["y"]
     return made.reshape(array.shape) if hasattr(made, "reshape") else made
 
 

@@ -10,10 +10,11 @@ from ._lines import Line, line
 
 
 class Planes(Mapping[str, Any]):
-    """Arrays by the names of their planes ("y", "row.data"), and the line that they belong to."""
+    """Arrays by the names of their planes ("y", "row.data"), and the line that they belong to. `made_by` says what computed them: "reference", or
+    "simd AVX2" and the like, the vectorised method with the instructions that it used."""
 
-    def __init__(self, text: Line, arrays: Mapping[str, Any], library: str = "numpy", copied_bytes: int = 0):
-        self._line, self._arrays, self.library, self.copied_bytes = text, dict(arrays), library, copied_bytes
+    def __init__(self, text: Line, arrays: Mapping[str, Any], library: str = "numpy", copied_bytes: int = 0, made_by: str = "reference"):
+        self._line, self._arrays, self.library, self.copied_bytes, self.made_by = text, dict(arrays), library, copied_bytes, made_by
 
     @property
     def line(self) -> str:

@@ -92,6 +92,42 @@ def test_threads_change_nothing(x):
         assert all(np.array_equal(raw(one[n]), raw(many[n])) for n in one)
 
 
+# What the vectorised method has, and beside it lines that only the reference has.
+kVectorised = ["mxfp8", "mxfp8 element=e5m2", "fp8_current", "fp8_current pow2=1", "fp8_current amax=3", "fp8_delayed scale=0.5", "fp8_block", "fp8_block pow2=0", "nvfp4", "nvfp4 amax=2"]
+
+
+@pytest.fixture(scope="module")
+def vectorised():
+    """Whether this build and this processor have the vectorised method."""
+    return assay.quantize(assay.fill((1, 32)), "mxfp8").made_by != "reference"
+
+
+@pytest.mark.parametrize("spec", kVectorised)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_the_vectorised_method_gives_the_bytes_of_the_reference(spec, dtype, vectorised):
+    for kind in ("normal", "edges", "ties", "nonfinite", "denormal", "zeros", "negative_zeros", "outliers", "wide"):
+        for shape in ((1, 1), (33, 65), (3, 129), (0, 8), (700, 401)):
+            made_of = assay.fill(shape, kind, 5, dtype=dtype)
+            exact = assay.quantize(made_of, spec, dir="both", exact=True)
+            assert exact.made_by == "reference"
+            for threads in (1, 3):
+                q = assay.quantize(made_of, spec, dir="both", threads=threads)
+                assert q.made_by.startswith("simd ") == vectorised
+                assert q == exact, f"{q.line} fill={kind}"
+
+
+@pytest.mark.parametrize("spec", ["mxfp4", "mxfp8 scales=gemm", "nvfp4 round=sr rng=1,2,0", "fp8_block block=128x128", "mxfp8 flavour=ocp", "mxfp8/mxfp4"])
+def test_lines_that_the_vectorised_method_does_not_have_are_the_references(spec, x):
+    assert assay.quantize(x, spec, dir="both").made_by == "reference"
+
+
+def test_vectorised_casts():
+    for kind in ("normal", "edges", "nonfinite", "denormal"):
+        for to in ("e4m3", "e5m2", "e2m1"):
+            made_of = assay.fill((300, 601), kind, 5, dtype="float32")
+            assert np.array_equal(raw(assay.cast(made_of, to, threads=3)), raw(assay.cast(made_of, to, exact=True)))
+
+
 def test_cast(x):
     import ml_dtypes
     assert np.array_equal(raw(assay.cast(x, "e4m3")), raw(np.clip(float_of(x), -448, 448).astype(ml_dtypes.float8_e4m3fn)))

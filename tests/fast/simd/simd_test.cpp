@@ -26,7 +26,8 @@ Problem line(const std::string& text) {
   return *p;
 }
 
-std::vector<PlaneData> run(Subject& subject, const Problem& p, const std::vector<PlaneData>& inputs) {
+std::vector<PlaneData> run(Subject& subject, const Problem& p, const std::vector<PlaneData>& inputs,
+                           int threads = 1) {
   std::vector<PlaneData> out;
   for (Plane& plane : output_planes(p)) {
     const size_t bytes = plane.bytes();
@@ -34,7 +35,9 @@ std::vector<PlaneData> run(Subject& subject, const Problem& p, const std::vector
   }
   std::vector<Buffer> buffers;
   for (PlaneData& d : out) buffers.push_back({&d.plane, d.bytes});
-  subject.run(p, views(inputs), buffers, Environment{});
+  Environment environment;
+  environment.threads = threads;
+  subject.run(p, views(inputs), buffers, environment);
   return out;
 }
 
@@ -64,8 +67,8 @@ class Simd : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override { ASSERT_TRUE(simd::use_target(GetParam())); }
 
-  void expect_as_reference(const Problem& p, const std::vector<PlaneData>& inputs) {
-    const auto want = run(*reference_, p, inputs), got = run(*simd_, p, inputs);
+  void expect_as_reference(const Problem& p, const std::vector<PlaneData>& inputs, int threads = 1) {
+    const auto want = run(*reference_, p, inputs), got = run(*simd_, p, inputs, threads);
     ASSERT_EQ(want.size(), got.size());
     for (size_t i = 0; i < want.size(); ++i) {
       const auto differ = std::mismatch(want[i].bytes.begin(), want[i].bytes.end(), got[i].bytes.begin());
@@ -207,6 +210,21 @@ TEST_P(Simd, DelayedScales) {
             line(std::string("quantize fp8_delayed ") + shape + " bf16 dir=both fill=" + fill + keys);
         expect_as_reference(p, *make_inputs(p, *reference_));
       }
+}
+
+// Tensors of several strips, which threads take in turn; the amax of the tensor stands in one of them.
+TEST_P(Simd, StripsOnThreads) {
+  for (const char* rest : {"mxfp8", "fp8_current", "fp8_block pow2=0", "nvfp4", "fp8_delayed scale=3"})
+    for (const char* shape : {"1000x301", "3x131073", "300x0"})
+      for (const char* dir : {"row", "both"}) {
+        const std::string text(rest);
+        const size_t at = std::min(text.find(' '), text.size());
+        const Problem p = line("quantize " + text.substr(0, at) + " " + shape +
+                               " bf16 fill=outliers dir=" + dir + text.substr(at));
+        for (const int threads : {1, 3}) expect_as_reference(p, *make_inputs(p, *reference_), threads);
+      }
+  const Problem p = line("cast e4m3 700x401 f32");
+  expect_as_reference(p, *make_inputs(p, *reference_), 3);
 }
 
 // ---- the acceptor ---------------------------------------------------------------------------------
