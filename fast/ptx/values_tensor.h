@@ -63,7 +63,8 @@ inline uint32_t tensor_step(const TensorOperand* a, const TensorOperand* b, unsi
   if (down) return 0xFF800000;
   if (!any) return 0;
   const int unit = largest - kUnitBits;
-  const auto in_units = [unit](int64_t magnitude, int place, bool negative) {
+  const auto in_units = [unit](int64_t magnitude, int place, bool negative) -> int64_t {
+    if (magnitude == 0) return 0;  // a product with a zero may have any place
     const int shift = place - unit;
     const int64_t cut = shift >= 0 ? magnitude << shift : shift > -63 ? magnitude >> -shift : 0;
     return negative ? -cut : cut;
