@@ -565,7 +565,7 @@ class Decoder : OperandReader {
 
   static constexpr size_t kNoScope = ~size_t{0};
   static constexpr uint64_t kMostRegisters = 1u << 20, kMostBytes = 1u << 24, kMostAlign = 1024,
-                            kMostWords = 1u << 20, kMostInstructions = 1u << 18, kMostCopies = 1u << 13,
+                            kMostWords = 1u << 18, kMostInstructions = 1u << 18, kMostCopies = 1u << 13,
                             kMostNested = 64;
   struct Jump {
     size_t instruction;
