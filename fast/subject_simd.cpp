@@ -30,10 +30,12 @@ std::optional<simd::Element> element_of(Encoding e) {
 }
 
 bool is_no_amax(F32Bits bits) { return bits > 0x7F800000; }  // a NaN, or a negative number
+bool is_negative(F32Bits bits) { return bits >> 31 != 0; }
 
 // A quantizer that differs in nothing from that of a line that names format and element alone, with a given
 // amax (fp8_current, nvfp4), scale and prior amax (fp8_delayed), and with scales of powers of two or not: a
-// key that is added to the Quantizer later is seen here by itself.
+// key that is added to the Quantizer later is seen here by itself. Magnitudes that are negative take paths of
+// their own (N3.1, N3.2), which only the reference has.
 bool is_plain_quantizer(const Quantizer& q) {
   Quantizer plain;
   plain.format = q.format;
@@ -41,13 +43,16 @@ bool is_plain_quantizer(const Quantizer& q) {
   plain.pow2 = q.pow2;
   if (q.format == FormatId::mxfp8) plain.block = Block::b1x32, plain.pow2 = false;
   else if (q.format == FormatId::fp8_block) plain.block = Block::b1x128;
-  else if (q.format == FormatId::fp8_current) plain.amax = q.amax;
-  else if (q.format == FormatId::nvfp4) {
+  else if (q.format == FormatId::fp8_current) {
+    if (q.amax && is_negative(*q.amax)) return false;
+    plain.amax = q.amax;
+  } else if (q.format == FormatId::nvfp4) {
     if (q.amax && is_no_amax(*q.amax)) return false;
     plain.amax = q.amax, plain.block = Block::b1x16, plain.pow2 = false;
-  } else if (q.format == FormatId::fp8_delayed)
+  } else if (q.format == FormatId::fp8_delayed) {
+    if (is_negative(q.prior_amax)) return false;
     plain.scale = q.scale, plain.prior_amax = q.prior_amax, plain.pow2 = false;
-  else return false;
+  } else return false;
   return q == plain && element_of(q.element);
 }
 

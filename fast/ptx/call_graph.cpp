@@ -22,24 +22,33 @@ CallGraph::CallGraph(const Module& m, const Entry& e) {
 CallGraph::Named CallGraph::read(const Module& m, size_t at, unsigned line) {
   Named out;
   Lexer lexer(m.text(), at, line);
-  bool begins = true, guard = false, is_call = false, lists = false, direct = false;
-  int depth = 1;
+  bool begins = true, guard = false, is_call = false, lists = false, direct = false, has_target = false;
+  int depth = 1, parentheses = 0;
   while (depth > 0) {
     const Token t = lexer.next();
     if (t.text.empty()) break;
     depth += t.text == "{" ? 1 : t.text == "}" ? -1 : 0;
     if (t.text == ";" || t.text == ":" || t.text == "{" || t.text == "}") {
       out.through_register |= is_call && !direct;
-      begins = true, is_call = lists = direct = false;
+      begins = true, is_call = lists = direct = has_target = false;
+      parentheses = 0;
       continue;
     }
     if (begins && (t.text == "@" || guard)) {
       guard = t.text == "@" || t.text == "!";
       continue;
     }
-    if (begins && (t.text == "call" || t.text.starts_with("call."))) is_call = true;
+    if (begins && (t.text == "call" || t.text.starts_with("call."))) {
+      is_call = true, begins = false;
+      continue;
+    }
     if (begins && t.text == ".calltargets") lists = true;
     begins = false;
+    parentheses += t.text == "(" ? 1 : t.text == ")" ? -1 : 0;
+    if (is_call) {  // a variable among the arguments may have the name of a function
+      if (has_target || parentheses || t.text == ")" || t.text == ",") continue;
+      has_target = true;
+    }
     const Function* f = m.function(t.text);
     if (!f || lists) continue;
     if (is_call) direct = true;

@@ -106,6 +106,24 @@ TEST(PtxCalls, ExitInAFunctionLeavesTheKernel) {
   for (unsigned t = 0; t < kThreads; ++t) EXPECT_EQ(o.values[t], t > 9 ? 0u : 5u);
 }
 
+// The argument of a call through a register has the name of a function, which is not called here.
+TEST(PtxCalls, AnArgumentMayHaveTheNameOfAFunction) {
+  const std::string prototype = "P: .callprototype (.param .b32 _) _ (.param .b32 _);\n";
+  const Outcome o = outcome_of(
+      std::string(kTwice) +
+          ".func (.param .b32 r) down(.param .b32 a)\n{\n.reg .b32 %r<4>;\n.reg .b64 %f;\n.reg .pred %p;\n"
+          "ld.param.b32 %r0, [a];\nmov.u32 %r1, 100;\nsetp.eq.u32 %p, %r0, 0;\n@%p bra OUT;\n{\n"
+          ".param .b32 twice;\n.param .b32 back;\nsub.u32 %r2, %r0, 1;\nst.param.b32 [twice], %r2;\n"
+          "mov.u64 %f, down;\n" +
+          prototype +
+          "call (back), %f, (twice), P;\nld.param.b32 %r1, [back];\n}\nOUT:\nadd.u32 %r1, %r1, %r0;\n"
+          "st.param.b32 [r], %r1;\nret;\n}\n",
+      "{\n.param .b32 a;\n.param .b32 b;\nand.b32 %r2, %r0, 3;\nst.param.b32 [a], %r2;\n"
+      "call (b), down, (a);\nld.param.b32 %r1, [b];\n}");
+  ASSERT_EQ(o.error, "");
+  for (unsigned t = 0; t < kThreads; ++t) EXPECT_EQ(o.values[t], 100 + (t % 4) * (t % 4 + 1) / 2);
+}
+
 TEST(PtxCalls, WhatIsNotUnderstoodRefusesTheKernel) {
   const auto refusal = [](const std::string& functions, const std::string& body) {
     return outcome_of(functions, body).error;

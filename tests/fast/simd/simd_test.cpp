@@ -492,9 +492,12 @@ TEST(SimdLines, OnlyDefaultsAreTaken) {
         "quantize mxfp8 64x96 bf16 col_source=row_dequantized", "quantize mxfp8 64x96 bf16 noop=0.0",
         "quantize mxfp8 64x96 bf16 dir=row scales=gemm", "quantize fp8_current 64x96 bf16",
         "quantize fp8_current 64x96 bf16 amax=3 eps=1", "quantize fp8_block 64x96 bf16 block=128x128",
-        "quantize mxfp8 64x96 bf16 dir=row scale_from=amax", "quantize mxfp8 64x128 bf16 dir=row flavour=te",
-        "cast e4m3 64x96 bf16"})
+        "quantize fp8_current 64x96 bf16 amax=-3", "quantize mxfp8 64x96 bf16 dir=row scale_from=amax",
+        "quantize mxfp8 64x128 bf16 dir=row flavour=te", "cast e4m3 64x96 bf16"})
     EXPECT_FALSE(acceptor.accepts(line(text)).yes) << text;
+  for (const char* text :
+       {"quantize fp8_current 64x96 bf16 amax=-3", "quantize fp8_delayed 64x96 bf16 prior_amax=-0.0"})
+    EXPECT_FALSE(subject->supports(line(text)).yes) << text;  // N3.1, N3.2
 }
 
 // Every key of numerics.def, at a value that is not the default.
