@@ -26,8 +26,15 @@ def test_the_libraries_that_are_installed_give_the_expected_bytes():
 
 
 def test_without_libraries_nothing_is_timed_and_the_reason_is_told(tmp_path):
-    done = subprocess.run([sys.executable, "-S", kPeers / "run", "--quick"], capture_output=True, text=True, timeout=60, env={"PATH": "/usr/bin:/bin"}, cwd=tmp_path)
-    assert done.returncode == 1 and "give --venv DIR" in done.stderr, done.stdout + done.stderr
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True, timeout=60)
+    bare, packages = tmp_path / "bare/bin/python", tmp_path / "packages"
+    packages.mkdir()
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(packages)}
+    for lacks, there in (("torch", None), ("assay", "torch")):   # the second time torch is there and the package is not
+        if there:
+            (packages / f"{there}.py").touch()
+        done = subprocess.run([bare, kPeers / "run", "--quick"], capture_output=True, text=True, timeout=60, env=env, cwd=tmp_path)
+        assert done.returncode == 1 and f"has no package {lacks}; give --venv DIR" in done.stderr, done.stdout + done.stderr
 
 
 def case(**row):
