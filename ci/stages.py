@@ -98,12 +98,17 @@ def stage_cuda(args):
 
 
 def stage_asan(args):
-    """Under AddressSanitizer and UndefinedBehaviorSanitizer: the suite `smoke`, the scenarios and the records; with --nightly
-    the Python module, with all of its tests, and two minutes of hostile bytes for each reader (test_fuzz replays the corpora in every run)."""
-    program = build("asan", "assay")
+    """Under AddressSanitizer and UndefinedBehaviorSanitizer: the suite `smoke`, the scenarios and the records, the interpreter of PTX and the
+    corpora of hostile bytes; with --nightly the Python module, with all of its tests, and two minutes of hostile bytes for each reader."""
+    program = build("asan", "assay", "test_fast_ptx", "test_fuzz")
     if program is None:
         return Tally(failed=1)
-    tally = run_counted("asan smoke", [program, "run", "smoke", "--subject", "host"], 1800)
+    tally = Tally()
+    for name in ("test_fast_ptx", "test_fuzz"):
+        counted, seconds, notes = run_program(program.parent / name)
+        print(*notes, f"{'asan ' + name:<28} {counted}   {seconds:.1f} s", sep="\n", flush=True)
+        tally += counted
+    tally += run_counted("asan smoke", [program, "run", "smoke", "--subject", "host"], 1800)
     tally += run_counted("asan scenarios", [program, "run", "scenarios", "--subject", "reference", "--timeout", "300"], 1800)
     tally += run_counted("asan records", [program, "vectors", "fixtures/witness", "--subject", "reference"], 900)
     if args.nightly:
