@@ -200,7 +200,9 @@ TEST(Lanes, EightCodesByTheAdderAreThoseOfTheIntegers) {
     float guarded[8];
     std::copy(values, values + 8, guarded);
     ASSERT_EQ(Hardware::e2m1_codes(guarded, false), want) << std::hex << x;
-    if (tame) ASSERT_EQ(Hardware::e2m1_codes(values, true), want) << std::hex << x;
+    if (tame) {
+      ASSERT_EQ(Hardware::e2m1_codes(values, true), want) << std::hex << x;
+    }
   };
   for (uint64_t x = 0; x < uint64_t{1} << 32 && !HasFailure(); x += 40503) check(static_cast<uint32_t>(x));
   for (uint32_t midpoint : {0x3E800000u, 0x3F400000u, 0x3FA00000u, 0x3FE00000u, 0x40200000u, 0x40600000u,

@@ -11,8 +11,11 @@ void assay::fuzz::ptx_launch(std::string_view bytes) {
       ".visible .entry rows(.param .u64 .ptr .global .align 1 x, .param .u64 y, .param .u32 cols, .param "
       ".align 64 .b8 map[128]) "
       ".reqntid 128 { ret; }");
-  static const Plane plane{
-      .name = "x", .encoding = Encoding::bf16, .logical = {64, 256}, .padded = {64, 256}};
+  static const Plane plane = [] {
+    Plane x;
+    x.name = "x", x.encoding = Encoding::bf16, x.logical = x.padded = {64, 256};
+    return x;
+  }();
   const auto file = read_ptx_launch_file(written("fuzz.json", bytes));
   if (!file) return;
   const auto lookup = [](std::string_view name) -> std::optional<int64_t> {
