@@ -29,6 +29,7 @@ std::optional<simd::Element> element_of(Encoding e) {
   return {};
 }
 
+bool is_mx(FormatId f) { return f == FormatId::mxfp8 || f == FormatId::mxfp4; }
 bool is_no_amax(F32Bits bits) { return bits > 0x7F800000; }  // a NaN, or a negative number
 bool is_negative(F32Bits bits) { return bits >> 31 != 0; }
 
@@ -41,7 +42,7 @@ bool is_plain_quantizer(const Quantizer& q) {
   plain.format = q.format;
   plain.element = q.element;
   plain.pow2 = q.pow2;
-  if (q.format == FormatId::mxfp8) plain.block = Block::b1x32, plain.pow2 = false;
+  if (is_mx(q.format)) plain.block = Block::b1x32, plain.pow2 = false;
   else if (q.format == FormatId::fp8_block) plain.block = Block::b1x128;
   else if (q.format == FormatId::fp8_current) {
     if (q.amax && is_negative(*q.amax)) return false;
@@ -145,7 +146,7 @@ class SimdSubject final : public Subject, public Acceptor {
     if (!present().yes) return present();
     if (is_plain_cast(p) || is_plain_chain(p) || quantizes(p).yes) return {};
     return {false,
-            "the vectorised method has casts to e4m3, e5m2 and e2m1, mxfp8, fp8_delayed, fp8_current, "
+            "the vectorised method has casts to e4m3, e5m2 and e2m1, mxfp8, mxfp4, fp8_delayed, fp8_current, "
             "fp8_block with 1x128 blocks and nvfp4 with 1x16 blocks, and their scale_chain, without other "
             "keys"};
   }
@@ -202,7 +203,7 @@ class SimdSubject final : public Subject, public Acceptor {
     const simd::Rectangle from = rectangle_of(p, x);
     const FormatId format = p.quantizer(d)->format;
     const uint32_t amax = given_amax(p, d);
-    if (format == FormatId::mxfp8) simd::accept(mxfp8_of(p, d), from, codes, stored, found);
+    if (is_mx(format)) simd::accept(mx_of(p, d), from, codes, stored, found);
     else if (format == FormatId::nvfp4) simd::accept(nvfp4_of(d, amax), from, codes, stored, found);
     else simd::accept(fp8_of(p, d, amax), from, codes, stored, found);
     std::vector<DoubtfulBlock> out;
@@ -212,7 +213,7 @@ class SimdSubject final : public Subject, public Acceptor {
   }
 
  private:
-  static simd::Mxfp8 mxfp8_of(const Problem& p, Direction d) {
+  static simd::Mx mx_of(const Problem& p, Direction d) {
     return {*element_of(p.quantizer(d)->element), d == Direction::col};
   }
   // Of a tensor scale: with the factor of its amax.
@@ -302,9 +303,10 @@ class SimdSubject final : public Subject, public Acceptor {
     const Buffer &data = *find(outputs, plane_name(d, "data")),
                  &scales = *find(outputs, plane_name(d, "scale_inv"));
     const bool columns = d == Direction::col;
-    if (q.format == FormatId::mxfp8) {
-      simd::quantize(mxfp8_of(p, d), from, strip_of(data, rows.first, 1, false),
-                     strip_of(scales, rows.first, columns ? 32 : 1, false));
+    if (is_mx(q.format)) {
+      const bool transposed = columns && q.format == FormatId::mxfp4;  // N6.1
+      simd::quantize(mx_of(p, d), from, strip_of(data, rows.first, 1, transposed),
+                     strip_of(scales, rows.first, columns ? 32 : 1, transposed));
       return;
     }
     const simd::Bytes codes = strip_of(data, rows.first, 1, columns);  // stored transposed
@@ -349,7 +351,7 @@ class SimdSubject final : public Subject, public Acceptor {
     std::vector<uint32_t> amaxes(static_cast<size_t>(count));
     if (count) std::memcpy(amaxes.data(), x.bytes.data(), x.bytes.size());
     if (p.row->format == FormatId::nvfp4) return nvfp4_chain(amaxes, outputs);
-    if (p.row->format != FormatId::mxfp8) return fp8_chain(p, amaxes, outputs);
+    if (!is_mx(p.row->format)) return fp8_chain(p, amaxes, outputs);
     auto* const scales = reinterpret_cast<uint8_t*>(find(outputs, "scale_inv")->bytes.data());
     simd::mx_scales(*element_of(p.row->element), amaxes.data(), scales, count);
     constexpr uint32_t kLeast = 0x00400000, kNan = 0x7FFFFFFF;  // 2^-127; N1.3

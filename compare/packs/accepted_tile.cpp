@@ -34,14 +34,15 @@ struct DirectionPlanes {
                   *scales = nullptr;  // null: the tensor has one scale, or nothing is there
 
   bool rows() const { return direction == Direction::row; }
+  bool is_fp4() const { return format == FormatId::nvfp4 || format == FormatId::mxfp4; }
   bool has_block_scales() const {
-    return format == FormatId::mxfp8 || format == FormatId::fp8_block || format == FormatId::nvfp4;
+    return format == FormatId::mxfp8 || format == FormatId::fp8_block || is_fp4();
   }
   bool transposed() const { return !rows() && format != FormatId::mxfp8; }  // N6.1
   int64_t length() const {                                                  // of a block
     if (format == FormatId::fp8_block) return length_of(Block::b1x128);
     if (format == FormatId::nvfp4) return length_of(Block::b1x16);
-    return format == FormatId::mxfp8 ? length_of(Block::b1x32) : kAcceptedPiece;
+    return format == FormatId::mxfp8 || format == FormatId::mxfp4 ? length_of(Block::b1x32) : kAcceptedPiece;
   }
   Shape grid() const {
     const Shape s = tile.shape;
@@ -57,9 +58,9 @@ struct DirectionPlanes {
   }
   // Whether the codes of a block stand side by side.
   bool together() const { return rows() || transposed(); }
-  // N6.2, N9.4, N10.14: scales of 1x128 blocks along rows are stored block by block, and those of NVFP4 down
+  // N6.2, N9.4, N10.14: scales of 1x128 blocks along rows are stored block by block, and those of FP4 down
   // columns column by column.
-  bool swapped_scales() const { return format == (rows() ? FormatId::fp8_block : FormatId::nvfp4); }
+  bool swapped_scales() const { return rows() ? format == FormatId::fp8_block : is_fp4(); }
   // Where the scale of a block and its i-th code stand in the tile's planes.
   std::pair<int64_t, int64_t> scale_place(const BlockPlace& b) const {
     if (swapped_scales()) return {b.col, b.row};
@@ -135,8 +136,8 @@ std::optional<DirectionPlanes> planes_of(const Problem& p, Direction d, const Ti
   if (!planes.x || !planes.data || planes.has_block_scales() != (planes.scales != nullptr)) return {};
   for (const PlaneView* v : {planes.data, planes.scales})
     if (v && v->plane.layout != ScaleLayout::compact) return {};
-  // NVFP4's codes as the line has them, two a byte, and not as a library may store them.
-  if (planes.data->plane.packed != (planes.format == FormatId::nvfp4)) return {};
+  // FP4's codes as the line has them, two a byte, and not as a library may store them.
+  if (planes.data->plane.packed != planes.is_fp4()) return {};
   return planes;
 }
 
@@ -281,7 +282,7 @@ class ReferredBlocks {
     return {there.first, p_.together() ? 1 : there.stride, data_->plane.packed};
   }
   uint32_t scale(size_t n) const {
-    const bool down = p_.format == FormatId::nvfp4 || (p_.rows() && p_.format == FormatId::mxfp8);
+    const bool down = p_.is_fp4() || (p_.rows() && p_.format == FormatId::mxfp8);
     return code_at(scales_->plane.encoding, scales_->bytes,
                    static_cast<int64_t>(n) * (down ? scales_->plane.padded.cols : 1));
   }

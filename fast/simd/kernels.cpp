@@ -12,39 +12,18 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "fast/simd/packed.h"
 #include "fast/simd/steps.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace assay::simd {
 namespace HWY_NAMESPACE {
 
+void run_mxfp4(const Job&);       // fast/simd/mxfp4.cpp
 void run_nvfp4(const Nvfp4Job&);  // fast/simd/nvfp4.cpp
 void run_nvfp4_chain(const uint32_t* amaxes, Nvfp4Chain* out, int64_t count);
 
-constexpr int64_t kBlock = 32;       // N5.1
-constexpr int kInfiniteScale = 254;  // the E8M0 code of an infinite amax, and of no other
-
-// N5.2, N5.3 without the product: amax * fl(1 / MAX) is above 2^j exactly where the amax is above 1.75 * 2^j'
-// for the j' of MAX, but for one amax, whose product is rounded among the subnormals.
-template <class F> HWY_INLINE V scale_of(V amax) {
-  constexpr int32_t kLeast = F::kMaxExponent << 23 | 0x600001;  // up to here the scale is 2^-127
-  const V above = hn::Add(amax, constant(0x1FFFFF));            // carries where the fraction is above 0.75
-  V k = hn::Sub(hn::ShiftRight<23>(above), constant(F::kMaxExponent));
-  k = hn::IfThenElseZero(hn::Gt(amax, constant(kLeast)), k);
-  k = hn::IfThenElse(hn::Gt(amax, constant(kInf - 1)), constant(kInfiniteScale), k);
-  return hn::IfThenElse(hn::Gt(amax, constant(kInf)), constant(255), k);
-}
-
-// Blocks whose scale is tiny hold subnormals of binary32: these are lifted by 2^64, which is exact, and their
-// codes taken with a scale that is as much larger.
-constexpr int kTinyScale = 64;
-HWY_INLINE V lifted(V a, M tiny) {
-  const hn::RebindToFloat<D> f;
-  const auto factor =
-      hn::IfThenElse(hn::RebindMask(f, tiny), hn::Set(f, 18446744073709551616.0f), hn::Set(f, 1.0f));
-  return hn::BitCast(D(), hn::Mul(hn::BitCast(f, a), factor));
-}
-
+constexpr int64_t kBlock = 32;  // N5.1
 // The codes of a quantizer are written, or compared with those of a dump. What was seen of a block, or of
 // neighbouring ones lane by lane.
 struct Seen {
@@ -129,6 +108,30 @@ HWY_INLINE Seen codes_of(const std::byte* x, size_t step, std::byte* data, size_
   return codes_with<S, F, kAccept, true>(x, step, data, to_step, n, k);
 }
 
+// Whether n vectors of codes are ordinary ones, which are then written, or are the recorded ones, none of the
+// largest magnitude. `bits(i)` gives the elements, scaled but for what is taken from the codes.
+template <class F, bool kAccept, class Bits>
+HWY_INLINE bool ordinary_codes(Bits bits, V taken, std::byte* data, int64_t n) {
+  constexpr size_t lanes = hn::MaxLanes(D());
+  const hn::Rebind<uint8_t, D> bytes;
+  auto codes = OrdinaryCodes<F>::none();
+  V differ = hn::Zero(D()), most = differ;
+  for (int64_t i = 0; i < n; ++i) {
+    const V x = bits(i), code = codes.add(magnitude(x), taken), whole = hn::Or(code, sign_of<F>(x));
+    std::byte* const at = data + static_cast<size_t>(i) * lanes;
+    if constexpr (kAccept) {
+      most = hn::Max(most, code);
+      const auto there = hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(at));
+      differ = hn::Or(differ, hn::Xor(whole, hn::PromoteTo(D(), there)));
+    } else {
+      write(whole, at);
+    }
+  }
+  if (!kAccept) return codes.hold();
+  return codes.hold() && hn::AllTrue(D(), hn::Eq(differ, hn::Zero(D()))) &&
+         hn::AllTrue(D(), hn::Lt(most, constant(F::kTop)));
+}
+
 // What is made of a block along a row: its scale as it is stored, where it has its own.
 struct RowBlock {
   uint32_t scale;
@@ -137,12 +140,20 @@ struct RowBlock {
 template <class S, class F, bool kAccept> HWY_INLINE RowBlock row_block(const std::byte* x, std::byte* data) {
   constexpr size_t lanes = hn::MaxLanes(D());
   constexpr int64_t vectors = kBlock / static_cast<int64_t>(lanes);
+  if constexpr (std::is_same_v<S, FromBf16>)
+    if (const int k = packed_row_block<F, kAccept>(x, data); HWY_LIKELY(k >= 0))
+      return {static_cast<uint32_t>(k), {}};
   V most = hn::Zero(D());
   for (int64_t i = 0; i < vectors; ++i)
     most = amax_step(most, magnitude(S::load(x + static_cast<size_t>(i) * lanes * S::kBytes)));
   const V k = scale_of<F>(hn::MaxOfLanes(D(), most));
+  const auto scale = static_cast<uint32_t>(hn::GetLane(k));
+  if (!std::is_same_v<S, FromBf16> && scale >= kTinyScale && scale < kInfiniteScale) {
+    const auto bits = [&](int64_t i) { return S::load(x + static_cast<size_t>(i) * lanes * S::kBytes); };
+    if (ordinary_codes<F, kAccept>(bits, OrdinaryCodes<F>::taken(k), data, vectors)) return {scale, {}};
+  }
   const Seen seen = codes_of<S, F, kAccept>(x, lanes * S::kBytes, data, lanes, vectors, k);
-  return {static_cast<uint32_t>(hn::GetLane(k)), kAccept ? seen.of_block<F>(k, vectors) : Doubt{}};
+  return {scale, kAccept ? seen.of_block<F>(k, vectors) : Doubt{}};
 }
 
 template <class S, class F, bool kAccept> void rows_of(const Job& job) {
@@ -189,11 +200,18 @@ template <class S, class F, bool kAccept> void columns_of(const Job& job) {
   for (int64_t r = 0; r < job.rows; r += kBlock) {
     const int64_t height = std::min(kBlock, job.rows - r);
     std::byte* const scales = job.scales.first + static_cast<size_t>(r / kBlock) * job.scales.stride;
-    for (int64_t c = 0; c < job.cols; c += lanes) {
+    for (int64_t c = 0, done = lanes; c < job.cols; c += done) {
       const int64_t width = std::min(lanes, job.cols - c);
       const std::byte* from =
           job.x.first + static_cast<size_t>(r) * job.x.stride + static_cast<size_t>(c) * S::kBytes;
       std::byte* const to = job.data.first + static_cast<size_t>(r) * job.data.stride + c;
+      if constexpr (std::is_same_v<S, FromBf16>) {
+        const bool packed =
+            job.cols - c >= kPackedColumns &&
+            packed_columns<F, kAccept>(from, job.x.stride, to, job.data.stride, height, scales + c);
+        done = packed ? kPackedColumns : lanes;
+        if (packed) continue;
+      }
       if (width == lanes) {
         column_blocks<S, F, kAccept>(from, job.x.stride, to, job.data.stride, height, made);
       } else {
@@ -245,6 +263,30 @@ template <class S> HWY_INLINE V scaled(const std::byte* x, hn::Vec<W> factor) {
   return hn::BitCast(D(), hn::Mul(hn::BitCast(W(), S::load(x)), factor));
 }
 
+// The largest magnitude that is no NaN (N3.1), as bits of binary32.
+template <class S> HWY_INLINE uint32_t amax_of(const std::byte* x, int64_t count) {
+  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
+  HWY_ALIGN std::array<std::byte, lanes * 4> rest{};
+  V most = hn::Zero(D());
+  int64_t first = 0;
+  if constexpr (std::is_same_v<S, FromBf16>) {
+    constexpr auto halves = static_cast<int64_t>(kHalfLanes);
+    const uint32_t found = packed_amax(x, count / halves);
+    if (found <= kInfiniteHalf)
+      most = constant(static_cast<int32_t>(found << 16)), first = count / halves * halves;
+  }
+  for (int64_t i = first; i < count; i += lanes) {
+    const std::byte* from = x + static_cast<size_t>(i) * S::kBytes;
+    if (count - i < lanes) {
+      rest.fill(std::byte{0});
+      std::memcpy(rest.data(), from, static_cast<size_t>(count - i) * S::kBytes);
+      from = rest.data();
+    }
+    most = amax_step(most, magnitude(S::load(from)));
+  }
+  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(D(), most)));
+}
+
 constexpr int64_t kLongest = 128;  // elements of the longest block
 
 // A block along a row, filled up with zeros to whole vectors.
@@ -252,22 +294,24 @@ template <class S, class F, bool kAccept>
 HWY_INLINE RowBlock fp8_row_block(const Fp8Job& job, const std::byte* x, std::byte* data, int64_t vectors) {
   constexpr size_t lanes = hn::MaxLanes(D());
   auto factor = hn::BitCast(W(), constant(static_cast<int32_t>(job.scale)));
-  if (job.blocks) {
-    V most = hn::Zero(D());
-    for (int64_t i = 0; i < vectors; ++i)
-      most = amax_step(most, magnitude(S::load(x + static_cast<size_t>(i) * lanes * S::kBytes)));
-    factor = factor_of<F>(hn::MaxOfLanes(D(), most), job.pow2);
-  }
+  if (job.blocks)
+    factor = factor_of<F>(
+        constant(static_cast<int32_t>(amax_of<S>(x, vectors * static_cast<int64_t>(lanes)))), job.pow2);
+  const auto scale = static_cast<uint32_t>(hn::GetLane(inverse_of(factor)));
+  const auto elements = [&](int64_t i) {
+    return scaled<S>(x + static_cast<size_t>(i) * lanes * S::kBytes, factor);
+  };
+  if (ordinary_codes<F, kAccept>(elements, OrdinaryCodes<F>::taken(constant(kOne)), data, vectors))
+    return {scale, {}};
   Seen seen = Seen::nothing();
   for (int64_t i = 0; i < vectors; ++i) {
-    const V bits = scaled<S>(x + static_cast<size_t>(i) * lanes * S::kBytes, factor);
+    const V bits = elements(i);
     const V a = magnitude(bits), code = code_of<F>(a, constant(kOne));
     std::byte* const to = data + static_cast<size_t>(i) * lanes;
     if constexpr (kAccept) seen.add<F>(code, bits, to);
     else write(whole_code<F>(code, a, bits), to);
   }
-  return {static_cast<uint32_t>(hn::GetLane(inverse_of(factor))),
-          kAccept ? seen.of_block<F>(constant(kOne), vectors) : Doubt{}};
+  return {scale, kAccept ? seen.of_block<F>(constant(kOne), vectors) : Doubt{}};
 }
 
 template <class S, class F, bool kAccept> void fp8_rows_of(const Fp8Job& job) {
@@ -387,6 +431,7 @@ void run_fp8(const Fp8Job& job) {
 }
 
 void run_job(const Job& job) {
+  if (job.element == Element::e2m1) return run_mxfp4(job);
   switch (job.source) {
     case Source::bf16: return of_source<FromBf16>(job);
     case Source::f16: return of_source<FromF16>(job);
@@ -441,25 +486,13 @@ template <class F> void scales_of(const uint32_t* amaxes, uint8_t* scales, int64
   }
 }
 void run_scales(Element element, const uint32_t* amaxes, uint8_t* scales, int64_t count) {
-  if (element == Element::e4m3) scales_of<E4m3>(amaxes, scales, count);
-  else scales_of<E5m2>(amaxes, scales, count);
+  switch (element) {
+    case Element::e4m3: return scales_of<E4m3>(amaxes, scales, count);
+    case Element::e5m2: return scales_of<E5m2>(amaxes, scales, count);
+    case Element::e2m1: return scales_of<E2m1>(amaxes, scales, count);
+  }
 }
 
-template <class S> uint32_t amax_of(const std::byte* x, int64_t count) {
-  constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
-  HWY_ALIGN std::array<std::byte, lanes * 4> rest{};
-  V most = hn::Zero(D());
-  for (int64_t i = 0; i < count; i += lanes) {
-    const std::byte* from = x + static_cast<size_t>(i) * S::kBytes;
-    if (count - i < lanes) {
-      rest.fill(std::byte{0});
-      std::memcpy(rest.data(), from, static_cast<size_t>(count - i) * S::kBytes);
-      from = rest.data();
-    }
-    most = amax_step(most, magnitude(S::load(from)));
-  }
-  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(D(), most)));
-}
 uint32_t run_amax(Source source, const std::byte* x, int64_t count) {
   switch (source) {
     case Source::bf16: return amax_of<FromBf16>(x, count);

@@ -17,6 +17,7 @@ inline void add(std::vector<Block>& unknown, int64_t row, int64_t col, const Dou
                      static_cast<uint8_t>(d.differ), static_cast<uint8_t>(d.first)});
 }
 
+// MXFP8 and, where the element is e2m1, MXFP4.
 struct Job {
   Source source;
   Element element;

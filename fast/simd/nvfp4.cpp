@@ -2,7 +2,6 @@
 // every instruction set (foreach_target.h includes this file again for each).
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 
 #include "fast/simd/kernels.h"
@@ -13,8 +12,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#define ASSAY_SIMD_LANES 8  // half a block: its even elements, or its odd ones
-#include "fast/simd/steps.h"
+#include "fast/simd/fp4_steps.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace assay::simd {
@@ -24,7 +22,7 @@ namespace {
 using F = hn::Vec<W>;
 
 constexpr int64_t kBlock = 16;                  // N10.4
-constexpr size_t kCodeBytes = 8;                // of a block
+constexpr size_t kCodeBytes = kWordBytes;       // of a block
 constexpr int32_t kMostFinite = 0x7F7FFFFF;     // FLT_MAX
 constexpr size_t kLanes = hn::MaxLanes(D());    // 8, or 4
 constexpr size_t kParts = kCodeBytes / kLanes;  // vectors of a block's even elements
@@ -77,30 +75,6 @@ HWY_INLINE V element(V x, F multiplier, V& most) {
   return whole_code<E2m1>(code_of<E2m1>(a, constant(kOne)), a, y);
 }
 
-// Elements 0, 2, 4 ... and 1, 3, 5 ... of consecutive ones, as bits of binary32.
-struct Pairs {
-  V even, odd;
-};
-template <class S> HWY_INLINE Pairs load_pairs(const std::byte* at) {
-  if constexpr (std::is_same_v<S, FromBf16>) {
-    const V both = hn::LoadU(D(), reinterpret_cast<const int32_t*>(at));
-    return {hn::ShiftLeft<16>(both), hn::And(both, constant(static_cast<int32_t>(0xFFFF0000)))};
-  } else if constexpr (std::is_same_v<S, FromF16>) {
-    const hn::Rebind<hwy::float16_t, D> narrow;
-    const hn::RebindToUnsigned<D> wide;
-    const auto both = hn::LoadU(wide, reinterpret_cast<const uint32_t*>(at));
-    const hn::Rebind<uint16_t, D> halves;
-    const auto part = [&](auto words) {
-      return bits_of(hn::PromoteTo(W(), hn::BitCast(narrow, hn::TruncateTo(halves, words))));
-    };
-    return {part(hn::And(both, hn::Set(wide, 0xFFFFu))), part(hn::ShiftRight<16>(both))};
-  } else {
-    V even = hn::Zero(D()), odd = even;
-    hn::LoadInterleaved2(D(), reinterpret_cast<const int32_t*>(at), even, odd);
-    return {even, odd};
-  }
-}
-
 // ---- blocks along rows ----------------------------------------------------------------------------
 
 // Where the blocks of a run lie: 16 elements, and 8 bytes of codes. The last block of a row may be shorter:
@@ -117,19 +91,6 @@ template <class S> HWY_INLINE int32_t amax_of_block(const std::byte* x) {
     most = amax_step(amax_step(most, magnitude(p.even)), magnitude(p.odd));
   }
   return hn::GetLane(hn::MaxOfLanes(D(), most));
-}
-
-// How the recorded codes of a block of n elements differ from those that were made.
-Doubt difference(const std::byte* made, const std::byte* recorded, int64_t n) {
-  uint64_t ours = 0, theirs = 0;  // code i in bits 4i to 4i + 3, as both processors are little-endian
-  std::memcpy(&ours, made, kCodeBytes);
-  std::memcpy(&theirs, recorded, kCodeBytes);
-  uint64_t bits = ours ^ theirs;
-  bits |= bits >> 2;
-  bits |= bits >> 1;
-  bits &= 0x1111111111111111 >> (64 - 4 * n);  // one for each code that differs
-  if (bits == 0) return {true, 0, 0};          // the padding of an odd row does (N6.8)
-  return {false, std::popcount(bits), std::countr_zero(bits) / 4};
 }
 
 // Writes the codes of a block, or says how the n recorded ones differ.

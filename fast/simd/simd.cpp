@@ -53,7 +53,7 @@ InUse& in_use() {
   return chosen;
 }
 
-Job job_of(const Mxfp8& format, const Rectangle& x, Bytes data, Bytes scales, std::vector<Block>* unknown) {
+Job job_of(const Mx& format, const Rectangle& x, Bytes data, Bytes scales, std::vector<Block>* unknown) {
   return {x.source, format.element, format.columns, x.x, x.rows, x.cols, data, scales, unknown};
 }
 
@@ -93,11 +93,11 @@ bool use_target(std::string_view name) {
 std::string_view target_in_use() { return in_use().name; }
 std::string_view sources() { return ASSAY_SIMD_SOURCES; }
 
-void quantize(const Mxfp8& format, const Rectangle& x, Bytes data, Bytes scales) {
+void quantize(const Mx& format, const Rectangle& x, Bytes data, Bytes scales) {
   in_use().kernels->job(job_of(format, x, data, scales, nullptr));
 }
 
-void accept(const Mxfp8& format, const Rectangle& x, ConstBytes data, ConstBytes scales,
+void accept(const Mx& format, const Rectangle& x, ConstBytes data, ConstBytes scales,
             std::vector<Block>& unknown) {
   in_use().kernels->job(job_of(format, x, read_only(data), read_only(scales), &unknown));
 }

@@ -1,5 +1,5 @@
-// Vectorised casts and quantizers of MXFP8, FP8 and NVFP4, and the acceptor that `assay check` asks before
-// the reference. Planes are given where their bytes lie; nothing here knows a line.
+// Vectorised casts and quantizers of MXFP8, MXFP4, FP8 and NVFP4, and the acceptor that `assay check` asks
+// before the reference. Planes are given where their bytes lie; nothing here knows a line.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace assay::simd {
 
 enum class Source : uint8_t { bf16, f16, f32 };
-enum class Element : uint8_t { e4m3, e5m2, e2m1 };  // e2m1: of cast() alone
+enum class Element : uint8_t { e4m3, e5m2, e2m1 };
 
 // The instruction sets that this machine has and the program was compiled for, best first: "AVX3", "AVX2",
 // "NEON". Empty where it has none that is wide enough.
@@ -39,15 +39,17 @@ struct Rectangle {
   ConstBytes x;
   int64_t rows = 0, cols = 0;
 };
-// How its blocks of 32 lie: along rows, or down columns. Scales are [rows, cdiv(cols, 32)] or [cdiv(rows,
-// 32), cols] (N6.2), data always [rows, cols].
-struct Mxfp8 {
+// MXFP8, and MXFP4 where the element is e2m1: how its blocks of 32 lie, along rows, or down columns. Scales
+// of MXFP8 are [rows, cdiv(cols, 32)] or [cdiv(rows, 32), cols] (N6.2), data always [rows, cols]. Columns of
+// MXFP4 are stored as rows (N15.4): data are [rows, cols] or [cols, rows], two codes a byte (N6.8), scales
+// [rows, cdiv(cols, 32)] or [cols, cdiv(rows, 32)].
+struct Mx {
   Element element = Element::e4m3;
   bool columns = false;
 };
 
-// Writes codes and scales (N5.1 to N5.6, default Numerics).
-void quantize(const Mxfp8&, const Rectangle&, Bytes data, Bytes scales);
+// Writes codes and scales (N5.1 to N5.6, N15.1 to N15.3, default Numerics).
+void quantize(const Mx&, const Rectangle&, Bytes data, Bytes scales);
 
 // A block, by its place in the plane of scales, and what was seen of it.
 struct Block {
@@ -61,8 +63,9 @@ struct Block {
 };
 // Appends the blocks of which it is not known that they hold the right codes and the right scale: those that
 // differ from what quantize() writes, and the special ones, whatever they hold. Every other block is equal,
-// bit for bit.
-void accept(const Mxfp8&, const Rectangle&, ConstBytes data, ConstBytes scales, std::vector<Block>& unknown);
+// bit for bit. Of MXFP4 the special ones are those with a NaN, an infinity or, but for zeros, a scale below
+// 2^-63: subnormal codes and those of the largest magnitude stand in nearly every block and say nothing.
+void accept(const Mx&, const Rectangle&, ConstBytes data, ConstBytes scales, std::vector<Block>& unknown);
 
 // FP8 with scales of binary32: one for the tensor, or one for each block of 128 along a row, or down a
 // column. Data of columns are stored [cols, rows]. Scales of blocks, as they are stored for dequantizing, are
@@ -111,7 +114,7 @@ uint32_t amax(Source source, const std::byte* x, int64_t count);
 
 // y[i] = cast of x[i] to nearest even, saturating (N2.1, N2.2, N2.4, N2.5).
 void cast(Source source, Element element, const std::byte* x, std::byte* y, int64_t count);
-// The E8M0 scale of each amax, binary32 bits whose sign is ignored; a NaN gives FF (N5.2, N5.3).
+// The E8M0 scale of each amax, binary32 bits whose sign is ignored; a NaN gives FF (N5.2, N5.3, N15.2).
 void mx_scales(Element element, const uint32_t* amaxes, uint8_t* scales, int64_t count);
 
 }  // namespace assay::simd

@@ -32,16 +32,18 @@ constexpr int32_t kInf = 0x7F800000;  // bits of infinity; NaNs are above
 constexpr int kOne = 127;             // the E8M0 code of 1
 
 // The encodings. `kBias` is the exponent's, `kTop` the code of the largest finite magnitude, `kMaxExponent`
-// the exponent of that value, which is 1.75 times a power of two in both encodings of 8 bits; `kNan` the code
-// of a NaN (N2.4).
+// and `kMaxFraction` the exponent of that value and the 23 bits below it; `kNan` the code of a NaN (N2.4).
 struct E4m3 {
   static constexpr int kMantissa = 3, kBias = 7, kTop = 0x7E, kMaxExponent = 8, kNan = 0x7F;
+  static constexpr int kMaxFraction = 0x600000;
 };
 struct E5m2 {
   static constexpr int kMantissa = 2, kBias = 15, kTop = 0x7B, kMaxExponent = 15, kNan = 0x7F;
+  static constexpr int kMaxFraction = 0x600000;
 };
 struct E2m1 {
-  static constexpr int kMantissa = 1, kBias = 1, kTop = 7, kNan = 7;
+  static constexpr int kMantissa = 1, kBias = 1, kTop = 7, kMaxExponent = 2, kNan = 7;
+  static constexpr int kMaxFraction = 0x400000;
 };
 
 HWY_INLINE V constant(int32_t value) { return hn::Set(D(), value); }
@@ -98,6 +100,58 @@ template <class F> HWY_INLINE V sign_of(V bits) {  // N2.5, N5.6
 template <class F> HWY_INLINE V whole_code(V code, V a, V bits) {
   code = hn::IfThenElse(hn::Gt(a, constant(kInf - 1)), constant(F::kTop), code);
   return hn::IfThenElse(hn::Gt(a, constant(kInf)), constant(F::kNan), hn::Or(code, sign_of<F>(bits)));
+}
+
+// The same codes by one rounding at a fixed place, of magnitudes that are normal in the encoding or so small
+// that their code is 0: an eighth of the work, for nearly every block. add() is given what the scale takes
+// from a code, (k - bias) << mantissa, and returns the code. Where hold() is false afterwards there were
+// others, or a NaN, and the codes mean nothing.
+template <class F> struct OrdinaryCodes {
+  using U = hn::RebindToUnsigned<D>;
+  static constexpr int kCut = 23 - F::kMantissa;
+  static constexpr int kZero = F::kMantissa << F::kMantissa;  // codes further below 0 than this are 0
+  static constexpr int kLeast = kZero + (1 << F::kMantissa);  // the least normal code, counted from there
+  hn::Vec<U> least;
+  V most;
+
+  static HWY_INLINE OrdinaryCodes none() { return {hn::Set(U(), 0xFFFFFFFFu), hn::Zero(D())}; }
+
+  static HWY_INLINE V taken(V k) { return hn::ShiftLeft<F::kMantissa>(hn::Sub(k, constant(F::kBias))); }
+  HWY_INLINE V add(V a, V taken) {
+    const V odd = hn::And(hn::ShiftRight<kCut>(a), constant(1));
+    const V rounded = hn::ShiftRight<kCut>(hn::Add(hn::Add(a, constant((1 << (kCut - 1)) - 1)), odd));
+    const V code = hn::Sub(rounded, taken);
+    least = hn::Min(least, hn::BitCast(U(), hn::Add(code, constant(kZero))));
+    most = hn::Max(most, a);
+    return hn::Min(hn::Max(code, hn::Zero(D())), constant(F::kTop));
+  }
+  HWY_INLINE bool hold() const {
+    return hn::AllTrue(U(), hn::Gt(least, hn::Set(U(), kLeast - 1))) &&
+           hn::AllTrue(D(), hn::Gt(constant(kInf + 1), most));
+  }
+};
+
+constexpr int kInfiniteScale = 254;  // the E8M0 code of an infinite amax, and of no other
+
+// N5.2, N5.3 without the product: amax * fl(1 / MAX) is above 2^j exactly where the amax is above m * 2^j'
+// for the j' of MAX and its significand m, but for one amax, whose product is rounded among the subnormals.
+template <class F> HWY_INLINE V scale_of(V amax) {
+  constexpr int32_t kLeast = F::kMaxExponent << 23 | (F::kMaxFraction + 1);  // up to here the scale is 2^-127
+  const V above = hn::Add(amax, constant(0x7FFFFF - F::kMaxFraction));  // carries where the fraction is above
+  V k = hn::Sub(hn::ShiftRight<23>(above), constant(F::kMaxExponent));
+  k = hn::IfThenElseZero(hn::Gt(amax, constant(kLeast)), k);
+  k = hn::IfThenElse(hn::Gt(amax, constant(kInf - 1)), constant(kInfiniteScale), k);
+  return hn::IfThenElse(hn::Gt(amax, constant(kInf)), constant(255), k);
+}
+
+// Blocks whose scale is tiny hold subnormals of binary32: these are lifted by 2^64, which is exact, and their
+// codes taken with a scale that is as much larger.
+constexpr int kTinyScale = 64;
+HWY_INLINE V lifted(V a, M tiny) {
+  const hn::RebindToFloat<D> f;
+  const auto factor =
+      hn::IfThenElse(hn::RebindMask(f, tiny), hn::Set(f, 18446744073709551616.0f), hn::Set(f, 1.0f));
+  return hn::BitCast(D(), hn::Mul(hn::BitCast(f, a), factor));
 }
 
 // Writes the low byte of each lane.

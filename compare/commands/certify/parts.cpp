@@ -82,6 +82,29 @@ Domain amax_rows(int64_t cols) {
           }};
 }
 
+// Blocks of bf16 that hold one amax and the magnitudes just below it, down to those that are 2^24 times
+// smaller and have no code: two amaxes of each binade, one under its scale and one above it, whatever the
+// format.
+constexpr int64_t kBlockOfBf16 = 32, kOthers = kBlockOfBf16 - 1,
+                  kRowsOfAmax = (24 * 128 + kOthers - 1) / kOthers;
+Domain bf16_blocks() {
+  return {
+      "blocks of bf16 under two amaxes of every binade, with every magnitude down to 2^-24 times the amax",
+      2 * 255 * kRowsOfAmax, [](int64_t first, int64_t n, std::vector<PlaneData>& inputs) {
+        for (int64_t i = 0; i < n; ++i) {
+          const int64_t row = first + i, of_amax = row / kRowsOfAmax;
+          const int64_t amax = of_amax / 2 << 7 | (of_amax % 2 ? 0x7F : 0x40);
+          int64_t below = amax - 1 - row % kRowsOfAmax * kOthers;
+          for (int64_t j = 0; j < kBlockOfBf16; ++j) {
+            const bool is_amax = j == row % kBlockOfBf16;
+            const int64_t magnitude = is_amax ? amax : std::max<int64_t>(below--, 0);
+            const auto bits = static_cast<uint16_t>(magnitude | ((row + j) % 2 << 15));
+            std::memcpy(inputs[0].bytes.data() + 2 * (i * kBlockOfBf16 + j), &bits, 2);
+          }
+        }
+      }};
+}
+
 Domain every_code(Encoding e) {
   const EncodingInfo& f = info(e);
   return {fmt::format("all {} codes of {}", 1 << f.bits, f.name), int64_t{1} << f.bits,
@@ -233,6 +256,7 @@ enum class Inputs : uint8_t {
   amaxes,
   structured_amaxes,
   amax_rows,
+  blocks,
   amax_pairs,
   stochastic
 };
@@ -247,6 +271,7 @@ Domain domain_of(Inputs inputs, const Problem& p, bool quick) {
     case Inputs::amax_pairs: return amax_pairs(p.row->e4m3_max, quick);
     case Inputs::stochastic: return stochastic_pairs();
     case Inputs::amax_rows: return amax_rows(p.x.shape.cols);
+    case Inputs::blocks: return bf16_blocks();
   }
   return {};
 }
@@ -321,6 +346,10 @@ constexpr Row kRows[] = {
      Inputs::amax_rows, policy_sides},
     {"kernels: ", "quantize mxfp6 1x8 f32 dir=row element={e2m3,e3m2} packing={bytes,packed}",
      "N6.8 N18.1 N18.2 N18.3", Inputs::amax_rows, policy_sides},
+    {"kernels: ", "quantize mxfp4 1x8 f32 dir=row", "N15.1 N15.2 N15.3", Inputs::amax_rows, policy_sides},
+    {"kernels: ", "quantize mxfp8 1x32 bf16 dir=row element={e4m3,e5m2}", "N5.1 N5.2 N5.3 N5.4 N5.5",
+     Inputs::blocks, policy_sides},
+    {"kernels: ", "quantize mxfp4 1x32 bf16 dir=row", "N15.1 N15.2 N15.3", Inputs::blocks, policy_sides},
     // Scales.
     {"", "scale_chain {mxfp8,mxfp6,mxfp4} 1x1 e8m0", "N5.4 N5.9", Inputs::codes, kernel_sides},
     {"", "scale_chain mxfp8 1x1 f32 element={e4m3,e5m2}", "N5.2 N5.3 N5.4 N5.9", Inputs::amaxes, amax_sides},
@@ -368,7 +397,8 @@ std::vector<CertifyPart> certify_parts(bool quick) {
       part.name = row.prefix + name_of_line(*p);
       part.clauses = row.clauses;
       part.problem = *p;
-      part.by_rows = row.inputs == Inputs::amax_rows || row.inputs == Inputs::amax_pairs;
+      part.by_rows =
+          row.inputs == Inputs::amax_rows || row.inputs == Inputs::amax_pairs || row.inputs == Inputs::blocks;
       part.domain = domain_of(row.inputs, *p, quick);
       part.sides = row.sides();
       if (row.inputs == Inputs::stochastic && p->as<Cast>()->sr_rule == SrRule::integer) {

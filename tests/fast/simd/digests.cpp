@@ -63,7 +63,7 @@ void quantized(Source source, Element element, bool columns, Digest& planes, Dig
   const size_t width = source == Source::f32 ? 4 : 2;
   const auto x = tensor(source, kRows * kCols);
   const Rectangle rectangle{source, {x.data(), kCols * width}, kRows, kCols};
-  const Mxfp8 format{element, columns};
+  const Mx format{element, columns};
   std::vector<std::byte> data(kRows * kCols), scales(kRows * kCols);
   quantize(format, rectangle, {data.data(), kCols}, {scales.data(), kCols});
   planes.add(data.data(), data.size());

@@ -111,9 +111,9 @@ TEST_P(Simd, CastsThatFillNoVector) {
 
 TEST_P(Simd, TheScaleOfEveryKindOfAmax) {
   std::vector<uint32_t> amaxes = ending_in({0x000, 0x001, 0x7FF, 0x800, 0xFFF});
-  for (const char* element : {"e4m3", "e5m2"}) {
-    const Problem p =
-        line("scale_chain mxfp8 1x" + std::to_string(amaxes.size()) + " f32 element=" + element);
+  const std::string shape = " 1x" + std::to_string(amaxes.size()) + " f32";
+  for (const std::string& text : {"mxfp8" + shape, "mxfp8" + shape + " element=e5m2", "mxfp4" + shape}) {
+    const Problem p = line("scale_chain " + text);
     expect_as_reference(p, row_of(p, amaxes));
   }
 }
@@ -130,6 +130,49 @@ TEST_P(Simd, TensorsOfEveryFillSourceAndShape) {
                                  " dir=both element=" + element + " fill=" + fill);
           expect_as_reference(p, *make_inputs(p, *reference_));
         }
+}
+
+TEST_P(Simd, Mxfp4TensorsOfEveryFillSourceAndShape) {
+  for (const char* fill : kFills)
+    for (const char* source : {"bf16", "f16", "f32"})
+      for (const char* shape : {"1x1", "33x65", "64x96", "31x160", "70x259"}) {
+        const Problem p =
+            line(std::string("quantize mxfp4 ") + shape + " " + source + " dir=both fill=" + fill);
+        expect_as_reference(p, *make_inputs(p, *reference_));
+      }
+}
+
+// Blocks along a row, or down a column, of one amax and 31 of the magnitudes up to it, with signs in turn:
+// every code, every midpoint and its neighbours, and the magnitudes that are too small for a code, under
+// scales where blocks are taken in lanes of 16 bits, and beside them.
+TEST_P(Simd, EveryMagnitudeUnderAScale) {
+  for (const uint32_t amax :
+       {0x0040u, 0x0080u, 0x20E0u, 0x20E1u, 0x2160u, 0x3F80u, 0x43E0u, 0x43E1u, 0x7E60u, 0x7F7Fu})
+    for (const char* quantizer : {"mxfp8", "mxfp8 e5m2", "mxfp4"})
+      for (const bool wide : {false, true}) {
+        const std::string text(quantizer);
+        const uint32_t blocks = (amax + 30) / 31;
+        std::vector<uint32_t> x;
+        for (uint32_t i = 0; x.size() < size_t{blocks} * 32; ++i) {
+          if (x.size() % 32 == i % 32) x.push_back(amax);
+          const uint32_t low = wide ? std::array{0u, 1u, 0x7FFFu, 0x8000u, 0xFFFFu}[i % 5] : 0;
+          x.push_back(std::min(i, amax - 1) | i % 2 << 15);
+          if (wide) x.back() = x.back() << 16 | low;
+        }
+        x.resize(size_t{blocks} * 32);
+        if (wide)
+          for (uint32_t& bits : x)
+            if (bits == amax) bits <<= 16;
+        const std::string element = text.ends_with("e5m2") ? " element=e5m2" : "";
+        const std::string source = wide ? " f32" : " bf16";
+        const std::string format = text.substr(0, 5) + " ", count = std::to_string(blocks);
+        const Problem rows = line("quantize " + format + count + "x32" + source + " dir=row" + element);
+        expect_as_reference(rows, row_of(rows, x));
+        const Problem columns = line("quantize " + format + "32x" + count + source + " dir=col" + element);
+        std::vector<uint32_t> down(x.size());
+        for (size_t i = 0; i < x.size(); ++i) down[i % 32 * blocks + i / 32] = x[i];
+        expect_as_reference(columns, row_of(columns, down));
+      }
 }
 
 // Row r holds one number of every binade, among zeros, subnormals and the least normal numbers; or column r
@@ -214,7 +257,8 @@ TEST_P(Simd, DelayedScales) {
 
 // Tensors of several strips, which threads take in turn; the amax of the tensor stands in one of them.
 TEST_P(Simd, StripsOnThreads) {
-  for (const char* rest : {"mxfp8", "fp8_current", "fp8_block pow2=0", "nvfp4", "fp8_delayed scale=3"})
+  for (const char* rest :
+       {"mxfp8", "mxfp4", "fp8_current", "fp8_block pow2=0", "nvfp4", "fp8_delayed scale=3"})
     for (const char* shape : {"1000x301", "3x131073", "300x0"})
       for (const char* dir : {"row", "both"}) {
         const std::string text(rest);
@@ -242,17 +286,18 @@ struct Dump {
   int64_t length() const {
     return format() == FormatId::fp8_block ? 128 : format() == FormatId::nvfp4 ? 16 : 32;
   }
+  bool is_fp4() const { return format() == FormatId::nvfp4 || format() == FormatId::mxfp4; }
   bool transposed() const { return direction == Direction::col && format() != FormatId::mxfp8; }
-  bool one_byte_scales() const { return format() == FormatId::mxfp8 || format() == FormatId::nvfp4; }
+  bool one_byte_scales() const { return format() == FormatId::mxfp8 || is_fp4(); }
   size_t scale_width() const { return one_byte_scales() ? 1 : 4; }
   // The byte that holds the code of an element of x, and the first byte of the scale of a block.
   std::byte& code(int64_t r, int64_t c) {
     if (transposed()) std::swap(r, c);
-    if (format() == FormatId::nvfp4) c /= 2;
+    if (is_fp4()) c /= 2;
     return data[static_cast<size_t>(r) * stride + static_cast<size_t>(c)];
   }
   std::byte& scale(int64_t r, int64_t c) {
-    if (format() == (direction == Direction::row ? FormatId::fp8_block : FormatId::nvfp4)) std::swap(r, c);
+    if (direction == Direction::row ? format() == FormatId::fp8_block : is_fp4()) std::swap(r, c);
     return scales[static_cast<size_t>(r) * scale_stride + static_cast<size_t>(c) * scale_width()];
   }
   Shape grid() const {
@@ -271,12 +316,12 @@ std::vector<std::byte> with_room(const PlaneData& p, Shape used, size_t width, s
   return out;
 }
 
-// These quantizers of bf16 with each of their elements: NVFP4 has one.
+// These quantizers of bf16 with each of their elements: FP4 has one.
 std::vector<std::string> with_elements(std::initializer_list<const char*> quantizers) {
   std::vector<std::string> out;
   for (const std::string quantizer : quantizers) {
     const std::string text = "quantize " + quantizer + " bf16 dir=both";
-    if (quantizer.starts_with("nvfp4")) out.push_back(text);
+    if (quantizer.starts_with("nvfp4") || quantizer.starts_with("mxfp4")) out.push_back(text);
     else
       for (const char* element : {" element=e4m3", " element=e5m2"}) out.push_back(text + element);
   }
@@ -324,9 +369,9 @@ class SimdAcceptor : public Simd {
   }
 
   // The blocks that always go to the reference, from the reference's own codes.
-  Blocks special(Dump& d) { return d.format() == FormatId::nvfp4 ? special_scales(d) : special_codes(d); }
+  Blocks special(Dump& d) { return d.is_fp4() ? special_scales(d) : special_codes(d); }
 
-  // By N10.6 and by the elements of x; d's are bf16.
+  // By N10.6, or N15.2, and by the elements of x; d's are bf16.
   Blocks special_scales(Dump& d) {
     Blocks out;
     std::set<std::pair<uint32_t, uint32_t>> with_amax;
@@ -341,7 +386,9 @@ class SimdAcceptor : public Simd {
       for (int64_t c = 0; c < d.grid().cols; ++c) {
         const std::pair block{static_cast<uint32_t>(r), static_cast<uint32_t>(c)};
         const auto code = static_cast<uint32_t>(d.scale(r, c));
-        if (code >= 0x7E || (code < 8 && with_amax.contains(block))) out.insert(block);
+        const bool mx = d.format() == FormatId::mxfp4;
+        if (code >= (mx ? 254 : 0x7E) || (code < (mx ? 64 : 8) && with_amax.contains(block)))
+          out.insert(block);
       }
     return out;
   }
@@ -380,12 +427,13 @@ TEST_P(SimdAcceptor, ARightDumpIsKnownButForItsSpecialBlocks) {
   EXPECT_GT(known, 10000u);
 }
 
-TEST_P(SimdAcceptor, ARightDumpOfNvfp4IsKnownButForItsSpecialBlocks) {
+TEST_P(SimdAcceptor, ARightDumpOfFp4IsKnownButForItsSpecialBlocks) {
   size_t known = 0;
   for (const char* fill : kFills)
     for (const Direction d : kDirections)
-      for (const char* shape : {"70x49", "64x96", "31x160", "16x16"}) {
-        const std::string text = std::string("quantize nvfp4 ") + shape + " bf16 dir=both fill=" + fill;
+      for (const char* tensor : {"nvfp4 70x49", "nvfp4 64x96", "nvfp4 31x160", "nvfp4 16x16", "mxfp4 70x49",
+                                 "mxfp4 64x96", "mxfp4 31x160", "mxfp4 32x32"}) {
+        const std::string text = std::string("quantize ") + tensor + " bf16 dir=both fill=" + fill;
         Dump dump = right_dump(text, d);
         const Blocks want = special(dump);
         EXPECT_EQ(unknown(dump), want) << text << " " << name_of(d);
@@ -398,9 +446,9 @@ TEST_P(SimdAcceptor, ARightDumpOfNvfp4IsKnownButForItsSpecialBlocks) {
 // those of the right dump.
 TEST_P(SimdAcceptor, OneWrongBitIsNamedWhereverItStands) {
   for (const Direction d : kDirections)
-    for (const std::string& text :
-         with_elements({"mxfp8 37x41", "mxfp8 5x64", "fp8_current 36x41", "fp8_block 131x3",
-                        "fp8_block 3x131", "nvfp4 37x41", "nvfp4 18x5", "nvfp4 5x150"})) {
+    for (const std::string& text : with_elements(
+             {"mxfp8 37x41", "mxfp8 5x64", "fp8_current 36x41", "fp8_block 131x3", "fp8_block 3x131",
+              "nvfp4 37x41", "nvfp4 18x5", "nvfp4 5x150", "mxfp4 37x41", "mxfp4 34x5", "mxfp4 5x150"})) {
       Dump dump = right_dump(text, d);
       const Blocks before = unknown(dump);
       const auto expect_named = [&](std::byte& wrong, std::pair<uint32_t, uint32_t> block) {
@@ -428,7 +476,7 @@ TEST_P(SimdAcceptor, WhatDiffersIsCounted) {
   for (const Direction d : kDirections)
     for (const std::string& text :
          with_elements({"mxfp8 70x49", "mxfp8 37x160", "fp8_current 70x49", "fp8_block 140x49",
-                        "fp8_block 30x259", "nvfp4 70x49", "nvfp4 37x160"}))
+                        "fp8_block 30x259", "nvfp4 70x49", "nvfp4 37x160", "mxfp4 70x49", "mxfp4 37x160"}))
       for (const int every : {1, 3, 29}) {
         Dump dump = right_dump(text, d);
         const Blocks rare = special(dump);
@@ -437,7 +485,7 @@ TEST_P(SimdAcceptor, WhatDiffersIsCounted) {
           for (int64_t r = 0; r < dump.shape.rows; ++r) {
             if ((r * 7 + c * 5) % every) continue;
             const bool high = (d == Direction::row ? c : r) % 2;  // of two codes in a byte
-            const int bits = dump.format() != FormatId::nvfp4 ? 0x81 : high ? 0x90 : 0x09;
+            const int bits = !dump.is_fp4() ? 0x81 : high ? 0x90 : 0x09;
             dump.code(r, c) ^= static_cast<std::byte>(bits);
             auto& [count, first] = want[block_at(dump, r, c)];
             if (count++ == 0 && d == Direction::col) first = static_cast<int>(r % dump.length());
@@ -479,21 +527,31 @@ TEST(SimdLines, OnlyDefaultsAreTaken) {
   const auto subject = make_simd_subject();
   if (!subject->present().yes) GTEST_SKIP() << subject->present().why;
   const auto& acceptor = dynamic_cast<Acceptor&>(*subject);
-  for (const char* text :
-       {"quantize mxfp8 64x96 bf16", "quantize mxfp8 64x96 f16 dir=row element=e5m2",
-        "quantize mxfp8 64x96 f32 dir=col fill=wide seed=7", "quantize fp8_block 64x96 bf16",
-        "quantize fp8_current 64x96 bf16 amax=3", "quantize nvfp4 64x96 bf16 amax=3"})
+  for (const char* text : {"quantize mxfp8 64x96 bf16", "quantize mxfp8 64x96 f16 dir=row element=e5m2",
+                           "quantize mxfp8 64x96 f32 dir=col fill=wide seed=7",
+                           "quantize fp8_block 64x96 bf16", "quantize fp8_current 64x96 bf16 amax=3",
+                           "quantize nvfp4 64x96 bf16 amax=3", "quantize mxfp4 64x96 bf16"})
     EXPECT_TRUE(acceptor.accepts(line(text)).yes) << text;
-  for (const char* text :
-       {"quantize mxfp4 64x96 bf16", "quantize mxfp8 64x96 bf16 block=32x32",
-        "quantize mxfp8/nvfp4 64x96 bf16", "quantize nvfp4 64x96 bf16", "quantize nvfp4 64x96 bf16 amax=-3",
-        "quantize nvfp4 64x96 bf16 amax=3 round=sr", "quantize nvfp4 64x96 bf16 amax=3 block=16x16",
-        "quantize nvfp4 64x96 bf16 amax=3 rht=1", "quantize nvfp4 64x96 bf16 dir=row row_scaled=1",
-        "quantize mxfp8 64x96 bf16 col_source=row_dequantized", "quantize mxfp8 64x96 bf16 noop=0.0",
-        "quantize mxfp8 64x96 bf16 dir=row scales=gemm", "quantize fp8_current 64x96 bf16",
-        "quantize fp8_current 64x96 bf16 amax=3 eps=1", "quantize fp8_block 64x96 bf16 block=128x128",
-        "quantize fp8_current 64x96 bf16 amax=-3", "quantize mxfp8 64x96 bf16 dir=row scale_from=amax",
-        "quantize mxfp8 64x128 bf16 dir=row flavour=te", "cast e4m3 64x96 bf16"})
+  for (const char* text : {"quantize mxfp6 64x96 bf16",
+                           "quantize mxfp8 64x96 bf16 block=32x32",
+                           "quantize mxfp4 64x96 bf16 mx_scale=floor",
+                           "quantize mxfp8/nvfp4 64x96 bf16",
+                           "quantize nvfp4 64x96 bf16",
+                           "quantize nvfp4 64x96 bf16 amax=-3",
+                           "quantize nvfp4 64x96 bf16 amax=3 round=sr",
+                           "quantize nvfp4 64x96 bf16 amax=3 block=16x16",
+                           "quantize nvfp4 64x96 bf16 amax=3 rht=1",
+                           "quantize nvfp4 64x96 bf16 dir=row row_scaled=1",
+                           "quantize mxfp8 64x96 bf16 col_source=row_dequantized",
+                           "quantize mxfp8 64x96 bf16 noop=0.0",
+                           "quantize mxfp8 64x96 bf16 dir=row scales=gemm",
+                           "quantize fp8_current 64x96 bf16",
+                           "quantize fp8_current 64x96 bf16 amax=3 eps=1",
+                           "quantize fp8_block 64x96 bf16 block=128x128",
+                           "quantize fp8_current 64x96 bf16 amax=-3",
+                           "quantize mxfp8 64x96 bf16 dir=row scale_from=amax",
+                           "quantize mxfp8 64x128 bf16 dir=row flavour=te",
+                           "cast e4m3 64x96 bf16"})
     EXPECT_FALSE(acceptor.accepts(line(text)).yes) << text;
   for (const char* text :
        {"quantize fp8_current 64x96 bf16 amax=-3", "quantize fp8_delayed 64x96 bf16 prior_amax=-0.0"})
@@ -505,9 +563,9 @@ TEST(SimdLines, NoOtherNumericsAreTaken) {
   const auto subject = make_simd_subject();
   if (!subject->present().yes) GTEST_SKIP() << subject->present().why;
   const auto& acceptor = dynamic_cast<Acceptor&>(*subject);
-  for (const char* text :
-       {"quantize mxfp8 64x96 bf16 dir=row", "quantize fp8_block 64x96 bf16 dir=row",
-        "quantize fp8_current 64x96 bf16 dir=row amax=3", "quantize nvfp4 64x96 bf16 dir=row amax=3"}) {
+  for (const char* text : {"quantize mxfp8 64x96 bf16 dir=row", "quantize fp8_block 64x96 bf16 dir=row",
+                           "quantize fp8_current 64x96 bf16 dir=row amax=3",
+                           "quantize nvfp4 64x96 bf16 dir=row amax=3", "quantize mxfp4 64x96 bf16 dir=row"}) {
     Problem p = line(text);
     ASSERT_TRUE(acceptor.accepts(p).yes);
 #define NUMERIC(name, Type, ...)                  \
