@@ -93,7 +93,7 @@ def test_threads_change_nothing(x):
 
 
 # What the vectorised method has, and beside it lines that only the reference has.
-kVectorised = ["mxfp8", "mxfp8 element=e5m2", "fp8_current", "fp8_current pow2=1", "fp8_current amax=3", "fp8_delayed scale=0.5", "fp8_block", "fp8_block pow2=0", "nvfp4", "nvfp4 amax=2"]
+kVectorised = ["mxfp8", "mxfp8 element=e5m2", "fp8_current", "fp8_current pow2=1", "fp8_current amax=3", "fp8_delayed scale=0.5", "fp8_block", "fp8_block pow2=0", "nvfp4", "nvfp4 amax=2", "mxfp4", "mxfp8/mxfp4"]
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_the_vectorised_method_gives_the_bytes_of_the_reference(spec, dtype, vec
                 assert q == exact, f"{q.line} fill={kind}"
 
 
-@pytest.mark.parametrize("spec", ["mxfp4", "mxfp8 scales=gemm", "nvfp4 round=sr rng=1,2,0", "fp8_block block=128x128", "mxfp8 flavour=ocp", "mxfp8/mxfp4"])
+@pytest.mark.parametrize("spec", ["mxfp6", "mxfp8 scales=gemm", "nvfp4 round=sr rng=1,2,0", "fp8_block block=128x128", "mxfp8 flavour=ocp", "mxfp8/mxfp6"])
 def test_lines_that_the_vectorised_method_does_not_have_are_the_references(spec, x):
     assert assay.quantize(x, spec, dir="both").made_by == "reference"
 
