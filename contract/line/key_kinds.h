@@ -98,11 +98,18 @@ template <auto Member> std::string get_encoding(const Problem& p, Direction d) {
 template <auto Member> MaybeError set_encoding(Problem& p, Direction d, std::string_view text) {
   return read_encoding(text, member<Member>(p, d));
 }
+// Of the words that one place takes.
+template <auto Member, Words (*Among)(const Problem&, Direction)>
+MaybeError set_encoding_among(Problem& p, Direction d, std::string_view text) {
+  const Words words = Among(p, d);
+  if (!contains(words, text)) return unknown("value", text, words);
+  return read_encoding(text, member<Member>(p, d));
+}
 template <auto Member>
 constexpr Key encoding(std::string_view name, unsigned ops, TextOr<std::string (*)()> values,
-                       std::string_view summary, TextOr<Get> fallback, Applies applies = always) {
-  return row<Member>(name, ops, values, summary, {get_encoding<Member>, set_encoding<Member>}, fallback,
-                     applies);
+                       std::string_view summary, TextOr<Get> fallback, Applies applies = always,
+                       MaybeError (*set)(Problem&, Direction, std::string_view) = set_encoding<Member>) {
+  return row<Member>(name, ops, values, summary, {get_encoding<Member>, set}, fallback, applies);
 }
 
 // ---- a number ------------------------------------------------------------------------

@@ -92,6 +92,11 @@ std::string element_values() {
       if (several_elements(f) && !has_word(out, word)) out += concat({out.empty() ? "" : "|", word});
   return out;
 }
+Words elements_of_format(const Problem& p, Direction d) {
+  return words_of(info(p.quantizer(d)->format).elements, '|');
+}
+constexpr std::string_view kOperandSources = "f32|bf16|f16";
+Words operand_sources(const Problem&, Direction) { return words_of(kOperandSources, '|'); }
 std::string default_packing(const Problem& p, Direction d) {
   return std::string(words_of(info(p.quantizer(d)->format).packings, '|').front());
 }
@@ -206,11 +211,13 @@ constexpr Key kKeys[] = {
   choice<&Attention::backward>("backward", kAttention, "the gradients as well", "0"),
 
   // Keys of a Quantizer.
-  encoding<&Tensor::source>(kSource, kOperand, "f32|bf16|f16",
+  encoding<&Tensor::source>(kSource, kOperand, kOperandSources,
     "encoding of the tensor that an operand is quantized from "
-    "(written as a word after the sizes if both operands have the same)", "bf16"),
+    "(written as a word after the sizes if both operands have the same)", "bf16", always,
+    set_encoding_among<&Tensor::source, operand_sources>),
   encoding<&Quantizer::element>("element", kData | kUpdate | kScaleChain, element_values,
-    "encoding of the data", default_element, row_has<several_elements>),
+    "encoding of the data", default_element, row_has<several_elements>,
+    set_encoding_among<&Quantizer::element, elements_of_format>),
   {"block", kData | kSwizzle, true, block_values,
    "how many elements share a scale", get_block, set_block, default_block, row_has<several_blocks>},
   choice<&Quantizer::packing>("packing", kData,

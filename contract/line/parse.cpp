@@ -100,19 +100,13 @@ MaybeError read_key(const Token& t, const Problem& p, Written& written) {
 
 MaybeError read_keys(std::span<const Token> tokens, const Problem& p, Written& written) {
   const auto is_word = [](const Token& t) { return t.text.find('=') == std::string_view::npos; };
-  const Token* both = nullptr;  // the source of both operands
-  if (p.as<Gemm>() && !tokens.empty() && is_word(tokens[0])) {
-    both = &tokens[0];
-    written.keys.push_back({key_named(kSource, p), kBare, {kSource, both->text, both->column, both->column}});
+  if (p.as<Gemm>() && !tokens.empty() && is_word(tokens[0])) {  // the source of both operands
+    const Token& t = tokens[0];
+    written.keys.push_back({key_named(kSource, p), kBare, {kSource, t.text, t.column, t.column}});
     tokens = tokens.subspan(1);
   }
   for (const Token& t : tokens)
     if (auto error = read_key(t, p, written)) return error;
-  // A word that each operand overrides is given to none, and would be anything.
-  const auto source = both ? encoding_named(both->text) : std::nullopt;
-  const Key* const key = both ? key_named(kSource, p) : nullptr;
-  if (both && find(written, *key, 0) && find(written, *key, 1) && (!source || !is_wide_float(*source)))
-    return Error{concat({"source must be f32, bf16 or f16, found '", both->text, "'"}), both->column, ""};
   return {};
 }
 
@@ -138,20 +132,39 @@ Error does_not_apply(const Key& k, int place, const Given& given, const Problem&
           concat({k.name, " is: ", k.summary, "; keys of this ", op_name(p), ": ", join(applying, ", ")})};
 }
 
+// The error of a value that no place of a key takes. Where each place has a value of its own, the one that is
+// written for all must still be one.
+MaybeError refused_everywhere(const Key& k, std::string_view value, const std::vector<int>& where,
+                              Problem unused) {
+  MaybeError first;
+  for (int place : where) {
+    auto error = At(k, unused, place).set(unused, std::string(value));
+    if (!error) return {};
+    if (!first) first = std::move(error);
+  }
+  return first;
+}
+
 // Gives the key its value at each of its places: what is written for the place, else what is written for all,
 // else the default.
 MaybeError set_key(const Key& k, const Written& written, const Settings& settings, Problem& p) {
   const Given* bare = find(written, k, kBare);
   const std::vector<int> where = places(k, p);
+  const auto refused = [&](const Error& error, const Given* source) {
+    return Error{concat({k.name, ": ", error.message}), source ? source->value_column : 0, error.hint};
+  };
+  bool bare_is_used = false;
   for (int place : where) {
     const Given* own = prefixed(k, p) ? find(written, k, place) : nullptr;
     const Given* source = own ? own : bare;
     At at(k, p, place);
     const std::string value =
         source ? std::string(source->value) : value_not_written(k, at, place, p, settings);
-    if (auto error = at.set(p, value))
-      return Error{concat({k.name, ": ", error->message}), source ? source->value_column : 0, error->hint};
+    if (auto error = at.set(p, value)) return refused(*error, source);
+    bare_is_used |= source == bare;
   }
+  if (bare && !bare_is_used)
+    if (auto error = refused_everywhere(k, bare->value, where, p)) return refused(*error, bare);
   for (int place = kBare; place < static_cast<int>(places_of(p).size()); ++place)
     if (const Given* given = find(written, k, place)) {
       const bool used = place == kBare ? !where.empty() : has(where, place);

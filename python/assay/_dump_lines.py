@@ -296,15 +296,21 @@ class LineFacts:
             where = self.places(name)
             if (place not in where) if place else not where:
                 self.refuse(f"{written}: expected a key that applies here, found '{written}={value}'; {self.why_not(name)}")
-            for p in [place] if place else where:
-                if place or f"{p}.{name}" not in self.keys:
-                    self.check_value(name, p, value)
+            used = [place] if place else [p for p in where if f"{p}.{name}" not in self.keys]
+            for p in used:
+                self.check_value(name, p, value)
+            if not used and not any(allowed(self.values(name, p), value) for p in where):   # each place has its own, and yet it must be a value
+                self.check_value(name, where[0], value)
 
-    def check_value(self, name, place, value):
-        values = self.rows[name][0][1]
+    def values(self, name, place):
+        """What a key may be at a place, as the table writes it."""
         kind = self.formats.get(place)
         if kind and name in ("element", "block", "packing"):
-            values = kFormats[kind][{"element": 1, "block": 5, "packing": 6}[name]]
+            return kFormats[kind][{"element": 1, "block": 5, "packing": 6}[name]]
+        return self.rows[name][0][1]
+
+    def check_value(self, name, place, value):
+        values = self.values(name, place)
         if not allowed(values, value):
             among = kFlavours if name == "flavour" else values.split("|")
             self.refuse(f"{name}: expected {expected(values)}, found '{value}'{nearest(value, among)}")

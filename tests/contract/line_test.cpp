@@ -179,7 +179,7 @@ TEST(Line, KeysOfAGemmsOperands) {
   EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp8 4x4x4 b16"),
             "column 28: source: unknown value 'b16' (did you mean 'bf16'?)");
   EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp8 4x4x4 mxfp8 a.source=f32 b.source=f16"),
-            "column 28: source must be f32, bf16 or f16, found 'mxfp8'");
+            "column 28: source: unknown value 'mxfp8' (one of f32, bf16, f16)");
   EXPECT_EQ(error_of("gemm a=mxfp8 b=mxfp8 4x4x4 a.sum=exact"),
             "column 28: 'sum' is not a key of one operand (write it without a. or b. or c.)");
   EXPECT_NE(error_of("gemm a=mxfp8 b=fp8_current 4x4x4 a.pow2=1")
@@ -293,6 +293,15 @@ TEST(Line, NoOpHasTwoKeysOfOneName) {
 }
 
 TEST(Line, ErrorsNameTheColumnAndTheNearestWord) {
+  // A value that every place replaces by its own is still a value.
+  for (const char* places : {"row.element=e5m2 dir=row", "row.element=e5m2 col.element=e4m3"})
+    EXPECT_EQ(error_of(std::string("quantize mxfp8 64x64 bf16 element=zzz ") + places).substr(0, 42),
+              "column 35: element: unknown value 'zzz' (o");
+  EXPECT_EQ(error_of("quantize mxfp8 64x64 bf16 element=e2m1 row.element=e5m2 col.element=e4m3"),
+            "column 35: element: unknown value 'e2m1' (did you mean 'e4m3'?)");
+  // It need not be one of every place.
+  EXPECT_EQ(error_of("quantize mxfp6/mxfp8 64x64 bf16 element=e5m2 row.element=e2m3 col.element=e4m3"),
+            "(no error)");
   EXPECT_EQ(error_of("quantise mxfp8 64x256 bf16"),
             "column 1: unknown op 'quantise' (did you mean 'quantize'?)");
   EXPECT_EQ(error_of("quantize mxfp9 64x256 bf16"),

@@ -171,6 +171,8 @@ def one(value="quantize mxfp8 64x96 bf16 dir=row"):
     ("col.element=e5m2", "col.element: expected a key that applies here"),
     ("flavour=vllm.nvfp4", "expected a format of flavour=vllm.nvfp4 .nvfp4., found mxfp8"),
     ("arch=sm90", "arch: .*; it needs flavour=te"),
+    ("element=zzz row.element=e5m2", "element: expected one of e4m3|e5m2, found 'zzz'"),   # a value that the place replaces is still one
+    ("element=e2m1 row.element=e5m2", "element: expected one of e4m3|e5m2, found 'e2m1'"),
     ("block=1x16", "block: expected one of 1x32|32x32, found '1x16'"),
     ("element=e4m3\nseed=1", r"expected one line of printable characters, found '\\n'"),
     ("row.seed=1", "expected 'seed' without 'row.', for it is not a key of one direction"),
