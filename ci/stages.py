@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import mutant_edits
 from tally import ROOT, Tally, build, finish, run_counted
 from tests import run_program
 
@@ -159,9 +160,17 @@ def stage_python(args):
 
 
 def stage_faults(args):
-    """Injected faults: the judge must find each, and name the plane where it begins."""
+    """Injected faults: the judge must find each, and name the plane where it begins. With --nightly half an hour of mutants, others after every commit, in the room
+    that has the fewest: one that survives is a failure until it has a verdict."""
     sample = [] if args.nightly else ["--sample", "3"]
-    return run_counted("faults", ["ci/faults", *sample], 6 * 3600, tail=80)
+    tally = run_counted("faults", ["ci/faults", *sample], 6 * 3600, tail=80)
+    if not args.nightly:
+        return tally
+    tally += run_counted("mutants folded", [sys.executable, "tests/self/mutants/test_fold.py"], 300)
+    if not mutant_edits.tool():
+        print("mutants                      skipped: pip installs no universalmutator on this machine")
+        return tally + Tally(skipped=1)
+    return tally + run_counted("mutants", ["ci/mutants", "--minutes", "30", "--seed", str(count_of_commits())], 2 * 3600, tail=80)
 
 
 def stage_hunt(args):

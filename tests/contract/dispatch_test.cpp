@@ -93,6 +93,8 @@ TEST(Dispatch, Nvfp4Kernels) {
            Nvfp4Row{"quantize nvfp4 64x128 bf16 dir=row round=sr dispatch=rhtrc", "nvfp4 rhtrc",
                     "draw=te_rhtrc"},
            Nvfp4Row{"quantize nvfp4 64x128 f16 dir=row dispatch=rhtrc", ""},
+           Nvfp4Row{"quantize nvfp4 64x128 f32 dir=row dispatch=rhtrc", ""},
+           Nvfp4Row{"quantize nvfp4 64x128 bf16 dir=row row_scaled=1 dispatch=rhtrc", ""},
            Nvfp4Row{"quantize nvfp4 64x128 bf16 dir=col dispatch=rhtrc", ""},
            Nvfp4Row{"quantize nvfp4 96x128 bf16 dir=row dispatch=rhtrc", ""},
            Nvfp4Row{"quantize nvfp4 64x128 bf16 dispatch=generic", ""},

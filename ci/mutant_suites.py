@@ -1,0 +1,138 @@
+"""What judges a mutant (ci/mutants): suites in shards, third-party bytes, test programs; which parts of them reach which edit; and the first that fails."""
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import mutant_build
+from tally import ROOT, read_tally
+
+
+def host(name, shards):
+    return [(name, ["assay", "run", name, "--subject", "host", "--first", "--shard", f"{k}/{shards}"]) for k in range(1, shards + 1)]
+
+
+def reference(name, shards):
+    return [(name, ["assay", "run", name, "--subject", "reference", "--first", "--shard", f"{k}/{shards}"]) for k in range(1, shards + 1)]
+
+
+kBytes = [("vectors", ["assay", "vectors", "fixtures/vectors"]), ("vectors", ["assay", "vectors", "fixtures/vectors/kernels"])]
+kRecords = [("records", ["assay", "vectors", "fixtures/witness"])]
+kLines = [*host("smoke", 6), *host("regressions", 4), *kBytes, *kRecords, *host("ci", 24), *reference("tensor_core", 2)]
+kStories = [*reference("scenarios", 8), *reference("roles", 8)]
+
+
+@dataclasses.dataclass
+class Room:
+    name: str        # as pages call it
+    files: list      # patterns of git ls-files
+    without: str     # a pattern of files that are left out
+    tasks: list
+    tests: list
+
+
+kFastFiles = ["fast/*.cu", "fast/*.cuh", "fast/*.h", "fast/trace.cpp", "fast/gemm_plan.cpp", "fast/subject_lanes.cpp", "fast/subject_host.cpp"]
+kRooms = {
+    "reference": Room("reference/", ["reference/*.cpp", "reference/*.h"], "$^", kLines, ["reference", "adam", "attention"]),
+    # The executor (simt), the interpreter (ptx, stand_in) and the vectorised method (simd) are no kernels; what only nvcc compiles does not run here.
+    "fast": Room("fast/", kFastFiles, r"fast/(simt|ptx|simd|stand_in)/|absent|subject_(gpu|ptx|cublaslt|simd)|gemm_lt|device_memory|scratch|gpu_case", kLines,
+                 ["fast_lanes", "fast_kernels", "fast_blocks", "fast_gemm", "adam", "attention"]),
+    "contract": Room("contract/", ["contract/*.cpp", "contract/*.h"], r"assay_plugin", kLines + kStories, ["contract", "fixtures", "fast_gemm", "training", "commands"]),
+    "training": Room("training/", ["training/*.cpp", "training/*.h"], r"training/(scenarios|parity|mpi|kit)/", kStories + kRecords, ["training"]),
+    "judge": Room("compare/judge/", ["compare/judge/*.cpp", "compare/judge/*.h"], "$^", kLines, ["compare", "judge_injection", "commands", "plugin", "diagnosis", "diagnosis_benchmark"]),
+}
+
+
+def files(room):
+    listed = subprocess.run(["git", "ls-files", *kRooms[room].files], cwd=ROOT, text=True, stdout=subprocess.PIPE, check=True).stdout.split()
+    return [name for name in listed if not re.search(kRooms[room].without, name)]
+
+
+def targets(room):
+    return ["assay", *(f"test_{test}" for test in kRooms[room].tests)]
+
+
+def first_line(output):
+    """What a suite or a test program says of its first failure."""
+    found = re.search(r"^(?:FAILED|CRASHED|TIMEOUT|\S* ?crashed|ERROR|error|assay:).*(?:\n +\S.*)?", output, re.M) or re.search(r"^\[  FAILED  \] ([\w./]+)", output, re.M)
+    text = found[0] if found else next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
+    return " ".join(text.split())[:160]
+
+
+def nothing_ran(output):
+    tally = read_tally(output)
+    return tally is not None and tally.passed + tally.failed == 0
+
+
+class Judges:
+    """The parts of a room's suites, run on one build of many edits. A part is run on an edit only if it reaches that edit when nothing is edited."""
+
+    def __init__(self, room, count, skip, own_build=False):
+        self.room, self.count, self.own_build = kRooms[room], count, own_build
+        self.bin = mutant_build.kBuild / "bin"
+        built = hashlib.sha256()
+        for name in targets(room):
+            built.update((self.bin / name).read_bytes())
+        for suite in sorted((ROOT / "fixtures/suites").glob("*.cases")):
+            built.update(suite.read_bytes())
+        self.path = ROOT / f"build/mutants/{room}.reach.json"
+        known = json.loads(self.path.read_text()) if self.path.is_file() else {}
+        self.known = known if known.get("build") == built.hexdigest() else {"build": built.hexdigest(), "parts": {}}
+        self.parts = [*self.room.tasks, *((f"test_{test}", [f"test_{test}", f"--gtest_filter={case}.*", "--gtest_fail_fast"])
+                                          for test in self.room.tests for case in self.cases(test))]
+        self.skipped = sorted({suite for suite, _ in self.parts} & set(skip))
+        self.parts = [part for part in self.parts if part[0] not in skip]
+
+    def cases(self, test):
+        listed = subprocess.run([self.bin / f"test_{test}", "--gtest_list_tests"], cwd=mutant_build.kTree, text=True, stdout=subprocess.PIPE, check=True).stdout
+        return [line.split(".")[0] for line in listed.splitlines() if line[:1].strip() and "." in line]
+
+    def run(self, command, number, limit, reached=None):
+        """Exit status, or "hangs"; output; seconds."""
+        start = time.monotonic()
+        environment = {**os.environ, "ASSAY_MUTANT": str(number), **({"ASSAY_MUTANTS_REACHED": str(reached)} if reached else {})}
+        process = subprocess.Popen([self.bin / command[0], *command[1:]], cwd=mutant_build.kTree, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   start_new_session=True)
+        try:
+            output, status = process.communicate(timeout=limit)[0], process.returncode
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, status = process.communicate()[0], "hangs"
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+        return status, output.decode(errors="replace"), time.monotonic() - start
+
+    def reach(self, suite, command):
+        """The numbers of the edits that a part reaches, and its seconds, with nothing edited; it must pass. Nothing is reached by a part without cases."""
+        name = " ".join(command)
+        if name not in self.known["parts"]:
+            file = ROOT / "build/mutants/reached"
+            file.write_bytes(bytes(self.count + 1))
+            status, output, seconds = self.run(command, 0, 1800, file)
+            empty = nothing_ran(output)
+            if status != 0 and not empty:
+                raise RuntimeError(f"with nothing edited, `{name}` fails ({status}):\n{output[-2000:]}")
+            self.known["parts"][name] = {"reached": [] if empty else [n for n, seen in enumerate(file.read_bytes()) if seen], "seconds": round(seconds, 2)}
+            new = self.path.with_suffix(".new")
+            new.write_text(json.dumps(self.known))
+            new.replace(self.path)
+        return self.known["parts"][name]
+
+    def verdict(self, number):
+        """(verdict, suite, note) of the edit with this number: at the first part that fails, crashes, or takes ten times its time."""
+        anything = False
+        for suite, command in self.parts:
+            part = {"seconds": 60} if self.own_build else self.reach(suite, command)
+            if not self.own_build and number not in part["reached"]:
+                continue
+            anything = True
+            status, output, _ = self.run(command, number, 30 + 10 * part["seconds"])
+            if status == "hangs":
+                return "killed", suite, f"no end within ten times {part['seconds']:.0f} s"
+            if status != 0 and not (self.own_build and nothing_ran(output)):
+                return "killed", suite, first_line(output)
+        return "survived", "", (f"not run: {', '.join(self.skipped)}" if self.skipped else "") if anything else "reached by nothing"
