@@ -1,7 +1,5 @@
 """A build that serves many edits at once (ci/mutants): the copy of the sources, what of the edits can be folded into it, and what the compiler says of each."""
-import json
 import os
-import pathlib
 import re
 import subprocess
 
@@ -64,9 +62,10 @@ def errors_of(output):
 
 
 class Folded:
-    """Compiles `edits` (by number) into one build. `usable` are those that it holds, `unfolded` those that need one of their own; what is in neither does not compile."""
+    """Compiles `edits` (by number) into one build. `usable` are those that it holds, `unfolded` those that need one of their own; what is in neither does not compile, and
+    `forget` is told of it at once."""
 
-    def __init__(self, edits, targets, say):
+    def __init__(self, edits, targets, forget):
         self.unfolded, self.invalid = set(), set()
         source_copy.sync(kTree, keep=(kHeader, *{e.file for e in edits.values()}))
         source_copy.write(kTree / kHeader, mutant_fold.kHeader.replace("@COUNT@", str(max(edits))).encode())
@@ -76,10 +75,10 @@ class Folded:
             if good:
                 break
             wrong = blamed(output, folds, errors_of)
-            say(f"{len(wrong)} edits do not compile")
             if not wrong:
                 (ROOT / "build/mutants/build.log").write_text(output)
                 raise RuntimeError(f"the folded sources do not compile, and no edit is to blame: build/mutants/build.log\n{errors_of(output)[:2000]}")
+            forget([edits[n] for n in wrong])
             self.invalid |= wrong
         self.usable = set(edits) - self.unfolded - self.invalid
 

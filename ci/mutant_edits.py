@@ -51,8 +51,10 @@ def tool():
 
 def is_program(source, quiet, begin, end, middle):
     """Whether an edit that puts `middle` for source[begin:end] can be one of the program: not in a comment, a text, a preprocessor line or GPU code, not a digit of a name,
-    and no angle bracket (a comparison has spaces around it)."""
+    no angle bracket (a comparison has spaces around it), and no function's value taken away."""
     if any(a <= begin and end <= b for a, b in quiet):
+        return False
+    if middle.startswith("/*") and re.match(r"return\b[^;]", source[begin:end]):   # compilers warn of a function without its value, and what it then does is anything
         return False
     old, name = source[begin:end], re.search(r"\w*$", source[:begin])[0]
     if re.match(r"[A-Za-z_]", name) and re.fullmatch(r"[\d()+-]*", old + middle):

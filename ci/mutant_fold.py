@@ -72,7 +72,7 @@ def is_code_block(all_tokens, i, parents):
     if before in kBeforeCode:
         return True
     if before in (";", "{", "}", ":") and parents and parents[-1]:   # a block of its own, or one behind a label
-        return before != "}" or all_tokens[all_tokens[i - 1].match].match >= 0
+        return True
     for back in range(i - 1, max(i - 20, 0), -1):   # `) -> type {`
         if all_tokens[back].text == "->":
             return all_tokens[back - 1].text in (")", "mutable", "const", "noexcept")
@@ -83,17 +83,15 @@ def is_code_block(all_tokens, i, parents):
 
 def code_blocks(all_tokens):
     """The blocks of statements, as pairs of indices of their braces; inner ones after outer ones."""
-    out, parents, open_at = [], [], []
+    out, parents = [], []
     for i, token in enumerate(all_tokens):
         if token.text == "{":
             code = is_code_block(all_tokens, i, parents)
             parents.append(code)
-            open_at.append(i)
             if code:
                 out.append((i, token.match))
         elif token.text == "}":
             parents.pop()
-            open_at.pop()
     return out
 
 
@@ -152,7 +150,7 @@ def site(source, all_tokens, blocks, begin, end):
         if len(touched) == 1 and kNoDeclaration.match(source[start:stop]):
             return start, stop
         stop = all_tokens[block[1] - 1].end
-        return None if any(label > start for label in labels) or "static" == touched[0][2] else (start, stop)
+        return None if any(label > start for label in labels) or touched[0][2] == "static" else (start, stop)
     return None
 
 

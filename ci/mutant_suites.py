@@ -43,7 +43,7 @@ kRooms = {
                  ["fast_lanes", "fast_kernels", "fast_blocks", "fast_gemm", "adam", "attention"]),
     "contract": Room("contract/", ["contract/*.cpp", "contract/*.h"], r"assay_plugin", kLines + kStories, ["contract", "fixtures", "fast_gemm", "training", "commands"]),
     "training": Room("training/", ["training/*.cpp", "training/*.h"], r"training/(scenarios|parity|mpi|kit)/", kStories + kRecords, ["training"]),
-    "judge": Room("compare/judge/", ["compare/judge/*.cpp", "compare/judge/*.h"], "$^", kLines, ["compare", "judge_injection", "commands", "plugin", "diagnosis", "diagnosis_benchmark"]),
+    "judge": Room("compare/judge/", ["compare/judge/*.cpp", "compare/judge/*.h"], "$^", kLines, ["compare", "judge_injection"]),
 }
 
 
@@ -135,4 +135,5 @@ class Judges:
                 return "killed", suite, f"no end within ten times {part['seconds']:.0f} s"
             if status != 0 and not (self.own_build and nothing_ran(output)):
                 return "killed", suite, first_line(output)
-        return "survived", "", (f"not run: {', '.join(self.skipped)}" if self.skipped else "") if anything else "reached by nothing"
+        notes = [*([] if anything else ["reached by nothing that ran"]), *([f"not run: {', '.join(self.skipped)}"] if self.skipped else [])]
+        return "survived", "", "; ".join(notes)
