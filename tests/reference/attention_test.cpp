@@ -69,6 +69,41 @@ TEST(Attention, TwoKeysByHand) {
   expect_same_on_host(line, given, y);
 }
 
+// A trace tells of the key that weighs most in the element's row and head: of two heads, whose rows look at
+// one key each.
+TEST(Attention, TraceFollowsTheMostProbableKey) {
+  const std::string line = "attention identity 2x4 bf16 heads=2 kv=2 softmax_scale=1";
+  const std::vector<float> v = {1, 2, 5, 6, 3, 4, 7, 8};
+  const std::map<std::string, Blob> given = {
+      {"q", halves({2, 0, 0, 2, 0, 2, 2, 0})}, {"k", halves({1, 0, 1, 0, 0, 1, 0, 1})}, {"v", halves(v)}};
+  const Outputs y = run_line(line, given);
+  LineCase c(line, given);
+  const float beside = std::exp(-2.0f), most = 1 / (1 + beside);
+  for (int64_t row : {0, 1})
+    for (int64_t col : {0, 1, 2, 3}) {
+      const int64_t key = (row + col / 2) % 2;
+      const std::string of_key = " of key " + std::to_string(key) + ", the most probable";
+      const auto steps = make_reference_subject()->trace(c.p, c.inputs, Direction::row, row, col);
+      std::vector<std::string> names;
+      for (const TraceStep& step : steps) names.push_back(step.clause + " " + step.what);
+      EXPECT_EQ(names, (std::vector<std::string>{
+                           "N20.4 softmax scale", "N20.4 logit" + of_key, "N20.7 largest masked logit",
+                           "N20.7 sum of exponentials", "N20.7 probability" + of_key,
+                           "N20.3 probability after its cast" + of_key, "N20.3 V after its cast" + of_key,
+                           "N20.11 o", "N20.11 o after its cast"}));
+      ASSERT_EQ(steps.size(), 9u);
+      const auto number = [&](size_t k) { return std::bit_cast<float>(steps[k].bits); };
+      EXPECT_EQ(number(0), 1);
+      EXPECT_EQ(steps[1].bits, bf16(2));
+      EXPECT_EQ(number(2), 2);
+      EXPECT_FLOAT_EQ(number(3), 1 + beside);
+      EXPECT_FLOAT_EQ(number(4), most);
+      EXPECT_NEAR(number(5), most, 0x1p-8);
+      EXPECT_EQ(number(6), v[static_cast<size_t>(4 * key + col)]);
+      for (size_t k : {7, 8}) EXPECT_EQ(steps[k].bits, y.u16("o")[static_cast<size_t>(4 * row + col)]);
+    }
+}
+
 // N20.4: of 4 elements the scale is 1/2, so 2 * 3 becomes 3; dP of the only key is 0.
 TEST(Attention, ScaleByHand) {
   const std::string line = "attention identity 1x4 bf16 kv=1 backward=1";

@@ -288,5 +288,51 @@ TEST(ReferenceSubject, TraceNamesTheSteps) {
   EXPECT_EQ(steps[6].bits, 0x76u);        // 225 -> 224
 }
 
+// Which clauses an element goes through, in their order, by the choices of a line. numerics.md gives what
+// each of them takes the place of.
+TEST(ReferenceSubject, TraceNamesTheClausesOfEveryChoice) {
+  const auto clauses_of = [](const std::string& line, const std::map<std::string, Blob>& in) {
+    LineCase c(line, in);
+    std::string clauses;
+    for (const TraceStep& s : make_reference_subject()->trace(c.p, c.inputs, Direction::row, 0, 3))
+      clauses += s.clause + " ";
+    return clauses;
+  };
+  const std::pair<const char*, const char*> rows[] = {
+      {"quantize mxfp8 1x32 bf16 dir=row mx_scale=floor", "N5.1 N17.6 N5.4 N1.2 N5.5 N2.1 "},
+      {"quantize mxfp8 1x32 bf16 dir=row mx_scale=ceil", "N5.1 N17.6 N5.4 N1.2 N5.5 N2.1 "},
+      {"quantize mxfp8 1x32 bf16 dir=row mx_scale=even", "N5.1 N17.6 N17.6 N5.4 N1.2 N5.5 N2.1 "},
+      {"quantize mxfp8 1x32 bf16 dir=row mx_scale=even_e2m1", "N5.1 N17.6 N17.6 N5.4 N1.2 N5.5 N2.1 "},
+      {"quantize mxfp8 1x32 bf16 dir=row mx_scale=down", "N5.1 N5.2 N17.6 N5.4 N1.2 N5.5 N2.1 "},
+      {"quantize mxfp8 1x32 bf16 dir=row scale_from=scale", "N17.12 N5.4 N1.2 N5.5 N2.1 "},
+      {"quantize mxfp8 1x32 bf16 dir=row scale_from=amax", "N17.12 N5.2 N5.3 N5.4 N1.2 N5.5 N2.1 "},
+      {"quantize nvfp4 1x32 bf16 dir=row",
+       "N10.1 N10.2 N10.7 N10.4 N10.5 N10.6 N10.6 N10.8 N1.2 N10.9 N2.1 "},
+      {"quantize nvfp4 1x32 bf16 dir=row scale_from=scale",
+       "N10.1 N10.2 N10.7 N17.12 N10.8 N1.2 N10.9 N2.1 "},
+      {"quantize nvfp4 1x32 bf16 dir=row scale_from=amax",
+       "N10.1 N10.2 N10.7 N17.12 N10.5 N10.6 N10.6 N10.8 N1.2 N10.9 N2.1 "},
+      {"quantize nvfp4 1x32 bf16 dir=row four_over_six=mae",
+       "N10.1 N10.2 N10.7 N10.4 N10.10 N10.10 N10.11 N10.11 N10.11 N10.8 N1.2 N10.9 N2.1 "},
+      {"quantize nvfp4 1x32 bf16 dir=row nvfp4_scale=decode",
+       "N10.1 N10.2 N10.7 N17.8 N10.4 N17.8 N10.6 N10.8 N1.2 N10.9 N2.1 "},
+      {"quantize nvfp4 1x32 bf16 dir=row nvfp4_scale=decode scale_division=reciprocal",
+       "N10.1 N17.14 N17.14 N10.7 N17.14 N17.14 N10.4 N17.8 N10.6 N10.8 N1.2 N10.9 N2.1 "},
+      {"quantize nvfp4 1x32 bf16 dir=row nvfp4_scale=unit",
+       "N10.1 N10.2 N10.7 N10.4 N17.8 N10.6 N10.8 N1.2 N10.9 N2.1 "},
+      {"quantize nvfp4 1x32 bf16 dir=row nvfp4_floor=least_normal",
+       "N10.1 N10.2 N10.7 N10.4 N10.5 N10.6 N17.9 N10.8 N1.2 N10.9 N2.1 "},
+      {"quantize nvfp4 1x32 bf16 dir=row multiplier=quotient",
+       "N10.1 N10.2 N10.7 N10.4 N10.5 N10.6 N10.6 N17.10 N1.2 N10.9 N2.1 "},
+      {"quantize nvfp4 1x32 bf16 dir=row scale_round=away_240",
+       "N10.1 N10.2 N10.7 N10.4 N10.5 N10.6 N17.11 N10.8 N1.2 N10.9 N2.1 "},
+  };
+  for (const auto& [line, clauses] : rows) EXPECT_EQ(clauses_of(line, noisy_inputs(line)), clauses) << line;
+  // A multiplier of a block without amax is 0 by a choice, not by the division of N10.8.
+  const std::string zero = "quantize nvfp4 1x32 bf16 dir=row zero_multiplier=zero";
+  EXPECT_EQ(clauses_of(zero, {{"x", blob(std::vector<uint16_t>(32))}}),
+            "N10.1 N10.2 N10.7 N10.4 N10.5 N10.6 N10.6 N17.10 N1.2 N10.9 N2.1 ");
+}
+
 }  // namespace
 }  // namespace assay

@@ -1,4 +1,7 @@
 // The GEMM order of scales (N6.3 to N6.6): positions worked by hand, and what becomes of padding.
+#include <stdexcept>
+
+#include "reference/swizzle.h"
 #include "tests/reference/run_line.h"
 
 namespace assay {
@@ -213,6 +216,17 @@ TEST(Swizzle, QuantizeWritesTheSameOrder) {  // N6.3, N6.4
                    {{d + ".scale_gemm", gemm.at(d + ".scale_gemm")}, {d + ".data", gemm.at(d + ".data")}});
       EXPECT_EQ(y.at("y"), y_gemm.at("y")) << tail;
     }
+}
+
+// No tile of 128 x 4 is written or read in part.
+TEST(Swizzle, RefusesScalesThatFillNoTile) {
+  using reference::Bytes, reference::to_gemm, reference::from_gemm;
+  for (const auto& [rows, cols] : {std::pair{127, 4}, {128, 3}, {4, 128}}) {
+    EXPECT_THROW(to_gemm(Bytes::Zero(rows, cols), false), std::invalid_argument) << rows << "x" << cols;
+    EXPECT_THROW(from_gemm(Bytes::Zero(rows, cols), false), std::invalid_argument) << rows << "x" << cols;
+    EXPECT_THROW(to_gemm(Bytes::Zero(cols, rows), true), std::invalid_argument) << rows << "x" << cols;
+    EXPECT_THROW(from_gemm(Bytes::Zero(cols, rows), true), std::invalid_argument) << rows << "x" << cols;
+  }
 }
 
 }  // namespace
