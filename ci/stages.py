@@ -48,12 +48,13 @@ def stage_tidy(args):
 
 def stage_cpu(args):
     """With no CUDA in sight: every test program, the vectors, the suite `ci`, scenarios and roles on the host executor, the latter two
-    on the reference as well, the generated pages, the schemas of JSON outputs, the installation."""
+    on the reference as well, the sums of tensor cores by their laws, the generated pages, the schemas of JSON outputs, the installation."""
     tally = run_counted("test", ["ci/test"], 3600, tail=80, env=hide_cuda())
     tally += warnings("cpu")
     program = ROOT / "build/cpu/bin/assay"
     tally += run_counted("parity", ["ci/parity"], 1800, env=hide_cuda())
     tally += run_counted("training on the reference", [program, "run", "scenarios", "roles", "--subject", "reference"], 1800)
+    tally += run_counted("sums of the reference", [program, "run", "tensor_core", "--subject", "reference"], 600)
     tally += run_counted("generated pages", ["ci/check", "--generated", program], 300)
     tally += run_counted("schemas", ["ci/schemas", program], 600)
     return tally + run_counted("install", ["ci/install", "build/cpu"], 300)
