@@ -104,7 +104,9 @@ ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, c
           i < lines && j < blocks ? uint8_t(scales[k]) : uint8_t(0);  // N6.4
     }
   }
-  store_e2m1_lines<S, kRows>(to.data, extent, at, words, multiplier, tame);  // N10.9
+  store_e2m1_lines<S, kRows>(to.data, extent, at, words, [&](const float(&x)[kPatch], uint32_t signs, int l) {
+    return Hardware::e2m1_codes(x, multiplier[l], signs, tame);  // N10.9
+  });
 }
 
 // Default numerics, one read. A thread per patch.
