@@ -8,6 +8,7 @@
 #include "contract/line.h"
 #include "fast/lane/convert.cuh"
 #include "fast/lane/decode.cuh"
+#include "fast/lane/stochastic.cuh"
 
 namespace assay {
 namespace {
@@ -49,7 +50,32 @@ template <Encoding From> void e2m1_by_twin(const std::byte* x, std::byte* y, int
       values[k] = as_float(decode_from(From, code));
       tame = tame && fabsf(values[k]) < 7.0f;
     }
-    const uint32_t codes = Hardware::e2m1_codes(values, tame);
+    const uint32_t codes = Hardware::e2m1_codes(values, 1.0f, e2m1_signs(values), tame);
+    for (int64_t k = 0; k < here; ++k) y[first + k] = std::byte(codes >> (4 * k) & 0xFu);
+  }
+}
+
+// Stochastic rounding of binary32 with a byte for each element (N12.3): by one element, and by eight as
+// kernels do.
+using DrawnLoop = void (*)(const std::byte* x, const std::byte* bits, std::byte* y, int64_t count);
+
+template <uint32_t (*kRule)(uint32_t, uint32_t)>
+void drawn_by_bits(const std::byte* x, const std::byte* bits, std::byte* y, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t value;
+    std::memcpy(&value, x + 4 * i, 4);
+    y[i] = std::byte(kRule(value, uint32_t(bits[i])));
+  }
+}
+void drawn_by_twin(const std::byte* x, const std::byte* bits, std::byte* y, int64_t count) {
+  for (int64_t first = 0; first < count; first += 8) {
+    const int64_t here = std::min<int64_t>(count - first, 8);
+    float values[8] = {};
+    uint2 bytes{};
+    std::memcpy(values, x + 4 * first, size_t(4 * here));
+    std::memcpy(&bytes, bits + first, size_t(here));
+    const bool tame = std::none_of(values, values + 8, [](float v) { return is_nan(as_bits(v)); });
+    const uint32_t codes = Hardware::e2m1_drawn(values, 1.0f, e2m1_signs(values), tame, bytes);
     for (int64_t k = 0; k < here; ++k) y[first + k] = std::byte(codes >> (4 * k) & 0xFu);
   }
 }
@@ -98,7 +124,7 @@ template <Encoding From> Loop loop_from(Conversions conversions, const Cast& op)
 
 Loop loop_for(Conversions conversions, const Problem& p) {
   const Cast* op = p.as<Cast>();
-  if (!op || op->round == Round::sr || validate(p)) return nullptr;  // N12.3 takes random bytes beside x
+  if (!op || op->round == Round::sr || validate(p)) return nullptr;
   switch (p.x.source) {
 #define ENCODING(name, ...) \
   case Encoding::name:      \
@@ -107,6 +133,13 @@ Loop loop_for(Conversions conversions, const Problem& p) {
 #undef ENCODING
   }
   return nullptr;
+}
+
+DrawnLoop drawn_loop_for(Conversions conversions, const Problem& p) {
+  const Cast* op = p.as<Cast>();
+  if (!op || op->round != Round::sr || validate(p)) return nullptr;
+  if (conversions == Conversions::twin) return op->sr_rule == SrRule::integer ? &drawn_by_twin : nullptr;
+  return op->sr_rule == SrRule::integer ? &drawn_by_bits<stochastic_integer> : &drawn_by_bits<stochastic_fma>;
 }
 
 class LanesSubject final : public Subject {
@@ -118,7 +151,7 @@ class LanesSubject final : public Subject {
   }
   Support supports(const Problem& p) const override {
     if (!p.as<Cast>()) return {false, "the lanes alone only convert elements: cast"};
-    if (!loop_for(conversions_, p))
+    if (!loop_for(conversions_, p) && !drawn_loop_for(conversions_, p))
       return {false, conversions_ == Conversions::twin
                          ? "no conversion instruction that kernels use does this"
                          : "there is no such cast"};
@@ -127,10 +160,13 @@ class LanesSubject final : public Subject {
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
              const Environment&) override {
     const Loop loop = loop_for(conversions_, p);
-    const ConstBuffer* x = find(inputs, "x");
+    const DrawnLoop drawn = drawn_loop_for(conversions_, p);
+    const ConstBuffer *x = find(inputs, "x"), *bits = find(inputs, "bits");
     const Buffer* y = find(outputs, "y");
-    if (!loop || !x || !y) throw std::invalid_argument("the lanes do not run this Problem");
-    loop(x->bytes.data(), y->bytes.data(), p.x.shape.count());
+    if (!x || !y || (!loop && (!drawn || !bits)))
+      throw std::invalid_argument("the lanes do not run this Problem");
+    if (loop) loop(x->bytes.data(), y->bytes.data(), p.x.shape.count());
+    else drawn(x->bytes.data(), bits->bytes.data(), y->bytes.data(), p.x.shape.count());
     return {conversions_ == Conversions::bits ? Bits::kName : Hardware::kName, 0};
   }
 

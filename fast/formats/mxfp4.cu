@@ -46,7 +46,9 @@ ASSAY_DEVICE void mxfp4_direction(const Target& to, const Extent& extent, const 
   float multiplier[kPatch];
 #pragma unroll
   for (int l = 0; l < kPatch; ++l) multiplier[l] = as_float(mx_multiplier(byte_of(codes, l)));
-  store_e2m1_lines<S, kRows>(to.data, extent, at, words, multiplier, tame);  // N15.3
+  store_e2m1_lines<S, kRows>(to.data, extent, at, words, [&](const float(&x)[kPatch], uint32_t signs, int l) {
+    return Hardware::e2m1_codes(x, multiplier[l], signs, tame);  // N15.3
+  });
 }
 
 // Default numerics, one read. A thread per patch.

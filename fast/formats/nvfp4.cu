@@ -1,11 +1,10 @@
-// NVFP4: blocks with the default numerics by a kernel of their own, in registers; everything else by
-// direction lanes (lane/nvfp4_direction.cuh). Dequantized patch by patch (N10).
+// NVFP4: blocks with the default numerics by kernels of their own, in registers; everything else by direction
+// lanes (lane/nvfp4_direction.cuh). Dequantized patch by patch (N10).
 #include "fast/directions.h"
-#include "fast/lane/nvfp4.cuh"
-#include "fast/lane/value_pairs.cuh"
 #include "fast/move/amax.cuh"
 #include "fast/move/dequantize.cuh"
-#include "fast/move/e2m1_lines.cuh"
+#include "fast/move/nvfp4_pair.cuh"
+#include "fast/nvfp4_rotated.h"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 namespace {
@@ -21,94 +20,8 @@ struct Nvfp4DecodeScale {
   }
 };
 
-// Where one direction goes, and the amax of the tensor that it goes by.
-struct Nvfp4Target {
-  uint8_t *data = nullptr, *scales = nullptr;
-  bool gemm = false;
-  const uint32_t* amax = nullptr;
-};
-struct Nvfp4PairArgs {
-  const void* x = nullptr;
-  const uint32_t* noop = nullptr;
-  Extent extent;
-  Nvfp4Target row, col;
-};
-
-// One direction of a patch: lines are rows (kRows) or columns, and stored rows. A block of 16 lies in two
-// lanes; each of them makes the scales of 4 of the 8 lines. The amax of a 16x16 block goes over four lanes
-// (N10.4). x as load_patch<S, true> needs it; the stored rows a multiple of 8 long.
-template <class S, bool kRows, bool kSquare>
-ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, const Place& at,
-                                  const Nvfp4Scales& tensor, const uint32_t (&words)[kPatch][S::kWords]) {
-  constexpr int kNext = kRows ? 1 : 8, kHalf = S::kWords / 2;
-  const int64_t line = kRows ? at.row : at.col, first = kRows ? at.col : at.row;
-  const int64_t lines = kRows ? extent.rows : extent.cols, elements = kRows ? extent.cols : extent.rows;
-  const bool second = (at.lane & kNext) != 0;
-  const Nvfp4Chain chain;
-
-  uint32_t items[S::kWords], half[kHalf];
-  bool wild = maxima<S, kRows>(words, items);  // some scaled element may be NaN, or 7 and more
-  if constexpr (kSquare) {
-    uint32_t best = items[0];
-#pragma unroll
-    for (int w = 1; w < S::kWords; ++w) best = S::max(best, items[w]);
-    if constexpr (S::kHalves) best = S::max(best, best >> 16 | best << 16);
-    best = S::max(best, __shfl_xor_sync(kAllLanes, best, 1));
-    best = S::max(best, __shfl_xor_sync(kAllLanes, best, 8));
-#pragma unroll
-    for (int w = 0; w < kHalf; ++w) half[w] = best;
-  } else {
-#pragma unroll
-    for (int w = 0; w < kHalf; ++w) {
-      const uint32_t keep = second ? items[kHalf + w] : items[w], give = second ? items[w] : items[kHalf + w];
-      half[w] = S::max(keep, __shfl_xor_sync(kAllLanes, give, kNext));
-    }
-  }
-  uint32_t scales[4];
-  float multiplier[kPatch] = {};
-#pragma unroll
-  for (int k = 0; k < 4; k += 2) {  // N10.6, N10.8
-    if (kSquare && k > 0) {
-      scales[k] = scales[k + 1] = scales[0];
-      continue;
-    }
-    const float lo = as_float(chain.scaled_amax(tensor, S::widen(half, k))),
-                hi = kSquare ? lo : as_float(chain.scaled_amax(tensor, S::widen(half, k + 1)));
-    const uint32_t pair = Hardware::pair<Encoding::e4m3>(lo, hi);
-    const ValuePair values = values_of_pair<Encoding::e4m3>(pair);
-    scales[k] = pair & 0xFFu, scales[k + 1] = pair >> 8;
-    multiplier[k] = chain.multiplier_of(tensor, values.lo),
-    multiplier[k + 1] = chain.multiplier_of(tensor, values.hi);
-  }
-#pragma unroll
-  for (int k = 0; k < 4; ++k)
-    wild |= !(__fmul_rn(as_float(S::widen(half, k)), multiplier[kSquare ? 0 : k]) < 7.0f);
-  const bool tame = __any_sync(kAllLanes, wild) == 0;
-  if constexpr (kSquare) {
-#pragma unroll
-    for (int k = 1; k < kPatch; ++k) multiplier[k] = multiplier[0];
-  } else {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const float mine = multiplier[k], other = __shfl_xor_sync(kAllLanes, mine, kNext);
-      multiplier[k] = second ? other : mine, multiplier[4 + k] = second ? mine : other;
-    }
-  }
-
-  const int64_t j = first >> 4, blocks = (elements + 15) >> 4, padded = (blocks + 3) & ~int64_t{3};  // N10.14
-  if (j < padded) {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const int64_t i = line + (second ? 4 : 0) + k;
-      to.scales[to.gemm ? gemm_index(i, j, padded >> 2) : i * padded + j] =
-          i < lines && j < blocks ? uint8_t(scales[k]) : uint8_t(0);  // N6.4
-    }
-  }
-  store_e2m1_lines<S, kRows>(to.data, extent, at, words, multiplier, tame);  // N10.9
-}
-
 // Default numerics, one read. A thread per patch.
-template <class S, bool kSquare, bool kRow, bool kCol>
+template <class S, bool kSquare, bool kDrawn, bool kRow, bool kCol>
 __global__ void __launch_bounds__(kThreads, S::kBlocks > 2 ? 2 : S::kBlocks) nvfp4_pair(Nvfp4PairArgs a) {
   if (is_noop(a.noop)) return;
   const Place at = my_place(a.extent);
@@ -117,11 +30,11 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks > 2 ? 2 : S::kBlocks) nvf
   const Nvfp4Chain chain;
   const uint32_t amax = *(kRow ? a.row : a.col).amax;
   Nvfp4Scales tensor = chain.of_tensor(amax);
-  if constexpr (kRow) nvfp4_direction<S, true, kSquare>(a.row, a.extent, at, tensor, words);
+  if constexpr (kRow) nvfp4_direction<S, true, kSquare, kDrawn>(a.row, a.extent, at, tensor, words);
   if constexpr (kRow && kCol) {  // given amaxes may differ
     if (*a.col.amax != amax) tensor = chain.of_tensor(*a.col.amax);
   }
-  if constexpr (kCol) nvfp4_direction<S, false, kSquare>(a.col, a.extent, at, tensor, words);
+  if constexpr (kCol) nvfp4_direction<S, false, kSquare, kDrawn>(a.col, a.extent, at, tensor, words);
 }
 
 __global__ void nvfp4_clear_amax(const uint32_t* noop, uint32_t* row, uint32_t* col) {
@@ -130,15 +43,38 @@ __global__ void nvfp4_clear_amax(const uint32_t* noop, uint32_t* row, uint32_t* 
   if (col != nullptr) *col = 0;
 }
 
-// Whether the tuned kernel computes what both quantizers ask for.
-bool tunable(const Problem& p) {
+// Which kernel in registers computes what both quantizers ask for. Stochastic rounding and rotated columns
+// come with BF16 and blocks of 16, as gradients and their transforms do; everything else is the general
+// kernel's.
+enum class Tuned : uint8_t { none, nearest, drawn, rotated, rotated_drawn };
+Tuned tuned(const Problem& p) {
+  const Quantizer& one = p.row ? *p.row : *p.col;
+  const bool rotated = p.col && p.col->rht, drawn = one.round == Round::sr;
   for (Direction d : kDirections) {
     const std::optional<Quantizer>& q = p.quantizer(d);
-    if (q && (q->numerics != Numerics{} || q->round != Round::rne || q->rht || q->row_scaled ||
-              q->four_over_six != FourOverSix::off))
-      return false;
+    if (q && (q->numerics != Numerics{} || q->row_scaled || q->four_over_six != FourOverSix::off ||
+              q->block != one.block || q->round != one.round))
+      return Tuned::none;
   }
-  return !p.row || !p.col || p.row->block == p.col->block;
+  if ((rotated || drawn) && (p.x.source != Encoding::bf16 || is_square(one.block))) return Tuned::none;
+  return rotated ? drawn ? Tuned::rotated_drawn : Tuned::rotated : drawn ? Tuned::drawn : Tuned::nearest;
+}
+
+template <class S, bool kSquare, bool kDrawn> void launch_nvfp4(const Nvfp4PairArgs& args, const Problem& p) {
+  const LaunchConfig config{.name = "nvfp4_pair", .grid = args.extent.tiles(), .block = kThreads};
+  if (p.row && p.col) launch(config, nvfp4_pair<S, kSquare, kDrawn, true, true>, args);
+  else if (p.row) launch(config, nvfp4_pair<S, kSquare, kDrawn, true, false>, args);
+  else launch(config, nvfp4_pair<S, kSquare, kDrawn, false, true>, args);
+}
+
+// Clears and takes the amaxes that are not given.
+void launch_nvfp4_amaxes(const Nvfp4PairArgs& args, const Problem& p, uint32_t* row, uint32_t* col) {
+  launch({.name = "nvfp4_clear_amax", .grid = 1, .block = 1}, nvfp4_clear_amax, args.noop, row, col);
+  if (p.x.shape.count() == 0) return;
+  if (col != nullptr && p.col->rht) return launch_nvfp4_rotated_amax(args, row, col);
+  with_source(p.x.source, [&](auto source) {
+    launch_amax<decltype(source)>(args.x, p.x.shape.count(), args.noop, row, col);
+  });
 }
 
 struct Nvfp4ChainArgs {
@@ -169,34 +105,33 @@ std::string quantize_nvfp4(const Job& job) {
     const std::optional<Quantizer>& q = p.quantizer(d);
     if (!q) return {};
     return {job.output<uint8_t>(d, "data"), job.output<uint8_t>(d, scale_stem(q->scales)),
-            q->scales == ScaleLayout::gemm, q->amax ? job.input(d, "given.amax") : job.output(d, "amax")};
+            q->scales == ScaleLayout::gemm, q->amax ? job.input(d, "given.amax") : job.output(d, "amax"),
+            q->round == Round::sr ? BlockDraws::of(p, d) : BlockDraws{}};
   };
-  const Nvfp4PairArgs args{job.input<void>("x"),
-                           job.input("noop"),
-                           {s.rows, s.cols},
-                           target(Direction::row),
-                           target(Direction::col)};
+  const Nvfp4PairArgs args{job.input<void>("x"),   job.input("noop"),
+                           {s.rows, s.cols},       target(Direction::row),
+                           target(Direction::col), p.col ? uint32_t{p.col->sign_mask} : 0u};
+  const Tuned kernel = tuned(p);
+  const bool rotated = kernel == Tuned::rotated || kernel == Tuned::rotated_drawn;
   const bool vector = s.cols % kPatch == 0 && (!p.col || s.rows % kPatch == 0) && aligned(16, {args.x}) &&
-                      aligned(4, {args.row.data, args.col.data});
-  if (!vector || job.policy == Policy::general || !tunable(p)) return quantize_directions(job);
+                      aligned(4, {args.row.data, args.col.data, args.row.scales, args.col.scales}) &&
+                      (!rotated || aligned(8, {args.col.data}));
+  if (!vector || job.policy == Policy::general || kernel == Tuned::none) return quantize_directions(job);
 
   uint32_t *row_amax = job.output(Direction::row, "amax"), *col_amax = job.output(Direction::col, "amax");
   const bool computed = row_amax != nullptr || col_amax != nullptr;
-  const LaunchConfig config{.name = "nvfp4_pair", .grid = args.extent.tiles(), .block = kThreads};
-  if (computed)
-    launch({.name = "nvfp4_clear_amax", .grid = 1, .block = 1}, nvfp4_clear_amax, args.noop, row_amax,
-           col_amax);
-  with_source(p.x.source, [&](auto source) {
-    using S = decltype(source);
-    if (computed) launch_amax<S>(args.x, s.count(), args.noop, row_amax, col_amax);
-    if (s.count() == 0) return;
-    with_flag(is_square((p.row ? p.row : p.col)->block), [&](auto square) {
-      if (p.row && p.col) launch(config, nvfp4_pair<S, square.value, true, true>, args);
-      else if (p.row) launch(config, nvfp4_pair<S, square.value, true, false>, args);
-      else launch(config, nvfp4_pair<S, square.value, false, true>, args);
-    });
-  });
-  return std::string(computed ? "amax, " : "") + "nvfp4_pair<" + directions(p) + "> " + how(p);
+  if (computed) launch_nvfp4_amaxes(args, p, row_amax, col_amax);
+  if (s.count() != 0) {
+    if (rotated) launch_nvfp4_rotated(args, kernel == Tuned::rotated_drawn);
+    else if (kernel == Tuned::drawn) launch_nvfp4<Source<Encoding::bf16>, false, true>(args, p);
+    else
+      with_source(p.x.source, [&](auto source) {
+        with_flag(is_square((p.row ? p.row : p.col)->block),
+                  [&](auto square) { launch_nvfp4<decltype(source), square.value, false>(args, p); });
+      });
+  }
+  return std::string(computed ? "amax, " : "") + (rotated ? "nvfp4_rotated_pair<" : "nvfp4_pair<") +
+         directions(p) + "> " + how(p);
 }
 
 std::string dequantize_nvfp4(const Job& job) {

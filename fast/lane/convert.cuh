@@ -7,6 +7,7 @@
 #pragma once
 #include "fast/lane/e2m1_adder.cuh"
 #include "fast/lane/encode.cuh"
+#include "fast/lane/stochastic.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
@@ -90,21 +91,48 @@ struct Hardware {
   }
 #endif
 
-  // Eight E2M1 codes, element k in bits 4k..4k+3. `tame`: every value is finite and below 7 in magnitude,
-  // which all threads of the warp agree on; it saves the adder two steps for each element. y is
-  // overwritten.
-  ASSAY_LANE static uint32_t e2m1_codes(float (&y)[8], bool tame) {
+  // Eight E2M1 codes of x * multiplier, element k in bits 4k..4k+3. The multiplier has no sign; `signs` are
+  // those of x, as e2m1_signs gives them. `tame`: every product is finite and below 7 in magnitude, which all
+  // threads of the warp agree on; it saves the adder a step for each element.
+  ASSAY_LANE static uint32_t e2m1_codes(const float (&x)[8], float multiplier, uint32_t signs, bool tame) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
     uint32_t codes = 0;
 #pragma unroll
-    for (int k = 0; k < 8; k += 2) codes |= pair<Encoding::e2m1>(y[k], y[k + 1]) << (4 * k);
+    for (int k = 0; k < 8; k += 2)
+      codes |= pair<Encoding::e2m1>(__fmul_rn(x[k], multiplier), __fmul_rn(x[k + 1], multiplier)) << (4 * k);
     return codes;
 #else
-    if (!tame) {
+    float y[8];
 #pragma unroll
-      for (int k = 0; k < 8; ++k) y[k] = e2m1_clamped(y[k]);
+    for (int k = 0; k < 8; ++k) y[k] = __fmul_rn(fabsf(x[k]), multiplier);
+    if (!tame) {
+      signs = e2m1_signs_of(y, signs);
+#pragma unroll
+      for (int k = 0; k < 8; ++k) y[k] = fminf(y[k], 6.0f);
     }
-    return e2m1_eight(y);
+    return e2m1_eight(y) + signs;
+#endif
+  }
+  // The same by stochastic rounding, byte k of `bytes` for element k. `tame`: no product is NaN.
+  ASSAY_LANE static uint32_t e2m1_drawn(const float (&x)[8], float multiplier, uint32_t signs, bool tame,
+                                        uint2 bytes) {
+#if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM103_ALL)
+    uint32_t codes = 0;
+#pragma unroll
+    for (int h = 0; h < 2; ++h)
+      codes |= StochasticHardware::four(__fmul_rn(x[4 * h], multiplier), __fmul_rn(x[4 * h + 1], multiplier),
+                                        __fmul_rn(x[4 * h + 2], multiplier),
+                                        __fmul_rn(x[4 * h + 3], multiplier), h == 0 ? bytes.x : bytes.y)
+               << (16 * h);
+    return codes;
+#else
+    float y[8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) y[k] = __fmul_rn(fabsf(x[k]), multiplier);
+    if (!tame) signs = e2m1_signs_of(y, signs);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) y[k] = fminf(y[k], 6.0f);
+    return e2m1_eight_drawn(y, bytes) + signs;
 #endif
   }
 };

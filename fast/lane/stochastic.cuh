@@ -1,8 +1,8 @@
 // Stochastic rounding to E2M1 (N12.3): by integers, by a fused multiply-add, and by the conversion
-// instruction where a GPU has it.
+// instruction where a GPU has it, else by the adder.
 #pragma once
 #include "contract/numerics.h"
-#include "fast/lane/layout.cuh"
+#include "fast/lane/e2m1_adder.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
@@ -54,7 +54,8 @@ struct StochasticBits {
 };
 
 // cvt.rs.satfinite.e2m1x4.f32, which only sm_100a and its like have. It takes byte 0, 2, 1, 3 of its random
-// word for element 0, 1, 2, 3 by the reading of the PTX text in N12.5; never run on hardware.
+// word for element 0, 1, 2, 3 by the reading of the PTX text in N12.5; never run on hardware. Elsewhere, and
+// under the host executor, the adder (e2m1_adder.cuh).
 struct StochasticHardware {
   static constexpr const char* kName = "hardware";
 #if defined(__CUDA_ARCH_FEAT_SM100_ALL) || defined(__CUDA_ARCH_FEAT_SM103_ALL)
@@ -65,23 +66,12 @@ struct StochasticHardware {
         : "f"(x3), "f"(x2), "f"(x1), "f"(x0), "r"(__byte_perm(bytes, 0, 0x3120)));
     return codes;
   }
-#elif defined(__CUDA_ARCH__)
-  ASSAY_LANE static uint32_t four(float x0, float x1, float x2, float x3, uint32_t bytes) {
-    return StochasticBits::four(x0, x1, x2, x3, bytes);
-  }
 #else
-  // Twin: |x| in units of 1/512, cut by the conversion to an integer; the distance to 2 counts half, that to
-  // 4 a quarter.
-  ASSAY_LANE static uint32_t one(float x, uint32_t byte) {
-    const float a = as_float(as_bits(x) & kAbs);
-    if (!(a < 6.0f)) return signed_e2m1(as_bits(x), 7u);
-    const uint32_t units = uint32_t(__fmul_rn(a, 512.0f));
-    const uint32_t steps = units < 1024u ? units : units < 2048u ? 512u + (units >> 1) : 1024u + (units >> 2);
-    return signed_e2m1(as_bits(x), (steps + byte) >> 8);
-  }
   ASSAY_LANE static uint32_t four(float x0, float x1, float x2, float x3, uint32_t bytes) {
-    return one(x0, bytes & 0xFFu) | one(x1, (bytes >> 8) & 0xFFu) << 4 | one(x2, (bytes >> 16) & 0xFFu) << 8 |
-           one(x3, bytes >> 24) << 12;
+    const float y0 = e2m1_clamped(x0), y1 = e2m1_clamped(x1), y2 = e2m1_clamped(x2), y3 = e2m1_clamped(x3);
+    const uint32_t codes = e2m1_four_drawn(fabsf(y0), fabsf(y1), fabsf(y2), fabsf(y3), bytes);
+    return (codes >> 8 & 0xFFu) | codes >> 16 | (as_bits(y0) >> 28 & 0x8u) | (as_bits(y1) >> 24 & 0x80u) |
+           (as_bits(y2) >> 20 & 0x800u) | (as_bits(y3) >> 16 & 0x8000u);
   }
 #endif
 };

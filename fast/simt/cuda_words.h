@@ -297,6 +297,16 @@ inline float __fmul_rn(float a, float b) { return canonical(a * b); }
 inline float __fadd_rn(float a, float b) { return canonical(a + b); }
 inline float __fsub_rn(float a, float b) { return canonical(a - b); }
 inline float __fmaf_rn(float a, float b, float c) { return canonical(std::fma(a, b, c)); }
+// Cut toward zero. Binary64 holds the product; its sum with c and the error of that sum say on which side of
+// the nearest binary32 the exact sum lies.
+inline float __fmaf_rz(float a, float b, float c) {
+  const double product = static_cast<double>(a) * b, sum = product + c, added = sum - product;
+  const double error = (product - (sum - added)) + (c - added);
+  const float nearest = static_cast<float>(sum);
+  const double beyond = static_cast<double>(nearest) - sum;
+  const bool cut = nearest > 0 ? beyond > error : beyond < error;
+  return canonical(cut ? std::nextafter(nearest, 0.0f) : nearest);
+}
 inline float __fdiv_rn(float a, float b) { return canonical(a / b); }
 inline float __fsqrt_rn(float a) { return canonical(std::sqrt(a)); }
 inline float __frcp_rn(float a) { return canonical(1.0f / a); }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "contract/line.h"
+#include "fast/lane/convert.cuh"
 #include "fast/lane/hadamard.cuh"
 #include "fast/lane/nvfp4.cuh"
 #include "fast/lane/philox.cuh"
@@ -420,7 +421,7 @@ TEST(Nvfp4Lanes, StochasticIntegersEqualRealNumbers) {
       ASSERT_EQ(stochastic_integer(x, byte), by_real_numbers(x, byte)) << std::hex << x << ' ' << byte;
   });
 }
-// The instruction's twin against the integers: all bytes, so that no carry is missed.
+// The adder against the integers: all bytes, so that no carry is missed, in each of eight places.
 TEST(Nvfp4Lanes, StochasticPoliciesAgree) {
   Random random{6};
   for_drawn_floats([&](uint32_t x) {
@@ -430,9 +431,16 @@ TEST(Nvfp4Lanes, StochasticPoliciesAgree) {
         << std::hex << x << ' ' << bytes;
   });
   for (uint32_t x = 0x3A000000u; x < 0x40D00000u; x += 0x3FF1)
-    for (uint32_t byte = 0; byte < 256; ++byte)
-      ASSERT_EQ(StochasticHardware::one(value(x), byte), stochastic_integer(x, byte))
+    for (uint32_t byte = 0; byte < 256; ++byte) {
+      const float v = value(x), values[8] = {v, -v, 6.5f, v, -0.25f, v, std::nanf(""), v};
+      const uint32_t bytes = byte | byte << 8 | 77u << 16 | byte << 24;
+      uint32_t want = 0;
+      for (int k = 0; k < 8; ++k)
+        want |= stochastic_integer(bits_of(values[k]), bytes >> (8 * (k % 4)) & 0xFFu) << (4 * k);
+      const uint2 words = make_uint2(bytes, bytes);
+      ASSERT_EQ(Hardware::e2m1_drawn(values, 1.0f, e2m1_signs(values), false, words), want)
           << std::hex << x << ' ' << byte;
+    }
 }
 
 // Hand-counted: how many of 256 bytes round up, for both rules (N12.3).

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cfenv>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -455,6 +457,25 @@ TEST(DeviceWords, FloatStepsAreRoundedOnce) {
   EXPECT_EQ(__fmaf_rn(x, x, -(1.0f + of(0x3A000000u))), of(0x33800000u));
   EXPECT_EQ(__fadd_rn(__fmul_rn(x, x), -(1.0f + of(0x3A000000u))), 0.0f);
   EXPECT_EQ(bits(__fmaf_rn(of(0x7F800000u), 0.0f, 1.0f)), 0x7FFFFFFFu);
+}
+
+// Against the CPU's own rounding toward zero, near and far from what the sum is rounded to.
+TEST(DeviceWords, FusedSumsCutTowardZero) {
+  std::mt19937 random(4);
+  for (int i = 0; i < 400000; ++i) {
+    const bool near = i % 2 != 0;
+    const float a = of(near ? 0x3A000000u + random() % 0x06E00000u : uint32_t(random())),
+                b = near ? 8.0f : of(uint32_t(random())), c = near ? 131072.0f : of(uint32_t(random()));
+    volatile float x = a, y = b, z = c;
+    std::fesetround(FE_TOWARDZERO);
+    volatile float cut = std::fma(x, y, z);
+    std::fesetround(FE_TONEAREST);
+    ASSERT_EQ(bits(__fmaf_rz(a, b, c)), cut != cut ? 0x7FFFFFFFu : bits(cut)) << a << ' ' << b << ' ' << c;
+  }
+  EXPECT_EQ(__fmaf_rz(of(1), 1.0f, 131072.0f), 131072.0f);
+  EXPECT_EQ(__fmaf_rz(-of(1), 1.0f, 131072.0f), of(0x47FFFFFFu));
+  EXPECT_EQ(bits(__fmaf_rz(of(0x7F7FFFFFu), 2.0f, 0.0f)), 0x7F7FFFFFu);
+  EXPECT_EQ(bits(__fmaf_rz(of(0x7F800000u), 2.0f, 0.0f)), 0x7F800000u);
 }
 
 TEST(DeviceWords, VectorAccesses) {

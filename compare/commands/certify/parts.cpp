@@ -218,6 +218,21 @@ Domain stochastic_pairs() {
       }};
 }
 
+// A byte for each pattern, mixed from its place, so that neighbours have different ones.
+Domain drawn_floats(bool quick) {
+  return {quick ? "every binary32 pattern that ends in 000, 001 or FFF, each with a byte mixed from its place"
+                : "all 2^32 binary32 patterns, each with a byte mixed from its place",
+          quick ? 3 * (kFloats >> 12) : kFloats,
+          [quick](int64_t first, int64_t n, std::vector<PlaneData>& inputs) {
+            for (int64_t i = 0; i < n; ++i) {
+              const uint32_t bits = quick ? boundary(first + i) : static_cast<uint32_t>(first + i);
+              std::memcpy(inputs[0].bytes.data() + 4 * i, &bits, 4);
+              const uint32_t mixed = (bits ^ bits >> 15) * 0x2C1B3C6Du;
+              inputs[1].bytes[static_cast<size_t>(i)] = static_cast<std::byte>(mixed >> 24);
+            }
+          }};
+}
+
 // N12.3 by counting: of the 256 bytes floor(256 f) take a value up, the others leave it. Integers all the
 // way: T is floor(512 |y|).
 std::string counts_are_right(const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& outputs) {
@@ -258,7 +273,8 @@ enum class Inputs : uint8_t {
   amax_rows,
   blocks,
   amax_pairs,
-  stochastic
+  stochastic,
+  drawn_floats
 };
 
 Domain domain_of(Inputs inputs, const Problem& p, bool quick) {
@@ -270,6 +286,7 @@ Domain domain_of(Inputs inputs, const Problem& p, bool quick) {
     case Inputs::structured_amaxes: return structured_amaxes();
     case Inputs::amax_pairs: return amax_pairs(p.row->e4m3_max, quick);
     case Inputs::stochastic: return stochastic_pairs();
+    case Inputs::drawn_floats: return drawn_floats(quick);
     case Inputs::amax_rows: return amax_rows(p.x.shape.cols);
     case Inputs::blocks: return bf16_blocks();
   }
@@ -367,6 +384,8 @@ constexpr Row kRows[] = {
      Inputs::amax_pairs, amax_sides},
     // Stochastic rounding.
     {"", "cast e2m1 1x1 f32 round=sr sr_rule={integer,fma}", "N12.3", Inputs::stochastic, every_kernel},
+    {"elements: ", "cast e2m1 1x1 f32 round=sr sr_rule={integer,fma}", "N12.3", Inputs::drawn_floats,
+     element_sides},
 };
 
 // The line without its shape: "cast e4m3 f32 round=rz".
