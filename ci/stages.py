@@ -48,7 +48,8 @@ def stage_tidy(args):
 
 def stage_cpu(args):
     """With no CUDA in sight: every test program, the vectors, the suite `ci`, scenarios and roles on the host executor, the latter two
-    on the reference as well, the sums of tensor cores by their laws, the generated pages, the schemas of JSON outputs, the installation."""
+    on the reference as well, the sums of tensor cores by their laws, the generated pages, the schemas of JSON outputs, the installation; with
+    --nightly the long form of the arithmetic of PTX."""
     tally = run_counted("test", ["ci/test"], 3600, tail=80, env=hide_cuda())
     tally += warnings("cpu")
     program = ROOT / "build/cpu/bin/assay"
@@ -57,6 +58,8 @@ def stage_cpu(args):
     tally += run_counted("sums of the reference", [program, "run", "tensor_core", "--subject", "reference"], 600)
     tally += run_counted("generated pages", ["ci/check", "--generated", program], 300)
     tally += run_counted("schemas", ["ci/schemas", program], 600)
+    if args.nightly:
+        tally += run_counted("ptx arithmetic", ["ci/ptx_long", "arithmetic", ROOT / "build/cpu/bin/test_fast_ptx"], 8 * 3600)
     return tally + run_counted("install", ["ci/install", "build/cpu"], 300)
 
 
@@ -66,17 +69,15 @@ def count_of_commits():
 
 def stage_ptx(program, args):
     """What nvcc made of the kernels, run on the CPU for every architecture: the suite `smoke`, and a twentieth of `ci` that moves on with every
-    commit; with --nightly all of `ci`, `gemm`, the scenarios and the parity matrix."""
+    commit; with --nightly all of `ci`, `gemm`, the scenarios and the parity matrix, in parts that are not run again once they passed."""
     tally = Tally()
     commits = count_of_commits()
     for n, arch in enumerate(("sm_90a", "sm_100a", "sm_120a")):
         run = [program, "run", "--subject", "ptx", "--require", "ptx", "--timeout", "300", "--env", f"arch={arch}"]
         tally += run_counted(f"ptx smoke {arch}", [*run, "smoke"], 600)
-        if args.nightly:
-            tally += run_counted(f"ptx {arch}", [*run, "ci", "gemm", "scenarios", "roles"], 4 * 3600)
-        elif n == commits % 3:
+        if not args.nightly and n == commits % 3:
             tally += run_counted(f"ptx ci {arch}", [*run, "ci", "--shard", f"{commits % 20 + 1}/20"], 1800)
-    return tally
+    return tally + run_counted("ptx suites", ["ci/ptx_long", "suites", program], 8 * 3600) if args.nightly else tally
 
 
 def stage_cuda(args):

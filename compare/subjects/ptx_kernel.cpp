@@ -147,6 +147,8 @@ class Run {
     return launched;
   }
   const ptx::Counters& counters() const { return counters_; }
+  // Launches that follow move the results of approximate functions (RunOptions::perturb).
+  void perturb(uint64_t how, uint32_t line) { perturb_ = how, perturb_line_ = line; }
   // Launches that follow are recorded.
   void record(ptx::Recorder& recorder) { recorder_ = &recorder; }
   // Launches that follow are counted, each into a row of its own.
@@ -193,6 +195,9 @@ class Run {
                                             .count = counts_ != nullptr,
                                             .check = env_.order != Environment::kForward,
                                             .stores_at_once = file_.stores_at_once,
+                                            .products_at_once = file_.products_at_once,
+                                            .perturb = perturb_,
+                                            .perturb_line = perturb_line_,
                                             .recorder = recorder_,
                                             .in_place = in_place});
     counters_.add(counted);
@@ -316,6 +321,8 @@ class Run {
   ptx::Counters counters_;
   ptx::Recorder* recorder_ = nullptr;
   std::vector<LaunchCounts>* counts_ = nullptr;
+  uint64_t perturb_ = 0;
+  uint32_t perturb_line_ = 0;
 };
 
 // Memory that begins where an allocator of a GPU would put it: which sectors and lines a request touches does
@@ -415,7 +422,8 @@ class PtxKernelSubject final : public Subject {
     by += "; " + std::to_string(run.counters().lane_instructions) + " lane instructions";
     for (const auto& [where, lanes] : run.counters().unpinned)
       by += "; not pinned: " + std::to_string(lanes) + " lanes of " + where;
-    by += contraction(modules, p, inputs, outputs, run.made_x(), before);
+    const Again again{*this, p, inputs, outputs, run.made_x(), before};
+    by += contraction(modules, again) + approximation(modules, run.counters(), again);
     return {by, launches};
   }
 
@@ -473,11 +481,34 @@ class PtxKernelSubject final : public Subject {
         std::to_string(element / p.x.shape.cols) + ", column " + std::to_string(element % p.x.shape.cols));
   }
 
+  // A run once more in another way than that which gave `outputs`; `before` is what these held then.
+  struct Again {
+    const PtxKernelSubject& subject;
+    const Problem& problem;
+    std::span<const ConstBuffer> inputs;
+    std::span<const Buffer> outputs;
+    std::span<const std::byte> made_x;
+    const std::vector<std::vector<std::byte>>& before;
+    // Whether it gives the same bytes.
+    bool same(const Fused& fused, uint64_t perturb = 0, uint32_t line = 0) const {
+      std::vector<std::vector<std::byte>> bytes = before;
+      std::vector<Buffer> again;
+      for (size_t n = 0; n < outputs.size(); ++n) again.push_back({outputs[n].plane, bytes[n]});
+      Modules own(subject.texts_);
+      const Environment environment;
+      Run run(subject.file_, own, problem, inputs, again, environment);
+      run.perturb(perturb, line);
+      run.launch_all(fused);
+      if (!std::equal(made_x.begin(), made_x.end(), run.made_x().begin(), run.made_x().end())) return false;
+      for (size_t n = 0; n < outputs.size(); ++n)
+        if (!std::equal(bytes[n].begin(), bytes[n].end(), outputs[n].bytes.begin())) return false;
+      return true;
+    }
+  };
+
   // Whether the bytes are the same where products and sums without a rounding are fused, as ptxas may do;
-  // empty where there are none. `before` is what the outputs held before the run.
-  std::string contraction(Modules& modules, const Problem& p, std::span<const ConstBuffer> inputs,
-                          std::span<const Buffer> outputs, std::span<const std::byte> made_x,
-                          const std::vector<std::vector<std::byte>>& before) const {
+  // empty where there are none.
+  std::string contraction(Modules& modules, const Again& again) const {
     Fused all;
     size_t pairs = 0;
     for (const PtxLaunch& l : file_.launches)
@@ -485,25 +516,37 @@ class PtxKernelSubject final : public Subject {
           !found.empty() && !all.contains(kernel_name(l)))
         pairs += found.size(), all[kernel_name(l)] = std::move(found);
     if (pairs == 0) return "";
-    const auto same = [&](const Fused& fused) {
-      std::vector<std::vector<std::byte>> bytes = before;
-      std::vector<Buffer> again;
-      for (size_t n = 0; n < outputs.size(); ++n) again.push_back({outputs[n].plane, bytes[n]});
-      Modules own(texts_);
-      const Environment environment;
-      Run run(file_, own, p, inputs, again, environment);
-      run.launch_all(fused);
-      if (!std::equal(made_x.begin(), made_x.end(), run.made_x().begin(), run.made_x().end())) return false;
-      for (size_t n = 0; n < outputs.size(); ++n)
-        if (!std::equal(bytes[n].begin(), bytes[n].end(), outputs[n].bytes.begin())) return false;
-      return true;
-    };
+    const auto same = [&](const Fused& fused) { return again.same(fused); };
     if (same(all)) return "; independent of contraction (" + std::to_string(pairs) + " pairs)";
     for (const PtxLaunch& l : file_.launches)
       for (const ptx::Contraction& one : all[kernel_name(l)])
         if (!same({{kernel_name(l), {one}}}))
           return "; depends on contraction at " + to_text(modules.of(l).kernel(l.entry), one);
     return "; depends on contraction of several of its " + std::to_string(pairs) + " pairs";
+  }
+
+  // Whether the bytes are the same where approximate functions give a neighbour of the value that they gave,
+  // as a GPU may; empty where none was carried out.
+  std::string approximation(Modules& modules, const ptx::Counters& counters, const Again& again) const {
+    std::map<uint32_t, std::string> lines;
+    for (const PtxLaunch& l : file_.launches) {
+      const ptx::Kernel& k = modules.of(l).kernel(l.entry);
+      for (const ptx::Instruction& i : k.code)
+        if (i.unpinned && i.kind == ptx::Class::special &&
+            counters.unpinned.contains("PTX line " + std::to_string(i.line) + ": " + k.text(i)))
+          lines[i.line] = k.text(i);
+    }
+    if (lines.empty()) return "";
+    constexpr uint64_t kWays = 3;  // toward zero, away from it, and a seed
+    const auto same = [&](uint32_t line) {
+      for (uint64_t way = 1; way <= kWays; ++way)
+        if (!again.same({}, way, line)) return false;
+      return true;
+    };
+    if (same(0)) return "; independent of approximate functions (" + std::to_string(lines.size()) + " lines)";
+    for (const auto& [line, text] : lines)
+      if (!same(line)) return "; depends on " + text + " at PTX line " + std::to_string(line);
+    return "; depends on several of its " + std::to_string(lines.size()) + " approximate functions";
   }
 
   std::string argument_, name_;

@@ -161,8 +161,9 @@ Result<PtxLaunch> launch_of(const json::Value& v, const std::string& where) {
 
 Result<PtxLaunchFile> file_of(const json::Value& v) {
   if (!v.object()) return wrong("a launch file is an object, found " + v.describe());
-  if (auto e = unknown_key(v, {"ptx", "for", "alignment", "zeroed", "stores", "launches", "made_by"},
-                           "launch file"))
+  if (auto e =
+          unknown_key(v, {"ptx", "for", "alignment", "zeroed", "stores", "products", "launches", "made_by"},
+                      "launch file"))
     return *e;
   PtxLaunchFile f;
   f.ptx = v.text("ptx");
@@ -185,12 +186,14 @@ Result<PtxLaunchFile> file_of(const json::Value& v) {
       f.zeroed.push_back(*each.string());
     }
   }
-  if (const json::Value* stores = v.find("stores")) {
-    const std::string word = stores->string() ? *stores->string() : stores->describe();
-    if (word != "late" && word != "at_once")
-      return wrong("\"stores\" must be \"late\" or \"at_once\", found " + word);
-    f.stores_at_once = word == "at_once";
-  }
+  for (const auto& [key, at_once] :
+       {std::pair{"stores", &f.stores_at_once}, {"products", &f.products_at_once}})
+    if (const json::Value* when = v.find(key)) {
+      const std::string word = when->string() ? *when->string() : when->describe();
+      if (word != "late" && word != "at_once")
+        return wrong("\"" + std::string(key) + "\" must be \"late\" or \"at_once\", found " + word);
+      *at_once = word == "at_once";
+    }
   const json::Value* launches = v.find("launches");
   if (!launches || !launches->array() || launches->array()->empty())
     return wrong("\"launches\" must be an array with at least one launch");

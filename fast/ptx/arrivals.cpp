@@ -16,12 +16,33 @@ void Arrivals::make(size_t copy) {
     k_.code[copy].target = first;
     return;
   }
+  if (of.meeting) return make_tiles(of);
   Kernel::Bulk& b = k_.bulks[of.target];
   b.arrival = first;
   b.shared_at = names_.unnamed(true), b.global_at = names_.unnamed(true);
   if (b.element) return make_reduction(of, b);
   const uint32_t from = b.to_shared ? b.global_at : b.shared_at, to = b.to_shared ? b.shared_at : b.global_at;
   for (const unsigned bytes : {1u, 2u, 4u, 8u, 16u}) make_one(of, bytes, from, to, b.to_shared);
+}
+
+// Sources: A in registers or its descriptor, the descriptor of B, the accumulators, whether they are added
+// to.
+void Arrivals::make_tiles(const Instruction& of) {
+  Kernel::Product& p = k_.products[of.target];
+  p.a_at = names_.unnamed(true), p.b_at = names_.unnamed(true), p.adds_at = names_.unnamed_predicate();
+  p.first_tile = static_cast<uint32_t>(k_.code.size());
+  for (uint32_t n = 0; n < p.tiles; ++n) {
+    Instruction i = of;
+    i.meeting = nullptr, i.flow = Flow::plain, i.has_guard = false;
+    i.code = n, i.sources = 0, i.predicate_s = 0, i.inverted = 0;
+    if (p.a_in_registers) i.sources = 4;  // which stand in front already
+    else i.s[i.sources++] = p.a_at;
+    i.s[i.sources++] = p.b_at;
+    for (uint32_t k = 0; k < 4; ++k) i.d[i.destinations++] = i.s[i.sources++] = p.d[4 * n + k];
+    i.predicate_s = static_cast<uint16_t>(1u << i.sources);
+    i.s[i.sources++] = p.adds_at;
+    k_.code.push_back(i);
+  }
 }
 
 // 9.7.9.25.4.2: each element is combined by itself, as by red.relaxed.gpu.

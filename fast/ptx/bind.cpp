@@ -52,6 +52,11 @@ void Binder::bind(const Opcode& op, const std::vector<Operand>& operands, Instru
     k_.bulks.emplace_back().to_shared = !op.has("bulk_group");
     if (op.has("reduce")) k_.bulks.back().element = static_cast<uint32_t>(info(op.last()).bytes());
   }
+  const bool product = op.row->name == "wgmma" && !op.types.empty();
+  if (product) {
+    i.target = static_cast<uint32_t>(k_.products.size());
+    k_.products.emplace_back();
+  }
   const auto patterns = patterns_of(op.row->operands);
   size_t optional = 0;
   for (std::string_view p : patterns) optional += p.front() == '[';
@@ -68,8 +73,10 @@ void Binder::bind(const Opcode& op, const std::vector<Operand>& operands, Instru
     if (may_lack && !i.with_optional) continue;
     bind_one(op, may_lack ? p.substr(1, p.size() - 2) : p, operands[at++], i);
   }
+  if (product) set_numbers(op, i);
   // Where every lane takes part, the mask of members is no operand of the text.
-  if (op.row->form == Form::ldmatrix || op.row->form == Form::stmatrix || op.row->name == "mma")
+  if (op.row->form == Form::ldmatrix || op.row->form == Form::stmatrix || op.row->name == "mma" ||
+      op.row->form == Form::movmatrix || op.row->name == "wgmma")
     add_source(names_.constant(0xFFFFFFFF, false), i);
 }
 
@@ -110,6 +117,9 @@ void Binder::bind_one(const Opcode& op, std::string_view pattern, const Operand&
     case 'X':
     case 'Y':
     case 'Z': multiplied(letter, op, o, i); break;
+    case 'W':
+    case 'P':
+    case 'I': product(letter, op, o, i); break;
     case 'L': break;  // of the decoder (decode.cpp)
     case 'i':
       if (o.what != Operand::What::number) wrong(o, "number");
@@ -327,6 +337,54 @@ void Binder::multiplied(char letter, const Opcode& op, const Operand& o, Instruc
     if (letter == 'R') destination(e, 32, false, i);
     else add_source(source(e, letter == 'Z' ? Type::f32 : Type::b32, false), i);
   }
+}
+
+// wgmma: the accumulators, A in registers or by its descriptor, a number.
+void Binder::product(char letter, const Opcode& op, const Operand& o, Instruction& i) {
+  Kernel::Product& p = k_.products[i.target];
+  const auto need = [&](size_t count) {
+    if (o.what != Operand::What::vector || o.parts.size() != count)
+      throw Fault("'" + op.text + "' needs " + std::to_string(count) + " registers in braces");
+  };
+  if (letter == 'W') {
+    p.tiles = product_columns(op) / kMmaColumns;
+    need(size_t{4} * p.tiles);
+    for (const Operand& e : o.parts) {
+      if (e.what != Operand::What::reg || e.reg.predicate() || e.reg.bits() != 32) wrong(e, "register");
+      p.d.push_back(e.reg.place);
+    }
+  } else if (letter == 'I') {
+    if (o.what != Operand::What::number) wrong(o, "number");
+    p.numbers.push_back(o.number.bits);
+  } else if (o.what != Operand::What::vector) {
+    add_source(source(o, Type::b64, false), i);
+  } else {
+    need(mma_shape(op).a_registers());
+    for (const Operand& e : o.parts) add_source(source(e, Type::b32, false), i);
+    p.a_in_registers = true;
+  }
+}
+
+// 9.7.15.5.2: the signs of A and B, and for elements of 16 bits whether a matrix in shared memory is
+// transposed.
+void Binder::set_numbers(const Opcode& op, const Instruction& i) {
+  Kernel::Product& p = k_.products[i.target];
+  const size_t transposable = mma_shape(op).bits != 16 ? 0 : p.a_in_registers ? 1 : 2;
+  if (p.numbers.size() != 2 + transposable)
+    throw Fault("'" + op.text + "' needs " + std::to_string(2 + transposable) +
+                " numbers behind scale-d, not " + std::to_string(p.numbers.size()));
+  const auto sign = [&](size_t n) {
+    if (p.numbers[n] != 1 && p.numbers[n] != ~uint64_t{0})
+      throw Fault("'" + op.text + "' takes 1 or -1 as the sign of a matrix");
+    return p.numbers[n] != 1;
+  };
+  const auto transposed = [&](size_t n) {
+    if (p.numbers[n] > 1) throw Fault("'" + op.text + "' takes 0 or 1 for whether a matrix is transposed");
+    return p.numbers[n] == 1;
+  };
+  p.a_negated = sign(0), p.b_negated = sign(1);
+  if (transposable == 2) p.a_along_lines = transposed(2);
+  if (transposable) p.b_along_lines = transposed(1 + transposable);
 }
 
 // 9.7.9.4: between a register and its parts, the lowest first.

@@ -41,6 +41,8 @@ class Binder {
   void bulk_address(char letter, const Opcode&, const Operand&, Instruction&);
   void copy_target(const Operand&, Instruction&);
   void accessed(const Opcode&, const Operand&, bool load, Instruction&);
+  void product(char letter, const Opcode&, const Operand&, Instruction&);
+  void set_numbers(const Opcode&, const Instruction&);
   void multiplied(char letter, const Opcode&, const Operand&, Instruction&);
   void fragments(const Opcode&, const Operand&, bool written, Instruction&);
   void add_source(uint32_t place, Instruction&);

@@ -24,7 +24,7 @@ uint64_t cell(const Warp& w, uint32_t place, bool wide, unsigned lane) {
 
 }  // namespace
 
-Checks::Checks(const Block& block) : b_(block), undefined_(block), races_(block) {
+Checks::Checks(const Block& block) : b_(block), undefined_(block), in_flight_(block), races_(block) {
   for (const Opcode& op : block.kernel->opcodes) {
     Manner m;
     m.orders = op.has("acquire") || op.has("release") || op.has("acq_rel");
@@ -38,12 +38,14 @@ Checks::Checks(const Block& block) : b_(block), undefined_(block), races_(block)
 void Checks::start_block() {
   fenced_ = false;
   undefined_.start_block();
+  in_flight_.start_block();
   races_.start_block();
 }
 
 void Checks::before(Warp& w, const Instruction& i) {
   if (manners_[i.opcode].fence) fenced_ = true;
   if (manners_[i.opcode].proxy_fence) races_.fence_proxies(w, w.active);
+  if (in_flight_.watches()) in_flight_.access(w, i);
   if (i.kind == Class::copy || i.kind == Class::barrier) undefined_.check_operands(w, i);
   if (!touches_memory(i)) return undefined_.before(w, i);
   undefined_.check_address(w, i);
@@ -120,22 +122,30 @@ void Checks::issue(Warp& w, const Instruction& i) {
 
 void Checks::issue_bulk(Warp& w, BulkCopy& c) {
   const Instruction& i = *c.instruction;
+  const auto actor = c.to_shared ? Races::Actor::load : Races::Actor::store;
   c.number = races_.begin_copy(w, c.lane, c.to_shared ? std::nullopt : std::optional(c.group));
   for (const BulkPiece& p : c.pieces) {
-    races_.access_by_copy(w, i, c.lane, Space::shared, p.shared, p.bytes, c.to_shared, c.to_shared);
+    races_.access_by_copy(w, i, c.lane, Space::shared, p.shared, p.bytes, c.to_shared, actor);
     const Allocation* a = p.zero ? nullptr : b_.memory->holding(p.global, p.bytes);
     if (a && a->writable)
-      races_.access_by_copy(w, i, c.lane, Space::global, p.global, p.bytes, !c.to_shared, c.to_shared);
+      races_.access_by_copy(w, i, c.lane, Space::global, p.global, p.bytes, !c.to_shared, actor);
     if (c.to_shared) undefined_.forget_shared(p.shared, p.bytes);
   }
 }
 
 void Checks::meet(Warp& w, const Meeting& m, MeetingHandler handler) {
   const Instruction& i = *m.parts[0].instruction;
+  const Opcode& op = b_.kernel->opcodes[i.opcode];
+  if (op.row->name == "wgmma") {
+    // Of what is in registers a product makes what it makes (Undefined::multiply).
+    if (i.handler) undefined_.check_operands(w, i, b_.kernel->products[i.target].a_in_registers ? 4 : 0);
+    return handler(w, m);
+  }
+  for (size_t p = 0; in_flight_.watches() && p < m.count; ++p) in_flight_.access(w, *m.parts[p].instruction);
   if (touches_memory(i)) return move_matrices(w, m, handler);
+  if (op.row->form == Form::movmatrix) return undefined_.transpose(w, i), handler(w, m);
   undefined_.meet(w, m, handler);
-  if (b_.kernel->opcodes[m.parts[0].instruction->opcode].row->form == Form::bar_warp_sync)
-    races_.meet(w, m.lanes);
+  if (op.row->form == Form::bar_warp_sync) races_.meet(w, m.lanes);
 }
 
 // Every row is an access of the lane that holds its address.

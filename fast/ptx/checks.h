@@ -1,5 +1,6 @@
 // What is watched while a launch runs with RunOptions::check: values that nobody wrote, and races.
 #pragma once
+#include "fast/ptx/in_flight.h"
 #include "fast/ptx/races.h"
 #include "fast/ptx/undefined.h"
 
@@ -35,6 +36,23 @@ class Checks {
   // read, or written.
   void complete_bulk(const BulkCopy& c) { races_.complete_copy(c.mbarrier, *c.warp, c.lane, c.number); }
   void wait_for_bulk(const Warp& w, uint32_t left, bool reads) { races_.wait_for_copies(w, left, reads); }
+  // A wgmma is issued, and reads 16 bytes of shared memory. Fault: its registers are not fenced or belong to
+  // another product under way; it races; no fence.proxy.async. Eight of its columns are carried out; all are.
+  uint32_t begin_product(Warp& w, const Instruction& i) {
+    in_flight_.begin(w, i);
+    return races_.begin_product(w);
+  }
+  void read_by_product(Warp& w, const Instruction& i, uint64_t at) {
+    races_.access_by_copy(w, i, 0, Space::shared, at, 16, false, Races::Actor::product);
+  }
+  void fence_products(const Warp& w) { in_flight_.fence(w); }
+  void multiply(const Warp& w, const Instruction& tile, const ProductParts& p) {
+    undefined_.multiply(w, tile, p);
+  }
+  void complete_product(const Warp& w, const PendingProduct& p) {
+    in_flight_.complete(w, *p.instruction);
+    races_.complete_product(w, p.number);
+  }
   // Accesses that follow are those of a copy that was issued: they race with nothing anew.
   void carry_pieces(bool on) { carries_pieces_ = on; }
   void pass(uint64_t mbarrier, const Warp& w, uint32_t lanes) { races_.pass(mbarrier, w, lanes); }
@@ -53,6 +71,7 @@ class Checks {
 
   const Block& b_;
   Undefined undefined_;
+  InFlight in_flight_;
   Races races_;
   std::vector<Manner> manners_;  // by opcode
   bool carries_pieces_ = false;

@@ -16,6 +16,7 @@ bool choose_memory(const Opcode&, Instruction&);
 bool choose_warp(const Opcode&, Instruction&);
 bool choose_matrix(const Opcode&, Instruction&);
 bool choose_mma(const Opcode&, Instruction&);
+bool choose_wgmma(const Opcode&, Instruction&);
 bool choose_copy(const Opcode&, Instruction&);
 bool choose_mbarrier(const Opcode&, Instruction&);
 bool choose_control(const Opcode&, Instruction&);
@@ -24,8 +25,8 @@ bool choose_control(const Opcode&, Instruction&);
 inline void choose(const Opcode& op, Instruction& i) {
   i.kind = op.row->kind;
   for (auto* known : {choose_integer, choose_float, choose_half, choose_compare, choose_convert,
-                      choose_narrow, choose_memory, choose_warp, choose_matrix, choose_mma, choose_copy,
-                      choose_mbarrier, choose_control}) {
+                      choose_narrow, choose_memory, choose_warp, choose_matrix, choose_mma, choose_wgmma,
+                      choose_copy, choose_mbarrier, choose_control}) {
     Instruction chosen = i;
     if (!known(op, chosen)) continue;
     i = chosen;

@@ -213,6 +213,15 @@ struct Increment {
 struct Decrement {
   uint32_t operator()(uint32_t old, uint32_t b) const { return old == 0 || old > b ? b : old - 1; }
 };
+// Sums of f16 or bf16, of one or of two in a word; each has its one rounding.
+template <bool kIsBf16> struct AddHalves {
+  template <class T> T operator()(T a, T b) const {
+    const HalfMode mode{kIsBf16 ? kBf16 : kF16, false, false, false};
+    uint32_t sum = mode.add(a & 0xFFFFu, b & 0xFFFFu);
+    if constexpr (sizeof(T) == 4) sum |= mode.add(a >> 16, b >> 16) << 16;
+    return static_cast<T>(sum);
+  }
+};
 // The ISA flushes subnormal numbers in sums of binary32 on global memory, and keeps them on shared memory
 // (9.7.13.5).
 template <class T, class F> void atomic_lanes(Warp& w, const Instruction& i, F change) {
@@ -266,6 +275,12 @@ Handler atomics(const Opcode& op) {
     case Form::atom_cas: return t == Type::b64 ? &compare_and_swap<uint64_t> : &compare_and_swap<uint32_t>;
     case Form::atom_float:
     case Form::red_float: return t == Type::f64 ? &atomic<AddF, double> : &atomic<AddF, float>;
+    case Form::atom_half:
+    case Form::red_half:
+      return t == Type::f16     ? &atomic<AddHalves<false>, uint16_t>
+             : t == Type::bf16  ? &atomic<AddHalves<true>, uint16_t>
+             : t == Type::f16x2 ? &atomic<AddHalves<false>, uint32_t>
+                                : &atomic<AddHalves<true>, uint32_t>;
     default: return nullptr;
   }
 }
@@ -309,6 +324,9 @@ bool choose_memory(const Opcode& op, Instruction& i) {
     default:
       i.handler = moves(op, i);
       if (!i.handler) i.handler = atomics(op);
+      // A sum of floats depends on who comes first.
+      i.unpinned = op.row->form == Form::atom_float || op.row->form == Form::red_float ||
+                   op.row->form == Form::atom_half || op.row->form == Form::red_half;
   }
   return i.handler != nullptr;
 }

@@ -20,7 +20,7 @@ template <TensorFormat kFormat> void multiply(Warp& w, const Meeting& m) {
   const MmaShape s = mma_shape(w.block->kernel->opcodes[i.opcode]);
   const auto element = [&](unsigned first, const Place& p) {
     const uint32_t word = w.words[i.s[first + p.index] + p.lane];
-    return tensor_operand(kFormat, s.bits == 16 ? word >> (16 * p.half) & 0xFFFF : word);
+    return tensor_operand(kFormat, s.bits == 16 ? word >> (16 * p.part) & 0xFFFF : word);
   };
   const unsigned b_first = s.a_registers(), c_first = b_first + s.b_registers();
   std::array<std::array<TensorOperand, kMostK>, kMmaColumns> b;
@@ -33,7 +33,7 @@ template <TensorFormat kFormat> void multiply(Warp& w, const Meeting& m) {
     for (unsigned column = 0; column < kMmaColumns; ++column) {
       const Place p = place_in_c(row, column);
       results[row][column] =
-          tensor_step(a.data(), b[column].data(), s.k, w.words[i.s[c_first + p.index] + p.lane]);
+          tensor_step({}, a.data(), b[column].data(), s.k, w.words[i.s[c_first + p.index] + p.lane]);
     }
   }
   // A destination may be one of the sources.

@@ -180,6 +180,7 @@ MeetingHandler meetings(const Opcode& op) {
 bool choose_warp(const Opcode& op, Instruction& i) {
   if (op.row->form == Form::activemask) {
     i.handler = &activemask;
+    i.unpinned = true;  // which lanes stand together is for the hardware to say
     return true;
   }
   i.meeting = meetings(op);

@@ -257,7 +257,7 @@ class Decoder : OperandReader {
       indexed_.push_back({k_.code.size(), {scopes_.back(), operands[1].text}});
     }
     choose(op, i);
-    if (op.row->kind == Class::copy) copy(i);
+    if (op.row->kind == Class::copy || (i.handler && i.meeting)) copy(i);
     if (op.row->form == Form::ret && !ends_.empty()) jump(i, ends_.back());
     else add(i);
   }
@@ -295,20 +295,21 @@ class Decoder : OperandReader {
     both.parts.push_back(half);
     return both;
   }
-  // A copy keeps its two addresses in registers that its arrival reads.
+  // A copy keeps its two addresses in registers that its arrival reads. A product of wgmma arrives like one.
   void copy(Instruction& i) {
     if (frame_) throw Fault("a copy that arrives later is not understood in a function that calls itself");
     if (copies_.size() == kMostCopies)
       throw Fault("the body has too many copies, with the functions it calls");
     copies_.push_back(k_.code.size());
-    if (k_.opcodes[i.opcode].has("bulk")) return;
+    if (i.meeting) tiles_ += k_.products[i.target].tiles;
+    if (i.meeting || k_.opcodes[i.opcode].has("bulk")) return;
     if (i.code != 16 && (k_.opcodes[i.opcode].has("cg") || (i.code != 4 && i.code != 8)))
       throw Fault("'" + k_.opcodes[i.opcode].text + "' does not copy " + std::to_string(i.code) + " bytes");
     i.destinations = 2;
     i.d[0] = names_.unnamed(true), i.d[1] = names_.unnamed(true);
   }
   void add(const Instruction& i) {
-    if (k_.code.size() == kMostInstructions + m_.text().size() / 4) too_long();
+    if (k_.code.size() + tiles_ >= kMostInstructions + m_.text().size() / 4) too_long();
     k_.code.push_back(i);
   }
   void jump(Instruction i, const Label& to) {
@@ -583,7 +584,8 @@ class Decoder : OperandReader {
   std::map<Label, uint32_t> labels_;
   std::map<Label, std::vector<std::string>> targets_;  // what .branchtargets lists
   std::vector<Jump> jumps_, indexed_;                  // to a label; by a list of labels
-  std::vector<size_t> copies_;                         // instructions
+  std::vector<size_t> copies_;                         // instructions, products of wgmma among them
+  size_t tiles_ = 0;                                   // instructions that carry those out
   std::map<Label, Prototype> prototypes_;
   std::vector<Label> ends_;  // of the functions whose bodies are being read
   std::unordered_map<std::string, uint32_t> opcode_index_;

@@ -1,6 +1,9 @@
 // Where the elements of the matrices of mma.sync lie in the registers of a warp (9.7.14.5.5 to 9.7.14.5.8): A
-// has 16 rows and k columns, B k rows and 8 columns, C and D 16 rows and 8 columns.
+// has 16 rows and k columns, B k rows and 8 columns, C and D 16 rows and 8 columns. The rows of A and of each
+// 8 columns of D that a warp has in wgmma lie in the same way (9.7.15.5.1.1).
 #pragma once
+#include <string>
+
 #include "fast/ptx/forms.h"
 
 namespace assay::ptx {
@@ -14,12 +17,25 @@ struct MmaShape {
   unsigned b_registers() const { return kMmaColumns * k / 32 / in_register(); }
 };
 inline MmaShape mma_shape(const Opcode& op) {
+  if (op.row->name == "wgmma") {
+    const unsigned bits = op.last() == Type::tf32                              ? 32
+                          : op.last() == Type::e4m3 || op.last() == Type::e5m2 ? 8
+                                                                               : 16;
+    return {256 / bits, bits};
+  }
   return {op.has("m16n8k4") ? 4u : op.has("m16n8k8") ? 8u : 16u, op.types[1] == Type::tf32 ? 32u : 16u};
 }
 
-// The element in a lane, a register of the fragment, and the low or the high half of that.
+// The columns of B and D in a wgmma: "m64n128k16" has 128.
+inline unsigned product_columns(const Opcode& op) {
+  for (const std::string& word : op.modifiers)
+    if (word.starts_with("m64n")) return static_cast<unsigned>(std::stoul(word.substr(4)));
+  return 0;
+}
+
+// The element in a lane, a register of the fragment, and a part of that, from its lowest bits on.
 struct Place {
-  unsigned lane, index, half;
+  unsigned lane, index, part;
 };
 // Four neighbouring lanes have a stretch of k: of a register's elements each, and then again for the next.
 inline Place place_of_k(const MmaShape& s, unsigned line, unsigned k) {

@@ -44,8 +44,8 @@ struct Instruction {
   uint8_t vector = 1;            // elements that one lane loads or stores
   uint8_t width = 0;             // bytes of one of them; bits of one part of mov
   bool wide_d = false, wide_s = false,
-       wide_to = false;        // the register takes eight bytes where the type alone does not decide it
-  bool unpinned = false;       // the PTX ISA gives only a bound of the result (9.7.3)
+       wide_to = false;   // the register takes eight bytes where the type alone does not decide it
+  bool unpinned = false;  // the PTX ISA gives only a bound of the result (9.7.3), or leaves an order open
   bool with_optional = false;  // the operand that may be absent is there
   bool aligned = false;        // a barrier that whole warps reach together
   BarrierKind barrier = BarrierKind::sync;
@@ -130,6 +130,16 @@ struct Kernel {
     uint32_t arrival = 0, shared_at = 0, global_at = 0;  // registers with the addresses of pieces
   };
   std::vector<Bulk> bulks;
+  // The operands of a wgmma, and what carries it out (wgmma.h).
+  struct Product {
+    std::vector<uint32_t> d;        // registers of the accumulators
+    std::vector<uint64_t> numbers;  // as they stand in the text
+    bool a_in_registers = false, a_along_lines = false, b_along_lines = false;
+    bool a_negated = false, b_negated = false;
+    // The instructions that carry it out; registers that hold its descriptors then, and whether it adds.
+    uint32_t tiles = 0, first_tile = 0, a_at = 0, b_at = 0, adds_at = 0;
+  };
+  std::vector<Product> products;
   std::vector<Constant> constants;  // registers that hold a number
   std::vector<bool> wide;           // by place / kLanes: whether a register of eight bytes begins there
   std::vector<std::vector<uint32_t>> tables;  // targets of branches by an index

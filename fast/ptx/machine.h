@@ -51,6 +51,20 @@ struct BulkCopy {
   std::vector<BulkPiece> pieces;
 };
 
+// A wgmma that a warp has issued and not carried out (wgmma.h).
+struct PendingProduct {
+  const Instruction* instruction = nullptr;
+  uint64_t a = 0, b = 0;  // descriptors
+  bool adds = false;
+  uint32_t group = 0;   // groups that the warp had closed
+  uint32_t number = 0;  // among those of its warp, for the race checker
+};
+// What the four warps of a group have issued: each must issue the same in the same order.
+struct Warpgroup {
+  std::vector<PendingProduct> products;
+  std::array<size_t, 4> of_warp{};
+};
+
 // An mbarrier object in shared memory (mbarriers.h).
 struct Mbarrier {
   uint32_t expected = 0, pending = 0;  // arrivals of each phase; those of this one that are still to come
@@ -79,7 +93,9 @@ struct Warp {
   std::vector<std::byte> local;  // lane by lane
   std::vector<Copy> copies;      // in the order in which they were issued
   std::array<uint32_t, kLanes> closed_groups{}, closed_bulk_groups{};
-  int speaks_for = -1;  // the lane whose copy the lanes carry out: errors name it
+  std::vector<PendingProduct> products;  // in the order in which they were issued
+  uint32_t closed_products = 0;          // groups of them
+  int speaks_for = -1;                   // the lane whose copy the lanes carry out: errors name it
 };
 
 // One instruction that several groups of a warp carry out together: each part has its own registers.
@@ -115,9 +131,12 @@ struct Block {
   std::vector<Warp> warps;
   std::map<uint64_t, Mbarrier> mbarriers;  // by their offsets in shared memory
   std::vector<BulkCopy> bulk;              // in the order in which they were issued
-  bool stores_at_once = false;             // RunOptions::stores_at_once
-  uint64_t phases = 0;                     // that were completed, of all of them
-  std::vector<uint64_t> unpinned;          // lanes, by instruction
+  std::map<unsigned, Warpgroup> warpgroups;
+  uint64_t perturb = 0;
+  uint32_t perturb_line = 0;
+  bool stores_at_once = false, products_at_once = false;  // as RunOptions say
+  uint64_t phases = 0;                                    // that were completed, of all of them
+  std::vector<uint64_t> unpinned;                         // lanes, by instruction
   uint64_t lane_instructions = 0;
   // The allocations that were used last, so that most accesses need no search.
   Allocation last_load, last_store;

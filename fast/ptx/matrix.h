@@ -23,6 +23,16 @@ template <class F> void for_elements(const Instruction& i, F f) {
       }
 }
 
+// The half of a lane's register that an element of 16 bits comes from where a matrix in registers is
+// transposed (movmatrix, 9.7.14.5.17): element (row, column) comes from (column, row).
+struct HalfPlace {
+  unsigned lane, half;
+};
+inline HalfPlace transposed(const HalfPlace& to) {
+  const unsigned row = to.lane / 4, column = 2 * (to.lane % 4) + to.half;
+  return {4 * column + row / 2, row % 2};
+}
+
 // The offset in shared memory of the row whose address a lane holds. Fault: it is not in shared memory, is
 // no multiple of 16, or lies outside.
 inline uint64_t matrix_row(Warp& w, const Instruction& i, unsigned lane) {

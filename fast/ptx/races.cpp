@@ -35,7 +35,8 @@ uint32_t Races::block_number() const {
 }
 
 void Races::start_block() {
-  slots_ = b_.kernel->bulks.empty() ? b_.threads : size_t{5} * b_.threads;
+  const Kernel& k = *b_.kernel;
+  slots_ = k.bulks.empty() && k.products.empty() ? b_.threads : size_t{6} * b_.threads;
   clock_.assign(b_.threads, 1);
   clock_.resize(slots_);
   common_.assign(slots_, 0);
@@ -106,8 +107,9 @@ void Races::report(Warp& w, const Instruction& i, unsigned lane, Space space, ui
   const uint32_t n = before.block - 1;
   const std::string block = "block (" + std::to_string(n % g.x) + "," + std::to_string(n / g.x % g.y) + "," +
                             std::to_string(n / g.x / g.y) + ") ";
-  const std::string missing = !same_block                   ? "blocks of one grid are not ordered"
-                              : before.thread >= b_.threads ? "nobody has waited for that copy"
+  const std::string missing = !same_block                      ? "blocks of one grid are not ordered"
+                              : before.thread >= multiplier(0) ? "nobody has waited for that product"
+                              : before.thread >= b_.threads    ? "nobody has waited for that copy"
                               : before.thread / kLanes == now.thread / kLanes
                                   ? "no bar.warp.sync or barrier orders these lanes"
                                   : "no barrier of the block orders them";
@@ -231,14 +233,17 @@ uint32_t Races::begin_copy(const Warp& w, unsigned lane, std::optional<uint32_t>
 }
 
 void Races::access_by_copy(Warp& w, const Instruction& i, unsigned lane, Space space, uint64_t address,
-                           unsigned bytes, bool write, bool loads) {
+                           unsigned bytes, bool write, Actor actor) {
   Access now;
   now.block = block_number();
   now.thread = thread_of(w, lane);
   now.pc = static_cast<uint32_t>(&i - b_.kernel->code.data());
   now.kind = !write ? Kind::read : b_.kernel->bulks[i.target].element ? Kind::atomic : Kind::copied;
   Access kept = now;
-  kept.thread = loads ? loader(now.thread) : write ? writer(now.thread) : reader(now.thread);
+  kept.thread = actor == Actor::load      ? loader(now.thread)
+                : actor == Actor::product ? multiplier(now.thread)
+                : write                   ? writer(now.thread)
+                                          : reader(now.thread);
   kept.clock = clock_[kept.thread];
   for (unsigned k = 0; k < bytes; ++k) {
     Cell* c = cell(space, address + k);
@@ -271,6 +276,11 @@ void Races::complete_copy(uint64_t mbarrier, const Warp& w, unsigned lane, uint3
   Clocks& now = phases_[mbarrier].now;
   now.resize(slots_);
   now[loader(t)] = std::max(now[loader(t)], number);
+}
+
+void Races::complete_product(const Warp& w, uint32_t number) {
+  for (unsigned lane = 0; lane < kLanes; ++lane)
+    learn(thread_of(w, lane), multiplier(first_thread(w)), number);
 }
 
 void Races::wait_for_copies(const Warp& w, uint32_t left, bool reads) {

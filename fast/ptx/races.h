@@ -56,24 +56,32 @@ class Races {
   // Bulk copies are actors of their own beside the thread that issues them: what they read and write is known
   // to whoever waited for them, and to nobody else. begin_copy gives the number of a copy of a lane, with the
   // bulk group that it belongs to, if any.
+  enum class Actor : uint8_t { load, store, product };
   uint32_t begin_copy(const Warp&, unsigned lane, std::optional<uint32_t> group);
   void access_by_copy(Warp&, const Instruction&, unsigned lane, Space, uint64_t address, unsigned bytes,
-                      bool write, bool loads);
+                      bool write, Actor);
   void complete_copy(uint64_t mbarrier, const Warp&, unsigned lane, uint32_t number);
   void wait_for_copies(const Warp&, uint32_t left, bool reads);
+  // The products of a warp (wgmma) are actors like copies, issued by its first lane: begin_product gives the
+  // number of one, and the warp knows what it read once it is complete.
+  uint32_t begin_product(const Warp& w) { return ++clock_[multiplier(first_thread(w))]; }
+  void complete_product(const Warp&, uint32_t number);
   // fence.proxy.async: copies may read what these lanes know of by now.
   void fence_proxies(const Warp&, uint32_t lanes);
   // bar.warp.sync of these lanes.
   void meet(const Warp&, uint32_t lanes);
 
  private:
-  // One for each thread of the block; where there are bulk copies, four more for each: what its stores have
-  // read, what they have written, what it wrote before a fence of proxies, and its loads.
+  // One for each thread of the block; where there are bulk copies or products, five more for each: what its
+  // stores have read, what they have written, what it wrote before a fence of proxies, its loads, and what
+  // products have read.
   using Clocks = std::vector<uint32_t>;
   uint16_t reader(uint16_t thread) const { return static_cast<uint16_t>(b_.threads + thread); }
   uint16_t writer(uint16_t thread) const { return static_cast<uint16_t>(2 * b_.threads + thread); }
   uint16_t fenced(uint16_t thread) const { return static_cast<uint16_t>(3 * b_.threads + thread); }
   uint16_t loader(uint16_t thread) const { return static_cast<uint16_t>(4 * b_.threads + thread); }
+  uint16_t multiplier(uint16_t thread) const { return static_cast<uint16_t>(5 * b_.threads + thread); }
+  static uint16_t first_thread(const Warp& w) { return static_cast<uint16_t>(w.index * kLanes); }
   uint32_t known(uint16_t thread, uint16_t of) const;
   void check_proxy(Warp&, const Instruction&, unsigned lane, Space, uint64_t address,
                    const Access& before) const;

@@ -128,13 +128,14 @@ void start_block(Block& b, const Dim& index, uint8_t poison) {
   b.index = index;
   b.live_threads = b.threads;
   std::fill(b.shared.begin(), b.shared.end(), std::byte{poison});
-  b.mbarriers.clear(), b.bulk.clear();
+  b.mbarriers.clear(), b.bulk.clear(), b.warpgroups.clear();
   for (Warp& w : b.warps) {
     const unsigned left = b.threads - w.index * kLanes;
     w.live = left >= kLanes ? ~0u : (1u << left) - 1;
     w.carry = 0;
     w.meeting.clear(), w.parked.clear(), w.arrived.clear(), w.copies.clear();
     w.stalled.clear(), w.asked.clear();
+    w.products.clear(), w.closed_products = 0;
     w.closed_groups = w.closed_bulk_groups = {};
     w.ready.assign(1, {0, w.live});
     set_specials(b, w, true);
@@ -174,6 +175,8 @@ Counters run(Module& module, std::string_view name, const Launch& launch, const 
   if (options.count) counters.by_instruction.resize(kernel.code.size()), block.sectors = &sectors;
   block.recorder = options.recorder;
   block.stores_at_once = options.stores_at_once && !options.check;
+  block.perturb = options.perturb, block.perturb_line = options.perturb_line;
+  block.products_at_once = options.products_at_once && !options.check;
   if (block.recorder) block.recorder->start_launch(module, kernel, all);
   block.threads = static_cast<unsigned>(launch.block.count());
   block.shared.resize(align_up(kernel.static_shared, 16) + launch.dynamic_shared);

@@ -34,6 +34,14 @@ struct RunOptions {
   bool check = false;  // values that nobody wrote, and races (checks.h)
   // Without checks: a bulk store reads and writes when it is issued, not as late as the text allows.
   bool stores_at_once = false;
+  // Likewise: a wgmma is carried out when it is issued, as if a wait stood before whatever accesses its
+  // registers.
+  bool products_at_once = false;
+  // Results for which the ISA gives a bound alone, moved by one place of their last bit, which every bound
+  // allows: 0 not at all, 1 toward zero, 2 away from it, 3 and up by a seed. Of one PTX line, or, where that
+  // is 0, of all.
+  uint64_t perturb = 0;
+  uint32_t perturb_line = 0;
   Recorder* recorder = nullptr;  // keeps what blocks did, for a slice (slice.h)
   // Run in place of the entry's own kernel, of which it was made (contraction.h).
   const Kernel* in_place = nullptr;

@@ -12,6 +12,7 @@
 #include "fast/ptx/frames.h"
 #include "fast/ptx/mbarriers.h"
 #include "fast/ptx/recorder.h"
+#include "fast/ptx/wgmma.h"
 
 namespace assay::ptx {
 
@@ -58,6 +59,21 @@ uint64_t wide_word(const Warp& w, uint32_t place, int lane) {
   uint64_t v = 0;
   std::memcpy(&v, w.words + place + 2 * lane, sizeof v);
   return v;
+}
+
+// Moves results of an approximate function by one place (RunOptions::perturb). Zeros, subnormal numbers,
+// infinities and NaN stay, and nothing becomes one: what .ftz and the special values give is pinned.
+void perturb(Warp& w, const Instruction& i) {
+  const Block& b = *w.block;
+  if (i.kind != Class::special || (b.perturb_line && b.perturb_line != i.line)) return;
+  const auto normal = [](uint32_t v) { return (v >> 23 & 255) != 0 && (v >> 23 & 255) != 255; };
+  for (uint32_t m = w.active; m; m &= m - 1) {
+    uint32_t& v = w.words[i.d[0] + static_cast<uint32_t>(first_lane(m))];
+    uint64_t mixed = (v ^ b.perturb * 0x9E3779B97F4A7C15ull) * 0xBF58476D1CE4E5B9ull;
+    const uint32_t step =
+        b.perturb < 3 ? (b.perturb == 1 ? ~0u : 1u) : static_cast<uint32_t>((mixed >> 40) % 3) - 1;
+    if (normal(v) && normal(v + step)) v += step;
+  }
 }
 
 // What a lane says that comes to a trap: a call that finds no function or no room, or __assertfail with the
@@ -139,10 +155,15 @@ uint32_t Scheduler::merge_place(const Warp& w) const {
 template <Scheduler::Watch kWatch>
 void Scheduler::carry_out_plain(Warp& w, const Instruction& i, uint32_t active) {
   w.active = active;
-  if constexpr (kWatch != Watch::all) return i.handler(w, i);
+  if constexpr (kWatch != Watch::all) {
+    i.handler(w, i);
+    if (i.unpinned && b_.perturb) perturb(w, i);
+    return;
+  }
   if (b_.checks) b_.checks->before(w, i);
   if (b_.recorder) b_.recorder->before(w, i);
   i.handler(w, i);
+  if (i.unpinned && b_.perturb) perturb(w, i);
   if (b_.recorder) b_.recorder->after(w, i);
   if (b_.checks) b_.checks->after(w, i);
 }
@@ -437,7 +458,10 @@ void Scheduler::run() {
                                               : turn<Watch::nothing>(w);
       any |= t != Turn::nothing, whole |= t == Turn::whole;
     }
-    if (b_.live_threads == 0) return finish_bulk(b_);
+    if (b_.live_threads == 0) {
+      finish_products(b_);
+      return finish_bulk(b_);
+    }
     // A warp that had its turn cut may wait in a loop for what a copy brings.
     if (whole || (!any && settle_barriers())) continue;
     // Whoever has been told no may go on before anything arrives: it need not ask again.

@@ -13,6 +13,7 @@
 #include "fast/ptx/matrix.h"
 #include "fast/ptx/shuffle.h"
 #include "fast/ptx/text.h"
+#include "fast/ptx/wgmma.h"
 
 namespace assay::ptx {
 
@@ -120,7 +121,8 @@ class Walk {
     const Instruction& i = r_.instruction(e);
     for (uint32_t m = e.lanes; m; m &= m - 1) {
       const auto lane = static_cast<unsigned>(std::countr_zero(m));
-      if (i.kind == Class::load) load(e, lane);
+      if (opcode(e).row->name == "wgmma") multiplied_later(e, lane);
+      else if (i.kind == Class::load) load(e, lane);
       else if (i.kind == Class::store) store(e, lane);
       else if (i.kind != Class::atomic) compute(e, lane);
     }
@@ -238,6 +240,7 @@ class Walk {
            opcode(*w.e).last());
       if (opcode(*w.e).row->form == Form::shfl && w.k == 0) shuffled(first, end, *w.e, w.lane, w.bits);
       else if (opcode(*w.e).row->name == "mma") multiplied(*w.e, w.lane, w.k);
+      else if (opcode(*w.e).row->form == Form::movmatrix) transposed_in_registers(*w.e, w.lane, w.bits);
       else reduced(first, end, *w.e, w.lane, w.k);
     }
   }
@@ -248,6 +251,12 @@ class Walk {
     if (!source_lane(shuffle_of(opcode(e)), lane, b, c, from)) from = lane;
     for (size_t n = first; n < end; ++n)
       if (r_.events()[n].lanes >> from & 1) want_source(r_.events()[n], 0, from, bits);
+  }
+  void transposed_in_registers(const Recorded& e, unsigned lane, uint64_t bits) {
+    for (unsigned half = 0; half < 2; ++half) {
+      const HalfPlace from = transposed({lane, half});
+      want_source(e, 0, from.lane, (bits >> (16 * half) & 0xFFFF) << (16 * from.half));
+    }
   }
   // A reduction is that of the lane whose value it is; other meetings are made of every lane.
   void reduced(size_t first, size_t end, const Recorded& e, unsigned lane, unsigned k) {
@@ -268,13 +277,39 @@ class Walk {
     const MmaShape s = mma_shape(opcode(e));
     const unsigned row = lane / 4 + 8 * (k / 2), column = 2 * (lane % 4) + k % 2;
     const auto want = [&](unsigned first, const Place& p) {
-      want_source(e, first + p.index, p.lane, low_bits_mask(s.bits) << (16 * p.half));
+      want_source(e, first + p.index, p.lane, low_bits_mask(s.bits) << (s.bits * p.part));
     };
     for (unsigned n = 0; n < s.k; ++n) {
       want(0, place_in_a(s, row, n));
       want(s.a_registers(), place_in_b(s, n, column));
     }
     want_source(e, s.a_registers() + s.b_registers() + k, lane, ~uint64_t{0});
+  }
+  // Of wgmma, where A and B may lie in shared memory.
+  void multiplied_later(const Recorded& e, unsigned lane) {
+    const Instruction& i = r_.instruction(e);
+    const unsigned a_sources = r_.kernel(e).products[i.target].a_in_registers ? 4 : 1;
+    for (unsigned k = 0; k < i.destinations; ++k) {
+      if (!take(e, k, lane)) continue;
+      const ProductParts p =
+          product_parts(r_.kernel(e), i, e.warp, r_.source(e, 0, lane), r_.source(e, a_sources, lane),
+                        r_.source(e, a_sources + 5, lane) != 0);
+      const unsigned row = lane / 4 + 8 * (k / 2), column = 2 * (lane % 4) + k % 2;
+      const auto want_bytes = [&](const SharedMatrix& m, unsigned line, unsigned n) {
+        for (unsigned byte = 0; byte < m.element; ++byte) shared_[m.at(line, n) + byte] = 0xFF;
+      };
+      for (unsigned n = 0; n < p.shape.k; ++n) {
+        want_bytes(p.b, p.first_column + column, n);
+        if (!p.form->a_in_registers) {
+          want_bytes(p.a, p.first_row + row, n);
+          continue;
+        }
+        const Place at = place_in_a(p.shape, row, n);
+        want_source(e, at.index, at.lane, low_bits_mask(p.shape.bits) << (p.shape.bits * at.part));
+      }
+      if (p.adds) want_source(e, a_sources + 1 + k, lane, ~uint64_t{0});
+      step(e, lane, r_.destination(e, k, lane), false, Type::f32);
+    }
   }
   void load_matrices(const Recorded& e) {
     const Instruction& i = r_.instruction(e);

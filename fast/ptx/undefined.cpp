@@ -110,8 +110,8 @@ void Undefined::check_address(Warp& w, const Instruction& i) const {
     report(w, i, bad, "is given an undefined address", origin_of(w, i, 0));
 }
 
-void Undefined::check_operands(Warp& w, const Instruction& i) const {
-  for (unsigned k = 0; k < i.sources; ++k)
+void Undefined::check_operands(Warp& w, const Instruction& i, unsigned first) const {
+  for (unsigned k = first; k < i.sources; ++k)
     if (const uint32_t bad = source(w, i, k) & w.active)
       report(w, i, bad, "takes an undefined operand", origin_of(w, i, k));
 }
@@ -333,6 +333,48 @@ void Undefined::move_matrices(const Warp& w, const Instruction& i, const MatrixR
   });
   if (i.kind == Class::load)
     for (unsigned k = 0; k < i.vector; ++k) set(w, i, k, ~0u, registers[k], origin);
+}
+
+void Undefined::transpose(const Warp& w, const Instruction& i) {
+  const Bytes from = bytes(w, i.s[0]);
+  Bytes to;
+  for (unsigned lane = 0; lane < kLanes; ++lane)
+    for (unsigned half = 0; half < 2; ++half) {
+      const HalfPlace source = transposed({lane, half});
+      for (unsigned n = 0; n < 2; ++n)
+        to.of[2 * half + n] |= (from.of[2 * source.half + n] >> source.lane & 1) << lane;
+    }
+  set(w, i, 0, ~0u, to, origin_of(w, i, 0));
+}
+
+void Undefined::multiply(const Warp& w, const Instruction& i, const ProductParts& p) {
+  const unsigned size = p.shape.bits / 8;
+  const auto missing = [&](const SharedMatrix& m, unsigned line) {
+    for (unsigned k = 0; k < p.shape.k; ++k)
+      for (uint64_t at = m.at(line, k), end = at + size; at < end; ++at)
+        if (!shared_[at]) return true;
+    return false;
+  };
+  uint32_t rows = 0, columns = 0;
+  for (unsigned row = 0; row < kMmaRows; ++row)
+    if (!p.form->a_in_registers && missing(p.a, p.first_row + row)) rows |= 1u << row;
+  for (unsigned k = 0; p.form->a_in_registers && k < p.shape.a_registers(); ++k) {
+    const uint32_t lanes = bytes(w, i.s[k]).any();
+    for (uint32_t m = lanes; m; m &= m - 1)
+      rows |= 1u << (static_cast<unsigned>(std::countr_zero(m)) / 4 + 8 * (k % 2));
+  }
+  for (unsigned column = 0; column < kMmaColumns; ++column)
+    if (missing(p.b, p.first_column + column)) columns |= 1u << column;
+  const auto origin = static_cast<uint32_t>(&i - b_.kernel->code.data()) + 1;
+  for (unsigned k = 0; k < i.destinations; ++k) {
+    uint32_t lanes = p.adds ? bytes(w, i.d[k]).any() : 0;
+    for (unsigned row = 0; row < kMmaRows; ++row)
+      for (unsigned column = 0; column < kMmaColumns; ++column)
+        if (const Place at = place_in_c(row, column);
+            at.index == k && (rows >> row & 1 || columns >> column & 1))
+          lanes |= 1u << at.lane;
+    set(w, i, k, ~0u, Bytes::all(lanes), origin);
+  }
 }
 
 void Undefined::meet(Warp& w, const Meeting& m, MeetingHandler handler) {

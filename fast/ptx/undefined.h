@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "fast/ptx/matrix.h"
+#include "fast/ptx/wgmma.h"
 
 namespace assay::ptx {
 
@@ -28,9 +29,9 @@ class Undefined {
   void check_guard(Warp&, const Instruction&, uint32_t lanes) const;
   // Fault: the address or, of an atomic, an operand is undefined in an active lane.
   void check_address(Warp&, const Instruction&) const;
-  // Fault: any source is undefined in an active lane; and what is done with destinations that are always
-  // defined.
-  void check_operands(Warp&, const Instruction&) const;
+  // Fault: any source from `first` on is undefined in an active lane; and what is done with destinations that
+  // are always defined.
+  void check_operands(Warp&, const Instruction&, unsigned first = 0) const;
   void define(const Warp&, const Instruction&, uint32_t lanes);
   // Before the handler: what its destinations will be. Not for loads, stores and atomics.
   void before(Warp&, const Instruction&);
@@ -54,6 +55,11 @@ class Undefined {
   // was moved is as defined as it was.
   void check_rows(Warp&, const Instruction&) const;
   void move_matrices(const Warp&, const Instruction&, const MatrixRows&);
+  // movmatrix: elements keep what they are.
+  void transpose(const Warp&, const Instruction&);
+  // Eight columns of a wgmma: a sum is undefined where anything in its row or its column is, or what it is
+  // added to.
+  void multiply(const Warp&, const Instruction& tile, const ProductParts&);
 
  private:
   // The lanes in which each byte of a value is undefined.

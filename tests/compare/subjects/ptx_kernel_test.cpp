@@ -191,6 +191,27 @@ TEST(PtxKernel, SwappedPlanesFail) {
   EXPECT_NE(with("x, row.scale_inv, row.data"), "");
 }
 
+TEST(PtxKernel, SaysWhetherApproximateFunctionsCouldChangeTheBytes) {
+  Served served;
+  // The scale of a block is a quotient by div.approx, whose neighbour is another scale.
+  difference(*load(fixture("fp8_blocks.json")), "quantize fp8_block 8x256 bf16 dir=row flavour=triton.group",
+             {}, &served);
+  EXPECT_NE(served.by.find("; depends on div.approx.f32 at PTX line "), std::string::npos) << served.by;
+  // Of a power of two only the exponent is taken, and the elements are far from a half of their codes.
+  Copy copy("nvcc_mxfp8_rows");
+  copy.change(copy.ptx, "mul.rn.f32 \t%f5, %f21, %f20;",
+              "{ .reg .f32 p; .reg .pred q; sqrt.approx.f32 p, 0f40400000; setp.gt.f32 q, p, 0f3F800000; "
+              "selp.f32 p, %f20, %f21, "
+              "q; mul.rn.f32 %f5, %f21, p; }");
+  const auto by_of = [&](const Copy& c) {
+    difference(*load(c.write()), "quantize mxfp8 64x256 bf16 dir=row", {}, &served);
+    return served.by;
+  };
+  EXPECT_NE(by_of(copy).find("; independent of approximate functions (1 lines)"), std::string::npos)
+      << served.by;
+  EXPECT_EQ(by_of(Copy("nvcc_mxfp8_rows")).find("approximate"), std::string::npos) << served.by;
+}
+
 TEST(PtxKernel, SaysWhetherContractionCouldChangeTheBytes) {
   Served served;
   const auto by_of = [&](const Copy& copy) {

@@ -1,6 +1,6 @@
-// Conversions over all 2^16 patterns, and over binary32 at every exponent (every pattern where
-// ASSAY_PTX_EXHAUSTIVE is set), against a search in the table of a format's values. The formats come from
-// contract/encoding.h; nothing of the interpreter computes what is expected.
+// Conversions over all 2^16 patterns, and over binary32 at every exponent (headers_test.cpp: every pattern),
+// against a search in the table of a format's values. The formats come from contract/encoding.h; nothing of
+// the interpreter computes what is expected.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -92,18 +92,6 @@ void check_narrow(const std::vector<uint64_t>& a, const std::string& mode) {
 }
 TEST(PtxConvert, ToSmallFormatsIsNearestEvenInTheTableOfTheirValues) { check_narrow(samples(), ""); }
 TEST(PtxConvert, ReluMakesNegativeValuesZero) { check_narrow(samples(), ".relu"); }
-
-// All of binary32, in parts: an hour or two. The sample above has every exponent.
-TEST(PtxConvert, EveryBinary32ToSmallFormats) {
-  if (!std::getenv("ASSAY_PTX_EXHAUSTIVE"))
-    GTEST_SKIP() << "set ASSAY_PTX_EXHAUSTIVE to try all 2^32 patterns";
-  for (uint64_t part = 0; part < 4096; ++part) {
-    std::vector<uint64_t> a(1 << 20);
-    for (size_t n = 0; n < a.size(); ++n) a[n] = part << 20 | n;
-    check_narrow(a, "");
-    if (HasFatalFailure()) return;
-  }
-}
 
 TEST(PtxConvert, HalvesToSmallFormatsAreRoundedOnce) {
   std::vector<uint64_t> all(65536);

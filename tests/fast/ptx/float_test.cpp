@@ -6,6 +6,8 @@
 #include <bit>
 #include <cfenv>
 #include <cmath>
+#include <cstdlib>
+#include <tuple>
 
 #include "tests/fast/ptx/harness.h"
 
@@ -108,27 +110,46 @@ TEST(PtxFloat, ArithmeticIsTheHostsUnderFourRoundings) {
   }
 }
 
-TEST(PtxFloat, RootsAndReciprocalsAreTheHosts) {
-  Column a{32, boundaries()};
-  Draw draw;
-  for (int n = 0; n < 250000; ++n) a.values.push_back(draw() & 0xFFFFFFFF);
-  for (const auto& mode : kModes)
-    for (bool root : {false, true}) {
-      const std::string text = std::string(root ? "sqrt." : "rcp.") + mode.name + ".f32 $d, $a;";
-      const auto got = evaluate(text, 32, {a});
-      std::fesetround(mode.mode);
-      std::vector<uint32_t> want;
-      for (uint64_t v : a.values) {
-        volatile float x = f32(v), y = 0;
-        y = root ? std::sqrt(x) : 1.0f / x;
-        want.push_back(bits32(y));
-      }
-      std::fesetround(FE_TONEAREST);
-      for (size_t n = 0; n < got.size(); ++n)
-        ASSERT_EQ(got[n], is_nan(want[n]) ? 0x7FFFFFFFu : want[n])
-            << text << std::hex << " of " << a.values[n];
-    }
+// One rounding of roots or reciprocals, by the host's processor.
+void expect_unary(bool root, size_t mode, const std::vector<uint64_t>& a) {
+  const std::string text = std::string(root ? "sqrt." : "rcp.") + kModes[mode].name + ".f32 $d, $a;";
+  const auto got = evaluate(text, 32, {Column{32, a}});
+  std::fesetround(kModes[mode].mode);
+  std::vector<uint32_t> want;
+  want.reserve(a.size());
+  for (uint64_t v : a) {
+    volatile float x = f32(v), y = 0;
+    y = root ? std::sqrt(x) : 1.0f / x;
+    want.push_back(bits32(y));
+  }
+  std::fesetround(FE_TONEAREST);
+  for (size_t n = 0; n < got.size(); ++n)
+    ASSERT_EQ(got[n], is_nan(want[n]) ? 0x7FFFFFFFu : want[n]) << text << std::hex << " of " << a[n];
 }
+
+// A sample, or, where ASSAY_PTX_EXHAUSTIVE is set (ci/ptx_long), all 2^32 patterns: some minutes for each.
+class PtxFloatUnary : public testing::TestWithParam<std::tuple<bool, size_t>> {};
+TEST_P(PtxFloatUnary, RootsAndReciprocalsAreTheHosts) {
+  const auto [root, mode] = GetParam();
+  if (!std::getenv("ASSAY_PTX_EXHAUSTIVE")) {
+    auto a = boundaries();
+    Draw draw;
+    for (int n = 0; n < 250000; ++n) a.push_back(draw() & 0xFFFFFFFF);
+    return expect_unary(root, mode, a);
+  }
+  constexpr uint64_t kPart = uint64_t{1} << 18;
+  std::vector<uint64_t> a(kPart);
+  for (uint64_t first = 0; first < uint64_t{1} << 32 && !HasFatalFailure(); first += kPart) {
+    for (uint64_t n = 0; n < kPart; ++n) a[n] = first + n;
+    expect_unary(root, mode, a);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Patterns, PtxFloatUnary,
+                         testing::Combine(testing::Bool(), testing::Range(size_t{0}, std::size(kModes))),
+                         [](const auto& p) {
+                           return std::string(std::get<0>(p.param) ? "sqrt_" : "rcp_") +
+                                  kModes[std::get<1>(p.param)].name;
+                         });
 
 TEST(PtxFloat, FtzFlushesOperandsAndResults) {
   const auto c = operands(2, 20000);
@@ -262,6 +283,29 @@ TEST(PtxFloat, FusedHalvesAreRoundedOnce) {
   }
 }
 
+TEST(PtxFloat, AtomicSumsOfHalvesAreSumsOfHalves) {
+  // The same sums as those of add, of which each lane takes one to a place of its own.
+  Draw draw;
+  for (const std::string type : {"f16", "bf16", "f16x2", "bf16x2"}) {
+    const int bits = type.ends_with("x2") ? 32 : 16;
+    const std::string word = bits == 32 ? ".b32" : ".b16";
+    std::vector<Column> c(2, Column{bits, {}});
+    for (int n = 0; n < 3000; ++n)
+      for (Column& column : c) column.values.push_back(draw() & (bits == 32 ? 0xFFFFFFFF : 0xFFFF));
+    const auto want = evaluate("add.rn." + type + " $d, $a, $b;", bits, c);
+    const std::string
+        place =
+            "{\n.shared .align 4 .b8 tile[1024];\n.reg .b32 %at;\nmov.u32 %at, tile;\nmad.lo.u32 "
+            "%at, %t, 4, %at;\nst.shared" +
+            word + " [%at], $a;\n",
+        load = "ld.shared" + word + " $d, [%at];\n}";
+    EXPECT_EQ(evaluate(place + "red.shared.add.noftz." + type + " [%at], $b;\n" + load, bits, c), want)
+        << type;
+    EXPECT_EQ(evaluate(place + "atom.shared.add.noftz." + type + " $d, [%at], $b;\n}", bits, c), c[0].values)
+        << type;
+  }
+}
+
 TEST(PtxFloat, ApproximateFunctionsKeepTheirSpecialValuesAndAreCounted) {
   const uint64_t inf = 0x7F800000, ninf = 0xFF800000;
   const auto one = [](const std::string& op, uint64_t v) {
@@ -283,6 +327,42 @@ TEST(PtxFloat, ApproximateFunctionsKeepTheirSpecialValuesAndAreCounted) {
   ASSERT_EQ(c.unpinned.size(), 1u);
   EXPECT_EQ(c.unpinned.begin()->first, "PTX line 8: ex2.approx.f32");
   EXPECT_EQ(c.unpinned.begin()->second, 40u);
+}
+
+TEST(PtxFloat, ApproximateResultsMoveByOnePlaceWhereTheyAreAsked) {
+  const std::string body =
+      ".reg .f32 %f;\n.reg .b64 %rd;\n.reg .b32 %r<2>;\nmov.u32 %r0, %tid.x;\ncvt.rn.f32.u32 %f, %r0;\n"
+      "sqrt.approx.f32 %f, %f;\nld.param.u64 %rd, [out];\nmad.wide.u32 %rd, %r0, 4, %rd;\nst.global.f32 "
+      "[%rd], "
+      "%f;\nret;";
+  const auto values = [&](uint64_t perturb, uint32_t line, bool check) {
+    Module m(kernel_text(".param .u64 out", body));
+    std::vector<uint32_t> out(32);
+    Memory memory;
+    memory.add(out.data(), 128, "out");
+    Launch launch;
+    launch.block = {32, 1, 1};
+    launch.parameters = parameters_of(m.entry("kernel"), {reinterpret_cast<uint64_t>(out.data())});
+    RunOptions options;
+    options.perturb = perturb, options.perturb_line = line, options.check = check;
+    run(m, "kernel", launch, memory, options);
+    return out;
+  };
+  const auto exact = values(0, 0, false);
+  for (const bool check : {false, true}) {
+    const auto down = values(1, 0, check), up = values(2, 11, check), other = values(2, 12, check),
+               drawn = values(3, 0, check);
+    EXPECT_EQ(other, exact);
+    size_t moved = 0;
+    for (size_t n = 0; n < 32; ++n) {
+      EXPECT_EQ(down[n], exact[n] - (n ? 1 : 0));  // zero stays
+      EXPECT_EQ(up[n], exact[n] + (n ? 1 : 0));
+      EXPECT_LE(drawn[n] - exact[n] + 1, 2u);
+      moved += drawn[n] != exact[n];
+    }
+    EXPECT_GT(moved, 8u);
+    EXPECT_LT(moved, 31u);
+  }
 }
 
 }  // namespace

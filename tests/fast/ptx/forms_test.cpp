@@ -67,6 +67,13 @@ std::string operands_of(const Opcode& op, bool with_optional) {
           }
         o = "[%d, {" + o + "}]";
         break;
+      case 'W':
+        for (const std::string& word : op.modifiers)
+          if (word.starts_with("m64n")) o = list("%r", std::stoi(word.substr(4)) / 2);
+        break;
+      // With the optional number A comes by its descriptor, which may lie transposed.
+      case 'P': o = with_optional || last != 16 ? "%d" : list("%r", 4); break;
+      case 'I': o = "1"; break;
       case 'v':
       case 's': o = list(register_of(last), vector); break;
       case 'f':
@@ -133,8 +140,8 @@ TEST(PtxForms, OthersRefuseTheKernelWithLineAndText) {
        {"add.rn.ftz.f64 %d, %d, %d;", "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 %r, %r, %r;",
         "add.s33 %r, %r, %r;", "mul.s32 %r, %r, %r;", "cvt.rn.e4m3x2.f32 %h, %r, %r;",
         "cvt.rz.satfinite.e4m3x2.f32 %h, %r, %r;", "fma.f32 %r, %r, %r, %r;", "shfl.bfly.b32 %r, %r, 1, 31;",
-        "ld.global.v3.b32 {%r, %r, %r}, [%d];", "add.rn.rz.f32 %r, %r, %r;", "wgmma.fence.sync.aligned;",
-        "frobnicate.u32 %r;"}) {
+        "ld.global.v3.b32 {%r, %r, %r}, [%d];", "add.rn.rz.f32 %r, %r, %r;",
+        "tcgen05.fence::before_thread_sync;", "frobnicate.u32 %r;"}) {
     const std::string why = refusal(statement),
                       opcode = std::string(statement).substr(0, std::string(statement).find_first_of(" ;"));
     EXPECT_TRUE(why.starts_with("PTX line 10: ")) << statement << ": " << why;

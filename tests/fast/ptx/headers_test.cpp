@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "contract/line.h"
@@ -30,40 +31,53 @@ std::vector<uint64_t> by_headers(Subject& headers, const std::string& keys, int 
   return codes;
 }
 
-TEST(PtxHeaders, ConversionsAreThoseOfNvidiasHostHeaders) {
+struct Conversion {
+  const char* name;
+  const char* cast;
+  const char* text;
+};
+
+// The value goes to the upper part of a pair, so that a result in the wrong half shows.
+const Conversion kConversions[] = {
+    {"e4m3", "e4m3", "cvt.rn.satfinite.e4m3x2.f32 $d, $a, 0f00000000;\nshr.b16 $d, $d, 8;"},
+    {"e5m2", "e5m2", "cvt.rn.satfinite.e5m2x2.f32 $d, $a, 0f00000000;\nshr.b16 $d, $d, 8;"},
+    {"e2m3", "e2m3", "cvt.rn.satfinite.e2m3x2.f32 $d, $a, 0f00000000;\nshr.b16 $d, $d, 8;"},
+    {"e3m2", "e3m2", "cvt.rn.satfinite.e3m2x2.f32 $d, $a, 0f00000000;\nshr.b16 $d, $d, 8;"},
+    {"e2m1", "e2m1",
+     "{\n.reg .b8 %both;\ncvt.rn.satfinite.e2m1x2.f32 %both, $a, 0f00000000;\nmov.b16 $d, {%both, "
+     "0};\nshr.b16 $d, "
+     "$d, 4;\n}"},
+    {"e8m0_up", "e8m0 round=rp", "cvt.rp.satfinite.ue8m0x2.f32 $d, $a, 0f3F800000;\nshr.b16 $d, $d, 8;"},
+    {"e8m0_down", "e8m0 round=rz", "cvt.rz.satfinite.ue8m0x2.f32 $d, $a, 0f3F800000;\nshr.b16 $d, $d, 8;"},
+    {"bf16", "bf16 overflow=nosat", "cvt.rn.bf16.f32 $d, $a;"},
+    {"f16", "f16 overflow=nosat", "cvt.rn.f16.f32 $d, $a;"}};
+
+class PtxHeaders : public testing::TestWithParam<Conversion> {
+ protected:
+  // The headers and the interpreter on the same patterns.
+  void expect_equal(Subject& headers, const std::vector<uint64_t>& x) {
+    const Conversion& c = GetParam();
+    const auto want = by_headers(headers, c.cast, c.cast[0] == 'e' ? 1 : 2, x);
+    ASSERT_FALSE(want.empty()) << "the headers do not offer cast " << c.cast;
+    const auto got = evaluate(c.text, 16, {{32, x}});
+    for (size_t n = 0; n < x.size(); ++n) ASSERT_EQ(got[n], want[n]) << c.cast << std::hex << " of " << x[n];
+  }
+};
+
+// A sample, or, where ASSAY_PTX_EXHAUSTIVE is set (ci/ptx_long), all 2^32 patterns: some minutes for each.
+TEST_P(PtxHeaders, ConversionsAreThoseOfNvidiasHostHeaders) {
   const auto headers = make_headers_subject();
   if (!headers->present().yes) GTEST_SKIP() << headers->present().why;
-  const auto x = samples();
-  struct Row {
-    const char* cast;
-    const char* text;
-    int out_bits;
-  };
-  // The value goes to the upper part of a pair, so that a result in the wrong half shows.
-  const Row rows[] = {
-      {"e4m3", "cvt.rn.satfinite.e4m3x2.f32 $d, $a, 0f00000000;\nshr.b16 $d, $d, 8;", 16},
-      {"e5m2", "cvt.rn.satfinite.e5m2x2.f32 $d, $a, 0f00000000;\nshr.b16 $d, $d, 8;", 16},
-      {"e2m3", "cvt.rn.satfinite.e2m3x2.f32 $d, $a, 0f00000000;\nshr.b16 $d, $d, 8;", 16},
-      {"e3m2", "cvt.rn.satfinite.e3m2x2.f32 $d, $a, 0f00000000;\nshr.b16 $d, $d, 8;", 16},
-      {"e2m1",
-       "{\n.reg .b8 %both;\ncvt.rn.satfinite.e2m1x2.f32 %both, $a, 0f00000000;\nmov.b16 $d, {%both, "
-       "0};\nshr.b16 $d, $d, 4;\n}",
-       16},
-      {"e8m0 round=rp", "cvt.rp.satfinite.ue8m0x2.f32 $d, $a, 0f3F800000;\nshr.b16 $d, $d, 8;", 16},
-      {"e8m0 round=rz", "cvt.rz.satfinite.ue8m0x2.f32 $d, $a, 0f3F800000;\nshr.b16 $d, $d, 8;", 16},
-      {"bf16 overflow=nosat", "cvt.rn.bf16.f32 $d, $a;", 16},
-      {"f16 overflow=nosat", "cvt.rn.f16.f32 $d, $a;", 16}};
-  for (const Row& row : rows) {
-    const auto want = by_headers(*headers, row.cast, row.out_bits == 16 && row.cast[0] != 'e' ? 2 : 1, x);
-    if (want.empty()) {
-      ADD_FAILURE() << "the headers do not offer cast " << row.cast;
-      continue;
-    }
-    const auto got = evaluate(row.text, row.out_bits, {{32, x}});
-    for (size_t n = 0; n < x.size(); ++n)
-      ASSERT_EQ(got[n], want[n]) << row.cast << std::hex << " of " << x[n];
+  if (!std::getenv("ASSAY_PTX_EXHAUSTIVE")) return expect_equal(*headers, samples());
+  constexpr uint64_t kPart = uint64_t{1} << 18;
+  std::vector<uint64_t> x(kPart);
+  for (uint64_t first = 0; first < uint64_t{1} << 32 && !HasFatalFailure(); first += kPart) {
+    for (uint64_t n = 0; n < kPart; ++n) x[n] = first + n;
+    expect_equal(*headers, x);
   }
 }
+INSTANTIATE_TEST_SUITE_P(Conversions, PtxHeaders, testing::ValuesIn(kConversions),
+                         [](const auto& c) { return std::string(c.param.name); });
 
 }  // namespace
 }  // namespace assay::ptx

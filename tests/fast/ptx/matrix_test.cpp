@@ -91,6 +91,34 @@ TEST(PtxMatrix, OneAndTwoMatricesAskForTheAddressesOfTheirRowsAlone) {
             std::string::npos);
 }
 
+TEST(PtxMatrix, AMatrixInRegistersIsTransposed) {
+  // Lane l holds the elements 2l and 2l + 1 of the first matrix; the destination may be the source.
+  const std::string numbers = "mul.lo.u32 %r1, %r0, 0x00020002;\nadd.u32 %r1, %r1, 0x00010000;\n",
+                    move = "movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r1;\n",
+                    store = "mov.u32 %r2, 0;\nmov.u32 %r3, 0;\nmov.u32 %r4, 0;\n" + std::string(kStoreFour);
+  for (const bool check : {false, true}) {
+    const Result r = result_of(numbers + move + store, check);
+    ASSERT_EQ(r.error, "");
+    for (unsigned n = 0; n < 64; ++n) EXPECT_EQ(r.out[n / 2 * 8 + n % 2], 8 * (n % 8) + n / 8) << n;
+  }
+  // Lane 3 has elements 6 and 7 of row 0, which go to columns 0 of rows 6 and 7: lanes 24 and 28.
+  const std::string undefined = numbers + "setp.eq.u32 %p1, %r0, 3;\n@%p1 mov.b32 %r1, %r7;\n" + move;
+  EXPECT_EQ(result_of(undefined +
+                          "setp.eq.u32 %p2, %r0, 24;\nsetp.eq.or.u32 %p2, %r0, 28, %p2;\n@%p2 mov.u32 %r1, "
+                          "0;\n" +
+                          store,
+                      true)
+                .error,
+            "");
+  EXPECT_NE(
+      result_of(undefined + store, true).error.find("thread 24: st.global.v4.b32 stores an undefined value"),
+      std::string::npos)
+      << result_of(undefined + store, true).error;
+  EXPECT_NE(result_of(numbers + "setp.eq.u32 %p1, %r0, 5;\n@%p1 ret;\n" + move)
+                .error.find("is carried out by a part"),
+            std::string::npos);
+}
+
 TEST(PtxMatrix, WhatIsWrongNamesTheLane) {
   const std::string load = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [%r8];\n",
                     generic = "ldmatrix.sync.aligned.m8n8.x4.b16 {%r1, %r2, %r3, %r4}, [%rd1];\n";

@@ -9,6 +9,7 @@
 #include "fast/ptx/slice.h"
 #include "fixtures/safetensors.h"
 #include "tests/fast/ptx/harness.h"
+#include "tests/fast/ptx/tensor_sums.h"
 #include "tests/source_path.h"
 
 namespace assay::ptx {
@@ -149,24 +150,6 @@ TEST(PtxMma, SmallIntegersGiveTheProductOfMatrices) {
   }
 }
 
-// The rule in binary64, in which each cut and each sum here is exact.
-uint32_t in_binary64(const MmaCase& m, const std::vector<double>& a, const std::vector<double>& b, float c) {
-  const auto exponent = [](double v, int least) { return std::max(std::ilogb(v), least); };
-  int largest = c != 0 ? exponent(c, -126) : -100000;
-  for (size_t k = 0; k < a.size(); ++k)
-    if (a[k] != 0 && b[k] != 0)
-      largest = std::max(largest, exponent(a[k], m.least) + exponent(b[k], m.least));
-  if (largest == -100000) return 0;
-  double sum = std::trunc(std::ldexp(static_cast<double>(c), 25 - largest));
-  for (size_t k = 0; k < a.size(); ++k) sum += std::trunc(std::ldexp(a[k] * b[k], 25 - largest));
-  if (sum == 0) return 0;
-  const int e = std::max(std::ilogb(sum) + largest - 25, -126);
-  const double cut = std::trunc(std::ldexp(sum, largest - 25 - (e - 23)));
-  const double v = std::ldexp(cut, e - 23);
-  if (std::fabs(v) >= 0x1p128) return v < 0 ? 0xFF800000u : 0x7F800000u;
-  return std::bit_cast<uint32_t>(static_cast<float>(std::copysign(v, sum)));
-}
-
 TEST(PtxMma, SumsAreCutAsTheRuleSays) {
   Draw draw;
   size_t tried = 0, inexact = 0;
@@ -197,7 +180,8 @@ TEST(PtxMma, SumsAreCutAsTheRuleSays) {
             a[k] = x.a[row * m.k + k], b[k] = x.b[k * kColumns + column];
             exact += a[k] * b[k];
           }
-          const uint32_t want = in_binary64(m, a, b, std::bit_cast<float>(x.c[row * kColumns + column]));
+          const uint32_t want =
+              sum_in_binary64({m.least, m.least}, a, b, std::bit_cast<float>(x.c[row * kColumns + column]));
           ASSERT_EQ(x.d[row * kColumns + column], want) << m.shape << m.type << " round " << round;
           ++tried, inexact += std::bit_cast<float>(want) != exact;
         }
