@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/equal_bytes.h"
 #include "compare/arithmetic/places.h"
 #include "compare/judge/expectations.h"
 #include "compare/judge/own_lines.h"
@@ -88,7 +89,7 @@ ReferenceRun run_reference(const CaseInputs& c, Subject& reference, bool laws) {
 
 bool same_bytes(const Execution& a, const Execution& b) {
   return std::equal(a.planes.begin(), a.planes.end(), b.planes.begin(),
-                    [](const PlaneData& x, const PlaneData& y) { return x.bytes == y.bytes; });
+                    [](const PlaneData& x, const PlaneData& y) { return equal_bytes(x.bytes, y.bytes); });
 }
 
 // What a subject made, compared with the reference and held to the laws. True where it could not be judged.

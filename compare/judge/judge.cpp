@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/equal_bytes.h"
 #include "compare/arithmetic/places.h"
 #include "compare/judge/hints.h"
 
@@ -81,7 +82,7 @@ Compared compare_plane(const Problem* problem, const PlaneData& got, const Plane
   c.logical.of = plane.logical.count();
   c.padding.of = plane.padded.count() - plane.logical.count();
   c.padding.in_padding = true;
-  if (got.bytes == want.bytes) return c;
+  if (equal_bytes(got.bytes, want.bytes)) return c;
   if (!is_plain(plane)) {
     compare_places(c);
   } else {

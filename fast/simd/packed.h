@@ -10,8 +10,6 @@
 #define ASSAY_SIMD_PACKED
 #endif
 
-#include <array>
-
 #include "fast/simd/steps.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -105,7 +103,8 @@ template <class F, bool kAccept>
 HWY_INLINE bool packed_columns(const std::byte* x, size_t stride, std::byte* data, size_t to_stride,
                                int64_t height, std::byte* scales) {
   constexpr size_t kParts = kPackedColumns / kHalfLanes;
-  std::array<Vh, kParts> amax, taken;
+  // Not std::array: the constructors of NEON's vectors are inlined into functions compiled for NEON alone.
+  Vh amax[kParts], taken[kParts];
   const auto halves = [&](int64_t row, size_t part) {
     return halves_at(x + static_cast<size_t>(row) * stride + part * kHalfLanes * 2);
   };
