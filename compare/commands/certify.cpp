@@ -2,9 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
+#include <system_error>
 
 #include <unistd.h>
 
@@ -16,10 +21,12 @@
 #include "compare/commands/certify/task.h"
 #include "compare/commands/options.h"
 #include "compare/commands/simd_certificate.h"
+#include "compare/process/crew.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/text/terminal.h"
 #include "fixtures/files.h"
+#include "fixtures/sha256.h"
 
 namespace assay {
 
@@ -54,16 +61,70 @@ class CertifyRun {
     // Before an hour is spent on what cannot be kept.
     if (auto error = certificate_.write(false, totals_, jobs(), 0)) return refuse(*error);
     plan_ = make_plan(std::move(parts), options_.subjects, subjects_, earlier);
+    if (crew()) crew()->agree_on(digest());
+    Sharing sharing = options_.sharing;
+    sharing.digest = digest();
+    Result<std::unique_ptr<Journal>> journal = journal_of(sharing);
+    if (!journal) return refuse(journal.error());
+    journal_ = std::move(*journal);
     weight_ = plan_.weight();
     for (size_t i = 0; i < plan_.parts.size(); ++i)
       if (plan_.records[i].tasks == 0) close(i);  // nothing runs, or it is taken over
     run_plan();
     progress_.wipe();
+    if (journal_ && !unwritten_) unwritten_ = journal_->trouble();
     if (!unwritten_) unwritten_ = certificate_.write(!interrupted(), totals_, jobs(), seconds());
-    return unwritten_ ? refuse(*unwritten_) : finish();
+    if (unwritten_) return refuse(*unwritten_);
+    std::error_code gone;  // all is in the certificate now
+    if (journal_ && !interrupted()) std::filesystem::remove_all(options_.sharing.resume, gone);
+    return finish();
+  }
+
+  // What each part costs, by a sample from its middle, in processor time.
+  int estimate(std::vector<CertifyPart> parts) {
+    plan_ = make_plan(std::move(parts), options_.subjects, subjects_, {});
+    double all = 0;
+    for (size_t i = 0; i < plan_.parts.size() && !interrupted(); ++i) {
+      const CertifyPart& part = plan_.parts[i];
+      if (plan_.records[i].runs.empty()) continue;
+      const auto text = in_child([&] { return sampled_seconds(part, plan_.running(i)); }, options_.timeout);
+      if (!text) return refuse({part.name + ": " + text.error().text(), 0, ""});
+      const double hours = std::strtod(text->c_str(), nullptr) / 3600;
+      all += hours;
+      fmt::print(out_, "{:<72} {:>10}  {:8.3f} core-hours\n", part.name, part.domain.count, hours);
+      std::fflush(out_);
+    }
+    fmt::print(out_, "{:.2f} core-hours in all, {} with {} workers\n", all,
+               duration_text(3600 * all / jobs()), jobs());
+    return interrupted() ? kInterrupted : 0;
+  }
+
+  // Runs the tasks that the first process hands out.
+  int serve(std::vector<CertifyPart> parts) {
+    plan_ = make_plan(std::move(parts), options_.subjects, subjects_, {});
+    crew()->serve([&](size_t i) { return task_text(i); }, jobs(), options_.timeout, digest());
+    return 0;
   }
 
  private:
+  std::string task_text(size_t i) const {
+    const CertifyTask& t = plan_.tasks[i];
+    return to_text(run_task(plan_.parts[t.part], plan_.running(t.part), t.first, t.end, subjects_));
+  }
+  std::string sampled_seconds(const CertifyPart& part, const std::vector<CertifySide>& sides) const {
+    constexpr int64_t kSample = int64_t{1} << 17, kWarm = 64;
+    const int64_t n = std::min(kSample, part.domain.count), first = (part.domain.count - n) / 2;
+    run_task(part, sides, first, first + std::min(kWarm, n), subjects_);  // what happens once
+    const std::clock_t start = std::clock();
+    run_task(part, sides, first, first + n, subjects_);
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    return std::to_string(seconds * static_cast<double>(part.domain.count) / static_cast<double>(n));
+  }
+  std::string digest() const {
+    const std::string all = options_.sharing.digest + plan_.text();
+    return sha256(std::as_bytes(std::span(all)));
+  }
+
   int jobs() const {
     return options_.jobs > 0 ? options_.jobs : std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
   }
@@ -78,17 +139,16 @@ class CertifyRun {
 
   void run_plan() {
     TaskHooks hooks;
-    hooks.task = [&](size_t i) {
-      const CertifyTask& t = plan_.tasks[i];
-      return to_text(run_task(plan_.parts[t.part], plan_.running(t.part), t.first, t.end, subjects_));
-    };
+    const auto taken = [&](size_t i) { return !plan_.records[plan_.tasks[i].part].taken.is_null(); };
+    hooks.share = TaskShare{0, journal_.get(), taken};
+    hooks.task = [&](size_t i) { return task_text(i); };
     hooks.crashed = [](const std::string& why) {
       TaskResult r;
       r.trouble = "crashed: " + why;
       return to_text(r);
     };
     hooks.result = [&](size_t i, const std::string& text) {
-      take(plan_.tasks[i], task_from(text));
+      if (!taken(i)) take(plan_.tasks[i], task_from(text));
       return !unwritten_;
     };
     run_tasks(plan_.tasks.size(), jobs(), options_.timeout, std::move(hooks));
@@ -153,6 +213,7 @@ class CertifyRun {
   const CertifyOptions& options_;
   const Subjects& subjects_;
   std::FILE *out_, *err_;
+  std::unique_ptr<Journal> journal_;
   Certificate certificate_;
   ProgressLine progress_;
   CertifyPlan plan_;
@@ -181,9 +242,19 @@ int run_certify(const CertifyOptions& options, const Subjects& subjects, std::FI
       fmt::print(out, "{:<64} {:>10}  {}\n", p.name, p.domain.count, p.domain.words);
     return 0;
   }
-  if (const auto error = options.output.empty() ? std::nullopt : cannot_write(options.output, "--output")) {
+  if (options.estimate) {
+    const InterruptScope scope;
+    return serves() ? 0 : CertifyRun(options, subjects, out, err).estimate(std::move(parts));
+  }
+  if (const auto error =
+          options.output.empty() || serves() ? std::nullopt : cannot_write(options.output, "--output")) {
     fmt::print(err, "assay: {}\n", error->text());
     return 2;
+  }
+  if (serves()) {
+    CertifyOptions silent = options;
+    silent.output.clear();
+    return CertifyRun(silent, subjects, out, err).serve(std::move(parts));
   }
   const InterruptScope scope;
   return CertifyRun(options, subjects, out, err).run(std::move(parts));
@@ -206,7 +277,7 @@ int run_simd(CertifyOptions options, const Subjects& subjects, std::FILE* out, s
   acceptor->use_certified(all);
   options.subjects = {"simd"};
   const int status = run_certify(options, subjects, out, err);
-  if (status != 0) return status;
+  if (status != 0 || serves()) return status;
   const bool whole = !options.quick && options.only.empty();
   if (whole)
     fmt::print(err, "{}: {}\n", acceptor->target(), keep_certificate(simd_certificate_path(), *acceptor));
@@ -230,6 +301,7 @@ void register_certify(Program& program) {
       "  assay certify -o certificate.json\n"
       "  assay certify --only 'cast e4m3 f32' -o e4m3.json --resume\n"
       "  assay certify --list\n"
+      "  mpirun -n 64 build/mpi/bin/assay certify --mpi -o certificate.json --resume\n"
       "  assay certify --quick --subject gpu\n"
       "  assay certify --simd      what `assay check` may use on this processor\n"
       "Exit status: 0 every claim holds; 1 a claim does not hold; 2 bad usage, or a certificate that cannot "
@@ -243,18 +315,25 @@ void register_certify(Program& program) {
   c.option("--only", certify->only, "only parts whose name contains this");
   c.flag("--list", certify->list, "print the parts and their inputs");
   c.flag("--resume", certify->resume,
-         "keep the parts that the certificate at -o already holds, if the same build made them");
+         "keep the parts that the certificate at -o already holds, if the same build made them, and every "
+         "result of the others beside it until it is whole");
+  c.flag("--estimate", certify->estimate,
+         "print what each part would cost here, by a sample, and run nothing else");
+  add_mpi(c, certify->sharing);
   add_subjects(c, common, "those that each part names");
   c.option("--timeout", certify->timeout, "time limit for 2^22 elements, in seconds")
       .seconds()
       .show_default();
   add_jobs(c, common);
   c.callback([&program, certify] {
+    settle(certify->sharing, program);
     const Subjects subjects = program.make_subjects(program.common);
     certify->subjects = chosen_subjects(program.common, subjects, "");
     certify->jobs = program.common.jobs;
     certify->progress = program.progress;
     certify->colour = program.colour;
+    if (certify->resume && !certify->output.empty()) certify->sharing.resume = certify->output + ".results";
+    certify->sharing.digest = digest_of(certify->sharing, program.common, "certify");
     program.status = certify->simd ? run_simd(*certify, subjects, stdout, stderr)
                                    : run_certify(*certify, subjects, stdout, stderr);
   });

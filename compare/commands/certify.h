@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compare/commands/certify/part.h"
+#include "compare/commands/sharing.h"
 #include "compare/process/guarded_run.h"
 
 namespace assay {
@@ -16,12 +17,14 @@ struct Program;
 struct CertifyOptions {
   bool quick = false;
   bool list = false;                  // print the parts and stop
+  bool estimate = false;              // print what each part would cost and stop
   std::string output;                 // the certificate's path; empty: none is written
   bool simd = false;                  // the vectorised method alone, and keep that it passed
   bool resume = false;                // take over the parts that `output` holds already
   std::string only;                   // parts whose name contains this
   std::vector<std::string> subjects;  // instead of those that the parts name
   std::vector<CertifyPart> parts;     // instead of certify_parts(quick); for tests
+  Sharing sharing;                    // its folder: the results of single tasks, for `resume`
   int jobs = 0;                       // 0: the cores of this machine
   double timeout = 60;                // seconds for 2^22 elements
   bool progress = false;              // a line on `err` that is rewritten

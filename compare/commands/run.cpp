@@ -14,6 +14,7 @@
 #include "compare/commands/selection.h"
 #include "compare/commands/training_cases/processes.h"
 #include "compare/commands/transcript.h"
+#include "compare/process/crew.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "training/base/rank_engine.h"
@@ -38,10 +39,11 @@ bool required_present(const RunOptions& options, const Subjects& subjects, std::
 }
 
 // False where processes lost one another.
-bool run_all(const RunOptions& options, const Subjects& subjects, Reports& reports, Transcript& transcript,
-             std::FILE* err) {
+bool run_all(const RunOptions& options, const Subjects& subjects, Journal* journal, Reports& reports,
+             Transcript& transcript, std::FILE* err) {
   using Clock = std::chrono::steady_clock;
   RunSettings settings = options.settings;
+  if (crew() || journal) settings.share = TaskShare{0, journal};
   std::map<const SuiteEntry*, Clock::time_point> begun;  // cases that have no result yet
   size_t done = 0;
   bool red = false;
@@ -70,6 +72,7 @@ bool run_all(const RunOptions& options, const Subjects& subjects, Reports& repor
     return true;
   }
   if (red && settings.stop_at_first) return true;
+  if (settings.share) settings.share->first = options.entries.size();
   const bool whole = run_training_cases(options.training_cases, subjects, settings,
                                         [&](const TrainingCase& s, const Verdict& with_ranks) {
                                           const Verdict v = transcript.take(s.entry, with_ranks);
@@ -114,6 +117,19 @@ int run_silently(const RunOptions& options, const Subjects& subjects) {
   return 0;
 }
 
+// What a process does that the first one gives its tasks: the lines, and after them the training cases.
+int serve_run(const RunOptions& options, const Subjects& subjects) {
+  const RunSettings& settings = options.settings;
+  const size_t lines = options.entries.size();
+  crew()->serve(
+      [&](size_t i) {
+        return i < lines ? judged_text(options.entries[i], subjects, settings)
+                         : judged_text(options.training_cases, i - lines, subjects, settings);
+      },
+      settings.jobs, settings.timeout, options.sharing.digest);
+  return 0;
+}
+
 // What keeps a report from being opened, said on `err`; true where nothing does.
 bool opened(const std::optional<Error>& error, std::FILE* err) {
   if (error) fmt::print(err, "assay: {}\n", error->text());
@@ -122,6 +138,8 @@ bool opened(const std::optional<Error>& error, std::FILE* err) {
 
 int run_and_report(const RunOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
   if (!required_present(options, subjects, out, err)) return starts(false), 3;
+  const Result<std::unique_ptr<Journal>> journal = journal_of(options.sharing);
+  if (!journal) return opened(journal.error(), err), 2;
   Transcript transcript(options.transcript);
   const RunSettings& settings = options.settings;
   const Environment& environment = settings.claims.environment;
@@ -133,9 +151,10 @@ int run_and_report(const RunOptions& options, const Subjects& subjects, std::FIL
   std::optional<InterruptScope> scope;
   // A launcher's signals end the meeting that waits.
   if (training::rank_engine().processes() == 1) scope.emplace();
-  const bool whole = !starts(true) || run_all(options, subjects, reports, transcript, err);
+  const bool whole = !starts(true) || run_all(options, subjects, journal->get(), reports, transcript, err);
   int status = reports.finish();
   if (!opened(transcript.trouble(), err)) status = 2;
+  if (*journal && !opened((*journal)->trouble(), err)) status = 2;
   if (status == 3) {
     const bool nothing_left = options.entries.empty() && options.training_cases.empty();
     fmt::print(err, "assay: nothing was judged{}\n",
@@ -143,6 +162,15 @@ int run_and_report(const RunOptions& options, const Subjects& subjects, std::FIL
   }
   if (!whole) training::rank_engine().abort(status, "");
   return status;
+}
+
+// All that decides the results, for the digest of the tasks.
+std::string tasks_text(const RunOptions& options) {
+  std::string all =
+      fmt::format("run\n{}\n{}", fmt::join(options.settings.subjects, ","), options.settings.timeout);
+  for (const SuiteEntry& e : options.entries) all += fmt::format("\n{}:{} {}", e.file, e.line, e.text);
+  for (const TrainingCase& c : options.training_cases) all += "\n" + c.entry.text;
+  return all;
 }
 
 // The program as a launcher finds it: no alias of a shell helps there.
@@ -157,6 +185,8 @@ std::string own_path() {
 }  // namespace
 
 int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
+  if (serves()) return serve_run(options, subjects);
+  if (crew()) crew()->agree_on(options.sharing.digest);
   training::RankEngine& ranks = training::rank_engine();
   ranks.deadline = std::chrono::duration<double>(options.deadline);
   if (ranks.processes() == 1) return run_and_report(options, subjects, out, err);
@@ -189,7 +219,9 @@ void register_run(Program& program) {
       "  assay run ci --subject host,gpu --require gpu\n"
       "  assay run roles --all --jobs 4\n"
       "  assay run smoke --plugin ./libmine.so\n"
+      "  assay run nightly --resume nightly-results\n"
       "  mpirun -n 4 build/mpi/bin/assay run ranks --transcript ranks.jsonl\n"
+      "  mpirun -n 64 build/mpi/bin/assay run nightly --mpi --resume nightly-results\n"
       "A plugin's own output is shown under --in-process only.");
   add_what(c, common);
   add_subjects(c, common, "host");
@@ -197,6 +229,8 @@ void register_run(Program& program) {
   add_environment(c, common);
   add_timeout(c, common);
   add_jobs(c, common);
+  add_mpi(c, run.sharing);
+  add_resume(c, run.sharing);
   c.option("--deadline", run.deadline, "seconds that a rank waits for the others in a collective")
       .positive()
       .show_default();
@@ -222,6 +256,7 @@ void register_run(Program& program) {
       for (const TrainingCase& cell : training_cases_of(common)) fmt::print("{}\n", cell.entry.text);
       return;
     }
+    settle(run.sharing, program);
     const Subjects subjects = program.make_subjects(common);
     run.settings.subjects = chosen_subjects(common, subjects, "host");
     run.settings.claims.environment = environment_of(common);
@@ -233,6 +268,9 @@ void register_run(Program& program) {
     run.training_cases = training_cases_of(common);
     if (!common.what.empty()) run.entries = entries_of(common);
     refuse_too_large(run.entries);
+    if (run.settings.in_process && (run.sharing.mpi || !run.sharing.resume.empty()))
+      throw Refusal{"--in-process has no tasks to share or to keep; leave out --mpi and --resume"};
+    run.sharing.digest = digest_of(run.sharing, common, tasks_text(run));
     program.status = run_run(run, subjects, stdout, stderr);
   });
 }

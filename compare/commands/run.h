@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compare/commands/reports.h"
+#include "compare/commands/sharing.h"
 #include "compare/commands/training_cases.h"
 #include "compare/judge/cases.h"
 
@@ -18,8 +19,9 @@ struct RunOptions {
   RunSettings settings;
   std::vector<std::string> require;  // subjects that must be present
   ReportOptions report;
-  double budget = 10;      // seconds for telling whether failures of several patterns have one cause
-  double deadline = 120;   // seconds that a rank waits for the others in a collective
+  double budget = 10;     // seconds for telling whether failures of several patterns have one cause
+  double deadline = 120;  // seconds that a rank waits for the others in a collective
+  Sharing sharing;
   std::string transcript;  // path; what every rank did, as JSON lines
 };
 

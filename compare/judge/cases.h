@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compare/judge/claims.h"
+#include "compare/process/pool.h"
 
 namespace assay {
 
@@ -19,7 +20,8 @@ struct RunSettings {
   bool stop_at_first = false;  // ends after the first case that is red
   // Called when a case has begun, before it ends; in the order in which the workers begin. May be empty.
   std::function<void(const SuiteEntry&)> on_start;
-  std::function<void()> on_wait = {};  // called once a second or more often while workers work; may be empty
+  std::function<void()> on_wait = {};   // called once a second or more often while workers work; may be empty
+  std::optional<TaskShare> share = {};  // the cases are tasks of the whole command
 };
 
 struct CaseResult {
@@ -31,6 +33,9 @@ struct CaseResult {
 // under stop_at_first).
 size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, const RunSettings& settings,
                  const std::function<void(const CaseResult&)>& on_result);
+
+// What a worker answers for one case: its verdicts as text.
+std::string judged_text(const SuiteEntry&, const Subjects&, const RunSettings&);
 
 // One Problem, in a worker: for shrink and others that judge lines of their own making.
 std::vector<Verdict> run_one(const Problem& problem, const Subjects& subjects, const RunSettings& settings);

@@ -15,6 +15,8 @@
 
 #include <mpi.h>
 
+#include "training/mpi/mpi_calls.h"
+
 namespace assay::training {
 
 namespace {
@@ -24,15 +26,6 @@ enum Tag { kMeeting = 1, kWords = 2 };
 std::atomic<bool> end_noted = false;
 static_assert(std::atomic<bool>::is_always_lock_free);  // a signal handler writes it
 extern "C" void note_end(int) { end_noted = true; }
-
-// What MPI itself cannot do ends the run like a rank that is gone.
-void expect(int code, const char* call) {
-  if (code == MPI_SUCCESS) return;
-  char text[MPI_MAX_ERROR_STRING] = "";
-  int length = 0;
-  MPI_Error_string(code, text, &length);
-  throw RankError(std::string(call) + " failed: " + text, true);
-}
 
 class MpiMailbox final : public Mailbox {
  public:
@@ -199,15 +192,22 @@ class MpiRanks final : public RankEngine {
   std::unique_ptr<MpiMailbox> mailbox_;
 };
 
-// Open MPI's mpirun and Slurm's srun say so in the environment. Without either this process is alone, and
-// MPI_Init would start a daemon of its own.
+}  // namespace
+
+// Without a launcher MPI_Init would start a daemon of its own.
 bool launched() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
     if (const char* value = std::getenv(name); value && *value) return true;
   return false;
 }
 
-}  // namespace
+void expect(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw RankError(std::string(call) + " failed: " + text, true);
+}
 
 std::unique_ptr<RankEngine> make_mpi_ranks() {
   if (!launched()) return nullptr;
