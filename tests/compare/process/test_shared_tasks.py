@@ -116,7 +116,7 @@ def goes_on(checks, name, arguments, want, processes, victim):
     whole = journal_length(folder)
     found, errors = checks.outcome(0, arguments)
     checks.check(f"{name}: all is kept", difference(want, found) or (None if whole == journal_length(folder) else "something was done again"), errors)
-    return errors
+    return folder
 
 
 def efficiency(checks, arguments):
@@ -153,13 +153,15 @@ def main():
     with tempfile.TemporaryDirectory() as made:
         checks = Checks(program, pathlib.Path(made))
         plugins = program.parent.parent / "plugins"
-        suite = ["smoke", "--subject", "host"]
+        suite = ["smoke", "S-21", "S-96", "--subject", "host"]
         if args.efficiency:
             efficiency(checks, suite)
             return
         want, errors = checks.outcome(0, suite)
         checks.check("smoke", None if want[0] == 0 else f"exit {want[0]}", errors)
-        goes_on(checks, "one process killed", suite, want, 0, lambda pid: pid)
+        folder = goes_on(checks, "one process killed", suite, want, 0, lambda pid: pid)
+        found, errors = checks.outcome(0, [*suite, "--filter", "mxfp8", "--resume", folder])
+        checks.check("other lines with the same folder", None if found[0] == 2 and "results of another command" in errors else f"exit {found[0]}", errors)
         if not shutil.which("mpirun"):
             print("shared tasks over MPI: skipped: no mpirun; type:  ci/setup --mpi")
             checks.tally += Tally(skipped=1)
