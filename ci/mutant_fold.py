@@ -50,7 +50,7 @@ def tokens(source):
 
 
 def quiet_ranges(source):
-    """Where comments, preprocessor lines and texts stand, and the lines that only a GPU compiles: an edit there is none of the host's program."""
+    """Where comments, preprocessor lines and texts stand, and the lines that only a GPU compiles: an edit there does not change the host's program."""
     out, hidden = [], []
     for found in kToken.finditer(source):
         if found["skip"] is not None or found["text"] is not None:

@@ -9,6 +9,7 @@ import subprocess
 import time
 
 import mutant_build
+from remembered import read_json, write_whole
 from tally import ROOT, read_tally
 
 
@@ -80,7 +81,7 @@ class Judges:
         for suite in sorted((ROOT / "fixtures/suites").glob("*.cases")):
             built.update(suite.read_bytes())
         self.path = ROOT / f"build/mutants/{room}.reach.json"
-        known = json.loads(self.path.read_text()) if self.path.is_file() else {}
+        known = read_json(self.path, {})
         self.known = known if known.get("build") == built.hexdigest() else {"build": built.hexdigest(), "parts": {}}
         self.parts = [*self.room.tasks, *((f"test_{test}", [f"test_{test}", f"--gtest_filter={case}.*", "--gtest_fail_fast"])
                                           for test in self.room.tests for case in self.cases(test))]
@@ -117,9 +118,7 @@ class Judges:
             if status != 0 and not empty:
                 raise RuntimeError(f"with nothing edited, `{name}` fails ({status}):\n{output[-2000:]}")
             self.known["parts"][name] = {"reached": [] if empty else [n for n, seen in enumerate(file.read_bytes()) if seen], "seconds": round(seconds, 2)}
-            new = self.path.with_suffix(".new")
-            new.write_text(json.dumps(self.known))
-            new.replace(self.path)
+            write_whole(self.path, json.dumps(self.known))
         return self.known["parts"][name]
 
     def verdict(self, number):

@@ -2,6 +2,7 @@
 import collections
 import dataclasses
 
+from remembered import write_whole
 from tally import ROOT
 
 kFolder = "tests/self/mutants"
@@ -31,7 +32,7 @@ class Row:
 
 
 def load(room, root=ROOT):
-    """Rows by their keys. Raises ValueError where the table is none."""
+    """Rows by their keys. Raises ValueError where the file is not such a table."""
     path = root / kFolder / f"{room}.tsv"
     if not path.is_file():
         return {}
@@ -54,13 +55,9 @@ def load(room, root=ROOT):
 
 
 def save(room, rows):
-    """In one step: whoever is killed loses at most the row that it was about to write."""
-    path = ROOT / kFolder / f"{room}.tsv"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_suffix(".new")
+    """Writes the table in one step, so that a run that is killed loses at most one row."""
     ordered = sorted(rows.values(), key=lambda r: (r.file, r.line, r.was, r.now, r.nth))
-    new.write_text("\n".join(["\t".join(kColumns), *(row.text() for row in ordered)]) + "\n")
-    new.replace(path)
+    write_whole(ROOT / kFolder / f"{room}.tsv", "\n".join(["\t".join(kColumns), *(row.text() for row in ordered)]) + "\n")
 
 
 def present(rows):

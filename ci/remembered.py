@@ -12,23 +12,31 @@ def digest(*parts):
     return whole.hexdigest()
 
 
+def write_whole(path, text):
+    """Writes a file at once or not at all: a run that is killed leaves the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.replace(path)
+
+
+def read_json(path, otherwise):
+    """What a file holds, or `otherwise` where there is no file yet, or one that was cut short."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return otherwise
+
+
 class Remembered:
     def __init__(self, path):
-        self.path = path
-        try:
-            self.digests = set(json.loads(path.read_text()))
-        except (OSError, ValueError):   # no file yet, or one that was cut short
-            self.digests = set()
+        self.path, self.digests = path, set(read_json(path, []))
 
     def __contains__(self, one):
         return one in self.digests
 
     def add(self, *more):
-        """Writes the file at once or not at all: a run that is killed loses nothing that it knew."""
         if self.digests.issuperset(more):
             return
         self.digests.update(more)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        other = self.path.with_suffix(".new")
-        other.write_text(json.dumps(sorted(self.digests)))
-        other.replace(self.path)
+        write_whole(self.path, json.dumps(sorted(self.digests)))

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/equal_bytes.h"
 #include "compare/arithmetic/places.h"
 #include "compare/judge/judge.h"
 #include "compare/judge/parity.h"
@@ -16,7 +17,7 @@ namespace {
 
 bool same_given(const std::vector<PlaneData>& a, const std::vector<PlaneData>& b) {
   auto same = [](const PlaneData& x, const PlaneData& y) {
-    return x.plane.name == y.plane.name && x.bytes == y.bytes;
+    return x.plane.name == y.plane.name && equal_bytes(x.bytes, y.bytes);
   };
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), same);
 }

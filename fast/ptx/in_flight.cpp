@@ -10,7 +10,7 @@ void InFlight::start_block() {
   if (!watches()) return;
   for (OfWarp& o : warps_) {
     o.registers.assign(b_.kernel->words / kLanes + 1, {});
-    o.fenced = false, o.under_way = 0;
+    o.fenced = false;
   }
 }
 

@@ -32,7 +32,6 @@ class InFlight {
   struct OfWarp {
     std::vector<Register> registers;
     bool fenced = false;
-    uint32_t under_way = 0;
   };
   Register& at(const Warp& w, uint32_t place) { return warps_[w.index].registers[place / kLanes]; }
   // Calls f(place, written) for the registers of a product.

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "compare/arithmetic/equal_bytes.h"
 #include "compare/diagnosis/identify/tried_choices.h"
 #include "compare/diagnosis/patterns/layouts.h"
 #include "compare/packs/dump.h"
@@ -95,7 +96,7 @@ std::vector<Fit> layouts_of(ChoiceRuns& runs, const std::vector<Class>& ranking,
           (group.side && plane.plane.direction != group.side))
         continue;
       const auto got = dump_plane(*recorded->tensor, plane.plane, &plane);
-      if (!got || got->bytes == plane.bytes) continue;
+      if (!got || equal_bytes(got->bytes, plane.bytes)) continue;
       const std::vector<LayoutFit> fits = fit_layouts(plane.plane, got->bytes, plane.bytes);
       if (fits.empty() || !fits.front().exact) explained = false;
       else

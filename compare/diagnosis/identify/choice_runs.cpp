@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/equal_bytes.h"
 #include "compare/packs/dump.h"
 #include "compare/process/run_in_child.h"
 #include "contract/flavours.h"
@@ -25,7 +26,7 @@ void compare_planes(const PlaneData& got, const PlaneData& want, Share& share) {
   for (size_t m = 0; m < wants.size() && m < gots.size(); ++m) {
     const Plane& plane = wants[m].plane;
     share.of += plane.logical.count();
-    if (gots[m].bytes == wants[m].bytes) {
+    if (equal_bytes(gots[m].bytes, wants[m].bytes)) {
       share.agree += plane.logical.count();
       continue;
     }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/equal_bytes.h"
 #include "compare/process/guarded_run.h"
 #include "compare/process/interrupt.h"
 #include "contract/line.h"
@@ -56,7 +57,7 @@ void add_difference(const Planes& a, const Planes& b, Apart& out) {
   for (const PlaneData& plane : a) {
     const PlaneData* other = find_plane(b, plane.plane.name);
     if (!other) continue;
-    const bool same = plane.bytes == other->bytes;
+    const bool same = equal_bytes(plane.bytes, other->bytes);
     const string_view stem = string_view(plane.plane.name).substr(plane.plane.name.find('.') + 1);
     if (stem != "data" && stem != "scale_inv") continue;
     int64_t& of = stem == "data" ? out.codes_of : out.scales_of;

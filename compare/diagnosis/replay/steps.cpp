@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/equal_bytes.h"
 #include "compare/arithmetic/factors.h"
 #include "compare/diagnosis/replay/planes.h"
 
@@ -83,8 +84,9 @@ double amax_of_rotated(const Run& run) {
     for (int64_t j = 0; j < x.length(); ++j)
       set_code(changed.plane.encoding, changed.bytes,
                whole.direction() == Direction::row ? i * x.length() + j : j * x.lines() + i, x.code(i, j));
-  const auto made =
-      run.edited && changed.bytes == whole.x().bytes ? std::nullopt : whole.execute(turn, {changed});
+  const auto made = run.edited && equal_bytes(changed.bytes, whole.x().bytes)
+                        ? std::nullopt
+                        : whole.execute(turn, {changed});
   return made ? Matrix(made->front(), Direction::row).amax() : whole.amax();
 }
 

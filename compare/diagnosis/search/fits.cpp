@@ -1,5 +1,6 @@
 #include "compare/diagnosis/search/fits.h"
 
+#include "compare/arithmetic/equal_bytes.h"
 #include "compare/diagnosis/search/codes.h"
 
 namespace assay::cause {
@@ -57,7 +58,7 @@ Fit fit_whole(const JudgedLane& lane, const Ids& ids) {
   for (const JudgedPlane& j : lane.judged) {
     Fit of_plane;
     const PlaneData& data = (*planes)[j.index];
-    if (data.bytes == j.got.bytes) {  // what is exact is so in most planes
+    if (equal_bytes(data.bytes, j.got.bytes)) {  // what is exact is so in most planes
       of_plane.of = of_plane.agree = j.of;
       of_plane.differ = of_plane.repaired = of_plane.changed = j.differ;
     } else {

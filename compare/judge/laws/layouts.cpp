@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/arithmetic/equal_bytes.h"
 #include "compare/arithmetic/expected_values.h"
 #include "compare/arithmetic/places.h"
 
@@ -31,7 +32,7 @@ void check_equal_rows(LawRecord& laws) {
 
 void check_same_bytes(LawRecord& laws, const PlaneData& want, const PlaneData& got, const char* why) {
   laws.begin("coherent");
-  if (got.bytes == want.bytes) return;
+  if (equal_bytes(got.bytes, want.bytes)) return;
   for (int64_t r = 0; r < got.plane.logical.rows; ++r)
     for (int64_t c = 0; c < got.plane.logical.cols; ++c)
       if (code(got, r, c) != code(want, r, c))
