@@ -121,6 +121,7 @@ bool run_training_cases(const Cases& cases, const Subjects& subjects, const RunS
     return true;
   }
   TaskHooks hooks;
+  hooks.numbered = settings.numbered;
   hooks.task = [&](size_t i) { return json::dump(to_json(judge(i))); };
   hooks.crashed = [](const string& why) { return json::dump(to_json(crashed_verdict(why))); };
   hooks.result = [&](size_t i, const string& text) { return done(i, verdict_of_worker(text)); };

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "compare/process/pool.h"
 #include "contract/line.h"
 
 namespace assay {
@@ -65,6 +64,7 @@ size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, 
     return entries.size();
   }
   TaskHooks hooks;
+  hooks.numbered = settings.numbered;
   hooks.task = [&](size_t i) {
     return to_text(judge_case(entries[i], subjects, settings.subjects, settings.claims));
   };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compare/judge/claims.h"
+#include "compare/process/pool.h"
 
 namespace assay {
 
@@ -20,6 +21,7 @@ struct RunSettings {
   // Called when a case has begun, before it ends; in the order in which the workers begin. May be empty.
   std::function<void(const SuiteEntry&)> on_start;
   std::function<void()> on_wait = {};  // called once a second or more often while workers work; may be empty
+  std::optional<NumberedTasks> numbered = {};  // the cases as tasks of the whole command
 };
 
 struct CaseResult {

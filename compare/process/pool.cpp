@@ -27,12 +27,15 @@ class Pool {
  public:
   Pool(size_t count, int jobs, double timeout, TaskHooks hooks)
       : count_(count), timeout_(timeout), hooks_(std::move(hooks)) {
-    for (size_t i = 0; i < count; ++i) queue_.push_back(i);
     workers_.resize(std::clamp<size_t>(static_cast<size_t>(jobs), 1, std::max<size_t>(count, 1)));
     watches_.resize(workers_.size());
   }
 
   size_t run() {
+    for (size_t i = 0; i < count_ && !stopped_ && !interrupted(); ++i)
+      if (not_needed(i)) deliver(i, {});
+      else if (const std::string* known = known_result(i)) deliver(i, *known);
+      else queue_.push_back(i);
     while (!stopped_ && !interrupted() && next_ < count_) {
       for (std::unique_ptr<Worker>& w : workers_) feed(w);
       wait();
@@ -41,6 +44,19 @@ class Pool {
   }
 
  private:
+  bool not_needed(size_t task) const {
+    return hooks_.numbered && hooks_.numbered->not_needed && hooks_.numbered->not_needed(task);
+  }
+  const std::string* known_result(size_t task) const {
+    if (!hooks_.numbered || !hooks_.numbered->journal) return nullptr;
+    return hooks_.numbered->journal->find(hooks_.numbered->first + task);
+  }
+  // A task that crashed has none to keep: the machine may be to blame, so a later run tries it again.
+  void keep(size_t task, const std::string& result) {
+    if (hooks_.numbered && hooks_.numbered->journal)
+      hooks_.numbered->journal->add(hooks_.numbered->first + task, result);
+  }
+
   // Tasks that a worker gets at once: enough to hide the round trip, few enough that no worker sits on a
   // tail.
   size_t batch() const { return std::clamp<size_t>(queue_.size() / (workers_.size() * 8), 1, 16); }
@@ -75,8 +91,12 @@ class Pool {
         std::vector<Worker::Event> events;
         const bool open = w->receive(events);
         for (Worker::Event& e : events) {
-          if (e.kind == Worker::Event::Kind::done) deliver(e.task, std::move(e.result));
-          else if (hooks_.started) hooks_.started(e.task);
+          if (e.kind == Worker::Event::Kind::done) {
+            keep(e.task, e.result);
+            deliver(e.task, std::move(e.result));
+          } else if (hooks_.started) {
+            hooks_.started(e.task);
+          }
         }
         if (!open) replace(w, w->bury(false));
       } else if (const std::string why = overdue(*w, watches_[static_cast<size_t>(&w - workers_.data())]);

@@ -2,12 +2,22 @@
 // plain fork. Results come back in the order of the tasks, whatever the number of workers.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "compare/process/journal.h"
 #include "contract/result.h"
 #include "contract/subject.h"
 
 namespace assay {
+
+// Tasks that have numbers of their own in the whole command, so that a later run can take over their results.
+struct NumberedTasks {
+  size_t first = 0;            // the number of task 0
+  Journal* journal = nullptr;  // of results; may be null
+  // A task that is not run, because nobody needs its result, which is then empty. May be empty.
+  std::function<bool(size_t)> not_needed = {};
+};
 
 // What run_tasks does with tasks 0..count-1.
 struct TaskHooks {
@@ -17,6 +27,7 @@ struct TaskHooks {
   std::function<void(size_t)> started;  // here, when a worker says so; may be empty
   std::function<bool(size_t, std::string)> result;  // here, in order; false: stop
   std::function<void()> waiting = {};  // here, once a second or more often while workers work; may be empty
+  std::optional<NumberedTasks> numbered = {};
 };
 // A task may use `timeout` seconds of processor time, and stand still, using next to none, for as long but at
 // most kLongestPause: so a busy machine ends no task that works, and a deadlock ends all the same.
