@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "compare/process/pool.h"
 #include "compare/text/terminal.h"
 #include "fixtures/files.h"
+#include "fixtures/sha256.h"
 
 namespace assay {
 
@@ -51,16 +53,25 @@ class CertifyRun {
       if (!found) return refuse(found.error());
       earlier = std::move(*found);
     }
-    // Before an hour is spent on what cannot be kept.
-    if (auto error = certificate_.write(false, totals_, jobs(), 0)) return refuse(*error);
     plan_ = make_plan(std::move(parts), options_.subjects, subjects_, earlier);
+    KeptResults kept = options_.kept;
+    kept.digest += plan_.text();
+    kept.digest = sha256(std::as_bytes(std::span(kept.digest)));
+    Result<std::unique_ptr<Journal>> journal = journal_of(kept, err_);
+    if (!journal) return refuse(journal.error());
+    journal_ = std::move(*journal);
     weight_ = plan_.weight();
     for (size_t i = 0; i < plan_.parts.size(); ++i)
       if (plan_.records[i].tasks == 0) close(i);  // nothing runs, or it is taken over
-    run_plan();
+    // Before an hour is spent on what cannot be kept, and not before all that was taken over is in it.
+    save();
+    if (!unwritten_) run_plan();
     progress_.wipe();
     if (!unwritten_) unwritten_ = certificate_.write(!interrupted(), totals_, jobs(), seconds());
-    return unwritten_ ? refuse(*unwritten_) : finish();
+    if (!unwritten_ && interrupted() && journal_) unwritten_ = journal_->trouble();
+    if (unwritten_) return refuse(*unwritten_);
+    if (journal_ && !interrupted()) journal_->remove();  // all is in the certificate now
+    return finish();
   }
 
  private:
@@ -78,6 +89,8 @@ class CertifyRun {
 
   void run_plan() {
     TaskHooks hooks;
+    const auto taken = [&](size_t i) { return !plan_.records[plan_.tasks[i].part].taken.is_null(); };
+    hooks.numbered = NumberedTasks{0, journal_.get(), taken};
     hooks.task = [&](size_t i) {
       const CertifyTask& t = plan_.tasks[i];
       return to_text(run_task(plan_.parts[t.part], plan_.running(t.part), t.first, t.end, subjects_));
@@ -88,7 +101,7 @@ class CertifyRun {
       return to_text(r);
     };
     hooks.result = [&](size_t i, const std::string& text) {
-      take(plan_.tasks[i], task_from(text));
+      if (!taken(i)) take(plan_.tasks[i], task_from(text));
       return !unwritten_;
     };
     run_tasks(plan_.tasks.size(), jobs(), options_.timeout, std::move(hooks));
@@ -111,11 +124,19 @@ class CertifyRun {
         claim.failures.push_back(r.sides[i].failure);
     }
     done_ += plan_.weight(task);
-    if (++record.done == record.tasks) close(task.part);
-    else progress(part.name);
+    if (++record.done == record.tasks) {
+      close(task.part);
+      save();
+    } else {
+      progress(part.name);
+    }
   }
 
-  // The part has ended: judges and prints it, and writes the certificate.
+  void save() {
+    if (!unwritten_) unwritten_ = certificate_.write(false, totals_, jobs(), seconds());
+  }
+
+  // The part has ended: judges and prints it, and puts it into the certificate.
   void close(size_t index) {
     const CertifyPart& part = plan_.parts[index];
     PartRecord& record = plan_.records[index];
@@ -125,7 +146,6 @@ class CertifyRun {
     std::fflush(out_);
     record.digests.clear();
     certificate_.add(std::move(entry), record.seconds);
-    if (!unwritten_) unwritten_ = certificate_.write(false, totals_, jobs(), seconds());
   }
 
   int finish() {
@@ -136,8 +156,7 @@ class CertifyRun {
     fmt::print(out_, "{} in {}\n", parts == 1 ? "1 part" : fmt::format("{} parts", parts),
                duration_text(seconds()));
     if (interrupted())
-      fmt::print(out_,
-                 "interrupted: {:.0f} % was compared; --resume keeps the complete parts and continues\n",
+      fmt::print(out_, "interrupted: {:.0f} % was compared; --resume continues\n",
                  100 * done_ / std::max(weight_, 1e-9));
     fmt::print(out_, "{}\n", totals_.last_line());
     const int status = totals_.exit_status();
@@ -153,6 +172,7 @@ class CertifyRun {
   const CertifyOptions& options_;
   const Subjects& subjects_;
   std::FILE *out_, *err_;
+  std::unique_ptr<Journal> journal_;
   Certificate certificate_;
   ProgressLine progress_;
   CertifyPlan plan_;
@@ -243,7 +263,8 @@ void register_certify(Program& program) {
   c.option("--only", certify->only, "only parts whose name contains this");
   c.flag("--list", certify->list, "print the parts and their inputs");
   c.flag("--resume", certify->resume,
-         "keep the parts that the certificate at -o already holds, if the same build made them");
+         "keep the parts that the certificate at -o already holds, if the same build made them, and every "
+         "result of the others beside it until it is whole");
   add_subjects(c, common, "those that each part names");
   c.option("--timeout", certify->timeout, "time limit for 2^22 elements, in seconds")
       .seconds()
@@ -255,6 +276,8 @@ void register_certify(Program& program) {
     certify->jobs = program.common.jobs;
     certify->progress = program.progress;
     certify->colour = program.colour;
+    if (certify->resume && !certify->output.empty()) certify->kept.folder = certify->output + ".results";
+    certify->kept.digest = digest_of(certify->kept, program.common, "certify");
     program.status = certify->simd ? run_simd(*certify, subjects, stdout, stderr)
                                    : run_certify(*certify, subjects, stdout, stderr);
   });

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compare/commands/certify/part.h"
+#include "compare/commands/kept_results.h"
 #include "compare/process/guarded_run.h"
 
 namespace assay {
@@ -22,6 +23,7 @@ struct CertifyOptions {
   std::string only;                   // parts whose name contains this
   std::vector<std::string> subjects;  // instead of those that the parts name
   std::vector<CertifyPart> parts;     // instead of certify_parts(quick); for tests
+  KeptResults kept;                   // of single tasks, for `resume`
   int jobs = 0;                       // 0: the cores of this machine
   double timeout = 60;                // seconds for 2^22 elements
   bool progress = false;              // a line on `err` that is rewritten

@@ -38,10 +38,11 @@ bool required_present(const RunOptions& options, const Subjects& subjects, std::
 }
 
 // False where processes lost one another.
-bool run_all(const RunOptions& options, const Subjects& subjects, Reports& reports, Transcript& transcript,
-             std::FILE* err) {
+bool run_all(const RunOptions& options, const Subjects& subjects, Journal* journal, Reports& reports,
+             Transcript& transcript, std::FILE* err) {
   using Clock = std::chrono::steady_clock;
   RunSettings settings = options.settings;
+  if (journal) settings.numbered = NumberedTasks{0, journal};
   std::map<const SuiteEntry*, Clock::time_point> begun;  // cases that have no result yet
   size_t done = 0;
   bool red = false;
@@ -70,6 +71,7 @@ bool run_all(const RunOptions& options, const Subjects& subjects, Reports& repor
     return true;
   }
   if (red && settings.stop_at_first) return true;
+  if (settings.numbered) settings.numbered->first = options.entries.size();
   const bool whole = run_training_cases(options.training_cases, subjects, settings,
                                         [&](const TrainingCase& s, const Verdict& with_ranks) {
                                           const Verdict v = transcript.take(s.entry, with_ranks);
@@ -122,6 +124,8 @@ bool opened(const std::optional<Error>& error, std::FILE* err) {
 
 int run_and_report(const RunOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
   if (!required_present(options, subjects, out, err)) return starts(false), 3;
+  const Result<std::unique_ptr<Journal>> journal = journal_of(options.kept, err);
+  if (!journal) return opened(journal.error(), err), 2;
   Transcript transcript(options.transcript);
   const RunSettings& settings = options.settings;
   const Environment& environment = settings.claims.environment;
@@ -133,9 +137,10 @@ int run_and_report(const RunOptions& options, const Subjects& subjects, std::FIL
   std::optional<InterruptScope> scope;
   // A launcher's signals end the meeting that waits.
   if (training::rank_engine().processes() == 1) scope.emplace();
-  const bool whole = !starts(true) || run_all(options, subjects, reports, transcript, err);
+  const bool whole = !starts(true) || run_all(options, subjects, journal->get(), reports, transcript, err);
   int status = reports.finish();
   if (!opened(transcript.trouble(), err)) status = 2;
+  if (*journal && !opened((*journal)->trouble(), err)) status = 2;
   if (status == 3) {
     const bool nothing_left = options.entries.empty() && options.training_cases.empty();
     fmt::print(err, "assay: nothing was judged{}\n",
@@ -143,6 +148,24 @@ int run_and_report(const RunOptions& options, const Subjects& subjects, std::FIL
   }
   if (!whole) training::rank_engine().abort(status, "");
   return status;
+}
+
+// What a suite says of a line: the line, and the outcome that it expects.
+std::string text_of(const SuiteEntry& e) {
+  std::string text = fmt::format("\n{}:{} {}", e.file, e.line, e.text);
+  if (e.expect.unsupported) text += " # expect unsupported";
+  if (e.expect.fail)
+    text += fmt::format(" # expect fail {} {}", e.expect.fail->plane, e.expect.fail->because);
+  if (e.expect.trust) text += " # trust " + *e.expect.trust;
+  return text;
+}
+
+// All that decides the results, for their digest. A time limit decides none that is kept.
+std::string tasks_text(const RunOptions& options) {
+  std::string all = fmt::format("run\n{}", fmt::join(options.settings.subjects, ","));
+  for (const SuiteEntry& e : options.entries) all += text_of(e);
+  for (const TrainingCase& c : options.training_cases) all += "\n" + c.entry.text;
+  return all;
 }
 
 // The program as a launcher finds it: no alias of a shell helps there.
@@ -189,6 +212,7 @@ void register_run(Program& program) {
       "  assay run ci --subject host,gpu --require gpu\n"
       "  assay run roles --all --jobs 4\n"
       "  assay run smoke --plugin ./libmine.so\n"
+      "  assay run nightly --resume nightly-results\n"
       "  mpirun -n 4 build/mpi/bin/assay run ranks --transcript ranks.jsonl\n"
       "A plugin's own output is shown under --in-process only.");
   add_what(c, common);
@@ -197,6 +221,7 @@ void register_run(Program& program) {
   add_environment(c, common);
   add_timeout(c, common);
   add_jobs(c, common);
+  add_resume(c, run.kept);
   c.option("--deadline", run.deadline, "seconds that a rank waits for the others in a collective")
       .positive()
       .show_default();
@@ -233,6 +258,11 @@ void register_run(Program& program) {
     run.training_cases = training_cases_of(common);
     if (!common.what.empty()) run.entries = entries_of(common);
     refuse_too_large(run.entries);
+    if (run.settings.in_process && !run.kept.folder.empty())
+      throw Refusal{"--in-process has no tasks whose results could be kept; leave out --resume"};
+    if (training::rank_engine().processes() > 1 && !run.kept.folder.empty())
+      throw Refusal{"--resume: ranks that are processes keep no results; leave it out"};
+    run.kept.digest = digest_of(run.kept, common, tasks_text(run));
     program.status = run_run(run, subjects, stdout, stderr);
   });
 }

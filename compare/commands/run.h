@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "compare/commands/kept_results.h"
 #include "compare/commands/reports.h"
 #include "compare/commands/training_cases.h"
 #include "compare/judge/cases.h"
@@ -18,8 +19,9 @@ struct RunOptions {
   RunSettings settings;
   std::vector<std::string> require;  // subjects that must be present
   ReportOptions report;
-  double budget = 10;      // seconds for telling whether failures of several patterns have one cause
-  double deadline = 120;   // seconds that a rank waits for the others in a collective
+  double budget = 10;     // seconds for telling whether failures of several patterns have one cause
+  double deadline = 120;  // seconds that a rank waits for the others in a collective
+  KeptResults kept;
   std::string transcript;  // path; what every rank did, as JSON lines
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "compare/commands/certify/task.h"
 #include "compare/process/pool.h"
 
@@ -73,7 +75,18 @@ std::vector<CertifySide> CertifyPlan::running(size_t part) const {
   return out;
 }
 
+std::string CertifyPlan::text() const {
+  std::string all;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    all += fmt::format("\n{} {} {}", parts[i].name, parts[i].domain.count, parts[i].domain.words);
+    for (const CertifySide& side : running(i))
+      all += fmt::format(" {}:{}", side.subject, to_text(side.environment));
+  }
+  return all;
+}
+
 double CertifyPlan::weight(const CertifyTask& t) const {
+  if (!records[t.part].taken.is_null()) return 0;
   return static_cast<double>(t.end - t.first) * (2.0 + static_cast<double>(records[t.part].runs.size()));
 }
 
@@ -93,11 +106,11 @@ CertifyPlan make_plan(std::vector<CertifyPart> parts, const std::vector<std::str
     if (const auto it = earlier.find(part.name);
         it != earlier.end() && covers(it->second, part_head(part), record)) {
       record.taken = it->second;
-    } else if (!record.runs.empty()) {
-      for (int64_t at = 0; at < part.domain.count; at += kCertifyTask) {
-        plan.tasks.push_back({i, at, std::min(part.domain.count, at + kCertifyTask)});
-        ++record.tasks;
-      }
+    }
+    // Those of a part that is taken over too: a task has one number, whatever was done before.
+    for (int64_t at = 0; at < part.domain.count && !record.runs.empty(); at += kCertifyTask) {
+      plan.tasks.push_back({i, at, std::min(part.domain.count, at + kCertifyTask)});
+      record.tasks += record.taken.is_null();
     }
     plan.records.push_back(std::move(record));
   }

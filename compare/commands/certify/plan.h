@@ -23,6 +23,8 @@ struct CertifyPlan {
 
   // The claims of a part that run.
   std::vector<CertifySide> running(size_t part) const;
+  // What all tasks are of, and who runs them.
+  std::string text() const;
   // What a task costs, and what all of them cost together.
   double weight(const CertifyTask&) const;
   double weight() const;

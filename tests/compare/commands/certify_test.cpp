@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <set>
 
+#include <unistd.h>
+
 #include "compare/arithmetic/codes.h"
 #include "compare/report/build.h"
 #include "fixtures/headers/subject_headers.h"
@@ -317,6 +319,26 @@ TEST(Certify, ResumesWhatTheSameBuildMade) {
   }
   options.quick = true;
   EXPECT_EQ(certify(options, with_fault(no_fault)).status, 2);  // another mode
+}
+
+TEST(Certify, ResultsOfAnInterruptedRunAreTakenOver) {
+  const Scratch scratch;
+  CertifyOptions options;
+  options.jobs = 1;
+  options.output = scratch.path("c.json");
+  options.parts = {window(0x3F800000, 1000), window(0x3F800000, 1000, "cast e5m2 1x1 f32")};
+  ASSERT_EQ(certify(options, with_fault(no_fault)).status, 0);
+  const json::Value want = *certificate(options.output).find("parts");
+  options.kept = {scratch.path("kept"), "a digest"};
+  const Ran first = certify(options, with_fault([](const Problem& p, auto, auto) {
+                              if (p.as<Cast>()->to == Encoding::e5m2) ::kill(::getppid(), SIGINT);
+                            }));
+  EXPECT_EQ(first.status, 130) << first.out;
+  const Ran second = certify(options, with_fault(no_fault));
+  EXPECT_EQ(second.status, 0) << second.err;
+  EXPECT_NE(second.err.find("assay: --resume takes over "), std::string::npos) << second.err;
+  EXPECT_EQ(*certificate(options.output).find("parts"), want);
+  EXPECT_FALSE(std::filesystem::exists(options.kept.folder));  // all is in the certificate
 }
 
 TEST(Certify, EveryPartIsALineWithInputs) {
