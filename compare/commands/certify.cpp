@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <ctime>
 #include <map>
 #include <memory>
 #include <optional>
@@ -74,7 +76,36 @@ class CertifyRun {
     return finish();
   }
 
+  // What each part costs, by a sample from its middle, in processor time.
+  int estimate(std::vector<CertifyPart> parts) {
+    plan_ = make_plan(std::move(parts), options_.subjects, subjects_, {});
+    double all = 0;
+    for (size_t i = 0; i < plan_.parts.size() && !interrupted(); ++i) {
+      const CertifyPart& part = plan_.parts[i];
+      if (plan_.records[i].runs.empty()) continue;
+      const auto text = in_child([&] { return sampled_seconds(part, plan_.running(i)); }, options_.timeout);
+      if (!text) return refuse({part.name + ": " + text.error().text(), 0, ""});
+      const double hours = std::strtod(text->c_str(), nullptr) / 3600;
+      all += hours;
+      fmt::print(out_, "{:<72} {:>10}  {:10.5f} core-hours\n", part.name, part.domain.count, hours);
+      std::fflush(out_);
+    }
+    fmt::print(out_, "{:.2f} core-hours in all, {} with {} workers\n", all,
+               duration_text(3600 * all / jobs()), jobs());
+    return interrupted() ? kInterrupted : 0;
+  }
+
  private:
+  std::string sampled_seconds(const CertifyPart& part, const std::vector<CertifySide>& sides) const {
+    constexpr int64_t kSample = int64_t{1} << 17, kWarm = 64;
+    const int64_t n = std::min(kSample, part.domain.count), first = (part.domain.count - n) / 2;
+    run_task(part, sides, first, first + std::min(kWarm, n), subjects_);  // what happens once
+    const std::clock_t start = std::clock();
+    run_task(part, sides, first, first + n, subjects_);
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    return std::to_string(seconds * static_cast<double>(part.domain.count) / static_cast<double>(n));
+  }
+
   int jobs() const {
     return options_.jobs > 0 ? options_.jobs : std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
   }
@@ -201,6 +232,10 @@ int run_certify(const CertifyOptions& options, const Subjects& subjects, std::FI
       fmt::print(out, "{:<64} {:>10}  {}\n", p.name, p.domain.count, p.domain.words);
     return 0;
   }
+  if (options.estimate) {
+    const InterruptScope scope;
+    return CertifyRun(options, subjects, out, err).estimate(std::move(parts));
+  }
   if (const auto error = options.output.empty() ? std::nullopt : cannot_write(options.output, "--output")) {
     fmt::print(err, "assay: {}\n", error->text());
     return 2;
@@ -250,6 +285,7 @@ void register_certify(Program& program) {
       "  assay certify -o certificate.json\n"
       "  assay certify --only 'cast e4m3 f32' -o e4m3.json --resume\n"
       "  assay certify --list\n"
+      "  assay certify --estimate --jobs 8\n"
       "  assay certify --quick --subject gpu\n"
       "  assay certify --simd      what `assay check` may use on this processor\n"
       "Exit status: 0 every claim holds; 1 a claim does not hold; 2 bad usage, or a certificate that cannot "
@@ -265,6 +301,8 @@ void register_certify(Program& program) {
   c.flag("--resume", certify->resume,
          "keep the parts that the certificate at -o already holds, if the same build made them, and every "
          "result of the others beside it until it is whole");
+  c.flag("--estimate", certify->estimate,
+         "print what each part would cost here, by a sample, and run nothing else");
   add_subjects(c, common, "those that each part names");
   c.option("--timeout", certify->timeout, "time limit for 2^22 elements, in seconds")
       .seconds()

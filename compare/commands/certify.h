@@ -17,6 +17,7 @@ struct Program;
 struct CertifyOptions {
   bool quick = false;
   bool list = false;                  // print the parts and stop
+  bool estimate = false;              // print what each part would cost and stop
   std::string output;                 // the certificate's path; empty: none is written
   bool simd = false;                  // the vectorised method alone, and keep that it passed
   bool resume = false;                // take over the parts that `output` holds already

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <set>
+#include <sstream>
 
 #include <unistd.h>
 
@@ -339,6 +340,30 @@ TEST(Certify, ResultsOfAnInterruptedRunAreTakenOver) {
   EXPECT_NE(second.err.find("assay: --resume takes over "), std::string::npos) << second.err;
   EXPECT_EQ(*certificate(options.output).find("parts"), want);
   EXPECT_FALSE(std::filesystem::exists(options.kept.folder));  // all is in the certificate
+}
+
+// An estimate samples, so a part of 2^27 inputs costs some thousand times what one of 2^17 does.
+TEST(Certify, EstimatesWhatEachPartCostsAndJudgesNothing) {
+  const Scratch scratch;
+  CertifyOptions options;
+  options.estimate = true;
+  options.jobs = 2;
+  options.output = scratch.path("c.json");
+  options.parts = {window(0x3F800000, int64_t{1} << 17),
+                   window(0x30000000, int64_t{1} << 27, "cast e5m2 1x1 f32")};
+  const Ran r = certify(options, with_fault(wrong_at(0x3F800000)));
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_FALSE(std::filesystem::exists(options.output));
+  std::istringstream lines(r.out);
+  std::vector<double> hours;
+  for (std::string text; std::getline(lines, text);)
+    if (const size_t end = text.find(" core-hours"); end != text.npos)
+      hours.push_back(std::stod(text.substr(text.find_last_of(' ', end - 1) + 1)));
+  ASSERT_EQ(hours.size(), 3u) << r.out;
+  EXPECT_LT(hours[0], 1e-4) << r.out;
+  EXPECT_GT(hours[1], 1e-4) << r.out;
+  EXPECT_NEAR(hours[2], hours[0] + hours[1], 0.01) << r.out;
+  EXPECT_TRUE(r.says(" with 2 workers")) << r.out;
 }
 
 TEST(Certify, EveryPartIsALineWithInputs) {
