@@ -139,13 +139,18 @@ bool choose_f64(const Opcode& op, Instruction& i) {
 template <class Rule> Handler one(const Opcode& op) {
   return op.has("ftz") ? &apply1<Flushed<Rule>, float, float> : &apply1<Rule, float, float>;
 }
+template <class Rule> Handler three(const Opcode& op) {
+  return op.has("ftz") ? &apply3<Flushed<Rule>, float, float, float, float>
+                       : &apply3<Rule, float, float, float, float>;
+}
 template <class Rule> Handler extreme(const Opcode& op, const Instruction& i) {
-  if (i.sources == 3)
-    return op.has("ftz") ? &apply3<Flushed<Nested<Rule>>, float, float, float, float>
-                         : &apply3<Nested<Rule>, float, float, float, float>;
+  if (i.sources == 3) return three<Nested<Rule>>(op);
   return op.has("ftz") ? &apply2<Flushed<Rule>, float, float, float> : &apply2<Rule, float, float, float>;
 }
 template <template <bool> class Rule> Handler extreme(const Opcode& op, const Instruction& i) {
+  if (op.has("abs") && i.sources == 3)
+    return op.has("NaN") ? three<Magnitudes<Nested<Rule<true>>>>(op)
+                         : three<Magnitudes<Nested<Rule<false>>>>(op);
   if (op.has("xorsign"))
     return op.has("NaN") ? extreme<XorSign<Rule<true>>>(op, i) : extreme<XorSign<Rule<false>>>(op, i);
   return op.has("NaN") ? extreme<Rule<true>>(op, i) : extreme<Rule<false>>(op, i);
@@ -175,8 +180,10 @@ Handler signs(const Opcode& op, const Instruction& i) {
     case Form::abs_f32: return one<AbsF>(op);
     case Form::neg_f32: return one<NegF>(op);
     case Form::min_f32:
+    case Form::min_f32_abs:
     case Form::min_f32_xor: return extreme<MinF>(op, i);
     case Form::max_f32:
+    case Form::max_f32_abs:
     case Form::max_f32_xor: return extreme<MaxF>(op, i);
     default: return nullptr;
   }

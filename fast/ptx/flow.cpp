@@ -133,7 +133,7 @@ struct FlowOf {
 };
 
 bool takes_one_operand(const Opcode& op) {
-  return (op.row->name == "min" || op.row->name == "max") && !op.has("xorsign");
+  return (op.row->name == "min" || op.row->name == "max") && !op.has("abs");
 }
 
 }  // namespace

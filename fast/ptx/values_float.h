@@ -132,6 +132,12 @@ template <bool kNanWins> struct MaxF {
 template <class Rule> struct Nested {
   float operator()(float a, float b, float c) const { return Rule{}(Rule{}(a, b), c); }
 };
+// .abs of three operands: of their magnitudes.
+template <class Rule> struct Magnitudes {
+  template <class... T> float operator()(T... v) const {
+    return Rule{}(as_float(bits_of(v) & 0x7FFFFFFFu)...);
+  }
+};
 // .xorsign.abs: of the magnitudes, with the product of the signs.
 template <class Rule> struct XorSign {
   float operator()(float a, float b) const {

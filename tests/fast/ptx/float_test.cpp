@@ -179,6 +179,16 @@ TEST(PtxFloat, ExtremesOfNaNAndZeros) {
   EXPECT_EQ(evaluate("max.NaN.f32 $d, $a, $b;", 32, c),
             (std::vector<uint64_t>{0x7FFFFFFF, 0x7FFFFFFF, 0x7FFFFFFF, zero, zero, one, one}));
   EXPECT_EQ(evaluate("max.f32 $d, $a, $b, 0f40000000;", 32, c), std::vector<uint64_t>(7, 0x40000000));
+  // Of magnitudes, in which -0 is +0; a NaN loses, or wins.
+  EXPECT_EQ(evaluate("max.abs.f32 $d, $a, $b, 0f00000000;", 32, c),
+            (std::vector<uint64_t>{one, one, zero, zero, zero, one, one}));
+  EXPECT_EQ(evaluate("max.NaN.abs.f32 $d, $a, $b, 0fC0400000;", 32, c),
+            (std::vector<uint64_t>{0x7FFFFFFF, 0x7FFFFFFF, 0x7FFFFFFF, 0x40400000, 0x40400000, 0x40400000,
+                                   0x40400000}));
+  EXPECT_EQ(evaluate("min.abs.f32 $d, $a, $b, 0fBF000000;", 32, c),
+            (std::vector<uint64_t>{0x3F000000, 0x3F000000, 0x3F000000, zero, zero, 0x3F000000, 0x3F000000}));
+  EXPECT_EQ(evaluate("min.ftz.abs.f32 $d, $a, $b, 0f80000001;", 32, {{32, {one}}, {32, {minus}}}),
+            (std::vector<uint64_t>{zero}));
   EXPECT_EQ(
       evaluate("max.xorsign.abs.f32 $d, $a, $b;", 32, {{32, {one, minus}}, {32, {0xC0000000, 0xC0000000}}}),
       (std::vector<uint64_t>{0xC0000000, 0x40000000}));
