@@ -41,10 +41,18 @@ constexpr SpecialName kSpecialNames[] = {{"%tid.x", Special::tid_x},
                                          {"%cluster_ctarank", Special::zero},
                                          {"%cluster_nctarank", Special::one},
                                          {"%cluster_ctaid.x", Special::zero},
+                                         {"%cluster_ctaid.y", Special::zero},
+                                         {"%cluster_ctaid.z", Special::zero},
                                          {"%cluster_nctaid.x", Special::one},
+                                         {"%cluster_nctaid.y", Special::one},
+                                         {"%cluster_nctaid.z", Special::one},
                                          {"%is_explicit_cluster", Special::zero},
                                          {"%clusterid.x", Special::ctaid_x},
-                                         {"%nclusterid.x", Special::nctaid_x}};
+                                         {"%clusterid.y", Special::ctaid_y},
+                                         {"%clusterid.z", Special::ctaid_z},
+                                         {"%nclusterid.x", Special::nctaid_x},
+                                         {"%nclusterid.y", Special::nctaid_y},
+                                         {"%nclusterid.z", Special::nctaid_z}};
 
 }  // namespace
 

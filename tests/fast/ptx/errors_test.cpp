@@ -145,6 +145,20 @@ TEST(PtxErrors, DivisionByZeroTrapAndEndlessLoops) {
   EXPECT_NE(outcome("L: bra L;", 32, few).error.find("does not end"), std::string::npos);
 }
 
+// The second of three blocks: the second of three clusters, each of one block.
+TEST(PtxSchedule, AClusterIsABlock) {
+  std::string body = "mov.u32 %r1, 0;\n";
+  for (const char* special :
+       {"%clusterid.x", "%nclusterid.x", "%clusterid.y", "%nclusterid.y", "%clusterid.z", "%nclusterid.z",
+        "%cluster_ctaid.x", "%cluster_nctaid.x", "%cluster_ctaid.y", "%cluster_nctaid.y", "%cluster_ctaid.z",
+        "%cluster_nctaid.z", "%cluster_ctarank", "%cluster_nctarank"})
+    body += std::string("mov.u32 %r2, ") + special + ";\nmad.lo.u32 %r1, %r1, 4, %r2;\n";
+  const std::string which = "mov.u32 %r2, %ctaid.x;\nadd.u32 %r0, %r0, %r2;\n";
+  uint32_t digits = 0;
+  for (const uint32_t digit : {1, 3, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1}) digits = 4 * digits + digit;
+  EXPECT_EQ(outcome(which + body + kStore, 1, {}, 3).out[1], digits);
+}
+
 TEST(PtxSchedule, ShufflesMeetAtDifferentLines) {
   // Both halves of a warp shuffle with the mask of all, in two branches.
   const Outcome o = outcome(
