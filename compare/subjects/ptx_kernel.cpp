@@ -196,6 +196,7 @@ class Run {
                                             .check = env_.order != Environment::kForward,
                                             .stores_at_once = file_.stores_at_once,
                                             .products_at_once = file_.products_at_once,
+                                            .shuffles_any = file_.shuffles_any,
                                             .perturb = perturb_,
                                             .perturb_line = perturb_line_,
                                             .recorder = recorder_,

@@ -161,9 +161,9 @@ Result<PtxLaunch> launch_of(const json::Value& v, const std::string& where) {
 
 Result<PtxLaunchFile> file_of(const json::Value& v) {
   if (!v.object()) return wrong("a launch file is an object, found " + v.describe());
-  if (auto e =
-          unknown_key(v, {"ptx", "for", "alignment", "zeroed", "stores", "products", "launches", "made_by"},
-                      "launch file"))
+  if (auto e = unknown_key(
+          v, {"ptx", "for", "alignment", "zeroed", "stores", "products", "shuffles", "launches", "made_by"},
+          "launch file"))
     return *e;
   PtxLaunchFile f;
   f.ptx = v.text("ptx");
@@ -186,13 +186,19 @@ Result<PtxLaunchFile> file_of(const json::Value& v) {
       f.zeroed.push_back(*each.string());
     }
   }
-  for (const auto& [key, at_once] :
-       {std::pair{"stores", &f.stores_at_once}, {"products", &f.products_at_once}})
-    if (const json::Value* when = v.find(key)) {
-      const std::string word = when->string() ? *when->string() : when->describe();
-      if (word != "late" && word != "at_once")
-        return wrong("\"" + std::string(key) + "\" must be \"late\" or \"at_once\", found " + word);
-      *at_once = word == "at_once";
+  struct Choice {
+    const char *key, *usual, *other;
+    bool* is_other;
+  };
+  for (const Choice& c : {Choice{"stores", "late", "at_once", &f.stores_at_once},
+                          Choice{"products", "late", "at_once", &f.products_at_once},
+                          Choice{"shuffles", "present", "any", &f.shuffles_any}})
+    if (const json::Value* said = v.find(c.key)) {
+      const std::string word = said->string() ? *said->string() : said->describe();
+      if (word != c.usual && word != c.other)
+        return wrong(std::string("\"") + c.key + "\" must be \"" + c.usual + "\" or \"" + c.other +
+                     "\", found " + word);
+      *c.is_other = word == c.other;
     }
   const json::Value* launches = v.find("launches");
   if (!launches || !launches->array() || launches->array()->empty())

@@ -61,6 +61,7 @@ struct PtxLaunchFile {
   std::vector<std::string> zeroed;
   // Bulk stores read shared memory when they are issued: for kernels that write it again without a wait.
   bool stores_at_once = false, products_at_once = false;
+  bool shuffles_any = false;  // a shuffle may read a lane that takes no part
   std::vector<PtxLaunch> launches;
   // Whether a kernel makes x itself: then x is an output of the launches, and what the op is judged by.
   bool fused() const { return names("raw"); }

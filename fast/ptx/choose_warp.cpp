@@ -51,9 +51,10 @@ template <Shuffle kMode> void shfl(Warp& w, const Meeting& m) {
     unsigned from = l;
     const bool inside = source_lane(kMode, l, w.words[i.s[1] + l], w.words[i.s[2] + l], from);
     if (!inside) from = l;
-    if (from >= kLanes || !(m.lanes >> from & 1))
+    const bool takes_part = from < kLanes && (m.lanes >> from & 1);
+    if (!takes_part && !w.block->shuffles_any)
       fail(w, i, static_cast<int>(l), "reads lane " + std::to_string(from) + ", which takes no part");
-    w.words[i.d[0] + l] = values[from];
+    w.words[i.d[0] + l] = takes_part ? values[from] : kNobodysValue;
     if (i.destinations > 1) set_lane(w, i.d[1], l, inside);
   });
 }

@@ -37,6 +37,9 @@ struct RunOptions {
   // Likewise: a wgmma is carried out when it is issued, as if a wait stood before whatever accesses its
   // registers.
   bool products_at_once = false;
+  // A shuffle may read a lane that takes no part: the ISA leaves the value open, and it counts as never
+  // written.
+  bool shuffles_any = false;
   // Results for which the ISA gives a bound alone, moved by one place of their last bit, which every bound
   // allows: 0 not at all, 1 toward zero, 2 away from it, 3 and up by a seed. Of one PTX line, or, where that
   // is 0, of all.

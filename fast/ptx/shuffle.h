@@ -6,6 +6,10 @@
 
 namespace assay::ptx {
 
+// What a lane gets that reads one which takes no part, under RunOptions::shuffles_any. Where Undefined::meet
+// lets the shuffle carry flags, its low bits say that no byte was written.
+constexpr uint32_t kNobodysValue = 0x7F7F7F7F;
+
 enum class Shuffle : uint8_t { up, down, bfly, idx };
 
 inline Shuffle shuffle_of(const Opcode& op) {

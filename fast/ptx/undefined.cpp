@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "fast/ptx/shuffle.h"
+
 namespace assay::ptx {
 
 namespace {
@@ -92,8 +94,9 @@ void Undefined::report(Warp& w, const Instruction& i, uint32_t lanes, const std:
   std::string from = "a register that nothing was written to";
   if (origin) {
     const Instruction& o = b_.kernel->code[origin - 1];
-    from = "memory that nothing was written to, read at PTX line " + std::to_string(o.line) + " (" +
-           b_.kernel->text(o) + ")";
+    from = b_.kernel->opcodes[o.opcode].row->form == Form::shfl ? "a lane that takes no part"
+                                                                : "memory that nothing was written to";
+    from += ", read at PTX line " + std::to_string(o.line) + " (" + b_.kernel->text(o) + ")";
   }
   fail(w, i, std::countr_zero(lanes), what + ", which comes from " + from);
 }
@@ -405,7 +408,10 @@ void Undefined::meet(Warp& w, const Meeting& m, MeetingHandler handler) {
     });
     for_lanes([&](const Instruction& i, unsigned l) { w.words[i.s[0] + l] = packed(w, i, l); });
     handler(w, m);
-    for_lanes([&](const Instruction& i, unsigned l) { flags[l] = w.words[i.d[0] + l]; });
+    for_lanes([&](const Instruction& i, unsigned l) {
+      flags[l] = w.words[i.d[0] + l];
+      if (flags[l] == kNobodysValue) origin = static_cast<uint32_t>(&i - b_.kernel->code.data()) + 1;
+    });
     for_lanes([&](const Instruction& i, unsigned l) {
       w.words[i.d[0] + l] = destination_was[l];
       w.words[i.s[0] + l] = source_was[l];

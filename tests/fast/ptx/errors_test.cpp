@@ -136,6 +136,25 @@ TEST(PtxErrors, LanesThatShuffleMustBeNamedAndPresent) {
   EXPECT_NE(absent.find("reads lane 16, which takes no part"), std::string::npos) << absent;
 }
 
+// The halves shuffle apart, each with a mask of its own, and lanes 8 to 15 read lanes of the other half.
+TEST(PtxErrors, AShuffleOfAnyLanesGivesAValueThatNobodyWrote) {
+  const std::string body =
+      "setp.ge.u32 %p0, %r0, 16;\n@%p0 bra OUT;\nshfl.sync.down.b32 %r1, %r0, 8, 31, 0xffff;\nOUT:\n";
+  const std::string first_lanes = "setp.ge.u32 %p1, %r0, 8;\n@%p1 bra END;\n", end = "\nEND:";
+  RunOptions any, checked;
+  any.shuffles_any = checked.shuffles_any = checked.check = true;
+  EXPECT_NE(error(body, 32).find("thread 8: shfl.sync.down.b32 reads lane 16, which takes no part"),
+            std::string::npos);
+  EXPECT_EQ(outcome(body + first_lanes + kStore + end, 32, any).out[7], 15u);
+  EXPECT_EQ(outcome(body + first_lanes + kStore + end, 32, checked).error, "");
+  const std::string used =
+      outcome(body + "setp.ge.u32 %p1, %r0, 9;\n@%p1 bra END;\n" + kStore + end, 32, checked).error;
+  EXPECT_NE(used.find("thread 8: st.global.u32 stores an undefined value"), std::string::npos) << used;
+  EXPECT_NE(used.find("a lane that takes no part, read at PTX line 14 (shfl.sync.down.b32"),
+            std::string::npos)
+      << used;
+}
+
 TEST(PtxErrors, DivisionByZeroTrapAndEndlessLoops) {
   EXPECT_NE(error("sub.u32 %r1, %r0, 5;\ndiv.u32 %r1, %r0, %r1;").find("thread 5: div.u32 divides by zero"),
             std::string::npos);
