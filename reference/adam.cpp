@@ -126,30 +126,31 @@ void scale_state(const Run& run) {
   for (int64_t i = 0; i < count; ++i) store(y, i, encoder(narrowed(value(i) * multiplier)));
 }
 
-std::vector<TraceStep> trace_adam(const Run& run, int64_t row, int64_t col) {
-  const Step step(*run.problem.as<Adam>());
-  const Planes in(run);
-  const int64_t i = row * run.problem.x.shape.cols + col;
-  const Step::Result r = in.at(step, i);
-  const auto shown = [](const char* clause, const char* what, double v) {
-    return TraceStep{clause, what, Encoding::f32, f32_code(v)};
+Tracer trace_adam(const Run& run) {
+  return [=, step = Step(*run.problem.as<Adam>())](int64_t row, int64_t col) -> std::vector<TraceStep> {
+    const Planes in(run);
+    const int64_t i = row * run.problem.x.shape.cols + col;
+    const Step::Result r = in.at(step, i);
+    const auto shown = [](const char* clause, const char* what, double v) {
+      return TraceStep{clause, what, Encoding::f32, f32_code(v)};
+    };
+    const auto read = [&](const char* what, const ConstBuffer& b) {
+      return TraceStep{"N19.1", what, b.plane->encoding, load(b, i)};
+    };
+    return {read("gradient", in.g),
+            read("parameter", in.p),
+            read("first moment", in.m),
+            read("second moment", in.v),
+            shown("N19.3", "gradient with its decay", r.g),
+            shown("N19.2", "new first moment", r.m),
+            shown("N19.2", "new second moment", r.v),
+            shown("N19.1", "correction of the first moment", step.c1),
+            shown("N19.1", "correction of the second moment", step.c2),
+            shown("N19.4", "numerator", r.numerator),
+            shown("N19.4", "denominator", r.denominator),
+            shown("N19.3", "update with its decay", r.update),
+            shown("N19.4", "new parameter", r.p)};
   };
-  const auto read = [&](const char* what, const ConstBuffer& b) {
-    return TraceStep{"N19.1", what, b.plane->encoding, load(b, i)};
-  };
-  return {read("gradient", in.g),
-          read("parameter", in.p),
-          read("first moment", in.m),
-          read("second moment", in.v),
-          shown("N19.3", "gradient with its decay", r.g),
-          shown("N19.2", "new first moment", r.m),
-          shown("N19.2", "new second moment", r.v),
-          shown("N19.1", "correction of the first moment", step.c1),
-          shown("N19.1", "correction of the second moment", step.c2),
-          shown("N19.4", "numerator", r.numerator),
-          shown("N19.4", "denominator", r.denominator),
-          shown("N19.3", "update with its decay", r.update),
-          shown("N19.4", "new parameter", r.p)};
 }
 
 }  // namespace assay::reference

@@ -14,7 +14,7 @@ double bias_correction(double beta, int step);
 void adam(const Run&);
 void scale_state(const Run&);
 
-// The steps that lead to p of one element.
-std::vector<TraceStep> trace_adam(const Run&, int64_t row, int64_t col);
+// The steps that lead to p of each element.
+Tracer trace_adam(const Run&);
 
 }  // namespace assay::reference

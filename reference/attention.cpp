@@ -427,7 +427,6 @@ void Core::backward() {
 
 // N20.7, N20.11: the key that weighs most in a row of o, and what it adds.
 std::vector<TraceStep> Core::trace(int64_t row, int64_t col) {
-  forward();
   const Place at{row % n_.batch, col / n_.depth, row / n_.batch};
   const int64_t e = col % n_.depth, query_row = (at.b * n_.heads + at.h) * n_.q + at.i;
   std::vector<TraceStep> steps = {value_step("N20.4", "softmax scale", alpha_)};
@@ -460,13 +459,38 @@ void attention(const Run& run, FormatOf format_of) {
   if (run.problem.as<Attention>()->backward) core.backward();
 }
 
-std::vector<TraceStep> trace_attention(const Run& run, FormatOf format_of, int64_t row, int64_t col) {
-  const std::vector<Plane> planes = output_planes(run.problem);
-  std::vector<std::vector<std::byte>> bytes;
-  std::vector<Buffer> outputs;
-  for (const Plane& plane : planes) bytes.emplace_back(plane.bytes());
-  for (size_t i = 0; i < planes.size(); ++i) outputs.push_back({&planes[i], bytes[i]});
-  return Core({run.problem, run.inputs, outputs, run.threads}, format_of).trace(row, col);
+Tracer trace_attention(const Run& run, FormatOf format_of) {
+  // The forward pass with the planes that it writes.
+  struct Pass {
+    Pass(const Run& of, FormatOf format_of)
+        : planes(output_planes(of.problem)),
+          bytes(bytes_of(planes)),
+          outputs(buffers_of(planes, bytes)),
+          run{of.problem, of.inputs, outputs, of.threads},
+          core(run, format_of) {
+      core.forward();
+    }
+    Pass(const Pass&) = delete;
+    static std::vector<std::vector<std::byte>> bytes_of(const std::vector<Plane>& planes) {
+      std::vector<std::vector<std::byte>> out;
+      for (const Plane& plane : planes) out.emplace_back(plane.bytes());
+      return out;
+    }
+    static std::vector<Buffer> buffers_of(const std::vector<Plane>& planes,
+                                          std::vector<std::vector<std::byte>>& bytes) {
+      std::vector<Buffer> out;
+      for (size_t i = 0; i < planes.size(); ++i) out.push_back({&planes[i], bytes[i]});
+      return out;
+    }
+    const std::vector<Plane> planes;
+    std::vector<std::vector<std::byte>> bytes;
+    const std::vector<Buffer> outputs;
+    const Run run;
+    Core core;
+  };
+  return [pass = std::make_shared<Pass>(run, format_of)](int64_t row, int64_t col) {
+    return pass->core.trace(row, col);
+  };
 }
 
 }  // namespace assay::reference

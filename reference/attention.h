@@ -14,8 +14,8 @@ using FormatOf = const Format& (*)(const Quantizer&);
 
 void attention(const Run&, FormatOf);
 
-// The steps that lead to one element of o: row `row` is token * batch + sequence, column `col` is
+// The steps that lead to each element of o: row `row` is token * batch + sequence, column `col` is
 // head * depth + element.
-std::vector<TraceStep> trace_attention(const Run&, FormatOf, int64_t row, int64_t col);
+Tracer trace_attention(const Run&, FormatOf);
 
 }  // namespace assay::reference

@@ -329,17 +329,20 @@ void gemm(const Run& run, const Dequantizer& dequantize) {
   });
 }
 
-std::vector<TraceStep> trace_gemm(const Run& run, const Dequantizer& dequantize, int64_t row, int64_t col) {
+Tracer trace_gemm(const Run& run, const Dequantizer& dequantize) {
   static constexpr const char* kClauses[] = {"N16.2", "N16.3", "N16.5", "N16.5", "N16.5", "N16.5"};
-  const Epilogue epilogue(run);
-  const double v = summation(run, dequantize)->row(row)[static_cast<size_t>(col)];
-  std::vector<TraceStep> steps = {
-      {kClauses[static_cast<size_t>(op_of(run).sum)], "sum, scaled", Encoding::f32, f32_code(v)}};
-  const uint32_t code = epilogue(v, row, col, [&](const char* clause, const char* what, double x) {
-    steps.push_back({clause, what, Encoding::f32, f32_code(x)});
-  });
-  steps.push_back({"N16.8", "code", epilogue.out(), code});
-  return steps;
+  return [=, epilogue = Epilogue(run), sum = std::shared_ptr<Summation>(summation(run, dequantize)),
+          last = int64_t{-1}, sums = Sums{}](int64_t row, int64_t col) mutable {
+    if (row != last) sums = sum->row(last = row);
+    const double v = sums[static_cast<size_t>(col)];
+    std::vector<TraceStep> steps = {
+        {kClauses[static_cast<size_t>(op_of(run).sum)], "sum, scaled", Encoding::f32, f32_code(v)}};
+    const uint32_t code = epilogue(v, row, col, [&](const char* clause, const char* what, double x) {
+      steps.push_back({clause, what, Encoding::f32, f32_code(x)});
+    });
+    steps.push_back({"N16.8", "code", epilogue.out(), code});
+    return steps;
+  };
 }
 
 }  // namespace assay::reference

@@ -14,7 +14,7 @@ using Dequantizer = std::function<void(const Run&, Direction)>;
 // Writes d.
 void gemm(const Run&, const Dequantizer&);
 
-// What leads to d(row, col): the sum, the factors, the epilogue.
-std::vector<TraceStep> trace_gemm(const Run&, const Dequantizer&, int64_t row, int64_t col);
+// What leads to each d(row, col): the sum, the factors, the epilogue.
+Tracer trace_gemm(const Run&, const Dequantizer&);
 
 }  // namespace assay::reference

@@ -131,9 +131,11 @@ std::vector<TraceStep> trace_rotated(const Values& v, uint16_t sign_mask, RhtSum
   return steps;
 }
 
-std::vector<TraceStep> trace_hadamard(const Run& run, int64_t row, int64_t col) {
-  const Quantizer& q = run.quantizer(Direction::col);
-  return trace_rotated(transposed_x(run), q.sign_mask, q.numerics.rht_sum, col, row);
+Tracer trace_hadamard(const Run& run) {
+  return [=, x = transposed_x(run)](int64_t row, int64_t col) {
+    const Quantizer& q = run.quantizer(Direction::col);
+    return trace_rotated(x, q.sign_mask, q.numerics.rht_sum, col, row);
+  };
 }
 
 }  // namespace assay::reference

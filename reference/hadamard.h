@@ -18,7 +18,7 @@ Values rotated(const Values& v, uint16_t sign_mask, RhtSum, int threads);
 // Op hadamard: y [cols, rows], the rotated transpose of x, and its amax (N11.2, N11.4). Steps of y at column
 // `row` of its row `col`.
 void hadamard(const Run&);
-std::vector<TraceStep> trace_hadamard(const Run&, int64_t row, int64_t col);
+Tracer trace_hadamard(const Run&);
 // The steps of element (i, j) of rotated(v).
 std::vector<TraceStep> trace_rotated(const Values& v, uint16_t sign_mask, RhtSum, int64_t i, int64_t j);
 

@@ -160,33 +160,25 @@ void scale_chain_mx(const Run& run, const MxFormat& format) {
   }
 }
 
-std::vector<TraceStep> trace_mx(const Run& run, Direction d, int64_t row, int64_t col,
-                                const MxFormat& format) {
+namespace {
+
+std::vector<TraceStep> trace_chain(const Run& run, const MxFormat& format, int64_t i) {
+  const Quantizer& q = run.quantizer(Direction::row);
+  const ConstBuffer& x = run.input("x");
+  const bool amaxes = x.plane->encoding == Encoding::f32;
+  std::vector<TraceStep> steps = {
+      code_step(std::string(format.amax_clause), amaxes ? "amax" : "scale", x.plane->encoding, load(x, i))};
+  if (amaxes) add_scale_steps(steps, value_of(Encoding::f32, load(x, i)), format, q);
+  uint32_t any = 0;
+  const uint32_t k = chain_code(x, i, format, q, any);
+  steps.push_back(value_step("N5.4", "multiplier", multiplier(k, q)));
+  steps.push_back(value_step("N5.9", "decoded scale", decoded_scale(k)));
+  return steps;
+}
+
+std::vector<TraceStep> trace_quantize(const Values& x, const GivenBlocks& given, const Quantizer& q,
+                                      const MxFormat& format, int64_t r, int64_t c) {
   std::vector<TraceStep> steps;
-  const Quantizer& q = run.quantizer(d);
-  if (run.problem.as<ScaleChain>()) {
-    const ConstBuffer& x = run.input("x");
-    const int64_t i = row * x.plane->logical.cols + col;
-    const bool amaxes = x.plane->encoding == Encoding::f32;
-    steps.push_back(
-        code_step(std::string(format.amax_clause), amaxes ? "amax" : "scale", x.plane->encoding, load(x, i)));
-    if (amaxes) add_scale_steps(steps, value_of(Encoding::f32, load(x, i)), format, q);
-    uint32_t any = 0;
-    const uint32_t k = chain_code(x, i, format, q, any);
-    steps.push_back(value_step("N5.4", "multiplier", multiplier(k, q)));
-    steps.push_back(value_step("N5.9", "decoded scale", decoded_scale(k)));
-    return steps;
-  }
-  if (run.problem.as<Dequantize>()) {
-    const Plane& data = *run.input(d, "data").plane;
-    const auto [i, j] = stored_at(data, row, col);
-    const uint32_t k = scale_of(compact_scales(run, d), data.tiles_by_columns(), i, j);
-    return trace_dequantize(run, d, row, col, {code_step("N6.2", "scale", Encoding::e8m0, k)},
-                            decoded_scale(k), "N5.9");
-  }
-  const Values x = seen(run, d);
-  const auto [r, c] = seen_at(d, row, col);
-  const GivenBlocks given(run, d);
   const Span s = block_at(x, r, c, q.block);
   std::optional<uint32_t> k = given.scale(s);
   if (k) {
@@ -206,6 +198,28 @@ std::vector<TraceStep> trace_mx(const Run& run, Direction d, int64_t row, int64_
   for (TraceStep& step : trace_element(x(r, c), m, q, std::string(format.element_clause)))
     steps.push_back(std::move(step));
   return steps;
+}
+
+}  // namespace
+
+Tracer trace_mx(const Run& run, Direction d, const MxFormat& format) {
+  if (run.problem.as<ScaleChain>()) {
+    const int64_t cols = run.problem.x.shape.cols;
+    return [=, &format](int64_t row, int64_t col) { return trace_chain(run, format, row * cols + col); };
+  }
+  if (run.problem.as<Dequantize>()) {
+    return [=, scales = compact_scales(run, d)](int64_t row, int64_t col) {
+      const Plane& data = *run.input(d, "data").plane;
+      const auto [i, j] = stored_at(data, row, col);
+      const uint32_t k = scale_of(scales, data.tiles_by_columns(), i, j);
+      return trace_dequantize(run, d, row, col, {code_step("N6.2", "scale", Encoding::e8m0, k)},
+                              decoded_scale(k), "N5.9");
+    };
+  }
+  return [=, &format, x = seen(run, d), given = GivenBlocks(run, d)](int64_t row, int64_t col) {
+    const auto [r, c] = seen_at(d, row, col);
+    return trace_quantize(x, given, run.quantizer(d), format, r, c);
+  };
 }
 
 }  // namespace assay::reference

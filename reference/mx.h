@@ -4,7 +4,6 @@
 #pragma once
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 #include "reference/tensor.h"
 
@@ -25,6 +24,6 @@ struct MxFormat {
 void quantize_mx(const Run&, Direction, const MxFormat&);
 void dequantize_mx(const Run&, Direction);
 void scale_chain_mx(const Run&, const MxFormat&);
-std::vector<TraceStep> trace_mx(const Run&, Direction, int64_t row, int64_t col, const MxFormat&);
+Tracer trace_mx(const Run&, Direction, const MxFormat&);  // the format must outlive it
 
 }  // namespace assay::reference

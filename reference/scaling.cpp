@@ -194,6 +194,12 @@ std::vector<TraceStep> trace_chain(double amax, const Quantizer& q, Encoding sou
   return steps;
 }
 
+Tracer trace_divided_scale_chain(const Run& run) {
+  return [=, amax = values(run.input("x"), run.threads)](int64_t row, int64_t col) {
+    return trace_chain(amax(row, col), run.quantizer(Direction::row), run.problem.x.source, "");
+  };
+}
+
 std::vector<TraceStep> trace_dequantize(const Run& run, Direction d, int64_t row, int64_t col,
                                         std::vector<TraceStep> scale_steps, double scale,
                                         const std::string& clause) {
@@ -219,11 +225,11 @@ void dequantize_per_tensor(const Run& run, Direction d) {
   });  // N3.10, N3.12
 }
 
-std::vector<TraceStep> trace_dequantize_per_tensor(const Run& run, Direction d, int64_t row, int64_t col) {
-  const auto [i, j] = stored_at(*run.input(d, "data").plane, row, col);
-  return trace_dequantize(run, d, row, col, {},
-                          values(run.input(d, "scale_inv"), run.threads)(scale_row(run.quantizer(d), i), 0),
-                          "N3.10");
+Tracer trace_dequantize_per_tensor(const Run& run, Direction d) {
+  return [=, scale_inv = values(run.input(d, "scale_inv"), run.threads)](int64_t row, int64_t col) {
+    const auto [i, j] = stored_at(*run.input(d, "data").plane, row, col);
+    return trace_dequantize(run, d, row, col, {}, scale_inv(scale_row(run.quantizer(d), i), 0), "N3.10");
+  };
 }
 
 TraceStep value_step(std::string clause, std::string what, double value) {

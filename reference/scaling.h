@@ -143,6 +143,7 @@ Chain chain_from(double scale_inv, const Quantizer&, Encoding source);
 // Op scale_chain over the amaxes in x, and the steps of one amax; `of` says whose amax it is (" of the
 // tensor").
 void divided_scale_chain(const Run&);
+Tracer trace_divided_scale_chain(const Run&);
 std::vector<TraceStep> trace_chain(double amax, const Quantizer&, Encoding source, std::string_view of);
 
 // fl(value * scale) rounded to `out`: the last two steps of every dequantize (N3.10, N5.9, N9.5, N10.15).
@@ -179,7 +180,7 @@ std::vector<TraceStep> trace_dequantize(const Run&, Direction, int64_t row, int6
 
 // N3.10, N3.12: op dequantize of the per-tensor formats, whole plane and one element.
 void dequantize_per_tensor(const Run&, Direction);
-std::vector<TraceStep> trace_dequantize_per_tensor(const Run&, Direction, int64_t row, int64_t col);
+Tracer trace_dequantize_per_tensor(const Run&, Direction);
 
 // Steps for `assay trace`: a binary32 value, a code, and how one element becomes a code (`clause`: N3.8 or
 // N5.5).

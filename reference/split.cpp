@@ -1,6 +1,7 @@
 #include "reference/split.h"
 
 #include <list>
+#include <memory>
 
 namespace assay::reference {
 
@@ -55,18 +56,29 @@ void split(const Run& run, const std::function<void(const Run&)>& quantize) {
   for (size_t m = 0; m < members.size(); ++m) quantize(MemberLine(run, m, members[m]).run());
 }
 
-std::vector<TraceStep> trace_split(
-    const Run& run, int64_t row, int64_t col,
-    const std::function<std::vector<TraceStep>(const Run&, int64_t row, int64_t col)>& trace) {
-  const std::vector<Problem> members = member_problems(run.problem);
-  int64_t left = row * run.problem.x.shape.cols + col;  // N14.1: elements in x before this one
-  for (size_t m = 0; m < members.size(); ++m) {
-    const Shape shape = members[m].x.shape;
-    if (left < shape.count())
-      return trace(MemberLine(run, m, members[m]).run(), left / shape.cols, left % shape.cols);
-    left -= shape.count();
+Tracer trace_split(const Run& run, const std::function<Tracer(const Run&)>& trace) {
+  struct Member {
+    Member(const Run& run, size_t m, const Problem& problem) : line(run, m, problem) {}
+    MemberLine line;
+    Tracer steps;
+  };
+  const auto problems = std::make_shared<const std::vector<Problem>>(member_problems(run.problem));
+  const auto members = std::make_shared<std::list<Member>>();
+  for (size_t m = 0; m < problems->size(); ++m) {
+    Member& member = members->emplace_back(run, m, (*problems)[m]);
+    member.steps = trace(member.line.run());
   }
-  return {};
+  return [problems, members, cols = run.problem.x.shape.cols](int64_t row, int64_t col) {
+    int64_t left = row * cols + col;  // N14.1: elements in x before this one
+    auto member = members->begin();
+    for (const Problem& p : *problems) {
+      const Shape shape = p.x.shape;
+      if (left < shape.count()) return member->steps(left / shape.cols, left % shape.cols);
+      left -= shape.count();
+      ++member;
+    }
+    return std::vector<TraceStep>{};
+  };
 }
 
 }  // namespace assay::reference

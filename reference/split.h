@@ -15,8 +15,6 @@ void split(const Run&, const std::function<void(const Run&)>& quantize);
 
 // The steps of element (row, col) of x, as `trace` finds them for the member that holds it and the element's
 // place in that.
-std::vector<TraceStep> trace_split(
-    const Run&, int64_t row, int64_t col,
-    const std::function<std::vector<TraceStep>(const Run&, int64_t row, int64_t col)>& trace);
+Tracer trace_split(const Run&, const std::function<Tracer(const Run&)>& trace);
 
 }  // namespace assay::reference

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <stdexcept>
 
 #include "contract/line.h"
@@ -123,43 +124,65 @@ void quantize(const Run& run) {
   format_of(*p.col).quantize({p, with_x(run.inputs, x), run.outputs, run.threads}, Direction::col);
 }
 
-std::vector<TraceStep> trace_quantize(const Run& run, Direction d, int64_t row, int64_t col) {
+// The rows of a pair of formats, and the columns' view of them (N13.1), for as long as a tracer needs them.
+struct RowsDequantized {
+  explicit RowsDequantized(const Run& run) : rows(run.problem) {
+    rows.col.reset();
+    const std::vector<Plane> planes = output_planes(rows);
+    std::vector<std::vector<std::byte>> bytes;
+    std::vector<Buffer> outputs;
+    for (const Plane& plane : planes) outputs.push_back({&plane, bytes.emplace_back(plane.bytes())});
+    quantize({rows, run.inputs, outputs, run.threads});
+    x = rows_dequantized({run.problem, run.inputs, outputs, run.threads});
+    inputs = with_x(run.inputs, x);
+  }
+  RowsDequantized(const RowsDequantized&) = delete;
+  Problem rows;
+  std::vector<std::byte> x;
+  std::vector<ConstBuffer> inputs;
+};
+
+Tracer trace_quantize(const Run& run, Direction d) {
   const Format& format = format_of(run.quantizer(d));
-  if (d == Direction::row || run.problem.col_source == ColSource::original)
-    return format.trace(run, d, row, col);
-  Problem rows = run.problem;
-  rows.col.reset();
-  const std::vector<Plane> planes = output_planes(rows);
-  std::vector<std::vector<std::byte>> bytes;
-  std::vector<Buffer> outputs;
-  for (const Plane& plane : planes) outputs.push_back({&plane, bytes.emplace_back(plane.bytes())});
-  quantize({rows, run.inputs, outputs, run.threads});
-  const std::vector<std::byte> x = rows_dequantized({run.problem, run.inputs, outputs, run.threads});
-  const std::vector<ConstBuffer> inputs = with_x(run.inputs, x);
-  const Run columns{run.problem, inputs, {}, run.threads};
-  const ConstBuffer& source = columns.input("x");
-  const uint32_t element = load(source, row * source.plane->logical.cols + col);
-  std::vector<TraceStep> steps = {
-      code_step("N13.1", "element of the dequantized rows", source.plane->encoding, element)};
-  for (TraceStep& step : format.trace(columns, d, row, col)) steps.push_back(std::move(step));
-  return steps;
+  if (d == Direction::row || run.problem.col_source == ColSource::original) return format.trace(run, d);
+  const auto made = std::make_shared<RowsDequantized>(run);
+  const Run columns{run.problem, made->inputs, {}, run.threads};
+  return [made, columns, of_column = format.trace(columns, d)](int64_t row, int64_t col) {
+    const ConstBuffer& source = columns.input("x");
+    const uint32_t element = load(source, row * source.plane->logical.cols + col);
+    std::vector<TraceStep> steps = {
+        code_step("N13.1", "element of the dequantized rows", source.plane->encoding, element)};
+    for (TraceStep& step : of_column(row, col)) steps.push_back(std::move(step));
+    return steps;
+  };
 }
 
-std::vector<TraceStep> trace_cast(const Run& run, int64_t row, int64_t col) {
+std::vector<TraceStep> trace_cast(const Run& run, const Caster& converted, int64_t row, int64_t col) {
   const Cast& op = *run.problem.as<Cast>();
   const ConstBuffer& x = run.input("x");
   const Encoding from = x.plane->encoding;
   const int64_t i = row * x.plane->logical.cols + col;
   const uint32_t code = load(x, i);
-  if (op.round == Round::sr) return trace_stochastic_cast(run, i);
   return {code_step("N2.8", "source", from, code), value_step("N2.8", "its value", value_of(from, code)),
           code_step(op.to == Encoding::e8m0 ? "N2.7"
                     : op.round == Round::rz ? "N2.6"
                                             : "N2.1",
-                    "code", op.to, Caster(from, op.to, op.round, op.overflow)(code))};
+                    "code", op.to, converted(code))};
 }
 
-class ReferenceSubject final : public Subject {
+Tracer trace_cast(const Run& run) {
+  const Cast& op = *run.problem.as<Cast>();
+  const Encoding from = run.problem.x.source;
+  if (op.round == Round::sr)
+    return [run](int64_t row, int64_t col) {
+      return trace_stochastic_cast(run, row * run.problem.x.shape.cols + col);
+    };
+  return [run, converted = Caster(from, op.to, op.round, op.overflow)](int64_t row, int64_t col) {
+    return trace_cast(run, converted, row, col);
+  };
+}
+
+class ReferenceSubject final : public Subject, public Tracing {
  public:
   std::string_view name() const override { return "reference"; }
 
@@ -206,18 +229,20 @@ class ReferenceSubject final : public Subject {
 
   std::vector<TraceStep> trace(const Problem& p, std::span<const ConstBuffer> inputs, Direction d,
                                int64_t row, int64_t col) override {
+    return tracer(p, inputs, d)(row, col);
+  }
+
+  Tracer tracer(const Problem& p, std::span<const ConstBuffer> inputs, Direction d) override {
     const Run run{p, inputs, {}, 1};
-    if (p.as<Cast>()) return trace_cast(run, row, col);
-    if (p.as<Gemm>()) return trace_gemm(run, dequantize, row, col);
-    if (p.as<Adam>()) return trace_adam(run, row, col);
-    if (p.as<Attention>()) return trace_attention(run, format_of, row, col);
-    if (p.as<Swizzle>() || !p.quantizer(d)) return {};  // a swizzle computes nothing
-    if (p.as<Quantize>()) return trace_quantize(run, d, row, col);
-    if (p.as<Split>())
-      return trace_split(run, row, col, [d](const Run& member, int64_t r, int64_t c) {
-        return trace_quantize(member, d, r, c);
-      });
-    return format_of(run.quantizer(d)).trace(run, d, row, col);
+    if (p.as<Cast>()) return trace_cast(run);
+    if (p.as<Gemm>()) return trace_gemm(run, dequantize);
+    if (p.as<Adam>()) return trace_adam(run);
+    if (p.as<Attention>()) return trace_attention(run, format_of);
+    if (p.as<Swizzle>() || !p.quantizer(d))  // a swizzle computes nothing
+      return [](int64_t, int64_t) { return std::vector<TraceStep>{}; };
+    if (p.as<Quantize>()) return trace_quantize(run, d);
+    if (p.as<Split>()) return trace_split(run, [d](const Run& member) { return trace_quantize(member, d); });
+    return format_of(run.quantizer(d)).trace(run, d);
   }
 };
 

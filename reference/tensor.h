@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "contract/subject.h"
+#include "contract/tracer.h"
 
 namespace assay::reference {
 

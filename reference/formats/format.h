@@ -2,8 +2,6 @@
 // and tells the format's whole story from top to bottom; the table over contract/formats.def is in
 // subject.cpp.
 #pragma once
-#include <vector>
-
 #include "reference/tensor.h"
 
 namespace assay::reference {
@@ -19,9 +17,10 @@ struct Format {
   void (*swizzle)(const Run&, Direction) = nullptr;
   // One delayed-scaling update. Null: the format keeps no history.
   void (*update)(const Run&) = nullptr;
-  // The steps that lead to one element: of quantize and dequantize in the given direction at (row, col) of
-  // the tensor, of scale_chain at (row, col) of x, of update for slot `col`.
-  std::vector<TraceStep> (*trace)(const Run&, Direction, int64_t row, int64_t col) = nullptr;
+  // The steps that lead to each element: of quantize and dequantize in the given direction at (row, col) of
+  // the tensor, of scale_chain at (row, col) of x, of update for slot `col`. What the run refers to must
+  // outlive the tracer.
+  Tracer (*trace)(const Run&, Direction) = nullptr;
 };
 
 namespace formats {

@@ -133,20 +133,9 @@ void swizzle(const Run& run, Direction d) {
                block);
 }
 
-std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t col) {
+std::vector<TraceStep> trace_quantize(const Run& run, Direction d, const Values& x, const GivenBlocks& given,
+                                      int64_t r, int64_t c) {
   const Quantizer& q = run.quantizer(d);
-  if (run.problem.as<Dequantize>()) {
-    const auto [i, j] = stored_at(*run.input(d, "data").plane, row, col);
-    const DecodeScales scale_of(run, d);
-    std::vector<TraceStep> steps;
-    if (const auto k = scale_of.code(i, j)) steps.push_back(code_step("N9.6", "scale", Encoding::e8m0, *k));
-    return trace_dequantize(run, d, row, col, std::move(steps), scale_of(i, j), "N9.5");
-  }
-  if (run.problem.as<ScaleChain>())
-    return trace_chain(values(run.input("x"), run.threads)(row, col), q, run.problem.x.source, "");
-  const Values x = seen(run, d);
-  const auto [r, c] = seen_at(d, row, col);
-  const GivenBlocks given(run, d);
   const Span s = block_at(x, r, c, q.block);
   const Chain chain = chain_of_block(x, s, given, run, d);
   std::vector<TraceStep> steps;
@@ -160,6 +149,21 @@ std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t c
                                                         : " of the block");
   for (TraceStep& step : trace_element(x(r, c), chain.factor, q, "N9.3")) steps.push_back(std::move(step));
   return steps;
+}
+
+Tracer trace(const Run& run, Direction d) {
+  if (run.problem.as<Dequantize>())
+    return [=, scale_of = DecodeScales(run, d)](int64_t row, int64_t col) {
+      const auto [i, j] = stored_at(*run.input(d, "data").plane, row, col);
+      std::vector<TraceStep> steps;
+      if (const auto k = scale_of.code(i, j)) steps.push_back(code_step("N9.6", "scale", Encoding::e8m0, *k));
+      return trace_dequantize(run, d, row, col, std::move(steps), scale_of(i, j), "N9.5");
+    };
+  if (run.problem.as<ScaleChain>()) return trace_divided_scale_chain(run);
+  return [=, x = seen(run, d), given = GivenBlocks(run, d)](int64_t row, int64_t col) {
+    const auto [r, c] = seen_at(d, row, col);
+    return trace_quantize(run, d, x, given, r, c);
+  };
 }
 
 }  // namespace

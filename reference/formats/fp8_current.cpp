@@ -27,18 +27,19 @@ void quantize(const Run& run, Direction d) {
   store(run.output(d, "data"), per_tensor_elements(x, factors, q, run.threads));  // N6.1
 }
 
-std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t col) {
-  if (run.problem.as<Dequantize>()) return trace_dequantize_per_tensor(run, d, row, col);
-  const Quantizer& q = run.quantizer(d);
-  if (run.problem.as<ScaleChain>())
-    return trace_chain(values(run.input("x"), run.threads)(row, col), q, run.problem.x.source, "");
+Tracer trace(const Run& run, Direction d) {
+  if (run.problem.as<Dequantize>()) return trace_dequantize_per_tensor(run, d);
+  if (run.problem.as<ScaleChain>()) return trace_divided_scale_chain(run);
   const Values x = seen(run, d);
-  const auto [i, j] = seen_at(d, row, col);
-  const double amax = amaxes(run, d, x)(scale_row(q, i), 0);
-  std::vector<TraceStep> steps = trace_chain(amax, q, run.problem.x.source, whose_amax(q));
-  for (TraceStep& step : trace_element(x(i, j), chain_of(amax, q, run.problem.x.source).factor, q, "N3.8"))
-    steps.push_back(std::move(step));
-  return steps;
+  return [=, amax_of = amaxes(run, d, x)](int64_t row, int64_t col) {
+    const Quantizer& q = run.quantizer(d);
+    const auto [i, j] = seen_at(d, row, col);
+    const double amax = amax_of(scale_row(q, i), 0);
+    std::vector<TraceStep> steps = trace_chain(amax, q, run.problem.x.source, whose_amax(q));
+    for (TraceStep& step : trace_element(x(i, j), chain_of(amax, q, run.problem.x.source).factor, q, "N3.8"))
+      steps.push_back(std::move(step));
+    return steps;
+  };
 }
 
 }  // namespace

@@ -26,22 +26,28 @@ Given given_scale(double number, const Quantizer& q) {
   return {decode_scale(number), {number}};  // N3.7
 }
 
+// N3.1, N3.12: the amax of the tensor or of each stored row, from the slot's prior value.
+Values accumulated(const Values& x, const Values& prior, const Quantizer& q, int threads) {
+  Values amax(prior.rows(), 1);
+  for (int64_t i = 0; i < prior.rows(); ++i)
+    amax(i, 0) = static_cast<float>(q.row_scaled ? tensor_amax(x.row(i), prior(i, 0), 1)
+                                                 : tensor_amax(x, prior(i, 0), threads));  // exact
+  return amax;
+}
+
 void quantize(const Run& run, Direction d) {
   const Quantizer& q = run.quantizer(d);
   const Values x = seen(run, d);  // N3.9: under one scale the transpose's codes are the codes' transpose
   const Values numbers = values(run.input(d, "given.scale"), run.threads),
                prior = values(run.input(d, "prior.amax"), run.threads);
-  Values amax(numbers.rows(), 1), scale_inv(numbers.rows(), 1);
+  Values scale_inv(numbers.rows(), 1);
   std::vector<ElementFactor> factors;
   for (int64_t i = 0; i < numbers.rows(); ++i) {  // N3.12
     const Given given = given_scale(numbers(i, 0), q);
     scale_inv(i, 0) = static_cast<float>(given.scale_inv);  // exact
     factors.push_back(given.factor);
-    const double most = q.row_scaled ? tensor_amax(x.row(i), prior(i, 0), 1)
-                                     : tensor_amax(x, prior(i, 0), run.threads);  // N3.1
-    amax(i, 0) = static_cast<float>(most);                                        // exact
   }
-  store(run.output(d, "amax"), amax);
+  store(run.output(d, "amax"), accumulated(x, prior, q, run.threads));
   store(run.output(d, "scale_inv"), scale_inv);
   store(run.output(d, "data"), per_tensor_elements(x, factors, q, run.threads));  // N6.1
 }
@@ -136,35 +142,48 @@ void update(const Run& run) {
   }
 }
 
-std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t col) {
-  if (run.problem.as<Dequantize>()) return trace_dequantize_per_tensor(run, d, row, col);
-  if (run.problem.as<Update>()) {
-    const Updated u = updated_slot(run, col);
-    const bool most_recent = run.problem.as<Update>()->algo == AmaxAlgo::most_recent;
-    return {bits_step("N4.1", "latest amax", u.last),
-            value_step("N4.2", most_recent ? "amax: the latest" : "amax over the window", u.amax),
-            bits_step("N4.6", "new scale (N4.7 applied)", u.slot.scale)};
-  }
-  const Quantizer& q = run.quantizer(d);
-  const Values stored = seen(run, d);
-  const auto [i, j] = seen_at(d, row, col);
+std::vector<TraceStep> trace_update(const Run& run, int64_t slot) {
+  const Updated u = updated_slot(run, slot);
+  const bool most_recent = run.problem.as<Update>()->algo == AmaxAlgo::most_recent;
+  return {bits_step("N4.1", "latest amax", u.last),
+          value_step("N4.2", most_recent ? "amax: the latest" : "amax over the window", u.amax),
+          bits_step("N4.6", "new scale (N4.7 applied)", u.slot.scale)};
+}
+
+// What the elements of a quantize share: x as it is stored, and what is given.
+struct Traced {
+  Values stored, number, prior, amax;
+};
+
+std::vector<TraceStep> trace_quantize(const Traced& t, const Quantizer& q, int64_t i, int64_t j) {
   const int64_t of = scale_row(q, i);
-  const double number = values(run.input(d, "given.scale"), run.threads)(of, 0),
-               prior = values(run.input(d, "prior.amax"), run.threads)(of, 0);
   const bool decodes = q.numerics.scale_order != ScaleOrder::encode_first;
-  const Given given = given_scale(number, q);
+  const Given given = given_scale(t.number(of, 0), q);
   std::vector<TraceStep> steps = {
-      value_step("N3.1", "prior amax", prior),
-      q.row_scaled
-          ? value_step("N3.12", "amax of the stored row", tensor_amax(stored.row(i), prior, run.threads))
-          : value_step("N3.1", "amax of the tensor", tensor_amax(stored, prior, run.threads)),
-      decodes ? value_step("N17.5", "decode scale (given)", number)
-              : value_step("N3.11", "scale (given)", number),
+      value_step("N3.1", "prior amax", t.prior(of, 0)),
+      value_step(q.row_scaled ? "N3.12" : "N3.1",
+                 q.row_scaled ? "amax of the stored row" : "amax of the tensor", t.amax(of, 0)),
+      decodes ? value_step("N17.5", "decode scale (given)", t.number(of, 0))
+              : value_step("N3.11", "scale (given)", t.number(of, 0)),
       decodes ? value_step("N17.5", "factor", given.factor.value)
               : value_step("N3.7", "decode scale", given.scale_inv)};
-  for (TraceStep& step : trace_element(stored(i, j), given.factor, q, "N3.8"))
+  for (TraceStep& step : trace_element(t.stored(i, j), given.factor, q, "N3.8"))
     steps.push_back(std::move(step));
   return steps;
+}
+
+Tracer trace(const Run& run, Direction d) {
+  if (run.problem.as<Dequantize>()) return trace_dequantize_per_tensor(run, d);
+  if (run.problem.as<Update>()) return [run](int64_t, int64_t col) { return trace_update(run, col); };
+  Traced t{seen(run, d),
+           values(run.input(d, "given.scale"), run.threads),
+           values(run.input(d, "prior.amax"), run.threads),
+           {}};
+  t.amax = accumulated(t.stored, t.prior, run.quantizer(d), run.threads);
+  return [run, d, t = std::move(t)](int64_t row, int64_t col) {
+    const auto [i, j] = seen_at(d, row, col);
+    return trace_quantize(t, run.quantizer(d), i, j);
+  };
 }
 
 }  // namespace

@@ -16,10 +16,12 @@ void quantize(const Run& run, Direction d) { copy(run.input("x"), run.output(d, 
 
 void dequantize(const Run& run, Direction d) { copy(run.input(d, "data"), run.output("y")); }  // N7.1
 
-std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t col) {
+Tracer trace(const Run& run, Direction d) {
   const ConstBuffer& from = run.problem.as<Quantize>() ? run.input("x") : run.input(d, "data");
-  return {code_step("N7.1", "bytes, copied", from.plane->encoding,
-                    load(from, row * from.plane->logical.cols + col))};
+  return [from](int64_t row, int64_t col) -> std::vector<TraceStep> {
+    return {code_step("N7.1", "bytes, copied", from.plane->encoding,
+                      load(from, row * from.plane->logical.cols + col))};
+  };
 }
 
 }  // namespace

@@ -19,7 +19,6 @@ constexpr MxFormat kMxfp4 = {scaled_amax, "N15.1", "N15.2", "N15.3"};
 const Format formats::mxfp4 = {.quantize = [](const Run& run, Direction d) { quantize_mx(run, d, kMxfp4); },
                                .dequantize = dequantize_mx,
                                .scale_chain = [](const Run& run) { scale_chain_mx(run, kMxfp4); },
-                               .trace = [](const Run& run, Direction d, int64_t row,
-                                           int64_t col) { return trace_mx(run, d, row, col, kMxfp4); }};
+                               .trace = [](const Run& run, Direction d) { return trace_mx(run, d, kMxfp4); }};
 
 }  // namespace assay::reference

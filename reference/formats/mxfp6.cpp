@@ -19,7 +19,6 @@ constexpr MxFormat kMxfp6 = {scaled_amax, "N18.1", "N18.2", "N18.3"};
 const Format formats::mxfp6 = {.quantize = [](const Run& run, Direction d) { quantize_mx(run, d, kMxfp6); },
                                .dequantize = dequantize_mx,
                                .scale_chain = [](const Run& run) { scale_chain_mx(run, kMxfp6); },
-                               .trace = [](const Run& run, Direction d, int64_t row,
-                                           int64_t col) { return trace_mx(run, d, row, col, kMxfp6); }};
+                               .trace = [](const Run& run, Direction d) { return trace_mx(run, d, kMxfp6); }};
 
 }  // namespace assay::reference

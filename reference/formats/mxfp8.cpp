@@ -19,7 +19,6 @@ constexpr MxFormat kMxfp8 = {scaled_amax, "N5.1", "N5.2", "N5.5"};
 const Format formats::mxfp8 = {.quantize = [](const Run& run, Direction d) { quantize_mx(run, d, kMxfp8); },
                                .dequantize = dequantize_mx,
                                .scale_chain = [](const Run& run) { scale_chain_mx(run, kMxfp8); },
-                               .trace = [](const Run& run, Direction d, int64_t row,
-                                           int64_t col) { return trace_mx(run, d, row, col, kMxfp8); }};
+                               .trace = [](const Run& run, Direction d) { return trace_mx(run, d, kMxfp8); }};
 
 }  // namespace assay::reference

@@ -2,6 +2,7 @@
 // 16x16, under one binary32 amax of the tensor or of each stored row. Columns are stored transposed, so
 // everything below sees blocks along the rows of what is stored, and (i, j) is where an element is stored.
 #include <array>
+#include <memory>
 
 #include "reference/blocks.h"
 #include "reference/draws.h"
@@ -382,78 +383,101 @@ TraceStep factor_step(const ElementFactor& factor, const Numerics& n) {
                     factor.divides ? "element divisor" : "element multiplier", factor.value);
 }
 
-Steps trace_chain(const Run& run, int64_t row) {
-  const Quantizer& q = run.quantizer(Direction::row);
-  const Values x = values(run.input("x"), run.threads);
-  const TensorScales t = tensor_scales(x(row, 0), q, run.problem.x.source);
+Steps trace_pair(double amax, double block_amax, const Quantizer& q, Encoding source) {
+  const TensorScales t = tensor_scales(amax, q, source);
   Steps steps = trace_tensor(t, "N10.16", " of the tensor", q);
-  steps.push_back(value_step("N10.16", "amax of the block", x(row, 1)));
-  append(steps, trace_scale(x(row, 1), t, q));
+  steps.push_back(value_step("N10.16", "amax of the block", block_amax));
+  append(steps, trace_scale(block_amax, t, q));
   steps.push_back(
-      factor_step(element_factor(scale_code(x(row, 1), t, q.numerics), t, q.numerics), q.numerics));
+      factor_step(element_factor(scale_code(block_amax, t, q.numerics), t, q.numerics), q.numerics));
   return steps;
 }
 
-Steps trace_dequantize_element(const Run& run, Direction d, int64_t row, int64_t col) {
+Steps trace_dequantize_element(const Run& run, Direction d, const DecodeScales& scale_of, int64_t row,
+                               int64_t col) {
   const auto [i, j] = stored_at(*run.input(d, "data").plane, row, col);
-  const DecodeScales scale_of(run, d);
   return trace_dequantize(run, d, row, col,
                           {value_step("N10.15", "amax", scale_of.amax(i)),
                            code_step("N10.14", "scale", Encoding::e4m3, scale_of.code(i, j))},
                           scale_of(i, j), "N10.15");
 }
 
-Steps trace_quantize_element(const Run& run, Direction d, int64_t row, int64_t col) {
-  const Quantizer& q = run.quantizer(d);
-  const auto [i, j] = seen_at(d, row, col);
-  Steps steps;
-  if (q.rht) append(steps, trace_rotated(seen(run, d), q.sign_mask, q.numerics.rht_sum, i, j));
-  const Values x = stored_x(run, d);
-  const TensorScales t = tensor_scales(amaxes(run, d, x)(scale_row(q, i), 0), q, run.problem.x.source);
-  append(steps, trace_tensor(t, q.row_scaled ? "N10.9" : "N10.1", whose_amax(q), q));
-  const Span s = block_at(x, i, j, q.block);
-  const GivenBlocks given(run, d);
-  const std::optional<uint32_t> scale = given.scale(s);
-  const double b = scale ? 0 : given.amax(x, s, q.numerics.nan_amax);
-  if (!scale)
+// The steps of the elements of a quantize.
+class TraceQuantize {
+ public:
+  TraceQuantize(const Run& run, Direction d)
+      : run_(run),
+        d_(d),
+        q_(run.quantizer(d)),
+        seen_(seen(run, d)),
+        x_(q_.rht ? rotated(seen_, q_.sign_mask, q_.numerics.rht_sum, run.threads) : seen_),
+        amax_(amaxes(run, d, x_)),
+        given_(run, d),
+        elements_(run.problem, d) {}
+
+  Steps operator()(int64_t row, int64_t col) const {
+    const auto [i, j] = seen_at(d_, row, col);
+    Steps steps;
+    if (q_.rht) append(steps, trace_rotated(seen_, q_.sign_mask, q_.numerics.rht_sum, i, j));
+    const TensorScales t = tensor_scales(amax_(scale_row(q_, i), 0), q_, run_.problem.x.source);
+    append(steps, trace_tensor(t, q_.row_scaled ? "N10.9" : "N10.1", whose_amax(q_), q_));
+    const ElementFactor factor = trace_block(steps, t, block_at(x_, i, j, q_.block));
+    steps.push_back(factor_step(factor, q_.numerics));
+    append(steps, trace_element(x_(i, j), factor, q_, "N10.9"));
+    if (q_.round != Round::sr) return steps;
+    Draws::Last last;
+    const uint32_t byte = elements_.byte_at(i, j, last);
+    steps.back() =
+        code_step(q_.numerics.draw == Draw::logical ? "N12.2" : "N12.4", "random byte", Encoding::u8, byte);
+    steps.push_back(code_step("N12.3", "code", q_.element, elements_.drawn(x_(i, j), factor, byte)));
+    return steps;
+  }
+
+ private:
+  // Appends the steps of a block's scale, and gives what follows from it.
+  ElementFactor trace_block(Steps& steps, const TensorScales& t, const Span& s) const {
+    if (const std::optional<uint32_t> scale = given_.scale(s)) {
+      steps.push_back(code_step("N17.12", "scale (given)", Encoding::e4m3, *scale));
+      return element_factor(*scale, t, q_.numerics);
+    }
+    const double b = given_.amax(x_, s, q_.numerics.nan_amax);
     steps.push_back(
-        q.scale_from == ScaleFrom::amax
+        q_.scale_from == ScaleFrom::amax
             ? value_step("N17.12", "amax of the block (given)", b)
-            : value_step("N10.4", is_square(q.block) ? "amax of the 16x16 block" : "amax of the block", b));
-  const Elements elements(run.problem, d);
-  ElementFactor factor{};
-  if (scale) {
-    steps.push_back(code_step("N17.12", "scale (given)", Encoding::e4m3, *scale));
-    factor = element_factor(*scale, t, q.numerics);
-  } else if (q.four_over_six == FourOverSix::off) {
-    append(steps, trace_scale(b, t, q));
-    factor = element_factor(scale_code(b, t, q.numerics), t, q.numerics);
-  } else {
-    const Chosen c = choose(b, x, s, t, q, elements);
+            : value_step("N10.4", is_square(q_.block) ? "amax of the 16x16 block" : "amax of the block", b));
+    if (q_.four_over_six == FourOverSix::off) {
+      append(steps, trace_scale(b, t, q_));
+      return element_factor(scale_code(b, t, q_.numerics), t, q_.numerics);
+    }
+    const Chosen c = choose(b, x_, s, t, q_, elements_);
     append(steps, {code_step("N10.10", "scale for 6", Encoding::e4m3, c.six.scale),
                    code_step("N10.10", "scale for 4", Encoding::e4m3, c.four.scale),
                    value_step("N10.11", "error of the scale for 6", c.error6),
                    value_step("N10.11", "error of the scale for 4", c.error4),
                    code_step("N10.11", "scale", Encoding::e4m3, c.best().scale)});
-    factor = c.best().factor;
+    return c.best().factor;
   }
-  steps.push_back(factor_step(factor, q.numerics));
-  append(steps, trace_element(x(i, j), factor, q, "N10.9"));
-  if (q.round == Round::sr) {
-    Draws::Last last;
-    const uint32_t byte = elements.byte_at(i, j, last);
-    steps.back() =
-        code_step(q.numerics.draw == Draw::logical ? "N12.2" : "N12.4", "random byte", Encoding::u8, byte);
-    steps.push_back(code_step("N12.3", "code", q.element, elements.drawn(x(i, j), factor, byte)));
-  }
-  return steps;
-}
 
-std::vector<TraceStep> trace(const Run& run, Direction d, int64_t row, int64_t col) {
-  if (run.problem.as<Hadamard>()) return trace_hadamard(run, row, col);
-  if (run.problem.as<ScaleChain>()) return trace_chain(run, row);
-  if (run.problem.as<Dequantize>()) return trace_dequantize_element(run, d, row, col);
-  return trace_quantize_element(run, d, row, col);
+  const Run run_;
+  const Direction d_;
+  const Quantizer& q_;
+  const Values seen_, x_;
+  const Values amax_;
+  const GivenBlocks given_;
+  const Elements elements_;
+};
+
+Tracer trace(const Run& run, Direction d) {
+  if (run.problem.as<Hadamard>()) return trace_hadamard(run);
+  if (run.problem.as<ScaleChain>())
+    return [=, x = values(run.input("x"), run.threads)](int64_t row, int64_t) {
+      return trace_pair(x(row, 0), x(row, 1), run.quantizer(d), run.problem.x.source);
+    };
+  if (run.problem.as<Dequantize>())
+    return [=, scale_of = std::make_shared<DecodeScales>(run, d)](int64_t row, int64_t col) {
+      return trace_dequantize_element(run, d, *scale_of, row, col);
+    };
+  return [of = std::make_shared<TraceQuantize>(run, d)](int64_t row, int64_t col) { return (*of)(row, col); };
 }
 
 }  // namespace
