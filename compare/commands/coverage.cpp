@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/commands/coverage_cases.h"
 #include "compare/commands/options.h"
 #include "compare/commands/selection.h"
 #include "compare/process/interrupt.h"
@@ -159,27 +160,30 @@ int run_coverage(const CoverageOptions& options, std::ostream& out, std::ostream
 void register_coverage(Program& program) {
   const auto coverage = std::make_shared<CoverageOptions>();
   CommonOptions& common = program.common;
-  Command c(program.app, "coverage", "which pairs of key values a suite exercises, of all that are valid");
+  Command c(program.app, "coverage", "which pairs of key values a suite exercises, or which rounding cases");
   c.footer(
       "A pair of values is valid if the parser accepts some line that has both; the command finds all of "
-      "them by asking it "
-      "(docs/hunt.md).\n"
+      "them by asking it (docs/hunt.md). With --cases it counts rounding cases instead: it runs every line "
+      "on the reference and looks at each step of each element.\n"
       "Examples:\n"
       "  assay coverage ci\n"
       "  assay coverage pairs --subject host --whole\n"
+      "  assay coverage smoke --cases --json cases.json\n"
       "  assay coverage mine.cases --subject host --complete rest.cases --json coverage.json\n"
-      "Exit status: 0; 1 with --whole: a pair is left out; 2 bad usage, or a file cannot be written; 130 it "
-      "was "
-      "interrupted, and the ops that were searched until then are reported.");
+      "Exit status: 0; 1 with --whole: a pair or a case is left out; 1 with --cases: a line could not be "
+      "looked at, or reaches a case that is called unreachable; 2 bad usage, or a file cannot be written; "
+      "130 it was interrupted, and what was searched until then is reported.");
   add_what(c, common, false);
   c.option("--subject", common.subjects, "count only lines that this subject runs (default: every line)");
   add_plugin(c, common);
+  c.flag("--cases", coverage->cases,
+         "count rounding cases and clauses (compare/rounding/cases.def), not pairs");
   c.option("--only", coverage->space.only, "only ops with a format that contain this: 'quantize mxfp8'");
   c.option("--list", coverage->list, "pairs that are left out, of each op and format, on the screen")
       .show_default();
-  c.option("--json", coverage->json, "write every number and every pair that is left out");
+  c.option("--json", coverage->json, "write every number, and all that is left out");
   c.option("--complete", coverage->complete, "write a suite here that exercises what is left out");
-  c.flag("--whole", coverage->whole, "exit status 1 where a pair is left out");
+  c.flag("--whole", coverage->whole, "exit status 1 where a pair, or a case, is left out");
   c.option("--seed", coverage->space.seed, "of the search for valid pairs, and of the lines of --complete")
       .show_default();
   c.option("--max-elements", coverage->space.most, "elements of a tensor of a line that is drawn")
@@ -191,6 +195,8 @@ void register_coverage(Program& program) {
     CoverageOptions& options = *coverage;
     const auto subjects = std::make_shared<Subjects>(program.make_subjects(common));
     options.suites = common.what;
+    if (options.cases && !options.complete.empty())
+      throw Refusal{"--complete writes lines for pairs; with --cases, write them by hand"};
     std::vector<std::string> names = split_names(common.subjects);
     if (names.empty() && !chosen_subjects(common, *subjects, "reference").empty())
       for (const std::string& name : chosen_subjects(common, *subjects, "reference"))
@@ -210,6 +216,17 @@ void register_coverage(Program& program) {
     options.space.jobs = common.jobs;
     ProgressLine progress(std::cerr, program.progress);
     auto start = std::chrono::steady_clock::now();
+    if (options.cases) {
+      options.space.on_progress = [&](size_t done, size_t of) {
+        const double seconds =
+            std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+        progress.show(
+            fmt::format("rounding cases: {} of {} lines{}", done, of, left_text(seconds, done, of)));
+        if (done == of) progress.wipe();
+      };
+      program.status = run_coverage_cases(options, *subjects->find("reference"), std::cout, std::cerr);
+      return;
+    }
     options.space.on_progress = [&](size_t done, size_t of) {
       if (done == 0) start = std::chrono::steady_clock::now();  // the pairs, or the lines of --complete
       const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -19,7 +19,8 @@ struct CoverageOptions {
   std::string json;                 // a path; empty: none
   std::string complete;             // where lines for what is left out are written; empty: nowhere
   size_t list = 3;                  // pairs that are shown of each op and format
-  bool whole = false;               // exit status 1 where a pair is left out
+  bool whole = false;               // exit status 1 where a pair, or a case, is left out
+  bool cases = false;               // rounding cases instead of pairs (compare/commands/coverage_cases.h)
   choices::SpaceOptions space;
 };
 

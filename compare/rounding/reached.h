@@ -1,0 +1,48 @@
+// Which rounding cases (cases.h) lines reach, by unit: the reference traces every element of each line
+// (contract/tracer.h), and each case that is not reached yet is asked about its steps.
+#pragma once
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "contract/problem.h"
+#include "contract/result.h"
+#include "contract/subject.h"
+
+namespace assay::rounding {
+
+// Of each unit, of each case by its place in cases(): the first line that reaches it, or -1.
+using Reached = std::map<std::string, std::vector<int64_t>>;
+
+class Walk {
+ public:
+  explicit Walk(Subject& reference) : reference_(reference) {}  // a Tracing
+  // Adds what line number `index` reaches. Lines come in ascending order: what an earlier one reached is not
+  // looked for again, nor steps that an earlier one had. Errors: the inputs cannot be made, or the reference
+  // fails.
+  std::optional<Error> add(int64_t index, const Problem&);
+  const Reached& reached() const { return reached_; }
+
+ private:
+  Subject& reference_;
+  Reached reached_;
+  std::unordered_set<std::string> traced_;  // Keys::of_steps
+};
+
+struct ReachOptions {
+  int jobs = 0;                                             // worker processes; 0: the cores of this machine
+  std::function<void(size_t done, size_t of)> on_progress;  // lines; may be empty
+};
+struct ReachedByLines {
+  Reached reached;
+  size_t looked_at = 0;  // lines; fewer than there are where an interrupt ended it
+  std::vector<std::pair<size_t, std::string>> errors;  // by line
+};
+// The same whatever the number of workers.
+ReachedByLines reach(const std::vector<Problem>& lines, Subject& reference, const ReachOptions&);
+
+}  // namespace assay::rounding
