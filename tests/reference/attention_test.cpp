@@ -78,12 +78,14 @@ TEST(Attention, TraceFollowsTheMostProbableKey) {
       {"q", halves({2, 0, 0, 2, 0, 2, 2, 0})}, {"k", halves({1, 0, 1, 0, 0, 1, 0, 1})}, {"v", halves(v)}};
   const Outputs y = run_line(line, given);
   LineCase c(line, given);
+  const auto subject = make_reference_subject();
+  const Tracer trace = dynamic_cast<Tracing&>(*subject).tracer(c.p, c.inputs, Direction::row);
   const float beside = std::exp(-2.0f), most = 1 / (1 + beside);
   for (int64_t row : {0, 1})
     for (int64_t col : {0, 1, 2, 3}) {
       const int64_t key = (row + col / 2) % 2;
       const std::string of_key = " of key " + std::to_string(key) + ", the most probable";
-      const auto steps = make_reference_subject()->trace(c.p, c.inputs, Direction::row, row, col);
+      const auto steps = trace(row, col);
       std::vector<std::string> names;
       for (const TraceStep& step : steps) names.push_back(step.clause + " " + step.what);
       EXPECT_EQ(names, (std::vector<std::string>{

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "contract/line.h"
+#include "contract/tracer.h"
 #include "reference/subject.h"
 
 namespace assay {
