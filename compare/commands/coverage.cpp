@@ -164,11 +164,13 @@ void register_coverage(Program& program) {
   c.footer(
       "A pair of values is valid if the parser accepts some line that has both; the command finds all of "
       "them by asking it (docs/hunt.md). With --cases it counts rounding cases instead: it runs every line "
-      "on the reference and looks at each step of each element.\n"
+      "on the reference and looks at each step of each element. A unit is a format with its element "
+      "encoding, a target of the op cast, or another op.\n"
       "Examples:\n"
       "  assay coverage ci\n"
       "  assay coverage pairs --subject host --whole\n"
-      "  assay coverage smoke --cases --json cases.json\n"
+      "  assay coverage smoke --cases --list 100 --json cases.json\n"
+      "  assay coverage 'quantize nvfp4 64x64 bf16 fill=ties' --cases --only nvfp4\n"
       "  assay coverage mine.cases --subject host --complete rest.cases --json coverage.json\n"
       "Exit status: 0; 1 with --whole: a pair or a case is left out; 1 with --cases: a line could not be "
       "looked at, or reaches a case that is called unreachable; 2 bad usage, or a file cannot be written; "
@@ -178,8 +180,10 @@ void register_coverage(Program& program) {
   add_plugin(c, common);
   c.flag("--cases", coverage->cases,
          "count rounding cases and clauses (compare/rounding/cases.def), not pairs");
-  c.option("--only", coverage->space.only, "only ops with a format that contain this: 'quantize mxfp8'");
-  c.option("--list", coverage->list, "pairs that are left out, of each op and format, on the screen")
+  c.option(
+      "--only", coverage->space.only,
+      "only ops with a format that contain this: 'quantize mxfp8'; with --cases, only units: 'mxfp8 e4m3'");
+  c.option("--list", coverage->list, "pairs or cases that are left out, of each op or unit, on the screen")
       .show_default();
   c.option("--json", coverage->json, "write every number, and all that is left out");
   c.option("--complete", coverage->complete, "write a suite here that exercises what is left out");

@@ -69,7 +69,10 @@ void print(const CoverageOptions& options, const std::vector<UnitReport>& units,
     reached += u.reached.size(), cases += u.cases(), unreachable += u.unreachable.size();
     out << fmt::format("{:<24} {:>6} of {:>4} {:>6} of {:>4}\n", u.unit->name, u.clauses_reached.size(),
                        u.clauses.size(), u.reached.size(), u.cases());
-    for (const Case* c : u.left_out) out << fmt::format("  not reached   {}   {}\n", id(*c), c->words);
+    for (size_t i = 0; i < std::min(options.list, u.left_out.size()); ++i)
+      out << fmt::format("  not reached   {}   {}\n", id(*u.left_out[i]), u.left_out[i]->words);
+    if (u.left_out.size() > options.list && options.list)
+      out << fmt::format("  and {} more\n", u.left_out.size() - options.list);
     for (const auto& f : u.contradictions)
       out << fmt::format("  reached, but unreachable.def says that no line can: {} by '{}'\n", id(*f.of),
                          to_line(options.lines[static_cast<size_t>(f.line)]));
@@ -134,8 +137,8 @@ int run_coverage_cases(const CoverageOptions& options, Subject& reference, std::
   };
   if (refuse(options.json.empty() ? std::nullopt : cannot_write(options.json, "--json"))) return 2;
   const InterruptScope scope;
-  const rounding::ReachedByLines by =
-      rounding::reach(options.lines, reference, {options.space.jobs, options.space.on_progress});
+  const rounding::ReachedByLines by = rounding::reach(
+      options.lines, reference, {options.space.jobs, options.space.only, options.space.on_progress});
   std::vector<UnitReport> units;
   for (const Unit& unit : rounding::all_units())
     if (unit.name.find(options.space.only) != std::string::npos) units.push_back(report_of(unit, by.reached));

@@ -188,18 +188,31 @@ bool Keys::meet(std::string_view wanted) const {
   });
 }
 
+namespace {
+// Keys that decide no step of an element: layouts, memory, and where Numerics come from.
+constexpr std::string_view kOthers[] = {"scales",   "packing",  "flavour", "arch",
+                                        "dispatch", "capacity", "noop"};
+bool decides_no_step(std::string_view key) {
+  return std::find(std::begin(kOthers), std::end(kOthers), key) != std::end(kOthers);
+}
+}  // namespace
+
+bool decides_steps(std::string_view wanted) {
+  return each_part(wanted, ' ', [](std::string_view one) {
+    return !decides_no_step(one.substr(0, one.find_first_of("!=")));
+  });
+}
+
 std::string Keys::of_steps(const Lane& lane) const {
-  static constexpr std::string_view kOthers[] = {"scales",   "packing",  "flavour", "arch",
-                                                 "dispatch", "capacity", "noop"};
   const Problem& p = lane.problem;
-  // Columns of the rows depend on both directions, and some mappings count both (N12.4).
-  if (p.col_source != ColSource::original || draws(p))
+  // Formats and sizes of operands are no keys. Columns of the rows depend on both directions, and some
+  // mappings count both (N12.4).
+  if (!lane.directed || p.col_source != ColSource::original || draws(p))
     return to_canonical_line(p) + (lane.direction == Direction::row ? " row" : " col");
   std::string out =
       unit_of(lane).name + " " + std::to_string(p.x.shape.rows) + "x" + std::to_string(p.x.shape.cols);
   for (const auto& [key, value] : values_)
-    if (std::find(std::begin(kOthers), std::end(kOthers), key) == std::end(kOthers))
-      out += " " + key + "=" + value;
+    if (!decides_no_step(key)) out += " " + key + "=" + value;
   return out + " " + std::string(op_name(p));
 }
 

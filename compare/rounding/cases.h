@@ -65,6 +65,9 @@ class Keys {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
+// Whether what a row wants of the keys can be read from the keys that decide the steps (Keys::of_steps).
+bool decides_steps(std::string_view wanted);
+
 // Whether a step's name is one of the alternatives of a row.
 bool names_step(std::string_view alternatives, std::string_view what);
 

@@ -95,11 +95,11 @@ bool counter_greatest(const Lane& l) {
 bool counter_zero(const Lane& l) {
   return some_input(l, "x", [](uint32_t c) { return c == 0; });
 }
-bool any_lane(const Lane&) { return true; }
+bool any_lane(const Lane& l) { return l.problem.x.shape.count() > 0; }
 
 bool empty_member(const Lane& l) {
   const Split* s = l.problem.as<Split>();
-  return s && s->members.size() > 1 && no_elements(l);
+  return s && s->members.size() > 1 && any_lane(l) && no_elements(l);
 }
 bool spare_capacity(const Lane& l) {
   const Split* s = l.problem.as<Split>();
@@ -118,7 +118,7 @@ bool given_amax_differs(const Lane& l) {
          member_problems(l.problem)[1].quantizer(l.direction)->amax != l.quantizer().amax;
 }
 
-bool splits(const Lane& l) { return l.problem.as<Split>() != nullptr; }
+bool splits(const Lane& l) { return l.problem.as<Split>() && any_lane(l); }
 bool split_tail(const Lane& l) { return splits(l) && tail_block(l); }
 bool two_formats(const Lane& l) {
   return l.problem.row && l.problem.col && l.problem.row->format != l.problem.col->format;
@@ -157,7 +157,14 @@ bool k_beyond_chain(const Lane& l) {
 }
 bool k_short_step(const Lane& l) {
   const Gemm* g = l.problem.as<Gemm>();
-  return g && g->k % 8 != 0;
+  if (!g) return false;
+  const int64_t step = g->sum == GemmSum::hopper_tf32 ? 8 : g->sum == GemmSum::hopper_f16 ? 16 : 32;  // N16.5
+  return g->k % step != 0;
+}
+bool operand_with_blocks(const Lane& l) {
+  const Gemm* g = l.problem.as<Gemm>();
+  return g && std::any_of(std::begin(kSides), std::end(kSides),
+                          [&](Side side) { return info(g->operand(side).quantizer.format).has_blocks(); });
 }
 bool history_of_one(const Lane& l) { return l.problem.as<Update>() && l.problem.x.shape.rows == 1; }
 

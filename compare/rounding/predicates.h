@@ -169,6 +169,7 @@ bool state_with_infinity(const Lane&);
 bool k_zero(const Lane&);
 bool k_beyond_chain(const Lane&);
 bool k_short_step(const Lane&);
+bool operand_with_blocks(const Lane&);
 bool history_of_one(const Lane&);
 
 }  // namespace assay::rounding::predicates

@@ -5,6 +5,7 @@
 
 #include "compare/process/pool.h"
 #include "compare/rounding/cases.h"
+#include "compare/rounding/predicates.h"
 #include "contract/tracer.h"
 #include "fixtures/inputs.h"
 #include "fixtures/json.h"
@@ -19,6 +20,9 @@ std::vector<int64_t>& of_unit(Reached& reached, const std::string& unit) {
   return out;
 }
 
+// N6.7: a flag of 1 leaves everything as it was, and nothing happens.
+bool writes(const Lane& lane) { return !predicates::flag_of_one(lane); }
+
 // The cases that are still to be found in one lane, by the place of a step in an element's list: elements of
 // a lane have the same steps nearly always, so that their names are compared once.
 class Pending {
@@ -30,14 +34,13 @@ class Pending {
       const Case& c = cases()[i];
       if (first[i] >= 0 || !applies(c, unit) || !keys.meet(c.keys)) continue;
       if (!c.of_lane) open_.push_back(i);
-      else if (c.of_lane(lane)) first[i] = line;
+      else if (c.of_lane(lane) && (writes(lane) || c.of_lane == predicates::flag_of_one)) first[i] = line;
     }
   }
   bool any() const { return !open_.empty(); }
   // Whether a case asks for more of the line than what decides the steps.
-  bool asks_for_layout() const {
-    return std::any_of(open_.begin(), open_.end(),
-                       [](size_t i) { return cases()[i].keys.find("scales=") != std::string_view::npos; });
+  bool asks_for_more() const {
+    return std::any_of(open_.begin(), open_.end(), [](size_t i) { return !decides_steps(cases()[i].keys); });
   }
 
   void look(const std::vector<TraceStep>& steps, int64_t col) {
@@ -102,20 +105,20 @@ class Pending {
   std::vector<Place> places_;
 };
 
-// The elements that a tracer of the problem is asked about.
-Shape traced(const Problem& p) {
+// The elements that a tracer is asked about.
+Shape traced(const Lane& lane) {
+  const Problem& p = lane.problem;
   Shape s = p.x.shape;
   if (p.as<Update>()) s.rows = 1;  // the slots
   if (p.as<ScaleChain>() && p.row && p.row->format == FormatId::nvfp4) s.cols = std::min<int64_t>(s.cols, 1);
-  if (p.as<Philox>() || p.as<Swizzle>() || p.as<ScaleState>()) s = {0, 0};  // no steps
-  if (noop_of(p) == F32Bits{0x3F800000}) s = {0, 0};                        // N6.7: nothing is computed
+  if (p.as<Philox>() || p.as<Swizzle>() || p.as<ScaleState>() || !writes(lane)) s = {0, 0};  // no steps
   return s;
 }
 
-void look_at_elements(Pending& pending, const Lane& lane, Subject& reference) {
-  const Shape shape = traced(lane.problem);
+void look_at_elements(Pending& pending, const Lane& lane, Tracing& reference) {
+  const Shape shape = traced(lane);
   const std::vector<ConstBuffer> inputs = views(lane.inputs);
-  const Tracer trace = dynamic_cast<Tracing&>(reference).tracer(lane.problem, inputs, lane.direction);
+  const Tracer trace = reference.tracer(lane.problem, inputs, lane.direction);
   for (int64_t row = 0; row < shape.rows; ++row)
     for (int64_t col = 0; col < shape.cols; ++col) {
       pending.look(trace(row, col), col);
@@ -126,6 +129,9 @@ void look_at_elements(Pending& pending, const Lane& lane, Subject& reference) {
 }  // namespace
 
 std::optional<Error> Walk::add(int64_t index, const Problem& p) {
+  Tracing* tracing = dynamic_cast<Tracing*>(&reference_);
+  if (!tracing)
+    return Error{std::string(reference_.name()) + " does not report the steps of every element", 0, ""};
   const auto inputs = make_inputs(p, reference_);
   if (!inputs) return inputs.error();
   try {
@@ -133,11 +139,13 @@ std::optional<Error> Walk::add(int64_t index, const Problem& p) {
     for (Direction d : kDirections) {
       if (directed ? !p.quantizer(d) : d == Direction::col) continue;
       const Lane lane{p, *inputs, d, directed};
+      const std::string& unit = unit_of(lane).name;
+      if (unit.find(only_) == std::string::npos) continue;
       const Keys keys(lane);
-      Pending pending(lane, keys, of_unit(reached_, unit_of(lane).name), index);
-      if (!pending.any() || traced(p).count() == 0) continue;
-      if (!traced_.insert(keys.of_steps(lane)).second && !pending.asks_for_layout()) continue;
-      look_at_elements(pending, lane, reference_);
+      Pending pending(lane, keys, of_unit(reached_, unit), index);
+      if (!pending.any() || traced(lane).count() == 0) continue;
+      if (!traced_.insert(keys.of_steps(lane)).second && !pending.asks_for_more()) continue;
+      look_at_elements(pending, lane, *tracing);
     }
   } catch (const std::exception& e) {
     return Error{e.what(), 0, ""};
@@ -184,7 +192,7 @@ ReachedByLines reach(const std::vector<Problem>& lines, Subject& reference, cons
   constexpr size_t kLinesOfTask = 16;
   constexpr double kLongest = 3600;
   ReachedByLines out;
-  Walk walk(reference);
+  Walk walk(reference, options.only);
   const size_t tasks = (lines.size() + kLinesOfTask - 1) / kLinesOfTask;
   TaskHooks hooks;
   hooks.task = [&](size_t task) {

@@ -20,7 +20,8 @@ using Reached = std::map<std::string, std::vector<int64_t>>;
 
 class Walk {
  public:
-  explicit Walk(Subject& reference) : reference_(reference) {}  // a Tracing
+  // The reference is a Tracing. `only`: units whose name contains this.
+  explicit Walk(Subject& reference, std::string only = "") : reference_(reference), only_(std::move(only)) {}
   // Adds what line number `index` reaches. Lines come in ascending order: what an earlier one reached is not
   // looked for again, nor steps that an earlier one had. Errors: the inputs cannot be made, or the reference
   // fails.
@@ -29,12 +30,14 @@ class Walk {
 
  private:
   Subject& reference_;
+  std::string only_;
   Reached reached_;
   std::unordered_set<std::string> traced_;  // Keys::of_steps
 };
 
 struct ReachOptions {
   int jobs = 0;                                             // worker processes; 0: the cores of this machine
+  std::string only;                                         // units whose name contains this
   std::function<void(size_t done, size_t of)> on_progress;  // lines; may be empty
 };
 struct ReachedByLines {

@@ -5,6 +5,7 @@
 
 #include "compare/arithmetic/codes.h"
 #include "compare/arithmetic/encode.h"
+#include "compare/rounding/cases.h"
 #include "compare/rounding/predicates.h"
 
 namespace assay::rounding {
@@ -17,14 +18,15 @@ double Moment::value() const { return value_of(self_.encoding, self_.bits); }
 
 double Moment::before() const { return value_of(Encoding::f32, before_); }
 
-bool Step::has(std::string_view name) const {
-  return std::any_of(all.begin(), all.end(), [&](const TraceStep& s) { return s.what.starts_with(name); });
+const TraceStep* Step::find(std::string_view names) const {
+  const auto found =
+      std::find_if(all.begin(), all.end(), [&](const TraceStep& s) { return names_step(names, s.what); });
+  return found == all.end() ? nullptr : &*found;
 }
 
-double Step::of(std::string_view name) const {
-  for (const TraceStep& s : all)
-    if (s.what.starts_with(name)) return value_of(s.encoding, s.bits);
-  return kNaN;
+double Step::of(std::string_view names) const {
+  const TraceStep* s = find(names);
+  return s ? value_of(s->encoding, s->bits) : kNaN;
 }
 
 namespace predicates {
@@ -116,9 +118,9 @@ bool tiny(const Moment& s) { return s.value() == static_cast<double>(1e-8f); }
 bool masked(const Moment& s) { return s.value() == -10000; }
 bool source_subnormal(const Moment& s) { return is_subnormal(s.lane.problem.x.source, s.value()); }
 bool underflowed(const Moment& s) { return s.value() == 0 && s.before() != 0 && finite(s.before()); }
-bool one_of_infinity(const Step& s) { return one(s) && std::isinf(s.of("amax")); }
-bool one_of_nan(const Step& s) { return one(s) && std::isnan(s.of("amax")); }
-bool largest_of_nan(const Step& s) { return largest(s) && std::isnan(s.of("amax")); }
+bool one_of_infinity(const Step& s) { return one(s) && std::isinf(s.of("amax*")); }
+bool one_of_nan(const Step& s) { return one(s) && std::isnan(s.of("amax*")); }
+bool largest_of_nan(const Step& s) { return largest(s) && std::isnan(s.of("amax*")); }
 bool between_powers(const Moment& s) { return normal(s) && !is_power(s.value()); }
 bool equals_before(const Moment& s) { return s.value() == s.before(); }
 bool differs_from_before(const Moment& s) { return !equals_before(s) && !nan(s); }
@@ -300,40 +302,31 @@ bool scale_half(const Moment& s) {
 
 namespace {
 
-// The amax of the element's block; NaN where it has none. `known`: there is such a step.
-double block_amax(const Step& s, bool* known = nullptr) {
-  for (const TraceStep& t : s.all)
-    if (t.what.starts_with("amax of the") && t.what.find("block") != std::string::npos) {
-      if (known) *known = true;
-      return value_of(t.encoding, t.bits);
-    }
-  return kNaN;
+// The amax of the element's block; of a tensor without blocks there is none.
+constexpr std::string_view kBlockAmax =
+    "amax of the block|amax of the 32x32 block|amax of the 16x16 block|amax of the 128x128 block";
+// Whether the element is a NaN, and the amax of it and others is not.
+bool ignored_by(const Step& s, std::string_view amax) {
+  return s.find("element") && std::isnan(s.of("element")) && s.find(amax) && !std::isnan(s.of(amax));
 }
 // The amax that an E8M0 scale is made of: of the block, or the one of a scale_chain.
-double chain_amax(const Step& s) { return s.of("amax"); }
+double chain_amax(const Step& s) { return s.of("amax*"); }
 
 }  // namespace
 
-bool nan_ignored(const Step& s) {
-  bool known = false;
-  const double amax = block_amax(s, &known);
-  return known && std::isnan(s.of("element")) && !std::isnan(amax);
-}
+bool nan_ignored(const Step& s) { return ignored_by(s, kBlockAmax); }
 bool nan_ignored_in_tensor(const Step& s) {
-  const std::string_view first =
-      s.has("amax of the tensor") ? "amax of the tensor" : "amax of the stored row";
-  return std::isnan(s.of("element")) && s.has(first) && !std::isnan(s.of(first));
+  return ignored_by(s, "amax of the tensor|amax of the stored row");
 }
-bool is_amax(const Step& s) { return s.of("element") != 0 && std::fabs(s.of("element")) == block_amax(s); }
+bool is_amax(const Step& s) { return s.of("element") != 0 && std::fabs(s.of("element")) == s.of(kBlockAmax); }
 
 namespace {
 
-// The product of an element, with its factor; a division has the reciprocal's place.
+// The product of an element with its factor, or its quotient.
 struct Product {
-  explicit Product(const Step& s) : x(s.of("element")), y(s.value()), divides(s.has("element / divisor")) {}
-  bool of_numbers() const { return finite(x) && x != 0; }
+  explicit Product(const Step& s) : x(s.of("element")), y(s.value()) {}
+  bool of_number() const { return finite(x) && x != 0; }
   double x, y;
-  bool divides;
 };
 
 }  // namespace
@@ -348,15 +341,15 @@ bool stays_in_binade_of_amax(const Step& s) {
 }
 bool product_subnormal(const Step& s) {
   const Product p(s);
-  return p.of_numbers() && is_subnormal(Encoding::f32, p.y);
+  return p.of_number() && is_subnormal(Encoding::f32, p.y);
 }
 bool product_underflows(const Step& s) {
   const Product p(s);
-  return p.of_numbers() && p.y == 0;
+  return p.of_number() && p.y == 0;
 }
 bool product_overflows(const Step& s) {
   const Product p(s);
-  return p.of_numbers() && std::isinf(p.y);
+  return p.of_number() && std::isinf(p.y);
 }
 bool zero_becomes_nan(const Step& s) {
   const Product p(s);
@@ -380,18 +373,43 @@ bool twice_rounded_differs(const Step& s) {
   return finite(s.before()) && element_code(code.encoding, s.before()) != code.bits;
 }
 
-bool picks_four(const Step& s) { return s.of("error of the scale for 4") < s.of("error of the scale for 6"); }
-bool picks_six(const Step& s) { return s.of("error of the scale for 4") > s.of("error of the scale for 6"); }
+bool same_candidates(const Step& s) { return s.of("scale for 4") == s.of("scale for 6"); }
+
+namespace {
+
+// Four over six: the two errors, and the scale that was taken.
+struct Choice {
+  explicit Choice(const Step& s)
+      : error4(s.of("error of the scale for 4")),
+        error6(s.of("error of the scale for 6")),
+        four(s.of("scale") == s.of("scale for 4")),
+        six(s.of("scale") == s.of("scale for 6")) {}
+  double error4, error6;
+  bool four, six;
+};
+
+}  // namespace
+
+bool picks_four(const Step& s) {
+  const Choice c(s);
+  return c.error4 < c.error6 && c.four;
+}
+bool picks_six(const Step& s) {
+  const Choice c(s);
+  return c.error4 > c.error6 && c.six;
+}
 bool errors_nan(const Step& s) {
-  return std::isnan(s.of("error of the scale for 4")) || std::isnan(s.of("error of the scale for 6"));
+  const Choice c(s);
+  return (std::isnan(c.error4) || std::isnan(c.error6)) && c.six;
 }
 bool errors_infinite(const Step& s) {
-  return std::isinf(s.of("error of the scale for 4")) && std::isinf(s.of("error of the scale for 6"));
+  const Choice c(s);
+  return std::isinf(c.error4) && std::isinf(c.error6) && c.six;
 }
 bool errors_tie(const Step& s) {
-  return s.of("error of the scale for 4") == s.of("error of the scale for 6") && !same_candidates(s);
+  const Choice c(s);
+  return c.error4 == c.error6 && c.six && !c.four;
 }
-bool same_candidates(const Step& s) { return s.of("scale for 4") == s.of("scale for 6"); }
 
 namespace {
 
@@ -411,14 +429,14 @@ bool sum_cancels(const Step& s) {
 bool leaf_infinite(const Step& s) {
   const int above = leaves(s, [](double v) { return std::isinf(v) && v > 0; }),
             below = leaves(s, [](double v) { return std::isinf(v) && v < 0; });
-  return std::isinf(s.value()) && above + below > 0;
+  return std::isinf(s.value()) && (above > 0) != (below > 0);
 }
 bool leaves_infinite(const Step& s) {
   return std::isnan(s.value()) && leaves(s, [](double v) { return std::isinf(v); }) > 1 &&
          leaves(s, [](double v) { return std::isnan(v); }) == 0;
 }
 bool leaf_nan(const Step& s) {
-  return leaves(s, [](double v) { return std::isnan(v); }) > 0;
+  return std::isnan(s.value()) && leaves(s, [](double v) { return std::isnan(v); }) > 0;
 }
 bool sum_overflows(const Step& s) {
   return std::isinf(s.value()) && leaves(s, [](double v) { return !finite(v); }) == 0;
@@ -489,16 +507,19 @@ double given(const Step& s, std::string_view plane, int64_t row) {
 
 bool moved_from_history(const Step& s) { return s.value() > s.of("latest amax"); }
 bool reduced_zero(const Step& s) { return given(s, "reduced", 0) == 0; }
-bool reduced_other(const Step& s) { return given(s, "reduced", 0) != 0 && !reduced_nan(s); }
+bool reduced_other(const Step& s) { return std::fabs(given(s, "reduced", 0)) > 0; }
 bool reduced_nan(const Step& s) {
   return find_plane(s.lane.inputs, "reduced") && std::isnan(given(s, "reduced", 0));
 }
-bool scale_stays(const Step& s) { return s.value() == given(s, "scale", 0); }
+bool scale_stays(const Step& s) {
+  const double amax = s.of("amax*");
+  return s.value() == given(s, "scale", 0) && !(finite(amax) && amax > 0);
+}
 bool clamped_old_scale(const Step& s) { return largest(s) && std::isinf(given(s, "scale", 0)); }
 bool history_nan(const Step& s) {
   const PlaneData* h = find_plane(s.lane.inputs, "history");
   for (int64_t i = 1; h && i < h->plane.logical.rows; ++i)
-    if (std::isnan(given(s, "history", i))) return true;
+    if (std::isnan(given(s, "history", i)) && s.value() > 0) return true;
   return false;
 }
 

@@ -1,5 +1,5 @@
 // What a predicate of a rounding case looks at: the steps of one element as the reference reports them
-// (Subject::tracer), and the case that they belong to. Nothing here computes what the reference computes.
+// (Tracing::tracer), and the case that they belong to. Nothing here computes what the reference computes.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -42,9 +42,10 @@ class Step : public Moment {
  public:
   Step(const Moment& moment, const std::vector<TraceStep>& all, int64_t col)
       : Moment(moment), all(all), col(col) {}
-  // The value of the first step whose name begins so; NaN where there is none.
-  double of(std::string_view name) const;
-  bool has(std::string_view name) const;
+  // The first step of these names (names_step of compare/rounding/cases.h), or null; and its value, NaN where
+  // there is none.
+  const TraceStep* find(std::string_view names) const;
+  double of(std::string_view names) const;
 
   const std::vector<TraceStep>& all;
   const int64_t col;  // of the element

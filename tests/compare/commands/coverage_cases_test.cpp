@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <string>
 
+#include "contract/tracer.h"
 #include "fixtures/json.h"
 #include "reference/subject.h"
 #include "tests/compare/ended.h"
@@ -20,6 +21,7 @@ namespace {
 // 1.0625 lies halfway above the even code of 1.
 CoverageOptions casts() {
   CoverageOptions o;
+  o.list = 100;
   o.space.only = "cast e4m3";
   o.space.jobs = 1;
   o.suites = {"mine"};
@@ -63,6 +65,24 @@ TEST(CoverageCases, NamesTheFirstLineThatReachesACase) {
   EXPECT_EQ(run(o).status, 2);
 }
 
+TEST(CoverageCases, ShowsAsManyCasesAsIsAskedFor) {
+  CoverageOptions o = casts();
+  o.list = 2;
+  const std::string out = run(o).out;
+  size_t shown = 0;
+  for (size_t at = 0; (at = out.find("not reached", at)) != std::string::npos; ++at) ++shown;
+  EXPECT_EQ(shown, 2u) << out;
+  EXPECT_NE(out.find(" more\n"), std::string::npos) << out;
+  o.list = 0;
+  EXPECT_EQ(run(o).out.find("not reached"), std::string::npos);
+}
+
+TEST(CoverageCases, LooksOnlyAtUnitsThatAreAskedFor) {
+  CoverageOptions o = casts();
+  o.space.only = "cast e5m2";
+  EXPECT_TRUE(run(o).says("0 of ")) << run(o).out;
+}
+
 TEST(CoverageCases, FailsWhereACaseIsLeftOutOfAWholeOne) {
   CoverageOptions o = casts();
   o.whole = true;
@@ -74,7 +94,31 @@ TEST(CoverageCases, FailsWhereALineCannotBeLookedAt) {
   ForwardingSubject blind(make_reference_subject(), "blind");  // not a Tracing
   const Ended r = of_streams([&](auto& out, auto& err) { return run_coverage_cases(o, blind, out, err); });
   EXPECT_EQ(r.status, 1);
-  EXPECT_TRUE(r.says("not looked at: 'cast e4m3 1x1 f32 fill=literal:3f800000'")) << r.out;
+  EXPECT_TRUE(r.says("not looked at: 'cast e4m3 1x1 f32 fill=literal:3f800000': blind does not report"))
+      << r.out;
+}
+
+// Reports a sum of -0, which N16.2 cannot give.
+class MinusZeroSums final : public ForwardingSubject, public Tracing {
+ public:
+  MinusZeroSums() : ForwardingSubject(make_reference_subject(), "reference") {}
+  Tracer tracer(const Problem&, std::span<const ConstBuffer>, Direction) override {
+    return [](int64_t, int64_t) {
+      return std::vector<TraceStep>{{"N16.2", "sum, scaled", Encoding::f32, 0x80000000}};
+    };
+  }
+};
+
+TEST(CoverageCases, FailsWhereALineReachesWhatIsCalledUnreachable) {
+  CoverageOptions o = casts();
+  o.space.only = "gemm";
+  o.lines = {fakes::problem("gemm a=identity b=identity 1x1x1 bf16")};
+  MinusZeroSums reference;
+  const Ended r =
+      of_streams([&](auto& out, auto& err) { return run_coverage_cases(o, reference, out, err); });
+  EXPECT_EQ(r.status, 1);
+  EXPECT_TRUE(r.says("reached, but unreachable.def says that no line can: N16.2 sum, scaled: minus_zero"))
+      << r.out;
 }
 
 TEST(CoverageCases, SaysHowFarAnInterruptLetItCome) {

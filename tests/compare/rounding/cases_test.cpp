@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "compare/rounding/reached.h"
 #include "contract/line.h"
@@ -70,6 +72,9 @@ const Pair kPairs[] = {
     {"N2.4", "nan_to_nan", "", "cast e4m3 1x1 f32 fill=literal:ffc00000", "cast e4m3 1x1 f32 fill=literal:7f800000"},
     {"N2.4", "nan_to_number", "", "cast e2m1 1x1 f32 fill=literal:ffc00000", "cast e2m1 1x1 f32 fill=literal:7f800000"},
     {"N2.6", "rounds_down", "", "cast e4m3 1x1 f32 round=rz fill=literal:3f8fffff", "cast e4m3 1x1 f32 fill=literal:3f87ffff"},
+    // other rules for ties are not N2.1
+    {"N2.1", "tie_above_odd", "", "quantize mxfp8 1x2 bf16 dir=row fill=literal:3f983f80", "quantize mxfp8 1x2 bf16 dir=row element_ties=away fill=literal:3f983f80"},
+    {"N17.1", "tie_above_odd", "element_ties=away", "quantize mxfp8 1x2 bf16 dir=row element_ties=away fill=literal:3f983f80", "quantize mxfp8 1x2 bf16 dir=row fill=literal:3f983f80"},
     // E8M0
     {"N2.7", "scale_exact", "round=rp", "cast e8m0 1x1 f32 round=rp fill=literal:40000000", "cast e8m0 1x1 f32 round=rp fill=literal:40000001"},
     {"N2.7", "scale_up", "", "cast e8m0 1x1 f32 round=rp fill=literal:40000001", "cast e8m0 1x1 f32 round=rp fill=literal:40000000"},
@@ -94,25 +99,31 @@ const Pair kPairs[] = {
     {"N17.6", "stays_in_binade_of_amax", "mx_scale=even", "quantize mxfp8 1x1 bf16 dir=row mx_scale=even fill=literal:3f80", "quantize mxfp8 1x1 bf16 dir=row mx_scale=even fill=literal:3fff"},
     // rotations and draws
     {"N11.3", "sum_cancels", "", "hadamard nvfp4 16x1 bf16 fill=literal:3f803f8000000000000000000000000000000000000000000000000000000000", "hadamard nvfp4 16x1 bf16 fill=literal:3f80000000000000000000000000000000000000000000000000000000000000"},
+    {"N11.3", "leaf_infinite", "", "hadamard nvfp4 16x1 bf16 fill=literal:7f803f8000000000000000000000000000000000000000000000000000000000", "hadamard nvfp4 16x1 bf16 fill=literal:7f807f8000000000000000000000000000000000000000000000000000000000 sign_mask=0x0001"},
     {"N11.3", "leaf_nan", "", "hadamard nvfp4 16x16 bf16 fill=nonfinite", "hadamard nvfp4 16x16 bf16"},
+    {"N11.3", "leaves_infinite", "", "hadamard nvfp4 16x1 bf16 fill=literal:7f807f8000000000000000000000000000000000000000000000000000000000", "hadamard nvfp4 16x1 bf16 fill=literal:7f803f8000000000000000000000000000000000000000000000000000000000"},
     {"N12.3", "drawn_up", "round=sr sr_rule=integer", "cast e2m1 64x64 f32 round=sr", "cast e2m1 4x4 f32 round=sr fill=zeros"},
     {"N12.3", "drawn_first_up", "", "cast e2m1 256x64 f32 round=sr", "cast e2m1 64x64 f32 round=sr sr_rule=fma"},
     {"N12.3", "byte_full", "", "cast e2m1 64x64 f32 round=sr", "cast e2m1 1x1 f32 round=sr fill=zeros"},
     // the update
     {"N4.3", "zero", "rule=bulk algo=max", "update fp8_delayed 4x16 f32 fill=zeros", "update fp8_delayed 4x16 f32 rule=api fill=zeros"},
     {"N4.2", "moved_from_history", "", "update fp8_delayed 16x64 f32", "update fp8_delayed 1x64 f32"},
+    {"N4.6", "scale_stays", "", "update fp8_delayed 1x1 f32 rule=api fill=zeros", "update fp8_delayed 4x16 f32 rule=api fill=normal"},
     {"N4.1", "reduced_other", "", "update fp8_delayed 4x64 f32 reduction=1", "update fp8_delayed 4x64 f32"},
     // lanes
     {"N5.1", "tail_block", "op=quantize dir=row", "quantize mxfp8 1x33 bf16 dir=row", "quantize mxfp8 1x32 bf16 dir=row"},
     {"N5.1", "one_element_block", "", "quantize mxfp8 1x33 bf16 dir=row", "quantize mxfp8 1x34 bf16 dir=row"},
     {"N5.8", "tail_tile", "", "quantize mxfp8 33x32 bf16 dir=row block=32x32", "quantize mxfp8 32x33 bf16 dir=row block=32x32"},
     {"N6.3", "several_scale_tiles", "scales=gemm dir=row op=quantize", "quantize mxfp8 129x256 bf16 dir=row scales=gemm", "quantize mxfp8 128x256 bf16 dir=row scales=gemm"},
+    {"N6.1", "any_lane", "dir=row op=quantize", "quantize mxfp8 1x32 bf16 dir=row", "quantize mxfp8 1x32 bf16 dir=row noop=1"},
+    {"N6.1", "any_lane", "dir=row op=quantize", "quantize mxfp8 1x1 bf16 dir=row", "quantize mxfp8 0x32 bf16 dir=row"},
     {"N6.7", "flag_of_one", "", "quantize mxfp8 1x32 bf16 dir=row noop=1", "quantize mxfp8 1x32 bf16 dir=row noop=2"},
     {"N6.8", "data_padded", "", "quantize nvfp4 1x3 bf16 dir=row", "quantize nvfp4 1x4 bf16 dir=row"},
     {"N12.2", "offset_beyond_word", "", "quantize nvfp4 1x16 bf16 dir=row round=sr rng=1,4294967296,0", "quantize nvfp4 1x16 bf16 dir=row round=sr rng=1,4294967295,0"},
     {"N13.2", "two_formats", "dir=row col_source=original", "quantize mxfp8/nvfp4 16x32 bf16", "quantize mxfp8 16x32 bf16"},
     {"N14.2", "empty_member", "", "split mxfp8 64x32 bf16 groups=0,64", "split mxfp8 64x32 bf16 groups=32,32"},
     {"N14.6", "spare_capacity", "", "split mxfp8 64x32 bf16 groups=32,32 capacity=4096", "split mxfp8 64x32 bf16 groups=32,32"},
+    {"N16.4", "k_short_step", "", "gemm a=identity b=identity 4x4x24 bf16 sum=hopper_f16", "gemm a=identity b=identity 4x4x24 f32 sum=hopper_tf32"},
     {"N16.2", "k_zero", "", "gemm a=mxfp8 b=mxfp8 4x4x0", "gemm a=mxfp8 b=mxfp8 4x4x32"},
     {"N19.6", "state_of_zeros", "", "scale_state f16 1x4 f32 fill=zeros", "scale_state f16 1x4 f32"},
     {"N20.16", "repeated_heads", "", "attention identity 8x32 bf16 heads=2 kv_heads=1 backward=1", "attention identity 8x32 bf16 heads=2 backward=1"},
@@ -147,6 +158,38 @@ TEST(RoundingCases, EveryClauseHasOneOrAReason) {
   EXPECT_TRUE(known.empty()) << *known.begin() << " is no clause";
 }
 
+std::vector<string> split_at(std::string_view text, char separator) {
+  std::vector<string> out;
+  std::istringstream in{string(text)};
+  for (string part; std::getline(in, part, separator);) out.push_back(part);
+  return out;
+}
+
+// A key or word that is misspelt behind `!=` would hold of every line.
+TEST(RoundingCases, KeysOfRowsAreKeysOfLines) {
+  const std::set<string> others = {"op", "source", "dir"};  // what Keys adds
+  for (const Case& c : cases())
+    for (const string& one : split_at(c.keys, ' ')) {
+      const size_t equals = one.find('=');
+      ASSERT_NE(equals, string::npos) << id(c);
+      string key = one.substr(0, equals - (one[equals - 1] == '!' ? 1 : 0));
+      if (key.starts_with("a.") || key.starts_with("b.")) key = key.substr(2);
+      if (others.count(key)) continue;
+      std::set<string> known;  // words, of all keys of this name
+      bool exists = false, words = true;
+      for (const KeyInfo& k : line_keys()) {
+        if (k.name != key) continue;
+        exists = true;
+        words = words && k.values.find('|') != string::npos;
+        for (const string& word : split_at(k.values, '|')) known.insert(word);
+      }
+      EXPECT_TRUE(exists) << id(c) << ": no key " << key;
+      if (!words) continue;  // numbers, lists
+      for (const string& word : split_at(one.substr(equals + 1), '|'))
+        EXPECT_TRUE(known.count(word)) << id(c) << ": no word " << word;
+    }
+}
+
 TEST(RoundingCases, EveryRowIsOneAndAppliesToSomeUnit) {
   std::set<string> ids;
   for (const Case& c : cases()) {
@@ -155,6 +198,7 @@ TEST(RoundingCases, EveryRowIsOneAndAppliesToSomeUnit) {
         std::any_of(all_units().begin(), all_units().end(), [&](const Unit& u) { return applies(c, u); }))
         << id(c) << " applies to nothing: " << c.units;
     EXPECT_NE(c.of_lane == nullptr, c.step.empty()) << id(c);
+    EXPECT_FALSE(c.words.empty()) << id(c);
   }
   for (const Unreachable& u : unreachable())
     EXPECT_TRUE(std::any_of(cases().begin(), cases().end(),
@@ -167,22 +211,53 @@ TEST(RoundingCases, EveryRowIsOneAndAppliesToSomeUnit) {
         << u.clause << " " << u.name << " of " << u.units << " excuses no case";
 }
 
+// Lines of one text are traced once; so whatever decides a step is in it.
+TEST(RoundingCases, LinesOfOtherStepsHaveAnotherText) {
+  const auto text = [](const char* line, Direction d = Direction::row) {
+    const Problem p = *parse_line(line);
+    const std::vector<PlaneData> none;
+    const Lane lane{p, none, d, p.row || p.col};
+    return Keys(lane).of_steps(lane);
+  };
+  for (const auto& [one, other] :
+       {std::pair{"gemm a=identity b=identity 4x4x8", "gemm a=identity b=identity 4x4x16"},
+        {"gemm a=mxfp8 b=mxfp8 4x4x32", "gemm a=mxfp8 b=mxfp4 4x4x32"},
+        {"attention identity 8x32 bf16", "attention mxfp8 128x32 bf16"},
+        {"adam f32 4x4 bf16", "adam bf16 4x4 bf16"},
+        {"quantize mxfp8 4x64 bf16 dir=row", "quantize mxfp8 8x32 bf16 dir=row"},
+        {"quantize mxfp8 4x64 bf16 dir=row", "quantize mxfp8 4x64 bf16 dir=row seed=2"},
+        {"quantize nvfp4 16x64 bf16 dir=row round=sr",
+         "quantize nvfp4 16x64 bf16 dir=row round=sr rng=1,2,3"},
+        {"quantize nvfp4 32x64 bf16 dir=row round=sr draw=te_t1d",
+         "quantize nvfp4 32x64 bf16 round=sr draw=te_t1d"},
+        {"quantize mxfp8 4x64 bf16 dir=row", "dequantize mxfp8 4x64 bf16 dir=row"}})
+    EXPECT_NE(text(one), text(other)) << one << "\n" << other;
+  for (const auto& [one, other] : {std::pair{"quantize mxfp8 4x64 bf16", "quantize mxfp8/nvfp4 4x64 bf16"},
+                                   {"quantize mxfp8 4x64 bf16", "quantize mxfp8 4x64 bf16 scales=gemm"}})
+    EXPECT_EQ(text(one), text(other)) << one << "\n" << other;
+  EXPECT_NE(text("quantize mxfp8 4x64 bf16"), text("quantize mxfp8 4x64 bf16", Direction::col));
+}
+
 // What an earlier line had is not traced again, and must not be lost by it.
 TEST(RoundingCases, AreTheSameWithAnyNumberOfWorkers) {
+  const Problem gemm_scales = *parse_line("quantize fp8_block 128x128 f32 dir=row fill=denormal scales=gemm");
   std::vector<Problem> lines;
-  for (const char* text :
-       {"quantize mxfp8 33x64 bf16 fill=ties", "quantize mxfp8 33x64 bf16 fill=ties scales=gemm",
-        "quantize fp8_block 128x128 f32 dir=row fill=denormal scales=compact",
-        "quantize fp8_block 128x128 f32 dir=row fill=denormal scales=gemm", "cast e4m3 16x16 f32 fill=ties"})
-    for (int i = 0; i < 8; ++i) lines.push_back(*parse_line(text));
+  for (int i = 0; i < 20; ++i) {
+    for (const char* text :
+         {"quantize mxfp8 33x64 bf16 fill=ties", "quantize mxfp8 33x64 bf16 fill=ties scales=gemm",
+          "quantize fp8_block 128x128 f32 dir=row fill=denormal scales=compact",
+          "cast e4m3 16x16 f32 fill=ties"})
+      lines.push_back(*parse_line(text));
+    lines.push_back(gemm_scales);
+  }
   const auto reference = make_reference_subject();
-  const ReachedByLines one = reach(lines, *reference, {.jobs = 1, .on_progress = {}}),
-                       two = reach(lines, *reference, {.jobs = 2, .on_progress = {}});
+  const ReachedByLines one = reach(lines, *reference, {.jobs = 1, .only = "", .on_progress = {}}),
+                       two = reach(lines, *reference, {.jobs = 2, .only = "", .on_progress = {}});
   EXPECT_EQ(one.looked_at, lines.size());
   EXPECT_EQ(one.reached, two.reached);
   EXPECT_TRUE(one.errors.empty());
   Walk alone(*reference);
-  ASSERT_FALSE(alone.add(24, lines[24]));
+  ASSERT_FALSE(alone.add(0, gemm_scales));
   const auto& whole = one.reached.at("fp8_block e4m3");
   for (size_t i = 0; i < cases().size(); ++i)
     EXPECT_TRUE(whole[i] >= 0 || alone.reached().at("fp8_block e4m3")[i] < 0) << id(cases()[i]);
