@@ -1,8 +1,11 @@
 #include "compare/rounding/reached.h"
 
 #include <algorithm>
+#include <numeric>
+#include <span>
 #include <stdexcept>
 
+#include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/rounding/cases.h"
 #include "compare/rounding/predicates.h"
@@ -186,33 +189,57 @@ void merge(ReachedByLines& all, const json::Value& part) {
     all.errors.emplace_back(static_cast<size_t>(*e.find("line")->to_int()), std::string(e.text("why")));
 }
 
-}  // namespace
+// Of few elements first, so that a large line is traced only for what no small one reaches.
+std::vector<size_t> smallest_first(const std::vector<Problem>& lines) {
+  std::vector<size_t> order(lines.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return lines[a].x.shape.count() < lines[b].x.shape.count(); });
+  return order;
+}
 
-ReachedByLines reach(const std::vector<Problem>& lines, Subject& reference, const ReachOptions& options) {
+// The lines of a part of the order; lines are numbered by their place in it. Workers start from what the
+// parts before reached.
+void look_at_part(ReachedByLines& out, const std::vector<Problem>& lines, std::span<const size_t> part,
+                  Subject& reference, const ReachOptions& options) {
   constexpr size_t kLinesOfTask = 16;
   constexpr double kLongest = 3600;
-  ReachedByLines out;
-  Walk walk(reference, options.only);
-  const size_t tasks = (lines.size() + kLinesOfTask - 1) / kLinesOfTask;
+  const size_t before = out.looked_at;
+  Walk walk(reference, options.only, out.reached);
   TaskHooks hooks;
   hooks.task = [&](size_t task) {
-    const size_t from = task * kLinesOfTask, to = std::min(lines.size(), from + kLinesOfTask);
+    const size_t from = task * kLinesOfTask, to = std::min(part.size(), from + kLinesOfTask);
     std::vector<std::pair<size_t, std::string>> errors;
     for (size_t i = from; i < to; ++i)
-      if (const auto error = walk.add(static_cast<int64_t>(i), lines[i]))
-        errors.emplace_back(i, error->text());
-    return json::dump(as_json(walk.reached(), static_cast<int64_t>(from), static_cast<int64_t>(to), errors));
+      if (const auto error = walk.add(static_cast<int64_t>(before + i), lines[part[i]]))
+        errors.emplace_back(part[i], error->text());
+    return json::dump(as_json(walk.reached(), static_cast<int64_t>(before + from),
+                              static_cast<int64_t>(before + to), errors));
   };
   hooks.crashed = [](const std::string& why) -> std::string {
     throw std::runtime_error("a worker of the coverage ended: " + why);
   };
   hooks.result = [&](size_t task, const std::string& text) {
     merge(out, *json::parse(text));
-    out.looked_at = std::min(lines.size(), (task + 1) * kLinesOfTask);
+    out.looked_at = before + std::min(part.size(), (task + 1) * kLinesOfTask);
     if (options.on_progress) options.on_progress(out.looked_at, lines.size());
     return true;
   };
-  run_tasks(tasks, options.jobs, kLongest, std::move(hooks));
+  run_tasks((part.size() + kLinesOfTask - 1) / kLinesOfTask, options.jobs, kLongest, std::move(hooks));
+}
+
+}  // namespace
+
+ReachedByLines reach(const std::vector<Problem>& lines, Subject& reference, const ReachOptions& options) {
+  constexpr size_t kLinesOfPart = 1024;
+  const std::vector<size_t> order = smallest_first(lines);
+  ReachedByLines out;
+  for (size_t from = 0; from < order.size() && out.looked_at == from && !interrupted(); from += kLinesOfPart)
+    look_at_part(out, lines, std::span(order).subspan(from, std::min(kLinesOfPart, order.size() - from)),
+                 reference, options);
+  for (auto& [unit, first] : out.reached)
+    for (int64_t& line : first)
+      if (line >= 0) line = static_cast<int64_t>(order[static_cast<size_t>(line)]);
   return out;
 }
 

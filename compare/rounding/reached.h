@@ -15,13 +15,14 @@
 
 namespace assay::rounding {
 
-// Of each unit, of each case by its place in cases(): the first line that reaches it, or -1.
+// Of each unit, of each case by its place in cases(): a line that reaches it, or -1.
 using Reached = std::map<std::string, std::vector<int64_t>>;
 
 class Walk {
  public:
-  // The reference is a Tracing. `only`: units whose name contains this.
-  explicit Walk(Subject& reference, std::string only = "") : reference_(reference), only_(std::move(only)) {}
+  // The reference is a Tracing. `only`: units whose name contains this. `known`: what is not looked for.
+  explicit Walk(Subject& reference, std::string only = "", Reached known = {})
+      : reference_(reference), only_(std::move(only)), reached_(std::move(known)) {}
   // Adds what line number `index` reaches. Lines come in ascending order: what an earlier one reached is not
   // looked for again, nor steps that an earlier one had. Errors: the inputs cannot be made, or the reference
   // fails.
@@ -45,7 +46,8 @@ struct ReachedByLines {
   size_t looked_at = 0;  // lines; fewer than there are where an interrupt ended it
   std::vector<std::pair<size_t, std::string>> errors;  // by line
 };
-// The same whatever the number of workers.
+// Of each case the line of the fewest elements, and of those the first; the same whatever the number of
+// workers.
 ReachedByLines reach(const std::vector<Problem>& lines, Subject& reference, const ReachOptions&);
 
 }  // namespace assay::rounding

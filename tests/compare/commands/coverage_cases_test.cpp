@@ -43,7 +43,7 @@ std::string line_of(const json::Value& unit, const char* list, const std::string
   return "";
 }
 
-TEST(CoverageCases, NamesTheFirstLineThatReachesACase) {
+TEST(CoverageCases, NamesALineThatReachesACase) {
   CoverageOptions o = casts();
   o.json = testing::TempDir() + "assay_rounding_cases.json";
   const Ended r = run(o);
@@ -63,6 +63,20 @@ TEST(CoverageCases, NamesTheFirstLineThatReachesACase) {
   std::remove(o.json.c_str());
   o.json = testing::TempDir() + "no such folder/cases.json";
   EXPECT_EQ(run(o).status, 2);
+}
+
+TEST(CoverageCases, NamesTheSmallestLine) {
+  CoverageOptions o = casts();
+  o.lines.insert(o.lines.begin(), fakes::problem("cast e4m3 16x16 f32 fill=ties"));
+  o.lines.push_back(fakes::problem("cast e4m3 1x2 f32 fill=literal:3f8800003f880000"));
+  o.json = testing::TempDir() + "assay_rounding_smallest.json";
+  ASSERT_EQ(run(o).status, 0);
+  const auto document = json::read(o.json);
+  ASSERT_TRUE(document);
+  const json::Value& unit = document->find("units")->array()->front();
+  EXPECT_EQ(line_of(unit, "reached", "tie_above_even"), "cast e4m3 1x1 f32 fill=literal:3f880000");
+  EXPECT_EQ(line_of(unit, "reached", "tie_above_odd"), "cast e4m3 16x16 f32 fill=ties");
+  std::remove(o.json.c_str());
 }
 
 TEST(CoverageCases, ShowsAsManyCasesAsIsAskedFor) {
