@@ -136,12 +136,19 @@ int run_coverage_cases(const CoverageOptions& options, Subject& reference, std::
     return error.has_value();
   };
   if (refuse(options.json.empty() ? std::nullopt : cannot_write(options.json, "--json"))) return 2;
+  std::vector<const Unit*> wanted;
+  for (const Unit& unit : rounding::all_units())
+    if (unit.name.find(options.space.only) != std::string::npos) wanted.push_back(&unit);
+  if (wanted.empty()) {
+    err << "assay: --only: no unit contains '" << options.space.only
+        << "'; `assay coverage --cases` lists them\n";
+    return 2;
+  }
   const InterruptScope scope;
   const rounding::ReachedByLines by = rounding::reach(
       options.lines, reference, {options.space.jobs, options.space.only, options.space.on_progress});
   std::vector<UnitReport> units;
-  for (const Unit& unit : rounding::all_units())
-    if (unit.name.find(options.space.only) != std::string::npos) units.push_back(report_of(unit, by.reached));
+  for (const Unit* unit : wanted) units.push_back(report_of(*unit, by.reached));
   print(options, units, by, out);
   if (by.looked_at < options.lines.size())
     out << fmt::format("interrupted: {} of {} lines were looked at\n", by.looked_at, options.lines.size());

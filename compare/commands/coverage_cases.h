@@ -11,7 +11,8 @@ namespace assay {
 
 // The JSON document's `schema` is "assay.rounding_cases/1" (docs/schemas/rounding_cases.schema.json). Exit
 // status: 0; 1 `whole` and a case is not reached, or a case is reached that unreachable.def calls
-// unreachable, or a line could not be looked at; 2 a file cannot be written; 130 an interrupt ended it.
+// unreachable, or a line could not be looked at; 2 a file cannot be written, or
+// there is no such unit; 130 an interrupt ended it.
 int run_coverage_cases(const CoverageOptions&, Subject& reference, std::ostream& out, std::ostream& err);
 
 }  // namespace assay

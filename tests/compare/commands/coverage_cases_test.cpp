@@ -95,6 +95,9 @@ TEST(CoverageCases, LooksOnlyAtUnitsThatAreAskedFor) {
   CoverageOptions o = casts();
   o.space.only = "cast e5m2";
   EXPECT_TRUE(run(o).says("0 of ")) << run(o).out;
+  o.space.only = "cast e9";
+  EXPECT_EQ(run(o).status, 2);
+  EXPECT_NE(run(o).err.find("no unit contains 'cast e9'"), std::string::npos) << run(o).err;
 }
 
 TEST(CoverageCases, FailsWhereACaseIsLeftOutOfAWholeOne) {
