@@ -176,7 +176,7 @@ def stage_faults(args):
 
 
 def stage_hunt(args):
-    """Plugins with one planted bug each: the hunt finds them. And the covering array, the suite `pairs`. A quarter of the plugins and a fifth
+    """Kernels with one planted bug each: the hunt finds them. And the covering array, the suite `pairs`. A tenth of the kernels and a fifth
     of the suite, which move on with every commit; with --nightly all."""
     program = build("cpu", "assay")
     if program is None or build("cpu", "planted_plugins") is None:
@@ -184,7 +184,7 @@ def stage_hunt(args):
     turn = count_of_commits()
     shard = [] if args.nightly else ["--shard", f"{turn % 5 + 1}/5"]
     pairs = run_counted("pairs", [program, "run", "pairs", "--subject", "host", *shard], 1800)
-    hunt = ["--minutes", "2"] if args.nightly else ["--minutes", "0.3", "--part", f"{turn % 4 + 1}/4"]
+    hunt = ["--minutes", "2"] if args.nightly else ["--minutes", "0.3", "--part", f"{turn % 10 + 1}/10"]
     return pairs + run_counted("hunted", ["ci/hunted", *hunt, program], 1800)
 
 

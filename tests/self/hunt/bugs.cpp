@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
+#include <vector>
 
 namespace assay::planted {
 
@@ -83,6 +85,77 @@ void forgets_to_transpose(const Problem&, std::span<const Buffer> outputs) {
     for (size_t c = 0; c < cols; ++c) data->bytes[c * rows + r] = right[r * cols + c];
 }
 
+// The columns are gradients to this kernel: it gives them E5M2, whatever is asked.
+Problem columns_in_e5m2(const Problem& p) {
+  Problem out = p;
+  if (out.col && out.col->element == Encoding::e4m3) out.col->element = Encoding::e5m2;
+  return out;
+}
+
+// A rank takes its own amax where the amax of all ranks was given.
+Problem forgets_the_reduction(const Problem& p) {
+  Problem out = p;
+  if (Update* update = out.as<Update>()) update->reduction = false;
+  return out;
+}
+
+Problem rotates_without_signs(const Problem& p) {
+  Problem out = p;
+  if (out.col && out.col->rht) out.col->sign_mask = 0;
+  return out;
+}
+
+Problem casts_unclamped(const Problem& p) {
+  return with_numerics(p,
+                       [](Quantizer& q, Direction) { q.numerics.element_overflow = ElementOverflow::nan; });
+}
+
+// The branch that draws was compiled out: its codes are zeros.
+void draws_nothing(const Problem& p, std::span<const Buffer> outputs) {
+  for (Direction d : kDirections)
+    if (p.quantizer(d) && p.quantizer(d)->round == Round::sr)
+      if (const Buffer* data = find<Buffer>(outputs, std::string(name_of(d)) + ".data"))
+        std::fill(data->bytes.begin(), data->bytes.end(), std::byte{0});
+}
+
+// What is stored for the GEMM is the scale itself.
+void stores_the_scale(const Problem&, std::span<const Buffer> outputs) {
+  for (const char* d : {"row", "col"}) {
+    const Buffer* scale = find<Buffer>(outputs, std::string(d) + ".scale");
+    const Buffer* inverse = find<Buffer>(outputs, std::string(d) + ".scale_inv");
+    if (scale && inverse && scale->bytes.size() == inverse->bytes.size())
+      std::copy(scale->bytes.begin(), scale->bytes.end(), inverse->bytes.begin());
+  }
+}
+
+// Elements are divided by their block's scale also where it underflowed to zero: every code is that of an
+// infinity.
+void divides_by_zero(const Problem& p, std::span<const Buffer> outputs) {
+  const Buffer* data = find<Buffer>(outputs, "row.data");
+  const Buffer* scales = find<Buffer>(outputs, "row.scale_inv");
+  if (!data || !scales || p.row->block != Block::b1x16) return;
+  const int64_t pitch = data->plane->padded.cols, scale_pitch = scales->plane->padded.cols;
+  for (int64_t r = 0; r < p.x.shape.rows; ++r)
+    for (int64_t c = 0; c < p.x.shape.cols; ++c)
+      if (scales->bytes[static_cast<size_t>(r * scale_pitch + c / 16)] == std::byte{0})
+        data->bytes[static_cast<size_t>((r * pitch + c) / 2)] |= std::byte{7} << (c % 2 * 4);
+}
+
+// The scales for the GEMM stand in the order of the rows: the argument that asks for the other layout is not
+// read.
+void ignores_the_layout(const Problem&, std::span<const Buffer> outputs) {
+  const Buffer* scales = find<Buffer>(outputs, "row.scale_gemm");
+  if (!scales) return;
+  const std::vector<std::byte> right(scales->bytes.begin(), scales->bytes.end());
+  const int64_t cols = scales->plane->padded.cols;
+  for (int64_t i = 0; i < scales->plane->padded.rows; ++i)
+    for (int64_t j = 0; j < cols; ++j) {
+      const int64_t tile = i / 128 * (cols / 4) + j / 4;
+      const int64_t at = tile * 512 + i % 32 * 16 + i % 128 / 32 * 4 + j % 4;
+      scales->bytes[static_cast<size_t>(i * cols + j)] = right[static_cast<size_t>(at)];
+    }
+}
+
 using F = FormatId;
 constexpr Bug kBugs[] = {
     {"padding", "NVIDIA/TransformerEngine#3070", "quantize", F::mxfp8, as_it_is, leaves_padding},
@@ -94,6 +167,15 @@ constexpr Bug kBugs[] = {
     {"rounded_twice", "FlashML-org/FreeToken#85", "quantize", F::fp8_current, rounds_f32_twice, nullptr},
     {"not_transposed", "ROCm/TransformerEngine#665", "quantize", F::fp8_current, as_it_is,
      forgets_to_transpose},
+    {"sr_zeros", "NVIDIA/TransformerEngine#3281", "quantize", F::nvfp4, as_it_is, draws_nothing},
+    {"uninverted_scale", "modular/modular#6600", "quantize", F::fp8_current, as_it_is, stores_the_scale},
+    {"tiny_scale", "flashinfer-ai/flashinfer#2440", "quantize", F::nvfp4, as_it_is, divides_by_zero},
+    {"layout_ignored", "flashinfer-ai/flashinfer#4950", "quantize", F::mxfp8, as_it_is, ignores_the_layout},
+    {"e5m2_columns", "NVIDIA-NeMo/Megatron-Bridge#638", "quantize", F::mxfp8, columns_in_e5m2, nullptr},
+    {"no_reduction", "NVIDIA/TransformerEngine#335", "update", F::fp8_delayed, forgets_the_reduction,
+     nullptr},
+    {"rht_unsigned", "NVIDIA/TransformerEngine#2555", "quantize", F::nvfp4, rotates_without_signs, nullptr},
+    {"unclamped_cast", "NVIDIA/Model-Optimizer#1633", "quantize", F::fp8_delayed, casts_unclamped, nullptr},
 };
 
 }  // namespace
