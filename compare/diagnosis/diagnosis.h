@@ -80,7 +80,7 @@ struct Coordinate {
   int64_t inside = 0, inside_of = 0;  // elements inside, and in all
 };
 
-// The id of the cause where every element agrees and GEMM-layout padding holds something (N6.4): no
+// The id of the cause where every element agrees and padding that must be 0 holds something (N6.4): no
 // hypothesis makes it, for it lies in no element.
 inline constexpr std::string_view kUnclearedPadding = "padding.not_cleared";
 

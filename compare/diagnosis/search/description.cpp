@@ -94,7 +94,8 @@ void judge_padding(JudgedCase& judged_case, Diagnosis& out) {
   for (const JudgedLane& l : judged_case.lanes)
     for (const JudgedPlane& j : l.judged) {
       const Plane& plane = j.want.plane;
-      if (plane.layout == ScaleLayout::compact) continue;
+      if (plane.padding != Padding::zero) continue;
+      if (plane.layout == ScaleLayout::compact && !judged_case.seen.ran) continue;
       PlaneSummary s;
       s.plane = name_in_case(l.lane(), plane.name) + " padding";
       s.encoding = info(plane.encoding).name;

@@ -8,8 +8,8 @@ namespace assay::cause {
 // Fills the planes, and of the first one that differs the heat map, the coordinates and the fingerprints.
 void describe(JudgedCase& judged_case, Diagnosis& out);
 
-// GEMM-layout padding, where every element is right: it must be 0 (N6.4). Compact padding may hold anything.
-// Fills the whole answer where it holds something.
+// Padding, where every element is right: it must be 0 (N6.4). Compact padding of a recording may hold
+// anything. Fills the whole answer where it holds something.
 void judge_padding(JudgedCase& judged_case, Diagnosis& out);
 
 }  // namespace assay::cause

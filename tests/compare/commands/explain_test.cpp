@@ -321,6 +321,25 @@ TEST(Explain, ATailThatIsNeverWritten) {
   EXPECT_FALSE(told.json.find("where")->array()->empty());
 }
 
+// A recording may leave compact padding as it was; a subject that runs here may not (N6.4), and `run` says so
+// too.
+TEST(Explain, CompactPaddingThatASubjectDidNotClear) {
+  for (const bool poison : {false, true}) {
+    const Told told =
+        explain_subject("quantize mxfp8 33x70 bf16 dir=row", [&](auto&, auto out, const Environment& env) {
+          const Buffer& scales = *fakes::output(out, "row.scale_inv");
+          for (int64_t i = 0; scales.plane && i < scales.plane->padded.count(); ++i)
+            if (place_of(*scales.plane, i).padding)
+              scales.bytes[static_cast<size_t>(i)] = poison ? std::byte{env.poison} : std::byte{0x70};
+        });
+    EXPECT_EQ(told.status, 1);
+    EXPECT_TRUE(told.text.starts_with("EXPLAINED")) << told.text;
+    for (const char* said : {"row.scale_inv padding (e8m0)  413 of 413", "[padding.not_cleared, N6.4]",
+                             "all 2409 elements are right; only the padding is wrong"})
+      EXPECT_NE(told.text.find(said), std::string::npos) << said << "\n" << told.text;
+  }
+}
+
 TEST(Explain, AFaultBesideATailIsStillNamed) {
   const Told told =
       explain_subject("quantize mxfp8 33x70 bf16 dir=row", [](auto&, auto out, const Environment& env) {
