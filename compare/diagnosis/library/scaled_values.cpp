@@ -112,6 +112,10 @@ void add_scaled_value_rows(Rows& rows) {
       add_scaled(rows, row.id, row.title, [f = row.scaled, most = rows.largest_element()](const CodeView& c) {
         return c.block_amax() == 0 ? 0 : f(c, most);
       });
+  if (rows.q.format == FormatId::nvfp4)
+    add_scaled(rows, "by_zero",
+               "elements under a scale of 0 are divided by it: infinite, and NaN where they are 0",
+               [](const CodeView& c) { return c.scale == 0 ? c.x / 0.0 : c.scaled(); });
   if (rows.q.format == FormatId::nvfp4 && !rows.q.row_scaled && rows.q.four_over_six == FourOverSix::off)
     for (const Nvfp4Row& row : kNvfp4Rows) add_nvfp4(rows, row);
 }

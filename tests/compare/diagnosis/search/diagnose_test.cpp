@@ -469,6 +469,20 @@ TEST(Diagnose, ElementsThatGoThroughF16) {
   expect_named(c.diagnosis(), {"scaled.via_f16"}, Stage::scaled_value);
 }
 
+// Beside a given amax this large every block scale is 0. Elements that are not 0 are the largest codes in any
+// case.
+TEST(Diagnose, ElementsThatAreDividedByAScaleOfZero) {
+  Case c(
+      "quantize nvfp4 2x32 bf16 dir=row four_over_six=mae amax=1e10 "
+      "fill=literal:3f80@0.0+bf80@0.1+bf80@1.20");
+  PlaneData& data = c.plane("row.data");
+  for (int64_t r = 0; r < 2; ++r)
+    for (int64_t k = 0; k < 32; ++k)
+      if (code_at(data.plane, data.bytes, r * data.plane.padded.cols + k) == 0)
+        set_code(data.plane, data.bytes, r * data.plane.padded.cols + k, 7);
+  expect_named(c.diagnosis(), {"scaled.by_zero"}, Stage::scaled_value);
+}
+
 // Half a tensor, or more, that was not written; without its scales it may as well not have been read.
 TEST(Diagnose, PartsThatAreNotWritten) {
   for (const int64_t from : {16, 40, 48}) {
