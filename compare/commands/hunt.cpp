@@ -81,6 +81,8 @@ class Hunt {
   void begin(const std::vector<Problem>& known) {
     if (folder_.batches() > 0) return;
     batch(lines_.first());
+    const std::vector<Problem> own = lines_.with_words(subjects_.find(options_.subject)->own_words());
+    if (!own.empty()) batch(own);
     if (!known.empty()) batch(known);
   }
 

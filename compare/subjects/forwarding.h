@@ -27,6 +27,7 @@ class ForwardingSubject : public Subject {
   std::string argument() const override { return name_.empty() ? subject_.argument() : Subject::argument(); }
   Support present() const override { return subject_.present(); }
   Support supports(const Problem& p) const override { return subject_.supports(p); }
+  std::string own_words() const override { return subject_.own_words(); }
   std::optional<std::string> unpinned(const Problem& p) const override { return subject_.unpinned(p); }
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
              const Environment& environment) override {

@@ -406,6 +406,12 @@ class PtxKernelSubject final : public Subject {
     return {};
   }
 
+  std::string own_words() const override {
+    std::string out;
+    for (const std::string& word : file_.words) out += (out.empty() ? "" : " ") + word;
+    return out;
+  }
+
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
              const Environment& env) override {
     if (env.alignment < file_.alignment)

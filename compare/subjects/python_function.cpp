@@ -146,6 +146,8 @@ class PythonSubject final : public Subject {
     return {said.text("status") == "ok", std::string(said.text("why"))};
   }
 
+  std::string own_words() const override { return spec_.empty() ? "" : "quantize " + spec_; }
+
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,
              const Environment&) override {
     json::Value given = json::array(), wanted = json::array();

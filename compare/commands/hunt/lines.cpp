@@ -57,6 +57,18 @@ std::vector<Problem> Lines::first() const {
   return out;
 }
 
+std::vector<Problem> Lines::with_words(const std::string& words) const {
+  std::vector<Problem> out;
+  for (const char* size : {"64x64", "32x128", "160x24", "24x160", "33x40"})
+    for (size_t space = words.find(' '); space != std::string::npos; space = words.find(' ', space + 1)) {
+      const Result<Problem> p = parse_line(words.substr(0, space) + " " + size + words.substr(space));
+      if (!p || !drawers_.contains(group_of(draft_of(*p)))) continue;
+      out.push_back(*p);
+      break;
+    }
+  return out;
+}
+
 size_t Lines::fresh(const Problem& p) {
   size_t count = 0;
   for (const GroupChoices& own : choices_of(p)) {

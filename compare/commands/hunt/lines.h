@@ -26,6 +26,9 @@ class Lines {
 
   // First of all, for every op with a format, the plain lines that subjects of narrow support may run.
   std::vector<Problem> first() const;
+  // Lines with the words of a subject (Subject::own_words) in several sizes; none where they name no line, or
+  // one of no group of this search.
+  std::vector<Problem> with_words(const std::string& words) const;
   // The lines of batch n. Each is the one of several candidates with the most new pairs of choices; a third
   // are earlier lines with one thing changed, those near trouble before others.
   std::vector<Problem> batch(uint64_t n, size_t lines);

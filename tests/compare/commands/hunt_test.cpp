@@ -19,6 +19,7 @@
 #include "fixtures/files.h"
 #include "fixtures/json.h"
 #include "fixtures/suite.h"
+#include "reference/subject.h"
 #include "tests/compare/fakes.h"
 
 namespace assay {
@@ -158,6 +159,50 @@ TEST_F(Hunt, GoesOnAfterAKill) {
                 .status,
             2)
       << "the folder holds a hunt with another seed";
+}
+
+// Of the lines of MXFP8 it runs those whose scales are laid out for a GEMM and whose other keys are the
+// defaults.
+class OfOneLine final : public ForwardingSubject {
+ public:
+  explicit OfOneLine(std::string words)
+      : ForwardingSubject(make_reference_subject(), "fake"), words_(std::move(words)) {}
+  Support supports(const Problem& p) const override {
+    Problem plain = fakes::problem("quantize mxfp8 1x1 bf16 dir=row scales=gemm");
+    plain.x = p.x;
+    return {p.x.source == Encoding::bf16 && p == plain, "another line"};
+  }
+  std::string own_words() const override { return words_; }
+
+ private:
+  std::string words_;
+};
+
+TEST_F(Hunt, ASubjectOfOneKindOfLineIsAskedForIt) {
+  for (const auto& [words, status] :
+       {std::pair{"quantize mxfp8 bf16 dir=row scales=gemm", 0}, std::pair{"", 3}}) {
+    Subjects subjects = fakes::with("reference", nullptr);
+    subjects.owned.erase(subjects.owned.begin() + 1);
+    subjects.owned.push_back(std::make_unique<OfOneLine>(words));
+    fs::remove_all(folder_);
+    const Told told = hunt(options("quantize mxfp8", 1), subjects);
+    EXPECT_EQ(told.status, status) << told.text;
+  }
+}
+
+TEST(HuntLines, HaveTheWordsOfASubject) {
+  const Lines lines(1, 4096, "quantize mxfp8");
+  const std::vector<Problem> own = lines.with_words("quantize mxfp8 bf16 dir=row scales=gemm");
+  ASSERT_EQ(own.size(), 5u);
+  bool tall = false;
+  for (const Problem& p : own) {
+    EXPECT_EQ(p.row->scales, ScaleLayout::gemm);
+    tall |= p.x.shape.rows > 128;
+  }
+  EXPECT_TRUE(tall);
+  EXPECT_TRUE(lines.with_words("quantize mxfp9 bf16 dir=row").empty());
+  EXPECT_TRUE(lines.with_words("quantize nvfp4 bf16 dir=row").empty()) << "another group than this search's";
+  EXPECT_TRUE(lines.with_words("").empty());
 }
 
 TEST(HuntLines, AreEqualForASeedAndFollowWhatIsCovered) {
