@@ -27,9 +27,10 @@ ASSAY_DEVICE void mxfp4_direction(const Target& to, const Extent& extent, const 
   uint32_t items[S::kWords];
   const bool nan = maxima<S, kRows>(words, items);
   const uint2 amax = quad_maxima<S, kLow, kHigh>(items, at.lane);
-  // A scale is not below amax / 6, so a finite block stays below 7.
-  const bool tame = __any_sync(kAllLanes, nan || amax.x >= kInf || amax.y >= kInf) == 0;
-  const uint2 codes = quad_gather<kLow, kHigh>(scale_code(amax.x) | scale_code(amax.y) << 8, at.lane);
+  const uint32_t low = scale_code(amax.x), high = scale_code(amax.y);
+  // A scale is not below amax / 6, so a finite block stays below 7; the code of infinity is 254.
+  const bool tame = __any_sync(kAllLanes, nan || low > kLargestLineCode || high > kLargestLineCode) == 0;
+  const uint2 codes = quad_gather<kLow, kHigh>(low | high << 8, at.lane);
 
   const int64_t line = kRows ? at.row : at.col, lines = kRows ? extent.rows : extent.cols,
                 j = (kRows ? at.col : at.row) >> 5, blocks = ((kRows ? extent.cols : extent.rows) + 31) >> 5,
@@ -43,11 +44,19 @@ ASSAY_DEVICE void mxfp4_direction(const Target& to, const Extent& extent, const 
           i < lines && j < blocks ? uint8_t(byte_of(codes, l)) : uint8_t(0);  // N6.4
     }
   }
-  float multiplier[kPatch];
-#pragma unroll
-  for (int l = 0; l < kPatch; ++l) multiplier[l] = as_float(mx_multiplier(byte_of(codes, l)));
-  store_e2m1_lines<S, kRows>(to.data, extent, at, words, [&](const float(&x)[kPatch], uint32_t signs, int l) {
-    return Hardware::e2m1_codes(x, multiplier[l], signs, tame);  // N15.3
+  constexpr bool kLineSums = Hardware::kE2m1ByAdder && S::kEncoding == Encoding::bf16;
+  if constexpr (kLineSums) {
+    if (tame) {
+      uint32_t lines[kPatch];
+      e2m1_lines_of_bf16<kRows>(words, codes, lines);
+      return store_e2m1_lines<kRows>(to.data, extent, at, [&](int l) { return lines[l]; });
+    }
+  }
+  store_e2m1_lines<kRows>(to.data, extent, at, [&](int l) {
+    float x[kPatch];
+    line_values<S, kRows>(words, l, x);
+    return Hardware::e2m1_codes(x, as_float(mx_multiplier(byte_of(codes, l))), line_signs<S, kRows>(words, l),
+                                !kLineSums && tame);  // N15.3
   });
 }
 

@@ -26,6 +26,12 @@ struct Bits {
 
 struct Hardware {
   static constexpr const char* kName = "hardware";
+  // Whether E2M1 is made by the adder, for want of an instruction.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+  static constexpr bool kE2m1ByAdder = false;
+#else
+  static constexpr bool kE2m1ByAdder = true;
+#endif
 
 #if defined(__CUDA_ARCH__)
   template <Encoding E> ASSAY_LANE static uint32_t pair(float lo, float hi) {

@@ -2,6 +2,7 @@
 // each line has its multiplier.
 #pragma once
 #include "fast/lane/convert.cuh"
+#include "fast/lane/e2m1_bf16.cuh"
 #include "fast/move/patch.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
@@ -29,22 +30,52 @@ ASSAY_LANE uint32_t line_signs(const uint32_t (&words)[kPatch][S::kWords], int l
   }
 }
 
+// The elements of line l, widened.
+template <class S, bool kRows>
+ASSAY_LANE void line_values(const uint32_t (&words)[kPatch][S::kWords], int l, float (&x)[kPatch]) {
+#pragma unroll
+  for (int k = 0; k < kPatch; ++k) x[k] = as_float(kRows ? S::widen(words[l], k) : S::widen(words[k], l));
+}
+
 // Lines are rows (kRows) or columns; either is stored along itself, 8 codes in 4 bytes (N6.1, N6.8).
-// codes(x, signs, l): those of line l. data is 4-byte aligned, and lines are a multiple of 8 long.
-template <class S, bool kRows, class Codes>
-ASSAY_DEVICE void store_e2m1_lines(uint8_t* data, const Extent& extent, const Place& at,
-                                   const uint32_t (&words)[kPatch][S::kWords], Codes codes) {
+// codes(l): those of line l. data is 4-byte aligned, and lines are a multiple of 8 long.
+template <bool kRows, class Codes>
+ASSAY_DEVICE void store_e2m1_lines(uint8_t* data, const Extent& extent, const Place& at, Codes codes) {
   const int64_t line = kRows ? at.row : at.col, first = kRows ? at.col : at.row,
                 elements = kRows ? extent.cols : extent.rows;
   const int lines = kRows ? at.rows : at.cols;
   uint8_t* to = data + ((line * elements + first) >> 1);
 #pragma unroll
-  for (int l = 0; l < kPatch; ++l, to += elements >> 1) {
-    if (l >= lines) continue;
-    float x[kPatch];
+  for (int l = 0; l < kPatch; ++l, to += elements >> 1)
+    if (l < lines) *reinterpret_cast<uint32_t*>(to) = codes(l);
+}
+
+// The codes of BF16 elements under E8M0 scales, of all lines: `scales` holds a code for each line, none above
+// kLargestLineCode, and every product is finite and below 7.
+template <bool kRows>
+ASSAY_LANE void e2m1_lines_of_bf16(const uint32_t (&words)[kPatch][4], uint2 scales,
+                                   uint32_t (&codes)[kPatch]) {
+  using S = Source<Encoding::bf16>;
+  if constexpr (kRows) {
 #pragma unroll
-    for (int k = 0; k < kPatch; ++k) x[k] = as_float(kRows ? S::widen(words[l], k) : S::widen(words[k], l));
-    *reinterpret_cast<uint32_t*>(to) = codes(x, line_signs<S, kRows>(words, l), l);
+    for (int l = 0; l < kPatch; ++l) {
+      const E2m1Lines by = E2m1Lines::of(__byte_perm(l < 4 ? scales.x : scales.y, 0, 0x4040 + l % 4 * 0x101));
+      uint32_t sums[S::kWords];
+#pragma unroll
+      for (int w = 0; w < S::kWords; ++w) sums[w] = e2m1_line_sums(words[l][w] & S::kAbsWord, by);
+      codes[l] = e2m1_of_row(sums) + line_signs<S, true>(words, l);
+    }
+  } else {
+#pragma unroll
+    for (int w = 0; w < S::kWords; ++w) {
+      const E2m1Lines by = E2m1Lines::of(__byte_perm(w < 2 ? scales.x : scales.y, 0, 0x4140 + w % 2 * 0x202));
+      uint32_t sums[kPatch];
+#pragma unroll
+      for (int i = 0; i < kPatch; ++i) sums[i] = e2m1_line_sums(words[i][w] & S::kAbsWord, by);
+      const uint2 two = e2m1_of_columns(sums);
+      codes[2 * w] = two.x + line_signs<S, false>(words, 2 * w);
+      codes[2 * w + 1] = two.y + line_signs<S, false>(words, 2 * w + 1);
+    }
   }
 }
 

@@ -132,7 +132,10 @@ ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, c
   if constexpr (kDrawn)
     draw_lines<kNext>(to.draws, uint64_t(i) * uint64_t(blocks) + uint64_t(j), uint64_t(blocks), second,
                       bytes);
-  store_e2m1_lines<S, kRows>(to.data, extent, at, words, [&](const float(&x)[kPatch], uint32_t signs, int l) {
+  store_e2m1_lines<kRows>(to.data, extent, at, [&](int l) {
+    float x[kPatch];
+    line_values<S, kRows>(words, l, x);
+    const uint32_t signs = line_signs<S, kRows>(words, l);
     if constexpr (kDrawn) return Hardware::e2m1_drawn(x, multiplier[l], signs, tame, bytes[l]);
     else return Hardware::e2m1_codes(x, multiplier[l], signs, tame);  // N10.9
   });

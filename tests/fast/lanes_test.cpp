@@ -12,6 +12,7 @@
 #include "fast/formats/fp8_current_scale.h"
 #include "fast/lane/convert.cuh"
 #include "fast/lane/decode.cuh"
+#include "fast/lane/e2m1_bf16.cuh"
 #include "fast/lane/fp8_current.cuh"
 #include "fast/lane/fp8_delayed.cuh"
 #include "fast/lane/mxfp8.cuh"
@@ -208,6 +209,44 @@ TEST(Lanes, EightCodesByTheAdderAreThoseOfTheIntegers) {
                             0x40A00000u, 0x40C00000u, 0x40E00000u, 0x40000000u, 0x3F800000u, kInf})
     for (uint32_t step = 0; step < 16; ++step)
       for (uint32_t sign : {0u, kSign}) check((midpoint - 8u + step) | sign);
+}
+
+// Every BF16 magnitude under every scale code that the lines take, beside one of another code.
+TEST(Lanes, TwoCodesByTheLinesOfBf16AreThoseOfTheIntegers) {
+  const auto product = [](uint32_t x, uint32_t code) {
+    return std::bit_cast<float>(x << 16) * std::bit_cast<float>(mx_multiplier(code));
+  };
+  int64_t tried = 0;
+  for (uint32_t code = 0; code <= kLargestLineCode; ++code) {
+    const uint32_t neighbour = (code + 1) % (kLargestLineCode + 1);
+    const E2m1Lines by = E2m1Lines::of(code | neighbour << 16);
+    for (uint32_t x = 0; x < Layout<Encoding::bf16>::kInfCode; ++x) {
+      if (product(x, code) >= 7.0f) break;
+      const uint32_t other = product(x ^ 1u, neighbour) < 7.0f ? x ^ 1u : 0u,
+                     want = Bits::pair<Encoding::e2m1>(product(x, code), product(other, neighbour));
+      const uint32_t sums = e2m1_line_sums(x | other << 16, by) - kLineBase;
+      ASSERT_EQ(sums, (want & 0xFu) | want >> 4 << 16) << std::hex << x << " under " << code;
+      ++tried;
+    }
+  }
+  EXPECT_GT(tried, 4'000'000);
+}
+TEST(Lanes, SumsOfLinesArePackedInTheOrderOfElements) {
+  uint32_t seed = 3;
+  for (int i = 0; i < 20000; ++i) {
+    uint32_t sums[8], row = 0, first = 0, second = 0;
+    for (int k = 0; k < 8; ++k) {
+      seed = seed * 1664525u + 1013904223u;
+      const uint32_t low = seed >> 13 & 7u, high = seed >> 21 & 7u;
+      sums[k] = kLineBase + (low | high << 16);
+      if (k < 4) row |= (low | high << 4) << (8 * k);
+      first |= low << (4 * k), second |= high << (4 * k);
+    }
+    ASSERT_EQ(e2m1_of_row({sums[0], sums[1], sums[2], sums[3]}), row);
+    const uint2 columns = e2m1_of_columns(sums);
+    ASSERT_EQ(columns.x, first);
+    ASSERT_EQ(columns.y, second);
+  }
 }
 
 TEST(Lanes, PackedWordsAgreeWithSingleElements) {
