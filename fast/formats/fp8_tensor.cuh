@@ -34,10 +34,14 @@ template <bool kAccumulate, bool kByLine = false>
 std::string launch_fp8_pair(const Job& job, const std::string& name, const Fp8Slots& slots) {
   const Problem& p = job.problem;
   const Shape s = p.x.shape;
-  const Target row{job.output<uint8_t>("row.data")}, col{job.output<uint8_t>("col.data")};
   auto arguments = [&](auto row_lane, auto col_lane) {
-    return PairArgs<decltype(row_lane), decltype(col_lane)>{
-        job.input<void>("x"), job.input("noop"), {s.rows, s.cols}, row_lane, col_lane, row, col};
+    return PairArgs<decltype(row_lane), decltype(col_lane)>{job.input<void>("x"),
+                                                            job.input("noop"),
+                                                            {s.rows, s.cols},
+                                                            row_lane,
+                                                            col_lane,
+                                                            job.output<uint8_t>("row.data"),
+                                                            job.output<uint8_t>("col.data")};
   };
   with_source(p.x.source, [&](auto source) {
     using S = decltype(source);

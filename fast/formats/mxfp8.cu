@@ -1,27 +1,12 @@
 // MXFP8: one tuned patch kernel for either direction or both, any block, compact or GEMM scales. Other
 // Numerics and alignments go through direction lanes.
-#include "fast/choose.h"
 #include "fast/directions.h"
 #include "fast/lane/mx_scale.cuh"
+#include "fast/move/block_pair.cuh"
 #include "fast/move/dequantize.cuh"
-#include "fast/move/pair.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 namespace {
-
-Target target(const Job& job, Direction d) {
-  const std::optional<Quantizer>& q = job.problem.quantizer(d);
-  if (!q) return {};
-  const bool gemm = q->scales == ScaleLayout::gemm;
-  return {job.output<uint8_t>(d, "data"), job.output<uint8_t>(d, scale_stem(q->scales)), gemm};
-}
-
-template <class RowLane, class ColLane>
-PairArgs<RowLane, ColLane> arguments(const Job& job, RowLane row, ColLane col) {
-  const Shape s = job.problem.x.shape;
-  return {job.input<void>("x"),        job.input("noop"),          {s.rows, s.cols}, row, col,
-          target(job, Direction::row), target(job, Direction::col)};
-}
 
 // What a tuned kernel needs: default numerics, and one element and one block for both directions.
 bool tunable(const Problem& p) {
@@ -60,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) mx_scale_chain(ChainArgs a) {
 
 std::string quantize_mxfp8(const Job& job) {
   const Problem& p = job.problem;
-  const Target row = target(job, Direction::row), col = target(job, Direction::col);
+  const Target row = block_target(job, Direction::row), col = block_target(job, Direction::col);
   const bool vector =
       p.x.shape.cols % kPatch == 0 && aligned(16, {job.input<void>("x")}) && aligned(8, {row.data, col.data});
   if (!vector || job.policy == Policy::general || !tunable(p)) return quantize_directions(job);
@@ -69,11 +54,15 @@ std::string quantize_mxfp8(const Job& job) {
   with_source(p.x.source, [&](auto source) {
     using S = decltype(source);
     with_fp8(any.element, [&](auto element) {
-      with_flag(any.block == Block::b32x32, [&](auto square) {
-        using Lane = Mxfp8<element.value, Hardware, square.value>;
-        if (p.row && p.col) launch_pair<S>("mxfp8_pair<row, col>", arguments(job, Lane{}, Lane{}));
-        else if (p.row) launch_pair<S>("mxfp8_pair<row>", arguments(job, Lane{}, None{}));
-        else launch_pair<S>("mxfp8_pair<col>", arguments(job, None{}, Lane{}));
+      with_flag(is_square(any.block), [&](auto square) {
+        constexpr Encoding E = element.value;
+        constexpr bool kSquare = square.value;
+        using Side = Mxfp8Side<E, kSquare>;
+        if (!p.col) return launch_block_pair<S>("mxfp8_pair<row>", job, Side{row, {}}, NoSide{});
+        if (!p.row) return launch_block_pair<S>("mxfp8_pair<col>", job, NoSide{}, Side{col, {}});
+        if constexpr (kSquare)
+          launch_block_pair<S>("mxfp8_pair<row, col>", job, Mxfp8Side<E, true, true>{row, col}, NoSide{});
+        else launch_block_pair<S>("mxfp8_pair<row, col>", job, Side{row, {}}, Side{col, {}});
       });
     });
   });

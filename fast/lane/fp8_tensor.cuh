@@ -11,13 +11,10 @@ ASSAY_LANE uint32_t reciprocal(uint32_t scale) { return canonical(as_bits(__frcp
 // Default numerics. kAccumulate: the kernel also raises the amax (fp8_delayed). kByLine: one scale for each
 // stored row (N3.12), so that columns are not the rows' codes.
 template <Encoding E, class Convert, bool kAccumulate, bool kByLine = false> struct Fp8Tensor {
-  static constexpr bool kActive = true, kBlocks = false, kLines = kByLine, kSquare = false,
-                        kTransposed = true, kSame = !kByLine, kAmax = kAccumulate;
+  static constexpr bool kActive = true, kLines = kByLine, kSame = !kByLine, kAmax = kAccumulate;
   const uint32_t* scale = nullptr;
   uint32_t* amax = nullptr;
 
-  ASSAY_LANE static uint32_t scale_code(uint32_t) { return 0; }
-  ASSAY_LANE static float multiplier(uint32_t) { return 0; }
   ASSAY_LANE float tensor_multiplier() const { return as_float(*scale); }
   ASSAY_LANE float line_multiplier(int64_t line) const { return as_float(scale[line]); }
   ASSAY_LANE uint32_t* tensor_amax() const { return amax; }

@@ -24,16 +24,11 @@ template <Encoding E> ASSAY_LANE uint32_t mx_scaled_amax(uint32_t amax) {
   return as_bits(__fmul_rn(as_float(amax), as_float(kMaxReciprocal<E>)));
 }
 
-// Default numerics. kTile: 32x32 blocks (N5.8).
-template <Encoding E, class Convert, bool kTile> struct Mxfp8 {
-  static constexpr bool kActive = true, kBlocks = true, kLines = false, kSquare = kTile, kTransposed = false,
-                        kSame = kTile, kAmax = false;
+// Default numerics.
+template <Encoding E, class Convert> struct Mxfp8 {
   ASSAY_LANE static uint32_t scale_code(uint32_t amax) {
     return Convert::e8m0(as_float(mx_scaled_amax<E>(amax)));
-  }  // N5.3
-  ASSAY_LANE static float multiplier(uint32_t code) { return as_float(mx_multiplier(code)); }
-  ASSAY_LANE static float tensor_multiplier() { return 0; }
-  ASSAY_LANE static uint32_t* tensor_amax() { return nullptr; }
+  }                                                                            // N5.3
   ASSAY_LANE static uint32_t pair(float lo, float hi, float mlo, float mhi) {  // N5.5
     return Convert::template pair<E>(__fmul_rn(lo, mlo), __fmul_rn(hi, mhi));
   }

@@ -1,0 +1,138 @@
+// The kernel in registers of formats with blocks at default numerics: reads the tensor once and writes one
+// direction or both, of one format or of two. Vectors only; every other case is served by direction lanes
+// (fast/directions.h).
+//
+// A side is what one direction does with a patch:
+//   kFormat        whose side it is
+//   kTileScales    whether it puts its scales (tile_scales.cuh), which the kernel stores
+//   kWide          whether it needs more registers than three blocks of BF16 leave a thread
+//   to             where its codes and these scales go
+//   encode<S, kRows>(extent, at, words)
+//                  device: makes codes and scales. Every thread of the block calls
+#pragma once
+#include "fast/choose.h"
+#include "fast/lane/mxfp8.cuh"
+#include "fast/move/pair.cuh"
+#include "fast/move/tile_scales.cuh"
+
+namespace assay::ASSAY_FAST_NAMESPACE {
+
+// A direction that is not produced.
+struct NoSide {
+  static constexpr bool kTileScales = false, kWide = false;
+  Target to;
+  template <class S, bool kRows, class Words>
+  ASSAY_DEVICE void encode(const Extent&, const Place&, const Words&) const {}
+};
+
+// MXFP8, stored as the tensor's rows. kBoth: of square blocks, `same` is where the other direction goes,
+// whose codes are the same (N5.8).
+template <Encoding E, bool kSquare, bool kBoth = false> struct Mxfp8Side {
+  static constexpr FormatId kFormat = FormatId::mxfp8;
+  static constexpr bool kTileScales = false, kWide = kSquare && !kBoth;
+  Target to, same;
+
+  template <class S, bool kRows>
+  ASSAY_DEVICE void encode(const Extent& extent, const Place& at,
+                           const uint32_t (&words)[kPatch][S::kWords]) const {
+    const uint2 codes = scale_codes<S, kRows>(words, at.lane);
+    store_scales<kRows>(to, extent, at, codes);
+    if constexpr (kBoth) store_scales<!kRows>(same, extent, at, codes);
+    float multiplier[kPatch];
+    if constexpr (!kRows)
+#pragma unroll
+      for (int l = 0; l < kPatch; ++l) multiplier[l] = as_float(mx_multiplier(byte_of(codes, l)));
+    const int64_t first = at.row * extent.cols + at.col;
+    uint8_t *out = to.data + first, *again = kBoth ? same.data + first : nullptr;
+#pragma unroll
+    for (int i = 0; i < kPatch; ++i, out += extent.cols, again += kBoth ? extent.cols : 0) {
+      if (i >= at.rows)
+        continue;  // around the arithmetic too: in one straight line, ptxas widens the whole
+                   // patch first and spills
+      if constexpr (kRows) multiplier[0] = as_float(mx_multiplier(byte_of(codes, i)));
+      const uint2 bytes =
+          encode_row<S>(Mxfp8<E, Hardware>{}, words[i], [&](int j) { return multiplier[kRows ? 0 : j]; });
+      store8(out, bytes);
+      if constexpr (kBoth) store8(again, bytes);
+    }
+  }
+
+ private:
+  // Of the 8 rows (kRows) or columns of this patch.
+  template <class S, bool kRows>
+  ASSAY_DEVICE static uint2 scale_codes(const uint32_t (&words)[kPatch][S::kWords], int my_lane) {
+    constexpr int kLow = kRows ? 1 : 8, kHigh = kRows ? 2 : 16;
+    using Lane = Mxfp8<E, Hardware>;
+    uint32_t items[S::kWords];
+    maxima<S, kRows>(words, items);
+    if constexpr (kSquare) {
+      const uint32_t code = Lane::scale_code(square_maximum<S>(items)) * 0x01010101u;
+      return make_uint2(code, code);
+    }
+    const uint2 amax = quad_maxima<S, kLow, kHigh>(items, my_lane);
+    return quad_gather<kLow, kHigh>(Lane::scale_code(amax.x) | Lane::scale_code(amax.y) << 8, my_lane);
+  }
+  // Compact scales of columns lie in [block][line] (N6.2). Each of the four lanes that share a block stores
+  // two; the padding gets 0 (N6.4). Words by way of shared memory would take registers that are not there.
+  template <bool kRows>
+  ASSAY_DEVICE static void store_scales(const Target& to, const Extent& extent, const Place& at,
+                                        uint2 codes) {
+    const int64_t lines = kRows ? extent.rows : extent.cols, elements = kRows ? extent.cols : extent.rows,
+                  pitch = kRows ? (elements + kTile - 1) / kTile * 4 : (lines + kTile - 1) / kTile * kTile,
+                  tiles = (elements + kTile - 1) / kTile, j = (kRows ? at.col : at.row) >> 5;
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const int item = 2 * (kRows ? at.quad() : at.row_group()) + k;
+      const int64_t i = (kRows ? at.row : at.col) + item;
+      const bool meaningful = i < lines && (j << 5) < elements;
+      to.scales[to.gemm ? gemm_index(i, j, tiles)
+                : kRows ? i * pitch + j
+                        : j * pitch + i] = meaningful ? uint8_t(byte_of(codes, item)) : uint8_t(0);
+    }
+  }
+};
+
+template <class RowSide, class ColSide> struct BlockPairArgs {
+  const void* x = nullptr;
+  const uint32_t* noop = nullptr;
+  Extent extent;
+  RowSide row;
+  ColSide col;
+};
+
+template <class S, class RowSide, class ColSide>
+inline constexpr int kBlockPairBlocks = (RowSide::kWide || ColSide::kWide) && S::kBlocks > 2 ? 2 : S::kBlocks;
+
+// One thread per patch. x is 16-byte aligned, and cols a multiple of 8; data as the sides need it.
+template <class S, class RowSide, class ColSide>
+__global__ void __launch_bounds__(kThreads, kBlockPairBlocks<S, RowSide, ColSide>)
+    block_pair(BlockPairArgs<RowSide, ColSide> a) {
+  if (is_noop(a.noop)) return;
+  const Place at = my_place(a.extent);
+  uint32_t words[kPatch][S::kWords];
+  load_patch<S, true>(a.x, a.extent, at, words);
+  a.row.template encode<S, true>(a.extent, at, words);
+  a.col.template encode<S, false>(a.extent, at, words);
+  if constexpr (RowSide::kTileScales || ColSide::kTileScales)
+    store_tile_scales<RowSide::kTileScales, ColSide::kTileScales>(a.row.to, a.col.to, a.extent, at);
+}
+
+template <class S, class RowSide, class ColSide>
+void launch_block_pair(const char* name, const Job& job, const RowSide& row, const ColSide& col) {
+  const Shape s = job.problem.x.shape;
+  if (s.count() == 0) return;
+  const BlockPairArgs<RowSide, ColSide> args{
+      job.input<void>("x"), job.input("noop"), {s.rows, s.cols}, row, col};
+  launch({.name = name, .grid = args.extent.tiles(), .block = kThreads}, block_pair<S, RowSide, ColSide>,
+         args);
+}
+
+// Where a direction of a format with E8M0 scales goes.
+inline Target block_target(const Job& job, Direction d) {
+  const std::optional<Quantizer>& q = job.problem.quantizer(d);
+  if (!q) return {};
+  return {job.output<uint8_t>(d, "data"), job.output<uint8_t>(d, scale_stem(q->scales)),
+          q->scales == ScaleLayout::gemm};
+}
+
+}  // namespace assay::ASSAY_FAST_NAMESPACE
