@@ -7,6 +7,7 @@
 #include "fast/move/dequantize.cuh"
 #include "fast/move/fp8_block_scales.cuh"
 #include "fast/move/pair.cuh"
+#include "fast/move/turned_tile.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 namespace {
@@ -145,10 +146,7 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks > 2 ? 2 : S::kBlocks)
       turned[i] = encode_row<S>(element, words[i], [&](int j) { return scales[j]; });
   }
   transpose8(turned);
-  to = a.col.data + at.col * a.extent.rows + at.row;
-#pragma unroll
-  for (int j = 0; j < kPatch; ++j, to += a.extent.rows)
-    if (j < at.cols) store_codes<true>(to, at.rows, turned[j]);
+  store_turned(a.col.data, a.extent, at, turned);
 }
 
 // What the tuned kernel needs: the default Numerics but for what the scale alone shows, one element and one

@@ -169,8 +169,8 @@ std::string quantize_fp8_current(const Job& job) {
     });
   }
   launch_slots("fp8_current_scale", fp8_current_scale, args);
-  if (by_line) return "amax of lines, " + launch_fp8_pair<false, true>(job, "fp8_current", slots);
-  return (computed ? "amax, " : "") + launch_fp8_pair<false>(job, "fp8_current", slots);
+  if (by_line) return "amax of lines, " + launch_fp8_pair<false, true>(job, "fp8_current", slots, computed);
+  return (computed ? "amax, " : "") + launch_fp8_pair<false>(job, "fp8_current", slots, computed);
 }
 
 std::string dequantize_fp8_current(const Job& job) { return dequantize_fp8<FormatId::fp8_current>(job); }

@@ -73,7 +73,7 @@ std::string quantize_fp8_delayed(const Job& job) {
     args.scale_inv[i] = job.output(d, "scale_inv");
   }
   launch({.name = "fp8_delayed_start", .grid = 1, .block = 1}, fp8_delayed_start, args);
-  return launch_fp8_pair<true>(job, "fp8_delayed", slots);
+  return launch_fp8_pair<true>(job, "fp8_delayed", slots, false);
 }
 
 std::string dequantize_fp8_delayed(const Job& job) { return dequantize_fp8<FormatId::fp8_delayed>(job); }

@@ -29,9 +29,9 @@ inline bool fp8_tunable(const Job& job) {
 }
 
 // Casts every element. `name` is the format's; kAccumulate: also raises the amax slots; kByLine: a scale for
-// each stored row (N3.12).
+// each stored row (N3.12). `second`: another pass has just read x.
 template <bool kAccumulate, bool kByLine = false>
-std::string launch_fp8_pair(const Job& job, const std::string& name, const Fp8Slots& slots) {
+std::string launch_fp8_pair(const Job& job, const std::string& name, const Fp8Slots& slots, bool second) {
   const Problem& p = job.problem;
   const Shape s = p.x.shape;
   auto arguments = [&](auto row_lane, auto col_lane) {
@@ -41,7 +41,8 @@ std::string launch_fp8_pair(const Job& job, const std::string& name, const Fp8Sl
                                                             row_lane,
                                                             col_lane,
                                                             job.output<uint8_t>("row.data"),
-                                                            job.output<uint8_t>("col.data")};
+                                                            job.output<uint8_t>("col.data"),
+                                                            second};
   };
   with_source(p.x.source, [&](auto source) {
     using S = decltype(source);

@@ -13,7 +13,7 @@
 //   pair(lo, hi, mlo, mhi)  the codes of lo * mlo and hi * mhi, in the two low bytes
 // None stands for a direction that is not produced.
 #pragma once
-#include "fast/move/patch.cuh"
+#include "fast/move/turned_tile.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
@@ -31,6 +31,8 @@ template <class RowLane, class ColLane> struct PairArgs {
   RowLane row;
   ColLane col;
   uint8_t *row_to = nullptr, *col_to = nullptr;
+  // Tiles from the last to the first: what a pass over x before this one read last is in the cache still.
+  bool backwards = false;
 };
 
 // 8 codes of row i of the patch; multiplier(j) is element j's.
@@ -57,7 +59,8 @@ __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>)
     pair_kernel(PairArgs<RowLane, ColLane> a) {
   constexpr bool kSame = RowLane::kSame && ColLane::kSame;
   if (is_noop(a.noop)) return;
-  const Place at = my_place(a.extent);
+  const Place at =
+      place_in_tile<Spread::lines>(a.extent, a.backwards ? gridDim.x - 1u - blockIdx.x : blockIdx.x);
   uint32_t words[kPatch][S::kWords];
   load_patch<S, true>(a.x, a.extent, at, words);
 
@@ -100,10 +103,7 @@ __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>)
       }
     }
     transpose8(turned);
-    uint8_t* to = a.col_to + at.col * a.extent.rows + at.row;
-#pragma unroll
-    for (int j = 0; j < kPatch; ++j, to += a.extent.rows)
-      if (j < at.cols) store8(to, turned[j]);
+    store_turned(a.col_to, a.extent, at, turned);
   }
 }
 

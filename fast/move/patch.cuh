@@ -8,7 +8,8 @@
 //
 // So one read serves both directions: a 1x32 block lies in 4 neighbouring lanes, a 32x1 block in 4 lanes 8
 // apart, and columns are transposed inside a patch. Loads are 16 bytes a lane and 128 contiguous bytes a row,
-// stores 8 bytes a lane; there is no shared memory to bank-conflict on.
+// stores 8 bytes a lane; there is no shared memory to bank-conflict on. Where no block ties a warp to 32
+// rows, it takes 16 rows x 128 columns (Spread::lines), so that it stores whole lines of 128 bytes.
 #pragma once
 #include "fast/lane/source.cuh"
 #include "fast/launch.h"
@@ -28,7 +29,7 @@ struct Extent {
 };
 
 // Where this thread's patch begins, and how many of its 8 rows and columns lie inside the tensor: both 0
-// where none does.
+// where none does. row_group() and quad() are those of Spread::blocks.
 struct Place {
   int64_t row, col;
   int lane, rows, cols;
@@ -39,13 +40,19 @@ ASSAY_LANE int inside(int64_t first, int64_t extent) {
   const int64_t left = extent - first;
   return left >= kPatch ? kPatch : left > 0 ? int(left) : 0;
 }
+// How the warps of a block share its tile: 32 rows x 64 columns each, or 16 rows x 128 columns.
+enum class Spread : uint8_t { blocks, lines };
 // This thread's place in tile `tile` of a tensor, counted along rows of tiles.
+template <Spread kSpread = Spread::blocks>
 ASSAY_DEVICE Place place_in_tile(const Extent& extent, unsigned tile) {
   const unsigned across = unsigned((extent.cols + kTile - 1) / kTile), tile_row = tile / across,
                  tile_col = tile - tile_row * across;
   const int lane = int(threadIdx.x & 31u), warp = int(threadIdx.x >> 5);
-  const int64_t row = int64_t(tile_row) * kTile + (warp >> 1) * 32 + (lane >> 3) * kPatch;
-  const int64_t col = int64_t(tile_col) * kTile + (warp & 1) * 64 + (lane & 7) * kPatch;
+  constexpr bool kLines = kSpread == Spread::lines;
+  const int down = kLines ? warp * 2 + (lane >> 4) : (warp >> 1) * 4 + (lane >> 3),
+            across_tile = kLines ? lane & 15 : (warp & 1) * 8 + (lane & 7);
+  const int64_t row = int64_t(tile_row) * kTile + down * kPatch,
+                col = int64_t(tile_col) * kTile + across_tile * kPatch;
   const int rows = inside(row, extent.rows), cols = inside(col, extent.cols);
   return {row, col, lane, cols == 0 ? 0 : rows, rows == 0 ? 0 : cols};
 }
