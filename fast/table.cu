@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "fast/directions.h"
+#include "fast/hybrid.h"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
@@ -53,7 +53,7 @@ std::string quantize(const Job& job) {
   if (job.policy == Policy::apart && p.row && p.col && p.col_source == ColSource::original &&
       !drawn_together(p))
     return quantize_apart(job);
-  return one_format(p) ? format_row((p.row ? p.row : p.col)->format).quantize(job) : quantize_directions(job);
+  return one_format(p) ? format_row((p.row ? p.row : p.col)->format).quantize(job) : quantize_hybrid(job);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "fast/move/amax.cuh"
 #include "fast/move/dequantize.cuh"
 #include "fast/move/nvfp4_pair.cuh"
+#include "fast/nvfp4_amax.h"
 #include "fast/nvfp4_rotated.h"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
@@ -67,16 +68,6 @@ template <class S, bool kSquare, bool kDrawn> void launch_nvfp4(const Nvfp4PairA
   else launch(config, nvfp4_pair<S, kSquare, kDrawn, false, true>, args);
 }
 
-// Clears and takes the amaxes that are not given.
-void launch_nvfp4_amaxes(const Nvfp4PairArgs& args, const Problem& p, uint32_t* row, uint32_t* col) {
-  launch({.name = "nvfp4_clear_amax", .grid = 1, .block = 1}, nvfp4_clear_amax, args.noop, row, col);
-  if (p.x.shape.count() == 0) return;
-  if (col != nullptr && p.col->rht) return launch_nvfp4_rotated_amax(args, row, col);
-  with_source(p.x.source, [&](auto source) {
-    launch_amax<decltype(source)>(args.x, p.x.shape.count(), args.noop, row, col);
-  });
-}
-
 struct Nvfp4ChainArgs {
   Nvfp4Chain chain;
   const uint32_t* pairs = nullptr;
@@ -96,7 +87,19 @@ __global__ void __launch_bounds__(kThreads) nvfp4_scale_chain(Nvfp4ChainArgs a) 
   a.multiplier[i] = canonical(as_bits(a.chain.multiplier(scales, code)));
 }
 
+void launch_clear(const Job& job, uint32_t* row, uint32_t* col) {
+  launch({.name = "nvfp4_clear_amax", .grid = 1, .block = 1}, nvfp4_clear_amax, job.input("noop"), row, col);
+}
+
 }  // namespace
+
+void launch_nvfp4_amax(const Job& job, uint32_t* row, uint32_t* col) {
+  launch_clear(job, row, col);
+  with_source(job.problem.x.source, [&](auto source) {
+    launch_amax<decltype(source)>(job.input<void>("x"), job.problem.x.shape.count(), job.input("noop"), row,
+                                  col);
+  });
+}
 
 std::string quantize_nvfp4(const Job& job) {
   const Problem& p = job.problem;
@@ -120,7 +123,12 @@ std::string quantize_nvfp4(const Job& job) {
 
   uint32_t *row_amax = job.output(Direction::row, "amax"), *col_amax = job.output(Direction::col, "amax");
   const bool computed = row_amax != nullptr || col_amax != nullptr;
-  if (computed) launch_nvfp4_amaxes(args, p, row_amax, col_amax);
+  if (computed && !(col_amax != nullptr && p.col->rht)) {
+    launch_nvfp4_amax(job, row_amax, col_amax);
+  } else if (computed) {
+    launch_clear(job, row_amax, col_amax);
+    if (s.count() != 0) launch_nvfp4_rotated_amax(args, row_amax, col_amax);
+  }
   if (s.count() != 0) {
     if (rotated) launch_nvfp4_rotated(args, kernel == Tuned::rotated_drawn);
     else if (kernel == Tuned::drawn) launch_nvfp4<Source<Encoding::bf16>, false, true>(args, p);
