@@ -133,6 +133,9 @@ TEST(PtxKernel, MistakesInALaunchFileAreToldWithTheSignature) {
   EXPECT_EQ(with("\"for\"", "\"stores\": \"at_once\", \"for\""), "");
   EXPECT_NE(with("\"for\"", "\"stores\": \"soon\", \"for\"").find("\"late\" or \"at_once\", found soon"),
             std::string::npos);
+  EXPECT_EQ(with("\"for\"", "\"shuffles\": \"any\", \"for\""), "");
+  EXPECT_NE(with("\"for\"", "\"shuffles\": \"late\", \"for\"").find("\"present\" or \"any\", found late"),
+            std::string::npos);
   EXPECT_NE(with("mxfp8_rows_sm90.ptx", "absent.ptx").find("which cannot be read"), std::string::npos);
   EXPECT_NE(with("{", ""), "");
   Copy unknown("mxfp8_rows_sm90");
