@@ -8,8 +8,9 @@
 //
 // So one read serves both directions: a 1x32 block lies in 4 neighbouring lanes, a 32x1 block in 4 lanes 8
 // apart, and columns are transposed inside a patch. Loads are 16 bytes a lane and 128 contiguous bytes a row,
-// stores 8 bytes a lane; there is no shared memory to bank-conflict on. Where no block ties a warp to 32
-// rows, it takes 16 rows x 128 columns (Spread::lines), so that it stores whole lines of 128 bytes.
+// stores 8 bytes a lane, both without shared memory. Where no block ties a warp to 32 rows, it takes 16 rows
+// x 128 columns (Spread::lines), so that it stores whole lines of 128 bytes; its columns go through
+// turned_tile.cuh.
 #pragma once
 #include "fast/lane/source.cuh"
 #include "fast/launch.h"
