@@ -48,6 +48,8 @@ def test_smoke_is_judged_right(recorded):
     """The recorded bytes pass, and a flipped bit of the first plane of each does not."""
     passed = failed = 0
     for case in recorded[::7]:
+        if "sums=online" in case.line:   # as above
+            continue
         outputs = {p.name for p in assay.line(case.line).outputs}
         given = {n: case[n] for n in case if n in outputs}
         if not given or any(a.size == 0 for a in given.values()):
