@@ -119,8 +119,8 @@ class Subject {
   // Present on this machine; `why` says what is missing. Cheap, and safe without a GPU.
   virtual Support present() const { return {}; }
   virtual Support supports(const Problem&) const = 0;
-  // The words that every line it runs has, without a size: "quantize mxfp8 bf16 dir=row". Empty where it runs
-  // lines of several kinds, or does not say which. For a search that would hardly draw such a line by chance.
+  // The words that every line it runs has, without a size: "quantize mxfp8 bf16 dir=row". A hunt begins with
+  // such lines, because it would hardly draw one by chance. Empty where it runs several kinds of lines.
   virtual std::string own_words() const { return {}; }
   // Why the bits of a gemm that it supports are not pinned: then the judge asks whether d lies inside the
   // bound (N16.13), not whether it equals the reference's bit for bit. Nothing: they are, as those of every

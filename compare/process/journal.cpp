@@ -52,7 +52,8 @@ bool take_record(std::string_view& text, std::map<size_t, std::string>& results)
   return true;
 }
 
-// The bytes of an open file, mapped: its size is what it claims.
+// The bytes of an open file, mapped. MappedFile would open the file again, and the lock goes when any
+// descriptor of a file is closed.
 class Mapping {
  public:
   explicit Mapping(int file) {

@@ -15,7 +15,7 @@ namespace assay {
 struct NumberedTasks {
   size_t first = 0;            // the number of task 0
   Journal* journal = nullptr;  // of results; may be null
-  // A task that is not run, because nobody needs its result, which is then empty. May be empty.
+  // Whether a task is left out; its result is then empty. The function may be empty.
   std::function<bool(size_t)> not_needed = {};
 };
 

@@ -16,6 +16,7 @@
 #include "compare/subjects/ptx_launch_file.h"
 #include "contract/f32_text.h"
 #include "contract/line.h"
+#include "contract/words.h"
 #include "fast/ptx/contraction.h"
 #include "fast/ptx/run.h"
 #include "fast/ptx/slice.h"
@@ -407,9 +408,7 @@ class PtxKernelSubject final : public Subject {
   }
 
   std::string own_words() const override {
-    std::string out;
-    for (const std::string& word : file_.words) out += (out.empty() ? "" : " ") + word;
-    return out;
+    return join(std::vector<std::string_view>(file_.words.begin(), file_.words.end()), " ");
   }
 
   Served run(const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs,

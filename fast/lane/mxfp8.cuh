@@ -26,10 +26,12 @@ template <Encoding E> ASSAY_LANE uint32_t mx_scaled_amax(uint32_t amax) {
 
 // Default numerics.
 template <Encoding E, class Convert> struct Mxfp8 {
+  // N5.3
   ASSAY_LANE static uint32_t scale_code(uint32_t amax) {
     return Convert::e8m0(as_float(mx_scaled_amax<E>(amax)));
-  }                                                                            // N5.3
-  ASSAY_LANE static uint32_t pair(float lo, float hi, float mlo, float mhi) {  // N5.5
+  }
+  // N5.5
+  ASSAY_LANE static uint32_t pair(float lo, float hi, float mlo, float mhi) {
     return Convert::template pair<E>(__fmul_rn(lo, mlo), __fmul_rn(hi, mhi));
   }
 };

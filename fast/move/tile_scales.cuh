@@ -45,9 +45,9 @@ ASSAY_DEVICE void store_tile_word(const Target& to, const Extent& extent, const 
   *reinterpret_cast<uint32_t*>(to.scales + byte) =
       *reinterpret_cast<const uint32_t*>(tile_scales().bytes[kRows ? 0 : 1][mine]);
 }
-// Stores them all, those of rows by the first threads and those of columns by the last; the scales
-// are 4-byte aligned. Holds a barrier:
-// every thread of the block calls.
+
+// Stores all words: the first 128 threads those of rows, the last 128 those of columns. The scales are 4-byte
+// aligned. It holds a barrier, so that every thread of the block must call it.
 template <bool kRow, bool kCol>
 ASSAY_DEVICE void store_tile_scales(const Target& row, const Target& col, const Extent& extent,
                                     const Place& at) {

@@ -54,7 +54,7 @@ template <Shuffle kMode> void shfl(Warp& w, const Meeting& m) {
     const bool takes_part = from < kLanes && (m.lanes >> from & 1);
     if (!takes_part && !w.block->shuffles_any)
       fail(w, i, static_cast<int>(l), "reads lane " + std::to_string(from) + ", which takes no part");
-    w.words[i.d[0] + l] = takes_part ? values[from] : kNobodysValue;
+    w.words[i.d[0] + l] = takes_part ? values[from] : kAbsentLane;
     if (i.destinations > 1) set_lane(w, i.d[1], l, inside);
   });
 }

@@ -6,9 +6,9 @@
 
 namespace assay::ptx {
 
-// What a lane gets that reads one which takes no part, under RunOptions::shuffles_any. Where Undefined::meet
-// lets the shuffle carry flags, its low bits say that no byte was written.
-constexpr uint32_t kNobodysValue = 0x7F7F7F7F;
+// What a lane reads from one that takes no part, under RunOptions::shuffles_any. Where Undefined::meet lets
+// the shuffle carry flags, its low bits say that no byte was written.
+constexpr uint32_t kAbsentLane = 0x7F7F7F7F;
 
 enum class Shuffle : uint8_t { up, down, bfly, idx };
 

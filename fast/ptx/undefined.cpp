@@ -410,7 +410,7 @@ void Undefined::meet(Warp& w, const Meeting& m, MeetingHandler handler) {
     handler(w, m);
     for_lanes([&](const Instruction& i, unsigned l) {
       flags[l] = w.words[i.d[0] + l];
-      if (flags[l] == kNobodysValue) origin = static_cast<uint32_t>(&i - b_.kernel->code.data()) + 1;
+      if (flags[l] == kAbsentLane) origin = static_cast<uint32_t>(&i - b_.kernel->code.data()) + 1;
     });
     for_lanes([&](const Instruction& i, unsigned l) {
       w.words[i.d[0] + l] = destination_was[l];

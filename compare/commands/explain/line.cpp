@@ -144,7 +144,11 @@ int explain_problem(ExplainSession& s, Subject& subject, const Problem& problem,
   const Environment other = changed(s.options.environment);
   const IsolatedRun second = run_isolated(subject, problem, inputs, other, s.options.timeout);
   if (second.status == IsolatedRun::Status::interrupted) return s.interrupted_before(false);
-  const Observation seen{problem, name, inputs, std::move(first.execution.planes), false, name != "pack"};
+  const Observation seen{.problem = problem,
+                         .subject = name,
+                         .inputs = inputs,
+                         .got = std::move(first.execution.planes),
+                         .ran = name != "pack"};
   const bool repeats =
       second.sound() &&
       !judge(problem.x.shape.count() ? &problem : nullptr, second.execution.planes, seen.got).cause;

@@ -24,8 +24,9 @@ struct Observation {
   std::vector<PlaneData>
       got;  // of output_planes(problem), in that order, some of them; padding that is not known holds zeros
   bool unpinned = false;  // of an attention: what lies inside the bound of N20.18 is right
-  bool ran = false;  // the subject ran here: it had to clear compact padding too, which a recording may leave
-                     // as it was (N6.4)
+  // The subject ran here, so that it had to clear compact padding; a recording may hold anything there
+  // (N6.4).
+  bool ran = false;
 };
 
 struct DiagnoseOptions {
