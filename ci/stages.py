@@ -85,7 +85,7 @@ def stage_cuda(args):
     if not nvcc():
         print("cuda                         skipped: no nvcc on this machine")
         return Tally(skipped=1)
-    program = build("cuda", "assay", "test_fast_stand_in")
+    program = build("cuda", "assay", "test_fast_stand_in", "example_plugin_cuda")
     if program is None:
         return Tally(failed=1)
     tally, seconds, notes = run_program(program.parent / "test_fast_stand_in")
