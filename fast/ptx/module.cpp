@@ -337,6 +337,7 @@ const Function* Module::function(std::string_view name) const {
 
 const Kernel& Module::kernel(std::string_view name) {
   const Entry& e = entry(name);
+  const std::lock_guard lock(decoding_);
   auto& slot = kernels_[e.name];
   if (!slot) slot = std::make_unique<Kernel>(decode(*this, e));
   return *slot;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -73,7 +74,8 @@ class Module {
   // The function of the name, or null.
   const Function* function(std::string_view name) const;
   const std::map<std::string, Function, std::less<>>& functions() const { return functions_; }
-  // The kernel, decoded by the first call. Fault: an unknown form or a wrong operand, with its line and text.
+  // The kernel, decoded by the first call. Threads may ask at once. Fault: an unknown form or a wrong
+  // operand, with its line and text.
   const Kernel& kernel(std::string_view name);
 
   const std::string& text() const { return text_; }
@@ -91,6 +93,7 @@ class Module {
   std::map<std::string, Entry, std::less<>> entries_;
   std::map<std::string, Function, std::less<>> functions_;
   std::map<std::string, std::unique_ptr<Kernel>, std::less<>> kernels_;
+  std::mutex decoding_;  // of kernels_
 };
 
 // Rounds up to a multiple of a power of two.

@@ -60,6 +60,7 @@ ptx::Module& KernelTexts::module_of(std::string_view entry) {
   if (found == text_of_.end())
     throw std::runtime_error("this build has no PTX of the kernel " + std::string(entry) + " for " +
                              architecture_);
+  const std::lock_guard lock(reading_);
   auto& module = modules_[found->second];
   if (!module) module = std::make_unique<ptx::Module>(read_text(found->second));
   return *module;
@@ -72,6 +73,8 @@ std::string KernelTexts::path_of(std::string_view entry) const {
 
 KernelTexts& kernel_texts(Architecture architecture) {
   static std::array<std::unique_ptr<KernelTexts>, kArchitectures.size()> texts;
+  static std::mutex finding;
+  const std::lock_guard lock(finding);
   auto& slot = texts[static_cast<size_t>(architecture)];
   if (!slot) slot = std::make_unique<KernelTexts>(folder_of_texts(), architecture);
   return *slot;

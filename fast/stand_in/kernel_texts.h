@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -18,7 +19,8 @@ class KernelTexts {
   KernelTexts(const std::string& folder, Architecture);
 
   bool empty() const { return text_of_.empty(); }
-  // The module that has the entry. std::runtime_error: there is none.
+  // The module that has the entry. Threads, such as those that are ranks, may ask at once. std::runtime_error:
+  // there is none.
   ptx::Module& module_of(std::string_view entry);
   // The path of that module's text; empty where there is none.
   std::string path_of(std::string_view entry) const;
@@ -27,6 +29,7 @@ class KernelTexts {
   std::string architecture_;
   std::map<std::string, std::string, std::less<>> text_of_;                   // entry -> path
   std::map<std::string, std::unique_ptr<ptx::Module>, std::less<>> modules_;  // by path
+  std::mutex reading_;                                                        // of modules_
 };
 
 // Those of this build, or of the installation (share/assay/ptx beside bin). The first call for an

@@ -2,6 +2,9 @@
 // never a crash.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "tests/fast/ptx/harness.h"
 
 namespace assay::ptx {
@@ -155,6 +158,31 @@ TEST(PtxText, LaunchesThatDoNotFitPrintTheSignature) {
   launch.block = {32, 64, 1};
   EXPECT_NE(refused(launch).find("more than 1024 threads"), std::string::npos);
   EXPECT_THROW(m.entry("second"), Fault);
+}
+
+// Ranks that are threads launch the kernels of one module.
+TEST(PtxText, ThreadsMayDecodeKernelsAtOnce) {
+  constexpr int kEntries = 300, kThreads = 8;
+  std::string text = kHead;
+  for (int n = 0; n < kEntries; ++n)
+    text += ".visible .entry k" + std::to_string(n) + "()\n{\n.reg .b32 %r<4>;\nadd.u32 %r0, %r1, " +
+            std::to_string(n) + ";\nret;\n}\n";
+  Module m(text);
+  std::atomic<int> ready = 0, faults = 0;
+  std::vector<std::vector<const Kernel*>> got(kThreads, std::vector<const Kernel*>(kEntries));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      for (++ready; ready < kThreads;) std::this_thread::yield();
+      for (int n = 0; n < kEntries; ++n) try {
+          got[t][n] = &m.kernel("k" + std::to_string(n));
+        } catch (const Fault&) {
+          ++faults;
+        }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(faults, 0);
+  for (int t = 1; t < kThreads; ++t) EXPECT_EQ(got[t], got[0]);
 }
 
 }  // namespace
