@@ -161,22 +161,10 @@ std::vector<Samples> time_here(Subject& subject, const Problem& p, const Subject
 // Why a case is not timed on a subject; nothing where it is passed.
 struct NotTimed {
   bool skipped = false;  // the subject does not run it; otherwise it failed, or it was interrupted
-  string text;           // empty: interrupted
+  string text;
 };
 
-std::optional<NotTimed> judged(const Problem& problem, const string& name, const Subjects& subjects,
-                               const BenchOptions& options, const std::function<void()>& waiting) {
-  RunSettings settings;
-  settings.subjects = {name};
-  settings.claims.environment = options.environment;
-  settings.jobs = 1;
-  settings.timeout = options.timeout;
-  settings.on_wait = waiting;
-  const std::vector<Verdict> verdicts = run_one(problem, subjects, settings);
-  if (verdicts.empty() && interrupted()) return NotTimed{};
-  if (verdicts.empty())
-    return NotTimed{false, fmt::format("not timed: {} (no verdict)", name_of(Outcome::crashed))};
-  const Verdict& v = verdicts.front();
+std::optional<NotTimed> not_timed(const Verdict& v) {
   if (v.outcome == Outcome::passed) return std::nullopt;
   if (v.outcome == Outcome::unsupported || v.outcome == Outcome::skipped)
     return NotTimed{true, fmt::format("{}: {}", name_of(v.outcome), v.reason)};
@@ -245,6 +233,7 @@ class BenchRun {
   int run() {
     if (!begin()) return 2;
     const InterruptScope scope;
+    judge_all();
     for (const SuiteEntry& entry : options_.entries) {
       if (interrupted()) break;
       const string line = to_line(entry.problem);
@@ -280,13 +269,28 @@ class BenchRun {
       if (!read) return fail(read.error().text());
       earlier_ = std::move(*read);
     }
-    std::vector<Subject*> all;
-    for (const auto& s : subjects_.owned) all.push_back(s.get());
-    facts_ = doctor_facts(all);
+    facts_ = doctor_facts_in_child(subjects_);
+    if (facts_.is_null()) return fail("the subjects could not be asked who they are: the process that did ended early");
     for (const string& name : options_.subjects)
       if (!subjects_.find(name)) return fail("no subject '" + name + "'");
     out_ << facts_.text("fingerprint") << "\n";
     return true;
+  }
+
+  // Every case on every core, before anything is timed: what is timed has the machine for itself.
+  void judge_all() {
+    for (const string& name : options_.subjects) {
+      if (subjects_.find(name)->interprets()) continue;
+      RunSettings settings;
+      settings.subjects = {name};
+      settings.claims.environment = options_.environment;
+      settings.timeout = options_.timeout;
+      settings.on_wait = shower("judging " + name, fmt::format("{} lines", options_.entries.size()));
+      run_cases(options_.entries, subjects_, settings, [&](const CaseResult& r) {
+        verdicts_[{to_line(options_.entries[r.index].problem), name}] = not_timed(r.verdicts.front());
+      });
+      progress_.wipe();
+    }
   }
 
   // False where a row cannot be compared with the earlier one. What an interrupt ends is neither timed nor
@@ -301,10 +305,9 @@ class BenchRun {
           name, count_command(line, subject));
       return true;
     }
-    const auto why = judged(problem, name, subjects_, options_, shower("judging " + name, line));
-    progress_.wipe();
-    if (why) {
-      if (why->text.empty()) return cut_short_ = true;
+    const auto verdict = verdicts_.find({line, name});
+    if (verdict == verdicts_.end()) return cut_short_ = true;   // an interrupt came first
+    if (const auto& why = verdict->second) {
       ++(why->skipped ? skipped_ : refused_);
       out_ << fmt::format("  {:<10} {}\n", name, why->text);
       return true;
@@ -378,6 +381,7 @@ class BenchRun {
   ProgressLine progress_;
   json::Value facts_, rows_ = json::array();
   std::map<string, EarlierRow> earlier_;
+  std::map<std::pair<string, string>, std::optional<NotTimed>> verdicts_;  // by line and subject
   bool cut_short_ = false;  // an interrupt ended a line
   size_t done_ = 0, timed_ = 0, refused_ = 0, skipped_ = 0, slower_ = 0, compared_ = 0;
 };

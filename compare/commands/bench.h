@@ -1,4 +1,4 @@
-// `assay bench <suite|line>...`: each case is judged, then timed. There is no number without a verdict: a
+// `assay bench <suite|line>...`: every case is judged, on all cores, and then each is timed. There is no number without a verdict: a
 // case that is not passed is named, with no time.
 //
 // Host subjects run under Google Benchmark, with repetitions; a subject that times itself (a GPU: CUDA
