@@ -58,7 +58,8 @@ double tensor_core_step(const TensorCore& core, std::span<const Factor> a, std::
   if (cut == 0) return 0.0;
   const double sum = static_cast<double>(cut) * grid;  // exact: fewer than 53 bits
   const double last = power_of_two(exponent_of(sum, kLeastF32) - core.out_fraction);
-  return narrowed(std::trunc(sum / last) * last);  // N16.4: narrowed only where it is infinite
+  const double kept = std::trunc(sum / last);
+  return kept == 0 ? 0.0 : narrowed(kept * last);  // N16.4: narrowed only where it is infinite
 }
 
 double tensor_core_chain(const TensorCore& core, std::span<const Factor> a, std::span<const Factor> b,

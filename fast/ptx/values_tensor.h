@@ -97,7 +97,8 @@ inline uint32_t tensor_step(const TensorRule& rule, const TensorOperand* a, cons
   const int last = (top < -126 ? -126 : top) - rule.fraction_bits, shift = unit - last;
   const uint64_t cut = shift >= 0 ? magnitude << shift : shift > -63 ? magnitude >> -shift : 0;
   const uint64_t kept = cut << (23 - rule.fraction_bits);
-  if (top < -126) return sign | static_cast<uint32_t>(kept);
+  if (top < -126)
+    return kept ? sign | static_cast<uint32_t>(kept) : 0;  // N16.4: a sum that is cut to zero is +0
   return sign | static_cast<uint32_t>(top + 127) << 23 | static_cast<uint32_t>(kept & 0x7FFFFF);
 }
 

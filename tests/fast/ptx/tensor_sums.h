@@ -30,7 +30,7 @@ inline uint32_t sum_in_binary64(const StepRule& rule, const std::vector<double>&
   const double cut = std::trunc(std::ldexp(sum, largest - rule.unit - (e - rule.fraction)));
   const double v = std::ldexp(cut, e - rule.fraction);
   if (std::fabs(v) >= 0x1p128) return v < 0 ? 0xFF800000u : 0x7F800000u;
-  return std::bit_cast<uint32_t>(static_cast<float>(std::copysign(v, sum)));
+  return v == 0 ? 0 : std::bit_cast<uint32_t>(static_cast<float>(v));  // N16.4: +0
 }
 
 // A format by its fraction bits and its bias. E4M3 has no infinities, and NaN in the largest code alone.

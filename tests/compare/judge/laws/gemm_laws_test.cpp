@@ -169,8 +169,7 @@ TEST(GemmLaws, ZerosOfAStep) {
     const Execution e = execute(*reference, p, *make_inputs(p, *reference), {});
     return code_at(e.planes[0].plane, e.planes[0].bytes, 0);
   };
-  EXPECT_EQ(d("a.fill=literal:9a00000000000000 b.fill=literal:1280000012800000"),
-            0x80000000u);  // -2^-75 * 2^-90
+  EXPECT_EQ(d("a.fill=literal:9a00000000000000 b.fill=literal:1280000012800000"), 0u);  // -2^-75 * 2^-90
   EXPECT_EQ(d("a.fill=literal:1a00000000000000 b.fill=literal:1280000012800000"), 0u);
   EXPECT_EQ(d("a.fill=literal:9a0000001a000000 b.fill=literal:1280000012800000"), 0u);  // they cancel
   EXPECT_EQ(d("a.fill=literal:8000000080000000 b.fill=literal:1280000012800000"), 0u);  // -0 + -0
