@@ -246,12 +246,12 @@ class OnTensorCore final : public Summation {
                                  : narrowed(sum * narrowed(a_.row_scale(m) * b_.row_scale(n)));  // N16.6
   }
   double by_blocks(int64_t m, int64_t n) const {
-    const bool a_first = is_square(b_.quantizer.block);  // N16.7
+    const bool tiles = is_square(a_.quantizer.block) || is_square(b_.quantizer.block);
     double y = 0;
     for (int64_t block = 0; block * kChain < a_.k; ++block) {
       const double p = chain(m, n, block * kChain, std::min((block + 1) * kChain, a_.k)),
                    a = a_.block_scale(m, block), b = b_.block_scale(n, block);
-      y = a_first ? fused(narrowed(p * a), b, y) : fused(narrowed(p * b), a, y);
+      y = tiles ? fused(p, narrowed(a * b), y) : fused(narrowed(p * b), a, y);  // N16.7
     }
     return y;
   }

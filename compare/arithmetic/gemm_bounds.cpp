@@ -242,15 +242,19 @@ GemmBounds::Sum GemmBounds::on_tensor_core(int64_t n, int64_t m) const {
   for (int64_t k = 0; k < a_.k; k += kChain) {
     const Sum p = chain(n, m, k, std::min(a_.k, k + kChain));
     double first = 1, second = 1;
-    if (blocks) {  // N16.7
+    if (blocks) {
       first = b_.scales[static_cast<size_t>(n * per_row + k / kChain)];
       second = a_.scales[static_cast<size_t>(m * per_row + k / kChain)];
-      if (b_.square) std::swap(first, second);
     }
-    const double term = p.value * first * second, scaled = p.value * first;
-    const double slack = std::fabs(second) *
-                         (std::fabs(first) * p.bound +
-                          (blocks ? (std::fabs(scaled) + std::fabs(first) * p.bound) * kUnit + 0x1p-150 : 0));
+    // N16.7: what is rounded before the sum, the product of the scales or that of the chain with b's, and
+    // what that is multiplied by.
+    const bool tiles = a_.square || b_.square;
+    const double most = std::fabs(p.value) + p.bound, term = p.value * first * second,
+                 scaled = tiles ? first * second : p.value * first,
+                 greatest = tiles ? std::fabs(scaled) : std::fabs(first) * most,
+                 times = tiles ? most : std::fabs(second);
+    const double slack =
+        std::fabs(first * second) * p.bound + (blocks ? times * (greatest * kUnit + 0x1p-150) : 0);
     out.exact = out.exact && p.exact && narrow(scaled) == scaled &&
                 narrow(out.value + term) == out.value + term && out.value + term - out.value == term;
     out.value += term;
@@ -259,9 +263,7 @@ GemmBounds::Sum GemmBounds::on_tensor_core(int64_t n, int64_t m) const {
     out.bound += kSafe * kUnit * (std::fabs(out.value) + out.bound) + 0x1p-149;
     if (out.exact) out.bound = 0;
     // What one of the two roundings makes infinite stays so, even where the exact sum comes back.
-    if (!(std::fabs(first) * (std::fabs(p.value) + p.bound) <= kLargest &&
-          std::fabs(out.value) + out.bound <= kLargest))
-      out.value = NAN;
+    if (!(greatest <= kLargest && std::fabs(out.value) + out.bound <= kLargest)) out.value = NAN;
     if (std::isfinite(p.plain * first * second))
       finite += std::fabs(first) * (std::fabs(p.plain) + p.bound) * std::max(1.0, std::fabs(second));
   }

@@ -193,12 +193,12 @@ TEST(Gemm, ScalesOfASum) {
   EXPECT_EQ(d_of("gemm a=fp8_current b=fp8_current 1x1x1 out=f32 sum=hopper_fp8_fast", given)[0], folded);
 }
 
-// N16.7: which scale comes first, and one rounding of the second product with the sum.
+// N16.7: what is rounded first, and one rounding of the second product with the sum.
 TEST(Gemm, BlockwiseScales) {
   std::vector<uint8_t> a(129, 0), b(129, 0x38);
   a[0] = 0x44;                                         // 3 in the first block of k
   a[128] = 0x38;                                       // 1 in the second
-  const float s = 0x1.829868p+0f, t = 0x1.3c5fd6p+0f;  // such that the order shows
+  const float s = 0x1.65464cp+0f, t = 0x1.d4e1f4p+0f;  // such that the order shows
   // Compact scales: 1x128 [2, M up to 4], 128x128 [1, 2 up to 4].
   const auto given = [&](bool square_a, bool square_b, float sa, float sb) {
     const auto plane = [](bool square, float x) {
@@ -212,12 +212,14 @@ TEST(Gemm, BlockwiseScales) {
   const auto expected = [](float first, float second) {
     return std::fma(1.0f * 2, 2.0f, std::fma(3.0f * first, second, 0.0f));
   };
+  const float together = std::fma(1.0f, 2.0f * 2.0f, std::fma(3.0f, s * t, 0.0f));
   ASSERT_NE(expected(s, t), expected(t, s));
+  ASSERT_NE(expected(s, t), together);
+  ASSERT_NE(expected(t, s), together);
   const std::string line = "gemm a=fp8_block b=fp8_block 1x1x129 out=f32 sum=hopper_fp8_split ";
-  EXPECT_EQ(d_of(line, given(false, false, t, s))[0], expected(s, t));  // both 1x128: b's first
-  EXPECT_EQ(d_of(line + "a.block=128x128", given(true, false, t, s))[0],
-            expected(s, t));  // b is the 1x128 one
-  EXPECT_EQ(d_of(line + "b.block=128x128", given(false, true, s, t))[0], expected(s, t));  // a is
+  EXPECT_EQ(d_of(line, given(false, false, t, s))[0], expected(s, t));               // both 1x128: b's first
+  EXPECT_EQ(d_of(line + "a.block=128x128", given(true, false, t, s))[0], together);  // cuBLASLt on an H100
+  EXPECT_EQ(d_of(line + "b.block=128x128", given(false, true, s, t))[0], together);
   // The last addition is fused: y = 2^24, and 1 + 2^-23 squared is above a tie by less than a rounded product
   // shows.
   a[0] = 0x78;  // 256
