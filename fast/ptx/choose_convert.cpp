@@ -117,8 +117,8 @@ Handler from_integer(Type s) {
 }
 
 uint32_t widen_f16(const Instruction&, uint32_t a) { return bits_of(decode(a & 0xFFFF, kF16)); }
-// A bf16 is the upper half of a binary32; a NaN becomes the canonical one.
-uint32_t widen_bf16(const Instruction&, uint32_t a) { return bits_of(canonical(as_float(a << 16))); }
+// A bf16 is the upper half of a binary32, and a NaN keeps its payload: an H100 shifts the bits.
+uint32_t widen_bf16(const Instruction&, uint32_t a) { return a << 16; }
 uint32_t finished(const Instruction& i, float v) {
   if (i.code & kFtz) v = flush(v);
   return bits_of(i.code & kSat ? saturate(v) : canonical(v));

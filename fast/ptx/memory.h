@@ -32,6 +32,8 @@ class Memory {
   void add(const void* data, size_t bytes, std::string name, bool writable = true, bool written = true);
   // What was added at this address is reachable no more.
   void remove(const void* data);
+  // By their first addresses.
+  const std::map<uint64_t, Allocation>& allocations() const { return by_base_; }
   // The allocation of this id, or null.
   const Allocation* named(const std::string& id) const;
   // The allocation that holds all of [address, address + bytes), or null.

@@ -45,7 +45,7 @@ inline constexpr SmallFormat kE2m1{4, 1, 0, 0x7, kNone, 0x7};
 struct RoundingRule {
   Rounding rounding = Rounding::rn;
   bool satfinite = false;  // beyond the largest finite value: that value, for infinities too
-  bool relu = false;       // negative values become +0
+  bool relu = false;       // negative values become +0, and a NaN stays one
   uint32_t random = 0;     // Rounding::rs: added to the first `random_bits` bits that are dropped
   int random_bits = 0;
 };
@@ -112,7 +112,7 @@ inline Magnitude magnitude(double v) {
 }
 // Any binary64 value in a format of at most 32 bits.
 inline uint32_t encode(double v, const SmallFormat& f, const RoundingRule& rule) {
-  if (v != v) return rule.relu ? 0 : f.nan;
+  if (v != v) return f.nan;
   const bool negative = std::signbit(v);
   if (std::isinf(v)) {
     if (rule.relu && negative) return 0;

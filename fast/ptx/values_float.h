@@ -18,27 +18,39 @@ inline float flush(float v) {
 // .sat: into [0, 1]; a NaN becomes +0.
 inline float saturate(float v) { return v > 0.0f ? (v < 1.0f ? v : 1.0f) : 0.0f; }
 
+// A result, and the NaN in its place where it is one. Of binary32 that is the canonical NaN; of binary64 the
+// first operand that is a NaN, made quiet, else a NaN with a sign: as an H100 gives them.
+template <class... Operands> float or_nan(float v, Operands...) { return canonical(v); }
+template <class... Operands> double or_nan(double v, Operands... operands) {
+  constexpr uint64_t kQuiet = 0x0008000000000000ull, kOfNoOperand = 0xFFF8000000000000ull;
+  if (v == v) return v;
+  uint64_t bits = 0;
+  for (const double o : {operands...})
+    if (o != o && bits == 0) bits = bits_of(o) | kQuiet;
+  return as_double(bits ? bits : kOfNoOperand);
+}
+
 // 9.7.3.3 to 9.7.3.7 with .rn and no other modifier: the host's own operation, rounded once.
 struct AddF {
-  template <class T> T operator()(T a, T b) const { return canonical(a + b); }
+  template <class T> T operator()(T a, T b) const { return or_nan(a + b, a, b); }
 };
 struct SubF {
-  template <class T> T operator()(T a, T b) const { return canonical(a - b); }
+  template <class T> T operator()(T a, T b) const { return or_nan(a - b, a, b); }
 };
 struct MulF {
-  template <class T> T operator()(T a, T b) const { return canonical(a * b); }
+  template <class T> T operator()(T a, T b) const { return or_nan(a * b, a, b); }
 };
 struct FmaF {
-  template <class T> T operator()(T a, T b, T c) const { return canonical(std::fma(a, b, c)); }
+  template <class T> T operator()(T a, T b, T c) const { return or_nan(std::fma(a, b, c), a, b, c); }
 };
 struct DivF {
-  template <class T> T operator()(T a, T b) const { return canonical(a / b); }
+  template <class T> T operator()(T a, T b) const { return or_nan(a / b, a, b); }
 };
 struct RcpF {
-  template <class T> T operator()(T a) const { return canonical(T(1) / a); }
+  template <class T> T operator()(T a) const { return or_nan(T(1) / a, a); }
 };
 struct SqrtF {
-  template <class T> T operator()(T a) const { return canonical(std::sqrt(a)); }
+  template <class T> T operator()(T a) const { return or_nan(std::sqrt(a), a); }
 };
 
 // The exact results in binary64, rounded to odd where they do not fit: what the directed roundings and the
@@ -57,35 +69,38 @@ inline double exact_sqrt(double a) {
   return !std::isfinite(r) || r == 0 ? r : to_odd(r, std::fma(-r, r, a));
 }
 
-// Any rounding, .ftz and .sat: `v` is an exact result.
+// Any rounding, .ftz and .sat. Whether .ftz makes a result zero is decided by the exact result, before it is
+// rounded: one that rounds up to the least normal number becomes zero, as on an H100.
 struct FloatMode {
   Rounding rounding = Rounding::rn;
   bool ftz = false, sat = false;
   float in(float v) const { return ftz ? flush(v) : v; }
-  float out(float v) const {
-    if (ftz) v = flush(v);
-    return sat ? saturate(v) : canonical(v);
-  }
+  float out(float v) const { return sat ? saturate(v) : canonical(v); }
   // Zero as a sum of numbers of both signs is +0, and -0 under .rm (IEEE 754, 6.3).
   float add(float a, float b) const {
     a = in(a), b = in(b);
     return out(with_zero(exact_add(a, b), a, b));
   }
   float sub(float a, float b) const { return add(a, b != b ? b : -b); }
-  float mul(float a, float b) const { return out(round_f32(exact_mul(in(a), in(b)), rounding)); }
+  float mul(float a, float b) const { return out(rounded(exact_mul(in(a), in(b)))); }
   float fma(float a, float b, float c) const {
     const double product = exact_mul(in(a), in(b));
     c = in(c);
     return out(with_zero(sum_to_odd(product, c), product, c));
   }
-  float div(float a, float b) const { return out(round_f32(exact_div(in(a), in(b)), rounding)); }
+  float div(float a, float b) const { return out(rounded(exact_div(in(a), in(b)))); }
   float rcp(float a) const { return div(1.0f, a); }
-  float sqrt(float a) const { return out(round_f32(exact_sqrt(in(a)), rounding)); }
+  float sqrt(float a) const { return out(rounded(exact_sqrt(in(a)))); }
 
  private:
+  float rounded(double exact) const {
+    constexpr double kLeastNormal = 0x1p-126;
+    if (ftz && std::fabs(exact) < kLeastNormal) return std::copysign(0.0f, static_cast<float>(exact));
+    return round_f32(exact, rounding);
+  }
   float with_zero(double sum, double a, double b) const {
     if (sum == 0 && rounding == Rounding::rm && (std::signbit(a) || std::signbit(b))) return -0.0f;
-    return round_f32(sum, rounding);
+    return rounded(sum);
   }
 };
 
@@ -145,9 +160,18 @@ template <class Rule> struct XorSign {
     return v != v ? v : as_float(bits_of(v) | ((bits_of(a) ^ bits_of(b)) & 0x80000000u));
   }
 };
-// .ftz before and behind a rule.
+// .ftz before and behind a rule. Where results are rounded, FloatMode says which are zero.
 template <class Rule> struct Flushed {
   template <class... T> float operator()(T... v) const { return flush(Rule{}(flush(v)...)); }
+};
+template <> struct Flushed<MulF> {
+  float operator()(float a, float b) const { return FloatMode{Rounding::rn, true}.mul(a, b); }
+};
+template <> struct Flushed<FmaF> {
+  float operator()(float a, float b, float c) const { return FloatMode{Rounding::rn, true}.fma(a, b, c); }
+};
+template <> struct Flushed<DivF> {
+  float operator()(float a, float b) const { return FloatMode{Rounding::rn, true}.div(a, b); }
 };
 
 // 9.7.3.8 and 9.7.3.13 to 9.7.3.22 with .approx or .full: the ISA gives bounds. These give the nearest value,

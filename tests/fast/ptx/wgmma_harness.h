@@ -113,7 +113,10 @@ inline std::string product_text(const ProductCase& x, const std::string& body) {
       ">;\n.reg .b64 %rd<12>;\n"
       "ld.param.u64 %rd0, [image];\nld.param.u64 %rd1, [sums];\nld.param.u64 %rd2, [a];\nld.param.u64 %rd3, "
       "[b];\nld.param.u64 %rd4, [fragments];\nld.param.u64 %rd6, [out];\nld.param.u32 %r1, [adds];\n"
-      "setp.ne.u32 %p0, %r1, 0;\nmov.u32 %r0, %tid.x;\nmov.u32 %r7, tile;\nmad.wide.u32 %rd5, %r0, " +
+      "setp.ne.u32 %p0, %r1, 0;\nmov.u32 %r0, %tid.x;\nmov.u32 %r7, tile;\n"
+      // A descriptor holds an address in units of 16 bytes; a device need not begin the tile at 0.
+      "shr.u32 %r2, %r7, 4;\ncvt.u64.u32 %rd8, %r2;\nadd.u64 %rd2, %rd2, %rd8;\nadd.u64 %rd3, %rd3, "
+      "%rd8;\nmad.wide.u32 %rd5, %r0, " +
       std::to_string(4 * sums) + ", %rd1;\nmad.wide.u32 %rd6, %r0, " + std::to_string(4 * sums) +
       ", %rd6;\nmad.wide.u32 %rd4, %r0, 16, %rd4;\nld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%rd4];\n" + loads +
       // The image, 16 bytes of each thread at a time.
