@@ -47,26 +47,6 @@ void add_line_totals(const LaunchCounts& l, Totals& out) {
   }
 }
 
-// The least length of the pieces of a line that a tenth of the bytes moves in: 128, 64 or 32.
-double piece_of(const LaunchCounts& l) {
-  const size_t sectors = column_of(l, "sectors"), lines = column_of(l, "lines"),
-               bytes = column_of(l, "bytes");
-  double all = 0, halves = 0, quarters = 0;
-  for (const LaunchCounts::Line& line : l.lines) {
-    if (line.counts.at(lines) == 0 || line.instruction.find("atom") != std::string::npos ||
-        line.instruction.find("red.") != std::string::npos)
-      continue;
-    const double piece =
-        32 * static_cast<double>(line.counts.at(sectors)) / static_cast<double>(line.counts.at(lines));
-    const auto n = static_cast<double>(line.counts.at(bytes));
-    all += n;
-    if (piece < 48) quarters += n;
-    else if (piece < 96) halves += n;
-  }
-  constexpr double kShare = 0.1;
-  return quarters > kShare * all ? 32 : quarters + halves > kShare * all ? 64 : 128;
-}
-
 // The counts of one launch at one size, those of its machine instructions among them.
 Totals totals_of_launch(const LaunchCounts& l, const Result<Machine>& machine,
                         std::vector<std::string>* unknown) {
@@ -86,12 +66,13 @@ Totals totals_of_launch(const LaunchCounts& l, const Result<Machine>& machine,
   return out;
 }
 
-Work work_of(const LaunchModel& l, double piece) {
+Work work_of(const LaunchModel& l) {
   Work w;
-  w.blocks = l.total("blocks"), w.threads = l.threads, w.piece = piece;
+  w.blocks = l.total("blocks"), w.threads = l.threads;
   constexpr double kSector = 32;
   w.bytes_read = kSector * l.total("distinct sectors read");
   w.bytes_written = kSector * l.total("distinct sectors written");
+  w.partial_writes = l.total("global store partial sectors");
   w.lines = l.total("global load lines") + l.total("global store lines") + l.total("shared wavefronts");
   const std::string from = l.sass ? "sass " : "ptx ";
   w.warp_instructions = l.total(from + "all");
@@ -123,7 +104,7 @@ LaunchModel launch_model(const Counted& sizes, size_t n, Toolkit& toolkit, const
   out.totals = std::move(scaled.totals);
   if (scaled.departure > model.departure)
     model.departure = scaled.departure, model.departing = out.entry + ": " + scaled.departing;
-  out.work = work_of(out, piece_of(last));
+  out.work = work_of(out);
   out.time = launch_time(out.work, out.occupancy, gpu);
   return out;
 }

@@ -27,17 +27,20 @@ double latency_clocks(const Work& w, const Occupancy& held, const Gpu& gpu) {
                   w.warp_instructions * of_block / ipc);
 }
 
-}  // namespace
-
-double piece_share(const Work& w) {
-  if (w.bytes_written < w.bytes_read / 64) return kReadOnly;
-  return w.piece >= 128 ? kWholeLines : w.piece >= 64 ? kHalfLines : kQuarterLines;
+// Bytes over the speed of a copy. A sector that a store writes in part costs more than its bytes: the L2
+// fetches the rest of it.
+double memory_seconds(const Work& w, const Gpu& gpu) {
+  const bool only_reads = w.bytes_written < w.bytes_read / 64;
+  const double bytes = w.bytes_read + w.bytes_written + kPartialBytes * w.partial_writes;
+  return bytes / (gpu.copy * (only_reads ? kReadOnly : 1));
 }
+
+}  // namespace
 
 LaunchTime launch_time(const Work& w, const std::optional<Occupancy>& held, const Gpu& gpu) {
   LaunchTime out;
   const double clocks = gpu.sms * gpu.ghz * 1e9;  // of all SMs, per second
-  out.limits.emplace_back("memory", (w.bytes_read + w.bytes_written) / (gpu.copy * piece_share(w)));
+  out.limits.emplace_back("memory", memory_seconds(w, gpu));
   for (const PipeInfo& pipe : kPipes)
     if (pipe.lanes > 0)
       out.limits.emplace_back(std::string(pipe.name), w.by_pipe[static_cast<size_t>(pipe.pipe)] *

@@ -18,7 +18,7 @@ struct Work {
   double lines = 0;                          // of 128 bytes, of all requests, and wavefronts of shared memory
   double warp_instructions = 0;              // issued
   std::array<double, kPipes.size()> by_pipe = {};  // of them, by pipe
-  double piece = 128;  // bytes of a line that move at once, the least that a tenth of the bytes has
+  double partial_writes = 0;                       // sectors that a request of a store writes in part
 };
 
 struct LaunchTime {
@@ -26,9 +26,6 @@ struct LaunchTime {
   std::string limit;                                   // the one that binds
   double seconds = 0;                                  // what it takes
 };
-
-// The share of the copy's speed that remains for such pieces.
-double piece_share(const Work&);
 
 // Without an occupancy latency is not among the limits.
 LaunchTime launch_time(const Work&, const std::optional<Occupancy>&, const Gpu&);

@@ -110,15 +110,12 @@ TEST(ModelTime, OfACopyIsThatOfItsBytes) {
   EXPECT_NEAR(limit_of(t, "lines"), 8388608 / (132 * 1.98e9), 1e-12);
 }
 
-TEST(ModelTime, ShortPiecesAndReadingAloneTakeLonger) {
+TEST(ModelTime, SectorsWrittenInPartTakeLongerAndReadingAloneDoesNot) {
   Work w = copy_work();
-  EXPECT_EQ(piece_share(w), 1.0);
-  w.piece = 64;
-  EXPECT_EQ(piece_share(w), .94);
-  w.piece = 32;
-  EXPECT_EQ(piece_share(w), .90);
-  w.bytes_written = 0;
-  EXPECT_EQ(piece_share(w), .93);
+  w.partial_writes = 1e6;
+  EXPECT_NEAR(limit_of(launch_time(w, {}, h200()), "memory"), (1073741824 + 32e6) / 4.3e12, 1e-12);
+  w.partial_writes = 0, w.bytes_written = 0;
+  EXPECT_NEAR(limit_of(launch_time(w, {}, h200()), "memory"), 536870912 / (4.3e12 * 1.05), 1e-12);
 }
 
 // The one-block kernel of fp8_block before it was tuned: 13.6 instructions for each of 16384 elements, 8
@@ -127,7 +124,7 @@ TEST(ModelTime, LatencyBindsWhereOneBlockFitsAnSm) {
   constexpr double kElements = 16384.0 * 16384;
   Work w;
   w.blocks = kElements / 16384, w.threads = 256;
-  w.bytes_read = 2 * kElements, w.bytes_written = 1.03125 * kElements, w.piece = 64;
+  w.bytes_read = 2 * kElements, w.bytes_written = 1.03125 * kElements;
   w.warp_instructions = 13.6 * kElements / 32;
   const LaunchTime one = launch_time(w, Occupancy{1, "registers"}, h200());
   EXPECT_EQ(one.limit, "latency");

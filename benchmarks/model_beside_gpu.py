@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""What `assay model` says beside what `assay bench` measured on that GPU: a table in Markdown.
+
+    benchmarks/model_beside_gpu.py bench.json build/cuda/bin/assay --arch h100
+
+Times are those of a cold L2, the least of the samples. The last line says how many rows lie within 15 %, and how far the others do not. Exit status 0:
+the table is whole; 1: the program could not model a line.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+kWithin = .15
+
+
+def measured(path):
+    """Seconds by line."""
+    return {row["line"]: row for row in json.loads(path.read_text())["results"] if row["subject"] == "gpu" and row["temperature"] == "cold"}
+
+
+def modelled(program, line, arch, nvdisasm):
+    tool = ["--nvdisasm", nvdisasm] if nvdisasm else []
+    done = subprocess.run([program, "model", line, "--arch", arch, "--json", *tool], capture_output=True, text=True)
+    if not done.stdout:
+        print(f"{line}: {done.stderr.strip()}", file=sys.stderr)
+        return None
+    return json.loads(done.stdout)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bench", type=pathlib.Path, help="what `assay bench --subject gpu -o` wrote")
+    parser.add_argument("program", type=pathlib.Path, help="the program of the preset cuda")
+    parser.add_argument("--arch", default="h100", choices=("h100", "h200", "b200"))
+    parser.add_argument("--nvdisasm", help="without it machine instructions are not counted")
+    args = parser.parse_args()
+    print("| line | measured, us | predicted, us | off | limit |\n| --- | --- | --- | --- | --- |")
+    within = rows = 0
+    for line, row in measured(args.bench).items():
+        model = modelled(args.program, line, args.arch, args.nvdisasm)
+        if model is None:
+            return 1
+        seconds, predicted = row["seconds"]["min"], model["seconds"]
+        off = predicted / seconds - 1
+        rows += 1
+        within += abs(off) <= kWithin
+        print(f"| `{line}` | {seconds * 1e6:.1f} | {predicted * 1e6:.1f} | {off * 100:+.0f} % | {model['limit']} |", flush=True)
+    print(f"\n{within} of {rows} within {kWithin * 100:.0f} %")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
