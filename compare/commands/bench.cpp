@@ -270,7 +270,8 @@ class BenchRun {
       earlier_ = std::move(*read);
     }
     facts_ = doctor_facts_in_child(subjects_);
-    if (facts_.is_null()) return fail("the subjects could not be asked who they are: the process that did ended early");
+    if (facts_.is_null())
+      return fail("the subjects could not be asked who they are: the process that did ended early");
     for (const string& name : options_.subjects)
       if (!subjects_.find(name)) return fail("no subject '" + name + "'");
     out_ << facts_.text("fingerprint") << "\n";
@@ -306,7 +307,7 @@ class BenchRun {
       return true;
     }
     const auto verdict = verdicts_.find({line, name});
-    if (verdict == verdicts_.end()) return cut_short_ = true;   // an interrupt came first
+    if (verdict == verdicts_.end()) return cut_short_ = true;  // an interrupt came first
     if (const auto& why = verdict->second) {
       ++(why->skipped ? skipped_ : refused_);
       out_ << fmt::format("  {:<10} {}\n", name, why->text);
@@ -382,7 +383,7 @@ class BenchRun {
   json::Value facts_, rows_ = json::array();
   std::map<string, EarlierRow> earlier_;
   std::map<std::pair<string, string>, std::optional<NotTimed>> verdicts_;  // by line and subject
-  bool cut_short_ = false;  // an interrupt ended a line
+  bool cut_short_ = false;                                                 // an interrupt ended a line
   size_t done_ = 0, timed_ = 0, refused_ = 0, skipped_ = 0, slower_ = 0, compared_ = 0;
 };
 

@@ -19,8 +19,8 @@ class KernelTexts {
   KernelTexts(const std::string& folder, Architecture);
 
   bool empty() const { return text_of_.empty(); }
-  // The module that has the entry. Threads, such as those that are ranks, may ask at once. std::runtime_error:
-  // there is none.
+  // The module that has the entry. Threads, such as those that are ranks, may ask at once.
+  // std::runtime_error: there is none.
   ptx::Module& module_of(std::string_view entry);
   // The path of that module's text; empty where there is none.
   std::string path_of(std::string_view entry) const;

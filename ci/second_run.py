@@ -1,0 +1,54 @@
+"""What the interpreter of PTX and a GPU made of the same launches (fast/silicon), added up.
+
+A program of the preset `gpu` repeats every launch of the interpreter on the GPU where the environment names a folder, ASSAY_SECOND_RUN, and leaves
+there one file of JSON lines for each process, and the texts of launches that were not equal.
+"""
+import collections
+import json
+import re
+
+from tally import Tally
+
+# What the PTX ISA leaves open, so that two machines may differ: results with a bound alone, the order of floating-point atomics, clocks and places.
+kLeftOpen = re.compile(r"\.approx|\bdiv\.full|\b(?:atom|red)\b[^;]*\.add[^;]*\.(?:f16|bf16|f32|f64)|%(?:clock|globaltimer|smid|warpid|nsmid|gridid)|activemask")
+
+
+def rows_of(folder):
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_text(errors="replace").splitlines():
+            try:
+                yield json.loads(line)
+            except ValueError:  # the process ended while it wrote
+                yield {"outcome": "cut short", "text": "", "entry": path.name}
+
+
+def text_of(folder, name):
+    path = folder / f"{name}.ptx"
+    return path.read_text(errors="replace") if name and path.is_file() else ""
+
+
+def added_up(folder):
+    """Outcomes by how often, and one row for each text and outcome that is not `equal`."""
+    counts, kept = collections.Counter(), {}
+    for row in rows_of(folder):
+        outcome = row["outcome"]
+        if outcome == "differs" and kLeftOpen.search(text_of(folder, row["text"])):
+            outcome = "differs where the ISA leaves the bits open"
+        counts[outcome] += 1
+        if outcome != "equal":
+            first = kept.setdefault((row["text"], outcome, row["entry"]), {**row, "outcome": outcome, "times": 0})
+            first["times"] += 1
+    return counts, list(kept.values())
+
+
+def judged(folder, file):
+    """Writes the rows to a file, texts included, prints the counts, and returns the tally: a launch that differs or ends has failed, and one that the
+    driver refused is skipped."""
+    counts, kept = added_up(folder)
+    for row in kept:
+        row["ptx"] = text_of(folder, row["text"])[:20000]
+    file.write_text(json.dumps({"launches": dict(counts), "not_equal": kept}, indent=1) + "\n")
+    for outcome, times in counts.most_common():
+        print(f"  {times:6d} launches: {outcome}")
+    skipped = counts["refused"] + counts["not launched"] + counts["differs where the ISA leaves the bits open"]
+    return Tally(counts["equal"], sum(counts.values()) - counts["equal"] - skipped, skipped)
