@@ -30,14 +30,15 @@ Support find_device() {
   cudaFuncAttributes attributes{};
   const cudaError_t code = cudaFuncGetAttributes(&attributes, probe_kernel);
   (void)cudaGetLastError();
-  if (code == cudaSuccess) return {};
   int device = 0;
   cudaDeviceProp properties{};
   check(cudaGetDevice(&device), "finding the device");
   check(cudaGetDeviceProperties(&properties, device), "reading the device's properties");
-  return {false, std::string(properties.name) + " (sm_" + std::to_string(properties.major) +
-                     std::to_string(properties.minor) +
-                     ") has no code in this program: build with CMAKE_CUDA_ARCHITECTURES for it"};
+  // Results name their machine by this (doctor, bench --against).
+  const std::string name = std::string(properties.name) + " (sm_" + std::to_string(properties.major) +
+                           std::to_string(properties.minor) + ")";
+  if (code == cudaSuccess) return {true, name};
+  return {false, name + " has no code in this program: build with CMAKE_CUDA_ARCHITECTURES for it"};
 }
 
 class GpuSubject final : public Subject {
