@@ -5,10 +5,13 @@
 // A side is what one direction does with a patch:
 //   kFormat        whose side it is
 //   kTileScales    whether it puts its scales (tile_scales.cuh), which the kernel stores
+//   kTileCodes     whether, as columns, it puts its codes into shared memory
 //   kWide          whether it needs more registers than three blocks of BF16 leave a thread
 //   to             where its codes and these scales go
 //   encode<S, kRows>(extent, at, words)
 //                  device: makes codes and scales. Every thread of the block calls
+//   store_columns(extent, at)
+//                  device: after a barrier, stores what all threads have put; with kTileCodes alone
 #pragma once
 #include "fast/choose.h"
 #include "fast/lane/mxfp8.cuh"
@@ -19,7 +22,7 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 
 // A direction that is not produced.
 struct NoSide {
-  static constexpr bool kTileScales = false, kWide = false;
+  static constexpr bool kTileScales = false, kTileCodes = false, kWide = false;
   Target to;
   template <class S, bool kRows, class Words>
   ASSAY_DEVICE void encode(const Extent&, const Place&, const Words&) const {}
@@ -29,7 +32,7 @@ struct NoSide {
 // whose codes are the same (N5.8).
 template <Encoding E, bool kSquare, bool kBoth = false> struct Mxfp8Side {
   static constexpr FormatId kFormat = FormatId::mxfp8;
-  static constexpr bool kTileScales = false, kWide = kSquare && !kBoth;
+  static constexpr bool kTileScales = false, kTileCodes = false, kWide = kSquare && !kBoth;
   Target to, same;
 
   template <class S, bool kRows>
@@ -113,8 +116,11 @@ __global__ void __launch_bounds__(kThreads, kBlockPairBlocks<S, RowSide, ColSide
   load_patch<S, true>(a.x, a.extent, at, words);
   a.row.template encode<S, true>(a.extent, at, words);
   a.col.template encode<S, false>(a.extent, at, words);
-  if constexpr (RowSide::kTileScales || ColSide::kTileScales)
+  constexpr bool kTileScales = RowSide::kTileScales || ColSide::kTileScales;
+  if constexpr (kTileScales || ColSide::kTileCodes) __syncthreads();
+  if constexpr (kTileScales)
     store_tile_scales<RowSide::kTileScales, ColSide::kTileScales>(a.row.to, a.col.to, a.extent, at);
+  if constexpr (ColSide::kTileCodes) a.col.store_columns(a.extent, at);
 }
 
 template <class S, class RowSide, class ColSide>

@@ -46,13 +46,12 @@ ASSAY_DEVICE void store_tile_word(const Target& to, const Extent& extent, const 
       *reinterpret_cast<const uint32_t*>(tile_scales().bytes[kRows ? 0 : 1][mine]);
 }
 
-// Stores all words: the first 128 threads those of rows, the last 128 those of columns. The scales are 4-byte
-// aligned. It holds a barrier, so that every thread of the block must call it.
+// Stores all words that the threads of the block put before a barrier: the first 128 threads those of rows,
+// the last 128 those of columns. The scales are 4-byte aligned.
 template <bool kRow, bool kCol>
 ASSAY_DEVICE void store_tile_scales(const Target& row, const Target& col, const Extent& extent,
                                     const Place& at) {
   static_assert(kThreads == 2 * kTile);
-  __syncthreads();
   const int mine = int(threadIdx.x & (kTile - 1));
   if (threadIdx.x < kTile) {
     if constexpr (kRow) store_tile_word<true>(row, extent, at, mine);
