@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <thread>
+#include <utility>
 
 #include "fast/ptx/machine.h"
 #include "fast/ptx/tensor_map.h"
