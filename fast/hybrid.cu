@@ -15,7 +15,7 @@ using Bf16 = Source<Encoding::bf16>;
 // NVFP4 under the amax of its tensor.
 struct Nvfp4Side : NoSide {
   static constexpr FormatId kFormat = FormatId::nvfp4;
-  static constexpr bool kWide = true;
+  static constexpr bool kTileCodes = true, kWide = true;
   Nvfp4Target goes;
 
   template <class S, bool kRows>
@@ -23,6 +23,9 @@ struct Nvfp4Side : NoSide {
                            const uint32_t (&words)[kPatch][S::kWords]) const {
     const Nvfp4Chain chain;
     nvfp4_direction<S, kRows, false, false>(goes, extent, at, chain.of_tensor(*goes.amax), words);
+  }
+  ASSAY_DEVICE void store_columns(const Extent& extent, const Place& at) const {
+    store_nvfp4_columns(goes, extent, at);
   }
 };
 

@@ -66,7 +66,7 @@ ASSAY_DEVICE void rotate_patch(uint32_t sign_mask, int lane, PatchWords& words, 
   }
 }
 
-// Columns, rotated: 4 blocks of 16 a lane. data is 8-byte aligned, and there are a multiple of 16 rows
+// Columns, rotated: 4 blocks of 16 a lane, put for store_nvfp4_columns. There are a multiple of 16 rows
 // (N11.2).
 template <bool kDrawn>
 ASSAY_DEVICE void rotated_direction(const Nvfp4PairArgs& a, const Place& at, const Nvfp4Scales& tensor,
@@ -85,14 +85,16 @@ ASSAY_DEVICE void rotated_direction(const Nvfp4PairArgs& a, const Place& at, con
   const bool tame = __any_sync(kAllLanes, wild) == 0;
 
   const int64_t i = at.col + ((at.lane & 8) != 0 ? 4 : 0), j = at.row >> 4, blocks = a.extent.rows >> 4;
-  store_nvfp4_scales<false>(a.col, at.lane, i, a.extent.cols, j, blocks, four.scales);
+  put_nvfp4_column_scales(i, a.extent.cols, j, blocks, four.scales);
   uint4 drawn[4] = {};
   if constexpr (kDrawn)
     a.col.draws.four(uint64_t(i) * uint64_t(blocks) + uint64_t(j), uint64_t(blocks), drawn);
   if (at.cols == 0) return;  // cols is a multiple of 8, and rows of 16: all four columns lie inside, or none
-  uint8_t* to = a.col.data + ((i * a.extent.rows + j * 16) >> 1);
+  const int column = int(i & (kTile - 1));
+  uint32_t* to =
+      e2m1_columns(column / kPatch) + column % kPatch * kColumnWords + int(j * 2 & (kColumnWords - 1));
 #pragma unroll
-  for (int c = 0; c < 4; ++c, to += a.extent.rows >> 1) {
+  for (int c = 0; c < 4; ++c, to += kColumnWords) {
     uint32_t codes[2];
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
@@ -121,6 +123,8 @@ __global__ void __launch_bounds__(kThreads, 2) nvfp4_rotated_pair(Nvfp4PairArgs 
   if constexpr (kRow)
     nvfp4_direction<Bf16, true, false, kDrawn>(a.row, a.extent, at, chain.of_tensor(*a.row.amax), words);
   rotated_direction<kDrawn>(a, at, chain.of_tensor(*a.col.amax), words);
+  __syncthreads();
+  store_nvfp4_columns(a.col, a.extent, at);
 }
 
 // Raises *row (where not null) to the amax of x, and *col to that of the rotated columns (N11.4).

@@ -35,7 +35,11 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks > 2 ? 2 : S::kBlocks) nvf
   if constexpr (kRow && kCol) {  // given amaxes may differ
     if (*a.col.amax != amax) tensor = chain.of_tensor(*a.col.amax);
   }
-  if constexpr (kCol) nvfp4_direction<S, false, kSquare, kDrawn>(a.col, a.extent, at, tensor, words);
+  if constexpr (kCol) {
+    nvfp4_direction<S, false, kSquare, kDrawn>(a.col, a.extent, at, tensor, words);
+    __syncthreads();
+    store_nvfp4_columns(a.col, a.extent, at);
+  }
 }
 
 __global__ void nvfp4_clear_amax(const uint32_t* noop, uint32_t* row, uint32_t* col) {
@@ -117,8 +121,7 @@ std::string quantize_nvfp4(const Job& job) {
   const Tuned kernel = tuned(p);
   const bool rotated = kernel == Tuned::rotated || kernel == Tuned::rotated_drawn;
   const bool vector = s.cols % kPatch == 0 && (!p.col || s.rows % kPatch == 0) && aligned(16, {args.x}) &&
-                      aligned(4, {args.row.data, args.col.data, args.row.scales, args.col.scales}) &&
-                      (!rotated || aligned(8, {args.col.data}));
+                      aligned(4, {args.row.data, args.col.data, args.row.scales, args.col.scales});
   if (!vector || job.policy == Policy::general || kernel == Tuned::none) return quantize_directions(job);
 
   uint32_t *row_amax = job.output(Direction::row, "amax"), *col_amax = job.output(Direction::col, "amax");

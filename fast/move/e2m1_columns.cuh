@@ -9,7 +9,7 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 // than they are long: then what the lanes of a warp put at once, and what they take, lies in different banks.
 inline constexpr int kColumnWords = kTile / kPatch, kGroupWords = kPatch * kColumnWords + 4;
 ASSAY_DEVICE uint32_t* e2m1_columns(int group) {
-  ASSAY_SHARED(uint32_t, e2m1_tile, [kTile / kPatch][kGroupWords]);
+  ASSAY_SHARED_ALIGNED(16, uint32_t, e2m1_tile, [kTile / kPatch][kGroupWords]);
   return e2m1_tile[group];
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 #include "fast/lane/convert.cuh"
 #include "fast/lane/e2m1_bf16.cuh"
-#include "fast/move/patch.cuh"
+#include "fast/move/e2m1_columns.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
@@ -37,17 +37,19 @@ ASSAY_LANE void line_values(const uint32_t (&words)[kPatch][S::kWords], int l, f
   for (int k = 0; k < kPatch; ++k) x[k] = as_float(kRows ? S::widen(words[l], k) : S::widen(words[k], l));
 }
 
-// Lines are rows (kRows) or columns; either is stored along itself, 8 codes in 4 bytes (N6.1, N6.8).
-// codes(l): those of line l. data is 4-byte aligned, and lines are a multiple of 8 long.
+// Lines are rows (kRows), which are stored, or columns, which are put for store_e2m1_columns. Either lies
+// along itself, 8 codes in 4 bytes (N6.1, N6.8). codes(l): those of line l. data is 4-byte aligned, and rows
+// are a multiple of 8 long.
 template <bool kRows, class Codes>
-ASSAY_DEVICE void store_e2m1_lines(uint8_t* data, const Extent& extent, const Place& at, Codes codes) {
-  const int64_t line = kRows ? at.row : at.col, first = kRows ? at.col : at.row,
-                elements = kRows ? extent.cols : extent.rows;
-  const int lines = kRows ? at.rows : at.cols;
-  uint8_t* to = data + ((line * elements + first) >> 1);
+ASSAY_DEVICE void move_e2m1_lines(uint8_t* data, const Extent& extent, const Place& at, Codes codes) {
+  if constexpr (kRows) {
+    uint8_t* to = data + ((at.row * extent.cols + at.col) >> 1);
 #pragma unroll
-  for (int l = 0; l < kPatch; ++l, to += elements >> 1)
-    if (l < lines) *reinterpret_cast<uint32_t*>(to) = codes(l);
+    for (int l = 0; l < kPatch; ++l, to += extent.cols >> 1)
+      if (l < at.rows) *reinterpret_cast<uint32_t*>(to) = codes(l);
+  } else {
+    put_e2m1_columns(at, codes);
+  }
 }
 
 // The codes of BF16 elements under E8M0 scales, of all lines: `scales` holds a code for each line, none above

@@ -2,7 +2,6 @@
 #pragma once
 #include "fast/lane/mxfp4.cuh"
 #include "fast/move/block_pair.cuh"
-#include "fast/move/e2m1_columns.cuh"
 #include "fast/move/e2m1_lines.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
@@ -34,10 +33,10 @@ struct Mxfp4Side {
       if (tame) {
         uint32_t lines[kPatch];
         e2m1_lines_of_bf16<kRows>(words, codes, lines);
-        return move<kRows>(extent, at, [&](int l) { return lines[l]; });
+        return move_e2m1_lines<kRows>(to.data, extent, at, [&](int l) { return lines[l]; });
       }
     }
-    move<kRows>(extent, at, [&](int l) {
+    move_e2m1_lines<kRows>(to.data, extent, at, [&](int l) {
       float x[kPatch];
       line_values<S, kRows>(words, l, x);
       return Hardware::e2m1_codes(x, as_float(mx_multiplier(byte_of(codes, l))),
@@ -47,13 +46,6 @@ struct Mxfp4Side {
 
   ASSAY_DEVICE void store_columns(const Extent& extent, const Place& at) const {
     store_e2m1_columns(to.data, extent, at);
-  }
-
- private:
-  template <bool kRows, class Codes>
-  ASSAY_DEVICE void move(const Extent& extent, const Place& at, Codes codes) const {
-    if constexpr (kRows) store_e2m1_lines<true>(to.data, extent, at, codes);
-    else put_e2m1_columns(at, codes);
   }
 };
 

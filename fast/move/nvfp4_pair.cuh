@@ -55,39 +55,61 @@ struct Nvfp4Four {
   }
 };
 
-// Stores the scales of block j of lines i to i + 3, a byte each, in words: four blocks of a row lie in eight
-// neighbouring lanes, two of a column in lanes 16 apart, and these turn what they have. The padding gets 0
-// (N6.4, N10.14). scales is 4-byte aligned. Every lane of the warp calls.
-template <bool kRows>
-ASSAY_DEVICE void store_nvfp4_scales(const Nvfp4Target& to, int lane, int64_t i, int64_t lines, int64_t j,
-                                     int64_t blocks, uint32_t scales) {
+// Stores the scales of block j of rows i to i + 3, a byte each, in words: four blocks of a row lie in eight
+// neighbouring lanes, and these turn what they have. The padding gets 0 (N6.4, N10.14). scales is 4-byte
+// aligned. Every lane of the warp calls.
+ASSAY_DEVICE void store_nvfp4_row_scales(const Nvfp4Target& to, int lane, int64_t i, int64_t lines, int64_t j,
+                                         int64_t blocks, uint32_t scales) {
   const int64_t padded = (blocks + 3) & ~int64_t{3};
+  const bool right = (lane & 4) != 0, odd = (lane & 2) != 0;
   uint32_t turned = j < blocks ? scales : 0u;
-  if constexpr (kRows) {
-    const bool right = (lane & 4) != 0, odd = (lane & 2) != 0;
-    turned = __byte_perm(turned, __shfl_xor_sync(kAllLanes, turned, 4), right ? 0x3276 : 0x5410);
-    turned = __byte_perm(turned, __shfl_xor_sync(kAllLanes, turned, 2), odd ? 0x3715 : 0x6240);
-    i += (lane >> 1) & 3, j &= ~int64_t{3};
-    if (j < padded)
-      *reinterpret_cast<uint32_t*>(to.scales + (to.gemm ? gemm_index(i, j, padded >> 2) : i * padded + j)) =
-          i < lines ? turned : 0u;
-  } else {
-    const bool lower = (lane & 16) != 0;
-    turned = __byte_perm(turned, __shfl_xor_sync(kAllLanes, turned, 16), lower ? 0x3726 : 0x5140);
-    i += lower ? 2 : 0, j &= ~int64_t{1};
-    if (j < padded) {
+  turned = __byte_perm(turned, __shfl_xor_sync(kAllLanes, turned, 4), right ? 0x3276 : 0x5410);
+  turned = __byte_perm(turned, __shfl_xor_sync(kAllLanes, turned, 2), odd ? 0x3715 : 0x6240);
+  i += (lane >> 1) & 3, j &= ~int64_t{3};
+  if (j < padded)
+    *reinterpret_cast<uint32_t*>(to.scales + (to.gemm ? gemm_index(i, j, padded >> 2) : i * padded + j)) =
+        i < lines ? turned : 0u;
+}
+
+inline constexpr int kNvfp4Block = 16;  // N10.4
+
+// The scales of a tile's columns, two words of four blocks each. Groups of 8 columns lie a word further apart
+// than they are long: then what the lanes of a warp put at once lies in different banks.
+inline constexpr int kNvfp4ColumnWords = kTile / kNvfp4Block / 4;
+ASSAY_DEVICE uint32_t* nvfp4_column_scales(int column) {
+  ASSAY_SHARED(uint32_t, nvfp4_scale_tile, [kTile / kPatch][kPatch * kNvfp4ColumnWords + 1]);
+  return nvfp4_scale_tile[column / kPatch] + column % kPatch * kNvfp4ColumnWords;
+}
+// Puts the scales of block j of columns i to i + 3, a byte each; 0 where there is no such block (N6.4,
+// N10.14).
+ASSAY_DEVICE void put_nvfp4_column_scales(int64_t i, int64_t lines, int64_t j, int64_t blocks,
+                                          uint32_t scales) {
+  const uint32_t four = i < lines && j < blocks ? scales : 0u;
+  uint8_t* to =
+      reinterpret_cast<uint8_t*>(nvfp4_column_scales(int(i & (kTile - 1)))) + (j & (kTile / kNvfp4Block - 1));
 #pragma unroll
-      for (int k = 0; k < 2; ++k, ++i)
-        *reinterpret_cast<uint16_t*>(to.scales + (to.gemm ? gemm_index(i, j, padded >> 2) : i * padded + j)) =
-            i < lines ? uint16_t(turned >> (16 * k)) : uint16_t(0);
-    }
-  }
+  for (int k = 0; k < 4; ++k) to[k * 4 * kNvfp4ColumnWords] = uint8_t(four >> (8 * k));
+}
+// Stores what all threads of the block put before a barrier: the codes and the scales of columns, a word of
+// the latter for each thread. `data` and scales are 4-byte aligned, and rows and cols are multiples of 8.
+ASSAY_DEVICE void store_nvfp4_columns(const Nvfp4Target& to, const Extent& extent, const Place& at) {
+  static_assert(kThreads == kTile * kNvfp4ColumnWords);
+  store_e2m1_columns(to.data, extent, at);
+  const int64_t blocks = (extent.rows + kNvfp4Block - 1) / kNvfp4Block, padded = (blocks + 3) & ~int64_t{3};
+  // In the order in which they lie in memory.
+  const int t = int(threadIdx.x), column = to.gemm ? (t & 3) * 32 + (t >> 2 & 31) : t >> 1,
+            word = to.gemm ? t / kTile : t & 1;
+  const int64_t i = (at.col & ~int64_t{kTile - 1}) + column,
+                j = (at.row & ~int64_t{kTile - 1}) / kNvfp4Block + word * 4;
+  if (j < padded)
+    *reinterpret_cast<uint32_t*>(to.scales + (to.gemm ? gemm_index(i, j, padded >> 2) : i * padded + j)) =
+        nvfp4_column_scales(column)[word];
 }
 
 // One direction of a patch: lines are rows (kRows) or columns, and stored rows. A block of 16 lies in two
 // lanes; each of them makes the scales of 4 of the 8 lines, and draws for these (kDrawn). The amax of a 16x16
 // block goes over four lanes (N10.4). x as load_patch<S, true> needs it; the stored rows a multiple of 8
-// long.
+// long. Rows are stored, columns put for store_nvfp4_columns.
 template <class S, bool kRows, bool kSquare, bool kDrawn>
 ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, const Place& at,
                                   const Nvfp4Scales& tensor, const uint32_t (&words)[kPatch][S::kWords]) {
@@ -127,12 +149,13 @@ ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, c
   }
 
   const int64_t i = line + (second ? 4 : 0), j = first >> 4, blocks = (elements + 15) >> 4;
-  store_nvfp4_scales<kRows>(to, at.lane, i, lines, j, blocks, four.scales);
+  if constexpr (kRows) store_nvfp4_row_scales(to, at.lane, i, lines, j, blocks, four.scales);
+  else put_nvfp4_column_scales(i, lines, j, blocks, four.scales);
   uint2 bytes[kPatch] = {};
   if constexpr (kDrawn)
     draw_lines<kNext>(to.draws, uint64_t(i) * uint64_t(blocks) + uint64_t(j), uint64_t(blocks), second,
                       bytes);
-  store_e2m1_lines<kRows>(to.data, extent, at, [&](int l) {
+  move_e2m1_lines<kRows>(to.data, extent, at, [&](int l) {
     float x[kPatch];
     line_values<S, kRows>(words, l, x);
     const uint32_t signs = line_signs<S, kRows>(words, l);
