@@ -85,11 +85,15 @@ def stage_cuda(args):
     if not nvcc():
         print("cuda                         skipped: no nvcc on this machine")
         return Tally(skipped=1)
-    program = build("cuda", "assay", "test_fast_stand_in", "example_plugin_cuda")
+    tests = ("test_fast_stand_in", "test_fast_silicon")
+    program = build("cuda", "assay", "example_plugin_cuda", *tests)
     if program is None:
         return Tally(failed=1)
-    tally, seconds, notes = run_program(program.parent / "test_fast_stand_in")
-    print(*notes, f"{'test_fast_stand_in':<28} {tally}   {seconds:.1f} s", sep="\n", flush=True)
+    tally = Tally()
+    for test in tests:
+        counted, seconds, notes = run_program(program.parent / test)
+        print(*notes, f"{test:<28} {counted}   {seconds:.1f} s", sep="\n", flush=True)
+        tally += counted
     # The GPU is absent as a rule; the program must still build, say so, and judge.
     tally += run_counted("cuda smoke", [program, "run", "smoke", "--subject", "host,gpu"], 1800)
     tally += stage_ptx(program, args)
