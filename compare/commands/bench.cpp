@@ -8,6 +8,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <thread>
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -18,6 +19,7 @@
 #include "compare/judge/cases.h"
 #include "compare/judge/claims.h"
 #include "compare/process/interrupt.h"
+#include "compare/process/memory.h"
 #include "compare/process/pool.h"
 #include "compare/process/run_in_child.h"
 #include "compare/report/doctor.h"
@@ -278,13 +280,24 @@ class BenchRun {
     return true;
   }
 
-  // Every case on every core, before anything is timed: what is timed has the machine for itself.
+  // As many as the machine has cores, and memory for the largest of them.
+  int judged_at_once() const {
+    const std::optional<int64_t> free = bytes_available();
+    if (!free) return 0;
+    int64_t greatest = 1;
+    for (const SuiteEntry& entry : options_.entries)
+      greatest = std::max(greatest, bytes_as_a_whole(entry.problem));
+    const auto cores = static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+    return static_cast<int>(std::clamp<int64_t>(*free / greatest, 1, cores));
+  }
+  // Every case, before anything is timed: what is timed has the machine for itself.
   void judge_all() {
     for (const string& name : options_.subjects) {
       if (subjects_.find(name)->interprets()) continue;
       RunSettings settings;
       settings.subjects = {name};
       settings.claims.environment = options_.environment;
+      settings.jobs = judged_at_once();
       settings.timeout = options_.timeout;
       settings.on_wait = shower("judging " + name, fmt::format("{} lines", options_.entries.size()));
       run_cases(options_.entries, subjects_, settings, [&](const CaseResult& r) {

@@ -1,5 +1,5 @@
-// `assay bench <suite|line>...`: every case is judged, on all cores, and then each is timed. There is no
-// number without a verdict: a case that is not passed is named, with no time.
+// `assay bench <suite|line>...`: every case is judged, on all cores (fewer where memory is short), and then
+// each is timed. There is no number without a verdict: a case that is not passed is named, with no time.
 //
 // Host subjects run under Google Benchmark, with repetitions; a subject that times itself (a GPU: CUDA
 // events, without transfers) gives warm and cold samples. Beside each time stand bytes and elements per
