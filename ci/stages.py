@@ -68,8 +68,8 @@ def count_of_commits():
 
 
 def stage_ptx(program, args):
-    """What nvcc made of the kernels, run on the CPU for every architecture: the suite `smoke`, and a twentieth of `ci` that moves on with every
-    commit; with --nightly all of `ci`, `gemm`, the scenarios and the parity matrix, in parts that are not run again once they passed."""
+    """What nvcc made of the kernels, run on the CPU for every architecture: the suite `smoke`, and, for one that moves on with every commit, the
+    scenarios, some of whose ranks are threads, and a twentieth of `ci`; with --nightly all of `ci`, `gemm`, the scenarios and the parity matrix, in parts that are not run again once they passed."""
     tally = Tally()
     commits = count_of_commits()
     for n, arch in enumerate(("sm_90a", "sm_100a", "sm_120a")):
@@ -77,6 +77,7 @@ def stage_ptx(program, args):
         tally += run_counted(f"ptx smoke {arch}", [*run, "smoke"], 600)
         if not args.nightly and n == commits % 3:
             tally += run_counted(f"ptx ci {arch}", [*run, "ci", "--shard", f"{commits % 20 + 1}/20"], 1800)
+            tally += run_counted(f"ptx scenarios {arch}", [*run, "scenarios"], 600)
     return tally + run_counted("ptx suites", ["ci/ptx_long", "suites", program], 8 * 3600) if args.nightly else tally
 
 
