@@ -3,8 +3,8 @@
 
     benchmarks/model_beside_gpu.py bench.json build/cuda/bin/assay --arch h100
 
-Times are those of a cold L2, the least of the samples. The last line says how many rows lie within 15 %, and how far the others do not. Exit status 0:
-the table is whole; 1: the program could not model a line.
+Each time is the least of the samples with a cold L2. The last line says how many predictions lie within 15 % of the measurement. Exit status 0: every
+line was modelled; 1: the program could not model one.
 """
 import argparse
 import json

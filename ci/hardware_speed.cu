@@ -1,4 +1,4 @@
-// What a GPU takes for the things of which `assay model` assumes how long they take: run by ci/gpu.
+// Measures the constants that `assay model` works with; run by ci/gpu.
 //   hardware_speed <folder>      speed.json: launches, copies by the length of their pieces, instructions of
 //   lanes a clock
 // Everything is the least of several runs, and copies are of memory that no cache holds.
@@ -138,16 +138,14 @@ void write_launches(std::FILE* file) {
 
 // ---- instructions
 
-// One instruction, over and over, of 8 chains that do not wait for each other.
+// One instruction, over and over, in 8 chains that do not wait for each other. Instructions that ptxas may
+// fold when they are repeated, such as a minimum, have no row.
 enum class What {
   fma,
   imad,
   lop3,
   prmt,
   shf,
-  min,
-  fmin,
-  vmax,
   cvt_e4m3,
   cvt_e5m2,
   cvt_bf16,
@@ -155,7 +153,6 @@ enum class What {
   cvt_s32,
   shfl,
   ex2,
-  rcp,
   dfma,
   hfma2,
   sel,
@@ -169,17 +166,13 @@ constexpr struct {
                      {What::lop3, "xor.b32"},
                      {What::prmt, "prmt.b32"},
                      {What::shf, "shf.l.wrap.b32"},
-                     {What::min, "min.u32"},
-                     {What::fmin, "min.f32"},
-                     {What::vmax, "max.u16x2"},
-                     {What::cvt_e4m3, "cvt.rn.satfinite.e4m3x2.f32"},
-                     {What::cvt_e5m2, "cvt.rn.satfinite.e5m2x2.f32"},
+                     {What::cvt_e4m3, "cvt.rn.satfinite.e4m3x2.f32 and prmt"},
+                     {What::cvt_e5m2, "cvt.rn.satfinite.e5m2x2.f32 and prmt"},
                      {What::cvt_bf16, "cvt.rn.bf16x2.f32"},
                      {What::cvt_e4m3_f16, "cvt.rn.f16x2.e4m3x2"},
                      {What::cvt_s32, "cvt.rzi.s32.f32"},
                      {What::shfl, "shfl.sync.bfly.b32"},
                      {What::ex2, "ex2.approx.ftz.f32"},
-                     {What::rcp, "rcp.approx.ftz.f32"},
                      {What::dfma, "fma.rn.f64"},
                      {What::hfma2, "fma.rn.bf16x2"},
                      {What::sel, "selp.b32"},
@@ -189,17 +182,12 @@ template <What kWhat> __device__ void step(uint32_t& v, uint32_t other) {
   float f = __uint_as_float(v);
   const float g = __uint_as_float(other);
   if constexpr (kWhat == What::fma) asm volatile("fma.rn.f32 %0, %0, %1, %1;" : "+f"(f) : "f"(g));
-  if constexpr (kWhat == What::fmin) asm volatile("min.f32 %0, %0, %1;" : "+f"(f) : "f"(g));
   if constexpr (kWhat == What::ex2) asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+f"(f));
-  if constexpr (kWhat == What::rcp) asm volatile("rcp.approx.ftz.f32 %0, %0;" : "+f"(f));
-  if constexpr (kWhat == What::fma || kWhat == What::fmin || kWhat == What::ex2 || kWhat == What::rcp)
-    v = __float_as_uint(f);
+  if constexpr (kWhat == What::fma || kWhat == What::ex2) v = __float_as_uint(f);
   if constexpr (kWhat == What::imad) asm volatile("mad.lo.u32 %0, %0, %1, %1;" : "+r"(v) : "r"(other));
   if constexpr (kWhat == What::lop3) asm volatile("lop3.b32 %0, %0, %1, %0, 0x96;" : "+r"(v) : "r"(other));
   if constexpr (kWhat == What::prmt) asm volatile("prmt.b32 %0, %0, %1, 0x2143;" : "+r"(v) : "r"(other));
   if constexpr (kWhat == What::shf) asm volatile("shf.l.wrap.b32 %0, %0, %1, 7;" : "+r"(v) : "r"(other));
-  if constexpr (kWhat == What::min) asm volatile("min.u32 %0, %0, %1;" : "+r"(v) : "r"(other));
-  if constexpr (kWhat == What::vmax) asm volatile("max.u16x2 %0, %0, %1;" : "+r"(v) : "r"(other));
   if constexpr (kWhat == What::sel)
     asm volatile("{.reg .pred p; setp.ne.u32 p, %1, 0; selp.b32 %0, %0, %1, p;}" : "+r"(v) : "r"(other));
   if constexpr (kWhat == What::popc) asm volatile("popc.b32 %0, %0;" : "+r"(v));

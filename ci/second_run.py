@@ -1,4 +1,4 @@
-"""What the interpreter of PTX and a GPU made of the same launches (fast/silicon), added up.
+"""Adds up what the interpreter of PTX and a GPU made of the same launches (fast/silicon).
 
 A program of the preset `gpu` repeats every launch of the interpreter on the GPU where the environment names a folder, ASSAY_SECOND_RUN, and leaves
 there one file of JSON lines for each process, and the texts of launches that were not equal.

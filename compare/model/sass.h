@@ -13,7 +13,7 @@ namespace assay::model {
 
 struct SassInstruction {
   std::string text;      // "LOP3.LUT R1, R2, 0x7f, RZ, 0xc0, !PT", without its guard
-  uint32_t line = 0;     // of the PTX, by the .loc lines of one_entry(); 0: none
+  uint32_t line = 0;     // of the PTX, by the .loc lines of ptx::one_entry(); 0: none
   uint32_t block = 0;    // basic block
   uint32_t routine = 0;  // 0: the kernel; else the number of a subroutine of ptxas
 };

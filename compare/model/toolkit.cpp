@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "compare/model/ptx_text.h"
 #include "compare/process/output_of.h"
+#include "fast/ptx/one_entry.h"
 #include "fixtures/files.h"
 
 namespace assay::model {
@@ -102,7 +102,8 @@ Result<Machine> Toolkit::compile(const std::string& path, const std::string& ent
   const auto file = MappedFile::open(path);
   if (!file) return file.error();
   const auto bytes = file->bytes();
-  const auto text = one_entry({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, entry);
+  const auto text = ptx::one_entry({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, entry,
+                                   ptx::Lines::numbered);
   if (!text) return Error{path + " has no entry " + entry, 0, ""};
   const ScratchFolder folder;
   if (!folder.made()) return Error{"no folder can be made in " + fs::temp_directory_path().string(), 0, ""};

@@ -45,7 +45,7 @@ inline constexpr SmallFormat kE2m1{4, 1, 0, 0x7, kNone, 0x7};
 struct RoundingRule {
   Rounding rounding = Rounding::rn;
   bool satfinite = false;  // beyond the largest finite value: that value, for infinities too
-  bool relu = false;       // negative values become +0, and a NaN stays one
+  bool relu = false;       // negative values become +0; a NaN stays a NaN
   uint32_t random = 0;     // Rounding::rs: added to the first `random_bits` bits that are dropped
   int random_bits = 0;
 };

@@ -18,8 +18,9 @@ inline float flush(float v) {
 // .sat: into [0, 1]; a NaN becomes +0.
 inline float saturate(float v) { return v > 0.0f ? (v < 1.0f ? v : 1.0f) : 0.0f; }
 
-// A result, and the NaN in its place where it is one. Of binary32 that is the canonical NaN; of binary64 the
-// first operand that is a NaN, made quiet, else a NaN with a sign: as an H100 gives them.
+// The result, or, if it is a NaN, the NaN that hardware gives. In binary32 that is the canonical NaN. In
+// binary64 it is the first operand that is a NaN, made quiet, or FFF8000000000000 if no operand is: an H100
+// keeps the payload of one NaN and sets that sign; which of two NaN it keeps is assumed.
 template <class... Operands> float or_nan(float v, Operands...) { return canonical(v); }
 template <class... Operands> double or_nan(double v, Operands... operands) {
   constexpr uint64_t kQuiet = 0x0008000000000000ull, kOfNoOperand = 0xFFF8000000000000ull;
@@ -69,8 +70,9 @@ inline double exact_sqrt(double a) {
   return !std::isfinite(r) || r == 0 ? r : to_odd(r, std::fma(-r, r, a));
 }
 
-// Any rounding, .ftz and .sat. Whether .ftz makes a result zero is decided by the exact result, before it is
-// rounded: one that rounds up to the least normal number becomes zero, as on an H100.
+// Any rounding, .ftz and .sat. The exact result decides whether .ftz makes it zero: a product that would
+// round up to the least normal number becomes zero. An H100 does so for mul; the others are taken to follow
+// it.
 struct FloatMode {
   Rounding rounding = Rounding::rn;
   bool ftz = false, sat = false;

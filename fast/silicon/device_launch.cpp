@@ -214,7 +214,7 @@ std::vector<Contents> contents_of(const ptx::Module& module, const ptx::Memory& 
 
 std::vector<Contents> launch_on_device(ptx::Module& module, const std::string& entry,
                                        const ptx::Launch& launch, std::vector<Contents> before,
-                                       void (*hanging)()) {
+                                       const std::function<void()>& hanging) {
   const Loaded& kernel = load(module, entry);
   std::optional<CUresult> status;
   {

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,6 @@ struct Ended {
 // What the GPU makes of `before`. std::runtime_error: there is no GPU. A kernel that runs for 20 seconds ends
 // the process, for nothing else ends it: `hanging` is called first.
 std::vector<Contents> launch_on_device(ptx::Module&, const std::string& entry, const ptx::Launch&,
-                                       std::vector<Contents> before, void (*hanging)());
+                                       std::vector<Contents> before, const std::function<void()>& hanging);
 
 }  // namespace assay::silicon

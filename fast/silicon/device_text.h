@@ -6,9 +6,9 @@
 
 namespace assay::silicon {
 
-// The module's text without its other entries and what is for debuggers, which need not be compiled;
-// `.target` is the GPU's, and a
-// `.version` that is newer than `newest` becomes that.
+// The module's text with this entry alone, which spares the driver the others. `.target` becomes the GPU's
+// architecture, and a `.version` newer than `newest` becomes `newest`. std::runtime_error: the module has no
+// such entry.
 std::string device_text(const ptx::Module& module, const std::string& entry, const std::string& architecture,
                         const std::string& newest);
 

@@ -18,7 +18,6 @@ namespace assay::silicon {
   F(cuDevicePrimaryCtxReset)      \
   F(cuCtxSetCurrent)              \
   F(cuModuleLoadDataEx)           \
-  F(cuModuleUnload)               \
   F(cuModuleGetFunction)          \
   F(cuModuleGetGlobal)            \
   F(cuFuncSetAttribute)           \
@@ -35,7 +34,7 @@ struct Driver {
   Driver();
   Driver(const Driver&) = delete;
 
-  // std::runtime_error with the driver's name of the error, where the status is none of success.
+  // std::runtime_error where the status is an error, with the driver's name of it.
   void check(CUresult status, const std::string& what) const;
   // Makes the context anew: after an error of a kernel the driver refuses everything else.
   void reset();

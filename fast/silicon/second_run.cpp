@@ -1,11 +1,10 @@
-// Every launch of the interpreter, repeated on the GPU of this machine: what the program does is the same,
-// and what the two made of the same memory goes, launch for launch, to a file of JSON lines. The linker puts
-// this in place of ptx::run (CMakeLists.txt).
+// Repeats every launch of the interpreter on the GPU of this machine. The program goes on with what the
+// interpreter made; a file of JSON lines says how the GPU's bytes compare. The linker puts run_twice in place
+// of ptx::run (CMakeLists.txt).
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -27,7 +26,7 @@ ptx::Counters run_twice(ptx::Module&, std::string_view, const ptx::Launch&, cons
 
 namespace {
 
-// The folder for results, from the environment; nothing is repeated without it.
+// The folder for results, from the environment. Without it no launch is repeated.
 const char* folder() {
   static const char* const set = std::getenv("ASSAY_SECOND_RUN");
   return set;
@@ -64,8 +63,8 @@ std::string quoted(const std::string& text) {
 std::string member(const char* name, const std::string& text) { return quoted(name) + ": " + quoted(text); }
 std::string member(const char* name, size_t number) { return quoted(name) + ": " + std::to_string(number); }
 
-// The words of an allocation that differ: how many bytes do, and the first words; empty where none does.
-// Words that hold addresses are not compared.
+// How many bytes of an allocation differ, and the first words that do, as JSON; empty if all are equal. Words
+// that hold addresses are not compared.
 std::string difference(const Contents& interpreter, const Contents& device) {
   constexpr size_t kWord = 8, kShown = 24;
   const std::set<size_t> addresses(device.addresses.begin(), device.addresses.end());
@@ -90,7 +89,7 @@ std::string difference(const Contents& interpreter, const Contents& device) {
          member("differ", count) + ", \"words\": [" + words + "]}";
 }
 
-// One launch, told. The line is written at once: a later launch may end the process.
+// The report of one launch. Its line is written at once, because a later launch may end the process.
 class Told {
  public:
   Told(const ptx::Module& module, std::string_view entry, const ptx::Launch& l)
@@ -123,17 +122,12 @@ class Told {
   std::string text_, row_;
 };
 
-const Told* g_running = nullptr;
-void hanging() {
-  if (g_running) g_running->as("hangs");
-}
-
 void repeat(ptx::Module& module, std::string_view entry, const ptx::Launch& launch,
             const std::vector<Contents>& before, const std::vector<Contents>& after) {
   const Told told(module, entry, launch);
-  g_running = &told;
   try {
-    told.compare(after, launch_on_device(module, std::string(entry), launch, before, hanging));
+    told.compare(after,
+                 launch_on_device(module, std::string(entry), launch, before, [&] { told.as("hangs"); }));
   } catch (const Refused& r) {
     told.as("refused", "why", r.why);
   } catch (const Ended& e) {
@@ -141,7 +135,6 @@ void repeat(ptx::Module& module, std::string_view entry, const ptx::Launch& laun
   } catch (const std::runtime_error& e) {
     told.as("not launched", "why", e.what());
   }
-  g_running = nullptr;
 }
 
 }  // namespace

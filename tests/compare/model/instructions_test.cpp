@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include "compare/model/pipes.h"
-#include "compare/model/ptx_text.h"
 #include "compare/model/sass.h"
 #include "compare/model/toolkit.h"
 #include "tests/source_path.h"
@@ -50,24 +49,6 @@ TEST(ModelPipes, OfInstructionsOfPtx) {
         {"div.rn.f32 %f1, %f2, %f3;", Pipe::special},
         {"xyzzy.b32 %r1;", Pipe::other}})
     EXPECT_EQ(pipe_of_ptx(text), pipe) << text;
-}
-
-constexpr char kText[] =
-    ".version 8.8\n.target sm_90a, debug\n.address_size 64\n"
-    ".visible .entry first(.param .u64 p)\n{\n ret;\n}\n"
-    ".visible .entry second(\n .param .u64 p\n)\n{\n .local .b8 d[4];\n .loc 1 7 0\n mov.u32 %r1, %tid.x;\n"
-    "$L_1:\n @%p1 bra $L_1;\n call.uni (r),\n f,\n (a);\n ret;\n}\n"
-    ".section .debug_str\n{\n.b8 0\n}\n";
-
-TEST(ModelPtxText, KeepsOneEntryAndNumbersItsStatements) {
-  const auto text = one_entry(kText, "second");
-  ASSERT_TRUE(text);
-  EXPECT_EQ(*text,
-            ".version 8.8\n.target sm_90a\n.address_size 64\n.file 1 \"kernel.ptx\"\n"
-            ".visible .entry second(\n .param .u64 p\n)\n{\n .local .b8 d[4];\n"
-            ".loc 1 14 0\n mov.u32 %r1, %tid.x;\n$L_1:\n.loc 1 16 0\n @%p1 bra $L_1;\n"
-            ".loc 1 17 0\n call.uni (r),\n f,\n (a);\n.loc 1 20 0\n ret;\n}\n");
-  EXPECT_FALSE(one_entry(kText, "sec"));
 }
 
 // A loop of two machine instructions behind a head, a rare block that calls for a slow division, a division

@@ -157,7 +157,7 @@ TEST(PtxFloat, FtzFlushesOperandsAndResults) {
   const auto got = evaluate("mul.ftz.f32 $d, $a, $b;", 32, c);
   for (size_t n = 0; n < got.size(); ++n) {
     const double exact = double{flush(f32(c[0].values[n]))} * double{flush(f32(c[1].values[n]))};
-    // Below the least normal number is what the exact product is, not what it rounds to: seen on an H100.
+    // .ftz compares the exact product with the least normal number, not the rounded one: seen on an H100.
     const float want = std::fabs(exact) < 0x1p-126 ? std::copysign(0.0f, static_cast<float>(exact))
                                                    : static_cast<float>(exact);
     ASSERT_EQ(got[n], want != want ? 0x7FFFFFFFu : bits32(want))
@@ -171,8 +171,8 @@ TEST(PtxFloat, FtzFlushesOperandsAndResults) {
   }
 }
 
-// (1 + 2^-23)^-1 times just more than 2^-126, and others whose exact result lies below the least normal
-// number and rounds up to it. With .ftz they are zero, in every operation: seen on an H100.
+// The exact results lie just below the least normal number and round up to it. With .ftz they become zero. An
+// H100 showed that for mul; fma and div are taken to follow it.
 TEST(PtxFloat, FtzAsksTheExactResult) {
   const uint64_t below_one = 0x3F7FFFFF, least = 0x00800000, half = 0x3F000000, above_one = 0x3F800001;
   const std::vector<Column> two = {{32, {below_one, below_one, 0xBF7FFFFF}}, {32, {least, least + 1, least}}};
@@ -192,7 +192,8 @@ TEST(PtxFloat, FtzAsksTheExactResult) {
   EXPECT_EQ(quotient_flushed, (std::vector<uint64_t>{0, 0x01000000, least}));
 }
 
-// A NaN of binary64 keeps the payload of the first operand that is one; where no operand is, it has a sign.
+// A NaN of binary64 keeps the payload of the first operand that is a NaN. Without such an operand it is
+// negative.
 TEST(PtxFloat, NaNsOfBinary64) {
   const uint64_t first = 0x7FF0000000000123, second = 0xFFF8000000000456, one = 0x3FF0000000000000,
                  infinity = 0x7FF0000000000000, minus = infinity | uint64_t{1} << 63,

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "fast/ptx/one_entry.h"
 #include "tests/fast/ptx/harness.h"
 
 namespace assay::ptx {
@@ -158,6 +159,27 @@ TEST(PtxText, LaunchesThatDoNotFitPrintTheSignature) {
   launch.block = {32, 64, 1};
   EXPECT_NE(refused(launch).find("more than 1024 threads"), std::string::npos);
   EXPECT_THROW(m.entry("second"), Fault);
+}
+
+constexpr char kTwoEntries[] =
+    ".version 8.8\n.target sm_90a, debug\n.address_size 64\n"
+    ".visible .entry first(.param .u64 p)\n{\n ret;\n}\n"
+    ".visible .entry second(\n .param .u64 p\n)\n{\n .local .b8 d[4];\n .loc 1 7 0\n mov.u32 %r1, %tid.x;\n"
+    "$L_1:\n @%p1 bra $L_1;\n call.uni (r),\n f,\n (a);\n ret;\n}\n"
+    ".section .debug_str\n{\n.b8 0\n}\n";
+
+TEST(PtxOneEntry, IsKeptAndItsStatementsAreNumbered) {
+  const auto text = one_entry(kTwoEntries, "second", Lines::numbered);
+  ASSERT_TRUE(text);
+  EXPECT_EQ(*text,
+            ".version 8.8\n.target sm_90a\n.address_size 64\n.file 1 \"kernel.ptx\"\n"
+            ".visible .entry second(\n .param .u64 p\n)\n{\n .local .b8 d[4];\n"
+            ".loc 1 14 0\n mov.u32 %r1, %tid.x;\n$L_1:\n.loc 1 16 0\n @%p1 bra $L_1;\n"
+            ".loc 1 17 0\n call.uni (r),\n f,\n (a);\n.loc 1 20 0\n ret;\n}\n");
+  EXPECT_EQ(
+      *one_entry(kTwoEntries, "first", Lines::left_out),
+      ".version 8.8\n.target sm_90a\n.address_size 64\n.visible .entry first(.param .u64 p)\n{\n ret;\n}\n");
+  EXPECT_FALSE(one_entry(kTwoEntries, "sec", Lines::numbered));
 }
 
 // Ranks that are threads launch the kernels of one module.

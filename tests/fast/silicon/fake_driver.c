@@ -1,5 +1,6 @@
-// A CUDA driver of which memory is that of the process, and of which a launch of an entry `copy` copies: for
-// silicon_test.cpp. What a text may not have is the word `refused`.
+// A fake CUDA driver, for silicon_test.cpp. Its device memory is memory of the process. It refuses a text
+// that contains the word `refused`. A launch of the entry `copy` copies, a launch of `broken` ends in an
+// error, and any other launch does nothing.
 #include <cuda.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,6 @@ CUresult cuModuleLoadDataEx(CUmodule* module, const void* text, unsigned count, 
   }
   return *module = (CUmodule)text, CUDA_SUCCESS;
 }
-CUresult cuModuleUnload(CUmodule module) { return (void)module, CUDA_SUCCESS; }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
   (void)module;
   return *function = (CUfunction)strdup(name), CUDA_SUCCESS;

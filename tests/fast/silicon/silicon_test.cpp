@@ -1,8 +1,10 @@
-// What a launch becomes on a GPU: its text, its memory, its addresses. The driver is a fake (fake_driver.c).
+// How a launch is prepared for a GPU: its text, its memory and its addresses. The driver is a fake
+// (fake_driver.c).
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -52,7 +54,7 @@ $L__info_string0:
 }
 )";
 
-void nothing() {}
+const std::function<void()> kNothing = [] {};
 
 struct Copying {
   std::array<std::byte, 24> to{}, from{};
@@ -93,14 +95,14 @@ TEST(Silicon, ALaunchMovesTheMemoryThatItIsGiven) {
   Copying c;
   const auto before = contents_of(c.module, c.memory);
   ptx::run(c.module, "copy", c.launch, c.memory);
-  const auto after = launch_on_device(c.module, "copy", c.launch, before, nothing);
-  ASSERT_EQ(after.size(), 3u);  // the variable of the module is one
+  const auto after = launch_on_device(c.module, "copy", c.launch, before, kNothing);
+  ASSERT_EQ(after.size(), 3u);  // two allocations and the module's variable
   EXPECT_TRUE(std::equal(c.to.begin(), c.to.end(), of(after, "to").bytes.begin()));
   EXPECT_EQ(of(after, "to").bytes[0], std::byte{9});
   EXPECT_EQ(of(after, "from").bytes, of(before, "from").bytes);
 }
 
-// Words of memory that are addresses, and tensor maps, are those of the device there.
+// On the device, addresses and tensor maps in memory point to the device's memory.
 TEST(Silicon, AddressesInMemoryAreTranslated) {
   Copying c;
   alignas(64) std::array<std::byte, 256> words{};
@@ -113,7 +115,7 @@ TEST(Silicon, AddressesInMemoryAreTranslated) {
   std::memcpy(words.data() + 64, encoded.data(), encoded.size());
   c.memory.add(words.data(), words.size(), "words");
   c.memory.add(tensor.data(), tensor.size(), "tensor");
-  const auto after = launch_on_device(c.module, "copy", c.launch, contents_of(c.module, c.memory), nothing);
+  const auto after = launch_on_device(c.module, "copy", c.launch, contents_of(c.module, c.memory), kNothing);
   const Contents& w = of(after, "words");
   ASSERT_EQ(w.addresses.size(), 1 + ptx::kTensorMapBytes / 8);
   EXPECT_EQ(w.addresses[0], 8u);
@@ -131,7 +133,7 @@ TEST(Silicon, WhatTheDriverRefusesAndWhatEndsAreTold) {
     ptx::Launch launch;
     launch.parameters.resize(module.entry(entry).parameter_bytes);
     try {
-      launch_on_device(module, entry, launch, {}, nothing);
+      launch_on_device(module, entry, launch, {}, kNothing);
     } catch (const Refused& r) {
       return "refused: " + r.why;
     } catch (const Ended& e) {

@@ -1,8 +1,8 @@
-#include "compare/model/ptx_text.h"
+#include "fast/ptx/one_entry.h"
 
 #include <algorithm>
 
-namespace assay::model {
+namespace assay::ptx {
 
 namespace {
 
@@ -26,16 +26,16 @@ std::string_view declared_entry(std::string_view code) {
 // Goes through the lines once and keeps those of one entry, and of the module around the entries.
 class Extraction {
  public:
-  explicit Extraction(std::string_view entry) : entry_(entry) {}
+  Extraction(std::string_view entry, Lines lines) : entry_(entry), numbered_(lines == Lines::numbered) {}
 
   void take(std::string_view line, size_t number) {
     const std::string_view code = stripped(line);
     if (in_section_) {
-      in_section_ = code != "}";
+      in_section_ = !code.ends_with('}');
       return;
     }
     if (!in_entry_ && code.starts_with(".section")) {
-      in_section_ = true;
+      in_section_ = !code.ends_with('}');
       return;
     }
     if (const std::string_view word = code.substr(0, code.find_first_of(" \t"));
@@ -44,7 +44,8 @@ class Extraction {
     if (const std::string_view name = declared_entry(code); !name.empty()) start_entry(name);
     if (!in_entry_) return keep_module_line(line, code);
     if (kept_) {
-      if (depth_ > 0 && starts_statement(code)) out += ".loc 1 " + std::to_string(number) + " 0\n";
+      if (numbered_ && depth_ > 0 && starts_statement(code))
+        out += ".loc 1 " + std::to_string(number) + " 0\n";
       out.append(line) += '\n';
     }
     follow(code);
@@ -61,7 +62,7 @@ class Extraction {
   void keep_module_line(std::string_view line, std::string_view code) {
     const size_t debug = line.find(", debug");
     out.append(code.starts_with(".target") ? line.substr(0, debug) : line) += '\n';
-    if (code.starts_with(".address_size")) out += ".file 1 \"kernel.ptx\"\n";
+    if (numbered_ && code.starts_with(".address_size")) out += ".file 1 \"kernel.ptx\"\n";
   }
   // A statement begins where the one before has ended, and is no directive, label or brace.
   bool starts_statement(std::string_view code) const {
@@ -78,14 +79,15 @@ class Extraction {
   }
 
   std::string_view entry_;
+  bool numbered_;
   bool in_section_ = false, in_entry_ = false, kept_ = false, opened_ = false, ended_ = true;
   int depth_ = 0;
 };
 
 }  // namespace
 
-std::optional<std::string> one_entry(std::string_view text, std::string_view entry) {
-  Extraction extraction(entry);
+std::optional<std::string> one_entry(std::string_view text, std::string_view entry, Lines lines) {
+  Extraction extraction(entry, lines);
   size_t number = 0;
   while (!text.empty()) {
     const size_t end = text.find('\n');
@@ -96,4 +98,4 @@ std::optional<std::string> one_entry(std::string_view text, std::string_view ent
   return extraction.out;
 }
 
-}  // namespace assay::model
+}  // namespace assay::ptx
