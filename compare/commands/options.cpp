@@ -18,8 +18,9 @@ namespace assay {
 
 void add_what(Command& c, CommonOptions& o, bool required) {
   c.option("what", o.what, "suites by name or path, and lines in quotes").required(required);
-  c.option("--filter", o.filter, "only lines that contain this; /.../ is a regular expression");
-  c.option("--shard", o.shard, "i/n: every n-th line, beginning with the i-th");
+  c.option("--filter", o.filter, "only cases that contain this; /.../ is a regular expression");
+  c.option("--shard", o.shard,
+           "i/n: every n-th case, beginning with the i-th; lines and training cases are dealt apart");
 }
 
 void add_subjects(Command& c, CommonOptions& o, const char* fallback) {
@@ -99,7 +100,7 @@ std::vector<SuiteEntry> entries_of(const CommonOptions& common) {
 }
 
 std::vector<TrainingCase> training_cases_of(CommonOptions& common) {
-  Result<std::vector<TrainingCase>> cases = take_training_cases(common.what, common.filter);
+  Result<std::vector<TrainingCase>> cases = take_training_cases(common.what, common.filter, common.shard);
   if (!cases) throw Refusal{cases.error().text()};
   return std::move(*cases);
 }

@@ -1,7 +1,6 @@
 #include "compare/commands/selection.h"
 
 #include <charconv>
-#include <regex>
 #include <set>
 
 #include <fmt/format.h>
@@ -32,22 +31,34 @@ Result<Shard> parse_shard(const std::string& text) {
 
 }  // namespace
 
-Result<std::vector<SuiteEntry>> select(const CaseSelection& selection) {
-  const Result<Shard> shard = parse_shard(selection.shard);
-  if (!shard) return shard.error();
-  std::optional<std::regex> pattern;
-  const std::string& f = selection.filter;
-  if (f.size() > 2 && f.front() == '/' && f.back() == '/') {
+Result<CaseChoice> CaseChoice::of(const std::string& filter, const std::string& shard) {
+  const Result<Shard> part = parse_shard(shard);
+  if (!part) return part.error();
+  CaseChoice choice;
+  choice.filter_ = filter;
+  choice.index_ = part->index, choice.of_ = part->of;
+  if (filter.size() > 2 && filter.front() == '/' && filter.back() == '/') {
     try {
-      pattern.emplace(f.substr(1, f.size() - 2));
+      choice.pattern_.emplace(filter.substr(1, filter.size() - 2));
     } catch (const std::regex_error& e) {
-      return Error{fmt::format("--filter {}: {}", f, e.what()), 0,
+      return Error{fmt::format("--filter {}: {}", filter, e.what()), 0,
                    "without the slashes the text is searched for literally"};
     }
   }
+  return choice;
+}
+
+bool CaseChoice::passes_filter(const std::string& text) const {
+  return pattern_ ? std::regex_search(text, *pattern_) : text.find(filter_) != std::string::npos;
+}
+
+bool CaseChoice::in_shard() { return next_++ % of_ == index_; }
+
+Result<std::vector<SuiteEntry>> select(const CaseSelection& selection) {
+  Result<CaseChoice> choice = CaseChoice::of(selection.filter, selection.shard);
+  if (!choice) return choice.error();
   std::vector<SuiteEntry> out;
   std::set<std::string> seen;
-  size_t kept = 0;
   for (const std::string& what : selection.what) {
     const bool is_line = what.find(' ') != std::string::npos;
     Result<Suite> suite = is_line ? parse_suite(what, "line", ".", training::resolve_factory)
@@ -55,11 +66,8 @@ Result<std::vector<SuiteEntry>> select(const CaseSelection& selection) {
     if (!suite) return suite.error();
     for (SuiteEntry& e : suite->entries) {
       if (is_line) e.line = 0;
-      if (!f.empty() &&
-          !(pattern ? std::regex_search(e.text, *pattern) : e.text.find(f) != std::string::npos))
-        continue;
-      if (!seen.insert(e.text).second) continue;
-      if (kept++ % shard->of == shard->index) out.push_back(std::move(e));
+      if (choice->passes_filter(e.text) && seen.insert(e.text).second && choice->in_shard())
+        out.push_back(std::move(e));
     }
   }
   return out;

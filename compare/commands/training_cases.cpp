@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/commands/selection.h"
 #include "compare/commands/training_cases/parity.h"
 #include "compare/commands/training_cases/processes.h"
 #include "compare/commands/training_cases/scenario.h"
@@ -74,15 +75,18 @@ std::optional<Result<Cases>> cases_of(const string& word) {
   return std::nullopt;
 }
 
-bool contains(const TrainingCase& c, const string& filter) {
+// What a filter looks at.
+string searched(const TrainingCase& c) {
   string all = c.entry.text;
   for (const string& line : c.about) all += "\n" + line;
-  return all.find(filter) != string::npos;
+  return all;
 }
 
 }  // namespace
 
-Result<Cases> take_training_cases(std::vector<string>& what, const string& filter) {
+Result<Cases> take_training_cases(std::vector<string>& what, const string& filter, const string& shard) {
+  Result<CaseChoice> choice = CaseChoice::of(filter, shard);
+  if (!choice) return choice.error();
   Cases out;
   std::vector<string> rest;
   for (string& word : what) {
@@ -95,7 +99,8 @@ Result<Cases> take_training_cases(std::vector<string>& what, const string& filte
     for (TrainingCase& c : **cases) out.push_back(std::move(c));
   }
   what = std::move(rest);
-  std::erase_if(out, [&](const TrainingCase& c) { return !contains(c, filter); });
+  std::erase_if(
+      out, [&](const TrainingCase& c) { return !choice->passes_filter(searched(c)) || !choice->in_shard(); });
   return out;
 }
 

@@ -25,10 +25,11 @@ struct TrainingCase {
 
 // Takes the words "scenarios", "ranks" (every case of more than one rank), "roles", "roles all", "roles
 // left-out" and "roles factory=<name>", the ids of scenarios and the names of cells out of `what` and returns
-// their cases in that order, those whose text contains `filter`. Fails on a word that looks like a scenario
-// id or the name of a cell but does not exist.
+// their cases in that order, those that `filter` and `shard` keep (CaseChoice). A filter looks at the texts
+// and at what is printed under them. Fails on a word that looks like a scenario id or the name of a cell but
+// does not exist.
 Result<std::vector<TrainingCase>> take_training_cases(std::vector<std::string>& what,
-                                                      const std::string& filter);
+                                                      const std::string& filter, const std::string& shard);
 
 // Judges every case on each of the settings' subjects, in workers unless settings.in_process. Results come in
 // the order of the cases, the subjects of a case one after the other. Stops where on_result returns false.

@@ -81,7 +81,7 @@ TEST(MatrixHtml, SaysWhatIsExcludedAndWhatFailedAndEscapes) {
 
 TEST(TakeStories, TakesItsWordsAndLeavesLines) {
   std::vector<std::string> what = {"smoke", "S-01", "parity linear mxfp8"};
-  const auto cases = take_training_cases(what, "");
+  const auto cases = take_training_cases(what, "", "");
   ASSERT_TRUE(cases);
   ASSERT_EQ(cases->size(), 2u);
   EXPECT_EQ((*cases)[0].entry.text, "S-01");
@@ -91,14 +91,14 @@ TEST(TakeStories, TakesItsWordsAndLeavesLines) {
 
 TEST(TakeStories, TheSuiteRanksHasEveryScenarioOfSeveral) {
   std::vector<std::string> word = {"ranks"}, all = {"scenarios"};
-  const auto ranks = take_training_cases(word, ""), scenarios = take_training_cases(all, "");
+  const auto ranks = take_training_cases(word, "", ""), scenarios = take_training_cases(all, "", "");
   ASSERT_TRUE(ranks && scenarios);
   std::set<std::string> found, expected;
   for (const TrainingCase& c : *ranks) found.insert(c.entry.text);
   for (const TrainingCase& c : *scenarios)
     if (c.ranks > 1) expected.insert(c.entry.text);
   std::vector<std::string> matrix = {"roles"};
-  const auto cells = take_training_cases(matrix, "");
+  const auto cells = take_training_cases(matrix, "", "");
   ASSERT_TRUE(cells);
   for (const TrainingCase& c : *cells)
     if (c.ranks > 1) expected.insert(c.entry.text);
@@ -128,8 +128,36 @@ TEST(TakeStories, AScenarioThatMiscountsItsRanksFails) {
 
 TEST(TakeStories, AnUnknownOneIsAnError) {
   std::vector<std::string> scenario = {"S-00"}, cell = {"parity linear mxfp9"};
-  EXPECT_FALSE(take_training_cases(scenario, ""));
-  EXPECT_FALSE(take_training_cases(cell, ""));
+  EXPECT_FALSE(take_training_cases(scenario, "", ""));
+  EXPECT_FALSE(take_training_cases(cell, "", ""));
+}
+
+TEST(TakeStories, ShardsAreDisjointAndGiveAllCases) {
+  const auto texts = [](const std::string& filter, const std::string& shard) {
+    std::vector<std::string> what = {"scenarios", "roles"}, out;
+    const auto cases = take_training_cases(what, filter, shard);
+    EXPECT_TRUE(cases);
+    for (const TrainingCase& c : *cases) out.push_back(c.entry.text);
+    return out;
+  };
+  for (const std::string filter : {"", "mxfp8", "/^parity .*nvfp4/"}) {
+    const auto whole = texts(filter, "");
+    std::vector<std::string> dealt(whole.size());
+    for (size_t k = 0; k < 7; ++k) {
+      const auto part = texts(filter, std::to_string(k + 1) + "/7");
+      for (size_t n = 0; n < part.size(); ++n) dealt.at(n * 7 + k) = part[n];
+    }
+    EXPECT_EQ(dealt, whole) << filter;
+    EXPECT_GT(whole.size(), 20u) << filter;
+  }
+  for (const std::string& cell : texts("/^parity .*nvfp4/", ""))
+    EXPECT_TRUE(cell.starts_with("parity ")) << cell;
+}
+
+TEST(TakeStories, AWrongShardOrPatternIsAnError) {
+  std::vector<std::string> what = {"scenarios"};
+  EXPECT_FALSE(take_training_cases(what, "", "8/7"));
+  EXPECT_FALSE(take_training_cases(what, "/(/", ""));
 }
 
 TEST(TakeStories, EveryCellHasANameOfItsOwn) {
@@ -147,7 +175,7 @@ TEST(TakeStories, TheChoiceHoldsEveryValidPair) {
   EXPECT_EQ(training::left_out_cells().size() + chosen.size(), all.size());
   EXPECT_LT(chosen.size(), 60u);
   std::vector<std::string> what = {"roles", "roles left-out"}, whole = {"roles all"};
-  EXPECT_EQ(take_training_cases(what, "")->size(), take_training_cases(whole, "")->size());
+  EXPECT_EQ(take_training_cases(what, "", "")->size(), take_training_cases(whole, "", "")->size());
   for (const training::Cell& c : all) {
     const auto again = training::parity_cell(training::to_text(c));
     ASSERT_TRUE(again) << training::to_text(c);
@@ -418,7 +446,7 @@ TEST(ParityFactory, WhatNoVanillaRecipeStandsBesideIsRefused) {
 
 TEST(TakeStories, TheMatrixOfAFactoryHasEveryModuleAndSaysWhatItLeavesOut) {
   std::vector<std::string> what = {"roles factory=mxfp8_nvfp4"};
-  const auto cases = take_training_cases(what, "");
+  const auto cases = take_training_cases(what, "", "");
   ASSERT_TRUE(cases) << cases.error().text();
   EXPECT_EQ(cases->size(),
             3u * 11 + 3 * 9 + 1 + 3 * 3 * 2);  // modules with and without ranks, packed weights, attention
@@ -442,7 +470,7 @@ TEST(TakeStories, TheMatrixOfAFactoryHasEveryModuleAndSaysWhatItLeavesOut) {
   EXPECT_EQ(left_out, 11u + 5 + 18);
   for (const char* word : {"roles factory=delayed_scaling_factory", "roles factory=nope", "roles mxfp8"}) {
     std::vector<std::string> refused = {word};
-    EXPECT_FALSE(take_training_cases(refused, "")) << word;
+    EXPECT_FALSE(take_training_cases(refused, "", "")) << word;
   }
 }
 
