@@ -95,7 +95,7 @@ std::vector<std::byte> tensor_map_of(const PtxArgument& a, const Plane& plane, u
   m.element_bytes = plane.packed ? 1 : static_cast<uint32_t>(plane.bits() / 8);
   std::vector<int64_t> box,
       dims = {plane.logical.rows, plane.packed ? plane.stored().cols : plane.logical.cols};
-  bool own_sizes = false;
+  bool own_sizes = false, own_bytes = false;
   for (size_t at = a.text.find(','); at != std::string::npos;) {
     const size_t end = a.text.find(',', at + 1);
     std::string word = a.text.substr(at + 1, end == std::string::npos ? end : end - at - 1);
@@ -103,18 +103,21 @@ std::vector<std::byte> tensor_map_of(const PtxArgument& a, const Plane& plane, u
     const size_t equals = word.find('=');
     const std::string key = word.substr(0, equals),
                       value = equals == std::string::npos ? "" : word.substr(equals + 1);
-    if (key != "box" && key != "dims" && key != "swizzle" && key != "bytes" && key != "bits")
-      refuse("'" + word + "' is none of box=, dims=, swizzle=, bytes=, bits=");
+    if (key != "box" && key != "dims" && key != "swizzle" && key != "atom" && key != "bytes" && key != "bits")
+      refuse("'" + word + "' is none of box=, dims=, swizzle=, atom=, bytes=, bits=");
     std::vector<int64_t> numbers;
     for (const std::string& size : sizes_in(value)) numbers.push_back(integer(size));
     if (key == "box") box = numbers;
     else if (key == "dims") dims = numbers, own_sizes = true;
     else if (key == "swizzle") m.swizzle = static_cast<uint32_t>(numbers.front());
-    else if (key == "bytes") m.element_bytes = static_cast<uint32_t>(numbers.front());
+    else if (key == "atom") m.atom = static_cast<uint32_t>(numbers.front());
+    else if (key == "bytes") m.element_bytes = static_cast<uint32_t>(numbers.front()), own_bytes = true;
     else if (numbers.front() == 4 && plane.packed) m.half_bytes = true, dims[1] = plane.logical.cols;
     else refuse("bits=4 is for planes of two codes in a byte, and there is no other bits=");
     at = end;
   }
+  if (!a.size.empty() && !(own_sizes && own_bytes))
+    refuse("needs dims= and bytes=, for only planes have their own");
   if (box.size() == 1 && !own_sizes)
     dims = {static_cast<int64_t>(plane.bytes() / m.element_bytes)}, own_sizes = true;
   if (box.size() != dims.size() || dims.size() > ptx::kMostDimensions)

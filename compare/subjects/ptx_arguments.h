@@ -17,8 +17,9 @@ namespace assay {
 // prints.
 std::optional<Error> check_arguments(const ptx::Entry&, const PtxLaunch&);
 
-// The 128 bytes of the map of a plane that lies at this address: "tensormap:x,box=32x64,swizzle=128". Throws
-// std::runtime_error: a word that is not understood, and what a tensor map may not have.
+// The 128 bytes of the map of a plane, or of memory that launches share (the plane is then not read), that
+// lies at this address: "tensormap:x,box=32x64,swizzle=128". Throws std::runtime_error: a word that is not
+// understood, and what a tensor map may not have.
 std::vector<std::byte> tensor_map_of(const PtxArgument&, const Plane&, uint64_t address,
                                      const std::function<int64_t(const std::string&)>& integer);
 

@@ -198,6 +198,7 @@ class Run {
                                             .stores_at_once = file_.stores_at_once,
                                             .products_at_once = file_.products_at_once,
                                             .shuffles_any = file_.shuffles_any,
+                                            .generic_as_shared = file_.generic_as_shared,
                                             .perturb = perturb_,
                                             .perturb_line = perturb_line_,
                                             .recorder = recorder_,
@@ -293,7 +294,9 @@ class Run {
     const auto plane =
         std::find_if(planes_.begin(), planes_.end(), [&](const Plane& p) { return p.name == a.name; });
     const auto integer = [&](const std::string& text) { return names_.integer(text); };
-    std::vector<std::byte> out = tensor_map_of(a, *plane, addresses_.at(a.name), integer);
+    PtxArgument memory{PtxArgument::What::scratch, a.size, a.name, "scratch." + a.name + ":" + a.size, ""};
+    std::vector<std::byte> out = a.size.empty() ? tensor_map_of(a, *plane, addresses_.at(a.name), integer)
+                                                : tensor_map_of(a, Plane{}, scratch(memory), integer);
     if (bytes == out.size()) return out;
     std::byte* at = aligned(out.size(), std::byte{0});
     std::copy(out.begin(), out.end(), at);
@@ -390,7 +393,7 @@ class PtxKernelSubject final : public Subject {
     std::vector<std::string> used;
     for (const PtxLaunch& l : file_.launches)
       for (const PtxArgument& a : l.args)
-        if (a.what == What::plane || a.what == What::map) {
+        if (a.what == What::plane || (a.what == What::map && a.size.empty())) {
           const std::string& plane = a.what == What::map ? a.name : a.text;
           if (std::none_of(inputs.begin(), inputs.end(), is(plane)) &&
               std::none_of(outputs.begin(), outputs.end(), is(plane)))

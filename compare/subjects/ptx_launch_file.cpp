@@ -111,6 +111,14 @@ Result<PtxArgument> argument_of(const std::string& text) {
   if (kind == "tensormap" && a.name.empty()) {
     a.what = What::map;
     a.name = trimmed(a.text.substr(0, a.text.find(',')));
+    if (a.name.starts_with("scratch.")) {
+      const size_t end = a.name.find(':');
+      if (end == std::string::npos)
+        return wrong("argument \"" + text +
+                     "\" needs the size of its memory: tensormap:scratch.NAME:BYTES,box=..");
+      a.size = a.name.substr(end + 1);
+      a.name = a.name.substr(std::string_view("scratch.").size(), end - std::string_view("scratch.").size());
+    }
     if (a.text.find(",box=") == std::string::npos && a.text.find(", box=") == std::string::npos)
       return wrong("argument \"" + text + "\" needs its box: tensormap:PLANE,box=ROWSxCOLUMNS");
     return a;
@@ -161,9 +169,10 @@ Result<PtxLaunch> launch_of(const json::Value& v, const std::string& where) {
 
 Result<PtxLaunchFile> file_of(const json::Value& v) {
   if (!v.object()) return wrong("a launch file is an object, found " + v.describe());
-  if (auto e = unknown_key(
-          v, {"ptx", "for", "alignment", "zeroed", "stores", "products", "shuffles", "launches", "made_by"},
-          "launch file"))
+  if (auto e = unknown_key(v,
+                           {"ptx", "for", "alignment", "zeroed", "stores", "products", "shuffles",
+                            "addresses", "launches", "made_by"},
+                           "launch file"))
     return *e;
   PtxLaunchFile f;
   f.ptx = v.text("ptx");
@@ -192,7 +201,8 @@ Result<PtxLaunchFile> file_of(const json::Value& v) {
   };
   for (const Choice& c : {Choice{"stores", "late", "at_once", &f.stores_at_once},
                           Choice{"products", "late", "at_once", &f.products_at_once},
-                          Choice{"shuffles", "present", "any", &f.shuffles_any}})
+                          Choice{"shuffles", "present", "any", &f.shuffles_any},
+                          Choice{"addresses", "of_their_space", "lower_halves", &f.generic_as_shared}})
     if (const json::Value* said = v.find(c.key)) {
       const std::string word = said->string() ? *said->string() : said->describe();
       if (word != c.usual && word != c.other)

@@ -38,10 +38,12 @@ struct PtxArgument {
     poison,
     raw,    // the tensor that the line's fill draws, of which a fused kernel makes x
     drawn,  // another tensor of x's encoding: "drawn.gamma:cols"
-    map     // a tensor map: "tensormap:x,box=32x64"; its words are in `text`, the plane is the name
+    map     // a tensor map: "tensormap:x,box=32x64"; its words are in `text`, the plane is the name. Or of
+            // memory that launches share, "tensormap:scratch.turned:rows*cols*2,box=..": see `size`
   } what = What::plane;
   std::string text;     // a plane's name, an expression, or digits
   std::string name;     // of memory that launches share: "scratch.partial:rows*4"
+  std::string size;     // of a map of such memory: its bytes, as an expression; empty for a plane
   std::string spelled;  // as it stands in the file
 };
 
@@ -61,7 +63,8 @@ struct PtxLaunchFile {
   std::vector<std::string> zeroed;
   // Bulk stores read shared memory when they are issued: for kernels that write it again without a wait.
   bool stores_at_once = false, products_at_once = false;
-  bool shuffles_any = false;  // a shuffle may read a lane that takes no part
+  bool shuffles_any = false;       // a shuffle may read a lane that takes no part
+  bool generic_as_shared = false;  // .shared may be given a generic address, whose lower half counts
   std::vector<PtxLaunch> launches;
   // Whether a kernel makes x itself: then x is an output of the launches, and what the op is judged by.
   bool fused() const { return names("raw"); }

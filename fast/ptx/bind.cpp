@@ -76,7 +76,7 @@ void Binder::bind(const Opcode& op, const std::vector<Operand>& operands, Instru
   if (product) set_numbers(op, i);
   // Where every lane takes part, the mask of members is no operand of the text.
   if (op.row->form == Form::ldmatrix || op.row->form == Form::stmatrix || op.row->name == "mma" ||
-      op.row->form == Form::movmatrix || op.row->name == "wgmma")
+      op.row->name == "wmma" || op.row->form == Form::movmatrix || op.row->name == "wgmma")
     add_source(names_.constant(0xFFFFFFFF, false), i);
 }
 
@@ -324,10 +324,10 @@ void Binder::fragments(const Opcode& op, const Operand& o, bool written, Instruc
   }
 }
 
-// A fragment of mma: registers of 32 bits, as many as the shape gives it.
+// A fragment of mma or wmma: registers of 32 bits, as many as the shape gives it.
 void Binder::multiplied(char letter, const Opcode& op, const Operand& o, Instruction& i) {
   const MmaShape s = mma_shape(op);
-  const size_t count = letter == 'X' ? s.a_registers() : letter == 'Y' ? s.b_registers() : 4;
+  const size_t count = letter == 'X' ? s.a_registers() : letter == 'Y' ? s.b_registers() : s.c_registers();
   const std::vector<Operand> single = {o};
   const std::vector<Operand>& all = o.what == Operand::What::vector ? o.parts : single;
   if (all.size() != count)

@@ -14,6 +14,7 @@
 #include "fast/ptx/frames.h"
 #include "fast/ptx/module.h"
 #include "fast/ptx/operands.h"
+#include "fast/ptx/parts.h"
 #include "fast/ptx/registers.h"
 
 namespace assay::ptx {
@@ -242,7 +243,7 @@ class Decoder : OperandReader {
       else if (!is(";")) throw Fault("expected ',' or ';', found '" + std::string(now_.text) + "'");
     }
     advance();
-    if (k_.opcodes[i.opcode].first() == Type::b128) return in_halves(i, operands);
+    if (const auto parts = parts_of(k_.opcodes[i.opcode], operands, names_)) return add_parts(i, *parts);
     const Opcode& op = k_.opcodes[i.opcode];
     for (Operand& o : operands)
       if (const Variable* v =
@@ -261,39 +262,18 @@ class Decoder : OperandReader {
     if (op.row->form == Form::ret && !ends_.empty()) jump(i, ends_.back());
     else add(i);
   }
-  // Instructions of 128 bits are those of their two halves.
-  void in_halves(const Instruction& begun, std::vector<Operand> operands) {
-    const Opcode op = k_.opcodes[begun.opcode];
-    if (operands.size() != 2)
-      throw Fault("'" + op.text + "' takes 2 operands, not " + std::to_string(operands.size()));
-    const auto add_as = [&](const std::string& text, const std::vector<Operand>& of_it) {
-      Instruction i = begun;
+  // Reports have the text of the instruction that the parts stand for.
+  void add_parts(const Instruction& whole, const std::vector<Part>& parts) {
+    const std::string text = k_.opcodes[whole.opcode].text;
+    for (const Part& p : parts) {
+      Instruction i = whole;
       i.opcode = static_cast<uint32_t>(k_.opcodes.size());
-      k_.opcodes.push_back(understand(text));
-      k_.opcodes.back().text = op.text;
-      binder_.bind(k_.opcodes[i.opcode], of_it, i);
+      k_.opcodes.push_back(understand(p.opcode));
+      k_.opcodes.back().text = text;
+      binder_.bind(k_.opcodes[i.opcode], p.operands, i);
       choose(k_.opcodes[i.opcode], i);
       add(i);
-    };
-    if (op.row->form != Form::mov_b128) {
-      operands[op.row->kind == Class::load ? 0 : 1] = halves(operands[op.row->kind == Class::load ? 0 : 1]);
-      const size_t type = op.text.find(".b128");
-      return add_as(op.text.substr(0, type) + ".v2.b64" + op.text.substr(type + 5), operands);
     }
-    const Operand to = halves(operands[0]), from = halves(operands[1]);
-    for (size_t n = 0; n < 2; ++n) add_as("mov.b64", {to.parts[n], from.parts[n]});
-  }
-  static Operand halves(const Operand& o) {
-    if (o.what == Operand::What::vector && o.parts.size() == 2) return o;
-    if (o.what != Operand::What::reg || o.reg.type != Type::b128)
-      throw Fault("'" + o.text + "' is neither a register of 128 bits nor two of 64 in braces");
-    Operand both, half = o;
-    both.what = Operand::What::vector;
-    half.reg.type = Type::b64;
-    both.parts.push_back(half);
-    half.reg.place += 2 * kLanes;
-    both.parts.push_back(half);
-    return both;
   }
   // A copy keeps its two addresses in registers that its arrival reads. A product of wgmma arrives like one.
   void copy(Instruction& i) {

@@ -33,9 +33,10 @@ constexpr std::array<DataType, 16> kDriverTypes = {{{"UINT8", 8, false},
                                                     {"16U4_ALIGN8B", 4, false},
                                                     {"16U4_ALIGN16B", 4, false, 32},
                                                     {"16U6_ALIGN16B", 6, false, 32}}};
-// In the order of CUtensorMapSwizzle; those behind 128B swizzle larger parts than 16 bytes.
+// In the order of CUtensorMapSwizzle: the bytes that are swizzled, and the atoms that stay together.
 constexpr std::array<uint32_t, 7> kSwizzleBytes = {0, 32, 64, 128, 128, 128, 128};
-constexpr unsigned kInterleaves = 3, kPromotions = 4, kFills = 2, kPlainSwizzles = 4;
+constexpr std::array<uint32_t, 7> kSwizzleAtoms = {16, 16, 16, 16, 32, 32, 64};
+constexpr unsigned kInterleaves = 3, kPromotions = 4, kFills = 2, kFlippedSwizzle = 5;
 constexpr uint64_t kMostTensorSize = uint64_t{1} << 32, kMostTensorStride = uint64_t{1} << 40;
 constexpr uint32_t kMostBoxSize = 256, kMostElementStride = 8;
 
@@ -114,7 +115,7 @@ void check_understood(const TiledMapRequest& r) {
   const DataType& t = kDriverTypes[r.data_type];
   if (t.group_align) refuse_kind(std::string("tensorDataType ") + t.name);
   if (r.interleave) refuse_kind("an interleave");
-  if (r.swizzle >= kPlainSwizzles) refuse_kind("a swizzle of parts that are larger than 16 bytes");
+  if (r.swizzle == kFlippedSwizzle) refuse_kind("a swizzle that flips 8 bytes");
   if (r.fill) refuse_kind("filling with NaN");
   for (uint32_t d = 1; d < r.rank; ++d)
     if (r.element_strides[d] != 1) refuse_kind("an element stride other than 1");
@@ -130,7 +131,7 @@ void encode_tiled(void* map, const TiledMapRequest& r) {
   m.address = r.address, m.rank = r.rank;
   m.half_bytes = t.bits == 4;
   m.element_bytes = m.half_bytes ? 1 : t.bits / 8;
-  m.swizzle = kSwizzleBytes[r.swizzle];
+  m.swizzle = kSwizzleBytes[r.swizzle], m.atom = kSwizzleAtoms[r.swizzle];
   for (uint32_t d = 0; d < r.rank; ++d) {
     m.sizes[d] = r.sizes[d], m.box[d] = r.box[d];
     m.strides[d] = d == 0 ? m.element_bytes : r.strides[d - 1];

@@ -66,10 +66,15 @@ std::optional<std::string> mismatch(const Opcode& op, const FormRow& row) {
   const auto groups = groups_of(row);
   std::vector<int> used(groups.size(), 0);
   for (const std::string& word : op.modifiers) {
-    size_t g = 0;
-    while (g < groups.size() && !contains(groups[g].words, word)) ++g;
-    if (g == groups.size()) return "'." + word + "' is not among its modifiers";
-    if (++used[g] > 1) return "'." + word + "' excludes another of its modifiers";
+    // Two groups may have the same words, as the layouts of A and of B.
+    size_t known = groups.size(), g = 0;
+    while (g < groups.size() && (used[g] || !contains(groups[g].words, word)))
+      if (contains(groups[g].words, word)) known = g++;
+      else ++g;
+    if (g == groups.size())
+      return "'." + word +
+             (known == g ? "' is not among its modifiers" : "' excludes another of its modifiers");
+    ++used[g];
   }
   for (size_t g = 0; g < groups.size(); ++g)
     if (groups[g].needed && !used[g]) return "it lacks '." + std::string(groups[g].words.front()) + "'";

@@ -1,8 +1,12 @@
 // Where the elements of the matrices of mma.sync lie in the registers of a warp (9.7.14.5.5 to 9.7.14.5.8): A
 // has 16 rows and k columns, B k rows and 8 columns, C and D 16 rows and 8 columns. The rows of A and of each
-// 8 columns of D that a warp has in wgmma lie in the same way (9.7.15.5.1.1).
+// 8 columns of D that a warp has in wgmma lie in the same way (9.7.15.5.1.1). B, C and D of wmma have 16
+// columns: first the registers of columns 0 to 7, then those of 8 to 15. The ISA leaves that open
+// (9.7.14.4.1); ptxas makes two mma of every wmma in this way, for each architecture from sm_80 to sm_120 and
+// each layout that the opcode names.
 #pragma once
 #include <string>
+#include <utility>
 
 #include "fast/ptx/forms.h"
 
@@ -12,9 +16,11 @@ inline constexpr unsigned kMmaRows = 16, kMmaColumns = 8;
 
 struct MmaShape {
   unsigned k = 16, bits = 16;  // products of an element of D; of an element of A and B
+  unsigned columns = kMmaColumns;
   unsigned in_register() const { return 32 / bits; }
   unsigned a_registers() const { return kMmaRows * k / 32 / in_register(); }
-  unsigned b_registers() const { return kMmaColumns * k / 32 / in_register(); }
+  unsigned b_registers() const { return columns * k / 32 / in_register(); }
+  unsigned c_registers() const { return kMmaRows * columns / 32; }
 };
 inline MmaShape mma_shape(const Opcode& op) {
   if (op.row->name == "wgmma") {
@@ -23,6 +29,7 @@ inline MmaShape mma_shape(const Opcode& op) {
                                                                                : 16;
     return {256 / bits, bits};
   }
+  if (op.row->name == "wmma") return {16, 16, 16};
   return {op.has("m16n8k4") ? 4u : op.has("m16n8k8") ? 8u : 16u, op.types[1] == Type::tf32 ? 32u : 16u};
 }
 
@@ -47,9 +54,18 @@ inline Place place_in_a(const MmaShape& s, unsigned row, unsigned k) {
   p.index = 2 * p.index + row / 8;
   return p;
 }
-inline Place place_in_b(const MmaShape& s, unsigned k, unsigned column) { return place_of_k(s, column, k); }
+inline Place place_in_b(const MmaShape& s, unsigned k, unsigned column) {
+  Place p = place_of_k(s, column, k);
+  p.index += column / kMmaColumns * (s.b_registers() * kMmaColumns / s.columns);
+  return p;
+}
 inline Place place_in_c(unsigned row, unsigned column) {
-  return {4 * (row % 8) + column / 2, 2 * (row / 8) + column % 2, 0};
+  const unsigned within = column % kMmaColumns;
+  return {4 * (row % 8) + within / 2, 4 * (column / kMmaColumns) + 2 * (row / 8) + within % 2, 0};
+}
+// The row and the column of C and D of a register of a lane.
+inline std::pair<unsigned, unsigned> element_of_c(unsigned lane, unsigned index) {
+  return {lane / 4 + 8 * (index / 2 % 2), index / 4 * kMmaColumns + 2 * (lane % 4) + index % 2};
 }
 
 }  // namespace assay::ptx

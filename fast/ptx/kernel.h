@@ -28,7 +28,7 @@ enum class BarrierKind : uint8_t { sync, arrive, popc, all, any };
 enum class CallTrap : uint32_t { assertion, no_function, too_deep };
 
 inline constexpr unsigned kLanes = 32;
-inline constexpr unsigned kMostDestinations = 8, kMostSources = 11;
+inline constexpr unsigned kMostDestinations = 8, kMostSources = 17;
 
 struct Instruction {
   Handler handler = nullptr;

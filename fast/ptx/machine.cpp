@@ -54,11 +54,17 @@ Space space_of(uint64_t& address) {
 }  // namespace
 
 Space located(const Instruction& i, uint64_t& address) {
-  return i.space == Space::generic ? space_of(address) : i.space;
+  if (i.space == Space::generic) return space_of(address);
+  if (i.space == Space::shared && address - kSharedWindow < kWindowBytes) address -= kSharedWindow;
+  return i.space;
 }
 
 std::byte* resolve(Warp& w, const Instruction& i, int lane, uint64_t address, unsigned bytes, bool write) {
   Block& b = *w.block;
+  if (i.space == Space::shared && address - kSharedWindow < kWindowBytes && !b.generic_as_shared)
+    fail(w, i, lane,
+         "is given a generic address, and .shared asks for one of shared memory, as cvta.to.shared gives it "
+         "(a launch file takes its lower half, as GPUs do, with \"addresses\": \"lower_halves\")");
   if (address % bytes) {
     uint64_t at = address;
     const Space space = located(i, at);

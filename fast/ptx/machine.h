@@ -134,7 +134,8 @@ struct Block {
   std::map<unsigned, Warpgroup> warpgroups;
   uint64_t perturb = 0;
   uint32_t perturb_line = 0;
-  bool stores_at_once = false, products_at_once = false, shuffles_any = false;  // as RunOptions say
+  bool stores_at_once = false, products_at_once = false, shuffles_any = false,
+       generic_as_shared = false;  // as RunOptions say
   uint64_t phases = 0;             // that were completed, of all of them
   std::vector<uint64_t> unpinned;  // lanes, by instruction
   uint64_t lane_instructions = 0;

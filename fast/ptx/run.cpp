@@ -178,6 +178,7 @@ Counters run(Module& module, std::string_view name, const Launch& launch, const 
   block.perturb = options.perturb, block.perturb_line = options.perturb_line;
   block.products_at_once = options.products_at_once && !options.check;
   block.shuffles_any = options.shuffles_any;
+  block.generic_as_shared = options.generic_as_shared;
   if (block.recorder) block.recorder->start_launch(module, kernel, all);
   block.threads = static_cast<unsigned>(launch.block.count());
   block.shared.resize(align_up(kernel.static_shared, 16) + launch.dynamic_shared);

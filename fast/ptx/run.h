@@ -40,6 +40,9 @@ struct RunOptions {
   // A shuffle may read a lane that takes no part: the ISA leaves the value open, and it counts as never
   // written.
   bool shuffles_any = false;
+  // An instruction that names .shared may be given a generic address of shared memory, which the ISA leaves
+  // undefined: GPUs take its lower half, and that is the offset (S2UR SR_SWINHI makes the upper one).
+  bool generic_as_shared = false;
   // Results for which the ISA gives a bound alone, moved by one place of their last bit, which every bound
   // allows: 0 not at all, 1 toward zero, 2 away from it, 3 and up by a seed. Of one PTX line, or, where that
   // is 0, of all.

@@ -239,7 +239,8 @@ class Walk {
       step(*w.e, w.lane, r_.destination(*w.e, w.k, w.lane), (i.predicate_d >> w.k & 1) != 0,
            opcode(*w.e).last());
       if (opcode(*w.e).row->form == Form::shfl && w.k == 0) shuffled(first, end, *w.e, w.lane, w.bits);
-      else if (opcode(*w.e).row->name == "mma") multiplied(*w.e, w.lane, w.k);
+      else if (opcode(*w.e).row->name == "mma" || opcode(*w.e).row->name == "wmma")
+        multiplied(*w.e, w.lane, w.k);
       else if (opcode(*w.e).row->form == Form::movmatrix) transposed_in_registers(*w.e, w.lane, w.bits);
       else reduced(first, end, *w.e, w.lane, w.k);
     }
@@ -275,7 +276,7 @@ class Walk {
   // An element of D is made of a row of A, a column of B and its element of C.
   void multiplied(const Recorded& e, unsigned lane, unsigned k) {
     const MmaShape s = mma_shape(opcode(e));
-    const unsigned row = lane / 4 + 8 * (k / 2), column = 2 * (lane % 4) + k % 2;
+    const auto [row, column] = element_of_c(lane, k);
     const auto want = [&](unsigned first, const Place& p) {
       want_source(e, first + p.index, p.lane, low_bits_mask(s.bits) << (s.bits * p.part));
     };
@@ -294,7 +295,7 @@ class Walk {
       const ProductParts p =
           product_parts(r_.kernel(e), i, e.warp, r_.source(e, 0, lane), r_.source(e, a_sources, lane),
                         r_.source(e, a_sources + 5, lane) != 0);
-      const unsigned row = lane / 4 + 8 * (k / 2), column = 2 * (lane % 4) + k % 2;
+      const auto [row, column] = element_of_c(lane, k);
       const auto want_bytes = [&](const SharedMatrix& m, unsigned line, unsigned n) {
         for (unsigned byte = 0; byte < m.element; ++byte) shared_[m.at(line, n) + byte] = 0xFF;
       };

@@ -18,7 +18,7 @@ struct StoredMap {
   std::array<uint64_t, kMostDimensions - 1> strides{};  // from dimension 1 on
   std::array<uint32_t, kMostDimensions> sizes{};        // less 1: they reach 2^32
   std::array<uint16_t, kMostDimensions> box{};
-  uint8_t rank = 0, element_bytes = 0, swizzle = 0, half_bytes = 0;
+  uint8_t rank = 0, element_bytes = 0, swizzle = 0, atom = 0, half_bytes = 0;
 };
 static_assert(sizeof(StoredMap) <= kTensorMapBytes && std::is_trivially_copyable_v<StoredMap>);
 
@@ -28,10 +28,10 @@ constexpr uint32_t kMostBox = 256;
 [[noreturn]] void refuse(const std::string& why) { throw Fault("a tensor map " + why); }
 std::string number(uint64_t v) { return std::to_string(v); }
 
-// Where a byte of shared memory goes: which 16 bytes of a line depends on the line (5.5.5).
-uint64_t swizzled(uint64_t at, uint32_t span) {
-  if (span == 0) return at;
-  return at ^ ((at >> 7 & (span / 16 - 1)) << 4);
+// Where a byte of shared memory goes: which atom of a line depends on the line (5.5.5).
+uint64_t swizzled(uint64_t at, const TensorMap& m) {
+  if (m.swizzle == 0) return at;
+  return at ^ ((at >> 7 & (m.swizzle / m.atom - 1)) * m.atom);
 }
 
 // A stretch of bytes of shared memory that belongs together before swizzling.
@@ -39,7 +39,7 @@ void add_piece(std::vector<BulkPiece>& out, const TensorMap& m, uint64_t shared,
                uint64_t bytes, bool zero) {
   while (bytes > 0) {
     const uint64_t now = m.swizzle ? std::min<uint64_t>(bytes, 16 - shared % 16) : bytes;
-    out.push_back({swizzled(shared, m.swizzle), zero ? 0 : global, static_cast<uint32_t>(now), zero});
+    out.push_back({swizzled(shared, m), zero ? 0 : global, static_cast<uint32_t>(now), zero});
     shared += now, global += now, bytes -= now;
   }
 }
@@ -63,6 +63,9 @@ std::array<std::byte, kTensorMapBytes> encode(const TensorMap& m) {
   if (inner % 16) refuse("needs a box whose rows are multiples of 16 bytes, not " + number(inner));
   if (m.swizzle != 0 && m.swizzle != 32 && m.swizzle != 64 && m.swizzle != 128)
     refuse("swizzles by 32, 64 or 128 bytes, not " + number(m.swizzle));
+  if (m.atom != 16 && (m.swizzle != 128 || (m.atom != 32 && m.atom != 64)))
+    refuse("swizzles atoms of 16 bytes, or by 128 bytes atoms of 32 or 64, not by " + number(m.swizzle) +
+           " bytes atoms of " + number(m.atom));
   if (m.swizzle && inner != m.swizzle)
     refuse("that swizzles by " + number(m.swizzle) + " bytes has a box with rows of " + number(inner) +
            " bytes, and only equal ones are understood");
@@ -82,7 +85,8 @@ std::array<std::byte, kTensorMapBytes> encode(const TensorMap& m) {
   }
   s.address = m.address;
   s.rank = static_cast<uint8_t>(m.rank), s.element_bytes = static_cast<uint8_t>(m.element_bytes);
-  s.swizzle = static_cast<uint8_t>(m.swizzle), s.half_bytes = m.half_bytes;
+  s.swizzle = static_cast<uint8_t>(m.swizzle), s.atom = static_cast<uint8_t>(m.atom);
+  s.half_bytes = m.half_bytes;
   std::array<std::byte, kTensorMapBytes> out{};
   std::memcpy(out.data(), &s, sizeof s);
   return out;
@@ -95,7 +99,7 @@ TensorMap decode_tensor_map(std::span<const std::byte, kTensorMapBytes> bytes) {
     throw Fault("these 128 bytes are no tensor map");
   TensorMap m;
   m.address = s.address, m.rank = s.rank, m.element_bytes = s.element_bytes, m.swizzle = s.swizzle;
-  m.half_bytes = s.half_bytes != 0;
+  m.atom = s.atom, m.half_bytes = s.half_bytes != 0;
   for (uint32_t d = 0; d < m.rank; ++d) {
     m.sizes[d] = uint64_t{s.sizes[d]} + 1;
     m.box[d] = s.box[d];

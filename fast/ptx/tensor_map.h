@@ -25,6 +25,7 @@ struct TensorMap {
   std::array<uint64_t, kMostDimensions> strides{};  // bytes; that of dimension 0 is the element
   std::array<uint32_t, kMostDimensions> box{};      // elements that a copy moves
   uint32_t swizzle = 0;                             // 0, 32, 64 or 128 bytes
+  uint32_t atom = 16;  // bytes that stay together when they are swizzled: 16, or 32 or 64 of 128
 
   uint64_t inner_bytes() const { return uint64_t{box[0]} * element_bytes >> half_bytes; }  // of the box
   uint64_t box_bytes() const;

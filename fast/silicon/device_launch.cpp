@@ -111,10 +111,12 @@ CUtensorMap on_device(const ptx::TensorMap& m, const Device& device) {
   const auto address = translated(device, m.address);
   if (!address) throw std::runtime_error("a tensor map of memory that the launch was not given");
   const std::array<uint32_t, ptx::kMostDimensions> steps = {1, 1, 1, 1, 1};
-  const auto swizzle = m.swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
-                       : m.swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
-                       : m.swizzle == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
-                                         : CU_TENSOR_MAP_SWIZZLE_NONE;
+  const auto swizzle = m.atom == 32       ? CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B
+                       : m.atom == 64     ? CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B
+                       : m.swizzle == 128 ? CU_TENSOR_MAP_SWIZZLE_128B
+                       : m.swizzle == 64  ? CU_TENSOR_MAP_SWIZZLE_64B
+                       : m.swizzle == 32  ? CU_TENSOR_MAP_SWIZZLE_32B
+                                          : CU_TENSOR_MAP_SWIZZLE_NONE;
   size_t log2 = 0;
   while (1u << log2 < m.element_bytes) ++log2;
   CUtensorMap out;

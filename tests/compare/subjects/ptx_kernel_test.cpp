@@ -134,6 +134,9 @@ TEST(PtxKernel, MistakesInALaunchFileAreToldWithTheSignature) {
   EXPECT_NE(with("\"for\"", "\"stores\": \"soon\", \"for\"").find("\"late\" or \"at_once\", found soon"),
             std::string::npos);
   EXPECT_EQ(with("\"for\"", "\"shuffles\": \"any\", \"for\""), "");
+  EXPECT_EQ(with("\"for\"", "\"addresses\": \"lower_halves\", \"for\""), "");
+  EXPECT_NE(with("\"for\"", "\"addresses\": \"any\", \"for\"").find("\"of_their_space\" or"),
+            std::string::npos);
   EXPECT_NE(with("\"for\"", "\"shuffles\": \"late\", \"for\"").find("\"present\" or \"any\", found late"),
             std::string::npos);
   EXPECT_NE(with("mxfp8_rows_sm90.ptx", "absent.ptx").find("which cannot be read"), std::string::npos);

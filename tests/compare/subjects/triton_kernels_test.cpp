@@ -88,11 +88,17 @@ TEST(TritonKernels, TensorMapsAreCheckedAndMayHaveOtherSizes) {
       {"tensormap:x,box=32x512", "there may be 1 to 256"},
       {"tensormap:x,box=32x3", "rows are multiples of 16 bytes, not 6"},
       {"tensormap:x,box=32x64,swizzle=64", "that swizzles by 64 bytes has a box with rows of 128 bytes"},
-      {"tensormap:x,box=32x64,fill=nan", "'fill=nan' is none of box=, dims=, swizzle=, bytes="},
+      {"tensormap:x,box=32x64,fill=nan", "'fill=nan' is none of box=, dims=, swizzle=, atom=, bytes="},
       {"tensormap:y,box=32x64", "the line has no plane y"},
       {"u64:4", "is a struct of 128 bytes, which \"bytes:\" or \"zeros\" can give, or \"tensormap:\""},
       {"tensormap:x,box=32x64,swizzle=128", "row.scale_inv"},  // the kernel does not undo it
       {"tensormap:x,box=16x64", "deadlock"},
+      {"tensormap:x,box=32x64,atom=32", "not by 0 bytes atoms of 32"},
+      {"tensormap:scratch.t,box=32x64", "needs the size of its memory"},
+      {"tensormap:scratch.t:rows*cols*2,box=32x64,bytes=2", "needs dims= and bytes="},
+      {"tensormap:scratch.t:rows*cols*2,box=32x64,dims=(rows)x(cols),bytes=2",
+       "row.scale_inv"},  // it holds zeros
+      {"tensormap:scratch.t:rows*cols,box=32x64,dims=(rows)x(cols),bytes=2", "'scratch.t'"},
       {"bytes:00", "takes 128 bytes, not 1"}};
   for (const auto& [map, words] : kWrong)
     EXPECT_NE(with(map).find(words), std::string::npos) << map << ": " << with(map);

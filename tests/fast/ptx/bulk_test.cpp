@@ -328,11 +328,11 @@ std::vector<uint8_t> box_of(const std::vector<uint8_t>& in, const TensorMap& m,
       inside = inside && at >= 0 && static_cast<uint64_t>(at) < m.sizes[d];
       from += static_cast<uint64_t>(at) * m.strides[d];
     }
-    // The chunks of 16 bytes of a row change places with the row: as the figures of 5.5.5 show it.
+    // The atoms of a row change places with the row: as the figures of 5.5.5 show it.
     uint64_t to = n * m.element_bytes;
     if (m.swizzle) {
-      const uint64_t line = to / 128 % (m.swizzle / 16), chunk = to / 16 % (m.swizzle / 16);
-      to = to - chunk * 16 + (chunk ^ line) * 16;
+      const uint64_t atoms = m.swizzle / m.atom, line = to / 128 % atoms, atom = to / m.atom % atoms;
+      to = to - atom * m.atom + (atom ^ line) * m.atom;
     }
     for (uint32_t b = 0; b < m.element_bytes; ++b) out[to + b] = inside ? in[from + b] : 0;
   }
@@ -370,9 +370,10 @@ TEST(PtxBulk, BoxesOfATensorWithZerosOutside) {
                                                                      {-32, 0},
                                                                      {-40, 100}})
     expect_box(plain_map(), first);
-  for (const uint32_t swizzle : {32u, 64u, 128u}) {
+  for (const auto& [swizzle, atom] :
+       {std::pair{32u, 16u}, {64u, 16u}, {128u, 16u}, {128u, 32u}, {128u, 64u}}) {
     TensorMap m = plain_map();
-    m.swizzle = swizzle, m.box = {swizzle / 2, 16};
+    m.swizzle = swizzle, m.atom = atom, m.box = {swizzle / 2, 16};
     for (const std::vector<int>& first : std::vector<std::vector<int>>{{0, 0}, {8, 3}, {13, 30}})
       expect_box(m, first);
   }
@@ -509,6 +510,8 @@ TEST(PtxBulk, WrongTensorCopiesAreNamed) {
   EXPECT_NE(refused([](TensorMap& m) { m.box[0] = 7; }).find("rows are multiples of 16"), std::string::npos);
   EXPECT_NE(refused([](TensorMap& m) { m.box[1] = 257; }).find("1 to 256"), std::string::npos);
   EXPECT_NE(refused([](TensorMap& m) { m.address = 8; }).find("multiple of 16"), std::string::npos);
+  EXPECT_NE(refused([](TensorMap& m) { m.swizzle = 64, m.atom = 32; }).find("by 64 bytes atoms of 32"),
+            std::string::npos);
   EXPECT_NE(refused([](TensorMap& m) { m.swizzle = 128; }).find("swizzles by 128 bytes"), std::string::npos);
   EXPECT_NE(refused([](TensorMap& m) { m.rank = 6; }).find("1 to 5 dimensions"), std::string::npos);
   EXPECT_NE(refused([](TensorMap& m) { m.sizes[1] = 0; }).find("0 elements"), std::string::npos);

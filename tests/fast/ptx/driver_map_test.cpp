@@ -51,6 +51,13 @@ TEST(PtxDriverMap, IsTheMapThatCopiesRead) {
     ASSERT_EQ(each.error(), "") << type;
     EXPECT_EQ(decode_tensor_map(each.map).element_bytes, kBytes[type]) << type;
   }
+  for (const auto& [swizzle, atom] : {std::pair{4u, 32u}, {6u, 64u}}) {
+    Request large;
+    large.r.swizzle = swizzle;
+    ASSERT_EQ(large.error(), "") << swizzle;
+    EXPECT_EQ(decode_tensor_map(large.map).swizzle, 128u);
+    EXPECT_EQ(decode_tensor_map(large.map).atom, atom);
+  }
   Request packed;
   packed.r.data_type = 13, packed.r.swizzle = 1;
   ASSERT_EQ(packed.error(), "");
@@ -100,8 +107,7 @@ TEST(PtxDriverMap, WhatTheDocumentationExcludesIsNamed) {
       {[](Request& q) { q.r.data_type = 14, q.sizes[0] = q.box[0] = 128; },
        "tensorDataType 16U4_ALIGN16B is not understood here"},
       {[](Request& q) { q.r.interleave = 1; }, "an interleave is not understood here"},
-      {[](Request& q) { q.r.swizzle = 4; },
-       "a swizzle of parts that are larger than 16 bytes is not understood"},
+      {[](Request& q) { q.r.swizzle = 5; }, "a swizzle that flips 8 bytes is not understood"},
       {[](Request& q) { q.r.fill = 1; }, "filling with NaN is not understood here"},
       {[](Request& q) { q.element_strides[1] = 2; }, "an element stride other than 1 is not understood here"},
       {[](Request& q) { q.box[0] = 32; }, "only equal ones are understood"},

@@ -136,6 +136,23 @@ TEST(PtxErrors, LanesThatShuffleMustBeNamedAndPresent) {
   EXPECT_NE(absent.find("reads lane 16, which takes no part"), std::string::npos) << absent;
 }
 
+TEST(PtxErrors, AGenericAddressIsNoneOfSharedMemoryUnlessItsLowerHalfCounts) {
+  const std::string body =
+      ".shared .align 4 .b8 tile[128];\nmov.u64 %rd4, tile;\ncvta.shared.u64 %rd4, %rd4;\n"
+      "mad.wide.u32 %rd4, %r0, 4, %rd4;\nst.shared.u32 [%rd4], %r0;\nld.shared.u32 %r1, [%rd4];\n";
+  RunOptions allowed;
+  allowed.generic_as_shared = true;
+  EXPECT_NE(error(body + kStore, 32).find("st.shared.u32 is given a generic address, and .shared asks"),
+            std::string::npos)
+      << error(body + kStore, 32);
+  for (const bool check : {false, true}) {
+    allowed.check = check;
+    const auto done = outcome(body + kStore, 32, allowed);
+    EXPECT_EQ(done.error, "");
+    EXPECT_EQ(done.out[7], 7u);
+  }
+}
+
 // The halves shuffle apart, each with a mask of its own, and lanes 8 to 15 read lanes of the other half.
 TEST(PtxErrors, AShuffleOfAnyLanesGivesAValueThatNobodyWrote) {
   const std::string body =

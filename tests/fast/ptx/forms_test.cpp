@@ -52,12 +52,14 @@ std::string operands_of(const Opcode& op, bool with_optional) {
       case 'G': o = "[%d+16]"; break;
       case 'z': o = "%r"; break;
       case 'R':
-      case 'Z': o = list("%r", 4); break;
+      case 'Z': o = list("%r", op.row->name == "wmma" && op.last() == Type::f32 ? 8 : 4); break;
       case 'X':
         o = list("%r", op.has("m16n8k4") || (op.has("m16n8k8") && op.types[1] != Type::tf32) ? 2 : 4);
         break;
       case 'Y':
-        o = list("%r", op.has("m16n8k4") || (op.has("m16n8k8") && op.types[1] != Type::tf32) ? 1 : 2);
+        o = list("%r", op.row->name == "wmma"                                                  ? 4
+                       : op.has("m16n8k4") || (op.has("m16n8k8") && op.types[1] != Type::tf32) ? 1
+                                                                                               : 2);
         break;
       case 'M':
         for (const char* n : {"1", "2", "3", "4", "5"})
