@@ -58,6 +58,14 @@ std::string quantize_mxfp8(const Job& job) {
         constexpr Encoding E = element.value;
         constexpr bool kSquare = square.value;
         using Side = Mxfp8Side<E, kSquare>;
+        if constexpr (!kSquare) {
+          using Strip = Mxfp8Side<E, false, false, true>;
+          if (!row.gemm && !col.gemm && aligned(4, {row.scales, col.scales})) {
+            if (!p.col) return launch_block_pair<S>("mxfp8_pair<row>", job, Strip{row, {}}, NoSide{});
+            if (!p.row) return launch_block_pair<S>("mxfp8_pair<col>", job, NoSide{}, Strip{col, {}});
+            return launch_block_pair<S>("mxfp8_pair<row, col>", job, Strip{row, {}}, Strip{col, {}});
+          }
+        }
         if (!p.col) return launch_block_pair<S>("mxfp8_pair<row>", job, Side{row, {}}, NoSide{});
         if (!p.row) return launch_block_pair<S>("mxfp8_pair<col>", job, NoSide{}, Side{col, {}});
         if constexpr (kSquare)

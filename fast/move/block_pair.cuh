@@ -5,6 +5,7 @@
 // A side is what one direction does with a patch:
 //   kFormat        whose side it is
 //   kTileScales    whether it puts its scales (tile_scales.cuh), which the kernel stores
+//   kStrip         whether it is for strips: as rows it puts its scales too (strip_scales.cuh)
 //   kTileCodes     whether, as columns, it puts its codes into shared memory
 //   kWide          whether it needs more registers than three blocks of BF16 leave a thread
 //   to             where its codes and these scales go
@@ -16,30 +17,32 @@
 #include "fast/choose.h"
 #include "fast/lane/mxfp8.cuh"
 #include "fast/move/pair.cuh"
-#include "fast/move/tile_scales.cuh"
+#include "fast/move/strip_scales.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
 // A direction that is not produced.
 struct NoSide {
-  static constexpr bool kTileScales = false, kTileCodes = false, kWide = false;
+  static constexpr bool kTileScales = false, kStrip = false, kTileCodes = false, kWide = false;
   Target to;
   template <class S, bool kRows, class Words>
   ASSAY_DEVICE void encode(const Extent&, const Place&, const Words&) const {}
 };
 
 // MXFP8, stored as the tensor's rows. kBoth: of square blocks, `same` is where the other direction goes,
-// whose codes are the same (N5.8).
-template <Encoding E, bool kSquare, bool kBoth = false> struct Mxfp8Side {
+// whose codes are the same (N5.8). kOfStrip: its scales are compact.
+template <Encoding E, bool kSquare, bool kBoth = false, bool kOfStrip = false> struct Mxfp8Side {
   static constexpr FormatId kFormat = FormatId::mxfp8;
-  static constexpr bool kTileScales = false, kTileCodes = false, kWide = kSquare && !kBoth;
+  static constexpr bool kTileScales = false, kStrip = kOfStrip, kTileCodes = false, kWide = kSquare && !kBoth;
   Target to, same;
 
   template <class S, bool kRows>
   ASSAY_DEVICE void encode(const Extent& extent, const Place& at,
                            const uint32_t (&words)[kPatch][S::kWords]) const {
     const uint2 codes = scale_codes<S, kRows>(words, at.lane);
-    store_scales<kRows>(to, extent, at, codes);
+    if constexpr (kStrip && kRows) put_strip_scales(at, codes);
+    else if constexpr (kStrip) store_strip_columns(extent, at, codes);
+    else store_scales<kRows>(to, extent, at, codes);
     if constexpr (kBoth) store_scales<!kRows>(same, extent, at, codes);
     float multiplier[kPatch];
     if constexpr (!kRows)
@@ -75,8 +78,17 @@ template <Encoding E, bool kSquare, bool kBoth = false> struct Mxfp8Side {
     const uint2 amax = quad_maxima<S, kLow, kHigh>(items, my_lane);
     return quad_gather<kLow, kHigh>(Lane::scale_code(amax.x) | Lane::scale_code(amax.y) << 8, my_lane);
   }
-  // Compact scales of columns lie in [block][line] (N6.2). Each of the four lanes that share a block stores
-  // two; the padding gets 0 (N6.4). Words by way of shared memory would take registers that are not there.
+  // Compact scales of columns lie in [block][line] (N6.2). Each of the four lanes that share a block has two,
+  // side by side: a warp fills whole sectors. Outside the tensor elements are zeros, and their blocks have
+  // the code 0, which the padding asks for (N6.4); a strip may go beyond it.
+  ASSAY_DEVICE void store_strip_columns(const Extent& extent, const Place& at, uint2 codes) const {
+    const int item = 2 * at.row_group();
+    const int64_t col = at.col + item, pitch = (extent.cols + kTile - 1) / kTile * kTile;
+    const uint32_t two = (item < 4 ? codes.x : codes.y) >> (8 * (item & 3));
+    if (col < pitch) *reinterpret_cast<uint16_t*>(to.scales + (at.row >> 5) * pitch + col) = uint16_t(two);
+  }
+  // Each of the four lanes that share a block stores two. Words by way of shared memory would take registers
+  // that are not there.
   template <bool kRows>
   ASSAY_DEVICE static void store_scales(const Target& to, const Extent& extent, const Place& at,
                                         uint2 codes) {
@@ -103,20 +115,39 @@ template <class RowSide, class ColSide> struct BlockPairArgs {
   ColSide col;
 };
 
+// For sm_120a ptxas needs more registers for the columns of strips than three blocks of BF16 leave a thread.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+inline constexpr bool kWideStripColumns = true;
+#else
+inline constexpr bool kWideStripColumns = false;
+#endif
 template <class S, class RowSide, class ColSide>
-inline constexpr int kBlockPairBlocks = (RowSide::kWide || ColSide::kWide) && S::kBlocks > 2 ? 2 : S::kBlocks;
+inline constexpr int kBlockPairBlocks =
+    (RowSide::kWide || ColSide::kWide || (kWideStripColumns && ColSide::kStrip)) && S::kBlocks > 2
+        ? 2
+        : S::kBlocks;
 
-// One thread per patch. x is 16-byte aligned, and cols a multiple of 8; data as the sides need it.
+// One thread per patch. x is 16-byte aligned, and cols a multiple of 8; data as the sides need it. Strips are
+// for sides that put no tile scales and no codes, and have no scales in the GEMM layout.
 template <class S, class RowSide, class ColSide>
 __global__ void __launch_bounds__(kThreads, kBlockPairBlocks<S, RowSide, ColSide>)
     block_pair(BlockPairArgs<RowSide, ColSide> a) {
   if (is_noop(a.noop)) return;
-  const Place at = my_place(a.extent);
+  constexpr bool kStrip = RowSide::kStrip || ColSide::kStrip;
+  constexpr Spread kSpread = kStrip ? Spread::strip : Spread::blocks;
+  const Place at = place_in_tile<kSpread>(a.extent, blockIdx.x);
   uint32_t words[kPatch][S::kWords];
   load_patch<S, true>(a.x, a.extent, at, words);
   a.row.template encode<S, true>(a.extent, at, words);
+  if constexpr (RowSide::kStrip) {
+    // Here and not at the end: behind a barrier ptxas does not begin with the columns while rows hold
+    // registers.
+    __syncthreads();
+    store_strip_scales(a.row.to, a.extent);
+  }
   a.col.template encode<S, false>(a.extent, at, words);
   constexpr bool kTileScales = RowSide::kTileScales || ColSide::kTileScales;
+  static_assert(!(kStrip && (kTileScales || ColSide::kTileCodes)));
   if constexpr (kTileScales || ColSide::kTileCodes) __syncthreads();
   if constexpr (kTileScales)
     store_tile_scales<RowSide::kTileScales, ColSide::kTileScales>(a.row.to, a.col.to, a.extent, at);
@@ -129,8 +160,8 @@ void launch_block_pair(const char* name, const Job& job, const RowSide& row, con
   if (s.count() == 0) return;
   const BlockPairArgs<RowSide, ColSide> args{
       job.input<void>("x"), job.input("noop"), {s.rows, s.cols}, row, col};
-  launch({.name = name, .grid = args.extent.tiles(), .block = kThreads}, block_pair<S, RowSide, ColSide>,
-         args);
+  const unsigned grid = RowSide::kStrip || ColSide::kStrip ? args.extent.strips() : args.extent.tiles();
+  launch({.name = name, .grid = grid, .block = kThreads}, block_pair<S, RowSide, ColSide>, args);
 }
 
 // Where a direction of a format with E8M0 scales goes.

@@ -11,7 +11,7 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 // long.
 struct Mxfp4Side {
   static constexpr FormatId kFormat = FormatId::mxfp4;
-  static constexpr bool kTileScales = true, kTileCodes = true, kWide = true;
+  static constexpr bool kTileScales = true, kStrip = false, kTileCodes = true, kWide = true;
   Target to;
 
   template <class S, bool kRows>

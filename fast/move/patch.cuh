@@ -10,7 +10,8 @@
 // apart, and columns are transposed inside a patch. Loads are 16 bytes a lane and 128 contiguous bytes a row,
 // stores 8 bytes a lane, both without shared memory. Where no block ties a warp to 32 rows, it takes 16 rows
 // x 128 columns (Spread::lines), so that it stores whole lines of 128 bytes; its columns go through
-// turned_tile.cuh.
+// turned_tile.cuh. Where scales of rows are stored in lines, the eight warps stand side by side
+// (Spread::strip).
 #pragma once
 #include "fast/lane/source.cuh"
 #include "fast/launch.h"
@@ -18,6 +19,7 @@
 namespace assay::ASSAY_FAST_NAMESPACE {
 
 inline constexpr int kTile = 128, kThreads = 256, kPatch = 8;
+inline constexpr int kStripRows = 32, kStripCols = 512;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
 
 // Exactly 1.0 leaves every output as it was (N6.7).
@@ -27,6 +29,11 @@ struct Extent {
   int64_t rows = 0, cols = 0;
   // Tiles of 128x128, the grid of a patch kernel.
   unsigned tiles() const { return unsigned(((rows + kTile - 1) / kTile) * ((cols + kTile - 1) / kTile)); }
+  // Strips of 32x512, over all rows that scale planes are padded to.
+  unsigned strips() const {
+    return unsigned((rows + kTile - 1) / kTile * (kTile / kStripRows) *
+                    ((cols + kStripCols - 1) / kStripCols));
+  }
 };
 
 // Where this thread's patch begins, and how many of its 8 rows and columns lie inside the tensor: both 0
@@ -41,19 +48,25 @@ ASSAY_LANE int inside(int64_t first, int64_t extent) {
   const int64_t left = extent - first;
   return left >= kPatch ? kPatch : left > 0 ? int(left) : 0;
 }
-// How the warps of a block share its tile: 32 rows x 64 columns each, or 16 rows x 128 columns.
-enum class Spread : uint8_t { blocks, lines };
-// This thread's place in tile `tile` of a tensor, counted along rows of tiles.
+// How the warps of a block share its tile: 32 rows x 64 columns each, or 16 rows x 128 columns; or the first,
+// side by side in a strip.
+enum class Spread : uint8_t { blocks, lines, strip };
+// This thread's place in tile (or strip) `tile` of a tensor, counted along rows of tiles.
 template <Spread kSpread = Spread::blocks>
 ASSAY_DEVICE Place place_in_tile(const Extent& extent, unsigned tile) {
-  const unsigned across = unsigned((extent.cols + kTile - 1) / kTile), tile_row = tile / across,
+  constexpr bool kLines = kSpread == Spread::lines, kStrip = kSpread == Spread::strip;
+  constexpr int kRows = kStrip ? kStripRows : kTile, kCols = kStrip ? kStripCols : kTile;
+  const unsigned across = unsigned((extent.cols + kCols - 1) / kCols), tile_row = tile / across,
                  tile_col = tile - tile_row * across;
   const int lane = int(threadIdx.x & 31u), warp = int(threadIdx.x >> 5);
-  constexpr bool kLines = kSpread == Spread::lines;
-  const int down = kLines ? warp * 2 + (lane >> 4) : (warp >> 1) * 4 + (lane >> 3),
-            across_tile = kLines ? lane & 15 : (warp & 1) * 8 + (lane & 7);
-  const int64_t row = int64_t(tile_row) * kTile + down * kPatch,
-                col = int64_t(tile_col) * kTile + across_tile * kPatch;
+  const int down = kLines   ? warp * 2 + (lane >> 4)
+                   : kStrip ? lane >> 3
+                            : (warp >> 1) * 4 + (lane >> 3),
+            across_tile = kLines   ? lane & 15
+                          : kStrip ? warp * 8 + (lane & 7)
+                                   : (warp & 1) * 8 + (lane & 7);
+  const int64_t row = int64_t(tile_row) * kRows + down * kPatch,
+                col = int64_t(tile_col) * kCols + across_tile * kPatch;
   const int rows = inside(row, extent.rows), cols = inside(col, extent.cols);
   return {row, col, lane, cols == 0 ? 0 : rows, rows == 0 ? 0 : cols};
 }
