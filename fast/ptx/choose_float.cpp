@@ -159,7 +159,8 @@ template <template <bool> class Rule> Handler extreme(const Opcode& op, const In
 Handler approximate(const Opcode& op) {
   switch (op.row->form) {
     case Form::div_f32_approx:
-      return op.has("ftz") ? &apply2<Flushed<DivF>, float, float, float> : &apply2<DivF, float, float, float>;
+      return op.has("ftz") ? &apply2<Flushed<DivApproxF>, float, float, float>
+                           : &apply2<DivApproxF, float, float, float>;
     case Form::rcp_f32_approx: return one<RcpF>(op);
     case Form::sqrt_f32_approx: return one<SqrtF>(op);
     case Form::rsqrt: return one<RsqrtF>(op);

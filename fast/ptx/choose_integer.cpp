@@ -62,7 +62,10 @@ Handler dot_products_of_halves(const Opcode& op) {
   return b ? dots<uint16_t, int8_t>(op) : dots<uint16_t, uint8_t>(op);
 }
 
-// 9.7.2: a sum or difference with the carry of each lane, in and out as the opcode says.
+// 9.7.2: a sum or difference with the carry of each lane, in and out as the opcode says. A difference is the
+// sum with the complement and 1, or the carry, as ptxas folds it and GPUs compute it: the carry is set where
+// nothing was borrowed. The text speaks of a borrow and leaves its sense open; nvcc divides numbers of 128
+// bits by chains that mix sums and differences.
 struct CarryUse {
   bool in, out, subtract;
 };
@@ -72,10 +75,10 @@ template <class T, CarryUse kUse> void with_carry(Warp& w, const Instruction& i)
   Cell<T>* d = cells<T>(w, i.d[0]);
   for (uint32_t m = w.active; m; m &= m - 1) {
     const int l = std::countr_zero(m);
-    const unsigned in = kUse.in ? w.carry >> l & 1 : 0;
+    const unsigned in = kUse.in ? w.carry >> l & 1 : unsigned{kUse.subtract};
     const T x = get<T>(a[l]), y = get<T>(b[l]);
-    const unsigned __int128 sum = kUse.subtract ? static_cast<unsigned __int128>(x) - y - in
-                                                : static_cast<unsigned __int128>(x) + y + in;
+    const unsigned __int128 sum =
+        static_cast<unsigned __int128>(x) + (kUse.subtract ? static_cast<T>(~y) : y) + in;
     d[l] = static_cast<Cell<T>>(static_cast<T>(sum));
     if (kUse.out) w.carry = (w.carry & ~(1u << l)) | static_cast<uint32_t>(sum >> kBits<T> & 1) << l;
   }
@@ -247,6 +250,9 @@ Handler bits(const Opcode& op) {
 }  // namespace
 
 bool choose_integer(const Opcode& op, Instruction& i) {
+  const Form form = op.row->form;
+  i.carry_in = form == Form::addc || form == Form::subc || form == Form::madc;
+  i.carry_out = op.has("cc");
   i.handler = arithmetic(op);
   if (!i.handler) i.handler = bits(op);
   return i.handler != nullptr;

@@ -46,6 +46,7 @@ struct Instruction {
   bool wide_d = false, wide_s = false,
        wide_to = false;   // the register takes eight bytes where the type alone does not decide it
   bool unpinned = false;  // the PTX ISA gives only a bound of the result (9.7.3), or leaves an order open
+  bool carry_in = false, carry_out = false;  // reads, writes the carry (9.7.2)
   bool with_optional = false;  // the operand that may be absent is there
   bool aligned = false;        // a barrier that whole warps reach together
   BarrierKind barrier = BarrierKind::sync;

@@ -6,8 +6,8 @@
 
 namespace assay::ptx {
 
-// What a lane reads from one that takes no part, under RunOptions::shuffles_any. Where Undefined::meet lets
-// the shuffle carry flags, its low bits say that no byte was written.
+// What a lane reads from one that takes no part, under RunOptions::shuffles_any. It counts as never written
+// (Undefined::meet).
 constexpr uint32_t kAbsentLane = 0x7F7F7F7F;
 
 enum class Shuffle : uint8_t { up, down, bfly, idx };

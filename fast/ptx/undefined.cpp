@@ -39,6 +39,8 @@ void Undefined::start_block() {
     r.bytes.assign(4 * (k.words / kLanes + 1), ~0u);
     r.origin.assign(k.words / kLanes + 1, 0);
     r.predicates.assign(k.predicates, ~0u);
+    r.predicate_origin.assign(k.predicates, 0);
+    r.carry = ~0u, r.carry_origin = 0;
     r.predicates[k.true_predicate] = 0;
     const auto define = [&](uint32_t place) {
       std::fill_n(r.bytes.begin() + 4 * (place / kLanes), wide(place) ? 8 : 4, 0u);
@@ -66,7 +68,8 @@ uint32_t Undefined::source(const Warp& w, const Instruction& i, unsigned k) cons
 }
 
 uint32_t Undefined::origin_of(const Warp& w, const Instruction& i, unsigned k) const {
-  return written_by(i.predicate_s, k) ? 0 : warps_[w.index].origin[i.s[k] / kLanes];
+  const Registers& r = warps_[w.index];
+  return written_by(i.predicate_s, k) ? r.predicate_origin[i.s[k]] : r.origin[i.s[k] / kLanes];
 }
 
 uint32_t Undefined::sources(const Warp& w, const Instruction& i, uint32_t& origin) const {
@@ -76,6 +79,11 @@ uint32_t Undefined::sources(const Warp& w, const Instruction& i, uint32_t& origi
     if (more & w.active && !origin) origin = origin_of(w, i, k);
     lanes |= more;
   }
+  if (i.carry_in) {
+    const Registers& r = warps_[w.index];
+    if (r.carry & w.active && !origin) origin = r.carry_origin;
+    lanes |= r.carry;
+  }
   return lanes;
 }
 
@@ -83,7 +91,10 @@ void Undefined::set(const Warp& w, const Instruction& i, unsigned k, uint32_t la
                     uint32_t origin) {
   Registers& r = warps_[w.index];
   const auto change = [lanes](uint32_t& now, uint32_t to) { now = (now & ~lanes) | (to & lanes); };
-  if (written_by(i.predicate_d, k)) return change(r.predicates[i.d[k]], undefined.any());
+  if (written_by(i.predicate_d, k)) {
+    if (undefined.any() & lanes) r.predicate_origin[i.d[k]] = origin;
+    return change(r.predicates[i.d[k]], undefined.any());
+  }
   const uint32_t at = i.d[k] / kLanes;
   for (size_t n = 0; n < (wide(i.d[k]) ? 8u : 4u); ++n) change(r.bytes[4 * at + n], undefined.of[n]);
   if (undefined.any() & lanes) r.origin[at] = origin;
@@ -103,7 +114,7 @@ void Undefined::report(Warp& w, const Instruction& i, uint32_t lanes, const std:
 
 void Undefined::check_guard(Warp& w, const Instruction& i, uint32_t lanes) const {
   if (const uint32_t bad = warps_[w.index].predicates[i.guard] & lanes)
-    report(w, i, bad, "is guarded by an undefined predicate", 0);
+    report(w, i, bad, "is guarded by an undefined predicate", warps_[w.index].predicate_origin[i.guard]);
 }
 
 void Undefined::check_address(Warp& w, const Instruction& i) const {
@@ -264,6 +275,12 @@ void Undefined::before(Warp& w, const Instruction& i) {
 }
 
 void Undefined::after(Warp& w, const Instruction& i) {
+  if (i.carry_out) {
+    Registers& r = warps_[w.index];
+    const uint32_t undefined = defined_ ? 0 : pending_[0].any() & w.active;
+    r.carry = (r.carry & ~w.active) | undefined;
+    if (undefined) r.carry_origin = pending_origin_;
+  }
   if (defined_) return define(w, i, w.active);
   for (unsigned k = 0; k < i.destinations; ++k) set(w, i, k, w.active, pending_[k], pending_origin_);
 }
@@ -382,14 +399,7 @@ void Undefined::multiply(const Warp& w, const Instruction& i, const ProductParts
 
 void Undefined::meet(Warp& w, const Meeting& m, MeetingHandler handler) {
   const bool shuffles = b_.kernel->opcodes[m.parts[0].instruction->opcode].row->form == Form::shfl;
-  std::array<uint32_t, kLanes> flags{}, source_was{}, destination_was{};
   uint32_t any = 0, origin = 0;
-  const auto packed = [&](const Warp& warp, const Instruction& i, unsigned l) {
-    const Bytes b = bytes(warp, i.s[0]);
-    uint32_t out = 0;
-    for (unsigned n = 0; n < 4; ++n) out |= (b.of[n] >> l & 1) << n;
-    return out;
-  };
   const auto for_lanes = [&](auto f) {
     for (size_t p = 0; p < m.count; ++p)
       for (uint32_t l = m.parts[p].lanes; l; l &= l - 1)
@@ -400,21 +410,20 @@ void Undefined::meet(Warp& w, const Meeting& m, MeetingHandler handler) {
     for (unsigned k = shuffles ? 1 : 0; k < i.sources; ++k) any |= source(w, i, k) & m.parts[p].lanes;
     if (i.sources && !origin) origin = origin_of(w, i, 0);
   }
+  // Of a shuffle: which bytes of what each lane reads nobody wrote.
+  std::array<uint32_t, kLanes> flags{};
   if (shuffles) {
-    // The shuffle itself carries a flag for every lane, then the values.
+    std::array<Bytes, kLanes> values;
+    for_lanes([&](const Instruction& i, unsigned l) { values[l] = bytes(w, i.s[0]); });
     for_lanes([&](const Instruction& i, unsigned l) {
-      source_was[l] = w.words[i.s[0] + l];
-      destination_was[l] = w.words[i.d[0] + l];
-    });
-    for_lanes([&](const Instruction& i, unsigned l) { w.words[i.s[0] + l] = packed(w, i, l); });
-    handler(w, m);
-    for_lanes([&](const Instruction& i, unsigned l) {
-      flags[l] = w.words[i.d[0] + l];
-      if (flags[l] == kAbsentLane) origin = static_cast<uint32_t>(&i - b_.kernel->code.data()) + 1;
-    });
-    for_lanes([&](const Instruction& i, unsigned l) {
-      w.words[i.d[0] + l] = destination_was[l];
-      w.words[i.s[0] + l] = source_was[l];
+      unsigned from = l;
+      const Opcode& op = b_.kernel->opcodes[i.opcode];
+      if (!source_lane(shuffle_of(op), l, w.words[i.s[1] + l], w.words[i.s[2] + l], from)) from = l;
+      if (from >= kLanes || !(m.lanes >> from & 1)) {
+        flags[l] = 0xF, origin = static_cast<uint32_t>(&i - b_.kernel->code.data()) + 1;
+        return;
+      }
+      for (unsigned n = 0; n < 4; ++n) flags[l] |= (values[from].of[n] >> from & 1) << n;
     });
   }
   handler(w, m);

@@ -71,6 +71,8 @@ class Undefined {
   struct Registers {
     std::vector<uint32_t> bytes, predicates;  // four for a register of up to 32 bits, eight for a wide one
     std::vector<uint32_t> origin;             // where the value came from: an instruction, from 1
+    std::vector<uint32_t> predicate_origin;
+    uint32_t carry = ~0u, carry_origin = 0;  // lanes whose carry is undefined
   };
   bool wide(uint32_t place) const { return b_.kernel->wide[place / kLanes]; }
   Bytes bytes(const Warp&, uint32_t place) const;

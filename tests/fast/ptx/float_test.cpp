@@ -360,6 +360,41 @@ TEST(PtxFloat, AtomicSumsOfHalvesAreSumsOfHalves) {
   }
 }
 
+// 9.7.3.1: zeros are normal numbers.
+TEST(PtxFloat, PropertiesOfNumbers) {
+  const struct {
+    uint64_t bits;
+    const char* holds;
+  } kNumbers[] = {{0, "finite number normal"},          {0x80000000, "finite number normal"},
+                  {0x3F800000, "finite number normal"}, {0x80000001, "finite number subnormal"},
+                  {0x7F800000, "infinite number"},      {0xFF800000, "infinite number"},
+                  {0x7FC00000, "notanumber"},           {0xFF800001, "notanumber"}};
+  for (const std::string property : {"finite", "infinite", "number", "notanumber", "normal", "subnormal"})
+    for (const auto& n : kNumbers) {
+      const bool holds = (" " + std::string(n.holds) + " ").find(" " + property + " ") != std::string::npos;
+      EXPECT_EQ(
+          evaluate("testp." + property + ".f32 %p1, $a;\nselp.u32 $d, 1, 0, %p1;", 32, {{32, {n.bits}}})[0],
+          uint64_t{holds})
+          << property << " of " << std::hex << n.bits;
+    }
+  EXPECT_EQ(
+      evaluate("testp.normal.f64 %p1, $a;\nselp.u32 $d, 1, 0, %p1;", 32, {{64, {uint64_t{1} << 63}}})[0], 1u);
+}
+
+// 9.7.3.8: beyond 2^126 the quotient is zero, and that of an infinity NaN.
+TEST(PtxFloat, ApproximateQuotientsOfLargeDivisors) {
+  const auto quotient = [](uint64_t a, uint64_t b) {
+    return evaluate("div.approx.f32 $d, $a, $b;", 32, {{32, {a}}, {32, {b}}})[0];
+  };
+  EXPECT_EQ(quotient(0x3F800000, 0x7E800000), 0x00800000u);  // 1 / 2^126
+  EXPECT_EQ(quotient(0x3F800000, 0x7E800001), 0u);
+  EXPECT_EQ(quotient(0xBF800000, 0x7F000001), 0x80000000u);
+  EXPECT_EQ(quotient(0x7F7FFFFF, 0xFF7FFFFF), 0x80000000u);
+  EXPECT_EQ(quotient(0x7F800000, 0x7F000001), 0x7FFFFFFFu);
+  EXPECT_EQ(quotient(0x3F800000, 0x7F800000), 0u);
+  EXPECT_EQ(quotient(0x7F800000, 0x7E800000), 0x7F800000u);
+}
+
 TEST(PtxFloat, ApproximateFunctionsKeepTheirSpecialValuesAndAreCounted) {
   const uint64_t inf = 0x7F800000, ninf = 0xFF800000;
   const auto one = [](const std::string& op, uint64_t v) {

@@ -117,6 +117,29 @@ TEST(PtxInteger, CarriesGoFromWordToWord) {
   expect(difference, 64, c, [](uint64_t a, uint64_t b, uint64_t) { return a - b; });
 }
 
+// What ptxas makes of such texts, with -O3 from constants and as IADD3 and IADD3.X: a difference is a sum
+// with the complement and 1, and its carry is set where nothing was borrowed.
+TEST(PtxInteger, ADifferenceLeavesTheCarryOfItsSum) {
+  const auto c = pairs(kEdges32, 32);
+  const auto carry = [](unsigned __int128 sum) { return static_cast<uint64_t>(sum >> 32) & 1; };
+  const auto difference = [](uint64_t a, uint64_t b) {
+    return static_cast<unsigned __int128>(a) + low(~b, 32) + 1;
+  };
+  expect("sub.cc.u32 %r4, $a, $b;\naddc.u32 $d, 0, 0;", 32, c,
+         [&](uint64_t a, uint64_t b, uint64_t) { return carry(difference(a, b)); });
+  expect("sub.cc.u32 %r4, $a, $b;\nmadc.lo.u32 $d, $a, 3, $b;", 32, c,
+         [&](uint64_t a, uint64_t b, uint64_t) { return low(3 * a + b + carry(difference(a, b)), 32); });
+  expect("add.cc.u32 %r4, $a, $b;\nsubc.u32 $d, $a, $b;", 32, c, [&](uint64_t a, uint64_t b, uint64_t) {
+    return low(a + low(~b, 32) + carry(static_cast<unsigned __int128>(a) + b), 32);
+  });
+  expect("sub.cc.u32 %r4, $a, $b;\nsubc.cc.u32 %r5, $b, $a;\naddc.u32 $d, 0, 0;", 32, c,
+         [&](uint64_t a, uint64_t b, uint64_t) {
+           return carry(static_cast<unsigned __int128>(b) + low(~a, 32) + carry(difference(a, b)));
+         });
+  expect("sub.cc.u64 %rd4, $a, $b;\naddc.u64 $d, 0, 0;", 64, pairs(kEdges64, 64),
+         [&](uint64_t a, uint64_t b, uint64_t) { return uint64_t{a >= b}; });
+}
+
 // Amounts from 0 to 300: an amount is unsigned and clamped, never taken modulo the width.
 TEST(PtxInteger, ShiftsClampTheirAmount) {
   for (int bits : {16, 32, 64}) {

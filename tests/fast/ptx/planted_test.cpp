@@ -118,6 +118,23 @@ const Planted kPlanted[] = {
      "-1;\nst.global.u32 [%rd1], %r2;",
      "mov.u32 %r9, 5;\nshfl.sync.bfly.b32 %r2, %r9, 16, 31, -1;\nst.global.u32 [%rd1], %r2;",
      {"thread 32: st.global.u32 stores an undefined value"}},
+    {"UndefinedThroughTheCarry",
+     "add.cc.u32 %r2, %r9, 1;\naddc.u32 %r3, 0, 0;\nst.global.u32 [%rd1], %r3;",
+     "add.cc.u32 %r2, %r0, 1;\naddc.u32 %r3, 0, 0;\nst.global.u32 [%rd1], %r3;",
+     {"st.global.u32 stores an undefined value", "a register that nothing was written to"}},
+    {"ACarryThatNothingLeft",
+     "addc.u32 %r3, 0, 0;\nst.global.u32 [%rd1], %r3;",
+     "add.cc.u32 %r2, 0, 0;\naddc.u32 %r3, 0, 0;\nst.global.u32 [%rd1], %r3;",
+     {"st.global.u32 stores an undefined value"}},
+    {"UndefinedPredicateOfMemory",
+     "ld.shared.u32 %r2, [%r5];\nsetp.eq.u32 %p0, %r2, 1;\n@%p0 bra A;\nA:",
+     "st.shared.u32 [%r5], %r0;\nld.shared.u32 %r2, [%r5];\nsetp.eq.u32 %p0, %r2, 1;\n@%p0 bra A;\nA:",
+     {"bra is guarded by an undefined predicate", "read at PTX line 21 (ld.shared.u32)"}},
+    {"UndefinedThroughAShuffleByItself",
+     "setp.eq.u32 %p0, %r0, 10;\n@!%p0 mov.u32 %r9, 10;\nshfl.sync.idx.b32 %r2, %r9, %r9, 31, "
+     "-1;\nst.global.u32 [%rd1], %r2;",
+     "mov.u32 %r9, 10;\nshfl.sync.idx.b32 %r2, %r9, %r9, 31, -1;\nst.global.u32 [%rd1], %r2;",
+     {"st.global.u32 stores an undefined value"}},
     {"AtomicOnWhatNobodyWrote",
      "red.shared.add.u32 [tile], 1;",
      "st.shared.u32 [tile], 0;\nbar.sync 0;\nred.shared.add.u32 [tile], 1;",
@@ -273,6 +290,13 @@ TEST(PtxUndefined, TheBytesOfARegisterAreApart) {
     EXPECT_EQ(error_of(body + low), "") << body;
     EXPECT_NE(error_of(body + high).find("stores an undefined value"), std::string::npos) << body;
   }
+}
+
+// The lane to read and what is read from it in one register, of a part of the warp.
+TEST(PtxUndefined, AShuffleMayReadItsOwnLane) {
+  EXPECT_EQ(error_of("and.b32 %r2, %r0, 31;\nsetp.lt.u32 %p0, %r2, 8;\n@%p0 bra A;\nmov.u32 %r3, 9;\n"
+                     "shfl.sync.idx.b32 %r3, %r3, %r3, 31, 0xffffff00;\nst.global.u32 [%rd1], %r3;\nA:"),
+            "");
 }
 
 TEST(PtxSchedule, LanesThatStandFurthestFirstGiveTheSameWithoutRelyingOnTheOrder) {
