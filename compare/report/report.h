@@ -24,8 +24,11 @@ struct Totals {
   std::map<std::string, size_t>
       unpinned_reasons;  // "cublaslt: ..." -> 3: judged by the bound, whatever the outcome
   std::map<std::string, std::string> unpinned_clauses;  // "cublaslt: ..." -> "N16.13": whose bound that was
-  size_t empty = 0;                                     // of the passed, those whose tensor has no element
-  size_t launches = 0;                                  // kernels
+  // "ptx:mine depends on contraction at PTX line 12 (mul.f32)" -> 4: the cases, whatever the outcome, whose
+  // subject says so (Served::by), which another machine may give other bytes
+  std::map<std::string, size_t> open_points;
+  size_t empty = 0;     // of the passed, those whose tensor has no element
+  size_t launches = 0;  // kernels
   double seconds = 0;
 
   void add(const Verdict& v);

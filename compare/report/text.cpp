@@ -147,6 +147,7 @@ class TextReport final : public Report {
     } else if (options_.verbose) {
       fmt::print(out_, "{:<11} {}  {}  {}{}\n{}", name_of(v.outcome), v.subject, place_of_entry(e),
                  printable(e.text), parenthesis(v), about_text(v));
+      if (!v.served.empty()) fmt::print(out_, "            served {}\n", printable(v.served));
     }
     std::fflush(out_);
   }
@@ -160,6 +161,8 @@ class TextReport final : public Report {
     for (const auto& [reason, count] : t.skip_reasons) fmt::print(out_, "skipped {}: {}\n", count, reason);
     for (const auto& [reason, count] : t.unpinned_reasons)
       fmt::print(out_, "judged by the bound ({}) {}: {}\n", t.unpinned_clauses.at(reason), count, reason);
+    for (const auto& [what, count] : t.open_points)
+      fmt::print(out_, "a GPU may give other bytes {}: {}\n", count, what);
     for (Outcome o : {Outcome::mistrusted, Outcome::crashed, Outcome::stale})
       if (const auto n = t.by_outcome.find(o); n != t.by_outcome.end())
         fmt::print(out_, "{} of the failed {} {}\n", n->second, n->second == 1 ? "is" : "are", name_of(o));
@@ -257,6 +260,10 @@ void Totals::add(const Verdict& v) {
     ++unpinned_reasons[reason];
     unpinned_clauses[reason] = bound_clause(v);
   }
+  for (const std::string_view point : words_of(v.served, ';'))
+    if (const size_t at = point.find_first_not_of(' ');
+        at != point.npos && point.substr(at).starts_with("depends on "))
+      ++open_points[fmt::format("{} {}", v.subject, point.substr(at))];
   if (v.outcome == Outcome::passed) {
     ++passed;
     empty += v.reason == kNoElement;

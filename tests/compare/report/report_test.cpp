@@ -205,6 +205,30 @@ TEST(Report, ALawThatFailsOnManyLinesIsOneCause) {
   expect_in(said, "       3  range of reference at scale: the amax 3 has the scale 0   first some.cases:1\n");
 }
 
+// A pass on this machine may be none on another: what a subject says of that is told once for all cases.
+TEST(Report, WhatMayDifferOnAGpuIsTold) {
+  std::FILE* out = std::tmpfile();
+  const auto report = make_text_report(out, {});
+  Totals totals;
+  for (const char* served :
+       {"k; 12 lane instructions; depends on contraction at PTX line 3", "k; independent of contraction",
+        "k; 14 lane instructions; depends on contraction at PTX line 3"}) {
+    Verdict v;
+    v.subject = "ptx:k";
+    v.outcome = Outcome::passed;
+    v.served = served;
+    totals.add(v);
+    report->result(entry(kLine, totals.passed), v);
+  }
+  report->finish(totals);
+  std::string said(static_cast<size_t>(std::ftell(out)), ' ');
+  std::rewind(out);
+  ASSERT_EQ(std::fread(said.data(), 1, said.size(), out), said.size());
+  std::fclose(out);
+  EXPECT_TRUE(said.starts_with("a GPU may give other bytes 2: ptx:k depends on contraction at PTX line 3\n"))
+      << said;
+}
+
 // However many workers judge, the lines come in the suite's order, and so do the causes.
 TEST(Report, TheCausesAreTheSameForAnyNumberOfWorkers) {
   std::vector<SuiteEntry> entries;
