@@ -1,8 +1,11 @@
 #include "fast/ptx/contraction.h"
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "fast/ptx/choose.h"
 #include "fast/ptx/handlers.h"
 #include "fast/ptx/values_float.h"
 
@@ -10,9 +13,18 @@ namespace assay::ptx {
 
 namespace {
 
-bool is_product(Form f) { return f == Form::mul_f32 || f == Form::mul_f64; }
+// Of binary32 and binary64, whose fused form has a sign for each term.
+bool has_signs(Form f) {
+  return f == Form::mul_f32 || f == Form::mul_f64 || f == Form::add_f32 || f == Form::sub_f32 ||
+         f == Form::add_f64 || f == Form::sub_f64;
+}
+bool is_product(Form f) {
+  return f == Form::mul_f32 || f == Form::mul_f64 || f == Form::mul_f32x2 || f == Form::mul_half ||
+         f == Form::mul_half_mode;
+}
 bool is_sum(Form f) {
-  return f == Form::add_f32 || f == Form::sub_f32 || f == Form::add_f64 || f == Form::sub_f64;
+  return f == Form::add_f32 || f == Form::sub_f32 || f == Form::add_f64 || f == Form::sub_f64 ||
+         f == Form::add_f32x2 || f == Form::add_half || f == Form::add_half_mode;
 }
 bool rounds(const Opcode& op) { return op.has("rn") || op.has("rz") || op.has("rm") || op.has("rp"); }
 
@@ -46,48 +58,88 @@ bool same_guard(const Instruction& a, const Instruction& b) {
 }
 
 // a b + c with the signs that add and sub give them: code 1 negates the product, 2 the addend.
-template <class T, bool kFlush> void fused(Warp& w, const Instruction& i) {
+template <class T, bool kFlush, bool kSaturate> void fused(Warp& w, const Instruction& i) {
   Cell<T>* d = cells<T>(w, i.d[0]);
   const Cell<T>*a = cells<T>(w, i.s[0]), *b = cells<T>(w, i.s[1]), *c = cells<T>(w, i.s[2]);
   const T product = i.code & 1 ? T(-1) : T(1), addend = i.code & 2 ? T(-1) : T(1);
   for_lanes(w.active, [&](unsigned l) {
     const T x = get<T>(a[l]) * product, y = get<T>(b[l]), z = get<T>(c[l]) * addend;
-    if constexpr (kFlush) d[l] = put<T>(Flushed<FmaF>{}(x, y, z));
-    else d[l] = put<T>(FmaF{}(x, y, z));
+    T v;
+    if constexpr (kFlush) v = Flushed<FmaF>{}(x, y, z);
+    else v = FmaF{}(x, y, z);
+    if constexpr (kSaturate) v = v > T(0) ? std::min(v, T(1)) : T(0);  // NaN too becomes +0
+    d[l] = put<T>(v);
   });
+}
+Handler fused_of(const Opcode& sum) {
+  if (sum.first() == Type::f64) return &fused<double, false, false>;
+  if (sum.has("sat")) return sum.has("ftz") ? &fused<float, true, true> : &fused<float, false, true>;
+  return sum.has("ftz") ? &fused<float, true, false> : &fused<float, false, false>;
+}
+
+// Who reads and writes the registers of a kernel.
+struct Uses {
+  explicit Uses(const Kernel& k) : begins_of_stretches(begins(k)) {
+    for (uint32_t n = 0; n < k.code.size(); ++n) {
+      const Instruction& i = k.code[n];
+      for (unsigned s = 0; s < i.sources; ++s)
+        if (!(i.predicate_s >> s & 1)) reads[i.s[s]].push_back({n, s});
+      for (unsigned d = 0; d < i.destinations; ++d)
+        if (!(i.predicate_d >> d & 1)) ++writes[i.d[d]];
+    }
+  }
+  // The one instruction that reads what instruction n gives, behind it in its stretch and under its guard,
+  // and the source that it is there.
+  std::optional<std::pair<uint32_t, unsigned>> only(const Kernel& k, uint32_t n) const {
+    const uint32_t place = k.code[n].d[0];
+    const auto read = reads.find(place);
+    if (read == reads.end() || read->second.size() != 1 || writes.at(place) != 1) return {};
+    const auto [at, operand] = read->second.front();
+    const auto end = begins_of_stretches.upper_bound(n);
+    if (at < n || (end != begins_of_stretches.end() && at >= *end) || !same_guard(k.code[n], k.code[at]))
+      return {};
+    return read->second.front();
+  }
+  std::map<uint32_t, std::vector<std::pair<uint32_t, unsigned>>> reads;  // by register
+  std::map<uint32_t, unsigned> writes;
+  std::set<uint32_t> begins_of_stretches;
+};
+
+// The sum that takes a product, over copies and negations of it.
+std::optional<Contraction> sum_of(const Kernel& k, const Uses& uses, uint32_t product) {
+  const Opcode& op = k.opcodes[k.code[product].opcode];
+  Contraction found{product, 0, 0, false};
+  for (uint32_t at = product;;) {
+    const auto next = uses.only(k, at);
+    if (!next) return {};
+    const Instruction& i = k.code[next->first];
+    const Opcode& with = k.opcodes[i.opcode];
+    const bool negates = with.row->form == Form::neg_f32 || with.row->form == Form::neg_f64;
+    const bool copies = with.row->form == Form::mov && i.width == 0 && i.sources == 1;
+    if (copies || (negates && has_signs(op.row->form) && with.has("ftz") == op.has("ftz"))) {
+      found.negated ^= negates;
+      at = next->first;
+      continue;
+    }
+    if (!is_sum(with.row->form) || rounds(with) || with.first() != op.first() ||
+        with.has("ftz") != op.has("ftz") || operands_change(k, k.code[product], product, next->first))
+      return {};
+    found.sum = next->first, found.operand = next->second;
+    return found;
+  }
 }
 
 }  // namespace
 
 std::vector<Contraction> contractions(const Kernel& k) {
-  std::map<uint32_t, std::vector<std::pair<uint32_t, unsigned>>> uses;  // by register
-  std::map<uint32_t, unsigned> writes;
-  for (uint32_t n = 0; n < k.code.size(); ++n) {
-    const Instruction& i = k.code[n];
-    for (unsigned s = 0; s < i.sources; ++s)
-      if (!(i.predicate_s >> s & 1)) uses[i.s[s]].push_back({n, s});
-    for (unsigned d = 0; d < i.destinations; ++d)
-      if (!(i.predicate_d >> d & 1)) ++writes[i.d[d]];
-  }
-  const std::set<uint32_t> stretches = begins(k);
+  const Uses uses(k);
   std::vector<Contraction> out;
   std::set<uint32_t> taken;
   for (uint32_t n = 0; n < k.code.size(); ++n) {
-    const Instruction& product = k.code[n];
-    const Opcode& op = k.opcodes[product.opcode];
+    const Opcode& op = k.opcodes[k.code[n].opcode];
     if (!is_product(op.row->form) || rounds(op) || op.has("sat")) continue;
-    const auto& used = uses[product.d[0]];
-    if (used.size() != 1 || writes[product.d[0]] != 1) continue;
-    const auto [sum, operand] = used.front();
-    const Opcode& with = k.opcodes[k.code[sum].opcode];
-    const auto end = stretches.upper_bound(n);
-    if (sum < n || (end != stretches.end() && sum >= *end) || taken.contains(sum)) continue;
-    if (!is_sum(with.row->form) || rounds(with) || with.has("sat") || with.first() != op.first() ||
-        with.has("ftz") != op.has("ftz") || !same_guard(product, k.code[sum]) ||
-        operands_change(k, product, n, sum))
-      continue;
-    taken.insert(sum);
-    out.push_back({n, sum, operand});
+    if (const auto found = sum_of(k, uses, n); found && taken.insert(found->sum).second)
+      out.push_back(*found);
   }
   return out;
 }
@@ -98,15 +150,18 @@ Kernel contracted(const Kernel& kernel, std::span<const Contraction> pairs) {
     const Instruction& product = kernel.code[pair.product];
     Instruction& sum = out.code[pair.sum];
     const Opcode& op = kernel.opcodes[sum.opcode];
-    const bool subtracts = op.row->name == "sub";
     const uint32_t addend = sum.s[1 - pair.operand];
     sum.s[0] = product.s[0], sum.s[1] = product.s[1], sum.s[2] = addend;
     sum.sources = 3;
-    // a b - c, or c - a b.
-    sum.code = !subtracts ? 0 : pair.operand == 0 ? 2 : 1;
-    sum.handler = op.first() == Type::f64 ? &fused<double, false>
-                  : op.has("ftz")         ? &fused<float, true>
-                                          : &fused<float, false>;
+    if (has_signs(op.row->form)) {
+      // a b - c, or c - a b.
+      const unsigned code = op.row->name != "sub" ? 0 : pair.operand == 0 ? 2 : 1;
+      sum.code = code ^ unsigned { pair.negated };
+      sum.handler = fused_of(op);
+    } else {
+      const size_t words = op.text.find('.');
+      choose(understand("fma.rn" + op.text.substr(words)), sum);
+    }
   }
   return out;
 }

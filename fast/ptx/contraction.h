@@ -14,10 +14,12 @@ namespace assay::ptx {
 struct Contraction {
   uint32_t product = 0, sum = 0;
   unsigned operand = 0;  // the source of the sum that is the product
+  bool negated = false;  // by instructions between the two
 };
 
-// Every product without a rounding whose only use is a sum without one in the same stretch of code. Of a sum
-// of two products the first.
+// Every product without a rounding whose only use is a sum without one in the same stretch of code, by itself
+// or by way of registers that it is copied to and, of binary32 and binary64, of negations. Of a sum of two
+// products the first. Of packed and of 16-bit elements sums alone, no differences.
 std::vector<Contraction> contractions(const Kernel&);
 // The kernel with these pairs fused.
 Kernel contracted(const Kernel&, std::span<const Contraction>);

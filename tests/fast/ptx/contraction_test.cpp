@@ -63,6 +63,38 @@ TEST(PtxContraction, ProductsAndSumsWithoutARoundingAreFused) {
   }
 }
 
+// What ptxas fuses too, as its machine code shows: over copies and negations, with .sat, and packed elements.
+TEST(PtxContraction, CopiesNegationsAndPackedElementsAreNoHindrance) {
+  struct Case {
+    const char* body;
+    float apart, fused;
+  };
+  for (const Case& c : {
+           Case{"mul.f32 %f8, %f1, %f2;\nmov.f32 %f7, %f8;\nadd.f32 %f9, %f7, %f3;", 0, kLost},
+           Case{".reg .b32 %x;\nmul.f32 %f8, %f1, %f2;\nmov.b32 %x, %f8;\nmov.b32 %f7, %x;\nadd.f32 %f9, "
+                "%f7, %f3;",
+                0, kLost},
+           Case{"mul.f32 %f8, %f1, %f2;\nneg.f32 %f7, %f8;\nsub.f32 %f9, %f7, %f3;", 0, -kLost},
+           Case{"neg.f32 %f6, %f3;\nmul.f32 %f8, %f1, %f2;\nneg.f32 %f7, %f8;\nadd.f32 %f9, %f6, %f7;", 0,
+                -kLost},
+           Case{"mul.f32 %f8, %f1, %f2;\nadd.sat.f32 %f9, %f8, %f3;", 0, kLost},
+           Case{"mul.f32 %f8, %f1, %f2;\nneg.f32 %f7, %f8;\nsub.sat.f32 %f9, %f7, %f3;", 0, 0},
+           Case{".reg .b64 %x<4>;\nmov.b64 %x0, {%f1, %f1};\nmov.b64 %x1, {%f3, %f3};\nmul.f32x2 %x2, %x0, "
+                "%x0;\n"
+                "add.f32x2 %x3, %x2, %x1;\nmov.b64 {%f9, %f8}, %x3;",
+                0, kLost},
+           Case{".reg .b32 %x<4>;\n.reg .b16 %h<2>;\nmov.b32 %x0, 0x3C103C10;\nmov.b32 %x1, 0xBC20BC20;\n"
+                "mul.f16x2 %x2, %x0, %x0;\nadd.f16x2 %x3, %x2, %x1;\nmov.b32 {%h0, %h1}, %x3;\ncvt.f32.f16 "
+                "%f9, %h1;",
+                0, 0x1p-12f},
+       }) {
+    const Both b = both(c.body);
+    EXPECT_EQ(b.pairs, 1u) << c.body;
+    EXPECT_EQ(b.apart, c.apart) << c.body;
+    EXPECT_EQ(b.fused, c.fused) << c.body;
+  }
+}
+
 TEST(PtxContraction, WhatMustStayApartStaysApart) {
   for (const char* body : {
            "mul.rn.f32 %f8, %f1, %f2;\nadd.f32 %f9, %f8, %f3;",                       // the product rounds
@@ -73,6 +105,8 @@ TEST(PtxContraction, WhatMustStayApartStaysApart) {
            "mul.f32 %f8, %f1, %f2;\nbra A;\nA:\nadd.f32 %f9, %f8, %f3;",         // another stretch of code
            "mul.f32 %f8, %f1, %f2;\nmov.f32 %f1, %f3;\nadd.f32 %f9, %f8, %f3;",  // an operand changed
            "mul.ftz.f32 %f8, %f1, %f2;\nadd.f32 %f9, %f8, %f3;",                 // one of them flushes
+           "mul.f32 %f8, %f1, %f2;\nabs.f32 %f7, %f8;\nadd.f32 %f9, %f7, %f3;",  // more than a sign
+           "mul.f32 %f8, %f1, %f2;\nmov.f32 %f7, %f8;\nadd.f32 %f9, %f7, %f8;",  // the copy and itself
        })
     EXPECT_EQ(both(body).pairs, 0u) << body;
   // Of a sum of two products one is fused.
