@@ -25,6 +25,11 @@ class Wmma {
     base_ = operands[1 - fragment];
     if (!base_.address) throw Fault("'" + op.text + "' needs an address in brackets");
     stride_ = operands.size() > stride ? operands[stride] : number(kDefaultStride);
+    const uint64_t step = stride_.number.bits;
+    if (stride_.what == Operand::What::number &&
+        (step < kDefaultStride || step * (wide_elements_ ? 4 : 2) % 16))
+      throw Fault("'" + op.text + "' has a stride of " + std::to_string(step) +
+                  " elements, and needs at least 16, and a multiple of 16 bytes");
   }
 
   std::vector<Part> parts() {

@@ -173,6 +173,8 @@ TEST(PtxWmma, WhatIsWrongIsNamedWithItsText) {
       {load + kA + ", [%rd1], 24;", "'a' (512 bytes)"},
       {load + "{%a0, %a1}, [%rd1];", "needs 4 registers in braces"},
       {load + kA + ", %rd1;", "needs an address in brackets"},
+      {load + kA + ", [%rd1], 8;", "a stride of 8 elements"},
+      {load + kA + ", [%rd1], 20;", "a multiple of 16 bytes"},
       {load + kA + ";", "takes 2 or 3 operands, not 1"},
       {"wmma.load.c.sync.aligned.row.m16n16k16.global.f32 " + kA + ", [%rd3];",
        "needs 8 registers in braces"},
