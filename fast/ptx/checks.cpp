@@ -29,6 +29,7 @@ Checks::Checks(const Block& block) : b_(block), undefined_(block), in_flight_(bl
     Manner m;
     m.orders = op.has("acquire") || op.has("release") || op.has("acq_rel");
     m.strong = m.orders || op.has("relaxed") || op.has("volatile") || op.row->kind == Class::atomic;
+    m.in_block = op.has("cta");
     m.fence = op.row->form == Form::membar || op.row->form == Form::fence;
     m.proxy_fence = op.row->form == Form::fence_proxy;
     manners_.push_back(m);
@@ -36,14 +37,14 @@ Checks::Checks(const Block& block) : b_(block), undefined_(block), in_flight_(bl
 }
 
 void Checks::start_block() {
-  fenced_ = false;
+  fenced_ = fenced_widely_ = false;
   undefined_.start_block();
   in_flight_.start_block();
   races_.start_block();
 }
 
 void Checks::before(Warp& w, const Instruction& i) {
-  if (manners_[i.opcode].fence) fenced_ = true;
+  if (manners_[i.opcode].fence) fenced_ = true, fenced_widely_ |= !manners_[i.opcode].in_block;
   if (manners_[i.opcode].proxy_fence) races_.fence_proxies(w, w.active);
   if (in_flight_.watches()) in_flight_.access(w, i);
   if (i.kind == Class::copy || i.kind == Class::barrier) undefined_.check_operands(w, i);
@@ -88,10 +89,12 @@ void Checks::access(Warp& w, const Instruction& i, unsigned lane, uint64_t addre
       const uint64_t v = cell(w, i.s[1 + k], i.wide_d, lane);
       std::memcpy(values.data() + size_t{k} * bytes, &v, bytes);
     }
-  const Races::Kind kind = manner.strong ? Races::Kind::atomic
-                           : load        ? Races::Kind::read
-                                         : Races::Kind::write;
-  if (manner.orders || (fenced_ && manner.strong)) races_.order_by(w, lane, space, address);
+  const Races::Kind kind = manner.strong && manner.in_block ? Races::Kind::atomic_in_block
+                           : manner.strong                  ? Races::Kind::atomic
+                           : load                           ? Races::Kind::read
+                                                            : Races::Kind::write;
+  if (manner.orders || (fenced_ && manner.strong))
+    races_.order_by(w, lane, space, address, !manner.in_block && (manner.orders || fenced_widely_));
   races_.access(w, i, lane, space, address, bytes * count, kind, store ? values.data() : nullptr);
 }
 

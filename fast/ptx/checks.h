@@ -60,8 +60,9 @@ class Checks {
  private:
   // How an opcode touches memory.
   struct Manner {
-    bool strong = false;  // two such operations on one address do not race
-    bool orders = false;  // .acquire, .release, .acq_rel
+    bool strong = false;    // two such operations on one address do not race
+    bool orders = false;    // .acquire, .release, .acq_rel
+    bool in_block = false;  // .cta: for the threads of one block
     bool fence = false, proxy_fence = false;
   };
   void move_matrices(Warp&, const Meeting&, MeetingHandler);
@@ -75,7 +76,7 @@ class Checks {
   Races races_;
   std::vector<Manner> manners_;  // by opcode
   bool carries_pieces_ = false;
-  bool fenced_ = false;  // the block has come to a fence
+  bool fenced_ = false, fenced_widely_ = false;  // the block has come to a fence, to one of more than .cta
 };
 
 }  // namespace assay::ptx

@@ -22,7 +22,16 @@ void remember(std::array<Races::Access, 2>& slots, const Races::Access& now) {
 }
 
 std::string words(Races::Kind kind) {
-  return kind == Races::Kind::read ? "reads" : kind == Races::Kind::atomic ? "changes" : "writes";
+  switch (kind) {
+    case Races::Kind::read: return "reads";
+    case Races::Kind::atomic: return "changes";
+    case Races::Kind::atomic_in_block: return "changes, for its block alone (.cta),";
+    default: return "writes";
+  }
+}
+
+bool is_atomic(Races::Kind kind, bool one_block) {
+  return kind == Races::Kind::atomic || (one_block && kind == Races::Kind::atomic_in_block);
 }
 
 }  // namespace
@@ -72,7 +81,8 @@ std::optional<Races::Access> Races::conflict(const Cell& c, const Access& now) c
   // Shared memory is another one in every block.
   for (const Access& before : c.writes) {
     if (before.kind == Kind::none || ordered(before, now.thread)) continue;
-    const bool both_atomic = before.kind == Kind::atomic && now.kind == Kind::atomic;
+    const bool one_block = before.block == now.block;
+    const bool both_atomic = is_atomic(before.kind, one_block) && is_atomic(now.kind, one_block);
     const bool equal = before.kind == Kind::write && now.kind == Kind::write && before.value == now.value;
     if (!both_atomic && !equal) return before;
   }
@@ -148,18 +158,20 @@ void Races::join(const std::vector<uint16_t>& from, const std::vector<uint16_t>&
   for (const uint16_t t : from) ++clock_[t];
 }
 
-void Races::order_by(const Warp& w, unsigned lane, Space space, uint64_t address) {
+void Races::order_by(const Warp& w, unsigned lane, Space space, uint64_t address, bool across_blocks) {
   const uint16_t thread = thread_of(w, lane);
   Order& order = orders_[{space, address}];
   auto known = std::make_shared<Clocks>(slots_, 0);
   raise(*known, thread);
   if (order.block == block_number() && order.known)
     for (size_t u = 0; u < known->size(); ++u) (*known)[u] = std::max((*known)[u], (*order.known)[u]);
-  order.blocks.resize(blocks_known_.size());
-  for (size_t n = 0; n < order.blocks.size(); ++n)
-    if (order.blocks[n]) blocks_known_[n] = true;
-  order.blocks = blocks_known_;
-  order.blocks[block_number()] = true;
+  if (across_blocks) {
+    order.blocks.resize(blocks_known_.size());
+    for (size_t n = 0; n < order.blocks.size(); ++n)
+      if (order.blocks[n]) blocks_known_[n] = true;
+    order.blocks = blocks_known_;
+    order.blocks[block_number()] = true;
+  }
   order.block = block_number();
   order.known = known;
   more_[thread] = known;

@@ -24,8 +24,9 @@ namespace assay::ptx {
 
 class Races {
  public:
-  // A byte's access: a read, a write, or both at once by an operation that is atomic or strong.
-  enum class Kind : uint8_t { none, read, write, atomic, copied };  // copied: a write of unknown values
+  // A byte's access: a read, a write, or both at once by an operation that is atomic or strong, for all
+  // threads or, with .cta, for those of its block. copied: a write of unknown values.
+  enum class Kind : uint8_t { none, read, write, atomic, atomic_in_block, copied };
   struct Access {
     uint32_t block = 0, clock = 0, pc = 0;  // the block's place in the grid, from 1
     uint16_t thread = 0;
@@ -41,8 +42,8 @@ class Races {
   void access(Warp&, const Instruction&, unsigned lane, Space, uint64_t address, unsigned bytes, Kind,
               const uint8_t* values);
   // An operation on an address that orders what comes before it in one thread before what comes after it in
-  // another.
-  void order_by(const Warp&, unsigned lane, Space, uint64_t address);
+  // another; of another block only where its scope is wider than .cta.
+  void order_by(const Warp&, unsigned lane, Space, uint64_t address, bool across_blocks);
 
   // Lanes come to a barrier; those that wait are ordered after all who came, once it is complete.
   void arrive(uint32_t barrier, const Warp&, uint32_t lanes, bool waits);

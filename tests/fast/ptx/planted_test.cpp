@@ -143,6 +143,21 @@ const Planted kPlanted[] = {
      "red.global.add.u32 [%rd0], %r9;",
      "red.global.add.u32 [%rd0], %r0;",
      {"red.global.add.u32 takes an undefined operand"}},
+    {"AtomicsForOneBlockAlone",
+     "red.relaxed.cta.global.add.u32 [%rd0], 1;",
+     "red.relaxed.gpu.global.add.u32 [%rd0], 1;",
+     {"of 4 bytes changes, for its block alone (.cta), a byte that block "}},
+    // The block that comes second reads what the first wrote.
+    {"AFenceForOneBlockAlone",
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
+     "st.global.u32 [%rd4+8], 7;\nmembar.cta;\natom.global.add.u32 %r2, [%rd0], 1;\nmembar.cta;\n"
+     "setp.ne.u32 %p0, %r2, 1;\n@%p0 bra END;\nxor.b32 %r8, %r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "ld.global.u32 %r3, [%rd5+8];\nEND:",
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
+     "st.global.u32 [%rd4+8], 7;\nmembar.gl;\natom.global.add.u32 %r2, [%rd0], 1;\nmembar.gl;\n"
+     "setp.ne.u32 %p0, %r2, 1;\n@%p0 bra END;\nxor.b32 %r8, %r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "ld.global.u32 %r3, [%rd5+8];\nEND:",
+     {"ld.global.u32 of 4 bytes reads a byte that block "}},
     {"MissingBarrier",
      "st.shared.u32 [%r5], %r0;\nxor.b32 %r6, %r5, 128;\nld.shared.u32 %r2, [%r6];",
      "st.shared.u32 [%r5], %r0;\nbar.sync 0;\nxor.b32 %r6, %r5, 128;\nld.shared.u32 %r2, "
