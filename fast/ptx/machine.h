@@ -79,7 +79,10 @@ struct Warp {
   uint32_t* predicates = nullptr;
   uint32_t active = 0;  // the lanes of the current instruction
   uint32_t carry = 0;   // CC.CF of each lane (9.7.2)
-  uint32_t live = 0;    // lanes that have not left
+  // Some of its lanes ran long while others stood elsewhere: those go on now, so that lanes that wait for
+  // them in a loop, as for a lock, do not wait for ever.
+  bool waits_for_itself = false;
+  uint32_t live = 0;  // lanes that have not left
   unsigned index = 0;
   Block* block = nullptr;
   std::vector<Group> ready;      // by falling pc

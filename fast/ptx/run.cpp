@@ -133,6 +133,7 @@ void start_block(Block& b, const Dim& index, uint8_t poison) {
     const unsigned left = b.threads - w.index * kLanes;
     w.live = left >= kLanes ? ~0u : (1u << left) - 1;
     w.carry = 0;
+    w.waits_for_itself = false;
     w.meeting.clear(), w.parked.clear(), w.arrived.clear(), w.copies.clear();
     w.stalled.clear(), w.asked.clear();
     w.products.clear(), w.closed_products = 0;

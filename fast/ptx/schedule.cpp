@@ -20,6 +20,7 @@ namespace {
 
 constexpr uint32_t kFar = 0xFFFFFFFFu;
 constexpr uint32_t kMostInTurn = 1u << 20;  // a warp that waits for another in a loop lets it run
+constexpr uint32_t kMostApart = 1u << 17;  // lanes that wait in a loop for others of their warp let those run
 constexpr uint32_t kPatience = 4096;
 
 uint32_t lane_count(uint32_t lanes) { return static_cast<uint32_t>(std::popcount(lanes)); }
@@ -149,7 +150,7 @@ void Scheduler::run_stretch(Warp& w, const Instruction* first, uint32_t count, u
 
 // Where the lanes that run now must wait for those that stand lowest.
 uint32_t Scheduler::merge_place(const Warp& w) const {
-  return w.ready.empty() || furthest_first_ ? kFar : w.ready.back().pc;
+  return w.ready.empty() || furthest_first_ || w.waits_for_itself ? kFar : w.ready.back().pc;
 }
 
 template <Scheduler::Watch kWatch>
@@ -171,11 +172,11 @@ void Scheduler::carry_out_plain(Warp& w, const Instruction& i, uint32_t active) 
 template <Scheduler::Watch kWatch> uint32_t Scheduler::run_group(Warp& w, Group g) {
   const Instruction* code = b_.kernel->code.data();
   uint32_t next = merge_place(w);
-  uint32_t steps = 0;
-  while (++steps < kMostInTurn) {
+  uint32_t steps = 0, most = w.ready.empty() ? kMostInTurn : kMostApart;
+  while (++steps < most) {
     const Instruction& i = code[g.pc];
     if (kWatch != Watch::all && i.stretch) {
-      const uint32_t count = std::min({i.stretch, next - g.pc, kMostInTurn - steps});
+      const uint32_t count = std::min({i.stretch, next - g.pc, most - steps});
       run_stretch<kWatch>(w, &i, count, g.lanes);
       g.pc += count, steps += count - 1;
       if (g.pc >= next) break;
@@ -192,6 +193,7 @@ template <Scheduler::Watch kWatch> uint32_t Scheduler::run_group(Warp& w, Group 
       g = go_on(w, i, g, active);
       if (!g.lanes) return steps;
       next = merge_place(w);
+      if (most == kMostInTurn && !w.ready.empty()) most = std::min(kMostInTurn, steps + kMostApart);
     }
     if (g.pc >= next) break;
   }
@@ -432,10 +434,11 @@ template <Scheduler::Watch kWatch> Scheduler::Turn Scheduler::turn(Warp& w) {
   if (!w.stalled.empty() && w.stalled_at != b_.phases) wake(w);
   if (w.ready.empty() && !settle(w)) return Turn::nothing;
   for (uint32_t steps = 0; !w.ready.empty() && steps < kMostInTurn;) {
-    const auto chosen = furthest_first_ ? w.ready.begin() : w.ready.end() - 1;
+    const auto chosen = furthest_first_ != w.waits_for_itself ? w.ready.begin() : w.ready.end() - 1;
     const Group g = *chosen;
     w.ready.erase(chosen);
     const uint32_t run = run_group<kWatch>(w, g);
+    w.waits_for_itself = run >= kMostApart - 1 && w.ready.size() > 1;
     if (run > left_)
       fail(w, b_.kernel->code[g.pc], first_lane(g.lanes),
            "runs in a launch that does not end: it has taken too many instructions");

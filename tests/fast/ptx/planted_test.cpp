@@ -314,6 +314,17 @@ TEST(PtxUndefined, AShuffleMayReadItsOwnLane) {
             "");
 }
 
+// Every lane of a warp gets a lock that the others wait for in a loop (forward progress of threads).
+TEST(PtxSchedule, LanesThatSpinLetTheOwnerOfTheLockGoOn) {
+  const std::string lock =
+      "setp.ge.u32 %p1, %r0, 4;\n@%p1 bra END;\nSPIN:\natom.acquire.gpu.global.cas.b32 %r2, [%rd0], 0, "
+      "1;\nsetp.ne.u32 %p0, "
+      "%r2, 0;\n@%p0 bra SPIN;\nld.relaxed.gpu.global.u32 %r3, [%rd0+4];\nadd.u32 %r3, %r3, "
+      "1;\nst.relaxed.gpu.global.u32 [%rd0+4], "
+      "%r3;\natom.release.gpu.global.exch.b32 %r2, [%rd0], 0;\nEND:";
+  for (const uint64_t order : {0u, 1u}) EXPECT_EQ(error_of(lock, order), "") << order;
+}
+
 TEST(PtxSchedule, LanesThatStandFurthestFirstGiveTheSameWithoutRelyingOnTheOrder) {
   // A block that counts on the lanes of a warp going on together finds another value.
   const std::string relies =
