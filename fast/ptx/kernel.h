@@ -47,8 +47,8 @@ struct Instruction {
        wide_to = false;   // the register takes eight bytes where the type alone does not decide it
   bool unpinned = false;  // the PTX ISA gives only a bound of the result (9.7.3), or leaves an order open
   bool carry_in = false, carry_out = false;  // reads, writes the carry (9.7.2)
-  bool with_optional = false;  // the operand that may be absent is there
-  bool aligned = false;        // a barrier that whole warps reach together
+  bool with_optional = false;                // the operand that may be absent is there
+  bool aligned = false;                      // a barrier that whole warps reach together
   BarrierKind barrier = BarrierKind::sync;
   bool has_guard = false, guard_inverted = false;
   uint32_t guard = 0;   // a predicate
