@@ -30,6 +30,7 @@ Checks::Checks(const Block& block) : b_(block), undefined_(block), in_flight_(bl
     m.orders = op.has("acquire") || op.has("release") || op.has("acq_rel");
     m.strong = m.orders || op.has("relaxed") || op.has("volatile") || op.row->kind == Class::atomic;
     m.in_block = op.has("cta");
+    m.constant = op.has("nc");
     m.fence = op.row->form == Form::membar || op.row->form == Form::fence;
     m.proxy_fence = op.row->form == Form::fence_proxy;
     manners_.push_back(m);
@@ -91,6 +92,7 @@ void Checks::access(Warp& w, const Instruction& i, unsigned lane, uint64_t addre
     }
   const Races::Kind kind = manner.strong && manner.in_block ? Races::Kind::atomic_in_block
                            : manner.strong                  ? Races::Kind::atomic
+                           : manner.constant                ? Races::Kind::constant_read
                            : load                           ? Races::Kind::read
                                                             : Races::Kind::write;
   if (manner.orders || (fenced_ && manner.strong))

@@ -62,6 +62,7 @@ class Checks {
   struct Manner {
     bool strong = false;    // two such operations on one address do not race
     bool orders = false;    // .acquire, .release, .acq_rel
+    bool constant = false;  // .nc
     bool in_block = false;  // .cta: for the threads of one block
     bool fence = false, proxy_fence = false;
   };

@@ -24,6 +24,7 @@ void remember(std::array<Races::Access, 2>& slots, const Races::Access& now) {
 std::string words(Races::Kind kind) {
   switch (kind) {
     case Races::Kind::read: return "reads";
+    case Races::Kind::constant_read: return "reads, as what nothing writes (.nc),";
     case Races::Kind::atomic: return "changes";
     case Races::Kind::atomic_in_block: return "changes, for its block alone (.cta),";
     default: return "writes";
@@ -80,15 +81,18 @@ bool Races::ordered(const Access& before, uint16_t thread) const {
 std::optional<Races::Access> Races::conflict(const Cell& c, const Access& now) const {
   // Shared memory is another one in every block.
   for (const Access& before : c.writes) {
-    if (before.kind == Kind::none || ordered(before, now.thread)) continue;
+    if (before.kind == Kind::none) continue;
+    if (now.kind == Kind::constant_read) return before;
+    if (ordered(before, now.thread)) continue;
     const bool one_block = before.block == now.block;
     const bool both_atomic = is_atomic(before.kind, one_block) && is_atomic(now.kind, one_block);
     const bool equal = before.kind == Kind::write && now.kind == Kind::write && before.value == now.value;
     if (!both_atomic && !equal) return before;
   }
-  if (now.kind == Kind::read) return {};
+  if (reads(now.kind)) return {};
   for (const Access& before : c.reads)
-    if (before.kind != Kind::none && !ordered(before, now.thread)) return before;
+    if (before.kind == Kind::constant_read || (before.kind != Kind::none && !ordered(before, now.thread)))
+      return before;
   return {};
 }
 
@@ -106,7 +110,7 @@ void Races::access(Warp& w, const Instruction& i, unsigned lane, Space space, ui
     if (space == Space::shared && c->writes[0].block != now.block && c->reads[0].block != now.block) *c = {};
     now.value = values ? values[k] : 0;
     if (const auto before = conflict(*c, now)) report(w, i, lane, space, address + k, bytes, *before, now);
-    remember(kind == Kind::read ? c->reads : c->writes, now);
+    remember(reads(kind) ? c->reads : c->writes, now);
   }
 }
 
@@ -117,7 +121,9 @@ void Races::report(Warp& w, const Instruction& i, unsigned lane, Space space, ui
   const uint32_t n = before.block - 1;
   const std::string block = "block (" + std::to_string(n % g.x) + "," + std::to_string(n / g.x % g.y) + "," +
                             std::to_string(n / g.x / g.y) + ") ";
-  const std::string missing = !same_block                      ? "blocks of one grid are not ordered"
+  const bool constant = now.kind == Kind::constant_read || before.kind == Kind::constant_read;
+  const std::string missing = constant                         ? "no order makes that right"
+                              : !same_block                    ? "blocks of one grid are not ordered"
                               : before.thread >= multiplier(0) ? "nobody has waited for that product"
                               : before.thread >= b_.threads    ? "nobody has waited for that copy"
                               : before.thread / kLanes == now.thread / kLanes

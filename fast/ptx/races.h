@@ -25,8 +25,10 @@ namespace assay::ptx {
 class Races {
  public:
   // A byte's access: a read, a write, or both at once by an operation that is atomic or strong, for all
-  // threads or, with .cta, for those of its block. copied: a write of unknown values.
-  enum class Kind : uint8_t { none, read, write, atomic, atomic_in_block, copied };
+  // threads or, with .cta, for those of its block. copied: a write of unknown values. constant_read: with
+  // .nc, which asks for memory that nothing writes while the kernel runs (9.7.9.9).
+  enum class Kind : uint8_t { none, read, constant_read, write, atomic, atomic_in_block, copied };
+  static bool reads(Kind k) { return k == Kind::read || k == Kind::constant_read; }
   struct Access {
     uint32_t block = 0, clock = 0, pc = 0;  // the block's place in the grid, from 1
     uint16_t thread = 0;
