@@ -16,7 +16,9 @@ namespace assay::ptx {
 
 namespace {
 
+// The limits of a launch on every GPU that runs PTX here (CUDA C++ Programming Guide, compute capabilities).
 constexpr uint64_t kMostThreads = 1024;
+constexpr Dim kMostBlocks = {0x7FFFFFFF, 65535, 65535}, kWidestBlock = {1024, 1024, 64};
 constexpr size_t kRegisterAlign = 64;
 
 std::string text(const Dim& d) {
@@ -29,6 +31,13 @@ void check_launch(const Entry& e, const Kernel& k, const Launch& launch) {
   const auto refuse = [&](const std::string& why) { throw Fault("entry " + e.signature() + ": " + why); };
   if (launch.grid.count() == 0 || b.count() == 0)
     refuse("grid " + text(launch.grid) + " of blocks " + text(b) + " is empty");
+  const auto exceeds = [](const Dim& d, const Dim& most) {
+    return d.x > most.x || d.y > most.y || d.z > most.z;
+  };
+  if (exceeds(launch.grid, kMostBlocks))
+    refuse("a grid of " + text(launch.grid) + ", and a GPU takes " + text(kMostBlocks) + " at most");
+  if (exceeds(b, kWidestBlock))
+    refuse("a block of " + text(b) + ", and a GPU takes " + text(kWidestBlock) + " at most");
   if (b.count() > kMostThreads) refuse("a block of " + text(b) + " has more than 1024 threads");
   const auto& must = e.required_block;
   if (must[0] && (b.x != must[0] || b.y != must[1] || b.z != must[2]))

@@ -53,6 +53,29 @@ TEST(PtxErrors, OutOfBoundsNamesKernelBlockThreadLinesAndTheNearestAllocation) {
             std::string::npos);
 }
 
+TEST(PtxErrors, LaunchesThatNoGpuTakes) {
+  const auto with = [](const Dim& grid, const Dim& block) -> std::string {
+    Module m(kernel_text("", "ret;"));
+    Launch launch;
+    launch.grid = grid, launch.block = block;
+    try {
+      run(m, "kernel", launch, Memory());
+    } catch (const Fault& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(with({70000, 1, 1}, {1, 1, 1}), "");
+  EXPECT_EQ(with({1, 65535, 1}, {1, 1, 64}), "");
+  const std::string grid = ", and a GPU takes 2147483647x65535x65535 at most",
+                    block = ", and a GPU takes 1024x1024x64 at most";
+  EXPECT_NE(with({1, 65536, 1}, {1, 1, 1}).find("a grid of 1x65536x1" + grid), std::string::npos);
+  EXPECT_NE(with({1, 1, 70000}, {1, 1, 1}).find("a grid of 1x1x70000" + grid), std::string::npos);
+  EXPECT_NE(with({2147483648, 1, 1}, {1, 1, 1}).find("a grid of 2147483648x1x1" + grid), std::string::npos);
+  EXPECT_NE(with({1, 1, 1}, {1, 1, 128}).find("a block of 1x1x128" + block), std::string::npos);
+  EXPECT_NE(with({0, 1, 1}, {1, 1, 1}).find("is empty"), std::string::npos);
+}
+
 TEST(PtxErrors, MisalignedAccesses) {
   EXPECT_NE(error("ld.global.u32 %r1, [%rd0+2];")
                 .find("ld.global.u32 of 4 bytes at an address that is no multiple of them: 'out' (256 "
