@@ -1,20 +1,18 @@
 #include "compare/subjects/ptx_kernel.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "compare/subjects/forwarding.h"
 #include "compare/subjects/ptx_arguments.h"
+#include "compare/subjects/ptx_case_names.h"
 #include "compare/subjects/ptx_launch_file.h"
-#include "contract/f32_text.h"
 #include "contract/line.h"
 #include "contract/words.h"
 #include "fast/ptx/contraction.h"
@@ -29,11 +27,6 @@ namespace {
 using What = PtxArgument::What;
 constexpr F32Bits kOne = 0x3F800000;
 
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream in(line);
-  return {std::istream_iterator<std::string>(in), {}};
-}
-
 std::string joined(const std::vector<std::string>& names) {
   std::string out;
   for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
@@ -43,53 +36,6 @@ std::string joined(const std::vector<std::string>& names) {
 std::string to_text(const ptx::Dim& d) {
   return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
 }
-
-// The names that expressions of a case may use: rows, cols, sizes of planes, and the numbers among the keys
-// of the canonical line.
-class CaseNames {
- public:
-  CaseNames(const Problem& p, const std::vector<Plane>& planes) : line_(to_canonical_line(p)) {
-    numbers_["rows"] = p.x.shape.rows;
-    numbers_["cols"] = p.x.shape.cols;
-    for (const Plane& plane : planes) {
-      numbers_[plane.name + ".rows"] = plane.logical.rows;
-      numbers_[plane.name + ".cols"] = plane.logical.cols;
-      numbers_[plane.name + ".padded_rows"] = plane.padded.rows;
-      numbers_[plane.name + ".padded_cols"] = plane.padded.cols;
-      numbers_[plane.name + ".bytes"] = static_cast<int64_t>(plane.bytes());
-    }
-    numbers_["rng.seed"] = static_cast<int64_t>(p.rng.seed);
-    numbers_["rng.offset"] = static_cast<int64_t>(p.rng.offset);
-    numbers_["rng.member"] = p.rng.member;
-    for (const std::string& word : words_of(line_))
-      if (const size_t equals = word.find('='); equals != std::string::npos)
-        keys_[word.substr(0, equals)] = word.substr(equals + 1);
-  }
-
-  int64_t integer(const std::string& expression) const {
-    const auto v = evaluate(expression, [&](std::string_view name) { return find(name); });
-    if (!v) throw std::runtime_error("\"" + expression + "\": " + v.error().text());
-    return *v;
-  }
-  // A decimal, bits, a key of the line with such a value, or an expression of integers.
-  uint32_t f32(const std::string& text) const {
-    const auto key = keys_.find(text);
-    if (const auto v = parse_f32(key == keys_.end() ? text : key->second)) return *v;
-    return std::bit_cast<uint32_t>(static_cast<float>(integer(text)));
-  }
-
- private:
-  std::optional<int64_t> find(std::string_view name) const {
-    if (const auto n = numbers_.find(name); n != numbers_.end()) return n->second;
-    const auto key = keys_.find(name);
-    if (key == keys_.end()) return {};
-    const auto v = evaluate(key->second, [](std::string_view) { return std::optional<int64_t>{}; });
-    return v ? std::optional<int64_t>(*v) : std::nullopt;
-  }
-  std::string line_;
-  std::map<std::string, int64_t, std::less<>> numbers_;
-  std::map<std::string, std::string, std::less<>> keys_;
-};
 
 // Texts by their paths, and the modules of one run.
 using Texts = std::map<std::string, std::string>;
@@ -119,6 +65,8 @@ class Run {
         problem_(p),
         planes_(all_planes(inputs, outputs)),
         names_(p, planes_),
+        is_empty_(std::any_of(planes_.begin(), planes_.end(),
+                              [](const Plane& plane) { return plane.logical.count() == 0; })),
         env_(env) {
     for (const ConstBuffer& b : inputs) {
       if (file.fused() && b.plane->name == "x") addresses_["x"] = made(b.bytes.size());
@@ -169,40 +117,51 @@ class Run {
     addresses_[name] = reinterpret_cast<uint64_t>(data);
   }
 
+  ptx::Launch sizes_of(const PtxLaunch& l, const ptx::Entry& e) const {
+    // Of an empty line a size may be 0: then nothing is launched.
+    const auto size = [&](const std::string& text, Bounds bounds, const char* key) {
+      if (is_empty_) bounds.least = 0;
+      return static_cast<unsigned>(names_.integer(text, bounds, l.called(key)));
+    };
+    const auto of_grid = [&](size_t place) { return size(l.grid[place], grid_bounds(place), "grid"); };
+    const auto of_block = [&](size_t place) { return size(l.block[place], block_bounds(place), "block"); };
+    ptx::Launch out;
+    out.grid = {of_grid(0), of_grid(1), of_grid(2)};
+    if (l.block[0].empty()) out.block = {e.required_block[0], e.required_block[1], e.required_block[2]};
+    else out.block = {of_block(0), of_block(1), of_block(2)};
+    out.dynamic_shared = size(l.shared, shared_bounds(), "shared");
+    return out;
+  }
+
+  ptx::Counters carry_out(const PtxLaunch& l, const ptx::Launch& launch, const ptx::Kernel* in_place) {
+    ptx::Module& module = modules_.of(l);
+    return ptx::run(module, l.entry, launch, memory_,
+                    {.order = env_.order,
+                     .poison = env_.poison,
+                     .count = counts_ != nullptr,
+                     .check = env_.order != Environment::kForward,
+                     .stores_at_once = file_.stores_at_once,
+                     .products_at_once = file_.products_at_once,
+                     .shuffles_any = file_.shuffles_any,
+                     .generic_as_shared = file_.generic_as_shared,
+                     .perturb = perturb_,
+                     .perturb_line = perturb_line_,
+                     .recorder = recorder_,
+                     .in_place = in_place});
+  }
+
   bool launch(const PtxLaunch& l, const ptx::Kernel* in_place) {
     ptx::Module& module = modules_.of(l);
     const ptx::Entry& e = module.entry(l.entry);
-    ptx::Launch out;
-    const auto size = [&](const std::string& text) {
-      const int64_t v = names_.integer(text);
-      if (v < 0 || v > 0x7FFFFFFF)
-        throw std::runtime_error("\"" + text + "\" is " + std::to_string(v) + ", no size");
-      return static_cast<unsigned>(v);
-    };
-    out.grid = {size(l.grid[0]), size(l.grid[1]), size(l.grid[2])};
-    if (l.block[0].empty()) out.block = {e.required_block[0], e.required_block[1], e.required_block[2]};
-    else out.block = {size(l.block[0]), size(l.block[1]), size(l.block[2])};
-    out.dynamic_shared = size(l.shared);
-    if (out.grid.count() == 0) return false;  // an empty tensor: nothing is launched
+    ptx::Launch out = sizes_of(l, e);
+    if (out.grid.count() == 0 && is_empty_) return false;  // nothing is launched
     out.parameters.resize(e.parameter_bytes);
     for (size_t n = 0; n < l.args.size(); ++n) {
-      const std::vector<std::byte> bytes = value_of(l.args[n], e.parameters[n].bytes);
+      const std::vector<std::byte> bytes = value_of(l.args[n], e.parameters[n].bytes, l.called(l.args[n]));
       std::copy(bytes.begin(), bytes.end(),
                 out.parameters.begin() + static_cast<std::ptrdiff_t>(e.parameters[n].offset));
     }
-    const ptx::Counters counted = ptx::run(module, l.entry, out, memory_,
-                                           {.order = env_.order,
-                                            .poison = env_.poison,
-                                            .count = counts_ != nullptr,
-                                            .check = env_.order != Environment::kForward,
-                                            .stores_at_once = file_.stores_at_once,
-                                            .products_at_once = file_.products_at_once,
-                                            .shuffles_any = file_.shuffles_any,
-                                            .generic_as_shared = file_.generic_as_shared,
-                                            .perturb = perturb_,
-                                            .perturb_line = perturb_line_,
-                                            .recorder = recorder_,
-                                            .in_place = in_place});
+    const ptx::Counters counted = carry_out(l, out, in_place);
     counters_.add(counted);
     if (counts_) {
       counts_->push_back(counts_of(module, l.entry, out, counted));
@@ -222,43 +181,41 @@ class Run {
       out.lines.push_back({line.line, std::move(line.text), std::move(line.source), std::move(line.counts)});
     return out;
   }
-  std::vector<std::byte> value_of(const PtxArgument& a, size_t bytes) {
+  std::vector<std::byte> value_of(const PtxArgument& a, size_t bytes, const std::string& where) {
     uint64_t v = 0;
     switch (a.what) {
       case What::plane: v = addresses_.at(a.text); break;
       case What::null:
       case What::zeros: break;
-      case What::f32: v = names_.f32(a.text); break;
+      case What::f32: v = names_.f32(a.text, where); break;
       // Nearest even; the constants of launches are no NaN.
-      case What::bf16: v = names_.f32(a.text), v = (v + 0x7FFF + (v >> 16 & 1)) >> 16; break;
+      case What::bf16: v = names_.f32(a.text, where), v = (v + 0x7FFF + (v >> 16 & 1)) >> 16; break;
       case What::scratch:
-      case What::poison: v = scratch(a); break;
+      case What::poison: v = scratch(a, where); break;
       case What::raw: v = drawn("raw", problem_.x.fill, problem_.x.shape); break;
       case What::drawn:
-        v = drawn(a.spelled.substr(0, a.spelled.find(':')), other_fill(a.name), {1, size_of_memory(a)});
+        v = drawn(a.spelled.substr(0, a.spelled.find(':')), other_fill(a.name),
+                  {1, size_of_memory(a, where)});
         break;
       case What::bytes: return digits(a.text);
-      case What::map: return map(a, bytes);
-      default: v = static_cast<uint64_t>(names_.integer(a.text));
+      case What::map: return map(a, bytes, where);
+      default: v = static_cast<uint64_t>(names_.integer(a.text, a.bounds(), where));
     }
     std::vector<std::byte> out(bytes);
     std::memcpy(out.data(), &v, std::min(bytes, sizeof v));
     return out;
   }
-  uint64_t scratch(const PtxArgument& a) {
+  uint64_t scratch(const PtxArgument& a, const std::string& where) {
     if (const auto shared = addresses_.find("scratch." + a.name);
         !a.name.empty() && shared != addresses_.end())
       return shared->second;
-    const auto bytes = static_cast<size_t>(size_of_memory(a));
+    const auto bytes = static_cast<size_t>(size_of_memory(a, where));
     std::byte* at = aligned(bytes, a.what == What::scratch ? std::byte{0} : std::byte{env_.poison});
     add(a.name.empty() ? a.spelled : "scratch." + a.name, at, bytes, true, a.what == What::scratch);
     return reinterpret_cast<uint64_t>(at);
   }
-  int64_t size_of_memory(const PtxArgument& a) const {
-    const int64_t size = names_.integer(a.text);
-    if (size < 0 || size > int64_t{1} << 32)
-      throw std::runtime_error("\"" + a.spelled + "\" is not a size of memory");
-    return size;
+  int64_t size_of_memory(const PtxArgument& a, const std::string& where) const {
+    return static_cast<int64_t>(names_.integer(a.text, memory_bounds(), where));
   }
   std::byte* aligned(size_t bytes, std::byte fill) {
     constexpr size_t kAlign = 256;
@@ -290,13 +247,15 @@ class Run {
     return fill;
   }
   // The map itself, or a pointer to it.
-  std::vector<std::byte> map(const PtxArgument& a, size_t bytes) {
+  std::vector<std::byte> map(const PtxArgument& a, size_t bytes, const std::string& where) {
     const auto plane =
         std::find_if(planes_.begin(), planes_.end(), [&](const Plane& p) { return p.name == a.name; });
-    const auto integer = [&](const std::string& text) { return names_.integer(text); };
+    const auto integer = [&](const std::string& text) {
+      return static_cast<int64_t>(names_.integer(text, map_bounds(), where));
+    };
     PtxArgument memory{PtxArgument::What::scratch, a.size, a.name, "scratch." + a.name + ":" + a.size, ""};
     std::vector<std::byte> out = a.size.empty() ? tensor_map_of(a, *plane, addresses_.at(a.name), integer)
-                                                : tensor_map_of(a, Plane{}, scratch(memory), integer);
+                                                : tensor_map_of(a, Plane{}, scratch(memory, where), integer);
     if (bytes == out.size()) return out;
     std::byte* at = aligned(out.size(), std::byte{0});
     std::copy(out.begin(), out.end(), at);
@@ -318,6 +277,7 @@ class Run {
   const Problem& problem_;
   std::vector<Plane> planes_;
   CaseNames names_;
+  bool is_empty_;  // some plane has no element
   const Environment& env_;
   ptx::Memory memory_;
   std::map<std::string, uint64_t> addresses_;
@@ -588,7 +548,8 @@ Result<std::unique_ptr<Subject>> subject_of(const std::string& path, const std::
       return Error{l.ptx + ": " + e.what(), 0, ""};
     }
   }
-  return std::unique_ptr<Subject>(new PtxKernelSubject(path, argument, std::move(file), std::move(texts)));
+  return std::unique_ptr<Subject>(
+      new PtxKernelSubject(path, argument, std::move(file), std::move(texts)));
 }
 
 }  // namespace

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <filesystem>
 #include <initializer_list>
+#include <limits>
 #include <tuple>
 #include <utility>
 
+#include "contract/f32_text.h"
 #include "fixtures/json.h"
 
 namespace assay {
@@ -38,6 +39,14 @@ std::vector<std::string> cut(std::string_view text) {
 }
 
 std::string trimmed(const std::string& text);
+
+// The text of a member, empty where it is absent.
+Result<std::string> text_of(const json::Value& object, const char* key, const std::string& where,
+                            const std::string& expected) {
+  const json::Value* v = object.find(key);
+  if (v && !v->string()) return wrong(where + " must be " + expected + ", found " + v->describe());
+  return std::string(object.text(key));
+}
 
 // Behind the plane of a tensor map stand words with `=`, which belong to it.
 std::vector<std::string> with_their_words(const std::vector<std::string>& parts) {
@@ -137,13 +146,58 @@ Result<PtxArgument> argument_of(const std::string& text) {
       "bytes: scratch: poison: drawn.NAME: tensormap:)");
 }
 
+std::optional<Error> check_expression(const std::string& text, const Bounds& bounds,
+                                      const std::string& where) {
+  if (const auto e = assay::check_expression(text, bounds)) return wrong(where + ": " + e->text());
+  return {};
+}
+
+std::optional<Error> check_expressions(const PtxLaunch& l, const PtxArgument& a) {
+  using What = PtxArgument::What;
+  switch (a.what) {
+    case What::f32:
+    case What::bf16:
+      if (parse_f32(a.text)) return {};
+      [[fallthrough]];
+    case What::i32:
+    case What::u32:
+    case What::i64:
+    case What::u64:
+    case What::scratch:
+    case What::poison:
+    case What::drawn: return check_expression(a.text, a.bounds(), l.called(a));
+    case What::map: return a.size.empty() ? std::nullopt : check_expression(a.size, a.bounds(), l.called(a));
+    default: return {};
+  }
+}
+
+// What is wrong with sizes and numbers whatever the line is.
+std::optional<Error> check_expressions(const PtxLaunch& l) {
+  for (size_t n = 0; n < l.grid.size(); ++n) {
+    if (auto e = check_expression(l.grid[n], grid_bounds(n), l.called("grid"))) return e;
+    if (l.block[n].empty()) continue;
+    if (auto e = check_expression(l.block[n], block_bounds(n), l.called("block"))) return e;
+  }
+  if (auto e = check_expression(l.shared, shared_bounds(), l.called("shared"))) return e;
+  for (const PtxArgument& a : l.args)
+    if (auto e = check_expressions(l, a)) return e;
+  return {};
+}
+
 Result<PtxLaunch> launch_of(const json::Value& v, const std::string& where) {
   if (!v.object()) return wrong(where + " must be an object, found " + v.describe());
   if (auto e = unknown_key(v, {"ptx", "entry", "grid", "block", "shared", "args"}, where)) return *e;
   PtxLaunch l;
-  l.ptx = v.text("ptx");
-  l.entry = v.text("entry");
+  l.where = where;
+  for (auto& [key, to, what] : {std::tuple{"ptx", &l.ptx, "the name of a file"},
+                                std::tuple{"entry", &l.entry, "the name of an entry"}}) {
+    auto text = text_of(v, key, where + "." + key, what);
+    if (!text) return text.error();
+    *to = *text;
+  }
   if (l.entry.empty()) return wrong(where + " needs \"entry\"");
+  if (!v.find("grid"))
+    return wrong(where + " needs \"grid\", one to three sizes, as \"cdiv(rows, 32), cols\" or 1 are");
   for (auto& [key, to] : {std::pair{"grid", &l.grid}, std::pair{"block", &l.block}}) {
     const json::Value* sizes = v.find(key);
     if (!sizes) continue;
@@ -164,6 +218,7 @@ Result<PtxLaunch> launch_of(const json::Value& v, const std::string& where) {
     if (!a) return wrong(where + ": " + a.error().message);
     l.args.push_back(*a);
   }
+  if (auto e = check_expressions(l)) return *e;
   return l;
 }
 
@@ -175,8 +230,14 @@ Result<PtxLaunchFile> file_of(const json::Value& v) {
                            "launch file"))
     return *e;
   PtxLaunchFile f;
-  f.ptx = v.text("ptx");
-  std::string words(v.text("for"));
+  std::string words;
+  for (auto& [key, to, what] :
+       {std::tuple{"ptx", &f.ptx, "the name of a file"},
+        std::tuple{"for", &words, "a text of words of a line, as \"quantize mxfp8 bf16 dir=row\" is"}}) {
+    auto text = text_of(v, key, "\"" + std::string(key) + "\"", what);
+    if (!text) return text.error();
+    *to = *text;
+  }
   for (size_t at = 0; at < words.size();) {
     const size_t end = std::min(words.find(' ', at), words.size());
     if (end > at) f.words.push_back(words.substr(at, end - at));
@@ -224,110 +285,6 @@ Result<PtxLaunchFile> file_of(const json::Value& v) {
   return f;
 }
 
-// A descent over the ranks of the operators.
-class Expression {
- public:
-  Expression(std::string_view text, const std::function<std::optional<int64_t>(std::string_view)>& lookup)
-      : text_(text), lookup_(lookup) {}
-  Result<int64_t> value() {
-    const int64_t v = sum();
-    skip();
-    if (at_ != text_.size()) fail("expected an operator");
-    if (error_) return *error_;
-    return v;
-  }
-
- private:
-  void fail(const std::string& what) {
-    if (!error_) error_ = Error{what + " in '" + std::string(text_) + "'", at_ + 1, ""};
-  }
-  void skip() {
-    while (at_ < text_.size() && text_[at_] == ' ') ++at_;
-  }
-  bool take(char c) {
-    skip();
-    if (at_ >= text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  int64_t checked(__int128 v) {
-    if (v != static_cast<int64_t>(v)) fail("more than 64 bits");
-    return static_cast<int64_t>(v);
-  }
-  int64_t sum() {
-    __int128 v = product();
-    while (!error_) {
-      if (take('+')) v = checked(v + product());
-      else if (take('-')) v = checked(v - product());
-      else break;
-    }
-    return static_cast<int64_t>(v);
-  }
-  int64_t product() {
-    __int128 v = factor();
-    while (!error_) {
-      if (take('*')) v = checked(v * factor());
-      else if (take('/')) v = divided(static_cast<int64_t>(v), factor(), false);
-      else if (take('%')) v = divided(static_cast<int64_t>(v), factor(), true);
-      else break;
-    }
-    return static_cast<int64_t>(v);
-  }
-  int64_t divided(int64_t a, int64_t b, bool rest) {
-    if (b == 0) fail("division by zero");
-    if (b == 0 || b == -1) return rest ? 0 : b ? 0 - a : 0;
-    return rest ? a % b : a / b;
-  }
-  int64_t factor() {
-    skip();
-    // A bound on nesting, for texts that are none.
-    if (++depth_ > 200) fail("too deep");
-    if (error_) return 0;
-    const int64_t v = take('-') ? 0 - factor() : take('(') ? closed(sum()) : word();
-    --depth_;
-    return v;
-  }
-  int64_t closed(int64_t v) {
-    if (!take(')')) fail("expected ')'");
-    return v;
-  }
-  int64_t word() {
-    const size_t from = at_;
-    while (at_ < text_.size() &&
-           (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '_' || text_[at_] == '.'))
-      ++at_;
-    const std::string_view name = text_.substr(from, at_ - from);
-    if (name.empty()) return fail("expected a number or a name"), 0;
-    if (std::isdigit(static_cast<unsigned char>(name[0]))) {
-      int64_t v = 0;
-      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), v);
-      if (error != std::errc() || end != name.data() + name.size())
-        fail("'" + std::string(name) + "' is not an integer");
-      return v;
-    }
-    if (take('(')) return call(name);
-    const auto v = lookup_(name);
-    if (!v) fail("unknown name '" + std::string(name) + "'");
-    return v.value_or(0);
-  }
-  int64_t call(std::string_view name) {
-    const int64_t a = sum();
-    if (!take(',')) fail("expected ','");
-    const int64_t b = closed(sum());
-    if (name == "min") return std::min(a, b);
-    if (name == "max") return std::max(a, b);
-    if (name != "cdiv") fail("unknown function '" + std::string(name) + "'");
-    if (b <= 0 || a < 0) fail("cdiv of a negative number, or with a divisor that is not positive");
-    return error_ ? 0 : a / b + (a % b != 0);
-  }
-
-  std::string_view text_;
-  const std::function<std::optional<int64_t>(std::string_view)>& lookup_;
-  size_t at_ = 0;
-  int depth_ = 0;
-  std::optional<Error> error_;
-};
-
 }  // namespace
 
 Result<PtxLaunchFile> read_ptx_launch_file(const std::string& path) {
@@ -337,7 +294,10 @@ Result<PtxLaunchFile> read_ptx_launch_file(const std::string& path) {
   if (!file) return wrong(path + ": " + file.error().message);
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   file->ptx = (folder / file->ptx).string();
-  for (PtxLaunch& l : file->launches) l.ptx = l.ptx.empty() ? file->ptx : (folder / l.ptx).string();
+  for (PtxLaunch& l : file->launches) {
+    l.ptx = l.ptx.empty() ? file->ptx : (folder / l.ptx).string();
+    l.where = path + ": " + l.where;
+  }
   return file;
 }
 
@@ -348,12 +308,30 @@ bool PtxLaunchFile::names(std::string_view argument) const {
   return false;
 }
 
+Bounds PtxArgument::bounds() const {
+  constexpr auto of = []<class T>(const char* name, T) {
+    return Bounds{name, std::numeric_limits<T>::min(), std::numeric_limits<T>::max()};
+  };
+  switch (what) {
+    case What::i32: return of("i32", int32_t{});
+    case What::u32: return of("u32", uint32_t{});
+    case What::u64: return of("u64", uint64_t{});
+    case What::scratch:
+    case What::poison:
+    case What::drawn:
+    case What::map: return memory_bounds();
+    default: return of("i64", int64_t{});
+  }
+}
+
 Result<PtxLaunchFile> launch_file_of(const PtxLaunchWords& words) {
   PtxLaunchFile f;
   f.ptx = words.ptx;
   PtxLaunch l;
   l.ptx = words.ptx;
   l.entry = words.entry;
+  if (words.grid.empty())
+    return wrong("--ptx needs --grid: one to three sizes, as 'cdiv(rows, 32), cols' or 1 are");
   for (const auto& [option, text, to] :
        {std::tuple{"--grid", &words.grid, &l.grid}, std::tuple{"--block", &words.block, &l.block}}) {
     if (text->empty()) continue;
@@ -371,6 +349,7 @@ Result<PtxLaunchFile> launch_file_of(const PtxLaunchWords& words) {
   }
   if (!words.zeroed.empty())
     for (const std::string& each : cut(words.zeroed)) f.zeroed.push_back(trimmed(each));
+  if (auto e = check_expressions(l)) return *e;
   f.launches.push_back(std::move(l));
   return f;
 }
@@ -389,11 +368,6 @@ std::string to_options(const PtxLaunchWords& words) {
     out += (out.empty() ? "" : " ") + std::string(option) + " " + (plain ? *text : "'" + *text + "'");
   }
   return out;
-}
-
-Result<int64_t> evaluate(std::string_view expression,
-                         const std::function<std::optional<int64_t>(std::string_view)>& lookup) {
-  return Expression(expression, lookup).value();
 }
 
 }  // namespace assay

@@ -5,18 +5,19 @@
 //     "for": "quantize mxfp8 bf16 dir=row",       words that the canonical line of a case must have
 //     "alignment": 16,                            what the compiler was promised of every pointer
 //     "zeroed": ["row.scale_inv"],                outputs that are zero before the first launch, as
-//     torch.zeros makes them "launches": [{ "entry": "mxfp8_rows", "grid": "rows, cdiv(cols, 128)", "block":
+//                                                 torch.zeros makes them
+//     "launches": [{ "entry": "mxfp8_rows", "grid": "rows, cdiv(cols, 128)", "block":
 //     128, "shared": 0,
 //                    "args": ["x", "row.data", "row.scale_inv", "i32:cols", "null"] }] }
 #pragma once
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "compare/subjects/ptx_expression.h"
 #include "contract/result.h"
 
 namespace assay {
@@ -45,15 +46,24 @@ struct PtxArgument {
   std::string name;     // of memory that launches share: "scratch.partial:rows*4"
   std::string size;     // of a map of such memory: its bytes, as an expression; empty for a plane
   std::string spelled;  // as it stands in the file
+  // What an integer of its type may be: of i32, u32, i64, u64, or of a size of memory.
+  Bounds bounds() const;
 };
 
 struct PtxLaunch {
   std::string ptx;  // the path of its text
   std::string entry;
-  std::array<std::string, 3> grid = {"1", "1", "1"},
-                             block;  // expressions; an empty block is the entry's .reqntid
+  std::array<std::string, 3> grid, block;  // expressions; an empty block is the entry's .reqntid
   std::string shared = "0";
   std::vector<PtxArgument> args;
+  std::string where;  // "mine.json: launches[0]"; empty where it was typed
+  // What an error calls one of its keys: "mine.json: launches[0].grid", "--grid".
+  std::string called(std::string_view key) const {
+    return where.empty() ? "--" + std::string(key) : where + "." + std::string(key);
+  }
+  std::string called(const PtxArgument& a) const {
+    return called("args") + ": argument \"" + a.spelled + "\"";
+  }
 };
 
 struct PtxLaunchFile {
@@ -78,17 +88,13 @@ struct PtxLaunchWords {
   bool empty() const { return ptx.empty(); }
 };
 // The same as a launch file with this launch alone; an empty entry stands for the only one of the text.
-// Error: an argument of an unknown kind, an empty size, a word without --ptx.
+// Error: no grid, an argument of an unknown kind, a size that no line can have, an output to zero that is
+// not given to the launch.
 Result<PtxLaunchFile> launch_file_of(const PtxLaunchWords&);
 // The words as options, quoted for a shell.
 std::string to_options(const PtxLaunchWords&);
 
-// Error: no readable file, no JSON, an unknown key, a value of the wrong kind.
+// Error: no readable file, no JSON, an unknown key, a value of the wrong kind, and those of launch_file_of.
 Result<PtxLaunchFile> read_ptx_launch_file(const std::string& path);
-
-// The value of an expression: integers, names, + - * / % with their usual ranks, parentheses, cdiv(a, b),
-// min(a, b), max(a, b). `lookup` knows the names. Error: with the column.
-Result<int64_t> evaluate(std::string_view expression,
-                         const std::function<std::optional<int64_t>(std::string_view)>& lookup);
 
 }  // namespace assay

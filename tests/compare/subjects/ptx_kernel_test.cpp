@@ -180,6 +180,126 @@ TEST(PtxKernel, ALaunchCanBeTyped) {
       error_with([](auto& w) { w.args = "f99:x"; }).find("--args: argument \"f99:x\" has an unknown kind"),
       std::string::npos);
   EXPECT_NE(error_with([](auto& w) { w.args = ""; }).find("needs --args"), std::string::npos);
+  EXPECT_NE(error_with([](auto& w) { w.grid = ""; }).find("--ptx needs --grid"), std::string::npos);
+  EXPECT_NE(error_with([](auto& w) { w.grid = "0"; }).find("--grid: '0' is 0, and size 1 of a grid is 1 to"),
+            std::string::npos);
+}
+
+// A kernel of its own: the PTX of a body, and its launch file.
+Copy own_kernel(const std::string& body, const std::string& launch) {
+  Copy copy("nvcc_mxfp8_rows");
+  copy.ptx =
+      ".version 8.7\n.target sm_90a\n.address_size 64\n.extern .shared .align 16 .b8 tile[];\n"
+      ".visible .entry k(.param .u64 x, .param .u64 y)\n{\n.reg .b32 %r<4>;\n" +
+      body + "\nret;\n}\n";
+  copy.json = "{ \"ptx\": \"nvcc_mxfp8_rows.ptx\", \"launches\": [{ \"entry\": \"k\", " + launch + " }] }";
+  return copy;
+}
+
+// What is wrong whatever the line is, is refused before a line is read, and the error names the launch, the
+// key and what it may hold.
+void expect(const std::string& got, const std::string& words) {
+  EXPECT_NE(got.find(words), std::string::npos) << got << "\nhas no: " << words;
+}
+
+TEST(PtxKernel, SizesOfALaunchAreInTheirRanges) {
+  const std::string kArgs = "\"args\": [\"x\", \"row.data\"]", kLine = "quantize identity 32x32 bf16 dir=row";
+  const auto error_of = [&](const std::string& launch) { return own_kernel("", launch).error(); };
+  const auto at_line = [&](const std::string& launch) {
+    return difference(*load(own_kernel("", launch).write()), kLine);
+  };
+  expect(error_of(kArgs), ": launches[0] needs \"grid\", one to three sizes");
+  const std::pair<const char*, const char*> kAlways[] = {
+      {"0", "'0' is 0, and size 1 of a grid is 1 to 2147483647"},
+      {"-1", "'-1' is -1, and size 1 of a grid is 1 to 2147483647"},
+      {"1,65536", "'65536' is 65536, and size 2 of a grid is 1 to 65535"},
+      {"1,1,70000", "'70000' is 70000, and size 3 of a grid is 1 to 65535"},
+      {"1, 1 / 0", "division by zero in ' 1 / 0'"},
+      {"x", "unknown name 'x' in 'x'; the names are rows, cols, rng.seed, rng.offset, rng.member, keys of"},
+      {"row.data.colz", "unknown name 'row.data.colz'"},
+      {"cols + ", "column 8: expected a number or a name in 'cols + '"},
+      {"half(cols, 2)", "unknown function 'half'"}};
+  for (const auto& [grid, words] : kAlways) {
+    const std::string got = error_of("\"grid\": \"" + std::string(grid) + "\", \"block\": 32, " + kArgs);
+    expect(got, ".json: launches[0].grid: ");
+    expect(got, words);
+  }
+  expect(error_of("\"grid\": 1, \"block\": [1, 1, 128], " + kArgs),
+         "launches[0].block: '128' is 128, and size 3 of a block is 1 to 64");
+  expect(error_of("\"grid\": 1, \"block\": 0, " + kArgs),
+         "launches[0].block: '0' is 0, and size 1 of a block is 1 to 1024");
+  expect(error_of("\"grid\": 1, \"block\": 1, \"shared\": -4, " + kArgs),
+         "launches[0].shared: '-4' is -4, and a size of shared memory is 0 to 2147483647");
+  // Of a line: a grid of 0 is refused too, unless the line is empty.
+  expect(at_line("\"grid\": \"rows - 32\", \"block\": 32, " + kArgs),
+         ": launches[0].grid: 'rows - 32' is 0, and size 1 of a grid is 1 to 2147483647");
+  EXPECT_EQ(difference(*load(own_kernel("", "\"grid\": \"rows\", \"block\": \"rows\", " + kArgs).write()),
+                       "quantize identity 0x32 bf16 dir=row"),
+            "");
+  expect(at_line("\"grid\": \"other.cols\", \"block\": 32, " + kArgs),
+         "unknown name 'other.cols' in 'other.cols'; this line has rows, cols, rng.seed, rng.offset, "
+         "rng.member, seed, and .rows .cols .padded_rows .padded_cols .bytes of x, row.data");
+  expect(at_line("\"grid\": 1, \"block\": \"rows - 33\", " + kArgs), "launches[0].block: 'rows - 33' is -1");
+  expect(at_line("\"grid\": \"rows * 65536 * 1024\", \"block\": 1, " + kArgs),
+         "'rows * 65536 * 1024' is 2147483648, and size 1 of a grid");
+}
+
+TEST(PtxKernel, NumbersOfALaunchAreInTheRangesOfTheirTypes) {
+  const auto error_of = [&](const std::string& launch) { return own_kernel("", launch).error(); };
+  const std::pair<const char*, const char*> kNumbers[] = {
+      {"i32:99999999999", "\"i32:99999999999\": '99999999999' is 99999999999, and i32 is -2147483648 to"},
+      {"i32:2147483648", "'2147483648' is 2147483648, and i32 is -2147483648 to 2147483647"},
+      {"u32:-1", "\"u32:-1\": '-1' is -1, and u32 is 0 to 4294967295"},
+      {"u32:4294967296", "is 4294967296, and u32 is"},
+      {"u64:-1", "'-1' is -1, and u64 is 0 to 18446744073709551615"},
+      {"u64:18446744073709551616", "'18446744073709551616' is not an integer"},
+      {"i64:9223372036854775808", "is 9223372036854775808, and i64 is -9223372036854775808 to"},
+      {"scratch:-1", "'-1' is -1, and a size of memory is 0 to 4294967296"},
+      {"f32:many", "unknown name 'many' in 'many'; the names are"},
+      {"i32:", "column 1: expected a number or a name in ''"}};
+  for (const auto& [argument, words] : kNumbers) {
+    const std::string got =
+        error_of("\"grid\": 1, \"block\": 1, \"args\": [\"" + std::string(argument) + "\", \"row.data\"]");
+    expect(got, ": launches[0].args: argument \"" + std::string(argument) + "\": ");
+    expect(got, words);
+  }
+  Copy copy("mxfp8_rows_sm90");
+  copy.change(copy.json, "\"i32:cols\"", "\"i32:cols * 65536 * 256\"");
+  expect(difference(*load(copy.write()), "quantize mxfp8 4x256 bf16 dir=row"),
+         "argument \"i32:cols * 65536 * 256\": 'cols * 65536 * 256' is 4294967296, and i32 is -2147483648 to "
+         "2147483647");
+}
+
+TEST(PtxKernel, ValuesAtTheEndsOfTheirRangesAreTaken) {
+  for (const std::string argument : {"u64:18446744073709551615", "u64:rng.seed", "i64:-9223372036854775808",
+                                     "i64:-9223372036854775807 - 1", "u64:9223372036854775808"}) {
+    Copy copy = own_kernel("",
+                           "\"grid\": 1, \"block\": 1, \"args\": [\"x\", \"row.data\", \"row.amax\", "
+                           "\"row.scale_inv\", \"" +
+                               argument + "\"]");
+    copy.change(copy.ptx, ".u64 y", ".u64 y, .param .u64 a, .param .u64 s, .param .u64 z");
+    const std::string got = difference(
+        *load(copy.write()), "quantize nvfp4 32x32 bf16 dir=row round=sr rng=18446744073709551615,0,0");
+    EXPECT_EQ(got.substr(0, 10), "row.amax: ") << argument << ": " << got;  // it writes nothing
+  }
+}
+
+TEST(PtxKernel, TextsOfALaunchFileAreTexts) {
+  const auto with = [](const std::string& from, const std::string& to) {
+    Copy copy("mxfp8_rows_sm90");
+    copy.change(copy.json, from, to);
+    return copy.error();
+  };
+  EXPECT_NE(
+      with("\"for\": \"quantize mxfp8 bf16 dir=row\"", "\"for\": 3")
+          .find("\"for\" must be a text of words of a line, as \"quantize mxfp8 bf16 dir=row\" is, found"),
+      std::string::npos);
+  EXPECT_NE(
+      with("\"entry\": \"mxfp8_rows\"", "\"entry\": 3").find("launches[0].entry must be the name of an"),
+      std::string::npos);
+  EXPECT_NE(
+      with("\"ptx\": \"mxfp8_rows_sm90.ptx\"", "\"ptx\": []").find("\"ptx\" must be the name of a file"),
+      std::string::npos);
 }
 
 TEST(PtxKernel, SwappedPlanesFail) {
