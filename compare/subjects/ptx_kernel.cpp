@@ -69,6 +69,10 @@ class Run {
                               [](const Plane& plane) { return plane.logical.count() == 0; })),
         env_(env) {
     for (const ConstBuffer& b : inputs) {
+      if (std::find(file.zeroed.begin(), file.zeroed.end(), b.plane->name) != file.zeroed.end())
+        throw std::runtime_error(
+            (file.launches.front().where.empty() ? "--zeroed names " : "\"zeroed\" names ") + b.plane->name +
+            ", which is an input of the line; expected outputs alone");
       if (file.fused() && b.plane->name == "x") addresses_["x"] = made(b.bytes.size());
       else add(b.plane->name, b.bytes.data(), b.bytes.size(), false, true);
     }
@@ -548,8 +552,7 @@ Result<std::unique_ptr<Subject>> subject_of(const std::string& path, const std::
       return Error{l.ptx + ": " + e.what(), 0, ""};
     }
   }
-  return std::unique_ptr<Subject>(
-      new PtxKernelSubject(path, argument, std::move(file), std::move(texts)));
+  return std::unique_ptr<Subject>(new PtxKernelSubject(path, argument, std::move(file), std::move(texts)));
 }
 
 }  // namespace

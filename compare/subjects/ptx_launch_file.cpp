@@ -40,6 +40,12 @@ std::vector<std::string> cut(std::string_view text) {
 
 std::string trimmed(const std::string& text);
 
+std::string listed(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
 // The text of a member, empty where it is absent.
 Result<std::string> text_of(const json::Value& object, const char* key, const std::string& where,
                             const std::string& expected) {
@@ -184,6 +190,19 @@ std::optional<Error> check_expressions(const PtxLaunch& l) {
   return {};
 }
 
+// Outputs that are zeroed are among those that the launches are given.
+std::optional<Error> check_zeroed(const PtxLaunchFile& f, const std::string& called) {
+  const std::vector<std::string> given = f.planes();
+  for (const std::string& name : f.zeroed) {
+    if (name == "x" || name == "noop")
+      return wrong(called + " names " + name + ", which is an input; expected outputs alone");
+    if (std::find(given.begin(), given.end(), name) == given.end())
+      return wrong(called + " names '" + name +
+                   "', which no launch is given; the planes that they are given are " + listed(given));
+  }
+  return {};
+}
+
 Result<PtxLaunch> launch_of(const json::Value& v, const std::string& where) {
   if (!v.object()) return wrong(where + " must be an object, found " + v.describe());
   if (auto e = unknown_key(v, {"ptx", "entry", "grid", "block", "shared", "args"}, where)) return *e;
@@ -282,6 +301,7 @@ Result<PtxLaunchFile> file_of(const json::Value& v) {
   }
   if (f.fused() && !f.names("x"))
     return wrong("a launch takes \"raw\", so one must be given \"x\" for what it makes of it");
+  if (auto e = check_zeroed(f, "\"zeroed\"")) return *e;
   return f;
 }
 
@@ -306,6 +326,17 @@ bool PtxLaunchFile::names(std::string_view argument) const {
     for (const PtxArgument& a : l.args)
       if (a.spelled == argument) return true;
   return false;
+}
+
+std::vector<std::string> PtxLaunchFile::planes() const {
+  std::vector<std::string> out;
+  for (const PtxLaunch& l : launches)
+    for (const PtxArgument& a : l.args)
+      if (a.what == PtxArgument::What::plane || (a.what == PtxArgument::What::map && a.size.empty()))
+        out.push_back(a.what == PtxArgument::What::map ? a.name : a.text);
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
 }
 
 Bounds PtxArgument::bounds() const {
@@ -351,6 +382,7 @@ Result<PtxLaunchFile> launch_file_of(const PtxLaunchWords& words) {
     for (const std::string& each : cut(words.zeroed)) f.zeroed.push_back(trimmed(each));
   if (auto e = check_expressions(l)) return *e;
   f.launches.push_back(std::move(l));
+  if (auto e = check_zeroed(f, "--zeroed")) return *e;
   return f;
 }
 

@@ -80,6 +80,8 @@ struct PtxLaunchFile {
   bool fused() const { return names("raw"); }
   // Whether a launch is given this argument, as it is spelled.
   bool names(std::string_view argument) const;
+  // The planes that the launches are given, themselves or by tensor maps, each once.
+  std::vector<std::string> planes() const;
 };
 
 // One launch as it is typed behind a line: --ptx FILE --entry NAME --grid .. --block .. --shared .. --args ..

@@ -183,6 +183,8 @@ TEST(PtxKernel, ALaunchCanBeTyped) {
   EXPECT_NE(error_with([](auto& w) { w.grid = ""; }).find("--ptx needs --grid"), std::string::npos);
   EXPECT_NE(error_with([](auto& w) { w.grid = "0"; }).find("--grid: '0' is 0, and size 1 of a grid is 1 to"),
             std::string::npos);
+  EXPECT_NE(error_with([](auto& w) { w.zeroed = "nope"; }).find("--zeroed names 'nope', which no launch"),
+            std::string::npos);
 }
 
 // A kernel of its own: the PTX of a body, and its launch file.
@@ -282,6 +284,27 @@ TEST(PtxKernel, ValuesAtTheEndsOfTheirRangesAreTaken) {
         *load(copy.write()), "quantize nvfp4 32x32 bf16 dir=row round=sr rng=18446744073709551615,0,0");
     EXPECT_EQ(got.substr(0, 10), "row.amax: ") << argument << ": " << got;  // it writes nothing
   }
+}
+
+TEST(PtxKernel, OutputsThatAreZeroedAreGivenToALaunch) {
+  const auto with = [](const std::string& zeroed) {
+    Copy copy("mxfp8_rows_sm90");
+    copy.change(copy.json, "\"zeroed\": [\n    \"row.scale_inv\"", "\"zeroed\": [\n    " + zeroed);
+    return copy.error();
+  };
+  EXPECT_EQ(with("\"row.scale_inv\""), "");
+  EXPECT_NE(with("\"row.scale_inv\", \"nope\"")
+                .find("\"zeroed\" names 'nope', which no launch is given; the planes that they are given are "
+                      "row.data, row.scale_inv, x"),
+            std::string::npos);
+  EXPECT_NE(with("\"col.scale_inv\"").find("names 'col.scale_inv', which no launch is given"),
+            std::string::npos);
+  EXPECT_NE(with("\"x\"").find("\"zeroed\" names x, which is an input"), std::string::npos) << with("\"x\"");
+  // Whether another plane is an input, the line says.
+  Copy zeroed = own_kernel("", "\"grid\": 1, \"block\": 1, \"args\": [\"row.data\", \"y\"]");
+  zeroed.change(zeroed.json, "\"launches\"", "\"zeroed\": [\"row.data\"], \"launches\"");
+  EXPECT_EQ(difference(*load(zeroed.write()), "dequantize fp8_current 8x8 f32 dir=row out=bf16"),
+            "\"zeroed\" names row.data, which is an input of the line; expected outputs alone");
 }
 
 TEST(PtxKernel, TextsOfALaunchFileAreTexts) {
