@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "compare/subjects/ptx_arguments.h"
 #include "compare/subjects/ptx_case_names.h"
 #include "compare/subjects/ptx_launch_file.h"
+#include "compare/subjects/ptx_texts.h"
 #include "contract/line.h"
 #include "contract/words.h"
 #include "fast/ptx/contraction.h"
@@ -27,18 +27,11 @@ namespace {
 using What = PtxArgument::What;
 constexpr F32Bits kOne = 0x3F800000;
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
-
 std::string to_text(const ptx::Dim& d) {
   return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
 }
 
-// Texts by their paths, and the modules of one run.
-using Texts = std::map<std::string, std::string>;
+// The modules of one run.
 class Modules {
  public:
   explicit Modules(const Texts& texts) {
@@ -534,25 +527,9 @@ namespace {
 // `path` is what the user named: a launch file or the text itself. `argument` names it again.
 Result<std::unique_ptr<Subject>> subject_of(const std::string& path, const std::string& argument,
                                             PtxLaunchFile file) {
-  Texts texts;
-  for (PtxLaunch& l : file.launches) {
-    std::ifstream in(l.ptx, std::ios::binary);
-    if (!in) return Error{path + ": \"ptx\" names " + l.ptx + ", which cannot be read", 0, ""};
-    std::string& text = texts[l.ptx];
-    text = {std::istreambuf_iterator<char>(in), {}};
-    try {
-      ptx::Module module(text);
-      const auto entries = module.entries();
-      if (l.entry.empty() && entries.size() == 1) l.entry = entries.front();
-      if (l.entry.empty())
-        return Error{path + ": name one of its entries by --entry: " + joined(entries), 0, ""};
-      if (auto e = check_arguments(module.entry(l.entry), l)) return Error{path + ": " + e->message, 0, ""};
-      module.kernel(l.entry);
-    } catch (const ptx::Fault& e) {
-      return Error{l.ptx + ": " + e.what(), 0, ""};
-    }
-  }
-  return std::unique_ptr<Subject>(new PtxKernelSubject(path, argument, std::move(file), std::move(texts)));
+  auto texts = read_texts(path, file);
+  if (!texts) return texts.error();
+  return std::unique_ptr<Subject>(new PtxKernelSubject(path, argument, std::move(file), std::move(*texts)));
 }
 
 }  // namespace

@@ -185,6 +185,7 @@ TEST(PtxKernel, ALaunchCanBeTyped) {
             std::string::npos);
   EXPECT_NE(error_with([](auto& w) { w.zeroed = "nope"; }).find("--zeroed names 'nope', which no launch"),
             std::string::npos);
+  EXPECT_NE(error_with([](auto& w) { w.ptx = fixture(""); }).find("--ptx names "), std::string::npos);
 }
 
 // A kernel of its own: the PTX of a body, and its launch file.
@@ -323,6 +324,12 @@ TEST(PtxKernel, TextsOfALaunchFileAreTexts) {
   EXPECT_NE(
       with("\"ptx\": \"mxfp8_rows_sm90.ptx\"", "\"ptx\": []").find("\"ptx\" must be the name of a file"),
       std::string::npos);
+  const std::string folder = with("\"ptx\": \"mxfp8_rows_sm90.ptx\"", "\"ptx\": \".\"");
+  EXPECT_NE(folder.find("launches[0].ptx names "), std::string::npos) << folder;
+  EXPECT_NE(folder.find(", which is a folder; expected a file of PTX text"), std::string::npos) << folder;
+  Copy marked("mxfp8_rows_sm90");
+  marked.ptx = "\xEF\xBB\xBF" + marked.ptx;
+  EXPECT_NE(marked.error().find("which begins with a byte order mark"), std::string::npos) << marked.error();
 }
 
 TEST(PtxKernel, SwappedPlanesFail) {

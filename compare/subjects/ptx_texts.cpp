@@ -1,0 +1,60 @@
+#include "compare/subjects/ptx_texts.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "compare/subjects/ptx_arguments.h"
+#include "fast/ptx/module.h"
+
+namespace assay {
+
+namespace {
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+// The PTX of a launch. `named` is what an error calls it.
+Result<std::string> read_text(const std::string& path, const std::string& named) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    return Error{named + ", which is a folder; expected a file of PTX text", 0, ""};
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return Error{named + ", which cannot be read; expected a file of PTX text", 0, ""};
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (text.starts_with("\xEF\xBB\xBF"))
+    return Error{
+        named +
+            ", which begins with a byte order mark, as ptxas does not take it; save it as UTF-8 without one",
+        0, ""};
+  return text;
+}
+
+}  // namespace
+
+Result<Texts> read_texts(const std::string& path, PtxLaunchFile& file) {
+  Texts texts;
+  for (PtxLaunch& l : file.launches) {
+    auto text = read_text(l.ptx, l.called("ptx") + " names " + l.ptx);
+    if (!text) return text.error();
+    texts[l.ptx] = *text;
+    try {
+      ptx::Module module(*text);
+      const auto entries = module.entries();
+      if (l.entry.empty() && entries.size() == 1) l.entry = entries.front();
+      if (l.entry.empty())
+        return Error{path + ": name one of its entries by --entry: " + joined(entries), 0, ""};
+      if (auto e = check_arguments(module.entry(l.entry), l)) return Error{path + ": " + e->message, 0, ""};
+      module.kernel(l.entry);
+    } catch (const ptx::Fault& e) {
+      return Error{l.ptx + ": " + e.what(), 0, ""};
+    }
+  }
+  return texts;
+}
+
+}  // namespace assay
