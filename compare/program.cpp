@@ -128,6 +128,7 @@ Subjects make_subjects(const CommonOptions& common) {
     s.owned.front() = reference_behind(std::move(s.owned.front()), **kernel);
     s.owned.push_back(std::move(*kernel));
   }
+  if (const auto stray = check_words(common.ptx)) throw Refusal{stray->text()};
   if (!common.ptx.empty()) {
     auto kernel = make_ptx_kernel_subject(common.ptx);
     if (!kernel) throw Refusal{kernel.error().text()};

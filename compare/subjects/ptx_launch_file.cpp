@@ -355,6 +355,15 @@ Bounds PtxArgument::bounds() const {
   }
 }
 
+std::optional<Error> check_words(const PtxLaunchWords& words) {
+  PtxLaunchWords rest = words;
+  rest.ptx.clear();
+  const std::string stray = to_options(rest);
+  if (!words.empty() || stray.empty()) return {};
+  return wrong(stray.substr(0, stray.find(' ')) +
+               " describes the launch of --ptx FILE, which is not given (docs/ptx.md)");
+}
+
 Result<PtxLaunchFile> launch_file_of(const PtxLaunchWords& words) {
   PtxLaunchFile f;
   f.ptx = words.ptx;

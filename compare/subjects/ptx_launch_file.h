@@ -93,6 +93,8 @@ struct PtxLaunchWords {
 // Error: no grid, an argument of an unknown kind, a size that no line can have, an output to zero that is
 // not given to the launch.
 Result<PtxLaunchFile> launch_file_of(const PtxLaunchWords&);
+// Error: words of a launch without --ptx.
+std::optional<Error> check_words(const PtxLaunchWords&);
 // The words as options, quoted for a shell.
 std::string to_options(const PtxLaunchWords&);
 

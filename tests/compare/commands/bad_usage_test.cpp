@@ -72,6 +72,13 @@ TEST(BadUsage, AnUnknownOptionNamesTheNearestOfItsCommand) {
       "no option '--vershion' of `assay`: did you mean --version?; `assay --help` lists its options");
 }
 
+TEST(BadUsage, ALaunchIsTypedBehindItsPtx) {
+  for (const char* option : {"--entry", "--grid", "--block", "--shared", "--args", "--zeroed"})
+    expect_refused(
+        {"run", "quantize mxfp8 64x256 bf16", option, "1"},
+        std::string(option) + " describes the launch of --ptx FILE, which is not given (docs/ptx.md)");
+}
+
 TEST(BadUsage, EveryErrorBeginsWithTheProgram) {
   expect_refused({"run"}, "what is required\nRun with --help for more information.");
   expect_refused({"run", "smoke", "--jobs", "0"},
