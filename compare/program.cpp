@@ -123,14 +123,14 @@ Subjects make_subjects(const CommonOptions& common) {
     s.owned.push_back(std::move(*function));
   }
   if (!common.ptx_kernel.empty()) {
-    auto kernel = make_ptx_kernel_subject(common.ptx_kernel);
+    auto kernel = make_ptx_kernel_subject(common.ptx_kernel, common.timeout);
     if (!kernel) throw Refusal{kernel.error().text()};
     s.owned.front() = reference_behind(std::move(s.owned.front()), **kernel);
     s.owned.push_back(std::move(*kernel));
   }
   if (const auto stray = check_words(common.ptx)) throw Refusal{stray->text()};
   if (!common.ptx.empty()) {
-    auto kernel = make_ptx_kernel_subject(common.ptx);
+    auto kernel = make_ptx_kernel_subject(common.ptx, common.timeout);
     if (!kernel) throw Refusal{kernel.error().text()};
     s.owned.push_back(std::move(*kernel));
   }

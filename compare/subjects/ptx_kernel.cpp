@@ -52,7 +52,7 @@ KernelName kernel_name(const PtxLaunch& l) { return {l.ptx, l.entry}; }
 class Run {
  public:
   Run(const PtxLaunchFile& file, Modules& modules, const Problem& p, std::span<const ConstBuffer> inputs,
-      std::span<const Buffer> outputs, const Environment& env)
+      std::span<const Buffer> outputs, const Environment& env, uint64_t most_instructions)
       : file_(file),
         modules_(modules),
         problem_(p),
@@ -60,7 +60,8 @@ class Run {
         names_(p, planes_),
         is_empty_(std::any_of(planes_.begin(), planes_.end(),
                               [](const Plane& plane) { return plane.logical.count() == 0; })),
-        env_(env) {
+        env_(env),
+        most_instructions_(most_instructions) {
     for (const ConstBuffer& b : inputs) {
       if (std::find(file.zeroed.begin(), file.zeroed.end(), b.plane->name) != file.zeroed.end())
         throw std::runtime_error(
@@ -132,19 +133,36 @@ class Run {
 
   ptx::Counters carry_out(const PtxLaunch& l, const ptx::Launch& launch, const ptx::Kernel* in_place) {
     ptx::Module& module = modules_.of(l);
-    return ptx::run(module, l.entry, launch, memory_,
-                    {.order = env_.order,
-                     .poison = env_.poison,
-                     .count = counts_ != nullptr,
-                     .check = env_.order != Environment::kForward,
-                     .stores_at_once = file_.stores_at_once,
-                     .products_at_once = file_.products_at_once,
-                     .shuffles_any = file_.shuffles_any,
-                     .generic_as_shared = file_.generic_as_shared,
-                     .perturb = perturb_,
-                     .perturb_line = perturb_line_,
-                     .recorder = recorder_,
-                     .in_place = in_place});
+    try {
+      return ptx::run(module, l.entry, launch, memory_,
+                      {.order = env_.order,
+                       .poison = env_.poison,
+                       .count = counts_ != nullptr,
+                       .check = env_.order != Environment::kForward,
+                       .stores_at_once = file_.stores_at_once,
+                       .products_at_once = file_.products_at_once,
+                       .shuffles_any = file_.shuffles_any,
+                       .generic_as_shared = file_.generic_as_shared,
+                       .perturb = perturb_,
+                       .perturb_line = perturb_line_,
+                       .recorder = recorder_,
+                       .in_place = in_place,
+                       .most_instructions = most_instructions_});
+    } catch (const ptx::Fault& e) {
+      throw std::runtime_error(e.what() + advice(l, launch, module.text(), e.what()));
+    }
+  }
+
+  // What to type where the launch may be at fault.
+  std::string advice(const PtxLaunch& l, const ptx::Launch& launch, std::string_view text,
+                     std::string_view fault) const {
+    if (fault.find("outside shared memory") != fault.npos && text.find(".extern .shared") != text.npos)
+      return "; " + l.called("shared") + " is " + std::to_string(launch.dynamic_shared) +
+             ", the bytes that the launch gives to .extern .shared";
+    if (fault.find("too many instructions") != fault.npos)
+      return "; a launch may take " + std::to_string(most_instructions_) +
+             " instructions of warps, and more under a greater --timeout";
+    return "";
   }
 
   bool launch(const PtxLaunch& l, const ptx::Kernel* in_place) {
@@ -276,6 +294,7 @@ class Run {
   CaseNames names_;
   bool is_empty_;  // some plane has no element
   const Environment& env_;
+  uint64_t most_instructions_;
   ptx::Memory memory_;
   std::map<std::string, uint64_t> addresses_;
   std::vector<std::vector<std::byte>> scratch_;
@@ -286,6 +305,14 @@ class Run {
   uint64_t perturb_ = 0;
   uint32_t perturb_line_ = 0;
 };
+
+// How many instructions of warps a launch may take before it is taken to hang: those of a loop of a branch
+// alone in about half of the time that a run has, and more than a kernel takes in all of it, whose
+// instructions do something.
+uint64_t most_instructions(double timeout) {
+  constexpr double kEachSecond = 5e7;
+  return static_cast<uint64_t>(std::clamp(timeout, 1.0, 1e4) * kEachSecond);
+}
 
 // Memory that begins where an allocator of a GPU would put it: which sectors and lines a request touches does
 // not follow from the heap of this process.
@@ -329,11 +356,13 @@ struct Inputs {
 
 class PtxKernelSubject final : public Subject {
  public:
-  PtxKernelSubject(const std::string& path, std::string argument, PtxLaunchFile file, Texts texts)
+  PtxKernelSubject(const std::string& path, std::string argument, PtxLaunchFile file, Texts texts,
+                   double timeout)
       : argument_(std::move(argument)),
         name_("ptx:" + std::filesystem::path(path).stem().string()),
         file_(std::move(file)),
-        texts_(std::move(texts)) {}
+        texts_(std::move(texts)),
+        most_instructions_(most_instructions(timeout)) {}
 
   std::string_view name() const override { return name_; }
   std::string argument() const override { return argument_; }
@@ -380,7 +409,7 @@ class PtxKernelSubject final : public Subject {
     for (const Buffer& b : outputs) before.emplace_back(b.bytes.begin(), b.bytes.end());
     // Variables of a module keep what a run leaves in them: every run begins with a module of its own.
     Modules modules(texts_);
-    Run run(file_, modules, p, inputs, outputs, env);
+    Run run(file_, modules, p, inputs, outputs, env, most_instructions_);
     const int launches = run.launch_all();
     if (file_.fused()) check_made(p, run.made_x(), find(inputs, "x")->bytes);
     std::string by;
@@ -398,7 +427,7 @@ class PtxKernelSubject final : public Subject {
     Outputs made(p, env.poison);
     const auto run_all = [&](ptx::Recorder& recorder) {
       Modules modules(texts_);
-      Run run(file_, modules, p, inputs, made.buffers, env);
+      Run run(file_, modules, p, inputs, made.buffers, env, most_instructions_);
       run.record(recorder);
       run.launch_all();
     };
@@ -418,7 +447,7 @@ class PtxKernelSubject final : public Subject {
     const Inputs placed(inputs);
     Outputs made(p, env.poison);
     Modules modules(texts_);
-    Run run(file_, modules, p, placed.buffers, made.buffers, env);
+    Run run(file_, modules, p, placed.buffers, made.buffers, env, most_instructions_);
     std::vector<LaunchCounts> out;
     run.count(out);
     run.launch_all();
@@ -430,7 +459,7 @@ class PtxKernelSubject final : public Subject {
     Outputs made(p, 0);
     const Environment environment;
     Modules modules(texts_);
-    Run run(file_, modules, p, inputs, made.buffers, environment);
+    Run run(file_, modules, p, inputs, made.buffers, environment, most_instructions_);
     run.launch_all();
     std::copy(run.made_x().begin(), run.made_x().end(), x.begin());
   }
@@ -462,7 +491,7 @@ class PtxKernelSubject final : public Subject {
       for (size_t n = 0; n < outputs.size(); ++n) again.push_back({outputs[n].plane, bytes[n]});
       Modules own(subject.texts_);
       const Environment environment;
-      Run run(subject.file_, own, problem, inputs, again, environment);
+      Run run(subject.file_, own, problem, inputs, again, environment, subject.most_instructions_);
       run.perturb(perturb, line);
       run.launch_all(fused);
       if (!std::equal(made_x.begin(), made_x.end(), run.made_x().begin(), run.made_x().end())) return false;
@@ -518,6 +547,7 @@ class PtxKernelSubject final : public Subject {
   std::string argument_, name_;
   PtxLaunchFile file_;
   Texts texts_;
+  uint64_t most_instructions_;
 };
 
 }  // namespace
@@ -526,24 +556,25 @@ namespace {
 
 // `path` is what the user named: a launch file or the text itself. `argument` names it again.
 Result<std::unique_ptr<Subject>> subject_of(const std::string& path, const std::string& argument,
-                                            PtxLaunchFile file) {
+                                            PtxLaunchFile file, double timeout) {
   auto texts = read_texts(path, file);
   if (!texts) return texts.error();
-  return std::unique_ptr<Subject>(new PtxKernelSubject(path, argument, std::move(file), std::move(*texts)));
+  return std::unique_ptr<Subject>(
+      new PtxKernelSubject(path, argument, std::move(file), std::move(*texts), timeout));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const std::string& path) {
+Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const std::string& path, double timeout) {
   auto file = read_ptx_launch_file(path);
   if (!file) return file.error();
-  return subject_of(path, "--ptx-kernel " + path, std::move(*file));
+  return subject_of(path, "--ptx-kernel " + path, std::move(*file), timeout);
 }
 
-Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const PtxLaunchWords& words) {
+Result<std::unique_ptr<Subject>> make_ptx_kernel_subject(const PtxLaunchWords& words, double timeout) {
   auto file = launch_file_of(words);
   if (!file) return file.error();
-  return subject_of(words.ptx, to_options(words), std::move(*file));
+  return subject_of(words.ptx, to_options(words), std::move(*file), timeout);
 }
 
 std::unique_ptr<Subject> reference_behind(std::unique_ptr<Subject> reference, Subject& kernel) {

@@ -332,6 +332,30 @@ TEST(PtxKernel, TextsOfALaunchFileAreTexts) {
   EXPECT_NE(marked.error().find("which begins with a byte order mark"), std::string::npos) << marked.error();
 }
 
+TEST(PtxKernel, SharedMemoryThatTheLaunchDoesNotGiveIsToldWithItsKey) {
+  const Copy copy =
+      own_kernel("ld.shared.u32 %r0, [tile];", "\"grid\": 1, \"block\": 32, \"args\": [\"x\", \"row.data\"]");
+  const std::string why = difference(*load(copy.write()), "quantize identity 32x32 bf16 dir=row");
+  EXPECT_NE(why.find("outside shared memory of 0 bytes"), std::string::npos) << why;
+  EXPECT_NE(why.find("launches[0].shared is 0, the bytes that the launch gives to .extern .shared"),
+            std::string::npos)
+      << why;
+}
+
+TEST(PtxKernel, ALoopWithoutAnEndIsNamedBeforeItsTimeIsUp) {
+  const Copy copy = own_kernel("L: bra L;", "\"grid\": 1, \"block\": 32, \"args\": [\"x\", \"row.data\"]");
+  const auto subject = make_ptx_kernel_subject(copy.write(), 1);
+  ASSERT_TRUE(subject) << subject.error().text();
+  const std::string why = difference(**subject, "quantize identity 32x32 bf16 dir=row");
+  EXPECT_NE(why.find("kernel 'k' block (0,0,0) thread 0: bra runs in a launch that does not end"),
+            std::string::npos)
+      << why;
+  EXPECT_NE(why.find("PTX line 8; a launch may take 50000000 instructions of warps, and more under a greater "
+                     "--timeout"),
+            std::string::npos)
+      << why;
+}
+
 TEST(PtxKernel, SwappedPlanesFail) {
   PtxLaunchWords words;
   words.ptx = fixture("nvcc_mxfp8_rows.ptx");
