@@ -11,6 +11,7 @@
 #include "fast/ptx/bind.h"
 #include "fast/ptx/call_graph.h"
 #include "fast/ptx/choose.h"
+#include "fast/ptx/clocks.h"
 #include "fast/ptx/frames.h"
 #include "fast/ptx/module.h"
 #include "fast/ptx/operands.h"
@@ -258,9 +259,21 @@ class Decoder : OperandReader {
       indexed_.push_back({k_.code.size(), {scopes_.back(), operands[1].text}});
     }
     choose(op, i);
+    read_clocks(op, i);
     if (op.row->kind == Class::copy || (i.handler && i.meeting)) copy(i);
     if (op.row->form == Form::ret && !ends_.empty()) jump(i, ends_.back());
     else add(i);
+  }
+  // Each mov takes the count of its own moment.
+  void read_clocks(const Opcode& op, Instruction& i) const {
+    for (unsigned k = 0; k < i.sources; ++k) {
+      const Clock* clock = i.predicate_s >> k & 1 ? nullptr : names_.clock_at(i.s[k]);
+      if (!clock) continue;
+      if (op.row->form != Form::mov || i.destinations != 1 || i.width)
+        throw Fault("'" + op.text + "' reads a clock, which is understood of mov to one register alone");
+      i.handler = &read_clock;
+      i.code = clock->shift;
+    }
   }
   // Reports have the text of the instruction that the parts stand for.
   void add_parts(const Instruction& whole, const std::vector<Part>& parts) {
@@ -537,11 +550,13 @@ class Decoder : OperandReader {
   }
 
   // Of instructions without a guard that neither branch nor wait, nor are counted whether counters are asked
-  // for or not.
+  // for or not, nor ask for the count.
   void measure_stretches() {
     uint32_t behind = 0;
     for (auto i = k_.code.rbegin(); i != k_.code.rend(); ++i)
-      i->stretch = behind = i->flow == Flow::plain && !i->has_guard && !i->unpinned ? behind + 1 : 0;
+      i->stretch = behind =
+          i->flow == Flow::plain && !i->has_guard && !i->unpinned && i->handler != &read_clock ? behind + 1
+                                                                                               : 0;
   }
 
   static constexpr size_t kNoScope = ~size_t{0};

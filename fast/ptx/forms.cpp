@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <optional>
+#include <utility>
 
 namespace assay::ptx {
 
@@ -86,6 +87,26 @@ std::optional<std::string> mismatch(const Opcode& op, const FormRow& row) {
   return {};
 }
 
+// Why no row fits: each reason once, with the sections of the rows that have it.
+using Problems = std::vector<std::pair<std::string, std::vector<std::string_view>>>;
+void add_problem(Problems& all, const std::string& problem, std::string_view section) {
+  auto found = std::find_if(all.begin(), all.end(), [&](const auto& p) { return p.first == problem; });
+  if (found == all.end()) found = all.insert(found, {problem, {}});
+  auto& sections = found->second;
+  if (std::find(sections.begin(), sections.end(), section) == sections.end()) sections.push_back(section);
+}
+std::string told(const Problems& all) {
+  constexpr size_t kMostTold = 3;
+  std::string out;
+  for (size_t n = 0; n < std::min(all.size(), kMostTold); ++n) {
+    if (n) out += "; ";
+    for (size_t s = 0; s < all[n].second.size(); ++s) out += (s ? ", " : "") + std::string(all[n].second[s]);
+    out += ": " + all[n].first;
+  }
+  if (all.size() > kMostTold) out += "; other rows differ in other ways";
+  return out;
+}
+
 // Whether an opcode that no row has asks for sums of a tensor core whose rule nobody has validated here.
 bool has_unknown_sums(const std::vector<std::string_view>& words) {
   const auto any = [&](std::initializer_list<std::string_view> these) {
@@ -120,7 +141,7 @@ Opcode understand(std::string_view text) {
     if (const auto type = type_named(words[n])) op.types.push_back(*type);
     else op.modifiers.emplace_back(words[n]);
   }
-  std::string why;
+  Problems why;
   for (const FormRow& row : kForms) {
     if (row.name != words[0]) continue;
     const auto problem = mismatch(op, row);
@@ -128,7 +149,7 @@ Opcode understand(std::string_view text) {
       op.row = &row;
       return op;
     }
-    why += (why.empty() ? "" : "; ") + std::string(row.section) + ": " + *problem;
+    add_problem(why, *problem, row.section);
   }
   if (reaches_other_blocks(words))
     throw Fault("unsupported form '" + op.text +
@@ -141,7 +162,7 @@ Opcode understand(std::string_view text) {
   if (why.empty())
     throw Fault("unsupported instruction '" + op.text + "': the table has no '" + std::string(words[0]) +
                 "'");
-  throw Fault("unsupported form '" + op.text + "' (" + why + ")");
+  throw Fault("unsupported form '" + op.text + "' (" + told(why) + ")");
 }
 
 unsigned access_bytes(const Opcode& op) { return static_cast<unsigned>(info(op.last()).bytes()); }

@@ -130,6 +130,15 @@ const Register* Names::find_special(std::string_view name) {
     if (place == kUnused) place = allocate(false);
     return &(specials_[std::string(name)] = {Type::b32, place});
   }
+  // Every launch stands alone: it is the first of its context.
+  if (name == "%gridid") return &(specials_[std::string(name)] = {Type::b64, constant(0, true)});
+  if (const auto clock = clock_named(name)) {
+    // The register holds nothing: whoever reads it is given the count instead (decode.cpp).
+    const uint32_t place = allocate(clock->wide);
+    k_.constants.push_back({place, clock->wide, 0});
+    clocks_[place] = *clock;
+    return &(specials_[std::string(name)] = {clock->wide ? Type::b64 : Type::b32, place});
+  }
   return nullptr;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "fast/ptx/clocks.h"
 #include "fast/ptx/kernel.h"
 #include "fast/ptx/module.h"
 
@@ -40,6 +41,11 @@ class Names {
   const Variable* find_variable(std::string_view name) const;
   // The register that holds a special register of this name ("%tid.x"), or null.
   const Register* find_special(std::string_view name);
+  // Which clock a register stands for, if it does.
+  const Clock* clock_at(uint32_t place) const {
+    const auto found = clocks_.find(place);
+    return found == clocks_.end() ? nullptr : &found->second;
+  }
 
   // A register that the text does not name.
   uint32_t unnamed(bool wide) { return allocate(wide); }
@@ -89,6 +95,7 @@ class Names {
   std::map<std::pair<uint64_t, bool>, uint32_t> constants_;
   std::map<std::pair<uint64_t, bool>, size_t> dynamic_;  // places in Kernel::constants
   Table<Register> specials_;
+  std::map<uint32_t, Clock> clocks_;  // by the places of their registers
   uint32_t sink_ = kUnused, predicate_sink_ = kUnused;
   std::vector<Register>* declared_ = nullptr;
 };
