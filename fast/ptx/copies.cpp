@@ -1,10 +1,12 @@
 #include "fast/ptx/copies.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
 #include "fast/ptx/checks.h"
 #include "fast/ptx/handlers.h"
+#include "fast/ptx/mbarriers.h"
 #include "fast/ptx/recorder.h"
 
 namespace assay::ptx {
@@ -63,16 +65,25 @@ void arrive(Warp& w, const Copy& c, uint32_t lanes) {
   arrive_in_part(w, c, part);
 }
 
-// Of the copies of `lanes`, in the order in which they were issued, those arrive of which due(copy, lane).
+// Of the copies of `lanes`, in the order in which they were issued, those arrive of which due(copy, lane). An
+// arrival at an mbarrier comes when no copy of its lane is left before it.
 template <class F> void arrive_where(Warp& w, uint32_t lanes, F due) {
   if (w.copies.empty()) return;
   const uint32_t active = w.active;
+  uint32_t under_way = 0;
   for (Copy& c : w.copies) {
     uint32_t now = 0;
     for (uint32_t m = c.lanes & lanes; m; m &= m - 1)
-      if (due(c, static_cast<unsigned>(std::countr_zero(m)))) now |= m & (0 - m);
+      if (!c.at_mbarrier && due(c, static_cast<unsigned>(std::countr_zero(m)))) now |= m & (0 - m);
+    if (c.at_mbarrier) now = c.lanes & lanes & ~under_way;
     c.lanes &= ~now;
-    if (now) arrive(w, c, now);
+    if (!c.at_mbarrier) under_way |= c.lanes;
+    if (c.at_mbarrier)
+      for (uint32_t m = now; m; m &= m - 1) {
+        const auto l = static_cast<unsigned>(std::countr_zero(m));
+        arrive_now(w, *c.instruction, l, c.to[l]);
+      }
+    else if (now) arrive(w, c, now);
   }
   std::erase_if(w.copies, [](const Copy& c) { return c.lanes == 0; });
   w.active = active;
@@ -118,6 +129,20 @@ void wait_for_groups(Warp& w, const Instruction& i) {
 
 void wait_for_all(Warp& w, const Instruction&) {
   arrive_where(w, w.active, [](const Copy&, unsigned) { return true; });
+}
+
+bool deliver_copies(Block& b, bool last) {
+  for (size_t n = 0; n < b.warps.size(); ++n) {
+    Warp& w = b.warps[last ? b.warps.size() - 1 - n : n];
+    const auto first =
+        std::find_if(w.copies.begin(), w.copies.end(), [](const Copy& c) { return c.at_mbarrier; });
+    if (first == w.copies.end()) continue;
+    const auto before = static_cast<size_t>(first - w.copies.begin());
+    arrive_where(w, first->lanes,
+                 [&](const Copy& c, unsigned) { return static_cast<size_t>(&c - w.copies.data()) < before; });
+    return true;
+  }
+  return false;
 }
 
 void finish_copies(Warp& w, uint32_t lanes) {

@@ -24,13 +24,15 @@ struct Group {
   uint32_t pc = 0, lanes = 0;
 };
 
-// A copy that lanes of a warp have issued and that has not arrived (copies.h).
+// A copy that lanes of a warp have issued and that has not arrived (copies.h); or an arrival at mbarriers
+// that comes when all copies before it have (cp.async.mbarrier.arrive), with `to` as the places of those.
 struct Copy {
   const Instruction* instruction = nullptr;
   uint32_t lanes = 0, whole = 0;          // whose copy is still to come; who reads all that it writes
   std::array<uint8_t, kLanes> given{};    // bytes that each reads; zeros follow them
   std::array<uint64_t, kLanes> to, from;  // addresses in shared and in global memory
   std::array<uint32_t, kLanes> group;     // groups that the lane had closed
+  bool at_mbarrier = false;
 };
 
 // Bytes of a bulk copy that lie side by side on both sides; those of zeros come from nowhere.

@@ -173,6 +173,36 @@ void arrive_at_mbarrier(Warp& w, const Instruction& i) {
   });
 }
 
+// 9.7.13.15.15: without .noinc the phase waits for one more arrival, which is this one.
+void arrive_behind_copies(Warp& w, const Instruction& i) {
+  Block& b = *w.block;
+  Copy c;
+  c.instruction = &i;
+  c.lanes = w.active;
+  c.at_mbarrier = true;
+  for_active(w, [&](unsigned l) {
+    const uint64_t offset = offset_of(w, i, l);
+    Mbarrier& m = mbarrier_at(w, i, l, offset);
+    if (b.checks) b.checks->touch(w, i, l, offset, false);
+    if (!(i.code & kForeseen) && ++m.pending > kMostArrivals)
+      fail(w, i, static_cast<int>(l),
+           "brings the arrivals that " + named(offset) + " waits for beyond 2^20-1");
+    keep(b, offset, m);
+    c.to[l] = offset;
+  });
+  w.copies.push_back(c);
+}
+
+void arrive_now(Warp& w, const Instruction& i, unsigned lane, uint64_t offset) {
+  Block& b = *w.block;
+  Mbarrier& m = mbarrier_at(w, i, lane, offset);
+  if (b.checks) b.checks->arrive_at(offset, w, lane);
+  if (m.pending == 0)
+    fail(w, i, static_cast<int>(lane), "arrives once at " + named(offset) + " in " + missing(m));
+  --m.pending;
+  settle(b, offset, m);
+}
+
 void ask_mbarrier(Warp& w, const Instruction& i) {
   Block& b = *w.block;
   w.passed = 0;

@@ -25,7 +25,8 @@ enum MbarrierFlags : uint32_t {
   kNeverLast = 8,   // .noComplete
   kUnordered = 16,  // .relaxed
   kByParity = 32,
-  kCompletes = 64  // complete_tx
+  kCompletes = 64,  // complete_tx
+  kForeseen = 128   // .noinc: the count of the object has a place for the arrival
 };
 
 // Handlers. Fault: no mbarrier there, one that was written over, counts out of range, more arrivals than are
@@ -36,9 +37,12 @@ void count_bytes(Warp&, const Instruction&);
 void arrive_at_mbarrier(Warp&, const Instruction&);
 void ask_mbarrier(Warp&, const Instruction&);  // Warp::passed: the lanes whose phase was complete
 void pending_arrivals(Warp&, const Instruction&);
+void arrive_behind_copies(Warp&, const Instruction&);  // becomes one of Warp::copies
 
 // The object at a shared offset, for an instruction of one lane. Fault: as above.
 Mbarrier& mbarrier_at(Warp&, const Instruction&, unsigned lane, uint64_t offset);
+// All copies of a lane have come that an arrival waited for. Fault: as above.
+void arrive_now(Warp&, const Instruction&, unsigned lane, uint64_t offset);
 // Bytes of a copy have come. Fault: as above.
 void complete_bytes(Warp&, const Instruction&, unsigned lane, uint64_t offset, uint64_t bytes);
 // An object that some of these bytes of shared memory belong to.

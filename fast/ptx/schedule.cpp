@@ -469,7 +469,7 @@ void Scheduler::run() {
     if (whole || (!any && settle_barriers())) continue;
     // Whoever has been told no may go on before anything arrives: it need not ask again.
     if (std::exchange(answered_, false) && wake_all()) continue;
-    if (deliver_bulk(b_, furthest_first_) || any) continue;
+    if (deliver_bulk(b_, furthest_first_) || deliver_copies(b_, furthest_first_) || any) continue;
     if (!wake_all()) fail_deadlock();
   }
 }

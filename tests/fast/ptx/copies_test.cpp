@@ -167,6 +167,58 @@ TEST(PtxCopies, ErrorsOfTheAccessesNameTheCopy) {
   expect_words(outcome_of("cp.async.cg.shared.global [%r4], [%rd2+1008], 16;\n").error, {"outside"});
 }
 
+// 9.7.13.15.15. The barrier `bar` for so many arrivals, at %r6.
+std::string with_bar(const std::string& count) {
+  return ".shared .align 8 .b64 bar;\nmov.u32 %r6, bar;\nsetp.eq.u32 %p1, %r0, 0;\n"
+         "@%p1 mbarrier.init.shared.b64 [%r6], " +
+         count + ";\n" + kBarrier;
+}
+const std::string kAskBar =
+    "AGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 %p2, [%r6], 0;\n@!%p2 bra AGAIN;\n";
+const std::string kForeseenArrival = "cp.async.mbarrier.arrive.noinc.shared.b64 [%r6];\n",
+                  kOneMoreArrival = "cp.async.mbarrier.arrive.shared::cta.b64 [%r6];\n",
+                  kOwnArrival = "mbarrier.arrive.shared.b64 _, [%r6];\n";
+
+TEST(PtxCopies, AnMbarrierHearsOfThem) {
+  expect_swapped(outcome_of(with_bar("64") + kCopy + kForeseenArrival + kAskBar + kOut));
+  // Without .noinc the arrival is one more, so the threads' own are needed too.
+  expect_swapped(outcome_of(with_bar("64") + kCopy + kOneMoreArrival + kOwnArrival + kAskBar + kOut));
+  expect_words(outcome_of(with_bar("64") + kCopy + kOneMoreArrival + kAskBar + kOut).error,
+               {"deadlock", "0 of 64 arrivals have come"});
+  // By a generic address; and two groups of copies with one arrival behind each.
+  expect_swapped(outcome_of(with_bar("64") + "cvt.u64.u32 %rd3, %r6;\ncvta.shared.u64 %rd3, %rd3;\n" + kCopy +
+                            "cp.async.mbarrier.arrive.noinc.b64 [%rd3];\n" + kAskBar + kOut));
+  expect_swapped(outcome_of(with_bar("128") + "cp.async.ca.shared.global [%r4], [%rd2], 8;\n" +
+                            kForeseenArrival + "cp.async.ca.shared.global [%r4+8], [%rd2+8], 8;\n" +
+                            kForeseenArrival + kAskBar + kOut));
+}
+
+TEST(PtxCopies, AnArrivalComesAlsoWhereTheCopiesHaveOrNoneWas) {
+  const std::string must = "mbarrier.test_wait.parity.shared.b64 %p2, [%r6], 0;\n@!%p2 trap;\n";
+  expect_swapped(outcome_of(with_bar("64") + kCopy + kForeseenArrival + kWait + kBarrier + must + kOut));
+  expect_swapped(outcome_of(with_bar("64") + kCopy + "cp.async.commit_group;\n" + kForeseenArrival +
+                            "cp.async.wait_group 0;\n" + kBarrier + must + kOut));
+  // Before its copies it is too early to ask once.
+  expect_words(outcome_of(with_bar("64") + kCopy + kForeseenArrival + must + kOut).error, {"trap"});
+  expect_swapped(outcome_of(with_bar("64") + kForeseenArrival + kAskBar + kCopy + kWait + kBarrier + kOut));
+}
+
+TEST(PtxCopies, AnArrivalIsNotForWhatComesBehindIt) {
+  expect_words(outcome_of(with_bar("64") + kForeseenArrival + kCopy + kAskBar + kOut).error,
+               {"undefined value"});
+  // A load that does not ask the mbarrier races with the copy.
+  expect_words(outcome_of("st.shared.v4.u32 [%r4], {%r0, %r0, %r0, %r0};\n" + with_bar("64") + kCopy +
+                          kForeseenArrival + kOut + kAskBar)
+                   .error,
+               {"writes", "thread", "no barrier"});
+  expect_words(outcome_of(".shared .align 8 .b64 bar;\nmov.u32 %r6, bar;\n" + kCopy + kForeseenArrival).error,
+               {"thread 0", "finds no mbarrier"});
+  expect_words(outcome_of(".shared .align 8 .b64 bar;\n"
+                          "cp.async.mbarrier.arrive.noinc.shared::cluster.b64 [bar];\n")
+                   .error,
+               {"unsupported form"});
+}
+
 TEST(PtxCopies, TheyAreCounted) {
   const Counters c = outcome_of(kCopy + kWait + kBarrier + kOut).counters;
   EXPECT_EQ(c.lanes_by_class[static_cast<size_t>(Class::copy)], kThreads);
