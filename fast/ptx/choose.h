@@ -11,6 +11,7 @@ bool choose_float(const Opcode&, Instruction&);
 bool choose_half(const Opcode&, Instruction&);
 bool choose_compare(const Opcode&, Instruction&);
 bool choose_convert(const Opcode&, Instruction&);
+bool choose_directed(const Opcode&, Instruction&);
 bool choose_narrow(const Opcode&, Instruction&);
 bool choose_memory(const Opcode&, Instruction&);
 bool choose_warp(const Opcode&, Instruction&);
@@ -25,8 +26,8 @@ bool choose_control(const Opcode&, Instruction&);
 inline void choose(const Opcode& op, Instruction& i) {
   i.kind = op.row->kind;
   for (auto* known : {choose_integer, choose_float, choose_half, choose_compare, choose_convert,
-                      choose_narrow, choose_memory, choose_warp, choose_matrix, choose_mma, choose_wgmma,
-                      choose_copy, choose_mbarrier, choose_control}) {
+                      choose_directed, choose_narrow, choose_memory, choose_warp, choose_matrix, choose_mma,
+                      choose_wgmma, choose_copy, choose_mbarrier, choose_control}) {
     Instruction chosen = i;
     if (!known(op, chosen)) continue;
     i = chosen;

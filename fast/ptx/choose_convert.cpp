@@ -178,7 +178,6 @@ Handler floats(const Opcode& op, const Instruction& i) {
     case Form::cvt_round_f64: return &round_f64_to_integer;
     case Form::cvt_same: return &apply_words<same_f32, 1>;
     case Form::cvt_f64: return &f64_to_f32;
-    case Form::cvt_f16: return &apply_words<to_half<kF16>, 1>;
     case Form::cvt_half:
       if (bf16) return plain ? &apply_words<to_bf16_fast, 1> : &apply_words<to_half<kBf16>, 1>;
       return &apply_words<to_half<kF16>, 1>;

@@ -35,17 +35,36 @@ struct ExactOperation {
   const char* name;
   size_t sources;
   const FloatFormat* format;
-  bool four;  // roundings; else .rn alone
+  bool four;                          // roundings; else .rn alone
+  const FloatFormat* from = nullptr;  // of the source of a conversion
+  const FloatFormat& source() const { return from ? *from : *format; }
 };
-constexpr ExactOperation kExactOperations[] = {
-    {"add", 2, &kBinary32, true},  {"sub", 2, &kBinary32, true},   {"mul", 2, &kBinary32, true},
-    {"div", 2, &kBinary32, true},  {"fma", 3, &kBinary32, true},   {"rcp", 1, &kBinary32, true},
-    {"sqrt", 1, &kBinary32, true}, {"add", 2, &kBinary64, false},  {"sub", 2, &kBinary64, false},
-    {"mul", 2, &kBinary64, false}, {"div", 2, &kBinary64, false},  {"fma", 3, &kBinary64, false},
-    {"rcp", 1, &kBinary64, false}, {"sqrt", 1, &kBinary64, false}, {"add", 2, &kHalf, false},
-    {"sub", 2, &kHalf, false},     {"mul", 2, &kHalf, false},      {"fma", 3, &kHalf, false},
-    {"add", 2, &kBrain, false},    {"sub", 2, &kBrain, false},     {"mul", 2, &kBrain, false},
-    {"fma", 3, &kBrain, false}};
+constexpr ExactOperation kExactOperations[] = {{"add", 2, &kBinary32, true},
+                                               {"sub", 2, &kBinary32, true},
+                                               {"mul", 2, &kBinary32, true},
+                                               {"div", 2, &kBinary32, true},
+                                               {"fma", 3, &kBinary32, true},
+                                               {"rcp", 1, &kBinary32, true},
+                                               {"sqrt", 1, &kBinary32, true},
+                                               {"add", 2, &kBinary64, true},
+                                               {"sub", 2, &kBinary64, true},
+                                               {"mul", 2, &kBinary64, true},
+                                               {"div", 2, &kBinary64, true},
+                                               {"fma", 3, &kBinary64, true},
+                                               {"rcp", 1, &kBinary64, true},
+                                               {"sqrt", 1, &kBinary64, true},
+                                               {"add", 2, &kHalf, false},
+                                               {"sub", 2, &kHalf, false},
+                                               {"mul", 2, &kHalf, false},
+                                               {"fma", 3, &kHalf, false},
+                                               {"add", 2, &kBrain, false},
+                                               {"sub", 2, &kBrain, false},
+                                               {"mul", 2, &kBrain, false},
+                                               {"fma", 3, &kBrain, false},
+                                               {"cvt", 1, &kHalf, true, &kBinary32},
+                                               {"cvt", 1, &kBrain, true, &kBinary32},
+                                               {"cvt", 1, &kHalf, true, &kBinary64},
+                                               {"cvt", 1, &kBrain, true, &kBinary64}};
 
 // Zeros, the ends of the subnormal and of the normal numbers, powers of two, ones beside them, halves of the
 // last place, infinity and NaN, each with its neighbours.
@@ -67,7 +86,7 @@ std::vector<uint64_t> edges_of_format(const FloatFormat& f) {
 // Operands [first, first + count) of a sequence: of every four one has any bits, one an exponent near its
 // neighbour's, one few bits set, so that results lie on halves, and one a subnormal number.
 std::vector<Column> drawn_operands(const ExactOperation& o, uint64_t seed, size_t count) {
-  const FloatFormat& f = *o.format;
+  const FloatFormat& f = o.source();
   std::vector<Column> c(o.sources, Column{f.bits, std::vector<uint64_t>(count)});
   Draw draw{seed};
   const uint64_t fraction = (uint64_t{1} << f.fraction) - 1, exponents = f.infinity() >> f.fraction;
@@ -81,6 +100,14 @@ std::vector<Column> drawn_operands(const ExactOperation& o, uint64_t seed, size_
                                       << f.fraction;
       if (n % 4 == 2) v &= ~(fraction >> (bits >> 58) % 6);
       if (n % 4 == 3 && (bits >> 57 & 1)) v &= ~f.infinity();
+      // About the range of the result, and about halves of its last place.
+      if (o.from && n % 4 < 3) {
+        const FloatFormat& to = *o.format;
+        const auto lowest = static_cast<uint64_t>(std::max(f.bias - to.bias - to.fraction - 3, 0)),
+                   range = static_cast<uint64_t>(2 * to.bias + to.fraction + 8);
+        v = (v & ~f.infinity()) | std::min(lowest + (bits >> 40) % range, exponents) << f.fraction;
+        if (n % 4) v &= ~(fraction >> (to.fraction + static_cast<int>((bits >> 58) % 3)));
+      }
       c[k].values[n] = last = v;
     }
   }
@@ -99,24 +126,26 @@ class Exact {
   explicit Exact(const ExactOperation& o) : o_(o), f_(*o.format) {
     for (auto& x : x_) mpfr_init2(x, 53);
     mpfr_init2(result_, f_.fraction + 1);
-    // MPFR counts exponents from a significand below 1.
-    mpfr_set_emin(2 - f_.bias - f_.fraction);
-    mpfr_set_emax(f_.bias + 1);
+    narrow_range();
   }
   ~Exact() {
     for (auto& x : x_) mpfr_clear(x);
     mpfr_clear(result_);
-    mpfr_set_emin(mpfr_get_emin_min());
-    mpfr_set_emax(mpfr_get_emax_max());
+    whole_range();
   }
   Exact(const Exact&) = delete;
   Exact& operator=(const Exact&) = delete;
 
   uint64_t operator()(const std::vector<Column>& c, size_t n, mpfr_rnd_t mode) {
-    for (size_t k = 0; k < o_.sources; ++k) mpfr_set_d(x_[k], value(c[k].values[n]), MPFR_RNDN);
+    if (o_.from) whole_range();
+    for (size_t k = 0; k < o_.sources; ++k) mpfr_set_d(x_[k], value(c[k].values[n], o_.source()), MPFR_RNDN);
     const std::string_view name = o_.name;
     int above = 0;
-    if (name == "add") above = mpfr_add(result_, x_[0], x_[1], mode);
+    if (o_.from) {
+      above = mpfr_set(result_, x_[0], mode);
+      narrow_range();
+      above = mpfr_check_range(result_, above, mode);
+    } else if (name == "add") above = mpfr_add(result_, x_[0], x_[1], mode);
     else if (name == "sub") above = mpfr_sub(result_, x_[0], x_[1], mode);
     else if (name == "mul") above = mpfr_mul(result_, x_[0], x_[1], mode);
     else if (name == "div") above = mpfr_div(result_, x_[0], x_[1], mode);
@@ -128,15 +157,24 @@ class Exact {
   }
 
  private:
-  double value(uint64_t v) const {
-    if (f_.bits == 64) return std::bit_cast<double>(v);
+  // MPFR counts exponents from a significand below 1.
+  void narrow_range() const {
+    mpfr_set_emin(2 - f_.bias - f_.fraction);
+    mpfr_set_emax(f_.bias + 1);
+  }
+  static void whole_range() {
+    mpfr_set_emin(mpfr_get_emin_min());
+    mpfr_set_emax(mpfr_get_emax_max());
+  }
+  static double value(uint64_t v, const FloatFormat& f) {
+    if (f.bits == 64) return std::bit_cast<double>(v);
     // The fields of a double: every value of the smaller formats is a normal one there.
-    const uint64_t sign = v >> (f_.bits - 1), exponent = (v & f_.infinity()) >> f_.fraction,
-                   fraction = v & ((uint64_t{1} << f_.fraction) - 1);
+    const uint64_t sign = v >> (f.bits - 1), exponent = (v & f.infinity()) >> f.fraction,
+                   fraction = v & ((uint64_t{1} << f.fraction) - 1);
     double size =
-        std::ldexp(static_cast<double>(exponent ? fraction + (uint64_t{1} << f_.fraction) : fraction),
-                   static_cast<int>(exponent ? exponent : 1) - f_.bias - f_.fraction);
-    if ((v & f_.infinity()) == f_.infinity()) size = fraction ? std::nan("") : HUGE_VAL;
+        std::ldexp(static_cast<double>(exponent ? fraction + (uint64_t{1} << f.fraction) : fraction),
+                   static_cast<int>(exponent ? exponent : 1) - f.bias - f.fraction);
+    if ((v & f.infinity()) == f.infinity()) size = fraction ? std::nan("") : HUGE_VAL;
     return sign ? -size : size;
   }
   // Of a value that the format has.
@@ -161,7 +199,8 @@ class Exact {
 
 void expect_exact(const ExactOperation& o, Exact& exact, const std::vector<Column>& c, size_t mode) {
   const std::string text = std::string(o.name) + "." + kMpfrModes[mode].name + "." + o.format->type +
-                           " $d, $a" + (o.sources > 1 ? ", $b" : "") + (o.sources > 2 ? ", $c;" : ";");
+                           (o.from ? "." + std::string(o.from->type) : "") + " $d, $a" +
+                           (o.sources > 1 ? ", $b" : "") + (o.sources > 2 ? ", $c;" : ";");
   const auto got = evaluate(text, o.format->bits, c);
   for (size_t n = 0; n < got.size(); ++n) {
     const uint64_t want = exact(c, n, kMpfrModes[mode].mode);
@@ -182,8 +221,8 @@ TEST_P(PtxMpfr, EveryRoundingIsExact) {
   const char* asked = std::getenv("ASSAY_PTX_OPERANDS");
   const size_t all = asked ? std::strtoull(asked, nullptr, 10) : 40000, part = size_t{1} << 17;
   Exact exact(o);
-  const auto edges = edges_of_format(*o.format);
-  std::vector<Column> c(o.sources, Column{o.format->bits, {}});
+  const auto edges = edges_of_format(o.source());
+  std::vector<Column> c(o.sources, Column{o.source().bits, {}});
   for (const uint64_t a : edges)
     for (const uint64_t b : o.sources > 1 ? edges : std::vector<uint64_t>{0}) {
       c[0].values.push_back(a);
@@ -204,7 +243,8 @@ TEST_P(PtxMpfr, EveryRoundingIsExact) {
   RecordProperty("operands", std::to_string(tried));
 }
 INSTANTIATE_TEST_SUITE_P(Operations, PtxMpfr, testing::ValuesIn(kExactOperations), [](const auto& p) {
-  return std::string(p.param.name) + "_" + p.param.format->type;
+  return std::string(p.param.name) + "_" + p.param.format->type +
+         (p.param.from ? "_of_" + std::string(p.param.from->type) : "");
 });
 #else
 TEST(PtxMpfr, EveryRoundingIsExact) { GTEST_SKIP() << "this build has no MPFR (libmpfr-dev)"; }
