@@ -10,6 +10,7 @@ bool choose_integer(const Opcode&, Instruction&);
 bool choose_float(const Opcode&, Instruction&);
 bool choose_half(const Opcode&, Instruction&);
 bool choose_compare(const Opcode&, Instruction&);
+bool choose_compare_half(const Opcode&, Instruction&);
 bool choose_convert(const Opcode&, Instruction&);
 bool choose_directed(const Opcode&, Instruction&);
 bool choose_narrow(const Opcode&, Instruction&);
@@ -25,9 +26,10 @@ bool choose_control(const Opcode&, Instruction&);
 // Fault: the table has a row that no function knows.
 inline void choose(const Opcode& op, Instruction& i) {
   i.kind = op.row->kind;
-  for (auto* known : {choose_integer, choose_float, choose_half, choose_compare, choose_convert,
-                      choose_directed, choose_narrow, choose_memory, choose_warp, choose_matrix, choose_mma,
-                      choose_wgmma, choose_copy, choose_mbarrier, choose_control}) {
+  for (auto* known :
+       {choose_integer, choose_float, choose_half, choose_compare, choose_compare_half, choose_convert,
+        choose_directed, choose_narrow, choose_memory, choose_warp, choose_matrix, choose_mma, choose_wgmma,
+        choose_copy, choose_mbarrier, choose_control}) {
     Instruction chosen = i;
     if (!known(op, chosen)) continue;
     i = chosen;

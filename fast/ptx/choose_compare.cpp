@@ -3,27 +3,13 @@
 #include <utility>
 
 #include "fast/ptx/choose.h"
+#include "fast/ptx/comparison.h"
 #include "fast/ptx/handlers.h"
 #include "fast/ptx/values_float.h"
 
 namespace assay::ptx {
 
 namespace {
-
-enum class Join : uint32_t { none, and_, or_, xor_ };
-Join join_of(const Opcode& op) {
-  return op.has("and") ? Join::and_ : op.has("or") ? Join::or_ : op.has("xor") ? Join::xor_ : Join::none;
-}
-// A third operand stands where .and, .or or .xor does, and nowhere else.
-uint32_t join_code(const Opcode& op, const Instruction& i) {
-  const Join join = join_of(op);
-  if (i.with_optional != (join != Join::none))
-    throw Fault("'" + op.text + "' " + (i.with_optional ? "takes no" : "needs a") + " predicate to join");
-  return static_cast<uint32_t>(join);
-}
-uint32_t joined(Join join, uint32_t a, uint32_t b) {
-  return join == Join::and_ ? a & b : join == Join::or_ ? a | b : join == Join::xor_ ? a ^ b : a;
-}
 
 // p = cmp op c, q = !cmp op c.
 void set_both(Warp& w, const Instruction& i, uint32_t truth) {
@@ -54,25 +40,6 @@ template <class Rule, const SmallFormat& kFormat> struct HalfCompare {
   bool operator()(uint16_t a, uint16_t b) const { return Rule{}(decode(a, kFormat), decode(b, kFormat)); }
 };
 
-// The word of a comparison, in the order of Compare. lo, ls, hi and hs are the unsigned names.
-constexpr std::string_view kWords[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "equ",
-                                       "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
-constexpr std::pair<std::string_view, Compare> kUnsignedWords[] = {
-    {"lo", Compare::lt}, {"ls", Compare::le}, {"hi", Compare::gt}, {"hs", Compare::ge}};
-Compare compare_of(const Opcode& op) {
-  for (const auto& [word, compare] : kUnsignedWords)
-    if (op.has(word)) return compare;
-  for (size_t k = 0; k < std::size(kWords); ++k)
-    if (op.has(kWords[k])) return static_cast<Compare>(k);
-  return Compare::eq;
-}
-
-// Make<Rule>::handler for the comparison; integers have the first six.
-template <template <class> class Make, size_t... k> Handler by_compare(Compare c, std::index_sequence<k...>) {
-  Handler found = nullptr;
-  ((static_cast<size_t>(c) == k ? (found = Make<Compared<static_cast<Compare>(k)>>::handler, 0) : 0), ...);
-  return found;
-}
 template <class T, bool kSet> struct Plain {
   template <class Rule> struct Of {
     static constexpr Handler handler = kSet ? Handler(&set<Rule, T>) : Handler(&setp<Rule, T>);
@@ -206,6 +173,7 @@ bool choose_compare(const Opcode& op, Instruction& i) {
   switch (op.row->form) {
     case Form::set:
     case Form::set_float:
+    case Form::set_f64:
       i.code = join_code(op, i);
       i.width = op.first() == Type::f32;
       i.handler = comparison<true>(op);
