@@ -14,6 +14,7 @@ bool choose_compare_half(const Opcode&, Instruction&);
 bool choose_convert(const Opcode&, Instruction&);
 bool choose_directed(const Opcode&, Instruction&);
 bool choose_narrow(const Opcode&, Instruction&);
+bool choose_simd(const Opcode&, Instruction&);
 bool choose_memory(const Opcode&, Instruction&);
 bool choose_warp(const Opcode&, Instruction&);
 bool choose_matrix(const Opcode&, Instruction&);
@@ -28,8 +29,8 @@ inline void choose(const Opcode& op, Instruction& i) {
   i.kind = op.row->kind;
   for (auto* known :
        {choose_integer, choose_float, choose_half, choose_compare, choose_compare_half, choose_convert,
-        choose_directed, choose_narrow, choose_memory, choose_warp, choose_matrix, choose_mma, choose_wgmma,
-        choose_copy, choose_mbarrier, choose_control}) {
+        choose_directed, choose_narrow, choose_simd, choose_memory, choose_warp, choose_matrix, choose_mma,
+        choose_wgmma, choose_copy, choose_mbarrier, choose_control}) {
     Instruction chosen = i;
     if (!known(op, chosen)) continue;
     i = chosen;

@@ -15,7 +15,9 @@ bool choose_barrier(const Opcode& op, Instruction& i) {
     case Form::barrier_sync: i.barrier = BarrierKind::sync; break;
     case Form::bar_arrive:
     case Form::barrier_arrive: i.barrier = BarrierKind::arrive; break;
+    case Form::barrier_red_popc:
     case Form::bar_red_popc: i.barrier = BarrierKind::popc; break;
+    case Form::barrier_red_pred:
     case Form::bar_red_pred: i.barrier = op.has("and") ? BarrierKind::all : BarrierKind::any; break;
     default: return false;
   }

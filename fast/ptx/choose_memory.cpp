@@ -272,7 +272,10 @@ Handler atomics(const Opcode& op) {
                              : by_integer<Atomic<Exchange>::Of>(t);
     case Form::atom_wrap:
     case Form::red_wrap: return op.has("inc") ? &atomic<Increment, uint32_t> : &atomic<Decrement, uint32_t>;
-    case Form::atom_cas: return t == Type::b64 ? &compare_and_swap<uint64_t> : &compare_and_swap<uint32_t>;
+    case Form::atom_cas:
+      return t == Type::b64   ? &compare_and_swap<uint64_t>
+             : t == Type::b16 ? &compare_and_swap<uint16_t>
+                              : &compare_and_swap<uint32_t>;
     case Form::atom_float:
     case Form::red_float: return t == Type::f64 ? &atomic<AddF, double> : &atomic<AddF, float>;
     case Form::atom_half:
