@@ -151,6 +151,22 @@ TEST(PtxForms, OthersRefuseTheKernelWithLineAndText) {
   }
 }
 
+// Rows that lack the same share one reason, behind their sections.
+TEST(PtxForms, ARefusalTellsEachReasonOnce) {
+  const std::string why = refusal("cp.async.mbarrier.arrive.noinc.shared::cluster.b64 [%d];");
+  const auto count = [&](const std::string& what) {
+    size_t n = 0;
+    for (size_t at = 0; (at = why.find(what, at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  EXPECT_EQ(count("'.mbarrier' is not among its modifiers"), 1u) << why;
+  EXPECT_EQ(count("'.shared::cluster' is not among its modifiers"), 1u) << why;
+  EXPECT_EQ(count("9.7.9.25.3.1"), 1u) << why;
+  EXPECT_LE(count("; "), 3u) << why;
+  EXPECT_LT(why.size(), 500u) << why;
+  EXPECT_NE(refusal("cvt.f16.f32 %h, %r;").find("; other rows differ in other ways)"), std::string::npos);
+}
+
 TEST(PtxForms, OperandsOfTheWrongKindAreRefused) {
   for (const char* statement : {"add.u32 %r, %r, %d;",
                                 "add.u32 %d, %r, %r;",

@@ -49,6 +49,14 @@ const Conversion kConversions[] = {
      "$d, 4;\n}"},
     {"e8m0_up", "e8m0 round=rp", "cvt.rp.satfinite.ue8m0x2.f32 $d, $a, 0f3F800000;\nshr.b16 $d, $d, 8;"},
     {"e8m0_down", "e8m0 round=rz", "cvt.rz.satfinite.ue8m0x2.f32 $d, $a, 0f3F800000;\nshr.b16 $d, $d, 8;"},
+    // What nvcc makes of __nv_cvt_float_to_e8m0 where there is no such instruction (sm_90a).
+    {"e8m0_up_of_bf16", "e8m0 round=rp",
+     "and.b32 $a, $a, 2147483647;\ncvt.rp.bf16.f32 %rs1, $a;\nshr.u16 %rs2, %rs1, 7;\nand.b16 %rs3, %rs1, "
+     "127;\nsetp.ne.s16 %p1, %rs3, 0;\nand.b16 %rs4, %rs1, 32767;\nsetp.gt.u16 %p2, %rs4, 64;\nand.pred "
+     "%p3, %p2, %p1;\nand.b16 %rs5, %rs1, 32640;\nsetp.ne.s16 %p4, %rs5, 32640;\nand.pred %p5, %p4, "
+     "%p3;\nselp.u16 %rs6, 1, 0, %p5;\nadd.s16 %rs7, %rs6, %rs2;\nand.b16 %rs8, %rs7, 255;\nsetp.lt.u16 "
+     "%p6, %rs4, 32641;\nsetp.eq.s16 %p7, %rs8, 255;\nand.pred %p8, %p6, %p7;\nselp.s16 %rs9, -1, 0, "
+     "%p8;\nadd.s16 $d, %rs7, %rs9;\nand.b16 $d, $d, 255;"},
     {"bf16", "bf16 overflow=nosat", "cvt.rn.bf16.f32 $d, $a;"},
     {"f16", "f16 overflow=nosat", "cvt.rn.f16.f32 $d, $a;"}};
 
