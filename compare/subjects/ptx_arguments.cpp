@@ -68,6 +68,25 @@ std::optional<Error> check_arguments(const ptx::Entry& e, const PtxLaunch& launc
   return {};
 }
 
+std::optional<Error> check_text(const std::string& path, const std::string& text, PtxLaunch& launch) {
+  try {
+    ptx::Module module(text);
+    const auto entries = module.entries();
+    if (launch.entry.empty() && entries.size() == 1) launch.entry = entries.front();
+    if (launch.entry.empty()) {
+      std::string names;
+      for (const std::string& each : entries) names += (names.empty() ? "" : ", ") + each;
+      return Error{path + ": name one of its entries by --entry: " + names, 0, ""};
+    }
+    if (auto e = check_arguments(module.entry(launch.entry), launch))
+      return Error{path + ": " + e->message, 0, ""};
+    module.kernel(launch.entry);
+  } catch (const ptx::Fault& e) {
+    return Error{launch.ptx + ": " + e.what(), 0, ""};
+  }
+  return {};
+}
+
 namespace {
 
 // "32x(rows / 2)x64" in its parts: an x parts where a digit or a parenthesis stands on both sides of it.

@@ -16,6 +16,10 @@ namespace assay {
 // Error: a number of arguments, an argument or a block that does not fit the entry, whose signature it
 // prints.
 std::optional<Error> check_arguments(const ptx::Entry&, const PtxLaunch&);
+// Holds a launch against its text; a launch without an entry gets the only one. Error: a form of an
+// instruction that is not understood, an entry that is not there, and those of check_arguments. `path` is
+// what the user named.
+std::optional<Error> check_text(const std::string& path, const std::string& text, PtxLaunch&);
 
 // The 128 bytes of the map of a plane, or of memory that launches share (the plane is then not read), that
 // lies at this address: "tensormap:x,box=32x64,swizzle=128". Throws std::runtime_error: a word that is not

@@ -3,20 +3,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <vector>
 
 #include "compare/subjects/ptx_arguments.h"
-#include "fast/ptx/module.h"
 
 namespace assay {
 
 namespace {
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
 
 // The PTX of a launch. `named` is what an error calls it.
 Result<std::string> read_text(const std::string& path, const std::string& named) {
@@ -42,17 +34,7 @@ Result<Texts> read_texts(const std::string& path, PtxLaunchFile& file) {
     auto text = read_text(l.ptx, l.called("ptx") + " names " + l.ptx);
     if (!text) return text.error();
     texts[l.ptx] = *text;
-    try {
-      ptx::Module module(*text);
-      const auto entries = module.entries();
-      if (l.entry.empty() && entries.size() == 1) l.entry = entries.front();
-      if (l.entry.empty())
-        return Error{path + ": name one of its entries by --entry: " + joined(entries), 0, ""};
-      if (auto e = check_arguments(module.entry(l.entry), l)) return Error{path + ": " + e->message, 0, ""};
-      module.kernel(l.entry);
-    } catch (const ptx::Fault& e) {
-      return Error{l.ptx + ": " + e.what(), 0, ""};
-    }
+    if (auto e = check_text(path, *text, l)) return *e;
   }
   return texts;
 }
