@@ -94,30 +94,30 @@ bool choose_functions(const Opcode& op, Instruction& i) {
   return true;
 }
 
+Handler handler_of(const Opcode& op) {
+  const bool pair = op.last() == Type::s16x2;
+  switch (op.row->form) {
+    case Form::cvt_pack_halves: return &apply_words<packed_parts, 2>;
+    case Form::cvt_pack_bytes:
+    case Form::cvt_pack_bits: return &apply_words<packed_above, 3>;
+    case Form::vabsdiff4: return &apply_words<differences, 3>;
+    case Form::vabsdiff4_add: return &apply_words<sum_of_differences, 3>;
+    case Form::max_relu:
+      return pair ? &apply_words<extreme_relu_pair<true>, 2> : &apply_words<extreme_relu<true>, 2>;
+    case Form::min_relu:
+      return pair ? &apply_words<extreme_relu_pair<false>, 2> : &apply_words<extreme_relu<false>, 2>;
+    default: return nullptr;
+  }
+}
+
 }  // namespace
 
 bool choose_simd(const Opcode& op, Instruction& i) {
-  const bool pair = op.last() == Type::s16x2;
-  switch (op.row->form) {
-    case Form::cvt_pack_halves:
-      i.code = pack_code(op);
-      i.handler = &apply_words<packed_parts, 2>;
-      return true;
-    case Form::cvt_pack_bytes:
-    case Form::cvt_pack_bits:
-      i.code = pack_code(op);
-      i.handler = &apply_words<packed_above, 3>;
-      return true;
-    case Form::vabsdiff4: i.handler = &apply_words<differences, 3>; return true;
-    case Form::vabsdiff4_add: i.handler = &apply_words<sum_of_differences, 3>; return true;
-    case Form::max_relu:
-      i.handler = pair ? &apply_words<extreme_relu_pair<true>, 2> : &apply_words<extreme_relu<true>, 2>;
-      return true;
-    case Form::min_relu:
-      i.handler = pair ? &apply_words<extreme_relu_pair<false>, 2> : &apply_words<extreme_relu<false>, 2>;
-      return true;
-    default: return choose_functions(op, i);
-  }
+  const Handler handler = handler_of(op);
+  if (!handler) return choose_functions(op, i);
+  i.handler = handler;
+  if (op.row->name == "cvt") i.code = pack_code(op);
+  return true;
 }
 
 }  // namespace assay::ptx
