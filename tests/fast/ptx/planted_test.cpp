@@ -38,6 +38,7 @@ std::string error_of(const std::string& body, uint64_t order = 0) {
     RunOptions options;
     options.order = order;
     options.check = true;
+    options.most_instructions = 1u << 23;  // so that a kernel that does not end is told soon
     run(m, "kernel", launch, memory, options);
   } catch (const Fault& e) {
     return e.what();
