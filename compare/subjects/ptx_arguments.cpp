@@ -1,9 +1,13 @@
 #include "compare/subjects/ptx_arguments.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <stdexcept>
 
+#include <fmt/format.h>
+
+#include "fast/ptx/run.h"
 #include "fast/ptx/tensor_map.h"
 
 namespace assay {
@@ -74,9 +78,8 @@ std::optional<Error> check_text(const std::string& path, const std::string& text
     const auto entries = module.entries();
     if (launch.entry.empty() && entries.size() == 1) launch.entry = entries.front();
     if (launch.entry.empty()) {
-      std::string names;
-      for (const std::string& each : entries) names += (names.empty() ? "" : ", ") + each;
-      return Error{path + ": name one of its entries by --entry: " + names, 0, ""};
+      return Error{fmt::format("{}: name one of its entries by --entry: {}", path, fmt::join(entries, ", ")),
+                   0, ""};
     }
     if (auto e = check_arguments(module.entry(launch.entry), launch))
       return Error{path + ": " + e->message, 0, ""};
@@ -86,6 +89,18 @@ std::optional<Error> check_text(const std::string& path, const std::string& text
   }
   return {};
 }
+
+namespace {
+
+Bounds size_bounds(const char* what, const ptx::Dim& most, size_t place) {
+  const std::array<unsigned, 3> sizes = {most.x, most.y, most.z};
+  return {"size " + std::to_string(place + 1) + " of a " + what, 1, sizes.at(place)};
+}
+
+}  // namespace
+
+Bounds grid_bounds(size_t place) { return size_bounds("grid", ptx::kMostBlocks, place); }
+Bounds block_bounds(size_t place) { return size_bounds("block", ptx::kWidestBlock, place); }
 
 namespace {
 

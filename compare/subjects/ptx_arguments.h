@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compare/subjects/ptx_expression.h"
 #include "compare/subjects/ptx_launch_file.h"
 #include "contract/planes.h"
 #include "fast/ptx/module.h"
@@ -20,6 +21,10 @@ std::optional<Error> check_arguments(const ptx::Entry&, const PtxLaunch&);
 // instruction that is not understood, an entry that is not there, and those of check_arguments. `path` is
 // what the user named.
 std::optional<Error> check_text(const std::string& path, const std::string& text, PtxLaunch&);
+
+// Sizes that a GPU takes, by their place among the three (ptx::kMostBlocks, ptx::kWidestBlock).
+Bounds grid_bounds(size_t place);
+Bounds block_bounds(size_t place);
 
 // The 128 bytes of the map of a plane, or of memory that launches share (the plane is then not read), that
 // lies at this address: "tensormap:x,box=32x64,swizzle=128". Throws std::runtime_error: a word that is not

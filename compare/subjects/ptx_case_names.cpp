@@ -1,30 +1,16 @@
 #include "compare/subjects/ptx_case_names.h"
 
 #include <bit>
-#include <iterator>
 #include <limits>
-#include <sstream>
 #include <stdexcept>
+
+#include <fmt/format.h>
 
 #include "contract/f32_text.h"
 #include "contract/line.h"
+#include "contract/words.h"
 
 namespace assay {
-
-namespace {
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
-
-}  // namespace
-
-std::vector<std::string> words_of(const std::string& line) {
-  std::istringstream in(line);
-  return {std::istream_iterator<std::string>(in), {}};
-}
 
 CaseNames::CaseNames(const Problem& p, const std::vector<Plane>& planes) {
   numbers_["rows"] = p.x.shape.rows;
@@ -40,9 +26,10 @@ CaseNames::CaseNames(const Problem& p, const std::vector<Plane>& planes) {
   numbers_["rng.seed"] = p.rng.seed;
   numbers_["rng.offset"] = p.rng.offset;
   numbers_["rng.member"] = p.rng.member;
-  for (const std::string& word : words_of(to_canonical_line(p)))
-    if (const size_t equals = word.find('='); equals != std::string::npos)
-      keys_[word.substr(0, equals)] = word.substr(equals + 1);
+  const std::string line = to_canonical_line(p);
+  for (const std::string_view word : words_of(line, ' '))
+    if (const size_t equals = word.find('='); equals != std::string_view::npos)
+      keys_[std::string(word.substr(0, equals))] = word.substr(equals + 1);
 }
 
 WideInt CaseNames::integer(const std::string& expression, const Bounds& bounds,
@@ -77,8 +64,8 @@ std::string CaseNames::known() const {
   std::vector<std::string> names = {"rows", "cols", "rng.seed", "rng.offset", "rng.member"};
   for (const auto& [key, text] : keys_)
     if (find(key)) names.push_back(key);
-  return "this line has " + joined(names) + ", and .rows .cols .padded_rows .padded_cols .bytes of " +
-         joined(planes_);
+  return fmt::format("this line has {}, and .rows .cols .padded_rows .padded_cols .bytes of {}",
+                     fmt::join(names, ", "), fmt::join(planes_, ", "));
 }
 
 }  // namespace assay

@@ -15,8 +15,6 @@
 
 namespace assay {
 
-std::vector<std::string> words_of(const std::string& line);
-
 class CaseNames {
  public:
   CaseNames(const Problem&, const std::vector<Plane>&);

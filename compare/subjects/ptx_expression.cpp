@@ -77,7 +77,7 @@ class Expression {
   }
   WideInt factor() {
     skip();
-    // A bound on nesting, for texts that are none.
+    // A bound on nesting: a text of parentheses alone must not use up the stack.
     if (++depth_ > 200) fail("too deep");
     if (error_) return 0;
     const WideInt v = take('-') ? checked(-factor()) : take('(') ? closed(sum()) : word();
@@ -156,12 +156,6 @@ std::string to_text(WideInt v) {
   return v < 0 ? "-" + digits : digits;
 }
 
-Bounds grid_bounds(size_t place) {
-  return {"size " + std::to_string(place + 1) + " of a grid", 1, place == 0 ? 0x7FFFFFFF : 65535};
-}
-Bounds block_bounds(size_t place) {
-  return {"size " + std::to_string(place + 1) + " of a block", 1, place == 2 ? 64 : 1024};
-}
 Bounds shared_bounds() { return {"a size of shared memory", 0, 0x7FFFFFFF}; }
 Bounds map_bounds() { return {"a number of a tensor map", 0, 0xFFFFFFFF}; }
 Bounds memory_bounds() { return {"a size of memory", 0, WideInt{1} << 32}; }

@@ -24,9 +24,6 @@ struct Bounds {
   std::string what;  // "i32", "size 2 of a grid"
   WideInt least = 0, most = 0;
 };
-// Sizes that a GPU takes, by their place among the three (CUDA C++ Programming Guide, compute capabilities).
-Bounds grid_bounds(size_t place);
-Bounds block_bounds(size_t place);
 Bounds shared_bounds();
 Bounds memory_bounds();
 Bounds map_bounds();  // of a number of a tensor map

@@ -368,7 +368,8 @@ class PtxKernelSubject final : public Subject {
   std::string argument() const override { return argument_; }
 
   Support supports(const Problem& p) const override {
-    const auto words = words_of(to_canonical_line(p));
+    const std::string line = to_canonical_line(p);
+    const Words words = words_of(line, ' ');
     for (const std::string& word : file_.words)
       if (std::find(words.begin(), words.end(), word) == words.end())
         return {false, "its launch file is for \"" + word + "\""};

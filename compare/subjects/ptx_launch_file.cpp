@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "compare/subjects/ptx_arguments.h"
 #include "contract/f32_text.h"
 #include "fixtures/json.h"
 

@@ -34,6 +34,7 @@ ASSAY_DEVICE void store_strip_scales(const Target& to, const Extent& extent) {
   static_assert(kStripRows * kWords <= kThreads);
   const int line = int(threadIdx.x) / kWords, word = int(threadIdx.x) % kWords;
   if (line >= kStripRows) return;
+  // From blockIdx and not from a Place, which would hold registers until here.
   const unsigned across = unsigned((extent.cols + kStripCols - 1) / kStripCols);
   const int64_t pitch = (extent.cols + kTile - 1) / kTile * 4,
                 row = int64_t(blockIdx.x / across) * kStripRows + line,

@@ -1,4 +1,4 @@
-// Comparisons of f16 and bf16 whose result is no single predicate (9.7.7).
+// Comparisons of f16 and bf16 whose result is a number or a pair of predicates (9.7.7).
 #include "fast/ptx/choose.h"
 #include "fast/ptx/comparison.h"
 

@@ -1,5 +1,5 @@
-// Binary64 toward zero, down and up (9.7.3), and conversions from binary64 to 16 bits and between values of
-// 16 bits (9.7.9.21).
+// Binary64 toward zero, down and up (9.7.3); conversions from binary32 and binary64 to 16 bits under every
+// rounding, and of 16-bit values to integral ones (9.7.9.21).
 #include "fast/ptx/choose.h"
 #include "fast/ptx/handlers.h"
 #include "fast/ptx/values_convert.h"

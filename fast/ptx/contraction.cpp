@@ -156,7 +156,7 @@ Kernel contracted(const Kernel& kernel, std::span<const Contraction> pairs) {
     if (has_signs(op.row->form)) {
       // a b - c, or c - a b.
       const unsigned code = op.row->name != "sub" ? 0 : pair.operand == 0 ? 2 : 1;
-      sum.code = code ^ unsigned { pair.negated };
+      sum.code = code ^ static_cast<unsigned>(pair.negated);
       sum.handler = fused_of(op);
     } else {
       const size_t words = op.text.find('.');

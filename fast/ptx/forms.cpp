@@ -65,17 +65,17 @@ bool contains(const std::vector<std::string_view>& words, std::string_view word)
 // Why an opcode is not of a row's form; nothing where it is.
 std::optional<std::string> mismatch(const Opcode& op, const FormRow& row) {
   const auto groups = groups_of(row);
-  std::vector<int> used(groups.size(), 0);
+  std::vector<char> used(groups.size(), false);
   for (const std::string& word : op.modifiers) {
     // Two groups may have the same words, as the layouts of A and of B.
-    size_t known = groups.size(), g = 0;
-    while (g < groups.size() && (used[g] || !contains(groups[g].words, word)))
-      if (contains(groups[g].words, word)) known = g++;
-      else ++g;
-    if (g == groups.size())
-      return "'." + word +
-             (known == g ? "' is not among its modifiers" : "' excludes another of its modifiers");
-    ++used[g];
+    bool known = false, taken = false;
+    for (size_t g = 0; g < groups.size() && !taken; ++g) {
+      if (!contains(groups[g].words, word)) continue;
+      known = true;
+      taken = !std::exchange(used[g], true);
+    }
+    if (!known) return "'." + word + "' is not among its modifiers";
+    if (!taken) return "'." + word + "' excludes another of its modifiers";
   }
   for (size_t g = 0; g < groups.size(); ++g)
     if (groups[g].needed && !used[g]) return "it lacks '." + std::string(groups[g].words.front()) + "'";

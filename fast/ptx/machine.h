@@ -82,7 +82,7 @@ struct Warp {
   uint32_t active = 0;  // the lanes of the current instruction
   uint32_t carry = 0;   // CC.CF of each lane (9.7.2)
   // Some of its lanes ran long while others stood elsewhere: those go on now, so that lanes that wait for
-  // them in a loop, as for a lock, do not wait for ever.
+  // them in a loop, as for a lock, do not wait forever.
   bool waits_for_itself = false;
   uint32_t live = 0;  // lanes that have not left
   unsigned index = 0;

@@ -16,9 +16,7 @@ namespace assay::ptx {
 
 namespace {
 
-// The limits of a launch on every GPU that runs PTX here (CUDA C++ Programming Guide, compute capabilities).
 constexpr uint64_t kMostThreads = 1024;
-constexpr Dim kMostBlocks = {0x7FFFFFFF, 65535, 65535}, kWidestBlock = {1024, 1024, 64};
 constexpr size_t kRegisterAlign = 64;
 
 std::string text(const Dim& d) {

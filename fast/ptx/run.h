@@ -17,6 +17,9 @@ struct Dim {
   uint64_t count() const { return uint64_t{x} * y * z; }
 };
 
+// What every GPU that runs PTX here takes at most (CUDA C++ Programming Guide, compute capabilities).
+inline constexpr Dim kMostBlocks = {0x7FFFFFFF, 65535, 65535}, kWidestBlock = {1024, 1024, 64};
+
 struct Launch {
   Dim grid, block;
   uint64_t dynamic_shared = 0;

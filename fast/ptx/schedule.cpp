@@ -62,7 +62,7 @@ uint64_t wide_word(const Warp& w, uint32_t place, int lane) {
   return v;
 }
 
-// The lower half, and the upper one of a pair; what the register has above a single half is no number.
+// Both halves of the register: what stands above a single f16 or bf16 is never read as a number.
 void perturb_halves(Warp& w, const Instruction& i, bool bf16) {
   const uint64_t seed = w.block->perturb;
   const unsigned mantissa = bf16 ? 7 : 10, greatest = bf16 ? 255 : 31;

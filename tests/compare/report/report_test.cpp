@@ -48,6 +48,14 @@ std::string last_line(const std::string& text) {
   const size_t end = text.find_last_not_of('\n'), start = text.rfind('\n', end);
   return text.substr(start + 1, end - start);
 }
+// What was written to a file, which is closed.
+std::string closed(std::FILE* file) {
+  std::string text(static_cast<size_t>(std::ftell(file)), ' ');
+  std::rewind(file);
+  EXPECT_EQ(std::fread(text.data(), 1, text.size(), file), text.size());
+  std::fclose(file);
+  return text;
+}
 void expect_in(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' is not in:\n" << text;
 }
@@ -197,15 +205,12 @@ TEST(Report, ALawThatFailsOnManyLinesIsOneCause) {
     report->result(entry(kLine, totals.failed), v);
   }
   report->finish(totals);
-  std::string said(static_cast<size_t>(std::ftell(out)), ' ');
-  std::rewind(out);
-  ASSERT_EQ(std::fread(said.data(), 1, said.size(), out), said.size());
-  std::fclose(out);
+  const std::string said = closed(out);
   expect_in(said, "same cause as above: 2 more lines");
   expect_in(said, "       3  range of reference at scale: the amax 3 has the scale 0   first some.cases:1\n");
 }
 
-// A pass on this machine may be none on another: what a subject says of that is told once for all cases.
+// What passes here may fail on a GPU. What a subject says about that is printed once for all its cases.
 TEST(Report, WhatMayDifferOnAGpuIsTold) {
   std::FILE* out = std::tmpfile();
   const auto report = make_text_report(out, {});
@@ -221,10 +226,7 @@ TEST(Report, WhatMayDifferOnAGpuIsTold) {
     report->result(entry(kLine, totals.passed), v);
   }
   report->finish(totals);
-  std::string said(static_cast<size_t>(std::ftell(out)), ' ');
-  std::rewind(out);
-  ASSERT_EQ(std::fread(said.data(), 1, said.size(), out), said.size());
-  std::fclose(out);
+  const std::string said = closed(out);
   EXPECT_TRUE(said.starts_with("a GPU may give other bytes 2: ptx:k depends on contraction at PTX line 3\n"))
       << said;
 }

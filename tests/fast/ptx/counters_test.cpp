@@ -57,6 +57,17 @@ std::string strided(unsigned stride) {
          ";\nadd.u64 %rd1, %rd0, %rd1;\nst.global.b32 [%rd1], %r0;";
 }
 
+// Lanes that reach a label in the middle of straight code wait there for the others: the warp carries out
+// once what stands behind it.
+TEST(PtxCounters, LanesThatMeetGoOnTogether) {
+  const Counted c = counted(
+      "setp.lt.u32 %p0, %r0, 16;\n@%p0 bra A;\nadd.u32 %r2, %r0, 1;\nA:\nsub.u32 %r3, %r0, 2;\nxor.b32 %r4, "
+      "%r3, 3;");
+  EXPECT_EQ(c.at("add.u32", "warps"), 1u);
+  EXPECT_EQ(c.at("sub.u32", "warps"), 1u);
+  EXPECT_EQ(c.at("xor.b32", "lanes"), 32u);
+}
+
 TEST(PtxCounters, SectorsAndLinesOfGlobalMemory) {
   const Counted dense = counted(strided(4)), wide = counted(strided(32)), one = counted(strided(0));
   for (const auto& [c, sectors, lines] :

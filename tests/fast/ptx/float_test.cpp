@@ -425,17 +425,9 @@ TEST(PtxFloat, ApproximateResultsMoveByOnePlaceWhereTheyAreAsked) {
       "[%rd], "
       "%f;\nret;";
   const auto values = [&](uint64_t perturb, uint32_t line, bool check) {
-    Module m(kernel_text(".param .u64 out", body));
-    std::vector<uint32_t> out(32);
-    Memory memory;
-    memory.add(out.data(), 128, "out");
-    Launch launch;
-    launch.block = {32, 1, 1};
-    launch.parameters = parameters_of(m.entry("kernel"), {reinterpret_cast<uint64_t>(out.data())});
     RunOptions options;
     options.perturb = perturb, options.perturb_line = line, options.check = check;
-    run(m, "kernel", launch, memory, options);
-    return out;
+    return words_of_warp(body, options);
   };
   const auto exact = values(0, 0, false);
   for (const bool check : {false, true}) {

@@ -98,6 +98,19 @@ inline std::string kernel_text(const std::string& parameters, const std::string&
   return text;
 }
 
+// The words that a warp stores to `out`, one each lane.
+inline std::vector<uint32_t> words_of_warp(const std::string& body, const RunOptions& options) {
+  Module m(kernel_text(".param .u64 out", body));
+  std::vector<uint32_t> out(kLanes);
+  Memory memory;
+  memory.add(out.data(), out.size() * 4, "out");
+  Launch launch;
+  launch.block = {kLanes, 1, 1};
+  launch.parameters = parameters_of(m.entry("kernel"), {reinterpret_cast<uint64_t>(out.data())});
+  run(m, "kernel", launch, memory, options);
+  return out;
+}
+
 // Pseudo-random bits: the same in every run (splitmix64).
 struct Draw {
   uint64_t state = 1;

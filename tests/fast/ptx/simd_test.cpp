@@ -145,20 +145,13 @@ TEST(PtxSimd, FunctionsOfHalvesKeepTheirBounds) {
 
 TEST(PtxSimd, ApproximateHalvesMoveByOnePlaceWhereTheyAreAsked) {
   const auto values = [](uint64_t perturb) {
-    Module m(kernel_text(".param .u64 out",
-                         ".reg .b32 %r<3>;\n.reg .b64 %rd;\nmov.u32 %r0, %tid.x;\nmad.lo.u32 %r1, %r0, "
-                         "0x200, 0x3C000000;\ntanh.approx.f16x2 %r1, %r1;\nld.param.u64 %rd, "
-                         "[out];\nmad.wide.u32 %rd, %r0, 4, %rd;\nst.global.u32 [%rd], %r1;\nret;"));
-    std::vector<uint32_t> out(32);
-    Memory memory;
-    memory.add(out.data(), 128, "out");
-    Launch launch;
-    launch.block = {32, 1, 1};
-    launch.parameters = parameters_of(m.entry("kernel"), {reinterpret_cast<uint64_t>(out.data())});
     RunOptions options;
     options.perturb = perturb;
-    run(m, "kernel", launch, memory, options);
-    return out;
+    return words_of_warp(
+        ".reg .b32 %r<3>;\n.reg .b64 %rd;\nmov.u32 %r0, %tid.x;\nmad.lo.u32 %r1, %r0, 0x200, "
+        "0x3C000000;\ntanh.approx.f16x2 %r1, %r1;\nld.param.u64 %rd, [out];\nmad.wide.u32 %rd, %r0, 4, "
+        "%rd;\nst.global.u32 [%rd], %r1;\nret;",
+        options);
   };
   const auto exact = values(0), down = values(1), up = values(2), drawn = values(3);
   EXPECT_EQ(exact[0], 0x3A180000u);  // tanh 1 = .76159, and 0
