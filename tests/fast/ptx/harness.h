@@ -1,5 +1,7 @@
 // Small PTX programs for tests: one instruction for every element of some arrays, or a body of one's own.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -51,10 +53,25 @@ inline std::string program(const std::string& instruction, int out_bits, const s
          ", %at;\nst.global.b" + std::to_string(out_bits) + " [%at], %out;\nDONE:\nret;\n}\n";
 }
 
+// Calls `f` with a number of the unsigned type that has so many bits.
+template <class F> void with_word_of(int bits, F f) {
+  switch (bits) {
+    case 8: return f(uint8_t{});
+    case 16: return f(uint16_t{});
+    case 32: return f(uint32_t{});
+    case 64: return f(uint64_t{});
+    default: FAIL() << "no register has " << bits << " bits";
+  }
+}
+
 inline std::vector<std::byte> bytes_of(const Column& c) {
-  const auto size = static_cast<size_t>(c.bits / 8);
-  std::vector<std::byte> bytes(c.values.size() * size);
-  for (size_t n = 0; n < c.values.size(); ++n) std::memcpy(bytes.data() + n * size, &c.values[n], size);
+  std::vector<std::byte> bytes(c.values.size() * static_cast<size_t>(c.bits / 8));
+  with_word_of(c.bits, [&]<class Word>(Word word) {
+    for (size_t n = 0; n < c.values.size(); ++n) {
+      word = static_cast<Word>(c.values[n]);
+      std::memcpy(bytes.data() + n * sizeof(Word), &word, sizeof(Word));
+    }
+  });
   return bytes;
 }
 
@@ -87,7 +104,12 @@ inline std::vector<uint64_t> evaluate(const std::string& instruction, int out_bi
   launch.parameters = parameters_of(module.entry("each"), values);
   run(module, "each", launch, memory);
   std::vector<uint64_t> results(count);
-  for (size_t n = 0; n < count; ++n) std::memcpy(&results[n], out.data() + n * size, size);
+  with_word_of(out_bits, [&]<class Word>(Word word) {
+    for (size_t n = 0; n < count; ++n) {
+      std::memcpy(&word, out.data() + n * sizeof(Word), sizeof(Word));
+      results[n] = word;
+    }
+  });
   return results;
 }
 

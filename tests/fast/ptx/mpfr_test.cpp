@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "tests/fast/ptx/harness.h"
+#include "tests/fast/ptx/samples.h"
 #if ASSAY_HAVE_MPFR
 #include <mpfr.h>
 #endif
@@ -219,7 +221,8 @@ TEST_P(PtxMpfr, EveryRoundingIsExact) {
   const ExactOperation& o = GetParam();
   const size_t modes = o.four ? std::size(kMpfrModes) : 1;
   const char* asked = std::getenv("ASSAY_PTX_OPERANDS");
-  const size_t all = asked ? std::strtoull(asked, nullptr, 10) : 40000, part = size_t{1} << 17;
+  const size_t all = asked ? std::strtoull(asked, nullptr, 10) : 40000;
+  constexpr size_t kPart = size_t{1} << 14;
   Exact exact(o);
   const auto edges = edges_of_format(o.source());
   std::vector<Column> c(o.sources, Column{o.source().bits, {}});
@@ -229,18 +232,20 @@ TEST_P(PtxMpfr, EveryRoundingIsExact) {
       if (o.sources > 1) c[1].values.push_back(b);
       if (o.sources > 2) c[2].values.push_back(edges[(a * 31 + b * 17) % edges.size()]);
     }
-  size_t tried = 0;
+  std::atomic<size_t> tried = 0;
   for (size_t mode = 0; mode < modes; ++mode) {
     expect_exact(o, exact, c, mode);
-    for (size_t done = 0, of_mode = (all + modes - 1) / modes; done < of_mode && !HasFatalFailure();) {
-      const size_t now = std::min(part, of_mode - done);
-      expect_exact(o, exact, drawn_operands(o, 1 + mode + modes * (done / part), now), mode);
-      done += now, tried += now;
-    }
+    const size_t of_mode = (all + modes - 1) / modes;
+    in_threads((of_mode + kPart - 1) / kPart, [&](size_t part) {
+      Exact exact_here(o);  // MPFR's range of exponents is a thread's own
+      const size_t count = std::min(kPart, of_mode - part * kPart);
+      expect_exact(o, exact_here, drawn_operands(o, 1 + mode + modes * part, count), mode);
+      tried += count;
+    });
     if (HasFatalFailure()) return;
   }
   EXPECT_GE(tried, all);
-  RecordProperty("operands", std::to_string(tried));
+  RecordProperty("operands", std::to_string(tried.load()));
 }
 INSTANTIATE_TEST_SUITE_P(Operations, PtxMpfr, testing::ValuesIn(kExactOperations), [](const auto& p) {
   return std::string(p.param.name) + "_" + p.param.format->type +
