@@ -45,9 +45,9 @@ struct FormRow {
   std::string_view section;
 };
 
-inline constexpr std::array kForms = {
+inline constexpr FormRow kForms[] = {
 #define FORM(id, name, modifiers, types, operands, kind, section) \
-  FormRow{Form::id, name, modifiers, types, operands, Class::kind, section},
+  {Form::id, name, modifiers, types, operands, Class::kind, section},
 #include "fast/ptx/table.def"
 #undef FORM
 };
