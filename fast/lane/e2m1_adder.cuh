@@ -12,12 +12,19 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
+// The least of three positive values, as a pattern. Patterns compare as integers, of which Hopper and its
+// successors take three in one instruction.
+ASSAY_LANE uint32_t least_of(float a, float b, float c) {
+  const uint32_t two = as_bits(a) < as_bits(b) ? as_bits(a) : as_bits(b);
+  return two < as_bits(c) ? two : as_bits(c);
+}
+
 // kAdderBase as a pattern, plus the code of y, ties to the even code. y lies in [0, 7).
 inline constexpr uint32_t kAdderBase = 0x4B000000u;  // 2^23
 ASSAY_LANE uint32_t e2m1_sum(float y) {
   const float first = __fmaf_rn(y, 2.0f, 8388608.0f), second = __fadd_rn(y, 8388610.0f),
               third = __fmaf_rn(y, 0.5f, 8388612.0f);
-  return as_bits(fminf(fminf(first, second), third));
+  return least_of(first, second, third);
 }
 
 // Into the range that e2m1_sum takes, to the same code: NaN becomes 6, whose code is that of NaN.
@@ -71,7 +78,7 @@ ASSAY_LANE uint32_t e2m1_eight(const float (&y)[8]) {
 ASSAY_LANE uint32_t e2m1_count(float y) {
   const float first = __fmaf_rz(y, 8.0f, 131072.0f), second = __fmaf_rz(y, 4.0f, 131080.0f),
               third = __fmaf_rz(y, 2.0f, 131088.0f);
-  return as_bits(fminf(fminf(first, second), third));
+  return least_of(first, second, third);
 }
 // Byte 1 the codes of elements 0 and 1 of four, byte 3 those of 2 and 3; the others are 0.
 ASSAY_LANE uint32_t e2m1_four_drawn(float y0, float y1, float y2, float y3, uint32_t bytes) {
