@@ -1,5 +1,7 @@
 #include "compare/subjects/ptx_kernel.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
@@ -11,11 +13,11 @@
 #include "compare/subjects/forwarding.h"
 #include "compare/subjects/ptx_arguments.h"
 #include "compare/subjects/ptx_case_names.h"
+#include "compare/subjects/ptx_dependence.h"
 #include "compare/subjects/ptx_launch_file.h"
 #include "compare/subjects/ptx_texts.h"
 #include "contract/line.h"
 #include "contract/words.h"
-#include "fast/ptx/contraction.h"
 #include "fast/ptx/run.h"
 #include "fast/ptx/slice.h"
 #include "fixtures/fill.h"
@@ -31,6 +33,19 @@ std::string to_text(const ptx::Dim& d) {
   return "(" + std::to_string(d.x) + "," + std::to_string(d.y) + "," + std::to_string(d.z) + ")";
 }
 
+// What a launch may take before it is taken to hang: instructions of warps, which an endless loop of a branch
+// alone takes in about half of the time that a run has, and half of that time of the processor, which ends
+// loops whose instructions do more.
+struct Limits {
+  uint64_t instructions = 0;
+  double seconds = 0;
+};
+Limits limits_of(double timeout) {
+  constexpr double kEachSecond = 5e7;
+  const double seconds = std::clamp(timeout, 1.0, 1e4);
+  return {static_cast<uint64_t>(seconds * kEachSecond), seconds / 2};
+}
+
 // The modules of one run.
 class Modules {
  public:
@@ -43,16 +58,13 @@ class Modules {
   std::map<std::string, ptx::Module> modules_;
 };
 
-// The pairs of each kernel that are fused in a run (contraction.h), by its text and its entry.
-using KernelName = std::pair<std::string, std::string>;
-using Fused = std::map<KernelName, std::vector<ptx::Contraction>>;
 KernelName kernel_name(const PtxLaunch& l) { return {l.ptx, l.entry}; }
 
 // One run: the planes, scratch memory that the launches share, and what was counted.
 class Run {
  public:
   Run(const PtxLaunchFile& file, Modules& modules, const Problem& p, std::span<const ConstBuffer> inputs,
-      std::span<const Buffer> outputs, const Environment& env, uint64_t most_instructions)
+      std::span<const Buffer> outputs, const Environment& env, const Limits& limits)
       : file_(file),
         modules_(modules),
         problem_(p),
@@ -61,7 +73,7 @@ class Run {
         is_empty_(std::any_of(planes_.begin(), planes_.end(),
                               [](const Plane& plane) { return plane.logical.count() == 0; })),
         env_(env),
-        most_instructions_(most_instructions) {
+        limits_(limits) {
     for (const ConstBuffer& b : inputs) {
       if (std::find(file.zeroed.begin(), file.zeroed.end(), b.plane->name) != file.zeroed.end())
         throw std::runtime_error(
@@ -147,7 +159,8 @@ class Run {
                        .perturb_line = perturb_line_,
                        .recorder = recorder_,
                        .in_place = in_place,
-                       .most_instructions = most_instructions_});
+                       .most_instructions = limits_.instructions,
+                       .most_seconds = limits_.seconds});
     } catch (const ptx::Fault& e) {
       throw std::runtime_error(e.what() + advice(l, launch, module.text(), e.what()));
     }
@@ -159,10 +172,14 @@ class Run {
     if (fault.find("outside shared memory") != fault.npos && text.find(".extern .shared") != text.npos)
       return "; " + l.called("shared") + " is " + std::to_string(launch.dynamic_shared) +
              ", the bytes that the launch gives to .extern .shared";
-    if (fault.find("too many instructions") != fault.npos)
-      return "; a launch may take " + std::to_string(most_instructions_) +
-             " instructions of warps, and more under a greater --timeout";
-    return "";
+    if (fault.find("a launch that does not end") == fault.npos) return "";
+    const std::string blocks =
+        launch.grid.count() == 1
+            ? ""
+            : "; blocks run one after the other here, so that one that waits for a later one waits forever";
+    return "; a launch may take " + std::to_string(limits_.instructions) + " instructions of warps and " +
+           fmt::format("{:g}", limits_.seconds) + " s of the processor, and more under a greater --timeout" +
+           blocks;
   }
 
   bool launch(const PtxLaunch& l, const ptx::Kernel* in_place) {
@@ -294,7 +311,7 @@ class Run {
   CaseNames names_;
   bool is_empty_;  // some plane has no element
   const Environment& env_;
-  uint64_t most_instructions_;
+  Limits limits_;
   ptx::Memory memory_;
   std::map<std::string, uint64_t> addresses_;
   std::vector<std::vector<std::byte>> scratch_;
@@ -305,14 +322,6 @@ class Run {
   uint64_t perturb_ = 0;
   uint32_t perturb_line_ = 0;
 };
-
-// How many instructions of warps a launch may take before it is taken to hang: those of a loop of a branch
-// alone in about half of the time that a run has, and more than a kernel takes in all of it, whose
-// instructions do something.
-uint64_t most_instructions(double timeout) {
-  constexpr double kEachSecond = 5e7;
-  return static_cast<uint64_t>(std::clamp(timeout, 1.0, 1e4) * kEachSecond);
-}
 
 // Memory that begins where an allocator of a GPU would put it: which sectors and lines a request touches does
 // not follow from the heap of this process.
@@ -362,7 +371,7 @@ class PtxKernelSubject final : public Subject {
         name_("ptx:" + std::filesystem::path(path).stem().string()),
         file_(std::move(file)),
         texts_(std::move(texts)),
-        most_instructions_(most_instructions(timeout)) {}
+        limits_(limits_of(timeout)) {}
 
   std::string_view name() const override { return name_; }
   std::string argument() const override { return argument_; }
@@ -410,7 +419,7 @@ class PtxKernelSubject final : public Subject {
     for (const Buffer& b : outputs) before.emplace_back(b.bytes.begin(), b.bytes.end());
     // Variables of a module keep what a run leaves in them: every run begins with a module of its own.
     Modules modules(texts_);
-    Run run(file_, modules, p, inputs, outputs, env, most_instructions_);
+    Run run(file_, modules, p, inputs, outputs, env, limits_);
     const int launches = run.launch_all();
     if (file_.fused()) check_made(p, run.made_x(), find(inputs, "x")->bytes);
     std::string by;
@@ -418,8 +427,15 @@ class PtxKernelSubject final : public Subject {
     by += "; " + std::to_string(run.counters().lane_instructions) + " lane instructions";
     for (const auto& [where, lanes] : run.counters().unpinned)
       by += "; not pinned: " + std::to_string(lanes) + " lanes of " + where;
-    const Again again{*this, p, inputs, outputs, run.made_x(), before};
-    by += contraction(modules, again) + approximation(modules, run.counters(), again);
+    // What takes many times as long as the first run does not end.
+    constexpr uint64_t kLonger = 4, kAtLeast = 1u << 20;
+    const Limits limits{std::min(limits_.instructions, kLonger * run.counters().lane_instructions + kAtLeast),
+                        limits_.seconds / kLonger};
+    const Again again{*this, p, inputs, outputs, run.made_x(), before, limits};
+    std::vector<LaunchedKernel> kernels;
+    for (const PtxLaunch& l : file_.launches)
+      kernels.push_back({kernel_name(l), &modules.of(l).kernel(l.entry)});
+    by += depends_on_contraction(kernels, again) + depends_on_approximation(kernels, run.counters(), again);
     return {by, launches};
   }
 
@@ -428,7 +444,7 @@ class PtxKernelSubject final : public Subject {
     Outputs made(p, env.poison);
     const auto run_all = [&](ptx::Recorder& recorder) {
       Modules modules(texts_);
-      Run run(file_, modules, p, inputs, made.buffers, env, most_instructions_);
+      Run run(file_, modules, p, inputs, made.buffers, env, limits_);
       run.record(recorder);
       run.launch_all();
     };
@@ -448,7 +464,7 @@ class PtxKernelSubject final : public Subject {
     const Inputs placed(inputs);
     Outputs made(p, env.poison);
     Modules modules(texts_);
-    Run run(file_, modules, p, placed.buffers, made.buffers, env, most_instructions_);
+    Run run(file_, modules, p, placed.buffers, made.buffers, env, limits_);
     std::vector<LaunchCounts> out;
     run.count(out);
     run.launch_all();
@@ -460,7 +476,7 @@ class PtxKernelSubject final : public Subject {
     Outputs made(p, 0);
     const Environment environment;
     Modules modules(texts_);
-    Run run(file_, modules, p, inputs, made.buffers, environment, most_instructions_);
+    Run run(file_, modules, p, inputs, made.buffers, environment, limits_);
     run.launch_all();
     std::copy(run.made_x().begin(), run.made_x().end(), x.begin());
   }
@@ -485,70 +501,31 @@ class PtxKernelSubject final : public Subject {
     std::span<const Buffer> outputs;
     std::span<const std::byte> made_x;
     const std::vector<std::vector<std::byte>>& before;
-    // Whether it gives the same bytes.
-    bool same(const Fused& fused, uint64_t perturb = 0, uint32_t line = 0) const {
+    Limits limits;
+    PtxRerun operator()(const PtxChange& change) const {
       std::vector<std::vector<std::byte>> bytes = before;
       std::vector<Buffer> again;
       for (size_t n = 0; n < outputs.size(); ++n) again.push_back({outputs[n].plane, bytes[n]});
       Modules own(subject.texts_);
       const Environment environment;
-      Run run(subject.file_, own, problem, inputs, again, environment, subject.most_instructions_);
-      run.perturb(perturb, line);
-      run.launch_all(fused);
-      if (!std::equal(made_x.begin(), made_x.end(), run.made_x().begin(), run.made_x().end())) return false;
+      Run run(subject.file_, own, problem, inputs, again, environment, limits);
+      run.perturb(change.perturb, change.perturb_line);
+      try {
+        run.launch_all(change.fused);
+      } catch (const std::runtime_error& e) {
+        return {false, e.what()};
+      }
+      if (!std::equal(made_x.begin(), made_x.end(), run.made_x().begin(), run.made_x().end())) return {};
       for (size_t n = 0; n < outputs.size(); ++n)
-        if (!std::equal(bytes[n].begin(), bytes[n].end(), outputs[n].bytes.begin())) return false;
-      return true;
+        if (!std::equal(bytes[n].begin(), bytes[n].end(), outputs[n].bytes.begin())) return {};
+      return {true, ""};
     }
   };
-
-  // Whether the bytes are the same where products and sums without a rounding are fused, as ptxas may do;
-  // empty where there are none.
-  std::string contraction(Modules& modules, const Again& again) const {
-    Fused all;
-    size_t pairs = 0;
-    for (const PtxLaunch& l : file_.launches)
-      if (auto found = ptx::contractions(modules.of(l).kernel(l.entry));
-          !found.empty() && !all.contains(kernel_name(l)))
-        pairs += found.size(), all[kernel_name(l)] = std::move(found);
-    if (pairs == 0) return "";
-    const auto same = [&](const Fused& fused) { return again.same(fused); };
-    if (same(all)) return "; independent of contraction (" + std::to_string(pairs) + " pairs)";
-    for (const PtxLaunch& l : file_.launches)
-      for (const ptx::Contraction& one : all[kernel_name(l)])
-        if (!same({{kernel_name(l), {one}}}))
-          return "; depends on contraction at " + to_text(modules.of(l).kernel(l.entry), one);
-    return "; depends on contraction of several of its " + std::to_string(pairs) + " pairs";
-  }
-
-  // Whether the bytes are the same where approximate functions give a neighbour of the value that they gave,
-  // as a GPU may; empty where none was carried out.
-  std::string approximation(Modules& modules, const ptx::Counters& counters, const Again& again) const {
-    std::map<uint32_t, std::string> lines;
-    for (const PtxLaunch& l : file_.launches) {
-      const ptx::Kernel& k = modules.of(l).kernel(l.entry);
-      for (const ptx::Instruction& i : k.code)
-        if (i.unpinned && i.kind == ptx::Class::special &&
-            counters.unpinned.contains("PTX line " + std::to_string(i.line) + ": " + k.text(i)))
-          lines[i.line] = k.text(i);
-    }
-    if (lines.empty()) return "";
-    constexpr uint64_t kWays = 3;  // toward zero, away from it, and a seed
-    const auto same = [&](uint32_t line) {
-      for (uint64_t way = 1; way <= kWays; ++way)
-        if (!again.same({}, way, line)) return false;
-      return true;
-    };
-    if (same(0)) return "; independent of approximate functions (" + std::to_string(lines.size()) + " lines)";
-    for (const auto& [line, text] : lines)
-      if (!same(line)) return "; depends on " + text + " at PTX line " + std::to_string(line);
-    return "; depends on several of its " + std::to_string(lines.size()) + " approximate functions";
-  }
 
   std::string argument_, name_;
   PtxLaunchFile file_;
   Texts texts_;
-  uint64_t most_instructions_;
+  Limits limits_;
 };
 
 }  // namespace

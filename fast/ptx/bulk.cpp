@@ -65,7 +65,7 @@ BulkCopy begun(Warp& w, const Instruction& i, unsigned lane) {
   const Kernel::Bulk& f = w.block->kernel->bulks[i.target];
   BulkCopy c;
   c.instruction = &i, c.warp = &w, c.lane = lane, c.to_shared = f.to_shared;
-  const uint64_t shared = value_of(w, f.shared, lane);
+  const uint64_t shared = shared_offset(w, i, static_cast<int>(lane), value_of(w, f.shared, lane));
   const unsigned align = f.rank ? kTensorAlign : kBulkAlign;
   if (shared % align) misaligned(w, i, lane, "an offset in shared memory", shared, align);
   if (f.rank) {
@@ -174,7 +174,7 @@ void issue_bulk(Warp& w, const Instruction& i) {
     check_global(w, c);
     c.group = w.closed_bulk_groups[l];
     if (c.to_shared) {
-      c.mbarrier = value_of(w, f.barrier, l);
+      c.mbarrier = shared_offset(w, i, static_cast<int>(l), value_of(w, f.barrier, l));
       mbarrier_at(w, i, l, c.mbarrier);
     }
     if (b.checks) b.checks->issue_bulk(w, c);

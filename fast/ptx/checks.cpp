@@ -28,8 +28,11 @@ Checks::Checks(const Block& block) : b_(block), undefined_(block), in_flight_(bl
   for (const Opcode& op : block.kernel->opcodes) {
     Manner m;
     m.orders = op.has("acquire") || op.has("release") || op.has("acq_rel");
+    m.acquires = op.row->kind != Class::store && !op.has("release");
+    m.releases = op.row->kind != Class::load && !op.has("acquire");
     m.strong = m.orders || op.has("relaxed") || op.has("volatile") || op.row->kind == Class::atomic;
-    m.in_block = op.has("cta");
+    // Every block is a cluster of its own.
+    m.in_block = op.has("cta") || op.has("cluster");
     m.constant = op.has("nc");
     m.fence = op.row->form == Form::membar || op.row->form == Form::fence;
     m.proxy_fence = op.row->form == Form::fence_proxy;
@@ -96,7 +99,10 @@ void Checks::access(Warp& w, const Instruction& i, unsigned lane, uint64_t addre
                            : load                           ? Races::Kind::read
                                                             : Races::Kind::write;
   if (manner.orders || (fenced_ && manner.strong))
-    races_.order_by(w, lane, space, address, !manner.in_block && (manner.orders || fenced_widely_));
+    races_.order_by(w, lane, space, address,
+                    {manner.acquires, manner.releases,
+                     // Shared memory is another one in every block.
+                     space == Space::global && !manner.in_block && (manner.orders || fenced_widely_)});
   races_.access(w, i, lane, space, address, bytes * count, kind, store ? values.data() : nullptr);
 }
 
@@ -118,8 +124,9 @@ void Checks::issue(Warp& w, const Instruction& i) {
   const Instruction& store = b_.kernel->code[b_.kernel->arrivals[i.target].store];
   for (uint32_t m = w.active; m; m &= m - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(m));
-    const uint64_t at = cell(w, i.d[0], true, lane);
+    uint64_t at = cell(w, i.d[0], true, lane);
     resolve(w, store, static_cast<int>(lane), at, i.code, true);
+    located(store, at);
     races_.access(w, store, lane, Space::shared, at, i.code, Races::Kind::write, nullptr);
     undefined_.forget_shared(at, i.code);
   }

@@ -60,10 +60,12 @@ class Checks {
  private:
   // How an opcode touches memory.
   struct Manner {
-    bool strong = false;    // two such operations on one address do not race
-    bool orders = false;    // .acquire, .release, .acq_rel
+    bool strong = false;  // two such operations on one address do not race
+    bool orders = false;  // .acquire, .release, .acq_rel
+    // What it does where it orders, or behind a fence: a load does not release, nor does a store acquire.
+    bool acquires = false, releases = false;
     bool constant = false;  // .nc
-    bool in_block = false;  // .cta: for the threads of one block
+    bool in_block = false;  // .cta, .cluster: for the threads of one block
     bool fence = false, proxy_fence = false;
   };
   void move_matrices(Warp&, const Meeting&, MeetingHandler);

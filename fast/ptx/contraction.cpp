@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "fast/ptx/choose.h"
@@ -28,11 +27,13 @@ bool is_sum(Form f) {
 }
 bool rounds(const Opcode& op) { return op.has("rn") || op.has("rz") || op.has("rm") || op.has("rp"); }
 
-// The places where a stretch of code begins: targets of branches, and what stands behind one.
+// The places where a stretch of code begins: targets of branches, and what stands behind one. Barriers and
+// meetings of lanes end none.
 std::set<uint32_t> begins(const Kernel& k) {
   std::set<uint32_t> out;
   for (uint32_t n = 0; n < k.code.size(); ++n) {
-    if (k.code[n].flow == Flow::plain) continue;
+    const Flow flow = k.code[n].flow;
+    if (flow == Flow::plain || flow == Flow::meeting || flow == Flow::barrier || flow == Flow::wait) continue;
     out.insert(n + 1);
     if (k.code[n].flow == Flow::branch) out.insert(k.code[n].target);
     if (k.code[n].flow == Flow::table)
@@ -88,45 +89,64 @@ struct Uses {
         if (!(i.predicate_d >> d & 1)) ++writes[i.d[d]];
     }
   }
-  // The one instruction that reads what instruction n gives, behind it in its stretch and under its guard,
-  // and the source that it is there.
-  std::optional<std::pair<uint32_t, unsigned>> only(const Kernel& k, uint32_t n) const {
+  // The instructions that read what instruction n gives, and the source that it is there; none where one of
+  // them does not stand behind it in its stretch and under its guard.
+  std::vector<std::pair<uint32_t, unsigned>> of(const Kernel& k, uint32_t n) const {
     const uint32_t place = k.code[n].d[0];
     const auto read = reads.find(place);
-    if (read == reads.end() || read->second.size() != 1 || writes.at(place) != 1) return {};
-    const auto [at, operand] = read->second.front();
+    if (read == reads.end() || writes.at(place) != 1) return {};
     const auto end = begins_of_stretches.upper_bound(n);
-    if (at < n || (end != begins_of_stretches.end() && at >= *end) || !same_guard(k.code[n], k.code[at]))
-      return {};
-    return read->second.front();
+    for (const auto& [at, operand] : read->second)
+      if (at < n || (end != begins_of_stretches.end() && at >= *end) || !same_guard(k.code[n], k.code[at]))
+        return {};
+    return read->second;
   }
   std::map<uint32_t, std::vector<std::pair<uint32_t, unsigned>>> reads;  // by register
   std::map<uint32_t, unsigned> writes;
   std::set<uint32_t> begins_of_stretches;
 };
 
-// The sum that takes a product, over copies and negations of it.
-std::optional<Contraction> sum_of(const Kernel& k, const Uses& uses, uint32_t product) {
-  const Opcode& op = k.opcodes[k.code[product].opcode];
-  Contraction found{product, 0, 0, false};
-  for (uint32_t at = product;;) {
-    const auto next = uses.only(k, at);
-    if (!next) return {};
-    const Instruction& i = k.code[next->first];
+bool same_kind(const Opcode& product, const Opcode& sum) {
+  return is_sum(sum.row->form) && !rounds(sum) && sum.first() == product.first() &&
+         sum.has("ftz") == product.has("ftz");
+}
+
+// Adds the sums that take a product, which stands in the destination of instruction `at`, over copies and
+// negations of it. Whether nothing else takes it, nor one sum twice.
+bool add_sums(const Kernel& k, const Uses& uses, uint32_t at, const Contraction& so_far,
+              std::vector<Contraction>& out) {
+  const Instruction& product = k.code[so_far.product];
+  const Opcode& op = k.opcodes[product.opcode];
+  const auto takers = uses.of(k, at);
+  for (const auto& [n, operand] : takers) {
+    const Instruction& i = k.code[n];
     const Opcode& with = k.opcodes[i.opcode];
     const bool negates = with.row->form == Form::neg_f32 || with.row->form == Form::neg_f64;
     const bool copies = with.row->form == Form::mov && i.width == 0 && i.sources == 1;
+    Contraction found = so_far;
     if (copies || (negates && has_signs(op.row->form) && with.has("ftz") == op.has("ftz"))) {
       found.negated ^= negates;
-      at = next->first;
+      if (!add_sums(k, uses, n, found, out)) return false;
       continue;
     }
-    if (!is_sum(with.row->form) || rounds(with) || with.first() != op.first() ||
-        with.has("ftz") != op.has("ftz") || operands_change(k, k.code[product], product, next->first))
-      return {};
-    found.sum = next->first, found.operand = next->second;
-    return found;
+    found.sum = n, found.operand = operand;
+    const auto again = [&](const Contraction& other) { return other.sum == n; };
+    if (!same_kind(op, with) || operands_change(k, product, so_far.product, n) ||
+        std::any_of(out.begin(), out.end(), again))
+      return false;
+    out.push_back(found);
   }
+  return !takers.empty();
+}
+
+// The products that ptxas may fuse with something.
+std::vector<uint32_t> products(const Kernel& k) {
+  std::vector<uint32_t> out;
+  for (uint32_t n = 0; n < k.code.size(); ++n)
+    if (const Opcode& op = k.opcodes[k.code[n].opcode];
+        is_product(op.row->form) && !rounds(op) && !op.has("sat"))
+      out.push_back(n);
+  return out;
 }
 
 }  // namespace
@@ -135,11 +155,28 @@ std::vector<Contraction> contractions(const Kernel& k) {
   const Uses uses(k);
   std::vector<Contraction> out;
   std::set<uint32_t> taken;
-  for (uint32_t n = 0; n < k.code.size(); ++n) {
-    const Opcode& op = k.opcodes[k.code[n].opcode];
-    if (!is_product(op.row->form) || rounds(op) || op.has("sat")) continue;
-    if (const auto found = sum_of(k, uses, n); found && taken.insert(found->sum).second)
-      out.push_back(*found);
+  for (const uint32_t n : products(k)) {
+    std::vector<Contraction> sums;
+    if (!add_sums(k, uses, n, {n, 0, 0, false}, sums)) continue;
+    for (const Contraction& one : sums)
+      if (taken.insert(one.sum).second) out.push_back(one);
+  }
+  return out;
+}
+
+std::vector<uint32_t> untried(const Kernel& k, std::span<const Contraction> tried) {
+  const Uses uses(k);
+  std::vector<uint32_t> out;
+  for (const uint32_t n : products(k)) {
+    const auto read = uses.reads.find(k.code[n].d[0]);
+    if (read == uses.reads.end() ||
+        std::any_of(tried.begin(), tried.end(), [&](const Contraction& c) { return c.product == n; }))
+      continue;
+    for (const auto& [at, operand] : read->second)
+      if (same_kind(k.opcodes[k.code[n].opcode], k.opcodes[k.code[at].opcode])) {
+        out.push_back(n);
+        break;
+      }
   }
   return out;
 }

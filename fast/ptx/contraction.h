@@ -17,10 +17,13 @@ struct Contraction {
   bool negated = false;  // by instructions between the two
 };
 
-// Every product without a rounding whose only use is a sum without one in the same stretch of code, by itself
-// or by way of registers that it is copied to and, of binary32 and binary64, of negations. Of a sum of two
-// products the first. Of packed and of 16-bit elements sums alone, no differences.
+// Every product without a rounding that nothing takes but sums without one in the same stretch of code, by
+// itself or by way of registers that it is copied to and, of binary32 and binary64, of negations. Of a sum of
+// two products the first. Of packed and of 16-bit elements sums alone, no differences.
 std::vector<Contraction> contractions(const Kernel&);
+// The other products without a rounding whose register some sum without one reads, as indices of
+// instructions: ptxas may fuse these too, where the register still holds the product.
+std::vector<uint32_t> untried(const Kernel&, std::span<const Contraction> tried);
 // The kernel with these pairs fused.
 Kernel contracted(const Kernel&, std::span<const Contraction>);
 // "PTX line 41 (mul.f32) and 44 (add.f32)", with the line of the source where it is known.

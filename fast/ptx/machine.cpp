@@ -59,12 +59,18 @@ Space located(const Instruction& i, uint64_t& address) {
   return i.space;
 }
 
-std::byte* resolve(Warp& w, const Instruction& i, int lane, uint64_t address, unsigned bytes, bool write) {
-  Block& b = *w.block;
-  if (i.space == Space::shared && address - kSharedWindow < kWindowBytes && !b.generic_as_shared)
+uint64_t shared_offset(Warp& w, const Instruction& i, int lane, uint64_t address) {
+  if (address - kSharedWindow >= kWindowBytes) return address;
+  if (!w.block->generic_as_shared)
     fail(w, i, lane,
          "is given a generic address, and .shared asks for one of shared memory, as cvta.to.shared gives it "
          "(a launch file takes its lower half, as GPUs do, with \"addresses\": \"lower_halves\")");
+  return address - kSharedWindow;
+}
+
+std::byte* resolve(Warp& w, const Instruction& i, int lane, uint64_t address, unsigned bytes, bool write) {
+  Block& b = *w.block;
+  if (i.space == Space::shared) address = shared_offset(w, i, lane, address);
   if (address % bytes) {
     uint64_t at = address;
     const Space space = located(i, at);

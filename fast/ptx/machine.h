@@ -81,9 +81,11 @@ struct Warp {
   uint32_t* predicates = nullptr;
   uint32_t active = 0;  // the lanes of the current instruction
   uint32_t carry = 0;   // CC.CF of each lane (9.7.2)
-  // Some of its lanes ran long while others stood elsewhere: those go on now, so that lanes that wait for
-  // them in a loop, as for a lock, do not wait forever.
-  bool waits_for_itself = false;
+  // How long lanes have run while others of the warp were ready elsewhere, and when each lane ran last.
+  uint32_t apart = 0;
+  bool out_of_turn = false;  // those that run now had waited for longest
+  uint64_t runs = 0;
+  std::array<uint64_t, kLanes> ran{};
   uint32_t live = 0;  // lanes that have not left
   unsigned index = 0;
   Block* block = nullptr;
@@ -153,6 +155,9 @@ struct Block {
 
 // The bytes of an access of one lane, which is in bounds, aligned and allowed; a Fault otherwise.
 std::byte* resolve(Warp&, const Instruction&, int lane, uint64_t address, unsigned bytes, bool write);
+// The offset in shared memory of an address that an instruction with .shared is given: itself, or the lower
+// half of a generic one where RunOptions::generic_as_shared allows it; a Fault otherwise.
+uint64_t shared_offset(Warp&, const Instruction&, int lane, uint64_t address);
 // The space of an access, whose address becomes one in it.
 Space located(const Instruction&, uint64_t& address);
 

@@ -26,7 +26,7 @@ std::string words(Races::Kind kind) {
     case Races::Kind::read: return "reads";
     case Races::Kind::constant_read: return "reads, as what nothing writes (.nc),";
     case Races::Kind::atomic: return "changes";
-    case Races::Kind::atomic_in_block: return "changes, for its block alone (.cta),";
+    case Races::Kind::atomic_in_block: return "changes, for its block alone (.cta, .cluster),";
     default: return "writes";
   }
 }
@@ -164,23 +164,28 @@ void Races::join(const std::vector<uint16_t>& from, const std::vector<uint16_t>&
   for (const uint16_t t : from) ++clock_[t];
 }
 
-void Races::order_by(const Warp& w, unsigned lane, Space space, uint64_t address, bool across_blocks) {
+void Races::order_by(const Warp& w, unsigned lane, Space space, uint64_t address, const Ordering& by) {
   const uint16_t thread = thread_of(w, lane);
   Order& order = orders_[{space, address}];
-  auto known = std::make_shared<Clocks>(slots_, 0);
-  raise(*known, thread);
-  if (order.block == block_number() && order.known)
-    for (size_t u = 0; u < known->size(); ++u) (*known)[u] = std::max((*known)[u], (*order.known)[u]);
-  if (across_blocks) {
-    order.blocks.resize(blocks_known_.size());
-    for (size_t n = 0; n < order.blocks.size(); ++n)
+  if (order.block != block_number()) order.known = nullptr, order.block = block_number();
+  order.blocks.resize(blocks_known_.size());
+  if (by.acquires) {
+    if (order.known) {
+      auto known = std::make_shared<Clocks>(*order.known);
+      raise(*known, thread);
+      more_[thread] = std::move(known);
+    }
+    for (size_t n = 0; by.across_blocks && n < order.blocks.size(); ++n)
       if (order.blocks[n]) blocks_known_[n] = true;
-    order.blocks = blocks_known_;
-    order.blocks[block_number()] = true;
   }
-  order.block = block_number();
-  order.known = known;
-  more_[thread] = known;
+  if (by.releases) {
+    auto known = order.known ? std::make_shared<Clocks>(*order.known) : std::make_shared<Clocks>(slots_, 0);
+    raise(*known, thread);
+    order.known = std::move(known);
+    for (size_t n = 0; by.across_blocks && n < order.blocks.size(); ++n)
+      if (blocks_known_[n]) order.blocks[n] = true;
+    if (by.across_blocks) order.blocks[block_number()] = true;
+  }
   ++clock_[thread];
 }
 

@@ -25,8 +25,8 @@ namespace assay::ptx {
 class Races {
  public:
   // A byte's access: a read, a write, or both at once by an operation that is atomic or strong, for all
-  // threads or, with .cta, for those of its block. copied: a write of unknown values. constant_read: with
-  // .nc, which asks for memory that nothing writes while the kernel runs (9.7.9.9).
+  // threads or, with .cta or .cluster, for those of its block. copied: a write of unknown values.
+  // constant_read: with .nc, which asks for memory that nothing writes while the kernel runs (9.7.9.9).
   enum class Kind : uint8_t { none, read, constant_read, write, atomic, atomic_in_block, copied };
   static bool reads(Kind k) { return k == Kind::read || k == Kind::constant_read; }
   struct Access {
@@ -43,9 +43,12 @@ class Races {
   // write leaves, else null. Fault: it races with an earlier one.
   void access(Warp&, const Instruction&, unsigned lane, Space, uint64_t address, unsigned bytes, Kind,
               const uint8_t* values);
-  // An operation on an address that orders what comes before it in one thread before what comes after it in
-  // another; of another block only where its scope is wider than .cta.
-  void order_by(const Warp&, unsigned lane, Space, uint64_t address, bool across_blocks);
+  // An operation on an address that orders what comes before it in a thread that releases before what comes
+  // after it in one that acquires; of another block only where its scope is wider than .cta.
+  struct Ordering {
+    bool acquires, releases, across_blocks;
+  };
+  void order_by(const Warp&, unsigned lane, Space, uint64_t address, const Ordering&);
 
   // Lanes come to a barrier; those that wait are ordered after all who came, once it is complete.
   void arrive(uint32_t barrier, const Warp&, uint32_t lanes, bool waits);

@@ -140,7 +140,7 @@ void start_block(Block& b, const Dim& index, uint8_t poison) {
     const unsigned left = b.threads - w.index * kLanes;
     w.live = left >= kLanes ? ~0u : (1u << left) - 1;
     w.carry = 0;
-    w.waits_for_itself = false;
+    w.apart = 0, w.out_of_turn = false;
     w.meeting.clear(), w.parked.clear(), w.arrived.clear(), w.copies.clear();
     w.stalled.clear(), w.asked.clear();
     w.products.clear(), w.closed_products = 0;
@@ -194,7 +194,7 @@ Counters run(Module& module, std::string_view name, const Launch& launch, const 
   make_warps(block, options.poison);
   std::optional<Checks> checks;
   if (options.check) block.checks = &checks.emplace(block);
-  Scheduler scheduler(block, options.order, options.most_instructions);
+  Scheduler scheduler(block, options.order, options.most_instructions, options.most_seconds);
   const uint64_t count = launch.grid.count();
   for (uint64_t n = 0; n < count; ++n) {
     const uint64_t at = in_order(options.order, n, count);

@@ -56,6 +56,7 @@ struct RunOptions {
   const Kernel* in_place = nullptr;
   uint64_t most_instructions = uint64_t{1}
                                << 36;  // of warps, in one launch: beyond it the launch is taken to hang
+  double most_seconds = 1e9;           // of this thread's processor time, likewise
 };
 
 // Fault: the launch does not fit the entry, or the kernel did something wrong; global memory is then as far

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <ctime>
 #include <numeric>
 #include <utility>
 
@@ -19,9 +20,30 @@ namespace assay::ptx {
 namespace {
 
 constexpr uint32_t kFar = 0xFFFFFFFFu;
-constexpr uint32_t kMostInTurn = 1u << 20;  // a warp that waits for another in a loop lets it run
-constexpr uint32_t kMostApart = 1u << 17;  // lanes that wait in a loop for others of their warp let those run
+// A warp that waits for another in a loop lets it run, and so do lanes that wait for others of their warp:
+// soon where checks watch, which are slow, and elsewhere late, so that lanes which count in long loops come
+// together again as they do on a GPU.
+constexpr uint32_t kMostInTurn = 1u << 20, kMostApart = 1u << 17;
+constexpr uint32_t kMostInTurnWatched = 1u << 14, kMostApartWatched = 1u << 12;
 constexpr uint32_t kPatience = 4096;
+constexpr uint32_t kClocked = 1u << 16;  // instructions of a warp between two looks at the clock
+
+double processor_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+std::string name_of(BarrierKind kind) {
+  switch (kind) {
+    case BarrierKind::sync: return ".sync";
+    case BarrierKind::arrive: return ".arrive";
+    case BarrierKind::popc: return ".red.popc";
+    case BarrierKind::all: return ".red.and";
+    case BarrierKind::any: return ".red.or";
+  }
+  return "";
+}
 
 uint32_t lane_count(uint32_t lanes) { return static_cast<uint32_t>(std::popcount(lanes)); }
 int first_lane(uint32_t lanes) { return std::countr_zero(lanes); }
@@ -137,6 +159,15 @@ uint64_t in_order(uint64_t order, uint64_t n, uint64_t count) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(a) * n + order) % count);
 }
 
+Scheduler::Scheduler(Block& block, uint64_t order, uint64_t most, double most_seconds)
+    : b_(block),
+      order_(order),
+      furthest_first_(order % 2 == 1),
+      left_(most),
+      ends_at_(processor_seconds() + most_seconds),
+      most_in_turn_(block.checks ? kMostInTurnWatched : kMostInTurn),
+      most_apart_(block.checks ? kMostApartWatched : kMostApart) {}
+
 void Scheduler::put_ready(Warp& w, Group g) {
   if (!g.lanes) return;
   const auto at = std::lower_bound(w.ready.begin(), w.ready.end(), g,
@@ -172,7 +203,7 @@ void Scheduler::run_stretch(Warp& w, const Instruction* first, uint32_t count, u
 
 // Where the lanes that run now must wait for those that stand lowest.
 uint32_t Scheduler::merge_place(const Warp& w) const {
-  return w.ready.empty() || furthest_first_ || w.waits_for_itself ? kFar : w.ready.back().pc;
+  return w.ready.empty() || furthest_first_ || w.out_of_turn ? kFar : w.ready.back().pc;
 }
 
 template <Scheduler::Watch kWatch>
@@ -194,7 +225,7 @@ void Scheduler::carry_out_plain(Warp& w, const Instruction& i, uint32_t active) 
 template <Scheduler::Watch kWatch> uint32_t Scheduler::run_group(Warp& w, Group g) {
   const Instruction* code = b_.kernel->code.data();
   uint32_t next = merge_place(w);
-  uint32_t steps = 0, most = w.ready.empty() ? kMostInTurn : kMostApart;
+  uint32_t steps = 0, most = w.ready.empty() ? most_in_turn_ : most_apart_;
   while (++steps < most) {
     const Instruction& i = code[g.pc];
     if (kWatch != Watch::all && i.stretch) {
@@ -215,7 +246,7 @@ template <Scheduler::Watch kWatch> uint32_t Scheduler::run_group(Warp& w, Group 
       g = go_on(w, i, g, active);
       if (!g.lanes) return steps;
       next = merge_place(w);
-      if (most == kMostInTurn && !w.ready.empty()) most = std::min(kMostInTurn, steps + kMostApart);
+      if (most == most_in_turn_ && !w.ready.empty()) most = std::min(most_in_turn_, steps + most_apart_);
     }
     if (g.pc >= next) break;
   }
@@ -386,12 +417,22 @@ void Scheduler::arrive(Warp& w, const Instruction& i, uint32_t pc, uint32_t lane
   Barrier& barrier = barriers_[id];
   const uint32_t expected =
       i.with_optional || i.barrier == BarrierKind::arrive ? word(w, i.s[1], first_lane(lanes)) : 0;
-  if (expected % kLanes)
-    fail(w, i, first_lane(lanes), "waits for " + std::to_string(expected) + " threads, no multiple of 32");
+  if (expected % kLanes || (expected == 0 && i.barrier == BarrierKind::arrive))
+    fail(w, i, first_lane(lanes),
+         "waits for " + std::to_string(expected) + " threads, and a multiple of 32 from 32 on is expected");
   if (barrier.arrived && barrier.expected != expected)
     fail(w, i, first_lane(lanes),
          "waits for " + std::to_string(expected) + " threads, others at barrier " + std::to_string(id) +
              " for " + std::to_string(barrier.expected));
+  // 9.7.13.1: reductions meet their like alone.
+  const auto reduces = [](BarrierKind kind) {
+    return kind != BarrierKind::sync && kind != BarrierKind::arrive;
+  };
+  if (barrier.arrived && barrier.kind != i.barrier && (reduces(barrier.kind) || reduces(i.barrier)))
+    fail(w, i, first_lane(lanes),
+         "meets other operations at barrier " + std::to_string(id) + ", which others have reached by " +
+             name_of(barrier.kind) + "; a reduction must be the same for all");
+  if (!barrier.arrived) barrier.kind = i.barrier;
   if (b_.checks) b_.checks->arrive(id, w, i, lanes);
   if (b_.counters) ++b_.counters->barriers;
   barrier.expected = expected;
@@ -452,20 +493,42 @@ bool Scheduler::settle_barriers() {
   return any;
 }
 
+// The group that runs next, no longer ready. Lanes that have parted for long may wait in loops for others of
+// their warp, as for a lock: then those run that have not run for longest.
+Group Scheduler::chosen(Warp& w) {
+  auto at = furthest_first_ ? w.ready.begin() : w.ready.end() - 1;
+  w.out_of_turn = w.apart >= most_apart_ - 1;
+  if (w.out_of_turn) {
+    w.apart = 0;
+    at = std::min_element(w.ready.begin(), w.ready.end(), [&](const Group& a, const Group& b) {
+      return w.ran[static_cast<size_t>(first_lane(a.lanes))] <
+             w.ran[static_cast<size_t>(first_lane(b.lanes))];
+    });
+  }
+  const Group g = *at;
+  w.ready.erase(at);
+  if (!w.ready.empty()) {
+    ++w.runs;
+    for (uint32_t m = g.lanes; m; m &= m - 1) w.ran[static_cast<size_t>(first_lane(m))] = w.runs;
+  }
+  return g;
+}
+
 template <Scheduler::Watch kWatch> Scheduler::Turn Scheduler::turn(Warp& w) {
   if (!w.stalled.empty() && w.stalled_at != b_.phases) wake(w);
   if (w.ready.empty() && !settle(w)) return Turn::nothing;
-  for (uint32_t steps = 0; !w.ready.empty() && steps < kMostInTurn;) {
-    const auto chosen = furthest_first_ != w.waits_for_itself ? w.ready.begin() : w.ready.end() - 1;
-    const Group g = *chosen;
-    w.ready.erase(chosen);
+  for (uint32_t steps = 0; !w.ready.empty() && steps < most_in_turn_;) {
+    const Group g = chosen(w);
     const uint32_t run = run_group<kWatch>(w, g);
-    w.waits_for_itself = run >= kMostApart - 1 && w.ready.size() > 1;
+    w.apart = w.ready.size() > 1 ? w.apart + run : 0;
     if (run > left_)
       fail(w, b_.kernel->code[g.pc], first_lane(g.lanes),
            "runs in a launch that does not end: it has taken too many instructions");
     left_ -= run;
     steps += run;
+    if ((unclocked_ += run) >= kClocked && (unclocked_ = 0, processor_seconds() > ends_at_))
+      fail(w, b_.kernel->code[g.pc], first_lane(g.lanes),
+           "runs in a launch that does not end: it has taken too much time");
   }
   return w.ready.empty() ? Turn::whole : Turn::cut;
 }

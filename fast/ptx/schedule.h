@@ -15,8 +15,7 @@ class Scheduler {
   // `most` instructions of warps may be run by all blocks together.
   // Orders with an even number let the lanes that stand lowest run first, those with an odd number the lanes
   // that stand furthest: these come together again only where a *.sync or a barrier makes them.
-  Scheduler(Block& block, uint64_t order, uint64_t most)
-      : b_(block), order_(order), furthest_first_(order % 2 == 1), left_(most) {}
+  Scheduler(Block& block, uint64_t order, uint64_t most, double most_seconds);
   // Runs the block to its end. Warps are ready at their first instruction. Fault: what handlers throw, a
   // deadlock, a wrong barrier.
   void run();
@@ -25,12 +24,14 @@ class Scheduler {
   struct Barrier {
     uint32_t arrived = 0, expected = 0;  // threads; 0 expected: all of the block that have not left
     uint32_t truths = 0;                 // arrivals whose predicate was true
+    BarrierKind kind{};                  // of the first arrival
   };
   // Runs a warp until none of its lanes can go on, or for a turn's worth of instructions.
   enum class Turn : uint8_t { nothing, whole, cut };
   // Who looks on: nobody, the counters, or checks and a recorder too.
   enum class Watch : uint8_t { nothing, counters, all };
   template <Watch kWatch> Turn turn(Warp&);
+  Group chosen(Warp&);
   // Lets lanes that an mbarrier held go on: those of a warp where a phase was completed since, or all, as far
   // as the block's patience goes.
   void wake(Warp&);
@@ -66,6 +67,9 @@ class Scheduler {
   uint64_t order_;
   bool furthest_first_;
   uint64_t left_;
+  double ends_at_;  // of the thread's processor time
+  uint32_t most_in_turn_, most_apart_;
+  uint32_t unclocked_ = 0;  // instructions since the clock was looked at
   std::array<Barrier, 16> barriers_;
   uint32_t patience_ = 0;     // how often lanes may still ask in vain while nothing happens
   bool answered_ = false;     // an instruction has been told no for the first time in its phase

@@ -350,8 +350,28 @@ TEST(PtxKernel, ALoopWithoutAnEndIsNamedBeforeItsTimeIsUp) {
   EXPECT_NE(why.find("kernel 'k' block (0,0,0) thread 0: bra runs in a launch that does not end"),
             std::string::npos)
       << why;
-  EXPECT_NE(why.find("PTX line 8; a launch may take 50000000 instructions of warps, and more under a greater "
-                     "--timeout"),
+  EXPECT_NE(
+      why.find("PTX line 8; a launch may take 50000000 instructions of warps and 0.5 s of the processor, "
+               "and more under a greater --timeout"),
+      std::string::npos)
+      << why;
+  EXPECT_EQ(why.find("blocks run one after the other"), std::string::npos) << why;
+}
+
+// Barriers and accesses of memory take so long that no limit of instructions ends them in time.
+TEST(PtxKernel, ALoopThatTakesItsTimeIsNamedToo) {
+  const Copy copy = own_kernel(
+      ".reg .b64 %rd0; ld.param.u64 %rd0, [x]; L: ld.relaxed.gpu.global.u32 "
+      "%r0, [%rd0]; bar.sync 0; bra L;",
+      "\"grid\": 2, \"block\": 128, \"args\": [\"x\", \"row.data\"]");
+  const auto subject = make_ptx_kernel_subject(copy.write(), 1);
+  ASSERT_TRUE(subject) << subject.error().text();
+  Environment watched;
+  watched.order = 1;
+  const std::string why = difference(**subject, "quantize identity 32x32 bf16 dir=row", watched);
+  EXPECT_NE(why.find("runs in a launch that does not end: it has taken too much time"), std::string::npos)
+      << why;
+  EXPECT_NE(why.find("blocks run one after the other here, so that one that waits for a later one waits"),
             std::string::npos)
       << why;
 }
@@ -412,6 +432,23 @@ TEST(PtxKernel, SaysWhetherContractionCouldChangeTheBytes) {
     Copy copy("nvcc_mxfp8_rows");
     copy.change(copy.ptx, kProduct, instead);
     EXPECT_NE(by_of(copy).find(words), std::string::npos) << served.by;
+  }
+}
+
+// A trap, or a loop without an end, of the fused run alone is not the kernel's own.
+TEST(PtxKernel, WhatAnotherWayWouldBreakDependsOnIt) {
+  for (const char* breaks : {"@q trap;", "L: @q bra L;"}) {
+    Copy copy("nvcc_mxfp8_rows");
+    copy.change(
+        copy.ptx, "mul.rn.f32 \t%f5, %f21, %f20;",
+        std::string("mul.rn.f32 \t%f5, %f21, %f20; { .reg .f32 p, r, d; .reg .pred q; mul.rn.f32 r, %f21, "
+                    "0f3EAAAAAB; mul.f32 p, %f21, 0f3EAAAAAB; sub.f32 d, p, r; setp.ne.f32 q, d, "
+                    "0f00000000; ") +
+            breaks + " }");
+    Served served;
+    EXPECT_EQ(difference(*load(copy.write()), "quantize mxfp8 64x256 bf16 dir=row", {}, &served), "");
+    EXPECT_NE(served.by.find("; depends on contraction at "), std::string::npos) << served.by;
+    EXPECT_NE(served.by.find(", with which it fails: kernel '"), std::string::npos) << served.by;
   }
 }
 

@@ -131,6 +131,29 @@ TEST(PtxBulk, BytesArriveAtTheirMbarrier) {
   for (unsigned n = 0; n < kTileBytes; ++n) EXPECT_EQ(halves.out[n], halves.in[n]) << n;
 }
 
+// The lower halves of generic addresses count, of what a copy writes and of its mbarrier
+// (RunOptions::generic_as_shared).
+TEST(PtxBulk, GenericAddressesAreThoseOfSharedMemoryWhereThatIsAllowed) {
+  const std::string body =
+      expect_bytes("2048") +
+      "mov.u64 %rd8, tile;\ncvta.shared.u64 %rd8, %rd8;\nmov.u64 %rd9, bar;\ncvta.shared.u64 %rd9, %rd9;\n" +
+      replaced(replaced(kLoadIt, "[%r3]", "[%rd8]"), "[%r4]", "[%rd9]") + kWait + kToOut;
+  for (const bool allowed : {false, true}) {
+    Tried t;
+    with_launch(body, plain_map(), t, [&](Module& m, const Launch& launch, const Memory& memory) {
+      RunOptions options;
+      options.check = true, options.generic_as_shared = allowed;
+      run(m, "kernel", launch, memory, options);
+    });
+    if (!allowed) {
+      expect_fault(t, {"is given a generic address, and .shared asks for one of shared memory"});
+      continue;
+    }
+    ASSERT_EQ(t.error, "");
+    for (unsigned n = 0; n < kTileBytes; ++n) EXPECT_EQ(t.out[n], t.in[n]) << n;
+  }
+}
+
 // Threads set `out` to words that %r10 and %r11 hold in turn, and the tile to %r8 and %r9; one reduces the
 // tile into `out`.
 std::string reduction(const std::string& operation, const std::string& words) {

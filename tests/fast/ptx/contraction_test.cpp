@@ -102,6 +102,7 @@ TEST(PtxContraction, WhatMustStayApartStaysApart) {
            "mul.f32 %f8, %f1, %f2;\nadd.f32 %f9, %f8, %f3;\nmax.f32 %f9, %f9, %f8;",  // the product is used
                                                                                       // again
            "mul.f32 %f8, %f1, %f2;\nadd.f32 %f9, %f8, %f8;",                          // twice by the sum
+           "mul.f32 %f8, %f1, %f2;\nadd.f32 %f9, %f8, %f3;\nfma.rn.f32 %f9, %f8, %f8, %f9;",
            "mul.f32 %f8, %f1, %f2;\nbra A;\nA:\nadd.f32 %f9, %f8, %f3;",         // another stretch of code
            "mul.f32 %f8, %f1, %f2;\nmov.f32 %f1, %f3;\nadd.f32 %f9, %f8, %f3;",  // an operand changed
            "mul.ftz.f32 %f8, %f1, %f2;\nadd.f32 %f9, %f8, %f3;",                 // one of them flushes
@@ -111,6 +112,32 @@ TEST(PtxContraction, WhatMustStayApartStaysApart) {
     EXPECT_EQ(both(body).pairs, 0u) << body;
   // Of a sum of two products one is fused.
   EXPECT_EQ(both("mul.f32 %f8, %f1, %f2;\nmul.f32 %f7, %f3, %f3;\nadd.f32 %f9, %f8, %f7;").pairs, 1u);
+}
+
+// ptxas fuses these too, as its machine code shows.
+TEST(PtxContraction, AProductMayBeTakenBySeveralSumsAndOverBarriers) {
+  const Both two =
+      both("mul.f32 %f8, %f1, %f2;\nadd.f32 %f7, %f8, %f3;\nsub.f32 %f6, %f8, %f3;\nmin.f32 %f9, %f7, %f6;");
+  EXPECT_EQ(two.pairs, 2u);
+  EXPECT_EQ(two.fused, kLost);
+  const Both over = both("mul.f32 %f8, %f1, %f2;\nbar.sync 0;\nbar.warp.sync 1;\nadd.f32 %f9, %f8, %f3;");
+  EXPECT_EQ(over.pairs, 1u);
+  EXPECT_EQ(over.fused, kLost);
+}
+
+TEST(PtxContraction, ProductsThatAreNotTriedAreKnown) {
+  const auto lines = [](const std::string& body) {
+    Module m(text_of(body));
+    const Kernel& k = m.kernel("kernel");
+    std::vector<uint32_t> out;
+    for (const uint32_t n : untried(k, contractions(k))) out.push_back(k.code[n].line);
+    return out;
+  };
+  EXPECT_EQ(lines("mul.f32 %f1, %f1, %f2;\nadd.f32 %f9, %f1, %f3;"), std::vector<uint32_t>{13});
+  EXPECT_EQ(lines("mul.f32 %f8, %f1, %f2;\nmov.f32 %f1, %f3;\nadd.f32 %f9, %f8, %f1;"),
+            std::vector<uint32_t>{13});
+  EXPECT_TRUE(lines("mul.f32 %f8, %f1, %f2;\nadd.f32 %f9, %f8, %f3;").empty());
+  EXPECT_TRUE(lines("mul.f32 %f8, %f1, %f2;\nadd.rn.f32 %f9, %f8, %f3;").empty());
 }
 
 TEST(PtxContraction, APairIsNamedWithItsLines) {

@@ -32,7 +32,7 @@ struct Outcome {
 };
 uint32_t given(unsigned word) { return 1000 + word; }
 
-Outcome outcome_of(const std::string& body, bool check = true) {
+Outcome outcome_of(const std::string& body, bool check = true, bool generic_as_shared = false) {
   Outcome o;
   std::vector<uint32_t> in(4 * kThreads);
   for (unsigned n = 0; n < in.size(); ++n) in[n] = given(n);
@@ -48,6 +48,7 @@ Outcome outcome_of(const std::string& body, bool check = true) {
     for (const uint64_t order : {0, 1, 2}) {
       RunOptions options;
       options.order = order, options.check = check, options.count = true, options.poison = 0x7F;
+      options.generic_as_shared = generic_as_shared;
       o.counters = run(m, "kernel", launch, memory, options);
     }
   } catch (const Fault& e) {
@@ -65,6 +66,18 @@ void expect_swapped(const Outcome& o) {
 
 const std::string kCopy = "cp.async.cg.shared.global [%r4], [%rd2], 16;\n", kBarrier = "bar.sync 0;\n",
                   kWait = "cp.async.wait_all;\n";
+
+// The lower half of a generic address counts (RunOptions::generic_as_shared).
+TEST(PtxCopies, AGenericAddressIsOneOfSharedMemoryWhereThatIsAllowed) {
+  const std::string body =
+      "mov.u64 %rd4, tile;\ncvta.shared.u64 %rd4, %rd4;\nmad.wide.u32 %rd4, %r0, 16, "
+      "%rd4;\ncp.async.cg.shared.global [%rd4], [%rd2], 16;\n" +
+      std::string("cp.async.wait_all;\nbar.sync 0;\n") + kOut;
+  for (const bool check : {false, true}) {
+    expect_swapped(outcome_of(body, check, true));
+    expect_words(outcome_of(body, check).error, {"is given a generic address, and .shared asks for one"});
+  }
+}
 
 TEST(PtxCopies, ACopyArrivesWhereItIsWaitedFor) {
   expect_swapped(outcome_of(kCopy + kWait + kBarrier + kOut));

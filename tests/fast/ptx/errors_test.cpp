@@ -120,7 +120,7 @@ TEST(PtxErrors, BarriersThatCannotComplete) {
   const std::string half =
       error("setp.lt.u32 %p0, %r0, 16;\n@%p0 bra A;\nbar.sync 0;\nbra B;\nA:\nbar.sync 0;\nB:", 32);
   EXPECT_NE(half.find("must be reached by the whole warp"), std::string::npos) << half;
-  EXPECT_NE(error("bar.sync 0, 48;").find("waits for 48 threads, no multiple of 32"), std::string::npos);
+  EXPECT_NE(error("bar.sync 0, 48;").find("waits for 48 threads, and a multiple of 32"), std::string::npos);
   EXPECT_NE(error("bar.sync 16;").find("names barrier 16 of 16"), std::string::npos);
 }
 

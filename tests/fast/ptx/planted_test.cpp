@@ -155,7 +155,7 @@ const Planted kPlanted[] = {
     {"AtomicsForOneBlockAlone",
      "red.relaxed.cta.global.add.u32 [%rd0], 1;",
      "red.relaxed.gpu.global.add.u32 [%rd0], 1;",
-     {"of 4 bytes changes, for its block alone (.cta), a byte that block "}},
+     {"of 4 bytes changes, for its block alone (.cta, .cluster), a byte that block "}},
     // The block that comes second reads what the first wrote.
     {"AFenceForOneBlockAlone",
      "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
@@ -167,6 +167,67 @@ const Planted kPlanted[] = {
      "setp.ne.u32 %p0, %r2, 1;\n@%p0 bra END;\nxor.b32 %r8, %r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
      "ld.global.u32 %r3, [%rd5+8];\nEND:",
      {"ld.global.u32 of 4 bytes reads a byte that block "}},
+    {"AFenceForOneClusterAlone",
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
+     "%rd0;\nst.shared.u32 "
+     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nfence.acq_rel.cluster;\natom.global.add.u32 %r2, [%rd0], "
+     "1;\nxor.b32 %r8, %r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "ld.global.u32 %r3, [%rd5+8];\nEND:",
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
+     "%rd0;\nst.shared.u32 "
+     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nfence.acq_rel.cluster;\natom.global.add.u32 %r2, [%rd0], "
+     "1;\nxor.b32 %r8, %r7, 0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "ld.global.u32 %r3, [%rd5+8];\nEND:",
+     {"blocks of one grid are not ordered"}},
+    {"AFenceAndAnAtomicOfSharedMemory",
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
+     "%rd0;\nst.shared.u32 "
+     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nmembar.gl;\natom.shared.add.u32 %r2, [tile], "
+     "1;\nmembar.gl;\nxor.b32 %r8, %r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "ld.global.u32 %r3, [%rd5+8];\nEND:",
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
+     "%rd0;\nst.shared.u32 "
+     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nmembar.gl;\natom.shared.add.u32 %r2, [tile], "
+     "1;\nmembar.gl;\nxor.b32 %r8, %r7, 0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "ld.global.u32 %r3, [%rd5+8];\nEND:",
+     {"blocks of one grid are not ordered"}},
+    {"BlocksThatAcquireAlone",
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
+     "%rd0;\nst.shared.u32 "
+     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nld.acquire.gpu.global.u32 %r2, [%rd0];\nxor.b32 %r8, %r7, "
+     "1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "ld.global.u32 %r3, [%rd5+8];\nEND:",
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
+     "%rd0;\nst.shared.u32 "
+     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nld.acquire.gpu.global.u32 %r2, [%rd0];\nxor.b32 %r8, %r7, "
+     "0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "ld.global.u32 %r3, [%rd5+8];\nEND:",
+     {"blocks of one grid are not ordered"}},
+    {"BlocksThatReleaseAlone",
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
+     "%rd0;\nst.shared.u32 "
+     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nst.release.gpu.global.u32 [%rd0], 1;\nxor.b32 %r8, %r7, "
+     "1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "ld.global.u32 %r3, [%rd5+8];\nEND:",
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
+     "%rd0;\nst.shared.u32 "
+     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nst.release.gpu.global.u32 [%rd0], 1;\nxor.b32 %r8, %r7, "
+     "0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "ld.global.u32 %r3, [%rd5+8];\nEND:",
+     {"blocks of one grid are not ordered"}},
+    {"AReductionThatMeetsAWait",
+     "setp.lt.u32 %p0, %r0, 32;\n@%p0 barrier.red.popc.u32 %r2, 1, %p0;\n@!%p0 barrier.sync 1;",
+     "setp.lt.u32 %p0, %r0, 32;\nbarrier.red.popc.u32 %r2, 1, %p0;",
+     {"meets other operations at barrier 1", "a reduction must be the same for all"}},
+    {"ReductionsOfTwoKinds",
+     "setp.lt.u32 %p0, %r0, 32;\n@%p0 barrier.red.popc.u32 %r2, 1, %p0;\n@!%p0 barrier.red.or.pred %p1, 1, "
+     "%p0;",
+     "setp.lt.u32 %p0, %r0, 32;\nbarrier.red.or.pred %p1, 1, %p0;",
+     {"others have reached by .red."}},
+    {"AnArrivalThatNobodyCounts",
+     "mov.u32 %r2, 0;\nbarrier.arrive 1, %r2;\nbarrier.sync 1;",
+     "setp.lt.u32 %p0, %r0, 32;\nmov.u32 %r2, 64;\n@%p0 barrier.arrive 1, %r2;\n@!%p0 barrier.sync 1, %r2;",
+     {"waits for 0 threads, and a multiple of 32 from 32 on is expected"}},
     {"MissingBarrier",
      "st.shared.u32 [%r5], %r0;\nxor.b32 %r6, %r5, 128;\nld.shared.u32 %r2, [%r6];",
      "st.shared.u32 [%r5], %r0;\nbar.sync 0;\nxor.b32 %r6, %r5, 128;\nld.shared.u32 %r2, "
@@ -332,6 +393,22 @@ TEST(PtxSchedule, LanesThatSpinLetTheOwnerOfTheLockGoOn) {
       "1;\nst.relaxed.gpu.global.u32 [%rd0+4], "
       "%r3;\natom.release.gpu.global.exch.b32 %r2, [%rd0], 0;\nEND:";
   for (const uint64_t order : {0u, 1u}) EXPECT_EQ(error_of(lock, order), "") << order;
+}
+
+// Two groups of lanes wait in loops of their own, and who lets them go stands between them, in front of them
+// or behind them.
+TEST(PtxSchedule, LanesThatSpinApartLetAThirdGoOn) {
+  const std::string
+      first = "W: ld.relaxed.cta.shared.b32 %r2, [tile];\nsetp.eq.u32 %p1, %r2, 0;\n@%p1 bra W;\nbra END;\n",
+      second = "V: ld.relaxed.cta.shared.b32 %r2, [tile];\nsetp.eq.u32 %p1, %r2, 0;\n@%p1 bra V;\nbra END;\n",
+      owner = "OWNER: st.relaxed.cta.shared.b32 [tile], 1;\nbra END;\n",
+      begin =
+          "setp.ne.u32 %p1, %r0, 0;\n@!%p1 st.shared.b32 [tile], 0;\nbar.sync 0;\n"
+          "setp.eq.u32 %p1, %r0, 5;\n@%p1 bra OWNER;\nsetp.lt.u32 %p1, %r0, 9;\n@%p1 bra V;\nbra W;\n";
+  for (const std::string& loops : {first + owner + second, owner + first + second, first + second + owner,
+                                   second + owner + first, owner + second + first, second + first + owner})
+    for (const uint64_t order : {0u, 1u, 2u, 3u})
+      EXPECT_EQ(error_of(begin + loops + "END:", order), "") << loops << order;
 }
 
 TEST(PtxSchedule, LanesThatStandFurthestFirstGiveTheSameWithoutRelyingOnTheOrder) {
