@@ -150,17 +150,23 @@ class Decoder : OperandReader {
       advance();
       const uint64_t count = take_number();
       need(">");
-      if (count > kMostRegisters) throw Fault("too many registers");
+      if (count > kMostRegisters)
+        throw Fault("'" + name + "' has " + std::to_string(count) + " registers, and a kernel has at most " +
+                    std::to_string(kMostRegisters));
       names_.declare_row(type, name, count);
     } while (is(","));
     need(";");
   }
 
+  [[noreturn]] static void too_large(const Variable& v) {
+    throw Fault("variable '" + v.name + "' goes beyond the " + std::to_string(kMostBytes) +
+                " bytes that a kernel may have");
+  }
   void place(Variable& v, uint64_t& top) {
     top = align_up(top, v.align);
     v.address = top;
     top += v.bytes;
-    if (top > kMostBytes) throw Fault("variable '" + v.name + "' is too large");
+    if (top > kMostBytes) too_large(v);
   }
   // What a call is given and gives is memory of the lane (5.1.6.2).
   void variable(Space space) {
@@ -168,8 +174,12 @@ class Decoder : OperandReader {
     v.of_call = space == Space::param;
     v.space = v.of_call ? Space::local : space;
     while (now_.text.starts_with('.')) {
-      if (is(".align")) advance(), v.align = take_number();
-      else v.type = take_type();
+      if (!is(".align")) {
+        v.type = take_type();
+        continue;
+      }
+      advance();
+      if ((v.align = take_number()) == 0) throw Fault("an alignment is no power of two up to 1024");
     }
     v.name = take();
     const auto size = static_cast<uint64_t>(info(v.type).bytes());
@@ -177,14 +187,14 @@ class Decoder : OperandReader {
     while (is("[")) {
       advance();
       const uint64_t count = take_number();
-      if (count > kMostBytes) throw Fault("variable '" + v.name + "' is too large");
+      if (count > kMostBytes) too_large(v);
       v.bytes *= count;
       need("]");
     }
     v.align = std::max<uint64_t>({v.align, size, 1});
     if (v.align & (v.align - 1) || v.align > kMostAlign)
       throw Fault("an alignment is no power of two up to 1024");
-    if (v.bytes > kMostBytes) throw Fault("variable '" + v.name + "' is too large");
+    if (v.bytes > kMostBytes) too_large(v);
     v.framed = frame_ && space != Space::shared;
     place(v, v.framed ? frame_->top : space == Space::shared ? k_.static_shared : k_.local_bytes);
     if (v.framed && v.align > 16)

@@ -232,7 +232,7 @@ class Module::Reader {
     v.space = space == ".shared" ? Space::shared : space == ".const" ? Space::constant : Space::global;
     while (now_.text.substr(0, 1) == ".") {
       const std::string_view word = take();
-      if (word == ".align") v.align = number();
+      if (word == ".align") v.align = alignment();
       else if (const auto type = type_named(word.substr(1))) v.type = *type;
       else if (word != ".attribute")
         fail("'" + std::string(word) + "' is no part of a variable that is understood");
@@ -244,16 +244,24 @@ class Module::Reader {
     while (is("[")) {
       advance();
       const uint64_t count = is("]") ? 0 : number();
-      if (count > kMostVariableBytes) fail("variable '" + v.name + "' is too large");
+      if (count > kMostVariableBytes)
+        fail("variable '" + v.name + "' is larger than " + std::to_string(kMostVariableBytes) + " bytes");
       v.bytes *= count;
       need("]");
-      if (v.bytes > kMostVariableBytes) fail("variable '" + v.name + "' is too large");
+      if (v.bytes > kMostVariableBytes)
+        fail("variable '" + v.name + "' is larger than " + std::to_string(kMostVariableBytes) + " bytes");
     }
     if (v.align & (v.align - 1) || v.align > kMostAlign) fail("an alignment is no power of two up to 1024");
     if (v.space != Space::shared) place(v, size);
     if (is("=")) initialise(v, size);
     need(";");
     m_.variables_[v.name] = v;
+  }
+
+  uint64_t alignment() {
+    const uint64_t align = number();
+    if (align == 0) fail("an alignment is no power of two up to 1024");
+    return align;
   }
 
   void place(Variable& v, uint64_t size) {

@@ -64,7 +64,8 @@ Names::Names(Kernel& kernel) : k_(kernel) {
 uint32_t Names::allocate(bool wide) {
   const uint32_t place = k_.words;
   k_.words += wide ? 2 * kLanes : kLanes;
-  if (k_.words > kMostWords) throw Fault("too many registers");
+  if (k_.words > kMostWords)
+    throw Fault("the registers go beyond the " + std::to_string(kMostWords) + " words that a warp may have");
   k_.wide.resize(k_.words / kLanes, false);
   k_.wide[place / kLanes] = wide;
   return place;
@@ -78,11 +79,14 @@ Register Names::Declared::at(uint64_t number) const {
 }
 
 void Names::declare(Type type, std::string_view name, uint64_t count, bool row) {
-  if (count > kMostWords) throw Fault("too many registers");
+  if (count > kMostWords)
+    throw Fault("the registers go beyond the " + std::to_string(kMostWords) + " words that a warp may have");
   Declared declared{{type, k_.predicates}, count};
   if (type == Type::pred) {
     k_.predicates += static_cast<uint32_t>(count);
-    if (k_.predicates > kMostWords) throw Fault("too many registers");
+    if (k_.predicates > kMostWords)
+      throw Fault("the registers go beyond the " + std::to_string(kMostWords) +
+                  " words that a warp may have");
   } else {
     declared.first.place = k_.words;
     // Of 128 bits the upper half lies right behind the lower one.

@@ -89,10 +89,18 @@ TEST(PtxClocks, AWaitForTimeEnds) {
 }
 
 TEST(PtxClocks, OthersThanMovAreRefused) {
-  for (const char* statement :
-       {"add.u32 %r1, %clock, 1;", "mov.b64 {%r1, %r2}, %clock64;", "mov.u32 %r1, %clock64;",
-        "cvt.u32.u64 %r1, %clock64;", "mov.u64 %rd2, %clock;"})
-    EXPECT_TRUE(clocks_of(statement).error.starts_with("PTX line ")) << statement;
+  for (const auto& [statement, words] :
+       {std::pair{"add.u32 %r1, %clock, 1;", "'add.u32' reads a clock, which is understood of mov to one"},
+        std::pair{"mov.b64 {%r1, %r2}, %clock64;",
+                  "'mov.b64' reads a clock, which is understood of mov to one"},
+        std::pair{"mov.u32 %r1, %clock64;", "'%clock64' has 64 bits, the operand 32"},
+        std::pair{"cvt.u32.u64 %r1, %clock64;",
+                  "'cvt.u32.u64' reads a clock, which is understood of mov to one"},
+        std::pair{"mov.u64 %rd2, %clock;", "'%clock' has 32 bits, the operand 64"}}) {
+    const std::string error = clocks_of(statement).error;
+    EXPECT_TRUE(error.starts_with("PTX line ") && error.find(words) != error.npos)
+        << statement << ": " << error;
+  }
 }
 
 }  // namespace

@@ -119,7 +119,14 @@ TEST(PtxText, MistakesAreNamedWithTheirLine) {
   EXPECT_EQ(body("ret"), "PTX line 6: expected an operand, found '}'");
   EXPECT_EQ(body("\nbra away;"), "PTX line 7: there is no label 'away'");
   EXPECT_EQ(body("a:\na:\nret;"), "PTX line 7: label 'a' stands twice");
-  EXPECT_EQ(body(".reg .b32 %r<9999999>;"), "PTX line 6: too many registers");
+  EXPECT_EQ(body(".reg .b32 %r<9999999>;"),
+            "PTX line 6: '%r' has 9999999 registers, and a kernel has at most 1048576");
+  EXPECT_EQ(body(".shared .align 0 .b8 tile[4];"), "PTX line 6: an alignment is no power of two up to 1024");
+  EXPECT_EQ(body(".shared .b8 tile[99999999];"),
+            "PTX line 6: variable 'tile' goes beyond the 16777216 bytes that a kernel may have");
+  EXPECT_EQ(
+      body(".reg .b32 %r1; mov.u32 %r1, %envreg2;"),
+      "PTX line 6: '%envreg2' is the driver's: barriers of a whole grid read it, and these are refused");
   EXPECT_EQ(body(".reg .b32 %r;\nadd.u32 %r, %r, 99999999999999999999;"),
             "PTX line 7: '99999999999999999999' is no number of 64 bits");
   EXPECT_EQ(body(".reg .b32 %r;\nadd.rn.f33 %r, %r, %r;").find("PTX line 7: unsupported form 'add.rn.f33'"),
