@@ -148,15 +148,17 @@ def stage_certify(args):
 
 
 def stage_mpi(args):
-    """Ranks that are processes: the suite `ranks` over MPI with 2 and 4 of them against virtual ranks, and ranks that die, hang and disagree."""
+    """Ranks that are processes: the suite `ranks` over MPI with 2 and 4 of them against virtual ranks, and ranks that die, hang and disagree. Commands whose
+    tasks several processes share: the output of one process, also where one of them is killed."""
     if not (shutil.which("mpirun") and shutil.which("mpicc")):
         print("mpi                          skipped: no Open MPI on this machine; type:  ci/setup --mpi")
         return Tally(skipped=1)
-    program = build("mpi", "assay", "faulty_ranks")
+    program = build("mpi", "assay", "faulty_ranks", "faulty_plugin_rounding", "faulty_plugin_crash")
     if program is None:
         return Tally(failed=1)
     test = [sys.executable, "tests/training/mpi/test_ranks.py", program, program.parent / "faulty_ranks", "--subject", "reference,host"]
-    return run_counted("ranks over MPI", test, 1200) + warnings("mpi")
+    shared = [sys.executable, "tests/compare/process/test_shared_tasks.py", program]
+    return run_counted("ranks over MPI", test, 1200) + run_counted("shared tasks over MPI", shared, 1200) + warnings("mpi")
 
 
 def stage_python(args):

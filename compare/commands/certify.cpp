@@ -18,7 +18,9 @@
 #include "compare/commands/certify/screen.h"
 #include "compare/commands/certify/task.h"
 #include "compare/commands/options.h"
+#include "compare/commands/sharing.h"
 #include "compare/commands/simd_certificate.h"
+#include "compare/process/crew.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/text/terminal.h"
@@ -56,9 +58,8 @@ class CertifyRun {
       earlier = std::move(*found);
     }
     plan_ = make_plan(std::move(parts), options_.subjects, subjects_, earlier);
-    KeptResults kept = options_.kept;
-    kept.digest += plan_.text();
-    kept.digest = sha256(std::as_bytes(std::span(kept.digest)));
+    const KeptResults kept{options_.kept.folder, digest()};
+    if (crew()) crew()->agree_on(kept.digest);
     Result<std::unique_ptr<Journal>> journal = journal_of(kept, err_);
     if (!journal) return refuse(journal.error());
     journal_ = std::move(*journal);
@@ -95,7 +96,22 @@ class CertifyRun {
     return interrupted() ? kInterrupted : 0;
   }
 
+  // Runs the tasks that the first process hands out.
+  int serve(std::vector<CertifyPart> parts) {
+    plan_ = make_plan(std::move(parts), options_.subjects, subjects_, {});
+    crew()->serve([&](size_t i) { return task_text(i); }, jobs(), options_.timeout, digest());
+    return 0;
+  }
+
  private:
+  std::string digest() const {
+    const std::string all = options_.kept.digest + plan_.text();
+    return sha256(std::as_bytes(std::span(all)));
+  }
+  std::string task_text(size_t i) const {
+    const CertifyTask& t = plan_.tasks[i];
+    return to_text(run_task(plan_.parts[t.part], plan_.running(t.part), t.first, t.end, subjects_));
+  }
   std::string sampled_seconds(const CertifyPart& part, const std::vector<CertifySide>& sides) const {
     constexpr int64_t kSample = int64_t{1} << 17, kWarm = 64;
     const int64_t n = std::min(kSample, part.domain.count), first = (part.domain.count - n) / 2;
@@ -122,10 +138,7 @@ class CertifyRun {
     TaskHooks hooks;
     const auto taken = [&](size_t i) { return !plan_.records[plan_.tasks[i].part].taken.is_null(); };
     hooks.numbered = NumberedTasks{0, journal_.get(), taken};
-    hooks.task = [&](size_t i) {
-      const CertifyTask& t = plan_.tasks[i];
-      return to_text(run_task(plan_.parts[t.part], plan_.running(t.part), t.first, t.end, subjects_));
-    };
+    hooks.task = [&](size_t i) { return task_text(i); };
     hooks.crashed = [](const std::string& why) {
       TaskResult r;
       r.trouble = "crashed: " + why;
@@ -234,7 +247,12 @@ int run_certify(const CertifyOptions& options, const Subjects& subjects, std::FI
   }
   if (options.estimate) {
     const InterruptScope scope;
-    return CertifyRun(options, subjects, out, err).estimate(std::move(parts));
+    return serves() ? 0 : CertifyRun(options, subjects, out, err).estimate(std::move(parts));
+  }
+  if (serves()) {
+    CertifyOptions silent = options;
+    silent.output.clear();
+    return CertifyRun(silent, subjects, out, err).serve(std::move(parts));
   }
   if (const auto error = options.output.empty() ? std::nullopt : cannot_write(options.output, "--output")) {
     fmt::print(err, "assay: {}\n", error->text());
@@ -261,7 +279,7 @@ int run_simd(CertifyOptions options, const Subjects& subjects, std::FILE* out, s
   acceptor->use_certified(all);
   options.subjects = {"simd"};
   const int status = run_certify(options, subjects, out, err);
-  if (status != 0) return status;
+  if (status != 0 || serves()) return status;
   const bool whole = !options.quick && options.only.empty();
   if (whole)
     fmt::print(err, "{}: {}\n", acceptor->target(), keep_certificate(simd_certificate_path(), *acceptor));
@@ -286,6 +304,7 @@ void register_certify(Program& program) {
       "  assay certify --only 'cast e4m3 f32' -o e4m3.json --resume\n"
       "  assay certify --list\n"
       "  assay certify --estimate --jobs 8\n"
+      "  mpirun -n 64 build/mpi/bin/assay certify --mpi -o certificate.json --resume\n"
       "  assay certify --quick --subject gpu\n"
       "  assay certify --simd      what `assay check` may use on this processor\n"
       "Exit status: 0 every claim holds; 1 a claim does not hold; 2 bad usage, or a certificate that cannot "
@@ -303,12 +322,14 @@ void register_certify(Program& program) {
          "result of the others beside it until it is whole");
   c.flag("--estimate", certify->estimate,
          "print what each part would cost here, by a sample, and run nothing else");
+  add_mpi(c, certify->mpi);
   add_subjects(c, common, "those that each part names");
   c.option("--timeout", certify->timeout, "time limit for 2^22 elements, in seconds")
       .seconds()
       .show_default();
   add_jobs(c, common);
   c.callback([&program, certify] {
+    settle(certify->mpi, program);
     const Subjects subjects = program.make_subjects(program.common);
     certify->subjects = chosen_subjects(program.common, subjects, "");
     certify->jobs = program.common.jobs;

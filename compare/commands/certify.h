@@ -25,6 +25,7 @@ struct CertifyOptions {
   std::vector<std::string> subjects;  // instead of those that the parts name
   std::vector<CertifyPart> parts;     // instead of certify_parts(quick); for tests
   KeptResults kept;                   // of single tasks, for `resume`
+  bool mpi = false;                   // the processes of a launcher share the tasks
   int jobs = 0;                       // 0: the cores of this machine
   double timeout = 60;                // seconds for 2^22 elements
   bool progress = false;              // a line on `err` that is rewritten

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "compare/process/crew.h"
 #include "fixtures/files.h"
 #include "fixtures/sha256.h"
 
@@ -16,8 +17,8 @@ void add_resume(Command& c, KeptResults& kept) {
 }
 
 std::string digest_of(const KeptResults& kept, const CommonOptions& common, const std::string& tasks) {
-  if (kept.folder.empty()) return {};
-  if (!common.python.empty())
+  if (kept.folder.empty() && !crew()) return {};
+  if (!common.python.empty() && !kept.folder.empty())
     throw Refusal{
         "--resume: nobody can tell whether a Python function is the same as before; judge it without "
         "--resume"};
@@ -29,7 +30,8 @@ std::string digest_of(const KeptResults& kept, const CommonOptions& common, cons
     if (!file) throw Refusal{file.error().text()};
     all += fmt::format("\n{} {}", path, sha256(file->bytes()));
   }
-  all += fmt::format("\n{} {}", common.environment, to_options(common.ptx));
+  all += fmt::format("\n{} {} {} {}", common.environment, to_options(common.ptx), common.python,
+                     common.python_spec);
   return sha256(std::as_bytes(std::span(all)));
 }
 

@@ -19,7 +19,7 @@ struct KeptResults {
 void add_resume(Command&, KeptResults&);
 
 // The digest of what `tasks` names: equal where the program, its options and the files that it loads are.
-// Empty where nothing is kept.
+// Empty where nothing is kept, and no other process shares the tasks.
 std::string digest_of(const KeptResults&, const CommonOptions&, const std::string& tasks);
 
 // The journal of the results; null where nothing is kept. Says on `err` what it takes over.

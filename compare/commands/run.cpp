@@ -12,8 +12,10 @@
 #include "compare/commands/common_cause.h"
 #include "compare/commands/options.h"
 #include "compare/commands/selection.h"
+#include "compare/commands/sharing.h"
 #include "compare/commands/training_cases/processes.h"
 #include "compare/commands/transcript.h"
+#include "compare/process/crew.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "training/base/rank_engine.h"
@@ -42,7 +44,7 @@ bool run_all(const RunOptions& options, const Subjects& subjects, Journal* journ
              Transcript& transcript, std::FILE* err) {
   using Clock = std::chrono::steady_clock;
   RunSettings settings = options.settings;
-  if (journal) settings.numbered = NumberedTasks{0, journal};
+  if (journal || crew()) settings.numbered = NumberedTasks{0, journal};
   std::map<const SuiteEntry*, Clock::time_point> begun;  // cases that have no result yet
   size_t done = 0;
   bool red = false;
@@ -116,6 +118,19 @@ int run_silently(const RunOptions& options, const Subjects& subjects) {
   return 0;
 }
 
+// What a process does that the first one gives its tasks: the lines, and after them the training cases.
+int serve_run(const RunOptions& options, const Subjects& subjects) {
+  const RunSettings& settings = options.settings;
+  const size_t lines = options.entries.size();
+  crew()->serve(
+      [&](size_t i) {
+        return i < lines ? judged_text(options.entries[i], subjects, settings)
+                         : judged_text(options.training_cases, i - lines, subjects, settings);
+      },
+      settings.jobs, settings.timeout, options.kept.digest);
+  return 0;
+}
+
 // What keeps a report from being opened, said on `err`; true where nothing does.
 bool opened(const std::optional<Error>& error, std::FILE* err) {
   if (error) fmt::print(err, "assay: {}\n", error->text());
@@ -180,6 +195,8 @@ std::string own_path() {
 }  // namespace
 
 int run_run(const RunOptions& options, const Subjects& subjects, std::FILE* out, std::FILE* err) {
+  if (serves()) return serve_run(options, subjects);
+  if (crew()) crew()->agree_on(options.kept.digest);
   training::RankEngine& ranks = training::rank_engine();
   ranks.deadline = std::chrono::duration<double>(options.deadline);
   if (ranks.processes() == 1) return run_and_report(options, subjects, out, err);
@@ -214,6 +231,7 @@ void register_run(Program& program) {
       "  assay run smoke --plugin ./libmine.so\n"
       "  assay run nightly --resume nightly-results\n"
       "  mpirun -n 4 build/mpi/bin/assay run ranks --transcript ranks.jsonl\n"
+      "  mpirun -n 64 build/mpi/bin/assay run nightly --mpi --resume nightly-results\n"
       "A plugin's own output is shown under --in-process only.");
   add_what(c, common);
   add_subjects(c, common, "host");
@@ -222,6 +240,7 @@ void register_run(Program& program) {
   add_timeout(c, common);
   add_jobs(c, common);
   add_resume(c, run.kept);
+  add_mpi(c, run.mpi);
   c.option("--deadline", run.deadline, "seconds that a rank waits for the others in a collective")
       .positive()
       .show_default();
@@ -247,6 +266,7 @@ void register_run(Program& program) {
       for (const TrainingCase& cell : training_cases_of(common)) fmt::print("{}\n", cell.entry.text);
       return;
     }
+    settle(run.mpi, program);
     const Subjects subjects = program.make_subjects(common);
     run.settings.subjects = chosen_subjects(common, subjects, "host");
     run.settings.claims.environment = environment_of(common);
@@ -258,8 +278,8 @@ void register_run(Program& program) {
     run.training_cases = training_cases_of(common);
     if (!common.what.empty()) run.entries = entries_of(common);
     refuse_too_large(run.entries);
-    if (run.settings.in_process && !run.kept.folder.empty())
-      throw Refusal{"--in-process has no tasks whose results could be kept; leave out --resume"};
+    if (run.settings.in_process && (run.mpi || !run.kept.folder.empty()))
+      throw Refusal{"--in-process has no tasks to share or to keep; leave out --mpi and --resume"};
     if (training::rank_engine().processes() > 1 && !run.kept.folder.empty())
       throw Refusal{"--resume: ranks that are processes keep no results; leave it out"};
     run.kept.digest = digest_of(run.kept, common, tasks_text(run));

@@ -22,6 +22,7 @@ struct RunOptions {
   double budget = 10;     // seconds for telling whether failures of several patterns have one cause
   double deadline = 120;  // seconds that a rank waits for the others in a collective
   KeptResults kept;
+  bool mpi = false;        // the processes of a launcher share the tasks
   std::string transcript;  // path; what every rank did, as JSON lines
 };
 

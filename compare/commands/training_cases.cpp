@@ -127,11 +127,17 @@ bool run_training_cases(const Cases& cases, const Subjects& subjects, const RunS
   }
   TaskHooks hooks;
   hooks.numbered = settings.numbered;
-  hooks.task = [&](size_t i) { return json::dump(to_json(judge(i))); };
+  hooks.task = [&](size_t i) { return judged_text(cases, i, subjects, settings); };
   hooks.crashed = [](const string& why) { return json::dump(to_json(crashed_verdict(why))); };
   hooks.result = [&](size_t i, const string& text) { return done(i, verdict_of_worker(text)); };
   run_tasks(count, settings.jobs, settings.timeout, std::move(hooks));
   return true;
+}
+
+string judged_text(const Cases& cases, size_t i, const Subjects& subjects, const RunSettings& settings) {
+  const std::vector<string>& names = settings.subjects;
+  return json::dump(to_json(cases[i / names.size()].judge(
+      *subjects.find(names[i % names.size()]), subjects.reference(), settings.claims.environment)));
 }
 
 }  // namespace assay

@@ -38,4 +38,7 @@ Result<std::vector<TrainingCase>> take_training_cases(std::vector<std::string>& 
 bool run_training_cases(const std::vector<TrainingCase>&, const Subjects&, const RunSettings&,
                         const std::function<bool(const TrainingCase&, const Verdict&)>& on_result);
 
+// What a worker answers for one task of these: case i / subjects on subject i % subjects.
+std::string judged_text(const std::vector<TrainingCase>&, size_t i, const Subjects&, const RunSettings&);
+
 }  // namespace assay

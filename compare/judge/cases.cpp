@@ -65,9 +65,7 @@ size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, 
   }
   TaskHooks hooks;
   hooks.numbered = settings.numbered;
-  hooks.task = [&](size_t i) {
-    return to_text(judge_case(entries[i], subjects, settings.subjects, settings.claims));
-  };
+  hooks.task = [&](size_t i) { return judged_text(entries[i], subjects, settings); };
   hooks.crashed = [&](const std::string& why) { return to_text(all_crashed(settings.subjects, why)); };
   hooks.started = start;
   hooks.waiting = settings.on_wait;
@@ -75,6 +73,10 @@ size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, 
     return report(i, verdicts_from(v, settings.subjects));
   };
   return run_tasks(entries.size(), settings.jobs, settings.timeout, std::move(hooks));
+}
+
+std::string judged_text(const SuiteEntry& entry, const Subjects& subjects, const RunSettings& settings) {
+  return to_text(judge_case(entry, subjects, settings.subjects, settings.claims));
 }
 
 SuiteEntry entry_of(const Problem& problem) {

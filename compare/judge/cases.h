@@ -34,6 +34,9 @@ struct CaseResult {
 size_t run_cases(std::span<const SuiteEntry> entries, const Subjects& subjects, const RunSettings& settings,
                  const std::function<void(const CaseResult&)>& on_result);
 
+// What a worker answers for one case: its verdicts as text.
+std::string judged_text(const SuiteEntry&, const Subjects&, const RunSettings&);
+
 // One Problem, in a worker: for shrink and others that judge lines of their own making.
 std::vector<Verdict> run_one(const Problem& problem, const Subjects& subjects, const RunSettings& settings);
 

@@ -30,5 +30,6 @@ InterruptScope::~InterruptScope() {
 }
 
 bool interrupted() { return noted; }
+void interrupt_now() { noted = true; }
 
 }  // namespace assay

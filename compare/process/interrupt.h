@@ -18,5 +18,7 @@ class InterruptScope {
 // Whether a signal has asked for the end of what runs in the living scope; false outside of one. What runs
 // long looks at this between its steps. Always false in worker processes.
 bool interrupted();
+// As the first signal does, for what hears of the end in another way.
+void interrupt_now();
 
 }  // namespace assay

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <chrono>
 #include <deque>
 #include <exception>
 #include <map>
@@ -11,34 +9,44 @@
 #include <mutex>
 #include <thread>
 
-#include <fmt/format.h>
-#include <poll.h>
 #include <unistd.h>
 
+#include "compare/process/crew.h"
 #include "compare/process/interrupt.h"
-#include "compare/process/worker.h"
+#include "compare/process/worker_set.h"
 
 namespace assay {
 
 namespace {
 
-// Runs tasks 0..count-1 in worker processes and hands over the results in order.
+// Runs tasks 0..count-1 in worker processes, and in those of the crew where they are numbered, and hands over
+// the results in order.
 class Pool {
  public:
   Pool(size_t count, int jobs, double timeout, TaskHooks hooks)
-      : count_(count), timeout_(timeout), hooks_(std::move(hooks)) {
-    workers_.resize(std::clamp<size_t>(static_cast<size_t>(jobs), 1, std::max<size_t>(count, 1)));
-    watches_.resize(workers_.size());
-  }
+      : count_(count),
+        hooks_(std::move(hooks)),
+        workers_(hooks_.task, std::clamp<size_t>(static_cast<size_t>(jobs), 1, std::max<size_t>(count, 1)),
+                 timeout),
+        crew_(hooks_.numbered ? crew() : nullptr) {}
 
   size_t run() {
     for (size_t i = 0; i < count_ && !stopped_ && !interrupted(); ++i)
       if (not_needed(i)) deliver(i, {});
       else if (const std::string* known = known_result(i)) deliver(i, *known);
       else queue_.push_back(i);
+    std::vector<TaskEvent> events;
     while (!stopped_ && !interrupted() && next_ < count_) {
-      for (std::unique_ptr<Worker>& w : workers_) feed(w);
-      wait();
+      const size_t batch = batch_of(queue_.size(), workers_.size() + (crew_ ? crew_->workers() : 0));
+      workers_.feed(queue_, batch);
+      if (crew_) crew_->feed(queue_, hooks_.numbered->first, batch);
+      events.clear();
+      workers_.wait(crew_ ? crew_->descriptor() : -1, queue_, events);
+      // Also where a signal has come: a launcher sends it where another process has died, which this says.
+      if (crew_) crew_->receive(hooks_.numbered->first, count_, events);
+      if (hooks_.waiting) hooks_.waiting();
+      for (TaskEvent& e : events)
+        if (!stopped_) take(e);
     }
     return next_;
   }
@@ -51,100 +59,22 @@ class Pool {
     if (!hooks_.numbered || !hooks_.numbered->journal) return nullptr;
     return hooks_.numbered->journal->find(hooks_.numbered->first + task);
   }
-  // A task that crashed has none to keep: the machine may be to blame, so a later run tries it again.
-  void keep(size_t task, const std::string& result) {
-    if (hooks_.numbered && hooks_.numbered->journal)
-      hooks_.numbered->journal->add(hooks_.numbered->first + task, result);
-  }
 
-  // Tasks that a worker gets at once: enough to hide the round trip, few enough that no worker sits on a
-  // tail.
-  size_t batch() const { return std::clamp<size_t>(queue_.size() / (workers_.size() * 8), 1, 16); }
-
-  void feed(std::unique_ptr<Worker>& w) {
-    if (queue_.empty() || (w && w->pending().size() > 1)) return;
-    if (!w) w = std::make_unique<Worker>(hooks_.task);
-    std::vector<size_t> tasks;
-    for (size_t n = batch(); n > 0 && !queue_.empty(); --n) {
-      tasks.push_back(queue_.front());
-      queue_.pop_front();
+  void take(TaskEvent& e) {
+    switch (e.kind) {
+      case TaskEvent::Kind::started:
+        if (hooks_.started) hooks_.started(e.task);
+        return;
+      case TaskEvent::Kind::done:
+        if (hooks_.numbered && hooks_.numbered->journal)
+          hooks_.numbered->journal->add(hooks_.numbered->first + e.task, e.text);
+        return deliver(e.task, std::move(e.text));
+      case TaskEvent::Kind::crashed:
+        // A signal to the whole group (`timeout`, a batch system) ends the workers too: that is no crash. One
+        // that crashed has no result to keep: the machine may be to blame, so a later run tries it again.
+        if (!interrupted()) deliver(e.task, hooks_.crashed(e.text));
+        return;
     }
-    w->give(tasks);
-  }
-
-  void wait() {
-    std::vector<pollfd> polled;
-    std::vector<std::unique_ptr<Worker>*> owners;
-    for (std::unique_ptr<Worker>& w : workers_) {
-      if (!w || w->pending().empty()) continue;
-      polled.push_back({w->descriptor(), POLLIN, 0});
-      owners.push_back(&w);
-    }
-    const double wait = std::min(timeout_, kLongestPause) / 4;
-    const int wait_ms = static_cast<int>(std::clamp(wait * 1000, 1.0, 1000.0));
-    if (::poll(polled.data(), polled.size(), wait_ms) < 0 && errno != EINTR)
-      throw std::runtime_error("poll failed");
-    if (hooks_.waiting) hooks_.waiting();
-    for (size_t i = 0; i < polled.size() && !stopped_; ++i) {
-      std::unique_ptr<Worker>& w = *owners[i];
-      if (polled[i].revents != 0) {
-        std::vector<Worker::Event> events;
-        const bool open = w->receive(events);
-        for (Worker::Event& e : events) {
-          if (e.kind == Worker::Event::Kind::done) {
-            keep(e.task, e.result);
-            deliver(e.task, std::move(e.result));
-          } else if (hooks_.started) {
-            hooks_.started(e.task);
-          }
-        }
-        if (!open) replace(w, w->bury(false));
-      } else if (const std::string why = overdue(*w, watches_[static_cast<size_t>(&w - workers_.data())]);
-                 !why.empty()) {
-        w->bury(true);
-        replace(w, why);
-      }
-    }
-  }
-
-  // What is known of the processor time of a worker's task in progress.
-  struct Watch {
-    Worker::Clock::time_point task;     // Worker::since() of the task that this is about
-    Worker::Clock::time_point looked;   // when it was last looked at
-    Worker::Clock::time_point at_work;  // when it was last seen to work
-    double first = 0, last = 0;  // seconds that the worker had used when the task began, and when looked at
-  };
-
-  // Why the task in progress is given up, or an empty string.
-  std::string overdue(const Worker& w, Watch& watch) const {
-    constexpr double kAtWork = 0.02;  // of a processor: less is only waiting
-    const auto now = Worker::Clock::now();
-    const auto seconds = [](Worker::Clock::duration d) { return std::chrono::duration<double>(d).count(); };
-    if (watch.task != w.since()) {
-      const double used = w.processor_seconds();
-      watch = {w.since(), now, now, used, used};
-      return {};
-    }
-    if (seconds(now - watch.looked) < std::min(timeout_, kLongestPause) / 8) return {};
-    const double used = w.processor_seconds(), pause = std::min(timeout_, kLongestPause);
-    if (used - watch.last > kAtWork * seconds(now - watch.looked)) watch.at_work = now;
-    watch.looked = now;
-    watch.last = used;
-    if (used - watch.first > timeout_)
-      return fmt::format("timed out after {:g} s of processor time", timeout_);
-    if (seconds(now - watch.at_work) > pause)
-      return fmt::format("timed out after {:g} s without any work", pause);
-    return {};
-  }
-
-  // The task in progress is lost with its worker; those behind it go to another.
-  void replace(std::unique_ptr<Worker>& w, const std::string& why) {
-    const std::vector<size_t> pending = w->pending();
-    w.reset();
-    // A signal to the whole group (`timeout`, a batch system) ends the workers too: that is no crash.
-    if (pending.empty() || interrupted()) return;
-    queue_.insert(queue_.begin(), pending.begin() + 1, pending.end());
-    deliver(pending[0], hooks_.crashed(why));
   }
 
   void deliver(size_t task, std::string result) {
@@ -157,12 +87,11 @@ class Pool {
   }
 
   size_t count_, next_ = 0;
-  double timeout_;
   bool stopped_ = false;
   TaskHooks hooks_;
+  WorkerSet workers_;
+  Crew* crew_;
   std::deque<size_t> queue_;
-  std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<Watch> watches_;           // of the workers
   std::map<size_t, std::string> early_;  // done before an earlier one
 };
 

@@ -29,11 +29,11 @@ namespace {
 constexpr size_t kMaxFrame = size_t{8} << 30;
 constexpr size_t kShownErrors = 1500;  // bytes of standard error that a crash quotes
 
-// The parent's ends of every worker's pipes: a later child must not keep them open, or the end of an earlier
-// one would not be seen.
-std::set<int>& parents_ends() {
-  static std::set<int> ends;
-  return ends;
+// The parent's ends of every worker's pipes among them: a later child must not keep them open, or the end of
+// an earlier one would not be seen.
+std::set<int>& own_descriptors() {
+  static std::set<int> own;
+  return own;
 }
 
 bool write_all(int fd, const void* data, size_t size) {
@@ -90,6 +90,13 @@ double processor_seconds_of(pid_t pid) {
 
 }  // namespace
 
+void keep_from_workers(int descriptor) { own_descriptors().insert(descriptor); }
+
+void close_own(int descriptor) {
+  own_descriptors().erase(descriptor);
+  ::close(descriptor);
+}
+
 Worker::Worker(const Task& task) {
   int down[2], up[2];
   if (::pipe2(down, O_CLOEXEC) != 0)
@@ -116,7 +123,7 @@ Worker::Worker(const Task& task) {
       std::signal(sig, sig == SIGINT ? SIG_IGN : SIG_DFL);  // the parent decides on Ctrl-C
     const rlimit no_core{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core);
-    for (int fd : parents_ends()) ::close(fd);
+    for (int fd : own_descriptors()) ::close(fd);
     ::close(down[1]);
     ::close(up[0]);
     if (errors_ >= 0) ::dup2(errors_, STDERR_FILENO);
@@ -129,7 +136,8 @@ Worker::Worker(const Task& task) {
   to_child_ = down[1];
   from_child_ = up[0];
   ::fcntl(from_child_, F_SETFL, O_NONBLOCK);
-  parents_ends().insert({to_child_, from_child_});
+  keep_from_workers(to_child_);
+  keep_from_workers(from_child_);
 }
 
 void Worker::serve(const Task& task, int in, int out) {
@@ -202,10 +210,8 @@ double Worker::processor_seconds() const { return pid_ > 0 ? processor_seconds_o
 
 std::string Worker::bury(bool kill) {
   if (pid_ <= 0) return "it had ended before";
-  for (int fd : {to_child_, from_child_}) {
-    parents_ends().erase(fd);
-    ::close(fd);
-  }
+  close_own(to_child_);
+  close_own(from_child_);
   int status = 0;
   bool ended = false;
   if (!kill) {

@@ -11,6 +11,11 @@
 
 namespace assay {
 
+// A descriptor of this process that no worker keeps open: whoever reads the other end then hears at once that
+// this process has ended. close_own() closes it.
+void keep_from_workers(int descriptor);
+void close_own(int descriptor);
+
 class Worker {
  public:
   using Task =

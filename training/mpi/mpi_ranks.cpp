@@ -199,15 +199,14 @@ class MpiRanks final : public RankEngine {
   std::unique_ptr<MpiMailbox> mailbox_;
 };
 
-// Open MPI's mpirun and Slurm's srun say so in the environment. Without either this process is alone, and
-// MPI_Init would start a daemon of its own.
+}  // namespace
+
+// Without a launcher MPI_Init would start a daemon of its own.
 bool launched() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"})
     if (const char* value = std::getenv(name); value && *value) return true;
   return false;
 }
-
-}  // namespace
 
 std::unique_ptr<RankEngine> make_mpi_ranks() {
   if (!launched()) return nullptr;

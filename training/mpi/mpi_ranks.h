@@ -14,6 +14,9 @@ namespace assay::training {
 // output and error go nowhere.
 std::unique_ptr<RankEngine> make_mpi_ranks();
 
+// Whether a launcher has started this process: Open MPI's mpirun and Slurm's srun say so in the environment.
+bool launched();
+
 // "Open MPI v4.1.4 (MPI 3.1)".
 std::string mpi_library();
 
