@@ -21,7 +21,8 @@ import tempfile
 import time
 
 kRanks = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
-kInputsOfATask = 1 << 22   # compare/commands/certify/task.h
+kPiece, kMost, kTasks = 1 << 18, 1 << 22, 64   # compare/commands/certify/task.cpp
+kHeld = 2   # compare/process/worker_set.h
 kEnvironment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
 
@@ -51,7 +52,7 @@ def times_of_certificate(program):
     done = subprocess.run([program, "certify", "--estimate"], capture_output=True, text=True, check=True)
     times = []
     for count, hours in re.findall(r" (\d+) +([\d.]+) core-hours$", done.stdout, re.M):
-        tasks = -(-int(count) // kInputsOfATask)
+        tasks = -(-int(count) // min(max(int(count) // kTasks // kPiece * kPiece, kPiece), kMost))
         times += [3600 * float(hours) / tasks] * tasks
     return times
 
@@ -91,10 +92,6 @@ def overhead_of(program, suite, tasks):
     return max(min(seconds_of_rank_0(program, suite) for _ in range(3)) - alone, 0) / tasks
 
 
-def batch_of(waiting, workers):   # compare/process/worker_set.cpp
-    return min(max(waiting // (max(workers, 1) * 8), 1), 16)
-
-
 def seconds_on(ranks, times, overhead, latency):
     """When the last result has been handled: ranks of one worker each."""
     waiting = collections.deque(times)
@@ -103,17 +100,16 @@ def seconds_on(ranks, times, overhead, latency):
     events = []                    # (when a task ends, rank, how long rank 0 had handled results when that was computed)
     free, handled = 0.0, 0.0       # of rank 0: when it is, and for how long it has worked so far
 
-    def feed(rank, now):
-        if given[rank] > 1:
-            return
-        for _ in range(min(batch_of(len(waiting), ranks), len(waiting))):
+    def feed(rank, now, held=kHeld):
+        while given[rank] < held and waiting:
             begin = max(busy_until[rank], now + (latency if rank else 0))
             busy_until[rank] = begin + waiting.popleft()
             given[rank] += 1
             heapq.heappush(events, (busy_until[rank], rank, handled))
 
-    for rank in range(ranks):
-        feed(rank, 0.0)
+    for held in range(1, kHeld + 1):
+        for rank in range(ranks):
+            feed(rank, 0.0, held)
     while events:
         end, rank, then = heapq.heappop(events)
         if rank == 0 and handled > then + 1e-12:   # its core has handled results meanwhile

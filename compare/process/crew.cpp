@@ -85,22 +85,14 @@ Crew::~Crew() {
   close_own(events_);
 }
 
-size_t Crew::workers() const {
-  size_t sum = 0;
-  for (const Other& o : others_) sum += o.workers;
-  return sum;
-}
-
-void Crew::feed(std::deque<size_t>& queue, size_t first, size_t batch) {
+void Crew::feed(std::deque<size_t>& queue, size_t first, size_t held) {
   for (Other& o : others_) {
-    if (queue.empty()) return;
-    if (o.workers == 0 || o.gone || o.given.size() > o.workers) continue;
     std::string numbers;
-    for (size_t n = batch * o.workers; n > 0 && !queue.empty(); --n, queue.pop_front()) {
+    for (; !o.gone && o.given.size() < held * o.workers && !queue.empty(); queue.pop_front()) {
       o.given.insert(first + queue.front());
       numbers += bytes_of(first + queue.front());
     }
-    send(o, Word::tasks, numbers);
+    if (!numbers.empty()) send(o, Word::tasks, numbers);
   }
 }
 
@@ -130,14 +122,14 @@ void Crew::take(size_t other, std::string_view letter, size_t first, size_t coun
     case Word::hello: return say_hello(other, text);
     case Word::leaves:
       if (!text.empty())
-        throw std::runtime_error(
-            fmt::format("rank {}, {}, cannot take part: {}", other + 1, o.to.who, text));
+        throw std::runtime_error(fmt::format("rank {}, {}, cannot take part: {}", other + 1, o.to.who, text));
       o.gone = true;
       return interrupt_now();
     case Word::started:
     case Word::done:
     case Word::crashed: break;
-    default: throw std::runtime_error(fmt::format("rank {}, {}, says what nobody understands", other + 1, o.to.who));
+    default:
+      throw std::runtime_error(fmt::format("rank {}, {}, says what nobody understands", other + 1, o.to.who));
   }
   const auto word = static_cast<Word>(letter[0]);
   const auto kind = word == Word::started ? TaskEvent::Kind::started
@@ -172,7 +164,7 @@ void Crew::serve(const Worker::Task& task, int workers, double timeout, const st
   std::vector<TaskEvent> events;
   send(to_first, Word::hello, fmt::format("{}\n{}", set.size(), digest));
   while (!interrupted()) {
-    set.feed(queue, 1);
+    for (size_t held = 1; held <= kHeld; ++held) set.feed(queue, held);
     events.clear();
     set.wait(descriptor(), queue, events);
     // A signal to the whole group ends the workers too: that is no crash.

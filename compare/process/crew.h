@@ -52,9 +52,9 @@ class Crew {
   // In the first process.
   // What all must have been told to do. Another process that says another digest throws in receive().
   void agree_on(std::string digest) { digest_ = std::move(digest); }
-  size_t workers() const;  // of the others that have said hello
-  // Hands out tasks from the front of the queue; the number of task 0 of the queue is `first`.
-  void feed(std::deque<size_t>& queue, size_t first, size_t batch);
+  // Takes tasks from the front of the queue until each worker of the others has `held`. The number of task 0
+  // is `first`.
+  void feed(std::deque<size_t>& queue, size_t first, size_t held);
   // What has happened to tasks first..first + count - 1. Throws where a process is gone, cannot take part or
   // disagrees.
   void receive(size_t first, size_t count, std::vector<TaskEvent>& events);

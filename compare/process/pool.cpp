@@ -37,9 +37,11 @@ class Pool {
       else queue_.push_back(i);
     std::vector<TaskEvent> events;
     while (!stopped_ && !interrupted() && next_ < count_) {
-      const size_t batch = batch_of(queue_.size(), workers_.size() + (crew_ ? crew_->workers() : 0));
-      workers_.feed(queue_, batch);
-      if (crew_) crew_->feed(queue_, hooks_.numbered->first, batch);
+      // Nobody holds a second task before everybody has one.
+      for (size_t held = 1; held <= kHeld; ++held) {
+        workers_.feed(queue_, held);
+        if (crew_) crew_->feed(queue_, hooks_.numbered->first, held);
+      }
       events.clear();
       workers_.wait(crew_ ? crew_->descriptor() : -1, queue_, events);
       // Also where a signal has come: a launcher sends it where another process has died, which this says.

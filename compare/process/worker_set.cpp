@@ -13,21 +13,16 @@
 
 namespace assay {
 
-size_t batch_of(size_t waiting, size_t workers) {
-  return std::clamp<size_t>(waiting / (std::max<size_t>(workers, 1) * 8), 1, 16);
-}
-
 WorkerSet::WorkerSet(Worker::Task task, size_t workers, double timeout)
     : task_(std::move(task)), timeout_(timeout), workers_(workers), watches_(workers) {}
 
-void WorkerSet::feed(std::deque<size_t>& queue, size_t batch) {
+void WorkerSet::feed(std::deque<size_t>& queue, size_t held) {
   for (std::unique_ptr<Worker>& w : workers_) {
     if (queue.empty()) return;
-    if (w && w->pending().size() > 1) continue;
+    if (w && w->pending().size() >= held) continue;
     if (!w) w = std::make_unique<Worker>(task_);
-    const auto end = queue.begin() + static_cast<std::ptrdiff_t>(std::min(batch, queue.size()));
-    w->give({queue.begin(), end});
-    queue.erase(queue.begin(), end);
+    w->give({queue.front()});
+    queue.pop_front();
   }
 }
 

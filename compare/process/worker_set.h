@@ -18,9 +18,9 @@ struct TaskEvent {
   std::string text;  // done: the result; crashed: how the worker ended
 };
 
-// Tasks that a worker gets at once of those that wait: enough to hide the round trip, few enough that no
-// worker sits on a tail.
-size_t batch_of(size_t waiting, size_t workers);
+// Tasks that a worker holds: one that it does, and one that hides the round trip. Whatever holds more sits on
+// tasks that others could do, and tasks of one command differ by a factor of ten thousand.
+inline constexpr size_t kHeld = 2;
 
 class WorkerSet {
  public:
@@ -28,8 +28,8 @@ class WorkerSet {
   WorkerSet(Worker::Task task, size_t workers, double timeout);
 
   size_t size() const { return workers_.size(); }
-  // Takes tasks from the front of the queue, up to `batch` for each worker that has one task at most.
-  void feed(std::deque<size_t>& queue, size_t batch);
+  // Takes tasks from the front of the queue until each worker has `held`.
+  void feed(std::deque<size_t>& queue, size_t held);
   // Waits until something has happened or the descriptor `also` (-1: none) can be read, a second at most.
   // The tasks behind one that crashed go back to the front of the queue.
   void wait(int also, std::deque<size_t>& queue, std::vector<TaskEvent>& events);

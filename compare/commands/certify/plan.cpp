@@ -108,8 +108,9 @@ CertifyPlan make_plan(std::vector<CertifyPart> parts, const std::vector<std::str
       record.taken = it->second;
     }
     // Those of a part that is taken over too: a task has one number, whatever was done before.
-    for (int64_t at = 0; at < part.domain.count && !record.runs.empty(); at += kCertifyTask) {
-      plan.tasks.push_back({i, at, std::min(part.domain.count, at + kCertifyTask)});
+    const int64_t inputs = certify_task(part.domain.count);
+    for (int64_t at = 0; at < part.domain.count && !record.runs.empty(); at += inputs) {
+      plan.tasks.push_back({i, at, std::min(part.domain.count, at + inputs)});
       record.tasks += record.taken.is_null();
     }
     plan.records.push_back(std::move(record));

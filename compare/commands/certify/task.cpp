@@ -99,6 +99,11 @@ void judge_side(const CertifyPart& part, const CertifySide& side, CertifyPiece& 
 
 }  // namespace
 
+int64_t certify_task(int64_t inputs_of_part) {
+  constexpr int64_t kTasks = 64, kMost = int64_t{1} << 22;
+  return std::clamp(inputs_of_part / kTasks / kPiece * kPiece, kPiece, kMost);
+}
+
 TaskResult run_task(const CertifyPart& part, const std::vector<CertifySide>& sides, int64_t first,
                     int64_t end, const Subjects& subjects) {
   const auto start = std::chrono::steady_clock::now();

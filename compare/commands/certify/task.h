@@ -10,8 +10,10 @@
 
 namespace assay {
 
-// The elements or rows that a worker is given at once: a fraction of a second.
-inline constexpr int64_t kCertifyTask = int64_t{1} << 22;
+// Inputs of one of a part's tasks, which one worker is given: a 64th of the part in whole pieces, so that
+// kernels on the host executor, whose parts are small and slow, are shared as well; 2^22 at most, a fraction
+// of a second.
+int64_t certify_task(int64_t inputs_of_part);
 
 // One claim over a task's elements.
 struct SideResult {
