@@ -124,6 +124,7 @@ Worker::Worker(const Task& task) {
     const rlimit no_core{0, 0};
     ::setrlimit(RLIMIT_CORE, &no_core);
     for (int fd : own_descriptors()) ::close(fd);
+    own_descriptors().clear();  // a task that has workers itself may get the same numbers
     ::close(down[1]);
     ::close(up[0]);
     if (errors_ >= 0) ::dup2(errors_, STDERR_FILENO);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "compare/arithmetic/codes.h"
+#include "compare/commands/certify/task.h"
 #include "compare/report/build.h"
 #include "fixtures/headers/subject_headers.h"
 #include "fixtures/json.h"
@@ -428,6 +429,15 @@ TEST(Certify, ACertificateOfVersion01IsRead) {
   EXPECT_EQ(r.status, 2) << r.out << r.err;
   EXPECT_NE(r.err.find("was made by another build or in another mode"), std::string::npos) << r.err;
   EXPECT_EQ(certificate(options.output).find("build")->text("version"), "0.1.0");
+}
+
+// Kernels on the host executor have few inputs, each of which costs a hundred times what a cast does.
+TEST(Certify, SmallPartsAreSeveralTasksAndLargeOnesHaveWholePieces) {
+  constexpr int64_t kPiece = int64_t{1} << 18;
+  EXPECT_EQ(certify_task(1), kPiece);
+  EXPECT_EQ(certify_task(6 * kPiece), kPiece);
+  EXPECT_EQ(certify_task(200 * kPiece + 1), 3 * kPiece);
+  EXPECT_EQ(certify_task(int64_t{1} << 32), 16 * kPiece);
 }
 
 }  // namespace

@@ -72,5 +72,18 @@ TEST(TasksInThisProcess, ATaskForksNoChildEither) {
   EXPECT_EQ(elsewhere, 0);
 }
 
+TEST(Tasks, ATaskMayHaveWorkersOfItsOwn) {
+  std::vector<std::string> results;
+  TaskHooks hooks = counted(results);
+  hooks.task = [](size_t i) {
+    const auto text = in_child([i] { return std::to_string(i); }, 60);
+    return text ? *text : text.error().text();
+  };
+  run_tasks(12, 3, 60, std::move(hooks));
+  std::vector<std::string> wanted;
+  for (size_t i = 0; i < 12; ++i) wanted.push_back(std::to_string(i));
+  EXPECT_EQ(results, wanted);
+}
+
 }  // namespace
 }  // namespace assay
