@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compare/commands/kept_results.h"
 #include "compare/process/guarded_run.h"
 
 namespace assay {
@@ -18,13 +19,15 @@ struct CheckOptions {
   double timeout = 60;             // seconds a run of the reference may take: of a case, or of a part
   double budget = 60;  // time limit of the search for the cause of the first divergence, in seconds
   bool cause = true;   // look for it
-  int jobs = 0;        // worker processes of a large case; 0: the cores of this machine
+  int jobs = 0;        // worker processes of a large case, of all cases where they are tasks; 0: the cores
   int64_t large = int64_t{1} << 22;  // elements from which on a case is judged in parts
   bool progress = false;             // a line on `err` that is rewritten
   bool coherence = false;            // judge rows against columns instead, without their source
   bool exact = false;     // the reference judges every block, also those that the vectorised method knows
   std::string json = {};  // a file that receives the verdicts; empty: none
   bool github = false;    // annotations for GitHub Actions on `out`
+  bool mpi = false;       // the processes of a launcher share the cases
+  KeptResults kept = {};  // of cases that a later run takes over
 };
 
 // Runs the reference on each case's line and input planes (those of the pack; others from the line, and x

@@ -35,6 +35,8 @@ struct CheckedCase {
   bool explainable = false;            // a plane differs, so there is a cause to look for
   std::optional<Tiling> tiling;        // of a large case, with its amaxes
   std::optional<Tile> window;          // of a large case: the part around the first difference
+  std::string early;       // of a task: what was to be said while it was judged (CaseSettings::on_first)
+  bool elsewhere = false;  // a worker judged it, with which tiling and window have ended
 };
 
 // What check, explain and trace all say of a case before its verdict: the planes of the pack that the line

@@ -186,6 +186,38 @@ TEST(Check, ALargeCaseIsJudgedInParts) {
       << parts.out;
 }
 
+// As tasks, which --resume and --mpi make of the cases, they give what they give one after the other: what is
+// said early, counts of blocks and the cause of a part among it. A later run judges none of them again.
+TEST(Check, CasesAsTasksGiveTheSame) {
+  Dump d;
+  for (const char* id : {"a", "b", "c", "d"}) d.add(id, "quantize mxfp8 300x1100 bf16 dir=row");
+  d.add("e", kLine);
+  d.add("f", kLine);
+  d.metadata.back().second = "no line";
+  for (std::byte& scale : d.of("c/row.scale_inv"))
+    scale = static_cast<std::byte>(std::to_integer<int>(scale) + 1);
+  d.of("d/row.data")[0] ^= std::byte{1};
+  CheckOptions options;
+  options.paths = {d.write("d.safetensors")};
+  const std::string folder = folder_of(options.paths[0]);
+  options.json = folder + "/verdicts.json";
+  options.large = 1000;
+  options.jobs = 2;
+  const Ran wanted = check(options);
+  const auto json = *json::read(options.json);
+  options.kept = {folder + "/results", "this command"};
+  std::filesystem::remove_all(options.kept.folder);
+  for (int i = 0; i < 2; ++i) {
+    const Ran r = check(options);
+    EXPECT_EQ(r.status, wanted.status) << r.err;
+    EXPECT_EQ(r.out, wanted.out);
+    EXPECT_EQ(*json::read(options.json), json);
+  }
+  d.of("a/row.data")[0] ^= std::byte{1};
+  options.paths = {d.write("d.safetensors")};
+  EXPECT_THROW(check(options), Refusal) << "results of other bytes were taken over";
+}
+
 TEST(Check, ALargeCaseThatCannotBeCutSaysWhatItTakes) {
   Dump d;
   d.add("a", "cast e2m1 64x96 f32 round=sr");

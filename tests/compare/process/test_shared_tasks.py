@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Commands whose tasks several processes share over MPI (--mpi): output, reports and exit status are those of one process, but for times, and where one
-of them is killed the run ends with words that say which, and goes on with --resume. Nothing may wait for ever: each command has a time limit.
+of them is killed the run ends with words that say which, and goes on with --resume: run, check and certify. Nothing may wait for ever: each command has a
+time limit.
 
     tests/compare/process/test_shared_tasks.py build/mpi/bin/assay
 
@@ -47,7 +48,61 @@ def rank_of(mpirun, rank):
     raise LookupError(f"no process of rank {rank}")
 
 
-def goes_on(checks, name, want, processes, victim, words, number=signal.SIGKILL):
+def outcome_of(checks, words, report, launched=()):
+    """(exit status, output, report) of a command, without times; and its errors."""
+    status, out, errors = checks.end(checks.start([*launched, checks.program, *words]))
+    made = json.loads(report.read_text()) if report.exists() else {}
+    made.pop("run", None)   # of a certificate: when, where and how long
+    return (status, without_times(out).replace(str(report), "REPORT"), made), errors
+
+
+def report_of(checks, name):
+    return checks.folder / f"{name}.json"
+
+
+def journal_in(report):
+    return pathlib.Path(f"{report}.results") / "results.journal"
+
+
+def of_check(report, *more):
+    return ["check", "fixtures/packs", "--no-cause", "--json", report, *more]
+
+
+def of_certify(report, *more):
+    return ["certify", "--quick", "--only", "kernels: quantize mxfp4", "-o", report, *more]
+
+
+def shares(checks, name, words_of, status):
+    """A command that writes one report, as one process and as several. Returns what one process gave."""
+    report = report_of(checks, name)
+    alone, errors = outcome_of(checks, words_of(report, "--jobs", "1"), report)
+    checks.check(name, None if alone[0] == status else f"exit {alone[0]}", errors)
+    for processes in (1, 2, 3):
+        report.unlink()
+        found, errors = outcome_of(checks, words_of(report, "--mpi"), report, launcher(processes))
+        checks.check(f"{name}, {processes} processes", difference(alone, found), errors)
+    return alone
+
+
+def killed(checks, name, words_of, size, want):
+    """Rank 1 of such a command is killed; then the same command does what is missing."""
+    report = report_of(checks, f"{name}_killed")
+    status, out, errors = signalled(checks, checks.start([*launcher(3), checks.program, *words_of(report, "--mpi")]), journal_in(report), size,
+                                    victim=lambda pid: rank_of(pid, 1))
+    checks.check(f"{name}, a rank killed: it ends", None if status not in (0, "no end", "too late") else f"{status}", errors)
+    checks.check(f"{name}, a rank killed: it is named", None if names_rank(1, out + errors) else "not named", out[-2000:] + errors)
+    report.unlink(missing_ok=True)   # a build from uncommitted sources takes over no part of a certificate, but its results
+    found, errors = outcome_of(checks, words_of(report, "--mpi"), report, launcher(2))
+    checks.check(f"{name}, a rank killed: goes on", difference(want, found), errors)
+    checks.check(f"{name}, a rank killed: takes over what there was", None if "takes over" in errors else "not said", errors)
+
+
+def names_rank(rank, text):
+    """Rank 0 says who has ended, unless the launcher ends it first; then the launcher says it."""
+    return f"rank {rank}, " in text or f"rank {rank} with PID" in text
+
+
+def goes_on(checks, name, want, processes, victim, said, number=signal.SIGKILL):
     folder = checks.folder / name.replace(" ", "_")
     journal = folder / "results.journal"
     arguments = [*kSuite, "--mpi", "--resume", folder]
@@ -56,7 +111,7 @@ def goes_on(checks, name, want, processes, victim, words, number=signal.SIGKILL)
     status, out, errors = signalled(checks, child, journal, 4000, number, victim)
     took = time.monotonic() - start
     checks.check(f"{name}: it ends", None if status not in (0, "no end", "too late") else f"{status}, after {took:.1f} s", errors)
-    checks.check(f"{name}: it says so", None if words in out + errors else f"nothing of '{words}'", out[-2000:] + errors)
+    checks.check(f"{name}: it says so", None if said(out + errors) else "not said", out[-2000:] + errors)
     kept = journal.stat().st_size
     found, errors = checks.outcome(arguments, launcher(processes))
     checks.check(f"{name}: goes on", difference(want, found), errors)
@@ -64,14 +119,6 @@ def goes_on(checks, name, want, processes, victim, words, number=signal.SIGKILL)
     checks.check(f"{name}: what was kept is not done again", None if 4000 <= kept < whole else f"{kept} bytes, then {whole}")
     found, errors = checks.outcome([*kSuite, "--resume", folder])
     checks.check(f"{name}: one process goes on as well", difference(want, found) or (None if whole == journal.stat().st_size else "something was done again"), errors)
-
-
-def certificate(checks, launched):
-    path = checks.folder / f"certificate_{len(launched)}.json"
-    command = [*launched, checks.program, "certify", "--quick", "--only", "cast e4m3", "-o", path, *(["--mpi"] if launched else [])]
-    status, out, errors = checks.end(checks.start(command))
-    made = json.loads(path.read_text()) if path.exists() else {}
-    return (status, without_times(out).replace(str(path), "PATH"), {k: v for k, v in made.items() if k != "run"}), errors
 
 
 def stopped(checks, want):
@@ -103,15 +150,16 @@ def main():
             for processes in (1, 2, 3):
                 found, errors = checks.outcome([*arguments, "--mpi"], launcher(processes))
                 checks.check(f"{name}, {processes} processes", difference(alone, found), errors)
-        goes_on(checks, "a rank killed", want, 3, lambda pid: rank_of(pid, 1), "rank 1, ")
-        goes_on(checks, "the first rank killed", want, 3, lambda pid: rank_of(pid, 0), "signal 9")
+        goes_on(checks, "a rank killed", want, 3, lambda pid: rank_of(pid, 1), lambda text: names_rank(1, text))
+        goes_on(checks, "the first rank killed", want, 3, lambda pid: rank_of(pid, 0), lambda text: "signal 9" in text)
         # What rank 0 says at the end mpirun may no longer pass on.
-        goes_on(checks, "the launcher told to end", want, 2, lambda pid: pid, "", signal.SIGTERM)
-        goes_on(checks, "Ctrl-C", want, 2, lambda pid: pid, "", signal.SIGINT)
+        goes_on(checks, "the launcher told to end", want, 2, lambda pid: pid, lambda _: True, signal.SIGTERM)
+        goes_on(checks, "Ctrl-C", want, 2, lambda pid: pid, lambda _: True, signal.SIGINT)
         stopped(checks, want)
-        alone, _ = certificate(checks, [])
-        found, errors = certificate(checks, launcher(2))
-        checks.check("certificate", None if alone == found and alone[0] == 0 else f"{alone}\n{found}", errors)
+        dumps = shares(checks, "check", of_check, 1)
+        killed(checks, "check", lambda report, *more: of_check(report, "--resume", f"{report}.results", *more), 4000, dumps)
+        certificate = shares(checks, "certify", of_certify, 0)
+        killed(checks, "certify", lambda report, *more: of_certify(report, "--resume", *more), 300, certificate)
     finish(checks.tally)
 
 
