@@ -8,6 +8,8 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <sstream>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -15,7 +17,10 @@
 #include "compare/commands/hunt/cause.h"
 #include "compare/commands/hunt/folder.h"
 #include "compare/commands/hunt/lines.h"
+#include "compare/commands/kept_results.h"
 #include "compare/commands/options.h"
+#include "compare/commands/sharing.h"
+#include "compare/process/crew.h"
 #include "compare/process/interrupt.h"
 #include "compare/process/pool.h"
 #include "compare/report/report.h"
@@ -147,7 +152,13 @@ class Hunt {
   void judge(const std::vector<Problem>& problems,
              const std::function<void(const Problem&, const Verdict&)>& take) {
     std::vector<SuiteEntry> entries;
-    for (const Problem& p : problems) entries.push_back(drawn_entry(p));
+    std::string lines = fmt::format("{}", given_);
+    for (const Problem& p : problems) lines += "\n" + entries.emplace_back(drawn_entry(p)).text;
+    if (crew()) {
+      crew()->tell(lines);
+      settings_.numbered = NumberedTasks{given_, nullptr};
+    }
+    given_ += problems.size();
     run_cases(entries, subjects_, settings_, [&](const CaseResult& r) {
       take(entries[r.index].problem, r.verdicts.front());
       progress_.show(state_text());
@@ -225,10 +236,29 @@ class Hunt {
   std::map<std::string, size_t> kinds_;
   std::string records_;
   std::optional<Error> trouble_;
+  size_t given_ = 0;  // lines so far: the numbers of their tasks
   size_t ran_ = 0, batch_ran_ = 0, judged_before_ = 0, unsupported_ = 0, failures_ = 0, failing_ = 0,
          new_findings_ = 0;
   const Clock::time_point start_ = Clock::now();
 };
+
+// What a process does that the first one gives its tasks: lines of the batch that it was told of last.
+int serve_hunt(const HuntOptions& options, const Subjects& subjects) {
+  RunSettings settings = options.settings;
+  settings.subjects = {options.subject};
+  size_t first = 0;
+  std::vector<SuiteEntry> entries;
+  crew()->serve([&](size_t i) { return judged_text(entries[i - first], subjects, settings); }, settings.jobs,
+                settings.timeout, options.digest,
+                [&](std::string_view told) {
+                  std::istringstream lines{std::string(told)};
+                  std::string line;
+                  lines >> first >> std::ws;
+                  for (entries.clear(); std::getline(lines, line);)
+                    entries.push_back(drawn_entry(problem_of_line(line)));
+                });
+  return 0;
+}
 
 }  // namespace
 
@@ -236,6 +266,8 @@ int run_hunt(const HuntOptions& options, const Subjects& subjects, std::FILE* ou
   const auto refuse = [&](const Error& error) {
     return fmt::print(err, "assay: {}\n", printable(error.text())), 2;
   };
+  if (serves()) return serve_hunt(options, subjects);
+  if (crew()) crew()->agree_on(options.digest, "the same command goes on with the batch that it was at");
   if (!options.jsonl.empty())
     if (const auto error = cannot_write(options.jsonl, "--jsonl")) return refuse(*error);
   if (const Support here = present_in_child(*subjects.find(options.subject)); !here.yes)
@@ -263,6 +295,7 @@ void register_hunt(Program& program) {
       "Examples:\n"
       "  assay hunt --plugin ./libmine.so --minutes 10 --to hunt-mine\n"
       "  assay hunt --subject host --only 'quantize nvfp4' --seed 7\n"
+      "  mpirun -n 16 build/mpi/bin/assay hunt --mpi --plugin ./libmine.so --minutes 60 --to hunt-mine\n"
       "  assay hunt smoke --python mine:quantize --python-spec 'mxfp8 dir=row'\n"
       "The same command with the same --to goes on where it ended, also after a kill.\n"
       "Exit status: 0 nothing found; 1 something fails; 2 bad usage, or the folder cannot be used; 3 nothing "
@@ -283,7 +316,9 @@ void register_hunt(Program& program) {
   add_environment(c, common);
   add_timeout(c, common);
   add_jobs(c, common);
+  add_mpi(c, hunt->mpi);
   c.callback([&program, hunt] {
+    settle(hunt->mpi, program);
     const CommonOptions& common = program.common;
     const Subjects subjects = program.make_subjects(common);
     const std::vector<std::string> names = chosen_subjects(common, subjects, "host");
@@ -295,6 +330,7 @@ void register_hunt(Program& program) {
     if (!common.what.empty())
       for (const SuiteEntry& e : entries_of(common)) hunt->known.push_back(e.problem);
     hunt->progress = program.progress;
+    hunt->digest = digest_of({}, common, fmt::format("hunt {}", hunt->subject));
     program.status = run_hunt(*hunt, subjects, stdout, stderr);
   });
 }

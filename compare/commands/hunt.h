@@ -27,6 +27,8 @@ struct HuntOptions {
   std::vector<Problem> known;   // lines to begin from
   RunSettings settings;         // its subjects are replaced
   bool progress = false;
+  bool mpi = false;    // the processes of a launcher share the lines of each batch
+  std::string digest;  // of what they must all have been told; empty: there is one
 };
 
 // Lines of found.cases in the folder are judged first. Exit status: 0 nothing found; 1 something fails; 2 the

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -85,6 +86,11 @@ Crew::~Crew() {
   close_own(events_);
 }
 
+void Crew::tell(std::string_view text) {
+  for (Other& o : others_)
+    if (!o.gone) send(o, Word::told, text);
+}
+
 void Crew::feed(std::deque<size_t>& queue, size_t first, size_t held) {
   for (Other& o : others_) {
     std::string numbers;
@@ -108,8 +114,7 @@ void Crew::receive(size_t first, size_t count, std::vector<TaskEvent>& events) {
     for (const std::string& l : letters) take(at, l, first, count, events);
     if (open) continue;
     if (!o.gone)
-      throw std::runtime_error(fmt::format(
-          "rank {}, {}, has ended; the same command with --resume does what is missing", at + 1, o.to.who));
+      throw std::runtime_error(fmt::format("rank {}, {}, has ended; {}", at + 1, o.to.who, again_));
     ::epoll_ctl(events_, EPOLL_CTL_DEL, o.to.descriptor, nullptr);
   }
 }
@@ -155,18 +160,20 @@ void Crew::say_hello(size_t other, std::string_view text) {
   o.workers = std::strtoul(std::string(text.substr(0, line)).c_str(), nullptr, 10);
 }
 
-void Crew::serve(const Worker::Task& task, int workers, double timeout, const std::string& digest) {
+void Crew::serve(const Worker::Task& task, int workers, double timeout, const std::string& digest,
+                 const std::function<void(std::string_view)>& told) {
   const InterruptScope scope;
   Other& to_first = others_.front();
-  WorkerSet set(task, static_cast<size_t>(std::max(workers, 1)), timeout);
+  const auto count = static_cast<size_t>(std::max(workers, 1));
+  std::optional<WorkerSet> set(std::in_place, task, count, timeout);
   std::deque<size_t> queue;
   std::vector<std::string> letters;
   std::vector<TaskEvent> events;
-  send(to_first, Word::hello, fmt::format("{}\n{}", set.size(), digest));
+  send(to_first, Word::hello, fmt::format("{}\n{}", count, digest));
   while (!interrupted()) {
-    for (size_t held = 1; held <= kHeld; ++held) set.feed(queue, held);
+    for (size_t held = 1; held <= kHeld; ++held) set->feed(queue, held);
     events.clear();
-    set.wait(descriptor(), queue, events);
+    set->wait(descriptor(), queue, events);
     // A signal to the whole group ends the workers too: that is no crash.
     for (const TaskEvent& e : events)
       if (e.kind != TaskEvent::Kind::crashed || !interrupted())
@@ -174,9 +181,12 @@ void Crew::serve(const Worker::Task& task, int workers, double timeout, const st
     letters.clear();
     if (!read(to_first, letters)) return;
     for (const std::string& l : letters) {
-      std::string_view numbers = std::string_view(l).substr(1);
+      std::string_view text = std::string_view(l).substr(1);
       if (static_cast<Word>(l[0]) == Word::tasks)
-        while (!numbers.empty()) queue.push_back(take_number(numbers));
+        while (!text.empty()) queue.push_back(take_number(text));
+      if (static_cast<Word>(l[0]) != Word::told || !told) continue;
+      told(text);
+      set.emplace(task, count, timeout);  // workers know what was known when they were forked
     }
   }
   leave("");
@@ -184,11 +194,11 @@ void Crew::serve(const Worker::Task& task, int workers, double timeout, const st
 
 void Crew::leave(const std::string& why) { send(others_.front(), Word::leaves, why); }
 
-// In the first process it never waits: another has few tasks at a time, so one that does not read them is
-// not at work. Another process may wait for the first.
+// The first process waits only where it tells what tasks are, before any is given: another has few tasks at a
+// time, so one that does not read them is not at work. Another process may wait for the first.
 void Crew::send(Other& o, Word word, std::string_view text) {
   const std::string whole = as_sent(word, text);
-  const int how = MSG_NOSIGNAL | (process_ == 0 ? MSG_DONTWAIT : 0);
+  const int how = MSG_NOSIGNAL | (process_ == 0 && word != Word::told ? MSG_DONTWAIT : 0);
   for (size_t at = 0; at < whole.size();) {
     const ssize_t n = ::send(o.to.descriptor, whole.data() + at, whole.size() - at, how);
     if (n > 0) at += static_cast<size_t>(n);

@@ -5,6 +5,7 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -19,6 +20,7 @@ namespace assay {
 // What one process says to another. The first byte of a letter is what it is about.
 enum class Word : char {
   hello = 'H',    // to the first: how many workers, a line end, the digest of the tasks
+  told = 'K',     // from the first: what the next tasks are, in words of the command
   tasks = 'T',    // from the first: numbers of tasks
   started = 'S',  // to the first: a number
   done = 'D',     // to the first: a number and the result
@@ -51,7 +53,14 @@ class Crew {
 
   // In the first process.
   // What all must have been told to do. Another process that says another digest throws in receive().
-  void agree_on(std::string digest) { digest_ = std::move(digest); }
+  // `again`: what is said of the command to type where one of them has died.
+  void agree_on(std::string digest,
+                std::string again = "the same command with --resume does what is missing") {
+    digest_ = std::move(digest);
+    again_ = std::move(again);
+  }
+  // Of tasks that the others cannot know beforehand: what their servant is given before the first of them.
+  void tell(std::string_view text);
   // Takes tasks from the front of the queue until each worker of the others has `held`. The number of task 0
   // is `first`.
   void feed(std::deque<size_t>& queue, size_t first, size_t held);
@@ -60,8 +69,10 @@ class Crew {
   void receive(size_t first, size_t count, std::vector<TaskEvent>& events);
 
   // In another process.
-  // Runs what the first one hands out until that ends the run. `task` is given the number.
-  void serve(const Worker::Task& task, int workers, double timeout, const std::string& digest);
+  // Runs what the first one hands out until that ends the run. `task` is given the number. What the first one
+  // tells goes to `told`, before workers are forked that do the tasks which it is about.
+  void serve(const Worker::Task& task, int workers, double timeout, const std::string& digest,
+             const std::function<void(std::string_view)>& told = {});
   // Tells the first one that this process ends, and why.
   void leave(const std::string& why);
 
@@ -81,7 +92,7 @@ class Crew {
   void say_hello(size_t other, std::string_view text);
 
   int process_, events_;
-  std::string digest_;
+  std::string digest_, again_;
   std::vector<Other> others_;
 };
 

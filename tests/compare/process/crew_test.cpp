@@ -146,6 +146,33 @@ TEST(Crew, LongResultsComeWhole) {
   EXPECT_EQ(e.statuses, (std::vector<int>{0, 0})) << e.output;
 }
 
+// Tasks that the others learn of one batch after the other, longer than what a socket takes at once.
+TEST(Crew, WhatIsToldIsKnownToTheTasksAfterIt) {
+  const Ended e = run_processes(3, [](int out) {
+    std::string known;
+    const Worker::Task task = [&known](size_t) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      return known.substr(0, 3) + std::to_string(known.size());
+    };
+    if (crew()->process() > 0) {
+      crew()->serve(task, 1, 60, "same", [&](std::string_view text) { known = text; });
+      return 0;
+    }
+    crew()->agree_on("same");
+    for (const char* word : {"one", "two", "six"}) {
+      known = word + std::string(5'000'000, '.');
+      crew()->tell(known);
+      run_tasks(30, 1, 60, told(out, task));
+    }
+    return 0;
+  });
+  EXPECT_EQ(e.statuses, (std::vector<int>{0, 0, 0}));
+  std::string wanted;
+  for (const char* word : {"one", "two", "six"})
+    for (size_t i = 0; i < 30; ++i) wanted += std::to_string(i) + ":" + word + "5000003 ";
+  EXPECT_EQ(e.output, wanted);
+}
+
 TEST(Crew, ACrashCostsOneTaskWhereverItIs) {
   const Ended e = run_processes(2, [](int out) {
     return share(out, 40, [](size_t number) -> std::string {

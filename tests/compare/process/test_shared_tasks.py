@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Commands whose tasks several processes share over MPI (--mpi): output, reports and exit status are those of one process, but for times, and where one
-of them is killed the run ends with words that say which, and goes on with --resume: run, check and certify. Nothing may wait for ever: each command has a
+of them is killed the run ends with words that say which, and goes on with --resume: run, check, certify and hunt. Nothing may wait for ever: each command has a
 time limit.
 
     tests/compare/process/test_shared_tasks.py build/mpi/bin/assay
@@ -97,6 +97,18 @@ def killed(checks, name, words_of, size, want):
     checks.check(f"{name}, a rank killed: takes over what there was", None if "takes over" in errors else "not said", errors)
 
 
+def hunts(checks, plugin):
+    """Lines that the first process draws while it goes on: the same, the same findings, and the same for the next run."""
+    gave = []
+    for launched in ([], launcher(2), launcher(3)):
+        folder = checks.folder / f"hunt_{len(gave)}"
+        words = ["hunt", "--plugin", plugin, "--batches", "2", "--seed", "3", "--budget", "20", "--to", folder, *(["--mpi"] if launched else [])]
+        status, out, errors = checks.end(checks.start([*launched, checks.program, *words]))
+        kept = {name: (folder / name).read_text() for name in ("found.cases", "kept.cases") if (folder / name).exists()}
+        gave.append((status, without_times(out).replace(str(folder), "FOLDER"), kept))
+        checks.check(f"hunt, {len(gave)} processes", difference(gave[0], gave[-1]) if kept and status == 1 else f"exit {status}, {list(kept)}", errors)
+
+
 def names_rank(rank, text):
     """Rank 0 says who has ended, unless the launcher ends it first; then the launcher says it."""
     return f"rank {rank}, " in text or f"rank {rank} with PID" in text
@@ -158,6 +170,7 @@ def main():
         stopped(checks, want)
         dumps = shares(checks, "check", of_check, 1)
         killed(checks, "check", lambda report, *more: of_check(report, "--resume", f"{report}.results", *more), 4000, dumps)
+        hunts(checks, checks.program.parent.parent / "plugins/libfaulty_plugin_rounding.so")
         certificate = shares(checks, "certify", of_certify, 0)
         killed(checks, "certify", lambda report, *more: of_certify(report, "--resume", *more), 300, certificate)
     finish(checks.tally)
