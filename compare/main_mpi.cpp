@@ -85,8 +85,7 @@ int crew_member(int argc, char** argv) try {
   const assay::Door door;  // of each: which is the first, MPI says
   const MpiPlace place = meet_by_mpi(door.word(), assay::kLongestWord);
   if (place.process > 0) return run_another(argc, argv, place.process, place.word);
-  if (place.processes > 1)
-    assay::set_crew(std::make_unique<assay::Crew>(0, door.let_in(place.processes, kPatience)));
+  assay::set_crew(std::make_unique<assay::Crew>(0, door.let_in(place.processes, kPatience)));
   const int status = assay::program_main(argc, argv);
   assay::set_crew(nullptr);  // the others end
   return status;

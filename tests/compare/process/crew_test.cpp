@@ -160,7 +160,8 @@ TEST(Crew, WhatIsToldIsKnownToTheTasksAfterIt) {
     }
     crew()->agree_on("same");
     for (const char* word : {"one", "two", "six"}) {
-      known = word + std::string(5'000'000, '.');
+      known = word;
+      known.resize(5'000'003, '.');
       crew()->tell(known);
       run_tasks(30, 1, 60, told(out, task));
     }

@@ -52,7 +52,9 @@ def outcome_of(checks, words, report, launched=()):
     """(exit status, output, report) of a command, without times; and its errors."""
     status, out, errors = checks.end(checks.start([*launched, checks.program, *words]))
     made = json.loads(report.read_text()) if report.exists() else {}
-    made.pop("run", None)   # of a certificate: when, where and how long
+    run = made.pop("run", {})   # of a certificate: when, how long, and with how many workers
+    if launched:
+        checks.check("a process has one worker", None if run.get("jobs", 1) == 1 else f"{run['jobs']} workers")
     return (status, without_times(out).replace(str(report), "REPORT"), made), errors
 
 
