@@ -122,7 +122,9 @@ TEST(Crew, LongResultsComeWhole) {
   const auto begun = static_cast<std::atomic<bool>*>(
       ::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   const auto text_of = [](size_t number) {
-    return std::string(20'000'000, static_cast<char>('a' + number % 26));
+    std::string text;
+    text.resize(20'000'000, static_cast<char>('a' + number % 26));
+    return text;
   };
   const Ended e = run_processes(2, [&](int out) {
     const Worker::Task task = [&](size_t number) {
