@@ -134,7 +134,9 @@ void Crew::take(size_t other, std::string_view letter, size_t first, size_t coun
     case Word::done:
     case Word::crashed: break;
     default:
-      throw std::runtime_error(fmt::format("rank {}, {}, says what nobody understands", other + 1, o.to.who));
+      throw std::runtime_error(
+          fmt::format("rank {}, {}, has sent an unknown word; start every process from the same build",
+                      other + 1, o.to.who));
   }
   const auto word = static_cast<Word>(letter[0]);
   const auto kind = word == Word::started ? TaskEvent::Kind::started
@@ -143,7 +145,7 @@ void Crew::take(size_t other, std::string_view letter, size_t first, size_t coun
   const size_t number = take_number(text);
   if (!o.given.contains(number)) return;
   if (kind != TaskEvent::Kind::started) o.given.erase(number);
-  // What an earlier call that ended early had handed out is nobody's business any more.
+  // A task that an earlier call had handed out, and that ended early, counts no more.
   if (number >= first && number - first < count) events.push_back({kind, number - first, std::string(text)});
 }
 
