@@ -206,9 +206,10 @@ template <class S, class F, bool kAccept> void columns_of(const Job& job) {
           job.x.first + static_cast<size_t>(r) * job.x.stride + static_cast<size_t>(c) * S::kBytes;
       std::byte* const to = job.data.first + static_cast<size_t>(r) * job.data.stride + c;
       if constexpr (std::is_same_v<S, FromBf16>) {
+        const auto top = [&](int64_t at) { job.doubt(r / kBlock, c + at, {true, 0, 0}, false); };
         const bool packed =
             job.cols - c >= kPackedColumns &&
-            packed_columns<F, kAccept>(from, job.x.stride, to, job.data.stride, height, scales + c);
+            packed_columns<F, kAccept>(from, job.x.stride, to, job.data.stride, height, scales + c, top);
         done = packed ? kPackedColumns : lanes;
         if (packed) continue;
       }

@@ -10,6 +10,8 @@
 #define ASSAY_SIMD_PACKED
 #endif
 
+#include <array>
+
 #include "fast/simd/steps.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -53,11 +55,12 @@ template <class F, bool kAccept> struct HalfCodes {
   static constexpr int kZero = F::kMantissa << F::kMantissa;     // codes further below 0 than this are 0
   static constexpr int kOrdinary = kZero + (1 << F::kMantissa);  // the least normal code, counted from there
   hn::Vec<Uh> least;
-  Vh most, differ;
+  Vh differ;
 
-  static HWY_INLINE HalfCodes none() { return {hn::Set(Uh(), 0xFFFF), hn::Zero(Dh()), hn::Zero(Dh())}; }
+  static HWY_INLINE HalfCodes none() { return {hn::Set(Uh(), 0xFFFF), hn::Zero(Dh())}; }
 
-  HWY_INLINE void add(Vh bits, Vh taken, std::byte* data) {
+  // `most`: the largest code of each lane so far, under kAccept alone.
+  HWY_INLINE void add(Vh bits, Vh taken, std::byte* data, Vh& most) {
     const Vh a = half_magnitude(bits), odd = hn::And(hn::ShiftRight<kCut>(a), half(1));
     const Vh rounded = hn::ShiftRight<kCut>(hn::Add(hn::Add(a, half((1 << (kCut - 1)) - 1)), odd));
     const Vh code = hn::Sub(rounded, taken);
@@ -73,16 +76,19 @@ template <class F, bool kAccept> struct HalfCodes {
       differ = hn::Or(differ, hn::Xor(whole, hn::PromoteTo(Dh(), hn::LoadU(bytes, at))));
     }
   }
-  HWY_INLINE bool are_ordinary() const {
-    if (!hn::AllTrue(Uh(), hn::Gt(least, hn::Set(Uh(), kOrdinary - 1)))) return false;
-    if constexpr (!kAccept) return true;
-    return hn::AllTrue(Dh(), hn::Eq(differ, hn::Zero(Dh()))) &&
-           hn::AllTrue(Dh(), hn::Lt(most, half(F::kTop)));
+  // Whether the codes are right, and under kAccept the recorded ones.
+  HWY_INLINE bool hold() const {
+    return hn::AllTrue(Uh(), hn::Gt(least, hn::Set(Uh(), kOrdinary - 1))) &&
+           (!kAccept || hn::AllTrue(Dh(), hn::Eq(differ, hn::Zero(Dh()))));
   }
 };
+// Whether none of these codes is of the largest magnitude.
+template <class F> HWY_INLINE bool below_top(Vh most) {
+  return hn::AllTrue(Dh(), hn::Lt(most, half(F::kTop)));
+}
 
 // A block of 32 along a row. -1: it is not of these, and what was written means nothing; else its E8M0 code.
-// Under kAccept its codes are then the recorded ones, too.
+// Under kAccept its codes are then the recorded ones, too, and none is of the largest magnitude.
 template <class F, bool kAccept> HWY_INLINE int packed_row_block(const std::byte* x, std::byte* data) {
   constexpr size_t kParts = 32 / kHalfLanes;
   Vh amax = hn::Zero(Dh());
@@ -90,21 +96,23 @@ template <class F, bool kAccept> HWY_INLINE int packed_row_block(const std::byte
   amax = hn::MaxOfLanes(Dh(), amax);
   const HalfScale scale = half_scale<F>(amax);
   auto codes = HalfCodes<F, kAccept>::none();
+  Vh most = hn::Zero(Dh());
   for (size_t i = 0; i < kParts; ++i)
-    codes.add(halves_at(x + i * kHalfLanes * 2), scale.taken, data + i * kHalfLanes);
-  return half_scales_are_ordinary(amax, scale) && codes.are_ordinary() ? hn::GetLane(scale.k) : -1;
+    codes.add(halves_at(x + i * kHalfLanes * 2), scale.taken, data + i * kHalfLanes, most);
+  const bool hold = half_scales_are_ordinary(amax, scale) && codes.hold() && below_top<F>(most);
+  return hold ? hn::GetLane(scale.k) : -1;
 }
 
 // 64 neighbouring blocks down columns, of `height` rows: as many as fill cache lines of codes. False: not all
 // are of these, and what was written means nothing. Under kAccept scales and codes are otherwise the recorded
-// ones.
+// ones, and top(c) is told of each column with a code of the largest magnitude: most rows of 64 have one.
 constexpr int64_t kPackedColumns = 64;
-template <class F, bool kAccept>
+template <class F, bool kAccept, class Top>
 HWY_INLINE bool packed_columns(const std::byte* x, size_t stride, std::byte* data, size_t to_stride,
-                               int64_t height, std::byte* scales) {
+                               int64_t height, std::byte* scales, Top top) {
   constexpr size_t kParts = kPackedColumns / kHalfLanes;
   // Not std::array: the constructors of NEON's vectors are inlined into functions compiled for NEON alone.
-  Vh amax[kParts], taken[kParts];
+  Vh amax[kParts], taken[kParts], most[kParts];
   const auto halves = [&](int64_t row, size_t part) {
     return halves_at(x + static_cast<size_t>(row) * stride + part * kHalfLanes * 2);
   };
@@ -115,7 +123,7 @@ HWY_INLINE bool packed_columns(const std::byte* x, size_t stride, std::byte* dat
   for (size_t part = 0; part < kParts; ++part) {
     const HalfScale scale = half_scale<F>(amax[part]);
     if (!half_scales_are_ordinary(amax[part], scale)) return false;
-    taken[part] = scale.taken;
+    taken[part] = scale.taken, most[part] = hn::Zero(Dh());
     const hn::Rebind<uint8_t, Dh> bytes;
     auto* const at = reinterpret_cast<uint8_t*>(scales + part * kHalfLanes);
     if constexpr (!kAccept) hn::StoreU(hn::DemoteTo(bytes, scale.k), bytes, at);
@@ -124,8 +132,17 @@ HWY_INLINE bool packed_columns(const std::byte* x, size_t stride, std::byte* dat
   auto codes = HalfCodes<F, kAccept>::none();
   for (int64_t i = 0; i < height; ++i)
     for (size_t part = 0; part < kParts; ++part)
-      codes.add(halves(i, part), taken[part], data + static_cast<size_t>(i) * to_stride + part * kHalfLanes);
-  return codes.are_ordinary();
+      codes.add(halves(i, part), taken[part], data + static_cast<size_t>(i) * to_stride + part * kHalfLanes,
+                most[part]);
+  if (!codes.hold()) return false;
+  for (size_t part = 0; kAccept && part < kParts; ++part) {
+    if (HWY_LIKELY(below_top<F>(most[part]))) continue;
+    HWY_ALIGN std::array<int16_t, kHalfLanes> largest;
+    hn::Store(most[part], Dh(), largest.data());
+    for (size_t lane = 0; lane < kHalfLanes; ++lane)
+      if (largest[lane] == F::kTop) top(static_cast<int64_t>(part * kHalfLanes + lane));
+  }
+  return true;
 }
 
 // The largest magnitude of whole vectors of halves as bits of bf16; above kInfiniteHalf where a NaN is among
