@@ -427,10 +427,10 @@ class PtxKernelSubject final : public Subject {
     by += "; " + std::to_string(run.counters().lane_instructions) + " lane instructions";
     for (const auto& [where, lanes] : run.counters().unpinned)
       by += "; not pinned: " + std::to_string(lanes) + " lanes of " + where;
-    // What takes many times as long as the first run does not end.
-    constexpr uint64_t kLonger = 4, kAtLeast = 1u << 20;
-    const Limits limits{std::min(limits_.instructions, kLonger * run.counters().lane_instructions + kAtLeast),
-                        limits_.seconds / kLonger};
+    // What takes many times as many instructions as the first run does not end.
+    constexpr uint64_t kMore = 4, kAtLeast = 1u << 20;
+    const Limits limits{std::min(limits_.instructions, kMore * run.counters().lane_instructions + kAtLeast),
+                        limits_.seconds};
     const Again again{*this, p, inputs, outputs, run.made_x(), before, limits};
     std::vector<LaunchedKernel> kernels;
     for (const PtxLaunch& l : file_.launches)
