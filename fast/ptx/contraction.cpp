@@ -118,7 +118,8 @@ bool add_sums(const Kernel& k, const Uses& uses, uint32_t at, const Contraction&
   const Instruction& product = k.code[so_far.product];
   const Opcode& op = k.opcodes[product.opcode];
   const auto takers = uses.of(k, at);
-  for (const auto& [n, operand] : takers) {
+  for (const auto& taker : takers) {
+    const uint32_t n = taker.first;
     const Instruction& i = k.code[n];
     const Opcode& with = k.opcodes[i.opcode];
     const bool negates = with.row->form == Form::neg_f32 || with.row->form == Form::neg_f64;
@@ -129,7 +130,7 @@ bool add_sums(const Kernel& k, const Uses& uses, uint32_t at, const Contraction&
       if (!add_sums(k, uses, n, found, out)) return false;
       continue;
     }
-    found.sum = n, found.operand = operand;
+    found.sum = n, found.operand = taker.second;
     const auto again = [&](const Contraction& other) { return other.sum == n; };
     if (!same_kind(op, with) || operands_change(k, product, so_far.product, n) ||
         std::any_of(out.begin(), out.end(), again))
