@@ -167,51 +167,52 @@ const Planted kPlanted[] = {
      "setp.ne.u32 %p0, %r2, 1;\n@%p0 bra END;\nxor.b32 %r8, %r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
      "ld.global.u32 %r3, [%rd5+8];\nEND:",
      {"ld.global.u32 of 4 bytes reads a byte that block "}},
+    // The block that comes second reads what the first wrote, or, mended, what itself wrote.
     {"AFenceForOneClusterAlone",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
-     "%rd0;\nst.shared.u32 "
-     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nfence.acq_rel.cluster;\natom.global.add.u32 %r2, [%rd0], "
-     "1;\nxor.b32 %r8, %r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
+     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
+     "7;\nfence.acq_rel.cluster;\natom.global.add.u32 %r2, [%rd0+4], 1;\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra "
+     "END;\nxor.b32 %r8, %r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
      "ld.global.u32 %r3, [%rd5+8];\nEND:",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
-     "%rd0;\nst.shared.u32 "
-     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nfence.acq_rel.cluster;\natom.global.add.u32 %r2, [%rd0], "
-     "1;\nxor.b32 %r8, %r7, 0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
+     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
+     "7;\nfence.acq_rel.cluster;\natom.global.add.u32 %r2, [%rd0+4], 1;\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra "
+     "END;\nxor.b32 %r8, %r7, 0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
      "ld.global.u32 %r3, [%rd5+8];\nEND:",
      {"blocks of one grid are not ordered"}},
     {"AFenceAndAnAtomicOfSharedMemory",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
-     "%rd0;\nst.shared.u32 "
-     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nmembar.gl;\natom.shared.add.u32 %r2, [tile], "
-     "1;\nmembar.gl;\nxor.b32 %r8, %r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
+     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
+     "7;\nmembar.gl;\natom.shared.add.u32 %r2, [tile], 1;\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra END;\nxor.b32 "
+     "%r8, %r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
      "ld.global.u32 %r3, [%rd5+8];\nEND:",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
-     "%rd0;\nst.shared.u32 "
-     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nmembar.gl;\natom.shared.add.u32 %r2, [tile], "
-     "1;\nmembar.gl;\nxor.b32 %r8, %r7, 0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
+     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
+     "7;\nmembar.gl;\natom.shared.add.u32 %r2, [tile], 1;\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra END;\nxor.b32 "
+     "%r8, %r7, 0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
      "ld.global.u32 %r3, [%rd5+8];\nEND:",
      {"blocks of one grid are not ordered"}},
     {"BlocksThatAcquireAlone",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
-     "%rd0;\nst.shared.u32 "
-     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nld.acquire.gpu.global.u32 %r2, [%rd0];\nxor.b32 %r8, %r7, "
-     "1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
+     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
+     "7;\nld.acquire.gpu.global.u32 %r2, [%rd0+4];\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra END;\nxor.b32 %r8, "
+     "%r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
      "ld.global.u32 %r3, [%rd5+8];\nEND:",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
-     "%rd0;\nst.shared.u32 "
-     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nld.acquire.gpu.global.u32 %r2, [%rd0];\nxor.b32 %r8, %r7, "
-     "0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
+     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
+     "7;\nld.acquire.gpu.global.u32 %r2, [%rd0+4];\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra END;\nxor.b32 %r8, "
+     "%r7, 0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
      "ld.global.u32 %r3, [%rd5+8];\nEND:",
      {"blocks of one grid are not ordered"}},
     {"BlocksThatReleaseAlone",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
-     "%rd0;\nst.shared.u32 "
-     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nst.release.gpu.global.u32 [%rd0], 1;\nxor.b32 %r8, %r7, "
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
+     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
+     "7;\nst.release.gpu.global.u32 [%rd0+4], 1;\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra END;\nxor.b32 %r8, %r7, "
      "1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
      "ld.global.u32 %r3, [%rd5+8];\nEND:",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
-     "%rd0;\nst.shared.u32 "
-     "[tile], 0;\nst.global.u32 [%rd4+8], 7;\nst.release.gpu.global.u32 [%rd0], 1;\nxor.b32 %r8, %r7, "
+     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
+     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
+     "7;\nst.release.gpu.global.u32 [%rd0+4], 1;\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra END;\nxor.b32 %r8, %r7, "
      "0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
      "ld.global.u32 %r3, [%rd5+8];\nEND:",
      {"blocks of one grid are not ordered"}},
