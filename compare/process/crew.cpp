@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <stdexcept>
 
@@ -39,9 +40,12 @@ size_t take_number(std::string_view& text) {
   return n;
 }
 
-constexpr Word word_of(TaskEvent::Kind kind) {
-  if (kind == TaskEvent::Kind::started) return Word::started;
-  return kind == TaskEvent::Kind::done ? Word::done : Word::crashed;
+constexpr std::pair<Word, TaskEvent::Kind> kEvents[] = {{Word::started, TaskEvent::Kind::started},
+                                                        {Word::done, TaskEvent::Kind::done},
+                                                        {Word::crashed, TaskEvent::Kind::crashed}};
+Word word_of(TaskEvent::Kind kind) {
+  return std::find_if(std::begin(kEvents), std::end(kEvents), [&](const auto& e) { return e.second == kind; })
+      ->first;
 }
 
 }  // namespace
@@ -123,25 +127,21 @@ void Crew::take(size_t other, std::string_view letter, size_t first, size_t coun
                 std::vector<TaskEvent>& events) {
   Other& o = others_[other];
   std::string_view text = letter.substr(1);
-  switch (static_cast<Word>(letter[0])) {
-    case Word::hello: return say_hello(other, text);
-    case Word::leaves:
-      if (!text.empty())
-        throw std::runtime_error(fmt::format("rank {}, {}, cannot take part: {}", other + 1, o.to.who, text));
-      o.gone = true;
-      return interrupt_now();
-    case Word::started:
-    case Word::done:
-    case Word::crashed: break;
-    default:
-      throw std::runtime_error(
-          fmt::format("rank {}, {}, has sent an unknown word; start every process from the same build",
-                      other + 1, o.to.who));
-  }
   const auto word = static_cast<Word>(letter[0]);
-  const auto kind = word == Word::started ? TaskEvent::Kind::started
-                    : word == Word::done  ? TaskEvent::Kind::done
-                                          : TaskEvent::Kind::crashed;
+  if (word == Word::hello) return say_hello(other, text);
+  if (word == Word::leaves) {
+    if (!text.empty())
+      throw std::runtime_error(fmt::format("rank {}, {}, cannot take part: {}", other + 1, o.to.who, text));
+    o.gone = true;
+    return interrupt_now();
+  }
+  const auto* const event =
+      std::find_if(std::begin(kEvents), std::end(kEvents), [&](const auto& e) { return e.first == word; });
+  if (event == std::end(kEvents))
+    throw std::runtime_error(
+        fmt::format("rank {}, {}, has sent an unknown word; start every process from the same build",
+                    other + 1, o.to.who));
+  const TaskEvent::Kind kind = event->second;
   const size_t number = take_number(text);
   if (!o.given.contains(number)) return;
   if (kind != TaskEvent::Kind::started) o.given.erase(number);

@@ -6,14 +6,14 @@
 // y, with its fraction of a step, is the least of three straight lines: 2 y, y + 2 and y / 2 + 4. Each is one
 // fused operation that also adds a power of two whose last place is the unit to round to: the adder rounds,
 // and the low bits of the sum are the count. Rounding is monotonic, so the least of the rounded lines is the
-// least line, rounded. All of this leaves the integer pipe alone, but for two minima.
+// least line, rounded. All of this leaves the integer pipe alone, but for one minimum of three.
 #pragma once
 #include "fast/lane/layout.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
-// The least of three positive values, as a pattern. Patterns compare as integers, of which Hopper and its
-// successors take three in one instruction.
+// The least of three positive values, as a pattern. Patterns compare as integers, of which Hopper takes three
+// in one instruction.
 ASSAY_LANE uint32_t least_of(float a, float b, float c) {
   const uint32_t two = as_bits(a) < as_bits(b) ? as_bits(a) : as_bits(b);
   return two < as_bits(c) ? two : as_bits(c);

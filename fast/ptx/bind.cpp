@@ -191,7 +191,8 @@ uint64_t Binder::number_bits(const Operand& o, Type t) const {
 
 uint32_t Binder::symbol_address(const Operand& o, bool wide) {
   if (o.text.starts_with("%envreg"))
-    throw Fault("'" + o.text + "' is the driver's: barriers of a whole grid read it, and these are refused");
+    throw Fault("'" + o.text +
+                "' belongs to the driver: barriers of a whole grid read it, and they are refused");
   const Variable* v = names_.find_variable(o.text);
   if (!v) throw Fault("unknown name '" + o.text + "'");
   const auto offset = static_cast<uint64_t>(o.displacement);

@@ -124,9 +124,8 @@ void Checks::issue(Warp& w, const Instruction& i) {
   const Instruction& store = b_.kernel->code[b_.kernel->arrivals[i.target].store];
   for (uint32_t m = w.active; m; m &= m - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(m));
-    uint64_t at = cell(w, i.d[0], true, lane);
+    const uint64_t at = shared_offset(w, store, static_cast<int>(lane), cell(w, i.d[0], true, lane));
     resolve(w, store, static_cast<int>(lane), at, i.code, true);
-    located(store, at);
     races_.access(w, store, lane, Space::shared, at, i.code, Races::Kind::write, nullptr);
     undefined_.forget_shared(at, i.code);
   }

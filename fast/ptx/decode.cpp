@@ -179,7 +179,9 @@ class Decoder : OperandReader {
         continue;
       }
       advance();
-      if ((v.align = take_number()) == 0) throw Fault("an alignment is no power of two up to 1024");
+      v.align = take_number();
+      if (!std::has_single_bit(v.align) || v.align > kMostAlign)
+        throw Fault("an alignment is no power of two up to 1024");
     }
     v.name = take();
     const auto size = static_cast<uint64_t>(info(v.type).bytes());
@@ -192,8 +194,6 @@ class Decoder : OperandReader {
       need("]");
     }
     v.align = std::max<uint64_t>({v.align, size, 1});
-    if (v.align & (v.align - 1) || v.align > kMostAlign)
-      throw Fault("an alignment is no power of two up to 1024");
     if (v.bytes > kMostBytes) too_large(v);
     v.framed = frame_ && space != Space::shared;
     place(v, v.framed ? frame_->top : space == Space::shared ? k_.static_shared : k_.local_bytes);

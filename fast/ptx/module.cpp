@@ -1,6 +1,7 @@
 #include "fast/ptx/module.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -251,7 +252,6 @@ class Module::Reader {
       if (v.bytes > kMostVariableBytes)
         fail("variable '" + v.name + "' is larger than " + std::to_string(kMostVariableBytes) + " bytes");
     }
-    if (v.align & (v.align - 1) || v.align > kMostAlign) fail("an alignment is no power of two up to 1024");
     if (v.space != Space::shared) place(v, size);
     if (is("=")) initialise(v, size);
     need(";");
@@ -260,7 +260,7 @@ class Module::Reader {
 
   uint64_t alignment() {
     const uint64_t align = number();
-    if (align == 0) fail("an alignment is no power of two up to 1024");
+    if (!std::has_single_bit(align) || align > kMostAlign) fail("an alignment is no power of two up to 1024");
     return align;
   }
 

@@ -44,7 +44,7 @@ class Races {
   void access(Warp&, const Instruction&, unsigned lane, Space, uint64_t address, unsigned bytes, Kind,
               const uint8_t* values);
   // An operation on an address that orders what comes before it in a thread that releases before what comes
-  // after it in one that acquires; of another block only where its scope is wider than .cta.
+  // after it in one that acquires; of another block only where its scope is wider than .cluster.
   struct Ordering {
     bool acquires, releases, across_blocks;
   };

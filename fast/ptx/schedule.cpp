@@ -34,17 +34,6 @@ double processor_seconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-std::string name_of(BarrierKind kind) {
-  switch (kind) {
-    case BarrierKind::sync: return ".sync";
-    case BarrierKind::arrive: return ".arrive";
-    case BarrierKind::popc: return ".red.popc";
-    case BarrierKind::all: return ".red.and";
-    case BarrierKind::any: return ".red.or";
-  }
-  return "";
-}
-
 uint32_t lane_count(uint32_t lanes) { return static_cast<uint32_t>(std::popcount(lanes)); }
 int first_lane(uint32_t lanes) { return std::countr_zero(lanes); }
 uint32_t word(const Warp& w, uint32_t place, int lane) {
@@ -428,16 +417,17 @@ void Scheduler::arrive(Warp& w, const Instruction& i, uint32_t pc, uint32_t lane
   const auto reduces = [](BarrierKind kind) {
     return kind != BarrierKind::sync && kind != BarrierKind::arrive;
   };
-  if (barrier.arrived && barrier.kind != i.barrier && (reduces(barrier.kind) || reduces(i.barrier)))
+  if (!barrier.arrived) barrier.first = &i;
+  const BarrierKind before = barrier.first->barrier;
+  if (before != i.barrier && (reduces(before) || reduces(i.barrier)))
     fail(w, i, first_lane(lanes),
-         "meets other operations at barrier " + std::to_string(id) + ", which others have reached by " +
-             name_of(barrier.kind) + "; a reduction must be the same for all");
-  if (!barrier.arrived) barrier.kind = i.barrier;
+         "meets " + b_.kernel->text(*barrier.first) + " of PTX line " + std::to_string(barrier.first->line) +
+             " at barrier " + std::to_string(id) + "; a reduction must be the same for all");
   if (b_.checks) b_.checks->arrive(id, w, i, lanes);
   if (b_.counters) ++b_.counters->barriers;
   barrier.expected = expected;
   barrier.arrived += lane_count(lanes);
-  if (i.barrier == BarrierKind::popc || i.barrier == BarrierKind::all || i.barrier == BarrierKind::any) {
+  if (reduces(i.barrier)) {
     const unsigned k = i.sources - 1u;
     const uint32_t truth = w.predicates[i.s[k]] ^ (i.inverted >> k & 1 ? ~0u : 0u);
     barrier.truths += lane_count(truth & lanes);

@@ -24,7 +24,7 @@ class Scheduler {
   struct Barrier {
     uint32_t arrived = 0, expected = 0;  // threads; 0 expected: all of the block that have not left
     uint32_t truths = 0;                 // arrivals whose predicate was true
-    BarrierKind kind{};                  // of the first arrival
+    const Instruction* first = nullptr;  // by which somebody came
   };
   // Runs a warp until none of its lanes can go on, or for a turn's worth of instructions.
   enum class Turn : uint8_t { nothing, whole, cut };

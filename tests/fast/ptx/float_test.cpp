@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <tuple>
 
+#include "tests/fast/ptx/every_pattern.h"
 #include "tests/fast/ptx/harness.h"
-#include "tests/fast/ptx/samples.h"
 
 namespace assay::ptx {
 namespace {

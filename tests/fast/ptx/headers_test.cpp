@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "contract/line.h"
+#include "tests/fast/ptx/every_pattern.h"
 #include "tests/fast/ptx/samples.h"
 
 namespace assay::ptx {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/fast/ptx/every_pattern.h"
 #include "tests/fast/ptx/harness.h"
-#include "tests/fast/ptx/samples.h"
 #if ASSAY_HAVE_MPFR
 #include <mpfr.h>
 #endif

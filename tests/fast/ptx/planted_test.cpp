@@ -48,12 +48,24 @@ std::string error_of(const std::string& body, uint64_t order = 0) {
 
 struct Planted {
   const char* name;
-  const char* body;
-  const char* mended;  // the same without the error
+  std::string body, mended;  // mended: the same without the error
   std::vector<const char*> words;
 };
 
 void PrintTo(const Planted& p, std::ostream* out) { *out << p.name; }
+
+// Each block writes a word, does what orders nothing, and, where it comes second, reads the word of the first
+// block, or, mended, its own.
+Planted blocks_seem_ordered(const char* name, const std::string& by) {
+  const auto body = [&](const std::string& other) {
+    return "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, "
+           "%rd0;\natom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\n"
+           "st.global.u32 [%rd4+8], 7;\n" +
+           by + "\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra END;\nxor.b32 %r8, %r7, " + other +
+           ";\nmad.wide.u32 %rd5, %r8, 4, %rd0;\nld.global.u32 %r3, [%rd5+8];\nEND:";
+  };
+  return {name, body("1"), body("0"), {"blocks of one grid are not ordered"}};
+}
 
 const Planted kPlanted[] = {
     {"LoadBehindTheEnd",
@@ -167,64 +179,21 @@ const Planted kPlanted[] = {
      "setp.ne.u32 %p0, %r2, 1;\n@%p0 bra END;\nxor.b32 %r8, %r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
      "ld.global.u32 %r3, [%rd5+8];\nEND:",
      {"ld.global.u32 of 4 bytes reads a byte that block "}},
-    // The block that comes second reads what the first wrote, or, mended, what itself wrote.
-    {"AFenceForOneClusterAlone",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
-     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
-     "7;\nfence.acq_rel.cluster;\natom.global.add.u32 %r2, [%rd0+4], 1;\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra "
-     "END;\nxor.b32 %r8, %r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
-     "ld.global.u32 %r3, [%rd5+8];\nEND:",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
-     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
-     "7;\nfence.acq_rel.cluster;\natom.global.add.u32 %r2, [%rd0+4], 1;\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra "
-     "END;\nxor.b32 %r8, %r7, 0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
-     "ld.global.u32 %r3, [%rd5+8];\nEND:",
-     {"blocks of one grid are not ordered"}},
-    {"AFenceAndAnAtomicOfSharedMemory",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
-     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
-     "7;\nmembar.gl;\natom.shared.add.u32 %r2, [tile], 1;\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra END;\nxor.b32 "
-     "%r8, %r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
-     "ld.global.u32 %r3, [%rd5+8];\nEND:",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
-     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
-     "7;\nmembar.gl;\natom.shared.add.u32 %r2, [tile], 1;\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra END;\nxor.b32 "
-     "%r8, %r7, 0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
-     "ld.global.u32 %r3, [%rd5+8];\nEND:",
-     {"blocks of one grid are not ordered"}},
-    {"BlocksThatAcquireAlone",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
-     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
-     "7;\nld.acquire.gpu.global.u32 %r2, [%rd0+4];\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra END;\nxor.b32 %r8, "
-     "%r7, 1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
-     "ld.global.u32 %r3, [%rd5+8];\nEND:",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
-     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
-     "7;\nld.acquire.gpu.global.u32 %r2, [%rd0+4];\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra END;\nxor.b32 %r8, "
-     "%r7, 0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
-     "ld.global.u32 %r3, [%rd5+8];\nEND:",
-     {"blocks of one grid are not ordered"}},
-    {"BlocksThatReleaseAlone",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
-     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
-     "7;\nst.release.gpu.global.u32 [%rd0+4], 1;\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra END;\nxor.b32 %r8, %r7, "
-     "1;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
-     "ld.global.u32 %r3, [%rd5+8];\nEND:",
-     "mov.u32 %r7, %ctaid.x;\nsetp.ne.u32 %p2, %r0, 0;\n@%p2 bra END;\nmad.wide.u32 %rd4, %r7, 4, %rd0;\n"
-     "atom.relaxed.gpu.global.add.u32 %r6, [%rd0], 1;\nst.shared.u32 [tile], 0;\nst.global.u32 [%rd4+8], "
-     "7;\nst.release.gpu.global.u32 [%rd0+4], 1;\nsetp.ne.u32 %p0, %r6, 1;\n@%p0 bra END;\nxor.b32 %r8, %r7, "
-     "0;\nmad.wide.u32 %rd5, %r8, 4, %rd0;\n"
-     "ld.global.u32 %r3, [%rd5+8];\nEND:",
-     {"blocks of one grid are not ordered"}},
+    blocks_seem_ordered("AFenceForOneClusterAlone",
+                        "fence.acq_rel.cluster;\natom.global.add.u32 %r2, [%rd0+4], 1;"),
+    blocks_seem_ordered("AFenceAndAnAtomicOfSharedMemory", "membar.gl;\natom.shared.add.u32 %r2, [tile], 1;"),
+    blocks_seem_ordered("BlocksThatAcquireAlone", "ld.acquire.gpu.global.u32 %r2, [%rd0+4];"),
+    blocks_seem_ordered("BlocksThatReleaseAlone", "st.release.gpu.global.u32 [%rd0+4], 1;"),
     {"AReductionThatMeetsAWait",
      "setp.lt.u32 %p0, %r0, 32;\n@%p0 barrier.red.popc.u32 %r2, 1, %p0;\n@!%p0 barrier.sync 1;",
      "setp.lt.u32 %p0, %r0, 32;\nbarrier.red.popc.u32 %r2, 1, %p0;",
-     {"meets other operations at barrier 1", "a reduction must be the same for all"}},
+     {"barrier.sync meets barrier.red.popc.u32 of PTX line 22 at barrier 1; a reduction must be the same for "
+      "all"}},
     {"ReductionsOfTwoKinds",
      "setp.lt.u32 %p0, %r0, 32;\n@%p0 barrier.red.popc.u32 %r2, 1, %p0;\n@!%p0 barrier.red.or.pred %p1, 1, "
      "%p0;",
      "setp.lt.u32 %p0, %r0, 32;\nbarrier.red.or.pred %p1, 1, %p0;",
-     {"others have reached by .red."}},
+     {"meets barrier.red.popc.u32 of PTX line 22 at barrier 1"}},
     {"AnArrivalThatNobodyCounts",
      "mov.u32 %r2, 0;\nbarrier.arrive 1, %r2;\nbarrier.sync 1;",
      "setp.lt.u32 %p0, %r0, 32;\nmov.u32 %r2, 64;\n@%p0 barrier.arrive 1, %r2;\n@!%p0 barrier.sync 1, %r2;",

@@ -126,7 +126,7 @@ TEST(PtxText, MistakesAreNamedWithTheirLine) {
             "PTX line 6: variable 'tile' goes beyond the 16777216 bytes that a kernel may have");
   EXPECT_EQ(
       body(".reg .b32 %r1; mov.u32 %r1, %envreg2;"),
-      "PTX line 6: '%envreg2' is the driver's: barriers of a whole grid read it, and these are refused");
+      "PTX line 6: '%envreg2' belongs to the driver: barriers of a whole grid read it, and they are refused");
   EXPECT_EQ(body(".reg .b32 %r;\nadd.u32 %r, %r, 99999999999999999999;"),
             "PTX line 7: '99999999999999999999' is no number of 64 bits");
   EXPECT_EQ(body(".reg .b32 %r;\nadd.rn.f33 %r, %r, %r;").find("PTX line 7: unsupported form 'add.rn.f33'"),
