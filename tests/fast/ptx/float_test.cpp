@@ -139,7 +139,7 @@ TEST_P(PtxFloatUnary, RootsAndReciprocalsAreTheHosts) {
     for (int n = 0; n < 250000; ++n) a.push_back(draw() & 0xFFFFFFFF);
     return expect_unary(root, mode, a);
   }
-  with_every_pattern([=](const std::vector<uint64_t>& a) { expect_unary(root, mode, a); });
+  with_every_pattern([r = root, m = mode](const std::vector<uint64_t>& a) { expect_unary(r, m, a); });
 }
 INSTANTIATE_TEST_SUITE_P(Patterns, PtxFloatUnary,
                          testing::Combine(testing::Bool(), testing::Range(size_t{0}, std::size(kModes))),
