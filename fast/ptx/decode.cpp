@@ -27,7 +27,7 @@ class Decoder : OperandReader {
  public:
   Decoder(const Module& module, const Entry& entry)
       : OperandReader(Lexer(module.text(), entry.body, entry.line), names_,
-                      kMostWords + module.text().size()),
+                      kFewWords + kWordsOfByte * module.text().size()),
         m_(module),
         names_(k_),
         binder_(k_, names_),
@@ -571,8 +571,10 @@ class Decoder : OperandReader {
 
   static constexpr size_t kNoScope = ~size_t{0};
   static constexpr uint64_t kMostRegisters = 1u << 20, kMostBytes = 1u << 24, kMostAlign = 1024,
-                            kMostWords = 1u << 18, kMostInstructions = 1u << 18, kMostCopies = 1u << 13,
-                            kMostNested = 64;
+                            kMostInstructions = 1u << 18, kMostCopies = 1u << 13, kMostNested = 64;
+  // A function is read anew in place of each call. A kernel reads its text some times over, but one of a few
+  // kilobytes whose functions call each other twice does not read it a thousand times.
+  static constexpr uint64_t kFewWords = 1u << 12, kWordsOfByte = 8;
   struct Jump {
     size_t instruction;
     Label to;

@@ -101,7 +101,9 @@ Instruction Frames::make(const Instruction& of, const std::string& text,
   Instruction i;
   i.line = of.line, i.source = of.source;
   i.opcode = static_cast<uint32_t>(k_.opcodes.size());
-  Opcode op = understand(text);
+  auto known = understood_.find(text);
+  if (known == understood_.end()) known = understood_.emplace(text, understand(text)).first;
+  Opcode op = known->second;
   binder_.bind(op, operands, i);
   choose(op, i);
   if (!k_.opcodes.empty() && of.line) op.text = k_.text(of);

@@ -77,6 +77,7 @@ class Frames {
   Kernel& k_;
   Names& names_;
   Binder& binder_;
+  std::map<std::string, Opcode> understood_;  // by its text: every call of a function has the same ones
   std::map<const Function*, Frame> frames_;
   size_t first_ = 0;  // constant: where the first frame begins
   uint32_t next_ = kUnused, back_ = kUnused, answer_ = kUnused, word_ = kUnused, wide_ = kUnused;
