@@ -4,8 +4,8 @@
 //
 // A side is what one direction does with a patch:
 //   kFormat        whose side it is
-//   kTileScales    whether it puts its scales (tile_scales.cuh), which the kernel stores
-//   kStrip         whether it is for strips: as rows it puts its scales too (strip_scales.cuh)
+//   kTileScales    whether it puts its scales (tile_scales.cuh), which the kernel stores; as rows, of two
+//   tiles kStrip         whether it is for strips: as rows it puts its scales too (strip_scales.cuh)
 //   kTileCodes     whether, as columns, it puts its codes into shared memory
 //   kWide          whether it needs more registers than three blocks of BF16 leave a thread
 //   to             where its codes and these scales go
@@ -127,17 +127,13 @@ inline constexpr int kBlockPairBlocks =
         ? 2
         : S::kBlocks;
 
-// One thread per patch. x is 16-byte aligned, and cols a multiple of 8; data as the sides need it. Strips are
-// for sides that put no tile scales and no codes, and have no scales in the GEMM layout.
+// A tile, or a strip. `again`: the block has taken another one before.
 template <class S, class RowSide, class ColSide>
-__global__ void __launch_bounds__(kThreads, kBlockPairBlocks<S, RowSide, ColSide>)
-    block_pair(BlockPairArgs<RowSide, ColSide> a) {
-  if (is_noop(a.noop)) return;
+ASSAY_DEVICE void take_tile(const BlockPairArgs<RowSide, ColSide>& a, const Place& at, bool again) {
   constexpr bool kStrip = RowSide::kStrip || ColSide::kStrip;
-  constexpr Spread kSpread = kStrip ? Spread::strip : Spread::blocks;
-  const Place at = place_in_tile<kSpread>(a.extent, blockIdx.x);
   uint32_t words[kPatch][S::kWords];
   load_patch<S, true>(a.x, a.extent, at, words);
+  if (again) __syncthreads();  // what the tile before put has been stored
   a.row.template encode<S, true>(a.extent, at, words);
   if constexpr (RowSide::kStrip) {
     // Here and not at the end: behind a barrier ptxas does not begin with the columns while rows hold
@@ -149,9 +145,28 @@ __global__ void __launch_bounds__(kThreads, kBlockPairBlocks<S, RowSide, ColSide
   constexpr bool kTileScales = RowSide::kTileScales || ColSide::kTileScales;
   static_assert(!(kStrip && (kTileScales || ColSide::kTileCodes)));
   if constexpr (kTileScales || ColSide::kTileCodes) __syncthreads();
-  if constexpr (kTileScales)
-    store_tile_scales<RowSide::kTileScales, ColSide::kTileScales>(a.row.to, a.col.to, a.extent, at);
+  if constexpr (ColSide::kTileScales) store_tile_columns(a.col.to, a.extent, at);
   if constexpr (ColSide::kTileCodes) a.col.store_columns(a.extent, at);
+}
+
+// One thread per patch. x is 16-byte aligned, and cols a multiple of 8; data as the sides need it. Strips are
+// for sides that put no tile scales and no codes, and have no scales in the GEMM layout. Where rows put tile
+// scales, a block takes two tiles.
+template <class S, class RowSide, class ColSide>
+__global__ void __launch_bounds__(kThreads, kBlockPairBlocks<S, RowSide, ColSide>)
+    block_pair(BlockPairArgs<RowSide, ColSide> a) {
+  if (is_noop(a.noop)) return;
+  if constexpr (RowSide::kTileScales) {
+    const unsigned across = unsigned((a.extent.cols + kTile - 1) / kTile), pairs = (across + 1) / 2,
+                   tile_row = blockIdx.x / pairs, first = (blockIdx.x - tile_row * pairs) * 2;
+#pragma unroll 1
+    for (unsigned tile = first; tile < across && tile < first + 2; ++tile)
+      take_tile<S>(a, place_at(a.extent, tile_row, tile), tile != first);
+    store_tile_rows(a.row.to, a.extent, tile_row, first);
+  } else {
+    constexpr bool kStrip = RowSide::kStrip || ColSide::kStrip;
+    take_tile<S>(a, place_in_tile < kStrip ? Spread::strip : Spread::blocks > (a.extent, blockIdx.x), false);
+  }
 }
 
 template <class S, class RowSide, class ColSide>
@@ -160,7 +175,9 @@ void launch_block_pair(const char* name, const Job& job, const RowSide& row, con
   if (s.count() == 0) return;
   const BlockPairArgs<RowSide, ColSide> args{
       job.input<void>("x"), job.input("noop"), {s.rows, s.cols}, row, col};
-  const unsigned grid = RowSide::kStrip || ColSide::kStrip ? args.extent.strips() : args.extent.tiles();
+  const unsigned grid = RowSide::kStrip || ColSide::kStrip ? args.extent.strips()
+                        : RowSide::kTileScales             ? args.extent.pairs_of_tiles()
+                                                           : args.extent.tiles();
   launch({.name = name, .grid = grid, .block = kThreads}, block_pair<S, RowSide, ColSide>, args);
 }
 

@@ -29,6 +29,10 @@ struct Extent {
   int64_t rows = 0, cols = 0;
   // Tiles of 128x128, the grid of a patch kernel.
   unsigned tiles() const { return unsigned(((rows + kTile - 1) / kTile) * ((cols + kTile - 1) / kTile)); }
+  // Of two tiles side by side, or of the last one alone.
+  unsigned pairs_of_tiles() const {
+    return unsigned(((rows + kTile - 1) / kTile) * ((cols + 2 * kTile - 1) / (2 * kTile)));
+  }
   // Strips of 32x512, over all rows that scale planes are padded to.
   unsigned strips() const {
     return unsigned((rows + kTile - 1) / kTile * (kTile / kStripRows) *
@@ -51,13 +55,11 @@ ASSAY_LANE int inside(int64_t first, int64_t extent) {
 // How the warps of a block share its tile: 32 rows x 64 columns each, or 16 rows x 128 columns; or the first,
 // side by side in a strip.
 enum class Spread : uint8_t { blocks, lines, strip };
-// This thread's place in tile (or strip) `tile` of a tensor, counted along rows of tiles.
+// This thread's place in the tile (or strip) of this row and column of tiles.
 template <Spread kSpread = Spread::blocks>
-ASSAY_DEVICE Place place_in_tile(const Extent& extent, unsigned tile) {
+ASSAY_DEVICE Place place_at(const Extent& extent, unsigned tile_row, unsigned tile_col) {
   constexpr bool kLines = kSpread == Spread::lines, kStrip = kSpread == Spread::strip;
   constexpr int kRows = kStrip ? kStripRows : kTile, kCols = kStrip ? kStripCols : kTile;
-  const unsigned across = unsigned((extent.cols + kCols - 1) / kCols), tile_row = tile / across,
-                 tile_col = tile - tile_row * across;
   const int lane = int(threadIdx.x & 31u), warp = int(threadIdx.x >> 5);
   const int down = kLines   ? warp * 2 + (lane >> 4)
                    : kStrip ? lane >> 3
@@ -69,6 +71,13 @@ ASSAY_DEVICE Place place_in_tile(const Extent& extent, unsigned tile) {
                 col = int64_t(tile_col) * kCols + across_tile * kPatch;
   const int rows = inside(row, extent.rows), cols = inside(col, extent.cols);
   return {row, col, lane, cols == 0 ? 0 : rows, rows == 0 ? 0 : cols};
+}
+// The same in tile (or strip) `tile` of a tensor, counted along rows of tiles.
+template <Spread kSpread = Spread::blocks>
+ASSAY_DEVICE Place place_in_tile(const Extent& extent, unsigned tile) {
+  constexpr int kCols = kSpread == Spread::strip ? kStripCols : kTile;
+  const unsigned across = unsigned((extent.cols + kCols - 1) / kCols), tile_row = tile / across;
+  return place_at<kSpread>(extent, tile_row, tile - tile_row * across);
 }
 ASSAY_DEVICE Place my_place(const Extent& extent) { return place_in_tile(extent, blockIdx.x); }
 
