@@ -181,17 +181,18 @@ double least_bytes(const Problem& p) {
   return n;
 }
 
-Result<Model> model_of(const Problem& p, Subject& subject, Subject& reference, Toolkit& toolkit,
-                       const ModelOptions& options) {
-  const auto lines = sample_lines(p);
-  if (!lines) return lines.error();
+namespace {
+
+// The model by the counts of one sample.
+Result<Model> model_by(const std::vector<Problem>& lines, const Problem& p, Subject& subject,
+                       Subject& reference, Toolkit& toolkit, const ModelOptions& options) {
   Model model;
   model.line = to_line(p), model.subject = subject.argument(), model.gpu = options.gpu;
   model.elements = static_cast<double>(p.x.shape.count());
   model.least_bytes = least_bytes(p), model.two_reads = reads_twice(p);
   model.ptxas = toolkit.ptxas_version(), model.nvdisasm = toolkit.nvdisasm_version();
   Counted sizes;
-  for (const Problem& line : *lines) {
+  for (const Problem& line : lines) {
     auto launches = counted_launches(subject, line, reference, options.environment, options.timeout);
     if (!launches) return Error{to_line(line) + ": " + launches.error().text(), 0, ""};
     sizes.emplace_back(static_cast<double>(line.x.shape.count()), std::move(*launches));
@@ -202,6 +203,19 @@ Result<Model> model_of(const Problem& p, Subject& subject, Subject& reference, T
     model.launches.push_back(launch_model(sizes, n, toolkit, *options.gpu, model));
   sum_up(model);
   return model;
+}
+
+}  // namespace
+
+Result<Model> model_of(const Problem& p, Subject& subject, Subject& reference, Toolkit& toolkit,
+                       const ModelOptions& options) {
+  const auto lines = sample_lines(p);
+  if (!lines) return lines.error();
+  auto model = model_by(*lines, p, subject, reference, toolkit, options);
+  if (!model || model->proven() || lines->size() == 1) return model;
+  const auto larger = sample_lines(p, Sample::large);
+  if (!larger || *larger == *lines) return model;
+  return model_by(*larger, p, subject, reference, toolkit, options);
 }
 
 }  // namespace assay::model

@@ -10,8 +10,13 @@ namespace assay::model {
 
 namespace {
 
-constexpr int64_t kTile = 256;                           // every tile of a kernel divides it
-constexpr int64_t kColumns = 4096, kBase = 2560 * 4096;  // of the base; elements of the base
+constexpr int64_t kTile = 256;      // every tile of a kernel divides it
+constexpr int64_t kColumns = 4096;  // of the base
+// Elements of the base. Scales of blocks of 32 rows, a byte each, lie in lines of memory of their own only
+// where there are 4096 rows.
+constexpr int64_t elements_of_base(Sample sample) {
+  return (sample == Sample::small ? 2560 : 4096) * kColumns;
+}
 
 // The least number from `least` on that leaves n's remainder by the tile.
 int64_t alike(int64_t n, int64_t least) {
@@ -37,10 +42,10 @@ std::optional<Problem> with_shape(const Problem& p, int64_t rows, int64_t cols) 
 using Lines = std::vector<std::optional<Problem>>;
 
 // Fewer rows, and columns where there are many; empty where the line has too few rows for that.
-Lines shorter(const Problem& p) {
+Lines shorter(const Problem& p, int64_t base) {
   const Shape s = p.x.shape;
   const int64_t cols = s.cols <= kColumns ? s.cols : alike(s.cols, kColumns);
-  const int64_t rows = alike(s.rows, kBase / std::max<int64_t>(cols, 1)), twice = alike(s.rows, 2 * rows);
+  const int64_t rows = alike(s.rows, base / std::max<int64_t>(cols, 1)), twice = alike(s.rows, 2 * rows);
   if (rows <= 0 || twice > s.rows) return {};
   const auto other = s.cols >= 2 * cols ? with_shape(p, rows, alike(s.cols, 2 * cols))
                                         : with_shape(p, alike(s.rows, rows + rows / 2), cols);
@@ -48,9 +53,9 @@ Lines shorter(const Problem& p) {
 }
 
 // Fewer columns alone.
-Lines narrower(const Problem& p) {
+Lines narrower(const Problem& p, int64_t base) {
   const Shape s = p.x.shape;
-  const int64_t cols = alike(s.cols, std::max(kTile, kBase / std::max<int64_t>(s.rows, 1)));
+  const int64_t cols = alike(s.cols, std::max(kTile, base / std::max<int64_t>(s.rows, 1)));
   const int64_t twice = alike(s.cols, 2 * cols);
   if (cols <= 0 || twice > s.cols) return {};
   return {with_shape(p, s.rows, alike(s.cols, cols + cols / 2)), with_shape(p, s.rows, cols),
@@ -59,11 +64,11 @@ Lines narrower(const Problem& p) {
 
 }  // namespace
 
-Result<std::vector<Problem>> sample_lines(const Problem& p) {
+Result<std::vector<Problem>> sample_lines(const Problem& p, Sample sample) {
   if (p.x.shape.count() <= kCountedWhole) return std::vector<Problem>{p};
   for (const auto make : {shorter, narrower}) {
     std::vector<Problem> lines;
-    for (const std::optional<Problem>& line : make(p))
+    for (const std::optional<Problem>& line : make(p, elements_of_base(sample)))
       if (line) lines.push_back(*line);
     if (lines.size() == 3) return lines;
   }

@@ -13,6 +13,9 @@ namespace assay::model {
 // A tensor of at most so many elements is counted whole.
 inline constexpr int64_t kCountedWhole = int64_t{16} << 20;
 
+// How large the tensors are that are counted: `large` where the counts of `small` are not straight.
+enum class Sample : uint8_t { small, large };
+
 // The lines to count for `p`: itself where it is small; else three of other shapes, whose rows and columns
 // leave the remainders of the line's by 256. The last two are a base and one of twice its rows; the first has
 // twice the columns, or half as many rows more where the line has few columns. The base has so many columns
@@ -20,7 +23,7 @@ inline constexpr int64_t kCountedWhole = int64_t{16} << 20;
 // so many elements that a grid of a fixed number of blocks is full. Where rows cannot change (the members of
 // a split), the columns alone do. Error: the op's shape cannot be changed, so that the line is too large to
 // be counted.
-Result<std::vector<Problem>> sample_lines(const Problem& p);
+Result<std::vector<Problem>> sample_lines(const Problem& p, Sample sample = Sample::small);
 
 // Counts by name of one launch.
 using Totals = std::map<std::string, double, std::less<>>;

@@ -67,6 +67,10 @@ TEST(ModelSampling, SmallerTensorsKeepTheRemaindersOfTheTile) {
   EXPECT_GT((*lines)[1].x.shape.count(), 1184 * 8192);
   EXPECT_GT((*lines)[0].x.shape.cols, (*lines)[1].x.shape.cols);
   EXPECT_GT((*lines)[2].x.shape.rows, (*lines)[1].x.shape.rows);
+  // In a line of memory of 128 bytes lie the scales of 4096 rows.
+  const auto large = sample_lines(*p, Sample::large);
+  ASSERT_TRUE(large) << large.error().text();
+  for (const Problem& line : *large) EXPECT_GE(line.x.shape.rows, 4096);
   const auto small = parse_line("quantize mxfp8 64x256 bf16");
   EXPECT_EQ(*sample_lines(*small), std::vector<Problem>{*small});
 }
