@@ -15,7 +15,7 @@ using Bf16 = Source<Encoding::bf16>;
 // NVFP4 under the amax of its tensor.
 struct Nvfp4Side : NoSide {
   static constexpr FormatId kFormat = FormatId::nvfp4;
-  static constexpr bool kTileCodes = true, kWide = true;
+  static constexpr bool kTileCodes = true, kSecondPass = true, kWide = true;
   Nvfp4Target goes;
 
   template <class S, bool kRows>
@@ -42,14 +42,14 @@ bool has_side(const Quantizer& q) {
 }
 
 // Calls f with the side of one direction.
-template <class F> void with_side(const Job& job, Direction d, F&& f) {
+template <class F> void with_side(const Job& job, Direction d, const Nvfp4Amaxes& amaxes, F&& f) {
   const Quantizer& q = *job.problem.quantizer(d);
   const Target to = block_target(job, d);
   if (q.format == FormatId::mxfp4) return f(Mxfp4Side{to});
   if (q.format == FormatId::mxfp8)
     return with_fp8(q.element, [&](auto element) { f(Mxfp8Side<element.value, false>{to, {}}); });
   Nvfp4Side side;
-  side.goes = {to.data, to.scales, to.gemm, q.amax ? job.input(d, "given.amax") : job.output(d, "amax"), {}};
+  side.goes = {to.data, to.scales, to.gemm, amaxes.of(d), job.output(d, "amax"), {}};
   f(side);
 }
 
@@ -70,16 +70,16 @@ std::string quantize_hybrid(const Job& job) {
       (p.row->format == FormatId::nvfp4) == (p.col->format == FormatId::nvfp4))
     return quantize_directions(job);
 
-  uint32_t *row_amax = job.output(Direction::row, "amax"), *col_amax = job.output(Direction::col, "amax");
-  const bool computed = row_amax != nullptr || col_amax != nullptr;
-  if (computed) launch_nvfp4_amax(job, row_amax, col_amax);
-  with_side(job, Direction::row, [&]<class Row>(const Row& row) {
-    with_side(job, Direction::col, [&]<class Col>(const Col& col) {
+  const Nvfp4Amaxes amaxes(job);
+  if (amaxes.computed() && p.x.shape.count() == 0) Nvfp4Amaxes::store_for_nothing(job);
+  else if (amaxes.computed()) amaxes.find(job);
+  with_side(job, Direction::row, amaxes, [&]<class Row>(const Row& row) {
+    with_side(job, Direction::col, amaxes, [&]<class Col>(const Col& col) {
       if constexpr (kOneNvfp4<Row, Col>) launch_block_pair<Bf16>("hybrid_pair", job, row, col);
     });
   });
   const auto name = [&](Direction d) { return std::string(info(p.quantizer(d)->format).name); };
-  return (computed ? "amax, " : "") + std::string("block_pair<") + name(Direction::row) + " row, " +
+  return (amaxes.computed() ? "amax, " : "") + std::string("block_pair<") + name(Direction::row) + " row, " +
          name(Direction::col) + " col> " + how(p);
 }
 

@@ -41,6 +41,16 @@ inline uint64_t& launch_counter() {
 }
 inline uint64_t launches() { return launch_counter(); }
 
+// Of the current device.
+inline unsigned multiprocessors() {
+  int device = 0, count = 0;
+  cudaError_t status = cudaGetDevice(&device);
+  if (status == cudaSuccess) status = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  if (status != cudaSuccess)
+    throw std::runtime_error(std::string("counting multiprocessors: ") + cudaGetErrorString(status));
+  return unsigned(count);
+}
+
 template <class... P, class... A> void launch(const LaunchConfig& config, void (*kernel)(P...), A&&... args) {
   auto check = [&](cudaError_t status) {
     if (status != cudaSuccess)
@@ -59,6 +69,9 @@ template <class... P, class... A> void launch(const LaunchConfig& config, void (
 
 // Kernels launched by this OS thread so far.
 inline uint64_t launches() { return simt::launches(); }
+
+// The executor has none; any number serves it.
+inline unsigned multiprocessors() { return 132; }
 
 // Every CUDA thread gets its own copy of the arguments, as on a GPU.
 template <class... P, class... A> void launch(const LaunchConfig& config, void (*kernel)(P...), A&&... args) {

@@ -72,6 +72,7 @@ template <bool kDrawn>
 ASSAY_DEVICE void rotated_direction(const Nvfp4PairArgs& a, const Place& at, const Nvfp4Scales& tensor,
                                     PatchWords& words) {
   PatchWords lines;
+  a.col.store_amax();
   rotate_patch(a.sign_mask, at.lane, words, lines);
   uint32_t items[Bf16::kWords], amaxes[4];
   bool wild = maxima<Bf16, true>(lines, items);
@@ -116,7 +117,7 @@ ASSAY_DEVICE void rotated_direction(const Nvfp4PairArgs& a, const Place& at, con
 template <bool kRow, bool kDrawn>
 __global__ void __launch_bounds__(kThreads, 2) nvfp4_rotated_pair(Nvfp4PairArgs a) {
   if (is_noop(a.noop)) return;
-  const Place at = my_place(a.extent);
+  const Place at = a.place();
   PatchWords words;
   load_patch<Bf16, true>(a.x, a.extent, at, words);
   const Nvfp4Chain chain;

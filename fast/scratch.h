@@ -1,7 +1,9 @@
-// Memory that a run needs between its launches and nobody sees. Freed in the order of the launches, so that
-// nothing waits.
+// Memory that a run needs between its launches and nobody sees. Set to zeros, where that is asked for, and
+// freed in the order of the launches, so that nothing waits.
 #pragma once
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "fast/device.h"
@@ -13,11 +15,15 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
+enum class Contents : uint8_t { any, zeros };
+
 #if defined(__CUDACC__)
 class Scratch {
  public:
-  explicit Scratch(size_t bytes) {
-    const cudaError_t status = cudaMallocAsync(&data_, bytes, nullptr);
+  explicit Scratch(size_t bytes, Contents contents = Contents::any) {
+    cudaError_t status = cudaMallocAsync(&data_, bytes, nullptr);
+    if (status == cudaSuccess && contents == Contents::zeros)
+      status = cudaMemsetAsync(data_, 0, bytes, nullptr);
     if (status != cudaSuccess)
       throw std::runtime_error("allocating " + std::to_string(bytes) +
                                " bytes of scratch memory: " + cudaGetErrorString(status));
@@ -33,7 +39,9 @@ class Scratch {
 #else
 class Scratch {
  public:
-  explicit Scratch(size_t bytes) : buffer_(bytes, "scratch") {}
+  explicit Scratch(size_t bytes, Contents contents = Contents::any) : buffer_(bytes, "scratch") {
+    if (contents == Contents::zeros) std::fill_n(buffer_.data(), bytes, std::byte{0});
+  }
   ~Scratch() noexcept(false) {
     if (const auto wrong = buffer_.intact(); wrong && std::uncaught_exceptions() == 0)
       throw std::runtime_error(*wrong);

@@ -2,6 +2,7 @@
 #include "fast/formats/fp8_current_scale.h"
 #include "fast/formats/fp8_tensor.cuh"
 #include "fast/move/amax.cuh"
+#include "fast/scratch.h"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 namespace {
@@ -123,6 +124,72 @@ std::string launch_rows(const Job& job, const ScaleArgs& scales) {
   return "fp8_current_rows<row> " + how(p);
 }
 
+// Rows and columns, or columns alone, a scale each.
+std::string launch_lines(const Job& job, const ScaleArgs& args, bool computed) {
+  const Shape s = job.problem.x.shape;
+  if (computed) {
+    launch_slots("fp8_clear_amax", fp8_clear_amax, args);
+    with_source(job.problem.x.source, [&](auto source) {
+      launch_line_amax<decltype(source)>(job.input<void>("x"), {s.rows, s.cols}, args.noop, args.amax[0],
+                                         args.amax[1]);
+    });
+  }
+  launch_slots("fp8_current_scale", fp8_current_scale, args);
+  return "amax of lines, " + launch_fp8_pair(job, "fp8_current", computed, [&](auto element, int i) {
+           return Fp8Tensor<element.value, Hardware, false, true>{args.scale[i]};
+         });
+}
+
+// One scale, which every thread makes of the amax, and one stores: so there is no launch between the pass
+// that finds the amax and the one that casts. It is found in memory of its own, since outputs may not be
+// cleared before `noop` is known.
+template <Encoding E> struct Fp8Current {
+  static constexpr bool kActive = true, kLines = false, kSame = true, kAmax = false;
+  CurrentScale rule;
+  const uint32_t* from = nullptr;
+  uint32_t *amax = nullptr, *scale = nullptr, *scale_inv = nullptr;  // amax: null where it is given
+
+  ASSAY_LANE Fp8Scales scales() const {
+    CurrentScale fixed = rule;  // fp8_tunable: no code for the others here
+    fixed.order = ScaleOrder::encode_first, fixed.quotient = {}, fixed.zero_divides = false,
+    fixed.epsilon = 0;
+    return fixed(*from);
+  }
+  ASSAY_LANE float tensor_multiplier() const { return as_float(scales().scale); }
+  ASSAY_LANE static uint32_t* tensor_amax() { return nullptr; }
+  ASSAY_LANE static uint32_t pair(float lo, float hi, float mlo, float mhi) {
+    return Fp8Tensor<E, Hardware, false>::pair(lo, hi, mlo, mhi);
+  }
+  ASSAY_LANE void store_scales() const {
+    const Fp8Scales s = scales();
+    if (amax != nullptr) *amax = *from;
+    *scale = s.scale, *scale_inv = s.scale_inv;
+  }
+};
+
+std::string launch_tensor(const Job& job, const ScaleArgs& args, bool computed) {
+  const int64_t count = job.problem.x.shape.count();
+  if (count == 0) {  // no block would store the scales
+    if (computed) launch_slots("fp8_clear_amax", fp8_clear_amax, args);
+    launch_slots("fp8_current_scale", fp8_current_scale, args);
+  }
+  std::optional<Scratch> scratch;
+  uint32_t* amax = nullptr;
+  if (computed) {
+    amax = scratch.emplace(sizeof(uint32_t), Contents::zeros).as<uint32_t>();
+    with_source(job.problem.x.source, [&](auto source) {
+      launch_amax<decltype(source)>(job.input<void>("x"), count, args.noop, amax, nullptr);
+    });
+  }
+  const std::string pair = launch_fp8_pair(job, "fp8_current", computed, [&](auto element, int i) {
+    Fp8Current<element.value> lane;
+    lane.rule = args.rule, lane.from = args.given[i] != nullptr ? args.given[i] : amax;
+    lane.amax = args.amax[i], lane.scale = args.scale[i], lane.scale_inv = args.scale_inv[i];
+    return lane;
+  });
+  return (computed ? "amax, " : "") + pair;
+}
+
 // Element i of x is an amax.
 __global__ void __launch_bounds__(kThreads)
     fp8_scale_chain(CurrentScale rule, const uint32_t* x, int64_t count, uint32_t* scale,
@@ -142,7 +209,6 @@ std::string quantize_fp8_current(const Job& job) {
   ScaleArgs args;
   args.rule = current_scale(p.row ? *p.row : *p.col, p.x.source);
   args.noop = job.input("noop");
-  Fp8Slots slots;
   bool computed = false, by_line = false;
   for (Direction d : kDirections) {
     const std::optional<Quantizer>& q = p.quantizer(d);
@@ -153,24 +219,11 @@ std::string quantize_fp8_current(const Job& job) {
     args.scale[i] = job.output(d, "scale");
     args.scale_inv[i] = job.output(d, "scale_inv");
     args.slots[i] = !q->row_scaled ? 1 : d == Direction::row ? p.x.shape.rows : p.x.shape.cols;
-    slots.scale[i] = args.scale[i];
     computed |= args.amax[i] != nullptr;
     by_line |= q->row_scaled;
   }
   if (by_line && !p.col) return launch_rows(job, args);
-  if (computed) {
-    launch_slots("fp8_clear_amax", fp8_clear_amax, args);
-    with_source(p.x.source, [&](auto source) {
-      using S = decltype(source);
-      const void* x = job.input<void>("x");
-      if (by_line)
-        launch_line_amax<S>(x, {p.x.shape.rows, p.x.shape.cols}, args.noop, args.amax[0], args.amax[1]);
-      else launch_amax<S>(x, p.x.shape.count(), args.noop, args.amax[0], args.amax[1]);
-    });
-  }
-  launch_slots("fp8_current_scale", fp8_current_scale, args);
-  if (by_line) return "amax of lines, " + launch_fp8_pair<false, true>(job, "fp8_current", slots, computed);
-  return (computed ? "amax, " : "") + launch_fp8_pair<false>(job, "fp8_current", slots, computed);
+  return by_line ? launch_lines(job, args, computed) : launch_tensor(job, args, computed);
 }
 
 std::string dequantize_fp8_current(const Job& job) { return dequantize_fp8<FormatId::fp8_current>(job); }

@@ -63,17 +63,18 @@ std::string quantize_fp8_delayed(const Job& job) {
   if (!fp8_tunable(job) || (p.row ? p.row : p.col)->row_scaled) return quantize_directions(job);
   StartArgs args;
   args.noop = job.input("noop");
-  Fp8Slots slots;
   for (Direction d : kDirections) {
     if (!p.quantizer(d)) continue;
     const int i = d == Direction::row ? 0 : 1;
-    args.scale[i] = slots.scale[i] = job.input(d, "given.scale");
+    args.scale[i] = job.input(d, "given.scale");
     args.prior[i] = job.input(d, "prior.amax");
-    args.amax[i] = slots.amax[i] = job.output(d, "amax");
+    args.amax[i] = job.output(d, "amax");
     args.scale_inv[i] = job.output(d, "scale_inv");
   }
   launch({.name = "fp8_delayed_start", .grid = 1, .block = 1}, fp8_delayed_start, args);
-  return launch_fp8_pair<true>(job, "fp8_delayed", slots, false);
+  return launch_fp8_pair(job, "fp8_delayed", false, [&](auto element, int i) {
+    return Fp8Tensor<element.value, Hardware, true>{args.scale[i], args.amax[i]};
+  });
 }
 
 std::string dequantize_fp8_delayed(const Job& job) { return dequantize_fp8<FormatId::fp8_delayed>(job); }

@@ -1,5 +1,5 @@
-// Launches that delayed and current scaling share: one tuned patch kernel over a scale that is already in
-// memory. Other Numerics and alignments go through direction lanes.
+// Launches that delayed and current scaling share: one tuned patch kernel. Other Numerics and alignments go
+// through direction lanes.
 #pragma once
 #include "fast/choose.h"
 #include "fast/directions.h"
@@ -8,12 +8,6 @@
 #include "fast/move/pair.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
-
-// Where the element kernel finds its scale, and what it accumulates, per direction.
-struct Fp8Slots {
-  const uint32_t* scale[2] = {};
-  uint32_t* amax[2] = {};  // null: nothing is accumulated
-};
 
 // What the tuned kernel needs: vectors, the default Numerics but for what the scale alone shows, and columns
 // that hold the bytes of the rows (N3.9).
@@ -28,10 +22,10 @@ inline bool fp8_tunable(const Job& job) {
          aligned(8, {job.output<void>("row.data"), job.output<void>("col.data")});
 }
 
-// Casts every element. `name` is the format's; kAccumulate: also raises the amax slots; kByLine: a scale for
-// each stored row (N3.12). `second`: another pass has just read x.
-template <bool kAccumulate, bool kByLine = false>
-std::string launch_fp8_pair(const Job& job, const std::string& name, const Fp8Slots& slots, bool second) {
+// Casts every element. `name` is the format's; lane(element, i): the lane of rows (0) or columns (1).
+// `second`: another pass has just read x.
+template <class MakeLane>
+std::string launch_fp8_pair(const Job& job, const std::string& name, bool second, MakeLane lane) {
   const Problem& p = job.problem;
   const Shape s = p.x.shape;
   auto arguments = [&](auto row_lane, auto col_lane) {
@@ -47,10 +41,9 @@ std::string launch_fp8_pair(const Job& job, const std::string& name, const Fp8Sl
   with_source(p.x.source, [&](auto source) {
     using S = decltype(source);
     with_fp8((p.row ? p.row : p.col)->element, [&](auto element) {
-      using Lane = Fp8Tensor<element.value, Hardware, kAccumulate, kByLine>;
-      const Lane row_lane{slots.scale[0], slots.amax[0]}, col_lane{slots.scale[1], slots.amax[1]};
+      const auto row_lane = lane(element, 0), col_lane = lane(element, 1);
       if (p.row && p.col) launch_pair<S>("fp8_pair<row, col>", arguments(row_lane, col_lane));
-      else if constexpr (kByLine)
+      else if constexpr (decltype(row_lane)::kLines)
         launch_pair<S>("fp8_pair<col>",
                        arguments(None{}, col_lane));  // rows alone have a kernel of their own
       else if (p.row) launch_pair<S>("fp8_pair<row>", arguments(row_lane, None{}));

@@ -25,7 +25,7 @@ struct Nvfp4DecodeScale {
 template <class S, bool kSquare, bool kDrawn, bool kRow, bool kCol>
 __global__ void __launch_bounds__(kThreads, S::kBlocks > 2 ? 2 : S::kBlocks) nvfp4_pair(Nvfp4PairArgs a) {
   if (is_noop(a.noop)) return;
-  const Place at = my_place(a.extent);
+  const Place at = a.place();
   uint32_t words[kPatch][S::kWords];
   load_patch<S, true>(a.x, a.extent, at, words);
   const Nvfp4Chain chain;
@@ -91,46 +91,61 @@ __global__ void __launch_bounds__(kThreads) nvfp4_scale_chain(Nvfp4ChainArgs a) 
   a.multiplier[i] = canonical(as_bits(a.chain.multiplier(scales, code)));
 }
 
-void launch_clear(const Job& job, uint32_t* row, uint32_t* col) {
-  launch({.name = "nvfp4_clear_amax", .grid = 1, .block = 1}, nvfp4_clear_amax, job.input("noop"), row, col);
-}
-
 }  // namespace
 
-void launch_nvfp4_amax(const Job& job, uint32_t* row, uint32_t* col) {
-  launch_clear(job, row, col);
+Nvfp4Amaxes::Nvfp4Amaxes(const Job& job) {
+  for (const Direction d : kDirections) {
+    const std::optional<Quantizer>& q = job.problem.quantizer(d);
+    if (!q || q->format != FormatId::nvfp4) continue;
+    const int i = index(d);
+    if (q->amax) {
+      amax_[i] = job.input(d, "given.amax");
+      continue;
+    }
+    if (!found_) found_.emplace(2 * sizeof(uint32_t), Contents::zeros);
+    amax_[i] = raised_[i] = found_->as<uint32_t>() + i;
+  }
+}
+
+void Nvfp4Amaxes::find(const Job& job) const {
   with_source(job.problem.x.source, [&](auto source) {
-    launch_amax<decltype(source)>(job.input<void>("x"), job.problem.x.shape.count(), job.input("noop"), row,
-                                  col);
+    launch_amax<decltype(source)>(job.input<void>("x"), job.problem.x.shape.count(), job.input("noop"),
+                                  raised_[0], raised_[1]);
   });
+}
+
+void Nvfp4Amaxes::store_for_nothing(const Job& job) {
+  launch({.name = "nvfp4_clear_amax", .grid = 1, .block = 1}, nvfp4_clear_amax, job.input("noop"),
+         job.output(Direction::row, "amax"), job.output(Direction::col, "amax"));
 }
 
 std::string quantize_nvfp4(const Job& job) {
   const Problem& p = job.problem;
   const Shape s = p.x.shape;
+  const Nvfp4Amaxes amaxes(job);
   auto target = [&](Direction d) -> Nvfp4Target {
     const std::optional<Quantizer>& q = p.quantizer(d);
     if (!q) return {};
     return {job.output<uint8_t>(d, "data"), job.output<uint8_t>(d, scale_stem(q->scales)),
-            q->scales == ScaleLayout::gemm, q->amax ? job.input(d, "given.amax") : job.output(d, "amax"),
-            q->round == Round::sr ? BlockDraws::of(p, d) : BlockDraws{}};
+            q->scales == ScaleLayout::gemm, amaxes.of(d),
+            job.output(d, "amax"),          q->round == Round::sr ? BlockDraws::of(p, d) : BlockDraws{}};
   };
   const Nvfp4PairArgs args{job.input<void>("x"),   job.input("noop"),
                            {s.rows, s.cols},       target(Direction::row),
-                           target(Direction::col), p.col ? uint32_t{p.col->sign_mask} : 0u};
+                           target(Direction::col), p.col ? uint32_t{p.col->sign_mask} : 0u,
+                           amaxes.computed()};
   const Tuned kernel = tuned(p);
   const bool rotated = kernel == Tuned::rotated || kernel == Tuned::rotated_drawn;
   const bool vector = s.cols % kPatch == 0 && (!p.col || s.rows % kPatch == 0) && aligned(16, {args.x}) &&
                       aligned(4, {args.row.data, args.col.data, args.row.scales, args.col.scales});
   if (!vector || job.policy == Policy::general || kernel == Tuned::none) return quantize_directions(job);
 
-  uint32_t *row_amax = job.output(Direction::row, "amax"), *col_amax = job.output(Direction::col, "amax");
-  const bool computed = row_amax != nullptr || col_amax != nullptr;
-  if (computed && !(col_amax != nullptr && p.col->rht)) {
-    launch_nvfp4_amax(job, row_amax, col_amax);
-  } else if (computed) {
-    launch_clear(job, row_amax, col_amax);
-    if (s.count() != 0) launch_nvfp4_rotated_amax(args, row_amax, col_amax);
+  if (s.count() == 0) {
+    if (amaxes.computed()) Nvfp4Amaxes::store_for_nothing(job);
+  } else if (amaxes.raised(Direction::col) != nullptr && p.col->rht) {
+    launch_nvfp4_rotated_amax(args, amaxes.raised(Direction::row), amaxes.raised(Direction::col));
+  } else if (amaxes.computed()) {
+    amaxes.find(job);
   }
   if (s.count() != 0) {
     if (rotated) launch_nvfp4_rotated(args, kernel == Tuned::rotated_drawn);
@@ -141,7 +156,7 @@ std::string quantize_nvfp4(const Job& job) {
                   [&](auto square) { launch_nvfp4<decltype(source), square.value, false>(args, p); });
       });
   }
-  return std::string(computed ? "amax, " : "") + (rotated ? "nvfp4_rotated_pair<" : "nvfp4_pair<") +
+  return std::string(amaxes.computed() ? "amax, " : "") + (rotated ? "nvfp4_rotated_pair<" : "nvfp4_pair<") +
          directions(p) + "> " + how(p);
 }
 

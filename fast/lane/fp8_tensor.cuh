@@ -18,6 +18,7 @@ template <Encoding E, class Convert, bool kAccumulate, bool kByLine = false> str
   ASSAY_LANE float tensor_multiplier() const { return as_float(*scale); }
   ASSAY_LANE float line_multiplier(int64_t line) const { return as_float(scale[line]); }
   ASSAY_LANE uint32_t* tensor_amax() const { return amax; }
+  ASSAY_LANE static void store_scales() {}
   ASSAY_LANE static uint32_t pair(float lo, float hi, float mlo, float mhi) {  // N3.8
     return Convert::template pair<E>(__fmul_rn(lo, mlo), __fmul_rn(hi, mhi));
   }

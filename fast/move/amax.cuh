@@ -74,11 +74,11 @@ template <class S>
 void launch_amax(const void* x, int64_t count, const uint32_t* noop, uint32_t* first, uint32_t* second) {
   if (count == 0) return;
   const bool vector = reinterpret_cast<uintptr_t>(x) % 16 == 0;
-  // Enough blocks to fill the largest GPU, few enough that the last maxima cost nothing.
+  // As many blocks as run at once: those of a second wave would run alone, and each costs an atomic maximum.
   const int64_t per_block = int64_t(kThreads) * (vector ? 4 * S::kPerWord * kAmaxUnroll : 1),
-                wanted = (count + per_block - 1) / per_block;
+                wanted = (count + per_block - 1) / per_block, most = int64_t{8} * multiprocessors();
   const LaunchConfig config{
-      .name = "amax", .grid = unsigned(wanted < 1184 ? wanted : 1184), .block = kThreads};
+      .name = "amax", .grid = unsigned(wanted < most ? wanted : most), .block = kThreads};
   if (vector) launch(config, amax_kernel<S, true>, x, count, noop, first, second);
   else launch(config, amax_kernel<S, false>, x, count, noop, first, second);
 }

@@ -7,6 +7,7 @@
 //   kTileScales    whether it puts its scales (tile_scales.cuh), which the kernel stores; as rows, of two
 //   tiles kStrip         whether it is for strips: as rows it puts its scales too (strip_scales.cuh)
 //   kTileCodes     whether, as columns, it puts its codes into shared memory
+//   kSecondPass    whether another pass has read x before this one
 //   kWide          whether it needs more registers than three blocks of BF16 leave a thread
 //   to             where its codes and these scales go
 //   encode<S, kRows>(extent, at, words)
@@ -23,7 +24,8 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 
 // A direction that is not produced.
 struct NoSide {
-  static constexpr bool kTileScales = false, kStrip = false, kTileCodes = false, kWide = false;
+  static constexpr bool kTileScales = false, kStrip = false, kTileCodes = false, kSecondPass = false,
+                        kWide = false;
   Target to;
   template <class S, bool kRows, class Words>
   ASSAY_DEVICE void encode(const Extent&, const Place&, const Words&) const {}
@@ -33,7 +35,8 @@ struct NoSide {
 // whose codes are the same (N5.8). kOfStrip: its scales are compact.
 template <Encoding E, bool kSquare, bool kBoth = false, bool kOfStrip = false> struct Mxfp8Side {
   static constexpr FormatId kFormat = FormatId::mxfp8;
-  static constexpr bool kTileScales = false, kStrip = kOfStrip, kTileCodes = false, kWide = kSquare && !kBoth;
+  static constexpr bool kTileScales = false, kStrip = kOfStrip, kTileCodes = false, kSecondPass = false,
+                        kWide = kSquare && !kBoth;
   Target to, same;
 
   template <class S, bool kRows>
@@ -156,16 +159,20 @@ template <class S, class RowSide, class ColSide>
 __global__ void __launch_bounds__(kThreads, kBlockPairBlocks<S, RowSide, ColSide>)
     block_pair(BlockPairArgs<RowSide, ColSide> a) {
   if (is_noop(a.noop)) return;
+  // From the last tile to the first, where a pass before has left the last ones in the cache.
+  constexpr bool kBackwards = RowSide::kSecondPass || ColSide::kSecondPass;
+  const unsigned block = kBackwards ? gridDim.x - 1u - blockIdx.x : blockIdx.x;
   if constexpr (RowSide::kTileScales) {
     const unsigned across = unsigned((a.extent.cols + kTile - 1) / kTile), pairs = (across + 1) / 2,
-                   tile_row = blockIdx.x / pairs, first = (blockIdx.x - tile_row * pairs) * 2;
+                   tile_row = block / pairs, first = (block - tile_row * pairs) * 2;
 #pragma unroll 1
     for (unsigned tile = first; tile < across && tile < first + 2; ++tile)
       take_tile<S>(a, place_at(a.extent, tile_row, tile), tile != first);
     store_tile_rows(a.row.to, a.extent, tile_row, first);
   } else {
     constexpr bool kStrip = RowSide::kStrip || ColSide::kStrip;
-    take_tile<S>(a, place_in_tile < kStrip ? Spread::strip : Spread::blocks > (a.extent, blockIdx.x), false);
+    static_assert(!(kStrip && kBackwards));
+    take_tile<S>(a, place_in_tile < kStrip ? Spread::strip : Spread::blocks > (a.extent, block), false);
   }
 }
 

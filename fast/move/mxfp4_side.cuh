@@ -11,7 +11,8 @@ namespace assay::ASSAY_FAST_NAMESPACE {
 // long.
 struct Mxfp4Side {
   static constexpr FormatId kFormat = FormatId::mxfp4;
-  static constexpr bool kTileScales = true, kStrip = false, kTileCodes = true, kWide = true;
+  static constexpr bool kTileScales = true, kStrip = false, kTileCodes = true, kSecondPass = false,
+                        kWide = true;
   Target to;
 
   template <class S, bool kRows>

@@ -8,12 +8,18 @@
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
-// Where one direction goes, the amax of the tensor that it goes by, and what it draws by.
+// Where one direction goes, the amax of the tensor that it goes by, where that is stored (null where it is
+// given), and what it draws by.
 struct Nvfp4Target {
   uint8_t *data = nullptr, *scales = nullptr;
   bool gemm = false;
   const uint32_t* amax = nullptr;
+  uint32_t* amax_to = nullptr;
   BlockDraws draws;
+
+  ASSAY_DEVICE void store_amax() const {
+    if (amax_to != nullptr && blockIdx.x == 0 && threadIdx.x == 0) *amax_to = *amax;
+  }
 };
 struct Nvfp4PairArgs {
   const void* x = nullptr;
@@ -21,6 +27,12 @@ struct Nvfp4PairArgs {
   Extent extent;
   Nvfp4Target row, col;
   uint32_t sign_mask = 0;  // of rotated columns
+  // Tiles from the last to the first: what the amax pass over x read last is in the cache still.
+  bool backwards = false;
+
+  ASSAY_DEVICE Place place() const {
+    return place_in_tile(extent, backwards ? gridDim.x - 1u - blockIdx.x : blockIdx.x);
+  }
 };
 
 // The scales of four blocks (N10.6, N10.8), the amaxes as binary32.
@@ -114,6 +126,7 @@ template <class S, bool kRows, bool kSquare, bool kDrawn>
 ASSAY_DEVICE void nvfp4_direction(const Nvfp4Target& to, const Extent& extent, const Place& at,
                                   const Nvfp4Scales& tensor, const uint32_t (&words)[kPatch][S::kWords]) {
   constexpr int kNext = kRows ? 1 : 8, kHalf = S::kWords / 2;
+  to.store_amax();
   const int64_t line = kRows ? at.row : at.col, first = kRows ? at.col : at.row;
   const int64_t lines = kRows ? extent.rows : extent.cols, elements = kRows ? extent.cols : extent.rows;
   const bool second = (at.lane & kNext) != 0;

@@ -11,6 +11,7 @@
 //   line_multiplier(line)   the same where each row or column has its own
 //   tensor_amax()           where to accumulate the tensor's amax, or null
 //   pair(lo, hi, mlo, mhi)  the codes of lo * mlo and hi * mhi, in the two low bytes
+//   store_scales()          one thread of the grid calls it
 // None stands for a direction that is not produced.
 #pragma once
 #include "fast/move/turned_tile.cuh"
@@ -22,6 +23,7 @@ struct None {
   ASSAY_LANE static float tensor_multiplier() { return 0; }
   ASSAY_LANE static uint32_t* tensor_amax() { return nullptr; }
   ASSAY_LANE static uint32_t pair(float, float, float, float) { return 0; }
+  ASSAY_LANE static void store_scales() {}
 };
 
 template <class RowLane, class ColLane> struct PairArgs {
@@ -63,6 +65,7 @@ __global__ void __launch_bounds__(kThreads, kPairBlocks<S, RowLane, ColLane>)
       place_in_tile<Spread::lines>(a.extent, a.backwards ? gridDim.x - 1u - blockIdx.x : blockIdx.x);
   uint32_t words[kPatch][S::kWords];
   load_patch<S, true>(a.x, a.extent, at, words);
+  if (blockIdx.x == 0 && threadIdx.x == 0) a.row.store_scales(), a.col.store_scales();
 
   if constexpr (RowLane::kAmax || ColLane::kAmax)  // N3.1
     block_atomic_max(patch_maximum<S>(words), a.row.tensor_amax(), a.col.tensor_amax());

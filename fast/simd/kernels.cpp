@@ -278,7 +278,8 @@ template <class S> HWY_INLINE uint32_t amax_of(const std::byte* x, int64_t count
   }
   for (int64_t i = first; i < count; i += lanes) {
     const std::byte* from = x + static_cast<size_t>(i) * S::kBytes;
-    if (lanes > 1 && count - i < lanes) {   // g++ warns of a copy beyond one lane, which it cannot rule out
+    // One lane is never short of elements, which g++ does not see: it warns of a copy beyond it.
+    if (lanes > 1 && count - i < lanes) {
       rest.fill(std::byte{0});
       std::memcpy(rest.data(), from, static_cast<size_t>(count - i) * S::kBytes);
       from = rest.data();

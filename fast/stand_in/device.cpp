@@ -1,6 +1,8 @@
 #include "fast/stand_in/device.h"
 
 #include <cxxabi.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
@@ -97,6 +99,17 @@ void Device::release(void* data) noexcept {
   memory_->blocks.erase(data);
 }
 
+void Device::set(void* data, int value, size_t bytes) {
+  const auto address = reinterpret_cast<uint64_t>(data);
+  const ptx::Allocation* a = memory_->reachable.holding(address, bytes);
+  if (!a)
+    throw std::runtime_error("cudaMemsetAsync of " + std::to_string(bytes) +
+                             " bytes: " + memory_->reachable.place(address));
+  std::memset(data, value, bytes);
+  if (a->written)
+    std::fill_n(a->written->begin() + static_cast<ptrdiff_t>(address - a->base), bytes, uint8_t{1});
+}
+
 void Device::launch(const void* function, const Size& grid, const Size& block, void** arguments,
                     size_t shared) {
   const auto found = registered().find(function);
@@ -130,6 +143,15 @@ void Device::launch(const void* function, const Size& grid, const Size& block, v
   }
   ++entries_[short_name(name)];
   ++launches_;
+}
+
+int Device::multiprocessors() const {
+  switch (environment_.architecture) {
+    case Architecture::sm_90a: return 132;
+    case Architecture::sm_100a: return 148;
+    case Architecture::sm_120a: return 170;
+  }
+  return 1;
 }
 
 std::string Device::report() const {

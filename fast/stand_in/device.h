@@ -32,6 +32,8 @@ class Device {
   // (fast/ptx/checks.h).
   std::byte* allocate(size_t bytes, const std::string& name, size_t alignment, bool writable = true);
   void release(void*) noexcept;
+  // Bytes from the host, which count as written. std::runtime_error: they are in no allocation.
+  void set(void*, int value, size_t bytes);
 
   using Size = std::array<unsigned, 3>;
   // Runs the kernel that nvcc registered for a function of the host. `arguments` are addresses of the
@@ -43,6 +45,8 @@ class Device {
   void count(std::vector<LaunchCounts>& counts) { counts_ = &counts; }
 
   int launches() const { return launches_; }
+  // Of the GPU for which the architecture is best known: H100, B200, RTX 5090.
+  int multiprocessors() const;
   // "sm_90a: mxfp8_rows, amax x2; 18432 lane instructions".
   std::string report() const;
 

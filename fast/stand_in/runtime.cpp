@@ -39,6 +39,9 @@ cudaError_t __real_cudaFuncSetAttribute(const void* function, cudaFuncAttribute 
 cudaError_t __real_cudaGetLastError();
 cudaError_t __real_cudaMallocAsync(void** data, size_t bytes, cudaStream_t stream);
 cudaError_t __real_cudaFreeAsync(void* data, cudaStream_t stream);
+cudaError_t __real_cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream);
+cudaError_t __real_cudaGetDevice(int* device);
+cudaError_t __real_cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t __real_cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long flags,
                                            cudaDriverEntryPointQueryResult* status);
 cudaError_t __real_cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
@@ -91,6 +94,27 @@ cudaError_t __wrap_cudaFreeAsync(void* data, cudaStream_t stream) {
   assay::stand_in::Device* device = device_in_use();
   if (!device) return __real_cudaFreeAsync(data, stream);
   device->release(data);
+  return cudaSuccess;
+}
+
+cudaError_t __wrap_cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
+  assay::stand_in::Device* device = device_in_use();
+  if (!device) return __real_cudaMemsetAsync(data, value, bytes, stream);
+  device->set(data, value, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t __wrap_cudaGetDevice(int* device) {
+  if (!device_in_use()) return __real_cudaGetDevice(device);
+  *device = 0;
+  return cudaSuccess;
+}
+
+cudaError_t __wrap_cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  const assay::stand_in::Device* in_use = device_in_use();
+  if (!in_use) return __real_cudaDeviceGetAttribute(value, attribute, device);
+  if (attribute != cudaDevAttrMultiProcessorCount) return cudaErrorNotSupported;
+  *value = in_use->multiprocessors();
   return cudaSuccess;
 }
 
