@@ -47,14 +47,14 @@ def stage_tidy(args):
 
 
 def stage_cpu(args):
-    """With no CUDA in sight: every test program, the vectors, the suite `ci`, scenarios and roles on the host executor, the latter two
-    on the reference as well, the sums of tensor cores by their laws, the generated pages, the schemas of JSON outputs, the installation; with
-    --nightly the long form of the arithmetic of PTX."""
+    """With no CUDA in sight: every test program, the vectors, the suite `ci`, scenarios and roles on the host executor, a third of the latter
+    two, which moves on with every commit, on the reference as well, the sums of tensor cores by their laws, the generated pages, the schemas of
+    JSON outputs, the installation; with --nightly all of them on the reference, and the long form of the arithmetic of PTX."""
     tally = run_counted("test", ["ci/test"], 3600, tail=80, env=hide_cuda())
     tally += warnings("cpu")
     program = ROOT / "build/cpu/bin/assay"
     tally += run_counted("parity", ["ci/parity"], 1800, env=hide_cuda())
-    tally += run_counted("training on the reference", [program, "run", "scenarios", "roles", "--subject", "reference"], 1800)
+    tally += run_counted("training on the reference", [program, "run", "scenarios", "roles", "--subject", "reference", *third(args)], 1800)
     tally += run_counted("sums of the reference", [program, "run", "tensor_core", "--subject", "reference"], 600)
     tally += run_counted("generated pages", ["ci/check", "--generated", program], 300)
     tally += run_counted("schemas", ["ci/schemas", program], 600)
@@ -65,6 +65,11 @@ def stage_cpu(args):
 
 def count_of_commits():
     return int(subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip() or "0")
+
+
+def third(args):
+    """Arguments for a third of a suite, which moves on with every commit; none with --nightly."""
+    return [] if args.nightly else ["--shard", f"{count_of_commits() % 3 + 1}/3"]
 
 
 def stage_ptx(program, args):
@@ -106,8 +111,9 @@ def stage_cuda(args):
 
 
 def stage_asan(args):
-    """Under AddressSanitizer and UndefinedBehaviorSanitizer: the suite `smoke`, the scenarios and the records, the interpreter of PTX and the
-    corpora of hostile bytes; with --nightly the Python module, with all of its tests, and two minutes of hostile bytes for each reader."""
+    """Under AddressSanitizer and UndefinedBehaviorSanitizer: the suite `smoke`, the interpreter of PTX, the corpora of hostile bytes, and of the
+    scenarios and the records a third, which moves on with every commit; with --nightly all of them, the Python module, with all of its tests,
+    and two minutes of hostile bytes for each reader."""
     program = build("asan", "assay", "test_fast_ptx", "test_fuzz")
     if program is None:
         return Tally(failed=1)
@@ -117,8 +123,10 @@ def stage_asan(args):
         print(*notes, f"{'asan ' + name:<28} {counted}   {seconds:.1f} s", sep="\n", flush=True)
         tally += counted
     tally += run_counted("asan smoke", [program, "run", "smoke", "--subject", "host"], 1800)
-    tally += run_counted("asan scenarios", [program, "run", "scenarios", "--subject", "reference", "--timeout", "300"], 1800)
-    tally += run_counted("asan records", [program, "vectors", "fixtures/witness", "--subject", "reference"], 900)
+    tally += run_counted("asan scenarios", [program, "run", "scenarios", "--subject", "reference", "--timeout", "300", *third(args)], 1800)
+    records = sorted(path.name for path in (ROOT / "fixtures/witness").glob("*.json") if path.name != "index.json")
+    for name in records if args.nightly else records[count_of_commits() % 3::3]:
+        tally += run_counted(f"asan records {name}", [program, "vectors", "fixtures/witness", "--subject", "reference", "--filter", f"{name}#"], 900)
     if args.nightly:
         tally += run_counted("asan python", ["ci/python", "--asan-whole"], 8 * 3600)
         tally += run_counted("fuzz", ["ci/fuzz", "--minutes", "22"], 2 * 3600)
@@ -148,15 +156,16 @@ def stage_certify(args):
 
 
 def stage_mpi(args):
-    """Ranks that are processes: the suite `ranks` over MPI with 2 and 4 of them against virtual ranks, and ranks that die, hang and disagree. Commands whose
-    tasks several processes share: the output of one process, also where one of them is killed."""
+    """Ranks that are processes: the suite `ranks` over MPI with 2 and 4 of them against virtual ranks, on the reference or the host, by turns, and ranks that
+    die, hang and disagree. Commands whose tasks several processes share: the output of one process, also where one of them is killed. With --nightly both."""
     if not (shutil.which("mpirun") and shutil.which("mpicc")):
         print("mpi                          skipped: no Open MPI on this machine; type:  ci/setup --mpi")
         return Tally(skipped=1)
     program = build("mpi", "assay", "faulty_ranks", "faulty_plugin_rounding", "faulty_plugin_crash")
     if program is None:
         return Tally(failed=1)
-    test = [sys.executable, "tests/training/mpi/test_ranks.py", program, program.parent / "faulty_ranks", "--subject", "reference,host"]
+    subject = "reference,host" if args.nightly else ("reference", "host")[count_of_commits() % 2]
+    test = [sys.executable, "tests/training/mpi/test_ranks.py", program, program.parent / "faulty_ranks", "--subject", subject]
     shared = [sys.executable, "tests/compare/process/test_shared_tasks.py", program]
     return run_counted("ranks over MPI", test, 1200) + run_counted("shared tasks over MPI", shared, 1200) + warnings("mpi")
 
