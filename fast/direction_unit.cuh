@@ -66,17 +66,6 @@ template <class RowLane, class ColLane> struct DirectionArgs {
   ColLane col;
 };
 
-// The member that tile `tile` belongs to: the last that begins at or before it, past empty ones.
-ASSAY_DEVICE int64_t member_of_tile(const MemberStart* starts, int64_t members, int64_t tile) {
-  int64_t low = 0, high = members;  // starts[low].tiles <= tile < starts[high].tiles
-  while (high - low > 1) {
-    const int64_t middle = (low + high) >> 1;
-    if (starts[middle].tiles <= tile) low = middle;
-    else high = middle;
-  }
-  return low;
-}
-
 template <class RowLane, class ColLane>
 __global__ void __launch_bounds__(kThreads, 1) direction_kernel(DirectionArgs<RowLane, ColLane> a) {
   if (is_noop(a.noop)) return;

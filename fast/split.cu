@@ -1,7 +1,9 @@
 // Grouped tensors: where every member begins, found on the device from the sizes it is given, then one launch
-// of direction lanes over the tiles of all members (N14).
+// over the tiles of all members (N14): of MXFP8's kernel in registers (mxfp8_members.cu), or of direction
+// lanes.
 #include "fast/directions.h"
 #include "fast/move/direction.cuh"
+#include "fast/mxfp8_members.h"
 #include "fast/scratch.h"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
@@ -165,6 +167,8 @@ std::string run_split(const Job& job) {
   args.starts = starts.as<MemberStart>();
   launch({.name = "member_offsets", .grid = 1, .block = kThreads}, member_offsets, args);
   if (members == 0) return "member_offsets";
+  if (const std::string by = split_mxfp8_members(job, args.starts, members); !by.empty())
+    return "member_offsets; " + by + ", " + std::to_string(members) + " members";
 
   Read read;
   read.x = job.input<void>("x");

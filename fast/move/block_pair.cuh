@@ -130,10 +130,13 @@ inline constexpr int kBlockPairBlocks =
         ? 2
         : S::kBlocks;
 
-// A tile, or a strip. `again`: the block has taken another one before.
-template <class S, class RowSide, class ColSide>
-ASSAY_DEVICE void take_tile(const BlockPairArgs<RowSide, ColSide>& a, const Place& at, bool again) {
-  constexpr bool kStrip = RowSide::kStrip || ColSide::kStrip;
+// A tile, or a strip. `strip`: a function that says which strip it is, where rows' scales are stored.
+// `again`: the block has taken another one before.
+template <class S, Spread kSpread, class RowSide, class ColSide, class Strip>
+ASSAY_DEVICE void take_tile(const BlockPairArgs<RowSide, ColSide>& a, const TileAt& tile, Strip strip,
+                            bool again) {
+  constexpr bool kStrip = kSpread == Spread::strip;
+  const Place at = place_at<kSpread>(a.extent, tile);
   uint32_t words[kPatch][S::kWords];
   load_patch<S, true>(a.x, a.extent, at, words);
   if (again) __syncthreads();  // what the tile before put has been stored
@@ -142,7 +145,7 @@ ASSAY_DEVICE void take_tile(const BlockPairArgs<RowSide, ColSide>& a, const Plac
     // Here and not at the end: behind a barrier ptxas does not begin with the columns while rows hold
     // registers.
     __syncthreads();
-    store_strip_scales(a.row.to, a.extent);
+    store_strip_scales(a.row.to, a.extent, strip);
   }
   a.col.template encode<S, false>(a.extent, at, words);
   constexpr bool kTileScales = RowSide::kTileScales || ColSide::kTileScales;
@@ -167,12 +170,18 @@ __global__ void __launch_bounds__(kThreads, kBlockPairBlocks<S, RowSide, ColSide
                    tile_row = block / pairs, first = (block - tile_row * pairs) * 2;
 #pragma unroll 1
     for (unsigned tile = first; tile < across && tile < first + 2; ++tile)
-      take_tile<S>(a, place_at(a.extent, tile_row, tile), tile != first);
+      take_tile<S, Spread::blocks>(
+          a, {tile_row, tile}, [] { return TileAt{}; }, tile != first);
     store_tile_rows(a.row.to, a.extent, tile_row, first);
   } else {
     constexpr bool kStrip = RowSide::kStrip || ColSide::kStrip;
-    static_assert(!(kStrip && kBackwards));
-    take_tile<S>(a, place_in_tile < kStrip ? Spread::strip : Spread::blocks > (a.extent, block), false);
+    constexpr Spread kSpread = kStrip ? Spread::strip : Spread::blocks;
+    // From blockIdx once more: what a Place is made of would hold registers until there.
+    const auto strip = [&] {
+      const unsigned across = unsigned((a.extent.cols + kStripCols - 1) / kStripCols);
+      return TileAt{blockIdx.x / across, blockIdx.x % across};
+    };
+    take_tile<S, kSpread>(a, tile_at<kSpread>(a.extent, block), strip, false);
   }
 }
 

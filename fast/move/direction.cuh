@@ -28,7 +28,7 @@
 #include "fast/lane/decode.cuh"
 #include "fast/lane/element_rule.cuh"
 #include "fast/lane/mxfp6.cuh"
-#include "fast/move/patch.cuh"
+#include "fast/move/members.cuh"
 
 namespace assay::ASSAY_FAST_NAMESPACE {
 
@@ -50,13 +50,6 @@ struct Step {
   bool store = false, decode = false;
 };
 enum class Pass : uint8_t { none, before, during };
-
-// Where member i of a grouped tensor begins, in tiles, elements of x, bytes of each plane and stored rows.
-// Entry n holds the totals.
-struct MemberStart {
-  int64_t tiles, elements, rows, cols;
-  int64_t data[2], scales[2], lines[2];
-};
 
 // Where one direction reads and writes. Null: there is no such plane.
 struct DirectionPlanes {

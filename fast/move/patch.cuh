@@ -55,9 +55,19 @@ ASSAY_LANE int inside(int64_t first, int64_t extent) {
 // How the warps of a block share its tile: 32 rows x 64 columns each, or 16 rows x 128 columns; or the first,
 // side by side in a strip.
 enum class Spread : uint8_t { blocks, lines, strip };
-// This thread's place in the tile (or strip) of this row and column of tiles.
+// The row and column of a tile (or strip) among those of a tensor.
+struct TileAt {
+  unsigned row, col;
+};
+// Of tile `tile`, counted along rows of tiles.
+template <Spread kSpread = Spread::blocks> ASSAY_DEVICE TileAt tile_at(const Extent& extent, unsigned tile) {
+  constexpr int kCols = kSpread == Spread::strip ? kStripCols : kTile;
+  const unsigned across = unsigned((extent.cols + kCols - 1) / kCols), row = tile / across;
+  return {row, tile - row * across};
+}
+// This thread's place in a tile.
 template <Spread kSpread = Spread::blocks>
-ASSAY_DEVICE Place place_at(const Extent& extent, unsigned tile_row, unsigned tile_col) {
+ASSAY_DEVICE Place place_at(const Extent& extent, const TileAt& tile) {
   constexpr bool kLines = kSpread == Spread::lines, kStrip = kSpread == Spread::strip;
   constexpr int kRows = kStrip ? kStripRows : kTile, kCols = kStrip ? kStripCols : kTile;
   const int lane = int(threadIdx.x & 31u), warp = int(threadIdx.x >> 5);
@@ -67,17 +77,14 @@ ASSAY_DEVICE Place place_at(const Extent& extent, unsigned tile_row, unsigned ti
             across_tile = kLines   ? lane & 15
                           : kStrip ? warp * 8 + (lane & 7)
                                    : (warp & 1) * 8 + (lane & 7);
-  const int64_t row = int64_t(tile_row) * kRows + down * kPatch,
-                col = int64_t(tile_col) * kCols + across_tile * kPatch;
+  const int64_t row = int64_t(tile.row) * kRows + down * kPatch,
+                col = int64_t(tile.col) * kCols + across_tile * kPatch;
   const int rows = inside(row, extent.rows), cols = inside(col, extent.cols);
   return {row, col, lane, cols == 0 ? 0 : rows, rows == 0 ? 0 : cols};
 }
-// The same in tile (or strip) `tile` of a tensor, counted along rows of tiles.
 template <Spread kSpread = Spread::blocks>
 ASSAY_DEVICE Place place_in_tile(const Extent& extent, unsigned tile) {
-  constexpr int kCols = kSpread == Spread::strip ? kStripCols : kTile;
-  const unsigned across = unsigned((extent.cols + kCols - 1) / kCols), tile_row = tile / across;
-  return place_at<kSpread>(extent, tile_row, tile - tile_row * across);
+  return place_at<kSpread>(extent, tile_at<kSpread>(extent, tile));
 }
 ASSAY_DEVICE Place my_place(const Extent& extent) { return place_in_tile(extent, blockIdx.x); }
 

@@ -28,17 +28,16 @@ ASSAY_DEVICE void put_strip_scales(const Place& at, uint2 codes) {
 }
 
 // Stores what the threads of the block put before a barrier, a word each of the first 128. The scales are
-// 4-byte aligned, in lines of whole words.
-ASSAY_DEVICE void store_strip_scales(const Target& to, const Extent& extent) {
+// 4-byte aligned, in lines of whole words. `strip`: a function that says which strip it is.
+template <class Strip>
+ASSAY_DEVICE void store_strip_scales(const Target& to, const Extent& extent, Strip strip) {
   constexpr int kWords = StripScales::kScales / 4;
   static_assert(kStripRows * kWords <= kThreads);
   const int line = int(threadIdx.x) / kWords, word = int(threadIdx.x) % kWords;
   if (line >= kStripRows) return;
-  // From blockIdx and not from a Place, which would hold registers until here.
-  const unsigned across = unsigned((extent.cols + kStripCols - 1) / kStripCols);
-  const int64_t pitch = (extent.cols + kTile - 1) / kTile * 4,
-                row = int64_t(blockIdx.x / across) * kStripRows + line,
-                block = int64_t(blockIdx.x % across) * StripScales::kScales + 4 * word;
+  const TileAt at = strip();
+  const int64_t pitch = (extent.cols + kTile - 1) / kTile * 4, row = int64_t(at.row) * kStripRows + line,
+                block = int64_t(at.col) * StripScales::kScales + 4 * word;
   if (block >= pitch) return;
   *reinterpret_cast<uint32_t*>(to.scales + row * pitch + block) =
       *reinterpret_cast<const uint32_t*>(strip_scales().bytes[line] + 4 * word);
