@@ -1,7 +1,5 @@
 // The amaxes that NVFP4 goes by (N10.1), given or found by a pass over x. Defined in fast/formats/nvfp4.cu.
 #pragma once
-#include <optional>
-
 #include "fast/scratch.h"
 #include "fast/table.h"
 
@@ -14,7 +12,7 @@ class Nvfp4Amaxes {
   explicit Nvfp4Amaxes(const Job&);
 
   // Whether some direction's is not given.
-  bool computed() const { return found_.has_value(); }
+  bool computed() const { return raised_[0] != nullptr || raised_[1] != nullptr; }
   // Where a direction's is read, and where it is raised: null there where it is given, or none is needed.
   const uint32_t* of(Direction d) const { return amax_[index(d)]; }
   uint32_t* raised(Direction d) const { return raised_[index(d)]; }
@@ -26,7 +24,7 @@ class Nvfp4Amaxes {
  private:
   static int index(Direction d) { return d == Direction::row ? 0 : 1; }
 
-  std::optional<Scratch> found_;
+  Scratch found_;
   const uint32_t* amax_[2] = {};
   uint32_t* raised_[2] = {};
 };

@@ -21,6 +21,7 @@ enum class Contents : uint8_t { any, zeros };
 class Scratch {
  public:
   explicit Scratch(size_t bytes, Contents contents = Contents::any) {
+    if (bytes == 0) return;
     cudaError_t status = cudaMallocAsync(&data_, bytes, nullptr);
     if (status == cudaSuccess && contents == Contents::zeros)
       status = cudaMemsetAsync(data_, 0, bytes, nullptr);
@@ -28,7 +29,9 @@ class Scratch {
       throw std::runtime_error("allocating " + std::to_string(bytes) +
                                " bytes of scratch memory: " + cudaGetErrorString(status));
   }
-  ~Scratch() { (void)cudaFreeAsync(data_, nullptr); }
+  ~Scratch() {
+    if (data_ != nullptr) (void)cudaFreeAsync(data_, nullptr);
+  }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
   template <class T> T* as() { return static_cast<T*>(data_); }

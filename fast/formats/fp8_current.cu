@@ -173,14 +173,12 @@ std::string launch_tensor(const Job& job, const ScaleArgs& args, bool computed) 
     if (computed) launch_slots("fp8_clear_amax", fp8_clear_amax, args);
     launch_slots("fp8_current_scale", fp8_current_scale, args);
   }
-  std::optional<Scratch> scratch;
-  uint32_t* amax = nullptr;
-  if (computed) {
-    amax = scratch.emplace(sizeof(uint32_t), Contents::zeros).as<uint32_t>();
+  Scratch scratch(computed ? sizeof(uint32_t) : 0, Contents::zeros);
+  uint32_t* amax = scratch.as<uint32_t>();
+  if (computed)
     with_source(job.problem.x.source, [&](auto source) {
       launch_amax<decltype(source)>(job.input<void>("x"), count, args.noop, amax, nullptr);
     });
-  }
   const std::string pair = launch_fp8_pair(job, "fp8_current", computed, [&](auto element, int i) {
     Fp8Current<element.value> lane;
     lane.rule = args.rule, lane.from = args.given[i] != nullptr ? args.given[i] : amax;

@@ -1,5 +1,8 @@
 // NVFP4: blocks with the default numerics by kernels of their own, in registers; everything else by direction
 // lanes (lane/nvfp4_direction.cuh). Dequantized patch by patch (N10).
+#include <algorithm>
+#include <iterator>
+
 #include "fast/directions.h"
 #include "fast/move/amax.cuh"
 #include "fast/move/dequantize.cuh"
@@ -91,19 +94,23 @@ __global__ void __launch_bounds__(kThreads) nvfp4_scale_chain(Nvfp4ChainArgs a) 
   a.multiplier[i] = canonical(as_bits(a.chain.multiplier(scales, code)));
 }
 
+bool needs_amax(const Problem& p) {
+  return std::any_of(std::begin(kDirections), std::end(kDirections), [&](Direction d) {
+    const std::optional<Quantizer>& q = p.quantizer(d);
+    return q && q->format == FormatId::nvfp4 && !q->amax;
+  });
+}
+
 }  // namespace
 
-Nvfp4Amaxes::Nvfp4Amaxes(const Job& job) {
+Nvfp4Amaxes::Nvfp4Amaxes(const Job& job)
+    : found_(needs_amax(job.problem) ? 2 * sizeof(uint32_t) : 0, Contents::zeros) {
   for (const Direction d : kDirections) {
     const std::optional<Quantizer>& q = job.problem.quantizer(d);
     if (!q || q->format != FormatId::nvfp4) continue;
     const int i = index(d);
-    if (q->amax) {
-      amax_[i] = job.input(d, "given.amax");
-      continue;
-    }
-    if (!found_) found_.emplace(2 * sizeof(uint32_t), Contents::zeros);
-    amax_[i] = raised_[i] = found_->as<uint32_t>() + i;
+    if (q->amax) amax_[i] = job.input(d, "given.amax");
+    else amax_[i] = raised_[i] = found_.as<uint32_t>() + i;
   }
 }
 
