@@ -609,10 +609,13 @@ TEST(Kernels, ReportsSayWhatServed) {
   EXPECT_EQ(run("quantize fp8_current 64x64 bf16 dir=row row_scaled=1").served.by,
             "fp8_current_rows<row> bf16");
   EXPECT_EQ(run("quantize fp8_current 64x64 bf16 dir=row row_scaled=1").served.launches, 1);
+  EXPECT_EQ(run("quantize fp8_current 64x64 bf16").served.launches, 2);  // the amax, the cast
+  EXPECT_EQ(run("quantize nvfp4 64x64 bf16 col.rht=1").served.launches, 2);
+  EXPECT_EQ(run("quantize mxfp8/nvfp4 64x64 bf16").served.launches, 2);
   EXPECT_EQ(run("quantize fp8_current 64x64 bf16 row_scaled=1").served.by,
             "amax of lines, fp8_current_pair<row, col> bf16, one read");
   EXPECT_EQ(run("split mxfp8 64x64 bf16 groups=31,33", {}, {{"first_dims", bytes_of({31, 33})}}).served.by,
-            "member_offsets; pair<mxfp8 row, mxfp8 col> bf16, one read, 2 members");
+            "member_offsets; mxfp8_members<row, col> bf16, one read, 2 members");
 }
 
 // Two slots worked by hand: N4.1 to N4.6.
