@@ -41,7 +41,7 @@ inline uint64_t& launch_counter() {
 }
 inline uint64_t launches() { return launch_counter(); }
 
-// Of the current device.
+// How many multiprocessors the current device has.
 inline unsigned multiprocessors() {
   int device = 0, count = 0;
   cudaError_t status = cudaGetDevice(&device);
@@ -70,7 +70,7 @@ template <class... P, class... A> void launch(const LaunchConfig& config, void (
 // Kernels launched by this OS thread so far.
 inline uint64_t launches() { return simt::launches(); }
 
-// The executor has none; any number serves it.
+// The executor has no multiprocessors. This many, those of an H100, stand for them where a grid is sized.
 inline unsigned multiprocessors() { return 132; }
 
 // Every CUDA thread gets its own copy of the arguments, as on a GPU.

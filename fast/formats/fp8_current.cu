@@ -7,6 +7,14 @@
 namespace assay::ASSAY_FAST_NAMESPACE {
 namespace {
 
+// The rule of kernels in registers, which fp8_tunable() sends here with these values alone: as constants, so
+// that no code for the others is compiled.
+ASSAY_LANE CurrentScale fixed_rule(CurrentScale rule) {
+  rule.order = ScaleOrder::encode_first, rule.quotient = {};
+  rule.zero_divides = false, rule.epsilon = 0;
+  return rule;
+}
+
 // One scale for the tensor, or for each stored row (N3.12).
 struct ScaleArgs {
   CurrentScale rule;
@@ -81,9 +89,7 @@ template <class S, Encoding E> __global__ void __launch_bounds__(kThreads) fp8_r
     best = S::max(best, packed_maximum<S>(more));
   }
   const uint32_t amax = block_maximum(widened_maximum<S>(best));
-  CurrentScale rule = a.rule;
-  rule.order = ScaleOrder::encode_first, rule.quotient = {};  // fp8_tunable: no code for the others here
-  const Fp8Scales s = rule(amax);
+  const Fp8Scales s = fixed_rule(a.rule)(amax);
   if (threadIdx.x == 0) a.amax[row] = amax, a.scale[row] = s.scale, a.scale_inv[row] = s.scale_inv;
 
   const auto store = [&](const uint32_t(&words)[S::kWords], int64_t at) {
@@ -149,12 +155,7 @@ template <Encoding E> struct Fp8Current {
   const uint32_t* from = nullptr;
   uint32_t *amax = nullptr, *scale = nullptr, *scale_inv = nullptr;  // amax: null where it is given
 
-  ASSAY_LANE Fp8Scales scales() const {
-    CurrentScale fixed = rule;  // fp8_tunable: no code for the others here
-    fixed.order = ScaleOrder::encode_first, fixed.quotient = {}, fixed.zero_divides = false,
-    fixed.epsilon = 0;
-    return fixed(*from);
-  }
+  ASSAY_LANE Fp8Scales scales() const { return fixed_rule(rule)(*from); }
   ASSAY_LANE float tensor_multiplier() const { return as_float(scales().scale); }
   ASSAY_LANE static uint32_t* tensor_amax() { return nullptr; }
   ASSAY_LANE static uint32_t pair(float lo, float hi, float mlo, float mhi) {

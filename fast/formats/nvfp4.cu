@@ -94,6 +94,17 @@ __global__ void __launch_bounds__(kThreads) nvfp4_scale_chain(Nvfp4ChainArgs a) 
   a.multiplier[i] = canonical(as_bits(a.chain.multiplier(scales, code)));
 }
 
+// Whether x and all codes and scales lie so that whole vectors can be read and written.
+bool vectors(const Job& job) {
+  const Problem& p = job.problem;
+  const Shape s = p.x.shape;
+  bool all = s.cols % kPatch == 0 && (!p.col || s.rows % kPatch == 0) && aligned(16, {job.input<void>("x")});
+  for (const Direction d : kDirections)
+    if (const std::optional<Quantizer>& q = p.quantizer(d))
+      all &= aligned(4, {job.output<uint8_t>(d, "data"), job.output<uint8_t>(d, scale_stem(q->scales))});
+  return all;
+}
+
 bool needs_amax(const Problem& p) {
   return std::any_of(std::begin(kDirections), std::end(kDirections), [&](Direction d) {
     const std::optional<Quantizer>& q = p.quantizer(d);
@@ -129,6 +140,9 @@ void Nvfp4Amaxes::store_for_nothing(const Job& job) {
 std::string quantize_nvfp4(const Job& job) {
   const Problem& p = job.problem;
   const Shape s = p.x.shape;
+  const Tuned kernel = tuned(p);
+  if (kernel == Tuned::none || !vectors(job) || job.policy == Policy::general)
+    return quantize_directions(job);
   const Nvfp4Amaxes amaxes(job);
   auto target = [&](Direction d) -> Nvfp4Target {
     const std::optional<Quantizer>& q = p.quantizer(d);
@@ -141,20 +155,13 @@ std::string quantize_nvfp4(const Job& job) {
                            {s.rows, s.cols},       target(Direction::row),
                            target(Direction::col), p.col ? uint32_t{p.col->sign_mask} : 0u,
                            amaxes.computed()};
-  const Tuned kernel = tuned(p);
   const bool rotated = kernel == Tuned::rotated || kernel == Tuned::rotated_drawn;
-  const bool vector = s.cols % kPatch == 0 && (!p.col || s.rows % kPatch == 0) && aligned(16, {args.x}) &&
-                      aligned(4, {args.row.data, args.col.data, args.row.scales, args.col.scales});
-  if (!vector || job.policy == Policy::general || kernel == Tuned::none) return quantize_directions(job);
-
   if (s.count() == 0) {
     if (amaxes.computed()) Nvfp4Amaxes::store_for_nothing(job);
-  } else if (amaxes.raised(Direction::col) != nullptr && p.col->rht) {
-    launch_nvfp4_rotated_amax(args, amaxes.raised(Direction::row), amaxes.raised(Direction::col));
-  } else if (amaxes.computed()) {
-    amaxes.find(job);
-  }
-  if (s.count() != 0) {
+  } else {
+    if (amaxes.raised(Direction::col) != nullptr && p.col->rht)
+      launch_nvfp4_rotated_amax(args, amaxes.raised(Direction::row), amaxes.raised(Direction::col));
+    else if (amaxes.computed()) amaxes.find(job);
     if (rotated) launch_nvfp4_rotated(args, kernel == Tuned::rotated_drawn);
     else if (kernel == Tuned::drawn) launch_nvfp4<Source<Encoding::bf16>, false, true>(args, p);
     else

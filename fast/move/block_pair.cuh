@@ -171,10 +171,11 @@ __global__ void __launch_bounds__(kThreads, kBlockPairBlocks<S, RowSide, ColSide
 #pragma unroll 1
     for (unsigned tile = first; tile < across && tile < first + 2; ++tile)
       take_tile<S, Spread::blocks>(
-          a, {tile_row, tile}, [] { return TileAt{}; }, tile != first);
+          a, {tile_row, tile}, [] { return TileAt{}; }, tile != first);  // no strips here: nobody asks
     store_tile_rows(a.row.to, a.extent, tile_row, first);
   } else {
     constexpr bool kStrip = RowSide::kStrip || ColSide::kStrip;
+    static_assert(!(kStrip && kBackwards));  // `strip` below counts from the first
     constexpr Spread kSpread = kStrip ? Spread::strip : Spread::blocks;
     // From blockIdx once more: what a Place is made of would hold registers until there.
     const auto strip = [&] {

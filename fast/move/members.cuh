@@ -11,8 +11,9 @@ struct MemberStart {
   int64_t data[2], scales[2], lines[2];
 };
 
-// The member that tile `tile` of all `members` belongs to; there is one. The 32 lanes of a warp look at as
-// many places at once, so that 1024 members take two loads one after the other. Every lane calls.
+// The member that tile `tile` of all `members` belongs to: the last one that begins at the tile or before it,
+// which passes over empty members, since each of these begins where the next one does. The 32 lanes of a warp
+// look at as many places at once, so that 1024 members take two loads one after the other. Every lane calls.
 ASSAY_DEVICE int64_t member_of_tile(const MemberStart* starts, int64_t members, int64_t tile) {
   const int lane = int(threadIdx.x & 31u);
   int64_t low = 0, count = members;  // it is one of `count` from `low` on

@@ -11,7 +11,7 @@
 //   line_multiplier(line)   the same where each row or column has its own
 //   tensor_amax()           where to accumulate the tensor's amax, or null
 //   pair(lo, hi, mlo, mhi)  the codes of lo * mlo and hi * mhi, in the two low bytes
-//   store_scales()          one thread of the grid calls it
+//   store_scales()          stores the scales that the kernel itself makes; one thread of the grid calls it
 // None stands for a direction that is not produced.
 #pragma once
 #include "fast/move/turned_tile.cuh"

@@ -572,8 +572,9 @@ class Decoder : OperandReader {
   static constexpr size_t kNoScope = ~size_t{0};
   static constexpr uint64_t kMostRegisters = 1u << 20, kMostBytes = 1u << 24, kMostAlign = 1024,
                             kMostInstructions = 1u << 18, kMostCopies = 1u << 13, kMostNested = 64;
-  // A function is read anew in place of each call. A kernel reads its text some times over, but one of a few
-  // kilobytes whose functions call each other twice does not read it a thousand times.
+  // Where a function is called, its body is read once more. Each function that calls the next one twice
+  // doubles what there is to read, so a small file could ask for hours. Real kernels stay far below this many
+  // words.
   static constexpr uint64_t kFewWords = 1u << 12, kWordsOfByte = 8;
   struct Jump {
     size_t instruction;

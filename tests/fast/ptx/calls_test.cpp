@@ -86,6 +86,28 @@ TEST(PtxCalls, AFunctionCallsAnotherWithAStruct) {
   for (unsigned t = 0; t < kThreads; ++t) EXPECT_EQ(o.values[t], (t == 3 ? 99 : 2 * t) + 1000);
 }
 
+// Functions f0, f1, ... of one number, each of which adds 1 to it for f0 and calls the one before it twice.
+std::string doubling(int functions) {
+  std::string all;
+  for (int f = 0; f < functions; ++f) {
+    const std::string call = "{\n.param .b32 a;\n.param .b32 b;\nst.param.b32 [a], %n;\ncall.uni (b), f" +
+                             std::to_string(f - 1) + ", (a);\nld.param.b32 %n, [b];\n}\n";
+    all += ".func (.param .b32 r) f" + std::to_string(f) + "(.param .b32 n)\n{\n.reg .b32 %n;\n" +
+           "ld.param.b32 %n, [n];\n" + (f == 0 ? "add.u32 %n, %n, 1;\n" : call + call) +
+           "st.param.b32 [r], %n;\nret;\n}\n";
+  }
+  return all;
+}
+
+// A function is read once more for each call: 2^6 times here, and 2^16 times, which would be hours.
+TEST(PtxCalls, FunctionsThatDoubleWhatThereIsToReadAreRefused) {
+  const Outcome few = outcome_of(doubling(7), replaced(kCallTwice, "twice", "f6"));
+  ASSERT_EQ(few.error, "");
+  for (unsigned t = 0; t < kThreads; ++t) EXPECT_EQ(few.values[t], t + 64);
+  expect_words(outcome_of(doubling(17), replaced(kCallTwice, "twice", "f16")).error,
+               {"PTX line ", "the body is too long, with the functions it calls"});
+}
+
 TEST(PtxCalls, CallsInALoopKeepTheirLanesApart) {
   const Outcome o = outcome_of(
       ".func (.param .b32 r) next(.param .b32 a)\n{\n.reg .b32 %r<2>;\nld.param.b32 %r0, [a];\n"
