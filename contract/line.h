@@ -51,6 +51,8 @@ std::optional<Error> validate(const Problem&);
 // At most kMaxSweep lines, of kMaxSweepBytes together.
 inline constexpr size_t kMaxSweep = 300000, kMaxSweepBytes = size_t{32} << 20;
 Result<std::vector<std::string>> expand_sweep(std::string_view text);
+// How many lines that would be, without making them.
+Result<size_t> count_sweep(std::string_view text);
 
 // One row of the key table, for --help, documentation and completion.
 struct KeyInfo {

@@ -1,4 +1,6 @@
 // parse_line.
+#include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -23,26 +25,14 @@ using namespace line;
 
 constexpr int kBare = -1;  // the place of a key without a prefix
 
-// The keys that a line has.
-struct WrittenKey {
-  const Key* key;
-  int place;
-  Given given;
-};
+// The keys that a line has, by their row of the table and their place.
 struct Written {
-  std::vector<WrittenKey> keys;
+  std::map<std::pair<const Key*, int>, Given> keys;
   RoleKeys roles;
 };
 const Given* find(const Written& written, const Key& k, int place) {
-  for (const WrittenKey& w : written.keys)
-    if (w.key == &k && w.place == place) return &w.given;
-  return nullptr;
-}
-
-bool has(const std::vector<int>& places, int place) {
-  for (int p : places)
-    if (p == place) return true;
-  return false;
+  const auto at = written.keys.find({&k, place});
+  return at == written.keys.end() ? nullptr : &at->second;
 }
 
 bool takes_roles(const Problem& p) { return p.as<Quantize>() || p.as<Split>(); }
@@ -93,8 +83,7 @@ MaybeError read_key(const Token& t, const Problem& p, Written& written) {
                             : p.as<Attention>() ? "slot"
                                                 : "direction"}),
                     concat({"write it without ", join(prefixes, ". or "), "."}));
-  if (find(written, *key, place)) return given_twice(prefixed_name, t);
-  written.keys.push_back({key, place, given});
+  if (!written.keys.insert({{key, place}, given}).second) return given_twice(prefixed_name, t);
   return {};
 }
 
@@ -102,7 +91,7 @@ MaybeError read_keys(std::span<const Token> tokens, const Problem& p, Written& w
   const auto is_word = [](const Token& t) { return t.text.find('=') == std::string_view::npos; };
   if (p.as<Gemm>() && !tokens.empty() && is_word(tokens[0])) {  // the source of both operands
     const Token& t = tokens[0];
-    written.keys.push_back({key_named(kSource, p), kBare, {kSource, t.text, t.column, t.column}});
+    written.keys.insert({{key_named(kSource, p), kBare}, {kSource, t.text, t.column, t.column}});
     tokens = tokens.subspan(1);
   }
   for (const Token& t : tokens)
@@ -165,17 +154,18 @@ MaybeError set_key(const Key& k, const Written& written, const Settings& setting
   }
   if (bare && !bare_is_used)
     if (auto error = refused_everywhere(k, bare->value, where, p)) return refused(*error, bare);
-  for (int place = kBare; place < static_cast<int>(places_of(p).size()); ++place)
-    if (const Given* given = find(written, k, place)) {
-      const bool used = place == kBare ? !where.empty() : has(where, place);
-      if (!used) return does_not_apply(k, place, *given, p);
-    }
+  for (auto w = written.keys.lower_bound({&k, kBare}); w != written.keys.end() && w->first.first == &k; ++w) {
+    const int place = w->first.second;
+    const bool used =
+        place == kBare ? !where.empty() : std::find(where.begin(), where.end(), place) != where.end();
+    if (!used) return does_not_apply(k, place, w->second, p);
+  }
   return {};
 }
 
 // Identity data keep the source's encoding, and a block that no key set is the format's.
 void settle(Quantizer& q, Encoding source, int place, const Problem& p) {
-  const auto is_set = [&](std::string_view name) { return has(places(*key_named(name, p), p), place); };
+  const auto is_set = [&](std::string_view name) { return applies_at(*key_named(name, p), p, place); };
   if (!is_set("element")) q.element = info(q.format).element.value_or(source);
   if (!is_set("block")) q.block = info(q.format).block;
 }

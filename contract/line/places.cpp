@@ -29,24 +29,24 @@ bool prefixed(const Key& k, const Problem& p) {
   return p.as<Gemm>() ? of_operands(k, p) : p.as<Attention>() ? of_slots(k, p) : k.directional;
 }
 
-std::vector<int> places(const Key& k, const Problem& p) {
-  std::vector<int> out;
-  if (!(k.ops & op_bits(p))) return out;
+bool applies_at(const Key& k, const Problem& p, int place) {
+  if (!(k.ops & op_bits(p))) return false;
   if (const Gemm* g = p.as<Gemm>(); g && of_operands(k, p)) {
     const bool draws_c = (g->reads_c() || g->bias) && !k.directional && k.name != kSource;
-    for (int place = 0; place < (draws_c ? 3 : 2); ++place)
-      if (At(k, p, place).applies()) out.push_back(place);
-  } else if (const Attention* a = p.as<Attention>()) {
-    for (AttentionSlot slot : kAttentionSlots)
-      if (of_slots(k, p) && has_slot(*a, slot) && At(k, p, static_cast<int>(slot)).applies())
-        out.push_back(static_cast<int>(slot));
-    if (!k.directional && (k.ops & kAttention)) out.push_back(0);
-  } else if (!k.directional) {
-    if (k.applies(p, Direction::row)) out.push_back(0);
-  } else {
-    for (Direction d : kDirections)
-      if (p.quantizer(d) && k.applies(p, d)) out.push_back(static_cast<int>(d));
+    return (place != kPlaceOfC || draws_c) && At(k, p, place).applies();
   }
+  if (const Attention* a = p.as<Attention>(); a && of_slots(k, p))
+    return has_slot(*a, static_cast<AttentionSlot>(place)) && At(k, p, place).applies();
+  if (p.as<Attention>()) return place == 0 && !k.directional;
+  if (!k.directional) return place == 0 && k.applies(p, Direction::row);
+  const Direction d = static_cast<Direction>(place);
+  return p.quantizer(d) && k.applies(p, d);
+}
+
+std::vector<int> places(const Key& k, const Problem& p) {
+  std::vector<int> out;
+  for (int place = 0; place < static_cast<int>(places_of(p).size()); ++place)
+    if (applies_at(k, p, place)) out.push_back(place);
   return out;
 }
 

@@ -17,6 +17,8 @@ std::span<const std::string_view> places_of(const Problem&);
 bool prefixed(const Key&, const Problem&);
 // The places at which the key applies.
 std::vector<int> places(const Key&, const Problem&);
+// Whether one place, of a direction, an operand or a slot, is among them.
+bool applies_at(const Key&, const Problem&, int place);
 
 // A key's functions at a place. The keys of operands see the operand as the line that quantizes it, with its
 // own seed; c is drawn by x's fill.

@@ -1,5 +1,6 @@
 // expand_sweep: every {a,b,c} and {lo..hi} group of a line.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,48 +10,96 @@
 
 namespace assay {
 
-Result<std::vector<std::string>> expand_sweep(std::string_view text) {
-  std::vector<std::string> out{""};
-  for (size_t at = 0; at < text.size();) {
+namespace {
+
+// A group and the text before it. Behind the last group stands one without braces, whose only choice is
+// empty.
+struct Group {
+  std::string_view before;
+  std::vector<std::string_view> words;  // none for {lo..hi}
+  int64_t low = 0;
+  size_t count = 1, column = 0;
+
+  std::string choice(size_t i) const {
+    return words.empty() ? std::to_string(low + static_cast<int64_t>(i)) : std::string(words[i]);
+  }
+};
+
+Error too_many_lines(size_t column) {
+  return {concat({"a sweep of more than ", std::to_string(kMaxSweep), " lines"}), column, "split it"};
+}
+
+// What stands between two braces.
+std::optional<Error> read_choices(std::string_view body, Group& group) {
+  const size_t dots = body.find("..");
+  if (dots == std::string_view::npos) {
+    group.words = words_of(body, ',');
+    group.count = group.words.size();
+    return {};
+  }
+  const auto low = parse_integer<int64_t>(body.substr(0, dots)),
+             high = parse_integer<int64_t>(body.substr(dots + 2));
+  if (!low || !high || *low > *high)
+    return Error{concat({"expected {lo..hi} with lo <= hi, found '{", body, "}'"}), group.column, ""};
+  if (static_cast<uint64_t>(*high) - static_cast<uint64_t>(*low) >= kMaxSweep)
+    return too_many_lines(group.column);
+  group.low = *low, group.count = static_cast<size_t>(*high - *low) + 1;
+  return {};
+}
+
+Result<std::vector<Group>> groups_of(std::string_view text) {
+  std::vector<Group> out;
+  for (size_t at = 0;;) {
     const size_t open = std::min(text.find_first_of("{}", at), text.size());
-    for (std::string& line : out) line += text.substr(at, open - at);
-    if (open == text.size()) break;
+    Group& group = out.emplace_back();
+    group.before = text.substr(at, open - at), group.column = open + 1;
+    if (open == text.size()) return group.words = {""}, out;
     if (text[open] == '}') return Error{"'}' without '{'", open + 1, ""};
     const size_t close = text.find_first_of("{}", open + 1);
     if (close == std::string_view::npos || text[close] == '{')
       return Error{"'{' without '}'", open + 1, "groups do not nest"};
-    const std::string_view body = text.substr(open + 1, close - open - 1);
-    std::vector<std::string> choices;
-    if (const size_t dots = body.find(".."); dots != std::string_view::npos) {
-      const auto low = parse_integer<int64_t>(body.substr(0, dots)),
-                 high = parse_integer<int64_t>(body.substr(dots + 2));
-      if (!low || !high || *low > *high)
-        return Error{concat({"expected {lo..hi} with lo <= hi, found '{", body, "}'"}), open + 1, ""};
-      if (static_cast<uint64_t>(*high) - static_cast<uint64_t>(*low) >= kMaxSweep)
-        return Error{concat({"a sweep of more than ", std::to_string(kMaxSweep), " lines"}), open + 1,
-                     "split it"};
-      for (int64_t v = *low; v <= *high; ++v) choices.push_back(std::to_string(v));
-    } else {
-      for (std::string_view word : words_of(body, ',')) choices.emplace_back(word);
-    }
-    if (choices.size() > kMaxSweep / out.size())
-      return Error{concat({"a sweep of more than ", std::to_string(kMaxSweep), " lines"}), open + 1,
-                   "split it"};
-    // What it all comes to is known before anything is made of it. Whatever stands behind the group comes to
-    // every line as well.
-    size_t lines = 0, ends = 0;
-    for (const std::string& line : out) lines += line.size();
-    for (const std::string& choice : choices) ends += choice.size();
-    if (lines * choices.size() + out.size() * (ends + choices.size() * (text.size() - close)) >
-        kMaxSweepBytes)
-      return Error{concat({"a sweep of more than ", std::to_string(kMaxSweepBytes >> 20), " MiB of lines"}),
-                   open + 1, "split it"};
-    std::vector<std::string> longer;
-    longer.reserve(out.size() * choices.size());
-    for (const std::string& line : out)
-      for (const std::string& choice : choices) longer.push_back(line + choice);
-    out = std::move(longer);
+    if (auto error = read_choices(text.substr(open + 1, close - open - 1), group)) return *error;
     at = close + 1;
+  }
+}
+
+Result<size_t> lines_of(const std::vector<Group>& groups) {
+  size_t lines = 1;
+  for (const Group& g : groups) {
+    if (g.count > kMaxSweep / lines) return too_many_lines(g.column);
+    lines *= g.count;
+  }
+  return lines;
+}
+
+}  // namespace
+
+Result<size_t> count_sweep(std::string_view text) {
+  const auto groups = groups_of(text);
+  return groups ? lines_of(*groups) : Result<size_t>(groups.error());
+}
+
+Result<std::vector<std::string>> expand_sweep(std::string_view text) {
+  const auto groups = groups_of(text);
+  if (!groups) return groups.error();
+  const auto lines = lines_of(*groups);
+  if (!lines) return lines.error();
+  size_t bytes = 0;
+  for (const Group& g : *groups) {
+    size_t choices = 0;
+    for (size_t i = 0; i < g.count; ++i) choices += g.choice(i).size();
+    bytes += *lines / g.count * choices + *lines * g.before.size();
+    if (bytes > kMaxSweepBytes)
+      return Error{concat({"a sweep of more than ", std::to_string(kMaxSweepBytes >> 20), " MiB of lines"}),
+                   g.column, "split it"};
+  }
+  std::vector<std::string> out{""};
+  for (const Group& g : *groups) {
+    std::vector<std::string> longer;
+    longer.reserve(out.size() * g.count);
+    for (const std::string& line : out)
+      for (size_t i = 0; i < g.count; ++i) longer.push_back(concat({line, g.before, g.choice(i)}));
+    out = std::move(longer);
   }
   return out;
 }

@@ -529,9 +529,13 @@ TEST(Line, SweepsExpandLeftmostSlowest) {
   EXPECT_EQ(*lines, (std::vector<std::string>{"cast e4m3 1x1", "cast e4m3 1x2", "cast e4m3 1x3",
                                               "cast e5m2 1x1", "cast e5m2 1x2", "cast e5m2 1x3"}));
   EXPECT_EQ(expand_sweep("a")->size(), 1u);
+  EXPECT_EQ(*count_sweep("cast {e4m3,e5m2} 1x{1..3}{,}"), 12u);
+  EXPECT_EQ(*expand_sweep("{a,}{-1..0} b{c}"),
+            (std::vector<std::string>{"a-1 bc", "a0 bc", "-1 bc", "0 bc"}));
+  EXPECT_EQ(*expand_sweep(""), (std::vector<std::string>{""}));
   for (const char* bad :
        {"a{", "a}", "{a{b}}", "{3..1}", "{0..9999999999}", "{0..999}{0..999}{0..999}", "{a..b}"})
-    EXPECT_FALSE(expand_sweep(bad)) << bad;
+    EXPECT_FALSE(expand_sweep(bad) || count_sweep(bad)) << bad;
   // 32 MiB are reached by lines that are long, or whose end is.
   for (const std::string& bad : {std::string(500, 'a') + "{0..99999}", "{0..99999}" + std::string(500, 'a'),
                                  "{0..99}{0..999}" + std::string(500, 'a')})
