@@ -3,6 +3,8 @@ import pathlib
 import re
 import tomllib
 
+from fold import edit_between
+
 
 def load(root):
     """Every fault of every table, in the order of the files."""
@@ -16,8 +18,8 @@ def places(edit, source):
     return list(re.finditer(r"\s*".join(map(re.escape, letters)), source))
 
 
-def applied(edit, source):
-    """The source with the edit. Raises ValueError where its text does not stand there once."""
+def edit_in(edit, source):
+    """Where the edit stands in the source, and what stands there then: a fold.Edit. Raises ValueError where its text does not stand there once."""
     found = places(edit, source)
     if len(found) != 1:
         raise ValueError(f"its text is {len(found)} times in {edit['file']}, not once")
@@ -26,4 +28,10 @@ def applied(edit, source):
         replacement = replacement.lstrip()
     if edit["text"][-1:].isspace():
         replacement = replacement.rstrip()
-    return source[:found[0].start()] + replacement + source[found[0].end():]
+    return edit_between(found[0][0], replacement, found[0].start())
+
+
+def applied(edit, source):
+    """The source with the edit."""
+    begin, end, new = edit_in(edit, source)
+    return source[:begin] + new + source[end:]

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 
-import mutant_fold
+import fold
 from tally import ROOT
 
 kRelease = "universalmutator==1.14.1"
@@ -69,14 +69,14 @@ def offered(names):
     out = []
     for name, found in json.loads(answer.stdout).items():
         source = (ROOT / name).read_text()
-        lines, quiet, starts, nth, seen = source.splitlines(), mutant_fold.quiet_ranges(source), [0], [], collections.Counter()
+        lines, quiet, starts, nth, seen = source.splitlines(), fold.quiet_ranges(source), [0], [], collections.Counter()
         for line in lines:
             starts.append(starts[-1] + len(line) + 1)
             seen[line.strip()] += 1
             nth.append(seen[line.strip()])
         for line, text in found:
             old, new = lines[line - 1], text.rstrip("\n")
-            a, b, middle = mutant_fold.changed_range(old, new)
+            a, b, middle = fold.changed_range(old, new)
             if is_program(source, quiet, starts[line - 1] + a, starts[line - 1] + b, middle) and old.strip() != new.strip() and balanced(old, new):
                 out.append(Edit(name, line, nth[line - 1], old.strip(), new.strip()))
     return out

@@ -1,4 +1,4 @@
-"""Folds edits of one source into it, each behind a number that is read at run time (ci/mutants).
+"""Folds edits of one source into it, each behind a number that is read at run time, so that one build serves many of them (ci/mutants, ci/faults).
 
 An edit of a statement inside a function becomes
 
@@ -9,6 +9,7 @@ they were. What stands outside every function (a default argument, a table, a si
 """
 import dataclasses
 import re
+import typing
 
 kToken = re.compile(r"""
   (?P<skip>//[^\n]*|/\*.*?\*/|^[ \t]*\#(?:[^\n\\]|\\.)*)
@@ -165,31 +166,60 @@ def changed_range(old, new):
     return a, len(old) - b, new[a:len(new) - b]
 
 
-class Fold:
-    """A source with edits of (number, line, new text of the line). `text` is the source with those that could be folded; `left` numbers the others."""
+class Edit(typing.NamedTuple):
+    """source[begin:end] becomes `new`."""
+    begin: int
+    end: int
+    new: str
 
-    def __init__(self, source, edits):
-        starts = [0]
-        for line in source.splitlines(True):
-            starts.append(starts[-1] + len(line))
-        all_tokens = tokens(source)
-        blocks = code_blocks(all_tokens) if all_tokens else []
+
+def edit_between(old, new, at=0):
+    """The edit that makes the text `old`, which stands at `at`, the text `new`: no longer than it must be."""
+    begin, end, middle = changed_range(old, new)
+    return Edit(at + begin, at + end, middle)
+
+
+def edit_of_line(source, line, new):
+    """The edit that gives a line of the source another text."""
+    lines = source.splitlines(True)
+    return edit_between(lines[line - 1].rstrip("\n"), new, sum(map(len, lines[:line - 1])))
+
+
+def overlap(a, b):
+    return a[0] < b[1] and b[0] < a[1]
+
+
+class Fold:
+    """A source with numbered edits: of each number one, or several that are made together. `text` is the source with those that could be folded, `left` has the numbers of the
+    others; those of `without` are left out as well."""
+
+    def __init__(self, source, edits, without=()):
+        self.source, self.tokens = source, tokens(source)
+        self.blocks = code_blocks(self.tokens) if self.tokens else []
         self.left, sites = [], {}
-        for number, line, new in edits:
-            old = source[starts[line - 1]:starts[line]].rstrip("\n")
-            a, b, middle = changed_range(old, new)
-            a, b = starts[line - 1] + a, starts[line - 1] + b
-            place = site(source, all_tokens, blocks, a, b) if all_tokens else None
-            edited = source[place[0]:a] + middle + source[b:place[1]] if place else None
-            if place is None or tokens(edited) is None:
+        for number, several in edits.items():
+            copies = self.copies(sorted(several))
+            if copies is None:
                 self.left.append(number)
-            else:
-                sites.setdefault(place, []).append((number, edited))
-        self.source = source
+            elif number not in without:
+                for place, edited in copies:
+                    sites.setdefault(place, []).append((number, edited))
         body = self.rendered(0, len(source), sorted(sites.items(), key=lambda s: (s[0][0], -s[0][1])))
         once = re.search(r"^#pragma once\n", body, re.M)
         at = once.end() if once else 0
-        self.text = body[:at] + '#include "assay_mutants.h"\n' + body[at:]
+        self.text = body[:at] + f'#include "{kHeaderName}"\n' + body[at:]
+
+    def copies(self, edits):
+        """The parts of the source that are to be doubled for these edits, each with its other text, or None. Edits whose parts overlap are made in one."""
+        places = [site(self.source, self.tokens, self.blocks, e.begin, e.end) for e in edits] if self.tokens else [None]
+        if None in places:
+            return None
+        for i, (e, later) in enumerate(zip(edits, edits[1:])):
+            if overlap(places[i], places[i + 1]):
+                joined = Edit(e.begin, later.end, e.new + self.source[e.end:later.begin] + later.new)
+                return self.copies([*edits[:i], joined, *edits[i + 2:]])
+        out = [(place, self.source[place[0]:e.begin] + e.new + self.source[e.end:place[1]]) for place, e in zip(places, edits)]
+        return None if any(tokens(text) is None for _, text in out) else out
 
     def rendered(self, begin, end, sites):
         out, i = [], 0
@@ -205,18 +235,19 @@ class Fold:
         return "".join(out) + self.source[begin:end]
 
     def lines(self):
-        """Of each edit, the lines of `text` on which its copy stands."""
+        """Of each number, the lines of `text` on which its copies stand, as pairs."""
         out, number, first = {}, None, 0
         for n, line in enumerate(self.text.splitlines(), 1):
             if found := re.search(r"// edit (\d+)$", line):
                 number, first = int(found[1]), n
             elif re.search(r"// end (\d+)$", line) and number is not None:
-                out[number] = (first, n)
+                out.setdefault(number, []).append((first, n))
                 number = None
         return out
 
 
-kHeader = """// What ci/mutants folds into the sources of its copy.
+kHeaderName = "assay_mutants.h"
+kHeader = """// What ci/mutants and ci/faults fold into the sources of their copies.
 #pragma once
 #include <cstdlib>
 #include <fcntl.h>
