@@ -42,6 +42,8 @@ std::string nearest_word(std::string_view word, std::span<const std::string_view
   std::string best;
   size_t best_distance = std::max<size_t>(2, word.size() / 3) + 1;  // beyond this a suggestion misleads
   for (std::string_view candidate : words) {
+    const auto [shorter, longer] = std::minmax({word.size(), candidate.size()});
+    if (longer - shorter >= best_distance) continue;  // the distance is at least that
     std::vector<size_t> row(candidate.size() + 1);
     std::iota(row.begin(), row.end(), size_t{0});
     for (size_t i = 1; i <= word.size(); ++i) {
