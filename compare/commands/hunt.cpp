@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "compare/commands/hunt/cause.h"
+#include "compare/commands/hunt/edges.h"
 #include "compare/commands/hunt/folder.h"
 #include "compare/commands/hunt/lines.h"
 #include "compare/commands/kept_results.h"
@@ -39,7 +40,9 @@ using hunting::Folder;
 using hunting::Lines;
 using Clock = std::chrono::steady_clock;
 
-constexpr size_t kBatch = 96;    // lines; small, because a kill costs one batch
+constexpr size_t kBatch = 96;             // lines; small, because a kill costs one batch
+constexpr uint64_t kBatchesPerRound = 8;  // of libFuzzer, with --edges
+constexpr int64_t kRunsOfRound = 2000;
 constexpr size_t kSameKind = 3;  // lines of one kind whose cause is looked for; later ones are counted
 constexpr size_t kCausesAtOnce =
     4;  // of one batch, so that a subject that is all wrong is still searched widely
@@ -61,7 +64,9 @@ class Hunt {
         folder_(folder),
         out_(out),
         progress_(err, options.progress),
-        lines_(options.seed, options.max_elements, options.only) {
+        lines_(options.seed, options.max_elements, options.only),
+        edges_({options.edges, options.subject, options.plugin, options.folder, options.only,
+                options.max_elements, options.seed}) {
     settings_ = options.settings;
     settings_.subjects = {options.subject};
     for (const Problem& p : folder.kept()) lines_.know(p);
@@ -94,6 +99,7 @@ class Hunt {
   // Batches until the time is up.
   void go() {
     uint64_t n = folder_.batches();
+    if (!options_.edges.empty() && n == 0) round(n);
     for (int64_t done = 0;
          lines_.groups() > 0 && !over() && (options_.batches == 0 || done < options_.batches); ++done, ++n) {
       batch(lines_.batch(n, kBatch));
@@ -104,6 +110,7 @@ class Hunt {
                            {"lines", batch_ran_},
                            {"seconds", seconds()},
                            {"pairs", lines_.pairs()}}));
+      if (!options_.edges.empty() && (n + 1) % kBatchesPerRound == 0 && !over()) round(n + 1);
     }
   }
 
@@ -185,6 +192,32 @@ class Hunt {
     look_into(red);
   }
 
+  // A round of libFuzzer, and what it found once more, by the program that is not instrumented. Where that
+  // one finds nothing wrong with the line on which libFuzzer ended, what a sanitizer says is the finding.
+  void round(uint64_t n) {
+    progress_.show(fmt::format("libFuzzer looks for lines that reach new edges, from {} on", edges_.kept()));
+    const Result<hunting::Edges::Found> found = edges_.search(n, kRunsOfRound);
+    if (!found) {
+      trouble_ = found.error();
+      return;
+    }
+    for (size_t first = 0; first < found->lines.size() && !trouble_ && !interrupted(); first += kBatch) {
+      const auto begin = found->lines.begin() + static_cast<ptrdiff_t>(first);
+      batch({begin, begin + static_cast<ptrdiff_t>(std::min(kBatch, found->lines.size() - first))});
+    }
+    if (interrupted()) return;  // the next run judges them
+    if (found->ended && !trouble_) {
+      const size_t failures = failures_;
+      batch({*found->ended});
+      if (failures_ == failures) add(hunting::finding_of_end(*found->ended, found->words));
+    }
+    if (!trouble_) trouble_ = edges_.taken();
+    record(json::object({{"record", "edges"},
+                         {"batch", static_cast<int64_t>(n)},
+                         {"lines", found->lines.size()},
+                         {"seconds", seconds()}}));
+  }
+
   // Small lines first, because their cause is found soonest.
   void look_into(std::vector<std::pair<Problem, Breach>>& red) {
     std::stable_sort(red.begin(), red.end(), [](const auto& a, const auto& b) {
@@ -209,10 +242,15 @@ class Hunt {
     o.timeout = settings_.timeout;
     o.budget = options_.budget;
     o.folder = folder_.finding_folder(number);
-    Finding f = find_cause(p, breach, subjects_, o);
+    add(find_cause(p, breach, subjects_, o));
+  }
+
+  void add(Finding f) {
+    const size_t number = folder_.findings().size() + 1;
     if (!causes_.insert(f.cause).second) {
       std::error_code gone;
-      std::filesystem::remove_all(o.folder, gone);  // what a known cause has shown again
+      // What a known cause has shown again.
+      std::filesystem::remove_all(folder_.finding_folder(number), gone);
       return;
     }
     f.number = number;
@@ -231,6 +269,7 @@ class Hunt {
   std::FILE* out_;
   ProgressLine progress_;
   Lines lines_;
+  hunting::Edges edges_;
   RunSettings settings_;
   std::set<std::string> causes_;
   std::map<std::string, size_t> kinds_;
@@ -277,6 +316,8 @@ int run_hunt(const HuntOptions& options, const Subjects& subjects, std::FILE* ou
   if (!folder) return refuse(folder.error());
   const Result<std::vector<Problem>> found = (*folder)->found();
   if (!found) return refuse(found.error());
+  if (options.edges.empty() && (options.subject == "host" || !options.plugin.empty()))
+    fmt::print(err, "assay: choices alone guide this hunt; with --edges, edges of compiled code do too\n");
   const InterruptScope scope;
   Hunt hunt(options, subjects, **folder, out, err);
   hunt.repeat(*found);
@@ -296,6 +337,7 @@ void register_hunt(Program& program) {
       "  assay hunt --plugin ./libmine.so --minutes 10 --to hunt-mine\n"
       "  assay hunt --subject host --only 'quantize nvfp4' --seed 7\n"
       "  mpirun -n 16 build/mpi/bin/assay hunt --mpi --plugin ./libmine.so --minutes 60 --to hunt-mine\n"
+      "  assay hunt --edges build/fuzz/bin/assay_edges --minutes 60\n"
       "  assay hunt smoke --python mine:quantize --python-spec 'mxfp8 dir=row'\n"
       "The same command with the same --to goes on where it ended, also after a kill.\n"
       "Exit status: 0 nothing found; 1 something fails; 2 bad usage, or the folder cannot be used; 3 nothing "
@@ -311,6 +353,9 @@ void register_hunt(Program& program) {
   c.option("--seed", hunt->seed, "of the lines").show_default();
   c.option("--max-elements", hunt->max_elements, "elements of a tensor of a line").positive().show_default();
   c.option("--only", hunt->only, "only ops with a format that contain this: 'quantize mxfp8'");
+  c.option("--edges", hunt->edges,
+           "the program assay_edges (ci/build fuzz assay_edges): libFuzzer looks for lines that reach new "
+           "edges of the kernels, or of a plugin that counts its own (docs/hunt.md)");
   c.option("--budget", hunt->budget, "seconds for the search of one cause").seconds().show_default();
   c.option("--jsonl", hunt->jsonl, "write each batch and each finding here as a JSON line");
   add_environment(c, common);
@@ -324,6 +369,9 @@ void register_hunt(Program& program) {
     const std::vector<std::string> names = chosen_subjects(common, subjects, "host");
     if (names.size() != 1) throw Refusal{"this command takes one --subject"};
     hunt->subject = names[0];
+    if (hunt->subject.starts_with("plugin:")) hunt->plugin = common.plugin;
+    if (!hunt->edges.empty() && hunt->subject != "host" && hunt->plugin.empty())
+      throw Refusal{"--edges is for the subject host and for plugins: " + hunt->subject + " counts no edges"};
     hunt->settings.claims.environment = environment_of(common);
     hunt->settings.timeout = common.timeout;
     hunt->settings.jobs = common.jobs;

@@ -29,7 +29,17 @@ constexpr int kNotStarted = 127;
 
 }  // namespace
 
-Result<std::string> output_of(const std::vector<std::string>& words) {
+std::string Output::ending(const std::string& program) const {
+  const std::string end =
+      status >= 0 ? "exit status " + std::to_string(status) : "signal " + std::to_string(-status);
+  constexpr size_t kMostShown = 400;
+  std::string shown = text;
+  while (!shown.empty() && shown.back() == '\n') shown.pop_back();
+  if (shown.size() > kMostShown) shown = "..." + shown.substr(shown.size() - kMostShown);
+  return program + ": " + end + (shown.empty() ? "" : ": " + shown);
+}
+
+Result<Output> run_program(const std::vector<std::string>& words) {
   std::array<int, 2> pipe{};
   if (::pipe(pipe.data()) != 0) return Error{std::string("no pipe: ") + std::strerror(errno), 0, ""};
   const pid_t child = ::fork();
@@ -46,15 +56,16 @@ Result<std::string> output_of(const std::vector<std::string>& words) {
   ::close(pipe[0]);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return text;
-  const std::string end = WIFEXITED(status) ? "exit status " + std::to_string(WEXITSTATUS(status))
-                                            : "signal " + std::to_string(WTERMSIG(status));
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNotStarted && text.empty())
     return Error{words[0] + " cannot be started", 0, ""};
-  constexpr size_t kMostShown = 400;
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  if (text.size() > kMostShown) text = "..." + text.substr(text.size() - kMostShown);
-  return Error{words[0] + ": " + end + (text.empty() ? "" : ": " + text), 0, ""};
+  return Output{WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), std::move(text)};
+}
+
+Result<std::string> output_of(const std::vector<std::string>& words) {
+  auto output = run_program(words);
+  if (!output) return output.error();
+  if (output->status != 0) return Error{output->ending(words[0]), 0, ""};
+  return std::move(output->text);
 }
 
 std::string program_path(const std::string& name, const std::string& given,

@@ -7,6 +7,18 @@
 
 namespace assay {
 
+// How a program ended, and what it wrote to standard output and standard error, together.
+struct Output {
+  int status = 0;  // its exit status, or minus the number of the signal that ended it
+  std::string text;
+  // In words, with the last of what it wrote: "<program>: exit status 3: no such file".
+  std::string ending(const std::string& program) const;
+};
+
+// Runs a program with these words, of which the first is its path or a name that PATH has, to its end.
+// Error: it cannot be started.
+Result<Output> run_program(const std::vector<std::string>& words);
+
 // Runs a program with these words, the first of which is its path or a name that PATH has, and returns what
 // it wrote to standard output and standard error, together. Error: it cannot be started, or its exit status
 // is not 0; then with the last of what it wrote.

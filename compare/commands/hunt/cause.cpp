@@ -76,6 +76,15 @@ string kind_of(const Problem& p, const Breach& b) {
                      b.in_padding ? " padding" : "");
 }
 
+Finding finding_of_end(const Problem& p, const string& words) {
+  Finding out;
+  out.drawn = out.line = to_line(p);
+  out.claim = "sanitizer";
+  out.cause = fmt::format("{} {}", head_of(p), words);
+  out.headline = words;
+  return out;
+}
+
 Finding find_cause(const Problem& p, const Breach& b, const Subjects& subjects, const CauseOptions& options) {
   Finding out;
   out.drawn = out.line = to_line(p);

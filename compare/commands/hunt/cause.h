@@ -20,6 +20,9 @@ struct CauseOptions {
 // plane.
 std::string kind_of(const Problem&, const Breach&);
 
+// Of a line on which an instrumented program ended, and what a sanitizer said of it, which is its cause.
+Finding finding_of_end(const Problem&, const std::string& words);
+
 // Explains and shrinks. Where explain finds no difference (a law that fails, a crash), the line stays as it
 // is and its kind stands for the cause.
 Finding find_cause(const Problem&, const Breach&, const Subjects&, const CauseOptions&);

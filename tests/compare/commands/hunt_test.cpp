@@ -190,6 +190,55 @@ TEST_F(Hunt, ASubjectOfOneKindOfLineIsAskedForIt) {
   }
 }
 
+// Stands for assay_edges: writes lines into the folder of --new, and ends as the rest of the script says.
+struct Edges : Hunt {
+  HuntOptions with_edges(const std::string& rest) {
+    HuntOptions o = options("quantize nvfp4", 1);
+    o.edges = folder_ + "/edges.sh";
+    fs::create_directories(folder_);
+    EXPECT_FALSE(write_file(o.edges, std::string_view("#!/bin/sh\nfor word; do case $word in --new=*) "
+                                                      "new=${word#--new=};; esac; done\n" +
+                                                      rest)));
+    fs::permissions(o.edges, fs::perms::owner_all);
+    return o;
+  }
+};
+
+TEST_F(Edges, LinesThatReachNewOnesAreJudgedAndKept) {
+  const HuntOptions o = with_edges(
+      "printf 'quantize mxfp8 3x33 bf16' > $new/0a\n"
+      "printf 'quantize mxfp8 3x33 bf16' > $new/failed-1\n");
+  const Told told = hunt(o, fakes::with("fake", tail_is_wrong));
+  EXPECT_EQ(told.status, 1) << told.text;
+  EXPECT_NE(read("hunt.jsonl").find(R"("drawn": "quantize mxfp8 3x33 bf16")"), std::string::npos)
+      << read("hunt.jsonl");
+  EXPECT_TRUE(fs::exists(folder_ + "/edges/kept/0a"));
+  EXPECT_TRUE(fs::exists(folder_ + "/edges/failed-1"));
+  EXPECT_TRUE(fs::is_empty(folder_ + "/edges/new"));
+}
+
+TEST_F(Edges, WhatASanitizerSaysIsAFinding) {
+  const HuntOptions o = with_edges(
+      "printf 'quantize nvfp4 3x33 bf16' > $new/crash-1\n"
+      "echo '==7==ERROR: AddressSanitizer: heap-buffer-overflow'\n"
+      "echo 'SUMMARY: AddressSanitizer: heap-buffer-overflow mine.cpp:12'\n"
+      "exit 77\n");
+  const Told told = hunt(o, fakes::with("fake", nullptr));
+  EXPECT_EQ(told.status, 1) << told.text;
+  EXPECT_NE(told.text.find("heap-buffer-overflow mine.cpp:12"), std::string::npos) << told.text;
+  EXPECT_NE(read("found.cases").find("quantize nvfp4 3x33 bf16"), std::string::npos);
+  EXPECT_TRUE(fs::exists(folder_ + "/edges/crash-1")) << "it would end the next round";
+}
+
+TEST_F(Edges, AProgramThatCannotRunEndsTheHunt) {
+  const Told none = hunt(with_edges("echo no such subject; exit 2\n"), fakes::with("fake", nullptr));
+  EXPECT_EQ(none.status, 2);
+  EXPECT_NE(none.text.find("exit status 2: no such subject"), std::string::npos) << none.text;
+  HuntOptions o = options("cast", 1);
+  o.edges = folder_ + "/nowhere";
+  EXPECT_EQ(hunt(o, fakes::with("fake", nullptr)).status, 2);
+}
+
 TEST(HuntLines, HaveTheWordsOfASubject) {
   const Lines lines(1, 4096, "quantize mxfp8");
   const std::vector<Problem> own = lines.with_words("quantize mxfp8 bf16 dir=row scales=gemm");

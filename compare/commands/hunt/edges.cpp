@@ -1,0 +1,115 @@
+#include "compare/commands/hunt/edges.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "compare/process/output_of.h"
+#include "contract/line.h"
+#include "fixtures/files.h"
+
+namespace assay::hunting {
+
+namespace fs = std::filesystem;
+using std::string;
+
+namespace {
+
+// What libFuzzer puts before the names of inputs that ended it.
+constexpr const char* kEnds[] = {"crash-", "timeout-", "oom-", "leak-"};
+constexpr const char* kFailed[] = {"failed-"};  // what assay_edges puts before those of lines that failed
+constexpr int kSlowLine = 60, kMostMiB = 4096;  // seconds; of the program
+
+std::vector<fs::path> files_of(const string& folder) {
+  std::vector<fs::path> out;
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(folder, failed)) out.push_back(entry.path());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::optional<Problem> line_of(const fs::path& file) {
+  const auto mapped = MappedFile::open(file.string());
+  if (!mapped) return {};
+  const auto problem =
+      parse_line({reinterpret_cast<const char*>(mapped->bytes().data()), mapped->bytes().size()});
+  return problem ? std::optional(*problem) : std::nullopt;
+}
+
+bool begins_with_one(const fs::path& file, std::span<const char* const> begins) {
+  const string name = file.filename().string();
+  return std::any_of(begins.begin(), begins.end(),
+                     [&](const char* begin) { return name.starts_with(begin); });
+}
+bool ended_the_program(const fs::path& file) { return begins_with_one(file, kEnds); }
+bool failed_in_it(const fs::path& file) { return begins_with_one(file, kFailed); }
+
+// The line of the output that says what happened: a sanitizer's before libFuzzer's own.
+string said(std::string_view text) {
+  for (const char* mark : {"runtime error: ", "SUMMARY: "})
+    if (const size_t at = text.find(mark); at != std::string_view::npos) {
+      const size_t begin = text.rfind('\n', at) + 1;  // npos + 1 is 0
+      return string(text.substr(begin, text.find('\n', at) - begin));
+    }
+  return "it says nothing of why";
+}
+
+}  // namespace
+
+string Edges::path(const char* name) const { return (fs::path(options_.folder) / "edges" / name).string(); }
+
+fs::path Edges::aside(const fs::path& file) const {
+  return fs::path(options_.folder) / "edges" / file.filename();
+}
+
+Result<Edges::Found> Edges::search(uint64_t round, int64_t runs) {
+  std::error_code failed;
+  for (const char* name : {"new", "kept"}) fs::create_directories(path(name), failed);
+  if (failed) return Error{path("new") + ": " + failed.message(), 0, ""};
+  kept_ = files_of(path("kept")).size();
+  std::vector<string> words = {options_.program,
+                               "--subject=" + options_.subject,
+                               "--only=" + options_.only,
+                               fmt::format("--most={}", options_.max_elements),
+                               "--new=" + path("new"),
+                               "-max_len=4096",
+                               "-entropic=0",
+                               fmt::format("-timeout={}", kSlowLine),
+                               fmt::format("-rss_limit_mb={}", kMostMiB),
+                               fmt::format("-seed={}", (options_.seed * 65537 + round) % 0x7FFFFFFF + 1),
+                               fmt::format("-runs={}", static_cast<int64_t>(kept_) + runs),
+                               "-artifact_prefix=" + path("new") + "/"};
+  if (!options_.plugin.empty()) words.push_back("--plugin=" + options_.plugin);
+  words.insert(words.end(), {path("new"), path("kept")});
+  const Result<Output> output = run_program(words);
+  if (!output) return output.error();
+  Found out;
+  for (const fs::path& file : files_of(path("new"))) {
+    if (failed_in_it(file) && fs::exists(aside(file), failed)) continue;  // as in an earlier round
+    std::optional<Problem> p = line_of(file);
+    if (p && ended_the_program(file)) out.ended = p, out.words = said(output->text);
+    if (p && std::find(out.lines.begin(), out.lines.end(), *p) == out.lines.end())
+      out.lines.push_back(std::move(*p));
+  }
+  constexpr int kInterruptedFuzzer = 72;  // libFuzzer's exit status after Ctrl-C
+  if (output->status != 0 && output->status != kInterruptedFuzzer && !out.ended)
+    return Error{output->ending(options_.program), 0, ""};
+  return out;
+}
+
+std::optional<Error> Edges::taken() {
+  for (const fs::path& file : files_of(path("new"))) {
+    std::error_code failed;
+    // A line on which the program ended would end the next round before it begins.
+    const bool stays_out = ended_the_program(file) || failed_in_it(file);
+    fs::rename(file, stays_out ? aside(file) : fs::path(path("kept")) / file.filename(), failed);
+    if (failed) return Error{file.string() + ": " + failed.message(), 0, ""};
+  }
+  return {};
+}
+
+}  // namespace assay::hunting
