@@ -180,7 +180,7 @@ def stage_python(args):
 def stage_faults(args):
     """Injected faults: the judge must find each, and name the plane where it begins. With --nightly half an hour of mutants, others after every commit, in the room
     that has the fewest: one that survives is a failure until it has a verdict."""
-    sample = [] if args.nightly else ["--sample", "3"]
+    sample = [] if args.nightly else ["--sample", "20"]
     tally = run_counted("faults", ["ci/faults", *sample], 6 * 3600, tail=80)
     if not args.nightly:
         return tally
