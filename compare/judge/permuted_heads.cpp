@@ -1,6 +1,6 @@
 #include "compare/judge/permuted_heads.h"
 
-#include <cstring>
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -59,12 +59,11 @@ std::vector<PlaneData> with_moved_heads(const Problem& p, const std::vector<Plan
     }
     PlaneData moved = data;
     const int64_t by = found->heads == n.kv_heads ? 1 : n.repeats();
-    const size_t width = static_cast<size_t>(found->inner * info(data.plane.encoding).bytes());
+    const int64_t width = found->inner * info(data.plane.encoding).bytes();
     for (int64_t o = 0; o < found->outer; ++o)
       for (int64_t h = 0; h < found->heads; ++h)
-        std::memcpy(
-            moved.bytes.data() + static_cast<size_t>(o * found->heads + (h + by) % found->heads) * width,
-            data.bytes.data() + static_cast<size_t>(o * found->heads + h) * width, width);
+        std::copy_n(data.bytes.begin() + (o * found->heads + h) * width, width,
+                    moved.bytes.begin() + (o * found->heads + (h + by) % found->heads) * width);
     out.push_back(std::move(moved));
   }
   return out;
