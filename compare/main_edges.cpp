@@ -2,8 +2,7 @@
 // them. A line is judged on a subject whose code counts its edges, so libFuzzer keeps the lines that reach
 // new ones. `assay hunt --edges` starts it, and judges what it brings once more (commands/hunt/edges.h).
 //
-//   assay_edges --subject=host --most=4096 --only= --new=DIR [--plugin=libmine.so] <options of libFuzzer>
-//   DIR...
+//   assay_edges {--subject=host | --plugin=libmine.so} --most=4096 --only= --new=DIR <libFuzzer's> DIR...
 //
 // A line that fails is written into the folder --new beside those that libFuzzer keeps there. libFuzzer ends
 // where a sanitizer does.
@@ -64,11 +63,20 @@ Drawer* drawer_of(const std::string& group) {
   auto known = s.drawers.find(group);
   if (known == s.drawers.end())
     known = s.drawers
-                .emplace(group,
-                         Drawer(
-                             group, s.most, [&s](const Problem& p) { return s.subject->supports(p).yes; }, 1))
+                .emplace(group, Drawer(
+                                    group, s.most, [](const Problem&) { return true; }, 1))
                 .first;
   return known->second.any() ? &known->second : nullptr;
+}
+
+// The line with one of its sizes a little larger or smaller. Where a line has reached the first of several
+// branches that look at sizes, the next one is near it.
+std::optional<Problem> nudged(Draft draft, Dice& dice) {
+  constexpr int64_t kFarthest = 4;
+  int64_t& size = draft.sizes[dice.below(draft.sizes.size())];
+  size += static_cast<int64_t>(dice.below(2 * kFarthest + 1)) - kFarthest;
+  const auto problem = size < 0 ? Result<Problem>(Error{"", 0, ""}) : parse_line(draft.text());
+  return problem ? std::optional(*problem) : std::nullopt;
 }
 
 // The line with one to three things changed, or a new one.
@@ -77,6 +85,7 @@ std::optional<Problem> mutated(std::string_view line, Dice& dice) {
   const auto problem = parse_line(line);
   if (problem && !dice.chance(1, kNew)) {
     const Draft from = choices::draft_of(*problem);
+    if (dice.chance(1, 3) && !from.sizes.empty()) return nudged(from, dice);
     Drawer* drawer = drawer_of(from.op + " " + from.format);
     std::optional<Drawn> changed;
     if (drawer) {
@@ -124,7 +133,8 @@ void read_words(int& count, char** words) {
     if (!made) refuse(made.error().text());
     s.subjects.owned.push_back(std::move(*made));
   }
-  s.subject = s.subjects.find(subject);
+  // A plugin is called as its file is, which is another one here than where it counts no edges.
+  s.subject = plugin.empty() ? s.subjects.find(subject) : s.subjects.owned.back().get();
   if (!s.subject) refuse("no subject '" + subject + "'");
 }
 
@@ -142,10 +152,10 @@ extern "C" int LLVMFuzzerInitialize(int* count, char*** words) {
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
   Dice dice(seed);
-  constexpr int kTries = 8;
+  constexpr int kTries = 24;  // a subject of narrow support runs few of the lines
   for (int tries = 0; tries < kTries; ++tries) {
     const auto next = mutated({reinterpret_cast<const char*>(data), size}, dice);
-    if (!next) continue;
+    if (!next || !search().subject->supports(*next).yes) continue;
     const std::string line = to_line(*next);
     if (line.size() > most) continue;
     std::memcpy(data, line.data(), line.size());

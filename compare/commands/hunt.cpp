@@ -183,8 +183,7 @@ class Hunt {
       }
       ++ran_, ++batch_ran_;
       const bool failed = is_red(v.outcome);
-      if (lines_.told(p, failed || v.inside > 0 ? Fate::near_trouble : Fate::quiet))
-        if (auto error = folder_.keep(to_line(p))) trouble_ = error;
+      if (lines_.told(p, failed || v.inside > 0 ? Fate::near_trouble : Fate::quiet)) keep(p);
       if (!failed) return;
       ++failures_;
       red.emplace_back(p, v.breaches.empty() ? Breach{} : v.breaches.front());
@@ -216,6 +215,12 @@ class Hunt {
                          {"batch", static_cast<int64_t>(n)},
                          {"lines", found->lines.size()},
                          {"seconds", seconds()}}));
+  }
+
+  void keep(const Problem& p) {
+    if (auto error = folder_.keep(to_line(p))) trouble_ = error;
+    if (options_.edges.empty()) return;
+    if (auto error = edges_.know(p)) trouble_ = error;
   }
 
   // Small lines first, because their cause is found soonest.
@@ -316,7 +321,7 @@ int run_hunt(const HuntOptions& options, const Subjects& subjects, std::FILE* ou
   if (!folder) return refuse(folder.error());
   const Result<std::vector<Problem>> found = (*folder)->found();
   if (!found) return refuse(found.error());
-  if (options.edges.empty() && (options.subject == "host" || !options.plugin.empty()))
+  if (options.edges.empty() && (options.subject == "host" || options.subject.starts_with("plugin:")))
     fmt::print(err, "assay: choices alone guide this hunt; with --edges, edges of compiled code do too\n");
   const InterruptScope scope;
   Hunt hunt(options, subjects, **folder, out, err);
@@ -356,6 +361,7 @@ void register_hunt(Program& program) {
   c.option("--edges", hunt->edges,
            "the program assay_edges (ci/build fuzz assay_edges): libFuzzer looks for lines that reach new "
            "edges of the kernels, or of a plugin that counts its own (docs/hunt.md)");
+  c.option("--edges-plugin", hunt->plugin, "for --edges: the plugin once more, compiled to count its edges");
   c.option("--budget", hunt->budget, "seconds for the search of one cause").seconds().show_default();
   c.option("--jsonl", hunt->jsonl, "write each batch and each finding here as a JSON line");
   add_environment(c, common);
@@ -369,9 +375,15 @@ void register_hunt(Program& program) {
     const std::vector<std::string> names = chosen_subjects(common, subjects, "host");
     if (names.size() != 1) throw Refusal{"this command takes one --subject"};
     hunt->subject = names[0];
-    if (hunt->subject.starts_with("plugin:")) hunt->plugin = common.plugin;
-    if (!hunt->edges.empty() && hunt->subject != "host" && hunt->plugin.empty())
+    const bool is_plugin = hunt->subject.starts_with("plugin:");
+    if (!hunt->edges.empty() && hunt->subject != "host" && !is_plugin)
       throw Refusal{"--edges is for the subject host and for plugins: " + hunt->subject + " counts no edges"};
+    if (is_plugin && !hunt->edges.empty() && hunt->plugin.empty())
+      throw Refusal{
+          "a plugin with --edges needs --edges-plugin: the same sources once more, compiled by clang++-14 "
+          "with -fsanitize=fuzzer-no-link,address"};
+    if (!hunt->plugin.empty() && (!is_plugin || hunt->edges.empty()))
+      throw Refusal{"--edges-plugin goes with --plugin and --edges"};
     hunt->settings.claims.environment = environment_of(common);
     hunt->settings.timeout = common.timeout;
     hunt->settings.jobs = common.jobs;

@@ -26,7 +26,7 @@ struct HuntOptions {
   double budget = 5;            // seconds for the search of one cause
   std::vector<Problem> known;   // lines to begin from
   std::string edges;            // the program assay_edges; empty: choices alone guide the hunt
-  std::string plugin;           // the library of the subject, where that is a plugin
+  std::string plugin;           // for it: the subject's library once more, compiled to count its edges
   RunSettings settings;         // its subjects are replaced
   bool progress = false;
   bool mpi = false;    // the processes of a launcher share the lines of each batch

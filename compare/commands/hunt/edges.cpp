@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -62,14 +63,26 @@ string said(std::string_view text) {
 
 string Edges::path(const char* name) const { return (fs::path(options_.folder) / "edges" / name).string(); }
 
+std::optional<Error> Edges::make_folders() const {
+  std::error_code failed;
+  for (const char* name : {"new", "kept"}) fs::create_directories(path(name), failed);
+  if (failed) return Error{path("new") + ": " + failed.message(), 0, ""};
+  return {};
+}
+
 fs::path Edges::aside(const fs::path& file) const {
   return fs::path(options_.folder) / "edges" / file.filename();
 }
 
+std::optional<Error> Edges::know(const Problem& p) {
+  if (auto error = make_folders()) return error;
+  const string line = to_line(p);
+  return write_file(path("kept") + fmt::format("/drawn-{:016x}", std::hash<string>()(line)), line);
+}
+
 Result<Edges::Found> Edges::search(uint64_t round, int64_t runs) {
+  if (auto error = make_folders()) return *error;
   std::error_code failed;
-  for (const char* name : {"new", "kept"}) fs::create_directories(path(name), failed);
-  if (failed) return Error{path("new") + ": " + failed.message(), 0, ""};
   kept_ = files_of(path("kept")).size();
   std::vector<string> words = {options_.program,
                                "--subject=" + options_.subject,

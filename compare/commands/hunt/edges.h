@@ -36,6 +36,8 @@ class Edges {
     std::optional<Problem> ended;
     std::string words;
   };
+  // A line that ran, to begin from: the subject may run few of those that are drawn at random.
+  std::optional<Error> know(const Problem&);
   // One round: so many executions as `runs` beyond those of the lines that are kept. It follows from the
   // seed, the round and what is kept. Error: the program cannot be run, or ended for another reason than a
   // line.
@@ -46,6 +48,7 @@ class Edges {
 
  private:
   std::string path(const char* name) const;
+  std::optional<Error> make_folders() const;
   std::filesystem::path aside(const std::filesystem::path& file) const;
 
   EdgesOptions options_;
