@@ -53,7 +53,8 @@ bool failed_in_it(const fs::path& file) { return begins_with_one(file, kFailed);
 string said(std::string_view text) {
   for (const char* mark : {"runtime error: ", "SUMMARY: "})
     if (const size_t at = text.find(mark); at != std::string_view::npos) {
-      const size_t begin = text.rfind('\n', at) + 1;  // npos + 1 is 0
+      const bool summary = std::string_view(mark).starts_with("SUMMARY");
+      const size_t begin = summary ? at + std::string_view(mark).size() : text.rfind('\n', at) + 1;
       return string(text.substr(begin, text.find('\n', at) - begin));
     }
   return "it says nothing of why";
