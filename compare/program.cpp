@@ -59,6 +59,7 @@
 #include "fast/subject_ptx.h"
 #include "fast/subject_simd.h"
 #include "fixtures/headers/subject_headers.h"
+#include "fixtures/mpfr/subject_mpfr.h"
 #include "reference/subject.h"
 
 namespace {
@@ -108,6 +109,7 @@ Subjects make_subjects(const CommonOptions& common) {
   s.owned.push_back(make_ptx_subject());
   s.owned.push_back(make_cublaslt_subject());
   s.owned.push_back(make_headers_subject());
+  s.owned.push_back(make_mpfr_subject());
   s.owned.push_back(make_lanes_subject());
   s.owned.push_back(make_lanes_twin_subject());
   s.owned.push_back(make_general_host_subject());

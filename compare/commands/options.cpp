@@ -25,7 +25,8 @@ void add_what(Command& c, CommonOptions& o, bool required) {
 
 void add_subjects(Command& c, CommonOptions& o, const char* fallback) {
   constexpr std::string_view kHelp =
-      "reference, host, gpu, ptx, cublaslt, headers, lanes, lanes_twin, host_general, plugin:<name>, "
+      "reference, host, gpu, ptx, cublaslt, headers, mpfr, lanes, lanes_twin, host_general, simd, "
+      "plugin:<name>, "
       "ptx:<name>, python:<function>, "
       "pack; "
       "several with commas (default: {})";
