@@ -34,7 +34,7 @@ namespace {
 constexpr size_t kKeptFailures = 3;  // of one claim
 
 std::vector<CertifyPart> chosen_parts(const CertifyOptions& options) {
-  std::vector<CertifyPart> parts = options.parts.empty() ? certify_parts(options.quick) : options.parts;
+  std::vector<CertifyPart> parts = options.parts.empty() ? certify_parts(options.extent) : options.parts;
   std::erase_if(parts, [&](const CertifyPart& p) { return p.name.find(options.only) == std::string::npos; });
   return parts;
 }
@@ -46,7 +46,7 @@ class CertifyRun {
         subjects_(subjects),
         out_(out),
         err_(err),
-        certificate_(options.output, options.quick, options.only),
+        certificate_(options.output, options.extent, options.only),
         progress_(err, options.progress) {}
 
   int run(std::vector<CertifyPart> parts) {
@@ -77,7 +77,7 @@ class CertifyRun {
     return finish();
   }
 
-  // What each part costs, by a sample from its middle, in processor time.
+  // What each part costs, by samples from all of it, in processor time.
   int estimate(std::vector<CertifyPart> parts) {
     plan_ = make_plan(std::move(parts), options_.subjects, subjects_, {});
     double all = 0;
@@ -113,13 +113,20 @@ class CertifyRun {
     return to_text(run_task(plan_.parts[t.part], plan_.running(t.part), t.first, t.end, subjects_));
   }
   std::string sampled_seconds(const CertifyPart& part, const std::vector<CertifySide>& sides) const {
-    constexpr int64_t kSample = int64_t{1} << 17, kWarm = 64;
-    const int64_t n = std::min(kSample, part.domain.count), first = (part.domain.count - n) / 2;
-    run_task(part, sides, first, first + std::min(kWarm, n), subjects_);  // what happens once
+    // Eight samples, evenly spaced: between two powers of two an element costs more than among NaNs.
+    constexpr int64_t kSamples = 8, kWarm = 256;
+    const int64_t apart = std::max<int64_t>(part.domain.count / kSamples, 1),
+                  n = std::min(part.piece / 2 / kSamples, apart);
+    run_task(part, sides, 0, std::min(kWarm, n), subjects_);  // what happens once
     const std::clock_t start = std::clock();
-    run_task(part, sides, first, first + n, subjects_);
+    int64_t sampled = 0;
+    for (int64_t first = (apart - n) / 2; first + n <= part.domain.count && sampled < kSamples * n;
+         first += apart) {
+      run_task(part, sides, first, first + n, subjects_);
+      sampled += n;
+    }
     const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-    return std::to_string(seconds * static_cast<double>(part.domain.count) / static_cast<double>(n));
+    return std::to_string(seconds * static_cast<double>(part.domain.count) / static_cast<double>(sampled));
   }
 
   int jobs() const {
@@ -155,6 +162,7 @@ class CertifyRun {
     PartRecord& record = plan_.records[task.part];
     const CertifyPart& part = plan_.parts[task.part];
     record.digests += r.digests;
+    record.hashes += r.hashes;
     record.seconds += r.seconds;
     if (record.law.empty()) record.law = r.law;
     if (!r.trouble.empty() && record.trouble.empty())
@@ -189,6 +197,7 @@ class CertifyRun {
     fmt::print(out_, "{}", part_text(part, record, entry, subjects_, options_.colour, totals_));
     std::fflush(out_);
     record.digests.clear();
+    record.hashes.clear();
     certificate_.add(std::move(entry), record.seconds);
   }
 
@@ -258,6 +267,10 @@ int run_certify(const CertifyOptions& options, const Subjects& subjects, std::FI
     fmt::print(err, "assay: {}\n", error->text());
     return 2;
   }
+  if (options.extent == CertifyExtent::full && options.only.empty() && options.parts.empty())
+    fmt::print(err,
+               "assay: the full certificate takes some ten core-hours; assay certify --full --estimate says "
+               "what each part costs here\n");
   const InterruptScope scope;
   return CertifyRun(options, subjects, out, err).run(std::move(parts));
 }
@@ -280,7 +293,7 @@ int run_simd(CertifyOptions options, const Subjects& subjects, std::FILE* out, s
   options.subjects = {"simd"};
   const int status = run_certify(options, subjects, out, err);
   if (status != 0 || serves()) return status;
-  const bool whole = !options.quick && options.only.empty();
+  const bool whole = options.extent != CertifyExtent::quick && options.only.empty();
   if (whole)
     fmt::print(err, "{}: {}\n", acceptor->target(), keep_certificate(simd_certificate_path(), *acceptor));
   else
@@ -288,6 +301,12 @@ int run_simd(CertifyOptions options, const Subjects& subjects, std::FILE* out, s
                "{}: not kept for `assay check`, which takes the whole certificate: assay certify --simd\n",
                acceptor->target());
   return 0;
+}
+
+// One option of two that exclude each other.
+void ask(CertifyExtent& extent, CertifyExtent wanted) {
+  if (extent != CertifyExtent::floats && extent != wanted) throw Refusal{"give one of --quick and --full"};
+  extent = wanted;
 }
 
 }  // namespace
@@ -306,10 +325,19 @@ void register_certify(Program& program) {
       "  assay certify --estimate --jobs 8\n"
       "  mpirun -n 64 build/mpi/bin/assay certify --mpi -o certificate.json --resume\n"
       "  assay certify --quick --subject gpu\n"
+      "  assay certify --full --estimate\n"
+      "  mpirun -n 64 build/mpi/bin/assay certify --full --mpi -o full.json --resume\n"
       "  assay certify --simd      what `assay check` may use on this processor\n"
       "Exit status: 0 every claim holds; 1 a claim does not hold; 2 bad usage, or a certificate that cannot "
       "be written; 3 nothing was compared; 130 it was interrupted, and what was compared until then holds.");
-  c.flag("--quick", certify->quick, "rounding boundaries instead of every float: for continuous integration");
+  c.flag(
+      "--quick", [&extent = certify->extent] { ask(extent, CertifyExtent::quick); },
+      "rounding boundaries instead of every float: for continuous integration");
+  c.flag(
+      "--full", [&extent = certify->extent] { ask(extent, CertifyExtent::full); },
+      "whatever can be counted: also every 16-bit amax with the elements under its scale, every amax of "
+      "binary32, every pair of 16-bit amaxes, by MPFR and every other method; some ten core-hours: see "
+      "--estimate first");
   c.flag(
       "--simd", certify->simd,
       "the vectorised method alone, with the widest instructions of this processor; that it passed is kept, "
@@ -321,7 +349,7 @@ void register_certify(Program& program) {
          "keep the parts that the certificate at -o already holds, if the same build made them, and every "
          "result of the others beside it until it is whole");
   c.flag("--estimate", certify->estimate,
-         "print what each part would cost here, by a sample, and run nothing else");
+         "print what each part would cost here, by samples, and run nothing else");
   add_mpi(c, certify->mpi);
   add_subjects(c, common, "those that each part names");
   c.option("--timeout", certify->timeout, "time limit for 2^22 elements, in seconds")
@@ -329,6 +357,8 @@ void register_certify(Program& program) {
       .show_default();
   add_jobs(c, common);
   c.callback([&program, certify] {
+    if (certify->simd && certify->extent == CertifyExtent::full)
+      throw Refusal{"--full holds what --simd asks; give one of them"};
     settle(certify->mpi, program);
     const Subjects subjects = program.make_subjects(program.common);
     certify->subjects = chosen_subjects(program.common, subjects, "");

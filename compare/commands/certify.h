@@ -15,7 +15,7 @@ namespace assay {
 struct Program;
 
 struct CertifyOptions {
-  bool quick = false;
+  CertifyExtent extent = CertifyExtent::floats;
   bool list = false;                  // print the parts and stop
   bool estimate = false;              // print what each part would cost and stop
   std::string output;                 // the certificate's path; empty: none is written
@@ -23,11 +23,11 @@ struct CertifyOptions {
   bool resume = false;                // take over the parts that `output` holds already
   std::string only;                   // parts whose name contains this
   std::vector<std::string> subjects;  // instead of those that the parts name
-  std::vector<CertifyPart> parts;     // instead of certify_parts(quick); for tests
+  std::vector<CertifyPart> parts;     // instead of certify_parts(extent); for tests
   KeptResults kept;                   // of single tasks, for `resume`
   bool mpi = false;                   // the processes of a launcher share the tasks
   int jobs = 0;                       // 0: the cores of this machine
-  double timeout = 60;                // seconds for 2^22 elements
+  double timeout = 60;                // seconds for 2^22 inputs
   bool progress = false;              // a line on `err` that is rewritten
   bool colour = false;
 };

@@ -86,11 +86,15 @@ json::Value part_entry(const CertifyPart& part, PartRecord& record) {
   }
   const std::string fingerprint = sha256(std::as_bytes(std::span(record.digests))).substr(0, 32);
   entry.set("fingerprint", whole ? json::Value(fingerprint) : json::Value());
+  if (part.sha256) {
+    entry.set("piece", part.piece);
+    entry.set("sha256", whole ? json::Value(sha256(std::as_bytes(std::span(record.hashes)))) : json::Value());
+  }
   return entry;
 }
 
-Certificate::Certificate(std::string path, bool quick, std::string only)
-    : path_(std::move(path)), build_(build_json()), mode_(quick ? "quick" : "full"), only_(std::move(only)) {}
+Certificate::Certificate(std::string path, CertifyExtent extent, std::string only)
+    : path_(std::move(path)), build_(build_json()), mode_(name(extent)), only_(std::move(only)) {}
 
 void Certificate::add(json::Value part, double seconds) {
   seconds_.set(part.text("name"), seconds);

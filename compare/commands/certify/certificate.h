@@ -29,7 +29,7 @@ struct PartRecord {
   std::vector<size_t> runs;  // claims that run, in the order of a task's sides
   json::Value taken;         // from an earlier certificate; null: it is not
   size_t tasks = 0, done = 0;
-  std::string digests, law, trouble;
+  std::string digests, hashes, law, trouble;
   double seconds = 0;
 };
 
@@ -42,7 +42,7 @@ json::Value part_entry(const CertifyPart&, PartRecord&);
 class Certificate {
  public:
   // `path` may be empty, then nothing is written.
-  Certificate(std::string path, bool quick, std::string only);
+  Certificate(std::string path, CertifyExtent, std::string only);
 
   void add(json::Value part_entry, double seconds);
   std::optional<Error> write(bool complete, const Totals&, int jobs, double seconds) const;

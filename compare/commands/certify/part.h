@@ -4,12 +4,18 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compare/process/guarded_run.h"
 #include "contract/problem.h"
 
 namespace assay {
+
+// How much a certificate holds: every rounding boundary; every float; or whatever can be counted, by every
+// method and witness (`--full`).
+enum class CertifyExtent : uint8_t { quick, floats, full };
+std::string_view name(CertifyExtent);  // as the certificate writes it: "quick", "default", "full"
 
 // What stands in the input planes of a part: element i of `count`, in order.
 struct Domain {
@@ -25,6 +31,9 @@ struct CertifySide {
   Environment environment;
 };
 
+// What is run at once, which stays in a core's cache. Digests are made of such pieces.
+inline constexpr int64_t kCertifyPiece = int64_t{1} << 18;
+
 // One row of the certificate: a line without its size and fill, what goes into it, and who must agree on what
 // comes out.
 struct CertifyPart {
@@ -38,12 +47,13 @@ struct CertifyPart {
   // empty string. May be empty.
   std::string law_words;
   std::function<std::string(const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& outputs)> law;
+  int64_t piece = kCertifyPiece;  // elements or rows that are run at once
+  bool sha256 = false;            // the certificate has the SHA-256 of the reference's outputs
 
   Problem sized(int64_t n) const;  // the Problem of n elements, or rows
 };
 
-// The parts, in order. quick: every 16-bit source, every code and every rounding boundary instead of every
-// float.
-std::vector<CertifyPart> certify_parts(bool quick);
+// The parts, in order.
+std::vector<CertifyPart> certify_parts(CertifyExtent);
 
 }  // namespace assay

@@ -87,7 +87,8 @@ std::string CertifyPlan::text() const {
 
 double CertifyPlan::weight(const CertifyTask& t) const {
   if (!records[t.part].taken.is_null()) return 0;
-  return static_cast<double>(t.end - t.first) * (2.0 + static_cast<double>(records[t.part].runs.size()));
+  const double elements = static_cast<double>((t.end - t.first) * parts[t.part].problem.x.shape.count());
+  return elements * (2.0 + static_cast<double>(records[t.part].runs.size()));
 }
 
 double CertifyPlan::weight() const {
@@ -108,7 +109,7 @@ CertifyPlan make_plan(std::vector<CertifyPart> parts, const std::vector<std::str
       record.taken = it->second;
     }
     // Those of a part that is taken over too: a task has one number, whatever was done before.
-    const int64_t inputs = certify_task(part.domain.count);
+    const int64_t inputs = certify_task(part.domain.count, part.piece);
     for (int64_t at = 0; at < part.domain.count && !record.runs.empty(); at += inputs) {
       plan.tasks.push_back({i, at, std::min(part.domain.count, at + inputs)});
       record.tasks += record.taken.is_null();

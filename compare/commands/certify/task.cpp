@@ -15,8 +15,6 @@ namespace assay {
 
 namespace {
 
-// What is run at once stays in a core's cache. Fingerprints are made of pieces.
-constexpr int64_t kPiece = int64_t{1} << 18;
 constexpr uint8_t kReferencePoison =
     0x80;  // not that of any side, so that a byte that no subject writes differs
 
@@ -68,6 +66,14 @@ Result<CertifyPiece> make_piece(const CertifyPart& part, int64_t n, Subject& ref
   return piece;
 }
 
+// Of the bytes of all planes, one after another.
+std::string sha256_of(const std::vector<PlaneData>& planes) {
+  if (planes.size() == 1) return sha256(planes[0].bytes);
+  std::vector<std::byte> all;
+  for (const PlaneData& p : planes) all.insert(all.end(), p.bytes.begin(), p.bytes.end());
+  return sha256(all);
+}
+
 // Writes the outputs. Returns what the subject threw, or an empty string.
 std::string run_piece(const CertifyPiece& piece, Subject& subject, const Environment& environment,
                       std::vector<PlaneData>& outputs) {
@@ -99,9 +105,9 @@ void judge_side(const CertifyPart& part, const CertifySide& side, CertifyPiece& 
 
 }  // namespace
 
-int64_t certify_task(int64_t inputs_of_part) {
-  constexpr int64_t kTasks = 64, kMost = int64_t{1} << 22;
-  return std::clamp(inputs_of_part / kTasks / kPiece * kPiece, kPiece, kMost);
+int64_t certify_task(int64_t inputs_of_part, int64_t piece) {
+  constexpr int64_t kTasks = 64, kMostPieces = 16;
+  return std::clamp(inputs_of_part / kTasks / piece * piece, piece, kMostPieces * piece);
 }
 
 TaskResult run_task(const CertifyPart& part, const std::vector<CertifySide>& sides, int64_t first,
@@ -111,7 +117,7 @@ TaskResult run_task(const CertifyPart& part, const std::vector<CertifySide>& sid
   out.sides.resize(sides.size());
   std::optional<CertifyPiece> piece;
   for (int64_t at = first; at < end; at += piece->count) {
-    const int64_t n = std::min(kPiece, end - at);
+    const int64_t n = std::min(part.piece, end - at);
     if (!piece || n != piece->count) {
       Result<CertifyPiece> made = make_piece(part, n, subjects.reference());
       if (!made) {
@@ -127,6 +133,7 @@ TaskResult run_task(const CertifyPart& part, const std::vector<CertifySide>& sid
     Digest digest;
     for (const PlaneData& p : piece->want) digest.add(p.bytes);
     out.digests += digest.text();
+    if (part.sha256) out.hashes += sha256_of(piece->want);
     if (part.law && out.law.empty()) out.law = part.law(piece->inputs, piece->want);
     for (size_t i = 0; i < sides.size(); ++i) judge_side(part, sides[i], *piece, subjects, out.sides[i]);
   }
@@ -139,6 +146,7 @@ std::string to_text(const TaskResult& r) {
   for (const SideResult& s : r.sides)
     sides.push(json::object({{"differ", s.differ}, {"failure", s.failure}}));
   return json::dump(json::object({{"digests", r.digests},
+                                  {"hashes", r.hashes},
                                   {"sides", std::move(sides)},
                                   {"law", r.law},
                                   {"trouble", r.trouble},
@@ -153,6 +161,7 @@ TaskResult task_from(const std::string& text) {
     return r;
   }
   r.digests = v->text("digests");
+  r.hashes = v->text("hashes");
   r.law = v->text("law");
   r.trouble = v->text("trouble");
   r.seconds = v->find("seconds")->to_double().value_or(0);

@@ -11,9 +11,9 @@
 namespace assay {
 
 // Inputs of one of a part's tasks, which one worker is given: a 64th of the part in whole pieces, so that
-// kernels on the host executor, whose parts are small and slow, are shared as well; 2^22 at most, a fraction
-// of a second.
-int64_t certify_task(int64_t inputs_of_part);
+// kernels on the host executor, whose parts are small and slow, are shared as well; 16 pieces at most, a
+// fraction of a second.
+int64_t certify_task(int64_t inputs_of_part, int64_t piece = kCertifyPiece);
 
 // One claim over a task's elements.
 struct SideResult {
@@ -23,6 +23,7 @@ struct SideResult {
 
 struct TaskResult {
   std::string digests;  // of the reference's pieces, 32 hex digits each
+  std::string hashes;   // the same as SHA-256, 64 hex digits each, where the part has it
   std::vector<SideResult> sides;
   std::string law;      // what breaks the part's law; empty: nothing
   std::string trouble;  // the reference, or the worker, failed: nothing was compared

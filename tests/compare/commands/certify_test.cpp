@@ -4,10 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <sstream>
 
@@ -18,6 +21,7 @@
 #include "compare/report/build.h"
 #include "fixtures/headers/subject_headers.h"
 #include "fixtures/json.h"
+#include "fixtures/sha256.h"
 #include "tests/compare/faulty_subject.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/source_path.h"
@@ -122,7 +126,7 @@ TEST(Certify, AFaultThatNeedsNeighboursKeepsThem) {
 }
 
 CertifyPart quick_part(const std::string& name) {
-  for (CertifyPart& part : certify_parts(true))
+  for (CertifyPart& part : certify_parts(CertifyExtent::quick))
     if (part.name == name) {
       part.sides = {{"faulty", {}}};
       return part;
@@ -275,7 +279,7 @@ TEST(Certify, QuickIsTheSameForAnyNumberOfWorkers) {
   Subjects subjects = with_fault(no_fault);
   subjects.owned.push_back(make_headers_subject());
   CertifyOptions options;
-  options.quick = true;
+  options.extent = CertifyExtent::quick;
   options.only = "cast e4m3 f32";
   for (int jobs : {1, 2}) {
     options.jobs = jobs;
@@ -319,7 +323,7 @@ TEST(Certify, ResumesWhatTheSameBuildMade) {
     EXPECT_TRUE(r.says("faulty (taken over)")) << r.out;
     EXPECT_EQ(certificate(options.output).find("parts")->array()->size(), 2u);
   }
-  options.quick = true;
+  options.extent = CertifyExtent::quick;
   EXPECT_EQ(certify(options, with_fault(no_fault)).status, 2);  // another mode
 }
 
@@ -367,30 +371,201 @@ TEST(Certify, EstimatesWhatEachPartCostsAndJudgesNothing) {
   EXPECT_TRUE(r.says(" with 2 workers")) << r.out;
 }
 
+// Planes of n elements, or rows, of a part.
+std::vector<PlaneData> planes_of(const std::vector<Plane>& planes) {
+  std::vector<PlaneData> out;
+  for (const Plane& plane : planes) out.push_back({plane, std::vector<std::byte>(plane.bytes())});
+  return out;
+}
+
+// Inputs [first, first + n) of a part, with bytes behind each plane that the domain must leave alone.
+std::vector<PlaneData> filled(const CertifyPart& part, int64_t first, int64_t n) {
+  Problem zeros = part.sized(n);
+  zeros.x.fill.kind = FillKind::zeros;
+  std::vector<PlaneData> inputs = *make_inputs(zeros, *make_reference_subject());
+  constexpr size_t kGuard = 64;
+  for (PlaneData& p : inputs) p.bytes.resize(p.bytes.size() + kGuard, std::byte{0x5A});
+  part.domain.fill(first, n, inputs);
+  for (PlaneData& p : inputs) {
+    for (size_t i = p.bytes.size() - kGuard; i < p.bytes.size(); ++i)
+      EXPECT_EQ(p.bytes[i], std::byte{0x5A}) << part.name << " " << first;
+    p.bytes.resize(p.bytes.size() - kGuard);
+  }
+  return inputs;
+}
+
 TEST(Certify, EveryPartIsALineWithInputs) {
-  for (bool quick : {false, true}) {
+  for (const CertifyExtent extent : {CertifyExtent::quick, CertifyExtent::floats, CertifyExtent::full}) {
     std::set<std::string> names;
-    for (const CertifyPart& part : certify_parts(quick)) {
+    for (const CertifyPart& part : certify_parts(extent)) {
       EXPECT_TRUE(names.insert(part.name).second) << part.name;
       EXPECT_FALSE(part.clauses.empty()) << part.name;
       EXPECT_FALSE(part.sides.empty()) << part.name;
       EXPECT_GT(part.domain.count, 0) << part.name;
       EXPECT_FALSE(validate(part.sized(1 << 10))) << part.name;
+      EXPECT_EQ(part.sha256, extent == CertifyExtent::full) << part.name;
       const Cast* cast = part.name.starts_with("cast") && part.problem.x.source == Encoding::f32
                              ? part.problem.as<Cast>()
                              : nullptr;
       if (cast && cast->round != Round::sr) {
-        EXPECT_EQ(part.domain.count == int64_t{1} << 32, !quick) << part.name;
+        EXPECT_EQ(part.domain.count == int64_t{1} << 32, extent != CertifyExtent::quick) << part.name;
+      }
+      // The ends and a middle, alike however they are cut.
+      for (const int64_t first : {int64_t{0}, part.domain.count / 3, part.domain.count - 7}) {
+        const int64_t from = std::max<int64_t>(first, 0), n = std::min<int64_t>(7, part.domain.count - from);
+        const std::vector<PlaneData> whole = filled(part, from, n), last = filled(part, from + n - 1, 1);
+        for (size_t i = 0; i < whole.size(); ++i)
+          EXPECT_TRUE(std::equal(last[i].bytes.rbegin(), last[i].bytes.rend(), whole[i].bytes.rbegin()))
+              << part.name << " " << from;
       }
     }
   }
+}
+
+const CertifyPart& full_part(const std::string& name) {
+  static const std::vector<CertifyPart> parts = certify_parts(CertifyExtent::full);
+  for (const CertifyPart& part : parts)
+    if (part.name == name) return part;
+  throw std::runtime_error("no part " + name);
+}
+
+// Everything that the default has, of the same inputs or more, and what it has not.
+TEST(Certify, FullHoldsTheDefaultAndMore) {
+  std::set<std::string> names;
+  for (const CertifyPart& part : certify_parts(CertifyExtent::floats)) {
+    const CertifyPart& full = full_part(part.name);
+    EXPECT_GE(full.domain.count, part.domain.count) << part.name;
+    ASSERT_GE(full.sides.size(), part.sides.size()) << part.name;
+    for (size_t i = 0; i < part.sides.size(); ++i) {
+      EXPECT_EQ(full.sides[i].subject, part.sides[i].subject) << part.name;
+      EXPECT_EQ(full.sides[i].environment, part.sides[i].environment) << part.name;
+    }
+    names.insert(part.name);
+  }
+  EXPECT_GT(certify_parts(CertifyExtent::full).size(), names.size() + 50);
+  std::set<std::string> subjects;
+  for (const CertifySide& side : full_part("cast e4m3 f32").sides) subjects.insert(side.subject);
+  EXPECT_EQ(subjects, (std::set<std::string>{"headers", "host", "lanes", "lanes_twin", "mpfr", "simd"}));
+  struct Row {
+    const char* name;
+    int64_t least, most;
+  };
+  for (const Row& row :
+       {Row{"scale_chain fp8_current f32", int64_t{1} << 31, int64_t{1} << 31},
+        // Pairs of bf16, 1,260 block amaxes for each of 2^19 tensor amaxes, and what the default has.
+        Row{"scale_chain nvfp4 f32", (int64_t{1} << 30) + (int64_t{1260} << 19) + 10373500,
+            (int64_t{1} << 30) + (int64_t{1260} << 19) + 10373500},
+        Row{"cast e2m1 f32 round=sr", (2 << 24) + (1 << 20), (2 << 24) + (1 << 20)},
+        // All 2^15 patterns, in rows of 31 and of 127 beside the amax; 126 points with 7 patterns each.
+        Row{"under scales: quantize mxfp4 bf16 dir=row", 1058 << 15, 1058 << 15},
+        Row{"under scales: quantize fp8_block bf16 dir=row", 259 << 15, 259 << 15},
+        Row{"under scales: quantize mxfp6 f16 dir=row", 1058 << 15, 1058 << 15},
+        Row{"under scales: quantize mxfp8 f32 dir=row", 29 << 19, 29 << 19}}) {
+    EXPECT_GE(full_part(row.name).domain.count, row.least) << row.name;
+    EXPECT_LE(full_part(row.name).domain.count, row.most) << row.name;
+  }
+}
+
+// What the reference makes of the rows of an amax, as pairs of a magnitude's pattern and a code without its
+// sign.
+std::map<uint32_t, uint32_t> codes_under(const CertifyPart& part, int64_t first_row, int64_t rows) {
+  const std::vector<PlaneData> inputs = filled(part, first_row, rows);
+  std::vector<PlaneData> outputs = planes_of(output_planes(part.sized(rows)));
+  std::vector<Buffer> to;
+  for (PlaneData& p : outputs) to.push_back({&p.plane, p.bytes});
+  make_reference_subject()->run(part.sized(rows), views(inputs), to, {});
+  const PlaneData& data = *find_plane(outputs, "row.data");
+  const Encoding source = part.problem.x.source;
+  std::map<uint32_t, uint32_t> out;
+  for (int64_t i = 0; i < rows * part.problem.x.shape.cols; ++i) {
+    const uint32_t code = code_at(data.plane, data.bytes, i),
+                   sign = 1u << (info(data.plane.encoding).bits - 1);
+    out[code_at(source, inputs[0].bytes, i) & ((1u << (info(source).bits - 1)) - 1)] = code & (sign - 1);
+  }
+  return out;
+}
+
+// Of f32 the rows of an amax hold each point where the code changes, between two neighbouring patterns; of 16
+// bits every pattern.
+TEST(Certify, ElementsUnderAScaleHoldEveryChangeOfTheirCode) {
+  int parts = 0;
+  for (const CertifyPart& part : certify_parts(CertifyExtent::full)) {
+    if (!part.name.starts_with("under scales: ")) continue;
+    ++parts;
+    const bool is_f32 = part.problem.x.source == Encoding::f32;
+    const int64_t amaxes = is_f32 ? 1 << 19 : 1 << 15, rows = part.domain.count / amaxes;
+    // 1, 1.75, 448, 6 and some others of middling size, finite and normal in every source.
+    const bool is_f16 = part.problem.x.source == Encoding::f16;
+    for (const float amax : {1.0f, 1.75f, 448.0f, 6.0f, 3.140625f, 0.0859375f, 1000.0f}) {
+      const uint32_t f32 = std::bit_cast<uint32_t>(amax);
+      const int64_t a = is_f16 ? (int64_t{f32} >> 13) - (112 << 10) : f32 >> (is_f32 ? 12 : 16);
+      const std::map<uint32_t, uint32_t> codes = codes_under(part, a * rows, rows);
+      std::pair<uint32_t, uint32_t> below = *codes.begin();
+      EXPECT_EQ(below.second, 0u) << part.name << " " << amax;
+      for (const auto& [pattern, code] : codes) {
+        if (code == below.second) continue;
+        EXPECT_EQ(is_f32 ? code : std::max(code, below.second), is_f32 ? below.second + 1 : code)
+            << part.name << " " << amax << std::hex << " " << pattern;
+        EXPECT_EQ(pattern, std::prev(codes.find(pattern))->first + 1)
+            << part.name << " " << amax << std::hex << " code " << code;
+        below = {pattern, code};
+      }
+      EXPECT_GT(below.second, info(part.problem.row->element).max_finite / 2) << part.name << " " << amax;
+    }
+  }
+  EXPECT_EQ(parts, 63);
+}
+
+TEST(Certify, AWrongElementUnderOneScaleIsFound) {
+  CertifyOptions options;
+  options.parts = {full_part("under scales: quantize mxfp4 bf16 dir=row")};
+  CertifyPart& part = options.parts[0];
+  part.sides = {{"faulty", {}}};
+  constexpr int64_t kRows = 1058, kAmax = 0x3FC0;  // 1.5, and what lies under it
+  part.domain = {"rows of two amaxes", 2 * kRows,
+                 [fill = part.domain.fill](int64_t first, int64_t n, std::vector<PlaneData>& inputs) {
+                   fill(kAmax * kRows + first, n, inputs);
+                 }};
+  auto wrong = [](const Problem& p, std::span<const ConstBuffer> inputs, std::span<const Buffer> outputs) {
+    for (int64_t i = 0; i < p.x.shape.count(); ++i)
+      if ((code_at(Encoding::bf16, inputs[0].bytes, i) & 0x7FFF) == 0x3F55)
+        find(outputs, "row.data")->bytes[static_cast<size_t>(i / 2)] ^= std::byte{1};
+  };
+  const Ran r = certify(options, with_fault(wrong));
+  EXPECT_EQ(r.status, 1) << r.out;
+  EXPECT_TRUE(r.says("FAILED  certify under scales: quantize mxfp4 bf16 dir=row")) << r.out;
+  EXPECT_TRUE(r.says("quantize mxfp4 1x32 bf16 dir=row fill=literal:")) << r.out;
+  EXPECT_TRUE(r.says("2 of the outputs of 2116 inputs differ")) << r.out;
+}
+
+// Whoever has the outputs can compute it: SHA-256 of each piece's bytes, and of those as text.
+TEST(Certify, Sha256IsThatOfTheOutputs) {
+  const Scratch scratch;
+  CertifyOptions options;
+  options.output = scratch.path("c.json");
+  options.parts = {window(0x3F800000, 1000)};
+  options.parts[0].piece = 600;
+  options.parts[0].sha256 = true;
+  ASSERT_EQ(certify(options, with_fault(no_fault)).status, 0);
+  std::string pieces;
+  for (const auto& [first, n] : {std::pair<int64_t, int64_t>{0, 600}, {600, 400}}) {
+    const Problem p = options.parts[0].sized(n);
+    const std::vector<PlaneData> inputs = filled(options.parts[0], first, n);
+    std::vector<PlaneData> outputs = planes_of(output_planes(p));
+    const Buffer to{&outputs[0].plane, outputs[0].bytes};
+    make_reference_subject()->run(p, views(inputs), {&to, 1}, {});
+    pieces += sha256(outputs[0].bytes);
+  }
+  const json::Value part = (*certificate(options.output).find("parts")->array())[0];
+  EXPECT_EQ(part.text("sha256"), sha256(std::as_bytes(std::span(pieces))));
+  EXPECT_EQ(part.find("piece")->to_int(), 600);
 }
 
 // What `--quick` says of its floats: between two of them nothing changes.
 TEST(Certify, QuickHoldsEveryPointWhereACastChanges) {
   const auto reference = make_reference_subject();
   size_t casts = 0;
-  for (const CertifyPart& part : certify_parts(true)) {
+  for (const CertifyPart& part : certify_parts(CertifyExtent::quick)) {
     if (!part.name.starts_with("cast") || part.problem.x.source != Encoding::f32 ||
         part.problem.as<Cast>()->round == Round::sr)
       continue;
@@ -438,6 +613,7 @@ TEST(Certify, SmallPartsAreSeveralTasksAndLargeOnesHaveWholePieces) {
   EXPECT_EQ(certify_task(6 * kPiece), kPiece);
   EXPECT_EQ(certify_task(200 * kPiece + 1), 3 * kPiece);
   EXPECT_EQ(certify_task(int64_t{1} << 32), 16 * kPiece);
+  EXPECT_EQ(certify_task(int64_t{1} << 32, 2048), 16 * 2048);  // of rows of 128 elements
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ TEST(Outputs, FlavoursAndCertifyRefuseBeforeTheRun) {
   EXPECT_EQ(measured.out, "");
   EXPECT_EQ(measured.err, refusal("--json"));
   CertifyOptions certify;
-  certify.quick = true;
+  certify.extent = CertifyExtent::quick;
   certify.output = kNowhere;
   const Ended certified =
       of_files([&](std::FILE* out, std::FILE* err) { return run_certify(certify, subjects, out, err); });

@@ -1,0 +1,45 @@
+// The sets of inputs that the parts of the certificate run over. Each says in words what it holds.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compare/commands/certify/part.h"
+
+namespace assay {
+
+// ---- patterns and codes (domains.cpp) -----------------------------------------------------------
+
+// Pattern i of the set boundaries().
+uint32_t boundary_pattern(int64_t i);
+
+Domain every_code(Encoding);
+Domain every_float();
+// Every float at which a cast changes its result, with both neighbours.
+Domain boundaries();
+
+Domain every_amax();  // without a sign, and a sample with one
+Domain amaxes_without_sign();
+Domain bf16_amaxes();
+Domain structured_amaxes();
+
+Domain amax_rows(int64_t cols);  // one amax among zeros
+Domain bf16_blocks();            // two amaxes of each binade, and what lies below them
+
+// ---- more than one number -----------------------------------------------------------------------
+
+// Tensor and block amaxes of the scale chain of NVFP4 (amax_pairs.cpp).
+Domain amax_pairs(E4m3Max, CertifyExtent);
+
+// Values, each with every random byte, or with one (stochastic_pairs.cpp).
+Domain stochastic_pairs(CertifyExtent);
+Domain drawn_floats(CertifyExtent);
+// What breaks N12.3 in outputs of stochastic_pairs(), by counting; or an empty string.
+std::string counts_are_right(const std::vector<PlaneData>& inputs, const std::vector<PlaneData>& outputs);
+
+// Rows of a quantize line whose blocks are whole rows: each holds one amax, and elements below it that have
+// its scale (scaled_elements.cpp). Every amax of a 16-bit source, with every pattern below it; or
+// amaxes of f32, with the patterns around every point where the code changes.
+Domain scaled_elements(const Problem&);
+
+}  // namespace assay
