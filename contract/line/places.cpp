@@ -37,7 +37,7 @@ bool applies_at(const Key& k, const Problem& p, int place) {
   }
   if (const Attention* a = p.as<Attention>(); a && of_slots(k, p))
     return has_slot(*a, static_cast<AttentionSlot>(place)) && At(k, p, place).applies();
-  if (p.as<Attention>()) return place == 0 && !k.directional;
+  if (p.as<Attention>()) return place == 0 && !k.directional && (k.ops & kAttention);
   if (!k.directional) return place == 0 && k.applies(p, Direction::row);
   const Direction d = static_cast<Direction>(place);
   return p.quantizer(d) && k.applies(p, d);
