@@ -11,6 +11,7 @@ import dataclasses
 import re
 import typing
 
+kHeaderName = "assay_mutants.h"   # included by whatever has edits
 kToken = re.compile(r"""
   (?P<skip>//[^\n]*|/\*.*?\*/|^[ \t]*\#(?:[^\n\\]|\\.)*)
  |(?P<text>R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
@@ -246,7 +247,6 @@ class Fold:
         return out
 
 
-kHeaderName = "assay_mutants.h"
 kHeader = """// What ci/mutants and ci/faults fold into the sources of their copies.
 #pragma once
 #include <cstdlib>

@@ -2,7 +2,8 @@
 // them. A line is judged on a subject whose code counts its edges, so libFuzzer keeps the lines that reach
 // new ones. `assay hunt --edges` starts it, and judges what it brings once more (commands/hunt/edges.h).
 //
-//   assay_edges {--subject=host | --plugin=libmine.so} --most=4096 --only= --new=DIR <libFuzzer's> DIR...
+//   assay_edges {--subject=host | --plugin=libmine.so} --most=4096 --only= --new=DIR <libFuzzer's options>
+//   DIR...
 //
 // A line that fails is written into the folder --new beside those that libFuzzer keeps there. libFuzzer ends
 // where a sanitizer does.
@@ -86,14 +87,10 @@ std::optional<Problem> mutated(std::string_view line, Dice& dice) {
   if (problem && !dice.chance(1, kNew)) {
     const Draft from = choices::draft_of(*problem);
     if (dice.chance(1, 3) && !from.sizes.empty()) return nudged(from, dice);
-    Drawer* drawer = drawer_of(from.op + " " + from.format);
-    std::optional<Drawn> changed;
-    if (drawer) {
+    if (Drawer* drawer = drawer_of(from.group())) {
       drawer->dice() = Dice(dice.next());
-      for (size_t steps = 1 + dice.below(3); steps > 0; --steps)
-        if (auto next = drawer->changed(changed ? changed->draft : from)) changed = std::move(next);
+      if (auto changed = drawer->changed(from, 1 + dice.below(3))) return std::move(changed->problem);
     }
-    if (changed) return std::move(changed->problem);
   }
   if (search().groups.empty()) return {};
   Drawer* drawer = drawer_of(dice.pick(search().groups));
@@ -133,7 +130,7 @@ void read_words(int& count, char** words) {
     if (!made) refuse(made.error().text());
     s.subjects.owned.push_back(std::move(*made));
   }
-  // A plugin is called as its file is, which is another one here than where it counts no edges.
+  // A plugin's name is that of its file, and the library that counts edges is another file.
   s.subject = plugin.empty() ? s.subjects.find(subject) : s.subjects.owned.back().get();
   if (!s.subject) refuse("no subject '" + subject + "'");
 }

@@ -17,6 +17,7 @@ struct Draft {
   std::vector<int64_t> sizes;               // rows, cols; of a gemm m, n, k
   std::map<std::string, std::string> keys;  // "row.round" to "sr"
   std::string text() const;
+  std::string group() const { return op + " " + format; }  // "quantize mxfp8"
   // The key whose word of text() holds this column (1-based), or an empty text.
   std::string key_at(size_t column) const;
 };

@@ -333,6 +333,13 @@ void Drawer::add(Drawn& drawn, std::vector<Wish>& kept, std::span<const Wish> al
   add(drawn, kept, also.subspan(also.size() / 2));
 }
 
+std::optional<Drawn> Drawer::changed(const Draft& draft, size_t steps) {
+  std::optional<Drawn> out;
+  for (; steps > 0; --steps)
+    if (auto next = changed(out ? out->draft : draft)) out = std::move(next);
+  return out;
+}
+
 std::optional<Drawn> Drawer::changed(const Draft& draft) {
   Draft d = draft;
   const Result<Problem> p = parse_line(d.text());

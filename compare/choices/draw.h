@@ -47,6 +47,8 @@ class Drawer {
   std::optional<Drawn> with(Draft draft, const std::vector<Wish>& wishes, const std::vector<Wish>& also = {});
   // The draft with another value of one of its keys, or with other sizes or another source.
   std::optional<Drawn> changed(const Draft& draft);
+  // The same up to `steps` times, each on what the one before gave. Nothing where none was accepted.
+  std::optional<Drawn> changed(const Draft& draft, size_t steps);
   // The plainest draft of the group.
   const Draft& plain() const { return plain_; }
   // Sources, partners and size classes as choices, to be tried beside those of keys.

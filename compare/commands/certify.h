@@ -27,7 +27,7 @@ struct CertifyOptions {
   KeptResults kept;                   // of single tasks, for `resume`
   bool mpi = false;                   // the processes of a launcher share the tasks
   int jobs = 0;                       // 0: the cores of this machine
-  double timeout = 60;                // seconds for 2^22 inputs
+  double timeout = 60;                // seconds for 2^22 elements
   bool progress = false;              // a line on `err` that is rewritten
   bool colour = false;
 };

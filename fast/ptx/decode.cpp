@@ -573,7 +573,7 @@ class Decoder : OperandReader {
   static constexpr uint64_t kMostRegisters = 1u << 20, kMostBytes = 1u << 24, kMostAlign = 1024,
                             kMostInstructions = 1u << 18, kMostCopies = 1u << 13, kMostNested = 64;
   // Where a function is called, its body is read once more. Each function that calls the next one twice
-  // doubles what there is to read, so a small file could ask for hours. Real kernels stay far below this many
+  // doubles what there is to read, so a few kilobytes took seconds. Real kernels stay far below this many
   // words.
   static constexpr uint64_t kFewWords = 1u << 12, kWordsOfByte = 8;
   struct Jump {

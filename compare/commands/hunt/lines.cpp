@@ -24,8 +24,6 @@ constexpr size_t kMostKept = 256;    // lines of a group to change
 constexpr size_t kMostTrouble = 64;  // lines near trouble
 constexpr size_t kFewTries = 24;     // after which a group without a supported line is rarely tried
 
-std::string group_of(const Draft& d) { return d.op + " " + d.format; }
-
 }  // namespace
 
 Lines::Lines(uint64_t seed, int64_t most_elements, const std::string& only) : seed_(seed) {
@@ -62,7 +60,7 @@ std::vector<Problem> Lines::with_words(const std::string& words) const {
   for (const char* size : {"64x64", "32x128", "160x24", "24x160", "33x40"})
     for (size_t space = words.find(' '); space != std::string::npos; space = words.find(' ', space + 1)) {
       const Result<Problem> p = parse_line(words.substr(0, space) + " " + size + words.substr(space));
-      if (!p || !drawers_.contains(group_of(draft_of(*p)))) continue;
+      if (!p || !drawers_.contains(draft_of(*p).group())) continue;
       out.push_back(*p);
       break;
     }
@@ -110,11 +108,9 @@ std::optional<Problem> Lines::candidate(Dice& dice) {
     const auto drawn = drawers_.at(name).line();
     return drawn ? std::optional(drawn->problem) : std::nullopt;
   }
-  const auto drawer = drawers_.find(group_of(*from));
+  const auto drawer = drawers_.find(from->group());
   if (drawer == drawers_.end()) return {};
-  std::optional<choices::Drawn> changed;
-  for (size_t steps = 1 + dice.below(3); steps > 0; --steps)
-    if (auto next = drawer->second.changed(changed ? changed->draft : *from)) changed = std::move(next);
+  const auto changed = drawer->second.changed(*from, 1 + dice.below(3));
   return changed ? std::optional(changed->problem) : std::nullopt;
 }
 
@@ -143,7 +139,7 @@ std::vector<Problem> Lines::batch(uint64_t n, size_t lines) {
 
 void Lines::know(const Problem& p) {
   const Draft d = draft_of(p);
-  std::vector<Draft>& kept = groups_[group_of(d)].kept;
+  std::vector<Draft>& kept = groups_[d.group()].kept;
   if (kept.size() < kMostKept) kept.push_back(d);
   for (const GroupChoices& own : choices_of(p)) {
     Group& group = groups_[own.group];
@@ -163,7 +159,7 @@ bool Lines::told(const Problem& p, Fate fate) {
   }
   pairs_ += added;
   const Draft d = draft_of(p);
-  std::vector<Draft>& kept = groups_[group_of(d)].kept;
+  std::vector<Draft>& kept = groups_[d.group()].kept;
   if (added && kept.size() < kMostKept) kept.push_back(d);
   if (fate == Fate::near_trouble) {
     if (trouble_.size() == kMostTrouble) trouble_.erase(trouble_.begin());

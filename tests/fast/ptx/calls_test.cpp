@@ -86,7 +86,7 @@ TEST(PtxCalls, AFunctionCallsAnotherWithAStruct) {
   for (unsigned t = 0; t < kThreads; ++t) EXPECT_EQ(o.values[t], (t == 3 ? 99 : 2 * t) + 1000);
 }
 
-// Functions f0, f1, ... of one number, each of which adds 1 to it for f0 and calls the one before it twice.
+// Functions of one number: f0 adds 1 to it, and each of f1, f2, ... calls the one before it twice.
 std::string doubling(int functions) {
   std::string all;
   for (int f = 0; f < functions; ++f) {
@@ -99,7 +99,7 @@ std::string doubling(int functions) {
   return all;
 }
 
-// A function is read once more for each call: 2^6 times here, and 2^16 times, which would be hours.
+// A function is read once more for each call: f0 2^6 times, which is allowed, and 2^16 times, which is not.
 TEST(PtxCalls, FunctionsThatDoubleWhatThereIsToReadAreRefused) {
   const Outcome few = outcome_of(doubling(7), replaced(kCallTwice, "twice", "f6"));
   ASSERT_EQ(few.error, "");
