@@ -70,23 +70,17 @@ def nothing_ran(output):
 
 
 class Judges:
-    """The parts of a room's suites, run on one build of many edits. A part is run on an edit only if it reaches that edit when nothing is edited."""
+    """The parts of a room's suites, run on one build of many edits. A part is run on an edit only if it reaches that edit when nothing is edited (learn)."""
 
-    def __init__(self, room, count, skip, own_build=False):
-        self.room, self.count, self.own_build = kRooms[room], count, own_build
+    def __init__(self, room, count, skip):
+        self.name, self.room, self.count = room, kRooms[room], count
         self.bin = mutant_build.kBuild / "bin"
-        built = hashlib.sha256()
-        for name in targets(room):
-            built.update((self.bin / name).read_bytes())
-        for suite in sorted((ROOT / "fixtures/suites").glob("*.cases")):
-            built.update(suite.read_bytes())
         self.path = ROOT / f"build/mutants/{room}.reach.json"
-        known = read_json(self.path, {})
-        self.known = known if known.get("build") == built.hexdigest() else {"build": built.hexdigest(), "parts": {}}
         self.parts = [*self.room.tasks, *((f"test_{test}", [f"test_{test}", f"--gtest_filter={case}.*", "--gtest_fail_fast"])
                                           for test in self.room.tests for case in self.cases(test))]
         self.skipped = sorted({suite for suite, _ in self.parts} & set(skip))
         self.parts = [part for part in self.parts if part[0] not in skip]
+        self.known = {}   # of the words of a part: the numbers of the edits that it reaches, and its seconds
 
     def cases(self, test):
         listed = subprocess.run([self.bin / f"test_{test}", "--gtest_list_tests"], cwd=mutant_build.kTree, text=True, stdout=subprocess.PIPE, check=True).stdout
@@ -107,32 +101,53 @@ class Judges:
                 raise
         return status, output.decode(errors="replace"), time.monotonic() - start
 
-    def reach(self, suite, command):
-        """The numbers of the edits that a part reaches, and its seconds, with nothing edited; it must pass. Nothing is reached by a part without cases."""
-        name = " ".join(command)
-        if name not in self.known["parts"]:
-            file = ROOT / "build/mutants/reached"
-            file.write_bytes(bytes(self.count + 1))
-            status, output, seconds = self.run(command, 0, 1800, file)
-            empty = nothing_ran(output)
-            if status != 0 and not empty:
-                raise RuntimeError(f"with nothing edited, `{name}` fails ({status}):\n{output[-2000:]}")
-            self.known["parts"][name] = {"reached": [] if empty else [n for n, seen in enumerate(file.read_bytes()) if seen], "seconds": round(seconds, 2)}
-            write_whole(self.path, json.dumps(self.known))
-        return self.known["parts"][name]
+    def learn(self, shared):
+        """Runs every part with nothing edited, which must pass, and learns what it reaches. What was learnt of the same build before is known."""
+        built = hashlib.sha256()
+        for name in targets(self.name):
+            built.update((self.bin / name).read_bytes())
+        for suite in sorted((ROOT / "fixtures/suites").glob("*.cases")):
+            built.update(suite.read_bytes())
+        build = built.hexdigest()
+        before = shared.once(lambda: read_json(self.path, {}))
+        self.known = before["parts"] if before.get("build") == build else {}
+        commands = [command for _, command in self.parts if " ".join(command) not in self.known]
+        for i, part in shared.each(len(commands), lambda i: self.reach(commands[i], f"reached.{shared.rank}")):
+            self.known[" ".join(commands[i])] = part
+            if shared.rank == 0:
+                write_whole(self.path, json.dumps({"build": build, "parts": self.known}))
+
+    def reach(self, command, name):
+        """The numbers of the edits that a part reaches, and its seconds. Nothing is reached by a part without cases."""
+        file = ROOT / "build/mutants" / name
+        file.write_bytes(bytes(self.count + 1))
+        status, output, seconds = self.run(command, 0, 1800, file)
+        empty = nothing_ran(output)
+        if status != 0 and not empty:
+            raise RuntimeError(f"with nothing edited, `{' '.join(command)}` fails ({status}):\n{output[-2000:]}")
+        return {"reached": [] if empty else [n for n, seen in enumerate(file.read_bytes()) if seen], "seconds": round(seconds, 2)}
 
     def verdict(self, number):
         """(verdict, suite, note) of the edit with this number: at the first part that fails, crashes, or takes ten times its time."""
-        anything = False
-        for suite, command in self.parts:
-            part = {"seconds": 60} if self.own_build else self.reach(suite, command)
-            if not self.own_build and number not in part["reached"]:
-                continue
-            anything = True
-            status, output, _ = self.run(command, number, 30 + 10 * part["seconds"])
-            if status == "hangs":
-                return "killed", suite, f"no end within ten times {part['seconds']:.0f} s"
-            if status != 0 and not (self.own_build and nothing_ran(output)):
-                return "killed", suite, first_line(output)
-        notes = [*([] if anything else ["reached by nothing that ran"]), *([f"not run: {', '.join(self.skipped)}"] if self.skipped else [])]
+        reaching = [(suite, command, self.known[" ".join(command)]["seconds"]) for suite, command in self.parts if number in self.known[" ".join(command)]["reached"]]
+        for suite, command, seconds in reaching:
+            if killed := self.killed(suite, command, number, seconds):
+                return killed
+        notes = [*([] if reaching else ["reached by nothing that ran"]), *([f"not run: {', '.join(self.skipped)}"] if self.skipped else [])]
         return "survived", "", "; ".join(notes)
+
+    def verdict_alone(self):
+        """The same of a build that has one edit."""
+        for suite, command in self.parts:
+            if killed := self.killed(suite, command, 0, 60, nothing_is_killed=False):
+                return killed
+        return "survived", "", ""
+
+    def killed(self, suite, command, number, seconds, nothing_is_killed=True):
+        """The verdict of one part that kills an edit, or None. `nothing_is_killed`: a part in which no case runs has one when nothing is edited."""
+        status, output, _ = self.run(command, number, 30 + 10 * seconds)
+        if status == "hangs":
+            return "killed", suite, f"no end within ten times {seconds:.0f} s"
+        if status != 0 and (nothing_is_killed or not nothing_ran(output)):
+            return "killed", suite, first_line(output)
+        return None

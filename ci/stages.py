@@ -35,7 +35,8 @@ def warnings(preset):
 
 def stage_check(args):
     """The sources themselves, and the scripts."""
-    return run_counted("check", ["ci/check"], 300, tail=40)
+    sharing = run_counted("shared work of scripts", [sys.executable, "tests/self/mutants/test_sharing.py"], 300)
+    return sharing + run_counted("check", ["ci/check"], 300, tail=40)
 
 
 def stage_tidy(args):
