@@ -20,9 +20,9 @@ kToken = re.compile(r"""
 """, re.X | re.S | re.M)
 kOpen, kClose = {"(": ")", "[": "]", "{": "}"}, {")": "(", "]": "[", "}": "{"}
 kBeforeCode = {")", "]", "else", "do", "try", "const", "noexcept", "override", "mutable"}
-# A statement that surely declares nothing; whatever else is taken for a declaration, which is right for every statement.
+# A statement that surely declares nothing; whatever else is taken for a declaration, which is right for every statement. ASSAY_SHARED(...) declares.
 kNoDeclaration = re.compile(r"(?:return|if|for|while|switch|do|break|continue|throw|else)\b|\+\+|--|\*|\(|[\w.\->:]+(?:\[[^;]*\])?\s*(?:[-+*/%&|^]|<<|>>)?=[^=]"
-                            r"|[\w.\->:]+\(.*\)\s*;?$", re.S)
+                            r"|(?!ASSAY_)[\w.\->:]+\(.*\)\s*;?$", re.S)
 
 
 @dataclasses.dataclass

@@ -40,7 +40,8 @@ class Shared:
 
     def __exit__(self, error, *_):
         """The first process removes the folder when nobody reads it any longer; where it fails, at once, and the launcher ends the others."""
-        (self.folder / f"{self.rank}.over").touch()
+        if self.folder.is_dir():
+            (self.folder / f"{self.rank}.over").touch()
         while not error and self.rank == 0 and len(self.numbers(self.folder, "over")) < self.size:
             time.sleep(kPoll)
         if self.rank == 0:
