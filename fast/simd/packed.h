@@ -11,6 +11,7 @@
 #endif
 
 #include <array>
+#include <cstring>
 
 #include "fast/simd/steps.h"
 
@@ -132,6 +133,72 @@ template <class F, bool kAccept> HWY_INLINE int packed_row_block(const std::byte
   if (!half_scales_are_ordinary(amax, scale) || !codes.hold()) return -1;
   if (kAccept && !hn::AllFalse(Dh(), with_top<F>(amax, offset))) return -1;
   return hn::GetLane(scale.k);
+}
+
+constexpr size_t kTogether = 8;  // blocks
+// The amaxes of eight neighbouring blocks. The larger of the two interleavings of vectors has lanes of the
+// blocks of both, and half as many of each block as before. After three such steps every 128 bits have one
+// lane of each of the eight, in order, because the steps join blocks 4, then 2, then 1 apart.
+#if HWY_TARGET == HWY_SCALAR  // has no such lanes; Highway compiles it, nothing uses it
+HWY_INLINE void eight_amaxes(const std::byte*, size_t, int16_t*) {}
+#else
+HWY_INLINE Vh larger_interleaved(Vh a, Vh b) {
+  return hn::Max(hn::InterleaveLower(Dh(), a, b), hn::InterleaveUpper(Dh(), a, b));
+}
+template <class V> HWY_INLINE hn::Vec<hn::Full128<int16_t>> largest_of_128_bits(V v) {
+  const hn::DFromV<V> d;
+  if constexpr (hn::MaxLanes(d) == kTogether) {
+    return v;
+  } else {
+    const hn::Half<decltype(d)> narrow;
+    return largest_of_128_bits(hn::Max(hn::LowerHalf(narrow, v), hn::UpperHalf(narrow, v)));
+  }
+}
+HWY_INLINE void eight_amaxes(const std::byte* x, size_t first, int16_t* amaxes) {
+  const auto two = [&](size_t block) {
+    return larger_interleaved(lane_amaxes(x, first + block), lane_amaxes(x, first + block + 4));
+  };
+  const Vh even = larger_interleaved(two(0), two(2)), odd = larger_interleaved(two(1), two(3));
+  hn::Store(largest_of_128_bits(larger_interleaved(even, odd)), hn::Full128<int16_t>(), amaxes);
+}
+#endif
+
+// Neighbouring blocks, a multiple of eight: at most as many as a vector has lanes, so that their scales are
+// made at once. Eight are judged together, no more: where one has a subnormal code, all of them are taken
+// again. again(first, count) is told of blocks that are to be taken one by one: what was written of them
+// means nothing. Under kAccept, scales and codes of the others are the recorded ones, and top(block) is told
+// of each with a code of the largest magnitude.
+constexpr size_t kMostRowBlocks = kHalfLanes;
+template <class F, bool kAccept, class Again, class Top>
+HWY_INLINE void packed_row_blocks(const std::byte* x, std::byte* data, std::byte* scales, size_t count,
+                                  Again again, Top top) {
+  HWY_ALIGN std::array<int16_t, kMostRowBlocks> amaxes{}, offsets;
+  HWY_ALIGN std::array<uint8_t, kMostRowBlocks> made;
+  HWY_ALIGN std::array<uint8_t, 8> tops{};  // a bit for each block; StoreMaskBits may write 8 bytes
+  for (size_t b = 0; b < count; b += kTogether) eight_amaxes(x, b, amaxes.data() + b);
+  const Vh amax = hn::Load(Dh(), amaxes.data());
+  const HalfScale scale = half_scale<F>(amax);
+  if (!half_scales_are_ordinary(amax, scale)) return again(0, count);
+  const Vh offset = HalfRounding<F>::offset(scale);
+  hn::Store(offset, Dh(), offsets.data());
+  const hn::Rebind<uint8_t, Dh> bytes;
+  hn::Store(hn::DemoteTo(bytes, scale.k), bytes, made.data());
+  if constexpr (!kAccept) {
+    std::memcpy(scales, made.data(), count);
+  } else {
+    if (std::memcmp(scales, made.data(), count) != 0) return again(0, count);
+    hn::StoreMaskBits(Dh(), with_top<F>(amax, offset), tops.data());
+  }
+  for (size_t b = 0; b < count; b += kTogether) {
+    auto codes = HalfCodes<F, kAccept>::none();
+    for (size_t i = b; i < b + kTogether; ++i) add_block(codes, x, i, half(offsets[i]), data);
+    if (!codes.hold()) {
+      again(b, kTogether);
+      continue;
+    }
+    for (size_t i = 0; kAccept && i < kTogether; ++i)
+      if (tops[b / kTogether] >> i & 1) top(b + i);
+  }
 }
 
 // ---- down columns -----------------------------------------------------------------------------------

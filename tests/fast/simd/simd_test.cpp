@@ -194,6 +194,63 @@ TEST_P(Simd, BlocksOfEveryBinade) {
   }
 }
 
+// ---- neighbouring blocks along rows, which are taken together -------------------------------------------
+
+// Blocks of bf16 of which one, in each row another, is special in this way. Every row has its amaxes in
+// another place of the blocks, and neighbouring blocks have other scales. Codes of the others are normal, and
+// below the largest one.
+constexpr int64_t kRowBlocks = 73;
+enum class Odd : uint8_t { none, subnormal, just_zero, top, zeros, tiny, infinite, nan };
+std::vector<uint32_t> rows_with_one(Odd odd, std::string_view element) {
+  const uint32_t subnormal = element == "e4m3" ? 16 : 30;  // binades below the amax
+  std::vector<uint32_t> out;
+  for (uint32_t row = 0; row < kRowBlocks; ++row)
+    for (uint32_t block = 0; block < kRowBlocks; ++block) {
+      const uint32_t exponent = 100 + block * 29 % 50, amax = exponent << 7 | 0x41;
+      for (uint32_t i = 0; i < 32; ++i) {
+        const bool first = i == row % 32, second = i == (row + 7) % 32;
+        uint32_t bits = first ? amax : (exponent - 3) << 7 | (i * 37 + block) % 128;
+        if (block == row) {
+          if (odd == Odd::subnormal && second) bits = (exponent - subnormal) << 7;
+          if (odd == Odd::just_zero && second) bits = (exponent - 40) << 7;
+          if (odd == Odd::top && first) bits = exponent << 7 | 0x5F;
+          if (odd == Odd::zeros) bits = 0;
+          if (odd == Odd::tiny) bits = first ? 0x0941 : 0x0300 + i;
+          if (odd == Odd::infinite && second) bits = 0x7F80;
+          if (odd == Odd::nan && second) bits = 0x7FC1;
+        }
+        out.push_back(bits | (i + block) % 2 << 15);
+      }
+    }
+  return out;
+}
+constexpr Odd kEveryOdd[] = {Odd::none,  Odd::subnormal, Odd::just_zero, Odd::top,
+                             Odd::zeros, Odd::tiny,      Odd::infinite,  Odd::nan};
+Problem line_of_rows(const char* element) {
+  const std::string count = std::to_string(kRowBlocks), cols = std::to_string(kRowBlocks * 32);
+  return line("quantize mxfp8 " + count + "x" + cols + " bf16 dir=row element=" + element);
+}
+
+TEST_P(Simd, OneBlockOfARowIsUnlikeTheOthers) {
+  for (const char* element : {"e4m3", "e5m2"})
+    for (const Odd odd : kEveryOdd) {
+      SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(odd));
+      const Problem p = line_of_rows(element);
+      expect_as_reference(p, row_of(p, rows_with_one(odd, element)));
+    }
+}
+
+// As many blocks as any vector takes together and more, and every length of the last one.
+TEST_P(Simd, RowsOfEveryLength) {
+  for (const char* element : {"e4m3", "e5m2"}) {
+    const auto x = rows_with_one(Odd::subnormal, element);
+    for (int64_t cols = 1; cols <= kRowBlocks * 32; ++cols) {
+      const Problem p = line("quantize mxfp8 2x" + std::to_string(cols) + " bf16 dir=row element=" + element);
+      expect_as_reference(p, row_of(p, {x.begin(), x.begin() + 2 * cols}));
+    }
+  }
+}
+
 TEST_P(Simd, ScalesOfBinary32) {
   const std::vector<uint32_t> amaxes = ending_in({0x000, 0x001, 0x800, 0xFFF});
   for (const char* rest : {"fp8_current", "fp8_block"})
@@ -335,8 +392,11 @@ class SimdAcceptor : public Simd {
   Acceptor& acceptor() { return dynamic_cast<Acceptor&>(*simd_); }
 
   Dump right_dump(const std::string& text, Direction d) {
-    Dump out{line(text), d, {}, 2, {}, {}, {}};
-    const auto inputs = *make_inputs(out.problem, *reference_);
+    const Problem p = line(text);
+    return right_dump(p, d, *make_inputs(p, *reference_));
+  }
+  Dump right_dump(const Problem& p, Direction d, const std::vector<PlaneData>& inputs) {
+    Dump out{p, d, {}, 2, {}, {}, {}};
     const auto planes = run(*reference_, out.problem, inputs);
     const PlaneData &data = *find_plane(planes, plane_name(d, "data")),
                     &scales = *find_plane(planes, plane_name(d, "scale_inv"));
@@ -415,8 +475,8 @@ TEST_P(SimdAcceptor, ARightDumpIsKnownButForItsSpecialBlocks) {
     for (const char* source : {"bf16", "f16", "f32"})
       for (const char* element : {"e4m3", "e5m2"})
         for (const Direction d : kDirections)
-          for (const char* format : {"mxfp8 70x49", "mxfp8 64x96", "mxfp8 31x160", "fp8_current 70x49",
-                                     "fp8_block 140x49", "fp8_block 30x259"}) {
+          for (const char* format : {"mxfp8 70x49", "mxfp8 64x96", "mxfp8 31x160", "mxfp8 9x1345",
+                                     "fp8_current 70x49", "fp8_block 140x49", "fp8_block 30x259"}) {
             const std::string text = std::string("quantize ") + format + " " + source +
                                      " dir=both element=" + element + " fill=" + fill;
             Dump dump = right_dump(text, d);
@@ -446,9 +506,10 @@ TEST_P(SimdAcceptor, ARightDumpOfFp4IsKnownButForItsSpecialBlocks) {
 // those of the right dump.
 TEST_P(SimdAcceptor, OneWrongBitIsNamedWhereverItStands) {
   for (const Direction d : kDirections)
-    for (const std::string& text : with_elements(
-             {"mxfp8 37x41", "mxfp8 5x64", "fp8_current 36x41", "fp8_block 131x3", "fp8_block 3x131",
-              "nvfp4 37x41", "nvfp4 18x5", "nvfp4 5x150", "mxfp4 37x41", "mxfp4 34x5", "mxfp4 5x150"})) {
+    for (const std::string& text :
+         with_elements({"mxfp8 37x41", "mxfp8 5x64", "mxfp8 1x1345", "fp8_current 36x41", "fp8_block 131x3",
+                        "fp8_block 3x131", "nvfp4 37x41", "nvfp4 18x5", "nvfp4 5x150", "mxfp4 37x41",
+                        "mxfp4 34x5", "mxfp4 5x150"})) {
       Dump dump = right_dump(text, d);
       const Blocks before = unknown(dump);
       const auto expect_named = [&](std::byte& wrong, std::pair<uint32_t, uint32_t> block) {
@@ -469,14 +530,40 @@ TEST_P(SimdAcceptor, OneWrongBitIsNamedWhereverItStands) {
     }
 }
 
+// Each row has one special block among those that are taken together, and another one whose code, or scale,
+// is wrong: both are named, and nothing else is.
+TEST_P(SimdAcceptor, OneBlockOfARowIsNamedAmongItsNeighbours) {
+  for (const char* element : {"e4m3", "e5m2"})
+    for (const Odd odd : kEveryOdd) {
+      const Problem p = line_of_rows(element);
+      Dump dump = right_dump(p, Direction::row, row_of(p, rows_with_one(odd, element)));
+      const std::set goes{Odd::subnormal, Odd::top, Odd::infinite, Odd::nan};  // to the reference
+      Blocks want;
+      for (uint32_t r = 0; goes.contains(odd) && r < kRowBlocks; ++r) want.emplace(r, r);
+      ASSERT_EQ(special(dump), want) << element << static_cast<int>(odd);
+      EXPECT_EQ(unknown(dump), want) << element << static_cast<int>(odd);
+      for (const uint32_t away : {1u, 5u, 8u, 40u})
+        for (const bool scale : {false, true}) {
+          Dump wrong = dump;
+          Blocks both = want;
+          for (uint32_t r = 0; r < kRowBlocks; ++r) {
+            const uint32_t b = (r + away) % kRowBlocks;
+            (scale ? wrong.scale(r, b) : wrong.code(r, b * 32 + r % 32)) ^= std::byte{1};
+            both.emplace(r, b);
+          }
+          EXPECT_EQ(unknown(wrong), both) << element << static_cast<int>(odd) << " " << away << scale;
+        }
+    }
+}
+
 // Of blocks that differ it says how many codes do, where the first one stands down a column, and whether the
 // scale differs; unless they are special.
 TEST_P(SimdAcceptor, WhatDiffersIsCounted) {
   size_t seen = 0;
   for (const Direction d : kDirections)
-    for (const std::string& text :
-         with_elements({"mxfp8 70x49", "mxfp8 37x160", "fp8_current 70x49", "fp8_block 140x49",
-                        "fp8_block 30x259", "nvfp4 70x49", "nvfp4 37x160", "mxfp4 70x49", "mxfp4 37x160"}))
+    for (const std::string& text : with_elements(
+             {"mxfp8 70x49", "mxfp8 37x160", "mxfp8 8x1345", "fp8_current 70x49", "fp8_block 140x49",
+              "fp8_block 30x259", "nvfp4 70x49", "nvfp4 37x160", "mxfp4 70x49", "mxfp4 37x160"}))
       for (const int every : {1, 3, 29}) {
         Dump dump = right_dump(text, d);
         const Blocks rare = special(dump);
