@@ -169,8 +169,23 @@ template <class S, class F, bool kAccept> void rows_of(const Job& job) {
       if (!kAccept) scales[b] = scale;
       else if (made.doubt.any() || scale != scales[b]) job.doubt(r, b, made.doubt, scale != scales[b]);
     };
-    for (int64_t b = 0; b < whole; ++b)
-      put(b, row_block<S, F, kAccept>(from + static_cast<size_t>(b * kBlock) * S::kBytes, to + b * kBlock));
+    const auto one_by_one = [&](size_t first, size_t end) {
+      for (size_t b = first; b < end; ++b)
+        put(static_cast<int64_t>(b),
+            row_block<S, F, kAccept>(from + b * kBlock * S::kBytes, to + b * kBlock));
+    };
+    size_t done = 0;
+    if constexpr (std::is_same_v<S, FromBf16>) {
+      const size_t end = static_cast<size_t>(whole) / kTogether * kTogether;
+      for (size_t count = 0; done < end; done += count) {
+        count = std::min(kMostRowBlocks, end - done);
+        const auto again = [&](size_t b, size_t n) { one_by_one(done + b, done + b + n); };
+        const auto top = [&](size_t b) { job.doubt(r, static_cast<int64_t>(done + b), {true, 0, 0}, false); };
+        packed_row_blocks<F, kAccept>(from + done * kBlock * S::kBytes, to + done * kBlock, scales + done,
+                                      count, again, top);
+      }
+    }
+    one_by_one(done, static_cast<size_t>(whole));
     if (!rest) continue;
     std::memcpy(x.data(), from + static_cast<size_t>(whole * kBlock) * S::kBytes,
                 static_cast<size_t>(rest) * S::kBytes);

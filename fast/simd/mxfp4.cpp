@@ -61,7 +61,7 @@ HWY_INLINE bool packed_block(const std::byte* x, BlockCodes& codes, int32_t& k) 
   const HalfScale scale = half_scale<E2m1>(amax);
   k = hn::GetLane(scale.k);
   if (!half_scales_are_ordinary(amax, scale)) return false;
-  const Vh moved = hn::ShiftLeft<7>(hn::Sub(hn::ShiftRight<1>(scale.taken), half(kOne - E2m1::kBias)));
+  const Vh moved = hn::ShiftLeft<7>(hn::Sub(scale.exponent, half(kOne)));
   const Words words;
   const hn::Rebind<uint8_t, Words> bytes;
   for (size_t i = 0; i < kParts; ++i) {

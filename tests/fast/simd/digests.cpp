@@ -59,7 +59,7 @@ std::vector<std::byte> tensor(Source source, int64_t count) {
 }
 
 void quantized(Source source, Element element, bool columns, Digest& planes, Digest& answers) {
-  constexpr int64_t kRows = 133, kCols = 231;
+  constexpr int64_t kRows = 133, kCols = 871;
   const size_t width = source == Source::f32 ? 4 : 2;
   const auto x = tensor(source, kRows * kCols);
   const Rectangle rectangle{source, {x.data(), kCols * width}, kRows, kCols};
