@@ -292,7 +292,7 @@ int run_simd(CertifyOptions options, const Subjects& subjects, std::FILE* out, s
   acceptor->use_certified(all);
   options.subjects = {"simd"};
   const int status = run_certify(options, subjects, out, err);
-  if (status != 0 || serves()) return status;
+  if (status != 0 || serves() || options.list || options.estimate) return status;  // these judged nothing
   const bool whole = options.extent != CertifyExtent::quick && options.only.empty();
   if (whole)
     fmt::print(err, "{}: {}\n", acceptor->target(), keep_certificate(simd_certificate_path(), *acceptor));

@@ -86,26 +86,32 @@ namespace {
 // smaller and have no code: two amaxes of each binade, one under its scale and one above it, whatever the
 // format.
 constexpr int64_t kBlockOfBf16 = 32, kOthers = kBlockOfBf16 - 1,
-                  kRowsOfAmax = (24 * 128 + kOthers - 1) / kOthers;
+                  kBlocksOfAmax = (24 * 128 + kOthers - 1) / kOthers;
 
 }  // namespace
 
-Domain bf16_blocks() {
-  return {
-      "blocks of bf16 under two amaxes of every binade, with every magnitude down to 2^-24 times the amax",
-      2 * 255 * kRowsOfAmax, [](int64_t first, int64_t n, std::vector<PlaneData>& inputs) {
-        for (int64_t i = 0; i < n; ++i) {
-          const int64_t row = first + i, of_amax = row / kRowsOfAmax;
-          const int64_t amax = of_amax / 2 << 7 | (of_amax % 2 ? 0x7F : 0x40);
-          int64_t below = amax - 1 - row % kRowsOfAmax * kOthers;
-          for (int64_t j = 0; j < kBlockOfBf16; ++j) {
-            const bool is_amax = j == row % kBlockOfBf16;
-            const int64_t magnitude = is_amax ? amax : std::max<int64_t>(below--, 0);
-            const auto bits = static_cast<uint16_t>(magnitude | ((row + j) % 2 << 15));
-            std::memcpy(inputs[0].bytes.data() + 2 * (i * kBlockOfBf16 + j), &bits, 2);
-          }
-        }
-      }};
+Domain bf16_blocks(int64_t in_a_row) {
+  const std::string what =
+      "blocks of bf16 under two amaxes of every binade, with every magnitude down to 2^-24 times the amax";
+  const auto put_block = [](int64_t block, std::byte* at) {
+    const int64_t of_amax = block / kBlocksOfAmax;
+    const int64_t amax = of_amax / 2 << 7 | (of_amax % 2 ? 0x7F : 0x40);
+    int64_t below = amax - 1 - block % kBlocksOfAmax * kOthers;
+    for (int64_t j = 0; j < kBlockOfBf16; ++j) {
+      const bool is_amax = j == block % kBlockOfBf16;
+      const int64_t magnitude = is_amax ? amax : std::max<int64_t>(below--, 0);
+      const auto bits = static_cast<uint16_t>(magnitude | ((block + j) % 2 << 15));
+      std::memcpy(at + 2 * j, &bits, 2);
+    }
+  };
+  return {in_a_row == 1 ? what
+                        : fmt::format("rows of {} {}: neighbours have neighbouring amaxes", in_a_row, what),
+          2 * 255 * kBlocksOfAmax / in_a_row, [=](int64_t first, int64_t n, std::vector<PlaneData>& inputs) {
+            for (int64_t row = first; row < first + n; ++row)
+              for (int64_t b = 0; b < in_a_row; ++b)
+                put_block((row / kBlocksOfAmax * in_a_row + b) * kBlocksOfAmax + row % kBlocksOfAmax,
+                          inputs[0].bytes.data() + 2 * kBlockOfBf16 * ((row - first) * in_a_row + b));
+          }};
 }
 
 Domain every_code(Encoding e) {

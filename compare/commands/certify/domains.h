@@ -24,7 +24,9 @@ Domain bf16_amaxes();
 Domain structured_amaxes();
 
 Domain amax_rows(int64_t cols);  // one amax among zeros
-Domain bf16_blocks();            // two amaxes of each binade, and what lies below them
+// Blocks with two amaxes of each binade and what lies below them, in rows of this many: 1, or another divisor
+// of 510, the number of amaxes.
+Domain bf16_blocks(int64_t in_a_row);
 
 // ---- more than one number -----------------------------------------------------------------------
 

@@ -38,7 +38,7 @@ Domain domain_of(Inputs inputs, const Problem& p, CertifyExtent extent) {
     case Inputs::stochastic: return stochastic_pairs(extent);
     case Inputs::drawn_floats: return drawn_floats(extent);
     case Inputs::amax_rows: return amax_rows(p.x.shape.cols);
-    case Inputs::blocks: return bf16_blocks();
+    case Inputs::blocks: return bf16_blocks(p.x.shape.cols / 32);
     case Inputs::scaled_elements: return scaled_elements(p);
   }
   return {};
@@ -129,6 +129,10 @@ constexpr Row kRows[] = {
     {"kernels: ", "quantize mxfp8 1x32 bf16 dir=row element={e4m3,e5m2}", "N5.1 N5.2 N5.3 N5.4 N5.5",
      Inputs::blocks, policy_sides},
     {"kernels: ", "quantize mxfp4 1x32 bf16 dir=row", "N15.1 N15.2 N15.3", Inputs::blocks, policy_sides},
+    // Kernels that take neighbouring blocks of a row together: 51 are whole groups and a rest.
+    {"long rows: ", "quantize mxfp8 1x1632 bf16 dir=row element={e4m3,e5m2}", "N5.1 N5.2 N5.3 N5.4 N5.5",
+     Inputs::blocks, policy_sides},
+    {"long rows: ", "quantize mxfp4 1x1632 bf16 dir=row", "N15.1 N15.2 N15.3", Inputs::blocks, policy_sides},
     // Scales.
     {"", "scale_chain {mxfp8,mxfp6,mxfp4} 1x1 e8m0", "N5.4 N5.9", Inputs::codes, kernel_sides},
     {"", "scale_chain mxfp8 1x1 f32 element={e4m3,e5m2}", "N5.2 N5.3 N5.4 N5.9", Inputs::amaxes, amax_sides},

@@ -18,6 +18,7 @@
 
 #include "compare/arithmetic/codes.h"
 #include "compare/commands/certify/task.h"
+#include "compare/program.h"
 #include "compare/report/build.h"
 #include "fixtures/headers/subject_headers.h"
 #include "fixtures/json.h"
@@ -615,6 +616,28 @@ TEST(Certify, SmallPartsAreSeveralTasksAndLargeOnesHaveWholePieces) {
   EXPECT_EQ(certify_task(200 * kPiece + 1), 3 * kPiece);
   EXPECT_EQ(certify_task(int64_t{1} << 32), 16 * kPiece);
   EXPECT_EQ(certify_task(int64_t{1} << 32, 2048), 16 * 2048);  // of rows of 128 elements
+}
+
+// `assay check` uses the widest instructions of a processor that `assay certify --simd` has judged: what
+// judges nothing certifies nothing.
+TEST(Certify, AListAndAnEstimateKeepNoCertificate) {
+  const std::string cache = testing::TempDir() + "assay_certify_cache";
+  std::filesystem::remove_all(cache);
+  for (const char* looks : {"--list", "--estimate"}) {
+    std::string words[] = {"assay", "certify", "--simd", looks};
+    char* argv[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), nullptr};
+    const char* before = std::getenv("XDG_CACHE_HOME");
+    const std::string kept = before ? before : "";
+    ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+    testing::internal::CaptureStdout();
+    const int status = program_main(4, argv);
+    const std::string said = testing::internal::GetCapturedStdout();
+    if (before) ::setenv("XDG_CACHE_HOME", kept.c_str(), 1);
+    else ::unsetenv("XDG_CACHE_HOME");
+    EXPECT_TRUE(status == 0 || status == 3) << status;  // 3: a processor without such instructions
+    EXPECT_EQ(said.empty(), status == 3);
+    EXPECT_FALSE(std::filesystem::exists(cache)) << looks;
+  }
 }
 
 }  // namespace
