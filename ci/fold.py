@@ -59,7 +59,7 @@ def quiet_ranges(source):
             out.append((found.start(), found.end()))
         line = (found["skip"] or "").strip()
         if re.match(r"#\s*if", line):
-            hidden.append((bool(re.search(r"^#\s*if(?:def)?\s+(?:defined\()?__CUDA(?:_ARCH__|CC__)", line)), found.end()))
+            hidden.append((bool(re.search(r"^#\s*if(?:def)?\s+(?:defined\()?__CUDA(?:_ARCH__|_ARCH_FEAT_|CC__)", line)), found.end()))
         elif re.match(r"#\s*(else|elif|endif)", line) and hidden:
             gpu, start = hidden.pop()
             if gpu:
