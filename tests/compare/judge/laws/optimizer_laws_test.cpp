@@ -91,6 +91,8 @@ TEST(OptimizerLaws, TheScaleOfAStateIsTheNearestQuotient) {
   EXPECT_EQ(of(0x43E00000, 0x3F800001), 1u);
   EXPECT_EQ(of(0x43E10000, 0x3F809249), 0u);  // and a seventh of a last place
   EXPECT_EQ(of(0x43E10000, 0x3F80924A), 1u);
+  EXPECT_EQ(of(0x7FC00000, 0x7FFFFFFF), 0u);  // a NaN and its canonical code
+  EXPECT_EQ(of(0x7FC00000, 0x3F800000), 1u);
 }
 
 // Scale and multiplier are 1, as 32752 has them; 2049 is a tie of 2048 (6800) and 2050 (6801).
