@@ -1,6 +1,7 @@
 #include "compare/judge/claims.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -97,6 +98,21 @@ TEST(Claims, ElementsThatAreNeverWrittenAreSaidToBeSo) {
   }
 }
 
+// A wrong byte of the padding has another cause than the scale that was not written.
+TEST(Claims, WhatIsNeverWrittenSaysNothingOfThePadding) {
+  const Verdict v = judged("quantize mxfp8 33x70 bf16 dir=row", [](auto&, auto out, const Environment& env) {
+    fakes::output(out, "row.scale_inv")->bytes[4 * 5 + 2] = std::byte{env.poison};
+    fakes::output(out, "row.scale_inv")->bytes[4 * 127 + 3] = std::byte{1};
+  });
+  std::map<std::string, std::string> hints;
+  for (const Breach& b : v.breaches)
+    if (b.plane == "row.scale_inv") hints[b.claim] = b.hint;
+  EXPECT_EQ(hints["parity"],
+            "1 element of row.scale_inv still holds the poison: never written, at row 5, columns 64..69");
+  ASSERT_TRUE(hints.contains("padding"));
+  EXPECT_EQ(hints["padding"], "");
+}
+
 // Both codes of a byte, each by its own half of the poison; and the scales of a whole tensor.
 TEST(Claims, UnwrittenCodesOfFourBitsAndScalars) {
   const Verdict v = judged("quantize nvfp4 16x64 bf16 dir=row", [&](auto&, auto out, const Environment& env) {
@@ -141,6 +157,16 @@ TEST(Claims, AThrowIsAFailure) {
   EXPECT_EQ(v.outcome, Outcome::failed);
   EXPECT_EQ(v.breaches.at(0).claim, "run");
   EXPECT_NE(v.breaches[0].message.find("lane 3"), std::string::npos);
+}
+
+// N6.5: each way there is right, and the way back is not.
+TEST(Claims, ASwizzleComesBack) {
+  const Verdict v = judged("swizzle mxfp8 130x256 e8m0", [](const Problem& p, auto out, auto&) {
+    if (p.as<Swizzle>()->inverse) fakes::output(out, "row.scale_inv")->bytes[8 * 3 + 2] ^= std::byte{1};
+  });
+  ASSERT_EQ(v.breaches.size(), 1u);
+  EXPECT_EQ(v.breaches[0].claim, "round-trip");
+  EXPECT_EQ(v.breaches[0].where, "row 3, column 2 of the scales");
 }
 
 TEST(Expectations, Unsupported) {
@@ -228,6 +254,18 @@ TEST(Pairs, DirectionsEqualTheSubjectsOwnLines) {
   EXPECT_TRUE(broken(cascade, nullptr).empty());
   EXPECT_TRUE(
       broken("quantize nvfp4/mxfp8 33x65 bf16 col_source=row_dequantized row.amax=2", nullptr).empty());
+}
+
+// The columns of a cascade are given the rows dequantized, which no fill draws: no line stands for them.
+TEST(Pairs, TheLineOfDequantizedRowsHasNoFill) {
+  const Verdict v = judged("quantize mxfp4/mxfp8 33x65 bf16 col_source=row_dequantized fill=outliers seed=3",
+                           [](const Problem& p, auto out, auto&) {
+                             if (p.row && p.col) fakes::output(out, "col.data")->bytes[7] ^= std::byte{1};
+                           });
+  const auto column =
+      std::find_if(v.breaches.begin(), v.breaches.end(), [](auto& b) { return b.claim == "hybrid.col"; });
+  ASSERT_NE(column, v.breaches.end());
+  EXPECT_EQ(column->hint, "wanted: the same subject on quantize mxfp8 33x65 bf16 dir=col fill=literal:00");
 }
 
 // N14.2, N14.3, N14.6

@@ -260,6 +260,57 @@ TEST(Judge, HintsOfAProduct) {
             "");
 }
 
+// The bytes are the same, and what they mean is not.
+TEST(Judge, ScalesInAnotherLayoutCannotBeCompared) {
+  const Problem p = fakes::problem("quantize mxfp8 128x128 bf16 dir=row");
+  const auto want = outputs_of(p);
+  auto got = want;
+  plane(got, "row.scale_inv").plane.layout = ScaleLayout::gemm;
+  EXPECT_EQ(judge(&p, got, want).error, "plane row.scale_inv has a different scale layout");
+}
+
+// Each column of x has a scale of its own (N3.12): that of column 5 explains what differs in column 5.
+TEST(Judge, CountsWhatFollowsInColumnsThatAreStoredAsRows) {
+  const Problem p = fakes::problem("quantize fp8_current 16x24 bf16 dir=col row_scaled=1");
+  const auto want = outputs_of(p);
+  auto got = want;
+  flip(got, "col.scale", 5, 0);
+  flip(got, "col.scale_inv", 5, 0);
+  flip(got, "col.scale_inv", 6, 0);
+  for (const int column : {5, 6}) flip(got, "col.data", column, 9);
+  flip(got, "col.data", 5, 3);
+  const Judgement j = judge(&p, got, want);
+  ASSERT_TRUE(j.cause);
+  EXPECT_EQ(j.cause->plane.name, "col.scale");
+  ASSERT_EQ(j.after.size(), 2u);
+  EXPECT_EQ(j.after[0].plane.name, "col.scale_inv");
+  EXPECT_EQ(j.after[0].differ, 2);
+  EXPECT_EQ(j.after[0].explained, 1);
+  EXPECT_EQ(j.after[1].plane.name, "col.data");
+  EXPECT_EQ(j.after[1].differ, 3);
+  EXPECT_EQ(j.after[1].explained, 2);
+}
+
+// N14.2: a member is its own line, whether it stands before or behind the one where the first difference is.
+TEST(Judge, WhatDiffersInAnotherMemberHasACauseOfItsOwn) {
+  const Problem p = fakes::problem("split mxfp8 96x32 bf16 groups=32,32,32 dir=row");
+  const auto want = outputs_of(p);
+  auto got = want;
+  const Plane &scales = plane(got, "row.scale_inv").plane, &data = plane(got, "row.data").plane;
+  plane(got, "row.scale_inv").bytes[static_cast<size_t>(scales.members[1].offset)] ^= std::byte{1};
+  for (const Member& member : data.members)
+    plane(got, "row.data").bytes[static_cast<size_t>(member.offset)] ^= std::byte{1};
+  const Judgement j = judge(&p, got, want);
+  ASSERT_TRUE(j.cause);
+  EXPECT_EQ(j.cause->plane.name, "row.scale_inv[1]");
+  ASSERT_EQ(j.after.size(), 1u);
+  EXPECT_EQ(j.after[0].plane.name, "row.data[1]");
+  EXPECT_EQ(j.after[0].explained, 1);
+  ASSERT_EQ(j.beside.size(), 2u);
+  EXPECT_EQ(j.beside[0].plane.name, "row.data[0]");
+  EXPECT_EQ(j.beside[1].plane.name, "row.data[2]");
+}
+
 // Its gradients have the keys' rows, of which Q may have none.
 TEST(Judge, PlanesOfAnAttentionMayBeLargerThanItsQuery) {
   const Problem p = fakes::problem(

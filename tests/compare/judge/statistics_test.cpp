@@ -39,5 +39,16 @@ TEST(Statistics, CountsCodes) {
   EXPECT_EQ(seen[0].distinct, 255);  // FF is no result of a saturating cast (N2.4)
 }
 
+TEST(Statistics, AsText) {
+  EXPECT_EQ(to_text(std::vector<PlaneWitness>{}), "no planes");
+  const PlaneWitness scales{"row.scale_inv", Encoding::e8m0, 32, 3, 0, 0, 0};
+  EXPECT_EQ(to_text({scales, {"row.data", Encoding::e4m3, 0, 0, 0, 0, 0}}), "an empty tensor");
+  EXPECT_EQ(to_text({{"y", Encoding::e4m3, 1, 1, 0, 1, 0}}),
+            "y: 1 distinct codes in 1 elements, 0.0 % zero, 100.0 % saturated, 0.0 % NaN");
+  EXPECT_EQ(to_text({scales, {"row.data", Encoding::e4m3, 1000, 99, 500, 20, 4}}),
+            "row.data: 99 distinct codes in 1000 elements, 50.0 % zero, 2.0 % saturated, 0.4 % NaN; "
+            "row.scale_inv: 3 distinct scales");
+}
+
 }  // namespace
 }  // namespace assay

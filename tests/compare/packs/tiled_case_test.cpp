@@ -233,6 +233,17 @@ TEST(TiledCase, AStopEndsItAsCtrlCDoes) {
   EXPECT_EQ(found->of, tiling->tiles.size());
 }
 
+// A tile of whole columns has as many elements as it may have, also where a column is one element.
+TEST(TiledCase, WholeColumnsFillATile) {
+  for (const char* shape : {"1x512", "2x256"}) {
+    const auto tiling =
+        tiling_of(line("quantize fp8_current " + std::string(shape) + " bf16 dir=col row_scaled=1"), 256);
+    ASSERT_TRUE(tiling);
+    ASSERT_EQ(tiling->tiles.size(), 2u) << shape;
+    for (const Tile& tile : tiling->tiles) EXPECT_EQ(tile.shape.count(), 256) << shape;
+  }
+}
+
 TEST(TiledCase, WhatCannotBeCutSaysWhy) {
   const std::pair<const char*, const char*> lines[] = {
       {"quantize nvfp4 300x700 bf16 dir=row round=sr", "round=sr counts its draws"},

@@ -100,6 +100,14 @@ TEST(Laws, Range) {
   expect_law(lawless("quantize nvfp4 32x96 bf16 dir=row row_scaled=1", bump("row.amax")), "range",
              "row.amax");
   expect_law(lawless("scale_chain mxfp8 1x64 f32", bump("decoded")), "range", "decoded");
+  // The block's 3 of the tensor's 400 is scaled by 3.36. Rounded up that is 3.5 (46); 3.75 (47) is too much.
+  expect_law(lawless("quantize nvfp4 1x17 f32 dir=row scale_round=rp fill=literal:43c80000@0.0+40400000@0.16",
+                     [](auto& out) {
+                       PlaneData& scales = plane(out, "row.scale_inv");
+                       ASSERT_EQ(scales.bytes[1], std::byte{0x46});
+                       scales.bytes[1] = std::byte{0x47};
+                     }),
+             "range", "row.scale_inv");
 }
 
 TEST(Laws, Coherent) {
@@ -169,6 +177,31 @@ TEST(Laws, RowScales) {
     expect_law(lawless("dequantize fp8_current 16x24 bf16 dir=" + std::string(d) + " row_scaled=1 out=f32",
                        touch("y", kRow, 0x100)),
                "half-step", "y");
+}
+
+// The largest magnitudes of the rows are 8 and 4, of the columns 2 and 8: only row 0 and column 1 have the
+// same scale, and the element where they meet has one code.
+TEST(Laws, ARowAndAColumnOfOneScaleMeetInOneCode) {
+  expect_law(lawless("quantize fp8_current 2x2 f32 dir=both row_scaled=1 "
+                     "fill=literal:3f800000410000004000000040800000",
+                     [](auto& out) {
+                       PlaneData& col = plane(out, "col.data");
+                       ASSERT_EQ(col.bytes[2], std::byte{0x7E});
+                       col.bytes[2] = std::byte{0x7D};
+                     }),
+             "coherent", "col.data");
+}
+
+// N14.3: the last offset is the size of all members.
+TEST(Laws, OffsetsOfMembers) {
+  for (const char* name : {"offsets", "row.scale_offsets"})
+    for (const int64_t entry : {0, 1, 2, 3})
+      expect_law(lawless("split nvfp4 96x64 bf16 groups=32,0,64",
+                         [&](auto& out) {
+                           PlaneData& offsets = plane(out, name);
+                           offsets.bytes[static_cast<size_t>(4 * entry)] ^= std::byte{1};
+                         }),
+                 "member", name);
 }
 
 // A gemm reads the scale of its own stored row (N16.6).
@@ -245,6 +278,16 @@ TEST(Laws, EveryFormatsCodesAreNearestToTheScaledValue) {
                        }),
                "adjacent", name);
   }
+}
+
+// 1 is a code of E2M1, so that it keeps its code whatever the random bits are (N12.3); A is -1.
+TEST(Laws, AStochasticCastKeepsTheSign) {
+  expect_law(lawless("cast e2m1 1x1 f32 round=sr fill=literal:3f800000",
+                     [](auto& out) {
+                       ASSERT_EQ(out[0].bytes[0], std::byte{0x2});
+                       out[0].bytes[0] = std::byte{0xA};
+                     }),
+             "adjacent", "y");
 }
 
 TEST(Laws, RotationAndPhiloxAreSeen) {
