@@ -24,6 +24,7 @@ def reference(name, shards):
 kBytes = [("vectors", ["assay", "vectors", "fixtures/vectors"]), ("vectors", ["assay", "vectors", "fixtures/vectors/kernels"])]
 kRecords = [("records", ["assay", "vectors", "fixtures/witness"])]
 kLines = [*host("smoke", 6), *host("regressions", 4), *kBytes, *kRecords, *host("ci", 24), *reference("tensor_core", 2)]
+kFirst = ("smoke", "regressions")   # then the tests, which take seconds, then whatever takes longer
 kStories = [*reference("scenarios", 8), *reference("roles", 8)]
 
 
@@ -76,8 +77,9 @@ class Judges:
         self.name, self.room, self.count = room, kRooms[room], count
         self.bin = mutant_build.kBuild / "bin"
         self.path = ROOT / f"build/mutants/{room}.reach.json"
-        self.parts = [*self.room.tasks, *((f"test_{test}", [f"test_{test}", f"--gtest_filter={case}.*", "--gtest_fail_fast"])
-                                          for test in self.room.tests for case in self.cases(test))]
+        tests = [(f"test_{test}", [f"test_{test}", f"--gtest_filter={case}.*", "--gtest_fail_fast"]) for test in self.room.tests for case in self.cases(test)]
+        first = [task for task in self.room.tasks if task[0] in kFirst]
+        self.parts = [*first, *tests, *(task for task in self.room.tasks if task not in first)]
         self.skipped = sorted({suite for suite, _ in self.parts} & set(skip))
         self.parts = [part for part in self.parts if part[0] not in skip]
         self.known = {}   # of the words of a part: the numbers of the edits that it reaches, and its seconds
