@@ -347,12 +347,13 @@ TEST(Identify, WhatTheSampleLeavesOutIsJudged) {
 }
 
 // Where the scale comes from the whole tensor's amax, a few extreme elements of the whole tell it: whatever a
-// set makes of NaN and infinities.
+// set makes of NaN and infinities, and of a NaN where there is no infinity.
 TEST(Identify, OfATensorScaleASampleTellsSetsApartToo) {
   for (const char* text :
        {"quantize nvfp4 512x512 bf16 dir=row flavour=vllm.nvfp4", "quantize nvfp4 512x512 bf16 dir=both",
         "quantize nvfp4 512x512 bf16 dir=col rht=1", "quantize fp8_current 512x512 f32 dir=row",
         "quantize nvfp4 512x512 bf16 dir=row fill=nonfinite nan_amax=propagate nan_tensor_amax=unit",
+        "quantize nvfp4 512x512 bf16 dir=row fill=literal:7fc0@0.0+4300@20.7",
         "quantize fp8_current 512x512 bf16 dir=row fill=nonfinite"}) {
     planes::Case c(text);
     const std::string path = pack_of(c, c.got, "assay_identify_amax");
