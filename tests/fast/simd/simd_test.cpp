@@ -135,36 +135,6 @@ TEST_P(Simd, BlocksOfEveryBinade) {
 
 // ---- neighbouring blocks along rows, which are taken together -------------------------------------------
 
-// Blocks of bf16 of which one, in each row another, is special in this way. Every row has its amaxes in
-// another place of the blocks, and neighbouring blocks have other scales. Codes of the others are normal, and
-// below the largest one.
-constexpr int64_t kRowBlocks = 73;
-enum class Odd : uint8_t { none, subnormal, just_zero, top, zeros, tiny, infinite, nan };
-std::vector<uint32_t> rows_with_one(Odd odd, std::string_view element) {
-  const uint32_t subnormal = element == "e4m3" ? 16 : 30;  // binades below the amax
-  std::vector<uint32_t> out;
-  for (uint32_t row = 0; row < kRowBlocks; ++row)
-    for (uint32_t block = 0; block < kRowBlocks; ++block) {
-      const uint32_t exponent = 100 + block * 29 % 50, amax = exponent << 7 | 0x41;
-      for (uint32_t i = 0; i < 32; ++i) {
-        const bool first = i == row % 32, second = i == (row + 7) % 32;
-        uint32_t bits = first ? amax : (exponent - 3) << 7 | (i * 37 + block) % 128;
-        if (block == row) {
-          if (odd == Odd::subnormal && second) bits = (exponent - subnormal) << 7;
-          if (odd == Odd::just_zero && second) bits = (exponent - 40) << 7;
-          if (odd == Odd::top && first) bits = exponent << 7 | 0x5F;
-          if (odd == Odd::zeros) bits = 0;
-          if (odd == Odd::tiny) bits = first ? 0x0941 : 0x0300 + i;
-          if (odd == Odd::infinite && second) bits = 0x7F80;
-          if (odd == Odd::nan && second) bits = 0x7FC1;
-        }
-        out.push_back(bits | (i + block) % 2 << 15);
-      }
-    }
-  return out;
-}
-constexpr Odd kEveryOdd[] = {Odd::none,  Odd::subnormal, Odd::just_zero, Odd::top,
-                             Odd::zeros, Odd::tiny,      Odd::infinite,  Odd::nan};
 Problem line_of_rows(const char* element) {
   const std::string count = std::to_string(kRowBlocks), cols = std::to_string(kRowBlocks * 32);
   return line("quantize mxfp8 " + count + "x" + cols + " bf16 dir=row element=" + element);
