@@ -21,6 +21,19 @@ def compiled(tree, targets):
     return done.returncode == 0, done.stdout
 
 
+def tests_of(program, tree):
+    """The full names of the tests of a GoogleTest program in a copy, in its order."""
+    listed = subprocess.run([program, "--gtest_list_tests"], cwd=tree, text=True, stdout=subprocess.PIPE, check=True).stdout
+    names, group = [], ""
+    for line in listed.splitlines():
+        word = line.split("#")[0].strip()
+        if line[:1].strip() and word.endswith("."):
+            group = word
+        elif line.startswith("  "):
+            names.append(group + word)
+    return names
+
+
 def errors_of(output):
     """The lines of a compiler's output that belong to errors: warnings and their notes name edits that compile."""
     kept, keep = [], False

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 
+import folded_build
 import mutant_build
 from remembered import read_json, write_whole
 from tally import ROOT, read_tally
@@ -85,8 +86,8 @@ class Judges:
         self.known = {}   # of the words of a part: the numbers of the edits that it reaches, and its seconds
 
     def cases(self, test):
-        listed = subprocess.run([self.bin / f"test_{test}", "--gtest_list_tests"], cwd=mutant_build.kTree, text=True, stdout=subprocess.PIPE, check=True).stdout
-        return [line.split(".")[0] for line in listed.splitlines() if line[:1].strip() and "." in line]
+        names = folded_build.tests_of(self.bin / f"test_{test}", mutant_build.kTree)
+        return list(dict.fromkeys(name.split(".")[0] for name in names))
 
     def run(self, command, number, limit, reached=None):
         """Exit status, or "hangs"; output; seconds."""

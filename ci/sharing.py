@@ -33,6 +33,8 @@ class Shared:
     def __init__(self, folder, environment=os.environ):
         self.rank, self.size, name = launched(environment)
         self.folder, self.calls = folder / name, 0
+        if self.size == 1:
+            shutil.rmtree(self.folder, ignore_errors=True)   # a killed run whose process had the same number left claims in it
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self):

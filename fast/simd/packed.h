@@ -172,9 +172,9 @@ HWY_INLINE void eight_amaxes(const std::byte* x, size_t first, int16_t* amaxes) 
 // means nothing. Under kAccept, scales and codes of the others are the recorded ones, and top(block) is told
 // of each with a code of the largest magnitude.
 constexpr size_t kMostRowBlocks = kHalfLanes;
-// Bytes of x between what is read and what is fetched: AVX-512 makes codes faster than a processor reads
-// ahead by itself, and wrote rows of a large x at six tenths of the speed. Past the end of a row lies the
-// next one, or nobody's memory, which a prefetch does not read.
+// Bytes of x between what is read and what is fetched. AVX-512 makes codes faster than a processor reads
+// ahead by itself: without this, rows of a large x were written at six tenths of the speed. What is fetched
+// past the end of x is not used, and a prefetch cannot fault.
 constexpr size_t kAhead = 8192;
 template <class F, bool kAccept, class Again, class Top>
 HWY_INLINE void packed_row_blocks(const std::byte* x, std::byte* data, std::byte* scales, size_t count,

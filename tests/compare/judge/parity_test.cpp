@@ -34,7 +34,7 @@ TEST(Parity, SaysOfEachLaterPlaneWhetherTheCauseExplainsIt) {
   EXPECT_EQ(breach->after, after);
 }
 
-// Under the scale 1, which 448 has, 1.0625 is a tie of 1 (38) and 1.125 (39), and 1 is none.
+// Under the scale 1, which 448 has, 1.0625 is a tie of 1 (38) and 1.125 (39); 1 is not.
 TEST(Parity, OnlyATieIsCalledATie) {
   const auto reference = make_reference_subject();
   const auto hint = [&](const std::string& second) {

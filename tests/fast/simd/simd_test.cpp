@@ -135,11 +135,6 @@ TEST_P(Simd, BlocksOfEveryBinade) {
 
 // ---- neighbouring blocks along rows, which are taken together -------------------------------------------
 
-Problem line_of_rows(const char* element) {
-  const std::string count = std::to_string(kRowBlocks), cols = std::to_string(kRowBlocks * 32);
-  return line("quantize mxfp8 " + count + "x" + cols + " bf16 dir=row element=" + element);
-}
-
 TEST_P(Simd, OneBlockOfARowIsUnlikeTheOthers) {
   for (const char* element : {"e4m3", "e5m2"})
     for (const Odd odd : kEveryOdd) {
