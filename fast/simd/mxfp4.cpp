@@ -14,7 +14,7 @@
 #include <hwy/highway.h>
 
 #include "fast/simd/fp4_steps.h"
-#include "fast/simd/packed.h"
+#include "fast/simd/halves.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace assay::simd {
@@ -51,7 +51,7 @@ HWY_INLINE Vh half_code(Vh y) {
 template <class Words = hn::Repartition<uint32_t, Dh>>
 HWY_INLINE bool packed_block(const std::byte* x, BlockCodes& codes, int32_t& k) {
   constexpr size_t kParts = kBlock / kHalfLanes;
-  Vh bits[kParts];  // no std::array, as in packed.h
+  Vh bits[kParts];  // no std::array, as in mxfp8.cpp
   Vh most = hn::Zero(Dh());
   for (size_t i = 0; i < kParts; ++i) {
     bits[i] = halves_at(x + i * kHalfLanes * 2);

@@ -48,9 +48,12 @@ struct E2m1 {
 
 HWY_INLINE V constant(int32_t value) { return hn::Set(D(), value); }
 
-// Loads one vector of elements as the bits of binary32 (N1.2).
+// Loads one vector of elements as the bits of binary32 (N1.2). `kInfinity`: the pattern of infinity; those of
+// NaNs are above.
 struct FromBf16 {
+  using Bits = uint16_t;
   static constexpr size_t kBytes = 2;
+  static constexpr Bits kInfinity = 0x7F80;
   static HWY_INLINE V load(const std::byte* at) {
     const hn::Rebind<uint16_t, D> narrow;
     const hn::RebindToUnsigned<D> wide;
@@ -59,7 +62,9 @@ struct FromBf16 {
   }
 };
 struct FromF16 {
+  using Bits = uint16_t;
   static constexpr size_t kBytes = 2;
+  static constexpr Bits kInfinity = 0x7C00;
   static HWY_INLINE V load(const std::byte* at) {
     const hn::Rebind<hwy::float16_t, D> narrow;
     const hn::RebindToFloat<D> wide;
@@ -68,7 +73,9 @@ struct FromF16 {
   }
 };
 struct FromF32 {
+  using Bits = uint32_t;
   static constexpr size_t kBytes = 4;
+  static constexpr Bits kInfinity = kInf;
   static HWY_INLINE V load(const std::byte* at) {
     return hn::LoadU(D(), reinterpret_cast<const int32_t*>(at));
   }
@@ -101,35 +108,6 @@ template <class F> HWY_INLINE V whole_code(V code, V a, V bits) {
   code = hn::IfThenElse(hn::Gt(a, constant(kInf - 1)), constant(F::kTop), code);
   return hn::IfThenElse(hn::Gt(a, constant(kInf)), constant(F::kNan), hn::Or(code, sign_of<F>(bits)));
 }
-
-// The same codes by one rounding at a fixed place, of magnitudes that are normal in the encoding or so small
-// that their code is 0: an eighth of the work, for nearly every block. add() is given what the scale takes
-// from a code, (k - bias) << mantissa, and returns the code. Where hold() is false afterwards there were
-// others, or a NaN, and the codes mean nothing.
-template <class F> struct OrdinaryCodes {
-  using U = hn::RebindToUnsigned<D>;
-  static constexpr int kCut = 23 - F::kMantissa;
-  static constexpr int kZero = F::kMantissa << F::kMantissa;  // codes further below 0 than this are 0
-  static constexpr int kLeast = kZero + (1 << F::kMantissa);  // the least normal code, counted from there
-  hn::Vec<U> least;
-  V most;
-
-  static HWY_INLINE OrdinaryCodes none() { return {hn::Set(U(), 0xFFFFFFFFu), hn::Zero(D())}; }
-
-  static HWY_INLINE V taken(V k) { return hn::ShiftLeft<F::kMantissa>(hn::Sub(k, constant(F::kBias))); }
-  HWY_INLINE V add(V a, V taken) {
-    const V odd = hn::And(hn::ShiftRight<kCut>(a), constant(1));
-    const V rounded = hn::ShiftRight<kCut>(hn::Add(hn::Add(a, constant((1 << (kCut - 1)) - 1)), odd));
-    const V code = hn::Sub(rounded, taken);
-    least = hn::Min(least, hn::BitCast(U(), hn::Add(code, constant(kZero))));
-    most = hn::Max(most, a);
-    return hn::Min(hn::Max(code, hn::Zero(D())), constant(F::kTop));
-  }
-  HWY_INLINE bool hold() const {
-    return hn::AllTrue(U(), hn::Gt(least, hn::Set(U(), kLeast - 1))) &&
-           hn::AllTrue(D(), hn::Gt(constant(kInf + 1), most));
-  }
-};
 
 constexpr int kInfiniteScale = 254;  // the E8M0 code of an infinite amax, and of no other
 

@@ -217,27 +217,29 @@ TEST_P(SimdAcceptor, OneWrongBitIsNamedWhereverItStands) {
 // Each row has one special block among those that are taken together, and another one whose code, or scale,
 // is wrong: both are named, and nothing else is.
 TEST_P(SimdAcceptor, OneBlockOfARowIsNamedAmongItsNeighbours) {
-  for (const char* element : {"e4m3", "e5m2"})
-    for (const Odd odd : kEveryOdd) {
-      const Problem p = line_of_rows(element);
-      Dump dump = right_dump(p, Direction::row, row_of(p, rows_with_one(odd, element)));
-      const std::set goes{Odd::subnormal, Odd::top, Odd::infinite, Odd::nan};  // to the reference
-      Blocks want;
-      for (uint32_t r = 0; goes.contains(odd) && r < kRowBlocks; ++r) want.emplace(r, r);
-      ASSERT_EQ(special(dump), want) << element << static_cast<int>(odd);
-      EXPECT_EQ(unknown(dump), want) << element << static_cast<int>(odd);
-      for (const uint32_t away : {1u, 5u, 8u, 40u})
-        for (const bool scale : {false, true}) {
-          Dump wrong = dump;
-          Blocks both = want;
-          for (uint32_t r = 0; r < kRowBlocks; ++r) {
-            const uint32_t b = (r + away) % kRowBlocks;
-            (scale ? wrong.scale(r, b) : wrong.code(r, b * 32 + r % 32)) ^= std::byte{1};
-            both.emplace(r, b);
+  for (const bool wide : {false, true})
+    for (const char* element : {"e4m3", "e5m2"})
+      for (const Odd odd : kEveryOdd) {
+        SCOPED_TRACE(testing::Message() << element << " " << static_cast<int>(odd) << (wide ? " f32" : ""));
+        const Problem p = line_of_rows(element, wide);
+        Dump dump = right_dump(p, Direction::row, row_of(p, rows_with_one(odd, element, wide)));
+        const std::set goes{Odd::subnormal, Odd::top, Odd::infinite, Odd::nan};  // to the reference
+        Blocks want;
+        for (uint32_t r = 0; goes.contains(odd) && r < kRowBlocks; ++r) want.emplace(r, r);
+        ASSERT_EQ(special(dump), want);
+        EXPECT_EQ(unknown(dump), want);
+        for (const uint32_t away : {1u, 5u, 8u, 40u})
+          for (const bool scale : {false, true}) {
+            Dump wrong = dump;
+            Blocks both = want;
+            for (uint32_t r = 0; r < kRowBlocks; ++r) {
+              const uint32_t b = (r + away) % kRowBlocks;
+              (scale ? wrong.scale(r, b) : wrong.code(r, b * 32 + r % 32)) ^= std::byte{1};
+              both.emplace(r, b);
+            }
+            EXPECT_EQ(unknown(wrong), both) << away << scale;
           }
-          EXPECT_EQ(unknown(wrong), both) << element << static_cast<int>(odd) << " " << away << scale;
-        }
-    }
+      }
 }
 
 // Of blocks that differ it says how many codes do, where the first one stands down a column, and whether the

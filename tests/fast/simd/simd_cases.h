@@ -76,10 +76,10 @@ inline const char* const kFills[] = {"normal", "ties",       "edges",    "wide",
 
 // Blocks of bf16 of which one, in each row another, is special in this way. Every row has its amaxes in
 // another place of the blocks, and neighbouring blocks have other scales. Codes of the others are normal, and
-// below the largest one.
+// below the largest one. `wide`: the same of f32, most of them with bits below those of bf16.
 inline constexpr int64_t kRowBlocks = 73;
 enum class Odd : uint8_t { none, subnormal, just_zero, top, zeros, tiny, infinite, nan };
-inline std::vector<uint32_t> rows_with_one(Odd odd, std::string_view element) {
+inline std::vector<uint32_t> rows_with_one(Odd odd, std::string_view element, bool wide) {
   const uint32_t subnormal = element == "e4m3" ? 16 : 30;  // binades below the amax
   std::vector<uint32_t> out;
   for (uint32_t row = 0; row < kRowBlocks; ++row)
@@ -97,16 +97,19 @@ inline std::vector<uint32_t> rows_with_one(Odd odd, std::string_view element) {
           if (odd == Odd::infinite && second) bits = 0x7F80;
           if (odd == Odd::nan && second) bits = 0x7FC1;
         }
-        out.push_back(bits | (i + block) % 2 << 15);
+        const bool exact = bits == 0 || bits == 0x7F80;  // a zero or an infinity, which stays one
+        bits |= (i + block) % 2 << 15;
+        out.push_back(wide ? bits << 16 | (exact ? 0 : (i * 0x2F35 + block * 0x1101) % 0x10000) : bits);
       }
     }
   return out;
 }
 inline constexpr Odd kEveryOdd[] = {Odd::none,  Odd::subnormal, Odd::just_zero, Odd::top,
                                     Odd::zeros, Odd::tiny,      Odd::infinite,  Odd::nan};
-inline Problem line_of_rows(const char* element) {
+inline Problem line_of_rows(const char* element, bool wide) {
   const std::string count = std::to_string(kRowBlocks), cols = std::to_string(kRowBlocks * 32);
-  return line("quantize mxfp8 " + count + "x" + cols + " bf16 dir=row element=" + element);
+  return line("quantize mxfp8 " + count + "x" + cols + (wide ? " f32" : " bf16") +
+              " dir=row element=" + element);
 }
 
 }  // namespace assay

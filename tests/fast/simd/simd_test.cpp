@@ -136,23 +136,53 @@ TEST_P(Simd, BlocksOfEveryBinade) {
 // ---- neighbouring blocks along rows, which are taken together -------------------------------------------
 
 TEST_P(Simd, OneBlockOfARowIsUnlikeTheOthers) {
-  for (const char* element : {"e4m3", "e5m2"})
-    for (const Odd odd : kEveryOdd) {
-      SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(odd));
-      const Problem p = line_of_rows(element);
-      expect_as_reference(p, row_of(p, rows_with_one(odd, element)));
-    }
+  for (const bool wide : {false, true})
+    for (const char* element : {"e4m3", "e5m2"})
+      for (const Odd odd : kEveryOdd) {
+        SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(odd));
+        const Problem p = line_of_rows(element, wide);
+        expect_as_reference(p, row_of(p, rows_with_one(odd, element, wide)));
+      }
 }
 
 // As many blocks as any vector takes together and more, and every length of the last one.
 TEST_P(Simd, RowsOfEveryLength) {
-  for (const char* element : {"e4m3", "e5m2"}) {
-    const auto x = rows_with_one(Odd::subnormal, element);
-    for (int64_t cols = 1; cols <= kRowBlocks * 32; ++cols) {
-      const Problem p = line("quantize mxfp8 2x" + std::to_string(cols) + " bf16 dir=row element=" + element);
-      expect_as_reference(p, row_of(p, {x.begin(), x.begin() + 2 * cols}));
+  for (const bool wide : {false, true})
+    for (const char* element : {"e4m3", "e5m2"}) {
+      const auto x = rows_with_one(Odd::subnormal, element, wide);
+      const std::string source = wide ? " f32" : " bf16";
+      for (int64_t cols = 1; cols <= kRowBlocks * 32; cols += wide ? 7 : 1) {
+        const Problem p =
+            line("quantize mxfp8 2x" + std::to_string(cols) + source + " dir=row element=" + element);
+        expect_as_reference(p, row_of(p, {x.begin(), x.begin() + 2 * cols}));
+      }
     }
-  }
+}
+
+// The same rows in blocks of 128, and under one scale for all: infinities and NaNs among them, and, in blocks
+// of four scales of MXFP8, many codes that are subnormal or 0.
+TEST_P(Simd, OneBlockOfARowOfFp8IsUnlikeTheOthers) {
+  for (const char* keys :
+       {"fp8_block pow2=0", "fp8_block pow2=1", "fp8_delayed scale=3", "fp8_delayed scale=-40"})
+    for (const bool wide : {false, true})
+      for (const char* element : {"e4m3", "e5m2"})
+        for (const Odd odd : kEveryOdd) {
+          const std::string text(keys),
+              size = std::to_string(kRowBlocks) + "x" + std::to_string(kRowBlocks * 32);
+          const size_t at = text.find(' ');
+          const Problem p = line("quantize " + text.substr(0, at) + " " + size + (wide ? " f32" : " bf16") +
+                                 " dir=row element=" + element + text.substr(at));
+          std::vector<uint32_t> x = rows_with_one(odd, element, wide);
+          // Amaxes of a row lie up to 50 binades apart. Brought together they leave ordinary blocks.
+          const int shift = wide ? 23 : 7;
+          for (uint32_t& bits : x) {
+            const uint32_t exponent = bits >> shift & 0xFF;
+            if (exponent >= 97 && exponent != 0xFF) bits += (125 - exponent + exponent % 4) << shift;
+          }
+          auto inputs = *make_inputs(p, *reference_);  // of a given scale, a plane beside x
+          inputs.front() = row_of(p, x).front();
+          expect_as_reference(p, inputs);
+        }
 }
 
 TEST_P(Simd, ScalesOfBinary32) {
@@ -172,7 +202,7 @@ TEST_P(Simd, Fp8TensorsOfEveryFillSourceAndShape) {
     for (const char* fill : kFills)
       for (const char* source : {"bf16", "f16", "f32"})
         for (const char* keys : {" pow2=0", " pow2=1 element=e5m2"})
-          for (const char* shape : {"1x1", "33x65", "130x160", "70x259"}) {
+          for (const char* shape : {"1x1", "33x65", "130x160", "70x259", "2x2440"}) {
             const Problem p = line(std::string("quantize ") + format + " " + shape + " " + source +
                                    " dir=both" + keys + " fill=" + fill);
             expect_as_reference(p, *make_inputs(p, *reference_));

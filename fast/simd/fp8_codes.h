@@ -1,0 +1,117 @@
+// Codes of E4M3 and E5M2 in lanes of 16 bits. A code is the upper bits of a magnitude, rounded at a fixed
+// place, less what a power of two takes from the exponent: bf16's bits are enough, and those of binary32
+// become as many by rounding to odd. That holds for codes of normal magnitudes and for magnitudes so small
+// that their code is 0; others are left to lanes of 32 bits (blocks.h). A source of foreach_target.h includes
+// this file once for each instruction set.
+#if defined(ASSAY_SIMD_FP8_CODES) == defined(HWY_TARGET_TOGGLE)
+#ifdef ASSAY_SIMD_FP8_CODES
+#undef ASSAY_SIMD_FP8_CODES
+#else
+#define ASSAY_SIMD_FP8_CODES
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "fast/simd/halves.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace assay::simd {
+namespace HWY_NAMESPACE {
+namespace {
+
+// ---- binary32 rounded to odd ------------------------------------------------------------------------
+
+// The last bit of what is kept is set where anything is cut off. At least two bits below the place of a
+// code's last bit are kept, so that they compare with one half as all of them do: rounding twice is rounding
+// once. Infinities and zeros stay what they are, and every NaN stays one.
+HWY_INLINE Vh odd_halves(Vh kept, Vh cut) {
+  return hn::Or(kept, hn::BitCast(Dh(), hn::Min(hn::BitCast(Uh(), cut), hn::Set(Uh(), 1))));
+}
+#if HWY_TARGET == HWY_SCALAR  // has no such lanes; Highway compiles it, nothing uses it
+template <class S> HWY_INLINE Vh halves_of(const std::byte*) { return hn::Zero(Dh()); }
+template <class S> HWY_INLINE Vh scaled_halves(const std::byte*, hn::Vec<W>) { return hn::Zero(Dh()); }
+#else
+HWY_INLINE Vh odd_halves_of(V low, V high) {
+  const Vh a = hn::BitCast(Dh(), low), b = hn::BitCast(Dh(), high);
+  return odd_halves(hn::ConcatOdd(Dh(), b, a), hn::ConcatEven(Dh(), b, a));
+}
+// As many elements as a vector has halves, of any source.
+template <class S> HWY_INLINE Vh halves_of(const std::byte* x) {
+  if constexpr (std::is_same_v<S, FromBf16>) return halves_at(x);
+  else return odd_halves_of(S::load(x), S::load(x + kHalfLanes / 2 * S::kBytes));
+}
+// N3.8: the same of fl(x * factor). Elements of bf16 are multiplied where they stand, as the even and the odd
+// halves of binary32's lanes.
+template <class S> HWY_INLINE Vh scaled_halves(const std::byte* x, hn::Vec<W> factor) {
+  const auto product = [&](V bits) { return hn::BitCast(D(), hn::Mul(hn::BitCast(W(), bits), factor)); };
+  if constexpr (std::is_same_v<S, FromBf16>) {
+    const V both = hn::BitCast(D(), halves_at(x));
+    const V even = product(hn::ShiftLeft<16>(both)), odd = product(hn::And(both, constant(-65536)));
+    return odd_halves(hn::OddEven(hn::BitCast(Dh(), odd), hn::BitCast(Dh(), hn::ShiftRight<16>(even))),
+                      hn::OddEven(hn::BitCast(Dh(), hn::ShiftLeft<16>(odd)), hn::BitCast(Dh(), even)));
+  } else {
+    return odd_halves_of(product(S::load(x)), product(S::load(x + kHalfLanes / 2 * S::kBytes)));
+  }
+}
+#endif
+
+// ---- codes ------------------------------------------------------------------------------------------
+
+// N2.1: half of the last place less 1, and the code's last bit, are added before the bits below that place
+// are cut off. What the scale takes from a code, (exponent - bias) << mantissa, is taken before the cut: it
+// is whole codes, so that it cuts nothing else, and all that is constant in a block is one number, the
+// offset. kZero is part of it, for HalfCodes::hold. `exponent` is the E8M0 code of the scale. Lanes of 16
+// bits hold every sum: an ordinary scale makes the offset negative and no less than -(254 << 7), and the rest
+// is not negative and less than 1 << 15.
+template <class F> struct HalfRounding {
+  static constexpr int kCut = 7 - F::kMantissa;               // bits below a code's last
+  static constexpr int kZero = F::kMantissa << F::kMantissa;  // codes further below 0 than this are 0
+
+  static HWY_INLINE Vh offset(Vh exponent) {
+    constexpr int kBelowHalf = (1 << (kCut - 1)) - 1;
+    return hn::Sub(half((F::kBias << 7) + (kZero << kCut) + kBelowHalf), hn::ShiftLeft<7>(exponent));
+  }
+  // The code of a magnitude, plus kZero.
+  static HWY_INLINE Vh counted(Vh a, Vh offset) {
+    const Vh odd = hn::And(hn::ShiftRight<kCut>(a), half(1));
+    return hn::ShiftRight<kCut>(hn::Add(hn::Add(a, offset), odd));
+  }
+};
+// Codes with signs, and whether they are what the file's head asks for; under kAccept also whether they are
+// the recorded ones. kBounded: no element is above the largest number, whatever its rounding, and none is a
+// NaN. Otherwise codes hold where that is so, under kAccept where none is of the largest magnitude either.
+template <class F, bool kAccept, bool kBounded> struct HalfCodes {
+  using Rounding = HalfRounding<F>;
+  static constexpr int kOrdinary = Rounding::kZero + (1 << F::kMantissa);  // of the least normal code
+  static constexpr int kMost = Rounding::kZero + F::kTop - (kAccept ? 1 : 0);
+  hn::Vec<Uh> least;
+  Vh most, differ;
+
+  static HWY_INLINE HalfCodes none() { return {hn::Set(Uh(), 0xFFFF), hn::Zero(Dh()), hn::Zero(Dh())}; }
+
+  HWY_INLINE void add(Vh bits, Vh offset, std::byte* data) {
+    const Vh counted = Rounding::counted(half_magnitude(bits), offset), zero = half(Rounding::kZero);
+    least = hn::Min(least, hn::BitCast(Uh(), counted));
+    if constexpr (!kBounded) most = hn::Max(most, counted);
+    const Vh magnitude = hn::Sub(hn::Max(counted, zero), zero);
+    const Vh whole = hn::OrAnd(magnitude, hn::ShiftRight<8>(bits), half(0x80));
+    const hn::Rebind<uint8_t, Dh> bytes;
+    auto* const at = reinterpret_cast<uint8_t*>(data);
+    if constexpr (!kAccept) hn::StoreU(hn::DemoteTo(bytes, whole), bytes, at);
+    else differ = hn::Or(differ, hn::Xor(whole, hn::PromoteTo(Dh(), hn::LoadU(bytes, at))));
+  }
+  HWY_INLINE bool hold() const {
+    return hn::AllTrue(Uh(), hn::Gt(least, hn::Set(Uh(), kOrdinary - 1))) &&
+           (kBounded || hn::AllTrue(Dh(), hn::Gt(half(kMost + 1), most))) &&
+           (!kAccept || hn::AllTrue(Dh(), hn::Eq(differ, hn::Zero(Dh()))));
+  }
+};
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace assay::simd
+HWY_AFTER_NAMESPACE();
+
+#endif  // ASSAY_SIMD_FP8_CODES
