@@ -82,35 +82,54 @@ Domain amax_rows(int64_t cols) {
 
 namespace {
 
-// Blocks of bf16 that hold one amax and the magnitudes just below it, down to those that are 2^24 times
-// smaller and have no code: two amaxes of each binade, one under its scale and one above it, whatever the
-// format.
-constexpr int64_t kBlockOfBf16 = 32, kOthers = kBlockOfBf16 - 1,
-                  kBlocksOfAmax = (24 * 128 + kOthers - 1) / kOthers;
+// Blocks that hold one amax and the magnitudes just below it, down to those that are 2^24 times smaller and
+// have no code, as patterns of bf16: two amaxes of each binade, one under its scale and one above it,
+// whatever the format. Those of binary32 have lower halves as well: such as leave the upper half exact, just
+// above it, and on either side of the middle to the next one.
+struct BlocksOfBinades {
+  Encoding source;
+  int64_t length;
+  static constexpr int64_t kAmaxes = 2 * 255, kBelow = 24 * 128;
+
+  int64_t of_amax() const { return (kBelow + length - 2) / (length - 1); }
+
+  void put(int64_t block, std::byte* at) const {
+    const int64_t amax_number = block / of_amax();
+    const int64_t amax = amax_number / 2 << 7 | (amax_number % 2 ? 0x7F : 0x40);
+    int64_t below = amax - 1 - block % of_amax() * (length - 1);
+    for (int64_t j = 0; j < length; ++j) {
+      const bool is_amax = j == block % length;
+      const int64_t magnitude = is_amax ? amax : std::max<int64_t>(below--, 0);
+      const auto half = static_cast<uint32_t>(magnitude | ((block + j) % 2 << 15));
+      if (source == Encoding::bf16) {
+        std::memcpy(at + 2 * j, &half, 2);
+        continue;
+      }
+      constexpr uint32_t kLower[] = {0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
+      const uint32_t bits = half << 16 | (is_amax ? 0 : kLower[(block / 2 + j) % std::ssize(kLower)]);
+      std::memcpy(at + 4 * j, &bits, 4);
+    }
+  }
+};
 
 }  // namespace
 
-Domain bf16_blocks(int64_t in_a_row) {
-  const std::string what =
-      "blocks of bf16 under two amaxes of every binade, with every magnitude down to 2^-24 times the amax";
-  const auto put_block = [](int64_t block, std::byte* at) {
-    const int64_t of_amax = block / kBlocksOfAmax;
-    const int64_t amax = of_amax / 2 << 7 | (of_amax % 2 ? 0x7F : 0x40);
-    int64_t below = amax - 1 - block % kBlocksOfAmax * kOthers;
-    for (int64_t j = 0; j < kBlockOfBf16; ++j) {
-      const bool is_amax = j == block % kBlockOfBf16;
-      const int64_t magnitude = is_amax ? amax : std::max<int64_t>(below--, 0);
-      const auto bits = static_cast<uint16_t>(magnitude | ((block + j) % 2 << 15));
-      std::memcpy(at + 2 * j, &bits, 2);
-    }
-  };
+Domain blocks_of_binades(Encoding source, int64_t length, int64_t in_a_row) {
+  const BlocksOfBinades blocks{source, length};
+  const std::string what = fmt::format(
+      "blocks of {} under two amaxes of every binade, with every magnitude {}down to 2^-24 times "
+      "the amax",
+      info(source).name, source == Encoding::bf16 ? "" : "of bf16, with and without more bits, ");
   return {in_a_row == 1 ? what
                         : fmt::format("rows of {} {}: neighbours have neighbouring amaxes", in_a_row, what),
-          2 * 255 * kBlocksOfAmax / in_a_row, [=](int64_t first, int64_t n, std::vector<PlaneData>& inputs) {
+          BlocksOfBinades::kAmaxes * blocks.of_amax() / in_a_row,
+          [=](int64_t first, int64_t n, std::vector<PlaneData>& inputs) {
+            const auto bytes = static_cast<int64_t>(info(source).bytes()) * length;
+            const int64_t of_amax = blocks.of_amax();
             for (int64_t row = first; row < first + n; ++row)
               for (int64_t b = 0; b < in_a_row; ++b)
-                put_block((row / kBlocksOfAmax * in_a_row + b) * kBlocksOfAmax + row % kBlocksOfAmax,
-                          inputs[0].bytes.data() + 2 * kBlockOfBf16 * ((row - first) * in_a_row + b));
+                blocks.put((row / of_amax * in_a_row + b) * of_amax + row % of_amax,
+                           inputs[0].bytes.data() + bytes * ((row - first) * in_a_row + b));
           }};
 }
 

@@ -24,9 +24,9 @@ Domain bf16_amaxes();
 Domain structured_amaxes();
 
 Domain amax_rows(int64_t cols);  // one amax among zeros
-// Blocks with two amaxes of each binade and what lies below them, in rows of this many: 1, or another divisor
-// of 510, the number of amaxes.
-Domain bf16_blocks(int64_t in_a_row);
+// Blocks of bf16 or f32 with two amaxes of each binade and what lies below them, in rows of this many: 1, or
+// another divisor of 510, the number of amaxes.
+Domain blocks_of_binades(Encoding source, int64_t length, int64_t in_a_row);
 
 // ---- more than one number -----------------------------------------------------------------------
 

@@ -38,7 +38,10 @@ Domain domain_of(Inputs inputs, const Problem& p, CertifyExtent extent) {
     case Inputs::stochastic: return stochastic_pairs(extent);
     case Inputs::drawn_floats: return drawn_floats(extent);
     case Inputs::amax_rows: return amax_rows(p.x.shape.cols);
-    case Inputs::blocks: return bf16_blocks(p.x.shape.cols / 32);
+    case Inputs::blocks: {
+      const int64_t length = p.row->format == FormatId::fp8_block ? 128 : 32;  // N9.1
+      return blocks_of_binades(p.x.source, length, p.x.shape.cols / length);
+    }
     case Inputs::scaled_elements: return scaled_elements(p);
   }
   return {};
@@ -129,10 +132,14 @@ constexpr Row kRows[] = {
     {"kernels: ", "quantize mxfp8 1x32 bf16 dir=row element={e4m3,e5m2}", "N5.1 N5.2 N5.3 N5.4 N5.5",
      Inputs::blocks, policy_sides},
     {"kernels: ", "quantize mxfp4 1x32 bf16 dir=row", "N15.1 N15.2 N15.3", Inputs::blocks, policy_sides},
-    // Kernels that take neighbouring blocks of a row together: 51 are whole groups and a rest.
-    {"long rows: ", "quantize mxfp8 1x1632 bf16 dir=row element={e4m3,e5m2}", "N5.1 N5.2 N5.3 N5.4 N5.5",
-     Inputs::blocks, policy_sides},
-    {"long rows: ", "quantize mxfp4 1x1632 bf16 dir=row", "N15.1 N15.2 N15.3", Inputs::blocks, policy_sides},
+    // Kernels that take neighbouring blocks of a row together: 51 of 32 elements, and 17 of 128, are whole
+    // groups and a rest.
+    {"long rows: ", "quantize mxfp8 1x1632 {bf16,f32} dir=row element={e4m3,e5m2}",
+     "N5.1 N5.2 N5.3 N5.4 N5.5", Inputs::blocks, policy_sides},
+    {"long rows: ", "quantize mxfp4 1x1632 {bf16,f32} dir=row", "N15.1 N15.2 N15.3", Inputs::blocks,
+     policy_sides},
+    {"long rows: ", "quantize fp8_block 1x2176 {bf16,f32} dir=row element={e4m3,e5m2} pow2={0,1}",
+     "N3.3 N3.4 N3.5 N3.6 N3.7 N3.8 N9.1", Inputs::blocks, policy_sides},
     // Scales.
     {"", "scale_chain {mxfp8,mxfp6,mxfp4} 1x1 e8m0", "N5.4 N5.9", Inputs::codes, kernel_sides},
     {"", "scale_chain mxfp8 1x1 f32 element={e4m3,e5m2}", "N5.2 N5.3 N5.4 N5.9", Inputs::amaxes, amax_sides},
