@@ -1,5 +1,6 @@
 #include "python/line.h"
 
+#include <string>
 #include <utility>
 
 #include "contract/line.h"
@@ -47,9 +48,17 @@ json::Value to_json(const Failure& f) {
 }
 
 Problem problem_of_line(std::string_view line) {
-  auto problem = training::read_line(line);
-  if (!problem) throw Failure("line", problem.error());
-  return std::move(*problem);
+  // Callers quantize one tensor after the other by the same line, and reading it takes longer than quantizing
+  // a small one.
+  thread_local std::string last;
+  thread_local Problem read;
+  if (line.empty() || line != last) {
+    auto problem = training::read_line(line);
+    if (!problem) throw Failure("line", problem.error());
+    read = std::move(*problem);
+    last = line;
+  }
+  return read;
 }
 
 json::Value line_facts(std::string_view line) {

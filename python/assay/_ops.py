@@ -2,6 +2,7 @@
 are made by the vectorised method, which writes the same bytes faster (docs/independence.md)."""
 from __future__ import annotations
 
+import functools
 from typing import Any, Mapping, Sequence
 
 from . import _assay
@@ -65,6 +66,12 @@ def _direction(spec: str, dir: str) -> str | None:
     return None if written else dir
 
 
+@functools.lru_cache(maxsize=512)
+def _plain_text(spec: str, dir: str, shape: tuple[int, ...], source: str) -> str:
+    """The line of quantize without further arguments. Kept, because making it takes as long as quantizing a small tensor."""
+    return line_text("quantize", spec, flat(shape), source, {"dir": _direction(spec, dir)})
+
+
 def quantize(x: Any, spec: str = "mxfp8", *, dir: str = "row", flavour: str | None = None, rng: Sequence[int] | None = None,
              amax: float | None = None, scale: float | None = None, out: str = "like", unpacked: bool = False, x_dtype: Any = None,
              given: Mapping[str, Any] | None = None, threads: int = 0, copy: bool | None = None, device_copy: bool = False,
@@ -89,8 +96,11 @@ def quantize(x: Any, spec: str = "mxfp8", *, dir: str = "row", flavour: str | No
     UnsupportedEncoding, BufferError.
     """
     source_array, source = x_array(x, x_dtype, copy, device_copy)
-    settings = {"dir": _direction(spec, dir), "flavour": flavour, "rng": None if rng is None else seeds(rng), "amax": amax, "scale": scale, **keys}
-    text = line_text("quantize", spec, flat(source_array.shape), source, settings)
+    if isinstance(spec, str) and isinstance(dir, str) and not keys and flavour is rng is amax is scale is None:
+        text = _plain_text(spec, dir, source_array.shape, source)
+    else:
+        settings = {"dir": _direction(spec, dir), "flavour": flavour, "rng": None if rng is None else seeds(rng), "amax": amax, "scale": scale, **keys}
+        text = line_text("quantize", spec, flat(source_array.shape), source, settings)
     return computed(text, {"x": source_array, **_extra(given)}, library_for(out, source_array.library), unpacked=unpacked, threads=threads,
                     kind=Quantized, exact=exact)
 
