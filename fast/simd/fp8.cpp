@@ -133,19 +133,22 @@ HWY_INLINE bool packed_codes(const std::byte* x, hn::Vec<W> factor, std::byte* d
   return codes.hold();
 }
 
-// Codes of any kind, n whole vectors.
-template <class S, class F, bool kAccept>
-HWY_INLINE Doubt any_codes(const std::byte* x, hn::Vec<W> factor, std::byte* data, int64_t n) {
+// Codes of any kind of a run.
+template <class S, class F>
+HWY_INLINE void any_codes(const std::byte* x, hn::Vec<W> factor, std::byte* data) {
+  for (size_t i = 0; i < kRun; i += kHalfLanes)
+    write_halves(any_half_code<F>(scaled_halves<S>(x + i * S::kBytes, factor)), data + i);
+}
+// How n recorded codes of any kind, whole vectors, differ from those that would be written.
+template <class S, class F>
+HWY_INLINE Doubt doubt_of(const std::byte* x, hn::Vec<W> factor, const std::byte* data, int64_t n) {
   constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
   Seen seen = Seen::nothing();
   for (int64_t i = 0; i < n; i += lanes) {
     const V bits = scaled<S>(x + static_cast<size_t>(i) * S::kBytes, factor);
-    const V a = magnitude(bits), code = code_of<F>(a, constant(kOne));
-    std::byte* const to = data + i;
-    if constexpr (kAccept) seen.add<F>(code, bits, to);
-    else write(whole_code<F>(code, a, bits), to);
+    seen.add<F>(code_of<F>(magnitude(bits), constant(kOne)), bits, data + i);
   }
-  return kAccept ? seen.of_block<F>(constant(kOne), n / lanes) : Doubt{};
+  return seen.of_block<F>(constant(kOne), n / lanes);
 }
 
 // Neighbouring blocks along row r, the first of which is the row's block b.
@@ -157,11 +160,13 @@ HWY_INLINE void block_runs(const Fp8Job& job, const std::byte* x, std::byte* dat
   for (size_t i = 0; i < static_cast<size_t>(count); ++i, ++b, x += kRun * S::kBytes, data += kRun) {
     const auto factor = hn::BitCast(W(), constant(made.factor[i]));
     const bool right = job.put_scale(b, r, static_cast<uint32_t>(made.inverse[i]));
-    // A block's amax has the largest code, so that no block is accepted by packed_codes().
-    if constexpr (!kAccept)
-      if (made.finite[i] && packed_codes<S, F, false, true, kRun>(x, factor, data)) continue;
-    const Doubt doubt = any_codes<S, F, kAccept>(x, factor, data, kRun);
-    if (kAccept && (doubt.any() || !right)) job.doubt(r, b, doubt, !right);
+    if constexpr (!kAccept) {
+      if (!made.finite[i] || !packed_codes<S, F, false, true, kRun>(x, factor, data))
+        any_codes<S, F>(x, factor, data);
+    } else {  // a block's amax has the largest code, so that packed_codes() accepts none
+      const Doubt doubt = doubt_of<S, F>(x, factor, data, kRun);
+      if (doubt.any() || !right) job.doubt(r, b, doubt, !right);
+    }
   }
 }
 
@@ -170,10 +175,11 @@ template <class S, class F, bool kAccept>
 HWY_INLINE void tensor_run(const Fp8Job& job, const std::byte* x, std::byte* data, int64_t r, int64_t b) {
   const auto factor = hn::BitCast(W(), constant(static_cast<int32_t>(job.scale)));
   if (packed_codes<S, F, kAccept, false, kRun>(x, factor, data)) return;
+  if constexpr (!kAccept) return any_codes<S, F>(x, factor, data);
   for (int64_t i = 0; i < kRun; i += kPiece, ++b, x += kPiece * S::kBytes, data += kPiece) {
     if (packed_codes<S, F, kAccept, false, kPiece>(x, factor, data)) continue;
-    const Doubt doubt = any_codes<S, F, kAccept>(x, factor, data, kPiece);
-    if (kAccept && doubt.any()) job.doubt(r, b, doubt, false);
+    const Doubt doubt = doubt_of<S, F>(x, factor, data, kPiece);
+    if (doubt.any()) job.doubt(r, b, doubt, false);
   }
 }
 

@@ -1,8 +1,8 @@
-// Codes of E4M3 and E5M2 in lanes of 16 bits. A code is the upper bits of a magnitude, rounded at a fixed
-// place, less what a power of two takes from the exponent: bf16's bits are enough, and those of binary32
-// become as many by rounding to odd. That holds for codes of normal magnitudes and for magnitudes so small
-// that their code is 0; others are left to lanes of 32 bits (blocks.h). A source of foreach_target.h includes
-// this file once for each instruction set.
+// Codes of E4M3 and E5M2 in lanes of 16 bits: bf16's bits are enough, and those of binary32 become as many by
+// rounding to odd. Where magnitudes have normal codes, or are so small that their code is 0, a code is the
+// upper bits of a magnitude, rounded at a fixed place, less what a power of two takes from the exponent
+// (HalfCodes). Any other is rounded at a place of its own (any_half_code). A source of foreach_target.h
+// includes this file once for each instruction set.
 #if defined(ASSAY_SIMD_FP8_CODES) == defined(HWY_TARGET_TOGGLE)
 #ifdef ASSAY_SIMD_FP8_CODES
 #undef ASSAY_SIMD_FP8_CODES
@@ -79,6 +79,11 @@ template <class F> struct HalfRounding {
     return hn::ShiftRight<kCut>(hn::Add(hn::Add(a, offset), odd));
   }
 };
+HWY_INLINE void write_halves(Vh codes, std::byte* data) {
+  const hn::Rebind<uint8_t, Dh> bytes;
+  hn::StoreU(hn::DemoteTo(bytes, codes), bytes, reinterpret_cast<uint8_t*>(data));
+}
+
 // Codes with signs, and whether they are what the file's head asks for; under kAccept also whether they are
 // the recorded ones. kBounded: no element is above the largest number, whatever its rounding, and none is a
 // NaN. Otherwise codes hold where that is so, under kAccept where none is of the largest magnitude either.
@@ -97,10 +102,10 @@ template <class F, bool kAccept, bool kBounded> struct HalfCodes {
     if constexpr (!kBounded) most = hn::Max(most, counted);
     const Vh magnitude = hn::Sub(hn::Max(counted, zero), zero);
     const Vh whole = hn::OrAnd(magnitude, hn::ShiftRight<8>(bits), half(0x80));
+    if constexpr (!kAccept) return write_halves(whole, data);
     const hn::Rebind<uint8_t, Dh> bytes;
-    auto* const at = reinterpret_cast<uint8_t*>(data);
-    if constexpr (!kAccept) hn::StoreU(hn::DemoteTo(bytes, whole), bytes, at);
-    else differ = hn::Or(differ, hn::Xor(whole, hn::PromoteTo(Dh(), hn::LoadU(bytes, at))));
+    const auto there = hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(data));
+    differ = hn::Or(differ, hn::Xor(whole, hn::PromoteTo(Dh(), there)));
   }
   HWY_INLINE bool hold() const {
     return hn::AllTrue(Uh(), hn::Gt(least, hn::Set(Uh(), kOrdinary - 1))) &&
@@ -108,6 +113,26 @@ template <class F, bool kAccept, bool kBounded> struct HalfCodes {
            (!kAccept || hn::AllTrue(Dh(), hn::Eq(differ, hn::Zero(Dh()))));
   }
 };
+
+// The code of any element with its sign (N2.1, N2.2, N2.4, N2.5), twice as slowly: code_of in lanes of 16
+// bits.
+template <class F> HWY_INLINE Vh any_half_code(Vh bits) {
+  const auto number = [](int value) { return hn::Set(Uh(), static_cast<uint16_t>(value)); };
+  constexpr int kCut = HalfRounding<F>::kCut,
+                kLeast = kOne + 1 - F::kBias;  // exponent of the least normal code
+  constexpr int kAll = 9;  // cuts off a significand of 8 bits, and half of its last place is above it
+  const auto a = hn::BitCast(Uh(), half_magnitude(bits)), exponent = hn::ShiftRight<7>(a);
+  const auto below = hn::Min(hn::SaturatedSub(number(kLeast), exponent), number(kAll - kCut));
+  const auto cut = hn::Add(below, number(kCut));
+  const auto significand = hn::Or(hn::And(a, number(0x7F)), number(0x80));
+  const auto odd = hn::And(hn::Shr(significand, cut), number(1));
+  const auto below_half = hn::Sub(hn::Shl(number(1 << (kCut - 1)), below), number(1));
+  const auto kept = hn::Shr(hn::Add(hn::Add(significand, below_half), odd), cut);
+  const auto base = hn::ShiftLeft<F::kMantissa>(hn::SaturatedSub(exponent, number(kLeast)));
+  const auto code = hn::Min(hn::Add(base, kept), number(F::kTop));
+  const Vh whole = hn::OrAnd(hn::BitCast(Dh(), code), hn::ShiftRight<8>(bits), half(0x80));
+  return hn::IfThenElse(hn::Gt(hn::BitCast(Dh(), a), half(kInfiniteHalf)), half(F::kNan), whole);
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE
