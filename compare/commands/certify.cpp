@@ -269,7 +269,7 @@ int run_certify(const CertifyOptions& options, const Subjects& subjects, std::FI
   }
   if (options.extent == CertifyExtent::full && options.only.empty() && options.parts.empty())
     fmt::print(err,
-               "assay: the full certificate takes some ten core-hours; assay certify --full --estimate says "
+               "assay: the full certificate takes four to ten core-hours; assay certify --full --estimate says "
                "what each part costs here\n");
   const InterruptScope scope;
   return CertifyRun(options, subjects, out, err).run(std::move(parts));
@@ -336,7 +336,7 @@ void register_certify(Program& program) {
   c.flag(
       "--full", [&extent = certify->extent] { ask(extent, CertifyExtent::full); },
       "whatever can be counted: also every 16-bit amax with the elements under its scale, every amax of "
-      "binary32, every pair of 16-bit amaxes, by MPFR and every other method; some ten core-hours: see "
+      "binary32, every pair of 16-bit amaxes, by MPFR and every other method; four to ten core-hours: see "
       "--estimate first");
   c.flag(
       "--simd", certify->simd,

@@ -171,6 +171,14 @@ TEST_P(SimdAcceptor, ARightDumpIsKnownButForItsSpecialBlocks) {
   EXPECT_GT(known, 10000u);
 }
 
+// What fills up the last pieces of a row are zeros, whose codes have the sign of the scale.
+TEST_P(SimdAcceptor, ARightDumpUnderANegativeScaleIsKnownButForItsSpecialBlocks) {
+  for (const char* tensor : {"fp8_delayed 70x49", "fp8_delayed 5x259"}) {
+    Dump dump = right_dump(std::string("quantize ") + tensor + " bf16 dir=row scale=-3", Direction::row);
+    EXPECT_EQ(unknown(dump), special(dump)) << tensor;
+  }
+}
+
 TEST_P(SimdAcceptor, ARightDumpOfFp4IsKnownButForItsSpecialBlocks) {
   size_t known = 0;
   for (const char* fill : kFills)
