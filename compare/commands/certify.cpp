@@ -268,9 +268,10 @@ int run_certify(const CertifyOptions& options, const Subjects& subjects, std::FI
     return 2;
   }
   if (options.extent == CertifyExtent::full && options.only.empty() && options.parts.empty())
-    fmt::print(err,
-               "assay: the full certificate takes four to ten core-hours; assay certify --full --estimate says "
-               "what each part costs here\n");
+    fmt::print(
+        err,
+        "assay: the full certificate takes four to ten core-hours; assay certify --full --estimate says "
+        "what each part costs here\n");
   const InterruptScope scope;
   return CertifyRun(options, subjects, out, err).run(std::move(parts));
 }
