@@ -170,25 +170,28 @@ HWY_INLINE void block_runs(const Fp8Job& job, const std::byte* x, std::byte* dat
   }
 }
 
-// Four pieces along row r of a tensor with one scale, the first of which is the row's piece b.
+// A run along row r of a tensor with one scale. Its first piece is the row's piece b; n elements are the
+// row's, and no piece behind them is told of.
 template <class S, class F, bool kAccept>
-HWY_INLINE void tensor_run(const Fp8Job& job, const std::byte* x, std::byte* data, int64_t r, int64_t b) {
+HWY_INLINE void tensor_run(const Fp8Job& job, const std::byte* x, std::byte* data, int64_t n, int64_t r,
+                           int64_t b) {
   const auto factor = hn::BitCast(W(), constant(static_cast<int32_t>(job.scale)));
   if (packed_codes<S, F, kAccept, false, kRun>(x, factor, data)) return;
   if constexpr (!kAccept) return any_codes<S, F>(x, factor, data);
-  for (int64_t i = 0; i < kRun; i += kPiece, ++b, x += kPiece * S::kBytes, data += kPiece) {
+  for (int64_t i = 0; i < n; i += kPiece, ++b, x += kPiece * S::kBytes, data += kPiece) {
     if (packed_codes<S, F, kAccept, false, kPiece>(x, factor, data)) continue;
     const Doubt doubt = doubt_of<S, F>(x, factor, data, kPiece);
     if (doubt.any()) job.doubt(r, b, doubt, false);
   }
 }
 
+// Whole runs along row r that hold n elements of it, from column c on.
 template <class S, class F, bool kAccept>
-HWY_INLINE void runs(const Fp8Job& job, const std::byte* x, std::byte* data, int64_t count, int64_t r,
+HWY_INLINE void runs(const Fp8Job& job, const std::byte* x, std::byte* data, int64_t n, int64_t r,
                      int64_t c) {
-  if (job.blocks) return block_runs<S, F, kAccept>(job, x, data, count, r, c / kRun);
-  for (int64_t i = 0; i < count; ++i, c += kRun, x += kRun * S::kBytes, data += kRun)
-    tensor_run<S, F, kAccept>(job, x, data, r, c / kPiece);
+  if (job.blocks) return block_runs<S, F, kAccept>(job, x, data, (n + kRun - 1) / kRun, r, c / kRun);
+  for (int64_t i = 0; i < n; i += kRun, x += kRun * S::kBytes, data += kRun)
+    tensor_run<S, F, kAccept>(job, x, data, std::min(kRun, n - i), r, (c + i) / kPiece);
 }
 
 template <class S, class F, bool kAccept> void rows_of(const Fp8Job& job) {
@@ -202,11 +205,11 @@ template <class S, class F, bool kAccept> void rows_of(const Fp8Job& job) {
     std::byte* const to = job.data.first + static_cast<size_t>(r) * job.data.stride;
     for (int64_t c = 0; c < whole; c += kMostRuns<S> * kRun)
       runs<S, F, kAccept>(job, from + static_cast<size_t>(c) * S::kBytes, to + c,
-                          std::min(kMostRuns<S>, (whole - c) / kRun), r, c);
+                          std::min(kMostRuns<S> * kRun, whole - c), r, c);
     if (!rest) continue;
     std::memcpy(x.data(), from + static_cast<size_t>(whole) * S::kBytes, rest * S::kBytes);
     if (kAccept) std::memcpy(data.data(), to + whole, rest);
-    runs<S, F, kAccept>(job, x.data(), data.data(), 1, r, whole);
+    runs<S, F, kAccept>(job, x.data(), data.data(), job.cols - whole, r, whole);
     if (!kAccept) std::memcpy(to + whole, data.data(), rest);
   }
 }

@@ -171,12 +171,15 @@ TEST_P(SimdAcceptor, ARightDumpIsKnownButForItsSpecialBlocks) {
   EXPECT_GT(known, 10000u);
 }
 
-// What fills up the last pieces of a row are zeros, whose codes have the sign of the scale.
-TEST_P(SimdAcceptor, ARightDumpUnderANegativeScaleIsKnownButForItsSpecialBlocks) {
-  for (const char* tensor : {"fp8_delayed 70x49", "fp8_delayed 5x259"}) {
-    Dump dump = right_dump(std::string("quantize ") + tensor + " bf16 dir=row scale=-3", Direction::row);
-    EXPECT_EQ(unknown(dump), special(dump)) << tensor;
-  }
+// What fills up the last pieces of a row are zeros, whose codes have the sign of the scale, or are NaNs.
+TEST_P(SimdAcceptor, ARightDumpUnderAnyGivenScaleIsKnownButForItsSpecialBlocks) {
+  for (const char* scale : {"-3", "0", "-0.0", "0x7f800000", "0xff800000", "0x7fc00000"})
+    for (const char* tensor : {"fp8_delayed 70x49", "fp8_delayed 5x259"})
+      for (const Direction d : kDirections) {
+        const std::string text = std::string("quantize ") + tensor + " bf16 dir=both scale=" + scale;
+        Dump dump = right_dump(text, d);
+        EXPECT_EQ(unknown(dump), special(dump)) << text;
+      }
 }
 
 TEST_P(SimdAcceptor, ARightDumpOfFp4IsKnownButForItsSpecialBlocks) {
