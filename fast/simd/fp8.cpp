@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "fast/simd/kernels.h"
@@ -43,22 +44,26 @@ template <class S> HWY_INLINE V scaled(const std::byte* x, hn::Vec<W> factor) {
   return hn::BitCast(D(), hn::Mul(hn::BitCast(W(), S::load(x)), factor));
 }
 
-// The largest magnitude of whole vectors of halves, as a pattern of x; where a NaN is among them, that of a
-// NaN.
-template <class S, bool kFetch = true>
-HWY_INLINE typename S::Bits largest(const std::byte* x, int64_t count) {
-  constexpr auto halves = static_cast<int64_t>(kHalfLanes);
-  if constexpr (S::kBytes == 2) {
-    return largest_half<kFetch>(x, count / halves);
-  } else {
-    V most = hn::Zero(D());
-    for (int64_t i = 0; i < count; i += static_cast<int64_t>(hn::MaxLanes(D()))) {
-      const std::byte* const at = x + static_cast<size_t>(i) * S::kBytes;
-      if (kFetch) fetch_ahead(at);
-      most = hn::Max(most, magnitude(S::load(at)));
-    }
-    return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(D(), most)));
+// Lanes of which the largest is that of whole vectors of halves, as patterns of x without a sign: those of a
+// NaN are above any other.
+template <class S> using Patterns = std::conditional_t<S::kBytes == 2, Dh, D>;
+template <class S, bool kFetch>
+HWY_INLINE hn::Vec<Patterns<S>> lane_amaxes(const std::byte* x, int64_t count) {
+  const Patterns<S> d;
+  using Lane = hn::TFromD<Patterns<S>>;
+  auto most = hn::Zero(d);
+  for (size_t i = 0; i < static_cast<size_t>(count); i += hn::MaxLanes(d)) {
+    const std::byte* const at = x + i * S::kBytes;
+    if (kFetch) fetch_ahead(at);
+    const auto magnitude = hn::And(hn::LoadU(d, reinterpret_cast<const Lane*>(at)),
+                                   hn::Set(d, std::numeric_limits<Lane>::max()));
+    most = hn::Max(most, magnitude);
   }
+  return most;
+}
+template <class S, bool kFetch> HWY_INLINE typename S::Bits largest(const std::byte* x, int64_t count) {
+  const Patterns<S> d;
+  return static_cast<typename S::Bits>(hn::GetLane(hn::MaxOfLanes(d, lane_amaxes<S, kFetch>(x, count))));
 }
 // Patterns of x as binary32, one for each lane.
 template <class S> using LanePatterns = std::array<typename S::Bits, 16>;
@@ -72,7 +77,7 @@ template <class S> HWY_INLINE uint32_t amax_of(const std::byte* x, int64_t count
   HWY_ALIGN std::array<std::byte, lanes * 4> rest{};
   V most = hn::Zero(D());
   int64_t first = count - count % static_cast<int64_t>(kHalfLanes);
-  HWY_ALIGN const LanePatterns<S> whole{largest<S>(x, first)};
+  HWY_ALIGN const LanePatterns<S> whole{largest<S, true>(x, first)};
   if (whole[0] <= S::kInfinity) most = widened<S>(whole);
   else first = 0;
   for (int64_t i = first; i < count; i += lanes) {
@@ -106,15 +111,18 @@ template <class S, class F>
 HWY_INLINE void factors_of_blocks(const std::byte* x, int64_t count, bool pow2, Factors& out) {
   HWY_ALIGN LanePatterns<S> amaxes{};
   HWY_ALIGN std::array<int32_t, 16> bits;
-  for (int64_t i = 0; i < count; ++i) {
-    const auto lane = static_cast<size_t>(i);
-    amaxes[lane] = largest<S, false>(x + lane * kRun * S::kBytes, kRun);
-    out.finite[lane] = amaxes[lane] < S::kInfinity;
-  }
+  constexpr size_t kAtOnce = 16 / sizeof(amaxes[0]);
+  const auto n = static_cast<size_t>(count);
+  const auto block = [&](size_t i) { return x + i * kRun * S::kBytes; };
+  size_t made = 0;
+  for (; made + kAtOnce <= n; made += kAtOnce)
+    put_amaxes(
+        Patterns<S>(), [&](size_t i) { return lane_amaxes<S, false>(block(made + i), kRun); }, &amaxes[made]);
+  for (; made < n; ++made) amaxes[made] = largest<S, false>(block(made), kRun);
+  for (size_t i = 0; i < n; ++i) out.finite[i] = amaxes[i] < S::kInfinity;
   hn::Store(widened<S>(amaxes), D(), bits.data());
-  for (int64_t i = 0; i < count; ++i)
-    if (const auto lane = static_cast<size_t>(i); amaxes[lane] > S::kInfinity)
-      bits[lane] = static_cast<int32_t>(amax_of<S>(x + lane * kRun * S::kBytes, kRun));
+  for (size_t i = 0; i < n; ++i)
+    if (amaxes[i] > S::kInfinity) bits[i] = static_cast<int32_t>(amax_of<S>(block(i), kRun));
   const auto factor = factor_of<F>(hn::Load(D(), bits.data()), pow2);
   hn::Store(hn::BitCast(D(), factor), D(), out.factor.data());
   hn::Store(inverse_of(factor), D(), out.inverse.data());

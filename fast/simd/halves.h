@@ -32,7 +32,7 @@ HWY_INLINE Vh half_magnitude(Vh bits) { return hn::And(bits, half(0x7FFF)); }
 // Bytes of x between what is read and what is fetched. AVX-512 makes codes faster than a processor reads
 // ahead by itself: without this, rows of a large x were written at six tenths of the speed. What is fetched
 // past the end of x is not used, and a prefetch cannot fault.
-constexpr uintptr_t kAhead = 8192;
+constexpr uintptr_t kAhead = 16384;
 HWY_INLINE void fetch_ahead(const std::byte* x) {
   hwy::Prefetch(reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(x) + kAhead));
 }
@@ -56,17 +56,38 @@ HWY_INLINE bool half_scales_are_ordinary(Vh amax, const HalfScale& scale) {
   return hn::AllFalse(Dh(), hn::Or(tiny, hn::Gt(amax, half(kInfiniteHalf - 1))));
 }
 
-// The largest magnitude of whole vectors of halves, as a pattern of bf16 or f16; where a NaN is among them,
-// that of a NaN.
-template <bool kFetch> HWY_INLINE uint16_t largest_half(const std::byte* x, int64_t vectors) {
-  Vh most = hn::Zero(Dh());
-  for (int64_t i = 0; i < vectors; ++i) {
-    const std::byte* const at = x + static_cast<size_t>(i) * kHalfLanes * 2;
-    if (kFetch) fetch_ahead(at);
-    most = hn::Max(most, half_magnitude(halves_at(at)));
+// The largest lanes of neighbouring vectors, as many as 128 bits have lanes. The larger of the two
+// interleavings of vectors has lanes of both, and half as many of each as before. After log2(kCount) such
+// steps every 128 bits have one lane of each vector, in order, because the steps join those that are kCount /
+// 2 apart, then half of that, then neighbours.
+#if HWY_TARGET == HWY_SCALAR  // has no such lanes; Highway compiles it, nothing uses it
+template <class D, class Vector, class T> HWY_INLINE void put_amaxes(D, Vector, T*) {}
+#else
+template <size_t kCount, class D, class Vector>
+HWY_INLINE hn::Vec<D> interleaved_amaxes(D d, Vector vector, size_t first, size_t step) {
+  if constexpr (kCount == 1) {
+    return vector(first);
+  } else {
+    const auto a = interleaved_amaxes<kCount / 2>(d, vector, first, 2 * step),
+               b = interleaved_amaxes<kCount / 2>(d, vector, first + step, 2 * step);
+    return hn::Max(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
   }
-  return static_cast<uint16_t>(hn::GetLane(hn::MaxOfLanes(Dh(), most)));
 }
+template <class V> HWY_INLINE auto largest_of_128_bits(V v) {
+  const hn::DFromV<V> d;
+  if constexpr (hn::MaxLanes(d) * sizeof(hn::TFromD<decltype(d)>) == 16) {
+    return v;
+  } else {
+    const hn::Half<decltype(d)> narrow;
+    return largest_of_128_bits(hn::Max(hn::LowerHalf(narrow, v), hn::UpperHalf(narrow, v)));
+  }
+}
+template <class D, class Vector, class T> HWY_INLINE void put_amaxes(D d, Vector vector, T* out) {
+  using Lane = hn::TFromD<D>;
+  const auto all = interleaved_amaxes<16 / sizeof(Lane)>(d, vector, 0, 1);
+  hn::StoreU(largest_of_128_bits(all), hn::Full128<Lane>(), reinterpret_cast<Lane*>(out));
+}
+#endif
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

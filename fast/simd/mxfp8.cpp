@@ -80,32 +80,6 @@ template <class F, bool kAccept> HWY_INLINE int packed_row_block(const std::byte
 }
 
 constexpr size_t kTogether = 8;  // blocks
-// The amaxes of eight neighbouring blocks. The larger of the two interleavings of vectors has lanes of the
-// blocks of both, and half as many of each block as before. After three such steps every 128 bits have one
-// lane of each of the eight, in order, because the steps join blocks 4, then 2, then 1 apart.
-#if HWY_TARGET == HWY_SCALAR  // has no such lanes; Highway compiles it, nothing uses it
-HWY_INLINE void eight_amaxes(const std::byte*, size_t, int16_t*) {}
-#else
-HWY_INLINE Vh larger_interleaved(Vh a, Vh b) {
-  return hn::Max(hn::InterleaveLower(Dh(), a, b), hn::InterleaveUpper(Dh(), a, b));
-}
-template <class V> HWY_INLINE hn::Vec<hn::Full128<int16_t>> largest_of_128_bits(V v) {
-  const hn::DFromV<V> d;
-  if constexpr (hn::MaxLanes(d) == kTogether) {
-    return v;
-  } else {
-    const hn::Half<decltype(d)> narrow;
-    return largest_of_128_bits(hn::Max(hn::LowerHalf(narrow, v), hn::UpperHalf(narrow, v)));
-  }
-}
-HWY_INLINE void eight_amaxes(const std::byte* x, size_t first, int16_t* amaxes) {
-  const auto two = [&](size_t block) {
-    return larger_interleaved(lane_amaxes(x, first + block), lane_amaxes(x, first + block + 4));
-  };
-  const Vh even = larger_interleaved(two(0), two(2)), odd = larger_interleaved(two(1), two(3));
-  hn::Store(largest_of_128_bits(larger_interleaved(even, odd)), hn::Full128<int16_t>(), amaxes);
-}
-#endif
 
 // Neighbouring blocks, a multiple of eight: at most as many as a vector has lanes, so that their scales are
 // made at once. Eight are judged together, no more: where one has a subnormal code, all of them are taken
@@ -120,7 +94,9 @@ HWY_INLINE void packed_row_blocks(const std::byte* x, const std::byte* tensor, s
   HWY_ALIGN std::array<int16_t, kMostRowBlocks> amaxes{}, offsets;
   HWY_ALIGN std::array<uint8_t, kMostRowBlocks> made;
   HWY_ALIGN std::array<uint8_t, 8> tops{};  // a bit for each block; StoreMaskBits may write 8 bytes
-  for (size_t b = 0; b < count; b += kTogether) eight_amaxes(x, b, amaxes.data() + b);
+  for (size_t b = 0; b < count; b += kTogether)
+    put_amaxes(
+        Dh(), [&](size_t i) { return lane_amaxes(x, b + i); }, amaxes.data() + b);
   const Vh amax = hn::Load(Dh(), amaxes.data());
   const HalfScale scale = half_scale<F>(amax);
   if (!half_scales_are_ordinary(amax, scale)) return again(0, count);
