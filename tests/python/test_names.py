@@ -112,6 +112,8 @@ kOdd = {
     "swapped": (lambda x, c, s: assay.check(x, (s, c), "mxfp8"), assay.PlaneError, "row.scale_inv.*F8_E4M3.*expected 1024 elements of e8m0"),
     "a format": (lambda x, c, s: assay.quantize(x, "mxfp9"), assay.LineError, "unknown format 'mxfp9'.*did you mean 'mxfp8'"),
     "no format": (lambda x, c, s: assay.quantize(x, ""), assay.LineError, "expected spec to begin with a format, found an empty one .*such as 'mxfp8'"),
+    "spec in a list": (lambda x, c, s: assay.quantize(x, ["mxfp8"]), assay.LineError, "expected spec to be the words of a line, such as .*found list"),
+    "directions in a list": (lambda x, c, s: assay.quantize(x, dir=["row"]), assay.LineError, "expected dir= to be row, col or both, found .*row"),
     "no spec": (lambda x, c, s: assay.quantize(x, None), assay.LineError, "expected spec to be the words of a line, such as .*found NoneType"),
     "a value": (lambda x, c, s: assay.quantize(x, "mxfp8", element="e6m1"), assay.LineError, "element: unknown value 'e6m1'"),
     "a direction": (lambda x, c, s: assay.quantize(x, dir="rows"), assay.LineError, "expected dir= to be row, col or both, found 'rows'"),

@@ -53,6 +53,18 @@ def test_forms_of_tensors(t):
         assay.quantize(t.double())
 
 
+def test_a_torch_that_does_not_know_this_numpy(t, monkeypatch):
+    want = bits(assay.quantize(t)["row.data"])
+
+    def refused(_):
+        raise RuntimeError("Numpy is not available")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch.Tensor, "numpy", refused)
+        made = assay.quantize(t)["row.data"]
+    assert bits(made) == want
+
+
 def test_torch_casts_agree(t):
     assert bits(assay.cast(t, "e5m2", overflow="nosat")) == bits(t.to(torch.float8_e5m2))
 
