@@ -23,8 +23,6 @@ namespace assay::simd {
 namespace HWY_NAMESPACE {
 namespace {
 
-// ---- FP8 with scales of binary32 -----------------------------------------------------------------
-
 // N3.3 to N3.6 of the bits of an amax: MAX / amax, at most FLT_MAX, without its fraction where the scale is
 // to be a power of two; 1 of 0, infinity and NaN.
 template <class F> HWY_INLINE hn::Vec<W> factor_of(V amax, bool pow2) {
@@ -44,13 +42,13 @@ template <class S> HWY_INLINE V scaled(const std::byte* x, hn::Vec<W> factor) {
   return hn::BitCast(D(), hn::Mul(hn::BitCast(W(), S::load(x)), factor));
 }
 
-// Lanes of which the largest is that of whole vectors of halves, as patterns of x without a sign: those of a
-// NaN are above any other.
-template <class S> using Patterns = std::conditional_t<S::kBytes == 2, Dh, D>;
+// Lanes of the patterns of x, and of count of them, which fill whole vectors, the largest in each lane
+// without its sign. Patterns of NaNs are above any other.
+template <class S> using LanesOf = std::conditional_t<S::kBytes == 2, Dh, D>;
 template <class S, bool kFetch>
-HWY_INLINE hn::Vec<Patterns<S>> lane_amaxes(const std::byte* x, int64_t count) {
-  const Patterns<S> d;
-  using Lane = hn::TFromD<Patterns<S>>;
+HWY_INLINE hn::Vec<LanesOf<S>> lane_amaxes(const std::byte* x, int64_t count) {
+  const LanesOf<S> d;
+  using Lane = hn::TFromD<LanesOf<S>>;
   auto most = hn::Zero(d);
   for (size_t i = 0; i < static_cast<size_t>(count); i += hn::MaxLanes(d)) {
     const std::byte* const at = x + i * S::kBytes;
@@ -62,7 +60,7 @@ HWY_INLINE hn::Vec<Patterns<S>> lane_amaxes(const std::byte* x, int64_t count) {
   return most;
 }
 template <class S, bool kFetch> HWY_INLINE typename S::Bits largest(const std::byte* x, int64_t count) {
-  const Patterns<S> d;
+  const LanesOf<S> d;
   return static_cast<typename S::Bits>(hn::GetLane(hn::MaxOfLanes(d, lane_amaxes<S, kFetch>(x, count))));
 }
 // Patterns of x as binary32, one for each lane.
@@ -117,7 +115,7 @@ HWY_INLINE void factors_of_blocks(const std::byte* x, int64_t count, bool pow2, 
   size_t made = 0;
   for (; made + kAtOnce <= n; made += kAtOnce)
     put_amaxes(
-        Patterns<S>(), [&](size_t i) { return lane_amaxes<S, false>(block(made + i), kRun); }, &amaxes[made]);
+        LanesOf<S>(), [&](size_t i) { return lane_amaxes<S, false>(block(made + i), kRun); }, &amaxes[made]);
   for (; made < n; ++made) amaxes[made] = largest<S, false>(block(made), kRun);
   for (size_t i = 0; i < n; ++i) out.finite[i] = amaxes[i] < S::kInfinity;
   hn::Store(widened<S>(amaxes), D(), bits.data());
@@ -128,7 +126,7 @@ HWY_INLINE void factors_of_blocks(const std::byte* x, int64_t count, bool pow2, 
   hn::Store(inverse_of(factor), D(), out.inverse.data());
 }
 
-// False: the codes are not of fp8_codes.h, or under kAccept not the recorded ones or of the largest
+// False: the codes are not those of HalfCodes, or under kAccept not the recorded ones, or of the largest
 // magnitude.
 template <class S, class F, bool kAccept, bool kBounded, int64_t kCount>
 HWY_INLINE bool packed_codes(const std::byte* x, hn::Vec<W> factor, std::byte* data) {
@@ -171,8 +169,10 @@ HWY_INLINE void block_runs(const Fp8Job& job, const std::byte* x, std::byte* dat
     if constexpr (!kAccept) {
       if (!made.finite[i] || !packed_codes<S, F, false, true, kRun>(x, factor, data))
         any_codes<S, F>(x, factor, data);
-    } else {  // a block's amax has the largest code, so that packed_codes() accepts none
-      const Doubt doubt = doubt_of<S, F>(x, factor, data, kRun);
+    } else {  // only under a power of two may an amax have another code than the largest
+      const bool accepted =
+          job.pow2 && made.finite[i] && packed_codes<S, F, true, false, kRun>(x, factor, data);
+      const Doubt doubt = accepted ? Doubt{} : doubt_of<S, F>(x, factor, data, kRun);
       if (doubt.any() || !right) job.doubt(r, b, doubt, !right);
     }
   }

@@ -33,6 +33,7 @@ HWY_INLINE Vh odd_halves(Vh kept, Vh cut) {
 template <class S> HWY_INLINE Vh halves_of(const std::byte*) { return hn::Zero(Dh()); }
 template <class S> HWY_INLINE Vh scaled_halves(const std::byte*, hn::Vec<W>) { return hn::Zero(Dh()); }
 #else
+static_assert(hn::MaxLanes(D()) * 2 == kHalfLanes, "lanes of 32 bits are not bounded here");
 HWY_INLINE Vh odd_halves_of(V low, V high) {
   const Vh a = hn::BitCast(Dh(), low), b = hn::BitCast(Dh(), high);
   return odd_halves(hn::ConcatOdd(Dh(), b, a), hn::ConcatEven(Dh(), b, a));
@@ -63,8 +64,8 @@ template <class S> HWY_INLINE Vh scaled_halves(const std::byte* x, hn::Vec<W> fa
 // are cut off. What the scale takes from a code, (exponent - bias) << mantissa, is taken before the cut: it
 // is whole codes, so that it cuts nothing else, and all that is constant in a block is one number, the
 // offset. kZero is part of it, for HalfCodes::hold. `exponent` is the E8M0 code of the scale. Lanes of 16
-// bits hold every sum: an ordinary scale makes the offset negative and no less than -(254 << 7), and the rest
-// is not negative and less than 1 << 15.
+// bits hold every sum: an ordinary scale makes the offset negative and no less than -(254 << 7), and it is
+// added to a magnitude first.
 template <class F> struct HalfRounding {
   static constexpr int kCut = 7 - F::kMantissa;               // bits below a code's last
   static constexpr int kZero = F::kMantissa << F::kMantissa;  // codes further below 0 than this are 0
@@ -85,8 +86,8 @@ HWY_INLINE void write_halves(Vh codes, std::byte* data) {
 }
 
 // Codes with signs, and whether they are what the file's head asks for; under kAccept also whether they are
-// the recorded ones. kBounded: no element is above the largest number, whatever its rounding, and none is a
-// NaN. Otherwise codes hold where that is so, under kAccept where none is of the largest magnitude either.
+// the recorded ones. kBounded: no element rounds to more than the largest number, and none is a NaN.
+// Otherwise codes hold where that is so, under kAccept where none is of the largest magnitude either.
 template <class F, bool kAccept, bool kBounded> struct HalfCodes {
   using Rounding = HalfRounding<F>;
   static constexpr int kOrdinary = Rounding::kZero + (1 << F::kMantissa);  // of the least normal code
@@ -114,8 +115,8 @@ template <class F, bool kAccept, bool kBounded> struct HalfCodes {
   }
 };
 
-// The code of any element with its sign (N2.1, N2.2, N2.4, N2.5), twice as slowly: code_of in lanes of 16
-// bits.
+// The code of any element with its sign (N2.1, N2.2, N2.4, N2.5), twice as slowly: its significand is rounded
+// at a place of its own, by adding half of it as HalfRounding does.
 template <class F> HWY_INLINE Vh any_half_code(Vh bits) {
   const auto number = [](int value) { return hn::Set(Uh(), static_cast<uint16_t>(value)); };
   constexpr int kCut = HalfRounding<F>::kCut,

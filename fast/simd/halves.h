@@ -49,8 +49,8 @@ template <class F> HWY_INLINE HalfScale half_scale(Vh amax) {
   const Vh k = hn::IfThenZeroElse(none, hn::Sub(hn::ShiftRight<7>(above), half(F::kMaxExponent)));
   return {k, hn::IfThenElse(none, half(kOne), k)};
 }
-// Whether this file's codes may be taken under the scales of these amaxes. A tiny one reaches magnitudes that
-// are subnormal in bf16, whose bits have no exponent.
+// Whether codes may be taken in lanes of 16 bits under the scales of these amaxes. A tiny one reaches
+// magnitudes that are subnormal in bf16, whose bits have no exponent.
 HWY_INLINE bool half_scales_are_ordinary(Vh amax, const HalfScale& scale) {
   const auto tiny = hn::And(hn::Lt(scale.k, half(kTinyScale)), hn::Gt(amax, hn::Zero(Dh())));
   return hn::AllFalse(Dh(), hn::Or(tiny, hn::Gt(amax, half(kInfiniteHalf - 1))));

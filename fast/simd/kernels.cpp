@@ -1,5 +1,5 @@
-// The steps alone, and what every instruction set has, which this file is compiled for in turn
-// (foreach_target.h includes it again for each).
+// Casts and scales alone, and the table of the kernels that each instruction set has. Compiled once for every
+// instruction set (foreach_target.h includes this file again for each).
 #include <algorithm>
 #include <array>
 #include <cstring>

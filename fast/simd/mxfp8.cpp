@@ -180,8 +180,7 @@ template <class S> HWY_INLINE ConstBytes columns_in_halves(ConstBytes x, int64_t
 
 // ---- any codes, in lanes of 32 bits -----------------------------------------------------------------
 
-// Vectors [at, at + n) of one block or of a row of neighbouring blocks, `step` and `to_step` bytes apart in x
-// and data.
+// n vectors of one block or of a row of neighbouring blocks, `step` and `to_step` bytes apart in x and data.
 template <class S, class F, bool kAccept, bool kLift>
 HWY_INLINE Seen codes_with(const std::byte* x, size_t step, std::byte* data, size_t to_step, int64_t n, V k) {
   const M tiny = hn::Lt(k, constant(kTinyScale));
@@ -205,7 +204,7 @@ HWY_INLINE Seen codes_of(const std::byte* x, size_t step, std::byte* data, size_
   return codes_with<S, F, kAccept, true>(x, step, data, to_step, n, k);
 }
 
-// What is made of a block along a row: its scale as it is stored, where it has its own.
+// What is made of a block along a row: its scale as it is stored.
 struct RowBlock {
   uint32_t scale;
   Doubt doubt;

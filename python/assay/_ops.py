@@ -6,7 +6,7 @@ import functools
 from typing import Any, Mapping, Sequence
 
 from . import _assay
-from ._arrays import SOURCES, Array, array_of, library_for, output_array, threads_of, unpack_codes
+from ._arrays import SOURCES, Array, array_of, handed, library_for, output_array, threads_of, unpack_codes
 from ._errors import LineError, PlaneError, UnsupportedEncoding
 from ._lines import Line, answered, dtype_word, flat, keys, line, line_text, words_of
 from ._quantized import Planes, Quantized
@@ -43,7 +43,7 @@ def computed(text: str, given: Mapping[str, Array], library: str, *, unpacked: b
     for plane in found.outputs:
         target, finish = output_array(library, plane.encoding, plane.bytes, plane.stored)
         arrays[plane.name] = (plane, finish)
-        outputs.append((plane.name, target))
+        outputs.append((plane.name, handed(target)))
     answer = answered(_assay.run(text, [a.given(name) for name, a in given.items()], outputs, threads_of(threads), bool(exact)))
     made = {}
     for name, (plane, finish) in arrays.items():
@@ -282,7 +282,7 @@ def inputs(text: str, *, out: str = "numpy") -> Planes:
     for plane in found.inputs:
         target, finish = output_array(library, plane.encoding, plane.bytes, plane.stored)
         arrays[plane.name] = finish
-        outputs.append((plane.name, target))
+        outputs.append((plane.name, handed(target)))
     answered(_assay.inputs(text, outputs))
     return Planes(found, {name: finish() for name, finish in arrays.items()}, library)
 

@@ -76,6 +76,13 @@ def line(rows, more=""):
     return f"quantize mxfp8 {rows}x64 bf16 dir=row fill=normal seed={rows} {more}".strip()
 
 
+def test_a_function_of_pytorch(place):
+    pytest.importorskip("torch")
+    (place / "of_torch.py").write_text("import torch\nimport assay\n\ndef right(x):\n    assert isinstance(x, torch.Tensor)\n    return dict(assay.quantize(x, 'mxfp8'))\n\nright.assay_spec = 'mxfp8'\n")
+    status, text = program(place, "run", line(1), line(33), "--python", "of_torch:right")
+    assert status == 0 and "2 passed, 0 failed, 0 skipped" in text, text
+
+
 def test_right_and_wrong(place):
     status, text = program(place, "run", line(1), line(33), "quantize nvfp4 4x32 bf16", line(8, "element=e5m2"), "--python", "kernels:right")
     assert status == 0 and "2 passed, 0 failed, 2 skipped" in text and "the function promises mxfp8" in program(place, "run", "quantize nvfp4 4x32 bf16", "-v", "--python", "kernels:right")[1], text

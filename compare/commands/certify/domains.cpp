@@ -106,7 +106,7 @@ struct BlocksOfBinades {
         continue;
       }
       constexpr uint32_t kLower[] = {0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF};
-      const uint32_t bits = half << 16 | (is_amax ? 0 : kLower[(block / 2 + j) % std::ssize(kLower)]);
+      const uint32_t bits = half << 16 | kLower[(block / 2 + j) % std::ssize(kLower)];
       std::memcpy(at + 4 * j, &bits, 4);
     }
   }
@@ -119,7 +119,7 @@ Domain blocks_of_binades(Encoding source, int64_t length, int64_t in_a_row) {
   const std::string what = fmt::format(
       "blocks of {} under two amaxes of every binade, with every magnitude {}down to 2^-24 times "
       "the amax",
-      info(source).name, source == Encoding::bf16 ? "" : "of bf16, with and without more bits, ");
+      info(source).name, source == Encoding::bf16 ? "" : "of bf16, with lower bits or without, ");
   return {in_a_row == 1 ? what
                         : fmt::format("rows of {} {}: neighbours have neighbouring amaxes", in_a_row, what),
           BlocksOfBinades::kAmaxes * blocks.of_amax() / in_a_row,

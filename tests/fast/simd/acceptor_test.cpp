@@ -203,8 +203,8 @@ TEST_P(SimdAcceptor, OneWrongBitIsNamedWhereverItStands) {
   for (const Direction d : kDirections)
     for (const std::string& text :
          with_elements({"mxfp8 37x41", "mxfp8 5x64", "mxfp8 1x1345", "fp8_current 36x41", "fp8_block 131x3",
-                        "fp8_block 3x131", "nvfp4 37x41", "nvfp4 18x5", "nvfp4 5x150", "mxfp4 37x41",
-                        "mxfp4 34x5", "mxfp4 5x150"})) {
+                        "fp8_block 3x131", "fp8_current 2x300", "nvfp4 37x41", "nvfp4 18x5", "nvfp4 5x150",
+                        "mxfp4 37x41", "mxfp4 34x5", "mxfp4 5x150"})) {
       Dump dump = right_dump(text, d);
       const Blocks before = unknown(dump);
       const auto expect_named = [&](std::byte& wrong, std::pair<uint32_t, uint32_t> block) {
@@ -258,9 +258,10 @@ TEST_P(SimdAcceptor, OneBlockOfARowIsNamedAmongItsNeighbours) {
 TEST_P(SimdAcceptor, WhatDiffersIsCounted) {
   size_t seen = 0;
   for (const Direction d : kDirections)
-    for (const std::string& text : with_elements(
-             {"mxfp8 70x49", "mxfp8 37x160", "mxfp8 8x1345", "fp8_current 70x49", "fp8_block 140x49",
-              "fp8_block 30x259", "nvfp4 70x49", "nvfp4 37x160", "mxfp4 70x49", "mxfp4 37x160"}))
+    for (const std::string& text :
+         with_elements({"mxfp8 70x49", "mxfp8 37x160", "mxfp8 8x1345", "fp8_current 70x49",
+                        "fp8_current 5x300", "fp8_block 140x49", "fp8_block 30x259", "nvfp4 70x49",
+                        "nvfp4 37x160", "mxfp4 70x49", "mxfp4 37x160"}))
       for (const int every : {1, 3, 29}) {
         Dump dump = right_dump(text, d);
         const Blocks rare = special(dump);

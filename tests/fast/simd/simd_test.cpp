@@ -39,10 +39,11 @@ TEST_P(Simd, EveryCastOf16BitsAndEveryBoundaryOfFloats) {
 
 TEST_P(Simd, CastsThatFillNoVector) {
   for (int n = 0; n < 40; ++n)
-    for (const char* element : {"e4m3", "e2m1"}) {
-      const Problem p = line(std::string("cast ") + element + " 3x" + std::to_string(n) + " f32");
-      expect_as_reference(p, *make_inputs(p, *reference_));
-    }
+    for (const char* source : {" f32", " bf16", " f16"})
+      for (const char* element : {"e4m3", "e5m2", "e2m1"}) {
+        const Problem p = line(std::string("cast ") + element + " 3x" + std::to_string(n) + source);
+        expect_as_reference(p, *make_inputs(p, *reference_));
+      }
 }
 
 TEST_P(Simd, TheScaleOfEveryKindOfAmax) {
@@ -145,7 +146,8 @@ TEST_P(Simd, OneBlockOfARowIsUnlikeTheOthers) {
       }
 }
 
-// As many blocks as any vector takes together and more, and every length of the last one.
+// As many blocks as any vector takes together and more, and every length of the last one; of f32 every
+// seventh length of a row, which are all lengths of a block in turn.
 TEST_P(Simd, RowsOfEveryLength) {
   for (const bool wide : {false, true})
     for (const char* element : {"e4m3", "e5m2"}) {
