@@ -55,7 +55,7 @@ Problem problem_of_line(std::string_view line) {
   if (line.empty() || line != last) {
     auto problem = training::read_line(line);
     if (!problem) throw Failure("line", problem.error());
-    last.clear();  // until both are there: the next line may not be had for want of memory
+    last.clear();  // if memory is short below, no line may be taken for the one that was read
     read = std::move(*problem);
     last = line;
   }

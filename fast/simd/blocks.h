@@ -1,4 +1,4 @@
-// What is seen of the codes of a block of MXFP8 or FP8 that are made in lanes of 32 bits, whatever they are.
+// What is seen of the codes of a block of MXFP8 or FP8, codes of any kind, made in lanes of 32 bits.
 // mxfp8.cpp and fp8.cpp include this file once for each instruction set.
 #if defined(ASSAY_SIMD_BLOCKS) == defined(HWY_TARGET_TOGGLE)
 #ifdef ASSAY_SIMD_BLOCKS

@@ -1,9 +1,8 @@
-// The kernels of FP8 with scales of binary32 (N3, N9), compiled once for every instruction
-// set (foreach_target.h includes this file again for each).
+// The kernels of FP8 with scales of binary32 (N3, N9), compiled once for every instruction set
+// (foreach_target.h includes this file again for each).
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "fast/simd/kernels.h"
@@ -42,26 +41,13 @@ template <class S> HWY_INLINE V scaled(const std::byte* x, hn::Vec<W> factor) {
   return hn::BitCast(D(), hn::Mul(hn::BitCast(W(), S::load(x)), factor));
 }
 
-// Lanes of the patterns of x, and of count of them, which fill whole vectors, the largest in each lane
-// without its sign. Patterns of NaNs are above any other.
+// Lanes of the patterns of x, and the largest pattern of whole vectors of them, one or more, without its
+// sign.
 template <class S> using LanesOf = std::conditional_t<S::kBytes == 2, Dh, D>;
-template <class S, bool kFetch>
-HWY_INLINE hn::Vec<LanesOf<S>> lane_amaxes(const std::byte* x, int64_t count) {
-  const LanesOf<S> d;
-  using Lane = hn::TFromD<LanesOf<S>>;
-  auto most = hn::Zero(d);
-  for (size_t i = 0; i < static_cast<size_t>(count); i += hn::MaxLanes(d)) {
-    const std::byte* const at = x + i * S::kBytes;
-    if (kFetch) fetch_ahead(at);
-    const auto magnitude = hn::And(hn::LoadU(d, reinterpret_cast<const Lane*>(at)),
-                                   hn::Set(d, std::numeric_limits<Lane>::max()));
-    most = hn::Max(most, magnitude);
-  }
-  return most;
-}
 template <class S, bool kFetch> HWY_INLINE typename S::Bits largest(const std::byte* x, int64_t count) {
   const LanesOf<S> d;
-  return static_cast<typename S::Bits>(hn::GetLane(hn::MaxOfLanes(d, lane_amaxes<S, kFetch>(x, count))));
+  const auto most = lane_amaxes<kFetch>(d, x, static_cast<size_t>(count) * S::kBytes);
+  return static_cast<typename S::Bits>(hn::GetLane(hn::MaxOfLanes(d, most)));
 }
 // Patterns of x as binary32, one for each lane.
 template <class S> using LanePatterns = std::array<typename S::Bits, 16>;
@@ -75,7 +61,8 @@ template <class S> HWY_INLINE uint32_t amax_of(const std::byte* x, int64_t count
   HWY_ALIGN std::array<std::byte, lanes * 4> rest{};
   V most = hn::Zero(D());
   int64_t first = count - count % static_cast<int64_t>(kHalfLanes);
-  HWY_ALIGN const LanePatterns<S> whole{largest<S, true>(x, first)};
+  HWY_ALIGN LanePatterns<S> whole{};
+  if (first) whole[0] = largest<S, true>(x, first);
   if (whole[0] <= S::kInfinity) most = widened<S>(whole);
   else first = 0;
   for (int64_t i = first; i < count; i += lanes) {
@@ -115,7 +102,9 @@ HWY_INLINE void factors_of_blocks(const std::byte* x, int64_t count, bool pow2, 
   size_t made = 0;
   for (; made + kAtOnce <= n; made += kAtOnce)
     put_amaxes(
-        LanesOf<S>(), [&](size_t i) { return lane_amaxes<S, false>(block(made + i), kRun); }, &amaxes[made]);
+        LanesOf<S>(),
+        [&](size_t i) { return lane_amaxes<false>(LanesOf<S>(), block(made + i), kRun * S::kBytes); },
+        &amaxes[made]);
   for (; made < n; ++made) amaxes[made] = largest<S, false>(block(made), kRun);
   for (size_t i = 0; i < n; ++i) out.finite[i] = amaxes[i] < S::kInfinity;
   hn::Store(widened<S>(amaxes), D(), bits.data());
@@ -133,7 +122,7 @@ HWY_INLINE bool packed_codes(const std::byte* x, hn::Vec<W> factor, std::byte* d
   const Vh offset = HalfRounding<F>::offset(half(kOne));
   auto codes = HalfCodes<F, kAccept, kBounded>::none();
   for (size_t i = 0; i < kCount; i += kHalfLanes) {
-    for (size_t line = 0; line < kHalfLanes * S::kBytes; line += 64) fetch_ahead(x + i * S::kBytes + line);
+    fetch_ahead(x + i * S::kBytes, kHalfLanes * S::kBytes);
     codes.add(scaled_halves<S>(x + i * S::kBytes, factor), offset, data + i);
   }
   return codes.hold();
@@ -207,7 +196,8 @@ template <class S, class F, bool kAccept> void rows_of(const Fp8Job& job) {
   const auto rest = static_cast<size_t>(job.cols - whole);
   HWY_ALIGN std::array<std::byte, kRun * 4> x{};  // of the last run of a row, filled up with zeros
   HWY_ALIGN std::array<std::byte, kRun> data;
-  data.fill(static_cast<std::byte>(job.scale >> 24 & 0x80));  // their codes
+  data.fill(
+      static_cast<std::byte>(job.scale >> 24 & 0x80));  // their codes, but where the scale makes NaNs of them
   for (int64_t r = 0; r < job.rows; ++r) {
     const std::byte* const from = job.x.first + static_cast<size_t>(r) * job.x.stride;
     std::byte* const to = job.data.first + static_cast<size_t>(r) * job.data.stride;
@@ -223,6 +213,9 @@ template <class S, class F, bool kAccept> void rows_of(const Fp8Job& job) {
 }
 
 // ---- down columns --------------------------------------------------------------------------------
+
+// Elements of a block, or of a piece of a tensor's column.
+int64_t length_of(const Fp8Job& job) { return job.blocks ? kRun : kPiece; }
 
 // As many neighbouring blocks down columns as a vector has lanes; data are stored transposed (N3.9, N9.3).
 template <class S, class F, bool kAccept>
@@ -256,17 +249,19 @@ void column_blocks(const Fp8Job& job, const std::byte* x, size_t stride, int64_t
       if (!kAccept) to[i] = code;
       else if (code != to[i]) ++doubt.differ, doubt.first = static_cast<int32_t>(i);
     }
-    const bool right = job.put_scale(r / job.length, c + k, static_cast<uint32_t>(made.scales[lane]));
-    if (kAccept && (doubt.any() || !right)) job.doubt(r / job.length, c + k, doubt, !right);
+    const int64_t block = r / length_of(job);
+    const bool right = job.put_scale(block, c + k, static_cast<uint32_t>(made.scales[lane]));
+    if (kAccept && (doubt.any() || !right)) job.doubt(block, c + k, doubt, !right);
   }
 }
 
 template <class S, class F, bool kAccept> void columns_of(const Fp8Job& job) {
   constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
   HWY_ALIGN std::array<std::byte, kRun * lanes * 4> x{};
-  for (int64_t r = 0; r < job.rows; r += job.length)
+  const int64_t length = length_of(job);
+  for (int64_t r = 0; r < job.rows; r += length)
     for (int64_t c = 0; c < job.cols; c += lanes) {
-      const int64_t height = std::min(job.length, job.rows - r), width = std::min(lanes, job.cols - c);
+      const int64_t height = std::min(length, job.rows - r), width = std::min(lanes, job.cols - c);
       const std::byte* const from =
           job.x.first + static_cast<size_t>(r) * job.x.stride + static_cast<size_t>(c) * S::kBytes;
       if (width == lanes) {
@@ -293,6 +288,7 @@ template <class S> void of_source(const Fp8Job& job) {
   if (job.element == Element::e4m3) asked<S, E4m3>(job);
   else asked<S, E5m2>(job);
 }
+
 template <class F>
 void factors_of(bool pow2, const uint32_t* amaxes, uint32_t* factors, uint32_t* inverses, int64_t count) {
   constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(D()));
@@ -307,23 +303,15 @@ void factors_of(bool pow2, const uint32_t* amaxes, uint32_t* factors, uint32_t* 
     std::memcpy(inverses + i, inverse.data(), n * 4);
   }
 }
+
 }  // namespace
 
 void run_fp8(const Fp8Job& job) {
-  switch (job.source) {
-    case Source::bf16: return of_source<FromBf16>(job);
-    case Source::f16: return of_source<FromF16>(job);
-    case Source::f32: return of_source<FromF32>(job);
-  }
+  with_source(job.source, [&](auto source) { of_source<decltype(source)>(job); });
 }
 
 uint32_t run_amax(Source source, const std::byte* x, int64_t count) {
-  switch (source) {
-    case Source::bf16: return amax_of<FromBf16>(x, count);
-    case Source::f16: return amax_of<FromF16>(x, count);
-    case Source::f32: return amax_of<FromF32>(x, count);
-  }
-  return 0;
+  return with_source(source, [&](auto s) { return amax_of<decltype(s)>(x, count); });
 }
 
 void run_factors(Element element, bool pow2, const uint32_t* amaxes, uint32_t* factors, uint32_t* inverses,

@@ -80,14 +80,15 @@ template <class F> struct HalfRounding {
     return hn::ShiftRight<kCut>(hn::Add(hn::Add(a, offset), odd));
   }
 };
+
 HWY_INLINE void write_halves(Vh codes, std::byte* data) {
   const hn::Rebind<uint8_t, Dh> bytes;
   hn::StoreU(hn::DemoteTo(bytes, codes), bytes, reinterpret_cast<uint8_t*>(data));
 }
 
-// Codes with signs, and whether they are what the file's head asks for; under kAccept also whether they are
-// the recorded ones. kBounded: no element rounds to more than the largest number, and none is a NaN.
-// Otherwise codes hold where that is so, under kAccept where none is of the largest magnitude either.
+// Codes with signs, and whether all of them are normal or 0; under kAccept also whether they are the recorded
+// ones. kBounded: no element rounds to more than the largest number, and none is a NaN. Otherwise codes hold
+// only where that is so, under kAccept only where none is of the largest magnitude either.
 template <class F, bool kAccept, bool kBounded> struct HalfCodes {
   using Rounding = HalfRounding<F>;
   static constexpr int kOrdinary = Rounding::kZero + (1 << F::kMantissa);  // of the least normal code

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include <hwy/cache_control.h>
 
@@ -33,8 +34,9 @@ HWY_INLINE Vh half_magnitude(Vh bits) { return hn::And(bits, half(0x7FFF)); }
 // ahead by itself: without this, rows of a large x were written at six tenths of the speed. What is fetched
 // past the end of x is not used, and a prefetch cannot fault.
 constexpr uintptr_t kAhead = 16384;
-HWY_INLINE void fetch_ahead(const std::byte* x) {
-  hwy::Prefetch(reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(x) + kAhead));
+HWY_INLINE void fetch_ahead(const std::byte* x, size_t bytes) {
+  for (size_t line = 0; line < bytes; line += 64)
+    hwy::Prefetch(reinterpret_cast<const std::byte*>(reinterpret_cast<uintptr_t>(x) + line + kAhead));
 }
 
 // What a whole block has in common, for each of its lanes: the E8M0 code (scale_of, for bits of bf16), and
@@ -54,6 +56,21 @@ template <class F> HWY_INLINE HalfScale half_scale(Vh amax) {
 HWY_INLINE bool half_scales_are_ordinary(Vh amax, const HalfScale& scale) {
   const auto tiny = hn::And(hn::Lt(scale.k, half(kTinyScale)), hn::Gt(amax, hn::Zero(Dh())));
   return hn::AllFalse(Dh(), hn::Or(tiny, hn::Gt(amax, half(kInfiniteHalf - 1))));
+}
+
+// Of whole vectors of patterns, one or more, the largest in each lane without its sign. Those of NaNs are
+// above any other.
+template <bool kFetch, class Lanes>
+HWY_INLINE hn::Vec<Lanes> lane_amaxes(Lanes d, const std::byte* x, size_t bytes) {
+  using Lane = hn::TFromD<Lanes>;
+  const auto magnitudes_at = [&](size_t at) {
+    if (kFetch) fetch_ahead(x + at, sizeof(hn::Vec<Lanes>));
+    return hn::And(hn::LoadU(d, reinterpret_cast<const Lane*>(x + at)),
+                   hn::Set(d, std::numeric_limits<Lane>::max()));
+  };
+  auto most = magnitudes_at(0);
+  for (size_t at = sizeof(most); at < bytes; at += sizeof(most)) most = hn::Max(most, magnitudes_at(at));
+  return most;
 }
 
 // The largest lanes of neighbouring vectors, as many as 128 bits have lanes. The larger of the two

@@ -50,7 +50,7 @@ template <class S, class F> void cast_of(const std::byte* x, std::byte* y, int64
   HWY_ALIGN std::array<std::byte, n> made{};
   const auto vectors = [](const std::byte* from, std::byte* to) {
     if constexpr (!std::is_same_v<F, E2m1>) {
-      for (size_t line = 0; line < n * S::kBytes; line += 64) fetch_ahead(from + line);
+      fetch_ahead(from, n * S::kBytes);
       const Vh bits = halves_of<S>(from);
       // AVX2 is slow at shifts by amounts of their own, and few magnitudes are subnormal in E5M2.
       if constexpr (HWY_TARGET == HWY_AVX2 && std::is_same_v<F, E5m2>) {
@@ -77,14 +77,11 @@ template <class S> void cast_from(Element element, const std::byte* x, std::byte
     case Element::e2m1: return cast_of<S, E2m1>(x, y, count);
   }
 }
+
 }  // namespace
 
 void run_cast(Source source, Element element, const std::byte* x, std::byte* y, int64_t count) {
-  switch (source) {
-    case Source::bf16: return cast_from<FromBf16>(element, x, y, count);
-    case Source::f16: return cast_from<FromF16>(element, x, y, count);
-    case Source::f32: return cast_from<FromF32>(element, x, y, count);
-  }
+  with_source(source, [&](auto s) { cast_from<decltype(s)>(element, x, y, count); });
 }
 
 namespace {
@@ -101,6 +98,7 @@ template <class F> void scales_of(const uint32_t* amaxes, uint8_t* scales, int64
     std::memcpy(scales + i, made.data(), n);
   }
 }
+
 }  // namespace
 
 void run_scales(Element element, const uint32_t* amaxes, uint8_t* scales, int64_t count) {

@@ -32,7 +32,7 @@ struct Job {
   }
 };
 
-// FP8 with one scale for the tensor, or one for each block of `length` along rows or down columns. Data of
+// FP8 with one scale for the tensor, or one for each block of 128 along rows or down columns (N9.1). Data of
 // columns are stored [cols, rows]. Scales of blocks are binary32, [blocks of a row, rows] or [blocks of a
 // column, cols].
 struct Fp8Job {
@@ -40,7 +40,6 @@ struct Fp8Job {
   Element element;
   bool columns, blocks, pow2;
   uint32_t scale;  // of the tensor: bits of the factor
-  int64_t length;  // of a block; of the tensor's, any that is convenient
   ConstBytes x;
   int64_t rows, cols;
   Bytes data, scales;

@@ -250,11 +250,7 @@ template <class S> void asked(const Job& job) {
 }  // namespace
 
 void run_mxfp4(const Job& job) {
-  switch (job.source) {
-    case Source::bf16: return asked<FromBf16>(job);
-    case Source::f16: return asked<FromF16>(job);
-    case Source::f32: return asked<FromF32>(job);
-  }
+  with_source(job.source, [&](auto source) { asked<decltype(source)>(job); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -42,11 +42,8 @@ HWY_INLINE Vh row_halves(const std::byte* x, size_t block, size_t part) {
   return halves_at(x + (block * kBlockParts + part) * kHalfLanes * 2);
 }
 // Lanes of which the largest is the amax of a block (N5.1); of a block with a NaN, that NaN.
-HWY_INLINE Vh lane_amaxes(const std::byte* x, size_t block) {
-  Vh most = half_magnitude(row_halves(x, block, 0));
-  for (size_t part = 1; part < kBlockParts; ++part)
-    most = hn::Max(most, half_magnitude(row_halves(x, block, part)));
-  return most;
+HWY_INLINE Vh block_amaxes(const std::byte* x, size_t block) {
+  return lane_amaxes<false>(Dh(), x + block * kBlockBytes, kBlockBytes);
 }
 template <class F, bool kAccept>
 HWY_INLINE void add_block(BlockCodes<F, kAccept>& codes, const std::byte* x, size_t block, Vh offset,
@@ -69,7 +66,7 @@ HWY_INLINE const std::byte* blocks_in_halves(const std::byte* x, size_t count, s
 // A block of 32. -1: it is not of these, and what was written means nothing; else its E8M0 code. Under
 // kAccept its codes are then the recorded ones, too, and none is of the largest magnitude.
 template <class F, bool kAccept> HWY_INLINE int packed_row_block(const std::byte* x, std::byte* data) {
-  const Vh amax = hn::MaxOfLanes(Dh(), lane_amaxes(x, 0));
+  const Vh amax = hn::MaxOfLanes(Dh(), block_amaxes(x, 0));
   const HalfScale scale = half_scale<F>(amax);
   const Vh offset = HalfRounding<F>::offset(scale.exponent);
   auto codes = BlockCodes<F, kAccept>::none();
@@ -79,15 +76,14 @@ template <class F, bool kAccept> HWY_INLINE int packed_row_block(const std::byte
   return hn::GetLane(scale.k);
 }
 
-constexpr size_t kTogether = 8;  // blocks
+constexpr size_t kTogether = 8;                // blocks that are judged together
+constexpr size_t kMostRowBlocks = kHalfLanes;  // blocks whose scales are made at once
 
-// Neighbouring blocks, a multiple of eight: at most as many as a vector has lanes, so that their scales are
-// made at once. Eight are judged together, no more: where one has a subnormal code, all of them are taken
-// again. again(first, count) is told of blocks that are to be taken one by one: what was written of them
-// means nothing. Under kAccept, scales and codes of the others are the recorded ones, and top(block) is told
-// of each with a code of the largest magnitude.
-// `x` has their elements in halves, `tensor` as they are.
-constexpr size_t kMostRowBlocks = kHalfLanes;
+// Neighbouring blocks, a multiple of eight and at most kMostRowBlocks: `x` has their elements in halves,
+// `tensor` as they are. Eight are judged together, no more: where one has a subnormal code, all of them are
+// taken again. again(first, count) is told of blocks that are to be taken one by one: what was written of
+// them means nothing. Under kAccept, scales and codes of the others are the recorded ones, and top(block) is
+// told of each with a code of the largest magnitude.
 template <class S, class F, bool kAccept, class Again, class Top>
 HWY_INLINE void packed_row_blocks(const std::byte* x, const std::byte* tensor, std::byte* data,
                                   std::byte* scales, size_t count, Again again, Top top) {
@@ -96,7 +92,7 @@ HWY_INLINE void packed_row_blocks(const std::byte* x, const std::byte* tensor, s
   HWY_ALIGN std::array<uint8_t, 8> tops{};  // a bit for each block; StoreMaskBits may write 8 bytes
   for (size_t b = 0; b < count; b += kTogether)
     put_amaxes(
-        Dh(), [&](size_t i) { return lane_amaxes(x, b + i); }, amaxes.data() + b);
+        Dh(), [&](size_t i) { return block_amaxes(x, b + i); }, amaxes.data() + b);
   const Vh amax = hn::Load(Dh(), amaxes.data());
   const HalfScale scale = half_scale<F>(amax);
   if (!half_scales_are_ordinary(amax, scale)) return again(0, count);
@@ -113,8 +109,7 @@ HWY_INLINE void packed_row_blocks(const std::byte* x, const std::byte* tensor, s
   for (size_t b = 0; b < count; b += kTogether) {
     auto codes = BlockCodes<F, kAccept>::none();
     for (size_t i = b; i < b + kTogether; ++i) {
-      for (size_t line = 0; line < kBlock * S::kBytes; line += 64)
-        fetch_ahead(tensor + i * kBlock * S::kBytes + line);
+      fetch_ahead(tensor + i * kBlock * S::kBytes, kBlock * S::kBytes);
       add_block(codes, x, i, half(offsets[i]), data);
     }
     if (!codes.hold()) {
@@ -168,6 +163,7 @@ HWY_INLINE bool packed_columns(const std::byte* x, size_t stride, std::byte* dat
   return true;
 }
 
+// 64 neighbouring columns in halves, which are written to `halves` where x has others.
 template <class S> HWY_INLINE ConstBytes columns_in_halves(ConstBytes x, int64_t height, std::byte* halves) {
   if constexpr (std::is_same_v<S, FromBf16>) return x;
   constexpr size_t stride = kPackedColumns * 2;
@@ -344,11 +340,7 @@ template <class S> void of_source(const Job& job) {
 }  // namespace
 
 void run_mxfp8(const Job& job) {
-  switch (job.source) {
-    case Source::bf16: return of_source<FromBf16>(job);
-    case Source::f16: return of_source<FromF16>(job);
-    case Source::f32: return of_source<FromF32>(job);
-  }
+  with_source(job.source, [&](auto source) { of_source<decltype(source)>(job); });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -256,11 +256,7 @@ template <class S> void asked(const Nvfp4Job& job) {
 }  // namespace
 
 void run_nvfp4(const Nvfp4Job& job) {
-  switch (job.source) {
-    case Source::bf16: return asked<FromBf16>(job);
-    case Source::f16: return asked<FromF16>(job);
-    case Source::f32: return asked<FromF32>(job);
-  }
+  with_source(job.source, [&](auto source) { asked<decltype(source)>(job); });
 }
 
 void run_nvfp4_chain(const uint32_t* amaxes, Nvfp4Chain* out, int64_t count) {

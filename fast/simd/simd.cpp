@@ -58,8 +58,7 @@ Job job_of(const Mx& format, const Rectangle& x, Bytes data, Bytes scales, std::
 }
 
 Fp8Job job_of(const Fp8& f, const Rectangle& x, Bytes data, Bytes scales, std::vector<Block>* unknown) {
-  constexpr int64_t kBlock = 128;  // N9.1
-  return {x.source, f.element, f.columns, f.blocks, f.pow2, f.scale, f.blocks ? kBlock : kPiece,
+  return {x.source, f.element, f.columns, f.blocks, f.pow2, f.scale,
           x.x,      x.rows,    x.cols,    data,     scales, unknown};
 }
 

@@ -12,6 +12,8 @@
 
 #include <hwy/highway.h>
 
+#include "fast/simd/simd.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace assay::simd {
 namespace HWY_NAMESPACE {
@@ -80,6 +82,16 @@ struct FromF32 {
     return hn::LoadU(D(), reinterpret_cast<const int32_t*>(at));
   }
 };
+
+// What body makes of the loader of a source: body(FromBf16()), for instance.
+template <class Body> HWY_INLINE auto with_source(Source source, Body body) {
+  switch (source) {
+    case Source::f16: return body(FromF16());
+    case Source::f32: return body(FromF32());
+    case Source::bf16: break;
+  }
+  return body(FromBf16());
+}
 
 HWY_INLINE V magnitude(V bits) { return hn::And(bits, constant(0x7FFFFFFF)); }
 

@@ -116,8 +116,9 @@ def _of_torch(value: Any, what: str, copy: bool | None, device_copy: bool) -> Ar
 
 
 def handed(memory: Any) -> Any:
-    """What the module is called with for an array's memory. A PyTorch tensor is handed over as a capsule, which serves one call: when the module asks the
-    tensor itself for one, that takes longer than quantizing a small tensor. (As a NumPy array its storage could never be resized again.)"""
+    """What the module is called with for an array's memory. A PyTorch tensor is handed over as a capsule, which serves one call: if the module asked the
+    tensor for it, that alone would take longer than quantizing a small tensor. A NumPy array of it would be as quick, but PyTorch never resizes a storage
+    again that NumPy has seen."""
     torch = sys.modules.get("torch")
     return torch.utils.dlpack.to_dlpack(memory) if torch is not None and isinstance(memory, torch.Tensor) else memory
 

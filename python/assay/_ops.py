@@ -96,7 +96,7 @@ def quantize(x: Any, spec: str = "mxfp8", *, dir: str = "row", flavour: str | No
     UnsupportedEncoding, BufferError.
     """
     source_array, source = x_array(x, x_dtype, copy, device_copy)
-    if isinstance(spec, str) and isinstance(dir, str) and not keys and flavour is rng is amax is scale is None:
+    if isinstance(spec, str) and isinstance(dir, str) and not keys and flavour is None and rng is None and amax is None and scale is None:
         text = _plain_text(spec, dir, source_array.shape, source)
     else:
         settings = {"dir": _direction(spec, dir), "flavour": flavour, "rng": None if rng is None else seeds(rng), "amax": amax, "scale": scale, **keys}

@@ -161,8 +161,8 @@ TEST_P(Simd, RowsOfEveryLength) {
     }
 }
 
-// The same rows in blocks of 128, and under one scale for all: infinities and NaNs among them, and, in blocks
-// of four scales of MXFP8, many codes that are subnormal or 0.
+// The same rows in blocks of 128, and under one scale for all: with infinities and NaNs, and with codes that
+// are subnormal or 0.
 TEST_P(Simd, OneBlockOfARowOfFp8IsUnlikeTheOthers) {
   for (const char* keys :
        {"fp8_block pow2=0", "fp8_block pow2=1", "fp8_delayed scale=3", "fp8_delayed scale=-40"})
@@ -175,7 +175,7 @@ TEST_P(Simd, OneBlockOfARowOfFp8IsUnlikeTheOthers) {
           const Problem p = line("quantize " + text.substr(0, at) + " " + size + (wide ? " f32" : " bf16") +
                                  " dir=row element=" + element + text.substr(at));
           std::vector<uint32_t> x = rows_with_one(odd, element, wide);
-          // Amaxes of a row lie up to 50 binades apart. Brought together they leave ordinary blocks.
+          // Amaxes of a row lie up to 50 binades apart. Within four, most blocks of 128 are ordinary ones.
           const int shift = wide ? 23 : 7;
           for (uint32_t& bits : x) {
             const uint32_t exponent = bits >> shift & 0xFF;
