@@ -22,7 +22,7 @@ template <bool kVector> ASSAY_DEVICE void store_rotated(uint16_t* to, const uint
 #pragma unroll
   for (int k = 0; k < 4; ++k) pairs[k] = line[2 * k] >> 16 | (line[2 * k + 1] & 0xFFFF0000u);
   if constexpr (kVector) {
-    store16(to, make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]));
+    store16_streaming(to, make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]));
   } else {
 #pragma unroll
     for (int k = 0; k < kPatch; ++k) to[k] = uint16_t(pairs[k >> 1] >> (16 * (k & 1)));

@@ -1,4 +1,6 @@
 // Identity: row and column data are the source's bytes, read once (N7.1).
+#include <type_traits>
+
 #include "fast/choose.h"
 #include "fast/lane/identity.cuh"
 #include "fast/move/patch.cuh"
@@ -13,17 +15,27 @@ __global__ void __launch_bounds__(kThreads)
   if (is_noop(noop)) return;
   constexpr int kWidth = kVector ? 16 : 1, kUnroll = 4;
   const int64_t words = bytes / kWidth, first = int64_t(blockIdx.x) * kUnroll * kThreads + threadIdx.x;
+  using Word = std::conditional_t<kVector, uint4, uint8_t>;
+  Word word[kUnroll];  // all are on their way before the first is stored
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
     const int64_t at = first + u * kThreads;
     if (at >= words) continue;
-    if constexpr (kVector) {
-      const uint4 word = identity(load16_streaming(x + at * 16));
-      if (row != nullptr) store16_streaming(row + at * 16, word);
-      if (col != nullptr) store16_streaming(col + at * 16, word);
-    } else {
-      if (row != nullptr) row[at] = x[at];
-      if (col != nullptr) col[at] = x[at];
+    if constexpr (kVector)
+      word[u] = identity(load16_streaming(x + at * 16));
+    else
+      word[u] = x[at];
+  }
+#pragma unroll
+  for (int u = 0; u < kUnroll; ++u) {
+    const int64_t at = first + u * kThreads;
+    if (at >= words) continue;
+    for (uint8_t* to : {row, col}) {
+      if (to == nullptr) continue;
+      if constexpr (kVector)
+        store16_streaming(to + at * 16, word[u]);
+      else
+        to[at] = word[u];
     }
   }
   if (blockIdx.x != 0) return;
