@@ -41,6 +41,7 @@
 #include "compare/commands/vectors.h"
 #include "compare/debug/shrink.h"
 #include "compare/debug/trace.h"
+#include "compare/packs/passed_blocks.h"
 #include "compare/process/pool.h"
 #include "compare/report/build.h"
 #include "compare/subjects/pack_subject.h"
@@ -114,6 +115,9 @@ Subjects make_subjects(const CommonOptions& common) {
   s.owned.push_back(make_lanes_twin_subject());
   s.owned.push_back(make_general_host_subject());
   s.owned.push_back(make_simd_subject());
+  Subject& simd = *s.owned.back();
+  if (auto* acceptor = dynamic_cast<Acceptor*>(&simd))
+    s.owned.push_back(make_passed_blocks_subject(simd, *acceptor));
   if (!common.plugin.empty()) {
     auto plugin = make_plugin_subject(common.plugin, make_device_memory());
     if (!plugin) throw Refusal{plugin.error().text()};

@@ -291,7 +291,7 @@ int run_simd(CertifyOptions options, const Subjects& subjects, std::FILE* out, s
   std::set<std::string, std::less<>> all;
   for (const std::string_view target : acceptor->uncertified()) all.emplace(target);
   acceptor->use_certified(all);
-  options.subjects = {"simd"};
+  options.subjects = {"simd", "simd_accepts"};
   const int status = run_certify(options, subjects, out, err);
   if (status != 0 || serves() || options.list || options.estimate) return status;  // these judged nothing
   const bool whole = options.extent != CertifyExtent::quick && options.only.empty();

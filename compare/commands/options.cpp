@@ -26,7 +26,7 @@ void add_what(Command& c, CommonOptions& o, bool required) {
 void add_subjects(Command& c, CommonOptions& o, const char* fallback) {
   constexpr std::string_view kHelp =
       "reference, host, gpu, ptx, cublaslt, headers, mpfr, lanes, lanes_twin, host_general, simd, "
-      "plugin:<name>, "
+      "simd_accepts, plugin:<name>, "
       "ptx:<name>, python:<function>, "
       "pack; "
       "several with commas (default: {})";

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -16,13 +17,18 @@ namespace {
 
 using std::string;
 
-// The processor's name, as Linux has it.
+// The processor as Linux has it: "AMD EPYC, cpu family 26, model 2, stepping 1". Its name alone may stand for
+// several generations.
 string processor() {
   std::ifstream file("/proc/cpuinfo");
-  for (string line; std::getline(file, line);)
-    if (const size_t colon = line.find(": "); line.starts_with("model name") && colon != string::npos)
-      return line.substr(colon + 2);
-  return "unknown";
+  std::map<string, string> first;
+  for (string line; std::getline(file, line) && !line.empty();)
+    if (const size_t colon = line.find(": "); colon != string::npos)
+      first.emplace(line.substr(0, line.find_last_not_of(" \t", colon - 1) + 1), line.substr(colon + 2));
+  string out = first.contains("model name") ? first["model name"] : "unknown";
+  for (const char* word : {"cpu family", "model", "stepping"})
+    if (first.contains(word)) out += fmt::format(", {} {}", word, first[word]);
+  return out;
 }
 
 }  // namespace

@@ -21,10 +21,8 @@ __global__ void __launch_bounds__(kThreads)
   for (int u = 0; u < kUnroll; ++u) {
     const int64_t at = first + u * kThreads;
     if (at >= words) continue;
-    if constexpr (kVector)
-      word[u] = identity(load16_streaming(x + at * 16));
-    else
-      word[u] = x[at];
+    if constexpr (kVector) word[u] = identity(load16_streaming(x + at * 16));
+    else word[u] = x[at];
   }
 #pragma unroll
   for (int u = 0; u < kUnroll; ++u) {
@@ -32,10 +30,8 @@ __global__ void __launch_bounds__(kThreads)
     if (at >= words) continue;
     for (uint8_t* to : {row, col}) {
       if (to == nullptr) continue;
-      if constexpr (kVector)
-        store16_streaming(to + at * 16, word[u]);
-      else
-        to[at] = word[u];
+      if constexpr (kVector) store16_streaming(to + at * 16, word[u]);
+      else to[at] = word[u];
     }
   }
   if (blockIdx.x != 0) return;

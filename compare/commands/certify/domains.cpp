@@ -83,25 +83,26 @@ Domain amax_rows(int64_t cols) {
 namespace {
 
 // Blocks that hold one amax and the magnitudes just below it, down to those that are 2^24 times smaller and
-// have no code, as patterns of bf16: two amaxes of each binade, one under its scale and one above it,
-// whatever the format. Those of binary32 have lower halves as well: such as leave the upper half exact, just
-// above it, and on either side of the middle to the next one.
+// have no code, as patterns of 16 bits: two amaxes of each binade, one under its scale and one above it,
+// whatever the format. Those of binary32 are patterns of bf16 with lower halves: such as leave the upper half
+// exact, just above it, and on either side of the middle to the next one.
 struct BlocksOfBinades {
   Encoding source;
   int64_t length;
-  static constexpr int64_t kAmaxes = 2 * 255, kBelow = 24 * 128;
 
-  int64_t of_amax() const { return (kBelow + length - 2) / (length - 1); }
+  int mantissa_bits() const { return source == Encoding::f16 ? 10 : 7; }
+  int64_t amaxes() const { return 2 * (source == Encoding::f16 ? 31 : 255); }
+  int64_t of_amax() const { return ((int64_t{24} << mantissa_bits()) + length - 2) / (length - 1); }
 
   void put(int64_t block, std::byte* at) const {
-    const int64_t amax_number = block / of_amax();
-    const int64_t amax = amax_number / 2 << 7 | (amax_number % 2 ? 0x7F : 0x40);
+    const int64_t amax_number = block / of_amax(), step = int64_t{1} << mantissa_bits();
+    const int64_t amax = amax_number / 2 * step | (amax_number % 2 ? step - 1 : step / 2);
     int64_t below = amax - 1 - block % of_amax() * (length - 1);
     for (int64_t j = 0; j < length; ++j) {
       const bool is_amax = j == block % length;
       const int64_t magnitude = is_amax ? amax : std::max<int64_t>(below--, 0);
       const auto half = static_cast<uint32_t>(magnitude | ((block + j) % 2 << 15));
-      if (source == Encoding::bf16) {
+      if (source != Encoding::f32) {
         std::memcpy(at + 2 * j, &half, 2);
         continue;
       }
@@ -119,10 +120,10 @@ Domain blocks_of_binades(Encoding source, int64_t length, int64_t in_a_row) {
   const std::string what = fmt::format(
       "blocks of {} under two amaxes of every binade, with every magnitude {}down to 2^-24 times "
       "the amax",
-      info(source).name, source == Encoding::bf16 ? "" : "of bf16, with lower bits or without, ");
+      info(source).name, source == Encoding::f32 ? "of bf16, with lower bits or without, " : "");
   return {in_a_row == 1 ? what
                         : fmt::format("rows of {} {}: neighbours have neighbouring amaxes", in_a_row, what),
-          BlocksOfBinades::kAmaxes * blocks.of_amax() / in_a_row,
+          blocks.amaxes() * blocks.of_amax() / in_a_row,
           [=](int64_t first, int64_t n, std::vector<PlaneData>& inputs) {
             const auto bytes = static_cast<int64_t>(info(source).bytes()) * length;
             const int64_t of_amax = blocks.of_amax();
@@ -131,6 +132,20 @@ Domain blocks_of_binades(Encoding source, int64_t length, int64_t in_a_row) {
                 blocks.put((row / of_amax * in_a_row + b) * of_amax + row % of_amax,
                            inputs[0].bytes.data() + bytes * ((row - first) * in_a_row + b));
           }};
+}
+
+Domain down_columns(Domain rows, int64_t length) {
+  rows.words = "as columns, " + rows.words;
+  rows.fill = [fill = rows.fill, length](int64_t first, int64_t n, std::vector<PlaneData>& inputs) {
+    std::vector<PlaneData> turned = inputs;
+    fill(first, n, turned);
+    const auto width = static_cast<size_t>(info(inputs[0].plane.encoding).bytes());
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < length; ++j)
+        std::memcpy(inputs[0].bytes.data() + static_cast<size_t>(j * n + i) * width,
+                    turned[0].bytes.data() + static_cast<size_t>(i * length + j) * width, width);
+  };
+  return rows;
 }
 
 Domain every_code(Encoding e) {

@@ -24,9 +24,11 @@ Domain bf16_amaxes();
 Domain structured_amaxes();
 
 Domain amax_rows(int64_t cols);  // one amax among zeros
-// Blocks of bf16 or f32 with two amaxes of each binade and what lies below them, in rows of this many: 1, or
-// another divisor of 510, the number of amaxes.
+// Blocks with two amaxes of each binade of the source and what lies below them, in rows of this many: 1, or
+// another divisor of the number of amaxes, which is 62 of f16 and 510 of bf16 and f32.
 Domain blocks_of_binades(Encoding source, int64_t length, int64_t in_a_row);
+// The rows of a domain of one input plane, each of `length` elements, as columns.
+Domain down_columns(Domain rows, int64_t length);
 
 // ---- more than one number -----------------------------------------------------------------------
 

@@ -26,6 +26,17 @@ enum class Inputs : uint8_t {
   drawn_floats
 };
 
+// Rows of blocks, or columns of them.
+Domain blocks(const Problem& p) {
+  const FormatId format = (p.row ? p.row : p.col)->format;
+  const int64_t length = format == FormatId::fp8_block ? 128
+                         : format == FormatId::nvfp4   ? 16
+                                                       : 32,
+                line = p.row ? p.x.shape.cols : p.x.shape.rows;
+  const Domain rows = blocks_of_binades(p.x.source, length, line / length);
+  return p.row ? rows : down_columns(rows, line);
+}
+
 Domain domain_of(Inputs inputs, const Problem& p, CertifyExtent extent) {
   const bool quick = extent == CertifyExtent::quick, full = extent == CertifyExtent::full;
   switch (inputs) {
@@ -38,18 +49,16 @@ Domain domain_of(Inputs inputs, const Problem& p, CertifyExtent extent) {
     case Inputs::stochastic: return stochastic_pairs(extent);
     case Inputs::drawn_floats: return drawn_floats(extent);
     case Inputs::amax_rows: return amax_rows(p.x.shape.cols);
-    case Inputs::blocks: {
-      const int64_t length = p.row->format == FormatId::fp8_block ? 128 : 32;  // N9.1
-      return blocks_of_binades(p.x.source, length, p.x.shape.cols / length);
-    }
+    case Inputs::blocks: return blocks(p);
     case Inputs::scaled_elements: return scaled_elements(p);
   }
   return {};
 }
 
-bool has_rows(Inputs inputs) {
-  return inputs == Inputs::amax_rows || inputs == Inputs::amax_pairs || inputs == Inputs::blocks ||
-         inputs == Inputs::scaled_elements;
+// Whether the part counts rows, and not elements or columns.
+bool has_rows(Inputs inputs, const Problem& p) {
+  return inputs == Inputs::amax_rows || inputs == Inputs::amax_pairs || inputs == Inputs::scaled_elements ||
+         (inputs == Inputs::blocks && p.row);
 }
 
 // Who must agree. Element arithmetic runs on its own over everything; the kernels around it, twice, over what
@@ -72,6 +81,10 @@ Sides kernel_sides(bool full) {
 Sides policy_sides(bool full) {
   const Sides sides = with({}, {"host", "host_general"});
   return full ? with(sides, {"simd"}) : sides;
+}
+Sides block_sides(bool full) {
+  const Sides sides = with({}, {"host", "host_general"});
+  return full ? with(sides, {"simd", "simd_accepts"}) : sides;
 }
 Sides stochastic_sides(bool full) {
   const Sides sides = with(kernel_sides(false), {"host_general"});
@@ -132,14 +145,49 @@ constexpr Row kRows[] = {
     {"kernels: ", "quantize mxfp8 1x32 bf16 dir=row element={e4m3,e5m2}", "N5.1 N5.2 N5.3 N5.4 N5.5",
      Inputs::blocks, policy_sides},
     {"kernels: ", "quantize mxfp4 1x32 bf16 dir=row", "N15.1 N15.2 N15.3", Inputs::blocks, policy_sides},
-    // Kernels that take neighbouring blocks of a row together: 51 of 32 elements, and 17 of 128, are whole
-    // groups and a rest.
+    // Kernels that take neighbouring blocks together, along rows and down columns: 51 blocks of bf16 and f32,
+    // and 31 of f16, are whole groups and a rest. Tensor amaxes whose scales are 1 and round.
     {"long rows: ", "quantize mxfp8 1x1632 {bf16,f32} dir=row element={e4m3,e5m2}",
-     "N5.1 N5.2 N5.3 N5.4 N5.5", Inputs::blocks, policy_sides},
+     "N5.1 N5.2 N5.3 N5.4 N5.5", Inputs::blocks, block_sides},
+    {"long rows: ", "quantize mxfp8 1x992 f16 dir=row element={e4m3,e5m2}", "N5.1 N5.2 N5.3 N5.4 N5.5",
+     Inputs::blocks, block_sides},
     {"long rows: ", "quantize mxfp4 1x1632 {bf16,f32} dir=row", "N15.1 N15.2 N15.3", Inputs::blocks,
-     policy_sides},
+     block_sides},
+    {"long rows: ", "quantize mxfp4 1x992 f16 dir=row", "N15.1 N15.2 N15.3", Inputs::blocks, block_sides},
     {"long rows: ", "quantize fp8_block 1x2176 {bf16,f32} dir=row element={e4m3,e5m2} pow2={0,1}",
-     "N3.3 N3.4 N3.5 N3.6 N3.7 N3.8 N9.1", Inputs::blocks, policy_sides},
+     "N3.3 N3.4 N3.5 N3.6 N3.7 N3.8 N9.1", Inputs::blocks, block_sides},
+    {"long rows: ", "quantize fp8_block 1x3968 f16 dir=row element={e4m3,e5m2} pow2={0,1}",
+     "N3.3 N3.4 N3.5 N3.6 N3.7 N3.8 N9.1", Inputs::blocks, block_sides},
+    {"long rows: ", "quantize nvfp4 1x816 {bf16,f32} dir=row amax={2688,0x40490FDB}",
+     "N10.2 N10.4 N10.5 N10.6 N10.7 N10.8 N10.9", Inputs::blocks, block_sides},
+    {"long rows: ", "quantize nvfp4 1x496 f16 dir=row amax={2688,0x40490FDB}",
+     "N10.2 N10.4 N10.5 N10.6 N10.7 N10.8 N10.9", Inputs::blocks, block_sides},
+    {"long rows: ",
+     "quantize fp8_current 1x1632 {bf16,f32} dir=row element={e4m3,e5m2} pow2={0,1} amax=0x40490FDB",
+     "N3.3 N3.4 N3.5 N3.6 N3.7 N3.8", Inputs::blocks, block_sides},
+    {"long rows: ", "quantize fp8_current 1x992 f16 dir=row element={e4m3,e5m2} pow2={0,1} amax=0x40490FDB",
+     "N3.3 N3.4 N3.5 N3.6 N3.7 N3.8", Inputs::blocks, block_sides},
+    {"long columns: ", "quantize mxfp8 1632x1 {bf16,f32} dir=col element={e4m3,e5m2}",
+     "N5.1 N5.2 N5.3 N5.4 N5.5", Inputs::blocks, block_sides},
+    {"long columns: ", "quantize mxfp8 992x1 f16 dir=col element={e4m3,e5m2}", "N5.1 N5.2 N5.3 N5.4 N5.5",
+     Inputs::blocks, block_sides},
+    {"long columns: ", "quantize mxfp4 1632x1 {bf16,f32} dir=col", "N15.1 N15.2 N15.3", Inputs::blocks,
+     block_sides},
+    {"long columns: ", "quantize mxfp4 992x1 f16 dir=col", "N15.1 N15.2 N15.3", Inputs::blocks, block_sides},
+    {"long columns: ", "quantize fp8_block 2176x1 {bf16,f32} dir=col element={e4m3,e5m2} pow2={0,1}",
+     "N3.3 N3.4 N3.5 N3.6 N3.7 N3.8 N9.1", Inputs::blocks, block_sides},
+    {"long columns: ", "quantize fp8_block 3968x1 f16 dir=col element={e4m3,e5m2} pow2={0,1}",
+     "N3.3 N3.4 N3.5 N3.6 N3.7 N3.8 N9.1", Inputs::blocks, block_sides},
+    {"long columns: ", "quantize nvfp4 816x1 {bf16,f32} dir=col amax={2688,0x40490FDB}",
+     "N10.2 N10.4 N10.5 N10.6 N10.7 N10.8 N10.9", Inputs::blocks, block_sides},
+    {"long columns: ", "quantize nvfp4 496x1 f16 dir=col amax={2688,0x40490FDB}",
+     "N10.2 N10.4 N10.5 N10.6 N10.7 N10.8 N10.9", Inputs::blocks, block_sides},
+    {"long columns: ",
+     "quantize fp8_current 1632x1 {bf16,f32} dir=col element={e4m3,e5m2} pow2={0,1} amax=0x40490FDB",
+     "N3.3 N3.4 N3.5 N3.6 N3.7 N3.8", Inputs::blocks, block_sides},
+    {"long columns: ",
+     "quantize fp8_current 992x1 f16 dir=col element={e4m3,e5m2} pow2={0,1} amax=0x40490FDB",
+     "N3.3 N3.4 N3.5 N3.6 N3.7 N3.8", Inputs::blocks, block_sides},
     // Scales.
     {"", "scale_chain {mxfp8,mxfp6,mxfp4} 1x1 e8m0", "N5.4 N5.9", Inputs::codes, kernel_sides},
     {"", "scale_chain mxfp8 1x1 f32 element={e4m3,e5m2}", "N5.2 N5.3 N5.4 N5.9", Inputs::amaxes, amax_sides},
@@ -220,7 +268,7 @@ std::vector<CertifyPart> certify_parts(CertifyExtent extent) {
       part.name = row.prefix + name_of_line(*p);
       part.clauses = row.clauses;
       part.problem = *p;
-      part.by_rows = has_rows(row.inputs);
+      part.by_rows = has_rows(row.inputs, *p);
       part.domain = domain_of(row.inputs, *p, extent);
       part.sides = row.sides(full);
       part.sha256 = full;
