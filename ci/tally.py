@@ -35,9 +35,10 @@ def read_tally(text):
     return Tally(*map(int, match.groups())) if match else None
 
 
-def run_counted(name, command, timeout, tail=60, **options):
+def run_counted(name, command, timeout, tail=60, says="", **options):
     """Runs one command and returns its tally. No count line, an exit status that the count does not explain, nothing
-    that passed, and running out of time are each one failure more. Prints the output's tail where something failed."""
+    that passed, running out of time, and, where nothing failed, an output without the text `says` are each one
+    failure more. Prints the output's tail where something failed."""
     start = time.monotonic()
     try:
         done = subprocess.run(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -53,6 +54,8 @@ def run_counted(name, command, timeout, tail=60, **options):
         tally, trouble = tally + Tally(failed=1), f"nothing failed, yet exit {status}"
     elif tally.passed + tally.failed == 0:
         tally, trouble = tally + Tally(failed=1), "nothing ran"
+    elif tally.failed == 0 and says not in output:
+        tally, trouble = tally + Tally(failed=1), f"the output does not say '{says}'"
     if tally.failed:
         print("\n".join(output.splitlines()[-tail:]))
     print(f"{name:<28} {tally}{'   ' + trouble if trouble else ''}   {time.monotonic() - start:.1f} s", flush=True)

@@ -15,13 +15,13 @@ from tally import ROOT, Tally, build, cores, finish, run_counted
 kTimeout = 900   # seconds for one program
 
 
-def run_program(program):
-    """Runs one GoogleTest program. Returns its tally, seconds, and what to print when something failed."""
+def run_program(program, launcher=()):
+    """Runs one GoogleTest program, by the words `launcher` where it cannot start itself. Returns its tally, seconds, and what to print when something failed."""
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
         try:
-            done = subprocess.run([program, f"--gtest_output=json:{report}", "--gtest_color=no", "--gtest_brief=1"], cwd=ROOT,
+            done = subprocess.run([*launcher, program, f"--gtest_output=json:{report}", "--gtest_color=no", "--gtest_brief=1"], cwd=ROOT,
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=kTimeout)
             output, status = done.stdout.decode(errors="replace"), done.returncode
         except subprocess.TimeoutExpired as late:
