@@ -132,7 +132,7 @@ void register_count(Program& program) {
       .show_default();
   c.option("--json", given->count.json, "write every number as JSON");
   c.option("--html", given->count.html, "write a listing of the PTX with its numbers");
-  add_subjects(c, common, "ptx");
+  add_compiled_subject(c, common);
   add_environment(c, common);
   add_timeout(c, common);
   c.callback([&program, given] {

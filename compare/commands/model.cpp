@@ -132,7 +132,8 @@ void register_model(Program& program) {
       "  assay model 'quantize mxfp8 16384x16384 bf16 dir=row' --ptx-kernel "
       "fixtures/triton/mxfp8_rows_sm90.json --json\n"
       "  assay model fixtures/suites/model.cases --arch b200 --html roofline.html\n"
-      "Exit status: 0; 1 a kernel failed; 2 bad usage, or a file cannot be written; 3 the subject is absent "
+      "Exit status: 0; 1 a kernel failed, or the counts of a line are NOT PROVEN for its size; 2 bad usage, "
+      "or a file cannot be written; 3 the subject is absent "
       "or runs "
       "no line; 130 it was interrupted before anything failed, and the lines until then are modelled.");
   add_what(c, common);
@@ -140,8 +141,10 @@ void register_model(Program& program) {
   c.flag("--json", given->json, "write every figure as JSON on standard output, and nothing else");
   c.option("--html", given->html, "write a page with the roofline");
   c.option("--ptxas", given->ptxas, "the ptxas to ask (default: of PATH, else of the CUDA toolkit)");
-  c.option("--nvdisasm", given->nvdisasm, "the nvdisasm to ask (default: of PATH, else of the CUDA toolkit)");
-  add_subjects(c, common, "ptx");
+  c.option("--nvdisasm", given->nvdisasm,
+           "the nvdisasm to ask (default: of PATH, else of the CUDA toolkit); from PyPI: pip install " +
+               std::string(model::kNvdisasmRelease));
+  add_compiled_subject(c, common);
   add_environment(c, common);
   add_timeout(c, common);
   c.callback([&program, given] {

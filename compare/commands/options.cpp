@@ -35,11 +35,22 @@ void add_subjects(Command& c, CommonOptions& o, const char* fallback) {
   c.option("--pack", o.pack, "a recording as the subject `pack`");
 }
 
+void add_compiled_subject(Command& c, CommonOptions& o) {
+  c.option("--subject", o.subjects,
+           "ptx, our own kernels, or ptx:<name> of --ptx-kernel or --ptx: no other subject carries out "
+           "compiled kernels (default: ptx)");
+  add_ptx(c, o);
+}
+
 void add_plugin(Command& c, CommonOptions& o) {
   c.option("--plugin", o.plugin, "a shared library to judge (contract/assay_plugin.h)");
   c.option("--python", o.python, "package.module:function, a Python function to judge (docs/python.md)");
   c.option("--python-spec", o.python_spec,
            "what that function promises: 'mxfp8', which is rows, or 'mxfp8 dir=both'");
+  add_ptx(c, o);
+}
+
+void add_ptx(Command& c, CommonOptions& o) {
   c.option("--ptx-kernel", o.ptx_kernel, "PTX to judge: a launch file, run on the CPU (docs/ptx.md)");
   c.option("--ptx", o.ptx.ptx, "PTX to judge, with one launch that the next six options describe");
   c.option("--entry", o.ptx.entry, "the entry (default: the only entry of the text)");

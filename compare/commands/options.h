@@ -42,7 +42,9 @@ struct Refusal {
 
 void add_what(Command&, CommonOptions&, bool required = true);
 void add_subjects(Command&, CommonOptions&, const char* fallback);
+void add_compiled_subject(Command&, CommonOptions&);  // of commands that take only what interprets()
 void add_plugin(Command&, CommonOptions&);
+void add_ptx(Command&, CommonOptions&);
 void add_environment(Command&, CommonOptions&);
 void add_timeout(Command&, CommonOptions&);
 void add_jobs(Command&, CommonOptions&);

@@ -121,9 +121,8 @@ Result<Machine> Toolkit::compile(const std::string& path, const std::string& ent
   if (!compiled) return compiled.error();
   Machine out{*compiled, {}, {}};
   if (nvdisasm_version_.empty()) {
-    out.no_sass =
-        "no nvdisasm in PATH or in a CUDA toolkit: pip install nvidia-cuda-nvdisasm, and give "
-        "--nvdisasm FILE";
+    out.no_sass = "no nvdisasm in PATH or in a CUDA toolkit: pip install " + std::string(kNvdisasmRelease) +
+                  ", and give --nvdisasm FILE";
     return out;
   }
   const auto listing = output_of({nvdisasm_, "-c", "-g", folder.file("kernel.cubin")});

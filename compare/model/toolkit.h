@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "compare/model/occupancy.h"
@@ -12,6 +13,9 @@
 #include "contract/subject.h"
 
 namespace assay::model {
+
+// The nvdisasm that serves where CUDA has none, as pip takes it. ci/model_counts reads it here.
+inline constexpr std::string_view kNvdisasmRelease = "nvidia-cuda-nvdisasm==13.5.37";
 
 // What became of one kernel.
 struct Machine {
