@@ -104,10 +104,7 @@ def stage_cuda(args):
     # The GPU is absent as a rule; the program must still build, say so, and judge.
     tally += run_counted("cuda smoke", [program, "run", "smoke", "--subject", "host,gpu"], 1800)
     tally += stage_ptx(program, args)
-    # A quarter of the lines for one GPU, which moves on with every commit; all of them with --nightly.
-    turn = count_of_commits()
-    part = [] if args.nightly else ["--gpu", ("h200", "b200")[turn % 2], "--part", f"{turn // 2 % 4 + 1}/4"]
-    tally += run_counted("model counts", ["ci/model_counts", program, *part], 3600)
+    tally += run_counted("model counts", ["ci/model_counts", program], 3600)
     return tally + warnings("cuda") + run_counted("ptx lint", ["ci/ptx_lint"], 1800)
 
 
