@@ -3,10 +3,12 @@
 Every call has the flavour of ours that makes its bytes of a finite tensor (docs/flavours.md, fixtures/packs/libraries/README.md); None is the defaults. A library
 that gives other bytes than that fails the run."""
 import functools
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import pathlib
 import sys
+import unittest.mock
 from dataclasses import dataclass
 from typing import Any, Callable
 
@@ -202,26 +204,34 @@ def gfloat(name, source):
 
 # ---- TransformerEngine -------------------------------------------------------------------------------------------------
 
-def transformer_engine(name, source):
-    """Its references in Python (custom_recipes), from the file, where that imports without the extension."""
-    files = {"FP8 per tensor": "reference_current_scaling.py", "NVFP4 1x16": "reference_nvfp4.py"}
-    if name not in files:
-        return
+kOfExtension = ("transformer_engine_torch", "transformer_engine.pytorch.constants", "transformer_engine.pytorch.custom_recipes.gemm")
+
+
+def te_reference(file):
+    """A module of custom_recipes. The wheel holds the Python files without the extension, and the packages' own __init__ refuses that: packages that only have their
+    folders stand in for them, and mocks for the extension, for the enumerations that are compared with it, and for the products, none of which a quantizer needs."""
     try:
-        file = importlib.metadata.distribution("transformer-engine").locate_file(f"transformer_engine/pytorch/custom_recipes/{files[name]}")
+        root = pathlib.Path(importlib.metadata.distribution("transformer-engine").locate_file("transformer_engine"))
     except importlib.metadata.PackageNotFoundError:
         raise Absent("not installed") from None
-    spec = importlib.util.spec_from_file_location("te_reference", file)
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise Absent(f"{files[name]} does not import without the extension: {type(error).__name__}: {str(error).strip().split('. ')[0].splitlines()[0]}") from None
+    for package in ("", ".common", ".pytorch", ".pytorch.tensor", ".pytorch.custom_recipes"):
+        spec = importlib.machinery.ModuleSpec(f"transformer_engine{package}", None, is_package=True)   # find_spec of another library asks for it
+        spec.submodule_search_locations.append(str(root.joinpath(*package.split(".")[1:])))
+        sys.modules.setdefault(spec.name, importlib.util.module_from_spec(spec))
+    for module in kOfExtension:
+        sys.modules.setdefault(module, unittest.mock.MagicMock())
+    return needed(f"transformer_engine.pytorch.custom_recipes.{file}")
+
+
+def transformer_engine(name, source):
+    """Its references in Python (custom_recipes)."""
     import torch
     if name == "NVFP4 1x16":
+        module = te_reference("reference_nvfp4")
         quantizer = module.NVFP4QuantizerRef(dtype=module.reference_utils.Fp4Formats.E2M1, rowwise=True, columnwise=False)
         yield Call("TransformerEngine", "NVFP4QuantizerRef", quantizer.quantize, lambda made: coded()((made.data, made.scale)))
-    else:
+    if name == "FP8 per tensor":
+        module = te_reference("reference_current_scaling")
         quantizer = module.CurrentScalingQuantizerRef(dtype=torch.float8_e4m3fn, rowwise=True, columnwise=False)
         yield Call("TransformerEngine", "CurrentScalingQuantizerRef", quantizer.quantize, lambda made: coded()((made.data, made.scale)), "te.pyref.current")
 
