@@ -100,13 +100,19 @@ def ratio_lines(document, threads):
     return out
 
 
+def assay_text(document):
+    """Which Assay it was; nothing in files that do not say so."""
+    facts = document.get("assay")
+    return f"Assay {facts['version']} of commit {facts['commit']}, vectorised method of sources {facts['simd_sources'] or 'that it does not name'}. " if facts else ""
+
+
 def markdown(document):
     machine, threads = document["machine"], sorted({case["threads"] for case in document["cases"]})
     loads = [case["load"] for case in document["cases"]]
     out = ["# Other libraries on the same tensors", "",
            "Written by `benchmarks/peers/run --venv DIR` ([how](../README.md#other-libraries)). Do not edit.", "",
            f"Machine: {machine.get('model') or machine['processor']}, {machine['cores']} virtual cores that other work shares, {', '.join(machine.get('vectors', []))}; load average {min(loads)} to {max(loads)} during the run. "
-           f"{document['rounds']} rounds, all in turn. Versions: {', '.join(f'{n} {v}' for n, v in document['versions'].items())}.", "",
+           f"{document['rounds']} rounds, all in turn. {assay_text(document)}Versions: {', '.join(f'{n} {v}' for n, v in document['versions'].items())}.", "",
            "Every cell is `minimum / median / processor time of all threads (minimum)`, in milliseconds, and the minimum as a multiple of a copy of as many bytes, by torch on as many threads. "
            "The copy writes over memory that it has; a quantizer makes new planes. The first column of bits says what the bytes are: equal to the reference's defaults, or those of a flavour "
            "([flavours.md](../../docs/flavours.md)), with the codes that differ from the defaults: that time is one for other bits.", "",
