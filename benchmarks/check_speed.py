@@ -2,7 +2,7 @@
 """How long `assay check` takes on large dumps, right and wrong ones, and how much memory it holds beside them: a table in Markdown.
 
     benchmarks/check_speed.py build/cpu/bin/assay                                   # 64 Mi elements of MXFP8, some ten seconds
-    benchmarks/check_speed.py build/cpu/bin/assay --mebi 1024 --exact               # 3.3 GB; --folder /dev/shm spares the disk
+    benchmarks/check_speed.py build/cpu/bin/assay --mebi 1024 --exact               # 3.3 GB
     benchmarks/check_speed.py build/cpu/bin/assay --mebi 256 --formats mxfp8 mxfp8:col fp8_delayed fp8_current fp8_block nvfp4
 
 A dump is bf16, drawn from a normal distribution, in rows of 32768 elements, in one direction, with the default choices of its format (`fp8_delayed`: scale=16). The program records its first 128
@@ -208,7 +208,7 @@ def main():
     parser.add_argument("--exact", action="store_true", help="once more with the reference alone, one run each")
     parser.add_argument("--repeats", type=int, default=3, help="runs of which the least counts (default: 3)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="worker processes (default: number of cores)")
-    parser.add_argument("--folder", type=pathlib.Path, help="where the dumps lie meanwhile (default: the folder of temporary files)")
+    parser.add_argument("--folder", type=pathlib.Path, help="where the dumps lie meanwhile, on a disk: the pages of a file in memory count as memory (default: the folder of temporary files)")
     args = parser.parse_args()
     known = {*kFormats, "mxfp8:col"}
     if args.mebi < 4 or args.mebi % 4 or args.repeats < 1 or not known.issuperset(args.formats):
