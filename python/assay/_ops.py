@@ -67,9 +67,9 @@ def _direction(spec: str, dir: str) -> str | None:
 
 
 @functools.lru_cache(maxsize=512)
-def _plain_text(spec: str, dir: str, shape: tuple[int, ...], source: str) -> str:
-    """The line of quantize without further arguments. Kept, because making it takes as long as quantizing a small tensor."""
-    return line_text("quantize", spec, flat(shape), source, {"dir": _direction(spec, dir)})
+def _plain_text(op: str, spec: str, dir: str | None, shape: tuple[int, ...], source: str) -> str:
+    """The line of an op without further arguments. Kept, because making it takes as long as quantizing a small tensor."""
+    return line_text(op, spec, flat(shape), source, {} if dir is None else {"dir": _direction(spec, dir)})
 
 
 def quantize(x: Any, spec: str = "mxfp8", *, dir: str = "row", flavour: str | None = None, rng: Sequence[int] | None = None,
@@ -97,7 +97,7 @@ def quantize(x: Any, spec: str = "mxfp8", *, dir: str = "row", flavour: str | No
     """
     source_array, source = x_array(x, x_dtype, copy, device_copy)
     if isinstance(spec, str) and isinstance(dir, str) and not keys and flavour is None and rng is None and amax is None and scale is None:
-        text = _plain_text(spec, dir, source_array.shape, source)
+        text = _plain_text("quantize", spec, dir, source_array.shape, source)
     else:
         settings = {"dir": _direction(spec, dir), "flavour": flavour, "rng": None if rng is None else seeds(rng), "amax": amax, "scale": scale, **keys}
         text = line_text("quantize", spec, flat(source_array.shape), source, settings)
@@ -121,7 +121,7 @@ def cast(x: Any, to: str = "e4m3", *, out: str = "like", x_dtype: Any = None, gi
     """Converts every element of x to another encoding: cast(x, "e4m3", round="rz", overflow="nosat"). Returns an array; 4- and 6-bit codes
     take a byte each. exact: as of quantize."""
     array, source = x_array(x, x_dtype, copy)
-    text = line_text("cast", to, flat(array.shape), source, keys)
+    text = _plain_text("cast", to, None, array.shape, source) if isinstance(to, str) and not keys else line_text("cast", to, flat(array.shape), source, keys)
     made = computed(text, {"x": array, **_extra(given)}, library_for(out, array.library), threads=threads, exact=exact)["y"]
     return made.reshape(array.shape) if hasattr(made, "reshape") else made
 
