@@ -260,8 +260,9 @@ ArrayPtr concatenate(std::span<const ArrayPtr> parts) {
     if (p->dtype != parts[0]->dtype || p->shape.size() != shape.size() ||
         !std::equal(shape.begin() + 1, shape.end(), p->shape.begin() + 1))
       throw SemanticError(ErrorClass::runtime_error,
-                          "concatenate: expected arrays like " + text(parts[0]->shape) +
-                              " except in the first dimension, found " + text(p->shape));
+                          "concatenate: expected arrays of " + std::string(name_of(parts[0]->dtype)) +
+                              " like " + text(parts[0]->shape) + " except in the first dimension, found " +
+                              std::string(name_of(p->dtype)) + " " + text(p->shape));
     shape[0] += p->shape[0];
   }
   ArrayPtr out = fresh(shape, parts[0]->dtype, std::byte{0});

@@ -97,8 +97,26 @@ TEST(Array, CopiesGoThroughAnyStrides) {
 TEST(Array, ConcatenationIsAlongTheFirstDimension) {
   const std::vector<ArrayPtr> parts = {counted({1, 2}), transpose(counted({2, 2}), 0, 1)};
   EXPECT_EQ(values(concatenate(parts)), (std::vector<int>{0, 1, 0, 2, 1, 3}));
-  const std::vector<ArrayPtr> unlike = {counted({1, 2}), counted({1, 3})};
-  EXPECT_EQ(raised([&] { concatenate(unlike); }), ErrorClass::runtime_error);
+  const struct {
+    ArrayPtr array;
+    const char* found;
+  } unlike[] = {{counted({1, 3}), "uint8 [1, 3]"},
+                {counted({1, 2, 3}), "uint8 [1, 2, 3]"},
+                {counted({2}), "uint8 [2]"},
+                {zeros({1, 2}, DType::int32), "int32 [1, 2]"}};
+  for (const auto& other : unlike) {
+    try {
+      concatenate(std::vector<ArrayPtr>{parts[0], other.array});
+      ADD_FAILURE() << "joined " << other.found;
+    } catch (const SemanticError& e) {
+      EXPECT_EQ(e.error_class, ErrorClass::runtime_error);
+      EXPECT_EQ(
+          std::string(e.what()),
+          std::string("concatenate: expected arrays of uint8 like [1, 2] except in the first dimension, "
+                      "found ") +
+              other.found);
+    }
+  }
 }
 
 TEST(Array, EmptyShapesHoldNothingAndScalarsOne) {
