@@ -77,6 +77,9 @@ TEST(Array, AsStridedStartsWhereTheViewStartsAndStaysInside) {
   EXPECT_EQ(values(as_strided(a, {2, 2}, {4, 1})), (std::vector<int>{4, 5, 8, 9}));
   EXPECT_EQ(values(as_strided(a, {2}, {1}, 0)), (std::vector<int>{0, 1}));
   EXPECT_EQ(raised([&] { as_strided(a, {4, 4}, {4, 1}); }), ErrorClass::runtime_error);
+  EXPECT_EQ(values(as_strided(a, {2, 4}, {4, 1}, 8)), (std::vector<int>{8, 9, 10, 11, 12, 13, 14, 15}));
+  // Its last row begins inside and ends outside.
+  EXPECT_EQ(raised([&] { as_strided(a, {2, 5}, {4, 1}, 8); }), ErrorClass::runtime_error);
 }
 
 TEST(Array, ContiguousIsItselfAndACloneIsNot) {

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <thread>
 
 #include "training/base/errors.h"
@@ -90,8 +94,23 @@ TEST(Ranks, OneThatDoesNotComeIsNamed) {
     group->all_gather(bytes_from(4, 0));
   });
   rank_engine().deadline = std::chrono::seconds(120);
+  EXPECT_THAT(words, HasSubstr("rank 0 of 3 waited "));
   EXPECT_THAT(words, HasSubstr("for rank 2 in meeting 2 (all_gather uint8 4 of dp)"));
   EXPECT_THAT(words, HasSubstr("rank 2 had met last for all_gather uint8 1 of dp"));
+}
+
+// Whoever looks for the cause reads what the program had written before it ended at once.
+TEST(Ranks, AnAbortSaysWhyAndLosesNothingThatWasWritten) {
+  const string path = (std::filesystem::temp_directory_path() / "written_before_an_abort").string();
+  EXPECT_EXIT(
+      {
+        std::FILE* file = std::fopen(path.c_str(), "w");
+        std::fputs("half a report", file);
+        rank_engine().abort(3, "rank 1 of 2 was lost");
+      },
+      testing::ExitedWithCode(3), "rank 1 of 2 was lost");
+  std::ifstream file(path);
+  EXPECT_EQ(string(std::istreambuf_iterator<char>(file), {}), "half a report");
 }
 
 TEST(Ranks, TheLowestRankThatFailsIsTheErrorOfTheRun) {

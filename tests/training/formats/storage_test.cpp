@@ -233,6 +233,24 @@ TEST(StorageSharing, ViewsShowTheSameBytes) {
   EXPECT_EQ(raised([&] { s->view({3, -1, 64}); }), runtime_error);
 }
 
+TEST(StorageSharing, AViewOfAHybridIsAViewOfItsChildren) {
+  Setting t;
+  const HybridQuantizer q(std::make_shared<MXFP8Quantizer>(), std::make_shared<IdentityQuantizer>());
+  const StoragePtr s = q.copy()->quantize(t.session, bf16({2, 32, 64}));
+  const auto& whole = dynamic_cast<const HybridStorage&>(*s);
+  for (const Dims& shape : {Dims{64, 64}, Dims{1, 64, 64}, Dims{2, 32, 64}}) {
+    const StoragePtr v = s->view(shape);
+    const auto& seen = dynamic_cast<const HybridStorage&>(*v);
+    for (const auto& [child, of] : {std::pair{seen.rowwise_storage, whole.rowwise_storage},
+                                    {seen.columnwise_storage, whole.columnwise_storage}}) {
+      EXPECT_NE(child, of);
+      EXPECT_EQ(child->size(), shape);
+      for (const auto& [name, array] : buffers(*of))
+        EXPECT_TRUE(share_memory(*buffers(*child).at(name), *array)) << name;
+    }
+  }
+}
+
 TEST(StorageSharing, SavingAnotherObjectDoesNotEmptyThisOne) {
   Setting t;
   const StoragePtr s = quantized<NVFP4Quantizer>(t.session, bf16({32, 32}), kBoth), other = s->make_like();

@@ -242,6 +242,10 @@ TEST_F(Modules, BackwardOverridesAreHybridsWithIdentity) {
   };
   expect_same_outputs(step(*linear(), with("high_precision")), step(*linear(), identity("original")));
   expect_same_outputs(step(*linear(), with("dequantized")), step(*linear(), identity("rowwise_dequantized")));
+  // Backward multiplies by no columns of the weight, so that none are made.
+  for (const char* override_ : {"high_precision", "dequantized"})
+    EXPECT_EQ(step(*linear(), with(override_)).usages.front(), (NamedUsages{"weight", {true, false}}))
+        << override_;
   EXPECT_FALSE(equal_bytes(*output(step(*linear(), with("dequantized")), "dgrad"),
                            *output(step(*linear(), with("high_precision")), "dgrad")));
 }
