@@ -36,7 +36,7 @@ using MasterLog = std::function<void(json::Value)>;
 //   delayed    bytes by the present scale; amaxes are reduced afterwards. ValueError for a bad offset
 //   current    one scale from the group's amax. ValueError unless all quantizers agree in FP8 type, pow2 and
 //              eps; offsets are not checked: TypeError without one, RuntimeError where the fragment does not
-//              fit
+//              fit. ValueError for a bad offset into a transpose alone
 //   blockwise  the amax of each tile over the group; bytes of rows. Outside the fragment the original leaves
 //              them undefined; here they stay. ValueError unless all quantizers agree, as above
 //   MXFP8      both directions (AttributeError without), E4M3; scales from the group's amaxes in bf16

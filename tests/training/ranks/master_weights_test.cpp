@@ -1,0 +1,44 @@
+#include "training/ranks/master_weights.h"
+
+#include "tests/training/formats/quantizer_kit.h"
+#include "training/ranks/master_fragments.h"
+
+namespace assay::training {
+namespace {
+
+// What such a parameter holds is written element by element, so that an offset that is off by one would reach
+// another row, or memory of somebody else.
+TEST(MasterWeights, AFragmentLiesInsideAParameterThatIsATransposeAlone) {
+  Setting t(Arch::sm90);
+  ProcessGroup group;
+  for (const QuantizerPtr& q :
+       {QuantizerPtr(delayed()), QuantizerPtr(make<Float8CurrentScalingQuantizer>())}) {
+    const StoragePtr weight = q->quantize(t.session, bf16({16, 32}));
+    weight->update_usage(false, true);
+    const ArrayPtr before = clone(buffers(*weight).at("_transpose"));
+    const auto written = [&](int64_t offset) {
+      quantize_master_weights(t.session, {{weight, zeros({64}, DType::float32), offset, {}}}, group);
+    };
+    for (const int64_t offset : {16 * 32 - 63, 16 * 32, -1}) {
+      EXPECT_EQ(raised([&] { written(offset); }), ErrorClass::value_error)
+          << q->class_name() << " from " << offset;
+      EXPECT_TRUE(equal_bytes(*buffers(*weight).at("_transpose"), *before)) << q->class_name();
+    }
+    EXPECT_NO_THROW(written(16 * 32 - 64));
+    EXPECT_FALSE(equal_bytes(*buffers(*weight).at("_transpose"), *before)) << q->class_name();
+  }
+}
+
+// A fragment from the end of one row into the next, in blocks of 1 x 2.
+TEST(MasterFragments, AnAmaxIsTheMagnitudeInTheDtypeOfTheValues) {
+  Setting t;
+  const float values[] = {-3, 2, 1, -5};
+  const ArrayPtr wide = from_bytes({4}, DType::float32, std::as_bytes(std::span(values)));
+  EXPECT_EQ(block_amaxes({wide, 3, {2, 4}}, {1, 2}),
+            (std::vector<uint32_t>{0, 0x40400000, 0x40000000, 0x40A00000}));
+  EXPECT_EQ(block_amaxes({cast(t.session, wide, DType::bfloat16), 3, {2, 4}}, {1, 2}),
+            (std::vector<uint32_t>{0, 0x4040, 0x4000, 0x40A0}));
+}
+
+}  // namespace
+}  // namespace assay::training
