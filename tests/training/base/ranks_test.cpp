@@ -111,6 +111,7 @@ TEST(Ranks, AnAbortSaysWhyAndLosesNothingThatWasWritten) {
       testing::ExitedWithCode(3), "rank 1 of 2 was lost");
   std::ifstream file(path);
   EXPECT_EQ(string(std::istreambuf_iterator<char>(file), {}), "half a report");
+  std::filesystem::remove(path);
 }
 
 TEST(Ranks, TheLowestRankThatFailsIsTheErrorOfTheRun) {
