@@ -395,6 +395,19 @@ std::vector<PlaneData> filled(const CertifyPart& part, int64_t first, int64_t n)
   return inputs;
 }
 
+// The bytes of the last of n elements, rows or columns of a plane.
+std::vector<std::byte> last_of(const PlaneData& p, int64_t n) {
+  const auto width = static_cast<size_t>(info(p.plane.encoding).bytes());
+  const bool columns = p.plane.padded.rows > 1 && p.plane.padded.cols == n;
+  const size_t length = columns ? width : p.bytes.size() / static_cast<size_t>(n),
+               step = columns ? static_cast<size_t>(n) * width : p.bytes.size();
+  std::vector<std::byte> out;
+  for (size_t end = step; end <= p.bytes.size(); end += step)
+    out.insert(out.end(), p.bytes.begin() + static_cast<std::ptrdiff_t>(end - length),
+               p.bytes.begin() + static_cast<std::ptrdiff_t>(end));
+  return out;
+}
+
 TEST(Certify, EveryPartIsALineWithInputs) {
   for (const CertifyExtent extent : {CertifyExtent::quick, CertifyExtent::floats, CertifyExtent::full}) {
     std::set<std::string> names;
@@ -415,9 +428,10 @@ TEST(Certify, EveryPartIsALineWithInputs) {
       for (const int64_t first : {int64_t{0}, part.domain.count / 3, part.domain.count - 7}) {
         const int64_t from = std::max<int64_t>(first, 0), n = std::min<int64_t>(7, part.domain.count - from);
         const std::vector<PlaneData> whole = filled(part, from, n), last = filled(part, from + n - 1, 1);
-        for (size_t i = 0; i < whole.size(); ++i)
-          EXPECT_TRUE(std::equal(last[i].bytes.rbegin(), last[i].bytes.rend(), whole[i].bytes.rbegin()))
-              << part.name << " " << from;
+        for (size_t i = 0; i < whole.size(); ++i) {
+          const bool one = whole[i].bytes.size() == last[i].bytes.size();  // the amax of a tensor
+          EXPECT_EQ(one ? whole[i].bytes : last_of(whole[i], n), last[i].bytes) << part.name << " " << from;
+        }
       }
     }
   }
