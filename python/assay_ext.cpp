@@ -11,12 +11,15 @@
 #include <string>
 #include <thread>
 #include <tuple>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include "compare/report/build.h"
@@ -33,9 +36,16 @@ namespace {
 
 using Read = nb::ndarray<nb::ro>;
 using Written = nb::ndarray<>;
+// Bytes in the CPU's memory, by their address, and the object whose they are.
+struct Memory {
+  uintptr_t address = 0;
+  size_t bytes = 0;
+  nb::object owner;
+};
 // name, bytes, dtype (safetensors' word), shape
-using Given = std::vector<std::tuple<std::string, Read, std::string, std::vector<int64_t>>>;
-using Outputs = std::vector<std::tuple<std::string, Written>>;
+using Given =
+    std::vector<std::tuple<std::string, std::variant<Memory, Read>, std::string, std::vector<int64_t>>>;
+using Outputs = std::vector<std::tuple<std::string, std::variant<Memory, Written>>>;
 
 // Rows of C order; sizes of 1 may have any stride.
 bool is_contiguous(const auto& array) {
@@ -53,16 +63,23 @@ template <class Byte, class Array> std::span<Byte> bytes_of(const Array& array) 
   return {static_cast<Byte*>(array.data()), array.nbytes()};
 }
 
+template <class Byte> std::span<Byte> bytes_of(const Memory& memory) {
+  return {reinterpret_cast<Byte*>(memory.address), memory.bytes};
+}
+template <class Byte, class... Kinds> std::span<Byte> bytes_of(const std::variant<Kinds...>& lent) {
+  return std::visit([](const auto& one) { return bytes_of<Byte>(one); }, lent);
+}
+
 std::vector<python::GivenPlane> planes_of(const Given& given) {
   std::vector<python::GivenPlane> out;
-  for (const auto& [name, array, dtype, shape] : given)
-    out.push_back({name, dtype, shape, bytes_of<const std::byte>(array)});
+  for (const auto& [name, lent, dtype, shape] : given)
+    out.push_back({name, dtype, shape, bytes_of<const std::byte>(lent)});
   return out;
 }
 
 std::vector<python::OutputPlane> planes_of(const Outputs& outputs) {
   std::vector<python::OutputPlane> out;
-  for (const auto& [name, array] : outputs) out.push_back({name, bytes_of<std::byte>(array)});
+  for (const auto& [name, lent] : outputs) out.push_back({name, bytes_of<std::byte>(lent)});
   return out;
 }
 
@@ -235,6 +252,12 @@ NB_MODULE(_assay, m) {
   m.def("line", [](const std::string& line) { return answer([&] { return python::line_facts(line); }); });
   m.def("keys", [] { return json::dump(python::key_table()); });
   m.def("suite", [](const std::string& name) { return answer([&] { return python::suite_lines(name); }); });
+  nb::class_<Memory>(m, "Memory")
+      .def("__init__", [](Memory* self, uintptr_t address, size_t bytes, nb::object owner) {
+        if (!address && bytes)
+          throw nb::buffer_error("expected an array whose bytes lie in the CPU's memory");
+        new (self) Memory{address, bytes, std::move(owner)};
+      });
   m.def("array_facts", &array_facts);
   m.def("array_bytes", &array_bytes);
   define_cases(m);

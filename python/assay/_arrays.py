@@ -4,6 +4,7 @@ No library is imported here but NumPy, where it is installed and needed; PyTorch
 """
 from __future__ import annotations
 
+import functools
 import importlib.util
 import math
 import struct
@@ -116,11 +117,11 @@ def _of_torch(value: Any, what: str, copy: bool | None, device_copy: bool) -> Ar
 
 
 def handed(memory: Any) -> Any:
-    """What the module is called with for an array's memory. A PyTorch tensor is handed over as a capsule, which serves one call: if the module asked the
-    tensor for it, that alone would take longer than quantizing a small tensor. A NumPy array of it would be as quick, but PyTorch never resizes a storage
-    again that NumPy has seen."""
+    """What the module is called with for an array's memory. Of a contiguous PyTorch tensor in the CPU's memory it is the address: if the module asked for
+    a capsule of DLPack, that alone would take longer than quantizing a small tensor. A NumPy array of it would be as quick, but PyTorch never resizes a
+    storage again that NumPy has seen."""
     torch = sys.modules.get("torch")
-    return torch.utils.dlpack.to_dlpack(memory) if torch is not None and isinstance(memory, torch.Tensor) else memory
+    return _assay.Memory(memory.data_ptr(), memory.nbytes, memory) if torch is not None and isinstance(memory, torch.Tensor) else memory
 
 
 def _of_numpy(value: Any, what: str, copy: bool | None, library: str = "numpy") -> Array:
@@ -251,6 +252,12 @@ def _numpy_dtype(encoding: str) -> Any:
     return np.dtype(getattr(ml, name)) if hasattr(ml, name) else np.dtype(PLAIN.get(encoding, "uint8"))
 
 
+@functools.lru_cache(maxsize=None)
+def _torch_dtype(encoding: str) -> Any:
+    import torch
+    return getattr(torch, NAMES.get(encoding, "uint8"), torch.uint8)
+
+
 def _shaped(buffer: bytearray, encoding: str, shape: Sequence[int]) -> memoryview:
     view = memoryview(buffer)
     form: Any = {"f32": "f", "u32": "I", "bf16": "H", "f16": "H"}.get(encoding, "B")
@@ -318,12 +325,11 @@ def library_for(out: str, like: str) -> str:
 
 
 def output_array(library: str, encoding: str, size: int, shape: Sequence[int]) -> tuple[Any, Callable[[], Any]]:
-    """Memory for `size` bytes, and the function that makes the array of it once it is written."""
+    """Memory of `size` bytes, which are those of an array of this encoding and shape, and the function that makes the array once they are written."""
     if library == "torch":
         import torch
-        flat = torch.empty(size, dtype=torch.uint8, device="cpu")
-        dtype = getattr(torch, NAMES.get(encoding, "uint8"), torch.uint8)
-        return (flat if size else bytearray()), lambda: flat.view(dtype).reshape(tuple(shape))
+        made = torch.empty(shape, dtype=_torch_dtype(encoding), device="cpu")
+        return (made if size else bytearray()), lambda: made
     if library == "buffer":
         buffer = bytearray(size)
         return buffer, lambda: _shaped(buffer, encoding, shape)

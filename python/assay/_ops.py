@@ -123,7 +123,7 @@ def cast(x: Any, to: str = "e4m3", *, out: str = "like", x_dtype: Any = None, gi
     array, source = x_array(x, x_dtype, copy)
     text = _plain_text("cast", to, None, array.shape, source) if isinstance(to, str) and not keys else line_text("cast", to, flat(array.shape), source, keys)
     made = computed(text, {"x": array, **_extra(given)}, library_for(out, array.library), threads=threads, exact=exact)["y"]
-    return made.reshape(array.shape) if hasattr(made, "reshape") else made
+    return made.reshape(array.shape) if hasattr(made, "reshape") and tuple(made.shape) != array.shape else made
 
 
 def split(x: Any, spec: str = "mxfp8", groups: Sequence[int] | None = None, *, dir: str = "row", rng: Sequence[int] | None = None,

@@ -85,7 +85,7 @@ class Served:
         library = "torch" if "torch" in sys.modules else "numpy"
         target, finish = output_array(library, found.source, len(x), found.shape)
         if x:
-            memoryview(target.numpy() if library == "torch" else target)[:] = x
+            memoryview(target.reshape(-1).view(sys.modules["torch"].uint8).numpy() if library == "torch" else target)[:] = x
         array = finish()
         return self.planes(found, self.made(found, array), x)
 
