@@ -139,7 +139,7 @@ class SimdSubject final : public Subject, public Acceptor {
   std::string_view name() const override { return "simd"; }
   Support present() const override {
     if (simd::target_in_use().empty()) return {false, "this processor has none of AVX2, AVX-512 and NEON"};
-    return {true, "sources " + std::string(simd::sources())};  // of which a certificate is
+    return {true, "sources " + std::string(simd::sources())};  // a certificate names these
   }
 
   Support supports(const Problem& p) const override {

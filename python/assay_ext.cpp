@@ -36,7 +36,7 @@ namespace {
 
 using Read = nb::ndarray<nb::ro>;
 using Written = nb::ndarray<>;
-// Bytes in the CPU's memory, by their address, and the object whose they are.
+// Bytes in the CPU's memory, by their address, and the object that owns them.
 struct Memory {
   uintptr_t address = 0;
   size_t bytes = 0;

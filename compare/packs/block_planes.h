@@ -5,17 +5,12 @@
 #include <utility>
 
 #include "compare/judge/tiling.h"
+#include "compare/packs/pack.h"
 #include "contract/acceptor.h"
 
 namespace assay {
 
-// From an element of a recorded plane on.
-inline StridedBytes from(const PlaneView& view, int64_t row, int64_t col) {
-  const size_t stride = view.plane.bytes_of(view.plane.padded.cols);
-  return {view.bytes.data() + static_cast<size_t>(row) * stride + view.plane.bytes_of(col), stride};
-}
-
-// Of one direction: the planes that the pack holds, and how the tile's blocks lie in them.
+// Of one direction: the planes that are judged, and how the tile's blocks lie in them.
 struct DirectionPlanes {
   Direction direction;
   FormatId format;
@@ -60,6 +55,11 @@ struct DirectionPlanes {
     const Shape at = origin(b);
     const int64_t row = at.rows + (rows() ? 0 : i), col = at.cols + (rows() ? i : 0);
     return transposed() ? std::pair(col, row) : std::pair(row, col);
+  }
+  // From an element of a plane on.
+  static StridedBytes from(const PlaneView& view, int64_t row, int64_t col) {
+    const size_t stride = view.plane.bytes_of(view.plane.padded.cols);
+    return {view.bytes.data() + static_cast<size_t>(row) * stride + view.plane.bytes_of(col), stride};
   }
   StridedBytes x_from(Shape at) const { return from(*x, tile.row + at.rows, tile.col + at.cols); }
   StridedBytes data_from(Shape at) const {

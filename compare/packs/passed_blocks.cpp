@@ -1,7 +1,7 @@
 #include "compare/packs/passed_blocks.h"
 
 #include <algorithm>
-#include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -60,7 +60,8 @@ class TurnedPlanes {
         char& before = passed[static_cast<size_t>(i)];
         if (before) continue;
         before = wrong[static_cast<size_t>(i)];
-        // With nothing turned, a block that is doubted gets a wrong bit; else one that is told gets it back.
+        // A block that is doubted while nothing is turned gets a wrong bit; a bit that is reported is turned
+        // back.
         if (what == Turned::nothing ? before : !before) turn_in(what, place(i));
       }
     }

@@ -9,10 +9,11 @@
 namespace assay {
 
 // Runs the lines that `acceptor` takes. `method` makes the planes. Then one bit of each block is turned, and
-// the acceptor is asked about them: one bit of a code, in three rounds, and one of the scale. A block of
-// which it tells what was turned gets its right bytes back. Any other keeps the wrong bit, and so does a
+// the acceptor is asked about them: one bit of a code, in three rounds, and one of the scale. Where it
+// reports exactly what was turned, the bit is turned back. Any other block keeps the wrong bit, and so does a
 // block that it doubts while nothing is turned: the planes then differ from the reference's there. Blocks
-// that it calls special are no finding; the reference judges those. Both must outlive the subject.
+// that it calls special are no finding; the reference judges those. `method` and `acceptor` must outlive the
+// subject.
 std::unique_ptr<Subject> make_passed_blocks_subject(Subject& method, Acceptor& acceptor);
 
 }  // namespace assay

@@ -6,7 +6,7 @@ _Given = Sequence[tuple[str, Any, str, list[int]]]   # plane, bytes, safetensors
 _Outputs = Sequence[tuple[str, Any]]                 # plane, memory to be written
 
 class Memory:
-    """Bytes in the CPU's memory, by their address, and the object whose they are."""
+    """Bytes in the CPU's memory, by their address, and the object that owns them."""
     def __init__(self, address: int, bytes: int, owner: Any, /) -> None: ...
 
 def line(line: str, /) -> str: ...

@@ -83,8 +83,7 @@ Sides policy_sides(bool full) {
   return full ? with(sides, {"simd"}) : sides;
 }
 Sides block_sides(bool full) {
-  const Sides sides = with({}, {"host", "host_general"});
-  return full ? with(sides, {"simd", "simd_accepts"}) : sides;
+  return full ? with(policy_sides(full), {"simd_accepts"}) : policy_sides(full);
 }
 Sides stochastic_sides(bool full) {
   const Sides sides = with(kernel_sides(false), {"host_general"});
@@ -146,7 +145,8 @@ constexpr Row kRows[] = {
      Inputs::blocks, policy_sides},
     {"kernels: ", "quantize mxfp4 1x32 bf16 dir=row", "N15.1 N15.2 N15.3", Inputs::blocks, policy_sides},
     // Kernels that take neighbouring blocks together, along rows and down columns: 51 blocks of bf16 and f32,
-    // and 31 of f16, are whole groups and a rest. Tensor amaxes whose scales are 1 and round.
+    // and 31 of f16, are whole groups and a rest. One amax of a tensor gives a scale of 1, the
+    // other a scale that rounds.
     {"long rows: ", "quantize mxfp8 1x1632 {bf16,f32} dir=row element={e4m3,e5m2}",
      "N5.1 N5.2 N5.3 N5.4 N5.5", Inputs::blocks, block_sides},
     {"long rows: ", "quantize mxfp8 1x992 f16 dir=row element={e4m3,e5m2}", "N5.1 N5.2 N5.3 N5.4 N5.5",
