@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -17,6 +18,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/variant.h>
@@ -27,6 +29,7 @@
 #include "python/case.h"
 #include "python/dumped.h"
 #include "python/line.h"
+#include "python/prepared_line.h"
 #include "python/vectors.h"
 
 namespace nb = nanobind;
@@ -245,6 +248,18 @@ void define_cases(nb::module_& m) {
         });
 }
 
+// What a call of assay.quantize with a plain PyTorch tensor needs of the module.
+void define_prepared_lines(nb::module_& m) {
+  nb::class_<python::PreparedLine>(m, "PreparedLine")
+      .def("can_run", &python::PreparedLine::can_run)
+      .def("run", [](const python::PreparedLine& line, uintptr_t x, const std::vector<uintptr_t>& outputs,
+                     int threads) {
+        const nb::gil_scoped_release release;
+        return line.run(x, outputs, threads);
+      });
+  m.def("prepared_line", [](const std::string& line) { return made<python::PreparedLine>(line); });
+}
+
 }  // namespace
 
 NB_MODULE(_assay, m) {
@@ -261,6 +276,7 @@ NB_MODULE(_assay, m) {
   m.def("array_facts", &array_facts);
   m.def("array_bytes", &array_bytes);
   define_cases(m);
+  define_prepared_lines(m);
   nb::class_<python::Dumped>(m, "Dumped")
       .def("facts", [](const python::Dumped& d) { return json::dump(d.facts()); })
       .def("bytes", [](nb::handle_t<python::Dumped> self, size_t c, size_t p) {

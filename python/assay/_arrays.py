@@ -214,6 +214,8 @@ def array_of(value: Any, what: str, copy: bool | None = None, device_copy: bool 
 
 def threads_of(value: Any) -> int:
     """threads= of a call. Raises AssayError for what is no number of threads."""
+    if type(value) is int and 0 <= value <= 1 << 16:
+        return value
     if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= value.__index__() <= 1 << 16:
         raise AssayError(f"threads: expected a number of threads, 0 for every core, found {value!r}")
     return int(value.__index__())
@@ -253,7 +255,7 @@ def _numpy_dtype(encoding: str) -> Any:
 
 
 @functools.lru_cache(maxsize=None)
-def _torch_dtype(encoding: str) -> Any:
+def torch_dtype(encoding: str) -> Any:
     import torch
     return getattr(torch, NAMES.get(encoding, "uint8"), torch.uint8)
 
@@ -328,7 +330,7 @@ def output_array(library: str, encoding: str, size: int, shape: Sequence[int]) -
     """Memory of `size` bytes, which are those of an array of this encoding and shape, and the function that makes the array once they are written."""
     if library == "torch":
         import torch
-        made = torch.empty(shape, dtype=_torch_dtype(encoding), device="cpu")
+        made = torch.empty(shape, dtype=torch_dtype(encoding), device="cpu")
         return (made if size else bytearray()), lambda: made
     if library == "buffer":
         buffer = bytearray(size)

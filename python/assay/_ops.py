@@ -2,13 +2,15 @@
 are made by the vectorised method, which writes the same bytes faster (docs/independence.md)."""
 from __future__ import annotations
 
+import atexit
 import functools
 from typing import Any, Mapping, Sequence
 
 from . import _assay
-from ._arrays import SOURCES, Array, array_of, handed, library_for, output_array, threads_of, unpack_codes
-from ._errors import LineError, PlaneError, UnsupportedEncoding
+from ._arrays import SOURCES, WORDS, Array, array_of, handed, library_for, output_array, threads_of, unpack_codes
+from ._errors import AssayError, LineError, PlaneError, UnsupportedEncoding
 from ._lines import Line, answered, dtype_word, flat, keys, line, line_text, words_of
+from ._prepared import Prepared, is_plain
 from ._quantized import Planes, Quantized
 
 # Keys that say how a tensor was drawn or what stood beside it, not how it was quantized.
@@ -72,6 +74,27 @@ def _plain_text(op: str, spec: str, dir: str | None, shape: tuple[int, ...], sou
     return line_text(op, spec, flat(shape), source, {} if dir is None else {"dir": _direction(spec, dir)})
 
 
+@functools.lru_cache(maxsize=512)
+def _prepared(op: str, spec: str, dir: str | None, shape: tuple[int, ...], dtype: Any) -> Prepared | None:
+    """What _plain_text and Prepared.of find; None where an error lies ahead, which the general way tells."""
+    try:
+        return Prepared.of(_plain_text(op, spec, dir, shape, SOURCES[WORDS[str(dtype).removeprefix("torch.")]]))
+    except (AssayError, KeyError):
+        return None
+
+
+atexit.register(_prepared.cache_clear)   # else nanobind warns of lines that outlive it
+
+
+def _at_once(op: str, spec: Any, dir: Any, x: Any, out: Any, threads: Any) -> tuple[Line, dict[str, Any], str] | None:
+    """The line of a plain PyTorch tensor, its planes and what made them, if the vectorised method has the line and nothing about the call is special."""
+    if out not in ("like", "torch") or not is_plain(x) or not isinstance(spec, str) or not isinstance(dir, (str, type(None))):
+        return None
+    prepared = _prepared(op, spec, dir, x.shape, x.dtype)
+    made = prepared(x, threads_of(threads)) if prepared else None
+    return (prepared.found, *made) if prepared and made else None
+
+
 def quantize(x: Any, spec: str = "mxfp8", *, dir: str = "row", flavour: str | None = None, rng: Sequence[int] | None = None,
              amax: float | None = None, scale: float | None = None, out: str = "like", unpacked: bool = False, x_dtype: Any = None,
              given: Mapping[str, Any] | None = None, threads: int = 0, copy: bool | None = None, device_copy: bool = False,
@@ -95,8 +118,11 @@ def quantize(x: Any, spec: str = "mxfp8", *, dir: str = "row", flavour: str | No
     Returns a mapping of plane names to arrays: q["row.data"], q["row.scale_inv"], q.row.data. Raises LineError, PlaneError,
     UnsupportedEncoding, BufferError.
     """
+    plain = flavour is None and rng is None and amax is None and scale is None and not keys and isinstance(spec, str) and isinstance(dir, str)
+    if plain and given is None and x_dtype is None and not unpacked and not exact and (made := _at_once("quantize", spec, dir, x, out, threads)):
+        return Quantized(made[0], made[1], "torch", 0, made[2])
     source_array, source = x_array(x, x_dtype, copy, device_copy)
-    if isinstance(spec, str) and isinstance(dir, str) and not keys and flavour is None and rng is None and amax is None and scale is None:
+    if plain:
         text = _plain_text("quantize", spec, dir, source_array.shape, source)
     else:
         settings = {"dir": _direction(spec, dir), "flavour": flavour, "rng": None if rng is None else seeds(rng), "amax": amax, "scale": scale, **keys}
@@ -120,10 +146,14 @@ def cast(x: Any, to: str = "e4m3", *, out: str = "like", x_dtype: Any = None, gi
          copy: bool | None = None, exact: bool = False, **keys: Any) -> Any:
     """Converts every element of x to another encoding: cast(x, "e4m3", round="rz", overflow="nosat"). Returns an array; 4- and 6-bit codes
     take a byte each. exact: as of quantize."""
-    array, source = x_array(x, x_dtype, copy)
-    text = _plain_text("cast", to, None, array.shape, source) if isinstance(to, str) and not keys else line_text("cast", to, flat(array.shape), source, keys)
-    made = computed(text, {"x": array, **_extra(given)}, library_for(out, array.library), threads=threads, exact=exact)["y"]
-    return made.reshape(array.shape) if hasattr(made, "reshape") and tuple(made.shape) != array.shape else made
+    if not keys and given is None and x_dtype is None and not exact and (at_once := _at_once("cast", to, None, x, out, threads)):
+        made, shape = at_once[1]["y"], x.shape
+    else:
+        array, source = x_array(x, x_dtype, copy)
+        plain = isinstance(to, str) and not keys
+        text = _plain_text("cast", to, None, array.shape, source) if plain else line_text("cast", to, flat(array.shape), source, keys)
+        made, shape = computed(text, {"x": array, **_extra(given)}, library_for(out, array.library), threads=threads, exact=exact)["y"], array.shape
+    return made.reshape(shape) if hasattr(made, "reshape") and tuple(made.shape) != shape else made
 
 
 def split(x: Any, spec: str = "mxfp8", groups: Sequence[int] | None = None, *, dir: str = "row", rng: Sequence[int] | None = None,

@@ -62,6 +62,57 @@ def test_a_tensor_that_was_judged_can_be_resized(t):
         assert tensor.untyped_storage().size() == 0
 
 
+@pytest.fixture
+def the_general_way(monkeypatch):
+    """The lines that went the general way, in the order of the calls."""
+    from assay import _ops
+    lines, computed = [], _ops.computed
+    monkeypatch.setattr(_ops, "computed", lambda text, *given, **settings: lines.append(text) or computed(text, *given, **settings))
+    return lines
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("spec", ["mxfp8", "mxfp8 element=e5m2", "mxfp4", "fp8_current", "fp8_block", "nvfp4"])
+def test_plain_tensors_are_quantized_at_once(spec, dtype, x, the_general_way):
+    for shape in ((64, 256), (2, 32, 256), (3, 65), (7,)):
+        plain = torch.tensor(x.astype(np.float32)).flatten()[:np.prod(shape)].reshape(shape).to(dtype)
+        for direction in ("row", "both"):
+            for threads in (0, 1, 3):
+                q = assay.quantize(plain, spec, dir=direction, threads=threads)
+                exact = assay.quantize(plain, spec, dir=direction, exact=True)
+                assert q == exact and q.line == exact.line and {n: (a.shape, a.dtype) for n, a in q.items()} == {n: (a.shape, a.dtype) for n, a in exact.items()}
+                assert len(the_general_way) == (1 if q.made_by.startswith("simd ") else 2)
+                the_general_way.clear()
+        cast = assay.cast(plain, "e5m2")
+        assert cast.shape == plain.shape and bits(cast) == bits(assay.cast(plain, "e5m2", exact=True))
+        the_general_way.clear()
+
+
+def test_what_is_not_plain_goes_the_general_way(t, the_general_way):
+    shifted = torch.frombuffer(bytearray(2 * 8 * 32 + 1), dtype=torch.bfloat16, offset=1).reshape(8, 32)
+    negative = torch._neg_view(torch.ones(8, 32))   # as the imaginary part of a conjugated tensor is
+    calls = [lambda: assay.quantize(shifted), lambda: assay.quantize(negative), lambda: assay.quantize(t.t()), lambda: assay.quantize(t[:, ::2]),
+             lambda: assay.quantize(t[:0]), lambda: assay.quantize(t, out="numpy"), lambda: assay.quantize(t, exact=True), lambda: assay.quantize(t, unpacked=True),
+             lambda: assay.quantize(t, "mxfp6"), lambda: assay.quantize(t, element="e5m2"), lambda: assay.cast(t, "e4m3", round="rz"),
+             lambda: assay.quantize(t.view(torch.int16), x_dtype="bf16"), lambda: assay.quantize(t, "fp8_current amax=3"), lambda: assay.quantize(t, "fp8_delayed scale=0.5"),
+             lambda: assay.quantize(t, "mxfp8 dir=col")]
+    for number, call in enumerate(calls[:-1]):
+        call()
+        assert len(the_general_way) == number + 1
+    assert bits(assay.quantize(negative)["row.data"]) == bits(assay.quantize(-torch.ones(8, 32))["row.data"])
+    assert sorted(calls[-1]()) == ["col.data", "col.scale_inv"] and len(the_general_way) == len(calls)
+    for mistake in (dict(spec="mxfp9"), dict(spec=8), dict(dir="up"), dict(threads=-1), dict(out="list")):
+        with pytest.raises(assay.AssayError):
+            assay.quantize(t, **mistake)
+
+
+def test_a_tensor_without_its_storage_is_refused(t):
+    t.untyped_storage().resize_(0)
+    for call in (assay.quantize, assay.cast):
+        with pytest.raises(BufferError, match="lie in the CPU's memory"):
+            call(t)
+
+
 def test_outputs_lie_on_the_cpu(t):
     with torch.device("meta"):
         q = assay.quantize(t)
