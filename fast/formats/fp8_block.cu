@@ -130,9 +130,10 @@ __global__ void __launch_bounds__(kThreads, S::kBlocks > 2 ? 2 : S::kBlocks)
   }
 
   uint2 turned[kPatch];
-  uint8_t* to = a.row.data + at.row * a.extent.cols + at.col;
+  const int64_t pitch = kRow ? a.extent.cols : 0;  // without rows data is null, which nothing is added to
+  uint8_t* to = a.row.data + at.row * pitch + (kRow ? at.col : 0);
 #pragma unroll
-  for (int i = 0; i < kPatch; ++i, to += a.extent.cols) {  // N9.3
+  for (int i = 0; i < kPatch; ++i, to += pitch) {  // N9.3
     turned[i] = make_uint2(0, 0);
     if (i >= at.rows || (!kRow && !kSquare)) continue;
     turned[i] = encode_row<S>(element, words[i], [&](int) { return scales[i]; });
