@@ -9,6 +9,8 @@
 #include <iterator>
 #include <thread>
 
+#include <unistd.h>
+
 #include "training/base/errors.h"
 #include "training/base/rank_engine.h"
 #include "training/formats/formats.h"
@@ -144,16 +146,26 @@ TEST(Ranks, TheTranscriptHasCollectivesAndDigests) {
   ASSERT_EQ(transcript.runs.size(), 1u);
   const std::vector<RankRecord>& ranks = transcript.runs[0].ranks;
   ASSERT_EQ(ranks.size(), 2u);
+  char host[256] = "";
+  ASSERT_EQ(::gethostname(host, sizeof host - 1), 0);
   for (int rank = 0; rank < 2; ++rank) {
     const RankRecord& r = ranks[static_cast<size_t>(rank)];
     EXPECT_EQ(r.rank, rank);
-    EXPECT_THAT(r.process, HasSubstr(":" + std::to_string(::getpid())));
+    EXPECT_EQ(r.process, string(host) + ":" + std::to_string(::getpid()));
     ASSERT_EQ(r.collectives.size(), 1u);
     EXPECT_THAT(r.collectives[0], testing::StartsWith("all_gather uint8 4 of dp "));
     EXPECT_EQ(r.left.size(), 1u);
   }
   EXPECT_NE(ranks[0].collectives, ranks[1].collectives);  // they sent other bytes
   EXPECT_EQ(ranks[0].left, ranks[1].left);                // and left the same ones
+}
+
+// Rank 0 alone knows what all ranks did, whichever of them ends last.
+TEST(Ranks, TheTranscriptIsThatOfRankZero) {
+  RankTranscript transcript;
+  for (int i = 0; i < 100; ++i) run_ranks(3, "dp", [](int, const GroupPtr&) {});
+  ASSERT_EQ(transcript.runs.size(), 100u);
+  for (const RankRun& run : transcript.runs) EXPECT_EQ(run.ranks.size(), 3u);
 }
 
 // What is read after it was written.

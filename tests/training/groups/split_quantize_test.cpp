@@ -83,6 +83,14 @@ TEST_F(Grouped, StatesThatASplitDraws) {
   EXPECT_EQ(error_of([&] { drawn({32, 224}, rotate_and_draw, Arch::sm100); }), "RuntimeError");
 }
 
+// Who draws is said in the transcript of a session.
+TEST_F(Grouped, ASplitDrawsInItsOwnName) {
+  split_quantize(session, varied({256, 128}), {64, 192}, experts<NVFP4Quantizer>(2, rotate_and_draw), {});
+  std::vector<std::string> names;
+  for (const RngDraw& d : session.rng.draws) names.push_back(d.who);
+  EXPECT_EQ(names, (std::vector<std::string>{"NVFP4Quantizer split", "NVFP4Quantizer split columns"}));
+}
+
 TEST_F(Grouped, WhereTheKernelsForListsDoNotServeSplitsGoOneByOne) {
   const auto launches = [&](int64_t cols, Arch arch) {
     Session own(*subject);

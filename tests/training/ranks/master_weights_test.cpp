@@ -29,6 +29,26 @@ TEST(MasterWeights, AFragmentLiesInsideAParameterThatIsATransposeAlone) {
   }
 }
 
+// Two directions take a fragment where each has a shard of its own; into the parameter they take the whole.
+TEST(MasterWeights, AFragmentOfAHybridNeedsAShardForEachDirection) {
+  Setting t;
+  ProcessGroup group;
+  const StoragePtr weight = HybridQuantizer(QuantizerPtr(make<IdentityQuantizer>()),
+                                            QuantizerPtr(make<IdentityQuantizer>()))
+                                .copy()
+                                ->quantize(t.session, bf16({16, 32}));
+  const ArrayPtr master = zeros({64}, DType::float32);
+  const auto written = [&](size_t shards) {
+    MasterWeight w{weight, master, 32, {}};
+    for (size_t i = 0; i < shards; ++i) w.shard.push_back(random_bf16({64}));
+    quantize_master_weights(t.session, {w}, group);
+    for (const ArrayPtr& shard : w.shard) EXPECT_TRUE(equal_bytes(*shard, *zeros({64}, DType::bfloat16)));
+  };
+  EXPECT_EQ(raised([&] { written(0); }), ErrorClass::value_error);
+  EXPECT_EQ(raised([&] { written(1); }), ErrorClass::value_error);
+  EXPECT_NO_THROW(written(2));
+}
+
 // A fragment from the end of one row into the next, in blocks of 1 x 2.
 TEST(MasterFragments, AnAmaxIsTheMagnitudeInTheDtypeOfTheValues) {
   Setting t;
