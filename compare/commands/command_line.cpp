@@ -1,6 +1,7 @@
 #include "compare/commands/command_line.h"
 
 #include <cmath>
+#include <functional>
 #include <utility>
 
 #include "contract/words.h"
@@ -32,6 +33,17 @@ OptionInfo info_of(const CLI::Option& option) {
   return info;
 }
 
+// Of a finite number. `expected` says which are good.
+CLI::Validator number_check(const std::string& expected, const std::string& name,
+                            const std::function<bool(double)>& good) {
+  return {[=](const std::string& text) {
+            double value = 0;
+            const bool fits = CLI::detail::lexical_cast(text, value) && std::isfinite(value) && good(value);
+            return fits ? "" : "expected " + expected + ", found " + text;
+          },
+          name};
+}
+
 }  // namespace
 
 std::vector<CommandInfo> commands_of(const CLI::App& program) {
@@ -52,18 +64,21 @@ CommandOption& CommandOption::required(bool yes) {
 }
 
 CommandOption& CommandOption::positive() {
-  option_->check(CLI::Validator(
-      [](const std::string& text) {
-        double value = 0;
-        const bool good = CLI::detail::lexical_cast(text, value) && value > 0 && std::isfinite(value);
-        return good ? "" : "expected a number above 0, found " + text;
-      },
-      "POSITIVE"));
+  option_->check(number_check("a number above 0", "POSITIVE", [](double value) { return value > 0; }));
   return *this;
 }
 
 CommandOption& CommandOption::seconds() {
   positive();
+  return may_end_in_s();
+}
+
+CommandOption& CommandOption::seconds_or_zero() {
+  option_->check(number_check("0 or a number above it", "SECONDS", [](double value) { return value >= 0; }));
+  return may_end_in_s();
+}
+
+CommandOption& CommandOption::may_end_in_s() {
   // Checks see what the transformations before them left. CLI11 runs those that were added last first.
   option_->transform(CLI::Validator(
       [](std::string& text) {

@@ -22,11 +22,14 @@ class CommandOption {
   CommandOption& required(bool yes = true);
   CommandOption& positive();                // a number above zero
   CommandOption& seconds();                 // the same, which may end in "s"
+  CommandOption& seconds_or_zero();         // the same, or 0
   CommandOption& range(int low, int high);  // an integer, ends included
   CommandOption& one_of(std::initializer_list<const char*> words);
   CommandOption& show_default();  // the help shows what the target holds now
 
  private:
+  CommandOption& may_end_in_s();
+
   CLI::Option* option_;
 };
 

@@ -246,7 +246,7 @@ void register_run(Program& program) {
       .show_default();
   c.option("--budget", run.budget,
            "seconds for telling whether failures of several patterns have one cause; 0: no search")
-      .seconds()
+      .seconds_or_zero()
       .show_default();
   c.flag("--first", run.settings.stop_at_first, "stop at the first failure");
   c.flag("--in-process", run.settings.in_process, "no worker processes: for debuggers");

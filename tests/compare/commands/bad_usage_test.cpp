@@ -93,6 +93,11 @@ TEST(BadUsage, EveryErrorBeginsWithTheProgram) {
                  "--budget: expected a number above 0, found 0\nRun with --help for more information.");
   expect_refused({"explain", "a.safetensors", "--budget", "soon"},
                  "--budget: expected a number above 0, found soon\nRun with --help for more information.");
+  expect_refused(
+      {"run", "smoke", "--budget", "-1"},
+      "--budget: expected 0 or a number above it, found -1\nRun with --help for more information.");
+  expect_refused({"run", "quantize mxfp9 8x8 bf16", "--budget", "0s"},
+                 "line:1:10: unknown format 'mxfp9' (did you mean 'mxfp8'?)");
   expect_refused({"explain", "a.safetensors", "--budget", "2s"}, "a.safetensors does not exist");
   expect_refused({"shrink", "quantize mxfp9 8x8 bf16"},
                  "column 10: unknown format 'mxfp9' (did you mean 'mxfp8'?)");

@@ -33,10 +33,10 @@ TEST(MasterWeights, AFragmentLiesInsideAParameterThatIsATransposeAlone) {
 TEST(MasterWeights, AFragmentOfAHybridNeedsAShardForEachDirection) {
   Setting t;
   ProcessGroup group;
-  const StoragePtr weight = HybridQuantizer(QuantizerPtr(make<IdentityQuantizer>()),
-                                            QuantizerPtr(make<IdentityQuantizer>()))
-                                .copy()
-                                ->quantize(t.session, bf16({16, 32}));
+  const StoragePtr weight =
+      HybridQuantizer(QuantizerPtr(make<IdentityQuantizer>()), QuantizerPtr(make<IdentityQuantizer>()))
+          .copy()
+          ->quantize(t.session, bf16({16, 32}));
   const ArrayPtr master = zeros({64}, DType::float32);
   const auto written = [&](size_t shards) {
     MasterWeight w{weight, master, 32, {}};
